@@ -1,0 +1,25 @@
+# Language level, warnings, build types and sanitizers that every target shares.
+set(CMAKE_CXX_STANDARD 17)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
+set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
+
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+# Debian's LLVM has assertions off, so ours stay on in every build type.
+set(CMAKE_CXX_FLAGS_DEV "-O1 -g1 -UNDEBUG")
+set(CMAKE_C_FLAGS_DEV "-O1 -g1 -UNDEBUG")
+set(CMAKE_CXX_FLAGS_RELEASE "-O2 -UNDEBUG")
+set(CMAKE_C_FLAGS_RELEASE "-O2 -UNDEBUG")
+
+add_compile_options(-Wall -Wextra -Wno-unused-parameter -fvisibility-inlines-hidden
+                    $<$<CXX_COMPILER_ID:Clang>:-fcolor-diagnostics>)
+if(MPT_SANITIZE)
+  add_compile_options(-fsanitize=${MPT_SANITIZE} -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=${MPT_SANITIZE})
+endif()
