@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# build.sh [PRESET] [TARGET...]: configures build/PRESET where needed and builds it (release by default).
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
+cd "$MPT_ROOT"
+
+preset="${1:-release}"
+shift || true
+if [ ! -e "build/$preset/build.ninja" ] || ! grep -qxF "MPT_DEPS_DIR:PATH=$MPT_DEPS_DIR" "build/$preset/CMakeCache.txt"; then
+  say "configuring build/$preset"
+  cmake --preset "$preset" -DMPT_DEPS_DIR="$MPT_DEPS_DIR" >"/tmp/mpt-configure.$$" 2>&1 || {
+    cat "/tmp/mpt-configure.$$" >&2
+    rm -f "/tmp/mpt-configure.$$"
+    die "configuring the $preset preset failed; has scripts/setup.sh been run?"
+  }
+  rm -f "/tmp/mpt-configure.$$"
+fi
+say "building build/$preset"
+ninja -C "build/$preset" ${MPT_JOBS:+-j "$MPT_JOBS"} "$@" || die "the build failed"

@@ -1,0 +1,18 @@
+# Sourced by the other scripts: paths and compiler cache settings that they share.
+MPT_ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+export MPT_ROOT
+export MPT_DEPS_DIR="${MPT_DEPS_DIR:-$HOME/.cache/mpt}"
+export PATH="$MPT_ROOT/.venv/bin:$PATH"
+export PYTHONPATH="$MPT_ROOT/python${PYTHONPATH:+:$PYTHONPATH}"
+export PYTHONDONTWRITEBYTECODE=1
+
+# Cached objects serve every checkout of this repository, whatever folder it lies in.
+export CCACHE_BASEDIR="$MPT_ROOT"
+export CCACHE_NOHASHDIR=1
+export CCACHE_SLOPPINESS="pch_defines,time_macros,include_file_mtime,include_file_ctime"
+
+say() { printf '%s: %s\n' "$(basename "$0" .sh)" "$*"; }
+die() {
+  printf '%s: error: %s\n' "$(basename "$0" .sh)" "$*" >&2
+  exit 1
+}

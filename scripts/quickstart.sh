@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# From a fresh clone to trained models: set-up, release build, then the quickstart example's table.
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
+cd "$MPT_ROOT"
+
+scripts/setup.sh
+scripts/build.sh release
+[ -e examples/quickstart/quickstart.py ] || die "the build is done, but examples/quickstart/quickstart.py is not in this checkout"
+export MPT_BUILD_DIR="$MPT_ROOT/build/release"
+exec python examples/quickstart/quickstart.py "$@"

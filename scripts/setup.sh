@@ -1,0 +1,126 @@
+#!/usr/bin/env bash
+# Installs what is missing for building and testing mpt on Debian 12: system packages, the Python environment .venv
+# and the ONNX C++ library. Safe to run again; takes about a second when nothing is missing.
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
+exec </dev/null
+
+ONNX_VERSION=1.23.2
+ONNX_SHA256=008cb0467b2bbee41448acc7da8b6f4e704624cb0d327a2d5adafc7ce19bc5b8
+ONNX_PREFIX="$MPT_DEPS_DIR/onnx-$ONNX_VERSION"
+SYSTEM_PACKAGES=(
+  clang-22 clang-format-22 lld-22 libclang-rt-22-dev llvm-22-dev llvm-22-tools libmlir-22-dev mlir-22-tools
+  libprotobuf-dev protobuf-compiler libomp-22-dev libgomp1 zlib1g-dev ccache git python3 python3-venv ca-certificates
+)
+PYTHON_PACKAGES=(
+  "cmake>=3.26" ninja lit numpy "onnx==$ONNX_VERSION" scikit-learn ml_dtypes pytest setuptools wheel
+  "onednn-devel-cpu-gomp==2023.2.0"
+)
+
+# ---- system packages ------------------------------------------------------------------------------------------------
+missing_packages() {
+  comm -23 <(printf '%s\n' "${SYSTEM_PACKAGES[@]}" | sort) \
+    <(dpkg-query -W -f='${Package} ${db:Status-Status}\n' "${SYSTEM_PACKAGES[@]}" 2>/dev/null |
+      awk '$2 == "installed" { print $1 }' | sort)
+}
+
+apt() {
+  DEBIAN_FRONTEND=noninteractive "${AS_ROOT[@]}" apt-get -qq -o DPkg::Lock::Timeout=600 -o Dpkg::Use-Pty=0 \
+    -o Acquire::Retries=3 "$@"
+}
+
+install_system_packages() {
+  command -v dpkg-query >/dev/null || die "expected Debian 12 or a derivative (no dpkg here); install by hand: ${SYSTEM_PACKAGES[*]}"
+  local missing
+  mapfile -t missing < <(missing_packages)
+  [ ${#missing[@]} -eq 0 ] && return 0
+  AS_ROOT=()
+  if [ "$(id -u)" -ne 0 ]; then
+    command -v sudo >/dev/null || die "run as root, or install sudo: these packages are missing: ${missing[*]}"
+    AS_ROOT=(sudo DEBIAN_FRONTEND=noninteractive)
+  fi
+  say "installing ${#missing[@]} system packages (about a minute): ${missing[*]}"
+  # Lists may be absent (a fresh container) or too old to fetch from: refresh them then, and try once more.
+  if ! apt install --simulate --no-install-recommends "${missing[@]}" >/dev/null 2>&1 ||
+    ! apt install --no-install-recommends -y "${missing[@]}" >/dev/null 2>&1; then
+    say "refreshing the package lists"
+    apt update || die "apt-get update failed; is the network there?"
+    local log
+    log="$(apt install --no-install-recommends -y "${missing[@]}" 2>&1)" || {
+      printf '%s\n' "$log" | tail -20 >&2
+      die "apt-get install failed; LLVM 22 is in Debian 12 with its security updates: are those in the package sources?"
+    }
+  fi
+}
+
+# ---- Python environment ---------------------------------------------------------------------------------------------
+fingerprint() {
+  printf '%s\n' "$MPT_ROOT" "${PYTHON_PACKAGES[@]}"
+  cat "$MPT_ROOT/python/pyproject.toml" 2>/dev/null || true
+}
+
+usable_python() {
+  local candidate
+  for candidate in "${PYTHON:-}" python3 /usr/bin/python3; do
+    [ -n "$candidate" ] && "$candidate" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 10))' \
+      2>/dev/null && echo "$candidate" && return 0
+  done
+  return 1
+}
+
+install_python_packages() {
+  local venv="$MPT_ROOT/.venv" python
+  # A link to another checkout's environment is that checkout's business.
+  if [ -L "$venv" ] && [ -x "$venv/bin/python" ]; then return 0; fi
+  [ -x "$venv/bin/python" ] && [ "$(fingerprint)" = "$(cat "$venv/.mpt-setup" 2>/dev/null)" ] && return 0
+  if ! { [ -x "$venv/bin/python" ] && head -1 "$venv/.mpt-setup" 2>/dev/null | grep -qxF "$MPT_ROOT"; }; then
+    python="$(usable_python)" || die "no Python 3.10 or newer with the venv module; set PYTHON to one"
+    say "making the Python environment .venv"
+    rm -rf "$venv"
+    "$python" -m venv "$venv" || die "could not make $venv"
+    printf '%s\n' "$MPT_ROOT" >"$venv/.mpt-setup"
+  fi
+  say "installing Python packages (about a minute)"
+  "$venv/bin/python" -m pip install -q --disable-pip-version-check "${PYTHON_PACKAGES[@]}" ||
+    die "pip could not install: ${PYTHON_PACKAGES[*]}"
+  if [ -e "$MPT_ROOT/python/pyproject.toml" ]; then
+    "$venv/bin/python" -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps -e "$MPT_ROOT/python" ||
+      die "pip could not install the mpt package from python/"
+  fi
+  fingerprint >"$venv/.mpt-setup"
+}
+
+# ---- ONNX C++ library -----------------------------------------------------------------------------------------------
+install_onnx() {
+  [ -e "$ONNX_PREFIX/lib/cmake/ONNX/ONNXConfig.cmake" ] && return 0
+  mkdir -p "$MPT_DEPS_DIR" || die "cannot make $MPT_DEPS_DIR; set MPT_DEPS_DIR to a folder that can be written"
+  exec 8>"$MPT_DEPS_DIR/.lock"
+  flock 8
+  [ -e "$ONNX_PREFIX/lib/cmake/ONNX/ONNXConfig.cmake" ] && return 0
+  say "building the ONNX $ONNX_VERSION C++ library (one to three minutes)"
+  local work
+  work="$(mktemp -d "$MPT_DEPS_DIR/.onnx-build.XXXXXX")"
+  trap "rm -rf '$work'" EXIT
+  "$MPT_ROOT/.venv/bin/python" -m pip download -q --disable-pip-version-check --no-deps --no-binary onnx -d "$work" \
+    "onnx==$ONNX_VERSION" || die "pip could not download the ONNX source package"
+  echo "$ONNX_SHA256  $work/onnx-$ONNX_VERSION.tar.gz" | sha256sum -c --quiet ||
+    die "the ONNX source package is not the one expected"
+  tar -xf "$work/onnx-$ONNX_VERSION.tar.gz" -C "$work"
+  {
+    cmake -S "$work/onnx-$ONNX_VERSION" -B "$work/build" -G Ninja -DCMAKE_BUILD_TYPE=Release \
+      -DCMAKE_C_COMPILER=clang-22 -DCMAKE_CXX_COMPILER=clang++-22 -DCMAKE_POSITION_INDEPENDENT_CODE=ON \
+      -DONNX_USE_PROTOBUF_SHARED_LIBS=ON -DONNX_USE_UNITY_BUILD=ON -DBUILD_SHARED_LIBS=OFF -DONNX_BUILD_PYTHON=OFF \
+      -DONNX_ML=ON -DCMAKE_INSTALL_PREFIX="$work/prefix" -DCMAKE_INSTALL_LIBDIR=lib &&
+      cmake --build "$work/build" && cmake --install "$work/build"
+  } >"$work/log" 2>&1 || {
+    tail -40 "$work/log" >&2
+    die "the ONNX C++ library did not build (its last lines are above)"
+  }
+  rm -rf "$ONNX_PREFIX"
+  mv -T "$work/prefix" "$ONNX_PREFIX"
+}
+
+install_system_packages
+install_python_packages
+install_onnx
+say "everything is installed"
