@@ -1,0 +1,36 @@
+#!/usr/bin/env python3
+"""Files stay small enough to read: hard caps on lines by kind, and no large file in the repository."""
+import os
+
+import repo
+
+# (folders, endings, most lines, what to do)
+CAPS = [
+    (("tools",), (".cpp", ".c"), 60, "a tool's main is glue: move the rest to lib/"),
+    (("lib", "passes", "test", "examples", "benchmarks"), (".cpp", ".c", ".cu"), 800, "split it by op family"),
+    (("lib", "passes", "include/mpt", "tools", "test"), (".h",), 150, "split it, or move bodies to a .cpp"),
+    (("include/mpt-c",), (".h",), 300, "split it by the part of the interface"),
+    (("lib", "passes", "include"), (".td",), 300, "split it by op family"),
+    (("test",), (".mlir", ".test", ".onnxtxt"), 200, "split the test"),
+    (("python", "test", "scripts", ".ci", "examples", "benchmarks"), (".py", ".sh"), 500, "split the module"),
+]
+MOST_BYTES = 512 * 1024
+
+
+def main():
+    problems, count = [], 0
+    for folders, ends, cap, advice in CAPS:
+        for path in repo.files(*folders, ends=ends):
+            count += 1
+            lines = repo.text(path).count("\n")
+            if lines > cap:
+                problems.append(f"{path}: {lines} lines, expected at most {cap}: {advice}")
+    for path in repo.files():
+        size = os.path.getsize(os.path.join(repo.ROOT, path))
+        if size > MOST_BYTES:
+            problems.append(f"{path}: {size} bytes, expected at most {MOST_BYTES}: generate it instead")
+    repo.finish("check_sizes", problems, f"{count} files")
+
+
+if __name__ == "__main__":
+    main()
