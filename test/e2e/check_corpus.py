@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+"""Compiles the corpus models and holds loss, gradients and ten optimizer steps against the float64 references.
+
+  check_corpus.py CORPUS [--models a,b] [--forms ts,dyn,opt] [--variants loss,composed] [--steps sgd,adamw|none]
+
+CORPUS is the folder that scripts/corpus.sh made (forward/ and ref/). Prints a line for every graph and ends with a
+summary; the status is non-zero when any graph failed. Each graph is compiled in a process of its own, so that a crash
+counts as that graph's failure.
+"""
+import argparse
+import multiprocessing
+import os
+import sys
+import tempfile
+import time
+import traceback
+
+import numpy as np
+
+import corpus_measure as measure
+
+MODELS = ("mlp mlp_mse mlp_l1 mlp_bce lenet lenet_classic alexnet vgg11_bn resnet18 resnet50 inception mobilenet unet "
+          "unet_resize dcgan_g dcgan_d bert bert_sdpa gpt2 gpt2_sdpa vit llama transformer dlrm").split()
+OPTIMIZERS = {"sgd": ("sgd,lr=0.01", ""), "adamw": ("adamw,lr=0.001,weight_decay=0.01,eps=1e-8", ".adamw")}
+STEPS = 10
+
+
+def load(path):
+    with np.load(path) as archive:
+        return {key: archive[key] for key in archive.files}
+
+
+def rows_of(corpus, key, steps, out):
+    """Compiles one graph once per optimizer and returns [(what was compared, row)]."""
+    import mpt
+
+    model = os.path.join(corpus, "forward", key + ".onnx")
+    feeds = load(os.path.join(corpus, "forward", key.split("/")[1].split(".")[0] + ".npz"))
+    first = {kind: load(os.path.join(corpus, "ref", f"{key}.{kind}.npz")) for kind in ("f64", "f32")}
+    rows = []
+    for name in steps or ["sgd"]:
+        optimizer, suffix = OPTIMIZERS[name]
+        folder = os.path.join(out, name)
+        mpt.compile(model, loss="none", optimizer=optimizer, policy="fp32", dropout=False, out=folder)
+        trainer = mpt.Trainer(folder)
+        if not rows:
+            loss, gradients = trainer.gradients(feeds)
+            rows.append(("loss", measure.losses([loss], **first)))
+            rows += [("gradient", row) for row in measure.gradients(gradients, **first)]
+        if steps:
+            reference = {kind: load(os.path.join(corpus, "ref", f"{key}{suffix}.{kind}.npz")) for kind in first}
+            losses = [trainer.step(feeds).loss for _ in range(STEPS)]
+            rows.append((name, measure.losses(losses, **reference)))
+            rows.append((name, measure.after_steps({k: np.asarray(v) for k, v in trainer.parameters().items()}, **reference)))
+    return rows
+
+
+def child(connection, *arguments):
+    try:
+        connection.send(rows_of(*arguments))
+    except BaseException as problem:  # the parent prints it as this graph's result
+        connection.send(f"{type(problem).__name__}: {problem}" if not isinstance(problem, AssertionError) else traceback.format_exc())
+    connection.close()
+
+
+def run_apart(limit, *arguments):
+    """Rows, or a text that says why there are none."""
+    ours, theirs = multiprocessing.Pipe(duplex=False)
+    process = multiprocessing.Process(target=child, args=(theirs, *arguments))
+    process.start()
+    theirs.close()
+    try:
+        result = ours.recv() if ours.poll(limit) else f"no result within {limit} s"
+    except EOFError:
+        process.join()
+        result = f"died with status {process.exitcode}"
+    process.kill()
+    process.join()
+    return result
+
+
+def line_of(result):
+    """(passed, text) of one graph."""
+    if isinstance(result, str):
+        return False, "FAIL  " + " ".join(result.split())[:400]
+    bad = [(kind, row) for kind, row in result if not row.ok]
+    cells = []
+    for kind in ("loss", "gradient", "sgd", "adamw"):
+        of_kind = [row for k, row in result if k == kind]
+        if of_kind:
+            worst = max(of_kind, key=lambda row: row.error / row.limit if row.error == row.error else float("inf"))
+            cells.append(f"{kind} {worst.error:.1e}/{worst.limit:.1e}")
+    text = f"{'FAIL' if bad else 'ok  '}  " + "  ".join(cells)
+    if bad:
+        text += f"  {len(bad)} of {len(result)} beyond: " + ", ".join(
+            f"{kind} {row.what} {row.error:.2g} > {row.limit:.2g}" for kind, row in bad[:3])
+    return not bad, text
+
+
+def main():
+    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ap.add_argument("corpus")
+    ap.add_argument("--models", default=",".join(MODELS))
+    ap.add_argument("--forms", default="ts,dyn,opt")
+    ap.add_argument("--variants", default="loss,composed")
+    ap.add_argument("--steps", default="sgd,adamw", help="optimizers whose ten steps are compared; 'none' for gradients alone")
+    ap.add_argument("--limit", type=float, default=300, help="seconds for one graph")
+    args = ap.parse_args()
+    steps = [] if args.steps == "none" else args.steps.split(",")
+    multiprocessing.set_start_method("fork")
+    passed = failed = skipped = 0
+    print("each cell: worst error / its limit (4x float32's own error, or 1e-5), both against float64")
+    for model in args.models.split(","):
+        for form in args.forms.split(","):
+            for variant in args.variants.split(","):
+                key = f"{form}/{model}.{variant}"
+                if not os.path.exists(os.path.join(args.corpus, "forward", key + ".onnx")):
+                    skipped += 1
+                    print(f"{key:28s} skip  the exporter cannot write this graph", flush=True)
+                    continue
+                start = time.time()
+                with tempfile.TemporaryDirectory() as out:
+                    ok, text = line_of(run_apart(args.limit, args.corpus, key, steps, out))
+                passed, failed = passed + ok, failed + (not ok)
+                print(f"{key:28s} {text}  ({time.time() - start:.1f} s)", flush=True)
+    print(f"corpus: {passed} passed, {failed} failed, {skipped} skipped")
+    return 1 if failed or not passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
