@@ -6,7 +6,7 @@
 #ifndef MPT_C_ABI_H
 #define MPT_C_ABI_H
 
-#include <stdint.h>
+#include "mpt-c/types.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -14,37 +14,6 @@ extern "C" {
 
 /* Raised whenever a struct below or the meaning of a field changes; the runtime refuses other versions. */
 #define MPT_ABI_VERSION 1
-
-/* Element types, numbered as in ONNX's TensorProto.DataType. */
-typedef enum mpt_dtype {
-  MPT_FLOAT32 = 1,
-  MPT_UINT8 = 2,
-  MPT_INT8 = 3,
-  MPT_INT32 = 6,
-  MPT_INT64 = 7,
-  MPT_BOOL = 9, /* one byte, 0 or 1 */
-  MPT_FLOAT16 = 10,
-  MPT_FLOAT64 = 11,
-  MPT_UINT64 = 13,
-  MPT_BFLOAT16 = 16,
-  MPT_FLOAT8E4M3FN = 17,
-  MPT_FLOAT8E5M2 = 19
-} mpt_dtype;
-
-/* What a tensor of the persistent state block is for. */
-typedef enum mpt_role {
-  MPT_ROLE_PARAMETER = 0, /* trained; stored in the type the step computes with */
-  MPT_ROLE_MASTER = 1,    /* wide copy of the parameter named by `of` */
-  MPT_ROLE_SLOT = 2,      /* optimizer slot (momentum, first or second moment) of the parameter named by `of` */
-  MPT_ROLE_STATISTIC = 3, /* batch-norm running mean or variance */
-  MPT_ROLE_SCALE = 4,     /* loss scale and its counters */
-  MPT_ROLE_RNG = 5,       /* seed and counter of the dropout generator */
-  MPT_ROLE_COUNTER = 6,   /* step counter */
-  MPT_ROLE_CONSTANT = 7,  /* weights that are not trained */
-  MPT_ROLE_ACCUMULATOR = 8, /* gradient accumulated over micro-steps, of the parameter named by `of` */
-  MPT_ROLE_INPUT = 9,     /* function argument (not in the state block) */
-  MPT_ROLE_OUTPUT = 10    /* function result (not in the state block) */
-} mpt_role;
 
 typedef struct mpt_tensor_desc {
   const char *name;     /* ONNX name of the value; unique within its table */
@@ -60,12 +29,12 @@ typedef struct mpt_tensor_desc {
 /* What a running function sees. The runtime fills it in; emitted code reads `state`, `arena`, `constants`, `inputs` and
  * `outputs` (the first five fields, in this order) and hands the pointer back to mpt_rt_*. */
 typedef struct mpt_exec {
-  uint8_t *state;             /* persistent block, mpt_module_desc.state_bytes, 64-byte aligned */
-  uint8_t *arena;             /* scratch of one call, mpt_function_desc.arena_bytes, 64-byte aligned */
-  const uint8_t *constants;   /* read-only blob mapped from the weights file, or NULL */
-  const void *const *inputs;  /* one pointer an input, in table order, 64-byte aligned */
-  void *const *outputs;       /* one pointer an output, in table order */
-  void *runtime;              /* the runtime's own */
+  uint8_t *state;            /* persistent block, mpt_module_desc.state_bytes, 64-byte aligned */
+  uint8_t *arena;            /* scratch of one call, mpt_function_desc.arena_bytes, 64-byte aligned */
+  const uint8_t *constants;  /* read-only blob mapped from the weights file, or NULL */
+  const void *const *inputs; /* one pointer an input, in table order, 64-byte aligned */
+  void *const *outputs;      /* one pointer an output, in table order */
+  void *runtime;             /* the runtime's own */
 } mpt_exec;
 
 typedef int32_t (*mpt_function)(mpt_exec *); /* 0, or the first non-zero status an mpt_rt_* call returned */
@@ -83,11 +52,11 @@ typedef struct mpt_function_desc {
 
 typedef struct mpt_module_desc {
   int64_t abi_version;
-  const char *name;          /* model name, as in lib<name>.so */
-  const char *fingerprint;   /* hex digest of names, shapes and types of the state; guards checkpoints */
-  const char *manifest;      /* JSON: policy, optimizer and its defaults, default learning rate, source file, compiler */
-  const char *cpu;           /* processor the code was generated for, as -mcpu names it */
-  const char *cpu_features;  /* comma-separated features that the code requires, e.g. "avx2,fma,f16c" */
+  const char *name;         /* model name, as in lib<name>.so */
+  const char *fingerprint;  /* hex digest of names, shapes and types of the state; guards checkpoints */
+  const char *manifest;     /* JSON: policy, optimizer and its defaults, default learning rate, source file, compiler */
+  const char *cpu;          /* processor the code was generated for, as -mcpu names it */
+  const char *cpu_features; /* comma-separated features that the code requires, e.g. "avx2,fma,f16c" */
   int64_t state_bytes;
   int64_t num_state;
   const mpt_tensor_desc *state;
@@ -100,8 +69,8 @@ typedef struct mpt_module_desc {
 /* One generated loop nest over the half-open range [begin, end) of its outermost, parallel, flattened dimension. */
 typedef void (*mpt_kernel)(void *const *args, int64_t begin, int64_t end);
 
-/* Runs kernel over [0, n), split into at most one contiguous chunk a thread, boundaries at multiples of `grain`. Runs on
- * the calling thread when n <= grain. The split depends on n, grain and the thread count alone. */
+/* Runs kernel over [0, n), split into at most one contiguous chunk a thread, boundaries at multiples of `grain`. Runs
+ * on the calling thread when n <= grain. The split depends on n, grain and the thread count alone. */
 void mpt_rt_parallel(mpt_exec *exec, mpt_kernel kernel, void *const *args, int64_t n, int64_t grain);
 
 enum {
@@ -113,8 +82,9 @@ enum {
 };
 
 /* d[i,j] = epilogue(alpha * sum_k a[i,k] * b[k,j]) for every (batch0, batch1). Products are exact in FP32 for 16-bit
- * inputs and sums are FP32 (FP64 for FP64 inputs); the result is rounded once, to nearest even, to d's type. Strides are
- * in elements; one of row and col is 1 for each matrix; a zero batch stride broadcasts. All fields are 64 bits wide. */
+ * inputs and sums are FP32 (FP64 for FP64 inputs); the result is rounded once, to nearest even, to d's type. Strides
+ * are in elements; one of row and col is 1 for each matrix; a zero batch stride broadcasts. All fields are 64 bits
+ * wide. */
 typedef struct mpt_gemm_desc {
   int64_t m, n, k;
   int64_t batch0, batch1;
@@ -136,8 +106,8 @@ typedef enum mpt_conv_kind {
 } mpt_conv_kind;
 
 /* Convolution in channels-last memory. x is [n, in..., ic], y is [n, out..., oc], both dense with channels innermost;
- * w is dense [oc, ic/groups, kernel...] as ONNX stores it. Three spatial dimensions; unused leading ones have in = out =
- * kernel = stride = dilation = 1 and pad 0. Accumulation is FP32. All fields are 64 bits wide. */
+ * w is dense [oc, ic/groups, kernel...] as ONNX stores it. Three spatial dimensions; unused leading ones have in = out
+ * = kernel = stride = dilation = 1 and pad 0. Accumulation is FP32. All fields are 64 bits wide. */
 typedef struct mpt_conv_desc {
   int64_t kind; /* mpt_conv_kind */
   int64_t n, groups, ic, oc;
@@ -152,8 +122,9 @@ typedef struct mpt_conv_desc {
 int32_t mpt_rt_conv(mpt_exec *exec, int64_t site, const mpt_conv_desc *desc, const void *bias, void *x, void *w,
                     void *y, void *workspace);
 
-/* Scratch that a convolution needs: FP32 copies of its 16-bit and 8-bit tensors, each rounded up to 64 bytes, unless the
- * processor multiplies that type itself (native != 0). Shared by compiler and runtime so that they cannot disagree. */
+/* Scratch that a convolution needs: FP32 copies of its 16-bit and 8-bit tensors, each rounded up to 64 bytes, unless
+ * the processor multiplies that type itself (native != 0). Shared by compiler and runtime so that they cannot disagree.
+ */
 static inline int64_t mpt_conv_workspace(const mpt_conv_desc *d, int native) {
   int64_t xs = d->n * d->ic, ys = d->n * d->oc, ws = d->oc * (d->ic / d->groups), total = 0;
   for (int i = 0; i < 3; ++i) {

@@ -1,0 +1,137 @@
+/* Using a compiled model: load it, train it, read and write its parameters, save and restore its state.
+ *
+ * Plain C. Every call that can fail returns an mpt_status; mpt_last_error() then describes the failure of the calling
+ * thread's last failed call. No call exits, aborts or throws. Handles are owned by the caller and released by the
+ * matching destroy call, which accepts NULL. Text and tensors handed out belong to the handle they came from.
+ *
+ * Threads: a model may be shared by any number of threads. A trainer may be used by one thread at a time; different
+ * trainers are independent, even when they share a model. Results depend on the thread count of the trainer's options
+ * and the processor alone. */
+#ifndef MPT_C_RUNTIME_H
+#define MPT_C_RUNTIME_H
+
+#include "mpt-c/types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum mpt_status {
+  MPT_OK = 0,
+  MPT_INVALID_ARGUMENT = 1, /* a null handle, an input that does not fit the model, a name it does not have */
+  MPT_NOT_FOUND = 2,        /* no such file, function or tensor */
+  MPT_IO_ERROR = 3,         /* the operating system refused a read or a write */
+  MPT_BAD_FILE = 4,         /* a file that is truncated or is not what it claims to be */
+  MPT_INCOMPATIBLE = 5,     /* other ABI version, missing processor feature, state of another model */
+  MPT_UNSUPPORTED = 6,      /* a case that the library routines do not cover */
+  MPT_OUT_OF_MEMORY = 7,
+  MPT_INTERNAL = 8
+} mpt_status;
+
+typedef struct mpt_module_desc mpt_module_desc; /* abi.h */
+typedef struct mpt_model mpt_model;             /* a loaded library; holds no state */
+typedef struct mpt_trainer mpt_trainer;         /* one set of parameters, slots and counters, and scratch memory */
+
+/* A dense row-major tensor. As an input, `data` is only read and need not outlive the call. */
+typedef struct mpt_tensor {
+  const char *name;
+  int32_t dtype; /* mpt_dtype */
+  int32_t rank;
+  const int64_t *shape; /* `rank` extents; may be NULL when rank is 0 */
+  void *data;
+} mpt_tensor;
+
+/* The text for this thread's last failed call; "" before the first. Valid until the thread's next failed call. */
+const char *mpt_last_error(void);
+
+/* ---- models ----------------------------------------------------------------------------------------------------- */
+
+/* `path` is an emitted lib<name>.so, or a directory that holds exactly one. */
+mpt_status mpt_model_load(const char *path, mpt_model **out);
+
+/* A model that is linked into the program (`extern const mpt_module_desc mpt_module`). `directory` is where its
+ * <name>.safetensors lies; NULL means the current one. The description must outlive the model. */
+mpt_status mpt_model_from_desc(const mpt_module_desc *desc, const char *directory, mpt_model **out);
+
+/* Trainers keep the model alive: destroying it first is fine. */
+void mpt_model_destroy(mpt_model *model);
+
+const char *mpt_model_name(const mpt_model *model);
+const char *mpt_model_manifest(const mpt_model *model); /* JSON */
+
+/* Functions are "step" and, where the model has them, "gradients", "evaluate", "accumulate". The i-th input or output's
+ * name, dtype and shape go to `out`, whose data is NULL; MPT_NOT_FOUND past the last one. */
+mpt_status mpt_model_input(const mpt_model *model, const char *function, int64_t i, mpt_tensor *out);
+mpt_status mpt_model_output(const mpt_model *model, const char *function, int64_t i, mpt_tensor *out);
+
+/* ---- training --------------------------------------------------------------------------------------------------- */
+
+/* Zero-initialize, then set what differs. */
+typedef struct mpt_trainer_options {
+  int32_t threads;  /* 0: all that OpenMP offers (OMP_NUM_THREADS) */
+  int32_t set_seed; /* non-zero: `seed` replaces the dropout seed of the weights file */
+  uint64_t seed;
+  const char *weights; /* initial values; NULL: <name>.safetensors beside the library */
+} mpt_trainer_options;
+
+/* What a call computed. A field that the model does not compute is NaN (loss, grad_norm), 0 (skipped), 1 (loss_scale).
+ */
+typedef struct mpt_metrics {
+  double loss;
+  double loss_scale; /* the scale that this call multiplied the loss with */
+  double grad_norm;  /* global L2 norm of the unscaled gradient, before clipping */
+  int32_t skipped;   /* the gradient was not finite: no parameter or slot changed */
+} mpt_metrics;
+
+typedef struct mpt_memory {
+  int64_t state_bytes;   /* the persistent block: parameters, masters, slots, statistics, counters */
+  int64_t arena_bytes;   /* scratch that calls share; grows at the first call of a function that needs more */
+  int64_t output_bytes;  /* results kept for mpt_trainer_output */
+  int64_t staging_bytes; /* copies of unaligned inputs and of converted parameters */
+} mpt_memory;
+
+/* `options` may be NULL. Reads the initial weights. */
+mpt_status mpt_trainer_create(mpt_model *model, const mpt_trainer_options *options, mpt_trainer **out);
+void mpt_trainer_destroy(mpt_trainer *trainer);
+
+/* Runs a function on `inputs`, which are matched by name and checked against the model. An input named "learning_rate"
+ * may be left out: it then has the value last set, or the manifest's "learning_rate". Inputs that are not aligned to 64
+ * bytes are copied. `metrics` may be NULL. A step whose gradient is not finite succeeds and reports `skipped`. */
+mpt_status mpt_trainer_step(mpt_trainer *trainer, const mpt_tensor *inputs, int64_t count, mpt_metrics *metrics);
+/* One unscaled FP32 gradient a parameter, as outputs of "gradients"; changes no state but random counters. */
+mpt_status mpt_trainer_gradients(mpt_trainer *trainer, const mpt_tensor *inputs, int64_t count, mpt_metrics *metrics);
+mpt_status mpt_trainer_evaluate(mpt_trainer *trainer, const mpt_tensor *inputs, int64_t count, mpt_metrics *metrics);
+mpt_status mpt_trainer_run(mpt_trainer *trainer, const char *function, const mpt_tensor *inputs, int64_t count,
+                           mpt_metrics *metrics);
+
+/* A result of the last run of `function`, by name or number; valid until it runs again. */
+mpt_status mpt_trainer_output(mpt_trainer *trainer, const char *function, const char *name, mpt_tensor *out);
+mpt_status mpt_trainer_output_at(mpt_trainer *trainer, const char *function, int64_t i, mpt_tensor *out);
+
+mpt_status mpt_trainer_set_learning_rate(mpt_trainer *trainer, double learning_rate);
+mpt_status mpt_trainer_memory(const mpt_trainer *trainer, mpt_memory *out);
+
+/* ---- parameters and state --------------------------------------------------------------------------------------- */
+
+/* The i-th trained parameter: its name, shape and the type it is stored in, with `data` in the state block (no copy; do
+ * not write to it). MPT_NOT_FOUND past the last one. */
+mpt_status mpt_trainer_parameter(mpt_trainer *trainer, int64_t i, mpt_tensor *out);
+/* The same for every tensor of the state block; `role` may be NULL. */
+mpt_status mpt_trainer_state(mpt_trainer *trainer, int64_t i, mpt_tensor *out, mpt_role *role);
+
+/* Reads a parameter or any tensor of the state as FP32 (from the master where there is one) into `data`, `count`
+ * values; integers and FP64 are converted to the nearest value. */
+mpt_status mpt_trainer_get(mpt_trainer *trainer, const char *name, float *data, int64_t count);
+/* Writes one: for a parameter both its master and its narrow copy, rounded to nearest even. Integers are truncated. */
+mpt_status mpt_trainer_set(mpt_trainer *trainer, const char *name, const float *data, int64_t count);
+
+/* The whole state as one safetensors file. Saving is atomic: an existing file is replaced once the new one is on disk,
+ * or stays as it was. Loading refuses another model's state and leaves the trainer as it was on failure; a run that
+ * continues from a saved state is bit-equal to one that was not interrupted. */
+mpt_status mpt_trainer_save(const mpt_trainer *trainer, const char *path);
+mpt_status mpt_trainer_load(mpt_trainer *trainer, const char *path);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

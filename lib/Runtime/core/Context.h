@@ -1,0 +1,38 @@
+// What mpt_exec.runtime points to: the thread count and what library calls keep between calls.
+#ifndef MPT_RUNTIME_CORE_CONTEXT_H
+#define MPT_RUNTIME_CORE_CONTEXT_H
+
+#include "mpt-c/abi.h"
+
+#include <memory>
+#include <vector>
+
+namespace mpt::rt {
+
+/// What one call site keeps (a compiled primitive). A call site's descriptor is constant in emitted code.
+struct SiteCache {
+  virtual ~SiteCache() = default;
+};
+
+struct Context {
+  int threads = 1;
+  std::vector<std::unique_ptr<SiteCache>> sites;
+};
+
+/// Threads to use for `exec`; what OpenMP says where there is no context.
+int threadsOf(const mpt_exec *exec);
+
+/// The cache slot of a call site, or null where there is none (then nothing is kept).
+inline std::unique_ptr<SiteCache> *slotOf(const mpt_exec *exec, int64_t site) {
+  auto *context = exec ? static_cast<Context *>(exec->runtime) : nullptr;
+  if (!context || site < 0 || site >= static_cast<int64_t>(context->sites.size()))
+    return nullptr;
+  return &context->sites[static_cast<size_t>(site)];
+}
+
+/// Calls fn(data, task) for every task in [0, tasks), on up to `tasks` threads.
+void runTasks(int tasks, void (*fn)(void *data, int task), void *data);
+
+} // namespace mpt::rt
+
+#endif

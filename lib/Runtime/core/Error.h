@@ -1,0 +1,14 @@
+// The thread's last error text, and how every part of the runtime reports a failure.
+#ifndef MPT_RUNTIME_CORE_ERROR_H
+#define MPT_RUNTIME_CORE_ERROR_H
+
+#include "mpt-c/runtime.h"
+
+namespace mpt::rt {
+
+/// Stores the formatted text as this thread's last error and returns `status`.
+mpt_status fail(mpt_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+} // namespace mpt::rt
+
+#endif

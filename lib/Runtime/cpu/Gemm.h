@@ -1,0 +1,40 @@
+// Inside the GEMM: one task (a rectangle of one batch element) and the kernels that each instruction set provides.
+#ifndef MPT_RUNTIME_CPU_GEMM_H
+#define MPT_RUNTIME_CPU_GEMM_H
+
+#include "mpt-c/abi.h"
+
+namespace mpt::rt {
+
+/// The rectangle [m0, m1) x [n0, n1) of one product; pointers are those of the batch element.
+struct GemmTask {
+  const mpt_gemm_desc *desc;
+  const void *a, *b, *bias;
+  void *d;
+  int64_t m0, m1, n0, n1;
+};
+
+struct GemmKernels {
+  const char *name;
+  int mr, nr; // register tile; tasks are cut at multiples of it
+  /// Computes a task on the calling thread. `scratch` holds scratchBytes of 64-byte aligned memory.
+  void (*run)(const GemmTask &task, float *scratch);
+  int64_t scratchBytes;
+};
+
+/// FP32 accumulation over f32, f16, bf16 and 8-bit inputs. Null where the build lacks the instruction set.
+extern const GemmKernels gemmPortable, gemmAvx2, gemmAvx512;
+
+/// The best that this processor runs.
+const GemmKernels &gemmKernels();
+
+/// FP64 operands.
+void gemmF64(const GemmTask &task);
+
+/// oneDNN's product, where it is faster: false means it does not take this case.
+bool gemmOneDnn(mpt_exec *exec, int64_t site, const mpt_gemm_desc &desc, const void *a, const void *b, const void *bias,
+                void *d);
+
+} // namespace mpt::rt
+
+#endif

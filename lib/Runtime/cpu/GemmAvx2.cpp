@@ -1,0 +1,66 @@
+// The packed GEMM for AVX2, FMA and F16C: 6 x 16 tiles, 12 of the 16 registers are accumulators.
+#include "cpu/Gemm.h"
+
+#include "core/Float.h"
+
+#include <cmath>
+#include <immintrin.h>
+
+#include "cpu/Transpose8.h"
+
+namespace {
+
+using namespace mpt::rt;
+
+constexpr int tileRows = 6;
+constexpr int64_t depthMax = 320, rowsMax = 144;
+
+struct F16;
+struct BF16;
+
+struct Vec {
+  static constexpr int width = 8;
+  __m256 v;
+  static Vec zero() { return {_mm256_setzero_ps()}; }
+  static Vec set(float x) { return {_mm256_set1_ps(x)}; }
+  static Vec broadcast(const float *p) { return {_mm256_broadcast_ss(p)}; }
+  static Vec load(const float *p) { return {_mm256_loadu_ps(p)}; }
+  static Vec loadF16(const uint16_t *p) { return {load8F16(p)}; }
+  static Vec loadBF16(const uint16_t *p) { return {load8BF16(p)}; }
+  void store(float *p) const { _mm256_storeu_ps(p, v); }
+  void storeF16(uint16_t *p) const {
+    _mm_storeu_si128(reinterpret_cast<__m128i *>(p), _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+  }
+  void storeBF16(uint16_t *p) const {
+    __m256i u = _mm256_castps_si256(v), one = _mm256_set1_epi32(1);
+    __m256i odd = _mm256_and_si256(_mm256_srli_epi32(u, 16), one);
+    __m256i rounded = _mm256_srli_epi32(_mm256_add_epi32(u, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff))), 16);
+    __m256i quiet = _mm256_or_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(0x40));
+    __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(v, v, _CMP_UNORD_Q));
+    __m256i r = _mm256_blendv_epi8(rounded, quiet, nan);
+    r = _mm256_permute4x64_epi64(_mm256_packus_epi32(r, r), 0x08);
+    _mm_storeu_si128(reinterpret_cast<__m128i *>(p), _mm256_castsi256_si128(r));
+  }
+  static Vec fma(Vec a, Vec b, Vec c) { return {_mm256_fmadd_ps(a.v, b.v, c.v)}; }
+  static Vec add(Vec a, Vec b) { return {_mm256_add_ps(a.v, b.v)}; }
+  static Vec mul(Vec a, Vec b) { return {_mm256_mul_ps(a.v, b.v)}; }
+  static Vec relu(Vec a) { return {_mm256_max_ps(_mm256_setzero_ps(), a.v)}; } // NaN stays
+  static int64_t transposePanel(const float *in, int64_t pitch, int64_t k, int columns, float *out) {
+    return transposeColumns(in, pitch, k, columns, out, load8);
+  }
+  static int64_t transposePanel(const F16 *in, int64_t pitch, int64_t k, int columns, float *out) {
+    return transposeColumns(reinterpret_cast<const uint16_t *>(in), pitch, k, columns, out, load8F16);
+  }
+  static int64_t transposePanel(const BF16 *in, int64_t pitch, int64_t k, int columns, float *out) {
+    return transposeColumns(reinterpret_cast<const uint16_t *>(in), pitch, k, columns, out, load8BF16);
+  }
+  template <typename T> static int64_t transposePanel(const T *, int64_t, int64_t, int, float *) { return 0; }
+};
+
+} // namespace
+
+#include "cpu/GemmTile.h"
+
+namespace mpt::rt {
+const GemmKernels gemmAvx2{"avx2", MR, NR, runGemm, gemmScratchBytes};
+} // namespace mpt::rt

@@ -1,0 +1,69 @@
+// The packed GEMM for AVX-512: 12 x 32 tiles, 24 of the 32 registers are accumulators.
+#include "cpu/Gemm.h"
+
+#include "core/Float.h"
+
+#include <cmath>
+#include <immintrin.h>
+
+#include "cpu/Transpose8.h"
+
+namespace {
+
+using namespace mpt::rt;
+
+constexpr int tileRows = 12;
+constexpr int64_t depthMax = 384, rowsMax = 192;
+
+struct F16;
+struct BF16;
+
+struct Vec {
+  static constexpr int width = 16;
+  __m512 v;
+  static Vec zero() { return {_mm512_setzero_ps()}; }
+  static Vec set(float x) { return {_mm512_set1_ps(x)}; }
+  static Vec broadcast(const float *p) { return {_mm512_set1_ps(*p)}; }
+  static Vec load(const float *p) { return {_mm512_loadu_ps(p)}; }
+  static Vec loadF16(const uint16_t *p) {
+    return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i *>(p)))};
+  }
+  static Vec loadBF16(const uint16_t *p) {
+    __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i *>(p)));
+    return {_mm512_castsi512_ps(_mm512_slli_epi32(wide, 16))};
+  }
+  void store(float *p) const { _mm512_storeu_ps(p, v); }
+  void storeF16(uint16_t *p) const {
+    _mm256_storeu_si256(reinterpret_cast<__m256i *>(p), _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+  }
+  // In integers: the processor's own conversion flushes subnormal values.
+  void storeBF16(uint16_t *p) const {
+    __m512i u = _mm512_castps_si512(v), odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
+    __m512i rounded = _mm512_add_epi32(u, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+    __mmask16 nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
+    rounded = _mm512_mask_or_epi32(rounded, nan, u, _mm512_set1_epi32(0x400000));
+    _mm256_storeu_si256(reinterpret_cast<__m256i *>(p), _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded, 16)));
+  }
+  static Vec fma(Vec a, Vec b, Vec c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
+  static Vec add(Vec a, Vec b) { return {_mm512_add_ps(a.v, b.v)}; }
+  static Vec mul(Vec a, Vec b) { return {_mm512_mul_ps(a.v, b.v)}; }
+  static Vec relu(Vec a) { return {_mm512_max_ps(_mm512_setzero_ps(), a.v)}; } // NaN stays
+  static int64_t transposePanel(const float *in, int64_t pitch, int64_t k, int columns, float *out) {
+    return transposeColumns(in, pitch, k, columns, out, load8);
+  }
+  static int64_t transposePanel(const F16 *in, int64_t pitch, int64_t k, int columns, float *out) {
+    return transposeColumns(reinterpret_cast<const uint16_t *>(in), pitch, k, columns, out, load8F16);
+  }
+  static int64_t transposePanel(const BF16 *in, int64_t pitch, int64_t k, int columns, float *out) {
+    return transposeColumns(reinterpret_cast<const uint16_t *>(in), pitch, k, columns, out, load8BF16);
+  }
+  template <typename T> static int64_t transposePanel(const T *, int64_t, int64_t, int, float *) { return 0; }
+};
+
+} // namespace
+
+#include "cpu/GemmTile.h"
+
+namespace mpt::rt {
+const GemmKernels gemmAvx512{"avx512", MR, NR, runGemm, gemmScratchBytes};
+} // namespace mpt::rt

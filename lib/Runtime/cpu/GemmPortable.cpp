@@ -1,0 +1,60 @@
+// The packed GEMM in plain C++: the fallback, and the reference that the others are tested against.
+#include "cpu/Gemm.h"
+
+#include "core/Float.h"
+
+#include <cmath>
+
+namespace {
+
+using namespace mpt::rt;
+
+constexpr int tileRows = 4;
+constexpr int64_t depthMax = 256, rowsMax = 128;
+
+struct Vec {
+  static constexpr int width = 4;
+  float v[4];
+  static Vec zero() { return set(0); }
+  static Vec set(float x) { return {{x, x, x, x}}; }
+  static Vec broadcast(const float *p) { return set(*p); }
+  static Vec load(const float *p) { return {{p[0], p[1], p[2], p[3]}}; }
+  void store(float *p) const { memcpy(p, v, sizeof v); }
+  template <typename F> static Vec map(F f) { return {{f(0), f(1), f(2), f(3)}}; }
+  static Vec loadF16(const uint16_t *p) {
+    return map([&](int i) { return fromF16(p[i]); });
+  }
+  static Vec loadBF16(const uint16_t *p) {
+    return map([&](int i) { return fromBF16(p[i]); });
+  }
+  void storeF16(uint16_t *p) const {
+    for (int i = 0; i < 4; ++i)
+      p[i] = toF16(v[i]);
+  }
+  void storeBF16(uint16_t *p) const {
+    for (int i = 0; i < 4; ++i)
+      p[i] = toBF16(v[i]);
+  }
+  static Vec fma(Vec a, Vec b, Vec c) {
+    return map([&](int i) { return a.v[i] * b.v[i] + c.v[i]; });
+  }
+  static Vec add(Vec a, Vec b) {
+    return map([&](int i) { return a.v[i] + b.v[i]; });
+  }
+  static Vec mul(Vec a, Vec b) {
+    return map([&](int i) { return a.v[i] * b.v[i]; });
+  }
+  static Vec relu(Vec a) {
+    return map([&](int i) { return a.v[i] < 0 ? 0 : a.v[i]; });
+  }
+  /// Transposes whole blocks of a panel; returns how many k it has done.
+  template <typename T> static int64_t transposePanel(const T *, int64_t, int64_t, int, float *) { return 0; }
+};
+
+} // namespace
+
+#include "cpu/GemmTile.h"
+
+namespace mpt::rt {
+const GemmKernels gemmPortable{"portable", MR, NR, runGemm, gemmScratchBytes};
+} // namespace mpt::rt

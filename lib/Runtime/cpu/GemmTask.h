@@ -1,0 +1,223 @@
+// The epilogue and the block loops of the packed GEMM; continues GemmTile.h, which includes it.
+
+namespace {
+
+inline float gelu(float x, int64_t flags) {
+  if (flags & MPT_GEMM_GELU_ERF)
+    return 0.5f * x * (1 + erff(x * 0.70710678f));
+  return 0.5f * x * (1 + tanhf(0.79788456f * (x + 0.044715f * x * x * x)));
+}
+
+struct Epilogue {
+  int64_t flags;
+  float alpha;
+  const float *bias; // of the block's first column, or null
+};
+
+inline Vec finish(Vec x, const Epilogue &e, int64_t column) {
+  x = Vec::mul(x, Vec::set(e.alpha));
+  if (e.bias)
+    x = Vec::add(x, Vec::load(e.bias + column));
+  if (e.flags & MPT_GEMM_RELU)
+    x = Vec::relu(x);
+  if (e.flags & (MPT_GEMM_GELU_ERF | MPT_GEMM_GELU_TANH)) {
+    float wide[W];
+    x.store(wide);
+    for (int i = 0; i < W; ++i)
+      wide[i] = gelu(wide[i], e.flags);
+    x = Vec::load(wide);
+  }
+  return x;
+}
+
+/// Rounds a tile of sums into d. `column` counts from the block's first column, where the bias starts.
+template <typename T>
+void finishTile(const float *c, int64_t ldc, void *to, int64_t ldd, int64_t rows, int64_t cols, const Epilogue &e,
+                int64_t column) {
+  auto *d = static_cast<T *>(to);
+  bool accumulate = e.flags & MPT_GEMM_ACCUMULATE;
+  for (int64_t i = 0; i < rows; ++i, c += ldc, d += ldd) {
+    int64_t j = 0;
+    for (; j + W <= cols; j += W) {
+      Vec x = finish(Vec::load(c + j), e, column + j);
+      storeAs(accumulate ? Vec::add(loadAs(d + j), x) : x, d + j);
+    }
+    if (j < cols) {
+      Vec x = finish(Vec::load(c + j), e, column + j);
+      if (accumulate)
+        x = Vec::add(loadPart(d + j, cols - j), x);
+      float wide[W];
+      x.store(wide);
+      for (int64_t q = 0; q < cols - j; ++q)
+        narrow(wide[q], d[j + q]);
+    }
+  }
+}
+
+using FinishFn = void (*)(const float *, int64_t, void *, int64_t, int64_t, int64_t, const Epilogue &, int64_t);
+
+/// What depends on an operand's type.
+struct Operand {
+  int64_t size;
+  void (*packRowsA)(const void *, int64_t, int64_t, int64_t, int64_t, float *);
+  void (*packPanelsA)(const void *, int64_t, int64_t, int64_t, int64_t, float *);
+  void (*packRowsB)(const void *, int64_t, int64_t, int64_t, float *);
+  void (*packColumnsB)(const void *, int64_t, int64_t, int64_t, float *);
+  TileFn (*unpackedTile)(bool rowsA, int64_t rows); // reads B in place; null: pack it always
+  FinishFn finish;
+};
+
+template <typename T> TileFn anyTile(bool rowsA, int64_t rows) {
+  if (rows == MR)
+    return rowsA ? tileEntry<MR, true, T> : tileEntry<MR, false, T>;
+  return rowsA ? tileFor<true, T>(rows) : tileFor<false, T>(rows);
+}
+
+template <typename T> constexpr Operand operandOf() {
+  return {sizeof(T),    packRowsA<T>,    packPanelsA<T>,
+          packRowsB<T>, packColumnsB<T>, sizeof(T) > 1 ? anyTile<T> : nullptr,
+          finishTile<T>};
+}
+
+const Operand &operand(int64_t dtype) {
+  static const Operand f32 = operandOf<float>(), f16 = operandOf<F16>(), bf16 = operandOf<BF16>(),
+                       e4m3 = operandOf<E4M3>(), e5m2 = operandOf<E5M2>();
+  switch (dtype) {
+  case MPT_FLOAT16:
+    return f16;
+  case MPT_BFLOAT16:
+    return bf16;
+  case MPT_FLOAT8E4M3FN:
+    return e4m3;
+  case MPT_FLOAT8E5M2:
+    return e5m2;
+  default:
+    return f32;
+  }
+}
+
+/// A block of rows against a block of columns, over one block of k.
+struct Block {
+  int64_t rows, cols, depth;
+  bool rowsA; // A is widened row by row, not in panels
+  const float *a;
+  const char *b; // packed panels, or B itself
+  int64_t ldb, panelBytes;
+  TileFn (*tiles)(bool rowsA, int64_t rows);
+  bool first, last;
+  float *partial; // sums of earlier blocks of k, pitch colsMax; null when there is one block
+};
+
+void runBlock(const Block &block, const Operand &out, char *d, int64_t ldd, const Epilogue &e, bool direct) {
+  alignas(64) float local[MR * NR];
+  TileFn whole = block.tiles(block.rowsA, MR);
+  TileFn tail = block.rows % MR ? block.tiles(block.rowsA, block.rows % MR) : nullptr;
+  const Epilogue edge{block.first ? e.flags : MPT_GEMM_ACCUMULATE, 1, nullptr};
+  for (int64_t j = 0; j < block.cols; j += NR) {
+    int64_t cols = block.cols - j < NR ? block.cols - j : NR;
+    const char *b = block.b + j / NR * block.panelBytes;
+    for (int64_t i = 0; i < block.rows; i += MR) {
+      int64_t rows = block.rows - i < MR ? block.rows - i : MR;
+      const float *a = block.a + (block.rowsA ? i * lead : i / MR * panelStride);
+      TileFn kernel = rows == MR ? whole : tail;
+      char *to = d + (i * ldd + j) * out.size;
+      if (direct && rows == MR && cols == NR) {
+        kernel(block.depth, a, b, block.ldb, reinterpret_cast<float *>(to), ldd,
+               !block.first || e.flags & MPT_GEMM_ACCUMULATE);
+      } else if (direct) {
+        kernel(block.depth, a, b, block.ldb, local, NR, false);
+        finishTile<float>(local, NR, to, ldd, rows, cols, edge, j);
+      } else {
+        // Sums of several blocks of k collect in `partial`; the last one leaves through the epilogue.
+        float *c = block.partial ? block.partial + i * colsMax + j : local;
+        int64_t ldc = block.partial ? colsMax : NR;
+        kernel(block.depth, a, b, block.ldb, c, ldc, !block.first);
+        if (block.last)
+          out.finish(c, ldc, to, ldd, rows, cols, e, j);
+      }
+    }
+  }
+}
+
+/// The bias of columns [j0, j0 + cols) in FP32, zero up to a multiple of NR.
+void widenBias(const GemmTask &task, int64_t j0, int64_t cols, float *out) {
+  for (int64_t j = 0; j < (cols + NR - 1) / NR * NR; ++j) {
+    out[j] = 0;
+    if (j >= cols)
+      continue;
+    if (task.desc->bias_type == MPT_FLOAT16)
+      out[j] = fromF16(static_cast<const uint16_t *>(task.bias)[j0 + j]);
+    else if (task.desc->bias_type == MPT_BFLOAT16)
+      out[j] = fromBF16(static_cast<const uint16_t *>(task.bias)[j0 + j]);
+    else
+      out[j] = static_cast<const float *>(task.bias)[j0 + j];
+  }
+}
+
+void runGemm(const GemmTask &task, float *scratch) {
+  const mpt_gemm_desc &g = *task.desc;
+  const Operand &opA = operand(g.a_type), &opB = operand(g.b_type), &opD = operand(g.d_type);
+  float *packedA = scratch, *packedB = packedA + (floatsA + 15) / 16 * 16, *partial = packedB + floatsB;
+  float *bias = partial + floatsC;
+  const char *a = static_cast<const char *>(task.a), *b = static_cast<const char *>(task.b);
+  char *d = static_cast<char *>(task.d);
+  int64_t blocks = g.k > 0 ? (g.k + depthMax - 1) / depthMax : 1;
+  int64_t depth = (g.k + blocks - 1) / blocks;
+  // FP32 results with nothing to do afterwards collect in d itself.
+  bool direct = g.d_type == MPT_FLOAT32 && g.alpha == 1 && !(g.flags & ~MPT_GEMM_ACCUMULATE);
+  bool rowsA = g.a_col == 1;
+  int64_t rowStep = direct || blocks == 1 ? task.m1 - task.m0 : partialRows;
+  // Few rows do not repay packing B, where its rows are contiguous.
+  bool unpackedB = g.b_col == 1 && opB.unpackedTile && task.m1 - task.m0 <= 2 * MR;
+  for (int64_t j0 = task.n0; j0 < task.n1; j0 += colsMax) {
+    int64_t cols = task.n1 - j0 < colsMax ? task.n1 - j0 : colsMax;
+    int64_t inPlace = unpackedB ? cols / NR * NR : 0; // columns read without packing
+    Epilogue e{g.flags, static_cast<float>(g.alpha), nullptr};
+    if (g.flags & MPT_GEMM_BIAS) {
+      widenBias(task, j0, cols, bias);
+      e.bias = bias;
+    }
+    for (int64_t s0 = task.m0; s0 < task.m1; s0 += rowStep) {
+      int64_t s1 = s0 + rowStep < task.m1 ? s0 + rowStep : task.m1;
+      for (int64_t q = 0; q < blocks; ++q) {
+        int64_t k0 = q * depth, k = g.k - k0 < depth ? g.k - k0 : depth;
+        const char *blockB = b + (k0 * g.b_row + j0 * g.b_col) * opB.size;
+        if (g.b_col == 1)
+          opB.packRowsB(blockB + inPlace * opB.size, g.b_row, k, cols - inPlace, packedB);
+        else
+          opB.packColumnsB(blockB, g.b_col, k, cols, packedB);
+        for (int64_t i0 = s0; i0 < s1; i0 += rowsMax) {
+          int64_t rows = s1 - i0 < rowsMax ? s1 - i0 : rowsMax;
+          const char *blockA = a + (i0 * g.a_row + k0 * g.a_col) * opA.size;
+          if (rowsA)
+            opA.packRowsA(blockA, g.a_row, rows, rows, k, packedA);
+          else
+            opA.packPanelsA(blockA, g.a_col, rows, g.m - i0, k, packedA);
+          char *to = d + (i0 * g.d_row + j0) * opD.size;
+          Block block{rows,    inPlace,         k,
+                      rowsA,   packedA,         blockB,
+                      g.b_row, NR * opB.size,   opB.unpackedTile,
+                      q == 0,  q + 1 == blocks, blocks > 1 && !direct ? partial + (i0 - s0) * colsMax : nullptr};
+          if (inPlace)
+            runBlock(block, opD, to, g.d_row, e, direct);
+          if (inPlace == cols)
+            continue;
+          block.cols = cols - inPlace;
+          block.b = reinterpret_cast<const char *>(packedB);
+          block.ldb = NR;
+          block.panelBytes = k * NR * static_cast<int64_t>(sizeof(float));
+          block.tiles = anyTile<float>;
+          if (block.partial)
+            block.partial += inPlace;
+          Epilogue rest{e.flags, e.alpha, e.bias ? e.bias + inPlace : nullptr};
+          runBlock(block, opD, to + inPlace * opD.size, g.d_row, rest, direct);
+        }
+      }
+    }
+  }
+}
+
+constexpr int64_t gemmScratchBytes =
+    static_cast<int64_t>(sizeof(float)) * ((floatsA + 15) / 16 * 16 + floatsB + floatsC + colsMax + NR);
+
+} // namespace

@@ -1,0 +1,41 @@
+// Transposing a panel of B from contiguous columns in 8 x 8 blocks (AVX2); shared by the x86 kernels.
+
+namespace {
+
+inline __m256 load8(const float *p) { return _mm256_loadu_ps(p); }
+
+inline __m256 load8F16(const void *p) { return _mm256_cvtph_ps(_mm_loadu_si128(static_cast<const __m128i *>(p))); }
+
+inline __m256 load8BF16(const void *p) {
+  __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(static_cast<const __m128i *>(p)));
+  return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
+}
+
+/// `columns` (a multiple of 8) runs of k values, `pitch` apart, to k rows of `columns` values; returns the rows done.
+template <typename T, typename Load>
+int64_t transposeColumns(const T *in, int64_t pitch, int64_t k, int columns, float *out, Load load) {
+  int64_t p = 0;
+  for (; p + 8 <= k; p += 8)
+    for (int j = 0; j < columns; j += 8) {
+      __m256 r[8], t[8];
+      for (int i = 0; i < 8; ++i)
+        r[i] = load(in + (j + i) * pitch + p);
+      for (int i = 0; i < 8; i += 2) {
+        t[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
+        t[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
+      }
+      for (int i = 0; i < 8; i += 4) {
+        r[i] = _mm256_shuffle_ps(t[i], t[i + 2], 0x44);
+        r[i + 1] = _mm256_shuffle_ps(t[i], t[i + 2], 0xee);
+        r[i + 2] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0x44);
+        r[i + 3] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0xee);
+      }
+      for (int i = 0; i < 4; ++i) {
+        _mm256_storeu_ps(out + (p + i) * columns + j, _mm256_permute2f128_ps(r[i], r[i + 4], 0x20));
+        _mm256_storeu_ps(out + (p + i + 4) * columns + j, _mm256_permute2f128_ps(r[i], r[i + 4], 0x31));
+      }
+    }
+  return p;
+}
+
+} // namespace

@@ -1,0 +1,193 @@
+// Products against naive FP64 loops, for every kernel that this processor runs, over types, layouts, batches, epilogues
+// and odd sizes; and equal results for every thread count.
+#include "cpu/Gemm.h"
+#include "Check.h"
+#include "Values.h"
+#include "core/Error.h"
+
+#include <cmath>
+#include <string>
+
+using namespace mpt::rt;
+using mpt::test::Call;
+using mpt::test::Values;
+
+namespace {
+
+/// Relative to the sum of magnitudes: FP32 accumulation, then one rounding to the output type.
+double tolerance(const mpt_gemm_desc &g) {
+  double out = g.d_type == MPT_FLOAT16 ? 0x1p-11 : g.d_type == MPT_BFLOAT16 ? 0x1p-8 : 0x1p-23;
+  return g.d_type == MPT_FLOAT64 ? 1e-14 : out + 0x1p-23 * std::sqrt(static_cast<double>(g.k + 4));
+}
+
+double activate(double x, int64_t flags) {
+  if (flags & MPT_GEMM_RELU)
+    return x < 0 ? 0 : x;
+  if (flags & MPT_GEMM_GELU_ERF)
+    return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
+  if (flags & MPT_GEMM_GELU_TANH)
+    return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+  return x;
+}
+
+struct Operands {
+  Values a, b, bias, d;
+};
+
+/// The largest error over its bound; below 1 is right.
+double worst(const mpt_gemm_desc &g, const Operands &in, const Values &before) {
+  double worst = 0;
+  for (int64_t b0 = 0; b0 < g.batch0; ++b0)
+    for (int64_t b1 = 0; b1 < g.batch1; ++b1)
+      for (int64_t i = 0; i < g.m; ++i)
+        for (int64_t j = 0; j < g.n; ++j) {
+          double sum = 0, size = 0;
+          for (int64_t p = 0; p < g.k; ++p) {
+            double x = in.a[b0 * g.a_batch0 + b1 * g.a_batch1 + i * g.a_row + p * g.a_col] *
+                       in.b[b0 * g.b_batch0 + b1 * g.b_batch1 + p * g.b_row + j * g.b_col];
+            sum += x;
+            size += std::fabs(x);
+          }
+          sum *= g.alpha;
+          size *= std::fabs(g.alpha);
+          int64_t at = b0 * g.d_batch0 + b1 * g.d_batch1 + i * g.d_row + j;
+          if (g.flags & MPT_GEMM_BIAS) {
+            sum += in.bias[j];
+            size += std::fabs(in.bias[j]);
+          }
+          sum = activate(sum, g.flags);
+          if (g.flags & MPT_GEMM_ACCUMULATE) {
+            sum += before[at];
+            size += std::fabs(before[at]);
+          }
+          double error = std::fabs(in.d[at] - sum) / (size * tolerance(g) + 0x1p-24);
+          worst = error <= worst ? worst : error; // NaN counts as worst
+        }
+  return worst;
+}
+
+mpt_gemm_desc describe(int64_t m, int64_t n, int64_t k, int64_t in, int64_t out, bool ta, bool tb) {
+  mpt_gemm_desc g{};
+  g.m = m, g.n = n, g.k = k, g.batch0 = g.batch1 = 1, g.alpha = 1;
+  g.a_type = g.b_type = in, g.d_type = out, g.bias_type = MPT_FLOAT32;
+  g.a_row = ta ? 1 : k + 3, g.a_col = ta ? m + 2 : 1;
+  g.b_row = tb ? 1 : n + 1, g.b_col = tb ? k + 5 : 1;
+  g.d_row = n + 4, g.d_col = 1;
+  return g;
+}
+
+Operands allocate(const mpt_gemm_desc &g) {
+  int64_t a = (g.batch0 - 1) * g.a_batch0 + (g.batch1 - 1) * g.a_batch1 + (g.m - 1) * g.a_row + (g.k - 1) * g.a_col + 1;
+  int64_t b = (g.batch0 - 1) * g.b_batch0 + (g.batch1 - 1) * g.b_batch1 + (g.k - 1) * g.b_row + (g.n - 1) * g.b_col + 1;
+  int64_t d = (g.batch0 - 1) * g.d_batch0 + (g.batch1 - 1) * g.d_batch1 + (g.m - 1) * g.d_row + g.n;
+  return {Values::random(g.a_type, a), Values::random(g.b_type, b), Values::random(g.bias_type, g.n),
+          Values::random(g.d_type, d)};
+}
+
+bool run(const mpt_gemm_desc &g, Operands &o, int threads) {
+  Call call(threads);
+  return mpt_rt_gemm(&call.exec, 0, &g, o.a.data(), o.b.data(), o.bias.data(), o.d.data()) == 0;
+}
+
+void testCase(const mpt_gemm_desc &g) {
+  Operands o = allocate(g);
+  Values before = o.d;
+  if (!EXPECT(run(g, o, 1)) || !EXPECT(worst(g, o, before) < 1))
+    fprintf(stderr, "  %ldx%ldx%ld batch %ldx%ld %s %s -> %s flags %ld strides a %ld,%ld b %ld,%ld: %g\n", (long)g.m,
+            (long)g.n, (long)g.k, (long)g.batch0, (long)g.batch1, nameOf(g.a_type), nameOf(g.b_type), nameOf(g.d_type),
+            (long)g.flags, (long)g.a_row, (long)g.a_col, (long)g.b_row, (long)g.b_col, worst(g, o, before));
+  for (int threads : {2, 3, 5}) {
+    Operands again{o.a, o.b, o.bias, before};
+    run(g, again, threads);
+    if (g.d_type != MPT_FLOAT32 || g.a_type != MPT_FLOAT32) // oneDNN promises that for one thread count alone
+      EXPECT(again.d.bytes == o.d.bytes);
+  }
+}
+
+/// The portable, AVX2 and AVX-512 kernels without the dispatcher.
+void testKernels() {
+  std::vector<const GemmKernels *> kernels{&gemmPortable};
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c"))
+    kernels.push_back(&gemmAvx2);
+  if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
+    kernels.push_back(&gemmAvx512);
+#endif
+  for (const GemmKernels *kernel : kernels) {
+    void *scratch = aligned_alloc(4096, static_cast<size_t>((kernel->scratchBytes + 4095) / 4096 * 4096));
+    for (int64_t type : {MPT_FLOAT32, MPT_FLOAT16, MPT_BFLOAT16})
+      for (int64_t m : {1, 5, 13, 37, 200})
+        for (int64_t n : {1, 17, 70})
+          for (int64_t k : {1, 9, 400})
+            for (int layout = 0; layout < 4; ++layout) {
+              int64_t out = layout & 1 ? type : int64_t{MPT_FLOAT32};
+              mpt_gemm_desc g = describe(m, n, k, type, out, layout & 1, layout & 2);
+              g.flags = layout & 1 ? MPT_GEMM_BIAS | MPT_GEMM_RELU : 0;
+              Operands o = allocate(g);
+              Values before = o.d;
+              GemmTask task{&g, o.a.data(), o.b.data(), o.bias.data(), o.d.data(), 0, m, 0, n};
+              kernel->run(task, static_cast<float *>(scratch));
+              if (!EXPECT(worst(g, o, before) < 1))
+                fprintf(stderr, "  %s %s %ldx%ldx%ld layout %d\n", kernel->name, nameOf(type), (long)m, (long)n,
+                        (long)k, layout);
+            }
+    free(scratch);
+  }
+}
+
+void testErrors() {
+  mpt_gemm_desc g = describe(4, 4, 4, MPT_FLOAT32, MPT_FLOAT32, false, false);
+  Operands o = allocate(g);
+  g.a_col = 2;
+  EXPECT(!run(g, o, 1));
+  EXPECT(std::string(mpt_last_error()).find("stride of 1") != std::string::npos);
+  g = describe(4, 4, 4, MPT_INT32, MPT_FLOAT32, false, false);
+  EXPECT(!run(g, o, 1));
+  EXPECT(std::string(mpt_last_error()).find("int32") != std::string::npos);
+}
+
+} // namespace
+
+int main() {
+  srand(7);
+  testKernels();
+  const int64_t sizes[][3] = {{1, 1, 1},       {3, 5, 7},     {64, 96, 64},   {67, 131, 85},
+                              {129, 1030, 33}, {17, 40, 700}, {600, 33, 700}, {5, 300, 260}};
+  const int64_t types[][2] = {{MPT_FLOAT32, MPT_FLOAT32},      {MPT_FLOAT16, MPT_FLOAT16},   {MPT_FLOAT16, MPT_FLOAT32},
+                              {MPT_BFLOAT16, MPT_BFLOAT16},    {MPT_BFLOAT16, MPT_FLOAT32},  {MPT_FLOAT64, MPT_FLOAT64},
+                              {MPT_FLOAT8E4M3FN, MPT_FLOAT16}, {MPT_FLOAT8E5M2, MPT_FLOAT32}};
+  const int64_t flags[] = {0,
+                           MPT_GEMM_BIAS,
+                           MPT_GEMM_BIAS | MPT_GEMM_RELU,
+                           MPT_GEMM_ACCUMULATE,
+                           MPT_GEMM_BIAS | MPT_GEMM_GELU_ERF,
+                           MPT_GEMM_GELU_TANH | MPT_GEMM_ACCUMULATE};
+  int count = 0;
+  for (auto &type : types)
+    for (auto &size : sizes)
+      for (int layout = 0; layout < 4; ++layout) {
+        mpt_gemm_desc g = describe(size[0], size[1], size[2], type[0], type[1], layout & 1, layout & 2);
+        g.flags = flags[count++ % 6];
+        if (count % 3 == 0)
+          g.alpha = 0.125;
+        if (count % 5 == 0)
+          g.bias_type = MPT_FLOAT16;
+        testCase(g);
+      }
+  for (auto &type : types)
+    for (int layout = 0; layout < 4; ++layout) {
+      // Attention: batch and heads are strides, the data is not transposed.
+      mpt_gemm_desc g = describe(32, 24, 16, type[0], type[1], layout & 1, layout & 2);
+      g.batch0 = 3, g.batch1 = 2;
+      g.a_batch0 = 2000, g.a_batch1 = 1000, g.b_batch0 = 1500, g.b_batch1 = layout ? 700 : 0;
+      g.d_batch0 = 2 * 32 * 28, g.d_batch1 = 32 * 28;
+      g.alpha = 0.25;
+      testCase(g);
+    }
+  mpt_gemm_desc g = describe(8, 24, 16, MPT_FLOAT16, MPT_FLOAT16, false, false); // a batch that folds into rows
+  g.batch0 = 2, g.batch1 = 3;
+  g.a_batch1 = 8 * g.a_row, g.a_batch0 = 24 * g.a_row, g.d_batch1 = 8 * g.d_row, g.d_batch0 = 24 * g.d_row;
+  testCase(g);
+  testErrors();
+  return mpt::test::finish("gemm");
+}
