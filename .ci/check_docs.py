@@ -1,0 +1,75 @@
+#!/usr/bin/env python3
+"""docs/generated/ is what TableGen makes of the dialects, interfaces and passes. With --fix, writes it.
+
+Also holds that links between the pages of docs/ and the README lead somewhere.
+"""
+import os
+import re
+import subprocess
+import sys
+
+import repo
+
+TBLGEN = "/usr/lib/llvm-22/bin/mlir-tblgen"
+GENERATED = "docs/generated"
+LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+
+
+def tblgen(action, *sources):
+    texts = []
+    for source in sources:
+        run = subprocess.run([TBLGEN, action, "-I", "include", "-I", ".", "-I", "/usr/lib/llvm-22/include", source],
+                             cwd=repo.ROOT, capture_output=True, text=True)
+        if run.returncode:
+            sys.exit(f"check_docs: mlir-tblgen {action} {source} failed:\n{run.stderr[:2000]}")
+        texts.append("\n".join(line.rstrip() for line in run.stdout.splitlines()).strip())
+    return "\n\n".join(filter(None, texts)) + "\n"
+
+
+def pages():
+    """{page: text} of all generated pages."""
+    result = {}
+    dialects = [p for p in repo.files("include/mpt/Dialect", ends="Ops.td") if p.split("/")[-1] == p.split("/")[-2] + "Ops.td"]
+    for path in dialects:
+        name = path.split("/")[-2]
+        result[f"dialect-{name.lower()}.md"] = f"# Dialect {name}\n\n" + tblgen("-gen-dialect-doc", path)
+    interfaces = repo.files("include/mpt/Interfaces", ends=".td")
+    if interfaces:
+        result["interfaces.md"] = "# Operation interfaces\n\n" + tblgen("-gen-op-interface-docs", *interfaces)
+    tables = repo.files("passes", ends="Passes.td")
+    if tables:
+        result["passes.md"] = "# Passes\n\n" + tblgen("-gen-pass-doc", *tables)
+    return result
+
+
+def dead_links():
+    for page in ["README.md", *repo.files("docs", ends=".md")]:
+        for target in LINK.findall(repo.text(page)):
+            beside = os.path.join(repo.ROOT, os.path.dirname(page), target)
+            if not page.startswith(GENERATED) and "://" not in target and not os.path.exists(beside):
+                yield f"{page}: link to {target}, which does not exist"
+
+
+def main():
+    if not os.path.exists(TBLGEN):
+        sys.exit("check_docs: mlir-tblgen is missing: run scripts/setup.sh")
+    wanted, problems = pages(), []
+    folder = os.path.join(repo.ROOT, GENERATED)
+    have = {path.split("/")[-1]: repo.text(path) for path in repo.files(GENERATED, ends=".md")}
+    if "--fix" in sys.argv:
+        os.makedirs(folder, exist_ok=True)
+        for name in have.keys() - wanted.keys():
+            os.remove(os.path.join(folder, name))
+        for name, text in wanted.items():
+            with open(os.path.join(folder, name), "w", encoding="utf-8") as stream:
+                stream.write(text)
+        have = wanted
+    for name in sorted(have.keys() | wanted.keys()):
+        if have.get(name) != wanted.get(name):
+            problems.append(f"{GENERATED}/{name} is not what the sources generate: run .ci/check_docs.py --fix")
+    problems += dead_links()
+    repo.finish("check_docs", problems, f"{len(wanted)} generated pages")
+
+
+if __name__ == "__main__":
+    main()
