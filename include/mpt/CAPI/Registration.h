@@ -1,0 +1,14 @@
+// Everything a tool needs in its dialect registry.
+#ifndef MPT_CAPI_REGISTRATION_H
+#define MPT_CAPI_REGISTRATION_H
+
+#include "mlir/IR/DialectRegistry.h"
+
+namespace mpt {
+
+/// Registers mpt's dialects, the upstream dialects they lower to, and every layer's external models.
+void registerAll(mlir::DialectRegistry &registry);
+
+} // namespace mpt
+
+#endif // MPT_CAPI_REGISTRATION_H

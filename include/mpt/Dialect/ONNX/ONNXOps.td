@@ -1,0 +1,44 @@
+// ONNX graphs as they are in the file: one generic op.
+#ifndef MPT_DIALECT_ONNX_ONNXOPS_TD
+#define MPT_DIALECT_ONNX_ONNXOPS_TD
+
+include "mlir/IR/AttrTypeBase.td"
+include "mlir/IR/EnumAttr.td"
+include "mlir/IR/OpBase.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+def ONNX_Dialect : Dialect {
+  let name = "onnx";
+  let cppNamespace = "::mpt::onnx";
+  let summary = "ONNX nodes, one to one";
+  let description = [{
+    What the importer writes first and the exporter writes last. Locations are node names (NameLoc). Absent optional operands
+    are `onnx.absent`.
+  }];
+}
+
+class ONNX_Op<string mnemonic, list<Trait> traits = []> : Op<ONNX_Dialect, mnemonic, traits>;
+
+def ONNX_NodeOp : ONNX_Op<"node"> {
+  let summary = "one ONNX node";
+  let description = [{
+    `op_type` in `domain` ("" is ai.onnx) as defined in opset `version`. ONNX attributes keep their names in `attrs`;
+    subgraphs are regions, in the order of `region_names`. An unnamed (absent) output still has a result.
+  }];
+  let arguments = (ins Variadic<AnyType>:$inputs, StrAttr:$domain, StrAttr:$op_type, I64Attr:$version,
+    DictionaryAttr:$attrs, OptionalAttr<StrArrayAttr>:$region_names);
+  let results = (outs Variadic<AnyType>:$outputs);
+  let regions = (region VariadicRegion<AnyRegion>:$bodies);
+}
+def ONNX_AbsentOp : ONNX_Op<"absent", [Pure]> {
+  let summary = "an optional operand that is not given";
+  let results = (outs NoneType:$value);
+  let assemblyFormat = "attr-dict";
+}
+def ONNX_YieldOp : ONNX_Op<"yield", [Pure, Terminator]> {
+  let summary = "results of a subgraph";
+  let arguments = (ins Variadic<AnyType>:$values);
+  let assemblyFormat = "operands attr-dict `:` type(operands)";
+}
+
+#endif

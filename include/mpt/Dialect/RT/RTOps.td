@@ -1,0 +1,84 @@
+// Exit dialect: one op per runtime function of mpt-c/abi.h, on buffers.
+#ifndef MPT_DIALECT_RT_RTOPS_TD
+#define MPT_DIALECT_RT_RTOPS_TD
+
+include "mlir/IR/AttrTypeBase.td"
+include "mlir/IR/EnumAttr.td"
+include "mlir/IR/OpBase.td"
+include "mlir/IR/SymbolInterfaces.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+def RT_Dialect : Dialect {
+  let name = "rt";
+  let cppNamespace = "::mpt::rt";
+  let summary = "calls of the runtime on planned buffers";
+  let description = [{
+    Operands are statically shaped memrefs with static strides; a buffer's physical order (channels-last, transposed views,
+    slices of a larger buffer) is in its strides alone. All decisions are made before this dialect; code generation prints
+    it.
+  }];
+}
+
+class RT_Op<string mnemonic, list<Trait> traits = []> : Op<RT_Dialect, mnemonic, traits>;
+
+def RT_StateOp : RT_Op<"state", [Pure]> {
+  let summary = "dense row-major buffer of a state tensor, in the persistent block";
+  let arguments = (ins FlatSymbolRefAttr:$state);
+  let results = (outs AnyStridedMemRef:$buffer);
+  let assemblyFormat = "$state attr-dict `:` type($buffer)";
+}
+def RT_ConstantOp : RT_Op<"constant", [Pure]> {
+  let summary = "read-only buffer with the bytes of a constant";
+  let arguments = (ins ElementsAttr:$value);
+  let results = (outs AnyStridedMemRef:$buffer);
+  let assemblyFormat = "$value attr-dict `:` type($buffer)";
+}
+def RT_AllocOp : RT_Op<"alloc", [MemoryEffects<[MemAlloc]>]> {
+  let summary = "scratch that lives from here to its last use; `offset` (bytes in the arena, multiple of 64) once planned";
+  let arguments = (ins OptionalAttr<I64Attr>:$offset);
+  let results = (outs AnyStridedMemRef:$buffer);
+  let assemblyFormat = "(`at` $offset^)? attr-dict `:` type($buffer)";
+}
+def RT_ViewOp : RT_Op<"view", [Pure]> {
+  let summary = "another shape and strides on a buffer's elements, `offset` elements from its start";
+  let arguments = (ins AnyStridedMemRef:$source, I64Attr:$offset);
+  let results = (outs AnyStridedMemRef:$view);
+  let assemblyFormat = "$source `[` $offset `]` attr-dict `:` type($source) `to` type($view)";
+}
+def RT_LaunchOp : RT_Op<"launch"> {
+  let summary = "runs kernel `callee` over [0, extent), in chunks of `grain`, across threads (mpt_rt_parallel)";
+  let description = [{
+    `callee` is a func.func of the buffers' types followed by two index arguments, begin and end. The first `num_inputs`
+    buffers are read, the others written (an in-place kernel names a buffer twice).
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$callee, Variadic<AnyStridedMemRef>:$buffers, I64Attr:$num_inputs, I64Attr:$extent,
+    I64Attr:$grain);
+  let assemblyFormat = "$callee `(` $buffers `)` attr-dict `:` type($buffers)";
+}
+def RT_GemmOp : RT_Op<"gemm"> {
+  let summary = "d = epilogue(alpha a b), over up to two leading batch dimensions (mpt_rt_gemm)";
+  let description = [{a [.., m, k], b [.., k, n], bias? [n], d [.., m, n]; `flags` as in mpt_gemm_desc.}];
+  let arguments = (ins AnyStridedMemRef:$a, AnyStridedMemRef:$b, Optional<AnyStridedMemRef>:$bias, AnyStridedMemRef:$d,
+    I64Attr:$flags, F64Attr:$alpha);
+  let assemblyFormat = "$a `,` $b (`bias` $bias^ `:` type($bias))? `into` $d attr-dict `:` type($a) `,` type($b) `,` type($d)";
+}
+def RT_ConvOp : RT_Op<"conv", [AttrSizedOperandSegments]> {
+  let summary = "convolution, forward (kind 0), backward data (1) or backward weights (2) (mpt_rt_conv)";
+  let description = [{x and y are N, C, S... with channels-last strides; w is dense. The tensor that the kind makes is written.}];
+  let arguments = (ins I64Attr:$kind, AnyStridedMemRef:$x, AnyStridedMemRef:$w, AnyStridedMemRef:$y,
+    Optional<AnyStridedMemRef>:$bias, Optional<AnyStridedMemRef>:$workspace, DenseI64ArrayAttr:$strides,
+    DenseI64ArrayAttr:$dilations, DenseI64ArrayAttr:$pads_low, DenseI64ArrayAttr:$pads_high, I64Attr:$groups, I64Attr:$flags);
+  let assemblyFormat = "$kind $x `,` $w `,` $y (`bias` $bias^ `:` type($bias))? (`workspace` $workspace^ `:` type($workspace))? attr-dict `:` type($x) `,` type($w) `,` type($y)";
+}
+def RT_CopyOp : RT_Op<"copy"> {
+  let summary = "dense copy of bytes";
+  let arguments = (ins AnyStridedMemRef:$source, AnyStridedMemRef:$target);
+  let assemblyFormat = "$source `to` $target attr-dict `:` type($source) `,` type($target)";
+}
+def RT_ZeroOp : RT_Op<"zero"> {
+  let summary = "sets every byte of a dense buffer to 0";
+  let arguments = (ins AnyStridedMemRef:$target);
+  let assemblyFormat = "$target attr-dict `:` type($target)";
+}
+
+#endif

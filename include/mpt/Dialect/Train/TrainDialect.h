@@ -1,0 +1,24 @@
+// The training dialect: dialect class, roles and ops.
+#ifndef MPT_DIALECT_TRAIN_TRAINDIALECT_H
+#define MPT_DIALECT_TRAIN_TRAINDIALECT_H
+
+#include "mpt/Interfaces/Interfaces.h"
+
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Dialect.h"
+#include "mlir/IR/OpImplementation.h"
+#include "mlir/IR/SymbolTable.h"
+#include "mlir/Interfaces/InferTypeOpInterface.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+#include "mpt/Dialect/Train/TrainDialect.h.inc"
+#include "mpt/Dialect/Train/TrainEnums.h.inc"
+
+#define GET_ATTRDEF_CLASSES
+#include "mpt/Dialect/Train/TrainAttributes.h.inc"
+
+#define GET_OP_CLASSES
+#include "mpt/Dialect/Train/TrainOps.h.inc"
+
+#endif // MPT_DIALECT_TRAIN_TRAINDIALECT_H

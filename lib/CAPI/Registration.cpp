@@ -1,0 +1,23 @@
+// Dialects and external models of all layers.
+#include "mpt/CAPI/Registration.h"
+
+#include "mpt/Dialect/Check/CheckDialect.h"
+#include "mpt/Dialect/MPT/MPTDialect.h"
+#include "mpt/Dialect/ONNX/ONNXDialect.h"
+#include "mpt/Dialect/RT/RTDialect.h"
+#include "mpt/Dialect/Train/TrainDialect.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+void mpt::registerAll(mlir::DialectRegistry &registry) {
+  registry.insert<mpt::MPTDialect, mpt::train::TrainDialect, mpt::onnx::ONNXDialect, mpt::check::CheckDialect,
+                  mpt::rt::RTDialect>();
+  registry.insert<mlir::func::FuncDialect, mlir::arith::ArithDialect, mlir::math::MathDialect, mlir::scf::SCFDialect,
+                  mlir::memref::MemRefDialect, mlir::vector::VectorDialect, mlir::LLVM::LLVMDialect>();
+}

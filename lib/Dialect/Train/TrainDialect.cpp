@@ -1,0 +1,55 @@
+// Registration and verification of the training dialect.
+#include "mpt/Dialect/Train/TrainDialect.h"
+
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/DialectImplementation.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace mpt::train;
+
+#include "mpt/Dialect/Train/TrainDialect.cpp.inc"
+#include "mpt/Dialect/Train/TrainEnums.cpp.inc"
+
+#define GET_ATTRDEF_CLASSES
+#include "mpt/Dialect/Train/TrainAttributes.cpp.inc"
+
+#define GET_OP_CLASSES
+#include "mpt/Dialect/Train/TrainOps.cpp.inc"
+
+void TrainDialect::initialize() {
+  addAttributes<
+#define GET_ATTRDEF_LIST
+#include "mpt/Dialect/Train/TrainAttributes.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "mpt/Dialect/Train/TrainOps.cpp.inc"
+      >();
+}
+
+LogicalResult StateOp::verify() {
+  auto type = cast<RankedTensorType>(getType());
+  if (ElementsAttr value = getValueAttr())
+    if (value.getShapedType() != type)
+      return emitOpError() << "expected an initial value of type " << type << ", got " << value.getShapedType();
+  return success();
+}
+
+/// The state that `op` names, checked to have type `type`.
+static LogicalResult verifyStateUse(Operation *op, FlatSymbolRefAttr name, Type type, SymbolTableCollection &symbols) {
+  auto state = symbols.lookupNearestSymbolFrom<StateOp>(op, name);
+  if (!state)
+    return op->emitOpError() << "expected a train.state named " << name << ", found none";
+  if (state.getType() != type)
+    return op->emitOpError() << "expected the type of state " << name << ", " << state.getType() << ", got " << type;
+  return success();
+}
+
+LogicalResult ReadOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  return verifyStateUse(*this, getStateAttr(), getValue().getType(), symbols);
+}
+
+LogicalResult WriteOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  return verifyStateUse(*this, getStateAttr(), getValue().getType(), symbols);
+}

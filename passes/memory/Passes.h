@@ -1,0 +1,16 @@
+// Passes of the memory stage: constructors and registration.
+#ifndef MPT_PASSES_MEMORY_PASSES_H
+#define MPT_PASSES_MEMORY_PASSES_H
+
+#include "mlir/Pass/Pass.h"
+
+namespace mpt {
+
+#define GEN_PASS_DECL
+#include "passes/memory/Passes.h.inc"
+#define GEN_PASS_REGISTRATION
+#include "passes/memory/Passes.h.inc"
+
+} // namespace mpt
+
+#endif // MPT_PASSES_MEMORY_PASSES_H

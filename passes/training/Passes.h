@@ -1,0 +1,16 @@
+// Passes of the training stage: constructors and registration.
+#ifndef MPT_PASSES_TRAINING_PASSES_H
+#define MPT_PASSES_TRAINING_PASSES_H
+
+#include "mlir/Pass/Pass.h"
+
+namespace mpt {
+
+#define GEN_PASS_DECL
+#include "passes/training/Passes.h.inc"
+#define GEN_PASS_REGISTRATION
+#include "passes/training/Passes.h.inc"
+
+} // namespace mpt
+
+#endif // MPT_PASSES_TRAINING_PASSES_H
