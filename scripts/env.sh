@@ -1,6 +1,7 @@
 # Sourced by the other scripts: paths and compiler cache settings that they share.
 MPT_ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 export MPT_ROOT
+export HOME="${HOME:-$(getent passwd "$(id -u)" | cut -d: -f6)}"
 export MPT_DEPS_DIR="${MPT_DEPS_DIR:-$HOME/.cache/mpt}"
 export PATH="$MPT_ROOT/.venv/bin:$PATH"
 export PYTHONPATH="$MPT_ROOT/python${PYTHONPATH:+:$PYTHONPATH}"
