@@ -4,6 +4,7 @@
 
 #include "mpt-c/abi.h"
 
+#include <cstdlib>
 #include <memory>
 #include <vector>
 
@@ -14,9 +15,30 @@ struct SiteCache {
   virtual ~SiteCache() = default;
 };
 
+/// Grow-only aligned memory; its contents do not survive a call to get.
+class Scratch {
+  void *memory = nullptr;
+  int64_t bytes = 0;
+
+public:
+  Scratch() = default;
+  Scratch(const Scratch &) = delete;
+  ~Scratch() { free(memory); }
+  /// Null when there is no memory.
+  void *get(int64_t want) {
+    if (bytes < want) {
+      free(memory);
+      memory = aligned_alloc(4096, static_cast<size_t>((want + 4095) / 4096 * 4096));
+      bytes = memory ? want : 0;
+    }
+    return memory;
+  }
+};
+
 struct Context {
   int threads = 1;
   std::vector<std::unique_ptr<SiteCache>> sites;
+  Scratch *scratch = nullptr; // shared by library calls, one at a time
 };
 
 /// Threads to use for `exec`; what OpenMP says where there is no context.

@@ -30,21 +30,7 @@ const GemmKernels &gemmKernels() {
 
 namespace {
 
-/// Packing memory that a thread keeps for its lifetime.
-struct Scratch {
-  void *memory = nullptr;
-  int64_t bytes = 0;
-  ~Scratch() { free(memory); }
-  float *get(int64_t want) {
-    if (bytes < want) {
-      free(memory);
-      memory = aligned_alloc(4096, static_cast<size_t>((want + 4095) / 4096 * 4096));
-      bytes = memory ? want : 0;
-    }
-    return static_cast<float *>(memory);
-  }
-};
-thread_local Scratch scratch;
+thread_local Scratch scratch; // packing memory that a thread keeps for its lifetime
 
 struct Plan {
   mpt_gemm_desc desc;
@@ -135,7 +121,8 @@ void runUnit(const Plan &plan, int64_t unit) {
   task.n0 = bound(j, plan.partsN, g.n, plan.kernels->nr);
   task.n1 = bound(j + 1, plan.partsN, g.n, plan.kernels->nr);
   if (task.m0 < task.m1 && task.n0 < task.n1)
-    g.a_type == MPT_FLOAT64 ? gemmF64(task) : plan.kernels->run(task, scratch.get(plan.kernels->scratchBytes));
+    g.a_type == MPT_FLOAT64 ? gemmF64(task)
+                            : plan.kernels->run(task, static_cast<float *>(scratch.get(plan.kernels->scratchBytes)));
 }
 
 mpt_status check(const mpt_gemm_desc &g) {

@@ -20,6 +20,9 @@ struct GemmKernels {
   /// Computes a task on the calling thread. `scratch` holds scratchBytes of 64-byte aligned memory.
   void (*run)(const GemmTask &task, float *scratch);
   int64_t scratchBytes;
+  /// Conversions between FP32 and a narrow floating-point type.
+  void (*widen)(int64_t dtype, const void *in, int64_t n, float *out);
+  void (*narrow)(int64_t dtype, const float *in, int64_t n, void *out);
 };
 
 /// FP32 accumulation over f32, f16, bf16 and 8-bit inputs. Null where the build lacks the instruction set.

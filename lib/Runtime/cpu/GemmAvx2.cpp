@@ -59,8 +59,8 @@ struct Vec {
 
 } // namespace
 
-#include "cpu/GemmTile.h"
+#include "cpu/GemmTask.h"
 
 namespace mpt::rt {
-const GemmKernels gemmAvx2{"avx2", MR, NR, runGemm, gemmScratchBytes};
+const GemmKernels gemmAvx2{"avx2", MR, NR, runGemm, gemmScratchBytes, widenArray, narrowArray};
 } // namespace mpt::rt

@@ -62,8 +62,8 @@ struct Vec {
 
 } // namespace
 
-#include "cpu/GemmTile.h"
+#include "cpu/GemmTask.h"
 
 namespace mpt::rt {
-const GemmKernels gemmAvx512{"avx512", MR, NR, runGemm, gemmScratchBytes};
+const GemmKernels gemmAvx512{"avx512", MR, NR, runGemm, gemmScratchBytes, widenArray, narrowArray};
 } // namespace mpt::rt

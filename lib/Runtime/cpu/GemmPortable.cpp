@@ -53,8 +53,8 @@ struct Vec {
 
 } // namespace
 
-#include "cpu/GemmTile.h"
+#include "cpu/GemmTask.h"
 
 namespace mpt::rt {
-const GemmKernels gemmPortable{"portable", MR, NR, runGemm, gemmScratchBytes};
+const GemmKernels gemmPortable{"portable", MR, NR, runGemm, gemmScratchBytes, widenArray, narrowArray};
 } // namespace mpt::rt

@@ -1,0 +1,51 @@
+// What calls into oneDNN share: the engine, its thread count, and reporting its exceptions as a status.
+#ifndef MPT_RUNTIME_CPU_ONEDNN_H
+#define MPT_RUNTIME_CPU_ONEDNN_H
+
+#include "core/Context.h"
+
+#include <dnnl.hpp>
+
+extern "C" {
+int omp_get_max_threads(void);
+void omp_set_num_threads(int);
+}
+
+namespace mpt::rt {
+
+inline dnnl::engine &cpuEngine() {
+  static dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  return engine;
+}
+
+/// A type that oneDNN multiplies natively on this processor, FP32 included.
+inline bool oneDnnNative(int64_t dtype) {
+  static const bool bf16 =
+      static_cast<int>(dnnl::get_effective_cpu_isa()) >= static_cast<int>(dnnl::cpu_isa::avx512_core_bf16);
+  return dtype == MPT_FLOAT32 || (dtype == MPT_BFLOAT16 && bf16);
+}
+
+inline dnnl::memory::data_type oneDnnType(int64_t dtype) {
+  return dtype == MPT_BFLOAT16  ? dnnl::memory::data_type::bf16
+         : dtype == MPT_FLOAT16 ? dnnl::memory::data_type::f16
+                                : dnnl::memory::data_type::f32;
+}
+
+/// oneDNN takes its thread count from OpenMP's setting for the calling thread.
+class ThreadScope {
+  int before = omp_get_max_threads(), now;
+
+public:
+  explicit ThreadScope(const mpt_exec *exec) : now(threadsOf(exec)) {
+    if (now != before)
+      omp_set_num_threads(now);
+  }
+  ~ThreadScope() {
+    if (now != before)
+      omp_set_num_threads(before);
+  }
+};
+
+} // namespace mpt::rt
+
+#endif

@@ -1,0 +1,150 @@
+// Convolutions and both gradients against naive FP64 loops: one to three dimensions, strides, padding, dilation,
+// groups, depthwise, bias, types.
+#include "Check.h"
+#include "Values.h"
+#include "core/Error.h"
+
+#include <cmath>
+#include <string>
+
+using namespace mpt::rt;
+using mpt::test::Call;
+using mpt::test::Values;
+
+namespace {
+
+struct Shape {
+  const char *what;
+  int64_t n, groups, ic, oc, in[3], kernel[3], stride[3], dilation[3], low[3], high[3];
+};
+
+const Shape shapes[] = {
+    {"3x3", 2, 1, 8, 16, {1, 9, 7}, {1, 3, 3}, {1, 1, 1}, {1, 1, 1}, {0, 1, 1}, {0, 1, 1}},
+    {"first layer", 2, 1, 3, 16, {1, 12, 12}, {1, 7, 7}, {1, 2, 2}, {1, 1, 1}, {0, 3, 3}, {0, 3, 3}},
+    {"1x1", 3, 1, 24, 40, {1, 5, 5}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, {0, 0, 0}},
+    {"1x1 stride 2", 2, 1, 16, 8, {1, 6, 6}, {1, 1, 1}, {1, 2, 2}, {1, 1, 1}, {0, 0, 0}, {0, 0, 0}},
+    {"odd channels", 1, 1, 5, 7, {1, 6, 5}, {1, 3, 2}, {1, 1, 2}, {1, 1, 1}, {0, 1, 0}, {0, 0, 1}},
+    {"groups", 2, 4, 16, 32, {1, 6, 6}, {1, 3, 3}, {1, 1, 1}, {1, 1, 1}, {0, 1, 1}, {0, 1, 1}},
+    {"depthwise", 2, 16, 16, 16, {1, 8, 8}, {1, 3, 3}, {1, 2, 2}, {1, 1, 1}, {0, 1, 1}, {0, 1, 1}},
+    {"dilated", 1, 1, 8, 8, {1, 10, 10}, {1, 3, 3}, {1, 1, 1}, {1, 2, 2}, {0, 2, 2}, {0, 2, 2}},
+    {"1-D", 2, 1, 8, 12, {1, 1, 20}, {1, 1, 5}, {1, 1, 2}, {1, 1, 1}, {0, 0, 2}, {0, 0, 2}},
+    {"3-D", 1, 1, 4, 8, {4, 5, 6}, {3, 3, 3}, {1, 1, 2}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}},
+};
+
+const int64_t types[] = {MPT_FLOAT32, MPT_FLOAT16, MPT_BFLOAT16};
+
+mpt_conv_desc describe(const Shape &s, int64_t kind, int64_t type) {
+  mpt_conv_desc d{};
+  d.kind = kind, d.n = s.n, d.groups = s.groups, d.ic = s.ic, d.oc = s.oc;
+  for (int i = 0; i < 3; ++i) {
+    d.in[i] = s.in[i], d.kernel[i] = s.kernel[i], d.stride[i] = s.stride[i], d.dilation[i] = s.dilation[i];
+    d.pad_low[i] = s.low[i], d.pad_high[i] = s.high[i];
+    d.out[i] = (s.in[i] + s.low[i] + s.high[i] - s.dilation[i] * (s.kernel[i] - 1) - 1) / s.stride[i] + 1;
+  }
+  d.x_type = d.w_type = d.y_type = type;
+  d.workspace_bytes = mpt_conv_workspace(&d, 0);
+  return d;
+}
+
+struct Tensors {
+  Values x, w, y, bias;
+};
+
+/// Calls visit(x index, w index, y index) for every product of the convolution.
+template <typename Visit> void products(const mpt_conv_desc &d, Visit visit) {
+  int64_t icg = d.ic / d.groups, ocg = d.oc / d.groups;
+  for (int64_t n = 0; n < d.n; ++n)
+    for (int64_t o0 = 0; o0 < d.out[0]; ++o0)
+      for (int64_t o1 = 0; o1 < d.out[1]; ++o1)
+        for (int64_t o2 = 0; o2 < d.out[2]; ++o2)
+          for (int64_t k0 = 0; k0 < d.kernel[0]; ++k0)
+            for (int64_t k1 = 0; k1 < d.kernel[1]; ++k1)
+              for (int64_t k2 = 0; k2 < d.kernel[2]; ++k2) {
+                int64_t i0 = o0 * d.stride[0] - d.pad_low[0] + k0 * d.dilation[0];
+                int64_t i1 = o1 * d.stride[1] - d.pad_low[1] + k1 * d.dilation[1];
+                int64_t i2 = o2 * d.stride[2] - d.pad_low[2] + k2 * d.dilation[2];
+                if (i0 < 0 || i0 >= d.in[0] || i1 < 0 || i1 >= d.in[1] || i2 < 0 || i2 >= d.in[2])
+                  continue;
+                int64_t x = ((n * d.in[0] + i0) * d.in[1] + i1) * d.in[2] + i2;
+                int64_t y = ((n * d.out[0] + o0) * d.out[1] + o1) * d.out[2] + o2;
+                for (int64_t oc = 0; oc < d.oc; ++oc)
+                  for (int64_t c = 0; c < icg; ++c) {
+                    int64_t w = (((oc * icg + c) * d.kernel[0] + k0) * d.kernel[1] + k1) * d.kernel[2] + k2;
+                    visit(x * d.ic + oc / ocg * icg + c, w, y * d.oc + oc);
+                  }
+              }
+}
+
+double worst(const mpt_conv_desc &d, const Tensors &t) {
+  const Values &result = d.kind == MPT_CONV_FORWARD ? t.y : d.kind == MPT_CONV_BACKWARD_DATA ? t.x : t.w;
+  std::vector<double> sum(static_cast<size_t>(result.count())), size(sum.size());
+  products(d, [&](int64_t x, int64_t w, int64_t y) {
+    double p = d.kind == MPT_CONV_FORWARD         ? t.x[x] * t.w[w]
+               : d.kind == MPT_CONV_BACKWARD_DATA ? t.y[y] * t.w[w]
+                                                  : t.x[x] * t.y[y];
+    auto at = static_cast<size_t>(d.kind == MPT_CONV_FORWARD ? y : d.kind == MPT_CONV_BACKWARD_DATA ? x : w);
+    sum[at] += p;
+    size[at] += std::fabs(p);
+  });
+  double epsilon = (result.dtype == MPT_FLOAT16 ? 0x1p-11 : result.dtype == MPT_BFLOAT16 ? 0x1p-8 : 0) + 0x1p-20;
+  double worst = 0;
+  for (size_t i = 0; i < sum.size(); ++i) {
+    double value = sum[i] + (d.bias_type ? t.bias[static_cast<int64_t>(i) % t.bias.count()] : 0);
+    if (d.flags & MPT_GEMM_RELU)
+      value = value < 0 ? 0 : value;
+    double error = std::fabs(result[static_cast<int64_t>(i)] - value) / ((size[i] + 1) * epsilon);
+    worst = error <= worst ? worst : error;
+  }
+  return worst;
+}
+
+void testCase(const Shape &s, int64_t kind, int64_t type, bool bias) {
+  mpt_conv_desc d = describe(s, kind, type);
+  if (bias)
+    d.bias_type = type;
+  if (bias && kind == MPT_CONV_FORWARD)
+    d.flags = MPT_GEMM_RELU;
+  int64_t xs = d.n * d.ic, ys = d.n * d.oc, ws = d.oc * (d.ic / d.groups);
+  for (int i = 0; i < 3; ++i)
+    xs *= d.in[i], ys *= d.out[i], ws *= d.kernel[i];
+  Tensors t{Values::random(type, xs), Values::random(type, ws), Values::random(type, ys),
+            Values::random(type, kind == MPT_CONV_BACKWARD_DATA ? d.ic : d.oc)};
+  Scratch workspace, scratch;
+  std::vector<uint8_t> first;
+  Call call(2);
+  call.context.scratch = &scratch;
+  for (int repeat = 0; repeat < 2; ++repeat) { // the second call runs what the first one compiled
+    int32_t status = mpt_rt_conv(&call.exec, 0, &d, bias ? t.bias.data() : nullptr, t.x.data(), t.w.data(), t.y.data(),
+                                 workspace.get(d.workspace_bytes + 64));
+    if (!EXPECT(status == 0) || !EXPECT(worst(d, t) < 1)) {
+      fprintf(stderr, "  %s kind %ld %s bias %d: status %d %s, error %g\n", s.what, (long)kind, nameOf(type), bias,
+              status, status ? mpt_last_error() : "", worst(d, t));
+      return;
+    }
+    Values &result = kind == MPT_CONV_FORWARD ? t.y : kind == MPT_CONV_BACKWARD_DATA ? t.x : t.w;
+    if (repeat)
+      EXPECT(result.bytes == first);
+    first = result.bytes;
+  }
+}
+
+} // namespace
+
+int main() {
+  srand(3);
+  for (const Shape &s : shapes)
+    for (int64_t type : types)
+      for (int64_t kind = 0; kind < 3; ++kind) {
+        testCase(s, kind, type, false);
+        if (kind == MPT_CONV_FORWARD || (kind == MPT_CONV_BACKWARD_DATA && type != MPT_BFLOAT16))
+          testCase(s, kind, type, true);
+      }
+  Call call(1);
+  mpt_conv_desc d = describe(shapes[0], MPT_CONV_FORWARD, MPT_FLOAT16);
+  d.workspace_bytes = 0;
+  EXPECT(mpt_rt_conv(&call.exec, 0, &d, nullptr, nullptr, nullptr, nullptr, nullptr) == MPT_INTERNAL);
+  EXPECT(std::string(mpt_last_error()).find("workspace") != std::string::npos);
+  d = describe(shapes[0], MPT_CONV_FORWARD, MPT_INT8);
+  EXPECT(mpt_rt_conv(&call.exec, 0, &d, nullptr, nullptr, nullptr, nullptr, nullptr) == MPT_UNSUPPORTED);
+  return mpt::test::finish("conv");
+}
