@@ -2,7 +2,7 @@
 """Includes follow the layers of docs/design.md: a file sees its own module and lower layers, never a sibling.
 
 Support < Interfaces < Dialect < {Import Export Autodiff Precision Memory Reference Lowering} < Target < passes
-< passes/STAGE < Pipelines < CAPI, tools. Runtime sees include/mpt-c alone, and include/mpt-c sees nothing of ours.
+< passes/STAGE < Pipelines < CAPI < tools. Runtime sees include/mpt-c alone, and include/mpt-c sees nothing of ours.
 """
 import os
 import re
@@ -11,7 +11,7 @@ import repo
 
 LAYERS = [["Support"], ["Interfaces"], ["Dialect"],
           ["Import", "Export", "Autodiff", "Precision", "Memory", "Reference", "Lowering"],
-          ["Target"], ["passes"], ["passes/"], ["Pipelines"], ["CAPI", "tools"]]
+          ["Target"], ["passes"], ["passes/"], ["Pipelines"], ["CAPI"], ["tools"]]
 RANK = {module: rank for rank, modules in enumerate(LAYERS) for module in modules}
 STAGE_RANK = RANK["passes/"]
 INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^">]+)[">]', re.M)

@@ -37,7 +37,8 @@ template <typename Op>
 static LogicalResult convShape(std::optional<Location> loc, ArrayRef<int64_t> x, ArrayRef<int64_t> w, Op op,
                                SmallVectorImpl<int64_t> &y) {
   if (x.size() != w.size() || x.size() < 3 || x.size() > 5)
-    return emitOptionalError(loc, "C1: expected x and w of one rank from 3 to 5, got ranks ", x.size(), " and ", w.size());
+    return emitOptionalError(loc, "C1: expected x and w of one rank from 3 to 5, got ranks ", x.size(), " and ",
+                             w.size());
   int64_t groups = op.getGroups();
   if (groups < 1 || x[1] != groups * w[1] || w[0] % groups != 0)
     return emitOptionalError(loc, "C2: expected ", x[1], " channels in ", groups, " groups, got a filter for ", w[1],
@@ -63,7 +64,8 @@ static LogicalResult verifyConvBackward(Op op, RankedTensorType x, RankedTensorT
   if (failed(convShape(op.getLoc(), x.getShape(), w.getShape(), op, shape)))
     return failure();
   if (ArrayRef<int64_t>(shape) != dy.getShape())
-    return op.emitOpError() << "C1: expected dy of shape [" << shape << "] for x " << x << " and w " << w << ", got " << dy;
+    return op.emitOpError() << "C1: expected dy of shape [" << shape << "] for x " << x << " and w " << w << ", got "
+                            << dy;
   return success();
 }
 LogicalResult ConvBackwardDataOp::verify() {
@@ -73,8 +75,7 @@ LogicalResult ConvBackwardWeightsOp::verify() {
   return verifyConvBackward(*this, tensorType(getX()), tensorType(getY()), tensorType(getDy()));
 }
 
-template <typename Adaptor>
-static FailureOr<RankedTensorType> poolType(std::optional<Location> loc, Adaptor op) {
+template <typename Adaptor> static FailureOr<RankedTensorType> poolType(std::optional<Location> loc, Adaptor op) {
   RankedTensorType x = tensorType(op.getX());
   if (x.getRank() < 3)
     return emitOptionalError(loc, "expected N, C and spatial dimensions, got ", x);
@@ -102,14 +103,16 @@ MPT_INFER(AvgPoolOp) {
 LogicalResult ResizeOp::verify() {
   RankedTensorType x = tensorType(getX()), y = tensorType(getY());
   size_t count = getAxes().size();
-  if (x.getRank() != y.getRank() || getTaps().size() != count || getPositions().size() != count || getWeights().size() != count)
+  if (x.getRank() != y.getRank() || getTaps().size() != count || getPositions().size() != count ||
+      getWeights().size() != count)
     return emitOpError() << "expected one entry of taps, positions and weights an axis, and equal ranks";
   for (auto [i, axis] : llvm::enumerate(getAxes())) {
     auto positions = dyn_cast<DenseI64ArrayAttr>(getPositions()[i]);
     auto weights = dyn_cast<DenseF64ArrayAttr>(getWeights()[i]);
     int64_t want = y.getDimSize(axis) * getTaps()[i];
     if (!positions || !weights || positions.size() != want || weights.size() != want)
-      return emitOpError() << "expected " << want << " positions (array<i64>) and weights (array<f64>) for axis " << axis;
+      return emitOpError() << "expected " << want << " positions (array<i64>) and weights (array<f64>) for axis "
+                           << axis;
     for (int64_t p : positions.asArrayRef())
       if (p < 0 || p >= x.getDimSize(axis))
         return emitOpError() << "expected positions within axis " << axis << ", got " << p;

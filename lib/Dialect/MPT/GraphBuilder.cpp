@@ -21,9 +21,7 @@ SmallVector<int64_t> mpt::otherAxes(int64_t rank, ArrayRef<int64_t> axes) {
 
 SmallVector<int64_t> mpt::axisRange(int64_t from, int64_t to) { return llvm::to_vector(llvm::seq(from, to)); }
 
-Value GraphBuilder::splat(RankedTensorType type, double value) {
-  return ConstantOp::create(builder, loc, type, value);
-}
+Value GraphBuilder::splat(RankedTensorType type, double value) { return ConstantOp::create(builder, loc, type, value); }
 
 Value GraphBuilder::scalar(Type elementType, double value) {
   return splat(RankedTensorType::get({}, elementType), value);

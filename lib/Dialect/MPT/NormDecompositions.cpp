@@ -20,7 +20,8 @@ struct Normalization {
   }
   Value invStd(Value variance, double epsilon) { return b.make<RsqrtOp>(b.add(variance, epsilon)); }
   Value normalized(Value mean, Value invStd) { return b.mul(b.sub(x, along(mean)), along(invStd)); }
-  /// dx from g = dy scale: inv_std (g - mean(g) - xhat mean(g xhat)); without the mean(g) term where x was not centered.
+  /// dx from g = dy scale: inv_std (g - mean(g) - xhat mean(g xhat)); without the mean(g) term where x was not
+  /// centered.
   Value inputGradient(Value g, Value xhat, Value invStd, bool centered) {
     Value rest = b.sub(g, b.mul(xhat, along(mean(b.mul(g, xhat)))));
     if (centered)
@@ -47,7 +48,8 @@ FailureOr<SmallVector<Value>> BatchNormOp::decompose(OpBuilder &builder) {
   Value mean = n.mean(n.x), variance = n.variance(mean);
   Value xhat = n.normalized(mean, n.invStd(variance, getEpsilon().convertToDouble()));
   Value y = n.b.add(n.b.mul(xhat, n.along(n.b.widen(getScale()))), n.along(n.b.widen(getBias())));
-  return SmallVector<Value>{castLike(n.b, y, getY()), castLike(n.b, mean, getMean()), castLike(n.b, variance, getVariance())};
+  return SmallVector<Value>{castLike(n.b, y, getY()), castLike(n.b, mean, getMean()),
+                            castLike(n.b, variance, getVariance())};
 }
 
 FailureOr<SmallVector<Value>> BatchNormBackwardOp::decompose(OpBuilder &builder) {
@@ -57,7 +59,8 @@ FailureOr<SmallVector<Value>> BatchNormBackwardOp::decompose(OpBuilder &builder)
   Value xhat = n.normalized(n.b.widen(getMean()), invStd);
   Value dbias = n.b.sum(dy, axes), dscale = n.b.sum(n.b.mul(dy, xhat), axes);
   Value dx = n.inputGradient(n.b.mul(dy, n.along(n.b.widen(getScale()))), xhat, invStd, /*centered=*/true);
-  return SmallVector<Value>{castLike(n.b, dx, getDx()), castLike(n.b, dscale, getDscale()), castLike(n.b, dbias, getDbias())};
+  return SmallVector<Value>{castLike(n.b, dx, getDx()), castLike(n.b, dscale, getDscale()),
+                            castLike(n.b, dbias, getDbias())};
 }
 
 FailureOr<SmallVector<Value>> LayerNormOp::decompose(OpBuilder &builder) {
@@ -65,9 +68,11 @@ FailureOr<SmallVector<Value>> LayerNormOp::decompose(OpBuilder &builder) {
   SmallVector<int64_t> axes = axisRange(axis, rank);
   Normalization n(builder, getLoc(), getX(), axes);
   Value mean = n.mean(n.x), invStd = n.invStd(n.variance(mean), getEpsilon().convertToDouble());
-  Value scale = n.b.broadcast(n.b.widen(getScale()), n.shape, axes), bias = n.b.broadcast(n.b.widen(getBias()), n.shape, axes);
+  Value scale = n.b.broadcast(n.b.widen(getScale()), n.shape, axes),
+        bias = n.b.broadcast(n.b.widen(getBias()), n.shape, axes);
   Value y = n.b.add(n.b.mul(n.normalized(mean, invStd), scale), bias);
-  return SmallVector<Value>{castLike(n.b, y, getY()), castLike(n.b, mean, getMean()), castLike(n.b, invStd, getInvStd())};
+  return SmallVector<Value>{castLike(n.b, y, getY()), castLike(n.b, mean, getMean()),
+                            castLike(n.b, invStd, getInvStd())};
 }
 
 FailureOr<SmallVector<Value>> LayerNormBackwardOp::decompose(OpBuilder &builder) {
@@ -78,7 +83,8 @@ FailureOr<SmallVector<Value>> LayerNormBackwardOp::decompose(OpBuilder &builder)
   Value g = n.b.mul(dy, n.b.broadcast(n.b.widen(getScale()), n.shape, axes));
   Value dx = n.inputGradient(g, xhat, invStd, /*centered=*/true);
   Value dscale = n.b.sum(n.b.mul(dy, xhat), lead), dbias = n.b.sum(dy, lead);
-  return SmallVector<Value>{castLike(n.b, dx, getDx()), castLike(n.b, dscale, getDscale()), castLike(n.b, dbias, getDbias())};
+  return SmallVector<Value>{castLike(n.b, dx, getDx()), castLike(n.b, dscale, getDscale()),
+                            castLike(n.b, dbias, getDbias())};
 }
 
 FailureOr<SmallVector<Value>> RMSNormOp::decompose(OpBuilder &builder) {
@@ -115,7 +121,8 @@ FailureOr<SmallVector<Value>> GroupNormOp::decompose(OpBuilder &builder) {
   Normalization n(builder, getLoc(), b.reshape(getX(), grouped), axes);
   Value mean = n.mean(n.x), invStd = n.invStd(n.variance(mean), getEpsilon().convertToDouble());
   Value xhat = b.reshape(n.normalized(mean, invStd), shape);
-  Value y = b.add(b.mul(xhat, b.broadcast(b.widen(getScale()), shape, {1})), b.broadcast(b.widen(getBias()), shape, {1}));
+  Value y =
+      b.add(b.mul(xhat, b.broadcast(b.widen(getScale()), shape, {1})), b.broadcast(b.widen(getBias()), shape, {1}));
   return SmallVector<Value>{castLike(b, y, getY()), castLike(b, mean, getMean()), castLike(b, invStd, getInvStd())};
 }
 

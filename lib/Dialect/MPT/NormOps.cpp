@@ -8,7 +8,8 @@ using namespace mpt;
 
 static LogicalResult checkExtents(std::optional<Location> loc, StringRef what, Value value, ArrayRef<int64_t> shape) {
   if (tensorType(value).getShape() != shape)
-    return emitOptionalError(loc, "C1: expected ", what, " of ", shape.size(), " dimensions matching x, got ", value.getType());
+    return emitOptionalError(loc, "C1: expected ", what, " of ", shape.size(), " dimensions matching x, got ",
+                             value.getType());
   return success();
 }
 

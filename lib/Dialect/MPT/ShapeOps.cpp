@@ -25,7 +25,8 @@ OpFoldResult ConstantOp::fold(FoldAdaptor) { return getValue(); }
 LogicalResult ReshapeOp::verify() {
   RankedTensorType x = tensorType(getX()), y = tensorType(getY());
   if (x.getNumElements() != y.getNumElements() || x.getElementType() != y.getElementType())
-    return emitOpError() << "C1: expected " << x.getNumElements() << " elements of type " << x.getElementType() << ", got " << y;
+    return emitOpError() << "C1: expected " << x.getNumElements() << " elements of type " << x.getElementType()
+                         << ", got " << y;
   return success();
 }
 
@@ -111,7 +112,8 @@ MPT_INFER(ConcatOp) {
     if (type.getRank() == first.getRank())
       other[axis] = shape[axis];
     if (other != shape || type.getElementType() != first.getElementType())
-      return emitOptionalError(loc, "expected inputs that differ along axis ", axis, " only, got ", first, " and ", type);
+      return emitOptionalError(loc, "expected inputs that differ along axis ", axis, " only, got ", first, " and ",
+                               type);
     extent += type.getDimSize(axis);
   }
   shape[axis] = extent;
@@ -128,8 +130,8 @@ MPT_INFER(SliceOp) {
   for (size_t i = 0; i < rank; ++i)
     if (starts[i] < 0 || strides[i] < 1 || sizes[i] < 0 ||
         (sizes[i] > 0 && starts[i] + (sizes[i] - 1) * strides[i] >= x.getDimSize(i)))
-      return emitOptionalError(loc, "expected a slice within extent ", x.getDimSize(i), " of dimension ", i, ", got start ",
-                               starts[i], ", size ", sizes[i], ", stride ", strides[i]);
+      return emitOptionalError(loc, "expected a slice within extent ", x.getDimSize(i), " of dimension ", i,
+                               ", got start ", starts[i], ", size ", sizes[i], ", stride ", strides[i]);
   types.push_back(x.clone(sizes));
   return success();
 }

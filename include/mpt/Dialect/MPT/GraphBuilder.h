@@ -7,18 +7,20 @@
 namespace mpt {
 
 /// The static, ranked type of a core value.
-inline mlir::RankedTensorType tensorType(mlir::Value value) { return llvm::cast<mlir::RankedTensorType>(value.getType()); }
+inline mlir::RankedTensorType tensorType(mlir::Value value) {
+  return llvm::cast<mlir::RankedTensorType>(value.getType());
+}
 
 /// FP32 unless `type` is wider: the type in which composites compute.
 mlir::FloatType wideType(mlir::Type elementType);
 
-/// Builds core ops at a location. Every method returns a new value; nothing broadcasts unless the method's name says so.
+/// Builds core ops at a location. Every method returns a new value; nothing broadcasts unless the method's name says
+/// so.
 class GraphBuilder {
 public:
   GraphBuilder(mlir::OpBuilder &builder, mlir::Location loc) : builder(builder), loc(loc) {}
 
-  template <typename Op, typename... Args>
-  mlir::Value make(Args &&...args) {
+  template <typename Op, typename... Args> mlir::Value make(Args &&...args) {
     return Op::create(builder, loc, std::forward<Args>(args)...)->getResult(0);
   }
 
@@ -39,7 +41,9 @@ public:
   mlir::Value neg(mlir::Value a) { return make<NegOp>(a); }
   mlir::Value compare(Predicate predicate, mlir::Value a, mlir::Value b) { return make<CompareOp>(a, b, predicate); }
   mlir::Value compare(Predicate predicate, mlir::Value a, double b) { return compare(predicate, a, splatLike(a, b)); }
-  mlir::Value select(mlir::Value condition, mlir::Value a, mlir::Value b) { return make<SelectOp>(a.getType(), condition, a, b); }
+  mlir::Value select(mlir::Value condition, mlir::Value a, mlir::Value b) {
+    return make<SelectOp>(a.getType(), condition, a, b);
+  }
 
   /// `x` with another element type, rounded to nearest even; `x` itself when it has it already.
   mlir::Value cast(mlir::Value x, mlir::Type elementType);
