@@ -1,0 +1,199 @@
+// The compiler's command line as a table of flags.
+#include "mpt/CAPI/CompileOptions.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringSwitch.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/Regex.h"
+#include <functional>
+#include <optional>
+
+using namespace llvm;
+using namespace mpt;
+
+namespace {
+
+/// Stores a flag's value; returns what was expected instead when it does not fit.
+using Setter = std::function<std::optional<std::string>(CompileOptions &, StringRef)>;
+
+struct Flag {
+  StringRef name, value, text; ///< an empty `value` means a switch
+  Setter set;
+};
+
+Setter text(std::string CompileOptions::*member) {
+  return [=](CompileOptions &options, StringRef value) -> std::optional<std::string> {
+    options.*member = value.str();
+    return std::nullopt;
+  };
+}
+
+Setter pattern(std::string CompileOptions::*member) {
+  return [=](CompileOptions &options, StringRef value) -> std::optional<std::string> {
+    std::string why;
+    if (!Regex(value).isValid(why))
+      return "a regular expression (" + why + ")";
+    options.*member = value.str();
+    return std::nullopt;
+  };
+}
+
+Setter toggle(bool CompileOptions::*member) {
+  return [=](CompileOptions &options, StringRef) -> std::optional<std::string> {
+    options.*member = true;
+    return std::nullopt;
+  };
+}
+
+/// One of the words between the bars of `words`.
+Setter choice(std::string CompileOptions::*member, StringRef words) {
+  return [=](CompileOptions &options, StringRef value) -> std::optional<std::string> {
+    SmallVector<StringRef> known;
+    words.split(known, '|');
+    if (!is_contained(known, value))
+      return words.str();
+    options.*member = value.str();
+    return std::nullopt;
+  };
+}
+
+std::optional<std::string> setEmit(CompileOptions &options, StringRef value) {
+  auto kind = StringSwitch<std::optional<EmitKind>>(value)
+                  .Case("library", EmitKind::Library)
+                  .Case("static", EmitKind::Static)
+                  .Case("object", EmitKind::Object)
+                  .Case("llvm", EmitKind::LLVM)
+                  .Case("mlir", EmitKind::MLIR)
+                  .Case("onnx", EmitKind::ONNX)
+                  .Default(std::nullopt);
+  if (!kind)
+    return "library|static|object|llvm|mlir|onnx";
+  options.emit = *kind;
+  return std::nullopt;
+}
+
+std::optional<std::string> setBinding(CompileOptions &options, StringRef value) {
+  auto [name, extent] = value.split('=');
+  int64_t number;
+  if (name.empty() || extent.getAsInteger(10, number) || number < 1)
+    return "NAME=N with a positive N";
+  options.bindings[name] = number;
+  return std::nullopt;
+}
+
+std::optional<std::string> setClipNorm(CompileOptions &options, StringRef value) {
+  if (value.getAsDouble(options.clipNorm) || !(options.clipNorm > 0.0))
+    return "a positive number";
+  return std::nullopt;
+}
+
+std::optional<std::string> setAccumulate(CompileOptions &options, StringRef value) {
+  if (value.getAsInteger(10, options.accumulate) || options.accumulate < 1)
+    return "a positive whole number";
+  return std::nullopt;
+}
+
+std::optional<std::string> setLossScale(CompileOptions &options, StringRef value) {
+  double scale;
+  if (value != "dynamic" && value != "none" && (value.getAsDouble(scale) || !(scale > 0.0)))
+    return "dynamic, none or a positive number";
+  options.lossScale = value.str();
+  return std::nullopt;
+}
+
+std::optional<std::string> addReport(CompileOptions &options, StringRef value) {
+  if (!is_contained({"precision", "memory", "kernels"}, value.split('=').first))
+    return "precision|memory|kernels, optionally =FILE";
+  options.reports.push_back(value.str());
+  return std::nullopt;
+}
+
+constexpr StringLiteral phases = "import|training|precision|fusion|memory|target";
+
+const std::vector<Flag> &flags() {
+  using Options = CompileOptions;
+  static const std::vector<Flag> table = {
+      {"-o", "PATH", "folder of the library, or file of any other product (- is standard output)", text(&Options::output)},
+      {"--name", "NAME", "name of the library (the input's stem)", text(&Options::name)},
+      {"--emit", "KIND", "library (default), static, object, llvm, mlir or onnx", setEmit},
+      {"--loss", "LOSS", "loss to add: softmax-cross-entropy, mse, l1, bce-with-logits, none (default)",
+       choice(&Options::loss, "softmax-cross-entropy|mse|l1|bce-with-logits|none")},
+      {"--optimizer", "SPEC", "sgd, adam, adamw or adagrad with settings, as in adamw,lr=1e-3,weight-decay=0.01",
+       text(&Options::optimizer)},
+      {"--policy", "POLICY", "fp32 (default), amp-f16, amp-bf16, or a policy file", text(&Options::policy)},
+      {"--keep-f32", "REGEX", "nodes whose names match stay FP32", pattern(&Options::keepF32)},
+      {"--keep-narrow", "REGEX", "nodes whose names match are narrowed whatever the policy says", pattern(&Options::keepNarrow)},
+      {"--loss-scale", "SCALE", "dynamic, none or a number, instead of the policy's", setLossScale},
+      {"--clip-norm", "NORM", "clip gradients to this global L2 norm", setClipNorm},
+      {"--accumulate", "N", "sum the gradients of N micro-steps before an update", setAccumulate},
+      {"--freeze", "REGEX", "parameters whose names match are not trained", pattern(&Options::freeze)},
+      {"--train", "REGEX", "train exactly the float initializers whose names match", pattern(&Options::train)},
+      {"--bind", "NAME=N", "extent of a symbolic dimension (repeatable)", setBinding},
+      {"--no-dropout", "", "remove dropout from the training step", toggle(&Options::noDropout)},
+      {"--forward-only", "", "no loss, backward or optimizer", toggle(&Options::forwardOnly)},
+      {"--target", "TARGET", "cpu (default)", choice(&Options::target, "cpu")},
+      {"--mcpu", "CPU", "processor to generate code for (native)", text(&Options::mcpu)},
+      {"--from", "PHASE", "first phase to run on an .mlir input", choice(&Options::from, phases)},
+      {"--to", "PHASE", "last phase to run; the module is printed", choice(&Options::to, phases)},
+      {"--report", "KIND", "precision, memory or kernels, to standard output or =FILE (repeatable)", addReport},
+      {"--timing", "", "print the time that each pass took", toggle(&Options::timing)},
+      {"--quiet", "", "no progress on standard error", toggle(&Options::quiet)},
+  };
+  return table;
+}
+
+Error bad(const Twine &message) { return createStringError(message); }
+
+} // namespace
+
+Expected<CompileOptions> CompileOptions::parse(ArrayRef<StringRef> words) {
+  CompileOptions options;
+  for (size_t i = 0; i < words.size(); ++i) {
+    StringRef word = words[i];
+    if (!word.starts_with("-") || word == "-") {
+      if (!options.input.empty())
+        return bad("expected one input file, got '" + options.input + "' and '" + word + "'");
+      options.input = word.str();
+      continue;
+    }
+    auto [name, value] = word.split('=');
+    auto flag = find_if(flags(), [name = name](const Flag &f) { return f.name == name; });
+    if (flag == flags().end())
+      return bad("unknown flag '" + name + "'; --help lists the flags");
+    bool hasValue = word.size() != name.size();
+    if (flag->value.empty() && hasValue)
+      return bad("expected no value for " + name);
+    if (!flag->value.empty() && !hasValue) {
+      if (i + 1 == words.size())
+        return bad("expected " + flag->value + " after " + name);
+      value = words[++i];
+    }
+    if (std::optional<std::string> expected = flag->set(options, value))
+      return bad("expected " + *expected + " for " + name + ", got '" + value + "'");
+  }
+  if (options.input.empty())
+    return bad("expected an input file (.onnx, .onnxtxt or .mlir)");
+  if (options.name.empty())
+    options.name = sys::path::stem(options.input).str();
+  if (options.output.empty())
+    options.output = options.emit == EmitKind::Library || options.emit == EmitKind::Static ? "." : "-";
+  if (!options.to.empty())
+    options.emit = EmitKind::MLIR;
+  return options;
+}
+
+std::string CompileOptions::help() {
+  std::string text = "usage: mpt-opt MODEL.onnx [flags]          compile a model to a training library\n"
+                     "       mpt-opt FILE.mlir --<pass> ...      run passes (mpt-opt --help-passes lists them)\n\n";
+  for (const Flag &flag : flags())
+    text += formatv("  {0,-22} {1}\n", (flag.name + (flag.value.empty() ? "" : "=" + flag.value)).str(), flag.text);
+  return text;
+}
+
+bool mpt::isCompilation(ArrayRef<StringRef> words) {
+  return any_of(words, [](StringRef word) {
+    StringRef flag = word.split('=').first;
+    return word.ends_with(".onnx") || word.ends_with(".onnxtxt") || is_contained({"--emit", "--from", "--to"}, flag);
+  });
+}
