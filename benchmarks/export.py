@@ -1,0 +1,27 @@
+"""Writes one benchmark model as ONNX with its loss, its inputs and its optimizer: export.py MODEL FOLDER."""
+from __future__ import annotations
+
+import os
+import sys
+
+import numpy as np
+import torch
+
+import models
+
+
+def main(name: str, folder: str) -> None:
+    os.makedirs(folder, exist_ok=True)
+    case = models.build(name)
+    case.module.train()
+    np.savez(os.path.join(folder, "inputs.npz"), **{k: v.numpy() for k, v in case.inputs.items()})
+    with open(os.path.join(folder, "optimizer"), "w") as f:
+        f.write(case.optimizer)
+    # The TorchScript exporter keeps BatchNormalization in training form and every parameter under its own name.
+    torch.onnx.export(case.module, tuple(case.inputs.values()), os.path.join(folder, "model.onnx"), dynamo=False,
+                      training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False, opset_version=17,
+                      input_names=list(case.inputs), output_names=["loss"])
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
