@@ -1,0 +1,34 @@
+// Feeds bytes to the importer as a model held in memory. Any diagnostic is fine; a crash, a leak or a hang is not.
+#include "mpt/CAPI/Registration.h"
+#include "mpt/Import/Import.h"
+
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/MLIRContext.h"
+
+#include <cstdint>
+#include <memory>
+
+namespace {
+
+mlir::MLIRContext &sharedContext() {
+  static std::unique_ptr<mlir::MLIRContext> context = [] {
+    mlir::DialectRegistry registry;
+    mpt::registerAll(registry);
+    auto made = std::make_unique<mlir::MLIRContext>(registry, mlir::MLIRContext::Threading::DISABLED);
+    made->loadAllAvailableDialects();
+    return made;
+  }();
+  return *context;
+}
+
+} // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  mlir::MLIRContext &context = sharedContext();
+  mlir::ScopedDiagnosticHandler silence(&context, [](mlir::Diagnostic &) { return mlir::success(); });
+  llvm::StringRef bytes(reinterpret_cast<const char *>(data), size);
+  auto module = mpt::importOnnxBuffer(bytes, /*folder=*/"", mpt::ImportOptions(), &context);
+  if (mlir::succeeded(module))
+    (void)mpt::convertOnnxToCore(module->get());
+  return 0;
+}
