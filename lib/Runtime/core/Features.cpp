@@ -1,0 +1,74 @@
+// Processor features by the names that the operating system reports.
+#include "core/Features.h"
+
+#include <cstdio>
+#include <set>
+#include <vector>
+
+namespace mpt::rt {
+namespace {
+
+/// Linux and LLVM spell the same feature avx512_bf16 and avx512bf16, sse4_2 and sse4.2.
+std::string plain(const std::string &name) {
+  std::string out;
+  for (char c : name)
+    if (c != '_' && c != '.' && c != '-' && c != '+')
+      out += c;
+  return out;
+}
+
+std::set<std::string> readFeatures() {
+  // Names that LLVM and Linux spell altogether differently.
+  static const std::vector<std::pair<const char *, const char *>> also = {
+      {"pni", "sse3"}, {"abm", "lzcnt"},  {"rdrand", "rdrnd"}, {"shani", "sha"},   {"pclmulqdq", "pclmul"},
+      {"lm", "64bit"}, {"fp", "fparmv8"}, {"asimd", "neon"},   {"lahflm", "sahf"}, {"rdtscp", "x87"}};
+  std::set<std::string> features;
+  FILE *file = fopen("/proc/cpuinfo", "r");
+  if (!file)
+    return features;
+  std::string line;
+  for (int c; (c = fgetc(file)) != EOF;) {
+    if (c != '\n') {
+      line += static_cast<char>(c);
+      continue;
+    }
+    if (line.rfind("flags", 0) == 0 || line.rfind("Features", 0) == 0) {
+      std::string word;
+      for (size_t i = line.find(':') + 1; i <= line.size(); ++i) {
+        if (i < line.size() && line[i] != ' ') {
+          word += line[i];
+        } else if (!word.empty()) {
+          features.insert(plain(word));
+          word.clear();
+        }
+      }
+      break;
+    }
+    line.clear();
+  }
+  fclose(file);
+  for (auto [linux, llvm] : also)
+    if (features.count(linux))
+      features.insert(llvm);
+  return features;
+}
+
+} // namespace
+
+std::string missingFeature(const char *list) {
+  static const std::set<std::string> have = readFeatures();
+  std::string word;
+  for (const char *p = list;; ++p) {
+    if (*p && *p != ',') {
+      word += *p;
+      continue;
+    }
+    if (!word.empty() && !have.count(plain(word)))
+      return word;
+    word.clear();
+    if (!*p)
+      return "";
+  }
+}
+
+} // namespace mpt::rt

@@ -1,0 +1,59 @@
+// A loaded, checked library, and the guard that keeps exceptions inside the C API.
+#ifndef MPT_RUNTIME_CORE_MODEL_H
+#define MPT_RUNTIME_CORE_MODEL_H
+
+#include "core/Error.h"
+
+#include "mpt-c/abi.h"
+
+#include <exception>
+#include <memory>
+#include <new>
+#include <string>
+#include <vector>
+
+namespace mpt::rt {
+
+struct Model {
+  const mpt_module_desc *desc = nullptr;
+  std::string directory; // where the weights lie
+  void *library = nullptr;
+  ~Model();
+
+  /// Null when the model has no such function; the error is then set.
+  const mpt_function_desc *function(const char *name) const;
+};
+
+/// "float32[4,3]", for messages.
+std::string describe(int64_t dtype, int64_t rank, const int64_t *shape);
+
+inline std::vector<int64_t> shapeOf(const mpt_tensor_desc &t) { return {t.shape, t.shape + t.rank}; }
+
+inline int64_t elementsOf(const mpt_tensor_desc &t) {
+  int64_t count = 1;
+  for (int64_t i = 0; i < t.rank; ++i)
+    count *= t.shape[i];
+  return count;
+}
+
+inline mpt_tensor viewOf(const mpt_tensor_desc &t, void *data) {
+  return {t.name, static_cast<int32_t>(t.dtype), static_cast<int32_t>(t.rank), t.shape, data};
+}
+
+template <typename Body> mpt_status guarded(Body body) noexcept {
+  try {
+    return body();
+  } catch (const std::bad_alloc &) {
+    return fail(MPT_OUT_OF_MEMORY, "out of memory");
+  } catch (const std::exception &e) {
+    return fail(MPT_INTERNAL, "internal error: %s", e.what());
+  }
+}
+
+} // namespace mpt::rt
+
+struct mpt_model {
+  std::shared_ptr<mpt::rt::Model> model;
+};
+
+#endif

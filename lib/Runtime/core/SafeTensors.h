@@ -1,0 +1,59 @@
+// Reading and writing the safetensors format: eight bytes of little-endian header length, a JSON header, the data.
+// Format: https://huggingface.co/docs/safetensors (version 0.4).
+#ifndef MPT_RUNTIME_CORE_SAFETENSORS_H
+#define MPT_RUNTIME_CORE_SAFETENSORS_H
+
+#include "mpt-c/runtime.h"
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace mpt::rt {
+
+/// A checked file: every tensor's bytes lie inside the file, fit its shape and type, and belong to it alone.
+class SafeTensorsReader {
+public:
+  struct Entry {
+    int64_t dtype;
+    std::vector<int64_t> shape;
+    int64_t begin, bytes; // from the start of the file
+  };
+
+  SafeTensorsReader() = default;
+  SafeTensorsReader(const SafeTensorsReader &) = delete;
+  ~SafeTensorsReader();
+
+  mpt_status open(const char *path);
+  /// Null when the file has no such tensor.
+  const Entry *find(const std::string &name) const;
+  /// Reads a tensor's bytes.
+  mpt_status read(const Entry &entry, void *out) const;
+  /// "" when the file has no such metadata.
+  std::string metadata(const std::string &key) const;
+
+private:
+  mpt_status parse(const std::string &header, int64_t dataBegin, int64_t fileBytes);
+
+  std::string path;
+  int fd = -1;
+  std::map<std::string, Entry> entries;
+  std::map<std::string, std::string> meta;
+};
+
+struct SafeTensorsItem {
+  const char *name;
+  int64_t dtype;
+  std::vector<int64_t> shape;
+  const void *data;
+  int64_t bytes;
+};
+
+/// Writes a file under a temporary name in the same folder, brings it to disk and renames it: after a crash at any
+/// moment `path` holds the old or the new contents. On failure the old file stays and nothing else is left behind.
+mpt_status writeSafeTensors(const char *path, const std::vector<SafeTensorsItem> &items,
+                            const std::vector<std::pair<std::string, std::string>> &metadata);
+
+} // namespace mpt::rt
+
+#endif

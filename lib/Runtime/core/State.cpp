@@ -1,0 +1,206 @@
+// Parameters and state: initial values, reading and writing by name, saving and loading.
+#include "core/Convert.h"
+#include "core/SafeTensors.h"
+#include "core/Trainer.h"
+#include "core/Types.h"
+
+#include <algorithm>
+#include <cstring>
+
+using namespace mpt::rt;
+
+namespace {
+
+/// Reads a file's tensor into a state tensor, converting between floating-point types.
+mpt_status readInto(const SafeTensorsReader &file, const SafeTensorsReader::Entry &entry, const mpt_tensor_desc &t,
+                    void *out, const char *path) {
+  if (entry.shape != shapeOf(t) || (entry.dtype != t.dtype && !(isFloating(entry.dtype) && isFloating(t.dtype))))
+    return fail(MPT_INCOMPATIBLE, "'%s': tensor '%s': expected %s, got %s", path, t.name,
+                describe(t.dtype, t.rank, t.shape).c_str(),
+                describe(entry.dtype, static_cast<int64_t>(entry.shape.size()), entry.shape.data()).c_str());
+  if (entry.dtype == t.dtype)
+    return file.read(entry, out);
+  std::vector<char> raw(static_cast<size_t>(entry.bytes));
+  if (mpt_status status = file.read(entry, raw.data()))
+    return status;
+  int64_t count = elementsOf(t);
+  if (t.dtype == MPT_FLOAT32) {
+    toFloat(entry.dtype, raw.data(), count, static_cast<float *>(out));
+    return MPT_OK;
+  }
+  std::vector<float> wide(static_cast<size_t>(count));
+  toFloat(entry.dtype, raw.data(), count, wide.data());
+  fromFloat(t.dtype, wide.data(), count, out);
+  return MPT_OK;
+}
+
+/// What training creates by itself starts at zero when the weights file says nothing.
+bool startsAtZero(int64_t role) {
+  return role == MPT_ROLE_SLOT || role == MPT_ROLE_ACCUMULATOR || role == MPT_ROLE_COUNTER || role == MPT_ROLE_RNG;
+}
+
+std::string stepOf(const mpt_trainer &t) {
+  for (int64_t i = 0; i < t.model->desc->num_state; ++i)
+    if (t.tensor(i).role == MPT_ROLE_COUNTER && t.tensor(i).bytes >= sizeOf(t.tensor(i).dtype)) {
+      float value = 0;
+      if (t.tensor(i).dtype == MPT_INT64)
+        return std::to_string(*static_cast<const int64_t *>(t.at(i)));
+      toFloat(t.tensor(i).dtype, t.at(i), 1, &value);
+      return std::to_string(static_cast<int64_t>(value));
+    }
+  return "0";
+}
+
+mpt_status find(mpt_trainer *t, const char *name, const void *data, int64_t count, int64_t &i) {
+  if (!t || !name || !data)
+    return fail(MPT_INVALID_ARGUMENT, "expected a trainer, a name and data, got NULL");
+  auto it = t->index.find(name);
+  if (it == t->index.end())
+    return fail(MPT_NOT_FOUND, "model '%s' has no parameter or state '%s'", t->model->desc->name, name);
+  i = it->second;
+  if (elementsOf(t->tensor(i)) != count)
+    return fail(MPT_INVALID_ARGUMENT, "'%s': expected %lld values for %s, got %lld", name,
+                static_cast<long long>(elementsOf(t->tensor(i))),
+                describe(t->tensor(i).dtype, t->tensor(i).rank, t->tensor(i).shape).c_str(),
+                static_cast<long long>(count));
+  return MPT_OK;
+}
+
+mpt_status save(const mpt_trainer &t, const char *path) {
+  const mpt_module_desc &m = *t.model->desc;
+  std::vector<SafeTensorsItem> items;
+  for (int64_t i = 0; i < m.num_state; ++i)
+    items.push_back({m.state[i].name, m.state[i].dtype, shapeOf(m.state[i]), t.at(i), m.state[i].bytes});
+  return writeSafeTensors(path, items,
+                          {{"format", "mpt"},
+                           {"model", m.name},
+                           {"fingerprint", m.fingerprint},
+                           {"abi", std::to_string(m.abi_version)},
+                           {"step", stepOf(t)}});
+}
+
+mpt_status load(mpt_trainer &t, const char *path) {
+  const mpt_module_desc &m = *t.model->desc;
+  SafeTensorsReader file;
+  if (mpt_status status = file.open(path))
+    return status;
+  std::string fingerprint = file.metadata("fingerprint");
+  if (fingerprint.empty())
+    return fail(MPT_BAD_FILE, "'%s' is no saved state: it has no fingerprint", path);
+  if (fingerprint != m.fingerprint)
+    return fail(MPT_INCOMPATIBLE, "'%s': expected the state of model '%s' (fingerprint %s), got that of '%s' (%s)",
+                path, m.name, m.fingerprint, file.metadata("model").c_str(), fingerprint.c_str());
+  // Everything is read aside first, so that a failure leaves the trainer as it was.
+  Block fresh;
+  if (!fresh.allocate(m.state_bytes))
+    return fail(MPT_OUT_OF_MEMORY, "no memory for %lld bytes of state", static_cast<long long>(m.state_bytes));
+  for (int64_t i = 0; i < m.num_state; ++i) {
+    const SafeTensorsReader::Entry *entry = file.find(m.state[i].name);
+    if (!entry || entry->dtype != m.state[i].dtype)
+      return fail(MPT_INCOMPATIBLE, "'%s': expected a tensor '%s' of type %s", path, m.state[i].name,
+                  nameOf(m.state[i].dtype));
+    if (mpt_status status = readInto(file, *entry, m.state[i], fresh.data() + m.state[i].offset, path))
+      return status;
+  }
+  memcpy(t.state.data(), fresh.data(), static_cast<size_t>(m.state_bytes));
+  return MPT_OK;
+}
+
+} // namespace
+
+mpt_status mpt_trainer::initialize(const char *weights, bool setSeed, uint64_t seed) {
+  const mpt_module_desc &m = *model->desc;
+  SafeTensorsReader file;
+  if (mpt_status status = file.open(weights))
+    return status;
+  std::string fingerprint = file.metadata("fingerprint");
+  if (!fingerprint.empty() && fingerprint != m.fingerprint)
+    return fail(MPT_INCOMPATIBLE, "'%s': expected weights of model '%s' (fingerprint %s), got %s", weights, m.name,
+                m.fingerprint, fingerprint.c_str());
+  for (int64_t i = 0; i < m.num_state; ++i) {
+    const mpt_tensor_desc &t = m.state[i];
+    const SafeTensorsReader::Entry *entry = file.find(t.name);
+    // A file with one copy of a parameter, narrow or wide, serves both.
+    if (!entry && t.role == MPT_ROLE_MASTER)
+      entry = file.find(t.of);
+    if (!entry && t.role == MPT_ROLE_PARAMETER && masters.count(t.name))
+      entry = file.find(tensor(masters[t.name]).name);
+    if (entry) {
+      if (mpt_status status = readInto(file, *entry, t, at(i), weights))
+        return status;
+    } else if (!startsAtZero(t.role)) {
+      return fail(MPT_BAD_FILE, "'%s' has no tensor '%s', which model '%s' needs", weights, t.name, m.name);
+    }
+    // The generator's state is the seed, then its counters.
+    if (t.role == MPT_ROLE_RNG && setSeed && t.bytes >= 4) {
+      memset(at(i), 0, static_cast<size_t>(t.bytes));
+      memcpy(at(i), &seed, static_cast<size_t>(std::min<int64_t>(sizeOf(t.dtype), 8)));
+    }
+  }
+  return MPT_OK;
+}
+
+extern "C" {
+
+mpt_status mpt_trainer_state(mpt_trainer *trainer, int64_t i, mpt_tensor *out, mpt_role *role) {
+  if (!trainer || !out)
+    return fail(MPT_INVALID_ARGUMENT, "expected a trainer and a place for the result, got NULL");
+  if (i < 0 || i >= trainer->model->desc->num_state)
+    return fail(MPT_NOT_FOUND, "the state has %lld tensors", static_cast<long long>(trainer->model->desc->num_state));
+  *out = viewOf(trainer->tensor(i), trainer->at(i));
+  if (role)
+    *role = static_cast<mpt_role>(trainer->tensor(i).role);
+  return MPT_OK;
+}
+
+mpt_status mpt_trainer_parameter(mpt_trainer *trainer, int64_t i, mpt_tensor *out) {
+  if (!trainer || !out)
+    return fail(MPT_INVALID_ARGUMENT, "expected a trainer and a place for the result, got NULL");
+  int64_t seen = 0;
+  for (int64_t k = 0; k < trainer->model->desc->num_state; ++k)
+    if (trainer->tensor(k).role == MPT_ROLE_PARAMETER && seen++ == i)
+      return mpt_trainer_state(trainer, k, out, nullptr);
+  return fail(MPT_NOT_FOUND, "the model has %lld parameters", static_cast<long long>(seen));
+}
+
+mpt_status mpt_trainer_get(mpt_trainer *trainer, const char *name, float *data, int64_t count) {
+  return guarded([&] {
+    int64_t i = 0;
+    if (mpt_status status = find(trainer, name, data, count, i))
+      return status;
+    if (auto master = trainer->masters.find(name); master != trainer->masters.end())
+      i = master->second;
+    toFloat(trainer->tensor(i).dtype, trainer->at(i), count, data);
+    return MPT_OK;
+  });
+}
+
+mpt_status mpt_trainer_set(mpt_trainer *trainer, const char *name, const float *data, int64_t count) {
+  return guarded([&] {
+    int64_t i = 0;
+    if (mpt_status status = find(trainer, name, data, count, i))
+      return status;
+    // A master and its narrow copy change together, whichever of them is named.
+    if (trainer->tensor(i).role == MPT_ROLE_MASTER)
+      if (auto narrow = trainer->index.find(trainer->tensor(i).of); narrow != trainer->index.end())
+        fromFloat(trainer->tensor(narrow->second).dtype, data, count, trainer->at(narrow->second));
+    fromFloat(trainer->tensor(i).dtype, data, count, trainer->at(i));
+    if (auto master = trainer->masters.find(name); master != trainer->masters.end())
+      fromFloat(trainer->tensor(master->second).dtype, data, count, trainer->at(master->second));
+    return MPT_OK;
+  });
+}
+
+mpt_status mpt_trainer_save(const mpt_trainer *trainer, const char *path) {
+  if (!trainer || !path)
+    return fail(MPT_INVALID_ARGUMENT, "expected a trainer and a path, got NULL");
+  return guarded([&] { return save(*trainer, path); });
+}
+
+mpt_status mpt_trainer_load(mpt_trainer *trainer, const char *path) {
+  if (!trainer || !path)
+    return fail(MPT_INVALID_ARGUMENT, "expected a trainer and a path, got NULL");
+  return guarded([&] { return load(*trainer, path); });
+}
+
+} // extern "C"

@@ -1,0 +1,295 @@
+// Creating trainers and running their functions.
+#include "core/Trainer.h"
+
+#include "core/Convert.h"
+#include "core/Json.h"
+#include "core/Types.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <sys/mman.h>
+
+using namespace mpt::rt;
+
+namespace mpt::rt {
+
+Block::~Block() {
+  if (mapping)
+    munmap(mapping, mapped);
+}
+
+bool Block::allocate(int64_t bytes) {
+  constexpr size_t large = 2 << 20;
+  if (mapping)
+    munmap(mapping, mapped);
+  mapping = nullptr;
+  start = nullptr;
+  length = 0;
+  mapped = (static_cast<size_t>(std::max<int64_t>(bytes, 1)) + 4095) / 4096 * 4096 + (bytes >= 4 << 20 ? large : 0);
+  void *memory = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED)
+    return false;
+  mapping = memory;
+  start = static_cast<uint8_t *>(memory);
+  length = bytes;
+  if (bytes >= 4 << 20) {
+    start += (large - reinterpret_cast<uintptr_t>(start) % large) % large;
+    madvise(start, static_cast<size_t>(bytes) / large * large, MADV_HUGEPAGE);
+  }
+  return true;
+}
+
+} // namespace mpt::rt
+
+namespace {
+
+constexpr int64_t alignment = 64;
+int64_t aligned(int64_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
+
+mpt_status outOfMemory(const char *what, int64_t bytes) {
+  return fail(MPT_OUT_OF_MEMORY, "no memory for %lld bytes of %s", static_cast<long long>(bytes), what);
+}
+
+mpt_status create(mpt_model *model, const mpt_trainer_options &options, mpt_trainer **out) {
+  const mpt_module_desc &m = *model->model->desc;
+  auto trainer = std::make_unique<mpt_trainer>();
+  trainer->model = model->model;
+  trainer->threads = options.threads > 0 ? options.threads : threadsOf(nullptr);
+  Json manifest;
+  std::string error;
+  if (m.manifest && parseJson(m.manifest, manifest, error))
+    if (const Json *rate = manifest.find("learning_rate"); rate && rate->kind == Json::Number) {
+      trainer->learningRate = rate->number;
+      trainer->hasLearningRate = true;
+    }
+  if (!trainer->state.allocate(m.state_bytes))
+    return outOfMemory("state", m.state_bytes);
+  trainer->functions = std::vector<FunctionState>(static_cast<size_t>(m.num_functions));
+  for (int64_t i = 0; i < m.num_functions; ++i) {
+    Context &context = trainer->functions[static_cast<size_t>(i)].context;
+    context.threads = trainer->threads;
+    context.sites.resize(static_cast<size_t>(std::max<int64_t>(m.functions[i].call_sites, 0)));
+    context.scratch = &trainer->scratch;
+  }
+  for (int64_t i = 0; i < m.num_state; ++i) {
+    trainer->index[m.state[i].name] = i;
+    if (m.state[i].role == MPT_ROLE_MASTER)
+      trainer->masters[m.state[i].of] = i;
+  }
+  std::string weights =
+      options.weights ? std::string(options.weights) : model->model->directory + "/" + m.name + ".safetensors";
+  if (mpt_status status = trainer->initialize(weights.c_str(), options.set_seed != 0, options.seed))
+    return status;
+  *out = trainer.release();
+  return MPT_OK;
+}
+
+/// Finds the caller's tensor for every input of the function, checks it, and copies what is not aligned.
+mpt_status bindInputs(mpt_trainer &t, const mpt_function_desc &f, FunctionState &state, const mpt_tensor *inputs,
+                      int64_t count) {
+  state.inputPointers.assign(static_cast<size_t>(f.num_inputs), nullptr);
+  for (int64_t i = 0; i < count; ++i) {
+    const mpt_tensor &given = inputs[i];
+    std::string known;
+    int64_t k = 0;
+    for (; k < f.num_inputs; ++k) {
+      if (given.name && strcmp(f.inputs[k].name, given.name) == 0)
+        break;
+      known += (k ? ", " : "") + std::string(f.inputs[k].name);
+    }
+    if (k == f.num_inputs)
+      return fail(MPT_INVALID_ARGUMENT, "'%s' has no input '%s' (it has: %s)", f.name, given.name ? given.name : "",
+                  known.c_str());
+    const mpt_tensor_desc &want = f.inputs[k];
+    bool fits = given.dtype == want.dtype && given.rank == want.rank && (given.shape || given.rank == 0);
+    for (int64_t d = 0; fits && d < want.rank; ++d)
+      fits = given.shape[d] == want.shape[d];
+    if (!fits)
+      return fail(MPT_INVALID_ARGUMENT, "input '%s' of '%s': expected %s, got %s", want.name, f.name,
+                  describe(want.dtype, want.rank, want.shape).c_str(),
+                  describe(given.dtype, given.shape ? std::clamp(given.rank, 0, 32) : 0, given.shape).c_str());
+    if (!given.data && want.bytes)
+      return fail(MPT_INVALID_ARGUMENT, "input '%s' of '%s': expected data, got NULL", want.name, f.name);
+    const void *&slot = state.inputPointers[static_cast<size_t>(k)];
+    if (slot)
+      return fail(MPT_INVALID_ARGUMENT, "input '%s' of '%s' is given twice", want.name, f.name);
+    slot = given.data ? given.data : t.state.data();
+  }
+  int64_t staged = 0;
+  for (int64_t k = 0; k < f.num_inputs; ++k) {
+    const void *given = state.inputPointers[static_cast<size_t>(k)];
+    bool rate =
+        strcmp(f.inputs[k].name, "learning_rate") == 0 && isFloating(f.inputs[k].dtype) && elementsOf(f.inputs[k]) == 1;
+    if (!given && !rate)
+      return fail(MPT_INVALID_ARGUMENT, "input '%s' of '%s' is missing: expected %s", f.inputs[k].name, f.name,
+                  describe(f.inputs[k].dtype, f.inputs[k].rank, f.inputs[k].shape).c_str());
+    if (!given && !t.hasLearningRate)
+      return fail(MPT_INVALID_ARGUMENT, "input 'learning_rate' of '%s' is missing and the model has no default",
+                  f.name);
+    if (!given || reinterpret_cast<uintptr_t>(given) % alignment)
+      staged += aligned(f.inputs[k].bytes);
+  }
+  if (!staged)
+    return MPT_OK;
+  auto *next = static_cast<uint8_t *>(t.staging.get(staged));
+  if (!next)
+    return outOfMemory("inputs", staged);
+  t.stagingBytes = std::max(t.stagingBytes, staged);
+  for (int64_t k = 0; k < f.num_inputs; ++k) {
+    const void *&given = state.inputPointers[static_cast<size_t>(k)];
+    const mpt_tensor_desc &want = f.inputs[k];
+    if (given && reinterpret_cast<uintptr_t>(given) % alignment == 0)
+      continue;
+    if (given) {
+      memcpy(next, given, static_cast<size_t>(want.bytes));
+    } else if (want.dtype == MPT_FLOAT64) {
+      memcpy(next, &t.learningRate, sizeof t.learningRate);
+    } else {
+      auto rate = static_cast<float>(t.learningRate);
+      fromFloat(want.dtype, &rate, 1, next);
+    }
+    given = next;
+    next += aligned(want.bytes);
+  }
+  return MPT_OK;
+}
+
+mpt_status bindOutputs(const mpt_function_desc &f, FunctionState &state) {
+  if (!state.outputPointers.empty() || f.num_outputs == 0)
+    return MPT_OK;
+  int64_t bytes = 0;
+  for (int64_t i = 0; i < f.num_outputs; ++i)
+    bytes += aligned(f.outputs[i].bytes);
+  if (!state.outputs.allocate(bytes))
+    return outOfMemory("results", bytes);
+  uint8_t *next = state.outputs.data();
+  for (int64_t i = 0; i < f.num_outputs; ++i) {
+    state.outputPointers.push_back(next);
+    next += aligned(f.outputs[i].bytes);
+  }
+  return MPT_OK;
+}
+
+/// A metric's value, or `otherwise` when the function does not compute it.
+double metric(const mpt_function_desc &f, const FunctionState &state, const char *name, double otherwise) {
+  for (int64_t i = 0; i < f.num_outputs; ++i) {
+    if (strcmp(f.outputs[i].name, name) != 0 || elementsOf(f.outputs[i]) != 1)
+      continue;
+    const void *data = state.outputPointers[static_cast<size_t>(i)];
+    if (f.outputs[i].dtype == MPT_FLOAT64)
+      return *static_cast<const double *>(data);
+    float value = 0;
+    toFloat(f.outputs[i].dtype, data, 1, &value);
+    return static_cast<double>(value);
+  }
+  return otherwise;
+}
+
+mpt_status run(mpt_trainer &t, const char *name, const mpt_tensor *inputs, int64_t count, mpt_metrics *metrics) {
+  const mpt_function_desc *f = t.model->function(name);
+  if (!f)
+    return MPT_NOT_FOUND;
+  if (count < 0 || (count > 0 && !inputs))
+    return fail(MPT_INVALID_ARGUMENT, "expected inputs, got NULL");
+  FunctionState &state = t.functions[static_cast<size_t>(f - t.model->desc->functions)];
+  state.ran = false;
+  if (mpt_status status = bindInputs(t, *f, state, inputs, count))
+    return status;
+  if (mpt_status status = bindOutputs(*f, state))
+    return status;
+  if (t.arena.bytes() < f->arena_bytes && !t.arena.allocate(f->arena_bytes))
+    return outOfMemory("scratch", f->arena_bytes);
+  mpt_exec exec{t.state.data(), t.arena.data(), nullptr, state.inputPointers.data(), state.outputPointers.data(),
+                &state.context};
+  if (int32_t status = f->entry(&exec))
+    return static_cast<mpt_status>(status);
+  state.ran = true;
+  if (metrics) {
+    metrics->loss = metric(*f, state, "loss", NAN);
+    metrics->loss_scale = metric(*f, state, "loss_scale", 1);
+    metrics->grad_norm = metric(*f, state, "grad_norm", NAN);
+    metrics->skipped = metric(*f, state, "skipped", 0) != 0;
+  }
+  return MPT_OK;
+}
+
+mpt_status output(mpt_trainer *t, const char *function, const char *name, int64_t i, mpt_tensor *out) {
+  return guarded([&] {
+    if (!t || !out)
+      return fail(MPT_INVALID_ARGUMENT, "expected a trainer and a place for the result, got NULL");
+    const mpt_function_desc *f = t->model->function(function);
+    if (!f)
+      return MPT_NOT_FOUND;
+    FunctionState &state = t->functions[static_cast<size_t>(f - t->model->desc->functions)];
+    for (int64_t k = 0; name && k < f->num_outputs; ++k)
+      if (strcmp(f->outputs[k].name, name) == 0)
+        i = k;
+    if (i < 0 || i >= f->num_outputs)
+      return name ? fail(MPT_NOT_FOUND, "'%s' has no output '%s'", f->name, name)
+                  : fail(MPT_NOT_FOUND, "'%s' has %lld outputs", f->name, static_cast<long long>(f->num_outputs));
+    if (!state.ran)
+      return fail(MPT_INVALID_ARGUMENT, "'%s' has not run", f->name);
+    *out = viewOf(f->outputs[i], state.outputPointers[static_cast<size_t>(i)]);
+    return MPT_OK;
+  });
+}
+
+} // namespace
+
+extern "C" {
+
+mpt_status mpt_trainer_create(mpt_model *model, const mpt_trainer_options *options, mpt_trainer **out) {
+  if (!model || !out)
+    return fail(MPT_INVALID_ARGUMENT, "expected a model and a place for the result, got NULL");
+  *out = nullptr;
+  mpt_trainer_options defaults{};
+  return guarded([&] { return create(model, options ? *options : defaults, out); });
+}
+
+void mpt_trainer_destroy(mpt_trainer *trainer) { delete trainer; }
+
+mpt_status mpt_trainer_run(mpt_trainer *trainer, const char *function, const mpt_tensor *inputs, int64_t count,
+                           mpt_metrics *metrics) {
+  if (!trainer || !function)
+    return fail(MPT_INVALID_ARGUMENT, "expected a trainer and a function, got NULL");
+  return guarded([&] { return run(*trainer, function, inputs, count, metrics); });
+}
+
+mpt_status mpt_trainer_step(mpt_trainer *trainer, const mpt_tensor *inputs, int64_t count, mpt_metrics *metrics) {
+  return mpt_trainer_run(trainer, "step", inputs, count, metrics);
+}
+mpt_status mpt_trainer_gradients(mpt_trainer *trainer, const mpt_tensor *inputs, int64_t count, mpt_metrics *metrics) {
+  return mpt_trainer_run(trainer, "gradients", inputs, count, metrics);
+}
+mpt_status mpt_trainer_evaluate(mpt_trainer *trainer, const mpt_tensor *inputs, int64_t count, mpt_metrics *metrics) {
+  return mpt_trainer_run(trainer, "evaluate", inputs, count, metrics);
+}
+
+mpt_status mpt_trainer_output(mpt_trainer *trainer, const char *function, const char *name, mpt_tensor *out) {
+  if (!name)
+    return fail(MPT_INVALID_ARGUMENT, "expected an output's name, got NULL");
+  return output(trainer, function, name, -1, out);
+}
+mpt_status mpt_trainer_output_at(mpt_trainer *trainer, const char *function, int64_t i, mpt_tensor *out) {
+  return output(trainer, function, nullptr, i, out);
+}
+
+mpt_status mpt_trainer_set_learning_rate(mpt_trainer *trainer, double learning_rate) {
+  if (!trainer || !std::isfinite(learning_rate))
+    return fail(MPT_INVALID_ARGUMENT, "expected a trainer and a finite learning rate");
+  trainer->learningRate = learning_rate;
+  trainer->hasLearningRate = true;
+  return MPT_OK;
+}
+
+mpt_status mpt_trainer_memory(const mpt_trainer *trainer, mpt_memory *out) {
+  if (!trainer || !out)
+    return fail(MPT_INVALID_ARGUMENT, "expected a trainer and a place for the result, got NULL");
+  *out = {trainer->state.bytes(), trainer->arena.bytes(), 0, trainer->stagingBytes};
+  for (const FunctionState &f : trainer->functions)
+    out->output_bytes += f.outputs.bytes();
+  return MPT_OK;
+}
+
+} // extern "C"
