@@ -1,0 +1,12 @@
+"""Compile models to training libraries with mpt-opt, and train them.
+
+    import mpt
+    mpt.compile("model.onnx", loss="softmax-cross-entropy", optimizer="adamw,lr=1e-3", policy="amp-f16", out="lib")
+    trainer = mpt.Trainer("lib")
+    result = trainer.step({"x": images, "target": labels})
+"""
+from ._compile import CompileError, compile
+from ._native import Error
+from ._trainer import StepResult, Trainer
+
+__all__ = ["CompileError", "Error", "StepResult", "Trainer", "compile"]

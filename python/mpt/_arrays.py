@@ -1,0 +1,96 @@
+"""Arrays in and out: numpy, the buffer protocol and DLPack to the C API's tensors, and back."""
+import ctypes
+from ctypes import POINTER, c_int32, c_int64, c_uint8, c_uint16, c_uint64, c_void_p
+
+import numpy as np
+
+from ._native import Tensor
+
+NAMES = {1: "float32", 2: "uint8", 3: "int8", 6: "int32", 7: "int64", 9: "bool", 10: "float16", 11: "float64",
+         13: "uint64", 16: "bfloat16", 17: "float8_e4m3fn", 19: "float8_e5m2"}
+NUMBERS = {name: number for number, name in NAMES.items()}
+SIZES = {"float32": 4, "uint8": 1, "int8": 1, "int32": 4, "int64": 8, "bool": 1, "float16": 2, "float64": 8,
+         "uint64": 8, "bfloat16": 2, "float8_e4m3fn": 1, "float8_e5m2": 1}
+# DLPack type code and bits (dlpack.h, DLDataTypeCode).
+DLPACK = {(0, 8): "int8", (0, 32): "int32", (0, 64): "int64", (1, 8): "uint8", (1, 64): "uint64", (2, 16): "float16",
+          (2, 32): "float32", (2, 64): "float64", (4, 16): "bfloat16", (6, 8): "bool", (10, 8): "float8_e4m3fn",
+          (12, 8): "float8_e5m2"}
+HOST_DEVICES = (1, 3)  # kDLCPU, kDLCUDAHost
+
+
+class DLTensor(ctypes.Structure):
+    _fields_ = [("data", c_void_p), ("device_type", c_int32), ("device_id", c_int32), ("ndim", c_int32),
+                ("code", c_uint8), ("bits", c_uint8), ("lanes", c_uint16), ("shape", POINTER(c_int64)),
+                ("strides", POINTER(c_int64)), ("byte_offset", c_uint64)]
+
+
+_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer.argtypes, _pointer.restype = [ctypes.py_object, ctypes.c_char_p], c_void_p
+
+
+def numpy_type(name: str):
+    """The numpy type of that name, or None where numpy needs the ml_dtypes package for it and it is not installed."""
+    try:
+        return np.dtype(name)
+    except TypeError:
+        try:
+            import ml_dtypes
+            return np.dtype(getattr(ml_dtypes, name))
+        except (ImportError, AttributeError):
+            return None
+
+
+def describe(name: bytes, type_name: str, shape, address: int) -> Tensor:
+    if type_name not in NUMBERS:
+        raise TypeError(f"input '{name.decode()}': arrays of type {type_name} are not supported")
+    extents = (c_int64 * max(len(shape), 1))(*shape)
+    return Tensor(name, NUMBERS[type_name], len(shape), extents, address)
+
+
+def from_dlpack(name: bytes, value):
+    """(tensor, what to keep alive) of a DLPack object in host memory; None where its layout is not dense."""
+    if value.__dlpack_device__()[0] not in HOST_DEVICES:
+        raise ValueError(f"input '{name.decode()}': expected an array in host memory")
+    capsule = value.__dlpack__()
+    t = DLTensor.from_address(_pointer(capsule, b"dltensor"))
+    type_name = DLPACK.get((t.code, t.bits))
+    if type_name is None or t.lanes != 1:
+        raise TypeError(f"input '{name.decode()}': DLPack type ({t.code}, {t.bits}, {t.lanes}) is not supported")
+    shape = [t.shape[i] for i in range(t.ndim)]
+    dense = 1
+    for i in reversed(range(t.ndim)):
+        if t.strides and shape[i] > 1 and t.strides[i] != dense:
+            return None
+        dense *= shape[i]
+    return describe(name, type_name, shape, (t.data or 0) + t.byte_offset), capsule
+
+
+def to_tensor(name: str, value):
+    """(tensor, what to keep alive): shares the memory of dense arrays and copies others."""
+    key = name.encode()
+    if not isinstance(value, np.ndarray) and hasattr(value, "__dlpack__"):
+        if getattr(value, "requires_grad", False):
+            value = value.detach()
+        shared = from_dlpack(key, value)
+        if shared is None:
+            shared = from_dlpack(key, value.contiguous() if hasattr(value, "contiguous") else np.from_dlpack(value).copy())
+        return shared
+    array = np.asarray(value)
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    array = array if array.flags.c_contiguous else array.copy(order="C")
+    return describe(key, array.dtype.name, array.shape, array.ctypes.data), array
+
+
+def to_array(tensor: Tensor) -> np.ndarray:
+    """A copy of a tensor of the runtime. Types that numpy lacks become float32 when ml_dtypes is not installed."""
+    shape = [tensor.shape[i] for i in range(tensor.rank)]
+    name = NAMES[tensor.dtype]
+    count = int(np.prod(shape, dtype=np.int64))
+    raw = ctypes.string_at(tensor.data, count * SIZES[name]) if count else b""
+    dtype = numpy_type(name)
+    if dtype is None and name == "bfloat16":
+        return (np.frombuffer(raw, np.uint16).astype(np.uint32) << 16).view(np.float32).reshape(shape)
+    if dtype is None:
+        raise TypeError(f"'{tensor.name.decode()}' has type {name}: install ml_dtypes to read it")
+    return np.frombuffer(raw, dtype).reshape(shape).copy()

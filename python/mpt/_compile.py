@@ -1,0 +1,68 @@
+"""mpt.compile: runs mpt-opt on an ONNX file or a PyTorch module."""
+import os
+import pathlib
+import subprocess
+import tempfile
+
+from ._native import find_compiler
+
+
+class CompileError(RuntimeError):
+    """mpt-opt refused the model; the text is its diagnostic."""
+
+
+def option(name: str, value) -> list:
+    """Keyword to command line: keep_f32="/head.*" is --keep-f32=/head.*, a list repeats it, a dict is NAME=VALUE each."""
+    flag = "--" + name.replace("_", "-")
+    if value is None:
+        return []
+    if value is True:
+        return [flag]
+    if value is False:
+        return [flag + "=false"]
+    if isinstance(value, dict):
+        return [f"{flag}={k}={v}" for k, v in value.items()]
+    if isinstance(value, (list, tuple)):
+        return [item for v in value for item in option(name, v)]
+    return [f"{flag}={value}"]
+
+
+def compile(model, *, out, loss="softmax-cross-entropy", optimizer="adamw", policy="fp32", bind=None, inputs=None,
+            input_names=None, name=None, emit="library", **flags) -> str:
+    """Compiles a model for training into the folder `out`, which it returns.
+
+    model        path of an .onnx file, or a torch.nn.Module
+    loss         loss to add: softmax-cross-entropy, mse, l1, bce-with-logits, or none when the model's output is one
+    optimizer    name and settings, such as "adamw,lr=1e-3,weight-decay=0.01"
+    policy       fp32, amp-f16, amp-bf16, or a policy file
+    bind         {"N": 32}: sizes of symbolic dimensions
+    inputs       example inputs of a torch module: a tuple of tensors, or a dict by name
+    input_names  names for the inputs of a torch module given as a tuple
+    name         name of the library; the file's stem by default
+    flags        further options of mpt-opt: keep_f32="/head.*" is --keep-f32=/head.*
+
+    Raises CompileError with mpt-opt's diagnostic.
+    """
+    if isinstance(model, (str, os.PathLike)):
+        return run(model, out, loss=loss, optimizer=optimizer, policy=policy, emit=emit, name=name, bind=bind, **flags)
+    from ._torch import export
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / f"{name or type(model).__name__.lower()}.onnx"
+        export(model, path, inputs, input_names)
+        return run(path, out, loss=loss, optimizer=optimizer, policy=policy, emit=emit, name=name, bind=bind, **flags)
+
+
+def run(path, out, **flags) -> str:
+    command = [find_compiler(), os.fspath(path)]
+    for flag, value in flags.items():
+        command += option(flag, value)
+    try:
+        done = subprocess.run([*command, "-o", os.fspath(out)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True, errors="replace")
+    except OSError as problem:
+        raise CompileError(f"cannot run {command[0]}: {problem}") from problem
+    if done.returncode:
+        text = (done.stderr or done.stdout).strip()
+        how = f"died of signal {-done.returncode}" if done.returncode < 0 else f"failed with status {done.returncode}"
+        raise CompileError(text if text and done.returncode > 0 else f"mpt-opt {how}: {text}")
+    return os.fspath(out)

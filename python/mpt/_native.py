@@ -1,0 +1,131 @@
+"""The C API (include/mpt-c/runtime.h) through ctypes, and where the binaries lie."""
+import ctypes
+import os
+import pathlib
+import shutil
+from ctypes import POINTER, byref, c_char_p, c_double, c_float, c_int32, c_int64, c_uint64, c_void_p
+
+PACKAGE = pathlib.Path(__file__).resolve().parent
+
+
+class Error(RuntimeError):
+    """A call of the runtime failed; `status` is its mpt_status."""
+
+    def __init__(self, status: int, text: str):
+        super().__init__(text)
+        self.status = status
+
+
+class Tensor(ctypes.Structure):
+    _fields_ = [("name", c_char_p), ("dtype", c_int32), ("rank", c_int32), ("shape", POINTER(c_int64)), ("data", c_void_p)]
+
+
+class Options(ctypes.Structure):
+    _fields_ = [("threads", c_int32), ("set_seed", c_int32), ("seed", c_uint64), ("weights", c_char_p)]
+
+
+class Metrics(ctypes.Structure):
+    _fields_ = [("loss", c_double), ("loss_scale", c_double), ("grad_norm", c_double), ("skipped", c_int32)]
+
+
+class Memory(ctypes.Structure):
+    _fields_ = [(name, c_int64) for name in ("state_bytes", "arena_bytes", "output_bytes", "staging_bytes")]
+
+
+NOT_FOUND = 2
+
+PROTOTYPES = {
+    "mpt_model_load": [c_char_p, POINTER(c_void_p)],
+    "mpt_model_input": [c_void_p, c_char_p, c_int64, POINTER(Tensor)],
+    "mpt_model_output": [c_void_p, c_char_p, c_int64, POINTER(Tensor)],
+    "mpt_trainer_create": [c_void_p, POINTER(Options), POINTER(c_void_p)],
+    "mpt_trainer_run": [c_void_p, c_char_p, POINTER(Tensor), c_int64, POINTER(Metrics)],
+    "mpt_trainer_output_at": [c_void_p, c_char_p, c_int64, POINTER(Tensor)],
+    "mpt_trainer_set_learning_rate": [c_void_p, c_double],
+    "mpt_trainer_memory": [c_void_p, POINTER(Memory)],
+    "mpt_trainer_parameter": [c_void_p, c_int64, POINTER(Tensor)],
+    "mpt_trainer_state": [c_void_p, c_int64, POINTER(Tensor), POINTER(c_int32)],
+    "mpt_trainer_get": [c_void_p, c_char_p, POINTER(c_float), c_int64],
+    "mpt_trainer_set": [c_void_p, c_char_p, POINTER(c_float), c_int64],
+    "mpt_trainer_save": [c_void_p, c_char_p],
+    "mpt_trainer_load": [c_void_p, c_char_p],
+}
+
+
+def builds():
+    """Build folders that may hold the binaries, the one of MPT_OPT first."""
+    tool = os.environ.get("MPT_OPT")
+    if tool:
+        yield pathlib.Path(tool).resolve().parent.parent
+    root = PACKAGE.parent.parent / "build"
+    yield root / "release"
+    if root.is_dir():
+        yield from sorted(p for p in root.iterdir() if p.is_dir() and p.name != "release")
+
+
+def find_compiler() -> str:
+    """Path of mpt-opt: $MPT_OPT, beside the package, in its repository's build folders, or on the PATH."""
+    if os.environ.get("MPT_OPT"):
+        return os.environ["MPT_OPT"]
+    for path in [PACKAGE / "bin" / "mpt-opt", *(b / "bin" / "mpt-opt" for b in builds())]:
+        if path.is_file():
+            return str(path)
+    found = shutil.which("mpt-opt")
+    if not found:
+        raise FileNotFoundError("mpt-opt not found: build it, put it on the PATH or set MPT_OPT")
+    return found
+
+
+def find_runtime() -> str:
+    """Path of libmpt_rt.so: $MPT_RT, beside the package, or beside the compiler."""
+    if os.environ.get("MPT_RT"):
+        return os.environ["MPT_RT"]
+    for path in [PACKAGE / "lib" / "libmpt_rt.so", *(b / "lib" / "libmpt_rt.so" for b in builds())]:
+        if path.is_file():
+            return str(path)
+    tool = shutil.which("mpt-opt")
+    path = pathlib.Path(tool).resolve().parent.parent / "lib" / "libmpt_rt.so" if tool else None
+    return str(path) if path and path.is_file() else "libmpt_rt.so"
+
+
+_library = None
+
+
+def library() -> ctypes.CDLL:
+    """The runtime, loaded at first use. Emitted libraries resolve their calls against it."""
+    global _library
+    if _library is None:
+        loaded = ctypes.CDLL(find_runtime(), mode=ctypes.RTLD_GLOBAL)
+        for name, arguments in PROTOTYPES.items():
+            function = getattr(loaded, name)
+            function.argtypes, function.restype = arguments, c_int32
+        for name in ("mpt_model_destroy", "mpt_trainer_destroy"):
+            function = getattr(loaded, name)
+            function.argtypes, function.restype = [c_void_p], None
+        for name in ("mpt_model_name", "mpt_model_manifest"):
+            function = getattr(loaded, name)
+            function.argtypes, function.restype = [c_void_p], c_char_p
+        loaded.mpt_last_error.argtypes, loaded.mpt_last_error.restype = [], c_char_p
+        _library = loaded
+    return _library
+
+
+def call(name: str, *arguments) -> None:
+    """Calls a function that returns a status; raises Error when it is not 0."""
+    status = getattr(library(), name)(*arguments)
+    if status:
+        raise Error(status, library().mpt_last_error().decode(errors="replace"))
+
+
+def tensors(name: str, *arguments):
+    """Walks an enumeration of the API: name(*arguments, i, &tensor) until there is no i-th one."""
+    i = 0
+    while True:
+        tensor = Tensor()
+        status = getattr(library(), name)(*arguments, i, byref(tensor))
+        if status == NOT_FOUND:
+            return
+        if status:
+            raise Error(status, library().mpt_last_error().decode(errors="replace"))
+        yield tensor
+        i += 1

@@ -1,0 +1,173 @@
+"""Training a compiled model."""
+import json
+import os
+from ctypes import POINTER, byref, c_float, c_int32, c_void_p
+from dataclasses import dataclass
+
+import numpy as np
+
+from . import _native
+from ._arrays import NAMES, SIZES, to_array, to_tensor
+from ._native import call, library
+
+PARAMETER, MASTER, SLOT, STATISTIC, CONSTANT, ACCUMULATOR = 0, 1, 2, 3, 7, 8  # mpt_role
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """What a step computed; `grad_norm` is NaN where the model does not compute it."""
+    loss: float
+    skipped: bool
+    loss_scale: float
+    grad_norm: float
+
+
+class Trainer:
+    """One set of parameters and optimizer state of a compiled model.
+
+    path     folder that mpt.compile wrote, or its lib<name>.so
+    threads  threads to use; 0 means all that OpenMP offers
+    seed     seed of dropout; None keeps the one in the weights file
+    weights  safetensors file of initial values; None means the one beside the library
+
+    Inputs are dicts from name to array: numpy, anything with the buffer protocol, or DLPack (a torch tensor). They are
+    not copied when they are dense and aligned to 64 bytes. A trainer is for one thread at a time.
+    """
+
+    def __init__(self, path, *, threads: int = 0, seed: int | None = None, weights=None):
+        self._trainer = c_void_p()
+        self._model = c_void_p()
+        call("mpt_model_load", os.fsencode(path), byref(self._model))
+        options = _native.Options(threads, seed is not None, (seed or 0) & (2**64 - 1),
+                                  os.fsencode(weights) if weights is not None else None)
+        call("mpt_trainer_create", self._model, byref(options), byref(self._trainer))
+        self._shapes = {t.name.decode(): tuple(t.shape[:t.rank]) for t in self._parameters()}
+
+    def __del__(self):
+        if getattr(self, "_trainer", None):
+            library().mpt_trainer_destroy(self._trainer)
+        if getattr(self, "_model", None):
+            library().mpt_model_destroy(self._model)
+
+    @property
+    def name(self) -> str:
+        return library().mpt_model_name(self._model).decode()
+
+    @property
+    def manifest(self) -> dict:
+        """What the compiler noted: policy, optimizer and its settings, source file."""
+        return json.loads(library().mpt_model_manifest(self._model))
+
+    def inputs(self, function: str = "step") -> dict:
+        """{name: (type, shape)} of a function's inputs."""
+        return self._describe("mpt_model_input", function)
+
+    def outputs(self, function: str = "step") -> dict:
+        return self._describe("mpt_model_output", function)
+
+    def step(self, inputs: dict, learning_rate: float | None = None) -> StepResult:
+        """One training step. A learning rate given here stays in force until another one is given."""
+        if learning_rate is not None:
+            call("mpt_trainer_set_learning_rate", self._trainer, learning_rate)
+        return self._result(self._run("step", inputs))
+
+    def gradients(self, inputs: dict):
+        """(loss, {parameter: unscaled float32 gradient}), without an update."""
+        metrics = self._run("gradients", inputs)
+        values = self._outputs("gradients")
+        return metrics.loss, {name: values[name] for name in self._shapes if name in values}
+
+    def evaluate(self, inputs: dict) -> dict:
+        """{output: array} of the model's evaluation form."""
+        self._run("evaluate", inputs)
+        return self._outputs("evaluate")
+
+    def run(self, function: str, inputs: dict) -> dict:
+        """Runs any function of the model and returns its outputs."""
+        self._run(function, inputs)
+        return self._outputs(function)
+
+    def parameters(self) -> dict:
+        """{name: float32 array} of every trained parameter, from its master where there is one."""
+        return {name: self.parameter(name) for name in self._shapes}
+
+    def parameter(self, name: str) -> np.ndarray:
+        """A parameter, or any tensor of the state, as float32."""
+        out = np.empty(self._shape(name), np.float32)
+        call("mpt_trainer_get", self._trainer, name.encode(), out.ctypes.data_as(POINTER(c_float)), out.size)
+        return out
+
+    def set_parameter(self, name: str, value) -> None:
+        """Writes a parameter: its master, and its narrow copy rounded to nearest even."""
+        array = np.ascontiguousarray(value, np.float32)
+        shape = self._shape(name)
+        if array.shape != shape:
+            raise ValueError(f"'{name}': expected shape {shape}, got {array.shape}")
+        call("mpt_trainer_set", self._trainer, name.encode(), array.ctypes.data_as(POINTER(c_float)), array.size)
+
+    def state(self) -> dict:
+        """{name: array} of everything that a saved state holds, in the types it is stored in."""
+        return {t.name.decode(): to_array(t) for t, _ in self._state()}
+
+    def save(self, path) -> None:
+        """Writes the whole state as safetensors; an existing file is replaced at once or not at all."""
+        call("mpt_trainer_save", self._trainer, os.fsencode(path))
+
+    def load(self, path) -> None:
+        call("mpt_trainer_load", self._trainer, os.fsencode(path))
+
+    def memory(self) -> dict:
+        """Bytes: of the state (and in it weights with masters, and slots), of the scratch arena (saved activations and
+        workspace), of kept results and staged inputs, and their sum as `peak_bytes`."""
+        memory = _native.Memory()
+        call("mpt_trainer_memory", self._trainer, byref(memory))
+        result = {name: getattr(memory, name) for name, _ in memory._fields_}
+        result["peak_bytes"] = sum(result.values())
+        result["weight_bytes"] = result["slot_bytes"] = 0
+        for tensor, role in self._state():
+            bytes_ = int(np.prod(tensor.shape[:tensor.rank], dtype=np.int64)) * SIZES[NAMES[tensor.dtype]]
+            if role in (PARAMETER, MASTER, STATISTIC, CONSTANT):
+                result["weight_bytes"] += bytes_
+            elif role in (SLOT, ACCUMULATOR):
+                result["slot_bytes"] += bytes_
+        return result
+
+    # ---- inside ----
+
+    def _describe(self, call_name: str, function: str) -> dict:
+        return {t.name.decode(): (NAMES[t.dtype], tuple(t.shape[:t.rank]))
+                for t in _native.tensors(call_name, self._model, function.encode())}
+
+    def _parameters(self):
+        return _native.tensors("mpt_trainer_parameter", self._trainer)
+
+    def _state(self):
+        role, i = c_int32(), 0
+        tensor = _native.Tensor()
+        while library().mpt_trainer_state(self._trainer, i, byref(tensor), byref(role)) == 0:
+            yield tensor, role.value
+            tensor = _native.Tensor()
+            i += 1
+
+    def _shape(self, name: str) -> tuple:
+        if name in self._shapes:
+            return self._shapes[name]
+        for tensor, _ in self._state():
+            if tensor.name.decode() == name:
+                return tuple(tensor.shape[:tensor.rank])
+        raise KeyError(f"model '{self.name}' has no parameter or state '{name}'")
+
+    def _run(self, function: str, inputs: dict) -> "_native.Metrics":
+        pairs = [to_tensor(name, value) for name, value in inputs.items()]
+        array = (_native.Tensor * max(len(pairs), 1))(*(tensor for tensor, _ in pairs))
+        metrics = _native.Metrics()
+        call("mpt_trainer_run", self._trainer, function.encode(), array, len(pairs), byref(metrics))
+        return metrics
+
+    def _outputs(self, function: str) -> dict:
+        return {t.name.decode(): to_array(t)
+                for t in _native.tensors("mpt_trainer_output_at", self._trainer, function.encode())}
+
+    @staticmethod
+    def _result(metrics) -> StepResult:
+        return StepResult(metrics.loss, bool(metrics.skipped), metrics.loss_scale, metrics.grad_norm)

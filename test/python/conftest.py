@@ -1,0 +1,63 @@
+"""The hand-written model of test/capi as a folder that a trainer can load, with weights that the tests write."""
+import json
+import os
+import pathlib
+import shutil
+import struct
+
+import numpy as np
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def build_folder() -> pathlib.Path:
+    """The build that holds the runtime's test libraries: $MPT_BUILD, or the newest under build/."""
+    if os.environ.get("MPT_BUILD"):
+        return pathlib.Path(os.environ["MPT_BUILD"])
+    built = [p for p in (ROOT / "build").glob("*/test/capi/linear/liblinear.so") if "asan" not in str(p)]
+    if not built:
+        pytest.skip("build the test libraries first (scripts/build.sh dev linear)")
+    return max(built, key=lambda p: p.stat().st_mtime).parents[3]
+
+
+def write_safetensors(path, tensors: dict, metadata: dict | None = None) -> None:
+    header, data = {}, b""
+    for name, array in tensors.items():
+        kind = {"float32": "F32", "float16": "F16", "int64": "I64", "uint64": "U64"}[array.dtype.name]
+        header[name] = {"dtype": kind, "shape": list(array.shape), "data_offsets": [len(data), len(data) + array.nbytes]}
+        data += array.tobytes()
+    if metadata:
+        header["__metadata__"] = metadata
+    text = json.dumps(header).encode()
+    pathlib.Path(path).write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+def read_safetensors(path):
+    raw = pathlib.Path(path).read_bytes()
+    length, = struct.unpack("<Q", raw[:8])
+    header = json.loads(raw[8:8 + length])
+    kinds = {"F32": np.float32, "F16": np.float16, "I64": np.int64, "U64": np.uint64}
+    arrays = {}
+    for name, entry in header.items():
+        if name != "__metadata__":
+            begin, end = (8 + length + offset for offset in entry["data_offsets"])
+            arrays[name] = np.frombuffer(raw[begin:end], kinds[entry["dtype"]]).reshape(entry["shape"])
+    return arrays, header.get("__metadata__")
+
+
+INITIAL = {
+    "w": np.array([[0.1, 0.2], [0.3, -0.4], [0.5, 0.6]], np.float32),
+    "b": np.array([0, 0.25], np.float32),
+    "scale": np.array(1024, np.float32),
+}
+
+
+@pytest.fixture
+def linear(tmp_path, monkeypatch):
+    """A folder as mpt.compile writes it, holding the model prediction = x w + b."""
+    build = build_folder()
+    monkeypatch.setenv("MPT_RT", str(build / "lib" / "libmpt_rt.so"))
+    shutil.copy(build / "test" / "capi" / "linear" / "liblinear.so", tmp_path)
+    write_safetensors(tmp_path / "linear.safetensors", INITIAL)
+    return tmp_path

@@ -1,0 +1,156 @@
+"""mpt.Trainer against the hand-written model, and its numbers against numpy."""
+import array
+import math
+
+import numpy as np
+import pytest
+
+import mpt
+from conftest import INITIAL, read_safetensors, write_safetensors
+
+X = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 1]], np.float32)
+Y = np.array([[1, 2], [3, 4], [5, 6], [10, 13]], np.float32)
+
+
+def expected_gradients(w, b):
+    error = X @ w.astype(np.float16).astype(np.float32) + b - Y
+    return (error**2).mean(), X.T @ error * 2 / error.size, error.sum(0) * 2 / error.size
+
+
+def test_first_step_is_what_numpy_says(linear):
+    trainer = mpt.Trainer(linear, threads=1)
+    result = trainer.step({"x": X, "y": Y}, learning_rate=0.1)
+    loss, dw, db = expected_gradients(INITIAL["w"], INITIAL["b"])
+    assert result.loss == pytest.approx(loss, rel=1e-6)
+    assert result.loss_scale == 1024 and not result.skipped
+    assert result.grad_norm == pytest.approx(math.sqrt((dw**2).sum() + (db**2).sum()), rel=1e-5)
+    np.testing.assert_allclose(trainer.parameter("w"), INITIAL["w"] - 0.1 * dw, rtol=1e-5)
+    np.testing.assert_allclose(trainer.parameter("b"), INITIAL["b"] - 0.1 * db, rtol=1e-5)
+    assert (trainer.state()["w"] == trainer.parameter("w").astype(np.float16)).all()
+
+
+def test_gradients_change_nothing(linear):
+    trainer = mpt.Trainer(linear)
+    before = trainer.state()
+    loss, gradients = trainer.gradients({"x": X, "y": Y})
+    want, dw, db = expected_gradients(INITIAL["w"], INITIAL["b"])
+    assert loss == pytest.approx(want, rel=1e-6) and list(gradients) == ["w", "b"]
+    assert gradients["w"].dtype == np.float32
+    np.testing.assert_allclose(gradients["w"], dw, rtol=1e-5)
+    np.testing.assert_allclose(gradients["b"], db, rtol=1e-5)
+    assert all((before[k] == v).all() for k, v in trainer.state().items())
+
+
+def test_evaluate_and_parameters(linear):
+    trainer = mpt.Trainer(linear)
+    trainer.set_parameter("w", np.ones((3, 2)))
+    trainer.set_parameter("b", [1, 2])
+    assert (trainer.evaluate({"x": X})["prediction"] == X.sum(1, keepdims=True) + [1, 2]).all()
+    parameters = trainer.parameters()
+    assert list(parameters) == ["w", "b"] and (parameters["w"] == 1).all() and parameters["w"].shape == (3, 2)
+    with pytest.raises(ValueError, match=r"expected shape \(3, 2\), got \(2, 3\)"):
+        trainer.set_parameter("w", np.ones((2, 3)))
+    with pytest.raises(KeyError, match="no parameter or state 'v'"):
+        trainer.parameter("v")
+
+
+def test_description(linear):
+    trainer = mpt.Trainer(linear / "liblinear.so")
+    assert trainer.name == "linear" and trainer.manifest["optimizer"] == "sgd"
+    assert trainer.inputs() == {"x": ("float32", (4, 3)), "y": ("float32", (4, 2)), "learning_rate": ("float32", ())}
+    assert trainer.outputs("evaluate") == {"prediction": ("float32", (4, 2))}
+    trainer.step({"x": X, "y": Y})
+    memory = trainer.memory()
+    assert memory["state_bytes"] == 512 and memory["arena_bytes"] == 128
+    assert memory["weight_bytes"] == 12 + 24 + 8 and memory["slot_bytes"] == 24 + 8
+    assert memory["peak_bytes"] >= 640
+
+
+def test_skipped_step(linear):
+    trainer = mpt.Trainer(linear)
+    bad = X.copy()
+    bad[0, 0] = np.inf
+    before = trainer.parameters()
+    assert trainer.step({"x": bad, "y": Y}).skipped
+    assert all((before[k] == v).all() for k, v in trainer.parameters().items())
+    assert trainer.step({"x": X, "y": Y}).loss_scale == 512
+
+
+def test_array_kinds(linear):
+    trainer = mpt.Trainer(linear)
+    want = trainer.gradients({"x": X, "y": Y})[0]
+
+    class DLPackOnly:
+        """An array of another library, as far as we can see it."""
+
+        def __init__(self, value):
+            self.value = value
+
+        def __dlpack__(self, **keywords):
+            return self.value.__dlpack__()
+
+        def __dlpack_device__(self):
+            return self.value.__dlpack_device__()
+
+    strided = np.zeros((4, 6), np.float32)
+    strided[:, ::2] = X
+    flat = memoryview(array.array("f", X.ravel().tolist())).cast("B").cast("f", shape=[4, 3])
+    for x in (np.asfortranarray(X), strided[:, ::2], flat, DLPackOnly(X), X.astype(">f4"), X.tolist()):
+        if isinstance(x, list):
+            with pytest.raises(mpt.Error, match=r"expected float32\[4,3\], got float64\[4,3\]"):
+                trainer.gradients({"x": x, "y": Y})
+        else:
+            assert trainer.gradients({"x": x, "y": Y})[0] == want
+
+
+def test_wrong_inputs(linear):
+    trainer = mpt.Trainer(linear)
+    with pytest.raises(mpt.Error, match="input 'y' of 'step' is missing"):
+        trainer.step({"x": X})
+    with pytest.raises(mpt.Error, match=r"expected float32\[4,3\], got float32\[2,3\]"):
+        trainer.step({"x": X[:2], "y": Y})
+    with pytest.raises(mpt.Error, match="no input 'label'"):
+        trainer.step({"x": X, "label": Y})
+    with pytest.raises(TypeError, match="complex64"):
+        trainer.step({"x": X.astype(np.complex64), "y": Y})
+    with pytest.raises(mpt.Error, match="no function 'accumulate'"):
+        trainer.run("accumulate", {})
+
+
+def test_save_and_resume(linear, tmp_path):
+    whole, half, rest = (mpt.Trainer(linear, seed=3) for _ in range(3))
+    for _ in range(20):
+        whole.step({"x": X, "y": Y})
+    for _ in range(10):
+        half.step({"x": X, "y": Y})
+    half.save(tmp_path / "half.safetensors")
+    arrays, metadata = read_safetensors(tmp_path / "half.safetensors")
+    assert metadata["step"] == "10" and metadata["fingerprint"] == "5eed" and arrays["rng"].tolist() == [3, 10]
+    assert (arrays["w.master"] == half.parameter("w")).all()
+    rest.load(tmp_path / "half.safetensors")
+    for _ in range(10):
+        rest.step({"x": X, "y": Y})
+    assert all(v.tobytes() == rest.state()[k].tobytes() for k, v in whole.state().items())
+    write_safetensors(tmp_path / "other.safetensors", arrays, {"fingerprint": "beef"})
+    with pytest.raises(mpt.Error, match="fingerprint 5eed"):
+        rest.load(tmp_path / "other.safetensors")
+    with pytest.raises(mpt.Error, match="cannot write"):
+        rest.save("/proc/nowhere/state")
+
+
+def test_refused_models(tmp_path):
+    with pytest.raises(mpt.Error, match="no-such"):
+        mpt.Trainer(tmp_path / "no-such")
+    with pytest.raises(mpt.Error, match=r"expected one lib\*.so, got 0"):
+        mpt.Trainer(tmp_path)
+
+
+def test_torch_tensors(linear):
+    torch = pytest.importorskip("torch")
+    trainer = mpt.Trainer(linear)
+    want = trainer.gradients({"x": X, "y": Y})[0]
+    x = torch.from_numpy(X.copy())
+    assert trainer.gradients({"x": x, "y": Y})[0] == want
+    assert trainer.gradients({"x": x.t().contiguous().t().requires_grad_(), "y": Y})[0] == want
+    with pytest.raises(mpt.Error, match=r"got bfloat16\[4,3\]"):
+        trainer.gradients({"x": x.bfloat16(), "y": Y})
