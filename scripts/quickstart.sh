@@ -7,5 +7,5 @@ cd "$MPT_ROOT"
 scripts/setup.sh
 scripts/build.sh release
 [ -e examples/quickstart/quickstart.py ] || die "the build is done, but examples/quickstart/quickstart.py is not in this checkout"
-export MPT_BUILD_DIR="$MPT_ROOT/build/release"
+export MPT_BUILD="$MPT_ROOT/build/release"
 exec python examples/quickstart/quickstart.py "$@"

@@ -25,7 +25,7 @@ config.substitutions += [("%python", python), ("%mpt_source", config.mpt_source)
 config.environment["PATH"] = os.pathsep.join([bin_dir, os.path.dirname(python), config.llvm_tools, os.environ["PATH"]])
 config.environment["PYTHONPATH"] = os.path.join(config.mpt_source, "python")
 config.environment["PYTHONDONTWRITEBYTECODE"] = "1"
-config.environment["MPT_BUILD_DIR"] = config.mpt_build
+config.environment["MPT_BUILD"] = config.mpt_build
 for name in ("HOME", "MPT_DEPS_DIR", "OMP_NUM_THREADS"):
     if name in os.environ:
         config.environment[name] = os.environ[name]

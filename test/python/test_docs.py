@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-BUILD = os.environ.get("MPT_BUILD_DIR", os.path.join(ROOT, "build", "release"))
+BUILD = os.environ.get("MPT_BUILD", os.path.join(ROOT, "build", "release"))
 
 
 def blocks(page, language):

@@ -34,7 +34,7 @@ def test_cpp_trainer(linear, tmp_path):
     Y.tofile(tmp_path / "y.bin")
     build = tmp_path / "example"
     for command in (["cmake", "-G", "Ninja", "-S", str(ROOT / "examples/cpp-trainer"), "-B", str(build),
-                     f"-DMPT_MODEL_DIR={linear}", f"-DMPT_BUILD_DIR={build_folder()}", "-DCMAKE_CXX_COMPILER=clang++-22"],
+                     f"-DMPT_MODEL_DIR={linear}", f"-DMPT_BUILD={build_folder()}", "-DCMAKE_CXX_COMPILER=clang++-22"],
                     ["cmake", "--build", str(build)]):
         done = subprocess.run(command, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
