@@ -63,7 +63,10 @@ def rows_of(corpus, key, steps, out):
             reference = {kind: load(os.path.join(corpus, "ref", f"{key}{suffix}.{kind}.npz")) for kind in first}
             losses = [trainer.step(feeds).loss for _ in range(STEPS)]
             rows.append((name, measure.losses(losses, **reference)))
-            rows.append((name, measure.after_steps({k: np.asarray(v) for k, v in trainer.parameters().items()}, **reference)))
+            rows.append((name, measure.after_steps(trainer.parameters(), **reference)))
+            statistics = {k: trainer.parameter(k) for k in measure.named(reference["f64"], "state/")}
+            if statistics:
+                rows.append((name, measure.after_steps(statistics, **reference, kind="state/")))
     return rows
 
 
