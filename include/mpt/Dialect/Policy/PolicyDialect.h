@@ -1,0 +1,19 @@
+// The policy dialect: precision policies as text.
+#ifndef MPT_DIALECT_POLICY_POLICYDIALECT_H
+#define MPT_DIALECT_POLICY_POLICYDIALECT_H
+
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Dialect.h"
+#include "mlir/IR/OpDefinition.h"
+#include "mlir/IR/OpImplementation.h"
+#include "mlir/IR/SymbolTable.h"
+
+#include "mpt/Dialect/Policy/PolicyDialect.h.inc"
+#include "mpt/Dialect/Policy/PolicyEnums.h.inc"
+
+#define GET_OP_CLASSES
+#include "mpt/Dialect/Policy/PolicyOps.h.inc"
+
+#endif // MPT_DIALECT_POLICY_POLICYDIALECT_H

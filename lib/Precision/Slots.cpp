@@ -1,0 +1,94 @@
+// What types an op's slots may have, and which ops make up the loss.
+#include "mpt/Precision/Solve.h"
+
+#include "mpt/Dialect/MPT/MPTDialect.h"
+#include "mpt/Precision/Attributes.h"
+
+#include "mlir/Interfaces/InferTypeOpInterface.h"
+
+using namespace mlir;
+using namespace mpt;
+
+bool mpt::isDecidable(Type type) {
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  return tensor && tensor.getElementType().isF32();
+}
+
+bool mpt::hasFlexibleTypes(Operation *op) {
+  auto semantics = dyn_cast<PrecisionSemantics>(op);
+  if (!semantics || semantics.needsUniformType())
+    return false;
+  auto inferred = dyn_cast<InferTypeOpInterface>(op);
+  if (!inferred) // types are free for accumulating ops that state their result type, and tied for all others
+    return semantics.getNumericClass() == NumericClass::Contraction ||
+           semantics.getNumericClass() == NumericClass::Reduction;
+  SmallVector<Type> other;
+  for (Type type : op->getResultTypes()) {
+    auto tensor = cast<RankedTensorType>(type);
+    bool isFloat = isa<FloatType>(tensor.getElementType());
+    other.push_back(!isFloat
+                        ? type
+                        : tensor.clone(tensor.getElementType().isF16() ? Type(Float32Type::get(op->getContext()))
+                                                                       : Type(Float16Type::get(op->getContext()))));
+  }
+  return TypeRange(other) != op->getResultTypes() && inferred.isCompatibleReturnTypes(op->getResultTypes(), other);
+}
+
+namespace {
+/// An untagged loss is followed at most this many ops into the model, so that a residual stream is not taken for one.
+constexpr unsigned kLossDepth = 12;
+
+/// Elementwise work, movement and reductions belong to a loss; contractions and composites end it.
+bool continuesLoss(Operation *op) {
+  auto semantics = dyn_cast<PrecisionSemantics>(op);
+  if (!semantics || semantics.getNumericClass() == NumericClass::Contraction ||
+      semantics.getNumericClass() == NumericClass::Pinned)
+    return false;
+  return semantics.getNumericClass() == NumericClass::Reduction || !hasFlexibleTypes(op);
+}
+
+/// The operand that carries the loss of `function`: result "loss", or a sole FP32 scalar.
+Value lossValue(func::FuncOp function) {
+  Operation *end = function.getBody().front().getTerminator();
+  for (auto [i, value] : llvm::enumerate(end->getOperands()))
+    if (auto name = function.getResultAttrOfType<StringAttr>(i, kNameAttr); name && name.getValue() == "loss")
+      return value;
+  return {};
+}
+} // namespace
+
+DenseSet<Operation *> mpt::lossIsland(func::FuncOp function) {
+  DenseSet<Operation *> island;
+  DenseSet<Location> places;
+  SmallVector<std::pair<Operation *, unsigned>> work;
+  for (Operation &op : function.getBody().front())
+    if (op.hasAttr(kLossAttr)) {
+      island.insert(&op);
+      places.insert(op.getLoc());
+    }
+  bool tagged = !island.empty();
+  auto enter = [&](Operation *op, unsigned depth) {
+    if (op && depth < kLossDepth && continuesLoss(op) && island.insert(op).second)
+      work.emplace_back(op, depth);
+  };
+  if (Value loss = lossValue(function); loss && !tagged) {
+    enter(loss.getDefiningOp(), 0);
+    while (!work.empty()) {
+      auto [op, depth] = work.pop_back_val();
+      for (Value operand : op->getOperands())
+        if (isDecidable(operand.getType()))
+          enter(operand.getDefiningOp(), depth + 1);
+    }
+  }
+  // The backward pass of the loss: forward from the seed; of a tagged loss, where its ops stand.
+  for (Operation &op : function.getBody().front())
+    if (op.hasAttr(kSeedAttr))
+      work.emplace_back(&op, 0);
+  while (!work.empty()) {
+    auto [op, depth] = work.pop_back_val();
+    for (Operation *user : op->getUsers())
+      if (!tagged || places.contains(user->getLoc()))
+        enter(user, depth + 1);
+  }
+  return island;
+}

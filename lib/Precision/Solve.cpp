@@ -1,0 +1,310 @@
+// The solver: hard constraints and policy rules first, then a minimum cut over what they leave free.
+#include "mpt/Precision/Solve.h"
+
+#include "mpt/Dialect/MPT/MPTDialect.h"
+#include "mpt/Precision/Attributes.h"
+#include "mpt/Precision/MinCut.h"
+
+using namespace mlir;
+using namespace mpt;
+
+int64_t CostModel::cast(RankedTensorType wide, Type narrow) const {
+  return wide.getNumElements() * (wide.getElementTypeBitWidth() + narrow.getIntOrFloatBitWidth()) / 8 + launchBytes;
+}
+int64_t CostModel::wideValue(RankedTensorType wide, Type narrow) const {
+  return wide.getNumElements() * (wide.getElementTypeBitWidth() - narrow.getIntOrFloatBitWidth()) / 8;
+}
+
+namespace {
+// The cut's terminals are the two decisions; a slot that takes either type without a cast has no node.
+constexpr int kNarrow = MinCut::kSource, kWide = MinCut::kSink, kEither = -1;
+
+class Solver {
+public:
+  Solver(ModuleOp module, const Policy &policy, const CostModel &cost) : module(module), policy(policy), cost(cost) {}
+
+  PrecisionSolution run() {
+    addStates();
+    for (auto function : module.getOps<func::FuncOp>())
+      if (!function.isExternal())
+        addFunction(function);
+    addCasts();
+    solution.castBytes = cut.solve();
+    finish();
+    return std::move(solution);
+  }
+
+private:
+  struct Slots {
+    SmallVector<int, 4> operands, results;
+    std::string rule;
+  };
+  struct Flow {
+    bool ranged = false;   ///< magnitude may exceed a narrow type's range
+    bool narrowed = false; ///< computed from values that are narrow anyway
+  };
+
+  int freeNode(RankedTensorType type) {
+    int node = cut.addNode();
+    cut.addEdge(kNarrow, node, cost.wideValue(type, policy.storage));
+    return node;
+  }
+
+  void addStates() {
+    DenseSet<StringAttr> written;
+    module.walk([&](train::WriteOp write) { written.insert(write.getStateAttr().getAttr()); });
+    for (auto state : module.getOps<train::StateOp>()) {
+      if (state.getRole() != train::Role::parameter || !isDecidable(state.getType()))
+        continue;
+      // A value that nobody updates is narrowed at compile time, unless it is a blob that must not be copied.
+      if (!written.contains(state.getSymNameAttr()) && isa_and_nonnull<DenseResourceElementsAttr>(state.getValueAttr()))
+        continue;
+      stateNodes[state.getSymNameAttr()] = cut.addNode();
+      stateOps.push_back(state);
+    }
+  }
+
+  void addFunction(func::FuncOp function) {
+    island = lossIsland(function);
+    for (BlockArgument argument : function.getArguments())
+      if (isDecidable(argument.getType()))
+        produced[argument] = kWide;
+    for (Operation &op : function.getBody().front()) {
+      Slots slots = classify(&op);
+      for (auto [operand, node] : llvm::zip_equal(op.getOpOperands(), slots.operands))
+        if (isDecidable(operand.get().getType()) && node != kEither)
+          uses[operand.get()].push_back(node);
+      for (auto [result, node] : llvm::zip_equal(op.getResults(), slots.results))
+        if (isDecidable(result.getType()))
+          produced[result] = node;
+      order.emplace_back(&op, std::move(slots));
+    }
+  }
+
+  Slots all(Operation *op, int node, std::string rule) {
+    return {SmallVector<int, 4>(op->getNumOperands(), node), SmallVector<int, 4>(op->getNumResults(), node),
+            std::move(rule)};
+  }
+
+  Slots classify(Operation *op) {
+    if (auto read = dyn_cast<train::ReadOp>(op)) {
+      auto node = stateNodes.find(read.getStateAttr().getAttr());
+      if (node == stateNodes.end())
+        return all(op, kWide, "state stays as it is stored");
+      flow[read.getValue()].narrowed = true;
+      return all(op, node->second, "stored type of the parameter");
+    }
+    if (auto write = dyn_cast<train::WriteOp>(op)) {
+      // The optimizer's value is the new master; the narrow copy is made from it.
+      return all(op, kWide, "state is updated in f32");
+    }
+    if (isa<train::GlobalNormOp, train::AllFiniteOp>(op))
+      return all(op, kEither, "reads any type exactly");
+    if (isa<train::GradientOp>(op))
+      return all(op, kWide, "parameter gradients are f32");
+    auto semantics = dyn_cast<PrecisionSemantics>(op);
+    if (!semantics)
+      return all(op, kWide, "boundary of the graph");
+    if (op->hasTrait<OpTrait::ConstantLike>())
+      return op->hasAttr(kSeedAttr) ? all(op, kWide, "gradient seed")
+                                    : all(op, kEither, "constant: converted for each user");
+    return classifyCore(op, semantics);
+  }
+
+  Slots classifyCore(Operation *op, PrecisionSemantics semantics) {
+    bool anyFloat = false;
+    for (Type type : llvm::concat<const Type>(op->getOperandTypes(), op->getResultTypes())) {
+      Type element = getElementTypeOrSelf(type);
+      if (isa<FloatType>(element) && !element.isF32())
+        return all(op, kWide, "types of the source are kept");
+    }
+    for (Type type : op->getOperandTypes())
+      anyFloat |= isDecidable(type);
+    if (!anyFloat)
+      return classifySource(op);
+    NumericClass numericClass = semantics.getNumericClass();
+    Ruling ruling = policy.decide(op, numericClass);
+    return hasFlexibleTypes(op) ? classifyFlexible(op, semantics, ruling) : classifyUniform(op, numericClass, ruling);
+  }
+
+  /// Results made of no float value. Flags become 0 and 1, which every type holds; other integers may be too large.
+  Slots classifySource(Operation *op) {
+    bool isFlag = op->getNumOperands() == 1 && getElementTypeOrSelf(op->getOperand(0).getType()).isInteger(1) &&
+                  op->getNumResults() == 1 && isDecidable(op->getResult(0).getType());
+    if (!isFlag)
+      return all(op, kWide, "range is not known");
+    Slots slots = all(op, kWide, "0 and 1 are exact");
+    slots.results[0] = freeNode(cast<RankedTensorType>(op->getResult(0).getType()));
+    return slots;
+  }
+
+  Flow flowInto(Operation *op) {
+    Flow result;
+    for (Value operand : op->getOperands()) {
+      auto known = flow.find(operand);
+      if (known == flow.end())
+        continue;
+      result.ranged |= known->second.ranged;
+      result.narrowed |= known->second.narrowed;
+    }
+    return result;
+  }
+
+  Slots classifyFlexible(Operation *op, PrecisionSemantics semantics, const Ruling &ruling) {
+    Slots slots = all(op, kEither, ruling.rule);
+    NumericClass numericClass = semantics.getNumericClass();
+    bool pinned = numericClass == NumericClass::Pinned, inLoss = island.contains(op);
+    bool named = ruling.named && !pinned && ruling.decision != Decision::follow;
+    int named_node = ruling.decision == Decision::narrow ? kNarrow : kWide;
+    if (pinned && ruling.named && ruling.decision == Decision::narrow)
+      slots.rule = "pinned: computes in f32 (" + ruling.rule + " does not apply)";
+    if (inLoss && !ruling.named)
+      slots.rule = "part of the loss";
+    int shared = numericClass == NumericClass::Contraction ? contractionNode(op, ruling) : kEither;
+    Flow incoming = flowInto(op);
+    for (unsigned i = 0; i < op->getNumOperands(); ++i)
+      slots.operands[i] = semantics.isWideOperand(i) ? kWide : named ? named_node : shared;
+    for (unsigned i = 0; i < op->getNumResults(); ++i) {
+      auto type = dyn_cast<RankedTensorType>(op->getResult(i).getType());
+      if (!type || !isDecidable(type))
+        continue;
+      if (semantics.isWideResult(i) || inLoss || (named && named_node == kWide)) {
+        slots.results[i] = kWide;
+        continue;
+      }
+      slots.results[i] = named ? kNarrow : freeNode(type);
+      Flow &out = flow[op->getResult(i)];
+      out.narrowed = incoming.narrowed || shared == kNarrow;
+      out.ranged = numericClass == NumericClass::Reduction && ruling.decision == Decision::wide;
+    }
+    return slots;
+  }
+
+  /// The operands of a contraction share one type.
+  int contractionNode(Operation *op, const Ruling &ruling) {
+    switch (ruling.decision) {
+    case Decision::narrow:
+      return kNarrow;
+    case Decision::wide:
+      return kWide;
+    case Decision::follow:
+      return cut.addNode();
+    }
+    llvm_unreachable("unknown decision");
+  }
+
+  Slots classifyUniform(Operation *op, NumericClass numericClass, const Ruling &ruling) {
+    Flow incoming = flowInto(op);
+    bool moves = numericClass == NumericClass::Movement;
+    bool expands = numericClass == NumericClass::RangeExpanding || numericClass == NumericClass::Reduction;
+    auto pass = [&](bool ranged, bool narrowed) {
+      for (Value result : op->getResults())
+        flow[result] = {ranged, narrowed};
+    };
+    if (numericClass == NumericClass::Pinned)
+      return all(op, kWide,
+                 ruling.named && ruling.decision == Decision::narrow
+                     ? "pinned: computes in f32 (" + ruling.rule + " does not apply)"
+                     : ruling.rule);
+    if (ruling.named && ruling.decision != Decision::follow) {
+      pass(false, true);
+      return all(op, ruling.decision == Decision::narrow ? kNarrow : kWide, ruling.rule);
+    }
+    if (island.contains(op))
+      return all(op, kWide, "part of the loss");
+    if (ruling.decision != Decision::follow) {
+      bool wide = ruling.decision == Decision::wide;
+      pass(wide && expands, !wide);
+      return all(op, wide ? kWide : kNarrow, ruling.rule);
+    }
+    if (!moves && incoming.ranged) {
+      pass(true, incoming.narrowed);
+      return all(op, kWide, ruling.rule + ": range of a wide op flows in");
+    }
+    if (!moves && !incoming.narrowed)
+      return all(op, kWide, ruling.rule + ": nothing narrow flows in");
+    pass(incoming.ranged, incoming.narrowed);
+    int node = cut.addNode();
+    for (Value result : op->getResults())
+      if (isDecidable(result.getType()))
+        cut.addEdge(kNarrow, node, cost.wideValue(cast<RankedTensorType>(result.getType()), policy.storage));
+    return all(op, node, ruling.rule);
+  }
+
+  /// One cast a value and type, paid when the producer and at least one user differ.
+  void addCasts() {
+    for (auto &[value, users] : uses) {
+      auto known = produced.find(value);
+      if (known == produced.end() || known->second == kEither)
+        continue;
+      int producer = known->second;
+      int64_t price = cost.cast(cast<RankedTensorType>(value.getType()), policy.storage);
+      llvm::sort(users);
+      users.erase(llvm::unique(users), users.end());
+      if (users.size() == 1) {
+        cut.addEdge(producer, users.front(), price, price);
+        continue;
+      }
+      int anyNarrow = cut.addNode(), anyWide = cut.addNode();
+      cut.addEdge(anyNarrow, producer, price);
+      cut.addEdge(producer, anyWide, price);
+      for (int user : users) {
+        cut.addEdge(user, anyNarrow, MinCut::kInfinite);
+        cut.addEdge(anyWide, user, MinCut::kInfinite);
+      }
+    }
+  }
+
+  bool isNarrow(int node) const { return node == kNarrow || (node > kSink() && cut.onSourceSide(node)); }
+  static constexpr int kSink() { return MinCut::kSink; }
+
+  void finish() {
+    Type wide = Float32Type::get(module.getContext());
+    for (auto &[op, slots] : order) {
+      OpTypes types;
+      auto typeOf = [&](Type type, int node) {
+        return !isDecidable(type) || node == kEither ? Type() : isNarrow(node) ? policy.storage : wide;
+      };
+      bool any = false, solved = false;
+      for (auto [type, node] : llvm::zip_equal(op->getOperandTypes(), slots.operands)) {
+        types.operands.push_back(typeOf(type, node));
+        any |= isDecidable(type);
+        solved |= node > kSink() && isDecidable(type);
+      }
+      for (auto [type, node] : llvm::zip_equal(op->getResultTypes(), slots.results)) {
+        types.results.push_back(typeOf(type, node));
+        any |= isDecidable(type);
+        solved |= node > kSink() && isDecidable(type);
+      }
+      types.rule = std::move(slots.rule);
+      if (solved && isa<PrecisionSemantics>(op))
+        types.rule += "; fewest cast bytes";
+      if (any)
+        solution.ops[op] = std::move(types);
+    }
+    for (train::StateOp state : stateOps) {
+      bool narrow = isNarrow(stateNodes[state.getSymNameAttr()]);
+      solution.states[state] = {narrow ? policy.storage : wide,
+                                narrow ? "its users are narrow"
+                                       : "its users are wide, or casting it moves fewer bytes"};
+    }
+  }
+
+  ModuleOp module;
+  const Policy &policy;
+  CostModel cost;
+  MinCut cut;
+  PrecisionSolution solution;
+  DenseSet<Operation *> island;
+  DenseMap<StringAttr, int> stateNodes;
+  SmallVector<train::StateOp> stateOps;
+  DenseMap<Value, Flow> flow;
+  DenseMap<Value, int> produced;
+  llvm::MapVector<Value, SmallVector<int, 2>> uses;
+  std::vector<std::pair<Operation *, Slots>> order;
+};
+} // namespace
+
+PrecisionSolution mpt::solvePrecision(ModuleOp module, const Policy &policy, const CostModel &cost) {
+  return Solver(module, policy, cost).run();
+}

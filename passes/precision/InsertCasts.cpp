@@ -1,0 +1,106 @@
+// precision-insert-casts: carries out the decisions of precision-assign.
+#include "passes/precision/Passes.h"
+
+#include "mpt/Dialect/MPT/GraphBuilder.h"
+#include "mpt/Dialect/Train/TrainDialect.h"
+#include "mpt/Precision/Attributes.h"
+#include "mpt/Precision/Constants.h"
+#include "mpt/Precision/Solve.h"
+
+namespace mpt {
+#define GEN_PASS_DEF_INSERTCASTS
+#include "passes/precision/Passes.h.inc"
+} // namespace mpt
+
+using namespace mlir;
+using namespace mpt;
+
+namespace {
+class InsertCasts : public mpt::impl::InsertCastsBase<InsertCasts> {
+public:
+  void runOnOperation() override {
+    if (!getOperation()->hasAttr(kPolicyAttr)) {
+      getOperation().emitError() << "expected the decisions of precision-assign, got none: run it first";
+      return signalPassFailure();
+    }
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      if (!function.isExternal() && failed(rewrite(function)))
+        return signalPassFailure();
+  }
+
+private:
+  /// A value, a type, and whether the cast stands in the backward pass.
+  using Key = std::tuple<Value, Type, bool>;
+
+  LogicalResult rewrite(func::FuncOp function) {
+    casts.clear();
+    lossy = 0;
+    bool backward = false;
+    SmallVector<Operation *> originals;
+    for (Operation &op : function.getBody().front())
+      originals.push_back(&op);
+    for (Operation *op : originals) {
+      backward |= op->hasAttr(kSeedAttr);
+      auto decision = op->getAttrOfType<DictionaryAttr>(kPrecisionAttr);
+      if (decision && failed(apply(op, decision, backward)))
+        return failure();
+    }
+    for (Operation *op : originals)
+      if (op->hasTrait<OpTrait::ConstantLike>() && op->use_empty())
+        op->erase();
+    function->setAttr(kLossyCastsAttr, Builder(&getContext()).getI64IntegerAttr(lossy));
+    return success();
+  }
+
+  LogicalResult apply(Operation *op, DictionaryAttr decision, bool backward) {
+    auto operands = decision.getAs<ArrayAttr>("operands"), results = decision.getAs<ArrayAttr>("results");
+    if (!operands || !results || operands.size() != op->getNumOperands() || results.size() != op->getNumResults())
+      return op->emitOpError() << "expected mpt.precision with one type for each operand and result";
+    for (auto [operand, wanted] : llvm::zip_equal(op->getOpOperands(), operands))
+      if (auto type = dyn_cast<TypeAttr>(wanted))
+        operand.set(converted(operand.get(), type.getValue(), op, backward));
+    if (isa<train::ReadOp>(op)) // the state is still wide: its readers cast
+      return success();
+    for (auto [result, wanted] : llvm::zip_equal(op->getResults(), results))
+      if (auto type = dyn_cast<TypeAttr>(wanted))
+        result.setType(tensorType(result).clone(type.getValue()));
+    return success();
+  }
+
+  Value converted(Value value, Type type, Operation *user, bool backward) {
+    Type have = tensorType(value).getElementType();
+    if (have == type)
+      return value;
+    bool narrows = type.getIntOrFloatBitWidth() < have.getIntOrFloatBitWidth();
+    Value &cast = casts[{value, type, backward && !narrows}];
+    if (cast)
+      return cast;
+    OpBuilder builder(user);
+    auto constant = value.getDefiningOp<ConstantOp>();
+    if (constant && narrows && !constant->hasAttr(kSeedAttr))
+      if (NarrowedConstant narrowed = narrowConstant(constant.getValue(), cast_or_null<FloatType>(type));
+          narrowed.value) {
+        auto copy = ConstantOp::create(builder, constant.getLoc(), narrowed.value);
+        if (!narrowed.note.empty())
+          copy->setAttr(kRangeAttr, builder.getStringAttr(narrowed.note));
+        ++numConstants;
+        return cast = copy;
+      }
+    cast = CastOp::create(builder, value.getLoc(), value, type);
+    ++numCasts;
+    if (narrows) {
+      ++numLossy;
+      ++lossy;
+    }
+    return cast;
+  }
+
+  std::map<Key, Value, bool (*)(const Key &, const Key &)> casts{[](const Key &a, const Key &b) {
+    auto key = [](const Key &k) {
+      return std::make_tuple(std::get<0>(k).getAsOpaquePointer(), std::get<1>(k).getAsOpaquePointer(), std::get<2>(k));
+    };
+    return key(a) < key(b);
+  }};
+  int64_t lossy = 0;
+};
+} // namespace

@@ -1,0 +1,126 @@
+// precision-master-weights: narrow parameters, and wide masters for the optimizer.
+#include "passes/precision/Passes.h"
+
+#include "mpt/Dialect/MPT/GraphBuilder.h"
+#include "mpt/Dialect/Train/TrainDialect.h"
+#include "mpt/Precision/Attributes.h"
+#include "mpt/Precision/Constants.h"
+#include "mpt/Precision/LossyCasts.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace mpt {
+#define GEN_PASS_DEF_MASTERWEIGHTS
+#include "passes/precision/Passes.h.inc"
+} // namespace mpt
+
+using namespace mlir;
+using namespace mpt;
+
+namespace {
+struct Accesses {
+  SmallVector<train::ReadOp> reads;
+  SmallVector<train::WriteOp> writes;
+};
+
+class MasterWeights : public mpt::impl::MasterWeightsBase<MasterWeights> {
+public:
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    llvm::StringMap<Accesses> accesses;
+    module.walk([&](Operation *op) {
+      if (auto read = dyn_cast<train::ReadOp>(op))
+        accesses[read.getState()].reads.push_back(read);
+      else if (auto write = dyn_cast<train::WriteOp>(op))
+        accesses[write.getState()].writes.push_back(write);
+    });
+    for (auto state : llvm::make_early_inc_range(module.getOps<train::StateOp>())) {
+      auto decision = state->getAttrOfType<DictionaryAttr>(kPrecisionAttr);
+      auto type = decision ? decision.getAs<TypeAttr>("type") : TypeAttr();
+      auto tensor = cast<RankedTensorType>(state.getType());
+      if (!type || type.getValue() == tensor.getElementType())
+        continue;
+      Accesses &found = accesses[state.getSymName()];
+      RankedTensorType narrow = tensor.clone(type.getValue());
+      if (found.writes.empty())
+        storeNarrow(state, narrow, found);
+      else if (failed(addMaster(state, narrow, found)))
+        return signalPassFailure();
+    }
+  }
+
+private:
+  /// Readers that cast to `narrow` read the narrow state; the rest of the readers keep `read`.
+  void redirect(train::ReadOp read, RankedTensorType narrow) {
+    Value direct;
+    for (Operation *user : llvm::make_early_inc_range(read->getUsers())) {
+      auto cast = dyn_cast<CastOp>(user);
+      if (!cast || cast.getY().getType() != narrow || cast.getRounding() == Rounding::Stochastic)
+        continue;
+      if (!direct) {
+        OpBuilder builder(read);
+        auto added = train::ReadOp::create(builder, read.getLoc(), narrow, read.getStateAttr());
+        if (Attribute decision = read->getAttr(kPrecisionAttr))
+          added->setAttr(kPrecisionAttr, decision);
+        direct = added;
+      }
+      addLossyCasts(cast, -1);
+      cast.getY().replaceAllUsesWith(direct);
+      cast.erase();
+    }
+  }
+
+  LogicalResult addMaster(train::StateOp state, RankedTensorType narrow, Accesses &found) {
+    OpBuilder builder(state);
+    auto wide = cast<RankedTensorType>(state.getType());
+    std::string name = (state.getSymName() + ".master").str();
+    if (SymbolTable::lookupSymbolIn(getOperation(), name))
+      return state.emitOpError() << "expected no state named " << name << ", which the master needs";
+    auto master = train::StateOp::create(builder, state.getLoc(), name, wide, train::Role::master,
+                                         builder.getStringAttr(state.getSymName()), state.getValueAttr());
+    ++numMasters;
+    state.setType(narrow);
+    state.removeValueAttr();
+    state->setAttr(kFromAttr, builder.getStringAttr(name));
+    auto masterName = FlatSymbolRefAttr::get(master.getSymNameAttr());
+    for (train::ReadOp read : found.reads) {
+      redirect(read, narrow);
+      if (read->use_empty()) {
+        read.erase();
+        continue;
+      }
+      read.setStateAttr(masterName);
+      read->removeAttr(kPrecisionAttr);
+    }
+    for (train::WriteOp write : found.writes) {
+      builder.setInsertionPointAfter(write);
+      Value copy = CastOp::create(builder, write.getLoc(), write.getValue(), narrow.getElementType());
+      train::WriteOp::create(builder, write.getLoc(), write.getStateAttr(), copy, write.getCondition());
+      addLossyCasts(copy.getDefiningOp(), 1);
+      write.setStateAttr(masterName);
+    }
+    return success();
+  }
+
+  /// Nobody updates it: no master is needed, unless someone reads it wide.
+  void storeNarrow(train::StateOp state, RankedTensorType narrow, Accesses &found) {
+    NarrowedConstant value;
+    if (state.getValueAttr())
+      value = narrowConstant(state.getValueAttr(), cast<FloatType>(narrow.getElementType()));
+    for (train::ReadOp read : found.reads)
+      for (Operation *user : read->getUsers())
+        if (auto cast = dyn_cast<CastOp>(user); !cast || cast.getY().getType() != narrow)
+          return;
+    if (!value.value)
+      return;
+    state.setType(narrow);
+    state.setValueAttr(value.value);
+    if (!value.note.empty())
+      state->setAttr(kRangeAttr, StringAttr::get(&getContext(), value.note));
+    for (train::ReadOp read : found.reads) {
+      redirect(read, narrow);
+      read.erase();
+    }
+  }
+};
+} // namespace
