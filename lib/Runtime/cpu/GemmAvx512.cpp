@@ -44,6 +44,10 @@ struct Vec {
     rounded = _mm512_mask_or_epi32(rounded, nan, u, _mm512_set1_epi32(0x400000));
     _mm256_storeu_si256(reinterpret_cast<__m256i *>(p), _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded, 16)));
   }
+  static void storePairBF16(Vec a, Vec b, uint16_t *p) {
+    a.storeBF16(p);
+    b.storeBF16(p + width);
+  }
   static Vec fma(Vec a, Vec b, Vec c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
   static Vec add(Vec a, Vec b) { return {_mm512_add_ps(a.v, b.v)}; }
   static Vec mul(Vec a, Vec b) { return {_mm512_mul_ps(a.v, b.v)}; }

@@ -60,6 +60,12 @@ template <typename T> inline void storeAs(Vec v, T *p) {
     narrow(wide[i], p[i]);
 }
 
+template <typename T> inline void storePair(Vec a, Vec b, T *p) {
+  storeAs(a, p);
+  storeAs(b, p + W);
+}
+inline void storePair(Vec a, Vec b, BF16 *p) { Vec::storePairBF16(a, b, reinterpret_cast<uint16_t *>(p)); }
+
 /// The first n < W elements; the other lanes are zero.
 template <typename T> inline Vec loadPart(const T *p, int64_t n) {
   float wide[W] = {};

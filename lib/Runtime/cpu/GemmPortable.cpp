@@ -35,6 +35,10 @@ struct Vec {
     for (int i = 0; i < 4; ++i)
       p[i] = toBF16(v[i]);
   }
+  static void storePairBF16(Vec a, Vec b, uint16_t *p) {
+    a.storeBF16(p);
+    b.storeBF16(p + width);
+  }
   static Vec fma(Vec a, Vec b, Vec c) {
     return map([&](int i) { return a.v[i] * b.v[i] + c.v[i]; });
   }

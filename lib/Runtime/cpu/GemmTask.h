@@ -24,6 +24,7 @@ void runBlock(const Block &block, const Operand &out, char *d, int64_t ldd, cons
   alignas(64) float local[MR * NR];
   TileFn whole = block.tiles(block.rowsA, MR);
   TileFn tail = block.rows % MR ? block.tiles(block.rowsA, block.rows % MR) : nullptr;
+  bool packed = block.tiles == anyTile<float>, plain = packed && block.last && !e.flags;
   const Epilogue edge{block.first ? e.flags : MPT_GEMM_ACCUMULATE, 1, nullptr};
   for (int64_t j = 0; j < block.cols; j += NR) {
     int64_t cols = block.cols - j < NR ? block.cols - j : NR;
@@ -36,6 +37,9 @@ void runBlock(const Block &block, const Operand &out, char *d, int64_t ldd, cons
       if (direct && rows == MR && cols == NR) {
         kernel(block.depth, a, b, block.ldb, reinterpret_cast<float *>(to), ldd,
                !block.first || e.flags & MPT_GEMM_ACCUMULATE);
+      } else if (plain && rows == MR && cols == NR) {
+        const float *c = block.partial && !block.first ? block.partial + i * colsMax + j : nullptr;
+        out.lastTile[block.rowsA](block.depth, a, reinterpret_cast<const float *>(b), c, to, ldd, e.alpha);
       } else if (direct) {
         kernel(block.depth, a, b, block.ldb, local, NR, false);
         finishTile<float>(local, NR, to, ldd, rows, cols, edge, j);

@@ -2,12 +2,11 @@
 
 namespace {
 
-/// c (R x NR) = [c +] a * b. Element (i, p) of A is a[i * rs + p * cs]; with Rows, cs is 1; otherwise rs is 1, cs is
-/// MR. Row p of B starts at b + p * ldb.
+/// acc = a * b, R x NR. Element (i, p) of A is a[i * lead + p] with Rows, a[i + p * MR] otherwise. Row p of B starts at
+/// b + p * ldb.
 template <int R, bool Rows, typename T>
-__attribute__((always_inline)) inline void tile(int64_t k, const float *a, const T *b, int64_t ldb, float *c,
-                                                int64_t ldc, bool accumulate) {
-  Vec acc[R][2];
+__attribute__((always_inline)) inline void multiply(int64_t k, const float *a, const T *b, int64_t ldb,
+                                                    Vec (&acc)[R][2]) {
   for (int i = 0; i < R; ++i)
     acc[i][0] = acc[i][1] = Vec::zero();
 #pragma clang loop unroll_count(4)
@@ -22,6 +21,25 @@ __attribute__((always_inline)) inline void tile(int64_t k, const float *a, const
     a += Rows ? 1 : MR;
     b += ldb;
   }
+}
+
+/// Asks for the rows that a tile's results go to while its products are computed.
+template <int R>
+__attribute__((always_inline)) inline void prefetchRows(const char *p, int64_t pitch, int64_t bytes) {
+  for (int i = 0; i < R; ++i, p += pitch) {
+    __builtin_prefetch(p, 1);
+    __builtin_prefetch(p + bytes - 1, 1);
+  }
+}
+
+/// c (R x NR) = [c +] a * b.
+using TileFn = void (*)(int64_t k, const float *a, const void *b, int64_t ldb, float *c, int64_t ldc, bool accumulate);
+
+template <int R, bool Rows, typename T>
+void tileEntry(int64_t k, const float *a, const void *b, int64_t ldb, float *c, int64_t ldc, bool accumulate) {
+  Vec acc[R][2];
+  prefetchRows<R>(reinterpret_cast<const char *>(c), ldc * 4, NR * 4);
+  multiply<R, Rows>(k, a, static_cast<const T *>(b), ldb, acc);
   for (int i = 0; i < R; ++i)
     for (int h = 0; h < 2; ++h) {
       float *p = c + i * ldc + h * W;
@@ -29,11 +47,24 @@ __attribute__((always_inline)) inline void tile(int64_t k, const float *a, const
     }
 }
 
-using TileFn = void (*)(int64_t k, const float *a, const void *b, int64_t ldb, float *c, int64_t ldc, bool accumulate);
+/// d (MR x NR) = alpha * ([c +] a * b), rounded to d's type: the way out of whole tiles without an epilogue.
+using LastFn = void (*)(int64_t k, const float *a, const float *b, const float *c, void *d, int64_t ldd, float alpha);
 
-template <int R, bool Rows, typename T>
-void tileEntry(int64_t k, const float *a, const void *b, int64_t ldb, float *c, int64_t ldc, bool accumulate) {
-  tile<R, Rows>(k, a, static_cast<const T *>(b), ldb, c, ldc, accumulate);
+template <bool Rows, typename T>
+void lastTile(int64_t k, const float *a, const float *b, const float *c, void *d, int64_t ldd, float alpha) {
+  Vec acc[MR][2], scale = Vec::set(alpha);
+  auto *out = static_cast<T *>(d);
+  constexpr int64_t size = sizeof(T);
+  prefetchRows<MR>(static_cast<const char *>(d), ldd * size, NR * size);
+  if (c)
+    prefetchRows<MR>(reinterpret_cast<const char *>(c), colsMax * 4, NR * 4);
+  multiply<MR, Rows>(k, a, b, NR, acc);
+  for (int i = 0; i < MR; ++i, out += ldd) {
+    if (c)
+      for (int h = 0; h < 2; ++h)
+        acc[i][h] = Vec::add(Vec::load(c + i * colsMax + h * W), acc[i][h]);
+    storePair(Vec::mul(acc[i][0], scale), Vec::mul(acc[i][1], scale), out);
+  }
 }
 
 /// The kernel for the last rows: the smallest of the instantiated heights that covers them.
