@@ -114,7 +114,8 @@ constexpr StringLiteral phases = "import|training|precision|fusion|memory|target
 const std::vector<Flag> &flags() {
   using Options = CompileOptions;
   static const std::vector<Flag> table = {
-      {"-o", "PATH", "folder of the library, or file of any other product (- is standard output)", text(&Options::output)},
+      {"-o", "PATH", "folder of the library, or file of any other product (- is standard output)",
+       text(&Options::output)},
       {"--name", "NAME", "name of the library (the input's stem)", text(&Options::name)},
       {"--emit", "KIND", "library (default), static, object, llvm, mlir or onnx", setEmit},
       {"--loss", "LOSS", "loss to add: softmax-cross-entropy, mse, l1, bce-with-logits, none (default)",
@@ -123,7 +124,8 @@ const std::vector<Flag> &flags() {
        text(&Options::optimizer)},
       {"--policy", "POLICY", "fp32 (default), amp-f16, amp-bf16, or a policy file", text(&Options::policy)},
       {"--keep-f32", "REGEX", "nodes whose names match stay FP32", pattern(&Options::keepF32)},
-      {"--keep-narrow", "REGEX", "nodes whose names match are narrowed whatever the policy says", pattern(&Options::keepNarrow)},
+      {"--keep-narrow", "REGEX", "nodes whose names match are narrowed whatever the policy says",
+       pattern(&Options::keepNarrow)},
       {"--loss-scale", "SCALE", "dynamic, none or a number, instead of the policy's", setLossScale},
       {"--clip-norm", "NORM", "clip gradients to this global L2 norm", setClipNorm},
       {"--accumulate", "N", "sum the gradients of N micro-steps before an update", setAccumulate},

@@ -1,0 +1,154 @@
+// Nodes, attributes and tensors of an ONNX graph under construction.
+#include "Writer.h"
+
+#include "mlir/IR/AsmState.h"
+#include "mlir/IR/DialectResourceBlobManager.h"
+
+using namespace mlir;
+using namespace mpt;
+namespace pb = ::ONNX_NAMESPACE;
+
+int mpt::onnxElementType(Type type) {
+  if (type.isF32())
+    return pb::TensorProto::FLOAT;
+  if (type.isF64())
+    return pb::TensorProto::DOUBLE;
+  if (type.isF16())
+    return pb::TensorProto::FLOAT16;
+  if (type.isBF16())
+    return pb::TensorProto::BFLOAT16;
+  if (isa<Float8E4M3FNType>(type))
+    return pb::TensorProto::FLOAT8E4M3FN;
+  if (isa<Float8E5M2Type>(type))
+    return pb::TensorProto::FLOAT8E5M2;
+  if (type.isInteger(1))
+    return pb::TensorProto::BOOL;
+  if (type.isInteger(8))
+    return type.isUnsignedInteger() ? pb::TensorProto::UINT8 : pb::TensorProto::INT8;
+  if (type.isInteger(16))
+    return type.isUnsignedInteger() ? pb::TensorProto::UINT16 : pb::TensorProto::INT16;
+  if (type.isInteger(32))
+    return type.isUnsignedInteger() ? pb::TensorProto::UINT32 : pb::TensorProto::INT32;
+  if (type.isInteger(64))
+    return type.isUnsignedInteger() ? pb::TensorProto::UINT64 : pb::TensorProto::INT64;
+  return pb::TensorProto::UNDEFINED;
+}
+
+OnnxAttribute::OnnxAttribute(StringRef name, int64_t value) {
+  proto.set_name(name.str());
+  proto.set_type(pb::AttributeProto::INT);
+  proto.set_i(value);
+}
+OnnxAttribute::OnnxAttribute(StringRef name, double value) {
+  proto.set_name(name.str());
+  proto.set_type(pb::AttributeProto::FLOAT);
+  proto.set_f(static_cast<float>(value));
+}
+OnnxAttribute::OnnxAttribute(StringRef name, StringRef value) {
+  proto.set_name(name.str());
+  proto.set_type(pb::AttributeProto::STRING);
+  proto.set_s(value.str());
+}
+OnnxAttribute::OnnxAttribute(StringRef name, ArrayRef<int64_t> values) {
+  proto.set_name(name.str());
+  proto.set_type(pb::AttributeProto::INTS);
+  for (int64_t value : values)
+    proto.add_ints(value);
+}
+
+std::string OnnxWriter::unique(StringRef hint) {
+  std::string name = hint.str();
+  for (unsigned i = 1; !used.insert(name).second; ++i)
+    name = (hint + "_" + Twine(i)).str();
+  return name;
+}
+
+void OnnxWriter::startOp(Location loc) {
+  auto name = dyn_cast<NameLoc>(loc);
+  prefix = name ? name.getName().str() : "value";
+}
+
+OnnxValue OnnxWriter::node(StringRef type, ArrayRef<OnnxValue> inputs, ArrayRef<OnnxAttribute> attributes) {
+  return nodeWith(type, inputs, 1, attributes).front();
+}
+
+SmallVector<OnnxValue> OnnxWriter::nodeWith(StringRef type, ArrayRef<OnnxValue> inputs, size_t results,
+                                            ArrayRef<OnnxAttribute> attributes) {
+  pb::NodeProto &node = *graph.add_node();
+  node.set_op_type(type.str());
+  for (const OnnxValue &input : inputs)
+    node.add_input(input);
+  SmallVector<OnnxValue> names;
+  for (size_t i = 0; i < results; ++i) {
+    names.push_back(unique(prefix + "/" + type.str()));
+    node.add_output(names.back());
+  }
+  node.set_name(names.front());
+  for (const OnnxAttribute &attribute : attributes)
+    *node.add_attribute() = attribute.proto;
+  return names;
+}
+
+/// Appends the elements' bytes in ONNX's raw layout (little-endian, row-major; booleans one byte each).
+static void appendRaw(ElementsAttr value, std::string &raw) {
+  Type element = value.getElementType();
+  int64_t count = value.getNumElements();
+  if (element.isInteger(1)) {
+    for (bool bit : value.getValues<bool>())
+      raw.push_back(bit ? 1 : 0);
+    return;
+  }
+  size_t width = element.getIntOrFloatBitWidth() / 8;
+  ArrayRef<char> bytes;
+  if (auto dense = dyn_cast<DenseElementsAttr>(value))
+    bytes = dense.getRawData();
+  else if (auto resource = dyn_cast<DenseResourceElementsAttr>(value))
+    if (AsmResourceBlob *blob = resource.getRawHandle().getBlob())
+      bytes = blob->getData();
+  if (bytes.size() == static_cast<size_t>(count) * width) {
+    raw.append(bytes.data(), bytes.size());
+    return;
+  }
+  raw.reserve(raw.size() + count * width);
+  for (int64_t i = 0; i < count && bytes.size() >= width; ++i)
+    raw.append(bytes.data(), width);
+}
+
+OnnxValue OnnxWriter::initializer(ElementsAttr value, StringRef name) {
+  pb::TensorProto &tensor = *graph.add_initializer();
+  tensor.set_name(unique(name));
+  tensor.set_data_type(onnxElementType(value.getElementType()));
+  for (int64_t extent : value.getShapedType().getShape())
+    tensor.add_dims(extent);
+  appendRaw(value, *tensor.mutable_raw_data());
+  return tensor.name();
+}
+
+OnnxValue OnnxWriter::indices(ArrayRef<int64_t> values) {
+  pb::TensorProto &tensor = *graph.add_initializer();
+  tensor.set_name(unique(prefix + "/indices"));
+  tensor.set_data_type(pb::TensorProto::INT64);
+  tensor.add_dims(values.size());
+  tensor.mutable_raw_data()->assign(reinterpret_cast<const char *>(values.data()), values.size() * sizeof(int64_t));
+  return tensor.name();
+}
+
+OnnxValue OnnxWriter::scalar(Type type, double value) {
+  auto tensor = RankedTensorType::get({}, type);
+  if (auto real = dyn_cast<FloatType>(type)) {
+    APFloat number(value);
+    bool loses;
+    number.convert(real.getFloatSemantics(), APFloat::rmNearestTiesToEven, &loses);
+    return initializer(DenseElementsAttr::get(tensor, number), prefix + "/scalar");
+  }
+  APInt number(type.getIntOrFloatBitWidth(), static_cast<int64_t>(value), /*isSigned=*/true, /*implicitTrunc=*/true);
+  return initializer(DenseElementsAttr::get(tensor, number), prefix + "/scalar");
+}
+
+OnnxValue OnnxWriter::cast(OnnxValue x, Type from, Type to) {
+  return from == to ? x : node("Cast", {x}, {{"to", int64_t(onnxElementType(to))}});
+}
+
+OnnxValue OnnxWriter::transpose(OnnxValue x, ArrayRef<int64_t> permutation) {
+  return node("Transpose", {x}, {{"perm", permutation}});
+}
