@@ -7,6 +7,7 @@
 #include "mpt/Dialect/Policy/PolicyDialect.h"
 #include "mpt/Dialect/RT/RTDialect.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
+#include "mpt/Target/CPU.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -21,4 +22,5 @@ void mpt::registerAll(mlir::DialectRegistry &registry) {
                   mpt::policy::PolicyDialect, mpt::rt::RTDialect>();
   registry.insert<mlir::func::FuncDialect, mlir::arith::ArithDialect, mlir::math::MathDialect, mlir::scf::SCFDialect,
                   mlir::memref::MemRefDialect, mlir::vector::VectorDialect, mlir::LLVM::LLVMDialect>();
+  mpt::cpu::registerDialects(registry);
 }

@@ -4,4 +4,20 @@
 
 include "passes/PassBase.td"
 
+def EmitLibrary : Pass<"lowering-emit-library", "::mlir::ModuleOp"> {
+  let summary = "writes a planned module as a library for the CPU; the module stays as it is";
+  let dependentDialects = ["::mlir::LLVM::LLVMDialect", "::mlir::cf::ControlFlowDialect", "::mlir::affine::AffineDialect",
+    "::mlir::scf::SCFDialect", "::mlir::memref::MemRefDialect", "::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
+    "::mlir::vector::VectorDialect", "::mlir::ub::UBDialect", "::mlir::index::IndexDialect"];
+  let options = [
+    Option<"out", "out", "std::string", "", "folder to write to">,
+    Option<"name", "name", "std::string", "", "stem of the files written; the module's mpt.name if empty">,
+    Option<"kind", "kind", "std::string", "\"shared\"", "shared, static or object">,
+    Option<"mcpu", "mcpu", "std::string", "\"native\"", "processor, as LLVM's -mcpu names it">,
+    Option<"runtime", "runtime", "std::string", "", "libmpt_rt.so to link with">,
+    Option<"linker", "linker", "std::string", "", "program that links; cc or ld.lld if empty">,
+    Option<"keepIR", "keep-ir", "bool", "false", "also write the LLVM IR">
+  ];
+}
+
 #endif

@@ -4,4 +4,27 @@
 
 include "passes/PassBase.td"
 
+def Bufferize : Pass<"memory-bufferize", "::mlir::ModuleOp"> {
+  let summary = "tensors become buffers, library calls and kernel launches";
+  let description = [{
+    Chooses a layout for every value (channels-last around convolutions), turns views into strides, writes results where
+    they are wanted (outputs, state, parts of a concatenation) and generates one kernel for each distinct fusion.
+  }];
+  let dependentDialects = ["::mpt::rt::RTDialect", "::mlir::scf::SCFDialect", "::mlir::memref::MemRefDialect",
+    "::mlir::arith::ArithDialect", "::mlir::math::MathDialect", "::mlir::vector::VectorDialect"];
+  let options = [
+    Option<"nativeBf16", "native-bf16", "bool", "false", "the processor multiplies BF16: convolutions need no workspace">
+  ];
+}
+
+def Plan : Pass<"memory-plan", "::mlir::ModuleOp"> {
+  let summary = "offsets in one arena for all scratch, from lifetimes; kernels run in place where that is safe";
+  let dependentDialects = ["::mpt::rt::RTDialect"];
+  let options = [Option<"inPlace", "in-place", "bool", "true", "let kernels write over inputs that nobody reads later">];
+}
+
+def VerifyPlan : Pass<"memory-verify-plan", "::mlir::ModuleOp"> {
+  let summary = "fails when two buffers that are alive together overlap, or one leaves the arena";
+}
+
 #endif

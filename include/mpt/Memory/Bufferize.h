@@ -1,0 +1,44 @@
+// From tensors to buffers: functions of core ops become functions of rt ops on memrefs.
+#ifndef MPT_MEMORY_BUFFERIZE_H
+#define MPT_MEMORY_BUFFERIZE_H
+
+#include "mpt/Dialect/MPT/MPTDialect.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/BuiltinOps.h"
+#include <functional>
+
+namespace mpt::memory {
+
+/// Marks the trailing arguments of a function on buffers that are its results.
+inline constexpr llvm::StringLiteral kOutputAttr = "mpt.output";
+/// Marks generated kernels among the functions of a module.
+inline constexpr llvm::StringLiteral kKernelAttr = "mpt.kernel";
+
+/// How a kernel is launched: the extent of its outermost, parallel dimension and the smallest chunk worth a thread.
+struct LaunchShape {
+  int64_t extent;
+  int64_t grain;
+};
+
+/// Builds a private func.func for a fusion on buffers of the given types.
+using KernelEmitter = std::function<llvm::FailureOr<LaunchShape>(
+    mlir::OpBuilder &moduleBuilder, FusionOp fusion, llvm::ArrayRef<mlir::MemRefType> inputs,
+    llvm::ArrayRef<mlir::MemRefType> outputs, llvm::StringRef name)>;
+
+struct BufferizeOptions {
+  /// The processor multiplies BF16 itself, so that convolutions in it need no workspace.
+  bool nativeBf16 = false;
+};
+
+/// Rewrites every public function of `module`. Expects train.read/write (unconditional), mpt.constant, matmul,
+/// convolutions, views (reshape, transpose, slice), concat and fusions; reports anything else at its location.
+llvm::LogicalResult bufferize(mlir::ModuleOp module, const KernelEmitter &emitter, const BufferizeOptions &options);
+
+/// True when argument `output` of a kernel may be the very buffer that argument `input` reads: each element is read, in
+/// the same block and at the same index, before it is written.
+bool mayRunInPlace(mlir::func::FuncOp kernel, unsigned input, unsigned output);
+
+} // namespace mpt::memory
+
+#endif // MPT_MEMORY_BUFFERIZE_H

@@ -1,0 +1,102 @@
+// Reads descriptors off rt ops.
+#include "mpt/Memory/Descriptors.h"
+
+#include "mpt/Memory/Layout.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace mpt;
+using namespace mpt::memory;
+
+int64_t mpt::memory::runtimeType(Type element) {
+  return TypeSwitch<Type, int64_t>(element)
+      .Case<Float32Type>([](Type) { return MPT_FLOAT32; })
+      .Case<Float64Type>([](Type) { return MPT_FLOAT64; })
+      .Case<Float16Type>([](Type) { return MPT_FLOAT16; })
+      .Case<BFloat16Type>([](Type) { return MPT_BFLOAT16; })
+      .Case<Float8E4M3FNType>([](Type) { return MPT_FLOAT8E4M3FN; })
+      .Case<Float8E5M2Type>([](Type) { return MPT_FLOAT8E5M2; })
+      .Case<IntegerType>([](IntegerType type) -> int64_t {
+        switch (type.getWidth()) {
+        case 1:
+          return MPT_BOOL;
+        case 8:
+          return type.isUnsigned() ? MPT_UINT8 : MPT_INT8;
+        case 32:
+          return MPT_INT32;
+        case 64:
+          return type.isUnsigned() ? MPT_UINT64 : MPT_INT64;
+        default:
+          return 0;
+        }
+      })
+      .Default([](Type) { return 0; });
+}
+
+mpt_gemm_desc mpt::memory::describe(rt::GemmOp gemm) {
+  auto type = [](Value value) { return cast<MemRefType>(value.getType()); };
+  MemRefType a = type(gemm.getA()), b = type(gemm.getB()), d = type(gemm.getD());
+  int64_t rank = d.getRank(), batches = rank - 2;
+  mpt_gemm_desc desc{};
+  desc.m = d.getDimSize(rank - 2);
+  desc.n = d.getDimSize(rank - 1);
+  desc.k = a.getDimSize(rank - 1);
+  desc.batch0 = batches == 2 ? d.getDimSize(0) : 1;
+  desc.batch1 = batches >= 1 ? d.getDimSize(batches - 1) : 1;
+  desc.a_type = runtimeType(a.getElementType());
+  desc.b_type = runtimeType(b.getElementType());
+  desc.d_type = runtimeType(d.getElementType());
+  desc.bias_type = gemm.getBias() ? runtimeType(type(gemm.getBias()).getElementType()) : 0;
+  auto fill = [&](MemRefType matrix, int64_t &batch0, int64_t &batch1, int64_t &row, int64_t &col) {
+    Sizes strides = stridesOf(matrix);
+    batch0 = batches == 2 ? strides[0] : 0;
+    batch1 = batches >= 1 ? strides[batches - 1] : 0;
+    row = strides[rank - 2];
+    col = strides[rank - 1];
+    // The stride of an extent of 1 is free: give the runtime the unit stride that it looks for.
+    if (matrix.getDimSize(rank - 1) == 1 && row != 1)
+      col = 1;
+    else if (matrix.getDimSize(rank - 2) == 1 && col != 1)
+      row = 1;
+  };
+  fill(a, desc.a_batch0, desc.a_batch1, desc.a_row, desc.a_col);
+  fill(b, desc.b_batch0, desc.b_batch1, desc.b_row, desc.b_col);
+  fill(d, desc.d_batch0, desc.d_batch1, desc.d_row, desc.d_col);
+  if (desc.n == 1)
+    desc.d_col = 1;
+  desc.flags = gemm.getFlags();
+  desc.alpha = gemm.getAlpha().convertToDouble();
+  return desc;
+}
+
+mpt_conv_desc mpt::memory::describe(rt::ConvOp conv, bool native) {
+  auto type = [](Value value) { return cast<MemRefType>(value.getType()); };
+  MemRefType x = type(conv.getX()), w = type(conv.getW()), y = type(conv.getY());
+  mpt_conv_desc desc{};
+  desc.kind = conv.getKind();
+  desc.n = x.getDimSize(0);
+  desc.groups = conv.getGroups();
+  desc.ic = x.getDimSize(1);
+  desc.oc = y.getDimSize(1);
+  int64_t spatial = x.getRank() - 2, first = 3 - spatial;
+  for (int64_t i = 0; i < 3; ++i) {
+    bool used = i >= first;
+    int64_t s = i - first;
+    desc.in[i] = used ? x.getDimSize(2 + s) : 1;
+    desc.out[i] = used ? y.getDimSize(2 + s) : 1;
+    desc.kernel[i] = used ? w.getDimSize(2 + s) : 1;
+    desc.stride[i] = used ? conv.getStrides()[s] : 1;
+    desc.dilation[i] = used ? conv.getDilations()[s] : 1;
+    desc.pad_low[i] = used ? conv.getPadsLow()[s] : 0;
+    desc.pad_high[i] = used ? conv.getPadsHigh()[s] : 0;
+  }
+  desc.x_type = runtimeType(x.getElementType());
+  desc.w_type = runtimeType(w.getElementType());
+  desc.y_type = runtimeType(y.getElementType());
+  desc.bias_type = conv.getBias() ? runtimeType(type(conv.getBias()).getElementType()) : 0;
+  desc.flags = conv.getFlags();
+  bool all = desc.x_type == MPT_BFLOAT16 && desc.w_type == MPT_BFLOAT16 && desc.y_type == MPT_BFLOAT16;
+  desc.workspace_bytes = mpt_conv_workspace(&desc, native && all);
+  return desc;
+}

@@ -1,0 +1,69 @@
+// Finds kernels that were emitted before by a structural hash of body and buffer types.
+#include "Kernels.h"
+
+#include "mlir/IR/IRMapping.h"
+
+using namespace mlir;
+using namespace mpt;
+using namespace mpt::memory;
+
+namespace {
+
+constexpr auto kIgnored = OperationEquivalence::IgnoreLocations | OperationEquivalence::IgnoreDiscardableAttrs;
+
+size_t hashOf(FusionOp fusion, ArrayRef<Type> types) {
+  llvm::hash_code hash = llvm::hash_combine_range(types.begin(), types.end());
+  for (Operation &op : fusion.getBody().front())
+    hash = llvm::hash_combine(hash, OperationEquivalence::computeHash(&op, OperationEquivalence::ignoreHashValue,
+                                                                      OperationEquivalence::ignoreHashValue,
+                                                                      kIgnored));
+  // The two largest values are the map's markers.
+  return static_cast<size_t>(hash) >> 2;
+}
+
+} // namespace
+
+FailureOr<Kernel> KernelTable::get(FusionOp fusion, ArrayRef<MemRefType> inputs, ArrayRef<MemRefType> outputs) {
+  SmallVector<Type> types(inputs.begin(), inputs.end());
+  types.append(outputs.begin(), outputs.end());
+  auto &bucket = entries[hashOf(fusion, types)];
+  for (Entry &entry : bucket)
+    if (entry.types == types && OperationEquivalence::isRegionEquivalentTo(
+                                    &fusion.getBody(), &cast<FusionOp>(entry.fusion).getBody(), kIgnored))
+      return entry.kernel;
+
+  OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
+  std::string name = "kernel" + std::to_string(count++);
+  FailureOr<LaunchShape> shape = emitter(builder, fusion, inputs, outputs, name);
+  if (failed(shape))
+    return failure();
+  auto function = module.lookupSymbol<func::FuncOp>(name);
+  assert(function && "the emitter builds a function of the name it was given");
+  function.setPrivate();
+  function->setAttr(kKernelAttr, builder.getUnitAttr());
+  Kernel kernel{function, *shape};
+
+  // A detached fusion keeps the body comparable after the function that held it is gone.
+  OperationState state(fusion.getLoc(), FusionOp::getOperationName());
+  Region *body = state.addRegion();
+  IRMapping mapping;
+  fusion.getBody().cloneInto(body, mapping);
+  owned.emplace_back(Operation::create(state));
+  bucket.push_back({owned.back().get(), types, kernel});
+  return kernel;
+}
+
+FailureOr<Kernel> KernelTable::getCopy(Location loc, MemRefType from, MemRefType to) {
+  OpBuilder builder(loc.getContext());
+  auto type = RankedTensorType::get(from.getShape(), from.getElementType());
+  // A fusion whose body yields its argument; the operand only gives it a type.
+  OwningOpRef<Operation *> operand(IotaOp::create(builder, loc, type, 0));
+  OwningOpRef<Operation *> fusion(FusionOp::create(builder, loc, TypeRange{type}, operand->getResults()));
+  Block &block = fusion->getRegion(0).emplaceBlock();
+  Value argument = block.addArgument(type, loc);
+  builder.setInsertionPointToEnd(&block);
+  YieldOp::create(builder, loc, argument);
+  FailureOr<Kernel> kernel = get(cast<FusionOp>(*fusion), from, to);
+  fusion = nullptr;
+  return kernel;
+}

@@ -1,0 +1,128 @@
+// Matrix products and convolutions: operands in the layouts that the runtime takes, results where they are wanted.
+#include "Bufferizer.h"
+
+#include "mpt/Memory/Descriptors.h"
+
+using namespace mlir;
+using namespace mpt;
+using namespace mpt::memory;
+
+namespace {
+
+/// A stack of matrices in memory.
+struct Matrices {
+  Sizes batch, batchStrides;
+  int64_t rows, cols, rowStride, colStride;
+
+  Matrices(MemRefType type, bool transposed) {
+    Sizes strides = stridesOf(type);
+    int64_t rank = type.getRank(), r = transposed ? rank - 1 : rank - 2, c = transposed ? rank - 2 : rank - 1;
+    batch.assign(type.getShape().begin(), type.getShape().end() - 2);
+    batchStrides.assign(strides.begin(), strides.end() - 2);
+    rows = type.getDimSize(r);
+    cols = type.getDimSize(c);
+    rowStride = strides[r];
+    colStride = strides[c];
+  }
+  bool hasUnitStride() const { return rowStride == 1 || colStride == 1 || rows == 1 || cols == 1; }
+  bool hasUnitColumns() const { return colStride == 1 || cols == 1; }
+};
+
+/// Drops batch extents of 1 and merges neighbours that are one run in all three operands. Returns the number left.
+size_t mergeBatches(Matrices &a, Matrices &b, Matrices &d) {
+  Matrices *all[] = {&a, &b, &d};
+  for (size_t i = d.batch.size(); i-- > 0;) {
+    bool unit = d.batch[i] == 1;
+    bool run = i + 1 < d.batch.size() && llvm::all_of(all, [&](Matrices *m) {
+                 return m->batchStrides[i] == m->batchStrides[i + 1] * d.batch[i + 1];
+               });
+    if (!unit && !run)
+      continue;
+    for (Matrices *m : all) {
+      if (!unit) {
+        m->batch[i + 1] *= m->batch[i];
+      }
+      m->batch.erase(m->batch.begin() + i);
+      m->batchStrides.erase(m->batchStrides.begin() + i);
+    }
+  }
+  return d.batch.size();
+}
+
+} // namespace
+
+LogicalResult Bufferizer::lowerMatMul(MatMulOp matmul) {
+  Location loc = matmul.getLoc();
+  Value operands[2] = {buffer(matmul.getA()), buffer(matmul.getB())};
+  bool transposed[2] = {matmul.getTransposeA(), matmul.getTransposeB()};
+  auto makeDense = [&](Value &memref) {
+    FailureOr<Value> copied = dense(loc, memref, rowMajor(typeOf(memref).getRank()));
+    if (failed(copied))
+      return failure();
+    memref = *copied;
+    return success();
+  };
+  for (auto [memref, flag] : llvm::zip_equal(operands, transposed))
+    if (!Matrices(typeOf(memref), flag).hasUnitStride() && failed(makeDense(memref)))
+      return failure();
+
+  auto resultType = cast<RankedTensorType>(matmul.getY().getType());
+  Value result = targetFor(matmul.getY()).memref;
+  if (result && !Matrices(typeOf(result), false).hasUnitColumns())
+    result = nullptr;
+  if (!result)
+    result = allocate(loc, denseType(resultType, orders.of(matmul.getY())));
+
+  Matrices a(typeOf(operands[0]), transposed[0]), b(typeOf(operands[1]), transposed[1]), d(typeOf(result), false);
+  if (mergeBatches(a, b, d) > 2) {
+    // Row-major batches always merge into one.
+    for (Value &memref : operands)
+      if (failed(makeDense(memref)))
+        return failure();
+    result = allocate(loc, denseType(resultType, rowMajor(resultType.getRank())));
+    a = Matrices(typeOf(operands[0]), transposed[0]);
+    b = Matrices(typeOf(operands[1]), transposed[1]);
+    d = Matrices(typeOf(result), false);
+    mergeBatches(a, b, d);
+  }
+  auto shown = [&](Value memref, const Matrices &m) {
+    Sizes shape(m.batch), strides(m.batchStrides);
+    shape.append({m.rows, m.cols});
+    strides.append({m.rowStride, m.colStride});
+    return view(loc, memref, shape, strides);
+  };
+  rt::GemmOp::create(builder, loc, shown(operands[0], a), shown(operands[1], b), Value(), shown(result, d), 0,
+                     APFloat(1.0));
+  buffers[matmul.getY()] = result;
+  return success();
+}
+
+LogicalResult Bufferizer::lowerConv(Operation *op, int64_t kind, Value x, Value w, Value y) {
+  Location loc = op->getLoc();
+  Value tensors[3] = {x, w, y}, memrefs[3];
+  for (auto [tensor, memref] : llvm::zip_equal(tensors, memrefs)) {
+    int64_t rank = cast<RankedTensorType>(tensor.getType()).getRank();
+    Order order = tensor == w ? rowMajor(rank) : channelsLast(rank);
+    if (tensor.getDefiningOp() == op) {
+      memref = targetFor(tensor).memref;
+      if (!memref || !isDense(typeOf(memref), order))
+        memref = allocate(loc, denseType(cast<RankedTensorType>(tensor.getType()), order));
+      buffers[tensor] = memref;
+      continue;
+    }
+    FailureOr<Value> found = dense(loc, buffer(tensor), order);
+    if (failed(found))
+      return failure();
+    memref = *found;
+  }
+  auto attribute = [&](StringRef name) { return op->getAttrOfType<DenseI64ArrayAttr>(name); };
+  auto conv = rt::ConvOp::create(builder, loc, kind, memrefs[0], memrefs[1], memrefs[2], Value(), Value(),
+                                 attribute("strides"), attribute("dilations"), attribute("pads_low"),
+                                 attribute("pads_high"), op->getAttrOfType<IntegerAttr>("groups").getInt(), 0);
+  if (int64_t bytes = describe(conv, options.nativeBf16).workspace_bytes) {
+    builder.setInsertionPoint(conv);
+    conv.getWorkspaceMutable().assign(allocate(loc, MemRefType::get({bytes}, builder.getI8Type())));
+    builder.setInsertionPointAfter(conv);
+  }
+  return success();
+}

@@ -1,0 +1,182 @@
+// Entry points: one LLVM function a program function, a straight line of runtime calls.
+#include "Program.h"
+
+#include "mpt/Dialect/RT/RTDialect.h"
+#include "mpt/Memory/Bufferize.h"
+#include "mpt/Memory/Descriptors.h"
+#include "mpt/Memory/Layout.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+#include "llvm/IR/IRBuilder.h"
+
+using namespace mlir;
+using namespace mpt;
+using namespace mpt::cpu;
+
+namespace {
+
+/// A constant of 64-bit words with the bytes of a descriptor.
+template <typename T> llvm::GlobalVariable *descriptor(llvm::Module &module, const T &value) {
+  static_assert(sizeof(T) % 8 == 0, "descriptors consist of 64-bit fields");
+  uint64_t words[sizeof(T) / 8];
+  std::memcpy(words, &value, sizeof(T));
+  auto *data = llvm::ConstantDataArray::get(module.getContext(), ArrayRef<uint64_t>(words));
+  auto *global = new llvm::GlobalVariable(module, data->getType(), true, llvm::GlobalValue::PrivateLinkage, data);
+  global->setAlignment(llvm::Align(8));
+  global->setUnnamedAddr(llvm::GlobalValue::UnnamedAddr::Global);
+  return global;
+}
+
+class EntryBuilder {
+public:
+  EntryBuilder(Program &program, FunctionInfo &info, llvm::Module &module)
+      : program(program), info(info), module(module), ir(module.getContext()), ptr(ir.getPtrTy()), i64(ir.getInt64Ty()),
+        i32(ir.getInt32Ty()) {}
+
+  LogicalResult build() {
+    entry = llvm::Function::Create(llvm::FunctionType::get(i32, {ptr}, false), llvm::GlobalValue::InternalLinkage,
+                                   "mpt_entry_" + info.name, module);
+    ir.SetInsertPoint(llvm::BasicBlock::Create(module.getContext(), "", entry));
+    exec = entry->getArg(0);
+    state = field(0);
+    arena = field(1);
+    llvm::Value *inputs = field(3), *outputs = field(4);
+    size_t slots = 1;
+    for (auto launch : info.op.getOps<rt::LaunchOp>())
+      slots = std::max(slots, launch.getBuffers().size());
+    arguments = ir.CreateAlloca(ptr, ir.getInt64(slots));
+    unsigned nextInput = 0, nextOutput = 0;
+    for (BlockArgument argument : info.op.getArguments()) {
+      bool output = bool(info.op.getArgAttr(argument.getArgNumber(), memory::kOutputAttr));
+      llvm::Value *table = output ? outputs : inputs;
+      unsigned index = output ? nextOutput++ : nextInput++;
+      pointers[argument] = ir.CreateLoad(ptr, ir.CreateConstInBoundsGEP1_64(ptr, table, index));
+    }
+    for (Operation &op : info.op.front())
+      if (failed(emit(&op)))
+        return failure();
+    return success();
+  }
+
+private:
+  llvm::Value *field(unsigned index) {
+    return ir.CreateLoad(ptr, ir.CreateConstInBoundsGEP1_64(ptr, exec, index));
+  }
+  llvm::Value *at(llvm::Value *base, int64_t bytes) {
+    return bytes ? ir.CreateConstInBoundsGEP1_64(ir.getInt8Ty(), base, bytes) : base;
+  }
+  llvm::Value *pointer(Value memref) {
+    if (!memref)
+      return llvm::ConstantPointerNull::get(ir.getPtrTy());
+    return pointers.lookup(memref);
+  }
+  llvm::CallInst *call(StringRef name, llvm::Type *result, ArrayRef<llvm::Value *> operands) {
+    SmallVector<llvm::Type *> types;
+    for (llvm::Value *operand : operands)
+      types.push_back(operand->getType());
+    return ir.CreateCall(module.getOrInsertFunction(name, llvm::FunctionType::get(result, types, false)), operands);
+  }
+  /// Returns from the entry point when a call's status is not zero.
+  void check(llvm::Value *status) {
+    auto &context = module.getContext();
+    auto *failed = llvm::BasicBlock::Create(context, "", entry), *next = llvm::BasicBlock::Create(context, "", entry);
+    ir.CreateCondBr(ir.CreateIsNotNull(status), failed, next);
+    ir.SetInsertPoint(failed);
+    ir.CreateRet(status);
+    ir.SetInsertPoint(next);
+  }
+  llvm::Value *site() { return ir.getInt64(info.callSites++); }
+
+  LogicalResult emit(Operation *op) {
+    return TypeSwitch<Operation *, LogicalResult>(op)
+        .Case<rt::StateOp>([&](rt::StateOp op) -> LogicalResult {
+          auto it = program.state.find(op.getState());
+          if (it == program.state.end())
+            return op.emitOpError() << "expected a train.state named " << op.getStateAttr() << ", found none";
+          pointers[op.getBuffer()] = at(state, it->second.offset);
+          return success();
+        })
+        .Case<rt::ConstantOp>([&](rt::ConstantOp op) { return emitConstant(op); })
+        .Case<rt::AllocOp>([&](rt::AllocOp op) {
+          pointers[op.getBuffer()] = at(arena, op.getOffset().value_or(0));
+          return success();
+        })
+        .Case<rt::ViewOp>([&](rt::ViewOp op) {
+          Type element = cast<MemRefType>(op.getView().getType()).getElementType();
+          pointers[op.getView()] = at(pointer(op.getSource()), op.getOffset() * memory::elementBytes(element));
+          return success();
+        })
+        .Case<rt::LaunchOp>([&](rt::LaunchOp op) {
+          for (auto [i, buffer] : llvm::enumerate(op.getBuffers()))
+            ir.CreateStore(pointer(buffer), ir.CreateConstInBoundsGEP1_64(ptr, arguments, i));
+          auto *type = llvm::FunctionType::get(ir.getVoidTy(), {ptr, i64, i64}, false);
+          auto kernel = module.getOrInsertFunction(("mpt_" + op.getCallee()).str(), type);
+          cast<llvm::Function>(kernel.getCallee())->setVisibility(llvm::GlobalValue::HiddenVisibility);
+          call("mpt_rt_parallel", ir.getVoidTy(),
+               {exec, kernel.getCallee(), arguments, ir.getInt64(op.getExtent()), ir.getInt64(op.getGrain())});
+          return success();
+        })
+        .Case<rt::GemmOp>([&](rt::GemmOp op) {
+          auto *desc = descriptor(module, memory::describe(op));
+          check(call("mpt_rt_gemm", i32,
+                     {exec, site(), desc, pointer(op.getA()), pointer(op.getB()), pointer(op.getBias()),
+                      pointer(op.getD())}));
+          return success();
+        })
+        .Case<rt::ConvOp>([&](rt::ConvOp op) {
+          mpt_conv_desc value = memory::describe(op, false);
+          value.workspace_bytes = 0;
+          if (op.getWorkspace())
+            value.workspace_bytes = memory::spanBytes(cast<MemRefType>(op.getWorkspace().getType()));
+          check(call("mpt_rt_conv", i32,
+                     {exec, site(), descriptor(module, value), pointer(op.getBias()), pointer(op.getX()),
+                      pointer(op.getW()), pointer(op.getY()), pointer(op.getWorkspace())}));
+          return success();
+        })
+        .Case<rt::CopyOp>([&](rt::CopyOp op) {
+          int64_t bytes = memory::spanBytes(cast<MemRefType>(op.getSource().getType()));
+          call("mpt_rt_copy", ir.getVoidTy(),
+               {exec, pointer(op.getTarget()), pointer(op.getSource()), ir.getInt64(bytes)});
+          return success();
+        })
+        .Case<rt::ZeroOp>([&](rt::ZeroOp op) {
+          int64_t bytes = memory::spanBytes(cast<MemRefType>(op.getTarget().getType()));
+          call("mpt_rt_zero", ir.getVoidTy(), {exec, pointer(op.getTarget()), ir.getInt64(bytes)});
+          return success();
+        })
+        .Case<func::ReturnOp>([&](func::ReturnOp) {
+          ir.CreateRet(ir.getInt32(0));
+          return success();
+        })
+        .Default([](Operation *op) { return op->emitOpError() << "expected an op of the rt dialect"; });
+  }
+
+  LogicalResult emitConstant(rt::ConstantOp op) {
+    SmallVector<char> bytes;
+    if (failed(streamBytes(op.getValue(), [&](ArrayRef<char> piece) { bytes.append(piece.begin(), piece.end()); })))
+      return op.emitOpError() << "expected a constant whose bytes are known";
+    auto *data = llvm::ConstantDataArray::getString(module.getContext(), StringRef(bytes.data(), bytes.size()), false);
+    auto *global = new llvm::GlobalVariable(module, data->getType(), true, llvm::GlobalValue::PrivateLinkage, data);
+    global->setAlignment(llvm::Align(64));
+    pointers[op.getBuffer()] = global;
+    return success();
+  }
+
+  Program &program;
+  FunctionInfo &info;
+  llvm::Module &module;
+  llvm::IRBuilder<> ir;
+  llvm::Type *ptr, *i64, *i32;
+  llvm::Function *entry = nullptr;
+  llvm::Value *exec = nullptr, *state = nullptr, *arena = nullptr, *arguments = nullptr;
+  llvm::DenseMap<Value, llvm::Value *> pointers;
+};
+
+} // namespace
+
+LogicalResult mpt::cpu::buildEntries(Program &program, llvm::Module &out) {
+  for (FunctionInfo &info : program.functions)
+    if (failed(EntryBuilder(program, info, out).build()))
+      return failure();
+  return success();
+}

@@ -1,0 +1,141 @@
+// Staged output, weights files.
+#include "Files.h"
+
+#include "mpt-c/abi.h"
+
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
+
+using namespace mlir;
+using namespace mpt;
+using namespace mpt::cpu;
+namespace fs = llvm::sys::fs;
+namespace path = llvm::sys::path;
+
+namespace {
+
+llvm::Error fileError(const llvm::Twine &file, std::error_code code) {
+  return llvm::createStringError(code, "cannot write '" + file + "': " + code.message());
+}
+
+std::string join(StringRef folder, StringRef name) {
+  SmallString<128> result(folder);
+  path::append(result, name);
+  return result.str().str();
+}
+
+StringRef safetensorsType(int64_t dtype) {
+  switch (dtype) {
+  case MPT_FLOAT32:
+    return "F32";
+  case MPT_FLOAT64:
+    return "F64";
+  case MPT_FLOAT16:
+    return "F16";
+  case MPT_BFLOAT16:
+    return "BF16";
+  case MPT_INT8:
+    return "I8";
+  case MPT_UINT8:
+    return "U8";
+  case MPT_INT32:
+    return "I32";
+  case MPT_INT64:
+    return "I64";
+  case MPT_UINT64:
+    return "U64";
+  case MPT_BOOL:
+    return "BOOL";
+  case MPT_FLOAT8E4M3FN:
+    return "F8_E4M3";
+  default:
+    return "F8_E5M2";
+  }
+}
+
+/// Closes `out` and reports what went wrong with it.
+llvm::Error finish(llvm::raw_fd_ostream &out, StringRef file) {
+  out.close();
+  if (!out.has_error())
+    return llvm::Error::success();
+  std::error_code code = out.error();
+  out.clear_error();
+  return fileError(file, code);
+}
+
+} // namespace
+
+OutputFolder::~OutputFolder() {
+  if (!staging.empty())
+    fs::remove_directories(staging);
+}
+
+llvm::Error OutputFolder::open() {
+  if (std::error_code code = fs::create_directories(folder))
+    return fileError(folder, code);
+  // Inside the folder, so that renaming never crosses file systems. A relative prefix would mean the system's
+  // temporary folder.
+  SmallString<128> unique, absolute(folder);
+  if (std::error_code code = fs::make_absolute(absolute))
+    return fileError(folder, code);
+  folder = absolute.str().str();
+  if (std::error_code code = fs::createUniqueDirectory(join(folder, ".mpt"), unique))
+    return fileError(folder, code);
+  staging = unique.str().str();
+  return llvm::Error::success();
+}
+
+std::string OutputFolder::stage(StringRef name) {
+  names.push_back(name.str());
+  return join(staging, name);
+}
+
+llvm::Error OutputFolder::write(StringRef name, ArrayRef<char> bytes) {
+  std::string file = stage(name);
+  std::error_code code;
+  llvm::raw_fd_ostream out(file, code);
+  if (code)
+    return fileError(join(folder, name), code);
+  out.write(bytes.data(), bytes.size());
+  return finish(out, join(folder, name));
+}
+
+llvm::Error OutputFolder::commit() {
+  for (const std::string &name : names)
+    if (std::error_code code = fs::rename(join(staging, name), join(folder, name)))
+      return fileError(join(folder, name), code);
+  return llvm::Error::success();
+}
+
+llvm::Error mpt::cpu::writeWeights(const Program &program, StringRef file) {
+  llvm::json::Object header;
+  header["__metadata__"] =
+      llvm::json::Object{{"format", "mpt"}, {"model", program.name}, {"fingerprint", program.fingerprint}};
+  int64_t offset = 0;
+  for (const auto &[name, info] : program.state) {
+    if (!info.state.getValueAttr())
+      continue;
+    header[info.name] = llvm::json::Object{{"dtype", safetensorsType(info.dtype)},
+                                           {"shape", llvm::json::Array(info.shape)},
+                                           {"data_offsets", llvm::json::Array{offset, offset + info.bytes}}};
+    offset += info.bytes;
+  }
+  std::string text;
+  llvm::raw_string_ostream(text) << llvm::json::Value(std::move(header));
+  text.resize(llvm::alignTo(text.size(), 8), ' ');
+
+  std::error_code code;
+  llvm::raw_fd_ostream out(file, code);
+  if (code)
+    return fileError(file, code);
+  uint64_t length = text.size();
+  out.write(reinterpret_cast<const char *>(&length), sizeof length);
+  out << text;
+  for (const auto &[name, info] : program.state) {
+    if (!info.state.getValueAttr())
+      continue;
+    if (failed(streamBytes(info.state.getValueAttr(), [&](ArrayRef<char> piece) { out.write(piece.data(), piece.size()); })))
+      return llvm::createStringError("state '" + info.name + "' has no readable initial value");
+  }
+  return finish(out, file);
+}

@@ -1,0 +1,173 @@
+// Lowers kernels to LLVM and gives each the calling convention of mpt_kernel.
+#include "KernelCode.h"
+
+#include "mpt/Dialect/RT/RTDialect.h"
+#include "mpt/Target/CPU.h"
+
+#include "mlir/Conversion/Passes.h"
+#include "mlir/Dialect/Arith/Transforms/Passes.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/MemRef/Transforms/Passes.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Export.h"
+#include "mlir/Transforms/Passes.h"
+#include "llvm/IR/IRBuilder.h"
+#include "llvm/Support/ThreadPool.h"
+#include <mutex>
+
+using namespace mlir;
+using namespace mpt;
+using namespace mpt::cpu;
+
+namespace {
+
+/// For each kernel, the arguments that no other argument of any launch overlaps while one of both is written.
+llvm::StringMap<llvm::BitVector> findNoAlias(const Program &program) {
+  llvm::StringMap<llvm::BitVector> result;
+  for (const FunctionInfo &info : program.functions)
+    info.op->walk([&](rt::LaunchOp launch) {
+      auto owner = [](Value memref) {
+        while (auto view = memref.getDefiningOp<rt::ViewOp>())
+          memref = view.getSource();
+        return memref;
+      };
+      size_t count = launch.getBuffers().size();
+      auto &safe = result.try_emplace(launch.getCallee(), count, true).first->second;
+      for (size_t i = 0; i < count; ++i)
+        for (size_t j = std::max<size_t>(i + 1, launch.getNumInputs()); j < count; ++j) {
+          Value a = owner(launch.getBuffers()[i]), b = owner(launch.getBuffers()[j]);
+          auto stateA = a.getDefiningOp<rt::StateOp>(), stateB = b.getDefiningOp<rt::StateOp>();
+          if (a == b || (stateA && stateB && stateA.getState() == stateB.getState())) {
+            safe.reset(i);
+            safe.reset(j);
+          }
+        }
+    });
+  return result;
+}
+
+void addLoweringPasses(OpPassManager &passes) {
+  passes.addPass(createConvertVectorToSCFPass());
+  passes.addPass(createLowerAffinePass());
+  passes.addPass(memref::createExpandStridedMetadataPass());
+  passes.addPass(createLowerAffinePass());
+  passes.addPass(createCanonicalizerPass());
+  passes.addPass(createCSEPass());
+  passes.addPass(createSCFToControlFlowPass());
+  passes.addPass(createConvertVectorToLLVMPass());
+  passes.addPass(createConvertMathToLLVMPass());
+  passes.addPass(createConvertMathToLibmPass());
+  passes.addPass(createConvertIndexToLLVMPass());
+  passes.addPass(createFinalizeMemRefToLLVMConversionPass());
+  ConvertFuncToLLVMPassOptions functions;
+  functions.useBarePtrCallConv = true;
+  passes.addPass(createConvertFuncToLLVMPass(functions));
+  passes.addPass(createArithToLLVMConversionPass());
+  passes.addPass(createConvertControlFlowToLLVMPass());
+  passes.addPass(createUBToLLVMConversionPass());
+  passes.addPass(createReconcileUnrealizedCastsPass());
+}
+
+/// void mpt_<name>(ptr args, i64 begin, i64 end): loads the buffers' addresses and runs the body, which is inlined.
+void wrap(llvm::Function &body, const llvm::BitVector *noAlias) {
+  llvm::Module &module = *body.getParent();
+  llvm::IRBuilder<> ir(module.getContext());
+  llvm::Type *ptr = ir.getPtrTy(), *i64 = ir.getInt64Ty();
+  auto *wrapper = llvm::Function::Create(llvm::FunctionType::get(ir.getVoidTy(), {ptr, i64, i64}, false),
+                                         llvm::GlobalValue::ExternalLinkage, "mpt_" + body.getName(), module);
+  wrapper->setVisibility(llvm::GlobalValue::HiddenVisibility);
+  ir.SetInsertPoint(llvm::BasicBlock::Create(module.getContext(), "", wrapper));
+  SmallVector<llvm::Value *> operands;
+  unsigned buffers = body.arg_size() - 2;
+  for (unsigned i = 0; i < buffers; ++i) {
+    operands.push_back(ir.CreateLoad(ptr, ir.CreateConstInBoundsGEP1_64(ptr, wrapper->getArg(0), i)));
+    if (noAlias && noAlias->test(i))
+      body.addParamAttr(i, llvm::Attribute::NoAlias);
+  }
+  operands.push_back(wrapper->getArg(1));
+  operands.push_back(wrapper->getArg(2));
+  ir.CreateCall(&body, operands);
+  ir.CreateRetVoid();
+  body.setLinkage(llvm::GlobalValue::InternalLinkage);
+  body.addFnAttr(llvm::Attribute::AlwaysInline);
+}
+
+} // namespace
+
+void mpt::cpu::registerDialects(DialectRegistry &registry) {
+  registry.insert<LLVM::LLVMDialect>();
+  registerBuiltinDialectTranslation(registry);
+  registerLLVMDialectTranslation(registry);
+}
+
+LogicalResult mpt::cpu::compileKernels(ModuleOp module, const Program &program, StringRef cpu, unsigned threads,
+                                       SmallVectorImpl<SmallVector<char, 0>> &objects, std::string *listing) {
+  if (program.kernels.empty())
+    return success();
+  // Pieces of at least some kernels, so that small models do not pay for the split. Dealt round: costs even out.
+  size_t pieces = std::clamp<size_t>(program.kernels.size() / 8, 1, 4 * std::max(1u, threads));
+  OpBuilder builder(module.getContext());
+  OwningOpRef<ModuleOp> whole = ModuleOp::create(module.getLoc());
+  SmallVector<ModuleOp> parts;
+  for (size_t i = 0; i < pieces; ++i) {
+    builder.setInsertionPointToEnd(whole->getBody());
+    parts.push_back(ModuleOp::create(builder, module.getLoc()));
+  }
+  for (auto [i, kernel] : llvm::enumerate(program.kernels)) {
+    Operation *copy = kernel->clone();
+    parts[i % pieces].push_back(copy);
+    SymbolTable::setSymbolVisibility(copy, SymbolTable::Visibility::Public);
+  }
+  PassManager passes(module.getContext(), ModuleOp::getOperationName());
+  passes.enableVerifier(false);
+  addLoweringPasses(passes.nest<ModuleOp>());
+  if (failed(passes.run(*whole)))
+    return module.emitError() << "kernels could not be lowered to LLVM";
+
+  llvm::StringMap<llvm::BitVector> noAlias = findNoAlias(program);
+  objects.resize(pieces);
+  std::mutex mutex;
+  std::string error;
+  auto compile = [&](size_t number) {
+    llvm::LLVMContext context;
+    std::unique_ptr<llvm::Module> code = translateModuleToLLVMIR(parts[number], context, "kernels");
+    llvm::Expected<Machine> machine = Machine::create(cpu);
+    std::string problem;
+    if (!code) {
+      problem = "kernels could not be translated to LLVM IR";
+    } else if (!machine) {
+      problem = llvm::toString(machine.takeError());
+    } else {
+      SmallVector<llvm::Function *> bodies;
+      for (llvm::Function &function : *code)
+        if (!function.isDeclaration())
+          bodies.push_back(&function);
+      for (llvm::Function *body : bodies) {
+        auto it = noAlias.find(body->getName());
+        wrap(*body, it == noAlias.end() ? nullptr : &it->second);
+      }
+      machine->adopt(*code);
+      if (llvm::Error failed = machine->compile(*code, objects[number]))
+        problem = llvm::toString(std::move(failed));
+    }
+    std::lock_guard lock(mutex);
+    if (!problem.empty())
+      error = problem;
+    else if (listing)
+      llvm::raw_string_ostream(*listing) << *code;
+  };
+  if (pieces == 1 || threads == 1) {
+    for (size_t i = 0; i < pieces; ++i)
+      compile(i);
+  } else {
+    llvm::DefaultThreadPool pool(llvm::hardware_concurrency(threads));
+    for (size_t i = 0; i < pieces; ++i)
+      pool.async([&, i] { compile(i); });
+    pool.wait();
+  }
+  if (!error.empty())
+    return module.emitError() << error;
+  return success();
+}

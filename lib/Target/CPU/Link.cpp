@@ -1,0 +1,82 @@
+// Runs the system's linker.
+#include "Files.h"
+
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/Program.h"
+
+using namespace llvm;
+using namespace mpt::cpu;
+
+namespace {
+
+/// A compiler driver knows where the C library lies; bare linkers leave its symbols to the process that loads us.
+std::string findLinker(StringRef wanted, bool &driver) {
+  SmallVector<StringRef> names;
+  if (!wanted.empty())
+    names = {wanted};
+  else
+    names = {"cc", "gcc", "clang", "clang-22", "ld.lld-22", "ld.lld", "ld"};
+  for (StringRef name : names)
+    if (auto found = sys::findProgramByName(name)) {
+      StringRef stem = sys::path::filename(name);
+      driver = !stem.starts_with("ld");
+      return *found;
+    }
+  return "";
+}
+
+} // namespace
+
+Error mpt::cpu::link(ArrayRef<std::string> objects, StringRef output, const EmitOptions &options) {
+  bool driver = false;
+  std::string linker = findLinker(options.linker, driver);
+  if (linker.empty())
+    return createStringError(options.linker.empty()
+                                 ? "no linker found: install cc or ld.lld, or use --emit=object"
+                                 : "cannot run the linker '" + options.linker + "'");
+  std::vector<std::string> arguments{linker};
+  auto add = [&](std::initializer_list<std::string> more) { arguments.insert(arguments.end(), more); };
+  // What the linker itself understands, as a driver passes it on.
+  auto forward = [&](std::string option) { arguments.push_back(driver ? "-Wl," + option : option); };
+  if (options.kind == LibraryKind::Object) {
+    add({"-r", "-o", output.str()});
+    if (driver)
+      add({"-nostdlib"});
+  } else {
+    add({"-shared", "-o", output.str()});
+    forward("-soname=lib" + options.name + ".so");
+    forward("--gc-sections");
+    if (!options.runtimeLibrary.empty()) {
+      // RUNPATH: beside the emitted library first, so that a folder with both can be moved.
+      forward("--enable-new-dtags");
+      forward("-rpath=$ORIGIN");
+      SmallString<128> runtime(options.runtimeLibrary);
+      sys::fs::make_absolute(runtime);
+      forward("-rpath=" + sys::path::parent_path(runtime).str());
+    }
+  }
+  arguments.insert(arguments.end(), objects.begin(), objects.end());
+  if (options.kind == LibraryKind::Shared) {
+    if (!options.runtimeLibrary.empty())
+      add({options.runtimeLibrary});
+    if (driver)
+      add({"-lm"});
+  }
+  SmallVector<StringRef> views(arguments.begin(), arguments.end());
+  // What the linker says is kept for the diagnostic.
+  SmallString<128> log;
+  if (std::error_code code = sys::fs::createTemporaryFile("mpt-link", "log", log))
+    return createStringError(code, "cannot make a temporary file: " + code.message());
+  std::optional<StringRef> redirects[] = {StringRef(""), StringRef(log), StringRef(log)};
+  std::string problem;
+  int result = sys::ExecuteAndWait(linker, views, std::nullopt, redirects, 0, 0, &problem);
+  if (result != 0 && problem.empty())
+    if (auto text = MemoryBuffer::getFile(log))
+      problem = (*text)->getBuffer().rtrim().str();
+  sys::fs::remove(log);
+  if (result != 0)
+    return createStringError("'" + linker + "' could not link " + sys::path::filename(output).str() + ": " + problem);
+  return Error::success();
+}

@@ -1,0 +1,107 @@
+// Target machines, optimization and object code.
+#include "Machine.h"
+
+#include "mpt/Target/CPU.h"
+
+#include "llvm/IR/LegacyPassManager.h"
+#include "llvm/MC/MCSubtargetInfo.h"
+#include "llvm/MC/TargetRegistry.h"
+#include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/TargetParser/Host.h"
+#include <mutex>
+
+using namespace llvm;
+using namespace mpt::cpu;
+
+namespace {
+
+// Features that a processor may lack and that our kernels profit from; the runtime checks them when it loads a library.
+constexpr StringLiteral kFeatures[] = {"sse4.2",   "avx",      "avx2",     "fma",      "f16c",       "avx512f",
+                                       "avx512bw", "avx512vl", "avx512dq", "avx512bf16", "avx512fp16"};
+
+void initialize() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    InitializeNativeTarget();
+    InitializeNativeTargetAsmPrinter();
+  });
+}
+
+} // namespace
+
+Expected<Machine> Machine::create(StringRef cpu) {
+  initialize();
+  Triple triple(sys::getDefaultTargetTriple());
+  std::string error;
+  const llvm::Target *target = TargetRegistry::lookupTarget(triple, error);
+  if (!target)
+    return createStringError(error);
+  Machine machine;
+  std::string features;
+  machine.cpu = cpu.str();
+  if (cpu == "native") {
+    machine.cpu = sys::getHostCPUName().str();
+    for (const auto &feature : sys::getHostCPUFeatures())
+      features += (features.empty() ? "" : ",") + std::string(feature.second ? "+" : "-") + feature.first().str();
+  } else {
+    std::unique_ptr<MCSubtargetInfo> known(target->createMCSubtargetInfo(triple, "", ""));
+    if (!known || !known->isCPUStringValid(cpu))
+      return createStringError("expected a processor that LLVM knows for " + triple.str() + ", got '" + cpu + "'");
+  }
+  machine.target.reset(target->createTargetMachine(triple, machine.cpu, features, TargetOptions(), Reloc::PIC_,
+                                                   std::nullopt, CodeGenOptLevel::Aggressive));
+  if (!machine.target)
+    return createStringError("no code generator for " + triple.str());
+  for (StringRef feature : kFeatures)
+    if (machine.target->getMCSubtargetInfo()->checkFeatures(("+" + feature).str()))
+      machine.features += (machine.features.empty() ? "" : ",") + feature.str();
+  return std::move(machine);
+}
+
+void Machine::adopt(Module &module) const {
+  module.setTargetTriple(target->getTargetTriple());
+  module.setDataLayout(target->createDataLayout());
+  bool wide = target->getMCSubtargetInfo()->checkFeatures("+avx512f");
+  for (Function &function : module) {
+    if (function.isDeclaration())
+      continue;
+    function.addFnAttr("target-cpu", cpu);
+    function.addFnAttr("target-features", target->getTargetFeatureString());
+    function.addFnAttr(Attribute::NoUnwind);
+    if (wide)
+      function.addFnAttr("prefer-vector-width", "512");
+  }
+}
+
+Error Machine::compile(Module &module, SmallVectorImpl<char> &object) const {
+  PipelineTuningOptions tuning;
+  tuning.LoopVectorization = tuning.SLPVectorization = true;
+  PassBuilder passes(target.get(), tuning);
+  LoopAnalysisManager loops;
+  FunctionAnalysisManager functions;
+  CGSCCAnalysisManager graphs;
+  ModuleAnalysisManager modules;
+  passes.registerModuleAnalyses(modules);
+  passes.registerCGSCCAnalyses(graphs);
+  passes.registerFunctionAnalyses(functions);
+  passes.registerLoopAnalyses(loops);
+  passes.crossRegisterProxies(loops, functions, graphs, modules);
+  passes.buildPerModuleDefaultPipeline(OptimizationLevel::O3).run(module, modules);
+
+  raw_svector_ostream out(object);
+  legacy::PassManager codegen;
+  if (target->addPassesToEmitFile(codegen, out, nullptr, CodeGenFileType::ObjectFile))
+    return createStringError("no object files for " + target->getTargetTriple().str());
+  codegen.run(module);
+  return Error::success();
+}
+
+bool mpt::cpu::hasFeature(StringRef cpu, StringRef feature) {
+  Expected<Machine> machine = Machine::create(cpu);
+  if (!machine) {
+    consumeError(machine.takeError());
+    return false;
+  }
+  return machine->target->getMCSubtargetInfo()->checkFeatures(("+" + feature).str());
+}

@@ -1,0 +1,29 @@
+// The processor that code is generated for, and LLVM's optimizer and code generator for it.
+#ifndef MPT_TARGET_CPU_MACHINE_H
+#define MPT_TARGET_CPU_MACHINE_H
+
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/IR/Module.h"
+#include "llvm/Support/Error.h"
+#include "llvm/Target/TargetMachine.h"
+#include <memory>
+#include <string>
+
+namespace mpt::cpu {
+
+struct Machine {
+  std::unique_ptr<llvm::TargetMachine> target;
+  std::string cpu;      ///< resolved name
+  std::string features; ///< comma-separated features that generated code may use, of those that libmpt_rt knows
+
+  /// `cpu` may be "native".
+  static llvm::Expected<Machine> create(llvm::StringRef cpu);
+  /// Sets triple and data layout, and the attributes of every function that has a body.
+  void adopt(llvm::Module &module) const;
+  /// Optimizes (-O3) and generates an object file.
+  llvm::Error compile(llvm::Module &module, llvm::SmallVectorImpl<char> &object) const;
+};
+
+} // namespace mpt::cpu
+
+#endif // MPT_TARGET_CPU_MACHINE_H

@@ -1,0 +1,132 @@
+// Reads the tables of a program off its module.
+#include "Program.h"
+
+#include "mpt/Memory/Bufferize.h"
+#include "mpt/Memory/Descriptors.h"
+#include "mpt/Memory/Layout.h"
+#include "mpt/Memory/Plan.h"
+
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/SHA256.h"
+
+using namespace mlir;
+using namespace mpt;
+using namespace mpt::cpu;
+
+namespace {
+
+LogicalResult describe(Operation *at, ShapedType type, TensorInfo &info) {
+  info.shape.assign(type.getShape().begin(), type.getShape().end());
+  info.element = type.getElementType();
+  info.dtype = memory::runtimeType(info.element);
+  if (!info.dtype)
+    return at->emitOpError() << "expected an element type that the runtime knows for '" << info.name << "', got "
+                             << info.element;
+  info.bytes = memory::elementCount(info.shape) * memory::elementBytes(info.element);
+  return success();
+}
+
+/// SHA-256 of what makes two states interchangeable: names, shapes and types.
+std::string fingerprintOf(const Program &program) {
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  for (const auto &[name, info] : program.state) {
+    out << name << '\0' << info.dtype << ' ' << info.role << ' ';
+    llvm::interleave(info.shape, out, "x");
+    out << '\n';
+  }
+  llvm::SHA256 hash;
+  hash.update(text);
+  return llvm::toHex(hash.final(), /*LowerCase=*/true);
+}
+
+} // namespace
+
+FailureOr<Program> Program::read(ModuleOp module, StringRef name) {
+  Program program;
+  program.name = name.str();
+  for (auto state : module.getOps<train::StateOp>()) {
+    TensorInfo info;
+    info.name = state.getSymName().str();
+    info.of = state.getOf().value_or("").str();
+    info.role = static_cast<int64_t>(state.getRole());
+    info.state = state;
+    if (failed(describe(state, cast<ShapedType>(state.getType()), info)))
+      return failure();
+    info.offset = program.stateBytes;
+    program.stateBytes += llvm::alignTo(info.bytes, 64);
+    program.state.insert({state.getSymName(), info});
+  }
+  for (auto function : module.getOps<func::FuncOp>()) {
+    if (function->hasAttr(memory::kKernelAttr)) {
+      program.kernels.push_back(function);
+      continue;
+    }
+    if (function.isPrivate())
+      continue;
+    FunctionInfo info;
+    info.name = function.getSymName().str();
+    info.op = function;
+    auto arena = function->getAttrOfType<IntegerAttr>(memory::kArenaAttr);
+    if (!arena)
+      return function.emitOpError() << "expected a memory plan; run --memory-plan first";
+    info.arenaBytes = arena.getInt();
+    for (auto [i, type] : llvm::enumerate(function.getArgumentTypes())) {
+      auto memref = dyn_cast<MemRefType>(type);
+      if (!memref)
+        return function.emitOpError() << "expected buffers, got an argument of type " << type
+                                      << "; run --memory-bufferize first";
+      bool output = bool(function.getArgAttr(i, memory::kOutputAttr));
+      auto &table = output ? info.outputs : info.inputs;
+      TensorInfo tensor;
+      if (auto given = function.getArgAttrOfType<StringAttr>(i, "mpt.name"))
+        tensor.name = given.str();
+      else
+        tensor.name = (output ? "output" : "input") + std::to_string(table.size());
+      tensor.role = output ? MPT_ROLE_OUTPUT : MPT_ROLE_INPUT;
+      if (failed(::describe(function, memref, tensor)))
+        return failure();
+      table.push_back(std::move(tensor));
+    }
+    program.functions.push_back(std::move(info));
+  }
+  if (program.functions.empty())
+    return module.emitError() << "expected a function to emit, found none";
+  program.fingerprint = fingerprintOf(program);
+  return program;
+}
+
+LogicalResult mpt::cpu::streamBytes(ElementsAttr value, function_ref<void(ArrayRef<char>)> sink) {
+  Type element = value.getElementType();
+  int64_t count = value.getNumElements(), bytes = memory::elementBytes(element);
+  if (auto resource = dyn_cast<DenseResourceElementsAttr>(value)) {
+    AsmResourceBlob *blob = resource.getRawHandle().getBlob();
+    if (!blob || int64_t(blob->getData().size()) < count * bytes)
+      return failure();
+    sink(blob->getData().take_front(count * bytes));
+    return success();
+  }
+  auto dense = dyn_cast<DenseElementsAttr>(value);
+  if (!dense)
+    return failure();
+  if (element.isInteger(1)) {
+    for (bool bit : dense.getValues<bool>()) {
+      char byte = bit;
+      sink(byte);
+    }
+    return success();
+  }
+  ArrayRef<char> raw = dense.getRawData();
+  if (!dense.isSplat()) {
+    sink(raw);
+    return success();
+  }
+  // A splat, in pieces of some thousand elements.
+  int64_t piece = std::min<int64_t>(count, 4096);
+  SmallVector<char> repeated;
+  for (int64_t i = 0; i < piece; ++i)
+    repeated.append(raw.begin(), raw.begin() + bytes);
+  for (int64_t done = 0; done < count; done += piece)
+    sink(ArrayRef<char>(repeated).take_front(std::min(piece, count - done) * bytes));
+  return success();
+}

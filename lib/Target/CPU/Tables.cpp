@@ -1,0 +1,85 @@
+// The table that an emitted library exports, field for field as mpt-c/abi.h declares it.
+#include "Program.h"
+
+#include "mpt-c/abi.h"
+
+#include "llvm/IR/IRBuilder.h"
+
+using namespace mpt;
+using namespace mpt::cpu;
+using llvm::Constant;
+
+namespace {
+
+// The order and width of fields below are those of the structs; all are pointers or 64-bit integers.
+static_assert(sizeof(mpt_tensor_desc) == 8 * 8 && sizeof(mpt_function_desc) == 8 * 8 && sizeof(mpt_module_desc) == 11 * 8,
+              "the tables here have to follow mpt-c/abi.h");
+
+class TableBuilder {
+public:
+  explicit TableBuilder(llvm::Module &module) : module(module), context(module.getContext()), ir(context) {}
+
+  Constant *number(int64_t value) { return ir.getInt64(value); }
+  Constant *text(llvm::StringRef value) {
+    auto [it, fresh] = texts.try_emplace(value, nullptr);
+    if (fresh)
+      it->second = global(llvm::ConstantDataArray::getString(context, value), llvm::Align(1));
+    return it->second;
+  }
+  Constant *global(Constant *value, llvm::Align alignment = llvm::Align(8)) {
+    auto *variable =
+        new llvm::GlobalVariable(module, value->getType(), true, llvm::GlobalValue::PrivateLinkage, value);
+    variable->setAlignment(alignment);
+    return variable;
+  }
+  Constant *record(llvm::ArrayRef<Constant *> fields) { return llvm::ConstantStruct::getAnon(context, fields); }
+  /// A pointer to an array of records; null when there are none.
+  Constant *array(llvm::ArrayRef<Constant *> records) {
+    if (records.empty())
+      return llvm::ConstantPointerNull::get(ir.getPtrTy());
+    return global(llvm::ConstantArray::get(llvm::ArrayType::get(records.front()->getType(), records.size()), records));
+  }
+  Constant *tensor(const TensorInfo &info) {
+    Constant *shape = llvm::ConstantPointerNull::get(ir.getPtrTy());
+    if (!info.shape.empty())
+      shape = global(llvm::ConstantDataArray::get(
+          context, llvm::ArrayRef<uint64_t>(reinterpret_cast<const uint64_t *>(info.shape.data()), info.shape.size())));
+    return record({text(info.name), text(info.of), shape, number(info.shape.size()), number(info.dtype),
+                   number(info.role), number(info.bytes), number(info.offset)});
+  }
+  template <typename Range> Constant *tensors(const Range &range) {
+    llvm::SmallVector<Constant *> records;
+    for (const TensorInfo &info : range)
+      records.push_back(tensor(info));
+    return array(records);
+  }
+
+private:
+  llvm::Module &module;
+  llvm::LLVMContext &context;
+  llvm::IRBuilder<> ir;
+  llvm::StringMap<Constant *> texts;
+};
+
+} // namespace
+
+void mpt::cpu::buildTables(const Program &program, llvm::StringRef manifest, llvm::StringRef cpu,
+                           llvm::StringRef features, llvm::Module &out) {
+  TableBuilder build(out);
+  llvm::SmallVector<TensorInfo> state;
+  for (const auto &[name, info] : program.state)
+    state.push_back(info);
+  llvm::SmallVector<Constant *> functions;
+  for (const FunctionInfo &info : program.functions)
+    functions.push_back(build.record({build.text(info.name), out.getFunction("mpt_entry_" + info.name),
+                                      build.number(info.arenaBytes), build.number(info.callSites),
+                                      build.number(info.inputs.size()), build.tensors(info.inputs),
+                                      build.number(info.outputs.size()), build.tensors(info.outputs)}));
+  Constant *table = build.record({build.number(MPT_ABI_VERSION), build.text(program.name),
+                                  build.text(program.fingerprint), build.text(manifest), build.text(cpu),
+                                  build.text(features), build.number(program.stateBytes), build.number(state.size()),
+                                  build.tensors(state), build.number(functions.size()), build.array(functions)});
+  auto *variable =
+      new llvm::GlobalVariable(out, table->getType(), true, llvm::GlobalValue::ExternalLinkage, table, "mpt_module");
+  variable->setAlignment(llvm::Align(8));
+}

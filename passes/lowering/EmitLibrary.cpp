@@ -1,0 +1,54 @@
+// --lowering-emit-library: the CPU target as a pass.
+#include "mpt/Target/CPU.h"
+
+#include "passes/lowering/Passes.h"
+
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
+#include "mlir/Dialect/Index/IR/IndexDialect.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/UB/IR/UBOps.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+namespace mpt {
+#define GEN_PASS_DEF_EMITLIBRARY
+#include "passes/lowering/Passes.h.inc"
+} // namespace mpt
+
+using namespace mlir;
+
+namespace {
+
+struct EmitLibrary : mpt::impl::EmitLibraryBase<EmitLibrary> {
+  using EmitLibraryBase::EmitLibraryBase;
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    mpt::cpu::EmitOptions options;
+    options.outDir = out.empty() ? "." : std::string(out);
+    options.name = name;
+    if (options.name.empty())
+      if (auto given = module->getAttrOfType<StringAttr>("mpt.name"))
+        options.name = given.str();
+    if (kind == "static") {
+      options.kind = mpt::cpu::LibraryKind::Static;
+    } else if (kind == "object") {
+      options.kind = mpt::cpu::LibraryKind::Object;
+    } else if (kind != "shared") {
+      module.emitError() << "expected kind=shared, static or object, got '" << kind << "'";
+      return signalPassFailure();
+    }
+    options.cpu = mcpu;
+    options.runtimeLibrary = runtime;
+    options.linker = linker;
+    options.keepIR = keepIR;
+    if (failed(mpt::cpu::emitLibrary(module, options)))
+      return signalPassFailure();
+    markAllAnalysesPreserved();
+  }
+};
+
+} // namespace

@@ -1,0 +1,50 @@
+// --memory-bufferize: connects the rewriting to buffers with the generator of kernels.
+#include "mpt/Memory/Bufferize.h"
+
+#include "passes/memory/Passes.h"
+
+#if __has_include("mpt/Lowering/Kernel.h")
+#include "mpt/Lowering/Kernel.h"
+#endif
+
+#include "mpt/Dialect/RT/RTDialect.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+namespace mpt {
+#define GEN_PASS_DEF_BUFFERIZE
+#include "passes/memory/Passes.h.inc"
+} // namespace mpt
+
+using namespace mlir;
+using namespace mpt;
+
+namespace {
+
+FailureOr<memory::LaunchShape> generate(OpBuilder &builder, FusionOp fusion, ArrayRef<MemRefType> inputs,
+                                        ArrayRef<MemRefType> outputs, StringRef name) {
+#if __has_include("mpt/Lowering/Kernel.h")
+  auto info = emitKernel(builder, fusion, inputs, outputs, name);
+  if (failed(info))
+    return failure();
+  return memory::LaunchShape{info->extent, info->grain};
+#else
+  return fusion.emitOpError() << "expected no fusions: this build generates no kernels";
+#endif
+}
+
+struct Bufferize : mpt::impl::BufferizeBase<Bufferize> {
+  using BufferizeBase::BufferizeBase;
+  void runOnOperation() override {
+    memory::BufferizeOptions options;
+    options.nativeBf16 = nativeBf16;
+    if (failed(memory::bufferize(getOperation(), generate, options)))
+      signalPassFailure();
+  }
+};
+
+} // namespace
