@@ -61,7 +61,8 @@ FailureOr<Value> Bufferizer::dense(Location loc, Value memref, ArrayRef<int64_t>
   MemRefType type = typeOf(memref);
   if (isDense(type, order))
     return memref;
-  Value result = allocate(loc, bufferType(type.getShape(), type.getElementType(), denseStrides(type.getShape(), order)));
+  Value result =
+      allocate(loc, bufferType(type.getShape(), type.getElementType(), denseStrides(type.getShape(), order)));
   if (failed(copy(loc, memref, result)))
     return failure();
   return result;
@@ -151,8 +152,8 @@ LogicalResult Bufferizer::lowerConcat(ConcatOp concat) {
   for (OpOperand &part : concat->getOpOperands()) {
     auto shape = cast<RankedTensorType>(part.get().getType()).getShape();
     // A producer that took this part as its destination has written it at its place already.
-    Value place = rt::ViewOp::create(builder, loc, bufferType(shape, typeOf(result).getElementType(), strides), result,
-                                     offset);
+    Value place =
+        rt::ViewOp::create(builder, loc, bufferType(shape, typeOf(result).getElementType(), strides), result, offset);
     if (sameMemory(buffer(part.get()), place))
       place.getDefiningOp()->erase();
     else if (failed(copy(loc, buffer(part.get()), place)))
@@ -166,8 +167,8 @@ LogicalResult Bufferizer::lowerConcat(ConcatOp concat) {
 LogicalResult Bufferizer::lower(Operation *op) {
   return TypeSwitch<Operation *, LogicalResult>(op)
       .Case<train::ReadOp>([&](train::ReadOp read) {
-        buffers[read.getValue()] = stateBuffer(read.getStateAttr(), cast<RankedTensorType>(read.getValue().getType()),
-                                               read.getLoc());
+        buffers[read.getValue()] =
+            stateBuffer(read.getStateAttr(), cast<RankedTensorType>(read.getValue().getType()), read.getLoc());
         return success();
       })
       .Case<train::WriteOp>([&](train::WriteOp write) -> LogicalResult {
@@ -177,9 +178,8 @@ LogicalResult Bufferizer::lower(Operation *op) {
       })
       .Case<ConstantOp>([&](ConstantOp constant) {
         auto type = cast<RankedTensorType>(constant.getY().getType());
-        buffers[constant.getY()] = rt::ConstantOp::create(builder, constant.getLoc(),
-                                                          denseType(type, rowMajor(type.getRank())),
-                                                          constant.getValueAttr());
+        buffers[constant.getY()] = rt::ConstantOp::create(
+            builder, constant.getLoc(), denseType(type, rowMajor(type.getRank())), constant.getValueAttr());
         return success();
       })
       .Case<ReshapeOp, TransposeOp, SliceOp>([&](Operation *op) { return lowerView(op); })
@@ -187,12 +187,10 @@ LogicalResult Bufferizer::lower(Operation *op) {
       .Case<FusionOp>([&](FusionOp fusion) { return lowerFusion(fusion); })
       .Case<MatMulOp>([&](MatMulOp matmul) { return lowerMatMul(matmul); })
       .Case<ConvOp>([&](ConvOp conv) { return lowerConv(conv, 0, conv.getX(), conv.getW(), conv.getY()); })
-      .Case<ConvBackwardDataOp>([&](ConvBackwardDataOp conv) {
-        return lowerConv(conv, 1, conv.getY(), conv.getW(), conv.getDy());
-      })
-      .Case<ConvBackwardWeightsOp>([&](ConvBackwardWeightsOp conv) {
-        return lowerConv(conv, 2, conv.getX(), conv.getY(), conv.getDy());
-      })
+      .Case<ConvBackwardDataOp>(
+          [&](ConvBackwardDataOp conv) { return lowerConv(conv, 1, conv.getY(), conv.getW(), conv.getDy()); })
+      .Case<ConvBackwardWeightsOp>(
+          [&](ConvBackwardWeightsOp conv) { return lowerConv(conv, 2, conv.getX(), conv.getY(), conv.getDy()); })
       .Case<func::ReturnOp>([&](func::ReturnOp op) { return finish(op); })
       .Default([](Operation *op) {
         return op->emitOpError() << "expected a library call, a view or a fusion; run the fusion passes before "

@@ -110,7 +110,8 @@ Value Bufferizer::resolve(const Destination &destination, Location loc, FlatSymb
       offset += cast<RankedTensorType>(part.get().getType()).getDimSize(concat.getAxis()) * strides[concat.getAxis()];
     }
     auto type = cast<RankedTensorType>(destination.use->get().getType());
-    memref = rt::ViewOp::create(builder, loc, bufferType(type.getShape(), type.getElementType(), strides), base, offset);
+    memref =
+        rt::ViewOp::create(builder, loc, bufferType(type.getShape(), type.getElementType(), strides), base, offset);
   }
   for (Operation *op : llvm::reverse(destination.views)) {
     auto type = cast<RankedTensorType>(op->getOperand(0).getType());

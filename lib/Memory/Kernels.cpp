@@ -15,8 +15,7 @@ size_t hashOf(FusionOp fusion, ArrayRef<Type> types) {
   llvm::hash_code hash = llvm::hash_combine_range(types.begin(), types.end());
   for (Operation &op : fusion.getBody().front())
     hash = llvm::hash_combine(hash, OperationEquivalence::computeHash(&op, OperationEquivalence::ignoreHashValue,
-                                                                      OperationEquivalence::ignoreHashValue,
-                                                                      kIgnored));
+                                                                      OperationEquivalence::ignoreHashValue, kIgnored));
   // The two largest values are the map's markers.
   return static_cast<size_t>(hash) >> 2;
 }

@@ -96,9 +96,7 @@ Order Orders::orderOfFusionResult(Operation *fusion, Value result) const {
   int64_t rank = rankOf(result);
   // The dominant operand: of the result's shape if there is one, else the largest of its rank (pooling windows).
   Value dominant;
-  auto weight = [&](Value v) {
-    return std::make_pair(shapeOf(v) == shapeOf(result), elementCount(shapeOf(v)));
-  };
+  auto weight = [&](Value v) { return std::make_pair(shapeOf(v) == shapeOf(result), elementCount(shapeOf(v))); };
   for (Value input : fusion->getOperands())
     if (rankOf(input) == rank && (!dominant || weight(dominant) < weight(input)))
       dominant = input;
@@ -112,9 +110,8 @@ Order Orders::orderOfFusionResult(Operation *fusion, Value result) const {
 void Orders::decide(Operation *op) {
   TypeSwitch<Operation *>(op)
       .Case<ConvOp>([&](ConvOp conv) { orders[conv.getY()] = channelsLast(rankOf(conv.getY())); })
-      .Case<ConvBackwardDataOp>([&](ConvBackwardDataOp conv) {
-        orders[conv.getY()] = channelsLast(rankOf(conv.getY()));
-      })
+      .Case<ConvBackwardDataOp>(
+          [&](ConvBackwardDataOp conv) { orders[conv.getY()] = channelsLast(rankOf(conv.getY())); })
       .Case<TransposeOp>([&](TransposeOp transpose) {
         orders[transpose.getY()] = afterTranspose(of(transpose.getX()), transpose.getPermutation());
       })

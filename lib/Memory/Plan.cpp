@@ -32,8 +32,8 @@ SmallVector<Lifetime> mpt::memory::lifetimesOf(func::FuncOp function) {
         continue;
       auto [it, fresh] = numbers.try_emplace(owner, result.size());
       if (fresh)
-        result.push_back({alloc, int64_t(position), int64_t(position),
-                          spanBytes(cast<MemRefType>(alloc.getBuffer().getType()))});
+        result.push_back(
+            {alloc, int64_t(position), int64_t(position), spanBytes(cast<MemRefType>(alloc.getBuffer().getType()))});
       result[it->second].last = position;
     }
   }
@@ -137,9 +137,9 @@ LogicalResult mpt::memory::verifyPlan(func::FuncOp function) {
       return lifetime.alloc.emitOpError() << "expected an offset; run --memory-plan first";
     int64_t begin = *offset;
     if (begin < 0 || begin % kArenaAlignment || begin + lifetime.bytes > arena.getInt())
-      return lifetime.alloc.emitOpError() << "expected an offset that is a multiple of " << kArenaAlignment
-                                          << " with room for " << lifetime.bytes << " bytes in an arena of "
-                                          << arena.getInt() << ", got " << begin;
+      return lifetime.alloc.emitOpError()
+             << "expected an offset that is a multiple of " << kArenaAlignment << " with room for " << lifetime.bytes
+             << " bytes in an arena of " << arena.getInt() << ", got " << begin;
   }
   // Sweep over time: only buffers that are alive together are compared.
   SmallVector<Lifetime *> alive;
@@ -152,8 +152,8 @@ LogicalResult mpt::memory::verifyPlan(func::FuncOp function) {
         InFlightDiagnostic diagnostic = lifetime.alloc.emitOpError()
                                         << "expected memory of its own, got bytes " << begin << " to "
                                         << begin + lifetime.bytes << ", which another live buffer uses";
-        diagnostic.attachNote(other->alloc.getLoc()) << "at bytes " << otherBegin << " to "
-                                                     << otherBegin + other->bytes;
+        diagnostic.attachNote(other->alloc.getLoc())
+            << "at bytes " << otherBegin << " to " << otherBegin + other->bytes;
         return failure();
       }
     }

@@ -11,20 +11,20 @@ namespace mpt::cpu {
 enum class LibraryKind { Shared, Static, Object };
 
 struct EmitOptions {
-  std::string outDir;             ///< made if missing
-  std::string name;               ///< stem of every file written
+  std::string outDir; ///< made if missing
+  std::string name;   ///< stem of every file written
   LibraryKind kind = LibraryKind::Shared;
-  std::string cpu = "native";     ///< processor to generate code for, as LLVM's -mcpu names it
-  std::string runtimeLibrary;     ///< libmpt_rt.so to link with; empty: left to whoever loads the library
-  std::string linker;             ///< empty: cc, then ld.lld, whichever is found
-  unsigned threads = 0;           ///< of code generation; 0: all
-  bool keepIR = false;            ///< also writes <name>.ll
+  std::string cpu = "native"; ///< processor to generate code for, as LLVM's -mcpu names it
+  std::string runtimeLibrary; ///< libmpt_rt.so to link with; empty: left to whoever loads the library
+  std::string linker;         ///< empty: cc, then ld.lld, whichever is found
+  unsigned threads = 0;       ///< of code generation; 0: all
+  bool keepIR = false;        ///< also writes <name>.ll
 };
 
-/// Writes lib<name>.so (or .a, or <name>.o), <name>.h, <name>.safetensors and <name>.json to `outDir`. Expects the output
-/// of --memory-plan and train.state symbols; the discardable dictionary `mpt.manifest` of the module goes into the
-/// manifest. Every file is written beside its name and renamed once all are complete: a failure (unknown processor, no
-/// linker, full disk) leaves no half-written file and is reported at the module's location.
+/// Writes lib<name>.so (or .a, or <name>.o), <name>.h, <name>.safetensors and <name>.json to `outDir`. Expects the
+/// output of --memory-plan and train.state symbols; the discardable dictionary `mpt.manifest` of the module goes into
+/// the manifest. Every file is written beside its name and renamed once all are complete: a failure (unknown processor,
+/// no linker, full disk) leaves no half-written file and is reported at the module's location.
 llvm::LogicalResult emitLibrary(mlir::ModuleOp module, const EmitOptions &options);
 
 /// Whether `cpu` ("native" for this machine) has an LLVM feature such as "avx512bf16". False for unknown processors.

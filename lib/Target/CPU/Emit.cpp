@@ -37,9 +37,9 @@ llvm::Error writeAll(const Program &program, const std::string &manifest, ArrayR
       members.back().Buf = std::move(buffer);
       members.back().MemberName = members.back().Buf->getBufferIdentifier();
     }
-    if (llvm::Error error = llvm::writeArchive(folder.stage("lib" + options.name + ".a"), members,
-                                               llvm::SymtabWritingMode::NormalSymtab, llvm::object::Archive::K_GNU,
-                                               true, false))
+    if (llvm::Error error =
+            llvm::writeArchive(folder.stage("lib" + options.name + ".a"), members,
+                               llvm::SymtabWritingMode::NormalSymtab, llvm::object::Archive::K_GNU, true, false))
       return error;
   } else {
     std::vector<std::string> paths;
@@ -58,7 +58,8 @@ llvm::Error writeAll(const Program &program, const std::string &manifest, ArrayR
       paths.push_back(path);
     }
     bool shared = options.kind == LibraryKind::Shared;
-    if (llvm::Error error = link(paths, folder.stage(shared ? "lib" + options.name + ".so" : options.name + ".o"), options))
+    if (llvm::Error error =
+            link(paths, folder.stage(shared ? "lib" + options.name + ".so" : options.name + ".o"), options))
       return error;
   }
   if (llvm::Error error = writeWeights(program, folder.stage(options.name + ".safetensors")))

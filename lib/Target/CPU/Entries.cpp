@@ -59,9 +59,7 @@ public:
   }
 
 private:
-  llvm::Value *field(unsigned index) {
-    return ir.CreateLoad(ptr, ir.CreateConstInBoundsGEP1_64(ptr, exec, index));
-  }
+  llvm::Value *field(unsigned index) { return ir.CreateLoad(ptr, ir.CreateConstInBoundsGEP1_64(ptr, exec, index)); }
   llvm::Value *at(llvm::Value *base, int64_t bytes) {
     return bytes ? ir.CreateConstInBoundsGEP1_64(ir.getInt8Ty(), base, bytes) : base;
   }
@@ -118,9 +116,9 @@ private:
         })
         .Case<rt::GemmOp>([&](rt::GemmOp op) {
           auto *desc = descriptor(module, memory::describe(op));
-          check(call("mpt_rt_gemm", i32,
-                     {exec, site(), desc, pointer(op.getA()), pointer(op.getB()), pointer(op.getBias()),
-                      pointer(op.getD())}));
+          check(call(
+              "mpt_rt_gemm", i32,
+              {exec, site(), desc, pointer(op.getA()), pointer(op.getB()), pointer(op.getBias()), pointer(op.getD())}));
           return success();
         })
         .Case<rt::ConvOp>([&](rt::ConvOp op) {

@@ -10,7 +10,6 @@ using namespace mlir;
 using namespace mpt;
 using namespace mpt::cpu;
 namespace fs = llvm::sys::fs;
-namespace path = llvm::sys::path;
 
 namespace {
 
@@ -18,9 +17,9 @@ llvm::Error fileError(const llvm::Twine &file, std::error_code code) {
   return llvm::createStringError(code, "cannot write '" + file + "': " + code.message());
 }
 
-std::string join(StringRef folder, StringRef name) {
+std::string pathIn(StringRef folder, StringRef name) {
   SmallString<128> result(folder);
-  path::append(result, name);
+  llvm::sys::path::append(result, name);
   return result.str().str();
 }
 
@@ -53,6 +52,8 @@ StringRef safetensorsType(int64_t dtype) {
   }
 }
 
+ElementsAttr initialValue(const TensorInfo &info) { return train::StateOp(info.state).getValueAttr(); }
+
 /// Closes `out` and reports what went wrong with it.
 llvm::Error finish(llvm::raw_fd_ostream &out, StringRef file) {
   out.close();
@@ -79,7 +80,7 @@ llvm::Error OutputFolder::open() {
   if (std::error_code code = fs::make_absolute(absolute))
     return fileError(folder, code);
   folder = absolute.str().str();
-  if (std::error_code code = fs::createUniqueDirectory(join(folder, ".mpt"), unique))
+  if (std::error_code code = fs::createUniqueDirectory(pathIn(folder, ".mpt"), unique))
     return fileError(folder, code);
   staging = unique.str().str();
   return llvm::Error::success();
@@ -87,7 +88,7 @@ llvm::Error OutputFolder::open() {
 
 std::string OutputFolder::stage(StringRef name) {
   names.push_back(name.str());
-  return join(staging, name);
+  return pathIn(staging, name);
 }
 
 llvm::Error OutputFolder::write(StringRef name, ArrayRef<char> bytes) {
@@ -95,15 +96,15 @@ llvm::Error OutputFolder::write(StringRef name, ArrayRef<char> bytes) {
   std::error_code code;
   llvm::raw_fd_ostream out(file, code);
   if (code)
-    return fileError(join(folder, name), code);
+    return fileError(pathIn(folder, name), code);
   out.write(bytes.data(), bytes.size());
-  return finish(out, join(folder, name));
+  return finish(out, pathIn(folder, name));
 }
 
 llvm::Error OutputFolder::commit() {
   for (const std::string &name : names)
-    if (std::error_code code = fs::rename(join(staging, name), join(folder, name)))
-      return fileError(join(folder, name), code);
+    if (std::error_code code = fs::rename(pathIn(staging, name), pathIn(folder, name)))
+      return fileError(pathIn(folder, name), code);
   return llvm::Error::success();
 }
 
@@ -113,7 +114,7 @@ llvm::Error mpt::cpu::writeWeights(const Program &program, StringRef file) {
       llvm::json::Object{{"format", "mpt"}, {"model", program.name}, {"fingerprint", program.fingerprint}};
   int64_t offset = 0;
   for (const auto &[name, info] : program.state) {
-    if (!info.state.getValueAttr())
+    if (!initialValue(info))
       continue;
     header[info.name] = llvm::json::Object{{"dtype", safetensorsType(info.dtype)},
                                            {"shape", llvm::json::Array(info.shape)},
@@ -132,10 +133,11 @@ llvm::Error mpt::cpu::writeWeights(const Program &program, StringRef file) {
   out.write(reinterpret_cast<const char *>(&length), sizeof length);
   out << text;
   for (const auto &[name, info] : program.state) {
-    if (!info.state.getValueAttr())
+    ElementsAttr value = initialValue(info);
+    if (!value)
       continue;
-    if (failed(streamBytes(info.state.getValueAttr(), [&](ArrayRef<char> piece) { out.write(piece.data(), piece.size()); })))
-      return llvm::createStringError("state '" + info.name + "' has no readable initial value");
+    if (failed(streamBytes(value, [&](ArrayRef<char> piece) { out.write(piece.data(), piece.size()); })))
+      return llvm::createStringError("state '" + llvm::Twine(info.name) + "' has no readable initial value");
   }
   return finish(out, file);
 }

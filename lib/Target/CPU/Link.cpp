@@ -33,9 +33,8 @@ Error mpt::cpu::link(ArrayRef<std::string> objects, StringRef output, const Emit
   bool driver = false;
   std::string linker = findLinker(options.linker, driver);
   if (linker.empty())
-    return createStringError(options.linker.empty()
-                                 ? "no linker found: install cc or ld.lld, or use --emit=object"
-                                 : "cannot run the linker '" + options.linker + "'");
+    return createStringError(options.linker.empty() ? "no linker found: install cc or ld.lld, or use --emit=object"
+                                                    : "cannot run the linker '" + options.linker + "'");
   std::vector<std::string> arguments{linker};
   auto add = [&](std::initializer_list<std::string> more) { arguments.insert(arguments.end(), more); };
   // What the linker itself understands, as a driver passes it on.

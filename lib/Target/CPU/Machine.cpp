@@ -17,7 +17,7 @@ using namespace mpt::cpu;
 namespace {
 
 // Features that a processor may lack and that our kernels profit from; the runtime checks them when it loads a library.
-constexpr StringLiteral kFeatures[] = {"sse4.2",   "avx",      "avx2",     "fma",      "f16c",       "avx512f",
+constexpr StringLiteral kFeatures[] = {"sse4.2",   "avx",      "avx2",     "fma",        "f16c",      "avx512f",
                                        "avx512bw", "avx512vl", "avx512dq", "avx512bf16", "avx512fp16"};
 
 void initialize() {

@@ -6,6 +6,8 @@
 #include "mpt/Memory/Layout.h"
 #include "mpt/Memory/Plan.h"
 
+#include "mlir/IR/AsmState.h"
+#include "mlir/IR/DialectResourceBlobManager.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/SHA256.h"
 

@@ -24,7 +24,7 @@ struct FunctionInfo {
   std::string name;
   mlir::func::FuncOp op;
   int64_t arenaBytes = 0, callSites = 0;
-  llvm::SmallVector<TensorInfo> inputs, outputs;
+  std::vector<TensorInfo> inputs, outputs;
 };
 
 /// The program's tables, read off the module.
@@ -32,7 +32,7 @@ struct Program {
   std::string name, fingerprint;
   llvm::MapVector<llvm::StringRef, TensorInfo> state;
   int64_t stateBytes = 0;
-  llvm::SmallVector<FunctionInfo> functions;
+  std::vector<FunctionInfo> functions;
   llvm::SmallVector<mlir::func::FuncOp> kernels;
 
   static llvm::FailureOr<Program> read(mlir::ModuleOp module, llvm::StringRef name);

@@ -12,7 +12,8 @@ using llvm::Constant;
 namespace {
 
 // The order and width of fields below are those of the structs; all are pointers or 64-bit integers.
-static_assert(sizeof(mpt_tensor_desc) == 8 * 8 && sizeof(mpt_function_desc) == 8 * 8 && sizeof(mpt_module_desc) == 11 * 8,
+static_assert(sizeof(mpt_tensor_desc) == 8 * 8 && sizeof(mpt_function_desc) == 8 * 8 &&
+                  sizeof(mpt_module_desc) == 11 * 8,
               "the tables here have to follow mpt-c/abi.h");
 
 class TableBuilder {
@@ -27,8 +28,7 @@ public:
     return it->second;
   }
   Constant *global(Constant *value, llvm::Align alignment = llvm::Align(8)) {
-    auto *variable =
-        new llvm::GlobalVariable(module, value->getType(), true, llvm::GlobalValue::PrivateLinkage, value);
+    auto *variable = new llvm::GlobalVariable(module, value->getType(), true, llvm::GlobalValue::PrivateLinkage, value);
     variable->setAlignment(alignment);
     return variable;
   }
@@ -71,10 +71,10 @@ void mpt::cpu::buildTables(const Program &program, llvm::StringRef manifest, llv
     state.push_back(info);
   llvm::SmallVector<Constant *> functions;
   for (const FunctionInfo &info : program.functions)
-    functions.push_back(build.record({build.text(info.name), out.getFunction("mpt_entry_" + info.name),
-                                      build.number(info.arenaBytes), build.number(info.callSites),
-                                      build.number(info.inputs.size()), build.tensors(info.inputs),
-                                      build.number(info.outputs.size()), build.tensors(info.outputs)}));
+    functions.push_back(
+        build.record({build.text(info.name), out.getFunction("mpt_entry_" + info.name), build.number(info.arenaBytes),
+                      build.number(info.callSites), build.number(info.inputs.size()), build.tensors(info.inputs),
+                      build.number(info.outputs.size()), build.tensors(info.outputs)}));
   Constant *table = build.record({build.number(MPT_ABI_VERSION), build.text(program.name),
                                   build.text(program.fingerprint), build.text(manifest), build.text(cpu),
                                   build.text(features), build.number(program.stateBytes), build.number(state.size()),
