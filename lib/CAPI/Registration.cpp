@@ -1,6 +1,7 @@
 // Dialects and external models of all layers.
 #include "mpt/CAPI/Registration.h"
 
+#include "mpt/Autodiff/Autodiff.h"
 #include "mpt/Dialect/Check/CheckDialect.h"
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/ONNX/ONNXDialect.h"
@@ -23,4 +24,5 @@ void mpt::registerAll(mlir::DialectRegistry &registry) {
   registry.insert<mlir::func::FuncDialect, mlir::arith::ArithDialect, mlir::math::MathDialect, mlir::scf::SCFDialect,
                   mlir::memref::MemRefDialect, mlir::vector::VectorDialect, mlir::LLVM::LLVMDialect>();
   mpt::cpu::registerDialects(registry);
+  registerAutodiffModels(registry);
 }

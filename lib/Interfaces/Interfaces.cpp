@@ -7,6 +7,7 @@ using namespace mpt;
 
 #include "mpt/Interfaces/Decomposable.cpp.inc"
 #include "mpt/Interfaces/Differentiable.cpp.inc"
+#include "mpt/Interfaces/EvaluationForm.cpp.inc"
 #include "mpt/Interfaces/Interpretable.cpp.inc"
 #include "mpt/Interfaces/PrecisionSemantics.cpp.inc"
 

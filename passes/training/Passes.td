@@ -4,4 +4,99 @@
 
 include "passes/PassBase.td"
 
+class TrainingPass<string name> : Pass<"training-" # name, "::mlir::ModuleOp"> {
+  let dependentDialects = ["::mpt::MPTDialect", "::mpt::train::TrainDialect", "::mlir::func::FuncDialect"];
+}
+
+def Loss : TrainingPass<"loss"> {
+  let summary = "Add the loss and its target to @forward";
+  let description = [{
+    In: `@forward` returns the prediction (logits) first. Out: `@forward` has one more argument, the target, and returns the
+    FP32 scalar "loss" before its other results. Losses are means over all elements (softmax-cross-entropy: over samples) and
+    are computed in FP32 or wider.
+
+    | loss | prediction | target |
+    |---|---|---|
+    | `softmax-cross-entropy` | logits [N, C, d...] | `labels`: i64 class indices [N, d...] |
+    | `mse`, `l1` | any | `target`: the prediction's type |
+    | `bce-with-logits` | logits | `target`: the prediction's type, values from 0 to 1 |
+    | `none` | the graph's own scalar loss | |
+  }];
+  let options = [
+    Option<"loss", "loss", "std::string", "\"softmax-cross-entropy\"",
+           "softmax-cross-entropy, mse, l1, bce-with-logits or none">,
+    Option<"classAxis", "class-axis", "int64_t", "1", "softmax-cross-entropy: axis of the classes; negative from the end">,
+    Option<"ignoreIndex", "ignore-index", "std::string", "\"\"",
+           "softmax-cross-entropy: label whose samples do not count; none when empty">
+  ];
+}
+
+def RemoveDropout : TrainingPass<"remove-dropout"> {
+  let summary = "Make every dropout pass its input on";
+  let description = [{
+    Out: no `mpt.dropout`; the generator state and its reads are gone when nothing else uses them.
+  }];
+  let statistics = [Statistic<"removed", "removed", "dropouts removed">];
+}
+
+def Evaluate : TrainingPass<"evaluate"> {
+  let summary = "Clone @forward to @evaluate, the model as it is used after training";
+  let description = [{
+    In: `@forward` in training form. Out: `@evaluate` beside it, with the same arguments and results; every op that implements
+    EvaluationForm has it (dropout passes on, batch normalization uses running statistics), and nothing writes state.
+  }];
+  let statistics = [Statistic<"replaced", "replaced", "ops replaced by their evaluation form">];
+}
+
+def Differentiate : TrainingPass<"differentiate"> {
+  let summary = "Turn @forward into @step: forward, backward, one train.gradient a trained parameter";
+  let description = [{
+    In: `@forward` returns the scalar float "loss" first. Out: `@step` returns "loss" alone and holds a `train.gradient` for each
+    parameter that is not frozen and that the loss depends on, as early as its gradient is complete. Backward ops come in
+    reverse order of the forward ops and carry their locations. The seed is an `mpt.constant` 1 with the attribute
+    `mpt.seed`. Every user of the generator state has a stream of its own, and a write advances the generator's step.
+    An op without gradient rule and decomposition is an error where a gradient must pass it.
+  }];
+  let statistics = [
+    Statistic<"gradients", "gradients", "parameters that get a gradient">,
+    Statistic<"backwardOps", "backward-ops", "ops added by differentiation">
+  ];
+}
+
+def Optimizer : TrainingPass<"optimizer"> {
+  let summary = "Update every parameter that has a gradient";
+  let description = [{
+    In: `@step` with `train.gradient`. Out: an optimizer op and a `train.write` of parameter and slots for each, right after its
+    gradient unless clipping must wait for all; states `@"<param>.<slot>"` and the counter `@"mpt.step"`; the last argument is
+    "learning_rate" (FP32 scalar, attribute `mpt.default`). With `clip-norm`, gradients are scaled by
+    min(1, clip-norm / (norm + 1e-6)), norm the global L2 norm before clipping, which becomes the result "grad_norm".
+  }];
+  let options = [
+    Option<"optimizer", "optimizer", "std::string", "\"sgd\"",
+           "KIND[,KEY=VALUE]...: sgd (lr, momentum, dampening, nesterov, weight-decay), adam and adamw (lr, betas=B1:B2, eps, "
+           "weight-decay), adagrad (lr, lr-decay, eps, weight-decay)">,
+    Option<"clipNorm", "clip-norm", "double", "0.0", "largest global norm of the gradients; 0 does not clip">
+  ];
+  let statistics = [Statistic<"updates", "updates", "parameters updated">];
+}
+
+def Accumulate : TrainingPass<"accumulate"> {
+  let summary = "Accumulate gradients over several micro-steps";
+  let description = [{
+    In: `@step` with `train.gradient` and optimizer. Out: `@accumulate`, with the same arguments and results, adds its
+    gradients to states `@"<param>.accumulator"` (FP32 or wider); `@step` adds its own gradients to them, divides by
+    `micro-steps`, hands the mean to the optimizer and empties the accumulators. One optimizer step is micro-steps - 1 calls of
+    accumulate and one of step.
+  }];
+  let options = [Option<"microSteps", "micro-steps", "int64_t", "1", "micro-steps an optimizer step; 1 changes nothing">];
+}
+
+def Gradients : TrainingPass<"gradients"> {
+  let summary = "Clone @step to @gradients, which returns the gradients and changes nothing";
+  let description = [{
+    In: `@step` with `train.gradient`. Out: `@gradients` beside it returns "loss" and every gradient, named as its parameter, in the
+    order of the parameters' states; it writes no state and has no argument "learning_rate".
+  }];
+}
+
 #endif

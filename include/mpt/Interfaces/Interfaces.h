@@ -14,6 +14,7 @@ class InterpreterFrame;
 
 #include "mpt/Interfaces/Decomposable.h.inc"
 #include "mpt/Interfaces/Differentiable.h.inc"
+#include "mpt/Interfaces/EvaluationForm.h.inc"
 #include "mpt/Interfaces/Interpretable.h.inc"
 #include "mpt/Interfaces/PrecisionSemantics.h.inc"
 

@@ -1,0 +1,44 @@
+// Editing the functions of a training module: arguments and results by name, clones, state.
+#ifndef MPT_AUTODIFF_TRAININGFUNCTIONS_H
+#define MPT_AUTODIFF_TRAININGFUNCTIONS_H
+
+#include "mpt/Dialect/Train/TrainDialect.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/BuiltinOps.h"
+
+namespace mpt {
+
+/// The function `name` with a body of one block; an error at the module, and null, when there is none.
+mlir::func::FuncOp findFunction(mlir::ModuleOp module, llvm::StringRef name);
+
+/// The name (mpt.name) of an argument or a result; empty without one.
+llvm::StringRef argumentName(mlir::func::FuncOp function, unsigned index);
+llvm::StringRef resultName(mlir::func::FuncOp function, unsigned index);
+
+/// Appends an argument.
+mlir::Value addArgument(mlir::func::FuncOp function, llvm::StringRef name, mlir::Type type);
+/// Erases the argument `name` when it is there and unused.
+void eraseUnusedArgument(mlir::func::FuncOp function, llvm::StringRef name);
+
+using NamedValue = std::pair<std::string, mlir::Value>;
+/// What the function returns, with names.
+llvm::SmallVector<NamedValue> namedResults(mlir::func::FuncOp function);
+/// Makes the function return exactly `results`.
+void setResults(mlir::func::FuncOp function, llvm::ArrayRef<NamedValue> results);
+
+/// A copy after `function` under another symbol name.
+mlir::func::FuncOp cloneFunction(mlir::func::FuncOp function, llvm::StringRef name);
+
+/// Adds a state after the existing ones, every element `fill`; an error at `module`, and null, when the name is taken.
+train::StateOp addState(mlir::ModuleOp module, train::Role role, llvm::StringRef name, mlir::RankedTensorType type,
+                        double fill, llvm::StringRef of = {});
+
+/// The value of state `name` in `function`: its first read, or a new one at the start.
+mlir::Value readState(mlir::func::FuncOp function, llvm::StringRef name, mlir::Type type);
+/// Leaves one read a state, the first, and replaces the others by it.
+void mergeReads(mlir::func::FuncOp function);
+
+} // namespace mpt
+
+#endif // MPT_AUTODIFF_TRAININGFUNCTIONS_H

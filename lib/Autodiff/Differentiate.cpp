@@ -1,0 +1,119 @@
+// Reverse walk over a function, and the registration of all rules.
+#include "Rules.h"
+
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+using namespace mlir;
+using namespace mpt;
+
+void Backward::give(Value operand, function_ref<Value()> gradient) {
+  if (!wants(operand))
+    return;
+  Value value = gradient();
+  grads.add(builder, operand, value ? cast(value, tensorType(operand).getElementType()) : value);
+}
+
+void Backward::unsupported(const Twine &why) {
+  status = op->emitError() << "no gradient for " << op->getName() << ": " << why;
+}
+
+/// Marks the float results of `op` as wanted when an operand is.
+static void propagateWants(Operation *op, GradientMap &grads) {
+  if (llvm::none_of(op->getOperands(), [&](Value operand) { return grads.wants(operand); }))
+    return;
+  for (Value result : op->getResults())
+    if (isa<FloatType>(getElementTypeOrSelf(result.getType())))
+      grads.want(result);
+}
+
+LogicalResult mpt::differentiateDecomposition(Operation *op, OpBuilder &builder, GradientMap &grads) {
+  Block *block = builder.getInsertionBlock();
+  auto end = builder.getInsertionPoint();
+  Operation *before = end == block->begin() ? nullptr : &*std::prev(end);
+  auto values = cast<Decomposable>(op).decompose(builder);
+  if (failed(values))
+    return op->emitError() << "no gradient for " << op->getName() << ": it cannot be decomposed";
+
+  SmallVector<Operation *> body;
+  for (auto it = before ? std::next(before->getIterator()) : block->begin(); it != end; ++it)
+    body.push_back(&*it);
+  for (Operation *inner : body)
+    propagateWants(inner, grads);
+  for (auto [result, value] : llvm::zip_equal(op->getResults(), *values))
+    grads.add(builder, value, grads.get(result));
+  for (Operation *inner : llvm::reverse(body))
+    if (failed(differentiateOp(inner, builder, grads)))
+      return failure();
+  return success();
+}
+
+LogicalResult mpt::differentiateOp(Operation *op, OpBuilder &builder, GradientMap &grads) {
+  if (llvm::none_of(op->getResults(), [&](Value result) { return grads.get(result); }) ||
+      llvm::none_of(op->getOperands(), [&](Value operand) { return grads.wants(operand); }))
+    return success();
+  if (auto rule = dyn_cast<Differentiable>(op))
+    return rule.backward(builder, grads);
+  if (isa<Decomposable>(op))
+    return differentiateDecomposition(op, builder, grads);
+  return op->emitError() << "no gradient for " << op->getName()
+                         << ": it has neither a gradient rule nor a decomposition; freeze the parameters before it";
+}
+
+FailureOr<SmallVector<Value>> mpt::differentiate(func::FuncOp function, Value loss, ArrayRef<Value> wrt,
+                                                 OpBuilder &builder, GradientCallback completed) {
+  GradientMap grads(
+      [](OpBuilder &builder, Location loc, Value a, Value b) -> Value { return AddOp::create(builder, loc, a, b); });
+  // A gradient is complete once the first of the value's users is differentiated.
+  DenseMap<Operation *, SmallVector<Value>> completes;
+  for (Value value : wrt) {
+    grads.want(value);
+    Operation *first = nullptr;
+    for (Operation *user : value.getUsers())
+      if (!first || user->isBeforeInBlock(first))
+        first = user;
+    if (first)
+      completes[first].push_back(value);
+  }
+  SmallVector<Operation *> forward;
+  for (Operation &op : function.getBody().front()) {
+    if (builder.getInsertionBlock() == op.getBlock() && builder.getInsertionPoint() == op.getIterator())
+      break;
+    propagateWants(&op, grads);
+    forward.push_back(&op);
+  }
+
+  Value seed = GraphBuilder(builder, loss.getLoc()).splat(tensorType(loss), 1.0);
+  seed.getDefiningOp()->setAttr("mpt.seed", builder.getUnitAttr());
+  grads.add(builder, loss, seed);
+  for (Operation *op : llvm::reverse(forward)) {
+    if (failed(differentiateOp(op, builder, grads)))
+      return failure();
+    for (Value value : completes.lookup(op))
+      if (Value gradient = grads.get(value); gradient && completed)
+        completed(builder, value, gradient);
+  }
+  return llvm::map_to_vector(wrt, [&](Value value) { return grads.get(value); });
+}
+
+int64_t mpt::eraseDeadOps(func::FuncOp function) {
+  int64_t count = 0;
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(function.getBody().front())))
+    if (isOpTriviallyDead(&op)) {
+      op.erase();
+      ++count;
+    }
+  return count;
+}
+
+void mpt::registerAutodiffModels(DialectRegistry &registry) {
+  registry.addExtension(+[](MLIRContext *context, MPTDialect *) {
+    attachElementwiseGradients(context);
+    attachConvGradients(context);
+    attachLossGradients(context);
+    attachMatMulGradients(context);
+    attachNormGradients(context);
+    attachReduceGradients(context);
+    attachShapeGradients(context);
+    attachEvaluationForms(context);
+  });
+}

@@ -1,0 +1,30 @@
+// Gradients of the loss family.
+#include "Rules.h"
+
+using namespace mlir;
+using namespace mpt;
+
+namespace mpt {
+
+MPT_GRADIENT(SoftmaxCrossEntropyOp) {
+  Value logits = op.getLogits();
+  if (op.getWeights() && b.wants(op.getWeights()))
+    return b.unsupported("class weights cannot be trained");
+  if (b.dy(0))
+    b.give(logits, [&] {
+      return b.make<SoftmaxCrossEntropyBackwardOp>(b.dy(0), logits, op.getLabels(), op.getLogSumExp(), op.getTotal(),
+                                                   op.getWeights(), op.getReductionAttr(), op.getIgnoreIndexAttr());
+    });
+  // The gradient of log_sum_exp is softmax(logits).
+  if (b.dy(1))
+    b.give(logits, [&] {
+      ArrayRef<int64_t> shape = tensorType(logits).getShape();
+      Value wide = b.widen(logits);
+      Value shifted = b.sub(wide, b.broadcastAlong(op.getLogSumExp(), shape, {1}));
+      return b.mul(b.broadcastAlong(b.dy(1), shape, {1}), b.make<ExpOp>(shifted));
+    });
+}
+
+void attachLossGradients(MLIRContext *context) { attachGradients<SoftmaxCrossEntropyOp>(context); }
+
+} // namespace mpt

@@ -1,0 +1,22 @@
+// Gradients of the matrix-product family.
+#include "Rules.h"
+
+using namespace mlir;
+using namespace mpt;
+
+namespace mpt {
+
+MPT_GRADIENT(MatMulOp) {
+  Value x = op.getA(), w = op.getB();
+  bool tx = op.getTransposeA(), tw = op.getTransposeB();
+  auto product = [&](Value like, Value p, Value q, bool tp, bool tq) -> Value {
+    return b.make<MatMulOp>(like.getType(), p, q, tp, tq, NumericsAttr());
+  };
+  // A transposed operand takes the transposed product.
+  b.give(x, [&] { return tx ? product(x, w, b.dy(), tw, true) : product(x, b.dy(), w, false, !tw); });
+  b.give(w, [&] { return tw ? product(w, b.dy(), x, true, tx) : product(w, x, b.dy(), !tx, false); });
+}
+
+void attachMatMulGradients(MLIRContext *context) { attachGradients<MatMulOp>(context); }
+
+} // namespace mpt

@@ -1,0 +1,95 @@
+// --training-differentiate: @forward becomes @step.
+#include "mpt/Autodiff/Autodiff.h"
+#include "mpt/Autodiff/TrainingFunctions.h"
+#include "mpt/Dialect/MPT/GraphBuilder.h"
+#include "passes/training/Passes.h"
+
+namespace mpt {
+#define GEN_PASS_DEF_DIFFERENTIATE
+#include "passes/training/Passes.h.inc"
+} // namespace mpt
+
+using namespace mlir;
+using namespace mpt;
+
+namespace {
+
+struct Differentiate : mpt::impl::DifferentiateBase<Differentiate> {
+  void runOnOperation() override {
+    func::FuncOp step = findFunction(getOperation(), "forward");
+    if (!step || failed(checkLoss(step)))
+      return signalPassFailure();
+    step.setName("step");
+    mergeReads(step);
+    advanceGenerators(step);
+
+    SmallVector<Value> parameters;
+    for (auto read : step.getOps<train::ReadOp>()) {
+      train::StateOp state = stateOf(read);
+      if (state && state.getRole() == train::Role::parameter && !state.getFrozen() &&
+          isa<FloatType>(tensorType(read).getElementType()))
+        parameters.push_back(read);
+    }
+    Block &block = step.getBody().front();
+    int64_t before = block.getOperations().size();
+    OpBuilder builder(block.getTerminator());
+    Value loss = namedResults(step).front().second;
+    auto values = differentiate(step, loss, parameters, builder, [&](OpBuilder &builder, Value read, Value gradient) {
+      auto parameter = read.getDefiningOp<train::ReadOp>();
+      train::GradientOp::create(builder, read.getLoc(), parameter.getState(), gradient);
+      ++gradients;
+    });
+    if (failed(values))
+      return signalPassFailure();
+    for (auto [read, gradient] : llvm::zip_equal(parameters, *values))
+      if (!gradient)
+        mlir::emitWarning(read.getLoc()) << "the loss does not depend on parameter '"
+                                         << read.getDefiningOp<train::ReadOp>().getState() << "': it is not trained";
+    backwardOps += block.getOperations().size() - before;
+    setResults(step, {{"loss", loss}});
+    keepGradients(step);
+  }
+
+private:
+  static train::StateOp stateOf(train::ReadOp read) {
+    return SymbolTable::lookupNearestSymbolFrom<train::StateOp>(read, read.getStateAttr());
+  }
+
+  static LogicalResult checkLoss(func::FuncOp step) {
+    SmallVector<NamedValue> results = namedResults(step);
+    auto type = results.empty() ? RankedTensorType() : dyn_cast<RankedTensorType>(results.front().second.getType());
+    if (!type || type.getRank() != 0 || !isa<FloatType>(type.getElementType()) || results.front().first != "loss")
+      return step.emitError() << "expected @forward to return a scalar float named \"loss\" first: run --training-loss";
+    return success();
+  }
+
+  /// Gives each drawing op a stream of its own and moves the generators on by one step.
+  static void advanceGenerators(func::FuncOp step) {
+    Builder attributes(step.getContext());
+    int64_t stream = 0;
+    for (auto read : llvm::to_vector(step.getOps<train::ReadOp>())) {
+      train::StateOp state = stateOf(read);
+      if (!state || state.getRole() != train::Role::rng)
+        continue;
+      for (Operation &op : step.getBody().front())
+        if (op.hasAttr("stream") && llvm::is_contained(op.getOperands(), read.getValue()))
+          op.setAttr("stream", attributes.getI64IntegerAttr(stream++));
+      bool written = llvm::any_of(step.getOps<train::WriteOp>(),
+                                  [&](train::WriteOp write) { return write.getState() == read.getState(); });
+      if (written)
+        continue;
+      OpBuilder builder(step.getBody().front().getTerminator());
+      GraphBuilder b(builder, read.getLoc());
+      train::WriteOp::create(builder, read.getLoc(), read.getState(), b.add(read, b.indices({0, 1})), Value());
+    }
+  }
+
+  /// Dead ops go, but not the gradients that nothing uses yet.
+  static void keepGradients(func::FuncOp step) {
+    for (Operation &op : llvm::make_early_inc_range(llvm::reverse(step.getBody().front())))
+      if (!isa<train::GradientOp>(op) && isOpTriviallyDead(&op))
+        op.erase();
+  }
+};
+
+} // namespace

@@ -1,0 +1,76 @@
+// RUN: split-file %s %t
+// RUN: mpt-opt %t/shared.mlir --training-differentiate | FileCheck %s --check-prefix=SHARED
+// RUN: mpt-opt %t/frozen.mlir --training-differentiate 2>&1 | FileCheck %s --check-prefix=FROZEN
+// RUN: mpt-opt %t/streams.mlir --training-differentiate | FileCheck %s --check-prefix=STREAMS
+// RUN: not mpt-opt %t/no-rule.mlir --training-differentiate 2>&1 | FileCheck %s --check-prefix=NO-RULE
+// RUN: not mpt-opt %t/no-loss.mlir --training-differentiate 2>&1 | FileCheck %s --check-prefix=NO-LOSS
+
+// Two reads are one parameter; its contributions are summed.
+// SHARED-COUNT-1: train.read @w
+// SHARED: %[[D1:.*]] = mpt.mul %{{.*}}, %[[W:.*]] :
+// SHARED: %[[SUM:.*]] = mpt.add %{{.*}}, %{{.*}} : tensor<3xf32>
+// SHARED: train.gradient @w, %[[SUM]]
+// SHARED-NOT: train.gradient
+//--- shared.mlir
+train.state parameter @w : tensor<3xf32> = dense<0.5> : tensor<3xf32>
+func.func @forward() -> (tensor<f32> {mpt.name = "loss"}) {
+  %a = train.read @w : tensor<3xf32>
+  %b = train.read @w : tensor<3xf32>
+  %y = mpt.mul %a, %b : tensor<3xf32>
+  %loss = mpt.reduce sum %y {axes = array<i64: 0>} : (tensor<3xf32>) -> tensor<f32>
+  return %loss : tensor<f32>
+}
+// Nothing is built for the frozen parameter; the unused one is reported; other results are dropped.
+// FROZEN: warning: the loss does not depend on parameter 'u': it is not trained
+// FROZEN: func.func @step() -> (tensor<f32> {mpt.name = "loss"})
+// FROZEN-NOT: train.gradient @f
+// FROZEN: %[[SEED:.*]] = mpt.constant
+// FROZEN: %[[G:.*]] = mpt.mul %[[SEED]]
+// FROZEN: train.gradient @w, %[[G]]
+// FROZEN-NOT: train.gradient
+// FROZEN-NOT: mpt.exp
+//--- frozen.mlir
+train.state parameter @w : tensor<f32> = dense<0.5> : tensor<f32>
+train.state parameter @u : tensor<f32> = dense<0.5> : tensor<f32>
+train.state parameter @f : tensor<f32> = dense<0.5> : tensor<f32> frozen
+func.func @forward() -> (tensor<f32> {mpt.name = "loss"}, tensor<f32> {mpt.name = "other"}) {
+  %w = train.read @w : tensor<f32>
+  %f = train.read @f : tensor<f32>
+  %u = train.read @u : tensor<f32>
+  %y = mpt.mul %w, %f : tensor<f32>
+  %other = mpt.exp %u : tensor<f32>
+  return %y, %other : tensor<f32>, tensor<f32>
+}
+// Each dropout draws its own numbers, the same in both directions, and the next step others.
+// STREAMS: %[[KEY:.*]] = train.read @mpt.rng
+// STREAMS: mpt.dropout %{{.*}}, %[[KEY]] {{.*}}stream = 0
+// STREAMS: mpt.dropout %{{.*}}, %[[KEY]] {{.*}}stream = 1
+// STREAMS: %[[ONE:.*]] = mpt.constant dense<[0, 1]>
+// STREAMS: %[[NEXT:.*]] = mpt.add %[[KEY]], %[[ONE]]
+// STREAMS: train.write @mpt.rng, %[[NEXT]]
+// STREAMS: mpt.dropout %{{.*}}, %[[KEY]] {{.*}}stream = 1
+// STREAMS: mpt.dropout %{{.*}}, %[[KEY]] {{.*}}stream = 0
+//--- streams.mlir
+train.state parameter @w : tensor<4xf32> = dense<0.5> : tensor<4xf32>
+train.state rng @mpt.rng : tensor<2xi64> = dense<[7, 0]> : tensor<2xi64>
+func.func @forward() -> (tensor<f32> {mpt.name = "loss"}) {
+  %w = train.read @w : tensor<4xf32>
+  %key = train.read @mpt.rng : tensor<2xi64>
+  %a = mpt.dropout %w, %key {ratio = 0.5, stream = 0} : (tensor<4xf32>, tensor<2xi64>) -> tensor<4xf32>
+  %b = mpt.dropout %a, %key {ratio = 0.5, stream = 0} : (tensor<4xf32>, tensor<2xi64>) -> tensor<4xf32>
+  %loss = mpt.reduce sum %b {axes = array<i64: 0>} : (tensor<4xf32>) -> tensor<f32>
+  return %loss : tensor<f32>
+}
+// NO-RULE: no-rule.mlir:[[#]]:{{.*}} error: no gradient for mpt.relu_backward: it has neither a gradient rule nor a decomposition
+//--- no-rule.mlir
+train.state parameter @w : tensor<f32> = dense<0.5> : tensor<f32>
+func.func @forward() -> (tensor<f32> {mpt.name = "loss"}) {
+  %w = train.read @w : tensor<f32>
+  %y = mpt.relu_backward %w, %w : tensor<f32>
+  return %y : tensor<f32>
+}
+// NO-LOSS: error: expected @forward to return a scalar float named "loss" first
+//--- no-loss.mlir
+func.func @forward(%x: tensor<2xf32>) -> (tensor<2xf32> {mpt.name = "loss"}) {
+  return %x : tensor<2xf32>
+}
