@@ -22,7 +22,7 @@ struct Accumulate : mpt::impl::AccumulateBase<Accumulate> {
     if (!step)
       return signalPassFailure();
     if (microSteps < 1) {
-      step.emitError() << "expected micro-steps of at least 1, got " << microSteps;
+      step.emitError() << "expected micro-steps of at least 1, got " << microSteps.getValue();
       return signalPassFailure();
     }
     if (microSteps == 1)

@@ -78,7 +78,7 @@ private:
     RankedTensorType type = tensorType(logits);
     int64_t rank = type.getRank(), axis = classAxis < 0 ? classAxis + rank : classAxis;
     if (rank < 2 || axis < 0 || axis >= rank)
-      return forward.emitError() << "expected logits with classes on axis " << classAxis << ", got " << type
+      return forward.emitError() << "expected logits with classes on axis " << classAxis.getValue() << ", got " << type
                                  << ": set class-axis, or another loss";
     std::optional<int64_t> ignored;
     if (int64_t label; !ignoreIndex.empty()) {

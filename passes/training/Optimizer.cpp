@@ -62,7 +62,7 @@ struct Optimizer : mpt::impl::OptimizerBase<Optimizer> {
       return signalPassFailure();
     }
     if (!(clipNorm >= 0.0)) {
-      step.emitError() << "expected a clip-norm that is not negative, got " << clipNorm;
+      step.emitError() << "expected a clip-norm that is not negative, got " << clipNorm.getValue();
       return signalPassFailure();
     }
     spec = *parsed;

@@ -4,11 +4,10 @@
 
 include "passes/PassBase.td"
 
-class TrainingPass<string name> : Pass<"training-" # name, "::mlir::ModuleOp"> {
-  let dependentDialects = ["::mpt::MPTDialect", "::mpt::train::TrainDialect", "::mlir::func::FuncDialect"];
-}
+defvar trainingDialects = ["::mpt::MPTDialect", "::mpt::train::TrainDialect", "::mlir::func::FuncDialect"];
 
-def Loss : TrainingPass<"loss"> {
+def Loss : Pass<"training-loss", "::mlir::ModuleOp"> {
+  let dependentDialects = trainingDialects;
   let summary = "Add the loss and its target to @forward";
   let description = [{
     In: `@forward` returns the prediction (logits) first. Out: `@forward` has one more argument, the target, and returns the
@@ -31,7 +30,8 @@ def Loss : TrainingPass<"loss"> {
   ];
 }
 
-def RemoveDropout : TrainingPass<"remove-dropout"> {
+def RemoveDropout : Pass<"training-remove-dropout", "::mlir::ModuleOp"> {
+  let dependentDialects = trainingDialects;
   let summary = "Make every dropout pass its input on";
   let description = [{
     Out: no `mpt.dropout`; the generator state and its reads are gone when nothing else uses them.
@@ -39,7 +39,8 @@ def RemoveDropout : TrainingPass<"remove-dropout"> {
   let statistics = [Statistic<"removed", "removed", "dropouts removed">];
 }
 
-def Evaluate : TrainingPass<"evaluate"> {
+def Evaluate : Pass<"training-evaluate", "::mlir::ModuleOp"> {
+  let dependentDialects = trainingDialects;
   let summary = "Clone @forward to @evaluate, the model as it is used after training";
   let description = [{
     In: `@forward` in training form. Out: `@evaluate` beside it, with the same arguments and results; every op that implements
@@ -48,7 +49,8 @@ def Evaluate : TrainingPass<"evaluate"> {
   let statistics = [Statistic<"replaced", "replaced", "ops replaced by their evaluation form">];
 }
 
-def Differentiate : TrainingPass<"differentiate"> {
+def Differentiate : Pass<"training-differentiate", "::mlir::ModuleOp"> {
+  let dependentDialects = trainingDialects;
   let summary = "Turn @forward into @step: forward, backward, one train.gradient a trained parameter";
   let description = [{
     In: `@forward` returns the scalar float "loss" first. Out: `@step` returns "loss" alone and holds a `train.gradient` for each
@@ -63,7 +65,8 @@ def Differentiate : TrainingPass<"differentiate"> {
   ];
 }
 
-def Optimizer : TrainingPass<"optimizer"> {
+def Optimizer : Pass<"training-optimizer", "::mlir::ModuleOp"> {
+  let dependentDialects = trainingDialects;
   let summary = "Update every parameter that has a gradient";
   let description = [{
     In: `@step` with `train.gradient`. Out: an optimizer op and a `train.write` of parameter and slots for each, right after its
@@ -80,7 +83,8 @@ def Optimizer : TrainingPass<"optimizer"> {
   let statistics = [Statistic<"updates", "updates", "parameters updated">];
 }
 
-def Accumulate : TrainingPass<"accumulate"> {
+def Accumulate : Pass<"training-accumulate", "::mlir::ModuleOp"> {
+  let dependentDialects = trainingDialects;
   let summary = "Accumulate gradients over several micro-steps";
   let description = [{
     In: `@step` with `train.gradient` and optimizer. Out: `@accumulate`, with the same arguments and results, adds its
@@ -91,7 +95,8 @@ def Accumulate : TrainingPass<"accumulate"> {
   let options = [Option<"microSteps", "micro-steps", "int64_t", "1", "micro-steps an optimizer step; 1 changes nothing">];
 }
 
-def Gradients : TrainingPass<"gradients"> {
+def Gradients : Pass<"training-gradients", "::mlir::ModuleOp"> {
+  let dependentDialects = trainingDialects;
   let summary = "Clone @step to @gradients, which returns the gradients and changes nothing";
   let description = [{
     In: `@step` with `train.gradient`. Out: `@gradients` beside it returns "loss" and every gradient, named as its parameter, in the

@@ -45,7 +45,7 @@ func.func @forward(%x: tensor<2x3x7xf32> {mpt.name = "x"}) -> (tensor<2x3x7xf32>
 // OWN: -> (tensor<f32> {mpt.name = "loss"}, tensor<3xf32> {mpt.name = "y"})
 // OWN: mpt.reshape
 // OWN: mpt.cast %{{.*}} : tensor<f16> to tensor<f32>
-// RANK: error: expected logits with classes on axis 1, got tensor<1xf16>
+// RANK: error: expected logits with classes on axis 1, got 'tensor<1xf16>'
 //--- own.mlir
 func.func @forward(%x: tensor<1xf16> {mpt.name = "x"}, %y: tensor<3xf32> {mpt.name = "z"}) -> (tensor<1xf16> {mpt.name = "l"}, tensor<3xf32> {mpt.name = "y"}) {
   return %x, %y : tensor<1xf16>, tensor<3xf32>
