@@ -122,9 +122,23 @@ typedef struct mpt_conv_desc {
 int32_t mpt_rt_conv(mpt_exec *exec, int64_t site, const mpt_conv_desc *desc, const void *bias, void *x, void *w,
                     void *y, void *workspace);
 
-/* Scratch that a convolution needs: FP32 copies of its 16-bit and 8-bit tensors, each rounded up to 64 bytes, unless
- * the processor multiplies that type itself (native != 0). Shared by compiler and runtime so that they cannot disagree.
- */
+/* Non-zero for convolutions that the runtime computes as matrix products in the types as they are stored: 1 x 1 ones,
+ * and gradients of weights over channels that fill vectors. */
+static inline int mpt_conv_is_product(const mpt_conv_desc *d) {
+  const int64_t types[3] = {d->x_type, d->w_type, d->y_type};
+  int pointwise = 1;
+  for (int i = 0; i < 3; ++i) {
+    if (types[i] != MPT_FLOAT32 && types[i] != MPT_FLOAT16 && types[i] != MPT_BFLOAT16)
+      return 0;
+    if (d->kernel[i] != 1 || d->stride[i] != 1 || d->pad_low[i] || d->pad_high[i])
+      pointwise = 0;
+  }
+  return d->groups == 1 && (pointwise || (d->kind == MPT_CONV_BACKWARD_WEIGHTS && d->ic % 32 == 0));
+}
+
+/* Scratch that a convolution needs: FP32 copies of its 16-bit and 8-bit tensors, each rounded up to 64 bytes, unless it
+ * is a product or the processor multiplies that type itself (native != 0). Shared by compiler and runtime so that they
+ * cannot disagree. */
 static inline int64_t mpt_conv_workspace(const mpt_conv_desc *d, int native) {
   int64_t xs = d->n * d->ic, ys = d->n * d->oc, ws = d->oc * (d->ic / d->groups), total = 0;
   for (int i = 0; i < 3; ++i) {
@@ -132,7 +146,7 @@ static inline int64_t mpt_conv_workspace(const mpt_conv_desc *d, int native) {
     ys *= d->out[i];
     ws *= d->kernel[i];
   }
-  if (native)
+  if (native || mpt_conv_is_product(d))
     return 0;
   if (d->x_type != MPT_FLOAT32 && d->x_type != MPT_FLOAT64)
     total += (xs * 4 + 63) / 64 * 64;

@@ -87,7 +87,7 @@ typedef struct mpt_memory {
   int64_t state_bytes;   /* the persistent block: parameters, masters, slots, statistics, counters */
   int64_t arena_bytes;   /* scratch that calls share; grows at the first call of a function that needs more */
   int64_t output_bytes;  /* results kept for mpt_trainer_output */
-  int64_t staging_bytes; /* copies of unaligned inputs and of converted parameters */
+  int64_t staging_bytes; /* copies of unaligned inputs, and scratch of library calls */
 } mpt_memory;
 
 /* `options` may be NULL. Reads the initial weights. */

@@ -24,6 +24,7 @@ public:
   Scratch() = default;
   Scratch(const Scratch &) = delete;
   ~Scratch() { free(memory); }
+  int64_t size() const { return bytes; }
   /// Null when there is no memory.
   void *get(int64_t want) {
     if (bytes < want) {

@@ -135,7 +135,6 @@ mpt_status bindInputs(mpt_trainer &t, const mpt_function_desc &f, FunctionState 
   auto *next = static_cast<uint8_t *>(t.staging.get(staged));
   if (!next)
     return outOfMemory("inputs", staged);
-  t.stagingBytes = std::max(t.stagingBytes, staged);
   for (int64_t k = 0; k < f.num_inputs; ++k) {
     const void *&given = state.inputPointers[static_cast<size_t>(k)];
     const mpt_tensor_desc &want = f.inputs[k];
@@ -286,7 +285,7 @@ mpt_status mpt_trainer_set_learning_rate(mpt_trainer *trainer, double learning_r
 mpt_status mpt_trainer_memory(const mpt_trainer *trainer, mpt_memory *out) {
   if (!trainer || !out)
     return fail(MPT_INVALID_ARGUMENT, "expected a trainer and a place for the result, got NULL");
-  *out = {trainer->state.bytes(), trainer->arena.bytes(), 0, trainer->stagingBytes};
+  *out = {trainer->state.bytes(), trainer->arena.bytes(), 0, trainer->staging.size() + trainer->scratch.size()};
   for (const FunctionState &f : trainer->functions)
     out->output_bytes += f.outputs.bytes();
   return MPT_OK;

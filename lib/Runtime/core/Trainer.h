@@ -43,9 +43,8 @@ struct mpt_trainer {
   double learningRate = 0;
   bool hasLearningRate = false;
   mpt::rt::Block state, arena;
-  mpt::rt::Scratch scratch; // of library calls
-  mpt::rt::Scratch staging; // unaligned inputs
-  int64_t stagingBytes = 0;
+  mpt::rt::Scratch scratch;                      // of library calls
+  mpt::rt::Scratch staging;                      // unaligned inputs
   std::vector<mpt::rt::FunctionState> functions; // as in the module's table
   std::map<std::string, int64_t> index;          // state tensors by name
   std::map<std::string, int64_t> masters;        // parameter name to its master

@@ -222,6 +222,9 @@ extern "C" int32_t mpt_rt_conv(mpt_exec *exec, int64_t site, const mpt_conv_desc
   mpt_conv_desc d = *desc;
   if (mpt_status status = check(d))
     return status;
+  int32_t taken = MPT_OK;
+  if (convByGemm(exec, site, d, bias, x, w, y, taken))
+    return taken;
   bool native = oneDnnNative(d.x_type) && d.w_type == d.x_type && d.y_type == d.x_type;
   if (!native && d.workspace_bytes < mpt_conv_workspace(&d, 0))
     return fail(MPT_INTERNAL, "convolution: expected %lld bytes of workspace, got %lld",

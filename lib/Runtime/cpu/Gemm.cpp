@@ -38,6 +38,7 @@ struct Plan {
   const void *bias;
   char *d;
   const GemmKernels *kernels;
+  const Gather *gather;
   int64_t tasks, partsM, partsN, units;
   bool outOfMemory;
 };
@@ -120,6 +121,7 @@ void runUnit(const Plan &plan, int64_t unit) {
   task.m1 = bound(i + 1, plan.partsM, g.m, plan.kernels->mr);
   task.n0 = bound(j, plan.partsN, g.n, plan.kernels->nr);
   task.n1 = bound(j + 1, plan.partsN, g.n, plan.kernels->nr);
+  task.gather = plan.gather;
   if (task.m0 < task.m1 && task.n0 < task.n1)
     g.a_type == MPT_FLOAT64 ? gemmF64(task)
                             : plan.kernels->run(task, static_cast<float *>(scratch.get(plan.kernels->scratchBytes)));
@@ -145,28 +147,20 @@ mpt_status check(const mpt_gemm_desc &g) {
 
 } // namespace
 
-extern "C" int32_t mpt_rt_gemm(mpt_exec *exec, int64_t site, const mpt_gemm_desc *desc, const void *a, const void *b,
-                               const void *bias, void *d) {
-  if (mpt_status status = check(*desc))
-    return status;
-  Plan plan{*desc,
+int32_t mpt::rt::runProduct(mpt_exec *exec, const mpt_gemm_desc &desc, const void *a, const void *b, const void *bias,
+                            void *d, const Gather *gather) {
+  Plan plan{desc,
             static_cast<const char *>(a),
             static_cast<const char *>(b),
             bias,
             static_cast<char *>(d),
             &gemmKernels(),
+            gather,
             0,
             1,
             1,
             0,
             false};
-  if (!settleStrides(plan.desc))
-    return fail(MPT_UNSUPPORTED, "gemm: expected a row or column stride of 1 for each matrix");
-  if (plan.desc.m * plan.desc.n * plan.desc.batch0 * plan.desc.batch1 == 0)
-    return MPT_OK;
-  foldBatch(plan.desc);
-  if (gemmOneDnn(exec, site, plan.desc, a, b, bias, d))
-    return MPT_OK;
   split(plan, threadsOf(exec));
   runTasks(
       static_cast<int>(plan.tasks),
@@ -181,4 +175,19 @@ extern "C" int32_t mpt_rt_gemm(mpt_exec *exec, int64_t site, const mpt_gemm_desc
       },
       &plan);
   return plan.outOfMemory ? fail(MPT_OUT_OF_MEMORY, "gemm: no memory to pack the operands") : MPT_OK;
+}
+
+extern "C" int32_t mpt_rt_gemm(mpt_exec *exec, int64_t site, const mpt_gemm_desc *desc, const void *a, const void *b,
+                               const void *bias, void *d) {
+  if (mpt_status status = check(*desc))
+    return status;
+  mpt_gemm_desc g = *desc;
+  if (!settleStrides(g))
+    return fail(MPT_UNSUPPORTED, "gemm: expected a row or column stride of 1 for each matrix");
+  if (g.m * g.n * g.batch0 * g.batch1 == 0)
+    return MPT_OK;
+  foldBatch(g);
+  if (gemmOneDnn(exec, site, g, a, b, bias, d))
+    return MPT_OK;
+  return runProduct(exec, g, a, b, bias, d);
 }

@@ -6,12 +6,20 @@
 
 namespace mpt::rt {
 
+/// A B operand that is gathered from an image: row p is output position p of a convolution, column j is input channel
+/// j % channels at kernel position j / channels. Channels are a multiple of the kernels' tile width.
+struct Gather {
+  int64_t channels;
+  const mpt_conv_desc *conv;
+};
+
 /// The rectangle [m0, m1) x [n0, n1) of one product; pointers are those of the batch element.
 struct GemmTask {
   const mpt_gemm_desc *desc;
   const void *a, *b, *bias;
   void *d;
   int64_t m0, m1, n0, n1;
+  const Gather *gather = nullptr; // b is then the image
 };
 
 struct GemmKernels {
@@ -30,6 +38,14 @@ extern const GemmKernels gemmPortable, gemmAvx2, gemmAvx512;
 
 /// The best that this processor runs.
 const GemmKernels &gemmKernels();
+
+/// Splits a checked product over the threads and runs it with our kernels.
+int32_t runProduct(mpt_exec *exec, const mpt_gemm_desc &desc, const void *a, const void *b, const void *bias, void *d,
+                   const Gather *gather = nullptr);
+
+/// Convolutions that are products: true when it took the case (`status` is then its result).
+bool convByGemm(mpt_exec *exec, int64_t site, const mpt_conv_desc &desc, const void *bias, void *x, void *w, void *y,
+                int32_t &status);
 
 /// FP64 operands.
 void gemmF64(const GemmTask &task);

@@ -76,6 +76,7 @@ struct Operand {
   void (*packPanelsA)(const void *, int64_t, int64_t, int64_t, int64_t, float *);
   void (*packRowsB)(const void *, int64_t, int64_t, int64_t, float *);
   void (*packColumnsB)(const void *, int64_t, int64_t, int64_t, float *);
+  void (*packGather)(const Gather &, const void *, int64_t, int64_t, int64_t, int64_t, float *);
   TileFn (*unpackedTile)(bool rowsA, int64_t rows); // reads B in place; null: pack it always
   FinishFn finish;
   LastFn lastTile[2]; // of this output type, by rowsA
@@ -90,11 +91,17 @@ template <typename T> TileFn anyTile(bool rowsA, int64_t rows) {
 }
 
 template <typename T> constexpr Operand operandOf() {
-  return {sizeof(T),       packRowsA<T>,
-          packPanelsA<T>,  packRowsB<T>,
-          packColumnsB<T>, sizeof(T) > 1 ? anyTile<T> : nullptr,
-          finishTile<T>,   {lastTile<false, T>, lastTile<true, T>},
-          widenFrom<T>,    narrowTo<T>};
+  return {sizeof(T),
+          packRowsA<T>,
+          packPanelsA<T>,
+          packRowsB<T>,
+          packColumnsB<T>,
+          packGatherB<T>,
+          sizeof(T) > 1 ? anyTile<T> : nullptr,
+          finishTile<T>,
+          {lastTile<false, T>, lastTile<true, T>},
+          widenFrom<T>,
+          narrowTo<T>};
 }
 
 const Operand &operand(int64_t dtype) {

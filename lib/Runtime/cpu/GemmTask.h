@@ -2,6 +2,8 @@
 
 #include "cpu/GemmPack.h"
 
+#include "cpu/GemmGather.h"
+
 #include "cpu/GemmTile.h"
 
 #include "cpu/GemmFinish.h"
@@ -84,7 +86,7 @@ void runGemm(const GemmTask &task, float *scratch) {
   bool rowsA = g.a_col == 1;
   int64_t rowStep = direct || blocks == 1 ? task.m1 - task.m0 : partialRows;
   // Few rows do not repay packing B, where its rows are contiguous.
-  bool unpackedB = g.b_col == 1 && opB.unpackedTile && task.m1 - task.m0 <= 2 * MR;
+  bool unpackedB = g.b_col == 1 && opB.unpackedTile && !task.gather && task.m1 - task.m0 <= 2 * MR;
   for (int64_t j0 = task.n0; j0 < task.n1; j0 += colsMax) {
     int64_t cols = task.n1 - j0 < colsMax ? task.n1 - j0 : colsMax;
     int64_t inPlace = unpackedB ? cols / NR * NR : 0; // columns read without packing
@@ -98,7 +100,9 @@ void runGemm(const GemmTask &task, float *scratch) {
       for (int64_t q = 0; q < blocks; ++q) {
         int64_t k0 = q * depth, k = g.k - k0 < depth ? g.k - k0 : depth;
         const char *blockB = b + (k0 * g.b_row + j0 * g.b_col) * opB.size;
-        if (g.b_col == 1)
+        if (task.gather)
+          opB.packGather(*task.gather, task.b, k0, k, j0, cols, packedB);
+        else if (g.b_col == 1)
           opB.packRowsB(blockB + inPlace * opB.size, g.b_row, k, cols - inPlace, packedB);
         else
           opB.packColumnsB(blockB, g.b_col, k, cols, packedB);

@@ -1,0 +1,106 @@
+// Convolutions that our GEMM computes: 1 x 1 ones of any kind, which are plain products in the types as stored, and
+// gradients of weights, where oneDNN's AVX2 kernels reach half the rate of its forward pass.
+#include "cpu/Gemm.h"
+#include "cpu/OneDnn.h"
+
+#include "core/Error.h"
+#include "core/Types.h"
+
+using namespace mpt::rt;
+
+namespace {
+
+bool pointwise(const mpt_conv_desc &d) {
+  return d.kernel[0] * d.kernel[1] * d.kernel[2] == 1 && d.stride[0] == 1 && d.stride[1] == 1 && d.stride[2] == 1 &&
+         d.in[0] == d.out[0] && d.in[1] == d.out[1] && d.in[2] == d.out[2];
+}
+
+mpt_gemm_desc product(int64_t m, int64_t n, int64_t k) {
+  mpt_gemm_desc g{};
+  g.m = m, g.n = n, g.k = k;
+  g.batch0 = g.batch1 = 1;
+  g.alpha = 1;
+  g.d_row = n, g.d_col = 1;
+  return g;
+}
+
+int32_t runPointwise(mpt_exec *exec, int64_t site, const mpt_conv_desc &d, const void *bias, void *x, void *w,
+                     void *y) {
+  int64_t rows = d.n * d.out[0] * d.out[1] * d.out[2];
+  mpt_gemm_desc g;
+  if (d.kind == MPT_CONV_BACKWARD_WEIGHTS) {
+    g = product(d.oc, d.ic, rows);
+    g.a_type = d.y_type, g.a_row = 1, g.a_col = d.oc;
+    g.b_type = d.x_type, g.b_row = d.ic, g.b_col = 1;
+    g.d_type = d.w_type;
+    return mpt_rt_gemm(exec, site, &g, y, x, nullptr, w);
+  }
+  bool forward = d.kind == MPT_CONV_FORWARD;
+  g = forward ? product(rows, d.oc, d.ic) : product(rows, d.ic, d.oc);
+  g.a_type = forward ? d.x_type : d.y_type, g.a_row = g.k, g.a_col = 1;
+  g.b_type = d.w_type, g.b_row = forward ? 1 : d.ic, g.b_col = forward ? d.ic : 1;
+  g.d_type = forward ? d.y_type : d.x_type;
+  g.bias_type = d.bias_type;
+  g.flags = d.flags | (d.bias_type ? MPT_GEMM_BIAS : 0);
+  return mpt_rt_gemm(exec, site, &g, forward ? x : y, w, bias, forward ? y : x);
+}
+
+struct Reorder {
+  const float *from; // [oc][tap][ic]
+  void *to;          // [oc][ic][tap]
+  int64_t taps, ic, type;
+};
+
+void reorder(void *const *args, int64_t begin, int64_t end) {
+  auto &r = *static_cast<const Reorder *>(args[0]);
+  float run[256];
+  for (int64_t oc = begin; oc < end; ++oc) {
+    const float *from = r.from + oc * r.taps * r.ic;
+    char *to = static_cast<char *>(r.to) + oc * r.taps * r.ic * sizeOf(r.type);
+    int64_t filled = 0;
+    for (int64_t c = 0; c < r.ic; ++c)
+      for (int64_t t = 0; t < r.taps; ++t) {
+        run[filled++] = from[t * r.ic + c];
+        if (filled == 256 || (c + 1 == r.ic && t + 1 == r.taps)) {
+          gemmKernels().narrow(r.type, run, filled, to);
+          to += filled * sizeOf(r.type);
+          filled = 0;
+        }
+      }
+  }
+}
+
+int32_t runWeights(mpt_exec *exec, const mpt_conv_desc &d, void *x, void *w, void *y) {
+  int64_t taps = d.kernel[0] * d.kernel[1] * d.kernel[2], bytes = d.oc * taps * d.ic * 4;
+  auto *context = exec ? static_cast<Context *>(exec->runtime) : nullptr;
+  Scratch own, &scratch = context && context->scratch ? *context->scratch : own;
+  auto *sums = static_cast<float *>(scratch.get(bytes));
+  if (!sums)
+    return fail(MPT_OUT_OF_MEMORY, "convolution: no memory for %lld bytes of scratch", static_cast<long long>(bytes));
+  mpt_gemm_desc g = product(d.oc, taps * d.ic, d.n * d.out[0] * d.out[1] * d.out[2]);
+  g.a_type = d.y_type, g.a_row = 1, g.a_col = d.oc;
+  g.b_type = d.x_type, g.b_row = g.n, g.b_col = 1;
+  g.d_type = MPT_FLOAT32;
+  Gather gather{d.ic, &d};
+  if (int32_t status = runProduct(exec, g, y, x, nullptr, sums, &gather))
+    return status;
+  Reorder order{sums, w, taps, d.ic, d.w_type};
+  void *args[] = {&order};
+  mpt_rt_parallel(exec, reorder, args, d.oc, 1 + (1 << 14) / (taps * d.ic));
+  return MPT_OK;
+}
+
+} // namespace
+
+bool mpt::rt::convByGemm(mpt_exec *exec, int64_t site, const mpt_conv_desc &d, const void *bias, void *x, void *w,
+                         void *y, int32_t &status) {
+  bool sameType = d.x_type == d.w_type && d.x_type == d.y_type;
+  if (!mpt_conv_is_product(&d) || (sameType && d.x_type == MPT_BFLOAT16 && oneDnnNative(MPT_BFLOAT16)))
+    return false;
+  bool onePoint = pointwise(d);
+  // With AVX-512, oneDNN's FP32 kernels are as fast.
+  if (!onePoint && sameType && d.x_type == MPT_FLOAT32 && gemmKernels().run == gemmAvx512.run)
+    return false;
+  status = onePoint ? runPointwise(exec, site, d, bias, x, w, y) : runWeights(exec, d, x, w, y);
+  return true;
+}
