@@ -20,8 +20,8 @@ static StringRef nameIn(DictionaryAttr attributes) {
   auto name = attributes ? attributes.getAs<StringAttr>(nameAttr) : StringAttr();
   return name ? name.getValue() : StringRef();
 }
-StringRef mpt::argumentName(func::FuncOp function, unsigned index) { return nameIn(function.getArgAttrDict(index)); }
-StringRef mpt::resultName(func::FuncOp function, unsigned index) { return nameIn(function.getResultAttrDict(index)); }
+StringRef mpt::nameOfArgument(func::FuncOp function, unsigned index) { return nameIn(function.getArgAttrDict(index)); }
+StringRef mpt::nameOfResult(func::FuncOp function, unsigned index) { return nameIn(function.getResultAttrDict(index)); }
 
 Value mpt::addArgument(func::FuncOp function, StringRef name, Type type) {
   Builder builder(function.getContext());
@@ -33,14 +33,14 @@ Value mpt::addArgument(func::FuncOp function, StringRef name, Type type) {
 
 void mpt::eraseUnusedArgument(func::FuncOp function, StringRef name) {
   for (unsigned i = function.getNumArguments(); i-- > 0;)
-    if (argumentName(function, i) == name && function.getArgument(i).use_empty())
+    if (nameOfArgument(function, i) == name && function.getArgument(i).use_empty())
       (void)function.eraseArgument(i);
 }
 
 SmallVector<NamedValue> mpt::namedResults(func::FuncOp function) {
   SmallVector<NamedValue> results;
   for (auto [i, value] : llvm::enumerate(function.getBody().front().getTerminator()->getOperands()))
-    results.emplace_back(resultName(function, i).str(), value);
+    results.emplace_back(nameOfResult(function, i).str(), value);
   return results;
 }
 

@@ -103,7 +103,7 @@ private:
 
   static FailureOr<Value> addTarget(func::FuncOp forward, StringRef name, Type type) {
     for (unsigned i = 0; i < forward.getNumArguments(); ++i)
-      if (argumentName(forward, i) == name)
+      if (nameOfArgument(forward, i) == name)
         return forward.emitError() << "expected no input named '" << name
                                    << "', which the loss adds: the model seems to hold its loss, use --loss=none";
     return addArgument(forward, name, type);

@@ -13,8 +13,8 @@ namespace mpt {
 mlir::func::FuncOp findFunction(mlir::ModuleOp module, llvm::StringRef name);
 
 /// The name (mpt.name) of an argument or a result; empty without one.
-llvm::StringRef argumentName(mlir::func::FuncOp function, unsigned index);
-llvm::StringRef resultName(mlir::func::FuncOp function, unsigned index);
+llvm::StringRef nameOfArgument(mlir::func::FuncOp function, unsigned index);
+llvm::StringRef nameOfResult(mlir::func::FuncOp function, unsigned index);
 
 /// Appends an argument.
 mlir::Value addArgument(mlir::func::FuncOp function, llvm::StringRef name, mlir::Type type);
