@@ -58,11 +58,15 @@ mpt_status create(mpt_model *model, const mpt_trainer_options &options, mpt_trai
   trainer->threads = options.threads > 0 ? options.threads : threadsOf(nullptr);
   Json manifest;
   std::string error;
-  if (m.manifest && parseJson(m.manifest, manifest, error))
-    if (const Json *rate = manifest.find("learning_rate"); rate && rate->kind == Json::Number) {
+  if (m.manifest && parseJson(m.manifest, manifest, error)) {
+    const Json *optimizer = manifest.find("optimizer"), *rate = manifest.find("learning_rate");
+    if (!rate && optimizer)
+      rate = optimizer->find("learning_rate");
+    if (rate && rate->kind == Json::Number) {
       trainer->learningRate = rate->number;
       trainer->hasLearningRate = true;
     }
+  }
   if (!trainer->state.allocate(m.state_bytes))
     return outOfMemory("state", m.state_bytes);
   trainer->functions = std::vector<FunctionState>(static_cast<size_t>(m.num_functions));

@@ -1,4 +1,4 @@
-// The packed GEMM, part 3 of 4: the epilogue, and what depends on an operand's type.
+// The packed GEMM: the epilogue, and what depends on an operand's type.
 
 namespace {
 

@@ -1,4 +1,12 @@
-// The packed GEMM, part 4 of 4: the block loops. Includes the other parts.
+// The packed GEMM: the block loops. Its parts, included here, are written once over a vector type `Vec` that the
+// including file defines in an anonymous namespace (with `tileRows`, `depthMax` and `rowsMax`). Blocking after Goto and
+// van de Geijn, "Anatomy of High-Performance Matrix Multiplication", ACM TOMS 34(3), 2008; operands are widened to FP32
+// while they are packed.
+//
+// A sum over k is always taken in the same order, whatever the rectangle or thread: blocks of equal depth that depend
+// on k alone, one fused multiply-add after the other inside a block.
+
+#include "cpu/GemmTypes.h"
 
 #include "cpu/GemmPack.h"
 

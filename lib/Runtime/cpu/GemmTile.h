@@ -1,4 +1,4 @@
-// The packed GEMM, part 2 of 4: the register tile.
+// The packed GEMM: the register tile.
 
 namespace {
 

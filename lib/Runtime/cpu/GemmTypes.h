@@ -1,0 +1,79 @@
+// The packed GEMM: block sizes, element types, and conversions of vectors and runs of them.
+
+namespace {
+
+constexpr int W = Vec::width, NR = 2 * W, MR = tileRows;
+constexpr int64_t colsMax = 1024;            // columns of a packed block of B
+constexpr int64_t partialRows = 4 * rowsMax; // rows whose partial sums are kept when k needs several blocks
+constexpr int64_t lead = depthMax + 16;      // row pitch of widened A: not a power of two
+constexpr int64_t panelStride = MR * depthMax + W;
+constexpr int64_t floatsA = (rowsMax + MR) * lead + (rowsMax / MR + 1) * W;
+constexpr int64_t floatsB = depthMax * colsMax, floatsC = partialRows * colsMax;
+
+// Element types as C++ types, so that templates can overload on them.
+struct F16 {
+  uint16_t bits;
+};
+struct BF16 {
+  uint16_t bits;
+};
+struct E4M3 {
+  uint8_t bits;
+};
+struct E5M2 {
+  uint8_t bits;
+};
+
+inline float widen(float x) { return x; }
+inline float widen(F16 x) { return fromF16(x.bits); }
+inline float widen(BF16 x) { return fromBF16(x.bits); }
+inline float widen(E4M3 x) { return fromE4M3FN(x.bits); }
+inline float widen(E5M2 x) { return fromE5M2(x.bits); }
+inline void narrow(float x, float &d) { d = x; }
+inline void narrow(float x, F16 &d) { d.bits = toF16(x); }
+inline void narrow(float x, BF16 &d) { d.bits = toBF16(x); }
+inline void narrow(float x, E4M3 &d) { d.bits = toE4M3FN(x); }
+inline void narrow(float x, E5M2 &d) { d.bits = toE5M2(x); }
+
+inline Vec loadAs(const float *p) { return Vec::load(p); }
+inline Vec loadAs(const F16 *p) { return Vec::loadF16(reinterpret_cast<const uint16_t *>(p)); }
+inline Vec loadAs(const BF16 *p) { return Vec::loadBF16(reinterpret_cast<const uint16_t *>(p)); }
+template <typename T> inline Vec loadAs(const T *p) {
+  float wide[W];
+  for (int i = 0; i < W; ++i)
+    wide[i] = widen(p[i]);
+  return Vec::load(wide);
+}
+inline void storeAs(Vec v, float *p) { v.store(p); }
+inline void storeAs(Vec v, F16 *p) { v.storeF16(reinterpret_cast<uint16_t *>(p)); }
+inline void storeAs(Vec v, BF16 *p) { v.storeBF16(reinterpret_cast<uint16_t *>(p)); }
+template <typename T> inline void storeAs(Vec v, T *p) {
+  float wide[W];
+  v.store(wide);
+  for (int i = 0; i < W; ++i)
+    narrow(wide[i], p[i]);
+}
+
+template <typename T> inline void storePair(Vec a, Vec b, T *p) {
+  storeAs(a, p);
+  storeAs(b, p + W);
+}
+inline void storePair(Vec a, Vec b, BF16 *p) { Vec::storePairBF16(a, b, reinterpret_cast<uint16_t *>(p)); }
+
+/// The first n < W elements; the other lanes are zero.
+template <typename T> inline Vec loadPart(const T *p, int64_t n) {
+  float wide[W] = {};
+  for (int64_t i = 0; i < n; ++i)
+    wide[i] = widen(p[i]);
+  return Vec::load(wide);
+}
+
+template <typename T> void widenRun(const T *in, int64_t n, float *out) {
+  int64_t i = 0;
+  for (; i + W <= n; i += W)
+    loadAs(in + i).store(out + i);
+  for (; i < n; ++i)
+    out[i] = widen(in[i]);
+}
+
+} // namespace
