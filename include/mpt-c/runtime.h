@@ -96,7 +96,8 @@ void mpt_trainer_destroy(mpt_trainer *trainer);
 
 /* Runs a function on `inputs`, which are matched by name and checked against the model. An input named "learning_rate"
  * may be left out: it then has the value last set, or the manifest's "learning_rate" (its own, or its "optimizer"'s).
- * Inputs that are not aligned to 64 bytes are copied. `metrics` may be NULL. A step whose gradient is not finite succeeds and reports `skipped`. */
+ * Inputs that are not aligned to 64 bytes are copied. `metrics` may be NULL. A step whose gradient is not finite
+ * succeeds and reports `skipped`. */
 mpt_status mpt_trainer_step(mpt_trainer *trainer, const mpt_tensor *inputs, int64_t count, mpt_metrics *metrics);
 /* One unscaled FP32 gradient a parameter, as outputs of "gradients"; changes no state but random counters. */
 mpt_status mpt_trainer_gradients(mpt_trainer *trainer, const mpt_tensor *inputs, int64_t count, mpt_metrics *metrics);

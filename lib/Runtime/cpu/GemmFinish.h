@@ -30,6 +30,21 @@ inline Vec finish(Vec x, const Epilogue &e, int64_t column) {
   return x;
 }
 
+/// The bias of columns [j0, j0 + cols) in FP32, zero up to a multiple of NR.
+void widenBias(const GemmTask &task, int64_t j0, int64_t cols, float *out) {
+  for (int64_t j = 0; j < (cols + NR - 1) / NR * NR; ++j) {
+    out[j] = 0;
+    if (j >= cols)
+      continue;
+    if (task.desc->bias_type == MPT_FLOAT16)
+      out[j] = fromF16(static_cast<const uint16_t *>(task.bias)[j0 + j]);
+    else if (task.desc->bias_type == MPT_BFLOAT16)
+      out[j] = fromBF16(static_cast<const uint16_t *>(task.bias)[j0 + j]);
+    else
+      out[j] = static_cast<const float *>(task.bias)[j0 + j];
+  }
+}
+
 /// Rounds a tile of sums into d. `column` counts from the block's first column, where the bias starts.
 template <typename T>
 void finishTile(const float *c, int64_t ldc, void *to, int64_t ldd, int64_t rows, int64_t cols, const Epilogue &e,

@@ -3,8 +3,8 @@
 // van de Geijn, "Anatomy of High-Performance Matrix Multiplication", ACM TOMS 34(3), 2008; operands are widened to FP32
 // while they are packed.
 //
-// A sum over k is always taken in the same order, whatever the rectangle or thread: blocks of equal depth that depend
-// on k alone, one fused multiply-add after the other inside a block.
+// A sum over k is always taken in the same order, whatever the rectangle or thread: blocks of equal depth, one fused
+// multiply-add after the other inside a block.
 
 #include "cpu/GemmTypes.h"
 
@@ -62,21 +62,6 @@ void runBlock(const Block &block, const Operand &out, char *d, int64_t ldd, cons
           out.finish(c, ldc, to, ldd, rows, cols, e, j);
       }
     }
-  }
-}
-
-/// The bias of columns [j0, j0 + cols) in FP32, zero up to a multiple of NR.
-void widenBias(const GemmTask &task, int64_t j0, int64_t cols, float *out) {
-  for (int64_t j = 0; j < (cols + NR - 1) / NR * NR; ++j) {
-    out[j] = 0;
-    if (j >= cols)
-      continue;
-    if (task.desc->bias_type == MPT_FLOAT16)
-      out[j] = fromF16(static_cast<const uint16_t *>(task.bias)[j0 + j]);
-    else if (task.desc->bias_type == MPT_BFLOAT16)
-      out[j] = fromBF16(static_cast<const uint16_t *>(task.bias)[j0 + j]);
-    else
-      out[j] = static_cast<const float *>(task.bias)[j0 + j];
   }
 }
 
