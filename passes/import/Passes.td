@@ -4,4 +4,13 @@
 
 include "passes/PassBase.td"
 
+def OnnxToCore : Pass<"import-onnx-to-core", "::mlir::ModuleOp"> {
+  let summary = "func @main of onnx.node ops becomes func @forward of core ops";
+  let description = [{
+    Rules by op type and version; shape arithmetic is evaluated, dead code and unread states go. A node without a rule is
+    an error that names the supported ops near it.
+  }];
+  let dependentDialects = ["::mpt::MPTDialect", "::mpt::train::TrainDialect", "::mlir::func::FuncDialect"];
+}
+
 #endif

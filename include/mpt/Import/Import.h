@@ -1,0 +1,42 @@
+// ONNX files to modules: the graph as onnx.node ops, then the core graph.
+#ifndef MPT_IMPORT_IMPORT_H
+#define MPT_IMPORT_IMPORT_H
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/OwningOpRef.h"
+#include "llvm/ADT/StringMap.h"
+
+namespace mpt {
+
+/// What the user says beside the file.
+struct ImportOptions {
+  /// The module's name (`mpt.name`); empty: the file's stem, or "model" for buffers.
+  std::string name;
+  /// Extents of symbolic dimensions of the graph's inputs, by symbol.
+  llvm::StringMap<int64_t> bindings;
+  /// Initializers whose whole name matches one of these expressions are parameters (`train`), or parameters that no
+  /// optimizer changes (`freeze`). Without a match the use of an initializer decides.
+  std::vector<std::string> train, freeze;
+};
+
+/// Reads a binary or textual ONNX model: `onnx.node` ops one to one in `func @main`, one `train.state` an initializer
+/// with float elements, `mpt.constant` for the others. Local functions are inlined; types come from ONNX shape
+/// inference. Errors are reported to the context's diagnostics at the node's name. Large tensors stay mapped files.
+llvm::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>> importOnnx(llvm::StringRef path, const ImportOptions &options,
+                                                              mlir::MLIRContext *context);
+
+/// The same from memory. External data is looked up in `folder`, and refused when that is empty.
+llvm::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>> importOnnxBuffer(llvm::StringRef bytes, llvm::StringRef folder,
+                                                                    const ImportOptions &options,
+                                                                    mlir::MLIRContext *context);
+
+/// Rewrites `func @main` of onnx.node ops to `func @forward` of core ops with static shapes; evaluates shape
+/// arithmetic.
+llvm::LogicalResult convertOnnxToCore(mlir::ModuleOp module);
+
+/// True when an import rule exists for the op in some version.
+bool hasImportRule(llvm::StringRef domain, llvm::StringRef opType);
+
+} // namespace mpt
+
+#endif // MPT_IMPORT_IMPORT_H

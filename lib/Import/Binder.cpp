@@ -1,0 +1,174 @@
+// Operand, attribute and result access of import rules, with located failures.
+#include "Binder.h"
+#include "Converter.h"
+#include "Host.h"
+
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace mpt;
+
+InFlightDiagnostic Binder::fail() { return emitError(loc) << opType() << ": "; }
+InFlightDiagnostic Binder::warn() { return emitWarning(loc) << opType() << ": "; }
+
+bool Binder::has(unsigned i) {
+  return i < node.getInputs().size() && !isa_and_nonnull<onnx::AbsentOp>(node.getInputs()[i].getDefiningOp());
+}
+
+Value Binder::in(unsigned i) { return converter.lookup(node.getInputs()[i]); }
+
+LogicalResult Binder::need(unsigned count) {
+  for (unsigned i = 0; i < count; ++i) {
+    if (!has(i))
+      return fail() << "expected at least " << count << " operands, got none at position " << i;
+    if (!in(i))
+      return fail() << "expected a tensor as operand " << i << ", got a sequence or an optional value";
+  }
+  return success();
+}
+
+ElementsAttr Binder::given(unsigned i) { return has(i) ? constantOf(in(i)) : ElementsAttr(); }
+
+SmallVector<int64_t> Binder::intsOf(ElementsAttr values) {
+  SmallVector<int64_t> result;
+  std::optional<HostTensor> host = readHost(values);
+  for (int64_t i = 0, e = host ? host->type.getNumElements() : 0; i < e; ++i)
+    result.push_back(host->isFloat() ? static_cast<int64_t>(host->real(i)) : host->integer(i));
+  return result;
+}
+
+FailureOr<SmallVector<int64_t>> Binder::ints(unsigned i, StringRef what) {
+  ElementsAttr values = given(i);
+  if (!values || !isa<IntegerType>(values.getElementType()))
+    return fail() << "expected constant integers as " << what << " (operand " << i
+                  << "), got values that are computed at run time; shapes must be static: bind symbolic dimensions";
+  return intsOf(values);
+}
+
+FailureOr<double> Binder::number(unsigned i, StringRef what) {
+  ElementsAttr values = given(i);
+  std::optional<HostTensor> host = values ? readHost(values) : std::nullopt;
+  if (!host || host->type.getNumElements() != 1)
+    return fail() << "expected one constant number as " << what << " (operand " << i << ")";
+  return host->real(0);
+}
+
+int64_t Binder::intAttr(StringRef name, int64_t otherwise) {
+  auto value = dyn_cast_or_null<IntegerAttr>(attr(name));
+  return value ? value.getInt() : otherwise;
+}
+
+double Binder::floatAttr(StringRef name, double otherwise) {
+  auto value = dyn_cast_or_null<FloatAttr>(attr(name));
+  return value ? value.getValueAsDouble() : otherwise;
+}
+
+StringRef Binder::stringAttr(StringRef name, StringRef otherwise) {
+  auto value = dyn_cast_or_null<StringAttr>(attr(name));
+  return value ? value.getValue() : otherwise;
+}
+
+SmallVector<int64_t> Binder::intsAttr(StringRef name, ArrayRef<int64_t> otherwise) {
+  auto value = dyn_cast_or_null<DenseI64ArrayAttr>(attr(name));
+  return SmallVector<int64_t>(value ? value.asArrayRef() : otherwise);
+}
+
+FailureOr<int64_t> Binder::axis(int64_t value, int64_t rank) {
+  if (value < -rank || value >= rank)
+    return fail() << "expected an axis from " << -rank << " to " << rank - 1 << ", got " << value;
+  return value < 0 ? value + rank : value;
+}
+
+FailureOr<SmallVector<int64_t>> Binder::axes(ArrayRef<int64_t> values, int64_t rank) {
+  SmallVector<int64_t> result;
+  for (int64_t value : values) {
+    FailureOr<int64_t> one = axis(value, rank);
+    if (failed(one))
+      return failure();
+    if (llvm::is_contained(result, *one))
+      return fail() << "expected distinct axes, got axis " << *one << " twice";
+    result.push_back(*one);
+  }
+  llvm::sort(result);
+  return result;
+}
+
+FailureOr<Type> Binder::typeAttr(StringRef name, Type otherwise) {
+  auto value = dyn_cast_or_null<IntegerAttr>(attr(name));
+  if (!value)
+    return otherwise;
+  auto integer = [&](unsigned width, bool isUnsigned = false) -> Type {
+    return IntegerType::get(builder.getContext(), width, isUnsigned ? IntegerType::Unsigned : IntegerType::Signless);
+  };
+  // Numbers of TensorProto.DataType.
+  switch (value.getInt()) {
+  case 1:
+    return Type(builder.getF32Type());
+  case 2:
+    return integer(8, true);
+  case 3:
+    return integer(8);
+  case 4:
+    return integer(16, true);
+  case 5:
+    return integer(16);
+  case 6:
+    return integer(32);
+  case 7:
+    return integer(64);
+  case 9:
+    return integer(1);
+  case 10:
+    return Type(builder.getF16Type());
+  case 11:
+    return Type(builder.getF64Type());
+  case 12:
+    return integer(32, true);
+  case 13:
+    return integer(64, true);
+  case 16:
+    return Type(builder.getBF16Type());
+  case 17:
+    return Type(Float8E4M3FNType::get(builder.getContext()));
+  case 19:
+    return Type(Float8E5M2Type::get(builder.getContext()));
+  default:
+    return fail() << "expected a float or integer type as '" << name << "', got ONNX data type " << value.getInt();
+  }
+}
+
+LogicalResult Binder::set(unsigned i, Value value) {
+  if (i >= node.getNumResults())
+    return success();
+  // What ONNX inferred and what was built must agree, or one of the two misread the op.
+  if (auto want = dyn_cast<RankedTensorType>(node.getResult(i).getType())) {
+    RankedTensorType got = tensorType(value);
+    bool same = want.getRank() == got.getRank() && want.getElementType() == got.getElementType();
+    for (int64_t d = 0; same && d < want.getRank(); ++d)
+      same = want.isDynamicDim(d) || want.getDimSize(d) == got.getDimSize(d);
+    if (!same)
+      return fail() << "expected result " << i << " of type " << want << ", got " << got;
+  }
+  converter.map(node.getResult(i), value);
+  return success();
+}
+
+FailureOr<SmallVector<int64_t>> Binder::broadcastShape(ArrayRef<int64_t> a, ArrayRef<int64_t> b) {
+  SmallVector<int64_t> result(std::max(a.size(), b.size()), 1);
+  for (size_t i = 0; i < result.size(); ++i) {
+    int64_t x = i < a.size() ? a[a.size() - 1 - i] : 1, y = i < b.size() ? b[b.size() - 1 - i] : 1;
+    if (x != y && x != 1 && y != 1)
+      return fail() << "expected shapes that broadcast, got [" << a << "] and [" << b << "]";
+    result[result.size() - 1 - i] = x == 1 ? y : x;
+  }
+  return result;
+}
+
+FailureOr<std::pair<Value, Value>> Binder::broadcastPair(Value a, Value b) {
+  auto shape = broadcastShape(tensorType(a).getShape(), tensorType(b).getShape());
+  if (failed(shape))
+    return failure();
+  return std::make_pair(broadcastTo(a, *shape), broadcastTo(b, *shape));
+}
+
+std::pair<Value, int64_t> Binder::generator() { return converter.generator(loc); }

@@ -1,0 +1,122 @@
+// What an import rule sees of one ONNX node, and the versioned table of rules.
+#ifndef MPT_LIB_IMPORT_BINDER_H
+#define MPT_LIB_IMPORT_BINDER_H
+
+#include "mpt/Dialect/MPT/GraphBuilder.h"
+#include "mpt/Dialect/ONNX/ONNXDialect.h"
+
+#include "llvm/ADT/StringMap.h"
+
+namespace mpt {
+
+class Converter;
+
+/// One node while its rule runs: operands as core values, attributes with defaults, results to set. Its failures carry
+/// the node's location and op type.
+class Binder : public GraphBuilder {
+public:
+  Binder(onnx::NodeOp node, Converter &converter, mlir::OpBuilder &builder)
+      : GraphBuilder(builder, node.getLoc()), node(node), converter(converter) {}
+
+  int64_t version() { return node.getVersion(); }
+  llvm::StringRef opType() { return node.getOpType(); }
+
+  // ---- operands
+  unsigned operandCount() { return node.getInputs().size(); }
+  /// True when operand `i` is given.
+  bool has(unsigned i);
+  /// Operand `i` as a core value; only call for operands that are given (`need` checks).
+  mlir::Value in(unsigned i);
+  llvm::ArrayRef<int64_t> shape(unsigned i) { return tensorType(in(i)).getShape(); }
+  int64_t rank(unsigned i) { return tensorType(in(i)).getRank(); }
+  mlir::Type element(unsigned i) { return tensorType(in(i)).getElementType(); }
+  bool isFloat(unsigned i) { return llvm::isa<mlir::FloatType>(element(i)); }
+  /// Fails unless the first `count` operands are given.
+  llvm::LogicalResult need(unsigned count);
+  /// The values of a constant operand; null when it is computed at run time.
+  mlir::ElementsAttr given(unsigned i);
+  /// A constant integer operand; fails when it is computed at run time.
+  llvm::FailureOr<llvm::SmallVector<int64_t>> ints(unsigned i, llvm::StringRef what);
+  /// The only value of a constant float or integer operand.
+  llvm::FailureOr<double> number(unsigned i, llvm::StringRef what);
+
+  // ---- attributes
+  mlir::Attribute attr(llvm::StringRef name) { return node.getAttrs().get(name); }
+  int64_t intAttr(llvm::StringRef name, int64_t otherwise);
+  double floatAttr(llvm::StringRef name, double otherwise);
+  llvm::StringRef stringAttr(llvm::StringRef name, llvm::StringRef otherwise);
+  llvm::SmallVector<int64_t> intsAttr(llvm::StringRef name, llvm::ArrayRef<int64_t> otherwise = {});
+  /// An axis in [-rank, rank) made non-negative.
+  llvm::FailureOr<int64_t> axis(int64_t value, int64_t rank);
+  llvm::FailureOr<llvm::SmallVector<int64_t>> axes(llvm::ArrayRef<int64_t> values, int64_t rank);
+  /// The dtype attribute `name` as an element type; `otherwise` when absent.
+  llvm::FailureOr<mlir::Type> typeAttr(llvm::StringRef name, mlir::Type otherwise);
+
+  // ---- results
+  unsigned resultCount() { return node.getNumResults(); }
+  bool wants(unsigned i) { return i < node.getNumResults() && !node.getResult(i).use_empty(); }
+  llvm::LogicalResult set(unsigned i, mlir::Value value);
+  llvm::LogicalResult done(mlir::Value value) { return set(0, value); }
+
+  mlir::InFlightDiagnostic fail();
+  mlir::InFlightDiagnostic warn();
+
+  // ---- helpers over several families
+  mlir::FloatAttr f64(double value) { return builder.getF64FloatAttr(value); }
+  mlir::IntegerAttr i64(int64_t value) { return builder.getI64IntegerAttr(value); }
+  mlir::DenseI64ArrayAttr list(llvm::ArrayRef<int64_t> values) { return builder.getDenseI64ArrayAttr(values); }
+  /// NumPy broadcast shape of two shapes; fails with a message.
+  llvm::FailureOr<llvm::SmallVector<int64_t>> broadcastShape(llvm::ArrayRef<int64_t> a, llvm::ArrayRef<int64_t> b);
+  /// Both values broadcast to their common shape.
+  llvm::FailureOr<std::pair<mlir::Value, mlir::Value>> broadcastPair(mlir::Value a, mlir::Value b);
+  /// Values of a constant, as integers (floats truncate).
+  static llvm::SmallVector<int64_t> intsOf(mlir::ElementsAttr values);
+  /// The (seed, step) value of the module's generator state, made at the first call, and a stream number of its own.
+  std::pair<mlir::Value, int64_t> generator();
+
+  onnx::NodeOp node;
+  Converter &converter;
+};
+
+using Rule = llvm::LogicalResult (*)(Binder &);
+
+/// Rules by domain, op type and the version from which they hold.
+class RuleTable {
+public:
+  static const RuleTable &get();
+  /// The newest rule whose version is not above `version`.
+  Rule find(llvm::StringRef domain, llvm::StringRef opType, int64_t version) const;
+  bool contains(llvm::StringRef domain, llvm::StringRef opType) const;
+  /// Supported op types whose spelling is nearest to `opType`.
+  llvm::SmallVector<llvm::StringRef> near(llvm::StringRef opType) const;
+
+  /// ai.onnx ops. `since` is the operator-set version from which the rule holds.
+  void on(llvm::StringRef opType, int64_t since, Rule rule) { rules[opType].emplace_back(since, rule); }
+  void on(std::initializer_list<llvm::StringRef> opTypes, int64_t since, Rule rule) {
+    for (llvm::StringRef opType : opTypes)
+      on(opType, since, rule);
+  }
+  /// Ops of another domain.
+  void onDomain(llvm::StringRef domain, llvm::StringRef opType, Rule rule) {
+    rules[(domain + ":" + opType).str()].emplace_back(1, rule);
+  }
+
+private:
+  llvm::StringMap<llvm::SmallVector<std::pair<int64_t, Rule>, 2>> rules;
+};
+
+// One function a family file.
+void addConvRules(RuleTable &table);
+void addElementwiseRules(RuleTable &table);
+void addGatherRules(RuleTable &table);
+void addLossRules(RuleTable &table);
+void addMatMulRules(RuleTable &table);
+void addNormRules(RuleTable &table);
+void addReduceRules(RuleTable &table);
+void addResizeRules(RuleTable &table);
+void addSequenceRules(RuleTable &table);
+void addShapeRules(RuleTable &table);
+
+} // namespace mpt
+
+#endif // MPT_LIB_IMPORT_BINDER_H

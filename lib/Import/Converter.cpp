@@ -1,0 +1,230 @@
+// The walk from onnx.node ops to core ops: rules by version, constant evaluation after each node, removal of dead code.
+#include "Converter.h"
+
+#include "mpt/Dialect/MPT/MPTDialect.h"
+#include "mpt/Dialect/Train/TrainDialect.h"
+#include "mpt/Import/Import.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Verifier.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSet.h"
+
+using namespace mlir;
+using namespace mpt;
+
+const RuleTable &RuleTable::get() {
+  static const RuleTable table = [] {
+    RuleTable t;
+    for (auto add : {addConvRules, addElementwiseRules, addGatherRules, addLossRules, addMatMulRules, addNormRules,
+                     addReduceRules, addResizeRules, addSequenceRules, addShapeRules})
+      add(t);
+    return t;
+  }();
+  return table;
+}
+
+static std::string ruleKey(StringRef domain, StringRef opType) {
+  return domain.empty() ? opType.str() : (domain + ":" + opType).str();
+}
+
+Rule RuleTable::find(StringRef domain, StringRef opType, int64_t version) const {
+  Rule best = nullptr;
+  int64_t since = -1;
+  auto found = rules.find(ruleKey(domain, opType));
+  if (found == rules.end())
+    return nullptr;
+  for (auto [from, rule] : found->second)
+    if (from <= version && from > since) {
+      best = rule;
+      since = from;
+    }
+  return best;
+}
+
+bool RuleTable::contains(StringRef domain, StringRef opType) const { return rules.contains(ruleKey(domain, opType)); }
+
+SmallVector<StringRef> RuleTable::near(StringRef opType) const {
+  SmallVector<std::pair<unsigned, StringRef>> scored;
+  for (const auto &entry : rules)
+    scored.emplace_back(opType.edit_distance_insensitive(entry.getKey()), entry.getKey());
+  llvm::sort(scored);
+  SmallVector<StringRef> result;
+  for (auto &[distance, name] : ArrayRef(scored).take_front(4))
+    result.push_back(name);
+  return result;
+}
+
+bool mpt::hasImportRule(StringRef domain, StringRef opType) { return RuleTable::get().contains(domain, opType); }
+
+std::pair<Value, int64_t> Converter::generator(Location loc) {
+  if (!key) {
+    auto type = RankedTensorType::get({2}, builder.getI64Type());
+    OpBuilder top = OpBuilder::atBlockBegin(module.getBody());
+    auto value = DenseElementsAttr::get(type, ArrayRef<int64_t>{0, 0});
+    Location at = NameLoc::get(builder.getStringAttr("mpt.rng"));
+    train::StateOp::create(top, at, builder.getStringAttr("mpt.rng"), TypeAttr::get(type),
+                           train::RoleAttr::get(builder.getContext(), train::Role::rng), StringAttr(), value,
+                           UnitAttr());
+    key = train::ReadOp::create(builder, loc, type, FlatSymbolRefAttr::get(builder.getContext(), "mpt.rng"));
+  }
+  return {key, streams++};
+}
+
+Operation *Converter::stateOf(Value core) {
+  auto read = core ? core.getDefiningOp<train::ReadOp>() : train::ReadOp();
+  return read ? table->lookup(read.getState()) : nullptr;
+}
+
+/// Replaces the ops after `before` that have constant operands by their values, and erases what nothing uses.
+void Converter::foldNew(Block *block, Operation *before) {
+  llvm::DenseMap<Value, Value> folded;
+  Operation *op = before ? before->getNextNode() : (block->empty() ? nullptr : &block->front());
+  while (op) {
+    Operation *next = op->getNextNode();
+    if (ElementsAttr value = evaluateConstant(op)) {
+      OpBuilder here(op);
+      Value constant = ConstantOp::create(here, op->getLoc(), value);
+      op->getResult(0).replaceAllUsesWith(constant);
+      folded[op->getResult(0)] = constant;
+      graveyard.push_back(op);
+      op->remove();
+    }
+    op = next;
+  }
+  if (folded.empty())
+    return;
+  for (Value onnx : touched) {
+    if (Value value = folded.lookup(values.lookup(onnx)))
+      values[onnx] = value;
+    if (auto found = sequences.find(onnx); found != sequences.end())
+      for (Value &element : found->second)
+        if (Value value = folded.lookup(element))
+          element = value;
+  }
+}
+
+LogicalResult Converter::convertNode(onnx::NodeOp node) {
+  Rule rule = RuleTable::get().find(node.getDomain(), node.getOpType(), node.getVersion());
+  if (!rule) {
+    InFlightDiagnostic error = emitError(node.getLoc());
+    error << "expected a supported operator, got " << (node.getDomain().empty() ? "" : node.getDomain())
+          << (node.getDomain().empty() ? "" : ".") << node.getOpType() << " (opset " << node.getVersion() << "); ";
+    SmallVector<StringRef> near = RuleTable::get().near(node.getOpType());
+    error << "supported names near it: " << llvm::join(near, ", ");
+    return error;
+  }
+  Operation *before = body->empty() ? nullptr : &body->back();
+  Binder binder(node, *this, builder);
+  if (failed(rule(binder)))
+    return failure();
+  touched.assign(node.getResults().begin(), node.getResults().end());
+  foldNew(body, before);
+  return success();
+}
+
+LogicalResult Converter::convertOps(Block &block) {
+  for (Operation &op : block) {
+    if (auto node = dyn_cast<onnx::NodeOp>(op)) {
+      if (failed(convertNode(node)))
+        return failure();
+    } else if (isa<ConstantOp, train::ReadOp>(op)) {
+      values[op.getResult(0)] = builder.clone(op)->getResult(0);
+    } else if (!isa<onnx::AbsentOp, onnx::YieldOp, func::ReturnOp>(op)) {
+      return op.emitError() << "expected ONNX nodes and constants in @main, got '" << op.getName() << "'";
+    }
+  }
+  return success();
+}
+
+LogicalResult Converter::inlineBlock(Block &block, ValueRange results) {
+  if (failed(convertOps(block)))
+    return failure();
+  auto yield = cast<onnx::YieldOp>(block.getTerminator());
+  for (auto [result, value] : llvm::zip(results, yield.getValues())) {
+    values[result] = values.lookup(value);
+    if (auto found = sequences.find(value); found != sequences.end())
+      sequences[result] = SmallVector<Value>(found->second);
+  }
+  return success();
+}
+
+/// Erases dead ops, moves reads to their first use and drops states that nothing reads.
+void Converter::finish(func::FuncOp forward) {
+  clearFolded();
+  Block &block = forward.getBody().front();
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
+    if (isOpTriviallyDead(&op))
+      op.erase();
+  llvm::DenseMap<std::pair<Attribute, Type>, Value> constants;
+  for (Operation &op : llvm::make_early_inc_range(block)) {
+    auto constant = dyn_cast<ConstantOp>(op);
+    if (!constant || constant->hasAttr("mpt.seed"))
+      continue;
+    auto [at, fresh] = constants.try_emplace({constant.getValue(), constant.getType()}, constant.getResult());
+    if (!fresh) {
+      constant.replaceAllUsesWith(at->second);
+      constant.erase();
+    }
+  }
+  for (auto read : llvm::make_early_inc_range(block.getOps<train::ReadOp>())) {
+    Operation *first = nullptr;
+    for (Operation *user : read->getUsers())
+      if (!first || user->isBeforeInBlock(first))
+        first = user;
+    read->moveBefore(first);
+  }
+  llvm::StringSet<> used;
+  forward.walk([&](Operation *op) {
+    if (auto state = op->getAttrOfType<FlatSymbolRefAttr>("state"))
+      used.insert(state.getValue());
+    if (auto list = op->getAttrOfType<ArrayAttr>("mpt.statistics"))
+      for (auto state : list.getAsRange<FlatSymbolRefAttr>())
+        used.insert(state.getValue());
+  });
+  for (auto state : llvm::make_early_inc_range(module.getOps<train::StateOp>()))
+    if (!used.contains(state.getSymName()))
+      state.erase();
+}
+
+LogicalResult Converter::run() {
+  auto main = module.lookupSymbol<func::FuncOp>("main");
+  if (!main)
+    return module.emitError() << "expected func @main of onnx.node ops; import an ONNX file first";
+  for (BlockArgument argument : main.getArguments()) {
+    auto type = dyn_cast<RankedTensorType>(argument.getType());
+    if (!type || !type.hasStaticShape())
+      return emitError(argument.getLoc()) << "expected static extents, got " << argument.getType()
+                                          << "; bind symbolic dimensions: --bind N=<extent>";
+  }
+  table.emplace(module);
+  builder.setInsertionPoint(main);
+  auto forward =
+      func::FuncOp::create(builder, main.getLoc(), "forward", builder.getFunctionType(main.getArgumentTypes(), {}));
+  body = forward.addEntryBlock();
+  for (auto [from, to] : llvm::zip_equal(main.getArguments(), body->getArguments())) {
+    values[from] = to;
+    to.setLoc(from.getLoc());
+    forward.setArgAttrs(to.getArgNumber(), main.getArgAttrDict(from.getArgNumber()));
+  }
+  builder.setInsertionPointToEnd(body);
+  if (failed(convertOps(main.getBody().front())))
+    return failure();
+  SmallVector<Value> results;
+  for (Value value : main.getBody().front().getTerminator()->getOperands()) {
+    results.push_back(values.lookup(value));
+    if (!results.back())
+      return emitError(value.getLoc()) << "expected tensors as graph outputs, got a sequence or an optional value";
+  }
+  func::ReturnOp::create(builder, main.getLoc(), results);
+  forward.setFunctionType(builder.getFunctionType(main.getArgumentTypes(), ValueRange(results).getTypes()));
+  if (ArrayAttr names = main.getAllResultAttrs())
+    forward.setAllResultAttrs(names);
+  main.erase();
+  module->removeAttr("mpt.producer");
+  finish(forward);
+  return verify(module);
+}
+
+LogicalResult mpt::convertOnnxToCore(ModuleOp module) { return Converter(module).run(); }

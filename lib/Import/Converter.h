@@ -1,0 +1,65 @@
+// The state of one conversion from onnx.node to core ops.
+#ifndef MPT_LIB_IMPORT_CONVERTER_H
+#define MPT_LIB_IMPORT_CONVERTER_H
+
+#include "Binder.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/BuiltinOps.h"
+
+namespace mpt {
+
+class Converter {
+public:
+  explicit Converter(mlir::ModuleOp module) : module(module), builder(module.getContext()) {}
+  ~Converter() { clearFolded(); }
+
+  llvm::LogicalResult run();
+
+  /// The core value of a value of @main; null for absent operands and sequences.
+  mlir::Value lookup(mlir::Value onnx) { return values.lookup(onnx); }
+  void map(mlir::Value onnx, mlir::Value core) { values[onnx] = core; }
+  /// Converts the ops of a block in place of a node (the taken branch of an If); maps its yielded values to `results`.
+  llvm::LogicalResult inlineBlock(mlir::Block &block, mlir::ValueRange results);
+  /// The elements of a sequence value.
+  llvm::DenseMap<mlir::Value, llvm::SmallVector<mlir::Value>> sequences;
+  /// The state that `value` is read from, with nothing but the read between; null otherwise.
+  mlir::Operation *stateOf(mlir::Value core);
+  std::pair<mlir::Value, int64_t> generator(mlir::Location loc);
+  /// The state of this name as role parameter, statistic or constant.
+  mlir::SymbolTable &symbols() { return *table; }
+
+  mlir::ModuleOp module;
+  /// Per batch-normalization parameter, how many normalizations read it: a sign of merged initializers.
+  llvm::StringMap<int> normUses;
+
+private:
+  llvm::LogicalResult convertOps(mlir::Block &block);
+  llvm::LogicalResult convertNode(onnx::NodeOp node);
+  void foldNew(mlir::Block *block, mlir::Operation *before);
+  void finish(mlir::func::FuncOp forward);
+  void clearFolded() {
+    for (mlir::Operation *op : llvm::reverse(graveyard))
+      op->destroy();
+    graveyard.clear();
+  }
+
+  mlir::OpBuilder builder;
+  mlir::Block *body = nullptr;
+  llvm::DenseMap<mlir::Value, mlir::Value> values;
+  std::optional<mlir::SymbolTable> table;
+  mlir::Value key;
+  int64_t streams = 0;
+  /// Results of the node that was converted last, and folded ops that are erased at the end.
+  llvm::SmallVector<mlir::Value> touched;
+  llvm::SmallVector<mlir::Operation *> graveyard;
+};
+
+/// The value of `op` when every operand is a constant and the result is not too large to keep; null otherwise.
+mlir::ElementsAttr evaluateConstant(mlir::Operation *op);
+/// The attribute of an mpt.constant, null for other values.
+mlir::ElementsAttr constantOf(mlir::Value value);
+
+} // namespace mpt
+
+#endif // MPT_LIB_IMPORT_CONVERTER_H

@@ -1,0 +1,368 @@
+// Elementwise ops: arithmetic, comparison, activations, casts.
+#include "Binder.h"
+#include "Host.h"
+
+using namespace mlir;
+using namespace mpt;
+
+template <typename Op> static LogicalResult unary(Binder &b) {
+  if (failed(b.need(1)))
+    return failure();
+  return b.done(b.make<Op>(b.in(0)));
+}
+
+/// For ops that core has on floats only: integers are left as they are.
+template <typename Op> static LogicalResult rounding(Binder &b) {
+  if (failed(b.need(1)))
+    return failure();
+  return b.done(b.isFloat(0) ? b.make<Op>(b.in(0)) : b.in(0));
+}
+
+/// Folds a variadic or binary op over its operands, broadcasting pairwise.
+template <typename Op> static FailureOr<Value> chain(Binder &b) {
+  if (failed(b.need(1)))
+    return failure();
+  Value result = b.in(0);
+  for (unsigned i = 1; i < b.operandCount(); ++i) {
+    if (failed(b.need(i + 1)))
+      return failure();
+    if (b.element(i) != tensorType(result).getElementType())
+      return b.fail() << "expected operands of one element type, got " << tensorType(result).getElementType() << " and "
+                      << b.element(i);
+    auto pair = b.broadcastPair(result, b.in(i));
+    if (failed(pair))
+      return failure();
+    result = b.make<Op>(pair->first, pair->second);
+  }
+  return result;
+}
+
+template <typename Op> static LogicalResult binary(Binder &b) {
+  if (failed(b.need(2)))
+    return failure();
+  FailureOr<Value> result = chain<Op>(b);
+  return failed(result) ? failure() : b.done(*result);
+}
+
+template <typename Op> static LogicalResult variadic(Binder &b) {
+  FailureOr<Value> result = chain<Op>(b);
+  return failed(result) ? failure() : b.done(*result);
+}
+
+static LogicalResult importMean(Binder &b) {
+  FailureOr<Value> sum = chain<AddOp>(b);
+  return failed(sum) ? failure() : b.done(b.mul(*sum, 1.0 / b.operandCount()));
+}
+
+template <Predicate predicate> static LogicalResult comparison(Binder &b) {
+  if (failed(b.need(2)))
+    return failure();
+  if (b.element(0) != b.element(1))
+    return b.fail() << "expected operands of one element type, got " << b.element(0) << " and " << b.element(1);
+  auto pair = b.broadcastPair(b.in(0), b.in(1));
+  if (failed(pair))
+    return failure();
+  return b.done(b.compare(predicate, pair->first, pair->second));
+}
+
+static LogicalResult importMod(Binder &b) {
+  if (failed(b.need(2)))
+    return failure();
+  if (b.element(0) != b.element(1))
+    return b.fail() << "expected operands of one element type, got " << b.element(0) << " and " << b.element(1);
+  bool fmod = b.intAttr("fmod", 0);
+  if (!fmod && b.isFloat(0))
+    return b.fail() << "expected fmod = 1 for float operands";
+  auto pair = b.broadcastPair(b.in(0), b.in(1));
+  if (failed(pair))
+    return failure();
+  auto [x, y] = *pair;
+  Value rest = b.make<ModOp>(x, y);
+  if (fmod || b.element(0).isUnsignedInteger())
+    return b.done(rest);
+  // Python's remainder has the divisor's sign: add it where the signs differ and the rest is not 0.
+  Value differs = b.make<XorOp>(b.compare(Predicate::lt, rest, 0.0), b.compare(Predicate::lt, y, 0.0));
+  Value wrong = b.make<AndOp>(differs, b.compare(Predicate::ne, rest, 0.0));
+  return b.done(b.select(wrong, b.add(rest, y), rest));
+}
+
+static LogicalResult importPow(Binder &b) {
+  if (failed(b.need(2)))
+    return failure();
+  Value x = b.in(0);
+  Type element = b.element(0);
+  std::optional<HostTensor> exponent = b.given(1) ? readHost(b.given(1)) : std::nullopt;
+  if (exponent && (exponent->splat || exponent->count() == 1)) {
+    auto shape = b.broadcastShape(b.shape(0), b.shape(1));
+    if (failed(shape))
+      return failure();
+    double value = exponent->real(0);
+    Value base = b.broadcastTo(x, *shape);
+    if (value == 1)
+      return b.done(base);
+    if (value == 2)
+      return b.done(b.mul(base, base));
+    if (value == 3)
+      return b.done(b.mul(b.mul(base, base), base));
+    if (b.isFloat(0) && value == 0.5)
+      return b.done(b.make<SqrtOp>(base));
+    if (b.isFloat(0) && value == -1)
+      return b.done(b.make<ReciprocalOp>(base));
+    if (b.isFloat(0) && value == -0.5)
+      return b.done(b.make<RsqrtOp>(base));
+    if (b.isFloat(0) && value == 0)
+      return b.done(b.splatLike(base, 1));
+  }
+  auto pair = b.broadcastPair(x, b.in(1));
+  if (failed(pair))
+    return failure();
+  // The exponent may have another type than the base; the result has the base's.
+  if (!b.isFloat(0)) {
+    Value wide =
+        b.make<PowOp>(b.cast(pair->first, b.builder.getF64Type()), b.cast(pair->second, b.builder.getF64Type()));
+    return b.done(b.cast(wide, element));
+  }
+  return b.done(b.make<PowOp>(pair->first, b.cast(pair->second, element)));
+}
+
+static LogicalResult castTo(Binder &b, Type element) { return b.done(b.cast(b.in(0), element)); }
+
+static LogicalResult importCast(Binder &b) {
+  if (failed(b.need(1)))
+    return failure();
+  FailureOr<Type> element = b.typeAttr("to", {});
+  if (failed(element) || !*element)
+    return failed(element) ? failure() : LogicalResult(b.fail() << "expected attribute 'to', got none");
+  return castTo(b, *element);
+}
+
+static LogicalResult importCastLike(Binder &b) {
+  if (failed(b.need(2)))
+    return failure();
+  return castTo(b, b.element(1));
+}
+
+static LogicalResult importWhere(Binder &b) {
+  if (failed(b.need(3)))
+    return failure();
+  if (b.element(1) != b.element(2))
+    return b.fail() << "expected both branches of one element type, got " << b.element(1) << " and " << b.element(2);
+  auto shape = b.broadcastShape(b.shape(1), b.shape(2));
+  if (succeeded(shape))
+    shape = b.broadcastShape(b.shape(0), *shape);
+  if (failed(shape))
+    return failure();
+  // A condition known to be one value everywhere picks its branch, so that the other one's graph can go.
+  if (ElementsAttr condition = b.given(0); condition && condition.isSplat() && condition.getNumElements() > 0)
+    return b.done(b.broadcastTo(b.in(Binder::intsOf(condition)[0] ? 1 : 2), *shape));
+  return b.done(
+      b.select(b.broadcastTo(b.in(0), *shape), b.broadcastTo(b.in(1), *shape), b.broadcastTo(b.in(2), *shape)));
+}
+
+static LogicalResult clip(Binder &b, std::optional<double> low, std::optional<double> high) {
+  Value x = b.in(0);
+  if (!low && !high)
+    return b.done(x);
+  if (!b.isFloat(0)) {
+    if (low)
+      x = b.make<MaxOp>(x, b.splatLike(x, *low));
+    if (high)
+      x = b.make<MinOp>(x, b.splatLike(x, *high));
+    return b.done(x);
+  }
+  double infinity = std::numeric_limits<double>::infinity();
+  return b.done(b.make<ClampOp>(x, b.f64(low.value_or(-infinity)), b.f64(high.value_or(infinity))));
+}
+
+static LogicalResult importClip6(Binder &b) {
+  if (failed(b.need(1)))
+    return failure();
+  auto bound = [&](StringRef name) -> std::optional<double> {
+    return b.attr(name) ? std::optional<double>(b.floatAttr(name, 0)) : std::nullopt;
+  };
+  return clip(b, bound("min"), bound("max"));
+}
+
+static LogicalResult importClip11(Binder &b) {
+  if (failed(b.need(1)))
+    return failure();
+  if ((b.has(1) && !b.given(1)) || (b.has(2) && !b.given(2))) {
+    Value x = b.in(0);
+    if (b.has(1))
+      x = b.make<MaxOp>(x, b.broadcastTo(b.in(1), tensorType(x).getShape()));
+    if (b.has(2))
+      x = b.make<MinOp>(x, b.broadcastTo(b.in(2), tensorType(x).getShape()));
+    return b.done(x);
+  }
+  std::optional<double> bounds[2];
+  for (unsigned i : {1u, 2u}) {
+    if (!b.has(i))
+      continue;
+    FailureOr<double> value = b.number(i, i == 1 ? "lower bound" : "upper bound");
+    if (failed(value))
+      return failure();
+    bounds[i - 1] = *value;
+  }
+  return clip(b, bounds[0], bounds[1]);
+}
+
+static LogicalResult importGelu(Binder &b) {
+  if (failed(b.need(1)))
+    return failure();
+  StringRef form = b.stringAttr("approximate", "none");
+  if (form != "none" && form != "tanh")
+    return b.fail() << "expected approximate = none or tanh, got '" << form << "'";
+  return b.done(b.make<GeluOp>(b.in(0), form == "tanh" ? GeluForm::tanh : GeluForm::erf));
+}
+
+template <typename Op, int alphaThousandths> static LogicalResult withAlpha(Binder &b) {
+  if (failed(b.need(1)))
+    return failure();
+  return b.done(b.make<Op>(b.in(0).getType(), b.in(0), b.f64(b.floatAttr("alpha", alphaThousandths / 1000.0))));
+}
+
+static Value hardSigmoid(Binder &b, Value x, double alpha, double beta) {
+  return b.make<HardSigmoidOp>(x.getType(), x, b.f64(alpha), b.f64(beta));
+}
+
+static LogicalResult importHardSigmoid(Binder &b) {
+  if (failed(b.need(1)))
+    return failure();
+  return b.done(hardSigmoid(b, b.in(0), b.floatAttr("alpha", 0.2), b.floatAttr("beta", 0.5)));
+}
+
+static LogicalResult importHardSwish(Binder &b) {
+  if (failed(b.need(1)))
+    return failure();
+  return b.done(b.mul(b.in(0), hardSigmoid(b, b.in(0), 1.0 / 6, 0.5)));
+}
+
+static LogicalResult importMish(Binder &b) {
+  if (failed(b.need(1)))
+    return failure();
+  return b.done(b.mul(b.in(0), b.make<TanhOp>(b.make<SoftplusOp>(b.in(0)))));
+}
+
+static LogicalResult importSoftsign(Binder &b) {
+  if (failed(b.need(1)))
+    return failure();
+  return b.done(b.div(b.in(0), b.add(b.make<AbsOp>(b.in(0)), 1.0)));
+}
+
+static LogicalResult importSelu(Binder &b) {
+  if (failed(b.need(1)))
+    return failure();
+  double alpha = b.floatAttr("alpha", 1.67326319217681884765625),
+         gamma = b.floatAttr("gamma", 1.05070102214813232421875);
+  Value elu = b.make<EluOp>(b.in(0).getType(), b.in(0), b.f64(alpha));
+  return b.done(b.mul(elu, gamma));
+}
+
+static LogicalResult importCelu(Binder &b) {
+  if (failed(b.need(1)))
+    return failure();
+  // max(x, 0) + min(0, alpha (e^(x / alpha) - 1)) is alpha elu(x / alpha).
+  double alpha = b.floatAttr("alpha", 1);
+  Value scaled = b.mul(b.in(0), 1 / alpha);
+  return b.done(b.mul(b.make<EluOp>(scaled.getType(), scaled, b.f64(1)), alpha));
+}
+
+static LogicalResult importPRelu(Binder &b) {
+  if (failed(b.need(2)))
+    return failure();
+  Value x = b.in(0);
+  auto shape = b.broadcastShape(b.shape(0), b.shape(1));
+  if (failed(shape))
+    return failure();
+  if (ArrayRef<int64_t>(*shape) != b.shape(0))
+    return b.fail() << "expected a slope that broadcasts to the input's shape, got [" << b.shape(1) << "]";
+  Value slope = b.broadcastTo(b.in(1), *shape);
+  return b.done(b.select(b.compare(Predicate::lt, x, 0.0), b.mul(x, slope), x));
+}
+
+static LogicalResult importIsInf(Binder &b) {
+  if (failed(b.need(1)))
+    return failure();
+  bool negative = b.intAttr("detect_negative", 1), positive = b.intAttr("detect_positive", 1);
+  Value infinite = b.make<IsInfOp>(b.in(0));
+  if (negative && positive)
+    return b.done(infinite);
+  Value side = b.compare(positive ? Predicate::gt : Predicate::lt, b.in(0), 0.0);
+  if (!negative && !positive)
+    return b.done(b.splat(tensorType(infinite), 0));
+  return b.done(b.make<AndOp>(infinite, side));
+}
+
+static LogicalResult importThresholdedRelu(Binder &b) {
+  if (failed(b.need(1)))
+    return failure();
+  Value x = b.in(0);
+  return b.done(b.select(b.compare(Predicate::gt, x, b.floatAttr("alpha", 1)), x, b.splatLike(x, 0)));
+}
+
+static LogicalResult importQuickGelu(Binder &b) {
+  if (failed(b.need(1)))
+    return failure();
+  double alpha = b.floatAttr("alpha", 1.702);
+  return b.done(b.make<SwishOp>(b.in(0).getType(), b.in(0), b.f64(alpha)));
+}
+
+void mpt::addElementwiseRules(RuleTable &t) {
+  t.on("Abs", 6, unary<AbsOp>);
+  t.on("Neg", 6, unary<NegOp>);
+  t.on("Sign", 9, unary<SignOp>);
+  t.on("Floor", 6, rounding<FloorOp>);
+  t.on("Ceil", 6, rounding<CeilOp>);
+  t.on("Round", 11, rounding<RoundOp>);
+  t.on("Relu", 6, unary<ReluOp>);
+  t.on("Exp", 6, unary<ExpOp>);
+  t.on("Log", 6, unary<LogOp>);
+  t.on("Sqrt", 6, unary<SqrtOp>);
+  t.on("Reciprocal", 6, unary<ReciprocalOp>);
+  t.on("Sin", 7, unary<SinOp>);
+  t.on("Cos", 7, unary<CosOp>);
+  t.on("Tanh", 6, unary<TanhOp>);
+  t.on("Sigmoid", 6, unary<SigmoidOp>);
+  t.on("Erf", 9, unary<ErfOp>);
+  t.on("Softplus", 1, unary<SoftplusOp>);
+  t.on({"Not", "BitwiseNot"}, 1, unary<NotOp>);
+  t.on("IsNaN", 9, unary<IsNaNOp>);
+  t.on("IsInf", 10, importIsInf);
+  t.on("Add", 7, binary<AddOp>);
+  t.on("Sub", 7, binary<SubOp>);
+  t.on("Mul", 7, binary<MulOp>);
+  t.on("Div", 7, binary<DivOp>);
+  t.on({"And", "BitwiseAnd"}, 7, binary<AndOp>);
+  t.on({"Or", "BitwiseOr"}, 7, binary<OrOp>);
+  t.on({"Xor", "BitwiseXor"}, 7, binary<XorOp>);
+  t.on("Sum", 6, variadic<AddOp>);
+  t.on("Max", 6, variadic<MaxOp>);
+  t.on("Min", 6, variadic<MinOp>);
+  t.on("Mean", 6, importMean);
+  t.on("Mod", 10, importMod);
+  t.on("Pow", 7, importPow);
+  t.on("Equal", 7, comparison<Predicate::eq>);
+  t.on("Less", 7, comparison<Predicate::lt>);
+  t.on("LessOrEqual", 12, comparison<Predicate::le>);
+  t.on("Greater", 7, comparison<Predicate::gt>);
+  t.on("GreaterOrEqual", 12, comparison<Predicate::ge>);
+  t.on("Cast", 6, importCast);
+  t.on("CastLike", 15, importCastLike);
+  t.on("Where", 9, importWhere);
+  t.on("Clip", 6, importClip6);
+  t.on("Clip", 11, importClip11);
+  t.on("Gelu", 20, importGelu);
+  t.on("Elu", 6, withAlpha<EluOp, 1000>);
+  t.on("LeakyRelu", 6, withAlpha<LeakyReluOp, 10>);
+  t.on("Swish", 24, withAlpha<SwishOp, 1000>);
+  t.on("HardSigmoid", 6, importHardSigmoid);
+  t.on("HardSwish", 14, importHardSwish);
+  t.on("Mish", 18, importMish);
+  t.on("Softsign", 1, importSoftsign);
+  t.on("Selu", 6, importSelu);
+  t.on("Celu", 12, importCelu);
+  t.on("PRelu", 7, importPRelu);
+  t.on("ThresholdedRelu", 10, importThresholdedRelu);
+  t.onDomain("com.microsoft", "Gelu", importGelu);
+  t.onDomain("com.microsoft", "QuickGelu", importQuickGelu);
+}

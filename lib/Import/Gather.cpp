@@ -1,0 +1,151 @@
+// Gathers, scatters and what is made of them.
+#include "Binder.h"
+#include "Host.h"
+
+using namespace mlir;
+using namespace mpt;
+
+static LogicalResult importGather(Binder &b) {
+  if (failed(b.need(2)))
+    return failure();
+  FailureOr<int64_t> axis = b.axis(b.intAttr("axis", 0), b.rank(0));
+  if (failed(axis))
+    return failure();
+  // One constant index is a slice: exact, without an index at run time.
+  if (ElementsAttr indices = b.given(1); indices && indices.getNumElements() == 1 && !b.given(0)) {
+    int64_t extent = b.shape(0)[*axis], index = Binder::intsOf(indices)[0];
+    if (index < -extent || index >= extent)
+      return b.fail() << "expected an index below " << extent << ", got " << index;
+    SmallVector<int64_t> starts(b.rank(0), 0), sizes(b.shape(0)), shape(b.shape(0));
+    starts[*axis] = index < 0 ? index + extent : index;
+    sizes[*axis] = 1;
+    shape.erase(shape.begin() + *axis);
+    shape.insert(shape.begin() + *axis, b.rank(1), 1);
+    return b.done(b.reshape(b.slice(b.in(0), starts, sizes), shape));
+  }
+  return b.done(b.make<GatherOp>(b.in(0), b.in(1), *axis));
+}
+
+static LogicalResult importGatherElements(Binder &b) {
+  if (failed(b.need(2)))
+    return failure();
+  FailureOr<int64_t> axis = b.axis(b.intAttr("axis", 0), b.rank(0));
+  if (failed(axis))
+    return failure();
+  if (b.rank(1) != b.rank(0))
+    return b.fail() << "expected indices of rank " << b.rank(0) << ", got rank " << b.rank(1);
+  return b.done(b.make<GatherElementsOp>(b.in(0), b.in(1), *axis));
+}
+
+static LogicalResult importGatherND(Binder &b) {
+  if (failed(b.need(2)))
+    return failure();
+  int64_t batch = b.intAttr("batch_dims", 0);
+  if (batch < 0 || b.rank(1) < 1 || batch >= std::min(b.rank(0), b.rank(1)) || b.shape(1).back() < 1 ||
+      b.shape(1).back() > b.rank(0) - batch)
+    return b.fail() << "expected index tuples that fit the data, got " << b.in(1).getType() << " for "
+                    << b.in(0).getType();
+  return b.done(b.make<GatherNDOp>(b.in(0), b.in(1), batch));
+}
+
+static FailureOr<ScatterKind> scatterKind(Binder &b) {
+  StringRef text = b.stringAttr("reduction", "none");
+  for (auto [name, kind] : {std::pair<StringRef, ScatterKind>{"none", ScatterKind::assign},
+                            {"add", ScatterKind::add},
+                            {"mul", ScatterKind::mul},
+                            {"min", ScatterKind::min},
+                            {"max", ScatterKind::max}})
+    if (text == name)
+      return kind;
+  return b.fail() << "expected reduction none, add, mul, min or max, got '" << text << "'";
+}
+
+static LogicalResult importScatterElements(Binder &b) {
+  if (failed(b.need(3)))
+    return failure();
+  FailureOr<int64_t> axis = b.axis(b.intAttr("axis", 0), b.rank(0));
+  FailureOr<ScatterKind> kind = scatterKind(b);
+  if (failed(axis) || failed(kind))
+    return failure();
+  if (b.shape(1) != b.shape(2) || b.rank(1) != b.rank(0) || b.element(2) != b.element(0))
+    return b.fail() << "expected indices and updates of one shape and the data's rank, got " << b.in(1).getType()
+                    << " and " << b.in(2).getType();
+  return b.done(b.make<ScatterElementsOp>(b.in(0), b.in(1), b.in(2), *axis, *kind));
+}
+
+static LogicalResult importScatterND(Binder &b) {
+  if (failed(b.need(3)))
+    return failure();
+  FailureOr<ScatterKind> kind = scatterKind(b);
+  if (failed(kind))
+    return failure();
+  if (b.rank(1) < 1 || b.shape(1).back() > b.rank(0) || b.element(2) != b.element(0))
+    return b.fail() << "expected index tuples that fit the data, got " << b.in(1).getType() << " for "
+                    << b.in(0).getType();
+  SmallVector<int64_t> want(b.shape(1).drop_back());
+  want.append(b.shape(0).begin() + b.shape(1).back(), b.shape(0).end());
+  if (b.shape(2) != ArrayRef<int64_t>(want))
+    return b.fail() << "expected updates of shape [" << want << "], got [" << b.shape(2) << "]";
+  return b.done(b.make<ScatterNDOp>(b.in(0), b.in(1), b.in(2), 0, *kind));
+}
+
+static LogicalResult importOneHot(Binder &b) {
+  if (failed(b.need(3)))
+    return failure();
+  FailureOr<double> depth = b.number(1, "depth");
+  if (failed(depth))
+    return failure();
+  FailureOr<int64_t> axis = b.axis(b.intAttr("axis", -1), b.rank(0) + 1);
+  if (failed(axis))
+    return failure();
+  if (*depth < 1 || *depth > (1 << 24) || b.shape(2) != ArrayRef<int64_t>{2})
+    return b.fail() << "expected a positive depth and two values, got depth " << *depth << " and values "
+                    << b.in(2).getType();
+  int64_t classes = static_cast<int64_t>(*depth);
+  SmallVector<int64_t> shape(b.shape(0)), dims = otherAxes(b.rank(0) + 1, {*axis});
+  shape.insert(shape.begin() + *axis, classes);
+  Type i64 = b.builder.getI64Type();
+  Value index = b.broadcast(b.cast(b.in(0), i64), shape, dims);
+  Value position = IotaOp::create(b.builder, b.loc, RankedTensorType::get(shape, i64), b.i64(*axis));
+  Value wrapped = b.select(b.compare(Predicate::lt, index, 0.0), b.add(index, static_cast<double>(classes)), index);
+  Value hit = b.compare(Predicate::eq, wrapped, position);
+  auto pick = [&](int64_t i) { return b.broadcastTo(b.reshape(b.slice(b.in(2), {i}, {1}), {}), shape); };
+  return b.done(b.select(hit, pick(1), pick(0)));
+}
+
+static LogicalResult importNonZero(Binder &b) {
+  if (failed(b.need(1)))
+    return failure();
+  ElementsAttr values = b.given(0);
+  std::optional<HostTensor> x = values ? readHost(values) : std::nullopt;
+  if (!x)
+    return b.fail() << "expected constant values, as the result's shape depends on them";
+  int64_t rank = b.rank(0);
+  SmallVector<SmallVector<int64_t>> positions(rank);
+  SmallVector<int64_t> at(rank, 0);
+  int64_t count = 0;
+  for (int64_t i = 0, e = x->type.getNumElements(); i < e; ++i) {
+    if (x->real(i) != 0) {
+      ++count;
+      for (int64_t d = 0; d < rank; ++d)
+        positions[d].push_back(at[d]);
+    }
+    for (int64_t d = rank; d-- > 0 && ++at[d] == b.shape(0)[d];)
+      at[d] = 0;
+  }
+  SmallVector<int64_t> flat;
+  for (ArrayRef<int64_t> row : positions)
+    flat.append(row.begin(), row.end());
+  auto type = RankedTensorType::get({rank, count}, b.builder.getI64Type());
+  return b.done(b.constant(DenseElementsAttr::get(type, ArrayRef<int64_t>(flat))));
+}
+
+void mpt::addGatherRules(RuleTable &t) {
+  t.on("Gather", 1, importGather);
+  t.on("GatherElements", 11, importGatherElements);
+  t.on("GatherND", 11, importGatherND);
+  t.on("ScatterElements", 11, importScatterElements);
+  t.on("ScatterND", 11, importScatterND);
+  t.on("OneHot", 9, importOneHot);
+  t.on("NonZero", 9, importNonZero);
+}

@@ -1,0 +1,264 @@
+// Contractions: Gemm, MatMul and Einsum, with transposes of operands folded into the product's flags.
+#include "Binder.h"
+
+#include "llvm/ADT/SmallString.h"
+
+using namespace mlir;
+using namespace mpt;
+
+namespace {
+/// A matrix operand and whether the product reads it transposed.
+struct Operand {
+  Value value;
+  bool transposed = false;
+};
+} // namespace
+
+/// Looks through a transpose that swaps the last two dimensions of a matrix or a batch of them.
+static Operand lookThrough(Value value) {
+  auto transpose = value.getDefiningOp<TransposeOp>();
+  if (!transpose)
+    return {value};
+  ArrayRef<int64_t> permutation = transpose.getPermutation();
+  int64_t rank = permutation.size();
+  if (rank < 2 || permutation[rank - 2] != rank - 1 || permutation[rank - 1] != rank - 2)
+    return {value};
+  for (int64_t i = 0; i + 2 < rank; ++i)
+    if (permutation[i] != i)
+      return {value};
+  return {transpose.getX(), true};
+}
+
+static Value product(Binder &b, Value x, Value y, bool transposeX = false, bool transposeY = false) {
+  Operand p = lookThrough(x), q = lookThrough(y);
+  return b.matmul(p.value, q.value, p.transposed != transposeX, q.transposed != transposeY);
+}
+
+static LogicalResult importGemm(Binder &b) {
+  if (failed(b.need(2)))
+    return failure();
+  if (b.rank(0) != 2 || b.rank(1) != 2)
+    return b.fail() << "expected matrices, got ranks " << b.rank(0) << " and " << b.rank(1);
+  if (!b.isFloat(0) || b.element(0) != b.element(1))
+    return b.fail() << "expected float matrices of one type, got " << b.element(0) << " and " << b.element(1);
+  bool transA = b.intAttr("transA", 0), transB = b.intAttr("transB", 0);
+  if (b.shape(0)[transA ? 0 : 1] != b.shape(1)[transB ? 1 : 0])
+    return b.fail() << "expected equal contracted extents, got [" << b.shape(0) << "]" << (transA ? "^T" : "")
+                    << " and [" << b.shape(1) << "]" << (transB ? "^T" : "");
+  Value y = product(b, b.in(0), b.in(1), transA, transB);
+  if (double alpha = b.floatAttr("alpha", 1); alpha != 1)
+    y = b.mul(y, alpha);
+  double beta = b.floatAttr("beta", 1);
+  if (b.has(2) && beta != 0) {
+    if (failed(b.need(3)))
+      return failure();
+    auto shape = b.broadcastShape(b.shape(2), tensorType(y).getShape());
+    if (failed(shape))
+      return failure();
+    if (ArrayRef<int64_t>(*shape) != tensorType(y).getShape())
+      return b.fail() << "expected a C that broadcasts to [" << tensorType(y).getShape() << "], got [" << b.shape(2)
+                      << "]";
+    Value c = beta == 1 ? b.in(2) : b.mul(b.in(2), beta);
+    y = b.add(y, b.broadcastTo(c, *shape));
+  }
+  return b.done(y);
+}
+
+static int64_t productOf(ArrayRef<int64_t> extents) {
+  int64_t result = 1;
+  for (int64_t extent : extents)
+    result *= extent;
+  return result;
+}
+
+/// NumPy's matmul of values of rank 2 and more.
+static FailureOr<Value> batched(Binder &b, Value x, Value y) {
+  SmallVector<int64_t> xs(tensorType(x).getShape()), ys(tensorType(y).getShape());
+  int64_t m = xs[xs.size() - 2], k = xs.back(), n = ys.back();
+  if (k != ys[ys.size() - 2])
+    return b.fail() << "expected equal contracted extents, got [" << xs << "] and [" << ys << "]";
+  ArrayRef<int64_t> xBatch = ArrayRef(xs).drop_back(2), yBatch = ArrayRef(ys).drop_back(2);
+  // A matrix on the right of a batch multiplies all rows at once.
+  if (productOf(yBatch) == 1 && productOf(xBatch) > 1 && yBatch.size() <= xBatch.size()) {
+    Operand weight = lookThrough(y);
+    SmallVector<int64_t> ws(tensorType(weight.value).getShape());
+    Value flat = b.reshape(x, {productOf(xBatch) * m, k});
+    Value matrix = b.reshape(weight.value, ArrayRef(ws).take_back(2));
+    SmallVector<int64_t> shape(xBatch);
+    shape.append({m, n});
+    return b.reshape(b.matmul(flat, matrix, false, weight.transposed), shape);
+  }
+  auto batch = b.broadcastShape(xBatch, yBatch);
+  if (failed(batch))
+    return failure();
+  auto expand = [&](Value value, ArrayRef<int64_t> own) -> Operand {
+    if (own == ArrayRef<int64_t>(*batch))
+      return lookThrough(value);
+    SmallVector<int64_t> shape(*batch);
+    shape.append({tensorType(value).getShape().take_back(2).front(), tensorType(value).getShape().back()});
+    return {b.broadcastTo(value, shape)};
+  };
+  Operand p = expand(x, xBatch), q = expand(y, yBatch);
+  return b.matmul(p.value, q.value, p.transposed, q.transposed);
+}
+
+static LogicalResult importMatMul(Binder &b) {
+  if (failed(b.need(2)))
+    return failure();
+  Value x = b.in(0), y = b.in(1);
+  if (b.rank(0) < 1 || b.rank(1) < 1)
+    return b.fail() << "expected operands of rank 1 or more, got a scalar";
+  if (!b.isFloat(0) || b.element(0) != b.element(1))
+    return b.fail() << "expected float operands of one type, got " << b.element(0) << " and " << b.element(1);
+  bool vectorX = b.rank(0) == 1, vectorY = b.rank(1) == 1;
+  if (vectorX)
+    x = b.reshape(x, {1, b.shape(0)[0]});
+  if (vectorY)
+    y = b.reshape(y, {b.shape(1)[0], 1});
+  FailureOr<Value> result = batched(b, x, y);
+  if (failed(result))
+    return failure();
+  SmallVector<int64_t> shape(tensorType(*result).getShape());
+  if (vectorY)
+    shape.pop_back();
+  if (vectorX)
+    shape.erase(shape.end() - (vectorY ? 1 : 2));
+  return b.done(b.reshape(*result, shape));
+}
+
+static LogicalResult importFusedMatMul(Binder &b) {
+  if (failed(b.need(2)))
+    return failure();
+  if (b.intAttr("transBatchA", 0) || b.intAttr("transBatchB", 0) || b.rank(0) < 2 || b.rank(1) < 2)
+    return b.fail() << "expected matrices without transBatchA and transBatchB";
+  auto swapped = [&](Value value, bool swap) {
+    SmallVector<int64_t> permutation = axisRange(0, tensorType(value).getRank());
+    if (swap)
+      std::swap(permutation[permutation.size() - 1], permutation[permutation.size() - 2]);
+    return b.transpose(value, permutation);
+  };
+  FailureOr<Value> y = batched(b, swapped(b.in(0), b.intAttr("transA", 0)), swapped(b.in(1), b.intAttr("transB", 0)));
+  if (failed(y))
+    return failure();
+  double alpha = b.floatAttr("alpha", 1);
+  return b.done(alpha == 1 ? *y : b.mul(*y, alpha));
+}
+
+namespace {
+/// A value whose dimensions are named by letters, one each.
+struct Labelled {
+  Value value;
+  std::string labels;
+};
+} // namespace
+
+/// Permutes dimensions to the order of `labels`, which holds the same letters.
+static Value arrange(Binder &b, const Labelled &x, StringRef labels) {
+  SmallVector<int64_t> permutation;
+  for (char label : labels)
+    permutation.push_back(x.labels.find(label));
+  return b.transpose(x.value, permutation);
+}
+
+/// Sums over the labels that `keep` rejects.
+static Labelled sumOut(Binder &b, Labelled x, llvm::function_ref<bool(char)> keep) {
+  SmallVector<int64_t> axes;
+  std::string left;
+  for (auto [i, label] : llvm::enumerate(x.labels)) {
+    if (keep(label))
+      left += label;
+    else
+      axes.push_back(i);
+  }
+  return {b.sum(x.value, axes), left};
+}
+
+/// Contracts two labelled values over the labels that `keep` (later operands and the output) does not need.
+static Labelled contract(Binder &b, Labelled x, Labelled y, llvm::function_ref<bool(char)> keep,
+                         llvm::StringMap<int64_t> &extents) {
+  auto inY = [&](char c) { return y.labels.find(c) != std::string::npos; };
+  auto inX = [&](char c) { return x.labels.find(c) != std::string::npos; };
+  x = sumOut(b, x, [&](char c) { return inY(c) || keep(c); });
+  y = sumOut(b, y, [&](char c) { return inX(c) || keep(c); });
+  std::string batch, rows, inner, columns;
+  for (char c : x.labels)
+    (inY(c) ? (keep(c) ? batch : inner) : rows) += c;
+  for (char c : y.labels)
+    if (!inX(c))
+      columns += c;
+  auto size = [&](StringRef labels) {
+    int64_t result = 1;
+    for (char c : labels)
+      result *= extents[StringRef(&c, 1)];
+    return result;
+  };
+  Value left = b.reshape(arrange(b, x, batch + rows + inner), {size(batch), size(rows), size(inner)});
+  Value right = b.reshape(arrange(b, y, batch + inner + columns), {size(batch), size(inner), size(columns)});
+  SmallVector<int64_t> shape;
+  for (char c : batch + rows + columns)
+    shape.push_back(extents[StringRef(&c, 1)]);
+  return {b.reshape(b.matmul(left, right), shape), batch + rows + columns};
+}
+
+static LogicalResult importEinsum(Binder &b) {
+  if (failed(b.need(1)) || failed(b.need(b.operandCount())))
+    return failure();
+  std::string equation;
+  for (char c : b.stringAttr("equation", ""))
+    if (c != ' ')
+      equation += c;
+  auto [left, right] = StringRef(equation).split("->");
+  if (equation.find('.') != std::string::npos)
+    return b.fail() << "expected an equation without '...', got '" << equation << "'; write the dimensions out";
+  SmallVector<StringRef> terms;
+  left.split(terms, ',');
+  if (terms.size() != b.operandCount())
+    return b.fail() << "expected " << b.operandCount() << " terms in '" << equation << "', got " << terms.size();
+  llvm::StringMap<int64_t> extents;
+  std::string output = right.str();
+  std::string all;
+  SmallVector<Labelled> values;
+  for (auto [i, term] : llvm::enumerate(terms)) {
+    if (static_cast<int64_t>(term.size()) != b.rank(i))
+      return b.fail() << "expected " << b.rank(i) << " labels for operand " << i << ", got '" << term << "'";
+    for (auto [d, label] : llvm::enumerate(term)) {
+      if (term.count(label) > 1)
+        return b.fail() << "expected distinct labels in each term, got '" << term << "'; diagonals are not supported";
+      auto [at, fresh] = extents.try_emplace(StringRef(&label, 1), b.shape(i)[d]);
+      if (!fresh && at->second != b.shape(i)[d])
+        return b.fail() << "expected one extent for label '" << StringRef(&label, 1) << "', got " << at->second
+                        << " and " << b.shape(i)[d];
+      all += label;
+    }
+    values.push_back({b.in(i), term.str()});
+  }
+  if (!StringRef(equation).contains("->")) {
+    // Implicit form: labels that occur once, in alphabetic order.
+    std::string sorted = all;
+    llvm::sort(sorted);
+    for (char c : sorted)
+      if (llvm::count(all, c) == 1)
+        output += c;
+  }
+  for (char c : output)
+    if (all.find(c) == std::string::npos || llvm::count(output, c) > 1)
+      return b.fail() << "expected the output's labels once each and from the inputs, got '" << output << "'";
+  Labelled result = values.front();
+  for (size_t i = 1; i < values.size(); ++i) {
+    auto keep = [&](char c) {
+      return output.find(c) != std::string::npos ||
+             llvm::any_of(ArrayRef(values).drop_front(i + 1),
+                          [&](const Labelled &v) { return v.labels.find(c) != std::string::npos; });
+    };
+    result = contract(b, result, values[i], keep, extents);
+  }
+  result = sumOut(b, result, [&](char c) { return output.find(c) != std::string::npos; });
+  return b.done(arrange(b, result, output));
+}
+
+void mpt::addMatMulRules(RuleTable &t) {
+  t.on("Gemm", 7, importGemm);
+  t.on("MatMul", 1, importMatMul);
+  t.on("Einsum", 12, importEinsum);
+  t.onDomain("com.microsoft", "FusedMatMul", importFusedMatMul);
+}

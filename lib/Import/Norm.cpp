@@ -1,0 +1,297 @@
+// Normalizations, softmax and dropout.
+#include "Converter.h"
+
+#include "mpt/Dialect/Train/TrainDialect.h"
+
+using namespace mlir;
+using namespace mpt;
+
+/// Fails unless operand `i` has the shape `want`.
+static LogicalResult expectShape(Binder &b, unsigned i, ArrayRef<int64_t> want, StringRef what) {
+  if (b.shape(i) != want)
+    return b.fail() << "expected " << what << " of shape [" << want << "], got [" << b.shape(i) << "]";
+  return success();
+}
+
+static LogicalResult needFloat(Binder &b, unsigned count, int64_t rank) {
+  if (failed(b.need(count)))
+    return failure();
+  for (unsigned i = 0; i < count; ++i)
+    if (!b.isFloat(i))
+      return b.fail() << "expected float operands, got " << b.in(i).getType();
+  if (b.rank(0) < rank)
+    return b.fail() << "expected an input of rank " << rank << " or more, got " << b.in(0).getType();
+  return success();
+}
+
+/// One initializer as scale or bias of several normalizations is the mark of an exporter that merged equal tensors.
+static void warnMerged(Binder &b, unsigned first, unsigned last) {
+  for (unsigned i = first; i <= last; ++i)
+    if (auto state = dyn_cast_or_null<train::StateOp>(b.converter.stateOf(b.in(i))))
+      if (++b.converter.normUses[state.getSymName()] == 2)
+        b.warn()
+            << "'" << state.getSymName()
+            << "' is scale or bias of several normalizations: the exporter seems to have merged parameters that were "
+               "equal, which ties them; export without optimization, or with parameters as inputs";
+}
+
+static Value alongChannels(Binder &b, Value perChannel, Value like) {
+  return b.broadcast(perChannel, tensorType(like).getShape(), {1});
+}
+
+static LogicalResult inferenceBatchNorm(Binder &b, double epsilon) {
+  for (unsigned i : {1u, 2u})
+    if (auto state = dyn_cast_or_null<train::StateOp>(b.converter.stateOf(b.in(i))))
+      if (state.getRole() == train::Role::parameter && !state.getFrozen()) {
+        b.warn()
+            << "expected training_mode = 1 in a model to be trained, got the inference form: its statistics stay as "
+               "they are; export in training mode (TrainingMode.TRAINING) or freeze '"
+            << state.getSymName() << "'";
+        break;
+      }
+  Value x = b.widen(b.in(0));
+  Value inv = b.make<RsqrtOp>(b.add(b.widen(b.in(4)), epsilon));
+  Value scale = b.mul(b.widen(b.in(1)), inv);
+  Value centred = b.sub(x, alongChannels(b, b.widen(b.in(3)), x));
+  Value y = b.add(b.mul(centred, alongChannels(b, scale, x)), alongChannels(b, b.widen(b.in(2)), x));
+  return b.done(b.cast(y, b.element(0)));
+}
+
+static LogicalResult importBatchNormalization(Binder &b) {
+  if (failed(needFloat(b, 5, 2)))
+    return failure();
+  for (unsigned i = 1; i < 5; ++i)
+    if (failed(expectShape(b, i, {b.shape(0)[1]}, "scale, bias, mean and variance")))
+      return failure();
+  double epsilon = b.floatAttr("epsilon", 1e-5), momentum = b.floatAttr("momentum", 0.9);
+  if (b.version() < 9 && b.intAttr("spatial", 1) == 0)
+    return b.fail() << "expected spatial = 1, got 0; statistics of single activations are not supported";
+  warnMerged(b, 1, 2);
+  // Until opset 13 the training form is the one whose further results are used or named.
+  bool training = b.version() >= 14 ? b.intAttr("training_mode", 0) != 0 : b.resultCount() > 1;
+  if (!training)
+    return inferenceBatchNorm(b, epsilon);
+  // Core takes channels on axis 1 of rank 3 and more; [N, C] gets a spatial extent of 1.
+  SmallVector<int64_t> shape(b.shape(0));
+  Value x = b.in(0);
+  if (shape.size() == 2)
+    x = b.reshape(x, {shape[0], shape[1], 1});
+  auto op = BatchNormOp::create(b.builder, b.loc, x, b.in(1), b.in(2), b.f64(epsilon));
+  op->setAttr("mpt.momentum", b.f64(momentum));
+  Value updated[2];
+  SmallVector<Attribute> names;
+  for (unsigned i : {0u, 1u}) {
+    Value old = b.in(3 + i), fresh = b.cast(i == 0 ? op.getMean() : op.getVariance(), b.element(3 + i));
+    updated[i] = b.add(b.mul(old, momentum), b.mul(fresh, 1 - momentum));
+    if (failed(b.set(1 + i, updated[i])))
+      return failure();
+    if (auto state = dyn_cast_or_null<train::StateOp>(b.converter.stateOf(old)))
+      names.push_back(FlatSymbolRefAttr::get(state.getSymNameAttr()));
+  }
+  if (names.size() == 2) {
+    op->setAttr("mpt.statistics", b.builder.getArrayAttr(names));
+    for (unsigned i : {0u, 1u})
+      train::WriteOp::create(b.builder, b.loc, cast<FlatSymbolRefAttr>(names[i]), updated[i], Value());
+  }
+  return b.done(b.reshape(op.getY(), shape));
+}
+
+/// Statistics of core (without the normalized axes) in ONNX's form (those axes as 1).
+static Value keepDims(Binder &b, Value statistic, int64_t axis) {
+  SmallVector<int64_t> shape(b.shape(0));
+  std::fill(shape.begin() + axis, shape.end(), 1);
+  return b.reshape(statistic, shape);
+}
+
+/// Scale or bias in full: what broadcasts to the normalized extents.
+static FailureOr<Value> normOperand(Binder &b, unsigned i, ArrayRef<int64_t> extents) {
+  auto shape = b.broadcastShape(b.shape(i), extents);
+  if (failed(shape))
+    return failure();
+  if (ArrayRef<int64_t>(*shape) != extents)
+    return b.fail() << "expected a scale and bias that broadcast to [" << extents << "], got [" << b.shape(i) << "]";
+  return b.broadcastTo(b.in(i), extents);
+}
+
+static LogicalResult importLayerNormalization(Binder &b) {
+  if (failed(needFloat(b, 2, 1)))
+    return failure();
+  FailureOr<int64_t> axis = b.axis(b.intAttr("axis", -1), b.rank(0));
+  if (failed(axis))
+    return failure();
+  ArrayRef<int64_t> extents = b.shape(0).drop_front(*axis);
+  FailureOr<Value> scale = normOperand(b, 1, extents);
+  FailureOr<Value> bias = failed(scale) ? scale
+                          : b.has(2)    ? normOperand(b, 2, extents)
+                                        : FailureOr<Value>(b.splatLike(*scale, 0));
+  if (failed(bias))
+    return failure();
+  warnMerged(b, 1, b.has(2) ? 2 : 1);
+  auto op =
+      LayerNormOp::create(b.builder, b.loc, b.in(0), *scale, *bias, b.i64(*axis), b.f64(b.floatAttr("epsilon", 1e-5)));
+  if (b.wants(1) && failed(b.set(1, keepDims(b, op.getMean(), *axis))))
+    return failure();
+  if (b.wants(2) && failed(b.set(2, keepDims(b, op.getInvStd(), *axis))))
+    return failure();
+  return b.done(op.getY());
+}
+
+static LogicalResult importRMSNormalization(Binder &b) {
+  if (failed(needFloat(b, 2, 1)))
+    return failure();
+  FailureOr<int64_t> axis = b.axis(b.intAttr("axis", -1), b.rank(0));
+  if (failed(axis))
+    return failure();
+  FailureOr<Value> scale = normOperand(b, 1, b.shape(0).drop_front(*axis));
+  if (failed(scale))
+    return failure();
+  warnMerged(b, 1, 1);
+  auto op = RMSNormOp::create(b.builder, b.loc, b.in(0), *scale, b.i64(*axis), b.f64(b.floatAttr("epsilon", 1e-5)));
+  if (b.wants(1) && failed(b.set(1, keepDims(b, op.getInvRms(), *axis))))
+    return failure();
+  return b.done(op.getY());
+}
+
+static LogicalResult groupNorm(Binder &b, Value scale, Value bias, int64_t groups) {
+  auto op =
+      GroupNormOp::create(b.builder, b.loc, b.in(0), scale, bias, b.i64(groups), b.f64(b.floatAttr("epsilon", 1e-5)));
+  return b.done(op.getY());
+}
+
+static LogicalResult importGroupNormalization(Binder &b) {
+  if (failed(needFloat(b, 3, 3)))
+    return failure();
+  int64_t groups = b.intAttr("num_groups", 0), channels = b.shape(0)[1];
+  if (groups < 1 || channels % groups != 0)
+    return b.fail() << "expected num_groups that divides " << channels << " channels, got " << groups;
+  // Opset 18 has one scale and bias a group, opset 21 one a channel.
+  int64_t count = b.version() < 21 ? groups : channels;
+  Value affine[2];
+  for (unsigned i : {1u, 2u}) {
+    if (failed(expectShape(b, i, {count}, "scale and bias")))
+      return failure();
+    Value value = b.in(i);
+    if (count != channels)
+      value = b.reshape(b.broadcast(value, {groups, channels / groups}, {0}), {channels});
+    affine[i - 1] = value;
+  }
+  warnMerged(b, 1, 2);
+  return groupNorm(b, affine[0], affine[1], groups);
+}
+
+static LogicalResult importInstanceNormalization(Binder &b) {
+  if (failed(needFloat(b, 3, 3)))
+    return failure();
+  int64_t channels = b.shape(0)[1];
+  for (unsigned i : {1u, 2u})
+    if (failed(expectShape(b, i, {channels}, "scale and bias")))
+      return failure();
+  warnMerged(b, 1, 2);
+  return groupNorm(b, b.in(1), b.in(2), channels);
+}
+
+template <typename Op> static LogicalResult importSoftmax(Binder &b) {
+  if (failed(needFloat(b, 1, 1)))
+    return failure();
+  bool flatten = b.version() < 13;
+  FailureOr<int64_t> axis = b.axis(b.intAttr("axis", flatten ? 1 : -1), b.rank(0));
+  if (failed(axis))
+    return failure();
+  Value x = b.in(0);
+  if (!flatten || *axis == b.rank(0) - 1)
+    return b.done(b.make<Op>(x.getType(), x, b.i64(*axis)));
+  // Before opset 13 all axes from `axis` on are one.
+  int64_t outer = 1, inner = 1;
+  for (auto [i, extent] : llvm::enumerate(b.shape(0)))
+    (static_cast<int64_t>(i) < *axis ? outer : inner) *= extent;
+  Value flat = b.reshape(x, {outer, inner});
+  return b.done(b.reshape(b.make<Op>(flat.getType(), flat, b.i64(1)), b.shape(0)));
+}
+
+static LogicalResult importDropout(Binder &b) {
+  if (failed(needFloat(b, 1, 0)))
+    return failure();
+  double ratio = b.version() < 12 ? b.floatAttr("ratio", 0.5) : 0.5;
+  // Before opset 12 there is no mode: such a node in a graph that is trained drops.
+  bool training = b.version() < 12;
+  if (b.version() >= 12 && b.has(1)) {
+    FailureOr<double> given = b.number(1, "ratio");
+    if (failed(given))
+      return failure();
+    ratio = *given;
+  }
+  if (b.version() >= 12 && b.has(2)) {
+    FailureOr<double> given = b.number(2, "training_mode");
+    if (failed(given))
+      return failure();
+    training = *given != 0;
+  }
+  if (!(ratio >= 0 && ratio < 1))
+    return b.fail() << "expected a ratio in [0, 1), got " << ratio;
+  if (!training || ratio == 0) {
+    if (b.wants(1) && failed(b.set(1, b.splat(tensorType(b.in(0)).clone(b.builder.getI1Type()), 1))))
+      return failure();
+    return b.done(b.in(0));
+  }
+  auto [key, stream] = b.generator();
+  auto drop = [&](Value x) -> Value { return b.make<DropoutOp>(x, key, b.f64(ratio), b.i64(stream)); };
+  if (b.wants(1) && failed(b.set(1, b.compare(Predicate::ne, drop(b.splatLike(b.in(0), 1)), 0.0))))
+    return failure();
+  return b.done(drop(b.in(0)));
+}
+
+static LogicalResult randomUniform(Binder &b, ArrayRef<int64_t> shape, Type element) {
+  auto [key, stream] = b.generator();
+  return b.done(b.make<RandomUniformOp>(RankedTensorType::get(shape, element), key, b.f64(b.floatAttr("low", 0)),
+                                        b.f64(b.floatAttr("high", 1)), b.i64(stream)));
+}
+
+static LogicalResult importRandomUniformLike(Binder &b) {
+  if (failed(b.need(1)))
+    return failure();
+  FailureOr<Type> element = b.typeAttr("dtype", b.element(0));
+  if (failed(element))
+    return failure();
+  if (!isa<FloatType>(*element))
+    return b.fail() << "expected a float type, got " << *element;
+  return randomUniform(b, b.shape(0), *element);
+}
+
+static LogicalResult importLRN(Binder &b) {
+  if (failed(needFloat(b, 1, 3)))
+    return failure();
+  int64_t size = b.intAttr("size", 0), channels = b.shape(0)[1];
+  if (size < 1)
+    return b.fail() << "expected a positive size, got " << size;
+  double alpha = b.floatAttr("alpha", 1e-4), beta = b.floatAttr("beta", 0.75), bias = b.floatAttr("bias", 1);
+  // y = x / (bias + alpha / size * sum of x^2 over a window of channels)^beta, the window (size - 1) / 2 before.
+  Value x = b.widen(b.in(0)), square = b.mul(x, x), sum;
+  int64_t before = std::min((size - 1) / 2, channels - 1), after = std::min(size / 2, channels - 1);
+  SmallVector<int64_t> low(b.rank(0), 0), high(b.rank(0), 0), zero(b.rank(0), 0);
+  low[1] = before;
+  high[1] = after;
+  Value padded = b.make<PadOp>(square, b.list(low), b.list(high), b.list(zero), b.f64(0));
+  for (int64_t i = 0; i <= before + after; ++i) {
+    SmallVector<int64_t> starts(b.rank(0), 0);
+    starts[1] = i;
+    Value shifted = b.slice(padded, starts, b.shape(0));
+    sum = sum ? b.add(sum, shifted) : shifted;
+  }
+  Value base = b.add(b.mul(sum, alpha / size), bias);
+  Value scale = b.make<PowOp>(base, b.splatLike(base, -beta));
+  return b.done(b.cast(b.mul(x, scale), b.element(0)));
+}
+
+void mpt::addNormRules(RuleTable &t) {
+  t.on("BatchNormalization", 7, importBatchNormalization);
+  t.on("LayerNormalization", 17, importLayerNormalization);
+  t.on("RMSNormalization", 23, importRMSNormalization);
+  t.on("SimplifiedLayerNormalization", 1, importRMSNormalization);
+  t.on("GroupNormalization", 18, importGroupNormalization);
+  t.on("InstanceNormalization", 6, importInstanceNormalization);
+  t.on("Softmax", 1, importSoftmax<SoftmaxOp>);
+  t.on("LogSoftmax", 1, importSoftmax<LogSoftmaxOp>);
+  t.on("Dropout", 7, importDropout);
+  t.on("RandomUniformLike", 1, importRandomUniformLike);
+  t.on("LRN", 1, importLRN);
+}

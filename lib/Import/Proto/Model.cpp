@@ -1,0 +1,251 @@
+// Loading a model: parsing, checks with located messages, inlining, symbolic dimensions, shape inference.
+#include "Proto.h"
+
+#include "mlir/IR/Diagnostics.h"
+#include "llvm/ADT/StringSet.h"
+
+#include "onnx/checker.h"
+#include "onnx/defs/parser.h"
+#include "onnx/defs/schema.h"
+#include "onnx/inliner/inliner.h"
+#include "onnx/shape_inference/implementation.h"
+
+#include "google/protobuf/io/coded_stream.h"
+#include "google/protobuf/io/zero_copy_stream_impl_lite.h"
+
+#include <climits>
+
+using namespace mlir;
+using namespace mpt;
+using namespace ::onnx;
+
+namespace {
+constexpr int64_t oldestOpset = 7;
+/// Initializers up to this many elements stay in the graph for shape inference to look at.
+constexpr int64_t visibleElements = 1024;
+} // namespace
+
+Location proto::namedLoc(MLIRContext *context, StringRef name) { return NameLoc::get(StringAttr::get(context, name)); }
+
+StringRef proto::nodeName(const NodeProto &node) {
+  if (!node.name().empty())
+    return node.name();
+  for (const std::string &output : node.output())
+    if (!output.empty())
+      return output;
+  return node.op_type();
+}
+
+int64_t proto::opsetVersion(const ModelProto &model, StringRef domain) {
+  for (const OperatorSetIdProto &opset : model.opset_import())
+    if (opset.domain() == domain || (domain.empty() && opset.domain() == "ai.onnx"))
+      return opset.version();
+  return 0;
+}
+
+/// First line of an ONNX message, without its bracketed prefixes.
+static std::string plainMessage(StringRef what) {
+  std::string text;
+  for (char c : what.trim())
+    text += c == '\n' ? ' ' : c;
+  return text;
+}
+
+LogicalResult proto::parseModel(StringRef bytes, ModelProto &model, Location loc) {
+  StringRef head = bytes.ltrim();
+  if (head.starts_with("<") || head.starts_with("#")) {
+    try {
+      OnnxParser parser(std::string_view(bytes.data(), bytes.size()));
+      Common::Status status = parser.Parse(model);
+      if (!status.IsOK())
+        return emitError(loc) << "expected ONNX text: " << plainMessage(status.ErrorMessage());
+      if (!parser.EndOfInput())
+        return emitError(loc) << "expected the end of the ONNX text after the model " << parser.GetCurrentPos();
+    } catch (const std::exception &error) {
+      return emitError(loc) << "expected ONNX text: " << plainMessage(error.what());
+    }
+    return success();
+  }
+  if (bytes.size() > INT_MAX)
+    return emitError(loc) << "expected a model below 2 GiB, got " << bytes.size()
+                          << " bytes; save it with external data";
+  google::protobuf::io::ArrayInputStream array(bytes.data(), static_cast<int>(bytes.size()));
+  google::protobuf::io::CodedInputStream stream(&array);
+  stream.SetTotalBytesLimit(INT_MAX);
+  if (!model.ParseFromCodedStream(&stream) || !stream.ConsumedEntireMessage())
+    return emitError(loc) << "expected an ONNX model, got bytes that do not parse; the file may be truncated";
+  return success();
+}
+
+/// Versions that this importer knows.
+static LogicalResult checkVersions(const ModelProto &model, Location loc) {
+  if (!model.has_graph())
+    return emitError(loc) << "expected a model with a graph, got none";
+  if (model.ir_version() < 3 || model.ir_version() > Version::IR_VERSION)
+    return emitError(loc) << "expected IR version 3 to " << static_cast<int64_t>(Version::IR_VERSION) << ", got "
+                          << model.ir_version();
+  int64_t newest = OpSchemaRegistry::DomainToVersionRange::Instance().Map().at("").second;
+  int64_t version = proto::opsetVersion(model, "");
+  if (version < oldestOpset || version > newest)
+    return emitError(loc) << "expected opset " << oldestOpset << " to " << newest << " of ai.onnx, got " << version
+                          << (version && version < oldestOpset ? "; convert the model to a newer opset first" : "");
+  return success();
+}
+
+/// Each value has one definition, before its uses (the checker says the same, but not where).
+static LogicalResult checkNames(const GraphProto &graph, MLIRContext *context) {
+  llvm::StringSet<> known, later;
+  for (const ValueInfoProto &input : graph.input())
+    if (!known.insert(input.name()).second)
+      return emitError(proto::namedLoc(context, input.name()))
+             << "expected distinct graph inputs, got '" << input.name() << "' twice";
+  llvm::StringSet<> tensors;
+  for (const TensorProto &tensor : graph.initializer()) {
+    if (tensor.name().empty())
+      return emitError(proto::namedLoc(context, graph.name())) << "expected a name for every initializer, got none";
+    if (!tensors.insert(tensor.name()).second)
+      return emitError(proto::namedLoc(context, tensor.name()))
+             << "expected distinct initializers, got '" << tensor.name() << "' twice";
+    known.insert(tensor.name());
+  }
+  for (const NodeProto &node : graph.node())
+    for (const std::string &output : node.output())
+      if (!output.empty() && (known.contains(output) || !later.insert(output).second))
+        return emitError(proto::namedLoc(context, proto::nodeName(node)))
+               << "expected one definition of value '" << output << "', got another at this node";
+  for (const NodeProto &node : graph.node()) {
+    for (const std::string &input : node.input()) {
+      if (input.empty() || known.contains(input))
+        continue;
+      InFlightDiagnostic error = emitError(proto::namedLoc(context, proto::nodeName(node)));
+      if (later.contains(input))
+        return error << "expected nodes in topological order, got use of '" << input
+                     << "' before its definition; the graph has a cycle or is not sorted";
+      return error << "expected a defined value, got '" << input << "', which no node, input or initializer defines";
+    }
+    for (const std::string &output : node.output())
+      known.insert(output);
+  }
+  for (const ValueInfoProto &output : graph.output())
+    if (!known.contains(output.name()))
+      return emitError(proto::namedLoc(context, output.name()))
+             << "expected a defined graph output, got '" << output.name() << "', which no node defines";
+  return success();
+}
+
+static int64_t elementCount(const TensorProto &tensor) {
+  int64_t count = 1;
+  for (int64_t extent : tensor.dims())
+    if (extent < 0 || __builtin_mul_overflow(count, extent, &count))
+      return LLONG_MAX;
+  return count;
+}
+
+/// Moves large initializers out and declares them as inputs, so that neither the checker nor inference copies them.
+static LogicalResult splitInitializers(ModelProto &model, std::vector<TensorProto> &initializers,
+                                       MLIRContext *context) {
+  GraphProto &graph = *model.mutable_graph();
+  if (graph.sparse_initializer_size())
+    return emitError(proto::namedLoc(context, graph.name()))
+           << "expected dense initializers, got a sparse one; convert it to a dense tensor";
+  llvm::StringSet<> inputs;
+  for (const ValueInfoProto &input : graph.input())
+    inputs.insert(input.name());
+  google::protobuf::RepeatedPtrField<TensorProto> kept;
+  initializers.reserve(graph.initializer_size());
+  for (TensorProto &tensor : *graph.mutable_initializer()) {
+    for (int64_t extent : tensor.dims())
+      if (extent < 0)
+        return emitError(proto::namedLoc(context, tensor.name()))
+               << "expected extents that are not negative, got " << extent;
+    bool small = elementCount(tensor) <= visibleElements && tensor.data_location() != TensorProto::EXTERNAL;
+    if (small) {
+      *kept.Add() = tensor;
+    } else if (!inputs.contains(tensor.name())) {
+      ValueInfoProto &input = *graph.add_input();
+      input.set_name(tensor.name());
+      input.mutable_type()->mutable_tensor_type()->set_elem_type(tensor.data_type());
+      auto &shape = *input.mutable_type()->mutable_tensor_type()->mutable_shape();
+      for (int64_t extent : tensor.dims())
+        shape.add_dim()->set_dim_value(extent);
+    }
+    initializers.push_back(std::move(tensor));
+  }
+  graph.mutable_initializer()->Swap(&kept);
+  return success();
+}
+
+/// Replaces the symbols of the inputs' shapes by the user's numbers.
+static LogicalResult bindDimensions(GraphProto &graph, const ImportOptions &options, MLIRContext *context) {
+  llvm::StringSet<> used;
+  for (ValueInfoProto &input : *graph.mutable_input()) {
+    if (!input.type().has_tensor_type())
+      continue;
+    auto &tensor = *input.mutable_type()->mutable_tensor_type();
+    Location loc = proto::namedLoc(context, input.name());
+    if (!tensor.has_shape())
+      return emitError(loc) << "expected a shape for graph input '" << input.name() << "', got none";
+    for (auto &dim : *tensor.mutable_shape()->mutable_dim()) {
+      if (dim.has_dim_value()) {
+        if (dim.dim_value() < 0)
+          return emitError(loc) << "expected extents that are not negative, got " << dim.dim_value();
+        continue;
+      }
+      auto bound = options.bindings.find(dim.dim_param());
+      if (dim.dim_param().empty() || bound == options.bindings.end())
+        return emitError(loc) << "expected static extents for graph input '" << input.name() << "', got symbol '"
+                              << dim.dim_param() << "'; bind it: --bind "
+                              << (dim.dim_param().empty() ? "N" : dim.dim_param()) << "=<extent>";
+      used.insert(dim.dim_param());
+      dim.set_dim_value(bound->second);
+    }
+  }
+  for (const auto &binding : options.bindings)
+    if (!used.contains(binding.getKey()))
+      emitWarning(UnknownLoc::get(context))
+          << "binding of '" << binding.getKey() << "' has no effect: no graph input has such a symbol";
+  return success();
+}
+
+/// The node that an ONNX message names ("node name: X"), or the graph.
+static Location errorLoc(StringRef message, const GraphProto &graph, MLIRContext *context) {
+  StringRef rest = message.split("node name: ").second;
+  StringRef name = rest.split(')').first;
+  return proto::namedLoc(context, name.empty() ? StringRef(graph.name()) : name);
+}
+
+LogicalResult proto::prepareModel(ModelProto &model, std::vector<TensorProto> &initializers,
+                                  const ImportOptions &options, Location loc) {
+  MLIRContext *context = loc.getContext();
+  if (failed(checkVersions(model, loc)) || failed(checkNames(model.graph(), context)) ||
+      failed(splitInitializers(model, initializers, context)))
+    return failure();
+  try {
+    checker::check_model(model, /*full_check=*/false, /*skip_opset_compatibility_check=*/true);
+  } catch (const std::exception &error) {
+    std::string message = plainMessage(error.what());
+    return emitError(errorLoc(message, model.graph(), context)) << "expected a valid ONNX model: " << message;
+  }
+  try {
+    if (model.functions_size())
+      inliner::InlineLocalFunctions(model, /*convert_version=*/true);
+  } catch (const std::exception &error) {
+    return emitError(loc) << "cannot inline the model's functions: " << plainMessage(error.what());
+  }
+  GraphProto &graph = *model.mutable_graph();
+  if (failed(bindDimensions(graph, options, context)))
+    return failure();
+  // Shapes in the file may hold symbols that are numbers now; inference finds them again.
+  graph.clear_value_info();
+  for (ValueInfoProto &output : *graph.mutable_output())
+    if (output.type().has_tensor_type())
+      output.mutable_type()->mutable_tensor_type()->clear_shape();
+  try {
+    ShapeInferenceOptions strict(/*check_type_val=*/true, /*strict_mode_val=*/1, /*data_prop_val=*/true);
+    shape_inference::InferShapes(model, OpSchemaRegistry::Instance(), strict);
+  } catch (const std::exception &error) {
+    std::string message = plainMessage(error.what());
+    return emitError(errorLoc(message, graph, context)) << "expected consistent types and shapes: " << message;
+  }
+  return success();
+}

@@ -1,0 +1,48 @@
+// The protobuf side of the importer: loading and checking a model, tensors to attributes.
+#ifndef MPT_LIB_IMPORT_PROTO_PROTO_H
+#define MPT_LIB_IMPORT_PROTO_PROTO_H
+
+#include "mpt/Import/Import.h"
+
+#include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "onnx/onnx_pb.h"
+
+namespace mpt::proto {
+
+/// A location that names `name`.
+mlir::Location namedLoc(mlir::MLIRContext *context, llvm::StringRef name);
+
+/// The name by which diagnostics speak of a node: its own, else its first output's, else its op type.
+llvm::StringRef nodeName(const ::onnx::NodeProto &node);
+
+/// Parses binary protobuf, or text when it begins with '<' or '#'.
+llvm::LogicalResult parseModel(llvm::StringRef bytes, ::onnx::ModelProto &model, mlir::Location loc);
+
+/// Versions, names, order, the ONNX checker, inlining of local functions, symbolic dimensions, shape inference.
+/// Initializers of more than a few elements are moved out to `initializers`.
+llvm::LogicalResult prepareModel(::onnx::ModelProto &model, std::vector<::onnx::TensorProto> &initializers,
+                                 const ImportOptions &options, mlir::Location loc);
+
+/// Version of the operator set of `domain` that the model imports, 0 if it does not.
+int64_t opsetVersion(const ::onnx::ModelProto &model, llvm::StringRef domain);
+
+/// The element type of an ONNX data type; null for strings, complex and unknown numbers.
+mlir::Type elementType(mlir::MLIRContext *context, int32_t dataType);
+
+/// The MLIR type of a value; tensor<*xT> where the shape is unknown.
+mlir::Type valueType(mlir::MLIRContext *context, const ::onnx::TypeProto &type);
+
+/// The content of a tensor. External data is mapped from `folder`; large raw data moves into a blob (`tensor` loses
+/// it).
+llvm::FailureOr<mlir::ElementsAttr> tensorAttr(::onnx::TensorProto &tensor, llvm::StringRef folder, mlir::Location loc);
+
+/// Builds the module of a prepared model.
+llvm::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>> buildModule(::onnx::ModelProto &model,
+                                                               std::vector<::onnx::TensorProto> &initializers,
+                                                               llvm::StringRef folder, const ImportOptions &options,
+                                                               mlir::MLIRContext *context);
+
+} // namespace mpt::proto
+
+#endif // MPT_LIB_IMPORT_PROTO_PROTO_H

@@ -1,0 +1,121 @@
+// Parameters are found by use: what feeds a weight, bias or scale operand, not what the file calls it.
+#include "Roles.h"
+
+#include "mpt/Dialect/MPT/MPTDialect.h"
+#include "mpt/Dialect/ONNX/ONNXDialect.h"
+#include "mpt/Dialect/Train/TrainDialect.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Diagnostics.h"
+#include "llvm/ADT/SmallPtrSet.h"
+#include "llvm/ADT/StringSwitch.h"
+#include "llvm/Support/Regex.h"
+
+using namespace mlir;
+using namespace mpt;
+
+namespace {
+/// Constants of up to this many elements are ops in the function, larger ones are states.
+constexpr int64_t smallConstant = 64;
+
+struct Use {
+  bool weight = false;    // a weight, bias or scale operand
+  bool statistic = false; // mean or variance of a batch normalization
+};
+} // namespace
+
+/// True when operand `index` of the op is one that training changes.
+static bool isWeightOperand(onnx::NodeOp node, unsigned index) {
+  return llvm::StringSwitch<bool>(node.getOpType())
+      .Cases({"Conv", "ConvTranspose", "BatchNormalization", "InstanceNormalization", "GroupNormalization"},
+             index == 1 || index == 2)
+      .Cases({"LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization"}, index == 1 || index == 2)
+      .Cases({"LSTM", "GRU", "RNN"}, index >= 1 && index <= 3)
+      .Cases({"Gemm", "MatMul", "Einsum", "Add", "Mul", "Sub", "Div"}, true)
+      .Case("PRelu", index == 1)
+      .Cases({"Gather", "GatherND", "GatherElements"}, index == 0)
+      .Default(false);
+}
+
+/// Ops whose result is the operand's values in another place or type.
+static bool isMovement(onnx::NodeOp node) {
+  return llvm::StringSwitch<bool>(node.getOpType())
+      .Cases({"Identity", "Transpose", "Reshape", "Unsqueeze", "Squeeze", "Flatten", "Cast", "CastLike"}, true)
+      .Cases({"Slice", "Split", "Concat", "Expand", "Pad", "Tile", "SplitToSequence", "SequenceAt"}, true)
+      .Default(false);
+}
+
+static void followUses(Value value, Use &use, SmallPtrSetImpl<void *> &seen) {
+  if (!seen.insert(value.getAsOpaquePointer()).second)
+    return;
+  for (OpOperand &operand : value.getUses()) {
+    auto node = dyn_cast<onnx::NodeOp>(operand.getOwner());
+    if (!node)
+      continue;
+    unsigned index = operand.getOperandNumber();
+    bool norm = node.getOpType() == "BatchNormalization";
+    use.statistic |= norm && index >= 3;
+    use.weight |= isWeightOperand(node, index);
+    if (isMovement(node) && (index == 0 || node.getOpType() == "Concat"))
+      for (Value result : node.getResults())
+        followUses(result, use, seen);
+  }
+}
+
+static FailureOr<SmallVector<llvm::Regex>> compile(const std::vector<std::string> &expressions, Location loc) {
+  SmallVector<llvm::Regex> result;
+  for (const std::string &text : expressions) {
+    result.emplace_back("^(" + text + ")$");
+    std::string error;
+    if (!result.back().isValid(error))
+      return emitError(loc) << "expected a regular expression, got '" << text << "': " << error;
+  }
+  return result;
+}
+
+static bool matches(MutableArrayRef<llvm::Regex> expressions, StringRef name) {
+  return llvm::any_of(expressions, [&](llvm::Regex &regex) { return regex.match(name); });
+}
+
+/// The frameworks' names of trained tensors are paths; what their exporters add ("val_3", "onnx::Mul_12") is not.
+static bool isTorchPath(StringRef name) {
+  return name.contains('.') && !name.ends_with("running_mean") && !name.ends_with("running_var") &&
+         !name.ends_with("num_batches_tracked");
+}
+
+LogicalResult mpt::assignRoles(ModuleOp module, const ImportOptions &options) {
+  auto train = compile(options.train, module.getLoc()), freeze = compile(options.freeze, module.getLoc());
+  if (failed(train) || failed(freeze))
+    return failure();
+  auto producer = module->getAttrOfType<StringAttr>("mpt.producer");
+  bool torch = producer && producer.getValue().starts_with("pytorch");
+  llvm::StringMap<train::ReadOp> reads;
+  module.walk([&](train::ReadOp read) { reads[read.getState()] = read; });
+  for (auto state : llvm::make_early_inc_range(module.getOps<train::StateOp>())) {
+    StringRef name = state.getSymName();
+    train::ReadOp read = reads.lookup(name);
+    Use use;
+    SmallPtrSet<void *, 8> seen;
+    if (read)
+      followUses(read.getValue(), use, seen);
+    auto type = cast<RankedTensorType>(state.getType());
+    bool named = torch && isTorchPath(name) && read && !read->use_empty();
+    bool parameter = !use.statistic && (named || (!torch && use.weight && type.getRank() >= 1));
+    bool frozen = matches(*freeze, name);
+    if (matches(*train, name) || frozen)
+      parameter = true;
+    train::Role role = parameter       ? train::Role::parameter
+                       : use.statistic ? train::Role::statistic
+                                       : train::Role::constant;
+    state.setRoleAttr(train::RoleAttr::get(module.getContext(), role));
+    state.setFrozen(frozen);
+    if (role != train::Role::constant || type.getNumElements() > smallConstant || !read)
+      continue;
+    OpBuilder builder(read);
+    Value value = mpt::ConstantOp::create(builder, read.getLoc(), *state.getValue());
+    read.replaceAllUsesWith(value);
+    read.erase();
+    state.erase();
+  }
+  return success();
+}

@@ -1,0 +1,15 @@
+// Which initializers are parameters, statistics or constants.
+#ifndef MPT_LIB_IMPORT_PROTO_ROLES_H
+#define MPT_LIB_IMPORT_PROTO_ROLES_H
+
+#include "mpt/Import/Import.h"
+
+namespace mpt {
+
+/// Sets the role of every train.state by the use of its value, then by the options; small constants become
+/// mpt.constant.
+llvm::LogicalResult assignRoles(mlir::ModuleOp module, const ImportOptions &options);
+
+} // namespace mpt
+
+#endif // MPT_LIB_IMPORT_PROTO_ROLES_H

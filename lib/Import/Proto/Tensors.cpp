@@ -1,0 +1,215 @@
+// TensorProto to elements attributes: typed fields, raw bytes, and files beside the model.
+#include "Proto.h"
+
+#include "mlir/IR/AsmState.h"
+#include "mlir/IR/Diagnostics.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/MathExtras.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Path.h"
+
+using namespace mlir;
+using namespace mpt;
+using ::onnx::TensorProto;
+
+namespace {
+/// From this size on, content is a blob by reference instead of a uniqued attribute.
+constexpr int64_t blobBytes = 4096;
+
+struct External {
+  std::string path;
+  uint64_t offset = 0, length = 0;
+  bool hasLength = false;
+};
+} // namespace
+
+Type proto::elementType(MLIRContext *context, int32_t dataType) {
+  auto integer = [&](unsigned width, IntegerType::SignednessSemantics sign = IntegerType::Signless) -> Type {
+    return IntegerType::get(context, width, sign);
+  };
+  switch (dataType) {
+  case TensorProto::FLOAT:
+    return Float32Type::get(context);
+  case TensorProto::DOUBLE:
+    return Float64Type::get(context);
+  case TensorProto::FLOAT16:
+    return Float16Type::get(context);
+  case TensorProto::BFLOAT16:
+    return BFloat16Type::get(context);
+  case TensorProto::FLOAT8E4M3FN:
+    return Float8E4M3FNType::get(context);
+  case TensorProto::FLOAT8E5M2:
+    return Float8E5M2Type::get(context);
+  case TensorProto::INT8:
+    return integer(8);
+  case TensorProto::INT16:
+    return integer(16);
+  case TensorProto::INT32:
+    return integer(32);
+  case TensorProto::INT64:
+    return integer(64);
+  case TensorProto::UINT8:
+    return integer(8, IntegerType::Unsigned);
+  case TensorProto::UINT16:
+    return integer(16, IntegerType::Unsigned);
+  case TensorProto::UINT32:
+    return integer(32, IntegerType::Unsigned);
+  case TensorProto::UINT64:
+    return integer(64, IntegerType::Unsigned);
+  case TensorProto::BOOL:
+    return integer(1);
+  default:
+    return {};
+  }
+}
+
+/// Bytes of one element in a file.
+static int64_t byteWidth(Type type) { return llvm::divideCeil(type.getIntOrFloatBitWidth(), 8); }
+
+static FailureOr<RankedTensorType> tensorTypeOf(const TensorProto &tensor, Location loc) {
+  Type element = proto::elementType(loc.getContext(), tensor.data_type());
+  if (!element)
+    return emitError(loc) << "expected a tensor of float or integer elements, got ONNX data type " << tensor.data_type()
+                          << "; strings, complex and 4-bit numbers are not supported";
+  SmallVector<int64_t> shape(tensor.dims().begin(), tensor.dims().end());
+  int64_t count = 1;
+  for (int64_t extent : shape)
+    if (extent < 0 || llvm::MulOverflow(count, extent, count))
+      return emitError(loc) << "expected extents whose product fits 64 bits, got [" << shape << "]";
+  if (int64_t bytes; llvm::MulOverflow(count, byteWidth(element), bytes))
+    return emitError(loc) << "expected a tensor that fits the address space, got shape [" << shape << "]";
+  return RankedTensorType::get(shape, element);
+}
+
+static FailureOr<External> externalOf(const TensorProto &tensor, StringRef folder, Location loc) {
+  External result;
+  StringRef location;
+  for (const auto &entry : tensor.external_data()) {
+    StringRef key = entry.key(), value = entry.value();
+    uint64_t *number = key == "offset" ? &result.offset : key == "length" ? &result.length : nullptr;
+    if (number && value.getAsInteger(10, *number))
+      return emitError(loc) << "expected a decimal number as external data's " << key << ", got '" << value << "'";
+    result.hasLength |= key == "length";
+    if (key == "location")
+      location = value;
+  }
+  if (folder.empty())
+    return emitError(loc) << "expected a model in a file, as its data lie in '" << location << "' beside it";
+  bool climbs = llvm::any_of(llvm::make_range(llvm::sys::path::begin(location), llvm::sys::path::end(location)),
+                             [](StringRef part) { return part == ".."; });
+  if (location.empty() || location.contains('\0') || llvm::sys::path::is_absolute(location) || climbs)
+    return emitError(loc) << "expected external data in the model's folder, got location '" << location
+                          << "'; move the file beside the model";
+  SmallString<256> path(folder), real, root;
+  llvm::sys::path::append(path, location);
+  if (std::error_code error = llvm::sys::fs::real_path(path, real))
+    return emitError(loc) << "cannot open external data '" << path << "': " << error.message()
+                          << "; copy it beside the model";
+  if (llvm::sys::fs::real_path(folder, root))
+    return emitError(loc) << "cannot resolve the model's folder '" << folder << "'";
+  if (!root.ends_with("/"))
+    root += '/';
+  if (!real.str().starts_with(root) || !llvm::sys::fs::is_regular_file(real))
+    return emitError(loc) << "expected external data to be a regular file in the model's folder, got '" << path
+                          << "', which leads to '" << real << "'";
+  result.path = std::string(real);
+  return result;
+}
+
+static FailureOr<ElementsAttr> mapExternal(const TensorProto &tensor, RankedTensorType type, StringRef folder,
+                                           Location loc) {
+  FailureOr<External> external = externalOf(tensor, folder, loc);
+  if (failed(external))
+    return failure();
+  uint64_t want = type.getNumElements() * byteWidth(type.getElementType());
+  uint64_t size = 0;
+  if (llvm::sys::fs::file_size(external->path, size))
+    return emitError(loc) << "cannot read external data '" << external->path << "'";
+  if (external->hasLength && external->length != want)
+    return emitError(loc) << "expected " << want << " bytes of external data for " << type << ", got length "
+                          << external->length;
+  if (external->offset > size || size - external->offset < want)
+    return emitError(loc) << "expected " << want << " bytes at offset " << external->offset << " of '" << external->path
+                          << "', which has " << size << " bytes; the file may be truncated";
+  auto buffer = llvm::MemoryBuffer::getFileSlice(external->path, want, external->offset);
+  if (!buffer)
+    return emitError(loc) << "cannot map external data '" << external->path << "': " << buffer.getError().message();
+  ArrayRef<char> data((*buffer)->getBufferStart(), want);
+  if (type.getElementType().isInteger(1) || type.getNumElements() == 0) {
+    SmallVector<bool> bits(llvm::map_range(data, [](char c) { return c != 0; }));
+    return ElementsAttr(type.getElementType().isInteger(1) ? DenseElementsAttr::get(type, ArrayRef<bool>(bits))
+                                                           : DenseElementsAttr::getFromRawBuffer(type, {}));
+  }
+  AsmResourceBlob blob(data, 1, [keep = std::move(*buffer)](void *, size_t, size_t) {}, /*dataIsMutable=*/false);
+  return ElementsAttr(DenseResourceElementsAttr::get(type, tensor.name(), std::move(blob)));
+}
+
+/// The typed field of `tensor` as packed bytes.
+static FailureOr<std::string> packTyped(const TensorProto &tensor, RankedTensorType type, Location loc) {
+  std::string bytes;
+  int64_t width = byteWidth(type.getElementType()), count = type.getNumElements(), have = 0;
+  auto pack = [&](const auto &field) {
+    have = field.size();
+    if (have != count)
+      return;
+    bytes.reserve(count * width);
+    for (auto value : field)
+      bytes.append(reinterpret_cast<const char *>(&value), width);
+  };
+  switch (tensor.data_type()) {
+  case TensorProto::FLOAT:
+    pack(tensor.float_data());
+    break;
+  case TensorProto::DOUBLE:
+    pack(tensor.double_data());
+    break;
+  case TensorProto::INT64:
+    pack(tensor.int64_data());
+    break;
+  case TensorProto::UINT32:
+  case TensorProto::UINT64:
+    pack(tensor.uint64_data());
+    break;
+  default:
+    pack(tensor.int32_data());
+    break;
+  }
+  if (have != count)
+    return emitError(loc) << "expected " << count << " values for " << type << ", got " << have
+                          << "; the file may be truncated";
+  return bytes;
+}
+
+FailureOr<ElementsAttr> proto::tensorAttr(TensorProto &tensor, StringRef folder, Location loc) {
+  FailureOr<RankedTensorType> type = tensorTypeOf(tensor, loc);
+  if (failed(type))
+    return failure();
+  if (tensor.data_location() == TensorProto::EXTERNAL)
+    return mapExternal(tensor, *type, folder, loc);
+  int64_t want = type->getNumElements() * byteWidth(type->getElementType());
+  std::string bytes;
+  if (tensor.has_raw_data()) {
+    bytes = std::move(*tensor.mutable_raw_data());
+  } else if (FailureOr<std::string> packed = packTyped(tensor, *type, loc); succeeded(packed)) {
+    bytes = std::move(*packed);
+  } else {
+    return failure();
+  }
+  if (static_cast<int64_t>(bytes.size()) != want)
+    return emitError(loc) << "expected " << want << " bytes for " << *type << ", got " << bytes.size()
+                          << "; the file may be truncated";
+  if (type->getElementType().isInteger(1)) {
+    SmallVector<bool> bits(llvm::map_range(bytes, [](char c) { return c != 0; }));
+    return ElementsAttr(DenseElementsAttr::get(*type, ArrayRef<bool>(bits)));
+  }
+  if (want < blobBytes) {
+    int64_t width = byteWidth(type->getElementType());
+    ArrayRef<char> data(bytes.data(), bytes.size());
+    bool splat = want > width && std::equal(bytes.begin() + width, bytes.end(), bytes.begin());
+    return ElementsAttr(DenseElementsAttr::getFromRawBuffer(*type, splat ? data.take_front(width) : data));
+  }
+  auto keep = std::make_unique<std::string>(std::move(bytes));
+  ArrayRef<char> data(keep->data(), keep->size());
+  AsmResourceBlob blob(data, 8, [keep = std::move(keep)](void *, size_t, size_t) {}, /*dataIsMutable=*/false);
+  return ElementsAttr(DenseResourceElementsAttr::get(*type, tensor.name(), std::move(blob)));
+}

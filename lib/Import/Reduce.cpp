@@ -1,0 +1,104 @@
+// Reductions over axes, running sums and positions of extremes.
+#include "Binder.h"
+
+using namespace mlir;
+using namespace mpt;
+
+/// The axes of a reduction: an attribute in old versions, an operand since `asOperand`; empty means all, or none.
+static FailureOr<SmallVector<int64_t>> reducedAxes(Binder &b, int64_t asOperand) {
+  SmallVector<int64_t> axes;
+  if (b.version() < asOperand) {
+    axes = b.intsAttr("axes");
+  } else if (b.has(1)) {
+    FailureOr<SmallVector<int64_t>> given = b.ints(1, "axes");
+    if (failed(given))
+      return failure();
+    axes = *given;
+  }
+  if (axes.empty() && b.version() >= asOperand && b.intAttr("noop_with_empty_axes", 0))
+    return axes;
+  return axes.empty() ? axisRange(0, b.rank(0)) : b.axes(axes, b.rank(0));
+}
+
+/// `reduced` with the reduced axes as extents of 1 if the node keeps them.
+static LogicalResult finish(Binder &b, Value reduced, ArrayRef<int64_t> axes) {
+  if (!b.intAttr("keepdims", 1))
+    return b.done(reduced);
+  SmallVector<int64_t> shape(b.shape(0));
+  for (int64_t axis : axes)
+    shape[axis] = 1;
+  return b.done(b.reshape(reduced, shape));
+}
+
+namespace {
+enum class Before { none, absolute, square, exponential };
+enum class After { none, root, logarithm };
+} // namespace
+
+template <ReduceKind kind, Before before, After after, int asOperand> static LogicalResult importReduce(Binder &b) {
+  if (failed(b.need(1)))
+    return failure();
+  FailureOr<SmallVector<int64_t>> axes = reducedAxes(b, asOperand);
+  if (failed(axes))
+    return failure();
+  Value x = b.in(0);
+  Type element = b.element(0);
+  bool logical = element.isInteger(1);
+  if (logical)
+    x = b.cast(x, b.builder.getIntegerType(8));
+  if (before == Before::absolute)
+    x = b.make<AbsOp>(x);
+  if (before == Before::square)
+    x = b.mul(x, x);
+  if (before == Before::exponential) {
+    // log sum e^x = m + log sum e^(x - m), m the largest value.
+    Value largest = b.reduce(ReduceKind::max, x, *axes);
+    x = b.make<ExpOp>(b.sub(x, b.broadcastAlong(largest, b.shape(0), *axes)));
+    Value sum = b.sum(x, *axes);
+    return finish(b, b.add(b.make<LogOp>(sum), largest), *axes);
+  }
+  Value y = b.reduce(kind, x, *axes);
+  if (after == After::root)
+    y = b.make<SqrtOp>(y);
+  if (after == After::logarithm)
+    y = b.make<LogOp>(y);
+  return finish(b, b.cast(y, element), *axes);
+}
+
+static LogicalResult importCumSum(Binder &b) {
+  if (failed(b.need(2)))
+    return failure();
+  FailureOr<SmallVector<int64_t>> given = b.ints(1, "axis");
+  if (failed(given) || given->size() != 1)
+    return failed(given) ? failure() : LogicalResult(b.fail() << "expected one number as axis");
+  FailureOr<int64_t> axis = b.axis(given->front(), b.rank(0));
+  if (failed(axis))
+    return failure();
+  return b.done(b.make<CumSumOp>(b.in(0), *axis, b.intAttr("exclusive", 0) != 0, b.intAttr("reverse", 0) != 0));
+}
+
+template <ReduceKind kind> static LogicalResult importArg(Binder &b) {
+  if (failed(b.need(1)))
+    return failure();
+  FailureOr<int64_t> axis = b.axis(b.intAttr("axis", 0), b.rank(0));
+  if (failed(axis))
+    return failure();
+  Value y = b.make<ArgReduceOp>(b.in(0), kind, *axis, b.intAttr("select_last_index", 0) != 0);
+  return finish(b, y, {*axis});
+}
+
+void mpt::addReduceRules(RuleTable &t) {
+  t.on("ReduceSum", 1, importReduce<ReduceKind::sum, Before::none, After::none, 13>);
+  t.on("ReduceMean", 1, importReduce<ReduceKind::mean, Before::none, After::none, 18>);
+  t.on("ReduceMax", 1, importReduce<ReduceKind::max, Before::none, After::none, 18>);
+  t.on("ReduceMin", 1, importReduce<ReduceKind::min, Before::none, After::none, 18>);
+  t.on("ReduceProd", 1, importReduce<ReduceKind::prod, Before::none, After::none, 18>);
+  t.on("ReduceL1", 1, importReduce<ReduceKind::sum, Before::absolute, After::none, 18>);
+  t.on("ReduceL2", 1, importReduce<ReduceKind::sum, Before::square, After::root, 18>);
+  t.on("ReduceSumSquare", 1, importReduce<ReduceKind::sum, Before::square, After::none, 18>);
+  t.on("ReduceLogSum", 1, importReduce<ReduceKind::sum, Before::none, After::logarithm, 18>);
+  t.on("ReduceLogSumExp", 1, importReduce<ReduceKind::sum, Before::exponential, After::none, 18>);
+  t.on("CumSum", 11, importCumSum);
+  t.on("ArgMax", 1, importArg<ReduceKind::max>);
+  t.on("ArgMin", 1, importArg<ReduceKind::min>);
+}

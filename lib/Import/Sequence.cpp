@@ -1,0 +1,139 @@
+// Sequences of known length and conditionals with a known condition: both disappear.
+#include "Converter.h"
+
+using namespace mlir;
+using namespace mpt;
+
+static LogicalResult importSplitToSequence(Binder &b) {
+  if (failed(b.need(1)))
+    return failure();
+  FailureOr<int64_t> axis = b.axis(b.intAttr("axis", 0), b.rank(0));
+  if (failed(axis))
+    return failure();
+  int64_t extent = b.shape(0)[*axis];
+  SmallVector<int64_t> sizes;
+  bool single = !b.has(1);
+  if (single) {
+    sizes.assign(extent, 1);
+  } else {
+    FailureOr<SmallVector<int64_t>> given = b.ints(1, "split");
+    if (failed(given))
+      return failure();
+    sizes = *given;
+    if (b.rank(1) == 0) {
+      int64_t chunk = sizes.front();
+      if (chunk < 1)
+        return b.fail() << "expected a positive chunk, got " << chunk;
+      sizes.clear();
+      for (int64_t left = extent; left > 0; left -= chunk)
+        sizes.push_back(std::min(chunk, left));
+    }
+  }
+  int64_t total = 0;
+  for (int64_t size : sizes)
+    total = size < 0 || size > extent ? extent + 1 : std::min(total + size, extent + 1);
+  if (total != extent)
+    return b.fail() << "expected sizes that add up to " << extent << ", got [" << sizes << "]";
+  SmallVector<Value> &elements = b.converter.sequences[b.node.getResult(0)];
+  SmallVector<int64_t> starts(b.rank(0), 0), shape(b.shape(0));
+  for (int64_t size : sizes) {
+    shape[*axis] = size;
+    Value part = size == extent ? b.in(0) : b.slice(b.in(0), starts, shape);
+    if (single && !b.intAttr("keepdims", 1)) {
+      SmallVector<int64_t> squeezed(shape);
+      squeezed.erase(squeezed.begin() + *axis);
+      part = b.reshape(part, squeezed);
+    }
+    elements.push_back(part);
+    starts[*axis] += size;
+  }
+  return success();
+}
+
+/// The elements of the sequence operand 0.
+static FailureOr<ArrayRef<Value>> elementsOf(Binder &b) {
+  if (b.has(0))
+    if (auto found = b.converter.sequences.find(b.node.getInputs()[0]); found != b.converter.sequences.end())
+      return ArrayRef<Value>(found->second);
+  return b.fail() << "expected a sequence of known length as operand 0";
+}
+
+static LogicalResult importSequenceAt(Binder &b) {
+  FailureOr<ArrayRef<Value>> elements = elementsOf(b);
+  if (failed(elements))
+    return failure();
+  FailureOr<SmallVector<int64_t>> position = b.ints(1, "position");
+  if (failed(position) || position->size() != 1)
+    return failed(position) ? failure() : LogicalResult(b.fail() << "expected one position");
+  int64_t count = elements->size(), at = position->front() < 0 ? position->front() + count : position->front();
+  if (at < 0 || at >= count)
+    return b.fail() << "expected a position below " << count << ", got " << position->front();
+  return b.done((*elements)[at]);
+}
+
+static LogicalResult importSequenceConstruct(Binder &b) {
+  if (failed(b.need(b.operandCount())))
+    return failure();
+  SmallVector<Value> elements;
+  for (unsigned i = 0; i < b.operandCount(); ++i)
+    elements.push_back(b.in(i));
+  b.converter.sequences[b.node.getResult(0)] = elements;
+  return success();
+}
+
+static LogicalResult importSequenceLength(Binder &b) {
+  FailureOr<ArrayRef<Value>> elements = elementsOf(b);
+  if (failed(elements))
+    return failure();
+  auto type = RankedTensorType::get({}, b.builder.getI64Type());
+  return b.done(b.constant(DenseElementsAttr::get(type, static_cast<int64_t>(elements->size()))));
+}
+
+static LogicalResult importConcatFromSequence(Binder &b) {
+  FailureOr<ArrayRef<Value>> elements = elementsOf(b);
+  if (failed(elements))
+    return failure();
+  if (elements->empty())
+    return b.fail() << "expected a sequence of at least one tensor";
+  bool fresh = b.intAttr("new_axis", 0);
+  int64_t rank = tensorType(elements->front()).getRank() + fresh;
+  FailureOr<int64_t> axis = b.axis(b.intAttr("axis", 0), rank);
+  if (failed(axis))
+    return failure();
+  SmallVector<Value> parts;
+  for (Value element : *elements) {
+    SmallVector<int64_t> shape(tensorType(element).getShape());
+    if (fresh)
+      shape.insert(shape.begin() + std::min<int64_t>(*axis, shape.size()), 1);
+    parts.push_back(b.reshape(element, shape));
+    SmallVector<int64_t> other(tensorType(parts.front()).getShape());
+    if (other.size() != shape.size())
+      return b.fail() << "expected tensors of one rank in the sequence";
+    other[*axis] = shape[*axis];
+    if (other != shape)
+      return b.fail() << "expected tensors that differ on axis " << *axis << " alone";
+  }
+  return b.done(parts.size() == 1 ? parts.front() : b.concat(parts, *axis));
+}
+
+static LogicalResult importIf(Binder &b) {
+  ElementsAttr condition = b.given(0);
+  if (!condition || condition.getNumElements() != 1)
+    return b.fail()
+           << "expected a condition that is constant once shapes are known, got one that is computed at run time";
+  bool taken = Binder::intsOf(condition)[0];
+  ArrayAttr names = b.node.getRegionNamesAttr();
+  for (auto [i, region] : llvm::enumerate(b.node.getBodies()))
+    if (names && i < names.size() && cast<StringAttr>(names[i]).getValue() == (taken ? "then_branch" : "else_branch"))
+      return b.converter.inlineBlock(region.front(), b.node.getResults());
+  return b.fail() << "expected then_branch and else_branch";
+}
+
+void mpt::addSequenceRules(RuleTable &t) {
+  t.on("SplitToSequence", 11, importSplitToSequence);
+  t.on("SequenceAt", 11, importSequenceAt);
+  t.on("SequenceConstruct", 11, importSequenceConstruct);
+  t.on("SequenceLength", 11, importSequenceLength);
+  t.on("ConcatFromSequence", 11, importConcatFromSequence);
+  t.on("If", 1, importIf);
+}

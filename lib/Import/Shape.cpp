@@ -1,0 +1,506 @@
+// Shape ops: movement of data, and the integer arithmetic on shapes that constant evaluation removes.
+#include "Binder.h"
+#include "Host.h"
+
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace mpt;
+
+namespace {
+/// No tensor of the core graph has more elements; guards against shapes that only overflow.
+constexpr int64_t mostElements = int64_t(1) << 40;
+} // namespace
+
+/// Fails for negative extents and for products beyond any memory.
+static LogicalResult checkShape(Binder &b, ArrayRef<int64_t> shape) {
+  int64_t count = 1;
+  for (int64_t extent : shape)
+    if (extent < 0 || llvm::MulOverflow(count, extent, count) || count > mostElements)
+      return b.fail() << "expected a shape of non-negative extents and fewer than 2^40 elements, got [" << shape << "]";
+  return success();
+}
+
+static LogicalResult importIdentity(Binder &b) {
+  if (failed(b.need(1)))
+    return failure();
+  return b.done(b.in(0));
+}
+
+static LogicalResult importConstant(Binder &b) {
+  auto vector = [&](auto values, Type element) {
+    auto type = RankedTensorType::get({static_cast<int64_t>(values.size())}, element);
+    return b.constant(DenseElementsAttr::get(type, values));
+  };
+  if (auto value = dyn_cast_or_null<ElementsAttr>(b.attr("value")))
+    return b.done(b.constant(value));
+  if (auto value = dyn_cast_or_null<IntegerAttr>(b.attr("value_int")))
+    return b.done(
+        b.constant(DenseElementsAttr::get(RankedTensorType::get({}, b.builder.getI64Type()), value.getInt())));
+  if (auto value = dyn_cast_or_null<FloatAttr>(b.attr("value_float")))
+    return b.done(b.scalar(b.builder.getF32Type(), value.getValueAsDouble()));
+  if (auto values = dyn_cast_or_null<DenseI64ArrayAttr>(b.attr("value_ints")))
+    return b.done(vector(values.asArrayRef(), b.builder.getI64Type()));
+  if (auto values = dyn_cast_or_null<DenseF32ArrayAttr>(b.attr("value_floats")))
+    return b.done(vector(values.asArrayRef(), b.builder.getF32Type()));
+  return b.fail() << "expected a tensor, numbers or a list of numbers; strings and sparse tensors are not supported";
+}
+
+static LogicalResult importShape(Binder &b) {
+  if (failed(b.need(1)))
+    return failure();
+  int64_t rank = b.rank(0);
+  auto bound = [&](int64_t value) { return std::clamp<int64_t>(value < 0 ? value + rank : value, 0, rank); };
+  int64_t start = bound(b.intAttr("start", 0)), end = bound(b.intAttr("end", rank));
+  return b.done(b.indices(b.shape(0).slice(start, std::max<int64_t>(end - start, 0))));
+}
+
+static LogicalResult importSize(Binder &b) {
+  if (failed(b.need(1)))
+    return failure();
+  auto type = RankedTensorType::get({}, b.builder.getI64Type());
+  return b.done(b.constant(DenseElementsAttr::get(type, tensorType(b.in(0)).getNumElements())));
+}
+
+static LogicalResult importConstantOfShape(Binder &b) {
+  FailureOr<SmallVector<int64_t>> shape = b.ints(0, "shape");
+  if (failed(shape) || failed(checkShape(b, *shape)))
+    return failure();
+  auto value = dyn_cast_or_null<DenseElementsAttr>(b.attr("value"));
+  if (!value)
+    return b.done(b.splat(RankedTensorType::get(*shape, b.builder.getF32Type()), 0));
+  if (value.getNumElements() != 1)
+    return b.fail() << "expected one element as 'value', got " << value.getNumElements();
+  auto type = RankedTensorType::get(*shape, value.getElementType());
+  return b.done(b.constant(DenseElementsAttr::get(type, *value.getValues<Attribute>().begin())));
+}
+
+static LogicalResult importReshape(Binder &b) {
+  if (failed(b.need(2)))
+    return failure();
+  FailureOr<SmallVector<int64_t>> shape = b.ints(1, "shape");
+  if (failed(shape))
+    return failure();
+  bool allowZero = b.intAttr("allowzero", 0);
+  int64_t count = tensorType(b.in(0)).getNumElements(), known = 1, open = -1;
+  for (auto [i, extent] : llvm::enumerate(*shape)) {
+    if (extent == 0 && !allowZero) {
+      if (static_cast<int64_t>(i) >= b.rank(0))
+        return b.fail() << "expected 0 only where the input has a dimension to copy, got it at position " << i;
+      extent = b.shape(0)[i];
+    }
+    if (extent == -1 && open < 0)
+      open = i;
+    else if (extent < 0 || llvm::MulOverflow(known, extent, known))
+      return b.fail() << "expected extents with at most one -1, got [" << *shape << "]";
+  }
+  if (open >= 0)
+    (*shape)[open] = known ? count / known : 0;
+  if (open >= 0 ? known * (*shape)[open] != count : known != count)
+    return b.fail() << "expected a shape of " << count << " elements, got [" << *shape << "]";
+  return b.done(b.reshape(b.in(0), *shape));
+}
+
+static LogicalResult importFlatten(Binder &b) {
+  if (failed(b.need(1)))
+    return failure();
+  int64_t rank = b.rank(0), axis = b.intAttr("axis", 1);
+  if (axis < -rank || axis > rank)
+    return b.fail() << "expected an axis from " << -rank << " to " << rank << ", got " << axis;
+  axis += axis < 0 ? rank : 0;
+  int64_t outer = 1, inner = 1;
+  for (int64_t i = 0; i < rank; ++i)
+    (i < axis ? outer : inner) *= b.shape(0)[i];
+  return b.done(b.reshape(b.in(0), {outer, inner}));
+}
+
+/// The axes of Squeeze and Unsqueeze: an attribute until opset 12, then an operand.
+static FailureOr<std::optional<SmallVector<int64_t>>> squeezeAxes(Binder &b) {
+  if (b.version() < 13 && b.attr("axes"))
+    return std::make_optional(b.intsAttr("axes"));
+  if (!b.has(1))
+    return std::optional<SmallVector<int64_t>>();
+  FailureOr<SmallVector<int64_t>> axes = b.ints(1, "axes");
+  if (failed(axes))
+    return failure();
+  return std::make_optional(*axes);
+}
+
+static LogicalResult importSqueeze(Binder &b) {
+  if (failed(b.need(1)))
+    return failure();
+  auto given = squeezeAxes(b);
+  if (failed(given))
+    return failure();
+  SmallVector<int64_t> axes, shape;
+  if (*given) {
+    auto checked = b.axes(**given, b.rank(0));
+    if (failed(checked))
+      return failure();
+    axes = *checked;
+  }
+  for (auto [i, extent] : llvm::enumerate(b.shape(0))) {
+    bool drop = *given ? llvm::is_contained(axes, static_cast<int64_t>(i)) : extent == 1;
+    if (drop && extent != 1)
+      return b.fail() << "expected extent 1 on axis " << i << ", got " << extent;
+    if (!drop)
+      shape.push_back(extent);
+  }
+  return b.done(b.reshape(b.in(0), shape));
+}
+
+static LogicalResult importUnsqueeze(Binder &b) {
+  if (failed(b.need(1)))
+    return failure();
+  auto given = squeezeAxes(b);
+  if (failed(given))
+    return failure();
+  if (!*given)
+    return b.fail() << "expected axes, got none";
+  int64_t rank = b.rank(0) + (*given)->size();
+  auto axes = b.axes(**given, rank);
+  if (failed(axes))
+    return failure();
+  SmallVector<int64_t> shape(b.shape(0));
+  for (int64_t axis : *axes)
+    shape.insert(shape.begin() + axis, 1);
+  return b.done(b.reshape(b.in(0), shape));
+}
+
+static LogicalResult importTranspose(Binder &b) {
+  if (failed(b.need(1)))
+    return failure();
+  int64_t rank = b.rank(0);
+  SmallVector<int64_t> reversed(llvm::reverse(axisRange(0, rank)));
+  SmallVector<int64_t> permutation = b.intsAttr("perm", reversed);
+  SmallVector<int64_t> sorted(permutation);
+  llvm::sort(sorted);
+  if (sorted != axisRange(0, rank))
+    return b.fail() << "expected a permutation of " << rank << " axes, got [" << permutation << "]";
+  return b.done(b.transpose(b.in(0), permutation));
+}
+
+static LogicalResult importConcat(Binder &b) {
+  if (failed(b.need(1)) || failed(b.need(b.operandCount())))
+    return failure();
+  auto axis = b.axis(b.intAttr("axis", b.version() < 4 ? 1 : 0), b.rank(0));
+  if (failed(axis))
+    return failure();
+  SmallVector<Value> inputs;
+  for (unsigned i = 0; i < b.operandCount(); ++i) {
+    bool same = b.rank(i) == b.rank(0) && b.element(i) == b.element(0);
+    for (int64_t d = 0; same && d < b.rank(0); ++d)
+      same = d == *axis || b.shape(i)[d] == b.shape(0)[d];
+    if (!same)
+      return b.fail() << "expected operands that differ on axis " << *axis << " alone, got " << b.in(0).getType()
+                      << " and " << b.in(i).getType();
+    if (b.shape(i)[*axis] != 0)
+      inputs.push_back(b.in(i));
+  }
+  if (inputs.size() <= 1)
+    return b.done(inputs.empty() ? b.in(0) : inputs.front());
+  return b.done(b.concat(inputs, *axis));
+}
+
+static LogicalResult importExpand(Binder &b) {
+  if (failed(b.need(2)))
+    return failure();
+  FailureOr<SmallVector<int64_t>> wanted = b.ints(1, "shape");
+  if (failed(wanted) || failed(checkShape(b, *wanted)))
+    return failure();
+  auto shape = b.broadcastShape(b.shape(0), *wanted);
+  if (failed(shape) || failed(checkShape(b, *shape)))
+    return failure();
+  return b.done(b.broadcastTo(b.in(0), *shape));
+}
+
+static LogicalResult importTile(Binder &b) {
+  if (failed(b.need(2)))
+    return failure();
+  FailureOr<SmallVector<int64_t>> repeats = b.ints(1, "repeats");
+  if (failed(repeats))
+    return failure();
+  int64_t rank = b.rank(0);
+  if (static_cast<int64_t>(repeats->size()) != rank)
+    return b.fail() << "expected " << rank << " repeats, got " << repeats->size();
+  // [a, b] -> [1, a, 1, b] -> [r, a, s, b] -> [r a, s b]
+  SmallVector<int64_t> repeated, dims, shape;
+  for (int64_t i = 0; i < rank; ++i) {
+    repeated.append({(*repeats)[i], b.shape(0)[i]});
+    dims.push_back(2 * i + 1);
+    shape.push_back((*repeats)[i] * b.shape(0)[i]);
+  }
+  if (failed(checkShape(b, repeated)))
+    return failure();
+  return b.done(b.reshape(b.broadcast(b.in(0), repeated, dims), shape));
+}
+
+/// x[start : end : step] along `axis`, with NumPy's clamping.
+static FailureOr<Value> sliceAxis(Binder &b, Value x, int64_t axis, int64_t start, int64_t end, int64_t step) {
+  int64_t extent = tensorType(x).getDimSize(axis);
+  if (step == 0 || step == std::numeric_limits<int64_t>::min())
+    return b.fail() << "expected steps other than 0, got " << step;
+  auto clamp = [&](int64_t value, int64_t low, int64_t high) {
+    value = value < 0 ? value + extent : value;
+    return std::clamp(value, low, high);
+  };
+  int64_t from = step > 0 ? clamp(start, 0, extent) : clamp(start, 0, extent - 1);
+  int64_t to = step > 0 ? clamp(end, 0, extent) : clamp(end, -1, extent - 1);
+  int64_t span = step > 0 ? to - from : from - to;
+  int64_t stride = step > 0 ? step : -step;
+  int64_t size = span > 0 && extent > 0 ? (span - 1) / stride + 1 : 0;
+  if (step < 0) {
+    x = b.make<ReverseOp>(x, ArrayRef<int64_t>{axis});
+    from = extent - 1 - from;
+  }
+  RankedTensorType type = tensorType(x);
+  SmallVector<int64_t> starts(type.getRank(), 0), sizes(type.getShape()), strides(type.getRank(), 1);
+  starts[axis] = size ? from : 0;
+  sizes[axis] = size;
+  strides[axis] = size > 1 ? stride : 1;
+  if (from == 0 && size == extent && strides[axis] == 1)
+    return x;
+  return b.slice(x, starts, sizes, strides);
+}
+
+static LogicalResult importSlice(Binder &b) {
+  if (failed(b.need(1)))
+    return failure();
+  SmallVector<int64_t> starts, ends, axes, steps;
+  if (b.version() < 10) {
+    starts = b.intsAttr("starts");
+    ends = b.intsAttr("ends");
+    axes = b.intsAttr("axes", axisRange(0, starts.size()));
+  } else {
+    auto read = [&](unsigned i, StringRef what, SmallVector<int64_t> &values) -> LogicalResult {
+      FailureOr<SmallVector<int64_t>> given = b.ints(i, what);
+      if (succeeded(given))
+        values = *given;
+      return success(succeeded(given));
+    };
+    if (failed(b.need(3)) || failed(read(1, "starts", starts)) || failed(read(2, "ends", ends)))
+      return failure();
+    axes = axisRange(0, starts.size());
+    if ((b.has(3) && failed(read(3, "axes", axes))) || (b.has(4) && failed(read(4, "steps", steps))))
+      return failure();
+  }
+  steps.resize(steps.empty() ? starts.size() : steps.size(), 1);
+  if (starts.size() != ends.size() || axes.size() != starts.size() || steps.size() != starts.size())
+    return b.fail() << "expected as many starts, ends, axes and steps";
+  Value x = b.in(0);
+  for (auto [start, end, given, step] : llvm::zip_equal(starts, ends, axes, steps)) {
+    FailureOr<int64_t> axis = b.axis(given, b.rank(0));
+    if (failed(axis))
+      return failure();
+    FailureOr<Value> next = sliceAxis(b, x, *axis, start, end, step);
+    if (failed(next))
+      return failure();
+    x = *next;
+  }
+  return b.done(x);
+}
+
+static LogicalResult importPad(Binder &b) {
+  if (failed(b.need(1)))
+    return failure();
+  int64_t rank = b.rank(0);
+  SmallVector<int64_t> pads, axes = axisRange(0, rank);
+  double value = 0;
+  if (b.version() < 11) {
+    pads = b.intsAttr("pads");
+    value = b.floatAttr("value", 0);
+  } else {
+    FailureOr<SmallVector<int64_t>> given = b.ints(1, "pads");
+    if (failed(given))
+      return failure();
+    pads = *given;
+    if (b.has(2)) {
+      FailureOr<double> number = b.number(2, "padding value");
+      if (failed(number))
+        return failure();
+      value = *number;
+    }
+    if (b.has(3)) {
+      FailureOr<SmallVector<int64_t>> some = b.ints(3, "axes");
+      if (failed(some))
+        return failure();
+      axes.clear();
+      for (int64_t one : *some) {
+        FailureOr<int64_t> axis = b.axis(one, rank);
+        if (failed(axis))
+          return failure();
+        axes.push_back(*axis);
+      }
+    }
+  }
+  if (pads.size() != 2 * axes.size())
+    return b.fail() << "expected " << 2 * axes.size() << " pads, got " << pads.size();
+  SmallVector<int64_t> low(rank, 0), high(rank, 0), padded(b.shape(0));
+  for (auto [i, axis] : llvm::enumerate(axes)) {
+    low[axis] = pads[i];
+    high[axis] = pads[axes.size() + i];
+    if (std::abs(low[axis]) > mostElements || std::abs(high[axis]) > mostElements)
+      return b.fail() << "expected pads below 2^40, got [" << pads << "]";
+    padded[axis] += low[axis] + high[axis];
+  }
+  if (failed(checkShape(b, padded)))
+    return failure();
+  StringRef mode = b.stringAttr("mode", "constant");
+  Value x = b.in(0);
+  if (mode == "constant") {
+    if (b.element(0).isInteger(1)) {
+      Value wide = b.make<PadOp>(b.cast(x, b.builder.getIntegerType(8)), b.list(low), b.list(high),
+                                 b.list(SmallVector<int64_t>(rank, 0)), b.f64(value));
+      return b.done(b.cast(wide, b.builder.getI1Type()));
+    }
+    return b.done(b.make<PadOp>(x, b.list(low), b.list(high), b.list(SmallVector<int64_t>(rank, 0)), b.f64(value)));
+  }
+  // The other modes pick existing elements.
+  for (int64_t axis = 0; axis < rank; ++axis) {
+    int64_t extent = b.shape(0)[axis];
+    if (low[axis] == 0 && high[axis] == 0)
+      continue;
+    if (extent == 0 || (mode == "reflect" && extent == 1))
+      return b.fail() << "expected more than " << extent << " elements on axis " << axis << " for mode " << mode;
+    SmallVector<int64_t> picks;
+    for (int64_t i = -low[axis]; i < extent + high[axis]; ++i) {
+      int64_t period = 2 * (extent - 1), at = i;
+      if (mode == "edge") {
+        at = std::clamp<int64_t>(i, 0, extent - 1);
+      } else if (mode == "wrap") {
+        at = ((i % extent) + extent) % extent;
+      } else if (mode == "reflect") {
+        at = ((i % period) + period) % period;
+        at = at < extent ? at : period - at;
+      } else {
+        return b.fail() << "expected mode constant, reflect, edge or wrap, got '" << mode << "'";
+      }
+      picks.push_back(at);
+    }
+    x = b.make<GatherOp>(x, b.indices(picks), axis);
+  }
+  return b.done(x);
+}
+
+static LogicalResult importSplit(Binder &b) {
+  if (failed(b.need(1)))
+    return failure();
+  auto axis = b.axis(b.intAttr("axis", 0), b.rank(0));
+  if (failed(axis))
+    return failure();
+  int64_t extent = b.shape(0)[*axis], count = b.resultCount();
+  SmallVector<int64_t> sizes = b.version() < 13 ? b.intsAttr("split") : SmallVector<int64_t>();
+  if (b.version() >= 13 && b.has(1)) {
+    FailureOr<SmallVector<int64_t>> given = b.ints(1, "split");
+    if (failed(given))
+      return failure();
+    sizes = *given;
+  }
+  if (sizes.empty()) {
+    int64_t chunk = (extent + count - 1) / count;
+    for (int64_t i = 0, left = extent; i < count; ++i, left -= chunk)
+      sizes.push_back(std::clamp<int64_t>(left, 0, chunk));
+  }
+  int64_t total = 0;
+  for (int64_t size : sizes)
+    total = size < 0 || size > extent ? extent + 1 : std::min(total + size, extent + 1);
+  if (static_cast<int64_t>(sizes.size()) != count || total != extent)
+    return b.fail() << "expected " << count << " sizes that add up to " << extent << ", got [" << sizes << "]";
+  int64_t offset = 0;
+  for (auto [i, size] : llvm::enumerate(sizes)) {
+    FailureOr<Value> part = sliceAxis(b, b.in(0), *axis, offset, offset + size, 1);
+    if (failed(part) || failed(b.set(i, *part)))
+      return failure();
+    offset += size;
+  }
+  return success();
+}
+
+static LogicalResult importRange(Binder &b) {
+  if (failed(b.need(3)))
+    return failure();
+  FailureOr<double> start = b.number(0, "start"), limit = b.number(1, "limit"), delta = b.number(2, "delta");
+  if (failed(start) || failed(limit) || failed(delta))
+    return failure();
+  double steps = std::ceil((*limit - *start) / *delta);
+  if (*delta == 0 || !(steps < (1 << 24)))
+    return b.fail() << "expected a step other than 0 and fewer than 2^24 values";
+  HostTensor values(RankedTensorType::get({std::max<int64_t>(static_cast<int64_t>(steps), 0)}, b.element(0)));
+  values.resize();
+  for (int64_t i = 0, e = values.count(); i < e; ++i) {
+    double value = *start + i * *delta;
+    values.isFloat() ? void(values.floats[i] = value) : void(values.ints[i] = static_cast<int64_t>(value));
+  }
+  return b.done(b.constant(writeHost(values)));
+}
+
+static LogicalResult depthSpace(Binder &b, bool toSpace) {
+  if (failed(b.need(1)))
+    return failure();
+  int64_t s = b.intAttr("blocksize", 0);
+  if (b.rank(0) != 4 || s < 1)
+    return b.fail() << "expected an N, C, H, W tensor and a positive blocksize, got rank " << b.rank(0) << " and " << s;
+  int64_t n = b.shape(0)[0], c = b.shape(0)[1], h = b.shape(0)[2], w = b.shape(0)[3];
+  if (toSpace ? c % (s * s) != 0 : (h % s != 0 || w % s != 0))
+    return b.fail() << "expected extents divisible by blocksize " << s << ", got [" << b.shape(0) << "]";
+  if (!toSpace) {
+    Value split = b.reshape(b.in(0), {n, c, h / s, s, w / s, s});
+    return b.done(b.reshape(b.transpose(split, {0, 3, 5, 1, 2, 4}), {n, c * s * s, h / s, w / s}));
+  }
+  int64_t k = c / (s * s);
+  bool columnRow = b.stringAttr("mode", "DCR") == "CRD";
+  Value split = columnRow ? b.reshape(b.in(0), {n, k, s, s, h, w}) : b.reshape(b.in(0), {n, s, s, k, h, w});
+  SmallVector<int64_t> order =
+      columnRow ? SmallVector<int64_t>{0, 1, 4, 2, 5, 3} : SmallVector<int64_t>{0, 3, 4, 1, 5, 2};
+  return b.done(b.reshape(b.transpose(split, order), {n, k, h * s, w * s}));
+}
+
+static LogicalResult importDepthToSpace(Binder &b) { return depthSpace(b, true); }
+static LogicalResult importSpaceToDepth(Binder &b) { return depthSpace(b, false); }
+
+static LogicalResult importTrilu(Binder &b) {
+  if (failed(b.need(1)))
+    return failure();
+  int64_t rank = b.rank(0), k = 0;
+  if (rank < 2)
+    return b.fail() << "expected matrices, got rank " << rank;
+  if (b.has(1)) {
+    FailureOr<SmallVector<int64_t>> given = b.ints(1, "k");
+    if (failed(given) || given->size() != 1)
+      return failed(given) ? failure() : LogicalResult(b.fail() << "expected one number as k");
+    k = given->front();
+  }
+  // Kept above (column - row >= k) or below (column - row <= k) a diagonal.
+  int64_t rows = b.shape(0)[rank - 2], columns = b.shape(0)[rank - 1];
+  auto type = RankedTensorType::get({rows, columns}, b.builder.getI64Type());
+  Value row = IotaOp::create(b.builder, b.loc, type, b.i64(0));
+  Value column = IotaOp::create(b.builder, b.loc, type, b.i64(1));
+  bool upper = b.intAttr("upper", 1);
+  Value keep = b.compare(upper ? Predicate::ge : Predicate::le, b.sub(column, row),
+                         b.splat(type, std::clamp<int64_t>(k, -rows - columns, rows + columns)));
+  Value x = b.in(0);
+  return b.done(b.select(b.broadcastTo(keep, b.shape(0)), x, b.splatLike(x, 0)));
+}
+
+void mpt::addShapeRules(RuleTable &t) {
+  t.on("Identity", 1, importIdentity);
+  t.on("Constant", 1, importConstant);
+  t.on("Shape", 1, importShape);
+  t.on("Size", 1, importSize);
+  t.on("ConstantOfShape", 9, importConstantOfShape);
+  t.on("Reshape", 5, importReshape);
+  t.on("Flatten", 1, importFlatten);
+  t.on("Squeeze", 1, importSqueeze);
+  t.on("Unsqueeze", 1, importUnsqueeze);
+  t.on("Transpose", 1, importTranspose);
+  t.on("Concat", 4, importConcat);
+  t.on("Expand", 8, importExpand);
+  t.on("Tile", 6, importTile);
+  t.on("Slice", 1, importSlice);
+  t.on("Pad", 2, importPad);
+  t.on("Split", 2, importSplit);
+  t.on("Range", 11, importRange);
+  t.on("DepthToSpace", 1, importDepthToSpace);
+  t.on("SpaceToDepth", 1, importSpaceToDepth);
+  t.on("Trilu", 14, importTrilu);
+}
