@@ -37,14 +37,15 @@ struct Operands {
 /// The largest error over its bound; below 1 is right.
 double worst(const mpt_gemm_desc &g, const Operands &in, const Values &before) {
   double worst = 0;
+  std::vector<double> a = in.a.all(), b = in.b.all();
   for (int64_t b0 = 0; b0 < g.batch0; ++b0)
     for (int64_t b1 = 0; b1 < g.batch1; ++b1)
       for (int64_t i = 0; i < g.m; ++i)
         for (int64_t j = 0; j < g.n; ++j) {
           double sum = 0, size = 0;
           for (int64_t p = 0; p < g.k; ++p) {
-            double x = in.a[b0 * g.a_batch0 + b1 * g.a_batch1 + i * g.a_row + p * g.a_col] *
-                       in.b[b0 * g.b_batch0 + b1 * g.b_batch1 + p * g.b_row + j * g.b_col];
+            double x = a[static_cast<size_t>(b0 * g.a_batch0 + b1 * g.a_batch1 + i * g.a_row + p * g.a_col)] *
+                       b[static_cast<size_t>(b0 * g.b_batch0 + b1 * g.b_batch1 + p * g.b_row + j * g.b_col)];
             sum += x;
             size += std::fabs(x);
           }

@@ -28,6 +28,13 @@ struct Values {
   int64_t count() const { return static_cast<int64_t>(bytes.size()) / rt::sizeOf(dtype); }
   void *data() { return bytes.data(); }
 
+  std::vector<double> all() const {
+    std::vector<double> out;
+    for (int64_t i = 0; i < count(); ++i)
+      out.push_back((*this)[i]);
+    return out;
+  }
+
   template <typename T> T as(int64_t i) const {
     T x;
     memcpy(&x, bytes.data() + i * static_cast<int64_t>(sizeof(T)), sizeof(T));

@@ -20,8 +20,10 @@ std::string plain(const std::string &name) {
 std::set<std::string> readFeatures() {
   // Names that LLVM and Linux spell altogether differently.
   static const std::vector<std::pair<const char *, const char *>> also = {
-      {"pni", "sse3"}, {"abm", "lzcnt"},  {"rdrand", "rdrnd"}, {"shani", "sha"},   {"pclmulqdq", "pclmul"},
-      {"lm", "64bit"}, {"fp", "fparmv8"}, {"asimd", "neon"},   {"lahflm", "sahf"}, {"rdtscp", "x87"}};
+      {"pni", "sse3"},    {"abm", "lzcnt"},      {"bmi1", "bmi"},   {"rdrand", "rdrnd"},
+      {"shani", "sha"},   {"lm", "64bit"},       {"fpu", "x87"},    {"pclmulqdq", "pclmul"},
+      {"lahflm", "sahf"}, {"sse42", "crc32"},    {"asimd", "neon"}, {"3dnowprefetch", "prfchw"},
+      {"fp", "fparmv8"},  {"usershstk", "shstk"}};
   std::set<std::string> features;
   FILE *file = fopen("/proc/cpuinfo", "r");
   if (!file)
