@@ -22,4 +22,7 @@ add_compile_options(-Wall -Wextra -Wno-unused-parameter -fvisibility-inlines-hid
 if(MPT_SANITIZE)
   add_compile_options(-fsanitize=${MPT_SANITIZE} -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${MPT_SANITIZE})
+  if(MPT_BUILD_FUZZERS)
+    add_compile_options(-fsanitize=fuzzer-no-link) # coverage that the fuzzers steer by
+  endif()
 endif()

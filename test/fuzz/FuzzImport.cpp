@@ -1,7 +1,11 @@
 // Feeds bytes to the importer as a model held in memory. Any diagnostic is fine; a crash, a leak or a hang is not.
-#include "mpt/CAPI/Registration.h"
+#include "mpt/Dialect/MPT/MPTDialect.h"
+#include "mpt/Dialect/ONNX/ONNXDialect.h"
+#include "mpt/Dialect/Train/TrainDialect.h"
 #include "mpt/Import/Import.h"
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/MLIRContext.h"
 
@@ -13,7 +17,8 @@ namespace {
 mlir::MLIRContext &sharedContext() {
   static std::unique_ptr<mlir::MLIRContext> context = [] {
     mlir::DialectRegistry registry;
-    mpt::registerAll(registry);
+    registry.insert<mpt::MPTDialect, mpt::train::TrainDialect, mpt::onnx::ONNXDialect, mlir::func::FuncDialect,
+                    mlir::arith::ArithDialect>();
     auto made = std::make_unique<mlir::MLIRContext>(registry, mlir::MLIRContext::Threading::DISABLED);
     made->loadAllAvailableDialects();
     return made;
