@@ -1,0 +1,160 @@
+// The compilation driver: reads the input, runs phase after phase, writes the product.
+#include "mpt/CAPI/Compile.h"
+
+#include "mpt/CAPI/Registration.h"
+#include "mpt/Import/Import.h"
+#include "mpt/Target/CPU.h"
+#include "passes/Pipelines.h"
+
+#include "mlir/IR/AsmState.h"
+#include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
+#include "llvm/Support/FileUtilities.h"
+#include "llvm/Support/SourceMgr.h"
+#include "llvm/Support/ToolOutputFile.h"
+
+using namespace mlir;
+using namespace mpt;
+
+namespace {
+
+/// Prints diagnostics as `error: at node '/fc1/Gemm': text`, the node's name being the location.
+void printDiagnostic(raw_ostream &log, Diagnostic &diagnostic) {
+  static constexpr StringLiteral kinds[] = {"note", "warning", "error", "remark"};
+  log << kinds[static_cast<size_t>(diagnostic.getSeverity())] << ": ";
+  Location loc = diagnostic.getLocation();
+  if (auto name = dyn_cast<NameLoc>(loc))
+    log << "at node '" << name.getName().getValue() << "': ";
+  else if (auto file = dyn_cast<FileLineColLoc>(loc))
+    log << file.getFilename().getValue() << ":" << file.getLine() << ":" << file.getColumn() << ": ";
+  log << diagnostic << "\n";
+  for (Diagnostic &note : diagnostic.getNotes())
+    printDiagnostic(log, note);
+}
+
+class Compilation {
+public:
+  Compilation(const CompileOptions &options, raw_ostream &out, raw_ostream &log)
+      : options(options), out(out), log(log), context(makeRegistry()) {
+    context.getDiagEngine().registerHandler([&log](Diagnostic &diagnostic) { printDiagnostic(log, diagnostic); });
+    context.loadAllAvailableDialects();
+  }
+
+  LogicalResult run() {
+    if (failed(read()))
+      return failure();
+    for (const Phase &phase : compilerPhases()) {
+      if (!started(phase.name))
+        continue;
+      if (failed(runPhase(phase)))
+        return failure();
+      if (phase.name == options.to)
+        break;
+    }
+    return write();
+  }
+
+private:
+  static DialectRegistry makeRegistry() {
+    DialectRegistry registry;
+    registerAll(registry);
+    return registry;
+  }
+
+  bool started(StringRef phase) {
+    if (phase == options.from)
+      reached = true;
+    return reached || options.from.empty();
+  }
+
+  LogicalResult fail(const Twine &message) {
+    log << "error: " << message << "\n";
+    return failure();
+  }
+
+  void progress(const Twine &message) {
+    if (!options.quiet)
+      log << "mpt-opt: " << message << "\n";
+  }
+
+  LogicalResult read() {
+    StringRef path = options.input;
+    if (path.ends_with(".mlir")) {
+      module = parseSourceFile<ModuleOp>(path, &context);
+      return success(static_cast<bool>(module));
+    }
+    progress("importing " + path);
+    ImportOptions import;
+    import.name = options.name;
+    import.bindings = options.bindings;
+    if (!options.train.empty())
+      import.train.push_back(options.train);
+    if (!options.freeze.empty())
+      import.freeze.push_back(options.freeze);
+    FailureOr<OwningOpRef<ModuleOp>> imported = importOnnx(path, import, &context);
+    if (failed(imported))
+      return failure();
+    module = std::move(*imported);
+    return success();
+  }
+
+  LogicalResult runPhase(const Phase &phase) {
+    progress("phase " + phase.name);
+    PassManager passes(&context);
+    if (options.timing)
+      passes.enableTiming();
+    phase.build(passes, options);
+    return passes.run(*module);
+  }
+
+  LogicalResult write() {
+    if (options.emit == EmitKind::MLIR)
+      return writeText([&](raw_ostream &os) {
+        module->print(os, OpPrintingFlags().elideLargeResourceString().enableDebugInfo(false));
+      });
+    cpu::EmitOptions emit;
+    emit.outDir = options.output;
+    emit.name = options.name;
+    emit.cpu = options.mcpu;
+    progress("writing " + options.output);
+    return cpu::emitLibrary(*module, emit);
+  }
+
+  LogicalResult writeText(llvm::function_ref<void(raw_ostream &)> print) {
+    if (options.output == "-") {
+      print(out);
+      return success();
+    }
+    std::error_code error;
+    ToolOutputFile file(options.output, error, llvm::sys::fs::OF_None);
+    if (error)
+      return fail("cannot write '" + options.output + "': " + error.message());
+    print(file.os());
+    file.os().flush();
+    if (file.os().has_error())
+      return fail("cannot write '" + options.output + "': " + file.os().error().message());
+    file.keep();
+    return success();
+  }
+
+  const CompileOptions &options;
+  raw_ostream &out, &log;
+  MLIRContext context;
+  OwningOpRef<ModuleOp> module;
+  bool reached = false;
+};
+
+} // namespace
+
+LogicalResult mpt::compile(const CompileOptions &options, raw_ostream &out, raw_ostream &log) {
+  return Compilation(options, out, log).run();
+}
+
+int mpt::compilerMain(ArrayRef<StringRef> words) {
+  llvm::Expected<CompileOptions> options = CompileOptions::parse(words);
+  if (!options) {
+    llvm::errs() << "mpt-opt: " << llvm::toString(options.takeError()) << "\n";
+    return 1;
+  }
+  return failed(compile(*options, llvm::outs(), llvm::errs())) ? 1 : 0;
+}
