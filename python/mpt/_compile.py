@@ -12,14 +12,15 @@ class CompileError(RuntimeError):
 
 
 def option(name: str, value) -> list:
-    """Keyword to command line: keep_f32="/head.*" is --keep-f32=/head.*, a list repeats it, a dict is NAME=VALUE each."""
+    """Keyword to command line: keep_f32="/head.*" is --keep-f32=/head.*, dropout=False is --no-dropout, a list repeats the
+    flag, a dict is NAME=VALUE each."""
     flag = "--" + name.replace("_", "-")
     if value is None:
         return []
     if value is True:
         return [flag]
     if value is False:
-        return [flag + "=false"]
+        return ["--no-" + name.replace("_", "-")]
     if isinstance(value, dict):
         return [f"{flag}={k}={v}" for k, v in value.items()]
     if isinstance(value, (list, tuple)):
@@ -27,19 +28,19 @@ def option(name: str, value) -> list:
     return [f"{flag}={value}"]
 
 
-def compile(model, *, out, loss="softmax-cross-entropy", optimizer="adamw", policy="fp32", bind=None, inputs=None,
+def compile(model, *, out, loss=None, optimizer=None, policy=None, bind=None, inputs=None,
             input_names=None, name=None, emit="library", **flags) -> str:
     """Compiles a model for training into the folder `out`, which it returns.
 
     model        path of an .onnx file, or a torch.nn.Module
-    loss         loss to add: softmax-cross-entropy, mse, l1, bce-with-logits, or none when the model's output is one
+    loss         loss to add: softmax-cross-entropy, mse, l1, bce-with-logits, or none (the default): the model has one
     optimizer    name and settings, such as "adamw,lr=1e-3,weight-decay=0.01"
-    policy       fp32, amp-f16, amp-bf16, or a policy file
+    policy       fp32 (the default), amp-f16, amp-bf16, or a policy file
     bind         {"N": 32}: sizes of symbolic dimensions
     inputs       example inputs of a torch module: a tuple of tensors, or a dict by name
     input_names  names for the inputs of a torch module given as a tuple
     name         name of the library; the file's stem by default
-    flags        further options of mpt-opt: keep_f32="/head.*" is --keep-f32=/head.*
+    flags        further options of mpt-opt: keep_f32="/head.*" is --keep-f32=/head.*, dropout=False is --no-dropout
 
     Raises CompileError with mpt-opt's diagnostic.
     """
@@ -53,7 +54,7 @@ def compile(model, *, out, loss="softmax-cross-entropy", optimizer="adamw", poli
 
 
 def run(path, out, **flags) -> str:
-    command = [find_compiler(), os.fspath(path)]
+    command = [find_compiler(), os.fspath(path), "--quiet"]
     for flag, value in flags.items():
         command += option(flag, value)
     try:

@@ -27,8 +27,8 @@ def test_command_line(compiler, tmp_path):
     out = mpt.compile("model.onnx", loss="mse", optimizer="sgd,lr=0.1", policy="amp-f16", bind={"N": 4, "T": 8},
                       dropout=False, keep_f32=["/a/.*", "/b/.*"], clip_norm=1.0, out=tmp_path / "lib")
     assert out == str(tmp_path / "lib")
-    assert arguments() == ["model.onnx", "--loss=mse", "--optimizer=sgd,lr=0.1", "--policy=amp-f16", "--emit=library",
-                           "--bind=N=4", "--bind=T=8", "--dropout=false", "--keep-f32=/a/.*", "--keep-f32=/b/.*",
+    assert arguments() == ["model.onnx", "--quiet", "--loss=mse", "--optimizer=sgd,lr=0.1", "--policy=amp-f16", "--emit=library",
+                           "--bind=N=4", "--bind=T=8", "--no-dropout", "--keep-f32=/a/.*", "--keep-f32=/b/.*",
                            "--clip-norm=1.0", "-o", str(tmp_path / "lib")]
 
 
