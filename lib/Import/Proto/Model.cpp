@@ -126,6 +126,8 @@ static LogicalResult checkNames(const GraphProto &graph, MLIRContext *context) {
     for (const std::string &output : node.output())
       known.insert(output);
   }
+  if (graph.output().empty())
+    return emitError(proto::namedLoc(context, graph.name())) << "expected at least one graph output, got none";
   for (const ValueInfoProto &output : graph.output())
     if (!known.contains(output.name()))
       return emitError(proto::namedLoc(context, output.name()))
