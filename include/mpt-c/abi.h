@@ -122,18 +122,27 @@ typedef struct mpt_conv_desc {
 int32_t mpt_rt_conv(mpt_exec *exec, int64_t site, const mpt_conv_desc *desc, const void *bias, void *x, void *w,
                     void *y, void *workspace);
 
+/* Non-zero for convolutions over so few positions that their weights dominate, and 1 x 1 ones with strides. */
+static inline int mpt_conv_by_columns(const mpt_conv_desc *d) {
+  int64_t taps = 1, rows = d->n;
+  for (int i = 0; i < 3; ++i) {
+    taps *= d->kernel[i];
+    rows *= d->out[i];
+  }
+  if (taps == 1)
+    return d->kind != MPT_CONV_BACKWARD_WEIGHTS;
+  return d->oc >= 64 && rows * 16 <= d->ic * taps && rows * d->ic * taps <= 2097152;
+}
+
 /* Non-zero for convolutions that the runtime computes as matrix products in the types as they are stored: 1 x 1 ones,
- * and gradients of weights over channels that fill vectors. */
+ * those by columns, and gradients of weights over channels that fill vectors. */
 static inline int mpt_conv_is_product(const mpt_conv_desc *d) {
   const int64_t types[3] = {d->x_type, d->w_type, d->y_type};
-  int pointwise = 1;
-  for (int i = 0; i < 3; ++i) {
+  for (int i = 0; i < 3; ++i)
     if (types[i] != MPT_FLOAT32 && types[i] != MPT_FLOAT16 && types[i] != MPT_BFLOAT16)
       return 0;
-    if (d->kernel[i] != 1 || d->stride[i] != 1 || d->pad_low[i] || d->pad_high[i])
-      pointwise = 0;
-  }
-  return d->groups == 1 && (pointwise || (d->kind == MPT_CONV_BACKWARD_WEIGHTS && d->ic % 32 == 0));
+  return d->groups == 1 && (d->kernel[0] * d->kernel[1] * d->kernel[2] == 1 || mpt_conv_by_columns(d) ||
+                            (d->kind == MPT_CONV_BACKWARD_WEIGHTS && d->ic % 32 == 0));
 }
 
 /* Scratch that a convolution needs: FP32 copies of its 16-bit and 8-bit tensors, each rounded up to 64 bytes, unless it

@@ -1,5 +1,6 @@
-// Convolutions that our GEMM computes: 1 x 1 ones of any kind, which are plain products in the types as stored, and
-// gradients of weights, where oneDNN's AVX2 kernels reach half the rate of its forward pass.
+// Convolutions that our GEMM computes in the types as stored: 1 x 1 ones, which are plain products; gradients of
+// weights, where oneDNN's AVX2 kernels reach half the rate of its forward pass; and those with few positions
+// (ConvColumns.cpp).
 #include "cpu/Gemm.h"
 #include "cpu/OneDnn.h"
 
@@ -10,9 +11,12 @@ using namespace mpt::rt;
 
 namespace {
 
+/// Output position i reads input position i.
 bool pointwise(const mpt_conv_desc &d) {
-  return d.kernel[0] * d.kernel[1] * d.kernel[2] == 1 && d.stride[0] == 1 && d.stride[1] == 1 && d.stride[2] == 1 &&
-         d.in[0] == d.out[0] && d.in[1] == d.out[1] && d.in[2] == d.out[2];
+  for (int i = 0; i < 3; ++i)
+    if (d.kernel[i] != 1 || d.stride[i] != 1 || d.pad_low[i] || d.pad_high[i])
+      return false;
+  return true;
 }
 
 mpt_gemm_desc product(int64_t m, int64_t n, int64_t k) {
@@ -97,10 +101,14 @@ bool mpt::rt::convByGemm(mpt_exec *exec, int64_t site, const mpt_conv_desc &d, c
   bool sameType = d.x_type == d.w_type && d.x_type == d.y_type;
   if (!mpt_conv_is_product(&d) || (sameType && d.x_type == MPT_BFLOAT16 && oneDnnNative(MPT_BFLOAT16)))
     return false;
-  bool onePoint = pointwise(d);
-  // With AVX-512, oneDNN's FP32 kernels are as fast.
-  if (!onePoint && sameType && d.x_type == MPT_FLOAT32 && gemmKernels().run == gemmAvx512.run)
+  if (pointwise(d))
+    status = runPointwise(exec, site, d, bias, x, w, y);
+  else if (mpt_conv_by_columns(&d))
+    status = convByColumns(exec, site, d, bias, x, w, y);
+  else if (d.ic % gemmKernels().nr == 0 &&
+           !(sameType && d.x_type == MPT_FLOAT32 && gemmKernels().run == gemmAvx512.run)) // as fast in oneDNN
+    status = runWeights(exec, d, x, w, y);
+  else
     return false;
-  status = onePoint ? runPointwise(exec, site, d, bias, x, w, y) : runWeights(exec, d, x, w, y);
   return true;
 }

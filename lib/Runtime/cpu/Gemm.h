@@ -47,6 +47,11 @@ int32_t runProduct(mpt_exec *exec, const mpt_gemm_desc &desc, const void *a, con
 bool convByGemm(mpt_exec *exec, int64_t site, const mpt_conv_desc &desc, const void *bias, void *x, void *w, void *y,
                 int32_t &status);
 
+/// Convolutions through a matrix of columns: one row an output position, one column an input
+/// channel and kernel position, in the order of the weights.
+int32_t convByColumns(mpt_exec *exec, int64_t site, const mpt_conv_desc &desc, const void *bias, void *x, void *w,
+                      void *y);
+
 /// FP64 operands.
 void gemmF64(const GemmTask &task);
 
