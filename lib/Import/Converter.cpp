@@ -168,7 +168,7 @@ void Converter::finish(func::FuncOp forward) {
       constant.erase();
     }
   }
-  for (auto read : llvm::make_early_inc_range(block.getOps<train::ReadOp>())) {
+  for (train::ReadOp read : llvm::to_vector(block.getOps<train::ReadOp>())) {
     Operation *first = nullptr;
     for (Operation *user : read->getUsers())
       if (!first || user->isBeforeInBlock(first))
