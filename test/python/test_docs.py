@@ -1,7 +1,8 @@
-"""Code in the documentation is code: the C trainer of docs/c-api.md compiles and links."""
+"""Code in the documentation is code: the README's example trains, the C trainer of docs/c-api.md compiles and links."""
 import os
 import re
 import subprocess
+import sys
 
 import pytest
 
@@ -27,3 +28,17 @@ def test_c_trainer_compiles(tmp_path):
     run = subprocess.run([tmp_path / "trainer", tmp_path / "nothing"], capture_output=True, text=True,
                          env={**os.environ, "LD_LIBRARY_PATH": os.path.dirname(library)})
     assert run.returncode == 1 and "nothing" in run.stderr
+
+
+def test_readme_example(tmp_path):
+    make_model, train = blocks("README.md", "python")
+    commands, = blocks("README.md", "bash")
+    (tmp_path / "make_model.py").write_text(make_model)
+    (tmp_path / "train.py").write_text(train)
+    folders = [os.path.dirname(sys.executable), os.path.join(BUILD, "bin"), os.environ["PATH"]]
+    environment = {**os.environ, "PATH": os.pathsep.join(folders), "MPT_OPT": os.path.join(BUILD, "bin", "mpt-opt"),
+                   "PYTHONPATH": os.path.join(ROOT, "python")}
+    result = subprocess.run(["bash", "-euc", commands + "python train.py"], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout + result.stderr
+    accuracy = float(re.search(r"has not seen: ([0-9.]+)", result.stdout).group(1))
+    assert accuracy > 0.9, result.stdout
