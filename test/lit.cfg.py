@@ -13,7 +13,8 @@ config.test_exec_root = os.path.join(config.mpt_build, "test")
 
 bin_dir = os.path.join(config.mpt_build, "bin")
 python = os.path.join(config.mpt_source, ".venv", "bin", "python")
-tools = {name: os.path.join(bin_dir, name) for name in ("mpt-opt", "mpt-run", "mpt-translate", "mpt-reduce", "mpt-lsp-server")}
+ours = ("mpt-opt", "mpt-run", "mpt-translate", "mpt-reduce", "mpt-lsp-server")
+tools = {name: os.path.join(bin_dir, name) for name in ours}
 tools.update({name: os.path.join(config.llvm_tools, name) for name in ("FileCheck", "not", "count", "split-file")})
 tools["FileCheck"] += " --enable-var-scope --allow-unused-prefixes=false"
 
@@ -46,6 +47,6 @@ for feature, flag in (("avx2", "avx2"), ("avx512", "avx512f"), ("avx512-bf16", "
 for name in config.sanitizers.split(","):
     if name:
         config.available_features.add(name)
-for name in ("mpt-opt", "mpt-run", "mpt-translate", "mpt-reduce", "mpt-lsp-server"):
+for name in ours:
     if os.path.exists(os.path.join(bin_dir, name)):
         config.available_features.add(name)
