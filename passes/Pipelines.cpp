@@ -1,6 +1,7 @@
-// The order of the compiler's phases, and the reasons for it.
+// The order of the compiler's phases and of the passes in them, and the reasons for it.
 #include "passes/Pipelines.h"
 
+#include "mpt/Target/CPU.h"
 #include "passes/fusion/Passes.h"
 #include "passes/import/Passes.h"
 #include "passes/lowering/Passes.h"
@@ -8,7 +9,82 @@
 #include "passes/precision/Passes.h"
 #include "passes/training/Passes.h"
 
+#include "mlir/Pass/PassRegistry.h"
 #include "mlir/Transforms/Passes.h"
+
+using namespace mlir;
+using namespace mpt;
+
+namespace {
+
+/// Folding and common subexpressions change no bit: the ops are pure, and folders are exact.
+void addCleanup(OpPassManager &passes) {
+  passes.addPass(createCanonicalizerPass());
+  passes.addPass(createCSEPass());
+}
+
+void buildImport(OpPassManager &passes, const PipelineOptions &) {
+  passes.addPass(createOnnxToCore());
+  addCleanup(passes);
+  // After the clean-up, so that a chain of primitives is whole and has no dead users.
+  // passes.addPass(createRecognizeComposites());
+}
+
+void buildTraining(OpPassManager &passes, const PipelineOptions &options) {
+  if (options.noDropout)
+    passes.addPass(createRemoveDropout());
+  if (options.forwardOnly)
+    return;
+  // Before the loss: what @predict returns needs no targets.
+  passes.addPass(createEvaluate({"predict"}));
+  LossOptions loss;
+  loss.loss = options.loss;
+  passes.addPass(createLoss(loss));
+  // Before differentiation: @evaluate must not carry the backward pass.
+  passes.addPass(createEvaluate({"evaluate"}));
+  passes.addPass(createDifferentiate());
+  addCleanup(passes);
+  // @gradients shares everything with @step up to the optimizer, so it is cloned before there is one.
+  passes.addPass(createGradients());
+  OptimizerOptions optimizer;
+  optimizer.optimizer = options.optimizer;
+  optimizer.clipNorm = options.clipNorm;
+  passes.addPass(createOptimizer(optimizer));
+  AccumulateOptions accumulate;
+  accumulate.microSteps = options.accumulate;
+  passes.addPass(createAccumulate(accumulate));
+}
+
+void buildPrecision(OpPassManager &passes, const PipelineOptions &options) {
+  AssignOptions assign;
+  assign.policy = options.policy;
+  if (!options.keepF32.empty())
+    assign.keepF32 = {options.keepF32};
+  if (!options.keepNarrow.empty())
+    assign.keepNarrow = {options.keepNarrow};
+  passes.addPass(createAssign(assign));
+  passes.addPass(createInsertCasts());
+  passes.addPass(createMasterWeights());
+}
+
+void buildFusion(OpPassManager &passes, const PipelineOptions &) {
+}
+
+void buildMemory(OpPassManager &passes, const PipelineOptions &options) {
+  BufferizeOptions bufferize;
+  bufferize.nativeBf16 = cpu::hasFeature(options.mcpu, "avx512bf16");
+  passes.addPass(createBufferize(bufferize));
+  passes.addPass(createPlan());
+  passes.addPass(createVerifyPlan());
+}
+
+constexpr Phase phases[] = {
+    {"import", buildImport}, {"training", buildTraining}, {"precision", buildPrecision}, {"fusion", buildFusion}, {"memory", buildMemory},
+};
+
+} // namespace
+
+ArrayRef<Phase> mpt::compilerPhases() { return phases; }
 
 void mpt::registerAllPasses() {
   registerImportPasses();

@@ -1,10 +1,37 @@
-// Registration of every pass and of the named phases that make up the compiler.
+// The compiler's phases: their names, their order, and what each of them runs.
 #ifndef MPT_PASSES_PIPELINES_H
 #define MPT_PASSES_PIPELINES_H
 
+#include "mlir/Pass/PassManager.h"
+#include <string>
+#include <vector>
+
 namespace mpt {
 
-/// Registers mpt's passes, and the upstream passes that its pipelines use, by flag.
+/// What the phases need to know of the user's wishes. Empty text means not given.
+struct PipelineOptions {
+  std::string loss = "none"; ///< softmax-cross-entropy, mse, l1, bce-with-logits or none (the graph has one)
+  std::string optimizer = "sgd,lr=0.01";
+  std::string policy = "fp32"; ///< built-in policy or a path to a policy file
+  std::string mcpu = "native";
+  std::string keepF32, keepNarrow; ///< regular expressions over node names
+  std::string lossScale;           ///< overrides the policy's: dynamic, none, or a number
+  double clipNorm = 0.0;           ///< largest global gradient norm; 0 does not clip
+  int64_t accumulate = 1;          ///< micro-steps whose gradients are summed before an update
+  bool noDropout = false;
+  bool forwardOnly = false; ///< no loss, backward or optimizer
+};
+
+/// One named phase.
+struct Phase {
+  llvm::StringLiteral name;
+  void (*build)(mlir::OpPassManager &, const PipelineOptions &);
+};
+
+/// All phases in order: import, training, precision, fusion, memory. (What follows, the target, writes files.)
+llvm::ArrayRef<Phase> compilerPhases();
+
+/// Registers mpt's passes, each phase as a pipeline (`--phase-<name>`), and the upstream passes that they use.
 void registerAllPasses();
 
 } // namespace mpt

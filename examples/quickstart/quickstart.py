@@ -57,7 +57,7 @@ def train_digits(library: str, epochs: int, batch: int, threads: int, seed: int)
         for at in range(0, len(y) - batch + 1, batch):
             pick = order[at:at + batch]
             start = time.perf_counter()
-            result = trainer.step({"x": x[pick], "target": y[pick]})
+            result = trainer.step({"x": x[pick], "labels": y[pick]})
             times.append(time.perf_counter() - start)
         progress(f"digits: epoch {epoch + 1}/{epochs} loss {result.loss:.4f}")
     right = 0
@@ -77,7 +77,7 @@ def train_gpt(library: str, steps: int, batch: int, context: int, threads: int, 
     def sample(low: int, high: int):
         starts = random.integers(low, high - context - 1, batch)
         rows = np.stack([text[s:s + context + 1] for s in starts]).astype(np.int64)
-        return {"ids": rows[:, :-1], "target": rows[:, 1:].reshape(-1)}
+        return {"ids": rows[:, :-1], "labels": rows[:, 1:].reshape(-1)}
 
     for step in range(steps):
         feeds = sample(0, cut)
@@ -92,7 +92,7 @@ def train_gpt(library: str, steps: int, batch: int, context: int, threads: int, 
         feeds = sample(cut, len(text))
         logits = trainer.evaluate({"ids": feeds["ids"]})["logits"].astype(np.float64)
         logits -= logits.max(1, keepdims=True)
-        picked = logits[np.arange(len(logits)), feeds["target"]]
+        picked = logits[np.arange(len(logits)), feeds["labels"]]
         losses.append(float((np.log(np.exp(logits).sum(1)) - picked).mean()))
     return f"{statistics.mean(losses):.4f} nats", times, trainer
 

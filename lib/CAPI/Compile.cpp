@@ -126,7 +126,7 @@ private:
       return success();
     }
     std::error_code error;
-    ToolOutputFile file(options.output, error, llvm::sys::fs::OF_None);
+    llvm::ToolOutputFile file(options.output, error, llvm::sys::fs::OF_None);
     if (error)
       return fail("cannot write '" + options.output + "': " + error.message());
     print(file.os());

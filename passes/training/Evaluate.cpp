@@ -15,11 +15,13 @@ using namespace mpt;
 namespace {
 
 struct Evaluate : mpt::impl::EvaluateBase<Evaluate> {
+  using EvaluateBase::EvaluateBase;
+
   void runOnOperation() override {
     func::FuncOp forward = findFunction(getOperation(), "forward");
     if (!forward)
       return signalPassFailure();
-    func::FuncOp evaluate = cloneFunction(forward, "evaluate");
+    func::FuncOp evaluate = cloneFunction(forward, function);
     for (auto write : llvm::make_early_inc_range(evaluate.getOps<train::WriteOp>()))
       write.erase();
     for (Operation &op : llvm::make_early_inc_range(evaluate.getBody().front())) {

@@ -46,6 +46,7 @@ def Evaluate : Pass<"training-evaluate", "::mlir::ModuleOp"> {
     In: `@forward` in training form. Out: `@evaluate` beside it, with the same arguments and results; every op that implements
     EvaluationForm has it (dropout passes on, batch normalization uses running statistics), and nothing writes state.
   }];
+  let options = [Option<"function", "function", "std::string", "\"evaluate\"", "name of the clone">];
   let statistics = [Statistic<"replaced", "replaced", "ops replaced by their evaluation form">];
 }
 

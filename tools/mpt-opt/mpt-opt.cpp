@@ -1,12 +1,20 @@
-// mpt-opt: runs passes on .mlir files.
+// mpt-opt: compiles ONNX models, or runs passes on .mlir files.
+#include "mpt/CAPI/Compile.h"
 #include "mpt/CAPI/Registration.h"
 #include "passes/Pipelines.h"
 
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 
 int main(int argc, char **argv) {
+  llvm::SmallVector<llvm::StringRef> words(argv + 1, argv + argc);
+  if (words.empty() || llvm::is_contained(words, "--help")) {
+    llvm::outs() << mpt::CompileOptions::help();
+    return 0;
+  }
+  if (mpt::isCompilation(words))
+    return mpt::compilerMain(words);
   mlir::DialectRegistry registry;
   mpt::registerAll(registry);
   mpt::registerAllPasses();
-  return mlir::asMainReturnCode(mlir::MlirOptMain(argc, argv, "mpt precision-rewriting compiler\n", registry));
+  return mlir::asMainReturnCode(mlir::MlirOptMain(argc, argv, "mpt's passes\n", registry));
 }
