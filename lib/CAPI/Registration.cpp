@@ -9,6 +9,7 @@
 #include "mpt/Dialect/RT/RTDialect.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
 #include "mpt/Target/CPU.h"
+#include "mpt/Reference/Reference.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -25,4 +26,5 @@ void mpt::registerAll(mlir::DialectRegistry &registry) {
                   mlir::memref::MemRefDialect, mlir::vector::VectorDialect, mlir::LLVM::LLVMDialect>();
   mpt::cpu::registerDialects(registry);
   registerAutodiffModels(registry);
+  registerReferenceModels(registry);
 }

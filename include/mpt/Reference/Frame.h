@@ -1,0 +1,64 @@
+// What one op sees while it is interpreted: values, state, mode, and how its sums accumulate.
+#ifndef MPT_REFERENCE_FRAME_H
+#define MPT_REFERENCE_FRAME_H
+
+#include "mpt/Reference/Tensor.h"
+
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/DenseSet.h"
+#include <map>
+#include <string>
+
+namespace mpt {
+
+enum class ReferenceMode {
+  Exact, ///< every result is rounded to its IR type, sums accumulate in their accumulator type
+  Oracle ///< floats are computed and kept in FP64, whatever their type; casts between float types do nothing
+};
+
+/// State tensors by name, and the writes of the running call (they take effect when the function returns).
+struct ReferenceState {
+  std::map<std::string, Tensor> values;
+  std::map<std::string, Tensor> writes;
+  /// check ops that did not hold so far.
+  int64_t failedChecks = 0;
+};
+
+/// The values of one region while it runs. A child frame sees its parent's values.
+class InterpreterFrame {
+public:
+  InterpreterFrame(ReferenceMode mode, ReferenceState &state) : mode(mode), shared(state) {}
+  explicit InterpreterFrame(const InterpreterFrame &parent, bool isolated)
+      : mode(parent.mode), shared(parent.shared), parent(isolated ? nullptr : &parent) {}
+
+  const Tensor &get(mlir::Value value) const;
+  /// Sets `value`, rounding (wrapping, for integers) to its element type; oracle mode keeps floats as they are.
+  void set(mlir::Value value, Tensor tensor);
+  /// Values that outlive their last use in a block: results of a region without terminator.
+  void keep(llvm::ArrayRef<mlir::Value> results) { kept.insert(results.begin(), results.end()); }
+
+  /// Zeros of `value`'s type, to be filled and given to set().
+  static Tensor zeros(mlir::Value value) { return Tensor(llvm::cast<mlir::RankedTensorType>(value.getType())); }
+  bool isOracle() const { return mode == ReferenceMode::Oracle; }
+  ReferenceState &state() const { return shared; }
+  /// Type of running sums of elements of `elementType`: what `numerics` says, else FP32 or wider; f64 in oracle mode.
+  mlir::FloatType accumulatorType(mlir::Type elementType, NumericsAttr numerics = {}) const;
+  /// `tensor` read as numerics' `in` says (rounded to it in exact mode).
+  Tensor readAs(const Tensor &tensor, NumericsAttr numerics) const;
+  /// Rounds sums to numerics' `out`, if given, before the result's own rounding.
+  void deliver(mlir::Value value, Tensor sums, NumericsAttr numerics);
+
+  /// Runs the ops of `block` in order, without its terminator.
+  llvm::LogicalResult run(mlir::Block &block);
+
+private:
+  ReferenceMode mode;
+  ReferenceState &shared;
+  const InterpreterFrame *parent = nullptr;
+  llvm::DenseMap<mlir::Value, Tensor> values;
+  llvm::DenseSet<mlir::Value> kept;
+};
+
+} // namespace mpt
+
+#endif // MPT_REFERENCE_FRAME_H

@@ -1,0 +1,43 @@
+// The reference interpreter: runs a module's functions on tensors and keeps its state from call to call.
+#ifndef MPT_REFERENCE_INTERPRETER_H
+#define MPT_REFERENCE_INTERPRETER_H
+
+#include "mpt/Reference/Frame.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/BuiltinOps.h"
+
+namespace mpt {
+
+/// Name of a function's argument or result: its `mpt.name` attribute, else "arg<i>" or "out<i>".
+std::string argumentName(mlir::func::FuncOp function, unsigned index);
+std::string resultName(mlir::func::FuncOp function, unsigned index);
+
+/// Executes functions of core, train and check ops element by element. Exact mode rounds every value to its IR type;
+/// contractions and reductions accumulate in their accumulator type, elements in row-major order of the input. Oracle mode
+/// keeps every float in FP64. Errors are reported at the op and returned as failure.
+class Interpreter {
+public:
+  explicit Interpreter(mlir::ModuleOp module, ReferenceMode mode = ReferenceMode::Exact) : module(module), mode(mode) {}
+
+  /// Gives every train.state without a value its initial one: `value`; else a master's parameter, or the state that
+  /// `from` names; else zeros for slots and accumulators. States without any stay unset: reading one is an error.
+  llvm::LogicalResult initialize();
+
+  /// Runs `function`; inputs are in argument order and are rounded to their types (not in oracle mode). State writes take
+  /// effect when it has returned. Results are in order.
+  llvm::FailureOr<llvm::SmallVector<Tensor>> call(mlir::func::FuncOp function, llvm::ArrayRef<Tensor> inputs);
+
+  /// State tensors by name.
+  std::map<std::string, Tensor> &state() { return states.values; }
+  int64_t failedChecks() const { return states.failedChecks; }
+
+private:
+  mlir::ModuleOp module;
+  ReferenceMode mode;
+  ReferenceState states;
+};
+
+} // namespace mpt
+
+#endif // MPT_REFERENCE_INTERPRETER_H

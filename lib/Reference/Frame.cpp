@@ -1,0 +1,65 @@
+// Values of a running region, rounding on the way in, and the loop over its ops.
+#include "mpt/Reference/Frame.h"
+
+#include "mpt/Dialect/MPT/GraphBuilder.h"
+
+using namespace mlir;
+using namespace mpt;
+
+const Tensor &InterpreterFrame::get(Value value) const {
+  auto found = values.find(value);
+  if (found != values.end())
+    return found->second;
+  assert(parent && "value read before it was computed");
+  return parent->get(value);
+}
+
+void InterpreterFrame::set(Value value, Tensor tensor) {
+  assert(tensor.shape() == tensorType(value).getShape() && "rule computed a tensor of another shape");
+  tensor.retype(tensorType(value));
+  if (!isOracle() || !tensor.isFloat())
+    tensor.normalize();
+  values[value] = std::move(tensor);
+}
+
+FloatType InterpreterFrame::accumulatorType(Type elementType, NumericsAttr numerics) const {
+  if (isOracle())
+    return Float64Type::get(elementType.getContext());
+  if (numerics)
+    return cast<FloatType>(numerics.getAcc());
+  return wideType(elementType);
+}
+
+Tensor InterpreterFrame::readAs(const Tensor &tensor, NumericsAttr numerics) const {
+  if (!numerics || isOracle() || numerics.getIn() == tensor.getElementType())
+    return tensor;
+  return tensor.as(tensor.getType().clone(numerics.getIn()), /*rounds=*/true);
+}
+
+void InterpreterFrame::deliver(Value value, Tensor sums, NumericsAttr numerics) {
+  if (numerics && !isOracle())
+    sums = sums.as(sums.getType().clone(numerics.getOut()), /*rounds=*/true);
+  set(value, std::move(sums));
+}
+
+LogicalResult InterpreterFrame::run(Block &block) {
+  for (Operation &op : block) {
+    if (op.hasTrait<OpTrait::IsTerminator>())
+      break;
+    auto interpretable = dyn_cast<Interpretable>(op);
+    if (!interpretable)
+      return op.emitOpError() << "has no rule in the reference interpreter";
+    if (failed(interpretable.interpret(*this)))
+      return failure();
+    // The last op that reads a value frees it. Values from outside the block stay.
+    for (Value operand : op.getOperands()) {
+      bool last = operand.getParentBlock() == &block && !kept.contains(operand) && llvm::all_of(operand.getUsers(), [&](Operation *user) {
+                    return user->getBlock() == &block && !user->hasTrait<OpTrait::IsTerminator>() &&
+                           (user == &op || user->isBeforeInBlock(&op));
+                  });
+      if (last)
+        values.erase(operand);
+    }
+  }
+  return success();
+}

@@ -1,0 +1,37 @@
+// Fusion regions, and ops that mean their decomposition.
+#include "Rules.h"
+
+using namespace mlir;
+using namespace mpt;
+
+LogicalResult mpt::interpretDecomposition(Operation *op, InterpreterFrame &frame) {
+  auto composite = dyn_cast<Decomposable>(op);
+  if (!composite)
+    return op->emitOpError() << "expected a decomposition";
+  Block scratch;
+  OpBuilder builder = OpBuilder::atBlockEnd(&scratch);
+  FailureOr<SmallVector<Value>> results = composite.decompose(builder);
+  if (failed(results))
+    return failure();
+  InterpreterFrame inner(frame, /*isolated=*/false);
+  inner.keep(*results);
+  if (failed(inner.run(scratch)))
+    return failure();
+  for (auto [result, value] : llvm::zip_equal(op->getResults(), *results))
+    frame.set(result, inner.get(value));
+  return success();
+}
+
+static LogicalResult interpretFusion(FusionOp op, InterpreterFrame &frame) {
+  Block &body = op.getBody().front();
+  InterpreterFrame inner(frame, /*isolated=*/true);
+  for (auto [argument, input] : llvm::zip_equal(body.getArguments(), op.getInputs()))
+    inner.set(argument, frame.get(input));
+  if (failed(inner.run(body)))
+    return failure();
+  for (auto [result, value] : llvm::zip_equal(op.getOutputs(), body.getTerminator()->getOperands()))
+    frame.set(result, inner.get(value));
+  return success();
+}
+
+void mpt::attachFusionRules(MLIRContext *context) { attachRule<FusionOp, interpretFusion>(context); }

@@ -1,0 +1,81 @@
+// Calls and state of the reference interpreter.
+#include "mpt/Reference/Interpreter.h"
+
+#include "mpt/Dialect/Train/TrainDialect.h"
+
+using namespace mlir;
+using namespace mpt;
+
+static std::string nameOr(Attribute name, StringRef prefix, unsigned index) {
+  if (auto text = dyn_cast_or_null<StringAttr>(name))
+    return text.str();
+  return (prefix + Twine(index)).str();
+}
+
+std::string mpt::argumentName(func::FuncOp function, unsigned index) {
+  return nameOr(function.getArgAttr(index, "mpt.name"), "arg", index);
+}
+
+std::string mpt::resultName(func::FuncOp function, unsigned index) {
+  return nameOr(function.getResultAttr(index, "mpt.name"), "out", index);
+}
+
+/// Name of the state that `state` starts as, or empty.
+static std::string originOf(train::StateOp state) {
+  if (auto from = state->getAttrOfType<StringAttr>("from"))
+    return from.str();
+  if (auto from = state->getAttrOfType<FlatSymbolRefAttr>("from"))
+    return from.getValue().str();
+  return state.getRole() == train::Role::master && state.getOf() ? state.getOf()->str() : std::string();
+}
+
+LogicalResult Interpreter::initialize() {
+  // States given a value, from the module or outside, come first: others start as them.
+  for (auto state : module.getOps<train::StateOp>()) {
+    std::string name = state.getSymName().str();
+    if (states.values.count(name) || !state.getValueAttr())
+      continue;
+    FailureOr<Tensor> value = Tensor::fromAttribute(state.getValueAttr(), state.getLoc());
+    if (failed(value))
+      return failure();
+    states.values[name] = std::move(*value);
+  }
+  for (auto state : module.getOps<train::StateOp>()) {
+    std::string name = state.getSymName().str(), origin = originOf(state);
+    auto type = cast<RankedTensorType>(state.getType());
+    if (states.values.count(name))
+      continue;
+    auto source = states.values.find(origin);
+    if (source != states.values.end())
+      states.values[name] = source->second.as(type, /*rounds=*/mode == ReferenceMode::Exact);
+    else if (state.getRole() == train::Role::slot || state.getRole() == train::Role::accumulator)
+      states.values[name] = Tensor(type);
+  }
+  return success();
+}
+
+FailureOr<SmallVector<Tensor>> Interpreter::call(func::FuncOp function, ArrayRef<Tensor> inputs) {
+  if (function.isExternal() || !function.getBody().hasOneBlock())
+    return function.emitOpError() << "expected a body of one block";
+  if (inputs.size() != function.getNumArguments())
+    return function.emitOpError() << "expected " << function.getNumArguments() << " inputs, got " << inputs.size();
+  Block &body = function.getBody().front();
+  InterpreterFrame frame(mode, states);
+  for (auto [i, argument] : llvm::enumerate(body.getArguments())) {
+    auto type = cast<RankedTensorType>(argument.getType());
+    if (inputs[i].shape() != type.getShape() || inputs[i].isFloat() != isa<FloatType>(type.getElementType()))
+      return function.emitOpError() << "expected " << type << " for input " << argumentName(function, i) << ", got "
+                                    << inputs[i].getType();
+    frame.set(argument, inputs[i]);
+  }
+  states.writes.clear();
+  if (failed(frame.run(body)))
+    return failure();
+  SmallVector<Tensor> results;
+  for (Value value : body.getTerminator()->getOperands())
+    results.push_back(frame.get(value));
+  for (auto &[name, value] : states.writes)
+    states.values[name] = value;
+  states.writes.clear();
+  return results;
+}

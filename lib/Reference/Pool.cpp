@@ -1,0 +1,193 @@
+// Pooling and resampling.
+#include "Rules.h"
+
+using namespace mlir;
+using namespace mpt;
+
+namespace {
+
+int64_t product(ArrayRef<int64_t> extents) {
+  int64_t result = 1;
+  for (int64_t extent : extents)
+    result *= extent;
+  return result;
+}
+
+/// Calls window(output position in the plane, input positions of its window that are inside, kernel positions that lie on
+/// the padded input) for every output position.
+template <typename Op, typename Fn>
+void forEachWindow(Op op, ArrayRef<int64_t> input, ArrayRef<int64_t> output, Fn window) {
+  ArrayRef<int64_t> in = input.drop_front(2), out = output.drop_front(2), kernel = op.getKernel();
+  int64_t rank = in.size();
+  SmallVector<int64_t> inStrides = rowMajorStrides(in), zeros(rank, 0);
+  SmallVector<int64_t> members;
+  for (int64_t o = 0, count = product(out); o < count; ++o) {
+    members.clear();
+    SmallVector<int64_t> at(rank);
+    for (int64_t d = rank - 1, rest = o; d >= 0; rest /= out[d], --d)
+      at[d] = rest % out[d];
+    int64_t padded = 0;
+    for (int64_t k = 0, taps = product(kernel); k < taps; ++k) {
+      int64_t position = 0, rest = k;
+      bool inside = true, onPadding = true;
+      for (int64_t d = rank - 1; d >= 0; rest /= kernel[d], --d) {
+        int64_t x = at[d] * op.getStrides()[d] + (rest % kernel[d]) * op.getDilations()[d] - op.getPadsLow()[d];
+        inside &= x >= 0 && x < in[d];
+        onPadding &= x < in[d] + op.getPadsHigh()[d];
+        position += x * inStrides[d];
+      }
+      padded += onPadding;
+      if (inside)
+        members.push_back(position);
+    }
+    window(o, members, padded);
+  }
+}
+
+LogicalResult interpretMaxPool(MaxPoolOp op, InterpreterFrame &frame) {
+  const Tensor &x = frame.get(op.getX());
+  Tensor y = frame.zeros(op.getY()), indices = frame.zeros(op.getIndices());
+  int64_t planes = x.shape()[0] * x.shape()[1], inSize = product(x.shape().drop_front(2)), outSize = product(y.shape().drop_front(2));
+  ArrayRef<double> xs = x.reals();
+  MutableArrayRef<double> ys = y.writeReals();
+  MutableArrayRef<int64_t> is = indices.writeInts();
+  bool empty = false;
+  forEachWindow(op, x.shape(), y.shape(), [&](int64_t o, ArrayRef<int64_t> members, int64_t) {
+    if (members.empty()) {
+      empty = true;
+      return;
+    }
+    for (int64_t plane = 0; plane < planes; ++plane) {
+      int64_t best = members.front();
+      for (int64_t member : members) {
+        double value = xs[plane * inSize + member], top = xs[plane * inSize + best];
+        if (value > top || (std::isnan(value) && !std::isnan(top)))
+          best = member;
+      }
+      ys[plane * outSize + o] = xs[plane * inSize + best];
+      is[plane * outSize + o] = best;
+    }
+  });
+  if (empty)
+    return op.emitOpError() << "expected no window that lies in padding alone";
+  frame.set(op.getY(), std::move(y));
+  frame.set(op.getIndices(), std::move(indices));
+  return success();
+}
+
+LogicalResult interpretMaxPoolBackward(MaxPoolBackwardOp op, InterpreterFrame &frame) {
+  ArrayRef<double> dys = frame.get(op.getDy()).reals();
+  ArrayRef<int64_t> indices = frame.get(op.getIndices()).ints();
+  Tensor dx = frame.zeros(op.getDx());
+  int64_t planes = dx.shape()[0] * dx.shape()[1], inSize = product(dx.shape().drop_front(2));
+  int64_t outSize = planes ? static_cast<int64_t>(dys.size()) / planes : 0;
+  MutableArrayRef<double> out = dx.writeReals();
+  for (int64_t i : indices)
+    if (i < 0 || i >= inSize)
+      return op.emitOpError() << "expected positions below " << inSize << ", got " << i;
+  withRounding(frame.accumulatorType(dx.getElementType()), [&](auto round) {
+    for (int64_t i = 0; i < static_cast<int64_t>(dys.size()); ++i) {
+      double &sum = out[i / outSize * inSize + indices[i]];
+      sum = round(sum + dys[i]);
+    }
+  });
+  frame.set(op.getDx(), std::move(dx));
+  return success();
+}
+
+LogicalResult interpretAvgPool(AvgPoolOp op, InterpreterFrame &frame) {
+  const Tensor &x = frame.get(op.getX());
+  Tensor y = frame.zeros(op.getY());
+  int64_t planes = x.shape()[0] * x.shape()[1], inSize = product(x.shape().drop_front(2)), outSize = product(y.shape().drop_front(2));
+  ArrayRef<double> xs = x.reals();
+  MutableArrayRef<double> ys = y.writeReals();
+  withRounding(frame.accumulatorType(x.getElementType()), [&](auto round) {
+    forEachWindow(op, x.shape(), y.shape(), [&](int64_t o, ArrayRef<int64_t> members, int64_t padded) {
+      double count = op.getCountIncludePad() ? padded : members.size();
+      for (int64_t plane = 0; plane < planes; ++plane) {
+        double sum = 0.0;
+        for (int64_t member : members)
+          sum = round(sum + xs[plane * inSize + member]);
+        ys[plane * outSize + o] = sum / count;
+      }
+    });
+  });
+  frame.set(op.getY(), std::move(y));
+  return success();
+}
+
+LogicalResult interpretAvgPoolBackward(AvgPoolBackwardOp op, InterpreterFrame &frame) {
+  const Tensor &dy = frame.get(op.getDy());
+  Tensor dx = frame.zeros(op.getDx());
+  int64_t planes = dx.shape()[0] * dx.shape()[1], inSize = product(dx.shape().drop_front(2)), outSize = product(dy.shape().drop_front(2));
+  ArrayRef<double> dys = dy.reals();
+  MutableArrayRef<double> out = dx.writeReals();
+  withRounding(frame.accumulatorType(dx.getElementType()), [&](auto round) {
+    forEachWindow(op, dx.shape(), dy.shape(), [&](int64_t o, ArrayRef<int64_t> members, int64_t padded) {
+      double count = op.getCountIncludePad() ? padded : members.size();
+      for (int64_t plane = 0; plane < planes; ++plane)
+        for (int64_t member : members) {
+          double &sum = out[plane * inSize + member];
+          sum = round(sum + dys[plane * outSize + o] / count);
+        }
+    });
+  });
+  frame.set(op.getDx(), std::move(dx));
+  return success();
+}
+
+/// One axis of resize, or of its adjoint: to[.., i, ..] += weight from[.., position, ..] (adjoint: the other way round).
+template <typename Op, typename Round>
+Tensor resample(Op op, size_t which, const Tensor &from, int64_t extent, bool adjoint, Round round) {
+  int64_t axis = op.getAxes()[which], taps = op.getTaps()[which];
+  ArrayRef<int64_t> positions = cast<DenseI64ArrayAttr>(op.getPositions()[which]).asArrayRef();
+  ArrayRef<double> weights = cast<DenseF64ArrayAttr>(op.getWeights()[which]).asArrayRef();
+  SmallVector<int64_t> shape(from.shape());
+  shape[axis] = extent;
+  Tensor to(from.getType().clone(shape));
+  int64_t inner = product(ArrayRef<int64_t>(shape).drop_front(axis + 1)), outer = product(ArrayRef<int64_t>(shape).take_front(axis));
+  int64_t fromExtent = from.shape()[axis];
+  ArrayRef<double> in = from.reals();
+  MutableArrayRef<double> out = to.writeReals();
+  for (int64_t a = 0; a < outer; ++a)
+    for (size_t j = 0; j < positions.size(); ++j)
+      for (int64_t b = 0; b < inner; ++b) {
+        int64_t i = static_cast<int64_t>(j) / taps, p = positions[j];
+        double &sum = out[(a * extent + (adjoint ? p : i)) * inner + b];
+        sum = round(sum + weights[j] * in[(a * fromExtent + (adjoint ? i : p)) * inner + b]);
+      }
+  return to;
+}
+
+LogicalResult interpretResize(ResizeOp op, InterpreterFrame &frame) {
+  Tensor value = frame.get(op.getX());
+  ArrayRef<int64_t> shape = tensorType(op.getY()).getShape();
+  withRounding(frame.accumulatorType(value.getElementType()), [&](auto round) {
+    for (size_t a = 0; a < op.getAxes().size(); ++a)
+      value = resample(op, a, value, shape[op.getAxes()[a]], /*adjoint=*/false, round);
+  });
+  frame.set(op.getY(), std::move(value));
+  return success();
+}
+
+LogicalResult interpretResizeBackward(ResizeBackwardOp op, InterpreterFrame &frame) {
+  Tensor value = frame.get(op.getDy());
+  ArrayRef<int64_t> shape = tensorType(op.getDx()).getShape();
+  withRounding(frame.accumulatorType(value.getElementType()), [&](auto round) {
+    for (size_t a = op.getAxes().size(); a-- > 0;)
+      value = resample(op, a, value, shape[op.getAxes()[a]], /*adjoint=*/true, round);
+  });
+  frame.set(op.getDx(), std::move(value));
+  return success();
+}
+
+} // namespace
+
+void mpt::attachPoolRules(MLIRContext *context) {
+  attachRule<MaxPoolOp, interpretMaxPool>(context);
+  attachRule<MaxPoolBackwardOp, interpretMaxPoolBackward>(context);
+  attachRule<AvgPoolOp, interpretAvgPool>(context);
+  attachRule<AvgPoolBackwardOp, interpretAvgPoolBackward>(context);
+  attachRule<ResizeOp, interpretResize>(context);
+  attachRule<ResizeBackwardOp, interpretResizeBackward>(context);
+}

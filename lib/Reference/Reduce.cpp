@@ -1,0 +1,152 @@
+// Reduce family. Sums and products run over the input in row-major order, rounded to the accumulator type at each step.
+#include "Rules.h"
+
+using namespace mlir;
+using namespace mpt;
+
+namespace {
+
+/// Extents before, at and after one axis.
+struct AxisView {
+  AxisView(ArrayRef<int64_t> shape, int64_t axis) : extent(shape[axis]) {
+    for (int64_t d : shape.take_front(axis))
+      outer *= d;
+    for (int64_t d : shape.drop_front(axis + 1))
+      inner *= d;
+  }
+  int64_t outer = 1, extent, inner = 1;
+};
+
+/// Folds every input element into its output element.
+template <typename Element, typename Fn>
+void fold(const Tensor &x, ArrayRef<int64_t> strides, ArrayRef<Element> in, MutableArrayRef<Element> out, Fn fn) {
+  forEachStrided(x.shape(), strides, 0, [&](int64_t from, int64_t to) { out[to] = fn(out[to], in[from]); });
+}
+
+double larger(double a, double b) { return std::isnan(a) ? a : std::isnan(b) ? b : std::max(a, b); }
+double smaller(double a, double b) { return std::isnan(a) ? a : std::isnan(b) ? b : std::min(a, b); }
+
+LogicalResult interpretReduce(ReduceOp op, InterpreterFrame &frame) {
+  NumericsAttr numerics = op.getNumericsAttr();
+  Tensor x = frame.get(op.getX());
+  Tensor y = frame.zeros(op.getY());
+  // Stride 0 along reduced axes sends their elements to one output.
+  SmallVector<int64_t> kept = otherAxes(x.rank(), op.getAxes()), strides(x.rank(), 0), outStrides = rowMajorStrides(y.shape());
+  for (auto [i, axis] : llvm::enumerate(kept))
+    strides[axis] = outStrides[i];
+  int64_t count = y.size() ? x.size() / y.size() : 0;
+  ReduceKind kind = op.getKind();
+  if (!x.isFloat()) {
+    MutableArrayRef<int64_t> out = y.writeInts();
+    int64_t top = wrapInteger(-1, x.getElementType()), low = 0; // unsigned bounds; signed ones below
+    if (top < 0) {
+      unsigned width = x.getElementType().getIntOrFloatBitWidth();
+      top = static_cast<int64_t>((UINT64_C(1) << (width - 1)) - 1);
+      low = -top - 1;
+    }
+    int64_t start = kind == ReduceKind::prod ? 1 : kind == ReduceKind::max ? low : kind == ReduceKind::min ? top : 0;
+    std::fill(out.begin(), out.end(), start);
+    fold<int64_t>(x, strides, x.ints(), out, [&](int64_t a, int64_t b) -> int64_t {
+      if (kind == ReduceKind::max)
+        return std::max(a, b);
+      if (kind == ReduceKind::min)
+        return std::min(a, b);
+      return static_cast<int64_t>(kind == ReduceKind::prod ? uint64_t(a) * uint64_t(b) : uint64_t(a) + uint64_t(b));
+    });
+    if (kind == ReduceKind::mean)
+      for (int64_t &sum : out)
+        sum = count ? sum / count : 0;
+    frame.set(op.getY(), std::move(y));
+    return success();
+  }
+  x = frame.readAs(x, numerics);
+  MutableArrayRef<double> out = y.writeReals();
+  withRounding(frame.accumulatorType(x.getElementType(), numerics), [&](auto round) {
+    switch (kind) {
+    case ReduceKind::sum:
+    case ReduceKind::mean:
+      fold<double>(x, strides, x.reals(), out, [&](double a, double b) { return round(a + b); });
+      break;
+    case ReduceKind::prod:
+      std::fill(out.begin(), out.end(), 1.0);
+      fold<double>(x, strides, x.reals(), out, [&](double a, double b) { return round(a * b); });
+      break;
+    case ReduceKind::max:
+      std::fill(out.begin(), out.end(), -HUGE_VAL);
+      fold<double>(x, strides, x.reals(), out, larger);
+      break;
+    case ReduceKind::min:
+      std::fill(out.begin(), out.end(), HUGE_VAL);
+      fold<double>(x, strides, x.reals(), out, smaller);
+      break;
+    }
+    if (kind == ReduceKind::mean)
+      for (double &sum : out)
+        sum = round(sum / static_cast<double>(count));
+  });
+  frame.deliver(op.getY(), std::move(y), numerics);
+  return success();
+}
+
+LogicalResult interpretArgReduce(ArgReduceOp op, InterpreterFrame &frame) {
+  const Tensor &x = frame.get(op.getX());
+  if (op.getKind() != ReduceKind::max && op.getKind() != ReduceKind::min)
+    return op.emitOpError() << "expected kind max or min, got " << stringifyReduceKind(op.getKind());
+  AxisView view(x.shape(), op.getAxis());
+  bool isMax = op.getKind() == ReduceKind::max;
+  Tensor y = frame.zeros(op.getY());
+  MutableArrayRef<int64_t> out = y.writeInts();
+  auto search = [&](auto in) {
+    for (int64_t a = 0; a < view.outer; ++a)
+      for (int64_t b = 0; b < view.inner; ++b) {
+        int64_t best = 0;
+        for (int64_t i = 1; i < view.extent; ++i) {
+          auto value = in[(a * view.extent + i) * view.inner + b], top = in[(a * view.extent + best) * view.inner + b];
+          bool isNaN = value != value, topIsNaN = top != top;
+          bool wins = topIsNaN ? isNaN && op.getLast() : isNaN || (isMax ? value > top : value < top) || (op.getLast() && value == top);
+          if (wins)
+            best = i;
+        }
+        out[a * view.inner + b] = best;
+      }
+  };
+  if (x.isFloat())
+    search(x.reals());
+  else
+    search(x.ints());
+  frame.set(op.getY(), std::move(y));
+  return success();
+}
+
+LogicalResult interpretCumSum(CumSumOp op, InterpreterFrame &frame) {
+  const Tensor &x = frame.get(op.getX());
+  AxisView view(x.shape(), op.getAxis());
+  Tensor y = frame.zeros(op.getY());
+  auto scan = [&](auto in, auto out, auto round) {
+    for (int64_t a = 0; a < view.outer; ++a)
+      for (int64_t b = 0; b < view.inner; ++b) {
+        std::decay_t<decltype(in[0])> sum = 0;
+        for (int64_t step = 0; step < view.extent; ++step) {
+          int64_t i = op.getReverse() ? view.extent - 1 - step : step;
+          int64_t at = (a * view.extent + i) * view.inner + b;
+          auto next = round(sum + in[at]);
+          out[at] = op.getExclusive() ? sum : next;
+          sum = next;
+        }
+      }
+  };
+  if (x.isFloat())
+    withRounding(frame.accumulatorType(x.getElementType()), [&](auto round) { scan(x.reals(), y.writeReals(), round); });
+  else
+    scan(x.ints(), y.writeInts(), [](int64_t value) { return value; });
+  frame.set(op.getY(), std::move(y));
+  return success();
+}
+
+} // namespace
+
+void mpt::attachReduceRules(MLIRContext *context) {
+  attachRule<ReduceOp, interpretReduce>(context);
+  attachRule<ArgReduceOp, interpretArgReduce>(context);
+  attachRule<CumSumOp, interpretCumSum>(context);
+}

@@ -1,0 +1,26 @@
+// Attaches all families' rules to their dialects.
+#include "mpt/Reference/Reference.h"
+
+#include "Rules.h"
+
+using namespace mlir;
+using namespace mpt;
+
+void mpt::registerReferenceModels(DialectRegistry &registry) {
+  registry.addExtension(+[](MLIRContext *context, MPTDialect *) {
+    attachElementwiseRules(context);
+    attachCastRules(context);
+    attachMatMulRules(context);
+    attachConvRules(context);
+    attachPoolRules(context);
+    attachReduceRules(context);
+    attachShapeRules(context);
+    attachGatherRules(context);
+    attachNormRules(context);
+    attachLossRules(context);
+    attachOptimizerRules(context);
+    attachFusionRules(context);
+  });
+  registry.addExtension(+[](MLIRContext *context, train::TrainDialect *) { attachTrainRules(context); });
+  registry.addExtension(+[](MLIRContext *context, check::CheckDialect *) { attachCheckRules(context); });
+}

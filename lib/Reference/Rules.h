@@ -1,0 +1,76 @@
+// How the families attach their rules: one function `interpret(Op, InterpreterFrame &)` an op.
+#ifndef MPT_LIB_REFERENCE_RULES_H
+#define MPT_LIB_REFERENCE_RULES_H
+
+#include "mpt/Dialect/Check/CheckDialect.h"
+#include "mpt/Dialect/MPT/GraphBuilder.h"
+#include "mpt/Dialect/MPT/MPTDialect.h"
+#include "mpt/Dialect/Train/TrainDialect.h"
+#include "mpt/Reference/Frame.h"
+
+namespace mpt {
+
+/// Model of `Op` that calls `rule`.
+template <typename Op, llvm::LogicalResult (*rule)(Op, InterpreterFrame &)>
+struct RuleModel : Interpretable::ExternalModel<RuleModel<Op, rule>, Op> {
+  llvm::LogicalResult interpret(mlir::Operation *op, InterpreterFrame &frame) const {
+    return rule(llvm::cast<Op>(op), frame);
+  }
+};
+
+template <typename Op, llvm::LogicalResult (*rule)(Op, InterpreterFrame &)>
+void attachRule(mlir::MLIRContext *context) {
+  Op::template attachInterface<RuleModel<Op, rule>>(*context);
+}
+
+/// Meaning by decomposition: builds it in a scratch block and runs that.
+llvm::LogicalResult interpretDecomposition(mlir::Operation *op, InterpreterFrame &frame);
+
+template <typename Op>
+struct DecompositionModel : Interpretable::ExternalModel<DecompositionModel<Op>, Op> {
+  llvm::LogicalResult interpret(mlir::Operation *op, InterpreterFrame &frame) const {
+    return interpretDecomposition(op, frame);
+  }
+};
+
+template <typename... Ops>
+void attachDecompositions(mlir::MLIRContext *context) {
+  (Ops::template attachInterface<DecompositionModel<Ops>>(*context), ...);
+}
+
+/// The scalar in a tensor of one element.
+inline double scalarOf(const InterpreterFrame &frame, mlir::Value value) { return frame.get(value).number(0); }
+
+/// Calls fn(round), where round(double) rounds to `type`: one instance a common type, so that loops stay tight.
+template <typename Fn>
+void withRounding(mlir::FloatType type, Fn fn) {
+  if (type.isF64())
+    fn([](double x) { return x; });
+  else if (type.isF32())
+    fn([](double x) { return static_cast<double>(static_cast<float>(x)); });
+  else
+    fn([format = FloatFormat(type)](double x) { return format.round(x); });
+}
+
+/// Number `index` of stream `stream` for the key tensor (seed, step).
+uint32_t randomWord(const Tensor &key, int64_t stream, uint64_t index);
+
+// One function a family, in the family's file.
+void attachElementwiseRules(mlir::MLIRContext *context);
+void attachCastRules(mlir::MLIRContext *context);
+void attachMatMulRules(mlir::MLIRContext *context);
+void attachConvRules(mlir::MLIRContext *context);
+void attachPoolRules(mlir::MLIRContext *context);
+void attachReduceRules(mlir::MLIRContext *context);
+void attachShapeRules(mlir::MLIRContext *context);
+void attachGatherRules(mlir::MLIRContext *context);
+void attachNormRules(mlir::MLIRContext *context);
+void attachLossRules(mlir::MLIRContext *context);
+void attachOptimizerRules(mlir::MLIRContext *context);
+void attachFusionRules(mlir::MLIRContext *context);
+void attachTrainRules(mlir::MLIRContext *context);
+void attachCheckRules(mlir::MLIRContext *context);
+
+} // namespace mpt
+
+#endif // MPT_LIB_REFERENCE_RULES_H
