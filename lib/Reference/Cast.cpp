@@ -30,8 +30,7 @@ static int64_t truncate(double x, IntegerType type) {
   bool isUnsigned = type.isUnsigned();
   double bound = std::ldexp(1.0, static_cast<int>(type.getWidth()) - (isUnsigned ? 0 : 1));
   if (x >= bound)
-    return isUnsigned ? wrapInteger(-1, type)
-                      : static_cast<int64_t>((UINT64_C(1) << (type.getWidth() - 1)) - 1);
+    return isUnsigned ? wrapInteger(-1, type) : static_cast<int64_t>((UINT64_C(1) << (type.getWidth() - 1)) - 1);
   if (x <= (isUnsigned ? 0.0 : -bound))
     return isUnsigned ? 0 : static_cast<int64_t>(UINT64_MAX << (type.getWidth() - 1));
   return isUnsigned && type.getWidth() == 64 ? static_cast<int64_t>(static_cast<uint64_t>(x)) : static_cast<int64_t>(x);

@@ -22,8 +22,7 @@ std::string indexOf(ArrayRef<int64_t> shape, int64_t linear) {
   return llvm::formatv("[{0:$[, ]}]", llvm::make_range(index.begin(), index.end())).str();
 }
 
-template <typename Op, typename Fn>
-LogicalResult checkAll(Op op, InterpreterFrame &frame, Fn agrees) {
+template <typename Op, typename Fn> LogicalResult checkAll(Op op, InterpreterFrame &frame, Fn agrees) {
   const Tensor &actual = frame.get(op.getActual()), &expected = frame.get(op.getExpected());
   int64_t wrong = 0, first = -1;
   for (int64_t i = 0; i < actual.size(); ++i)
@@ -33,7 +32,8 @@ LogicalResult checkAll(Op op, InterpreterFrame &frame, Fn agrees) {
     }
   if (wrong) {
     op.emitOpError() << "expected " << show(expected, first) << ", got " << show(actual, first) << " at "
-                     << indexOf(actual.shape(), first) << " (" << wrong << " of " << actual.size() << " elements differ)";
+                     << indexOf(actual.shape(), first) << " (" << wrong << " of " << actual.size()
+                     << " elements differ)";
     ++frame.state().failedChecks;
   }
   return success();

@@ -25,8 +25,7 @@ struct Geometry {
   int64_t volume(const int64_t (&extents)[3]) const { return extents[0] * extents[1] * extents[2]; }
 
   /// Calls fn(kernel position, x position, y position) for every pair of positions in one channel plane that meet.
-  template <typename Fn>
-  void forEachTap(Fn fn) const {
+  template <typename Fn> void forEachTap(Fn fn) const {
     int64_t k[3], t[3];
     for (k[0] = 0; k[0] < kernel[0]; ++k[0])
       for (k[1] = 0; k[1] < kernel[1]; ++k[1])
@@ -49,8 +48,7 @@ struct Geometry {
   }
   /// Calls fn(x plane, w plane, y plane) with the base positions of every product of channel planes: in ascending order
   /// of group and output channel, then input channel, batch innermost.
-  template <typename Fn>
-  void forEachPlane(Fn fn) const {
+  template <typename Fn> void forEachPlane(Fn fn) const {
     int64_t xs = volume(in), ws = volume(kernel), ys = volume(out);
     for (int64_t g = 0; g < groups; ++g)
       for (int64_t o = g * outputs; o < (g + 1) * outputs; ++o)
@@ -71,7 +69,8 @@ struct Tap {
 /// Runs fn(x, w, y index, round) over all products; `y`, `x` or `w` may be the sum. Sums run over channels, then kernel
 /// positions (data), or batch and output positions (weights), each ascending.
 template <typename Op, typename Fn>
-LogicalResult convolve(Op op, InterpreterFrame &frame, const Geometry &geometry, Type element, Value sum, Tensor sums, Fn fn) {
+LogicalResult convolve(Op op, InterpreterFrame &frame, const Geometry &geometry, Type element, Value sum, Tensor sums,
+                       Fn fn) {
   std::vector<Tap> taps;
   geometry.forEachTap([&](int64_t k, int64_t s, int64_t t) {
     taps.push_back({static_cast<int32_t>(k), static_cast<int32_t>(s), static_cast<int32_t>(t)});
@@ -88,33 +87,33 @@ LogicalResult convolve(Op op, InterpreterFrame &frame, const Geometry &geometry,
 }
 
 LogicalResult interpretConv(ConvOp op, InterpreterFrame &frame) {
-  Tensor x = frame.readAs(frame.get(op.getX()), op.getNumericsAttr()), w = frame.readAs(frame.get(op.getW()), op.getNumericsAttr());
+  Tensor x = frame.readAs(frame.get(op.getX()), op.getNumericsAttr()),
+         w = frame.readAs(frame.get(op.getW()), op.getNumericsAttr());
   Tensor y = frame.zeros(op.getY());
   Geometry geometry(op, x.shape(), w.shape(), y.shape());
   return convolve(op, frame, geometry, x.getElementType(), op.getY(), y,
-                  [xs = x.reals(), ws = w.reals()](MutableArrayRef<double> out, int64_t i, int64_t k, int64_t o, auto round) {
-                    out[o] = round(out[o] + xs[i] * ws[k]);
-                  });
+                  [xs = x.reals(), ws = w.reals()](MutableArrayRef<double> out, int64_t i, int64_t k, int64_t o,
+                                                   auto round) { out[o] = round(out[o] + xs[i] * ws[k]); });
 }
 
 LogicalResult interpretConvBackwardData(ConvBackwardDataOp op, InterpreterFrame &frame) {
-  Tensor dy = frame.readAs(frame.get(op.getDy()), op.getNumericsAttr()), w = frame.readAs(frame.get(op.getW()), op.getNumericsAttr());
+  Tensor dy = frame.readAs(frame.get(op.getDy()), op.getNumericsAttr()),
+         w = frame.readAs(frame.get(op.getW()), op.getNumericsAttr());
   Tensor dx = frame.zeros(op.getY());
   Geometry geometry(op, dx.shape(), w.shape(), dy.shape());
   return convolve(op, frame, geometry, dy.getElementType(), op.getY(), dx,
-                  [ys = dy.reals(), ws = w.reals()](MutableArrayRef<double> out, int64_t i, int64_t k, int64_t o, auto round) {
-                    out[i] = round(out[i] + ys[o] * ws[k]);
-                  });
+                  [ys = dy.reals(), ws = w.reals()](MutableArrayRef<double> out, int64_t i, int64_t k, int64_t o,
+                                                    auto round) { out[i] = round(out[i] + ys[o] * ws[k]); });
 }
 
 LogicalResult interpretConvBackwardWeights(ConvBackwardWeightsOp op, InterpreterFrame &frame) {
-  Tensor x = frame.readAs(frame.get(op.getX()), op.getNumericsAttr()), dy = frame.readAs(frame.get(op.getDy()), op.getNumericsAttr());
+  Tensor x = frame.readAs(frame.get(op.getX()), op.getNumericsAttr()),
+         dy = frame.readAs(frame.get(op.getDy()), op.getNumericsAttr());
   Tensor dw = frame.zeros(op.getY());
   Geometry geometry(op, x.shape(), dw.shape(), dy.shape());
   return convolve(op, frame, geometry, x.getElementType(), op.getY(), dw,
-                  [xs = x.reals(), ys = dy.reals()](MutableArrayRef<double> out, int64_t i, int64_t k, int64_t o, auto round) {
-                    out[k] = round(out[k] + xs[i] * ys[o]);
-                  });
+                  [xs = x.reals(), ys = dy.reals()](MutableArrayRef<double> out, int64_t i, int64_t k, int64_t o,
+                                                    auto round) { out[k] = round(out[k] + xs[i] * ys[o]); });
 }
 
 } // namespace

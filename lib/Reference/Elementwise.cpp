@@ -42,7 +42,9 @@ double compute(HardSigmoidOp op, double x) {
   double y = real(op.getAlpha()) * x + real(op.getBeta());
   return isNaN(y) ? y : std::max(0.0, std::min(1.0, y));
 }
-double compute(ClampOp op, double x) { return isNaN(x) ? x : std::min(std::max(x, real(op.getLow())), real(op.getHigh())); }
+double compute(ClampOp op, double x) {
+  return isNaN(x) ? x : std::min(std::max(x, real(op.getLow())), real(op.getHigh()));
+}
 double compute(SwishOp op, double x) { return x * gate(real(op.getAlpha()) * x); }
 double compute(GeluOp op, double x) {
   if (op.getForm() == GeluForm::erf)
@@ -90,8 +92,7 @@ LogicalResult noRule(Operation *op) {
                            << op->getOperand(0).getType();
 }
 
-template <typename Op>
-LogicalResult unary(Op op, InterpreterFrame &frame) {
+template <typename Op> LogicalResult unary(Op op, InterpreterFrame &frame) {
   const Tensor &x = frame.get(op.getX());
   Tensor y = frame.zeros(op.getY());
   if (y.isFloat()) {
@@ -113,8 +114,7 @@ LogicalResult unary(Op op, InterpreterFrame &frame) {
   return success();
 }
 
-template <typename Op>
-LogicalResult binary(Op op, InterpreterFrame &frame) {
+template <typename Op> LogicalResult binary(Op op, InterpreterFrame &frame) {
   const Tensor &a = frame.get(op.getLhs()), &b = frame.get(op.getRhs());
   Tensor y = frame.zeros(op.getY());
   if (y.isFloat()) {
@@ -139,21 +139,14 @@ LogicalResult binary(Op op, InterpreterFrame &frame) {
   return success();
 }
 
-template <typename... Ops>
-void attachUnary(MLIRContext *context) {
-  (attachRule<Ops, unary<Ops>>(context), ...);
-}
-template <typename... Ops>
-void attachBinary(MLIRContext *context) {
-  (attachRule<Ops, binary<Ops>>(context), ...);
-}
+template <typename... Ops> void attachUnary(MLIRContext *context) { (attachRule<Ops, unary<Ops>>(context), ...); }
+template <typename... Ops> void attachBinary(MLIRContext *context) { (attachRule<Ops, binary<Ops>>(context), ...); }
 
 bool holds(IsNaNOp, double x) { return std::isnan(x); }
 bool holds(IsInfOp, double x) { return std::isinf(x); }
 bool holds(IsFiniteOp, double x) { return std::isfinite(x); }
 
-template <typename Op>
-LogicalResult test(Op op, InterpreterFrame &frame) {
+template <typename Op> LogicalResult test(Op op, InterpreterFrame &frame) {
   const Tensor &x = frame.get(op.getX());
   Tensor y = frame.zeros(op.getY());
   for (int64_t i = 0; i < x.size(); ++i)
@@ -162,8 +155,7 @@ LogicalResult test(Op op, InterpreterFrame &frame) {
   return success();
 }
 
-template <typename Element>
-bool compares(Predicate predicate, Element a, Element b) {
+template <typename Element> bool compares(Predicate predicate, Element a, Element b) {
   switch (predicate) {
   case Predicate::eq:
     return a == b;
@@ -219,10 +211,11 @@ LogicalResult interpretDropout(DropoutOp op, InterpreterFrame &frame) {
 } // namespace
 
 void mpt::attachElementwiseRules(MLIRContext *context) {
-  attachUnary<AbsOp, NegOp, SignOp, FloorOp, CeilOp, RoundOp, ReluOp, ExpOp, LogOp, SqrtOp, RsqrtOp, ReciprocalOp, SinOp, CosOp,
-              TanhOp, SigmoidOp, ErfOp, SoftplusOp, NotOp, EluOp, LeakyReluOp, HardSigmoidOp, ClampOp, SwishOp, GeluOp>(context);
-  attachBinary<AddOp, SubOp, MulOp, DivOp, ModOp, PowOp, MaxOp, MinOp, AndOp, OrOp, XorOp, ReluBackwardOp, TanhBackwardOp,
-               SigmoidBackwardOp, GeluBackwardOp>(context);
+  attachUnary<AbsOp, NegOp, SignOp, FloorOp, CeilOp, RoundOp, ReluOp, ExpOp, LogOp, SqrtOp, RsqrtOp, ReciprocalOp,
+              SinOp, CosOp, TanhOp, SigmoidOp, ErfOp, SoftplusOp, NotOp, EluOp, LeakyReluOp, HardSigmoidOp, ClampOp,
+              SwishOp, GeluOp>(context);
+  attachBinary<AddOp, SubOp, MulOp, DivOp, ModOp, PowOp, MaxOp, MinOp, AndOp, OrOp, XorOp, ReluBackwardOp,
+               TanhBackwardOp, SigmoidBackwardOp, GeluBackwardOp>(context);
   attachRule<IsNaNOp, test<IsNaNOp>>(context);
   attachRule<IsInfOp, test<IsInfOp>>(context);
   attachRule<IsFiniteOp, test<IsFiniteOp>>(context);

@@ -82,10 +82,9 @@ double FloatFormat::decode(uint64_t bits) const {
   if (isNaN) // exponent of all ones, the payload's high bits first
     return llvm::bit_cast<double>((sign << 63) | (UINT64_C(0x7ff) << 52) | (fraction << (52 - fractionBits)));
   double magnitude = top && hasInfinity ? HUGE_VAL
-                     : exponent == 0
-                         ? std::ldexp(static_cast<double>(fraction), minExponent - fractionBits)
-                         : std::ldexp(static_cast<double>(fraction | (UINT64_C(1) << fractionBits)),
-                                      minExponent + static_cast<int>(exponent) - 1 - fractionBits);
+                     : exponent == 0    ? std::ldexp(static_cast<double>(fraction), minExponent - fractionBits)
+                                        : std::ldexp(static_cast<double>(fraction | (UINT64_C(1) << fractionBits)),
+                                                     minExponent + static_cast<int>(exponent) - 1 - fractionBits);
   return sign ? -magnitude : magnitude;
 }
 

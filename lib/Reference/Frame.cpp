@@ -53,7 +53,8 @@ LogicalResult InterpreterFrame::run(Block &block) {
       return failure();
     // The last op that reads a value frees it. Values from outside the block stay.
     for (Value operand : op.getOperands()) {
-      bool last = operand.getParentBlock() == &block && !kept.contains(operand) && llvm::all_of(operand.getUsers(), [&](Operation *user) {
+      bool last = operand.getParentBlock() == &block && !kept.contains(operand) &&
+                  llvm::all_of(operand.getUsers(), [&](Operation *user) {
                     return user->getBlock() == &block && !user->hasTrait<OpTrait::IsTerminator>() &&
                            (user == &op || user->isBeforeInBlock(&op));
                   });

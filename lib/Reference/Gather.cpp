@@ -49,7 +49,9 @@ Positions elementPositions(Operation *op, ArrayRef<int64_t> shape, const Tensor 
     ok &= succeeded(i);
     result[linear] = position + (ok ? *i : 0) * stride;
   });
-  return ok ? Positions(std::move(result)) : failure();
+  if (!ok)
+    return failure();
+  return result;
 }
 
 /// Positions for the tuple forms: `batch` shared leading dimensions, then the tuple, then whole slices.
@@ -90,7 +92,8 @@ LogicalResult pick(InterpreterFrame &frame, Value x, Value y, const Positions &p
 }
 
 /// Combines updates into `data` in row-major order of the updates; float sums and products round to the accumulator.
-LogicalResult combine(InterpreterFrame &frame, Tensor data, Value updates, Value y, ScatterKind kind, const Positions &positions) {
+LogicalResult combine(InterpreterFrame &frame, Tensor data, Value updates, Value y, ScatterKind kind,
+                      const Positions &positions) {
   if (failed(positions))
     return failure();
   const Tensor &source = frame.get(updates);
@@ -151,8 +154,9 @@ LogicalResult interpretGatherND(GatherNDOp op, InterpreterFrame &frame) {
 }
 
 LogicalResult interpretScatterND(ScatterNDOp op, InterpreterFrame &frame) {
-  return combine(frame, frame.get(op.getData()), op.getUpdates(), op.getY(), op.getKind(),
-                 tuplePositions(op, tensorType(op.getData()).getShape(), frame.get(op.getIndices()), op.getBatchDims()));
+  return combine(
+      frame, frame.get(op.getData()), op.getUpdates(), op.getY(), op.getKind(),
+      tuplePositions(op, tensorType(op.getData()).getShape(), frame.get(op.getIndices()), op.getBatchDims()));
 }
 
 } // namespace

@@ -12,8 +12,7 @@ struct Targets {
   std::vector<double> weights;
 };
 
-template <typename Op>
-FailureOr<Targets> readTargets(Op op, InterpreterFrame &frame, int64_t classes) {
+template <typename Op> FailureOr<Targets> readTargets(Op op, InterpreterFrame &frame, int64_t classes) {
   Targets targets;
   const Tensor &labels = frame.get(op.getLabels());
   for (int64_t label : labels.ints()) {
@@ -66,7 +65,8 @@ LogicalResult interpretLossBackward(SoftmaxCrossEntropyBackwardOp op, Interprete
   FailureOr<Targets> targets = readTargets(op, frame, classes);
   if (failed(targets))
     return failure();
-  ArrayRef<double> x = logits.reals(), lse = frame.get(op.getLogSumExp()).reals(), dloss = frame.get(op.getDloss()).reals();
+  ArrayRef<double> x = logits.reals(), lse = frame.get(op.getLogSumExp()).reals(),
+                   dloss = frame.get(op.getDloss()).reals();
   double total = op.getReduction() == LossReduction::mean ? scalarOf(frame, op.getTotal()) : 1.0;
   Tensor dlogits = frame.zeros(op.getDlogits());
   MutableArrayRef<double> out = dlogits.writeReals();

@@ -6,6 +6,6 @@ using namespace mpt;
 
 void mpt::attachNormRules(MLIRContext *context) {
   attachDecompositions<BatchNormOp, BatchNormBackwardOp, LayerNormOp, LayerNormBackwardOp, RMSNormOp, RMSNormBackwardOp,
-                       GroupNormOp, GroupNormBackwardOp, SoftmaxOp, SoftmaxBackwardOp, LogSoftmaxOp, LogSoftmaxBackwardOp>(
-      context);
+                       GroupNormOp, GroupNormBackwardOp, SoftmaxOp, SoftmaxBackwardOp, LogSoftmaxOp,
+                       LogSoftmaxBackwardOp>(context);
 }

@@ -13,8 +13,8 @@ int64_t product(ArrayRef<int64_t> extents) {
   return result;
 }
 
-/// Calls window(output position in the plane, input positions of its window that are inside, kernel positions that lie on
-/// the padded input) for every output position.
+/// Calls window(output position in the plane, input positions of its window that are inside, kernel positions that lie
+/// on the padded input) for every output position.
 template <typename Op, typename Fn>
 void forEachWindow(Op op, ArrayRef<int64_t> input, ArrayRef<int64_t> output, Fn window) {
   ArrayRef<int64_t> in = input.drop_front(2), out = output.drop_front(2), kernel = op.getKernel();
@@ -47,7 +47,8 @@ void forEachWindow(Op op, ArrayRef<int64_t> input, ArrayRef<int64_t> output, Fn 
 LogicalResult interpretMaxPool(MaxPoolOp op, InterpreterFrame &frame) {
   const Tensor &x = frame.get(op.getX());
   Tensor y = frame.zeros(op.getY()), indices = frame.zeros(op.getIndices());
-  int64_t planes = x.shape()[0] * x.shape()[1], inSize = product(x.shape().drop_front(2)), outSize = product(y.shape().drop_front(2));
+  int64_t planes = x.shape()[0] * x.shape()[1], inSize = product(x.shape().drop_front(2)),
+          outSize = product(y.shape().drop_front(2));
   ArrayRef<double> xs = x.reals();
   MutableArrayRef<double> ys = y.writeReals();
   MutableArrayRef<int64_t> is = indices.writeInts();
@@ -98,7 +99,8 @@ LogicalResult interpretMaxPoolBackward(MaxPoolBackwardOp op, InterpreterFrame &f
 LogicalResult interpretAvgPool(AvgPoolOp op, InterpreterFrame &frame) {
   const Tensor &x = frame.get(op.getX());
   Tensor y = frame.zeros(op.getY());
-  int64_t planes = x.shape()[0] * x.shape()[1], inSize = product(x.shape().drop_front(2)), outSize = product(y.shape().drop_front(2));
+  int64_t planes = x.shape()[0] * x.shape()[1], inSize = product(x.shape().drop_front(2)),
+          outSize = product(y.shape().drop_front(2));
   ArrayRef<double> xs = x.reals();
   MutableArrayRef<double> ys = y.writeReals();
   withRounding(frame.accumulatorType(x.getElementType()), [&](auto round) {
@@ -119,7 +121,8 @@ LogicalResult interpretAvgPool(AvgPoolOp op, InterpreterFrame &frame) {
 LogicalResult interpretAvgPoolBackward(AvgPoolBackwardOp op, InterpreterFrame &frame) {
   const Tensor &dy = frame.get(op.getDy());
   Tensor dx = frame.zeros(op.getDx());
-  int64_t planes = dx.shape()[0] * dx.shape()[1], inSize = product(dx.shape().drop_front(2)), outSize = product(dy.shape().drop_front(2));
+  int64_t planes = dx.shape()[0] * dx.shape()[1], inSize = product(dx.shape().drop_front(2)),
+          outSize = product(dy.shape().drop_front(2));
   ArrayRef<double> dys = dy.reals();
   MutableArrayRef<double> out = dx.writeReals();
   withRounding(frame.accumulatorType(dx.getElementType()), [&](auto round) {
@@ -136,7 +139,8 @@ LogicalResult interpretAvgPoolBackward(AvgPoolBackwardOp op, InterpreterFrame &f
   return success();
 }
 
-/// One axis of resize, or of its adjoint: to[.., i, ..] += weight from[.., position, ..] (adjoint: the other way round).
+/// One axis of resize, or of its adjoint: to[.., i, ..] += weight from[.., position, ..] (adjoint: the other way
+/// round).
 template <typename Op, typename Round>
 Tensor resample(Op op, size_t which, const Tensor &from, int64_t extent, bool adjoint, Round round) {
   int64_t axis = op.getAxes()[which], taps = op.getTaps()[which];
@@ -145,7 +149,8 @@ Tensor resample(Op op, size_t which, const Tensor &from, int64_t extent, bool ad
   SmallVector<int64_t> shape(from.shape());
   shape[axis] = extent;
   Tensor to(from.getType().clone(shape));
-  int64_t inner = product(ArrayRef<int64_t>(shape).drop_front(axis + 1)), outer = product(ArrayRef<int64_t>(shape).take_front(axis));
+  int64_t inner = product(ArrayRef<int64_t>(shape).drop_front(axis + 1)),
+          outer = product(ArrayRef<int64_t>(shape).take_front(axis));
   int64_t fromExtent = from.shape()[axis];
   ArrayRef<double> in = from.reals();
   MutableArrayRef<double> out = to.writeReals();

@@ -31,7 +31,8 @@ LogicalResult interpretReduce(ReduceOp op, InterpreterFrame &frame) {
   Tensor x = frame.get(op.getX());
   Tensor y = frame.zeros(op.getY());
   // Stride 0 along reduced axes sends their elements to one output.
-  SmallVector<int64_t> kept = otherAxes(x.rank(), op.getAxes()), strides(x.rank(), 0), outStrides = rowMajorStrides(y.shape());
+  SmallVector<int64_t> kept = otherAxes(x.rank(), op.getAxes()), strides(x.rank(), 0),
+                       outStrides = rowMajorStrides(y.shape());
   for (auto [i, axis] : llvm::enumerate(kept))
     strides[axis] = outStrides[i];
   int64_t count = y.size() ? x.size() / y.size() : 0;
@@ -103,7 +104,8 @@ LogicalResult interpretArgReduce(ArgReduceOp op, InterpreterFrame &frame) {
         for (int64_t i = 1; i < view.extent; ++i) {
           auto value = in[(a * view.extent + i) * view.inner + b], top = in[(a * view.extent + best) * view.inner + b];
           bool isNaN = value != value, topIsNaN = top != top;
-          bool wins = topIsNaN ? isNaN && op.getLast() : isNaN || (isMax ? value > top : value < top) || (op.getLast() && value == top);
+          bool wins = topIsNaN ? isNaN && op.getLast()
+                               : isNaN || (isMax ? value > top : value < top) || (op.getLast() && value == top);
           if (wins)
             best = i;
         }
@@ -136,7 +138,8 @@ LogicalResult interpretCumSum(CumSumOp op, InterpreterFrame &frame) {
       }
   };
   if (x.isFloat())
-    withRounding(frame.accumulatorType(x.getElementType()), [&](auto round) { scan(x.reals(), y.writeReals(), round); });
+    withRounding(frame.accumulatorType(x.getElementType()),
+                 [&](auto round) { scan(x.reals(), y.writeReals(), round); });
   else
     scan(x.ints(), y.writeInts(), [](int64_t value) { return value; });
   frame.set(op.getY(), std::move(y));

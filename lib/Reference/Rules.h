@@ -26,15 +26,13 @@ void attachRule(mlir::MLIRContext *context) {
 /// Meaning by decomposition: builds it in a scratch block and runs that.
 llvm::LogicalResult interpretDecomposition(mlir::Operation *op, InterpreterFrame &frame);
 
-template <typename Op>
-struct DecompositionModel : Interpretable::ExternalModel<DecompositionModel<Op>, Op> {
+template <typename Op> struct DecompositionModel : Interpretable::ExternalModel<DecompositionModel<Op>, Op> {
   llvm::LogicalResult interpret(mlir::Operation *op, InterpreterFrame &frame) const {
     return interpretDecomposition(op, frame);
   }
 };
 
-template <typename... Ops>
-void attachDecompositions(mlir::MLIRContext *context) {
+template <typename... Ops> void attachDecompositions(mlir::MLIRContext *context) {
   (Ops::template attachInterface<DecompositionModel<Ops>>(*context), ...);
 }
 
@@ -42,8 +40,7 @@ void attachDecompositions(mlir::MLIRContext *context) {
 inline double scalarOf(const InterpreterFrame &frame, mlir::Value value) { return frame.get(value).number(0); }
 
 /// Calls fn(round), where round(double) rounds to `type`: one instance a common type, so that loops stay tight.
-template <typename Fn>
-void withRounding(mlir::FloatType type, Fn fn) {
+template <typename Fn> void withRounding(mlir::FloatType type, Fn fn) {
   if (type.isF64())
     fn([](double x) { return x; });
   else if (type.isF32())

@@ -116,7 +116,8 @@ LogicalResult interpretIota(IotaOp op, InterpreterFrame &frame) {
     return op.emitOpError() << "expected an axis below " << y.rank() << ", got " << axis;
   SmallVector<int64_t> strides(y.rank(), 0);
   strides[axis] = 1;
-  forEachStrided(y.shape(), strides, 0, [&](int64_t to, int64_t value) { y.setNumber(to, static_cast<double>(value)); });
+  forEachStrided(y.shape(), strides, 0,
+                 [&](int64_t to, int64_t value) { y.setNumber(to, static_cast<double>(value)); });
   frame.set(op.getY(), std::move(y));
   return success();
 }

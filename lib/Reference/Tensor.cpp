@@ -45,8 +45,8 @@ FailureOr<Tensor> Tensor::fromAttribute(ElementsAttr value, Location loc) {
     if (!data)
       return emitError(loc) << "expected the data of resource " << blob.getRawHandle().getKey() << ", found none";
     if (static_cast<int64_t>(data->getData().size()) != byteSize(type))
-      return emitError(loc) << "expected " << byteSize(type) << " bytes in resource " << blob.getRawHandle().getKey() << ", got "
-                            << data->getData().size();
+      return emitError(loc) << "expected " << byteSize(type) << " bytes in resource " << blob.getRawHandle().getKey()
+                            << ", got " << data->getData().size();
     return fromBytes(type, data->getData());
   }
   auto dense = dyn_cast<DenseElementsAttr>(value);

@@ -9,7 +9,8 @@ namespace {
 LogicalResult interpretRead(train::ReadOp op, InterpreterFrame &frame) {
   auto found = frame.state().values.find(op.getState().str());
   if (found == frame.state().values.end() || !found->second)
-    return op.emitOpError() << "expected a value of state @" << op.getState() << ": give one in the module or with --state";
+    return op.emitOpError() << "expected a value of state @" << op.getState()
+                            << ": give one in the module or with --state";
   frame.set(op.getValue(), found->second);
   return success();
 }

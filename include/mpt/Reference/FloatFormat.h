@@ -24,8 +24,8 @@ public:
     return roundNarrow(x);
   }
   /// The same with a cast's modes. `word` is the 32 random bits of stochastic rounding: the magnitude's excess over the
-  /// next lower value, as a fraction f of the gap, rounds up iff floor(f 2^32) + word >= 2^32 (adding the random bits to
-  /// the discarded bits and truncating). Saturation also maps infinities to the largest finite value.
+  /// next lower value, as a fraction f of the gap, rounds up iff floor(f 2^32) + word >= 2^32 (adding the random bits
+  /// to the discarded bits and truncating). Saturation also maps infinities to the largest finite value.
   double round(double x, Rounding rounding, Overflow overflow, uint32_t word = 0) const;
 
   /// The number with encoding `bits`, and the encoding of a number of this type (NaN payloads survive where they fit).

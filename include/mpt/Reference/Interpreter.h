@@ -14,8 +14,8 @@ std::string argumentName(mlir::func::FuncOp function, unsigned index);
 std::string resultName(mlir::func::FuncOp function, unsigned index);
 
 /// Executes functions of core, train and check ops element by element. Exact mode rounds every value to its IR type;
-/// contractions and reductions accumulate in their accumulator type, elements in row-major order of the input. Oracle mode
-/// keeps every float in FP64. Errors are reported at the op and returned as failure.
+/// contractions and reductions accumulate in their accumulator type, elements in row-major order of the input. Oracle
+/// mode keeps every float in FP64. Errors are reported at the op and returned as failure.
 class Interpreter {
 public:
   explicit Interpreter(mlir::ModuleOp module, ReferenceMode mode = ReferenceMode::Exact) : module(module), mode(mode) {}
@@ -24,8 +24,8 @@ public:
   /// `from` names; else zeros for slots and accumulators. States without any stay unset: reading one is an error.
   llvm::LogicalResult initialize();
 
-  /// Runs `function`; inputs are in argument order and are rounded to their types (not in oracle mode). State writes take
-  /// effect when it has returned. Results are in order.
+  /// Runs `function`; inputs are in argument order and are rounded to their types (not in oracle mode). State writes
+  /// take effect when it has returned. Results are in order.
   llvm::FailureOr<llvm::SmallVector<Tensor>> call(mlir::func::FuncOp function, llvm::ArrayRef<Tensor> inputs);
 
   /// State tensors by name.

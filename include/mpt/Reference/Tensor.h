@@ -11,8 +11,8 @@
 namespace mpt {
 
 /// A value of a ranked, static tensor type. Floats are doubles (which hold every value of every float type up to f64),
-/// integers are int64 (i1 is 0 or 1, signless types are signed, unsigned ones zero-extended). Copies share storage until
-/// one of them is written.
+/// integers are int64 (i1 is 0 or 1, signless types are signed, unsigned ones zero-extended). Copies share storage
+/// until one of them is written.
 class Tensor {
 public:
   Tensor() = default;
@@ -67,8 +67,7 @@ llvm::SmallVector<int64_t> rowMajorStrides(llvm::ArrayRef<int64_t> shape);
 int64_t wrapInteger(int64_t value, mlir::Type type);
 
 /// Calls fn(const input elements, output elements) with the arrays of doubles or of int64 that the tensors hold.
-template <typename Fn>
-void withElements(const Tensor &in, Tensor &out, Fn fn) {
+template <typename Fn> void withElements(const Tensor &in, Tensor &out, Fn fn) {
   if (out.isFloat())
     fn(in.reals(), out.writeReals());
   else

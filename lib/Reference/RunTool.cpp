@@ -1,0 +1,131 @@
+// Test cases, and single functions on tensors from files.
+#include "mpt/Reference/RunTool.h"
+
+#include "mpt/Dialect/Train/TrainDialect.h"
+#include "mpt/Reference/Interpreter.h"
+#include "mpt/Support/SafeTensors.h"
+
+using namespace mlir;
+using namespace mpt;
+
+namespace {
+
+/// Runs every public function without arguments, each on fresh state.
+LogicalResult runCases(ModuleOp module, ReferenceMode mode) {
+  bool ok = true;
+  int64_t count = 0;
+  for (auto function : module.getOps<func::FuncOp>()) {
+    if (!function.isPublic() || function.getNumArguments() != 0)
+      continue;
+    ++count;
+    Interpreter interpreter(module, mode);
+    ok &= succeeded(interpreter.initialize()) && succeeded(interpreter.call(function, {})) &&
+          interpreter.failedChecks() == 0;
+  }
+  if (count == 0)
+    return module.emitError() << "expected a public function without arguments: name one with --function";
+  return success(ok);
+}
+
+LogicalResult report(ModuleOp module, llvm::Error error) {
+  return module.emitError() << llvm::toString(std::move(error));
+}
+
+/// The tensor of a file as `type`, or failure when it is of another shape or kind. Oracle mode takes F64 data
+/// unrounded.
+FailureOr<Tensor> load(ModuleOp module, StringRef name, SafeTensor entry, RankedTensorType type, ReferenceMode mode) {
+  if (entry.type.getShape() != type.getShape() ||
+      isa<FloatType>(entry.type.getElementType()) != isa<FloatType>(type.getElementType()))
+    return module.emitError() << "expected a tensor like " << type << " for " << name << ", got " << entry.type;
+  return Tensor::fromBytes(entry.type, entry.bytes).as(type, /*rounds=*/mode == ReferenceMode::Exact);
+}
+
+LogicalResult save(ModuleOp module, StringRef path, const std::map<std::string, Tensor> &tensors, ReferenceMode mode) {
+  if (path.empty())
+    return success();
+  std::map<std::string, std::vector<char>> bytes;
+  std::map<std::string, SafeTensor> entries;
+  for (const auto &[name, tensor] : tensors) {
+    Tensor value = tensor;
+    if (mode == ReferenceMode::Oracle && value.isFloat())
+      value.retype(value.getType().clone(Float64Type::get(module.getContext())));
+    bytes[name] = value.toBytes();
+    entries[name] = {value.getType(), bytes[name]};
+  }
+  if (llvm::Error error = writeSafeTensors(path, entries))
+    return report(module, std::move(error));
+  return success();
+}
+
+LogicalResult loadState(ModuleOp module, StringRef path, Interpreter &interpreter, ReferenceMode mode) {
+  auto file = SafeTensorsFile::open(path, module.getContext());
+  if (!file)
+    return report(module, file.takeError());
+  for (auto state : module.getOps<train::StateOp>()) {
+    SafeTensor entry = file->find(state.getSymName());
+    if (!entry.type)
+      continue;
+    FailureOr<Tensor> value = load(module, state.getSymName(), entry, cast<RankedTensorType>(state.getType()), mode);
+    if (failed(value))
+      return failure();
+    interpreter.state()[state.getSymName().str()] = std::move(*value);
+  }
+  return success();
+}
+
+FailureOr<SmallVector<Tensor>> loadInputs(ModuleOp module, func::FuncOp function, StringRef path, ReferenceMode mode) {
+  SmallVector<Tensor> inputs;
+  for (Type type : function.getArgumentTypes())
+    inputs.push_back(Tensor(cast<RankedTensorType>(type)));
+  if (path.empty())
+    return inputs;
+  auto file = SafeTensorsFile::open(path, module.getContext());
+  if (!file)
+    return report(module, file.takeError());
+  for (auto [i, input] : llvm::enumerate(inputs)) {
+    std::string name = argumentName(function, i);
+    SafeTensor entry = file->find(name);
+    if (!entry.type)
+      return module.emitError() << "expected input " << name << " in " << path << ", found none";
+    FailureOr<Tensor> value = load(module, name, entry, input.getType(), mode);
+    if (failed(value))
+      return failure();
+    input = std::move(*value);
+  }
+  return inputs;
+}
+
+} // namespace
+
+LogicalResult mpt::runModule(ModuleOp module, const RunOptions &options) {
+  ReferenceMode mode = options.oracle ? ReferenceMode::Oracle : ReferenceMode::Exact;
+  if (options.function.empty())
+    return runCases(module, mode);
+  auto function = module.lookupSymbol<func::FuncOp>(options.function);
+  if (!function)
+    return module.emitError() << "expected a function named " << options.function << ", found none";
+  Interpreter interpreter(module, mode);
+  if (!options.state.empty() && failed(loadState(module, options.state, interpreter, mode)))
+    return failure();
+  if (failed(interpreter.initialize()))
+    return failure();
+  FailureOr<SmallVector<Tensor>> inputs = loadInputs(module, function, options.inputs, mode);
+  if (failed(inputs))
+    return failure();
+  std::map<std::string, Tensor> outputs;
+  for (int64_t step = 0; step < options.steps; ++step) {
+    FailureOr<SmallVector<Tensor>> results = interpreter.call(function, *inputs);
+    if (failed(results))
+      return failure();
+    for (auto [i, result] : llvm::enumerate(*results))
+      outputs[resultName(function, i)] = result;
+  }
+  // Without a file, scalars are shown.
+  if (options.outputs.empty())
+    for (const auto &[name, tensor] : outputs)
+      if (tensor.size() == 1)
+        llvm::outs() << name << " = " << llvm::formatv("{0}", tensor.number(0)) << "\n";
+  return success(succeeded(save(module, options.outputs, outputs, mode)) &&
+                 succeeded(save(module, options.newState, interpreter.state(), mode)) &&
+                 interpreter.failedChecks() == 0);
+}
