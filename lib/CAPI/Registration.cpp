@@ -8,8 +8,8 @@
 #include "mpt/Dialect/Policy/PolicyDialect.h"
 #include "mpt/Dialect/RT/RTDialect.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
-#include "mpt/Target/CPU.h"
 #include "mpt/Reference/Reference.h"
+#include "mpt/Target/CPU.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"

@@ -3,6 +3,8 @@
 
 #include "Rules.h"
 
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
 using namespace mlir;
 using namespace mpt;
 
@@ -23,4 +25,9 @@ void mpt::registerReferenceModels(DialectRegistry &registry) {
   });
   registry.addExtension(+[](MLIRContext *context, train::TrainDialect *) { attachTrainRules(context); });
   registry.addExtension(+[](MLIRContext *context, check::CheckDialect *) { attachCheckRules(context); });
+}
+
+void mpt::registerReferenceDialects(DialectRegistry &registry) {
+  registry.insert<MPTDialect, train::TrainDialect, check::CheckDialect, func::FuncDialect>();
+  registerReferenceModels(registry);
 }

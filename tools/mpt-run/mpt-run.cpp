@@ -1,5 +1,5 @@
 // mpt-run: runs functions of .mlir files in the reference interpreter.
-#include "mpt/CAPI/Registration.h"
+#include "mpt/Reference/Reference.h"
 #include "mpt/Reference/RunTool.h"
 
 #include "mlir/IR/MLIRContext.h"
@@ -32,7 +32,7 @@ int main(int argc, char **argv) {
     return 1;
   }
   mlir::DialectRegistry registry;
-  mpt::registerAll(registry);
+  mpt::registerReferenceDialects(registry);
   mlir::MLIRContext context(registry);
   llvm::SourceMgr sources;
   sources.AddNewSourceBuffer(std::move(buffer), llvm::SMLoc());
