@@ -8,6 +8,7 @@
 #include "mpt/Dialect/Policy/PolicyDialect.h"
 #include "mpt/Dialect/RT/RTDialect.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
+#include "mpt/Lowering/Kernel.h"
 #include "mpt/Reference/Reference.h"
 #include "mpt/Target/CPU.h"
 
@@ -27,4 +28,5 @@ void mpt::registerAll(mlir::DialectRegistry &registry) {
   mpt::cpu::registerDialects(registry);
   registerAutodiffModels(registry);
   registerReferenceModels(registry);
+  registerLoopLoweringModels(registry);
 }

@@ -9,6 +9,7 @@ using namespace mpt;
 #include "mpt/Interfaces/Differentiable.cpp.inc"
 #include "mpt/Interfaces/EvaluationForm.cpp.inc"
 #include "mpt/Interfaces/Interpretable.cpp.inc"
+#include "mpt/Interfaces/LoopLowering.cpp.inc"
 #include "mpt/Interfaces/PrecisionSemantics.cpp.inc"
 
 llvm::StringRef mpt::stringifyNumericClass(NumericClass value) {

@@ -9,6 +9,8 @@
 #include "mlir/IR/OpDefinition.h"
 
 namespace mpt {
+class ElementEmitter;
+class IndexExpr;
 class InterpreterFrame;
 } // namespace mpt
 
@@ -16,6 +18,7 @@ class InterpreterFrame;
 #include "mpt/Interfaces/Differentiable.h.inc"
 #include "mpt/Interfaces/EvaluationForm.h.inc"
 #include "mpt/Interfaces/Interpretable.h.inc"
+#include "mpt/Interfaces/LoopLowering.h.inc"
 #include "mpt/Interfaces/PrecisionSemantics.h.inc"
 
 #endif // MPT_INTERFACES_INTERFACES_H

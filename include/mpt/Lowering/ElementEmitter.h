@@ -1,0 +1,162 @@
+// Builds the elements of a fusion's values inside generated loops, each once per point of the loops it depends on.
+#ifndef MPT_LOWERING_ELEMENTEMITTER_H
+#define MPT_LOWERING_ELEMENTEMITTER_H
+
+#include "mpt/Dialect/MPT/MPTDialect.h"
+#include "mpt/Lowering/IndexExpr.h"
+
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/ImplicitLocOpBuilder.h"
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SmallPtrSet.h"
+
+namespace mpt {
+
+/// What code generation may assume of the processor.
+struct KernelTarget {
+  unsigned vectorBits = 256;
+  bool fma = true;
+  /// The processor this process runs on.
+  static KernelTarget host();
+  unsigned lanes() const { return vectorBits / 16; } ///< two registers of f32
+};
+
+/// The type in which elements of `type` are computed: FP32 for narrower floats, else itself.
+mlir::Type computeType(mlir::Type type);
+
+class ElementEmitter {
+public:
+  using Indices = llvm::ArrayRef<IndexExpr>;
+  struct Access {
+    IndexExpr address;
+    int64_t bytes;
+    bool store;
+  };
+  ElementEmitter(mlir::ImplicitLocOpBuilder &builder, const KernelTarget &target, bool probe);
+
+  /// Names the memory of a fusion argument.
+  void bind(mlir::Value argument, mlir::Value buffer);
+  /// A buffer whose strides say how to walk its shape.
+  void hint(mlir::Value buffer) { buffers[buffer] = buffer; }
+  /// Element `at` of `tensor`: a scalar, or a vector where `at` differs between lanes. Emitted where its indices are
+  /// known and remembered there.
+  mlir::Value element(mlir::Value tensor, Indices at);
+  /// Writes an element that was computed for `type`.
+  void store(mlir::Value value, mlir::Value buffer, Indices at);
+  /// Another name for an element in a row buffer or elsewhere.
+  void define(mlir::Value tensor, Indices at, mlir::Value value);
+  /// True once element(tensor, at) was built.
+  bool knows(mlir::Value tensor, Indices at) const { return memo.count(key(tensor, at)); }
+
+  // ---- loops
+  /// A loop from `low` to `high`; its variable counts `extent` values. `width` > 1 makes a lane loop of that step.
+  /// `carried` values flow through `body`, which gets the variable's expression and the values and returns the next
+  /// ones.
+  using Body = llvm::function_ref<llvm::SmallVector<mlir::Value>(IndexExpr, mlir::ValueRange)>;
+  llvm::SmallVector<mlir::Value> loop(mlir::Value low, mlir::Value high, int64_t extent, unsigned width,
+                                      mlir::ValueRange carried, Body body);
+  /// The whole range of `extent`, in vectors of `width` with a scalar rest.
+  void vectorLoop(mlir::Value low, mlir::Value high, int64_t extent, unsigned width,
+                  llvm::function_ref<void(IndexExpr)> body);
+  /// Strides of a buffer of `shape` among those bound, row-major ones without: the order in which to walk the shape.
+  llvm::SmallVector<int64_t> stridesFor(llvm::ArrayRef<int64_t> shape);
+  /// Axes of `shape` from the largest stride to the smallest; neighbours that one index can walk are one group.
+  llvm::SmallVector<llvm::SmallVector<int64_t>> walk(llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<int64_t> axes);
+  /// Sets at[axis] for the axes of a group from one index over their product.
+  void spread(const IndexExpr &index, llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<int64_t> group,
+              llvm::MutableArrayRef<IndexExpr> at);
+
+  /// Runs `body` where indices of `depth` are known.
+  template <typename F> auto at(unsigned depth, F body) {
+    AtScope scope(*this, depth);
+    return body();
+  }
+
+  // ---- values
+  mlir::Value index(const IndexExpr &expr);
+  /// As index, as an integer or float of `type`; a vector where lanes differ.
+  mlir::Value indexAs(const IndexExpr &expr, mlir::Type type);
+  /// A new variable holding `value` (integer scalar or vector, in [0, extent)).
+  IndexExpr opaque(mlir::Value value, int64_t extent, unsigned depth);
+  /// `expr` limited to [0, extent), and whether it was inside already (i1; null when always).
+  IndexExpr clamp(const IndexExpr &expr, int64_t extent, mlir::Value &inside);
+  mlir::Value constant(mlir::Type type, double value);
+  mlir::Value constantLike(mlir::Value like, double value);
+  mlir::Value constantLike(mlir::Value like, llvm::APInt value);
+  mlir::Value indexConstant(int64_t value);
+  /// `type`, as a vector where `like` is one.
+  mlir::Type typeLike(mlir::Type type, mlir::Value like);
+  /// Makes vectors of the scalars among `values` when any is a vector.
+  void unify(llvm::MutableArrayRef<mlir::Value> values);
+  mlir::Value splat(mlir::Value value, unsigned width);
+  /// `value` (in compute type) rounded to `type`, still in compute type.
+  mlir::Value round(mlir::Value value, mlir::Type type);
+  /// From and to the type in which `value` lies in memory; narrowing assumes a value that is rounded already.
+  mlir::Value widen(mlir::Value value);
+  mlir::Value narrow(mlir::Value value, mlir::Type type);
+  mlir::Value widenFloat8(mlir::Value value);
+  mlir::Value narrowFloat8(mlir::Value value, mlir::Type type, bool saturate);
+  static unsigned width(mlir::Value value);
+  /// Lanes of the vectors that indices `at` make; 1 where they are the same in all lanes.
+  unsigned laneWidth(Indices at) const;
+
+  /// Reports that `op` cannot be emitted; returns a placeholder so that emission can go on to the end.
+  mlir::Value fail(mlir::Operation *op, const llvm::Twine &message, mlir::Type type);
+  bool failed() const { return hasFailed; }
+
+  mlir::ImplicitLocOpBuilder &b;
+  IndexSpace space;
+  const KernelTarget &target;
+  const bool probe;
+  /// Reductions that may be vectorised along their own axes.
+  bool laneInReductions = true;
+  std::vector<Access> accesses;
+  llvm::MapVector<mlir::Value, mlir::Value> buffers;
+  /// Reductions whose loops are being built.
+  llvm::SmallPtrSet<mlir::Operation *, 8> open;
+
+private:
+  struct Scope {
+    mlir::Block *block;
+    mlir::Operation *before; ///< null: at the end
+  };
+  /// Emission at the scope of `depth`, whatever loop is being filled.
+  class AtScope {
+  public:
+    AtScope(ElementEmitter &emitter, unsigned depth);
+    ~AtScope();
+
+  private:
+    ElementEmitter &emitter;
+    unsigned depth;
+    std::vector<Scope> inner;
+    mlir::Operation *before;
+    mlir::OpBuilder::InsertionGuard guard;
+  };
+  friend class AtScope;
+  struct Address {
+    mlir::Value base;
+    int64_t stride = 0;
+    mlir::Value lanes;
+    unsigned width = 1;
+  };
+  Address address(const IndexExpr &linear);
+  IndexExpr linearAddress(mlir::Value buffer, Indices at);
+  mlir::Value load(mlir::Value buffer, Indices at);
+  mlir::Value emit(mlir::Value tensor, Indices at);
+  mlir::Value variableValue(unsigned id);
+  mlir::Value variableLanes(unsigned id, unsigned width);
+  mlir::Value flat(mlir::Value buffer);
+
+  using Key = std::pair<void *, llvm::SmallVector<IndexExpr, 4>>;
+  static Key key(mlir::Value tensor, Indices at);
+  std::map<Key, mlir::Value> memo;
+  llvm::DenseMap<mlir::Value, mlir::Value> flats;
+  std::vector<Scope> scopes;
+  bool hasFailed = false;
+};
+
+} // namespace mpt
+
+#endif // MPT_LOWERING_ELEMENTEMITTER_H

@@ -1,0 +1,350 @@
+// From a fusion to a kernel: which loops, in which order, which of them in vectors.
+#include "mpt/Lowering/Kernel.h"
+
+#include "LoweringModels.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/IR/DialectRegistry.h"
+
+using namespace mlir;
+using namespace mpt;
+
+namespace {
+
+RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
+
+/// Loops of a kernel over the points of `shape`.
+struct Plan {
+  SmallVector<int64_t> shape; ///< the iteration space
+  SmallVector<int64_t> kept;  ///< axes outside the rows
+  SmallVector<int64_t> row;   ///< axes inside the rows: a row's reductions run before its elements
+  SmallVector<int64_t> lane;  ///< group of axes walked by vectors, the fastest last; empty for scalar loops
+  bool laneInRow = false;
+  unsigned width = 1;
+  int64_t chunk = 0; ///< elements of the lane group in one unit of work; 0: all
+};
+
+class KernelBuilder {
+public:
+  KernelBuilder(FusionOp fusion, ArrayRef<MemRefType> inputs, ArrayRef<MemRefType> outputs, const KernelTarget &target)
+      : fusion(fusion), inputs(inputs), outputs(outputs), target(target) {}
+
+  FailureOr<KernelInfo> build(OpBuilder &builder, StringRef name);
+
+private:
+  Block &body() { return fusion.getBody().front(); }
+  ValueRange yielded() { return body().getTerminator()->getOperands(); }
+
+  void chooseSpace();
+  void chooseLane(ArrayRef<ElementEmitter::Access> accesses, ArrayRef<unsigned> variables, const IndexSpace &space);
+  func::FuncOp makeFunction(OpBuilder &builder, StringRef name);
+  bool emitBody(func::FuncOp function, bool probe);
+  void emitNest(ElementEmitter &e, func::FuncOp function);
+  void emitRow(ElementEmitter &e, func::FuncOp function, SmallVector<IndexExpr> at, bool laneGiven);
+  void storeOutputs(ElementEmitter &e, func::FuncOp function, ArrayRef<IndexExpr> at, bool rowLevel);
+  bool isRowLevel(Value output) { return typeOf(output).getNumElements() < count(plan.shape); }
+  static int64_t count(ArrayRef<int64_t> shape) {
+    int64_t n = 1;
+    for (int64_t extent : shape)
+      n *= extent;
+    return n;
+  }
+  int64_t extentOf(ArrayRef<int64_t> axes) {
+    int64_t n = 1;
+    for (int64_t axis : axes)
+      n *= plan.shape[axis];
+    return n;
+  }
+  /// Kept axes but the lane's.
+  SmallVector<int64_t> outerAxes() {
+    SmallVector<int64_t> axes;
+    for (int64_t axis : plan.kept)
+      if (!llvm::is_contained(plan.lane, axis))
+        axes.push_back(axis);
+    return axes;
+  }
+
+  FusionOp fusion;
+  ArrayRef<MemRefType> inputs, outputs;
+  const KernelTarget &target;
+  Plan plan;
+  SmallVector<unsigned> probeVariables;
+};
+
+} // namespace
+
+/// The iteration space is that of the largest output, or of the reductions whose rows make it up.
+void KernelBuilder::chooseSpace() {
+  int64_t largest = -1;
+  for (Value output : yielded())
+    if (typeOf(output).getNumElements() > largest) {
+      largest = typeOf(output).getNumElements();
+      plan.shape = SmallVector<int64_t>(typeOf(output).getShape());
+    }
+  SmallVector<int64_t> axes;
+  for (auto reduce : body().getOps<ReduceOp>())
+    if (typeOf(reduce.getX()).getNumElements() == largest && reduce.getAxes().size() > axes.size()) {
+      plan.shape = SmallVector<int64_t>(typeOf(reduce.getX()).getShape());
+      axes = SmallVector<int64_t>(reduce.getAxes());
+    }
+  for (int64_t i = 0, rank = plan.shape.size(); i < rank; ++i)
+    (llvm::is_contained(axes, i) ? plan.row : plan.kept).push_back(i);
+}
+
+func::FuncOp KernelBuilder::makeFunction(OpBuilder &builder, StringRef name) {
+  SmallVector<Type> types(inputs);
+  llvm::append_range(types, outputs);
+  types.append(2, builder.getIndexType());
+  auto function = func::FuncOp::create(builder, fusion.getLoc(), name, builder.getFunctionType(types, {}));
+  function.setPrivate();
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToEnd(function.addEntryBlock());
+  func::ReturnOp::create(builder, fusion.getLoc());
+  return function;
+}
+
+/// Writes the outputs of a point, or of a row when only `kept` indices are known.
+void KernelBuilder::storeOutputs(ElementEmitter &e, func::FuncOp function, ArrayRef<IndexExpr> at, bool rowLevel) {
+  SmallVector<Value> values;
+  SmallVector<SmallVector<IndexExpr>> places;
+  SmallVector<unsigned> which;
+  for (auto [i, output] : llvm::enumerate(yielded())) {
+    if (isRowLevel(output) != rowLevel)
+      continue;
+    ArrayRef<int64_t> shape = typeOf(output).getShape();
+    IndexExpr linear(0);
+    if (rowLevel) {
+      SmallVector<int64_t> extents;
+      SmallVector<IndexExpr> indices;
+      for (int64_t axis : plan.kept) {
+        extents.push_back(plan.shape[axis]);
+        indices.push_back(at[axis]);
+      }
+      linear = e.space.linearize(indices, extents);
+    } else {
+      linear = e.space.linearize(at, plan.shape);
+    }
+    bool same = !rowLevel && shape == ArrayRef<int64_t>(plan.shape);
+    places.push_back(same ? SmallVector<IndexExpr>(at) : e.space.delinearize(linear, shape));
+    // All reads of a point come before its writes: an output may be the buffer of an input.
+    values.push_back(e.element(output, places.back()));
+    which.push_back(i);
+  }
+  for (auto [value, place, i] : llvm::zip_equal(values, places, which))
+    e.store(value, function.getArgument(inputs.size() + i), place);
+}
+
+void KernelBuilder::emitRow(ElementEmitter &e, func::FuncOp function, SmallVector<IndexExpr> at, bool laneGiven) {
+  bool hasRowOutputs = llvm::any_of(yielded(), [&](Value output) { return isRowLevel(output); });
+  if (plan.row.empty()) {
+    storeOutputs(e, function, at, false);
+    return;
+  }
+  SmallVector<int64_t> axes;
+  for (int64_t axis : plan.row)
+    if (laneGiven || !llvm::is_contained(plan.lane, axis))
+      axes.push_back(axis);
+  SmallVector<SmallVector<int64_t>> walk = e.walk(plan.shape, axes);
+  std::function<void(size_t)> nest = [&](size_t level) {
+    auto point = [&](ArrayRef<int64_t> group, unsigned width, bool last) {
+      int64_t extent = extentOf(group);
+      e.vectorLoop(e.indexConstant(0), e.indexConstant(extent), extent, width, [&](IndexExpr i) {
+        e.spread(i, plan.shape, group, at);
+        last ? storeOutputs(e, function, at, false) : nest(level + 1);
+      });
+    };
+    if (level < walk.size())
+      return point(walk[level], 1, level + 1 == walk.size() && (laneGiven || plan.lane.empty()));
+    point(plan.lane, plan.width, true);
+  };
+  // What is needed of the row as a whole is emitted in front of the loop by the emitter itself.
+  nest(0);
+  if (hasRowOutputs)
+    storeOutputs(e, function, at, true);
+}
+
+void KernelBuilder::emitNest(ElementEmitter &e, func::FuncOp function) {
+  Value begin = function.getArguments().drop_back().back(), end = function.getArguments().back();
+  bool laneKept = !plan.lane.empty() && !plan.laneInRow;
+  SmallVector<int64_t> outer = outerAxes();
+  llvm::SmallVector<int64_t> strides = e.stridesFor(plan.shape);
+  llvm::stable_sort(outer, [&](int64_t a, int64_t b) { return strides[a] > strides[b]; });
+  int64_t rows = extentOf(outer), lanes = laneKept ? extentOf(plan.lane) : 1;
+  int64_t chunks = plan.chunk ? llvm::divideCeil(lanes, plan.chunk) : 1;
+  SmallVector<IndexExpr> at(plan.shape.size());
+  e.loop(begin, end, rows * chunks, 1, {}, [&](IndexExpr unit, ValueRange) {
+    auto [rowIndex, chunk] = e.space.divide(unit, chunks);
+    e.spread(rowIndex, plan.shape, outer, at);
+    if (!laneKept) {
+      emitRow(e, function, at, false);
+      return SmallVector<Value>();
+    }
+    Value low = e.indexConstant(0), high = e.indexConstant(lanes);
+    if (chunks > 1) {
+      low = e.index(e.space.scale(chunk, plan.chunk));
+      high = arith::MinUIOp::create(e.b, high, arith::AddIOp::create(e.b, low, e.indexConstant(plan.chunk)));
+    }
+    e.vectorLoop(low, high, lanes, plan.width, [&](IndexExpr lane) {
+      e.spread(lane, plan.shape, plan.lane, at);
+      emitRow(e, function, at, true);
+    });
+    return SmallVector<Value>();
+  });
+}
+
+bool KernelBuilder::emitBody(func::FuncOp function, bool probe) {
+  ImplicitLocOpBuilder b(fusion.getLoc(), fusion.getContext());
+  b.setInsertionPointToStart(&function.getBody().front());
+  ElementEmitter e(b, target, probe);
+  for (auto [argument, buffer] : llvm::zip(body().getArguments(), function.getArguments()))
+    e.bind(argument, buffer);
+  if (!probe) {
+    e.laneInReductions = plan.lane.empty() || plan.laneInRow;
+    for (auto [output, buffer] : llvm::zip(yielded(), function.getArguments().drop_front(inputs.size())))
+      e.hint(buffer);
+    emitNest(e, function);
+    return !e.failed();
+  }
+  // A loop for every axis, without vectors: shows how each access moves with each axis.
+  SmallVector<IndexExpr> at(plan.shape.size());
+  SmallVector<unsigned> variables(plan.shape.size());
+  Value zero = e.indexConstant(0);
+  std::function<void(size_t)> nest = [&](size_t i) {
+    SmallVector<int64_t> order(plan.kept);
+    llvm::append_range(order, plan.row);
+    if (i == order.size()) {
+      storeOutputs(e, function, at, false);
+      storeOutputs(e, function, at, true);
+      return;
+    }
+    int64_t extent = plan.shape[order[i]];
+    e.loop(zero, e.indexConstant(extent), extent, 1, {}, [&](IndexExpr index, ValueRange) {
+      at[order[i]] = index;
+      variables[order[i]] = index.terms.front().variable;
+      nest(i + 1);
+      return SmallVector<Value>();
+    });
+  };
+  nest(0);
+  if (!e.failed())
+    chooseLane(e.accesses, variables, e.space);
+  return !e.failed();
+}
+
+/// The axis along which most of the memory traffic is contiguous, joined with the axes that continue it in every
+/// access.
+void KernelBuilder::chooseLane(ArrayRef<ElementEmitter::Access> accesses, ArrayRef<unsigned> variables,
+                               const IndexSpace &space) {
+  auto traffic = [&](const ElementEmitter::Access &access) {
+    double n = static_cast<double>(access.bytes) * (access.store ? 2 : 1);
+    for (const IndexExpr::Term &term : access.address.terms)
+      n *= static_cast<double>(space[term.variable].extent);
+    return n;
+  };
+  auto score = [&](unsigned variable) {
+    double total = 0;
+    for (const ElementEmitter::Access &access : accesses) {
+      int64_t c = access.address.coefficient(variable);
+      if (c == 1)
+        total += traffic(access);
+      else if (c != 0)
+        total -= traffic(access);
+    }
+    return total;
+  };
+  double best = 0, inReductions = 0;
+  int64_t lane = -1;
+  for (int64_t axis = 0, rank = plan.shape.size(); axis < rank; ++axis)
+    if (double s = score(variables[axis]); plan.shape[axis] >= 4 && s > best) {
+      best = s;
+      lane = axis;
+    }
+  // Loops of reductions that are not axes of the space.
+  std::set<unsigned> others;
+  for (const ElementEmitter::Access &access : accesses)
+    for (const IndexExpr::Term &term : access.address.terms)
+      if (space[term.variable].kind == IndexSpace::Kind::Loop && !llvm::is_contained(variables, term.variable))
+        others.insert(term.variable);
+  for (unsigned variable : others)
+    if (space[variable].extent >= 4)
+      inReductions = std::max(inReductions, score(variable));
+  if (lane < 0 || inReductions > best)
+    return;
+  plan.laneInRow = llvm::is_contained(plan.row, lane);
+  plan.lane = {lane};
+  ArrayRef<int64_t> pool = plan.laneInRow ? plan.row : plan.kept;
+  for (bool grown = true; grown;) {
+    grown = false;
+    for (int64_t axis : pool) {
+      if (llvm::is_contained(plan.lane, axis))
+        continue;
+      int64_t inner = plan.lane.front();
+      auto continues = [&](const ElementEmitter::Access &access) {
+        // Derived indices hide how an access moves; the axes they come from stay apart.
+        for (const IndexExpr::Term &term : access.address.terms)
+          if (space[term.variable].kind != IndexSpace::Kind::Loop)
+            return false;
+        return access.address.coefficient(variables[axis]) ==
+               access.address.coefficient(variables[inner]) * plan.shape[inner];
+      };
+      if (llvm::all_of(accesses, continues)) {
+        plan.lane.insert(plan.lane.begin(), axis);
+        grown = true;
+        break;
+      }
+    }
+  }
+  int64_t extent = extentOf(plan.lane);
+  plan.width = target.lanes();
+  while (static_cast<int64_t>(plan.width) > extent)
+    plan.width /= 2;
+  if (plan.laneInRow)
+    return;
+  // Enough units to share among threads, each long enough to be worth its start.
+  int64_t outer = extentOf(outerAxes());
+  int64_t chunk = others.empty() ? 4096 : std::max<int64_t>(plan.width, 64);
+  if (outer < 64 && extent > chunk)
+    plan.chunk = chunk;
+}
+
+FailureOr<KernelInfo> KernelBuilder::build(OpBuilder &builder, StringRef name) {
+  chooseSpace();
+  {
+    ModuleOp scratch = ModuleOp::create(fusion.getLoc());
+    OpBuilder inner = OpBuilder::atBlockEnd(scratch.getBody());
+    bool ok = emitBody(makeFunction(inner, "probe"), /*probe=*/true);
+    scratch->erase();
+    if (!ok)
+      return failure();
+  }
+  func::FuncOp function = makeFunction(builder, name);
+  if (!emitBody(function, /*probe=*/false)) {
+    function->erase();
+    return failure();
+  }
+  bool laneKept = !plan.lane.empty() && !plan.laneInRow;
+  int64_t lanes = laneKept ? extentOf(plan.lane) : 1;
+  int64_t chunks = plan.chunk ? llvm::divideCeil(lanes, plan.chunk) : 1;
+  int64_t extent = extentOf(outerAxes()) * chunks;
+  // About 64 Ki elements of traffic a task.
+  int64_t work = 0;
+  for (ArrayRef<MemRefType> types : {inputs, outputs})
+    for (MemRefType type : types)
+      work += type.getNumElements();
+  int64_t grain = std::max<int64_t>(1, extent * 65536 / std::max<int64_t>(1, work));
+  return KernelInfo{function, extent, std::min(grain, std::max<int64_t>(1, extent))};
+}
+
+FailureOr<KernelInfo> mpt::emitKernel(OpBuilder &builder, FusionOp fusion, ArrayRef<MemRefType> inputs,
+                                      ArrayRef<MemRefType> outputs, StringRef name, const KernelTarget &target) {
+  return KernelBuilder(fusion, inputs, outputs, target).build(builder, name);
+}
+
+void mpt::registerLoopLoweringModels(DialectRegistry &registry) {
+  registry.addExtension(+[](MLIRContext *context, MPTDialect *) {
+    attachElementwiseModels(context);
+    attachCastModels(context);
+    attachShapeModels(context);
+    attachReduceModels(context);
+  });
+}

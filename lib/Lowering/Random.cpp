@@ -1,0 +1,215 @@
+// Counter-based random numbers, and the ops that use them: casts with any rounding, dropout, random_uniform.
+#include "LoweringModels.h"
+#include "MathFunctions.h"
+
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+using namespace mlir;
+using namespace mpt;
+
+namespace {
+
+/// Philox 4x32-10 (Salmon et al., SC 2011): the word of number `position` in stream `stream` under key (seed, step).
+class Philox {
+public:
+  Philox(ElementEmitter &e, Value key, int64_t stream) : e(e), b(e.b), stream(stream) {
+    seed = e.element(key, {IndexExpr(0)});
+    step = e.element(key, {IndexExpr(1)});
+  }
+
+  /// i32 words for the elements at `linear` positions.
+  Value words(const IndexExpr &linear) {
+    Value position = e.indexAs(linear, b.getI64Type());
+    unsigned lanes = e.width(position);
+    Value counter = arith::ShRUIOp::create(b, position, number(position, 2));
+    SmallVector<Value, 4> state = rounds(counter, lanes);
+    Value word = low(arith::AndIOp::create(b, position, number(position, 3)));
+    Value result = state[3];
+    for (int i = 2; i >= 0; --i) {
+      Value is = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, word, e.constantLike(word, APInt(32, i)));
+      result = arith::SelectOp::create(b, is, state[i], result);
+    }
+    return result;
+  }
+
+private:
+  Value number(Value like, uint64_t value) { return e.constantLike(like, APInt(64, value)); }
+  Value low(Value wide) { return arith::TruncIOp::create(b, e.typeLike(b.getI32Type(), wide), wide); }
+  Value high(Value wide) { return low(arith::ShRUIOp::create(b, wide, number(wide, 32))); }
+  Value wide(Value word) { return arith::ExtUIOp::create(b, e.typeLike(b.getI64Type(), word), word); }
+  Value exclusive(Value x, Value y, Value z) { return arith::XOrIOp::create(b, arith::XOrIOp::create(b, x, y), z); }
+
+  SmallVector<Value, 4> rounds(Value counter, unsigned lanes) {
+    Value c0 = low(counter), c1 = high(counter);
+    Value c2 = e.constantLike(c0, APInt(32, static_cast<uint32_t>(stream))), c3 = e.splat(low(step), lanes);
+    Value k0 = e.splat(low(seed), lanes), k1 = e.splat(high(seed), lanes);
+    Value bump0 = e.constantLike(c0, APInt(32, 0x9E3779B9u)), bump1 = e.constantLike(c0, APInt(32, 0xBB67AE85u));
+    for (int round = 0; round < 10; ++round) {
+      if (round) {
+        k0 = arith::AddIOp::create(b, k0, bump0);
+        k1 = arith::AddIOp::create(b, k1, bump1);
+      }
+      Value w0 = wide(c0), w2 = wide(c2);
+      Value p0 = arith::MulIOp::create(b, w0, number(w0, 0xD2511F53u));
+      Value p1 = arith::MulIOp::create(b, w2, number(w2, 0xCD9E8D57u));
+      Value n0 = exclusive(high(p1), c1, k0), n2 = exclusive(high(p0), c3, k1);
+      c1 = low(p1);
+      c3 = low(p0);
+      c0 = n0;
+      c2 = n2;
+    }
+    return {c0, c1, c2, c3};
+  }
+
+  ElementEmitter &e;
+  ImplicitLocOpBuilder &b;
+  int64_t stream;
+  Value seed, step;
+};
+
+IndexExpr positionOf(ElementEmitter &e, Operation *op, ArrayRef<IndexExpr> at) {
+  return e.space.linearize(at, cast<RankedTensorType>(op->getResult(0).getType()).getShape());
+}
+
+struct DropoutModel : LoopLowering::ExternalModel<DropoutModel, DropoutOp> {
+  Value emitElement(Operation *op, ElementEmitter &e, unsigned, ArrayRef<IndexExpr> at) const {
+    auto dropout = cast<DropoutOp>(op);
+    Value x = e.element(dropout.getX(), at);
+    double ratio = dropout.getRatio().convertToDouble();
+    if (ratio == 0)
+      return x;
+    Value word = Philox(e, dropout.getKey(), dropout.getStream()).words(positionOf(e, op, at));
+    Value limit = e.constantLike(word, APInt(32, static_cast<uint64_t>(std::floor(ratio * 4294967296.0))));
+    Value kept = arith::CmpIOp::create(e.b, arith::CmpIPredicate::uge, word, limit);
+    Value both[] = {kept, x};
+    e.unify(both);
+    MathBuilder m(e);
+    // Division, not multiplication by a rounded reciprocal: the interpreter's rounding.
+    Value scaled = m.div(both[1], m.c(both[1], 1 - ratio));
+    return e.round(m.select(both[0], scaled, m.c(scaled, 0)), getElementTypeOrSelf(dropout.getType()));
+  }
+};
+
+struct UniformModel : LoopLowering::ExternalModel<UniformModel, RandomUniformOp> {
+  Value emitElement(Operation *op, ElementEmitter &e, unsigned, ArrayRef<IndexExpr> at) const {
+    auto random = cast<RandomUniformOp>(op);
+    Type element = getElementTypeOrSelf(random.getType());
+    Value word = Philox(e, random.getKey(), random.getStream()).words(positionOf(e, op, at));
+    word = arith::ShRUIOp::create(e.b, word, e.constantLike(word, APInt(32, 8)));
+    MathBuilder m(e);
+    Value unit = arith::UIToFPOp::create(e.b, e.typeLike(computeType(element), word), word);
+    double low = random.getLow().convertToDouble(), high = random.getHigh().convertToDouble();
+    return e.round(m.add(m.mul(m.mul(unit, 0x1p-24), high - low), low), element);
+  }
+};
+
+/// Largest finite value of a float type.
+double largest(FloatType type) { return llvm::APFloat::getLargest(type.getFloatSemantics()).convertToDouble(); }
+
+struct CastModel : LoopLowering::ExternalModel<CastModel, CastOp> {
+  Value emitElement(Operation *op, ElementEmitter &e, unsigned, ArrayRef<IndexExpr> at) const {
+    auto cast = mlir::cast<CastOp>(op);
+    Type from = getElementTypeOrSelf(cast.getX().getType()), to = getElementTypeOrSelf(cast.getType());
+    Value x = e.element(cast.getX(), at);
+    if (from == to)
+      return x;
+    bool fromFloat = isa<FloatType>(from), toFloat = isa<FloatType>(to);
+    if (!fromFloat && !toFloat)
+      return integer(e, x, from, to);
+    if (!fromFloat) {
+      Type target = e.typeLike(computeType(to), x);
+      return e.round(from.isInteger(1) ? Value(arith::UIToFPOp::create(e.b, target, x))
+                                       : Value(arith::SIToFPOp::create(e.b, target, x)),
+                     to);
+    }
+    MathBuilder m(e);
+    if (to.isInteger(1))
+      return m.compare(arith::CmpFPredicate::UNE, x, m.c(x, 0));
+    if (!toFloat)
+      return arith::FPToSIOp::create(e.b, e.typeLike(to, x), x);
+    if (cast.getRounding() == Rounding::Stochastic) {
+      Value word = Philox(e, cast.getKey(), cast.getStream()).words(positionOf(e, op, at));
+      return stochastic(e, op, x, word, mlir::cast<FloatType>(to), cast.getOverflow());
+    }
+    bool narrows = mlir::cast<FloatType>(to).getWidth() < mlir::cast<FloatType>(from).getWidth();
+    Value original = x;
+    if (cast.getRounding() == Rounding::TowardZero && narrows)
+      x = truncated(e, op, x, mlir::cast<FloatType>(to));
+    if (cast.getOverflow() == Overflow::Saturate)
+      x = saturated(m, x, mlir::cast<FloatType>(to));
+    (void)original;
+    return e.round(m.toFloat(x, computeType(to)), to);
+  }
+
+  static Value integer(ElementEmitter &e, Value x, Type from, Type to) {
+    if (to.isInteger(1))
+      return arith::CmpIOp::create(e.b, arith::CmpIPredicate::ne, x, e.constantLike(x, 0.0));
+    unsigned a = from.getIntOrFloatBitWidth(), c = to.getIntOrFloatBitWidth();
+    Type type = e.typeLike(to, x);
+    if (c < a)
+      return arith::TruncIOp::create(e.b, type, x);
+    if (c == a)
+      return x;
+    if (from.isInteger(1))
+      return arith::ExtUIOp::create(e.b, type, x);
+    return arith::ExtSIOp::create(e.b, type, x);
+  }
+
+  /// Finite values and infinities limited to the type's finite range.
+  static Value saturated(MathBuilder &m, Value x, FloatType to) {
+    double limit = largest(to);
+    return m.min(m.max(x, m.c(x, -limit)), m.c(x, limit));
+  }
+
+  /// The two neighbours of x in `to`: rounding to nearest, then a step toward zero where that went outward.
+  static Value truncated(ElementEmitter &e, Operation *op, Value x, FloatType to) {
+    if (!getElementTypeOrSelf(x).isF32())
+      return e.fail(op, "expected f32 for a cast toward zero, got a wider type", to);
+    const llvm::fltSemantics &semantics = to.getFloatSemantics();
+    unsigned drop = 24 - llvm::APFloat::semanticsPrecision(semantics);
+    // Below the smallest normal number the step is constant: remove multiples of it by a scaled truncation.
+    double step = llvm::APFloat::getSmallest(semantics).convertToDouble();
+    double normal = llvm::APFloat::getSmallestNormalized(semantics).convertToDouble();
+    MathBuilder m(e);
+    Value bits = arith::BitcastOp::create(e.b, e.typeLike(e.b.getI32Type(), x), x);
+    Value masked = arith::AndIOp::create(e.b, bits, e.constantLike(bits, APInt(32, ~((1u << drop) - 1))));
+    Value wide = arith::BitcastOp::create(e.b, x.getType(), masked);
+    Value small = x;
+    if (step > 1e-40)
+      small = m.copySign(m.mul(math::FloorOp::create(e.b, m.mul(m.abs(x), 1 / step)), step), x);
+    Value result = m.select(m.less(m.abs(x), normal), step > 1e-40 ? small : wide, wide);
+    result = m.select(m.compare(arith::CmpFPredicate::UNO, x, x), x, result);
+    // A finite number beyond the range stops at the largest one; infinity stays.
+    Value beyond = arith::AndIOp::create(e.b, m.greater(m.abs(x), largest(to)), m.less(m.abs(x), INFINITY));
+    return m.select(beyond, m.copySign(m.c(x, largest(to)), x), result);
+  }
+
+  /// Up or down to a neighbour with probability proportional to nearness: 24 random bits against the rest.
+  static Value stochastic(ElementEmitter &e, Operation *op, Value x, Value word, FloatType to, Overflow overflow) {
+    if (!getElementTypeOrSelf(x).isF32())
+      return e.fail(op, "expected f32 for stochastic rounding, got a wider type", to);
+    MathBuilder m(e);
+    Value both[] = {x, word};
+    e.unify(both);
+    x = both[0];
+    const llvm::fltSemantics &semantics = to.getFloatSemantics();
+    unsigned drop = 24 - llvm::APFloat::semanticsPrecision(semantics);
+    Value random = arith::AndIOp::create(e.b, both[1], e.constantLike(both[1], APInt(32, (1u << drop) - 1)));
+    Value bits = arith::BitcastOp::create(e.b, e.typeLike(e.b.getI32Type(), x), x);
+    bits = arith::AddIOp::create(e.b, bits, random);
+    bits = arith::AndIOp::create(e.b, bits, e.constantLike(bits, APInt(32, ~((1u << drop) - 1))));
+    Value moved = arith::BitcastOp::create(e.b, x.getType(), bits);
+    moved = m.select(m.less(m.abs(x), INFINITY), moved, x);
+    if (overflow == Overflow::Saturate)
+      moved = saturated(m, moved, to);
+    return e.round(moved, to);
+  }
+};
+
+} // namespace
+
+void mpt::attachCastModels(MLIRContext *context) {
+  CastOp::attachInterface<CastModel>(*context);
+  DropoutOp::attachInterface<DropoutModel>(*context);
+  RandomUniformOp::attachInterface<UniformModel>(*context);
+}

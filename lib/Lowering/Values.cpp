@@ -1,0 +1,115 @@
+// Constants, splats and conversions between stored and computed types.
+#include "mpt/Lowering/ElementEmitter.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+using namespace mlir;
+using namespace mpt;
+
+unsigned ElementEmitter::width(Value value) {
+  auto type = dyn_cast<VectorType>(value.getType());
+  return type ? type.getNumElements() : 1;
+}
+
+Type ElementEmitter::typeLike(Type type, Value like) {
+  unsigned lanes = width(like);
+  return lanes > 1 ? Type(VectorType::get(lanes, type)) : type;
+}
+
+static Attribute elementAttr(Type type, double value) {
+  if (auto real = dyn_cast<FloatType>(type))
+    return FloatAttr::get(real, value);
+  return IntegerAttr::get(type, static_cast<int64_t>(value));
+}
+
+Value ElementEmitter::constant(Type type, double value) {
+  return arith::ConstantOp::create(b, cast<TypedAttr>(elementAttr(type, value)));
+}
+
+static Value makeLike(ImplicitLocOpBuilder &b, Type type, Attribute element) {
+  if (auto vector = dyn_cast<VectorType>(type))
+    return arith::ConstantOp::create(b, DenseElementsAttr::get(vector, element));
+  return arith::ConstantOp::create(b, cast<TypedAttr>(element));
+}
+
+Value ElementEmitter::constantLike(Value like, double value) {
+  return makeLike(b, like.getType(), elementAttr(getElementTypeOrSelf(like), value));
+}
+
+Value ElementEmitter::constantLike(Value like, APInt value) {
+  Type type = getElementTypeOrSelf(like);
+  unsigned bits = type.isIndex() ? 64 : type.getIntOrFloatBitWidth();
+  return makeLike(b, like.getType(), IntegerAttr::get(type, value.zextOrTrunc(bits)));
+}
+
+Value ElementEmitter::splat(Value value, unsigned lanes) {
+  if (lanes <= 1 || width(value) > 1)
+    return value;
+  return vector::BroadcastOp::create(b, VectorType::get(lanes, value.getType()), value);
+}
+
+void ElementEmitter::unify(MutableArrayRef<Value> values) {
+  unsigned lanes = 1;
+  for (Value value : values)
+    lanes = std::max(lanes, width(value));
+  for (Value &value : values)
+    value = splat(value, lanes);
+}
+
+Value ElementEmitter::widen(Value value) {
+  Type type = getElementTypeOrSelf(value);
+  if (computeType(type) == type)
+    return value;
+  Type f32 = b.getF32Type(), i32 = b.getI32Type();
+  if (type.isF16())
+    return arith::ExtFOp::create(b, typeLike(f32, value), value);
+  if (type.isBF16()) {
+    Value bits = arith::BitcastOp::create(b, typeLike(b.getIntegerType(16), value), value);
+    bits = arith::ExtUIOp::create(b, typeLike(i32, value), bits);
+    bits = arith::ShLIOp::create(b, bits, constantLike(bits, APInt(32, 16)));
+    return arith::BitcastOp::create(b, typeLike(f32, value), bits);
+  }
+  return widenFloat8(value);
+}
+
+/// f32 bits rounded to bf16 to nearest even, in the upper half; a NaN keeps its sign and becomes quiet.
+static Value roundBFloat16Bits(ElementEmitter &e, Value value) {
+  ImplicitLocOpBuilder &b = e.b;
+  Value bits = arith::BitcastOp::create(b, e.typeLike(b.getI32Type(), value), value);
+  auto number = [&](uint32_t n) { return e.constantLike(bits, APInt(32, n)); };
+  Value odd = arith::AndIOp::create(b, arith::ShRUIOp::create(b, bits, number(16)), number(1));
+  Value up = arith::AddIOp::create(b, bits, arith::AddIOp::create(b, odd, number(0x7fff)));
+  Value quiet = arith::OrIOp::create(b, bits, number(0x400000));
+  Value isNaN = arith::CmpFOp::create(b, arith::CmpFPredicate::UNO, value, value);
+  return arith::SelectOp::create(b, isNaN, quiet, up);
+}
+
+Value ElementEmitter::round(Value value, Type type) {
+  if (computeType(type) == type || getElementTypeOrSelf(value) == type)
+    return value;
+  if (type.isF16()) {
+    Value half = arith::TruncFOp::create(b, typeLike(type, value), value);
+    return arith::ExtFOp::create(b, value.getType(), half);
+  }
+  if (type.isBF16()) {
+    Value bits = roundBFloat16Bits(*this, value);
+    bits = arith::AndIOp::create(b, bits, constantLike(bits, APInt(32, 0xffff0000u)));
+    return arith::BitcastOp::create(b, value.getType(), bits);
+  }
+  return widenFloat8(narrowFloat8(value, type, /*saturate=*/false));
+}
+
+Value ElementEmitter::narrow(Value value, Type type) {
+  if (getElementTypeOrSelf(value) == type)
+    return value;
+  if (type.isF16())
+    return arith::TruncFOp::create(b, typeLike(type, value), value);
+  if (type.isBF16()) {
+    Value bits = arith::BitcastOp::create(b, typeLike(b.getI32Type(), value), value);
+    bits = arith::ShRUIOp::create(b, bits, constantLike(bits, APInt(32, 16)));
+    bits = arith::TruncIOp::create(b, typeLike(b.getIntegerType(16), value), bits);
+    return arith::BitcastOp::create(b, typeLike(type, value), bits);
+  }
+  return narrowFloat8(value, type, /*saturate=*/false);
+}
