@@ -351,7 +351,11 @@ Value ElementEmitter::flat(Value buffer) {
   for (auto [extent, stride] : llvm::zip_equal(type.getShape(), strides))
     size += (extent - 1) * stride;
   AtScope scope(*this, 0);
-  b.setInsertionPointToStart(scopes[0].block);
+  // Beside the buffer, so that every use comes after it.
+  if (isa<BlockArgument>(buffer))
+    b.setInsertionPointToStart(scopes[0].block);
+  else
+    b.setInsertionPointAfterValue(buffer);
   auto flatType = MemRefType::get({size}, type.getElementType());
   Value result = memref::ReinterpretCastOp::create(b, flatType, buffer, /*offset=*/0, ArrayRef<int64_t>{size},
                                                    ArrayRef<int64_t>{1});
@@ -437,7 +441,7 @@ SmallVector<SmallVector<int64_t>> ElementEmitter::walk(ArrayRef<int64_t> shape, 
   for (int64_t axis : axes)
     if (shape[axis] != 1)
       order.push_back(axis);
-  llvm::stable_sort(order, [&](int64_t a, int64_t b) { return strides[a] > strides[b]; });
+  llvm::sort(order, [&](int64_t a, int64_t b) { return std::pair(-strides[a], a) < std::pair(-strides[b], b); });
   SmallVector<SmallVector<int64_t>> groups;
   for (int64_t axis : order) {
     if (!groups.empty() && strides[groups.back().back()] == strides[axis] * shape[axis])

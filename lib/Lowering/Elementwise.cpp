@@ -15,7 +15,9 @@ bool isFloat(Value value) { return isa<FloatType>(getElementTypeOrSelf(value)); 
 bool isBool(Value value) { return getElementTypeOrSelf(value).isInteger(1); }
 
 /// Elementwise ops: operands at the op's own index, made of one width, and the result rounded to its type.
-template <typename Op, Emit emit> struct Pointwise : LoopLowering::ExternalModel<Pointwise<Op, emit>, Op> {
+template <typename Op, Emit emit, bool cheap>
+struct Pointwise : LoopLowering::ExternalModel<Pointwise<Op, emit, cheap>, Op> {
+  bool isCheap(Operation *) const { return cheap; }
   Value emitElement(Operation *op, ElementEmitter &e, unsigned, ArrayRef<IndexExpr> at) const {
     SmallVector<Value> operands;
     for (Value operand : op->getOperands())
@@ -182,8 +184,8 @@ Value emitMaxMin(MathBuilder &m, ArrayRef<Value> x, bool max) {
 Value emitMax(MathBuilder &m, ArrayRef<Value> x, Operation *) { return emitMaxMin(m, x, true); }
 Value emitMin(MathBuilder &m, ArrayRef<Value> x, Operation *) { return emitMaxMin(m, x, false); }
 
-template <typename Op, Emit emit> void attach(MLIRContext *context) {
-  Op::template attachInterface<Pointwise<Op, emit>>(*context);
+template <typename Op, Emit emit, bool cheap = true> void attach(MLIRContext *context) {
+  Op::template attachInterface<Pointwise<Op, emit, cheap>>(*context);
 }
 
 } // namespace
@@ -196,31 +198,31 @@ void mpt::attachElementwiseModels(MLIRContext *context) {
   attach<CeilOp, floatOrSame<math::CeilOp>>(context);
   attach<RoundOp, floatOrSame<math::RoundEvenOp>>(context);
   attach<ReluOp, emitRelu>(context);
-  attach<ExpOp, call<&MathBuilder::exp>>(context);
-  attach<LogOp, call<&MathBuilder::log>>(context);
-  attach<SqrtOp, call<&MathBuilder::sqrt>>(context);
-  attach<RsqrtOp, call<&MathBuilder::rsqrt>>(context);
-  attach<ReciprocalOp, emitReciprocal>(context);
-  attach<SinOp, call<&MathBuilder::sin>>(context);
-  attach<CosOp, call<&MathBuilder::cos>>(context);
-  attach<TanhOp, call<&MathBuilder::tanh>>(context);
-  attach<SigmoidOp, call<&MathBuilder::sigmoid>>(context);
-  attach<ErfOp, call<&MathBuilder::erf>>(context);
-  attach<SoftplusOp, call<&MathBuilder::softplus>>(context);
+  attach<ExpOp, call<&MathBuilder::exp>, false>(context);
+  attach<LogOp, call<&MathBuilder::log>, false>(context);
+  attach<SqrtOp, call<&MathBuilder::sqrt>, false>(context);
+  attach<RsqrtOp, call<&MathBuilder::rsqrt>, false>(context);
+  attach<ReciprocalOp, emitReciprocal, false>(context);
+  attach<SinOp, call<&MathBuilder::sin>, false>(context);
+  attach<CosOp, call<&MathBuilder::cos>, false>(context);
+  attach<TanhOp, call<&MathBuilder::tanh>, false>(context);
+  attach<SigmoidOp, call<&MathBuilder::sigmoid>, false>(context);
+  attach<ErfOp, call<&MathBuilder::erf>, false>(context);
+  attach<SoftplusOp, call<&MathBuilder::softplus>, false>(context);
   attach<NotOp, emitNot>(context);
   attach<IsNaNOp, emitIsNaN>(context);
   attach<IsInfOp, emitIsInf>(context);
   attach<IsFiniteOp, emitIsFinite>(context);
-  attach<EluOp, emitElu>(context);
+  attach<EluOp, emitElu, false>(context);
   attach<LeakyReluOp, emitLeakyRelu>(context);
   attach<HardSigmoidOp, emitHardSigmoid>(context);
   attach<ClampOp, emitClamp>(context);
   attach<AddOp, binary<arith::AddFOp, arith::AddIOp>>(context);
   attach<SubOp, binary<arith::SubFOp, arith::SubIOp>>(context);
   attach<MulOp, emitMul>(context);
-  attach<DivOp, binary<arith::DivFOp, arith::DivSIOp>>(context);
-  attach<ModOp, binary<arith::RemFOp, arith::RemSIOp>>(context);
-  attach<PowOp, emitPow>(context);
+  attach<DivOp, binary<arith::DivFOp, arith::DivSIOp>, false>(context);
+  attach<ModOp, binary<arith::RemFOp, arith::RemSIOp>, false>(context);
+  attach<PowOp, emitPow, false>(context);
   attach<MaxOp, emitMax>(context);
   attach<MinOp, emitMin>(context);
   attach<AndOp, bitwise<arith::AndIOp>>(context);

@@ -2,6 +2,8 @@
 #include "mpt/Lowering/Kernel.h"
 
 #include "LoweringModels.h"
+#include "Scatter.h"
+#include "mpt/Dialect/Train/TrainDialect.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/DialectRegistry.h"
@@ -35,6 +37,7 @@ private:
   Block &body() { return fusion.getBody().front(); }
   ValueRange yielded() { return body().getTerminator()->getOperands(); }
 
+  FailureOr<KernelInfo> buildScatter(OpBuilder &builder, StringRef name, const ScatterForm &form);
   void chooseSpace();
   void chooseLane(ArrayRef<ElementEmitter::Access> accesses, ArrayRef<unsigned> variables, const IndexSpace &space);
   func::FuncOp makeFunction(OpBuilder &builder, StringRef name);
@@ -168,7 +171,7 @@ void KernelBuilder::emitNest(ElementEmitter &e, func::FuncOp function) {
   bool laneKept = !plan.lane.empty() && !plan.laneInRow;
   SmallVector<int64_t> outer = outerAxes();
   llvm::SmallVector<int64_t> strides = e.stridesFor(plan.shape);
-  llvm::stable_sort(outer, [&](int64_t a, int64_t b) { return strides[a] > strides[b]; });
+  llvm::sort(outer, [&](int64_t a, int64_t b) { return std::pair(-strides[a], a) < std::pair(-strides[b], b); });
   int64_t rows = extentOf(outer), lanes = laneKept ? extentOf(plan.lane) : 1;
   int64_t chunks = plan.chunk ? llvm::divideCeil(lanes, plan.chunk) : 1;
   SmallVector<IndexExpr> at(plan.shape.size());
@@ -307,7 +310,28 @@ void KernelBuilder::chooseLane(ArrayRef<ElementEmitter::Access> accesses, ArrayR
     plan.chunk = chunk;
 }
 
+/// A scatter is a kernel of its own.
+FailureOr<KernelInfo> KernelBuilder::buildScatter(OpBuilder &builder, StringRef name, const ScatterForm &form) {
+  func::FuncOp function = makeFunction(builder, name);
+  ImplicitLocOpBuilder b(fusion.getLoc(), fusion.getContext());
+  b.setInsertionPointToStart(&function.getBody().front());
+  ElementEmitter e(b, target, /*probe=*/false);
+  for (auto [argument, buffer] : llvm::zip(body().getArguments(), function.getArguments()))
+    e.bind(argument, buffer);
+  ArrayRef<BlockArgument> arguments = function.getArguments();
+  Value result = yielded().front();
+  emitScatter(e, form, result, arguments[inputs.size()], arguments.drop_back().back(), arguments.back());
+  if (e.failed()) {
+    function->erase();
+    return failure();
+  }
+  return KernelInfo{function, scatterUnits(form, result, target).extent(), 1};
+}
+
 FailureOr<KernelInfo> KernelBuilder::build(OpBuilder &builder, StringRef name) {
+  if (Operation *op = yielded().empty() ? nullptr : yielded().front().getDefiningOp())
+    if (auto form = scatterForm(op); form && outputs.size() == 1)
+      return buildScatter(builder, name, *form);
   chooseSpace();
   {
     ModuleOp scratch = ModuleOp::create(fusion.getLoc());
@@ -341,10 +365,13 @@ FailureOr<KernelInfo> mpt::emitKernel(OpBuilder &builder, FusionOp fusion, Array
 }
 
 void mpt::registerLoopLoweringModels(DialectRegistry &registry) {
-  registry.addExtension(+[](MLIRContext *context, MPTDialect *) {
+  registry.addExtension(+[](MLIRContext *context, MPTDialect *, train::TrainDialect *) {
     attachElementwiseModels(context);
     attachCastModels(context);
     attachShapeModels(context);
     attachReduceModels(context);
+    attachPoolModels(context);
+    attachScatterModels(context);
+    attachDecompositions(context);
   });
 }

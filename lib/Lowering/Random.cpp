@@ -72,6 +72,7 @@ IndexExpr positionOf(ElementEmitter &e, Operation *op, ArrayRef<IndexExpr> at) {
 }
 
 struct DropoutModel : LoopLowering::ExternalModel<DropoutModel, DropoutOp> {
+  bool readsOwnIndex(Operation *, unsigned index) const { return index == 0; }
   Value emitElement(Operation *op, ElementEmitter &e, unsigned, ArrayRef<IndexExpr> at) const {
     auto dropout = cast<DropoutOp>(op);
     Value x = e.element(dropout.getX(), at);
@@ -91,6 +92,7 @@ struct DropoutModel : LoopLowering::ExternalModel<DropoutModel, DropoutOp> {
 };
 
 struct UniformModel : LoopLowering::ExternalModel<UniformModel, RandomUniformOp> {
+  bool isCheap(Operation *) const { return false; }
   Value emitElement(Operation *op, ElementEmitter &e, unsigned, ArrayRef<IndexExpr> at) const {
     auto random = cast<RandomUniformOp>(op);
     Type element = getElementTypeOrSelf(random.getType());
@@ -107,6 +109,8 @@ struct UniformModel : LoopLowering::ExternalModel<UniformModel, RandomUniformOp>
 double largest(FloatType type) { return llvm::APFloat::getLargest(type.getFloatSemantics()).convertToDouble(); }
 
 struct CastModel : LoopLowering::ExternalModel<CastModel, CastOp> {
+  bool readsOwnIndex(Operation *, unsigned index) const { return index == 0; }
+  bool isCheap(Operation *op) const { return !mlir::cast<CastOp>(op).getKey(); }
   Value emitElement(Operation *op, ElementEmitter &e, unsigned, ArrayRef<IndexExpr> at) const {
     auto cast = mlir::cast<CastOp>(op);
     Type from = getElementTypeOrSelf(cast.getX().getType()), to = getElementTypeOrSelf(cast.getType());
@@ -132,12 +136,10 @@ struct CastModel : LoopLowering::ExternalModel<CastModel, CastOp> {
       return stochastic(e, op, x, word, mlir::cast<FloatType>(to), cast.getOverflow());
     }
     bool narrows = mlir::cast<FloatType>(to).getWidth() < mlir::cast<FloatType>(from).getWidth();
-    Value original = x;
     if (cast.getRounding() == Rounding::TowardZero && narrows)
       x = truncated(e, op, x, mlir::cast<FloatType>(to));
     if (cast.getOverflow() == Overflow::Saturate)
       x = saturated(m, x, mlir::cast<FloatType>(to));
-    (void)original;
     return e.round(m.toFloat(x, computeType(to)), to);
   }
 

@@ -205,6 +205,7 @@ struct ReduceModel : LoopLowering::ExternalModel<ReduceModel, ReduceOp> {
 };
 
 struct ArgReduceModel : LoopLowering::ExternalModel<ArgReduceModel, ArgReduceOp> {
+  bool isCheap(Operation *) const { return false; }
   Value emitElement(Operation *operation, ElementEmitter &e, unsigned, ArrayRef<IndexExpr> at) const {
     auto op = cast<ArgReduceOp>(operation);
     int64_t axis = op.getAxis(), extent = typeOf(op.getX()).getDimSize(axis);

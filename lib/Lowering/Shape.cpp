@@ -139,16 +139,13 @@ IndexExpr wrapped(ElementEmitter &e, Value index, int64_t extent, unsigned depth
                                 e.constantLike(wide, 0.0));
   return e.opaque(wide, extent, depth);
 }
-IndexExpr indirect(ElementEmitter &e, Value indices, ArrayRef<IndexExpr> at, int64_t extent) {
-  return e.at(e.space.depth(at), [&] { return wrapped(e, e.element(indices, at), extent, e.space.depth(at)); });
-}
 
 struct GatherModel : LoopLowering::ExternalModel<GatherModel, GatherOp> {
   Value emitElement(Operation *op, ElementEmitter &e, unsigned, ArrayRef<IndexExpr> at) const {
     auto gather = cast<GatherOp>(op);
     int64_t axis = gather.getAxis(), rank = typeOf(gather.getIndices()).getRank();
     SmallVector<IndexExpr> from(at.take_front(axis));
-    from.push_back(indirect(e, gather.getIndices(), at.slice(axis, rank), typeOf(gather.getX()).getDimSize(axis)));
+    from.push_back(indirectIndex(e, gather.getIndices(), at.slice(axis, rank), typeOf(gather.getX()).getDimSize(axis)));
     llvm::append_range(from, at.drop_front(axis + rank));
     return e.element(gather.getX(), from);
   }
@@ -158,7 +155,7 @@ struct GatherElementsModel : LoopLowering::ExternalModel<GatherElementsModel, Ga
     auto gather = cast<GatherElementsOp>(op);
     int64_t axis = gather.getAxis();
     SmallVector<IndexExpr> from(at);
-    from[axis] = indirect(e, gather.getIndices(), at, typeOf(gather.getX()).getDimSize(axis));
+    from[axis] = indirectIndex(e, gather.getIndices(), at, typeOf(gather.getX()).getDimSize(axis));
     return e.element(gather.getX(), from);
   }
 };
@@ -171,7 +168,7 @@ struct GatherNDModel : LoopLowering::ExternalModel<GatherNDModel, GatherNDOp> {
     tuple.push_back(0);
     for (int64_t i = 0; i < count; ++i) {
       tuple.back() = IndexExpr(i);
-      from.push_back(indirect(e, gather.getIndices(), tuple, typeOf(gather.getX()).getDimSize(batch + i)));
+      from.push_back(indirectIndex(e, gather.getIndices(), tuple, typeOf(gather.getX()).getDimSize(batch + i)));
     }
     llvm::append_range(from, at.drop_front(lead));
     return e.element(gather.getX(), from);
@@ -179,6 +176,16 @@ struct GatherNDModel : LoopLowering::ExternalModel<GatherNDModel, GatherNDOp> {
 };
 
 } // namespace
+
+IndexExpr mpt::indirectIndex(ElementEmitter &e, Value indices, ArrayRef<IndexExpr> at, int64_t extent) {
+  // One variable an element, so that readers at the same index find each other's loads.
+  if (std::optional<IndexExpr> known = e.knownPosition(indices, at))
+    return *known;
+  unsigned depth = e.space.depth(at);
+  IndexExpr position = e.at(depth, [&] { return wrapped(e, e.element(indices, at), extent, depth); });
+  e.rememberPosition(indices, at, position);
+  return position;
+}
 
 void mpt::attachShapeModels(MLIRContext *context) {
   ConstantOp::attachInterface<ConstantModel>(*context);

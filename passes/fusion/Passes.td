@@ -4,4 +4,66 @@
 
 include "passes/PassBase.td"
 
+def LowerTrain : Pass<"fusion-lower-train", "::mlir::ModuleOp"> {
+  let summary = "write the training arithmetic in core ops; make conditional writes unconditional";
+  let description = [{
+    In: functions of the training form after phase precision. Out: of the train dialect only `train.state`, `train.read` and
+    unconditional `train.write` are left. A conditional write becomes a select between the new and the old value, so that
+    skipping a step is data and needs no branch; gradient markers go.
+
+    ```mlir
+    train.write @w, %new if %finite : tensor<i1> : tensor<8xf32>
+    // becomes
+    %old = train.read @w : tensor<8xf32>
+    %c = "mpt.broadcast"(%finite) ...
+    %v = mpt.select %c, %new, %old : tensor<8xi1>, tensor<8xf32>
+    train.write @w, %v : tensor<8xf32>
+    ```
+  }];
+  let dependentDialects = ["::mpt::MPTDialect"];
+}
+
+def Decompose : Pass<"fusion-decompose", "::mlir::ModuleOp"> {
+  let summary = "replace composites without a loop form by simpler ops; split long reductions in two stages";
+  let description = [{
+    In: core ops. Out: every op is a library op, a view, or has a loop form. A reduction with few results over many elements
+    becomes partial sums over a fixed number of blocks and a reduction of those: parallel, and the same sum whatever the
+    number of threads.
+
+    ```mlir
+    %s = mpt.reduce sum %x {axes = array<i64: 0>} : (tensor<65536x8xf32>) -> tensor<8xf32>
+    // becomes
+    %b = "mpt.reshape"(%x) : (tensor<65536x8xf32>) -> tensor<32x2048x8xf32>
+    %p = mpt.reduce sum %b {axes = array<i64: 1>} : (tensor<32x2048x8xf32>) -> tensor<32x8xf32>
+    %s = mpt.reduce sum %p {axes = array<i64: 0>} : (tensor<32x8xf32>) -> tensor<8xf32>
+    ```
+  }];
+  let statistics = [Statistic<"numSplit", "split-reductions", "reductions that were split in two stages">];
+  let dependentDialects = ["::mpt::MPTDialect"];
+}
+
+def Form : Pass<"fusion-form", "::mlir::ModuleOp"> {
+  let summary = "group ops with loop forms into kernels";
+  let description = [{
+    In: core ops. Out: every op with a loop form is inside an `mpt.fusion`, except views (reshape, transpose, slice), concat
+    and constants. Producers join consumers as long as the group has one iteration space, no value leaves and comes back,
+    and every result can be written in one pass: elementwise chains; a reduction with what feeds it and, when it is over
+    whole rows, what uses it; scalar arithmetic of all kinds together. Cheap values (casts, broadcasts, arithmetic with one
+    full-size operand) are made again for each reader instead of being kept in memory.
+
+    ```mlir
+    %y = mpt.add %x, %r : tensor<64x32xf32>
+    %z = mpt.relu %y : tensor<64x32xf32>
+    // becomes
+    %z = mpt.fusion(%x, %r) : (tensor<64x32xf32>, tensor<64x32xf32>) -> tensor<64x32xf32> { ... }
+    ```
+  }];
+  let statistics = [
+    Statistic<"numKernels", "kernels", "fusions made">,
+    Statistic<"bytesRead", "bytes-read", "bytes that the kernels read, each input once">,
+    Statistic<"bytesWritten", "bytes-written", "bytes that the kernels write">
+  ];
+  let dependentDialects = ["::mpt::MPTDialect"];
+}
+
 #endif

@@ -42,6 +42,8 @@ public:
   /// Element `at` of `tensor`: a scalar, or a vector where `at` differs between lanes. Emitted where its indices are
   /// known and remembered there.
   mlir::Value element(mlir::Value tensor, Indices at);
+  /// The element of a buffer, in compute type.
+  mlir::Value load(mlir::Value buffer, Indices at);
   /// Writes an element that was computed for `type`.
   void store(mlir::Value value, mlir::Value buffer, Indices at);
   /// Another name for an element in a row buffer or elsewhere.
@@ -79,6 +81,13 @@ public:
   mlir::Value indexAs(const IndexExpr &expr, mlir::Type type);
   /// A new variable holding `value` (integer scalar or vector, in [0, extent)).
   IndexExpr opaque(mlir::Value value, int64_t extent, unsigned depth);
+  std::optional<IndexExpr> knownPosition(mlir::Value indices, Indices at) const {
+    auto found = positions.find(key(indices, at));
+    return found == positions.end() ? std::nullopt : std::optional<IndexExpr>(found->second);
+  }
+  void rememberPosition(mlir::Value indices, Indices at, const IndexExpr &expr) {
+    positions.insert({key(indices, at), expr});
+  }
   /// `expr` limited to [0, extent), and whether it was inside already (i1; null when always).
   IndexExpr clamp(const IndexExpr &expr, int64_t extent, mlir::Value &inside);
   mlir::Value constant(mlir::Type type, double value);
@@ -143,7 +152,6 @@ private:
   };
   Address address(const IndexExpr &linear);
   IndexExpr linearAddress(mlir::Value buffer, Indices at);
-  mlir::Value load(mlir::Value buffer, Indices at);
   mlir::Value emit(mlir::Value tensor, Indices at);
   mlir::Value variableValue(unsigned id);
   mlir::Value variableLanes(unsigned id, unsigned width);
@@ -152,6 +160,7 @@ private:
   using Key = std::pair<void *, llvm::SmallVector<IndexExpr, 4>>;
   static Key key(mlir::Value tensor, Indices at);
   std::map<Key, mlir::Value> memo;
+  std::map<Key, IndexExpr> positions;
   llvm::DenseMap<mlir::Value, mlir::Value> flats;
   std::vector<Scope> scopes;
   bool hasFailed = false;

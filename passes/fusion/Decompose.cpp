@@ -1,0 +1,122 @@
+// --fusion-decompose: composites in simpler ops, and reductions in two stages.
+#include "mpt/Dialect/MPT/GraphBuilder.h"
+#include "passes/fusion/Passes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace mpt {
+#define GEN_PASS_DEF_DECOMPOSE
+#include "passes/fusion/Passes.h.inc"
+} // namespace mpt
+
+using namespace mlir;
+using namespace mpt;
+
+namespace {
+
+constexpr int64_t fewResults = 64;       ///< units of work below which a reduction alone cannot occupy the threads
+constexpr int64_t longReduction = 32768; ///< elements that are worth a second stage
+constexpr int64_t maxBlocks = 64;
+
+/// The largest divisor of `extent` that is no more than maxBlocks.
+int64_t blocksOf(int64_t extent) {
+  for (int64_t blocks = std::min(maxBlocks, extent); blocks > 1; --blocks)
+    if (extent % blocks == 0)
+      return blocks;
+  return 1;
+}
+
+int64_t product(ArrayRef<int64_t> values) {
+  int64_t result = 1;
+  for (int64_t value : values)
+    result *= value;
+  return result;
+}
+
+/// Partial results over blocks, then their reduction. The number of blocks follows from the shape alone.
+bool split(ReduceOp op) {
+  RankedTensorType x = tensorType(op.getX()), y = tensorType(op.getY());
+  ArrayRef<int64_t> shape = x.getShape(), axes = op.getAxes();
+  int64_t results = y.getNumElements(), count = results ? x.getNumElements() / results : 0;
+  bool columns = !axes.empty() && axes.front() == 0 && results > 1;
+  // Columns are summed in vectors, which divides the number of units.
+  if (x.getNumElements() < longReduction || (columns ? results / 64 : results) >= fewResults || count < 64)
+    return false;
+  OpBuilder builder(op);
+  GraphBuilder b(builder, op.getLoc());
+  ReduceKind kind = op.getKind() == ReduceKind::mean ? ReduceKind::sum : op.getKind();
+  Value value = op.getX();
+  SmallVector<int64_t> first, second;
+  if (axes.size() > 1 && shape[axes.front()] >= 8 && shape[axes.front()] <= 1024) {
+    // The first reduced dimension is the block; the others are reduced within it.
+    first.assign(axes.begin() + 1, axes.end());
+    second = {axes.front()};
+  } else {
+    // One reduced dimension, made of blocks: a view of the same elements.
+    int64_t axis = axes.front(), span = 1;
+    size_t joined = 1;
+    while (joined < axes.size() && axes[joined] == axis + static_cast<int64_t>(joined))
+      ++joined;
+    span = product(shape.slice(axis, joined));
+    int64_t blocks = blocksOf(span);
+    if (blocks < 4 || joined != axes.size())
+      return false;
+    SmallVector<int64_t> blocked(shape.take_front(axis));
+    blocked.append({blocks, span / blocks});
+    llvm::append_range(blocked, shape.drop_front(axis + joined));
+    value = b.reshape(value, blocked);
+    first = {axis + 1};
+    second = {axis};
+  }
+  Type element = x.getElementType();
+  auto wide = dyn_cast<FloatType>(element);
+  if (wide && kind != ReduceKind::max && kind != ReduceKind::min)
+    wide = wideType(element);
+  RankedTensorType partial = tensorType(b.reduce(kind, value, first));
+  if (wide)
+    partial = partial.clone(wide);
+  value = ReduceOp::create(builder, op.getLoc(), partial, value, kind, first, op.getNumericsAttr());
+  RankedTensorType total = y.clone(partial.getElementType());
+  value = ReduceOp::create(builder, op.getLoc(), total, value, kind, second, NumericsAttr());
+  if (op.getKind() == ReduceKind::mean)
+    value = b.div(value, b.splatLike(value, static_cast<double>(count)));
+  op.getY().replaceAllUsesWith(b.cast(value, y.getElementType()));
+  op.erase();
+  return true;
+}
+
+struct Decompose : mpt::impl::DecomposeBase<Decompose> {
+  void runOnOperation() override {
+    for (auto function : getOperation().getOps<func::FuncOp>()) {
+      for (bool changed = true; changed;) {
+        changed = false;
+        for (Operation &op : llvm::make_early_inc_range(function.getBody().front())) {
+          auto composite = dyn_cast<Decomposable>(op);
+          if (!composite || isa<LoopLowering>(op))
+            continue;
+          OpBuilder builder(&op);
+          FailureOr<SmallVector<Value>> values = composite.decompose(builder);
+          if (failed(values)) {
+            op.emitOpError() << "expected a decomposition into ops with loop forms";
+            return signalPassFailure();
+          }
+          op.replaceAllUsesWith(*values);
+          op.erase();
+          changed = true;
+        }
+      }
+      for (ReduceOp op : llvm::make_early_inc_range(function.getOps<ReduceOp>()))
+        numSplit += split(op);
+      eraseUnused(function);
+    }
+  }
+
+  /// What no result or write needs; decompositions make more than is used.
+  static void eraseUnused(func::FuncOp function) {
+    for (Operation &op : llvm::make_early_inc_range(llvm::reverse(function.getBody().front())))
+      if (isOpTriviallyDead(&op))
+        op.erase();
+  }
+};
+
+} // namespace

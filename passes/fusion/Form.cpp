@@ -1,0 +1,352 @@
+// --fusion-form: greedy grouping of ops into kernels.
+#include "mpt/Dialect/MPT/GraphBuilder.h"
+#include "passes/fusion/Passes.h"
+
+#include "mlir/Analysis/TopologicalSortUtils.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/IRMapping.h"
+#include "llvm/ADT/MapVector.h"
+
+namespace mpt {
+#define GEN_PASS_DEF_FORM
+#include "passes/fusion/Passes.h.inc"
+} // namespace mpt
+
+using namespace mlir;
+using namespace mpt;
+
+namespace {
+
+constexpr int64_t smallSpace = 4096; ///< elements that one thread reduces as part of scalar arithmetic
+constexpr int64_t maxOps = 256;      ///< ops of a group: bounds compile time and register pressure
+
+bool isSplat(Operation *op) {
+  auto constant = dyn_cast_or_null<ConstantOp>(op);
+  auto dense = constant ? dyn_cast<DenseElementsAttr>(constant.getValue()) : nullptr;
+  return dense && dense.isSplat();
+}
+/// Ops that cost no pass over memory: other passes make views or copies of them.
+bool isView(Operation *op) { return isa<ReshapeOp, TransposeOp, SliceOp, ConcatOp>(op); }
+bool isFusible(Operation *op) { return isa<LoopLowering>(op) && !isView(op) && (!isa<ConstantOp>(op) || isSplat(op)); }
+ArrayRef<int64_t> shapeOf(Value value) { return tensorType(value).getShape(); }
+int64_t countOf(Value value) { return tensorType(value).getNumElements(); }
+int64_t bytesOf(Value value) {
+  return countOf(value) * std::max<int64_t>(1, tensorType(value).getElementTypeBitWidth() / 8);
+}
+
+/// True for ops that are better made again for each reader: no operand as large as the result, or cheap arithmetic on
+/// one that is no larger in bytes.
+bool isRepeatable(Operation *op) {
+  if (isSplat(op) || isa<BroadcastOp, IotaOp>(op))
+    return true;
+  auto lowering = dyn_cast<LoopLowering>(op);
+  if (!lowering || op->getNumResults() != 1 || !lowering.isCheap())
+    return false;
+  Value full;
+  for (OpOperand &operand : op->getOpOperands()) {
+    if (!lowering.readsOwnIndex(operand.getOperandNumber()))
+      return false;
+    Value value = operand.get();
+    Operation *source = value.getDefiningOp();
+    if (source && isa<BroadcastOp, IotaOp, ConstantOp>(source))
+      continue;
+    if (full && full != value)
+      return false;
+    full = value;
+  }
+  return full && countOf(full) > 1 && bytesOf(full) <= bytesOf(op->getResult(0));
+}
+
+class Grouping {
+public:
+  explicit Grouping(Block &block) : block(block) {}
+
+  void run();
+  template <typename F> void outline(F report);
+
+private:
+  struct Group {
+    SmallVector<Operation *> ops; ///< in block order
+  };
+  void repeatCheapOps();
+  bool tryMerge(unsigned a, unsigned b);
+  bool isLegal(ArrayRef<Operation *> ops, const DenseSet<Operation *> &members);
+  bool hasPathOutside(const DenseSet<Operation *> &members);
+  bool leaves(Value value, const DenseSet<Operation *> &members) {
+    return llvm::any_of(value.getUsers(), [&](Operation *user) { return !members.contains(user); });
+  }
+
+  Block &block;
+  DenseMap<Operation *, unsigned> groupOf, position;
+  SmallVector<Group> groups;
+};
+
+} // namespace
+
+void Grouping::repeatCheapOps() {
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block))) {
+    if (!isFusible(&op) || op.getNumResults() != 1 || !isRepeatable(&op))
+      continue;
+    Value result = op.getResult(0);
+    bool always = isSplat(&op) || isa<BroadcastOp, IotaOp>(op);
+    SmallVector<OpOperand *> uses;
+    bool stays = false;
+    for (OpOperand &use : result.getUses())
+      if (isFusible(use.getOwner()))
+        uses.push_back(&use);
+      else
+        stays = true;
+    // A value that is written for a library op anyway is read, not computed again.
+    if ((stays && !always) || uses.empty())
+      continue;
+    DenseMap<Operation *, Value> copies;
+    bool first = !stays;
+    for (OpOperand *use : uses) {
+      Operation *owner = use->getOwner();
+      if (Value known = copies.lookup(owner)) {
+        use->set(known);
+        continue;
+      }
+      if (first) {
+        first = false;
+        copies[owner] = result;
+        continue;
+      }
+      OpBuilder builder(owner);
+      Value copy = builder.clone(op)->getResult(0);
+      copies[owner] = copy;
+      use->set(copy);
+    }
+  }
+}
+
+/// One kernel can compute `ops`: see fusion-form's description.
+bool Grouping::isLegal(ArrayRef<Operation *> ops, const DenseSet<Operation *> &members) {
+  if (static_cast<int64_t>(ops.size()) > maxOps ||
+      llvm::any_of(ops, [](Operation *op) { return cast<LoopLowering>(op).standsAlone(); }))
+    return false;
+  bool small = true;
+  ReduceOp reduce;
+  for (Operation *op : ops) {
+    auto r = dyn_cast<ReduceOp>(op);
+    for (Value result : op->getResults()) {
+      small &= countOf(result) <= smallSpace;
+      if (leaves(result, members))
+        small &= countOf(result) == 1;
+    }
+    small &= !r || countOf(r.getX()) <= smallSpace;
+    if (r && !reduce)
+      reduce = r;
+  }
+  if (small)
+    return true;
+  ArrayRef<int64_t> space = reduce ? shapeOf(reduce.getX()) : shapeOf(ops.front()->getResult(0)), rows;
+  bool wholeRows = false;
+  if (reduce) {
+    rows = shapeOf(reduce.getY());
+    ArrayRef<int64_t> axes = reduce.getAxes();
+    wholeRows = !axes.empty() && axes.front() == static_cast<int64_t>(space.size() - axes.size()) &&
+                countOf(reduce.getY()) >= 8;
+  }
+  for (Operation *op : ops) {
+    auto r = dyn_cast<ReduceOp>(op);
+    if (r && (shapeOf(r.getX()) != space || r.getAxes() != reduce.getAxes()))
+      return false;
+    for (Value result : op->getResults()) {
+      ArrayRef<int64_t> shape = shapeOf(result);
+      if (shape != space && !(reduce && shape == rows))
+        return false;
+      if (reduce && shape == space && !wholeRows && leaves(result, members))
+        return false;
+    }
+    for (OpOperand &operand : op->getOpOperands()) {
+      Operation *source = operand.get().getDefiningOp();
+      if (!source || !members.contains(source) || r)
+        continue;
+      if (auto broadcast = dyn_cast<BroadcastOp>(op)) {
+        // Back from the rows' values to their elements.
+        if (shapeOf(broadcast.getX()) == shapeOf(broadcast.getY()))
+          continue;
+        if (!wholeRows || shapeOf(broadcast.getX()) != rows || shapeOf(broadcast.getY()) != space ||
+            !llvm::equal(broadcast.getDims(), axisRange(0, rows.size())))
+          return false;
+        continue;
+      }
+      if (!cast<LoopLowering>(op).readsOwnIndex(operand.getOperandNumber()))
+        return false;
+    }
+  }
+  return true;
+}
+
+/// A value that leaves the members and comes back through an op that is none would make the group wait for itself.
+bool Grouping::hasPathOutside(const DenseSet<Operation *> &members) {
+  unsigned last = 0;
+  SmallVector<Operation *> work;
+  DenseSet<Operation *> seen;
+  DenseSet<unsigned> own;
+  for (Operation *op : members) {
+    last = std::max(last, position[op]);
+    own.insert(groupOf[op]);
+  }
+  auto follow = [&](Operation *op) {
+    for (Operation *user : op->getUsers())
+      if (!members.contains(user) && seen.insert(user).second)
+        work.push_back(user);
+  };
+  for (Operation *op : members)
+    follow(op);
+  while (!work.empty()) {
+    Operation *op = work.pop_back_val();
+    auto visit = [&](Operation *op) {
+      for (Operation *user : op->getUsers()) {
+        if (members.contains(user))
+          return true;
+        if (seen.insert(user).second)
+          work.push_back(user);
+      }
+      return false;
+    };
+    // A group runs as a whole: what any member of it feeds waits for it.
+    if (auto found = groupOf.find(op); found != groupOf.end() && !own.contains(found->second)) {
+      for (Operation *member : groups[found->second].ops) {
+        seen.insert(member);
+        if (visit(member))
+          return true;
+      }
+    } else if (visit(op)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool Grouping::tryMerge(unsigned a, unsigned b) {
+  if (a == b)
+    return false;
+  SmallVector<Operation *> ops(groups[a].ops);
+  llvm::append_range(ops, groups[b].ops);
+  DenseSet<Operation *> members(ops.begin(), ops.end());
+  llvm::sort(ops, [&](Operation *x, Operation *y) { return position[x] < position[y]; });
+  if (!isLegal(ops, members) || hasPathOutside(members))
+    return false;
+  for (Operation *op : groups[b].ops)
+    groupOf[op] = a;
+  groups[a].ops = std::move(ops);
+  groups[b].ops.clear();
+  return true;
+}
+
+void Grouping::run() {
+  repeatCheapOps();
+  unsigned count = 0;
+  for (Operation &op : block) {
+    position[&op] = count++;
+    if (!isFusible(&op))
+      continue;
+    groupOf[&op] = groups.size();
+    groups.push_back({{&op}});
+  }
+  // Producers into consumers, from the last consumer back: a chain grows from its end, where its results are due.
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (Operation &op : llvm::reverse(block)) {
+      if (!groupOf.count(&op))
+        continue;
+      for (Value operand : op.getOperands())
+        if (Operation *source = operand.getDefiningOp(); source && groupOf.count(source))
+          changed |= tryMerge(groupOf[&op], groupOf[source]);
+    }
+  }
+  // Readers of one value that walk it alike share the pass over it.
+  auto shareReaders = [&](Value value) {
+    Operation *first = nullptr;
+    for (Operation *user : value.getUsers()) {
+      if (!groupOf.count(user))
+        continue;
+      if (first)
+        tryMerge(groupOf[first], groupOf[user]);
+      else
+        first = user;
+    }
+  };
+  for (Value argument : block.getArguments())
+    shareReaders(argument);
+  for (Operation &op : block)
+    for (Value result : op.getResults())
+      shareReaders(result);
+}
+
+template <typename F> void Grouping::outline(F report) {
+  for (Group &group : groups) {
+    if (group.ops.empty() || (group.ops.size() == 1 && isSplat(group.ops.front())))
+      continue;
+    DenseSet<Operation *> members(group.ops.begin(), group.ops.end());
+    SetVector<Value> inputs, outputs;
+    for (Operation *op : group.ops) {
+      for (Value operand : op->getOperands())
+        if (Operation *source = operand.getDefiningOp(); !source || !members.contains(source))
+          if (!isSplat(source))
+            inputs.insert(operand);
+      for (Value result : op->getResults())
+        if (leaves(result, members))
+          outputs.insert(result);
+    }
+    if (outputs.empty())
+      continue;
+    OpBuilder builder(group.ops.back());
+    Location loc = group.ops.back()->getLoc();
+    SmallVector<Type> types;
+    for (Value output : outputs)
+      types.push_back(output.getType());
+    auto fusion = FusionOp::create(builder, loc, types, inputs.getArrayRef());
+    Block &body = fusion.getBody().emplaceBlock();
+    IRMapping mapping;
+    for (Value input : inputs)
+      mapping.map(input, body.addArgument(input.getType(), input.getLoc()));
+    builder.setInsertionPointToEnd(&body);
+    for (Operation *op : group.ops) {
+      for (Value operand : op->getOperands())
+        if (isSplat(operand.getDefiningOp()) && !mapping.contains(operand))
+          mapping.map(operand, builder.clone(*operand.getDefiningOp())->getResult(0));
+      builder.clone(*op, mapping);
+    }
+    SmallVector<Value> values;
+    for (Value output : outputs)
+      values.push_back(mapping.lookup(output));
+    YieldOp::create(builder, loc, values);
+    for (auto [output, result] : llvm::zip_equal(outputs, fusion.getOutputs()))
+      output.replaceUsesWithIf(result, [&](OpOperand &use) { return !members.contains(use.getOwner()); });
+    report(fusion);
+  }
+  for (Group &group : groups)
+    for (Operation *op : llvm::reverse(group.ops))
+      if (op->use_empty())
+        op->erase();
+  sortTopologically(&block);
+}
+
+namespace {
+
+struct Form : mpt::impl::FormBase<Form> {
+  void runOnOperation() override {
+    for (auto function : getOperation().getOps<func::FuncOp>()) {
+      if (function.isExternal())
+        continue;
+      Grouping grouping(function.getBody().front());
+      grouping.run();
+      grouping.outline([&](FusionOp fusion) {
+        ++numKernels;
+        for (Value input : fusion.getInputs())
+          bytesRead += bytesOf(input);
+        for (Value output : fusion.getOutputs())
+          bytesWritten += bytesOf(output);
+      });
+      for (Operation &op : llvm::make_early_inc_range(llvm::reverse(function.getBody().front())))
+        if (isOpTriviallyDead(&op))
+          op.erase();
+    }
+  }
+};
+
+} // namespace

@@ -1,0 +1,341 @@
+// Generated kernels against plain loops in double precision: every kind of loop, several types and layouts.
+#include "KernelRunner.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <functional>
+#include <random>
+
+namespace {
+
+int failures = 0;
+std::mt19937 generator(7);
+
+TestTensor uniform(std::vector<int64_t> shape, double low, double high) {
+  TestTensor result{std::move(shape), {}};
+  std::uniform_real_distribution<double> values(low, high);
+  for (int64_t i = 0, n = result.count(); i < n; ++i)
+    result.values.push_back(static_cast<float>(values(generator)));
+  return result;
+}
+TestTensor fill(std::vector<int64_t> shape, std::function<double(int64_t)> value) {
+  TestTensor result{std::move(shape), {}};
+  for (int64_t i = 0, n = result.count(); i < n; ++i)
+    result.values.push_back(value(i));
+  return result;
+}
+
+/// Each value within `relative` of what is wanted, or `absolute` where that is more.
+void expect(const char *name, const std::vector<TestTensor> &got, const std::vector<std::vector<double>> &want,
+            double relative, double absolute = 0) {
+  if (got.size() != want.size()) {
+    std::printf("%s: got %zu results, expected %zu\n", name, got.size(), want.size());
+    ++failures;
+    return;
+  }
+  for (size_t r = 0; r < got.size(); ++r) {
+    double worst = 0;
+    size_t at = 0, bad = 0;
+    for (size_t i = 0; i < want[r].size(); ++i) {
+      double g = got[r].values[i], w = want[r][i];
+      if (g == w || (std::isnan(g) && std::isnan(w)))
+        continue;
+      double excess = std::fabs(g - w) / std::max(relative * std::fabs(w), std::max(absolute, 1e-300));
+      if (!(excess <= 1))
+        ++bad;
+      if (!(excess <= worst)) {
+        worst = excess;
+        at = i;
+      }
+    }
+    if (bad) {
+      std::printf("%s: result %zu: %zu of %zu values off; at %zu expected %.9g, got %.9g (%.3g times the tolerance)\n", name,
+                  r, bad, want[r].size(), at, want[r][at], got[r].values[at], worst);
+      ++failures;
+    }
+  }
+}
+
+void elementwise() {
+  for (int64_t n : {1000, 5000}) {
+    TestTensor x = uniform({n}, -3, 3), y = uniform({n}, -3, 3);
+    std::string t = "tensor<" + std::to_string(n) + "xf32>";
+    auto got = runKernel("func.func @f(%x: " + t + ", %y: " + t + ") -> (" + t + ", " + t + ") {\n%a = mpt.add %x, %y : " +
+                             t + "\n%b = mpt.relu %a : " + t + "\nreturn %a, %b : " + t + ", " + t + "\n}",
+                         {x, y});
+    std::vector<double> sum, relu;
+    for (int64_t i = 0; i < n; ++i) {
+      sum.push_back(static_cast<float>(x.values[i] + y.values[i]));
+      relu.push_back(std::max(sum.back(), 0.0));
+    }
+    expect("add and relu", got, {sum, relu}, 0);
+  }
+}
+
+void functions() {
+  struct Case {
+    const char *op;
+    double (*exact)(double);
+    double low, high, ulp;
+  };
+  Case cases[] = {
+      {"exp", [](double x) { return std::exp(x); }, -105, 90, 2},
+      {"log", [](double x) { return std::log(x); }, 0, 3, 3},
+      {"tanh", [](double x) { return std::tanh(x); }, -10, 10, 4},
+      {"sigmoid", [](double x) { return 1 / (1 + std::exp(-x)); }, -100, 100, 4},
+      {"erf", [](double x) { return std::erf(x); }, -5, 5, 4},
+      {"sin", [](double x) { return std::sin(x); }, -1000, 1000, 3},
+      {"cos", [](double x) { return std::cos(x); }, -1000, 1000, 3},
+      {"softplus", [](double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::fabs(x))); }, -80, 80, 4},
+      {"rsqrt", [](double x) { return 1 / std::sqrt(x); }, 0, 100, 2},
+  };
+  for (const Case &c : cases) {
+    TestTensor x = uniform({4096 + 7}, c.low, c.high);
+    double special[] = {0.0, -0.0, INFINITY, -INFINITY, NAN, 1e-40, 1e-30, 1.0, -1.0, 3e38};
+    std::copy(std::begin(special), std::end(special), x.values.begin());
+    for (double &v : x.values)
+      v = static_cast<float>(v);
+    auto got = runKernel(std::string("func.func @f(%x: tensor<4103xf32>) -> tensor<4103xf32> {\n%a = mpt.") + c.op +
+                             " %x : tensor<4103xf32>\nreturn %a : tensor<4103xf32>\n}",
+                         {x});
+    std::vector<double> want;
+    for (double v : x.values) {
+      double exact = c.exact(v);
+      want.push_back(static_cast<float>(exact));
+    }
+    bool angle = std::string(c.op) == "sin" || std::string(c.op) == "cos";
+    if (angle && !got.empty())
+      want[9] = got[0].values[9]; // 3e38 is beyond the documented range
+    expect(c.op, got, {want}, c.ulp * 0x1p-23, angle ? 2e-7 : 1.5e-45 * c.ulp);
+  }
+  TestTensor x = uniform({777}, -4, 4), y = uniform({777}, -6, 6);
+  for (size_t i = 0; i < 200; ++i)
+    y.values[i] = std::round(y.values[i]);
+  auto got = runKernel("func.func @f(%x: tensor<777xf32>, %y: tensor<777xf32>) -> tensor<777xf32> {\n"
+                       "%a = mpt.pow %x, %y : tensor<777xf32>\nreturn %a : tensor<777xf32>\n}",
+                       {x, y});
+  std::vector<double> want;
+  for (size_t i = 0; i < x.values.size(); ++i)
+    want.push_back(static_cast<float>(std::pow(x.values[i], y.values[i])));
+  expect("pow", got, {want}, 2 * 0x1p-23);
+}
+
+double rounded(double value, int bits) {
+  if (value == 0 || !std::isfinite(value))
+    return value;
+  int exponent;
+  std::frexp(value, &exponent);
+  double unit = std::ldexp(1.0, exponent - bits);
+  return std::nearbyint(value / unit) * unit;
+}
+
+void narrow() {
+  struct {
+    const char *type;
+    int bits;
+  } types[] = {{"f16", 11}, {"bf16", 8}};
+  for (auto [type, bits] : types) {
+    TestTensor x = uniform({33, 40}, -3, 3), y = uniform({40}, -3, 3);
+    for (TestTensor *t : {&x, &y})
+      for (double &v : t->values)
+        v = rounded(v, bits);
+    std::string full = std::string("tensor<33x40x") + type + ">", row = std::string("tensor<40x") + type + ">";
+    auto got = runKernel("func.func @f(%x: " + full + ", %y: " + row + ") -> " + full +
+                             " {\n%b = \"mpt.broadcast\"(%y) {dims = array<i64: 1>} : (" + row + ") -> " + full +
+                             "\n%a = mpt.mul %x, %b : " + full + "\n%c = mpt.add %a, %x : " + full + "\nreturn %c : " +
+                             full + "\n}",
+                         {x, y});
+    std::vector<double> want;
+    for (int64_t i = 0; i < 33; ++i)
+      for (int64_t j = 0; j < 40; ++j)
+        want.push_back(rounded(rounded(x({i, j}) * y({j}), bits) + x({i, j}), bits));
+    expect(type, got, {want}, 0);
+  }
+}
+
+void rows() {
+  const char *text = R"(func.func @f(%x: tensor<9x100xf32>) -> (tensor<9x100xf32>, tensor<9xf32>) {
+    %m = mpt.reduce max %x {axes = array<i64: 1>} : (tensor<9x100xf32>) -> tensor<9xf32>
+    %mb = "mpt.broadcast"(%m) {dims = array<i64: 0>} : (tensor<9xf32>) -> tensor<9x100xf32>
+    %d = mpt.sub %x, %mb : tensor<9x100xf32>
+    %e = mpt.exp %d : tensor<9x100xf32>
+    %s = mpt.reduce sum %e {axes = array<i64: 1>} : (tensor<9x100xf32>) -> tensor<9xf32>
+    %sb = "mpt.broadcast"(%s) {dims = array<i64: 0>} : (tensor<9xf32>) -> tensor<9x100xf32>
+    %y = mpt.div %e, %sb : tensor<9x100xf32>
+    return %y, %s : tensor<9x100xf32>, tensor<9xf32>
+  })";
+  TestTensor x = uniform({9, 100}, -5, 5);
+  std::vector<double> y, sums;
+  for (int64_t i = 0; i < 9; ++i) {
+    double top = -1e9, sum = 0;
+    for (int64_t j = 0; j < 100; ++j)
+      top = std::max(top, x({i, j}));
+    for (int64_t j = 0; j < 100; ++j)
+      sum += std::exp(x({i, j}) - top);
+    for (int64_t j = 0; j < 100; ++j)
+      y.push_back(std::exp(x({i, j}) - top) / sum);
+    sums.push_back(sum);
+  }
+  auto got = runKernel(text, {x}), again = runKernel(text, {x}, {}, 5);
+  expect("softmax", got, {y, sums}, 1e-6);
+  // The same bits however the work is divided.
+  if (!got.empty() && !again.empty())
+    expect("softmax in five pieces", again, {got[0].values, got[1].values}, 0);
+  // Columns of a row-major tensor are the rows here: lanes lie across the kept dimension.
+  TestTensor turned = x;
+  turned.strides = {1, 9};
+  expect("softmax of a transposed buffer", runKernel(text, {turned}, {{1, 9}}), {y, sums}, 1e-6);
+}
+
+void columns() {
+  const char *text = R"(func.func @f(%x: tensor<300x70xf16>, %y: tensor<300x70xf16>) -> (tensor<70xf32>, tensor<70xf32>) {
+    %a = mpt.cast %x : tensor<300x70xf16> to tensor<300x70xf32>
+    %b = mpt.cast %y : tensor<300x70xf16> to tensor<300x70xf32>
+    %p = mpt.mul %a, %b : tensor<300x70xf32>
+    %s = mpt.reduce sum %p {axes = array<i64: 0>} : (tensor<300x70xf32>) -> tensor<70xf32>
+    %m = mpt.reduce mean %a {axes = array<i64: 0>} : (tensor<300x70xf32>) -> tensor<70xf32>
+    return %s, %m : tensor<70xf32>, tensor<70xf32>
+  })";
+  TestTensor x = uniform({300, 70}, -1, 1), y = uniform({300, 70}, 0, 1);
+  for (TestTensor *t : {&x, &y})
+    for (double &v : t->values)
+      v = rounded(v, 11);
+  std::vector<double> sums(70), means(70);
+  for (int64_t i = 0; i < 300; ++i)
+    for (int64_t j = 0; j < 70; ++j) {
+      sums[j] += x({i, j}) * y({i, j});
+      means[j] += x({i, j}) / 300;
+    }
+  expect("column sums", runKernel(text, {x, y}), {sums, means}, 1e-6, 1e-5);
+
+  // Statistics of a channels-last image.
+  const char *image = R"(func.func @f(%x: tensor<4x32x5x6xf32>) -> tensor<32xf32> {
+    %m = mpt.reduce mean %x {axes = array<i64: 0, 2, 3>} : (tensor<4x32x5x6xf32>) -> tensor<32xf32>
+    return %m : tensor<32xf32>
+  })";
+  TestTensor z = uniform({4, 32, 5, 6}, -1, 1);
+  z.strides = {5 * 6 * 32, 1, 6 * 32, 32};
+  std::vector<double> mean(32);
+  for (int64_t i = 0; i < z.count(); ++i)
+    mean[i / 30 % 32] += z.values[i] / 120;
+  expect("channel means", runKernel(image, {z}), {mean}, 1e-6, 1e-6);
+}
+
+void whole() {
+  const char *text = R"(func.func @f(%x: tensor<1003xf32>) -> (tensor<f32>, tensor<f32>) {
+    %p = mpt.mul %x, %x : tensor<1003xf32>
+    %s = mpt.reduce sum %p {axes = array<i64: 0>} : (tensor<1003xf32>) -> tensor<f32>
+    %n = mpt.sqrt %s : tensor<f32>
+    %m = mpt.reduce max %x {axes = array<i64: 0>} : (tensor<1003xf32>) -> tensor<f32>
+    return %n, %m : tensor<f32>, tensor<f32>
+  })";
+  TestTensor x = uniform({1003}, -1, 1);
+  double sum = 0;
+  for (double v : x.values)
+    sum += v * v;
+  expect("norm", runKernel(text, {x}), {{std::sqrt(sum)}, {*std::max_element(x.values.begin(), x.values.end())}}, 1e-6);
+}
+
+void movement() {
+  TestTensor x = uniform({6, 5, 20}, -1, 1);
+  std::vector<double> want;
+  for (int64_t i = 0; i < 20; ++i)
+    for (int64_t j = 0; j < 6; ++j)
+      for (int64_t k = 0; k < 5; ++k)
+        want.push_back(x({j, k, i}));
+  expect("transpose", runKernel(R"(func.func @f(%x: tensor<6x5x20xf32>) -> tensor<20x6x5xf32> {
+    %y = "mpt.transpose"(%x) {permutation = array<i64: 2, 0, 1>} : (tensor<6x5x20xf32>) -> tensor<20x6x5xf32>
+    return %y : tensor<20x6x5xf32> })", {x}), {want}, 0);
+
+  want.clear();
+  for (int64_t i = -1; i < 7; ++i)
+    for (int64_t k = 0; k < 100; ++k)
+      want.push_back(i >= 0 && i < 6 ? x.values[i * 100 + k] : 2.5);
+  expect("pad of a reshape", runKernel(R"(func.func @f(%x: tensor<6x5x20xf32>) -> tensor<8x100xf32> {
+    %r = "mpt.reshape"(%x) : (tensor<6x5x20xf32>) -> tensor<6x100xf32>
+    %y = "mpt.pad"(%r) {low = array<i64: 1, 0>, high = array<i64: 1, 0>, interior = array<i64: 0, 0>, value = 2.5}
+      : (tensor<6x100xf32>) -> tensor<8x100xf32>
+    return %y : tensor<8x100xf32> })", {x}), {want}, 0);
+
+  TestTensor ids = fill({7}, [](int64_t i) { return i == 3 ? -1 : (i * 5) % 6; });
+  want.clear();
+  for (double id : ids.values)
+    for (int64_t k = 0; k < 100; ++k)
+      want.push_back(x.values[(id < 0 ? id + 6 : id) * 100 + k]);
+  expect("gather", runKernel(R"(func.func @f(%x: tensor<6x5x20xf32>, %i: tensor<7xi64>) -> tensor<7x5x20xf32> {
+    %y = "mpt.gather"(%x, %i) {axis = 0 : i64} : (tensor<6x5x20xf32>, tensor<7xi64>) -> tensor<7x5x20xf32>
+    return %y : tensor<7x5x20xf32> })", {x, ids}), {want}, 0);
+
+  TestTensor updates = uniform({7, 100}, -1, 1);
+  std::vector<double> sums(600);
+  for (int64_t i = 0; i < 7; ++i)
+    for (int64_t k = 0; k < 100; ++k) {
+      int64_t row = ids.values[i] < 0 ? 5 : static_cast<int64_t>(ids.values[i]);
+      sums[row * 100 + k] += updates({i, k});
+    }
+  expect("scatter_add", runKernel(R"(func.func @f(%i: tensor<7xi64>, %u: tensor<7x100xf32>) -> tensor<6x100xf32> {
+    %y = "mpt.scatter_add"(%i, %u) {axis = 0 : i64} : (tensor<7xi64>, tensor<7x100xf32>) -> tensor<6x100xf32>
+    return %y : tensor<6x100xf32> })", {ids, updates}), {sums}, 1e-6, 1e-6);
+
+  TestTensor a = uniform({3, 17}, -1, 1), b = uniform({3, 30}, -1, 1);
+  want.clear();
+  for (int64_t i = 0; i < 3; ++i) {
+    for (int64_t k = 0; k < 17; ++k)
+      want.push_back(a({i, k}));
+    for (int64_t k = 0; k < 30; ++k)
+      want.push_back(b({i, k}));
+  }
+  expect("concat", runKernel(R"(func.func @f(%a: tensor<3x17xf32>, %b: tensor<3x30xf32>) -> tensor<3x47xf32> {
+    %y = "mpt.concat"(%a, %b) {axis = 1 : i64} : (tensor<3x17xf32>, tensor<3x30xf32>) -> tensor<3x47xf32>
+    return %y : tensor<3x47xf32> })", {a, b}), {want}, 0);
+}
+
+void pools() {
+  const char *text = R"(func.func @f(%x: tensor<2x16x7x7xf32>) -> (tensor<2x16x4x4xf32>, tensor<2x16x4x4xi32>) {
+    %y, %i = "mpt.max_pool"(%x) {kernel = array<i64: 3, 3>, strides = array<i64: 2, 2>, dilations = array<i64: 1, 1>,
+      pads_low = array<i64: 1, 1>, pads_high = array<i64: 1, 1>} : (tensor<2x16x7x7xf32>) -> (tensor<2x16x4x4xf32>, tensor<2x16x4x4xi32>)
+    return %y, %i : tensor<2x16x4x4xf32>, tensor<2x16x4x4xi32> })";
+  TestTensor x = uniform({2, 16, 7, 7}, -1, 1);
+  x.strides = {49 * 16, 1, 7 * 16, 16};
+  std::vector<double> y, where, dx(x.count());
+  TestTensor dy = uniform({2, 16, 4, 4}, -1, 1);
+  for (int64_t p = 0; p < 32; ++p)
+    for (int64_t i = 0; i < 4; ++i)
+      for (int64_t j = 0; j < 4; ++j) {
+        double best = -INFINITY, at = 0;
+        for (int64_t r = 2 * i - 1; r < 2 * i + 2; ++r)
+          for (int64_t c = 2 * j - 1; c < 2 * j + 2; ++c)
+            if (r >= 0 && r < 7 && c >= 0 && c < 7 && x.values[p * 49 + r * 7 + c] > best) {
+              best = x.values[p * 49 + r * 7 + c];
+              at = static_cast<double>(r * 7 + c);
+            }
+        y.push_back(best);
+        where.push_back(at);
+        dx[p * 49 + static_cast<int64_t>(at)] += dy.values[p * 16 + i * 4 + j];
+      }
+  std::vector<int64_t> last = {16 * 16, 1, 4 * 16, 16};
+  expect("max_pool", runKernel(text, {x}, {last, last}), {y, where}, 0);
+  TestTensor indices{{2, 16, 4, 4}, where, last};
+  dy.strides = last;
+  expect("max_pool_backward", runKernel(R"(func.func @f(%g: tensor<2x16x4x4xf32>, %i: tensor<2x16x4x4xi32>) -> tensor<2x16x7x7xf32> {
+    %y = "mpt.max_pool_backward"(%g, %i) {kernel = array<i64: 3, 3>, strides = array<i64: 2, 2>, dilations = array<i64: 1, 1>,
+      pads_low = array<i64: 1, 1>, pads_high = array<i64: 1, 1>} : (tensor<2x16x4x4xf32>, tensor<2x16x4x4xi32>) -> tensor<2x16x7x7xf32>
+    return %y : tensor<2x16x7x7xf32> })", {dy, indices}, {x.strides}), {dx}, 1e-6, 1e-6);
+}
+
+} // namespace
+
+int main() {
+  elementwise();
+  functions();
+  narrow();
+  rows();
+  columns();
+  whole();
+  movement();
+  pools();
+  if (failures)
+    std::printf("%d failures\n", failures);
+  return failures != 0;
+}
