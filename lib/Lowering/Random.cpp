@@ -196,7 +196,7 @@ struct CastModel : LoopLowering::ExternalModel<CastModel, CastOp> {
     x = both[0];
     const llvm::fltSemantics &semantics = to.getFloatSemantics();
     unsigned drop = 24 - llvm::APFloat::semanticsPrecision(semantics);
-    Value random = arith::AndIOp::create(e.b, both[1], e.constantLike(both[1], APInt(32, (1u << drop) - 1)));
+    Value random = arith::ShRUIOp::create(e.b, both[1], e.constantLike(both[1], APInt(32, 32 - drop)));
     Value bits = arith::BitcastOp::create(e.b, e.typeLike(e.b.getI32Type(), x), x);
     bits = arith::AddIOp::create(e.b, bits, random);
     bits = arith::AndIOp::create(e.b, bits, e.constantLike(bits, APInt(32, ~((1u << drop) - 1))));

@@ -315,8 +315,10 @@ template <typename F> void Grouping::outline(F report) {
     for (Value output : outputs)
       values.push_back(mapping.lookup(output));
     YieldOp::create(builder, loc, values);
-    for (auto [output, result] : llvm::zip_equal(outputs, fusion.getOutputs()))
-      output.replaceUsesWithIf(result, [&](OpOperand &use) { return !members.contains(use.getOwner()); });
+    for (unsigned i = 0; i < outputs.size(); ++i)
+      Value(outputs[i]).replaceUsesWithIf(fusion.getOutputs()[i], [&](OpOperand &use) {
+        return !members.contains(use.getOwner());
+      });
     report(fusion);
   }
   for (Group &group : groups)

@@ -50,8 +50,8 @@ void expect(const char *name, const std::vector<TestTensor> &got, const std::vec
       }
     }
     if (bad) {
-      std::printf("%s: result %zu: %zu of %zu values off; at %zu expected %.9g, got %.9g (%.3g times the tolerance)\n", name,
-                  r, bad, want[r].size(), at, want[r][at], got[r].values[at], worst);
+      std::printf("%s: result %zu: %zu of %zu values off; at %zu expected %.9g, got %.9g (%.3g times the tolerance)\n",
+                  name, r, bad, want[r].size(), at, want[r][at], got[r].values[at], worst);
       ++failures;
     }
   }
@@ -61,9 +61,10 @@ void elementwise() {
   for (int64_t n : {1000, 5000}) {
     TestTensor x = uniform({n}, -3, 3), y = uniform({n}, -3, 3);
     std::string t = "tensor<" + std::to_string(n) + "xf32>";
-    auto got = runKernel("func.func @f(%x: " + t + ", %y: " + t + ") -> (" + t + ", " + t + ") {\n%a = mpt.add %x, %y : " +
-                             t + "\n%b = mpt.relu %a : " + t + "\nreturn %a, %b : " + t + ", " + t + "\n}",
-                         {x, y});
+    auto got =
+        runKernel("func.func @f(%x: " + t + ", %y: " + t + ") -> (" + t + ", " + t + ") {\n%a = mpt.add %x, %y : " + t +
+                      "\n%b = mpt.relu %a : " + t + "\nreturn %a, %b : " + t + ", " + t + "\n}",
+                  {x, y});
     std::vector<double> sum, relu;
     for (int64_t i = 0; i < n; ++i) {
       sum.push_back(static_cast<float>(x.values[i] + y.values[i]));
@@ -143,8 +144,8 @@ void narrow() {
     std::string full = std::string("tensor<33x40x") + type + ">", row = std::string("tensor<40x") + type + ">";
     auto got = runKernel("func.func @f(%x: " + full + ", %y: " + row + ") -> " + full +
                              " {\n%b = \"mpt.broadcast\"(%y) {dims = array<i64: 1>} : (" + row + ") -> " + full +
-                             "\n%a = mpt.mul %x, %b : " + full + "\n%c = mpt.add %a, %x : " + full + "\nreturn %c : " +
-                             full + "\n}",
+                             "\n%a = mpt.mul %x, %b : " + full + "\n%c = mpt.add %a, %x : " + full +
+                             "\nreturn %c : " + full + "\n}",
                          {x, y});
     std::vector<double> want;
     for (int64_t i = 0; i < 33; ++i)
@@ -189,7 +190,8 @@ void rows() {
 }
 
 void columns() {
-  const char *text = R"(func.func @f(%x: tensor<300x70xf16>, %y: tensor<300x70xf16>) -> (tensor<70xf32>, tensor<70xf32>) {
+  const char *text =
+      R"(func.func @f(%x: tensor<300x70xf16>, %y: tensor<300x70xf16>) -> (tensor<70xf32>, tensor<70xf32>) {
     %a = mpt.cast %x : tensor<300x70xf16> to tensor<300x70xf32>
     %b = mpt.cast %y : tensor<300x70xf16> to tensor<300x70xf32>
     %p = mpt.mul %a, %b : tensor<300x70xf32>
@@ -244,28 +246,37 @@ void movement() {
     for (int64_t j = 0; j < 6; ++j)
       for (int64_t k = 0; k < 5; ++k)
         want.push_back(x({j, k, i}));
-  expect("transpose", runKernel(R"(func.func @f(%x: tensor<6x5x20xf32>) -> tensor<20x6x5xf32> {
+  expect("transpose",
+         runKernel(R"(func.func @f(%x: tensor<6x5x20xf32>) -> tensor<20x6x5xf32> {
     %y = "mpt.transpose"(%x) {permutation = array<i64: 2, 0, 1>} : (tensor<6x5x20xf32>) -> tensor<20x6x5xf32>
-    return %y : tensor<20x6x5xf32> })", {x}), {want}, 0);
+    return %y : tensor<20x6x5xf32> })",
+                   {x}),
+         {want}, 0);
 
   want.clear();
   for (int64_t i = -1; i < 7; ++i)
     for (int64_t k = 0; k < 100; ++k)
       want.push_back(i >= 0 && i < 6 ? x.values[i * 100 + k] : 2.5);
-  expect("pad of a reshape", runKernel(R"(func.func @f(%x: tensor<6x5x20xf32>) -> tensor<8x100xf32> {
+  expect("pad of a reshape",
+         runKernel(R"(func.func @f(%x: tensor<6x5x20xf32>) -> tensor<8x100xf32> {
     %r = "mpt.reshape"(%x) : (tensor<6x5x20xf32>) -> tensor<6x100xf32>
     %y = "mpt.pad"(%r) {low = array<i64: 1, 0>, high = array<i64: 1, 0>, interior = array<i64: 0, 0>, value = 2.5}
       : (tensor<6x100xf32>) -> tensor<8x100xf32>
-    return %y : tensor<8x100xf32> })", {x}), {want}, 0);
+    return %y : tensor<8x100xf32> })",
+                   {x}),
+         {want}, 0);
 
   TestTensor ids = fill({7}, [](int64_t i) { return i == 3 ? -1 : (i * 5) % 6; });
   want.clear();
   for (double id : ids.values)
     for (int64_t k = 0; k < 100; ++k)
       want.push_back(x.values[(id < 0 ? id + 6 : id) * 100 + k]);
-  expect("gather", runKernel(R"(func.func @f(%x: tensor<6x5x20xf32>, %i: tensor<7xi64>) -> tensor<7x5x20xf32> {
+  expect("gather",
+         runKernel(R"(func.func @f(%x: tensor<6x5x20xf32>, %i: tensor<7xi64>) -> tensor<7x5x20xf32> {
     %y = "mpt.gather"(%x, %i) {axis = 0 : i64} : (tensor<6x5x20xf32>, tensor<7xi64>) -> tensor<7x5x20xf32>
-    return %y : tensor<7x5x20xf32> })", {x, ids}), {want}, 0);
+    return %y : tensor<7x5x20xf32> })",
+                   {x, ids}),
+         {want}, 0);
 
   TestTensor updates = uniform({7, 100}, -1, 1);
   std::vector<double> sums(600);
@@ -274,9 +285,12 @@ void movement() {
       int64_t row = ids.values[i] < 0 ? 5 : static_cast<int64_t>(ids.values[i]);
       sums[row * 100 + k] += updates({i, k});
     }
-  expect("scatter_add", runKernel(R"(func.func @f(%i: tensor<7xi64>, %u: tensor<7x100xf32>) -> tensor<6x100xf32> {
+  expect("scatter_add",
+         runKernel(R"(func.func @f(%i: tensor<7xi64>, %u: tensor<7x100xf32>) -> tensor<6x100xf32> {
     %y = "mpt.scatter_add"(%i, %u) {axis = 0 : i64} : (tensor<7xi64>, tensor<7x100xf32>) -> tensor<6x100xf32>
-    return %y : tensor<6x100xf32> })", {ids, updates}), {sums}, 1e-6, 1e-6);
+    return %y : tensor<6x100xf32> })",
+                   {ids, updates}),
+         {sums}, 1e-6, 1e-6);
 
   TestTensor a = uniform({3, 17}, -1, 1), b = uniform({3, 30}, -1, 1);
   want.clear();
@@ -286,9 +300,12 @@ void movement() {
     for (int64_t k = 0; k < 30; ++k)
       want.push_back(b({i, k}));
   }
-  expect("concat", runKernel(R"(func.func @f(%a: tensor<3x17xf32>, %b: tensor<3x30xf32>) -> tensor<3x47xf32> {
+  expect("concat",
+         runKernel(R"(func.func @f(%a: tensor<3x17xf32>, %b: tensor<3x30xf32>) -> tensor<3x47xf32> {
     %y = "mpt.concat"(%a, %b) {axis = 1 : i64} : (tensor<3x17xf32>, tensor<3x30xf32>) -> tensor<3x47xf32>
-    return %y : tensor<3x47xf32> })", {a, b}), {want}, 0);
+    return %y : tensor<3x47xf32> })",
+                   {a, b}),
+         {want}, 0);
 }
 
 void pools() {
@@ -318,10 +335,13 @@ void pools() {
   expect("max_pool", runKernel(text, {x}, {last, last}), {y, where}, 0);
   TestTensor indices{{2, 16, 4, 4}, where, last};
   dy.strides = last;
-  expect("max_pool_backward", runKernel(R"(func.func @f(%g: tensor<2x16x4x4xf32>, %i: tensor<2x16x4x4xi32>) -> tensor<2x16x7x7xf32> {
+  expect("max_pool_backward",
+         runKernel(R"(func.func @f(%g: tensor<2x16x4x4xf32>, %i: tensor<2x16x4x4xi32>) -> tensor<2x16x7x7xf32> {
     %y = "mpt.max_pool_backward"(%g, %i) {kernel = array<i64: 3, 3>, strides = array<i64: 2, 2>, dilations = array<i64: 1, 1>,
       pads_low = array<i64: 1, 1>, pads_high = array<i64: 1, 1>} : (tensor<2x16x4x4xf32>, tensor<2x16x4x4xi32>) -> tensor<2x16x7x7xf32>
-    return %y : tensor<2x16x7x7xf32> })", {dy, indices}, {x.strides}), {dx}, 1e-6, 1e-6);
+    return %y : tensor<2x16x7x7xf32> })",
+                   {dy, indices}, {x.strides}),
+         {dx}, 1e-6, 1e-6);
 }
 
 } // namespace
