@@ -66,6 +66,7 @@ private:
 
   void addFunction(func::FuncOp function) {
     island = lossIsland(function);
+    gradientTail = parameterGradientTail(function);
     for (BlockArgument argument : function.getArguments())
       if (isDecidable(argument.getType()))
         produced[argument] = kWide;
@@ -212,6 +213,8 @@ private:
     }
     if (island.contains(op))
       return all(op, kWide, "part of the loss");
+    if (gradientTail.contains(op))
+      return all(op, kWide, "sums and moves parameter gradients, which are f32");
     if (ruling.decision != Decision::follow) {
       bool wide = ruling.decision == Decision::wide;
       pass(wide && expands, !wide);
@@ -295,7 +298,7 @@ private:
   CostModel cost;
   MinCut cut;
   PrecisionSolution solution;
-  DenseSet<Operation *> island;
+  DenseSet<Operation *> island, gradientTail;
   DenseMap<StringAttr, int> stateNodes;
   SmallVector<train::StateOp> stateOps;
   DenseMap<Value, Flow> flow;
