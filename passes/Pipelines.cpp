@@ -56,15 +56,25 @@ void buildTraining(OpPassManager &passes, const PipelineOptions &options) {
 }
 
 void buildPrecision(OpPassManager &passes, const PipelineOptions &options) {
+  // Decisions first, on the whole module: functions share parameters.
   AssignOptions assign;
   assign.policy = options.policy;
+  assign.lossScale = options.lossScale;
   if (!options.keepF32.empty())
     assign.keepF32 = {options.keepF32};
   if (!options.keepNarrow.empty())
     assign.keepNarrow = {options.keepNarrow};
   passes.addPass(createAssign(assign));
   passes.addPass(createInsertCasts());
+  // Masters recognize narrow parameters by the casts of their reads, and take those reads over.
   passes.addPass(createMasterWeights());
+  // After masters, so that writes of masters and of their narrow copies get the same condition.
+  passes.addPass(createLossScaling());
+  // After all types are final.
+  passes.addPass(createWidenReductions());
+  passes.addPass(createFoldCasts());
+  // Directly after the passes that count rounding casts: clean-up may merge equal ones later.
+  passes.addPass(createVerify());
 }
 
 void buildFusion(OpPassManager &passes, const PipelineOptions &) {
