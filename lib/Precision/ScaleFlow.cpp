@@ -18,7 +18,7 @@ ScaleFlow::ScaleFlow(func::FuncOp function) {
         continue;
       power = 0;
     } else if (auto scale = dyn_cast<train::ScaleLossOp>(op)) {
-      power = powerOf(scale.getSeed()).value_or(0) + 1;
+      power = powerOf(scale.getSeed()).value_or(0) + (op.hasAttr(kSeedAttr) ? 0 : 1);
     } else if (auto unscale = dyn_cast<train::UnscaleOp>(op)) {
       if (std::optional<int> before = powerOf(unscale.getGradient()))
         power = *before - 1;

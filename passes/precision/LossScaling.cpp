@@ -31,6 +31,13 @@ public:
       return signalPassFailure();
     }
     scaling = scalingOf(module);
+    if (!multiplies())
+      module.walk([](train::ScaleLossOp seed) {
+        if (!seed->hasAttr(kSeedAttr))
+          return;
+        seed.getResult().replaceAllUsesWith(seed.getSeed());
+        seed.erase();
+      });
     if (scaling.mode == Scaling::none)
       return;
     SmallVector<func::FuncOp> functions;
@@ -49,7 +56,9 @@ public:
   }
 
 private:
-  bool multiplies() const { return scaling.mode == Scaling::dynamic || scaling.init != 1.0; }
+  bool multiplies() const {
+    return scaling.mode == Scaling::dynamic || (scaling.mode == Scaling::fixed && scaling.init != 1.0);
+  }
 
   LogicalResult addStates(ModuleOp module) {
     auto builder = OpBuilder::atBlockBegin(module.getBody());
@@ -75,16 +84,21 @@ private:
     for (Operation &op : body)
       if (op.hasAttr(kSeedAttr))
         seeds.push_back(&op);
-    if (seeds.empty())
+    if (seeds.empty() && multiplies())
       return function.emitOpError() << "expected a gradient seed (" << kSeedAttr
                                     << ") before the gradients, found none";
     auto builder = OpBuilder::atBlockBegin(&body);
-    GraphBuilder b(builder, seeds.front()->getLoc());
+    GraphBuilder b(builder, (*function.getOps<train::GradientOp>().begin()).getLoc());
     auto real = RankedTensorType::get({}, builder.getF32Type());
     Value scale = scaling.mode == Scaling::dynamic ? Value(train::ReadOp::create(builder, b.loc, real, kScale))
                                                    : b.splat(real, scaling.init);
     if (multiplies())
       for (Operation *seed : seeds) {
+        if (auto marked = dyn_cast<train::ScaleLossOp>(seed)) {
+          marked.getScaleMutable().assign(scale);
+          marked->removeAttr(kSeedAttr);
+          continue;
+        }
         builder.setInsertionPointAfter(seed);
         auto scaled = train::ScaleLossOp::create(builder, seed->getLoc(), seed->getResult(0), scale);
         seed->getResult(0).replaceAllUsesExcept(scaled, scaled);
@@ -120,7 +134,10 @@ private:
     Value finite = train::AllFiniteOp::create(builder, loc, flag, gradients);
     Value skipped = NotOp::create(builder, loc, finite);
     for (train::WriteOp write : llvm::to_vector(function.getOps<train::WriteOp>())) {
-      if (commitsAlways(roles.lookup(write.getStateAttr().getAttr())))
+      train::Role role = roles.lookup(write.getStateAttr().getAttr());
+      // An accumulator is emptied after a skipped step too: its sum was for that step.
+      bool empties = role == train::Role::accumulator && isa_and_nonnull<ConstantOp>(write.getValue().getDefiningOp());
+      if (commitsAlways(role) || empties)
         continue;
       write->moveBefore(end);
       builder.setInsertionPoint(write);

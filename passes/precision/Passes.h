@@ -4,9 +4,7 @@
 
 #include "mlir/Pass/Pass.h"
 
-
 namespace mpt {
-
 
 #define GEN_PASS_DECL
 #include "passes/precision/Passes.h.inc"

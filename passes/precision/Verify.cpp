@@ -76,7 +76,9 @@ private:
         fine &= succeeded(verifyWrite(write));
     }
     bool multiplies = scaling.mode == Scaling::dynamic || (scaling.mode == Scaling::fixed && scaling.init != 1.0);
-    if (trains && multiplies && function.getOps<train::ScaleLossOp>().empty()) {
+    bool scaled =
+        llvm::any_of(function.getOps<train::ScaleLossOp>(), [](Operation *op) { return !op->hasAttr(kSeedAttr); });
+    if (trains && multiplies && !scaled) {
       function.emitOpError() << "expected the loss to be scaled, as the policy says: run precision-loss-scaling";
       fine = false;
     }
@@ -140,7 +142,9 @@ private:
 
   LogicalResult verifyWrite(train::WriteOp write) {
     train::StateOp state = states.lookup(write.getStateAttr().getAttr());
-    bool always = state.getRole() == train::Role::rng || state.getRole() == train::Role::scale;
+    bool always =
+        state.getRole() == train::Role::rng || state.getRole() == train::Role::scale ||
+        (state.getRole() == train::Role::accumulator && isa_and_nonnull<ConstantOp>(write.getValue().getDefiningOp()));
     if (scaling.mode != Scaling::none && !always && !write.getCondition())
       return write.emitOpError() << "expected a condition: a step whose gradients are not finite must leave "
                                  << write.getState() << " as it is";

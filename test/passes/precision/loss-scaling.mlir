@@ -6,6 +6,8 @@
 // RUN: not mpt-opt %S/Inputs/linear.mlir --precision-loss-scaling 2>&1 | FileCheck %s --check-prefix=ALONE
 // RUN: not mpt-opt %S/Inputs/linear.mlir '--precision-assign=loss-scale=-3' 2>&1 | FileCheck %s --check-prefix=BAD
 // RUN: not mpt-opt %S/Inputs/linear.mlir --precision-assign --precision-loss-scaling --precision-loss-scaling 2>&1 | FileCheck %s --check-prefix=TWICE
+// RUN: mpt-opt %S/Inputs/marked.mlir --precision-assign --precision-loss-scaling --precision-verify | FileCheck %s --check-prefix=MARKED
+// RUN: mpt-opt %S/Inputs/marked.mlir --precision-assign=policy=amp-bf16 --precision-loss-scaling --precision-verify | FileCheck %s --check-prefix=UNMARKED
 // RUN: not mpt-opt %s --precision-assign --precision-loss-scaling 2>&1 | FileCheck %s --check-prefix=NOSEED
 
 // ALONE: expected the policy's summary, got none: run precision-assign first
@@ -66,3 +68,10 @@ module {
     return
   }
 }
+
+// The seed as differentiation leaves it, a scale of 1, takes the loss scale; without one it is the constant again.
+// MARKED: %[[S:.*]] = train.read @mpt.loss_scale
+// MARKED: train.scale_loss %{{.*}}, %[[S]] : tensor<4xf32>, tensor<f32>
+// An accumulator is emptied after a skipped step too.
+// MARKED: train.write @w.accumulator, %{{[^ ]*}} : tensor<4xf32>
+// UNMARKED-NOT: train.scale_loss
