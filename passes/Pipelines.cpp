@@ -26,8 +26,6 @@ void addCleanup(OpPassManager &passes) {
 void buildImport(OpPassManager &passes, const PipelineOptions &) {
   passes.addPass(createOnnxToCore());
   addCleanup(passes);
-  // After the clean-up, so that a chain of primitives is whole and has no dead users.
-  // passes.addPass(createRecognizeComposites());
 }
 
 void buildTraining(OpPassManager &passes, const PipelineOptions &options) {
@@ -43,7 +41,6 @@ void buildTraining(OpPassManager &passes, const PipelineOptions &options) {
   // Before differentiation: @evaluate must not carry the backward pass.
   passes.addPass(createEvaluate({"evaluate"}));
   passes.addPass(createDifferentiate());
-  addCleanup(passes);
   // @gradients shares everything with @step up to the optimizer, so it is cloned before there is one.
   passes.addPass(createGradients());
   OptimizerOptions optimizer;
@@ -53,6 +50,8 @@ void buildTraining(OpPassManager &passes, const PipelineOptions &options) {
   AccumulateOptions accumulate;
   accumulate.microSteps = options.accumulate;
   passes.addPass(createAccumulate(accumulate));
+  // Not before the optimizer: a gradient that nobody uses yet would be dead code.
+  addCleanup(passes);
 }
 
 void buildPrecision(OpPassManager &passes, const PipelineOptions &options) {
@@ -78,6 +77,11 @@ void buildPrecision(OpPassManager &passes, const PipelineOptions &options) {
 }
 
 void buildFusion(OpPassManager &passes, const PipelineOptions &) {
+  // First: what train ops turn into is decomposed and fused like everything else.
+  passes.addPass(createLowerTrain());
+  passes.addPass(createDecompose());
+  addCleanup(passes);
+  passes.addPass(createForm());
 }
 
 void buildMemory(OpPassManager &passes, const PipelineOptions &options) {
@@ -89,7 +93,8 @@ void buildMemory(OpPassManager &passes, const PipelineOptions &options) {
 }
 
 constexpr Phase phases[] = {
-    {"import", buildImport}, {"training", buildTraining}, {"precision", buildPrecision}, {"fusion", buildFusion}, {"memory", buildMemory},
+    {"import", buildImport}, {"training", buildTraining}, {"precision", buildPrecision},
+    {"fusion", buildFusion}, {"memory", buildMemory},
 };
 
 } // namespace
