@@ -365,7 +365,7 @@ FailureOr<KernelInfo> mpt::emitKernel(OpBuilder &builder, FusionOp fusion, Array
 }
 
 void mpt::registerLoopLoweringModels(DialectRegistry &registry) {
-  registry.addExtension(+[](MLIRContext *context, MPTDialect *) {
+  registry.addExtension(+[](MLIRContext *context, MPTDialect *, train::TrainDialect *) {
     attachElementwiseModels(context);
     attachCastModels(context);
     attachShapeModels(context);
@@ -374,5 +374,4 @@ void mpt::registerLoopLoweringModels(DialectRegistry &registry) {
     attachScatterModels(context);
     attachDecompositions(context);
   });
-  registry.addExtension(+[](MLIRContext *context, train::TrainDialect *) { attachTrainDecompositions(context); });
 }

@@ -1,6 +1,8 @@
 // Values, views, kernels and the ends of functions.
 #include "Bufferizer.h"
 
+#include "Schedule.h"
+
 #include "llvm/ADT/ScopeExit.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -100,7 +102,26 @@ LogicalResult Bufferizer::lowerView(Operation *op) {
   return success();
 }
 
+bool Bufferizer::lowerAsView(FusionOp fusion) {
+  Operation *only = &fusion.getBody().front().front();
+  auto broadcast = dyn_cast<BroadcastOp>(only);
+  if (!broadcast || fusion.getNumResults() != 1 || fusion.getBody().front().getOperations().size() != 2)
+    return false;
+  Value output = fusion.getOutputs()[0], from = buffer(fusion.getInputs()[0]);
+  if (destinations.count(output))
+    return false;
+  auto type = cast<RankedTensorType>(output.getType());
+  Sizes given = stridesOf(typeOf(from)), strides(type.getRank(), 0);
+  for (auto [i, d] : llvm::enumerate(broadcast.getDims()))
+    if (typeOf(from).getDimSize(i) == type.getDimSize(d))
+      strides[d] = given[i];
+  buffers[output] = view(fusion.getLoc(), from, type.getShape(), strides);
+  return true;
+}
+
 LogicalResult Bufferizer::lowerFusion(FusionOp fusion) {
+  if (lowerAsView(fusion))
+    return success();
   Location loc = fusion.getLoc();
   SmallVector<Value> operands, results;
   SmallVector<MemRefType> inputTypes, outputTypes;
@@ -274,6 +295,7 @@ LogicalResult mpt::memory::bufferize(ModuleOp module, const KernelEmitter &emitt
   for (func::FuncOp function : functions) {
     if (!function.getBody().hasOneBlock())
       return function.emitOpError() << "expected one block";
+    scheduleUpdates(function);
     if (failed(Bufferizer(function, kernels, options).run()))
       return failure();
   }

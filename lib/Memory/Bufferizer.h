@@ -2,6 +2,7 @@
 #ifndef MPT_MEMORY_BUFFERIZER_H
 #define MPT_MEMORY_BUFFERIZER_H
 
+#include "Epilogue.h"
 #include "Kernels.h"
 
 #include "mpt/Dialect/RT/RTDialect.h"
@@ -13,7 +14,8 @@ namespace mpt::memory {
 class Bufferizer {
 public:
   Bufferizer(mlir::func::FuncOp source, KernelTable &kernels, const BufferizeOptions &options)
-      : source(source), kernels(kernels), options(options), orders(source), builder(source) {}
+      : source(source), kernels(kernels), options(options), epilogues(foldEpilogues(source)), orders(source),
+        builder(source) {}
 
   /// Replaces the source function by its form on buffers.
   llvm::LogicalResult run();
@@ -29,6 +31,8 @@ private:
   llvm::LogicalResult lower(mlir::Operation *op);
   llvm::LogicalResult lowerView(mlir::Operation *op);
   llvm::LogicalResult lowerFusion(FusionOp fusion);
+  /// A fusion that only repeats its operand becomes a view with strides of 0.
+  bool lowerAsView(FusionOp fusion);
   llvm::LogicalResult lowerConcat(ConcatOp concat);
   /// The buffer that the parts of `concat` go to, made at the first part.
   mlir::Value concatBuffer(ConcatOp concat, mlir::Location loc);
@@ -64,6 +68,7 @@ private:
   mlir::func::FuncOp source, target;
   KernelTable &kernels;
   const BufferizeOptions &options;
+  llvm::DenseMap<mlir::Operation *, Epilogue> epilogues; // of products; taken out of fusions before anything else
   Orders orders;
   mlir::OpBuilder builder;
   llvm::DenseMap<mlir::Value, mlir::Value> buffers; // tensor to memref

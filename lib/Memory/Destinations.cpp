@@ -139,7 +139,8 @@ Bufferizer::Target Bufferizer::targetFor(Value result) {
   Operation *op = result.getDefiningOp();
   for (const Destination &destination : it->second) {
     if (auto write = dyn_cast<train::WriteOp>(destination.use->getOwner())) {
-      if (!readersPrecede(write.getStateAttr(), op))
+      // The parts of a concatenation are written before the op itself runs.
+      if (isa<ConcatOp>(op) || !readersPrecede(write.getStateAttr(), op))
         continue;
       // Only kernels read and write at one index.
       auto reads = readers.find(write.getStateAttr());

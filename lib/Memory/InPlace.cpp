@@ -13,30 +13,33 @@ namespace {
 struct Access {
   Operation *op;
   SmallVector<Value> indices;
-  Type type;
+  Type type, memref; // of the value and of what it is loaded from or stored to
 };
 
-/// Loads of (or stores to) `memref`; false when something else uses it.
+/// Loads of (or stores to) `memref`, also through flat casts of it; false when something else uses it.
 bool accesses(Value memref, bool stores, SmallVectorImpl<Access> &found) {
   for (Operation *user : memref.getUsers()) {
-    bool known = TypeSwitch<Operation *, bool>(user)
-                     .Case<memref::LoadOp>([&](memref::LoadOp op) {
-                       found.push_back({op, llvm::to_vector(op.getIndices()), op.getType()});
-                       return !stores;
-                     })
-                     .Case<vector::LoadOp>([&](vector::LoadOp op) {
-                       found.push_back({op, llvm::to_vector(op.getIndices()), op.getType()});
-                       return !stores;
-                     })
-                     .Case<memref::StoreOp>([&](memref::StoreOp op) {
-                       found.push_back({op, llvm::to_vector(op.getIndices()), op.getValueToStore().getType()});
-                       return stores && op.getMemRef() == memref;
-                     })
-                     .Case<vector::StoreOp>([&](vector::StoreOp op) {
-                       found.push_back({op, llvm::to_vector(op.getIndices()), op.getValueToStore().getType()});
-                       return stores && op.getBase() == memref;
-                     })
-                     .Default([](Operation *) { return false; });
+    bool known =
+        TypeSwitch<Operation *, bool>(user)
+            .Case<memref::LoadOp>([&](memref::LoadOp op) {
+              found.push_back({op, llvm::to_vector(op.getIndices()), op.getType(), memref.getType()});
+              return !stores;
+            })
+            .Case<vector::LoadOp>([&](vector::LoadOp op) {
+              found.push_back({op, llvm::to_vector(op.getIndices()), op.getType(), memref.getType()});
+              return !stores;
+            })
+            .Case<memref::StoreOp>([&](memref::StoreOp op) {
+              found.push_back({op, llvm::to_vector(op.getIndices()), op.getValueToStore().getType(), memref.getType()});
+              return stores && op.getMemRef() == memref;
+            })
+            .Case<vector::StoreOp>([&](vector::StoreOp op) {
+              found.push_back({op, llvm::to_vector(op.getIndices()), op.getValueToStore().getType(), memref.getType()});
+              return stores && op.getBase() == memref;
+            })
+            .Case<memref::ReinterpretCastOp>(
+                [&](memref::ReinterpretCastOp op) { return accesses(op.getResult(), stores, found); })
+            .Default([](Operation *) { return false; });
     if (!known)
       return false;
   }
@@ -59,7 +62,7 @@ bool mpt::memory::mayRunInPlace(func::FuncOp kernel, unsigned input, unsigned ou
         continue;
       if (store.op->isBeforeInBlock(load.op))
         return false;
-      matched |= store.indices == load.indices && store.type == load.type;
+      matched |= store.indices == load.indices && store.type == load.type && store.memref == load.memref;
     }
     if (!matched)
       return false;

@@ -1,7 +1,9 @@
 // Finds kernels that were emitted before by a structural hash of body and buffer types.
 #include "Kernels.h"
 
+#include "mlir/IR/Dominance.h"
 #include "mlir/IR/IRMapping.h"
+#include "mlir/Transforms/CSE.h"
 
 using namespace mlir;
 using namespace mpt;
@@ -38,8 +40,15 @@ FailureOr<Kernel> KernelTable::get(FusionOp fusion, ArrayRef<MemRefType> inputs,
     return failure();
   auto function = module.lookupSymbol<func::FuncOp>(name);
   assert(function && "the emitter builds a function of the name it was given");
+  for (size_t i = 0; i < outputs.size(); ++i)
+    if (function.getArgument(inputs.size() + i).use_empty())
+      return fusion.emitOpError() << "expected a kernel that writes result " << i << ", got one that does not";
   function.setPrivate();
   function->setAttr(kKernelAttr, builder.getUnitAttr());
+  // Equal addresses become one value: what mayRunInPlace compares.
+  IRRewriter rewriter(module.getContext());
+  DominanceInfo dominance(function);
+  eliminateCommonSubExpressions(rewriter, dominance, function);
   Kernel kernel{function, *shape};
 
   // A detached fusion keeps the body comparable after the function that held it is gone.

@@ -24,7 +24,10 @@ struct Matrices {
     rowStride = strides[r];
     colStride = strides[c];
   }
-  bool hasUnitStride() const { return rowStride == 1 || colStride == 1 || rows == 1 || cols == 1; }
+  bool hasUnitStride() const {
+    bool repeated = (rows > 1 && rowStride == 0) || (cols > 1 && colStride == 0);
+    return !repeated && (rowStride == 1 || colStride == 1 || rows == 1 || cols == 1);
+  }
   bool hasUnitColumns() const { return colStride == 1 || cols == 1; }
 };
 
@@ -91,7 +94,16 @@ LogicalResult Bufferizer::lowerMatMul(MatMulOp matmul) {
     strides.append({m.rowStride, m.colStride});
     return view(loc, memref, shape, strides);
   };
-  rt::GemmOp::create(builder, loc, shown(operands[0], a), shown(operands[1], b), Value(), shown(result, d), 0,
+  Epilogue epilogue = epilogues.lookup(matmul);
+  Value bias;
+  if (epilogue.bias) {
+    FailureOr<Value> vector = dense(loc, buffer(epilogue.bias), rowMajor(1));
+    if (failed(vector))
+      return failure();
+    bias = *vector;
+    epilogue.flags |= MPT_GEMM_BIAS;
+  }
+  rt::GemmOp::create(builder, loc, shown(operands[0], a), shown(operands[1], b), bias, shown(result, d), epilogue.flags,
                      APFloat(1.0));
   buffers[matmul.getY()] = result;
   return success();
@@ -114,6 +126,9 @@ LogicalResult Bufferizer::lowerConv(Operation *op, int64_t kind, Value x, Value 
     if (failed(found))
       return failure();
     memref = *found;
+    // An input that had to be rearranged is read in its new layout from here on.
+    if (isa<BlockArgument>(tensor))
+      buffers[tensor] = memref;
   }
   auto attribute = [&](StringRef name) { return op->getAttrOfType<DenseI64ArrayAttr>(name); };
   auto conv = rt::ConvOp::create(builder, loc, kind, memrefs[0], memrefs[1], memrefs[2], Value(), Value(),

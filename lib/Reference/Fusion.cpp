@@ -9,8 +9,7 @@ LogicalResult mpt::interpretDecomposition(Operation *op, InterpreterFrame &frame
   if (!composite)
     return op->emitOpError() << "expected a decomposition";
   Block scratch;
-  OpBuilder builder(op->getContext());
-  builder.setInsertionPointToEnd(&scratch);
+  OpBuilder builder = OpBuilder::atBlockEnd(&scratch);
   FailureOr<SmallVector<Value>> results = composite.decompose(builder);
   if (failed(results))
     return failure();

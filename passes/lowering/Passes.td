@@ -14,7 +14,7 @@ def EmitLibrary : Pass<"lowering-emit-library", "::mlir::ModuleOp"> {
     Option<"name", "name", "std::string", "", "stem of the files written; the module's mpt.name if empty">,
     Option<"kind", "kind", "std::string", "\"shared\"", "shared, static or object">,
     Option<"mcpu", "mcpu", "std::string", "\"native\"", "processor, as LLVM's -mcpu names it">,
-    Option<"runtime", "runtime", "std::string", "", "libmpt_rt.so to link with">,
+    Option<"runtime", "runtime", "std::string", "", "libmpt_rt.so to link with; the one of this installation if empty; none">,
     Option<"linker", "linker", "std::string", "", "program that links; cc or ld.lld if empty">,
     Option<"keepIR", "keep-ir", "bool", "false", "also write the LLVM IR">
   ];

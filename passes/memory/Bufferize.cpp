@@ -1,13 +1,9 @@
 // --memory-bufferize: connects the rewriting to buffers with the generator of kernels.
 #include "mpt/Memory/Bufferize.h"
 
-#include "passes/memory/Passes.h"
-
-#if __has_include("mpt/Lowering/Kernel.h")
-#include "mpt/Lowering/Kernel.h"
-#endif
-
 #include "mpt/Dialect/RT/RTDialect.h"
+#include "mpt/Lowering/Kernel.h"
+#include "passes/memory/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -25,23 +21,23 @@ using namespace mpt;
 
 namespace {
 
-FailureOr<memory::LaunchShape> generate(OpBuilder &builder, FusionOp fusion, ArrayRef<MemRefType> inputs,
-                                        ArrayRef<MemRefType> outputs, StringRef name) {
-#if __has_include("mpt/Lowering/Kernel.h")
-  auto info = emitKernel(builder, fusion, inputs, outputs, name);
-  if (failed(info))
-    return failure();
-  return memory::LaunchShape{info->extent, info->grain};
-#else
-  return fusion.emitOpError() << "expected no fusions: this build generates no kernels";
-#endif
-}
-
 struct Bufferize : mpt::impl::BufferizeBase<Bufferize> {
   using BufferizeBase::BufferizeBase;
   void runOnOperation() override {
     memory::BufferizeOptions options;
     options.nativeBf16 = nativeBf16;
+    KernelTarget target = KernelTarget::host();
+    if (vectorBits) {
+      target.vectorBits = vectorBits;
+      target.fma = vectorBits >= 256;
+    }
+    auto generate = [&](OpBuilder &builder, FusionOp fusion, ArrayRef<MemRefType> inputs, ArrayRef<MemRefType> outputs,
+                        StringRef name) -> FailureOr<memory::LaunchShape> {
+      FailureOr<KernelInfo> info = emitKernel(builder, fusion, inputs, outputs, name, target);
+      if (failed(info))
+        return failure();
+      return memory::LaunchShape{info->extent, info->grain};
+    };
     if (failed(memory::bufferize(getOperation(), generate, options)))
       signalPassFailure();
   }

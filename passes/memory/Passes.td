@@ -13,7 +13,8 @@ def Bufferize : Pass<"memory-bufferize", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mpt::rt::RTDialect", "::mlir::scf::SCFDialect", "::mlir::memref::MemRefDialect",
     "::mlir::arith::ArithDialect", "::mlir::math::MathDialect", "::mlir::vector::VectorDialect"];
   let options = [
-    Option<"nativeBf16", "native-bf16", "bool", "false", "the processor multiplies BF16: convolutions need no workspace">
+    Option<"nativeBf16", "native-bf16", "bool", "false", "the processor multiplies BF16: convolutions need no workspace">,
+    Option<"vectorBits", "vector-bits", "unsigned", "0", "width of the vectors in kernels; this machine's if 0">
   ];
 }
 
@@ -25,6 +26,14 @@ def Plan : Pass<"memory-plan", "::mlir::ModuleOp"> {
 
 def VerifyPlan : Pass<"memory-verify-plan", "::mlir::ModuleOp"> {
   let summary = "fails when two buffers that are alive together overlap, or one leaves the arena";
+}
+
+def Report : Pass<"memory-report", "::mlir::ModuleOp"> {
+  let summary = "prints what a planned module needs: state by role, scratch, saved activations, peak";
+  let options = [
+    Option<"json", "json", "bool", "false", "as JSON">,
+    Option<"file", "file", "std::string", "", "where to write; standard output if empty">
+  ];
 }
 
 #endif

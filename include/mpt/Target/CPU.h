@@ -15,10 +15,12 @@ struct EmitOptions {
   std::string name;   ///< stem of every file written
   LibraryKind kind = LibraryKind::Shared;
   std::string cpu = "native"; ///< processor to generate code for, as LLVM's -mcpu names it
-  std::string runtimeLibrary; ///< libmpt_rt.so to link with; empty: left to whoever loads the library
-  std::string linker;         ///< empty: cc, then ld.lld, whichever is found
-  unsigned threads = 0;       ///< of code generation; 0: all
-  bool keepIR = false;        ///< also writes <name>.ll
+  /// libmpt_rt.so to link with. Empty: the one beside this program's installation (../lib), if there is one; "none":
+  /// its symbols are left to whoever loads the library.
+  std::string runtimeLibrary;
+  std::string linker;   ///< empty: cc, then ld.lld, whichever is found
+  unsigned threads = 0; ///< of code generation; 0: all
+  bool keepIR = false;  ///< also writes <name>.ll
 };
 
 /// Writes lib<name>.so (or .a, or <name>.o), <name>.h, <name>.safetensors and <name>.json to `outDir`. Expects the
@@ -29,6 +31,9 @@ llvm::LogicalResult emitLibrary(mlir::ModuleOp module, const EmitOptions &option
 
 /// Whether `cpu` ("native" for this machine) has an LLVM feature such as "avx512bf16". False for unknown processors.
 bool hasFeature(llvm::StringRef cpu, llvm::StringRef feature);
+
+/// Width in bits of the vectors that kernels for `cpu` should use: 512, 256 or 128.
+unsigned vectorBits(llvm::StringRef cpu);
 
 /// Dialects and translations that emitLibrary needs in a context; called when a tool starts.
 void registerDialects(mlir::DialectRegistry &registry);

@@ -6,6 +6,7 @@
 
 #include "llvm/Object/ArchiveWriter.h"
 #include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
 #include "llvm/Support/Threading.h"
 
 using namespace mlir;
@@ -75,9 +76,23 @@ llvm::Error writeAll(const Program &program, const std::string &manifest, ArrayR
   return folder.commit();
 }
 
+/// libmpt_rt of the tree or installation that this program belongs to; empty when there is none.
+std::string findRuntime() {
+  std::string program = llvm::sys::fs::getMainExecutable(nullptr, nullptr);
+  SmallString<128> path(llvm::sys::path::parent_path(program));
+  llvm::sys::path::append(path, "..", "lib", "libmpt_rt.so");
+  llvm::sys::path::remove_dots(path, /*remove_dot_dot=*/true);
+  return llvm::sys::fs::exists(path) ? path.str().str() : "";
+}
+
 } // namespace
 
-LogicalResult mpt::cpu::emitLibrary(ModuleOp module, const EmitOptions &options) {
+LogicalResult mpt::cpu::emitLibrary(ModuleOp module, const EmitOptions &given) {
+  EmitOptions options = given;
+  if (options.runtimeLibrary.empty())
+    options.runtimeLibrary = findRuntime();
+  else if (options.runtimeLibrary == "none")
+    options.runtimeLibrary.clear();
   if (options.name.empty() || options.name.find('/') != std::string::npos)
     return module.emitError() << "expected a file name for the library, got '" << options.name << "'";
   FailureOr<Program> program = Program::read(module, options.name);

@@ -2,17 +2,15 @@
 #include "KernelCode.h"
 
 #include "mpt/Dialect/RT/RTDialect.h"
+#include "mpt/Lowering/Kernel.h"
+#include "mpt/Memory/Bufferize.h"
 #include "mpt/Target/CPU.h"
 
-#include "mlir/Conversion/Passes.h"
-#include "mlir/Dialect/Arith/Transforms/Passes.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
-#include "mlir/Dialect/MemRef/Transforms/Passes.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Export.h"
-#include "mlir/Transforms/Passes.h"
 #include "llvm/IR/IRBuilder.h"
 #include "llvm/Support/ThreadPool.h"
 #include <mutex>
@@ -46,28 +44,6 @@ llvm::StringMap<llvm::BitVector> findNoAlias(const Program &program) {
         }
     });
   return result;
-}
-
-void addLoweringPasses(OpPassManager &passes) {
-  passes.addPass(createConvertVectorToSCFPass());
-  passes.addPass(createLowerAffinePass());
-  passes.addPass(memref::createExpandStridedMetadataPass());
-  passes.addPass(createLowerAffinePass());
-  passes.addPass(createCanonicalizerPass());
-  passes.addPass(createCSEPass());
-  passes.addPass(createSCFToControlFlowPass());
-  passes.addPass(createConvertVectorToLLVMPass());
-  passes.addPass(createConvertMathToLLVMPass());
-  passes.addPass(createConvertMathToLibmPass());
-  passes.addPass(createConvertIndexToLLVMPass());
-  passes.addPass(createFinalizeMemRefToLLVMConversionPass());
-  ConvertFuncToLLVMPassOptions functions;
-  functions.useBarePtrCallConv = true;
-  passes.addPass(createConvertFuncToLLVMPass(functions));
-  passes.addPass(createArithToLLVMConversionPass());
-  passes.addPass(createConvertControlFlowToLLVMPass());
-  passes.addPass(createUBToLLVMConversionPass());
-  passes.addPass(createReconcileUnrealizedCastsPass());
 }
 
 /// void mpt_<name>(ptr args, i64 begin, i64 end): loads the buffers' addresses and runs the body, which is inlined.
@@ -117,12 +93,13 @@ LogicalResult mpt::cpu::compileKernels(ModuleOp module, const Program &program, 
   }
   for (auto [i, kernel] : llvm::enumerate(program.kernels)) {
     Operation *copy = kernel->clone();
+    copy->removeAttr(memory::kKernelAttr);
     parts[i % pieces].push_back(copy);
     SymbolTable::setSymbolVisibility(copy, SymbolTable::Visibility::Public);
   }
   PassManager passes(module.getContext(), ModuleOp::getOperationName());
   passes.enableVerifier(false);
-  addLoweringPasses(passes.nest<ModuleOp>());
+  buildKernelToLLVMPipeline(passes.nest<ModuleOp>());
   if (failed(passes.run(*whole)))
     return module.emitError() << "kernels could not be lowered to LLVM";
 
@@ -158,7 +135,8 @@ LogicalResult mpt::cpu::compileKernels(ModuleOp module, const Program &program, 
     else if (listing)
       llvm::raw_string_ostream(*listing) << *code;
   };
-  if (pieces == 1 || threads == 1) {
+  // Translation makes types and attributes, which only a context with threads guards.
+  if (pieces == 1 || threads == 1 || !module.getContext()->isMultithreadingEnabled()) {
     for (size_t i = 0; i < pieces; ++i)
       compile(i);
   } else {

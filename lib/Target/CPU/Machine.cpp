@@ -105,3 +105,7 @@ bool mpt::cpu::hasFeature(StringRef cpu, StringRef feature) {
   }
   return machine->target->getMCSubtargetInfo()->checkFeatures(("+" + feature).str());
 }
+
+unsigned mpt::cpu::vectorBits(StringRef cpu) {
+  return hasFeature(cpu, "avx512f") ? 512 : hasFeature(cpu, "avx2") ? 256 : 128;
+}

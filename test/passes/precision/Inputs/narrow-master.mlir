@@ -1,2 +1,0 @@
-policy.policy @bad storage = f16 compute = f16 accumulate = f32 master = f16 gradients = f16 {
-}
