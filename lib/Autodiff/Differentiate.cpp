@@ -1,6 +1,8 @@
 // Reverse walk over a function, and the registration of all rules.
 #include "Rules.h"
 
+#include "mpt/Dialect/Train/TrainDialect.h"
+
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
 using namespace mlir;
@@ -82,8 +84,11 @@ FailureOr<SmallVector<Value>> mpt::differentiate(func::FuncOp function, Value lo
     forward.push_back(&op);
   }
 
-  Value seed = GraphBuilder(builder, loss.getLoc()).splat(tensorType(loss), 1.0);
-  seed.getDefiningOp()->setAttr("mpt.seed", builder.getUnitAttr());
+  // A scale of 1 for now: an op, since folding would lose track of a constant.
+  GraphBuilder b(builder, loss.getLoc());
+  auto seed = train::ScaleLossOp::create(builder, loss.getLoc(), b.splat(tensorType(loss), 1.0),
+                                         b.scalar(builder.getF32Type(), 1.0));
+  seed->setAttr("mpt.seed", builder.getUnitAttr());
   grads.add(builder, loss, seed);
   for (Operation *op : llvm::reverse(forward)) {
     if (failed(differentiateOp(op, builder, grads)))

@@ -250,6 +250,9 @@ void mpt::attachDecompositions(MLIRContext *context) {
   SGDOp::attachInterface<SGD>(*context);
   AdamOp::attachInterface<Adam>(*context);
   AdagradOp::attachInterface<Adagrad>(*context);
+}
+
+void mpt::attachTrainDecompositions(MLIRContext *context) {
   train::UnscaleOp::attachInterface<Unscale>(*context);
   train::ScaleLossOp::attachInterface<ScaleLoss>(*context);
   train::AllFiniteOp::attachInterface<AllFinite>(*context);

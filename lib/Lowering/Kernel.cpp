@@ -365,7 +365,7 @@ FailureOr<KernelInfo> mpt::emitKernel(OpBuilder &builder, FusionOp fusion, Array
 }
 
 void mpt::registerLoopLoweringModels(DialectRegistry &registry) {
-  registry.addExtension(+[](MLIRContext *context, MPTDialect *, train::TrainDialect *) {
+  registry.addExtension(+[](MLIRContext *context, MPTDialect *) {
     attachElementwiseModels(context);
     attachCastModels(context);
     attachShapeModels(context);
@@ -374,4 +374,5 @@ void mpt::registerLoopLoweringModels(DialectRegistry &registry) {
     attachScatterModels(context);
     attachDecompositions(context);
   });
+  registry.addExtension(+[](MLIRContext *context, train::TrainDialect *) { attachTrainDecompositions(context); });
 }

@@ -12,8 +12,9 @@ void attachShapeModels(mlir::MLIRContext *context);
 void attachReduceModels(mlir::MLIRContext *context);
 void attachPoolModels(mlir::MLIRContext *context);
 void attachScatterModels(mlir::MLIRContext *context);
-/// Decomposable for losses, optimizers and training arithmetic.
+/// Decomposable for losses and optimizers, and for training arithmetic.
 void attachDecompositions(mlir::MLIRContext *context);
+void attachTrainDecompositions(mlir::MLIRContext *context);
 
 /// Element `at` of the integer tensor `indices` as a position within `extent`; negative ones count from the end.
 IndexExpr indirectIndex(ElementEmitter &emitter, mlir::Value indices, llvm::ArrayRef<IndexExpr> at, int64_t extent);

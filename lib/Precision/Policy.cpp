@@ -6,6 +6,8 @@
 #include "mlir/Parser/Parser.h"
 #include "llvm/Support/FileSystem.h"
 
+#include <cmath>
+
 using namespace mlir;
 using namespace mpt;
 
@@ -91,6 +93,21 @@ LogicalResult Policy::addNodeRule(StringRef regex, Decision decision, StringRef 
     return emitError(loc) << "expected a regular expression, got \"" << regex << "\": " << error;
   nodes.push_back(
       {compiled, decision, (source + " \"" + regex + "\" -> " + policy::stringifyDecision(decision)).str()});
+  return success();
+}
+
+LogicalResult Policy::setLossScale(StringRef mode, Location loc) {
+  double value = 0.0;
+  if (std::optional<Scaling> known = policy::symbolizeScaling(mode); known && *known != Scaling::fixed) {
+    if (*known == Scaling::dynamic && scaling.mode != Scaling::dynamic)
+      scaling = LossScaling();
+    scaling.mode = *known;
+    return success();
+  }
+  if (mode.getAsDouble(value) || !(value > 0.0) || !std::isfinite(value))
+    return emitError(loc) << "expected a loss scale of dynamic, none or a positive number, got " << mode;
+  scaling.mode = Scaling::fixed;
+  scaling.init = value;
   return success();
 }
 

@@ -92,3 +92,15 @@ DenseSet<Operation *> mpt::lossIsland(func::FuncOp function) {
   }
   return island;
 }
+
+DenseSet<Operation *> mpt::parameterGradientTail(func::FuncOp function) {
+  DenseSet<Operation *> tail;
+  for (Operation &op : llvm::reverse(function.getBody().front())) {
+    if (!isa<PrecisionSemantics>(op) || op.use_empty() || hasFlexibleTypes(&op) || op.hasTrait<OpTrait::ConstantLike>())
+      continue;
+    if (llvm::all_of(op.getUsers(),
+                     [&](Operation *user) { return isa<train::GradientOp>(user) || tail.contains(user); }))
+      tail.insert(&op);
+  }
+  return tail;
+}

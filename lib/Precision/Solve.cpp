@@ -51,7 +51,6 @@ private:
   }
 
   void addStates() {
-    DenseSet<StringAttr> written;
     module.walk([&](train::WriteOp write) { written.insert(write.getStateAttr().getAttr()); });
     for (auto state : module.getOps<train::StateOp>()) {
       if (state.getRole() != train::Role::parameter || !isDecidable(state.getType()))
@@ -66,6 +65,7 @@ private:
 
   void addFunction(func::FuncOp function) {
     island = lossIsland(function);
+    gradientTail = parameterGradientTail(function);
     for (BlockArgument argument : function.getArguments())
       if (isDecidable(argument.getType()))
         produced[argument] = kWide;
@@ -92,6 +92,8 @@ private:
       if (node == stateNodes.end())
         return all(op, kWide, "state stays as it is stored");
       flow[read.getValue()].narrowed = true;
+      if (written.contains(read.getStateAttr().getAttr()))
+        mastered.insert(read.getValue());
       return all(op, node->second, "stored type of the parameter");
     }
     if (auto write = dyn_cast<train::WriteOp>(op)) {
@@ -212,6 +214,8 @@ private:
     }
     if (island.contains(op))
       return all(op, kWide, "part of the loss");
+    if (gradientTail.contains(op))
+      return all(op, kWide, "sums and moves parameter gradients, which are f32");
     if (ruling.decision != Decision::follow) {
       bool wide = ruling.decision == Decision::wide;
       pass(wide && expands, !wide);
@@ -241,13 +245,14 @@ private:
       int64_t price = cost.cast(cast<RankedTensorType>(value.getType()), policy.storage);
       llvm::sort(users);
       users.erase(llvm::unique(users), users.end());
+      int64_t widening = mastered.contains(value) ? 0 : price; // wide users read the master
       if (users.size() == 1) {
-        cut.addEdge(producer, users.front(), price, price);
+        cut.addEdge(producer, users.front(), widening, price);
         continue;
       }
       int anyNarrow = cut.addNode(), anyWide = cut.addNode();
       cut.addEdge(anyNarrow, producer, price);
-      cut.addEdge(producer, anyWide, price);
+      cut.addEdge(producer, anyWide, widening);
       for (int user : users) {
         cut.addEdge(user, anyNarrow, MinCut::kInfinite);
         cut.addEdge(anyWide, user, MinCut::kInfinite);
@@ -295,7 +300,9 @@ private:
   CostModel cost;
   MinCut cut;
   PrecisionSolution solution;
-  DenseSet<Operation *> island;
+  DenseSet<Operation *> island, gradientTail;
+  DenseSet<StringAttr> written; // states
+  DenseSet<Value> mastered;     // reads of parameters that have a wide master when they are stored narrow
   DenseMap<StringAttr, int> stateNodes;
   SmallVector<train::StateOp> stateOps;
   DenseMap<Value, Flow> flow;

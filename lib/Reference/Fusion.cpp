@@ -9,7 +9,8 @@ LogicalResult mpt::interpretDecomposition(Operation *op, InterpreterFrame &frame
   if (!composite)
     return op->emitOpError() << "expected a decomposition";
   Block scratch;
-  OpBuilder builder = OpBuilder::atBlockEnd(&scratch);
+  OpBuilder builder(op->getContext());
+  builder.setInsertionPointToEnd(&scratch);
   FailureOr<SmallVector<Value>> results = composite.decompose(builder);
   if (failed(results))
     return failure();

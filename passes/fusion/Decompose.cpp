@@ -85,6 +85,20 @@ bool split(ReduceOp op) {
   return true;
 }
 
+/// Sums of scattered narrow values run in FP32 and are rounded once.
+void widenScatter(ScatterAddOp op) {
+  RankedTensorType y = tensorType(op.getY());
+  auto element = dyn_cast<FloatType>(y.getElementType());
+  if (!element || element.getWidth() >= 32)
+    return;
+  OpBuilder builder(op);
+  GraphBuilder b(builder, op.getLoc());
+  Value wide = ScatterAddOp::create(builder, op.getLoc(), y.clone(wideType(element)), op.getIndices(),
+                                    b.widen(op.getUpdates()), op.getAxis());
+  op.getY().replaceAllUsesWith(b.cast(wide, element));
+  op.erase();
+}
+
 struct Decompose : mpt::impl::DecomposeBase<Decompose> {
   void runOnOperation() override {
     for (auto function : getOperation().getOps<func::FuncOp>()) {
@@ -105,6 +119,8 @@ struct Decompose : mpt::impl::DecomposeBase<Decompose> {
           changed = true;
         }
       }
+      for (ScatterAddOp op : llvm::make_early_inc_range(function.getOps<ScatterAddOp>()))
+        widenScatter(op);
       for (ReduceOp op : llvm::make_early_inc_range(function.getOps<ReduceOp>()))
         numSplit += split(op);
       eraseUnused(function);

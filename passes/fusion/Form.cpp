@@ -70,6 +70,7 @@ private:
   };
   void repeatCheapOps();
   bool tryMerge(unsigned a, unsigned b);
+  bool feedsBroadcasts(Operation *op, const DenseSet<Operation *> &members);
   bool isLegal(ArrayRef<Operation *> ops, const DenseSet<Operation *> &members);
   bool hasPathOutside(const DenseSet<Operation *> &members);
   bool leaves(Value value, const DenseSet<Operation *> &members) {
@@ -120,6 +121,19 @@ void Grouping::repeatCheapOps() {
   }
 }
 
+/// Cheap values of a smaller shape that only broadcasts in the group read: made again wherever they are needed.
+bool Grouping::feedsBroadcasts(Operation *op, const DenseSet<Operation *> &members) {
+  if (isa<ReduceOp>(op) || op->getNumResults() != 1 || !cast<LoopLowering>(op).isCheap())
+    return false;
+  for (OpOperand &operand : op->getOpOperands())
+    if (!cast<LoopLowering>(op).readsOwnIndex(operand.getOperandNumber()) && !isa<BroadcastOp>(op))
+      return false;
+  return llvm::all_of(op->getUsers(), [&](Operation *user) {
+    return members.contains(user) &&
+           (isa<BroadcastOp>(user) || (!isa<ReduceOp>(user) && feedsBroadcasts(user, members)));
+  });
+}
+
 /// One kernel can compute `ops`: see fusion-form's description.
 bool Grouping::isLegal(ArrayRef<Operation *> ops, const DenseSet<Operation *> &members) {
   if (static_cast<int64_t>(ops.size()) > maxOps ||
@@ -140,8 +154,11 @@ bool Grouping::isLegal(ArrayRef<Operation *> ops, const DenseSet<Operation *> &m
   }
   if (small)
     return true;
-  ArrayRef<int64_t> space = reduce ? shapeOf(reduce.getX()) : shapeOf(ops.front()->getResult(0)), rows;
+  ArrayRef<int64_t> space = reduce ? shapeOf(reduce.getX()) : shapeOf(ops.back()->getResult(0)), rows;
   bool wholeRows = false;
+  int64_t spaceCount = 1;
+  for (int64_t extent : space)
+    spaceCount *= extent;
   if (reduce) {
     rows = shapeOf(reduce.getY());
     ArrayRef<int64_t> axes = reduce.getAxes();
@@ -154,8 +171,11 @@ bool Grouping::isLegal(ArrayRef<Operation *> ops, const DenseSet<Operation *> &m
       return false;
     for (Value result : op->getResults()) {
       ArrayRef<int64_t> shape = shapeOf(result);
-      if (shape != space && !(reduce && shape == rows))
-        return false;
+      if (shape != space && !(reduce && shape == rows)) {
+        if (!feedsBroadcasts(op, members) || countOf(result) >= spaceCount)
+          return false;
+        continue;
+      }
       if (reduce && shape == space && !wholeRows && leaves(result, members))
         return false;
     }
@@ -165,7 +185,7 @@ bool Grouping::isLegal(ArrayRef<Operation *> ops, const DenseSet<Operation *> &m
         continue;
       if (auto broadcast = dyn_cast<BroadcastOp>(op)) {
         // Back from the rows' values to their elements.
-        if (shapeOf(broadcast.getX()) == shapeOf(broadcast.getY()))
+        if (shapeOf(broadcast.getX()) == shapeOf(broadcast.getY()) || feedsBroadcasts(source, members))
           continue;
         if (!wholeRows || shapeOf(broadcast.getX()) != rows || shapeOf(broadcast.getY()) != space ||
             !llvm::equal(broadcast.getDims(), axisRange(0, rows.size())))

@@ -15,15 +15,23 @@ using namespace mpt;
 
 namespace {
 
+/// The value of `state` from before the call, read once a function.
+Value oldValue(train::WriteOp write) {
+  for (auto read : write->getBlock()->getOps<train::ReadOp>())
+    if (read.getState() == write.getState() && read->isBeforeInBlock(write))
+      return read.getValue();
+  OpBuilder builder(write);
+  return train::ReadOp::create(builder, write.getLoc(), write.getValue().getType(), write.getStateAttr());
+}
+
 /// The old value stays where the condition does not hold.
 void makeUnconditional(train::WriteOp write) {
   Value condition = write.getCondition();
   if (!condition)
     return;
+  Value old = oldValue(write), next = write.getValue();
   OpBuilder builder(write);
   GraphBuilder b(builder, write.getLoc());
-  Value next = write.getValue();
-  Value old = train::ReadOp::create(builder, write.getLoc(), next.getType(), write.getStateAttr());
   Value kept = b.select(b.broadcast(condition, tensorType(next).getShape(), {}), next, old);
   train::WriteOp::create(builder, write.getLoc(), write.getStateAttr(), kept, Value());
   write.erase();

@@ -29,6 +29,8 @@ public:
     for (const std::string &regex : keepNarrow)
       if (failed(policy->addNodeRule(regex, Decision::narrow, "keep-narrow", loc)))
         return signalPassFailure();
+    if (!lossScale.empty() && failed(policy->setLossScale(lossScale, loc)))
+      return signalPassFailure();
     module->setAttr(kPolicyAttr, policy->toAttribute());
     if (!policy->narrows())
       return;

@@ -21,7 +21,8 @@ def Assign : Pass<"precision-assign", "::mlir::ModuleOp"> {
   let options = [
     Option<"policy", "policy", "std::string", "\"amp-f16\"", "built-in policy, or the path of a policy file">,
     ListOption<"keepF32", "keep-f32", "std::string", "regular expressions of node names that compute in f32">,
-    ListOption<"keepNarrow", "keep-narrow", "std::string", "regular expressions of node names that compute narrow; beats keep-f32">
+    ListOption<"keepNarrow", "keep-narrow", "std::string", "regular expressions of node names that compute narrow; beats keep-f32">,
+    Option<"lossScale", "loss-scale", "std::string", "\"\"", "dynamic, none or a number, instead of the policy's">
   ];
   let statistics = [
     Statistic<"numNarrow", "narrow-values", "values decided narrow">,
@@ -63,6 +64,84 @@ def MasterWeights : Pass<"precision-master-weights", "::mlir::ModuleOp"> {
     ```
   }];
   let statistics = [Statistic<"numMasters", "masters", "masters added">];
+}
+
+def LossScaling : Pass<"precision-loss-scaling", "::mlir::ModuleOp"> {
+  let summary = "scale the loss, unscale parameter gradients, and commit only steps whose gradients are finite";
+  let description = [{
+    In: functions with `train.gradient`, and the policy's summary on the module. Out: the gradient seed is multiplied by
+    the scale, each gradient is unscaled in FP32 before its `train.gradient`, and every write of the step (but of generator
+    and scale state) holds only if all gradients are finite. Dynamic scaling adds the states `@"mpt.loss_scale"`,
+    `@"mpt.good_steps"` and `@"mpt.hysteresis"`, which a skipped step updates too. A fixed scale is a constant, and a scale
+    of 1 adds no arithmetic, only the check. The step gets the results "loss_scale" (the scale that it used) and "skipped".
+    The order is unscale, finite check, clip, update, commit: whatever reads `train.gradient` sees true gradients.
+
+    ```mlir
+    %scale = train.read @mpt.loss_scale : tensor<f32>
+    %seed = train.scale_loss %one, %scale : tensor<f32>, tensor<f32>
+    %true = train.unscale %scaled, %scale : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+    %gradient = train.gradient @w, %true : tensor<4xf32>
+    %finite = train.all_finite %gradient : (tensor<4xf32>) -> tensor<i1>
+    train.write @w, %new if %finite : tensor<i1> : tensor<4xf32>
+    ```
+  }];
+  let statistics = [
+    Statistic<"numUnscaled", "unscaled", "parameter gradients unscaled">,
+    Statistic<"numConditional", "conditional-writes", "writes made conditional">
+  ];
+}
+
+def WidenReductions : Pass<"precision-widen-reductions", "::mlir::ModuleOp"> {
+  let summary = "state the accumulator type of every contraction and reduction";
+  let description = [{
+    Out: every op that has a `numerics` attribute and float types carries `#mpt.numerics<in, acc, out>`, acc at least the
+    policy's accumulator (FP32) and at least as wide as its inputs. A narrower accumulator is widened, a wider one kept.
+
+    ```mlir
+    %y = mpt.matmul %a, %b {numerics = #mpt.numerics<in = f16, acc = f32, out = f16>} : ...
+    ```
+  }];
+  let statistics = [
+    Statistic<"numStated", "stated", "ops whose accumulator is stated">,
+    Statistic<"numWidened", "widened", "accumulators that were narrower">
+  ];
+}
+
+def FoldCasts : Pass<"precision-fold-casts", "::mlir::ModuleOp"> {
+  let summary = "join a cast with the exact cast before it";
+  let description = [{
+    A widening cast that is exact for every value, followed by another cast, is one cast from the first type, or none where
+    the types agree. A cast that rounds is meaning and never disappears: f32 to bf16 to f32 stays.
+
+    ```mlir
+    %0 = mpt.cast %x : tensor<4xf16> to tensor<4xf32>
+    %1 = mpt.cast %0 : tensor<4xf32> to tensor<4xf16>   // becomes %x
+    ```
+  }];
+  let statistics = [Statistic<"numFolded", "folded", "casts folded">];
+}
+
+def Verify : Pass<"precision-verify", "::mlir::ModuleOp"> {
+  let summary = "refuse a module that breaks a precision rule";
+  let description = [{
+    Changes nothing. Errors: a gradient that still carries the loss scale, or is unscaled twice; a loss scaled twice, or not
+    at all under a policy that scales; a state written with a scaled value, or unconditionally under a policy that skips;
+    an accumulator narrower than the policy's, or none stated on narrow inputs; a narrow value in a slot that is wide; a
+    narrow parameter that is trained without a master; fewer or more rounding casts than the passes recorded.
+  }];
+}
+
+def Report : Pass<"precision-report", "::mlir::ModuleOp"> {
+  let summary = "print every decision with its reason, and what the casts cost";
+  let description = [{
+    Changes nothing. For each value: function, node, op, numeric class, type, rule. Then casts with their bytes, constants
+    that left the narrow range, parameters with their stored type, and totals a function (values and bytes narrow and wide,
+    casts and cast bytes).
+  }];
+  let options = [
+    Option<"format", "format", "std::string", "\"text\"", "text or json">,
+    Option<"output", "output", "std::string", "\"-\"", "file to write, - for standard output">
+  ];
 }
 
 #endif

@@ -63,7 +63,12 @@ private:
       Value difference = b.sub(x, t);
       each = loss == "mse" ? b.mul(difference, difference) : b.make<AbsOp>(difference);
     }
-    return b.mean(each, axisRange(0, tensorType(each).getRank()));
+    Value mean = b.mean(each, axisRange(0, tensorType(each).getRank()));
+    // Precision passes keep what is written out here in FP32, and its gradient, which has the same location.
+    for (Operation &op : forward.getBody().front())
+      if (op.getLoc() == b.loc)
+        op.setAttr("mpt.loss", b.builder.getUnitAttr());
+    return mean;
   }
 
   FailureOr<Value> ownLoss(func::FuncOp forward, GraphBuilder &b, Value value) {

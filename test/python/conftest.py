@@ -24,7 +24,7 @@ def build_folder() -> pathlib.Path:
 def write_safetensors(path, tensors: dict, metadata: dict | None = None) -> None:
     header, data = {}, b""
     for name, array in tensors.items():
-        kind = {"float32": "F32", "float16": "F16", "int64": "I64", "uint64": "U64"}[array.dtype.name]
+        kind = {"float32": "F32", "float16": "F16", "uint16": "BF16", "int32": "I32", "int64": "I64", "uint64": "U64"}[array.dtype.name]
         header[name] = {"dtype": kind, "shape": list(array.shape), "data_offsets": [len(data), len(data) + array.nbytes]}
         data += array.tobytes()
     if metadata:
@@ -37,7 +37,8 @@ def read_safetensors(path):
     raw = pathlib.Path(path).read_bytes()
     length, = struct.unpack("<Q", raw[:8])
     header = json.loads(raw[8:8 + length])
-    kinds = {"F32": np.float32, "F16": np.float16, "I64": np.int64, "U64": np.uint64}
+    kinds = {"F32": np.float32, "F16": np.float16, "BF16": np.uint16, "I32": np.int32, "I64": np.int64, "U64": np.uint64,
+             "BOOL": np.bool_}
     arrays = {}
     for name, entry in header.items():
         if name != "__metadata__":

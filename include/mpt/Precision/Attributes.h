@@ -16,7 +16,7 @@ inline constexpr llvm::StringLiteral kPrecisionAttr = "mpt.precision";
 inline constexpr llvm::StringLiteral kLossyCastsAttr = "mpt.lossy_casts";
 /// On a constant that the conversion to a narrow type changed by more than rounding: what happened.
 inline constexpr llvm::StringLiteral kRangeAttr = "mpt.range";
-/// On the constant from which differentiation starts.
+/// On the train.scale_loss (scale 1 until loss scaling), or the constant, from which differentiation starts.
 inline constexpr llvm::StringLiteral kSeedAttr = "mpt.seed";
 /// On ops that compute the loss from the model's outputs.
 inline constexpr llvm::StringLiteral kLossAttr = "mpt.loss";

@@ -40,6 +40,9 @@ public:
   /// Ops from nodes whose whole name matches `regex` get `decision`, after all rules of the file. Later calls win.
   mlir::LogicalResult addNodeRule(llvm::StringRef regex, Decision decision, llvm::StringRef source, mlir::Location loc);
 
+  /// Replaces the policy's loss scaling: "dynamic", "none", or a positive number for a fixed scale.
+  mlir::LogicalResult setLossScale(llvm::StringRef mode, mlir::Location loc);
+
   Ruling decide(mlir::Operation *op, NumericClass numericClass) const;
   /// False for policies that store everything in FP32.
   bool narrows() const { return !storage.isF32(); }

@@ -15,6 +15,8 @@ bool isDecidable(mlir::Type type);
 bool hasFlexibleTypes(mlir::Operation *op);
 /// Ops that compute the loss from the model's outputs, and the start of the backward pass.
 llvm::DenseSet<mlir::Operation *> lossIsland(mlir::func::FuncOp function);
+/// Ops of one type for all slots from which only parameter gradients are made: sums over uses, reshapes, transposes.
+llvm::DenseSet<mlir::Operation *> parameterGradientTail(mlir::func::FuncOp function);
 
 /// What casts and wide values cost, in bytes moved.
 struct CostModel {

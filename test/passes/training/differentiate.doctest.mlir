@@ -8,7 +8,7 @@ func.func @forward(%x: tensor<4x3xf32> {mpt.name = "x"}) -> (tensor<f32> {mpt.na
   %w = train.read @w : tensor<3x2xf32>
   %y = mpt.matmul %x, %w : (tensor<4x3xf32>, tensor<3x2xf32>) -> tensor<4x2xf32>
   %loss = mpt.reduce sum %y {axes = array<i64: 0, 1>} : (tensor<4x2xf32>) -> tensor<f32>
-  // CHECK: %[[SEED:.*]] = mpt.constant dense<1.0{{.*}}> {mpt.seed}
+  // CHECK: %[[SEED:.*]] = train.scale_loss %{{.*}}, %{{.*}} {mpt.seed}
   // CHECK: %[[DY:.*]] = mpt.broadcast %[[SEED]]
   // CHECK: %[[DW:.*]] = mpt.matmul %{{.*}}, %[[DY]] {transpose_a = true}
   // CHECK: train.gradient @w, %[[DW]]

@@ -24,7 +24,7 @@ func.func @forward() -> (tensor<f32> {mpt.name = "loss"}) {
 // FROZEN: warning: the loss does not depend on parameter 'u': it is not trained
 // FROZEN: func.func @step() -> (tensor<f32> {mpt.name = "loss"})
 // FROZEN-NOT: train.gradient @f
-// FROZEN: %[[SEED:.*]] = mpt.constant
+// FROZEN: %[[SEED:.*]] = train.scale_loss
 // FROZEN: %[[G:.*]] = mpt.mul %[[SEED]]
 // FROZEN: train.gradient @w, %[[G]]
 // FROZEN-NOT: train.gradient

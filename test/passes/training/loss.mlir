@@ -14,7 +14,7 @@
 // MSE: %[[T:[a-z0-9]+]]: tensor<2x3xf32> {mpt.name = "target"}) -> (tensor<f32> {mpt.name = "loss"}, tensor<2x3xf32> {mpt.name = "y"})
 // MSE: %[[D:.*]] = mpt.sub %{{.*}}, %[[T]]
 // MSE: %[[S:.*]] = mpt.mul %[[D]], %[[D]]
-// MSE: mpt.reduce{{ +}}mean %[[S]] {axes = array<i64: 0, 1>}
+// MSE: mpt.reduce{{ +}}mean %[[S]] {axes = array<i64: 0, 1>, mpt.loss}
 // L1: %[[D:.*]] = mpt.sub
 // L1: %[[A:.*]] = mpt.abs %[[D]]
 // L1: mpt.reduce{{ +}}mean %[[A]]

@@ -1,0 +1,154 @@
+// Gathering and printing of the precision report.
+#include "mpt/Precision/Report.h"
+
+#include "mpt/Dialect/MPT/GraphBuilder.h"
+#include "mpt/Dialect/Train/TrainDialect.h"
+#include "mpt/Precision/Attributes.h"
+#include "mpt/Precision/LossyCasts.h"
+#include "mpt/Precision/Policy.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace mlir;
+using namespace mpt;
+
+static std::string text(Type type) {
+  std::string result;
+  llvm::raw_string_ostream(result) << type;
+  return result;
+}
+static int64_t bytesOf(RankedTensorType type) {
+  return type.getNumElements() * std::max<int64_t>(type.getElementTypeBitWidth(), 8) / 8;
+}
+static std::string ruleOf(Operation *op) {
+  auto decision = op->getAttrOfType<DictionaryAttr>(kPrecisionAttr);
+  auto rule = decision ? decision.getAs<StringAttr>("rule") : StringAttr();
+  return rule ? rule.str() : "";
+}
+
+static void addOp(PrecisionReport &report, StringRef function, Operation *op) {
+  std::string node = llvm::json::fixUTF8(nodeName(op->getLoc()));
+  if (auto note = op->getAttrOfType<StringAttr>(kRangeAttr))
+    report.ranges.push_back({node, note.str()});
+  if (auto cast = dyn_cast<CastOp>(op)) {
+    RankedTensorType from = tensorType(cast.getX()), to = tensorType(cast.getY());
+    if (isa<FloatType>(from.getElementType()) && isa<FloatType>(to.getElementType()))
+      report.casts.push_back(
+          {function.str(), node, text(from), text(to), bytesOf(from) + bytesOf(to), isLossyCast(op)});
+    return;
+  }
+  auto semantics = dyn_cast<PrecisionSemantics>(op);
+  std::string numericClass = semantics ? stringifyNumericClass(semantics.getNumericClass()).str() : "";
+  for (OpResult result : op->getResults())
+    if (auto type = dyn_cast<RankedTensorType>(result.getType()); type && isa<FloatType>(type.getElementType()))
+      report.values.push_back({function.str(), node, op->getName().getStringRef().str(), numericClass, text(type),
+                               ruleOf(op), result.getResultNumber(), bytesOf(type)});
+}
+
+PrecisionReport mpt::makePrecisionReport(ModuleOp module) {
+  PrecisionReport report;
+  if (auto summary = module->getAttrOfType<DictionaryAttr>(kPolicyAttr))
+    if (auto name = summary.getAs<StringAttr>("name"))
+      report.policy = name.str();
+  for (Operation &op : *module.getBody()) {
+    if (auto state = dyn_cast<train::StateOp>(op)) {
+      auto type = cast<RankedTensorType>(state.getType());
+      report.states.push_back({state.getSymName().str(), train::stringifyRole(state.getRole()).str(), text(type),
+                               ruleOf(state), bytesOf(type)});
+      if (auto note = op.getAttrOfType<StringAttr>(kRangeAttr))
+        report.ranges.push_back({state.getSymName().str(), note.str()});
+    } else if (auto function = dyn_cast<func::FuncOp>(op); function && !function.isExternal()) {
+      for (Operation &inner : function.getBody().front())
+        addOp(report, function.getSymName(), &inner);
+    }
+  }
+  return report;
+}
+
+namespace {
+struct Totals {
+  int64_t narrow = 0, wide = 0, narrowBytes = 0, wideBytes = 0, casts = 0, castBytes = 0, lossy = 0;
+};
+llvm::MapVector<StringRef, Totals> totalsOf(const PrecisionReport &report) {
+  llvm::MapVector<StringRef, Totals> totals;
+  for (const ReportValue &value : report.values) {
+    Totals &t = totals[value.function];
+    bool narrow = !StringRef(value.type).ends_with("f32>") && !StringRef(value.type).ends_with("f64>");
+    ++(narrow ? t.narrow : t.wide);
+    (narrow ? t.narrowBytes : t.wideBytes) += value.bytes;
+  }
+  for (const ReportCast &cast : report.casts) {
+    Totals &t = totals[cast.function];
+    ++t.casts;
+    t.castBytes += cast.bytes;
+    t.lossy += cast.lossy;
+  }
+  return totals;
+}
+} // namespace
+
+void mpt::printText(const PrecisionReport &report, raw_ostream &out) {
+  out << "precision report, policy " << (report.policy.empty() ? "none" : report.policy) << "\n\nstates\n";
+  for (const ReportState &state : report.states)
+    out << llvm::formatv("  {0,-10} {1} : {2}{3}{4}\n", state.role, state.name, state.type,
+                         state.rule.empty() ? "" : "  because ", state.rule);
+  StringRef function;
+  for (const ReportValue &value : report.values) {
+    if (function != value.function)
+      out << "\nvalues of " << (function = value.function) << "\n";
+    out << llvm::formatv("  {0} {1}#{2} : {3}  {4}{5}{6}\n", value.node.empty() ? "-" : value.node, value.op,
+                         value.result, value.type, value.numericClass, value.rule.empty() ? "" : "  because ",
+                         value.rule);
+  }
+  if (!report.casts.empty())
+    out << "\ncasts\n";
+  for (const ReportCast &cast : report.casts)
+    out << llvm::formatv("  {0} {1} : {2} to {3}, {4} bytes{5}\n", cast.function, cast.node.empty() ? "-" : cast.node,
+                         cast.from, cast.to, cast.bytes, cast.lossy ? "" : ", exact");
+  if (!report.ranges.empty())
+    out << "\nconstants out of range\n";
+  for (const ReportRange &range : report.ranges)
+    out << "  " << (range.where.empty() ? "-" : range.where) << ": " << range.note << "\n";
+  out << "\ntotals\n";
+  for (auto &[name, t] : totalsOf(report))
+    out << llvm::formatv(
+        "  {0}: {1} narrow values ({2} bytes), {3} wide ({4} bytes), {5} casts ({6} bytes, {7} rounding)\n", name,
+        t.narrow, t.narrowBytes, t.wide, t.wideBytes, t.casts, t.castBytes, t.lossy);
+}
+
+llvm::json::Value mpt::toJSON(const PrecisionReport &report) {
+  llvm::json::Array states, values, casts, ranges, totals;
+  for (const ReportState &s : report.states)
+    states.push_back(
+        llvm::json::Object{{"name", s.name}, {"role", s.role}, {"type", s.type}, {"rule", s.rule}, {"bytes", s.bytes}});
+  for (const ReportValue &v : report.values)
+    values.push_back(llvm::json::Object{{"function", v.function},
+                                        {"node", v.node},
+                                        {"op", v.op},
+                                        {"result", v.result},
+                                        {"class", v.numericClass},
+                                        {"type", v.type},
+                                        {"rule", v.rule},
+                                        {"bytes", v.bytes}});
+  for (const ReportCast &c : report.casts)
+    casts.push_back(llvm::json::Object{{"function", c.function},
+                                       {"node", c.node},
+                                       {"from", c.from},
+                                       {"to", c.to},
+                                       {"bytes", c.bytes},
+                                       {"rounds", c.lossy}});
+  for (const ReportRange &r : report.ranges)
+    ranges.push_back(llvm::json::Object{{"where", r.where}, {"note", r.note}});
+  for (auto &[name, t] : totalsOf(report))
+    totals.push_back(llvm::json::Object{{"function", name},
+                                        {"narrow_values", t.narrow},
+                                        {"narrow_bytes", t.narrowBytes},
+                                        {"wide_values", t.wide},
+                                        {"wide_bytes", t.wideBytes},
+                                        {"casts", t.casts},
+                                        {"cast_bytes", t.castBytes},
+                                        {"rounding_casts", t.lossy}});
+  return llvm::json::Object{{"policy", report.policy},   {"states", std::move(states)}, {"values", std::move(values)},
+                            {"casts", std::move(casts)}, {"ranges", std::move(ranges)}, {"totals", std::move(totals)}};
+}

@@ -1,0 +1,53 @@
+// precision-fold-casts: joins casts where that changes no value.
+#include "passes/precision/Passes.h"
+
+#include "mpt/Dialect/MPT/GraphBuilder.h"
+#include "mpt/Precision/LossyCasts.h"
+
+namespace mpt {
+#define GEN_PASS_DEF_FOLDCASTS
+#include "passes/precision/Passes.h.inc"
+} // namespace mpt
+
+using namespace mlir;
+using namespace mpt;
+
+namespace {
+class FoldCasts : public mpt::impl::FoldCastsBase<FoldCasts> {
+public:
+  void runOnOperation() override {
+    // Producers come first, so that chains shrink in one walk.
+    getOperation().walk([&](CastOp cast) { join(cast); });
+    SmallVector<CastOp> dead;
+    getOperation().walk([&](CastOp cast) {
+      if (cast->use_empty() && !isLossyCast(cast))
+        dead.push_back(cast);
+    });
+    for (CastOp cast : llvm::reverse(dead))
+      if (cast->use_empty())
+        cast.erase();
+  }
+
+private:
+  static bool areFloats(CastOp cast) {
+    return isa<FloatType>(tensorType(cast.getX()).getElementType()) &&
+           isa<FloatType>(tensorType(cast.getY()).getElementType());
+  }
+
+  void join(CastOp outer) {
+    auto inner = outer.getX().getDefiningOp<CastOp>();
+    if (!inner || !areFloats(inner) || !areFloats(outer) || isLossyCast(inner))
+      return;
+    bool wasLossy = isLossyCast(outer);
+    ++numFolded;
+    outer.getXMutable().assign(inner.getX());
+    if (inner.getX().getType() == outer.getY().getType()) {
+      outer.getY().replaceAllUsesWith(inner.getX());
+      addLossyCasts(outer, wasLossy ? -1 : 0);
+      outer.erase();
+      return;
+    }
+    addLossyCasts(outer, int64_t(isLossyCast(outer)) - int64_t(wasLossy));
+  }
+};
+} // namespace

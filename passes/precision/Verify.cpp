@@ -1,0 +1,159 @@
+// precision-verify: the rules that no later pass may rely on being kept by chance.
+#include "passes/precision/Passes.h"
+
+#include "mpt/Dialect/MPT/GraphBuilder.h"
+#include "mpt/Dialect/Train/TrainDialect.h"
+#include "mpt/Precision/Attributes.h"
+#include "mpt/Precision/LossyCasts.h"
+#include "mpt/Precision/Numerics.h"
+#include "mpt/Precision/Policy.h"
+#include "mpt/Precision/ScaleFlow.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace mpt {
+#define GEN_PASS_DEF_VERIFY
+#include "passes/precision/Passes.h.inc"
+} // namespace mpt
+
+using namespace mlir;
+using namespace mpt;
+
+namespace {
+bool isNarrowFloat(Type type) {
+  Type element = getElementTypeOrSelf(type);
+  return isa<FloatType>(element) && element.getIntOrFloatBitWidth() < 32;
+}
+
+class Verify : public mpt::impl::VerifyBase<Verify> {
+public:
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    scaling = scalingOf(module);
+    if (!(accumulator = accumulatorOf(module)))
+      accumulator = Float32Type::get(&getContext());
+    bool fine = true;
+    for (auto state : module.getOps<train::StateOp>()) {
+      states[state.getSymNameAttr()] = state;
+      if (state.getRole() == train::Role::master && state.getOfAttr())
+        mastered.insert(state.getOfAttr());
+    }
+    module.walk([&](train::WriteOp write) { written.insert(write.getStateAttr().getAttr()); });
+    for (auto state : module.getOps<train::StateOp>())
+      fine &= succeeded(verifyState(state));
+    for (auto function : module.getOps<func::FuncOp>())
+      if (!function.isExternal())
+        fine &= succeeded(verifyFunction(function));
+    markAllAnalysesPreserved();
+    if (!fine)
+      signalPassFailure();
+  }
+
+private:
+  LogicalResult verifyState(train::StateOp state) {
+    if (state.getRole() == train::Role::parameter) {
+      if (isNarrowFloat(state.getType()) && written.contains(state.getSymNameAttr()) &&
+          !mastered.contains(state.getSymNameAttr()))
+        return state.emitOpError() << "expected a master of " << state.getSymName()
+                                   << ", which is trained and stored as " << getElementTypeOrSelf(state.getType())
+                                   << ": run precision-master-weights";
+    } else if (isNarrowFloat(state.getType()) && state.getRole() != train::Role::constant) {
+      return state.emitOpError() << "expected f32 for state of role " << train::stringifyRole(state.getRole())
+                                 << ", got " << getElementTypeOrSelf(state.getType());
+    }
+    return success();
+  }
+
+  LogicalResult verifyFunction(func::FuncOp function) {
+    bool fine = true;
+    int64_t lossy = 0;
+    ScaleFlow flow(function);
+    bool trains = !function.getOps<train::GradientOp>().empty();
+    for (Operation &op : function.getBody().front()) {
+      lossy += isLossyCast(&op);
+      fine &= succeeded(verifySlots(&op)) && succeeded(verifyAccumulator(&op)) && succeeded(verifyScale(&op, flow));
+      if (auto write = dyn_cast<train::WriteOp>(op); write && trains)
+        fine &= succeeded(verifyWrite(write));
+    }
+    bool multiplies = scaling.mode == Scaling::dynamic || (scaling.mode == Scaling::fixed && scaling.init != 1.0);
+    bool scaled =
+        llvm::any_of(function.getOps<train::ScaleLossOp>(), [](Operation *op) { return !op->hasAttr(kSeedAttr); });
+    if (trains && multiplies && !scaled) {
+      function.emitOpError() << "expected the loss to be scaled, as the policy says: run precision-loss-scaling";
+      fine = false;
+    }
+    auto recorded = function->getAttrOfType<IntegerAttr>(kLossyCastsAttr);
+    if (recorded && recorded.getInt() != lossy) {
+      function.emitOpError() << "expected " << recorded.getInt() << " rounding casts, got " << lossy
+                             << ": a pass dropped or added a rounding";
+      fine = false;
+    }
+    return success(fine);
+  }
+
+  LogicalResult verifySlots(Operation *op) {
+    auto semantics = dyn_cast<PrecisionSemantics>(op);
+    if (!semantics)
+      return success();
+    for (unsigned i = 0; i < op->getNumOperands(); ++i)
+      if (semantics.isWideOperand(i) && isNarrowFloat(op->getOperand(i).getType()))
+        return op->emitOpError() << "expected f32 or wider for operand " << i << ", got "
+                                 << getElementTypeOrSelf(op->getOperand(i).getType());
+    for (unsigned i = 0; i < op->getNumResults(); ++i)
+      if (semantics.isWideResult(i) && isNarrowFloat(op->getResult(i).getType()))
+        return op->emitOpError() << "expected f32 or wider for result " << i << ", got "
+                                 << getElementTypeOrSelf(op->getResult(i).getType());
+    return success();
+  }
+
+  LogicalResult verifyAccumulator(Operation *op) {
+    std::optional<Accumulation> found = accumulationOf(op);
+    if (!found)
+      return success();
+    Type needed = widest({accumulator, found->in});
+    if (!found->stated && isNarrower(found->in, needed))
+      return op->emitOpError() << "expected an accumulator type for " << found->in
+                               << " inputs: run precision-widen-reductions";
+    if (found->stated && isNarrower(found->stated.getAcc(), needed))
+      return op->emitOpError() << "expected an accumulator of at least " << needed << ", got "
+                               << found->stated.getAcc();
+    return success();
+  }
+
+  LogicalResult verifyScale(Operation *op, const ScaleFlow &flow) {
+    auto power = [&](Value value) { return flow.powerOf(value).value_or(0); };
+    if (auto scale = dyn_cast<train::ScaleLossOp>(op)) {
+      if (power(scale.getSeed()) != 0)
+        return op->emitOpError() << "expected a seed without a scale: the loss is scaled twice";
+    } else if (auto unscale = dyn_cast<train::UnscaleOp>(op)) {
+      if (flow.powerOf(unscale.getGradient()).value_or(1) != 1)
+        return op->emitOpError() << "expected a gradient that carries the loss scale once, got it "
+                                 << power(unscale.getGradient()) << " times";
+    } else if (auto gradient = dyn_cast<train::GradientOp>(op)) {
+      if (power(gradient.getGradient()) != 0)
+        return op->emitOpError() << "expected an unscaled gradient of " << gradient.getParameter()
+                                 << ", got one that carries the loss scale: train.unscale is missing";
+    } else if (auto write = dyn_cast<train::WriteOp>(op)) {
+      if (power(write.getValue()) != 0)
+        return op->emitOpError() << "expected a value without the loss scale for state " << write.getState();
+    }
+    return success();
+  }
+
+  LogicalResult verifyWrite(train::WriteOp write) {
+    train::StateOp state = states.lookup(write.getStateAttr().getAttr());
+    bool always =
+        state.getRole() == train::Role::rng || state.getRole() == train::Role::scale ||
+        (state.getRole() == train::Role::accumulator && isa_and_nonnull<ConstantOp>(write.getValue().getDefiningOp()));
+    if (scaling.mode != Scaling::none && !always && !write.getCondition())
+      return write.emitOpError() << "expected a condition: a step whose gradients are not finite must leave "
+                                 << write.getState() << " as it is";
+    return success();
+  }
+
+  LossScaling scaling;
+  Type accumulator;
+  DenseMap<StringAttr, train::StateOp> states;
+  DenseSet<StringAttr> written, mastered; // mastered: names of parameters
+};
+} // namespace

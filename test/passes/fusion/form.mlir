@@ -1,0 +1,55 @@
+// RUN: mpt-opt %s --fusion-form --split-input-file | FileCheck %s
+
+// A chain with two results is one kernel; the splat constant moves in.
+// CHECK-LABEL: func.func @chain
+// CHECK: %[[F:.*]]:2 = mpt.fusion(%{{.*}}, %{{.*}}) : (tensor<64x32xf32>, tensor<64x32xf32>) -> (tensor<64x32xf32>, tensor<64x32xf32>)
+// CHECK: mpt.constant
+// CHECK-NOT: mpt.fusion
+// CHECK: return %[[F]]#{{.}}, %[[F]]#{{.}}
+func.func @chain(%x: tensor<64x32xf32>, %r: tensor<64x32xf32>) -> (tensor<64x32xf32>, tensor<64x32xf32>) {
+  %c = mpt.constant dense<2.0> : tensor<64x32xf32>
+  %a = mpt.add %x, %r : tensor<64x32xf32>
+  %b = mpt.relu %a : tensor<64x32xf32>
+  %d = mpt.mul %b, %c : tensor<64x32xf32>
+  return %a, %d : tensor<64x32xf32>, tensor<64x32xf32>
+}
+
+// -----
+
+// Row statistics and what uses them are one kernel.
+// CHECK-LABEL: func.func @rows
+// CHECK-COUNT-1: mpt.fusion
+// CHECK-NOT: mpt.fusion
+func.func @rows(%x: tensor<64x256xf32>) -> tensor<64x256xf32> {
+  %m = mpt.reduce mean %x {axes = array<i64: 1>} : (tensor<64x256xf32>) -> tensor<64xf32>
+  %b = "mpt.broadcast"(%m) {dims = array<i64: 0>} : (tensor<64xf32>) -> tensor<64x256xf32>
+  %d = mpt.sub %x, %b : tensor<64x256xf32>
+  return %d : tensor<64x256xf32>
+}
+
+// -----
+
+// Column statistics end their kernel: the whole tensor is read before they are known.
+// CHECK-LABEL: func.func @columns
+// CHECK-COUNT-2: mpt.fusion
+// CHECK-NOT: mpt.fusion
+func.func @columns(%x: tensor<6400x256xf32>) -> tensor<6400x256xf32> {
+  %m = mpt.reduce mean %x {axes = array<i64: 0>} : (tensor<6400x256xf32>) -> tensor<256xf32>
+  %b = "mpt.broadcast"(%m) {dims = array<i64: 1>} : (tensor<256xf32>) -> tensor<6400x256xf32>
+  %d = mpt.sub %x, %b : tensor<6400x256xf32>
+  return %d : tensor<6400x256xf32>
+}
+
+// -----
+
+// The sum needs the product's result and so does the product's consumer: no kernel may wait for itself.
+// CHECK-LABEL: func.func @cycle
+// CHECK: %[[A:.*]] = mpt.fusion
+// CHECK: %[[M:.*]] = mpt.matmul %[[A]]
+// CHECK: mpt.fusion({{.*}}%[[M]]
+func.func @cycle(%x: tensor<64x64xf32>) -> tensor<64x64xf32> {
+  %a = mpt.exp %x : tensor<64x64xf32>
+  %m = mpt.matmul %a, %x : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
+  %s = mpt.add %a, %m : tensor<64x64xf32>
+  return %s : tensor<64x64xf32>
+}

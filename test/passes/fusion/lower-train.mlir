@@ -1,0 +1,38 @@
+// RUN: mpt-opt %s --fusion-lower-train --split-input-file | FileCheck %s
+
+// A conditional write keeps the old value by a select; the state is read once.
+// CHECK-LABEL: func.func @step
+// CHECK-SAME: (%[[NEW:.*]]: tensor<8xf32>, %[[OK:.*]]: tensor<i1>)
+// CHECK: %[[OLD:.*]] = train.read @w
+// CHECK-NOT: train.read
+// CHECK: %[[C:.*]] = mpt.broadcast %[[OK]]
+// CHECK: %[[V:.*]] = mpt.select %[[C]], %{{.*}}, %[[OLD]]
+// CHECK: train.write @w, %[[V]] :
+module {
+  train.state parameter @w : tensor<8xf32>
+  func.func @step(%new: tensor<8xf32>, %ok: tensor<i1>) {
+    %old = train.read @w : tensor<8xf32>
+    %sum = mpt.add %old, %new : tensor<8xf32>
+    train.write @w, %sum if %ok : tensor<i1> : tensor<8xf32>
+    return
+  }
+}
+
+// -----
+
+// Unscaling, the finite check and the gradient marker become core ops.
+// CHECK-LABEL: func.func @scaled
+// CHECK: %[[INV:.*]] = mpt.reciprocal
+// CHECK: %[[WIDE:.*]] = mpt.cast %{{.*}} : tensor<8xf16> to tensor<8xf32>
+// CHECK: %[[G:.*]] = mpt.mul %[[WIDE]]
+// CHECK: %[[A:.*]] = mpt.abs %[[G]]
+// CHECK: %[[M:.*]] = mpt.reduce max %[[A]]
+// CHECK: mpt.is_finite %[[M]]
+// CHECK-NOT: train.
+module {
+  func.func @scaled(%g: tensor<8xf16>, %scale: tensor<f32>) -> (tensor<8xf32>, tensor<i1>) {
+    %u = train.unscale %g, %scale : (tensor<8xf16>, tensor<f32>) -> tensor<8xf32>
+    %f = train.all_finite %u : (tensor<8xf32>) -> tensor<i1>
+    return %u, %f : tensor<8xf32>, tensor<i1>
+  }
+}

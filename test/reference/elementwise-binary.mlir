@@ -1,0 +1,155 @@
+// RUN: mpt-run %s
+// Binary ops, comparison and selection against NumPy in float64, rounded once.
+
+func.func @add() {
+  %x0 = mpt.constant dense<[1.5, -2.0, 0.1, 3.0]> : tensor<4xf32>
+  %x1 = mpt.constant dense<[0.5, 4.0, 0.2, -1.0]> : tensor<4xf32>
+  %y0 = mpt.add %x0, %x1 : tensor<4xf32>
+  %e0 = mpt.constant dense<[2.0, 2.0, 0.3, 2.0]> : tensor<4xf32>
+  check.ulp_close %y0, %e0 {ulps = 0 : i64} : tensor<4xf32>
+  return
+}
+
+func.func @sub() {
+  %x0 = mpt.constant dense<[1.5, -2.0, 0.1, 3.0]> : tensor<4xf32>
+  %x1 = mpt.constant dense<[0.5, 4.0, 0.2, -1.0]> : tensor<4xf32>
+  %y0 = mpt.sub %x0, %x1 : tensor<4xf32>
+  %e0 = mpt.constant dense<[1.0, -6.0, -0.1, 4.0]> : tensor<4xf32>
+  check.ulp_close %y0, %e0 {ulps = 0 : i64} : tensor<4xf32>
+  return
+}
+
+func.func @mul() {
+  %x0 = mpt.constant dense<[1.5, -2.0, 0.1, 3.0]> : tensor<4xf32>
+  %x1 = mpt.constant dense<[0.5, 4.0, 0.2, -1.0]> : tensor<4xf32>
+  %y0 = mpt.mul %x0, %x1 : tensor<4xf32>
+  %e0 = mpt.constant dense<[0.75, -8.0, 0.020000001, -3.0]> : tensor<4xf32>
+  check.ulp_close %y0, %e0 {ulps = 0 : i64} : tensor<4xf32>
+  return
+}
+
+func.func @div() {
+  %x0 = mpt.constant dense<[1.5, -2.0, 0.1, 3.0]> : tensor<4xf32>
+  %x1 = mpt.constant dense<[0.5, 4.0, 0.2, -1.0]> : tensor<4xf32>
+  %y0 = mpt.div %x0, %x1 : tensor<4xf32>
+  %e0 = mpt.constant dense<[3.0, -0.5, 0.5, -3.0]> : tensor<4xf32>
+  check.ulp_close %y0, %e0 {ulps = 0 : i64} : tensor<4xf32>
+  return
+}
+
+func.func @mod() {
+  %x0 = mpt.constant dense<[1.5, -2.0, 0.1, 3.0]> : tensor<4xf32>
+  %x1 = mpt.constant dense<[0.5, 4.0, 0.2, -1.0]> : tensor<4xf32>
+  %y0 = mpt.mod %x0, %x1 : tensor<4xf32>
+  %e0 = mpt.constant dense<[0.0, -2.0, 0.1, 0.0]> : tensor<4xf32>
+  check.ulp_close %y0, %e0 {ulps = 0 : i64} : tensor<4xf32>
+  return
+}
+
+func.func @max() {
+  %x0 = mpt.constant dense<[1.5, -2.0, 0.1, 3.0]> : tensor<4xf32>
+  %x1 = mpt.constant dense<[0.5, 4.0, 0.2, -1.0]> : tensor<4xf32>
+  %y0 = mpt.max %x0, %x1 : tensor<4xf32>
+  %e0 = mpt.constant dense<[1.5, 4.0, 0.2, 3.0]> : tensor<4xf32>
+  check.ulp_close %y0, %e0 {ulps = 0 : i64} : tensor<4xf32>
+  return
+}
+
+func.func @min() {
+  %x0 = mpt.constant dense<[1.5, -2.0, 0.1, 3.0]> : tensor<4xf32>
+  %x1 = mpt.constant dense<[0.5, 4.0, 0.2, -1.0]> : tensor<4xf32>
+  %y0 = mpt.min %x0, %x1 : tensor<4xf32>
+  %e0 = mpt.constant dense<[0.5, -2.0, 0.1, -1.0]> : tensor<4xf32>
+  check.ulp_close %y0, %e0 {ulps = 0 : i64} : tensor<4xf32>
+  return
+}
+
+func.func @pow() {
+  %x0 = mpt.constant dense<[1.5, 2.0, 0.1, 3.0]> : tensor<4xf32>
+  %x1 = mpt.constant dense<[0.5, 4.0, 0.2, -1.0]> : tensor<4xf32>
+  %y0 = mpt.pow %x0, %x1 : tensor<4xf32>
+  %e0 = mpt.constant dense<[1.2247449, 16.0, 0.63095737, 0.33333334]> : tensor<4xf32>
+  check.ulp_close %y0, %e0 {ulps = 1 : i64} : tensor<4xf32>
+  return
+}
+
+func.func @max_nan() {
+  %x0 = mpt.constant dense<[0x7FC00000, 1.0]> : tensor<2xf32>
+  %x1 = mpt.constant dense<[1.0, 0x7FC00000]> : tensor<2xf32>
+  %y0 = mpt.max %x0, %x1 : tensor<2xf32>
+  %e0 = mpt.constant dense<[0x7FC00000, 0x7FC00000]> : tensor<2xf32>
+  check.ulp_close %y0, %e0 {ulps = 1 : i64} : tensor<2xf32>
+  return
+}
+
+func.func @min_nan() {
+  %x0 = mpt.constant dense<[0x7FC00000, 1.0]> : tensor<2xf32>
+  %x1 = mpt.constant dense<[1.0, 0x7FC00000]> : tensor<2xf32>
+  %y0 = mpt.min %x0, %x1 : tensor<2xf32>
+  %e0 = mpt.constant dense<[0x7FC00000, 0x7FC00000]> : tensor<2xf32>
+  check.ulp_close %y0, %e0 {ulps = 1 : i64} : tensor<2xf32>
+  return
+}
+
+func.func @add_wraps() {
+  %x0 = mpt.constant dense<[7, -7, 2147483647]> : tensor<3xi32>
+  %x1 = mpt.constant dense<[2, 2, 1]> : tensor<3xi32>
+  %y0 = mpt.add %x0, %x1 : tensor<3xi32>
+  %e0 = mpt.constant dense<[9, -5, -2147483648]> : tensor<3xi32>
+  check.equal %y0, %e0 : tensor<3xi32>
+  return
+}
+
+func.func @div_int() {
+  %x0 = mpt.constant dense<[7, -7, 2147483647]> : tensor<3xi32>
+  %x1 = mpt.constant dense<[2, 2, 1]> : tensor<3xi32>
+  %y0 = mpt.div %x0, %x1 : tensor<3xi32>
+  %e0 = mpt.constant dense<[3, -3, 2147483647]> : tensor<3xi32>
+  check.equal %y0, %e0 : tensor<3xi32>
+  return
+}
+
+func.func @mod_int() {
+  %x0 = mpt.constant dense<[7, -7, 2147483647]> : tensor<3xi32>
+  %x1 = mpt.constant dense<[2, 2, 1]> : tensor<3xi32>
+  %y0 = mpt.mod %x0, %x1 : tensor<3xi32>
+  %e0 = mpt.constant dense<[1, -1, 0]> : tensor<3xi32>
+  check.equal %y0, %e0 : tensor<3xi32>
+  return
+}
+
+func.func @and() {
+  %x0 = mpt.constant dense<[7, -7, 2147483647]> : tensor<3xi32>
+  %x1 = mpt.constant dense<[2, 2, 1]> : tensor<3xi32>
+  %y0 = mpt.and %x0, %x1 : tensor<3xi32>
+  %e0 = mpt.constant dense<[2, 0, 1]> : tensor<3xi32>
+  check.equal %y0, %e0 : tensor<3xi32>
+  return
+}
+
+func.func @or() {
+  %x0 = mpt.constant dense<[7, -7, 2147483647]> : tensor<3xi32>
+  %x1 = mpt.constant dense<[2, 2, 1]> : tensor<3xi32>
+  %y0 = mpt.or %x0, %x1 : tensor<3xi32>
+  %e0 = mpt.constant dense<[7, -5, 2147483647]> : tensor<3xi32>
+  check.equal %y0, %e0 : tensor<3xi32>
+  return
+}
+
+func.func @xor() {
+  %x0 = mpt.constant dense<[7, -7, 2147483647]> : tensor<3xi32>
+  %x1 = mpt.constant dense<[2, 2, 1]> : tensor<3xi32>
+  %y0 = mpt.xor %x0, %x1 : tensor<3xi32>
+  %e0 = mpt.constant dense<[5, -5, 2147483646]> : tensor<3xi32>
+  check.equal %y0, %e0 : tensor<3xi32>
+  return
+}
+
+func.func @and_bool() {
+  %x0 = mpt.constant dense<[true, true, false]> : tensor<3xi1>
+  %x1 = mpt.constant dense<[true, false, false]> : tensor<3xi1>
+  %y0 = mpt.and %x0, %x1 : tensor<3xi1>
+  %e0 = mpt.constant dense<[true, false, false]> : tensor<3xi1>
+  check.equal %y0, %e0 : tensor<3xi1>
+  return
+}
