@@ -26,8 +26,6 @@ void addCleanup(OpPassManager &passes) {
 void buildImport(OpPassManager &passes, const PipelineOptions &) {
   passes.addPass(createOnnxToCore());
   addCleanup(passes);
-  // After the clean-up, so that a chain of primitives is whole and has no dead users.
-  // passes.addPass(createRecognizeComposites());
 }
 
 void buildTraining(OpPassManager &passes, const PipelineOptions &options) {
@@ -43,7 +41,6 @@ void buildTraining(OpPassManager &passes, const PipelineOptions &options) {
   // Before differentiation: @evaluate must not carry the backward pass.
   passes.addPass(createEvaluate({"evaluate"}));
   passes.addPass(createDifferentiate());
-  addCleanup(passes);
   // @gradients shares everything with @step up to the optimizer, so it is cloned before there is one.
   passes.addPass(createGradients());
   OptimizerOptions optimizer;
@@ -53,27 +50,37 @@ void buildTraining(OpPassManager &passes, const PipelineOptions &options) {
   AccumulateOptions accumulate;
   accumulate.microSteps = options.accumulate;
   passes.addPass(createAccumulate(accumulate));
+  // Not before the optimizer: a gradient that nobody uses yet would be dead code.
+  addCleanup(passes);
 }
 
 void buildPrecision(OpPassManager &passes, const PipelineOptions &options) {
+  // Decisions first, on the whole module: functions share parameters.
   AssignOptions assign;
   assign.policy = options.policy;
+  assign.lossScale = options.lossScale;
   if (!options.keepF32.empty())
     assign.keepF32 = {options.keepF32};
   if (!options.keepNarrow.empty())
     assign.keepNarrow = {options.keepNarrow};
   passes.addPass(createAssign(assign));
   passes.addPass(createInsertCasts());
+  // Masters recognize narrow parameters by the casts of their reads, and take those reads over.
   passes.addPass(createMasterWeights());
+  // After masters, so that writes of masters and of their narrow copies get the same condition.
+  passes.addPass(createLossScaling());
+  // After all types are final.
+  passes.addPass(createWidenReductions());
+  passes.addPass(createFoldCasts());
+  // Directly after the passes that count rounding casts: clean-up may merge equal ones later.
+  passes.addPass(createVerify());
 }
 
-// Training arithmetic becomes core ops first, so that it can share kernels with what surrounds it; composites next, so
-// that common parts of their decompositions are found before kernels are formed around them.
 void buildFusion(OpPassManager &passes, const PipelineOptions &) {
+  // First: what train ops turn into is decomposed and fused like everything else.
   passes.addPass(createLowerTrain());
   passes.addPass(createDecompose());
-  passes.addPass(createCanonicalizerPass());
-  passes.addPass(createCSEPass());
+  addCleanup(passes);
   passes.addPass(createForm());
 }
 
