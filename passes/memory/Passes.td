@@ -28,7 +28,7 @@ def VerifyPlan : Pass<"memory-verify-plan", "::mlir::ModuleOp"> {
   let summary = "fails when two buffers that are alive together overlap, or one leaves the arena";
 }
 
-def Report : Pass<"memory-report", "::mlir::ModuleOp"> {
+def MemoryReport : Pass<"memory-report", "::mlir::ModuleOp"> {
   let summary = "prints what a planned module needs: state by role, scratch, saved activations, peak";
   let options = [
     Option<"json", "json", "bool", "false", "as JSON">,

@@ -6,7 +6,7 @@
 #include "llvm/Support/FileSystem.h"
 
 namespace mpt {
-#define GEN_PASS_DEF_REPORT
+#define GEN_PASS_DEF_MEMORYREPORT
 #include "passes/memory/Passes.h.inc"
 } // namespace mpt
 
@@ -14,8 +14,8 @@ using namespace mlir;
 
 namespace {
 
-struct Report : mpt::impl::ReportBase<Report> {
-  using ReportBase::ReportBase;
+struct Report : mpt::impl::MemoryReportBase<Report> {
+  using MemoryReportBase::MemoryReportBase;
   void runOnOperation() override {
     llvm::json::Object report = mpt::memory::report(getOperation());
     std::error_code code;
