@@ -13,7 +13,7 @@ using namespace mpt;
 
 namespace {
 /// Results above these sizes are computed at run time (unless they are splats): masks of long sequences, random tables.
-constexpr int64_t largestInteger = 1 << 18, largestFloat = 1 << 14;
+constexpr int64_t largestInteger = 1 << 18, largestFloat = 1 << 14, largestBroadcast = 1 << 12;
 
 using Inputs = ArrayRef<HostTensor>;
 using Shape = ArrayRef<int64_t>;
@@ -350,6 +350,13 @@ static bool evaluateMovement(Operation *op, Inputs in, HostTensor &y) {
           return from;
         });
       })
+      .Case([&](IotaOp iota) {
+        y.resize();
+        Counter counter(y.type.getShape());
+        for (int64_t i = 0, e = y.count(); i < e; ++i, counter.next())
+          y.isFloat() ? void(y.floats[i] = counter.at[iota.getAxis()]) : void(y.ints[i] = counter.at[iota.getAxis()]);
+        return true;
+      })
       .Case([&](GatherOp gather) { return evaluateGather(gather, in, y); })
       .Case([&](ConcatOp concat) { return evaluateConcat(concat, in, y); })
       .Case([&](ReduceOp reduce) { return evaluateReduce(reduce, in[0], y); })
@@ -379,7 +386,7 @@ ElementsAttr mpt::constantOf(Value value) {
 }
 
 ElementsAttr mpt::evaluateConstant(Operation *op) {
-  if (op->getNumResults() != 1 || op->getNumOperands() == 0 || isa<ConstantOp>(op))
+  if (op->getNumResults() != 1 || (op->getNumOperands() == 0 && !isa<IotaOp>(op)))
     return {};
   auto type = dyn_cast<RankedTensorType>(op->getResult(0).getType());
   if (!type)
@@ -399,9 +406,12 @@ ElementsAttr mpt::evaluateConstant(Operation *op) {
                });
   if (large && !allSplat)
     return {};
+  // A mask repeated over a batch is cheaper to repeat at run time than to keep.
+  if (isa<BroadcastOp>(op) && !allSplat && type.getNumElements() > largestBroadcast)
+    return {};
   if (type.getNumElements() == 0)
     return writeHost(HostTensor(type));
-  if (large && isa<ConcatOp, ReduceOp, CumSumOp, ScatterNDOp>(op))
+  if (large && isa<IotaOp, ConcatOp, ReduceOp, CumSumOp, ScatterNDOp>(op))
     return {};
   SmallVector<HostTensor> in;
   for (ElementsAttr attr : attrs) {

@@ -23,6 +23,13 @@ namespace {
 constexpr int64_t oldestOpset = 7;
 /// Initializers up to this many elements stay in the graph for shape inference to look at.
 constexpr int64_t visibleElements = 1024;
+
+/// Ops without an import rule of their own: where the standard defines them by a function, that is imported instead.
+struct WithoutRule : inliner::FunctionIdSet {
+  bool Contains(const std::string &domain, const std::string &name) const override {
+    return !hasImportRule(domain == "ai.onnx" ? "" : domain, name);
+  }
+};
 } // namespace
 
 Location proto::namedLoc(MLIRContext *context, StringRef name) { return NameLoc::get(StringAttr::get(context, name)); }
@@ -216,6 +223,18 @@ static Location errorLoc(StringRef message, const GraphProto &graph, MLIRContext
   return proto::namedLoc(context, name.empty() ? StringRef(graph.name()) : name);
 }
 
+/// Strict inference of every value's type; false with ONNX's message where the graph contradicts itself.
+static bool inferShapes(ModelProto &model, std::string &message) {
+  try {
+    ShapeInferenceOptions strict(/*check_type_val=*/true, /*strict_mode_val=*/1, /*data_prop_val=*/true);
+    shape_inference::InferShapes(model, OpSchemaRegistry::Instance(), strict);
+    return true;
+  } catch (const std::exception &error) {
+    message = plainMessage(error.what());
+    return false;
+  }
+}
+
 LogicalResult proto::prepareModel(ModelProto &model, std::vector<TensorProto> &initializers,
                                   const ImportOptions &options, Location loc) {
   MLIRContext *context = loc.getContext();
@@ -234,20 +253,30 @@ LogicalResult proto::prepareModel(ModelProto &model, std::vector<TensorProto> &i
   } catch (const std::exception &error) {
     return emitError(loc) << "cannot inline the model's functions: " << plainMessage(error.what());
   }
-  GraphProto &graph = *model.mutable_graph();
-  if (failed(bindDimensions(graph, options, context)))
+  if (failed(bindDimensions(*model.mutable_graph(), options, context)))
     return failure();
+  GraphProto &graph = *model.mutable_graph();
   // Shapes in the file may hold symbols that are numbers now; inference finds them again.
   graph.clear_value_info();
   for (ValueInfoProto &output : *graph.mutable_output())
     if (output.type().has_tensor_type())
       output.mutable_type()->mutable_tensor_type()->clear_shape();
-  try {
-    ShapeInferenceOptions strict(/*check_type_val=*/true, /*strict_mode_val=*/1, /*data_prop_val=*/true);
-    shape_inference::InferShapes(model, OpSchemaRegistry::Instance(), strict);
-  } catch (const std::exception &error) {
-    std::string message = plainMessage(error.what());
-    return emitError(errorLoc(message, graph, context)) << "expected consistent types and shapes: " << message;
+  bool anyWithoutRule = llvm::any_of(
+      graph.node(), [](const NodeProto &node) { return WithoutRule().Contains(node.domain(), node.op_type()); });
+  std::string message;
+  if (anyWithoutRule) {
+    ModelProto expanded = model;
+    try {
+      inliner::InlineSelectedFunctions(expanded, WithoutRule(), nullptr);
+      if (inferShapes(expanded, message)) {
+        model = std::move(expanded);
+        return success();
+      }
+    } catch (const std::exception &) {
+      // The op keeps its name, and conversion says that there is no rule for it.
+    }
   }
+  if (!inferShapes(model, message))
+    return emitError(errorLoc(message, model.graph(), context)) << "expected consistent types and shapes: " << message;
   return success();
 }

@@ -78,9 +78,15 @@ static bool matches(MutableArrayRef<llvm::Regex> expressions, StringRef name) {
 }
 
 /// The frameworks' names of trained tensors are paths; what their exporters add ("val_3", "onnx::Mul_12") is not.
+/// Buffers have paths too: these are the customary names of statistics, rotary tables and masks.
 static bool isTorchPath(StringRef name) {
-  return name.contains('.') && !name.ends_with("running_mean") && !name.ends_with("running_var") &&
-         !name.ends_with("num_batches_tracked");
+  auto [module, last] = name.rsplit('.');
+  bool buffer = llvm::StringSwitch<bool>(last)
+                    .Cases({"running_mean", "running_var", "num_batches_tracked"}, true)
+                    .Cases({"cos", "sin", "cos_cached", "sin_cached", "inv_freq", "position_ids"}, true)
+                    .Cases({"mask", "attn_mask", "causal_mask", "masked_bias", "relative_position_index"}, true)
+                    .Default(false);
+  return !last.empty() && !buffer;
 }
 
 LogicalResult mpt::assignRoles(ModuleOp module, const ImportOptions &options) {
