@@ -219,10 +219,10 @@ Value ElementEmitter::variableLanes(unsigned id, unsigned width) {
   if (variable.contiguous) {
     result = arith::AddIOp::create(b, splat(variableValue(id), width), laneNumbers(b, b.getLoc(), width));
   } else {
-    Address source = address(variable.source);
+    Value source = splat(indexAs(variable.source, b.getIndexType()), width);
     Value divisor = splat(indexConstant(variable.divisor), width);
-    result = variable.kind == IndexSpace::Kind::Quotient ? Value(arith::DivUIOp::create(b, source.lanes, divisor))
-                                                         : Value(arith::RemUIOp::create(b, source.lanes, divisor));
+    result = variable.kind == IndexSpace::Kind::Quotient ? Value(arith::DivUIOp::create(b, source, divisor))
+                                                         : Value(arith::RemUIOp::create(b, source, divisor));
   }
   return space[id].lanes = result;
 }
