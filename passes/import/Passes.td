@@ -13,4 +13,13 @@ def OnnxToCore : Pass<"import-onnx-to-core", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mpt::MPTDialect", "::mpt::train::TrainDialect", "::mlir::func::FuncDialect"];
 }
 
+def RecognizeComposites : Pass<"import-recognize-composites", "::mlir::ModuleOp"> {
+  let summary = "elementwise chains that mean GELU, SiLU or RMS normalization become that op";
+  let description = [{
+    Exporters without these operators write them out. As one op they keep FP32 internals under every policy, save one
+    tensor for the backward pass and run as one kernel. Constants match within 0.2 %, which is what exporters round to.
+  }];
+  let dependentDialects = ["::mpt::MPTDialect"];
+}
+
 #endif

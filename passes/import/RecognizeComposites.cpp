@@ -1,0 +1,198 @@
+// --import-recognize-composites: chains of elementwise ops that exporters write for GELU, SiLU and RMS normalization
+// become the composite again, which keeps FP32 internals and has its own gradient.
+#include "mpt/Dialect/MPT/GraphBuilder.h"
+#include "passes/import/Passes.h"
+
+#include "mlir/IR/PatternMatch.h"
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+
+#include <cmath>
+
+namespace mpt {
+#define GEN_PASS_DEF_RECOGNIZECOMPOSITES
+#include "passes/import/Passes.h.inc"
+} // namespace mpt
+
+using namespace mlir;
+using namespace mpt;
+
+/// The number that every element of a constant has; through broadcasts.
+static std::optional<double> splatOf(Value value) {
+  while (auto broadcast = value.getDefiningOp<BroadcastOp>())
+    value = broadcast.getX();
+  auto constant = value.getDefiningOp<ConstantOp>();
+  auto dense = constant ? dyn_cast<DenseFPElementsAttr>(constant.getValue()) : DenseFPElementsAttr();
+  if (!dense || !dense.isSplat())
+    return std::nullopt;
+  APFloat number = dense.getSplatValue<APFloat>();
+  bool lossy;
+  number.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven, &lossy);
+  return number.convertToDouble();
+}
+
+static bool isNumber(Value value, double want) {
+  std::optional<double> number = splatOf(value);
+  return number && std::fabs(*number - want) <= 2e-3 * std::fabs(want);
+}
+
+/// The other operand of a commutative op that has the number `want` as one operand.
+template <typename Op> static Value besideNumber(Value value, double want) {
+  auto op = value.getDefiningOp<Op>();
+  if (!op)
+    return {};
+  if (isNumber(op.getRhs(), want))
+    return op.getLhs();
+  return isNumber(op.getLhs(), want) ? op.getRhs() : Value();
+}
+
+/// value times `factor`, written as a product or as a division by its inverse.
+static Value scaledBy(Value value, double factor) {
+  if (Value x = besideNumber<MulOp>(value, factor))
+    return x;
+  auto div = value.getDefiningOp<DivOp>();
+  return div && isNumber(div.getRhs(), 1 / factor) ? div.getLhs() : Value();
+}
+
+/// x^3, as x x x in any order.
+static bool isCube(Value value, Value x) {
+  auto mul = value.getDefiningOp<MulOp>();
+  if (!mul)
+    return false;
+  auto isSquare = [&](Value v) {
+    auto square = v.getDefiningOp<MulOp>();
+    return square && square.getLhs() == x && square.getRhs() == x;
+  };
+  return (mul.getLhs() == x && isSquare(mul.getRhs())) || (mul.getRhs() == x && isSquare(mul.getLhs()));
+}
+
+/// The form of GELU for which `value` is 1 + erf(x / sqrt 2) or 1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)).
+static std::optional<GeluForm> gateOf(Value value, Value x) {
+  Value inner = besideNumber<AddOp>(value, 1);
+  if (!inner)
+    return std::nullopt;
+  if (auto erf = inner.getDefiningOp<ErfOp>())
+    return scaledBy(erf.getX(), M_SQRT1_2) == x ? std::optional(GeluForm::erf) : std::nullopt;
+  auto tanh = inner.getDefiningOp<TanhOp>();
+  Value sum = tanh ? scaledBy(tanh.getX(), std::sqrt(2 / M_PI)) : Value();
+  auto add = sum ? sum.getDefiningOp<AddOp>() : AddOp();
+  if (!add)
+    return std::nullopt;
+  Value cubic = add.getLhs() == x ? add.getRhs() : add.getRhs() == x ? add.getLhs() : Value();
+  Value cube = cubic ? scaledBy(cubic, 0.044715) : Value();
+  return cube && isCube(cube, x) ? std::optional(GeluForm::tanh) : std::nullopt;
+}
+
+namespace {
+/// 0.5 x gate, in any association of the three factors.
+struct Gelu : OpRewritePattern<MulOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(MulOp op, PatternRewriter &rewriter) const override {
+    auto replace = [&](Value x, GeluForm form) {
+      rewriter.replaceOp(op, GeluOp::create(rewriter, op.getLoc(), x, form));
+      return success();
+    };
+    auto tryProduct = [&](Value product) -> LogicalResult {
+      auto mul = product ? product.getDefiningOp<MulOp>() : MulOp();
+      if (!mul)
+        return failure();
+      for (auto [x, gate] : {std::pair(mul.getLhs(), mul.getRhs()), std::pair(mul.getRhs(), mul.getLhs())})
+        if (std::optional<GeluForm> form = gateOf(gate, x))
+          return replace(x, *form);
+      return failure();
+    };
+    if (succeeded(tryProduct(scaledBy(op.getResult(), 0.5))))
+      return success();
+    for (auto [half, other] : {std::pair(op.getLhs(), op.getRhs()), std::pair(op.getRhs(), op.getLhs())}) {
+      Value inner = scaledBy(half, 0.5);
+      if (!inner)
+        continue;
+      // (0.5 x) gate and x (0.5 gate)
+      if (std::optional<GeluForm> form = gateOf(other, inner))
+        return replace(inner, *form);
+      if (std::optional<GeluForm> form = gateOf(inner, other))
+        return replace(other, *form);
+    }
+    return failure();
+  }
+};
+
+/// x sigmoid(x).
+struct Silu : OpRewritePattern<MulOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(MulOp op, PatternRewriter &rewriter) const override {
+    for (auto [x, gate] : {std::pair(op.getLhs(), op.getRhs()), std::pair(op.getRhs(), op.getLhs())}) {
+      auto sigmoid = gate.getDefiningOp<SigmoidOp>();
+      if (!sigmoid || sigmoid.getX() != x)
+        continue;
+      rewriter.replaceOp(op, SwishOp::create(rewriter, op.getLoc(), x.getType(), x, rewriter.getF64FloatAttr(1)));
+      return success();
+    }
+    return failure();
+  }
+};
+
+/// scale (x / sqrt(mean(x^2) + epsilon)), the mean over the last axis, scale along it.
+struct RMSNorm : OpRewritePattern<MulOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  /// x and epsilon when `value` is the inverse root mean square, repeated along the last axis.
+  static std::optional<std::pair<Value, double>> inverseOf(Value value) {
+    while (value.getDefiningOp() && isa<BroadcastOp, ReshapeOp>(value.getDefiningOp()))
+      value = value.getDefiningOp()->getOperand(0);
+    Value sum;
+    if (auto rsqrt = value.getDefiningOp<RsqrtOp>())
+      sum = rsqrt.getX();
+    else if (auto reciprocal = value.getDefiningOp<ReciprocalOp>())
+      if (auto sqrt = reciprocal.getX().getDefiningOp<SqrtOp>())
+        sum = sqrt.getX();
+    if (auto div = value.getDefiningOp<DivOp>(); div && isNumber(div.getLhs(), 1))
+      if (auto sqrt = div.getRhs().getDefiningOp<SqrtOp>())
+        sum = sqrt.getX();
+    auto add = sum ? sum.getDefiningOp<AddOp>() : AddOp();
+    std::optional<double> epsilon = add ? splatOf(add.getRhs()) : std::nullopt;
+    Value mean = add ? add.getLhs() : Value();
+    while (mean && mean.getDefiningOp<ReshapeOp>())
+      mean = mean.getDefiningOp()->getOperand(0);
+    auto reduce = mean ? mean.getDefiningOp<ReduceOp>() : ReduceOp();
+    auto square = reduce ? reduce.getX().getDefiningOp<MulOp>() : MulOp();
+    if (!epsilon || !square || square.getLhs() != square.getRhs() || reduce.getKind() != ReduceKind::mean ||
+        reduce.getAxes() != ArrayRef<int64_t>{tensorType(square).getRank() - 1})
+      return std::nullopt;
+    return std::pair(square.getLhs(), *epsilon);
+  }
+
+  LogicalResult matchAndRewrite(MulOp op, PatternRewriter &rewriter) const override {
+    int64_t rank = tensorType(op).getRank();
+    for (auto [affine, normal] : {std::pair(op.getLhs(), op.getRhs()), std::pair(op.getRhs(), op.getLhs())}) {
+      auto broadcast = affine.getDefiningOp<BroadcastOp>();
+      auto product = normal.getDefiningOp<MulOp>();
+      if (!broadcast || !product || broadcast.getDims() != ArrayRef<int64_t>{rank - 1} ||
+          tensorType(broadcast.getX()).getDimSize(0) != tensorType(op).getDimSize(rank - 1))
+        continue;
+      for (auto [x, inverse] :
+           {std::pair(product.getLhs(), product.getRhs()), std::pair(product.getRhs(), product.getLhs())}) {
+        auto found = inverseOf(inverse);
+        if (!found || found->first != x)
+          continue;
+        auto norm = RMSNormOp::create(rewriter, op.getLoc(), x, broadcast.getX(), rewriter.getI64IntegerAttr(rank - 1),
+                                      rewriter.getF64FloatAttr(found->second));
+        rewriter.replaceOp(op, norm.getY());
+        return success();
+      }
+    }
+    return failure();
+  }
+};
+
+struct RecognizeComposites : mpt::impl::RecognizeCompositesBase<RecognizeComposites> {
+  void runOnOperation() override {
+    RewritePatternSet patterns(&getContext());
+    patterns.add<Gelu, Silu, RMSNorm>(&getContext());
+    // Folding and block merging stay off: this pass changes what it recognizes and nothing else.
+    GreedyRewriteConfig config;
+    config.enableFolding(false).enableConstantCSE(false);
+    if (failed(applyPatternsGreedily(getOperation(), std::move(patterns), config)))
+      signalPassFailure();
+  }
+};
+} // namespace
