@@ -1,15 +1,21 @@
 // The compilation driver: reads the input, runs phase after phase, writes the product.
 #include "mpt/CAPI/Compile.h"
 
+#include "mpt-c/compiler.h"
 #include "mpt/CAPI/Registration.h"
+#include "mpt/Export/Export.h"
 #include "mpt/Import/Import.h"
 #include "mpt/Target/CPU.h"
 #include "passes/Pipelines.h"
+#include "passes/fusion/Passes.h"
+#include "passes/memory/Passes.h"
+#include "passes/precision/Passes.h"
 
 #include "mlir/IR/AsmState.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
 #include "llvm/Support/FileUtilities.h"
+#include "llvm/Support/Path.h"
 #include "llvm/Support/SourceMgr.h"
 #include "llvm/Support/ToolOutputFile.h"
 
@@ -48,7 +54,10 @@ public:
         continue;
       if (failed(runPhase(phase)))
         return failure();
-      if (phase.name == options.to)
+      if (failed(report(phase.name)))
+        return failure();
+      // An ONNX file says what phase precision decided; what follows is for machines.
+      if (phase.name == options.to || (options.emit == EmitKind::ONNX && phase.name == "precision"))
         break;
     }
     return write();
@@ -107,7 +116,52 @@ private:
     return passes.run(*module);
   }
 
+  /// Reports asked for that phase `phase` has made possible.
+  LogicalResult report(StringRef phase) {
+    for (StringRef wish : options.reports) {
+      auto [kind, file] = wish.split('=');
+      PassManager passes(&context);
+      if (kind == "precision" && phase == "precision")
+        passes.addPass(createReport({file.ends_with(".json") ? "json" : "text", file.empty() ? "-" : file.str()}));
+      if (kind == "memory" && phase == "memory")
+        passes.addPass(createMemoryReport({file.ends_with(".json"), file.str()}));
+      if (!passes.empty() && failed(passes.run(*module)))
+        return failure();
+    }
+    return success();
+  }
+
+  /// What the emitted manifest says beside the tables: where the library comes from and how it trains.
+  void describe() {
+    Builder builder(&context);
+    NamedAttrList entries;
+    entries.set("source", builder.getStringAttr(llvm::sys::path::filename(options.input)));
+    entries.set("compiler", builder.getStringAttr(mpt_compiler_version()));
+    entries.set("policy", builder.getStringAttr(options.policy));
+    entries.set("loss", builder.getStringAttr(options.loss));
+    if (Attribute optimizer = (*module)->getAttr("mpt.optimizer"))
+      entries.set("optimizer", optimizer);
+    (*module)->setAttr("mpt.manifest", entries.getDictionary(&context));
+  }
+
+  /// The step (or, without training, the forward graph) as standard operators.
+  LogicalResult writeOnnx() {
+    PassManager passes(&context);
+    passes.addPass(createLowerTrain());
+    if (failed(passes.run(*module)))
+      return failure();
+    auto function = module->lookupSymbol<func::FuncOp>(options.forwardOnly ? "forward" : "step");
+    if (!function)
+      return fail("expected a function to export, found none; --from may have skipped the training phase");
+    if (options.output == "-")
+      return fail("expected a file for the ONNX model; name it with -o");
+    progress("writing " + options.output);
+    return exportOnnx(*module, function, options.output);
+  }
+
   LogicalResult write() {
+    if (options.emit == EmitKind::ONNX)
+      return writeOnnx();
     if (options.emit == EmitKind::MLIR)
       return writeText([&](raw_ostream &os) {
         module->print(os, OpPrintingFlags().elideLargeResourceString().enableDebugInfo(false));
@@ -116,7 +170,12 @@ private:
     emit.outDir = options.output;
     emit.name = options.name;
     emit.cpu = options.mcpu;
+    emit.kind = options.emit == EmitKind::Static   ? cpu::LibraryKind::Static
+                : options.emit == EmitKind::Object ? cpu::LibraryKind::Object
+                                                   : cpu::LibraryKind::Shared;
+    emit.keepIR = options.emit == EmitKind::LLVM;
     progress("writing " + options.output);
+    describe();
     return cpu::emitLibrary(*module, emit);
   }
 
