@@ -3,6 +3,7 @@
 
 Also holds that links between the pages of docs/ and the README lead somewhere.
 """
+import glob
 import os
 import re
 import subprocess
@@ -26,9 +27,23 @@ def tblgen(action, *sources):
     return "\n\n".join(filter(None, texts)) + "\n"
 
 
-def pages():
-    """{page: text} of all generated pages."""
+def op_status():
+    """The page that the coverage test's walk over the registered operations writes, or None before it is built."""
+    tools = glob.glob(os.path.join(repo.ROOT, "build", "*", "bin", "CoverageTest"))
+    if not tools:
+        return None
+    run = subprocess.run([max(tools, key=os.path.getmtime), "--op-status"], capture_output=True, text=True)
+    if run.returncode:
+        sys.exit(f"check_docs: CoverageTest --op-status failed:\n{run.stderr[:2000]}")
+    return run.stdout
+
+
+def pages(have):
+    """{page: text} of all generated pages; `have` are those in the repository."""
     result = {}
+    status = op_status() or have.get("op-status.md")
+    if status:
+        result["op-status.md"] = status
     dialects = [p for p in repo.files("include/mpt/Dialect", ends="Ops.td") if p.split("/")[-1] == p.split("/")[-2] + "Ops.td"]
     for path in dialects:
         name = path.split("/")[-2]
@@ -53,9 +68,9 @@ def dead_links():
 def main():
     if not os.path.exists(TBLGEN):
         sys.exit("check_docs: mlir-tblgen is missing: run scripts/setup.sh")
-    wanted, problems = pages(), []
-    folder = os.path.join(repo.ROOT, GENERATED)
+    folder, problems = os.path.join(repo.ROOT, GENERATED), []
     have = {path.split("/")[-1]: repo.text(path) for path in repo.files(GENERATED, ends=".md")}
+    wanted = pages(have)
     if "--fix" in sys.argv:
         os.makedirs(folder, exist_ok=True)
         for name in have.keys() - wanted.keys():

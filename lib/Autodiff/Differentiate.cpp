@@ -120,5 +120,6 @@ void mpt::registerAutodiffModels(DialectRegistry &registry) {
     attachReduceGradients(context);
     attachShapeGradients(context);
     attachEvaluationForms(context);
+    attachNotDifferentiable(context);
   });
 }

@@ -63,6 +63,7 @@ void attachNormGradients(mlir::MLIRContext *context);
 void attachReduceGradients(mlir::MLIRContext *context);
 void attachShapeGradients(mlir::MLIRContext *context);
 void attachEvaluationForms(mlir::MLIRContext *context);
+void attachNotDifferentiable(mlir::MLIRContext *context);
 
 } // namespace mpt
 

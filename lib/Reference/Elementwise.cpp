@@ -156,21 +156,10 @@ template <typename Op> LogicalResult test(Op op, InterpreterFrame &frame) {
 }
 
 template <typename Element> bool compares(Predicate predicate, Element a, Element b) {
-  switch (predicate) {
-  case Predicate::eq:
-    return a == b;
-  case Predicate::ne:
-    return a != b;
-  case Predicate::lt:
-    return a < b;
-  case Predicate::le:
-    return a <= b;
-  case Predicate::gt:
-    return a > b;
-  case Predicate::ge:
-    return a >= b;
-  }
-  llvm_unreachable("unknown predicate");
+  // In the order of the enumeration.
+  static_assert(static_cast<int>(Predicate::eq) == 0 && static_cast<int>(Predicate::ge) == 5);
+  const bool outcomes[] = {a == b, a != b, a < b, a <= b, a > b, a >= b};
+  return outcomes[static_cast<size_t>(predicate)];
 }
 
 LogicalResult interpretCompare(CompareOp op, InterpreterFrame &frame) {

@@ -2,8 +2,11 @@
 #include "mpt/Reference/RunTool.h"
 
 #include "mpt/Dialect/Train/TrainDialect.h"
+#include "mpt/Reference/ErrorModel.h"
 #include "mpt/Reference/Interpreter.h"
 #include "mpt/Support/SafeTensors.h"
+
+#include "llvm/Support/Format.h"
 
 using namespace mlir;
 using namespace mpt;
@@ -95,6 +98,39 @@ FailureOr<SmallVector<Tensor>> loadInputs(ModuleOp module, func::FuncOp function
   return inputs;
 }
 
+/// Compares results from elsewhere with the interpreter's; integers must be equal, NaN and infinities meet themselves.
+LogicalResult compare(func::FuncOp function, StringRef path, ArrayRef<Tensor> inputs,
+                      const std::map<std::string, Tensor> &outputs) {
+  auto file = SafeTensorsFile::open(path, function.getContext());
+  if (!file)
+    return emitError(function.getLoc()) << llvm::toString(file.takeError());
+  ErrorModel model = ErrorModel::of(function);
+  double inputMagnitude = 0.0;
+  for (const Tensor &input : inputs)
+    inputMagnitude = std::max(inputMagnitude, largestMagnitude(input));
+  bool ok = true;
+  for (const auto &[name, expected] : outputs) {
+    SafeTensor entry = file->find(name);
+    if (!entry.type || entry.type.getShape() != expected.shape() ||
+        isa<FloatType>(entry.type.getElementType()) != expected.isFloat())
+      return emitError(function.getLoc())
+             << "expected result " << name << " of type " << expected.getType() << " in " << path;
+    Tensor actual = Tensor::fromBytes(entry.type, entry.bytes);
+    double tolerance = model.tolerance(expected, inputMagnitude);
+    for (int64_t i = 0; i < expected.size(); ++i) {
+      double a = actual.number(i), e = expected.number(i);
+      if (a == e || (std::isnan(a) && std::isnan(e)) || std::fabs(a - e) <= tolerance)
+        continue;
+      std::string text;
+      llvm::raw_string_ostream(text) << llvm::format("expected %.9g within %.3g, got %.9g", e, tolerance, a);
+      emitError(function.getLoc()) << text << " at element " << i << " of result " << name;
+      ok = false;
+      break;
+    }
+  }
+  return success(ok);
+}
+
 } // namespace
 
 LogicalResult mpt::runModule(ModuleOp module, const RunOptions &options) {
@@ -120,11 +156,13 @@ LogicalResult mpt::runModule(ModuleOp module, const RunOptions &options) {
     for (auto [i, result] : llvm::enumerate(*results))
       outputs[resultName(function, i)] = result;
   }
+  if (!options.expect.empty() && failed(compare(function, options.expect, *inputs, outputs)))
+    return failure();
   // Without a file, scalars are shown.
   if (options.outputs.empty())
     for (const auto &[name, tensor] : outputs)
       if (tensor.size() == 1)
-        llvm::outs() << name << " = " << llvm::formatv("{0}", tensor.number(0)) << "\n";
+        llvm::outs() << name << " = " << llvm::format("%.9g", tensor.number(0)) << "\n";
   return success(succeeded(save(module, options.outputs, outputs, mode)) &&
                  succeeded(save(module, options.newState, interpreter.state(), mode)) &&
                  interpreter.failedChecks() == 0);

@@ -104,7 +104,9 @@ std::vector<char> Tensor::toBytes() const {
 uint64_t Tensor::bits(int64_t i) const {
   if (auto real = dyn_cast<FloatType>(type.getElementType())) {
     FloatFormat format(real);
-    return format.encode(format.round(storage->reals[i]));
+    double x = storage->reals[i];
+    // Oracle values may lie between the type's; NaN keeps its payload.
+    return format.encode(std::isnan(x) ? x : format.round(x));
   }
   unsigned width = type.getElementType().getIntOrFloatBitWidth();
   auto value = static_cast<uint64_t>(storage->ints[i]);

@@ -21,6 +21,8 @@ int main(int argc, char **argv) {
   cl::opt<std::string, true> outputs("outputs", cl::location(options.outputs), cl::desc("Write results to this file"));
   cl::opt<std::string, true> newState("new-state", cl::location(options.newState),
                                       cl::desc("Write final states to this file"));
+  cl::opt<std::string, true> expect("expect", cl::location(options.expect),
+                                    cl::desc("Compare results with this file's, within the error model's tolerance"));
   cl::opt<bool, true> oracle("fp64", cl::location(options.oracle), cl::desc("Compute every float in FP64"));
   cl::opt<int64_t, true> steps("steps", cl::location(options.steps), cl::desc("Calls in a row"), cl::init(1));
   cl::ParseCommandLineOptions(argc, argv, "mpt reference interpreter\n");

@@ -1,0 +1,45 @@
+// Ops that have no gradient rule on purpose, and why.
+#include "mpt/Interfaces/NotDifferentiable.h"
+
+#include "Rules.h"
+
+using namespace mlir;
+using namespace mpt;
+
+namespace {
+
+enum class Reason { Discrete, NoInput, FirstOrder, Update, Kernel };
+
+llvm::StringRef text(Reason reason) {
+  switch (reason) {
+  case Reason::Discrete:
+    return "discrete results";
+  case Reason::NoInput:
+    return "no float inputs";
+  case Reason::FirstOrder:
+    return "itself a gradient (first order only)";
+  case Reason::Update:
+    return "runs after the gradients";
+  case Reason::Kernel:
+    return "formed after differentiation";
+  }
+  llvm_unreachable("unknown reason");
+}
+
+template <Reason reason, typename Op> struct Marker : NotDifferentiable::ExternalModel<Marker<reason, Op>, Op> {
+  llvm::StringRef whyNotDifferentiable(Operation *) const { return text(reason); }
+};
+
+template <Reason reason, typename... Ops> void attach(MLIRContext *context) {
+  (Ops::template attachInterface<Marker<reason, Ops>>(*context), ...);
+}
+
+} // namespace
+
+void mpt::attachNotDifferentiable(MLIRContext *context) {
+  attach<Reason::Discrete, NotOp, AndOp, OrOp, XorOp, IsNaNOp, IsInfOp, IsFiniteOp, CompareOp, ArgReduceOp>(context);
+  attach<Reason::NoInput, ConstantOp, IotaOp, RandomUniformOp>(context);
+  attach<Reason::FirstOrder, ReluBackwardOp, TanhBackwardOp, SigmoidBackwardOp, SoftmaxCrossEntropyBackwardOp>(context);
+  attach<Reason::Update, SGDOp, AdamOp, AdagradOp>(context);
+  attach<Reason::Kernel, FusionOp>(context);
+}

@@ -1,0 +1,4 @@
+// Generated methods of the marker interface.
+#include "mpt/Interfaces/NotDifferentiable.h"
+
+#include "mpt/Interfaces/NotDifferentiable.cpp.inc"

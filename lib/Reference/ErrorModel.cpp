@@ -1,0 +1,80 @@
+// Error bounds of whole functions, from the types and extents of their ops.
+#include "mpt/Reference/ErrorModel.h"
+
+#include "mpt/Dialect/MPT/GraphBuilder.h"
+
+using namespace mlir;
+using namespace mpt;
+
+static double epsilonOf(Type type) {
+  auto real = dyn_cast<FloatType>(getElementTypeOrSelf(type));
+  return real ? FloatFormat(real).epsilon() : 0.0;
+}
+
+/// About how many terms meet in one result element, from the extents alone: exact for products and reductions; for a
+/// convolution's terms, K taps a channel count as the root of K, which errors of random sign stay below.
+static int64_t reductionLength(Operation *op) {
+  SmallVector<int64_t> sizes;
+  for (Type type : op->getOperandTypes())
+    if (auto tensor = dyn_cast<RankedTensorType>(type))
+      sizes.push_back(tensor.getNumElements());
+  llvm::sort(sizes, std::greater<>());
+  // Statistics beside a full-sized result tell the length of the sums inside.
+  int64_t results = std::numeric_limits<int64_t>::max();
+  for (Type type : op->getResultTypes())
+    if (auto tensor = dyn_cast<RankedTensorType>(type))
+      results = std::min(results, std::max<int64_t>(1, tensor.getNumElements()));
+  if (sizes.empty())
+    return 1;
+  auto semantics = dyn_cast<PrecisionSemantics>(op);
+  if (semantics && semantics.getNumericClass() == NumericClass::Contraction) {
+    // For y = a b with contracted extent k: |a| |b| / |y| = k^2 (times batch, over batch).
+    double square = static_cast<double>(sizes[0]) * static_cast<double>(sizes.size() > 1 ? sizes[1] : 1) / results;
+    return std::max<int64_t>(1,
+                             static_cast<int64_t>(std::ceil(std::max(std::sqrt(square), double(sizes[0]) / results))));
+  }
+  return std::max<int64_t>(1, sizes[0] / results);
+}
+
+ErrorModel ErrorModel::of(func::FuncOp function) {
+  ErrorModel model;
+  function.walk([&](Operation *op) {
+    auto semantics = dyn_cast<PrecisionSemantics>(op);
+    if (!semantics || op->getNumResults() == 0 || op->hasTrait<OpTrait::ConstantLike>())
+      return;
+    double result = 0.0, wide = 0.0;
+    for (Type type : op->getResultTypes()) {
+      result = std::max(result, epsilonOf(type));
+      if (auto real = dyn_cast<FloatType>(getElementTypeOrSelf(type)))
+        wide = std::max(wide, epsilonOf(wideType(real)));
+    }
+    if (semantics.getNumericClass() == NumericClass::Movement) {
+      // Casts round; selections and copies do not.
+      bool narrows = llvm::any_of(op->getOperandTypes(), [&](Type type) { return epsilonOf(type) < result; });
+      model.relative += narrows ? 2 * result : 0.0;
+      return;
+    }
+    int64_t length = reductionLength(op);
+    model.relative += 2 * ofSum(length, 0.0, wide, 4 * result);
+    model.cancellation += 2 * ofSum(length, 0.0, wide, 0.0);
+  });
+  return model;
+}
+
+double mpt::largestMagnitude(const Tensor &tensor) {
+  double magnitude = 0.0;
+  if (tensor.isFloat())
+    for (double x : tensor.reals())
+      if (std::isfinite(x))
+        magnitude = std::max(magnitude, std::fabs(x));
+  return magnitude;
+}
+
+double ErrorModel::tolerance(const Tensor &expected, double inputMagnitude) const {
+  if (!expected.isFloat())
+    return 0.0;
+  FloatFormat format(cast<FloatType>(expected.getElementType()));
+  double magnitude = largestMagnitude(expected);
+  return std::max(
+      {relative * magnitude + cancellation * inputMagnitude, 2 * format.epsilon() * magnitude, format.smallest()});
+}

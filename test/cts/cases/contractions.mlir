@@ -1,0 +1,31 @@
+// Products and convolutions of odd extents, and reductions of lengths that no vector divides.
+func.func @matmul(%a: tensor<7x33xf64>, %b: tensor<33x5xf64>) -> tensor<7x5xf64> {
+  %y = mpt.matmul %a, %b : (tensor<7x33xf64>, tensor<33x5xf64>) -> tensor<7x5xf64>
+  return %y : tensor<7x5xf64>
+}
+func.func @matmul_batched_transposed(%a: tensor<2x3x9x5xf64>, %b: tensor<2x3x4x9xf64>) -> tensor<2x3x5x4xf64> {
+  %y = mpt.matmul %a, %b {transpose_a = true, transpose_b = true} : (tensor<2x3x9x5xf64>, tensor<2x3x4x9xf64>) -> tensor<2x3x5x4xf64>
+  return %y : tensor<2x3x5x4xf64>
+}
+func.func @conv_line(%x: tensor<2x3x11xf64>, %w: tensor<5x3x3xf64>) -> tensor<2x5x6xf64> {
+  %y = mpt.conv %x, %w {strides = array<i64: 2>, dilations = array<i64: 1>, pads_low = array<i64: 1>, pads_high = array<i64: 1>, groups = 1 : i64} : (tensor<2x3x11xf64>, tensor<5x3x3xf64>) -> tensor<2x5x6xf64>
+  return %y : tensor<2x5x6xf64>
+}
+func.func @conv_grouped(%x: tensor<1x6x9x7xf64>, %w: tensor<6x1x3x3xf64>) -> tensor<1x6x9x7xf64> {
+  %y = mpt.conv %x, %w {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>, pads_low = array<i64: 1, 1>, pads_high = array<i64: 1, 1>, groups = 6 : i64} : (tensor<1x6x9x7xf64>, tensor<6x1x3x3xf64>) -> tensor<1x6x9x7xf64>
+  return %y : tensor<1x6x9x7xf64>
+}
+func.func @reduce_inner(%x: tensor<3x129xf64>) -> (tensor<3xf64>, tensor<3xf64>, tensor<3xf64>) {
+  %0 = mpt.reduce sum %x {axes = array<i64: 1>} : (tensor<3x129xf64>) -> tensor<3xf64>
+  %1 = mpt.reduce mean %x {axes = array<i64: 1>} : (tensor<3x129xf64>) -> tensor<3xf64>
+  %2 = mpt.reduce max %x {axes = array<i64: 1>} : (tensor<3x129xf64>) -> tensor<3xf64>
+  return %0, %1, %2 : tensor<3xf64>, tensor<3xf64>, tensor<3xf64>
+}
+func.func @reduce_outer(%x: tensor<67x3x2xf64>) -> tensor<3xf64> {
+  %0 = mpt.reduce sum %x {axes = array<i64: 0, 2>} : (tensor<67x3x2xf64>) -> tensor<3xf64>
+  return %0 : tensor<3xf64>
+}
+func.func @arg_max(%x: tensor<5x19xf64>) -> tensor<5xi64> {
+  %0 = mpt.arg_reduce %x {kind = #mpt<reduce_kind max>, axis = 1 : i64} : (tensor<5x19xf64>) -> tensor<5xi64>
+  return %0 : tensor<5xi64>
+}

@@ -1,0 +1,151 @@
+#!/usr/bin/env python3
+"""Conformance suite: every case in every float type, on a target and in the reference interpreter.
+
+Cases are the functions of test/cts/cases and test/autodiff/cases, written in f64; the suite rewrites them in each type, fills
+arguments with random values in [mpt.low, mpt.high] (default [-2, 2]; integers in [0, mpt.high)), and runs
+
+* oracle: the interpreter with types and roundings against the interpreter in FP64 (holds the error model itself);
+* cpu: the library that mpt-opt emits against the interpreter.
+
+Results must agree within the error model of include/mpt/Reference/ErrorModel.h. skips.txt lists what a target may skip, and why.
+"""
+import argparse
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path[:0] = [str(ROOT / "test" / "python"), str(ROOT / "python")]
+from mpt_run import KINDS, tool, write_tensors  # noqa: E402
+
+TYPES = {mlir: np.dtype(kind) for kind, _, mlir in KINDS}
+FUNCTION = re.compile(r"^func\.func @(\w+)\((.*?)\)\s*(?:->\s*(\([^)]*\)|tensor<[^>]*>)\s*)?\{\n(.*?)^\}", re.S | re.M)
+ARGUMENT = re.compile(r"%(\w+): tensor<((?:\d+x)*)(\w+)>(?:\s*\{([^}]*)\})?")
+
+
+class Case:
+    """One function in one type."""
+
+    def __init__(self, file, match, kind):
+        retype = lambda text: re.sub(r"\b((?:\d+x)*)f64>", rf"\g<1>{kind}>", text)  # noqa: E731
+        self.name, self.kind = f"{file.stem}.{match[1]}", kind
+        self.function = match[1]
+        self.arguments = [(name, tuple(int(d) for d in shape.split("x")[:-1]), element, attributes or "")
+                          for name, shape, element, attributes in ARGUMENT.findall(retype(match[2]))]
+        results = re.findall(r"tensor<[^>]*>", retype(match[3] or ""))
+        inputs = ", ".join(f'%{name}: tensor<{"".join(f"{d}x" for d in shape)}{element}> {{mpt.name = "{name}"}}'
+                           for name, shape, element, _ in self.arguments)
+        outputs = ", ".join(f'{type_} {{mpt.name = "out{i}"}}' for i, type_ in enumerate(results))
+        self.text = f"func.func @{self.function}({inputs}) -> ({outputs}) {{\n{retype(match[4])}}}\n"
+
+    def inputs(self, seed):
+        rng = np.random.default_rng([seed, *self.name.encode()])
+        values = {}
+        for name, shape, element, attributes in self.arguments:
+            bound = {key: float(value) for key, value in re.findall(r"mpt\.(low|high) = ([-\d.e]+)", attributes)}
+            if element.startswith("i"):
+                high = 2 if element == "i1" else int(bound.get("high", 2))
+                values[name] = rng.integers(int(bound.get("low", 0)), high, shape).astype(TYPES[element])
+            else:
+                values[name] = rng.uniform(bound.get("low", -2), bound.get("high", 2), shape).astype(TYPES[element])
+        return values
+
+
+def cases(kind):
+    """{file: its cases in type `kind`}."""
+    folders = [HERE / "cases", ROOT / "test" / "autodiff" / "cases"]
+    files = sorted(path for folder in folders for path in folder.glob("*.mlir"))
+    return {file: [Case(file, match, kind) for match in FUNCTION.finditer(file.read_text())] for file in files}
+
+
+def interpret(module, case, folder, *arguments):
+    command = [tool(), module, f"--function={case.function}", f"--inputs={folder}/in.safetensors", *arguments]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+class Oracle:
+    """The interpreter in FP64."""
+
+    def __init__(self, module, folder):
+        self.module, self.folder = module, folder
+
+    def run(self, case, inputs):
+        result = interpret(self.module, case, self.folder, "--fp64", f"--outputs={self.folder}/out.safetensors")
+        if result.returncode:
+            raise RuntimeError(result.stderr)
+
+
+class Cpu:
+    """A library emitted by mpt-opt."""
+
+    def __init__(self, module, folder):
+        import mpt
+        command = [tool().parent / "mpt-opt", module, "--from=fusion", "--emit=library", "--quiet", "-o", f"{folder}/library"]
+        result = subprocess.run(command, capture_output=True, text=True)
+        if result.returncode:
+            raise RuntimeError(result.stderr)
+        self.folder, self.trainer = folder, mpt.Trainer(f"{folder}/library")
+
+    def run(self, case, inputs):
+        outputs = self.trainer.run(case.function, inputs)
+        write_tensors(f"{self.folder}/out.safetensors", {name: np.asarray(value) for name, value in outputs.items()})
+
+
+TARGETS = {"oracle": Oracle, "cpu": Cpu}
+
+
+def read_skips():
+    lines = (line.split("#")[0].split() for line in (HERE / "skips.txt").read_text().splitlines())
+    return {tuple(words[:3]) for words in lines if words}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--target", choices=TARGETS, default="oracle")
+    parser.add_argument("--types", default="f32,f16,bf16")
+    parser.add_argument("--filter", default="", help="regular expression over FILE.FUNCTION")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    skips, passed, failed, skipped = read_skips(), 0, 0, 0
+    for kind in options.types.split(","):
+        for file, group in cases(kind).items():
+            group = [case for case in group if re.search(options.filter, case.name)]
+            wanted = [case for case in group if (options.target, case.name, kind) not in skips
+                      and (options.target, case.name, "*") not in skips]
+            skipped += len(group) - len(wanted)
+            if not wanted:
+                continue
+            with tempfile.TemporaryDirectory() as folder:
+                module = os.path.join(folder, "module.mlir")
+                pathlib.Path(module).write_text('module attributes {mpt.name = "case"} {\n'
+                                                + "".join(case.text for case in wanted) + "}\n")
+                try:
+                    target = TARGETS[options.target](module, folder)
+                except RuntimeError as error:
+                    failed += len(wanted)
+                    print(f"FAIL {file.stem} {kind}: {error}")
+                    continue
+                for case in wanted:
+                    inputs = case.inputs(options.seed)
+                    write_tensors(f"{folder}/in.safetensors", inputs)
+                    try:
+                        target.run(case, inputs)
+                        result = interpret(module, case, folder, f"--expect={folder}/out.safetensors")
+                        error = result.stderr if result.returncode else ""
+                    except Exception as problem:  # the target's refusal is the case's failure
+                        error = str(problem)
+                    passed, failed = passed + (not error), failed + bool(error)
+                    if error:
+                        print(f"FAIL {case.name} {kind}: {error.strip()}")
+    print(f"{options.target}: {passed} passed, {failed} failed, {skipped} skipped")
+    return 1 if failed or not passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

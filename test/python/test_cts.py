@@ -1,0 +1,17 @@
+"""The conformance suite: the error model holds for the interpreter itself, and emitted libraries agree with it."""
+import pathlib
+import subprocess
+import sys
+
+import pytest
+from mpt_run import tool
+
+SUITE = pathlib.Path(__file__).resolve().parents[1] / "cts" / "run_cts.py"
+
+
+@pytest.mark.parametrize("target", ["oracle", "cpu"])
+def test_conformance(target):
+    if target == "cpu" and not (tool().parent / "mpt-opt").exists():
+        pytest.skip("build mpt-opt first")
+    result = subprocess.run([sys.executable, SUITE, f"--target={target}"], capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout + result.stderr

@@ -1,0 +1,135 @@
+// Walks every registered core and train op: each needs a meaning, a gradient or a reason for none, and a test. The same
+// walk prints docs/generated/op-status.md with --op-status.
+#include "mpt/CAPI/Registration.h"
+#include "mpt/Dialect/MPT/MPTDialect.h"
+#include "mpt/Dialect/Train/TrainDialect.h"
+#include "mpt/Interfaces/NotDifferentiable.h"
+
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Path.h"
+
+#include <set>
+
+using namespace mlir;
+
+namespace {
+
+std::string readText(const llvm::Twine &path) {
+  auto buffer = llvm::MemoryBuffer::getFile(path);
+  return buffer ? (*buffer)->getBuffer().str() : std::string();
+}
+
+/// Whether `text` has `name` as a whole word of op syntax.
+bool mentions(StringRef text, StringRef name) {
+  for (size_t at = text.find(name); at != StringRef::npos; at = text.find(name, at + 1)) {
+    char next = at + name.size() < text.size() ? text[at + name.size()] : ' ';
+    if (!isalnum(next) && next != '_' && next != '.')
+      return true;
+  }
+  return false;
+}
+
+class Coverage {
+public:
+  Coverage(MLIRContext &context, std::string root) : context(context), root(std::move(root)) {
+    std::error_code error;
+    for (llvm::sys::fs::recursive_directory_iterator it(this->root + "/test/reference", error), end;
+         it != end && !error; it.increment(error))
+      if (StringRef(it->path()).ends_with(".mlir"))
+        tests += readText(it->path());
+    for (llvm::sys::fs::directory_iterator it(this->root + "/include/mpt/Dialect/MPT", error), end; it != end && !error;
+         it.increment(error))
+      if (StringRef(it->path()).ends_with("Ops.td"))
+        families[llvm::sys::path::stem(it->path()).drop_back(3).str()] = readText(it->path());
+  }
+
+  /// Ops in order of their names, without terminators and declarations, which are not executed by themselves.
+  std::vector<RegisteredOperationName> ops(StringRef dialect) {
+    std::vector<RegisteredOperationName> result;
+    for (RegisteredOperationName name : context.getRegisteredOperations())
+      if (name.getDialectNamespace() == dialect && !name.hasTrait<OpTrait::IsTerminator>() &&
+          !name.hasInterface<SymbolOpInterface>())
+        result.push_back(name);
+    llvm::sort(result, [](auto a, auto b) { return a.getStringRef() < b.getStringRef(); });
+    return result;
+  }
+
+  /// The family whose ODS file defines an op.
+  std::string family(RegisteredOperationName name) {
+    StringRef mnemonic = name.stripDialect();
+    for (const auto &[family, text] : families)
+      if (name.getDialectNamespace() == "mpt" && StringRef(text).contains(("<\"" + mnemonic + "\"").str()))
+        return family;
+    return name.getDialectNamespace() == "mpt" ? "" : "Train";
+  }
+
+  void check(RegisteredOperationName name) {
+    auto missing = [&](StringRef what, const llvm::Twine &file) {
+      llvm::errs() << name.getStringRef() << " lacks " << what << ": add one in " << file << "\n";
+      ++failures;
+    };
+    std::string stem = family(name).empty() ? "<Family>" : family(name);
+    if (!name.hasInterface<mpt::Interpretable>())
+      missing("a rule of the reference interpreter (Interpretable)", "lib/Reference/" + stem + ".cpp");
+    if (name.getDialectNamespace() == "mpt" && gradient(name).empty())
+      missing("a gradient rule (Differentiable), a decomposition, or a reason for none (NotDifferentiable)",
+              "lib/Autodiff/" + stem + ".cpp");
+    if (!mentions(tests, name.getStringRef()))
+      missing("a test of its meaning", "test/reference/" + StringRef(stem).lower() + ".mlir");
+  }
+
+  std::string gradient(RegisteredOperationName name) {
+    if (name.hasInterface<mpt::Differentiable>())
+      return "rule";
+    if (auto *marker = name.getInterface<mpt::NotDifferentiable>())
+      return "none: " + marker->whyNotDifferentiable(marker, nullptr).str();
+    return name.hasInterface<mpt::Decomposable>() ? "decomposition" : "";
+  }
+
+  void print(llvm::raw_ostream &os) {
+    os << "# State of the operations\n\nWritten by `CoverageTest --op-status`. Meaning: a rule of the reference "
+          "interpreter. "
+          "Decomposition: simpler\noperations that gradients and targets may inherit.\n\n"
+       << "| operation | family | meaning | gradient | decomposition |\n|---|---|---|---|---|\n";
+    for (StringRef dialect : {"mpt", "train"})
+      for (RegisteredOperationName name : ops(dialect))
+        os << "| `" << name.getStringRef() << "` | " << family(name) << " | "
+           << (name.hasInterface<mpt::Interpretable>() ? "yes" : "no") << " | "
+           << (dialect == "mpt" ? gradient(name) : "") << " | " << (name.hasInterface<mpt::Decomposable>() ? "yes" : "")
+           << " |\n";
+  }
+
+  int64_t failures = 0;
+
+private:
+  MLIRContext &context;
+  std::string root, tests;
+  std::map<std::string, std::string> families;
+};
+
+} // namespace
+
+int main(int argc, char **argv) {
+  DialectRegistry registry;
+  mpt::registerAll(registry);
+  MLIRContext context(registry);
+  context.loadAllAvailableDialects();
+  Coverage coverage(context, MPT_SOURCE_DIR);
+  if (argc > 1 && StringRef(argv[1]) == "--op-status") {
+    coverage.print(llvm::outs());
+    return 0;
+  }
+  int64_t count = 0;
+  for (StringRef dialect : {"mpt", "train"})
+    for (RegisteredOperationName name : coverage.ops(dialect)) {
+      coverage.check(name);
+      ++count;
+    }
+  if (count < 50) {
+    llvm::errs() << "expected the core and train dialects to be registered, found " << count << " operations\n";
+    return 1;
+  }
+  llvm::outs() << "coverage: " << count << " operations, " << coverage.failures << " missing pieces\n";
+  return coverage.failures ? 1 : 0;
+}
