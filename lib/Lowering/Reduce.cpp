@@ -144,6 +144,24 @@ struct ReduceModel : LoopLowering::ExternalModel<ReduceModel, ReduceOp> {
           return last ? step(from, values) : nest(level + 1, values);
         });
       };
+      if (int64_t block = last && lanes <= 1 ? blockOf(extent) : 0) {
+        // Long sums in two levels: the rounding error grows with the block and the number of blocks, not their product.
+        return e.loop(zero, e.indexConstant(extent / block), extent / block, 1, values,
+                      [&](IndexExpr i, ValueRange totals) {
+                        SmallVector<Value> fresh;
+                        for (size_t k = 0; k < count; ++k)
+                          fresh.push_back(e.splat(start[k], std::max(outer, 1u)));
+                        SmallVector<Value> sums =
+                            e.loop(zero, e.indexConstant(block), block, 1, fresh, [&](IndexExpr j, ValueRange partial) {
+                              e.spread(e.space.add(e.space.scale(i, block), j), shape, walk[level], from);
+                              return step(from, partial);
+                            });
+                        SmallVector<Value> next;
+                        for (size_t k = 0; k < count; ++k)
+                          next.push_back(accumulators[k].combine(e, totals[k], sums[k]));
+                        return next;
+                      });
+      }
       if (!last || lanes <= 1)
         return run(zero, high, 1, values);
       Value middle = e.indexConstant(extent / lanes * lanes);
@@ -168,6 +186,15 @@ struct ReduceModel : LoopLowering::ExternalModel<ReduceModel, ReduceOp> {
     return e.element(op.getY(), at);
   }
 
+  /// A divisor of `extent` near its square root, for long loops; else 0.
+  static int64_t blockOf(int64_t extent) {
+    if (extent < 256)
+      return 0;
+    for (int64_t block = static_cast<int64_t>(std::sqrt(static_cast<double>(extent))) * 2; block >= 16; --block)
+      if (extent % block == 0)
+        return block;
+    return 0;
+  }
   static SmallVector<int64_t> keptAxes(ReduceOp op) {
     SmallVector<int64_t> kept;
     for (int64_t i = 0, rank = typeOf(op.getX()).getRank(); i < rank; ++i)

@@ -42,18 +42,11 @@ SmallVector<int64_t> allButChannel(Value x) { return otherAxes(tensorType(x).get
 
 } // namespace
 
-/// Statistics in one pass over x: sums of x and x^2 around a shift near the mean, here each channel's first element, so
-/// that E[d^2] - E[d]^2 cancels no more than the spread of the data does.
 FailureOr<SmallVector<Value>> BatchNormOp::decompose(OpBuilder &builder) {
   SmallVector<int64_t> axes = allButChannel(getX());
   Normalization n(builder, getLoc(), getX(), axes);
-  SmallVector<int64_t> zeros(n.shape.size(), 0), first(n.shape.size(), 1);
-  first[1] = n.shape[1];
-  Value shift = n.b.widen(n.b.reshape(n.b.slice(getX(), zeros, first), {n.shape[1]}));
-  Value centered = n.b.sub(n.x, n.along(shift)), offset = n.mean(centered);
-  Value variance = n.b.sub(n.mean(n.b.mul(centered, centered)), n.b.mul(offset, offset));
-  variance = n.b.make<MaxOp>(variance, n.b.splatLike(variance, 0));
-  Value mean = n.b.add(shift, offset);
+  // Two passes: sums around any shift but the mean itself lose digits that gradients of deep networks need.
+  Value mean = n.mean(n.x), variance = n.variance(mean);
   Value xhat = n.normalized(mean, n.invStd(variance, getEpsilon().convertToDouble()));
   Value y = n.b.add(n.b.mul(xhat, n.along(n.b.widen(getScale()))), n.along(n.b.widen(getBias())));
   return SmallVector<Value>{castLike(n.b, y, getY()), castLike(n.b, mean, getMean()),

@@ -7,6 +7,7 @@
 #include "mpt/Target/CPU.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
@@ -97,6 +98,10 @@ LogicalResult mpt::cpu::compileKernels(ModuleOp module, const Program &program, 
     parts[i % pieces].push_back(copy);
     SymbolTable::setSymbolVisibility(copy, SymbolTable::Visibility::Public);
   }
+  // Constant tables that kernels read.
+  for (auto table : module.getOps<memref::GlobalOp>())
+    for (ModuleOp part : parts)
+      part.push_back(table->clone());
   PassManager passes(module.getContext(), ModuleOp::getOperationName());
   passes.enableVerifier(false);
   buildKernelToLLVMPipeline(passes.nest<ModuleOp>());
