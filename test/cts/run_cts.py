@@ -105,6 +105,30 @@ def read_skips():
     return {tuple(words[:3]) for words in lines if words}
 
 
+def run_module(options, group, kind):
+    """{case: what went wrong, or ""} of a module of cases; when the module fails as a whole, each case by itself."""
+    with tempfile.TemporaryDirectory() as folder:
+        module = os.path.join(folder, "module.mlir")
+        pathlib.Path(module).write_text('module attributes {mpt.name = "case"} {\n' + "".join(case.text for case in group) + "}\n")
+        try:
+            target = TARGETS[options.target](module, folder)
+        except Exception as problem:  # the target's refusal
+            if len(group) == 1:
+                return {group[0].name: str(problem)}
+            return {name: error for case in group for name, error in run_module(options, [case], kind).items()}
+        outcomes = {}
+        for case in group:
+            inputs = case.inputs(options.seed)
+            write_tensors(f"{folder}/in.safetensors", inputs)
+            try:
+                target.run(case, inputs)
+                result = interpret(module, case, folder, f"--expect={folder}/out.safetensors")
+                outcomes[case.name] = result.stderr if result.returncode else ""
+            except Exception as problem:
+                outcomes[case.name] = str(problem)
+        return outcomes
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--target", choices=TARGETS, default="oracle")
@@ -119,30 +143,11 @@ def main():
             wanted = [case for case in group if (options.target, case.name, kind) not in skips
                       and (options.target, case.name, "*") not in skips]
             skipped += len(group) - len(wanted)
-            if not wanted:
-                continue
-            with tempfile.TemporaryDirectory() as folder:
-                module = os.path.join(folder, "module.mlir")
-                pathlib.Path(module).write_text('module attributes {mpt.name = "case"} {\n'
-                                                + "".join(case.text for case in wanted) + "}\n")
-                try:
-                    target = TARGETS[options.target](module, folder)
-                except RuntimeError as error:
-                    failed += len(wanted)
-                    print(f"FAIL {file.stem} {kind}: {error}")
-                    continue
-                for case in wanted:
-                    inputs = case.inputs(options.seed)
-                    write_tensors(f"{folder}/in.safetensors", inputs)
-                    try:
-                        target.run(case, inputs)
-                        result = interpret(module, case, folder, f"--expect={folder}/out.safetensors")
-                        error = result.stderr if result.returncode else ""
-                    except Exception as problem:  # the target's refusal is the case's failure
-                        error = str(problem)
-                    passed, failed = passed + (not error), failed + bool(error)
-                    if error:
-                        print(f"FAIL {case.name} {kind}: {error.strip()}")
+            outcomes = run_module(options, wanted, kind) if wanted else {}
+            for name, error in outcomes.items():
+                passed, failed = passed + (not error), failed + bool(error)
+                if error:
+                    print(f"FAIL {name} {kind}: {error.strip()}")
     print(f"{options.target}: {passed} passed, {failed} failed, {skipped} skipped")
     return 1 if failed or not passed else 0
 

@@ -6,7 +6,7 @@ func.func @max_pool(%x: tensor<1x2x4x5xf64>) -> tensor<1x2x3x3xf64> {
 }
 func.func @max_pool_backward(%dy: tensor<1x2x2x2xf64>) -> tensor<1x2x4x4xf64> {
   %at = mpt.constant dense<[[[[0, 6], [9, 6]], [[5, 2], [8, 15]]]]> : tensor<1x2x2x2xi32>
-  %y = mpt.max_pool_backward %dy, %at {kernel = array<i64: 2, 2>, strides = array<i64: 2, 2>, dilations = array<i64: 1, 1>,
+  %y = mpt.max_pool_backward %dy, %at {kernel = array<i64: 3, 3>, strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>,
     pads_low = array<i64: 0, 0>, pads_high = array<i64: 0, 0>} : (tensor<1x2x2x2xf64>, tensor<1x2x2x2xi32>) -> tensor<1x2x4x4xf64>
   return %y : tensor<1x2x4x4xf64>
 }
