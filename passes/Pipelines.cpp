@@ -26,6 +26,8 @@ void addCleanup(OpPassManager &passes) {
 void buildImport(OpPassManager &passes, const PipelineOptions &) {
   passes.addPass(createOnnxToCore());
   addCleanup(passes);
+  // After the clean-up, so that a chain of primitives is whole and has no dead users.
+  passes.addPass(createRecognizeComposites());
 }
 
 void buildTraining(OpPassManager &passes, const PipelineOptions &options) {

@@ -134,6 +134,14 @@ static inline int mpt_conv_by_columns(const mpt_conv_desc *d) {
   return d->oc >= 64 && rows * 16 <= d->ic * taps && rows * d->ic * taps <= 2097152;
 }
 
+/* Non-zero for 1 x 1 convolutions that read every position once. */
+static inline int mpt_conv_is_pointwise(const mpt_conv_desc *d) {
+  for (int i = 0; i < 3; ++i)
+    if (d->kernel[i] != 1 || d->stride[i] != 1 || d->pad_low[i] || d->pad_high[i])
+      return 0;
+  return 1;
+}
+
 /* Non-zero for convolutions that the runtime computes as matrix products in the types as they are stored: 1 x 1 ones,
  * those by columns, and gradients of weights over channels that fill vectors. */
 static inline int mpt_conv_is_product(const mpt_conv_desc *d) {
@@ -141,7 +149,7 @@ static inline int mpt_conv_is_product(const mpt_conv_desc *d) {
   for (int i = 0; i < 3; ++i)
     if (types[i] != MPT_FLOAT32 && types[i] != MPT_FLOAT16 && types[i] != MPT_BFLOAT16)
       return 0;
-  return d->groups == 1 && (d->kernel[0] * d->kernel[1] * d->kernel[2] == 1 || mpt_conv_by_columns(d) ||
+  return d->groups == 1 && (mpt_conv_is_pointwise(d) || mpt_conv_by_columns(d) ||
                             (d->kind == MPT_CONV_BACKWARD_WEIGHTS && d->ic % 32 == 0));
 }
 

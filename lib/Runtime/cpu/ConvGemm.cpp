@@ -11,14 +11,6 @@ using namespace mpt::rt;
 
 namespace {
 
-/// Output position i reads input position i.
-bool pointwise(const mpt_conv_desc &d) {
-  for (int i = 0; i < 3; ++i)
-    if (d.kernel[i] != 1 || d.stride[i] != 1 || d.pad_low[i] || d.pad_high[i])
-      return false;
-  return true;
-}
-
 mpt_gemm_desc product(int64_t m, int64_t n, int64_t k) {
   mpt_gemm_desc g{};
   g.m = m, g.n = n, g.k = k;
@@ -101,7 +93,7 @@ bool mpt::rt::convByGemm(mpt_exec *exec, int64_t site, const mpt_conv_desc &d, c
   bool sameType = d.x_type == d.w_type && d.x_type == d.y_type;
   if (!mpt_conv_is_product(&d) || (sameType && d.x_type == MPT_BFLOAT16 && oneDnnNative(MPT_BFLOAT16)))
     return false;
-  if (pointwise(d))
+  if (mpt_conv_is_pointwise(&d))
     status = runPointwise(exec, site, d, bias, x, w, y);
   else if (mpt_conv_by_columns(&d))
     status = convByColumns(exec, site, d, bias, x, w, y);
