@@ -1,0 +1,70 @@
+// --training-simplify: simpler forms that keep the gradient seed.
+#include "mpt/Dialect/MPT/Simplify.h"
+#include "mpt/Dialect/MPT/MPTDialect.h"
+#include "mpt/Dialect/Train/TrainDialect.h"
+#include "passes/training/Passes.h"
+
+#include "mlir/IR/Dominance.h"
+#include "mlir/Transforms/CSE.h"
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+
+namespace mpt {
+#define GEN_PASS_DEF_SIMPLIFY
+#include "passes/training/Passes.h.inc"
+} // namespace mpt
+
+using namespace mlir;
+using namespace mpt;
+
+namespace {
+
+struct Simplify : mpt::impl::SimplifyBase<Simplify> {
+  LogicalResult initialize(MLIRContext *context) override {
+    RewritePatternSet set(context);
+    populateSimplifyPatterns(set);
+    patterns = std::move(set);
+    return success();
+  }
+
+  void runOnOperation() override {
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      if (!function.isDeclaration() && failed(simplify(function)))
+        return signalPassFailure();
+  }
+
+private:
+  LogicalResult simplify(func::FuncOp function) {
+    // While seeds are values of unknown origin, nothing folds or merges them.
+    SmallVector<std::pair<ConstantOp, UnrealizedConversionCastOp>> seeds;
+    for (auto constant : llvm::to_vector(function.getOps<ConstantOp>()))
+      if (constant->hasAttr("mpt.seed")) {
+        OpBuilder builder(constant);
+        auto hidden = UnrealizedConversionCastOp::create(builder, constant.getLoc(), constant.getType(), ValueRange());
+        constant->replaceAllUsesWith(hidden.getResults());
+        constant->remove();
+        seeds.emplace_back(constant, hidden);
+      }
+    // Gradients stay although nothing uses them yet: meanwhile the function returns them.
+    Operation *end = function.getBody().front().getTerminator();
+    unsigned results = end->getNumOperands();
+    for (auto gradient : function.getOps<train::GradientOp>())
+      end->insertOperands(end->getNumOperands(), gradient.getResult());
+
+    LogicalResult status = applyPatternsGreedily(function.getBody(), patterns);
+    IRRewriter rewriter(function.getContext());
+    DominanceInfo dominance(function);
+    eliminateCommonSubExpressions(rewriter, dominance, function);
+
+    end->eraseOperands(results, end->getNumOperands() - results);
+    for (auto [constant, hidden] : seeds) {
+      hidden->getBlock()->getOperations().insert(hidden->getIterator(), constant);
+      hidden->replaceAllUsesWith(constant->getResults());
+      hidden.erase();
+    }
+    return status;
+  }
+
+  FrozenRewritePatternSet patterns;
+};
+
+} // namespace
