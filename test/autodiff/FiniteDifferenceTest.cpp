@@ -6,6 +6,7 @@
 #include "mpt/Reference/Interpreter.h"
 #include "mpt/Reference/Reference.h"
 
+#include "mlir/IR/Verifier.h"
 #include "mlir/Parser/Parser.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/FileSystem.h"
@@ -13,6 +14,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <random>
 
 using namespace mlir;
@@ -48,8 +50,9 @@ Value reduceToScalar(func::FuncOp function, std::mt19937_64 &random) {
   for (Value result : end->getOperands()) {
     if (!isFloat(result))
       continue;
-    Tensor weights = fill(tensorType(result), 0.5, 1.5, random);
-    Value weighted = b.mul(result, b.constant(DenseElementsAttr::get(tensorType(result), weights.reals())));
+    Value wide = b.cast(result, builder.getF64Type());
+    Tensor weights = fill(tensorType(wide), 0.5, 1.5, random);
+    Value weighted = b.mul(wide, b.constant(DenseElementsAttr::get(tensorType(wide), weights.reals())));
     Value sum = b.sum(weighted, axisRange(0, tensorType(result).getRank()));
     total = total ? b.add(total, sum) : sum;
   }
