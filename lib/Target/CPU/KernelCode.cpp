@@ -14,6 +14,7 @@
 #include "mlir/Target/LLVMIR/Export.h"
 #include "llvm/IR/IRBuilder.h"
 #include "llvm/Support/ThreadPool.h"
+#include "llvm/Transforms/Utils/ModuleUtils.h"
 #include <mutex>
 
 using namespace mlir;
@@ -69,6 +70,23 @@ void wrap(llvm::Function &body, const llvm::BitVector *noAlias) {
   ir.CreateRetVoid();
   body.setLinkage(llvm::GlobalValue::InternalLinkage);
   body.addFnAttr(llvm::Attribute::AlwaysInline);
+}
+
+/// Defines the conversion that code generation calls for single bf16 values on processors without one: compilers'
+/// support libraries have it in new versions only. To nearest even; a NaN becomes quiet.
+void defineBFloat16Rounding(llvm::Module &module) {
+  llvm::IRBuilder<> ir(module.getContext());
+  llvm::Type *i32 = ir.getInt32Ty();
+  auto *function = llvm::Function::Create(llvm::FunctionType::get(ir.getBFloatTy(), {ir.getFloatTy()}, false),
+                                          llvm::GlobalValue::LinkOnceODRLinkage, "__truncsfbf2", module);
+  function->setVisibility(llvm::GlobalValue::HiddenVisibility);
+  ir.SetInsertPoint(llvm::BasicBlock::Create(module.getContext(), "", function));
+  llvm::Value *x = function->getArg(0), *bits = ir.CreateBitCast(x, i32);
+  llvm::Value *odd = ir.CreateAnd(ir.CreateLShr(bits, 16), 1);
+  llvm::Value *up = ir.CreateAdd(bits, ir.CreateAdd(odd, ir.getInt32(0x7fff)));
+  llvm::Value *rounded = ir.CreateSelect(ir.CreateFCmpUNO(x, x), ir.CreateOr(bits, 0x400000), up);
+  ir.CreateRet(ir.CreateBitCast(ir.CreateTrunc(ir.CreateLShr(rounded, 16), ir.getInt16Ty()), ir.getBFloatTy()));
+  llvm::appendToCompilerUsed(module, {function});
 }
 
 } // namespace
@@ -130,6 +148,7 @@ LogicalResult mpt::cpu::compileKernels(ModuleOp module, const Program &program, 
         auto it = noAlias.find(body->getName());
         wrap(*body, it == noAlias.end() ? nullptr : &it->second);
       }
+      defineBFloat16Rounding(*code);
       machine->adopt(*code);
       if (llvm::Error failed = machine->compile(*code, objects[number]))
         problem = llvm::toString(std::move(failed));
