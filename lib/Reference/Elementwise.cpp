@@ -158,7 +158,7 @@ template <typename Op> LogicalResult test(Op op, InterpreterFrame &frame) {
 template <typename Element> bool compares(Predicate predicate, Element a, Element b) {
   // In the order of the enumeration.
   static_assert(static_cast<int>(Predicate::eq) == 0 && static_cast<int>(Predicate::ge) == 5);
-  const bool outcomes[] = {a == b, a != b, a < b, a <= b, a > b, a >= b};
+  const bool outcomes[] = {a == b, a != b, a<b, a <= b, a> b, a >= b};
   return outcomes[static_cast<size_t>(predicate)];
 }
 
