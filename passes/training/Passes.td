@@ -31,12 +31,11 @@ def Loss : Pass<"training-loss", "::mlir::ModuleOp"> {
 }
 
 def Simplify : Pass<"training-simplify", "::mlir::ModuleOp"> {
-  let summary = "Simpler forms and common subexpressions, with the gradient seed left alone";
+  let summary = "Simpler forms of core ops, and common subexpressions";
   let description = [{
-    Applies the core ops' folds and simpler forms (lib/Dialect/MPT/Simplify.cpp) and merges equal ops: transposes go
-    into products, products with a repeated matrix become one, neutral operands and dead ops vanish. Unlike upstream's
-    canonicalization it neither folds the constant marked `mpt.seed` nor merges it with another 1, so it may run
-    between differentiation and loss scaling. Before differentiation it makes the backward graph smaller too.
+    Applies the core ops' folds and simpler forms (lib/Dialect/MPT/Simplify.cpp) and merges equal ops: transposes go into
+    products, products with a repeated matrix become one, neutral operands and dead ops vanish. Gradients that nothing uses yet
+    stay. Before differentiation it makes the backward graph smaller too.
   }];
   let dependentDialects = trainingDialects;
 }

@@ -1,4 +1,4 @@
-// --training-simplify: simpler forms that keep the gradient seed.
+// --training-simplify: simpler forms of the core ops, equal ops merged.
 #include "mpt/Dialect/MPT/Simplify.h"
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
@@ -34,16 +34,6 @@ struct Simplify : mpt::impl::SimplifyBase<Simplify> {
 
 private:
   LogicalResult simplify(func::FuncOp function) {
-    // While seeds are values of unknown origin, nothing folds or merges them.
-    SmallVector<std::pair<ConstantOp, UnrealizedConversionCastOp>> seeds;
-    for (auto constant : llvm::to_vector(function.getOps<ConstantOp>()))
-      if (constant->hasAttr("mpt.seed")) {
-        OpBuilder builder(constant);
-        auto hidden = UnrealizedConversionCastOp::create(builder, constant.getLoc(), constant.getType(), ValueRange());
-        constant->replaceAllUsesWith(hidden.getResults());
-        constant->remove();
-        seeds.emplace_back(constant, hidden);
-      }
     // Gradients stay although nothing uses them yet: meanwhile the function returns them.
     Operation *end = function.getBody().front().getTerminator();
     unsigned results = end->getNumOperands();
@@ -56,11 +46,6 @@ private:
     eliminateCommonSubExpressions(rewriter, dominance, function);
 
     end->eraseOperands(results, end->getNumOperands() - results);
-    for (auto [constant, hidden] : seeds) {
-      hidden->getBlock()->getOperations().insert(hidden->getIterator(), constant);
-      hidden->replaceAllUsesWith(constant->getResults());
-      hidden.erase();
-    }
     return status;
   }
 

@@ -17,8 +17,8 @@ using GradientCallback = llvm::function_ref<void(mlir::OpBuilder &, mlir::Value 
 /// Builds the gradients of the scalar `loss` with respect to the float values `wrt`, at `builder`'s insertion point,
 /// which the ops of `function` that lead to `loss` dominate. Backward ops come in reverse order of their forward ops
 /// and carry their locations. The result has one value an entry of `wrt`, of its type; null where `loss` does not
-/// depend on it. The seed is a constant 1 with the unit attribute `mpt.seed`. Fails, with an error at the op, when an
-/// op on the way has neither a gradient rule nor a decomposition.
+/// depend on it. The seed is a `train.scale_loss` of 1 by 1 with the unit attribute `mpt.seed`. Fails, with an error at
+/// the op, when an op on the way has neither a gradient rule nor a decomposition.
 llvm::FailureOr<llvm::SmallVector<mlir::Value>> differentiate(mlir::func::FuncOp function, mlir::Value loss,
                                                               llvm::ArrayRef<mlir::Value> wrt, mlir::OpBuilder &builder,
                                                               GradientCallback completed = nullptr);
