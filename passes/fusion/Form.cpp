@@ -72,14 +72,18 @@ private:
   bool tryMerge(unsigned a, unsigned b);
   bool feedsBroadcasts(Operation *op, const DenseSet<Operation *> &members);
   bool isLegal(ArrayRef<Operation *> ops, const DenseSet<Operation *> &members);
-  bool hasPathOutside(const DenseSet<Operation *> &members);
+  bool order(unsigned a, unsigned b);
   bool leaves(Value value, const DenseSet<Operation *> &members) {
     return llvm::any_of(value.getUsers(), [&](Operation *user) { return !members.contains(user); });
   }
 
   Block &block;
   DenseMap<Operation *, unsigned> groupOf, position;
-  SmallVector<Group> groups;
+  SmallVector<Group> groups; ///< one for each op at first, fusible or not; merging empties one
+  /// A topological order of the groups, kept by every merge: rank[g] is g's place in sequence.
+  SmallVector<unsigned> rank, sequence;
+  /// Sizes with which a pair of groups was refused: until one grows, it is refused again.
+  DenseMap<std::pair<unsigned, unsigned>, std::pair<size_t, size_t>> refused;
 };
 
 } // namespace
@@ -199,56 +203,48 @@ bool Grouping::isLegal(ArrayRef<Operation *> ops, const DenseSet<Operation *> &m
   return true;
 }
 
-/// A value that leaves the members and comes back through an op that is none would make the group wait for itself.
-bool Grouping::hasPathOutside(const DenseSet<Operation *> &members) {
-  unsigned last = 0;
-  SmallVector<Operation *> work;
-  DenseSet<Operation *> seen;
-  DenseSet<unsigned> own;
-  for (Operation *op : members) {
-    last = std::max(last, position[op]);
-    own.insert(groupOf[op]);
-  }
-  auto follow = [&](Operation *op) {
-    for (Operation *user : op->getUsers())
-      if (!members.contains(user) && seen.insert(user).second)
-        work.push_back(user);
-  };
-  for (Operation *op : members)
-    follow(op);
+/// Reorders the groups for a merge of `a` and `b`, which would make them wait for themselves if a value leaves the one
+/// and comes back to the other through a third: then false, and nothing changes. Only groups ranked between the two are
+/// looked at (Pearce and Kelly, "A dynamic topological sort algorithm for directed acyclic graphs", JEA 11, 2007).
+bool Grouping::order(unsigned a, unsigned b) {
+  unsigned low = rank[a] < rank[b] ? a : b, high = low == a ? b : a;
+  DenseSet<unsigned> after; // groups in between that wait for `low`
+  SmallVector<unsigned> work{low};
   while (!work.empty()) {
-    Operation *op = work.pop_back_val();
-    auto visit = [&](Operation *op) {
+    unsigned group = work.pop_back_val();
+    for (Operation *op : groups[group].ops)
       for (Operation *user : op->getUsers()) {
-        if (members.contains(user))
-          return true;
-        if (seen.insert(user).second)
-          work.push_back(user);
+        unsigned next = groupOf.lookup(user);
+        if (next == high && group != low)
+          return false;
+        if (next != low && rank[next] < rank[high] && after.insert(next).second)
+          work.push_back(next);
       }
-      return false;
-    };
-    // A group runs as a whole: what any member of it feeds waits for it.
-    if (auto found = groupOf.find(op); found != groupOf.end() && !own.contains(found->second)) {
-      for (Operation *member : groups[found->second].ops) {
-        seen.insert(member);
-        if (visit(member))
-          return true;
-      }
-    } else if (visit(op)) {
-      return true;
-    }
   }
-  return false;
+  SmallVector<unsigned> before, behind;
+  for (unsigned i = rank[low] + 1; i < rank[high]; ++i)
+    (after.contains(sequence[i]) ? behind : before).push_back(sequence[i]);
+  unsigned place = rank[low];
+  for (unsigned group : llvm::concat<unsigned>(before, SmallVector<unsigned>{low, high}, behind)) {
+    rank[group] = place;
+    sequence[place++] = group;
+  }
+  return true;
 }
 
 bool Grouping::tryMerge(unsigned a, unsigned b) {
   if (a == b)
     return false;
+  std::pair<size_t, size_t> sizes{groups[a].ops.size(), groups[b].ops.size()};
+  auto [known, isNew] = refused.try_emplace({a, b}, sizes);
+  if (!isNew && known->second == sizes)
+    return false;
+  known->second = sizes;
   SmallVector<Operation *> ops(groups[a].ops);
   llvm::append_range(ops, groups[b].ops);
   DenseSet<Operation *> members(ops.begin(), ops.end());
   llvm::sort(ops, [&](Operation *x, Operation *y) { return position[x] < position[y]; });
-  if (!isLegal(ops, members) || hasPathOutside(members))
+  if (!isLegal(ops, members) || !order(a, b))
     return false;
   for (Operation *op : groups[b].ops)
     groupOf[op] = a;
@@ -259,22 +255,21 @@ bool Grouping::tryMerge(unsigned a, unsigned b) {
 
 void Grouping::run() {
   repeatCheapOps();
-  unsigned count = 0;
   for (Operation &op : block) {
-    position[&op] = count++;
-    if (!isFusible(&op))
-      continue;
-    groupOf[&op] = groups.size();
+    unsigned group = groups.size();
+    position[&op] = groupOf[&op] = group;
+    rank.push_back(group);
+    sequence.push_back(group);
     groups.push_back({{&op}});
   }
   // Producers into consumers, from the last consumer back: a chain grows from its end, where its results are due.
   for (bool changed = true; changed;) {
     changed = false;
     for (Operation &op : llvm::reverse(block)) {
-      if (!groupOf.count(&op))
+      if (!isFusible(&op))
         continue;
       for (Value operand : op.getOperands())
-        if (Operation *source = operand.getDefiningOp(); source && groupOf.count(source))
+        if (Operation *source = operand.getDefiningOp(); source && isFusible(source))
           changed |= tryMerge(groupOf[&op], groupOf[source]);
     }
   }
@@ -282,7 +277,7 @@ void Grouping::run() {
   auto shareReaders = [&](Value value) {
     Operation *first = nullptr;
     for (Operation *user : value.getUsers()) {
-      if (!groupOf.count(user))
+      if (!isFusible(user))
         continue;
       if (first)
         tryMerge(groupOf[first], groupOf[user]);
@@ -299,7 +294,7 @@ void Grouping::run() {
 
 template <typename F> void Grouping::outline(F report) {
   for (Group &group : groups) {
-    if (group.ops.empty() || (group.ops.size() == 1 && isSplat(group.ops.front())))
+    if (group.ops.empty() || !isFusible(group.ops.front()) || (group.ops.size() == 1 && isSplat(group.ops.front())))
       continue;
     DenseSet<Operation *> members(group.ops.begin(), group.ops.end());
     SetVector<Value> inputs, outputs;
@@ -343,7 +338,7 @@ template <typename F> void Grouping::outline(F report) {
   }
   for (Group &group : groups)
     for (Operation *op : llvm::reverse(group.ops))
-      if (op->use_empty())
+      if (isFusible(op) && op->use_empty())
         op->erase();
   sortTopologically(&block);
 }
