@@ -33,10 +33,13 @@ void buildImport(OpPassManager &passes, const PipelineOptions &) {
 void buildTraining(OpPassManager &passes, const PipelineOptions &options) {
   if (options.noDropout)
     passes.addPass(createRemoveDropout());
-  if (options.forwardOnly)
+  if (options.forwardOnly) {
+    passes.addPass(createEvaluate());
     return;
+  }
   // Before the loss: what @predict returns needs no targets.
-  passes.addPass(createEvaluate({"predict"}));
+  if (options.loss != "none")
+    passes.addPass(createEvaluate({"predict"}));
   LossOptions loss;
   loss.loss = options.loss;
   passes.addPass(createLoss(loss));

@@ -78,9 +78,12 @@ class Trainer:
         return metrics.loss, {name: values[name] for name in self._shapes if name in values}
 
     def evaluate(self, inputs: dict) -> dict:
-        """{output: array} of the model's evaluation form."""
-        self._run("evaluate", inputs)
-        return self._outputs("evaluate")
+        """{output: array} of the model's evaluation form; without its targets the outputs are the predictions alone."""
+        function = "evaluate"
+        if not self.inputs("evaluate").keys() <= inputs.keys() and self.inputs("predict"):
+            function = "predict"
+        self._run(function, inputs)
+        return self._outputs(function)
 
     def run(self, function: str, inputs: dict) -> dict:
         """Runs any function of the model and returns its outputs."""
