@@ -40,6 +40,8 @@ private:
   FailureOr<KernelInfo> buildScatter(OpBuilder &builder, StringRef name, const ScatterForm &form);
   void chooseSpace();
   void chooseLane(ArrayRef<ElementEmitter::Access> accesses, ArrayRef<unsigned> variables, const IndexSpace &space);
+  SmallVector<int64_t> joined(int64_t lane, ArrayRef<int64_t> pool, ArrayRef<ElementEmitter::Access> accesses,
+                              ArrayRef<unsigned> variables, const IndexSpace &space);
   func::FuncOp makeFunction(OpBuilder &builder, StringRef name);
   bool emitBody(func::FuncOp function, bool probe);
   void emitNest(ElementEmitter &e, func::FuncOp function);
@@ -234,6 +236,35 @@ bool KernelBuilder::emitBody(func::FuncOp function, bool probe) {
   return !e.failed();
 }
 
+/// `lane` and the axes of `pool` that continue it in every access, the fastest last.
+SmallVector<int64_t> KernelBuilder::joined(int64_t lane, ArrayRef<int64_t> pool,
+                                           ArrayRef<ElementEmitter::Access> accesses, ArrayRef<unsigned> variables,
+                                           const IndexSpace &space) {
+  SmallVector<int64_t> group{lane};
+  for (bool grown = true; grown;) {
+    grown = false;
+    for (int64_t axis : pool) {
+      if (llvm::is_contained(group, axis))
+        continue;
+      int64_t inner = group.front();
+      auto continues = [&](const ElementEmitter::Access &access) {
+        // Derived indices hide how an access moves; the axes they come from stay apart.
+        for (const IndexExpr::Term &term : access.address.terms)
+          if (space[term.variable].kind != IndexSpace::Kind::Loop)
+            return false;
+        return access.address.coefficient(variables[axis]) ==
+               access.address.coefficient(variables[inner]) * plan.shape[inner];
+      };
+      if (llvm::all_of(accesses, continues)) {
+        group.insert(group.begin(), axis);
+        grown = true;
+        break;
+      }
+    }
+  }
+  return group;
+}
+
 /// The axis along which most of the memory traffic is contiguous, joined with the axes that continue it in every
 /// access.
 void KernelBuilder::chooseLane(ArrayRef<ElementEmitter::Access> accesses, ArrayRef<unsigned> variables,
@@ -255,14 +286,13 @@ void KernelBuilder::chooseLane(ArrayRef<ElementEmitter::Access> accesses, ArrayR
     }
     return total;
   };
-  double best = 0, inReductions = 0;
-  int64_t lane = -1;
+  SmallVector<std::pair<double, int64_t>> candidates;
   for (int64_t axis = 0, rank = plan.shape.size(); axis < rank; ++axis)
-    if (double s = score(variables[axis]); plan.shape[axis] >= 4 && s > best) {
-      best = s;
-      lane = axis;
-    }
+    if (double s = score(variables[axis]); plan.shape[axis] > 1 && s > 0)
+      candidates.push_back({-s, axis});
+  llvm::sort(candidates);
   // Loops of reductions that are not axes of the space.
+  double inReductions = 0;
   std::set<unsigned> others;
   for (const ElementEmitter::Access &access : accesses)
     for (const IndexExpr::Term &term : access.address.terms)
@@ -271,31 +301,19 @@ void KernelBuilder::chooseLane(ArrayRef<ElementEmitter::Access> accesses, ArrayR
   for (unsigned variable : others)
     if (space[variable].extent >= 4)
       inReductions = std::max(inReductions, score(variable));
-  if (lane < 0 || inReductions > best)
+  // Short axes count once joined with what continues them: 3 x 3 filters are walked as one row.
+  for (auto [negative, lane] : candidates) {
+    if (inReductions > -negative)
+      break;
+    plan.laneInRow = llvm::is_contained(plan.row, lane);
+    plan.lane = joined(lane, plan.laneInRow ? plan.row : plan.kept, accesses, variables, space);
+    if (extentOf(plan.lane) >= 4)
+      break;
+    plan.lane.clear();
+  }
+  if (plan.lane.empty()) {
+    plan.laneInRow = false;
     return;
-  plan.laneInRow = llvm::is_contained(plan.row, lane);
-  plan.lane = {lane};
-  ArrayRef<int64_t> pool = plan.laneInRow ? plan.row : plan.kept;
-  for (bool grown = true; grown;) {
-    grown = false;
-    for (int64_t axis : pool) {
-      if (llvm::is_contained(plan.lane, axis))
-        continue;
-      int64_t inner = plan.lane.front();
-      auto continues = [&](const ElementEmitter::Access &access) {
-        // Derived indices hide how an access moves; the axes they come from stay apart.
-        for (const IndexExpr::Term &term : access.address.terms)
-          if (space[term.variable].kind != IndexSpace::Kind::Loop)
-            return false;
-        return access.address.coefficient(variables[axis]) ==
-               access.address.coefficient(variables[inner]) * plan.shape[inner];
-      };
-      if (llvm::all_of(accesses, continues)) {
-        plan.lane.insert(plan.lane.begin(), axis);
-        grown = true;
-        break;
-      }
-    }
   }
   int64_t extent = extentOf(plan.lane);
   plan.width = target.lanes();

@@ -74,6 +74,20 @@ void elementwise() {
   }
 }
 
+/// Short last axes join the ones before them.
+void filters() {
+  TestTensor x = uniform({5, 4, 3, 3}, -1, 1);
+  std::vector<double> want;
+  for (double v : x.values)
+    want.push_back(v * 0.5);
+  expect("filters",
+         runKernel("func.func @f(%x: tensor<5x4x3x3xf32>) -> tensor<5x4x3x3xf32> {\n%c = mpt.constant "
+                   "dense<0.5> : tensor<5x4x3x3xf32>\n%y = mpt.mul %x, %c : tensor<5x4x3x3xf32>\n"
+                   "return %y : tensor<5x4x3x3xf32>\n}",
+                   {x}),
+         {want}, 0);
+}
+
 void functions() {
   struct Case {
     const char *op;
@@ -348,6 +362,7 @@ void pools() {
 
 int main() {
   elementwise();
+  filters();
   functions();
   narrow();
   rows();

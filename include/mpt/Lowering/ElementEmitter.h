@@ -4,6 +4,7 @@
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Lowering/IndexExpr.h"
+#include "mpt/Lowering/KernelTarget.h"
 
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
@@ -12,18 +13,6 @@
 #include "llvm/ADT/SmallPtrSet.h"
 
 namespace mpt {
-
-/// What code generation may assume of the processor.
-struct KernelTarget {
-  unsigned vectorBits = 256;
-  bool fma = true;
-  /// The processor this process runs on.
-  static KernelTarget host();
-  unsigned lanes() const { return vectorBits / 16; } ///< two registers of f32
-};
-
-/// The type in which elements of `type` are computed: FP32 for narrower floats, else itself.
-mlir::Type computeType(mlir::Type type);
 
 class ElementEmitter {
 public:
