@@ -44,7 +44,8 @@ def rows_of(corpus, key, steps, out):
     name = key.split("/")[1].split(".")[0]
     feeds, loss = load(os.path.join(corpus, "forward", name + ".npz")), "none"
     if key.endswith(".logits"):
-        feeds["target"], loss = feeds.pop("y"), ADDED_LOSS[name]
+        loss = ADDED_LOSS[name]
+        feeds["labels" if loss == "softmax-cross-entropy" else "target"] = feeds.pop("y")
         # The fused loss is not in every export (l1 in none); the composed one has the same values.
         fused = key[:-len("logits")] + "loss"
         key = fused if os.path.exists(os.path.join(corpus, "ref", fused + ".f64.npz")) else fused[:-len("loss")] + "composed"
