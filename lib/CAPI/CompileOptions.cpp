@@ -103,8 +103,8 @@ std::optional<std::string> setLossScale(CompileOptions &options, StringRef value
 }
 
 std::optional<std::string> addReport(CompileOptions &options, StringRef value) {
-  if (!is_contained({"precision", "memory", "kernels"}, value.split('=').first))
-    return "precision|memory|kernels, optionally =FILE";
+  if (!is_contained({"precision", "memory"}, value.split('=').first))
+    return "precision|memory, optionally =FILE";
   options.reports.push_back(value.str());
   return std::nullopt;
 }
@@ -138,7 +138,7 @@ const std::vector<Flag> &flags() {
       {"--mcpu", "CPU", "processor to generate code for (native)", text(&Options::mcpu)},
       {"--from", "PHASE", "first phase to run on an .mlir input", choice(&Options::from, phases)},
       {"--to", "PHASE", "last phase to run; the module is printed", choice(&Options::to, phases)},
-      {"--report", "KIND", "precision, memory or kernels, to standard output or =FILE (repeatable)", addReport},
+      {"--report", "KIND", "precision or memory, to standard output or =FILE (repeatable)", addReport},
       {"--timing", "", "print the time that each pass took", toggle(&Options::timing)},
       {"--quiet", "", "no progress on standard error", toggle(&Options::quiet)},
   };

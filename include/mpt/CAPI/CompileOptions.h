@@ -27,7 +27,7 @@ struct CompileOptions : PipelineOptions {
   bool quiet = false;
   EmitKind emit = EmitKind::Library;
   llvm::StringMap<int64_t> bindings; ///< symbolic dimension -> extent
-  std::vector<std::string> reports;  ///< precision, memory, kernels; "kind" or "kind=file"
+  std::vector<std::string> reports;  ///< precision, memory; "kind" or "kind=file"
 
   /// Reads command-line words (without the program's name). The error says which word is wrong and what was expected.
   static llvm::Expected<CompileOptions> parse(llvm::ArrayRef<llvm::StringRef> words);
