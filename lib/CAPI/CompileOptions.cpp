@@ -176,12 +176,12 @@ Expected<CompileOptions> CompileOptions::parse(ArrayRef<StringRef> words) {
   }
   if (options.input.empty())
     return bad("expected an input file (.onnx, .onnxtxt or .mlir)");
+  if (!options.to.empty())
+    options.emit = EmitKind::MLIR;
   if (options.name.empty())
     options.name = sys::path::stem(options.input).str();
   if (options.output.empty())
     options.output = options.emit == EmitKind::Library || options.emit == EmitKind::Static ? "." : "-";
-  if (!options.to.empty())
-    options.emit = EmitKind::MLIR;
   return options;
 }
 

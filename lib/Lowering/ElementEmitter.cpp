@@ -123,6 +123,15 @@ void ElementEmitter::bind(Value argument, Value buffer) { buffers[argument] = bu
 static RankedTensorType typeOf(Value tensor) { return cast<RankedTensorType>(tensor.getType()); }
 
 /// Indices along extents of 1 do not matter, so that values that are alike are found again.
+std::optional<IndexExpr> ElementEmitter::knownPosition(Value indices, Indices at) const {
+  auto found = positions.find(key(indices, at));
+  return found == positions.end() ? std::nullopt : std::optional<IndexExpr>(found->second);
+}
+
+void ElementEmitter::rememberPosition(Value indices, Indices at, const IndexExpr &expr) {
+  positions.insert({key(indices, at), expr});
+}
+
 ElementEmitter::Key ElementEmitter::key(Value tensor, Indices at) {
   Key key{tensor.getAsOpaquePointer(), {}};
   for (auto [index, extent] : llvm::zip_equal(at, typeOf(tensor).getShape()))

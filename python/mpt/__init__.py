@@ -3,7 +3,7 @@
     import mpt
     mpt.compile("model.onnx", loss="softmax-cross-entropy", optimizer="adamw,lr=1e-3", policy="amp-f16", out="lib")
     trainer = mpt.Trainer("lib")
-    result = trainer.step({"x": images, "target": labels})
+    result = trainer.step({"x": images, "labels": labels})
 """
 from ._compile import CompileError, compile
 from ._native import Error

@@ -17,11 +17,7 @@ namespace mpt {
 class ElementEmitter {
 public:
   using Indices = llvm::ArrayRef<IndexExpr>;
-  struct Access {
-    IndexExpr address;
-    int64_t bytes;
-    bool store;
-  };
+  using Access = MemoryAccess;
   ElementEmitter(mlir::ImplicitLocOpBuilder &builder, const KernelTarget &target, bool probe);
 
   /// Names the memory of a fusion argument.
@@ -70,13 +66,8 @@ public:
   mlir::Value indexAs(const IndexExpr &expr, mlir::Type type);
   /// A new variable holding `value` (integer scalar or vector, in [0, extent)).
   IndexExpr opaque(mlir::Value value, int64_t extent, unsigned depth);
-  std::optional<IndexExpr> knownPosition(mlir::Value indices, Indices at) const {
-    auto found = positions.find(key(indices, at));
-    return found == positions.end() ? std::nullopt : std::optional<IndexExpr>(found->second);
-  }
-  void rememberPosition(mlir::Value indices, Indices at, const IndexExpr &expr) {
-    positions.insert({key(indices, at), expr});
-  }
+  std::optional<IndexExpr> knownPosition(mlir::Value indices, Indices at) const;
+  void rememberPosition(mlir::Value indices, Indices at, const IndexExpr &expr);
   /// `expr` limited to [0, extent), and whether it was inside already (i1; null when always).
   IndexExpr clamp(const IndexExpr &expr, int64_t extent, mlir::Value &inside);
   mlir::Value constant(mlir::Type type, double value);
@@ -132,7 +123,6 @@ private:
     mlir::Operation *before;
     mlir::OpBuilder::InsertionGuard guard;
   };
-  friend class AtScope;
   struct Address {
     mlir::Value base;
     int64_t stride = 0;
@@ -154,7 +144,6 @@ private:
   std::vector<Scope> scopes;
   bool hasFailed = false;
 };
-
 } // namespace mpt
 
 #endif // MPT_LOWERING_ELEMENTEMITTER_H

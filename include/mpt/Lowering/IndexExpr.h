@@ -84,6 +84,13 @@ private:
   std::map<std::tuple<Kind, IndexExpr, int64_t>, unsigned> interned;
 };
 
+/// One read or write of memory by a kernel: what its address depends on, and how much it moves.
+struct MemoryAccess {
+  IndexExpr address; ///< elements from the start of the buffer
+  int64_t bytes;
+  bool store;
+};
+
 } // namespace mpt
 
 #endif // MPT_LOWERING_INDEXEXPR_H
