@@ -34,7 +34,9 @@ Setter pattern(std::string CompileOptions::*member) {
     std::string why;
     if (!Regex(value).isValid(why))
       return "a regular expression (" + why + ")";
-    options.*member = value.str();
+    // Given again, a flag adds to what it matches.
+    std::string &text = options.*member;
+    text = text.empty() ? value.str() : "(" + text + ")|(" + value.str() + ")";
     return std::nullopt;
   };
 }

@@ -3,6 +3,8 @@
 
 #include "Writer.h"
 
+#include "mlir/IR/AsmState.h"
+#include "mlir/IR/DialectResourceBlobManager.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
@@ -45,6 +47,32 @@ void decomposeWithoutRule(func::FuncOp function) {
       changed = true;
     }
   }
+}
+
+/// FP32 elements in another float type, each rounded to nearest even; null for contents that cannot be read.
+ElementsAttr convert(ElementsAttr value, RankedTensorType type) {
+  auto target = dyn_cast<FloatType>(type.getElementType());
+  if (!target || !value.getElementType().isF32())
+    return {};
+  auto round = [&](float number) {
+    APFloat result(number);
+    bool loses;
+    result.convert(target.getFloatSemantics(), APFloat::rmNearestTiesToEven, &loses);
+    return result;
+  };
+  if (auto dense = dyn_cast<DenseElementsAttr>(value); dense && dense.isSplat())
+    return DenseElementsAttr::get(type, round(dense.getSplatValue<float>()));
+  SmallVector<APFloat> numbers;
+  auto resource = dyn_cast<DenseF32ResourceElementsAttr>(value);
+  if (auto dense = dyn_cast<DenseElementsAttr>(value))
+    for (float number : dense.getValues<float>())
+      numbers.push_back(round(number));
+  else if (auto contents = resource ? resource.tryGetAsArrayRef() : std::nullopt)
+    for (float number : *contents)
+      numbers.push_back(round(number));
+  else
+    return {};
+  return DenseElementsAttr::get(type, ArrayRef<APFloat>(numbers));
 }
 
 class FunctionExport {
@@ -109,11 +137,24 @@ private:
     return rule->second(&op, writer);
   }
 
+  /// What a state holds before the first step: its value, that of the state it starts `from`, or zeros for slots.
+  ElementsAttr initialValue(train::StateOp state) {
+    if (ElementsAttr value = state.getValueAttr())
+      return value;
+    auto type = cast<RankedTensorType>(state.getType());
+    if (auto from = state->getAttrOfType<StringAttr>("from"))
+      if (auto source = module.lookupSymbol<train::StateOp>(from.getValue()); source && source.getValueAttr())
+        return convert(source.getValueAttr(), type);
+    if (state.getRole() == train::Role::slot || state.getRole() == train::Role::accumulator)
+      return cast<ElementsAttr>(Builder(state.getContext()).getZeroAttr(type));
+    return {};
+  }
+
   LogicalResult exportRead(train::ReadOp read) {
     auto [known, isNew] = states.try_emplace(read.getState());
     if (isNew) {
       auto state = module.lookupSymbol<train::StateOp>(read.getState());
-      ElementsAttr value = state.getValueAttr();
+      ElementsAttr value = initialValue(state);
       if (!value)
         return state.emitOpError() << "expected an initial value to export";
       known->second = writer.initializer(value, state.getSymName());

@@ -35,15 +35,17 @@ Values exportMaxPool(MaxPoolOp op, OnnxWriter &w) {
   return {results[0], w.cast(plane, index, elementOf(op.getIndices()))};
 }
 
+/// Sums where windows overlap are FP32.
 OnnxValue exportMaxPoolBackward(MaxPoolBackwardOp op, OnnxWriter &w) {
   ArrayRef<int64_t> x = shapeOf(op.getDx()), y = shapeOf(op.getDy());
+  Type wide = wideType(elementOf(op.getDx()));
   int64_t planes = x[0] * x[1], from = product(y.drop_front(2)), to = product(x.drop_front(2));
-  OnnxValue zeros = w.node("Expand", {w.scalar(elementOf(op.getDx()), 0.0), w.indices({planes, to})});
-  OnnxValue sums =
-      w.node("ScatterElements",
-             {zeros, w.reshape(w.get(op.getIndices()), {planes, from}), w.reshape(w.get(op.getDy()), {planes, from})},
-             {{"axis", int64_t(1)}, {"reduction", StringRef("add")}});
-  return w.reshape(sums, x);
+  OnnxValue zeros = w.node("Expand", {w.scalar(wide, 0.0), w.indices({planes, to})});
+  OnnxValue dy = w.cast(w.get(op.getDy()), elementOf(op.getDy()), wide);
+  OnnxValue sums = w.node("ScatterElements",
+                          {zeros, w.reshape(w.get(op.getIndices()), {planes, from}), w.reshape(dy, {planes, from})},
+                          {{"axis", int64_t(1)}, {"reduction", StringRef("add")}});
+  return w.cast(w.reshape(sums, x), wide, elementOf(op.getDx()));
 }
 
 OnnxValue exportAvgPool(AvgPoolOp op, OnnxWriter &w) {

@@ -62,11 +62,13 @@ OnnxValue exportScatterAdd(ScatterAddOp op, OnnxWriter &w) {
     updates.push_back(i);
   SmallVector<int64_t> tuples(shapeOf(op.getIndices()));
   tuples.push_back(1);
-  OnnxValue moved = w.transpose(w.get(op.getUpdates()), updates);
-  OnnxValue sums =
-      w.nodeWith("ScatterND", {zeros(w, type.clone(shape)), w.reshape(w.get(op.getIndices()), tuples), moved}, 1,
-                 {{"reduction", StringRef("add")}})[0];
-  return w.transpose(sums, back);
+  Type from = tensorType(op.getUpdates()).getElementType(), to = type.getElementType();
+  Type sum = isa<FloatType>(to) ? Type(wideType(to)) : to; // the sums are FP32 or wider
+  OnnxValue moved = w.transpose(w.cast(w.get(op.getUpdates()), from, sum), updates);
+  OnnxValue sums = w.nodeWith(
+      "ScatterND", {zeros(w, RankedTensorType::get(shape, sum)), w.reshape(w.get(op.getIndices()), tuples), moved}, 1,
+      {{"reduction", StringRef("add")}})[0];
+  return w.cast(w.transpose(sums, back), sum, to);
 }
 
 StringRef scatterReduction(ScatterKind kind) {
