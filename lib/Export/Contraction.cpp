@@ -7,11 +7,6 @@ using namespace mpt;
 
 namespace {
 
-using Values = SmallVector<OnnxValue>;
-
-Type elementOf(Value value) { return tensorType(value).getElementType(); }
-ArrayRef<int64_t> shapeOf(Value value) { return tensorType(value).getShape(); }
-
 /// The operand in the type that the product is computed and delivered in.
 OnnxValue operand(OnnxWriter &w, Value value, Type type) { return w.cast(w.get(value), elementOf(value), type); }
 

@@ -6,10 +6,6 @@ using namespace mpt;
 
 namespace {
 
-using Values = SmallVector<OnnxValue>;
-
-Type elementOf(Value value) { return tensorType(value).getElementType(); }
-
 /// Ops with the same operands in ONNX.
 template <typename Op> void sameOperands(ExportRules &rules, StringRef type) {
   addRule<Op>(rules, [type](Op op, OnnxWriter &w) {

@@ -6,10 +6,6 @@ using namespace mpt;
 
 namespace {
 
-using Values = SmallVector<OnnxValue>;
-
-Type elementOf(Value value) { return tensorType(value).getElementType(); }
-
 /// Softmax and LogSoftmax: FP32 inside and rounded once, whatever the executor's kernel does with narrow types.
 template <typename Op> void softmax(ExportRules &rules, StringRef type) {
   addRule<Op>(rules, [type](Op op, OnnxWriter &w) {

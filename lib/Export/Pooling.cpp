@@ -8,10 +8,6 @@ using namespace mpt;
 
 namespace {
 
-using Values = SmallVector<OnnxValue>;
-
-Type elementOf(Value value) { return tensorType(value).getElementType(); }
-ArrayRef<int64_t> shapeOf(Value value) { return tensorType(value).getShape(); }
 int64_t product(ArrayRef<int64_t> extents) {
   return std::accumulate(extents.begin(), extents.end(), int64_t(1), std::multiplies<int64_t>());
 }

@@ -6,10 +6,6 @@ using namespace mpt;
 
 namespace {
 
-using Values = SmallVector<OnnxValue>;
-
-Type elementOf(Value value) { return tensorType(value).getElementType(); }
-
 /// Arithmetic on values of one type, in infix form.
 class Arithmetic {
 public:

@@ -6,10 +6,6 @@ using namespace mpt;
 
 namespace {
 
-using Values = SmallVector<OnnxValue>;
-
-ArrayRef<int64_t> shapeOf(Value value) { return tensorType(value).getShape(); }
-
 /// A tensor of zeros of `type`.
 OnnxValue zeros(OnnxWriter &w, RankedTensorType type) {
   return w.node("Expand", {w.scalar(type.getElementType(), 0.0), w.indices(type.getShape())});

@@ -58,6 +58,12 @@ private:
   std::string prefix;
 };
 
+/// Results of a rule.
+using Values = llvm::SmallVector<OnnxValue>;
+
+inline mlir::Type elementOf(mlir::Value value) { return tensorType(value).getElementType(); }
+inline llvm::ArrayRef<int64_t> shapeOf(mlir::Value value) { return tensorType(value).getShape(); }
+
 /// Export of one op: reads operands and sets results through the writer.
 using ExportRule = std::function<llvm::LogicalResult(mlir::Operation *, OnnxWriter &)>;
 using ExportRules = llvm::StringMap<ExportRule>;
