@@ -15,7 +15,7 @@ struct PipelineOptions {
   std::string policy = "fp32"; ///< built-in policy or a path to a policy file
   std::string mcpu = "native";
   std::string keepF32, keepNarrow; ///< regular expressions over node names
-  std::string lossScale;           ///< overrides the policy's: dynamic, none, or a number
+  std::string lossScale;           ///< overrides the policy's: none, a number, or dynamic with settings
   double clipNorm = 0.0;           ///< largest global gradient norm; 0 does not clip
   int64_t accumulate = 1;          ///< micro-steps whose gradients are summed before an update
   bool noDropout = false;

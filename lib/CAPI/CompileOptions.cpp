@@ -96,14 +96,6 @@ std::optional<std::string> setAccumulate(CompileOptions &options, StringRef valu
   return std::nullopt;
 }
 
-std::optional<std::string> setLossScale(CompileOptions &options, StringRef value) {
-  double scale;
-  if (value != "dynamic" && value != "none" && (value.getAsDouble(scale) || !(scale > 0.0)))
-    return "dynamic, none or a positive number";
-  options.lossScale = value.str();
-  return std::nullopt;
-}
-
 std::optional<std::string> addReport(CompileOptions &options, StringRef value) {
   if (!is_contained({"precision", "memory"}, value.split('=').first))
     return "precision|memory, optionally =FILE";
@@ -128,7 +120,8 @@ const std::vector<Flag> &flags() {
       {"--keep-f32", "REGEX", "nodes whose names match stay FP32", pattern(&Options::keepF32)},
       {"--keep-narrow", "REGEX", "nodes whose names match are narrowed whatever the policy says",
        pattern(&Options::keepNarrow)},
-      {"--loss-scale", "SCALE", "dynamic, none or a number, instead of the policy's", setLossScale},
+      {"--loss-scale", "SCALE", "none, a number, or dynamic with settings, as in dynamic,init=1024,interval=500",
+       text(&Options::lossScale)},
       {"--clip-norm", "NORM", "clip gradients to this global L2 norm", setClipNorm},
       {"--accumulate", "N", "sum the gradients of N micro-steps before an update", setAccumulate},
       {"--freeze", "REGEX", "parameters whose names match are not trained", pattern(&Options::freeze)},

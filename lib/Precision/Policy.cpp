@@ -4,6 +4,7 @@
 #include "mpt/Precision/Attributes.h"
 
 #include "mlir/Parser/Parser.h"
+#include "llvm/ADT/StringSwitch.h"
 #include "llvm/Support/FileSystem.h"
 
 #include <cmath>
@@ -96,19 +97,47 @@ LogicalResult Policy::addNodeRule(StringRef regex, Decision decision, StringRef 
   return success();
 }
 
-LogicalResult Policy::setLossScale(StringRef mode, Location loc) {
-  double value = 0.0;
-  if (std::optional<Scaling> known = policy::symbolizeScaling(mode); known && *known != Scaling::fixed) {
-    if (*known == Scaling::dynamic && scaling.mode != Scaling::dynamic)
-      scaling = LossScaling();
-    scaling.mode = *known;
-    return success();
+std::string LossScaling::override(StringRef text) {
+  SmallVector<StringRef> parts;
+  text.split(parts, ',');
+  StringRef named = parts.front();
+  LossScaling next = mode == Scaling::dynamic ? *this : LossScaling();
+  if (std::optional<Scaling> known = policy::symbolizeScaling(named); known && *known != Scaling::fixed) {
+    next.mode = *known;
+  } else {
+    next.mode = Scaling::fixed;
+    if (named.getAsDouble(next.init) || !(next.init > 0.0) || !std::isfinite(next.init))
+      return ("expected a loss scale of dynamic, none or a positive number, got " + named).str();
   }
-  if (mode.getAsDouble(value) || !(value > 0.0) || !std::isfinite(value))
-    return emitError(loc) << "expected a loss scale of dynamic, none or a positive number, got " << mode;
-  scaling.mode = Scaling::fixed;
-  scaling.init = value;
-  return success();
+  if (parts.size() > 1 && next.mode != Scaling::dynamic)
+    return ("expected settings of the loss scale after dynamic only, got " + text).str();
+  for (StringRef part : ArrayRef(parts).drop_front()) {
+    auto [key, value] = part.split('=');
+    double *real = llvm::StringSwitch<double *>(key)
+                       .Case("init", &next.init)
+                       .Case("growth", &next.growth)
+                       .Case("backoff", &next.backoff)
+                       .Case("min", &next.min)
+                       .Case("max", &next.max)
+                       .Default(nullptr);
+    int64_t *whole = llvm::StringSwitch<int64_t *>(key)
+                         .Case("interval", &next.interval)
+                         .Case("hysteresis", &next.hysteresis)
+                         .Default(nullptr);
+    if (!real && !whole)
+      return ("expected init, growth, backoff, interval, hysteresis, min or max of the loss scale, got " + part).str();
+    if (real ? value.getAsDouble(*real) || !std::isfinite(*real) : value.getAsInteger(10, *whole))
+      return ("expected a " + Twine(real ? "finite" : "whole") + " number for " + key + " of the loss scale, got " +
+              value)
+          .str();
+  }
+  if (!(0.0 < next.min && next.min <= next.init && next.init <= next.max) && next.mode == Scaling::dynamic)
+    return ("expected 0 < min <= init <= max of the loss scale, got " + text).str();
+  if (!(next.growth > 1.0 && 0.0 < next.backoff && next.backoff < 1.0) || next.interval < 1 || next.hysteresis < 1)
+    return ("expected growth above 1, backoff between 0 and 1, interval and hysteresis of at least 1, got " + text)
+        .str();
+  *this = next;
+  return "";
 }
 
 Ruling Policy::decide(Operation *op, NumericClass numericClass) const {

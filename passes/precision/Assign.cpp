@@ -29,8 +29,11 @@ public:
     for (const std::string &regex : keepNarrow)
       if (failed(policy->addNodeRule(regex, Decision::narrow, "keep-narrow", loc)))
         return signalPassFailure();
-    if (!lossScale.empty() && failed(policy->setLossScale(lossScale, loc)))
-      return signalPassFailure();
+    if (!lossScale.empty())
+      if (std::string wrong = policy->scaling.override(lossScale); !wrong.empty()) {
+        emitError(loc) << wrong;
+        return signalPassFailure();
+      }
     module->setAttr(kPolicyAttr, policy->toAttribute());
     if (!policy->narrows())
       return;

@@ -19,8 +19,11 @@ using namespace mpt;
 namespace {
 constexpr StringLiteral kScale = "mpt.loss_scale", kGoodSteps = "mpt.good_steps", kHysteresis = "mpt.hysteresis";
 
-/// A skipped step still draws new random numbers, and always moves the scale.
-bool commitsAlways(train::Role role) { return role == train::Role::rng || role == train::Role::scale; }
+/// A skipped step still draws new random numbers, and always moves the scale. Sums over micro-steps take up what is not
+/// finite, so that the step which reads them is skipped, and are emptied after it: a mean without one of them is wrong.
+bool commitsAlways(train::Role role) {
+  return role == train::Role::rng || role == train::Role::scale || role == train::Role::accumulator;
+}
 
 class LossScaling : public mpt::impl::LossScalingBase<LossScaling> {
 public:
@@ -124,20 +127,37 @@ private:
     ++numUnscaled;
   }
 
+  train::Role roleOf(train::WriteOp write) { return roles.lookup(write.getStateAttr().getAttr()); }
+
+  /// The sums that a step over several micro-steps updates with: a micro-step that was not finite shows in them.
+  SmallVector<Value> sums(func::FuncOp function) {
+    SmallVector<Value> values;
+    for (auto read : function.getOps<train::ReadOp>())
+      if (roles.lookup(read.getStateAttr().getAttr()) == train::Role::accumulator)
+        for (Operation *user : read->getUsers())
+          values.append(user->result_begin(), user->result_end());
+    return values;
+  }
+
   /// Makes writes conditional; they move to the end, since statistics are written before the gradients are known.
-  void commit(func::FuncOp function, ArrayRef<Value> gradients, Value scale) {
+  void commit(func::FuncOp function, SmallVector<Value> checked, Value scale) {
     Operation *end = function.getBody().front().getTerminator();
-    OpBuilder builder(gradients.back().getContext());
-    builder.setInsertionPointAfterValue(gradients.back());
-    Location loc = gradients.back().getLoc();
+    bool updates = llvm::any_of(function.getOps<train::WriteOp>(), [&](train::WriteOp write) {
+      return roleOf(write) == train::Role::parameter || roleOf(write) == train::Role::master;
+    });
+    if (updates)
+      if (SmallVector<Value> total = sums(function); !total.empty())
+        checked = std::move(total);
+    Value last = *llvm::max_element(
+        checked, [](Value a, Value b) { return a.getDefiningOp()->isBeforeInBlock(b.getDefiningOp()); });
+    OpBuilder builder(last.getContext());
+    builder.setInsertionPointAfterValue(last);
+    Location loc = last.getLoc();
     auto flag = RankedTensorType::get({}, builder.getI1Type());
-    Value finite = train::AllFiniteOp::create(builder, loc, flag, gradients);
+    Value finite = train::AllFiniteOp::create(builder, loc, flag, checked);
     Value skipped = NotOp::create(builder, loc, finite);
     for (train::WriteOp write : llvm::to_vector(function.getOps<train::WriteOp>())) {
-      train::Role role = roles.lookup(write.getStateAttr().getAttr());
-      // An accumulator is emptied after a skipped step too: its sum was for that step.
-      bool empties = role == train::Role::accumulator && isa_and_nonnull<ConstantOp>(write.getValue().getDefiningOp());
-      if (commitsAlways(role) || empties)
+      if (commitsAlways(roleOf(write)))
         continue;
       write->moveBefore(end);
       builder.setInsertionPoint(write);
@@ -146,7 +166,7 @@ private:
       ++numConditional;
     }
     builder.setInsertionPoint(end);
-    if (scaling.mode == Scaling::dynamic)
+    if (scaling.mode == Scaling::dynamic && updates)
       nextScale(builder, loc, scale, finite);
     addResult(function, "loss_scale", scale);
     addResult(function, "skipped", skipped);

@@ -22,7 +22,7 @@ def Assign : Pass<"precision-assign", "::mlir::ModuleOp"> {
     Option<"policy", "policy", "std::string", "\"amp-f16\"", "built-in policy, or the path of a policy file">,
     ListOption<"keepF32", "keep-f32", "std::string", "regular expressions of node names that compute in f32">,
     ListOption<"keepNarrow", "keep-narrow", "std::string", "regular expressions of node names that compute narrow; beats keep-f32">,
-    Option<"lossScale", "loss-scale", "std::string", "\"\"", "dynamic, none or a number, instead of the policy's">
+    Option<"lossScale", "loss-scale", "std::string", "\"\"", "none, a number, or dynamic with settings, instead of the policy's">
   ];
   let statistics = [
     Statistic<"numNarrow", "narrow-values", "values decided narrow">,
@@ -71,8 +71,8 @@ def LossScaling : Pass<"precision-loss-scaling", "::mlir::ModuleOp"> {
   let description = [{
     In: functions with `train.gradient`, and the policy's summary on the module. Out: the gradient seed is multiplied by
     the scale, each gradient is unscaled in FP32 before its `train.gradient`, and every write of the step (but of generator
-    and scale state) holds only if all gradients are finite. Dynamic scaling adds the states `@"mpt.loss_scale"`,
-    `@"mpt.good_steps"` and `@"mpt.hysteresis"`, which a skipped step updates too. A fixed scale is a constant, and a scale
+    and scale state, and of sums over micro-steps) holds only if all gradients, or the sums that it reads, are finite. Dynamic scaling adds the states `@"mpt.loss_scale"`,
+    `@"mpt.good_steps"` and `@"mpt.hysteresis"`, which every step updates, a skipped one too; @accumulate leaves them. A fixed scale is a constant, and a scale
     of 1 adds no arithmetic, only the check. The step gets the results "loss_scale" (the scale that it used) and "skipped".
     The order is unscale, finite check, clip, update, commit: whatever reads `train.gradient` sees true gradients.
 

@@ -142,9 +142,8 @@ private:
 
   LogicalResult verifyWrite(train::WriteOp write) {
     train::StateOp state = states.lookup(write.getStateAttr().getAttr());
-    bool always =
-        state.getRole() == train::Role::rng || state.getRole() == train::Role::scale ||
-        (state.getRole() == train::Role::accumulator && isa_and_nonnull<ConstantOp>(write.getValue().getDefiningOp()));
+    bool always = state.getRole() == train::Role::rng || state.getRole() == train::Role::scale ||
+                  state.getRole() == train::Role::accumulator;
     if (scaling.mode != Scaling::none && !always && !write.getCondition())
       return write.emitOpError() << "expected a condition: a step whose gradients are not finite must leave "
                                  << write.getState() << " as it is";

@@ -21,6 +21,10 @@ struct LossScaling {
   Scaling mode = Scaling::none;
   double init = 65536.0, growth = 2.0, backoff = 0.5, min = 1.0, max = 16777216.0;
   int64_t interval = 2000, hysteresis = 1;
+
+  /// Replaces what `text` names: none, a positive number (a fixed scale), or dynamic with any of init, growth, backoff,
+  /// interval, hysteresis, min and max, as in "dynamic,init=1024,interval=500". Returns what was wrong, or nothing.
+  std::string override(llvm::StringRef text);
 };
 
 /// What a rule decided, and which rule it was.
@@ -39,9 +43,6 @@ public:
 
   /// Ops from nodes whose whole name matches `regex` get `decision`, after all rules of the file. Later calls win.
   mlir::LogicalResult addNodeRule(llvm::StringRef regex, Decision decision, llvm::StringRef source, mlir::Location loc);
-
-  /// Replaces the policy's loss scaling: "dynamic", "none", or a positive number for a fixed scale.
-  mlir::LogicalResult setLossScale(llvm::StringRef mode, mlir::Location loc);
 
   Ruling decide(mlir::Operation *op, NumericClass numericClass) const;
   /// False for policies that store everything in FP32.

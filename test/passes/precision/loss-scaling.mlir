@@ -5,6 +5,11 @@
 // RUN: mpt-opt %S/Inputs/mlp.mlir --precision-assign --precision-loss-scaling | FileCheck %s --check-prefix=CLIP
 // RUN: not mpt-opt %S/Inputs/linear.mlir --precision-loss-scaling 2>&1 | FileCheck %s --check-prefix=ALONE
 // RUN: not mpt-opt %S/Inputs/linear.mlir '--precision-assign=loss-scale=-3' 2>&1 | FileCheck %s --check-prefix=BAD
+// RUN: not mpt-opt %S/Inputs/linear.mlir '--precision-assign=loss-scale=dynamic,window=3' 2>&1 | FileCheck %s --check-prefix=KEY
+// RUN: not mpt-opt %S/Inputs/linear.mlir '--precision-assign=loss-scale=dynamic,interval=1.5' 2>&1 | FileCheck %s --check-prefix=WHOLE
+// RUN: not mpt-opt %S/Inputs/linear.mlir '--precision-assign=loss-scale=dynamic,init=2,min=4' 2>&1 | FileCheck %s --check-prefix=ORDER
+// RUN: not mpt-opt %S/Inputs/linear.mlir '--precision-assign=loss-scale=64,min=4' 2>&1 | FileCheck %s --check-prefix=ALL-FIXED
+// RUN: mpt-opt %S/Inputs/linear.mlir '--precision-assign=loss-scale=dynamic,init=8,growth=4,backoff=0.25,interval=3,hysteresis=2,min=2,max=32' --precision-loss-scaling | FileCheck %s --check-prefix=SETTINGS
 // RUN: not mpt-opt %S/Inputs/linear.mlir --precision-assign --precision-loss-scaling --precision-loss-scaling 2>&1 | FileCheck %s --check-prefix=TWICE
 // RUN: mpt-opt %S/Inputs/marked.mlir --precision-assign --precision-loss-scaling --precision-verify | FileCheck %s --check-prefix=MARKED
 // RUN: mpt-opt %S/Inputs/marked.mlir --precision-assign=policy=amp-bf16 --precision-loss-scaling --precision-verify | FileCheck %s --check-prefix=UNMARKED
@@ -12,6 +17,13 @@
 
 // ALONE: expected the policy's summary, got none: run precision-assign first
 // BAD: expected a loss scale of dynamic, none or a positive number, got -3
+// KEY: expected init, growth, backoff, interval, hysteresis, min or max of the loss scale, got window=3
+// WHOLE: expected a whole number for interval of the loss scale, got 1.5
+// ORDER: expected 0 < min <= init <= max of the loss scale, got dynamic,init=2,min=4
+// ALL-FIXED: expected settings of the loss scale after dynamic only, got 64,min=4
+// SETTINGS: scale @mpt.loss_scale : tensor<f32> = dense<8.000000e+00>
+// SETTINGS: scale @mpt.hysteresis : tensor<i32> = dense<2>
+// SETTINGS: train.update_scale {{.*}}{backoff = 2.500000e-01 : f64, growth = 4.000000e+00 : f64, hysteresis = 2 : i64, interval = 3 : i64, max = 3.200000e+01 : f64, min = 2.000000e+00 : f64}
 // TWICE: expected no state named mpt.loss_scale before precision-loss-scaling
 // NOSEED: expected a gradient seed (mpt.seed) before the gradients, found none
 
@@ -72,6 +84,14 @@ module {
 // The seed as differentiation leaves it, a scale of 1, takes the loss scale; without one it is the constant again.
 // MARKED: %[[S:.*]] = train.read @mpt.loss_scale
 // MARKED: train.scale_loss %{{.*}}, %[[S]]
-// An accumulator is emptied after a skipped step too.
+// The sum over the micro-steps is checked, since it carries what was not finite in any; it is emptied after a skipped step too.
+// MARKED: %[[OLD:.*]] = train.read @w.accumulator
+// MARKED: %[[SUM:.*]] = mpt.add %[[OLD]]
+// MARKED: train.all_finite %[[SUM]]
 // MARKED: train.write @w.accumulator, %{{[0-9]+}} {mpt.precision
+// MARKED: train.write @w, %{{.*}} if
+// MARKED-LABEL: func.func @accumulate
+// MARKED: train.write @w.accumulator, %{{[0-9]+}} {mpt.precision
+// MARKED: train.write @mean, %{{.*}} if
+// MARKED-NOT: train.update_scale
 // UNMARKED-NOT: train.scale_loss

@@ -15,4 +15,17 @@ module {
     train.write @w, %sum : tensor<4xf32>
     return
   }
+  train.state statistic @mean : tensor<4xf32> = dense<0.0> : tensor<4xf32>
+  func.func @accumulate(%x: tensor<4xf32>) {
+    %one = mpt.constant dense<1.0> : tensor<4xf32>
+    %scale = mpt.constant dense<1.0> : tensor<f32>
+    %seed = train.scale_loss %one, %scale {mpt.seed} : tensor<4xf32>, tensor<f32>
+    %dw = mpt.mul %seed, %x : tensor<4xf32>
+    %g = train.gradient @w, %dw : tensor<4xf32>
+    %old = train.read @w.accumulator : tensor<4xf32>
+    %sum = mpt.add %old, %g : tensor<4xf32>
+    train.write @w.accumulator, %sum : tensor<4xf32>
+    train.write @mean, %x : tensor<4xf32>
+    return
+  }
 }
