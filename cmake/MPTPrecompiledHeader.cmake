@@ -6,6 +6,9 @@ separate_arguments(type_flags UNIX_COMMAND "${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS
 list(APPEND pch_flags ${type_flags})
 if(MPT_SANITIZE)
   list(APPEND pch_flags -fsanitize=${MPT_SANITIZE} -fno-omit-frame-pointer)
+  if(MPT_BUILD_FUZZERS)
+    list(APPEND pch_flags -fsanitize=fuzzer-no-link)
+  endif()
 endif()
 
 set(MPT_PCH "")

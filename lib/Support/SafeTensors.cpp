@@ -3,6 +3,7 @@
 
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/Support/JSON.h"
+#include "llvm/Support/MathExtras.h"
 #include "llvm/Support/raw_ostream.h"
 
 using namespace mlir;
@@ -64,8 +65,13 @@ Type mpt::safeTensorsType(StringRef name, MLIRContext *context) {
 
 static llvm::Error problem(StringRef path, const Twine &text) { return llvm::createStringError(path + ": " + text); }
 
-static int64_t bytesOf(RankedTensorType type) {
-  return type.getNumElements() * ((type.getElementTypeBitWidth() + 7) / 8);
+/// Bytes of a tensor, none where an extent is negative or the product overflows.
+static std::optional<int64_t> bytesOf(ArrayRef<int64_t> shape, Type element) {
+  int64_t bytes = llvm::divideCeil(element.getIntOrFloatBitWidth(), 8);
+  for (int64_t extent : shape)
+    if (extent < 0 || llvm::MulOverflow(bytes, extent, bytes))
+      return std::nullopt;
+  return bytes;
 }
 
 llvm::Expected<SafeTensorsFile> SafeTensorsFile::open(StringRef path, MLIRContext *context) {
@@ -101,17 +107,16 @@ llvm::Expected<SafeTensorsFile> SafeTensorsFile::open(StringRef path, MLIRContex
     if (!element || !extents || !offsets || offsets->size() != 2)
       return problem(path, "expected a known dtype, a shape and two data_offsets for tensor " + key.str());
     SmallVector<int64_t> shape;
-    int64_t room = data.size();
-    for (const llvm::json::Value &extent : *extents) {
+    for (const llvm::json::Value &extent : *extents)
       shape.push_back(extent.getAsInteger().value_or(-1));
-      room = shape.back() > 0 ? room / shape.back() : room;
-      if (shape.back() < 0 || room < 0)
-        return problem(path, "expected extents that are not negative for tensor " + key.str());
-    }
-    auto type = RankedTensorType::get(shape, element);
+    std::optional<int64_t> bytes = bytesOf(shape, element);
+    if (!bytes)
+      return problem(path,
+                     "expected extents that are not negative and a size that fits 64 bits for tensor " + key.str());
     int64_t begin = (*offsets)[0].getAsInteger().value_or(-1), end = (*offsets)[1].getAsInteger().value_or(-1);
-    if (begin < 0 || end < begin || end > static_cast<int64_t>(data.size()) || end - begin != bytesOf(type))
-      return problem(path, "expected " + Twine(bytesOf(type)) + " bytes within the file for tensor " + key.str());
+    if (begin < 0 || end < begin || end > static_cast<int64_t>(data.size()) || end - begin != *bytes)
+      return problem(path, "expected " + Twine(*bytes) + " bytes within the file for tensor " + key.str());
+    auto type = RankedTensorType::get(shape, element);
     file.entries[key.str()] = {type, ArrayRef<char>(data.data() + begin, end - begin)};
   }
   return file;
@@ -158,7 +163,9 @@ llvm::Error mpt::writeSafeTensors(StringRef path, const std::map<std::string, Sa
   for (const auto &[name, tensor] : tensors)
     out.write(tensor.bytes.data(), tensor.bytes.size());
   out.close();
-  if (out.has_error())
-    return problem(path, out.error().message());
-  return llvm::Error::success();
+  if (!out.has_error())
+    return llvm::Error::success();
+  std::string why = out.error().message();
+  out.clear_error(); // else the stream ends the program
+  return problem(path, why);
 }

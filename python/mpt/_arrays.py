@@ -67,7 +67,9 @@ def from_dlpack(name: bytes, value):
 
 def to_tensor(name: str, value):
     """(tensor, what to keep alive): shares the memory of dense arrays and copies others."""
-    key = name.encode()
+    if not isinstance(name, str) or "\0" in name:
+        raise TypeError(f"expected the name of an input, got {name!r}")
+    key = name.encode(errors="replace")
     if not isinstance(value, np.ndarray) and hasattr(value, "__dlpack__"):
         if getattr(value, "requires_grad", False):
             value = value.detach()

@@ -1,5 +1,6 @@
 """Training a compiled model."""
 import json
+import numbers
 import os
 from ctypes import POINTER, byref, c_float, c_int32, c_void_p
 from dataclasses import dataclass
@@ -31,23 +32,43 @@ class Trainer:
     weights  safetensors file of initial values; None means the one beside the library
 
     Inputs are dicts from name to array: numpy, anything with the buffer protocol, or DLPack (a torch tensor). They are
-    not copied when they are dense and aligned to 64 bytes. A trainer is for one thread at a time.
+    not copied when they are dense and aligned to 64 bytes. A trainer is for one thread at a time. `close()`, or leaving a
+    `with` block, releases its memory; every later call raises ValueError.
     """
 
     def __init__(self, path, *, threads: int = 0, seed: int | None = None, weights=None):
         self._trainer = c_void_p()
         self._model = c_void_p()
         call("mpt_model_load", os.fsencode(path), byref(self._model))
+        if not 0 <= threads < 2**31:
+            raise ValueError(f"expected a number of threads of 0 or more, got {threads}")
         options = _native.Options(threads, seed is not None, (seed or 0) & (2**64 - 1),
                                   os.fsencode(weights) if weights is not None else None)
         call("mpt_trainer_create", self._model, byref(options), byref(self._trainer))
         self._shapes = {t.name.decode(): tuple(t.shape[:t.rank]) for t in self._parameters()}
 
+    def close(self) -> None:
+        """Releases the trainer's memory; closing twice is fine."""
+        trainer, model = self.__dict__.pop("_trainer", None), self.__dict__.pop("_model", None)
+        if trainer:
+            library().mpt_trainer_destroy(trainer)
+        if model:
+            library().mpt_model_destroy(model)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
     def __del__(self):
-        if getattr(self, "_trainer", None):
-            library().mpt_trainer_destroy(self._trainer)
-        if getattr(self, "_model", None):
-            library().mpt_model_destroy(self._model)
+        self.close()
+
+    def __getattr__(self, name):
+        # Only what is not there comes here: the handles of a trainer that has been closed.
+        if name in ("_trainer", "_model"):
+            raise ValueError("the trainer is closed; make another with mpt.Trainer(path)")
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
     @property
     def name(self) -> str:
@@ -68,7 +89,9 @@ class Trainer:
     def step(self, inputs: dict, learning_rate: float | None = None) -> StepResult:
         """One training step. A learning rate given here stays in force until another one is given."""
         if learning_rate is not None:
-            call("mpt_trainer_set_learning_rate", self._trainer, learning_rate)
+            if not isinstance(learning_rate, numbers.Real):
+                raise TypeError(f"expected a number as learning_rate, got {learning_rate!r}")
+            call("mpt_trainer_set_learning_rate", self._trainer, float(learning_rate))
         return self._result(self._run("step", inputs))
 
     def gradients(self, inputs: dict):
@@ -80,7 +103,7 @@ class Trainer:
     def evaluate(self, inputs: dict) -> dict:
         """{output: array} of the model's evaluation form; without its targets the outputs are the predictions alone."""
         function = "evaluate"
-        if not self.inputs("evaluate").keys() <= inputs.keys() and self.inputs("predict"):
+        if isinstance(inputs, dict) and not self.inputs("evaluate").keys() <= inputs.keys() and self.inputs("predict"):
             function = "predict"
         self._run(function, inputs)
         return self._outputs(function)
@@ -161,6 +184,8 @@ class Trainer:
         raise KeyError(f"model '{self.name}' has no parameter or state '{name}'")
 
     def _run(self, function: str, inputs: dict) -> "_native.Metrics":
+        if not isinstance(inputs, dict):
+            raise TypeError(f"expected a dict of arrays by input name, got {type(inputs).__name__}")
         pairs = [to_tensor(name, value) for name, value in inputs.items()]
         array = (_native.Tensor * max(len(pairs), 1))(*(tensor for tensor, _ in pairs))
         metrics = _native.Metrics()

@@ -5,10 +5,13 @@
 #include "core/SafeTensors.h"
 #include "mpt-c/abi.h"
 
+#include <algorithm>
 #include <csignal>
 #include <cstring>
+#include <dirent.h>
 #include <fcntl.h>
 #include <string>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -49,6 +52,17 @@ int countFiles() {
     pclose(list);
   }
   return count;
+}
+
+/// Names of the temporary files that saves have left.
+std::vector<std::string> temporaries() {
+  std::vector<std::string> names;
+  DIR *dir = opendir(folder.c_str());
+  while (dirent *entry = dir ? readdir(dir) : nullptr)
+    if (strstr(entry->d_name, ".tmp-"))
+      names.push_back(entry->d_name);
+  closedir(dir);
+  return names;
 }
 
 mpt_trainer *newTrainer() {
@@ -163,14 +177,27 @@ void testHostile() {
   mpt_trainer *t = newTrainer();
   EXPECT(mpt_trainer_load(t, at("none").c_str()) == MPT_NOT_FOUND);
   EXPECT(mpt_trainer_load(t, folder.c_str()) == MPT_IO_ERROR);
-  for (size_t i = 0; i < 3000; ++i) { // flipped bits: any status, no crash
+  EXPECT(mkfifo(at("pipe").c_str(), 0600) == 0 && mpt_trainer_load(t, at("pipe").c_str()) == MPT_IO_ERROR);
+  unlink(at("pipe").c_str());
+  // Every flipped bit is refused, or lies where nothing that is loaded depends on it.
+  mpt_trainer *whole = newTrainer();
+  EXPECT(mpt_trainer_load(whole, at("half").c_str()) == MPT_OK);
+  std::string loaded = stateOf(whole);
+  int refused = 0;
+  for (size_t i = 0; i < 8 * good.size(); ++i) {
     std::string flipped = good;
-    flipped[i * 7919 % (good.size())] ^= static_cast<char>(1 << i % 8);
+    flipped[i / 8] ^= static_cast<char>(1 << i % 8);
     writeFile(at("bad"), flipped);
-    mpt_trainer_load(t, at("bad").c_str());
+    if (mpt_trainer_load(t, at("bad").c_str()) != MPT_OK)
+      ++refused;
+    else
+      EXPECT(stateOf(t) == loaded);
   }
+  size_t header = static_cast<unsigned char>(good[0]) + 256u * static_cast<unsigned char>(good[1]);
+  EXPECT(refused > static_cast<int>(8 * (good.size() - 8 - header))); // all of the data's, and more
   unlink(at("bad").c_str());
   mpt_trainer_destroy(t);
+  mpt_trainer_destroy(whole);
 }
 
 void testWriting() {
@@ -200,6 +227,7 @@ void testKill() {
   mpt_trainer *t = newTrainer();
   EXPECT(mpt_trainer_save(t, at("killed").c_str()) == MPT_OK);
   for (int i = 0; i < 50; ++i) {
+    fflush(nullptr);
     pid_t child = fork();
     if (child == 0) {
       for (;;)
@@ -209,8 +237,51 @@ void testKill() {
     kill(child, SIGKILL);
     waitpid(child, nullptr, 0);
     EXPECT(mpt_trainer_load(t, at("killed").c_str()) == MPT_OK);
+    EXPECT(temporaries().size() <= 1); // the next process removes what this one has left
   }
+  // Whatever the killed have left goes with the next save; what a living process writes stays.
+  std::string stale = at("killed.tmp-1-0"), busy = at("killed.tmp-1-1");
+  writeFile(stale, "half");
+  writeFile(busy, "half");
+  int lock = open(busy.c_str(), O_RDONLY);
+  EXPECT(lock >= 0 && flock(lock, LOCK_EX) == 0);
+  EXPECT(mpt_trainer_save(t, at("killed").c_str()) == MPT_OK);
+  EXPECT(temporaries() == std::vector<std::string>{"killed.tmp-1-1"});
+  close(lock);
+  EXPECT(mpt_trainer_save(t, at("killed").c_str()) == MPT_OK && temporaries().empty());
   mpt_trainer_destroy(t);
+}
+
+/// The same with files that take a while to write: each save fills the file with one number, and so is what is found.
+void testKillLarge() {
+  constexpr int64_t count = 1 << 19;
+  std::vector<int32_t> values(count);
+  std::string path = at("large");
+  auto save = [&](int32_t version) {
+    std::fill(values.begin(), values.end(), version);
+    return mpt::rt::writeSafeTensors(path.c_str(), {{"v", MPT_INT32, {count}, values.data(), 4 * count}}, {});
+  };
+  EXPECT(save(0) == MPT_OK);
+  int changed = 0;
+  int32_t last = 0;
+  for (int i = 0; i < 50; ++i) {
+    fflush(nullptr);
+    pid_t child = fork();
+    if (child == 0) {
+      for (int32_t version = 1000 * i;; ++version)
+        save(version);
+    }
+    usleep(static_cast<useconds_t>(1000 + i * 7919 % 19000));
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+    mpt::rt::SafeTensorsReader file;
+    EXPECT(file.open(path.c_str()) == MPT_OK && file.find("v") && file.read(*file.find("v"), values.data()) == MPT_OK);
+    EXPECT(std::count(values.begin(), values.end(), values[0]) == count);
+    changed += values[0] != last;
+    last = values[0];
+  }
+  EXPECT(changed > 0 && temporaries().size() <= 1);
+  EXPECT(save(0) == MPT_OK && temporaries().empty());
 }
 
 void testJson() {
@@ -243,6 +314,7 @@ int main() {
   testHostile();
   testWriting();
   testKill();
+  testKillLarge();
   EXPECT(system(("rm -rf " + folder).c_str()) == 0);
   return mpt::test::finish("state");
 }

@@ -167,7 +167,14 @@ void testInputs() {
   EXPECT(mpt_trainer_step(nullptr, inputs.data(), 2, &m) == MPT_INVALID_ARGUMENT);
   EXPECT(says(mpt_trainer_set(t, "w", w0, 5), MPT_INVALID_ARGUMENT, "expected 6 values for float16[3,2], got 5"));
   EXPECT(says(mpt_trainer_get(t, "u", w0, 5), MPT_NOT_FOUND, "'u'"));
-  EXPECT(mpt_trainer_set_learning_rate(t, NAN) == MPT_INVALID_ARGUMENT);
+  EXPECT(says(mpt_trainer_set_learning_rate(t, NAN), MPT_INVALID_ARGUMENT, "finite learning rate, got nan"));
+  EXPECT(says(mpt_trainer_step(t, nullptr, 2, &m), MPT_INVALID_ARGUMENT, "got NULL"));
+  EXPECT(mpt_trainer_step(t, inputs.data(), -1, &m) == MPT_INVALID_ARGUMENT);
+  for (float bad : {NAN, INFINITY}) { // nothing is computed, so nothing has moved below
+    inputs = batch();
+    inputs.push_back({"learning_rate", MPT_FLOAT32, 0, nullptr, &bad});
+    EXPECT(says(mpt_trainer_step(t, inputs.data(), 3, &m), MPT_INVALID_ARGUMENT, "expected a finite number"));
+  }
 
   // An explicit rate of zero moves nothing; the default and an unaligned input do what aligned ones do.
   float rate = 0, before[6], after[6];
@@ -199,6 +206,10 @@ void testModels() {
   mpt_trainer_options options{};
   options.weights = "/nowhere/linear.safetensors";
   EXPECT(says(mpt_trainer_create(model, &options, &t), MPT_NOT_FOUND, "/nowhere/linear.safetensors"));
+  for (int32_t threads : {-1, 1 << 30}) {
+    options.threads = threads;
+    EXPECT(says(mpt_trainer_create(model, &options, &t), MPT_INVALID_ARGUMENT, "threads, got") && !t);
+  }
   mpt_model_destroy(model);
   EXPECT(says(mpt_model_load(LINEAR_DIR "/none.so", &model), MPT_NOT_FOUND, "none.so") && !model);
   EXPECT(says(mpt_model_load(LINEAR_DIR, &model), MPT_NOT_FOUND, "expected one lib*.so"));

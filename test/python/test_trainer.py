@@ -154,3 +154,71 @@ def test_torch_tensors(linear):
     assert trainer.gradients({"x": x.t().contiguous().t().requires_grad_(), "y": Y})[0] == want
     with pytest.raises(mpt.Error, match=r"got bfloat16\[4,3\]"):
         trainer.gradients({"x": x.bfloat16(), "y": Y})
+
+
+def test_values_that_make_no_sense(linear):
+    trainer = mpt.Trainer(linear)
+    before = trainer.state()
+    with pytest.raises(mpt.Error, match="finite learning rate, got nan"):
+        trainer.step({"x": X, "y": Y}, learning_rate=math.nan)
+    with pytest.raises(mpt.Error, match="'learning_rate' of 'step': expected a finite number, got inf"):
+        trainer.step({"x": X, "y": Y, "learning_rate": np.float32(math.inf)})
+    with pytest.raises(TypeError, match="expected a number as learning_rate, got 'fast'"):
+        trainer.step({"x": X, "y": Y}, learning_rate="fast")
+    with pytest.raises(TypeError, match="expected a dict of arrays by input name, got list"):
+        trainer.step([X, Y])
+    with pytest.raises(TypeError, match="expected the name of an input, got 3"):
+        trainer.step({"x": X, 3: Y})
+    with pytest.raises(mpt.Error, match="no input"):
+        trainer.step({"x": X, "\ud800": Y})
+    with pytest.raises(TypeError, match="'x'"):
+        trainer.step({"x": None, "y": Y})
+    for threads in (-1, 2**40):
+        with pytest.raises(ValueError, match="number of threads"):
+            mpt.Trainer(linear, threads=threads)
+    assert all((before[k] == v).all() for k, v in trainer.state().items())
+
+
+def test_closed_trainer(linear, tmp_path):
+    with mpt.Trainer(linear) as trainer:
+        trainer.step({"x": X, "y": Y})
+    trainer.close()
+    for use in (lambda: trainer.step({"x": X, "y": Y}), lambda: trainer.parameters(), lambda: trainer.save(tmp_path / "s"),
+                lambda: trainer.load(tmp_path / "s"), lambda: trainer.state(), lambda: trainer.name, lambda: trainer.memory(),
+                lambda: trainer.inputs(), lambda: trainer.evaluate({"x": X})):
+        with pytest.raises(ValueError, match="the trainer is closed"):
+            use()
+    with pytest.raises(AttributeError, match="no attribute 'stepp'"):
+        mpt.Trainer(linear).stepp
+
+
+def test_damaged_states(linear, tmp_path):
+    trainer, path = mpt.Trainer(linear), tmp_path / "state"
+    trainer.step({"x": X, "y": Y})
+    trainer.save(path)
+    good, before = path.read_bytes(), trainer.state()
+    for bad in (b"", good[:7], good[:100], good[:-1], good[:-1] + bytes([good[-1] ^ 1]), b"\xff" * 8 + good[8:]):
+        path.write_bytes(bad)
+        with pytest.raises(mpt.Error, match=str(path)) as caught:
+            trainer.load(path)
+        assert caught.value.status == 4
+    assert all((before[k] == v).all() for k, v in trainer.state().items())
+    with pytest.raises(mpt.Error, match="expected a regular file or none"):
+        trainer.save("/dev/null")
+
+
+def test_two_trainers_in_threads(linear):
+    """Each computes what it computes alone, and each thread reads its own error."""
+    import concurrent.futures
+
+    def train(k):
+        trainer = mpt.Trainer(linear, threads=1, seed=k)
+        with pytest.raises(mpt.Error, match=f"no input 'only-{k}'"):
+            trainer.step({f"only-{k}": X})
+        for _ in range(200):
+            loss = trainer.step({"x": X * (k + 1), "y": Y}).loss
+        return loss, {name: value.tobytes() for name, value in trainer.state().items()}
+
+    alone = [train(k) for k in range(2)]
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(train, range(2))) == alone

@@ -8,10 +8,12 @@ namespace mpt::rt {
 namespace {
 
 constexpr int maxDepth = 32;
+constexpr int maxValues = 4 << 20; // a tree takes some 100 bytes a value
 
 class Parser {
   std::string_view text;
   size_t at = 0;
+  int values = 0;
   std::string &error;
 
 public:
@@ -54,6 +56,8 @@ private:
   bool value(Json &out, int depth) {
     if (depth > maxDepth)
       return fail("nesting is too deep");
+    if (++values > maxValues)
+      return fail("too many values");
     space();
     if (at >= text.size())
       return fail("unexpected end of text");

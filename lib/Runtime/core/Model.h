@@ -47,6 +47,8 @@ template <typename Body> mpt_status guarded(Body body) noexcept {
     return fail(MPT_OUT_OF_MEMORY, "out of memory");
   } catch (const std::exception &e) {
     return fail(MPT_INTERNAL, "internal error: %s", e.what());
+  } catch (...) {
+    return fail(MPT_INTERNAL, "internal error: an exception of unknown type");
   }
 }
 

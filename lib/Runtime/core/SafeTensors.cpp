@@ -8,7 +8,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <dirent.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -54,6 +56,52 @@ int64_t bytesOf(const std::vector<int64_t> &shape, int64_t size) {
   return bytes;
 }
 
+constexpr const char *temporaryMark = ".tmp-";
+
+/// Removes what processes that were killed while they wrote `folder`/`name` have left. A living writer holds a lock on
+/// its temporary file; the system drops it with the process.
+void removeStale(const std::string &folder, const std::string &name) {
+  DIR *dir = opendir(folder.c_str());
+  if (!dir)
+    return;
+  std::string prefix = name + temporaryMark;
+  while (dirent *entry = readdir(dir)) {
+    if (strncmp(entry->d_name, prefix.c_str(), prefix.size()) != 0)
+      continue;
+    int fd = openat(dirfd(dir), entry->d_name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0)
+      continue;
+    struct stat info;
+    if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && flock(fd, LOCK_EX | LOCK_NB) == 0)
+      unlinkat(dirfd(dir), entry->d_name, 0);
+    close(fd);
+  }
+  closedir(dir);
+}
+
+/// A new file beside `target`, locked for as long as it is open; -1 with errno when there can be none.
+int openTemporary(const std::string &target, std::string &temporary) {
+  static int counter = 0;
+  for (;;) {
+    temporary = target + temporaryMark + std::to_string(getpid()) + "-" +
+                std::to_string(__atomic_fetch_add(&counter, 1, __ATOMIC_RELAXED));
+    int fd = open(temporary.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666);
+    if (fd < 0 && errno == EEXIST)
+      continue; // another machine's process of this number, on a shared disk
+    if (fd < 0)
+      return fd;
+    // Between its making and its lock the file looks like a stale one; where it was taken for that, make another.
+    struct stat info;
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+      close(fd);
+      continue;
+    }
+    if (fstat(fd, &info) == 0 && info.st_nlink > 0)
+      return fd;
+    close(fd);
+  }
+}
+
 const TypeInfo *typeNamed(const std::string &name) {
   for (const TypeInfo &type : typeTable)
     if (name == type.safetensors)
@@ -70,7 +118,7 @@ SafeTensorsReader::~SafeTensorsReader() {
 
 mpt_status SafeTensorsReader::open(const char *file) {
   path = file;
-  fd = ::open(file, O_RDONLY | O_CLOEXEC);
+  fd = ::open(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK); // a pipe is refused below instead of waited for
   if (fd < 0)
     return fail(errno == ENOENT ? MPT_NOT_FOUND : MPT_IO_ERROR, "cannot open '%s': %s", file, strerror(errno));
   struct stat info;
@@ -165,6 +213,24 @@ std::string SafeTensorsReader::metadata(const std::string &key) const {
   return it == meta.end() ? std::string() : it->second;
 }
 
+uint64_t checksumOf(const void *data, int64_t bytes, uint64_t seed) {
+  constexpr uint64_t prime = 0x100000001b3;
+  uint64_t lanes[4] = {seed, seed + 1, seed + 2, seed + 3}, word = 0;
+  auto *from = static_cast<const uint8_t *>(data);
+  int64_t i = 0;
+  for (; i + 32 <= bytes; i += 32)
+    for (int lane = 0; lane < 4; ++lane) {
+      memcpy(&word, from + i + 8 * lane, 8);
+      lanes[lane] = (lanes[lane] ^ word) * prime;
+    }
+  for (; i < bytes; ++i)
+    lanes[i % 4] = (lanes[i % 4] ^ from[i]) * prime;
+  uint64_t result = static_cast<uint64_t>(bytes);
+  for (uint64_t lane : lanes)
+    result = (result ^ (lane ^ lane >> 32)) * prime;
+  return result;
+}
+
 static std::string headerOf(const std::vector<SafeTensorsItem> &items,
                             const std::vector<std::pair<std::string, std::string>> &metadata) {
   std::string json = "{\"__metadata__\":{";
@@ -193,13 +259,17 @@ static std::string headerOf(const std::vector<SafeTensorsItem> &items,
 
 mpt_status writeSafeTensors(const char *path, const std::vector<SafeTensorsItem> &items,
                             const std::vector<std::pair<std::string, std::string>> &metadata) {
-  static int counter = 0;
-  std::string target = path, folder = ".";
-  if (size_t slash = target.rfind('/'); slash != std::string::npos)
+  std::string target = path, folder = ".", name = target, temporary;
+  if (size_t slash = target.rfind('/'); slash != std::string::npos) {
     folder = slash ? target.substr(0, slash) : "/";
-  std::string temporary = target + ".tmp-" + std::to_string(getpid()) + "-" +
-                          std::to_string(__atomic_fetch_add(&counter, 1, __ATOMIC_RELAXED));
-  int fd = open(temporary.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666);
+    name = target.substr(slash + 1);
+  }
+  // Renaming would replace a device or a pipe by a file.
+  struct stat existing;
+  if (stat(path, &existing) == 0 && !S_ISREG(existing.st_mode))
+    return fail(MPT_IO_ERROR, "cannot write '%s': expected a regular file or none", path);
+  removeStale(folder, name);
+  int fd = openTemporary(target, temporary);
   if (fd < 0)
     return fail(MPT_IO_ERROR, "cannot write '%s': %s", path, strerror(errno));
   std::string header = headerOf(items, metadata);
@@ -209,20 +279,14 @@ mpt_status writeSafeTensors(const char *path, const std::vector<SafeTensorsItem>
   bool ok = writeFully(fd, prefix, 8) && writeFully(fd, header.data(), static_cast<int64_t>(header.size()));
   for (const SafeTensorsItem &item : items)
     ok = ok && writeFully(fd, item.data, item.bytes);
-  ok = ok && fsync(fd) == 0;
+  // Renamed while it is open, and so locked: nobody takes it for stale.
+  ok = ok && fsync(fd) == 0 && rename(temporary.c_str(), path) == 0;
   int error = errno;
-  if (close(fd) != 0 && ok) {
-    ok = false;
-    error = errno;
-  }
-  if (ok && rename(temporary.c_str(), path) != 0) {
-    ok = false;
-    error = errno;
-  }
-  if (!ok) {
+  if (!ok)
     unlink(temporary.c_str());
+  close(fd);
+  if (!ok)
     return fail(MPT_IO_ERROR, "cannot write '%s': %s", path, strerror(error));
-  }
   // Some file systems cannot sync a folder; the rename is in order all the same.
   int directory = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (directory >= 0) {

@@ -49,8 +49,13 @@ struct SafeTensorsItem {
   int64_t bytes;
 };
 
+/// A checksum of bytes that follow those of checksum `seed`: FNV-1a's step on 64-bit words, in four interleaved lanes.
+/// Finds every change within one word.
+uint64_t checksumOf(const void *data, int64_t bytes, uint64_t seed);
+
 /// Writes a file under a temporary name in the same folder, brings it to disk and renames it: after a crash at any
-/// moment `path` holds the old or the new contents. On failure the old file stays and nothing else is left behind.
+/// moment `path` holds the old or the new contents. On failure the old file stays and nothing else is left behind; what
+/// a killed process left is removed by the next write to `path`.
 mpt_status writeSafeTensors(const char *path, const std::vector<SafeTensorsItem> &items,
                             const std::vector<std::pair<std::string, std::string>> &metadata);
 

@@ -5,6 +5,7 @@
 #include "core/Types.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 
 using namespace mpt::rt;
@@ -66,6 +67,16 @@ mpt_status find(mpt_trainer *t, const char *name, const void *data, int64_t coun
   return MPT_OK;
 }
 
+/// The text of a state block's checksum, over its tensors in the module's order.
+std::string checksumOfState(const mpt_module_desc &m, const uint8_t *state) {
+  uint64_t sum = 0;
+  for (int64_t i = 0; i < m.num_state; ++i)
+    sum = checksumOf(state + m.state[i].offset, m.state[i].bytes, sum);
+  char text[17];
+  snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(sum));
+  return text;
+}
+
 mpt_status save(const mpt_trainer &t, const char *path) {
   const mpt_module_desc &m = *t.model->desc;
   std::vector<SafeTensorsItem> items;
@@ -76,7 +87,8 @@ mpt_status save(const mpt_trainer &t, const char *path) {
                            {"model", m.name},
                            {"fingerprint", m.fingerprint},
                            {"abi", std::to_string(m.abi_version)},
-                           {"step", stepOf(t)}});
+                           {"step", stepOf(t)},
+                           {"checksum", checksumOfState(m, t.state.data())}});
 }
 
 mpt_status load(mpt_trainer &t, const char *path) {
@@ -102,6 +114,10 @@ mpt_status load(mpt_trainer &t, const char *path) {
     if (mpt_status status = readInto(file, *entry, m.state[i], fresh.data() + m.state[i].offset, path))
       return status;
   }
+  std::string checksum = file.metadata("checksum");
+  if (!checksum.empty() && checksum != checksumOfState(m, fresh.data()))
+    return fail(MPT_BAD_FILE, "'%s': expected data with checksum %.20s, got %s: the file is damaged", path,
+                checksum.c_str(), checksumOfState(m, fresh.data()).c_str());
   memcpy(t.state.data(), fresh.data(), static_cast<size_t>(m.state_bytes));
   return MPT_OK;
 }

@@ -45,6 +45,7 @@ bool Block::allocate(int64_t bytes) {
 namespace {
 
 constexpr int64_t alignment = 64;
+constexpr int mostThreads = 4096;
 int64_t aligned(int64_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
 
 mpt_status outOfMemory(const char *what, int64_t bytes) {
@@ -53,6 +54,8 @@ mpt_status outOfMemory(const char *what, int64_t bytes) {
 
 mpt_status create(mpt_model *model, const mpt_trainer_options &options, mpt_trainer **out) {
   const mpt_module_desc &m = *model->model->desc;
+  if (options.threads < 0 || options.threads > mostThreads)
+    return fail(MPT_INVALID_ARGUMENT, "expected 0 to %d threads, got %d", mostThreads, options.threads);
   auto trainer = std::make_unique<mpt_trainer>();
   trainer->model = model->model;
   trainer->threads = options.threads > 0 ? options.threads : threadsOf(nullptr);
@@ -89,6 +92,22 @@ mpt_status create(mpt_model *model, const mpt_trainer_options &options, mpt_trai
   return MPT_OK;
 }
 
+/// True for the scalar that has a default: the trainer's own rate.
+bool isLearningRate(const mpt_tensor_desc &t) {
+  return strcmp(t.name, "learning_rate") == 0 && isFloating(t.dtype) && elementsOf(t) == 1;
+}
+
+/// The value of a floating-point scalar.
+double scalarOf(const mpt_tensor_desc &t, const void *data) {
+  double exact = 0;
+  float value = 0;
+  if (t.dtype == MPT_FLOAT64)
+    memcpy(&exact, data, sizeof exact);
+  else
+    toFloat(t.dtype, data, 1, &value);
+  return t.dtype == MPT_FLOAT64 ? exact : static_cast<double>(value);
+}
+
 /// Finds the caller's tensor for every input of the function, checks it, and copies what is not aligned.
 mpt_status bindInputs(mpt_trainer &t, const mpt_function_desc &f, FunctionState &state, const mpt_tensor *inputs,
                       int64_t count) {
@@ -118,14 +137,15 @@ mpt_status bindInputs(mpt_trainer &t, const mpt_function_desc &f, FunctionState 
     const void *&slot = state.inputPointers[static_cast<size_t>(k)];
     if (slot)
       return fail(MPT_INVALID_ARGUMENT, "input '%s' of '%s' is given twice", want.name, f.name);
+    if (isLearningRate(want) && !std::isfinite(scalarOf(want, given.data)))
+      return fail(MPT_INVALID_ARGUMENT, "input '%s' of '%s': expected a finite number, got %g", want.name, f.name,
+                  scalarOf(want, given.data));
     slot = given.data ? given.data : t.state.data();
   }
   int64_t staged = 0;
   for (int64_t k = 0; k < f.num_inputs; ++k) {
     const void *given = state.inputPointers[static_cast<size_t>(k)];
-    bool rate =
-        strcmp(f.inputs[k].name, "learning_rate") == 0 && isFloating(f.inputs[k].dtype) && elementsOf(f.inputs[k]) == 1;
-    if (!given && !rate)
+    if (!given && !isLearningRate(f.inputs[k]))
       return fail(MPT_INVALID_ARGUMENT, "input '%s' of '%s' is missing: expected %s", f.inputs[k].name, f.name,
                   describe(f.inputs[k].dtype, f.inputs[k].rank, f.inputs[k].shape).c_str());
     if (!given && !t.hasLearningRate)
@@ -279,8 +299,10 @@ mpt_status mpt_trainer_output_at(mpt_trainer *trainer, const char *function, int
 }
 
 mpt_status mpt_trainer_set_learning_rate(mpt_trainer *trainer, double learning_rate) {
-  if (!trainer || !std::isfinite(learning_rate))
-    return fail(MPT_INVALID_ARGUMENT, "expected a trainer and a finite learning rate");
+  if (!trainer)
+    return fail(MPT_INVALID_ARGUMENT, "expected a trainer, got NULL");
+  if (!std::isfinite(learning_rate))
+    return fail(MPT_INVALID_ARGUMENT, "expected a finite learning rate, got %g", learning_rate);
   trainer->learningRate = learning_rate;
   trainer->hasLearningRate = true;
   return MPT_OK;
