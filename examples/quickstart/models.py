@@ -57,6 +57,11 @@ class Graph:
         scale, bias = self.parameter(f"{name}.weight", np.ones(width)), self.parameter(f"{name}.bias", np.zeros(width))
         return self.op("LayerNormalization", x, scale, bias, name=f"/{name}/LayerNormalization", axis=-1, epsilon=1e-5)
 
+    def dropout(self, x: str, ratio: float) -> str:
+        if ratio == 0:
+            return x
+        return self.op("Dropout", x, self.constant(np.float32(ratio)), self.constant(np.array(True)))
+
     def save(self, path: str, inputs, output: str, shape) -> str:
         values = [helper.make_tensor_value_info(name, kind, dims) for name, kind, dims in inputs]
         self.op("Identity", output, name="logits")
@@ -78,7 +83,8 @@ def digits_cnn(path: str, batch: int, seed: int = 0) -> str:
     return g.save(path, [("x", TensorProto.FLOAT, [batch, 1, 8, 8])], g.linear(y, "fc2", 128, 10), [batch, 10])
 
 
-def byte_gpt(path: str, batch: int, context: int = 64, width: int = 128, layers: int = 2, heads: int = 4, seed: int = 0) -> str:
+def byte_gpt(path: str, batch: int, context: int = 64, width: int = 128, layers: int = 2, heads: int = 4, seed: int = 0,
+             dropout: float = 0.0) -> str:
     """Pre-norm decoder over bytes: ids [batch, context] -> logits [batch * context, 256]."""
     g = Graph(seed)
     head = width // heads
@@ -95,9 +101,11 @@ def byte_gpt(path: str, batch: int, context: int = 64, width: int = 128, layers:
         scores = g.op("Mul", g.op("MatMul", q, k, name=f"/{p}/scores"), g.constant(np.float32(head ** -0.5)))
         weights = g.op("Softmax", g.op("Add", scores, mask), name=f"/{p}/Softmax", axis=-1)
         y = g.op("Transpose", g.op("MatMul", weights, v, name=f"/{p}/context"), perm=[0, 2, 1, 3])
-        x = g.op("Add", x, g.linear(g.op("Reshape", y, back), f"{p}.out", width, width, 0.02))
+        y = g.linear(g.op("Reshape", y, back), f"{p}.out", width, width, 0.02)
+        x = g.op("Add", x, g.dropout(y, dropout))
         y = g.linear(g.layer_norm(x, f"{p}.norm2", width), f"{p}.up", width, 4 * width)
-        x = g.op("Add", x, g.linear(g.op("Gelu", y, name=f"/{p}/Gelu", approximate="tanh"), f"{p}.down", 4 * width, width, 0.02))
+        y = g.linear(g.op("Gelu", y, name=f"/{p}/Gelu", approximate="tanh"), f"{p}.down", 4 * width, width, 0.02)
+        x = g.op("Add", x, g.dropout(y, dropout))
     logits = g.linear(g.layer_norm(x, "norm", width), "head", width, 256, 0.02)
     flat = g.op("Reshape", logits, g.constant(np.array([batch * context, 256], np.int64)))
     return g.save(path, [("ids", TensorProto.INT64, [batch, context])], flat, [batch * context, 256])
