@@ -1,0 +1,186 @@
+"""What the parity benchmark trains: data, training loop and measure of each task.
+
+Every run gets a seed, which decides the initial weights, the order of the data and dropout. The learning rate falls linearly
+to zero, so that the measure is of weights at rest.
+"""
+from __future__ import annotations
+
+import functools
+import os
+import pathlib
+import sys
+import sysconfig
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnx
+
+import mpt
+import networks
+
+
+COMPILED: set = set()  # folders of libraries that this process has compiled
+
+
+@dataclass
+class Run:
+    value: float                 # accuracy in per cent, loss in nats, or a distance
+    skipped: int = 0             # steps that were not finite
+    scale: float = 1.0           # loss scale at the end
+    loss: list = field(default_factory=list)
+
+
+@dataclass
+class Task:
+    name: str
+    measure: str                 # "accuracy" or "loss"
+    limit: float                 # points of accuracy, or per cent of the loss
+    train: object                # (folder, policy, seed, steps, flags) -> Run
+    steps: int
+
+
+def progress(text: str) -> None:
+    if sys.stderr.isatty():
+        print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
+
+
+@functools.cache
+def digits():
+    """Training and held-out digits (a third): images [n, 1, 8, 8] scaled to [0, 1], labels [n]."""
+    from sklearn.datasets import load_digits
+    data = load_digits()
+    order = np.random.default_rng(0).permutation(len(data.target))
+    x, y = (data.images[order, None] / 16.0).astype(np.float32), data.target[order].astype(np.int64)
+    cut = len(y) // 3
+    return x[cut:], y[cut:], x[:cut], y[:cut]
+
+
+@functools.cache
+def library_text() -> np.ndarray:
+    """The bytes of the standard library's top-level modules, in name order."""
+    files = sorted(pathlib.Path(sysconfig.get_paths()["stdlib"]).glob("*.py"))
+    return np.frombuffer(b"\n".join(f.read_bytes() for f in files), np.uint8)
+
+
+def trainer_for(folder, make, policy: str, seed: int, optimizer: str, loss: str = "softmax-cross-entropy", **flags):
+    """A trainer of the policy's library, compiled once, from the weights of the network with this seed."""
+    name = make.func.__name__ if isinstance(make, functools.partial) else make.__name__
+    model = os.path.join(folder, f"{name}.{seed}.onnx")
+    make(model, seed=seed)
+    out = os.path.join(folder, "-".join([name, pathlib.Path(policy).stem, *(f"{k}={v}" for k, v in flags.items())]))
+    if out not in COMPILED:
+        progress(f"{name}: compiling for {policy}")
+        mpt.compile(model, name=name, loss=loss, optimizer=optimizer, policy=policy, out=out, **flags)
+        COMPILED.add(out)
+    trainer = mpt.Trainer(out, threads=1, seed=seed)
+    for tensor in onnx.load(model).graph.initializer:
+        if tensor.name in trainer.parameters():
+            trainer.set_parameter(tensor.name, onnx.numpy_helper.to_array(tensor))
+    return trainer
+
+
+def falling(rate: float, step: int, steps: int, warm: int = 10) -> float:
+    return rate * min((step + 1) / warm, (steps - step) / steps)
+
+
+def drive(trainer, batches, rate: float, steps: int, text: str) -> Run:
+    run = Run(float("nan"))
+    for step in range(steps):
+        result = trainer.step(next(batches), learning_rate=falling(rate, step, steps))
+        run.skipped += result.skipped
+        run.loss.append(result.loss)
+        if step % 20 == 0:
+            progress(f"{text}: step {step}/{steps} loss {result.loss:.4f}")
+    run.scale = result.loss_scale
+    return run
+
+
+def shuffled(x, y, batch: int, seed: int):
+    random = np.random.default_rng(seed)
+    while True:
+        order = random.permutation(len(y))
+        for at in range(0, len(y) - batch + 1, batch):
+            pick = order[at:at + batch]
+            yield {"x": x[pick], "labels": y[pick]}
+
+
+def accuracy(trainer, x, y, batch: int) -> float:
+    right = 0
+    for at in range(0, len(y), batch):
+        rows = np.arange(at, at + batch) % len(y)
+        answer = trainer.evaluate({"x": x[rows]})["logits"].argmax(1)
+        right += int((answer == y[rows])[:min(batch, len(y) - at)].sum())
+    return 100.0 * right / len(y)
+
+
+def train_digits(make, rate, folder, policy, seed, steps, **flags) -> Run:
+    batch = 64
+    x, y, held_x, held_y = digits()
+    trainer = trainer_for(folder, functools.partial(make, batch=batch), policy, seed, f"adamw,lr={rate},weight-decay=0.01",
+                          **flags)
+    run = drive(trainer, shuffled(x, y, batch, seed), rate, steps, f"{make.__name__} {policy} seed {seed}")
+    run.value = accuracy(trainer, held_x, held_y, batch)
+    return run
+
+
+def nats(logits, labels) -> float:
+    logits = logits.astype(np.float64)
+    logits -= logits.max(1, keepdims=True)
+    return float((np.log(np.exp(logits).sum(1)) - logits[np.arange(len(labels)), labels]).mean())
+
+
+def held_out_loss(trainer, sample, rounds: int = 20) -> float:
+    losses = []
+    for _ in range(rounds):
+        feeds = next(sample)
+        labels = feeds.pop("labels")
+        losses.append(nats(trainer.evaluate(feeds)["logits"], labels))
+    return float(np.mean(losses))
+
+
+def windows(batch: int, length: int, seed: int, held: bool):
+    """Rows of length + 1 bytes, from the last tenth of the text where `held`, else from the rest."""
+    text, random = library_text(), np.random.default_rng(seed)
+    cut = len(text) * 9 // 10
+    low, high = (cut, len(text)) if held else (0, cut)
+    while True:
+        starts = random.integers(low, high - length - 1, batch)
+        yield np.stack([text[s:s + length + 1] for s in starts]).astype(np.int64), random
+
+
+def next_bytes(batch: int, length: int, seed: int, held: bool = False):
+    for rows, _ in windows(batch, length, seed, held):
+        yield {"ids": rows[:, :-1], "labels": rows[:, 1:].reshape(-1)}
+
+
+def train_gpt(folder, policy, seed, steps, **flags) -> Run:
+    batch, length, rate = 8, 64, 2e-3
+    make = functools.partial(networks.byte_gpt, batch=batch, context=length, width=96, dropout=0.1)
+    trainer = trainer_for(folder, make, policy, seed, f"adamw,lr={rate},weight-decay=0.01", clip_norm=1.0, **flags)
+    run = drive(trainer, next_bytes(batch, length, seed), rate, steps, f"byte GPT {policy} seed {seed}")
+    run.value = held_out_loss(trainer, next_bytes(batch, length, 12345, held=True))
+    return run
+
+
+def masked_bytes(batch: int, length: int, seed: int, held: bool = False):
+    """Text to restore: in the source, half of the bytes are replaced by zero."""
+    for rows, random in windows(batch, length, seed, held):
+        source = np.where(random.random((batch, length)) < 0.5, 0, rows[:, 1:])
+        yield {"source": source, "ids": rows[:, :-1], "labels": rows[:, 1:].reshape(-1)}
+
+
+def train_encoder_decoder(folder, policy, seed, steps, **flags) -> Run:
+    batch, length, rate = 16, 32, 2e-3
+    make = functools.partial(networks.encoder_decoder, batch=batch, length=length)
+    trainer = trainer_for(folder, make, policy, seed, f"adamw,lr={rate},weight-decay=0.01", clip_norm=1.0, **flags)
+    run = drive(trainer, masked_bytes(batch, length, seed), rate, steps, f"encoder-decoder {policy} seed {seed}")
+    run.value = held_out_loss(trainer, masked_bytes(batch, length, 12345, held=True))
+    return run
+
+
+TASKS = [
+    Task("digits LeNet", "accuracy", 0.5, functools.partial(train_digits, networks.lenet, 3e-3), 800),
+    Task("digits ResNet-18", "accuracy", 0.5, functools.partial(train_digits, networks.resnet18, 3e-3), 300),
+    Task("byte GPT", "loss", 1.0, train_gpt, 300),
+    Task("byte encoder-decoder", "loss", 1.0, train_encoder_decoder, 300),
+]
