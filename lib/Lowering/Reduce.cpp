@@ -12,12 +12,13 @@ namespace {
 
 RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
 
-/// One running value: its start and its step.
+/// One running value: its start and its step. Long sums gather partial sums of `type` in totals of type `total`.
 struct Accumulator {
   ReduceKind kind;
   Type type;
+  Type total;
 
-  Value identity(ElementEmitter &e) const {
+  Value identity(ElementEmitter &e, Type type) const {
     if (auto real = dyn_cast<FloatType>(type)) {
       double values[] = {0, 0, -INFINITY, INFINITY, 1};
       return e.constant(real, values[static_cast<unsigned>(kind)]);
@@ -29,6 +30,7 @@ struct Accumulator {
   }
   Value combine(ElementEmitter &e, Value x, Value y) const {
     ImplicitLocOpBuilder &b = e.b;
+    Type type = getElementTypeOrSelf(x);
     bool real = isa<FloatType>(type), flag = type.isInteger(1);
     switch (kind) {
     case ReduceKind::sum:
@@ -60,13 +62,16 @@ struct Accumulator {
   }
 };
 
-/// The type that sums of `op` run in.
-Type accumulatorType(ReduceOp op) {
+/// The running value of `op`. FP32 sums gather in FP64: `blocked` ones sum by sum over a block, others element by
+/// element where that is `cheap`.
+Accumulator accumulatorOf(ReduceOp op, bool blocked, bool cheap) {
   Type type = computeType(typeOf(op.getX()).getElementType());
   if (NumericsAttr numerics = op.getNumericsAttr())
     if (auto wide = dyn_cast<FloatType>(numerics.getAcc()); wide && isa<FloatType>(type))
-      return wide.getWidth() > type.getIntOrFloatBitWidth() ? wide : type;
-  return type;
+      type = wide.getWidth() > type.getIntOrFloatBitWidth() ? wide : type;
+  bool sum = type.isF32() && (op.getKind() == ReduceKind::sum || op.getKind() == ReduceKind::mean);
+  Type wide = sum && (blocked || cheap) ? Float64Type::get(op.getContext()) : type;
+  return {op.getKind(), cheap ? wide : type, wide};
 }
 
 bool dependsOn(Operation *user, Operation *source) {
@@ -90,132 +95,143 @@ SmallVector<ReduceOp> companions(ElementEmitter &e, ReduceOp op, ArrayRef<IndexE
   return group;
 }
 
-struct ReduceModel : LoopLowering::ExternalModel<ReduceModel, ReduceOp> {
-  Value emitElement(Operation *operation, ElementEmitter &e, unsigned, ArrayRef<IndexExpr> at) const {
-    auto op = cast<ReduceOp>(operation);
-    ArrayRef<int64_t> shape = typeOf(op.getX()).getShape();
-    SmallVector<ReduceOp> group = companions(e, op, at);
-    for (ReduceOp member : group)
-      e.open.insert(member);
-    SmallVector<Accumulator> accumulators;
-    for (ReduceOp member : group)
-      accumulators.push_back({member.getKind(), accumulatorType(member)});
+int64_t extentOf(ArrayRef<int64_t> shape, ArrayRef<int64_t> group) {
+  int64_t extent = 1;
+  for (int64_t axis : group)
+    extent *= shape[axis];
+  return extent;
+}
 
-    SmallVector<IndexExpr> from(shape.size());
-    for (auto [position, axis] : llvm::enumerate(keptAxes(op)))
-      from[axis] = at[position];
-    SmallVector<SmallVector<int64_t>> walk = e.walk(shape, op.getAxes());
+/// The loops of reductions over the same elements. An error in the mean of a channel is the same in all its elements,
+/// so that it grows with their number in every sum over the channel that follows, where the rounding errors of single
+/// elements cancel out: FP32 sums gather in FP64. Down columns, where memory limits the loop, every element does; along
+/// rows the sums of blocks of about `blockLength` vectors do.
+class ReductionLoops {
+public:
+  ReductionLoops(ElementEmitter &e, MutableArrayRef<ReduceOp> group, SmallVector<IndexExpr> from, unsigned outer,
+                 bool inLanes)
+      : e(e), group(group), shape(typeOf(group.front().getX()).getShape()), from(std::move(from)),
+        walk(e.walk(shape, group.front().getAxes())) {
     if (walk.empty())
       walk.push_back({});
-    unsigned lanes = 1;
-    if (!e.probe && e.laneInReductions && !e.space.isLane(at))
-      lanes = vectorWidth(e, extentOf(shape, walk.back()));
-
-    size_t count = group.size();
-    SmallVector<Value> start;
-    for (const Accumulator &a : accumulators)
-      start.push_back(a.identity(e));
-    // Lanes of the result, or lanes along the reduced axis; the latter are followed by scalars for the rest.
-    unsigned outer = e.laneWidth(at);
-    SmallVector<Value> carried;
-    for (Value value : start)
-      carried.push_back(e.splat(value, std::max(outer, lanes)));
-    if (lanes > 1)
-      llvm::append_range(carried, start);
-
-    auto step = [&](ArrayRef<IndexExpr> point, ValueRange values) {
-      SmallVector<Value> next;
-      for (size_t i = 0; i < count; ++i) {
-        MathBuilder m(e);
-        Value x = e.element(group[i].getX(), point);
-        if (isa<FloatType>(accumulators[i].type))
-          x = m.toFloat(x, accumulators[i].type);
-        next.push_back(accumulators[i].combine(e, values[i], e.splat(x, e.width(values[i]))));
-      }
-      return next;
-    };
-    std::function<SmallVector<Value>(size_t, ValueRange)> nest = [&](size_t level, ValueRange values) {
-      int64_t extent = extentOf(shape, walk[level]);
-      Value zero = e.indexConstant(0), high = e.indexConstant(extent);
-      bool last = level + 1 == walk.size();
-      auto run = [&](Value from_, Value to, unsigned width, ValueRange values) {
-        return e.loop(from_, to, extent, width, values, [&](IndexExpr i, ValueRange values) {
-          e.spread(i, shape, walk[level], from);
-          return last ? step(from, values) : nest(level + 1, values);
-        });
-      };
-      if (int64_t block = last && lanes <= 1 ? blockOf(extent) : 0) {
-        // Long sums in two levels: the rounding error grows with the block and the number of blocks, not their product.
-        return e.loop(zero, e.indexConstant(extent / block), extent / block, 1, values,
-                      [&](IndexExpr i, ValueRange totals) {
-                        SmallVector<Value> fresh;
-                        for (size_t k = 0; k < count; ++k)
-                          fresh.push_back(e.splat(start[k], std::max(outer, 1u)));
-                        SmallVector<Value> sums =
-                            e.loop(zero, e.indexConstant(block), block, 1, fresh, [&](IndexExpr j, ValueRange partial) {
-                              e.spread(e.space.add(e.space.scale(i, block), j), shape, walk[level], from);
-                              return step(from, partial);
-                            });
-                        SmallVector<Value> next;
-                        for (size_t k = 0; k < count; ++k)
-                          next.push_back(accumulators[k].combine(e, totals[k], sums[k]));
-                        return next;
-                      });
-      }
-      if (!last || lanes <= 1)
-        return run(zero, high, 1, values);
-      Value middle = e.indexConstant(extent / lanes * lanes);
-      SmallVector<Value> result = run(zero, middle, lanes, values.take_front(count));
-      if (extent % lanes)
-        llvm::append_range(result, run(middle, high, 1, values.drop_front(count)));
-      else
-        llvm::append_range(result, values.drop_front(count));
-      return result;
-    };
-    SmallVector<Value> results = nest(0, carried);
-    for (size_t i = 0; i < count; ++i) {
-      Value value = results[i];
-      if (lanes > 1) {
-        value = accumulators[i].fold(e, value);
-        value = accumulators[i].combine(e, value, results[count + i]);
-      }
-      e.define(group[i].getY(), at, finish(e, group[i], value, shape));
-    }
+    if (inLanes)
+      lanes = vectorWidth(extentOf(shape, walk.back()));
+    width = std::max(outer, lanes);
+    chooseBlocks();
     for (ReduceOp member : group)
-      e.open.erase(member);
-    return e.element(op.getY(), at);
+      accumulators.push_back(accumulatorOf(member, block > 0, lanes == 1));
   }
 
-  /// A divisor of `extent` near its square root, for long loops; else 0.
-  static int64_t blockOf(int64_t extent) {
-    if (extent < 256)
-      return 0;
-    for (int64_t block = static_cast<int64_t>(std::sqrt(static_cast<double>(extent))) * 2; block >= 16; --block)
-      if (extent % block == 0)
-        return block;
-    return 0;
+  /// The reduced values, one for every member of the group.
+  SmallVector<Value> run() {
+    SmallVector<Value> carried;
+    for (const Accumulator &a : accumulators)
+      carried.push_back(e.splat(a.identity(e, a.total), width));
+    // Lanes along the reduced axis are followed by scalars for the rest.
+    if (lanes > 1)
+      for (const Accumulator &a : accumulators)
+        carried.push_back(a.identity(e, a.total));
+    SmallVector<Value> results = nest(0, carried);
+    for (size_t i = 0; i < group.size(); ++i) {
+      if (lanes > 1)
+        results[i] = accumulators[i].combine(e, accumulators[i].fold(e, results[i]), results[group.size() + i]);
+      results[i] = finish(group[i], results[i]);
+    }
+    results.resize(group.size());
+    return results;
   }
-  static SmallVector<int64_t> keptAxes(ReduceOp op) {
-    SmallVector<int64_t> kept;
-    for (int64_t i = 0, rank = typeOf(op.getX()).getRank(); i < rank; ++i)
-      if (!llvm::is_contained(op.getAxes(), i))
-        kept.push_back(i);
-    return kept;
+
+private:
+  static constexpr int64_t blockLength = 32;
+
+  bool isLast(size_t level) const { return level + 1 == walk.size(); }
+  int64_t iterations(size_t level) const {
+    return extentOf(shape, walk[level]) / (isLast(level) ? static_cast<int64_t>(lanes) : 1);
   }
-  static int64_t extentOf(ArrayRef<int64_t> shape, ArrayRef<int64_t> group) {
-    int64_t extent = 1;
-    for (int64_t axis : group)
-      extent *= shape[axis];
-    return extent;
+  /// The innermost loops that make a block together, and how many turns of the outermost of them.
+  void chooseBlocks() {
+    auto gathers = [](ReduceOp op) {
+      Accumulator a = accumulatorOf(op, /*blocked=*/true, /*cheap=*/false);
+      return a.total != a.type;
+    };
+    int64_t inside = 1, total = 1;
+    for (size_t level = 0; level < walk.size(); ++level)
+      total *= iterations(level);
+    if (lanes == 1 || total < 2 * blockLength || llvm::none_of(group, gathers))
+      return;
+    blockLevel = walk.size() - 1;
+    for (; blockLevel > 0 && inside * iterations(blockLevel) < blockLength; --blockLevel)
+      inside *= std::max<int64_t>(iterations(blockLevel), 1);
+    block = llvm::divideCeil(blockLength, inside);
+  }
+  SmallVector<Value> step(ValueRange values) {
+    SmallVector<Value> next;
+    for (size_t i = 0; i < group.size(); ++i) {
+      MathBuilder m(e);
+      Value x = e.element(group[i].getX(), from);
+      if (isa<FloatType>(accumulators[i].type))
+        x = m.toFloat(x, accumulators[i].type);
+      next.push_back(accumulators[i].combine(e, values[i], e.splat(x, e.width(values[i]))));
+    }
+    return next;
+  }
+  SmallVector<Value> pass(size_t level, Value low, Value high, unsigned step_, ValueRange values) {
+    return e.loop(low, high, extentOf(shape, walk[level]), step_, values, [&](IndexExpr i, ValueRange values) {
+      e.spread(i, shape, walk[level], from);
+      return isLast(level) ? step(values) : nest(level + 1, values);
+    });
+  }
+  /// A sum of its own over [low, high), added to the totals.
+  SmallVector<Value> partial(size_t level, Value low, Value high, unsigned step_, ValueRange totals) {
+    SmallVector<Value> sums;
+    for (auto [i, total] : llvm::enumerate(totals)) {
+      const Accumulator &a = accumulators[i % group.size()];
+      sums.push_back(e.splat(a.identity(e, a.type), e.width(total)));
+    }
+    sums = pass(level, low, high, step_, sums);
+    for (auto [i, total] : llvm::enumerate(totals)) {
+      const Accumulator &a = accumulators[i % group.size()];
+      MathBuilder m(e);
+      sums[i] = a.combine(e, total, isa<FloatType>(a.total) ? m.toFloat(sums[i], a.total) : sums[i]);
+    }
+    return sums;
+  }
+  SmallVector<Value> range(size_t level, int64_t low, int64_t high, unsigned step_, ValueRange values) {
+    Value from_ = e.indexConstant(low), to = e.indexConstant(high);
+    if (block == 0 || level != blockLevel)
+      return pass(level, from_, to, step_, values);
+    int64_t length = block * step_, blocks = (high - low) / length;
+    if (blocks <= 1)
+      return partial(level, from_, to, step_, values);
+    SmallVector<Value> totals =
+        e.loop(e.indexConstant(0), e.indexConstant(blocks), blocks, 1, values, [&](IndexExpr i, ValueRange totals) {
+          Value begin = e.index(e.space.add(e.space.scale(i, length), low));
+          return partial(level, begin, arith::AddIOp::create(e.b, begin, e.indexConstant(length)), step_, totals);
+        });
+    if (int64_t middle = low + blocks * length; middle < high)
+      return partial(level, e.indexConstant(middle), to, step_, totals);
+    return totals;
+  }
+  SmallVector<Value> nest(size_t level, ValueRange values) {
+    int64_t extent = extentOf(shape, walk[level]);
+    if (!isLast(level) || lanes <= 1)
+      return range(level, 0, extent, 1, values);
+    int64_t middle = extent / lanes * lanes;
+    SmallVector<Value> results = range(level, 0, middle, lanes, values.take_front(group.size()));
+    if (middle < extent)
+      llvm::append_range(results, range(level, middle, extent, 1, values.drop_front(group.size())));
+    else
+      llvm::append_range(results, values.drop_front(group.size()));
+    return results;
   }
   /// Four registers' worth of lanes, so that additions overlap; fewer for short rows.
-  static unsigned vectorWidth(ElementEmitter &e, int64_t extent) {
+  unsigned vectorWidth(int64_t extent) const {
     unsigned lanes = e.target.lanes() * 2;
     while (lanes > extent)
       lanes /= 2;
     return lanes < 4 ? 1 : lanes;
   }
-  static Value finish(ElementEmitter &e, ReduceOp op, Value value, ArrayRef<int64_t> shape) {
+  Value finish(ReduceOp op, Value value) {
     MathBuilder m(e);
     if (op.getKind() == ReduceKind::mean) {
       int64_t extent = extentOf(shape, op.getAxes());
@@ -228,6 +244,43 @@ struct ReduceModel : LoopLowering::ExternalModel<ReduceModel, ReduceOp> {
     if (isa<FloatType>(type))
       value = e.round(m.toFloat(value, computeType(type)), type);
     return value;
+  }
+
+  ElementEmitter &e;
+  MutableArrayRef<ReduceOp> group;
+  ArrayRef<int64_t> shape;
+  SmallVector<IndexExpr> from;
+  SmallVector<SmallVector<int64_t>> walk;
+  SmallVector<Accumulator> accumulators;
+  unsigned lanes = 1, width = 1;
+  size_t blockLevel = 0;
+  int64_t block = 0; ///< 0: no blocks
+};
+
+struct ReduceModel : LoopLowering::ExternalModel<ReduceModel, ReduceOp> {
+  Value emitElement(Operation *operation, ElementEmitter &e, unsigned, ArrayRef<IndexExpr> at) const {
+    auto op = cast<ReduceOp>(operation);
+    SmallVector<ReduceOp> group = companions(e, op, at);
+    for (ReduceOp member : group)
+      e.open.insert(member);
+    SmallVector<IndexExpr> from(typeOf(op.getX()).getRank());
+    for (auto [position, axis] : llvm::enumerate(keptAxes(op)))
+      from[axis] = at[position];
+    bool inLanes = !e.probe && e.laneInReductions && !e.space.isLane(at);
+    SmallVector<Value> results = ReductionLoops(e, group, std::move(from), e.laneWidth(at), inLanes).run();
+    for (auto [member, value] : llvm::zip(group, results)) {
+      e.define(member.getY(), at, value);
+      e.open.erase(member);
+    }
+    return e.element(op.getY(), at);
+  }
+
+  static SmallVector<int64_t> keptAxes(ReduceOp op) {
+    SmallVector<int64_t> kept;
+    for (int64_t i = 0, rank = typeOf(op.getX()).getRank(); i < rank; ++i)
+      if (!llvm::is_contained(op.getAxes(), i))
+        kept.push_back(i);
+    return kept;
   }
 };
 
@@ -270,21 +323,23 @@ struct CumSumModel : LoopLowering::ExternalModel<CumSumModel, CumSumOp> {
     Type element = typeOf(op.getX()).getElementType();
     ImplicitLocOpBuilder &b = e.b;
     unsigned lanes = e.laneWidth(at);
-    Accumulator sum{ReduceKind::sum, computeType(element)};
+    Type type = computeType(element);
+    Accumulator sum{ReduceKind::sum, type, type};
     SmallVector<IndexExpr> from(at);
     Value here = e.splat(e.indexAs(at[axis], b.getIndexType()), lanes);
     bool reverse = op.getReverse(), exclusive = op.getExclusive();
     Value low = e.indexConstant(0), high = e.indexConstant(extent);
-    Value total = e.loop(low, high, extent, 1, {e.splat(sum.identity(e), lanes)}, [&](IndexExpr i, ValueRange carried) {
-      using P = arith::CmpIPredicate;
-      from[axis] = i;
-      Value x = e.splat(e.element(op.getX(), from), lanes);
-      Value j = e.splat(e.indexAs(i, b.getIndexType()), lanes);
-      P predicate = reverse ? (exclusive ? P::ugt : P::uge) : (exclusive ? P::ult : P::ule);
-      Value used = arith::CmpIOp::create(b, predicate, j, here);
-      Value next = sum.combine(e, carried[0], x);
-      return SmallVector<Value>{arith::SelectOp::create(b, used, next, carried[0])};
-    })[0];
+    Value total =
+        e.loop(low, high, extent, 1, {e.splat(sum.identity(e, type), lanes)}, [&](IndexExpr i, ValueRange carried) {
+          using P = arith::CmpIPredicate;
+          from[axis] = i;
+          Value x = e.splat(e.element(op.getX(), from), lanes);
+          Value j = e.splat(e.indexAs(i, b.getIndexType()), lanes);
+          P predicate = reverse ? (exclusive ? P::ugt : P::uge) : (exclusive ? P::ult : P::ule);
+          Value used = arith::CmpIOp::create(b, predicate, j, here);
+          Value next = sum.combine(e, carried[0], x);
+          return SmallVector<Value>{arith::SelectOp::create(b, used, next, carried[0])};
+        })[0];
     return e.round(total, element);
   }
 };

@@ -38,6 +38,13 @@ def test_losses_report_the_worst_step():
     assert measure.losses([2.0, 1.5], reference(), reference()).ok
 
 
+def test_float32s_deviation_counts_from_the_step_that_has_it():
+    exact, single = {"loss": np.array([2.0, 2.0, 2.0])}, {"loss": np.array([2.0, 2.2, 2.0])}
+    assert measure.losses([2.0, 2.0, 2.7], exact, single).ok  # 0.35 within 4 times 0.1
+    assert not measure.losses([2.0, 2.0, 2.9], exact, single).ok
+    assert not measure.losses([2.1, 2.0, 2.0], exact, single).ok  # before float32 had deviated
+
+
 def test_parameters_after_steps():
     assert measure.after_steps({"w": reference()["after/w"]}, reference(), reference()).ok
     assert not measure.after_steps({"w": reference(1e-3)["after/w"]}, reference(), reference(1e-5)).ok

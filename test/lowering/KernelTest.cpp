@@ -253,6 +253,40 @@ void whole() {
   expect("norm", runKernel(text, {x}), {{std::sqrt(sum)}, {*std::max_element(x.values.begin(), x.values.end())}}, 1e-6);
 }
 
+/// Sums far from zero keep FP32's last digit however many terms they have, and terms that cancel leave nothing.
+void longSums() {
+  TestTensor x = uniform({5000, 24}, 99, 101), image = uniform({3, 5, 70, 71}, 99, 101), all = uniform({100003}, 9, 11);
+  std::vector<double> columns(24), channels(5), whole(1), none(24, 0.0);
+  for (int64_t i = 0; i < x.count(); ++i)
+    columns[i % 24] += x.values[i];
+  for (int64_t i = 0; i < image.count(); ++i)
+    channels[i / (70 * 71) % 5] += image.values[i] / (3 * 70 * 71);
+  for (double value : all.values)
+    whole[0] += value;
+  const char *down = R"(func.func @f(%x: tensor<5000x24xf32>) -> tensor<24xf32> {
+    %s = mpt.reduce sum %x {axes = array<i64: 0>} : (tensor<5000x24xf32>) -> tensor<24xf32>
+    return %s : tensor<24xf32>
+  })";
+  expect("long columns", runKernel(down, {x}), {columns}, 0x1p-24);
+  for (int64_t i = 0; i < x.count(); ++i)
+    x.values[i] = i / 24 % 2 ? -0.1f : 0.1f;
+  expect("cancelling columns", runKernel(down, {x}), {none}, 0);
+  expect("long rows of channels",
+         runKernel(R"(func.func @f(%x: tensor<3x5x70x71xf32>) -> tensor<5xf32> {
+    %m = mpt.reduce mean %x {axes = array<i64: 0, 2, 3>} : (tensor<3x5x70x71xf32>) -> tensor<5xf32>
+    return %m : tensor<5xf32>
+  })",
+                   {image}),
+         {channels}, 0x1p-23);
+  expect("long row",
+         runKernel(R"(func.func @f(%x: tensor<100003xf32>) -> tensor<f32> {
+    %s = mpt.reduce sum %x {axes = array<i64: 0>} : (tensor<100003xf32>) -> tensor<f32>
+    return %s : tensor<f32>
+  })",
+                   {all}),
+         {whole}, 0x1p-23);
+}
+
 void movement() {
   TestTensor x = uniform({6, 5, 20}, -1, 1);
   std::vector<double> want;
@@ -368,6 +402,7 @@ int main() {
   rows();
   columns();
   whole();
+  longSums();
   movement();
   pools();
   if (failures)
