@@ -9,6 +9,7 @@
 #include "mpt/Memory/Plan.h"
 
 #include "llvm/ADT/StringSet.h"
+#include "llvm/ADT/TypeSwitch.h"
 #include <map>
 
 using namespace mlir;
@@ -18,62 +19,181 @@ namespace json = llvm::json;
 
 namespace {
 
+constexpr StringLiteral kNameAttr = "mpt.name"; ///< the name of a function's input or result
+
 bool isProduct(Operation &op) { return isa<rt::GemmOp, rt::ConvOp>(op); }
 
-/// The position where the backward pass begins: gradients carry the location of the op they belong to, so it is the
-/// first product whose location came up before another product's. The end of the function when there is none.
-int64_t backwardStart(func::FuncOp function) {
-  llvm::DenseMap<Attribute, int64_t> seen;
-  int64_t count = 0, products = 0;
-  Attribute previous;
-  for (Operation &op : function.front()) {
-    if (isProduct(op)) {
-      Attribute location = op.getLoc();
-      if (location != previous && seen.count(location))
-        return count;
-      seen.try_emplace(location, products++);
-      previous = location;
-    }
-    ++count;
-  }
-  return count;
+/// Buffers that `op` writes.
+SmallVector<Value> writtenBy(Operation *op) {
+  return TypeSwitch<Operation *, SmallVector<Value>>(op)
+      .Case<rt::LaunchOp>([](rt::LaunchOp launch) {
+        return llvm::map_to_vector(launch.getBuffers().drop_front(launch.getNumInputs()), ownerOf);
+      })
+      .Case<rt::GemmOp>([](rt::GemmOp gemm) { return SmallVector<Value>{ownerOf(gemm.getD())}; })
+      .Case<rt::ConvOp>([](rt::ConvOp conv) {
+        return SmallVector<Value>{ownerOf(conv.getKind() == 0   ? conv.getY()
+                                          : conv.getKind() == 1 ? conv.getX()
+                                                                : conv.getW())};
+      })
+      .Case<rt::CopyOp, rt::ZeroOp>([](auto op) { return SmallVector<Value>{ownerOf(op.getTarget())}; })
+      .Default([](Operation *) { return SmallVector<Value>(); });
 }
 
-json::Object reportFunction(func::FuncOp function) {
-  int64_t inputs = 0, outputs = 0, saved = 0, workspace = 0, peak = 0;
-  for (BlockArgument argument : function.getArguments())
-    (function.getArgAttr(argument.getArgNumber(), kOutputAttr) ? outputs : inputs) +=
-        spanBytes(cast<MemRefType>(argument.getType()));
-  int64_t backward = backwardStart(function);
-  std::map<int64_t, int64_t> changes; // position to change of the live sum
-  for (Lifetime &lifetime : lifetimesOf(function)) {
-    if (lifetime.first < backward && lifetime.last >= backward)
-      saved += lifetime.bytes;
+/// The position where the backward pass begins: its first product, which is the first one that the loss does not depend
+/// on. The end of the function when there is none, or no result named "loss".
+int64_t backwardStart(func::FuncOp function) {
+  llvm::DenseSet<Value> needed;
+  for (BlockArgument argument : function.getArguments()) {
+    auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), kNameAttr);
+    if (name && name.getValue() == "loss" && function.getArgAttr(argument.getArgNumber(), kOutputAttr))
+      needed.insert(argument);
+  }
+  int64_t position = function.front().getOperations().size(), start = position;
+  if (needed.empty())
+    return start;
+  for (Operation &op : llvm::reverse(function.front())) {
+    --position;
+    if (llvm::any_of(writtenBy(&op), [&](Value buffer) { return needed.contains(buffer); })) {
+      for (Value operand : op.getOperands())
+        needed.insert(ownerOf(operand));
+    } else if (isProduct(op)) {
+      start = position;
+    }
+  }
+  return start;
+}
+
+/// The node of the model that an op belongs to.
+std::string nodeOf(Location loc) {
+  std::string text;
+  loc->walk([&](Location inner) {
+    if (auto name = dyn_cast<NameLoc>(inner))
+      text = name.getName().str();
+    return text.empty() ? WalkResult::advance() : WalkResult::interrupt();
+  });
+  return text.empty() ? "?" : text;
+}
+
+std::string textOf(Type type) {
+  std::string text;
+  llvm::raw_string_ostream(text) << type;
+  return text;
+}
+
+/// What scratch is there for.
+enum class Use { Saved, Gradient, Workspace, Other };
+
+/// Sums of live bytes over time.
+class Timeline {
+  std::map<int64_t, int64_t> changes;
+
+public:
+  void add(const Lifetime &lifetime) {
     changes[lifetime.first] += lifetime.bytes;
     changes[lifetime.last + 1] -= lifetime.bytes;
   }
-  int64_t live = 0;
-  for (auto [position, change] : changes)
-    peak = std::max(peak, live += change);
+  /// The largest sum and the first position that has it.
+  std::pair<int64_t, int64_t> peak() const {
+    std::pair<int64_t, int64_t> best{0, 0};
+    int64_t live = 0;
+    for (auto [position, change] : changes)
+      if ((live += change) > best.first)
+        best = {live, position};
+    return best;
+  }
+};
+
+/// Buffers that an op which writes state reads; made in the backward pass, they are gradients on their way to the
+/// update.
+llvm::DenseSet<Value> updateOperands(func::FuncOp function) {
+  llvm::DenseSet<Value> result;
+  for (auto launch : function.getOps<rt::LaunchOp>()) {
+    auto buffers = launch.getBuffers();
+    bool updates = llvm::any_of(buffers.drop_front(launch.getNumInputs()), [](Value output) {
+      auto state = ownerOf(output).getDefiningOp<rt::StateOp>();
+      return state && cast<MemRefType>(state.getType()).getRank() > 0;
+    });
+    if (updates)
+      for (Value input : buffers.take_front(launch.getNumInputs()))
+        result.insert(ownerOf(input));
+  }
+  return result;
+}
+
+json::Object reportFunction(func::FuncOp function) {
+  int64_t inputs = 0, outputs = 0, saved = 0, workspace = 0;
+  for (BlockArgument argument : function.getArguments())
+    (function.getArgAttr(argument.getArgNumber(), kOutputAttr) ? outputs : inputs) +=
+        spanBytes(cast<MemRefType>(argument.getType()));
+  SmallVector<Operation *> ops;
+  for (Operation &op : function.front())
+    ops.push_back(&op);
+  int64_t backward = backwardStart(function);
+  llvm::DenseSet<Value> updates = updateOperands(function), workspaces;
+  for (auto conv : function.getOps<rt::ConvOp>())
+    if (conv.getWorkspace()) {
+      workspaces.insert(ownerOf(conv.getWorkspace()));
+      workspace = std::max(workspace, spanBytes(cast<MemRefType>(conv.getWorkspace().getType())));
+    }
+  auto useOf = [&](Lifetime &lifetime) {
+    Value buffer = lifetime.alloc.getBuffer();
+    if (workspaces.contains(buffer))
+      return Use::Workspace;
+    if (lifetime.first < backward && lifetime.last >= backward)
+      return Use::Saved;
+    return lifetime.first >= backward && updates.contains(buffer) ? Use::Gradient : Use::Other;
+  };
+  SmallVector<Lifetime> lifetimes = lifetimesOf(function);
+  Timeline all, gradients;
+  for (Lifetime &lifetime : lifetimes) {
+    all.add(lifetime);
+    if (useOf(lifetime) == Use::Gradient)
+      gradients.add(lifetime);
+  }
+  auto [lowerBound, where] = all.peak();
+  int64_t atPeak[4] = {};
+  SmallVector<Lifetime *> kept;
+  for (Lifetime &lifetime : lifetimes) {
+    Use use = useOf(lifetime);
+    if (lifetime.first <= where && lifetime.last >= where)
+      atPeak[int(use)] += lifetime.bytes;
+    if (use == Use::Saved) {
+      saved += lifetime.bytes;
+      kept.push_back(&lifetime);
+    }
+  }
+  llvm::sort(kept,
+             [](Lifetime *a, Lifetime *b) { return std::tie(b->bytes, a->first) < std::tie(a->bytes, b->first); });
+  json::Array values;
+  for (Lifetime *lifetime : kept)
+    values.push_back(json::Object{{"node", nodeOf(lifetime->alloc.getLoc())},
+                                  {"type", textOf(lifetime->alloc.getBuffer().getType())},
+                                  {"bytes", lifetime->bytes},
+                                  {"until", nodeOf(ops[lifetime->last]->getLoc())}});
   llvm::StringSet<> kernels;
   int64_t launches = 0, products = 0, copies = 0;
-  for (Operation &op : function.front()) {
-    products += isProduct(op);
+  for (Operation *op : ops) {
+    products += isProduct(*op);
     copies += isa<rt::CopyOp>(op);
     if (auto launch = dyn_cast<rt::LaunchOp>(op)) {
       ++launches;
       kernels.insert(launch.getCallee());
     }
-    if (auto conv = dyn_cast<rt::ConvOp>(op); conv && conv.getWorkspace())
-      workspace = std::max(workspace, spanBytes(cast<MemRefType>(conv.getWorkspace().getType())));
   }
   auto arena = function->getAttrOfType<IntegerAttr>(kArenaAttr);
   return json::Object{{"inputs", inputs},
                       {"outputs", outputs},
                       {"arena", arena ? json::Value(arena.getInt()) : json::Value(nullptr)},
-                      {"live_peak", peak},
+                      {"lower_bound", lowerBound},
                       {"saved", saved},
+                      {"gradients", gradients.peak().first},
                       {"workspace", workspace},
+                      {"at_peak", json::Object{{"node", ops.empty() ? "?" : nodeOf(ops[where]->getLoc())},
+                                               {"saved", atPeak[int(Use::Saved)]},
+                                               {"gradients", atPeak[int(Use::Gradient)]},
+                                               {"workspace", atPeak[int(Use::Workspace)]},
+                                               {"other", atPeak[int(Use::Other)]}}},
+                      {"saved_values", std::move(values)},
                       {"kernels", int64_t(kernels.size())},
                       {"launches", launches},
                       {"products", products},
@@ -114,8 +234,17 @@ void mpt::memory::printReport(const json::Object &report, raw_ostream &out) {
   if (const json::Object *functions = report.getObject("functions"))
     for (auto [name, entries] : sorted(*functions)) {
       out << "@" << name << " (bytes; kernels, launches, products, copies: counts)\n";
-      if (const json::Object *object = entries->getAsObject())
-        for (auto [key, value] : sorted(*object))
+      const json::Object *object = entries->getAsObject();
+      if (!object)
+        continue;
+      for (auto [key, value] : sorted(*object))
+        if (!value->getAsObject() && !value->getAsArray())
           line(key, *value);
+      if (const json::Object *peak = object->getObject("at_peak")) {
+        out << "  most bytes are live at " << peak->getString("node").value_or("?") << ":\n";
+        for (auto [key, value] : sorted(*peak))
+          if (value->getAsInteger())
+            line(("  " + key).str(), *value);
+      }
     }
 }

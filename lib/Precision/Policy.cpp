@@ -67,6 +67,7 @@ FailureOr<Policy> Policy::load(StringRef nameOrPath, Location loc) {
   result.storage = source.getStorage();
   result.accumulate = source.getAccumulate();
   result.master = source.getMaster();
+  result.gradients = source.getGradients();
   result.classes.fill(Decision::follow);
   result.classes[static_cast<size_t>(NumericClass::Pinned)] = Decision::wide;
   for (Operation &op : source.getRules().front()) {

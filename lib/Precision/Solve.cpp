@@ -174,12 +174,24 @@ private:
         slots.results[i] = kWide;
         continue;
       }
-      slots.results[i] = named ? kNarrow : freeNode(type);
+      // It waits for the check of all gradients: stored narrow, half the bytes wait.
+      bool waits = policy.gradients == policy.storage && numericClass == NumericClass::Contraction &&
+                   shared == kNarrow && onlyGradient(op->getResult(i));
+      if (waits)
+        slots.rule += "; the gradient waits for its update in the narrow type";
+      slots.results[i] = named || waits ? kNarrow : freeNode(type);
       Flow &out = flow[op->getResult(i)];
       out.narrowed = incoming.narrowed || shared == kNarrow;
       out.ranged = numericClass == NumericClass::Reduction && ruling.decision == Decision::wide;
     }
     return slots;
+  }
+
+  /// Only parameters' gradients are made from `value`.
+  bool onlyGradient(Value value) {
+    return !value.use_empty() && llvm::all_of(value.getUsers(), [&](Operation *user) {
+      return isa<train::GradientOp>(user) || gradientTail.contains(user);
+    });
   }
 
   /// The operands of a contraction share one type.
@@ -215,7 +227,7 @@ private:
     if (island.contains(op))
       return all(op, kWide, "part of the loss");
     if (gradientTail.contains(op))
-      return all(op, kWide, "sums and moves parameter gradients, which are f32");
+      return all(op, kWide, "sums and moves parameter gradients in f32");
     if (ruling.decision != Decision::follow) {
       bool wide = ruling.decision == Decision::wide;
       pass(wide && expands, !wide);

@@ -3,6 +3,7 @@
 #include "passes/fusion/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/IRMapping.h"
 
 namespace mpt {
 #define GEN_PASS_DEF_DECOMPOSE
@@ -33,6 +34,120 @@ int64_t product(ArrayRef<int64_t> values) {
   return result;
 }
 
+/// Shows `joined` dimensions from `axis` on as (blocks, rest). Cheap arithmetic before it is made again on the new
+/// shape, so that it runs inside the reduction's kernel: a reshape would ask for its result in memory.
+class Blocks {
+public:
+  Blocks(GraphBuilder &b, int64_t axis, int64_t joined, int64_t blocks, int64_t rest)
+      : b(b), axis(axis), joined(joined), extents{blocks, rest} {}
+
+  Value of(Value value) {
+    if (Value known = made.lookup(value))
+      return known;
+    Operation *op = value.getDefiningOp();
+    Value result;
+    if (!goesThrough(op, 0))
+      result = b.reshape(value, typeOf(value).getShape());
+    else if (auto broadcast = dyn_cast<BroadcastOp>(op))
+      result = ofBroadcast(broadcast);
+    else if (SplatElementsAttr splat = splatOf(op))
+      result = b.constant(splat.resizeSplat(typeOf(value)));
+    else
+      result = ofArithmetic(op);
+    return made[value] = result;
+  }
+
+private:
+  static constexpr unsigned maxDepth = 8;
+
+  RankedTensorType typeOf(Value value) const {
+    RankedTensorType type = tensorType(value);
+    SmallVector<int64_t> shape(type.getShape().take_front(axis));
+    shape.append(extents);
+    llvm::append_range(shape, type.getShape().drop_front(axis + joined));
+    return type.clone(shape);
+  }
+  static SplatElementsAttr splatOf(Operation *op) {
+    auto constant = dyn_cast_or_null<ConstantOp>(op);
+    return constant ? dyn_cast<SplatElementsAttr>(constant.getValue()) : SplatElementsAttr();
+  }
+  /// `op` can be made on the new shape, down to values that are in memory anyway.
+  bool goesThrough(Operation *op, unsigned depth) const {
+    if (!op || depth > maxDepth)
+      return false;
+    if (auto broadcast = dyn_cast<BroadcastOp>(op))
+      return repeats(broadcast).has_value();
+    if (splatOf(op))
+      return true;
+    return isArithmetic(op) && isFree(op) && llvm::all_of(op->getOperands(), [&](Value operand) {
+             Operation *source = operand.getDefiningOp();
+             return !isa_and_nonnull<BroadcastOp>(source) || goesThrough(source, depth + 1);
+           });
+  }
+  static bool isView(Operation *op) { return isa<ReshapeOp, TransposeOp, SliceOp, ConcatOp>(op); }
+  static bool isArithmetic(Operation *op) {
+    auto lowering = dyn_cast<LoopLowering>(op);
+    if (!lowering || isView(op) || !lowering.isCheap() || op->getNumResults() != 1 || op->getNumOperands() == 0)
+      return false;
+    for (OpOperand &operand : op->getOpOperands())
+      if (!lowering.readsOwnIndex(operand.getOperandNumber()))
+        return false;
+    return true;
+  }
+  /// Nobody else reads the result, or everybody can make it again from one operand in memory.
+  static bool isFree(Operation *op) {
+    Value result = op->getResult(0);
+    if (result.hasOneUse())
+      return true;
+    SmallPtrSet<void *, 2> inMemory;
+    for (Value operand : op->getOperands())
+      if (!isa_and_nonnull<BroadcastOp, ConstantOp>(operand.getDefiningOp()))
+        inMemory.insert(operand.getAsOpaquePointer());
+    return inMemory.size() <= 1 &&
+           llvm::all_of(result.getUsers(), [](Operation *user) { return isa<LoopLowering>(user) && !isView(user); });
+  }
+  Value ofArithmetic(Operation *op) {
+    IRMapping mapping;
+    for (Value operand : op->getOperands())
+      mapping.map(operand, of(operand));
+    Operation *copy = b.builder.clone(*op, mapping);
+    copy->getResult(0).setType(typeOf(op->getResult(0)));
+    return copy->getResult(0);
+  }
+  /// The operand's shape and dims of the same broadcast to the new shape; none where only some of the joined dimensions
+  /// repeat.
+  std::optional<std::pair<SmallVector<int64_t>, SmallVector<int64_t>>> repeats(BroadcastOp broadcast) const {
+    ArrayRef<int64_t> from = tensorType(broadcast.getX()).getShape(), to = tensorType(broadcast.getY()).getShape();
+    SmallVector<int64_t> shape, dims;
+    int64_t inside = 0;
+    for (auto [extent, d] : llvm::zip_equal(from, broadcast.getDims())) {
+      if (d < axis || d >= axis + joined) {
+        shape.push_back(extent);
+        dims.push_back(d < axis ? d : d - joined + 2);
+        continue;
+      }
+      if (extent != to[d])
+        return std::nullopt;
+      if (inside++ == 0) {
+        shape.append(extents);
+        dims.append({axis, axis + 1});
+      }
+    }
+    if (inside != 0 && inside != joined)
+      return std::nullopt;
+    return std::make_pair(shape, dims);
+  }
+  Value ofBroadcast(BroadcastOp broadcast) {
+    auto [shape, dims] = *repeats(broadcast);
+    return b.broadcast(b.reshape(broadcast.getX(), shape), typeOf(broadcast.getY()).getShape(), dims);
+  }
+
+  GraphBuilder &b;
+  int64_t axis, joined;
+  SmallVector<int64_t, 2> extents;
+  DenseMap<Value, Value> made;
+};
+
 /// Partial results over blocks, then their reduction. The number of blocks follows from the shape alone.
 bool split(ReduceOp op) {
   RankedTensorType x = tensorType(op.getX()), y = tensorType(op.getY());
@@ -61,10 +176,7 @@ bool split(ReduceOp op) {
     int64_t blocks = blocksOf(span);
     if (blocks < 4 || joined != axes.size())
       return false;
-    SmallVector<int64_t> blocked(shape.take_front(axis));
-    blocked.append({blocks, span / blocks});
-    llvm::append_range(blocked, shape.drop_front(axis + joined));
-    value = b.reshape(value, blocked);
+    value = Blocks(b, axis, static_cast<int64_t>(joined), blocks, span / blocks).of(value);
     first = {axis + 1};
     second = {axis};
   }

@@ -51,7 +51,7 @@ public:
   mlir::DictionaryAttr toAttribute() const;
 
   std::string name;
-  mlir::Type storage, accumulate, master;
+  mlir::Type storage, accumulate, master, gradients;
   LossScaling scaling;
 
 private:

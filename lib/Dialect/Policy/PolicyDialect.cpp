@@ -23,9 +23,11 @@ void PolicyDialect::initialize() {
 
 LogicalResult PolicyOp::verify() {
   auto isFloat = [](Type type) { return isa<Float16Type, BFloat16Type, Float32Type>(type); };
-  if (!isFloat(getStorage()) || getCompute() != getStorage() || getGradients() != getStorage())
-    return emitOpError() << "C1: expected one of f16, bf16 and f32 for storage, compute and gradients alike, got "
-                         << getStorage() << ", " << getCompute() << " and " << getGradients();
+  if (!isFloat(getStorage()) || getCompute() != getStorage() ||
+      (getGradients() != getStorage() && !getGradients().isF32()))
+    return emitOpError()
+           << "C1: expected one of f16, bf16 and f32 for storage and compute, that or f32 for gradients, got "
+           << getStorage() << ", " << getCompute() << " and " << getGradients();
   for (Type wide : {getAccumulate(), getMaster()})
     if (!wide.isF32())
       return emitOpError() << "C2: expected f32 for accumulate and master, got " << wide;

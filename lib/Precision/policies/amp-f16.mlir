@@ -1,4 +1,5 @@
-// FP16 storage with FP32 masters, accumulators and parameter gradients, and a dynamic loss scale.
+// FP16 storage with FP32 masters and accumulators, and a dynamic loss scale. Gradients are stored in FP16, scaled, and widened
+// before they are unscaled.
 policy.policy @amp_f16 storage = f16 compute = f16 accumulate = f32 master = f32 gradients = f16 {
   policy.class "contraction" -> narrow
   policy.class "reduction" -> wide

@@ -46,3 +46,35 @@ func.func @softmax(%x: tensor<16x128xf16>) -> tensor<16x128xf16> {
   %y = "mpt.softmax"(%x) {axis = 1 : i64} : (tensor<16x128xf16>) -> tensor<16x128xf16>
   return %y : tensor<16x128xf16>
 }
+
+// -----
+
+// Cheap arithmetic before a long reduction is made on the blocks, so that it needs no memory of its own: here the sum reads
+// the narrow gradient itself. Statistics of rows follow their rows.
+// CHECK-LABEL: func.func @arithmetic
+// CHECK: %[[G:.*]] = mpt.reshape %{{.*}} : (tensor<65536x8xf16>) -> tensor<64x1024x8xf16>
+// CHECK: %[[W:.*]] = mpt.cast %[[G]]
+// CHECK: %[[R:.*]] = mpt.reshape %{{.*}} : (tensor<65536xf32>) -> tensor<64x1024xf32>
+// CHECK: %[[M:.*]] = mpt.broadcast %[[R]] {dims = array<i64: 0, 1>} : (tensor<64x1024xf32>) -> tensor<64x1024x8xf32>
+// CHECK: %[[S:.*]] = mpt.mul %[[W]], %[[M]] : tensor<64x1024x8xf32>
+// CHECK: mpt.reduce sum %[[S]]
+func.func @arithmetic(%g: tensor<65536x8xf16>, %r: tensor<65536xf32>) -> tensor<8xf32> {
+  %w = mpt.cast %g : tensor<65536x8xf16> to tensor<65536x8xf32>
+  %m = mpt.broadcast %r {dims = array<i64: 0>} : (tensor<65536xf32>) -> tensor<65536x8xf32>
+  %u = mpt.mul %w, %m : tensor<65536x8xf32>
+  %s = mpt.reduce sum %u {axes = array<i64: 0>} : (tensor<65536x8xf32>) -> tensor<8xf32>
+  return %s : tensor<8xf32>
+}
+
+// -----
+
+// What is in memory anyway, for a product, is read there.
+// CHECK-LABEL: func.func @kept
+// CHECK: %[[U:.*]] = mpt.mul
+// CHECK: mpt.reshape %[[U]] : (tensor<65536x8xf32>) -> tensor<64x1024x8xf32>
+func.func @kept(%g: tensor<65536x8xf32>, %r: tensor<65536x8xf32>, %b: tensor<8x4xf32>) -> (tensor<8xf32>, tensor<65536x4xf32>) {
+  %u = mpt.mul %g, %r : tensor<65536x8xf32>
+  %s = mpt.reduce sum %u {axes = array<i64: 0>} : (tensor<65536x8xf32>) -> tensor<8xf32>
+  %y = mpt.matmul %u, %b : (tensor<65536x8xf32>, tensor<8x4xf32>) -> tensor<65536x4xf32>
+  return %s, %y : tensor<8xf32>, tensor<65536x4xf32>
+}

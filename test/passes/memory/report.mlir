@@ -6,18 +6,23 @@
 // CHECK-NEXT: parameter 8,192
 // CHECK-NEXT: slot 16,384
 // CHECK-NEXT: @step
-// CHECK-NEXT: arena 49,152
-// CHECK: live_peak 49,152
+// CHECK-NEXT: arena 32,768
+// CHECK: lower_bound 32,768
 // CHECK: products 4
-// The two hidden values live on into the backward pass, which starts at the second product of "two".
-// CHECK: saved 32,768
-// JSON: "saved": 32768
+// The hidden value lives on into the backward pass, which starts at the first product that the loss does not need.
+// CHECK: saved 16,384
+// CHECK: most bytes are live at one:
+// CHECK: other 16,384
+// CHECK: saved 16,384
+// JSON: "saved_values": [
+// JSON: "node": "one"
+// JSON: "until": "one"
 train.state parameter @w : tensor<64x64xbf16> = dense<2.0> : tensor<64x64xbf16>
 train.state slot @m : tensor<64x64xf32> of "w"
-func.func @step(%x: tensor<64x64xf32>) -> tensor<64x64xf32> {
+func.func @step(%x: tensor<64x64xf32>) -> (tensor<64x64xf32> {mpt.name = "loss"}, tensor<64x64xf32>) {
   %h = mpt.matmul %x, %x : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32> loc("one")
   %y = mpt.matmul %h, %x : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32> loc("two")
   %g = mpt.matmul %y, %h : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32> loc("one")
   %r = mpt.matmul %g, %x : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32> loc("two")
-  return %r : tensor<64x64xf32>
+  return %y, %r : tensor<64x64xf32>, tensor<64x64xf32>
 }

@@ -2,11 +2,16 @@
 // RUN: mpt-opt %S/Inputs/mlp.mlir '--pass-pipeline=builtin.module(precision-assign{policy=amp-f16 keep-f32=fc2})' | FileCheck %s --check-prefix=KEEP
 // RUN: mpt-opt %S/Inputs/mlp.mlir '--pass-pipeline=builtin.module(precision-assign{policy=amp-f16 keep-f32=.* keep-narrow=fc1})' | FileCheck %s --check-prefix=BOTH
 // RUN: mpt-opt %S/Inputs/mlp.mlir --precision-assign=policy=fp32 | FileCheck %s --check-prefix=FP32
+// RUN: mpt-opt %S/Inputs/mlp.mlir --precision-assign=policy=%S/Inputs/wide-gradients.mlir | FileCheck %s --check-prefix=WIDE
 // RUN: mpt-opt %s --precision-assign=policy=amp-f16 | FileCheck %s --check-prefix=RULES
 // RUN: mpt-opt %s --precision-assign=policy=amp-bf16 | FileCheck %s --check-prefix=BF16
 // RUN: not mpt-opt %s --precision-assign=policy=half 2>&1 | FileCheck %s --check-prefix=UNKNOWN
 // RUN: not mpt-opt %s --precision-assign=policy=%S/none.mlir 2>&1 | FileCheck %s --check-prefix=MISSING
 // RUN: not mpt-opt %s '--precision-assign=policy=amp-f16 keep-f32=a(' 2>&1 | FileCheck %s --check-prefix=REGEX
+
+// WIDE: mpt.softmax_cross_entropy_backward
+// WIDE: mpt.matmul {{.*}}operands = [f16, f16], results = [f32]
+// WIDE-NOT: waits
 
 // MLP: module attributes {{.*}}mpt.policy = {accumulate = f32, loss_scaling = {{.*}}mode = "dynamic"{{.*}}name = "amp-f16", storage = f16}
 // MLP: train.state parameter @fc1.weight {{.*}}type = f16
@@ -14,8 +19,8 @@
 // MLP: mpt.softmax_cross_entropy {{.*}}operands = [unit, unit], results = [f32, f32, f32], rule = "class pinned -> wide"
 // MLP: mpt.constant {{.*}}results = [f32], rule = "gradient seed"
 // MLP: mpt.softmax_cross_entropy_backward {{.*}}results = [f16]
-// The weight gradient leaves its product in f32: no rounding, no cast.
-// MLP: mpt.matmul {{.*}}operands = [f16, f16], results = [f32]
+// Weights' gradients wait for the finite check in the narrow type, unless the policy says f32.
+// MLP: mpt.matmul {{.*}}operands = [f16, f16], results = [f16], rule = "class contraction -> narrow; the gradient waits for its update in the narrow type"
 // MLP: mpt.reduce sum {{.*}}operands = [unit], results = [f32], rule = "class reduction -> wide
 // MLP: train.gradient {{.*}}rule = "parameter gradients are f32"
 // MLP: mpt.sgd {{.*}}operands = [f32, f32, f32, unit, f32]

@@ -11,7 +11,10 @@
 // MLP: %[[W16:.*]] = mpt.cast %[[W]] : tensor<5x4xf32> to tensor<5x4xf16>
 // MLP: mpt.matmul %[[X16]], %[[W16]] {{.*}} : (tensor<8x4xf16>, tensor<5x4xf16>) -> tensor<8x5xf16>
 // MLP: mpt.relu {{.*}} : tensor<8x5xf16>
-// MLP: mpt.matmul %{{.*}}, %[[X16]] {{.*}}transpose_a = true} : (tensor<8x5xf16>, tensor<8x4xf16>) -> tensor<5x4xf32>
+// MLP: mpt.matmul %{{.*}}, %[[X16]] {{.*}}transpose_a = true} : (tensor<8x5xf16>, tensor<8x4xf16>) -> tensor<5x4xf16>
+// MLP: mpt.cast {{.*}} : tensor<5x4xf16> to tensor<5x4xf32>
+// MLP: train.gradient @fc1.weight
+// MLP: mpt.cast {{.*}} : tensor<3x5xf16> to tensor<3x5xf32>
 // MLP-NOT: mpt.cast
 // MLP: return
 

@@ -35,8 +35,9 @@ def Policy_PolicyOp : Policy_Op<"policy", [Symbol, SingleBlock, NoTerminator]> {
   let summary = "one policy";
   let description = [{
     `storage` is the type of narrow values in memory, `compute` the type that contractions multiply in, `accumulate` the
-    type of running sums, `master` the type that optimizers update, `gradients` the type of activations' gradients.
-    C1: storage, compute and gradients are one type. C2: accumulate and master are f32 or wider.
+    type of running sums, `master` the type that optimizers update, `gradients` the type in which
+    parameters' gradients wait for the update (those of activations are stored like activations).
+    C1: storage and compute are one type, gradients that type or f32. C2: accumulate and master are f32 or wider.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, TypeAttr:$storage, TypeAttr:$compute, TypeAttr:$accumulate,
     TypeAttr:$master, TypeAttr:$gradients);
