@@ -13,7 +13,7 @@ extern "C" {
 #endif
 
 /* Raised whenever a struct below or the meaning of a field changes; the runtime refuses other versions. */
-#define MPT_ABI_VERSION 1
+#define MPT_ABI_VERSION 2
 
 typedef struct mpt_tensor_desc {
   const char *name;     /* ONNX name of the value; unique within its table */
@@ -39,6 +39,14 @@ typedef struct mpt_exec {
 
 typedef int32_t (*mpt_function)(mpt_exec *); /* 0, or the first non-zero status an mpt_rt_* call returned */
 
+/* One runtime call of a function, for profiles. */
+typedef struct mpt_call_desc {
+  const char *what; /* the library call with its shape, or the kernel with the ops in it */
+  const char *node; /* name of the node that it computes, or of the last one of several */
+  int64_t bytes;    /* of the buffers that it reads and writes */
+  int64_t flops;    /* of products and convolutions, a multiplication and an addition counted as two; else 0 */
+} mpt_call_desc;
+
 typedef struct mpt_function_desc {
   const char *name; /* "step", "gradients", "evaluate", "accumulate" */
   mpt_function entry;
@@ -48,6 +56,8 @@ typedef struct mpt_function_desc {
   const mpt_tensor_desc *inputs;
   int64_t num_outputs;
   const mpt_tensor_desc *outputs;
+  int64_t num_calls;          /* 0 when nothing is known about them */
+  const mpt_call_desc *calls; /* in the order in which the function makes them */
 } mpt_function_desc;
 
 typedef struct mpt_module_desc {

@@ -22,6 +22,25 @@ size_t hashOf(FusionOp fusion, ArrayRef<Type> types) {
   return static_cast<size_t>(hash) >> 2;
 }
 
+/// Names of the ops in a fusion, each once, with how many there are.
+std::string opsOf(FusionOp fusion) {
+  llvm::MapVector<StringRef, unsigned> counts;
+  for (Operation &op : fusion.getBody().front().without_terminator())
+    if (!isa<ConstantOp>(op))
+      ++counts[op.getName().stripDialect()];
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  llvm::interleave(
+      counts, out,
+      [&](const auto &entry) {
+        out << entry.first;
+        if (entry.second > 1)
+          out << " x" << entry.second;
+      },
+      ", ");
+  return text.empty() ? "copy" : text;
+}
+
 } // namespace
 
 FailureOr<Kernel> KernelTable::get(FusionOp fusion, ArrayRef<MemRefType> inputs, ArrayRef<MemRefType> outputs) {
@@ -45,6 +64,7 @@ FailureOr<Kernel> KernelTable::get(FusionOp fusion, ArrayRef<MemRefType> inputs,
       return fusion.emitOpError() << "expected a kernel that writes result " << i << ", got one that does not";
   function.setPrivate();
   function->setAttr(kKernelAttr, builder.getUnitAttr());
+  function->setAttr(kOpsAttr, builder.getStringAttr(opsOf(fusion)));
   // Equal addresses become one value: what mayRunInPlace compares.
   IRRewriter rewriter(module.getContext());
   DominanceInfo dominance(function);

@@ -162,7 +162,7 @@ bool split(ReduceOp op) {
   ReduceKind kind = op.getKind() == ReduceKind::mean ? ReduceKind::sum : op.getKind();
   Value value = op.getX();
   SmallVector<int64_t> first, second;
-  if (axes.size() > 1 && shape[axes.front()] >= 8 && shape[axes.front()] <= 1024) {
+  if (axes.size() > 1 && shape[axes.front()] >= 8 && shape[axes.front()] <= 65536) {
     // The first reduced dimension is the block; the others are reduced within it.
     first.assign(axes.begin() + 1, axes.end());
     second = {axes.front()};

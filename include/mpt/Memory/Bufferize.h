@@ -15,6 +15,9 @@ inline constexpr llvm::StringLiteral kOutputAttr = "mpt.output";
 /// Marks generated kernels among the functions of a module.
 inline constexpr llvm::StringLiteral kKernelAttr = "mpt.kernel";
 
+/// On a generated kernel: the names of the ops in it, for profiles.
+inline constexpr llvm::StringLiteral kOpsAttr = "mpt.ops";
+
 /// How a kernel is launched: the extent of its outermost, parallel dimension and the smallest chunk worth a thread.
 struct LaunchShape {
   int64_t extent;

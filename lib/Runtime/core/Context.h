@@ -36,8 +36,11 @@ public:
   }
 };
 
+class Profile;
+
 struct Context {
   int threads = 1;
+  Profile *profile = nullptr;
   std::vector<std::unique_ptr<SiteCache>> sites;
   Scratch *scratch = nullptr; // shared by library calls, one at a time
 };

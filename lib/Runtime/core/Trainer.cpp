@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <sys/mman.h>
 
@@ -41,6 +42,12 @@ bool Block::allocate(int64_t bytes) {
 }
 
 } // namespace mpt::rt
+
+mpt_trainer::~mpt_trainer() {
+  for (const FunctionState &f : functions)
+    if (f.profile)
+      fputs(f.profile->table(Profile::rows()).c_str(), stderr);
+}
 
 namespace {
 
@@ -78,6 +85,9 @@ mpt_status create(mpt_model *model, const mpt_trainer_options &options, mpt_trai
     context.threads = trainer->threads;
     context.sites.resize(static_cast<size_t>(std::max<int64_t>(m.functions[i].call_sites, 0)));
     context.scratch = &trainer->scratch;
+    if (Profile::rows() > 0 && m.functions[i].num_calls > 0)
+      trainer->functions[static_cast<size_t>(i)].profile = std::make_unique<Profile>(m.functions[i], trainer->threads);
+    context.profile = trainer->functions[static_cast<size_t>(i)].profile.get();
   }
   for (int64_t i = 0; i < m.num_state; ++i) {
     trainer->index[m.state[i].name] = i;
@@ -225,8 +235,12 @@ mpt_status run(mpt_trainer &t, const char *name, const mpt_tensor *inputs, int64
     return outOfMemory("scratch", f->arena_bytes);
   mpt_exec exec{t.state.data(), t.arena.data(), nullptr, state.inputPointers.data(), state.outputPointers.data(),
                 &state.context};
+  if (state.profile)
+    state.profile->beginRun();
   if (int32_t status = f->entry(&exec))
     return static_cast<mpt_status>(status);
+  if (state.profile)
+    state.profile->endRun();
   state.ran = true;
   if (metrics) {
     metrics->loss = metric(*f, state, "loss", NAN);

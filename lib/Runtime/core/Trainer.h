@@ -4,6 +4,7 @@
 
 #include "core/Context.h"
 #include "core/Model.h"
+#include "core/Profile.h"
 
 #include <map>
 
@@ -29,6 +30,7 @@ public:
 /// What a function of the model needs between calls.
 struct FunctionState {
   Context context;
+  std::unique_ptr<Profile> profile; // null unless asked for
   Block outputs;
   std::vector<void *> outputPointers;
   std::vector<const void *> inputPointers;
@@ -38,6 +40,8 @@ struct FunctionState {
 } // namespace mpt::rt
 
 struct mpt_trainer {
+  mpt_trainer() = default;
+  ~mpt_trainer();
   std::shared_ptr<mpt::rt::Model> model;
   int threads = 1;
   double learningRate = 0;

@@ -3,6 +3,7 @@
 #include "cpu/OneDnn.h"
 
 #include "core/Error.h"
+#include "core/Profile.h"
 #include "core/Types.h"
 
 #include <algorithm>
@@ -219,6 +220,7 @@ mpt_status run(mpt_exec *exec, int64_t number, const mpt_conv_desc &d, const voi
 
 extern "C" int32_t mpt_rt_conv(mpt_exec *exec, int64_t site, const mpt_conv_desc *desc, const void *bias, void *x,
                                void *w, void *y, void *workspace) {
+  ProfiledCall call(exec);
   mpt_conv_desc d = *desc;
   if (mpt_status status = check(d))
     return status;

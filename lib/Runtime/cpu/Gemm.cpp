@@ -3,6 +3,7 @@
 
 #include "core/Context.h"
 #include "core/Error.h"
+#include "core/Profile.h"
 #include "core/Types.h"
 
 #include <algorithm>
@@ -179,6 +180,7 @@ int32_t mpt::rt::runProduct(mpt_exec *exec, const mpt_gemm_desc &desc, const voi
 
 extern "C" int32_t mpt_rt_gemm(mpt_exec *exec, int64_t site, const mpt_gemm_desc *desc, const void *a, const void *b,
                                const void *bias, void *d) {
+  ProfiledCall call(exec);
   if (mpt_status status = check(*desc))
     return status;
   mpt_gemm_desc g = *desc;

@@ -1,5 +1,6 @@
 // Parallel loops, copies and fills over libgomp's thread pool.
 #include "core/Context.h"
+#include "core/Profile.h"
 
 #include <algorithm>
 #include <cstring>
@@ -46,7 +47,7 @@ void runTasks(int tasks, void (*fn)(void *, int), void *data) {
 
 using namespace mpt::rt;
 
-extern "C" void mpt_rt_parallel(mpt_exec *exec, mpt_kernel kernel, void *const *args, int64_t n, int64_t grain) {
+static void parallel(mpt_exec *exec, mpt_kernel kernel, void *const *args, int64_t n, int64_t grain) {
   if (n <= 0)
     return;
   grain = std::max<int64_t>(grain, 1);
@@ -71,12 +72,18 @@ extern "C" void mpt_rt_parallel(mpt_exec *exec, mpt_kernel kernel, void *const *
       &loop);
 }
 
+extern "C" void mpt_rt_parallel(mpt_exec *exec, mpt_kernel kernel, void *const *args, int64_t n, int64_t grain) {
+  ProfiledCall call(exec);
+  parallel(exec, kernel, args, n, grain);
+}
+
 /// Below this a second thread costs more than it brings.
 static constexpr int64_t copyGrain = 256 * 1024;
 
 extern "C" void mpt_rt_copy(mpt_exec *exec, void *dst, const void *src, int64_t bytes) {
+  ProfiledCall call(exec);
   void *args[] = {dst, const_cast<void *>(src)};
-  mpt_rt_parallel(
+  parallel(
       exec,
       [](void *const *a, int64_t b, int64_t e) {
         memcpy(static_cast<char *>(a[0]) + b, static_cast<const char *>(a[1]) + b, static_cast<size_t>(e - b));
@@ -85,8 +92,9 @@ extern "C" void mpt_rt_copy(mpt_exec *exec, void *dst, const void *src, int64_t 
 }
 
 extern "C" void mpt_rt_zero(mpt_exec *exec, void *dst, int64_t bytes) {
+  ProfiledCall call(exec);
   void *args[] = {dst};
-  mpt_rt_parallel(
+  parallel(
       exec,
       [](void *const *a, int64_t b, int64_t e) {
         memset(static_cast<char *>(a[0]) + b, 0, static_cast<size_t>(e - b));

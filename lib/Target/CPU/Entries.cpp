@@ -52,9 +52,12 @@ public:
       unsigned index = output ? nextOutput++ : nextInput++;
       pointers[argument] = ir.CreateLoad(ptr, ir.CreateConstInBoundsGEP1_64(ptr, table, index));
     }
-    for (Operation &op : info.op.front())
+    for (Operation &op : info.op.front()) {
       if (failed(emit(&op)))
         return failure();
+      if (std::optional<CallInfo> call = callOf(&op))
+        info.calls.push_back(std::move(*call));
+    }
     return success();
   }
 

@@ -113,6 +113,7 @@ LogicalResult mpt::cpu::compileKernels(ModuleOp module, const Program &program, 
   for (auto [i, kernel] : llvm::enumerate(program.kernels)) {
     Operation *copy = kernel->clone();
     copy->removeAttr(memory::kKernelAttr);
+    copy->removeAttr(memory::kOpsAttr);
     parts[i % pieces].push_back(copy);
     SymbolTable::setSymbolVisibility(copy, SymbolTable::Visibility::Public);
   }

@@ -20,11 +20,18 @@ struct TensorInfo {
   train::StateOp state; ///< null for inputs and outputs
 };
 
+/// What mpt_call_desc says.
+struct CallInfo {
+  std::string what, node;
+  int64_t bytes = 0, flops = 0;
+};
+
 struct FunctionInfo {
   std::string name;
   mlir::func::FuncOp op;
   int64_t arenaBytes = 0, callSites = 0;
   std::vector<TensorInfo> inputs, outputs;
+  std::vector<CallInfo> calls;
 };
 
 /// The program's tables, read off the module.
@@ -45,6 +52,9 @@ std::string headerOf(const Program &program);
 
 /// Bytes of a constant in memory order; `sink` gets them in pieces.
 llvm::LogicalResult streamBytes(mlir::ElementsAttr value, llvm::function_ref<void(llvm::ArrayRef<char>)> sink);
+
+/// What the runtime call `op` does, or nothing for ops that make no call.
+std::optional<CallInfo> callOf(mlir::Operation *op);
 
 /// Adds the entry points of `program` and the table mpt_module to `out`; kernels are declared. Counts call sites.
 llvm::LogicalResult buildEntries(Program &program, llvm::Module &out);

@@ -12,8 +12,8 @@ using llvm::Constant;
 namespace {
 
 // The order and width of fields below are those of the structs; all are pointers or 64-bit integers.
-static_assert(sizeof(mpt_tensor_desc) == 8 * 8 && sizeof(mpt_function_desc) == 8 * 8 &&
-                  sizeof(mpt_module_desc) == 11 * 8,
+static_assert(sizeof(mpt_tensor_desc) == 8 * 8 && sizeof(mpt_function_desc) == 10 * 8 &&
+                  sizeof(mpt_call_desc) == 4 * 8 && sizeof(mpt_module_desc) == 11 * 8,
               "the tables here have to follow mpt-c/abi.h");
 
 class TableBuilder {
@@ -54,6 +54,13 @@ public:
     return array(records);
   }
 
+  Constant *calls(llvm::ArrayRef<CallInfo> calls) {
+    llvm::SmallVector<Constant *> records;
+    for (const CallInfo &call : calls)
+      records.push_back(record({text(call.what), text(call.node), number(call.bytes), number(call.flops)}));
+    return array(records);
+  }
+
 private:
   llvm::Module &module;
   llvm::LLVMContext &context;
@@ -74,7 +81,8 @@ void mpt::cpu::buildTables(const Program &program, llvm::StringRef manifest, llv
     functions.push_back(
         build.record({build.text(info.name), out.getFunction("mpt_entry_" + info.name), build.number(info.arenaBytes),
                       build.number(info.callSites), build.number(info.inputs.size()), build.tensors(info.inputs),
-                      build.number(info.outputs.size()), build.tensors(info.outputs)}));
+                      build.number(info.outputs.size()), build.tensors(info.outputs), build.number(info.calls.size()),
+                      build.calls(info.calls)}));
   Constant *table = build.record({build.number(MPT_ABI_VERSION), build.text(program.name),
                                   build.text(program.fingerprint), build.text(manifest), build.text(cpu),
                                   build.text(features), build.number(program.stateBytes), build.number(state.size()),

@@ -1,0 +1,105 @@
+// What each runtime call of a function does, in words and numbers: the rows of a profile.
+#include "Program.h"
+
+#include "mpt/Dialect/RT/RTDialect.h"
+#include "mpt/Memory/Bufferize.h"
+#include "mpt/Memory/Descriptors.h"
+#include "mpt/Memory/Layout.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace mpt;
+using namespace mpt::cpu;
+
+namespace {
+
+MemRefType typeOf(Value memref) { return cast<MemRefType>(memref.getType()); }
+
+int64_t bytesOf(ValueRange buffers) {
+  int64_t bytes = 0;
+  for (Value buffer : buffers)
+    if (buffer)
+      bytes += memory::elementCount(typeOf(buffer).getShape()) * memory::elementBytes(typeOf(buffer).getElementType());
+  return bytes;
+}
+
+/// The first name in a location, which is the node's.
+std::string nameOf(Location location) {
+  std::string name;
+  location->walk([&](Location inner) {
+    if (auto named = dyn_cast<NameLoc>(inner)) {
+      name = named.getName().str();
+      return WalkResult::interrupt();
+    }
+    return WalkResult::advance();
+  });
+  return name;
+}
+
+std::string shapeOf(Value memref) {
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  out << typeOf(memref).getElementType();
+  for (auto [i, extent] : llvm::enumerate(typeOf(memref).getShape()))
+    out << (i ? "x" : " ") << extent;
+  return text;
+}
+
+CallInfo callOf(rt::GemmOp gemm) {
+  mpt_gemm_desc d = memory::describe(gemm);
+  CallInfo call;
+  llvm::raw_string_ostream out(call.what);
+  int64_t batch = d.batch0 * d.batch1;
+  out << "gemm ";
+  if (batch > 1)
+    out << batch << " of ";
+  out << d.m << "x" << d.n << "x" << d.k << (d.a_row == 1 && d.m > 1 ? " T" : " N")
+      << (d.b_row == 1 && d.k > 1 ? "T " : "N ") << typeOf(gemm.getA()).getElementType() << " "
+      << typeOf(gemm.getB()).getElementType() << " -> " << typeOf(gemm.getD()).getElementType();
+  if (d.flags)
+    out << " epilogue " << d.flags;
+  call.flops = 2 * batch * d.m * d.n * d.k;
+  call.bytes = bytesOf({gemm.getA(), gemm.getB(), gemm.getD()});
+  return call;
+}
+
+CallInfo callOf(rt::ConvOp conv) {
+  static const char *kinds[] = {"conv", "conv backward data", "conv backward weights"};
+  mpt_conv_desc d = memory::describe(conv, false);
+  CallInfo call;
+  call.what = std::string(kinds[d.kind]) + " x " + shapeOf(conv.getX()) + " w " + shapeOf(conv.getW()) + " y " +
+              shapeOf(conv.getY());
+  call.flops = 2 * d.n * d.oc * (d.ic / d.groups);
+  for (int i = 0; i < 3; ++i)
+    call.flops *= d.out[i] * d.kernel[i];
+  call.bytes = bytesOf({conv.getX(), conv.getW(), conv.getY()});
+  return call;
+}
+
+} // namespace
+
+std::optional<CallInfo> mpt::cpu::callOf(Operation *op) {
+  auto call = TypeSwitch<Operation *, std::optional<CallInfo>>(op)
+                  .Case<rt::GemmOp, rt::ConvOp>([](auto op) { return ::callOf(op); })
+                  .Case<rt::LaunchOp>([](rt::LaunchOp launch) {
+                    CallInfo call{launch.getCallee().str(), {}, bytesOf(launch.getBuffers()), 0};
+                    auto kernel = SymbolTable::lookupNearestSymbolFrom(launch, launch.getCalleeAttr());
+                    if (auto ops = kernel ? kernel->getAttrOfType<StringAttr>(memory::kOpsAttr) : StringAttr())
+                      call.what += " (" + ops.str() + ")";
+                    for (auto [i, buffer] : llvm::enumerate(launch.getBuffers()))
+                      if (i == launch.getNumInputs())
+                        call.what += " -> " + shapeOf(buffer);
+                    return call;
+                  })
+                  .Case<rt::CopyOp>([](rt::CopyOp copy) {
+                    return CallInfo{"copy " + shapeOf(copy.getSource()), {}, 2 * bytesOf(copy.getSource()), 0};
+                  })
+                  .Case<rt::ZeroOp>([](rt::ZeroOp zero) {
+                    return CallInfo{"zero " + shapeOf(zero.getTarget()), {}, bytesOf(zero.getTarget()), 0};
+                  })
+                  .Default([](Operation *) { return std::nullopt; });
+  if (call)
+    call->node = nameOf(op->getLoc());
+  return call;
+}
