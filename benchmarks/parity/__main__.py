@@ -1,6 +1,9 @@
 """Trains the same networks in FP32 and in each policy, over several seeds, and prints one table of the results.
 
   python benchmarks/parity [--policies a,b] [--tasks lenet,gpt] [--seeds N] [--steps-scale F] [--out DIR] [--json FILE]
+  python benchmarks/parity --mechanisms [--seeds N]
+
+The second form trains with and without each mechanism (loss scale, ...) and shows what is lost without it.
 
 A policy has reached FP32's result when the mean over the seeds is within 0.5 points of accuracy, or 1 % of the loss. The
 status is 1 where one has not. Policies are names of built-in ones or paths of policy files. Data: scikit-learn's digits and the
@@ -17,6 +20,7 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import mechanisms  # noqa: E402
 import tasks as parity_tasks  # noqa: E402
 
 
@@ -46,12 +50,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--policies", default="amp-f16,amp-bf16", help="compared with fp32")
     parser.add_argument("--tasks", default="", help="parts of tasks' names; all by default")
+    parser.add_argument("--mechanisms", action="store_true")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps-scale", type=float, default=1.0, help="train this many times as long")
     parser.add_argument("--out", default="build/parity")
     parser.add_argument("--json", default="")
     a = parser.parse_args()
     os.makedirs(a.out, exist_ok=True)
+    if a.mechanisms:
+        return 0 if mechanisms.report(a.out, a.seeds, print_table) else 1
     rows, results, fine = [], [], True
     for task in parity_tasks.TASKS:
         if a.tasks and not any(part.lower() in task.name.lower() for part in a.tasks.split(",")):

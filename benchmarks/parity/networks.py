@@ -16,8 +16,9 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "examples" 
 from models import Graph, byte_gpt  # noqa: E402,F401
 
 
-def lenet(path: str, batch: int, seed: int = 0) -> str:
-    """Two convolutions with max pooling, two linear layers with dropout between them."""
+def lenet(path: str, batch: int, dropout: float = 0.25, loss_weight: float | None = None, seed: int = 0) -> str:
+    """Two convolutions with max pooling, two linear layers with dropout between them. With `loss_weight` the graph ends in
+    that multiple of the cross entropy to the input `labels`."""
     g = Graph(seed)
     x = "x"
     for i, (inputs, outputs) in enumerate([(1, 16), (16, 32)]):
@@ -25,8 +26,13 @@ def lenet(path: str, batch: int, seed: int = 0) -> str:
         bias = g.parameter(f"conv{i + 1}.bias", np.zeros((1, outputs, 1, 1)))
         x = g.op("MaxPool", g.op("Relu", g.op("Add", y, bias)), kernel_shape=[2, 2], strides=[2, 2])
     x = g.op("Relu", g.linear(g.op("Flatten", x), "fc1", 32 * 4, 64, math.sqrt(2.0 / 128)))
-    logits = g.linear(g.dropout(x, 0.25), "fc2", 64, 10)
-    return g.save(path, [("x", TensorProto.FLOAT, [batch, 1, 8, 8])], logits, [batch, 10])
+    logits = g.linear(g.dropout(x, dropout), "fc2", 64, 10)
+    inputs = [("x", TensorProto.FLOAT, [batch, 1, 8, 8])]
+    if loss_weight is None:
+        return g.save(path, inputs, logits, [batch, 10])
+    loss = g.op("SoftmaxCrossEntropyLoss", logits, "labels", name="/loss/SoftmaxCrossEntropyLoss", reduction="mean")
+    loss = g.op("Mul", loss, g.constant(np.float32(loss_weight)), name="/loss/Mul")
+    return g.save(path, [*inputs, ("labels", TensorProto.INT64, [batch])], logits, [batch, 10], loss)
 
 
 def strided_conv(g: Graph, x: str, name: str, inputs: int, outputs: int, kernel: int, stride: int) -> str:
@@ -103,12 +109,3 @@ def encoder_decoder(path: str, batch: int, length: int = 32, width: int = 96, he
     flat = g.op("Reshape", logits, g.constant(np.array([batch * length, 256], np.int64)))
     inputs = [(name, TensorProto.INT64, [batch, length]) for name in ("source", "ids")]
     return g.save(path, inputs, flat, [batch * length, 256])
-
-
-def deep_mlp(path: str, batch: int, depth: int, width: int = 64, seed: int = 0) -> str:
-    """Sigmoid layers, whose derivatives of at most a quarter shrink the gradient from layer to layer: x [batch, 64]."""
-    g = Graph(seed)
-    x, inputs = "x", 64
-    for i in range(depth):
-        x, inputs = g.op("Sigmoid", g.linear(x, f"layer{i}", inputs, width, 2.0 / math.sqrt(inputs))), width
-    return g.save(path, [("x", TensorProto.FLOAT, [batch, 64])], g.linear(x, "head", width, 10), [batch, 10])

@@ -19,7 +19,7 @@ import mpt
 import networks
 
 
-COMPILED: set = set()  # folders of libraries that this process has compiled
+COMPILED: dict = {}  # folders of the libraries that this process has compiled
 
 
 @dataclass
@@ -28,6 +28,7 @@ class Run:
     skipped: int = 0             # steps that were not finite
     scale: float = 1.0           # loss scale at the end
     loss: list = field(default_factory=list)
+    trainer: object = None
 
 
 @dataclass
@@ -62,21 +63,32 @@ def library_text() -> np.ndarray:
     return np.frombuffer(b"\n".join(f.read_bytes() for f in files), np.uint8)
 
 
+def model_for(folder, make, seed: int) -> str:
+    name = make.func.__name__ + "".join(f"-{k}{v}" for k, v in make.keywords.items())
+    return make(os.path.join(folder, f"{name}.{seed}.onnx"), seed=seed)
+
+
+def weights_of(model: str) -> dict:
+    return {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in onnx.load(model).graph.initializer}
+
+
 def trainer_for(folder, make, policy: str, seed: int, optimizer: str, loss: str = "softmax-cross-entropy", **flags):
     """A trainer of the policy's library, compiled once, from the weights of the network with this seed."""
-    name = make.func.__name__ if isinstance(make, functools.partial) else make.__name__
-    model = os.path.join(folder, f"{name}.{seed}.onnx")
-    make(model, seed=seed)
-    out = os.path.join(folder, "-".join([name, pathlib.Path(policy).stem, *(f"{k}={v}" for k, v in flags.items())]))
-    if out not in COMPILED:
-        progress(f"{name}: compiling for {policy}")
-        mpt.compile(model, name=name, loss=loss, optimizer=optimizer, policy=policy, out=out, **flags)
-        COMPILED.add(out)
-    trainer = mpt.Trainer(out, threads=1, seed=seed)
-    for tensor in onnx.load(model).graph.initializer:
-        if tensor.name in trainer.parameters():
-            trainer.set_parameter(tensor.name, onnx.numpy_helper.to_array(tensor))
+    model = model_for(folder, make, seed)
+    key = (folder, str(make), loss, optimizer, policy, *flags.items())
+    if key not in COMPILED:
+        progress(f"{make.func.__name__}: compiling for {policy}")
+        out = os.path.join(folder, f"{len(COMPILED)}-{make.func.__name__}-{pathlib.Path(policy).stem}")
+        COMPILED[key] = mpt.compile(model, name=make.func.__name__, loss=loss, optimizer=optimizer, policy=policy, out=out, **flags)
+    trainer = mpt.Trainer(COMPILED[key], threads=1, seed=seed)
+    set_weights(trainer, weights_of(model))
     return trainer
+
+
+def set_weights(trainer, weights: dict) -> None:
+    """Statistics, which the model holds too, keep their initial values."""
+    for name in trainer.parameters():
+        trainer.set_parameter(name, weights[name])
 
 
 def falling(rate: float, step: int, steps: int, warm: int = 10) -> float:
@@ -105,22 +117,33 @@ def shuffled(x, y, batch: int, seed: int):
 
 
 def accuracy(trainer, x, y, batch: int) -> float:
-    right = 0
+    right, predicts = 0, bool(trainer.inputs("predict"))
     for at in range(0, len(y), batch):
         rows = np.arange(at, at + batch) % len(y)
-        answer = trainer.evaluate({"x": x[rows]})["logits"].argmax(1)
+        answer = trainer.evaluate({"x": x[rows], **({} if predicts else {"labels": y[rows]})})["logits"].argmax(1)
         right += int((answer == y[rows])[:min(batch, len(y) - at)].sum())
     return 100.0 * right / len(y)
 
 
-def train_digits(make, rate, folder, policy, seed, steps, **flags) -> Run:
+def train_digits(make, rate, folder, policy, seed, steps, optimizer="adamw,weight-decay=0.01", **flags) -> Run:
     batch = 64
     x, y, held_x, held_y = digits()
-    trainer = trainer_for(folder, functools.partial(make, batch=batch), policy, seed, f"adamw,lr={rate},weight-decay=0.01",
-                          **flags)
-    run = drive(trainer, shuffled(x, y, batch, seed), rate, steps, f"{make.__name__} {policy} seed {seed}")
-    run.value = accuracy(trainer, held_x, held_y, batch)
+    trainer = trainer_for(folder, functools.partial(make, batch=batch), policy, seed, f"{optimizer},lr={rate}", **flags)
+    run = drive(trainer, shuffled(x, y, batch, seed), rate, steps, f"digits {policy} seed {seed}")
+    run.value, run.trainer = accuracy(trainer, held_x, held_y, batch), trainer
     return run
+
+
+def flushed(narrow, wide, feeds, weights) -> float:
+    """Share in per cent of the gradient's values that are zero in `narrow` and not in `wide`."""
+    for trainer in (narrow, wide):
+        set_weights(trainer, weights)
+    lost = total = 0
+    gradients = narrow.gradients(feeds)[1]
+    for name, value in wide.gradients(feeds)[1].items():
+        total += np.count_nonzero(value)
+        lost += np.count_nonzero((gradients[name] == 0) & (value != 0))
+    return 100.0 * lost / total
 
 
 def nats(logits, labels) -> float:

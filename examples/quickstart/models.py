@@ -62,11 +62,14 @@ class Graph:
             return x
         return self.op("Dropout", x, self.constant(np.float32(ratio)), self.constant(np.array(True)))
 
-    def save(self, path: str, inputs, output: str, shape) -> str:
+    def save(self, path: str, inputs, output: str, shape, loss: str = "") -> str:
+        """Writes the model: its result is `output` as "logits", after the scalar `loss` where the graph has its own."""
         values = [helper.make_tensor_value_info(name, kind, dims) for name, kind, dims in inputs]
         self.op("Identity", output, name="logits")
-        result = helper.make_tensor_value_info("logits", TensorProto.FLOAT, shape)
-        graph = helper.make_graph(self.nodes, "model", values, [result], self.parameters)
+        results = [helper.make_tensor_value_info("logits", TensorProto.FLOAT, shape)]
+        if loss:
+            results.insert(0, helper.make_tensor_value_info(loss, TensorProto.FLOAT, []))
+        graph = helper.make_graph(self.nodes, "model", values, results, self.parameters)
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
         onnx.checker.check_model(model, full_check=True)
         onnx.save(model, path)
