@@ -109,3 +109,49 @@ def encoder_decoder(path: str, batch: int, length: int = 32, width: int = 96, he
     flat = g.op("Reshape", logits, g.constant(np.array([batch * length, 256], np.int64)))
     inputs = [(name, TensorProto.INT64, [batch, length]) for name in ("source", "ids")]
     return g.save(path, inputs, flat, [batch * length, 256])
+
+
+NOISE = 32
+
+
+def conv_transpose(g: Graph, x: str, name: str, inputs: int, outputs: int) -> str:
+    weight = g.normal(f"{name}.weight", (inputs, outputs, 4, 4), 1.0 / math.sqrt(inputs * 4))
+    return g.op("ConvTranspose", x, weight, name=f"/{name}/ConvTranspose", kernel_shape=[4, 4], pads=[1] * 4, strides=[2, 2])
+
+
+def generator(g: Graph, batch: int) -> str:
+    """Images [batch, 1, 8, 8] in [0, 1] from `z`, which is noise followed by the class as one of ten."""
+    x = g.linear("z", "g.fc", NOISE + 10, 32 * 4)
+    x = g.op("Relu", g.batch_norm(g.op("Reshape", x, g.constant(np.array([batch, 32, 2, 2], np.int64))), "g.bn1", 32))
+    x = g.op("Relu", g.batch_norm(conv_transpose(g, x, "g.up1", 32, 16), "g.bn2", 16))
+    return g.op("Sigmoid", conv_transpose(g, x, "g.up2", 16, 1))
+
+
+def discriminator(g: Graph, x: str, classes: str) -> str:
+    """Logits [n, 1] for images being real ones of the given classes (a projection discriminator)."""
+    for i, (inputs, outputs) in enumerate([(1, 16), (16, 32)]):
+        weight = g.normal(f"d.conv{i + 1}.weight", (outputs, inputs, 4, 4), math.sqrt(1.0 / (inputs * 16)))
+        x = g.op("Conv", x, weight, name=f"/d.conv{i + 1}/Conv", kernel_shape=[4, 4], pads=[1] * 4, strides=[2, 2])
+        x = g.op("LeakyRelu", x, alpha=0.2)
+    x = g.op("LeakyRelu", g.linear(g.op("Flatten", x), "d.fc1", 32 * 4, 64), alpha=0.2)
+    of_class = g.op("MatMul", classes, g.normal("d.classes", (10, 64), 0.3), name="/d.classes/MatMul")
+    match = g.op("ReduceSum", g.op("Mul", x, of_class), g.constant(np.array([1], np.int64)), name="/d.classes/ReduceSum")
+    return g.op("Add", g.linear(g.dropout(x, 0.3), "d.fc2", 64, 1), match)
+
+
+def dcgan_generator(path: str, batch: int, seed: int = 0) -> str:
+    """What the generator learns from: the discriminator's logits for its images. The images are a second result."""
+    g = Graph(seed)
+    images = generator(g, batch)
+    logits = discriminator(g, images, "classes")
+    inputs = [("z", TensorProto.FLOAT, [batch, NOISE + 10]), ("classes", TensorProto.FLOAT, [batch, 10])]
+    return g.save(path, inputs, logits, [batch, 1], images=(images, [batch, 1, 8, 8]))
+
+
+def dcgan_discriminator(path: str, batch: int, seed: int = 0) -> str:
+    """What the discriminator learns from: its logits for `batch` real images, then for as many generated ones."""
+    g = Graph(seed)
+    logits = discriminator(g, g.op("Concat", "x", generator(g, batch), axis=0), "classes")
+    inputs = [("x", TensorProto.FLOAT, [batch, 1, 8, 8]), ("z", TensorProto.FLOAT, [batch, NOISE + 10]),
+              ("classes", TensorProto.FLOAT, [2 * batch, 10])]
+    return g.save(path, inputs, logits, [2 * batch, 1])

@@ -201,9 +201,67 @@ def train_encoder_decoder(folder, policy, seed, steps, **flags) -> Run:
     return run
 
 
+@functools.cache
+def digit_classifier():
+    from sklearn.svm import SVC
+    x, y, _, _ = digits()
+    return SVC().fit(x.reshape(len(x), 64), y)
+
+
+def train_dcgan(folder, policy, seed, steps, **flags) -> Run:
+    """Two libraries trained in turn, each holding the other's network as constants; then how many generated digits a
+    classifier of real ones takes for the class asked for. The generator's weights are averaged over the run's last steps."""
+    batch, rate = 64, 1e-3
+    x, y, _, _ = digits()
+    sides = {}
+    for part, make in (("d", networks.dcgan_discriminator), ("g", networks.dcgan_generator)):
+        sides[part] = trainer_for(folder, functools.partial(make, batch=batch), policy, seed, f"adam,lr={rate},betas=0.5:0.999",
+                                  "bce-with-logits", freeze=rf"{'g' if part == 'd' else 'd'}\..*", **flags)
+    random, run, average = np.random.default_rng(seed), Run(float("nan")), {}
+
+    def noise():
+        classes = random.integers(0, 10, batch)
+        hot = np.eye(10, dtype=np.float32)[classes]
+        return np.concatenate([random.standard_normal((batch, networks.NOISE)).astype(np.float32), hot], 1), hot, classes
+
+    def hand_over(source: str, target: str) -> None:
+        for name, value in sides[source].parameters().items():
+            sides[target].set_parameter(name, value)
+
+    hand_over("g", "d")
+    hand_over("d", "g")
+    for step, batches in zip(range(steps), shuffled(x, y, batch, seed)):
+        z, hot, _ = noise()
+        real = np.eye(10, dtype=np.float32)[batches["labels"]]
+        rates = falling(rate, step, steps)
+        target = np.concatenate([np.full((batch, 1), 0.9), np.zeros((batch, 1))]).astype(np.float32)
+        results = [sides["d"].step({"x": batches["x"], "z": z, "classes": np.concatenate([real, hot]), "target": target}, rates)]
+        hand_over("d", "g")
+        z, hot, _ = noise()
+        results.append(sides["g"].step({"z": z, "classes": hot, "target": np.ones((batch, 1), np.float32)}, rates))
+        hand_over("g", "d")
+        run.loss.append(results[1].loss)
+        run.skipped += sum(result.skipped for result in results)
+        keep = 0.99 if step > steps // 2 else 0.0
+        for name in [*sides["g"].parameters(), *(f"g.bn{i}.running_{part}" for i in (1, 2) for part in ("mean", "var"))]:
+            average[name] = keep * average.get(name, 0.0) + (1 - keep) * sides["g"].parameter(name)
+        if step % 20 == 0:
+            progress(f"DCGAN {policy} seed {seed}: step {step}/{steps} losses {results[0].loss:.3f}, {results[1].loss:.3f}")
+    for name, value in average.items():
+        sides["g"].set_parameter(name, value)
+    right = []
+    for _ in range(32):
+        z, hot, classes = noise()
+        images = sides["g"].evaluate({"z": z, "classes": hot})["images"]
+        right.append(digit_classifier().predict(images.reshape(batch, 64)) == classes)
+    run.value, run.scale = 100.0 * float(np.mean(right)), results[1].loss_scale
+    return run
+
+
 TASKS = [
     Task("digits LeNet", "accuracy", 0.5, functools.partial(train_digits, networks.lenet, 3e-3), 800),
     Task("digits ResNet-18", "accuracy", 0.5, functools.partial(train_digits, networks.resnet18, 3e-3), 300),
     Task("byte GPT", "loss", 1.0, train_gpt, 300),
     Task("byte encoder-decoder", "loss", 1.0, train_encoder_decoder, 300),
+    Task("digits DCGAN", "accuracy", 0.5, train_dcgan, 1200),
 ]

@@ -62,11 +62,13 @@ class Graph:
             return x
         return self.op("Dropout", x, self.constant(np.float32(ratio)), self.constant(np.array(True)))
 
-    def save(self, path: str, inputs, output: str, shape, loss: str = "") -> str:
-        """Writes the model: its result is `output` as "logits", after the scalar `loss` where the graph has its own."""
+    def save(self, path: str, inputs, output: str, shape, loss: str = "", **more) -> str:
+        """Writes the model. Its results: the scalar `loss` where the graph has its own, `output` as "logits", and more, given
+        as name=(value, shape)."""
         values = [helper.make_tensor_value_info(name, kind, dims) for name, kind, dims in inputs]
-        self.op("Identity", output, name="logits")
-        results = [helper.make_tensor_value_info("logits", TensorProto.FLOAT, shape)]
+        results = []
+        for name, (value, dims) in {"logits": (output, shape), **more}.items():
+            results.append(helper.make_tensor_value_info(self.op("Identity", value, name=name), TensorProto.FLOAT, dims))
         if loss:
             results.insert(0, helper.make_tensor_value_info(loss, TensorProto.FLOAT, []))
         graph = helper.make_graph(self.nodes, "model", values, results, self.parameters)

@@ -43,6 +43,8 @@ public:
   Compilation(const CompileOptions &options, raw_ostream &out, raw_ostream &log)
       : options(options), out(out), log(log), context(makeRegistry()) {
     context.getDiagEngine().registerHandler([&log](Diagnostic &diagnostic) { printDiagnostic(log, diagnostic); });
+    // A diagnostic names the node; the function it is in may have thousands of lines.
+    context.printOpOnDiagnostic(false);
     context.loadAllAvailableDialects();
   }
 

@@ -125,7 +125,7 @@ const std::vector<Flag> &flags() {
       {"--clip-norm", "NORM", "clip gradients to this global L2 norm", setClipNorm},
       {"--accumulate", "N", "sum the gradients of N micro-steps before an update", setAccumulate},
       {"--freeze", "REGEX", "parameters whose names match are not trained", pattern(&Options::freeze)},
-      {"--train", "REGEX", "train exactly the float initializers whose names match", pattern(&Options::train)},
+      {"--train", "REGEX", "float initializers whose names match are parameters, whatever their use", pattern(&Options::train)},
       {"--bind", "NAME=N", "extent of a symbolic dimension (repeatable)", setBinding},
       {"--no-dropout", "", "remove dropout from the training step", toggle(&Options::noDropout)},
       {"--forward-only", "", "no loss, backward or optimizer", toggle(&Options::forwardOnly)},
