@@ -7,6 +7,7 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass, field
 
+import accumulation
 import networks
 import tasks
 
@@ -69,4 +70,6 @@ def report(folder: str, seeds: int, print_table) -> bool:
             fine &= with_it - without >= case.gap and table[0][1].value - with_it <= 1.0
     tasks.progress("")
     print_table(["mechanism", "seed", "run", "flushed at start", "flushed when trained", "loss", "held out", "skipped"], rows)
-    return fine
+    losses = accumulation.losses(tasks.digits()[0], folder)
+    print_table(["accumulators of amp-bf16", "loss on sums of 4,096 terms"], [[k, f"{v:.2e}"] for k, v in losses.items()])
+    return fine and losses["bf16"] > 100 * losses["f32"]

@@ -1,0 +1,71 @@
+"""What FP32 accumulators are for: a sum of 4,096 terms, trained with them and with BF16 ones.
+
+A linear layer learns how much ink is on a sheet of 64 digits. No compiled library can narrow an accumulator (precision-verify
+refuses it), so the step runs in the reference interpreter, once as compiled for amp-bf16 and once with every accumulator narrow.
+"""
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import struct
+import subprocess
+
+import numpy as np
+import onnx
+
+import mpt
+
+MODEL = """
+  <ir_version: 9, opset_import: ["" : 18]>
+  ink (float[32, 4096] x) => (float[32, 1] ink) { ink = Gemm<transB = 1>(x, weight, bias) }"""
+STEPS = 40
+
+
+def sheets(images, seed: int = 0):
+    """32 sheets of 64 places, each place blank or a digit, with their mean ink; from blank sheets to full ones."""
+    random = np.random.default_rng(seed)
+    picked = images[random.integers(0, len(images), (32, 64))].reshape(32, 64, 64)
+    picked = picked * (random.random((32, 64)) < np.linspace(0, 1, 32)[:, None])[..., None]
+    x = picked.reshape(32, 4096).astype(np.float32)
+    return x, x.mean(1, keepdims=True)
+
+
+def write_safetensors(path, tensors: dict) -> None:
+    header, at = {}, 0
+    for name, array in tensors.items():
+        header[name] = {"dtype": "F32", "shape": array.shape, "data_offsets": [at, at + array.nbytes]}
+        at += array.nbytes
+    text = json.dumps(header).encode()
+    pathlib.Path(path).write_bytes(b"".join([struct.pack("<Q", len(text)), text, *(a.tobytes() for a in tensors.values())]))
+
+
+def read_scalar(path, name: str) -> float:
+    raw = pathlib.Path(path).read_bytes()
+    start = 8 + struct.unpack("<Q", raw[:8])[0]
+    begin, end = json.loads(raw[8:start])[name]["data_offsets"]
+    return float(np.frombuffer(raw[start + begin:start + end], np.float32)[0])
+
+
+def losses(images, folder) -> dict:
+    """{type of the accumulators: loss after 40 steps of gradient descent}."""
+    folder = pathlib.Path(folder, "accumulation")
+    os.makedirs(folder, exist_ok=True)
+    model = onnx.parser.parse_model(MODEL)
+    for name, shape in {"weight": (1, 4096), "bias": (1,)}.items():
+        model.graph.initializer.append(onnx.numpy_helper.from_array(np.zeros(shape, np.float32), name))
+    onnx.save(model, folder / "ink.onnx")
+    x, target = sheets(images)
+    write_safetensors(folder / "inputs", {"x": x, "target": target, "learning_rate": np.array(2e-3, np.float32)})
+    flags = dict(loss="mse", optimizer="sgd,lr=2e-3", policy="amp-bf16")
+    mpt.compile(folder / "ink.onnx", out=folder / "library", **flags)  # for the file with the initial state
+    mpt.compile(folder / "ink.onnx", out=folder / "f32.mlir", emit="mlir", to="precision", **flags)
+    text = (folder / "f32.mlir").read_text()
+    (folder / "bf16.mlir").write_text(text.replace("in = bf16, acc = f32", "in = bf16, acc = bf16"))
+    results = {}
+    for kind in ("f32", "bf16"):
+        run = pathlib.Path(os.environ["MPT_BUILD"], "bin", "mpt-run")
+        subprocess.run([run, folder / f"{kind}.mlir", "--function=step", f"--steps={STEPS}", f"--inputs={folder / 'inputs'}",
+                        f"--state={folder / 'library' / 'ink.safetensors'}", f"--outputs={folder / 'outputs'}"], check=True)
+        results[kind] = read_scalar(folder / "outputs", "loss")
+    return results
