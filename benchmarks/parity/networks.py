@@ -41,7 +41,7 @@ def strided_conv(g: Graph, x: str, name: str, inputs: int, outputs: int, kernel:
                 strides=[stride, stride])
 
 
-def resnet18(path: str, batch: int, width: int = 16, seed: int = 0) -> str:
+def resnet18(path: str, batch: int, width: int = 8, seed: int = 0) -> str:
     """ResNet-18's four stages of two residual blocks at `width` to 8 times that many channels, on 8x8 images."""
     g = Graph(seed)
     x = g.op("Relu", g.batch_norm(g.conv("x", "stem", 1, width, 3), "stem.bn", width))
@@ -74,7 +74,7 @@ def attention(g: Graph, x: str, memory: str, p: str, width: int, heads: int, sha
     return g.linear(g.op("Reshape", y, shapes[2]), f"{p}.out", width, width)
 
 
-def encoder_decoder(path: str, batch: int, length: int = 32, width: int = 96, heads: int = 4, dropout: float = 0.1,
+def encoder_decoder(path: str, batch: int, length: int = 32, width: int = 64, heads: int = 4, dropout: float = 0.1,
                     seed: int = 0) -> str:
     """Pre-norm transformer, two encoder and two decoder layers over bytes: source, ids [batch, length] -> logits [.., 256]."""
     g = Graph(seed)

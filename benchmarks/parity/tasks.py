@@ -193,7 +193,7 @@ def masked_bytes(batch: int, length: int, seed: int, held: bool = False):
 
 
 def train_encoder_decoder(folder, policy, seed, steps, **flags) -> Run:
-    batch, length, rate = 16, 32, 2e-3
+    batch, length, rate = 8, 32, 3e-3
     make = functools.partial(networks.encoder_decoder, batch=batch, length=length)
     trainer = trainer_for(folder, make, policy, seed, f"adamw,lr={rate},weight-decay=0.01", clip_norm=1.0, **flags)
     run = drive(trainer, masked_bytes(batch, length, seed), rate, steps, f"encoder-decoder {policy} seed {seed}")
@@ -262,6 +262,6 @@ TASKS = [
     Task("digits LeNet", "accuracy", 0.5, functools.partial(train_digits, networks.lenet, 3e-3), 800),
     Task("digits ResNet-18", "accuracy", 0.5, functools.partial(train_digits, networks.resnet18, 3e-3), 300),
     Task("byte GPT", "loss", 1.0, train_gpt, 300),
-    Task("byte encoder-decoder", "loss", 1.0, train_encoder_decoder, 300),
+    Task("byte encoder-decoder", "loss", 1.0, train_encoder_decoder, 400),
     Task("digits DCGAN", "accuracy", 0.5, train_dcgan, 1200),
 ]
