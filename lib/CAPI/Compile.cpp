@@ -40,15 +40,16 @@ void printDiagnostic(raw_ostream &log, Diagnostic &diagnostic) {
 
 class Compilation {
 public:
-  Compilation(const CompileOptions &options, raw_ostream &out, raw_ostream &log)
-      : options(options), out(out), log(log), context(makeRegistry()) {
-    context.getDiagEngine().registerHandler([&log](Diagnostic &diagnostic) { printDiagnostic(log, diagnostic); });
-    // A diagnostic names the node; the function it is in may have thousands of lines.
-    context.printOpOnDiagnostic(false);
-    context.loadAllAvailableDialects();
-  }
+  Compilation(const CompileOptions &options, MLIRContext &context, raw_ostream &out, raw_ostream &log)
+      : options(options), out(out), log(log), context(context) {}
 
   LogicalResult run() {
+    if (failed(runPhases()))
+      return failure();
+    return options.dryRun ? success() : write();
+  }
+
+  LogicalResult runPhases() {
     if (failed(read()))
       return failure();
     for (const Phase &phase : compilerPhases()) {
@@ -62,16 +63,12 @@ public:
       if (phase.name == options.to || (options.emit == EmitKind::ONNX && phase.name == "precision"))
         break;
     }
-    return write();
+    return success();
   }
+
+  OwningOpRef<ModuleOp> takeModule() { return std::move(module); }
 
 private:
-  static DialectRegistry makeRegistry() {
-    DialectRegistry registry;
-    registerAll(registry);
-    return registry;
-  }
-
   bool started(StringRef phase) {
     if (phase == options.from)
       reached = true;
@@ -124,7 +121,10 @@ private:
       auto [kind, file] = wish.split('=');
       PassManager passes(&context);
       if (kind == "precision" && phase == "precision")
-        passes.addPass(createReport({file.ends_with(".json") ? "json" : "text", file.empty() ? "-" : file.str()}));
+        passes.addPass(createReport({file.ends_with(".json")   ? "json"
+                                     : file.ends_with(".html") ? "html"
+                                                               : "text",
+                                     file.empty() ? "-" : file.str(), options.ranges}));
       if (kind == "memory" && phase == "memory")
         passes.addPass(createMemoryReport({file.ends_with(".json"), file.str()}));
       if (!passes.empty() && failed(passes.run(*module)))
@@ -200,15 +200,35 @@ private:
 
   const CompileOptions &options;
   raw_ostream &out, &log;
-  MLIRContext context;
+  MLIRContext &context;
   OwningOpRef<ModuleOp> module;
   bool reached = false;
 };
 
 } // namespace
 
+void mpt::prepareContext(MLIRContext &context, raw_ostream &log) {
+  DialectRegistry registry;
+  registerAll(registry);
+  context.appendDialectRegistry(registry);
+  context.getDiagEngine().registerHandler([&log](Diagnostic &diagnostic) { printDiagnostic(log, diagnostic); });
+  // A diagnostic names the node; the function it is in may have thousands of lines.
+  context.printOpOnDiagnostic(false);
+  context.loadAllAvailableDialects();
+}
+
 LogicalResult mpt::compile(const CompileOptions &options, raw_ostream &out, raw_ostream &log) {
-  return Compilation(options, out, log).run();
+  MLIRContext context;
+  prepareContext(context, log);
+  return Compilation(options, context, out, log).run();
+}
+
+FailureOr<OwningOpRef<ModuleOp>> mpt::compileModule(const CompileOptions &options, MLIRContext &context,
+                                                    raw_ostream &out, raw_ostream &log) {
+  Compilation compilation(options, context, out, log);
+  if (failed(compilation.runPhases()))
+    return failure();
+  return compilation.takeModule();
 }
 
 int mpt::compilerMain(ArrayRef<StringRef> words) {

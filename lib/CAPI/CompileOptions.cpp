@@ -134,7 +134,11 @@ const std::vector<Flag> &flags() {
       {"--mcpu", "CPU", "processor to generate code for (native)", text(&Options::mcpu)},
       {"--from", "PHASE", "first phase to run on an .mlir input", choice(&Options::from, phases)},
       {"--to", "PHASE", "last phase to run; the module is printed", choice(&Options::to, phases)},
-      {"--report", "KIND", "precision or memory, to standard output or =FILE (repeatable)", addReport},
+      {"--report", "KIND", "precision or memory, to standard output or =FILE (.json; precision also .html; repeatable)",
+       addReport},
+      {"--ranges", "FILE", "ranges that mpt-run --calibrate measured, shown in the precision report",
+       text(&Options::ranges)},
+      {"--dry-run", "", "run the phases and print the reports, write no product", toggle(&Options::dryRun)},
       {"--timing", "", "print the time that each pass took", toggle(&Options::timing)},
       {"--quiet", "", "no progress on standard error", toggle(&Options::quiet)},
   };

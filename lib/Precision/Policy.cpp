@@ -1,6 +1,8 @@
 // Loading of policy files and matching of their rules.
 #include "mpt/Precision/Policy.h"
 
+#include "mpt/Dialect/MPT/ValueKeys.h"
+
 #include "mpt/Precision/Attributes.h"
 
 #include "mlir/Parser/Parser.h"
@@ -210,9 +212,3 @@ static Type typeEntry(ModuleOp module, StringRef key) {
 }
 Type mpt::storageOf(ModuleOp module) { return typeEntry(module, "storage"); }
 Type mpt::accumulatorOf(ModuleOp module) { return typeEntry(module, "accumulate"); }
-
-StringRef mpt::nodeName(Location loc) {
-  if (auto named = loc->findInstanceOf<NameLoc>())
-    return named.getName().getValue();
-  return {};
-}

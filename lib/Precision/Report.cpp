@@ -2,6 +2,7 @@
 #include "mpt/Precision/Report.h"
 
 #include "mpt/Dialect/MPT/GraphBuilder.h"
+#include "mpt/Dialect/MPT/ValueKeys.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
 #include "mpt/Precision/Attributes.h"
 #include "mpt/Precision/LossyCasts.h"
@@ -27,7 +28,15 @@ static std::string ruleOf(Operation *op) {
   return rule ? rule.str() : "";
 }
 
-static void addOp(PrecisionReport &report, StringRef function, Operation *op) {
+static std::optional<RangeProfile> profileOf(const RangeProfiles *measured, StringRef key) {
+  if (!measured || key.empty())
+    return std::nullopt;
+  auto found = measured->values.find(key.str());
+  return found == measured->values.end() ? std::nullopt : std::optional(found->second);
+}
+
+static void addOp(PrecisionReport &report, StringRef function, Operation *op, const ValueKeys &keys,
+                  const RangeProfiles *measured) {
   std::string node = llvm::json::fixUTF8(nodeName(op->getLoc()));
   if (auto note = op->getAttrOfType<StringAttr>(kRangeAttr))
     report.ranges.push_back({node, note.str()});
@@ -43,11 +52,17 @@ static void addOp(PrecisionReport &report, StringRef function, Operation *op) {
   for (OpResult result : op->getResults())
     if (auto type = dyn_cast<RankedTensorType>(result.getType()); type && isa<FloatType>(type.getElementType()))
       report.values.push_back({function.str(), node, op->getName().getStringRef().str(), numericClass, text(type),
-                               ruleOf(op), result.getResultNumber(), bytesOf(type)});
+                               ruleOf(op), result.getResultNumber(), bytesOf(type), keys.of(result),
+                               profileOf(measured, keys.of(result))});
 }
 
-PrecisionReport mpt::makePrecisionReport(ModuleOp module) {
+PrecisionReport mpt::makePrecisionReport(ModuleOp module, const RangeProfiles *measured) {
   PrecisionReport report;
+  ValueKeys keys(module);
+  if (LossScaling scaling = scalingOf(module); scaling.mode != Scaling::none)
+    report.lossScale = scaling.init;
+  if (measured)
+    report.measuredSteps = measured->steps;
   if (auto summary = module->getAttrOfType<DictionaryAttr>(kPolicyAttr))
     if (auto name = summary.getAs<StringAttr>("name"))
       report.policy = name.str();
@@ -55,38 +70,39 @@ PrecisionReport mpt::makePrecisionReport(ModuleOp module) {
     if (auto state = dyn_cast<train::StateOp>(op)) {
       auto type = cast<RankedTensorType>(state.getType());
       report.states.push_back({state.getSymName().str(), train::stringifyRole(state.getRole()).str(), text(type),
-                               ruleOf(state), bytesOf(type)});
+                               ruleOf(state), bytesOf(type),
+                               profileOf(measured, ("state|" + state.getSymName()).str())});
       if (auto note = op.getAttrOfType<StringAttr>(kRangeAttr))
         report.ranges.push_back({state.getSymName().str(), note.str()});
     } else if (auto function = dyn_cast<func::FuncOp>(op); function && !function.isExternal()) {
       for (Operation &inner : function.getBody().front())
-        addOp(report, function.getSymName(), &inner);
+        addOp(report, function.getSymName(), &inner, keys, measured);
     }
   }
   return report;
 }
 
-namespace {
-struct Totals {
-  int64_t narrow = 0, wide = 0, narrowBytes = 0, wideBytes = 0, casts = 0, castBytes = 0, lossy = 0;
-};
-llvm::MapVector<StringRef, Totals> totalsOf(const PrecisionReport &report) {
-  llvm::MapVector<StringRef, Totals> totals;
+std::vector<ReportTotals> mpt::totalsOf(const PrecisionReport &report) {
+  llvm::MapVector<StringRef, ReportTotals> totals;
   for (const ReportValue &value : report.values) {
-    Totals &t = totals[value.function];
+    ReportTotals &t = totals[value.function];
     bool narrow = !StringRef(value.type).ends_with("f32>") && !StringRef(value.type).ends_with("f64>");
     ++(narrow ? t.narrow : t.wide);
     (narrow ? t.narrowBytes : t.wideBytes) += value.bytes;
   }
   for (const ReportCast &cast : report.casts) {
-    Totals &t = totals[cast.function];
+    ReportTotals &t = totals[cast.function];
     ++t.casts;
     t.castBytes += cast.bytes;
     t.lossy += cast.lossy;
   }
-  return totals;
+  std::vector<ReportTotals> rows;
+  for (auto &[name, t] : totals) {
+    t.function = name.str();
+    rows.push_back(std::move(t));
+  }
+  return rows;
 }
-} // namespace
 
 void mpt::printText(const PrecisionReport &report, raw_ostream &out) {
   out << "precision report, policy " << (report.policy.empty() ? "none" : report.policy) << "\n\nstates\n";
@@ -111,9 +127,9 @@ void mpt::printText(const PrecisionReport &report, raw_ostream &out) {
   for (const ReportRange &range : report.ranges)
     out << "  " << (range.where.empty() ? "-" : range.where) << ": " << range.note << "\n";
   out << "\ntotals\n";
-  for (auto &[name, t] : totalsOf(report))
+  for (const ReportTotals &t : totalsOf(report))
     out << llvm::formatv(
-        "  {0}: {1} narrow values ({2} bytes), {3} wide ({4} bytes), {5} casts ({6} bytes, {7} rounding)\n", name,
+        "  {0}: {1} narrow values ({2} bytes), {3} wide ({4} bytes), {5} casts ({6} bytes, {7} rounding)\n", t.function,
         t.narrow, t.narrowBytes, t.wide, t.wideBytes, t.casts, t.castBytes, t.lossy);
 }
 
@@ -122,15 +138,13 @@ llvm::json::Value mpt::toJSON(const PrecisionReport &report) {
   for (const ReportState &s : report.states)
     states.push_back(
         llvm::json::Object{{"name", s.name}, {"role", s.role}, {"type", s.type}, {"rule", s.rule}, {"bytes", s.bytes}});
-  for (const ReportValue &v : report.values)
-    values.push_back(llvm::json::Object{{"function", v.function},
-                                        {"node", v.node},
-                                        {"op", v.op},
-                                        {"result", v.result},
-                                        {"class", v.numericClass},
-                                        {"type", v.type},
-                                        {"rule", v.rule},
-                                        {"bytes", v.bytes}});
+  for (const ReportValue &v : report.values) {
+    llvm::json::Object value{{"function", v.function},  {"node", v.node}, {"op", v.op},     {"result", v.result},
+                             {"class", v.numericClass}, {"type", v.type}, {"rule", v.rule}, {"bytes", v.bytes}};
+    if (v.profile)
+      value["measured"] = v.profile->toJSON();
+    values.push_back(std::move(value));
+  }
   for (const ReportCast &c : report.casts)
     casts.push_back(llvm::json::Object{{"function", c.function},
                                        {"node", c.node},
@@ -140,8 +154,8 @@ llvm::json::Value mpt::toJSON(const PrecisionReport &report) {
                                        {"rounds", c.lossy}});
   for (const ReportRange &r : report.ranges)
     ranges.push_back(llvm::json::Object{{"where", r.where}, {"note", r.note}});
-  for (auto &[name, t] : totalsOf(report))
-    totals.push_back(llvm::json::Object{{"function", name},
+  for (const ReportTotals &t : totalsOf(report))
+    totals.push_back(llvm::json::Object{{"function", t.function},
                                         {"narrow_values", t.narrow},
                                         {"narrow_bytes", t.narrowBytes},
                                         {"wide_values", t.wide},

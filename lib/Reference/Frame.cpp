@@ -51,6 +51,8 @@ LogicalResult InterpreterFrame::run(Block &block) {
       return op.emitOpError() << "has no rule in the reference interpreter";
     if (failed(interpretable.interpret(*this)))
       return failure();
+    if (observer)
+      observer->computed(&op, *this);
     // The last op that reads a value frees it. Values from outside the block stay.
     for (Value operand : op.getOperands()) {
       bool last = operand.getParentBlock() == &block && !kept.contains(operand) &&

@@ -60,7 +60,7 @@ FailureOr<SmallVector<Tensor>> Interpreter::call(func::FuncOp function, ArrayRef
   if (inputs.size() != function.getNumArguments())
     return function.emitOpError() << "expected " << function.getNumArguments() << " inputs, got " << inputs.size();
   Block &body = function.getBody().front();
-  InterpreterFrame frame(mode, states);
+  InterpreterFrame frame(mode, states, observer);
   for (auto [i, argument] : llvm::enumerate(body.getArguments())) {
     auto type = cast<RankedTensorType>(argument.getType());
     if (inputs[i].shape() != type.getShape() || inputs[i].isFloat() != isa<FloatType>(type.getElementType()))

@@ -139,8 +139,9 @@ def Report : Pass<"precision-report", "::mlir::ModuleOp"> {
     casts and cast bytes).
   }];
   let options = [
-    Option<"format", "format", "std::string", "\"text\"", "text or json">,
-    Option<"output", "output", "std::string", "\"-\"", "file to write, - for standard output">
+    Option<"format", "format", "std::string", "\"text\"", "text, json or html">,
+    Option<"output", "output", "std::string", "\"-\"", "file to write, - for standard output">,
+    Option<"ranges", "ranges", "std::string", "\"\"", "file of measured ranges (mpt-run --calibrate) to show beside them">
   ];
 }
 

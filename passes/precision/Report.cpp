@@ -21,8 +21,8 @@ public:
 
   void runOnOperation() override {
     Location loc = getOperation().getLoc();
-    if (format != "text" && format != "json") {
-      emitError(loc) << "expected report format text or json, got " << format;
+    if (format != "text" && format != "json" && format != "html") {
+      emitError(loc) << "expected report format text, json or html, got " << format;
       return signalPassFailure();
     }
     std::string error;
@@ -31,9 +31,20 @@ public:
       emitError(loc) << "cannot write the precision report: " << error;
       return signalPassFailure();
     }
-    PrecisionReport report = makePrecisionReport(getOperation());
+    std::optional<RangeProfiles> measured;
+    if (!ranges.empty()) {
+      llvm::Expected<RangeProfiles> read = RangeProfiles::read(ranges);
+      if (!read) {
+        emitError(loc) << llvm::toString(read.takeError());
+        return signalPassFailure();
+      }
+      measured = std::move(*read);
+    }
+    PrecisionReport report = makePrecisionReport(getOperation(), measured ? &*measured : nullptr);
     if (format == "json")
       file->os() << llvm::formatv("{0:2}", toJSON(report)) << "\n";
+    else if (format == "html")
+      printHtml(report, file->os());
     else
       printText(report, file->os());
     file->keep();

@@ -23,6 +23,8 @@ struct CompileOptions : PipelineOptions {
   std::string from;          ///< first phase; "import" when empty
   std::string to;            ///< last phase
   std::string freeze, train; ///< regular expressions over parameter names
+  std::string ranges;        ///< file of mpt-run --calibrate, for the precision report
+  bool dryRun = false;       ///< phases and reports, no product
   bool timing = false;
   bool quiet = false;
   EmitKind emit = EmitKind::Library;

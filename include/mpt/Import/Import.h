@@ -14,8 +14,8 @@ struct ImportOptions {
   std::string name;
   /// Extents of symbolic dimensions of the graph's inputs, by symbol.
   llvm::StringMap<int64_t> bindings;
-  /// Initializers whose whole name matches one of these expressions are parameters (`train`), or parameters that no
-  /// optimizer changes (`freeze`). Without a match the use of an initializer decides.
+  /// Initializers whose whole name matches one of `train` are the parameters, and no others; without expressions the
+  /// use of an initializer decides. Those that match one of `freeze` are parameters that no optimizer changes.
   std::vector<std::string> train, freeze;
 };
 

@@ -73,8 +73,6 @@ LossScaling scalingOf(mlir::ModuleOp module);
 mlir::Type storageOf(mlir::ModuleOp module);
 /// Type of running sums of such a module; null without its summary.
 mlir::Type accumulatorOf(mlir::ModuleOp module);
-/// Name of the ONNX node that an op comes from; empty when it has none.
-llvm::StringRef nodeName(mlir::Location loc);
 
 } // namespace mpt
 

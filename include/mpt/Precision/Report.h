@@ -2,6 +2,8 @@
 #ifndef MPT_PRECISION_REPORT_H
 #define MPT_PRECISION_REPORT_H
 
+#include "mpt/Support/RangeProfile.h"
+
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
@@ -12,6 +14,8 @@ struct ReportValue {
   std::string function, node, op, numericClass, type, rule;
   unsigned result = 0;
   int64_t bytes = 0;
+  std::string key;                     ///< see ValueKeys; empty for values that have none
+  std::optional<RangeProfile> profile; ///< what was measured, where ranges were given
 };
 struct ReportCast {
   std::string function, node, from, to;
@@ -21,6 +25,7 @@ struct ReportCast {
 struct ReportState {
   std::string name, role, type, rule;
   int64_t bytes = 0;
+  std::optional<RangeProfile> profile;
 };
 struct ReportRange {
   std::string where, note;
@@ -31,12 +36,25 @@ struct PrecisionReport {
   std::vector<ReportValue> values;
   std::vector<ReportCast> casts;
   std::vector<ReportRange> ranges;
+  double lossScale = 1.0; ///< by which the policy multiplies gradients at the start
+  int64_t measuredSteps = 0;
 };
 
-/// Reads the decisions and types that the precision passes left in `module`. Changes nothing.
-PrecisionReport makePrecisionReport(mlir::ModuleOp module);
+/// Sums over one function.
+struct ReportTotals {
+  std::string function;
+  int64_t narrow = 0, wide = 0, narrowBytes = 0, wideBytes = 0, casts = 0, castBytes = 0, lossy = 0;
+};
+/// In the order in which functions appear.
+std::vector<ReportTotals> totalsOf(const PrecisionReport &report);
+
+/// Reads the decisions and types that the precision passes left in `module`, and joins measured ranges to them, if
+/// given. Changes nothing.
+PrecisionReport makePrecisionReport(mlir::ModuleOp module, const RangeProfiles *measured = nullptr);
 void printText(const PrecisionReport &report, llvm::raw_ostream &out);
 llvm::json::Value toJSON(const PrecisionReport &report);
+/// One page without external resources; measured values with their histogram of exponents beside the types' ranges.
+void printHtml(const PrecisionReport &report, llvm::raw_ostream &out);
 
 } // namespace mpt
 

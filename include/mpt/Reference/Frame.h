@@ -24,10 +24,24 @@ struct ReferenceState {
   int64_t failedChecks = 0;
 };
 
+class InterpreterFrame;
+
+/// Sees the values of a function while it runs.
+class InterpreterObserver {
+public:
+  virtual ~InterpreterObserver() = default;
+  /// `op`, directly in the function's body, has set its results; its operands are still there.
+  virtual void computed(mlir::Operation *op, const InterpreterFrame &frame) = 0;
+};
+
 /// The values of one region while it runs. A child frame sees its parent's values.
 class InterpreterFrame {
 public:
-  InterpreterFrame(ReferenceMode mode, ReferenceState &state) : mode(mode), shared(state) {}
+  InterpreterFrame(ReferenceMode mode, ReferenceState &state, InterpreterObserver *observer = nullptr)
+      : mode(mode), shared(state), observer(observer) {}
+  /// A child that computes in `mode`, whatever its parent does.
+  InterpreterFrame(const InterpreterFrame &parent, ReferenceMode mode)
+      : mode(mode), shared(parent.shared), parent(&parent) {}
   explicit InterpreterFrame(const InterpreterFrame &parent, bool isolated)
       : mode(parent.mode), shared(parent.shared), parent(isolated ? nullptr : &parent) {}
 
@@ -55,6 +69,7 @@ private:
   ReferenceMode mode;
   ReferenceState &shared;
   const InterpreterFrame *parent = nullptr;
+  InterpreterObserver *observer = nullptr;
   llvm::DenseMap<mlir::Value, Tensor> values;
   llvm::DenseSet<mlir::Value> kept;
 };

@@ -24,6 +24,9 @@ public:
   /// `from` names; else zeros for slots and accumulators. States without any stay unset: reading one is an error.
   llvm::LogicalResult initialize();
 
+  /// Shows every op of the functions called from now on to `seer` (null: nobody), which must outlive the calls.
+  void observe(InterpreterObserver *seer) { observer = seer; }
+
   /// Runs `function`; inputs are in argument order and are rounded to their types (not in oracle mode). State writes
   /// take effect when it has returned. Results are in order.
   llvm::FailureOr<llvm::SmallVector<Tensor>> call(mlir::func::FuncOp function, llvm::ArrayRef<Tensor> inputs);
@@ -36,6 +39,7 @@ private:
   mlir::ModuleOp module;
   ReferenceMode mode;
   ReferenceState states;
+  InterpreterObserver *observer = nullptr;
 };
 
 } // namespace mpt

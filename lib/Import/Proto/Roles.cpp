@@ -108,8 +108,10 @@ LogicalResult mpt::assignRoles(ModuleOp module, const ImportOptions &options) {
     bool named = torch && isTorchPath(name) && read && !read->use_empty();
     bool parameter = !use.statistic && (named || (!torch && use.weight && type.getRank() >= 1));
     bool frozen = matches(*freeze, name);
-    if (matches(*train, name) || frozen)
-      parameter = true;
+    // Who says what is trained says all of it.
+    if (!train->empty())
+      parameter = matches(*train, name);
+    parameter |= frozen;
     train::Role role = parameter       ? train::Role::parameter
                        : use.statistic ? train::Role::statistic
                                        : train::Role::constant;

@@ -14,7 +14,7 @@
 // TEXT: step {{.*}} : tensor<8x4xf32> to tensor<8x4xf16>, 192 bytes
 // TEXT: totals
 // TEXT: step: {{.*}} narrow values
-// FORMAT: expected report format text or json, got xml
+// FORMAT: expected report format text, json or html, got xml
 // WRITE: cannot write the precision report
 // RANGE: constants out of range
 // RANGE-NEXT: mask: 1 beyond f16's range, now its largest finite value

@@ -1,0 +1,63 @@
+// What mpt-run learns about a training step by running it: ranges, where it overflows, how far it drifts.
+#ifndef MPT_REFERENCE_CALIBRATE_H
+#define MPT_REFERENCE_CALIBRATE_H
+
+#include "mpt/Reference/Interpreter.h"
+#include "mpt/Support/RangeProfile.h"
+
+#include "llvm/Support/JSON.h"
+#include <optional>
+
+namespace mpt {
+
+/// Inputs by name, one map a step.
+using Batch = std::map<std::string, Tensor>;
+
+/// Reads one safetensors file as a batch.
+llvm::FailureOr<Batch> readBatch(mlir::ModuleOp module, llvm::StringRef path);
+
+/// `function`'s inputs in order, from `batch`. An input that the batch lacks takes its default (`mpt.default`, the
+/// learning rate's); without one it is an error. `rounds` as in Tensor::as.
+llvm::FailureOr<llvm::SmallVector<Tensor>> bindInputs(mlir::func::FuncOp function, const Batch &batch, bool rounds);
+
+/// Runs @step once on every batch in turn, for `steps` steps (0: one for each batch), and gathers the magnitudes of all
+/// float values: activations, weights and gradients.
+llvm::FailureOr<RangeProfiles> calibrate(mlir::ModuleOp module, llvm::ArrayRef<Batch> batches, int64_t steps);
+
+/// The op at which a step stopped being finite.
+struct Blame {
+  int64_t step = 0;             ///< from 0
+  std::string node, op, result; ///< ONNX node, operation, type of the result; op is empty for an input or a state
+  std::string name;             ///< of the input or state that was not finite from the start
+  int64_t infinities = 0, nans = 0, count = 0;
+  double largest = 0.0; ///< magnitude the result has in FP64, before any rounding; infinite when FP64 overflows too
+  double limit = 0.0;   ///< largest finite value of the result's type
+  double scale = 1.0;   ///< loss scale of the step, when the value is a gradient
+  std::string advice;   ///< what to add to the command line, or to look at
+
+  std::string message() const;
+  llvm::json::Value toJSON() const;
+};
+
+/// Runs as calibrate() does and names the origin of each step that was skipped or whose loss is not finite. With
+/// `function` "evaluate" or "forward" nothing is skipped: every run that yields a value that is not finite counts.
+llvm::FailureOr<std::vector<Blame>> blame(mlir::ModuleOp module, llvm::ArrayRef<Batch> batches, int64_t steps);
+
+/// Limits of a certificate.
+struct CertificateLimits {
+  double lossDifference = 0.01; ///< relative, of any step's loss against FP64
+  double gradientCosine = 0.98; ///< smallest cosine of a parameter's gradient with its FP64 gradient
+  double underflowShare = 0.05; ///< largest share of a tensor's values that became zero
+  double skippedShare = 0.5;    ///< largest share of steps skipped
+};
+
+/// Trains `module` (in its own precision) and `reference` (the same model in FP32, evaluated in FP64) from the same
+/// state on the same batches and compares losses, gradients and, within `module`, every tensor with its FP64 value.
+/// The result is the certificate: {"pass", "limits", "steps": [...], "gradients": [...], "tensors": [...], "failures"}.
+llvm::FailureOr<llvm::json::Object> certify(mlir::ModuleOp module, mlir::ModuleOp reference,
+                                            llvm::ArrayRef<Batch> batches, int64_t steps,
+                                            const CertificateLimits &limits);
+
+} // namespace mpt
+
+#endif // MPT_REFERENCE_CALIBRATE_H

@@ -1,0 +1,272 @@
+// mpt-run: words to a command, and the command carried out.
+#include "mpt/CAPI/RunCommand.h"
+
+#include "mpt/CAPI/Compile.h"
+
+#include "mlir/Parser/Parser.h"
+#include "mlir/Support/FileUtilities.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/SourceMgr.h"
+#include "llvm/Support/ToolOutputFile.h"
+#include <functional>
+
+using namespace mlir;
+using namespace mpt;
+
+namespace {
+
+using Setter = std::function<bool(RunCommand &, StringRef)>;
+
+struct RunFlag {
+  StringRef name, value, text; ///< an empty `value` means a switch
+  Setter set;                  ///< false when the value does not fit
+};
+
+Setter file(std::string RunOptions::*member) {
+  return [=](RunCommand &command, StringRef value) {
+    command.run.*member = value.str();
+    return !value.empty();
+  };
+}
+Setter mode(RunMode mode) {
+  return [=](RunCommand &command, StringRef) {
+    command.mode = mode;
+    return true;
+  };
+}
+Setter limit(double CertificateLimits::*member) {
+  return [=](RunCommand &command, StringRef value) {
+    return !value.getAsDouble(command.limits.*member) && command.limits.*member >= 0.0;
+  };
+}
+
+const std::vector<RunFlag> &flags() {
+  static const std::vector<RunFlag> table = {
+      {"--function", "NAME", "function to run (every public one without arguments)", file(&RunOptions::function)},
+      {"--inputs", "FILE", "safetensors file of inputs", file(&RunOptions::inputs)},
+      {"--state", "FILE", "safetensors file of initial states", file(&RunOptions::state)},
+      {"--outputs", "FILE", "write results to this file", file(&RunOptions::outputs)},
+      {"--new-state", "FILE", "write final states to this file", file(&RunOptions::newState)},
+      {"--expect", "FILE", "compare results with this file's, within the error model's tolerance",
+       file(&RunOptions::expect)},
+      {"--fp64", "", "compute every float in FP64",
+       [](RunCommand &command, StringRef) { return command.run.oracle = true; }},
+      {"--steps", "N", "calls in a row (one, or one for each batch)",
+       [](RunCommand &command, StringRef value) {
+         return !value.getAsInteger(10, command.steps) && command.steps > 0;
+       }},
+      {"--calibrate", "", "run training steps in FP32 and write the ranges of all values", mode(RunMode::Calibrate)},
+      {"--blame", "", "run steps and name the node at which one stopped being finite", mode(RunMode::Blame)},
+      {"--certify", "", "compare steps in the policy with FP64 and write a certificate", mode(RunMode::Certify)},
+      {"--batch", "FILE", "safetensors file with the inputs of one step (repeatable)",
+       [](RunCommand &command, StringRef value) {
+         command.batches.push_back(value.str());
+         return !value.empty();
+       }},
+      {"--max-loss-difference", "X", "certificate: relative, of any step (0.01)",
+       limit(&CertificateLimits::lossDifference)},
+      {"--min-gradient-cosine", "X", "certificate: of any parameter (0.98)", limit(&CertificateLimits::gradientCosine)},
+      {"--max-underflow", "X", "certificate: share of a tensor's values (0.05)",
+       limit(&CertificateLimits::underflowShare)},
+      {"--max-skipped", "X", "certificate: share of steps (0.5)", limit(&CertificateLimits::skippedShare)},
+      {"-o", "FILE", "where calibrate, blame and certify write their JSON (standard output)",
+       [](RunCommand &command, StringRef value) {
+         command.output = value.str();
+         return !value.empty();
+       }},
+  };
+  return table;
+}
+
+constexpr int kFound = 1, kBroken = 2;
+
+/// Carries out one command.
+class Runner {
+public:
+  explicit Runner(const RunCommand &command) : command(command) { prepareContext(context, llvm::errs()); }
+
+  int run() {
+    OwningOpRef<ModuleOp> module = load("");
+    if (!module)
+      return kBroken;
+    if (command.mode == RunMode::Run) {
+      RunOptions options = command.run;
+      options.steps = std::max<int64_t>(1, command.steps);
+      return succeeded(runModule(*module, options)) ? 0 : kFound;
+    }
+    std::vector<Batch> batches;
+    for (StringRef path : command.batches) {
+      FailureOr<Batch> batch = readBatch(*module, path);
+      if (failed(batch))
+        return kBroken;
+      batches.push_back(std::move(*batch));
+    }
+    if (command.mode == RunMode::Blame)
+      return runBlame(*module, batches);
+    return command.mode == RunMode::Calibrate ? runCalibration(batches) : runCertification(*module, batches);
+  }
+
+private:
+  /// The input as a module ready to run; `policy` overrides the one asked for. Null after an error was printed.
+  OwningOpRef<ModuleOp> load(StringRef policy) {
+    StringRef input = command.input;
+    if (input == "-" || input.ends_with(".mlir"))
+      return loadText(input);
+    std::vector<std::string> words = command.compileWords;
+    words.push_back(command.input);
+    words.push_back("--to=precision");
+    words.push_back("--quiet");
+    if (!policy.empty()) {
+      words.push_back(("--policy=" + policy).str());
+      words.push_back("--loss-scale=none");
+    }
+    SmallVector<StringRef> views(words.begin(), words.end());
+    llvm::Expected<CompileOptions> options = CompileOptions::parse(views);
+    if (!options) {
+      llvm::errs() << "mpt-run: " << llvm::toString(options.takeError()) << "\n";
+      return {};
+    }
+    FailureOr<OwningOpRef<ModuleOp>> module = compileModule(*options, context, llvm::outs(), llvm::errs());
+    return failed(module) ? OwningOpRef<ModuleOp>() : std::move(*module);
+  }
+
+  /// Errors in and about a text point at its lines.
+  OwningOpRef<ModuleOp> loadText(StringRef path) {
+    std::string message;
+    std::unique_ptr<llvm::MemoryBuffer> buffer = openInputFile(path, &message);
+    if (!buffer) {
+      llvm::errs() << "mpt-run: " << message << "\n";
+      return {};
+    }
+    sources.AddNewSourceBuffer(std::move(buffer), llvm::SMLoc());
+    diagnostics = std::make_unique<SourceMgrDiagnosticHandler>(sources, &context);
+    return parseSourceFile<ModuleOp>(sources, &context);
+  }
+
+  /// The model in FP32.
+  OwningOpRef<ModuleOp> loadReference() {
+    if (!StringRef(command.input).ends_with(".mlir"))
+      return load("fp32");
+    llvm::errs() << "mpt-run: expected a model (.onnx) to compare with its FP32 form, got '" << command.input << "'\n";
+    return {};
+  }
+
+  int runCalibration(ArrayRef<Batch> batches) {
+    OwningOpRef<ModuleOp> wide = loadReference();
+    if (!wide)
+      return kBroken;
+    FailureOr<RangeProfiles> profiles = calibrate(*wide, batches, command.steps);
+    return failed(profiles) ? kBroken : write(profiles->toJSON(), 0);
+  }
+
+  int runCertification(ModuleOp module, ArrayRef<Batch> batches) {
+    OwningOpRef<ModuleOp> wide = loadReference();
+    if (!wide)
+      return kBroken;
+    FailureOr<llvm::json::Object> certificate = certify(module, *wide, batches, command.steps, command.limits);
+    if (failed(certificate))
+      return kBroken;
+    bool pass = certificate->getBoolean("pass").value_or(false);
+    for (const llvm::json::Value &failure : *certificate->getArray("failures"))
+      llvm::errs() << "mpt-run: " << failure.getAsString().value_or("") << "\n";
+    return write(std::move(*certificate), pass ? 0 : kFound);
+  }
+
+  int runBlame(ModuleOp module, ArrayRef<Batch> batches) {
+    FailureOr<std::vector<Blame>> found = blame(module, batches, command.steps);
+    if (failed(found))
+      return kBroken;
+    llvm::json::Array rows;
+    for (const Blame &blame : *found) {
+      llvm::errs() << "mpt-run: " << blame.message() << "\n";
+      rows.push_back(blame.toJSON());
+    }
+    return write(std::move(rows), found->empty() ? 0 : kFound);
+  }
+
+  int write(llvm::json::Value value, int status) {
+    std::error_code error;
+    llvm::ToolOutputFile file(command.output, error, llvm::sys::fs::OpenFlags::OF_None);
+    if (!error) {
+      file.os() << llvm::formatv("{0:2}", value) << "\n";
+      file.os().flush();
+      error = file.os().error();
+    }
+    if (error) {
+      file.os().clear_error();
+      llvm::errs() << "mpt-run: cannot write '" << command.output << "': " << error.message() << "\n";
+      return kBroken;
+    }
+    file.keep();
+    return status;
+  }
+
+  const RunCommand &command;
+  MLIRContext context;
+  llvm::SourceMgr sources;
+  std::unique_ptr<SourceMgrDiagnosticHandler> diagnostics;
+};
+
+} // namespace
+
+llvm::Expected<RunCommand> RunCommand::parse(ArrayRef<StringRef> words) {
+  RunCommand command;
+  for (size_t i = 0; i < words.size(); ++i) {
+    StringRef word = words[i];
+    if (!word.starts_with("-") || word == "-") {
+      if (!command.input.empty())
+        return llvm::createStringError("expected one input file, got '" + command.input + "' and '" + word + "'");
+      command.input = word.str();
+      continue;
+    }
+    // One dash does as well as two.
+    std::string name = word.split('=').first.str();
+    StringRef value = word.split('=').second;
+    bool hasValue = word.contains('=');
+    auto flag = llvm::find_if(
+        flags(), [&](const RunFlag &f) { return f.name == name || (name.size() > 2 && f.name == "-" + name); });
+    if (flag == flags().end()) {
+      command.compileWords.push_back(word.str());
+      continue;
+    }
+    if (flag->value.empty() ? hasValue : !hasValue && i + 1 == words.size())
+      return llvm::createStringError("expected " + (flag->value.empty() ? "no value" : flag->value) + " for " +
+                                     flag->name);
+    if (!flag->value.empty() && !hasValue)
+      value = words[++i];
+    if (!flag->set(command, value))
+      return llvm::createStringError("expected " + flag->value + " for " + flag->name + ", got '" + value + "'");
+  }
+  if (command.input.empty())
+    return llvm::createStringError("expected an input file (.mlir, .onnx or .onnxtxt)");
+  bool isModule = command.input == "-" || StringRef(command.input).ends_with(".mlir");
+  if (isModule && !command.compileWords.empty())
+    return llvm::createStringError("unknown flag '" + command.compileWords.front() +
+                                   "' for an .mlir file; --help lists the flags");
+  if (command.mode != RunMode::Run && command.batches.empty())
+    return llvm::createStringError("expected at least one --batch=FILE with the inputs of a step");
+  return command;
+}
+
+std::string RunCommand::help() {
+  std::string text = "usage: mpt-run FILE.mlir [flags]            run functions in the reference interpreter\n"
+                     "       mpt-run MODEL.onnx [flags] [flags of mpt-opt]\n\n";
+  for (const RunFlag &flag : flags())
+    text +=
+        llvm::formatv("  {0,-26} {1}\n", (flag.name + (flag.value.empty() ? "" : "=" + flag.value)).str(), flag.text);
+  return text;
+}
+
+int mpt::runMain(ArrayRef<StringRef> words) {
+  if (words.empty() || llvm::is_contained(words, "--help")) {
+    llvm::outs() << RunCommand::help();
+    return 0;
+  }
+  llvm::Expected<RunCommand> command = RunCommand::parse(words);
+  if (!command) {
+    llvm::errs() << "mpt-run: " << llvm::toString(command.takeError()) << "\n";
+    return kBroken;
+  }
+  return Runner(*command).run();
+}

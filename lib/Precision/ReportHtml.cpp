@@ -1,0 +1,281 @@
+// The precision report as one HTML page: decisions, casts, and histograms of exponents beside the types' ranges.
+#include "mpt/Precision/Report.h"
+
+#include "mlir/IR/Builders.h"
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace mlir;
+using namespace mpt;
+
+namespace {
+
+constexpr llvm::StringLiteral kHead = R"html(<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>precision report</title>
+<style>
+:root { --ink: #1c2430; --dim: #667085; --line: #d9dee6; --paper: #fff; --band: #f5f7fa;
+  --f16: #1f77b4; --bf16: #2a9d5c; --f8: #c2571a; --wide: #8a94a6; --bad: #b42318; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6e9ef; --dim: #98a2b3; --line: #344054; --paper: #14181f;
+  --band: #1d232d; --f16: #63a9e0; --bf16: #5fca8f; --f8: #ef8e57; --wide: #98a2b3; --bad: #f97066; } }
+body { font: 14px/1.45 system-ui, sans-serif; color: var(--ink); background: var(--paper); margin: 24px; }
+h1 { font-size: 22px; margin: 0 0 4px; } h2 { font-size: 16px; margin: 28px 0 8px; }
+p { margin: 0 0 8px; max-width: 75ch; color: var(--dim); }
+table { border-collapse: collapse; width: 100%; } th, td { text-align: left; padding: 3px 10px 3px 0;
+  border-bottom: 1px solid var(--line); vertical-align: top; } th { color: var(--dim); font-weight: 600;
+  position: sticky; top: 0; background: var(--paper); }
+td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+code { font: 12.5px ui-monospace, monospace; word-break: break-word; } .dim { color: var(--dim); }
+.t { font: 600 12px ui-monospace, monospace; border-radius: 4px; padding: 1px 6px; color: var(--paper); white-space: nowrap; }
+.f16 { background: var(--f16); } .bf16 { background: var(--bf16); } .f8 { background: var(--f8); } .wide { background: var(--wide); }
+.bad { color: var(--bad); font-weight: 600; } input { font: inherit; padding: 4px 8px; width: min(60ch, 90%);
+  color: inherit; background: var(--band); border: 1px solid var(--line); border-radius: 4px; margin: 0 0 8px; }
+svg { display: block; } details > summary { cursor: pointer; font-size: 16px; font-weight: 600; margin: 28px 0 8px; }
+</style></head><body>
+)html";
+
+constexpr llvm::StringLiteral kTail = R"html(<script>
+document.querySelectorAll("input[data-table]").forEach(box => box.addEventListener("input", () => {
+  const words = box.value.toLowerCase().split(/\s+/).filter(word => word);
+  document.querySelectorAll("#" + box.dataset.table + " tbody tr").forEach(row => {
+    const text = row.textContent.toLowerCase();
+    row.hidden = !words.every(word => text.includes(word));
+  });
+}));
+</script></body></html>
+)html";
+
+/// Axis of the histograms: exponents outside are counted in the first and last bar.
+constexpr int kFirst = -48, kLast = 24, kBar = 3, kHeight = 34;
+
+std::string escaped(StringRef text) {
+  std::string result;
+  for (char c : text)
+    switch (c) {
+    case '<':
+      result += "&lt;";
+      break;
+    case '>':
+      result += "&gt;";
+      break;
+    case '&':
+      result += "&amp;";
+      break;
+    case '"':
+      result += "&quot;";
+      break;
+    default:
+      result += c;
+    }
+  return result;
+}
+
+std::string code(StringRef text) { return text.empty() ? "" : "<code>" + escaped(text) + "</code>"; }
+
+/// "tensor<8x4xf16>" -> element type "f16" and shape "8x4".
+std::pair<StringRef, StringRef> splitType(StringRef type) {
+  type.consume_front("tensor<");
+  type.consume_back(">");
+  size_t x = type.rfind('x');
+  return x == StringRef::npos ? std::pair(type, StringRef("scalar")) : std::pair(type.substr(x + 1), type.substr(0, x));
+}
+
+std::string typeChip(StringRef type) {
+  auto [element, shape] = splitType(type);
+  StringRef style = element == "f16" ? "f16" : element == "bf16" ? "bf16" : element.starts_with("f8") ? "f8" : "wide";
+  return llvm::formatv("<span class=\"t {0}\">{1}</span> <span class=\"dim\">{2}</span>", style, element, shape);
+}
+
+std::string bytes(int64_t count) {
+  if (count >= 10 << 20)
+    return llvm::formatv("{0:f1} MiB", static_cast<double>(count) / (1 << 20));
+  if (count >= 10 << 10)
+    return llvm::formatv("{0:f1} KiB", static_cast<double>(count) / (1 << 10));
+  return llvm::formatv("{0} B", count);
+}
+
+std::string percent(double share) {
+  if (share == 0.0)
+    return "0";
+  return share < 0.0001 ? "&lt; 0.01 %" : llvm::formatv("{0:f2} %", share * 100.0).str();
+}
+
+/// The float types that the histograms are held against.
+struct NamedRange {
+  StringRef name, style;
+  FloatRange range;
+};
+
+class Page {
+public:
+  Page(const PrecisionReport &report, raw_ostream &out) : report(report), out(out) {
+    MLIRContext context;
+    Builder b(&context);
+    ranges = {{"FP16", "f16", FloatRange::of(b.getF16Type())},
+              {"BF16", "bf16", FloatRange::of(b.getBF16Type())},
+              {"E5M2", "f8", FloatRange::of(Float8E5M2Type::get(&context))},
+              {"E4M3", "f8", FloatRange::of(Float8E4M3FNType::get(&context))}};
+    elementRanges = {{"f16", ranges[0].range},
+                     {"bf16", ranges[1].range},
+                     {"f8E5M2", ranges[2].range},
+                     {"f8E4M3FN", ranges[3].range},
+                     {"f32", FloatRange::of(b.getF32Type())}};
+  }
+
+  void print() {
+    out << kHead << "<h1>Precision report</h1><p>Policy <b>" << escaped(report.policy.empty() ? "none" : report.policy)
+        << "</b>";
+    if (report.lossScale != 1.0)
+      out << llvm::formatv(", gradients start at loss scale {0}", report.lossScale);
+    out << (report.measuredSteps ? llvm::formatv("; ranges measured in FP32 over {0} steps", report.measuredSteps).str()
+                                 : std::string("; no ranges were measured (mpt-run --calibrate measures them)"))
+        << ".</p>\n";
+    printTotals();
+    printValues();
+    printCasts();
+    printStates();
+    printRanges();
+    out << kTail;
+  }
+
+private:
+  void printTotals() {
+    out << "<h2>Totals</h2><table><thead><tr><th>function<th class=n>narrow values<th class=n>bytes<th class=n>wide "
+           "values<th class=n>bytes<th class=n>casts<th class=n>cast bytes<th class=n>rounding</tr></thead><tbody>\n";
+    for (const ReportTotals &t : totalsOf(report))
+      out << llvm::formatv("<tr><td>{0}<td class=n>{1}<td class=n>{2}<td class=n>{3}<td class=n>{4}<td class=n>{5}<td "
+                           "class=n>{6}<td class=n>{7}</tr>\n",
+                           code(t.function), t.narrow, bytes(t.narrowBytes), t.wide, bytes(t.wideBytes), t.casts,
+                           bytes(t.castBytes), t.lossy);
+    out << "</tbody></table>\n";
+  }
+
+  void openTable(StringRef title, StringRef id, size_t rows, bool open, StringRef heads) {
+    out << llvm::formatv(
+        "<details{0}><summary>{1} ({2})</summary><input data-table=\"{3}\" placeholder=\"filter: node, "
+        "op, type, rule ...\" aria-label=\"filter {1}\"><table id=\"{3}\"><thead><tr>{4}</tr></thead>"
+        "<tbody>\n",
+        open ? " open" : "", title, rows, id, heads);
+  }
+  void closeTable() { out << "</tbody></table></details>\n"; }
+
+  void printValues() {
+    llvm::MapVector<StringRef, std::vector<const ReportValue *>> functions;
+    for (const ReportValue &value : report.values)
+      functions[value.function].push_back(&value);
+    bool first = true;
+    for (auto &[function, values] : functions) {
+      openTable(("Values of " + function).str(), ("values-" + function).str(), values.size(),
+                function == "step" || (first && !functions.contains("step")),
+                "<th>node<th>operation<th>class<th>type<th>decided by<th class=n>bytes<th>measured");
+      first = false;
+      for (const ReportValue *value : values)
+        out << llvm::formatv("<tr><td>{0}<td>{1}<td>{2}<td>{3}<td>{4}<td class=n>{5}<td>{6}</tr>\n", code(value->node),
+                             code(value->op), value->numericClass, typeChip(value->type), escaped(value->rule),
+                             bytes(value->bytes), measured(value->profile, value->type));
+      closeTable();
+    }
+  }
+
+  void printCasts() {
+    if (report.casts.empty())
+      return;
+    openTable("Casts", "casts", report.casts.size(), false,
+              "<th>function<th>node<th>from<th>to<th class=n>bytes moved<th>rounds");
+    for (const ReportCast &cast : report.casts)
+      out << llvm::formatv("<tr><td>{0}<td>{1}<td>{2}<td>{3}<td class=n>{4}<td>{5}</tr>\n", code(cast.function),
+                           code(cast.node), typeChip(cast.from), typeChip(cast.to), bytes(cast.bytes),
+                           cast.lossy ? "yes" : "exact");
+    closeTable();
+  }
+
+  void printStates() {
+    openTable("Weights and other state", "states", report.states.size(), false,
+              "<th>name<th>role<th>type<th>decided by<th class=n>bytes<th>measured");
+    for (const ReportState &state : report.states)
+      out << llvm::formatv("<tr><td>{0}<td>{1}<td>{2}<td>{3}<td class=n>{4}<td>{5}</tr>\n", code(state.name),
+                           state.role, typeChip(state.type), escaped(state.rule), bytes(state.bytes),
+                           measured(state.profile, state.type));
+    closeTable();
+  }
+
+  void printRanges() {
+    if (report.ranges.empty())
+      return;
+    openTable("Constants out of range", "ranges", report.ranges.size(), true, "<th>node<th>what happened");
+    for (const ReportRange &range : report.ranges)
+      out << llvm::formatv("<tr><td>{0}<td>{1}</tr>\n", code(range.where), escaped(range.note));
+    closeTable();
+  }
+
+  /// Histogram and shares of one value. Gradients are shown with the loss scale on them, as they are stored.
+  std::string measured(const std::optional<RangeProfile> &profile, StringRef type) {
+    if (!profile)
+      return "";
+    int shift = profile->kind == "gradient" ? std::ilogb(report.lossScale) : 0;
+    std::string text;
+    llvm::raw_string_ostream os(text);
+    drawHistogram(*profile, shift, os);
+    os << "<span class=\"dim\">" << profile->kind;
+    if (shift)
+      os << " &times; 2<sup>" << shift << "</sup>";
+    os << llvm::formatv(", {0} zero",
+                        percent(static_cast<double>(profile->zeros) / std::max<int64_t>(1, profile->count())));
+    if (profile->largest > 0.0)
+      os << llvm::formatv(", {0:e1} to {1:e1}", profile->smallest, profile->largest);
+    os << "</span>";
+    auto own = elementRanges.find(splitType(type).first);
+    if (own != elementRanges.end()) {
+      RangeShares shares = profile->shares(own->second, shift);
+      os << "<br>" << share("overflow", shares.overflow, 0.0) << ", " << share("to zero", shares.underflow, 0.01)
+         << ", " << share("subnormal", shares.subnormal, 0.1);
+    }
+    if (profile->infinities || profile->nans)
+      os << llvm::formatv("<br><span class=bad>{0} infinities, {1} NaN</span>", profile->infinities, profile->nans);
+    return text;
+  }
+
+  static std::string share(StringRef name, double value, double alarm) {
+    return llvm::formatv("<span class=\"{0}\">{1} {2}</span>", value > alarm ? "bad" : "dim", percent(value), name);
+  }
+
+  void drawHistogram(const RangeProfile &profile, int shift, raw_ostream &os) {
+    std::vector<double> bars(kLast - kFirst + 1, 0.0);
+    double highest = 0.0;
+    for (auto [exponent, count] : profile.exponents) {
+      double &bar = bars[std::clamp(exponent + shift, kFirst, kLast) - kFirst];
+      bar += static_cast<double>(count);
+      highest = std::max(highest, bar);
+    }
+    int width = static_cast<int>(bars.size()) * kBar, height = kHeight + 5 * static_cast<int>(ranges.size());
+    os << llvm::formatv("<svg width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\" role=\"img\"><title>exponents "
+                        "2^{2} to 2^{3}; lines are the ranges of FP16, BF16, E5M2, E4M3, dotted where subnormal"
+                        "</title>",
+                        width, height, kFirst, kLast);
+    for (auto [i, bar] : llvm::enumerate(bars))
+      if (bar > 0.0) {
+        // At least one pixel: a rare value is the one that matters.
+        int h = std::max(1, static_cast<int>(bar / highest * kHeight));
+        os << llvm::formatv("<rect x=\"{0}\" y=\"{1}\" width=\"{2}\" height=\"{3}\" fill=\"currentColor\"/>", i * kBar,
+                            kHeight - h, kBar - 1, h);
+      }
+    for (auto [i, type] : llvm::enumerate(ranges)) {
+      int y = kHeight + 3 + 5 * static_cast<int>(i);
+      auto at = [&](int exponent) { return (std::clamp(exponent, kFirst, kLast + 1) - kFirst) * kBar; };
+      int low = at(type.range.minSubnormal), normal = at(type.range.minNormal),
+          high = at(std::ilogb(type.range.largest) + 1);
+      os << llvm::formatv("<path d=\"M{0} {1}H{2}\" stroke=\"var(--{3})\" stroke-width=\"2\" stroke-dasharray=\"2 2\"/>"
+                          "<path d=\"M{2} {1}H{4}\" stroke=\"var(--{3})\" stroke-width=\"2\"/>",
+                          low, y, normal, type.style, high);
+    }
+    os << "</svg>";
+  }
+
+  const PrecisionReport &report;
+  raw_ostream &out;
+  std::vector<NamedRange> ranges;
+  std::map<StringRef, FloatRange> elementRanges;
+};
+
+} // namespace
+
+void mpt::printHtml(const PrecisionReport &report, raw_ostream &out) { Page(report, out).print(); }
