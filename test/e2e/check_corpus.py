@@ -41,10 +41,10 @@ def rows_of(corpus, key, steps, out):
     import mpt
 
     model = os.path.join(corpus, "forward", key + ".onnx")
-    name = key.split("/")[1].split(".")[0]
-    feeds, loss = load(os.path.join(corpus, "forward", name + ".npz")), "none"
+    model_name = key.split("/")[1].split(".")[0]
+    feeds, loss = load(os.path.join(corpus, "forward", model_name + ".npz")), "none"
     if key.endswith(".logits"):
-        loss = ADDED_LOSS[name]
+        loss = ADDED_LOSS[model_name]
         feeds["labels" if loss == "softmax-cross-entropy" else "target"] = feeds.pop("y")
         # The fused loss is not in every export (l1 in none); the composed one has the same values.
         fused = key[:-len("logits")] + "loss"
@@ -62,6 +62,8 @@ def rows_of(corpus, key, steps, out):
             rows += [("gradient", row) for row in measure.gradients(gradients, **first)]
         if steps:
             reference = {kind: load(os.path.join(corpus, "ref", f"{key}{suffix}.{kind}.npz")) for kind in first}
+            spread = os.path.join(corpus, "ref", f"{model_name}{suffix}.spread.npz")
+            reference["spread"] = load(spread) if os.path.exists(spread) else None
             losses = [trainer.step(feeds).loss for _ in range(STEPS)]
             rows.append((name, measure.losses(losses, **reference)))
             rows.append((name, measure.after_steps(trainer.parameters(), **reference)))

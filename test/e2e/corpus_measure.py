@@ -43,20 +43,22 @@ def named(reference, kind):
     return {key[len(kind):]: reference[key] for key in reference if key.startswith(kind)}
 
 
-def losses(got, f64, f32):
+def losses(got, f64, f32, spread=None):
     """Row of the worst loss over the steps in `got`.
 
-    What float32 loses by a step is its largest deviation so far: two trajectories that part keep apart, and where one
-    of them happens to cross the float64 one says nothing about how exact it is.
+    What float32 loses by a step is its largest deviation so far, over all runs of `spread` where given: two trajectories
+    that part keep apart, and where one of them happens to cross the float64 one says nothing about how exact it is.
     """
-    def deviation(value, i):
-        return abs(float(value) - f64["loss"][i]) / max(abs(f64["loss"][i]), 1e-6)
-
-    rows, largest_so_far = [], 0.0
-    for i, value in enumerate(got):
-        largest_so_far = max(largest_so_far, deviation(f32["loss"][i], i))
-        rows.append(Row("loss", deviation(value, i), largest_so_far))
+    single = deviations(f64, f32)["loss"]
+    if spread:
+        single = np.maximum(single, spread["loss"])
+    single = np.maximum.accumulate(single)
+    rows = [Row("loss", relative(value, f64["loss"][i]), single[i]) for i, value in enumerate(got)]
     return max(rows, key=lambda row: row.error / row.limit)
+
+
+def relative(value, reference):
+    return abs(float(value) - reference) / max(abs(reference), 1e-6)
 
 
 def gradients(got, f64, f32):
@@ -67,16 +69,33 @@ def gradients(got, f64, f32):
             for name, value in reference.items()]
 
 
-def after_steps(got, f64, f32, kind="after/"):
+def after_steps(got, f64, f32, kind="after/", spread=None):
     """One row for all parameters (or all state tensors) after the steps: the worst of ours beside the worst of float32.
 
     Ten steps multiply rounding noise (AdamW turns a gradient of pure noise into a full step), so single parameters differ
     by chance and only the worst of each side can be compared.
     """
-    reference, single = named(f64, kind), named(f32, kind)
-    if not reference:
+    if not named(f64, kind):
         return None
+    worst, ours = worst_after(f64, {kind + name: value for name, value in got.items()}, kind)
+    single = worst_after(f64, f32, kind)[1]
+    return Row(worst, ours, max(single, float(spread[kind])) if spread else single)
+
+
+def worst_after(f64, got, kind):
+    """(name, error) of the tensor that is furthest off; a missing one is infinitely far."""
+    reference = named(f64, kind)
     floor = 1e-3 * max(map(largest, reference.values()))
-    ours = {name: error(got[name], value, floor) if name in got else float("inf") for name, value in reference.items()}
-    worst = max(ours, key=lambda name: ours[name] if ours[name] == ours[name] else float("inf"))
-    return Row(worst, ours[worst], max(error(single[name], value, floor) for name, value in reference.items()))
+    errors = {name: error(got[kind + name], value, floor) if kind + name in got else float("inf")
+              for name, value in reference.items()}
+    worst = max(errors, key=lambda name: errors[name] if errors[name] == errors[name] else float("inf"))
+    return worst, errors[worst]
+
+
+def deviations(f64, single):
+    """How far one float32 trajectory is from the float64 one: the loss of each step, the worst parameter, the worst state."""
+    result = {"loss": np.array([relative(value, f64["loss"][i]) for i, value in enumerate(single["loss"])])}
+    for kind in ("after/", "state/"):
+        if named(f64, kind):
+            result[kind] = np.array(worst_after(f64, single, kind)[1])
+    return result
