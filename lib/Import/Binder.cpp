@@ -3,6 +3,8 @@
 #include "Converter.h"
 #include "Host.h"
 
+#include "mpt/Import/Import.h"
+
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -140,6 +142,8 @@ FailureOr<Type> Binder::typeAttr(StringRef name, Type otherwise) {
 LogicalResult Binder::set(unsigned i, Value value) {
   if (i >= node.getNumResults())
     return success();
+  if (failed(checkShape(tensorType(value).getShape())))
+    return failure();
   // What ONNX inferred and what was built must agree, or one of the two misread the op.
   if (auto want = dyn_cast<RankedTensorType>(node.getResult(i).getType())) {
     RankedTensorType got = tensorType(value);
@@ -153,6 +157,14 @@ LogicalResult Binder::set(unsigned i, Value value) {
   return success();
 }
 
+LogicalResult Binder::checkShape(ArrayRef<int64_t> shape) {
+  int64_t count = 1;
+  for (int64_t extent : shape) // no extent hides behind a zero: parts of shapes are multiplied too
+    if (extent < 0 || llvm::MulOverflow(count, std::max<int64_t>(extent, 1), count) || count > mostElements)
+      return fail() << "expected a shape of non-negative extents and fewer than 2^40 elements, got [" << shape << "]";
+  return success();
+}
+
 FailureOr<SmallVector<int64_t>> Binder::broadcastShape(ArrayRef<int64_t> a, ArrayRef<int64_t> b) {
   SmallVector<int64_t> result(std::max(a.size(), b.size()), 1);
   for (size_t i = 0; i < result.size(); ++i) {
@@ -161,6 +173,8 @@ FailureOr<SmallVector<int64_t>> Binder::broadcastShape(ArrayRef<int64_t> a, Arra
       return fail() << "expected shapes that broadcast, got [" << a << "] and [" << b << "]";
     result[result.size() - 1 - i] = x == 1 ? y : x;
   }
+  if (failed(checkShape(result)))
+    return failure();
   return result;
 }
 

@@ -65,6 +65,8 @@ public:
   mlir::FloatAttr f64(double value) { return builder.getF64FloatAttr(value); }
   mlir::IntegerAttr i64(int64_t value) { return builder.getI64IntegerAttr(value); }
   mlir::DenseI64ArrayAttr list(llvm::ArrayRef<int64_t> values) { return builder.getDenseI64ArrayAttr(values); }
+  /// Fails for negative extents and for more than `mostElements`.
+  llvm::LogicalResult checkShape(llvm::ArrayRef<int64_t> shape);
   /// NumPy broadcast shape of two shapes; fails with a message.
   llvm::FailureOr<llvm::SmallVector<int64_t>> broadcastShape(llvm::ArrayRef<int64_t> a, llvm::ArrayRef<int64_t> b);
   /// Both values broadcast to their common shape.

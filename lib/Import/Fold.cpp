@@ -205,6 +205,11 @@ static bool evaluateElementwise(Operation *op, Inputs in, HostTensor &y) {
       .Default(false);
 }
 
+static int64_t plus(int64_t a, int64_t b) { return wrapAdd(a, b); }
+static int64_t times(int64_t a, int64_t b) { return wrapMul(a, b); }
+static double plus(double a, double b) { return a + b; }
+static double times(double a, double b) { return a * b; }
+
 static bool evaluateReduce(ReduceOp op, const HostTensor &x, HostTensor &y) {
   y.resize();
   if (x.type.getNumElements() == 0) {
@@ -220,7 +225,7 @@ static bool evaluateReduce(ReduceOp op, const HostTensor &x, HostTensor &y) {
     switch (op.getKind()) {
     case ReduceKind::sum:
     case ReduceKind::mean:
-      value = first ? next : value + next;
+      value = first ? next : plus(value, next);
       break;
     case ReduceKind::max:
       value = first ? next : std::max(value, next);
@@ -229,7 +234,7 @@ static bool evaluateReduce(ReduceOp op, const HostTensor &x, HostTensor &y) {
       value = first ? next : std::min(value, next);
       break;
     case ReduceKind::prod:
-      value = first ? next : value * next;
+      value = first ? next : times(value, next);
       break;
     }
   };
@@ -373,7 +378,7 @@ static bool evaluateMovement(Operation *op, Inputs in, HostTensor &y) {
           if (counter.at[sum.getAxis()] == 0)
             continue;
           int64_t before = i - strides[sum.getAxis()];
-          y.isFloat() ? void(y.floats[i] += y.floats[before]) : void(y.ints[i] += y.ints[before]);
+          y.isFloat() ? void(y.floats[i] += y.floats[before]) : void(y.ints[i] = wrapAdd(y.ints[i], y.ints[before]));
         }
         return true;
       })

@@ -79,6 +79,8 @@ static FailureOr<Value> batched(Binder &b, Value x, Value y) {
   if (k != ys[ys.size() - 2])
     return b.fail() << "expected equal contracted extents, got [" << xs << "] and [" << ys << "]";
   ArrayRef<int64_t> xBatch = ArrayRef(xs).drop_back(2), yBatch = ArrayRef(ys).drop_back(2);
+  if (failed(b.checkShape({productOf(xBatch), m, n})) || failed(b.checkShape({productOf(yBatch), m, n})))
+    return failure();
   // A matrix on the right of a batch multiplies all rows at once.
   if (productOf(yBatch) == 1 && productOf(xBatch) > 1 && yBatch.size() <= xBatch.size()) {
     Operand weight = lookThrough(y);
@@ -175,8 +177,8 @@ static Labelled sumOut(Binder &b, Labelled x, llvm::function_ref<bool(char)> kee
 }
 
 /// Contracts two labelled values over the labels that `keep` (later operands and the output) does not need.
-static Labelled contract(Binder &b, Labelled x, Labelled y, llvm::function_ref<bool(char)> keep,
-                         llvm::StringMap<int64_t> &extents) {
+static FailureOr<Labelled> contract(Binder &b, Labelled x, Labelled y, llvm::function_ref<bool(char)> keep,
+                                    llvm::StringMap<int64_t> &extents) {
   auto inY = [&](char c) { return y.labels.find(c) != std::string::npos; };
   auto inX = [&](char c) { return x.labels.find(c) != std::string::npos; };
   x = sumOut(b, x, [&](char c) { return inY(c) || keep(c); });
@@ -193,12 +195,14 @@ static Labelled contract(Binder &b, Labelled x, Labelled y, llvm::function_ref<b
       result *= extents[StringRef(&c, 1)];
     return result;
   };
+  if (failed(b.checkShape({size(batch), size(rows), size(columns)})))
+    return failure();
   Value left = b.reshape(arrange(b, x, batch + rows + inner), {size(batch), size(rows), size(inner)});
   Value right = b.reshape(arrange(b, y, batch + inner + columns), {size(batch), size(inner), size(columns)});
   SmallVector<int64_t> shape;
   for (char c : batch + rows + columns)
     shape.push_back(extents[StringRef(&c, 1)]);
-  return {b.reshape(b.matmul(left, right), shape), batch + rows + columns};
+  return Labelled{b.reshape(b.matmul(left, right), shape), batch + rows + columns};
 }
 
 static LogicalResult importEinsum(Binder &b) {
@@ -251,7 +255,10 @@ static LogicalResult importEinsum(Binder &b) {
              llvm::any_of(ArrayRef(values).drop_front(i + 1),
                           [&](const Labelled &v) { return v.labels.find(c) != std::string::npos; });
     };
-    result = contract(b, result, values[i], keep, extents);
+    FailureOr<Labelled> next = contract(b, result, values[i], keep, extents);
+    if (failed(next))
+      return failure();
+    result = *next;
   }
   result = sumOut(b, result, [&](char c) { return output.find(c) != std::string::npos; });
   return b.done(arrange(b, result, output));
@@ -284,6 +291,8 @@ static LogicalResult importAttention(Binder &b) {
   if (ks[1] < 1 || ks[1] != vs[1] || ks[2] != vs[2] || qs[3] != ks[3] || qs[1] % ks[1] != 0 || qs[0] != ks[0])
     return b.fail() << "expected queries, keys and values that fit, got [" << qs << "], [" << ks << "] and [" << vs
                     << "]";
+  if (failed(b.checkShape({qs[0], qs[1], qs[2], ks[2]})))
+    return failure();
   // Grouped queries: each key head serves several query heads.
   auto repeat = [&](Value x, ArrayRef<int64_t> s) {
     int64_t group = qs[1] / s[1];

@@ -257,12 +257,15 @@ static LogicalResult importRandomUniformLike(Binder &b) {
   return randomUniform(b, b.shape(0), *element);
 }
 
+/// Windows are written out, one shifted tensor a channel.
+constexpr int64_t mostShifts = 1024;
+
 static LogicalResult importLRN(Binder &b) {
   if (failed(needFloat(b, 1, 3)))
     return failure();
   int64_t size = b.intAttr("size", 0), channels = b.shape(0)[1];
-  if (size < 1)
-    return b.fail() << "expected a positive size, got " << size;
+  if (size < 1 || std::min(size, channels) > mostShifts)
+    return b.fail() << "expected a size from 1 to " << mostShifts << ", got " << size;
   double alpha = b.floatAttr("alpha", 1e-4), beta = b.floatAttr("beta", 0.75), bias = b.floatAttr("bias", 1);
   // y = x / (bias + alpha / size * sum of x^2 over a window of channels)^beta, the window (size - 1) / 2 before.
   Value x = b.widen(b.in(0)), square = b.mul(x, x), sum;

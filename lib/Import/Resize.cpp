@@ -138,7 +138,7 @@ static FailureOr<SmallVector<Axis>> axesOf(Binder &b) {
       return failure();
     Axis &axis = result[*at];
     axis.scale = sized ? static_cast<double>(sizes[i]) / static_cast<double>(axis.in) : scales->real(i);
-    if (!(axis.scale > 0) || axis.scale * axis.in > (1 << 30) || axis.in < 1)
+    if (!(axis.scale > 0) || axis.scale * static_cast<double>(axis.in) > (1 << 24) || axis.in < 1)
       return b.fail() << "expected positive scales and sizes, got scale " << axis.scale << " on axis " << *at;
     axis.out = sized ? sizes[i] : static_cast<int64_t>(std::floor(axis.scale * static_cast<double>(axis.in)));
     common = i == 0 ? axis.scale : policy == "not_larger" ? std::min(common, axis.scale) : std::max(common, axis.scale);

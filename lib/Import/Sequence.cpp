@@ -13,6 +13,10 @@ static LogicalResult importSplitToSequence(Binder &b) {
   int64_t extent = b.shape(0)[*axis];
   SmallVector<int64_t> sizes;
   bool single = !b.has(1);
+  // Each part becomes an op.
+  constexpr int64_t mostParts = 1 << 20;
+  if (single && extent > mostParts)
+    return b.fail() << "expected at most " << mostParts << " parts, got " << extent;
   if (single) {
     sizes.assign(extent, 1);
   } else {
@@ -22,8 +26,8 @@ static LogicalResult importSplitToSequence(Binder &b) {
     sizes = *given;
     if (b.rank(1) == 0) {
       int64_t chunk = sizes.front();
-      if (chunk < 1)
-        return b.fail() << "expected a positive chunk, got " << chunk;
+      if (chunk < 1 || extent / chunk > mostParts)
+        return b.fail() << "expected a positive chunk and at most " << mostParts << " parts, got chunk " << chunk;
       sizes.clear();
       for (int64_t left = extent; left > 0; left -= chunk)
         sizes.push_back(std::min(chunk, left));

@@ -2,24 +2,12 @@
 #include "Binder.h"
 #include "Host.h"
 
+#include "mpt/Import/Import.h"
+
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 using namespace mpt;
-
-namespace {
-/// No tensor of the core graph has more elements; guards against shapes that only overflow.
-constexpr int64_t mostElements = int64_t(1) << 40;
-} // namespace
-
-/// Fails for negative extents and for products beyond any memory.
-static LogicalResult checkShape(Binder &b, ArrayRef<int64_t> shape) {
-  int64_t count = 1;
-  for (int64_t extent : shape)
-    if (extent < 0 || llvm::MulOverflow(count, extent, count) || count > mostElements)
-      return b.fail() << "expected a shape of non-negative extents and fewer than 2^40 elements, got [" << shape << "]";
-  return success();
-}
 
 static LogicalResult importIdentity(Binder &b) {
   if (failed(b.need(1)))
@@ -64,7 +52,7 @@ static LogicalResult importSize(Binder &b) {
 
 static LogicalResult importConstantOfShape(Binder &b) {
   FailureOr<SmallVector<int64_t>> shape = b.ints(0, "shape");
-  if (failed(shape) || failed(checkShape(b, *shape)))
+  if (failed(shape) || failed(b.checkShape(*shape)))
     return failure();
   auto value = dyn_cast_or_null<DenseElementsAttr>(b.attr("value"));
   if (!value)
@@ -206,10 +194,10 @@ static LogicalResult importExpand(Binder &b) {
   if (failed(b.need(2)))
     return failure();
   FailureOr<SmallVector<int64_t>> wanted = b.ints(1, "shape");
-  if (failed(wanted) || failed(checkShape(b, *wanted)))
+  if (failed(wanted) || failed(b.checkShape(*wanted)))
     return failure();
   auto shape = b.broadcastShape(b.shape(0), *wanted);
-  if (failed(shape) || failed(checkShape(b, *shape)))
+  if (failed(shape) || failed(b.checkShape(*shape)))
     return failure();
   return b.done(b.broadcastTo(b.in(0), *shape));
 }
@@ -228,10 +216,11 @@ static LogicalResult importTile(Binder &b) {
   for (int64_t i = 0; i < rank; ++i) {
     repeated.append({(*repeats)[i], b.shape(0)[i]});
     dims.push_back(2 * i + 1);
-    shape.push_back((*repeats)[i] * b.shape(0)[i]);
   }
-  if (failed(checkShape(b, repeated)))
+  if (failed(b.checkShape(repeated)))
     return failure();
+  for (int64_t i = 0; i < rank; ++i)
+    shape.push_back(repeated[2 * i] * repeated[2 * i + 1]);
   return b.done(b.reshape(b.broadcast(b.in(0), repeated, dims), shape));
 }
 
@@ -300,6 +289,9 @@ static LogicalResult importSlice(Binder &b) {
   return b.done(x);
 }
 
+/// Positions of elements that are listed one by one.
+constexpr int64_t mostPicks = 1 << 24;
+
 static LogicalResult importPad(Binder &b) {
   if (failed(b.need(1)))
     return failure();
@@ -339,11 +331,12 @@ static LogicalResult importPad(Binder &b) {
   for (auto [i, axis] : llvm::enumerate(axes)) {
     low[axis] = pads[i];
     high[axis] = pads[axes.size() + i];
-    if (std::abs(low[axis]) > mostElements || std::abs(high[axis]) > mostElements)
-      return b.fail() << "expected pads below 2^40, got [" << pads << "]";
-    padded[axis] += low[axis] + high[axis];
+    for (int64_t pad : {low[axis], high[axis]})
+      if (pad < -mostElements || pad > mostElements)
+        return b.fail() << "expected pads below 2^40, got [" << pads << "]";
+    padded[axis] = b.shape(0)[axis] + low[axis] + high[axis];
   }
-  if (failed(checkShape(b, padded)))
+  if (failed(b.checkShape(padded)))
     return failure();
   StringRef mode = b.stringAttr("mode", "constant");
   Value x = b.in(0);
@@ -362,6 +355,9 @@ static LogicalResult importPad(Binder &b) {
       continue;
     if (extent == 0 || (mode == "reflect" && extent == 1))
       return b.fail() << "expected more than " << extent << " elements on axis " << axis << " for mode " << mode;
+    if (extent + low[axis] + high[axis] > mostPicks)
+      return b.fail() << "expected fewer than 2^24 elements on axis " << axis << " for mode " << mode << ", got "
+                      << extent + low[axis] + high[axis];
     SmallVector<int64_t> picks;
     for (int64_t i = -low[axis]; i < extent + high[axis]; ++i) {
       int64_t period = 2 * (extent - 1), at = i;
@@ -423,7 +419,7 @@ static LogicalResult importRange(Binder &b) {
   if (failed(start) || failed(limit) || failed(delta))
     return failure();
   double steps = std::ceil((*limit - *start) / *delta);
-  if (*delta == 0 || !(steps < (1 << 24)))
+  if (*delta == 0 || !(std::fabs(steps) < mostPicks))
     return b.fail() << "expected a step other than 0 and fewer than 2^24 values";
   HostTensor values(RankedTensorType::get({std::max<int64_t>(static_cast<int64_t>(steps), 0)}, b.element(0)));
   values.resize();
@@ -438,11 +434,13 @@ static LogicalResult depthSpace(Binder &b, bool toSpace) {
   if (failed(b.need(1)))
     return failure();
   int64_t s = b.intAttr("blocksize", 0);
-  if (b.rank(0) != 4 || s < 1)
+  if (b.rank(0) != 4 || s < 1 || s > (1 << 16))
     return b.fail() << "expected an N, C, H, W tensor and a positive blocksize, got rank " << b.rank(0) << " and " << s;
   int64_t n = b.shape(0)[0], c = b.shape(0)[1], h = b.shape(0)[2], w = b.shape(0)[3];
   if (toSpace ? c % (s * s) != 0 : (h % s != 0 || w % s != 0))
     return b.fail() << "expected extents divisible by blocksize " << s << ", got [" << b.shape(0) << "]";
+  if (failed(b.checkShape({n, h, w, s, s})))
+    return failure();
   if (!toSpace) {
     Value split = b.reshape(b.in(0), {n, c, h / s, s, w / s, s});
     return b.done(b.reshape(b.transpose(split, {0, 3, 5, 1, 2, 4}), {n, c * s * s, h / s, w / s}));

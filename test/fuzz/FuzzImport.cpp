@@ -1,4 +1,6 @@
 // Feeds bytes to the importer as a model held in memory. Any diagnostic is fine; a crash, a leak or a hang is not.
+#include "Mutate.h"
+
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/ONNX/ONNXDialect.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
@@ -10,7 +12,11 @@
 #include "mlir/IR/MLIRContext.h"
 
 #include <cstdint>
+#include <cstring>
 #include <memory>
+#include <string>
+
+extern "C" size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t maxSize);
 
 namespace {
 
@@ -36,4 +42,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   if (mlir::succeeded(module))
     (void)mpt::convertOnnxToCore(module->get());
   return 0;
+}
+
+/// Half of the time by the fields of the message, which random bytes seldom leave whole.
+extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t maxSize, unsigned seed) {
+  if (seed % 2)
+    return LLVMFuzzerMutate(data, size, maxSize);
+  std::string changed = mpt::fuzz::mutateModel(std::string(reinterpret_cast<char *>(data), size), seed);
+  if (changed.size() > maxSize)
+    return LLVMFuzzerMutate(data, size, maxSize);
+  memcpy(data, changed.data(), changed.size());
+  return changed.size();
 }

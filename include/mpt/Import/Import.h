@@ -8,6 +8,9 @@
 
 namespace mpt {
 
+/// No tensor has more elements: beyond any memory, and products of two such counts' extents still tell overflow.
+constexpr int64_t mostElements = int64_t(1) << 40;
+
 /// What the user says beside the file.
 struct ImportOptions {
   /// The module's name (`mpt.name`); empty: the file's stem, or "model" for buffers.

@@ -147,7 +147,7 @@ LogicalResult ModuleBuilder::addNode(NodeProto &node) {
     operands.push_back(*value);
   }
   StringRef domain = node.domain() == "ai.onnx" ? StringRef() : StringRef(node.domain());
-  SmallVector<NamedAttribute> attrs;
+  NamedAttrList attrs;
   SmallVector<GraphProto *> graphs;
   SmallVector<Attribute> graphNames;
   for (AttributeProto &attr : *node.mutable_attribute()) {
@@ -161,14 +161,15 @@ LogicalResult ModuleBuilder::addNode(NodeProto &node) {
       return failure();
     if (attr.name().empty())
       return emitError(loc) << "expected a name for every attribute, got none";
-    attrs.emplace_back(builder.getStringAttr(attr.name()), *value);
+    if (attrs.set(builder.getStringAttr(attr.name()), *value))
+      return emitError(loc) << "expected distinct attributes, got '" << attr.name() << "' twice";
   }
   SmallVector<Type> results;
   for (const std::string &output : node.output())
     results.push_back(typeOf(output));
   auto op = mpt::onnx::NodeOp::create(
       builder, loc, results, operands, builder.getStringAttr(domain), builder.getStringAttr(node.op_type()),
-      builder.getI64IntegerAttr(proto::opsetVersion(model, domain)), DictionaryAttr::get(context, attrs),
+      builder.getI64IntegerAttr(proto::opsetVersion(model, domain)), attrs.getDictionary(context),
       graphs.empty() ? ArrayAttr() : builder.getArrayAttr(graphNames), graphs.size());
   for (auto [region, graph] : llvm::zip_equal(op.getBodies(), graphs)) {
     // A subgraph sees the outer values and may define names of its own, which end with it.

@@ -8,7 +8,6 @@
 #include "onnx/defs/parser.h"
 #include "onnx/defs/schema.h"
 #include "onnx/inliner/inliner.h"
-#include "onnx/shape_inference/implementation.h"
 
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
@@ -51,7 +50,7 @@ int64_t proto::opsetVersion(const ModelProto &model, StringRef domain) {
 }
 
 /// First line of an ONNX message, without its bracketed prefixes.
-static std::string plainMessage(StringRef what) {
+std::string proto::plainMessage(StringRef what) {
   std::string text;
   for (char c : what.trim())
     text += c == '\n' ? ' ' : c;
@@ -61,15 +60,17 @@ static std::string plainMessage(StringRef what) {
 LogicalResult proto::parseModel(StringRef bytes, ModelProto &model, Location loc) {
   StringRef head = bytes.ltrim();
   if (head.starts_with("<") || head.starts_with("#")) {
+    if (failed(proto::checkTextDepth(bytes, loc)))
+      return failure();
     try {
       OnnxParser parser(std::string_view(bytes.data(), bytes.size()));
       Common::Status status = parser.Parse(model);
       if (!status.IsOK())
-        return emitError(loc) << "expected ONNX text: " << plainMessage(status.ErrorMessage());
+        return emitError(loc) << "expected ONNX text: " << proto::plainMessage(status.ErrorMessage());
       if (!parser.EndOfInput())
         return emitError(loc) << "expected the end of the ONNX text after the model " << parser.GetCurrentPos();
     } catch (const std::exception &error) {
-      return emitError(loc) << "expected ONNX text: " << plainMessage(error.what());
+      return emitError(loc) << "expected ONNX text: " << proto::plainMessage(error.what());
     }
     return success();
   }
@@ -163,10 +164,8 @@ static LogicalResult splitInitializers(ModelProto &model, std::vector<TensorProt
   google::protobuf::RepeatedPtrField<TensorProto> kept;
   initializers.reserve(graph.initializer_size());
   for (TensorProto &tensor : *graph.mutable_initializer()) {
-    for (int64_t extent : tensor.dims())
-      if (extent < 0)
-        return emitError(proto::namedLoc(context, tensor.name()))
-               << "expected extents that are not negative, got " << extent;
+    if (failed(proto::checkTensor(tensor, proto::namedLoc(context, tensor.name()))))
+      return failure();
     bool small = elementCount(tensor) <= visibleElements && tensor.data_location() != TensorProto::EXTERNAL;
     if (small) {
       *kept.Add() = tensor;
@@ -194,10 +193,14 @@ static LogicalResult bindDimensions(GraphProto &graph, const ImportOptions &opti
     Location loc = proto::namedLoc(context, input.name());
     if (!tensor.has_shape())
       return emitError(loc) << "expected a shape for graph input '" << input.name() << "', got none";
+    int64_t count = 1;
     for (auto &dim : *tensor.mutable_shape()->mutable_dim()) {
       if (dim.has_dim_value()) {
         if (dim.dim_value() < 0)
           return emitError(loc) << "expected extents that are not negative, got " << dim.dim_value();
+        if (__builtin_mul_overflow(count, std::max<int64_t>(dim.dim_value(), 1), &count) || count > mostElements)
+          return emitError(loc) << "expected fewer than 2^40 elements, got extent " << dim.dim_value()
+                                << " beyond them";
         continue;
       }
       auto bound = options.bindings.find(dim.dim_param());
@@ -207,6 +210,9 @@ static LogicalResult bindDimensions(GraphProto &graph, const ImportOptions &opti
                               << (dim.dim_param().empty() ? "N" : dim.dim_param()) << "=<extent>";
       used.insert(dim.dim_param());
       dim.set_dim_value(bound->second);
+      if (__builtin_mul_overflow(count, bound->second, &count) || count > mostElements)
+        return emitError(loc) << "expected fewer than 2^40 elements, got --bind " << bound->first() << "="
+                              << bound->second << " beyond them";
     }
   }
   for (const auto &binding : options.bindings)
@@ -223,35 +229,23 @@ static Location errorLoc(StringRef message, const GraphProto &graph, MLIRContext
   return proto::namedLoc(context, name.empty() ? StringRef(graph.name()) : name);
 }
 
-/// Strict inference of every value's type; false with ONNX's message where the graph contradicts itself.
-static bool inferShapes(ModelProto &model, std::string &message) {
-  try {
-    ShapeInferenceOptions strict(/*check_type_val=*/true, /*strict_mode_val=*/1, /*data_prop_val=*/true);
-    shape_inference::InferShapes(model, OpSchemaRegistry::Instance(), strict);
-    return true;
-  } catch (const std::exception &error) {
-    message = plainMessage(error.what());
-    return false;
-  }
-}
-
 LogicalResult proto::prepareModel(ModelProto &model, std::vector<TensorProto> &initializers,
                                   const ImportOptions &options, Location loc) {
   MLIRContext *context = loc.getContext();
   if (failed(checkVersions(model, loc)) || failed(checkNames(model.graph(), context)) ||
-      failed(splitInitializers(model, initializers, context)))
+      failed(proto::checkLimits(model, context)) || failed(splitInitializers(model, initializers, context)))
     return failure();
   try {
     checker::check_model(model, /*full_check=*/false, /*skip_opset_compatibility_check=*/true);
   } catch (const std::exception &error) {
-    std::string message = plainMessage(error.what());
+    std::string message = proto::plainMessage(error.what());
     return emitError(errorLoc(message, model.graph(), context)) << "expected a valid ONNX model: " << message;
   }
   try {
     if (model.functions_size())
       inliner::InlineLocalFunctions(model, /*convert_version=*/true);
   } catch (const std::exception &error) {
-    return emitError(loc) << "cannot inline the model's functions: " << plainMessage(error.what());
+    return emitError(loc) << "cannot inline the model's functions: " << proto::plainMessage(error.what());
   }
   if (failed(bindDimensions(*model.mutable_graph(), options, context)))
     return failure();
@@ -263,12 +257,11 @@ LogicalResult proto::prepareModel(ModelProto &model, std::vector<TensorProto> &i
       output.mutable_type()->mutable_tensor_type()->clear_shape();
   bool anyWithoutRule = llvm::any_of(
       graph.node(), [](const NodeProto &node) { return WithoutRule().Contains(node.domain(), node.op_type()); });
-  std::string message;
   if (anyWithoutRule) {
     ModelProto expanded = model;
     try {
       inliner::InlineSelectedFunctions(expanded, WithoutRule(), nullptr);
-      if (inferShapes(expanded, message)) {
+      if (!proto::inferShapes(expanded)) {
         model = std::move(expanded);
         return success();
       }
@@ -276,7 +269,8 @@ LogicalResult proto::prepareModel(ModelProto &model, std::vector<TensorProto> &i
       // The op keeps its name, and conversion says that there is no rule for it.
     }
   }
-  if (!inferShapes(model, message))
-    return emitError(errorLoc(message, model.graph(), context)) << "expected consistent types and shapes: " << message;
+  if (std::optional<std::string> message = proto::inferShapes(model))
+    return emitError(errorLoc(*message, model.graph(), context))
+           << "expected consistent types and shapes: " << *message;
   return success();
 }

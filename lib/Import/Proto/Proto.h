@@ -8,6 +8,8 @@
 #include "mlir/IR/BuiltinTypes.h"
 #include "onnx/onnx_pb.h"
 
+#include <optional>
+
 namespace mpt::proto {
 
 /// A location that names `name`.
@@ -23,6 +25,22 @@ llvm::LogicalResult parseModel(llvm::StringRef bytes, ::onnx::ModelProto &model,
 /// Initializers of more than a few elements are moved out to `initializers`.
 llvm::LogicalResult prepareModel(::onnx::ModelProto &model, std::vector<::onnx::TensorProto> &initializers,
                                  const ImportOptions &options, mlir::Location loc);
+
+/// Fails for text whose brackets nest deeper than a recursive parser has a stack for.
+llvm::LogicalResult checkTextDepth(llvm::StringRef text, mlir::Location loc);
+
+/// Fails for functions that call themselves or multiply beyond bounds, and for equations that inference loops on.
+llvm::LogicalResult checkLimits(::onnx::ModelProto &model, mlir::MLIRContext *context);
+
+/// Strict inference of every value's type, in place; ONNX's message where the graph contradicts itself.
+std::optional<std::string> inferShapes(::onnx::ModelProto &model);
+
+/// First line of an ONNX message, without its bracketed prefixes.
+std::string plainMessage(llvm::StringRef what);
+
+/// Fails unless the element type is supported, the extents fit, and data in the message itself are as many as these
+/// say.
+llvm::LogicalResult checkTensor(const ::onnx::TensorProto &tensor, mlir::Location loc);
 
 /// Version of the operator set of `domain` that the model imports, 0 if it does not.
 int64_t opsetVersion(const ::onnx::ModelProto &model, llvm::StringRef domain);

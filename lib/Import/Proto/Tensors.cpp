@@ -74,10 +74,9 @@ static FailureOr<RankedTensorType> tensorTypeOf(const TensorProto &tensor, Locat
   SmallVector<int64_t> shape(tensor.dims().begin(), tensor.dims().end());
   int64_t count = 1;
   for (int64_t extent : shape)
-    if (extent < 0 || llvm::MulOverflow(count, extent, count))
-      return emitError(loc) << "expected extents whose product fits 64 bits, got [" << shape << "]";
-  if (int64_t bytes; llvm::MulOverflow(count, byteWidth(element), bytes))
-    return emitError(loc) << "expected a tensor that fits the address space, got shape [" << shape << "]";
+    if (extent < 0 || llvm::MulOverflow(count, std::max<int64_t>(extent, 1), count) || count > mostElements)
+      return emitError(loc) << "expected extents that are not negative and fewer than 2^40 elements, got [" << shape
+                            << "]";
   return RankedTensorType::get(shape, element);
 }
 
@@ -144,40 +143,56 @@ static FailureOr<ElementsAttr> mapExternal(const TensorProto &tensor, RankedTens
   return ElementsAttr(DenseResourceElementsAttr::get(type, tensor.name(), std::move(blob)));
 }
 
-/// The typed field of `tensor` as packed bytes.
-static FailureOr<std::string> packTyped(const TensorProto &tensor, RankedTensorType type, Location loc) {
-  std::string bytes;
-  int64_t width = byteWidth(type.getElementType()), count = type.getNumElements(), have = 0;
-  auto pack = [&](const auto &field) {
-    have = field.size();
-    if (have != count)
-      return;
-    bytes.reserve(count * width);
-    for (auto value : field)
-      bytes.append(reinterpret_cast<const char *>(&value), width);
-  };
+/// Calls `use` with the typed field that holds the elements of `tensor`.
+template <typename Use> static void withTypedField(const TensorProto &tensor, Use use) {
   switch (tensor.data_type()) {
   case TensorProto::FLOAT:
-    pack(tensor.float_data());
-    break;
+    return use(tensor.float_data());
   case TensorProto::DOUBLE:
-    pack(tensor.double_data());
-    break;
+    return use(tensor.double_data());
   case TensorProto::INT64:
-    pack(tensor.int64_data());
-    break;
+    return use(tensor.int64_data());
   case TensorProto::UINT32:
   case TensorProto::UINT64:
-    pack(tensor.uint64_data());
-    break;
+    return use(tensor.uint64_data());
   default:
-    pack(tensor.int32_data());
-    break;
+    return use(tensor.int32_data());
   }
+}
+
+/// The typed field of `tensor` as packed bytes.
+static std::string packTyped(const TensorProto &tensor, int64_t width) {
+  std::string bytes;
+  withTypedField(tensor, [&](const auto &field) {
+    bytes.reserve(field.size() * width);
+    for (auto value : field)
+      bytes.append(reinterpret_cast<const char *>(&value), width);
+  });
+  return bytes;
+}
+
+/// Fails unless the message holds as many data as `type` has.
+static LogicalResult checkData(const TensorProto &tensor, RankedTensorType type, Location loc) {
+  if (tensor.data_location() == TensorProto::EXTERNAL)
+    return success();
+  int64_t count = type.getNumElements(), want = count * byteWidth(type.getElementType()), have = 0;
+  if (tensor.has_raw_data()) {
+    have = tensor.raw_data().size();
+    if (have != want)
+      return emitError(loc) << "expected " << want << " bytes for " << type << ", got " << have
+                            << "; the file may be truncated";
+    return success();
+  }
+  withTypedField(tensor, [&](const auto &field) { have = field.size(); });
   if (have != count)
     return emitError(loc) << "expected " << count << " values for " << type << ", got " << have
                           << "; the file may be truncated";
-  return bytes;
+  return success();
+}
+
+LogicalResult proto::checkTensor(const TensorProto &tensor, Location loc) {
+  FailureOr<RankedTensorType> type = tensorTypeOf(tensor, loc);
+  return failed(type) ? failure() : checkData(tensor, *type, loc);
 }
 
 FailureOr<ElementsAttr> proto::tensorAttr(TensorProto &tensor, StringRef folder, Location loc) {
@@ -186,18 +201,11 @@ FailureOr<ElementsAttr> proto::tensorAttr(TensorProto &tensor, StringRef folder,
     return failure();
   if (tensor.data_location() == TensorProto::EXTERNAL)
     return mapExternal(tensor, *type, folder, loc);
-  int64_t want = type->getNumElements() * byteWidth(type->getElementType());
-  std::string bytes;
-  if (tensor.has_raw_data()) {
-    bytes = std::move(*tensor.mutable_raw_data());
-  } else if (FailureOr<std::string> packed = packTyped(tensor, *type, loc); succeeded(packed)) {
-    bytes = std::move(*packed);
-  } else {
+  if (failed(checkData(tensor, *type, loc)))
     return failure();
-  }
-  if (static_cast<int64_t>(bytes.size()) != want)
-    return emitError(loc) << "expected " << want << " bytes for " << *type << ", got " << bytes.size()
-                          << "; the file may be truncated";
+  int64_t want = type->getNumElements() * byteWidth(type->getElementType());
+  std::string bytes = tensor.has_raw_data() ? std::move(*tensor.mutable_raw_data())
+                                            : packTyped(tensor, byteWidth(type->getElementType()));
   if (type->getElementType().isInteger(1)) {
     SmallVector<bool> bits(llvm::map_range(bytes, [](char c) { return c != 0; }));
     return ElementsAttr(DenseElementsAttr::get(*type, ArrayRef<bool>(bits)));
