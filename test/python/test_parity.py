@@ -1,0 +1,23 @@
+"""The parity benchmark on its smallest task: it trains each policy, compares with FP32, and says so in a table and as JSON."""
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from conftest import ROOT, build_folder
+
+
+def test_table_of_one_task(tmp_path):
+    pytest.importorskip("sklearn.datasets")
+    if not (build_folder() / "bin" / "mpt-opt").exists():
+        pytest.skip("mpt-opt is not built")
+    environment = {**os.environ, "MPT_BUILD": str(build_folder()), "PYTHONPATH": str(ROOT / "python"), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, ROOT / "benchmarks" / "parity", "--tasks", "lenet", "--policies", "amp-f16", "--seeds", "1",
+                           "--steps-scale", "0.4", "--out", tmp_path, "--json", tmp_path / "parity.json"], env=environment,
+                          capture_output=True, text=True)
+    results = json.loads((tmp_path / "parity.json").read_text())
+    assert [r["policy"] for r in results] == ["fp32", "amp-f16"] and all(r["values"][0] > 93 for r in results), done.stderr
+    assert done.returncode == (0 if all(r["within"] for r in results) else 1)
+    assert [line.split("|")[2].strip() for line in done.stdout.splitlines()[2:]] == ["fp32", "amp-f16"]
