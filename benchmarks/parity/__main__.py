@@ -49,7 +49,7 @@ def compare(task, policy: str, runs, reference):
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--policies", default="amp-f16,amp-bf16", help="compared with fp32")
-    parser.add_argument("--tasks", default="", help="parts of tasks' names; all by default")
+    parser.add_argument("--tasks", default="", help="parts of names of tasks (or mechanisms); all by default")
     parser.add_argument("--mechanisms", action="store_true")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps-scale", type=float, default=1.0, help="train this many times as long")
@@ -58,7 +58,7 @@ def main() -> int:
     a = parser.parse_args()
     os.makedirs(a.out, exist_ok=True)
     if a.mechanisms:
-        return 0 if mechanisms.report(a.out, a.seeds, print_table) else 1
+        return 0 if mechanisms.report(a.out, a.seeds, a.tasks, print_table) else 1
     rows, results, fine = [], [], True
     for task in parity_tasks.TASKS:
         if a.tasks and not any(part.lower() in task.name.lower() for part in a.tasks.split(",")):

@@ -116,6 +116,14 @@ def shuffled(x, y, batch: int, seed: int):
             yield {"x": x[pick], "labels": y[pick]}
 
 
+def spoil(batches, period: int):
+    """Before every `period` batches come two with an infinite input."""
+    for number, batch in enumerate(batches):
+        if number % period == 0:
+            yield from 2 * [{**batch, "x": np.full_like(batch["x"], np.inf)}]
+        yield batch
+
+
 def accuracy(trainer, x, y, batch: int) -> float:
     right, predicts = 0, bool(trainer.inputs("predict"))
     for at in range(0, len(y), batch):
@@ -125,11 +133,12 @@ def accuracy(trainer, x, y, batch: int) -> float:
     return 100.0 * right / len(y)
 
 
-def train_digits(make, rate, folder, policy, seed, steps, optimizer="adamw,weight-decay=0.01", **flags) -> Run:
+def train_digits(make, rate, folder, policy, seed, steps, optimizer="adamw,weight-decay=0.01", spoilt=0, **flags) -> Run:
     batch = 64
     x, y, held_x, held_y = digits()
     trainer = trainer_for(folder, functools.partial(make, batch=batch), policy, seed, f"{optimizer},lr={rate}", **flags)
-    run = drive(trainer, shuffled(x, y, batch, seed), rate, steps, f"digits {policy} seed {seed}")
+    batches = shuffled(x, y, batch, seed)
+    run = drive(trainer, spoil(batches, spoilt) if spoilt else batches, rate, steps, f"digits {policy} seed {seed}")
     run.value, run.trainer = accuracy(trainer, held_x, held_y, batch), trainer
     return run
 
