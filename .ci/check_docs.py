@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """docs/generated/ is what TableGen makes of the dialects, interfaces and passes. With --fix, writes it.
 
+The page of passes shows each pass's example, test/passes/STAGE/name.doctest.mlir, which lit runs.
+
 Also holds that links between the pages of docs/ and the README lead somewhere.
 """
 import glob
@@ -38,6 +40,17 @@ def op_status():
     return run.stdout
 
 
+def with_examples(page):
+    """The page of passes with each pass's example at the end of its section."""
+    sections = re.split(r"^(?=### `-)", page, flags=re.M)
+    for i, section in enumerate(sections):
+        flag = re.match(r"### `-([a-z0-9]+)-([a-z0-9-]+)`", section)
+        path = flag and f"test/passes/{flag[1]}/{flag[2]}.doctest.mlir"
+        if path and os.path.exists(os.path.join(repo.ROOT, path)):
+            sections[i] = f"{section.rstrip()}\n\n#### Example ([as tested](../../{path}))\n\n```mlir\n{repo.text(path).strip()}\n```\n\n"
+    return "".join(sections).rstrip() + "\n"
+
+
 def pages(have):
     """{page: text} of all generated pages; `have` are those in the repository."""
     result = {}
@@ -53,7 +66,7 @@ def pages(have):
         result["interfaces.md"] = "# Operation interfaces\n\n" + tblgen("-gen-op-interface-docs", *interfaces)
     tables = repo.files("passes", ends="Passes.td")
     if tables:
-        result["passes.md"] = "# Passes\n\n" + tblgen("-gen-pass-doc", *tables)
+        result["passes.md"] = with_examples("# Passes\n\n" + tblgen("-gen-pass-doc", *tables))
     return result
 
 

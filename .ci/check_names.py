@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""One name a pass: passes/STAGE/Name.cpp, --STAGE-name in a Passes.td, class Name, test/passes/STAGE/name.mlir."""
+"""One name a pass: passes/STAGE/Name.cpp, --STAGE-name in a Passes.td, class Name, test/passes/STAGE/name.mlir.
+
+Beside the test lies name.doctest.mlir, the example that the pass's page in docs/generated shows and lit runs.
+"""
 import os
 import re
 
@@ -30,8 +33,9 @@ def main():
             problems.append(f"{path}: no pass --{flag} in passes/Passes.td (a file in passes/{stage}/ is a pass; helpers live in lib/)")
         elif kebab(flags[flag][0]) not in (flag, kebab(name)):
             problems.append(f"{flags[flag][1]}: pass --{flag} is defined as {flags[flag][0]}, expected {name} or its stage before it")
-        if not os.path.exists(os.path.join(repo.ROOT, test)):
-            problems.append(f"{path}: no test {test}")
+        for file in (test, test.replace(".mlir", ".doctest.mlir")):
+            if not os.path.exists(os.path.join(repo.ROOT, file)):
+                problems.append(f"{path}: no test {file}")
     for flag, (name, table) in sorted(flags.items()):
         if flag not in sources:
             problems.append(f"{table}: pass --{flag} ({name}) has no file passes/STAGE/Name.cpp of that name")

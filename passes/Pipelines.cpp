@@ -33,6 +33,8 @@ void buildImport(OpPassManager &passes, const PipelineOptions &) {
 void buildTraining(OpPassManager &passes, const PipelineOptions &options) {
   if (options.noDropout)
     passes.addPass(createRemoveDropout());
+  // Before the clones, which share it, and before differentiation: what is simple has a simple backward pass.
+  passes.addPass(createSimplify());
   if (options.forwardOnly) {
     passes.addPass(createEvaluate());
     return;
@@ -46,6 +48,7 @@ void buildTraining(OpPassManager &passes, const PipelineOptions &options) {
   // Before differentiation: @evaluate must not carry the backward pass.
   passes.addPass(createEvaluate({"evaluate"}));
   passes.addPass(createDifferentiate());
+  passes.addPass(createSimplify());
   // @gradients shares everything with @step up to the optimizer, so it is cloned before there is one.
   passes.addPass(createGradients());
   OptimizerOptions optimizer;

@@ -26,4 +26,4 @@ extern "C" int32_t mpt_compiler_run(int32_t count, const char *const *arguments,
 
 extern "C" void mpt_compiler_free_text(char *text) { std::free(text); }
 
-extern "C" const char *mpt_compiler_version(void) { return "0.1.0"; }
+extern "C" const char *mpt_compiler_version(void) { return MPT_VERSION; }

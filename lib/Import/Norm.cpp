@@ -233,8 +233,10 @@ static LogicalResult importDropout(Binder &b) {
       return failure();
     return b.done(b.in(0));
   }
-  auto [key, stream] = b.generator();
-  auto drop = [&](Value x) -> Value { return b.make<DropoutOp>(x, key, b.f64(ratio), b.i64(stream)); };
+  auto generator = b.generator();
+  auto drop = [&](Value x) -> Value {
+    return b.make<DropoutOp>(x, generator.first, b.f64(ratio), b.i64(generator.second));
+  };
   if (b.wants(1) && failed(b.set(1, b.compare(Predicate::ne, drop(b.splatLike(b.in(0), 1)), 0.0))))
     return failure();
   return b.done(drop(b.in(0)));

@@ -1,6 +1,8 @@
 // Element forms of data movement: each picks the operand element that a result element comes from.
 #include "LoweringModels.h"
 
+#include "mpt/Interfaces/FusionRole.h"
+
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
 using namespace mlir;
@@ -175,6 +177,15 @@ struct GatherNDModel : LoopLowering::ExternalModel<GatherNDModel, GatherNDOp> {
   }
 };
 
+template <typename Op> struct ViewRole : FusionRole::ExternalModel<ViewRole<Op>, Op> {
+  bool isView(Operation *) const { return true; }
+  bool isMadeAgain(Operation *) const { return false; }
+};
+template <typename Op> struct RepeatedRole : FusionRole::ExternalModel<RepeatedRole<Op>, Op> {
+  bool isView(Operation *) const { return false; }
+  bool isMadeAgain(Operation *) const { return true; }
+};
+
 } // namespace
 
 IndexExpr mpt::indirectIndex(ElementEmitter &e, Value indices, ArrayRef<IndexExpr> at, int64_t extent) {
@@ -189,14 +200,14 @@ IndexExpr mpt::indirectIndex(ElementEmitter &e, Value indices, ArrayRef<IndexExp
 
 void mpt::attachShapeModels(MLIRContext *context) {
   ConstantOp::attachInterface<ConstantModel>(*context);
-  ReshapeOp::attachInterface<ReshapeModel>(*context);
-  TransposeOp::attachInterface<TransposeModel>(*context);
-  BroadcastOp::attachInterface<BroadcastModel>(*context);
-  SliceOp::attachInterface<SliceModel>(*context);
+  ReshapeOp::attachInterface<ReshapeModel, ViewRole<ReshapeOp>>(*context);
+  TransposeOp::attachInterface<TransposeModel, ViewRole<TransposeOp>>(*context);
+  BroadcastOp::attachInterface<BroadcastModel, RepeatedRole<BroadcastOp>>(*context);
+  SliceOp::attachInterface<SliceModel, ViewRole<SliceOp>>(*context);
   ReverseOp::attachInterface<ReverseModel>(*context);
   PadOp::attachInterface<PadModel>(*context);
-  IotaOp::attachInterface<IotaModel>(*context);
-  ConcatOp::attachInterface<ConcatModel>(*context);
+  IotaOp::attachInterface<IotaModel, RepeatedRole<IotaOp>>(*context);
+  ConcatOp::attachInterface<ConcatModel, ViewRole<ConcatOp>>(*context);
   GatherOp::attachInterface<GatherModel>(*context);
   GatherElementsOp::attachInterface<GatherElementsModel>(*context);
   GatherNDOp::attachInterface<GatherNDModel>(*context);

@@ -21,7 +21,6 @@ bool mpt::isLossyCast(Operation *op) {
 void mpt::addLossyCasts(Operation *op, int64_t count) {
   auto function = op->getParentOfType<func::FuncOp>();
   auto recorded = function ? function->getAttrOfType<IntegerAttr>(kLossyCastsAttr) : IntegerAttr();
-  int64_t before = recorded ? recorded.getInt() : 0;
-  if (function)
-    function->setAttr(kLossyCastsAttr, Builder(op->getContext()).getI64IntegerAttr(before + count));
+  if (recorded)
+    function->setAttr(kLossyCastsAttr, Builder(op->getContext()).getI64IntegerAttr(recorded.getInt() + count));
 }

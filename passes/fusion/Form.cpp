@@ -1,5 +1,6 @@
 // --fusion-form: greedy grouping of ops into kernels.
 #include "mpt/Dialect/MPT/GraphBuilder.h"
+#include "mpt/Interfaces/FusionRole.h"
 #include "passes/fusion/Passes.h"
 
 #include "mlir/Analysis/TopologicalSortUtils.h"
@@ -26,7 +27,15 @@ bool isSplat(Operation *op) {
   return dense && dense.isSplat();
 }
 /// Ops that cost no pass over memory: other passes make views or copies of them.
-bool isView(Operation *op) { return isa<ReshapeOp, TransposeOp, SliceOp, ConcatOp>(op); }
+bool isView(Operation *op) {
+  auto role = dyn_cast<FusionRole>(op);
+  return role && role.isView();
+}
+/// Ops whose elements follow from few elements or none.
+bool isMadeAgain(Operation *op) {
+  auto role = dyn_cast<FusionRole>(op);
+  return isSplat(op) || (role && role.isMadeAgain());
+}
 bool isFusible(Operation *op) { return isa<LoopLowering>(op) && !isView(op) && (!isa<ConstantOp>(op) || isSplat(op)); }
 ArrayRef<int64_t> shapeOf(Value value) { return tensorType(value).getShape(); }
 int64_t countOf(Value value) { return tensorType(value).getNumElements(); }
@@ -37,7 +46,7 @@ int64_t bytesOf(Value value) {
 /// True for ops that are better made again for each reader: no operand as large as the result, or cheap arithmetic on
 /// one that is no larger in bytes.
 bool isRepeatable(Operation *op) {
-  if (isSplat(op) || isa<BroadcastOp, IotaOp>(op))
+  if (isMadeAgain(op))
     return true;
   auto lowering = dyn_cast<LoopLowering>(op);
   if (!lowering || op->getNumResults() != 1 || !lowering.isCheap())
@@ -48,7 +57,7 @@ bool isRepeatable(Operation *op) {
       return false;
     Value value = operand.get();
     Operation *source = value.getDefiningOp();
-    if (source && isa<BroadcastOp, IotaOp, ConstantOp>(source))
+    if (source && (isMadeAgain(source) || source->hasTrait<OpTrait::ConstantLike>()))
       continue;
     if (full && full != value)
       return false;
@@ -93,7 +102,7 @@ void Grouping::repeatCheapOps() {
     if (!isFusible(&op) || op.getNumResults() != 1 || !isRepeatable(&op))
       continue;
     Value result = op.getResult(0);
-    bool always = isSplat(&op) || isa<BroadcastOp, IotaOp>(op);
+    bool always = isMadeAgain(&op);
     SmallVector<OpOperand *> uses;
     bool stays = false;
     for (OpOperand &use : result.getUses())

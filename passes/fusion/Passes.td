@@ -10,15 +10,6 @@ def LowerTrain : Pass<"fusion-lower-train", "::mlir::ModuleOp"> {
     In: functions of the training form after phase precision. Out: of the train dialect only `train.state`, `train.read` and
     unconditional `train.write` are left. A conditional write becomes a select between the new and the old value, so that
     skipping a step is data and needs no branch; gradient markers go.
-
-    ```mlir
-    train.write @w, %new if %finite : tensor<i1> : tensor<8xf32>
-    // becomes
-    %old = train.read @w : tensor<8xf32>
-    %c = "mpt.broadcast"(%finite) ...
-    %v = mpt.select %c, %new, %old : tensor<8xi1>, tensor<8xf32>
-    train.write @w, %v : tensor<8xf32>
-    ```
   }];
   let dependentDialects = ["::mpt::MPTDialect"];
 }
@@ -29,14 +20,6 @@ def Decompose : Pass<"fusion-decompose", "::mlir::ModuleOp"> {
     In: core ops. Out: every op is a library op, a view, or has a loop form. A reduction with few results over many elements
     becomes partial sums over a fixed number of blocks and a reduction of those: parallel, and the same sum whatever the
     number of threads.
-
-    ```mlir
-    %s = mpt.reduce sum %x {axes = array<i64: 0>} : (tensor<65536x8xf32>) -> tensor<8xf32>
-    // becomes
-    %b = "mpt.reshape"(%x) : (tensor<65536x8xf32>) -> tensor<32x2048x8xf32>
-    %p = mpt.reduce sum %b {axes = array<i64: 1>} : (tensor<32x2048x8xf32>) -> tensor<32x8xf32>
-    %s = mpt.reduce sum %p {axes = array<i64: 0>} : (tensor<32x8xf32>) -> tensor<8xf32>
-    ```
   }];
   let statistics = [Statistic<"numSplit", "split-reductions", "reductions that were split in two stages">];
   let dependentDialects = ["::mpt::MPTDialect"];
@@ -50,13 +33,6 @@ def Form : Pass<"fusion-form", "::mlir::ModuleOp"> {
     and every result can be written in one pass: elementwise chains; a reduction with what feeds it and, when it is over
     whole rows, what uses it; scalar arithmetic of all kinds together. Cheap values (casts, broadcasts, arithmetic with one
     full-size operand) are made again for each reader instead of being kept in memory.
-
-    ```mlir
-    %y = mpt.add %x, %r : tensor<64x32xf32>
-    %z = mpt.relu %y : tensor<64x32xf32>
-    // becomes
-    %z = mpt.fusion(%x, %r) : (tensor<64x32xf32>, tensor<64x32xf32>) -> tensor<64x32xf32> { ... }
-    ```
   }];
   let statistics = [
     Statistic<"numKernels", "kernels", "fusions made">,

@@ -12,11 +12,6 @@ def Assign : Pass<"precision-assign", "::mlir::ModuleOp"> {
     in the order class, op, node, `keep-f32`, `keep-narrow`; slots that an op declares wide stay wide. What the rules leave
     free takes the types that move the fewest bytes through casts (a minimum cut). FP64 values and values that are narrow
     already are left alone.
-
-    ```mlir
-    %y = mpt.matmul %x, %w {mpt.precision = {operands = [f16, f16], results = [f16],
-                            rule = "class contraction -> narrow; fewest cast bytes"}} : ...
-    ```
   }];
   let options = [
     Option<"policy", "policy", "std::string", "\"amp-f16\"", "built-in policy, or the path of a policy file">,
@@ -38,11 +33,6 @@ def InsertCasts : Pass<"precision-insert-casts", "::mlir::ModuleOp"> {
     cast at most once to each type, before the first user. A widening cast, which is exact, is made again for the backward
     pass instead of keeping a wide copy alive till then. Constants are converted at compile time (`mpt.range` says when one
     was out of range). Parameters are still stored in FP32. `mpt.lossy_casts` on each function counts casts that round.
-
-    ```mlir
-    %0 = mpt.cast %x : tensor<8x4xf32> to tensor<8x4xf16>
-    %1 = mpt.matmul %0, %w : (tensor<8x4xf16>, tensor<4x2xf16>) -> tensor<8x2xf16>
-    ```
   }];
   let statistics = [
     Statistic<"numCasts", "casts", "casts added">,
@@ -57,11 +47,6 @@ def MasterWeights : Pass<"precision-master-weights", "::mlir::ModuleOp"> {
     In: casts are in, parameters decided narrow are read in FP32 and cast. Out: their state is narrow; a trained one has
     `train.state master @"<name>.master" of "<name>"` with the FP32 initial value, FP32 readers and writers use the master,
     and each write of the master also writes its narrow copy. A parameter that nobody writes is converted at compile time.
-
-    ```mlir
-    train.state master @"w.master" : tensor<4x2xf32> of "w" = dense<0.5> : tensor<4x2xf32>
-    train.state parameter @w : tensor<4x2xf16> {from = "w.master"}
-    ```
   }];
   let statistics = [Statistic<"numMasters", "masters", "masters added">];
 }
@@ -75,15 +60,6 @@ def LossScaling : Pass<"precision-loss-scaling", "::mlir::ModuleOp"> {
     `@"mpt.good_steps"` and `@"mpt.hysteresis"`, which every step updates, a skipped one too; @accumulate leaves them. A fixed scale is a constant, and a scale
     of 1 adds no arithmetic, only the check. The step gets the results "loss_scale" (the scale that it used) and "skipped".
     The order is unscale, finite check, clip, update, commit: whatever reads `train.gradient` sees true gradients.
-
-    ```mlir
-    %scale = train.read @mpt.loss_scale : tensor<f32>
-    %seed = train.scale_loss %one, %scale : tensor<f32>, tensor<f32>
-    %true = train.unscale %scaled, %scale : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
-    %gradient = train.gradient @w, %true : tensor<4xf32>
-    %finite = train.all_finite %gradient : (tensor<4xf32>) -> tensor<i1>
-    train.write @w, %new if %finite : tensor<i1> : tensor<4xf32>
-    ```
   }];
   let statistics = [
     Statistic<"numUnscaled", "unscaled", "parameter gradients unscaled">,
@@ -96,10 +72,6 @@ def WidenReductions : Pass<"precision-widen-reductions", "::mlir::ModuleOp"> {
   let description = [{
     Out: every op that has a `numerics` attribute and float types carries `#mpt.numerics<in, acc, out>`, acc at least the
     policy's accumulator (FP32) and at least as wide as its inputs. A narrower accumulator is widened, a wider one kept.
-
-    ```mlir
-    %y = mpt.matmul %a, %b {numerics = #mpt.numerics<in = f16, acc = f32, out = f16>} : ...
-    ```
   }];
   let statistics = [
     Statistic<"numStated", "stated", "ops whose accumulator is stated">,
@@ -112,11 +84,6 @@ def FoldCasts : Pass<"precision-fold-casts", "::mlir::ModuleOp"> {
   let description = [{
     A widening cast that is exact for every value, followed by another cast, is one cast from the first type, or none where
     the types agree. A cast that rounds is meaning and never disappears: f32 to bf16 to f32 stays.
-
-    ```mlir
-    %0 = mpt.cast %x : tensor<4xf16> to tensor<4xf32>
-    %1 = mpt.cast %0 : tensor<4xf32> to tensor<4xf16>   // becomes %x
-    ```
   }];
   let statistics = [Statistic<"numFolded", "folded", "casts folded">];
 }

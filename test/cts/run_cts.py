@@ -72,7 +72,7 @@ def interpret(module, case, folder, *arguments):
 class Oracle:
     """The interpreter in FP64."""
 
-    def __init__(self, module, folder):
+    def __init__(self, module, folder, options):
         self.module, self.folder = module, folder
 
     def run(self, case, inputs):
@@ -84,13 +84,20 @@ class Oracle:
 class Cpu:
     """A library emitted by mpt-opt."""
 
-    def __init__(self, module, folder):
+    def __init__(self, module, folder, options):
         import mpt
-        command = [tool().parent / "mpt-opt", module, "--from=fusion", "--emit=library", "--quiet", "-o", f"{folder}/library"]
-        result = subprocess.run(command, capture_output=True, text=True)
+        start = "fusion"
+        if options.kernels_for:
+            self.mpt_opt(module, "--from=fusion", "--to=memory", f"--mcpu={options.kernels_for}", "-o", f"{folder}/planned.mlir")
+            module, start = f"{folder}/planned.mlir", "target"
+        self.mpt_opt(module, f"--from={start}", f"--mcpu={options.mcpu}", "--emit=library", "-o", f"{folder}/library")
+        self.folder, self.trainer = folder, mpt.Trainer(f"{folder}/library")
+
+    @staticmethod
+    def mpt_opt(*arguments):
+        result = subprocess.run([tool().parent / "mpt-opt", *arguments, "--quiet"], capture_output=True, text=True)
         if result.returncode:
             raise RuntimeError(result.stderr)
-        self.folder, self.trainer = folder, mpt.Trainer(f"{folder}/library")
 
     def run(self, case, inputs):
         outputs = self.trainer.run(case.function, inputs)
@@ -111,7 +118,7 @@ def run_module(options, group, kind):
         module = os.path.join(folder, "module.mlir")
         pathlib.Path(module).write_text('module attributes {mpt.name = "case"} {\n' + "".join(case.text for case in group) + "}\n")
         try:
-            target = TARGETS[options.target](module, folder)
+            target = TARGETS[options.target](module, folder, options)
         except Exception as problem:  # the target's refusal
             if len(group) == 1:
                 return {group[0].name: str(problem)}
@@ -134,6 +141,8 @@ def main():
     parser.add_argument("--target", choices=TARGETS, default="oracle")
     parser.add_argument("--types", default="f32,f16,bf16")
     parser.add_argument("--filter", default="", help="regular expression over FILE.FUNCTION")
+    parser.add_argument("--mcpu", default="native", help="processor to compile for, which this machine must be able to stand in for")
+    parser.add_argument("--kernels-for", metavar="CPU", help="form kernels with the vectors of another processor, then compile them for --mcpu")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     skips, passed, failed, skipped = read_skips(), 0, 0, 0

@@ -26,6 +26,8 @@
 using namespace mlir;
 using namespace mpt;
 
+KernelTarget testTarget = KernelTarget::host();
+
 int64_t TestTensor::count() const {
   int64_t n = 1;
   for (int64_t extent : shape)
@@ -165,7 +167,7 @@ std::vector<TestTensor> runKernel(const std::string &text, const std::vector<Tes
     buffers.push_back(buffer);
   }
   OpBuilder builder = OpBuilder::atBlockEnd(module->getBody());
-  FailureOr<KernelInfo> info = emitKernel(builder, fusion, inTypes, outTypes, "kernel");
+  FailureOr<KernelInfo> info = emitKernel(builder, fusion, inTypes, outTypes, "kernel", testTarget);
   if (failed(info))
     return {};
   int64_t extent = info->extent;

@@ -2,6 +2,8 @@
 #ifndef MPT_TEST_LOWERING_KERNELRUNNER_H
 #define MPT_TEST_LOWERING_KERNELRUNNER_H
 
+#include "mpt/Lowering/KernelTarget.h"
+
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -15,6 +17,9 @@ struct TestTensor {
   int64_t count() const;
   double operator()(std::vector<int64_t> at) const;
 };
+
+/// The processor that runKernel emits for. Code for wider vectors than this machine's runs here too: LLVM splits them.
+extern mpt::KernelTarget testTarget;
 
 /// Wraps the body of `@f` in `text` in one fusion, emits, compiles and runs it, in `pieces` calls. Returns the results;
 /// empty on failure, after printing why. `outputStrides` as for inputs, row-major when empty.

@@ -1,4 +1,5 @@
-// Generated kernels against plain loops in double precision: every kind of loop, several types and layouts.
+// Generated kernels against plain loops in double precision: every kind of loop, several types and layouts, in vectors
+// of every width that a target may ask for.
 #include "KernelRunner.h"
 
 #include <algorithm>
@@ -395,16 +396,23 @@ void pools() {
 } // namespace
 
 int main() {
-  elementwise();
-  filters();
-  functions();
-  narrow();
-  rows();
-  columns();
-  whole();
-  longSums();
-  movement();
-  pools();
+  for (unsigned bits : {128, 256, 512}) {
+    int before = failures;
+    testTarget.vectorBits = bits;
+    testTarget.fma = bits > 128;
+    elementwise();
+    filters();
+    functions();
+    narrow();
+    rows();
+    columns();
+    whole();
+    longSums();
+    movement();
+    pools();
+    if (failures != before)
+      std::printf("%d failures with vectors of %u bits\n", failures - before, bits);
+  }
   if (failures)
     std::printf("%d failures\n", failures);
   return failures != 0;

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-BUILD = os.environ.get("MPT_BUILD", os.path.join(ROOT, "build", "release"))
+BUILD = os.path.abspath(os.environ.get("MPT_BUILD", os.path.join(ROOT, "build", "release")))
 
 
 def blocks(page, language):

@@ -63,11 +63,12 @@ def test_layers_accepted(repository):
 
 def test_names(repository):
     files = {"passes/precision/Passes.td": PASSES_TD, "passes/precision/InsertCasts.cpp": "",
-             "test/passes/precision/insert-casts.mlir": ""}
+             "test/passes/precision/insert-casts.mlir": "", "test/passes/precision/insert-casts.doctest.mlir": ""}
     assert run(repository, "check_names.py", files)[0] == 0
     for removed, message in (("passes/precision/Passes.td", "no pass --precision-insert-casts"),
                              ("passes/precision/InsertCasts.cpp", "has no file"),
-                             ("test/passes/precision/insert-casts.mlir", "no test")):
+                             ("test/passes/precision/insert-casts.mlir", "no test"),
+                             ("test/passes/precision/insert-casts.doctest.mlir", "no test")):
         text = (repository / removed).read_text()
         (repository / removed).unlink()
         status, output = run(repository, "check_names.py", {})

@@ -15,9 +15,6 @@ using namespace mpt::rt;
 constexpr int tileRows = 6;
 constexpr int64_t depthMax = 320, rowsMax = 144;
 
-struct F16;
-struct BF16;
-
 struct Vec {
   static constexpr int width = 8;
   __m256 v;
@@ -51,16 +48,6 @@ struct Vec {
   static Vec add(Vec a, Vec b) { return {_mm256_add_ps(a.v, b.v)}; }
   static Vec mul(Vec a, Vec b) { return {_mm256_mul_ps(a.v, b.v)}; }
   static Vec relu(Vec a) { return {_mm256_max_ps(_mm256_setzero_ps(), a.v)}; } // NaN stays
-  static int64_t transposePanel(const float *in, int64_t pitch, int64_t k, int columns, float *out) {
-    return transposeColumns(in, pitch, k, columns, out, load8);
-  }
-  static int64_t transposePanel(const F16 *in, int64_t pitch, int64_t k, int columns, float *out) {
-    return transposeColumns(reinterpret_cast<const uint16_t *>(in), pitch, k, columns, out, load8F16);
-  }
-  static int64_t transposePanel(const BF16 *in, int64_t pitch, int64_t k, int columns, float *out) {
-    return transposeColumns(reinterpret_cast<const uint16_t *>(in), pitch, k, columns, out, load8BF16);
-  }
-  template <typename T> static int64_t transposePanel(const T *, int64_t, int64_t, int, float *) { return 0; }
 };
 
 } // namespace

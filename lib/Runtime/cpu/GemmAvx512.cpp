@@ -15,9 +15,6 @@ using namespace mpt::rt;
 constexpr int tileRows = 12;
 constexpr int64_t depthMax = 384, rowsMax = 192;
 
-struct F16;
-struct BF16;
-
 struct Vec {
   static constexpr int width = 16;
   __m512 v;
@@ -52,16 +49,6 @@ struct Vec {
   static Vec add(Vec a, Vec b) { return {_mm512_add_ps(a.v, b.v)}; }
   static Vec mul(Vec a, Vec b) { return {_mm512_mul_ps(a.v, b.v)}; }
   static Vec relu(Vec a) { return {_mm512_max_ps(_mm512_setzero_ps(), a.v)}; } // NaN stays
-  static int64_t transposePanel(const float *in, int64_t pitch, int64_t k, int columns, float *out) {
-    return transposeColumns(in, pitch, k, columns, out, load8);
-  }
-  static int64_t transposePanel(const F16 *in, int64_t pitch, int64_t k, int columns, float *out) {
-    return transposeColumns(reinterpret_cast<const uint16_t *>(in), pitch, k, columns, out, load8F16);
-  }
-  static int64_t transposePanel(const BF16 *in, int64_t pitch, int64_t k, int columns, float *out) {
-    return transposeColumns(reinterpret_cast<const uint16_t *>(in), pitch, k, columns, out, load8BF16);
-  }
-  template <typename T> static int64_t transposePanel(const T *, int64_t, int64_t, int, float *) { return 0; }
 };
 
 } // namespace

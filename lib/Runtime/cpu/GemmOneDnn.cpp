@@ -24,8 +24,8 @@ bool worthTrying(const mpt_gemm_desc &g) {
               (g.d_type == MPT_BFLOAT16 || g.d_type == MPT_FLOAT32);
   bool bias = g.flags & MPT_GEMM_BIAS;
   bool biasFits = !bias || g.bias_type == MPT_FLOAT32 || g.bias_type == g.d_type;
-  // oneDNN adds the bias before it scales.
-  return bf16 && biasFits && !(bias && g.alpha != 1) && g.k > 0;
+  // oneDNN adds the bias before it scales, and its ReLU turns NaN into 0, which would hide it from the finite check.
+  return bf16 && biasFits && !(bias && g.alpha != 1) && !(g.flags & MPT_GEMM_RELU) && g.k > 0;
 }
 
 /// A batch of strided matrices; a zero batch stride is an extent of one, which broadcasts.
@@ -61,8 +61,6 @@ void build(MatmulSite &site) {
   dnnl::post_ops ops;
   if (g.alpha != 1)
     ops.append_eltwise(dnnl::algorithm::eltwise_linear, static_cast<float>(g.alpha), 0);
-  if (g.flags & MPT_GEMM_RELU)
-    ops.append_eltwise(dnnl::algorithm::eltwise_relu, 0, 0);
   if (g.flags & MPT_GEMM_GELU_ERF)
     ops.append_eltwise(dnnl::algorithm::eltwise_gelu_erf, 0, 0);
   if (g.flags & MPT_GEMM_GELU_TANH)

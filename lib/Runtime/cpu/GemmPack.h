@@ -60,7 +60,7 @@ template <typename T> void packColumnsB(const void *from, int64_t col, int64_t k
     int64_t cols = n - j0 < NR ? n - j0 : NR, p = 0;
     const T *in = b + j0 * col;
     if (cols == NR)
-      p = Vec::transposePanel(in, col, k, NR, out);
+      p = transposePanel(in, col, k, NR, out);
     for (; p < k; ++p) {
       for (int64_t j = 0; j < cols; ++j)
         out[p * NR + j] = widen(in[j * col + p]);

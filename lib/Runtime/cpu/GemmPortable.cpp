@@ -51,9 +51,10 @@ struct Vec {
   static Vec relu(Vec a) {
     return map([&](int i) { return a.v[i] < 0 ? 0 : a.v[i]; });
   }
-  /// Transposes whole blocks of a panel; returns how many k it has done.
-  template <typename T> static int64_t transposePanel(const T *, int64_t, int64_t, int, float *) { return 0; }
 };
+
+/// Transposes whole blocks of a panel; returns how many k it has done.
+template <typename T> int64_t transposePanel(const T *, int64_t, int64_t, int, float *) { return 0; }
 
 } // namespace
 

@@ -38,4 +38,19 @@ int64_t transposeColumns(const T *in, int64_t pitch, int64_t k, int columns, flo
   return p;
 }
 
+struct F16;
+struct BF16;
+
+/// Transposes whole blocks of a panel of NR columns; returns how many k it has done.
+inline int64_t transposePanel(const float *in, int64_t pitch, int64_t k, int columns, float *out) {
+  return transposeColumns(in, pitch, k, columns, out, load8);
+}
+inline int64_t transposePanel(const F16 *in, int64_t pitch, int64_t k, int columns, float *out) {
+  return transposeColumns(reinterpret_cast<const uint16_t *>(in), pitch, k, columns, out, load8F16);
+}
+inline int64_t transposePanel(const BF16 *in, int64_t pitch, int64_t k, int columns, float *out) {
+  return transposeColumns(reinterpret_cast<const uint16_t *>(in), pitch, k, columns, out, load8BF16);
+}
+template <typename T> int64_t transposePanel(const T *, int64_t, int64_t, int, float *) { return 0; }
+
 } // namespace

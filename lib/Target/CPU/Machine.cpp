@@ -16,9 +16,14 @@ using namespace mpt::cpu;
 
 namespace {
 
-// Features that a processor may lack and that our kernels profit from; the runtime checks them when it loads a library.
-constexpr StringLiteral kFeatures[] = {"sse4.2",   "avx",      "avx2",     "fma",        "f16c",      "avx512f",
-                                       "avx512bw", "avx512vl", "avx512dq", "avx512bf16", "avx512fp16"};
+// Features that a processor may lack and whose instructions LLVM chooses by itself; the runtime checks them when it
+// loads a library.
+constexpr StringLiteral kFeatures[] = {
+    "sse3",       "ssse3",       "sse4.1",     "sse4.2",   "sse4a",        "popcnt",          "avx",
+    "avx2",       "fma",         "f16c",       "bmi",      "bmi2",         "lzcnt",           "movbe",
+    "gfni",       "avx512f",     "avx512bw",   "avx512vl", "avx512dq",     "avx512cd",        "avx512ifma",
+    "avx512vbmi", "avx512vbmi2", "avx512vnni", "avxvnni",  "avx512bitalg", "avx512vpopcntdq", "avx512bf16",
+    "avx512fp16"};
 
 void initialize() {
   static std::once_flag once;

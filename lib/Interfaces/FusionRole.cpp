@@ -1,0 +1,4 @@
+// Generated methods of the interface.
+#include "mpt/Interfaces/FusionRole.h"
+
+#include "mpt/Interfaces/FusionRole.cpp.inc"
