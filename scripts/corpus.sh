@@ -43,5 +43,5 @@ say "exporting some with symbolic dimensions"
 say "computing references"
 # One graph (mlp_l1's fused loss through the TorchScript exporter) has no ONNX operator, which the log names.
 "$venv/bin/python" "$MPT_ROOT/test/e2e/make_references.py" --generators "$generators" --forward "$out/forward" \
-  --out "$out/ref" --models "$models" || say "some references are missing (see above)"
+  --out "$out/ref" --models "$models" --spread 16 || say "some references are missing (see above)"
 say "done: .venv/bin/python test/e2e/check_corpus.py $out"

@@ -2,6 +2,7 @@
 """Compiles the corpus models and holds loss, gradients and ten optimizer steps against the float64 references.
 
   check_corpus.py CORPUS [--models a,b] [--forms ts,dyn,opt] [--variants loss,composed,logits] [--steps sgd,adamw|none]
+                  [--markdown FILE]
 
 CORPUS is the folder that scripts/corpus.sh made (forward/ and ref/). Variants: loss and composed have the loss in the graph;
 logits has not, and mpt adds it (models whose loss --loss= can name; compared with the reference of loss). Prints a line for every graph and ends with a
@@ -97,22 +98,34 @@ def run_apart(limit, *arguments):
     return result
 
 
+COLUMNS = ("loss", "gradient", "sgd", "adamw")
+
+
+def cells_of(result):
+    """For each column "worst error / its limit", or nothing where it was not compared."""
+    cells = []
+    for kind in COLUMNS:
+        of_kind = [row for k, row in result if k == kind]
+        worst = max(of_kind, key=lambda row: row.error / row.limit if row.error == row.error else float("inf"), default=None)
+        cells.append(f"{worst.error:.1e}/{worst.limit:.1e}" if worst else "")
+    return cells
+
+
 def line_of(result):
     """(passed, text) of one graph."""
     if isinstance(result, str):
         return False, "FAIL  " + " ".join(result.split())[:400]
     bad = [(kind, row) for kind, row in result if not row.ok]
-    cells = []
-    for kind in ("loss", "gradient", "sgd", "adamw"):
-        of_kind = [row for k, row in result if k == kind]
-        if of_kind:
-            worst = max(of_kind, key=lambda row: row.error / row.limit if row.error == row.error else float("inf"))
-            cells.append(f"{kind} {worst.error:.1e}/{worst.limit:.1e}")
-    text = f"{'FAIL' if bad else 'ok  '}  " + "  ".join(cells)
+    text = f"{'FAIL' if bad else 'ok  '}  " + "  ".join(f"{kind} {cell}" for kind, cell in zip(COLUMNS, cells_of(result)) if cell)
     if bad:
         text += f"  {len(bad)} of {len(result)} beyond: " + ", ".join(
             f"{kind} {row.what} {row.error:.2g} > {row.limit:.2g}" for kind, row in bad[:3])
     return not bad, text
+
+
+def markdown_row(model, form, variant, ok, result):
+    cells = ["", "", "", ""] if isinstance(result, str) else cells_of(result)
+    return f"| {model} | {form} | {variant} | " + " | ".join(cells) + f" | {'yes' if ok else '**no**'} |\n"
 
 
 def main():
@@ -122,6 +135,7 @@ def main():
     ap.add_argument("--forms", default="ts,dyn,opt")
     ap.add_argument("--variants", default="loss,composed,logits")
     ap.add_argument("--steps", default="sgd,adamw", help="optimizers whose ten steps are compared; 'none' for gradients alone")
+    ap.add_argument("--markdown", metavar="FILE", help="append a table row for every graph")
     ap.add_argument("--limit", type=float, default=300, help="seconds for one graph")
     args = ap.parse_args()
     steps = [] if args.steps == "none" else args.steps.split(",")
@@ -140,7 +154,11 @@ def main():
                     continue
                 start = time.time()
                 with tempfile.TemporaryDirectory() as out:
-                    ok, text = line_of(run_apart(args.limit, args.corpus, key, steps, out))
+                    result = run_apart(args.limit, args.corpus, key, steps, out)
+                ok, text = line_of(result)
+                if args.markdown:
+                    with open(args.markdown, "a") as file:
+                        file.write(markdown_row(model, form, variant, ok, result))
                 passed, failed = passed + ok, failed + (not ok)
                 print(f"{key:28s} {text}  ({time.time() - start:.1f} s)", flush=True)
     print(f"corpus: {passed} passed, {failed} failed, {skipped} skipped")
