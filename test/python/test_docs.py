@@ -30,6 +30,24 @@ def test_c_trainer_compiles(tmp_path):
     assert run.returncode == 1 and "nothing" in run.stderr
 
 
+def test_c_compiler_runs(tmp_path):
+    library = os.path.join(BUILD, "lib", "libmpt_compiler.so")
+    if not os.path.exists(library):
+        pytest.skip("libmpt_compiler is not built")
+    (tmp_path / "program.c").write_text(blocks("docs/c-api.md", "c")[1])
+    command = ["clang-22", "-std=c11", "-Wall", "-Wextra", "-Werror", f"-I{ROOT}/include", "program.c", library, "-o", "program",
+               f"-Wl,-rpath,{os.path.dirname(library)}"]
+    built = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert built.returncode == 0, built.stderr
+    missing = subprocess.run(["./program", "nothing.onnx"], cwd=tmp_path, capture_output=True, text=True)
+    assert missing.returncode != 0 and "nothing.onnx" in missing.stderr and "refused" in missing.stdout
+    (tmp_path / "make_model.py").write_text(blocks("README.md", "python")[0])
+    assert subprocess.run([sys.executable, "make_model.py"], cwd=tmp_path).returncode == 0
+    result = subprocess.run(["./program"], cwd=tmp_path, capture_output=True, text=True)
+    assert result.returncode == 0 and "compiled" in result.stdout, result.stderr
+    assert (tmp_path / "digits" / "digits.json").exists()
+
+
 def test_readme_example(tmp_path):
     make_model, train = blocks("README.md", "python")
     commands, = blocks("README.md", "bash")
