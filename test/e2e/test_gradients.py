@@ -32,6 +32,17 @@ MODELS = {
     "mlp_cross_entropy": (MLP.format(target=CLASSES, loss='loss = SoftmaxCrossEntropyLoss<reduction = "mean">(z, y)'), MLP_SHAPES),
     "mlp_mse": (MLP.format(target=VALUES, loss="d = Sub(z, y)  s = Mul(d, d)  loss = ReduceMean<keepdims = 0>(s)"), MLP_SHAPES),
     "mlp_l1": (MLP.format(target=VALUES, loss="d = Sub(z, y)  a = Abs(d)  loss = ReduceMean<keepdims = 0>(a)"), MLP_SHAPES),
+    "mlp_bce": (MLP.format(target=VALUES, loss="""r = Relu(z)
+  p = Mul(z, y)
+  a = Abs(z)
+  m = Neg(a)
+  e = Exp(m)
+  one = Constant<value = float {1}>()
+  o = Add(e, one)
+  l = Log(o)
+  d = Sub(r, p)
+  s = Add(d, l)
+  loss = ReduceMean<keepdims = 0>(s)"""), MLP_SHAPES),
     # Stem, residual block with depthwise convolution and squeeze, pooling: batch norm behind each convolution.
     "residual": ("""residual (float[4, 3, 16, 16] x, int64[4] y) => (float loss) {
   c0 = Conv<pads = [1, 1, 1, 1]>(x, stem)
@@ -149,14 +160,18 @@ class Oracle:
         return (self.loss(ahead) - self.loss(behind)) / (2 * step)
 
 
-def compiled(name, optimizer, folder):
+def compiled(name, optimizer, folder, loss="none"):
+    """A trainer of the model, what it is fed, and its parameters; with `loss` the graph ends in the MLP's z."""
     model, parameters = parser.parse_model(HEAD + MODELS[name][0]), parameters_of(name)
+    feeds = feeds_of(model)
+    if loss != "none":
+        model = parser.parse_model(HEAD + "mlp (float[8, 12] x) => (float[8, 6] z) {\n" + MLP[MLP.index("  h = "):MLP.index("  {loss}")] + "}")
+        feeds["labels" if loss == "softmax-cross-entropy" else "target"] = feeds.pop("y")
     model.graph.initializer.extend(numpy_helper.from_array(v, k) for k, v in parameters.items())
     path = folder / f"{name}.onnx"
     path.write_bytes(model.SerializeToString())
     frozen = [] if name != "transformer" else ["mask"]
-    mpt.compile(path, loss="none", optimizer=optimizer, policy="fp32", freeze=frozen, quiet=True, out=folder / "lib")
-    feeds = feeds_of(model)
+    mpt.compile(path, loss=loss, optimizer=optimizer, policy="fp32", freeze=frozen, quiet=True, out=folder / "lib")
     return mpt.Trainer(folder / "lib", threads=1), feeds, {k: v.astype(np.float64) for k, v in parameters.items()}
 
 
@@ -178,11 +193,8 @@ def adamw(p, g, state, t):
     return p - 0.001 * (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.999**t)) + 1e-8)
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_loss_and_gradients(name, tmp_path):
-    trainer, feeds, parameters = compiled(name, "sgd,lr=0.01", tmp_path)
+def check_gradients(trainer, feeds, parameters, oracle):
     loss, gradients = trainer.gradients(feeds)
-    oracle = Oracle(MODELS[name][0], feeds, parameters)
     assert loss == pytest.approx(oracle.loss(parameters), rel=1e-6)
     trained = {k for k in parameters if not k.startswith(NOT_TRAINED)}
     assert set(gradients) == trained
@@ -192,11 +204,24 @@ def test_loss_and_gradients(name, tmp_path):
         g = np.asarray(gradients[key], np.float64)
         for _ in range(2):
             direction = random.standard_normal(g.shape)
-            direction /= np.linalg.norm(direction)
             # Half along the gradient, so that the slope is of its size.
-            direction = direction + g / max(np.linalg.norm(g), 1e-30)
+            direction = direction / np.linalg.norm(direction) + g / max(np.linalg.norm(g), 1e-30)
             error = abs(oracle.slope(parameters, key, direction) - np.sum(g * direction))
             assert error <= 1e-5 * max(np.linalg.norm(g), floor), key
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_loss_and_gradients(name, tmp_path):
+    trainer, feeds, parameters = compiled(name, "sgd,lr=0.01", tmp_path)
+    check_gradients(trainer, feeds, parameters, Oracle(MODELS[name][0], feeds, parameters))
+
+
+@pytest.mark.parametrize("name, loss", [("mlp_cross_entropy", "softmax-cross-entropy"), ("mlp_mse", "mse"), ("mlp_l1", "l1"),
+                                        ("mlp_bce", "bce-with-logits")])
+def test_loss_that_the_compiler_adds(name, loss, tmp_path):
+    trainer, feeds, parameters = compiled(name, "sgd,lr=0.01", tmp_path, loss)
+    own = feeds_of(parser.parse_model(HEAD + MODELS[name][0]))
+    check_gradients(trainer, feeds, parameters, Oracle(MODELS[name][0], own, parameters))
 
 
 @pytest.mark.parametrize("optimizer, rule", [("sgd,lr=0.01", sgd), ("adamw,lr=0.001,weight-decay=0.01", adamw)])
