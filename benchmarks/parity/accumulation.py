@@ -15,6 +15,7 @@ import numpy as np
 import onnx
 
 import mpt
+from mpt._native import find_compiler
 
 MODEL = """
   <ir_version: 9, opset_import: ["" : 18]>
@@ -64,7 +65,7 @@ def losses(images, folder) -> dict:
     (folder / "bf16.mlir").write_text(text.replace("in = bf16, acc = f32", "in = bf16, acc = bf16"))
     results = {}
     for kind in ("f32", "bf16"):
-        run = pathlib.Path(os.environ["MPT_BUILD"], "bin", "mpt-run")
+        run = pathlib.Path(find_compiler()).with_name("mpt-run")
         subprocess.run([run, folder / f"{kind}.mlir", "--function=step", f"--steps={STEPS}", f"--inputs={folder / 'inputs'}",
                         f"--state={folder / 'library' / 'ink.safetensors'}", f"--outputs={folder / 'outputs'}"], check=True)
         results[kind] = read_scalar(folder / "outputs", "loss")
