@@ -41,7 +41,7 @@ def strided_conv(g: Graph, x: str, name: str, inputs: int, outputs: int, kernel:
                 strides=[stride, stride])
 
 
-def resnet18(path: str, batch: int, width: int = 8, seed: int = 0) -> str:
+def resnet18(path: str, batch: int, width: int = 16, seed: int = 0) -> str:
     """ResNet-18's four stages of two residual blocks at `width` to 8 times that many channels, on 8x8 images."""
     g = Graph(seed)
     x = g.op("Relu", g.batch_norm(g.conv("x", "stem", 1, width, 3), "stem.bn", width))
