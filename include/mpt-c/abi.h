@@ -88,7 +88,8 @@ enum {
   MPT_GEMM_RELU = 2,       /* max(x, 0) after bias */
   MPT_GEMM_ACCUMULATE = 4, /* d += result; d is read in its own type */
   MPT_GEMM_GELU_ERF = 8,   /* x/2 (1 + erf(x/sqrt 2)) after bias */
-  MPT_GEMM_GELU_TANH = 16  /* tanh form after bias */
+  MPT_GEMM_GELU_TANH = 16, /* tanh form after bias */
+  MPT_GEMM_ROUND = 32      /* round to d's type after the product and after each step that follows it */
 };
 
 /* d[i,j] = epilogue(alpha * sum_k a[i,k] * b[k,j]) for every (batch0, batch1). Products are exact in FP32 for 16-bit

@@ -61,10 +61,56 @@ LogicalResult mpt::differentiateOp(Operation *op, OpBuilder &builder, GradientMa
                          << ": it has neither a gradient rule nor a decomposition; freeze the parameters before it";
 }
 
+/// The sum of two gradients that zeros pad to the same type, one right after the other along one axis: their
+/// concatenation, padded as a whole. This is what the slices of a value, as heads and gates are cut, give back. Null
+/// for other sums.
+static Value joinPads(OpBuilder &builder, Location loc, Value a, Value b) {
+  auto isGradientOfSlice = [](PadOp pad) {
+    auto whole = [](ArrayRef<int64_t> margins) { return llvm::all_of(margins, [](int64_t m) { return m >= 0; }); };
+    return pad && pad.getValue().isZero() && whole(pad.getLow()) && whole(pad.getHigh()) &&
+           llvm::all_of(pad.getInterior(), [](int64_t gap) { return gap == 0; });
+  };
+  auto first = a.getDefiningOp<PadOp>(), second = b.getDefiningOp<PadOp>();
+  if (!isGradientOfSlice(first) || !isGradientOfSlice(second))
+    return {};
+  std::optional<int64_t> axis;
+  for (int64_t i = 0, rank = first.getLow().size(); i < rank; ++i) {
+    if (first.getLow()[i] == second.getLow()[i] && first.getHigh()[i] == second.getHigh()[i])
+      continue;
+    if (axis)
+      return {};
+    axis = i;
+  }
+  if (!axis)
+    return {};
+  if (second.getLow()[*axis] < first.getLow()[*axis])
+    std::swap(first, second);
+  int64_t extent = tensorType(first.getX()).getDimSize(*axis);
+  if (first.getLow()[*axis] + extent != second.getLow()[*axis])
+    return {};
+  SmallVector<Value> parts;
+  for (Value part : {first.getX(), second.getX()}) {
+    auto several = part.getDefiningOp<ConcatOp>();
+    if (several && static_cast<int64_t>(several.getAxis()) == *axis && part.hasOneUse())
+      llvm::append_range(parts, several.getInputs());
+    else
+      parts.push_back(part);
+  }
+  Value both = ConcatOp::create(builder, loc, parts, *axis);
+  SmallVector<int64_t> high(first.getHigh());
+  high[*axis] = second.getHigh()[*axis];
+  auto isZero = [](int64_t margin) { return margin == 0; };
+  if (llvm::all_of(first.getLow(), isZero) && llvm::all_of(high, isZero))
+    return both;
+  return PadOp::create(builder, loc, both, first.getLow(), high, first.getInterior(), APFloat(0.0));
+}
+
 FailureOr<SmallVector<Value>> mpt::differentiate(func::FuncOp function, Value loss, ArrayRef<Value> wrt,
                                                  OpBuilder &builder, GradientCallback completed) {
-  GradientMap grads(
-      [](OpBuilder &builder, Location loc, Value a, Value b) -> Value { return AddOp::create(builder, loc, a, b); });
+  GradientMap grads([](OpBuilder &builder, Location loc, Value a, Value b) -> Value {
+    Value joined = joinPads(builder, loc, a, b);
+    return joined ? joined : AddOp::create(builder, loc, a, b);
+  });
   // A gradient is complete once the first of the value's users is differentiated.
   DenseMap<Operation *, SmallVector<Value>> completes;
   for (Value value : wrt) {

@@ -382,6 +382,13 @@ IndexExpr ElementEmitter::linearAddress(Value buffer, Indices at) {
   return linear;
 }
 
+/// A flat buffer of truth values as the bytes that it consists of.
+static Value asBytes(ImplicitLocOpBuilder &b, Value memory) {
+  auto type = MemRefType::get(cast<MemRefType>(memory.getType()).getShape(), b.getI8Type());
+  // Both are the same type to LLVM, where the cast disappears.
+  return UnrealizedConversionCastOp::create(b, TypeRange{type}, memory).getResult(0);
+}
+
 Value ElementEmitter::load(Value buffer, Indices at) {
   Type type = cast<MemRefType>(buffer.getType()).getElementType();
   IndexExpr linear = linearAddress(buffer, at);
@@ -390,7 +397,12 @@ Value ElementEmitter::load(Value buffer, Indices at) {
   Value memory = flat(buffer), value;
   if (where.width == 1 || (!where.lanes && where.stride == 0)) {
     value = memref::LoadOp::create(b, memory, where.base);
-  } else if (!where.lanes && where.stride == 1 && !type.isInteger(1)) {
+  } else if (!where.lanes && where.stride == 1 && type.isInteger(1)) {
+    // A truth value is a byte of 0 or 1 in memory; vectors of i1 would be packed bits.
+    Value bytes = vector::LoadOp::create(b, VectorType::get(where.width, b.getI8Type()), asBytes(b, memory),
+                                         ValueRange{where.base});
+    value = arith::TruncIOp::create(b, VectorType::get(where.width, type), bytes);
+  } else if (!where.lanes && where.stride == 1) {
     value = vector::LoadOp::create(b, VectorType::get(where.width, type), memory, ValueRange{where.base});
   } else {
     SmallVector<Value> lanes;
@@ -416,7 +428,12 @@ void ElementEmitter::store(Value value, Value buffer, Indices at) {
     return;
   }
   value = splat(value, where.width);
-  if (!where.lanes && where.stride == 1 && !type.isInteger(1)) {
+  if (!where.lanes && where.stride == 1 && type.isInteger(1)) {
+    value = arith::ExtUIOp::create(b, VectorType::get(where.width, b.getI8Type()), value);
+    vector::StoreOp::create(b, value, asBytes(b, memory), ValueRange{where.base});
+    return;
+  }
+  if (!where.lanes && where.stride == 1) {
     vector::StoreOp::create(b, value, memory, ValueRange{where.base});
     return;
   }

@@ -42,7 +42,8 @@ void replaceByArgument(Operation *op, Value argument) {
 llvm::DenseMap<Operation *, Epilogue> mpt::memory::foldEpilogues(func::FuncOp function) {
   llvm::DenseMap<Operation *, Epilogue> result;
   for (auto matmul : function.getOps<MatMulOp>()) {
-    if (!cast<RankedTensorType>(matmul.getY().getType()).getElementType().isF32() || !matmul.getY().hasOneUse())
+    Type element = cast<RankedTensorType>(matmul.getY().getType()).getElementType();
+    if (!(element.isF32() || element.isF16() || element.isBF16()) || !matmul.getY().hasOneUse())
       continue;
     OpOperand &use = *matmul.getY().getUses().begin();
     auto fusion = dyn_cast<FusionOp>(use.getOwner());
@@ -65,6 +66,8 @@ llvm::DenseMap<Operation *, Epilogue> mpt::memory::foldEpilogues(func::FuncOp fu
     }
     Epilogue epilogue;
     epilogue.bias = bias;
+    if (!element.isF32())
+      epilogue.flags |= MPT_GEMM_ROUND;
     replaceByArgument(add, argument);
     if (broadcast->use_empty())
       broadcast->erase();

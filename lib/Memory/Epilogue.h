@@ -11,11 +11,11 @@ namespace mpt::memory {
 
 struct Epilogue {
   mlir::Value bias;  ///< one value a column, or null
-  int64_t flags = 0; ///< MPT_GEMM_RELU
+  int64_t flags = 0; ///< MPT_GEMM_RELU, MPT_GEMM_ROUND
 };
 
-/// Takes the addition of a bias, and a ReLU after it, out of the fusions that read FP32 products. FP32 alone: in narrow
-/// types the product is rounded before the addition, which an epilogue would not do.
+/// Takes the addition of a bias, and a ReLU after it, out of the fusions that read products. In narrow types the
+/// product and the sum are each rounded, as the ops say.
 llvm::DenseMap<mlir::Operation *, Epilogue> foldEpilogues(mlir::func::FuncOp function);
 
 } // namespace mpt::memory

@@ -162,7 +162,7 @@ void testKernels() {
     void *scratch = aligned_alloc(4096, static_cast<size_t>((kernel->scratchBytes + 4095) / 4096 * 4096));
     for (int64_t type : {MPT_FLOAT32, MPT_FLOAT16, MPT_BFLOAT16})
       for (int64_t m : {1, 5, 13, 37, 200})
-        for (int64_t n : {1, 17, 70})
+        for (int64_t n : {1, 10, 17, 70})
           for (int64_t k : {1, 9, 400})
             for (int layout = 0; layout < 4; ++layout) {
               int64_t out = layout & 1 ? type : int64_t{MPT_FLOAT32};
@@ -178,6 +178,31 @@ void testKernels() {
             }
     free(scratch);
   }
+}
+
+/// Narrow products with MPT_GEMM_ROUND give the bits of separate steps, each rounded to the narrow type.
+void testRoundedSteps() {
+  for (int64_t type : {MPT_FLOAT16, MPT_BFLOAT16})
+    for (int64_t n : {3, 10, 40})
+      for (int64_t flags : {int64_t{MPT_GEMM_BIAS}, int64_t{MPT_GEMM_BIAS | MPT_GEMM_RELU}}) {
+        mpt_gemm_desc g = describe(33, n, 700, type, type, false, true);
+        g.bias_type = type;
+        Operands o = allocate(g), plain = o;
+        EXPECT(run(g, plain, 1));
+        g.flags = flags | MPT_GEMM_ROUND;
+        EXPECT(run(g, o, 1));
+        int64_t wrong = 0, different = 0;
+        for (int64_t i = 0; i < g.m; ++i)
+          for (int64_t j = 0; j < g.n; ++j) {
+            int64_t at = i * g.d_row + j;
+            Values one(type, 1);
+            one.set(0, static_cast<float>(plain.d[at]) + static_cast<float>(o.bias[j]));
+            double expected = flags & MPT_GEMM_RELU && one[0] < 0 ? 0 : one[0];
+            wrong += o.d[at] != expected;
+            different += o.d[at] != plain.d[at];
+          }
+        EXPECT(wrong == 0 && different > 0);
+      }
 }
 
 void testErrors() {
@@ -196,6 +221,7 @@ void testErrors() {
 int main() {
   srand(7);
   testKernels();
+  testRoundedSteps();
   const int64_t sizes[][3] = {{1, 1, 1},       {3, 5, 7},     {64, 96, 64},   {67, 131, 85},
                               {129, 1030, 33}, {17, 40, 700}, {600, 33, 700}, {5, 300, 260}};
   const int64_t types[][2] = {{MPT_FLOAT32, MPT_FLOAT32},      {MPT_FLOAT16, MPT_FLOAT16},   {MPT_FLOAT16, MPT_FLOAT32},

@@ -42,7 +42,7 @@ func.func @shared(%a: tensor<4x8xf32>, %b: tensor<4x8xf32>) -> (tensor<4x8xf32>,
   return %c, %d : tensor<4x8xf32>, tensor<4x8xf32>
 }
 
-// Bias and ReLU become the product's epilogue in FP32; in BF16 the product is rounded before the addition.
+// Bias and ReLU become the product's epilogue; in BF16 it rounds the product and the sum, as the ops do.
 // CHECK-LABEL: func.func @epilogue
 // CHECK: rt.gemm {{.*}} bias %{{.*}} {{.*}}flags = 3
 // CHECK-NOT: rt.launch
@@ -59,8 +59,9 @@ func.func @epilogue(%x: tensor<2x4xf32>, %w: tensor<4x8xf32>, %b: tensor<8xf32>)
   return %r : tensor<2x8xf32>
 }
 // CHECK-LABEL: func.func @narrow
-// CHECK: rt.gemm {{.*}} flags = 0
-// CHECK: rt.launch
+// CHECK: rt.gemm {{.*}} bias %{{.*}} {{.*}}flags = 33
+// CHECK-NOT: rt.launch
+// CHECK: return
 func.func @narrow(%x: tensor<2x4xbf16>, %w: tensor<4x8xbf16>, %b: tensor<8xbf16>) -> tensor<2x8xbf16> {
   %y = mpt.matmul %x, %w : (tensor<2x4xbf16>, tensor<4x8xbf16>) -> tensor<2x8xbf16>
   %r = mpt.fusion(%y, %b) : (tensor<2x8xbf16>, tensor<8xbf16>) -> tensor<2x8xbf16> {

@@ -146,6 +146,43 @@ mpt_status check(const mpt_gemm_desc &g) {
   return MPT_OK;
 }
 
+constexpr int64_t epilogueApart = MPT_GEMM_ROUND | MPT_GEMM_BIAS | MPT_GEMM_RELU;
+
+/// The epilogue of a narrow product that lies in d, rounded, already.
+void finishApart(mpt_exec *exec, const mpt_gemm_desc &g, const void *bias, void *d) {
+  struct Rows {
+    const mpt_gemm_desc &g;
+    const char *bias;
+    char *d;
+  } rows{g, static_cast<const char *>(g.flags & MPT_GEMM_BIAS ? bias : nullptr), static_cast<char *>(d)};
+  void *args[] = {&rows};
+  mpt_rt_parallel(
+      exec,
+      [](void *const *args, int64_t begin, int64_t end) {
+        auto &[g, bias, d] = *static_cast<const Rows *>(args[0]);
+        const GemmKernels &kernels = gemmKernels();
+        constexpr int64_t span = 512;
+        float x[span], y[span];
+        for (int64_t row = begin; row < end; ++row) {
+          int64_t i = row % g.m, b1 = row / g.m % g.batch1, b0 = row / g.m / g.batch1;
+          char *to = d + (b0 * g.d_batch0 + b1 * g.d_batch1 + i * g.d_row) * sizeOf(g.d_type);
+          for (int64_t j = 0; j < g.n; j += span) {
+            int64_t n = std::min(span, g.n - j);
+            char *at = to + j * sizeOf(g.d_type);
+            kernels.widen(g.d_type, at, n, x);
+            if (bias)
+              kernels.widen(g.bias_type, bias + j * sizeOf(g.bias_type), n, y);
+            for (int64_t q = 0; q < n; ++q) {
+              float sum = bias ? x[q] + y[q] : x[q];
+              x[q] = g.flags & MPT_GEMM_RELU && sum < 0 ? 0 : sum;
+            }
+            kernels.narrow(g.d_type, x, n, at);
+          }
+        }
+      },
+      args, g.m * g.batch0 * g.batch1, 1 + 65536 / g.n);
+}
+
 } // namespace
 
 int32_t mpt::rt::runProduct(mpt_exec *exec, const mpt_gemm_desc &desc, const void *a, const void *b, const void *bias,
@@ -189,7 +226,15 @@ extern "C" int32_t mpt_rt_gemm(mpt_exec *exec, int64_t site, const mpt_gemm_desc
   if (g.m * g.n * g.batch0 * g.batch1 == 0)
     return MPT_OK;
   foldBatch(g);
-  if (gemmOneDnn(exec, site, g, a, b, bias, d))
+  mpt_gemm_desc plain = g;
+  // oneDNN does not round between the steps of an epilogue: it computes the product alone.
+  bool apart = g.flags & MPT_GEMM_ROUND && sizeOf(g.d_type) < 4 && !(g.flags & ~epilogueApart);
+  if (apart)
+    plain.flags = 0;
+  if (gemmOneDnn(exec, site, plain, a, b, apart ? nullptr : bias, d)) {
+    if (apart)
+      finishApart(exec, g, bias, d);
     return MPT_OK;
+  }
   return runProduct(exec, g, a, b, bias, d);
 }

@@ -14,10 +14,19 @@ struct Epilogue {
   const float *bias; // of the block's first column, or null
 };
 
-inline Vec finish(Vec x, const Epilogue &e, int64_t column) {
-  x = Vec::mul(x, Vec::set(e.alpha));
+template <typename T> inline Vec roundAs(Vec x, bool round) {
+  if (sizeof(T) == sizeof(float) || !round)
+    return x;
+  T narrow[W];
+  storeAs(x, narrow);
+  return loadAs(narrow);
+}
+
+template <typename T> inline Vec finish(Vec x, const Epilogue &e, int64_t column) {
+  bool round = e.flags & MPT_GEMM_ROUND;
+  x = roundAs<T>(Vec::mul(x, Vec::set(e.alpha)), round);
   if (e.bias)
-    x = Vec::add(x, Vec::load(e.bias + column));
+    x = roundAs<T>(Vec::add(x, Vec::load(e.bias + column)), round);
   if (e.flags & MPT_GEMM_RELU)
     x = Vec::relu(x);
   if (e.flags & (MPT_GEMM_GELU_ERF | MPT_GEMM_GELU_TANH)) {
@@ -54,11 +63,11 @@ void finishTile(const float *c, int64_t ldc, void *to, int64_t ldd, int64_t rows
   for (int64_t i = 0; i < rows; ++i, c += ldc, d += ldd) {
     int64_t j = 0;
     for (; j + W <= cols; j += W) {
-      Vec x = finish(Vec::load(c + j), e, column + j);
+      Vec x = finish<T>(Vec::load(c + j), e, column + j);
       storeAs(accumulate ? Vec::add(loadAs(d + j), x) : x, d + j);
     }
     if (j < cols) {
-      Vec x = finish(Vec::load(c + j), e, column + j);
+      Vec x = finish<T>(Vec::load(c + j), e, column + j);
       if (accumulate)
         x = Vec::add(loadPart(d + j, cols - j), x);
       float wide[W];
@@ -95,6 +104,9 @@ struct Operand {
   TileFn (*unpackedTile)(bool rowsA, int64_t rows); // reads B in place; null: pack it always
   FinishFn finish;
   LastFn lastTile[2]; // of this output type, by rowsA
+  // For results of few columns.
+  void (*thinColumns)(const void *, int64_t, int64_t, int64_t, int64_t, float *);
+  void (*thinProduct)(const void *, int64_t, int64_t, const float *, int64_t, int64_t, int64_t, float *);
   void (*widen)(const void *in, int64_t n, float *out);
   void (*narrow)(const float *in, int64_t n, void *out);
 };
@@ -115,6 +127,8 @@ template <typename T> constexpr Operand operandOf() {
           sizeof(T) > 1 ? anyTile<T> : nullptr,
           finishTile<T>,
           {lastTile<false, T>, lastTile<true, T>},
+          thinColumns<T>,
+          thinProduct<T>,
           widenFrom<T>,
           narrowTo<T>};
 }

@@ -14,6 +14,8 @@
 
 #include "cpu/GemmTile.h"
 
+#include "cpu/GemmThin.h"
+
 #include "cpu/GemmFinish.h"
 
 namespace {
@@ -65,6 +67,20 @@ void runBlock(const Block &block, const Operand &out, char *d, int64_t ldd, cons
   }
 }
 
+/// A product of few columns; see GemmThin.h. All of them are in the task.
+void runThin(const GemmTask &task, float *columns, float *sums, const Epilogue &e) {
+  const mpt_gemm_desc &g = *task.desc;
+  const Operand &opA = operand(g.a_type), &opD = operand(g.d_type);
+  operand(g.b_type).thinColumns(task.b, g.b_row, g.b_col, g.k, g.n, columns);
+  int64_t depth = (g.k + W - 1) / W * W;
+  for (int64_t i = task.m0; i < task.m1; i += rowsMax) {
+    int64_t rows = task.m1 - i < rowsMax ? task.m1 - i : rowsMax;
+    opA.thinProduct(static_cast<const char *>(task.a) + i * g.a_row * opA.size, g.a_row, rows, columns, depth, g.k, g.n,
+                    sums);
+    opD.finish(sums, NR, static_cast<char *>(task.d) + i * g.d_row * opD.size, g.d_row, rows, g.n, e, 0);
+  }
+}
+
 void runGemm(const GemmTask &task, float *scratch) {
   const mpt_gemm_desc &g = *task.desc;
   const Operand &opA = operand(g.a_type), &opB = operand(g.b_type), &opD = operand(g.d_type);
@@ -74,6 +90,14 @@ void runGemm(const GemmTask &task, float *scratch) {
   char *d = static_cast<char *>(task.d);
   int64_t blocks = g.k > 0 ? (g.k + depthMax - 1) / depthMax : 1;
   int64_t depth = (g.k + blocks - 1) / blocks;
+  if (isThin(g, task.gather)) {
+    Epilogue e{g.flags, static_cast<float>(g.alpha), nullptr};
+    if (g.flags & MPT_GEMM_BIAS) {
+      widenBias(task, 0, g.n, bias);
+      e.bias = bias;
+    }
+    return runThin(task, packedB, partial, e);
+  }
   // FP32 results with nothing to do afterwards collect in d itself.
   bool direct = g.d_type == MPT_FLOAT32 && g.alpha == 1 && !(g.flags & ~MPT_GEMM_ACCUMULATE);
   bool rowsA = g.a_col == 1;

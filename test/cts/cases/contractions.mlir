@@ -29,3 +29,16 @@ func.func @arg_max(%x: tensor<5x19xf64>) -> tensor<5xi64> {
   %0 = mpt.arg_reduce %x {kind = #mpt<reduce_kind max>, axis = 1 : i64} : (tensor<5x19xf64>) -> tensor<5xi64>
   return %0 : tensor<5xi64>
 }
+// The bias and the activation run in the product's epilogue, rounded as the ops say.
+func.func @linear_relu(%x: tensor<9x70xf64>, %w: tensor<21x70xf64>, %b: tensor<21xf64>) -> tensor<9x21xf64> {
+  %y = mpt.matmul %x, %w {transpose_b = true} : (tensor<9x70xf64>, tensor<21x70xf64>) -> tensor<9x21xf64>
+  %r = mpt.broadcast %b {dims = array<i64: 1>} : (tensor<21xf64>) -> tensor<9x21xf64>
+  %s = mpt.add %y, %r : tensor<9x21xf64>
+  %a = mpt.relu %s : tensor<9x21xf64>
+  return %a : tensor<9x21xf64>
+}
+// Few columns: sums in lanes along the inner extent.
+func.func @matmul_thin(%a: tensor<7x75xf64>, %b: tensor<10x75xf64>) -> tensor<7x10xf64> {
+  %y = mpt.matmul %a, %b {transpose_b = true} : (tensor<7x75xf64>, tensor<10x75xf64>) -> tensor<7x10xf64>
+  return %y : tensor<7x10xf64>
+}

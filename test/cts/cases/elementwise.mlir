@@ -37,3 +37,11 @@ func.func @dropout(%a: tensor<37xf64>) -> tensor<37xf64> {
   %y = mpt.dropout %a, %k {ratio = 0.25 : f64, stream = 2 : i64} : (tensor<37xf64>, tensor<2xi64>) -> tensor<37xf64>
   return %y : tensor<37xf64>
 }
+// Truth values are read and written in vectors.
+func.func @masked(%x: tensor<6x37xf64>, %m: tensor<37xi1>, %n: tensor<6x37xi1>) -> (tensor<6x37xf64>, tensor<6x37xi1>) {
+  %all = mpt.broadcast %m {dims = array<i64: 1>} : (tensor<37xi1>) -> tensor<6x37xi1>
+  %both = mpt.and %all, %n : tensor<6x37xi1>
+  %e = mpt.exp %x : tensor<6x37xf64>
+  %y = mpt.select %both, %e, %x : tensor<6x37xi1>, tensor<6x37xf64>
+  return %y, %both : tensor<6x37xf64>, tensor<6x37xi1>
+}

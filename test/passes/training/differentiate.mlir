@@ -2,6 +2,7 @@
 // RUN: mpt-opt %t/shared.mlir --training-differentiate | FileCheck %s --check-prefix=SHARED
 // RUN: mpt-opt %t/frozen.mlir --training-differentiate 2>&1 | FileCheck %s --check-prefix=FROZEN
 // RUN: mpt-opt %t/streams.mlir --training-differentiate | FileCheck %s --check-prefix=STREAMS
+// RUN: mpt-opt %t/slices.mlir --training-differentiate | FileCheck %s --check-prefix=SLICES
 // RUN: not mpt-opt %t/no-rule.mlir --training-differentiate 2>&1 | FileCheck %s --check-prefix=NO-RULE
 // RUN: not mpt-opt %t/no-loss.mlir --training-differentiate 2>&1 | FileCheck %s --check-prefix=NO-LOSS
 
@@ -18,6 +19,31 @@ func.func @forward() -> (tensor<f32> {mpt.name = "loss"}) {
   %b = train.read @w : tensor<3xf32>
   %y = mpt.mul %a, %b : tensor<3xf32>
   %loss = mpt.reduce sum %y {axes = array<i64: 0>} : (tensor<3xf32>) -> tensor<f32>
+  return %loss : tensor<f32>
+}
+// Slices that lie side by side give back their concatenation; with a gap, zeros are put around each.
+// SLICES: mpt.pad
+// SLICES-NEXT: mpt.pad
+// SLICES-NEXT: mpt.add
+// SLICES-NEXT: train.gradient @v
+// SLICES-NEXT: mpt.concat %{{.*}}, %{{.*}}, %{{.*}} {axis = 1 : i64} : {{.*}} -> tensor<2x6xf32>
+// SLICES-NEXT: train.gradient @w
+//--- slices.mlir
+train.state parameter @w : tensor<2x6xf32> = dense<0.5> : tensor<2x6xf32>
+train.state parameter @v : tensor<2x6xf32> = dense<0.5> : tensor<2x6xf32>
+func.func @forward() -> (tensor<f32> {mpt.name = "loss"}) {
+  %v = train.read @v : tensor<2x6xf32>
+  %w = train.read @w : tensor<2x6xf32>
+  %a = mpt.slice %w {starts = array<i64: 0, 0>, sizes = array<i64: 2, 2>, strides = array<i64: 1, 1>} : (tensor<2x6xf32>) -> tensor<2x2xf32>
+  %b = mpt.slice %w {starts = array<i64: 0, 2>, sizes = array<i64: 2, 2>, strides = array<i64: 1, 1>} : (tensor<2x6xf32>) -> tensor<2x2xf32>
+  %c = mpt.slice %w {starts = array<i64: 0, 4>, sizes = array<i64: 2, 2>, strides = array<i64: 1, 1>} : (tensor<2x6xf32>) -> tensor<2x2xf32>
+  %d = mpt.slice %v {starts = array<i64: 0, 0>, sizes = array<i64: 2, 2>, strides = array<i64: 1, 1>} : (tensor<2x6xf32>) -> tensor<2x2xf32>
+  %e = mpt.slice %v {starts = array<i64: 0, 4>, sizes = array<i64: 2, 2>, strides = array<i64: 1, 1>} : (tensor<2x6xf32>) -> tensor<2x2xf32>
+  %ab = mpt.mul %a, %b : tensor<2x2xf32>
+  %de = mpt.mul %d, %e : tensor<2x2xf32>
+  %abc = mpt.mul %ab, %c : tensor<2x2xf32>
+  %y = mpt.mul %abc, %de : tensor<2x2xf32>
+  %loss = mpt.reduce sum %y {axes = array<i64: 0, 1>} : (tensor<2x2xf32>) -> tensor<f32>
   return %loss : tensor<f32>
 }
 // Nothing is built for the frozen parameter; the unused one is reported; other results are dropped.
