@@ -224,9 +224,13 @@ private:
       llvm::append_range(results, values.drop_front(group.size()));
     return results;
   }
-  /// Four registers' worth of lanes, so that additions overlap; fewer for short rows.
+  /// Four registers' worth of lanes, so that additions overlap; fewer for short rows. The next maximum, which looks for
+  /// NaN, takes several instructions to be ready: twice as many.
   unsigned vectorWidth(int64_t extent) const {
-    unsigned lanes = e.target.lanes() * 2;
+    bool extremes = llvm::all_of(group, [](ReduceOp member) {
+      return member.getKind() == ReduceKind::max || member.getKind() == ReduceKind::min;
+    });
+    unsigned lanes = e.target.lanes() * (extremes ? 4 : 2);
     while (lanes > extent)
       lanes /= 2;
     return lanes < 4 ? 1 : lanes;
