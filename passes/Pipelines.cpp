@@ -84,11 +84,15 @@ void buildPrecision(OpPassManager &passes, const PipelineOptions &options) {
   passes.addPass(createVerify());
 }
 
-void buildFusion(OpPassManager &passes, const PipelineOptions &) {
+void buildFusion(OpPassManager &passes, const PipelineOptions &options) {
   // First: what train ops turn into is decomposed and fused like everything else.
   passes.addPass(createLowerTrain());
   passes.addPass(createDecompose());
   addCleanup(passes);
+  // After the last clean-up, which would merge what is made again with the original.
+  RecomputeOptions recompute;
+  recompute.bytes = options.recomputeBytes;
+  passes.addPass(createRecompute(recompute));
   passes.addPass(createForm());
 }
 

@@ -18,6 +18,8 @@ struct PipelineOptions {
   std::string lossScale;           ///< overrides the policy's: none, a number, or dynamic with settings
   double clipNorm = 0.0;           ///< largest global gradient norm; 0 does not clip
   int64_t accumulate = 1;          ///< micro-steps whose gradients are summed before an update
+  int64_t memoryBudget = 0;        ///< most bytes of state and arena that the step may need; 0 does not limit
+  int64_t recomputeBytes = 0;      ///< bytes of saved activations to give up by further passes over memory
   bool noDropout = false;
   bool forwardOnly = false; ///< no loss, backward or optimizer
 };

@@ -1,5 +1,6 @@
 // --fusion-decompose: composites in simpler ops, and reductions in two stages.
 #include "mpt/Dialect/MPT/GraphBuilder.h"
+#include "passes/fusion/Backward.h"
 #include "passes/fusion/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -84,10 +85,9 @@ private:
              return !isa_and_nonnull<BroadcastOp>(source) || goesThrough(source, depth + 1);
            });
   }
-  static bool isView(Operation *op) { return isa<ReshapeOp, TransposeOp, SliceOp, ConcatOp>(op); }
   static bool isArithmetic(Operation *op) {
     auto lowering = dyn_cast<LoopLowering>(op);
-    if (!lowering || isView(op) || !lowering.isCheap() || op->getNumResults() != 1 || op->getNumOperands() == 0)
+    if (!lowering || isViewOp(op) || !lowering.isCheap() || op->getNumResults() != 1 || op->getNumOperands() == 0)
       return false;
     for (OpOperand &operand : op->getOpOperands())
       if (!lowering.readsOwnIndex(operand.getOperandNumber()))
@@ -104,7 +104,7 @@ private:
       if (!isa_and_nonnull<BroadcastOp, ConstantOp>(operand.getDefiningOp()))
         inMemory.insert(operand.getAsOpaquePointer());
     return inMemory.size() <= 1 &&
-           llvm::all_of(result.getUsers(), [](Operation *user) { return isa<LoopLowering>(user) && !isView(user); });
+           llvm::all_of(result.getUsers(), [](Operation *user) { return isa<LoopLowering>(user) && !isViewOp(user); });
   }
   Value ofArithmetic(Operation *op) {
     IRMapping mapping;

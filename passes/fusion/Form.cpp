@@ -1,6 +1,7 @@
 // --fusion-form: greedy grouping of ops into kernels.
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Interfaces/FusionRole.h"
+#include "passes/fusion/Backward.h"
 #include "passes/fusion/Passes.h"
 
 #include "mlir/Analysis/TopologicalSortUtils.h"
@@ -26,17 +27,14 @@ bool isSplat(Operation *op) {
   auto dense = constant ? dyn_cast<DenseElementsAttr>(constant.getValue()) : nullptr;
   return dense && dense.isSplat();
 }
-/// Ops that cost no pass over memory: other passes make views or copies of them.
-bool isView(Operation *op) {
-  auto role = dyn_cast<FusionRole>(op);
-  return role && role.isView();
-}
 /// Ops whose elements follow from few elements or none.
 bool isMadeAgain(Operation *op) {
   auto role = dyn_cast<FusionRole>(op);
   return isSplat(op) || (role && role.isMadeAgain());
 }
-bool isFusible(Operation *op) { return isa<LoopLowering>(op) && !isView(op) && (!isa<ConstantOp>(op) || isSplat(op)); }
+bool isFusible(Operation *op) {
+  return isa<LoopLowering>(op) && !isViewOp(op) && (!isa<ConstantOp>(op) || isSplat(op));
+}
 ArrayRef<int64_t> shapeOf(Value value) { return tensorType(value).getShape(); }
 int64_t countOf(Value value) { return tensorType(value).getNumElements(); }
 int64_t bytesOf(Value value) {
@@ -68,7 +66,7 @@ bool isRepeatable(Operation *op) {
 
 class Grouping {
 public:
-  explicit Grouping(Block &block) : block(block) {}
+  explicit Grouping(func::FuncOp function) : block(function.getBody().front()), late(backwardOps(function)) {}
 
   void run();
   template <typename F> void outline(F report);
@@ -78,6 +76,8 @@ private:
     SmallVector<Operation *> ops; ///< in block order
   };
   void repeatCheapOps();
+  void findLate();
+  bool mixesRecomputed(ArrayRef<Operation *> ops) const;
   bool tryMerge(unsigned a, unsigned b);
   bool feedsBroadcasts(Operation *op, const DenseSet<Operation *> &members);
   bool isLegal(ArrayRef<Operation *> ops, const DenseSet<Operation *> &members);
@@ -87,6 +87,7 @@ private:
   }
 
   Block &block;
+  DenseSet<Operation *> late; ///< ops of the backward pass, and all that only they read
   DenseMap<Operation *, unsigned> groupOf, position;
   SmallVector<Group> groups; ///< one for each op at first, fusible or not; merging empties one
   /// A topological order of the groups, kept by every merge: rank[g] is g's place in sequence.
@@ -132,6 +133,19 @@ void Grouping::repeatCheapOps() {
       use->set(copy);
     }
   }
+}
+
+void Grouping::findLate() {
+  for (Operation &op : llvm::reverse(block))
+    if (op.hasAttr(kRecomputedAttr) ||
+        (!op.use_empty() && llvm::all_of(op.getUsers(), [&](Operation *user) { return late.contains(user); })))
+      late.insert(&op);
+}
+
+/// What was made again for the backward pass would be kept from the forward pass on.
+bool Grouping::mixesRecomputed(ArrayRef<Operation *> ops) const {
+  return llvm::any_of(ops, [](Operation *op) { return op->hasAttr(kRecomputedAttr); }) &&
+         llvm::any_of(ops, [&](Operation *op) { return !late.contains(op); });
 }
 
 /// Cheap values of a smaller shape that only broadcasts in the group read: made again wherever they are needed.
@@ -253,7 +267,7 @@ bool Grouping::tryMerge(unsigned a, unsigned b) {
   llvm::append_range(ops, groups[b].ops);
   DenseSet<Operation *> members(ops.begin(), ops.end());
   llvm::sort(ops, [&](Operation *x, Operation *y) { return position[x] < position[y]; });
-  if (!isLegal(ops, members) || !order(a, b))
+  if (mixesRecomputed(ops) || !isLegal(ops, members) || !order(a, b))
     return false;
   for (Operation *op : groups[b].ops)
     groupOf[op] = a;
@@ -264,6 +278,7 @@ bool Grouping::tryMerge(unsigned a, unsigned b) {
 
 void Grouping::run() {
   repeatCheapOps();
+  findLate();
   for (Operation &op : block) {
     unsigned group = groups.size();
     position[&op] = groupOf[&op] = group;
@@ -333,7 +348,7 @@ template <typename F> void Grouping::outline(F report) {
       for (Value operand : op->getOperands())
         if (isSplat(operand.getDefiningOp()) && !mapping.contains(operand))
           mapping.map(operand, builder.clone(*operand.getDefiningOp())->getResult(0));
-      builder.clone(*op, mapping);
+      builder.clone(*op, mapping)->removeAttr(kRecomputedAttr);
     }
     SmallVector<Value> values;
     for (Value output : outputs)
@@ -359,7 +374,7 @@ struct Form : mpt::impl::FormBase<Form> {
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       if (function.isExternal())
         continue;
-      Grouping grouping(function.getBody().front());
+      Grouping grouping(function);
       grouping.run();
       grouping.outline([&](FusionOp fusion) {
         ++numKernels;

@@ -25,6 +25,31 @@ def Decompose : Pass<"fusion-decompose", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mpt::MPTDialect"];
 }
 
+def Recompute : Pass<"fusion-recompute", "::mlir::ModuleOp"> {
+  let summary = "make values again in the backward pass where that costs no traffic, or to save memory";
+  let description = [{
+    In: core ops after fusion-decompose, with the loss as the result named "loss". Out: arithmetic that the backward pass
+    reads is made again from values that are kept anyway, inside the kernels that read it; casts of inputs are made again
+    too. What to keep is a minimum cut over bytes: library calls, reductions and random numbers are never repeated. With
+    `bytes`, values that library calls of the backward pass read are made again as well, one pass over memory each, until
+    so many bytes fewer are kept: cheap arithmetic first, then the rest, large values first. Repeated ops carry
+    `mpt.recomputed`, so that fusion-form does not join them with the forward pass. No bit of a result changes.
+
+    ```mlir
+    %f = mpt.exp %x : tensor<64x128xf32>              // forward
+    %d = mpt.mul %g, %f : tensor<64x128xf32>          // backward: keeps %f till here
+    // becomes, where %x is kept anyway
+    %e = mpt.exp %x {mpt.recomputed} : tensor<64x128xf32>
+    %d = mpt.mul %g, %e : tensor<64x128xf32>
+    ```
+  }];
+  let options = [Option<"bytes", "bytes", "int64_t", "0", "bytes to keep less, by further passes over memory">];
+  let statistics = [
+    Statistic<"numRepeated", "repeated", "ops made again">,
+    Statistic<"keptBytes", "kept-bytes", "bytes kept for the backward pass">
+  ];
+}
+
 def Form : Pass<"fusion-form", "::mlir::ModuleOp"> {
   let summary = "group ops with loop forms into kernels";
   let description = [{

@@ -1,0 +1,261 @@
+// --fusion-recompute: computes values again in the backward pass instead of keeping them in memory until then.
+#include "mpt/Dialect/MPT/GraphBuilder.h"
+#include "mpt/Dialect/Train/TrainDialect.h"
+#include "mpt/Interfaces/FusionRole.h"
+#include "mpt/Precision/MinCut.h"
+#include "passes/fusion/Backward.h"
+#include "passes/fusion/Passes.h"
+
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SetVector.h"
+
+namespace mpt {
+#define GEN_PASS_DEF_RECOMPUTE
+#include "passes/fusion/Passes.h.inc"
+} // namespace mpt
+
+using namespace mlir;
+using namespace mpt;
+
+namespace {
+
+constexpr int64_t unit = 16;         ///< price of a byte kept
+constexpr int64_t smallSpace = 4096; ///< elements below which keeping a value costs nothing to speak of
+
+int64_t countOf(Value value) { return tensorType(value).getNumElements(); }
+int64_t bytesOf(Value value) {
+  return countOf(value) * std::max<int64_t>(1, tensorType(value).getElementTypeBitWidth() / 8);
+}
+/// In memory whatever happens: inputs, state, constants.
+bool isGiven(Value value) {
+  Operation *op = value.getDefiningOp();
+  return !op || isa<train::ReadOp, ConstantOp>(op);
+}
+/// Shows its operand's elements.
+bool isView(Operation *op) { return isViewOp(op) && op->getNumOperands() == 1; }
+Value rootOf(Value value) {
+  while (value.getDefiningOp() && isView(value.getDefiningOp()))
+    value = value.getDefiningOp()->getOperand(0);
+  return value;
+}
+
+/// A kernel can make the op's result from its operands at the same index.
+bool isArithmetic(Operation *op) {
+  auto lowering = dyn_cast_or_null<LoopLowering>(op);
+  if (!lowering || isViewOp(op) || isa<ReduceOp>(op) || op->getNumResults() != 1 || lowering.standsAlone())
+    return false;
+  if (auto role = dyn_cast<FusionRole>(op); role && role.isMadeAgain())
+    return true;
+  for (OpOperand &operand : op->getOpOperands())
+    if (!lowering.readsOwnIndex(operand.getOperandNumber()) && countOf(operand.get()) != 1)
+      return false;
+  return op->getNumOperands() != 0;
+}
+
+/// The kernel of `use`'s owner can make the operand itself.
+bool canBeMadeInside(OpOperand &use) {
+  auto lowering = dyn_cast<LoopLowering>(use.getOwner());
+  return lowering && !isViewOp(use.getOwner()) && !lowering.standsAlone() &&
+         (isa<ReduceOp, BroadcastOp>(use.getOwner()) || lowering.readsOwnIndex(use.getOperandNumber()));
+}
+
+/// One function: a network in which the cheapest cut is what to keep. Every value is an edge of its size; what the
+/// backward pass reads is on one side, what cannot be computed again on the other (the partitioning of Chen et al.,
+/// "Training deep nets with sublinear memory cost", arXiv:1604.06174, solved as a minimum cut over bytes).
+class Partition {
+public:
+  Partition(func::FuncOp function) : backward(backwardOps(function)) {
+    // What only the backward pass reads is computed there: fusion-form joins it with its readers.
+    for (Operation &op : llvm::reverse(function.getBody().front()))
+      if (!op.use_empty() && op.getNumOperands() != 0 && (isView(&op) || isArithmetic(&op)) &&
+          llvm::all_of(op.getUsers(), [&](Operation *user) { return backward.contains(user); }))
+        backward.insert(&op);
+    for (Operation &op : function.getBody().front())
+      if (backward.contains(&op))
+        for (OpOperand &operand : op.getOpOperands())
+          addUse(operand);
+  }
+
+  /// Bytes that are kept when the first `given` candidates may be made again in memory of their own.
+  int64_t solve(size_t given) {
+    network = MinCut();
+    nodes.clear();
+    inMemory.clear();
+    int64_t fixed = 0;
+    for (auto [i, value] : llvm::enumerate(stored))
+      if (i >= given) {
+        inMemory.insert(value);
+        fixed += bytesOf(value);
+      }
+    for (auto [i, value] : llvm::enumerate(stored))
+      if (i < given)
+        need(value);
+    for (Value value : inside)
+      need(value);
+    return fixed + network.solve() / unit;
+  }
+  /// Orders the candidates: inputs' casts first, then cheap arithmetic, then by size. Returns how many come for free.
+  size_t orderCandidates();
+  size_t candidates() const { return stored.size() - unavoidable; }
+  int64_t rewrite();
+
+private:
+  void addUse(OpOperand &use) {
+    Value value = use.get(), root = rootOf(value);
+    if (isGiven(root) || !isa<RankedTensorType>(value.getType()))
+      return;
+    Operation *op = root.getDefiningOp();
+    if (backward.contains(op))
+      return;
+    if (value == root && canBeMadeInside(use))
+      inside.insert(value);
+    else
+      stored.insert(root);
+  }
+  void need(Value value) {
+    if (!isGiven(value))
+      network.addEdge(MinCut::kSource, nodeOf(value).second, MinCut::kInfinite);
+  }
+  bool mayRepeat(Value value) const {
+    Operation *op = value.getDefiningOp();
+    if (isView(op))
+      return true;
+    if (!isArithmetic(op) || backward.contains(op))
+      return false;
+    // A view of it would have to lie in memory again.
+    return countOf(value) > smallSpace && (candidate(value) || llvm::none_of(value.getUsers(), isViewOp));
+  }
+  bool candidate(Value value) const { return stored.contains(value) && !inMemory.contains(value); }
+  /// Where the value is used, and where it is made: cut between them, it is kept.
+  std::pair<int, int> nodeOf(Value value) {
+    if (auto known = nodes.find(value); known != nodes.end())
+      return known->second;
+    std::pair<int, int> node{network.addNode(), network.addNode()};
+    std::swap(node.first, node.second); // first: made, second: used
+    nodes[value] = node;
+    int64_t price = inMemory.contains(value) ? 0 : bytesOf(value) * unit;
+    // A value that stayed inside a kernel would have to be written, too.
+    if (price && isArithmetic(value.getDefiningOp()) && llvm::all_of(value.getUses(), canBeMadeInside))
+      price += bytesOf(value);
+    network.addEdge(node.second, node.first, isView(value.getDefiningOp()) ? MinCut::kInfinite : price);
+    if (inMemory.contains(value))
+      return node;
+    if (!mayRepeat(value)) {
+      network.addEdge(node.first, MinCut::kSink, MinCut::kInfinite);
+      return node;
+    }
+    for (Value operand : value.getDefiningOp()->getOperands())
+      if (!isGiven(operand))
+        network.addEdge(node.first, nodeOf(operand).second, MinCut::kInfinite);
+    return node;
+  }
+  bool isRepeated(Value value) const {
+    auto known = nodes.find(value);
+    return known != nodes.end() && network.onSourceSide(known->second.first) && !inMemory.contains(value);
+  }
+  bool isFromInputs(Value value, unsigned depth = 0) const {
+    if (isGiven(value))
+      return true;
+    Operation *op = value.getDefiningOp();
+    return depth < 8 && isArithmetic(op) && (isa<BroadcastOp>(op) || cast<LoopLowering>(op).isCheap()) &&
+           llvm::all_of(op->getOperands(), [&](Value operand) { return isFromInputs(operand, depth + 1); });
+  }
+
+  llvm::DenseSet<Operation *> backward;
+  llvm::SetVector<Value> inside; ///< values that backward kernels read, and can make themselves
+  llvm::SetVector<Value> stored; ///< values that the backward pass wants in memory: for library calls and views
+  size_t unavoidable = 0;        ///< of them, that cannot be made again
+  llvm::DenseSet<Value> inMemory;
+  MinCut network;
+  llvm::DenseMap<Value, std::pair<int, int>> nodes;
+};
+
+} // namespace
+
+size_t Partition::orderCandidates() {
+  SmallVector<Value> sorted(stored.begin(), stored.end());
+  auto rank = [&](Value value) {
+    Operation *op = value.getDefiningOp();
+    if (!isArithmetic(op) || countOf(value) <= smallSpace)
+      return 3;
+    return isFromInputs(value) ? 0 : cast<LoopLowering>(op).isCheap() ? 1 : 2;
+  };
+  llvm::stable_sort(sorted, [&](Value a, Value b) {
+    int rankA = rank(a), rankB = rank(b);
+    return std::make_pair(rankA, -bytesOf(a)) < std::make_pair(rankB, -bytesOf(b));
+  });
+  stored = llvm::SetVector<Value>(sorted.begin(), sorted.end());
+  unavoidable = llvm::count_if(sorted, [&](Value value) { return rank(value) == 3; });
+  return llvm::count_if(sorted, [&](Value value) { return rank(value) == 0; });
+}
+
+int64_t Partition::rewrite() {
+  int64_t repeated = 0;
+  // The backward ops of one forward op share what they make again.
+  llvm::DenseMap<std::pair<Value, Attribute>, Value> made;
+  SmallVector<Operation *> users;
+  for (Operation &op : *(*backward.begin())->getBlock())
+    if (backward.contains(&op))
+      users.push_back(&op);
+  for (Operation *user : users) {
+    OpBuilder builder(user);
+    auto again = [&](auto &self, Value value) -> Value {
+      Operation *op = value.getDefiningOp();
+      if (isGiven(value) || (!isView(op) && !isRepeated(value)))
+        return value;
+      if (Value known = made.lookup({value, Attribute(user->getLoc())}))
+        return known;
+      SmallVector<Value> operands;
+      for (Value operand : op->getOperands())
+        operands.push_back(self(self, operand));
+      if (isView(op) && operands[0] == op->getOperand(0))
+        return value;
+      Operation *copy = builder.clone(*op);
+      copy->setOperands(operands);
+      if (!isView(copy)) {
+        copy->setAttr(kRecomputedAttr, builder.getUnitAttr());
+        ++repeated;
+      }
+      return made[{value, Attribute(user->getLoc())}] = copy->getResult(0);
+    };
+    for (OpOperand &operand : user->getOpOperands())
+      if (Operation *source = operand.get().getDefiningOp(); source && !backward.contains(source))
+        operand.set(again(again, operand.get()));
+  }
+  return repeated;
+}
+
+namespace {
+
+struct Recompute : mpt::impl::RecomputeBase<Recompute> {
+  using RecomputeBase::RecomputeBase;
+
+  void runOnOperation() override {
+    for (auto function : getOperation().getOps<func::FuncOp>()) {
+      if (function.isExternal() || backwardOps(function).empty())
+        continue;
+      Partition partition(function);
+      size_t free = partition.orderCandidates(), count = free;
+      int64_t kept = partition.solve(count);
+      if (bytes > 0) {
+        // The fewest candidates that give up enough.
+        size_t low = free, high = partition.candidates();
+        while (low < high) {
+          size_t middle = (low + high) / 2;
+          if (kept - partition.solve(middle) >= bytes)
+            high = middle;
+          else
+            low = middle + 1;
+        }
+        count = low;
+      }
+      keptBytes += partition.solve(count);
+      numRepeated += partition.rewrite();
+      for (Operation &op : llvm::make_early_inc_range(llvm::reverse(function.getBody().front())))
+        if (isOpTriviallyDead(&op))
+          op.erase();
+    }
+  }
+};
+
+} // namespace

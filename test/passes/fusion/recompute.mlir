@@ -1,0 +1,79 @@
+// RUN: mpt-opt %s --fusion-recompute --split-input-file | FileCheck %s
+// RUN: mpt-opt %s --fusion-recompute=bytes=1 --split-input-file | FileCheck %s --check-prefix=LESS
+// RUN: mpt-opt %s --fusion-recompute --fusion-form --split-input-file | FileCheck %s --check-prefix=FORM
+
+// The derivative needs %h and %e. %h is made from the product's result by a bias, %e from %h: keeping the product's result
+// alone is cheapest. The activation itself is kept for the product that makes the weight's gradient.
+// CHECK-LABEL: func.func @step
+// CHECK: %[[P:.*]] = mpt.matmul %arg0
+// CHECK: %[[E:.*]] = mpt.erf
+// CHECK: %[[A:.*]] = mpt.mul
+// CHECK: %[[Y:.*]] = mpt.matmul %[[A]]
+// CHECK: mpt.matmul %[[A]], %{{.*}}transpose_a
+// CHECK: %[[G:.*]] = mpt.matmul %{{.*}}transpose_b
+// CHECK: %[[E2:.*]] = mpt.erf %{{.*}} {mpt.recomputed}
+// CHECK: %[[D:.*]] = mpt.add %[[E2]]
+// CHECK: mpt.mul %[[G]], %[[D]]
+
+// For one more pass over memory, the activation is not kept either.
+// LESS-LABEL: func.func @step
+// LESS: %[[A:.*]] = mpt.mul
+// LESS: mpt.matmul %[[A]]
+// LESS: mpt.erf %{{.*}} {mpt.recomputed}
+// LESS: %[[B:.*]] = mpt.mul %{{.*}} {mpt.recomputed}
+// LESS: mpt.matmul %[[B]], %{{.*}}transpose_a
+
+// One kernel forward with one result, one backward that reads the product's result: no error function is stored.
+// FORM-LABEL: func.func @step
+// FORM: %[[P:.*]] = mpt.matmul %arg0
+// FORM: mpt.fusion({{.*}}%[[P]]{{.*}}) : {{.*}} -> tensor<128x64xf32>
+// FORM: mpt.fusion({{.*}}%[[P]]{{.*}}) : {{.*}} -> tensor<128x64xf32>
+// FORM: mpt.erf
+// FORM-NOT: mpt.recomputed
+func.func @step(%x: tensor<128x32xf32>, %w: tensor<32x64xf32>, %b: tensor<128x64xf32>, %v: tensor<64x64xf32>)
+    -> (tensor<f32> {mpt.name = "loss"}, tensor<64x64xf32>, tensor<32x64xf32>) {
+  %p = mpt.matmul %x, %w : (tensor<128x32xf32>, tensor<32x64xf32>) -> tensor<128x64xf32>
+  %h = mpt.add %p, %b : tensor<128x64xf32>
+  %e = mpt.erf %h : tensor<128x64xf32>
+  %a = mpt.mul %h, %e : tensor<128x64xf32>
+  %y = mpt.matmul %a, %v : (tensor<128x64xf32>, tensor<64x64xf32>) -> tensor<128x64xf32>
+  %loss = mpt.reduce sum %y {axes = array<i64: 0, 1>} : (tensor<128x64xf32>) -> tensor<f32>
+  %gy = mpt.broadcast %loss {dims = array<i64>} : (tensor<f32>) -> tensor<128x64xf32>
+  %gv = mpt.matmul %a, %gy {transpose_a = true} : (tensor<128x64xf32>, tensor<128x64xf32>) -> tensor<64x64xf32>
+  %ga = mpt.matmul %gy, %v {transpose_b = true} : (tensor<128x64xf32>, tensor<64x64xf32>) -> tensor<128x64xf32>
+  %d = mpt.add %e, %h : tensor<128x64xf32>
+  %gh = mpt.mul %ga, %d : tensor<128x64xf32>
+  %gw = mpt.matmul %x, %gh {transpose_a = true} : (tensor<128x32xf32>, tensor<128x64xf32>) -> tensor<32x64xf32>
+  return %loss, %gv, %gw : tensor<f32>, tensor<64x64xf32>, tensor<32x64xf32>
+}
+
+// -----
+
+// The narrow copy of an input is made again; products, reductions and random numbers are not.
+// CHECK-LABEL: func.func @input
+// CHECK: %[[X:.*]] = mpt.cast %arg0
+// CHECK: mpt.matmul %[[X]]
+// CHECK: %[[R:.*]] = mpt.reduce max
+// CHECK-NOT: mpt.reduce max
+// CHECK: %[[X2:.*]] = mpt.cast %arg0 {mpt.recomputed}
+// CHECK: mpt.matmul %[[X2]]
+func.func @input(%x: tensor<128x64xf32>, %w: tensor<64x64xf16>) -> (tensor<f32> {mpt.name = "loss"}, tensor<64x64xf32>) {
+  %c = mpt.cast %x : tensor<128x64xf32> to tensor<128x64xf16>
+  %y = mpt.matmul %c, %w : (tensor<128x64xf16>, tensor<64x64xf16>) -> tensor<128x64xf32>
+  %m = mpt.reduce max %y {axes = array<i64: 1>} : (tensor<128x64xf32>) -> tensor<128xf32>
+  %loss = mpt.reduce sum %m {axes = array<i64: 0>} : (tensor<128xf32>) -> tensor<f32>
+  %s = mpt.broadcast %m {dims = array<i64: 0>} : (tensor<128xf32>) -> tensor<128x64xf32>
+  %n = mpt.cast %s : tensor<128x64xf32> to tensor<128x64xf16>
+  %g = mpt.matmul %c, %n {transpose_a = true} : (tensor<128x64xf16>, tensor<128x64xf16>) -> tensor<64x64xf32>
+  return %loss, %g : tensor<f32>, tensor<64x64xf32>
+}
+
+// -----
+
+// Without a loss nothing tells forward from backward: no change.
+// CHECK-LABEL: func.func @plain
+// CHECK-NOT: mpt.recomputed
+func.func @plain(%x: tensor<128x64xf32>) -> tensor<128x64xf32> {
+  %e = mpt.erf %x : tensor<128x64xf32>
+  return %e : tensor<128x64xf32>
+}
