@@ -61,7 +61,7 @@ std::string Profile::table(int rows) const {
   std::vector<Row> sorted;
   for (auto &[what, row] : merged)
     sorted.push_back(row);
-  std::stable_sort(sorted.begin(), sorted.end(), [](const Row &a, const Row &b) { return a.seconds > b.seconds; });
+  std::sort(sorted.begin(), sorted.end(), [](const Row &a, const Row &b) { return a.seconds > b.seconds; });
   double perRun = 1.0 / runs;
   char line[512];
   snprintf(line, sizeof line, "%s: %d runs of %.3f ms %s time, %.3f ms in %lld calls\n%6s %9s %6s %7s %8s  %s\n",

@@ -14,9 +14,11 @@
 
 #include "cpu/GemmTile.h"
 
+#include "cpu/GemmFinish.h"
+
 #include "cpu/GemmThin.h"
 
-#include "cpu/GemmFinish.h"
+#include "cpu/GemmOperands.h"
 
 namespace {
 
@@ -64,20 +66,6 @@ void runBlock(const Block &block, const Operand &out, char *d, int64_t ldd, cons
           out.finish(c, ldc, to, ldd, rows, cols, e, j);
       }
     }
-  }
-}
-
-/// A product of few columns; see GemmThin.h. All of them are in the task.
-void runThin(const GemmTask &task, float *columns, float *sums, const Epilogue &e) {
-  const mpt_gemm_desc &g = *task.desc;
-  const Operand &opA = operand(g.a_type), &opD = operand(g.d_type);
-  operand(g.b_type).thinColumns(task.b, g.b_row, g.b_col, g.k, g.n, columns);
-  int64_t depth = (g.k + W - 1) / W * W;
-  for (int64_t i = task.m0; i < task.m1; i += rowsMax) {
-    int64_t rows = task.m1 - i < rowsMax ? task.m1 - i : rowsMax;
-    opA.thinProduct(static_cast<const char *>(task.a) + i * g.a_row * opA.size, g.a_row, rows, columns, depth, g.k, g.n,
-                    sums);
-    opD.finish(sums, NR, static_cast<char *>(task.d) + i * g.d_row * opD.size, g.d_row, rows, g.n, e, 0);
   }
 }
 

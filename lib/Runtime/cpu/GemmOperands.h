@@ -1,0 +1,94 @@
+// The packed GEMM: what depends on an operand's type.
+
+namespace {
+
+using FinishFn = void (*)(const float *, int64_t, void *, int64_t, int64_t, int64_t, const Epilogue &, int64_t);
+
+template <typename T> void widenFrom(const void *in, int64_t n, float *out) {
+  widenRun(static_cast<const T *>(in), n, out);
+}
+
+template <typename T> void narrowTo(const float *in, int64_t n, void *to) {
+  auto *out = static_cast<T *>(to);
+  int64_t i = 0;
+  for (; i + W <= n; i += W)
+    storeAs(Vec::load(in + i), out + i);
+  for (; i < n; ++i)
+    narrow(in[i], out[i]);
+}
+
+/// What depends on an operand's type.
+struct Operand {
+  int64_t size;
+  void (*packRowsA)(const void *, int64_t, int64_t, int64_t, int64_t, float *);
+  void (*packPanelsA)(const void *, int64_t, int64_t, int64_t, int64_t, float *);
+  void (*packRowsB)(const void *, int64_t, int64_t, int64_t, float *);
+  void (*packColumnsB)(const void *, int64_t, int64_t, int64_t, float *);
+  void (*packGather)(const Gather &, const void *, int64_t, int64_t, int64_t, int64_t, float *);
+  TileFn (*unpackedTile)(bool rowsA, int64_t rows); // reads B in place; null: pack it always
+  FinishFn finish;
+  LastFn lastTile[2]; // of this output type, by rowsA
+  // For results of few columns.
+  void (*thinColumns)(const void *, int64_t, int64_t, int64_t, int64_t, float *);
+  void (*thinProduct)(const void *, int64_t, int64_t, const float *, int64_t, int64_t, int64_t, float *);
+  void (*widen)(const void *in, int64_t n, float *out);
+  void (*narrow)(const float *in, int64_t n, void *out);
+};
+
+template <typename T> TileFn anyTile(bool rowsA, int64_t rows) {
+  if (rows == MR)
+    return rowsA ? tileEntry<MR, true, T> : tileEntry<MR, false, T>;
+  return rowsA ? tileFor<true, T>(rows) : tileFor<false, T>(rows);
+}
+
+template <typename T> constexpr Operand operandOf() {
+  return {sizeof(T),
+          packRowsA<T>,
+          packPanelsA<T>,
+          packRowsB<T>,
+          packColumnsB<T>,
+          packGatherB<T>,
+          sizeof(T) > 1 ? anyTile<T> : nullptr,
+          finishTile<T>,
+          {lastTile<false, T>, lastTile<true, T>},
+          thinColumns<T>,
+          thinProduct<T>,
+          widenFrom<T>,
+          narrowTo<T>};
+}
+
+const Operand &operand(int64_t dtype) {
+  static const Operand f32 = operandOf<float>(), f16 = operandOf<F16>(), bf16 = operandOf<BF16>(),
+                       e4m3 = operandOf<E4M3>(), e5m2 = operandOf<E5M2>();
+  switch (dtype) {
+  case MPT_FLOAT16:
+    return f16;
+  case MPT_BFLOAT16:
+    return bf16;
+  case MPT_FLOAT8E4M3FN:
+    return e4m3;
+  case MPT_FLOAT8E5M2:
+    return e5m2;
+  default:
+    return f32;
+  }
+}
+
+void widenArray(int64_t dtype, const void *in, int64_t n, float *out) { operand(dtype).widen(in, n, out); }
+void narrowArray(int64_t dtype, const float *in, int64_t n, void *out) { operand(dtype).narrow(in, n, out); }
+
+/// A product of few columns; see GemmThin.h. All of them are in the task.
+void runThin(const GemmTask &task, float *columns, float *sums, const Epilogue &e) {
+  const mpt_gemm_desc &g = *task.desc;
+  const Operand &opA = operand(g.a_type), &opD = operand(g.d_type);
+  operand(g.b_type).thinColumns(task.b, g.b_row, g.b_col, g.k, g.n, columns);
+  int64_t depth = (g.k + W - 1) / W * W;
+  for (int64_t i = task.m0; i < task.m1; i += rowsMax) {
+    int64_t rows = task.m1 - i < rowsMax ? task.m1 - i : rowsMax;
+    opA.thinProduct(static_cast<const char *>(task.a) + i * g.a_row * opA.size, g.a_row, rows, columns, depth, g.k, g.n,
+                    sums);
+    opD.finish(sums, NR, static_cast<char *>(task.d) + i * g.d_row * opD.size, g.d_row, rows, g.n, e, 0);
+  }
+}
+
+} // namespace
