@@ -51,7 +51,8 @@ FailureOr<double> Binder::number(unsigned i, StringRef what) {
   ElementsAttr values = given(i);
   std::optional<HostTensor> host = values ? readHost(values) : std::nullopt;
   if (!host || host->type.getNumElements() != 1)
-    return fail() << "expected one constant number as " << what << " (operand " << i << ")";
+    return fail() << "expected one constant number as " << what << " (operand " << i << "), got "
+                  << (!host ? "a value that is computed at run time" : "several");
   return host->real(0);
 }
 

@@ -65,7 +65,7 @@ static Value addBias(Binder &b, Value y, Value bias) {
 
 static LogicalResult checkBias(Binder &b, unsigned i, int64_t channels) {
   if (b.has(i) && (failed(b.need(i + 1)) || b.shape(i) != ArrayRef<int64_t>{channels}))
-    return b.fail() << "expected a bias of " << channels << " values";
+    return b.fail() << "expected a bias of " << channels << " values, got " << b.in(i).getType();
   return success();
 }
 
@@ -109,7 +109,8 @@ static LogicalResult importConvTranspose(Binder &b) {
   if (failed(positive(b, "strides", strides, rank)) || failed(positive(b, "dilations", dilations, rank)))
     return failure();
   if (pads.size() != 2 * rank || extra.size() != rank || (!wanted.empty() && wanted.size() < rank))
-    return b.fail() << "expected " << 2 * rank << " pads and " << rank << " entries of output_padding";
+    return b.fail() << "expected " << 2 * rank << " pads and " << rank << " entries of output_padding, got [" << pads
+                    << "] and [" << extra << "]";
   StringRef mode = b.stringAttr("auto_pad", "NOTSET");
   SmallVector<int64_t> shape = {x[0], w[1] * groups}, low, high;
   for (size_t i = 0; i < rank; ++i) {

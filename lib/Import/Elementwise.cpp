@@ -72,7 +72,7 @@ static LogicalResult importMod(Binder &b) {
     return b.fail() << "expected operands of one element type, got " << b.element(0) << " and " << b.element(1);
   bool fmod = b.intAttr("fmod", 0);
   if (!fmod && b.isFloat(0))
-    return b.fail() << "expected fmod = 1 for float operands";
+    return b.fail() << "expected fmod = 1 for float operands, got 0";
   auto pair = b.broadcastPair(b.in(0), b.in(1));
   if (failed(pair))
     return failure();

@@ -119,7 +119,8 @@ static LogicalResult importNonZero(Binder &b) {
   ElementsAttr values = b.given(0);
   std::optional<HostTensor> x = values ? readHost(values) : std::nullopt;
   if (!x)
-    return b.fail() << "expected constant values, as the result's shape depends on them";
+    return b.fail() << "expected constant values, as the result's shape depends on them, got values that are computed "
+                       "at run time";
   int64_t rank = b.rank(0);
   SmallVector<SmallVector<int64_t>> positions(rank);
   SmallVector<int64_t> at(rank, 0);

@@ -37,7 +37,7 @@ static LogicalResult check(Binder &b) {
   if (!isa<IntegerType>(b.element(1)) || b.shape(1) != ArrayRef<int64_t>(want))
     return b.fail() << "expected integer labels of shape [" << want << "], got " << b.in(1).getType();
   if (b.has(2) && (failed(b.need(3)) || b.shape(2) != ArrayRef<int64_t>{b.shape(0)[1]}))
-    return b.fail() << "expected one weight for each of " << b.shape(0)[1] << " classes";
+    return b.fail() << "expected one weight for each of " << b.shape(0)[1] << " classes, got " << b.in(2).getType();
   return success();
 }
 

@@ -70,7 +70,7 @@ static LogicalResult importCumSum(Binder &b) {
     return failure();
   FailureOr<SmallVector<int64_t>> given = b.ints(1, "axis");
   if (failed(given) || given->size() != 1)
-    return failed(given) ? failure() : LogicalResult(b.fail() << "expected one number as axis");
+    return failed(given) ? failure() : LogicalResult(b.fail() << "expected one number as axis, got " << given->size());
   FailureOr<int64_t> axis = b.axis(given->front(), b.rank(0));
   if (failed(axis))
     return failure();

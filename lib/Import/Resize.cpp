@@ -120,7 +120,7 @@ static FailureOr<SmallVector<Axis>> axesOf(Binder &b) {
     scales.reset();
   bool sized = b.version() >= 11 && b.has(3);
   if (sized == scales.has_value())
-    return b.fail() << "expected either constant scales or constant sizes";
+    return b.fail() << "expected either constant scales or constant sizes, got " << (sized ? "both" : "neither");
   SmallVector<int64_t> sizes;
   if (sized) {
     FailureOr<SmallVector<int64_t>> given = b.ints(3, "sizes");
@@ -129,7 +129,8 @@ static FailureOr<SmallVector<Axis>> axesOf(Binder &b) {
     sizes = *given;
   }
   if (axes.size() != (sized ? sizes.size() : static_cast<size_t>(scales->type.getNumElements())))
-    return b.fail() << "expected " << axes.size() << " scales or sizes";
+    return b.fail() << "expected " << axes.size() << " scales or sizes, got "
+                    << (sized ? static_cast<int64_t>(sizes.size()) : scales->type.getNumElements());
   StringRef policy = b.stringAttr("keep_aspect_ratio_policy", "stretch");
   double common = 0;
   for (size_t i = 0; i < axes.size(); ++i) {
@@ -169,7 +170,7 @@ static LogicalResult resize(Binder &b, const Modes &modes) {
     if (axis.in == axis.out && axis.scale == 1)
       continue;
     if (axis.out < 1)
-      return b.fail() << "expected a positive output extent on axis " << i;
+      return b.fail() << "expected a positive output extent on axis " << i << ", got " << axis.out;
     FailureOr<Taps> table = tapsOf(b, axis, modes);
     if (failed(table))
       return failure();

@@ -59,7 +59,7 @@ static FailureOr<ArrayRef<Value>> elementsOf(Binder &b) {
   if (b.has(0))
     if (auto found = b.converter.sequences.find(b.node.getInputs()[0]); found != b.converter.sequences.end())
       return ArrayRef<Value>(found->second);
-  return b.fail() << "expected a sequence of known length as operand 0";
+  return b.fail() << "expected a sequence of known length as operand 0, got one that is built at run time";
 }
 
 static LogicalResult importSequenceAt(Binder &b) {
@@ -68,7 +68,7 @@ static LogicalResult importSequenceAt(Binder &b) {
     return failure();
   FailureOr<SmallVector<int64_t>> position = b.ints(1, "position");
   if (failed(position) || position->size() != 1)
-    return failed(position) ? failure() : LogicalResult(b.fail() << "expected one position");
+    return failed(position) ? failure() : LogicalResult(b.fail() << "expected one position, got " << position->size());
   int64_t count = elements->size(), at = position->front() < 0 ? position->front() + count : position->front();
   if (at < 0 || at >= count)
     return b.fail() << "expected a position below " << count << ", got " << position->front();
@@ -112,10 +112,11 @@ static LogicalResult importConcatFromSequence(Binder &b) {
     parts.push_back(b.reshape(element, shape));
     SmallVector<int64_t> other(tensorType(parts.front()).getShape());
     if (other.size() != shape.size())
-      return b.fail() << "expected tensors of one rank in the sequence";
+      return b.fail() << "expected tensors of one rank in the sequence, got [" << shape << "] after [" << other << "]";
     other[*axis] = shape[*axis];
     if (other != shape)
-      return b.fail() << "expected tensors that differ on axis " << *axis << " alone";
+      return b.fail() << "expected tensors that differ on axis " << *axis << " alone, got [" << shape << "] after ["
+                      << tensorType(parts.front()).getShape() << "]";
   }
   return b.done(parts.size() == 1 ? parts.front() : b.concat(parts, *axis));
 }

@@ -275,7 +275,8 @@ static LogicalResult importSlice(Binder &b) {
   }
   steps.resize(steps.empty() ? starts.size() : steps.size(), 1);
   if (starts.size() != ends.size() || axes.size() != starts.size() || steps.size() != starts.size())
-    return b.fail() << "expected as many starts, ends, axes and steps";
+    return b.fail() << "expected as many starts, ends, axes and steps, got " << starts.size() << ", " << ends.size()
+                    << ", " << axes.size() << " and " << steps.size();
   Value x = b.in(0);
   for (auto [start, end, given, step] : llvm::zip_equal(starts, ends, axes, steps)) {
     FailureOr<int64_t> axis = b.axis(given, b.rank(0));
@@ -420,7 +421,8 @@ static LogicalResult importRange(Binder &b) {
     return failure();
   double steps = std::ceil((*limit - *start) / *delta);
   if (*delta == 0 || !(std::fabs(steps) < mostPicks))
-    return b.fail() << "expected a step other than 0 and fewer than 2^24 values";
+    return b.fail() << "expected a step other than 0 and fewer than 2^24 values, got " << *start << " to " << *limit
+                    << " in steps of " << *delta;
   HostTensor values(RankedTensorType::get({std::max<int64_t>(static_cast<int64_t>(steps), 0)}, b.element(0)));
   values.resize();
   for (int64_t i = 0, e = values.count(); i < e; ++i) {
@@ -465,7 +467,7 @@ static LogicalResult importTrilu(Binder &b) {
   if (b.has(1)) {
     FailureOr<SmallVector<int64_t>> given = b.ints(1, "k");
     if (failed(given) || given->size() != 1)
-      return failed(given) ? failure() : LogicalResult(b.fail() << "expected one number as k");
+      return failed(given) ? failure() : LogicalResult(b.fail() << "expected one number as k, got " << given->size());
     k = given->front();
   }
   // Kept above (column - row >= k) or below (column - row <= k) a diagonal.

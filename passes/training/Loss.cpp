@@ -24,7 +24,9 @@ struct Loss : mpt::impl::LossBase<Loss> {
       return signalPassFailure();
     SmallVector<NamedValue> results = namedResults(forward);
     if (results.empty() || !isFloat(results.front().second)) {
-      forward.emitError() << "expected a float result to take the loss of";
+      InFlightDiagnostic error = forward.emitError()
+                                 << "expected a float tensor as the first result, to take the loss of, got ";
+      results.empty() ? error << "no result" : error << results.front().second.getType();
       return signalPassFailure();
     }
     OpBuilder builder(forward.getBody().front().getTerminator());
