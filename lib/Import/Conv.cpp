@@ -69,12 +69,18 @@ static LogicalResult checkBias(Binder &b, unsigned i, int64_t channels) {
   return success();
 }
 
-static LogicalResult importConv(Binder &b) {
+static LogicalResult checkOperands(Binder &b) {
   if (failed(b.need(2)))
     return failure();
   if (b.rank(0) < 3 || b.rank(0) > 5 || b.rank(1) != b.rank(0) || b.element(0) != b.element(1) || !b.isFloat(0))
     return b.fail() << "expected float x and w of one rank from 3 to 5, got " << b.in(0).getType() << " and "
                     << b.in(1).getType();
+  return success();
+}
+
+static LogicalResult importConv(Binder &b) {
+  if (failed(checkOperands(b)))
+    return failure();
   int64_t groups = b.intAttr("group", 1);
   ArrayRef<int64_t> x = b.shape(0), w = b.shape(1);
   if (groups < 1 || x[1] != groups * w[1] || w[0] % groups != 0)
@@ -92,11 +98,8 @@ static LogicalResult importConv(Binder &b) {
 }
 
 static LogicalResult importConvTranspose(Binder &b) {
-  if (failed(b.need(2)))
+  if (failed(checkOperands(b)))
     return failure();
-  if (b.rank(0) < 3 || b.rank(0) > 5 || b.rank(1) != b.rank(0) || b.element(0) != b.element(1) || !b.isFloat(0))
-    return b.fail() << "expected float x and w of one rank from 3 to 5, got " << b.in(0).getType() << " and "
-                    << b.in(1).getType();
   int64_t groups = b.intAttr("group", 1);
   ArrayRef<int64_t> x = b.shape(0), w = b.shape(1);
   size_t rank = x.size() - 2;

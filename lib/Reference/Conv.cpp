@@ -66,54 +66,46 @@ struct Tap {
   int32_t kernel, source, target;
 };
 
-/// Runs fn(x, w, y index, round) over all products; `y`, `x` or `w` may be the sum. Sums run over channels, then kernel
-/// positions (data), or batch and output positions (weights), each ascending.
-template <typename Op, typename Fn>
-LogicalResult convolve(Op op, InterpreterFrame &frame, const Geometry &geometry, Type element, Value sum, Tensor sums,
-                       Fn fn) {
+/// Where a tensor stands among those of a convolution y = conv(x, w).
+enum Role { Data, Weights, Output };
+
+/// Sums the products of `a` and `b`, which stand at A and B, into the op's result, which stands at Sum. Sums run over
+/// channels, then kernel positions (data), or batch and output positions (weights), each ascending.
+template <Role A, Role B, Role Sum, typename Op>
+LogicalResult convolve(Op op, InterpreterFrame &frame, Value a, Value b) {
+  Tensor left = frame.readAs(frame.get(a), op.getNumericsAttr()),
+         right = frame.readAs(frame.get(b), op.getNumericsAttr()), sums = frame.zeros(op.getY());
+  const Tensor *tensors[3];
+  tensors[A] = &left, tensors[B] = &right, tensors[Sum] = &sums;
+  Geometry geometry(op, tensors[Data]->shape(), tensors[Weights]->shape(), tensors[Output]->shape());
   std::vector<Tap> taps;
   geometry.forEachTap([&](int64_t k, int64_t s, int64_t t) {
     taps.push_back({static_cast<int32_t>(k), static_cast<int32_t>(s), static_cast<int32_t>(t)});
   });
+  auto l = left.reals(), r = right.reals();
   MutableArrayRef<double> out = sums.writeReals();
-  withRounding(frame.accumulatorType(element, op.getNumericsAttr()), [&](auto round) {
+  withRounding(frame.accumulatorType(left.getElementType(), op.getNumericsAttr()), [&](auto round) {
     geometry.forEachPlane([&](int64_t x, int64_t w, int64_t y) {
-      for (const Tap &tap : taps)
-        fn(out, x + tap.source, w + tap.kernel, y + tap.target, round);
+      for (const Tap &tap : taps) {
+        const int64_t at[3] = {x + tap.source, w + tap.kernel, y + tap.target};
+        out[at[Sum]] = round(out[at[Sum]] + l[at[A]] * r[at[B]]);
+      }
     });
   });
-  frame.deliver(sum, std::move(sums), op.getNumericsAttr());
+  frame.deliver(op.getY(), std::move(sums), op.getNumericsAttr());
   return success();
 }
 
 LogicalResult interpretConv(ConvOp op, InterpreterFrame &frame) {
-  Tensor x = frame.readAs(frame.get(op.getX()), op.getNumericsAttr()),
-         w = frame.readAs(frame.get(op.getW()), op.getNumericsAttr());
-  Tensor y = frame.zeros(op.getY());
-  Geometry geometry(op, x.shape(), w.shape(), y.shape());
-  return convolve(op, frame, geometry, x.getElementType(), op.getY(), y,
-                  [xs = x.reals(), ws = w.reals()](MutableArrayRef<double> out, int64_t i, int64_t k, int64_t o,
-                                                   auto round) { out[o] = round(out[o] + xs[i] * ws[k]); });
+  return convolve<Data, Weights, Output>(op, frame, op.getX(), op.getW());
 }
 
 LogicalResult interpretConvBackwardData(ConvBackwardDataOp op, InterpreterFrame &frame) {
-  Tensor dy = frame.readAs(frame.get(op.getDy()), op.getNumericsAttr()),
-         w = frame.readAs(frame.get(op.getW()), op.getNumericsAttr());
-  Tensor dx = frame.zeros(op.getY());
-  Geometry geometry(op, dx.shape(), w.shape(), dy.shape());
-  return convolve(op, frame, geometry, dy.getElementType(), op.getY(), dx,
-                  [ys = dy.reals(), ws = w.reals()](MutableArrayRef<double> out, int64_t i, int64_t k, int64_t o,
-                                                    auto round) { out[i] = round(out[i] + ys[o] * ws[k]); });
+  return convolve<Output, Weights, Data>(op, frame, op.getDy(), op.getW());
 }
 
 LogicalResult interpretConvBackwardWeights(ConvBackwardWeightsOp op, InterpreterFrame &frame) {
-  Tensor x = frame.readAs(frame.get(op.getX()), op.getNumericsAttr()),
-         dy = frame.readAs(frame.get(op.getDy()), op.getNumericsAttr());
-  Tensor dw = frame.zeros(op.getY());
-  Geometry geometry(op, x.shape(), dw.shape(), dy.shape());
-  return convolve(op, frame, geometry, x.getElementType(), op.getY(), dw,
-                  [xs = x.reals(), ys = dy.reals()](MutableArrayRef<double> out, int64_t i, int64_t k, int64_t o,
-                                                    auto round) { out[k] = round(out[k] + xs[i] * ys[o]); });
+  return convolve<Data, Output, Weights>(op, frame, op.getX(), op.getDy());
 }
 
 } // namespace
