@@ -24,8 +24,10 @@ bool worthTrying(const mpt_gemm_desc &g) {
               (g.d_type == MPT_BFLOAT16 || g.d_type == MPT_FLOAT32);
   bool bias = g.flags & MPT_GEMM_BIAS;
   bool biasFits = !bias || g.bias_type == MPT_FLOAT32 || g.bias_type == g.d_type;
-  // oneDNN adds the bias before it scales, and its ReLU turns NaN into 0, which would hide it from the finite check.
-  return bf16 && biasFits && !(bias && g.alpha != 1) && !(g.flags & MPT_GEMM_RELU) && g.k > 0;
+  // oneDNN adds the bias before it scales, does not round between steps, and its ReLU turns NaN into 0, which would
+  // hide it from the finite check.
+  bool exact = !(g.flags & (MPT_GEMM_RELU | MPT_GEMM_ROUND)) && !(bias && g.alpha != 1);
+  return bf16 && biasFits && exact && g.k > 0;
 }
 
 /// A batch of strided matrices; a zero batch stride is an extent of one, which broadcasts.
