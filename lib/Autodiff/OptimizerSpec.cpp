@@ -5,6 +5,8 @@
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringExtras.h"
 
+#include <cmath>
+
 using namespace llvm;
 using namespace mpt;
 
@@ -31,7 +33,7 @@ constexpr KindInfo kinds[] = {{OptimizerKind::sgd, "sgd", 1e-2, 0.0, 0.0},
 bool isNumber(StringRef text, double &value) { return !text.getAsDouble(value); }
 
 Key number(StringRef name, double &field) {
-  auto store = [&field](StringRef text) { return isNumber(text, field) && field >= 0.0; };
+  auto store = [&field](StringRef text) { return isNumber(text, field) && field >= 0.0 && std::isfinite(field); };
   return {name, store, "a number that is not negative"};
 }
 

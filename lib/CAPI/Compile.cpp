@@ -5,6 +5,7 @@
 #include "mpt/CAPI/Registration.h"
 #include "mpt/Export/Export.h"
 #include "mpt/Import/Import.h"
+#include "mpt/Support/Files.h"
 #include "mpt/Target/CPU.h"
 #include "passes/Pipelines.h"
 #include "passes/fusion/Passes.h"
@@ -14,10 +15,15 @@
 #include "mlir/IR/AsmState.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
+#include "llvm/Support/ErrorHandling.h"
 #include "llvm/Support/FileUtilities.h"
 #include "llvm/Support/Path.h"
+#include "llvm/Support/Signals.h"
 #include "llvm/Support/SourceMgr.h"
-#include "llvm/Support/ToolOutputFile.h"
+
+#include <csignal>
+#include <new>
+#include <unistd.h>
 
 using namespace mlir;
 using namespace mpt;
@@ -182,19 +188,12 @@ private:
   }
 
   LogicalResult writeText(llvm::function_ref<void(raw_ostream &)> print) {
-    if (options.output == "-") {
+    if (options.output == "-" && &out != &llvm::outs()) {
       print(out);
       return success();
     }
-    std::error_code error;
-    llvm::ToolOutputFile file(options.output, error, llvm::sys::fs::OF_None);
-    if (error)
-      return fail("cannot write '" + options.output + "': " + error.message());
-    print(file.os());
-    file.os().flush();
-    if (file.os().has_error())
-      return fail("cannot write '" + options.output + "': " + file.os().error().message());
-    file.keep();
+    if (llvm::Error error = writeFile(options.output, print))
+      return fail(llvm::toString(std::move(error)));
     return success();
   }
 
@@ -231,7 +230,26 @@ FailureOr<OwningOpRef<ModuleOp>> mpt::compileModule(const CompileOptions &option
   return compilation.takeModule();
 }
 
+/// What no caller can be told any more: says so, removes temporary files and ends the process without a core dump.
+[[noreturn]] static void giveUp(StringRef reason) {
+  for (StringRef part : {StringRef("error: "), reason, StringRef("\n")})
+    if (write(STDERR_FILENO, part.data(), part.size()) < 0)
+      break;
+  llvm::sys::RunInterruptHandlers();
+  _exit(1);
+}
+
+static void giveUpMemory() { giveUp("out of memory; compile on a machine with more, or bind smaller dimensions"); }
+
+static void installGiveUp() {
+  std::set_new_handler(giveUpMemory);
+  std::signal(SIGXFSZ, SIG_IGN); // writes beyond a limit fail, for the linker too, instead of ending the process
+  llvm::install_bad_alloc_error_handler([](void *, const char *, bool) { giveUpMemory(); });
+  llvm::install_fatal_error_handler([](void *, const char *reason, bool) { giveUp(reason); });
+}
+
 int mpt::compilerMain(ArrayRef<StringRef> words) {
+  installGiveUp();
   llvm::Expected<CompileOptions> options = CompileOptions::parse(words);
   if (!options) {
     llvm::errs() << "mpt-opt: " << llvm::toString(options.takeError()) << "\n";

@@ -6,6 +6,7 @@
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/Regex.h"
+#include <cmath>
 #include <functional>
 #include <optional>
 
@@ -85,7 +86,7 @@ std::optional<std::string> setBinding(CompileOptions &options, StringRef value) 
 }
 
 std::optional<std::string> setClipNorm(CompileOptions &options, StringRef value) {
-  if (value.getAsDouble(options.clipNorm) || !(options.clipNorm > 0.0))
+  if (value.getAsDouble(options.clipNorm) || !(options.clipNorm > 0.0) || !std::isfinite(options.clipNorm))
     return "a positive number";
   return std::nullopt;
 }

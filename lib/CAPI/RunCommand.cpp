@@ -2,13 +2,13 @@
 #include "mpt/CAPI/RunCommand.h"
 
 #include "mpt/CAPI/Compile.h"
+#include "mpt/Support/Files.h"
 
 #include "mlir/Parser/Parser.h"
 #include "mlir/Support/FileUtilities.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/SourceMgr.h"
-#include "llvm/Support/ToolOutputFile.h"
 #include <functional>
 
 using namespace mlir;
@@ -186,19 +186,11 @@ private:
   }
 
   int write(llvm::json::Value value, int status) {
-    std::error_code error;
-    llvm::ToolOutputFile file(command.output, error, llvm::sys::fs::OpenFlags::OF_None);
-    if (!error) {
-      file.os() << llvm::formatv("{0:2}", value) << "\n";
-      file.os().flush();
-      error = file.os().error();
-    }
-    if (error) {
-      file.os().clear_error();
-      llvm::errs() << "mpt-run: cannot write '" << command.output << "': " << error.message() << "\n";
+    auto print = [&](raw_ostream &os) { os << llvm::formatv("{0:2}", value) << "\n"; };
+    if (llvm::Error error = writeFile(command.output, print)) {
+      llvm::errs() << "mpt-run: " << llvm::toString(std::move(error)) << "\n";
       return kBroken;
     }
-    file.keep();
     return status;
   }
 

@@ -2,6 +2,7 @@
 #include "mpt/Export/Export.h"
 
 #include "Writer.h"
+#include "mpt/Support/Files.h"
 
 #include "mlir/IR/AsmState.h"
 #include "mlir/IR/DialectResourceBlobManager.h"
@@ -193,28 +194,10 @@ void externalize(pb::GraphProto &graph, raw_ostream &data, StringRef file) {
   }
 }
 
-/// Writes `path` through a temporary file beside it, so that it appears whole or not at all.
-LogicalResult writeAtomically(Location loc, StringRef path, llvm::function_ref<bool(raw_ostream &)> print) {
-  auto file = llvm::sys::fs::TempFile::create(path + ".tmp-%%%%%%");
-  if (!file)
-    return emitError(loc) << "cannot write '" << path << "': " << llvm::toString(file.takeError());
-  bool good;
-  {
-    llvm::raw_fd_ostream os(file->FD, /*shouldClose=*/false);
-    good = print(os);
-    os.flush();
-    good &= !os.has_error();
-    os.clear_error();
-  }
-  if (good)
-    if (llvm::Error error = file->keep(path)) {
-      llvm::consumeError(std::move(error));
-      good = false;
-    }
-  if (good)
-    return success();
-  llvm::consumeError(file->discard());
-  return emitError(loc) << "cannot write '" << path << "': the disk may be full or the folder unwritable";
+LogicalResult write(Location loc, StringRef path, llvm::function_ref<void(raw_ostream &)> print) {
+  if (llvm::Error error = writeFile(path, print))
+    return emitError(loc) << llvm::toString(std::move(error));
+  return success();
 }
 
 } // namespace
@@ -232,17 +215,13 @@ LogicalResult mpt::exportOnnx(ModuleOp module, func::FuncOp function, StringRef 
   constexpr uint64_t inlineLimit = uint64_t(1) << 30;
   if (model.ByteSizeLong() > inlineLimit) {
     std::string data = (path + ".data").str();
-    auto split = [&](raw_ostream &os) {
-      externalize(*model.mutable_graph(), os, llvm::sys::path::filename(data));
-      return true;
-    };
-    if (failed(writeAtomically(module.getLoc(), data, split)))
+    if (failed(write(module.getLoc(), data, [&](raw_ostream &os) {
+          externalize(*model.mutable_graph(), os, llvm::sys::path::filename(data));
+        })))
       return failure();
   }
-  return writeAtomically(module.getLoc(), path, [&](raw_ostream &os) {
-    std::string bytes;
-    bool good = model.SerializeToString(&bytes);
-    os << bytes;
-    return good;
-  });
+  std::string bytes;
+  if (!model.SerializeToString(&bytes))
+    return module.emitError() << "cannot write '" << path << "': expected a model below 2 GiB without its weights";
+  return write(module.getLoc(), path, [&](raw_ostream &os) { os << bytes; });
 }

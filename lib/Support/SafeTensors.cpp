@@ -1,6 +1,8 @@
 // The safetensors format over llvm::json and mapped files.
 #include "mpt/Support/SafeTensors.h"
 
+#include "mpt/Support/Files.h"
+
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/MathExtras.h"
@@ -153,19 +155,11 @@ llvm::Error mpt::writeSafeTensors(StringRef path, const std::map<std::string, Sa
   }
   json.objectEnd();
   header.resize((header.size() + 8 + 63) / 64 * 64 - 8, ' ');
-  std::error_code failed;
-  llvm::raw_fd_ostream out(path, failed);
-  if (failed)
-    return problem(path, failed.message());
-  uint64_t length = header.size();
-  out.write(reinterpret_cast<const char *>(&length), 8);
-  out << header;
-  for (const auto &[name, tensor] : tensors)
-    out.write(tensor.bytes.data(), tensor.bytes.size());
-  out.close();
-  if (!out.has_error())
-    return llvm::Error::success();
-  std::string why = out.error().message();
-  out.clear_error(); // else the stream ends the program
-  return problem(path, why);
+  return writeFile(path, [&](raw_ostream &out) {
+    uint64_t length = header.size();
+    out.write(reinterpret_cast<const char *>(&length), 8);
+    out << header;
+    for (const auto &[name, tensor] : tensors)
+      out.write(tensor.bytes.data(), tensor.bytes.size());
+  });
 }

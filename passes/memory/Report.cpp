@@ -1,9 +1,8 @@
 // --memory-report: text or JSON of what the module needs.
 #include "mpt/Memory/Report.h"
+#include "mpt/Support/Files.h"
 
 #include "passes/memory/Passes.h"
-
-#include "llvm/Support/FileSystem.h"
 
 namespace mpt {
 #define GEN_PASS_DEF_MEMORYREPORT
@@ -18,16 +17,16 @@ struct Report : mpt::impl::MemoryReportBase<Report> {
   using MemoryReportBase::MemoryReportBase;
   void runOnOperation() override {
     llvm::json::Object report = mpt::memory::report(getOperation());
-    std::error_code code;
-    llvm::raw_fd_ostream out(file.empty() ? "-" : StringRef(file), code);
-    if (code) {
-      getOperation().emitError() << "cannot write '" << file << "': " << code.message();
+    auto print = [&](llvm::raw_ostream &out) {
+      if (json)
+        out << llvm::formatv("{0:2}", llvm::json::Value(std::move(report))) << "\n";
+      else
+        mpt::memory::printReport(report, out);
+    };
+    if (llvm::Error error = mpt::writeFile(file.empty() ? "-" : StringRef(file), print)) {
+      getOperation().emitError() << llvm::toString(std::move(error));
       return signalPassFailure();
     }
-    if (json)
-      out << llvm::formatv("{0:2}", llvm::json::Value(std::move(report))) << "\n";
-    else
-      mpt::memory::printReport(report, out);
     markAllAnalysesPreserved();
   }
 };

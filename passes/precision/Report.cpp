@@ -2,9 +2,7 @@
 #include "passes/precision/Passes.h"
 
 #include "mpt/Precision/Report.h"
-
-#include "mlir/Support/FileUtilities.h"
-#include "llvm/Support/ToolOutputFile.h"
+#include "mpt/Support/Files.h"
 
 namespace mpt {
 #define GEN_PASS_DEF_REPORT
@@ -25,12 +23,6 @@ public:
       emitError(loc) << "expected report format text, json or html, got " << format;
       return signalPassFailure();
     }
-    std::string error;
-    auto file = openOutputFile(output, &error);
-    if (!file) {
-      emitError(loc) << "cannot write the precision report: " << error;
-      return signalPassFailure();
-    }
     std::optional<RangeProfiles> measured;
     if (!ranges.empty()) {
       llvm::Expected<RangeProfiles> read = RangeProfiles::read(ranges);
@@ -41,13 +33,18 @@ public:
       measured = std::move(*read);
     }
     PrecisionReport report = makePrecisionReport(getOperation(), measured ? &*measured : nullptr);
-    if (format == "json")
-      file->os() << llvm::formatv("{0:2}", toJSON(report)) << "\n";
-    else if (format == "html")
-      printHtml(report, file->os());
-    else
-      printText(report, file->os());
-    file->keep();
+    auto print = [&](raw_ostream &os) {
+      if (format == "json")
+        os << llvm::formatv("{0:2}", toJSON(report)) << "\n";
+      else if (format == "html")
+        printHtml(report, os);
+      else
+        printText(report, os);
+    };
+    if (llvm::Error error = writeFile(output, print)) {
+      emitError(loc) << llvm::toString(std::move(error));
+      return signalPassFailure();
+    }
     markAllAnalysesPreserved();
   }
 };

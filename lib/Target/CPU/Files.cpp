@@ -6,12 +6,20 @@
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
 
+#include <cerrno>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 using namespace mlir;
 using namespace mpt;
 using namespace mpt::cpu;
 namespace fs = llvm::sys::fs;
 
 namespace {
+
+constexpr llvm::StringLiteral stagingName = ".mpt";
 
 llvm::Error fileError(const llvm::Twine &file, std::error_code code) {
   return llvm::createStringError(code, "cannot write '" + file + "': " + code.message());
@@ -69,6 +77,8 @@ llvm::Error finish(llvm::raw_fd_ostream &out, StringRef file) {
 OutputFolder::~OutputFolder() {
   if (!staging.empty())
     fs::remove_directories(staging);
+  if (lock >= 0)
+    close(lock);
 }
 
 llvm::Error OutputFolder::open() {
@@ -80,10 +90,36 @@ llvm::Error OutputFolder::open() {
   if (std::error_code code = fs::make_absolute(absolute))
     return fileError(folder, code);
   folder = absolute.str().str();
-  if (std::error_code code = fs::createUniqueDirectory(pathIn(folder, ".mpt"), unique))
-    return fileError(folder, code);
-  staging = unique.str().str();
-  return llvm::Error::success();
+  removeStale();
+  for (;;) {
+    if (std::error_code code = fs::createUniqueDirectory(pathIn(folder, stagingName), unique))
+      return fileError(folder, code);
+    staging = unique.str().str();
+    lock = ::open(staging.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    struct stat info;
+    if (lock >= 0 && flock(lock, LOCK_EX | LOCK_NB) == 0 && fstat(lock, &info) == 0 && info.st_nlink > 0)
+      return llvm::Error::success();
+    // Taken for a stale one before it was locked: make another.
+    if (lock < 0 && errno != ENOENT)
+      return fileError(folder, std::error_code(errno, std::generic_category()));
+    if (lock >= 0)
+      close(lock);
+    lock = -1;
+  }
+}
+
+/// Removes what compilations that were killed have left: living ones hold a lock.
+void OutputFolder::removeStale() {
+  std::error_code code;
+  for (fs::directory_iterator entry(folder, code), end; entry != end && !code; entry.increment(code)) {
+    if (!llvm::sys::path::filename(entry->path()).starts_with((llvm::Twine(stagingName) + "-").str()))
+      continue;
+    int fd = ::open(entry->path().c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
+      fs::remove_directories(entry->path());
+    if (fd >= 0)
+      close(fd);
+  }
 }
 
 std::string OutputFolder::stage(StringRef name) {

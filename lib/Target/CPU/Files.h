@@ -13,6 +13,7 @@ class OutputFolder {
 public:
   explicit OutputFolder(std::string folder) : folder(std::move(folder)) {}
   ~OutputFolder();
+  /// Makes a hidden folder inside, in which files wait for the commit; those of killed compilations go.
   llvm::Error open();
   /// Where to write file `name`; it becomes `folder`/name on commit.
   std::string stage(llvm::StringRef name);
@@ -21,7 +22,10 @@ public:
   llvm::StringRef temporary() const { return staging; }
 
 private:
+  void removeStale();
+
   std::string folder, staging;
+  int lock = -1; ///< the staging folder, locked while we write it
   llvm::SmallVector<std::string> names;
 };
 
