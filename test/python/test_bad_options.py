@@ -58,7 +58,8 @@ def run(path, *options, **keywords):
     ("--emit=wasm", "for --emit, got 'wasm'"),
     ("--to=nowhere", "for --to, got 'nowhere'"),
     ("--quiet=yes", "expected no value for --quiet"),
-    ("--name=a/b", "expected a file name for the library, got 'a/b'"),
+    ("--name=a/b", "expected a file name for the library without quotes and control characters, got 'a/b'"),
+    ('--name=a"b', "got 'a\"b'; name it with --name"),
     ("--report=speed", "for --report, got 'speed'"),
 ])
 def test_options(model, tmp_path, option, says):
@@ -138,6 +139,13 @@ def test_failure_keeps_the_earlier_file(model, tmp_path, options):
     result = run(model, *options, "-o", out, preexec_fn=limit)
     assert result.returncode == 1 and f"cannot write '{out}'" in result.stderr
     assert snapshot(tmp_path) == before
+
+
+def test_odd_names(model, tmp_path):
+    for name in ("a,b", "a b", "-x", "a$(touch z)", "ä"):
+        result = run(model, f"--name={name}", "-o", tmp_path / name)
+        assert result.returncode == 0, result.stderr
+        assert (tmp_path / name / f"lib{name}.so").exists() and not (tmp_path / "z").exists()
 
 
 def test_output_in_the_way(model, tmp_path):

@@ -45,21 +45,26 @@ static bool isMovement(onnx::NodeOp node) {
       .Default(false);
 }
 
-static void followUses(Value value, Use &use, SmallPtrSetImpl<void *> &seen) {
-  if (!seen.insert(value.getAsOpaquePointer()).second)
-    return;
-  for (OpOperand &operand : value.getUses()) {
-    auto node = dyn_cast<onnx::NodeOp>(operand.getOwner());
-    if (!node)
-      continue;
-    unsigned index = operand.getOperandNumber();
-    bool norm = node.getOpType() == "BatchNormalization";
-    use.statistic |= norm && index >= 3;
-    use.weight |= isWeightOperand(node, index);
-    if (isMovement(node) && (index == 0 || node.getOpType() == "Concat"))
-      for (Value result : node.getResults())
-        followUses(result, use, seen);
-  }
+/// How `value` is used, through chains of movements of any length.
+static Use usesOf(Value start) {
+  Use use;
+  SmallPtrSet<void *, 8> seen{start.getAsOpaquePointer()};
+  SmallVector<Value> work{start};
+  while (!work.empty())
+    for (OpOperand &operand : work.pop_back_val().getUses()) {
+      auto node = dyn_cast<onnx::NodeOp>(operand.getOwner());
+      if (!node)
+        continue;
+      unsigned index = operand.getOperandNumber();
+      bool norm = node.getOpType() == "BatchNormalization";
+      use.statistic |= norm && index >= 3;
+      use.weight |= isWeightOperand(node, index);
+      if (isMovement(node) && (index == 0 || node.getOpType() == "Concat"))
+        for (Value result : node.getResults())
+          if (seen.insert(result.getAsOpaquePointer()).second)
+            work.push_back(result);
+    }
+  return use;
 }
 
 static FailureOr<SmallVector<llvm::Regex>> compile(const std::vector<std::string> &expressions, Location loc) {
@@ -100,10 +105,7 @@ LogicalResult mpt::assignRoles(ModuleOp module, const ImportOptions &options) {
   for (auto state : llvm::make_early_inc_range(module.getOps<train::StateOp>())) {
     StringRef name = state.getSymName();
     train::ReadOp read = reads.lookup(name);
-    Use use;
-    SmallPtrSet<void *, 8> seen;
-    if (read)
-      followUses(read.getValue(), use, seen);
+    Use use = read ? usesOf(read.getValue()) : Use();
     auto type = cast<RankedTensorType>(state.getType());
     bool named = torch && isTorchPath(name) && read && !read->use_empty();
     bool parameter = !use.statistic && (named || (!torch && use.weight && type.getRank() >= 1));

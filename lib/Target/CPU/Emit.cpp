@@ -93,8 +93,10 @@ LogicalResult mpt::cpu::emitLibrary(ModuleOp module, const EmitOptions &given) {
     options.runtimeLibrary = findRuntime();
   else if (options.runtimeLibrary == "none")
     options.runtimeLibrary.clear();
-  if (options.name.empty() || options.name.find('/') != std::string::npos)
-    return module.emitError() << "expected a file name for the library, got '" << options.name << "'";
+  auto odd = [](char c) { return c == '/' || c == '"' || c == '\\' || static_cast<unsigned char>(c) < ' '; };
+  if (options.name.empty() || llvm::any_of(options.name, odd))
+    return module.emitError() << "expected a file name for the library without quotes and control characters, got '"
+                              << options.name << "'; name it with --name";
   FailureOr<Program> program = Program::read(module, options.name);
   if (failed(program))
     return failure();

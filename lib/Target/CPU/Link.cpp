@@ -38,7 +38,11 @@ Error mpt::cpu::link(ArrayRef<std::string> objects, StringRef output, const Emit
   std::vector<std::string> arguments{linker};
   auto add = [&](std::initializer_list<std::string> more) { arguments.insert(arguments.end(), more); };
   // What the linker itself understands, as a driver passes it on.
-  auto forward = [&](std::string option) { arguments.push_back(driver ? "-Wl," + option : option); };
+  auto forward = [&](std::string option) {
+    if (driver)
+      arguments.push_back("-Xlinker"); // -Wl would split a name at its commas
+    arguments.push_back(std::move(option));
+  };
   if (options.kind == LibraryKind::Object) {
     add({"-r", "-o", output.str()});
     if (driver)
