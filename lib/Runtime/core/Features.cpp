@@ -1,4 +1,4 @@
-// Processor features by the names that the operating system reports.
+// Processor features by the names that the operating system and the processor report.
 #include "core/Features.h"
 
 #include <cstdio>
@@ -17,6 +17,26 @@ std::string plain(const std::string &name) {
   return out;
 }
 
+/// What the processor itself reports: containers may hide or shorten /proc/cpuinfo.
+void askProcessor(std::set<std::string> &features) {
+#if defined(__x86_64__) && defined(__clang__)
+#define MPT_ASK(name) {name, __builtin_cpu_supports(name) != 0}
+  const std::pair<const char *, bool> known[] = {
+      MPT_ASK("sse3"),       MPT_ASK("ssse3"),        MPT_ASK("sse4.1"),      MPT_ASK("sse4.2"),
+      MPT_ASK("sse4a"),      MPT_ASK("popcnt"),       MPT_ASK("avx"),         MPT_ASK("avx2"),
+      MPT_ASK("fma"),        MPT_ASK("f16c"),         MPT_ASK("bmi"),         MPT_ASK("bmi2"),
+      MPT_ASK("lzcnt"),      MPT_ASK("movbe"),        MPT_ASK("gfni"),        MPT_ASK("avx512f"),
+      MPT_ASK("avx512bw"),   MPT_ASK("avx512vl"),     MPT_ASK("avx512dq"),    MPT_ASK("avx512cd"),
+      MPT_ASK("avx512ifma"), MPT_ASK("avx512vbmi"),   MPT_ASK("avx512vbmi2"), MPT_ASK("avx512vnni"),
+      MPT_ASK("avxvnni"),    MPT_ASK("avx512bitalg"), MPT_ASK("avx512bf16"),  MPT_ASK("avx512vpopcntdq"),
+      MPT_ASK("avx512fp16")};
+#undef MPT_ASK
+  for (auto [name, has] : known)
+    if (has)
+      features.insert(plain(name));
+#endif
+}
+
 std::set<std::string> readFeatures() {
   // Names that LLVM and Linux spell altogether differently.
   static const std::vector<std::pair<const char *, const char *>> also = {
@@ -25,6 +45,7 @@ std::set<std::string> readFeatures() {
       {"lahflm", "sahf"}, {"sse42", "crc32"},    {"asimd", "neon"}, {"3dnowprefetch", "prfchw"},
       {"fp", "fparmv8"},  {"usershstk", "shstk"}};
   std::set<std::string> features;
+  askProcessor(features);
   FILE *file = fopen("/proc/cpuinfo", "r");
   if (!file)
     return features;
