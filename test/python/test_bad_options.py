@@ -269,3 +269,21 @@ def test_strings_and_empty_tensors(tmp_path):
     assert compile_model(path).returncode in (0, 1)
     loop = helper.make_graph([], "body", [], [])
     refused(tmp_path, graph([helper.make_node("Loop", ["", ""], ["y"], name="the_loop", body=loop)]))
+
+
+@pytest.mark.parametrize("header, data, says", [
+    (b"", b"", "expected a safetensors header within the file"),
+    (b"[]", b"", "expected a JSON object as header"),
+    (b'{"x": 3}', b"", "expected an object for entry x"),
+    (b'{"x": {"dtype": "F32", "shape": [4611686018427387904, 4611686018427387904], "data_offsets": [0, 0]}}', b"", "for tensor x"),
+    (b'{"x": {"dtype": "F32", "shape": [-2], "data_offsets": [0, 8]}}', bytes(8), "extents that are not negative"),
+    (b'{"x": {"dtype": "F32", "shape": [2], "data_offsets": [4, 12]}}', bytes(8), "expected 8 bytes within the file for tensor x"),
+    (b'{"x": {"dtype": "F99", "shape": [2], "data_offsets": [0, 8]}}', bytes(8), "expected a known dtype"),
+])
+def test_states_of_the_interpreter(tmp_path, header, data, says):
+    (tmp_path / "f.mlir").write_text('func.func @f(%x: tensor<2xf32> {mpt.name = "x"}) -> tensor<2xf32> {\n  return %x : tensor<2xf32>\n}\n')
+    (tmp_path / "in").write_bytes((len(header).to_bytes(8, "little") if header else b"") + header + data)
+    tool = os.path.join(os.path.dirname(MPT_OPT), "mpt-run")
+    result = subprocess.run([tool, tmp_path / "f.mlir", "--function=f", f"--inputs={tmp_path / 'in'}", f"--outputs={tmp_path / 'out'}"],
+                            capture_output=True, text=True, timeout=60)
+    assert result.returncode > 0 and says in result.stderr, result.stderr

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import mpt
-from conftest import INITIAL, read_safetensors, write_safetensors
+from conftest import INITIAL, build_folder, read_safetensors, write_safetensors
 
 X = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 1]], np.float32)
 Y = np.array([[1, 2], [3, 4], [5, 6], [10, 13]], np.float32)
@@ -222,3 +222,12 @@ def test_two_trainers_in_threads(linear):
     alone = [train(k) for k in range(2)]
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         assert list(pool.map(train, range(2))) == alone
+
+
+def test_libraries_of_other_releases_and_processors(linear):
+    folder = build_folder() / "test" / "capi" / "linear"
+    with pytest.raises(mpt.Error, match=r"expected ABI version \d+, got 99: compile the model again") as caught:
+        mpt.Trainer(folder / "liblinear-abi.so")
+    assert caught.value.status == 5
+    with pytest.raises(mpt.Error, match="lacks 'avx99'"):
+        mpt.Trainer(folder / "liblinear-cpu.so")
