@@ -1,12 +1,20 @@
-"""Times whole training steps of mpt and PyTorch, interleaved, and prints a table of ratios.
+"""Times whole training steps of mpt and PyTorch, interleaved, and prints tables of times, ratios and shares of the limit.
 
   training_steps.py [--models a,b] [--peers mpt:fp32,mpt:amp-f16,eager:fp32,compile:bf16,...] [--threads N] [--rounds N]
 
 Each configuration is a child process of its own that waits for its turn; a round gives every configuration one chunk of
-steps, so that all see the same machine. A chunk counts only if other processes took less than 0.2 CPU meanwhile (--noisy
-counts all). Times are medians over the counted chunks; `cpu` is CPU time a step, which stays usable on a busy machine.
-Peak memory is the growth of the resident set from before the model is built to the end of the run. Every step includes the
-copy of its inputs, forward, backward, loss scaling and optimizer. Needs torch, onnx and onnxscript beside mpt.
+steps, so that all see the same machine. A round waits for a quiet second (at most --wait seconds), and a chunk counts only if
+other processes took less than 0.2 CPU meanwhile; rounds are repeated, up to three times as many, until every configuration has
+--rounds chunks that count (--noisy waits for nothing and counts all). Configurations whose step takes longer than --slow
+seconds (PyTorch in BF16 on processors without such instructions takes minutes) are timed once, and given up after --patience
+seconds. Times are medians over the counted chunks; `cpu` is CPU time a step, which stays usable on a busy
+machine. Peak memory is the growth of the resident set from before the model is built to the end of the run. Every step
+includes the copy of its inputs, forward, backward, loss scaling and optimizer.
+
+`x best PyTorch` is the ratio to the faster of PyTorch's two (eager and compile) in the same precision, with mpt's FP16 held
+against PyTorch's BF16; `x own fp32` is that to mpt's own FP32 step; both of median times, with those of CPU times after the
+slash. `of limit` is the share of the least possible time that benchmarks/limits.py derives from the machine's products and
+bandwidth, measured before the models. Needs torch, onnx and onnxscript beside mpt, and a C++ compiler for torch.compile.
 """
 from __future__ import annotations
 
@@ -14,6 +22,7 @@ import argparse
 import json
 import os
 import resource
+import select
 import statistics
 import subprocess
 import sys
@@ -22,6 +31,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
+import limits  # noqa: E402
 PEERS = "mpt:fp32,mpt:amp-bf16,mpt:amp-f16,eager:fp32,eager:bf16,compile:fp32,compile:bf16"
 
 
@@ -80,8 +90,10 @@ def child(peer: str, model: str, threads: int) -> None:
     step, base, seconds = mpt_step(model, precision, threads) if kind == "mpt" else torch_step(kind, model, precision, threads)
     start = time.perf_counter()
     losses = [step()]
-    seconds += time.perf_counter() - start
-    losses += [step() for _ in range(2)]
+    first = time.perf_counter() - start
+    seconds += first
+    if first < 30:
+        losses += [step() for _ in range(2)]
     print(json.dumps({"ready": seconds, "losses": losses}), flush=True)
     for line in sys.stdin:
         times, cpu = [], time.process_time()
@@ -101,30 +113,93 @@ def machine_busy() -> float:
     return (sum(fields) - fields[3] - fields[4]) / os.sysconf("SC_CLK_TCK")
 
 
+def wait_for_quiet(seconds: float) -> None:
+    """Returns after a second in which the machine did next to nothing, or after `seconds`."""
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        before, start = machine_busy(), time.perf_counter()
+        time.sleep(1)
+        if (machine_busy() - before) / (time.perf_counter() - start) < 0.2:
+            return
+
+
 class Runner:
-    def __init__(self, peer: str, model: str, threads: int):
-        env = dict(os.environ, OMP_NUM_THREADS=str(threads))
+    def __init__(self, peer: str, model: str, threads: int, patience: float):
+        env = dict({"TORCHINDUCTOR_COMPILE_THREADS": "1"}, **os.environ, OMP_NUM_THREADS=str(threads))
         self.process = subprocess.Popen([sys.executable, os.path.abspath(__file__), "--child", peer, "--models", model,
                                          "--threads", str(threads)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
-        self.peer, self.times, self.cpu, self.peak = peer, [], [], 0
-        first = self.process.stdout.readline()
-        self.failed = not first
-        self.start = json.loads(first) if first else {}
+        self.peer, self.times, self.cpu, self.peak, self.counted = peer, [], [], 0, 0
+        self.failed = ""
+        self.start = self.reply(patience)
 
-    def chunk(self, steps: int, noisy: bool) -> None:
+    def reply(self, patience: float) -> dict:
+        """What the child says next; nothing when it ends or takes too long, and then it is gone."""
+        ready, _, _ = select.select([self.process.stdout], [], [], patience)
+        line = self.process.stdout.readline() if ready else ""
+        if line:
+            return json.loads(line)
+        self.failed = "failed" if ready else f"over {patience:.0f} s"
+        self.process.kill()
+        return {}
+
+    @property
+    def precision(self) -> str:
+        return "fp32" if self.peer.endswith("fp32") else "bf16"
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.times) if self.times else 0.0
+
+    @property
+    def cpu_median(self) -> float:
+        return statistics.median(self.cpu) if self.cpu else 0.0
+
+    def chunk(self, steps: int, noisy: bool, patience: float) -> None:
         before, start = machine_busy(), time.perf_counter()
         self.process.stdin.write(f"{steps}\n")
         self.process.stdin.flush()
-        result = json.loads(self.process.stdout.readline())
+        result = self.reply(patience)
+        if not result:
+            return
         others = (machine_busy() - before - result["busy"]) / (time.perf_counter() - start)
         self.peak = max(self.peak, result["peak"])
         self.cpu.append(result["cpu"])
         if noisy or others < 0.2:
             self.times += result["times"]
+            self.counted += 1
 
     def close(self) -> None:
         self.process.stdin.close()
         self.process.wait()
+
+
+def run_rounds(runners: list, a) -> None:
+    """A first chunk of one step says how many steps make a chunk; it counts only where the step is slow."""
+    lengths, live = {}, []
+    for r in runners:
+        if not r.failed:
+            r.chunk(1, True, a.patience)
+        if r.failed or r.times[-1] > a.slow:
+            continue
+        lengths[r] = max(1, int(a.seconds / max(r.times[-1], 1e-4)))
+        r.times.clear(), r.cpu.clear()
+        r.counted = 0
+        live.append(r)
+    for _ in range(a.rounds if a.noisy else 3 * a.rounds):
+        due = [r for r in live if r.counted < a.rounds and not r.failed]
+        if not due:
+            return
+        if not a.noisy:
+            wait_for_quiet(a.wait)
+        for r in due:
+            r.chunk(lengths[r], a.noisy, a.patience)
+
+
+def ratio(r: Runner, others: list) -> str:
+    """Of median and of CPU time to the fastest of `others`."""
+    times, cpus = [o.median for o in others if o.median], [o.cpu_median for o in others if o.cpu_median]
+    return " / ".join(f"{value / min(known):.2f}" if value and known else "-"
+                      for value, known in ((r.median, times), (r.cpu_median, cpus)))
 
 
 def main() -> int:
@@ -134,43 +209,56 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=1.0, help="about how long a chunk lasts")
+    parser.add_argument("--slow", type=float, default=10.0, help="seconds a step from which one is enough")
+    parser.add_argument("--patience", type=float, default=300.0, help="seconds after which a configuration is given up")
+    parser.add_argument("--wait", type=float, default=30.0, help="seconds to wait for a quiet second before a round")
     parser.add_argument("--noisy", action="store_true", help="count every chunk")
     parser.add_argument("--json", help="also write the figures to this file")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     a = parser.parse_args()
+    if a.child == "limits":
+        found = limits.measure(a.threads)
+        work = {model: vars(limits.work_of(model)) for model in a.models.split(",")}
+        print(json.dumps({"limits": vars(found), "work": work}))
+        return 0
     if a.child:
         child(a.child, a.models, a.threads)
         return 0
+    if not a.noisy:
+        wait_for_quiet(a.wait)
+    facts = json.loads(subprocess.run(
+        [sys.executable, os.path.abspath(__file__), "--child", "limits", "--models", a.models, "--threads", str(a.threads)],
+        env=dict(os.environ, OMP_NUM_THREADS=str(a.threads)), check=True, stdout=subprocess.PIPE, text=True).stdout)
+    machine = limits.Limits(**facts["limits"])
+    print(f"{a.threads} threads; products at {machine.f32 * 1e-9:.0f} GFLOP/s in FP32, {machine.narrow * 1e-9:.0f} at best; "
+          f"memory at {machine.bandwidth * 1e-9:.1f} GB/s\n")
+    print("| model | peer | median ms | cpu ms | x best PyTorch | x own fp32 | of limit | peak MiB | first step s | first losses | chunks |\n"
+          "|---|---|---|---|---|---|---|---|---|---|---|")
     records = []
-    print("| model | peer | median ms | cpu ms | x eager fp32 | peak MiB | first step s | first losses |\n|---|---|---|---|---|---|---|---|")
     for model in a.models.split(","):
-        runners = [Runner(peer, model, a.threads) for peer in a.peers.split(",")]
+        runners = [Runner(peer, model, a.threads, a.patience) for peer in a.peers.split(",")]
+        run_rounds(runners, a)
         live = [r for r in runners if not r.failed]
-        for r in live:
-            r.chunk(1, True)
-        lengths = {r.peer: max(1, int(a.seconds / max(r.times[-1], 1e-4))) for r in live}
-        for r in live:
-            r.times.clear(), r.cpu.clear()
-        for _ in range(a.rounds):
-            for r in live:
-                r.chunk(lengths[r.peer], a.noisy)
-        base = next((statistics.median(r.times) for r in live if r.peer == "eager:fp32" and r.times), None)
         for r in runners:
-            if r.failed or not r.times:
-                print(f"| {model} | {r.peer} | {'failed' if r.failed else 'no quiet chunk'} | | | | | |", flush=True)
+            if r.failed:
+                print(f"| {model} | {r.peer} | {r.failed} |" + " |" * 8, flush=True)
                 continue
-            median = statistics.median(r.times)
-            ratio = f"{median / base:.2f}" if base else ""
+            torch_peers = [o for o in live if not o.peer.startswith("mpt:") and o.precision == r.precision]
+            own = [o for o in live if o.peer == "mpt:fp32"]
+            least = machine.seconds(limits.Work(**facts["work"][model]), r.precision)
+            median = f"{1e3 * r.median:.1f}" if r.times else "no quiet chunk"
+            share = f"{100 * least / r.median:.0f} %" if r.times else ""
             losses = " ".join(f"{v:.4f}" for v in r.start["losses"])
-            print(f"| {model} | {r.peer} | {1e3 * median:.1f} | {1e3 * statistics.median(r.cpu):.1f} | {ratio} | "
-                  f"{r.peak / 2**20:.0f} | {r.start['ready']:.1f} | {losses} |", flush=True)
-            records.append({"model": model, "peer": r.peer, "median_s": median, "cpu_s": statistics.median(r.cpu),
-                            "peak_bytes": r.peak, "first_s": r.start["ready"], "losses": r.start["losses"]})
+            print(f"| {model} | {r.peer} | {median} | {1e3 * r.cpu_median:.1f} | {ratio(r, torch_peers)} | "
+                  f"{ratio(r, own) if r.peer.startswith('mpt:') else ''} | {share} | {r.peak / 2**20:.0f} | {r.start['ready']:.1f} | "
+                  f"{losses} | {r.counted} |", flush=True)
+            records.append({"model": model, "peer": r.peer, "median_s": r.median, "cpu_s": r.cpu_median, "limit_s": least,
+                            "peak_bytes": r.peak, "first_s": r.start["ready"], "losses": r.start["losses"], "chunks": r.counted})
         for r in runners:
             r.close()
     if a.json:
         with open(a.json, "w") as f:
-            json.dump(records, f, indent=1)
+            json.dump({**facts, "records": records}, f, indent=1)
     return 0
 
 
