@@ -6,16 +6,24 @@
 #include "llvm/Support/raw_ostream.h"
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 
 extern "C" int32_t mpt_compiler_run(int32_t count, const char *const *arguments, char **diagnostics) {
-  llvm::SmallVector<llvm::StringRef> words(arguments, arguments + count);
   std::string text;
   llvm::raw_string_ostream log(text);
   int32_t status = 1;
-  llvm::Expected<mpt::CompileOptions> options = mpt::CompileOptions::parse(words);
-  if (options) {
+  llvm::SmallVector<llvm::StringRef> words;
+  for (int32_t i = 0; arguments && i < count && arguments[i]; ++i)
+    words.push_back(arguments[i]);
+  if (static_cast<int32_t>(words.size()) != count) {
+    log << "error: expected " << count << " arguments, got NULL after " << words.size() << "\n";
+  } else if (llvm::Expected<mpt::CompileOptions> options = mpt::CompileOptions::parse(words)) {
     options->quiet = true;
-    status = mlir::failed(mpt::compile(*options, llvm::outs(), log));
+    try {
+      status = mlir::failed(mpt::compile(*options, llvm::outs(), log));
+    } catch (const std::exception &problem) { // no memory, mostly
+      log << "error: " << problem.what() << "\n";
+    }
   } else {
     log << "error: " << llvm::toString(options.takeError()) << "\n";
   }

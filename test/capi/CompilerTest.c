@@ -72,6 +72,11 @@ int main(void) {
   mpt_compiler_free_text(diagnostics);
   expect(mpt_compiler_run(1, missing, NULL) != 0, "diagnostics to be optional");
   expect(mpt_compiler_run(0, NULL, NULL) != 0, "no arguments to be refused");
+  const char *const gap[] = {"m.onnx", NULL, "--quiet"};
+  expect(mpt_compiler_run(3, gap, &diagnostics) != 0 && strstr(diagnostics, "got NULL after 1"),
+         "a NULL to be refused");
+  mpt_compiler_free_text(diagnostics);
+  expect(mpt_compiler_run(2, NULL, NULL) != 0 && mpt_compiler_run(-1, gap, NULL) != 0, "bad counts to be refused");
 
   const char *optimizers[] = {"sgd", "adam", "adagrad"};
   pthread_t threads[3];
