@@ -1,0 +1,94 @@
+"""Import rules against ONNX's reference evaluator: each line of a table is one node, each table one compiled model."""
+import subprocess
+
+import numpy as np
+import onnx
+import onnx.parser
+import onnx.reference
+import pytest
+from mpt_run import tool
+
+import mpt
+
+INPUTS = {"x": "float[4,4,6,6]", "y": "float[4,4,6,6]", "p": "float[4,4,6,6]", "m": "float[4,4]", "i": "int64[4,4]", "j": "int64[4,4]",
+          "b": "bool[4,4]", "c": "bool[4,4]"}
+# As many samples as channels, since the evaluator of onnx 1.23 normalizes LRN over the first N channels only.
+# Constants are initializers of integer type or `Constant` nodes: float initializers would be parameters.
+CONSTANTS = """int64[1] one = {1}, int64[2] one_two = {1, 2}, int64[2] zeros = {0, 0}, int64[2] twos = {2, 2}, int64[3] parts = {1, 2, 1},
+               int64 axis = {1}, int64 depth = {5}, int64 from = {2}, int64 to = {11}, int64 by = {3}, int64[2,3] rows = {0, 3, 1, 2, 2, -1},
+               int64[2,2] places = {0, 1, 3, 2}, int64[2,4] across = {0, 1, 2, 3, 3, 2, 1, 0}, int64[2] shape44 = {4, 4},
+               int64[2,2] fixed = {0, 3, 1, 0}"""
+SCALARS = {"low": -0.5, "high": 0.75, "off_on": (-1.0, 2.0), "slope": 0.25, "scale4": (0.5, 1.0, 1.5, 2.0), "shift4": (0.1, -0.2, 0.3, 0.4),
+           "updates": ((1, 2, 3, 4), (5, 6, 7, 8)), "gain": (0.5, 1.0, 1.5, 2.0, 2.5, 3.0)}
+
+TABLES = {
+    "unary": [f"{op} (x)" for op in "Ceil Floor Cos Sin Erf Sign Softplus Softsign Elu Selu Celu Mish HardSigmoid HardSwish "
+              "ThresholdedRelu Swish Neg Abs Tanh Sigmoid LeakyRelu Exp".split()]
+    + [f"{op} (p)" for op in "Sqrt Log Reciprocal".split()]
+    + ["Round (x)", "Elu <alpha = 0.5> (x)", "HardSigmoid <alpha = 0.25, beta = 0.4> (x)", "Gelu (x)", 'Gelu <approximate = "tanh"> (x)',
+       "Clip (x, low, high)", "Clip (x, low)", "PRelu (x, slope)", "IsNaN (x)", "IsInf (x)", "Swish <alpha = 1.5> (x)"],
+    "binary": [f"{op} (x, y)" for op in "Less LessOrEqual Greater GreaterOrEqual Equal Max Min Sum Mean".split()]
+    + ["Sum (x, y, p)", "Mean (x, y, p)", "Mod <fmod = 1> (x, p)", "Pow (p, y)", "Where (b, m, slope)"]
+    + [f"{op} (b, c)" for op in "And Or Xor".split()] + [f"{op} (i, j)" for op in "BitwiseAnd BitwiseOr BitwiseXor".split()]
+    + ["Not (b)", "BitwiseNot (i)", "Cast <to = 7> (m)", "Cast <to = 1> (i)", "Cast <to = 9> (m)", "CastLike (i, m)"],
+    "reduce": [f"{op} (p, one_two)" for op in "ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMin ReduceProd ReduceSum "
+               "ReduceSumSquare ReduceMean".split()]
+    + ["ReduceSum <keepdims = 0> (x, one_two)", "ReduceSum (x)", "ArgMax <axis = 2> (x)", "ArgMin <axis = -1, keepdims = 0> (x)",
+       "CumSum (x, axis)", "CumSum <reverse = 1, exclusive = 1> (x, axis)"],
+    "shape": ["Squeeze (thin, one)", "Unsqueeze (m, one_two)", "Slice (x, one_two, shape44, one_two)", "Trilu (m)", "Trilu <upper = 0> (m, axis)",
+              "DepthToSpace <blocksize = 2> (x)", 'DepthToSpace <blocksize = 2, mode = "CRD"> (x)', "SpaceToDepth <blocksize = 3> (x)",
+              "Gather <axis = 1> (m, rows)", "GatherElements (m, across)", "GatherND (m, places)", "ScatterElements (m, across, updates)",
+              "ScatterND (m, rowplaces, updates)", "Range (from, to, by)", "OneHot (i, depth, off_on)", "Tile (m, twos)",
+              "Expand (slope, shape44)", "Transpose (m)", "Identity (right)",
+              "ConcatFromSequence <axis = 1> (several)", "SequenceLength (several)", "NonZero (fixed)", "Concat <axis = 1> (m, m)", "Flatten <axis = 2> (x)"],
+    "norm": ["LRN <size = 3> (x)", "InstanceNormalization (x, scale4, shift4)", "GroupNormalization <num_groups = 2> (x, scale4, shift4)",
+             "RMSNormalization (x, gain)", "LayerNormalization (x, gain)", "GlobalMaxPool (x)", "GlobalAveragePool (x)", "Softmax <axis = 1> (x)",
+             "LogSoftmax <axis = 2> (x)"],
+}
+
+
+def model_of(nodes):
+    outputs = ", ".join(f"float[unknown] r{k}" for k in range(len(nodes)))
+    inputs = ", ".join(f"{kind} {name}" for name, kind in INPUTS.items())
+    text = "\n".join(f"r{k} = {node}" for k, node in enumerate(nodes))
+    model = onnx.parser.parse_model(f"""<ir_version: 10, opset_import: ["" : 24]>
+      rules ({inputs}) => ({outputs}) <{CONSTANTS}, int64[2,1] rowplaces = {{2, 0}}> {{
+        thin = ReduceMax (x, one)
+        left, right = Split <axis = 1, num_outputs = 2> (m)
+        several = SequenceConstruct (m, left)
+        {text}
+      }}""")
+    for name, value in SCALARS.items():
+        constant = onnx.helper.make_node("Constant", [], [name], value=onnx.numpy_helper.from_array(np.array(value, np.float32)))
+        model.graph.node.insert(0, constant)
+    return model
+
+
+def values():
+    random = np.random.default_rng(5)
+    result = {name: random.uniform(-2, 2, (4, 4, 6, 6)).astype(np.float32) for name in "xyp"}
+    result["p"] = np.abs(result["p"]) + np.float32(0.1)
+    result["m"] = random.uniform(-3, 3, (4, 4)).astype(np.float32)
+    result |= {name: random.integers(0, 5, (4, 4)) for name in "ij"}
+    return result | {name: random.integers(0, 2, (4, 4)).astype(bool) for name in "bc"}
+
+
+@pytest.mark.parametrize("family", TABLES)
+def test_rules(family, tmp_path):
+    compiler = tool().parent / "mpt-opt"
+    if not compiler.exists():
+        pytest.skip("mpt-opt is not built")
+    model, inputs = model_of(TABLES[family]), values()
+    wanted = onnx.reference.ReferenceEvaluator(model).run(None, inputs)
+    for output, value in zip(model.graph.output, wanted):
+        kind = onnx.helper.np_dtype_to_tensor_dtype(value.dtype)
+        output.CopyFrom(onnx.helper.make_tensor_value_info(output.name, kind, value.shape))
+    onnx.save(model, tmp_path / "rules.onnx")
+    run = subprocess.run([compiler, tmp_path / "rules.onnx", "--forward-only", "--quiet", "-o", tmp_path / "out"], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    trainer = mpt.Trainer(str(tmp_path / "out"))
+    got = trainer.evaluate({name: inputs[name] for name in trainer.inputs("evaluate")})
+    for k, (node, want) in enumerate(zip(TABLES[family], wanted)):
+        have = np.asarray(got[f"r{k}"])
+        assert have.shape == want.shape, node
+        np.testing.assert_allclose(have.astype(np.float64), want.astype(np.float64), rtol=2e-5, atol=2e-6, err_msg=node)
