@@ -76,6 +76,28 @@ std::optional<std::string> setEmit(CompileOptions &options, StringRef value) {
   return std::nullopt;
 }
 
+/// KIND[,class-axis=N][,ignore-index=N]; the settings belong to softmax-cross-entropy.
+std::optional<std::string> setLoss(CompileOptions &options, StringRef value) {
+  static constexpr StringLiteral kinds[] = {"softmax-cross-entropy", "mse", "l1", "bce-with-logits", "none"};
+  SmallVector<StringRef> parts;
+  value.split(parts, ',');
+  if (!is_contained(kinds, parts.front()))
+    return "softmax-cross-entropy|mse|l1|bce-with-logits|none";
+  options.loss = parts.front().str();
+  for (StringRef setting : drop_begin(parts)) {
+    auto [key, text] = setting.split('=');
+    int64_t number;
+    bool known = (key == "class-axis" || key == "ignore-index") && !text.getAsInteger(10, number);
+    if (!known || options.loss != "softmax-cross-entropy")
+      return "softmax-cross-entropy[,class-axis=N][,ignore-index=N]";
+    if (key == "class-axis")
+      options.classAxis = number;
+    else
+      options.ignoreIndex = text.str();
+  }
+  return std::nullopt;
+}
+
 std::optional<std::string> setBinding(CompileOptions &options, StringRef value) {
   auto [name, extent] = value.split('=');
   int64_t number;
@@ -113,8 +135,9 @@ const std::vector<Flag> &flags() {
        text(&Options::output)},
       {"--name", "NAME", "name of the library (the input's stem)", text(&Options::name)},
       {"--emit", "KIND", "library (default), static, object, llvm, mlir or onnx", setEmit},
-      {"--loss", "LOSS", "loss to add: softmax-cross-entropy, mse, l1, bce-with-logits, none (default)",
-       choice(&Options::loss, "softmax-cross-entropy|mse|l1|bce-with-logits|none")},
+      {"--loss", "LOSS",
+       "loss to add: softmax-cross-entropy[,class-axis=N][,ignore-index=N], mse, l1, bce-with-logits, none (default)",
+       setLoss},
       {"--optimizer", "SPEC", "sgd, adam, adamw or adagrad with settings, as in adamw,lr=1e-3,weight-decay=0.01",
        text(&Options::optimizer)},
       {"--policy", "POLICY", "fp32 (default), amp-f16, amp-bf16, or a policy file", text(&Options::policy)},

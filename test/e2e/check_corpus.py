@@ -24,9 +24,11 @@ import corpus_measure as measure
 MODELS = ("mlp mlp_mse mlp_l1 mlp_bce lenet lenet_classic alexnet vgg11_bn resnet18 resnet50 inception mobilenet unet "
           "unet_resize dcgan_g dcgan_d bert bert_sdpa gpt2 gpt2_sdpa vit llama transformer dlrm").split()
 OPTIMIZERS = {"sgd": ("sgd,lr=0.01", ""), "adamw": ("adamw,lr=0.001,weight-decay=0.01", ".adamw")}
-# What --loss= is for a graph that ends in logits; language models flatten theirs first, which it does not do.
+# What --loss= is for a graph that ends in logits.
 ADDED_LOSS = {"mlp_mse": "mse", "mlp_l1": "l1", "mlp_bce": "bce-with-logits", "dcgan_g": "mse", "dcgan_d": "bce-with-logits",
               "dlrm": "bce-with-logits"}
+ADDED_LOSS.update(dict.fromkeys("bert bert_sdpa gpt2 gpt2_sdpa llama transformer".split(),
+                                "softmax-cross-entropy,class-axis=-1,ignore-index=-100"))
 ADDED_LOSS.update(dict.fromkeys("mlp lenet lenet_classic alexnet vgg11_bn resnet18 resnet50 inception mobilenet unet "
                                 "unet_resize vit".split(), "softmax-cross-entropy"))
 STEPS = 10
@@ -46,7 +48,7 @@ def rows_of(corpus, key, steps, out):
     feeds, loss = load(os.path.join(corpus, "forward", model_name + ".npz")), "none"
     if key.endswith(".logits"):
         loss = ADDED_LOSS[model_name]
-        feeds["labels" if loss == "softmax-cross-entropy" else "target"] = feeds.pop("y")
+        feeds["labels" if loss.startswith("softmax") else "target"] = feeds.pop("y")
         # The fused loss is not in every export (l1 in none); the composed one has the same values.
         fused = key[:-len("logits")] + "loss"
         key = fused if os.path.exists(os.path.join(corpus, "ref", fused + ".f64.npz")) else fused[:-len("loss")] + "composed"
