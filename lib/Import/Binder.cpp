@@ -44,6 +44,9 @@ FailureOr<SmallVector<int64_t>> Binder::ints(unsigned i, StringRef what) {
   if (!values || !isa<IntegerType>(values.getElementType()))
     return fail() << "expected constant integers as " << what << " (operand " << i
                   << "), got values that are computed at run time; shapes must be static: bind symbolic dimensions";
+  if (values.getNumElements() > (1 << 24))
+    return fail() << "expected at most 2^24 integers as " << what << " (operand " << i << "), got "
+                  << values.getNumElements();
   return intsOf(values);
 }
 

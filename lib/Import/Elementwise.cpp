@@ -154,7 +154,7 @@ static LogicalResult importWhere(Binder &b) {
     return failure();
   // A condition known to be one value everywhere picks its branch, so that the other one's graph can go.
   if (ElementsAttr condition = b.given(0); condition && condition.isSplat() && condition.getNumElements() > 0)
-    return b.done(b.broadcastTo(b.in(Binder::intsOf(condition)[0] ? 1 : 2), *shape));
+    return b.done(b.broadcastTo(b.in(readHost(condition)->real(0) != 0 ? 1 : 2), *shape));
   return b.done(
       b.select(b.broadcastTo(b.in(0), *shape), b.broadcastTo(b.in(1), *shape), b.broadcastTo(b.in(2), *shape)));
 }

@@ -416,7 +416,10 @@ ElementsAttr mpt::evaluateConstant(Operation *op) {
     return {};
   if (type.getNumElements() == 0)
     return writeHost(HostTensor(type));
-  if (large && isa<IotaOp, ConcatOp, ReduceOp, CumSumOp, ScatterNDOp>(op))
+  // These go through elements one by one, those of a splat too.
+  bool manyElements =
+      large || llvm::any_of(attrs, [](ElementsAttr attr) { return attr.getNumElements() > largestInteger; });
+  if (manyElements && isa<IotaOp, ConcatOp, ReduceOp, CumSumOp, ScatterNDOp>(op))
     return {};
   SmallVector<HostTensor> in;
   for (ElementsAttr attr : attrs) {

@@ -121,6 +121,8 @@ static LogicalResult importNonZero(Binder &b) {
   if (!x)
     return b.fail() << "expected constant values, as the result's shape depends on them, got values that are computed "
                        "at run time";
+  if (x->type.getNumElements() > (1 << 24))
+    return b.fail() << "expected at most 2^24 constant values, got " << x->type.getNumElements();
   int64_t rank = b.rank(0);
   SmallVector<SmallVector<int64_t>> positions(rank);
   SmallVector<int64_t> at(rank, 0);

@@ -22,13 +22,14 @@
 #include <cstdlib>
 #include <string>
 #include <sys/resource.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <vector>
 
 namespace {
 
-constexpr unsigned secondsEach = 30;
+constexpr unsigned cpuSecondsEach = 30, secondsEach = 600; // a busy machine is no hang
 constexpr uint64_t batch = 40;
 constexpr rlim_t mostMemory = rlim_t(6) << 30;
 
@@ -79,6 +80,8 @@ bool survives(const std::vector<Seed> &seeds, uint64_t first, uint64_t end, cons
     setrlimit(RLIMIT_AS, &memory);
     setrlimit(RLIMIT_CORE, &core);
     for (uint64_t i = first; i < end; ++i) {
+      itimerval processor{{0, 0}, {cpuSecondsEach, 0}};
+      setitimer(ITIMER_PROF, &processor, nullptr);
       alarm(secondsEach);
       const Seed &seed = seeds[i % seeds.size()];
       // The first round is the seeds themselves.
@@ -92,7 +95,8 @@ bool survives(const std::vector<Seed> &seeds, uint64_t first, uint64_t end, cons
   waitpid(child, &status, 0);
   if (WIFSIGNALED(status))
     fprintf(stderr, "models %llu to %llu: died of signal %d%s\n", static_cast<unsigned long long>(first),
-            static_cast<unsigned long long>(end - 1), WTERMSIG(status), WTERMSIG(status) == SIGALRM ? " (hang)" : "");
+            static_cast<unsigned long long>(end - 1), WTERMSIG(status),
+            WTERMSIG(status) == SIGALRM || WTERMSIG(status) == SIGPROF ? " (hang)" : "");
   return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 

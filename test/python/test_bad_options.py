@@ -255,6 +255,19 @@ def test_shapes_computed_in_the_model(tmp_path, op, operand):
     refused(tmp_path, model, "the_node")
 
 
+def test_large_constants_are_not_walked(tmp_path):
+    """A constant of 2^33 equal elements costs nothing, unless something goes through them."""
+    extents = helper.make_node("Constant", [], ["s"], value=helper.make_tensor("s", TensorProto.INT64, (2,), [1 << 20, 1 << 13]))
+    ones = helper.make_node("ConstantOfShape", ["s"], ["ones"], value=helper.make_tensor("v", TensorProto.FLOAT, (1,), [1.0]))
+    path = tmp_path / "model.onnx"
+    onnx.save(graph([extents, ones, helper.make_node("ReduceSum", ["ones"], ["sum"], keepdims=0), helper.make_node("Add", ["x", "sum"], ["y"])]),
+              path)
+    assert compile_model(path).returncode == 0
+    integers = helper.make_node("Cast", ["ones"], ["i"], to=TensorProto.INT64)
+    flat = helper.make_node("Flatten", ["i"], ["f"], axis=0)
+    refused(tmp_path, graph([extents, ones, integers, flat, helper.make_node("NonZero", ["f"], ["y"], name="the_node")]), "the_node")
+
+
 def test_equations(tmp_path):
     for equation in ("i j ;->ij", "i.j->ij", "ij,jk->ik", "ij->ik", "->", "ij->i->j", "i" * 100000):
         refused(tmp_path, graph([helper.make_node("Einsum", ["x"], ["y"], name="the_node", equation=equation)]), "the_node")
