@@ -125,7 +125,7 @@ def wait_for_quiet(seconds: float) -> None:
 
 class Runner:
     def __init__(self, peer: str, model: str, threads: int, patience: float):
-        env = dict({"TORCHINDUCTOR_COMPILE_THREADS": "1"}, **os.environ, OMP_NUM_THREADS=str(threads))
+        env = {"TORCHINDUCTOR_COMPILE_THREADS": "1", **os.environ, "OMP_NUM_THREADS": str(threads)}
         self.process = subprocess.Popen([sys.executable, os.path.abspath(__file__), "--child", peer, "--models", model,
                                          "--threads", str(threads)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
         self.peer, self.times, self.cpu, self.peak, self.counted = peer, [], [], 0, 0
