@@ -5,6 +5,7 @@
 #include "mpt/CAPI/Registration.h"
 #include "mpt/Export/Export.h"
 #include "mpt/Import/Import.h"
+#include "mpt/Memory/Report.h"
 #include "mpt/Support/Files.h"
 #include "mpt/Target/CPU.h"
 #include "passes/Pipelines.h"
@@ -61,7 +62,7 @@ public:
     for (const Phase &phase : compilerPhases()) {
       if (!started(phase.name))
         continue;
-      if (failed(runPhase(phase)))
+      if (failed(fitsBudget(phase) ? planWithin(options.memoryBudget) : runPhase(phase)))
         return failure();
       if (failed(report(phase.name)))
         return failure();
@@ -112,13 +113,54 @@ private:
     return success();
   }
 
-  LogicalResult runPhase(const Phase &phase) {
+  LogicalResult runPhase(const Phase &phase) { return runPhase(phase, options); }
+  LogicalResult runPhase(const Phase &phase, const PipelineOptions &wishes) {
     progress("phase " + phase.name);
     PassManager passes(&context);
     if (options.timing)
       passes.enableTiming();
-    phase.build(passes, options);
+    phase.build(passes, wishes);
     return passes.run(*module);
+  }
+
+  /// Phase fusion under a budget runs as often as it takes for the plan that follows it.
+  bool fitsBudget(const Phase &phase) const {
+    return options.memoryBudget && phase.name == "fusion" && options.to != "fusion";
+  }
+
+  /// Leaves phase fusion's form whose plan needs at most `budget` bytes, keeping as much as that allows.
+  LogicalResult planWithin(int64_t budget) {
+    OwningOpRef<ModuleOp> source = std::move(module);
+    PipelineOptions wishes = options;
+    int64_t peak = 0, before = 0;
+    for (int attempt = 0; attempt < maxPlans; ++attempt) {
+      module = source->clone();
+      OwningOpRef<ModuleOp> fused;
+      for (const Phase &phase : compilerPhases()) {
+        if (phase.name != "fusion" && phase.name != "memory")
+          continue;
+        if (failed(runPhase(phase, wishes)))
+          return failure();
+        if (phase.name == "fusion")
+          fused = module->clone();
+      }
+      peak = memory::peakOf(memory::report(*module));
+      if (peak <= budget) {
+        module = std::move(fused);
+        return success();
+      }
+      progress("needs " + Twine(peak) + " bytes, more than --memory-budget: keeping less");
+      // Bytes kept less are not bytes of the peak less; the last attempt gives up all that can be.
+      if (wishes.recomputeBytes == INT64_MAX)
+        break;
+      if (attempt + 2 >= maxPlans || peak == before)
+        wishes.recomputeBytes = INT64_MAX;
+      else
+        wishes.recomputeBytes += peak - budget;
+      before = peak;
+    }
+    return fail("expected a plan of at most " + Twine(budget) + " bytes (--memory-budget), got " + Twine(peak) +
+                " with all recomputed that can be");
   }
 
   /// Reports asked for that phase `phase` has made possible.
@@ -197,6 +239,7 @@ private:
     return success();
   }
 
+  static constexpr int maxPlans = 6;
   const CompileOptions &options;
   raw_ostream &out, &log;
   MLIRContext &context;

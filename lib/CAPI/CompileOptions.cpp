@@ -113,6 +113,17 @@ std::optional<std::string> setClipNorm(CompileOptions &options, StringRef value)
   return std::nullopt;
 }
 
+std::optional<std::string> setMemoryBudget(CompileOptions &options, StringRef value) {
+  static constexpr StringLiteral units = "KMG";
+  size_t unit = value.empty() ? StringRef::npos : units.find(value.back());
+  int64_t factor = unit == StringRef::npos ? 1 : int64_t(1) << (10 * (unit + 1)), count;
+  StringRef digits = unit == StringRef::npos ? value : value.drop_back();
+  if (digits.getAsInteger(10, count) || count < 1 || count > INT64_MAX / factor)
+    return "a number of bytes, which may end in K, M or G (powers of 1024)";
+  options.memoryBudget = count * factor;
+  return std::nullopt;
+}
+
 std::optional<std::string> setAccumulate(CompileOptions &options, StringRef value) {
   if (value.getAsInteger(10, options.accumulate) || options.accumulate < 1)
     return "a positive whole number";
@@ -154,6 +165,8 @@ const std::vector<Flag> &flags() {
       {"--bind", "NAME=N", "extent of a symbolic dimension (repeatable)", setBinding},
       {"--no-dropout", "", "remove dropout from the training step", toggle(&Options::noDropout)},
       {"--forward-only", "", "no loss, backward or optimizer", toggle(&Options::forwardOnly)},
+      {"--memory-budget", "BYTES", "most that a step's state and scratch may take (or nK, nM, nG): recomputes to fit",
+       setMemoryBudget},
       {"--target", "TARGET", "cpu (default)", choice(&Options::target, "cpu")},
       {"--mcpu", "CPU", "processor to generate code for (native)", text(&Options::mcpu)},
       {"--from", "PHASE", "first phase to run on an .mlir input", choice(&Options::from, phases)},

@@ -120,7 +120,7 @@ llvm::DenseSet<Value> updateOperands(func::FuncOp function) {
   return result;
 }
 
-json::Object reportFunction(func::FuncOp function) {
+json::Object reportFunction(func::FuncOp function, int64_t state) {
   int64_t inputs = 0, outputs = 0, saved = 0, workspace = 0;
   for (BlockArgument argument : function.getArguments())
     (function.getArgAttr(argument.getArgNumber(), kOutputAttr) ? outputs : inputs) +=
@@ -184,6 +184,7 @@ json::Object reportFunction(func::FuncOp function) {
   return json::Object{{"inputs", inputs},
                       {"outputs", outputs},
                       {"arena", arena ? json::Value(arena.getInt()) : json::Value(nullptr)},
+                      {"peak", state + outputs + (arena ? arena.getInt() : 0)},
                       {"lower_bound", lowerBound},
                       {"saved", saved},
                       {"gradients", gradients.peak().first},
@@ -204,16 +205,31 @@ json::Object reportFunction(func::FuncOp function) {
 
 json::Object mpt::memory::report(ModuleOp module) {
   json::Object state, functions;
+  int64_t all = 0;
   for (auto op : module.getOps<train::StateOp>()) {
     auto type = cast<ShapedType>(op.getType());
     int64_t bytes = elementCount(type.getShape()) * elementBytes(type.getElementType());
     json::Value &total = state[train::stringifyRole(op.getRole())];
     total = total.getAsInteger().value_or(0) + bytes;
+    all += bytes;
   }
   for (auto function : module.getOps<func::FuncOp>())
     if (!function.isDeclaration() && !function.isPrivate())
-      functions[function.getSymName()] = reportFunction(function);
+      functions[function.getSymName()] = reportFunction(function, all);
   return json::Object{{"state", std::move(state)}, {"functions", std::move(functions)}};
+}
+
+int64_t mpt::memory::peakOf(const json::Object &report) {
+  int64_t largest = 0;
+  const json::Object *functions = report.getObject("functions");
+  if (!functions)
+    return largest;
+  if (const json::Object *step = functions->getObject("step"))
+    return step->getInteger("peak").value_or(0);
+  for (const auto &entry : *functions)
+    if (const json::Object *function = entry.second.getAsObject())
+      largest = std::max(largest, function->getInteger("peak").value_or(0));
+  return largest;
 }
 
 void mpt::memory::printReport(const json::Object &report, raw_ostream &out) {

@@ -1,6 +1,6 @@
 // --fusion-decompose: composites in simpler ops, and reductions in two stages.
 #include "mpt/Dialect/MPT/GraphBuilder.h"
-#include "passes/fusion/Backward.h"
+#include "mpt/Lowering/Backward.h"
 #include "passes/fusion/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"

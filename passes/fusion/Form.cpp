@@ -1,7 +1,7 @@
 // --fusion-form: greedy grouping of ops into kernels.
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Interfaces/FusionRole.h"
-#include "passes/fusion/Backward.h"
+#include "mpt/Lowering/Backward.h"
 #include "passes/fusion/Passes.h"
 
 #include "mlir/Analysis/TopologicalSortUtils.h"

@@ -2,8 +2,8 @@
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
 #include "mpt/Interfaces/FusionRole.h"
+#include "mpt/Lowering/Backward.h"
 #include "mpt/Precision/MinCut.h"
-#include "passes/fusion/Backward.h"
 #include "passes/fusion/Passes.h"
 
 #include "llvm/ADT/MapVector.h"

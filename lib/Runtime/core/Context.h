@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 #include <memory>
+#include <sys/mman.h>
 #include <vector>
 
 namespace mpt::rt {
@@ -15,22 +16,35 @@ struct SiteCache {
   virtual ~SiteCache() = default;
 };
 
-/// Grow-only aligned memory; its contents do not survive a call to get.
+/// Grow-only memory of whole pages, straight from the system: what was outgrown goes back at once. Its contents do not
+/// survive a call to get.
 class Scratch {
   void *memory = nullptr;
   int64_t bytes = 0;
 
+  void release() {
+    if (memory)
+      munmap(memory, static_cast<size_t>(bytes));
+    memory = nullptr;
+    bytes = 0;
+  }
+
 public:
   Scratch() = default;
   Scratch(const Scratch &) = delete;
-  ~Scratch() { free(memory); }
+  ~Scratch() { release(); }
   int64_t size() const { return bytes; }
   /// Null when there is no memory.
   void *get(int64_t want) {
     if (bytes < want) {
-      free(memory);
-      memory = aligned_alloc(4096, static_cast<size_t>((want + 4095) / 4096 * 4096));
-      bytes = memory ? want : 0;
+      release();
+      int64_t whole = (want + 4095) / 4096 * 4096;
+      void *fresh =
+          mmap(nullptr, static_cast<size_t>(whole), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      if (fresh == MAP_FAILED)
+        return nullptr;
+      memory = fresh;
+      bytes = whole;
     }
     return memory;
   }

@@ -1,5 +1,5 @@
 // The backward part of a function, by data flow.
-#include "passes/fusion/Backward.h"
+#include "mpt/Lowering/Backward.h"
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Interfaces/FusionRole.h"

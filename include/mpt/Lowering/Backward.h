@@ -1,6 +1,6 @@
 // Which ops of a training step make up the backward pass and the update.
-#ifndef MPT_PASSES_FUSION_BACKWARD_H
-#define MPT_PASSES_FUSION_BACKWARD_H
+#ifndef MPT_LOWERING_BACKWARD_H
+#define MPT_LOWERING_BACKWARD_H
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/DenseSet.h"
@@ -19,4 +19,4 @@ llvm::DenseSet<mlir::Operation *> backwardOps(mlir::func::FuncOp function);
 
 } // namespace mpt
 
-#endif // MPT_PASSES_FUSION_BACKWARD_H
+#endif // MPT_LOWERING_BACKWARD_H

@@ -1,0 +1,96 @@
+"""Memory plans through the whole compiler: what is kept, what a budget makes the step compute again, and that bits stay."""
+import json
+import os
+import pathlib
+import subprocess
+
+import numpy as np
+import pytest
+
+import mpt
+
+onnx = pytest.importorskip("onnx")
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("MPT_BUILD", ROOT / "build/release"))
+COMPILER = BUILD / "bin" / "mpt-opt"
+pytestmark = pytest.mark.skipif(not COMPILER.exists(), reason="mpt-opt is not built")
+BATCH, WIDTH, LAYERS = 256, 128, 4
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """A stack of fully connected layers, each with the error-function GELU written out."""
+    random = np.random.default_rng(3)
+    nodes, weights, value = [], [], "x"
+
+    def constant(name, number):
+        weights.append(numpy_helper.from_array(np.array(number, np.float32), name))
+        return name
+
+    root, one, half = constant("root", np.sqrt(2)), constant("one", 1), constant("half", 0.5)
+    for i in range(LAYERS):
+        weights.append(numpy_helper.from_array(random.standard_normal((WIDTH, WIDTH)).astype(np.float32) / 12, f"w{i}"))
+        for op, inputs, output in [("MatMul", [value, f"w{i}"], f"h{i}"), ("Div", [f"h{i}", root], f"d{i}"), ("Erf", [f"d{i}"], f"e{i}"),
+                                   ("Add", [f"e{i}", one], f"a{i}"), ("Mul", [f"h{i}", f"a{i}"], f"m{i}"), ("Mul", [f"m{i}", half], f"y{i}")]:
+            nodes.append(helper.make_node(op, inputs, [output], name=f"{op}{output}"))
+        value = f"y{i}"
+    graph = helper.make_graph(nodes, "gelus", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [BATCH, WIDTH])],
+                              [helper.make_tensor_value_info(value, TensorProto.FLOAT, [BATCH, WIDTH])], weights)
+    path = tmp_path_factory.mktemp("memory") / "gelus.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+def build(model, folder, *flags):
+    """Compiles; returns the step's memory report and the parameters after three steps."""
+    report = folder / "report.json"
+    subprocess.run([COMPILER, model, "--quiet", "--loss=mse", "--optimizer=sgd,lr=0.1,momentum=0.9", "--train=w[0-9]",
+                    f"--report=memory={report}", "-o", folder, *flags], check=True)
+    trainer = mpt.Trainer(folder, threads=1)
+    random = np.random.default_rng(5)
+    names = list(trainer.inputs())
+    feeds = {name: random.standard_normal((BATCH, WIDTH)).astype(np.float32) for name in names if name != "learning_rate"}
+    for _ in range(3):
+        trainer.step(feeds)
+    parameters = {name: np.array(value) for name, value in trainer.parameters().items()}
+    return json.loads(report.read_text()), parameters
+
+
+def test_only_products_operands_are_kept(model, tmp_path):
+    step = build(model, tmp_path)[0]["functions"]["step"]
+    value = BATCH * WIDTH * 4
+    # Of each layer its product's result and its activation (the last one's also feeds the loss); no error function.
+    assert step["saved"] <= (2 * LAYERS + 1) * value + 4096
+    assert step["lower_bound"] <= step["arena"] <= 1.1 * step["lower_bound"]
+    assert step["saved"] >= sum(v["bytes"] for v in step["saved_values"]) - 1
+
+
+def test_half_precision_keeps_half(model, tmp_path):
+    saved = {}
+    for policy in ("fp32", "amp-f16", "amp-bf16"):
+        (tmp_path / policy).mkdir()
+        saved[policy] = build(model, tmp_path / policy, f"--policy={policy}")[0]["functions"]["step"]["saved"]
+    assert saved["amp-f16"] <= 0.52 * saved["fp32"] and saved["amp-bf16"] <= 0.52 * saved["fp32"]
+
+
+@pytest.mark.parametrize("policy", ["fp32", "amp-f16"])
+def test_budget_takes_memory_and_no_bit(model, tmp_path, policy):
+    for name in ("free", "tight"):
+        (tmp_path / name).mkdir()
+    free, expected = build(model, tmp_path / "free", f"--policy={policy}")
+    budget = free["functions"]["step"]["peak"] - BATCH * WIDTH * (4 if policy == "fp32" else 2)
+    tight, parameters = build(model, tmp_path / "tight", f"--policy={policy}", f"--memory-budget={budget}")
+    assert tight["functions"]["step"]["peak"] <= budget < free["functions"]["step"]["peak"]
+    assert tight["functions"]["step"]["saved"] < free["functions"]["step"]["saved"]
+    for name, value in expected.items():
+        assert parameters[name].tobytes() == value.tobytes(), name
+
+
+def test_budget_that_cannot_be_met(model, tmp_path):
+    done = subprocess.run([COMPILER, model, "--quiet", "--loss=mse", "--memory-budget=1K", "-o", tmp_path / "none"], stderr=subprocess.PIPE,
+                          text=True)
+    assert done.returncode != 0 and "expected a plan of at most 1024 bytes (--memory-budget), got" in done.stderr
+    done = subprocess.run([COMPILER, model, "--memory-budget=1T"], stderr=subprocess.PIPE, text=True)
+    assert done.returncode != 0 and "which may end in K, M or G" in done.stderr
