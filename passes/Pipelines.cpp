@@ -116,6 +116,18 @@ constexpr Phase phases[] = {
 
 ArrayRef<Phase> mpt::compilerPhases() { return phases; }
 
+void mpt::buildNodeRewriting(OpPassManager &passes, const PipelineOptions &options) {
+  AssignNodesOptions assign;
+  assign.policy = options.policy;
+  assign.placement = options.placement;
+  if (!options.keepF32.empty())
+    assign.keepF32 = {options.keepF32};
+  if (!options.keepNarrow.empty())
+    assign.keepNarrow = {options.keepNarrow};
+  passes.addPass(createAssignNodes(assign));
+  passes.addPass(createCastNodes());
+}
+
 void mpt::registerAllPasses() {
   registerImportPasses();
   registerTrainingPasses();

@@ -23,7 +23,8 @@ struct PipelineOptions {
   int64_t memoryBudget = 0;        ///< most bytes of state and arena that the step may need; 0 does not limit
   int64_t recomputeBytes = 0;      ///< bytes of saved activations to give up by further passes over memory
   bool noDropout = false;
-  bool forwardOnly = false; ///< no loss, backward or optimizer
+  bool forwardOnly = false;          ///< no loss, backward or optimizer
+  std::string placement = "min-cut"; ///< of casts among ONNX nodes: min-cut or painting
 };
 
 /// One named phase.
@@ -34,6 +35,9 @@ struct Phase {
 
 /// All phases in order: import, training, precision, fusion, memory. (What follows, the target, writes files.)
 llvm::ArrayRef<Phase> compilerPhases();
+
+/// The rewriting of a graph of ONNX nodes that goes back into a file; the other phases have no part in it.
+void buildNodeRewriting(mlir::OpPassManager &passes, const PipelineOptions &options);
 
 /// Registers mpt's passes, each phase as a pipeline (`--phase-<name>`), and the upstream passes that they use.
 void registerAllPasses();

@@ -51,6 +51,8 @@ public:
       : options(options), out(out), log(log), context(context) {}
 
   LogicalResult run() {
+    if (options.emit == EmitKind::ONNX && !options.trains && !StringRef(options.input).ends_with(".mlir"))
+      return rewriteNodes();
     if (failed(runPhases()))
       return failure();
     return options.dryRun ? success() : write();
@@ -111,6 +113,26 @@ private:
       return failure();
     module = std::move(*imported);
     return success();
+  }
+
+  /// The model's own graph with the policy's types, node by node.
+  LogicalResult rewriteNodes() {
+    if (options.output == "-")
+      return fail("expected a file for the ONNX model; name it with -o");
+    progress("importing " + options.input);
+    FailureOr<OwningOpRef<ModuleOp>> imported = importNodes(options.input, options.name, &context);
+    if (failed(imported))
+      return failure();
+    module = std::move(*imported);
+    progress("phase precision");
+    PassManager passes(&context);
+    if (options.timing)
+      passes.enableTiming();
+    buildNodeRewriting(passes, options);
+    if (failed(passes.run(*module)) || failed(report("precision")))
+      return failure();
+    progress("writing " + options.output);
+    return exportNodes(*module, options.output);
   }
 
   LogicalResult runPhase(const Phase &phase) { return runPhase(phase, options); }

@@ -145,7 +145,10 @@ const std::vector<Flag> &flags() {
       {"-o", "PATH", "folder of the library, or file of any other product (- is standard output)",
        text(&Options::output)},
       {"--name", "NAME", "name of the library (the input's stem)", text(&Options::name)},
-      {"--emit", "KIND", "library (default), static, object, llvm, mlir or onnx", setEmit},
+      {"--emit", "KIND",
+       "library (default), static, object, llvm, mlir, or onnx: the training step that --optimizer or --loss asks for, "
+       "else the model's own graph rewritten",
+       setEmit},
       {"--loss", "LOSS",
        "loss to add: softmax-cross-entropy[,class-axis=N][,ignore-index=N], mse, l1, bce-with-logits, none (default)",
        setLoss},
@@ -162,6 +165,8 @@ const std::vector<Flag> &flags() {
       {"--freeze", "REGEX", "parameters whose names match are not trained", pattern(&Options::freeze)},
       {"--train", "REGEX", "float initializers whose names match are parameters, whatever their use",
        pattern(&Options::train)},
+      {"--placement", "PLACEMENT", "of casts in a rewritten file: min-cut (default), or painting for comparison",
+       choice(&Options::placement, "min-cut|painting")},
       {"--bind", "NAME=N", "extent of a symbolic dimension (repeatable)", setBinding},
       {"--no-dropout", "", "remove dropout from the training step", toggle(&Options::noDropout)},
       {"--forward-only", "", "no loss, backward or optimizer", toggle(&Options::forwardOnly)},
@@ -208,6 +213,7 @@ Expected<CompileOptions> CompileOptions::parse(ArrayRef<StringRef> words) {
         return bad("expected " + flag->value + " after " + name);
       value = words[++i];
     }
+    options.trains |= is_contained({"--loss", "--optimizer", "--accumulate", "--clip-norm", "--forward-only"}, name);
     if (std::optional<std::string> expected = flag->set(options, value))
       return bad("expected " + *expected + " for " + name + ", got '" + value + "'");
   }

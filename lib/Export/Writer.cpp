@@ -1,6 +1,9 @@
 // Nodes, attributes and tensors of an ONNX graph under construction.
 #include "Writer.h"
 
+#include "ModelFile.h"
+#include "mpt/Dialect/ONNX/NodeTypes.h"
+
 #include "mlir/IR/AsmState.h"
 #include "mlir/IR/DialectResourceBlobManager.h"
 
@@ -8,31 +11,7 @@ using namespace mlir;
 using namespace mpt;
 namespace pb = ::ONNX_NAMESPACE;
 
-int mpt::onnxElementType(Type type) {
-  if (type.isF32())
-    return pb::TensorProto::FLOAT;
-  if (type.isF64())
-    return pb::TensorProto::DOUBLE;
-  if (type.isF16())
-    return pb::TensorProto::FLOAT16;
-  if (type.isBF16())
-    return pb::TensorProto::BFLOAT16;
-  if (isa<Float8E4M3FNType>(type))
-    return pb::TensorProto::FLOAT8E4M3FN;
-  if (isa<Float8E5M2Type>(type))
-    return pb::TensorProto::FLOAT8E5M2;
-  if (type.isInteger(1))
-    return pb::TensorProto::BOOL;
-  if (type.isInteger(8))
-    return type.isUnsignedInteger() ? pb::TensorProto::UINT8 : pb::TensorProto::INT8;
-  if (type.isInteger(16))
-    return type.isUnsignedInteger() ? pb::TensorProto::UINT16 : pb::TensorProto::INT16;
-  if (type.isInteger(32))
-    return type.isUnsignedInteger() ? pb::TensorProto::UINT32 : pb::TensorProto::INT32;
-  if (type.isInteger(64))
-    return type.isUnsignedInteger() ? pb::TensorProto::UINT64 : pb::TensorProto::INT64;
-  return pb::TensorProto::UNDEFINED;
-}
+int mpt::onnxElementType(Type type) { return mpt::onnx::elementTypeNumber(type); }
 
 OnnxAttribute::OnnxAttribute(StringRef name, int64_t value) {
   proto.set_name(name.str());
@@ -87,31 +66,6 @@ SmallVector<OnnxValue> OnnxWriter::nodeWith(StringRef type, ArrayRef<OnnxValue> 
   for (const OnnxAttribute &attribute : attributes)
     *node.add_attribute() = attribute.proto;
   return names;
-}
-
-/// Appends the elements' bytes in ONNX's raw layout (little-endian, row-major; booleans one byte each).
-static void appendRaw(ElementsAttr value, std::string &raw) {
-  Type element = value.getElementType();
-  int64_t count = value.getNumElements();
-  if (element.isInteger(1)) {
-    for (bool bit : value.getValues<bool>())
-      raw.push_back(bit ? 1 : 0);
-    return;
-  }
-  size_t width = element.getIntOrFloatBitWidth() / 8;
-  ArrayRef<char> bytes;
-  if (auto dense = dyn_cast<DenseElementsAttr>(value))
-    bytes = dense.getRawData();
-  else if (auto resource = dyn_cast<DenseResourceElementsAttr>(value))
-    if (AsmResourceBlob *blob = resource.getRawHandle().getBlob())
-      bytes = blob->getData();
-  if (bytes.size() == static_cast<size_t>(count) * width) {
-    raw.append(bytes.data(), bytes.size());
-    return;
-  }
-  raw.reserve(raw.size() + count * width);
-  for (int64_t i = 0; i < count && bytes.size() >= width; ++i)
-    raw.append(bytes.data(), width);
 }
 
 OnnxValue OnnxWriter::initializer(ElementsAttr value, StringRef name) {

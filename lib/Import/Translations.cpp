@@ -73,7 +73,8 @@ void registerDialects(mlir::DialectRegistry &registry) {
 
 void mpt::registerImportTranslations() {
   flags();
-  static mlir::TranslateToMLIRRegistration nodes("import-onnx", "import an ONNX model", importNodes, registerDialects);
+  static mlir::TranslateToMLIRRegistration nodes("import-onnx", "import an ONNX model", ::importNodes,
+                                                 registerDialects);
   static mlir::TranslateToMLIRRegistration core("import-core", "import an ONNX model as a core graph", importCore,
                                                 registerDialects);
 }

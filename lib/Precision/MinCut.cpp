@@ -19,23 +19,55 @@ void MinCut::addEdge(int from, int to, int64_t forward, int64_t backward) {
   first[to] = static_cast<int>(edges.size()) - 1;
 }
 
-bool MinCut::findLevels() {
-  level.assign(first.size(), -1);
-  std::vector<int> queue{kSource};
-  level[kSource] = 0;
+std::vector<MinCut::Part> MinCut::makeParts() const {
+  std::vector<Part> parts;
+  std::vector<int> part(first.size(), -1);
+  for (int root = kSink + 1; root < static_cast<int>(first.size()); ++root) {
+    if (part[root] >= 0)
+      continue;
+    part[root] = static_cast<int>(parts.size());
+    parts.emplace_back().nodes.push_back(root);
+    std::vector<int> &nodes = parts.back().nodes;
+    for (size_t head = 0; head < nodes.size(); ++head)
+      for (int e = first[nodes[head]]; e >= 0; e = edges[e].next)
+        if (int to = edges[e].to; to > kSink && part[to] < 0) {
+          part[to] = part[root];
+          nodes.push_back(to);
+        }
+  }
+  for (int e = first[kSource]; e >= 0; e = edges[e].next)
+    if (edges[e].to != kSink)
+      parts[part[edges[e].to]].fromSource.push_back(e);
+  return parts;
+}
+
+bool MinCut::findLevels(const Part &part) {
+  for (int node : part.nodes)
+    level[node] = -1;
+  level[kSink] = -1;
+  std::vector<int> queue;
+  auto reach = [&](int e, int from) {
+    int to = edges[e].to;
+    if (edges[e].capacity > 0 && level[to] < 0) {
+      level[to] = level[from] + 1;
+      if (to != kSink)
+        queue.push_back(to);
+    }
+  };
+  for (int e : part.fromSource)
+    reach(e, kSource);
   for (size_t head = 0; head < queue.size(); ++head)
     for (int e = first[queue[head]]; e >= 0; e = edges[e].next)
-      if (edges[e].capacity > 0 && level[edges[e].to] < 0) {
-        level[edges[e].to] = level[queue[head]] + 1;
-        queue.push_back(edges[e].to);
-      }
+      reach(e, queue[head]);
   return level[kSink] >= 0;
 }
 
-int64_t MinCut::blockingFlow() {
+int64_t MinCut::blockingFlow(const Part &part) {
   int64_t total = 0;
   std::vector<int> path; // edges from the source to the node being extended
   int node = kSource;
+  auto start = part.fromSource.begin();
+  auto leads = [&](int e, int from) { return edges[e].capacity > 0 && level[edges[e].to] == level[from] + 1; };
   while (true) {
     if (node == kSink) {
       int64_t amount = kInfinite;
@@ -52,27 +84,45 @@ int64_t MinCut::blockingFlow() {
       path.resize(keep); // go on from before the first saturated edge
       node = path.empty() ? kSource : edges[path.back()].to;
     }
+    if (node == kSource) {
+      while (start != part.fromSource.end() && !leads(*start, kSource))
+        ++start;
+      if (start == part.fromSource.end())
+        return total;
+      path.push_back(*start);
+      node = edges[*start].to;
+      continue;
+    }
     int &e = current[node];
-    while (e >= 0 && !(edges[e].capacity > 0 && level[edges[e].to] == level[node] + 1))
+    while (e >= 0 && !leads(e, node))
       e = edges[e].next;
     if (e >= 0) {
       path.push_back(e);
       node = edges[e].to;
       continue;
     }
-    if (path.empty())
-      return total;
     node = edges[path.back() ^ 1].to; // dead end: never enter it again
     path.pop_back();
-    current[node] = edges[current[node]].next;
+    if (node == kSource)
+      ++start;
+    else
+      current[node] = edges[current[node]].next;
   }
 }
 
 int64_t MinCut::solve() {
   int64_t total = 0;
-  while (findLevels()) {
-    current = first;
-    total += blockingFlow();
-  }
+  level.assign(first.size(), -1);
+  level[kSource] = 0;
+  current = first;
+  for (int e = first[kSource]; e >= 0; e = edges[e].next)
+    if (edges[e].to == kSink)
+      total += edges[e].capacity; // between the terminals: paid whatever the parts do
+  for (const Part &part : makeParts())
+    while (findLevels(part)) {
+      for (int node : part.nodes)
+        current[node] = first[node];
+      total += blockingFlow(part);
+    }
   return total;
 }

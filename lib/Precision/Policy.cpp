@@ -2,7 +2,7 @@
 #include "mpt/Precision/Policy.h"
 
 #include "mpt/Dialect/MPT/ValueKeys.h"
-
+#include "mpt/Dialect/ONNX/ONNXDialect.h"
 #include "mpt/Precision/Attributes.h"
 
 #include "mlir/Parser/Parser.h"
@@ -143,12 +143,17 @@ std::string LossScaling::override(StringRef text) {
   return "";
 }
 
+std::string mpt::ruleName(Operation *op) {
+  auto node = dyn_cast<onnx::NodeOp>(op);
+  return node ? ("onnx." + node.getOpType()).str() : op->getName().getStringRef().str();
+}
+
 Ruling Policy::decide(Operation *op, NumericClass numericClass) const {
   if (StringRef node = nodeName(op->getLoc()); !node.empty())
     for (const NodeRule &rule : llvm::reverse(nodes))
       if (rule.regex->match(node))
         return {rule.decision, rule.text, true};
-  if (auto rule = ops.find(op->getName().getStringRef()); rule != ops.end())
+  if (auto rule = ops.find(ruleName(op)); !ops.empty() && rule != ops.end())
     return {rule->second, ("policy.op \"" + rule->first() + "\" -> " + policy::stringifyDecision(rule->second)).str(),
             true};
   Decision decision = classes[static_cast<size_t>(numericClass)];

@@ -3,6 +3,7 @@
 
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Dialect/MPT/ValueKeys.h"
+#include "mpt/Dialect/ONNX/ONNXDialect.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
 #include "mpt/Precision/Attributes.h"
 #include "mpt/Precision/LossyCasts.h"
@@ -19,8 +20,9 @@ static std::string text(Type type) {
   llvm::raw_string_ostream(result) << type;
   return result;
 }
+/// 0 where an extent is not known.
 static int64_t bytesOf(RankedTensorType type) {
-  return type.getNumElements() * std::max<int64_t>(type.getElementTypeBitWidth(), 8) / 8;
+  return !type.hasStaticShape() ? 0 : type.getNumElements() * std::max<int64_t>(type.getElementTypeBitWidth(), 8) / 8;
 }
 static std::string ruleOf(Operation *op) {
   auto decision = op->getAttrOfType<DictionaryAttr>(kPrecisionAttr);
@@ -35,24 +37,36 @@ static std::optional<RangeProfile> profileOf(const RangeProfiles *measured, Stri
   return found == measured->values.end() ? std::nullopt : std::optional(found->second);
 }
 
+/// A conversion between float types, with its operand and result; nulls for other ops.
+static std::pair<RankedTensorType, RankedTensorType> floatCast(Operation *op) {
+  auto node = dyn_cast<onnx::NodeOp>(op);
+  if (!isa<CastOp>(op) && !(node && node.getDomain().empty() && node.getOpType() == "Cast"))
+    return {};
+  auto from = dyn_cast<RankedTensorType>(op->getOperand(0).getType());
+  auto to = dyn_cast<RankedTensorType>(op->getResult(0).getType());
+  bool isFloat = from && to && isa<FloatType>(from.getElementType()) && isa<FloatType>(to.getElementType());
+  return isFloat ? std::make_pair(from, to) : std::pair<RankedTensorType, RankedTensorType>();
+}
+static bool rounds(RankedTensorType from, RankedTensorType to) {
+  const llvm::fltSemantics &a = cast<FloatType>(from.getElementType()).getFloatSemantics();
+  return !APFloat::isRepresentableBy(a, cast<FloatType>(to.getElementType()).getFloatSemantics());
+}
+
 static void addOp(PrecisionReport &report, StringRef function, Operation *op, const ValueKeys &keys,
                   const RangeProfiles *measured) {
   std::string node = llvm::json::fixUTF8(nodeName(op->getLoc()));
   if (auto note = op->getAttrOfType<StringAttr>(kRangeAttr))
     report.ranges.push_back({node, note.str()});
-  if (auto cast = dyn_cast<CastOp>(op)) {
-    RankedTensorType from = tensorType(cast.getX()), to = tensorType(cast.getY());
-    if (isa<FloatType>(from.getElementType()) && isa<FloatType>(to.getElementType()))
-      report.casts.push_back(
-          {function.str(), node, text(from), text(to), bytesOf(from) + bytesOf(to), isLossyCast(op)});
+  if (auto [from, to] = floatCast(op); from)
+    report.casts.push_back({function.str(), node, text(from), text(to), bytesOf(from) + bytesOf(to), rounds(from, to)});
+  if (isa<CastOp>(op) || floatCast(op).first)
     return;
-  }
   auto semantics = dyn_cast<PrecisionSemantics>(op);
   std::string numericClass = semantics ? stringifyNumericClass(semantics.getNumericClass()).str() : "";
   for (OpResult result : op->getResults())
     if (auto type = dyn_cast<RankedTensorType>(result.getType()); type && isa<FloatType>(type.getElementType()))
-      report.values.push_back({function.str(), node, op->getName().getStringRef().str(), numericClass, text(type),
-                               ruleOf(op), result.getResultNumber(), bytesOf(type), keys.of(result),
+      report.values.push_back({function.str(), node, ruleName(op), numericClass, text(type), ruleOf(op),
+                               result.getResultNumber(), bytesOf(type), keys.of(result),
                                profileOf(measured, keys.of(result))});
 }
 
@@ -75,8 +89,8 @@ PrecisionReport mpt::makePrecisionReport(ModuleOp module, const RangeProfiles *m
       if (auto note = op.getAttrOfType<StringAttr>(kRangeAttr))
         report.ranges.push_back({state.getSymName().str(), note.str()});
     } else if (auto function = dyn_cast<func::FuncOp>(op); function && !function.isExternal()) {
-      for (Operation &inner : function.getBody().front())
-        addOp(report, function.getSymName(), &inner, keys, measured);
+      function.getBody().walk<WalkOrder::PreOrder>(
+          [&](Operation *inner) { addOp(report, function.getSymName(), inner, keys, measured); });
     }
   }
   return report;

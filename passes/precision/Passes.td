@@ -41,6 +41,53 @@ def InsertCasts : Pass<"precision-insert-casts", "::mlir::ModuleOp"> {
   ];
 }
 
+def AssignNodes : Pass<"precision-assign-nodes", "::mlir::ModuleOp"> {
+  let summary = "decide the type of every float value of a graph of ONNX nodes, with the reason";
+  let description = [{
+    In: `func @main` of `onnx.node` ops, as it is in the file; subgraphs are decided together with it. Out: the same with
+    `mpt.policy` on the module and `mpt.precision = {operands, results, rule}` on nodes. The schema of a node's version
+    says which slots may be narrow and which share a type; nodes without a schema keep theirs. The graph's inputs and
+    results stay as they are. Training graphs need no flags: what leads from the last contraction to results of the graph
+    (a loss, an optimizer with its epsilon and moments) stays wide. What is left free takes the types that move the
+    fewest bytes through casts, or with `placement=painting` those of a flood from narrow nodes, for comparison.
+
+    ```mlir
+    %y = "onnx.node"(%x, %w) <{op_type = "MatMul", ...}> {mpt.precision = {operands = [f16, f16], results = [f16],
+                             rule = "class contraction -> narrow"}} : ...
+    ```
+  }];
+  let options = [
+    Option<"policy", "policy", "std::string", "\"amp-f16\"", "built-in policy, or the path of a policy file">,
+    ListOption<"keepF32", "keep-f32", "std::string", "regular expressions of node names that compute in f32">,
+    ListOption<"keepNarrow", "keep-narrow", "std::string", "regular expressions of node names that compute narrow; beats keep-f32">,
+    Option<"placement", "placement", "std::string", "\"min-cut\"", "min-cut or painting">
+  ];
+  let statistics = [
+    Statistic<"numNarrow", "narrow-values", "values decided narrow">,
+    Statistic<"numWide", "wide-values", "values decided wide">,
+    Statistic<"numCastBytes", "cast-bytes", "bytes that casts will read and write">
+  ];
+  let dependentDialects = ["::mpt::policy::PolicyDialect"];
+}
+
+def CastNodes : Pass<"precision-cast-nodes", "::mlir::ModuleOp"> {
+  let summary = "give every value of a graph of ONNX nodes its decided type, with one Cast a value and type";
+  let description = [{
+    In: a graph with the decisions of `precision-assign-nodes`. Out: its values have the decided types. Each value is cast
+    at most once to each type, before its first user in the graph that defines it. Initializers and Constant nodes are
+    converted instead; one that is read in both types is there twice. A result of the graph keeps its name and its type.
+
+    ```mlir
+    %0 = "onnx.node"(%x) <{attrs = {to = 10 : i64}, op_type = "Cast", output_names = ["x_float16"], ...}>
+           : (tensor<8x4xf32>) -> tensor<8x4xf16>
+    ```
+  }];
+  let statistics = [
+    Statistic<"numCasts", "casts", "casts added">,
+    Statistic<"numConstants", "constants", "constants converted">
+  ];
+}
+
 def MasterWeights : Pass<"precision-master-weights", "::mlir::ModuleOp"> {
   let summary = "store narrow parameters with a wide master that the optimizer updates";
   let description = [{

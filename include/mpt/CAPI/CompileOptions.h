@@ -25,6 +25,7 @@ struct CompileOptions : PipelineOptions {
   std::string freeze, train; ///< regular expressions over parameter names
   std::string ranges;        ///< file of mpt-run --calibrate, for the precision report
   bool dryRun = false;       ///< phases and reports, no product
+  bool trains = false;       ///< a flag asks for a training step; without one, --emit=onnx rewrites the graph as it is
   bool timing = false;
   bool quiet = false;
   EmitKind emit = EmitKind::Library;

@@ -17,6 +17,11 @@ inline constexpr int64_t exportOpset = 20, exportIRVersion = 10;
 /// located at the op that has no ONNX form.
 llvm::LogicalResult exportOnnx(mlir::ModuleOp module, mlir::func::FuncOp function, llvm::StringRef path);
 
+/// Writes a graph of ONNX nodes (see importNodes) back, under the opset and IR version it came with. Tensors go to
+/// `<path>.data` where they exceed 1 GiB or lay beside the model. Initializers are read, converted and written piece by
+/// piece, so memory does not grow with them.
+llvm::LogicalResult exportNodes(mlir::ModuleOp module, llvm::StringRef path);
+
 } // namespace mpt
 
 #endif // MPT_EXPORT_EXPORT_H

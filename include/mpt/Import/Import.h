@@ -33,6 +33,15 @@ llvm::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>> importOnnxBuffer(llvm::String
                                                                     const ImportOptions &options,
                                                                     mlir::MLIRContext *context);
 
+/// Reads a model that goes back into a file (exportNodes): `func @main` of onnx.node and onnx.initializer ops with the
+/// names of all values, types with symbolic extents, subgraphs as regions, everything else as text in attributes. Local
+/// functions are inlined and CastLike becomes Cast; the rest is one to one.
+llvm::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>> importNodes(llvm::StringRef path, llvm::StringRef name,
+                                                               mlir::MLIRContext *context);
+/// The same from memory; external data is looked up in `folder`.
+llvm::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>> importNodesBuffer(llvm::StringRef bytes, llvm::StringRef folder,
+                                                                     llvm::StringRef name, mlir::MLIRContext *context);
+
 /// Rewrites `func @main` of onnx.node ops to `func @forward` of core ops with static shapes; evaluates shape
 /// arithmetic.
 llvm::LogicalResult convertOnnxToCore(mlir::ModuleOp module);

@@ -28,8 +28,14 @@ private:
     int to, next;
     int64_t capacity;
   };
-  bool findLevels();
-  int64_t blockingFlow();
+  /// Nodes that hang together without the terminals. Each part is solved by itself, so that many small problems in one
+  /// network cost what they cost alone.
+  struct Part {
+    std::vector<int> nodes, fromSource; ///< fromSource: edges
+  };
+  std::vector<Part> makeParts() const;
+  bool findLevels(const Part &part);
+  int64_t blockingFlow(const Part &part);
 
   std::vector<int> first, level, current;
   std::vector<Edge> edges; // edge i's reverse is i ^ 1

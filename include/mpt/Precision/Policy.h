@@ -73,6 +73,8 @@ LossScaling scalingOf(mlir::ModuleOp module);
 mlir::Type storageOf(mlir::ModuleOp module);
 /// Type of running sums of such a module; null without its summary.
 mlir::Type accumulatorOf(mlir::ModuleOp module);
+/// The name that op rules know an op by: its own, or onnx.<operator> for a node of a file.
+std::string ruleName(mlir::Operation *op);
 
 } // namespace mpt
 

@@ -2,7 +2,7 @@
 #include "Proto.h"
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
-#include "mpt/Dialect/ONNX/ONNXDialect.h"
+#include "mpt/Dialect/ONNX/NodeTypes.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -11,8 +11,11 @@
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
+#include "llvm/Support/SaveAndRestore.h"
 
 #include "onnx/defs/schema.h"
+
+#include "google/protobuf/text_format.h"
 
 using namespace mlir;
 using namespace mpt;
@@ -23,9 +26,9 @@ using ::onnx::NodeProto;
 using ::onnx::TensorProto;
 using ::onnx::ValueInfoProto;
 
-Type proto::valueType(MLIRContext *context, const ::onnx::TypeProto &type) {
+Type proto::valueType(MLIRContext *context, const ::onnx::TypeProto &type, bool keepsSymbols) {
   if (type.has_sequence_type())
-    return TupleType::get(context, {valueType(context, type.sequence_type().elem_type())});
+    return TupleType::get(context, {valueType(context, type.sequence_type().elem_type(), keepsSymbols)});
   if (!type.has_tensor_type())
     return NoneType::get(context);
   Type element = elementType(context, type.tensor_type().elem_type());
@@ -34,23 +37,35 @@ Type proto::valueType(MLIRContext *context, const ::onnx::TypeProto &type) {
   if (!type.tensor_type().has_shape())
     return UnrankedTensorType::get(element);
   SmallVector<int64_t> shape;
-  for (const auto &dim : type.tensor_type().shape().dim())
+  SmallVector<Attribute> symbols;
+  bool anySymbol = false;
+  for (const auto &dim : type.tensor_type().shape().dim()) {
     shape.push_back(dim.has_dim_value() && dim.dim_value() >= 0 ? dim.dim_value() : ShapedType::kDynamic);
-  return RankedTensorType::get(shape, element);
+    symbols.push_back(StringAttr::get(context, dim.dim_param()));
+    anySymbol |= !dim.dim_param().empty();
+  }
+  return RankedTensorType::get(shape, element,
+                               keepsSymbols && anySymbol ? ArrayAttr::get(context, symbols) : Attribute());
 }
 
 namespace {
 class ModuleBuilder {
 public:
-  ModuleBuilder(ModelProto &model, std::vector<TensorProto> &initializers, StringRef folder, MLIRContext *context)
-      : model(model), initializers(initializers), folder(folder), context(context), builder(context) {}
+  ModuleBuilder(ModelProto &model, std::vector<TensorProto> &initializers, StringRef folder, ModelProto *header,
+                MLIRContext *context)
+      : model(model), initializers(initializers), folder(folder), header(header), faithful(header), context(context),
+        builder(context) {}
 
   FailureOr<OwningOpRef<ModuleOp>> build(StringRef name);
 
 private:
-  LogicalResult addInitializer(TensorProto &tensor, ModuleOp module);
+  LogicalResult addInitializer(TensorProto &tensor, func::FuncOp main);
+  LogicalResult addUnchanged(TensorProto &tensor);
   LogicalResult addNodes(GraphProto &graph);
   LogicalResult addNode(NodeProto &node);
+  LogicalResult addBody(Region &region, GraphProto &graph, Location loc);
+  void keepDetails(mpt::onnx::NodeOp op, NodeProto &node, ArrayRef<Attribute> opaque);
+  void define(StringRef name, Value value);
   FailureOr<Attribute> attribute(AttributeProto &attr, Location loc);
   FailureOr<Value> lookup(StringRef name, Location loc);
   Type typeOf(StringRef name) {
@@ -59,12 +74,17 @@ private:
   }
   void addTypes(const GraphProto &graph);
 
+  Type typeOf(const ::onnx::TypeProto &type) { return proto::valueType(context, type, faithful); }
+
   ModelProto &model;
   std::vector<TensorProto> &initializers;
   StringRef folder;
+  ModelProto *header; ///< null unless the module goes back into a file
+  bool faithful;      ///< keep what only the file needs
   MLIRContext *context;
   OpBuilder builder;
   llvm::StringMap<Value> values;
+  std::vector<std::pair<std::string, Value>> *shadowed = nullptr; ///< what the names of a subgraph meant outside
   llvm::StringMap<Type> types;
 };
 } // namespace
@@ -72,7 +92,14 @@ private:
 void ModuleBuilder::addTypes(const GraphProto &graph) {
   for (const auto *list : {&graph.input(), &graph.value_info(), &graph.output()})
     for (const ValueInfoProto &info : *list)
-      types[info.name()] = proto::valueType(context, info.type());
+      types[info.name()] = typeOf(info.type());
+}
+
+void ModuleBuilder::define(StringRef name, Value value) {
+  Value &known = values[name];
+  if (shadowed)
+    shadowed->emplace_back(name.str(), known);
+  known = value;
 }
 
 FailureOr<Value> ModuleBuilder::lookup(StringRef name, Location loc) {
@@ -84,7 +111,7 @@ FailureOr<Value> ModuleBuilder::lookup(StringRef name, Location loc) {
   return found->second;
 }
 
-LogicalResult ModuleBuilder::addInitializer(TensorProto &tensor, ModuleOp module) {
+LogicalResult ModuleBuilder::addInitializer(TensorProto &tensor, func::FuncOp main) {
   Location loc = proto::namedLoc(context, tensor.name());
   FailureOr<ElementsAttr> value = proto::tensorAttr(tensor, folder, loc);
   if (failed(value))
@@ -94,12 +121,42 @@ LogicalResult ModuleBuilder::addInitializer(TensorProto &tensor, ModuleOp module
     values[tensor.name()] = mpt::ConstantOp::create(builder, loc, *value);
     return success();
   }
-  OpBuilder top = OpBuilder::atBlockBegin(module.getBody());
-  if (Operation *main = module.lookupSymbol("main"))
-    top.setInsertionPoint(main);
+  OpBuilder top(main);
   train::StateOp::create(top, loc, StringAttr::get(context, tensor.name()), TypeAttr::get(type),
                          train::RoleAttr::get(context, train::Role::constant), StringAttr(), *value, UnitAttr());
   values[tensor.name()] = train::ReadOp::create(builder, loc, type, FlatSymbolRefAttr::get(context, tensor.name()));
+  return success();
+}
+
+/// An initializer of a graph that goes back into a file; elements that the IR does not know stay text.
+LogicalResult ModuleBuilder::addUnchanged(TensorProto &tensor) {
+  Location loc = proto::namedLoc(context, tensor.name());
+  Attribute value;
+  Type type;
+  if (proto::elementType(context, tensor.data_type())) {
+    FailureOr<ElementsAttr> elements = proto::tensorAttr(tensor, folder, loc);
+    if (failed(elements))
+      return failure();
+    value = *elements;
+    type = elements->getType();
+  } else {
+    if (tensor.data_location() == TensorProto::EXTERNAL)
+      return emitError(loc) << "expected numbers of 8 bits or more in external data, got ONNX data type "
+                            << tensor.data_type();
+    std::string text;
+    google::protobuf::TextFormat::PrintToString(tensor, &text);
+    value = builder.getStringAttr(text);
+    type = NoneType::get(context);
+  }
+  auto op = mpt::onnx::InitializerOp::create(builder, loc, type, builder.getStringAttr(tensor.name()), value);
+  if (tensor.data_location() == TensorProto::EXTERNAL)
+    op->setAttr("mpt.external", builder.getUnitAttr());
+  if (isa<DenseResourceElementsAttr>(value) && tensor.data_location() == TensorProto::EXTERNAL &&
+      static_cast<uint64_t>(cast<RankedTensorType>(type).getNumElements()) *
+              llvm::divideCeil(cast<RankedTensorType>(type).getElementTypeBitWidth(), 8) >=
+          proto::mappedBytes)
+    op->setAttr("mpt.mapped", builder.getUnitAttr());
+  define(tensor.name(), op);
   return success();
 }
 
@@ -137,6 +194,32 @@ FailureOr<Attribute> ModuleBuilder::attribute(AttributeProto &attr, Location loc
   }
 }
 
+/// False for attributes that only their text can carry.
+static bool hasForm(const AttributeProto &attr, MLIRContext *context) {
+  switch (attr.type()) {
+  case AttributeProto::INT:
+  case AttributeProto::FLOAT:
+  case AttributeProto::STRING:
+  case AttributeProto::INTS:
+  case AttributeProto::FLOATS:
+  case AttributeProto::STRINGS:
+    return attr.ref_attr_name().empty();
+  case AttributeProto::TENSOR:
+    return attr.ref_attr_name().empty() && proto::elementType(context, attr.t().data_type());
+  default:
+    return false;
+  }
+}
+
+/// Everything of a subgraph but its nodes and initializers.
+static std::string headerText(const GraphProto &graph) {
+  GraphProto header;
+  proto::copyHeader(graph, header);
+  std::string text;
+  google::protobuf::TextFormat::PrintToString(header, &text);
+  return text;
+}
+
 LogicalResult ModuleBuilder::addNode(NodeProto &node) {
   Location loc = proto::namedLoc(context, proto::nodeName(node));
   SmallVector<Value> operands;
@@ -149,11 +232,17 @@ LogicalResult ModuleBuilder::addNode(NodeProto &node) {
   StringRef domain = node.domain() == "ai.onnx" ? StringRef() : StringRef(node.domain());
   NamedAttrList attrs;
   SmallVector<GraphProto *> graphs;
-  SmallVector<Attribute> graphNames;
+  SmallVector<Attribute> graphNames, opaque;
   for (AttributeProto &attr : *node.mutable_attribute()) {
     if (attr.type() == AttributeProto::GRAPH) {
       graphs.push_back(attr.mutable_g());
       graphNames.push_back(builder.getStringAttr(attr.name()));
+      continue;
+    }
+    if (faithful && !hasForm(attr, context)) {
+      std::string text;
+      google::protobuf::TextFormat::PrintToString(attr, &text);
+      opaque.push_back(builder.getStringAttr(text));
       continue;
     }
     FailureOr<Attribute> value = attribute(attr, loc);
@@ -167,41 +256,91 @@ LogicalResult ModuleBuilder::addNode(NodeProto &node) {
   SmallVector<Type> results;
   for (const std::string &output : node.output())
     results.push_back(typeOf(output));
+  StringRef opType = node.op_type();
+  if (faithful && domain.empty() && opType == "CastLike" && operands.size() == 2)
+    if (auto like = dyn_cast<TensorType>(operands[1].getType())) {
+      // The second operand says a type and nothing else; a Cast says it without reading a tensor.
+      opType = "Cast";
+      operands.pop_back();
+      attrs.set("to", builder.getI64IntegerAttr(mpt::onnx::elementTypeNumber(like.getElementType())));
+    }
   auto op = mpt::onnx::NodeOp::create(
-      builder, loc, results, operands, builder.getStringAttr(domain), builder.getStringAttr(node.op_type()),
+      builder, loc, results, operands, builder.getStringAttr(domain), builder.getStringAttr(opType),
       builder.getI64IntegerAttr(proto::opsetVersion(model, domain)), attrs.getDictionary(context),
-      graphs.empty() ? ArrayAttr() : builder.getArrayAttr(graphNames), graphs.size());
+      graphs.empty() ? ArrayAttr() : builder.getArrayAttr(graphNames), ArrayAttr(), graphs.size());
+  if (faithful)
+    keepDetails(op, node, opaque);
+  SmallVector<Attribute> headers;
   for (auto [region, graph] : llvm::zip_equal(op.getBodies(), graphs)) {
-    // A subgraph sees the outer values and may define names of its own, which end with it.
-    auto outer = values;
-    OpBuilder::InsertionGuard guard(builder);
-    Block &block = region.emplaceBlock();
-    addTypes(*graph);
-    for (const ValueInfoProto &input : graph->input())
-      values[input.name()] =
-          block.addArgument(proto::valueType(context, input.type()), proto::namedLoc(context, input.name()));
-    builder.setInsertionPointToEnd(&block);
-    for (TensorProto &tensor : *graph->mutable_initializer()) {
-      FailureOr<ElementsAttr> value = proto::tensorAttr(tensor, folder, proto::namedLoc(context, tensor.name()));
-      if (failed(value))
-        return failure();
-      values[tensor.name()] = mpt::ConstantOp::create(builder, loc, *value);
-    }
-    if (failed(addNodes(*graph)))
+    if (faithful)
+      headers.push_back(builder.getStringAttr(headerText(*graph)));
+    if (failed(addBody(region, *graph, loc)))
       return failure();
-    SmallVector<Value> yielded;
-    for (const ValueInfoProto &output : graph->output()) {
-      FailureOr<Value> value = lookup(output.name(), loc);
-      if (failed(value))
-        return failure();
-      yielded.push_back(*value);
-    }
-    mpt::onnx::YieldOp::create(builder, loc, yielded);
-    values = std::move(outer);
   }
+  if (!headers.empty())
+    op->setAttr("mpt.graphs", builder.getArrayAttr(headers));
   for (auto [name, value] : llvm::zip_equal(node.output(), op.getResults()))
     if (!name.empty())
-      values[name] = value;
+      define(name, value);
+  return success();
+}
+
+/// Names of results, and what else a node says that no pass asks for.
+void ModuleBuilder::keepDetails(mpt::onnx::NodeOp op, NodeProto &node, ArrayRef<Attribute> opaque) {
+  SmallVector<Attribute> names;
+  for (const std::string &output : node.output())
+    names.push_back(builder.getStringAttr(output));
+  op.setOutputNamesAttr(builder.getArrayAttr(names));
+  if (!opaque.empty())
+    op->setAttr("mpt.opaque", builder.getArrayAttr(opaque));
+  if (node.name().empty())
+    op->setAttr("mpt.unnamed", builder.getUnitAttr());
+  NodeProto rest;
+  if (node.has_doc_string())
+    rest.set_doc_string(node.doc_string());
+  if (node.has_overload())
+    rest.set_overload(node.overload());
+  rest.mutable_metadata_props()->Swap(node.mutable_metadata_props());
+  if (rest.ByteSizeLong() == 0)
+    return;
+  std::string text;
+  google::protobuf::TextFormat::PrintToString(rest, &text);
+  op->setAttr("mpt.details", builder.getStringAttr(text));
+}
+
+/// A subgraph sees the outer values and may define names of its own, which end with it.
+LogicalResult ModuleBuilder::addBody(Region &region, GraphProto &graph, Location loc) {
+  std::vector<std::pair<std::string, Value>> outer;
+  llvm::SaveAndRestore saved(shadowed, &outer);
+  OpBuilder::InsertionGuard guard(builder);
+  Block &block = region.emplaceBlock();
+  addTypes(graph);
+  for (const ValueInfoProto &input : graph.input())
+    define(input.name(), block.addArgument(typeOf(input.type()), proto::namedLoc(context, input.name())));
+  builder.setInsertionPointToEnd(&block);
+  for (TensorProto &tensor : *graph.mutable_initializer()) {
+    if (faithful) {
+      if (failed(addUnchanged(tensor)))
+        return failure();
+      continue;
+    }
+    FailureOr<ElementsAttr> value = proto::tensorAttr(tensor, folder, proto::namedLoc(context, tensor.name()));
+    if (failed(value))
+      return failure();
+    define(tensor.name(), mpt::ConstantOp::create(builder, loc, *value));
+  }
+  if (failed(addNodes(graph)))
+    return failure();
+  SmallVector<Value> yielded;
+  for (const ValueInfoProto &output : graph.output()) {
+    FailureOr<Value> value = lookup(output.name(), loc);
+    if (failed(value))
+      return failure();
+    yielded.push_back(*value);
+  }
+  mpt::onnx::YieldOp::create(builder, loc, yielded);
+  for (auto &[name, value] : llvm::reverse(outer))
+    value ? (values[name] = value) : (values.erase(name), Value());
   return success();
 }
 
@@ -214,9 +353,19 @@ LogicalResult ModuleBuilder::addNodes(GraphProto &graph) {
 
 FailureOr<OwningOpRef<ModuleOp>> ModuleBuilder::build(StringRef name) {
   GraphProto &graph = *model.mutable_graph();
+  llvm::StringSet<> declared;
+  if (faithful)
+    for (const ValueInfoProto &input : header->graph().input())
+      declared.insert(input.name());
   OwningOpRef<ModuleOp> module = ModuleOp::create(proto::namedLoc(context, name));
   (*module)->setAttr("mpt.name", builder.getStringAttr(name));
   (*module)->setAttr("mpt.producer", builder.getStringAttr(model.producer_name()));
+  if (faithful) {
+    *header->mutable_opset_import() = model.opset_import(); // inlining may have added domains
+    std::string text;
+    google::protobuf::TextFormat::PrintToString(*header, &text);
+    (*module)->setAttr("mpt.model", builder.getStringAttr(text));
+  }
   addTypes(graph);
 
   llvm::StringSet<> tensors;
@@ -228,7 +377,7 @@ FailureOr<OwningOpRef<ModuleOp>> ModuleBuilder::build(StringRef name) {
     if (tensors.contains(input.name()))
       continue;
     Type type = typeOf(input.name());
-    if (!isa<RankedTensorType>(type))
+    if (!faithful && !isa<RankedTensorType>(type))
       return emitError(proto::namedLoc(context, input.name()))
              << "expected graph input '" << input.name() << "' to be a tensor of numbers";
     inputs.push_back(&input);
@@ -243,9 +392,13 @@ FailureOr<OwningOpRef<ModuleOp>> ModuleBuilder::build(StringRef name) {
     values[input->name()] = body->getArgument(i);
   }
   builder.setInsertionPointToEnd(body);
-  for (TensorProto &tensor : initializers)
-    if (failed(addInitializer(tensor, *module)))
+  for (TensorProto &tensor : initializers) {
+    if (failed(faithful ? addUnchanged(tensor) : addInitializer(tensor, main)))
       return failure();
+    // From IR version 4 on, an initializer that is an input too is a default that callers may override.
+    if (faithful && model.ir_version() >= 4 && declared.contains(tensor.name()))
+      values[tensor.name()].getDefiningOp()->setAttr("mpt.overridable", builder.getUnitAttr());
+  }
   if (failed(addNodes(graph)))
     return failure();
   SmallVector<Value> results;
@@ -266,6 +419,7 @@ FailureOr<OwningOpRef<ModuleOp>> ModuleBuilder::build(StringRef name) {
 
 FailureOr<OwningOpRef<ModuleOp>> proto::buildModule(ModelProto &model, std::vector<TensorProto> &initializers,
                                                     StringRef folder, const ImportOptions &options,
-                                                    MLIRContext *context) {
-  return ModuleBuilder(model, initializers, folder, context).build(options.name.empty() ? "model" : options.name);
+                                                    MLIRContext *context, ModelProto *header) {
+  StringRef name = options.name.empty() ? "model" : StringRef(options.name);
+  return ModuleBuilder(model, initializers, folder, header, context).build(name);
 }

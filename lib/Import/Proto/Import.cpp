@@ -28,13 +28,55 @@ FailureOr<OwningOpRef<ModuleOp>> mpt::importOnnxBuffer(StringRef bytes, StringRe
   return module;
 }
 
-FailureOr<OwningOpRef<ModuleOp>> mpt::importOnnx(StringRef path, const ImportOptions &options, MLIRContext *context) {
+FailureOr<OwningOpRef<ModuleOp>> mpt::importNodesBuffer(StringRef bytes, StringRef folder, StringRef name,
+                                                        MLIRContext *context) {
+  context->loadDialect<onnx::ONNXDialect, func::FuncDialect>();
+  Location loc = proto::namedLoc(context, name);
+  ::onnx::ModelProto model;
+  if (failed(proto::parseModel(bytes, model, loc)))
+    return failure();
+  ::onnx::ModelProto header = proto::modelHeader(model);
+  bool declaresTypes = model.graph().value_info_size() > 0;
+  std::vector<::onnx::TensorProto> initializers;
+  if (failed(proto::prepareNodes(model, initializers, loc)))
+    return failure();
+  ImportOptions options;
+  options.name = name.str();
+  FailureOr<OwningOpRef<ModuleOp>> module = proto::buildModule(model, initializers, folder, options, context, &header);
+  if (failed(module) || failed(verify(**module)))
+    return failure();
+  if (declaresTypes)
+    (**module)->setAttr("mpt.declared_types", UnitAttr::get(context));
+  return module;
+}
+
+static FailureOr<std::unique_ptr<llvm::MemoryBuffer>> openModel(StringRef path, MLIRContext *context) {
   auto file = llvm::MemoryBuffer::getFile(path, /*IsText=*/false, /*RequiresNullTerminator=*/false);
   if (!file)
     return emitError(FileLineColLoc::get(context, path, 0, 0)) << "cannot open model: " << file.getError().message();
+  return std::move(*file);
+}
+
+/// The folder that external data is looked up in.
+static StringRef folderOf(StringRef path) {
+  StringRef folder = llvm::sys::path::parent_path(path);
+  return folder.empty() ? "." : folder;
+}
+
+FailureOr<OwningOpRef<ModuleOp>> mpt::importNodes(StringRef path, StringRef name, MLIRContext *context) {
+  auto file = openModel(path, context);
+  if (failed(file))
+    return failure();
+  return importNodesBuffer((*file)->getBuffer(), folderOf(path), name.empty() ? llvm::sys::path::stem(path) : name,
+                           context);
+}
+
+FailureOr<OwningOpRef<ModuleOp>> mpt::importOnnx(StringRef path, const ImportOptions &options, MLIRContext *context) {
+  auto file = openModel(path, context);
+  if (failed(file))
+    return failure();
   ImportOptions named = options;
   if (named.name.empty())
     named.name = llvm::sys::path::stem(path).str();
-  StringRef folder = llvm::sys::path::parent_path(path);
-  return importOnnxBuffer((*file)->getBuffer(), folder.empty() ? "." : folder, named, context);
+  return importOnnxBuffer((*file)->getBuffer(), folderOf(path), named, context);
 }

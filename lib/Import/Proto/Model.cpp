@@ -229,8 +229,8 @@ static Location errorLoc(StringRef message, const GraphProto &graph, MLIRContext
   return proto::namedLoc(context, name.empty() ? StringRef(graph.name()) : name);
 }
 
-LogicalResult proto::prepareModel(ModelProto &model, std::vector<TensorProto> &initializers,
-                                  const ImportOptions &options, Location loc) {
+/// What every import begins with: versions, names, order, the ONNX checker, inlining of local functions.
+static LogicalResult checkAndInline(ModelProto &model, std::vector<TensorProto> &initializers, Location loc) {
   MLIRContext *context = loc.getContext();
   if (failed(checkVersions(model, loc)) || failed(checkNames(model.graph(), context)) ||
       failed(proto::checkLimits(model, context)) || failed(splitInitializers(model, initializers, context)))
@@ -247,7 +247,54 @@ LogicalResult proto::prepareModel(ModelProto &model, std::vector<TensorProto> &i
   } catch (const std::exception &error) {
     return emitError(loc) << "cannot inline the model's functions: " << proto::plainMessage(error.what());
   }
-  if (failed(bindDimensions(*model.mutable_graph(), options, context)))
+  return success();
+}
+
+void proto::copyHeader(const GraphProto &graph, GraphProto &header) {
+  header.set_name(graph.name());
+  if (graph.has_doc_string())
+    header.set_doc_string(graph.doc_string());
+  *header.mutable_input() = graph.input();
+  *header.mutable_output() = graph.output();
+  *header.mutable_quantization_annotation() = graph.quantization_annotation();
+  *header.mutable_metadata_props() = graph.metadata_props();
+}
+
+ModelProto proto::modelHeader(const ModelProto &model) {
+  ModelProto header;
+  header.set_ir_version(model.ir_version());
+  if (model.has_producer_name())
+    header.set_producer_name(model.producer_name());
+  if (model.has_producer_version())
+    header.set_producer_version(model.producer_version());
+  if (model.has_domain())
+    header.set_domain(model.domain());
+  if (model.has_model_version())
+    header.set_model_version(model.model_version());
+  if (model.has_doc_string())
+    header.set_doc_string(model.doc_string());
+  *header.mutable_metadata_props() = model.metadata_props();
+  copyHeader(model.graph(), *header.mutable_graph());
+  return header;
+}
+
+LogicalResult proto::prepareNodes(ModelProto &model, std::vector<TensorProto> &initializers, Location loc) {
+  if (model.training_info_size())
+    return emitError(loc) << "expected a graph without TrainingInfoProto, which names its tensors by string; give "
+                             "--optimizer to make a training step instead";
+  if (failed(checkAndInline(model, initializers, loc)))
+    return failure();
+  if (std::optional<std::string> message = proto::inferShapes(model))
+    return emitError(errorLoc(*message, model.graph(), loc.getContext()))
+           << "expected consistent types and shapes: " << *message;
+  return success();
+}
+
+LogicalResult proto::prepareModel(ModelProto &model, std::vector<TensorProto> &initializers,
+                                  const ImportOptions &options, Location loc) {
+  MLIRContext *context = loc.getContext();
+  if (failed(checkAndInline(model, initializers, loc)) ||
+      failed(bindDimensions(*model.mutable_graph(), options, context)))
     return failure();
   GraphProto &graph = *model.mutable_graph();
   // Shapes in the file may hold symbols that are numbers now; inference finds them again.

@@ -25,6 +25,9 @@ llvm::LogicalResult parseModel(llvm::StringRef bytes, ::onnx::ModelProto &model,
 /// Initializers of more than a few elements are moved out to `initializers`.
 llvm::LogicalResult prepareModel(::onnx::ModelProto &model, std::vector<::onnx::TensorProto> &initializers,
                                  const ImportOptions &options, mlir::Location loc);
+/// The same, but symbolic extents, ops without an import rule and declared types stay.
+llvm::LogicalResult prepareNodes(::onnx::ModelProto &model, std::vector<::onnx::TensorProto> &initializers,
+                                 mlir::Location loc);
 
 /// Fails for text whose brackets nest deeper than a recursive parser has a stack for.
 llvm::LogicalResult checkTextDepth(llvm::StringRef text, mlir::Location loc);
@@ -48,18 +51,27 @@ int64_t opsetVersion(const ::onnx::ModelProto &model, llvm::StringRef domain);
 /// The element type of an ONNX data type; null for strings, complex and unknown numbers.
 mlir::Type elementType(mlir::MLIRContext *context, int32_t dataType);
 
-/// The MLIR type of a value; tensor<*xT> where the shape is unknown.
-mlir::Type valueType(mlir::MLIRContext *context, const ::onnx::TypeProto &type);
+/// The MLIR type of a value; tensor<*xT> where the shape is unknown. Symbols of extents become the type's encoding when
+/// they are to be kept.
+mlir::Type valueType(mlir::MLIRContext *context, const ::onnx::TypeProto &type, bool keepsSymbols = false);
+
+/// External tensors of this many bytes are mapped, smaller ones read.
+inline constexpr uint64_t mappedBytes = 65536;
 
 /// The content of a tensor. External data is mapped from `folder`; large raw data moves into a blob (`tensor` loses
 /// it).
 llvm::FailureOr<mlir::ElementsAttr> tensorAttr(::onnx::TensorProto &tensor, llvm::StringRef folder, mlir::Location loc);
 
-/// Builds the module of a prepared model.
-llvm::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>> buildModule(::onnx::ModelProto &model,
-                                                               std::vector<::onnx::TensorProto> &initializers,
-                                                               llvm::StringRef folder, const ImportOptions &options,
-                                                               mlir::MLIRContext *context);
+/// Builds the module of a prepared model; with the `header` of the model as it was in the file, one that goes back into
+/// a file (see importNodes).
+llvm::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>>
+buildModule(::onnx::ModelProto &model, std::vector<::onnx::TensorProto> &initializers, llvm::StringRef folder,
+            const ImportOptions &options, mlir::MLIRContext *context, ::onnx::ModelProto *header = nullptr);
+
+/// Everything of `graph` but its nodes, initializers and inferred types.
+void copyHeader(const ::onnx::GraphProto &graph, ::onnx::GraphProto &header);
+/// The same of a model, whose functions are inlined.
+::onnx::ModelProto modelHeader(const ::onnx::ModelProto &model);
 
 } // namespace mpt::proto
 

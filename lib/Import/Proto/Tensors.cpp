@@ -115,6 +115,26 @@ static FailureOr<External> externalOf(const TensorProto &tensor, StringRef folde
   return result;
 }
 
+/// A blob whose pages come from the file when they are read.
+static FailureOr<ElementsAttr> mapFile(const External &external, uint64_t bytes, RankedTensorType type, StringRef name,
+                                       Location loc) {
+  using llvm::sys::fs::mapped_file_region;
+  auto file = llvm::sys::fs::openNativeFileForRead(external.path);
+  if (!file)
+    return emitError(loc) << "cannot open external data '" << external.path
+                          << "': " << llvm::toString(file.takeError());
+  std::error_code error;
+  uint64_t start = llvm::alignDown(external.offset, mapped_file_region::alignment()), skipped = external.offset - start;
+  auto region =
+      std::make_unique<mapped_file_region>(*file, mapped_file_region::readonly, bytes + skipped, start, error);
+  llvm::sys::fs::closeFile(*file);
+  if (error)
+    return emitError(loc) << "cannot map external data '" << external.path << "': " << error.message();
+  ArrayRef<char> data(region->const_data() + skipped, bytes);
+  AsmResourceBlob blob(data, 1, [keep = std::move(region)](void *, size_t, size_t) {}, /*dataIsMutable=*/false);
+  return ElementsAttr(DenseResourceElementsAttr::get(type, name, std::move(blob)));
+}
+
 static FailureOr<ElementsAttr> mapExternal(const TensorProto &tensor, RankedTensorType type, StringRef folder,
                                            Location loc) {
   FailureOr<External> external = externalOf(tensor, folder, loc);
@@ -130,14 +150,17 @@ static FailureOr<ElementsAttr> mapExternal(const TensorProto &tensor, RankedTens
   if (external->offset > size || size - external->offset < want)
     return emitError(loc) << "expected " << want << " bytes at offset " << external->offset << " of '" << external->path
                           << "', which has " << size << " bytes; the file may be truncated";
+  bool isFlags = type.getElementType().isInteger(1);
+  if (!isFlags && want >= proto::mappedBytes)
+    return mapFile(*external, want, type, tensor.name(), loc);
   auto buffer = llvm::MemoryBuffer::getFileSlice(external->path, want, external->offset);
   if (!buffer)
-    return emitError(loc) << "cannot map external data '" << external->path << "': " << buffer.getError().message();
+    return emitError(loc) << "cannot read external data '" << external->path << "': " << buffer.getError().message();
   ArrayRef<char> data((*buffer)->getBufferStart(), want);
-  if (type.getElementType().isInteger(1) || type.getNumElements() == 0) {
+  if (isFlags || type.getNumElements() == 0) {
     SmallVector<bool> bits(llvm::map_range(data, [](char c) { return c != 0; }));
-    return ElementsAttr(type.getElementType().isInteger(1) ? DenseElementsAttr::get(type, ArrayRef<bool>(bits))
-                                                           : DenseElementsAttr::getFromRawBuffer(type, {}));
+    return ElementsAttr(isFlags ? DenseElementsAttr::get(type, ArrayRef<bool>(bits))
+                                : DenseElementsAttr::getFromRawBuffer(type, {}));
   }
   AsmResourceBlob blob(data, 1, [keep = std::move(*buffer)](void *, size_t, size_t) {}, /*dataIsMutable=*/false);
   return ElementsAttr(DenseResourceElementsAttr::get(type, tensor.name(), std::move(blob)));

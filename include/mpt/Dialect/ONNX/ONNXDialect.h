@@ -2,6 +2,8 @@
 #ifndef MPT_DIALECT_ONNX_ONNXDIALECT_H
 #define MPT_DIALECT_ONNX_ONNXDIALECT_H
 
+#include "mpt/Interfaces/Interfaces.h"
+
 #include "mlir/Bytecode/BytecodeOpInterface.h"
 #include "mlir/IR/BuiltinTypes.h"
 #include "mlir/IR/Dialect.h"

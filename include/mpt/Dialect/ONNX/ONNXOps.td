@@ -6,6 +6,7 @@ include "mlir/IR/AttrTypeBase.td"
 include "mlir/IR/EnumAttr.td"
 include "mlir/IR/OpBase.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
+include "mpt/Interfaces/PrecisionSemantics.td"
 
 def ONNX_Dialect : Dialect {
   let name = "onnx";
@@ -19,16 +20,29 @@ def ONNX_Dialect : Dialect {
 
 class ONNX_Op<string mnemonic, list<Trait> traits = []> : Op<ONNX_Dialect, mnemonic, traits>;
 
-def ONNX_NodeOp : ONNX_Op<"node"> {
+def ONNX_NodeOp : ONNX_Op<"node", [DeclareOpInterfaceMethods<PrecisionSemantics>]> {
   let summary = "one ONNX node";
   let description = [{
     `op_type` in `domain` ("" is ai.onnx) as defined in opset `version`. ONNX attributes keep their names in `attrs`;
-    subgraphs are regions, in the order of `region_names`. An unnamed (absent) output still has a result.
+    subgraphs are regions, in the order of `region_names`. An unnamed (absent) output still has a result. `output_names` are
+    the results' names in a graph that goes back into a file.
   }];
   let arguments = (ins Variadic<AnyType>:$inputs, StrAttr:$domain, StrAttr:$op_type, I64Attr:$version,
-    DictionaryAttr:$attrs, OptionalAttr<StrArrayAttr>:$region_names);
+    DictionaryAttr:$attrs, OptionalAttr<StrArrayAttr>:$region_names,
+    OptionalAttr<StrArrayAttr>:$output_names);
   let results = (outs Variadic<AnyType>:$outputs);
   let regions = (region VariadicRegion<AnyRegion>:$bodies);
+}
+def ONNX_InitializerOp : ONNX_Op<"initializer", [Pure]> {
+  let summary = "an initializer of a graph that goes back into a file";
+  let description = [{
+    `value` holds the elements, or the text of a TensorProto where the IR has no such elements. Elements wider than the
+    result's are rounded to nearest even when they are written; that way a large blob is never converted in memory. A
+    finite value beyond the range becomes the largest finite one of its sign, and none becomes zero.
+  }];
+  let arguments = (ins StrAttr:$name, AnyAttr:$value);
+  let results = (outs AnyType:$result);
+  let assemblyFormat = "$name attr-dict `:` type($result)";
 }
 def ONNX_AbsentOp : ONNX_Op<"absent", [Pure]> {
   let summary = "an optional operand that is not given";

@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+"""CPU seconds and peak memory of rewriting large graphs, and how both grow: one table by one command.
+
+    compile_time.py [--compiler build/release/bin/mpt-opt] [--nodes 12500 50000 200000] [--gigabytes 3]
+
+chain: MatMul, Relu, Add, Mul, Softmax in a row.  wide: Adam in standard operators, 12 nodes a tensor.  The exponent is that of
+CPU time against the previous size less the start-up of an empty run: 1 is linear.  external: products with external data.
+"""
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import resource
+import subprocess
+import tempfile
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+WIDTH = 8
+
+
+def save(path, nodes, inputs, outputs, initializers):
+    info = lambda names: [helper.make_tensor_value_info(n, TensorProto.FLOAT, [4, WIDTH]) for n in names]
+    graph = helper.make_graph(nodes, "graph", info(inputs), info(outputs), initializers)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+
+
+def chain(count, path):
+    kinds = ["MatMul", "Relu", "Add", "Mul", "Softmax"]
+    second = {"MatMul": ["w"], "Add": ["b"], "Mul": ["b"]}
+    nodes = [helper.make_node(kinds[i % 5], [f"v{i}"] + second.get(kinds[i % 5], []), [f"v{i + 1}"], name=f"n{i}")
+             for i in range(count)]
+    weights = [numpy_helper.from_array(np.eye(WIDTH, dtype=np.float32), "w"),
+               numpy_helper.from_array(np.ones(WIDTH, np.float32), "b")]
+    save(path, nodes, ["v0"], [f"v{count}"], weights)
+
+
+def wide(count, path):
+    constants = {"b1": 0.9, "c1": 0.1, "b2": 0.999, "c2": 1e-3, "eps": 1e-8, "lr": 1e-3}
+    step = [("Mul", "m b1", "a"), ("Mul", "g c1", "b"), ("Add", "a b", "m_next"), ("Mul", "v b2", "c"), ("Mul", "g g", "d"),
+            ("Mul", "d c2", "e"), ("Add", "c e", "v_next"), ("Sqrt", "v_next", "f"), ("Add", "f eps", "h"),
+            ("Div", "m_next h", "i"), ("Mul", "i lr", "j"), ("Sub", "p j", "p_next")]
+    nodes, inputs, outputs = [], [], []
+    for i in range(count // len(step)):
+        local = lambda name: name if name in constants else f"{name}_{i}"
+        nodes += [helper.make_node(kind, [local(n) for n in ins.split()], [local(out)], name=local(kind + out))
+                  for kind, ins, out in step]
+        inputs += [local(n) for n in "pgmv"]
+        outputs += [local(n) for n in ("p_next", "m_next", "v_next")]
+    save(path, nodes, inputs, outputs, [numpy_helper.from_array(np.float32(v), n) for n, v in constants.items()])
+
+
+def external(gigabytes, path):
+    extent = 8192
+    size = extent * extent * 4
+    count = max(1, round(gigabytes * 2**30 / size))
+    row = np.random.default_rng(0).standard_normal((extent // 8, extent), dtype=np.float32) / 64
+    tensors = []
+    with open(path + ".data", "wb") as data:
+        for i in range(count):
+            for _ in range(8):
+                data.write(row.tobytes())
+            tensor = TensorProto(name=f"w{i}", data_type=TensorProto.FLOAT, dims=[extent, extent],
+                                 data_location=TensorProto.EXTERNAL)
+            for key, value in (("location", os.path.basename(path) + ".data"), ("offset", i * size), ("length", size)):
+                tensor.external_data.add(key=key, value=str(value))
+            tensors.append(tensor)
+    nodes = [helper.make_node("MatMul", [f"v{i}", f"w{i}"], [f"v{i + 1}"], name=f"n{i}") for i in range(count)]
+    info = lambda name: helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", extent])
+    graph = helper.make_graph(nodes, "graph", [info("v0")], [info(f"v{count}")], tensors)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+
+
+def measure(command):
+    """CPU seconds and peak MB of a command; raises where it fails."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        os.write(write, f"{used.ru_utime + used.ru_stime} {used.ru_maxrss / 1024}".encode())
+        os._exit(0)
+    os.close(write)
+    text = os.read(read, 100).decode()
+    os.close(read)
+    if os.waitpid(child, 0)[1] or not text:
+        raise SystemExit(f"failed: {' '.join(command)}")
+    return tuple(map(float, text.split()))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--compiler", default="build/release/bin/mpt-opt")
+    parser.add_argument("--policy", default="amp-f16")
+    parser.add_argument("--nodes", type=int, nargs="+", default=[12500, 50000, 200000])
+    parser.add_argument("--gigabytes", type=float, default=3)
+    options = parser.parse_args()
+    print("| graph | size | CPU s | peak MB | exponent |\n|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as folder:
+        def run(make, size, label):
+            path, out = os.path.join(folder, "in.onnx"), os.path.join(folder, "out.onnx")
+            make(size, path)
+            seconds, peak = measure([options.compiler, path, f"--policy={options.policy}", "--emit=onnx", "--quiet",
+                                     "-o", out])
+            for name in os.listdir(folder):
+                os.remove(os.path.join(folder, name))
+            return label, seconds, peak
+        _, start, _ = run(chain, 5, "")
+        for make in (chain, wide):
+            before = None
+            for count in options.nodes:
+                label, seconds, peak = run(make, count, make.__name__)
+                exponent = "" if before is None else \
+                    f"{math.log((seconds - start) / before[1]) / math.log(count / before[0]):.2f}"
+                print(f"| {label} | {count} nodes | {seconds:.2f} | {peak:.0f} | {exponent} |", flush=True)
+                before = count, seconds - start
+        if options.gigabytes:
+            _, seconds, peak = run(external, options.gigabytes, "external")
+            print(f"| external | {options.gigabytes:g} GB | {seconds:.2f} | {peak:.0f} | |")
+
+
+if __name__ == "__main__":
+    main()

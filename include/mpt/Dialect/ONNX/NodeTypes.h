@@ -1,0 +1,35 @@
+// What the ONNX schemas say about the float types of a node's operands and results.
+#ifndef MPT_DIALECT_ONNX_NODETYPES_H
+#define MPT_DIALECT_ONNX_NODETYPES_H
+
+#include "mpt/Dialect/ONNX/ONNXDialect.h"
+
+namespace mpt::onnx {
+
+/// Slots by their type variable in the schema of the node's version. Slots of one group have one element type.
+struct NodeTypes {
+  static constexpr int kFixed = -1; ///< keeps the type it has in the file
+  static constexpr int kAny = -2;   ///< takes whatever type arrives
+
+  llvm::SmallVector<int, 4> operands, results; ///< group, kFixed or kAny
+  int groups = 0;
+  int main = kFixed; ///< the group of the node's data: that of its first grouped slot
+};
+
+/// Groups of `node` whose members may have element type `narrow` as well as FP32. A group holds only slots that are
+/// FP32 tensors now; one with a slot of an unknown type, a sequence or an optional is fixed as a whole, and so is
+/// everything of a node without a schema or with subgraphs.
+NodeTypes nodeTypes(NodeOp node, mlir::Type narrow);
+
+/// A node without operands whose float result is stated by an attribute: it can be made again in a narrow type.
+bool isConstantNode(NodeOp node);
+
+/// ONNX's number for an element type; 0 where it has none.
+int elementTypeNumber(mlir::Type type);
+
+/// True for tensors, of whatever rank, of FP32 elements.
+bool isFloat32Tensor(mlir::Type type);
+
+} // namespace mpt::onnx
+
+#endif // MPT_DIALECT_ONNX_NODETYPES_H

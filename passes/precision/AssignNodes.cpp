@@ -1,0 +1,69 @@
+// precision-assign-nodes: runs the solver over ONNX nodes and writes its decisions down as attributes.
+#include "passes/precision/Passes.h"
+
+#include "mpt/Precision/Attributes.h"
+#include "mpt/Precision/SolveNodes.h"
+
+namespace mpt {
+#define GEN_PASS_DEF_ASSIGNNODES
+#include "passes/precision/Passes.h.inc"
+} // namespace mpt
+
+using namespace mlir;
+using namespace mpt;
+
+namespace {
+class AssignNodes : public mpt::impl::AssignNodesBase<AssignNodes> {
+public:
+  using AssignNodesBase::AssignNodesBase;
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    Location loc = module.getLoc();
+    auto main = module.lookupSymbol<func::FuncOp>("main");
+    if (!main || main.isExternal()) {
+      module.emitError() << "expected func @main of ONNX nodes, found none: import a model as it is in the file";
+      return signalPassFailure();
+    }
+    if (placement != "min-cut" && placement != "painting") {
+      module.emitError() << "expected placement min-cut or painting, got " << placement;
+      return signalPassFailure();
+    }
+    FailureOr<Policy> policy = Policy::load(this->policy, loc);
+    if (failed(policy))
+      return signalPassFailure();
+    for (const std::string &regex : keepF32)
+      if (failed(policy->addNodeRule(regex, Decision::wide, "keep-f32", loc)))
+        return signalPassFailure();
+    for (const std::string &regex : keepNarrow)
+      if (failed(policy->addNodeRule(regex, Decision::narrow, "keep-narrow", loc)))
+        return signalPassFailure();
+    module->setAttr(kPolicyAttr, policy->toAttribute());
+    if (!policy->narrows())
+      return;
+    if (!policy->storage.isF16() && !policy->storage.isBF16()) {
+      module.emitError() << "expected a policy that stores f16 or bf16, got " << policy->storage
+                         << ": ONNX operators take no 8-bit floats; make a training step of the model instead";
+      return signalPassFailure();
+    }
+
+    Builder b(&getContext());
+    auto list = [&](ArrayRef<Type> types) {
+      SmallVector<Attribute> attributes;
+      for (Type type : types) {
+        attributes.push_back(type ? Attribute(TypeAttr::get(type)) : b.getUnitAttr());
+        if (type)
+          ++(type.isF32() ? numWide : numNarrow);
+      }
+      return b.getArrayAttr(attributes);
+    };
+    auto decided = [&](Operation *op, ArrayRef<Type> operands, ArrayRef<Type> results, StringAttr rule) {
+      op->setAttr(kPrecisionAttr,
+                  b.getDictionaryAttr({b.getNamedAttr("operands", list(operands)),
+                                       b.getNamedAttr("results", list(results)), b.getNamedAttr("rule", rule)}));
+    };
+    numCastBytes +=
+        solveNodes(main, *policy, placement == "painting" ? Placement::Painting : Placement::MinCut, decided);
+  }
+};
+} // namespace

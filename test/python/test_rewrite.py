@@ -1,0 +1,184 @@
+"""--emit=onnx without a training step: the model's own graph, node by node, in the policy's types."""
+import os
+import sys
+
+import numpy as np
+import onnx
+import onnx.reference
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import mpt
+
+FLOAT, HALF = TensorProto.FLOAT, TensorProto.FLOAT16
+
+
+def model(nodes, inputs, outputs, initializers=(), opset=17, ir=8, **graph):
+    info = lambda spec: [helper.make_tensor_value_info(n, FLOAT if len(r) < 2 else r[1], r[0]) for n, *r in spec]
+    made = helper.make_graph(nodes, "graph", info(inputs), info(outputs),
+                             [numpy_helper.from_array(v, n) for n, v in initializers], **graph)
+    opsets = [helper.make_opsetid("", opset), helper.make_opsetid("custom", 1)]
+    return helper.make_model(made, opset_imports=opsets, ir_version=ir, producer_name="maker")
+
+
+def rewrite(source, folder, policy="amp-f16", name="out", **options):
+    path = source
+    if isinstance(source, onnx.ModelProto):
+        path = str(folder / f"{name}.in.onnx")
+        onnx.save(source, path)
+    out = str(folder / f"{name}.onnx")
+    mpt.compile(path, out=out, emit="onnx", policy=policy, **options)
+    return out
+
+
+def nodes_of(path, kind=None):
+    graph = onnx.load(path, load_external_data=False).graph
+    return [n for n in graph.node if kind in (None, n.op_type)]
+
+
+def weight(rows, columns, seed=0):
+    return np.random.default_rng(seed).standard_normal((rows, columns)).astype(np.float32) / 4
+
+
+def two_layers(**more):
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["h"], name="first", doc_string="kept"),
+             helper.make_node("Relu", ["h"], ["r"], name="relu"),
+             helper.make_node("MatMul", ["r", "w"], ["s"], name="second"),
+             helper.make_node("Softmax", ["s"], ["y"], name="softmax", axis=-1)]
+    return model(nodes, [("x", ["N", 8])], [("y", ["N", 8])], [("w", weight(8, 8))], **more)
+
+
+def test_nodes_names_and_interface_are_kept(tmp_path):
+    source = two_layers()
+    path = rewrite(source, tmp_path)
+    result = onnx.load(path)
+    onnx.checker.check_model(result, full_check=True)
+    assert (result.ir_version, result.opset_import[0].version, result.producer_name) == (8, 17, "maker")
+    assert result.graph.input == source.graph.input and result.graph.output == source.graph.output
+    assert [n.name for n in result.graph.node if n.op_type != "Cast"] == ["first", "relu", "second", "softmax"]
+    assert next(n for n in result.graph.node if n.name == "first").doc_string == "kept"
+    assert len(nodes_of(path, "Cast")) == 2  # x before the first product, s before the softmax
+    assert {i.name: i.data_type for i in result.graph.initializer} == {"w": HALF}
+    x = np.random.default_rng(1).standard_normal((3, 8)).astype(np.float32)
+    got, want = (onnx.reference.ReferenceEvaluator(m).run(None, {"x": x})[0] for m in (result, source))
+    assert got.dtype == np.float32 and np.abs(got - want).max() < 5e-3
+
+
+@pytest.mark.parametrize("policy", ["amp-f16", "amp-bf16"])
+def test_a_second_run_changes_no_byte(tmp_path, policy):
+    first = rewrite(two_layers(), tmp_path, policy)
+    second = rewrite(first, tmp_path, policy, name="again")
+    assert open(first, "rb").read() == open(second, "rb").read()
+
+
+def test_fp32_keeps_every_node(tmp_path):
+    source = two_layers()
+    result = onnx.load(rewrite(source, tmp_path, "fp32"))
+    assert result.graph.node == source.graph.node
+
+
+def test_custom_operators_stay_and_are_fed_float(tmp_path):
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["h"], name="product"),
+             helper.make_node("Mystery", ["h"], ["m"], name="mystery", domain="custom", level=3),
+             helper.make_node("MatMul", ["m", "w"], ["y"], name="last")]
+    source = model(nodes, [("x", [4, 8])], [("y", [4, 8])], [("w", weight(8, 8))],
+                   value_info=[helper.make_tensor_value_info("m", FLOAT, [4, 8])])
+    path = rewrite(source, tmp_path)
+    onnx.checker.check_model(path, full_check=True)
+    mystery = next(n for n in nodes_of(path) if n.name == "mystery")
+    assert mystery.attribute[0].i == 3
+    assert {v.name: v.type.tensor_type.elem_type for v in onnx.load(path).graph.value_info}["m"] == FLOAT
+    cast = next(n for n in nodes_of(path) if list(n.output) == list(mystery.input))
+    assert cast.op_type == "Cast" and cast.attribute[0].i == FLOAT
+
+
+def test_subgraphs_are_rewritten_too(tmp_path):
+    branch = lambda kind, inputs: helper.make_graph([helper.make_node(kind, inputs, [kind + "_out"], name=kind)], kind,
+                                                    [], [helper.make_tensor_value_info(kind + "_out", FLOAT, [8, 8])])
+    nodes = [helper.make_node("If", ["c"], ["y"], name="if", then_branch=branch("MatMul", ["x", "w"]),
+                              else_branch=branch("Add", ["x", "w"]))]
+    source = model(nodes, [("x", [8, 8]), ("c", [], TensorProto.BOOL)], [("y", [8, 8])], [("w", weight(8, 8))])
+    path = rewrite(source, tmp_path)
+    onnx.checker.check_model(path, full_check=True)
+    session = onnx.reference.ReferenceEvaluator(path)
+    bodies = {a.name: a.g for a in nodes_of(path, "If")[0].attribute}
+    assert [n.op_type for n in bodies["then_branch"].node] == ["MatMul", "Cast"]
+    assert [n.op_type for n in bodies["else_branch"].node] == ["Add"]
+    for flag in (True, False):
+        x = weight(8, 8, 1)
+        want = x @ weight(8, 8) if flag else x + weight(8, 8)
+        assert np.abs(session.run(None, {"x": x, "c": np.array(flag)})[0] - want).max() < 2e-3
+
+
+def adam_step(tensors=3):
+    """Adam in standard operators, 12 nodes a tensor; parameters, gradients and moments are inputs."""
+    nodes, inputs, outputs = [], [], []
+    constants = {"b1": 0.9, "c1": 0.1, "b2": 0.999, "c2": 1e-3, "eps": 1e-8, "lr": 1e-3}
+    for i in range(tensors):
+        step = [("Mul", ["m", "b1"], "a"), ("Mul", ["g", "c1"], "b"), ("Add", ["a", "b"], "m_next"),
+                ("Mul", ["v", "b2"], "c"), ("Mul", ["g", "g"], "d"), ("Mul", ["d", "c2"], "e"), ("Add", ["c", "e"], "v_next"),
+                ("Sqrt", ["v_next"], "f"), ("Add", ["f", "eps"], "h"), ("Div", ["m_next", "h"], "i"),
+                ("Mul", ["i", "lr"], "j"), ("Sub", ["p", "j"], "p_next")]
+        local = lambda name: name if name in constants else f"{name}_{i}"
+        nodes += [helper.make_node(k, [local(n) for n in ins], [local(out)], name=local(k + out)) for k, ins, out in step]
+        inputs += [(f"{n}_{i}", [4, 4]) for n in "pgmv"]
+        outputs += [(f"{n}_next_{i}", [4, 4]) for n in "pmv"]
+    return model(nodes, inputs, outputs, [(n, np.float32(v)) for n, v in constants.items()])
+
+
+def test_optimizers_stay_wide_and_the_report_says_why(tmp_path):
+    source = adam_step()
+    report = str(tmp_path / "report.txt")
+    path = rewrite(source, tmp_path, report=f"precision={report}")
+    assert onnx.load(path).graph.node == source.graph.node
+    assert all(i.data_type == FLOAT for i in onnx.load(path).graph.initializer)
+    said = open(report).read()
+    assert "Sqrtf_0 onnx.Sqrt#0 : tensor<4x4xf32>  neutral  because class neutral -> follow: only results" in said
+
+
+def test_external_data_is_streamed_and_small_memory(tmp_path):
+    rows = 512
+    source = two_layers()
+    source.graph.initializer[0].CopyFrom(numpy_helper.from_array(weight(8, 8), "w"))
+    big = [helper.make_node("MatMul", ["y", "big"], ["z"], name="big")]
+    source.graph.node.extend(big)
+    source.graph.initializer.append(numpy_helper.from_array(weight(8, rows * 64), "big"))
+    source.graph.output[0].CopyFrom(helper.make_tensor_value_info("z", FLOAT, ["N", rows * 64]))
+    given = str(tmp_path / "given.onnx")
+    onnx.save(source, given, save_as_external_data=True, location="given.data", size_threshold=0)
+    path = rewrite(given, tmp_path)
+    onnx.checker.check_model(path, full_check=True)
+    assert os.path.getsize(path) < 4096
+    stored = {i.name: numpy_helper.to_array(i) for i in onnx.load(path).graph.initializer}
+    assert np.array_equal(stored["big"], weight(8, rows * 64).astype(np.float16))
+
+
+def test_range_of_constants(tmp_path):
+    values = np.array([[-1e9, 1e-12, -1e-12, np.inf], [65504, 6e-8, 0, -3.4e38]], np.float32)
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], name="product")]
+    path = rewrite(model(nodes, [("x", [1, 2])], [("y", [1, 4])], [("w", values)]), tmp_path)
+    tiny = np.float16(6e-8)
+    want = np.array([[-65504, tiny, -tiny, np.inf], [65504, tiny, 0, -65504]], np.float16)
+    assert np.array_equal(numpy_helper.to_array(onnx.load(path).graph.initializer[0]), want)
+
+
+def test_painting_moves_at_least_as_many_bytes(tmp_path):
+    count = lambda placement: len(nodes_of(rewrite(two_layers(), tmp_path, name=placement, placement=placement), "Cast"))
+    assert count("min-cut") <= count("painting")
+
+
+def test_sequences_keep_the_type_of_their_tensors(tmp_path):
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["h"], name="product"),
+             helper.make_node("SplitToSequence", ["h", "parts"], ["q"], name="split", axis=-1),
+             helper.make_node("SequenceAt", ["q", "at"], ["e"], name="at"),
+             helper.make_node("MatMul", ["e", "u"], ["y"], name="last")]
+    source = model(nodes, [("x", [4, 8])], [("y", [4, 8])],
+                   [("w", weight(8, 8)), ("u", weight(4, 8)), ("parts", np.int64(4)), ("at", np.int64(1))])
+    onnx.checker.check_model(rewrite(source, tmp_path), full_check=True)
+
+
+def test_training_info_is_refused(tmp_path):
+    source = two_layers()
+    source.training_info.add().algorithm.name = "algorithm"
+    with pytest.raises(mpt.CompileError, match="TrainingInfoProto"):
+        rewrite(source, tmp_path)
