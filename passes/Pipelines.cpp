@@ -69,6 +69,7 @@ void buildPrecision(OpPassManager &passes, const PipelineOptions &options) {
   AssignOptions assign;
   assign.policy = options.policy;
   assign.lossScale = options.lossScale;
+  assign.placement = options.placement;
   if (!options.keepF32.empty())
     assign.keepF32 = {options.keepF32};
   if (!options.keepNarrow.empty())
@@ -77,6 +78,9 @@ void buildPrecision(OpPassManager &passes, const PipelineOptions &options) {
   passes.addPass(createInsertCasts());
   // Masters recognize narrow parameters by the casts of their reads, and take those reads over.
   passes.addPass(createMasterWeights());
+  // Before loss scaling: gradients are what the seed reaches. After masters, which take over casts of parameters.
+  passes.addPass(createQuantize());
+  passes.addPass(createAdaptiveScales());
   // After masters, so that writes of masters and of their narrow copies get the same condition.
   passes.addPass(createLossScaling());
   // After all types are final.

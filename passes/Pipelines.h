@@ -14,7 +14,8 @@ struct PipelineOptions {
   int64_t classAxis = 1;     ///< softmax-cross-entropy: axis of the classes; negative from the end
   std::string ignoreIndex;   ///< softmax-cross-entropy: label whose samples do not count; none when empty
   std::string optimizer = "sgd,lr=0.01";
-  std::string policy = "fp32"; ///< built-in policy or a path to a policy file
+  std::string policy = "fp32";   ///< built-in policy or a path to a policy file
+  std::string placement = "cut"; ///< of casts: cut, or painting for comparison
   std::string mcpu = "native";
   std::string keepF32, keepNarrow; ///< regular expressions over node names
   std::string lossScale;           ///< overrides the policy's: none, a number, or dynamic with settings

@@ -154,7 +154,12 @@ const std::vector<Flag> &flags() {
        setLoss},
       {"--optimizer", "SPEC", "sgd, adam, adamw or adagrad with settings, as in adamw,lr=1e-3,weight-decay=0.01",
        text(&Options::optimizer)},
-      {"--policy", "POLICY", "fp32 (default), amp-f16, amp-bf16, or a policy file", text(&Options::policy)},
+      {"--policy", "POLICY",
+       "fp32 (default), amp-f16, amp-bf16, pure-f16-static, als-f16, fp8-e5m2, fp8-current, fp8-hybrid, or a policy "
+       "file",
+       text(&Options::policy)},
+      {"--placement", "HOW", "of casts: cut (default), or painting for comparison",
+       choice(&Options::placement, "cut|painting")},
       {"--keep-f32", "REGEX", "nodes whose names match stay FP32", pattern(&Options::keepF32)},
       {"--keep-narrow", "REGEX", "nodes whose names match are narrowed whatever the policy says",
        pattern(&Options::keepNarrow)},

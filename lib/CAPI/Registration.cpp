@@ -9,6 +9,7 @@
 #include "mpt/Dialect/RT/RTDialect.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
 #include "mpt/Lowering/Kernel.h"
+#include "mpt/Precision/Models.h"
 #include "mpt/Reference/Reference.h"
 #include "mpt/Target/CPU.h"
 
@@ -27,6 +28,7 @@ void mpt::registerAll(mlir::DialectRegistry &registry) {
                   mlir::memref::MemRefDialect, mlir::vector::VectorDialect, mlir::LLVM::LLVMDialect>();
   mpt::cpu::registerDialects(registry);
   registerAutodiffModels(registry);
+  registerPrecisionModels(registry);
   registerReferenceModels(registry);
   registerLoopLoweringModels(registry);
 }

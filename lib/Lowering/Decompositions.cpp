@@ -1,5 +1,6 @@
 // Losses, optimizers and the training arithmetic in simpler core ops, for targets without kernels of their own.
 #include "LoweringModels.h"
+#include "ScaleDecompositions.h"
 
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
@@ -258,4 +259,5 @@ void mpt::attachTrainDecompositions(MLIRContext *context) {
   train::AllFiniteOp::attachInterface<AllFinite>(*context);
   train::GlobalNormOp::attachInterface<GlobalNorm>(*context);
   train::UpdateScaleOp::attachInterface<UpdateScale>(*context);
+  attachScaleDecompositions(context);
 }

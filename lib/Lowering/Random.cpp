@@ -186,7 +186,7 @@ struct CastModel : LoopLowering::ExternalModel<CastModel, CastOp> {
     return m.select(beyond, m.copySign(m.c(x, largest(to)), x), result);
   }
 
-  /// Up or down to a neighbour with probability proportional to nearness: 24 random bits against the rest.
+  /// Up or down to a neighbour with probability proportional to nearness: random bits added to the discarded ones.
   static Value stochastic(ElementEmitter &e, Operation *op, Value x, Value word, FloatType to, Overflow overflow) {
     if (!getElementTypeOrSelf(x).isF32())
       return e.fail(op, "expected f32 for stochastic rounding, got a wider type", to);
@@ -201,6 +201,18 @@ struct CastModel : LoopLowering::ExternalModel<CastModel, CastOp> {
     bits = arith::AddIOp::create(e.b, bits, random);
     bits = arith::AndIOp::create(e.b, bits, e.constantLike(bits, APInt(32, ~((1u << drop) - 1))));
     Value moved = arith::BitcastOp::create(e.b, x.getType(), bits);
+    // Below the smallest normal number neighbours are one step apart. BF16's lie as FP32's do.
+    double step = llvm::APFloat::getSmallest(semantics).convertToDouble();
+    if (step > 1e-40) {
+      Value count = m.mul(m.abs(x), 1 / step), whole = math::FloorOp::create(e.b, count);
+      Value rest = m.mul(m.sub(count, whole), 4294967296.0);
+      rest = arith::FPToUIOp::create(e.b, both[1].getType(), rest);
+      Value sum = arith::AddIOp::create(e.b, rest, both[1]);
+      Value carries = arith::CmpIOp::create(e.b, arith::CmpIPredicate::ult, sum, rest);
+      Value up = m.select(carries, m.add(whole, 1.0), whole);
+      double normal = llvm::APFloat::getSmallestNormalized(semantics).convertToDouble();
+      moved = m.select(m.less(m.abs(x), normal), m.copySign(m.mul(up, step), x), moved);
+    }
     moved = m.select(m.less(m.abs(x), INFINITY), moved, x);
     if (overflow == Overflow::Saturate)
       moved = saturated(m, moved, to);

@@ -11,6 +11,10 @@ Type mpt::widest(ArrayRef<Type> types) {
   for (Type type : types)
     if (isNarrower(result, type))
       result = type;
+    else if (result != type && result.getIntOrFloatBitWidth() == type.getIntOrFloatBitWidth())
+      // Neither holds the other: f16 holds both 8-bit types, f32 both 16-bit ones.
+      result = result.getIntOrFloatBitWidth() == 8 ? Type(Float16Type::get(type.getContext()))
+                                                   : Type(Float32Type::get(type.getContext()));
   return result;
 }
 

@@ -6,10 +6,7 @@
 #include "mpt/Precision/Attributes.h"
 
 #include "mlir/Parser/Parser.h"
-#include "llvm/ADT/StringSwitch.h"
 #include "llvm/Support/FileSystem.h"
-
-#include <cmath>
 
 using namespace mlir;
 using namespace mpt;
@@ -28,18 +25,6 @@ std::vector<StringRef> mpt::builtinPolicies() {
   for (const Builtin &builtin : builtins)
     names.push_back(builtin.name);
   return names;
-}
-
-static LogicalResult readScaling(policy::LossScalingOp op, LossScaling &scaling) {
-  scaling.mode = op.getMode();
-  scaling.init = op.getInit().convertToDouble();
-  scaling.growth = op.getGrowth().convertToDouble();
-  scaling.backoff = op.getBackoff().convertToDouble();
-  scaling.min = op.getMin().convertToDouble();
-  scaling.max = op.getMax().convertToDouble();
-  scaling.interval = op.getInterval();
-  scaling.hysteresis = op.getHysteresis();
-  return success();
 }
 
 FailureOr<Policy> Policy::load(StringRef nameOrPath, Location loc) {
@@ -65,11 +50,9 @@ FailureOr<Policy> Policy::load(StringRef nameOrPath, Location loc) {
 
   policy::PolicyOp source = policies.front();
   Policy result;
-  result.name = isPath ? source.getSymName().str() : nameOrPath.str();
-  result.storage = source.getStorage();
-  result.accumulate = source.getAccumulate();
-  result.master = source.getMaster();
-  result.gradients = source.getGradients();
+  static_cast<PrecisionSettings &>(result) = PrecisionSettings::from(source);
+  if (!isPath)
+    result.name = nameOrPath.str();
   result.classes.fill(Decision::follow);
   result.classes[static_cast<size_t>(NumericClass::Pinned)] = Decision::wide;
   for (Operation &op : source.getRules().front()) {
@@ -80,10 +63,9 @@ FailureOr<Policy> Policy::load(StringRef nameOrPath, Location loc) {
     else if (auto rule = dyn_cast<policy::NodeOp>(op)) {
       if (failed(result.addNodeRule(rule.getRegex(), rule.getDecision(), "policy.node", rule.getLoc())))
         return failure();
-    } else if (auto rule = dyn_cast<policy::LossScalingOp>(op)) {
-      if (failed(readScaling(rule, result.scaling)))
-        return failure();
-    } else if (!isa<policy::RoundingOp>(op)) {
+    } else if (auto rule = dyn_cast<policy::WhereOp>(op)) {
+      result.layerRules.emplace_back(rule.getPredicate(), rule.getDecision());
+    } else if (!isa<policy::LossScalingOp, policy::RoundingOp, policy::TensorScalingOp>(op)) {
       return op.emitError() << "expected a rule of the policy dialect, got " << op.getName();
     }
   }
@@ -100,55 +82,12 @@ LogicalResult Policy::addNodeRule(StringRef regex, Decision decision, StringRef 
   return success();
 }
 
-std::string LossScaling::override(StringRef text) {
-  SmallVector<StringRef> parts;
-  text.split(parts, ',');
-  StringRef named = parts.front();
-  LossScaling next = mode == Scaling::dynamic ? *this : LossScaling();
-  if (std::optional<Scaling> known = policy::symbolizeScaling(named); known && *known != Scaling::fixed) {
-    next.mode = *known;
-  } else {
-    next.mode = Scaling::fixed;
-    if (named.getAsDouble(next.init) || !(next.init > 0.0) || !std::isfinite(next.init))
-      return ("expected a loss scale of dynamic, none or a positive number, got " + named).str();
-  }
-  if (parts.size() > 1 && next.mode != Scaling::dynamic)
-    return ("expected settings of the loss scale after dynamic only, got " + text).str();
-  for (StringRef part : ArrayRef(parts).drop_front()) {
-    auto [key, value] = part.split('=');
-    double *real = llvm::StringSwitch<double *>(key)
-                       .Case("init", &next.init)
-                       .Case("growth", &next.growth)
-                       .Case("backoff", &next.backoff)
-                       .Case("min", &next.min)
-                       .Case("max", &next.max)
-                       .Default(nullptr);
-    int64_t *whole = llvm::StringSwitch<int64_t *>(key)
-                         .Case("interval", &next.interval)
-                         .Case("hysteresis", &next.hysteresis)
-                         .Default(nullptr);
-    if (!real && !whole)
-      return ("expected init, growth, backoff, interval, hysteresis, min or max of the loss scale, got " + part).str();
-    if (real ? value.getAsDouble(*real) || !std::isfinite(*real) : value.getAsInteger(10, *whole))
-      return ("expected a " + Twine(real ? "finite" : "whole") + " number for " + key + " of the loss scale, got " +
-              value)
-          .str();
-  }
-  if (!(0.0 < next.min && next.min <= next.init && next.init <= next.max) && next.mode == Scaling::dynamic)
-    return ("expected 0 < min <= init <= max of the loss scale, got " + text).str();
-  if (!(next.growth > 1.0 && 0.0 < next.backoff && next.backoff < 1.0) || next.interval < 1 || next.hysteresis < 1)
-    return ("expected growth above 1, backoff between 0 and 1, interval and hysteresis of at least 1, got " + text)
-        .str();
-  *this = next;
-  return "";
-}
-
 std::string mpt::ruleName(Operation *op) {
   auto node = dyn_cast<onnx::NodeOp>(op);
   return node ? ("onnx." + node.getOpType()).str() : op->getName().getStringRef().str();
 }
 
-Ruling Policy::decide(Operation *op, NumericClass numericClass) const {
+Ruling Policy::decide(Operation *op, NumericClass numericClass, const Layers *layers) const {
   if (StringRef node = nodeName(op->getLoc()); !node.empty())
     for (const NodeRule &rule : llvm::reverse(nodes))
       if (rule.regex->match(node))
@@ -156,64 +95,13 @@ Ruling Policy::decide(Operation *op, NumericClass numericClass) const {
   if (auto rule = ops.find(ruleName(op)); !ops.empty() && rule != ops.end())
     return {rule->second, ("policy.op \"" + rule->first() + "\" -> " + policy::stringifyDecision(rule->second)).str(),
             true};
+  for (auto [predicate, decision] : llvm::reverse(layerRules))
+    if (layers && layers->is(predicate, op))
+      return {decision,
+              ("policy.where " + policy::stringifyPredicate(predicate) + " -> " + policy::stringifyDecision(decision))
+                  .str(),
+              false};
   Decision decision = classes[static_cast<size_t>(numericClass)];
   return {decision,
           ("class " + stringifyNumericClass(numericClass) + " -> " + policy::stringifyDecision(decision)).str(), false};
 }
-
-DictionaryAttr Policy::toAttribute() const {
-  Builder b(storage.getContext());
-  auto scalingAttr = b.getDictionaryAttr({
-      b.getNamedAttr("mode", b.getStringAttr(policy::stringifyScaling(scaling.mode))),
-      b.getNamedAttr("init", b.getF64FloatAttr(scaling.init)),
-      b.getNamedAttr("growth", b.getF64FloatAttr(scaling.growth)),
-      b.getNamedAttr("backoff", b.getF64FloatAttr(scaling.backoff)),
-      b.getNamedAttr("min", b.getF64FloatAttr(scaling.min)),
-      b.getNamedAttr("max", b.getF64FloatAttr(scaling.max)),
-      b.getNamedAttr("interval", b.getI64IntegerAttr(scaling.interval)),
-      b.getNamedAttr("hysteresis", b.getI64IntegerAttr(scaling.hysteresis)),
-  });
-  return b.getDictionaryAttr({
-      b.getNamedAttr("name", b.getStringAttr(name)),
-      b.getNamedAttr("storage", TypeAttr::get(storage)),
-      b.getNamedAttr("accumulate", TypeAttr::get(accumulate)),
-      b.getNamedAttr("master", TypeAttr::get(master)),
-      b.getNamedAttr("loss_scaling", scalingAttr),
-  });
-}
-
-static DictionaryAttr summaryOf(ModuleOp module) { return module->getAttrOfType<DictionaryAttr>(kPolicyAttr); }
-
-LossScaling mpt::scalingOf(ModuleOp module) {
-  LossScaling scaling;
-  DictionaryAttr summary = summaryOf(module);
-  auto attr = summary ? summary.getAs<DictionaryAttr>("loss_scaling") : DictionaryAttr();
-  if (!attr)
-    return scaling;
-  auto number = [&](StringRef key, double &value) {
-    if (auto given = attr.getAs<FloatAttr>(key))
-      value = given.getValueAsDouble();
-  };
-  auto integer = [&](StringRef key, int64_t &value) {
-    if (auto given = attr.getAs<IntegerAttr>(key))
-      value = given.getInt();
-  };
-  if (auto mode = attr.getAs<StringAttr>("mode"))
-    scaling.mode = policy::symbolizeScaling(mode.getValue()).value_or(Scaling::none);
-  number("init", scaling.init);
-  number("growth", scaling.growth);
-  number("backoff", scaling.backoff);
-  number("min", scaling.min);
-  number("max", scaling.max);
-  integer("interval", scaling.interval);
-  integer("hysteresis", scaling.hysteresis);
-  return scaling;
-}
-
-static Type typeEntry(ModuleOp module, StringRef key) {
-  DictionaryAttr summary = summaryOf(module);
-  auto type = summary ? summary.getAs<TypeAttr>(key) : TypeAttr();
-  return type ? type.getValue() : Type();
-}
-Type mpt::storageOf(ModuleOp module) { return typeEntry(module, "storage"); }
-Type mpt::accumulatorOf(ModuleOp module) { return typeEntry(module, "accumulate"); }

@@ -73,7 +73,7 @@ static void addOp(PrecisionReport &report, StringRef function, Operation *op, co
 PrecisionReport mpt::makePrecisionReport(ModuleOp module, const RangeProfiles *measured) {
   PrecisionReport report;
   ValueKeys keys(module);
-  if (LossScaling scaling = scalingOf(module); scaling.mode != Scaling::none)
+  if (LossScaling scaling = PrecisionSettings::of(module).scaling; scaling.mode != Scaling::none)
     report.lossScale = scaling.init;
   if (measured)
     report.measuredSteps = measured->steps;

@@ -1,39 +1,55 @@
-// Forward propagation of loss-scale powers through a function.
+// Forward propagation of loss scales through a function.
 #include "mpt/Precision/ScaleFlow.h"
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
-#include "mpt/Dialect/Train/TrainDialect.h"
+#include "mpt/Dialect/Train/ScaleOps.h"
 #include "mpt/Precision/Attributes.h"
 
 using namespace mlir;
 using namespace mpt;
 
+/// Statistics of gradients, and scales computed from them: numbers about gradients, not gradients.
+static bool isAboutGradients(Operation *op) {
+  return isa<train::MomentsOp, train::LogMomentsOp, train::LayerScaleOp, train::CastScaleOp, train::MergeScaleOp,
+             train::TensorScaleOp, train::RollOp, train::AllFiniteOp>(op);
+}
+
 ScaleFlow::ScaleFlow(func::FuncOp function) {
   for (BlockArgument argument : function.getArguments())
-    powers[argument] = 0;
+    scales[argument] = {};
   for (Operation &op : function.getBody().front()) {
-    std::optional<int> power;
+    std::optional<Scales> carried;
     if (op.getNumOperands() == 0) {
       if (op.hasTrait<OpTrait::ConstantLike>() && !op.hasAttr(kSeedAttr))
         continue;
-      power = 0;
+      carried.emplace();
+    } else if (isAboutGradients(&op)) {
+      carried.emplace();
     } else if (auto scale = dyn_cast<train::ScaleLossOp>(op)) {
-      power = powerOf(scale.getSeed()).value_or(0) + (op.hasAttr(kSeedAttr) ? 0 : 1);
+      carried = of(scale.getSeed()).value_or(Scales());
+      if (!op.hasAttr(kSeedAttr))
+        carried->push_back(scale.getScale());
     } else if (auto unscale = dyn_cast<train::UnscaleOp>(op)) {
-      if (std::optional<int> before = powerOf(unscale.getGradient()))
-        power = *before - 1;
+      if ((carried = of(unscale.getGradient())) && !carried->empty())
+        carried->pop_back();
+    } else if (isa<train::RescaleOp>(op)) {
+      carried = Scales{cast<train::RescaleOp>(op).getTo()};
     } else {
       for (Value operand : op.getOperands())
-        if (std::optional<int> other = powerOf(operand))
-          power = std::max(power.value_or(*other), *other);
+        if (std::optional<Scales> other = of(operand)) {
+          if (carried && !carried->empty() && !other->empty() && *carried != *other)
+            meetings.insert(&op);
+          if (!carried || carried->size() < other->size())
+            carried = other;
+        }
     }
-    if (power)
+    if (carried)
       for (Value result : op.getResults())
-        powers[result] = *power;
+        scales[result] = *carried;
   }
 }
 
-std::optional<int> ScaleFlow::powerOf(Value value) const {
-  auto found = powers.find(value);
-  return found == powers.end() ? std::nullopt : std::optional<int>(found->second);
+std::optional<ScaleFlow::Scales> ScaleFlow::of(Value value) const {
+  auto found = scales.find(value);
+  return found == scales.end() ? std::nullopt : std::optional<Scales>(found->second);
 }

@@ -4,6 +4,7 @@
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Precision/Attributes.h"
 #include "mpt/Precision/MinCut.h"
+#include "mpt/Precision/Painting.h"
 
 using namespace mlir;
 using namespace mpt;
@@ -21,16 +22,22 @@ constexpr int kNarrow = MinCut::kSource, kWide = MinCut::kSink, kEither = -1;
 
 class Solver {
 public:
-  Solver(ModuleOp module, const Policy &policy, const CostModel &cost) : module(module), policy(policy), cost(cost) {}
+  Solver(ModuleOp module, const Policy &policy, const CostModel &cost, bool weighsValues = true)
+      : module(module), policy(policy), cost(cost), weighsValues(weighsValues) {}
 
-  PrecisionSolution run() {
+  PrecisionSolution run(Placement placement) {
     addStates();
     for (auto function : module.getOps<func::FuncOp>())
       if (!function.isExternal())
         addFunction(function);
-    addCasts();
-    solution.castBytes = cut.solve();
-    finish();
+    if (placement == Placement::painting) {
+      paintOps();
+    } else {
+      addCasts();
+      cut.solve();
+    }
+    solution.castBytes = castBytes();
+    finish(placement == Placement::painting ? "; painted" : "; fewest cast bytes");
     return std::move(solution);
   }
 
@@ -46,7 +53,8 @@ private:
 
   int freeNode(RankedTensorType type) {
     int node = cut.addNode();
-    cut.addEdge(kNarrow, node, cost.wideValue(type, policy.storage));
+    if (weighsValues)
+      cut.addEdge(kNarrow, node, cost.wideValue(type, policy.storage));
     return node;
   }
 
@@ -65,6 +73,7 @@ private:
 
   void addFunction(func::FuncOp function) {
     island = lossIsland(function);
+    layers.emplace(function);
     gradientTail = parameterGradientTail(function);
     for (BlockArgument argument : function.getArguments())
       if (isDecidable(argument.getType()))
@@ -125,7 +134,11 @@ private:
     if (!anyFloat)
       return classifySource(op);
     NumericClass numericClass = semantics.getNumericClass();
-    Ruling ruling = policy.decide(op, numericClass);
+    Ruling ruling = policy.decide(op, numericClass, &*layers);
+    if (numericClass == NumericClass::Contraction && ruling.decision == Decision::narrow && policy.quantizes())
+      quantized.insert(op);
+    if (ruling.decision == Decision::storage)
+      ruling.decision = Decision::narrow;
     return hasFlexibleTypes(op) ? classifyFlexible(op, semantics, ruling) : classifyUniform(op, numericClass, ruling);
   }
 
@@ -198,6 +211,7 @@ private:
   int contractionNode(Operation *op, const Ruling &ruling) {
     switch (ruling.decision) {
     case Decision::narrow:
+    case Decision::storage:
       return kNarrow;
     case Decision::wide:
       return kWide;
@@ -242,7 +256,7 @@ private:
     pass(incoming.ranged, incoming.narrowed);
     int node = cut.addNode();
     for (Value result : op->getResults())
-      if (isDecidable(result.getType()))
+      if (weighsValues && isDecidable(result.getType()))
         cut.addEdge(kNarrow, node, cost.wideValue(cast<RankedTensorType>(result.getType()), policy.storage));
     return all(op, node, ruling.rule);
   }
@@ -272,10 +286,62 @@ private:
     }
   }
 
-  bool isNarrow(int node) const { return node == kNarrow || (node > kSink() && cut.onSourceSide(node)); }
+  /// Four-colour painting over ops: its vertices are ops, and the nodes of an op get its colour.
+  void paintOps() {
+    SmallVector<PaintVertex> vertices(order.size());
+    DenseMap<Operation *, unsigned> numbers;
+    for (auto [i, entry] : llvm::enumerate(order))
+      numbers[entry.first] = i;
+    auto isFreeNode = [](int node) { return node > kSink(); };
+    for (auto [i, entry] : llvm::enumerate(order)) {
+      auto &[op, slots] = entry;
+      auto semantics = dyn_cast<PrecisionSemantics>(op);
+      if (!semantics || op->hasTrait<OpTrait::ConstantLike>())
+        continue;
+      PaintVertex &vertex = vertices[i];
+      vertex.allow = llvm::is_contained(slots.operands, kNarrow);
+      vertex.isFree =
+          !vertex.allow && (llvm::any_of(slots.operands, isFreeNode) || llvm::any_of(slots.results, isFreeNode));
+      vertex.clear = semantics.getNumericClass() == NumericClass::Movement;
+      for (Operation *user : op->getUsers())
+        if (auto number = numbers.find(user); number != numbers.end())
+          vertex.users.push_back(number->second);
+    }
+    std::vector<bool> narrow = paint(vertices);
+    painted.emplace();
+    for (auto [i, entry] : llvm::enumerate(order))
+      for (int node : llvm::concat<int>(entry.second.operands, entry.second.results))
+        if (isFreeNode(node) && narrow[i])
+          painted->insert(node);
+    // A parameter with a narrow reader is stored narrow: wide readers have its master.
+    for (auto &[value, users] : uses)
+      if (auto known = produced.find(value);
+          known != produced.end() && value.getDefiningOp<train::ReadOp>() && isFreeNode(known->second))
+        for (int user : users)
+          if (user == kNarrow || painted->contains(user))
+            painted->insert(known->second);
+  }
+
+  /// What casts cost as decided: once a value and type.
+  int64_t castBytes() const {
+    int64_t total = 0;
+    for (auto &[value, users] : uses) {
+      auto known = produced.find(value);
+      if (known == produced.end() || known->second == kEither)
+        continue;
+      bool narrow = isNarrow(known->second), free = narrow && mastered.contains(value);
+      if (!free && llvm::any_of(users, [&](int user) { return isNarrow(user) != narrow; }))
+        total += cost.cast(cast<RankedTensorType>(value.getType()), policy.storage);
+    }
+    return total;
+  }
+
+  bool isNarrow(int node) const {
+    return node == kNarrow || (node > kSink() && (painted ? painted->contains(node) : cut.onSourceSide(node)));
+  }
   static constexpr int kSink() { return MinCut::kSink; }
 
-  void finish() {
+  void finish(StringRef how) {
     Type wide = Float32Type::get(module.getContext());
     for (auto &[op, slots] : order) {
       OpTypes types;
@@ -294,8 +360,9 @@ private:
         solved |= node > kSink() && isDecidable(type);
       }
       types.rule = std::move(slots.rule);
+      types.quantized = quantized.contains(op);
       if (solved && isa<PrecisionSemantics>(op))
-        types.rule += "; fewest cast bytes";
+        types.rule += how;
       if (any)
         solution.ops[op] = std::move(types);
     }
@@ -310,9 +377,12 @@ private:
   ModuleOp module;
   const Policy &policy;
   CostModel cost;
+  bool weighsValues;
   MinCut cut;
+  std::optional<DenseSet<int>> painted; // narrow nodes, in place of the cut
   PrecisionSolution solution;
-  DenseSet<Operation *> island, gradientTail;
+  DenseSet<Operation *> island, gradientTail, quantized;
+  std::optional<Layers> layers; // of the function at hand
   DenseSet<StringAttr> written; // states
   DenseSet<Value> mastered;     // reads of parameters that have a wide master when they are stored narrow
   DenseMap<StringAttr, int> stateNodes;
@@ -324,6 +394,13 @@ private:
 };
 } // namespace
 
-PrecisionSolution mpt::solvePrecision(ModuleOp module, const Policy &policy, const CostModel &cost) {
-  return Solver(module, policy, cost).run();
+PrecisionSolution mpt::solvePrecision(ModuleOp module, const Policy &policy, Placement placement,
+                                      const CostModel &cost) {
+  PrecisionSolution painted = Solver(module, policy, cost).run(Placement::painting);
+  if (placement == Placement::painting)
+    return painted;
+  PrecisionSolution best = Solver(module, policy, cost).run(Placement::cut);
+  if (best.castBytes > painted.castBytes)
+    best = Solver(module, policy, cost, /*weighsValues=*/false).run(Placement::cut);
+  return best;
 }

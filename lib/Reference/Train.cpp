@@ -1,5 +1,6 @@
 // Train ops: state, the gradient boundary, loss-scale arithmetic.
 #include "Rules.h"
+#include "Scales.h"
 
 using namespace mlir;
 using namespace mpt;
@@ -105,4 +106,5 @@ void mpt::attachTrainRules(MLIRContext *context) {
   attachRule<train::ScaleLossOp, interpretScaleLoss>(context);
   attachRule<train::UnscaleOp, interpretUnscale>(context);
   attachRule<train::UpdateScaleOp, interpretUpdateScale>(context);
+  attachScaleRules(context);
 }

@@ -38,12 +38,21 @@ public:
     if (!policy->narrows())
       return;
 
-    PrecisionSolution solution = solvePrecision(module, *policy);
+    if (placement != "cut" && placement != "painting") {
+      emitError(loc) << "expected placement cut or painting, got " << placement;
+      return signalPassFailure();
+    }
+    PrecisionSolution solution =
+        solvePrecision(module, *policy, placement == "cut" ? Placement::cut : Placement::painting);
     Builder b(&getContext());
-    for (auto &[op, types] : solution.ops)
-      op->setAttr(kPrecisionAttr, b.getDictionaryAttr({b.getNamedAttr("operands", typeList(b, types.operands)),
-                                                       b.getNamedAttr("results", typeList(b, types.results)),
-                                                       b.getNamedAttr("rule", b.getStringAttr(types.rule))}));
+    for (auto &[op, types] : solution.ops) {
+      SmallVector<NamedAttribute> entries{b.getNamedAttr("operands", typeList(b, types.operands)),
+                                          b.getNamedAttr("results", typeList(b, types.results)),
+                                          b.getNamedAttr("rule", b.getStringAttr(types.rule))};
+      if (types.quantized)
+        entries.push_back(b.getNamedAttr("quantized", b.getUnitAttr()));
+      op->setAttr(kPrecisionAttr, b.getDictionaryAttr(entries));
+    }
     for (auto &[state, decision] : solution.states)
       state->setAttr(kPrecisionAttr, b.getDictionaryAttr({b.getNamedAttr("type", TypeAttr::get(decision.type)),
                                                           b.getNamedAttr("rule", b.getStringAttr(decision.rule))}));

@@ -2,9 +2,9 @@
 #include "passes/precision/Passes.h"
 
 #include "mpt/Dialect/MPT/GraphBuilder.h"
-#include "mpt/Dialect/Train/TrainDialect.h"
+#include "mpt/Dialect/Train/ScaleOps.h"
 #include "mpt/Precision/Attributes.h"
-#include "mpt/Precision/Policy.h"
+#include "mpt/Precision/Settings.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -17,7 +17,8 @@ using namespace mlir;
 using namespace mpt;
 
 namespace {
-constexpr StringLiteral kScale = "mpt.loss_scale", kGoodSteps = "mpt.good_steps", kHysteresis = "mpt.hysteresis";
+constexpr StringLiteral kScale = "mpt.loss_scale", kGoodSteps = "mpt.good_steps", kHysteresis = "mpt.hysteresis",
+                        kSteps = "mpt.scale_steps";
 
 /// A skipped step still draws new random numbers, and always moves the scale. Sums over micro-steps take up what is not
 /// finite, so that the step which reads them is skipped, and are emptied after it: a mean without one of them is wrong.
@@ -33,8 +34,8 @@ public:
       module.emitError() << "expected the policy's summary, got none: run precision-assign first";
       return signalPassFailure();
     }
-    scaling = scalingOf(module);
-    if (!multiplies())
+    scaling = PrecisionSettings::of(module).scaling;
+    if (!scaling.multiplies())
       module.walk([](train::ScaleLossOp seed) {
         if (!seed->hasAttr(kSeedAttr))
           return;
@@ -59,10 +60,6 @@ public:
   }
 
 private:
-  bool multiplies() const {
-    return scaling.mode == Scaling::dynamic || (scaling.mode == Scaling::fixed && scaling.init != 1.0);
-  }
-
   LogicalResult addStates(ModuleOp module) {
     auto builder = OpBuilder::atBlockBegin(module.getBody());
     for (auto state : module.getOps<train::StateOp>())
@@ -78,7 +75,8 @@ private:
     };
     return success(succeeded(add(kScale, real, builder.getF32FloatAttr(scaling.init))) &&
                    succeeded(add(kGoodSteps, count, builder.getI32IntegerAttr(0))) &&
-                   succeeded(add(kHysteresis, count, builder.getI32IntegerAttr(scaling.hysteresis))));
+                   succeeded(add(kHysteresis, count, builder.getI32IntegerAttr(scaling.hysteresis))) &&
+                   (scaling.floors.empty() || succeeded(add(kSteps, count, builder.getI32IntegerAttr(0)))));
   }
 
   LogicalResult scale(func::FuncOp function) {
@@ -87,7 +85,7 @@ private:
     for (Operation &op : body)
       if (op.hasAttr(kSeedAttr))
         seeds.push_back(&op);
-    if (seeds.empty() && multiplies())
+    if (seeds.empty() && scaling.multiplies())
       return function.emitOpError() << "expected a gradient seed (" << kSeedAttr
                                     << ") before the gradients, found none";
     auto builder = OpBuilder::atBlockBegin(&body);
@@ -95,7 +93,7 @@ private:
     auto real = RankedTensorType::get({}, builder.getF32Type());
     Value scale = scaling.mode == Scaling::dynamic ? Value(train::ReadOp::create(builder, b.loc, real, kScale))
                                                    : b.splat(real, scaling.init);
-    if (multiplies())
+    if (scaling.multiplies())
       for (Operation *seed : seeds) {
         if (auto marked = dyn_cast<train::ScaleLossOp>(seed)) {
           marked.getScaleMutable().assign(scale);
@@ -109,7 +107,7 @@ private:
     SmallVector<Value> gradients;
     for (auto gradient : function.getOps<train::GradientOp>()) {
       gradients.push_back(gradient.getResult());
-      if (multiplies())
+      if (scaling.multiplies())
         unscale(gradient, scale);
     }
     if (!function.getOps<train::WriteOp>().empty())
@@ -148,6 +146,9 @@ private:
     if (updates)
       if (SmallVector<Value> total = sums(function); !total.empty())
         checked = std::move(total);
+    for (Operation &op : *end->getBlock())
+      if (op.hasAttr(kCheckedAttr))
+        checked.append(op.result_begin(), op.result_end());
     Value last = *llvm::max_element(
         checked, [](Value a, Value b) { return a.getDefiningOp()->isBeforeInBlock(b.getDefiningOp()); });
     OpBuilder builder(last.getContext());
@@ -181,7 +182,14 @@ private:
     auto next = train::UpdateScaleOp::create(builder, loc, scale.getType(), count, count, scale, good, left, finite,
                                              real(scaling.growth), real(scaling.backoff), integer(scaling.interval),
                                              integer(scaling.hysteresis), real(scaling.min), real(scaling.max));
-    train::WriteOp::create(builder, loc, kScale, next.getNewScale(), Value());
+    Value newScale = next.getNewScale();
+    if (!scaling.floors.empty()) { // they go by calls, skipped ones included
+      Value steps = train::ReadOp::create(builder, loc, count, kSteps);
+      newScale = train::FloorScaleOp::create(builder, loc, scale.getType(), newScale, steps, scaling.floorSteps,
+                                             scaling.floors);
+      train::WriteOp::create(builder, loc, kSteps, GraphBuilder(builder, loc).add(steps, 1.0), Value());
+    }
+    train::WriteOp::create(builder, loc, kScale, newScale, Value());
     train::WriteOp::create(builder, loc, kGoodSteps, next.getNewGoodSteps(), Value());
     train::WriteOp::create(builder, loc, kHysteresis, next.getNewHysteresisLeft(), Value());
   }

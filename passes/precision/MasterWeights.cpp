@@ -6,6 +6,7 @@
 #include "mpt/Precision/Attributes.h"
 #include "mpt/Precision/Constants.h"
 #include "mpt/Precision/LossyCasts.h"
+#include "mpt/Precision/RoundingCasts.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -34,13 +35,21 @@ public:
       else if (auto write = dyn_cast<train::WriteOp>(op))
         accesses[write.getState()].writes.push_back(write);
     });
+    settings = PrecisionSettings::of(module);
+    casts.emplace(module);
     for (auto state : llvm::make_early_inc_range(module.getOps<train::StateOp>())) {
+      Accesses &found = accesses[state.getSymName()];
+      Type narrower = narrowerStorage(state, found);
+      if (narrower) {
+        if (failed(storeAs(state, narrower, found)))
+          return signalPassFailure();
+        continue;
+      }
       auto decision = state->getAttrOfType<DictionaryAttr>(kPrecisionAttr);
       auto type = decision ? decision.getAs<TypeAttr>("type") : TypeAttr();
       auto tensor = cast<RankedTensorType>(state.getType());
       if (!type || type.getValue() == tensor.getElementType())
         continue;
-      Accesses &found = accesses[state.getSymName()];
       RankedTensorType narrow = tensor.clone(type.getValue());
       if (found.writes.empty())
         storeNarrow(state, narrow, found);
@@ -50,6 +59,48 @@ public:
   }
 
 private:
+  /// The narrow type in which the policy keeps what optimizers update: parameters without masters, and slots that may
+  /// be narrow. Null for the rest.
+  Type narrowerStorage(train::StateOp state, const Accesses &found) {
+    auto type = cast<RankedTensorType>(state.getType());
+    if (!type.getElementType().isF32() || found.writes.empty())
+      return Type();
+    if (state.getRole() == train::Role::parameter)
+      return settings.master.isF32() ? Type() : settings.master;
+    if (state.getRole() != train::Role::slot || settings.slots.isF32() || !state->hasAttr(kStorableAttr))
+      return Type();
+    return settings.slots;
+  }
+
+  /// Readers widen, writers round as the policy says for masters.
+  LogicalResult storeAs(train::StateOp state, Type element, Accesses &found) {
+    auto narrow = cast<RankedTensorType>(state.getType()).clone(element);
+    if (ElementsAttr value = state.getValueAttr()) {
+      NarrowedConstant converted = narrowConstant(value, cast<FloatType>(element));
+      if (!converted.value)
+        return state.emitOpError() << "expected readable contents to store as " << element;
+      state.setValueAttr(converted.value);
+      if (!converted.note.empty())
+        state->setAttr(kRangeAttr, StringAttr::get(&getContext(), converted.note));
+    }
+    state.setType(narrow);
+    ++numNarrowStates;
+    for (train::ReadOp read : found.reads) {
+      redirect(read, narrow);
+      if (!read->use_empty()) {
+        OpBuilder builder(read);
+        Value stored = train::ReadOp::create(builder, read.getLoc(), narrow, read.getStateAttr());
+        read.getValue().replaceAllUsesWith(GraphBuilder(builder, read.getLoc()).widen(stored));
+      }
+      read.erase();
+    }
+    for (train::WriteOp write : found.writes) {
+      OpBuilder builder(write);
+      write.getValueMutable().assign(casts->cast(builder, write.getLoc(), write.getValue(), element, settings.masters));
+    }
+    return success();
+  }
+
   /// Readers that cast to `narrow` read the narrow state; the rest of the readers keep `read`.
   void redirect(train::ReadOp read, RankedTensorType narrow) {
     Value direct;
@@ -101,6 +152,9 @@ private:
     }
     return success();
   }
+
+  PrecisionSettings settings;
+  std::optional<RoundingCasts> casts;
 
   /// Nobody updates it: no master is needed, unless someone reads it wide.
   void storeNarrow(train::StateOp state, RankedTensorType narrow, Accesses &found) {

@@ -17,6 +17,7 @@ def Assign : Pass<"precision-assign", "::mlir::ModuleOp"> {
     Option<"policy", "policy", "std::string", "\"amp-f16\"", "built-in policy, or the path of a policy file">,
     ListOption<"keepF32", "keep-f32", "std::string", "regular expressions of node names that compute in f32">,
     ListOption<"keepNarrow", "keep-narrow", "std::string", "regular expressions of node names that compute narrow; beats keep-f32">,
+    Option<"placement", "placement", "std::string", "\"cut\"", "cut, or painting for comparison: how free values are decided">,
     Option<"lossScale", "loss-scale", "std::string", "\"\"", "none, a number, or dynamic with settings, instead of the policy's">
   ];
   let statistics = [
@@ -94,8 +95,45 @@ def MasterWeights : Pass<"precision-master-weights", "::mlir::ModuleOp"> {
     In: casts are in, parameters decided narrow are read in FP32 and cast. Out: their state is narrow; a trained one has
     `train.state master @"<name>.master" of "<name>"` with the FP32 initial value, FP32 readers and writers use the master,
     and each write of the master also writes its narrow copy. A parameter that nobody writes is converted at compile time.
+    Under a policy with a narrow `master` type, parameters are their own masters, and with narrow `slots`, optimizer slots that
+    may be narrow are: they are widened for the update and rounded after it.
   }];
-  let statistics = [Statistic<"numMasters", "masters", "masters added">];
+  let statistics = [
+    Statistic<"numMasters", "masters", "masters added">,
+    Statistic<"numNarrowStates", "narrow-states", "parameters and slots that are updated in a narrow type">
+  ];
+}
+
+def Quantize : Pass<"precision-quantize", "::mlir::ModuleOp"> {
+  let summary = "convert products' operands to the policy's 8-bit types, with scales";
+  let description = [{
+    In: masters are in, loss scaling is not. Operands of products that `precision-assign` marked `quantized` become the policy's
+    compute type, those computed from the gradient seed its gradients type: once a value and type, in the policy's rounding
+    mode, and from the value before its rounding to the storage type where there is one. With tensor scaling, the value is
+    multiplied by its scale first, and the FP32 product by the scales' reciprocals. Delayed scaling keeps
+    `@"mpt.amax_history"` [tensors, history] and `@"mpt.tensor_scales"` [tensors] as state, which functions that write state
+    update; a tensor that such a function does not have takes its own largest magnitude. Parameter gradients are rounded to
+    `parameter_gradients`. Nothing happens under a policy with one narrow type.
+  }];
+  let statistics = [
+    Statistic<"numQuantized", "quantized", "values converted to an 8-bit type">,
+    Statistic<"numProducts", "products", "products with 8-bit operands">
+  ];
+}
+
+def AdaptiveScales : Pass<"precision-adaptive-scales", "::mlir::ModuleOp"> {
+  let summary = "give each layer's gradient a scale of its own, from its spread";
+  let description = [{
+    Under adaptive loss scaling (arXiv 1910.12385): the seed starts with the policy's initial scale; a gradient that is
+    rounded to a narrow type, and each narrow gradient that a product makes, is rescaled in FP32 before its rounding by
+    `train.cast_scale` and `train.layer_scale`; gradients that meet with different scales are brought to one by
+    `train.merge_scale`; each parameter gradient is unscaled by the scale that it carries. All scales are values on the
+    device. Nothing happens in other modes.
+  }];
+  let statistics = [
+    Statistic<"numScales", "scales", "scales of layers and casts">,
+    Statistic<"numMerges", "merges", "places where gradients with different scales meet">
+  ];
 }
 
 def LossScaling : Pass<"precision-loss-scaling", "::mlir::ModuleOp"> {

@@ -2,12 +2,12 @@
 #include "passes/precision/Passes.h"
 
 #include "mpt/Dialect/MPT/GraphBuilder.h"
-#include "mpt/Dialect/Train/TrainDialect.h"
+#include "mpt/Dialect/Train/ScaleOps.h"
 #include "mpt/Precision/Attributes.h"
 #include "mpt/Precision/LossyCasts.h"
 #include "mpt/Precision/Numerics.h"
-#include "mpt/Precision/Policy.h"
 #include "mpt/Precision/ScaleFlow.h"
+#include "mpt/Precision/Settings.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -29,9 +29,9 @@ class Verify : public mpt::impl::VerifyBase<Verify> {
 public:
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    scaling = scalingOf(module);
-    if (!(accumulator = accumulatorOf(module)))
-      accumulator = Float32Type::get(&getContext());
+    settings = PrecisionSettings::of(module);
+    scaling = settings.scaling;
+    accumulator = settings.accumulate;
     bool fine = true;
     for (auto state : module.getOps<train::StateOp>()) {
       states[state.getSymNameAttr()] = state;
@@ -53,11 +53,12 @@ private:
   LogicalResult verifyState(train::StateOp state) {
     if (state.getRole() == train::Role::parameter) {
       if (isNarrowFloat(state.getType()) && written.contains(state.getSymNameAttr()) &&
-          !mastered.contains(state.getSymNameAttr()))
+          !mastered.contains(state.getSymNameAttr()) && getElementTypeOrSelf(state.getType()) != settings.master)
         return state.emitOpError() << "expected a master of " << state.getSymName()
                                    << ", which is trained and stored as " << getElementTypeOrSelf(state.getType())
                                    << ": run precision-master-weights";
-    } else if (isNarrowFloat(state.getType()) && state.getRole() != train::Role::constant) {
+    } else if (isNarrowFloat(state.getType()) && state.getRole() != train::Role::constant &&
+               !(state.getRole() == train::Role::slot && getElementTypeOrSelf(state.getType()) == settings.slots)) {
       return state.emitOpError() << "expected f32 for state of role " << train::stringifyRole(state.getRole())
                                  << ", got " << getElementTypeOrSelf(state.getType());
     }
@@ -75,7 +76,7 @@ private:
       if (auto write = dyn_cast<train::WriteOp>(op); write && trains)
         fine &= succeeded(verifyWrite(write));
     }
-    bool multiplies = scaling.mode == Scaling::dynamic || (scaling.mode == Scaling::fixed && scaling.init != 1.0);
+    bool multiplies = scaling.multiplies() || scaling.mode == Scaling::adaptive;
     bool scaled =
         llvm::any_of(function.getOps<train::ScaleLossOp>(), [](Operation *op) { return !op->hasAttr(kSeedAttr); });
     if (trains && multiplies && !scaled) {
@@ -121,22 +122,37 @@ private:
   }
 
   LogicalResult verifyScale(Operation *op, const ScaleFlow &flow) {
-    auto power = [&](Value value) { return flow.powerOf(value).value_or(0); };
+    auto count = [&](Value value) { return flow.of(value).value_or(ScaleFlow::Scales()).size(); };
+    if (flow.meets(op))
+      return op->emitOpError()
+             << "expected gradients that carry one scale, got different ones: train.rescale is missing";
     if (auto scale = dyn_cast<train::ScaleLossOp>(op)) {
-      if (power(scale.getSeed()) != 0)
+      if (count(scale.getSeed()) != 0)
         return op->emitOpError() << "expected a seed without a scale: the loss is scaled twice";
     } else if (auto unscale = dyn_cast<train::UnscaleOp>(op)) {
-      if (flow.powerOf(unscale.getGradient()).value_or(1) != 1)
-        return op->emitOpError() << "expected a gradient that carries the loss scale once, got it "
-                                 << power(unscale.getGradient()) << " times";
+      return verifyCarried(op, flow.of(unscale.getGradient()), unscale.getScale());
+    } else if (auto rescale = dyn_cast<train::RescaleOp>(op)) {
+      return verifyCarried(op, flow.of(rescale.getGradient()), rescale.getFrom());
     } else if (auto gradient = dyn_cast<train::GradientOp>(op)) {
-      if (power(gradient.getGradient()) != 0)
+      if (count(gradient.getGradient()) != 0)
         return op->emitOpError() << "expected an unscaled gradient of " << gradient.getParameter()
                                  << ", got one that carries the loss scale: train.unscale is missing";
     } else if (auto write = dyn_cast<train::WriteOp>(op)) {
-      if (power(write.getValue()) != 0)
+      if (count(write.getValue()) != 0)
         return op->emitOpError() << "expected a value without the loss scale for state " << write.getState();
     }
+    return success();
+  }
+
+  /// A gradient that loses `scale` must carry it, and no other.
+  LogicalResult verifyCarried(Operation *op, std::optional<ScaleFlow::Scales> carried, Value scale) {
+    if (!carried)
+      return success();
+    if (carried->size() != 1)
+      return op->emitOpError() << "expected a gradient that carries the loss scale once, got it " << carried->size()
+                               << " times";
+    if (carried->front() != scale)
+      return op->emitOpError() << "expected the scale that the gradient carries, got another one";
     return success();
   }
 
@@ -150,6 +166,7 @@ private:
     return success();
   }
 
+  PrecisionSettings settings;
   LossScaling scaling;
   Type accumulator;
   DenseMap<StringAttr, train::StateOp> states;

@@ -3,7 +3,7 @@
 
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Precision/Numerics.h"
-#include "mpt/Precision/Policy.h"
+#include "mpt/Precision/Settings.h"
 
 namespace mpt {
 #define GEN_PASS_DEF_WIDENREDUCTIONS
@@ -17,9 +17,7 @@ namespace {
 class WidenReductions : public mpt::impl::WidenReductionsBase<WidenReductions> {
 public:
   void runOnOperation() override {
-    Type accumulator = accumulatorOf(getOperation());
-    if (!accumulator)
-      accumulator = Float32Type::get(&getContext());
+    Type accumulator = PrecisionSettings::of(getOperation()).accumulate;
     getOperation().walk([&](Operation *op) {
       std::optional<Accumulation> found = accumulationOf(op);
       if (!found)

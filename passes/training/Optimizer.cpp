@@ -26,6 +26,9 @@ static SmallVector<StringRef> slotsOf(const OptimizerSpec &spec) {
   llvm_unreachable("unknown optimizer");
 }
 
+/// Slots that hold averages of gradients may be kept as narrow as parameters; sums of squares may not.
+static bool isStorableNarrow(StringRef slot) { return slot == "momentum" || slot == "moment1"; }
+
 /// The optimizer op: new parameter, then new slots.
 static Operation *buildUpdate(OpBuilder &builder, Location loc, const OptimizerSpec &spec, Value param, Value grad,
                               Value lr, Value step, ArrayRef<Value> slots) {
@@ -139,6 +142,8 @@ private:
                             RankedTensorType::get(type.getShape(), wide), 0.0, name);
       if (!state)
         return failure();
+      if (isStorableNarrow(slot))
+        state->setAttr("mpt.storable", builder.getUnitAttr());
       slots.push_back(train::ReadOp::create(builder, b.loc, state.getType(), targets.back()));
     }
     Operation *op = buildUpdate(builder, b.loc, spec, parameter, grad, lr, count, slots);

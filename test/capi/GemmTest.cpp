@@ -224,9 +224,11 @@ int main() {
   testRoundedSteps();
   const int64_t sizes[][3] = {{1, 1, 1},       {3, 5, 7},     {64, 96, 64},   {67, 131, 85},
                               {129, 1030, 33}, {17, 40, 700}, {600, 33, 700}, {5, 300, 260}};
-  const int64_t types[][2] = {{MPT_FLOAT32, MPT_FLOAT32},      {MPT_FLOAT16, MPT_FLOAT16},   {MPT_FLOAT16, MPT_FLOAT32},
-                              {MPT_BFLOAT16, MPT_BFLOAT16},    {MPT_BFLOAT16, MPT_FLOAT32},  {MPT_FLOAT64, MPT_FLOAT64},
-                              {MPT_FLOAT8E4M3FN, MPT_FLOAT16}, {MPT_FLOAT8E5M2, MPT_FLOAT32}};
+  const int64_t types[][2] = {{MPT_FLOAT32, MPT_FLOAT32},       {MPT_FLOAT16, MPT_FLOAT16},
+                              {MPT_FLOAT16, MPT_FLOAT32},       {MPT_BFLOAT16, MPT_BFLOAT16},
+                              {MPT_BFLOAT16, MPT_FLOAT32},      {MPT_FLOAT64, MPT_FLOAT64},
+                              {MPT_FLOAT8E4M3FN, MPT_FLOAT16},  {MPT_FLOAT8E5M2, MPT_FLOAT32},
+                              {MPT_FLOAT8E4M3FN, MPT_BFLOAT16}, {MPT_FLOAT8E5M2, MPT_FLOAT16}};
   const int64_t flags[] = {0,
                            MPT_GEMM_BIAS,
                            MPT_GEMM_BIAS | MPT_GEMM_RELU,

@@ -15,7 +15,7 @@ struct Accumulation {
 };
 /// Nothing for ops that accumulate no floats or have no `numerics` attribute.
 std::optional<Accumulation> accumulationOf(mlir::Operation *op);
-/// The float type of most bits; of equal ones the first.
+/// The float type of most bits; for different ones of as many bits, the next wider type, which holds both.
 mlir::Type widest(llvm::ArrayRef<mlir::Type> types);
 /// True for float types of fewer bits than `than`.
 bool isNarrower(mlir::Type type, mlir::Type than);

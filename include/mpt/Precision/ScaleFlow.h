@@ -1,4 +1,4 @@
-// Which values of a training step carry the loss scale.
+// Which values of a training step carry which loss scale.
 #ifndef MPT_PRECISION_SCALEFLOW_H
 #define MPT_PRECISION_SCALEFLOW_H
 
@@ -6,17 +6,22 @@
 
 namespace mpt {
 
-/// The power of the loss scale in each value: train.scale_loss adds one, train.unscale takes one away, and everything
-/// between them is linear in the gradient. Constants other than the seed carry any power. Layer-wise scales need one
-/// power a scale here; so far there is one scale.
+/// The scales that each value carries, as the IR values that hold them: train.scale_loss adds one, train.unscale takes
+/// it away, train.rescale exchanges it, and everything between them is linear in the gradient. Gradients that meet
+/// carry the same scales. Constants other than the seed fit any. Statistics and scales made of gradients carry none.
 class ScaleFlow {
 public:
+  using Scales = llvm::SmallVector<mlir::Value, 1>;
+
   explicit ScaleFlow(mlir::func::FuncOp function);
-  /// Nothing for values that would fit any power (constants, and what is made of them alone).
-  std::optional<int> powerOf(mlir::Value value) const;
+  /// Nothing for values that would fit any scale (constants, and what is made of them alone).
+  std::optional<Scales> of(mlir::Value value) const;
+  /// Operands of one op carry different scales.
+  bool meets(mlir::Operation *op) const { return meetings.contains(op); }
 
 private:
-  llvm::DenseMap<mlir::Value, int> powers;
+  llvm::DenseMap<mlir::Value, Scales> scales;
+  llvm::DenseSet<mlir::Operation *> meetings;
 };
 
 } // namespace mpt

@@ -25,10 +25,14 @@ struct CostModel {
   int64_t wideValue(mlir::RankedTensorType wide, mlir::Type narrow) const;
 };
 
+/// How what the rules leave free is decided: by a minimum cut, or by four-colour painting (Painting.h).
+enum class Placement { cut, painting };
+
 /// Element types of one op's operands and results; null where they stay as they are.
 struct OpTypes {
   llvm::SmallVector<mlir::Type, 4> operands, results;
   std::string rule;
+  bool quantized = false; ///< operands are converted to the policy's compute and gradients types
 };
 struct StateType {
   mlir::Type type;
@@ -37,7 +41,7 @@ struct StateType {
 struct PrecisionSolution {
   llvm::DenseMap<mlir::Operation *, OpTypes> ops;
   llvm::DenseMap<mlir::Operation *, StateType> states;
-  int64_t castBytes = 0; ///< cost of the chosen cut
+  int64_t castBytes = 0; ///< bytes that casts move, with their launches
 };
 
 /// Hard rules come from the ops' interfaces (wide slots, one type for all operands), then the policy's rules. Range
@@ -46,7 +50,11 @@ struct PrecisionSolution {
 /// minimum cut over values, where a cast is paid once per value and type. Results of contractions, reductions and
 /// composites take either type at no cost, since the rounding is theirs. All functions are decided together, because
 /// they share parameters.
-PrecisionSolution solvePrecision(mlir::ModuleOp module, const Policy &policy, const CostModel &cost = {});
+///
+/// The cut weighs wide values as well as casts. Where its casts move more bytes than those of painting under the same
+/// rules, the cut is taken over casts alone, which nothing undercuts.
+PrecisionSolution solvePrecision(mlir::ModuleOp module, const Policy &policy, Placement placement = Placement::cut,
+                                 const CostModel &cost = {});
 
 } // namespace mpt
 

@@ -23,14 +23,23 @@ void PolicyDialect::initialize() {
 
 LogicalResult PolicyOp::verify() {
   auto isFloat = [](Type type) { return isa<Float16Type, BFloat16Type, Float32Type>(type); };
-  if (!isFloat(getStorage()) || getCompute() != getStorage() ||
-      (getGradients() != getStorage() && !getGradients().isF32()))
-    return emitOpError()
-           << "C1: expected one of f16, bf16 and f32 for storage and compute, that or f32 for gradients, got "
-           << getStorage() << ", " << getCompute() << " and " << getGradients();
-  for (Type wide : {getAccumulate(), getMaster()})
-    if (!wide.isF32())
-      return emitOpError() << "C2: expected f32 for accumulate and master, got " << wide;
+  if (!isFloat(getStorage()))
+    return emitOpError() << "C1: expected f16, bf16 or f32 for storage, got " << getStorage();
+  for (Type type : {getCompute(), getGradients()})
+    if (type != getStorage() && !isa<Float8E4M3FNType, Float8E5M2Type>(type) &&
+        !(type == getGradients() && type.isF32()))
+      return emitOpError() << "C1: expected " << getStorage()
+                           << " (the storage type), f8E4M3FN or f8E5M2 for compute and gradients, got " << type;
+  if (!getAccumulate().isF32())
+    return emitOpError() << "C2: expected f32 for accumulate, got " << getAccumulate();
+  if (!getMaster().isF32() && getMaster() != getStorage())
+    return emitOpError() << "C3: expected f32 or " << getStorage() << " (the storage type) for master, got "
+                         << getMaster();
+  if (getSlots() && !isFloat(*getSlots()))
+    return emitOpError() << "C4: expected f16, bf16 or f32 for slots, got " << *getSlots();
+  if (Type type = getParameterGradients().value_or(getStorage());
+      !isFloat(type) && !isa<Float8E4M3FNType, Float8E5M2Type>(type))
+    return emitOpError() << "C4: expected an 8-bit float type, f16, bf16 or f32 for parameter_gradients, got " << type;
   return success();
 }
 
@@ -59,11 +68,28 @@ LogicalResult LossScalingOp::verify() {
   if (!(growth > 1.0 && 0.0 < backoff && backoff < 1.0) || getInterval() < 1 || getHysteresis() < 1)
     return emitOpError()
            << "C2: expected growth above 1, backoff between 0 and 1, interval and hysteresis of at least 1";
+  ArrayRef<int64_t> steps = getFloorSteps();
+  if (steps.size() != getFloors().size() || !llvm::is_sorted(steps))
+    return emitOpError() << "C3: expected as many floors as floor_steps, which ascend, got " << getFloors().size()
+                         << " and " << steps.size();
+  double underflow = getUnderflow().convertToDouble();
+  if ((getSpread() != "sum" && getSpread() != "product") || !(0.0 < underflow && underflow < 1.0) ||
+      !(getLayerMax().convertToDouble() > 0.0) || !(getTotalMax().convertToDouble() > 0.0))
+    return emitOpError() << "C4: expected spread \"sum\" or \"product\", underflow between 0 and 1, bounds above 0";
+  return success();
+}
+
+LogicalResult TensorScalingOp::verify() {
+  if (getHistory() < 1 || getMargin() < 0)
+    return emitOpError() << "C1: expected a history of at least 1 and a margin that is not negative, got "
+                         << getHistory() << " and " << getMargin();
   return success();
 }
 
 LogicalResult RoundingOp::verify() {
-  if (getMode() != "nearest_even")
-    return emitOpError() << "expected \"nearest_even\", got \"" << getMode() << "\"";
+  if (getMode() != "nearest_even" && getMode() != "stochastic")
+    return emitOpError() << "expected \"nearest_even\" or \"stochastic\", got \"" << getMode() << "\"";
+  if (getOverflow() != "inf" && getOverflow() != "saturate")
+    return emitOpError() << "expected overflow \"inf\" or \"saturate\", got \"" << getOverflow() << "\"";
   return success();
 }

@@ -1,9 +1,13 @@
 // Registration and verification of the training dialect.
 #include "mpt/Dialect/Train/TrainDialect.h"
 
+#include "mpt/Dialect/Train/ScaleOps.h"
+
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/TypeSwitch.h"
+
+#include <cmath>
 
 using namespace mlir;
 using namespace mpt::train;
@@ -16,6 +20,8 @@ using namespace mpt::train;
 
 #define GET_OP_CLASSES
 #include "mpt/Dialect/Train/TrainOps.cpp.inc"
+#define GET_OP_CLASSES
+#include "mpt/Dialect/Train/ScaleOps.cpp.inc"
 
 void TrainDialect::initialize() {
   addAttributes<
@@ -25,6 +31,9 @@ void TrainDialect::initialize() {
   addOperations<
 #define GET_OP_LIST
 #include "mpt/Dialect/Train/TrainOps.cpp.inc"
+      ,
+#define GET_OP_LIST
+#include "mpt/Dialect/Train/ScaleOps.cpp.inc"
       >();
 }
 
@@ -45,6 +54,25 @@ static LogicalResult verifyStateUse(Operation *op, FlatSymbolRefAttr name, Type 
     return op->emitOpError() << "expected the type of state " << name << ", " << state.getType() << ", got " << type;
   return success();
 }
+
+LogicalResult MergeScaleOp::verify() {
+  if (getScales().size() != getMaxima().size() || getScales().size() < 2)
+    return emitOpError() << "C1: expected as many scales as maxima, at least two, got " << getScales().size() << " and "
+                         << getMaxima().size();
+  return success();
+}
+
+/// sqrt(2) erfinv(p), by bisection: attributes are read rarely.
+static double quantile(double p) {
+  double low = -9, high = 9;
+  for (int i = 0; i < 200; ++i) {
+    double middle = (low + high) / 2;
+    (std::erf(middle) < p ? low : high) = middle;
+  }
+  return std::sqrt(2.0) * (low + high) / 2;
+}
+double LayerScaleOp::getReach() { return quantile(getUnderflow().convertToDouble()); }
+double CastScaleOp::getQuantile() { return quantile(2 * getUnderflow().convertToDouble() - 1); }
 
 LogicalResult ReadOp::verifySymbolUses(SymbolTableCollection &symbols) {
   return verifyStateUse(*this, getStateAttr(), getValue().getType(), symbols);

@@ -24,6 +24,8 @@ struct Vec {
   static Vec load(const float *p) { return {_mm256_loadu_ps(p)}; }
   static Vec loadF16(const uint16_t *p) { return {load8F16(p)}; }
   static Vec loadBF16(const uint16_t *p) { return {load8BF16(p)}; }
+  static Vec loadE4M3(const uint8_t *p) { return {load8E4M3(p)}; }
+  static Vec loadE5M2(const uint8_t *p) { return {load8E5M2(p)}; }
   void store(float *p) const { _mm256_storeu_ps(p, v); }
   void storeF16(uint16_t *p) const {
     _mm_storeu_si128(reinterpret_cast<__m128i *>(p), _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));

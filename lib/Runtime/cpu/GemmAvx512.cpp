@@ -29,6 +29,18 @@ struct Vec {
     __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i *>(p)));
     return {_mm512_castsi512_ps(_mm512_slli_epi32(wide, 16))};
   }
+  static Vec loadE5M2(const uint8_t *p) {
+    __m256i x = _mm256_cvtepu8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i *>(p)));
+    return {_mm512_cvtph_ps(_mm256_slli_epi16(x, 8))};
+  }
+  static Vec loadE4M3(const uint8_t *p) { // see load8E4M3
+    __m256i x = _mm256_cvtepu8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i *>(p)));
+    __m256i magnitude = _mm256_and_si256(x, _mm256_set1_epi16(0x7f));
+    __m256i sign = _mm256_slli_epi16(_mm256_and_si256(x, _mm256_set1_epi16(0x80)), 8);
+    __m256i nan = _mm256_and_si256(_mm256_cmpeq_epi16(magnitude, _mm256_set1_epi16(0x7f)), _mm256_set1_epi16(0x7e00));
+    __m256i half = _mm256_or_si256(_mm256_or_si256(_mm256_slli_epi16(magnitude, 7), sign), nan);
+    return {_mm512_mul_ps(_mm512_cvtph_ps(half), _mm512_set1_ps(256))};
+  }
   void store(float *p) const { _mm512_storeu_ps(p, v); }
   void storeF16(uint16_t *p) const {
     _mm256_storeu_si256(reinterpret_cast<__m256i *>(p), _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));

@@ -27,6 +27,12 @@ struct Vec {
   static Vec loadBF16(const uint16_t *p) {
     return map([&](int i) { return fromBF16(p[i]); });
   }
+  static Vec loadE4M3(const uint8_t *p) {
+    return map([&](int i) { return fromE4M3FN(p[i]); });
+  }
+  static Vec loadE5M2(const uint8_t *p) {
+    return map([&](int i) { return fromE5M2(p[i]); });
+  }
   void storeF16(uint16_t *p) const {
     for (int i = 0; i < 4; ++i)
       p[i] = toF16(v[i]);

@@ -38,12 +38,8 @@ inline void narrow(float x, E5M2 &d) { d.bits = toE5M2(x); }
 inline Vec loadAs(const float *p) { return Vec::load(p); }
 inline Vec loadAs(const F16 *p) { return Vec::loadF16(reinterpret_cast<const uint16_t *>(p)); }
 inline Vec loadAs(const BF16 *p) { return Vec::loadBF16(reinterpret_cast<const uint16_t *>(p)); }
-template <typename T> inline Vec loadAs(const T *p) {
-  float wide[W];
-  for (int i = 0; i < W; ++i)
-    wide[i] = widen(p[i]);
-  return Vec::load(wide);
-}
+inline Vec loadAs(const E4M3 *p) { return Vec::loadE4M3(reinterpret_cast<const uint8_t *>(p)); }
+inline Vec loadAs(const E5M2 *p) { return Vec::loadE5M2(reinterpret_cast<const uint8_t *>(p)); }
 inline void storeAs(Vec v, float *p) { v.store(p); }
 inline void storeAs(Vec v, F16 *p) { v.storeF16(reinterpret_cast<uint16_t *>(p)); }
 inline void storeAs(Vec v, BF16 *p) { v.storeBF16(reinterpret_cast<uint16_t *>(p)); }

@@ -11,6 +11,22 @@ inline __m256 load8BF16(const void *p) {
   return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
 }
 
+/// 1-5-2 is the upper half of an f16.
+inline __m256 load8E5M2(const void *p) {
+  __m128i half = _mm_slli_epi16(_mm_cvtepu8_epi16(_mm_loadl_epi64(static_cast<const __m128i *>(p))), 8);
+  return _mm256_cvtph_ps(half);
+}
+
+/// 1-4-3 in an f16's place, its sign apart, is 2^-8 of its value, subnormal numbers included; 0x7f is NaN.
+inline __m256 load8E4M3(const void *p) {
+  __m128i x = _mm_cvtepu8_epi16(_mm_loadl_epi64(static_cast<const __m128i *>(p)));
+  __m128i magnitude = _mm_and_si128(x, _mm_set1_epi16(0x7f));
+  __m128i sign = _mm_slli_epi16(_mm_and_si128(x, _mm_set1_epi16(0x80)), 8);
+  __m128i nan = _mm_and_si128(_mm_cmpeq_epi16(magnitude, _mm_set1_epi16(0x7f)), _mm_set1_epi16(0x7e00));
+  __m128i half = _mm_or_si128(_mm_or_si128(_mm_slli_epi16(magnitude, 7), sign), nan);
+  return _mm256_mul_ps(_mm256_cvtph_ps(half), _mm256_set1_ps(256));
+}
+
 /// `columns` (a multiple of 8) runs of k values, `pitch` apart, to k rows of `columns` values; returns the rows done.
 template <typename T, typename Load>
 int64_t transposeColumns(const T *in, int64_t pitch, int64_t k, int columns, float *out, Load load) {
@@ -40,6 +56,8 @@ int64_t transposeColumns(const T *in, int64_t pitch, int64_t k, int columns, flo
 
 struct F16;
 struct BF16;
+struct E4M3;
+struct E5M2;
 
 /// Transposes whole blocks of a panel of NR columns; returns how many k it has done.
 inline int64_t transposePanel(const float *in, int64_t pitch, int64_t k, int columns, float *out) {
@@ -50,6 +68,12 @@ inline int64_t transposePanel(const F16 *in, int64_t pitch, int64_t k, int colum
 }
 inline int64_t transposePanel(const BF16 *in, int64_t pitch, int64_t k, int columns, float *out) {
   return transposeColumns(reinterpret_cast<const uint16_t *>(in), pitch, k, columns, out, load8BF16);
+}
+inline int64_t transposePanel(const E4M3 *in, int64_t pitch, int64_t k, int columns, float *out) {
+  return transposeColumns(reinterpret_cast<const uint8_t *>(in), pitch, k, columns, out, load8E4M3);
+}
+inline int64_t transposePanel(const E5M2 *in, int64_t pitch, int64_t k, int columns, float *out) {
+  return transposeColumns(reinterpret_cast<const uint8_t *>(in), pitch, k, columns, out, load8E5M2);
 }
 template <typename T> int64_t transposePanel(const T *, int64_t, int64_t, int, float *) { return 0; }
 

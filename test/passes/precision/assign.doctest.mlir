@@ -6,7 +6,7 @@
 // CHECK: mpt.matmul {{.*}}results = [f32], rule = "class contraction -> narrow
 // CHECK: mpt.tanh {{.*}}operands = [f32], results = [f32], rule = "policy.op \22mpt.tanh\22 -> wide"
 // CHECK: mpt.matmul {{.*}}operands = [f32, f32], results = [f32], rule = "policy.node \22/classifier/.*\22 -> wide"
-// MASTER: C2: expected f32 for accumulate and master, got 'f16'
+// MASTER: C3: expected f32 or 'f16' (the storage type) for master, got 'bf16'
 // NONE: expected one policy.policy in {{.*}}mlp.mlir, got 0
 func.func @evaluate(%a: tensor<8x8xf32>) -> tensor<8x8xf32> {
   %0 = mpt.matmul %a, %a : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>

@@ -13,7 +13,7 @@
 // WIDE: mpt.matmul {{.*}}operands = [f16, f16], results = [f32]
 // WIDE-NOT: waits
 
-// MLP: module attributes {{.*}}mpt.policy = {accumulate = f32, loss_scaling = {{.*}}mode = "dynamic"{{.*}}name = "amp-f16", storage = f16}
+// MLP: module attributes {{.*}}mpt.policy = {accumulate = f32, {{.*}}loss_scaling = {{.*}}mode = "dynamic"{{.*}}name = "amp-f16", {{.*}}storage = f16}
 // MLP: train.state parameter @fc1.weight {{.*}}type = f16
 // MLP: mpt.matmul {{.*}}operands = [f16, f16], results = [f16], rule = "class contraction -> narrow; fewest cast bytes"
 // MLP: mpt.softmax_cross_entropy {{.*}}operands = [unit, unit], results = [f32, f32, f32], rule = "class pinned -> wide"
@@ -32,7 +32,7 @@
 // BOTH: mpt.matmul {{.*}}operands = [f32, f32], results = [f32], rule = "keep-f32 \22.*\22 -> wide"
 // FP32: name = "fp32"
 // FP32-NOT: mpt.precision
-// UNKNOWN: expected policy amp-bf16, amp-f16, fp32 or the path of a policy file, got half
+// UNKNOWN: expected policy als-f16-product, als-f16, amp-bf16, amp-f16, fp32, fp8-current, fp8-e5m2, fp8-hybrid, pure-f16-static or the path of a policy file
 // MISSING: cannot find policy file {{.*}}none.mlir
 // REGEX: expected a regular expression, got "a("
 

@@ -95,3 +95,23 @@ func.func @elided(%x: tensor<4xf32>) -> tensor<4xf32> attributes {mpt.lossy_cast
   %1 = mpt.cast %0 : tensor<4xbf16> to tensor<4xf32>
   return %1 : tensor<4xf32>
 }
+
+// -----
+
+module {
+  train.state parameter @w : tensor<4xf32>
+  func.func @step(%x: tensor<4xf32>, %one: tensor<f32>, %two: tensor<f32>) {
+    %seed = mpt.constant dense<1.0> : tensor<4xf32> {mpt.seed}
+    %0 = train.scale_loss %seed, %one : tensor<4xf32>, tensor<f32>
+    %1 = train.rescale %0, %one to %two : (tensor<4xf32>, tensor<f32>, tensor<f32>) -> tensor<4xf32>
+    // expected-error @below {{expected gradients that carry one scale, got different ones: train.rescale is missing}}
+    %2 = mpt.add %0, %1 : tensor<4xf32>
+    // expected-error @below {{expected the scale that the gradient carries, got another one}}
+    %3 = train.unscale %1, %one : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+    // expected-error @below {{expected the scale that the gradient carries, got another one}}
+    %4 = train.rescale %1, %one to %two : (tensor<4xf32>, tensor<f32>, tensor<f32>) -> tensor<4xf32>
+    %5 = train.unscale %1, %two : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+    %g = train.gradient @w, %5 : tensor<4xf32>
+    return
+  }
+}

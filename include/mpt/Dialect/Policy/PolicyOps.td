@@ -21,12 +21,30 @@ class Policy_Op<string mnemonic, list<Trait> traits = []> : Op<Policy_Dialect, m
 class Policy_Rule<string mnemonic, list<Trait> traits = []> : Policy_Op<mnemonic, [HasParent<"PolicyOp">] # traits>;
 
 def Policy_Decision : I32EnumAttr<"Decision", "what a rule decides", [
-  I32EnumAttrCase<"narrow", 0>, I32EnumAttrCase<"wide", 1>, I32EnumAttrCase<"follow", 2>]> {
+  I32EnumAttrCase<"narrow", 0>, I32EnumAttrCase<"wide", 1>, I32EnumAttrCase<"follow", 2>,
+  I32EnumAttrCase<"storage", 3>]> {
   let cppNamespace = "::mpt::policy";
   let genSpecializedAttr = 1;
 }
 def Policy_Scaling : I32EnumAttr<"Scaling", "how the loss is scaled", [
-  I32EnumAttrCase<"none", 0>, I32EnumAttrCase<"fixed", 1>, I32EnumAttrCase<"dynamic", 2>]> {
+  I32EnumAttrCase<"none", 0>, I32EnumAttrCase<"fixed", 1>, I32EnumAttrCase<"dynamic", 2>,
+  I32EnumAttrCase<"adaptive", 3>]> {
+  let cppNamespace = "::mpt::policy";
+  let genSpecializedAttr = 1;
+}
+def Policy_Predicate : I32EnumAttr<"Predicate", "what a layer, a product of the forward pass with its gradients, is like", [
+  I32EnumAttrCase<"first", 0>, I32EnumAttrCase<"last", 1>, I32EnumAttrCase<"unweighted", 2>]> {
+  let cppNamespace = "::mpt::policy";
+  let genSpecializedAttr = 1;
+}
+def Policy_Values : I32EnumAttr<"Values", "which roundings a rule is about", [
+  I32EnumAttrCase<"all", 0>, I32EnumAttrCase<"operands", 1>, I32EnumAttrCase<"gradients", 2>,
+  I32EnumAttrCase<"masters", 3>]> {
+  let cppNamespace = "::mpt::policy";
+  let genSpecializedAttr = 1;
+}
+def Policy_TensorScaling : I32EnumAttr<"TensorScaling", "where the scale of one tensor comes from", [
+  I32EnumAttrCase<"current", 0>, I32EnumAttrCase<"delayed", 1>]> {
   let cppNamespace = "::mpt::policy";
   let genSpecializedAttr = 1;
 }
@@ -34,17 +52,23 @@ def Policy_Scaling : I32EnumAttr<"Scaling", "how the loss is scaled", [
 def Policy_PolicyOp : Policy_Op<"policy", [Symbol, SingleBlock, NoTerminator]> {
   let summary = "one policy";
   let description = [{
-    `storage` is the type of narrow values in memory, `compute` the type that contractions multiply in, `accumulate` the
-    type of running sums, `master` the type that optimizers update, `gradients` the type in which
-    parameters' gradients wait for the update (those of activations are stored like activations).
-    C1: storage and compute are one type, gradients that type or f32. C2: accumulate and master are f32 or wider.
+    `storage` is the type of narrow values in memory, `compute` the type of products' operands in the forward pass,
+    `accumulate` the type of running sums, `master` the type of what optimizers update between steps, `slots` the type
+    of optimizer slots that may be narrow (first moments). `gradients` is the type in which parameters' gradients wait for
+    the update, or, where it is an 8-bit type, that of products' operands that are gradients (those of activations are
+    otherwise stored like activations). `parameter_gradients` is a further rounding of parameters' gradients. `slots` and
+    `parameter_gradients` default to f32. Products' operands are converted from the storage type to 8-bit types.
+    C1: storage is f16, bf16 or f32; compute is that or f8E4M3FN or f8E5M2, gradients too or f32. C2: accumulate is f32.
+    C3: master is f32, or storage's type, which makes each parameter its own master. C4: slots and parameter_gradients
+    are at most f32.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, TypeAttr:$storage, TypeAttr:$compute, TypeAttr:$accumulate,
-    TypeAttr:$master, TypeAttr:$gradients);
+    TypeAttr:$master, TypeAttr:$gradients, OptionalAttr<TypeAttr>:$slots, OptionalAttr<TypeAttr>:$parameter_gradients);
   let regions = (region SizedRegion<1>:$rules);
   let assemblyFormat = [{
     $sym_name `storage` `=` $storage `compute` `=` $compute `accumulate` `=` $accumulate `master` `=` $master
-    `gradients` `=` $gradients attr-dict-with-keyword $rules
+    `gradients` `=` $gradients (`slots` `=` $slots^)? (`parameter_gradients` `=` $parameter_gradients^)?
+    attr-dict-with-keyword $rules
   }];
   let hasVerifier = 1;
 }
@@ -66,23 +90,60 @@ def Policy_NodeOp : Policy_Rule<"node"> {
   let assemblyFormat = "$regex `->` $decision attr-dict";
   let hasVerifier = 1;
 }
-def Policy_LossScalingOp : Policy_Rule<"loss_scaling"> {
-  let summary = "none, a fixed scale, or a dynamic one (see train.update_scale)";
+def Policy_WhereOp : Policy_Rule<"where"> {
+  let summary = "decision for the products of layers with a property";
   let description = [{
-    Fixed and dynamic scaling skip steps whose gradients are not finite. C1: 0 < min <= init <= max. C2: growth > 1,
-    0 < backoff < 1, interval and hysteresis of at least 1.
+    A layer is a product of the forward pass and the products of its gradients. `first`: no product comes before it.
+    `last`: no product of the forward pass comes after it. `unweighted`: neither operand is made of a parameter (attention
+    scores). Decision `storage` computes in the storage type where the policy has narrower operands. Applies after class
+    rules and before op rules.
+  }];
+  let arguments = (ins Policy_Predicate:$predicate, Policy_Decision:$decision);
+  let assemblyFormat = "$predicate `->` $decision attr-dict";
+}
+def Policy_LossScalingOp : Policy_Rule<"loss_scaling"> {
+  let summary = "none, a fixed scale, a dynamic one (see train.update_scale), or one a layer (see train.layer_scale)";
+  let description = [{
+    All modes but none skip steps whose gradients are not finite. Dynamic: the scale does not fall below `floors[i]` from step
+    `floor_steps[i]` on (arXiv 1905.12334). Adaptive: each product that makes a gradient picks a further scale from the
+    spread of its result; `spread` is "product" (of one term) or "sum" (of all terms), `underflow` the share of results
+    that may fall below the type's range, `layer_max` and `total_max` bound one factor and the whole scale.
+    C1: 0 < min <= init <= max. C2: growth > 1, 0 < backoff < 1, interval and hysteresis of at least 1. C3: floors and
+    their steps are of one length, steps ascend. C4: spread is "product" or "sum", 0 < underflow < 1, bounds are positive.
   }];
   let arguments = (ins Policy_Scaling:$mode, DefaultValuedAttr<F64Attr, "65536.0">:$init,
     DefaultValuedAttr<F64Attr, "2.0">:$growth, DefaultValuedAttr<F64Attr, "0.5">:$backoff,
     DefaultValuedAttr<I64Attr, "2000">:$interval, DefaultValuedAttr<I64Attr, "1">:$hysteresis,
-    DefaultValuedAttr<F64Attr, "1.0">:$min, DefaultValuedAttr<F64Attr, "16777216.0">:$max);
+    DefaultValuedAttr<F64Attr, "1.0">:$min, DefaultValuedAttr<F64Attr, "16777216.0">:$max,
+    DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$floor_steps, DefaultValuedAttr<DenseF64ArrayAttr, "{}">:$floors,
+    DefaultValuedAttr<StrAttr, "\"sum\"">:$spread, DefaultValuedAttr<F64Attr, "1.0e-3">:$underflow,
+    DefaultValuedAttr<F64Attr, "16.0">:$layer_max, DefaultValuedAttr<F64Attr, "1024.0">:$total_max);
+  let assemblyFormat = "$mode attr-dict";
+  let hasVerifier = 1;
+}
+def Policy_TensorScalingOp : Policy_Rule<"tensor_scaling"> {
+  let summary = "products' 8-bit operands are multiplied by a scale of their own before rounding (see train.tensor_scale)";
+  let description = [{
+    `current`: from the tensor's own largest magnitude. `delayed`: from the largest one of the last `history` steps (with
+    `most_recent`: the last step's), which is state. The largest magnitude lands 2^margin below the format's largest value;
+    `power_of_two` rounds scales down to powers of two. C1: history of at least 1, margin not negative.
+  }];
+  let arguments = (ins Policy_TensorScaling:$mode, DefaultValuedAttr<I64Attr, "1024">:$history,
+    DefaultValuedAttr<I64Attr, "0">:$margin, DefaultValuedAttr<BoolAttr, "false">:$most_recent,
+    DefaultValuedAttr<BoolAttr, "false">:$power_of_two);
   let assemblyFormat = "$mode attr-dict";
   let hasVerifier = 1;
 }
 def Policy_RoundingOp : Policy_Rule<"rounding"> {
-  let summary = "rounding of inserted casts: nearest_even (stochastic rounding has no built-in policy yet)";
-  let arguments = (ins StrAttr:$mode);
-  let assemblyFormat = "$mode attr-dict";
+  let summary = "rounding of casts: nearest_even or stochastic, and beyond the range inf or saturate";
+  let description = [{
+    Of `operands` (forward operands of products that are converted to compute type), `gradients` (gradients converted to
+    the gradients' types), `masters` (what optimizers write narrow), or `all` of these. Later rules win. Casts between f32 and
+    the storage type are to nearest, with infinities.
+  }];
+  let arguments = (ins StrAttr:$mode, DefaultValuedAttr<Policy_Values, "::mpt::policy::Values::all">:$values,
+    DefaultValuedAttr<StrAttr, "\"inf\"">:$overflow);
+  let assemblyFormat = "$mode (`of` $values^)? (`overflow` $overflow^)? attr-dict";
   let hasVerifier = 1;
 }
 

@@ -1,0 +1,42 @@
+// Training dialect, roles of state, types and op class.
+#ifndef MPT_DIALECT_TRAIN_TRAINBASE_TD
+#define MPT_DIALECT_TRAIN_TRAINBASE_TD
+
+include "mlir/IR/AttrTypeBase.td"
+include "mlir/IR/EnumAttr.td"
+include "mlir/IR/OpBase.td"
+include "mlir/IR/SymbolInterfaces.td"
+include "mlir/Interfaces/InferTypeOpInterface.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+include "mpt/Interfaces/Decomposable.td"
+include "mpt/Interfaces/PrecisionSemantics.td"
+
+def Train_Dialect : Dialect {
+  let name = "train";
+  let cppNamespace = "::mpt::train";
+  let summary = "parameters, masters, optimizer slots, loss scale and generator as named state";
+  let description = [{
+    A module holds `train.state` symbols and the functions `step`, `gradients`, `evaluate`. A function reads state, computes
+    on values, and writes new state; a write may be conditional on a scalar i1 value, decided on the device. All reads of
+    a name see the value from before the call: writes take effect when the function returns.
+  }];
+  let useDefaultAttributePrinterParser = 1;
+}
+
+class Train_Op<string mnemonic, list<Trait> traits = []> : Op<Train_Dialect, mnemonic, traits>;
+
+def Train_Role : I32EnumAttr<"Role", "what a state tensor is for (numbered as mpt_role in mpt-c/abi.h)", [
+  I32EnumAttrCase<"parameter", 0>, I32EnumAttrCase<"master", 1>, I32EnumAttrCase<"slot", 2>,
+  I32EnumAttrCase<"statistic", 3>, I32EnumAttrCase<"scale", 4>, I32EnumAttrCase<"rng", 5>,
+  I32EnumAttrCase<"counter", 6>, I32EnumAttrCase<"constant", 7>, I32EnumAttrCase<"accumulator", 8>]> {
+  let cppNamespace = "::mpt::train";
+  let genSpecializedAttr = 0;
+}
+def Train_RoleAttr : EnumAttr<Train_Dialect, Train_Role, "role">;
+
+def Train_Float : StaticShapeTensorOf<[AnyFloat]>;
+def Train_Number : StaticShapeTensorOf<[AnyFloat, AnyInteger]>;
+def Train_I1 : StaticShapeTensorOf<[I1]>;
+def Train_Int : StaticShapeTensorOf<[AnyInteger]>;
+
+#endif

@@ -1,0 +1,28 @@
+// Layers of a network: products of the forward pass, with the products of their gradients.
+#ifndef MPT_PRECISION_LAYERS_H
+#define MPT_PRECISION_LAYERS_H
+
+#include "mpt/Dialect/Policy/PolicyDialect.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace mpt {
+
+/// All values computed from the gradient seeds (`mpt.seed`) of a function. After loss scaling also from its scaled
+/// seeds.
+llvm::DenseSet<mlir::Value> gradientValues(mlir::func::FuncOp function);
+
+/// Which contractions of a function have the properties that policy.where names. A contraction with a gradient operand
+/// belongs to the forward contraction of its location.
+class Layers {
+public:
+  explicit Layers(mlir::func::FuncOp function);
+  bool is(policy::Predicate predicate, mlir::Operation *op) const;
+
+private:
+  llvm::DenseMap<mlir::Operation *, unsigned> properties; ///< bit p: predicate p holds
+};
+
+} // namespace mpt
+
+#endif // MPT_PRECISION_LAYERS_H

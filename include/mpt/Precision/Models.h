@@ -1,0 +1,14 @@
+// What the precision layer attaches to ops.
+#ifndef MPT_PRECISION_MODELS_H
+#define MPT_PRECISION_MODELS_H
+
+#include "mlir/IR/DialectRegistry.h"
+
+namespace mpt {
+
+/// Attaches Contraction to core ops.
+void registerPrecisionModels(mlir::DialectRegistry &registry);
+
+} // namespace mpt
+
+#endif // MPT_PRECISION_MODELS_H

@@ -1,0 +1,63 @@
+// What a policy says beside its rules: types, rounding, loss scaling, scales of 8-bit tensors.
+#ifndef MPT_PRECISION_SETTINGS_H
+#define MPT_PRECISION_SETTINGS_H
+
+#include "mpt/Dialect/MPT/MPTDialect.h"
+#include "mpt/Dialect/Policy/PolicyDialect.h"
+
+#include "mlir/IR/BuiltinOps.h"
+
+namespace mpt {
+
+using policy::Scaling;
+
+/// Parameters of train.update_scale or train.layer_scale, and whether there is a scale at all.
+struct LossScaling {
+  Scaling mode = Scaling::none;
+  double init = 65536.0, growth = 2.0, backoff = 0.5, min = 1.0, max = 16777216.0;
+  int64_t interval = 2000, hysteresis = 1;
+  llvm::SmallVector<int64_t> floorSteps;
+  llvm::SmallVector<double> floors;
+  std::string spread = "sum";
+  double underflow = 1e-3, layerMax = 16.0, totalMax = 1024.0;
+
+  /// Replaces what `text` names: none, a positive number (a fixed scale), or dynamic with any of init, growth, backoff,
+  /// interval, hysteresis, min and max, as in "dynamic,init=1024,interval=500". Returns what was wrong, or nothing.
+  std::string override(llvm::StringRef text);
+  /// The loss is multiplied by a scale, which each parameter gradient is divided by.
+  bool multiplies() const { return mode == Scaling::dynamic || (mode == Scaling::fixed && init != 1.0); }
+};
+
+struct RoundingMode {
+  bool stochastic = false, saturates = false;
+};
+
+/// Parameters of train.tensor_scale, and whether 8-bit tensors have scales.
+struct TensorScaling {
+  bool enabled = false, delayed = false, mostRecent = false, powerOfTwo = false;
+  int64_t history = 1024, margin = 0;
+};
+
+struct PrecisionSettings {
+  std::string name;
+  mlir::Type storage, compute, gradients, accumulate, master;
+  mlir::Type slots, parameterGradients; ///< f32 unless the policy says otherwise
+  LossScaling scaling;
+  RoundingMode operands, gradientCasts, masters;
+  TensorScaling tensorScaling;
+
+  /// Operands of products are converted from the storage type to 8-bit types.
+  bool quantizes() const { return compute.getIntOrFloatBitWidth() == 8 || gradients.getIntOrFloatBitWidth() == 8; }
+  /// False for policies that store everything in FP32.
+  bool narrows() const { return !storage.isF32(); }
+
+  /// All of a policy but its rules.
+  static PrecisionSettings from(policy::PolicyOp op);
+  /// What precision-assign left on the module for the passes after it (`mpt.policy`); f32 and no scaling without it.
+  static PrecisionSettings of(mlir::ModuleOp module);
+  mlir::DictionaryAttr toAttribute() const;
+};
+
+} // namespace mpt
+
+#endif // MPT_PRECISION_SETTINGS_H

@@ -1,0 +1,4 @@
+// Generated methods of the interface of contractions.
+#include "mpt/Interfaces/Contraction.h"
+
+#include "mpt/Interfaces/Contraction.cpp.inc"

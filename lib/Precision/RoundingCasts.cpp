@@ -1,0 +1,62 @@
+// Casts in a policy's rounding mode, and the key of stochastic ones.
+#include "mpt/Precision/RoundingCasts.h"
+
+#include "mpt/Dialect/MPT/GraphBuilder.h"
+#include "mpt/Dialect/Train/TrainDialect.h"
+#include "mpt/Precision/Attributes.h"
+#include "mpt/Precision/LossyCasts.h"
+
+using namespace mlir;
+using namespace mpt;
+
+static constexpr llvm::StringLiteral kKey = "mpt.rounding";
+
+Value RoundingCasts::keyIn(func::FuncOp function) {
+  Value &key = keys[function];
+  if (key)
+    return key;
+  auto builder = OpBuilder::atBlockBegin(&function.getBody().front());
+  Location loc = NameLoc::get(builder.getStringAttr(kKey));
+  auto type = RankedTensorType::get({2}, builder.getI64Type());
+  if (!SymbolTable::lookupSymbolIn(module, kKey)) {
+    auto top = OpBuilder::atBlockBegin(module.getBody());
+    for (auto state : module.getOps<train::StateOp>())
+      top.setInsertionPointAfter(state);
+    train::StateOp::create(top, loc, kKey, type, train::Role::rng, StringAttr(),
+                           DenseElementsAttr::get(type, ArrayRef<int64_t>{0, 0}));
+  }
+  for (auto read : function.getOps<train::ReadOp>()) // of an earlier pass
+    if (read.getState() == kKey)
+      return key = read.getValue();
+  key = train::ReadOp::create(builder, loc, type, kKey);
+  if (!function.getOps<train::WriteOp>().empty()) {
+    GraphBuilder b(builder, loc);
+    train::WriteOp::create(builder, loc, kKey, b.add(key, b.indices({0, 1})), Value());
+  }
+  return key;
+}
+
+int64_t RoundingCasts::nextStream() {
+  auto known = module->getAttrOfType<IntegerAttr>(kStreamsAttr);
+  int64_t stream = known ? known.getInt() : kFirstStream;
+  module->setAttr(kStreamsAttr, Builder(module.getContext()).getI64IntegerAttr(stream + 1));
+  return stream;
+}
+
+Value RoundingCasts::cast(OpBuilder &builder, Location loc, Value x, Type element, RoundingMode mode) {
+  RankedTensorType from = tensorType(x);
+  if (from.getElementType() == element)
+    return x;
+  auto overflow = mode.saturates ? Overflow::Saturate : Overflow::Infinity;
+  auto create = [&](Value value, Value key, Rounding rounding, int64_t stream) -> Value {
+    auto cast = CastOp::create(builder, loc, from.clone(element), value, key, rounding, overflow, stream);
+    if (isLossyCast(cast))
+      addLossyCasts(cast, 1);
+    return cast;
+  };
+  if (!mode.stochastic)
+    return create(x, Value(), Rounding::NearestEven, 0);
+  auto function = builder.getInsertionBlock()->getParentOp();
+  Value wide = GraphBuilder(builder, loc).widen(x), key = keyIn(::cast<func::FuncOp>(function));
+  return create(wide, key, Rounding::Stochastic, nextStream());
+}

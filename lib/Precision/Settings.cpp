@@ -1,0 +1,229 @@
+// Reading of settings from a policy, and their form as an attribute of the module.
+#include "mpt/Precision/Settings.h"
+
+#include "mpt/Precision/Attributes.h"
+
+#include "llvm/ADT/StringSwitch.h"
+
+#include <cmath>
+
+using namespace mlir;
+using namespace mpt;
+
+static LossScaling readScaling(policy::LossScalingOp op) {
+  LossScaling scaling;
+  scaling.mode = op.getMode();
+  scaling.init = op.getInit().convertToDouble();
+  scaling.growth = op.getGrowth().convertToDouble();
+  scaling.backoff = op.getBackoff().convertToDouble();
+  scaling.min = op.getMin().convertToDouble();
+  scaling.max = op.getMax().convertToDouble();
+  scaling.interval = op.getInterval();
+  scaling.hysteresis = op.getHysteresis();
+  llvm::append_range(scaling.floorSteps, op.getFloorSteps());
+  llvm::append_range(scaling.floors, op.getFloors());
+  scaling.spread = op.getSpread().str();
+  scaling.underflow = op.getUnderflow().convertToDouble();
+  scaling.layerMax = op.getLayerMax().convertToDouble();
+  scaling.totalMax = op.getTotalMax().convertToDouble();
+  return scaling;
+}
+
+static void readRounding(policy::RoundingOp op, PrecisionSettings &settings) {
+  RoundingMode mode{op.getMode() == "stochastic", op.getOverflow() == "saturate"};
+  bool all = op.getValues() == policy::Values::all;
+  if (all || op.getValues() == policy::Values::operands)
+    settings.operands = mode;
+  if (all || op.getValues() == policy::Values::gradients)
+    settings.gradientCasts = mode;
+  if (all || op.getValues() == policy::Values::masters)
+    settings.masters = mode;
+}
+
+PrecisionSettings PrecisionSettings::from(policy::PolicyOp op) {
+  PrecisionSettings result;
+  Type f32 = Float32Type::get(op.getContext());
+  result.name = op.getSymName().str();
+  result.storage = op.getStorage();
+  result.compute = op.getCompute();
+  result.gradients = op.getGradients();
+  result.accumulate = op.getAccumulate();
+  result.master = op.getMaster();
+  result.slots = op.getSlots().value_or(f32);
+  result.parameterGradients = op.getParameterGradients().value_or(f32);
+  for (Operation &rule : op.getRules().front()) {
+    if (auto scaling = dyn_cast<policy::LossScalingOp>(rule))
+      result.scaling = readScaling(scaling);
+    else if (auto rounding = dyn_cast<policy::RoundingOp>(rule))
+      readRounding(rounding, result);
+    else if (auto tensors = dyn_cast<policy::TensorScalingOp>(rule))
+      result.tensorScaling = {true,
+                              tensors.getMode() == policy::TensorScaling::delayed,
+                              tensors.getMostRecent(),
+                              tensors.getPowerOfTwo(),
+                              static_cast<int64_t>(tensors.getHistory()),
+                              static_cast<int64_t>(tensors.getMargin())};
+  }
+  return result;
+}
+
+std::string LossScaling::override(StringRef text) {
+  SmallVector<StringRef> parts;
+  text.split(parts, ',');
+  StringRef named = parts.front();
+  LossScaling next = mode == Scaling::dynamic ? *this : LossScaling();
+  if (std::optional<Scaling> known = policy::symbolizeScaling(named);
+      known && *known != Scaling::fixed && *known != Scaling::adaptive) {
+    next.mode = *known;
+  } else {
+    next.mode = Scaling::fixed;
+    if (named.getAsDouble(next.init) || !(next.init > 0.0) || !std::isfinite(next.init))
+      return ("expected a loss scale of dynamic, none or a positive number, got " + named).str();
+  }
+  if (parts.size() > 1 && next.mode != Scaling::dynamic)
+    return ("expected settings of the loss scale after dynamic only, got " + text).str();
+  for (StringRef part : ArrayRef(parts).drop_front()) {
+    auto [key, value] = part.split('=');
+    double *real = llvm::StringSwitch<double *>(key)
+                       .Case("init", &next.init)
+                       .Case("growth", &next.growth)
+                       .Case("backoff", &next.backoff)
+                       .Case("min", &next.min)
+                       .Case("max", &next.max)
+                       .Default(nullptr);
+    int64_t *whole = llvm::StringSwitch<int64_t *>(key)
+                         .Case("interval", &next.interval)
+                         .Case("hysteresis", &next.hysteresis)
+                         .Default(nullptr);
+    if (!real && !whole)
+      return ("expected init, growth, backoff, interval, hysteresis, min or max of the loss scale, got " + part).str();
+    if (real ? value.getAsDouble(*real) || !std::isfinite(*real) : value.getAsInteger(10, *whole))
+      return ("expected a " + Twine(real ? "finite" : "whole") + " number for " + key + " of the loss scale, got " +
+              value)
+          .str();
+  }
+  if (!(0.0 < next.min && next.min <= next.init && next.init <= next.max) && next.mode == Scaling::dynamic)
+    return ("expected 0 < min <= init <= max of the loss scale, got " + text).str();
+  if (!(next.growth > 1.0 && 0.0 < next.backoff && next.backoff < 1.0) || next.interval < 1 || next.hysteresis < 1)
+    return ("expected growth above 1, backoff between 0 and 1, interval and hysteresis of at least 1, got " + text)
+        .str();
+  *this = next;
+  return "";
+}
+
+namespace {
+/// One list of fields for both directions.
+template <typename F> void eachField(PrecisionSettings &s, F field) {
+  field("storage", s.storage);
+  field("compute", s.compute);
+  field("gradients", s.gradients);
+  field("accumulate", s.accumulate);
+  field("master", s.master);
+  field("slots", s.slots);
+  field("parameter_gradients", s.parameterGradients);
+  field("operands_stochastic", s.operands.stochastic);
+  field("operands_saturate", s.operands.saturates);
+  field("gradients_stochastic", s.gradientCasts.stochastic);
+  field("gradients_saturate", s.gradientCasts.saturates);
+  field("masters_stochastic", s.masters.stochastic);
+  field("masters_saturate", s.masters.saturates);
+  field("tensor_scales", s.tensorScaling.enabled);
+  field("delayed", s.tensorScaling.delayed);
+  field("most_recent", s.tensorScaling.mostRecent);
+  field("power_of_two", s.tensorScaling.powerOfTwo);
+  field("history", s.tensorScaling.history);
+  field("margin", s.tensorScaling.margin);
+}
+template <typename F> void eachScalingField(LossScaling &s, F field) {
+  field("init", s.init);
+  field("growth", s.growth);
+  field("backoff", s.backoff);
+  field("min", s.min);
+  field("max", s.max);
+  field("interval", s.interval);
+  field("hysteresis", s.hysteresis);
+  field("floor_steps", s.floorSteps);
+  field("floors", s.floors);
+  field("spread", s.spread);
+  field("underflow", s.underflow);
+  field("layer_max", s.layerMax);
+  field("total_max", s.totalMax);
+}
+
+struct Writer {
+  Builder b;
+  SmallVector<NamedAttribute> list;
+  void operator()(StringRef key, Type value) { add(key, TypeAttr::get(value)); }
+  void operator()(StringRef key, bool value) {
+    if (value)
+      add(key, b.getUnitAttr());
+  }
+  void operator()(StringRef key, int64_t value) { add(key, b.getI64IntegerAttr(value)); }
+  void operator()(StringRef key, double value) { add(key, b.getF64FloatAttr(value)); }
+  void operator()(StringRef key, const std::string &value) { add(key, b.getStringAttr(value)); }
+  void operator()(StringRef key, ArrayRef<int64_t> value) { add(key, b.getDenseI64ArrayAttr(value)); }
+  void operator()(StringRef key, ArrayRef<double> value) { add(key, b.getDenseF64ArrayAttr(value)); }
+  void add(StringRef key, Attribute value) { list.push_back(b.getNamedAttr(key, value)); }
+};
+
+struct Reader {
+  DictionaryAttr dictionary;
+  void operator()(StringRef key, Type &value) {
+    if (auto attr = dictionary.getAs<TypeAttr>(key))
+      value = attr.getValue();
+  }
+  void operator()(StringRef key, bool &value) { value = dictionary.contains(key); }
+  void operator()(StringRef key, int64_t &value) {
+    if (auto attr = dictionary.getAs<IntegerAttr>(key))
+      value = attr.getInt();
+  }
+  void operator()(StringRef key, double &value) {
+    if (auto attr = dictionary.getAs<FloatAttr>(key))
+      value = attr.getValueAsDouble();
+  }
+  void operator()(StringRef key, std::string &value) {
+    if (auto attr = dictionary.getAs<StringAttr>(key))
+      value = attr.getValue().str();
+  }
+  void operator()(StringRef key, SmallVector<int64_t> &value) {
+    if (auto attr = dictionary.getAs<DenseI64ArrayAttr>(key))
+      value.assign(attr.asArrayRef().begin(), attr.asArrayRef().end());
+  }
+  void operator()(StringRef key, SmallVector<double> &value) {
+    if (auto attr = dictionary.getAs<DenseF64ArrayAttr>(key))
+      value.assign(attr.asArrayRef().begin(), attr.asArrayRef().end());
+  }
+};
+} // namespace
+
+DictionaryAttr PrecisionSettings::toAttribute() const {
+  PrecisionSettings copy = *this;
+  Builder b(storage.getContext());
+  Writer loss{b, {}}, all{b, {}};
+  loss("mode", policy::stringifyScaling(scaling.mode).str());
+  eachScalingField(copy.scaling, [&](StringRef key, auto &value) { loss(key, value); });
+  all("name", name);
+  eachField(copy, [&](StringRef key, auto &value) { all(key, value); });
+  all.add("loss_scaling", b.getDictionaryAttr(loss.list));
+  return b.getDictionaryAttr(all.list);
+}
+
+PrecisionSettings PrecisionSettings::of(ModuleOp module) {
+  PrecisionSettings result;
+  Type f32 = Float32Type::get(module.getContext());
+  for (Type *type : {&result.storage, &result.compute, &result.gradients, &result.accumulate, &result.master,
+                     &result.slots, &result.parameterGradients})
+    *type = f32;
+  auto summary = module->getAttrOfType<DictionaryAttr>(kPolicyAttr);
+  if (!summary)
+    return result;
+  Reader all{summary};
+  all("name", result.name);
+  eachField(result, all);
+  if (auto loss = summary.getAs<DictionaryAttr>("loss_scaling")) {
+    if (auto mode = loss.getAs<StringAttr>("mode"))
+      result.scaling.mode = policy::symbolizeScaling(mode.getValue()).value_or(Scaling::none);
+    eachScalingField(result.scaling, Reader{loss});
+  }
+  return result;
+}

@@ -1,0 +1,129 @@
+"""8-bit floats in emitted kernels, against ml_dtypes and the reference interpreter; statistics of stochastic rounding."""
+import os
+import pathlib
+import subprocess
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import mpt
+from mpt_run import run
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("MPT_BUILD", ROOT / "build" / "release"))
+pytestmark = pytest.mark.skipif(not (BUILD / "bin" / "mpt-opt").exists(), reason="mpt-opt is not built")
+E4M3, E5M2 = ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2
+LARGEST = {"f8E4M3FN": 448.0, "f8E5M2": 57344.0}
+KIND = {"f8E4M3FN": E4M3, "f8E5M2": E5M2}
+SATURATE = "{overflow = #mpt<overflow saturate>}"
+STOCHASTIC = "{rounding = #mpt<rounding stochastic>, stream = 9 : i64}"
+
+
+def values():
+    """Every FP16 and BF16 value, and FP32 values of all magnitudes and next to every 8-bit rounding boundary."""
+    f16 = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)
+    bf16 = np.arange(1 << 16, dtype=np.uint16).view(ml_dtypes.bfloat16).astype(np.float32)
+    dense = np.arange(0, 1 << 32, 9973, dtype=np.uint64).astype(np.uint32).view(np.float32)
+    near = []
+    for kind in KIND.values():
+        table = np.unique(np.arange(256, dtype=np.uint8).view(kind).astype(np.float64))
+        table = table[np.isfinite(table)]
+        middle = ((table[1:] + table[:-1]) / 2).astype(np.float32)
+        near += [middle, np.nextafter(middle, np.float32(np.inf)), np.nextafter(middle, np.float32(-np.inf))]
+    x = np.concatenate([f16, bf16, dense, *near, np.array([464, 465, 480, 61440, 61441, 1e30], np.float32)])
+    return np.concatenate([x, np.zeros(-len(x) % 16, np.float32)])
+
+
+def module(count: int) -> str:
+    """All casts of x in one function: to nearest with both overflow modes, and stochastic."""
+    wide = f"tensor<{count}xf32>"
+    lines, results = [], []
+    for kind in KIND:
+        narrow = f"tensor<{count}x{kind}>"
+        for name, operand, attributes in (("even", "%x", ""), ("saturate", "%x", SATURATE),
+                                          ("stochastic", "%x key %k : tensor<2xi64>", STOCHASTIC)):
+            lines += [f"  %{kind}_{name} = mpt.cast {operand} {attributes} : {wide} to {narrow}",
+                      f"  %{kind}_{name}_w = mpt.cast %{kind}_{name} : {narrow} to {wide}"]
+            results.append(f"{kind}_{name}")
+    types = ", ".join(f'{wide} {{mpt.name = "{name}"}}' for name in results)
+    return (f'module attributes {{mpt.name = "casts"}} {{\n'
+            f'func.func @evaluate(%x: {wide} {{mpt.name = "x"}}, %k: tensor<2xi64> {{mpt.name = "k"}}) -> ({types}) {{\n'
+            + "\n".join(lines) + "\n  return " + ", ".join(f"%{name}_w" for name in results) + " : "
+            + ", ".join([wide] * len(results)) + "\n}\n}\n")
+
+
+def emit(text: str, folder: pathlib.Path) -> pathlib.Path:
+    folder.mkdir(exist_ok=True)
+    (folder / "module.mlir").write_text(text)
+    out = folder / "library"
+    library = f"--lowering-emit-library=out={out} runtime={BUILD / 'lib' / 'libmpt_rt.so'}"
+    subprocess.run([BUILD / "bin" / "mpt-opt", folder / "module.mlir", "--fusion-lower-train", "--fusion-decompose", "--fusion-form",
+                    "--memory-bufferize", "--memory-plan", "--memory-verify-plan", library, "-o", os.devnull], check=True)
+    return out
+
+
+def assert_same(actual, expected):
+    nan = np.isnan(expected)
+    assert (np.isnan(actual) == nan).all()
+    wrong = (actual.view(np.uint32) != expected.view(np.uint32)) & ~nan
+    assert not wrong.any(), (np.flatnonzero(wrong)[:5], actual[wrong][:5], expected[wrong][:5])
+
+
+KEY = np.array([0x1234567890, 77], np.int64)
+
+
+@pytest.fixture(scope="module")
+def casts(tmp_path_factory):
+    x, folder = values(), tmp_path_factory.mktemp("casts")
+    library = emit(module(len(x)), folder)
+    outputs = [mpt.Trainer(library, threads=threads).run("evaluate", {"x": x, "k": KEY}) for threads in (1, 2)]
+    return x, folder, outputs
+
+
+@pytest.mark.parametrize("kind", KIND)
+def test_kernels_equal_ml_dtypes(casts, kind):
+    x, _, (outputs, _) = casts
+    with np.errstate(over="ignore", invalid="ignore"):
+        assert_same(outputs[f"{kind}_even"], x.astype(KIND[kind]).astype(np.float32))
+        clipped = np.clip(x, -LARGEST[kind], LARGEST[kind])
+        assert_same(outputs[f"{kind}_saturate"], clipped.astype(KIND[kind]).astype(np.float32))
+
+
+def test_kernels_equal_the_interpreter_and_any_thread_count(casts):
+    x, folder, (one, two) = casts
+    reference = run(module(len(x)), "evaluate", {"x": x, "k": KEY}, folder)
+    for name, value in one.items():
+        assert_same(value, reference[name])
+        assert value.tobytes() == two[name].tobytes()
+
+
+def test_stochastic_rounding_is_unbiased(tmp_path):
+    """2^16 draws at each of 32 places between neighbours, normal and subnormal. A mean deviates by sqrt(p (1 - p) / n), at most
+    0.00195 of the gap; five of these are allowed. A bias of 0.012 of the gap is found with probability 0.87, one of 0.02
+    with 1 - 1e-7; rounding to nearest or down is off by 0.06 to 0.94 here. Fair rounding under a random key would fail one
+    of the 64 means once in 27,000 keys; the key is fixed."""
+    draws = 1 << 16
+    for kind in KIND:
+        gaps = {"f8E4M3FN": (1.0, 0.125, 2.0**-9), "f8E5M2": (1.0, 0.25, 2.0**-16)}[kind]
+        low, gap, step = gaps
+        places = np.concatenate([low + gap * np.arange(16) / 16, step * (3 + np.arange(16) / 16)]).astype(np.float32)
+        base = np.concatenate([np.full(16, low), np.full(16, 3 * step)])
+        width = np.concatenate([np.full(16, gap), np.full(16, step)])
+        x = np.repeat(places, draws)
+        text = module(len(x))
+        out = mpt.Trainer(emit(text, tmp_path / kind), threads=1).run("evaluate", {"x": x, "k": KEY})
+        y = out[f"{kind}_stochastic"].astype(np.float64).reshape(32, draws)
+        up = (y - base[:, None]) / width[:, None]
+        assert np.isin(up, (0, 1)).all()
+        share = (places.astype(np.float64) - base) / width
+        deviation = np.sqrt(share * (1 - share) / draws)
+        assert (np.abs(up.mean(1) - share) <= 5 * deviation).all(), (up.mean(1), share)
+        # Neighbouring elements and the next step draw independently.
+        row = up[8]
+        correlation = np.corrcoef(row[:-1], row[1:])[0, 1]
+        assert abs(correlation) < 5 / np.sqrt(draws)
+        again = mpt.Trainer(tmp_path / kind / "library", threads=1).run(
+            "evaluate", {"x": x, "k": KEY + np.array([0, 1])})[f"{kind}_stochastic"]
+        other = (again.astype(np.float64).reshape(32, draws)[8] - base[8]) / width[8]
+        assert abs(np.corrcoef(row, other)[0, 1]) < 5 / np.sqrt(draws)
