@@ -24,8 +24,7 @@ struct PipelineOptions {
   int64_t memoryBudget = 0;        ///< most bytes of state and arena that the step may need; 0 does not limit
   int64_t recomputeBytes = 0;      ///< bytes of saved activations to give up by further passes over memory
   bool noDropout = false;
-  bool forwardOnly = false;          ///< no loss, backward or optimizer
-  std::string placement = "min-cut"; ///< of casts among ONNX nodes: min-cut or painting
+  bool forwardOnly = false; ///< no loss, backward or optimizer
 };
 
 /// One named phase.

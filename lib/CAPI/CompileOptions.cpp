@@ -170,8 +170,6 @@ const std::vector<Flag> &flags() {
       {"--freeze", "REGEX", "parameters whose names match are not trained", pattern(&Options::freeze)},
       {"--train", "REGEX", "float initializers whose names match are parameters, whatever their use",
        pattern(&Options::train)},
-      {"--placement", "PLACEMENT", "of casts in a rewritten file: min-cut (default), or painting for comparison",
-       choice(&Options::placement, "min-cut|painting")},
       {"--bind", "NAME=N", "extent of a symbolic dimension (repeatable)", setBinding},
       {"--no-dropout", "", "remove dropout from the training step", toggle(&Options::noDropout)},
       {"--forward-only", "", "no loss, backward or optimizer", toggle(&Options::forwardOnly)},

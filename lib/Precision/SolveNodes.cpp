@@ -41,7 +41,7 @@ public:
     for (BlockArgument argument : main.getArguments())
       produce(argument, kWide);
     main.getBody().walk<WalkOrder::PreOrder>([&](Operation *op) { classify(op); });
-    if (placement == Placement::MinCut) {
+    if (placement == Placement::cut) {
       addCasts();
       cut.solve();
     } else {

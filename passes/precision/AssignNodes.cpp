@@ -25,8 +25,8 @@ public:
       module.emitError() << "expected func @main of ONNX nodes, found none: import a model as it is in the file";
       return signalPassFailure();
     }
-    if (placement != "min-cut" && placement != "painting") {
-      module.emitError() << "expected placement min-cut or painting, got " << placement;
+    if (placement != "cut" && placement != "painting") {
+      module.emitError() << "expected placement cut or painting, got " << placement;
       return signalPassFailure();
     }
     FailureOr<Policy> policy = Policy::load(this->policy, loc);
@@ -62,8 +62,7 @@ public:
                   b.getDictionaryAttr({b.getNamedAttr("operands", list(operands)),
                                        b.getNamedAttr("results", list(results)), b.getNamedAttr("rule", rule)}));
     };
-    numCastBytes +=
-        solveNodes(main, *policy, placement == "painting" ? Placement::Painting : Placement::MinCut, decided);
+    numCastBytes += solveNodes(main, *policy, placement == "painting" ? Placement::painting : Placement::cut, decided);
   }
 };
 } // namespace

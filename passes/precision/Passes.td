@@ -61,7 +61,7 @@ def AssignNodes : Pass<"precision-assign-nodes", "::mlir::ModuleOp"> {
     Option<"policy", "policy", "std::string", "\"amp-f16\"", "built-in policy, or the path of a policy file">,
     ListOption<"keepF32", "keep-f32", "std::string", "regular expressions of node names that compute in f32">,
     ListOption<"keepNarrow", "keep-narrow", "std::string", "regular expressions of node names that compute narrow; beats keep-f32">,
-    Option<"placement", "placement", "std::string", "\"min-cut\"", "min-cut or painting">
+    Option<"placement", "placement", "std::string", "\"cut\"", "cut, or painting for comparison">
   ];
   let statistics = [
     Statistic<"numNarrow", "narrow-values", "values decided narrow">,

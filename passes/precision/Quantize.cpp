@@ -2,6 +2,7 @@
 #include "passes/precision/Passes.h"
 
 #include "mpt/Dialect/MPT/GraphBuilder.h"
+#include "mpt/Dialect/MPT/ValueKeys.h"
 #include "mpt/Dialect/Train/ScaleOps.h"
 #include "mpt/Precision/Attributes.h"
 #include "mpt/Precision/Layers.h"

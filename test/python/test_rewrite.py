@@ -164,7 +164,7 @@ def test_range_of_constants(tmp_path):
 
 def test_painting_moves_at_least_as_many_bytes(tmp_path):
     count = lambda placement: len(nodes_of(rewrite(two_layers(), tmp_path, name=placement, placement=placement), "Cast"))
-    assert count("min-cut") <= count("painting")
+    assert count("cut") <= count("painting")
 
 
 def test_sequences_keep_the_type_of_their_tensors(tmp_path):

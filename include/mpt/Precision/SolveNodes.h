@@ -7,12 +7,6 @@
 
 namespace mpt {
 
-/// How casts are placed among the nodes that rules leave free.
-enum class Placement {
-  MinCut,  ///< fewest bytes moved by casts; of equal ones, exact ops narrow and rounding ops wide
-  Painting ///< whatever touches a narrow node through free nodes is narrow (the flood of four-colour painting)
-};
-
 /// Told of each node with a value to decide: the element types of its operands and results (null: as they are) and the
 /// rule.
 using NodeDecision = llvm::function_ref<void(mlir::Operation *op, llvm::ArrayRef<mlir::Type> operands,

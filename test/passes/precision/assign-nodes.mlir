@@ -2,7 +2,7 @@
 // RUN: mpt-opt %s --precision-assign-nodes="policy=amp-bf16 keep-f32=product" -split-input-file | FileCheck %s --check-prefix=KEEP
 // RUN: not mpt-opt %s --precision-assign-nodes=placement=greedy -split-input-file 2>&1 | FileCheck %s --check-prefix=PLACEMENT
 
-// PLACEMENT: expected placement min-cut or painting, got greedy
+// PLACEMENT: expected placement cut or painting, got greedy
 
 // A product is narrow, softmax wide, and what lies between two products without range goes narrow with them.
 // CHECK-LABEL: func.func @main
