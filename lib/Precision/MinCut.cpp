@@ -19,6 +19,20 @@ void MinCut::addEdge(int from, int to, int64_t forward, int64_t backward) {
   first[to] = static_cast<int>(edges.size()) - 1;
 }
 
+void MinCut::addSharedEdge(int from, std::vector<int> to, int64_t forward, int64_t backward) {
+  std::sort(to.begin(), to.end());
+  to.erase(std::unique(to.begin(), to.end()), to.end());
+  if (to.size() == 1)
+    return addEdge(from, to.front(), forward, backward);
+  int anySource = addNode(), anySink = addNode();
+  addEdge(anySource, from, backward);
+  addEdge(from, anySink, forward);
+  for (int node : to) {
+    addEdge(node, anySource, kInfinite);
+    addEdge(anySink, node, kInfinite);
+  }
+}
+
 std::vector<MinCut::Part> MinCut::makeParts() const {
   std::vector<Part> parts;
   std::vector<int> part(first.size(), -1);

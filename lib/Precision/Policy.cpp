@@ -72,6 +72,20 @@ FailureOr<Policy> Policy::load(StringRef nameOrPath, Location loc) {
   return result;
 }
 
+FailureOr<Policy> Policy::load(StringRef nameOrPath, ArrayRef<std::string> keepF32, ArrayRef<std::string> keepNarrow,
+                               Location loc) {
+  FailureOr<Policy> policy = load(nameOrPath, loc);
+  if (failed(policy))
+    return failure();
+  for (StringRef regex : keepF32)
+    if (failed(policy->addNodeRule(regex, Decision::wide, "keep-f32", loc)))
+      return failure();
+  for (StringRef regex : keepNarrow)
+    if (failed(policy->addNodeRule(regex, Decision::narrow, "keep-narrow", loc)))
+      return failure();
+  return policy;
+}
+
 LogicalResult Policy::addNodeRule(StringRef regex, Decision decision, StringRef source, Location loc) {
   auto compiled = std::make_shared<llvm::Regex>(("^(" + regex + ")$").str());
   std::string error;

@@ -269,20 +269,8 @@ private:
         continue;
       int producer = known->second;
       int64_t price = cost.cast(cast<RankedTensorType>(value.getType()), policy.storage);
-      llvm::sort(users);
-      users.erase(llvm::unique(users), users.end());
       int64_t widening = mastered.contains(value) ? 0 : price; // wide users read the master
-      if (users.size() == 1) {
-        cut.addEdge(producer, users.front(), widening, price);
-        continue;
-      }
-      int anyNarrow = cut.addNode(), anyWide = cut.addNode();
-      cut.addEdge(anyNarrow, producer, price);
-      cut.addEdge(producer, anyWide, widening);
-      for (int user : users) {
-        cut.addEdge(user, anyNarrow, MinCut::kInfinite);
-        cut.addEdge(anyWide, user, MinCut::kInfinite);
-      }
+      cut.addSharedEdge(producer, {users.begin(), users.end()}, widening, price);
     }
   }
 

@@ -241,19 +241,7 @@ private:
       if (producer == kEither)
         continue;
       int64_t price = priceOf(value) * kByte;
-      llvm::sort(users);
-      users.erase(llvm::unique(users), users.end());
-      if (users.size() == 1) {
-        cut.addEdge(producer, users.front(), price, price);
-        continue;
-      }
-      int anyNarrow = cut.addNode(), anyWide = cut.addNode();
-      cut.addEdge(anyNarrow, producer, price);
-      cut.addEdge(producer, anyWide, price);
-      for (int user : users) {
-        cut.addEdge(user, anyNarrow, MinCut::kInfinite);
-        cut.addEdge(anyWide, user, MinCut::kInfinite);
-      }
+      cut.addSharedEdge(producer, {users.begin(), users.end()}, price, price);
     }
   }
 

@@ -122,14 +122,6 @@ std::optional<Blame> blameInput(func::FuncOp function, ArrayRef<Tensor> inputs) 
   return std::nullopt;
 }
 
-/// The number that result `name` of `function` has, or `otherwise`.
-double resultNumber(func::FuncOp function, ArrayRef<Tensor> results, StringRef name, double otherwise) {
-  for (auto [i, result] : llvm::enumerate(results))
-    if (resultName(function, i) == name && result.size() == 1)
-      return result.number(0);
-  return otherwise;
-}
-
 } // namespace
 
 std::string Blame::message() const {
@@ -178,7 +170,7 @@ FailureOr<std::vector<Blame>> mpt::blame(ModuleOp module, ArrayRef<Batch> batche
     FailureOr<SmallVector<Tensor>> results = interpreter.call(function, *inputs);
     if (failed(results))
       return failure();
-    bool skipped = resultNumber(function, *results, "skipped", 0.0) != 0.0;
+    bool skipped = resultNumber(function, *results, "skipped").value_or(0.0) != 0.0;
     if (!skipped && llvm::all_of(*results, isFinite))
       continue;
     std::optional<Blame> origin = blameInput(function, *inputs);
@@ -188,7 +180,7 @@ FailureOr<std::vector<Blame>> mpt::blame(ModuleOp module, ArrayRef<Batch> batche
       continue;
     origin->step = step;
     if (detective.isGradient)
-      origin->scale = resultNumber(function, *results, "loss_scale", 1.0);
+      origin->scale = resultNumber(function, *results, "loss_scale").value_or(1.0);
     found.push_back(std::move(*origin));
   }
   return found;

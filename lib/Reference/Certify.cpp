@@ -206,8 +206,10 @@ private:
                                    theirs = call(exact, exactStep, batch, false);
     if (failed(ours) || failed(theirs))
       return failure();
-    double loss = numberOf(step, *ours, "loss"), expected = numberOf(exactStep, *theirs, "loss");
-    bool wasSkipped = numberOf(step, *ours, "skipped") == 1.0;
+    constexpr double missing = std::numeric_limits<double>::quiet_NaN();
+    double loss = resultNumber(step, *ours, "loss").value_or(missing),
+           expected = resultNumber(exactStep, *theirs, "loss").value_or(missing);
+    bool wasSkipped = resultNumber(step, *ours, "skipped") == 1.0;
     double difference = std::fabs(loss - expected) / std::max(std::fabs(expected), 1e-30);
     steps.push_back(Object{{"step", i},
                            {"loss", number(loss)},
@@ -250,13 +252,6 @@ private:
       if (auto found = trained.state().find(key); found != trained.state().end())
         return &found->second;
     return nullptr;
-  }
-
-  static double numberOf(func::FuncOp function, ArrayRef<Tensor> results, StringRef name) {
-    for (auto [i, result] : llvm::enumerate(results))
-      if (resultName(function, i) == name && result.size() == 1)
-        return result.number(0);
-    return std::numeric_limits<double>::quiet_NaN();
   }
 
   ModuleOp module, reference;

@@ -20,6 +20,13 @@ std::string mpt::resultName(func::FuncOp function, unsigned index) {
   return nameOr(function.getResultAttr(index, "mpt.name"), "out", index);
 }
 
+std::optional<double> mpt::resultNumber(func::FuncOp function, ArrayRef<Tensor> results, StringRef name) {
+  for (auto [i, result] : llvm::enumerate(results))
+    if (result.size() == 1 && resultName(function, i) == name)
+      return result.number(0);
+  return std::nullopt;
+}
+
 /// Name of the state that `state` starts as, or empty.
 static std::string originOf(train::StateOp state) {
   if (auto from = state->getAttrOfType<StringAttr>("from"))

@@ -20,15 +20,9 @@ public:
   void runOnOperation() override {
     ModuleOp module = getOperation();
     Location loc = module.getLoc();
-    FailureOr<Policy> policy = Policy::load(this->policy, loc);
+    FailureOr<Policy> policy = Policy::load(this->policy, keepF32, keepNarrow, loc);
     if (failed(policy))
       return signalPassFailure();
-    for (const std::string &regex : keepF32)
-      if (failed(policy->addNodeRule(regex, Decision::wide, "keep-f32", loc)))
-        return signalPassFailure();
-    for (const std::string &regex : keepNarrow)
-      if (failed(policy->addNodeRule(regex, Decision::narrow, "keep-narrow", loc)))
-        return signalPassFailure();
     if (!lossScale.empty())
       if (std::string wrong = policy->scaling.override(lossScale); !wrong.empty()) {
         emitError(loc) << wrong;

@@ -29,15 +29,9 @@ public:
       module.emitError() << "expected placement cut or painting, got " << placement;
       return signalPassFailure();
     }
-    FailureOr<Policy> policy = Policy::load(this->policy, loc);
+    FailureOr<Policy> policy = Policy::load(this->policy, keepF32, keepNarrow, loc);
     if (failed(policy))
       return signalPassFailure();
-    for (const std::string &regex : keepF32)
-      if (failed(policy->addNodeRule(regex, Decision::wide, "keep-f32", loc)))
-        return signalPassFailure();
-    for (const std::string &regex : keepNarrow)
-      if (failed(policy->addNodeRule(regex, Decision::narrow, "keep-narrow", loc)))
-        return signalPassFailure();
     module->setAttr(kPolicyAttr, policy->toAttribute());
     if (!policy->narrows())
       return;

@@ -18,6 +18,8 @@ public:
   int addNode();
   /// Costs `forward` when `from` is on the source's side and `to` on the sink's, `backward` the other way round.
   void addEdge(int from, int to, int64_t forward, int64_t backward = 0);
+  /// As addEdge() from `from` to each of `to`, but each cost is paid once, however many of `to` are on the other side.
+  void addSharedEdge(int from, std::vector<int> to, int64_t forward, int64_t backward);
   /// Cost of the cheapest cut.
   int64_t solve();
   /// Among cheapest cuts, the one with the fewest nodes on the source's side.

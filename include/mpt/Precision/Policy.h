@@ -30,6 +30,10 @@ public:
   /// `loc`, or within the file.
   static mlir::FailureOr<Policy> load(llvm::StringRef nameOrPath, mlir::Location loc);
 
+  /// The same with node rules after those of the file: `keepF32` is wide, `keepNarrow` narrow.
+  static mlir::FailureOr<Policy> load(llvm::StringRef nameOrPath, llvm::ArrayRef<std::string> keepF32,
+                                      llvm::ArrayRef<std::string> keepNarrow, mlir::Location loc);
+
   /// Ops from nodes whose whole name matches `regex` get `decision`, after all rules of the file. Later calls win.
   mlir::LogicalResult addNodeRule(llvm::StringRef regex, Decision decision, llvm::StringRef source, mlir::Location loc);
 

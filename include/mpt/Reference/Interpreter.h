@@ -13,6 +13,9 @@ namespace mpt {
 std::string argumentName(mlir::func::FuncOp function, unsigned index);
 std::string resultName(mlir::func::FuncOp function, unsigned index);
 
+/// The one number in the result of that name; nothing where there is none of one element.
+std::optional<double> resultNumber(mlir::func::FuncOp function, llvm::ArrayRef<Tensor> results, llvm::StringRef name);
+
 /// Executes functions of core, train and check ops element by element. Exact mode rounds every value to its IR type;
 /// contractions and reductions accumulate in their accumulator type, elements in row-major order of the input. Oracle
 /// mode keeps every float in FP64. Errors are reported at the op and returned as failure.
