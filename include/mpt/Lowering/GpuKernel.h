@@ -26,9 +26,9 @@ inline constexpr llvm::StringLiteral kGridAttr = "mpt.grid", kBlockAttr = "mpt.b
 inline constexpr llvm::StringLiteral kSharedAttr = "mpt.shared_bytes";
 /// On every function of a kernel: the schedule's name (pointwise, rows, columns, transpose, scatter, ...).
 inline constexpr llvm::StringLiteral kScheduleAttr = "mpt.schedule";
-/// On the first function: `array<i64: input, output, input, output, ...>`, pairs of argument numbers (an output's counts
-/// from 0 as well) that may be one buffer, since each thread reads the input only where it writes the output, before
-/// it does.
+/// On the first function: `array<i64: input, output, input, output, ...>`, pairs of argument numbers (an output's
+/// counts from 0 as well) that may be one buffer, since each thread reads the input only where it writes the output,
+/// before it does.
 inline constexpr llvm::StringLiteral kInPlaceAttr = "mpt.in_place";
 
 struct GpuLaunch {
@@ -49,9 +49,9 @@ struct GpuKernelInfo {
 /// shuffle); shared memory is a memref.global of memory space 3. Buffers have static strides and offset 0.
 ///
 /// `alignments` are the bytes that each buffer's address is known to be a multiple of (inputs, then outputs); empty: 16
-/// for all. It limits the width of accesses, never the result. Sums have a fixed order: results do not change from run to
-/// run. Two outputs never share memory; an output may be the buffer of an input only as kInPlaceAttr says. Fails with
-/// an error at the op that has no loop form.
+/// for all. It limits the width of accesses, never the result. Sums have a fixed order: results do not change from run
+/// to run. Two outputs never share memory; an output may be the buffer of an input only as kInPlaceAttr says. Fails
+/// with an error at the op that has no loop form.
 llvm::FailureOr<GpuKernelInfo> emitGpuKernel(mlir::OpBuilder &builder, FusionOp fusion,
                                              llvm::ArrayRef<mlir::MemRefType> inputs,
                                              llvm::ArrayRef<mlir::MemRefType> outputs, llvm::StringRef name,
