@@ -1,8 +1,9 @@
 /* The contract between the code that mpt-opt emits and libmpt_rt, the runtime that executes it.
  *
  * Users call runtime.h; only emitted libraries and the runtime include this file. An emitted library exports one
- * constant, `mpt_module_desc mpt_module`, and imports the mpt_rt_* functions below. Everything is plain C: no MLIR,
- * no protobuf, no exceptions. Shapes are static; sizes are in elements unless a name says bytes. */
+ * constant, `mpt_module_desc mpt_module`, and imports the mpt_rt_* functions below, or on CUDA the mpt_cuda_* ones of
+ * libmpt_rt_cuda. Everything is plain C: no MLIR, no protobuf, no exceptions. Shapes are static; sizes are in elements
+ * unless a name says bytes. */
 #ifndef MPT_C_ABI_H
 #define MPT_C_ABI_H
 
@@ -13,7 +14,7 @@ extern "C" {
 #endif
 
 /* Raised whenever a struct below or the meaning of a field changes; the runtime refuses other versions. */
-#define MPT_ABI_VERSION 2
+#define MPT_ABI_VERSION 3
 
 typedef struct mpt_tensor_desc {
   const char *name;     /* ONNX name of the value; unique within its table */
@@ -27,7 +28,8 @@ typedef struct mpt_tensor_desc {
 } mpt_tensor_desc;
 
 /* What a running function sees. The runtime fills it in; emitted code reads `state`, `arena`, `constants`, `inputs` and
- * `outputs` (the first five fields, in this order) and hands the pointer back to mpt_rt_*. */
+ * `outputs` (the first five fields, in this order) and hands the pointer back to mpt_rt_*. On CUDA all of these are
+ * addresses in the memory of the device (the two tables themselves lie on the host). */
 typedef struct mpt_exec {
   uint8_t *state;            /* persistent block, mpt_module_desc.state_bytes, 64-byte aligned */
   uint8_t *arena;            /* scratch of one call, mpt_function_desc.arena_bytes, 64-byte aligned */
@@ -47,6 +49,13 @@ typedef struct mpt_call_desc {
   int64_t flops;    /* of products and convolutions, a multiplication and an addition counted as two; else 0 */
 } mpt_call_desc;
 
+/* One scratch buffer of a function's plan, for messages. */
+typedef struct mpt_buffer_desc {
+  const char *what; /* type and shape */
+  const char *node; /* name of the node that it belongs to */
+  int64_t bytes;
+} mpt_buffer_desc;
+
 typedef struct mpt_function_desc {
   const char *name; /* "step", "gradients", "evaluate", "accumulate" */
   mpt_function entry;
@@ -58,7 +67,38 @@ typedef struct mpt_function_desc {
   const mpt_tensor_desc *outputs;
   int64_t num_calls;          /* 0 when nothing is known about them */
   const mpt_call_desc *calls; /* in the order in which the function makes them */
+  int64_t num_buffers;
+  const mpt_buffer_desc *buffers; /* the largest ones of the arena, largest first */
 } mpt_function_desc;
+
+/* A kernel for a GPU. Its parameters are `num_args` addresses in device memory. */
+typedef struct mpt_kernel_desc {
+  const char *name; /* entry point in every image */
+  int64_t grid[3], block[3];
+  int64_t shared_bytes; /* dynamic shared memory */
+  int64_t num_args;
+} mpt_kernel_desc;
+
+typedef enum mpt_image_kind {
+  MPT_IMAGE_PTX = 0,   /* text, ends in a zero byte that counts; runs on `arch` and later ones */
+  MPT_IMAGE_CUBIN = 1, /* machine code of `arch`; runs on the same major version, same or later minor */
+  MPT_IMAGE_HOST = 2   /* an mpt_host_image with a function for each kernel, for tests without a GPU; `arch` is 0 */
+} mpt_image_kind;
+
+/* A kernel as loops over its blocks and threads: runs the whole grid. */
+typedef void (*mpt_host_kernel)(void *const *args);
+typedef struct mpt_host_image {
+  int64_t num_kernels; /* as the module's */
+  const mpt_host_kernel *kernels;
+} mpt_host_image;
+
+/* The code of all kernels for one architecture. */
+typedef struct mpt_image_desc {
+  int64_t kind; /* mpt_image_kind */
+  int64_t arch; /* 10 * major + minor version of the compute capability */
+  int64_t bytes;
+  const void *data;
+} mpt_image_desc;
 
 typedef struct mpt_module_desc {
   int64_t abi_version;
@@ -72,6 +112,11 @@ typedef struct mpt_module_desc {
   const mpt_tensor_desc *state;
   int64_t num_functions;
   const mpt_function_desc *functions;
+  const char *target; /* "cpu" or "cuda" */
+  int64_t num_kernels;
+  const mpt_kernel_desc *kernels; /* in the order of the numbers that mpt_cuda_launch takes; CUDA only */
+  int64_t num_images;
+  const mpt_image_desc *images; /* CUDA only */
 } mpt_module_desc;
 
 /* ---- called by emitted code ------------------------------------------------------------------------------------- */
@@ -188,6 +233,23 @@ static inline int64_t mpt_conv_workspace(const mpt_conv_desc *d, int native) {
 /* Dense copy; zero fill. Parallel for large sizes. */
 void mpt_rt_copy(mpt_exec *exec, void *dst, const void *src, int64_t bytes);
 void mpt_rt_zero(mpt_exec *exec, void *dst, int64_t bytes);
+
+/* ---- called by code emitted for CUDA -----------------------------------------------------------------------------
+ * The same operations on device memory. They put work on the trainer's stream and return; a status other than 0 means
+ * that nothing was enqueued. Names of their own, because a process may hold models and runtimes of both kinds.
+ *
+ * Differences: filters of convolutions lie in memory as [oc, kernel..., ic/groups]; `workspace` is not used (the
+ * runtime has its own); MPT_GEMM_ROUND has no effect, the result is rounded once. Products of FP32 never pass through
+ * TF32; sums are FP32 (FP64 for FP64). */
+int32_t mpt_cuda_launch(mpt_exec *exec, int64_t kernel, void *const *args);
+int32_t mpt_cuda_gemm(mpt_exec *exec, int64_t site, const mpt_gemm_desc *desc, const void *a, const void *b,
+                      const void *bias, void *d);
+int32_t mpt_cuda_conv(mpt_exec *exec, int64_t site, const mpt_conv_desc *desc, const void *bias, void *x, void *w,
+                      void *y, void *workspace);
+int32_t mpt_cuda_copy(mpt_exec *exec, void *dst, const void *src, int64_t bytes);
+int32_t mpt_cuda_zero(mpt_exec *exec, void *dst, int64_t bytes);
+/* Brings constants of the library, `bytes` of them at `host`, to the device once; their address there goes to `out`. */
+int32_t mpt_cuda_constant(mpt_exec *exec, const void *host, int64_t bytes, const void **out);
 
 #ifdef __cplusplus
 }

@@ -6,7 +6,10 @@
  *
  * Threads: a model may be shared by any number of threads. A trainer may be used by one thread at a time; different
  * trainers are independent, even when they share a model. Results depend on the thread count of the trainer's options
- * and the processor alone. */
+ * and the processor alone.
+ *
+ * Devices: libmpt_rt runs models that were compiled for the CPU, libmpt_rt_cuda those compiled for CUDA, through the
+ * same calls. On CUDA a call that runs a function starts it and returns; calls that read results wait for it. */
 #ifndef MPT_C_RUNTIME_H
 #define MPT_C_RUNTIME_H
 
@@ -58,6 +61,7 @@ void mpt_model_destroy(mpt_model *model);
 
 const char *mpt_model_name(const mpt_model *model);
 const char *mpt_model_manifest(const mpt_model *model); /* JSON */
+const char *mpt_model_target(const mpt_model *model);   /* "cpu" or "cuda" */
 
 /* Functions are "step" and, where the model has them, "gradients", "evaluate", "accumulate". The i-th input or output's
  * name, dtype and shape go to `out`, whose data is NULL; MPT_NOT_FOUND past the last one. */
@@ -72,6 +76,7 @@ typedef struct mpt_trainer_options {
   int32_t set_seed; /* non-zero: `seed` replaces the dropout seed of the weights file */
   uint64_t seed;
   const char *weights; /* initial values; NULL: <name>.safetensors beside the library */
+  int32_t device;      /* CUDA: number of the device, as the driver counts them */
 } mpt_trainer_options;
 
 /* What a call computed. A field that the model does not compute is NaN (loss, grad_norm), 0 (skipped), 1 (loss_scale).
@@ -97,7 +102,11 @@ void mpt_trainer_destroy(mpt_trainer *trainer);
 /* Runs a function on `inputs`, which are matched by name and checked against the model. An input named "learning_rate"
  * may be left out: it then has the value last set, or the manifest's "learning_rate" (its own, or its "optimizer"'s).
  * Inputs that are not aligned to 64 bytes are copied. `metrics` may be NULL. A step whose gradient is not finite
- * succeeds and reports `skipped`. */
+ * succeeds and reports `skipped`.
+ *
+ * On CUDA inputs may lie in host memory or on the trainer's device (written before the call as far as that device's
+ * streams are concerned: synchronize them); host memory may be reused at once. Without `metrics` nothing waits for the
+ * device; mpt_trainer_metrics reads them later. A failure on the device is reported by the next call that waits. */
 mpt_status mpt_trainer_step(mpt_trainer *trainer, const mpt_tensor *inputs, int64_t count, mpt_metrics *metrics);
 /* One unscaled FP32 gradient a parameter, as outputs of "gradients"; changes no state but random counters. */
 mpt_status mpt_trainer_gradients(mpt_trainer *trainer, const mpt_tensor *inputs, int64_t count, mpt_metrics *metrics);
@@ -109,16 +118,26 @@ mpt_status mpt_trainer_run(mpt_trainer *trainer, const char *function, const mpt
 mpt_status mpt_trainer_output(mpt_trainer *trainer, const char *function, const char *name, mpt_tensor *out);
 mpt_status mpt_trainer_output_at(mpt_trainer *trainer, const char *function, int64_t i, mpt_tensor *out);
 
+/* The same without waiting or copying: `data` is in the memory of the trainer's device. */
+mpt_status mpt_trainer_device_output(mpt_trainer *trainer, const char *function, int64_t i, mpt_tensor *out);
+/* The metrics of the last run of `function`. */
+mpt_status mpt_trainer_metrics(mpt_trainer *trainer, const char *function, mpt_metrics *metrics);
+/* Waits until everything that was started is done. */
+mpt_status mpt_trainer_synchronize(mpt_trainer *trainer);
+
 mpt_status mpt_trainer_set_learning_rate(mpt_trainer *trainer, double learning_rate);
 mpt_status mpt_trainer_memory(const mpt_trainer *trainer, mpt_memory *out);
 
 /* ---- parameters and state --------------------------------------------------------------------------------------- */
 
 /* The i-th trained parameter: its name, shape and the type it is stored in, with `data` in the state block (no copy; do
- * not write to it). MPT_NOT_FOUND past the last one. */
+ * not write to it), which is in the device's memory. MPT_NOT_FOUND past the last one. */
 mpt_status mpt_trainer_parameter(mpt_trainer *trainer, int64_t i, mpt_tensor *out);
 /* The same for every tensor of the state block; `role` may be NULL. */
 mpt_status mpt_trainer_state(mpt_trainer *trainer, int64_t i, mpt_tensor *out, mpt_role *role);
+
+/* The bytes of the i-th tensor of the state, in the type it is stored in, to host memory. */
+mpt_status mpt_trainer_read(mpt_trainer *trainer, int64_t i, void *data, int64_t bytes);
 
 /* Reads a parameter or any tensor of the state as FP32 (from the master where there is one) into `data`, `count`
  * values; integers and FP64 are converted to the nearest value. */

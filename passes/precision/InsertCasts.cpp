@@ -5,7 +5,6 @@
 #include "mpt/Dialect/Train/TrainDialect.h"
 #include "mpt/Precision/Attributes.h"
 #include "mpt/Precision/Constants.h"
-#include "mpt/Precision/LossyCasts.h"
 #include "mpt/Precision/Solve.h"
 
 namespace mpt {
@@ -35,6 +34,7 @@ private:
 
   LogicalResult rewrite(func::FuncOp function) {
     casts.clear();
+    lossy = 0;
     bool backward = false;
     SmallVector<Operation *> originals;
     for (Operation &op : function.getBody().front())
@@ -48,8 +48,6 @@ private:
     for (Operation *op : originals)
       if (op->hasTrait<OpTrait::ConstantLike>() && op->use_empty())
         op->erase();
-    int64_t lossy = 0; // the model's own as well
-    function.walk([&](Operation *op) { lossy += isLossyCast(op); });
     function->setAttr(kLossyCastsAttr, Builder(&getContext()).getI64IntegerAttr(lossy));
     return success();
   }
@@ -90,7 +88,10 @@ private:
       }
     cast = CastOp::create(builder, value.getLoc(), value, type);
     ++numCasts;
-    numLossy += narrows;
+    if (narrows) {
+      ++numLossy;
+      ++lossy;
+    }
     return cast;
   }
 
@@ -100,5 +101,6 @@ private:
     };
     return key(a) < key(b);
   }};
+  int64_t lossy = 0;
 };
 } // namespace

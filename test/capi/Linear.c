@@ -11,6 +11,9 @@
 #ifndef MODULE_FEATURES
 #define MODULE_FEATURES "sse2"
 #endif
+#ifndef MODULE_TARGET
+#define MODULE_TARGET "cpu"
+#endif
 #ifndef MODULE_FINGERPRINT
 #define MODULE_FINGERPRINT "5eed"
 #endif
@@ -137,9 +140,9 @@ static int32_t gradients(mpt_exec *exec) {
 static int32_t evaluate(mpt_exec *exec) { return predict(exec, exec->outputs[0]); }
 
 static const mpt_function_desc functions[] = {
-    {"step", step, 128, 2, 3, stepInputs, 4, stepOutputs},
-    {"gradients", gradients, 64, 2, 2, stepInputs, 3, gradientOutputs},
-    {"evaluate", evaluate, 0, 1, 1, stepInputs, 1, evaluateOutputs},
+    {"step", step, 128, 2, 3, stepInputs, 4, stepOutputs, 0, NULL, 0, NULL},
+    {"gradients", gradients, 64, 2, 2, stepInputs, 3, gradientOutputs, 0, NULL, 0, NULL},
+    {"evaluate", evaluate, 0, 1, 1, stepInputs, 1, evaluateOutputs, 0, NULL, 0, NULL},
 };
 
 const mpt_module_desc mpt_module = {MODULE_ABI,
@@ -152,4 +155,9 @@ const mpt_module_desc mpt_module = {MODULE_ABI,
                                     8,
                                     state,
                                     3,
-                                    functions};
+                                    functions,
+                                    MODULE_TARGET,
+                                    0,
+                                    NULL,
+                                    0,
+                                    NULL};

@@ -2,25 +2,19 @@
 #ifndef MPT_TARGET_CPU_H
 #define MPT_TARGET_CPU_H
 
+#include "mpt/Target/Library.h"
+
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/DialectRegistry.h"
 #include <string>
 
 namespace mpt::cpu {
 
-enum class LibraryKind { Shared, Static, Object };
+using target::LibraryKind;
 
-struct EmitOptions {
-  std::string outDir; ///< made if missing
-  std::string name;   ///< stem of every file written
-  LibraryKind kind = LibraryKind::Shared;
+struct EmitOptions : target::LibraryOptions {
   std::string cpu = "native"; ///< processor to generate code for, as LLVM's -mcpu names it
-  /// libmpt_rt.so to link with. Empty: the one beside this program's installation (../lib), if there is one; "none":
-  /// its symbols are left to whoever loads the library.
-  std::string runtimeLibrary;
-  std::string linker;   ///< empty: cc, then ld.lld, whichever is found
-  unsigned threads = 0; ///< of code generation; 0: all
-  bool keepIR = false;  ///< also writes <name>.ll
+  unsigned threads = 0;       ///< of code generation; 0: all
 };
 
 /// Writes lib<name>.so (or .a, or <name>.o), <name>.h, <name>.safetensors and <name>.json to `outDir`. Expects the

@@ -50,6 +50,7 @@ public:
   }
 };
 
+class Device;
 class Profile;
 
 struct Context {
@@ -57,6 +58,12 @@ struct Context {
   Profile *profile = nullptr;
   std::vector<std::unique_ptr<SiteCache>> sites;
   Scratch *scratch = nullptr; // shared by library calls, one at a time
+  Device *device = nullptr;
+  const mpt_function_desc *function = nullptr;
+  // Of devices that calls do not wait for:
+  int64_t nextCall = 0;                 // number of the next call in `function`
+  bool watched = false;                 // every call is waited for
+  std::vector<void *> *marks = nullptr; // events behind calls, for a profile
 };
 
 /// Threads to use for `exec`; what OpenMP says where there is no context.

@@ -1,6 +1,7 @@
 // Loading emitted libraries and checking what they say about themselves.
 #include "core/Model.h"
 
+#include "core/Device.h"
 #include "core/Features.h"
 #include "core/Types.h"
 
@@ -67,11 +68,12 @@ mpt_status checkModule(const mpt_module_desc &m, const char *source) {
   if (m.abi_version != MPT_ABI_VERSION)
     return fail(MPT_INCOMPATIBLE, "%s: expected ABI version %d, got %lld: compile the model again with this release",
                 source, MPT_ABI_VERSION, static_cast<long long>(m.abi_version));
-  std::string missing = missingFeature(m.cpu_features ? m.cpu_features : "");
-  if (!missing.empty())
-    return fail(MPT_INCOMPATIBLE,
-                "%s: compiled for %s, and this processor lacks '%s': compile it for this one (--mcpu)", source, m.cpu,
-                missing.c_str());
+  if (strcmp(m.target ? m.target : "", targetName) != 0)
+    return fail(MPT_INCOMPATIBLE, "%s: compiled for %s, and this runtime runs models for %s: use %s", source,
+                m.target ? m.target : "an unknown target", targetName,
+                strcmp(targetName, "cpu") == 0 ? "libmpt_rt_cuda" : "libmpt_rt");
+  if (mpt_status status = checkMachine(m, source))
+    return status;
   if (mpt_status status = checkTable(m, m.state, m.num_state, true))
     return status;
   for (int64_t i = 0; i < m.num_functions; ++i) {
@@ -176,6 +178,8 @@ const char *mpt_model_name(const mpt_model *model) { return model ? model->model
 const char *mpt_model_manifest(const mpt_model *model) {
   return model && model->model->desc->manifest ? model->model->desc->manifest : "{}";
 }
+
+const char *mpt_model_target(const mpt_model *model) { return model ? model->model->desc->target : ""; }
 
 mpt_status mpt_model_input(const mpt_model *model, const char *function, int64_t i, mpt_tensor *out) {
   return tensorAt(model, function, i, true, out);

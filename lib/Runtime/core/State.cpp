@@ -1,5 +1,6 @@
 // Parameters and state: initial values, reading and writing by name, saving and loading.
 #include "core/Convert.h"
+#include "core/HostMemory.h"
 #include "core/SafeTensors.h"
 #include "core/Trainer.h"
 #include "core/Types.h"
@@ -40,13 +41,14 @@ bool startsAtZero(int64_t role) {
   return role == MPT_ROLE_SLOT || role == MPT_ROLE_ACCUMULATOR || role == MPT_ROLE_COUNTER || role == MPT_ROLE_RNG;
 }
 
-std::string stepOf(const mpt_trainer &t) {
-  for (int64_t i = 0; i < t.model->desc->num_state; ++i)
-    if (t.tensor(i).role == MPT_ROLE_COUNTER && t.tensor(i).bytes >= sizeOf(t.tensor(i).dtype)) {
+std::string stepOf(const mpt_module_desc &m, const uint8_t *state) {
+  for (int64_t i = 0; i < m.num_state; ++i)
+    if (m.state[i].role == MPT_ROLE_COUNTER && m.state[i].bytes >= sizeOf(m.state[i].dtype)) {
       float value = 0;
-      if (t.tensor(i).dtype == MPT_INT64)
-        return std::to_string(*static_cast<const int64_t *>(t.at(i)));
-      toFloat(t.tensor(i).dtype, t.at(i), 1, &value);
+      const uint8_t *data = state + m.state[i].offset;
+      if (m.state[i].dtype == MPT_INT64)
+        return std::to_string(*reinterpret_cast<const int64_t *>(data));
+      toFloat(m.state[i].dtype, data, 1, &value);
       return std::to_string(static_cast<int64_t>(value));
     }
   return "0";
@@ -79,16 +81,21 @@ std::string checksumOfState(const mpt_module_desc &m, const uint8_t *state) {
 
 mpt_status save(const mpt_trainer &t, const char *path) {
   const mpt_module_desc &m = *t.model->desc;
+  std::unique_ptr<Memory> copy;
+  const uint8_t *state = nullptr;
+  if (mpt_status status = t.hostState(copy, state))
+    return status;
   std::vector<SafeTensorsItem> items;
   for (int64_t i = 0; i < m.num_state; ++i)
-    items.push_back({m.state[i].name, m.state[i].dtype, shapeOf(m.state[i]), t.at(i), m.state[i].bytes});
+    items.push_back(
+        {m.state[i].name, m.state[i].dtype, shapeOf(m.state[i]), state + m.state[i].offset, m.state[i].bytes});
   return writeSafeTensors(path, items,
                           {{"format", "mpt"},
                            {"model", m.name},
                            {"fingerprint", m.fingerprint},
                            {"abi", std::to_string(m.abi_version)},
-                           {"step", stepOf(t)},
-                           {"checksum", checksumOfState(m, t.state.data())}});
+                           {"step", stepOf(m, state)},
+                           {"checksum", checksumOfState(m, state)}});
 }
 
 mpt_status load(mpt_trainer &t, const char *path) {
@@ -103,29 +110,49 @@ mpt_status load(mpt_trainer &t, const char *path) {
     return fail(MPT_INCOMPATIBLE, "'%s': expected the state of model '%s' (fingerprint %s), got that of '%s' (%s)",
                 path, m.name, m.fingerprint, file.metadata("model").c_str(), fingerprint.c_str());
   // Everything is read aside first, so that a failure leaves the trainer as it was.
-  Block fresh;
-  if (!fresh.allocate(m.state_bytes))
+  std::unique_ptr<Memory> fresh = allocateHost(m.state_bytes);
+  if (!fresh)
     return fail(MPT_OUT_OF_MEMORY, "no memory for %lld bytes of state", static_cast<long long>(m.state_bytes));
   for (int64_t i = 0; i < m.num_state; ++i) {
     const SafeTensorsReader::Entry *entry = file.find(m.state[i].name);
     if (!entry || entry->dtype != m.state[i].dtype)
       return fail(MPT_INCOMPATIBLE, "'%s': expected a tensor '%s' of type %s", path, m.state[i].name,
                   nameOf(m.state[i].dtype));
-    if (mpt_status status = readInto(file, *entry, m.state[i], fresh.data() + m.state[i].offset, path))
+    if (mpt_status status = readInto(file, *entry, m.state[i], fresh->start + m.state[i].offset, path))
       return status;
   }
   std::string checksum = file.metadata("checksum");
-  if (!checksum.empty() && checksum != checksumOfState(m, fresh.data()))
+  if (!checksum.empty() && checksum != checksumOfState(m, fresh->start))
     return fail(MPT_BAD_FILE, "'%s': expected data with checksum %.20s, got %s: the file is damaged", path,
-                checksum.c_str(), checksumOfState(m, fresh.data()).c_str());
-  memcpy(t.state.data(), fresh.data(), static_cast<size_t>(m.state_bytes));
-  return MPT_OK;
+                checksum.c_str(), checksumOfState(m, fresh->start).c_str());
+  Transfer whole{t.state.data(), fresh->start, m.state_bytes};
+  return t.device->upload(&whole, 1);
 }
 
 } // namespace
 
+mpt_status mpt_trainer::hostState(std::unique_ptr<Memory> &copy, const uint8_t *&out) const {
+  out = state.data();
+  if (device->sharesHostMemory())
+    return device->synchronize();
+  copy = allocateHost(state.bytes());
+  if (!copy)
+    return fail(MPT_OUT_OF_MEMORY, "no memory for %lld bytes of state", static_cast<long long>(state.bytes()));
+  Transfer whole{copy->start, state.data(), state.bytes()};
+  out = copy->start;
+  return device->download(&whole, 1);
+}
+
 mpt_status mpt_trainer::initialize(const char *weights, bool setSeed, uint64_t seed) {
   const mpt_module_desc &m = *model->desc;
+  std::unique_ptr<Memory> copy;
+  uint8_t *host = state.data();
+  if (!device->sharesHostMemory()) {
+    copy = allocateHost(m.state_bytes);
+    if (!copy)
+      return fail(MPT_OUT_OF_MEMORY, "no memory for %lld bytes of state", static_cast<long long>(m.state_bytes));
+    host = copy->start;
+  }
   SafeTensorsReader file;
   if (mpt_status status = file.open(weights))
     return status;
@@ -142,18 +169,21 @@ mpt_status mpt_trainer::initialize(const char *weights, bool setSeed, uint64_t s
     if (!entry && t.role == MPT_ROLE_PARAMETER && masters.count(t.name))
       entry = file.find(tensor(masters[t.name]).name);
     if (entry) {
-      if (mpt_status status = readInto(file, *entry, t, at(i), weights))
+      if (mpt_status status = readInto(file, *entry, t, host + t.offset, weights))
         return status;
     } else if (!startsAtZero(t.role)) {
       return fail(MPT_BAD_FILE, "'%s' has no tensor '%s', which model '%s' needs", weights, t.name, m.name);
     }
     // The generator's state is the seed, then its counters.
     if (t.role == MPT_ROLE_RNG && setSeed && t.bytes >= 4) {
-      memset(at(i), 0, static_cast<size_t>(t.bytes));
-      memcpy(at(i), &seed, static_cast<size_t>(std::min<int64_t>(sizeOf(t.dtype), 8)));
+      memset(host + t.offset, 0, static_cast<size_t>(t.bytes));
+      memcpy(host + t.offset, &seed, static_cast<size_t>(std::min<int64_t>(sizeOf(t.dtype), 8)));
     }
   }
-  return MPT_OK;
+  if (!copy)
+    return MPT_OK;
+  Transfer whole{state.data(), host, m.state_bytes};
+  return device->upload(&whole, 1);
 }
 
 extern "C" {
@@ -179,6 +209,20 @@ mpt_status mpt_trainer_parameter(mpt_trainer *trainer, int64_t i, mpt_tensor *ou
   return fail(MPT_NOT_FOUND, "the model has %lld parameters", static_cast<long long>(seen));
 }
 
+mpt_status mpt_trainer_read(mpt_trainer *trainer, int64_t i, void *data, int64_t bytes) {
+  return guarded([&] {
+    mpt_tensor tensor;
+    if (mpt_status status = mpt_trainer_state(trainer, i, &tensor, nullptr))
+      return status;
+    int64_t want = trainer->tensor(i).bytes;
+    if (!data || bytes != want)
+      return fail(MPT_INVALID_ARGUMENT, "'%s': expected a place for %lld bytes, got %lld", tensor.name,
+                  static_cast<long long>(want), static_cast<long long>(bytes));
+    Transfer whole{data, tensor.data, bytes};
+    return trainer->device->download(&whole, 1);
+  });
+}
+
 mpt_status mpt_trainer_get(mpt_trainer *trainer, const char *name, float *data, int64_t count) {
   return guarded([&] {
     int64_t i = 0;
@@ -186,7 +230,16 @@ mpt_status mpt_trainer_get(mpt_trainer *trainer, const char *name, float *data, 
       return status;
     if (auto master = trainer->masters.find(name); master != trainer->masters.end())
       i = master->second;
-    toFloat(trainer->tensor(i).dtype, trainer->at(i), count, data);
+    const mpt_tensor_desc &t = trainer->tensor(i);
+    if (trainer->device->sharesHostMemory()) {
+      toFloat(t.dtype, trainer->at(i), count, data);
+      return MPT_OK;
+    }
+    std::vector<uint8_t> raw(static_cast<size_t>(t.bytes));
+    Transfer whole{raw.data(), trainer->at(i), t.bytes};
+    if (mpt_status status = trainer->device->download(&whole, 1))
+      return status;
+    toFloat(t.dtype, raw.data(), count, data);
     return MPT_OK;
   });
 }
@@ -196,14 +249,26 @@ mpt_status mpt_trainer_set(mpt_trainer *trainer, const char *name, const float *
     int64_t i = 0;
     if (mpt_status status = find(trainer, name, data, count, i))
       return status;
+    auto write = [&](int64_t i) {
+      const mpt_tensor_desc &t = trainer->tensor(i);
+      if (trainer->device->sharesHostMemory()) {
+        fromFloat(t.dtype, data, count, trainer->at(i));
+        return MPT_OK;
+      }
+      std::vector<uint8_t> raw(static_cast<size_t>(t.bytes));
+      fromFloat(t.dtype, data, count, raw.data());
+      Transfer whole{trainer->at(i), raw.data(), t.bytes};
+      return trainer->device->upload(&whole, 1);
+    };
     // A master and its narrow copy change together, whichever of them is named.
     if (trainer->tensor(i).role == MPT_ROLE_MASTER)
       if (auto narrow = trainer->index.find(trainer->tensor(i).of); narrow != trainer->index.end())
-        fromFloat(trainer->tensor(narrow->second).dtype, data, count, trainer->at(narrow->second));
-    fromFloat(trainer->tensor(i).dtype, data, count, trainer->at(i));
-    if (auto master = trainer->masters.find(name); master != trainer->masters.end())
-      fromFloat(trainer->tensor(master->second).dtype, data, count, trainer->at(master->second));
-    return MPT_OK;
+        if (mpt_status status = write(narrow->second))
+          return status;
+    if (mpt_status status = write(i))
+      return status;
+    auto master = trainer->masters.find(name);
+    return master != trainer->masters.end() ? write(master->second) : MPT_OK;
   });
 }
 

@@ -9,41 +9,12 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <sys/mman.h>
 
 using namespace mpt::rt;
 
-namespace mpt::rt {
-
-Block::~Block() {
-  if (mapping)
-    munmap(mapping, mapped);
-}
-
-bool Block::allocate(int64_t bytes) {
-  constexpr size_t large = 2 << 20;
-  if (mapping)
-    munmap(mapping, mapped);
-  mapping = nullptr;
-  start = nullptr;
-  length = 0;
-  mapped = (static_cast<size_t>(std::max<int64_t>(bytes, 1)) + 4095) / 4096 * 4096 + (bytes >= 4 << 20 ? large : 0);
-  void *memory = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED)
-    return false;
-  mapping = memory;
-  start = static_cast<uint8_t *>(memory);
-  length = bytes;
-  if (bytes >= 4 << 20) {
-    start += (large - reinterpret_cast<uintptr_t>(start) % large) % large;
-    madvise(start, static_cast<size_t>(bytes) / large * large, MADV_HUGEPAGE);
-  }
-  return true;
-}
-
-} // namespace mpt::rt
-
 mpt_trainer::~mpt_trainer() {
+  if (device)
+    device->synchronize();
   for (const FunctionState &f : functions)
     if (f.profile)
       fputs(f.profile->table(Profile::rows()).c_str(), stderr);
@@ -57,6 +28,16 @@ int64_t aligned(int64_t bytes) { return (bytes + alignment - 1) / alignment * al
 
 mpt_status outOfMemory(const char *what, int64_t bytes) {
   return fail(MPT_OUT_OF_MEMORY, "no memory for %lld bytes of %s", static_cast<long long>(bytes), what);
+}
+
+/// Names what the plan spends the scratch on.
+mpt_status outOfScratch(const mpt_function_desc &f) {
+  std::string largest;
+  for (int64_t i = 0; i < f.num_buffers; ++i)
+    largest += (i ? ", " : "; the largest buffers of its plan: ") + std::to_string(f.buffers[i].bytes) + " for " +
+               f.buffers[i].what + " of '" + f.buffers[i].node + "'";
+  return fail(MPT_OUT_OF_MEMORY, "no memory for %lld bytes of scratch of '%s'%s", static_cast<long long>(f.arena_bytes),
+              f.name, largest.c_str());
 }
 
 mpt_status create(mpt_model *model, const mpt_trainer_options &options, mpt_trainer **out) {
@@ -77,14 +58,17 @@ mpt_status create(mpt_model *model, const mpt_trainer_options &options, mpt_trai
       trainer->hasLearningRate = true;
     }
   }
-  if (!trainer->state.allocate(m.state_bytes))
+  if (mpt_status status = openDevice(m, options, trainer->threads, trainer->device))
+    return status;
+  if (!trainer->state.allocate(*trainer->device, m.state_bytes))
     return outOfMemory("state", m.state_bytes);
   trainer->functions = std::vector<FunctionState>(static_cast<size_t>(m.num_functions));
   for (int64_t i = 0; i < m.num_functions; ++i) {
     Context &context = trainer->functions[static_cast<size_t>(i)].context;
     context.threads = trainer->threads;
     context.sites.resize(static_cast<size_t>(std::max<int64_t>(m.functions[i].call_sites, 0)));
-    context.scratch = &trainer->scratch;
+    context.device = trainer->device.get();
+    context.function = &m.functions[i];
     if (Profile::rows() > 0 && m.functions[i].num_calls > 0)
       trainer->functions[static_cast<size_t>(i)].profile = std::make_unique<Profile>(m.functions[i], trainer->threads);
     context.profile = trainer->functions[static_cast<size_t>(i)].profile.get();
@@ -147,54 +131,43 @@ mpt_status bindInputs(mpt_trainer &t, const mpt_function_desc &f, FunctionState 
     const void *&slot = state.inputPointers[static_cast<size_t>(k)];
     if (slot)
       return fail(MPT_INVALID_ARGUMENT, "input '%s' of '%s' is given twice", want.name, f.name);
-    if (isLearningRate(want) && !std::isfinite(scalarOf(want, given.data)))
+    bool onHost = true;
+    if (given.data)
+      if (mpt_status status = t.device->locate(given.data, onHost))
+        return status;
+    if (onHost && isLearningRate(want) && !std::isfinite(scalarOf(want, given.data)))
       return fail(MPT_INVALID_ARGUMENT, "input '%s' of '%s': expected a finite number, got %g", want.name, f.name,
                   scalarOf(want, given.data));
     slot = given.data ? given.data : t.state.data();
   }
-  int64_t staged = 0;
-  for (int64_t k = 0; k < f.num_inputs; ++k) {
-    const void *given = state.inputPointers[static_cast<size_t>(k)];
-    if (!given && !isLearningRate(f.inputs[k]))
-      return fail(MPT_INVALID_ARGUMENT, "input '%s' of '%s' is missing: expected %s", f.inputs[k].name, f.name,
-                  describe(f.inputs[k].dtype, f.inputs[k].rank, f.inputs[k].shape).c_str());
-    if (!given && !t.hasLearningRate)
-      return fail(MPT_INVALID_ARGUMENT, "input 'learning_rate' of '%s' is missing and the model has no default",
-                  f.name);
-    if (!given || reinterpret_cast<uintptr_t>(given) % alignment)
-      staged += aligned(f.inputs[k].bytes);
-  }
-  if (!staged)
-    return MPT_OK;
-  auto *next = static_cast<uint8_t *>(t.staging.get(staged));
-  if (!next)
-    return outOfMemory("inputs", staged);
   for (int64_t k = 0; k < f.num_inputs; ++k) {
     const void *&given = state.inputPointers[static_cast<size_t>(k)];
     const mpt_tensor_desc &want = f.inputs[k];
-    if (given && reinterpret_cast<uintptr_t>(given) % alignment == 0)
+    if (given)
       continue;
-    if (given) {
-      memcpy(next, given, static_cast<size_t>(want.bytes));
-    } else if (want.dtype == MPT_FLOAT64) {
-      memcpy(next, &t.learningRate, sizeof t.learningRate);
-    } else {
-      auto rate = static_cast<float>(t.learningRate);
-      fromFloat(want.dtype, &rate, 1, next);
-    }
-    given = next;
-    next += aligned(want.bytes);
+    if (!isLearningRate(want))
+      return fail(MPT_INVALID_ARGUMENT, "input '%s' of '%s' is missing: expected %s", want.name, f.name,
+                  describe(want.dtype, want.rank, want.shape).c_str());
+    if (!t.hasLearningRate)
+      return fail(MPT_INVALID_ARGUMENT, "input 'learning_rate' of '%s' is missing and the model has no default",
+                  f.name);
+    auto rate = static_cast<float>(t.learningRate);
+    if (want.dtype == MPT_FLOAT64)
+      memcpy(state.learningRate, &t.learningRate, sizeof t.learningRate);
+    else
+      fromFloat(want.dtype, &rate, 1, state.learningRate);
+    given = state.learningRate;
   }
-  return MPT_OK;
+  return t.device->stage(f, state);
 }
 
-mpt_status bindOutputs(const mpt_function_desc &f, FunctionState &state) {
+mpt_status bindOutputs(mpt_trainer &t, const mpt_function_desc &f, FunctionState &state) {
   if (!state.outputPointers.empty() || f.num_outputs == 0)
     return MPT_OK;
   int64_t bytes = 0;
   for (int64_t i = 0; i < f.num_outputs; ++i)
     bytes += aligned(f.outputs[i].bytes);
-  if (!state.outputs.allocate(bytes))
+  if (!state.outputs.allocate(*t.device, bytes))
     return outOfMemory("results", bytes);
   uint8_t *next = state.outputs.data();
   for (int64_t i = 0; i < f.num_outputs; ++i) {
@@ -204,19 +177,37 @@ mpt_status bindOutputs(const mpt_function_desc &f, FunctionState &state) {
   return MPT_OK;
 }
 
-/// A metric's value, or `otherwise` when the function does not compute it.
-double metric(const mpt_function_desc &f, const FunctionState &state, const char *name, double otherwise) {
-  for (int64_t i = 0; i < f.num_outputs; ++i) {
-    if (strcmp(f.outputs[i].name, name) != 0 || elementsOf(f.outputs[i]) != 1)
-      continue;
-    const void *data = state.outputPointers[static_cast<size_t>(i)];
-    if (f.outputs[i].dtype == MPT_FLOAT64)
-      return *static_cast<const double *>(data);
+/// The metrics that `f` computes, brought from the device together.
+mpt_status readMetrics(mpt_trainer &t, const mpt_function_desc &f, const FunctionState &state, mpt_metrics &out) {
+  static constexpr const char *names[] = {"loss", "loss_scale", "grad_norm", "skipped"};
+  double values[4] = {NAN, 1, NAN, 0};
+  const mpt_tensor_desc *found[4] = {};
+  alignas(8) uint8_t bytes[4][8];
+  Transfer transfers[4];
+  size_t count = 0;
+  for (int64_t i = 0; i < f.num_outputs; ++i)
+    for (int m = 0; m < 4; ++m)
+      if (strcmp(f.outputs[i].name, names[m]) == 0 && elementsOf(f.outputs[i]) == 1) {
+        found[m] = &f.outputs[i];
+        transfers[count++] = {bytes[m], state.outputPointers[static_cast<size_t>(i)], f.outputs[i].bytes};
+      }
+  if (mpt_status status = t.device->download(transfers, count))
+    return status;
+  for (int m = 0; m < 4; ++m) {
     float value = 0;
-    toFloat(f.outputs[i].dtype, data, 1, &value);
-    return static_cast<double>(value);
+    if (found[m] && found[m]->dtype == MPT_FLOAT64) {
+      memcpy(&values[m], bytes[m], sizeof(double));
+    } else if (found[m]) {
+      toFloat(found[m]->dtype, bytes[m], 1, &value);
+      values[m] = static_cast<double>(value);
+    }
   }
-  return otherwise;
+  out = {values[0], values[1], values[2], values[3] != 0};
+  return MPT_OK;
+}
+
+FunctionState &stateOf(mpt_trainer &t, const mpt_function_desc *f) {
+  return t.functions[static_cast<size_t>(f - t.model->desc->functions)];
 }
 
 mpt_status run(mpt_trainer &t, const char *name, const mpt_tensor *inputs, int64_t count, mpt_metrics *metrics) {
@@ -225,40 +216,46 @@ mpt_status run(mpt_trainer &t, const char *name, const mpt_tensor *inputs, int64
     return MPT_NOT_FOUND;
   if (count < 0 || (count > 0 && !inputs))
     return fail(MPT_INVALID_ARGUMENT, "expected inputs, got NULL");
-  FunctionState &state = t.functions[static_cast<size_t>(f - t.model->desc->functions)];
-  state.ran = false;
+  FunctionState &state = stateOf(t, f);
+  state.ran = state.copied = false;
   if (mpt_status status = bindInputs(t, *f, state, inputs, count))
     return status;
-  if (mpt_status status = bindOutputs(*f, state))
+  if (mpt_status status = bindOutputs(t, *f, state))
     return status;
-  if (t.arena.bytes() < f->arena_bytes && !t.arena.allocate(f->arena_bytes))
-    return outOfMemory("scratch", f->arena_bytes);
+  if (t.arena.bytes() < f->arena_bytes && !t.arena.allocate(*t.device, f->arena_bytes))
+    return outOfScratch(*f);
   mpt_exec exec{t.state.data(), t.arena.data(), nullptr, state.inputPointers.data(), state.outputPointers.data(),
                 &state.context};
-  if (state.profile)
-    state.profile->beginRun();
-  if (int32_t status = f->entry(&exec))
-    return static_cast<mpt_status>(status);
-  if (state.profile)
-    state.profile->endRun();
+  if (mpt_status status = t.device->run(*f, state, exec))
+    return status;
   state.ran = true;
-  if (metrics) {
-    metrics->loss = metric(*f, state, "loss", NAN);
-    metrics->loss_scale = metric(*f, state, "loss_scale", 1);
-    metrics->grad_norm = metric(*f, state, "grad_norm", NAN);
-    metrics->skipped = metric(*f, state, "skipped", 0) != 0;
+  return metrics ? readMetrics(t, *f, state, *metrics) : MPT_OK;
+}
+
+/// Where the host reads the outputs of the last run.
+mpt_status hostOutput(mpt_trainer &t, const mpt_function_desc &f, FunctionState &state, int64_t i, void *&out) {
+  out = state.outputPointers[static_cast<size_t>(i)];
+  if (t.device->sharesHostMemory())
+    return t.device->synchronize();
+  if (!state.copied) {
+    state.hostOutputs.resize(static_cast<size_t>(state.outputs.bytes()));
+    Transfer whole{state.hostOutputs.data(), state.outputs.data(), state.outputs.bytes()};
+    if (mpt_status status = t.device->download(&whole, 1))
+      return status;
+    state.copied = true;
   }
+  out = state.hostOutputs.data() + (static_cast<uint8_t *>(out) - state.outputs.data());
   return MPT_OK;
 }
 
-mpt_status output(mpt_trainer *t, const char *function, const char *name, int64_t i, mpt_tensor *out) {
+mpt_status output(mpt_trainer *t, const char *function, const char *name, int64_t i, bool onDevice, mpt_tensor *out) {
   return guarded([&] {
     if (!t || !out)
       return fail(MPT_INVALID_ARGUMENT, "expected a trainer and a place for the result, got NULL");
     const mpt_function_desc *f = t->model->function(function);
     if (!f)
       return MPT_NOT_FOUND;
-    FunctionState &state = t->functions[static_cast<size_t>(f - t->model->desc->functions)];
+    FunctionState &state = stateOf(*t, f);
     for (int64_t k = 0; name && k < f->num_outputs; ++k)
       if (strcmp(f->outputs[k].name, name) == 0)
         i = k;
@@ -267,7 +264,11 @@ mpt_status output(mpt_trainer *t, const char *function, const char *name, int64_
                   : fail(MPT_NOT_FOUND, "'%s' has %lld outputs", f->name, static_cast<long long>(f->num_outputs));
     if (!state.ran)
       return fail(MPT_INVALID_ARGUMENT, "'%s' has not run", f->name);
-    *out = viewOf(f->outputs[i], state.outputPointers[static_cast<size_t>(i)]);
+    void *data = state.outputPointers[static_cast<size_t>(i)];
+    if (!onDevice)
+      if (mpt_status status = hostOutput(*t, *f, state, i, data))
+        return status;
+    *out = viewOf(f->outputs[i], data);
     return MPT_OK;
   });
 }
@@ -306,10 +307,32 @@ mpt_status mpt_trainer_evaluate(mpt_trainer *trainer, const mpt_tensor *inputs, 
 mpt_status mpt_trainer_output(mpt_trainer *trainer, const char *function, const char *name, mpt_tensor *out) {
   if (!name)
     return fail(MPT_INVALID_ARGUMENT, "expected an output's name, got NULL");
-  return output(trainer, function, name, -1, out);
+  return output(trainer, function, name, -1, false, out);
 }
 mpt_status mpt_trainer_output_at(mpt_trainer *trainer, const char *function, int64_t i, mpt_tensor *out) {
-  return output(trainer, function, nullptr, i, out);
+  return output(trainer, function, nullptr, i, false, out);
+}
+mpt_status mpt_trainer_device_output(mpt_trainer *trainer, const char *function, int64_t i, mpt_tensor *out) {
+  return output(trainer, function, nullptr, i, true, out);
+}
+
+mpt_status mpt_trainer_metrics(mpt_trainer *trainer, const char *function, mpt_metrics *metrics) {
+  if (!trainer || !metrics)
+    return fail(MPT_INVALID_ARGUMENT, "expected a trainer and a place for the result, got NULL");
+  return guarded([&] {
+    const mpt_function_desc *f = trainer->model->function(function);
+    if (!f)
+      return MPT_NOT_FOUND;
+    if (!stateOf(*trainer, f).ran)
+      return fail(MPT_INVALID_ARGUMENT, "'%s' has not run", f->name);
+    return readMetrics(*trainer, *f, stateOf(*trainer, f), *metrics);
+  });
+}
+
+mpt_status mpt_trainer_synchronize(mpt_trainer *trainer) {
+  if (!trainer)
+    return fail(MPT_INVALID_ARGUMENT, "expected a trainer, got NULL");
+  return guarded([&] { return trainer->device->synchronize(); });
 }
 
 mpt_status mpt_trainer_set_learning_rate(mpt_trainer *trainer, double learning_rate) {
@@ -325,7 +348,7 @@ mpt_status mpt_trainer_set_learning_rate(mpt_trainer *trainer, double learning_r
 mpt_status mpt_trainer_memory(const mpt_trainer *trainer, mpt_memory *out) {
   if (!trainer || !out)
     return fail(MPT_INVALID_ARGUMENT, "expected a trainer and a place for the result, got NULL");
-  *out = {trainer->state.bytes(), trainer->arena.bytes(), 0, trainer->staging.size() + trainer->scratch.size()};
+  *out = {trainer->state.bytes(), trainer->arena.bytes(), 0, trainer->device->stagingBytes()};
   for (const FunctionState &f : trainer->functions)
     out->output_bytes += f.outputs.bytes();
   return MPT_OK;

@@ -3,6 +3,7 @@
 #define MPT_RUNTIME_CORE_TRAINER_H
 
 #include "core/Context.h"
+#include "core/Device.h"
 #include "core/Model.h"
 #include "core/Profile.h"
 
@@ -10,31 +11,17 @@
 
 namespace mpt::rt {
 
-/// Zeroed memory straight from the system: untouched pages cost nothing, large blocks use large pages.
-class Block {
-  void *mapping = nullptr;
-  size_t mapped = 0;
-  uint8_t *start = nullptr;
-  int64_t length = 0;
-
-public:
-  Block() = default;
-  Block(const Block &) = delete;
-  ~Block();
-  /// Drops the old contents. False when there is no memory.
-  bool allocate(int64_t bytes);
-  uint8_t *data() const { return start; }
-  int64_t bytes() const { return length; }
-};
-
 /// What a function of the model needs between calls.
 struct FunctionState {
   Context context;
-  std::unique_ptr<Profile> profile; // null unless asked for
+  std::unique_ptr<Profile> profile;  // null unless asked for
+  std::unique_ptr<SiteCache> device; // what the device keeps for it
   Block outputs;
   std::vector<void *> outputPointers;
-  std::vector<const void *> inputPointers;
-  bool ran = false;
+  std::vector<const void *> inputPointers; // as given, then as staged
+  std::vector<uint8_t> hostOutputs;        // a copy of `outputs` where the host cannot read it
+  alignas(64) uint8_t learningRate[64];    // the default, where the caller gives none
+  bool ran = false, copied = false;        // copied: hostOutputs is that of the last run
 };
 
 } // namespace mpt::rt
@@ -43,20 +30,22 @@ struct mpt_trainer {
   mpt_trainer() = default;
   ~mpt_trainer();
   std::shared_ptr<mpt::rt::Model> model;
+  std::unique_ptr<mpt::rt::Device> device; // before the memory that it owns
   int threads = 1;
   double learningRate = 0;
   bool hasLearningRate = false;
   mpt::rt::Block state, arena;
-  mpt::rt::Scratch scratch;                      // of library calls
-  mpt::rt::Scratch staging;                      // unaligned inputs
   std::vector<mpt::rt::FunctionState> functions; // as in the module's table
   std::map<std::string, int64_t> index;          // state tensors by name
   std::map<std::string, int64_t> masters;        // parameter name to its master
 
   const mpt_tensor_desc &tensor(int64_t i) const { return model->desc->state[i]; }
-  void *at(int64_t i) const { return state.data() + tensor(i).offset; }
+  /// In the device's memory.
+  uint8_t *at(int64_t i) const { return state.data() + tensor(i).offset; }
   /// Initial values from a weights file, zero for what training itself creates.
   mpt_status initialize(const char *weights, bool setSeed, uint64_t seed);
+  /// The state where the host can read it: the block itself, or a copy that `copy` owns.
+  mpt_status hostState(std::unique_ptr<mpt::rt::Memory> &copy, const uint8_t *&out) const;
 };
 
 #endif

@@ -7,7 +7,7 @@
 #include "llvm/Support/Program.h"
 
 using namespace llvm;
-using namespace mpt::cpu;
+using namespace mpt::target;
 
 namespace {
 
@@ -29,7 +29,7 @@ std::string findLinker(StringRef wanted, bool &driver) {
 
 } // namespace
 
-Error mpt::cpu::link(ArrayRef<std::string> objects, StringRef output, const EmitOptions &options) {
+Error mpt::target::link(ArrayRef<std::string> objects, StringRef output, const LibraryOptions &options) {
   bool driver = false;
   std::string linker = findLinker(options.linker, driver);
   if (linker.empty())

@@ -1,16 +1,18 @@
 // What an emitted library contains besides code: tables of tensors, offsets, constants.
-#ifndef MPT_TARGET_CPU_PROGRAM_H
-#define MPT_TARGET_CPU_PROGRAM_H
+#ifndef MPT_TARGET_PROGRAM_H
+#define MPT_TARGET_PROGRAM_H
 
 #include "mpt/Dialect/Train/TrainDialect.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/StringMap.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Support/JSON.h"
+#include <array>
 
-namespace mpt::cpu {
+namespace mpt::target {
 
 struct TensorInfo {
   std::string name, of;
@@ -26,12 +28,33 @@ struct CallInfo {
   int64_t bytes = 0, flops = 0;
 };
 
+/// What mpt_buffer_desc says.
+struct BufferInfo {
+  std::string what, node;
+  int64_t bytes;
+};
+
 struct FunctionInfo {
   std::string name;
   mlir::func::FuncOp op;
   int64_t arenaBytes = 0, callSites = 0;
   std::vector<TensorInfo> inputs, outputs;
   std::vector<CallInfo> calls;
+  std::vector<BufferInfo> buffers; ///< the largest of the arena, largest first
+};
+
+/// One launch of a generated kernel, where kernels run on a GPU.
+struct KernelEntry {
+  std::string name;
+  std::array<int64_t, 3> grid, block;
+  int64_t numArgs;
+};
+
+/// What mpt_image_desc says; an image for the host names functions instead of bytes.
+struct Image {
+  int64_t kind, arch;
+  std::string bytes;
+  std::vector<std::string> functions; ///< empty text: a kernel that another one does too
 };
 
 /// The program's tables, read off the module.
@@ -41,12 +64,16 @@ struct Program {
   int64_t stateBytes = 0;
   std::vector<FunctionInfo> functions;
   llvm::SmallVector<mlir::func::FuncOp> kernels;
+  std::string target = "cpu", cpu, cpuFeatures;
+  std::vector<KernelEntry> entries; ///< GPU: by number; one kernel function each
+  llvm::StringMap<int64_t> entryNumbers;
+  std::vector<Image> images; ///< GPU
 
   static llvm::FailureOr<Program> read(mlir::ModuleOp module, llvm::StringRef name);
 };
 
 /// JSON text for users and the runtime: the module's mpt.manifest, the model's name, target and functions.
-std::string manifestOf(mlir::ModuleOp module, const Program &program, llvm::StringRef cpu, llvm::StringRef features);
+std::string manifestOf(mlir::ModuleOp module, const Program &program);
 /// A C header with the module's symbol and a description of inputs, outputs and parameters.
 std::string headerOf(const Program &program);
 
@@ -56,11 +83,14 @@ llvm::LogicalResult streamBytes(mlir::ElementsAttr value, llvm::function_ref<voi
 /// What the runtime call `op` does, or nothing for ops that make no call.
 std::optional<CallInfo> callOf(mlir::Operation *op);
 
-/// Adds the entry points of `program` and the table mpt_module to `out`; kernels are declared. Counts call sites.
+/// The largest buffers of a function's arena, largest first.
+std::vector<BufferInfo> largestBuffers(mlir::func::FuncOp function);
+
+/// Adds the entry points of `program` to `out`; kernels are declared. Counts call sites.
 llvm::LogicalResult buildEntries(Program &program, llvm::Module &out);
-void buildTables(const Program &program, llvm::StringRef manifest, llvm::StringRef cpu, llvm::StringRef features,
-                 llvm::Module &out);
+/// Adds the table mpt_module; the entry points are there.
+void buildTables(const Program &program, llvm::StringRef manifest, llvm::Module &out);
 
-} // namespace mpt::cpu
+} // namespace mpt::target
 
-#endif // MPT_TARGET_CPU_PROGRAM_H
+#endif // MPT_TARGET_PROGRAM_H

@@ -1,8 +1,6 @@
 // Target machines, optimization and object code.
 #include "Machine.h"
 
-#include "mpt/Target/CPU.h"
-
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/MC/MCSubtargetInfo.h"
 #include "llvm/MC/TargetRegistry.h"
@@ -12,7 +10,7 @@
 #include <mutex>
 
 using namespace llvm;
-using namespace mpt::cpu;
+using namespace mpt::target;
 
 namespace {
 
@@ -100,17 +98,4 @@ Error Machine::compile(Module &module, SmallVectorImpl<char> &object) const {
     return createStringError("no object files for " + target->getTargetTriple().str());
   codegen.run(module);
   return Error::success();
-}
-
-bool mpt::cpu::hasFeature(StringRef cpu, StringRef feature) {
-  Expected<Machine> machine = Machine::create(cpu);
-  if (!machine) {
-    consumeError(machine.takeError());
-    return false;
-  }
-  return machine->target->getMCSubtargetInfo()->checkFeatures(("+" + feature).str());
-}
-
-unsigned mpt::cpu::vectorBits(StringRef cpu) {
-  return hasFeature(cpu, "avx512f") ? 512 : hasFeature(cpu, "avx2") ? 256 : 128;
 }

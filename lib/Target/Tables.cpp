@@ -6,14 +6,16 @@
 #include "llvm/IR/IRBuilder.h"
 
 using namespace mpt;
-using namespace mpt::cpu;
+using namespace mpt::target;
 using llvm::Constant;
 
 namespace {
 
 // The order and width of fields below are those of the structs; all are pointers or 64-bit integers.
-static_assert(sizeof(mpt_tensor_desc) == 8 * 8 && sizeof(mpt_function_desc) == 10 * 8 &&
-                  sizeof(mpt_call_desc) == 4 * 8 && sizeof(mpt_module_desc) == 11 * 8,
+static_assert(sizeof(mpt_tensor_desc) == 8 * 8 && sizeof(mpt_function_desc) == 12 * 8 &&
+                  sizeof(mpt_call_desc) == 4 * 8 && sizeof(mpt_buffer_desc) == 3 * 8 &&
+                  sizeof(mpt_kernel_desc) == 9 * 8 && sizeof(mpt_image_desc) == 4 * 8 &&
+                  sizeof(mpt_host_image) == 2 * 8 && sizeof(mpt_module_desc) == 16 * 8,
               "the tables here have to follow mpt-c/abi.h");
 
 class TableBuilder {
@@ -61,7 +63,53 @@ public:
     return array(records);
   }
 
+  Constant *buffers(llvm::ArrayRef<BufferInfo> buffers) {
+    llvm::SmallVector<Constant *> records;
+    for (const BufferInfo &buffer : buffers)
+      records.push_back(record({text(buffer.what), text(buffer.node), number(buffer.bytes)}));
+    return array(records);
+  }
+
+  Constant *kernels(llvm::ArrayRef<KernelEntry> kernels) {
+    llvm::SmallVector<Constant *> records;
+    for (const KernelEntry &kernel : kernels)
+      records.push_back(record({text(kernel.name), number(kernel.grid[0]), number(kernel.grid[1]),
+                                number(kernel.grid[2]), number(kernel.block[0]), number(kernel.block[1]),
+                                number(kernel.block[2]), number(0), number(kernel.numArgs)}));
+    return array(records);
+  }
+
+  Constant *images(llvm::ArrayRef<Image> images) {
+    llvm::SmallVector<Constant *> records;
+    for (const Image &image : images) {
+      Constant *data;
+      if (image.kind == MPT_IMAGE_HOST)
+        data = hostImage(image.functions);
+      else
+        data = global(llvm::ConstantDataArray::getString(context, image.bytes, image.kind == MPT_IMAGE_PTX),
+                      llvm::Align(64));
+      int64_t bytes = image.bytes.size() + (image.kind == MPT_IMAGE_PTX);
+      records.push_back(record({number(image.kind), number(image.arch), number(bytes), data}));
+    }
+    return array(records);
+  }
+
 private:
+  Constant *hostImage(llvm::ArrayRef<std::string> functions) {
+    llvm::SmallVector<Constant *> pointers;
+    auto *type = llvm::FunctionType::get(ir.getVoidTy(), {ir.getPtrTy()}, false);
+    for (const std::string &name : functions) {
+      if (name.empty()) {
+        pointers.push_back(llvm::ConstantPointerNull::get(ir.getPtrTy()));
+        continue;
+      }
+      auto *function = llvm::cast<llvm::Function>(module.getOrInsertFunction(name, type).getCallee());
+      function->setVisibility(llvm::GlobalValue::HiddenVisibility);
+      pointers.push_back(function);
+    }
+    return global(record({number(pointers.size()), array(pointers)}));
+  }
+
   llvm::Module &module;
   llvm::LLVMContext &context;
   llvm::IRBuilder<> ir;
@@ -70,8 +118,7 @@ private:
 
 } // namespace
 
-void mpt::cpu::buildTables(const Program &program, llvm::StringRef manifest, llvm::StringRef cpu,
-                           llvm::StringRef features, llvm::Module &out) {
+void mpt::target::buildTables(const Program &program, llvm::StringRef manifest, llvm::Module &out) {
   TableBuilder build(out);
   llvm::SmallVector<TensorInfo> state;
   for (const auto &[name, info] : program.state)
@@ -82,11 +129,13 @@ void mpt::cpu::buildTables(const Program &program, llvm::StringRef manifest, llv
         build.record({build.text(info.name), out.getFunction("mpt_entry_" + info.name), build.number(info.arenaBytes),
                       build.number(info.callSites), build.number(info.inputs.size()), build.tensors(info.inputs),
                       build.number(info.outputs.size()), build.tensors(info.outputs), build.number(info.calls.size()),
-                      build.calls(info.calls)}));
-  Constant *table = build.record({build.number(MPT_ABI_VERSION), build.text(program.name),
-                                  build.text(program.fingerprint), build.text(manifest), build.text(cpu),
-                                  build.text(features), build.number(program.stateBytes), build.number(state.size()),
-                                  build.tensors(state), build.number(functions.size()), build.array(functions)});
+                      build.calls(info.calls), build.number(info.buffers.size()), build.buffers(info.buffers)}));
+  Constant *table = build.record(
+      {build.number(MPT_ABI_VERSION), build.text(program.name), build.text(program.fingerprint), build.text(manifest),
+       build.text(program.cpu), build.text(program.cpuFeatures), build.number(program.stateBytes),
+       build.number(state.size()), build.tensors(state), build.number(functions.size()), build.array(functions),
+       build.text(program.target), build.number(program.entries.size()), build.kernels(program.entries),
+       build.number(program.images.size()), build.images(program.images)});
   auto *variable =
       new llvm::GlobalVariable(out, table->getType(), true, llvm::GlobalValue::ExternalLinkage, table, "mpt_module");
   variable->setAlignment(llvm::Align(8));

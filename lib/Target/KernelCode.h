@@ -1,17 +1,17 @@
 // Kernels from structured MLIR to object code.
-#ifndef MPT_TARGET_CPU_KERNELCODE_H
-#define MPT_TARGET_CPU_KERNELCODE_H
+#ifndef MPT_TARGET_KERNELCODE_H
+#define MPT_TARGET_KERNELCODE_H
 
 #include "Machine.h"
 #include "Program.h"
 
-namespace mpt::cpu {
+namespace mpt::target {
 
 /// Generates code for all kernels of `program`, in several pieces that compile at the same time. One object a piece.
 /// `listing`, when given, receives the optimized LLVM IR.
 llvm::LogicalResult compileKernels(mlir::ModuleOp module, const Program &program, llvm::StringRef cpu, unsigned threads,
                                    llvm::SmallVectorImpl<llvm::SmallVector<char, 0>> &objects, std::string *listing);
 
-} // namespace mpt::cpu
+} // namespace mpt::target
 
-#endif // MPT_TARGET_CPU_KERNELCODE_H
+#endif // MPT_TARGET_KERNELCODE_H

@@ -1,12 +1,12 @@
 // Output files that appear together or not at all, and the linker.
-#ifndef MPT_TARGET_CPU_FILES_H
-#define MPT_TARGET_CPU_FILES_H
+#ifndef MPT_TARGET_FILES_H
+#define MPT_TARGET_FILES_H
 
 #include "Program.h"
 
-#include "mpt/Target/CPU.h"
+#include "mpt/Target/Library.h"
 
-namespace mpt::cpu {
+namespace mpt::target {
 
 /// Files of one library, written to a temporary folder inside the target folder and renamed at the end.
 class OutputFolder {
@@ -34,8 +34,8 @@ private:
 llvm::Error writeWeights(const Program &program, llvm::StringRef path);
 
 /// Links objects into `output`.
-llvm::Error link(llvm::ArrayRef<std::string> objects, llvm::StringRef output, const EmitOptions &options);
+llvm::Error link(llvm::ArrayRef<std::string> objects, llvm::StringRef output, const LibraryOptions &options);
 
-} // namespace mpt::cpu
+} // namespace mpt::target
 
-#endif // MPT_TARGET_CPU_FILES_H
+#endif // MPT_TARGET_FILES_H

@@ -10,7 +10,7 @@
 
 using namespace mlir;
 using namespace mpt;
-using namespace mpt::cpu;
+using namespace mpt::target;
 
 namespace {
 
@@ -79,7 +79,7 @@ CallInfo callOf(rt::ConvOp conv) {
 
 } // namespace
 
-std::optional<CallInfo> mpt::cpu::callOf(Operation *op) {
+std::optional<CallInfo> mpt::target::callOf(Operation *op) {
   auto call = TypeSwitch<Operation *, std::optional<CallInfo>>(op)
                   .Case<rt::GemmOp, rt::ConvOp>([](auto op) { return ::callOf(op); })
                   .Case<rt::LaunchOp>([](rt::LaunchOp launch) {
@@ -102,4 +102,17 @@ std::optional<CallInfo> mpt::cpu::callOf(Operation *op) {
   if (call)
     call->node = nameOf(op->getLoc());
   return call;
+}
+
+std::vector<BufferInfo> mpt::target::largestBuffers(func::FuncOp function) {
+  constexpr size_t most = 5;
+  std::vector<BufferInfo> buffers;
+  for (auto alloc : function.getOps<rt::AllocOp>())
+    buffers.push_back(
+        {shapeOf(alloc.getBuffer()), nameOf(alloc.getLoc()), memory::spanBytes(typeOf(alloc.getBuffer()))});
+  llvm::sort(buffers, [](const BufferInfo &a, const BufferInfo &b) {
+    return std::tie(b.bytes, a.node, a.what) < std::tie(a.bytes, b.node, b.what);
+  });
+  buffers.resize(std::min(buffers.size(), most));
+  return buffers;
 }

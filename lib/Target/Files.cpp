@@ -14,7 +14,7 @@
 
 using namespace mlir;
 using namespace mpt;
-using namespace mpt::cpu;
+using namespace mpt::target;
 namespace fs = llvm::sys::fs;
 
 namespace {
@@ -144,7 +144,7 @@ llvm::Error OutputFolder::commit() {
   return llvm::Error::success();
 }
 
-llvm::Error mpt::cpu::writeWeights(const Program &program, StringRef file) {
+llvm::Error mpt::target::writeWeights(const Program &program, StringRef file) {
   llvm::json::Object header;
   header["__metadata__"] =
       llvm::json::Object{{"format", "mpt"}, {"model", program.name}, {"fingerprint", program.fingerprint}};

@@ -11,7 +11,7 @@
 
 using namespace mlir;
 using namespace mpt;
-using namespace mpt::cpu;
+using namespace mpt::target;
 
 namespace {
 
@@ -30,8 +30,8 @@ template <typename T> llvm::GlobalVariable *descriptor(llvm::Module &module, con
 class EntryBuilder {
 public:
   EntryBuilder(Program &program, FunctionInfo &info, llvm::Module &module)
-      : program(program), info(info), module(module), ir(module.getContext()), ptr(ir.getPtrTy()), i64(ir.getInt64Ty()),
-        i32(ir.getInt32Ty()) {}
+      : program(program), info(info), module(module), onDevice(program.target != "cpu"), ir(module.getContext()),
+        ptr(ir.getPtrTy()), i64(ir.getInt64Ty()), i32(ir.getInt32Ty()) {}
 
   LogicalResult build() {
     entry = llvm::Function::Create(llvm::FunctionType::get(i32, {ptr}, false), llvm::GlobalValue::InternalLinkage,
@@ -56,7 +56,7 @@ public:
       if (failed(emit(&op)))
         return failure();
       if (std::optional<CallInfo> call = callOf(&op))
-        info.calls.push_back(std::move(*call));
+        info.calls.insert(info.calls.end(), callsMade, *call);
     }
     return success();
   }
@@ -87,8 +87,33 @@ private:
     ir.SetInsertPoint(next);
   }
   llvm::Value *site() { return ir.getInt64(info.callSites++); }
+  /// A call of the target's runtime; those of a device have a status each.
+  void request(StringRef name, SmallVector<llvm::Value *> operands) {
+    operands.insert(operands.begin(), exec);
+    if (onDevice)
+      check(call(("mpt_cuda_" + name).str(), i32, operands));
+    else
+      call(("mpt_rt_" + name).str(), ir.getVoidTy(), operands);
+  }
+  void library(StringRef name, SmallVector<llvm::Value *> operands) {
+    operands.insert(operands.begin(), exec);
+    check(call(((onDevice ? "mpt_cuda_" : "mpt_rt_") + name).str(), i32, operands));
+  }
+  /// All kernels that make up a launch, one after the other.
+  LogicalResult launchOnDevice(rt::LaunchOp op) {
+    callsMade = 0;
+    for (std::string name = op.getCallee().str(); program.entryNumbers.count(name);
+         name = (op.getCallee() + "_" + Twine(callsMade)).str()) {
+      request("launch", {ir.getInt64(program.entryNumbers.lookup(name)), arguments});
+      ++callsMade;
+    }
+    if (!callsMade)
+      return op.emitOpError() << "expected a kernel for a GPU named " << op.getCalleeAttr();
+    return success();
+  }
 
   LogicalResult emit(Operation *op) {
+    callsMade = 1;
     return TypeSwitch<Operation *, LogicalResult>(op)
         .Case<rt::StateOp>([&](rt::StateOp op) -> LogicalResult {
           auto it = program.state.find(op.getState());
@@ -107,9 +132,11 @@ private:
           pointers[op.getView()] = at(pointer(op.getSource()), op.getOffset() * memory::elementBytes(element));
           return success();
         })
-        .Case<rt::LaunchOp>([&](rt::LaunchOp op) {
+        .Case<rt::LaunchOp>([&](rt::LaunchOp op) -> LogicalResult {
           for (auto [i, buffer] : llvm::enumerate(op.getBuffers()))
             ir.CreateStore(pointer(buffer), ir.CreateConstInBoundsGEP1_64(ptr, arguments, i));
+          if (onDevice)
+            return launchOnDevice(op);
           auto *type = llvm::FunctionType::get(ir.getVoidTy(), {ptr, i64, i64}, false);
           auto kernel = module.getOrInsertFunction(("mpt_" + op.getCallee()).str(), type);
           cast<llvm::Function>(kernel.getCallee())->setVisibility(llvm::GlobalValue::HiddenVisibility);
@@ -119,9 +146,8 @@ private:
         })
         .Case<rt::GemmOp>([&](rt::GemmOp op) {
           auto *desc = descriptor(module, memory::describe(op));
-          check(call(
-              "mpt_rt_gemm", i32,
-              {exec, site(), desc, pointer(op.getA()), pointer(op.getB()), pointer(op.getBias()), pointer(op.getD())}));
+          library("gemm",
+                  {site(), desc, pointer(op.getA()), pointer(op.getB()), pointer(op.getBias()), pointer(op.getD())});
           return success();
         })
         .Case<rt::ConvOp>([&](rt::ConvOp op) {
@@ -129,20 +155,18 @@ private:
           value.workspace_bytes = 0;
           if (op.getWorkspace())
             value.workspace_bytes = memory::spanBytes(cast<MemRefType>(op.getWorkspace().getType()));
-          check(call("mpt_rt_conv", i32,
-                     {exec, site(), descriptor(module, value), pointer(op.getBias()), pointer(op.getX()),
-                      pointer(op.getW()), pointer(op.getY()), pointer(op.getWorkspace())}));
+          library("conv", {site(), descriptor(module, value), pointer(op.getBias()), pointer(op.getX()),
+                           pointer(op.getW()), pointer(op.getY()), pointer(op.getWorkspace())});
           return success();
         })
         .Case<rt::CopyOp>([&](rt::CopyOp op) {
           int64_t bytes = memory::spanBytes(cast<MemRefType>(op.getSource().getType()));
-          call("mpt_rt_copy", ir.getVoidTy(),
-               {exec, pointer(op.getTarget()), pointer(op.getSource()), ir.getInt64(bytes)});
+          request("copy", {pointer(op.getTarget()), pointer(op.getSource()), ir.getInt64(bytes)});
           return success();
         })
         .Case<rt::ZeroOp>([&](rt::ZeroOp op) {
           int64_t bytes = memory::spanBytes(cast<MemRefType>(op.getTarget().getType()));
-          call("mpt_rt_zero", ir.getVoidTy(), {exec, pointer(op.getTarget()), ir.getInt64(bytes)});
+          request("zero", {pointer(op.getTarget()), ir.getInt64(bytes)});
           return success();
         })
         .Case<func::ReturnOp>([&](func::ReturnOp) {
@@ -160,12 +184,20 @@ private:
     auto *global = new llvm::GlobalVariable(module, data->getType(), true, llvm::GlobalValue::PrivateLinkage, data);
     global->setAlignment(llvm::Align(64));
     pointers[op.getBuffer()] = global;
+    if (onDevice) {
+      llvm::IRBuilder<> first(&entry->getEntryBlock(), entry->getEntryBlock().begin());
+      llvm::Value *place = first.CreateAlloca(ptr);
+      request("constant", {global, ir.getInt64(bytes.size()), place});
+      pointers[op.getBuffer()] = ir.CreateLoad(ptr, place);
+    }
     return success();
   }
 
   Program &program;
   FunctionInfo &info;
   llvm::Module &module;
+  const bool onDevice;
+  unsigned callsMade = 1; // by the op that was emitted last
   llvm::IRBuilder<> ir;
   llvm::Type *ptr, *i64, *i32;
   llvm::Function *entry = nullptr;
@@ -175,9 +207,11 @@ private:
 
 } // namespace
 
-LogicalResult mpt::cpu::buildEntries(Program &program, llvm::Module &out) {
-  for (FunctionInfo &info : program.functions)
+LogicalResult mpt::target::buildEntries(Program &program, llvm::Module &out) {
+  for (FunctionInfo &info : program.functions) {
     if (failed(EntryBuilder(program, info, out).build()))
       return failure();
+    info.buffers = largestBuffers(info.op);
+  }
   return success();
 }

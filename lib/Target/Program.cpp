@@ -13,7 +13,7 @@
 
 using namespace mlir;
 using namespace mpt;
-using namespace mpt::cpu;
+using namespace mpt::target;
 
 namespace {
 
@@ -98,7 +98,7 @@ FailureOr<Program> Program::read(ModuleOp module, StringRef name) {
   return program;
 }
 
-LogicalResult mpt::cpu::streamBytes(ElementsAttr value, function_ref<void(ArrayRef<char>)> sink) {
+LogicalResult mpt::target::streamBytes(ElementsAttr value, function_ref<void(ArrayRef<char>)> sink) {
   Type element = value.getElementType();
   int64_t count = value.getNumElements(), bytes = memory::elementBytes(element);
   if (auto resource = dyn_cast<DenseResourceElementsAttr>(value)) {

@@ -4,13 +4,9 @@
 #include "mpt/Dialect/RT/RTDialect.h"
 #include "mpt/Lowering/Kernel.h"
 #include "mpt/Memory/Bufferize.h"
-#include "mpt/Target/CPU.h"
 
-#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Pass/PassManager.h"
-#include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
-#include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Export.h"
 #include "llvm/IR/IRBuilder.h"
 #include "llvm/Support/ThreadPool.h"
@@ -19,7 +15,7 @@
 
 using namespace mlir;
 using namespace mpt;
-using namespace mpt::cpu;
+using namespace mpt::target;
 
 namespace {
 
@@ -91,14 +87,8 @@ void defineBFloat16Rounding(llvm::Module &module) {
 
 } // namespace
 
-void mpt::cpu::registerDialects(DialectRegistry &registry) {
-  registry.insert<LLVM::LLVMDialect>();
-  registerBuiltinDialectTranslation(registry);
-  registerLLVMDialectTranslation(registry);
-}
-
-LogicalResult mpt::cpu::compileKernels(ModuleOp module, const Program &program, StringRef cpu, unsigned threads,
-                                       SmallVectorImpl<SmallVector<char, 0>> &objects, std::string *listing) {
+LogicalResult mpt::target::compileKernels(ModuleOp module, const Program &program, StringRef cpu, unsigned threads,
+                                          SmallVectorImpl<SmallVector<char, 0>> &objects, std::string *listing) {
   if (program.kernels.empty())
     return success();
   // Pieces of at least some kernels, so that small models do not pay for the split. Dealt round: costs even out.

@@ -1,6 +1,6 @@
 // The processor that code is generated for, and LLVM's optimizer and code generator for it.
-#ifndef MPT_TARGET_CPU_MACHINE_H
-#define MPT_TARGET_CPU_MACHINE_H
+#ifndef MPT_TARGET_MACHINE_H
+#define MPT_TARGET_MACHINE_H
 
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/IR/Module.h"
@@ -9,7 +9,7 @@
 #include <memory>
 #include <string>
 
-namespace mpt::cpu {
+namespace mpt::target {
 
 struct Machine {
   std::unique_ptr<llvm::TargetMachine> target;
@@ -24,6 +24,6 @@ struct Machine {
   llvm::Error compile(llvm::Module &module, llvm::SmallVectorImpl<char> &object) const;
 };
 
-} // namespace mpt::cpu
+} // namespace mpt::target
 
-#endif // MPT_TARGET_CPU_MACHINE_H
+#endif // MPT_TARGET_MACHINE_H

@@ -1,0 +1,24 @@
+// What every target's emitted library has in common: its files, its kind, how it is linked.
+#ifndef MPT_TARGET_LIBRARY_H
+#define MPT_TARGET_LIBRARY_H
+
+#include <string>
+
+namespace mpt::target {
+
+enum class LibraryKind { Shared, Static, Object };
+
+struct LibraryOptions {
+  std::string outDir; ///< made if missing
+  std::string name;   ///< stem of every file written
+  LibraryKind kind = LibraryKind::Shared;
+  /// The target's runtime library to link with. Empty: the one beside this program's installation (../lib), if there is
+  /// one; "none": its symbols are left to whoever loads the library.
+  std::string runtimeLibrary;
+  std::string linker;  ///< empty: cc, then ld.lld, whichever is found
+  bool keepIR = false; ///< also writes <name>.ll
+};
+
+} // namespace mpt::target
+
+#endif // MPT_TARGET_LIBRARY_H

@@ -1,0 +1,77 @@
+// Where a trainer's memory lies and its functions run: the seam between the core and the runtime of a target.
+#ifndef MPT_RUNTIME_CORE_DEVICE_H
+#define MPT_RUNTIME_CORE_DEVICE_H
+
+#include "core/Error.h"
+
+#include "mpt-c/abi.h"
+
+#include <memory>
+
+namespace mpt::rt {
+
+struct FunctionState;
+
+/// Memory of a device; the address is meaningful on that device alone.
+class Memory {
+public:
+  Memory(uint8_t *start, int64_t length) : start(start), length(length) {}
+  Memory(const Memory &) = delete;
+  virtual ~Memory() = default;
+  uint8_t *const start;
+  const int64_t length;
+};
+
+struct Transfer {
+  void *to;
+  const void *from;
+  int64_t bytes;
+};
+
+class Device {
+public:
+  virtual ~Device() = default;
+  /// True when the host reads and writes the device's memory directly.
+  virtual bool sharesHostMemory() const = 0;
+  /// Zeroed memory, aligned to 64 bytes at least; null (without an error text) when there is none.
+  virtual std::unique_ptr<Memory> allocate(int64_t bytes) = 0;
+  /// Host to device and back, after all work that was started before; done on return.
+  virtual mpt_status upload(const Transfer *transfers, size_t count) = 0;
+  virtual mpt_status download(const Transfer *transfers, size_t count) = 0;
+  /// Whether the host can read `data`, which a caller gave as an input. An error for memory of another device.
+  virtual mpt_status locate(const void *data, bool &onHost) = 0;
+  /// Brings the inputs that `state.inputPointers` names, on the host or the device, to where `f` will read them.
+  virtual mpt_status stage(const mpt_function_desc &f, FunctionState &state) = 0;
+  /// Starts `f`; later calls of the device come after it.
+  virtual mpt_status run(const mpt_function_desc &f, FunctionState &state, mpt_exec &exec) = 0;
+  /// Waits for all that was started, and reports what went wrong with it.
+  virtual mpt_status synchronize() = 0;
+  /// Bytes of staged inputs and of scratch of library calls.
+  virtual int64_t stagingBytes() const = 0;
+};
+
+/// Of each runtime library: the target whose models it runs, the reason why this machine cannot run `module` (MPT_OK
+/// when it can), and a device for a trainer.
+extern const char *const targetName;
+mpt_status checkMachine(const mpt_module_desc &module, const char *source);
+mpt_status openDevice(const mpt_module_desc &module, const mpt_trainer_options &options, int threads,
+                      std::unique_ptr<Device> &out);
+
+/// One grow-only block of a device's memory.
+class Block {
+  std::unique_ptr<Memory> memory;
+
+public:
+  /// Drops the old contents. False when there is no memory.
+  bool allocate(Device &device, int64_t bytes) {
+    memory.reset();
+    memory = device.allocate(bytes);
+    return memory != nullptr;
+  }
+  uint8_t *data() const { return memory ? memory->start : nullptr; }
+  int64_t bytes() const { return memory ? memory->length : 0; }
+};
+
+} // namespace mpt::rt
+
+#endif

@@ -1,0 +1,138 @@
+// Opening cuBLASLt, and the file of algorithms that searches found.
+#include "cuda/Blas.h"
+
+#include "cuda/Library.h"
+
+#include <cinttypes>
+#include <cstdio>
+#include <fstream>
+#include <mutex>
+#include <sstream>
+#include <sys/stat.h>
+#include <unistd.h>
+
+using namespace mpt::rt;
+
+namespace {
+
+struct State {
+  lt::Functions functions{};
+  bool ok = false;
+  std::string problem;
+
+  void open() {
+    cu::Library library;
+    ok = library.open("MPT_CUBLASLT", {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"});
+#define MPT_LOAD(name) ok = ok && library.load(functions.name, "cublasLt" #name);
+    MPT_LOAD(Create)
+    MPT_LOAD(Destroy)
+    MPT_LOAD(GetVersion)
+    MPT_LOAD(MatmulDescCreate)
+    MPT_LOAD(MatmulDescDestroy)
+    MPT_LOAD(MatmulDescSetAttribute)
+    MPT_LOAD(MatrixLayoutCreate)
+    MPT_LOAD(MatrixLayoutDestroy)
+    MPT_LOAD(MatrixLayoutSetAttribute)
+    MPT_LOAD(MatmulPreferenceCreate)
+    MPT_LOAD(MatmulPreferenceDestroy)
+    MPT_LOAD(MatmulPreferenceSetAttribute)
+    MPT_LOAD(MatmulAlgoGetHeuristic)
+    MPT_LOAD(Matmul)
+#undef MPT_LOAD
+    problem = library.problem;
+  }
+};
+
+/// Every folder of a path that is missing.
+void makeFolders(const std::string &file) {
+  for (size_t at = file.find('/', 1); at != std::string::npos; at = file.find('/', at + 1))
+    mkdir(file.substr(0, at).c_str(), 0777);
+}
+
+/// $MPT_CUDA_CACHE ("" for none), or a file of the user's cache folder.
+std::string cachePath() {
+  if (const char *given = getenv("MPT_CUDA_CACHE"))
+    return given;
+  if (const char *cache = getenv("XDG_CACHE_HOME"))
+    return std::string(cache) + "/mpt/cublaslt";
+  const char *home = getenv("HOME");
+  return home ? std::string(home) + "/.cache/mpt/cublaslt" : "";
+}
+
+} // namespace
+
+std::unique_ptr<BlasLibrary> BlasLibrary::open(CudaDevice &device) {
+  static State state;
+  static std::once_flag once;
+  std::call_once(once, [] { state.open(); });
+  if (!state.ok) {
+    fail(MPT_UNSUPPORTED,
+         "no cuBLASLt on this machine (%s): install CUDA 12 or 13, or name libcublasLt.so in MPT_CUBLASLT",
+         state.problem.c_str());
+    return nullptr;
+  }
+  std::unique_ptr<BlasLibrary> blas(new BlasLibrary(state.functions));
+  if (int status = blas->api.Create(&blas->handle)) {
+    blas->handle = nullptr;
+    fail(MPT_INTERNAL, "cuBLASLt does not start: status %d", status);
+    return nullptr;
+  }
+  blas->prefix = device.name + " " + std::to_string(blas->api.GetVersion()) + " ";
+  blas->cacheFile = cachePath();
+  blas->readCache();
+  return blas;
+}
+
+BlasLibrary::~BlasLibrary() {
+  if (changed)
+    writeCache();
+  if (handle)
+    api.Destroy(handle);
+}
+
+const lt::Heuristic *BlasLibrary::find(const std::string &key) const {
+  auto it = algorithms.find(prefix + key);
+  return it == algorithms.end() ? nullptr : &it->second;
+}
+
+void BlasLibrary::remember(const std::string &key, const lt::Heuristic &algorithm) {
+  algorithms[prefix + key] = algorithm;
+  changed = true;
+}
+
+// One line an algorithm: key, tab, bytes of workspace and eight words.
+void BlasLibrary::readCache() {
+  if (cacheFile.empty())
+    return;
+  std::ifstream file(cacheFile);
+  for (std::string line; std::getline(file, line);) {
+    size_t tab = line.find('\t');
+    if (tab == std::string::npos)
+      continue;
+    std::istringstream words(line.substr(tab + 1));
+    lt::Heuristic found{};
+    words >> std::hex >> found.workspace;
+    for (uint64_t &word : found.algorithm.data)
+      words >> word;
+    if (words && found.workspace <= static_cast<size_t>(workspaceBytes))
+      algorithms.emplace(line.substr(0, tab), found);
+  }
+}
+
+void BlasLibrary::writeCache() const {
+  if (cacheFile.empty())
+    return;
+  makeFolders(cacheFile);
+  // A cache: whoever comes last wins, and a file that cannot be written costs a search.
+  std::string temporary = cacheFile + "." + std::to_string(getpid());
+  std::ofstream file(temporary);
+  for (const auto &[key, found] : algorithms) {
+    file << key << '\t' << std::hex << found.workspace;
+    for (uint64_t word : found.algorithm.data)
+      file << ' ' << word;
+    file << '\n';
+  }
+  file.close();
+  if (!file || rename(temporary.c_str(), cacheFile.c_str()) != 0)
+    unlink(temporary.c_str());
+}

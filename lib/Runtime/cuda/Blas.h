@@ -1,0 +1,93 @@
+// cuBLASLt, opened at run time: the functions and numbers that products need, declared here so that building needs no
+// CUDA. They are those of NVIDIA's cuBLASLt API reference (versions 12 and 13).
+#ifndef MPT_RUNTIME_CUDA_BLAS_H
+#define MPT_RUNTIME_CUDA_BLAS_H
+
+#include "cuda/CudaDevice.h"
+
+#include <map>
+#include <memory>
+#include <string>
+
+namespace mpt::rt {
+
+namespace lt {
+
+using Status = int; // cublasStatus_t
+using Handle = struct cublasLtContext *;
+using MatmulDesc = struct cublasLtMatmulDescOpaque_t *;
+using Layout = struct cublasLtMatrixLayoutOpaque_t *;
+using Preference = struct cublasLtMatmulPreferenceOpaque_t *;
+
+enum : Status { Success = 0, NotSupported = 15 };
+enum DataType { R32F = 0, R64F = 1, R16F = 2, R16BF = 14, R8FE4M3 = 28, R8FE5M2 = 29 };
+enum ComputeType { Compute32F = 68, Compute64F = 70 };
+enum DescAttribute { TransA = 3, TransB = 4, EpilogueAttribute = 7, BiasPointer = 8, BiasDataType = 26 };
+enum LayoutAttribute { BatchCount = 5, StridedBatchOffset = 6 };
+enum PreferenceAttribute { MaxWorkspace = 1, AlignmentA = 5, AlignmentB = 6, AlignmentC = 7, AlignmentD = 8 };
+enum Epilogue { Default = 1, Relu = 2, Bias = 4, Gelu = 32 };
+enum Operation { N = 0, T = 1 };
+
+struct Algorithm { // cublasLtMatmulAlgo_t: opaque, may be stored and used again with the same version
+  uint64_t data[8];
+};
+struct Heuristic { // cublasLtMatmulHeuristicResult_t
+  Algorithm algorithm;
+  size_t workspace;
+  Status state;
+  float waves;
+  int reserved[4];
+};
+static_assert(sizeof(Heuristic) == 96, "the layout of cublasLtMatmulHeuristicResult_t");
+
+struct Functions {
+  Status (*Create)(Handle *handle);
+  Status (*Destroy)(Handle handle);
+  size_t (*GetVersion)();
+  Status (*MatmulDescCreate)(MatmulDesc *desc, int compute, int scale);
+  Status (*MatmulDescDestroy)(MatmulDesc desc);
+  Status (*MatmulDescSetAttribute)(MatmulDesc desc, int attribute, const void *value, size_t bytes);
+  Status (*MatrixLayoutCreate)(Layout *layout, int type, uint64_t rows, uint64_t cols, int64_t lead);
+  Status (*MatrixLayoutDestroy)(Layout layout);
+  Status (*MatrixLayoutSetAttribute)(Layout layout, int attribute, const void *value, size_t bytes);
+  Status (*MatmulPreferenceCreate)(Preference *preference);
+  Status (*MatmulPreferenceDestroy)(Preference preference);
+  Status (*MatmulPreferenceSetAttribute)(Preference preference, int attribute, const void *value, size_t bytes);
+  Status (*MatmulAlgoGetHeuristic)(Handle handle, MatmulDesc desc, Layout a, Layout b, Layout c, Layout d,
+                                   Preference preference, int wanted, Heuristic *results, int *found);
+  Status (*Matmul)(Handle handle, MatmulDesc desc, const void *alpha, const void *a, Layout layoutA, const void *b,
+                   Layout layoutB, const void *beta, const void *c, Layout layoutC, void *d, Layout layoutD,
+                   const Algorithm *algorithm, void *workspace, size_t workspaceBytes, cu::Stream stream);
+};
+
+} // namespace lt
+
+/// cuBLASLt on one device, and the algorithms that were found best on it.
+class BlasLibrary {
+public:
+  /// Opens $MPT_CUBLASLT, or libcublasLt.so of CUDA 13 or 12. Null with an error text where there is none.
+  static std::unique_ptr<BlasLibrary> open(CudaDevice &device);
+  ~BlasLibrary();
+
+  const lt::Functions &api;
+  lt::Handle handle = nullptr;
+
+  /// An algorithm found by an earlier search, here or in another process.
+  const lt::Heuristic *find(const std::string &key) const;
+  void remember(const std::string &key, const lt::Heuristic &algorithm);
+
+  /// Scratch that algorithms may use.
+  static constexpr int64_t workspaceBytes = 32 << 20;
+
+private:
+  explicit BlasLibrary(const lt::Functions &api) : api(api) {}
+  void readCache();
+  void writeCache() const;
+  std::string cacheFile, prefix; // prefix: what an algorithm is good for besides its key
+  std::map<std::string, lt::Heuristic> algorithms;
+  bool changed = false;
+};
+
+} // namespace mpt::rt
+
+#endif

@@ -1,0 +1,60 @@
+// What emitted code calls: kernels, copies, fills, constants.
+#include "cuda/CudaDevice.h"
+
+#include <cstring>
+#include <string>
+
+using namespace mpt::rt;
+
+Call::Call(const mpt_exec *exec) : device(deviceOf(exec)), context(*static_cast<Context *>(exec->runtime)) {
+  const mpt_function_desc *f = context.function;
+  if (f && context.nextCall < f->num_calls)
+    call = &f->calls[context.nextCall];
+  ++context.nextCall;
+}
+
+mpt_status Call::finish(mpt_status status) {
+  if (!status && context.watched)
+    status = cu::check(device.api, device.api.StreamSynchronize(device.stream), "on the device");
+  if (!status && context.marks) {
+    cu::Event event = nullptr;
+    device.api.EventCreate(&event, cu::EventDefault);
+    device.api.EventRecord(event, device.stream);
+    context.marks->push_back(event);
+  }
+  if (!status || !call)
+    return status;
+  std::string text = mpt_last_error();
+  return fail(status, "at node '%s' (%s): %s", call->node, call->what, text.c_str());
+}
+
+extern "C" {
+
+int32_t mpt_cuda_launch(mpt_exec *exec, int64_t kernel, void *const *args) {
+  Call call(exec);
+  return call.finish(call.device.launch(kernel, args));
+}
+
+int32_t mpt_cuda_copy(mpt_exec *exec, void *dst, const void *src, int64_t bytes) {
+  Call call(exec);
+  CudaDevice &d = call.device;
+  if (bytes <= 0)
+    return call.finish(MPT_OK);
+  return call.finish(cu::check(
+      d.api, d.api.MemcpyDtoDAsync_v2(address(dst), address(src), static_cast<size_t>(bytes), d.stream), "copy"));
+}
+
+int32_t mpt_cuda_zero(mpt_exec *exec, void *dst, int64_t bytes) {
+  Call call(exec);
+  CudaDevice &d = call.device;
+  if (bytes <= 0)
+    return call.finish(MPT_OK);
+  return call.finish(
+      cu::check(d.api, d.api.MemsetD8Async(address(dst), 0, static_cast<size_t>(bytes), d.stream), "fill"));
+}
+
+int32_t mpt_cuda_constant(mpt_exec *exec, const void *host, int64_t bytes, const void **out) {
+  return deviceOf(exec).constant(host, bytes, out);
+}
+
+} // extern "C"

@@ -1,0 +1,153 @@
+// Convolutions as products with matrices of columns, some images at a time: what there is without cuDNN.
+#include "cuda/Blas.h"
+#include "cuda/Convolutions.h"
+#include "cuda/Gemm.h"
+
+#include "core/Types.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+using namespace mpt::rt;
+
+namespace {
+
+/// What the kernels read: the order of these fields is theirs (lib/Target/CUDA/SupportKernels.cpp).
+struct Geometry {
+  int64_t total; // elements that the kernel writes
+  int64_t channels, groups, groupChannels, taps;
+  int64_t in[3], out[3], kernel[3], stride[3], dilation[3], pad[3];
+};
+
+struct ColumnsSite : SiteCache {
+  mpt_conv_desc desc;
+  int64_t images = 0;               // of a chunk
+  std::unique_ptr<Memory> geometry; // of whole chunks, of the last one, of the weights
+  std::unique_ptr<SiteCache> products[2];
+};
+
+constexpr int64_t columnBytes = 128 << 20; // of a chunk's columns
+int64_t product(const int64_t (&v)[3]) { return v[0] * v[1] * v[2]; }
+
+const char *suffixOf(int64_t dtype) {
+  return dtype == MPT_FLOAT32 ? "f32" : dtype == MPT_FLOAT16 ? "f16" : dtype == MPT_BFLOAT16 ? "bf16" : nullptr;
+}
+
+mpt_status launch(CudaDevice &device, const char *kernel, int64_t dtype, std::initializer_list<void *> args) {
+  std::string name = std::string("mpt_") + kernel + "_" + suffixOf(dtype);
+  int64_t number = device.kernelNumber(name.c_str());
+  if (number < 0)
+    return fail(MPT_UNSUPPORTED, "convolution: no cuDNN on this machine that takes it, and the model has no kernel %s",
+                name.c_str());
+  return device.launch(number, args.begin());
+}
+
+/// The product of a chunk of `rows` positions.
+mpt_gemm_desc productOf(const mpt_conv_desc &d, int64_t rows) {
+  int64_t taps = product(d.kernel), depth = taps * (d.ic / d.groups), oc = d.oc / d.groups, pitch = d.groups * depth;
+  mpt_gemm_desc g{};
+  g.batch0 = 1;
+  g.batch1 = d.groups;
+  g.alpha = 1;
+  if (d.kind == MPT_CONV_FORWARD) { // y = columns w^T
+    g.m = rows, g.n = oc, g.k = depth;
+    g.a_type = d.x_type, g.b_type = d.w_type, g.d_type = d.y_type;
+    g.a_row = pitch, g.a_col = 1, g.a_batch1 = depth;
+    g.b_row = 1, g.b_col = depth, g.b_batch1 = oc * depth;
+    g.d_row = d.oc, g.d_col = 1, g.d_batch1 = oc;
+  } else if (d.kind == MPT_CONV_BACKWARD_DATA) { // columns = y w
+    g.m = rows, g.n = depth, g.k = oc;
+    g.a_type = d.y_type, g.b_type = d.w_type, g.d_type = MPT_FLOAT32;
+    g.a_row = d.oc, g.a_col = 1, g.a_batch1 = oc;
+    g.b_row = depth, g.b_col = 1, g.b_batch1 = oc * depth;
+    g.d_row = pitch, g.d_col = 1, g.d_batch1 = depth;
+  } else { // w = y^T columns
+    g.m = oc, g.n = depth, g.k = rows;
+    g.a_type = d.y_type, g.b_type = d.x_type, g.d_type = MPT_FLOAT32;
+    g.a_row = 1, g.a_col = d.oc, g.a_batch1 = oc;
+    g.b_row = pitch, g.b_col = 1, g.b_batch1 = depth;
+    g.d_row = depth, g.d_col = 1, g.d_batch1 = oc * depth;
+  }
+  return g;
+}
+
+Geometry geometryOf(const mpt_conv_desc &d, int64_t images) {
+  Geometry g{};
+  g.channels = d.ic;
+  g.groups = d.groups;
+  g.groupChannels = d.ic / d.groups;
+  g.taps = product(d.kernel);
+  g.total = d.kind == MPT_CONV_BACKWARD_DATA ? images * product(d.in) * d.ic : images * product(d.out) * d.ic * g.taps;
+  for (int i = 0; i < 3; ++i) {
+    g.in[i] = d.in[i], g.out[i] = d.out[i], g.kernel[i] = d.kernel[i];
+    g.stride[i] = d.stride[i], g.dilation[i] = d.dilation[i], g.pad[i] = d.pad_low[i];
+  }
+  return g;
+}
+
+} // namespace
+
+mpt_status mpt::rt::convByColumns(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot, const mpt_conv_desc &d,
+                                  void *x, void *w, void *y) {
+  CudaDevice &device = deviceOf(exec);
+  for (int64_t type : {d.x_type, d.w_type, d.y_type})
+    if (!suffixOf(type) || type != d.x_type)
+      return fail(MPT_UNSUPPORTED, "convolution: no kernel for %s with filters of %s and results of %s",
+                  nameOf(d.x_type), nameOf(d.w_type), nameOf(d.y_type));
+  const bool backwardData = d.kind == MPT_CONV_BACKWARD_DATA, backwardWeights = d.kind == MPT_CONV_BACKWARD_WEIGHTS;
+  const int64_t size = sizeOf(d.x_type), element = backwardData ? 4 : size;
+  const int64_t image = product(d.out) * d.ic * product(d.kernel) * element;
+  const int64_t weights = d.oc * (d.ic / d.groups) * product(d.kernel);
+  auto *site = static_cast<ColumnsSite *>(slot.get());
+  if (!site || memcmp(&site->desc, &d, sizeof d) != 0) {
+    auto fresh = std::make_unique<ColumnsSite>();
+    fresh->desc = d;
+    fresh->images = std::clamp<int64_t>(columnBytes / std::max<int64_t>(image, 1), 1, d.n);
+    Geometry geometry[3] = {geometryOf(d, fresh->images), geometryOf(d, d.n % fresh->images), {}};
+    geometry[2].total = weights;
+    fresh->geometry = device.allocate(sizeof geometry);
+    if (!fresh->geometry)
+      return fail(MPT_OUT_OF_MEMORY, "convolution: no memory on the device");
+    Transfer whole{fresh->geometry->start, geometry, sizeof geometry};
+    if (mpt_status status = device.upload(&whole, 1))
+      return status;
+    site = fresh.get();
+    slot = std::move(fresh);
+  }
+  // Scratch: what products use, the columns, then sums of weights' gradients.
+  auto rounded = [](int64_t bytes) { return (bytes + 255) / 256 * 256; };
+  const int64_t columnsAt = BlasLibrary::workspaceBytes, sumsAt = columnsAt + rounded(site->images * image);
+  uint8_t *scratch = device.scratch(sumsAt + (backwardWeights ? rounded(weights * 4) : 0));
+  if (!scratch)
+    return MPT_OUT_OF_MEMORY;
+  uint8_t *columns = scratch + columnsAt;
+  bool narrow = backwardWeights && d.w_type != MPT_FLOAT32;
+  uint8_t *sums = narrow ? scratch + sumsAt : static_cast<uint8_t *>(w);
+  for (int64_t first = 0; first < d.n; first += site->images) {
+    bool last = d.n - first < site->images;
+    int64_t images = std::min(site->images, d.n - first), rows = images * product(d.out);
+    uint8_t *geometry = site->geometry->start + (last ? sizeof(Geometry) : 0);
+    uint8_t *xs = static_cast<uint8_t *>(x) + first * product(d.in) * d.ic * size;
+    uint8_t *ys = static_cast<uint8_t *>(y) + first * product(d.out) * d.oc * size;
+    mpt_gemm_desc g = productOf(d, rows);
+    if (!backwardData)
+      if (mpt_status status = launch(device, "im2col", d.x_type, {xs, columns, geometry}))
+        return status;
+    if (backwardWeights && first)
+      g.flags |= MPT_GEMM_ACCUMULATE;
+    // A sum and the first term of one are different products.
+    std::unique_ptr<SiteCache> once, *kept = last ? &once : &site->products[first && backwardWeights];
+    const void *a = d.kind == MPT_CONV_FORWARD ? columns : ys;
+    const void *b = backwardWeights ? columns : static_cast<const uint8_t *>(w);
+    void *result = d.kind == MPT_CONV_FORWARD ? ys : backwardData ? columns : sums;
+    if (mpt_status status = gemm(exec, *kept, g, a, b, nullptr, result))
+      return status;
+    if (backwardData)
+      if (mpt_status status = launch(device, "col2im", d.x_type, {columns, xs, geometry}))
+        return status;
+  }
+  if (!narrow)
+    return MPT_OK;
+  return launch(device, "narrow", d.w_type, {sums, w, site->geometry->start + 2 * sizeof(Geometry)});
+}

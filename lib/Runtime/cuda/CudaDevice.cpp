@@ -1,0 +1,281 @@
+// Opening a device, its memory, its kernels.
+#include "cuda/CudaDevice.h"
+
+#include "cuda/Blas.h"
+#include "cuda/Convolutions.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+using namespace mpt::rt;
+
+const char *const mpt::rt::targetName = "cuda";
+
+namespace {
+
+class DeviceMemory : public Memory {
+public:
+  DeviceMemory(const CudaDevice &device, uint8_t *start, int64_t length) : Memory(start, length), device(device) {}
+  ~DeviceMemory() override {
+    ContextScope scope(device);
+    device.api.MemFree_v2(address(start)); // waits for the work that uses it
+  }
+
+private:
+  const CudaDevice &device;
+};
+
+std::string archsOf(const mpt_module_desc &m) {
+  std::string text;
+  for (int64_t i = 0; i < m.num_images; ++i)
+    text += (i ? ", " : "") + std::string(m.images[i].kind == MPT_IMAGE_PTX ? "PTX for sm_" : "sm_") +
+            std::to_string(m.images[i].arch);
+  return text.empty() ? "none" : text;
+}
+
+/// Whether an image runs on a device of compute capability `arch`.
+bool runsOn(const mpt_image_desc &image, int arch) {
+  if (image.kind == MPT_IMAGE_HOST)
+    return arch == 0;
+  if (image.kind == MPT_IMAGE_CUBIN)
+    return image.arch / 10 == arch / 10 && image.arch <= arch;
+  return image.arch <= arch;
+}
+
+} // namespace
+
+mpt_status mpt::rt::checkMachine(const mpt_module_desc &m, const char *source) {
+  for (int64_t i = 0; i < m.num_kernels; ++i) {
+    const mpt_kernel_desc &k = m.kernels[i];
+    bool ok = k.name && k.num_args >= 0 && k.num_args < 4096 && k.shared_bytes >= 0;
+    for (int d = 0; d < 3; ++d)
+      ok = ok && k.grid[d] > 0 && k.grid[d] <= INT32_MAX && k.block[d] > 0 && k.block[d] <= 1024;
+    if (!ok)
+      return fail(MPT_BAD_FILE, "%s: kernel '%s' of its tables makes no sense", source, k.name ? k.name : "(no name)");
+  }
+  return MPT_OK;
+}
+
+mpt_status mpt::rt::openDevice(const mpt_module_desc &module, const mpt_trainer_options &options, int,
+                               std::unique_ptr<Device> &out) {
+  const cu::Driver *api = nullptr;
+  if (mpt_status status = cu::openDriver(api))
+    return status;
+  auto device = std::make_unique<CudaDevice>(*api, module);
+  if (mpt_status status = device->open(options.device))
+    return status;
+  out = std::move(device);
+  return MPT_OK;
+}
+
+CudaDevice::CudaDevice(const cu::Driver &api, const mpt_module_desc &module) : api(api), module(module) {}
+
+// Kernels run on the device, and nothing else needs threads.
+int mpt::rt::threadsOf(const mpt_exec *) { return 1; }
+
+mpt_status CudaDevice::open(int number) {
+  ordinal = number;
+  int count = 0, major = 0, minor = 0;
+  api.DeviceGetCount(&count);
+  if (number < 0 || number >= count)
+    return fail(MPT_INVALID_ARGUMENT, "expected a CUDA device below %d, got %d", count, number);
+  char text[256] = "";
+  if (mpt_status status = cu::check(api, api.DeviceGet(&device, number), "opening the CUDA device"))
+    return status;
+  api.DeviceGetName(text, sizeof text - 1, device);
+  name = text;
+  api.DeviceGetAttribute(&major, cu::CapabilityMajor, device);
+  api.DeviceGetAttribute(&minor, cu::CapabilityMinor, device);
+  arch = 10 * major + minor;
+  // The primary context, which other libraries of the process use too: their memory and ours can be exchanged.
+  if (mpt_status status = cu::check(api, api.DevicePrimaryCtxRetain(&context, device), "opening the CUDA device"))
+    return status;
+  ContextScope scope(*this);
+  // Work on this stream is ordered with that on the default stream, so that tensors may be handed over without waiting.
+  if (mpt_status status = cu::check(api, api.StreamCreate(&stream, 0), "creating a stream"))
+    return status;
+  if (mpt_status status = cu::check(api, api.StreamCreate(&copies, cu::StreamNonBlocking), "creating a stream"))
+    return status;
+  return loadImage();
+}
+
+mpt_status CudaDevice::loadImage() {
+  if (!module.num_kernels)
+    return MPT_OK;
+  const mpt_image_desc *best = nullptr;
+  for (int64_t i = 0; i < module.num_images; ++i) {
+    const mpt_image_desc &image = module.images[i];
+    bool better = !best || image.arch > best->arch || (image.arch == best->arch && image.kind > best->kind);
+    if (runsOn(image, arch) && better)
+      best = &image;
+  }
+  if (!best)
+    return fail(MPT_INCOMPATIBLE,
+                "model '%s' has no code for this device (%s, sm_%d); it has: %s: compile it with --arch=sm_%d",
+                module.name, name.c_str(), arch, archsOf(module).c_str(), arch);
+  cu::Result result = api.ModuleLoadDataEx(&code, best->data, 0, nullptr, nullptr);
+  if (result != cu::Success)
+    return fail(result == cu::OutOfMemory ? MPT_OUT_OF_MEMORY : MPT_INCOMPATIBLE,
+                "model '%s': the driver does not take its code for sm_%lld: %s", module.name,
+                static_cast<long long>(best->arch), cu::nameOf(api, result));
+  kernels.resize(static_cast<size_t>(module.num_kernels));
+  for (int64_t i = 0; i < module.num_kernels; ++i)
+    if (api.ModuleGetFunction(&kernels[static_cast<size_t>(i)], code, module.kernels[i].name) != cu::Success)
+      return fail(MPT_BAD_FILE, "model '%s' has no kernel '%s' in its code for sm_%lld", module.name,
+                  module.kernels[i].name, static_cast<long long>(best->arch));
+  return MPT_OK;
+}
+
+CudaDevice::~CudaDevice() {
+  if (!context)
+    return;
+  {
+    ContextScope scope(*this);
+    if (stream)
+      api.StreamSynchronize(stream);
+    convLibrary.reset();
+    blasLibrary.reset();
+    constants.clear();
+    scratchMemory = Block();
+    if (code)
+      api.ModuleUnload(code);
+    if (copies)
+      api.StreamDestroy_v2(copies);
+    if (stream)
+      api.StreamDestroy_v2(stream);
+  }
+  api.DevicePrimaryCtxRelease_v2(device);
+}
+
+std::unique_ptr<Memory> CudaDevice::allocate(int64_t bytes) {
+  ContextScope scope(*this);
+  cu::Pointer memory = 0;
+  auto size = static_cast<size_t>(std::max<int64_t>(bytes, 1));
+  if (api.MemAlloc_v2(&memory, size) != cu::Success)
+    return nullptr;
+  auto result = std::make_unique<DeviceMemory>(*this, reinterpret_cast<uint8_t *>(memory), bytes);
+  if (api.MemsetD8Async(memory, 0, size, stream) != cu::Success)
+    return nullptr;
+  return result;
+}
+
+mpt_status CudaDevice::upload(const Transfer *transfers, size_t count) {
+  ContextScope scope(*this);
+  for (size_t i = 0; i < count; ++i)
+    if (transfers[i].bytes)
+      if (mpt_status status = cu::check(api,
+                                        api.MemcpyHtoDAsync_v2(address(transfers[i].to), transfers[i].from,
+                                                               static_cast<size_t>(transfers[i].bytes), stream),
+                                        "copying to the device"))
+        return status;
+  return synchronize();
+}
+
+mpt_status CudaDevice::download(const Transfer *transfers, size_t count) {
+  ContextScope scope(*this);
+  for (size_t i = 0; i < count; ++i)
+    if (transfers[i].bytes)
+      if (mpt_status status = cu::check(api,
+                                        api.MemcpyDtoHAsync_v2(transfers[i].to, address(transfers[i].from),
+                                                               static_cast<size_t>(transfers[i].bytes), stream),
+                                        "copying from the device"))
+        return status;
+  return synchronize();
+}
+
+mpt_status CudaDevice::locate(const void *data, bool &onHost) {
+  ContextScope scope(*this);
+  int type = 0, where = 0;
+  onHost = true;
+  // Memory that the driver does not know is the host's.
+  if (api.PointerGetAttribute(&type, cu::PointerMemoryType, address(data)) != cu::Success || type != cu::MemoryDevice)
+    return MPT_OK;
+  onHost = false;
+  if (api.PointerGetAttribute(&where, cu::PointerDeviceOrdinal, address(data)) == cu::Success && where != ordinal)
+    return fail(MPT_INVALID_ARGUMENT, "expected inputs in host memory or on device %d, got one on device %d", ordinal,
+                where);
+  return MPT_OK;
+}
+
+mpt_status CudaDevice::synchronize() {
+  ContextScope scope(*this);
+  cu::Result result = api.StreamSynchronize(stream);
+  if (result == cu::Success)
+    return MPT_OK;
+  return fail(MPT_INTERNAL, "the work on the device failed: %s; MPT_CUDA_SYNC=1 in the environment names the node",
+              cu::nameOf(api, result));
+}
+
+uint8_t *CudaDevice::scratch(int64_t bytes) {
+  if (scratchMemory.bytes() >= bytes)
+    return scratchMemory.data();
+  if (capturing) { // the run before made it large enough
+    fail(MPT_INTERNAL, "scratch of a library call grew after its first run");
+    return nullptr;
+  }
+  ++scratchGeneration;
+  if (!scratchMemory.allocate(*this, bytes)) {
+    fail(MPT_OUT_OF_MEMORY, "no memory for %lld bytes of scratch of a library call", static_cast<long long>(bytes));
+    return nullptr;
+  }
+  return scratchMemory.data();
+}
+
+mpt_status CudaDevice::constant(const void *host, int64_t bytes, const void **out) {
+  auto &slot = constants[host];
+  if (!slot) {
+    if (capturing)
+      return fail(MPT_INTERNAL, "a constant appeared after the first run");
+    slot = allocate(bytes);
+    if (!slot)
+      return fail(MPT_OUT_OF_MEMORY, "no memory for %lld bytes of constants", static_cast<long long>(bytes));
+    constantBytes += bytes;
+    Transfer whole{slot->start, host, bytes};
+    if (mpt_status status = upload(&whole, 1)) {
+      constants.erase(host);
+      return status;
+    }
+  }
+  *out = slot->start;
+  return MPT_OK;
+}
+
+BlasLibrary *CudaDevice::blas() {
+  if (!blasLibrary)
+    blasLibrary = BlasLibrary::open(*this);
+  return blasLibrary.get();
+}
+
+ConvLibrary *CudaDevice::convolutions() {
+  if (!triedConvolutions && !capturing) {
+    triedConvolutions = true;
+    convLibrary = ConvLibrary::open(*this);
+  }
+  return convLibrary.get();
+}
+
+int64_t CudaDevice::kernelNumber(const char *wanted) const {
+  for (int64_t i = 0; i < module.num_kernels; ++i)
+    if (strcmp(module.kernels[i].name, wanted) == 0)
+      return i;
+  return -1;
+}
+
+mpt_status CudaDevice::launch(int64_t kernel, void *const *args, const int64_t *grid) {
+  if (kernel < 0 || kernel >= module.num_kernels)
+    return fail(MPT_INTERNAL, "expected a kernel below %lld, got %lld", static_cast<long long>(module.num_kernels),
+                static_cast<long long>(kernel));
+  const mpt_kernel_desc &k = module.kernels[kernel];
+  std::vector<void *> parameters(static_cast<size_t>(k.num_args));
+  for (size_t i = 0; i < parameters.size(); ++i)
+    parameters[i] = const_cast<void **>(&args[i]);
+  auto extent = [](int64_t n) { return static_cast<unsigned>(n); };
+  if (!grid)
+    grid = k.grid;
+  return cu::check(api,
+                   api.LaunchKernel(kernels[static_cast<size_t>(kernel)], extent(grid[0]), extent(grid[1]),
+                                    extent(grid[2]), extent(k.block[0]), extent(k.block[1]), extent(k.block[2]),
+                                    extent(k.shared_bytes), stream, parameters.data(), nullptr),
+                   k.name);
+}

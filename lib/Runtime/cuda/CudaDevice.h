@@ -1,0 +1,120 @@
+// A trainer's CUDA device: context, stream, kernels, memory, scratch of library calls, and the libraries' handles.
+#ifndef MPT_RUNTIME_CUDA_CUDADEVICE_H
+#define MPT_RUNTIME_CUDA_CUDADEVICE_H
+
+#include "core/Context.h"
+#include "core/Device.h"
+#include "cuda/Driver.h"
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace mpt::rt {
+
+class BlasLibrary;
+class ConvLibrary;
+
+/// What a function keeps between runs: where its inputs lie, and the graph of its work.
+struct CudaFunction;
+
+class CudaDevice final : public Device {
+public:
+  CudaDevice(const cu::Driver &api, const mpt_module_desc &module);
+  ~CudaDevice() override;
+  /// Takes device `ordinal` and loads the kernels.
+  mpt_status open(int ordinal);
+
+  bool sharesHostMemory() const override { return false; }
+  std::unique_ptr<Memory> allocate(int64_t bytes) override;
+  mpt_status upload(const Transfer *transfers, size_t count) override;
+  mpt_status download(const Transfer *transfers, size_t count) override;
+  mpt_status locate(const void *data, bool &onHost) override;
+  mpt_status stage(const mpt_function_desc &f, FunctionState &state) override;
+  mpt_status run(const mpt_function_desc &f, FunctionState &state, mpt_exec &exec) override;
+  mpt_status synchronize() override;
+  int64_t stagingBytes() const override { return staged + scratchMemory.bytes() + constantBytes; }
+
+  /// Scratch for one library call at a time; null with an error text. What a larger call leaves behind stays valid
+  /// until the next larger one, and graphs that used it are captured again.
+  uint8_t *scratch(int64_t bytes);
+  /// The address on the device of constants of the library.
+  mpt_status constant(const void *host, int64_t bytes, const void **out);
+  /// Null with an error text where the library is not to be had.
+  BlasLibrary *blas();
+  /// Null, without an error text, where there is no cuDNN: convolutions then are matrix products.
+  ConvLibrary *convolutions();
+
+  /// Number of a kernel by name, -1 when the library has none of that name.
+  int64_t kernelNumber(const char *name) const;
+  mpt_status launch(int64_t kernel, void *const *args, const int64_t *grid = nullptr);
+
+  const cu::Driver &api;
+  const mpt_module_desc &module;
+  cu::Stream stream = nullptr;
+  int ordinal = 0, arch = 0; // arch: 10 * major + minor
+  bool capturing = false;
+  bool warming = false; // the first run of a function: library calls may try variants
+  std::string name;     // as the driver calls the device
+
+private:
+  friend struct CudaFunction;
+  friend class ContextScope;
+  mpt_status loadImage();
+  mpt_status runOnce(const mpt_function_desc &f, FunctionState &state, mpt_exec &exec, bool watch);
+  mpt_status profile(const mpt_function_desc &f, FunctionState &state, mpt_exec &exec);
+  mpt_status capture(const mpt_function_desc &f, CudaFunction &function, mpt_exec &exec);
+  CudaFunction &functionOf(FunctionState &state);
+  mpt_status prepare(const mpt_function_desc &f, CudaFunction &function);
+
+  cu::Device device = 0;
+  cu::Context context = nullptr;
+  cu::Stream copies = nullptr;
+  cu::Module code = nullptr;
+  std::vector<cu::Function> kernels;
+  std::map<const void *, std::unique_ptr<Memory>> constants;
+  int64_t staged = 0, constantBytes = 0;
+  Block scratchMemory;
+  int64_t scratchGeneration = 0;
+  std::unique_ptr<BlasLibrary> blasLibrary;
+  std::unique_ptr<ConvLibrary> convLibrary;
+  bool triedConvolutions = false;
+};
+
+/// The device's context on the calling thread while this object lives.
+class ContextScope {
+public:
+  explicit ContextScope(const CudaDevice &device) : device(device) { device.api.CtxPushCurrent_v2(device.context); }
+  ContextScope(const ContextScope &) = delete;
+  ~ContextScope() {
+    cu::Context popped;
+    device.api.CtxPopCurrent_v2(&popped);
+  }
+
+private:
+  const CudaDevice &device;
+};
+
+/// What mpt_exec.runtime points to on CUDA is the core's Context; this is the device in it.
+inline CudaDevice &deviceOf(const mpt_exec *exec) {
+  return *static_cast<CudaDevice *>(static_cast<Context *>(exec->runtime)->device);
+}
+
+/// One call of emitted code: counts it, and on failure puts the node that it computes before the error's text.
+class Call {
+public:
+  explicit Call(const mpt_exec *exec);
+  /// Reports `status`, and what the device says where every call is waited for.
+  mpt_status finish(mpt_status status);
+  CudaDevice &device;
+
+private:
+  Context &context;
+  const mpt_call_desc *call = nullptr;
+};
+
+inline cu::Pointer address(const void *p) { return reinterpret_cast<cu::Pointer>(p); }
+
+} // namespace mpt::rt
+
+#endif

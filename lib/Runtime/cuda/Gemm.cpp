@@ -1,0 +1,335 @@
+// mpt_cuda_gemm: products through cuBLASLt, with the algorithm that measured fastest.
+#include "cuda/Gemm.h"
+#include "cuda/Blas.h"
+
+#include "core/Types.h"
+
+#include <algorithm>
+#include <cstring>
+
+using namespace mpt::rt;
+
+namespace {
+
+int dataType(int64_t dtype) {
+  switch (dtype) {
+  case MPT_FLOAT32:
+    return lt::R32F;
+  case MPT_FLOAT64:
+    return lt::R64F;
+  case MPT_FLOAT16:
+    return lt::R16F;
+  case MPT_BFLOAT16:
+    return lt::R16BF;
+  case MPT_FLOAT8E4M3FN:
+    return lt::R8FE4M3;
+  case MPT_FLOAT8E5M2:
+    return lt::R8FE5M2;
+  default:
+    return -1;
+  }
+}
+
+/// A matrix as cuBLASLt sees it: column-major, so that our row-major matrices are their own transposes there.
+struct Operand {
+  int64_t type, rows, cols, lead, batch0, batch1; // batch strides
+  int operation = lt::N;
+};
+
+/// Greatest power of two, up to 256 bytes, that divides an address and all strides between matrices.
+uint32_t alignmentOf(const void *p, const Operand &m) {
+  int64_t size = sizeOf(m.type);
+  uint64_t bits = reinterpret_cast<uint64_t>(p) | static_cast<uint64_t>(m.batch0 * size) |
+                  static_cast<uint64_t>(m.batch1 * size) | static_cast<uint64_t>(m.lead * size) | 256;
+  return static_cast<uint32_t>(bits & (~bits + 1));
+}
+
+struct GemmSite : SiteCache {
+  explicit GemmSite(const lt::Functions &api) : api(api) {}
+  ~GemmSite() override {
+    for (lt::Layout layout : {a, b, d})
+      if (layout)
+        api.MatrixLayoutDestroy(layout);
+    if (matmul)
+      api.MatmulDescDestroy(matmul);
+  }
+  const lt::Functions &api;
+  mpt_gemm_desc desc;
+  uint32_t alignments[3];
+  const void *bias;
+  lt::MatmulDesc matmul = nullptr;
+  lt::Layout a = nullptr, b = nullptr, d = nullptr;
+  lt::Heuristic chosen;
+  int64_t calls = 1, strides[3] = {0, 0, 0}; // calls: one a matrix of the batch that the strided one does not cover
+};
+
+mpt_status ltCheck(lt::Status status, const char *what) {
+  return status == lt::Success ? MPT_OK : fail(MPT_INTERNAL, "%s: cuBLASLt status %d", what, status);
+}
+
+/// Our a and b trade places: the column-major product is the transpose of ours.
+void operandsOf(const mpt_gemm_desc &g, Operand &a, Operand &b, Operand &d) {
+  auto transposed = [](int64_t type, int64_t rows, int64_t cols, int64_t row, int64_t col, int64_t batch0,
+                       int64_t batch1) {
+    Operand m{type, cols, rows, row, batch0, batch1, lt::N};
+    if (col != 1) { // contiguous along our rows' index: seen column-major it is not transposed
+      m.rows = rows;
+      m.cols = cols;
+      m.lead = col;
+      m.operation = lt::T;
+    }
+    m.lead = std::max(m.lead, m.rows);
+    return m;
+  };
+  a = transposed(g.b_type, g.k, g.n, g.b_row, g.b_col, g.b_batch0, g.b_batch1);
+  b = transposed(g.a_type, g.m, g.k, g.a_row, g.a_col, g.a_batch0, g.a_batch1);
+  d = transposed(g.d_type, g.m, g.n, g.d_row, 1, g.d_batch0, g.d_batch1);
+}
+
+mpt_status epilogueOf(const mpt_gemm_desc &g, int &epilogue) {
+  epilogue = 0;
+  if (g.flags & MPT_GEMM_BIAS)
+    epilogue |= lt::Bias;
+  if (g.flags & MPT_GEMM_RELU)
+    epilogue |= lt::Relu;
+  if (g.flags & MPT_GEMM_GELU_TANH)
+    epilogue |= lt::Gelu;
+  if (g.flags & MPT_GEMM_GELU_ERF)
+    return fail(MPT_UNSUPPORTED, "product: cuBLASLt has no GELU by erf");
+  if (!epilogue)
+    epilogue = lt::Default;
+  return MPT_OK;
+}
+
+/// Descriptions of the product for cuBLASLt.
+mpt_status build(GemmSite &site) {
+  const mpt_gemm_desc &g = site.desc;
+  const lt::Functions &api = site.api;
+  Operand a, b, d;
+  operandsOf(g, a, b, d);
+  // One strided batch where the two dimensions are one; else the smaller of them is walked by calls.
+  int64_t batch = g.batch0 * g.batch1;
+  Operand *all[] = {&a, &b, &d};
+  bool one = g.batch0 == 1 || g.batch1 == 1 ||
+             std::all_of(all, all + 3, [&](Operand *m) { return m->batch0 == m->batch1 * g.batch1; });
+  int64_t strided[3];
+  for (int i = 0; i < 3; ++i) {
+    Operand &m = *all[i];
+    strided[i] = m.batch1;
+    if (one && g.batch1 == 1)
+      strided[i] = m.batch0;
+    if (!one) {
+      bool inner = g.batch1 >= g.batch0; // the strided one
+      strided[i] = inner ? m.batch1 : m.batch0;
+      site.strides[i] = inner ? m.batch0 : m.batch1;
+      batch = std::max(g.batch0, g.batch1);
+      site.calls = std::min(g.batch0, g.batch1);
+    }
+  }
+  bool exact = g.a_type == MPT_FLOAT64;
+  int epilogue = 0;
+  if (mpt_status status = epilogueOf(g, epilogue))
+    return status;
+  lt::Status status =
+      api.MatmulDescCreate(&site.matmul, exact ? lt::Compute64F : lt::Compute32F, exact ? lt::R64F : lt::R32F);
+  auto set = [&](int attribute, const auto &value) {
+    if (!status)
+      status = api.MatmulDescSetAttribute(site.matmul, attribute, &value, sizeof value);
+  };
+  set(lt::TransA, a.operation);
+  set(lt::TransB, b.operation);
+  set(lt::EpilogueAttribute, epilogue);
+  if (g.flags & MPT_GEMM_BIAS) {
+    set(lt::BiasPointer, site.bias);
+    int type = dataType(g.bias_type);
+    set(lt::BiasDataType, type);
+  }
+  lt::Layout *layouts[] = {&site.a, &site.b, &site.d};
+  for (int i = 0; i < 3; ++i) {
+    const Operand &m = *all[i];
+    if (!status)
+      status = api.MatrixLayoutCreate(layouts[i], dataType(m.type), static_cast<uint64_t>(m.rows),
+                                      static_cast<uint64_t>(m.cols), m.lead);
+    if (batch > 1) {
+      auto count = static_cast<int32_t>(batch);
+      if (!status)
+        status = api.MatrixLayoutSetAttribute(*layouts[i], lt::BatchCount, &count, sizeof count);
+      if (!status)
+        status = api.MatrixLayoutSetAttribute(*layouts[i], lt::StridedBatchOffset, &strided[i], sizeof strided[i]);
+    }
+  }
+  return ltCheck(status, "describing a product");
+}
+
+/// alpha or beta in the type that scales products of these types.
+struct Scale {
+  union {
+    float narrow;
+    double wide;
+  };
+  Scale(const mpt_gemm_desc &g, double value) {
+    wide = 0;
+    if (g.a_type == MPT_FLOAT64)
+      wide = value;
+    else
+      narrow = static_cast<float>(value);
+  }
+};
+
+mpt_status multiply(CudaDevice &device, BlasLibrary &blas, GemmSite &site, const lt::Heuristic &how, const void *a,
+                    const void *b, void *d, lt::Status *raw = nullptr) {
+  const mpt_gemm_desc &g = site.desc;
+  uint8_t *workspace = device.scratch(BlasLibrary::workspaceBytes);
+  if (!workspace)
+    return MPT_OUT_OF_MEMORY;
+  Scale alpha(g, g.alpha), beta(g, g.flags & MPT_GEMM_ACCUMULATE ? 1 : 0);
+  lt::Status status = lt::Success;
+  for (int64_t i = 0; i < site.calls && status == lt::Success; ++i) {
+    const char *first = static_cast<const char *>(b) + i * site.strides[0] * sizeOf(g.b_type);
+    const char *second = static_cast<const char *>(a) + i * site.strides[1] * sizeOf(g.a_type);
+    char *out = static_cast<char *>(d) + i * site.strides[2] * sizeOf(g.d_type);
+    status = blas.api.Matmul(blas.handle, site.matmul, &alpha, first, site.a, second, site.b, &beta, out, site.d, out,
+                             site.d, &how.algorithm, workspace, how.workspace, device.stream);
+  }
+  if (raw) {
+    *raw = status;
+    return MPT_OK;
+  }
+  return ltCheck(status, "product");
+}
+
+/// Milliseconds of one product, the best of some; negative where the algorithm does not run.
+float measure(CudaDevice &device, BlasLibrary &blas, GemmSite &site, const lt::Heuristic &how, const void *a,
+              const void *b, void *d) {
+  constexpr int rounds = 4;
+  float best = -1;
+  cu::Event events[2] = {};
+  for (cu::Event &event : events)
+    if (device.api.EventCreate(&event, cu::EventDefault) != cu::Success)
+      return -1;
+  for (int round = 0; round < rounds; ++round) {
+    float milliseconds = 0;
+    lt::Status status = lt::Success;
+    device.api.EventRecord(events[0], device.stream);
+    if (multiply(device, blas, site, how, a, b, d, &status) || status != lt::Success)
+      break;
+    device.api.EventRecord(events[1], device.stream);
+    if (device.api.EventSynchronize(events[1]) != cu::Success ||
+        device.api.EventElapsedTime(&milliseconds, events[0], events[1]) != cu::Success)
+      break;
+    if (round > 0 && (best < 0 || milliseconds < best)) // the first one loads code
+      best = milliseconds;
+  }
+  for (cu::Event event : events)
+    device.api.EventDestroy_v2(event);
+  return best;
+}
+
+std::string keyOf(const GemmSite &site) {
+  std::string key;
+  int64_t words[sizeof(mpt_gemm_desc) / 8];
+  memcpy(words, &site.desc, sizeof words);
+  for (int64_t word : words)
+    key += std::to_string(word) + ",";
+  for (uint32_t alignment : site.alignments)
+    key += std::to_string(alignment) + ",";
+  return key;
+}
+
+/// The fastest of what cuBLASLt proposes: measured on the operands themselves, whose result the real product replaces.
+mpt_status choose(CudaDevice &device, BlasLibrary &blas, GemmSite &site, const void *a, const void *b, void *d) {
+  std::string key = keyOf(site);
+  if (const lt::Heuristic *known = blas.find(key)) {
+    site.chosen = *known;
+    return MPT_OK;
+  }
+  constexpr int most = 8;
+  lt::Heuristic found[most];
+  int count = 0;
+  lt::Preference preference = nullptr;
+  lt::Status status = blas.api.MatmulPreferenceCreate(&preference);
+  auto set = [&](int attribute, const auto &value) {
+    if (!status)
+      status = blas.api.MatmulPreferenceSetAttribute(preference, attribute, &value, sizeof value);
+  };
+  uint64_t workspace = BlasLibrary::workspaceBytes;
+  set(lt::MaxWorkspace, workspace);
+  set(lt::AlignmentA, site.alignments[0]);
+  set(lt::AlignmentB, site.alignments[1]);
+  set(lt::AlignmentC, site.alignments[2]);
+  set(lt::AlignmentD, site.alignments[2]);
+  if (!status)
+    status = blas.api.MatmulAlgoGetHeuristic(blas.handle, site.matmul, site.a, site.b, site.d, site.d, preference, most,
+                                             found, &count);
+  if (preference)
+    blas.api.MatmulPreferenceDestroy(preference);
+  const mpt_gemm_desc &g = site.desc;
+  if (status == lt::NotSupported || (!status && !count))
+    return fail(MPT_UNSUPPORTED, "product: cuBLASLt has no algorithm for %s x %s -> %s, %lld x %lld x %lld",
+                nameOf(g.a_type), nameOf(g.b_type), nameOf(g.d_type), static_cast<long long>(g.m),
+                static_cast<long long>(g.n), static_cast<long long>(g.k));
+  if (status)
+    return ltCheck(status, "choosing an algorithm for a product");
+  site.chosen = found[0];
+  const char *search = getenv("MPT_CUDA_SEARCH");
+  if (search && strcmp(search, "0") == 0)
+    return MPT_OK;
+  // A sum into d cannot be tried without changing d.
+  if (count > 1 && device.warming && !device.capturing && !(g.flags & MPT_GEMM_ACCUMULATE)) {
+    float best = -1;
+    for (int i = 0; i < count; ++i) {
+      float time = found[i].state ? -1 : measure(device, blas, site, found[i], a, b, d);
+      if (time >= 0 && (best < 0 || time < best)) {
+        best = time;
+        site.chosen = found[i];
+      }
+    }
+    blas.remember(key, site.chosen);
+  }
+  return MPT_OK;
+}
+
+} // namespace
+
+mpt_status mpt::rt::gemm(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot, const mpt_gemm_desc &g, const void *a,
+                         const void *b, const void *bias, void *d) {
+  CudaDevice &device = deviceOf(exec);
+  for (int64_t type : {g.a_type, g.b_type, g.d_type})
+    if (dataType(type) < 0)
+      return fail(MPT_UNSUPPORTED, "product: no kernel for %s", nameOf(type));
+  if (g.m <= 0 || g.n <= 0 || g.batch0 <= 0 || g.batch1 <= 0)
+    return MPT_OK;
+  if (g.k <= 0)
+    return fail(MPT_UNSUPPORTED, "product: expected a sum over at least one term");
+  BlasLibrary *blas = device.blas();
+  if (!blas)
+    return MPT_UNSUPPORTED;
+  Operand operands[3];
+  operandsOf(g, operands[0], operands[1], operands[2]);
+  const void *pointers[] = {b, a, d};
+  uint32_t alignments[3];
+  for (int i = 0; i < 3; ++i)
+    alignments[i] = alignmentOf(pointers[i], operands[i]);
+  auto *site = static_cast<GemmSite *>(slot.get());
+  if (!site || memcmp(&site->desc, &g, sizeof g) != 0 || memcmp(site->alignments, alignments, sizeof alignments) != 0 ||
+      site->bias != bias) {
+    auto fresh = std::make_unique<GemmSite>(blas->api);
+    fresh->desc = g;
+    memcpy(fresh->alignments, alignments, sizeof alignments);
+    fresh->bias = bias;
+    if (mpt_status status = build(*fresh))
+      return status;
+    if (mpt_status status = choose(device, *blas, *fresh, a, b, d))
+      return status;
+    site = fresh.get();
+    slot = std::move(fresh);
+  }
+  return multiply(device, *blas, *site, site->chosen, a, b, d);
+}
+
+extern "C" int32_t mpt_cuda_gemm(mpt_exec *exec, int64_t site, const mpt_gemm_desc *desc, const void *a, const void *b,
+                                 const void *bias, void *d) {
+  Call call(exec);
+  std::unique_ptr<SiteCache> none, *slot = slotOf(exec, site);
+  return call.finish(gemm(exec, slot ? *slot : none, *desc, a, b, bias, d));
+}

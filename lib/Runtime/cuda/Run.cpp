@@ -1,0 +1,251 @@
+// Running functions: staged inputs, the first run, the graph of the later ones.
+#include "cuda/CudaDevice.h"
+
+#include "core/Profile.h"
+#include "core/Trainer.h"
+
+#include <cstdlib>
+#include <cstring>
+
+using namespace mpt::rt;
+
+namespace mpt::rt {
+
+/// Page-locked host memory, which the device copies from while the host goes on.
+class PinnedMemory {
+  const CudaDevice *device = nullptr;
+
+public:
+  uint8_t *data = nullptr;
+  PinnedMemory() = default;
+  PinnedMemory(const PinnedMemory &) = delete;
+  ~PinnedMemory() {
+    if (!data)
+      return;
+    ContextScope scope(*device);
+    device->api.MemFreeHost(data);
+  }
+  bool allocate(const CudaDevice &on, int64_t bytes) {
+    device = &on;
+    void *memory = nullptr;
+    if (on.api.MemHostAlloc(&memory, static_cast<size_t>(bytes), 0) != cu::Success)
+      return false;
+    data = static_cast<uint8_t *>(memory);
+    return true;
+  }
+};
+
+struct CudaFunction : SiteCache {
+  explicit CudaFunction(CudaDevice &device) : device(device) {}
+  ~CudaFunction() override {
+    ContextScope scope(device);
+    dropGraph();
+    for (Slot &slot : slots)
+      for (cu::Event event : {slot.copied, slot.read})
+        if (event)
+          device.api.EventDestroy_v2(event);
+  }
+  void dropGraph() {
+    if (graph)
+      device.api.GraphExecDestroy(graph);
+    graph = nullptr;
+  }
+
+  /// One of two places that the host fills while the device works from the other.
+  struct Slot {
+    PinnedMemory host;
+    Block memory;
+    cu::Event copied = nullptr, read = nullptr; // the host's bytes have left; the device's were read
+    bool used = false;
+  };
+  CudaDevice &device;
+  int64_t inputBytes = -1;
+  Block inputs; // where the function reads
+  Slot slots[2];
+  unsigned next = 0;
+  /// What the last run worked with: a graph is good while it stays the same.
+  std::vector<const void *> bindings;
+  bool warm = false;
+  cu::GraphExec graph = nullptr;
+};
+
+} // namespace mpt::rt
+
+namespace {
+
+int64_t aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
+
+bool isSet(const char *variable) {
+  const char *text = getenv(variable);
+  return text && *text && strcmp(text, "0") != 0;
+}
+
+} // namespace
+
+CudaFunction &CudaDevice::functionOf(FunctionState &state) {
+  if (!state.device)
+    state.device = std::make_unique<CudaFunction>(*this);
+  return static_cast<CudaFunction &>(*state.device);
+}
+
+mpt_status CudaDevice::prepare(const mpt_function_desc &f, CudaFunction &function) {
+  if (function.inputBytes >= 0)
+    return MPT_OK;
+  int64_t bytes = 0;
+  for (int64_t k = 0; k < f.num_inputs; ++k)
+    bytes += aligned(f.inputs[k].bytes);
+  bool ok = function.inputs.allocate(*this, bytes);
+  for (CudaFunction::Slot &slot : function.slots) {
+    ok = ok && slot.memory.allocate(*this, bytes) && slot.host.allocate(*this, bytes ? bytes : 1);
+    ok = ok && api.EventCreate(&slot.copied, cu::EventDisableTiming) == cu::Success &&
+         api.EventCreate(&slot.read, cu::EventDisableTiming) == cu::Success;
+  }
+  if (!ok)
+    return fail(MPT_OUT_OF_MEMORY, "no memory for %lld bytes of inputs of '%s'", static_cast<long long>(3 * bytes),
+                f.name);
+  // The slots' zeros were written on the other stream.
+  if (mpt_status status = synchronize())
+    return status;
+  function.inputBytes = bytes;
+  staged += 3 * bytes;
+  return MPT_OK;
+}
+
+mpt_status CudaDevice::stage(const mpt_function_desc &f, FunctionState &state) {
+  ContextScope scope(*this);
+  CudaFunction &function = functionOf(state);
+  if (mpt_status status = prepare(f, function))
+    return status;
+  CudaFunction::Slot &slot = function.slots[function.next];
+  function.next ^= 1;
+  // Two runs ago the same slot was filled; as a rule its bytes have left long since.
+  cu::Result result = slot.used ? api.EventSynchronize(slot.copied) : cu::Success;
+  if (slot.used && result == cu::Success)
+    result = api.StreamWaitEvent(copies, slot.read, 0);
+  struct Piece {
+    int64_t offset, bytes;
+  };
+  std::vector<Piece> pieces; // runs of inputs that come from the host
+  int64_t offset = 0;
+  for (int64_t k = 0; k < f.num_inputs && result == cu::Success; ++k) {
+    const void *&given = state.inputPointers[static_cast<size_t>(k)];
+    int64_t bytes = f.inputs[k].bytes;
+    bool onHost = true;
+    if (mpt_status status = locate(given, onHost))
+      return status;
+    if (onHost && bytes) {
+      memcpy(slot.host.data + offset, given, static_cast<size_t>(bytes));
+      if (!pieces.empty() && aligned(pieces.back().offset + pieces.back().bytes) == offset)
+        pieces.back().bytes = offset + bytes - pieces.back().offset;
+      else
+        pieces.push_back({offset, bytes});
+    } else if (bytes) {
+      result = api.MemcpyDtoDAsync_v2(address(function.inputs.data() + offset), address(given),
+                                      static_cast<size_t>(bytes), stream);
+    }
+    given = function.inputs.data() + offset;
+    offset += aligned(bytes);
+  }
+  auto size = [](const Piece &piece) { return static_cast<size_t>(piece.bytes); };
+  for (const Piece &piece : pieces)
+    if (result == cu::Success)
+      result = api.MemcpyHtoDAsync_v2(address(slot.memory.data() + piece.offset), slot.host.data + piece.offset,
+                                      size(piece), copies);
+  if (result == cu::Success)
+    result = api.EventRecord(slot.copied, copies);
+  if (result == cu::Success)
+    result = api.StreamWaitEvent(stream, slot.copied, 0);
+  for (const Piece &piece : pieces)
+    if (result == cu::Success)
+      result = api.MemcpyDtoDAsync_v2(address(function.inputs.data() + piece.offset),
+                                      address(slot.memory.data() + piece.offset), size(piece), stream);
+  if (result == cu::Success)
+    result = api.EventRecord(slot.read, stream);
+  slot.used = result == cu::Success;
+  return cu::check(api, result, "copying inputs to the device");
+}
+
+mpt_status CudaDevice::runOnce(const mpt_function_desc &f, FunctionState &state, mpt_exec &exec, bool watch) {
+  state.context.nextCall = 0;
+  state.context.watched = watch;
+  warming = watch;
+  auto status = static_cast<mpt_status>(f.entry(&exec));
+  warming = state.context.watched = false;
+  return status;
+}
+
+mpt_status CudaDevice::profile(const mpt_function_desc &f, FunctionState &state, mpt_exec &exec) {
+  std::vector<void *> marks;
+  auto mark = [&] {
+    cu::Event event = nullptr;
+    api.EventCreate(&event, cu::EventDefault);
+    api.EventRecord(event, stream);
+    marks.push_back(event);
+  };
+  state.profile->beginRun();
+  mark();
+  state.context.marks = &marks;
+  mpt_status status = runOnce(f, state, exec, false);
+  state.context.marks = nullptr;
+  if (!status)
+    status = synchronize();
+  for (size_t i = 1; i < marks.size(); ++i) {
+    float milliseconds = 0;
+    api.EventElapsedTime(&milliseconds, static_cast<cu::Event>(marks[i - 1]), static_cast<cu::Event>(marks[i]));
+    state.profile->add(static_cast<double>(milliseconds) / 1000);
+  }
+  for (void *event : marks)
+    api.EventDestroy_v2(static_cast<cu::Event>(event));
+  state.profile->endRun();
+  return status;
+}
+
+mpt_status CudaDevice::capture(const mpt_function_desc &f, CudaFunction &function, mpt_exec &exec) {
+  auto &context = *static_cast<Context *>(exec.runtime);
+  if (mpt_status status =
+          cu::check(api, api.StreamBeginCapture_v2(stream, cu::CaptureThreadLocal), "recording the graph of a step"))
+    return status;
+  context.nextCall = 0;
+  capturing = true;
+  auto status = static_cast<mpt_status>(f.entry(&exec));
+  capturing = false;
+  cu::Graph graph = nullptr;
+  cu::Result result = api.StreamEndCapture(stream, &graph);
+  if (!status && result == cu::Success)
+    result = api.GraphInstantiateWithFlags(&function.graph, graph, 0);
+  if (graph)
+    api.GraphDestroy(graph);
+  return status ? status : cu::check(api, result, "recording the graph of a step");
+}
+
+mpt_status CudaDevice::run(const mpt_function_desc &f, FunctionState &state, mpt_exec &exec) {
+  ContextScope scope(*this);
+  CudaFunction &function = functionOf(state);
+  std::vector<const void *> bindings{exec.state, exec.arena};
+  bindings.insert(bindings.end(), exec.inputs, exec.inputs + f.num_inputs);
+  bindings.insert(bindings.end(), exec.outputs, exec.outputs + f.num_outputs);
+  bindings.push_back(reinterpret_cast<const void *>(scratchGeneration));
+  if (bindings != function.bindings) {
+    function.dropGraph();
+    function.warm = false;
+  }
+  // The first run is not recorded: it chooses algorithms and grows scratch. It is also watched call by call, so that a
+  // kernel that fails is named.
+  static const bool sync = isSet("MPT_CUDA_SYNC"), eager = isSet("MPT_CUDA_EAGER");
+  if (!function.warm || sync) {
+    if (mpt_status status = runOnce(f, state, exec, true))
+      return status;
+    bindings.back() = reinterpret_cast<const void *>(scratchGeneration);
+    function.bindings = bindings;
+    function.warm = true;
+    return MPT_OK;
+  }
+  if (state.profile)
+    return profile(f, state, exec);
+  if (eager)
+    return runOnce(f, state, exec, false);
+  if (!function.graph)
+    if (mpt_status status = capture(f, function, exec))
+      return status;
+  return cu::check(api, api.GraphLaunch(function.graph, stream), "starting the graph of a step");
+}
