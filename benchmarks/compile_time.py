@@ -19,6 +19,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+import adam
+
 WIDTH = 8
 
 
@@ -39,18 +41,7 @@ def chain(count, path):
 
 
 def wide(count, path):
-    constants = {"b1": 0.9, "c1": 0.1, "b2": 0.999, "c2": 1e-3, "eps": 1e-8, "lr": 1e-3}
-    step = [("Mul", "m b1", "a"), ("Mul", "g c1", "b"), ("Add", "a b", "m_next"), ("Mul", "v b2", "c"), ("Mul", "g g", "d"),
-            ("Mul", "d c2", "e"), ("Add", "c e", "v_next"), ("Sqrt", "v_next", "f"), ("Add", "f eps", "h"),
-            ("Div", "m_next h", "i"), ("Mul", "i lr", "j"), ("Sub", "p j", "p_next")]
-    nodes, inputs, outputs = [], [], []
-    for i in range(count // len(step)):
-        local = lambda name: name if name in constants else f"{name}_{i}"
-        nodes += [helper.make_node(kind, [local(n) for n in ins.split()], [local(out)], name=local(kind + out))
-                  for kind, ins, out in step]
-        inputs += [local(n) for n in "pgmv"]
-        outputs += [local(n) for n in ("p_next", "m_next", "v_next")]
-    save(path, nodes, inputs, outputs, [numpy_helper.from_array(np.float32(v), n) for n, v in constants.items()])
+    onnx.save(adam.adam(count // len(adam.STEP), (4, WIDTH)), path)
 
 
 def external(gigabytes, path):

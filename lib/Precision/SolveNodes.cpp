@@ -2,19 +2,15 @@
 #include "mpt/Precision/SolveNodes.h"
 
 #include "mpt/Dialect/ONNX/NodeTypes.h"
-#include "mpt/Precision/MinCut.h"
-
-#include <optional>
+#include "mpt/Precision/NodeLabels.h"
+#include "mpt/Precision/OptimizerRules.h"
+#include "mpt/Precision/Painting.h"
 
 using namespace mlir;
 using namespace mpt;
 using onnx::NodeTypes;
 
 namespace {
-// The cut's terminals are the two decisions; a slot that takes either type without a cast has no node.
-constexpr int kNarrow = MinCut::kSource, kWide = MinCut::kSink, kEither = -1;
-/// Cost units of one byte; a single unit breaks ties between cuts of equal bytes.
-constexpr int64_t kByte = 1024;
 /// Constants up to this many elements are read to see whether the narrow type holds them.
 constexpr int64_t kReadElements = 1024;
 /// Assumed for an extent that the model does not state.
@@ -37,33 +33,43 @@ public:
       : main(main), policy(policy), cost(cost), wide(Float32Type::get(main.getContext())) {}
 
   int64_t run(Placement placement, NodeDecision decided) {
-    findTail();
+    findTail(main.getBody().front());
+    pins = optimizerPins(main);
     for (BlockArgument argument : main.getArguments())
       produce(argument, kWide);
     main.getBody().walk<WalkOrder::PreOrder>([&](Operation *op) { classify(op); });
-    if (placement == Placement::cut) {
-      addCasts();
-      cut.solve();
-    } else {
-      paint();
-    }
+    for (auto &[value, users] : uses)
+      labels.addValue(producerOf(value), users, bytesOf(value.getType()));
+    narrow = paintNodes();
+    int64_t painted = labels.castBytes(narrow);
+    if (placement == Placement::painting)
+      return report(decided), painted;
+    narrow = labels.cheapest(cost.launchBytes);
+    if (labels.castBytes(narrow) > painted) // fewer casts of more bytes
+      narrow = labels.fewestBytes();
     report(decided);
-    return castBytes();
+    return labels.castBytes(narrow);
   }
 
 private:
   StringAttr text(const Twine &rule) { return StringAttr::get(main.getContext(), rule); }
 
-  bool isTailUser(Operation *user) { return isa<func::ReturnOp>(user) || tail.contains(user); }
+  bool isTailUser(Operation *user) {
+    return isa<func::ReturnOp>(user) || tail.contains(isa<onnx::YieldOp>(user) ? user->getParentOp() : user);
+  }
 
-  /// Nodes from which only results of the graph are made, without a contraction on the way.
-  void findTail() {
-    for (Operation &op : llvm::reverse(main.getBody().front())) {
+  /// Nodes from which only results of the graph are made, without a contraction on the way; in branches too.
+  void findTail(Block &block) {
+    for (Operation &op : llvm::reverse(block)) {
       auto node = dyn_cast<onnx::NodeOp>(op);
-      if (node && !node.use_empty() && node.getBodies().empty() &&
-          node.getNumericClass() != NumericClass::Contraction &&
-          llvm::all_of(node->getUsers(), [&](Operation *user) { return isTailUser(user); }))
-        tail.insert(node);
+      bool isBranch = node && node.getDomain().empty() && node.getOpType() == "If";
+      if (!node || node.use_empty() || (!node.getBodies().empty() && !isBranch) ||
+          node.getNumericClass() == NumericClass::Contraction ||
+          !llvm::all_of(node->getUsers(), [&](Operation *user) { return isTailUser(user); }))
+        continue;
+      tail.insert(node);
+      for (Region &body : node.getBodies())
+        findTail(body.front());
     }
   }
 
@@ -116,11 +122,15 @@ private:
     auto node = dyn_cast<onnx::NodeOp>(op);
     if (!node) {
       use(op->getOperands(), SmallVector<int, 4>(op->getNumOperands(), kWide)); // results of a graph
+      if (isa<onnx::YieldOp>(op))
+        leaveBody(op);
       return;
     }
     for (Region &body : node.getBodies())
-      for (BlockArgument argument : body.getArguments())
+      for (BlockArgument argument : body.getArguments()) {
         produce(argument, kWide);
+        flow[argument] = {/*ranged=*/true, false}; // what an iteration before it made
+      }
     if (onnx::isConstantNode(node)) {
       produce(node.getResult(0), kEither);
       return;
@@ -133,7 +143,26 @@ private:
     use(op->getOperands(), slots.operands);
     for (auto [result, slot] : llvm::zip_equal(op->getResults(), slots.results))
       produce(result, slot);
+    // The model's own casts: where the operand is narrow they vanish, and readers of a widened value may read what was
+    // widened.
+    if (onnx::isCast(node, wide, policy.storage))
+      uses[op->getOperand(0)].push_back(kNarrow);
+    if (onnx::isCast(node, policy.storage, wide))
+      produced[op->getResult(0)] = kEither;
     order.push_back(std::move(slots));
+  }
+
+  /// What flows into the end of a body flows out of its node; a loop's body yields its condition first.
+  void leaveBody(Operation *yield) {
+    Operation *node = yield->getParentOp();
+    unsigned results = node->getNumResults(), values = yield->getNumOperands();
+    for (unsigned i = 0; i < std::min(results, values); ++i) {
+      auto known = flow.find(yield->getOperand(values - std::min(results, values) + i));
+      if (known == flow.end())
+        continue;
+      Flow from = known->second, &to = flow[node->getResult(i)];
+      to = {to.ranged || from.ranged, to.narrowed || from.narrowed};
+    }
   }
 
   void use(ValueRange values, ArrayRef<int> slots) {
@@ -158,7 +187,7 @@ private:
     NumericClass numericClass = node.getNumericClass();
     bool expands = numericClass == NumericClass::RangeExpanding || numericClass == NumericClass::Reduction;
     Flow out = incoming;
-    if (numericClass == NumericClass::Pinned)
+    if (numericClass == NumericClass::Pinned || pins.contains(node))
       out = {};
     else if (ruling.decision == Decision::narrow)
       out = {false, true};
@@ -197,10 +226,11 @@ private:
       rule = text(why);
       return kWide;
     };
+    bool refuses = ruling.named && ruling.decision == Decision::narrow;
+    if (auto rule = pins.find(node); rule != pins.end())
+      return pin(rule->second + (refuses ? " (" + ruling.rule + " does not apply)" : ""));
     if (numericClass == NumericClass::Pinned)
-      return pin(ruling.named && ruling.decision == Decision::narrow
-                     ? "pinned: computes in f32 (" + ruling.rule + " does not apply)"
-                     : ruling.rule);
+      return pin(refuses ? "pinned: computes in f32 (" + ruling.rule + " does not apply)" : ruling.rule);
     if (ruling.decision == Decision::wide)
       return pin(ruling.rule);
     if (ruling.decision == Decision::narrow) {
@@ -217,10 +247,7 @@ private:
     if (!moves && !incoming.narrowed)
       return pin(ruling.rule + ": nothing narrow flows in");
     rule = text(ruling.rule + "; fewest cast bytes");
-    int free = cut.addNode();
-    // Of cuts with equal bytes, exact ops go narrow and rounding ops stay wide.
-    cut.addEdge(moves ? kNarrow : free, moves ? free : kWide, 1);
-    return free;
+    return labels.addFree(/*isExact=*/moves);
   }
 
   int64_t bytesOf(Type type) const {
@@ -232,48 +259,32 @@ private:
     int64_t each = (32 + policy.storage.getIntOrFloatBitWidth()) / 8;
     return std::min(std::max<int64_t>(elements, 0), (int64_t(1) << 40) / each) * each;
   }
-  int64_t priceOf(Value value) const { return bytesOf(value.getType()) + cost.launchBytes; }
-
-  /// One cast a value and type, paid when the producer and at least one user differ.
-  void addCasts() {
-    for (auto &[value, users] : uses) {
-      int producer = producerOf(value);
-      if (producer == kEither)
-        continue;
-      int64_t price = priceOf(value) * kByte;
-      cut.addSharedEdge(producer, {users.begin(), users.end()}, price, price);
-    }
-  }
-
   int producerOf(Value value) const {
     auto known = produced.find(value);
     return known == produced.end() ? kEither : known->second;
   }
 
-  /// The flood of four-colour painting under the same pins: free nodes that touch narrow ones become narrow.
-  void paint() {
-    llvm::DenseMap<int, SmallVector<int, 2>> neighbours;
-    SmallVector<int> work{kNarrow};
-    for (auto &[value, users] : uses) {
-      int producer = producerOf(value);
-      if (producer == kEither)
-        continue;
-      for (int user : users) {
-        neighbours[producer].push_back(user);
-        neighbours[user].push_back(producer);
-      }
+  /// Four-colour painting over the nodes; a node that is painted takes its free slots along.
+  std::vector<bool> paintNodes() const {
+    SmallVector<PaintVertex> vertices(order.size());
+    DenseMap<Operation *, unsigned> numbers;
+    for (auto [i, slots] : llvm::enumerate(order))
+      numbers[slots.op] = i;
+    auto isFree = [](int slot) { return slot > kWide; };
+    for (auto [vertex, slots] : llvm::zip_equal(vertices, order)) {
+      vertex.allow = llvm::is_contained(slots.operands, kNarrow);
+      vertex.isFree = !vertex.allow && (llvm::any_of(slots.operands, isFree) || llvm::any_of(slots.results, isFree));
+      vertex.clear = cast<onnx::NodeOp>(slots.op).getNumericClass() == NumericClass::Movement;
+      for (Operation *user : slots.op->getUsers())
+        if (auto number = numbers.find(user); number != numbers.end())
+          vertex.users.push_back(number->second);
     }
-    painted.emplace();
-    while (!work.empty())
-      for (int next : neighbours.lookup(work.pop_back_val()))
-        if (next != kWide && next != kNarrow && painted->insert(next).second)
-          work.push_back(next);
-  }
-
-  bool isNarrow(int node) const {
-    if (node == kNarrow || node == kWide)
-      return node == kNarrow;
-    return painted ? painted->contains(node) : cut.onSourceSide(node);
+    std::vector<bool> painted = paint(vertices), result = labels.allWide();
+    for (auto [i, slots] : llvm::enumerate(order))
+      for (int slot : llvm::concat<const int>(slots.operands, slots.results))
+        if (isFree(slot))
+          result[slot] = painted[i];
+    return result;
   }
 
   void report(NodeDecision decided) {
@@ -281,9 +292,7 @@ private:
     auto fill = [&](TypeRange types, ArrayRef<int> slots, SmallVector<Type> &out) {
       out.clear();
       for (auto [type, slot] : llvm::zip_equal(types, slots))
-        out.push_back(slot == kEither || !onnx::isFloat32Tensor(type) ? Type()
-                      : isNarrow(slot)                                ? policy.storage
-                                                                      : wide);
+        out.push_back(slot == kEither || !onnx::isFloat32Tensor(type) ? Type() : narrow[slot] ? policy.storage : wide);
     };
     for (NodeSlots &slots : order) {
       fill(slots.op->getOperandTypes(), slots.operands, operands);
@@ -292,31 +301,19 @@ private:
     }
   }
 
-  int64_t castBytes() const {
-    int64_t total = 0;
-    for (auto &[value, users] : uses) {
-      int producer = producerOf(value);
-      if (producer == kEither)
-        continue;
-      bool narrow = isNarrow(producer);
-      if (llvm::any_of(users, [&](int user) { return isNarrow(user) != narrow; }))
-        total += bytesOf(value.getType());
-    }
-    return total;
-  }
-
   func::FuncOp main;
   const Policy &policy;
   CostModel cost;
   Type wide;
-  MinCut cut;
+  NodeLabels labels;
+  std::vector<bool> narrow; ///< what was decided
   DenseSet<Operation *> tail;
+  DenseMap<Operation *, std::string> pins;
   DenseMap<Operation *, bool> outOfRange;
   DenseMap<Value, Flow> flow;
   DenseMap<Value, int> produced;
   llvm::MapVector<Value, SmallVector<int, 2>> uses;
   std::vector<NodeSlots> order;
-  std::optional<DenseSet<int>> painted;
 };
 } // namespace
 

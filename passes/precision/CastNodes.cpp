@@ -5,6 +5,7 @@
 #include "mpt/Dialect/ONNX/NodeTypes.h"
 #include "mpt/Precision/Attributes.h"
 #include "mpt/Precision/Constants.h"
+#include "mpt/Precision/Settings.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -25,8 +26,11 @@ public:
       return signalPassFailure();
     }
     auto main = getOperation().lookupSymbol<func::FuncOp>("main");
-    if (!main || main.isExternal())
+    PrecisionSettings settings = PrecisionSettings::of(getOperation());
+    if (!main || main.isExternal() || !settings.narrows())
       return;
+    wide = Float32Type::get(&getContext());
+    narrow = settings.storage;
     SmallVector<Operation *> nodes;
     main.getBody().walk<WalkOrder::PreOrder>([&](Operation *op) {
       nodes.push_back(op);
@@ -39,6 +43,11 @@ public:
         return signalPassFailure();
     for (auto [original, copy] : copies)
       settle(original, copy);
+    for (onnx::NodeOp node : modelCasts)
+      bypass(node);
+    for (onnx::NodeOp node : llvm::reverse(modelCasts))
+      if (bypassed.contains(node) && node.use_empty())
+        node.erase();
   }
 
 private:
@@ -53,6 +62,10 @@ private:
     auto node = dyn_cast<onnx::NodeOp>(op);
     if (!node)
       return;
+    if (onnx::isCast(node, wide, narrow) && node->getBlock() == node.getOperand(0).getParentBlock())
+      narrowings.try_emplace(node.getOperand(0), node);
+    if (onnx::isCast(node, wide, narrow) || onnx::isCast(node, narrow, wide))
+      modelCasts.push_back(node);
     if (ArrayAttr outputs = node.getOutputNamesAttr())
       for (auto name : outputs.getAsRange<StringAttr>())
         names.insert(name);
@@ -152,9 +165,19 @@ private:
     Value &cast = casts[{value, type}];
     if (cast)
       return cast;
+    Operation *place = value.getParentBlock()->findAncestorOpInBlock(*user);
+    // What the model widened is there in the narrow type, and what it narrows itself is not narrowed twice.
+    if (auto widening = value.getDefiningOp<onnx::NodeOp>(); widening && onnx::isCast(widening, type, wide)) {
+      bypassed.insert(widening);
+      return cast = widening.getOperand(0);
+    }
+    if (auto known = narrowings.find(value); known != narrowings.end() && type == narrow) {
+      if (!known->second->isBeforeInBlock(place))
+        known->second->moveBefore(place);
+      return cast = known->second.getResult(0);
+    }
     if (Operation *copy = convertedConstant(value, type))
       return cast = copy->getResult(0);
-    Operation *place = value.getParentBlock()->findAncestorOpInBlock(*user);
     OpBuilder builder(place);
     StringAttr name = freshName(value, type);
     auto node = onnx::NodeOp::create(
@@ -225,6 +248,31 @@ private:
     return copy;
   }
 
+  /// Readers of a cast of the model that no longer converts, or only goes back, read what is behind it. Where that is a
+  /// result of a graph, its name goes along, or else the cast stays for it.
+  void bypass(onnx::NodeOp node) {
+    Value source = node.getOperand(0), result = node.getResult(0);
+    if (auto widening = source.getDefiningOp<onnx::NodeOp>();
+        widening && onnx::isCast(widening, narrow, wide) && elementOf(result) == narrow) {
+      bypassed.insert(widening);
+      source = widening.getOperand(0);
+    }
+    if (elementOf(source) != elementOf(result))
+      return;
+    bypassed.insert(node);
+    auto isEnd = [](Operation *user) { return isa<func::ReturnOp, onnx::YieldOp>(user); };
+    auto maker = source.getDefiningOp<onnx::NodeOp>();
+    if (llvm::any_of(result.getUsers(), isEnd) && maker && maker.getOutputNames() &&
+        maker->getBlock() == node->getBlock() && llvm::none_of(source.getUsers(), isEnd)) {
+      SmallVector<Attribute> outputs(maker.getOutputNamesAttr().getValue());
+      outputs[cast<OpResult>(source).getResultNumber()] = nameOf(result);
+      maker.setOutputNamesAttr(ArrayAttr::get(&getContext(), outputs));
+      result.replaceAllUsesWith(source);
+      return;
+    }
+    result.replaceUsesWithIf(source, [&](OpOperand &use) { return !isEnd(use.getOwner()); });
+  }
+
   /// A constant that is now read in one type only keeps its name and its place.
   void settle(Operation *original, Operation *copy) {
     if (!original->use_empty())
@@ -237,7 +285,11 @@ private:
     original->erase();
   }
 
+  Type wide, narrow;
   DenseMap<std::pair<Value, Type>, Value> casts;
+  DenseMap<Value, onnx::NodeOp> narrowings;  ///< the model's own casts, by what they narrow in its own block
+  std::vector<onnx::NodeOp> modelCasts;      ///< from FP32 to the narrow type and back
+  DenseSet<Operation *> bypassed;            ///< casts of the model with fewer readers than before
   DenseMap<Value, TensorType> originalTypes; ///< of narrowed results
   DenseSet<Value> restoredNames;
   DenseSet<StringAttr> names;

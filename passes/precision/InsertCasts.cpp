@@ -5,6 +5,7 @@
 #include "mpt/Dialect/Train/TrainDialect.h"
 #include "mpt/Precision/Attributes.h"
 #include "mpt/Precision/Constants.h"
+#include "mpt/Precision/LossyCasts.h"
 #include "mpt/Precision/Solve.h"
 
 namespace mpt {
@@ -34,7 +35,6 @@ private:
 
   LogicalResult rewrite(func::FuncOp function) {
     casts.clear();
-    lossy = 0;
     bool backward = false;
     SmallVector<Operation *> originals;
     for (Operation &op : function.getBody().front())
@@ -48,6 +48,8 @@ private:
     for (Operation *op : originals)
       if (op->hasTrait<OpTrait::ConstantLike>() && op->use_empty())
         op->erase();
+    int64_t lossy = 0; // the model's own as well
+    function.walk([&](Operation *op) { lossy += isLossyCast(op); });
     function->setAttr(kLossyCastsAttr, Builder(&getContext()).getI64IntegerAttr(lossy));
     return success();
   }
@@ -88,10 +90,7 @@ private:
       }
     cast = CastOp::create(builder, value.getLoc(), value, type);
     ++numCasts;
-    if (narrows) {
-      ++numLossy;
-      ++lossy;
-    }
+    numLossy += narrows;
     return cast;
   }
 
@@ -101,6 +100,5 @@ private:
     };
     return key(a) < key(b);
   }};
-  int64_t lossy = 0;
 };
 } // namespace

@@ -49,8 +49,9 @@ def AssignNodes : Pass<"precision-assign-nodes", "::mlir::ModuleOp"> {
     `mpt.policy` on the module and `mpt.precision = {operands, results, rule}` on nodes. The schema of a node's version
     says which slots may be narrow and which share a type; nodes without a schema keep theirs. The graph's inputs and
     results stay as they are. Training graphs need no flags: what leads from the last contraction to results of the graph
-    (a loss, an optimizer with its epsilon and moments) stays wide. What is left free takes the types that move the
-    fewest bytes through casts, or with `placement=painting` those of a flood from narrow nodes, for comparison.
+    (a loss, an optimizer) stays wide, and no policy narrows an optimizer's running sum of squares (rule
+    `optimizer.second_moment`) and its epsilon with the division (`optimizer.epsilon`). What is left free takes the types
+    that move the fewest bytes through casts, or with `placement=painting` those of four-colour painting, for comparison.
 
     ```mlir
     %y = "onnx.node"(%x, %w) <{op_type = "MatMul", ...}> {mpt.precision = {operands = [f16, f16], results = [f16],
@@ -77,6 +78,8 @@ def CastNodes : Pass<"precision-cast-nodes", "::mlir::ModuleOp"> {
     In: a graph with the decisions of `precision-assign-nodes`. Out: its values have the decided types. Each value is cast
     at most once to each type, before its first user in the graph that defines it. Initializers and Constant nodes are
     converted instead; one that is read in both types is there twice. A result of the graph keeps its name and its type.
+    A model that has casts already keeps those that round; what it widened is read narrow where narrow is wanted, and pairs
+    of casts that cancel exactly go away.
 
     ```mlir
     %0 = "onnx.node"(%x) <{attrs = {to = 10 : i64}, op_type = "Cast", output_names = ["x_float16"], ...}>

@@ -9,6 +9,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import mpt
+from conftest import ROOT
+
+sys.path.insert(0, str(ROOT / "benchmarks"))
+import adam
 
 FLOAT, HALF = TensorProto.FLOAT, TensorProto.FLOAT16
 
@@ -110,30 +114,19 @@ def test_subgraphs_are_rewritten_too(tmp_path):
         assert np.abs(session.run(None, {"x": x, "c": np.array(flag)})[0] - want).max() < 2e-3
 
 
-def adam_step(tensors=3):
-    """Adam in standard operators, 12 nodes a tensor; parameters, gradients and moments are inputs."""
-    nodes, inputs, outputs = [], [], []
-    constants = {"b1": 0.9, "c1": 0.1, "b2": 0.999, "c2": 1e-3, "eps": 1e-8, "lr": 1e-3}
-    for i in range(tensors):
-        step = [("Mul", ["m", "b1"], "a"), ("Mul", ["g", "c1"], "b"), ("Add", ["a", "b"], "m_next"),
-                ("Mul", ["v", "b2"], "c"), ("Mul", ["g", "g"], "d"), ("Mul", ["d", "c2"], "e"), ("Add", ["c", "e"], "v_next"),
-                ("Sqrt", ["v_next"], "f"), ("Add", ["f", "eps"], "h"), ("Div", ["m_next", "h"], "i"),
-                ("Mul", ["i", "lr"], "j"), ("Sub", ["p", "j"], "p_next")]
-        local = lambda name: name if name in constants else f"{name}_{i}"
-        nodes += [helper.make_node(k, [local(n) for n in ins], [local(out)], name=local(k + out)) for k, ins, out in step]
-        inputs += [(f"{n}_{i}", [4, 4]) for n in "pgmv"]
-        outputs += [(f"{n}_next_{i}", [4, 4]) for n in "pmv"]
-    return model(nodes, inputs, outputs, [(n, np.float32(v)) for n, v in constants.items()])
-
-
 def test_optimizers_stay_wide_and_the_report_says_why(tmp_path):
-    source = adam_step()
+    source = adam.adam(3)
     report = str(tmp_path / "report.txt")
-    path = rewrite(source, tmp_path, report=f"precision={report}")
+    path = rewrite(source, tmp_path, report=f"precision={report}", keep_narrow="Addh_1")
     assert onnx.load(path).graph.node == source.graph.node
     assert all(i.data_type == FLOAT for i in onnx.load(path).graph.initializer)
-    said = open(report).read()
-    assert "Sqrtf_0 onnx.Sqrt#0 : tensor<4x4xf32>  neutral  because class neutral -> follow: only results" in said
+    said = {line.split()[0]: line for line in open(report).read().splitlines() if " : tensor" in line}
+    for node in ("Muld", "Mule", "Mulc", "Addv_next", "Sqrtf"):
+        assert "because optimizer.second_moment -> wide" in said[f"{node}_2"]
+    for node in ("Addh", "Divi"):
+        assert "because optimizer.epsilon -> wide" in said[f"{node}_2"]
+    assert "keep-narrow" in said["Addh_1"] and "does not apply" in said["Addh_1"]
+    assert "only results of the graph depend on it" in said["Subp_next_0"]
 
 
 def test_external_data_is_streamed_and_small_memory(tmp_path):

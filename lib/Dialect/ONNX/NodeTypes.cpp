@@ -138,6 +138,15 @@ int mpt::onnx::elementTypeNumber(Type type) {
   }
 }
 
+bool mpt::onnx::isCast(NodeOp node, Type from, Type to) {
+  if (node.getOpType() != "Cast" || !node.getDomain().empty() || node.getNumOperands() != 1 ||
+      node.getNumResults() != 1)
+    return false;
+  auto source = dyn_cast<TensorType>(node.getOperand(0).getType());
+  auto result = dyn_cast<TensorType>(node.getResult(0).getType());
+  return source && result && source.getElementType() == from && result.getElementType() == to;
+}
+
 bool mpt::onnx::isConstantNode(NodeOp node) {
   if (!node.getDomain().empty() || node.getNumResults() != 1 || !isFloat32Tensor(node.getResult(0).getType()))
     return false;

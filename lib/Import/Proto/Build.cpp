@@ -386,11 +386,14 @@ FailureOr<OwningOpRef<ModuleOp>> ModuleBuilder::build(StringRef name) {
   builder.setInsertionPointToEnd(module->getBody());
   auto main = func::FuncOp::create(builder, module->getLoc(), "main", builder.getFunctionType(inputTypes, {}));
   Block *body = main.addEntryBlock();
+  SmallVector<Attribute> inputAttrs; // set together: one by one would copy all of them each time
   for (auto [i, input] : llvm::enumerate(inputs)) {
-    main.setArgAttr(i, "mpt.name", builder.getStringAttr(input->name()));
+    inputAttrs.push_back(
+        builder.getDictionaryAttr(builder.getNamedAttr("mpt.name", builder.getStringAttr(input->name()))));
     body->getArgument(i).setLoc(proto::namedLoc(context, input->name()));
     values[input->name()] = body->getArgument(i);
   }
+  main.setArgAttrsAttr(builder.getArrayAttr(inputAttrs));
   builder.setInsertionPointToEnd(body);
   for (TensorProto &tensor : initializers) {
     if (failed(faithful ? addUnchanged(tensor) : addInitializer(tensor, main)))

@@ -24,6 +24,9 @@ NodeTypes nodeTypes(NodeOp node, mlir::Type narrow);
 /// A node without operands whose float result is stated by an attribute: it can be made again in a narrow type.
 bool isConstantNode(NodeOp node);
 
+/// A Cast from one element type to another one, as the types stand now.
+bool isCast(NodeOp node, mlir::Type from, mlir::Type to);
+
 /// ONNX's number for an element type; 0 where it has none.
 int elementTypeNumber(mlir::Type type);
 

@@ -1,0 +1,387 @@
+#!/usr/bin/env python3
+"""Mixed-precision rewriters of .onnx files side by side, over a folder of graphs: one table by one command.
+
+    python3 -m venv build/peers && build/peers/bin/pip install onnx onnxruntime onnxconverter-common numpy ml_dtypes
+    build/peers/bin/pip install --no-deps nvidia-modelopt && build/peers/bin/pip install PACKAGES-THAT-ITS-IMPORT-ASKS-FOR
+    build/peers/bin/python benchmarks/rewriters.py --forward DIR --joint DIR --adam 50 200 [--json FILE]
+
+DIR holds what the corpus generators write: FORM/MODEL.VARIANT.onnx or MODEL.joint.onnx beside MODEL.npz with the inputs.
+Tools: mpt (placement by cut), painting (mpt's own four-colour painting), common (onnxconverter-common), ort
+(onnxruntime.transformers), modelopt (nvidia-modelopt's autocast). A peer that is not installed is said to be missing.
+
+Casts and cast bytes (read and written) are those between float types in the result, bodies included.  A result is valid if the
+full checker (strict shape inference) accepts it and ONNX Runtime loads and runs it.  Drift is the relative L2 distance of the
+result's outputs from those of the given graph, the worst of the groups *_grad, *_next and others, where onnx.reference evaluates
+both: it rounds every value to its type, which ONNX Runtime's CPU provider does not.  CPU time is that of one thread: of the
+whole process for mpt, of loading, converting and saving alone for peers, whose imports are stated apart.  Peak memory is the
+process's for mpt, and for peers without what the imports hold.
+"""
+from __future__ import annotations
+
+import argparse
+import collections
+import glob
+import importlib
+import json
+import math
+import os
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1")
+import numpy as np  # noqa: E402
+import onnx  # noqa: E402
+
+import adam  # noqa: E402
+import compile_time  # noqa: E402
+
+PEERS = {"common": ("onnxconverter_common", "onnxconverter-common"), "ort": ("onnxruntime.transformers.float16", "onnxruntime"),
+         "modelopt": ("modelopt.onnx.autocast", "nvidia-modelopt[onnx]")}
+OURS = ("mpt", "painting")
+FLOATS = {onnx.TensorProto.FLOAT: 4, onnx.TensorProto.FLOAT16: 2, onnx.TensorProto.BFLOAT16: 2, onnx.TensorProto.DOUBLE: 8}
+
+
+# ---------------------------------------------------------------- conversion
+def convert(tool: str, source: str, out: str, feeds: str) -> None:
+    """One conversion by a peer, in this process: load, convert, save; inputs and outputs stay FP32."""
+    if tool == "modelopt":
+        from modelopt.onnx.autocast import convert_to_mixed_precision
+        model = convert_to_mixed_precision(onnx_path=source, low_precision_type="fp16", keep_io_types=True, calibration_data=feeds)
+    else:
+        module = "onnxconverter_common.float16" if tool == "common" else "onnxruntime.transformers.float16"
+        model = importlib.import_module(module).convert_float_to_float16(onnx.load(source), keep_io_types=True)
+    onnx.save(model, out)
+
+
+def in_child(work, limit: float):
+    """What `work` returns, as JSON, from a forked process; with CPU seconds and peak MB of that process alone."""
+    read, write = os.pipe()
+    sys.stdout.flush()
+    child = os.fork()
+    if child == 0:
+        os.close(read)
+        status = 1
+        try:
+            if hasattr(resource, "RLIMIT_CPU"):
+                resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(limit), math.ceil(limit) + 5))
+            hush = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(hush, 1), os.dup2(hush, 2)
+            before = resident()
+            try:
+                reply = {"value": work()}
+            except BaseException as problem:  # noqa: BLE001: whatever a peer raises is its result
+                text = " ".join(str(problem).split())
+                reply = {"error": f"{type(problem).__name__}: {text[:300]}"}
+            os.write(write, json.dumps({**reply, "before": before}).encode()[:60000])
+            status = 0
+        finally:
+            os._exit(status)
+    os.close(write)
+    with os.fdopen(read, "rb") as pipe:
+        text = pipe.read()
+    _, status, used = os.wait4(child, 0)
+    reply = json.loads(text) if text else {"before": 0}
+    if not text:
+        died = signal.Signals(os.WTERMSIG(status)).name if os.WIFSIGNALED(status) else "no result"
+        reply["error"] = f"more than {limit:g} s" if died in ("SIGXCPU", "SIGKILL") else f"died: {died}"
+    reply["cpu"] = used.ru_utime + used.ru_stime
+    reply["peak"] = max(0.0, used.ru_maxrss / 1024 - reply.pop("before"))
+    return reply
+
+
+def resident() -> float:
+    with open("/proc/self/statm") as f:
+        return int(f.read().split()[1]) * os.sysconf("SC_PAGESIZE") / 2**20
+
+
+def ours(tool: str, options, source: str, out: str) -> dict:
+    command = [options.compiler, source, "--policy=amp-f16", "--emit=onnx", "--quiet", "-o", out]
+    command += ["--placement=painting"] * (tool == "painting")
+    started = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    message = started.stderr.read()
+    _, status, used = os.wait4(started.pid, 0)
+    started.returncode = os.waitstatus_to_exitcode(status)
+    result = {"cpu": used.ru_utime + used.ru_stime, "peak": used.ru_maxrss / 1024}
+    return result if started.returncode == 0 else {**result, "error": message.strip()[:300] or f"status {started.returncode}"}
+
+
+# ---------------------------------------------------------------- what a result is worth
+def cast_cost(path: str) -> tuple[int, int]:
+    """Casts between float types, and the bytes that they read and write; an extent that nothing states counts as 16."""
+    model = onnx.shape_inference.infer_shapes(onnx.load(path, load_external_data=False), strict_mode=False, data_prop=True)
+    count = total = 0
+
+    def visit(graph, outer):
+        nonlocal count, total
+        known = dict(outer)
+        for info in [*graph.input, *graph.output, *graph.value_info]:
+            tensor = info.type.tensor_type
+            known[info.name] = tensor.elem_type, [d.dim_value if d.HasField("dim_value") else 16 for d in tensor.shape.dim]
+        for tensor in graph.initializer:
+            known[tensor.name] = tensor.data_type, list(tensor.dims)
+        for node in graph.node:
+            for attribute in node.attribute:
+                if attribute.type == onnx.AttributeProto.GRAPH:
+                    visit(attribute.g, known)
+            if node.op_type != "Cast" or node.domain:
+                continue
+            to = next(a.i for a in node.attribute if a.name == "to")
+            kind, shape = known.get(node.input[0], (0, []))
+            if not kind and node.output[0] in known:
+                kind, shape = (onnx.TensorProto.FLOAT16 if to == onnx.TensorProto.FLOAT else onnx.TensorProto.FLOAT), known[node.output[0]][1]
+            if kind in FLOATS and to in FLOATS and kind != to:
+                count += 1
+                total += math.prod(shape) * (FLOATS[kind] + FLOATS[to])
+
+    visit(model.graph, {})
+    return count, total
+
+
+def batches(feeds: str, count: int) -> list[dict]:
+    """The given inputs, and others like them: floats moved by a tenth of their deviation, integers rolled."""
+    first = dict(np.load(feeds))
+    result = [first]
+    for i in range(1, count):
+        rng = np.random.default_rng(i)
+        move = lambda a: (a + 0.1 * a.std() * rng.standard_normal(a.shape)).astype(a.dtype) if a.dtype.kind == "f" and a.size > 1 \
+            else np.roll(a, i, -1) if a.ndim else a
+        result.append({name: move(array) for name, array in first.items()})
+    return result
+
+
+def inputs_of(model, feeds: dict) -> dict:
+    kinds = {i.name: onnx.helper.tensor_dtype_to_np_dtype(i.type.tensor_type.elem_type) for i in model.graph.input}
+    return {name: array.astype(kinds[name]) for name, array in feeds.items() if name in kinds}
+
+
+def group_of(name: str) -> str:
+    return next((suffix for suffix in ("_grad", "_next") if suffix in name), "value")
+
+
+def evaluate(path: str, feeds: list[dict]) -> list[list]:
+    from onnx.reference import ReferenceEvaluator
+    model = onnx.load(path)
+    session = ReferenceEvaluator(model)
+    with np.errstate(all="ignore"):
+        return [[np.asarray(v, np.float64) for v in session.run(None, inputs_of(model, f))] for f in feeds]
+
+
+def drift(given: list, got: list, names: list[str]) -> float:
+    distance, size = collections.Counter(), collections.Counter()
+    for one, other in zip(given, got):
+        for name, a, b in zip(names, one, other):
+            with np.errstate(all="ignore"):
+                distance[group_of(name)] += float(((a - b)**2).sum())
+                size[group_of(name)] += float((a**2).sum())
+    values = [math.sqrt(distance[g] / size[g]) if size[g] else 0.0 if distance[g] == 0 else math.inf for g in size]
+    return max((v if v == v else math.inf) for v in values)
+
+
+def judge(source: str, out: str, feeds: str, expected: str) -> dict:
+    """Casts, validity and drift of a result; the outputs of the given graph are kept in `expected`."""
+    result = dict(zip(("casts", "bytes"), cast_cost(out)))
+    model = onnx.load(out, load_external_data=False)
+    names = [o.name for o in model.graph.output]
+    try:
+        onnx.checker.check_model(out, full_check=True)
+    except Exception as problem:  # noqa: BLE001
+        result["checker"] = " ".join(str(problem).split())[:200]
+    given = batches(feeds, 3 if all(not o.type.tensor_type.shape.dim for o in model.graph.output) else 1)
+    try:
+        import onnxruntime
+        onnxruntime.set_default_logger_severity(4)
+        wishes = onnxruntime.SessionOptions()
+        wishes.intra_op_num_threads = wishes.inter_op_num_threads = 1
+        session = onnxruntime.InferenceSession(out, wishes, providers=["CPUExecutionProvider"])
+        for feed in given:
+            session.run(None, inputs_of(model, feed))
+    except Exception as problem:  # noqa: BLE001
+        result["runtime"] = " ".join(str(problem).split())[:200]
+    try:
+        if not os.path.exists(expected):
+            wanted = evaluate(source, given)
+            np.savez(expected, *[v for batch in wanted for v in batch])
+        kept = np.load(expected)
+        flat = [kept[f"arr_{i}"] for i in range(len(kept.files))]
+        wanted = [flat[i:i + len(names)] for i in range(0, len(flat), len(names))]
+        value = drift(wanted, evaluate(out, given), names)
+        result["drift"] = value if math.isfinite(value) else "not finite"
+    except Exception as problem:  # noqa: BLE001
+        result["reference"] = " ".join(str(problem).split())[:200]
+    return result
+
+
+# ---------------------------------------------------------------- graphs
+def graphs(options, folder: str):
+    """(name, part, path, inputs) of every graph asked for."""
+    def chosen(name):
+        return not options.models or name.split(".")[0].split("/")[-1] in options.models
+    for part, root in (("forward", options.forward), ("joint", options.joint), ("big", options.big)):
+        for path in sorted(glob.glob(os.path.join(root or "", "**", "*.onnx"), recursive=True)) if root else []:
+            name = os.path.relpath(path, root)[:-len(".onnx")]
+            model = os.path.basename(path).split(".")[0]
+            feeds = next((f for f in (os.path.join(root, model + ".npz"), os.path.join(os.path.dirname(path), "inputs.npz"))
+                          if os.path.exists(f)), None)
+            if chosen(name) and feeds:
+                yield name, part, path, feeds
+    for tensors in options.adam:
+        path = os.path.join(folder, f"adam-{tensors}.onnx")
+        onnx.save(adam.adam(tensors), path)
+        np.savez(path[:-5] + ".npz", **adam.feeds(tensors))
+        yield f"adam-{tensors}", "optimizer", path, path[:-5] + ".npz"
+    for count in options.chain:
+        path = os.path.join(folder, f"chain-{count}.onnx")
+        compile_time.chain(count, path)
+        np.savez(path[:-5] + ".npz", v0=np.random.default_rng(0).standard_normal((4, compile_time.WIDTH)).astype(np.float32))
+        yield f"chain-{count}", "chain", path, path[:-5] + ".npz"
+
+
+def measure(options) -> tuple[list[dict], dict]:
+    tools, imports = [t for t in OURS if t in options.tools], {}
+    for tool in (t for t in PEERS if t in options.tools):
+        module, package = PEERS[tool]
+        start = time.process_time()
+        try:
+            importlib.import_module(module)
+        except ImportError as problem:
+            print(f"{tool} is left out: {problem}; install it with: pip install {package}", file=sys.stderr, flush=True)
+            imports[tool] = "missing"
+            continue
+        tools.append(tool)
+        imports[tool] = time.process_time() - start
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        for name, part, path, feeds in graphs(options, folder):
+            nodes = len(onnx.load(path, load_external_data=False).graph.node)
+            row = {"graph": name, "part": part, "nodes": nodes, "tools": {}}
+            expected = os.path.join(folder, "expected.npz")
+            for tool in tools:
+                out = os.path.join(folder, "out.onnx")
+                if tool in OURS:
+                    result = ours(tool, options, path, out)
+                elif tool == "modelopt" and nodes > options.most_nodes:
+                    result = {"error": f"not run above {options.most_nodes} nodes"}
+                else:
+                    result = in_child(lambda: convert(tool, path, out, feeds), options.limit)
+                result.pop("value", None)
+                if "error" not in result and nodes <= options.most_judged:
+                    verdict = in_child(lambda: judge(path, out, feeds, expected), options.limit)
+                    result |= verdict["value"] if "value" in verdict else {"runtime": verdict["error"]}
+                row["tools"][tool] = result
+                for leftover in glob.glob(os.path.join(folder, "out.onnx*")):
+                    os.remove(leftover)
+            if os.path.exists(expected):
+                os.remove(expected)
+            rows.append(row)
+            print(json.dumps(row), file=sys.stderr, flush=True)
+    return rows, imports
+
+
+# ---------------------------------------------------------------- the table
+def is_valid(result: dict) -> bool:
+    return "casts" in result and not {"error", "checker", "runtime"} & result.keys() and isinstance(result.get("drift"), float)
+
+
+def cell(result: dict | None) -> str:
+    if result is None:
+        return "missing"
+    if "error" in result:
+        limit = result["error"].startswith(("more than", "not run"))
+        return result["error"] if limit else f"fails: {result['error'].split(':')[0]}"
+    if "casts" not in result:
+        return "too large to judge"
+    said = [word for key, word in (("checker", "checker"), ("runtime", "runtime")) if key in result]
+    said += ["drift"] if not isinstance(result.get("drift"), float) else []
+    size = f"{result['casts']}, {result['bytes'] / 1024:.0f}"
+    return size + (f", invalid ({' '.join(said)})" if said else f", {result['drift']:.1e}")
+
+
+def table(rows: list[dict], imports: dict, tools) -> str:
+    lines = ["casts, KiB through casts, drift; `invalid` says what refused it", "",
+             "| graph | nodes | " + " | ".join(tools) + " | x fastest valid peer | x modelopt |", "|---|---|" + "---|" * (len(tools) + 2)]
+    def ratio(row, peer):
+        mine, other = row["tools"].get("mpt", {}).get("cpu"), row["tools"].get(peer, {}).get("cpu")
+        return f"{other / mine:.1f}" if mine and other and "error" not in row["tools"][peer] else ""
+    for row in rows:
+        peers = [t for t in PEERS if t in row["tools"] and is_valid(row["tools"][t])]
+        fastest = min(peers, key=lambda t: row["tools"][t]["cpu"], default="")
+        lines.append(f"| {row['graph']} | {row['nodes']} | " + " | ".join(cell(row["tools"].get(t)) for t in tools) +
+                     f" | {ratio(row, fastest) if fastest else ''} | {ratio(row, 'modelopt')} |")
+    return "\n".join(lines)
+
+
+def summary(rows: list[dict], imports: dict, tools) -> str:
+    lines = ["| part | tool | valid | casts | MiB through casts | median drift | CPU s | largest peak MiB |", "|---|---|---|---|---|---|---|---|"]
+    for part in dict.fromkeys(row["part"] for row in rows):
+        chosen = [row for row in rows if row["part"] == part]
+        for tool in tools:
+            results = [row["tools"][tool] for row in chosen if tool in row["tools"]]
+            if not results:
+                lines.append(f"| {part} | {tool} | {imports.get(tool, 'not run')} | | | | | |")
+                continue
+            drifts = [r["drift"] for r in results if isinstance(r.get("drift"), float)]
+            lines.append(f"| {part} | {tool} | {sum(map(is_valid, results))} of {len(results)} | {sum(r.get('casts', 0) for r in results)} | "
+                         f"{sum(r.get('bytes', 0) for r in results) / 2**20:.2f} | {f'{np.median(drifts):.1e}' if drifts else ''} | "
+                         f"{sum(r.get('cpu', 0) for r in results):.2f} | {max(r.get('peak', 0) for r in results):.0f} |")
+    lines.append("")
+    for tool, seconds in imports.items():
+        lines.append(f"{tool}: {'not installed' if seconds == 'missing' else f'its imports take {seconds:.1f} CPU s more a process'}")
+    return "\n".join(lines)
+
+
+def verdicts(rows: list[dict]) -> list[str]:
+    """What is asked of mpt, each with the graphs that fall short."""
+    judged = [row for row in rows if "mpt" in row["tools"]]
+    mine = lambda row: row["tools"]["mpt"]
+    peers = lambda row: [r for t, r in row["tools"].items() if t in PEERS and is_valid(r)]
+    asked = {
+        "valid": lambda row: "casts" not in mine(row) and "error" not in mine(row) or is_valid(mine(row)),
+        "no more cast bytes than painting": lambda row: mine(row).get("bytes", 0) <= row["tools"].get("painting", mine(row)).get("bytes", 0),
+        "drift no larger than the best valid peer's":
+            lambda row: not peers(row) or not is_valid(mine(row)) or mine(row)["drift"] <= min(r["drift"] for r in peers(row)),
+        "20 x faster than modelopt": lambda row: "cpu" not in row["tools"].get("modelopt", {}) or
+            "error" in row["tools"]["modelopt"] or row["tools"]["modelopt"]["cpu"] >= 20 * mine(row)["cpu"],
+        "2 x faster than the fastest valid peer": lambda row: not peers(row) or min(r["cpu"] for r in peers(row)) >= 2 * mine(row)["cpu"]}
+    lines = []
+    for what, holds in asked.items():
+        short = [row["graph"] for row in judged if not holds(row)]
+        lines.append(f"- {what}: {len(judged) - len(short)} of {len(judged)}" + (f"; not {', '.join(short[:12])}" if short else ""))
+    return lines
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--compiler", default="build/release/bin/mpt-opt")
+    parser.add_argument("--forward")
+    parser.add_argument("--joint")
+    parser.add_argument("--big", help="a folder of models in real size, each in a folder with inputs.npz (benchmarks/export.py)")
+    parser.add_argument("--adam", type=int, nargs="*", default=[])
+    parser.add_argument("--chain", type=int, nargs="*", default=[])
+    parser.add_argument("--models", nargs="*", help="only these")
+    parser.add_argument("--tools", nargs="+", default=[*OURS, *PEERS])
+    parser.add_argument("--limit", type=float, default=120, help="CPU seconds a conversion or an evaluation")
+    parser.add_argument("--most-nodes", type=int, default=3000, help="larger graphs are not given to modelopt, which is quadratic")
+    parser.add_argument("--most-judged", type=int, default=15000, help="larger results are not evaluated")
+    parser.add_argument("--json", help="where all figures go")
+    parser.add_argument("--read", nargs="+", help="make the table of earlier runs' figures instead")
+    options = parser.parse_args()
+    if options.read:
+        rows, imports = [], {}
+        for path in options.read:
+            with open(path) as f:
+                kept = json.load(f)
+            rows, imports = rows + kept["rows"], imports | kept["imports"]
+    else:
+        rows, imports = measure(options)
+    if options.json:
+        with open(options.json, "w") as f:
+            json.dump({"rows": rows, "imports": imports}, f, indent=1)
+    print(summary(rows, imports, options.tools), "\n", *verdicts(rows), "", table(rows, imports, options.tools), sep="\n")
+
+
+if __name__ == "__main__":
+    main()
