@@ -392,7 +392,8 @@ static Value asBytes(ImplicitLocOpBuilder &b, Value memory) {
 Value ElementEmitter::load(Value buffer, Indices at) {
   Type type = cast<MemRefType>(buffer.getType()).getElementType();
   IndexExpr linear = linearAddress(buffer, at);
-  accesses.push_back({linear, std::max<int64_t>(1, type.getIntOrFloatBitWidth() / 8), false});
+  accesses.push_back({linear, std::max<int64_t>(1, type.getIntOrFloatBitWidth() / 8), false,
+                      cast<BlockArgument>(buffer).getArgNumber()});
   Address where = address(linear);
   Value memory = flat(buffer), value;
   if (where.width == 1 || (!where.lanes && where.stride == 0)) {
@@ -419,7 +420,8 @@ Value ElementEmitter::load(Value buffer, Indices at) {
 void ElementEmitter::store(Value value, Value buffer, Indices at) {
   Type type = cast<MemRefType>(buffer.getType()).getElementType();
   IndexExpr linear = linearAddress(buffer, at);
-  accesses.push_back({linear, std::max<int64_t>(1, type.getIntOrFloatBitWidth() / 8), true});
+  accesses.push_back({linear, std::max<int64_t>(1, type.getIntOrFloatBitWidth() / 8), true,
+                      cast<BlockArgument>(buffer).getArgNumber()});
   Address where = address(linear);
   value = narrow(value, type);
   Value memory = flat(buffer);

@@ -46,7 +46,18 @@ private:
   bool emitBody(func::FuncOp function, bool probe);
   void emitNest(ElementEmitter &e, func::FuncOp function);
   void emitRow(ElementEmitter &e, func::FuncOp function, SmallVector<IndexExpr> at, bool laneGiven);
-  void storeOutputs(ElementEmitter &e, func::FuncOp function, ArrayRef<IndexExpr> at, bool rowLevel);
+  /// An element of an output, computed and waiting to be written.
+  struct Result {
+    Value value;
+    SmallVector<IndexExpr> at;
+    unsigned output;
+  };
+  SmallVector<Result> outputsAt(ElementEmitter &e, ArrayRef<IndexExpr> at, bool rowLevel);
+  void store(ElementEmitter &e, func::FuncOp function, ArrayRef<Result> results);
+  void storeOutputs(ElementEmitter &e, func::FuncOp function, ArrayRef<IndexExpr> at, bool rowLevel) {
+    store(e, function, outputsAt(e, at, rowLevel));
+  }
+  void findInPlace(ArrayRef<ElementEmitter::Access> accesses, ArrayRef<unsigned> variables, const IndexSpace &space);
   bool isRowLevel(Value output) { return typeOf(output).getNumElements() < count(plan.shape); }
   static int64_t count(ArrayRef<int64_t> shape) {
     int64_t n = 1;
@@ -73,7 +84,7 @@ private:
   ArrayRef<MemRefType> inputs, outputs;
   const KernelTarget &target;
   Plan plan;
-  SmallVector<unsigned> probeVariables;
+  SmallVector<std::pair<unsigned, unsigned>> inPlace;
 };
 
 } // namespace
@@ -108,11 +119,9 @@ func::FuncOp KernelBuilder::makeFunction(OpBuilder &builder, StringRef name) {
   return function;
 }
 
-/// Writes the outputs of a point, or of a row when only `kept` indices are known.
-void KernelBuilder::storeOutputs(ElementEmitter &e, func::FuncOp function, ArrayRef<IndexExpr> at, bool rowLevel) {
-  SmallVector<Value> values;
-  SmallVector<SmallVector<IndexExpr>> places;
-  SmallVector<unsigned> which;
+/// The outputs' elements at a point, or of a row when only `kept` indices are known.
+SmallVector<KernelBuilder::Result> KernelBuilder::outputsAt(ElementEmitter &e, ArrayRef<IndexExpr> at, bool rowLevel) {
+  SmallVector<Result> results;
   for (auto [i, output] : llvm::enumerate(yielded())) {
     if (isRowLevel(output) != rowLevel)
       continue;
@@ -130,21 +139,25 @@ void KernelBuilder::storeOutputs(ElementEmitter &e, func::FuncOp function, Array
       linear = e.space.linearize(at, plan.shape);
     }
     bool same = !rowLevel && shape == ArrayRef<int64_t>(plan.shape);
-    places.push_back(same ? SmallVector<IndexExpr>(at) : e.space.delinearize(linear, shape));
-    // All reads of a point come before its writes: an output may be the buffer of an input.
-    values.push_back(e.element(output, places.back()));
-    which.push_back(i);
+    SmallVector<IndexExpr> place = same ? SmallVector<IndexExpr>(at) : e.space.delinearize(linear, shape);
+    Value value = e.element(output, place);
+    results.push_back({value, std::move(place), static_cast<unsigned>(i)});
   }
-  for (auto [value, place, i] : llvm::zip_equal(values, places, which))
-    e.store(value, function.getArgument(inputs.size() + i), place);
+  return results;
+}
+
+void KernelBuilder::store(ElementEmitter &e, func::FuncOp function, ArrayRef<Result> results) {
+  for (const Result &result : results)
+    e.store(result.value, function.getArgument(inputs.size() + result.output), result.at);
 }
 
 void KernelBuilder::emitRow(ElementEmitter &e, func::FuncOp function, SmallVector<IndexExpr> at, bool laneGiven) {
-  bool hasRowOutputs = llvm::any_of(yielded(), [&](Value output) { return isRowLevel(output); });
   if (plan.row.empty()) {
     storeOutputs(e, function, at, false);
     return;
   }
+  // All reads of a row, as of a point, come before its writes: an output may be the buffer of an input (findInPlace).
+  SmallVector<Result> ofRow = outputsAt(e, at, true);
   SmallVector<int64_t> axes;
   for (int64_t axis : plan.row)
     if (laneGiven || !llvm::is_contained(plan.lane, axis))
@@ -164,8 +177,7 @@ void KernelBuilder::emitRow(ElementEmitter &e, func::FuncOp function, SmallVecto
   };
   // What is needed of the row as a whole is emitted in front of the loop by the emitter itself.
   nest(0);
-  if (hasRowOutputs)
-    storeOutputs(e, function, at, true);
+  store(e, function, ofRow);
 }
 
 void KernelBuilder::emitNest(ElementEmitter &e, func::FuncOp function) {
@@ -231,9 +243,61 @@ bool KernelBuilder::emitBody(func::FuncOp function, bool probe) {
     });
   };
   nest(0);
-  if (!e.failed())
+  if (!e.failed()) {
     chooseLane(e.accesses, variables, e.space);
+    findInPlace(e.accesses, variables, e.space);
+  }
   return !e.failed();
+}
+
+/// Inputs whose every read, for the elements of a row, lies where the row's elements of an output are written.
+void KernelBuilder::findInPlace(ArrayRef<ElementEmitter::Access> accesses, ArrayRef<unsigned> variables,
+                                const IndexSpace &space) {
+  struct Places {
+    std::vector<IndexExpr::Term> kept; ///< what tells rows apart
+    /// Steps within a row, as (coefficient, extent) pairs, ascending, those that continue each other as one.
+    SmallVector<std::pair<int64_t, int64_t>> steps;
+    bool operator==(const Places &other) const { return kept == other.kept && steps == other.steps; }
+  };
+  auto placesOf = [&](const IndexExpr &address) -> std::optional<Places> {
+    Places places;
+    SmallVector<std::pair<int64_t, int64_t>> steps;
+    for (const IndexExpr::Term &term : address.terms) {
+      if (space[term.variable].kind != IndexSpace::Kind::Loop)
+        return std::nullopt;
+      if (llvm::any_of(plan.kept, [&](int64_t axis) { return variables[axis] == term.variable; }))
+        places.kept.push_back(term);
+      else
+        steps.push_back({term.coefficient, space[term.variable].extent});
+    }
+    llvm::sort(steps);
+    for (auto [coefficient, extent] : steps)
+      if (!places.steps.empty() && places.steps.back().first * places.steps.back().second == coefficient)
+        places.steps.back().second *= extent;
+      else
+        places.steps.push_back({coefficient, extent});
+    return places;
+  };
+  auto all = [&](unsigned buffer, auto test) {
+    return llvm::all_of(accesses, [&](const ElementEmitter::Access &access) {
+      return access.buffer != buffer || test(access.address);
+    });
+  };
+  for (unsigned o = 0; o < outputs.size(); ++o) {
+    unsigned written = inputs.size() + o;
+    auto first = llvm::find_if(accesses, [&](const ElementEmitter::Access &a) { return a.buffer == written; });
+    if (first == accesses.end())
+      continue;
+    if (!all(written, [&](const IndexExpr &address) { return address == first->address; }))
+      continue;
+    std::optional<Places> target = placesOf(first->address);
+    auto isOfRow = [&](const IndexExpr &address) {
+      return address == first->address || (target && address.constant == 0 && placesOf(address) == target);
+    };
+    for (unsigned i = 0; i < inputs.size(); ++i)
+      if (inputs[i] == outputs[o] && all(i, isOfRow))
+        inPlace.push_back({i, written});
+  }
 }
 
 /// `lane` and the axes of `pool` that continue it in every access, the fastest last.
@@ -343,7 +407,7 @@ FailureOr<KernelInfo> KernelBuilder::buildScatter(OpBuilder &builder, StringRef 
     function->erase();
     return failure();
   }
-  return KernelInfo{function, scatterUnits(form, result, target).extent(), 1};
+  return KernelInfo{function, scatterUnits(form, result, target).extent(), 1, {}};
 }
 
 FailureOr<KernelInfo> KernelBuilder::build(OpBuilder &builder, StringRef name) {
@@ -374,7 +438,7 @@ FailureOr<KernelInfo> KernelBuilder::build(OpBuilder &builder, StringRef name) {
     for (MemRefType type : types)
       work += type.getNumElements();
   int64_t grain = std::max<int64_t>(1, extent * 65536 / std::max<int64_t>(1, work));
-  return KernelInfo{function, extent, std::min(grain, std::max<int64_t>(1, extent))};
+  return KernelInfo{function, extent, std::min(grain, std::max<int64_t>(1, extent)), inPlace};
 }
 
 FailureOr<KernelInfo> mpt::emitKernel(OpBuilder &builder, FusionOp fusion, ArrayRef<MemRefType> inputs,

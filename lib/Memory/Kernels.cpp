@@ -1,9 +1,7 @@
 // Finds kernels that were emitted before by a structural hash of body and buffer types.
 #include "Kernels.h"
 
-#include "mlir/IR/Dominance.h"
 #include "mlir/IR/IRMapping.h"
-#include "mlir/Transforms/CSE.h"
 
 using namespace mlir;
 using namespace mpt;
@@ -65,10 +63,6 @@ FailureOr<Kernel> KernelTable::get(FusionOp fusion, ArrayRef<MemRefType> inputs,
   function.setPrivate();
   function->setAttr(kKernelAttr, builder.getUnitAttr());
   function->setAttr(kOpsAttr, builder.getStringAttr(opsOf(fusion)));
-  // Equal addresses become one value: what mayRunInPlace compares.
-  IRRewriter rewriter(module.getContext());
-  DominanceInfo dominance(function);
-  eliminateCommonSubExpressions(rewriter, dominance, function);
   Kernel kernel{function, *shape};
 
   // A detached fusion keeps the body comparable after the function that held it is gone.
@@ -94,4 +88,15 @@ FailureOr<Kernel> KernelTable::getCopy(Location loc, MemRefType from, MemRefType
   FailureOr<Kernel> kernel = get(cast<FusionOp>(*fusion), from, to);
   fusion = nullptr;
   return kernel;
+}
+
+bool mpt::memory::mayRunInPlace(func::FuncOp kernel, unsigned input, unsigned output) {
+  if (kernel.getArgumentTypes()[input] != kernel.getArgumentTypes()[output])
+    return false;
+  auto pairs = kernel->getAttrOfType<DenseI64ArrayAttr>(kInPlaceAttr);
+  for (ArrayRef<int64_t> rest = pairs ? pairs.asArrayRef() : ArrayRef<int64_t>(); rest.size() >= 2;
+       rest = rest.drop_front(2))
+    if (rest[0] == input && rest[1] == output)
+      return true;
+  return false;
 }

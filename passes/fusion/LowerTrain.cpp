@@ -4,6 +4,8 @@
 #include "passes/fusion/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/IRMapping.h"
+#include "mlir/IR/SymbolTable.h"
 
 namespace mpt {
 #define GEN_PASS_DEF_LOWERTRAIN
@@ -24,21 +26,73 @@ Value oldValue(train::WriteOp write) {
   return train::ReadOp::create(builder, write.getLoc(), write.getValue().getType(), write.getStateAttr());
 }
 
-/// The old value stays where the condition does not hold.
-void makeUnconditional(train::WriteOp write) {
+/// Turns conditional writes into unconditional ones of a value that is selected.
+class Selects {
+public:
+  explicit Selects(ModuleOp module) : symbols(module) {}
+  /// The old value stays where the condition does not hold.
+  void lower(train::WriteOp write);
+
+private:
+  /// What a master keeps, for writes of its narrow copy: the copy of that is what the copy's select would choose, with
+  /// no need to read the old copy.
+  Value keptCopy(train::WriteOp write);
+
+  SymbolTable symbols;
+};
+
+} // namespace
+
+Value Selects::keptCopy(train::WriteOp write) {
+  auto cast = write.getValue().getDefiningOp<CastOp>();
+  if (!cast || cast.getRounding() == Rounding::Stochastic)
+    return {};
+  for (auto other : write->getBlock()->getOps<train::WriteOp>()) {
+    auto state = symbols.lookup<train::StateOp>(other.getState());
+    if (!state || state.getRole() != train::Role::master || state.getOf() != write.getState())
+      continue;
+    // One that is lowered already writes the select itself.
+    Value kept = other.getValue();
+    if (other.getCondition()) {
+      if (other.getCondition() != write.getCondition() || kept != cast.getX())
+        return {};
+      lower(other);
+      return keptCopy(write);
+    }
+    auto select = kept.getDefiningOp<SelectOp>();
+    auto condition = select ? select.getCondition().getDefiningOp<BroadcastOp>() : BroadcastOp();
+    if (!condition || condition.getX() != write.getCondition() || select.getOnTrue() != cast.getX())
+      return {};
+    if (write->isBeforeInBlock(other))
+      write->moveAfter(other); // writes take effect when the function ends
+    OpBuilder builder(write);
+    IRMapping mapping;
+    mapping.map(cast.getX(), kept);
+    return builder.clone(*cast, mapping)->getResult(0);
+  }
+  return {};
+}
+
+void Selects::lower(train::WriteOp write) {
   Value condition = write.getCondition();
   if (!condition)
     return;
-  Value old = oldValue(write), next = write.getValue();
+  Value kept = keptCopy(write);
   OpBuilder builder(write);
-  GraphBuilder b(builder, write.getLoc());
-  Value kept = b.select(b.broadcast(condition, tensorType(next).getShape(), {}), next, old);
-  train::WriteOp::create(builder, write.getLoc(), write.getStateAttr(), kept, Value());
-  write.erase();
+  if (!kept) {
+    Value old = oldValue(write), next = write.getValue();
+    GraphBuilder b(builder, write.getLoc());
+    kept = b.select(b.broadcast(condition, tensorType(next).getShape(), {}), next, old);
+  }
+  write.getValueMutable().assign(kept);
+  write.getConditionMutable().clear();
 }
+
+namespace {
 
 struct LowerTrain : mpt::impl::LowerTrainBase<LowerTrain> {
   void runOnOperation() override {
+    Selects selects(getOperation());
     SmallVector<Operation *> ops;
     getOperation().walk([&](Operation *op) {
       if (op->getDialect() == getContext().getLoadedDialect<train::TrainDialect>())
@@ -49,7 +103,7 @@ struct LowerTrain : mpt::impl::LowerTrainBase<LowerTrain> {
         gradient.getResult().replaceAllUsesWith(gradient.getGradient());
         op->erase();
       } else if (auto write = dyn_cast<train::WriteOp>(op)) {
-        makeUnconditional(write);
+        selects.lower(write);
       } else if (auto composite = dyn_cast<Decomposable>(op)) {
         OpBuilder builder(op);
         FailureOr<SmallVector<Value>> values = composite.decompose(builder);

@@ -36,6 +36,11 @@ struct Bufferize : mpt::impl::BufferizeBase<Bufferize> {
       FailureOr<KernelInfo> info = emitKernel(builder, fusion, inputs, outputs, name, target);
       if (failed(info))
         return failure();
+      SmallVector<int64_t> inPlace;
+      for (auto [input, output] : info->inPlace)
+        inPlace.append({input, output});
+      if (!inPlace.empty())
+        info->function->setAttr(memory::kInPlaceAttr, builder.getDenseI64ArrayAttr(inPlace));
       return memory::LaunchShape{info->extent, info->grain};
     };
     if (failed(memory::bufferize(getOperation(), generate, options)))

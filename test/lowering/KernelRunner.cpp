@@ -155,8 +155,6 @@ std::vector<TestTensor> runKernel(const std::string &text, const std::vector<Tes
   SmallVector<MemRefType> inTypes, outTypes;
   for (auto [input, value] : llvm::zip_equal(inputs, fusion.getInputs())) {
     Buffer buffer(cast<RankedTensorType>(value.getType()), input.strides);
-    for (int64_t i = 0; i < input.count(); ++i)
-      put(buffer.at(i), buffer.type.getElementType(), input.values[i]);
     inTypes.push_back(buffer.memref());
     buffers.push_back(buffer);
   }
@@ -191,27 +189,56 @@ std::vector<TestTensor> runKernel(const std::string &text, const std::vector<Tes
     llvm::errs() << engine.takeError() << "\n";
     return {};
   }
-  for (int piece = 0; piece < pieces; ++piece) {
-    int64_t begin = extent * piece / pieces, end = extent * (piece + 1) / pieces;
-    std::vector<void *> pointers;
-    for (Buffer &buffer : buffers)
-      pointers.push_back(buffer.data);
-    std::vector<void *> arguments;
-    for (void *&pointer : pointers)
-      arguments.push_back(&pointer);
-    arguments.push_back(&begin);
-    arguments.push_back(&end);
-    if (llvm::Error error = (*engine)->invokePacked("kernel", arguments)) {
-      llvm::errs() << error << "\n";
-      return {};
+  auto fill = [&](size_t i) {
+    for (int64_t k = 0; k < inputs[i].count(); ++k)
+      put(buffers[i].at(k), buffers[i].type.getElementType(), inputs[i].values[k]);
+  };
+  for (size_t i = 0; i < inputs.size(); ++i)
+    fill(i);
+  // Runs the kernel; argument `written` shares the buffer of argument `read`.
+  auto run = [&](size_t read, size_t written) {
+    for (int piece = 0; piece < pieces; ++piece) {
+      int64_t begin = extent * piece / pieces, end = extent * (piece + 1) / pieces;
+      std::vector<void *> pointers;
+      for (Buffer &buffer : buffers)
+        pointers.push_back(buffer.data);
+      pointers[written] = pointers[read];
+      std::vector<void *> arguments;
+      for (void *&pointer : pointers)
+        arguments.push_back(&pointer);
+      arguments.push_back(&begin);
+      arguments.push_back(&end);
+      if (llvm::Error error = (*engine)->invokePacked("kernel", arguments)) {
+        llvm::errs() << error << "\n";
+        return false;
+      }
     }
-  }
+    return true;
+  };
+  if (!run(0, 0))
+    return {};
   std::vector<TestTensor> results;
   for (Buffer &buffer : MutableArrayRef(buffers).drop_front(inputs.size())) {
     TestTensor result{std::vector<int64_t>(buffer.type.getShape()), {}};
     for (int64_t i = 0; i < result.count(); ++i)
       result.values.push_back(get(buffer.at(i), buffer.type.getElementType()));
     results.push_back(std::move(result));
+  }
+  auto same = [](double a, double b) { return a == b || (a != a && b != b); };
+  for (auto [read, written] : info->inPlace) {
+    if (!run(read, written))
+      return {};
+    for (size_t r = 0; r < results.size(); ++r) {
+      size_t argument = inputs.size() + r;
+      Buffer &buffer = buffers[argument == written ? read : argument];
+      for (int64_t i = 0; i < results[r].count(); ++i)
+        if (!same(results[r].values[i], get(buffer.at(i), buffer.type.getElementType()))) {
+          std::printf("argument %u as argument %u: element %lld of result %zu differs\n", written, read,
+                      static_cast<long long>(i), r);
+          return {};
+        }
+    }
+    fill(read);
   }
   for (Buffer &buffer : buffers)
     std::free(buffer.data);

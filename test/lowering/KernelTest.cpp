@@ -202,6 +202,23 @@ void rows() {
   TestTensor turned = x;
   turned.strides = {1, 9};
   expect("softmax of a transposed buffer", runKernel(text, {turned}, {{1, 9}}), {y, sums}, 1e-6);
+
+  // A result of the row that none of its elements needs is computed before the elements may overwrite what it reads.
+  TestTensor z = uniform({9, 100}, -5, 5);
+  std::vector<double> total, top(9, 0);
+  for (size_t i = 0; i < z.values.size(); ++i) {
+    total.push_back(static_cast<float>(x.values[i] + z.values[i]));
+    top[i / 100] = std::max(top[i / 100], std::fabs(total.back()));
+  }
+  expect("sum and its largest of a row",
+         runKernel(R"(func.func @f(%x: tensor<9x100xf32>, %z: tensor<9x100xf32>) -> (tensor<9x100xf32>, tensor<9xf32>) {
+    %s = mpt.add %x, %z : tensor<9x100xf32>
+    %a = mpt.abs %s : tensor<9x100xf32>
+    %m = mpt.reduce max %a {axes = array<i64: 1>} : (tensor<9x100xf32>) -> tensor<9xf32>
+    return %s, %m : tensor<9x100xf32>, tensor<9xf32>
+  })",
+                   {x, z}),
+         {total, top}, 0);
 }
 
 void columns() {

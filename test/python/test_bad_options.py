@@ -1,8 +1,10 @@
 """Options, policies and outputs that are not in order: a message, status 1, and what was there stays."""
+import contextlib
 import os
 import resource
 import subprocess
 
+import mpt
 import numpy as np
 import onnx
 import pytest
@@ -101,6 +103,43 @@ def test_failure_keeps_the_earlier_library(model, tmp_path):
         result = run(model, "-o", out, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
         assert result.returncode == 1 and "error: " in result.stderr, f"limit {limit}: {result.stderr}"
         assert snapshot(out) == good, f"limit {limit}"
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 64 KiB, where the user may mount one."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", disk], capture_output=True).returncode:
+        pytest.skip("no right to mount a file system")
+    yield disk
+    subprocess.run(["umount", disk], check=True)
+
+
+def test_disk_fills_up(model, tmp_path, small_disk):
+    """A real file system without room: the library and the state from before stay whole, and nothing else is left."""
+    out = tmp_path / "lib"
+    assert run(model, "-o", out).returncode == 0
+    trainer = mpt.Trainer(out)
+    trainer.save(small_disk / "state")
+    filling = small_disk / "filling"
+    with open(filling, "wb", buffering=0) as file, contextlib.suppress(OSError):
+        while file.write(bytes(512)):
+            pass
+    good = snapshot(small_disk)
+    trainer.step({"x": np.ones((4, 6), np.float32), "label": np.zeros(4, np.int64)})
+    with pytest.raises(mpt.Error, match="No space left on device"):
+        trainer.save(small_disk / "state")
+    result = run(model, "-o", small_disk / "lib")
+    assert result.returncode == 1 and "No space left on device" in result.stderr, result.stderr
+    assert not (small_disk / "lib").exists() or not any((small_disk / "lib").iterdir())
+    for options in (["--emit=onnx"], ["--to=precision"]):
+        result = run(model, *options, "-o", small_disk / "file")
+        assert result.returncode == 1 and "No space left on device" in result.stderr, result.stderr
+    if (small_disk / "lib").exists():
+        (small_disk / "lib").rmdir()
+    assert snapshot(small_disk) == good
+    trainer.load(small_disk / "state")
 
 
 def test_killed_compilations_leave_no_litter(model, tmp_path):

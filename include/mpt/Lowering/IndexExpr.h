@@ -89,6 +89,7 @@ struct MemoryAccess {
   IndexExpr address; ///< elements from the start of the buffer
   int64_t bytes;
   bool store;
+  unsigned buffer; ///< which argument of the kernel
 };
 
 } // namespace mpt

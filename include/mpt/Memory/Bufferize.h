@@ -18,6 +18,9 @@ inline constexpr llvm::StringLiteral kKernelAttr = "mpt.kernel";
 /// On a generated kernel: the names of the ops in it, for profiles.
 inline constexpr llvm::StringLiteral kOpsAttr = "mpt.ops";
 
+/// On a generated kernel: numbers of arguments, an input and an output in turn, that may be one buffer.
+inline constexpr llvm::StringLiteral kInPlaceAttr = "mpt.in_place";
+
 /// How a kernel is launched: the extent of its outermost, parallel dimension and the smallest chunk worth a thread.
 struct LaunchShape {
   int64_t extent;
@@ -38,8 +41,8 @@ struct BufferizeOptions {
 /// convolutions, views (reshape, transpose, slice), concat and fusions; reports anything else at its location.
 llvm::LogicalResult bufferize(mlir::ModuleOp module, const KernelEmitter &emitter, const BufferizeOptions &options);
 
-/// True when argument `output` of a kernel may be the very buffer that argument `input` reads: each element is read, in
-/// the same block and at the same index, before it is written.
+/// True when argument `output` of a kernel may be the very buffer that argument `input` reads: they have one type
+/// and the kernel's generator says so (kInPlaceAttr).
 bool mayRunInPlace(mlir::func::FuncOp kernel, unsigned input, unsigned output);
 
 } // namespace mpt::memory

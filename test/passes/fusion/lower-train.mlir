@@ -20,6 +20,47 @@ module {
 
 // -----
 
+// The narrow copy of what a master keeps is made from that: its old value is not read.
+// CHECK-LABEL: func.func @step
+// CHECK: %[[OLD:.*]] = train.read @w.master
+// CHECK: %[[KEPT:.*]] = mpt.select %{{.*}}, %{{.*}}, %[[OLD]]
+// CHECK-NOT: train.read
+// CHECK: train.write @w.master, %[[KEPT]] :
+// CHECK: %[[COPY:.*]] = mpt.cast %[[KEPT]]
+// CHECK-NEXT: train.write @w, %[[COPY]] :
+module {
+  train.state parameter @w : tensor<8xf16>
+  train.state master @w.master : tensor<8xf32> of "w"
+  func.func @step(%new: tensor<8xf32>, %ok: tensor<i1>) {
+    %old = train.read @w.master : tensor<8xf32>
+    %sum = mpt.add %old, %new : tensor<8xf32>
+    %narrow = mpt.cast %sum : tensor<8xf32> to tensor<8xf16>
+    train.write @w, %narrow if %ok : tensor<i1> : tensor<8xf16>
+    train.write @w.master, %sum if %ok : tensor<i1> : tensor<8xf32>
+    return
+  }
+}
+
+// -----
+
+// A copy that is rounded at random would be another one: the old value stays.
+// CHECK-LABEL: func.func @step
+// CHECK: %[[NEW:.*]] = mpt.cast {{.*}}stochastic
+// CHECK: %[[OLD:.*]] = train.read @w :
+// CHECK: mpt.select %{{.*}}, %[[NEW]], %[[OLD]]
+module {
+  train.state parameter @w : tensor<8xf16>
+  train.state master @w.master : tensor<8xf32> of "w"
+  func.func @step(%new: tensor<8xf32>, %ok: tensor<i1>, %key: tensor<2xi64>) {
+    %narrow = mpt.cast %new key %key : tensor<2xi64> {rounding = #mpt<rounding stochastic>} : tensor<8xf32> to tensor<8xf16>
+    train.write @w.master, %new if %ok : tensor<i1> : tensor<8xf32>
+    train.write @w, %narrow if %ok : tensor<i1> : tensor<8xf16>
+    return
+  }
+}
+
+// -----
+
 // Unscaling, the finite check and the gradient marker become core ops.
 // CHECK-LABEL: func.func @scaled
 // CHECK: %[[INV:.*]] = mpt.reciprocal

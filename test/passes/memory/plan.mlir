@@ -17,26 +17,11 @@ func.func @chain(%x: memref<4x4xf32>, %y: memref<4x4xf32> {mpt.output}) {
   return
 }
 
-func.func private @twice(%x: memref<16xf32>, %y: memref<16xf32>, %begin: index, %end: index) attributes {mpt.kernel} {
-  %one = arith.constant 1 : index
-  scf.for %i = %begin to %end step %one {
-    %v = memref.load %x[%i] : memref<16xf32>
-    %d = arith.addf %v, %v : f32
-    memref.store %d, %y[%i] : memref<16xf32>
-  }
-  return
-}
-func.func private @shift(%x: memref<16xf32>, %y: memref<16xf32>, %begin: index, %end: index) attributes {mpt.kernel} {
-  %one = arith.constant 1 : index
-  scf.for %i = %begin to %end step %one {
-    %j = arith.addi %i, %one : index
-    %v = memref.load %x[%j] : memref<16xf32>
-    memref.store %v, %y[%i] : memref<16xf32>
-  }
-  return
-}
+func.func private @twice(%x: memref<16xf32>, %y: memref<16xf32>, %begin: index, %end: index)
+  attributes {mpt.kernel, mpt.in_place = array<i64: 0, 1>}
+func.func private @shift(%x: memref<16xf32>, %y: memref<16xf32>, %begin: index, %end: index) attributes {mpt.kernel}
 
-// A kernel that reads each element before it writes it runs in place; one that reads neighbours does not.
+// A kernel whose generator says so runs in place; another does not.
 // CHECK-LABEL: func.func @in_place
 // CHECK-SAME: mpt.arena_bytes = 128
 // CHECK: %[[A:.*]] = rt.alloc at
