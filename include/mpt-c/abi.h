@@ -88,8 +88,9 @@ typedef enum mpt_image_kind {
 /* A kernel as loops over its blocks and threads: runs the whole grid. */
 typedef void (*mpt_host_kernel)(void *const *args);
 typedef struct mpt_host_image {
-  int64_t num_kernels; /* as the module's */
-  const mpt_host_kernel *kernels;
+  int64_t num_kernels;
+  const mpt_kernel_desc *descs;   /* the module's own table */
+  const mpt_host_kernel *kernels; /* NULL for a kernel whose work another one does too */
 } mpt_host_image;
 
 /* The code of all kernels for one architecture. */

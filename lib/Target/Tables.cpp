@@ -15,7 +15,7 @@ namespace {
 static_assert(sizeof(mpt_tensor_desc) == 8 * 8 && sizeof(mpt_function_desc) == 12 * 8 &&
                   sizeof(mpt_call_desc) == 4 * 8 && sizeof(mpt_buffer_desc) == 3 * 8 &&
                   sizeof(mpt_kernel_desc) == 9 * 8 && sizeof(mpt_image_desc) == 4 * 8 &&
-                  sizeof(mpt_host_image) == 2 * 8 && sizeof(mpt_module_desc) == 16 * 8,
+                  sizeof(mpt_host_image) == 3 * 8 && sizeof(mpt_module_desc) == 16 * 8,
               "the tables here have to follow mpt-c/abi.h");
 
 class TableBuilder {
@@ -79,12 +79,12 @@ public:
     return array(records);
   }
 
-  Constant *images(llvm::ArrayRef<Image> images) {
+  Constant *images(llvm::ArrayRef<Image> images, Constant *kernels) {
     llvm::SmallVector<Constant *> records;
     for (const Image &image : images) {
       Constant *data;
       if (image.kind == MPT_IMAGE_HOST)
-        data = hostImage(image.functions);
+        data = hostImage(image.functions, kernels);
       else
         data = global(llvm::ConstantDataArray::getString(context, image.bytes, image.kind == MPT_IMAGE_PTX),
                       llvm::Align(64));
@@ -95,7 +95,7 @@ public:
   }
 
 private:
-  Constant *hostImage(llvm::ArrayRef<std::string> functions) {
+  Constant *hostImage(llvm::ArrayRef<std::string> functions, Constant *descs) {
     llvm::SmallVector<Constant *> pointers;
     auto *type = llvm::FunctionType::get(ir.getVoidTy(), {ir.getPtrTy()}, false);
     for (const std::string &name : functions) {
@@ -107,7 +107,7 @@ private:
       function->setVisibility(llvm::GlobalValue::HiddenVisibility);
       pointers.push_back(function);
     }
-    return global(record({number(pointers.size()), array(pointers)}));
+    return global(record({number(pointers.size()), descs, array(pointers)}));
   }
 
   llvm::Module &module;
@@ -130,12 +130,13 @@ void mpt::target::buildTables(const Program &program, llvm::StringRef manifest, 
                       build.number(info.callSites), build.number(info.inputs.size()), build.tensors(info.inputs),
                       build.number(info.outputs.size()), build.tensors(info.outputs), build.number(info.calls.size()),
                       build.calls(info.calls), build.number(info.buffers.size()), build.buffers(info.buffers)}));
+  Constant *kernels = build.kernels(program.entries);
   Constant *table = build.record(
       {build.number(MPT_ABI_VERSION), build.text(program.name), build.text(program.fingerprint), build.text(manifest),
        build.text(program.cpu), build.text(program.cpuFeatures), build.number(program.stateBytes),
        build.number(state.size()), build.tensors(state), build.number(functions.size()), build.array(functions),
-       build.text(program.target), build.number(program.entries.size()), build.kernels(program.entries),
-       build.number(program.images.size()), build.images(program.images)});
+       build.text(program.target), build.number(program.entries.size()), kernels, build.number(program.images.size()),
+       build.images(program.images, kernels)});
   auto *variable =
       new llvm::GlobalVariable(out, table->getType(), true, llvm::GlobalValue::ExternalLinkage, table, "mpt_module");
   variable->setAlignment(llvm::Align(8));

@@ -5,8 +5,11 @@
 #include "cuda/Convolutions.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <string>
+#include <sys/uio.h>
+#include <unistd.h>
 
 using namespace mpt::rt;
 
@@ -188,9 +191,15 @@ mpt_status CudaDevice::locate(const void *data, bool &onHost) {
   ContextScope scope(*this);
   int type = 0, where = 0;
   onHost = true;
-  // Memory that the driver does not know is the host's.
-  if (api.PointerGetAttribute(&type, cu::PointerMemoryType, address(data)) != cu::Success || type != cu::MemoryDevice)
-    return MPT_OK;
+  // Memory that the driver does not know is the host's, or nobody's: freed memory of the device, for one.
+  if (api.PointerGetAttribute(&type, cu::PointerMemoryType, address(data)) != cu::Success || type != cu::MemoryDevice) {
+    char byte;
+    iovec here{&byte, 1}, there{const_cast<void *>(data), 1};
+    if (process_vm_readv(getpid(), &here, 1, &there, 1, 0) == 1 || errno != EFAULT)
+      return MPT_OK;
+    return fail(MPT_INVALID_ARGUMENT,
+                "expected inputs in host memory or on device %d, got the address %p, which is neither", ordinal, data);
+  }
   onHost = false;
   if (api.PointerGetAttribute(&where, cu::PointerDeviceOrdinal, address(data)) == cu::Success && where != ordinal)
     return fail(MPT_INVALID_ARGUMENT, "expected inputs in host memory or on device %d, got one on device %d", ordinal,

@@ -1,0 +1,130 @@
+// What goes wrong on machines and in models, and what is said about it. Each case is a process of its own, since a
+// process opens the driver once.
+#include "Support.h"
+
+#include <sys/wait.h>
+
+using namespace mpt::test;
+
+namespace {
+
+bool says(mpt_status got, mpt_status want, std::initializer_list<const char *> parts) {
+  std::string text = mpt_last_error();
+  bool ok = got == want;
+  for (const char *part : parts)
+    ok = ok && text.find(part) != std::string::npos;
+  if (!ok)
+    fprintf(stderr, "status %d, text: %s\n", got, text.c_str());
+  return ok;
+}
+
+mpt_status make(const char *library, const std::string &weights, mpt_trainer **trainer, int device = 0) {
+  mpt_model *model = nullptr;
+  mpt_trainer_options options{};
+  options.weights = weights.c_str();
+  options.device = device;
+  if (mpt_status status = mpt_model_load((std::string(LINEAR_DIR "/lib") + library + ".so").c_str(), &model))
+    return status;
+  mpt_status status = mpt_trainer_create(model, &options, trainer);
+  mpt_model_destroy(model);
+  return status;
+}
+
+void noDriver(const std::string &weights) {
+  setenv("MPT_CUDA_DRIVER", "/nowhere/libcuda.so.1", 1);
+  mpt_trainer *trainer = nullptr;
+  EXPECT(says(make("linear-cuda", weights, &trainer), MPT_UNSUPPORTED, {"no CUDA driver", "/nowhere/libcuda.so.1"}));
+  EXPECT(says(make("linear-cuda", weights, &trainer), MPT_UNSUPPORTED, {"no CUDA driver"}));
+}
+
+void oldDriver(const std::string &weights) {
+  setenv("MPT_STANDIN_DRIVER", "11080", 1);
+  mpt_trainer *trainer = nullptr;
+  EXPECT(says(make("linear-cuda", weights, &trainer), MPT_INCOMPATIBLE, {"too old", "12.0", "got one for 11.8"}));
+}
+
+void noDevice(const std::string &weights) {
+  setenv("MPT_STANDIN_DEVICES", "0", 1);
+  mpt_trainer *trainer = nullptr;
+  EXPECT(says(make("linear-cuda", weights, &trainer), MPT_UNSUPPORTED, {"no CUDA device"}));
+}
+
+void noBlas(const std::string &weights) {
+  setenv("MPT_CUBLASLT", "/nowhere/libcublasLt.so", 1);
+  mpt_trainer *trainer = nullptr;
+  auto in = inputs();
+  EXPECT(make("linear-cuda", weights, &trainer) == MPT_OK);
+  EXPECT(says(mpt_trainer_step(trainer, in.data(), 2, nullptr), MPT_UNSUPPORTED, {"/fc/Gemm", "no cuBLASLt"}));
+  mpt_trainer_destroy(trainer);
+}
+
+void models(const std::string &weights) {
+  StandInLibrary standin;
+  mpt_trainer *trainer = nullptr;
+  EXPECT(says(make("linear-cuda", weights, &trainer, 3), MPT_INVALID_ARGUMENT, {"below 1, got 3"}));
+  EXPECT(says(make("linear-cuda-sm90", weights, &trainer), MPT_INCOMPATIBLE, {"no code", "stand-in", "sm_90"}));
+  auto in = inputs();
+  EXPECT(make("linear-cuda-large", weights, &trainer) == MPT_OK);
+  EXPECT(says(mpt_trainer_step(trainer, in.data(), 2, nullptr), MPT_OUT_OF_MEMORY,
+              {"17179869184 bytes of scratch", "17179869056 for f32 4x2 of '/fc/Gemm'"}));
+  mpt_trainer_destroy(trainer);
+  EXPECT(standin.now().violations == 0);
+  fputs(standin.violations(), stderr);
+}
+
+void pointers(const std::string &weights) {
+  StandInLibrary standin;
+  mpt_trainer *trainer = nullptr;
+  EXPECT(make("linear-cuda", weights, &trainer) == MPT_OK);
+  auto in = inputs();
+  mpt_tensor output;
+  EXPECT(mpt_trainer_evaluate(trainer, in.data(), 1, nullptr) == MPT_OK);
+  EXPECT(mpt_trainer_device_output(trainer, "evaluate", 0, &output) == MPT_OK);
+  in[1].data = output.data;
+  EXPECT(mpt_trainer_step(trainer, in.data(), 2, nullptr) == MPT_OK);
+  in[1].data = static_cast<char *>(output.data) + (1 << 30);
+  EXPECT(says(mpt_trainer_step(trainer, in.data(), 2, nullptr), MPT_INVALID_ARGUMENT, {"on device 0", "neither"}));
+  mpt_trainer_destroy(trainer);
+}
+
+/// The first run names the node of a kernel that fails; later ones say how to learn it.
+void kernels(const std::string &weights) {
+  StandInLibrary standin;
+  mpt_trainer *trainer = nullptr;
+  EXPECT(make("linear-cuda", weights, &trainer) == MPT_OK);
+  auto in = inputs();
+  standin.failLaunch(2);
+  EXPECT(says(mpt_trainer_step(trainer, in.data(), 2, nullptr), MPT_INTERNAL,
+              {"at node '/fc/bias'", "update (sub)", "ILLEGAL_ADDRESS"}));
+  standin.reset();
+  EXPECT(mpt_trainer_step(trainer, in.data(), 2, nullptr) == MPT_OK);
+  EXPECT(mpt_trainer_step(trainer, in.data(), 2, nullptr) == MPT_OK);
+  standin.failLaunch(1);
+  mpt_metrics metrics;
+  EXPECT(says(mpt_trainer_step(trainer, in.data(), 2, &metrics), MPT_INTERNAL, {"ILLEGAL_ADDRESS", "MPT_CUDA_SYNC"}));
+  mpt_trainer_destroy(trainer);
+}
+
+void runIn(void (*test)(const std::string &), const std::string &weights) {
+  fflush(stderr);
+  pid_t child = fork();
+  if (child == 0) {
+    setenv("MPT_CUDA_DRIVER", STANDIN, 0);
+    setenv("MPT_CUBLASLT", STANDIN, 0);
+    test(weights);
+    _exit(failures ? 1 : 0);
+  }
+  int status = 1;
+  waitpid(child, &status, 0);
+  EXPECT(status == 0);
+}
+
+} // namespace
+
+int main() {
+  std::string weights = writeWeights();
+  for (auto test : {noDriver, oldDriver, noDevice, noBlas, models, pointers, kernels})
+    runIn(test, weights);
+  unlink(weights.c_str());
+  return finish("cuda-failure");
+}

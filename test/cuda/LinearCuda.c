@@ -1,0 +1,107 @@
+/* A library emitted for CUDA, written by hand: prediction = x w + b, mean squared error, SGD. Its kernels run on the
+ * host, in the stand-in for the driver. */
+#include "mpt-c/abi.h"
+
+#include <stddef.h>
+
+#ifndef MODULE_ARCH
+#define MODULE_ARCH 0
+#endif
+#ifndef MODULE_ARENA
+#define MODULE_ARENA 512
+#endif
+
+enum { ROWS = 4, IN = 3, OUT = 2 };
+
+static const int64_t shapeX[] = {ROWS, IN}, shapeY[] = {ROWS, OUT}, shapeW[] = {IN, OUT}, shapeB[] = {OUT};
+
+/* clang-format off */
+static const mpt_tensor_desc state[] = {
+    {"w", "", shapeW, 2, MPT_FLOAT32, MPT_ROLE_PARAMETER, 24, 0},
+    {"b", "", shapeB, 1, MPT_FLOAT32, MPT_ROLE_PARAMETER, 8, 64},
+    {"step", "", NULL, 0, MPT_INT64, MPT_ROLE_COUNTER, 8, 128},
+};
+static const mpt_tensor_desc inputs[] = {
+    {"x", "", shapeX, 2, MPT_FLOAT32, MPT_ROLE_INPUT, 48, 0},
+    {"y", "", shapeY, 2, MPT_FLOAT32, MPT_ROLE_INPUT, 32, 0},
+    {"learning_rate", "", NULL, 0, MPT_FLOAT32, MPT_ROLE_INPUT, 4, 0},
+};
+static const mpt_tensor_desc stepOutputs[] = {{"loss", "", NULL, 0, MPT_FLOAT32, MPT_ROLE_OUTPUT, 4, 0}};
+static const mpt_tensor_desc evaluateOutputs[] = {{"prediction", "", shapeY, 2, MPT_FLOAT32, MPT_ROLE_OUTPUT, 32, 0}};
+/* clang-format on */
+
+/* delta <- 2 (delta - y) / n; loss */
+static void errorKernel(void *const *args) {
+  float *delta = args[0], *loss = args[2];
+  const float *y = args[1], *two = args[3];
+  *loss = 0;
+  for (int i = 0; i < ROWS * OUT; ++i) {
+    float error = delta[i] - y[i];
+    *loss += error * error / (ROWS * OUT);
+    delta[i] = *two * error / (ROWS * OUT);
+  }
+}
+
+/* b's gradient, and the update of everything */
+static void updateKernel(void *const *args) {
+  float *w = args[0], *b = args[1];
+  const float *dw = args[3], *delta = args[4], *rate = args[5];
+  for (int i = 0; i < IN * OUT; ++i)
+    w[i] -= *rate * dw[i];
+  for (int i = 0; i < ROWS * OUT; ++i)
+    b[i % OUT] -= *rate * delta[i];
+  ++*(int64_t *)args[2];
+}
+
+static const mpt_kernel_desc kernels[] = {
+    {"error", {1, 1, 1}, {32, 1, 1}, 0, 4},
+    {"update", {2, 1, 1}, {64, 1, 1}, 0, 6},
+};
+static const mpt_host_kernel hostKernels[] = {errorKernel, updateKernel};
+static const mpt_host_image hostImage = {2, kernels, hostKernels};
+static const mpt_image_desc images[] = {
+    {MODULE_ARCH ? MPT_IMAGE_CUBIN : MPT_IMAGE_HOST, MODULE_ARCH, sizeof hostImage, &hostImage}};
+
+static int32_t gemm(mpt_exec *exec, int64_t site, int64_t m, int64_t n, int64_t k, const void *a, int64_t aRow,
+                    int64_t aCol, const void *b, const void *bias, void *d) {
+  mpt_gemm_desc g = {0};
+  g.m = m, g.n = n, g.k = k, g.batch0 = g.batch1 = 1, g.alpha = 1;
+  g.a_type = g.b_type = g.d_type = g.bias_type = MPT_FLOAT32;
+  g.a_row = aRow, g.a_col = aCol, g.b_row = n, g.b_col = 1, g.d_row = n, g.d_col = 1;
+  g.flags = bias ? MPT_GEMM_BIAS : 0;
+  return mpt_cuda_gemm(exec, site, &g, a, b, bias, d);
+}
+
+static int32_t predict(mpt_exec *exec, void *prediction) {
+  return gemm(exec, 0, ROWS, OUT, IN, exec->inputs[0], IN, 1, exec->state, exec->state + 64, prediction);
+}
+
+static int32_t step(mpt_exec *exec) {
+  static const float two = 2;
+  const void *constant;
+  void *delta = exec->arena, *dw = exec->arena + 64, *copy = exec->arena + 128;
+  int32_t status = mpt_cuda_constant(exec, &two, sizeof two, &constant);
+  status = status ? status : predict(exec, delta);
+  void *error[] = {delta, (void *)exec->inputs[1], exec->outputs[0], (void *)constant};
+  status = status ? status : mpt_cuda_launch(exec, 0, error);
+  status = status ? status : gemm(exec, 1, IN, OUT, ROWS, exec->inputs[0], 1, IN, delta, NULL, dw);
+  status = status ? status : mpt_cuda_copy(exec, copy, dw, 24);
+  status = status ? status : mpt_cuda_zero(exec, dw, 24);
+  void *update[] = {exec->state, exec->state + 64, exec->state + 128, copy, delta, (void *)exec->inputs[2]};
+  return status ? status : mpt_cuda_launch(exec, 1, update);
+}
+
+static int32_t evaluate(mpt_exec *exec) { return predict(exec, exec->outputs[0]); }
+
+static const mpt_call_desc stepCalls[] = {{"gemm 4x2x3", "/fc/Gemm", 0, 0},   {"error (sub, mul)", "/loss", 0, 0},
+                                          {"gemm 3x2x4 T", "/fc/Gemm", 0, 0}, {"copy", "/fc/Gemm", 0, 0},
+                                          {"zero", "/fc/Gemm", 0, 0},         {"update (sub)", "/fc/bias", 0, 0}};
+static const mpt_buffer_desc buffers[] = {{"f32 4x2", "/fc/Gemm", MODULE_ARENA - 128}, {"f32 3x2", "/loss", 24}};
+static const mpt_function_desc functions[] = {
+    {"step", step, MODULE_ARENA, 2, 3, inputs, 1, stepOutputs, 6, stepCalls, 2, buffers},
+    {"evaluate", evaluate, 0, 1, 1, inputs, 1, evaluateOutputs, 0, NULL, 0, NULL},
+};
+
+__attribute__((visibility("default"))) const mpt_module_desc mpt_module = {
+    MPT_ABI_VERSION, "linear", "5eed", "{\"learning_rate\":0.1}", "generic", "", 192, 3, state, 2, functions, "cuda", 2,
+    kernels,         1,        images};

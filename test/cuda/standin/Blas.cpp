@@ -1,0 +1,278 @@
+// The stand-in's cuBLASLt: checks descriptions as the real one documents them, multiplies in plain loops.
+#include "StandIn.h"
+#include "Values.h"
+
+#include "cuda/Blas.h"
+
+#include <cmath>
+#include <map>
+#include <memory>
+#include <vector>
+
+using namespace mpt::rt;
+using namespace standin;
+
+namespace {
+
+struct Desc {
+  int compute, scale;
+  int transposed[2] = {lt::N, lt::N};
+  int epilogue = lt::Default, biasType = -1;
+  uint64_t bias = 0;
+};
+struct Matrix {
+  int type;
+  int64_t rows, cols, lead, batch = 1, stride = 0;
+};
+struct Preference {
+  uint64_t workspace = 0;
+  uint32_t alignments[4] = {256, 256, 256, 256};
+};
+
+/// What an algorithm was proposed for; its number is all that the opaque words carry.
+struct Proposal {
+  Desc desc;
+  Matrix a, b, d;
+  Preference preference;
+};
+std::map<uint64_t, Proposal> proposals;
+uint64_t nextProposal = 0x5eed;
+int handles = 0;
+
+Desc &of(lt::MatmulDesc desc) { return *reinterpret_cast<Desc *>(desc); }
+Matrix &of(lt::Layout layout) { return *reinterpret_cast<Matrix *>(layout); }
+Preference &of(lt::Preference preference) { return *reinterpret_cast<Preference *>(preference); }
+
+bool typeOf(int type, Type &out) {
+  const std::map<int, Type> types{{lt::R32F, Type::F32},   {lt::R64F, Type::F64},     {lt::R16F, Type::F16},
+                                  {lt::R16BF, Type::BF16}, {lt::R8FE4M3, Type::E4M3}, {lt::R8FE5M2, Type::E5M2}};
+  auto it = types.find(type);
+  if (it == types.end())
+    return false;
+  out = it->second;
+  return true;
+}
+
+bool isFloat8(int type) { return type == lt::R8FE4M3 || type == lt::R8FE5M2; }
+
+/// What cublasLtMatmul's table of supported types admits, of what the runtime may ask for.
+bool supported(const Desc &desc, const Matrix &a, const Matrix &b, const Matrix &d) {
+  if (a.type == lt::R64F)
+    return b.type == lt::R64F && d.type == lt::R64F && desc.compute == lt::Compute64F && desc.scale == lt::R64F;
+  if (desc.compute != lt::Compute32F || desc.scale != lt::R32F)
+    return false;
+  if (isFloat8(a.type) || isFloat8(b.type))
+    return isFloat8(a.type) && isFloat8(b.type) && !(a.type == lt::R8FE5M2 && b.type == lt::R8FE5M2) &&
+           desc.transposed[0] == lt::T && desc.transposed[1] == lt::N && a.rows % 16 == 0 && a.cols % 16 == 0 &&
+           b.cols % 16 == 0 && (d.type == lt::R32F || d.type == lt::R16F || d.type == lt::R16BF);
+  return a.type == b.type && (d.type == a.type || (d.type == lt::R32F && a.type != lt::R32F));
+}
+
+bool shapesFit(const Desc &desc, const Matrix &a, const Matrix &b, const Matrix &d) {
+  bool ta = desc.transposed[0] == lt::T, tb = desc.transposed[1] == lt::T;
+  int64_t m = ta ? a.cols : a.rows, k = ta ? a.rows : a.cols, k2 = tb ? b.cols : b.rows, n = tb ? b.rows : b.cols;
+  return m == d.rows && n == d.cols && k == k2 && a.batch == d.batch && b.batch == d.batch;
+}
+
+int64_t spanOf(const Matrix &m) { return (m.batch - 1) * m.stride + (m.cols - 1) * m.lead + m.rows; }
+
+void multiply(const Desc &desc, double alpha, const void *a, const Matrix &la, const void *b, const Matrix &lb,
+              double beta, void *d, const Matrix &ld, const void *bias) {
+  Type typeA{}, typeB{}, typeD{}, typeBias{};
+  typeOf(la.type, typeA);
+  typeOf(lb.type, typeB);
+  typeOf(ld.type, typeD);
+  if (bias)
+    typeOf(desc.biasType < 0 ? ld.type : desc.biasType, typeBias);
+  bool ta = desc.transposed[0] == lt::T, tb = desc.transposed[1] == lt::T, wide = la.type == lt::R64F;
+  int64_t k = ta ? la.rows : la.cols;
+  std::vector<double> column(static_cast<size_t>(k));
+  for (int64_t batch = 0; batch < ld.batch; ++batch)
+    for (int64_t j = 0; j < ld.cols; ++j) {
+      for (int64_t p = 0; p < k; ++p)
+        column[static_cast<size_t>(p)] = load(typeB, b, batch * lb.stride + (tb ? p * lb.lead + j : j * lb.lead + p));
+      for (int64_t i = 0; i < ld.rows; ++i) {
+        double exact = 0;
+        float sum = 0;
+        for (int64_t p = 0; p < k; ++p) {
+          double x = load(typeA, a, batch * la.stride + (ta ? i * la.lead + p : p * la.lead + i));
+          double term = x * column[static_cast<size_t>(p)];
+          exact += term;
+          sum += static_cast<float>(term);
+        }
+        int64_t at = batch * ld.stride + j * ld.lead + i;
+        double value = alpha * (wide ? exact : static_cast<double>(sum));
+        if (beta != 0)
+          value += beta * load(typeD, d, at);
+        if (desc.epilogue & lt::Bias)
+          value += load(typeBias, bias, i);
+        if (desc.epilogue & lt::Relu)
+          value = value > 0 ? value : 0;
+        if (desc.epilogue & lt::Gelu)
+          value = 0.5 * value * (1 + std::tanh(0.7978845608028654 * (value + 0.044715 * value * value * value)));
+        store(typeD, d, at, value);
+      }
+    }
+}
+
+lt::Status bad(const std::string &text) {
+  violation("cuBLASLt: " + text);
+  return 7;
+}
+
+} // namespace
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+
+EXPORT lt::Status cublasLtCreate(lt::Handle *handle) {
+  ++handles;
+  *handle = reinterpret_cast<lt::Handle>(&handles);
+  return lt::Success;
+}
+EXPORT lt::Status cublasLtDestroy(lt::Handle) {
+  return --handles < 0 ? bad("a handle is destroyed once too often") : lt::Success;
+}
+EXPORT size_t cublasLtGetVersion() { return 130100; }
+EXPORT lt::Status cublasLtMatmulDescCreate(lt::MatmulDesc *desc, int compute, int scale) {
+  *desc = reinterpret_cast<lt::MatmulDesc>(new Desc{compute, scale});
+  return lt::Success;
+}
+EXPORT lt::Status cublasLtMatmulDescDestroy(lt::MatmulDesc desc) {
+  delete &of(desc);
+  return lt::Success;
+}
+EXPORT lt::Status cublasLtMatmulDescSetAttribute(lt::MatmulDesc desc, int attribute, const void *value, size_t bytes) {
+  Desc &d = of(desc);
+  auto read = [&](auto &field) {
+    if (bytes != sizeof field)
+      return bad("an attribute of " + std::to_string(bytes) + " bytes");
+    memcpy(&field, value, bytes);
+    return int(lt::Success);
+  };
+  switch (attribute) {
+  case lt::TransA:
+    return read(d.transposed[0]);
+  case lt::TransB:
+    return read(d.transposed[1]);
+  case lt::EpilogueAttribute:
+    return read(d.epilogue);
+  case lt::BiasPointer:
+    return read(d.bias);
+  case lt::BiasDataType:
+    return read(d.biasType);
+  default:
+    return bad("an unknown attribute of a product");
+  }
+}
+EXPORT lt::Status cublasLtMatrixLayoutCreate(lt::Layout *layout, int type, uint64_t rows, uint64_t cols, int64_t lead) {
+  if (lead < static_cast<int64_t>(rows))
+    return bad("a leading dimension of " + std::to_string(lead) + " for " + std::to_string(rows) + " rows");
+  *layout =
+      reinterpret_cast<lt::Layout>(new Matrix{type, static_cast<int64_t>(rows), static_cast<int64_t>(cols), lead});
+  return lt::Success;
+}
+EXPORT lt::Status cublasLtMatrixLayoutDestroy(lt::Layout layout) {
+  delete &of(layout);
+  return lt::Success;
+}
+EXPORT lt::Status cublasLtMatrixLayoutSetAttribute(lt::Layout layout, int attribute, const void *value, size_t bytes) {
+  if (attribute == lt::BatchCount && bytes == 4) {
+    of(layout).batch = *static_cast<const int32_t *>(value);
+    return lt::Success;
+  }
+  if (attribute == lt::StridedBatchOffset && bytes == 8) {
+    of(layout).stride = *static_cast<const int64_t *>(value);
+    return lt::Success;
+  }
+  return bad("an unknown attribute of a layout");
+}
+EXPORT lt::Status cublasLtMatmulPreferenceCreate(lt::Preference *preference) {
+  *preference = reinterpret_cast<lt::Preference>(new Preference);
+  return lt::Success;
+}
+EXPORT lt::Status cublasLtMatmulPreferenceDestroy(lt::Preference preference) {
+  delete &of(preference);
+  return lt::Success;
+}
+EXPORT lt::Status cublasLtMatmulPreferenceSetAttribute(lt::Preference preference, int attribute, const void *value,
+                                                       size_t bytes) {
+  if (attribute == lt::MaxWorkspace && bytes == 8) {
+    memcpy(&of(preference).workspace, value, bytes);
+    return lt::Success;
+  }
+  if (attribute >= lt::AlignmentA && attribute <= lt::AlignmentD && bytes == 4) {
+    memcpy(&of(preference).alignments[attribute - lt::AlignmentA], value, bytes);
+    return lt::Success;
+  }
+  return bad("an unknown preference");
+}
+EXPORT lt::Status cublasLtMatmulAlgoGetHeuristic(lt::Handle, lt::MatmulDesc desc, lt::Layout a, lt::Layout b,
+                                                 lt::Layout c, lt::Layout d, lt::Preference preference, int wanted,
+                                                 lt::Heuristic *results, int *found) {
+  *found = 0;
+  if (c != d || !shapesFit(of(desc), of(a), of(b), of(d)))
+    return bad("matrices that do not fit together");
+  if (!supported(of(desc), of(a), of(b), of(d)))
+    return lt::NotSupported;
+  for (int i = 0; i < wanted && i < 2; ++i) {
+    Proposal &proposal = proposals[++nextProposal];
+    proposal = {of(desc), of(a), of(b), of(d), of(preference)};
+    results[i] = {};
+    results[i].algorithm.data[0] = nextProposal;
+    results[i].workspace = i ? 1 << 20 : 0;
+    ++*found;
+  }
+  return lt::Success;
+}
+EXPORT lt::Status cublasLtMatmul(lt::Handle, lt::MatmulDesc descHandle, const void *alpha, const void *a, lt::Layout la,
+                                 const void *b, lt::Layout lb, const void *beta, const void *c, lt::Layout lc, void *d,
+                                 lt::Layout ldHandle, const lt::Algorithm *algorithm, void *workspace,
+                                 size_t workspaceBytes, cu::Stream stream) {
+  const Desc desc = of(descHandle);
+  const Matrix ma = of(la), mb = of(lb), md = of(ldHandle);
+  auto it = proposals.find(algorithm->data[0]);
+  if (it == proposals.end())
+    return bad("an algorithm that was never proposed");
+  const Proposal &p = it->second;
+  auto same = [](const Matrix &x, const Matrix &y) {
+    return x.type == y.type && x.rows == y.rows && x.cols == y.cols && x.lead == y.lead && x.batch == y.batch &&
+           x.stride == y.stride;
+  };
+  if (!same(p.a, ma) || !same(p.b, mb) || !same(p.d, md) || p.desc.epilogue != desc.epilogue ||
+      p.desc.transposed[0] != desc.transposed[0] || p.desc.transposed[1] != desc.transposed[1])
+    return bad("an algorithm for another product");
+  if (c != d || lc != ldHandle || workspaceBytes > p.preference.workspace)
+    return bad("another result or more workspace than was said");
+  const void *pointers[] = {a, b, d, d};
+  for (int i = 0; i < 4; ++i)
+    if (reinterpret_cast<uint64_t>(pointers[i]) % p.preference.alignments[i])
+      return bad("an operand that is less aligned than was said");
+  bool wide = desc.scale == lt::R64F;
+  double scale = wide ? *static_cast<const double *>(alpha) : static_cast<double>(*static_cast<const float *>(alpha));
+  double keep = wide ? *static_cast<const double *>(beta) : static_cast<double>(*static_cast<const float *>(beta));
+  auto at = [](const void *p) { return reinterpret_cast<uint64_t>(p); };
+  enqueue(stream, Kind::Product, [=] {
+    Type ta{}, tb{}, td{}, tBias{};
+    if (!typeOf(ma.type, ta) || !typeOf(mb.type, tb) || !typeOf(md.type, td))
+      return violation("cuBLASLt: an unknown type");
+    const void *x = translate(at(a), spanOf(ma) * sizeOf(ta), "product, first operand");
+    const void *y = translate(at(b), spanOf(mb) * sizeOf(tb), "product, second operand");
+    void *z = translate(at(d), spanOf(md) * sizeOf(td), "product, result");
+    const void *bias = nullptr;
+    if (desc.epilogue & lt::Bias) {
+      typeOf(desc.biasType < 0 ? md.type : desc.biasType, tBias);
+      bias = translate(desc.bias, md.rows * sizeOf(tBias), "product, bias");
+      if (!bias)
+        return;
+    }
+    if (workspaceBytes) { // its contents are anybody's
+      void *scratch = translate(at(workspace), static_cast<int64_t>(workspaceBytes), "product, workspace");
+      if (!scratch)
+        return;
+      memset(scratch, 0x5a, workspaceBytes);
+    }
+    if (x && y && z)
+      multiply(desc, scale, x, ma, y, mb, keep, z, md, bias);
+  });
+  return lt::Success;
+}

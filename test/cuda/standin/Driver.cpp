@@ -1,0 +1,537 @@
+// The stand-in's driver: memory, streams, events, graphs, modules.
+#include "StandIn.h"
+
+#include "cuda/Driver.h"
+#include "mpt-c/abi.h"
+
+#include <cstring>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <vector>
+
+using namespace mpt::rt;
+using namespace standin;
+
+namespace {
+
+// Addresses on the device are host addresses with a bit that makes any use of them on the host a fault.
+constexpr uint64_t deviceBit = uint64_t(1) << 62;
+constexpr cu::Result captureUnsupported = 900, illegalAddress = 700, invalidHandle = 400;
+
+std::recursive_mutex mutex;
+StandInCounts counts;
+std::string violations;
+int deviceArch = 0, driverVersion = 13000;
+int64_t deviceBytes = int64_t(8) << 30;
+int failingLaunch = 0;
+bool failed = false; // the context, as after a fault
+int retained = 0;
+thread_local std::vector<void *> contexts;
+struct CapturedGraph {
+  std::vector<std::function<void()>> nodes;
+};
+thread_local CapturedGraph *recording = nullptr;
+
+std::map<uint64_t, int64_t> allocations; // address to bytes
+std::map<uint64_t, int64_t> freed;
+std::map<const char *, size_t> pinned; // page-locked host memory
+
+struct Event;
+struct Operation {
+  std::function<void()> work;
+  Event *waitFor = nullptr; // with its position below
+  size_t position = 0;
+};
+struct Stream {
+  std::deque<Operation> queue;
+  size_t done = 0; // operations that have left the queue
+  CapturedGraph *capture = nullptr;
+  size_t end() const { return done + queue.size(); }
+};
+struct Event {
+  Stream *stream = nullptr;
+  size_t position = 0; // of the stream, reached when everything before is done
+};
+std::set<Stream *> streams;
+std::set<Event *> events;
+
+/// Executes `stream` up to `position`, and what that waits for.
+void execute(Stream &stream, size_t position) {
+  while (stream.done < position && !stream.queue.empty()) {
+    Operation next = std::move(stream.queue.front());
+    stream.queue.pop_front();
+    ++stream.done;
+    if (next.waitFor && events.count(next.waitFor) && next.waitFor->stream)
+      execute(*next.waitFor->stream, next.position);
+    if (next.work)
+      next.work();
+  }
+}
+
+void executeAll() {
+  for (Stream *stream : streams)
+    execute(*stream, stream->end());
+}
+
+bool needsContext(const char *what) {
+  if (contexts.empty())
+    violation(std::string(what) + " without a current context");
+  return !contexts.empty();
+}
+
+std::string hex(uint64_t address) {
+  char text[32];
+  snprintf(text, sizeof text, "%#llx", static_cast<unsigned long long>(address & ~deviceBit));
+  return text;
+}
+
+struct HostModule {
+  const mpt_host_image *image;
+};
+struct HostFunction {
+  const mpt_kernel_desc *desc;
+  mpt_host_kernel run;
+};
+
+std::map<std::pair<HostModule *, std::string>, std::unique_ptr<HostFunction>> functions;
+
+} // namespace
+
+void standin::violation(const std::string &text) {
+  std::lock_guard lock(mutex);
+  ++counts.violations;
+  violations += text + "\n";
+}
+
+bool standin::onDevice(uint64_t address) { return address & deviceBit; }
+
+void *standin::translate(uint64_t address, int64_t bytes, const char *what) {
+  std::lock_guard lock(mutex);
+  auto it = allocations.upper_bound(address);
+  if (it != allocations.begin()) {
+    --it;
+    if (address >= it->first && address + static_cast<uint64_t>(bytes) <= it->first + static_cast<uint64_t>(it->second))
+      return reinterpret_cast<void *>(address & ~deviceBit);
+  }
+  auto gone = freed.upper_bound(address);
+  bool after = gone != freed.begin() && (--gone, address < gone->first + static_cast<uint64_t>(gone->second));
+  violation(std::string(what) + ": " + std::to_string(bytes) + " bytes at " + hex(address) +
+            (!onDevice(address) ? " are not on the device"
+             : after            ? " were freed"
+                                : " are in no allocation"));
+  return nullptr;
+}
+
+bool standin::forbidWhileCapturing(const char *what) {
+  if (!recording)
+    return false;
+  violation(std::string(what) + " while a graph is recorded");
+  return true;
+}
+
+void standin::enqueue(void *handle, Kind kind, std::function<void()> work) {
+  std::lock_guard lock(mutex);
+  auto *stream = static_cast<Stream *>(handle);
+  auto counted = [kind, work = std::move(work)] {
+    int64_t *counters[] = {&counts.launches,       &counts.products,       &counts.convolutions, &counts.fills,
+                           &counts.copiesOnDevice, &counts.copiesToDevice, &counts.copiesToHost};
+    ++*counters[static_cast<int>(kind)];
+    if (!failed)
+      work();
+  };
+  if (!streams.count(stream))
+    return violation("work on a stream that does not exist");
+  if (stream->capture) {
+    stream->capture->nodes.push_back(std::move(counted));
+    return;
+  }
+  if (recording)
+    violation("work on another stream while a graph is recorded");
+  ++counts.enqueued;
+  stream->queue.push_back({std::move(counted)});
+}
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+
+EXPORT void standin_counts(StandInCounts *out) {
+  std::lock_guard lock(mutex);
+  *out = counts;
+}
+EXPORT void standin_reset() {
+  std::lock_guard lock(mutex);
+  int64_t live = counts.liveBytes;
+  counts = {};
+  counts.liveBytes = counts.peakBytes = live;
+  violations.clear();
+  failed = false;
+  failingLaunch = 0;
+}
+EXPORT const char *standin_violations() { return violations.c_str(); }
+EXPORT void standin_device(int arch, int version, int64_t bytes) {
+  deviceArch = arch;
+  driverVersion = version;
+  deviceBytes = bytes;
+}
+EXPORT void standin_fail_launch(int n) { failingLaunch = n; }
+
+// ---- device and context
+EXPORT cu::Result cuInit(unsigned) { return cu::Success; }
+EXPORT cu::Result cuDriverGetVersion(int *version) {
+  const char *given = getenv("MPT_STANDIN_DRIVER");
+  *version = given ? atoi(given) : driverVersion;
+  return cu::Success;
+}
+EXPORT cu::Result cuDeviceGetCount(int *count) {
+  const char *given = getenv("MPT_STANDIN_DEVICES");
+  *count = given ? atoi(given) : 1;
+  return cu::Success;
+}
+EXPORT cu::Result cuDeviceGet(cu::Device *device, int ordinal) {
+  *device = ordinal;
+  return cu::Success;
+}
+EXPORT cu::Result cuDeviceGetName(char *name, int length, cu::Device) {
+  snprintf(name, static_cast<size_t>(length), "stand-in");
+  return cu::Success;
+}
+EXPORT cu::Result cuDeviceGetAttribute(int *value, int attribute, cu::Device) {
+  *value = attribute == cu::CapabilityMajor ? deviceArch / 10 : attribute == cu::CapabilityMinor ? deviceArch % 10 : 1;
+  return cu::Success;
+}
+EXPORT cu::Result cuDevicePrimaryCtxRetain(cu::Context *context, cu::Device) {
+  ++retained;
+  *context = reinterpret_cast<cu::Context>(&retained);
+  return cu::Success;
+}
+EXPORT cu::Result cuDevicePrimaryCtxRelease_v2(cu::Device) {
+  if (--retained < 0)
+    violation("the primary context is released once too often");
+  return cu::Success;
+}
+EXPORT cu::Result cuCtxPushCurrent_v2(cu::Context context) {
+  contexts.push_back(context);
+  return cu::Success;
+}
+EXPORT cu::Result cuCtxPopCurrent_v2(cu::Context *context) {
+  if (!needsContext("cuCtxPopCurrent"))
+    return cu::InvalidValue;
+  *context = static_cast<cu::Context>(contexts.back());
+  contexts.pop_back();
+  return cu::Success;
+}
+EXPORT cu::Result cuGetErrorName(cu::Result result, const char **name) {
+  *name = result == cu::OutOfMemory      ? "CUDA_ERROR_OUT_OF_MEMORY"
+          : result == illegalAddress     ? "CUDA_ERROR_ILLEGAL_ADDRESS"
+          : result == captureUnsupported ? "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"
+                                         : "CUDA_ERROR_OTHER";
+  return cu::Success;
+}
+EXPORT cu::Result cuGetErrorString(cu::Result, const char **text) {
+  *text = "the stand-in says so";
+  return cu::Success;
+}
+
+// ---- memory
+EXPORT cu::Result cuMemAlloc_v2(cu::Pointer *memory, size_t bytes) {
+  std::lock_guard lock(mutex);
+  needsContext("cuMemAlloc");
+  if (forbidWhileCapturing("cuMemAlloc"))
+    return captureUnsupported;
+  if (counts.liveBytes + static_cast<int64_t>(bytes) > deviceBytes)
+    return cu::OutOfMemory;
+  void *host = nullptr;
+  if (posix_memalign(&host, 256, bytes))
+    return cu::OutOfMemory;
+  memset(host, 0xa5, bytes); // nobody may rely on what is in new memory
+  *memory = reinterpret_cast<uint64_t>(host) | deviceBit;
+  allocations[*memory] = static_cast<int64_t>(bytes);
+  freed.erase(*memory);
+  ++counts.allocations;
+  counts.liveBytes += static_cast<int64_t>(bytes);
+  counts.peakBytes = std::max(counts.peakBytes, counts.liveBytes);
+  return cu::Success;
+}
+EXPORT cu::Result cuMemFree_v2(cu::Pointer memory) {
+  std::lock_guard lock(mutex);
+  needsContext("cuMemFree");
+  if (forbidWhileCapturing("cuMemFree"))
+    return captureUnsupported;
+  executeAll();
+  auto it = allocations.find(memory);
+  if (it == allocations.end()) {
+    violation("cuMemFree of " + hex(memory) + ", which is no allocation");
+    return cu::InvalidValue;
+  }
+  counts.liveBytes -= it->second;
+  ++counts.frees;
+  freed[memory] = it->second;
+  free(reinterpret_cast<void *>(memory & ~deviceBit));
+  allocations.erase(it);
+  return cu::Success;
+}
+EXPORT cu::Result cuMemGetInfo_v2(size_t *free, size_t *total) {
+  *total = static_cast<size_t>(deviceBytes);
+  *free = static_cast<size_t>(deviceBytes - counts.liveBytes);
+  return cu::Success;
+}
+EXPORT cu::Result cuMemHostAlloc(void **memory, size_t bytes, unsigned) {
+  std::lock_guard lock(mutex);
+  needsContext("cuMemHostAlloc");
+  *memory = calloc(bytes, 1);
+  pinned[static_cast<char *>(*memory)] = bytes;
+  return *memory ? cu::Success : cu::OutOfMemory;
+}
+EXPORT cu::Result cuMemFreeHost(void *memory) {
+  std::lock_guard lock(mutex);
+  executeAll();
+  if (!pinned.erase(static_cast<char *>(memory)))
+    violation("cuMemFreeHost of memory that is not page-locked");
+  free(memory);
+  return cu::Success;
+}
+EXPORT cu::Result cuPointerGetAttribute(void *value, int attribute, cu::Pointer pointer) {
+  std::lock_guard lock(mutex);
+  auto it = allocations.upper_bound(pointer);
+  if (it == allocations.begin() || (--it, pointer >= it->first + static_cast<uint64_t>(it->second)))
+    return cu::InvalidValue;
+  *static_cast<int *>(value) = attribute == cu::PointerMemoryType ? static_cast<int>(cu::MemoryDevice) : 0;
+  return cu::Success;
+}
+EXPORT cu::Result cuMemcpyHtoDAsync_v2(cu::Pointer to, const void *from, size_t bytes, cu::Stream stream) {
+  needsContext("cuMemcpyHtoDAsync");
+  auto *start = static_cast<const char *>(from);
+  auto it = pinned.upper_bound(start);
+  bool locked = it != pinned.begin() && (--it, start + bytes <= it->first + it->second);
+  std::vector<char> copy;
+  // Memory that is not page-locked is read before the call returns.
+  if (!locked)
+    copy.assign(start, start + bytes);
+  enqueue(stream, Kind::CopyToDevice, [=, copy = std::move(copy)] {
+    if (void *target = translate(to, static_cast<int64_t>(bytes), "copy to the device"))
+      memcpy(target, copy.empty() ? from : copy.data(), bytes);
+  });
+  return cu::Success;
+}
+EXPORT cu::Result cuMemcpyDtoHAsync_v2(void *to, cu::Pointer from, size_t bytes, cu::Stream stream) {
+  needsContext("cuMemcpyDtoHAsync");
+  enqueue(stream, Kind::CopyToHost, [=] {
+    if (void *source = translate(from, static_cast<int64_t>(bytes), "copy from the device"))
+      memcpy(to, source, bytes);
+  });
+  return cu::Success;
+}
+EXPORT cu::Result cuMemcpyDtoDAsync_v2(cu::Pointer to, cu::Pointer from, size_t bytes, cu::Stream stream) {
+  needsContext("cuMemcpyDtoDAsync");
+  enqueue(stream, Kind::CopyOnDevice, [=] {
+    void *target = translate(to, static_cast<int64_t>(bytes), "copy on the device, target");
+    void *source = translate(from, static_cast<int64_t>(bytes), "copy on the device, source");
+    if (!target || !source)
+      return;
+    if (to < from + bytes && from < to + bytes && to != from)
+      violation("a copy on the device whose source and target overlap");
+    memmove(target, source, bytes);
+  });
+  return cu::Success;
+}
+EXPORT cu::Result cuMemsetD8Async(cu::Pointer to, unsigned char value, size_t bytes, cu::Stream stream) {
+  needsContext("cuMemsetD8Async");
+  enqueue(stream, Kind::Fill, [=] {
+    if (void *target = translate(to, static_cast<int64_t>(bytes), "fill"))
+      memset(target, value, bytes);
+  });
+  return cu::Success;
+}
+
+// ---- streams and events
+EXPORT cu::Result cuStreamCreate(cu::Stream *stream, unsigned) {
+  std::lock_guard lock(mutex);
+  needsContext("cuStreamCreate");
+  auto *made = new Stream;
+  streams.insert(made);
+  *stream = reinterpret_cast<cu::Stream>(made);
+  return cu::Success;
+}
+EXPORT cu::Result cuStreamDestroy_v2(cu::Stream handle) {
+  std::lock_guard lock(mutex);
+  auto *stream = reinterpret_cast<Stream *>(handle);
+  if (!streams.count(stream)) {
+    violation("cuStreamDestroy of no stream");
+    return invalidHandle;
+  }
+  execute(*stream, stream->end());
+  for (Event *event : events)
+    if (event->stream == stream)
+      event->stream = nullptr;
+  streams.erase(stream);
+  delete stream;
+  return cu::Success;
+}
+EXPORT cu::Result cuStreamSynchronize(cu::Stream handle) {
+  std::lock_guard lock(mutex);
+  needsContext("cuStreamSynchronize");
+  if (forbidWhileCapturing("cuStreamSynchronize"))
+    return captureUnsupported;
+  ++counts.synchronizations;
+  auto *stream = reinterpret_cast<Stream *>(handle);
+  execute(*stream, stream->end());
+  return failed ? illegalAddress : cu::Success;
+}
+EXPORT cu::Result cuEventCreate(cu::Event *event, unsigned) {
+  std::lock_guard lock(mutex);
+  auto *made = new Event;
+  events.insert(made);
+  *event = reinterpret_cast<cu::Event>(made);
+  return cu::Success;
+}
+EXPORT cu::Result cuEventDestroy_v2(cu::Event handle) {
+  std::lock_guard lock(mutex);
+  auto *event = reinterpret_cast<Event *>(handle);
+  if (event->stream)
+    execute(*event->stream, event->position);
+  if (!events.erase(event))
+    violation("cuEventDestroy of no event");
+  delete event;
+  return cu::Success;
+}
+EXPORT cu::Result cuEventRecord(cu::Event handle, cu::Stream stream) {
+  std::lock_guard lock(mutex);
+  if (forbidWhileCapturing("cuEventRecord"))
+    return captureUnsupported;
+  auto *event = reinterpret_cast<Event *>(handle);
+  event->stream = reinterpret_cast<Stream *>(stream);
+  event->position = event->stream->end();
+  return cu::Success;
+}
+EXPORT cu::Result cuStreamWaitEvent(cu::Stream handle, cu::Event waitFor, unsigned) {
+  std::lock_guard lock(mutex);
+  auto *event = reinterpret_cast<Event *>(waitFor);
+  auto *stream = reinterpret_cast<Stream *>(handle);
+  if (forbidWhileCapturing("cuStreamWaitEvent"))
+    return captureUnsupported;
+  if (event->stream)
+    stream->queue.push_back({nullptr, event, event->position});
+  return cu::Success;
+}
+EXPORT cu::Result cuEventSynchronize(cu::Event handle) {
+  std::lock_guard lock(mutex);
+  if (forbidWhileCapturing("cuEventSynchronize"))
+    return captureUnsupported;
+  auto *event = reinterpret_cast<Event *>(handle);
+  if (event->stream)
+    execute(*event->stream, event->position);
+  return failed ? illegalAddress : cu::Success;
+}
+EXPORT cu::Result cuEventElapsedTime(float *milliseconds, cu::Event, cu::Event) {
+  static float next = 1;
+  *milliseconds = next += 0.001f; // the first of several equals is the fastest
+  return cu::Success;
+}
+
+// ---- graphs
+EXPORT cu::Result cuStreamBeginCapture_v2(cu::Stream handle, int) {
+  std::lock_guard lock(mutex);
+  needsContext("cuStreamBeginCapture");
+  auto *stream = reinterpret_cast<Stream *>(handle);
+  if (recording || stream->capture)
+    violation("a graph is recorded while another one is");
+  recording = stream->capture = new CapturedGraph;
+  ++counts.captures;
+  return cu::Success;
+}
+EXPORT cu::Result cuStreamEndCapture(cu::Stream handle, cu::Graph *graph) {
+  std::lock_guard lock(mutex);
+  auto *stream = reinterpret_cast<Stream *>(handle);
+  *graph = reinterpret_cast<cu::Graph>(stream->capture);
+  if (!stream->capture)
+    violation("the end of a graph that was not begun");
+  recording = stream->capture = nullptr;
+  return cu::Success;
+}
+EXPORT cu::Result cuGraphInstantiateWithFlags(cu::GraphExec *exec, cu::Graph graph, unsigned long long) {
+  *exec = reinterpret_cast<cu::GraphExec>(new CapturedGraph(*reinterpret_cast<CapturedGraph *>(graph)));
+  return cu::Success;
+}
+EXPORT cu::Result cuGraphDestroy(cu::Graph graph) {
+  delete reinterpret_cast<CapturedGraph *>(graph);
+  return cu::Success;
+}
+EXPORT cu::Result cuGraphLaunch(cu::GraphExec exec, cu::Stream handle) {
+  std::lock_guard lock(mutex);
+  needsContext("cuGraphLaunch");
+  ++counts.graphLaunches;
+  auto *stream = reinterpret_cast<Stream *>(handle);
+  // Its nodes may outlive the graph that was launched.
+  for (const auto &node : reinterpret_cast<CapturedGraph *>(exec)->nodes)
+    stream->queue.push_back({node});
+  return cu::Success;
+}
+EXPORT cu::Result cuGraphExecDestroy(cu::GraphExec exec) {
+  delete reinterpret_cast<CapturedGraph *>(exec);
+  return cu::Success;
+}
+
+// ---- modules
+EXPORT cu::Result cuModuleLoadDataEx(cu::Module *module, const void *image, unsigned, int *, void **) {
+  needsContext("cuModuleLoadDataEx");
+  if (deviceArch != 0)
+    return cu::NoBinary;
+  *module = reinterpret_cast<cu::Module>(new HostModule{static_cast<const mpt_host_image *>(image)});
+  return cu::Success;
+}
+EXPORT cu::Result cuModuleUnload(cu::Module module) {
+  std::lock_guard lock(mutex);
+  executeAll();
+  auto *loaded = reinterpret_cast<HostModule *>(module);
+  for (auto it = functions.begin(); it != functions.end();)
+    it = it->first.first == loaded ? functions.erase(it) : std::next(it);
+  delete loaded;
+  return cu::Success;
+}
+EXPORT cu::Result cuModuleGetFunction(cu::Function *function, cu::Module module, const char *name) {
+  std::lock_guard lock(mutex);
+  auto *loaded = reinterpret_cast<HostModule *>(module);
+  const mpt_host_image &image = *loaded->image;
+  for (int64_t i = 0; i < image.num_kernels; ++i)
+    if (strcmp(image.descs[i].name, name) == 0) {
+      auto &slot = functions[{loaded, name}];
+      slot.reset(new HostFunction{&image.descs[i], image.kernels[i]});
+      *function = reinterpret_cast<cu::Function>(slot.get());
+      return cu::Success;
+    }
+  return 500; // not found
+}
+EXPORT cu::Result cuLaunchKernel(cu::Function function, unsigned gridX, unsigned gridY, unsigned gridZ, unsigned blockX,
+                                 unsigned blockY, unsigned blockZ, unsigned, cu::Stream stream, void **parameters,
+                                 void **) {
+  needsContext("cuLaunchKernel");
+  auto *kernel = reinterpret_cast<HostFunction *>(function);
+  const mpt_kernel_desc &d = *kernel->desc;
+  const int64_t given[] = {gridX, gridY, gridZ, blockX, blockY, blockZ};
+  const int64_t wanted[] = {d.grid[0], d.grid[1], d.grid[2], d.block[0], d.block[1], d.block[2]};
+  if (memcmp(given, wanted, sizeof given) != 0)
+    violation(std::string("kernel ") + d.name + " is launched on another grid than its own");
+  if (int64_t(blockX) * blockY * blockZ > 1024 || gridY > 65535 || gridZ > 65535)
+    return cu::InvalidValue;
+  // Parameters are read when the launch is requested.
+  std::vector<uint64_t> values;
+  for (int64_t i = 0; i < d.num_args; ++i)
+    values.push_back(*static_cast<uint64_t *>(parameters[i]));
+  enqueue(stream, Kind::Launch, [kernel, values] {
+    if (failingLaunch && --failingLaunch == 0) {
+      failed = true;
+      return;
+    }
+    std::vector<void *> args;
+    for (uint64_t value : values)
+      args.push_back(translate(value, 1, kernel->desc->name));
+    bool ok = true;
+    for (void *arg : args)
+      ok = ok && arg;
+    if (ok && kernel->run)
+      kernel->run(args.data());
+  });
+  return cu::Success;
+}

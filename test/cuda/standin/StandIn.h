@@ -1,0 +1,49 @@
+// A stand-in for the CUDA driver, cuBLASLt and cuDNN that needs no GPU: it executes in host memory, as late as the
+// order of streams and events allows, and notes every use that the real ones would forbid or that races.
+#ifndef MPT_TEST_CUDA_STANDIN_H
+#define MPT_TEST_CUDA_STANDIN_H
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+extern "C" {
+/// What happened since the last reset. Counters of work count its execution, in graphs or not.
+struct StandInCounts {
+  int64_t synchronizations, allocations, frees, liveBytes, peakBytes;
+  int64_t launches, products, convolutions, copiesToDevice, copiesToHost, copiesOnDevice, fills;
+  int64_t enqueued; ///< requests that were not part of a graph: launches, copies, fills, products
+  int64_t graphLaunches, captures, violations;
+};
+void standin_counts(StandInCounts *out);
+void standin_reset();
+/// All violations so far, one a line.
+const char *standin_violations();
+/// The device: compute capability 10 * major + minor (0: kernels for the host run), version of the driver, bytes of
+/// memory. In force from the next call of the driver on.
+void standin_device(int arch, int version, int64_t bytes);
+/// Makes the n-th kernel launch from now fail with an illegal address when it is executed; 0: none.
+void standin_fail_launch(int n);
+}
+
+namespace standin {
+
+/// Notes a violation.
+void violation(const std::string &text);
+
+/// Host address of `bytes` bytes of device memory at `address`, which have to lie in one live allocation.
+void *translate(uint64_t address, int64_t bytes, const char *what);
+/// Whether `address` is one of device memory, live or not.
+bool onDevice(uint64_t address);
+
+enum class Kind { Launch, Product, Convolution, Fill, CopyOnDevice, CopyToDevice, CopyToHost };
+
+/// Puts work on a stream, or into the graph that it is recording.
+void enqueue(void *stream, Kind kind, std::function<void()> work);
+
+/// Notes a violation where the calling thread records a graph; true then.
+bool forbidWhileCapturing(const char *what);
+
+} // namespace standin
+
+#endif
