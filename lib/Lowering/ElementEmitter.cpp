@@ -382,6 +382,12 @@ IndexExpr ElementEmitter::linearAddress(Value buffer, Indices at) {
   return linear;
 }
 
+/// Tables of constants are no arguments.
+static unsigned argumentNumber(Value buffer) {
+  auto argument = dyn_cast<BlockArgument>(buffer);
+  return argument ? argument.getArgNumber() : ~0u;
+}
+
 /// A flat buffer of truth values as the bytes that it consists of.
 static Value asBytes(ImplicitLocOpBuilder &b, Value memory) {
   auto type = MemRefType::get(cast<MemRefType>(memory.getType()).getShape(), b.getI8Type());
@@ -393,7 +399,7 @@ Value ElementEmitter::load(Value buffer, Indices at) {
   Type type = cast<MemRefType>(buffer.getType()).getElementType();
   IndexExpr linear = linearAddress(buffer, at);
   accesses.push_back({linear, std::max<int64_t>(1, type.getIntOrFloatBitWidth() / 8), false,
-                      cast<BlockArgument>(buffer).getArgNumber()});
+                      argumentNumber(buffer)});
   Address where = address(linear);
   Value memory = flat(buffer), value;
   if (where.width == 1 || (!where.lanes && where.stride == 0)) {
@@ -421,7 +427,7 @@ void ElementEmitter::store(Value value, Value buffer, Indices at) {
   Type type = cast<MemRefType>(buffer.getType()).getElementType();
   IndexExpr linear = linearAddress(buffer, at);
   accesses.push_back({linear, std::max<int64_t>(1, type.getIntOrFloatBitWidth() / 8), true,
-                      cast<BlockArgument>(buffer).getArgNumber()});
+                      argumentNumber(buffer)});
   Address where = address(linear);
   value = narrow(value, type);
   Value memory = flat(buffer);

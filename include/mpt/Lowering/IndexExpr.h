@@ -89,7 +89,7 @@ struct MemoryAccess {
   IndexExpr address; ///< elements from the start of the buffer
   int64_t bytes;
   bool store;
-  unsigned buffer; ///< which argument of the kernel
+  unsigned buffer; ///< number of the kernel's argument, or ~0u
 };
 
 } // namespace mpt
