@@ -1,13 +1,15 @@
 """Trains the same networks in FP32 and in each policy, over several seeds, and prints one table of the results.
 
   python benchmarks/parity [--policies a,b] [--tasks lenet,gpt] [--seeds N] [--steps-scale F] [--out DIR] [--json FILE]
+                           [--results FILE [--any-build]]
   python benchmarks/parity --mechanisms [--seeds N]
 
 The second form trains with and without each mechanism (loss scale, ...) and shows what is lost without it.
 
 A policy has reached FP32's result when the mean over the seeds is within 0.5 points of accuracy, or 1 % of the loss. The
 status is 1 where one has not. Policies are names of built-in ones or paths of policy files. Data: scikit-learn's digits and the
-text of the Python standard library's own sources.
+text of the Python standard library's own sources. With --results each run is written down when it ends, and runs that are there
+are not repeated (results.py says which).
 """
 from __future__ import annotations
 
@@ -22,6 +24,9 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import mechanisms  # noqa: E402
 import tasks as parity_tasks  # noqa: E402
+from results import Results, Row, build  # noqa: E402
+
+POLICIES = "amp-f16,amp-bf16,pure-f16-static,als-f16,als-f16-product,fp8-e5m2,fp8-current,fp8-hybrid"
 
 
 def print_table(head, rows) -> None:
@@ -46,39 +51,58 @@ def compare(task, policy: str, runs, reference):
     return row, fine
 
 
+def train(results: Results, task, folder: str, policy: str, seed: int, steps: int) -> Row:
+    step = task.fingerprint(folder, policy, seed)
+    if known := results.find(task.name, policy, seed, steps, step):
+        return known
+    start = time.process_time()
+    run = task.run(folder, policy, seed, steps)
+    row = Row(task.name, policy, seed, steps, step, build(), run.value, run.skipped, run.scale, time.process_time() - start)
+    parity_tasks.progress("")
+    print(f"{task.name}, {policy}, seed {seed}: {unit(task, row.value)} ({row.cpu_seconds:.0f} s)", file=sys.stderr, flush=True)
+    return results.add(row)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--policies", default="amp-f16,amp-bf16", help="compared with fp32")
+    parser.add_argument("--policies", default=POLICIES, help="compared with fp32")
     parser.add_argument("--tasks", default="", help="parts of names of tasks (or mechanisms); all by default")
     parser.add_argument("--mechanisms", action="store_true")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps-scale", type=float, default=1.0, help="train this many times as long")
     parser.add_argument("--out", default="build/parity")
     parser.add_argument("--json", default="")
+    parser.add_argument("--results", default="", help="file of the runs so far, a line each")
+    parser.add_argument("--any-build", action="store_true", help="take runs of other builds whose rewritten step is the same")
     a = parser.parse_args()
     os.makedirs(a.out, exist_ok=True)
     if a.mechanisms:
         return 0 if mechanisms.report(a.out, a.seeds, a.tasks, print_table) else 1
-    rows, results, fine = [], [], True
-    for task in parity_tasks.TASKS:
-        if a.tasks and not any(part.lower() in task.name.lower() for part in a.tasks.split(",")):
-            continue
-        steps, reference = max(1, round(task.steps * a.steps_scale)), None
-        for policy in ["fp32", *a.policies.split(",")]:
-            start = time.process_time()
-            runs = [task.train(a.out, policy, seed, steps) for seed in range(a.seeds)]
-            reference = reference or runs
-            row, within = compare(task, policy, runs, reference)
+    results, policies = Results(a.results, a.any_build), ["fp32", *a.policies.split(",")]
+    tasks = [task for task in parity_tasks.TASKS
+             if not a.tasks or any(part.lower() in task.name.lower() for part in a.tasks.split(","))]
+    runs = {}
+    for seed in range(a.seeds):  # outermost: a failure shows early, in every task
+        for task in tasks:
+            for policy in policies:
+                steps = max(1, round(task.steps * a.steps_scale))
+                runs.setdefault((task.name, policy), []).append(train(results, task, a.out, policy, seed, steps))
+    rows, summary, fine = [], [], True
+    for task in tasks:
+        for policy in policies:
+            done = runs[task.name, policy]
+            row, within = compare(task, policy, done, runs[task.name, "fp32"])
             rows.append(row)
             fine &= within
-            results.append({"task": task.name, "policy": policy, "values": [run.value for run in runs], "within": within,
-                            "steps": steps, "skipped": [run.skipped for run in runs], "scale": runs[-1].scale,
-                            "cpu_seconds": time.process_time() - start})
-            parity_tasks.progress("")
-            print(f"{task.name}, {policy}: {row[2]} ({results[-1]['cpu_seconds']:.0f} s)", file=sys.stderr, flush=True)
+            summary.append({"task": task.name, "policy": policy, "values": [run.value for run in done], "within": within,
+                            "steps": done[0].steps, "skipped": [run.skipped for run in done], "scale": done[-1].scale,
+                            "builds": sorted({run.build for run in done}), "cpu_seconds": sum(run.cpu_seconds for run in done)})
     print_table(["task", "policy", "held out, by seed", "mean", "to fp32", "skipped", "last scale", "reached"], rows)
+    builds = {run.build for done in runs.values() for run in done}
+    if builds != {build()}:
+        print(f"(runs of {len(builds)} builds)")
     if a.json:
-        pathlib.Path(a.json).write_text(json.dumps(results, indent=1))
+        pathlib.Path(a.json).write_text(json.dumps(summary, indent=1))
     return 0 if fine else 1
 
 

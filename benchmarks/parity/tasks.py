@@ -6,6 +6,7 @@ to zero, so that the measure is of weights at rest.
 from __future__ import annotations
 
 import functools
+import hashlib
 import os
 import pathlib
 import sys
@@ -32,12 +33,38 @@ class Run:
 
 
 @dataclass
+class Library:
+    """What is compiled: a network, and the options beside the policy."""
+    make: functools.partial
+    optimizer: str
+    loss: str = "softmax-cross-entropy"
+    flags: dict = field(default_factory=dict)
+
+    def open(self, folder, policy: str, seed: int):
+        return trainer_for(folder, self.make, policy, seed, self.optimizer, self.loss, **self.flags)
+
+    def fingerprint(self, folder, policy: str, seed: int) -> str:
+        """Of the training step after the precision rewrite: it decides what is computed, whoever emits the code."""
+        text = os.path.join(folder, "step.mlir")
+        mpt.compile(model_for(folder, self.make, seed), name=self.make.func.__name__, loss=self.loss, optimizer=self.optimizer,
+                    policy=policy, out=text, emit="mlir", to="precision", **self.flags)
+        return hashlib.sha256(pathlib.Path(text).read_bytes()).hexdigest()[:16]
+
+
+@dataclass
 class Task:
     name: str
     measure: str                 # "accuracy" or "loss"
     limit: float                 # points of accuracy, or per cent of the loss
-    train: object                # (folder, policy, seed, steps, flags) -> Run
+    train: object                # (libraries, folder, policy, seed, steps) -> Run
     steps: int
+    libraries: tuple
+
+    def run(self, folder, policy: str, seed: int, steps: int) -> Run:
+        return self.train(self.libraries, folder, policy, seed, steps)
+
+    def fingerprint(self, folder, policy: str, seed: int) -> str:
+        return "-".join(library.fingerprint(folder, policy, seed) for library in self.libraries)
 
 
 def progress(text: str) -> None:
@@ -133,10 +160,16 @@ def accuracy(trainer, x, y, batch: int) -> float:
     return 100.0 * right / len(y)
 
 
-def train_digits(make, rate, folder, policy, seed, steps, optimizer="adamw,weight-decay=0.01", spoilt=0, **flags) -> Run:
+def train_digits(make, rate, folder, policy, seed, steps, optimizer="adamw,weight-decay=0.01", spoilt=0, loss="softmax-cross-entropy",
+                 **flags) -> Run:
     batch = 64
+    library = Library(functools.partial(make, batch=batch), f"{optimizer},lr={rate}", loss, flags)
+    return train_classifier([library], folder, policy, seed, steps, rate, spoilt)
+
+
+def train_classifier(libraries, folder, policy, seed, steps, rate=3e-3, spoilt=0) -> Run:
+    trainer, batch = libraries[0].open(folder, policy, seed), 64
     x, y, held_x, held_y = digits()
-    trainer = trainer_for(folder, functools.partial(make, batch=batch), policy, seed, f"{optimizer},lr={rate}", **flags)
     batches = shuffled(x, y, batch, seed)
     run = drive(trainer, spoil(batches, spoilt) if spoilt else batches, rate, steps, f"digits {policy} seed {seed}")
     run.value, run.trainer = accuracy(trainer, held_x, held_y, batch), trainer
@@ -185,10 +218,10 @@ def next_bytes(batch: int, length: int, seed: int, held: bool = False):
         yield {"ids": rows[:, :-1], "labels": rows[:, 1:].reshape(-1)}
 
 
-def train_gpt(folder, policy, seed, steps, **flags) -> Run:
-    batch, length, rate = 8, 64, 2e-3
-    make = functools.partial(networks.byte_gpt, batch=batch, context=length, width=96, dropout=0.1)
-    trainer = trainer_for(folder, make, policy, seed, f"adamw,lr={rate},weight-decay=0.01", clip_norm=1.0, **flags)
+def train_gpt(libraries, folder, policy, seed, steps) -> Run:
+    rate, sizes = 2e-3, libraries[0].make.keywords
+    batch, length = sizes["batch"], sizes["context"]
+    trainer = libraries[0].open(folder, policy, seed)
     run = drive(trainer, next_bytes(batch, length, seed), rate, steps, f"byte GPT {policy} seed {seed}")
     run.value = held_out_loss(trainer, next_bytes(batch, length, 12345, held=True))
     return run
@@ -201,10 +234,10 @@ def masked_bytes(batch: int, length: int, seed: int, held: bool = False):
         yield {"source": source, "ids": rows[:, :-1], "labels": rows[:, 1:].reshape(-1)}
 
 
-def train_encoder_decoder(folder, policy, seed, steps, **flags) -> Run:
-    batch, length, rate = 8, 32, 3e-3
-    make = functools.partial(networks.encoder_decoder, batch=batch, length=length)
-    trainer = trainer_for(folder, make, policy, seed, f"adamw,lr={rate},weight-decay=0.01", clip_norm=1.0, **flags)
+def train_encoder_decoder(libraries, folder, policy, seed, steps) -> Run:
+    rate, sizes = 3e-3, libraries[0].make.keywords
+    batch, length = sizes["batch"], sizes["length"]
+    trainer = libraries[0].open(folder, policy, seed)
     run = drive(trainer, masked_bytes(batch, length, seed), rate, steps, f"encoder-decoder {policy} seed {seed}")
     run.value = held_out_loss(trainer, masked_bytes(batch, length, 12345, held=True))
     return run
@@ -217,15 +250,12 @@ def digit_classifier():
     return SVC().fit(x.reshape(len(x), 64), y)
 
 
-def train_dcgan(folder, policy, seed, steps, **flags) -> Run:
+def train_dcgan(libraries, folder, policy, seed, steps) -> Run:
     """Two libraries trained in turn, each holding the other's network as constants; then how many generated digits a
     classifier of real ones takes for the class asked for. The generator's weights are averaged over the run's last steps."""
     batch, rate = 64, 1e-3
     x, y, _, _ = digits()
-    sides = {}
-    for part, make in (("d", networks.dcgan_discriminator), ("g", networks.dcgan_generator)):
-        sides[part] = trainer_for(folder, functools.partial(make, batch=batch), policy, seed, f"adam,lr={rate},betas=0.5:0.999",
-                                  "bce-with-logits", freeze=rf"{'g' if part == 'd' else 'd'}\..*", **flags)
+    sides = {part: library.open(folder, policy, seed) for part, library in zip("dg", libraries)}
     random, run, average = np.random.default_rng(seed), Run(float("nan")), {}
 
     def noise():
@@ -267,10 +297,23 @@ def train_dcgan(folder, policy, seed, steps, **flags) -> Run:
     return run
 
 
+def classifier(make) -> Library:
+    return Library(functools.partial(make, batch=64), "adamw,weight-decay=0.01,lr=0.003")
+
+
+def text_model(make, rate: float, **sizes) -> Library:
+    return Library(functools.partial(make, batch=8, **sizes), f"adamw,lr={rate},weight-decay=0.01", flags={"clip_norm": 1.0})
+
+
+def adversary(make, frozen: str) -> Library:
+    return Library(functools.partial(make, batch=64), "adam,lr=0.001,betas=0.5:0.999", "bce-with-logits", {"freeze": rf"{frozen}\..*"})
+
+
 TASKS = [
-    Task("digits LeNet", "accuracy", 0.5, functools.partial(train_digits, networks.lenet, 3e-3), 800),
-    Task("digits ResNet-18", "accuracy", 0.5, functools.partial(train_digits, networks.resnet18, 3e-3), 300),
-    Task("byte GPT", "loss", 1.0, train_gpt, 300),
-    Task("byte encoder-decoder", "loss", 1.0, train_encoder_decoder, 400),
-    Task("digits DCGAN", "accuracy", 0.5, train_dcgan, 1200),
+    Task("digits LeNet", "accuracy", 0.5, train_classifier, 800, (classifier(networks.lenet),)),
+    Task("digits ResNet-18", "accuracy", 0.5, train_classifier, 300, (classifier(networks.resnet18),)),
+    Task("byte GPT", "loss", 1.0, train_gpt, 300, (text_model(networks.byte_gpt, 2e-3, context=64, width=96, dropout=0.1),)),
+    Task("byte encoder-decoder", "loss", 1.0, train_encoder_decoder, 400, (text_model(networks.encoder_decoder, 3e-3, length=32),)),
+    Task("digits DCGAN", "accuracy", 0.5, train_dcgan, 1200,
+         (adversary(networks.dcgan_discriminator, "g"), adversary(networks.dcgan_generator, "d"))),
 ]

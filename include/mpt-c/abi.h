@@ -204,7 +204,7 @@ static inline int mpt_conv_is_pointwise(const mpt_conv_desc *d) {
 static inline int mpt_conv_is_product(const mpt_conv_desc *d) {
   const int64_t types[3] = {d->x_type, d->w_type, d->y_type};
   for (int i = 0; i < 3; ++i)
-    if (types[i] != MPT_FLOAT32 && types[i] != MPT_FLOAT16 && types[i] != MPT_BFLOAT16)
+    if (types[i] == MPT_FLOAT64)
       return 0;
   return d->groups == 1 && (mpt_conv_is_pointwise(d) || mpt_conv_by_columns(d) ||
                             (d->kind == MPT_CONV_BACKWARD_WEIGHTS && d->ic % 32 == 0));

@@ -16,6 +16,7 @@ KernelTarget KernelTarget::host() {
     llvm::StringMap<bool> features = llvm::sys::getHostCPUFeatures();
     result.vectorBits = features.lookup("avx512f") ? 512 : 256;
     result.fma = features.lookup("fma") || !features.contains("fma");
+    result.halves = features.lookup("f16c") || !features.contains("f16c");
     return result;
   }();
   return target;

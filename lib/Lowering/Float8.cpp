@@ -1,4 +1,4 @@
-// 8-bit floats by integer arithmetic (OCP 8-bit floating point specification): E4M3FN and E5M2.
+// 8-bit floats (OCP 8-bit floating point specification): E4M3FN and E5M2, as f32 values and as bytes.
 #include "mpt/Lowering/ElementEmitter.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -7,68 +7,118 @@ using namespace mlir;
 using namespace mpt;
 
 namespace {
+
 struct Format {
   unsigned mantissa, bias;
-  uint32_t largest, overflow; ///< largest finite magnitude, and what lies beyond it
+  uint32_t largest;  ///< magnitude of the largest finite number
+  bool hasInfinity;  ///< 0x7c; else what lies beyond is NaN, 0x7f
+  double half;       ///< the number in an f16's place, its sign apart, is this much of its value
+  unsigned halfBits; ///< bits of an f16 below it there
 };
+
+Format formatOf(Type type) {
+  return isa<Float8E5M2Type>(type) ? Format{2, 15, 0x7b, true, 1.0, 8} : Format{3, 7, 0x7e, false, 0x1p-8, 7};
+}
+
+/// Integers beside a value, and operations on them.
+struct Bits {
+  ElementEmitter &e;
+  ImplicitLocOpBuilder &b = e.b;
+
+  Value cast(Value x, Type element) { return arith::BitcastOp::create(b, e.typeLike(element, x), x); }
+  Value zext(Value x, unsigned bits) { return arith::ExtUIOp::create(b, e.typeLike(b.getIntegerType(bits), x), x); }
+  Value trunc(Value x, unsigned bits) { return arith::TruncIOp::create(b, e.typeLike(b.getIntegerType(bits), x), x); }
+  Value number(Value like, uint32_t n) { return e.constantLike(like, APInt(32, n)); }
+  Value both(Value x, uint32_t n) { return arith::AndIOp::create(b, x, number(x, n)); }
+  Value either(Value x, Value y) { return arith::OrIOp::create(b, x, y); }
+  Value add(Value x, Value y) { return arith::AddIOp::create(b, x, y); }
+  Value up(Value x, unsigned n) { return arith::ShLIOp::create(b, x, number(x, n)); }
+  Value down(Value x, unsigned n) { return arith::ShRUIOp::create(b, x, number(x, n)); }
+  Value is(arith::CmpIPredicate predicate, Value x, uint32_t n) {
+    return arith::CmpIOp::create(b, predicate, x, number(x, n));
+  }
+  Value select(Value condition, uint32_t x, Value y) { return arith::SelectOp::create(b, condition, number(y, x), y); }
+};
+
 } // namespace
 
-static Format formatOf(Type type) {
-  return isa<Float8E5M2Type>(type) ? Format{2, 15, 0x7b, 0x7c} : Format{3, 7, 0x7e, 0x7f};
-}
-
 Value ElementEmitter::widenFloat8(Value value) {
-  Type type = getElementTypeOrSelf(value), f32 = b.getF32Type(), i32 = b.getI32Type();
-  Format format = formatOf(type);
-  Value bits = arith::BitcastOp::create(b, typeLike(b.getIntegerType(8), value), value);
-  bits = arith::ExtUIOp::create(b, typeLike(i32, value), bits);
-  auto number = [&](uint32_t n) { return constantLike(bits, APInt(32, n)); };
-  Value magnitude = arith::AndIOp::create(b, bits, number(0x7f));
-  Value sign = arith::ShLIOp::create(b, arith::AndIOp::create(b, bits, number(0x80)), number(24));
-  // Exponent and mantissa in place of f32's; the product with a power of two corrects the bias, subnormals included.
-  Value scaled = arith::ShLIOp::create(b, magnitude, number(23 - format.mantissa));
-  scaled = arith::BitcastOp::create(b, typeLike(f32, value), scaled);
-  scaled = arith::MulFOp::create(b, scaled, constantLike(scaled, std::ldexp(1.0, 127 - format.bias)));
-  Value result = arith::BitcastOp::create(b, bits.getType(), scaled);
-  if (format.overflow == 0x7c) {
-    Value infinite = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, magnitude, number(0x7c));
-    result = arith::SelectOp::create(b, infinite, number(0x7f800000), result);
+  Format format = formatOf(getElementTypeOrSelf(value));
+  Bits t{*this};
+  Value byte = t.cast(value, b.getIntegerType(8)), magnitude;
+  if (target.halves) {
+    Value bits = t.zext(byte, 16);
+    if (format.halfBits == 8)
+      return arith::ExtFOp::create(b, typeLike(b.getF32Type(), value), t.cast(t.up(bits, 8), b.getF16Type()));
+    magnitude = t.both(bits, 0x7f);
+    Value half = t.select(t.is(arith::CmpIPredicate::eq, magnitude, 0x7f), 0x7e00, t.up(magnitude, format.halfBits));
+    half = t.cast(t.either(half, t.up(t.both(bits, 0x80), 8)), b.getF16Type());
+    Value scaled = arith::ExtFOp::create(b, typeLike(b.getF32Type(), value), half);
+    return arith::MulFOp::create(b, scaled, constantLike(scaled, 1 / format.half));
   }
-  Value isNaN =
-      arith::CmpIOp::create(b, arith::CmpIPredicate::ugt, magnitude, number(format.overflow == 0x7c ? 0x7c : 0x7e));
-  result = arith::SelectOp::create(b, isNaN, number(0x7fc00000), result);
-  return arith::BitcastOp::create(b, scaled.getType(), arith::OrIOp::create(b, result, sign));
+  Value bits = t.zext(byte, 32);
+  magnitude = t.both(bits, 0x7f);
+  // Exponent and mantissa in place of f32's; the product with a power of two corrects the bias, subnormals included.
+  Value scaled = t.cast(t.up(magnitude, 23 - format.mantissa), b.getF32Type());
+  scaled = arith::MulFOp::create(b, scaled, constantLike(scaled, std::ldexp(1.0, 127 - format.bias)));
+  Value result = t.cast(scaled, b.getI32Type());
+  if (format.hasInfinity)
+    result = t.select(t.is(arith::CmpIPredicate::eq, magnitude, 0x7c), 0x7f800000, result);
+  result = t.select(t.is(arith::CmpIPredicate::ugt, magnitude, format.hasInfinity ? 0x7c : 0x7e), 0x7fc00000, result);
+  return t.cast(t.either(result, t.up(t.both(bits, 0x80), 24)), b.getF32Type());
 }
 
-Value ElementEmitter::narrowFloat8(Value value, Type type, bool saturate) {
+/// To nearest even; beyond the range to infinity, or NaN where there is none.
+Value ElementEmitter::roundFloat8(Value value, Type type) {
   Format format = formatOf(type);
-  Type i32 = typeLike(b.getI32Type(), value);
-  Value bits = arith::BitcastOp::create(b, i32, value);
-  auto number = [&](uint32_t n) { return constantLike(bits, APInt(32, n)); };
-  auto compare = [&](arith::CmpIPredicate predicate, Value a, uint32_t n) -> Value {
-    return arith::CmpIOp::create(b, predicate, a, number(n));
-  };
+  Bits t{*this};
   unsigned drop = 23 - format.mantissa;
-  Value sign = arith::ShRUIOp::create(b, arith::AndIOp::create(b, bits, number(0x80000000u)), number(24));
-  Value magnitude = arith::AndIOp::create(b, bits, number(0x7fffffff));
-  Value odd = arith::AndIOp::create(b, arith::ShRUIOp::create(b, magnitude, number(drop)), number(1));
-  Value rounded = arith::AddIOp::create(b, magnitude, arith::AddIOp::create(b, odd, number((1u << (drop - 1)) - 1)));
-  Value normal = arith::SubIOp::create(b, arith::ShRUIOp::create(b, rounded, number(drop)),
-                                       number((127 - format.bias) << format.mantissa));
+  Value bits = t.cast(value, b.getI32Type()), magnitude = t.both(bits, 0x7fffffff);
+  Value odd = t.both(t.down(magnitude, drop), 1);
+  Value rounded = t.add(magnitude, t.add(odd, t.number(bits, (1u << (drop - 1)) - 1)));
+  rounded = t.both(rounded, ~((1u << drop) - 1));
   // Subnormal results: adding a number whose unit is the format's smallest step rounds to that step.
-  uint32_t anchorBits = (127 + 24 - format.bias - format.mantissa) << 23;
-  Value anchor = arith::BitcastOp::create(b, value.getType(), number(anchorBits));
-  Value sum = arith::AddFOp::create(b, arith::BitcastOp::create(b, value.getType(), magnitude), anchor);
-  Value small = arith::SubIOp::create(b, arith::BitcastOp::create(b, i32, sum), number(anchorBits));
-  Value isSmall = compare(arith::CmpIPredicate::ult, magnitude, (128 - format.bias) << 23);
+  Value wide = t.cast(magnitude, b.getF32Type());
+  Value anchor = constantLike(wide, std::ldexp(1.0, 24 - static_cast<int>(format.bias + format.mantissa)));
+  Value small = arith::SubFOp::create(b, arith::AddFOp::create(b, wide, anchor), anchor);
+  Value isSmall = t.is(arith::CmpIPredicate::slt, magnitude, (128 - format.bias) << 23);
+  Value result = arith::SelectOp::create(b, isSmall, t.cast(small, b.getI32Type()), rounded);
+  uint32_t largest = (format.largest << drop) + ((127 - format.bias) << 23);
+  result =
+      t.select(t.is(arith::CmpIPredicate::sgt, result, largest), format.hasInfinity ? 0x7f800000 : 0x7fc00000, result);
+  result = t.select(t.is(arith::CmpIPredicate::sgt, magnitude, 0x7f800000), 0x7fc00000, result);
+  return t.cast(t.either(result, t.both(bits, 0x80000000u)), b.getF32Type());
+}
+
+/// The byte of a value that is one of the format.
+Value ElementEmitter::narrowFloat8(Value value, Type type) {
+  Format format = formatOf(type);
+  Bits t{*this};
+  Value byte;
+  if (target.halves) {
+    Value scaled = format.half == 1 ? value : arith::MulFOp::create(b, value, constantLike(value, format.half));
+    Value bits = t.cast(arith::TruncFOp::create(b, typeLike(b.getF16Type(), value), scaled), b.getIntegerType(16));
+    byte = t.down(bits, 8);
+    if (format.halfBits != 8) {
+      // An f16 of 2 or more is NaN.
+      Value magnitude = t.both(t.down(bits, format.halfBits), 0x7f);
+      magnitude = t.select(t.is(arith::CmpIPredicate::ne, t.both(bits, 0x4000), 0), 0x7f, magnitude);
+      byte = t.either(magnitude, t.both(byte, 0x80));
+    }
+    return t.cast(t.trunc(byte, 8), type);
+  }
+  unsigned drop = 23 - format.mantissa;
+  Value bits = t.cast(value, b.getI32Type()), magnitude = t.both(bits, 0x7fffffff);
+  Value normal = t.add(t.down(magnitude, drop), t.number(bits, 0u - ((127 - format.bias) << format.mantissa)));
+  Value wide = t.cast(magnitude, b.getF32Type());
+  Value anchor = constantLike(wide, std::ldexp(1.0, 24 - static_cast<int>(format.bias + format.mantissa)));
+  Value small = t.both(t.cast(arith::AddFOp::create(b, wide, anchor), b.getI32Type()), 0x7f);
+  Value isSmall = t.is(arith::CmpIPredicate::slt, magnitude, (128 - format.bias) << 23);
   Value result = arith::SelectOp::create(b, isSmall, small, normal);
-  Value beyond = arith::OrIOp::create(
-      b, compare(arith::CmpIPredicate::uge, magnitude, 0x7f800000),
-      arith::AndIOp::create(b, compare(arith::CmpIPredicate::uge, magnitude, (128 - format.bias) << 23),
-                            compare(arith::CmpIPredicate::ugt, result, format.largest)));
-  result = arith::SelectOp::create(b, beyond, number(saturate ? format.largest : format.overflow), result);
-  result = arith::SelectOp::create(b, compare(arith::CmpIPredicate::ugt, magnitude, 0x7f800000), number(0x7f), result);
-  result = arith::OrIOp::create(b, result, sign);
-  result = arith::TruncIOp::create(b, typeLike(b.getIntegerType(8), value), result);
-  return arith::BitcastOp::create(b, typeLike(type, value), result);
+  if (format.hasInfinity)
+    result = t.select(t.is(arith::CmpIPredicate::sge, magnitude, 0x7f800000), 0x7c, result);
+  result =
+      t.select(t.is(arith::CmpIPredicate::sgt, magnitude, format.hasInfinity ? 0x7f800000 : 0x7f7fffff), 0x7f, result);
+  byte = t.either(result, t.both(t.down(bits, 24), 0x80));
+  return t.cast(t.trunc(byte, 8), type);
 }

@@ -63,8 +63,7 @@ IndexExpr IndexSpace::scale(const IndexExpr &a, int64_t factor) {
   return result;
 }
 
-/// The number of lanes when `a` rises by one a lane from a multiple of that number; else 0.
-unsigned IndexSpace::alignedWidth(const IndexExpr &a) const {
+unsigned IndexSpace::alignedWidth(const IndexExpr &a, unsigned unit) const {
   unsigned width = 0;
   for (const IndexExpr::Term &term : a.terms)
     if (variables[term.variable].lane) {
@@ -72,10 +71,12 @@ unsigned IndexSpace::alignedWidth(const IndexExpr &a) const {
         return 0;
       width = variables[term.variable].width;
     }
-  if (!width || a.constant % width != 0)
+  if (!unit)
+    unit = width;
+  if (!width || width % unit != 0 || a.constant % unit != 0)
     return 0;
   for (const IndexExpr::Term &term : a.terms)
-    if (!variables[term.variable].lane && term.coefficient % width != 0)
+    if (!variables[term.variable].lane && term.coefficient % unit != 0)
       return 0;
   return width;
 }

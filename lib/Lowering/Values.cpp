@@ -97,7 +97,7 @@ Value ElementEmitter::round(Value value, Type type) {
     bits = arith::AndIOp::create(b, bits, constantLike(bits, APInt(32, 0xffff0000u)));
     return arith::BitcastOp::create(b, value.getType(), bits);
   }
-  return widenFloat8(narrowFloat8(value, type, /*saturate=*/false));
+  return roundFloat8(value, type);
 }
 
 Value ElementEmitter::narrow(Value value, Type type) {
@@ -111,5 +111,5 @@ Value ElementEmitter::narrow(Value value, Type type) {
     bits = arith::TruncIOp::create(b, typeLike(b.getIntegerType(16), value), bits);
     return arith::BitcastOp::create(b, typeLike(type, value), bits);
   }
-  return narrowFloat8(value, type, /*saturate=*/false);
+  return narrowFloat8(value, type);
 }

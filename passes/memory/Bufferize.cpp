@@ -29,7 +29,7 @@ struct Bufferize : mpt::impl::BufferizeBase<Bufferize> {
     KernelTarget target = KernelTarget::host();
     if (vectorBits) {
       target.vectorBits = vectorBits;
-      target.fma = vectorBits >= 256;
+      target.fma = target.halves = vectorBits >= 256;
     }
     auto generate = [&](OpBuilder &builder, FusionOp fusion, ArrayRef<MemRefType> inputs, ArrayRef<MemRefType> outputs,
                         StringRef name) -> FailureOr<memory::LaunchShape> {

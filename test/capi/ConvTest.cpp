@@ -36,7 +36,7 @@ const Shape shapes[] = {
     {"3-D", 1, 1, 4, 8, {4, 5, 6}, {3, 3, 3}, {1, 1, 2}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}},
 };
 
-const int64_t types[] = {MPT_FLOAT32, MPT_FLOAT16, MPT_BFLOAT16};
+const int64_t types[] = {MPT_FLOAT32, MPT_FLOAT16, MPT_BFLOAT16, MPT_FLOAT8E4M3FN};
 
 mpt_conv_desc describe(const Shape &s, int64_t kind, int64_t type) {
   mpt_conv_desc d{};
@@ -47,6 +47,12 @@ mpt_conv_desc describe(const Shape &s, int64_t kind, int64_t type) {
     d.out[i] = (s.in[i] + s.low[i] + s.high[i] - s.dilation[i] * (s.kernel[i] - 1) - 1) / s.stride[i] + 1;
   }
   d.x_type = d.w_type = d.y_type = type;
+  if (type == MPT_FLOAT8E4M3FN) { // as recipes have it: gradients in 1-5-2, results wider
+    d.y_type = MPT_FLOAT8E5M2;
+    (kind == MPT_CONV_FORWARD         ? d.y_type
+     : kind == MPT_CONV_BACKWARD_DATA ? d.x_type
+                                      : d.w_type) = s.n % 2 ? MPT_FLOAT32 : MPT_FLOAT16;
+  }
   d.workspace_bytes = mpt_conv_workspace(&d, 0);
   return d;
 }
@@ -112,7 +118,7 @@ void testCase(const Shape &s, int64_t kind, int64_t type, bool bias) {
   int64_t xs = d.n * d.ic, ys = d.n * d.oc, ws = d.oc * (d.ic / d.groups);
   for (int i = 0; i < 3; ++i)
     xs *= d.in[i], ys *= d.out[i], ws *= d.kernel[i];
-  Tensors t{Values::random(type, xs), Values::random(type, ws), Values::random(type, ys),
+  Tensors t{Values::random(d.x_type, xs), Values::random(d.w_type, ws), Values::random(d.y_type, ys),
             Values::random(type, kind == MPT_CONV_BACKWARD_DATA ? d.ic : d.oc)};
   Scratch workspace, scratch;
   std::vector<uint8_t> first;
@@ -141,7 +147,8 @@ int main() {
     for (int64_t type : types)
       for (int64_t kind = 0; kind < 3; ++kind) {
         testCase(s, kind, type, false);
-        if (kind == MPT_CONV_FORWARD || (kind == MPT_CONV_BACKWARD_DATA && type != MPT_BFLOAT16))
+        if (type != MPT_FLOAT8E4M3FN &&
+            (kind == MPT_CONV_FORWARD || (kind == MPT_CONV_BACKWARD_DATA && type != MPT_BFLOAT16)))
           testCase(s, kind, type, true);
       }
   Call call(1);

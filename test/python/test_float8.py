@@ -1,4 +1,5 @@
-"""8-bit floats in emitted kernels, against ml_dtypes and the reference interpreter; statistics of stochastic rounding."""
+"""8-bit floats in emitted kernels and in the runtime, against ml_dtypes and the reference interpreter; statistics of stochastic
+rounding."""
 import os
 import pathlib
 import subprocess
@@ -36,30 +37,46 @@ def values():
 
 
 def module(count: int) -> str:
-    """All casts of x in one function: to nearest with both overflow modes, and stochastic."""
+    """All casts of x in one function: to nearest with both overflow modes, and stochastic. Results in f32, and as stored. Then
+    casts from what was stored, casts of 16-bit values, and state in 8 bits."""
     wide = f"tensor<{count}xf32>"
-    lines, results = [], []
+    lines, results = [], {}
     for kind in KIND:
         narrow = f"tensor<{count}x{kind}>"
         for name, operand, attributes in (("even", "%x", ""), ("saturate", "%x", SATURATE),
                                           ("stochastic", "%x key %k : tensor<2xi64>", STOCHASTIC)):
-            lines += [f"  %{kind}_{name} = mpt.cast {operand} {attributes} : {wide} to {narrow}",
-                      f"  %{kind}_{name}_w = mpt.cast %{kind}_{name} : {narrow} to {wide}"]
-            results.append(f"{kind}_{name}")
-    types = ", ".join(f'{wide} {{mpt.name = "{name}"}}' for name in results)
-    return (f'module attributes {{mpt.name = "casts"}} {{\n'
-            f'func.func @evaluate(%x: {wide} {{mpt.name = "x"}}, %k: tensor<2xi64> {{mpt.name = "k"}}) -> ({types}) {{\n'
-            + "\n".join(lines) + "\n  return " + ", ".join(f"%{name}_w" for name in results) + " : "
-            + ", ".join([wide] * len(results)) + "\n}\n}\n")
+            lines += [f"  %{kind}_{name}_s = mpt.cast {operand} {attributes} : {wide} to {narrow}",
+                      f"  %{kind}_{name} = mpt.cast %{kind}_{name}_s : {narrow} to {wide}"]
+            results |= {f"{kind}_{name}": wide, f"{kind}_{name}_s": narrow}
+    text = 'module attributes {mpt.name = "casts"} {\n'
+    text += "".join(f"train.state parameter @{kind}_state : tensor<{count}x{kind}> = dense<0.0> : tensor<{count}x{kind}>\n"
+                    for kind in KIND)
+    text += function("evaluate", {"x": wide, "k": "tensor<2xi64>"}, lines, results)
+    codes = {kind: f"tensor<256x{kind}>" for kind in KIND}
+    text += function("widen", codes, [f"  %{kind}_w = mpt.cast %{kind} : {type} to tensor<256xf32>" for kind, type in codes.items()],
+                     {f"{kind}_w": "tensor<256xf32>" for kind in KIND})
+    halves = {kind: f"tensor<65536x{kind}>" for kind in ("f16", "bf16")}
+    text += function("halves", halves, [f"  %{half}_{kind} = mpt.cast %{half} : {type} to tensor<65536x{kind}>"
+                                        for half, type in halves.items() for kind in KIND],
+                     {f"{half}_{kind}": f"tensor<65536x{kind}>" for half in halves for kind in KIND})
+    reads = [f"  %{kind}_r = train.read @{kind}_state : tensor<{count}x{kind}>" for kind in KIND]
+    return text + function("stored", {}, reads, {f"{kind}_r": f"tensor<{count}x{kind}>" for kind in KIND}) + "}\n"
 
 
-def emit(text: str, folder: pathlib.Path) -> pathlib.Path:
+def function(name: str, arguments: dict, lines: list, results: dict) -> str:
+    taken = ", ".join(f'%{key}: {type} {{mpt.name = "{key}"}}' for key, type in arguments.items())
+    given = ", ".join(f'{type} {{mpt.name = "{key}"}}' for key, type in results.items())
+    return (f"func.func @{name}({taken}) -> ({given}) {{\n" + "\n".join(lines) + "\n  return "
+            + ", ".join(f"%{key}" for key in results) + " : " + ", ".join(results.values()) + "\n}\n")
+
+
+def emit(text: str, folder: pathlib.Path, bits: int = 0) -> pathlib.Path:
     folder.mkdir(exist_ok=True)
     (folder / "module.mlir").write_text(text)
     out = folder / "library"
     library = f"--lowering-emit-library=out={out} runtime={BUILD / 'lib' / 'libmpt_rt.so'}"
     subprocess.run([BUILD / "bin" / "mpt-opt", folder / "module.mlir", "--fusion-lower-train", "--fusion-decompose", "--fusion-form",
-                    "--memory-bufferize", "--memory-plan", "--memory-verify-plan", library, "-o", os.devnull], check=True)
+                    f"--memory-bufferize=vector-bits={bits}", "--memory-plan", "--memory-verify-plan", library, "-o", os.devnull], check=True)
     return out
 
 
@@ -73,28 +90,52 @@ def assert_same(actual, expected):
 KEY = np.array([0x1234567890, 77], np.int64)
 
 
-@pytest.fixture(scope="module")
-def casts(tmp_path_factory):
+@pytest.fixture(scope="module", params=[0, 128], ids=["this machine's vectors", "without F16C"])
+def casts(request, tmp_path_factory):
     x, folder = values(), tmp_path_factory.mktemp("casts")
-    library = emit(module(len(x)), folder)
+    library = emit(module(len(x)), folder, request.param)
     outputs = [mpt.Trainer(library, threads=threads).run("evaluate", {"x": x, "k": KEY}) for threads in (1, 2)]
     return x, folder, outputs
 
 
+def rounded(x, kind, saturates: bool):
+    with np.errstate(over="ignore", invalid="ignore"):
+        return (np.clip(x, -LARGEST[kind], LARGEST[kind]) if saturates else x).astype(KIND[kind])
+
+
 @pytest.mark.parametrize("kind", KIND)
 def test_kernels_equal_ml_dtypes(casts, kind):
-    x, _, (outputs, _) = casts
-    with np.errstate(over="ignore", invalid="ignore"):
-        assert_same(outputs[f"{kind}_even"], x.astype(KIND[kind]).astype(np.float32))
-        clipped = np.clip(x, -LARGEST[kind], LARGEST[kind])
-        assert_same(outputs[f"{kind}_saturate"], clipped.astype(KIND[kind]).astype(np.float32))
+    x, folder, (outputs, _) = casts
+    for name, saturates in (("even", False), ("saturate", True)):
+        expected = rounded(x, kind, saturates).astype(np.float32)
+        assert_same(outputs[f"{kind}_{name}"], expected)
+        stored = outputs[f"{kind}_{name}_s"]
+        assert stored.dtype == KIND[kind]
+        assert_same(stored.astype(np.float32), expected)
+    trainer = mpt.Trainer(folder / "library")
+    codes = {name: np.arange(256, dtype=np.uint8).view(type) for name, type in KIND.items()}
+    assert_same(trainer.run("widen", codes)[f"{kind}_w"], codes[kind].astype(np.float32))
+    halves = {"f16": np.arange(1 << 16, dtype=np.uint16).view(np.float16), "bf16": np.arange(1 << 16, dtype=np.uint16).view(ml_dtypes.bfloat16)}
+    narrow = trainer.run("halves", halves)
+    for half, array in halves.items():
+        assert_same(narrow[f"{half}_{kind}"].astype(np.float32), rounded(array.astype(np.float32), kind, False).astype(np.float32))
+
+
+def test_the_runtime_converts_as_ml_dtypes(casts):
+    x, folder, _ = casts
+    trainer = mpt.Trainer(folder / "library")
+    for kind in KIND:
+        trainer.set_parameter(f"{kind}_state", x)
+        expected = rounded(x, kind, False)
+        assert_same(trainer.state()[f"{kind}_state"].astype(np.float32), expected.astype(np.float32))
+        assert_same(trainer.parameter(f"{kind}_state"), expected.astype(np.float32))
 
 
 def test_kernels_equal_the_interpreter_and_any_thread_count(casts):
     x, folder, (one, two) = casts
     reference = run(module(len(x)), "evaluate", {"x": x, "k": KEY}, folder)
     for name, value in one.items():
-        assert_same(value, reference[name])
+        assert_same(value.astype(np.float32), reference[name].astype(np.float32))
         assert value.tobytes() == two[name].tobytes()
 
 

@@ -85,7 +85,8 @@ public:
   mlir::Value widen(mlir::Value value);
   mlir::Value narrow(mlir::Value value, mlir::Type type);
   mlir::Value widenFloat8(mlir::Value value);
-  mlir::Value narrowFloat8(mlir::Value value, mlir::Type type, bool saturate);
+  mlir::Value roundFloat8(mlir::Value value, mlir::Type type);
+  mlir::Value narrowFloat8(mlir::Value value, mlir::Type type);
   static unsigned width(mlir::Value value);
   /// Lanes of the vectors that indices `at` make; 1 where they are the same in all lanes.
   unsigned laneWidth(Indices at) const;

@@ -74,7 +74,8 @@ public:
   bool isLane(llvm::ArrayRef<IndexExpr> at) const;
   int64_t minimum(const IndexExpr &a) const;
   int64_t maximum(const IndexExpr &a) const;
-  unsigned alignedWidth(const IndexExpr &a) const;
+  /// The number of lanes when `a` rises by one a lane from a multiple of `unit` (0: of that number); else 0.
+  unsigned alignedWidth(const IndexExpr &a, unsigned unit = 0) const;
 
 private:
   unsigned derived(Kind kind, const IndexExpr &source, int64_t divisor);

@@ -10,6 +10,7 @@ namespace mpt {
 struct KernelTarget {
   unsigned vectorBits = 256;
   bool fma = true;
+  bool halves = true; ///< converts between f32 and f16 in one instruction
   /// The processor this process runs on.
   static KernelTarget host();
   unsigned lanes() const { return vectorBits / 16; } ///< two registers of f32

@@ -80,8 +80,10 @@ void gatherColumns(void *const *args, int64_t begin, int64_t end) {
         memcpy(row, from, static_cast<size_t>(d.ic * task.size));
       else if (task.size == 4)
         spread(reinterpret_cast<const float *>(from), d.ic, task.taps, reinterpret_cast<float *>(row) + t);
-      else
+      else if (task.size == 2)
         spread(reinterpret_cast<const uint16_t *>(from), d.ic, task.taps, reinterpret_cast<uint16_t *>(row) + t);
+      else
+        spread(reinterpret_cast<const uint8_t *>(from), d.ic, task.taps, reinterpret_cast<uint8_t *>(row) + t);
     }
   }
 }
