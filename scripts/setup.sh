@@ -13,7 +13,7 @@ SYSTEM_PACKAGES=(
   libprotobuf-dev protobuf-compiler libgomp1 libsimde-dev zlib1g-dev ccache git python3 python3-venv ca-certificates
 )
 PYTHON_PACKAGES=(
-  "cmake>=3.26" ninja lit numpy "onnx==$ONNX_VERSION" scikit-learn ml_dtypes pytest setuptools wheel
+  "cmake>=3.26" ninja lit numpy "onnx==$ONNX_VERSION" scikit-learn ml_dtypes pytest pytest-xdist setuptools wheel
   "onednn-devel-cpu-gomp==2023.2.0"
 )
 

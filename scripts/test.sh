@@ -66,7 +66,7 @@ tally_junit "$results/lit.xml" "lit tests" $?
 
 python_tests=()
 for folder in test/python test/e2e python/tests; do [ -d "$folder" ] && python_tests+=("$folder"); done
-MPT_BUILD="$build" python -m pytest -q -p no:cacheprovider --junitxml="$results/pytest.xml" "${python_tests[@]}"
+MPT_BUILD="$build" OMP_WAIT_POLICY=passive python -m pytest -q -p no:cacheprovider -n "$(nproc)" --dist worksteal --junitxml="$results/pytest.xml" "${python_tests[@]}"
 status=$?
 [ $status -eq 5 ] && status=0 # no Python test collected
 tally_junit "$results/pytest.xml" "Python tests" $status
