@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """CPU seconds and peak memory of rewriting large graphs, and how both grow: one table by one command.
 
-    compile_time.py [--compiler build/release/bin/mpt-opt] [--nodes 12500 50000 200000] [--gigabytes 3]
+    compile_time.py [--compiler build/release/bin/mpt-opt] [--nodes 62500 250000 1000000] [--gigabytes 3]
 
 chain: MatMul, Relu, Add, Mul, Softmax in a row.  wide: Adam in standard operators, 12 nodes a tensor.  The exponent is that of
 CPU time against the previous size less the start-up of an empty run: 1 is linear.  external: products with external data.
@@ -11,8 +11,6 @@ from __future__ import annotations
 import argparse
 import math
 import os
-import resource
-import subprocess
 import tempfile
 
 import numpy as np
@@ -20,6 +18,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 import adam
+import spawn
 
 WIDTH = 8
 
@@ -65,37 +64,22 @@ def external(gigabytes, path):
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
 
 
-def measure(command):
-    """CPU seconds and peak MB of a command; raises where it fails."""
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
-        used = resource.getrusage(resource.RUSAGE_CHILDREN)
-        os.write(write, f"{used.ru_utime + used.ru_stime} {used.ru_maxrss / 1024}".encode())
-        os._exit(0)
-    os.close(write)
-    text = os.read(read, 100).decode()
-    os.close(read)
-    if os.waitpid(child, 0)[1] or not text:
-        raise SystemExit(f"failed: {' '.join(command)}")
-    return tuple(map(float, text.split()))
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--compiler", default="build/release/bin/mpt-opt")
     parser.add_argument("--policy", default="amp-f16")
-    parser.add_argument("--nodes", type=int, nargs="+", default=[12500, 50000, 200000])
+    parser.add_argument("--nodes", type=int, nargs="+", default=[62500, 250000, 1000000])
     parser.add_argument("--gigabytes", type=float, default=3)
     options = parser.parse_args()
     print("| graph | size | CPU s | peak MB | exponent |\n|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         def run(make, size, label):
             path, out = os.path.join(folder, "in.onnx"), os.path.join(folder, "out.onnx")
-            make(size, path)
-            seconds, peak = measure([options.compiler, path, f"--policy={options.policy}", "--emit=onnx", "--quiet",
-                                     "-o", out])
+            spawn.aside(lambda: make(size, path))
+            status, seconds, peak, said = spawn.measure([options.compiler, path, f"--policy={options.policy}", "--emit=onnx",
+                                                         "--quiet", "-o", out])
+            if status:
+                raise SystemExit(f"{label} {size}: {said.strip()}")
             for name in os.listdir(folder):
                 os.remove(os.path.join(folder, name))
             return label, seconds, peak

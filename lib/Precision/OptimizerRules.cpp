@@ -86,7 +86,7 @@ Value unscaled(Value value, SmallVectorImpl<Operation *> *path = nullptr) {
 
 class OptimizerNodes {
 public:
-  llvm::DenseMap<Operation *, std::string> find(func::FuncOp main) {
+  llvm::DenseMap<Operation *, StringRef> find(func::FuncOp main) {
     main.getBody().walk<WalkOrder::PreOrder>([&](onnx::NodeOp node) {
       if (isRoot(node))
         addRoot(node);
@@ -207,10 +207,10 @@ private:
       pins.try_emplace(op, rule);
   }
 
-  llvm::DenseMap<Operation *, std::string> pins;
+  llvm::DenseMap<Operation *, StringRef> pins;
   DenseSet<Operation *> sums; ///< running sums found so far, which a later one may continue
 };
 
 } // namespace
 
-llvm::DenseMap<Operation *, std::string> mpt::optimizerPins(func::FuncOp main) { return OptimizerNodes().find(main); }
+llvm::DenseMap<Operation *, StringRef> mpt::optimizerPins(func::FuncOp main) { return OptimizerNodes().find(main); }

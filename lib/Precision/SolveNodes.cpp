@@ -228,7 +228,7 @@ private:
     };
     bool refuses = ruling.named && ruling.decision == Decision::narrow;
     if (auto rule = pins.find(node); rule != pins.end())
-      return pin(rule->second + (refuses ? " (" + ruling.rule + " does not apply)" : ""));
+      return pin(rule->second.str() + (refuses ? " (" + ruling.rule + " does not apply)" : ""));
     if (numericClass == NumericClass::Pinned)
       return pin(refuses ? "pinned: computes in f32 (" + ruling.rule + " does not apply)" : ruling.rule);
     if (ruling.decision == Decision::wide)
@@ -308,7 +308,7 @@ private:
   NodeLabels labels;
   std::vector<bool> narrow; ///< what was decided
   DenseSet<Operation *> tail;
-  DenseMap<Operation *, std::string> pins;
+  DenseMap<Operation *, StringRef> pins;
   DenseMap<Operation *, bool> outOfRange;
   DenseMap<Value, Flow> flow;
   DenseMap<Value, int> produced;

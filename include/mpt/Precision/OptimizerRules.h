@@ -13,7 +13,7 @@ namespace mpt {
 ///    added to a root of 2^-16 or more it is lost in bf16.
 /// A running sum is an addition of a square, scaled or not, to a scaled input or initializer of the graph (or to
 /// another running sum), whose result reaches a root through scalings, maxima and additions of scalars.
-llvm::DenseMap<mlir::Operation *, std::string> optimizerPins(mlir::func::FuncOp main);
+llvm::DenseMap<mlir::Operation *, llvm::StringRef> optimizerPins(mlir::func::FuncOp main);
 
 } // namespace mpt
 
