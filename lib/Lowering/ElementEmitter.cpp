@@ -399,8 +399,7 @@ static Value asBytes(ImplicitLocOpBuilder &b, Value memory) {
 Value ElementEmitter::load(Value buffer, Indices at) {
   Type type = cast<MemRefType>(buffer.getType()).getElementType();
   IndexExpr linear = linearAddress(buffer, at);
-  accesses.push_back({linear, std::max<int64_t>(1, type.getIntOrFloatBitWidth() / 8), false,
-                      argumentNumber(buffer)});
+  accesses.push_back({linear, std::max<int64_t>(1, type.getIntOrFloatBitWidth() / 8), false, argumentNumber(buffer)});
   Address where = address(linear);
   Value memory = flat(buffer), value;
   if (where.width == 1 || (!where.lanes && where.stride == 0)) {
@@ -427,8 +426,7 @@ Value ElementEmitter::load(Value buffer, Indices at) {
 void ElementEmitter::store(Value value, Value buffer, Indices at) {
   Type type = cast<MemRefType>(buffer.getType()).getElementType();
   IndexExpr linear = linearAddress(buffer, at);
-  accesses.push_back({linear, std::max<int64_t>(1, type.getIntOrFloatBitWidth() / 8), true,
-                      argumentNumber(buffer)});
+  accesses.push_back({linear, std::max<int64_t>(1, type.getIntOrFloatBitWidth() / 8), true, argumentNumber(buffer)});
   Address where = address(linear);
   value = narrow(value, type);
   Value memory = flat(buffer);
