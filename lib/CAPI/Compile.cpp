@@ -9,7 +9,6 @@
 #include "mpt/Support/Files.h"
 #include "mpt/Target/CPU.h"
 #include "passes/Pipelines.h"
-#include "passes/fusion/Passes.h"
 #include "passes/memory/Passes.h"
 #include "passes/precision/Passes.h"
 
@@ -62,7 +61,13 @@ public:
     if (failed(read()))
       return failure();
     for (const Phase &phase : compilerPhases()) {
+      // A training step in a file is what it is: differentiated, updated and typed.
+      bool made = (*module)->hasAttr("mpt.step") && (phase.name == "training" || phase.name == "precision");
       if (!started(phase.name))
+        continue;
+      if (made && phase.name == options.to)
+        break;
+      if (made)
         continue;
       if (failed(fitsBudget(phase) ? planWithin(options.memoryBudget) : runPhase(phase)))
         return failure();
@@ -112,6 +117,8 @@ private:
     if (failed(imported))
       return failure();
     module = std::move(*imported);
+    if ((*module)->hasAttr("mpt.step") && (options.trains || options.policy != "fp32" || !options.lossScale.empty()))
+      return fail("'" + path + "' is a training step already: expected no loss, optimizer, policy or loss scale");
     return success();
   }
 
@@ -218,17 +225,15 @@ private:
 
   /// The step (or, without training, the forward graph) as standard operators.
   LogicalResult writeOnnx() {
-    PassManager passes(&context);
-    passes.addPass(createLowerTrain());
-    if (failed(passes.run(*module)))
-      return failure();
-    auto function = module->lookupSymbol<func::FuncOp>(options.forwardOnly ? "forward" : "step");
-    if (!function)
-      return fail("expected a function to export, found none; --from may have skipped the training phase");
     if (options.output == "-")
       return fail("expected a file for the ONNX model; name it with -o");
+    auto forward = module->lookupSymbol<func::FuncOp>("forward");
+    if (options.forwardOnly ? !forward : !module->lookupSymbol<func::FuncOp>("step"))
+      return fail("expected a function to export, found none; --from may have skipped the training phase");
     progress("writing " + options.output);
-    return exportOnnx(*module, function, options.output);
+    if (options.forwardOnly)
+      return exportOnnx(*module, forward, options.output);
+    return exportStep(*module, options.onnxForm == "joint" ? StepForm::Joint : StepForm::TrainingInfo, options.output);
   }
 
   LogicalResult write() {

@@ -149,6 +149,9 @@ const std::vector<Flag> &flags() {
        "library (default), static, object, llvm, mlir, or onnx: the training step that --optimizer or --loss asks for, "
        "else the model's own graph rewritten",
        setEmit},
+      {"--onnx-form", "FORM",
+       "training step as ONNX: joint (default; one graph of standard operators) or training-info (TrainingInfoProto)",
+       choice(&Options::onnxForm, "joint|training-info")},
       {"--loss", "LOSS",
        "loss to add: softmax-cross-entropy[,class-axis=N][,ignore-index=N], mse, l1, bce-with-logits, none (default)",
        setLoss},

@@ -26,14 +26,6 @@ template <typename Op> void logical(ExportRules &rules, StringRef boolean, Strin
   });
 }
 
-/// FP32 form of a narrow float value, and back.
-OnnxValue wide(OnnxWriter &w, Value value) {
-  return w.cast(w.get(value), elementOf(value), wideType(elementOf(value)));
-}
-OnnxValue narrow(OnnxWriter &w, OnnxValue value, Value like) {
-  return w.cast(value, wideType(elementOf(like)), elementOf(like));
-}
-
 OnnxValue compare(CompareOp op, OnnxWriter &w) {
   OnnxValue a = w.get(op.getLhs()), b = w.get(op.getRhs());
   switch (op.getPredicate()) {
@@ -53,32 +45,13 @@ OnnxValue compare(CompareOp op, OnnxWriter &w) {
   llvm_unreachable("unknown predicate");
 }
 
-/// dy times a slope, both FP32, rounded to the result's type.
+/// dy times a slope, in FP64 and rounded once: 1 - y^2 loses digits in FP32 where |y| is near 1.
 template <typename Op, typename Slope> void gradient(ExportRules &rules, Slope slope) {
   addRule<Op>(rules, [=](Op op, OnnxWriter &w) {
-    Type type = wideType(elementOf(op.getY()));
-    OnnxValue product = w.node("Mul", {wide(w, op.getLhs()), slope(w, wide(w, op.getRhs()), type)});
-    return Values{narrow(w, product, op.getY())};
+    Arithmetic a(w, Float64Type::get(op.getContext()));
+    OnnxValue dy = a.in(op.getLhs());
+    return Values{a.out(a.mul(dy, slope(a, a.in(op.getRhs()))), op.getY())};
   });
-}
-
-void addCastRule(ExportRules &rules) {
-  rules[CastOp::getOperationName()] = [](Operation *op, OnnxWriter &w) -> LogicalResult {
-    auto cast = llvm::cast<CastOp>(op);
-    Type to = elementOf(cast.getY());
-    if (cast.getRounding() != Rounding::NearestEven)
-      return op->emitOpError() << "has no ONNX form: Cast rounds to nearest even, not "
-                               << stringifyRounding(cast.getRounding());
-    auto real = dyn_cast<FloatType>(to);
-    bool saturates = cast.getOverflow() == Overflow::Saturate;
-    if (saturates && (!real || real.getWidth() > 8))
-      return op->emitOpError() << "has no ONNX form: Cast saturates for 8-bit floats only";
-    SmallVector<OnnxAttribute> attributes{{"to", int64_t(onnxElementType(to))}};
-    if (real && real.getWidth() == 8)
-      attributes.emplace_back("saturate", int64_t(saturates));
-    w.set(cast.getY(), w.node("Cast", {w.get(cast.getX())}, attributes));
-    return success();
-  };
 }
 
 } // namespace
@@ -115,13 +88,13 @@ void mpt::addElementwiseRules(ExportRules &rules) {
   logical<AndOp>(rules, "And", "BitwiseAnd");
   logical<OrOp>(rules, "Or", "BitwiseOr");
   logical<XorOp>(rules, "Xor", "BitwiseXor");
-  addCastRule(rules);
 
   addRule<ModOp>(rules, [](ModOp op, OnnxWriter &w) {
     return Values{w.node("Mod", {w.get(op.getLhs()), w.get(op.getRhs())}, {{"fmod", int64_t(1)}})};
   });
-  addRule<RsqrtOp>(rules, [](RsqrtOp op, OnnxWriter &w) {
-    return Values{narrow(w, w.node("Reciprocal", {w.node("Sqrt", {wide(w, op.getX())})}), op.getY())};
+  addRule<RsqrtOp>(rules, [](RsqrtOp op, OnnxWriter &w) { // rounded once, so not in the result's type
+    Arithmetic a(w, Float64Type::get(op.getContext()));
+    return Values{a.out(w.node("Reciprocal", {w.node("Sqrt", {a.in(op.getX())})}), op.getY())};
   });
   addRule<IsFiniteOp>(rules, [](IsFiniteOp op, OnnxWriter &w) {
     OnnxValue x = w.cast(w.get(op.getX()), elementOf(op.getX()), wideType(elementOf(op.getX())));
@@ -151,16 +124,7 @@ void mpt::addElementwiseRules(ExportRules &rules) {
     OnnxValue zero = w.scalar(elementOf(op.getY()), 0.0);
     return Values{w.node("Where", {w.node("Greater", {w.get(op.getRhs()), zero}), w.get(op.getLhs()), zero})};
   });
-  gradient<TanhBackwardOp>(rules, [](OnnxWriter &w, OnnxValue y, Type type) {
-    return w.node("Sub", {w.scalar(type, 1.0), w.node("Mul", {y, y})});
-  });
-  gradient<SigmoidBackwardOp>(rules, [](OnnxWriter &w, OnnxValue y, Type type) {
-    return w.node("Mul", {y, w.node("Sub", {w.scalar(type, 1.0), y})});
-  });
-  addRule<DropoutOp>(rules, [](DropoutOp op, OnnxWriter &w) {
-    op.emitWarning() << "exported as Dropout, whose random numbers are the executor's own";
-    OnnxValue ratio = w.scalar(Float32Type::get(op.getContext()), op.getRatio().convertToDouble());
-    auto truth = DenseElementsAttr::get(RankedTensorType::get({}, IntegerType::get(op.getContext(), 1)), true);
-    return Values{w.node("Dropout", {w.get(op.getX()), ratio, w.initializer(truth, "training")})};
-  });
+  gradient<TanhBackwardOp>(rules, [](Arithmetic &a, const OnnxValue &y) { return a.sub(a.number(1.0), a.mul(y, y)); });
+  gradient<SigmoidBackwardOp>(rules,
+                              [](Arithmetic &a, const OnnxValue &y) { return a.mul(y, a.sub(a.number(1.0), y)); });
 }

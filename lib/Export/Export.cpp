@@ -1,14 +1,10 @@
-// Core graphs to ONNX files: one graph, initializers from state, outputs from results and writes.
+// Core graphs to ONNX files: functions to graphs, states to initializers.
 #include "mpt/Export/Export.h"
 
 #include "Writer.h"
-#include "mpt/Support/Files.h"
 
-#include "mlir/IR/AsmState.h"
 #include "mlir/IR/DialectResourceBlobManager.h"
-#include "llvm/Support/FileSystem.h"
-#include "llvm/Support/Path.h"
-#include "llvm/Support/raw_ostream.h"
+#include "llvm/Support/JSON.h"
 
 using namespace mlir;
 using namespace mpt;
@@ -19,18 +15,16 @@ namespace {
 const ExportRules &exportRules() {
   static const ExportRules rules = [] {
     ExportRules table;
-    addElementwiseRules(table);
-    addShapeRules(table);
-    addContractionRules(table);
-    addPoolingRules(table);
-    addReduceRules(table);
-    addNormRules(table);
+    for (auto add : {addElementwiseRules, addShapeRules, addContractionRules, addPoolingRules, addReduceRules,
+                     addNormRules, addRandomRules})
+      add(table);
     return table;
   }();
   return rules;
 }
 
-/// Replaces composites that have no rule by their decompositions, until none is left.
+/// Replaces composites that have no rule by their decompositions, until none is left: what they mean, rounding by
+/// rounding.
 void decomposeWithoutRule(func::FuncOp function) {
   bool changed = true;
   while (changed) {
@@ -76,60 +70,160 @@ ElementsAttr convert(ElementsAttr value, RankedTensorType type) {
   return DenseElementsAttr::get(type, ArrayRef<APFloat>(numbers));
 }
 
-class FunctionExport {
+void describe(pb::ValueInfoProto &info, StringRef name, Type type) {
+  auto tensor = cast<RankedTensorType>(type);
+  info.set_name(name.str());
+  pb::TypeProto_Tensor &proto = *info.mutable_type()->mutable_tensor_type();
+  proto.set_elem_type(onnxElementType(tensor.getElementType()));
+  proto.mutable_shape();
+  for (int64_t extent : tensor.getShape())
+    proto.mutable_shape()->add_dim()->set_dim_value(extent);
+}
+
+/// The states of a module as initializers, made when first asked for.
+class States {
 public:
-  FunctionExport(ModuleOp module, func::FuncOp function, pb::GraphProto &graph)
-      : module(module), function(function), graph(graph), writer(graph) {}
+  States(ModuleOp module, OnnxModelParts &parts) : module(module), writer(scratch, parts) {
+    writer.context = module.getContext();
+  }
+
+  FailureOr<OnnxValue> get(StringRef name) {
+    auto [known, isNew] = values.try_emplace(name);
+    if (!isNew)
+      return known->second;
+    auto state = module.lookupSymbol<train::StateOp>(name);
+    auto type = cast<RankedTensorType>(state.getType());
+    ElementsAttr value = initialValue(state);
+    if (!value)
+      return state.emitOpError() << "expected an initial value to export";
+    // Narrowing to 16 bits happens while the file is written.
+    bool streams =
+        value.getElementType() == type.getElementType() ||
+        (value.getElementType().isF32() && (type.getElementType().isF16() || type.getElementType().isBF16()));
+    if (!streams && !(value = convert(value, type)))
+      return state.emitOpError() << "expected readable FP32 contents to store as " << type.getElementType();
+    return known->second = writer.initializer(value, name, type.getElementType());
+  }
+  /// Role, owner and, for states that `updates` names, the output with the new value.
+  std::string toJSON(const llvm::StringMap<OnnxValue> &updates) {
+    llvm::json::Object all;
+    for (auto state : module.getOps<train::StateOp>()) {
+      auto found = values.find(state.getSymName());
+      if (found == values.end())
+        continue;
+      llvm::json::Object entry{{"role", train::stringifyRole(state.getRole())}};
+      if (state.getOf())
+        entry["of"] = *state.getOf();
+      if (state.getFrozen())
+        entry["frozen"] = true;
+      if (found->second != state.getSymName())
+        entry["initializer"] = found->second;
+      if (auto next = updates.find(state.getSymName()); next != updates.end())
+        entry["next"] = next->second;
+      all[state.getSymName()] = std::move(entry);
+    }
+    std::string text;
+    llvm::raw_string_ostream(text) << llvm::json::Value(std::move(all));
+    return text;
+  }
+
+private:
+  /// What a state holds before the first step: its value, that of the state it starts `from`, or zeros for slots.
+  ElementsAttr initialValue(train::StateOp state) {
+    if (ElementsAttr value = state.getValueAttr())
+      return value;
+    auto type = cast<RankedTensorType>(state.getType());
+    if (auto from = state->getAttrOfType<StringAttr>("from"))
+      if (auto source = module.lookupSymbol<train::StateOp>(from.getValue()); source && source.getValueAttr())
+        return source.getValueAttr();
+    if (state.getRole() == train::Role::slot || state.getRole() == train::Role::accumulator)
+      return cast<ElementsAttr>(Builder(state.getContext()).getZeroAttr(type));
+    return {};
+  }
+
+  ModuleOp module;
+  pb::GraphProto scratch;
+  OnnxWriter writer;
+  llvm::StringMap<OnnxValue> values;
+};
+
+/// One function as a graph.
+class GraphExport {
+public:
+  GraphExport(func::FuncOp function, pb::GraphProto &graph, OnnxModelParts &parts, States &states,
+              llvm::StringMap<OnnxValue> &inputs)
+      : function(function), graph(graph), writer(graph, parts), states(states), inputs(inputs) {
+    writer.context = function.getContext();
+  }
 
   LogicalResult run() {
     graph.set_name(function.getName().str());
     for (auto [i, argument] : llvm::enumerate(function.getArguments())) {
       auto name = function.getArgAttrOfType<StringAttr>(i, "mpt.name");
-      writer.set(argument, writer.unique(name ? name.getValue() : "input"));
-      describe(*graph.add_input(), writer.get(argument), argument.getType());
+      // An input of the same name belongs to another graph of the model, which this one sees.
+      OnnxValue &known = inputs[name ? name.getValue() : "input"];
+      if (known.empty()) {
+        known = writer.unique(name ? name.getValue() : "input");
+        describe(*graph.add_input(), known, argument.getType());
+      }
+      writer.set(argument, known);
     }
+    if (failed(reserveNames()))
+      return failure();
     for (Operation &op : function.getBody().front())
       if (failed(exportOp(op)))
         return failure();
     return success();
   }
 
+  /// Output with the new value, by state.
+  llvm::StringMap<OnnxValue> updates;
+
 private:
-  void describe(pb::ValueInfoProto &info, StringRef name, Type type) {
-    auto tensor = cast<RankedTensorType>(type);
-    info.set_name(name.str());
-    pb::TypeProto_Tensor &proto = *info.mutable_type()->mutable_tensor_type();
-    proto.set_elem_type(onnxElementType(tensor.getElementType()));
-    proto.mutable_shape();
-    for (int64_t extent : tensor.getShape())
-      proto.mutable_shape()->add_dim()->set_dim_value(extent);
+  /// States and outputs keep their names, whatever nodes are called.
+  LogicalResult reserveNames() {
+    for (Operation &op : function.getBody().front()) {
+      auto state = op.getAttrOfType<FlatSymbolRefAttr>("state");
+      if (isa<train::ReadOp, train::WriteOp>(op) && failed(states.get(state.getValue())))
+        return failure();
+    }
+    for (auto write : function.getOps<train::WriteOp>())
+      updates[write.getState()] = writer.unique((write.getState() + "_next").str());
+    for (unsigned i = 0; i < function.getNumResults(); ++i) {
+      auto name = function.getResultAttrOfType<StringAttr>(i, "mpt.name");
+      results.push_back(writer.unique(name ? name.getValue() : "output"));
+    }
+    return success();
   }
 
   /// Gives `value` the name of a graph output.
-  void output(Value value, StringRef name) {
+  void output(OnnxValue value, Type type, StringRef name) {
     pb::NodeProto &node = *graph.add_node();
     node.set_op_type("Identity");
-    node.add_input(writer.get(value));
-    node.add_output(writer.unique(name));
-    node.set_name(node.output(0));
-    describe(*graph.add_output(), node.output(0), value.getType());
+    node.add_input(value);
+    node.add_output(name.str());
+    node.set_name(name.str());
+    describe(*graph.add_output(), name, type);
   }
 
   LogicalResult exportOp(Operation &op) {
     writer.startOp(op.getLoc());
-    if (auto read = dyn_cast<train::ReadOp>(op))
-      return exportRead(read);
-    if (auto write = dyn_cast<train::WriteOp>(op)) {
-      if (write.getCondition())
-        return op.emitOpError() << "expected an unconditional write; run --fusion-lower-train first";
-      output(write.getValue(), (write.getState() + "_next").str());
+    if (auto read = dyn_cast<train::ReadOp>(op)) {
+      FailureOr<OnnxValue> value = states.get(read.getState());
+      if (failed(value))
+        return failure();
+      writer.set(read.getValue(), *value);
+      return success();
+    }
+    if (auto write = dyn_cast<train::WriteOp>(op))
+      return exportWrite(write);
+    if (auto gradient = dyn_cast<train::GradientOp>(op)) {
+      writer.set(gradient.getResult(), writer.get(gradient.getGradient()));
       return success();
     }
     if (isa<func::ReturnOp>(op)) {
-      for (auto [i, value] : llvm::enumerate(op.getOperands())) {
-        auto name = function.getResultAttrOfType<StringAttr>(i, "mpt.name");
-        output(value, name ? name.getValue() : "output");
-      }
+      for (auto [value, name] : llvm::zip_equal(op.getOperands(), results))
+        output(writer.get(value), value.getType(), name);
       return success();
     }
     auto rule = exportRules().find(op.getName().getStringRef());
@@ -138,90 +232,114 @@ private:
     return rule->second(&op, writer);
   }
 
-  /// What a state holds before the first step: its value, that of the state it starts `from`, or zeros for slots.
-  ElementsAttr initialValue(train::StateOp state) {
-    if (ElementsAttr value = state.getValueAttr())
-      return value;
-    auto type = cast<RankedTensorType>(state.getType());
-    if (auto from = state->getAttrOfType<StringAttr>("from"))
-      if (auto source = module.lookupSymbol<train::StateOp>(from.getValue()); source && source.getValueAttr())
-        return convert(source.getValueAttr(), type);
-    if (state.getRole() == train::Role::slot || state.getRole() == train::Role::accumulator)
-      return cast<ElementsAttr>(Builder(state.getContext()).getZeroAttr(type));
-    return {};
-  }
-
-  LogicalResult exportRead(train::ReadOp read) {
-    auto [known, isNew] = states.try_emplace(read.getState());
-    if (isNew) {
-      auto state = module.lookupSymbol<train::StateOp>(read.getState());
-      ElementsAttr value = initialValue(state);
-      if (!value)
-        return state.emitOpError() << "expected an initial value to export";
-      known->second = writer.initializer(value, state.getSymName());
-    }
-    writer.set(read.getValue(), known->second);
+  /// Where the condition does not hold, the new value is the old one.
+  LogicalResult exportWrite(train::WriteOp write) {
+    FailureOr<OnnxValue> old = states.get(write.getState());
+    if (failed(old))
+      return failure();
+    OnnxValue value = writer.get(write.getValue());
+    if (write.getCondition())
+      value = writer.node("Where", {writer.get(write.getCondition()), value, *old});
+    output(value, write.getValue().getType(), updates[write.getState()]);
     return success();
   }
 
-  ModuleOp module;
   func::FuncOp function;
   pb::GraphProto &graph;
   OnnxWriter writer;
-  llvm::StringMap<OnnxValue> states;
+  States &states;
+  llvm::StringMap<OnnxValue> &inputs;
+  SmallVector<OnnxValue> results;
 };
 
-/// Moves tensors of 1 KiB and more to `data`, leaving references to `file`.
-void externalize(pb::GraphProto &graph, raw_ostream &data, StringRef file) {
-  uint64_t offset = 0;
-  for (pb::TensorProto &tensor : *graph.mutable_initializer()) {
-    if (tensor.raw_data().size() < 1024)
-      continue;
-    uint64_t padded = llvm::alignTo(offset, 4096);
-    data.write_zeros(padded - offset);
-    data << tensor.raw_data();
-    auto add = [&](const char *key, std::string value) {
-      pb::StringStringEntryProto &entry = *tensor.add_external_data();
-      entry.set_key(key);
-      entry.set_value(std::move(value));
-    };
-    add("location", file.str());
-    add("offset", std::to_string(padded));
-    add("length", std::to_string(tensor.raw_data().size()));
-    offset = padded + tensor.raw_data().size();
-    tensor.clear_raw_data();
-    tensor.set_data_location(pb::TensorProto::EXTERNAL);
+class ModelExport {
+public:
+  explicit ModelExport(ModuleOp module) : module(module), states(module, parts) {
+    model.set_ir_version(exportIRVersion);
+    model.set_producer_name("mpt");
+    model.add_opset_import()->set_version(exportOpset);
   }
-}
 
-LogicalResult write(Location loc, StringRef path, llvm::function_ref<void(raw_ostream &)> print) {
-  if (llvm::Error error = writeFile(path, print))
-    return emitError(loc) << llvm::toString(std::move(error));
-  return success();
-}
+  LogicalResult add(func::FuncOp function, pb::GraphProto &graph) {
+    OwningOpRef<func::FuncOp> copy = function.clone();
+    decomposeWithoutRule(*copy);
+    GraphExport one(*copy, graph, parts, states, inputs);
+    if (failed(one.run()))
+      return failure();
+    updates = std::move(one.updates);
+    return success();
+  }
+
+  void metadata(StringRef key, std::string value) {
+    pb::StringStringEntryProto &entry = *model.add_metadata_props();
+    entry.set_key(key.str());
+    entry.set_value(std::move(value));
+  }
+
+  /// The update bindings of the last graph added.
+  void bind(pb::TrainingInfoProto &info) {
+    for (auto state : module.getOps<train::StateOp>())
+      if (auto next = updates.find(state.getSymName()); next != updates.end()) {
+        pb::StringStringEntryProto &binding = *info.add_update_binding();
+        binding.set_key(*states.get(state.getSymName()));
+        binding.set_value(next->second);
+      }
+  }
+
+  LogicalResult write(StringRef path) {
+    if (!parts.functions.empty()) {
+      pb::OperatorSetIdProto &local = *model.add_opset_import();
+      local.set_domain(exportDomain.str());
+      local.set_version(1);
+    }
+    for (auto &[name, function] : parts.functions)
+      *model.add_functions() = function;
+    ModelFile file;
+    file.addFields(graph);
+    for (OnnxModelParts::Tensor &tensor : parts.tensors)
+      file.addInitializer(tensor.proto, tensor.payload);
+    return file.write(model, path, /*external=*/false, module.getLoc());
+  }
+
+  std::string describeStates() { return states.toJSON(updates); }
+
+  ModuleOp module;
+  pb::ModelProto model; ///< everything but the graph
+  pb::GraphProto graph; ///< everything but its initializers
+
+private:
+  OnnxModelParts parts;
+  States states;
+  llvm::StringMap<OnnxValue> inputs, updates;
+};
 
 } // namespace
 
 LogicalResult mpt::exportOnnx(ModuleOp module, func::FuncOp function, StringRef path) {
-  OwningOpRef<func::FuncOp> copy = function.clone();
-  decomposeWithoutRule(*copy);
-  pb::ModelProto model;
-  model.set_ir_version(exportIRVersion);
-  model.set_producer_name("mpt");
-  pb::OperatorSetIdProto &opset = *model.add_opset_import();
-  opset.set_version(exportOpset);
-  if (failed(FunctionExport(module, *copy, *model.mutable_graph()).run()))
-    return failure();
-  constexpr uint64_t inlineLimit = uint64_t(1) << 30;
-  if (model.ByteSizeLong() > inlineLimit) {
-    std::string data = (path + ".data").str();
-    if (failed(write(module.getLoc(), data, [&](raw_ostream &os) {
-          externalize(*model.mutable_graph(), os, llvm::sys::path::filename(data));
-        })))
+  ModelExport model(module);
+  return failure(failed(model.add(function, model.graph)) || failed(model.write(path)));
+}
+
+LogicalResult mpt::exportStep(ModuleOp module, StepForm form, StringRef path) {
+  auto step = module.lookupSymbol<func::FuncOp>("step");
+  if (!step)
+    return module.emitError() << "expected func @step to export, found none";
+  ModelExport model(module);
+  if (form == StepForm::Joint) {
+    if (failed(model.add(step, model.graph)))
       return failure();
+  } else {
+    auto use = module.lookupSymbol<func::FuncOp>("predict");
+    if (!use)
+      use = module.lookupSymbol<func::FuncOp>("evaluate");
+    if (!use)
+      return module.emitError() << "expected func @predict or @evaluate as the model's graph, found none";
+    pb::TrainingInfoProto &info = *model.model.add_training_info();
+    if (failed(model.add(use, model.graph)) || failed(model.add(step, *info.mutable_algorithm())))
+      return failure();
+    model.bind(info);
   }
-  std::string bytes;
-  if (!model.SerializeToString(&bytes))
-    return module.emitError() << "cannot write '" << path << "': expected a model below 2 GiB without its weights";
-  return write(module.getLoc(), path, [&](raw_ostream &os) { os << bytes; });
+  model.metadata("mpt.form", form == StepForm::Joint ? "joint" : "training-info");
+  model.metadata("mpt.states", model.describeStates());
+  return model.write(path);
 }

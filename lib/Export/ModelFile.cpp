@@ -7,7 +7,9 @@
 #include "mlir/IR/AsmState.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/DialectResourceBlobManager.h"
+#include "llvm/Support/LineIterator.h"
 #include "llvm/Support/MathExtras.h"
+#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 
 #include "google/protobuf/io/coded_stream.h"
@@ -56,16 +58,44 @@ LogicalResult writeAt(Location loc, StringRef path, llvm::function_ref<void(raw_
   return success();
 }
 
-/// Drops the pages of [data, data + size) from this process's memory; they are read again from the file when needed.
-void releasePages(const char *data, size_t size) {
-  size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  uintptr_t begin = llvm::alignTo(reinterpret_cast<uintptr_t>(data), page);
-  uintptr_t end = llvm::alignDown(reinterpret_cast<uintptr_t>(data) + size, page);
-  if (begin < end)
-    madvise(reinterpret_cast<void *>(begin), end - begin, MADV_DONTNEED);
-}
-
 } // namespace
+
+/// The address ranges of this process that show files read-only: their pages come back from the file when they are
+/// dropped.
+class mpt::MappedFiles {
+public:
+  MappedFiles() {
+    auto maps = llvm::MemoryBuffer::getFileAsStream("/proc/self/maps");
+    if (!maps)
+      return;
+    // "7f00-7f20 r--p 00000000 08:01 1234 /path"
+    for (llvm::line_iterator line(**maps); !line.is_at_eof(); ++line) {
+      SmallVector<StringRef, 8> words;
+      line->split(words, ' ', /*MaxSplit=*/-1, /*KeepEmpty=*/false);
+      auto [from, to] = words.front().split('-');
+      Range range;
+      if (words.size() < 6 || words[1] != "r--p" || words[4] == "0" || from.getAsInteger(16, range.begin) ||
+          to.getAsInteger(16, range.end))
+        continue;
+      ranges.push_back(range);
+    }
+  }
+  /// Drops the pages that lie in [data, data + size) and in a file from this process's memory.
+  void release(const char *data, size_t size) const {
+    size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    uintptr_t begin = llvm::alignTo(reinterpret_cast<uintptr_t>(data), page);
+    uintptr_t end = llvm::alignDown(reinterpret_cast<uintptr_t>(data) + size, page);
+    bool inside = llvm::any_of(ranges, [&](Range range) { return begin >= range.begin && end <= range.end; });
+    if (inside && begin < end)
+      madvise(reinterpret_cast<void *>(begin), end - begin, MADV_DONTNEED);
+  }
+
+private:
+  struct Range {
+    uintptr_t begin = 0, end = 0;
+  };
+  std::vector<Range> ranges;
+};
 
 void mpt::appendRaw(ElementsAttr value, std::string &raw) {
   Type element = value.getElementType();
@@ -94,29 +124,45 @@ uint64_t TensorPayload::bytes() const {
   return static_cast<uint64_t>(value.getNumElements()) * llvm::divideCeil(element.getIntOrFloatBitWidth(), 8);
 }
 
-void TensorPayload::write(raw_ostream &out) const {
-  std::string copy;
+/// Appends the elements in chunks, narrowed where `element` is narrower; one element stands for all of a splat.
+void TensorPayload::write(raw_ostream &out, const MappedFiles *files) const {
   ArrayRef<char> data = storedBytes(value);
+  std::string copy;
+  bool narrows = value.getElementType() != element;
+  size_t step = chunkElements * (narrows ? sizeof(float) : 1);
+  auto dense = dyn_cast<DenseElementsAttr>(value);
+  if (data.empty() && dense && dense.isSplat() && !dense.getElementType().isInteger(1)) {
+    // A buffer of equal elements, written as often as it takes.
+    size_t width = dense.getRawData().size(), total = static_cast<size_t>(value.getNumElements()) * width;
+    size_t count = std::min(total, step / width * width);
+    for (size_t at = 0; at < count; at += width)
+      copy.append(dense.getRawData().data(), width);
+    for (size_t left = total; left > 0; left -= std::min(left, count))
+      writeChunk(out, ArrayRef<char>(copy.data(), std::min(left, count)));
+    return;
+  }
   if (data.empty()) {
     appendRaw(value, copy);
     data = ArrayRef<char>(copy.data(), copy.size());
   }
-  bool narrows = value.getElementType() != element;
-  size_t step = chunkElements * (narrows ? sizeof(float) : 1);
-  std::vector<uint16_t> converted(narrows ? std::min<size_t>(chunkElements, data.size() / sizeof(float)) : 0);
   for (size_t at = 0; at < data.size(); at += step) {
     ArrayRef<char> chunk = data.slice(at, std::min(step, data.size() - at));
-    if (narrows) {
-      size_t count = chunk.size() / sizeof(float);
-      auto *numbers = reinterpret_cast<const float *>(chunk.data());
-      (element.isF16() ? narrowToFloat16 : narrowToBFloat16)(numbers, converted.data(), count);
-      out.write(reinterpret_cast<const char *>(converted.data()), count * sizeof(uint16_t));
-    } else {
-      out.write(chunk.data(), chunk.size());
-    }
-    if (mapped)
-      releasePages(chunk.data(), chunk.size());
+    writeChunk(out, chunk);
+    if (files)
+      files->release(chunk.data(), chunk.size());
   }
+}
+
+void TensorPayload::writeChunk(raw_ostream &out, ArrayRef<char> chunk) const {
+  if (value.getElementType() == element) {
+    out.write(chunk.data(), chunk.size());
+    return;
+  }
+  size_t count = chunk.size() / sizeof(float);
+  std::vector<uint16_t> converted(count);
+  auto *numbers = reinterpret_cast<const float *>(chunk.data());
+  (element.isF16() ? narrowToFloat16 : narrowToBFloat16)(numbers, converted.data(), count);
+  out.write(reinterpret_cast<const char *>(converted.data()), count * sizeof(uint16_t));
 }
 
 void ModelFile::addNode(const pb::NodeProto &node) { appendMessage(last(), nodeOfGraph, node); }
@@ -134,6 +180,7 @@ void ModelFile::addInitializer(pb::TensorProto tensor, TensorPayload payload) {
 
 LogicalResult ModelFile::writeData(StringRef path, Location loc) {
   std::string file = llvm::sys::path::filename(path).str();
+  MappedFiles files;
   return writeAt(loc, path, [&](raw_ostream &out) {
     uint64_t offset = 0;
     for (auto &[tensor, payload] : initializers) {
@@ -143,7 +190,7 @@ LogicalResult ModelFile::writeData(StringRef path, Location loc) {
       // Whole pages for what is worth mapping, cache lines for the rest.
       uint64_t start = llvm::alignTo(offset, bytes >= 65536 ? 4096 : 64);
       out.write_zeros(start - offset);
-      payload.write(out);
+      payload.write(out, &files);
       auto add = [&tensor = tensor](const char *key, std::string value) {
         pb::StringStringEntryProto &entry = *tensor.add_external_data();
         entry.set_key(key);
@@ -185,6 +232,7 @@ LogicalResult ModelFile::write(const pb::ModelProto &model, StringRef path, bool
     const Initializer &initializer = initializers[piece.payload];
     length += headOf(initializer).size() + (isInline(initializer) ? initializer.payload.bytes() : 0);
   }
+  MappedFiles files;
   return writeAt(loc, path, [&](raw_ostream &out) {
     std::string head = model.SerializeAsString();
     appendHead(head, graphOfModel, length);
@@ -196,7 +244,7 @@ LogicalResult ModelFile::write(const pb::ModelProto &model, StringRef path, bool
       const Initializer &initializer = initializers[piece.payload];
       out << headOf(initializer);
       if (isInline(initializer))
-        initializer.payload.write(out);
+        initializer.payload.write(out, &files);
     }
   });
 }

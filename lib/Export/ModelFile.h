@@ -11,17 +11,22 @@
 
 namespace mpt {
 
+class MappedFiles;
+
 /// Appends the elements' bytes in ONNX's raw layout (little-endian, row-major; booleans one byte each).
 void appendRaw(mlir::ElementsAttr value, std::string &raw);
 
-/// The elements of one initializer, in the type in which they are written.
+/// The elements of one initializer, in the type in which they are written. Pages of mapped files are given back once
+/// written.
 struct TensorPayload {
   mlir::ElementsAttr value;
-  mlir::Type element;  ///< float elements may be narrowed on the way out (see narrowToFloat16)
-  bool mapped = false; ///< `value` is a blob in a mapped file, whose pages are given back once written
+  mlir::Type element; ///< float elements may be narrowed on the way out (see narrowToFloat16)
 
   uint64_t bytes() const;
-  void write(llvm::raw_ostream &out) const;
+  void write(llvm::raw_ostream &out, const MappedFiles *files = nullptr) const;
+
+private:
+  void writeChunk(llvm::raw_ostream &out, llvm::ArrayRef<char> chunk) const;
 };
 
 /// Collects a GraphProto field by field. Memory holds the bytes of nodes and references to tensors.

@@ -153,7 +153,7 @@ private:
     auto type = dyn_cast<RankedTensorType>(op.getResult().getType());
     if (!value || !type || value.getShapedType().getShape() != type.getShape())
       return op.emitOpError() << "expected elements of the result's shape";
-    payload = {value, type.getElementType(), op->hasAttr("mpt.mapped")};
+    payload = {value, type.getElementType()};
     bool narrows = value.getElementType() != type.getElementType();
     if (narrows &&
         (!value.getElementType().isF32() || !(type.getElementType().isF16() || type.getElementType().isBF16())))

@@ -54,7 +54,7 @@ OnnxValue exportAvgPool(AvgPoolOp op, OnnxWriter &w) {
                  {"count_include_pad", int64_t(op.getCountIncludePad())}});
 }
 
-/// Per-plane transposed convolution with ones of dy over each window's number of samples.
+/// Per-plane transposed convolution with ones of dy over each window's number of samples: sums ascend over the kernel.
 OnnxValue exportAvgPoolBackward(AvgPoolBackwardOp op, OnnxWriter &w) {
   Type type = wideType(elementOf(op.getDy()));
   ArrayRef<int64_t> x = shapeOf(op.getDx()), y = shapeOf(op.getDy());
@@ -79,33 +79,58 @@ OnnxValue exportAvgPoolBackward(AvgPoolBackwardOp op, OnnxWriter &w) {
   return w.cast(w.reshape(w.node("ConvTranspose", {shares, kernel}, window), x), type, elementOf(op.getDx()));
 }
 
-/// Resampling along an axis is a product with a matrix [to, from], or its transpose for the adjoint.
-template <typename Op>
-OnnxValue exportResize(Op op, OnnxWriter &w, Value input, Value forwardInput, Value forwardOutput, bool adjoint) {
-  Type element = wideType(elementOf(input));
-  OnnxValue x = w.cast(w.get(input), elementOf(input), element);
-  int64_t rank = shapeOf(input).size();
+/// The products of `x` [.., from, ..] at `positions` along `axis` with as many weights: exact in FP64, rounded to
+/// `type`.
+OnnxValue weighted(OnnxWriter &w, OnnxValue x, Type type, ArrayRef<int64_t> positions, ArrayRef<double> weights,
+                   int64_t axis, int64_t rank) {
+  Arithmetic a(w, Float64Type::get(type.getContext()));
+  auto count = static_cast<int64_t>(weights.size());
+  SmallVector<int64_t> line(rank, 1);
+  line[axis] = count;
+  auto values = DenseElementsAttr::get(RankedTensorType::get(line, a.type), weights);
+  OnnxValue picked = w.node("Gather", {x, w.indices(positions)}, {{"axis", axis}});
+  return w.cast(a.mul(w.cast(picked, type, a.type), w.constant(values, "resize")), a.type, type);
+}
+
+/// Axis by axis, the sum over taps of weighted samples.
+OnnxValue exportResize(ResizeOp op, OnnxWriter &w) {
+  Type type = wideType(elementOf(op.getX()));
+  OnnxValue x = w.cast(w.get(op.getX()), elementOf(op.getX()), type);
+  SmallVector<int64_t> shape(shapeOf(op.getX()));
   for (auto [i, axis] : llvm::enumerate(op.getAxes())) {
-    int64_t from = shapeOf(forwardInput)[axis], to = shapeOf(forwardOutput)[axis], taps = op.getTaps()[i];
     ArrayRef<int64_t> positions = cast<DenseI64ArrayAttr>(op.getPositions()[i]).asArrayRef();
     ArrayRef<double> weights = cast<DenseF64ArrayAttr>(op.getWeights()[i]).asArrayRef();
-    std::vector<float> matrix(from * to, 0.0f);
-    for (int64_t k = 0; k < to * taps; ++k)
-      matrix[adjoint ? positions[k] * to + k / taps : (k / taps) * from + positions[k]] +=
-          static_cast<float>(weights[k]);
-    auto type = RankedTensorType::get(adjoint ? ArrayRef<int64_t>{from, to} : ArrayRef<int64_t>{to, from},
-                                      Float32Type::get(op.getContext()));
-    OnnxValue table = w.cast(w.initializer(DenseElementsAttr::get(type, ArrayRef<float>(matrix)), "resize"),
-                             type.getElementType(), element);
-    SmallVector<int64_t> swap = axisRange(0, rank);
-    std::swap(swap[axis], swap[rank - 2]);
-    if (rank >= 2 && axis == rank - 1) { // x [.., from] times the transposed matrix
-      x = w.node("MatMul", {x, w.transpose(table, {1, 0})});
-      continue;
-    }
-    x = w.transpose(w.node("MatMul", {table, w.transpose(x, swap)}), swap);
+    OnnxValue samples = weighted(w, x, type, positions, weights, axis, shape.size());
+    shape[axis] = shapeOf(op.getY())[axis];
+    SmallVector<int64_t> split(shape);
+    split.insert(split.begin() + axis + 1, op.getTaps()[i]);
+    x = w.node("ReduceSum", {w.reshape(samples, split), w.indices({axis + 1})}, {{"keepdims", int64_t(0)}});
   }
-  return w.cast(x, element, elementOf(op->getResult(0)));
+  return w.cast(x, type, elementOf(op.getY()));
+}
+
+/// The same the other way round: what each output gave is added where it came from.
+OnnxValue exportResizeBackward(ResizeBackwardOp op, OnnxWriter &w) {
+  Type type = wideType(elementOf(op.getDy()));
+  OnnxValue dy = w.cast(w.get(op.getDy()), elementOf(op.getDy()), type);
+  SmallVector<int64_t> shape(shapeOf(op.getDy()));
+  for (size_t i = op.getAxes().size(); i-- > 0;) {
+    int64_t axis = op.getAxes()[i], taps = op.getTaps()[i];
+    ArrayRef<int64_t> positions = cast<DenseI64ArrayAttr>(op.getPositions()[i]).asArrayRef();
+    ArrayRef<double> weights = cast<DenseF64ArrayAttr>(op.getWeights()[i]).asArrayRef();
+    SmallVector<int64_t> outputs;
+    for (size_t j = 0; j < positions.size(); ++j)
+      outputs.push_back(static_cast<int64_t>(j) / taps);
+    OnnxValue shares = weighted(w, dy, type, outputs, weights, axis, shape.size());
+    SmallVector<int64_t> line(shape.size(), 1);
+    line[axis] = static_cast<int64_t>(positions.size());
+    shape[axis] = line[axis];
+    OnnxValue targets = w.node("Expand", {w.reshape(w.indices(positions), line), w.indices(shape)});
+    shape[axis] = shapeOf(op.getDx())[axis];
+    OnnxValue zeros = w.node("Expand", {w.scalar(type, 0.0), w.indices(shape)});
+    dy = w.node("ScatterElements", {zeros, targets, shares}, {{"axis", axis}, {"reduction", StringRef("add")}});
+  }
+  return w.cast(dy, type, elementOf(op.getDx()));
 }
 
 } // namespace
@@ -117,10 +142,7 @@ void mpt::addPoolingRules(ExportRules &rules) {
   addRule<AvgPoolOp>(rules, [](AvgPoolOp op, OnnxWriter &w) { return Values{exportAvgPool(op, w)}; });
   addRule<AvgPoolBackwardOp>(rules,
                              [](AvgPoolBackwardOp op, OnnxWriter &w) { return Values{exportAvgPoolBackward(op, w)}; });
-  addRule<ResizeOp>(rules, [](ResizeOp op, OnnxWriter &w) {
-    return Values{exportResize(op, w, op.getX(), op.getX(), op.getY(), /*adjoint=*/false)};
-  });
-  addRule<ResizeBackwardOp>(rules, [](ResizeBackwardOp op, OnnxWriter &w) {
-    return Values{exportResize(op, w, op.getDy(), op.getDx(), op.getDy(), /*adjoint=*/true)};
-  });
+  addRule<ResizeOp>(rules, [](ResizeOp op, OnnxWriter &w) { return Values{exportResize(op, w)}; });
+  addRule<ResizeBackwardOp>(rules,
+                            [](ResizeBackwardOp op, OnnxWriter &w) { return Values{exportResizeBackward(op, w)}; });
 }

@@ -41,6 +41,14 @@ OnnxValue exportPad(PadOp op, OnnxWriter &w) {
   return pad(w, x, op.getLow(), op.getHigh(), value);
 }
 
+/// Indices in the type that the operators on tuples take.
+OnnxValue positions(OnnxWriter &w, Value indices) {
+  return w.cast(w.get(indices), elementOf(indices), IntegerType::get(indices.getContext(), 64));
+}
+
+/// Sums are FP32 or wider whatever the executor does with narrow types.
+Type sumType(Type type) { return isa<FloatType>(type) ? Type(wideType(type)) : type; }
+
 /// Adds slices at their indices along an axis: ScatterND on axis 0 after moving the axis there.
 OnnxValue exportScatterAdd(ScatterAddOp op, OnnxWriter &w) {
   RankedTensorType type = tensorType(op.getY());
@@ -58,24 +66,34 @@ OnnxValue exportScatterAdd(ScatterAddOp op, OnnxWriter &w) {
     updates.push_back(i);
   SmallVector<int64_t> tuples(shapeOf(op.getIndices()));
   tuples.push_back(1);
-  Type from = tensorType(op.getUpdates()).getElementType(), to = type.getElementType();
-  Type sum = isa<FloatType>(to) ? Type(wideType(to)) : to; // the sums are FP32 or wider
+  Type from = tensorType(op.getUpdates()).getElementType(), to = type.getElementType(), sum = sumType(to);
   OnnxValue moved = w.transpose(w.cast(w.get(op.getUpdates()), from, sum), updates);
-  OnnxValue sums = w.nodeWith(
-      "ScatterND", {zeros(w, RankedTensorType::get(shape, sum)), w.reshape(w.get(op.getIndices()), tuples), moved}, 1,
-      {{"reduction", StringRef("add")}})[0];
+  OnnxValue sums =
+      w.nodeWith("ScatterND",
+                 {zeros(w, RankedTensorType::get(shape, sum)), w.reshape(positions(w, op.getIndices()), tuples), moved},
+                 1, {{"reduction", StringRef("add")}})[0];
   return w.cast(w.transpose(sums, back), sum, to);
 }
 
-StringRef scatterReduction(ScatterKind kind) {
-  return kind == ScatterKind::assign ? "none" : stringifyScatterKind(kind);
+/// A scatter that combines what meets in FP32 or wider, rounded once.
+template <typename Op>
+OnnxValue exportScatter(Op op, OnnxWriter &w, StringRef type, OnnxValue indices,
+                        SmallVector<OnnxAttribute> attributes) {
+  Type from = elementOf(op.getData()), sum = op.getKind() == ScatterKind::assign ? from : sumType(from);
+  StringRef kind = op.getKind() == ScatterKind::assign ? "none" : stringifyScatterKind(op.getKind());
+  attributes.emplace_back("reduction", kind);
+  OnnxValue y = w.node(type,
+                       {w.cast(w.get(op.getData()), from, sum), indices,
+                        w.cast(w.get(op.getUpdates()), elementOf(op.getUpdates()), sum)},
+                       attributes);
+  return w.cast(y, sum, elementOf(op.getY()));
 }
 
 } // namespace
 
 void mpt::addShapeRules(ExportRules &rules) {
   addRule<ConstantOp>(rules,
-                      [](ConstantOp op, OnnxWriter &w) { return Values{w.initializer(op.getValue(), "constant")}; });
+                      [](ConstantOp op, OnnxWriter &w) { return Values{w.constant(op.getValue(), "constant")}; });
   addRule<ReshapeOp>(
       rules, [](ReshapeOp op, OnnxWriter &w) { return Values{w.reshape(w.get(op.getX()), shapeOf(op.getY()))}; });
   addRule<TransposeOp>(
@@ -111,8 +129,8 @@ void mpt::addShapeRules(ExportRules &rules) {
     int64_t axis = op.getAxis();
     SmallVector<int64_t> line(type.getRank(), 1);
     line[axis] = type.getDimSize(axis);
-    SmallVector<int64_t> numbers = axisRange(0, line[axis]);
-    OnnxValue values = w.cast(w.indices(numbers), IntegerType::get(op.getContext(), 64), type.getElementType());
+    OnnxValue numbers = w.node("Range", {w.integer(0), w.integer(line[axis]), w.integer(1)});
+    OnnxValue values = w.cast(numbers, IntegerType::get(op.getContext(), 64), type.getElementType());
     return Values{w.node("Expand", {w.reshape(values, line), w.indices(type.getShape())})};
   });
   addRule<GatherOp>(rules, [](GatherOp op, OnnxWriter &w) {
@@ -124,15 +142,17 @@ void mpt::addShapeRules(ExportRules &rules) {
         w.node("GatherElements", {w.get(op.getX()), w.get(op.getIndices())}, {{"axis", int64_t(op.getAxis())}})};
   });
   addRule<ScatterElementsOp>(rules, [](ScatterElementsOp op, OnnxWriter &w) {
-    return Values{w.node("ScatterElements", {w.get(op.getData()), w.get(op.getIndices()), w.get(op.getUpdates())},
-                         {{"axis", int64_t(op.getAxis())}, {"reduction", scatterReduction(op.getKind())}})};
+    return Values{exportScatter(op, w, "ScatterElements", w.get(op.getIndices()), {{"axis", int64_t(op.getAxis())}})};
   });
   addRule<GatherNDOp>(rules, [](GatherNDOp op, OnnxWriter &w) {
-    return Values{
-        w.node("GatherND", {w.get(op.getX()), w.get(op.getIndices())}, {{"batch_dims", int64_t(op.getBatchDims())}})};
+    return Values{w.node("GatherND", {w.get(op.getX()), positions(w, op.getIndices())},
+                         {{"batch_dims", int64_t(op.getBatchDims())}})};
   });
-  addRule<ScatterNDOp>(rules, [](ScatterNDOp op, OnnxWriter &w) {
-    return Values{w.node("ScatterND", {w.get(op.getData()), w.get(op.getIndices()), w.get(op.getUpdates())},
-                         {{"reduction", scatterReduction(op.getKind())}})};
-  });
+  rules[ScatterNDOp::getOperationName()] = [](Operation *operation, OnnxWriter &w) -> LogicalResult {
+    auto op = cast<ScatterNDOp>(operation);
+    if (op.getBatchDims() != 0)
+      return op.emitOpError() << "has no ONNX form: ScatterND has no batch_dims, got " << op.getBatchDims();
+    w.set(op.getY(), exportScatter(op, w, "ScatterND", positions(w, op.getIndices()), {}));
+    return success();
+  };
 }

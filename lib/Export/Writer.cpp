@@ -1,8 +1,8 @@
 // Nodes, attributes and tensors of an ONNX graph under construction.
 #include "Writer.h"
 
-#include "ModelFile.h"
 #include "mpt/Dialect/ONNX/NodeTypes.h"
+#include "mpt/Export/Export.h"
 
 #include "mlir/IR/AsmState.h"
 #include "mlir/IR/DialectResourceBlobManager.h"
@@ -37,7 +37,7 @@ OnnxAttribute::OnnxAttribute(StringRef name, ArrayRef<int64_t> values) {
 
 std::string OnnxWriter::unique(StringRef hint) {
   std::string name = hint.str();
-  for (unsigned i = 1; !used.insert(name).second; ++i)
+  for (unsigned i = 1; !parts.names.insert(name).second; ++i)
     name = (hint + "_" + Twine(i)).str();
   return name;
 }
@@ -68,23 +68,42 @@ SmallVector<OnnxValue> OnnxWriter::nodeWith(StringRef type, ArrayRef<OnnxValue> 
   return names;
 }
 
-OnnxValue OnnxWriter::initializer(ElementsAttr value, StringRef name) {
-  pb::TensorProto &tensor = *graph.add_initializer();
-  tensor.set_name(unique(name));
-  tensor.set_data_type(onnxElementType(value.getElementType()));
+OnnxValue OnnxWriter::call(StringRef function, ArrayRef<OnnxValue> inputs,
+                           llvm::function_ref<void(pb::FunctionProto &)> define) {
+  auto [entry, isNew] = parts.functions.try_emplace(function.str());
+  if (isNew) {
+    entry->second.set_name(function.str());
+    entry->second.set_domain(exportDomain.str());
+    define(entry->second);
+  }
+  OnnxValue result = node(function, inputs);
+  graph.mutable_node(graph.node_size() - 1)->set_domain(exportDomain.str());
+  return result;
+}
+
+OnnxValue OnnxWriter::initializer(ElementsAttr value, StringRef name, Type element) {
+  element = element ? element : value.getElementType();
+  OnnxModelParts::Tensor tensor;
+  tensor.proto.set_name(unique(name));
+  tensor.proto.set_data_type(onnxElementType(element));
   for (int64_t extent : value.getShapedType().getShape())
-    tensor.add_dims(extent);
-  appendRaw(value, *tensor.mutable_raw_data());
-  return tensor.name();
+    tensor.proto.add_dims(extent);
+  tensor.payload = {value, element};
+  parts.tensors.push_back(std::move(tensor));
+  return parts.tensors.back().proto.name();
+}
+
+OnnxValue OnnxWriter::constant(ElementsAttr value, StringRef name) {
+  OnnxValue &known = parts.constants[value];
+  if (known.empty())
+    known = initializer(value, name);
+  return known;
 }
 
 OnnxValue OnnxWriter::indices(ArrayRef<int64_t> values) {
-  pb::TensorProto &tensor = *graph.add_initializer();
-  tensor.set_name(unique(prefix + "/indices"));
-  tensor.set_data_type(pb::TensorProto::INT64);
-  tensor.add_dims(values.size());
-  tensor.mutable_raw_data()->assign(reinterpret_cast<const char *>(values.data()), values.size() * sizeof(int64_t));
-  return tensor.name();
+  Builder builder(context);
+  auto type = RankedTensorType::get({static_cast<int64_t>(values.size())}, builder.getI64Type());
+  return constant(DenseElementsAttr::get(type, values), prefix + "/indices");
 }
 
 OnnxValue OnnxWriter::scalar(Type type, double value) {
@@ -93,10 +112,15 @@ OnnxValue OnnxWriter::scalar(Type type, double value) {
     APFloat number(value);
     bool loses;
     number.convert(real.getFloatSemantics(), APFloat::rmNearestTiesToEven, &loses);
-    return initializer(DenseElementsAttr::get(tensor, number), prefix + "/scalar");
+    return constant(DenseElementsAttr::get(tensor, number), prefix + "/scalar");
   }
   APInt number(type.getIntOrFloatBitWidth(), static_cast<int64_t>(value), /*isSigned=*/true, /*implicitTrunc=*/true);
-  return initializer(DenseElementsAttr::get(tensor, number), prefix + "/scalar");
+  return constant(DenseElementsAttr::get(tensor, number), prefix + "/scalar");
+}
+
+OnnxValue OnnxWriter::integer(int64_t value) {
+  auto tensor = RankedTensorType::get({}, IntegerType::get(context, 64));
+  return constant(DenseElementsAttr::get(tensor, value), prefix + "/scalar");
 }
 
 OnnxValue OnnxWriter::cast(OnnxValue x, Type from, Type to) {
@@ -106,3 +130,6 @@ OnnxValue OnnxWriter::cast(OnnxValue x, Type from, Type to) {
 OnnxValue OnnxWriter::transpose(OnnxValue x, ArrayRef<int64_t> permutation) {
   return node("Transpose", {x}, {{"perm", permutation}});
 }
+
+OnnxValue Arithmetic::in(Value value) { return w.cast(w.get(value), elementOf(value), type); }
+OnnxValue Arithmetic::out(OnnxValue value, Value like) { return w.cast(value, type, elementOf(like)); }

@@ -2,12 +2,14 @@
 #ifndef MPT_LIB_EXPORT_WRITER_H
 #define MPT_LIB_EXPORT_WRITER_H
 
+#include "ModelFile.h"
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
 
 #include "onnx/onnx_pb.h"
 #include "llvm/ADT/StringSet.h"
 #include <functional>
+#include <map>
 #include <string>
 
 namespace mpt {
@@ -27,10 +29,23 @@ struct OnnxAttribute {
   ::ONNX_NAMESPACE::AttributeProto proto;
 };
 
+/// What the graphs of one model share: names, tensors, functions. Values of tensors stay where they are.
+struct OnnxModelParts {
+  struct Tensor {
+    ::ONNX_NAMESPACE::TensorProto proto; ///< everything but the elements
+    TensorPayload payload;
+  };
+  std::vector<Tensor> tensors;
+  llvm::StringSet<> names;
+  llvm::DenseMap<mlir::Attribute, OnnxValue> constants;
+  /// Model-local functions of standard ops, by name.
+  std::map<std::string, ::ONNX_NAMESPACE::FunctionProto> functions;
+};
+
 /// Appends nodes to a graph while one core op is exported.
 class OnnxWriter {
 public:
-  explicit OnnxWriter(::ONNX_NAMESPACE::GraphProto &graph) : graph(graph) {}
+  OnnxWriter(::ONNX_NAMESPACE::GraphProto &graph, OnnxModelParts &parts) : graph(graph), parts(parts) {}
 
   OnnxValue get(mlir::Value value) const { return names.lookup(value); }
   void set(mlir::Value value, OnnxValue name) { names[value] = std::move(name); }
@@ -42,20 +57,51 @@ public:
   OnnxValue node(llvm::StringRef type, llvm::ArrayRef<OnnxValue> inputs, llvm::ArrayRef<OnnxAttribute> attributes = {});
   llvm::SmallVector<OnnxValue> nodeWith(llvm::StringRef type, llvm::ArrayRef<OnnxValue> inputs, size_t results,
                                         llvm::ArrayRef<OnnxAttribute> attributes = {});
-  OnnxValue initializer(mlir::ElementsAttr value, llvm::StringRef name);
+  /// A call of a function of the model, which `define` adds the first time.
+  OnnxValue call(llvm::StringRef function, llvm::ArrayRef<OnnxValue> inputs,
+                 llvm::function_ref<void(::ONNX_NAMESPACE::FunctionProto &)> define);
+  /// A tensor of its own, in another float type where `element` says so (f16 or bf16 of f32).
+  OnnxValue initializer(mlir::ElementsAttr value, llvm::StringRef name, mlir::Type element = {});
+  /// A tensor that equal ones share.
+  OnnxValue constant(mlir::ElementsAttr value, llvm::StringRef name);
   /// An i64 vector.
   OnnxValue indices(llvm::ArrayRef<int64_t> values);
   /// A scalar of `type`.
   OnnxValue scalar(mlir::Type type, double value);
+  OnnxValue integer(int64_t value);
   OnnxValue cast(OnnxValue x, mlir::Type from, mlir::Type to);
   OnnxValue reshape(OnnxValue x, llvm::ArrayRef<int64_t> shape) { return node("Reshape", {x, indices(shape)}); }
   OnnxValue transpose(OnnxValue x, llvm::ArrayRef<int64_t> permutation);
+  /// x[starts:ends] along `axes`.
+  OnnxValue slice(OnnxValue x, llvm::ArrayRef<int64_t> starts, llvm::ArrayRef<int64_t> ends,
+                  llvm::ArrayRef<int64_t> axes) {
+    return node("Slice", {x, indices(starts), indices(ends), indices(axes)});
+  }
+
+  mlir::MLIRContext *context = nullptr;
 
 private:
   ::ONNX_NAMESPACE::GraphProto &graph;
+  OnnxModelParts &parts;
   llvm::DenseMap<mlir::Value, OnnxValue> names;
-  llvm::StringSet<> used;
-  std::string prefix;
+  std::string prefix = "value";
+};
+
+/// Arithmetic on values of one type, in infix form.
+class Arithmetic {
+public:
+  Arithmetic(OnnxWriter &w, mlir::Type type) : w(w), type(type) {}
+  OnnxValue number(double value) { return w.scalar(type, value); }
+  OnnxValue add(OnnxValue a, OnnxValue b) { return w.node("Add", {a, b}); }
+  OnnxValue sub(OnnxValue a, OnnxValue b) { return w.node("Sub", {a, b}); }
+  OnnxValue mul(OnnxValue a, OnnxValue b) { return w.node("Mul", {a, b}); }
+  OnnxValue div(OnnxValue a, OnnxValue b) { return w.node("Div", {a, b}); }
+  OnnxValue mul(OnnxValue a, double b) { return mul(a, number(b)); }
+  OnnxValue in(mlir::Value value);
+  OnnxValue out(OnnxValue value, mlir::Value like);
+
+  OnnxWriter &w;
+  mlir::Type type;
 };
 
 /// Results of a rule.
@@ -87,6 +133,8 @@ void addContractionRules(ExportRules &rules);
 void addPoolingRules(ExportRules &rules);
 void addReduceRules(ExportRules &rules);
 void addNormRules(ExportRules &rules);
+/// Casts, and what draws from the counter-based generator.
+void addRandomRules(ExportRules &rules);
 
 } // namespace mpt
 

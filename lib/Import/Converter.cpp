@@ -211,16 +211,33 @@ LogicalResult Converter::run() {
   builder.setInsertionPointToEnd(body);
   if (failed(convertOps(main.getBody().front())))
     return failure();
+  // In a training step, some outputs are new values of states.
+  auto updates = module->getAttrOfType<DictionaryAttr>("mpt.step");
   SmallVector<Value> results;
-  for (Value value : main.getBody().front().getTerminator()->getOperands()) {
-    results.push_back(values.lookup(value));
-    if (!results.back())
+  SmallVector<Attribute> names;
+  for (auto [i, value] : llvm::enumerate(main.getBody().front().getTerminator()->getOperands())) {
+    Value result = values.lookup(value);
+    if (!result)
       return emitError(value.getLoc()) << "expected tensors as graph outputs, got a sequence or an optional value";
+    auto name = main.getResultAttrOfType<StringAttr>(i, "mpt.name");
+    auto state = updates && name ? updates.getAs<FlatSymbolRefAttr>(name.getValue()) : FlatSymbolRefAttr();
+    if (state) {
+      auto known = table->lookup<train::StateOp>(state.getValue());
+      if (!known || known.getType() != result.getType())
+        return emitError(value.getLoc()) << "expected the new value of state '" << state.getValue()
+                                         << "' in its type, got " << result.getType();
+      train::WriteOp::create(builder, value.getLoc(), state, result, Value());
+      continue;
+    }
+    results.push_back(result);
+    names.push_back(main.getResultAttrDict(i));
   }
   func::ReturnOp::create(builder, main.getLoc(), results);
   forward.setFunctionType(builder.getFunctionType(main.getArgumentTypes(), ValueRange(results).getTypes()));
-  if (ArrayAttr names = main.getAllResultAttrs())
-    forward.setAllResultAttrs(names);
+  if (!names.empty() && llvm::all_of(names, [](Attribute attr) { return attr != nullptr; }))
+    forward.setAllResultAttrs(builder.getArrayAttr(names));
+  if (updates)
+    forward.setName("step");
   main.erase();
   module->removeAttr("mpt.producer");
   finish(forward);

@@ -125,7 +125,14 @@ static LogicalResult importPow(Binder &b) {
   return b.done(b.make<PowOp>(pair->first, b.cast(pair->second, element)));
 }
 
-static LogicalResult castTo(Binder &b, Type element) { return b.done(b.cast(b.in(0), element)); }
+/// 8-bit types saturate unless the node says otherwise.
+static LogicalResult castTo(Binder &b, Type element) {
+  auto real = dyn_cast<FloatType>(element);
+  if (!real || real.getWidth() > 8 || b.element(0) == element || !b.intAttr("saturate", 1))
+    return b.done(b.cast(b.in(0), element));
+  RankedTensorType type = tensorType(b.in(0)).clone(element);
+  return b.done(b.make<CastOp>(type, b.in(0), Value(), Rounding::NearestEven, Overflow::Saturate, int64_t(0)));
+}
 
 static LogicalResult importCast(Binder &b) {
   if (failed(b.need(1)))

@@ -292,6 +292,8 @@ static LogicalResult importSlice(Binder &b) {
 
 /// Positions of elements that are listed one by one.
 constexpr int64_t mostPicks = 1 << 24;
+/// Ranges of up to this many numbers are constants.
+constexpr int64_t longestTable = 1 << 12;
 
 static LogicalResult importPad(Binder &b) {
   if (failed(b.need(1)))
@@ -423,7 +425,10 @@ static LogicalResult importRange(Binder &b) {
   if (*delta == 0 || !(std::fabs(steps) < mostPicks))
     return b.fail() << "expected a step other than 0 and fewer than 2^24 values, got " << *start << " to " << *limit
                     << " in steps of " << *delta;
-  HostTensor values(RankedTensorType::get({std::max<int64_t>(static_cast<int64_t>(steps), 0)}, b.element(0)));
+  auto type = RankedTensorType::get({std::max<int64_t>(static_cast<int64_t>(steps), 0)}, b.element(0));
+  if (!b.isFloat(0) && type.getNumElements() > longestTable)
+    return b.done(b.add(b.mul(IotaOp::create(b.builder, b.loc, type, 0), *delta), *start));
+  HostTensor values(type);
   values.resize();
   for (int64_t i = 0, e = values.count(); i < e; ++i) {
     double value = *start + i * *delta;

@@ -45,7 +45,6 @@ double compute(HardSigmoidOp op, double x) {
 double compute(ClampOp op, double x) {
   return isNaN(x) ? x : std::min(std::max(x, real(op.getLow())), real(op.getHigh()));
 }
-double compute(SwishOp op, double x) { return x * gate(real(op.getAlpha()) * x); }
 double compute(GeluOp op, double x) {
   if (op.getForm() == GeluForm::erf)
     return 0.5 * x * std::erfc(-x * M_SQRT1_2);
@@ -74,13 +73,6 @@ int64_t compute(XorOp, int64_t a, int64_t b) { return a ^ b; }
 double compute(ReluBackwardOp, double dy, double y) { return y > 0 ? dy : 0.0; }
 double compute(TanhBackwardOp, double dy, double y) { return dy * (1 - y * y); }
 double compute(SigmoidBackwardOp, double dy, double y) { return dy * (y * (1 - y)); }
-double compute(GeluBackwardOp op, double dy, double x) {
-  if (op.getForm() == GeluForm::erf)
-    return dy * (0.5 * std::erfc(-x * M_SQRT1_2) + x * std::exp(-0.5 * x * x) / std::sqrt(2 * M_PI));
-  double c = std::sqrt(2 / M_PI), t = std::tanh(c * (x + 0.044715 * x * x * x));
-  return dy * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * c * (1 + 3 * 0.044715 * x * x));
-}
-
 /// Rules of ops on floats alone, on integers alone, and on both.
 template <typename Op, typename Element>
 constexpr bool unaryRule = std::is_same_v<decltype(compute(std::declval<Op>(), Element())), Element>;
@@ -202,9 +194,10 @@ LogicalResult interpretDropout(DropoutOp op, InterpreterFrame &frame) {
 void mpt::attachElementwiseRules(MLIRContext *context) {
   attachUnary<AbsOp, NegOp, SignOp, FloorOp, CeilOp, RoundOp, ReluOp, ExpOp, LogOp, SqrtOp, RsqrtOp, ReciprocalOp,
               SinOp, CosOp, TanhOp, SigmoidOp, ErfOp, SoftplusOp, NotOp, EluOp, LeakyReluOp, HardSigmoidOp, ClampOp,
-              SwishOp, GeluOp>(context);
+              GeluOp>(context);
   attachBinary<AddOp, SubOp, MulOp, DivOp, ModOp, PowOp, MaxOp, MinOp, AndOp, OrOp, XorOp, ReluBackwardOp,
-               TanhBackwardOp, SigmoidBackwardOp, GeluBackwardOp>(context);
+               TanhBackwardOp, SigmoidBackwardOp>(context);
+  attachDecompositions<SwishOp, GeluBackwardOp>(context);
   attachRule<IsNaNOp, test<IsNaNOp>>(context);
   attachRule<IsInfOp, test<IsInfOp>>(context);
   attachRule<IsFiniteOp, test<IsFiniteOp>>(context);

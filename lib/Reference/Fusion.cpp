@@ -4,7 +4,7 @@
 using namespace mlir;
 using namespace mpt;
 
-LogicalResult mpt::interpretDecomposition(Operation *op, InterpreterFrame &frame) {
+static LogicalResult interpretInside(Operation *op, InterpreterFrame &frame, InterpreterFrame &inner) {
   auto composite = dyn_cast<Decomposable>(op);
   if (!composite)
     return op->emitOpError() << "expected a decomposition";
@@ -14,13 +14,22 @@ LogicalResult mpt::interpretDecomposition(Operation *op, InterpreterFrame &frame
   FailureOr<SmallVector<Value>> results = composite.decompose(builder);
   if (failed(results))
     return failure();
-  InterpreterFrame inner(frame, /*isolated=*/false);
   inner.keep(*results);
   if (failed(inner.run(scratch)))
     return failure();
   for (auto [result, value] : llvm::zip_equal(op->getResults(), *results))
     frame.set(result, inner.get(value));
   return success();
+}
+
+LogicalResult mpt::interpretDecomposition(Operation *op, InterpreterFrame &frame) {
+  InterpreterFrame inner(frame, /*isolated=*/false);
+  return interpretInside(op, frame, inner);
+}
+
+LogicalResult mpt::interpretRounded(Operation *op, InterpreterFrame &frame) {
+  InterpreterFrame inner(frame, ReferenceMode::Exact);
+  return interpretInside(op, frame, inner);
 }
 
 static LogicalResult interpretFusion(FusionOp op, InterpreterFrame &frame) {

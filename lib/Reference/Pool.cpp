@@ -13,16 +13,17 @@ int64_t product(ArrayRef<int64_t> extents) {
   return result;
 }
 
-/// Calls window(output position in the plane, input positions of its window that are inside, kernel positions that lie
-/// on the padded input) for every output position.
+/// Calls window(output position in the plane, input positions of its window that are inside, their kernel positions,
+/// how many kernel positions lie on the padded input) for every output position.
 template <typename Op, typename Fn>
 void forEachWindow(Op op, ArrayRef<int64_t> input, ArrayRef<int64_t> output, Fn window) {
   ArrayRef<int64_t> in = input.drop_front(2), out = output.drop_front(2), kernel = op.getKernel();
   int64_t rank = in.size();
   SmallVector<int64_t> inStrides = rowMajorStrides(in), zeros(rank, 0);
-  SmallVector<int64_t> members;
+  SmallVector<int64_t> members, positions;
   for (int64_t o = 0, count = product(out); o < count; ++o) {
     members.clear();
+    positions.clear();
     SmallVector<int64_t> at(rank);
     for (int64_t d = rank - 1, rest = o; d >= 0; rest /= out[d], --d)
       at[d] = rest % out[d];
@@ -37,10 +38,12 @@ void forEachWindow(Op op, ArrayRef<int64_t> input, ArrayRef<int64_t> output, Fn 
         position += x * inStrides[d];
       }
       padded += onPadding;
-      if (inside)
-        members.push_back(position);
+      if (!inside)
+        continue;
+      members.push_back(position);
+      positions.push_back(k);
     }
-    window(o, members, padded);
+    window(o, members, positions, padded);
   }
 }
 
@@ -53,7 +56,7 @@ LogicalResult interpretMaxPool(MaxPoolOp op, InterpreterFrame &frame) {
   MutableArrayRef<double> ys = y.writeReals();
   MutableArrayRef<int64_t> is = indices.writeInts();
   bool empty = false;
-  forEachWindow(op, x.shape(), y.shape(), [&](int64_t o, ArrayRef<int64_t> members, int64_t) {
+  forEachWindow(op, x.shape(), y.shape(), [&](int64_t o, ArrayRef<int64_t> members, ArrayRef<int64_t>, int64_t) {
     if (members.empty()) {
       empty = true;
       return;
@@ -104,36 +107,47 @@ LogicalResult interpretAvgPool(AvgPoolOp op, InterpreterFrame &frame) {
   ArrayRef<double> xs = x.reals();
   MutableArrayRef<double> ys = y.writeReals();
   withRounding(frame.accumulatorType(x.getElementType()), [&](auto round) {
-    forEachWindow(op, x.shape(), y.shape(), [&](int64_t o, ArrayRef<int64_t> members, int64_t padded) {
-      double count = op.getCountIncludePad() ? padded : members.size();
-      for (int64_t plane = 0; plane < planes; ++plane) {
-        double sum = 0.0;
-        for (int64_t member : members)
-          sum = round(sum + xs[plane * inSize + member]);
-        ys[plane * outSize + o] = sum / count;
-      }
-    });
+    forEachWindow(op, x.shape(), y.shape(),
+                  [&](int64_t o, ArrayRef<int64_t> members, ArrayRef<int64_t>, int64_t padded) {
+                    double count = op.getCountIncludePad() ? padded : members.size();
+                    for (int64_t plane = 0; plane < planes; ++plane) {
+                      double sum = 0.0;
+                      for (int64_t member : members)
+                        sum = round(sum + xs[plane * inSize + member]);
+                      ys[plane * outSize + o] = sum / count;
+                    }
+                  });
   });
   frame.set(op.getY(), std::move(y));
   return success();
 }
 
+/// Shares of dy, rounded, meet in ascending order of the position in the window.
 LogicalResult interpretAvgPoolBackward(AvgPoolBackwardOp op, InterpreterFrame &frame) {
   const Tensor &dy = frame.get(op.getDy());
   Tensor dx = frame.zeros(op.getDx());
   int64_t planes = dx.shape()[0] * dx.shape()[1], inSize = product(dx.shape().drop_front(2)),
-          outSize = product(dy.shape().drop_front(2));
+          outSize = product(dy.shape().drop_front(2)), taps = product(op.getKernel());
+  // Input position of each kernel position, window by window; -1 outside.
+  std::vector<int64_t> sources(taps * outSize, -1);
+  std::vector<double> counts(outSize);
+  forEachWindow(op, dx.shape(), dy.shape(),
+                [&](int64_t o, ArrayRef<int64_t> members, ArrayRef<int64_t> at, int64_t padded) {
+                  for (auto [member, k] : llvm::zip_equal(members, at))
+                    sources[k * outSize + o] = member;
+                  counts[o] = static_cast<double>(op.getCountIncludePad() ? padded : members.size());
+                });
   ArrayRef<double> dys = dy.reals();
   MutableArrayRef<double> out = dx.writeReals();
   withRounding(frame.accumulatorType(dx.getElementType()), [&](auto round) {
-    forEachWindow(op, dx.shape(), dy.shape(), [&](int64_t o, ArrayRef<int64_t> members, int64_t padded) {
-      double count = op.getCountIncludePad() ? padded : members.size();
-      for (int64_t plane = 0; plane < planes; ++plane)
-        for (int64_t member : members) {
-          double &sum = out[plane * inSize + member];
-          sum = round(sum + dys[plane * outSize + o] / count);
-        }
-    });
+    for (int64_t plane = 0; plane < planes; ++plane)
+      for (size_t i = 0; i < sources.size(); ++i) {
+        if (sources[i] < 0)
+          continue;
+        int64_t o = static_cast<int64_t>(i) % outSize;
+        double &sum = out[plane * inSize + sources[i]];
+        sum = round(sum + round(dys[plane * outSize + o] / counts[o]));
+      }
   });
   frame.set(op.getDx(), std::move(dx));
   return success();
@@ -159,7 +173,7 @@ Tensor resample(Op op, size_t which, const Tensor &from, int64_t extent, bool ad
       for (int64_t b = 0; b < inner; ++b) {
         int64_t i = static_cast<int64_t>(j) / taps, p = positions[j];
         double &sum = out[(a * extent + (adjoint ? p : i)) * inner + b];
-        sum = round(sum + weights[j] * in[(a * fromExtent + (adjoint ? i : p)) * inner + b]);
+        sum = round(sum + round(weights[j] * in[(a * fromExtent + (adjoint ? i : p)) * inner + b]));
       }
   return to;
 }

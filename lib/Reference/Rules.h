@@ -25,15 +25,19 @@ void attachRule(mlir::MLIRContext *context) {
 
 /// Meaning by decomposition: builds it in a scratch block and runs that.
 llvm::LogicalResult interpretDecomposition(mlir::Operation *op, InterpreterFrame &frame);
+/// The same, rounded as the types say in oracle mode too: for arithmetic that finds powers of two by rounding.
+llvm::LogicalResult interpretRounded(mlir::Operation *op, InterpreterFrame &frame);
 
-template <typename Op> struct DecompositionModel : Interpretable::ExternalModel<DecompositionModel<Op>, Op> {
-  llvm::LogicalResult interpret(mlir::Operation *op, InterpreterFrame &frame) const {
-    return interpretDecomposition(op, frame);
-  }
+template <typename Op, llvm::LogicalResult (*rule)(mlir::Operation *, InterpreterFrame &)>
+struct DecompositionModel : Interpretable::ExternalModel<DecompositionModel<Op, rule>, Op> {
+  llvm::LogicalResult interpret(mlir::Operation *op, InterpreterFrame &frame) const { return rule(op, frame); }
 };
 
 template <typename... Ops> void attachDecompositions(mlir::MLIRContext *context) {
-  (Ops::template attachInterface<DecompositionModel<Ops>>(*context), ...);
+  (Ops::template attachInterface<DecompositionModel<Ops, interpretDecomposition>>(*context), ...);
+}
+template <typename... Ops> void attachRoundedDecompositions(mlir::MLIRContext *context) {
+  (Ops::template attachInterface<DecompositionModel<Ops, interpretRounded>>(*context), ...);
 }
 
 /// The scalar in a tensor of one element.

@@ -186,6 +186,9 @@ struct RMSNorm : OpRewritePattern<MulOp> {
 
 struct RecognizeComposites : mpt::impl::RecognizeCompositesBase<RecognizeComposites> {
   void runOnOperation() override {
+    // A training step means what it says, rounding by rounding: a composite would round elsewhere.
+    if (getOperation()->hasAttr("mpt.step"))
+      return;
     RewritePatternSet patterns(&getContext());
     patterns.add<Gelu, Silu, RMSNorm>(&getContext());
     // Folding and block merging stay off: this pass changes what it recognizes and nothing else.

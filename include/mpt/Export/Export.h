@@ -8,14 +8,29 @@
 
 namespace mpt {
 
-/// The opset that exported files import, and their IR version.
-inline constexpr int64_t exportOpset = 20, exportIRVersion = 10;
+/// The opset that exported core graphs import, and their IR version. Opset 22 is the first in which convolutions,
+/// pooling and all activations take bf16.
+inline constexpr int64_t exportOpset = 22, exportIRVersion = 10;
+
+/// Domain of the model-local functions in exported files; their bodies are standard operators.
+inline constexpr llvm::StringLiteral exportDomain = "mpt";
+
+/// Where a training step's nodes lie in the file.
+enum class StepForm {
+  Joint,       ///< all in the model's graph: any executor runs a step
+  TrainingInfo ///< the model's graph is the model in use, TrainingInfoProto's algorithm the step, with update bindings
+};
 
 /// Writes `function` and the state it reads as a binary ONNX model of standard operators: arguments and results under
-/// their `mpt.name`, states read as initializers, and each `train.write @s` as an output `s_next`. Where the
-/// initializers exceed 1 GiB they go to `<path>.data` beside it. The file appears whole or not at all. Errors are
-/// located at the op that has no ONNX form.
+/// their `mpt.name`, states as initializers. Where the initializers exceed 1 GiB they go to `<path>.data` beside it.
+/// Tensors are read, converted and written piece by piece, so memory does not grow with them. The file appears whole or
+/// not at all. Errors are located at the op that has no ONNX form.
 llvm::LogicalResult exportOnnx(mlir::ModuleOp module, mlir::func::FuncOp function, llvm::StringRef path);
+
+/// Writes func @step as a training step in `form`. Each state is an initializer `s`, its new value an output `s_next`;
+/// the model's metadata `mpt.states` says role and output of every state (see docs/onnx.md), so that importOnnx makes
+/// the same step of it. The model in use is func @predict or, without one, func @evaluate.
+llvm::LogicalResult exportStep(mlir::ModuleOp module, StepForm form, llvm::StringRef path);
 
 /// Writes a graph of ONNX nodes (see importNodes) back, under the opset and IR version it came with. Tensors go to
 /// `<path>.data` where they exceed 1 GiB or lay beside the model. Initializers are read, converted and written piece by

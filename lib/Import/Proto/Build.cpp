@@ -49,12 +49,15 @@ Type proto::valueType(MLIRContext *context, const ::onnx::TypeProto &type, bool 
 }
 
 namespace {
+/// Constants of a training step with up to this many elements are ops in the function, larger ones are states.
+constexpr int64_t smallConstant = 64;
+
 class ModuleBuilder {
 public:
-  ModuleBuilder(ModelProto &model, std::vector<TensorProto> &initializers, StringRef folder, ModelProto *header,
-                MLIRContext *context)
-      : model(model), initializers(initializers), folder(folder), header(header), faithful(header), context(context),
-        builder(context) {}
+  ModuleBuilder(ModelProto &model, std::vector<TensorProto> &initializers, StringRef folder,
+                const proto::StepInfo &step, ModelProto *header, MLIRContext *context)
+      : model(model), initializers(initializers), folder(folder), step(step), header(header), faithful(header),
+        context(context), builder(context) {}
 
   FailureOr<OwningOpRef<ModuleOp>> build(StringRef name);
 
@@ -79,6 +82,7 @@ private:
   ModelProto &model;
   std::vector<TensorProto> &initializers;
   StringRef folder;
+  const proto::StepInfo &step;
   ModelProto *header; ///< null unless the module goes back into a file
   bool faithful;      ///< keep what only the file needs
   MLIRContext *context;
@@ -117,14 +121,25 @@ LogicalResult ModuleBuilder::addInitializer(TensorProto &tensor, func::FuncOp ma
   if (failed(value))
     return failure();
   auto type = cast<RankedTensorType>(value->getType());
-  if (!isa<FloatType>(type.getElementType()) || type.getNumElements() == 0) {
+  auto known = step.states.find(tensor.name());
+  bool isState = known != step.states.end();
+  // In a training step only what it names is state, and the rest may be an operand that must be constant.
+  bool small = !step.states.empty() && type.getNumElements() <= smallConstant;
+  if (!isState && (small || !isa<FloatType>(type.getElementType()) || type.getNumElements() == 0)) {
     values[tensor.name()] = mpt::ConstantOp::create(builder, loc, *value);
     return success();
   }
+  proto::StepState state;
+  state.role = train::Role::constant;
+  state.name = tensor.name();
+  if (isState)
+    state = known->second;
   OpBuilder top(main);
-  train::StateOp::create(top, loc, StringAttr::get(context, tensor.name()), TypeAttr::get(type),
-                         train::RoleAttr::get(context, train::Role::constant), StringAttr(), *value, UnitAttr());
-  values[tensor.name()] = train::ReadOp::create(builder, loc, type, FlatSymbolRefAttr::get(context, tensor.name()));
+  train::StateOp::create(top, loc, builder.getStringAttr(state.name), TypeAttr::get(type),
+                         train::RoleAttr::get(context, state.role),
+                         state.of.empty() ? StringAttr() : builder.getStringAttr(state.of), *value,
+                         state.frozen ? builder.getUnitAttr() : UnitAttr());
+  values[tensor.name()] = train::ReadOp::create(builder, loc, type, FlatSymbolRefAttr::get(context, state.name));
   return success();
 }
 
@@ -151,11 +166,6 @@ LogicalResult ModuleBuilder::addUnchanged(TensorProto &tensor) {
   auto op = mpt::onnx::InitializerOp::create(builder, loc, type, builder.getStringAttr(tensor.name()), value);
   if (tensor.data_location() == TensorProto::EXTERNAL)
     op->setAttr("mpt.external", builder.getUnitAttr());
-  if (isa<DenseResourceElementsAttr>(value) && tensor.data_location() == TensorProto::EXTERNAL &&
-      static_cast<uint64_t>(cast<RankedTensorType>(type).getNumElements()) *
-              llvm::divideCeil(cast<RankedTensorType>(type).getElementTypeBitWidth(), 8) >=
-          proto::mappedBytes)
-    op->setAttr("mpt.mapped", builder.getUnitAttr());
   define(tensor.name(), op);
   return success();
 }
@@ -366,6 +376,12 @@ FailureOr<OwningOpRef<ModuleOp>> ModuleBuilder::build(StringRef name) {
     google::protobuf::TextFormat::PrintToString(*header, &text);
     (*module)->setAttr("mpt.model", builder.getStringAttr(text));
   }
+  if (!step.updates.empty()) {
+    NamedAttrList updates;
+    for (const auto &update : step.updates)
+      updates.set(update.getKey(), FlatSymbolRefAttr::get(context, update.getValue()));
+    (*module)->setAttr("mpt.step", updates.getDictionary(context));
+  }
   addTypes(graph);
 
   llvm::StringSet<> tensors;
@@ -422,7 +438,7 @@ FailureOr<OwningOpRef<ModuleOp>> ModuleBuilder::build(StringRef name) {
 
 FailureOr<OwningOpRef<ModuleOp>> proto::buildModule(ModelProto &model, std::vector<TensorProto> &initializers,
                                                     StringRef folder, const ImportOptions &options,
-                                                    MLIRContext *context, ModelProto *header) {
+                                                    MLIRContext *context, const StepInfo &step, ModelProto *header) {
   StringRef name = options.name.empty() ? "model" : StringRef(options.name);
-  return ModuleBuilder(model, initializers, folder, header, context).build(name);
+  return ModuleBuilder(model, initializers, folder, step, header, context).build(name);
 }

@@ -20,10 +20,14 @@ FailureOr<OwningOpRef<ModuleOp>> mpt::importOnnxBuffer(StringRef bytes, StringRe
   Location loc = proto::namedLoc(context, options.name.empty() ? "model" : options.name);
   ::onnx::ModelProto model;
   std::vector<::onnx::TensorProto> initializers;
-  if (failed(proto::parseModel(bytes, model, loc)) || failed(proto::prepareModel(model, initializers, options, loc)))
+  if (failed(proto::parseModel(bytes, model, loc)))
     return failure();
-  FailureOr<OwningOpRef<ModuleOp>> module = proto::buildModule(model, initializers, folder, options, context);
-  if (failed(module) || failed(assignRoles(**module, options)) || failed(verify(**module)))
+  FailureOr<proto::StepInfo> step = proto::takeStep(model, loc);
+  if (failed(step) || failed(proto::prepareModel(model, initializers, options, loc)))
+    return failure();
+  FailureOr<OwningOpRef<ModuleOp>> module = proto::buildModule(model, initializers, folder, options, context, *step);
+  // A step says itself what its tensors are.
+  if (failed(module) || (step->states.empty() && failed(assignRoles(**module, options))) || failed(verify(**module)))
     return failure();
   return module;
 }
@@ -42,7 +46,8 @@ FailureOr<OwningOpRef<ModuleOp>> mpt::importNodesBuffer(StringRef bytes, StringR
     return failure();
   ImportOptions options;
   options.name = name.str();
-  FailureOr<OwningOpRef<ModuleOp>> module = proto::buildModule(model, initializers, folder, options, context, &header);
+  FailureOr<OwningOpRef<ModuleOp>> module =
+      proto::buildModule(model, initializers, folder, options, context, {}, &header);
   if (failed(module) || failed(verify(**module)))
     return failure();
   if (declaresTypes)

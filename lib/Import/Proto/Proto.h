@@ -2,6 +2,7 @@
 #ifndef MPT_LIB_IMPORT_PROTO_PROTO_H
 #define MPT_LIB_IMPORT_PROTO_PROTO_H
 
+#include "mpt/Dialect/Train/TrainDialect.h"
 #include "mpt/Import/Import.h"
 
 #include "mlir/IR/BuiltinAttributes.h"
@@ -62,11 +63,30 @@ inline constexpr uint64_t mappedBytes = 65536;
 /// it).
 llvm::FailureOr<mlir::ElementsAttr> tensorAttr(::onnx::TensorProto &tensor, llvm::StringRef folder, mlir::Location loc);
 
-/// Builds the module of a prepared model; with the `header` of the model as it was in the file, one that goes back into
-/// a file (see importNodes).
-llvm::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>>
-buildModule(::onnx::ModelProto &model, std::vector<::onnx::TensorProto> &initializers, llvm::StringRef folder,
-            const ImportOptions &options, mlir::MLIRContext *context, ::onnx::ModelProto *header = nullptr);
+/// A tensor that a training step changes, or that training has a role for.
+struct StepState {
+  std::string name, of;
+  train::Role role = train::Role::parameter;
+  bool frozen = false;
+};
+
+/// What makes a file a training step; nothing in other files.
+struct StepInfo {
+  llvm::StringMap<StepState> states;    ///< by initializer
+  llvm::StringMap<std::string> updates; ///< state whose new value an output is, by output
+};
+
+/// The step that metadata `mpt.states` or training information describe. An algorithm's graph becomes part of the
+/// model's graph.
+llvm::FailureOr<StepInfo> takeStep(::onnx::ModelProto &model, mlir::Location loc);
+
+/// Builds the module of a prepared model, with the states of `step`; with the `header` of the model as it was in the
+/// file, one that goes back into a file (see importNodes).
+llvm::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>> buildModule(::onnx::ModelProto &model,
+                                                               std::vector<::onnx::TensorProto> &initializers,
+                                                               llvm::StringRef folder, const ImportOptions &options,
+                                                               mlir::MLIRContext *context, const StepInfo &step = {},
+                                                               ::onnx::ModelProto *header = nullptr);
 
 /// Everything of `graph` but its nodes, initializers and inferred types.
 void copyHeader(const ::onnx::GraphProto &graph, ::onnx::GraphProto &header);

@@ -1,0 +1,88 @@
+// Training steps in files: which outputs are the new values of which initializers.
+#include "Proto.h"
+
+#include "mlir/IR/Diagnostics.h"
+#include "llvm/Support/JSON.h"
+
+using namespace mlir;
+using namespace mpt;
+using namespace ::onnx;
+
+namespace {
+
+LogicalResult readStates(StringRef text, proto::StepInfo &step, Location loc) {
+  llvm::Expected<llvm::json::Value> parsed = llvm::json::parse(text);
+  const llvm::json::Object *all = parsed ? parsed->getAsObject() : nullptr;
+  if (!all) {
+    if (!parsed)
+      llvm::consumeError(parsed.takeError());
+    return emitError(loc) << "expected metadata 'mpt.states' to be a JSON object";
+  }
+  for (const auto &[name, value] : *all) {
+    const llvm::json::Object *entry = value.getAsObject();
+    std::optional<StringRef> roleName = entry ? entry->getString("role") : std::nullopt;
+    std::optional<train::Role> role = roleName ? train::symbolizeRole(*roleName) : std::nullopt;
+    if (!role)
+      return emitError(loc) << "expected a role of state '" << StringRef(name) << "' in metadata 'mpt.states'"
+                            << (roleName ? ", got '" + roleName->str() + "'" : std::string(", got none"));
+    proto::StepState state;
+    state.name = StringRef(name).str();
+    state.role = *role;
+    state.of = entry->getString("of").value_or("").str();
+    state.frozen = entry->getBoolean("frozen").value_or(false);
+    step.states[entry->getString("initializer").value_or(StringRef(name))] = state;
+    if (std::optional<StringRef> next = entry->getString("next"))
+      step.updates[*next] = state.name;
+  }
+  return success();
+}
+
+/// Appends the algorithm's graph: a training step runs both, one after the other (TrainingInfoProto in onnx.proto).
+/// Of the graph's own outputs those stay that are new values.
+void appendAlgorithm(GraphProto &graph, GraphProto &algorithm, const proto::StepInfo &step) {
+  for (const ValueInfoProto &output : graph.output())
+    if (step.updates.contains(output.name()))
+      *algorithm.add_output() = output;
+  graph.mutable_node()->MergeFrom(algorithm.node());
+  graph.mutable_initializer()->MergeFrom(algorithm.initializer());
+  graph.mutable_input()->MergeFrom(algorithm.input());
+  graph.mutable_value_info()->MergeFrom(algorithm.value_info());
+  graph.mutable_output()->Swap(algorithm.mutable_output());
+}
+
+bool hasRules(const GraphProto &graph, const ModelProto &model) {
+  return llvm::all_of(graph.node(), [&](const NodeProto &node) {
+    StringRef domain = node.domain() == "ai.onnx" ? StringRef() : StringRef(node.domain());
+    return hasImportRule(domain, node.op_type()) || llvm::any_of(model.functions(), [&](const FunctionProto &function) {
+             return function.name() == node.op_type() && function.domain() == node.domain();
+           });
+  });
+}
+
+} // namespace
+
+FailureOr<proto::StepInfo> proto::takeStep(ModelProto &model, Location loc) {
+  StepInfo step;
+  for (const StringStringEntryProto &entry : model.metadata_props())
+    if (entry.key() == "mpt.states" && failed(readStates(entry.value(), step, loc)))
+      return failure();
+  bool ours = !step.states.empty();
+  if (model.training_info_size() == 0)
+    return step;
+  // Requests to differentiate, which are what training information of others holds, are made anew from the graph.
+  if (!ours && (model.training_info_size() > 1 || model.training_info(0).update_binding_size() == 0 ||
+                !hasRules(model.training_info(0).algorithm(), model))) {
+    emitWarning(loc) << "training information of the file is not used: its algorithm asks for gradients, or is not one";
+    return step;
+  }
+  TrainingInfoProto &info = *model.mutable_training_info(0);
+  for (const StringStringEntryProto &binding : info.update_binding()) {
+    auto [state, isNew] = step.states.try_emplace(binding.key());
+    if (isNew)
+      state->second.name = binding.key();
+    step.updates[binding.value()] = state->second.name;
+  }
+  appendAlgorithm(*model.mutable_graph(), *info.mutable_algorithm(), step);
+  model.clear_training_info();
+  return step;
+}

@@ -1,0 +1,179 @@
+"""Training steps as .onnx: valid, the same bits in the reference interpreter after re-import, executable from the file alone."""
+import os
+import pathlib
+import resource
+import sys
+
+import numpy as np
+import onnx
+import onnx.reference
+import pytest
+from onnx import helper, numpy_helper, parser
+
+sys.path.insert(0, os.path.dirname(__file__))
+import step_files  # noqa: E402
+
+pytestmark = pytest.mark.skipif(not (step_files.BUILD / "bin" / "mpt-opt").exists(), reason="mpt-opt is not built")
+
+HEAD = '<ir_version: 9, opset_import: ["" : 20], producer_name: "test">\n'
+CLASSES = np.array([2, 0, 1, 2])
+# Per model: graph, shapes of the parameters, shape of x, flags. Between them every way in which an op leaves as several.
+MODELS = {
+    "cnn": ("""cnn (float[4, 2, 8, 8] x) => (float[4, 3] z) {
+  c = Conv<pads = [1, 1, 1, 1]>(x, w1)
+  n, m, v = BatchNormalization<training_mode = 1>(c, s, b, mean, var)
+  r = Relu(n)
+  p = MaxPool<kernel_shape = [3, 3], strides = [2, 2], pads = [1, 1, 1, 1]>(r)
+  a = AveragePool<kernel_shape = [3, 3], strides = [1, 1], pads = [1, 1, 1, 1], count_include_pad = 0>(p)
+  q = Conv<strides = [2, 2]>(a, w2)
+  f = Flatten(q)
+  z = Gemm<transB = 1>(f, w3, b3)
+}""", {"w1": (4, 2, 3, 3), "s": (4,), "b": (4,), "mean": (4,), "var": (4,), "w2": (4, 4, 2, 2), "w3": (3, 16), "b3": (3,)}, (4, 2, 8, 8)),
+    "activations": ("""activations (float[4, 6] x) => (float[4, 3] z) {
+  h = Gemm<transB = 1>(x, w1, b1)
+  g = Gelu(h)
+  t = Tanh(g)
+  s = Sigmoid(t)
+  u = Mul(s, t)
+  e = Gelu<approximate = "tanh">(u)
+  one = Constant<value = float {1}>()
+  n = LayerNormalization<axis = -1>(e, scale, bias)
+  q = Mul(n, n)
+  r = Add(q, one)
+  d = Sqrt(r)
+  i = Reciprocal(d)
+  z = Gemm<transB = 1>(i, w2, b2)
+}""", {"w1": (8, 6), "b1": (8,), "scale": (8,), "bias": (8,), "w2": (3, 8), "b2": (3,)}, (4, 6)),
+    "attention": ("""attention (float[4, 4, 6] x) => (float[4, 3] z) {
+  q = MatMul(x, wq)
+  k = MatMul(x, wk)
+  kt = Transpose<perm = [0, 2, 1]>(k)
+  a = MatMul(q, kt)
+  p = Softmax<axis = -1>(a)
+  v = MatMul(p, q)
+  axis = Constant<value = int64[1] {1}>()
+  m = ReduceMean<keepdims = 0>(v, axis)
+  z = Gemm<transB = 1>(m, w2, b2)
+}""", {"wq": (6, 5), "wk": (6, 5), "w2": (3, 5), "b2": (3,)}, (4, 4, 6)),
+    "dropout": ("""dropout (float[4, 6] x) => (float[4, 3] z) {
+  h = Gemm<transB = 1>(x, w1, b1)
+  ratio = Constant<value = float {0.3}>()
+  train = Constant<value = bool {1}>()
+  d = Dropout(h, ratio, train)
+  r = Relu(d)
+  z = Gemm<transB = 1>(r, w2, b2)
+}""", {"w1": (9, 6), "b1": (9,), "w2": (3, 9), "b2": (3,)}, (4, 6)),
+    "resize": ("""resize (float[4, 2, 3, 3] x) => (float[4, 3] z) {
+  c = Conv(x, w1)
+  scales = Constant<value = float[4] {1.0, 1.0, 2.5, 2.5}>()
+  u = Resize<mode = "linear">(c, , scales)
+  t = ConvTranspose<strides = [2, 2]>(u, w2)
+  g = GlobalAveragePool(t)
+  f = Flatten(g)
+  z = Gemm<transB = 1>(f, w3, b3)
+}""", {"w1": (4, 2, 2, 2), "w2": (4, 2, 3, 3), "w3": (3, 2), "b3": (3,)}, (4, 2, 3, 3)),
+}
+
+
+def build(name, folder):
+    text, shapes, x = MODELS[name]
+    model = parser.parse_model(HEAD + text)
+    random = np.random.default_rng(3)
+    for parameter, shape in shapes.items():
+        value = np.abs(random.normal(1, 0.2, shape)) if parameter == "var" else random.normal(0, 0.5, shape)
+        model.graph.initializer.append(numpy_helper.from_array(value.astype(np.float32), parameter))
+    path = pathlib.Path(folder) / f"{name}.onnx"
+    onnx.save(model, path)
+    return path, {"x": random.normal(size=x).astype(np.float32), "labels": CLASSES, "learning_rate": np.float32(0.05)}
+
+
+def flags(policy, optimizer="adamw,lr=0.05,weight-decay=0.01", *more):
+    return ["--loss=softmax-cross-entropy", f"--optimizer={optimizer}", f"--policy={policy}", *more]
+
+
+@pytest.mark.parametrize("policy", step_files.POLICIES)
+@pytest.mark.parametrize("name", ["cnn", "activations"])
+def test_every_policy_keeps_its_bits(name, policy, tmp_path):
+    model, feeds = build(name, tmp_path)
+    proto, (results, states) = step_files.compare(model, flags(policy), feeds, tmp_path)
+    assert np.isfinite(results["loss"].astype(np.float32)) and proto.opset_import[0].version == 22 and proto.ir_version == 10
+    roles = {entry["role"] for entry in step_files.states_of(proto).values()}
+    assert {"parameter", "slot"} <= roles and ("master" in roles) == (policy.startswith(("amp", "als")) or policy in ("fp8-hybrid", "fp8-current"))
+
+
+@pytest.mark.parametrize("name", ["attention", "dropout", "resize"])
+@pytest.mark.parametrize("policy", ["fp32", "amp-f16", "fp8-e5m2"])
+def test_more_graphs(name, policy, tmp_path):
+    model, feeds = build(name, tmp_path)
+    step_files.compare(model, flags(policy), feeds, tmp_path)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd,lr=0.05", "sgd,lr=0.05,momentum=0.9,nesterov=true,weight-decay=0.1", "adam,lr=0.05", "adagrad,lr=0.05"])
+def test_every_optimizer(optimizer, tmp_path):
+    model, feeds = build("attention", tmp_path)
+    step_files.compare(model, flags("amp-f16", optimizer, "--clip-norm=0.5", "--accumulate=2"), feeds, tmp_path)
+
+
+def test_an_overflowing_step_is_skipped_from_the_file_alone(tmp_path):
+    model, feeds = build("cnn", tmp_path)
+    path = step_files.export(model, flags("amp-f16"), tmp_path / "step.onnx")
+    proto = step_files.check(path)
+    states = step_files.states_of(proto)
+    scale, = [name for name, entry in states.items() if entry["role"] == "scale" and "scale" in name and
+              next(t for t in proto.graph.initializer if t.name == name).data_type == onnx.TensorProto.FLOAT]
+    for tensor in proto.graph.initializer:
+        if tensor.name == scale:
+            tensor.CopyFrom(numpy_helper.from_array(np.float32(2.0**127), scale))
+    before = {tensor.name: numpy_helper.to_array(tensor) for tensor in proto.graph.initializer}
+    outputs = [value.name for value in proto.graph.output]
+    after = dict(zip(outputs, onnx.reference.ReferenceEvaluator(proto).run(None, feeds)))
+    assert bool(after["skipped"])
+    for name, entry in states.items():
+        if entry["role"] in ("parameter", "master", "slot", "statistic"):
+            assert step_files.is_same(before[name], after[entry["next"]]), name
+    assert after[states[scale]["next"]] == np.float32(2.0**126)
+
+
+def test_training_information(tmp_path):
+    model, feeds = build("cnn", tmp_path)
+    proto, (results, states) = step_files.compare(model, flags("amp-f16"), feeds, tmp_path, "training-info")
+    info, = proto.training_info
+    bindings = {binding.key: binding.value for binding in info.update_binding}
+    entries = step_files.states_of(proto)
+    assert bindings == {name: entry["next"] for name, entry in entries.items() if "next" in entry}
+    assert {value.name for value in info.algorithm.output} >= set(bindings.values())
+    # The model's own graph is the model in use: inputs and outputs of the source, no labels.
+    assert [value.name for value in proto.graph.input] == ["x"] and [value.name for value in proto.graph.output] == ["z"]
+
+
+def test_the_step_is_a_step_already(tmp_path):
+    model, feeds = build("attention", tmp_path)
+    path = step_files.export(model, flags("amp-f16"), tmp_path / "step.onnx")
+    for words in (["--optimizer=sgd"], ["--policy=amp-f16", "--to=precision"], ["--loss=mse"]):
+        with pytest.raises(step_files.Failed, match="is a training step already"):
+            step_files.call("mpt-opt", path, *words, "-o", tmp_path / "again")
+
+
+def test_large_states_stream_to_a_file_beside(tmp_path):
+    """1.3 GB of state (weights, master, two moments): resident memory stays far below."""
+    rows = 9216
+    weights = np.zeros((rows, rows), np.float32)
+    weights[0] = np.arange(rows)
+    graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["h"], "fc"), helper.make_node("ReduceMean", ["h"], ["loss"], "mean", keepdims=0)],
+                              "large", [helper.make_tensor_value_info("x", 1, [1, rows])],
+                              [helper.make_tensor_value_info("loss", 1, [])], [numpy_helper.from_array(weights, "w")])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9), tmp_path / "large.onnx",
+              save_as_external_data=True, location="large.data")
+    step_files.call("mpt-opt", tmp_path / "large.onnx", "--loss=none", "--optimizer=adam,lr=0.1", "--policy=amp-f16", "--emit=onnx",
+                    "--quiet", "-o", tmp_path / "step.onnx")
+    # The largest of all child processes so far; the others are small.
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+    assert peak < 300, f"{peak} MiB"
+    data = tmp_path / "step.onnx.data"
+    assert data.stat().st_size >= rows * rows * 14 and (tmp_path / "step.onnx").stat().st_size < 1 << 20
+    proto = onnx.load(tmp_path / "step.onnx", load_external_data=False)
+    tensors = {tensor.name: tensor for tensor in proto.graph.initializer}
+    for name, kind in (("w", np.float16), ("w.master", np.float32)):
+        place = {entry.key: entry.value for entry in tensors[name].external_data}
+        row = np.fromfile(data, kind, rows, offset=int(place["offset"]))
+        assert np.array_equal(row, np.arange(rows, dtype=np.float32).astype(kind)), name
