@@ -233,7 +233,8 @@ private:
     progress("writing " + options.output);
     if (options.forwardOnly)
       return exportOnnx(*module, forward, options.output);
-    return exportStep(*module, options.onnxForm == "joint" ? StepForm::Joint : StepForm::TrainingInfo, options.output);
+    StepForm form = options.onnxForm == "joint" ? StepForm::Joint : StepForm::TrainingInfo;
+    return exportStep(*module, form, options.onnxArithmetic == "wide", options.output);
   }
 
   LogicalResult write() {

@@ -165,11 +165,13 @@ public:
       if (known.empty()) {
         known = writer.unique(name ? name.getValue() : "input");
         describe(*graph.add_input(), known, argument.getType());
+        writer.declare(known, elementOf(argument));
       }
       writer.set(argument, known);
     }
     if (failed(reserveNames()))
       return failure();
+    findImplicit();
     for (Operation &op : function.getBody().front())
       if (failed(exportOp(op)))
         return failure();
@@ -194,6 +196,23 @@ private:
       results.push_back(writer.unique(name ? name.getValue() : "output"));
     }
     return success();
+  }
+
+  /// Finds values that need not repeat their elements: each reader is elementwise and has the whole shape in another
+  /// operand, to which ONNX broadcasts.
+  void findImplicit() {
+    for (Operation &op : function.getBody().front()) {
+      if (!isa<BroadcastOp, ConstantOp>(op) || op.use_empty())
+        continue;
+      Value value = op.getResult(0);
+      auto hasShape = [&](Value other) {
+        return other != value && !writer.isImplicit(other) && shapeOf(other) == shapeOf(value);
+      };
+      if (llvm::all_of(op.getUsers(), [&](Operation *user) {
+            return user->hasTrait<OpTrait::Elementwise>() && llvm::any_of(user->getOperands(), hasShape);
+          }))
+        writer.implicit.insert(value);
+    }
   }
 
   /// Gives `value` the name of a graph output.
@@ -254,7 +273,8 @@ private:
 
 class ModelExport {
 public:
-  explicit ModelExport(ModuleOp module) : module(module), states(module, parts) {
+  explicit ModelExport(ModuleOp module, bool widens = false) : module(module), states(module, parts) {
+    parts.widens = widens;
     model.set_ir_version(exportIRVersion);
     model.set_producer_name("mpt");
     model.add_opset_import()->set_version(exportOpset);
@@ -320,11 +340,11 @@ LogicalResult mpt::exportOnnx(ModuleOp module, func::FuncOp function, StringRef 
   return failure(failed(model.add(function, model.graph)) || failed(model.write(path)));
 }
 
-LogicalResult mpt::exportStep(ModuleOp module, StepForm form, StringRef path) {
+LogicalResult mpt::exportStep(ModuleOp module, StepForm form, bool widens, StringRef path) {
   auto step = module.lookupSymbol<func::FuncOp>("step");
   if (!step)
     return module.emitError() << "expected func @step to export, found none";
-  ModelExport model(module);
+  ModelExport model(module, widens);
   if (form == StepForm::Joint) {
     if (failed(model.add(step, model.graph)))
       return failure();

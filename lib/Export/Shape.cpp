@@ -6,6 +6,9 @@ using namespace mpt;
 
 namespace {
 
+/// Constants of equal elements with more of them than this are one element, repeated.
+constexpr int64_t longestFill = 64;
+
 /// A tensor of zeros of `type`.
 OnnxValue zeros(OnnxWriter &w, RankedTensorType type) {
   return w.node("Expand", {w.scalar(type.getElementType(), 0.0), w.indices(type.getShape())});
@@ -92,8 +95,14 @@ OnnxValue exportScatter(Op op, OnnxWriter &w, StringRef type, OnnxValue indices,
 } // namespace
 
 void mpt::addShapeRules(ExportRules &rules) {
-  addRule<ConstantOp>(rules,
-                      [](ConstantOp op, OnnxWriter &w) { return Values{w.constant(op.getValue(), "constant")}; });
+  addRule<ConstantOp>(rules, [](ConstantOp op, OnnxWriter &w) {
+    RankedTensorType type = tensorType(op.getY());
+    auto dense = dyn_cast<DenseElementsAttr>(op.getValue());
+    if (!dense || !dense.isSplat() || type.getNumElements() <= longestFill)
+      return Values{w.constant(op.getValue(), "constant")};
+    OnnxValue number = w.constant(dense.resizeSplat(RankedTensorType::get({}, type.getElementType())), "constant");
+    return Values{w.isImplicit(op.getY()) ? number : w.node("Expand", {number, w.indices(type.getShape())})};
+  });
   addRule<ReshapeOp>(
       rules, [](ReshapeOp op, OnnxWriter &w) { return Values{w.reshape(w.get(op.getX()), shapeOf(op.getY()))}; });
   addRule<TransposeOp>(
@@ -102,7 +111,12 @@ void mpt::addShapeRules(ExportRules &rules) {
     SmallVector<int64_t> ones(shapeOf(op.getY()).size(), 1);
     for (auto [i, dim] : llvm::enumerate(op.getDims()))
       ones[dim] = shapeOf(op.getX())[i];
-    return Values{w.node("Expand", {w.reshape(w.get(op.getX()), ones), w.indices(shapeOf(op.getY()))})};
+    OnnxValue x = shapeOf(op.getX()) == ArrayRef<int64_t>(ones) ? w.get(op.getX()) : OnnxValue();
+    if (w.isImplicit(op.getY()) && shapeOf(op.getX()).empty())
+      return Values{w.get(op.getX())};
+    if (x.empty())
+      x = w.reshape(w.get(op.getX()), ones);
+    return Values{w.isImplicit(op.getY()) ? x : w.node("Expand", {x, w.indices(shapeOf(op.getY()))})};
   });
   addRule<ConcatOp>(rules, [](ConcatOp op, OnnxWriter &w) {
     Values inputs;

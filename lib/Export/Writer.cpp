@@ -6,6 +6,7 @@
 
 #include "mlir/IR/AsmState.h"
 #include "mlir/IR/DialectResourceBlobManager.h"
+#include "llvm/ADT/StringSwitch.h"
 
 using namespace mlir;
 using namespace mpt;
@@ -51,21 +52,64 @@ OnnxValue OnnxWriter::node(StringRef type, ArrayRef<OnnxValue> inputs, ArrayRef<
   return nodeWith(type, inputs, 1, attributes).front();
 }
 
-SmallVector<OnnxValue> OnnxWriter::nodeWith(StringRef type, ArrayRef<OnnxValue> inputs, size_t results,
-                                            ArrayRef<OnnxAttribute> attributes) {
+/// Element type of result `index`, by what the operators that exported graphs hold do with types.
+static int resultKind(StringRef type, ArrayRef<int> inputs, ArrayRef<OnnxAttribute> attributes, size_t index) {
+  if (type == "Cast")
+    return static_cast<int>(attributes.front().proto.i());
+  if (type == "Where")
+    return inputs[1];
+  return llvm::StringSwitch<int>(type)
+      .Cases({"Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "IsNaN", "IsInf"}, pb::TensorProto::BOOL)
+      .Cases({"ArgMax", "ArgMin", "Shape", "Range"}, pb::TensorProto::INT64)
+      .Case("MaxPool", index == 1 ? static_cast<int>(pb::TensorProto::INT64) : inputs.front())
+      .Default(inputs.empty() ? 0 : inputs.front());
+}
+
+/// The type in which an operator is computed instead of bf16. Basic arithmetic rounded to f32 and then to bf16 is
+/// rounded as if once (Figueroa, "When is double rounding innocuous?", SIGNUM Newsletter 30(3), 1995); functions are
+/// computed in double.
+static int wideKind(StringRef type) {
+  return llvm::StringSwitch<int>(type)
+      .Cases({"Exp", "Log", "Sin", "Cos", "Tanh", "Sigmoid", "Pow"}, pb::TensorProto::DOUBLE)
+      .Default(pb::TensorProto::FLOAT);
+}
+
+SmallVector<OnnxValue> OnnxWriter::append(StringRef type, ArrayRef<OnnxValue> inputs, size_t results,
+                                          ArrayRef<OnnxAttribute> attributes) {
   pb::NodeProto &node = *graph.add_node();
   node.set_op_type(type.str());
-  for (const OnnxValue &input : inputs)
+  SmallVector<int> kinds;
+  for (const OnnxValue &input : inputs) {
     node.add_input(input);
+    kinds.push_back(parts.kinds.lookup(input));
+  }
   SmallVector<OnnxValue> names;
   for (size_t i = 0; i < results; ++i) {
     names.push_back(unique(prefix + "/" + type.str()));
     node.add_output(names.back());
+    parts.kinds[names.back()] = resultKind(type, kinds, attributes, i);
   }
   node.set_name(names.front());
   for (const OnnxAttribute &attribute : attributes)
     *node.add_attribute() = attribute.proto;
   return names;
+}
+
+SmallVector<OnnxValue> OnnxWriter::nodeWith(StringRef type, ArrayRef<OnnxValue> inputs, size_t results,
+                                            ArrayRef<OnnxAttribute> attributes) {
+  constexpr int narrow = pb::TensorProto::BFLOAT16;
+  bool moves = type == "Cast" || type == "Reshape" || type == "Transpose";
+  auto isNarrow = [&](const OnnxValue &value) { return parts.kinds.lookup(value) == narrow; };
+  if (!parts.widens || moves || llvm::none_of(inputs, isNarrow))
+    return append(type, inputs, results, attributes);
+  int wide = wideKind(type);
+  SmallVector<OnnxValue> widened, values;
+  for (const OnnxValue &input : inputs)
+    widened.push_back(isNarrow(input) ? append("Cast", {input}, 1, {{"to", int64_t(wide)}}).front() : input);
+  for (OnnxValue &value : append(type, widened, results, attributes))
+    values.push_back(parts.kinds.lookup(value) == wide ? append("Cast", {value}, 1, {{"to", int64_t(narrow)}}).front()
+                                                       : value);
+  return values;
 }
 
 OnnxValue OnnxWriter::call(StringRef function, ArrayRef<OnnxValue> inputs,
@@ -78,6 +122,7 @@ OnnxValue OnnxWriter::call(StringRef function, ArrayRef<OnnxValue> inputs,
   }
   OnnxValue result = node(function, inputs);
   graph.mutable_node(graph.node_size() - 1)->set_domain(exportDomain.str());
+  parts.kinds[result] = pb::TensorProto::INT64;
   return result;
 }
 
@@ -89,6 +134,7 @@ OnnxValue OnnxWriter::initializer(ElementsAttr value, StringRef name, Type eleme
   for (int64_t extent : value.getShapedType().getShape())
     tensor.proto.add_dims(extent);
   tensor.payload = {value, element};
+  parts.kinds[tensor.proto.name()] = tensor.proto.data_type();
   parts.tensors.push_back(std::move(tensor));
   return parts.tensors.back().proto.name();
 }

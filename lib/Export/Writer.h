@@ -38,6 +38,10 @@ struct OnnxModelParts {
   std::vector<Tensor> tensors;
   llvm::StringSet<> names;
   llvm::DenseMap<mlir::Attribute, OnnxValue> constants;
+  /// Element types (of onnx.proto) by value.
+  llvm::StringMap<int> kinds;
+  /// Arithmetic on bf16 happens in wider types between casts.
+  bool widens = false;
   /// Model-local functions of standard ops, by name.
   std::map<std::string, ::ONNX_NAMESPACE::FunctionProto> functions;
 };
@@ -51,6 +55,11 @@ public:
   void set(mlir::Value value, OnnxValue name) { names[value] = std::move(name); }
   /// A name not used so far, derived from `hint`.
   std::string unique(llvm::StringRef hint);
+  /// Tells the element type of a value that no node makes.
+  void declare(llvm::StringRef name, mlir::Type type) { parts.kinds[name] = onnxElementType(type); }
+  /// Whether a value whose elements repeat leaves as what is repeated: its readers broadcast.
+  bool isImplicit(mlir::Value value) const { return implicit.contains(value); }
+  llvm::DenseSet<mlir::Value> implicit;
   /// Nodes made from now on are named after `loc`.
   void startOp(mlir::Location loc);
 
@@ -81,6 +90,9 @@ public:
   mlir::MLIRContext *context = nullptr;
 
 private:
+  llvm::SmallVector<OnnxValue> append(llvm::StringRef type, llvm::ArrayRef<OnnxValue> inputs, size_t results,
+                                      llvm::ArrayRef<OnnxAttribute> attributes);
+
   ::ONNX_NAMESPACE::GraphProto &graph;
   OnnxModelParts &parts;
   llvm::DenseMap<mlir::Value, OnnxValue> names;

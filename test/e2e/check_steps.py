@@ -36,7 +36,7 @@ def source_of(corpus, form, model):
     return None
 
 
-def run_once(path, proto, feeds, rate):
+def run_once(path, proto, feeds):
     """The loss of one step in ONNX Runtime, or the reason why there is none."""
     try:
         import onnxruntime
@@ -48,7 +48,7 @@ def run_once(path, proto, feeds, rate):
     try:
         session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
         wanted = {value.name for value in proto.graph.input}
-        given = {name: value for name, value in feeds.items() if name in wanted}
+        given = {name: np.asarray(value) for name, value in feeds.items() if name in wanted}
         names = [value.name for value in session.get_outputs()]
         values = dict(zip(names, session.run(names, given)))
     except Exception as problem:  # what it cannot run is a result of this table
@@ -65,7 +65,7 @@ def row_of(corpus, form, model, policy, optimizer, onnx_form, folder):
     graphs = [proto.graph] + [info.algorithm for info in proto.training_info]
     nodes = sum(len(graph.node) for graph in graphs)
     one = step_files.steps(path, flags, feeds, folder, "one", 1)[0]
-    ort = "inference graph only" if onnx_form != "joint" else run_once(folder + "/step-joint.onnx", proto, feeds, 0.01)
+    ort = "inference graph only" if onnx_form != "joint" else run_once(folder + "/step-joint.onnx", proto, feeds)
     loss_one = float(one["loss"].astype(np.float32).reshape(())) if "loss" in one else float("nan")
     if isinstance(ort, float):
         ort = f"{ort:.6g} ({abs(ort - loss_one) / max(abs(loss_one), 1e-30):.0e})"

@@ -7,7 +7,6 @@ import subprocess
 
 import ml_dtypes
 import numpy as np
-import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # NumPy type, safetensors name, MLIR name.
@@ -26,6 +25,8 @@ def tool() -> pathlib.Path:
         return pathlib.Path(os.environ["MPT_BUILD"]) / "bin" / "mpt-run"
     built = list((ROOT / "build").glob("*/bin/mpt-run"))
     if not built:
+        import pytest  # tools that use this file outside tests need none
+
         pytest.skip("build mpt-run first (scripts/build.sh dev mpt-run)")
     return max(built, key=lambda path: path.stat().st_mtime)
 

@@ -29,8 +29,9 @@ llvm::LogicalResult exportOnnx(mlir::ModuleOp module, mlir::func::FuncOp functio
 
 /// Writes func @step as a training step in `form`. Each state is an initializer `s`, its new value an output `s_next`;
 /// the model's metadata `mpt.states` says role and output of every state (see docs/onnx.md), so that importOnnx makes
-/// the same step of it. The model in use is func @predict or, without one, func @evaluate.
-llvm::LogicalResult exportStep(mlir::ModuleOp module, StepForm form, llvm::StringRef path);
+/// the same step of it. The model in use is func @predict or, without one, func @evaluate. With `widens`, what is bf16
+/// is computed in wider types between casts, for executors without bf16 arithmetic.
+llvm::LogicalResult exportStep(mlir::ModuleOp module, StepForm form, bool widens, llvm::StringRef path);
 
 /// Writes a graph of ONNX nodes (see importNodes) back, under the opset and IR version it came with. Tensors go to
 /// `<path>.data` where they exceed 1 GiB or lay beside the model. Initializers are read, converted and written piece by
