@@ -89,7 +89,7 @@ OnnxValue randomWords(OnnxWriter &w, Value key, int64_t stream, RankedTensorType
       w.call(kPhilox, {w.get(key), w.integer(blocks), w.integer(static_cast<uint32_t>(stream))}, definePhilox);
   OnnxValue flat = w.reshape(words, {blocks * 4});
   if (count != blocks * 4)
-    flat = w.slice(flat, {0}, {count}, {0});
+    flat = w.node("Slice", {flat, w.indices({0}), w.indices({count}), w.indices({0})});
   return w.reshape(flat, type.getShape());
 }
 

@@ -57,7 +57,7 @@ public:
   std::string unique(llvm::StringRef hint);
   /// Tells the element type of a value that no node makes.
   void declare(llvm::StringRef name, mlir::Type type) { parts.kinds[name] = onnxElementType(type); }
-  /// Whether a value whose elements repeat leaves as what is repeated: its readers broadcast.
+  /// Whether a value leaves as what its elements repeat.
   bool isImplicit(mlir::Value value) const { return implicit.contains(value); }
   llvm::DenseSet<mlir::Value> implicit;
   /// Nodes made from now on are named after `loc`.
@@ -81,11 +81,6 @@ public:
   OnnxValue cast(OnnxValue x, mlir::Type from, mlir::Type to);
   OnnxValue reshape(OnnxValue x, llvm::ArrayRef<int64_t> shape) { return node("Reshape", {x, indices(shape)}); }
   OnnxValue transpose(OnnxValue x, llvm::ArrayRef<int64_t> permutation);
-  /// x[starts:ends] along `axes`.
-  OnnxValue slice(OnnxValue x, llvm::ArrayRef<int64_t> starts, llvm::ArrayRef<int64_t> ends,
-                  llvm::ArrayRef<int64_t> axes) {
-    return node("Slice", {x, indices(starts), indices(ends), indices(axes)});
-  }
 
   mlir::MLIRContext *context = nullptr;
 

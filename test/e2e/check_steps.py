@@ -2,7 +2,7 @@
 """Writes the training steps of the corpus as .onnx, and holds them against the steps they were made of.
 
   check_steps.py CORPUS [--models a,b] [--forms opt] [--policies fp32,amp-f16] [--optimizer SPEC] [--onnx-form joint]
-                 [--markdown FILE]
+                 [--onnx-arithmetic native] [--markdown FILE]
 
 CORPUS is the folder that scripts/corpus.sh made. For each graph and policy: `mpt-opt --emit=onnx` writes the step; ONNX's
 full checker passes it; the reference interpreter gives the same bits for results and states of three steps, and of one that
@@ -56,12 +56,12 @@ def run_once(path, proto, feeds):
     return float(np.asarray(values["loss"], np.float32).reshape(())) if "loss" in values else f"ran, outputs {names[0]}"
 
 
-def row_of(corpus, form, model, policy, optimizer, onnx_form, folder):
+def row_of(corpus, form, model, policy, optimizer, onnx_form, arithmetic, folder):
     path, loss, feeds = source_of(corpus, form, model)
     flags = [f"--loss={loss}", f"--optimizer={optimizer}", f"--policy={policy}"]
     feeds = {**feeds, "learning_rate": np.float32(0.01)}
     start = time.time()
-    proto, (results, states) = step_files.compare(path, flags, feeds, folder, onnx_form)
+    proto, (results, states) = step_files.compare(path, flags, feeds, folder, onnx_form, f"--onnx-arithmetic={arithmetic}")
     graphs = [proto.graph] + [info.algorithm for info in proto.training_info]
     nodes = sum(len(graph.node) for graph in graphs)
     one = step_files.steps(path, flags, feeds, folder, "one", 1)[0]
@@ -80,6 +80,7 @@ def main():
     ap.add_argument("--policies", default=",".join(step_files.POLICIES))
     ap.add_argument("--optimizer", default="adamw,lr=0.01,weight-decay=0.01")
     ap.add_argument("--onnx-form", default="joint")
+    ap.add_argument("--onnx-arithmetic", default="native")
     ap.add_argument("--markdown", metavar="FILE", help="append a table row for every graph")
     args = ap.parse_args()
     same = failed = 0
@@ -91,7 +92,7 @@ def main():
                 with tempfile.TemporaryDirectory() as folder:
                     try:
                         nodes, values, loss, ort, seconds = row_of(args.corpus, form, model, policy, args.optimizer,
-                                                                   args.onnx_form, folder)
+                                                                   args.onnx_form, args.onnx_arithmetic, folder)
                         cells = [str(nodes), f"{values} of {values}", loss, ort]
                         same += 1
                     except Exception as problem:  # one graph's failure is its row

@@ -28,8 +28,8 @@ def call(tool, *words, limit=600):
     return result
 
 
-def export(model, flags, path, form="joint"):
-    call("mpt-opt", model, *flags, "--emit=onnx", f"--onnx-form={form}", "--quiet", "-o", path)
+def export(model, flags, path, form="joint", *more):
+    call("mpt-opt", model, *flags, "--emit=onnx", f"--onnx-form={form}", *more, "--quiet", "-o", path)
     return path
 
 
@@ -98,11 +98,11 @@ def overflowing(states):
                 for name, value in states.items()}
 
 
-def compare(model, flags, feeds, folder, form="joint"):
+def compare(model, flags, feeds, folder, form="joint", *more):
     """The exported step, checked; fails where re-import changes a bit of a result or a state of three steps and of one from
     states that overflow. Returns (protobuf, results, states) of the first three steps."""
     folder = pathlib.Path(folder)
-    path = export(model, flags, folder / f"step-{form}.onnx", form)
+    path = export(model, flags, folder / f"step-{form}.onnx", form, *more)
     proto = check(path)
     states = None
     for what, count in (("steps", 3), ("overflow", 1)):

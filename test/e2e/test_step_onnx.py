@@ -134,6 +134,19 @@ def test_an_overflowing_step_is_skipped_from_the_file_alone(tmp_path):
     assert after[states[scale]["next"]] == np.float32(2.0**126)
 
 
+@pytest.mark.parametrize("policy", ["amp-bf16", "fp8-hybrid"])
+def test_wide_arithmetic_has_no_bf16_operators_and_the_same_bits(policy, tmp_path):
+    """The exact operations of the cnn round the same whether they are computed in bf16 or in f32 first."""
+    model, feeds = build("cnn", tmp_path)
+    proto, _ = step_files.compare(model, flags(policy), feeds, tmp_path, "joint", "--onnx-arithmetic=wide")
+    inferred = onnx.shape_inference.infer_shapes(proto)
+    kinds = {value.name: value.type.tensor_type.elem_type
+             for values in (inferred.graph.value_info, inferred.graph.input, inferred.graph.output) for value in values}
+    kinds.update((tensor.name, tensor.data_type) for tensor in proto.graph.initializer)
+    touching = {node.op_type for node in proto.graph.node if onnx.TensorProto.BFLOAT16 in {kinds[name] for name in (*node.input, *node.output)}}
+    assert "Cast" in touching and touching <= {"Cast", "Reshape", "Transpose", "Identity"}
+
+
 def test_training_information(tmp_path):
     model, feeds = build("cnn", tmp_path)
     proto, (results, states) = step_files.compare(model, flags("amp-f16"), feeds, tmp_path, "training-info")
@@ -155,25 +168,31 @@ def test_the_step_is_a_step_already(tmp_path):
 
 
 def test_large_states_stream_to_a_file_beside(tmp_path):
-    """1.3 GB of state (weights, master, two moments): resident memory stays far below."""
+    """1.2 GB of state (weights, master, two moments): resident memory stays far below, and the file has them whole."""
     rows = 9216
-    weights = np.zeros((rows, rows), np.float32)
-    weights[0] = np.arange(rows)
-    graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["h"], "fc"), helper.make_node("ReduceMean", ["h"], ["loss"], "mean", keepdims=0)],
+    with open(tmp_path / "large.data", "wb") as data:
+        data.write(np.arange(rows, dtype=np.float32).tobytes())
+        data.truncate(rows * rows * 4)
+    weights = onnx.TensorProto(name="w", data_type=onnx.TensorProto.FLOAT, dims=[rows, rows], data_location=onnx.TensorProto.EXTERNAL)
+    for key, value in (("location", "large.data"), ("offset", "0"), ("length", str(rows * rows * 4))):
+        weights.external_data.add(key=key, value=value)
+    graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["h"], "fc"),
+                               helper.make_node("ReduceMean", ["h"], ["loss"], "mean", keepdims=0)],
                               "large", [helper.make_tensor_value_info("x", 1, [1, rows])],
-                              [helper.make_tensor_value_info("loss", 1, [])], [numpy_helper.from_array(weights, "w")])
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9), tmp_path / "large.onnx",
-              save_as_external_data=True, location="large.data")
+                              [helper.make_tensor_value_info("loss", 1, [])], [weights])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9), tmp_path / "large.onnx")
     step_files.call("mpt-opt", tmp_path / "large.onnx", "--loss=none", "--optimizer=adam,lr=0.1", "--policy=amp-f16", "--emit=onnx",
                     "--quiet", "-o", tmp_path / "step.onnx")
     # The largest of all child processes so far; the others are small.
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
     assert peak < 300, f"{peak} MiB"
     data = tmp_path / "step.onnx.data"
-    assert data.stat().st_size >= rows * rows * 14 and (tmp_path / "step.onnx").stat().st_size < 1 << 20
     proto = onnx.load(tmp_path / "step.onnx", load_external_data=False)
-    tensors = {tensor.name: tensor for tensor in proto.graph.initializer}
+    beside = {tensor.name: {entry.key: entry.value for entry in tensor.external_data}
+              for tensor in proto.graph.initializer if tensor.external_data}
+    assert set(beside) == {"w", "w.master", "w.moment1", "w.moment2"}
+    assert data.stat().st_size < rows * rows * 14 + (1 << 20) and (tmp_path / "step.onnx").stat().st_size < 1 << 20
     for name, kind in (("w", np.float16), ("w.master", np.float32)):
-        place = {entry.key: entry.value for entry in tensors[name].external_data}
-        row = np.fromfile(data, kind, rows, offset=int(place["offset"]))
+        row = np.fromfile(data, kind, rows, offset=int(beside[name]["offset"]))
         assert np.array_equal(row, np.arange(rows, dtype=np.float32).astype(kind)), name
+    data.unlink()
