@@ -12,6 +12,7 @@
 #include "mpt/Precision/Models.h"
 #include "mpt/Reference/Reference.h"
 #include "mpt/Target/CPU.h"
+#include "mpt/Target/Ptx.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -27,6 +28,7 @@ void mpt::registerAll(mlir::DialectRegistry &registry) {
   registry.insert<mlir::func::FuncDialect, mlir::arith::ArithDialect, mlir::math::MathDialect, mlir::scf::SCFDialect,
                   mlir::memref::MemRefDialect, mlir::vector::VectorDialect, mlir::LLVM::LLVMDialect>();
   mpt::cpu::registerDialects(registry);
+  mpt::cuda::registerPtxDialects(registry);
   registerAutodiffModels(registry);
   registerPrecisionModels(registry);
   registerReferenceModels(registry);

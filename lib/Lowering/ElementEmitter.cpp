@@ -27,8 +27,10 @@ Type mpt::computeType(Type type) {
   return real && real.getWidth() < 32 ? Float32Type::get(type.getContext()) : type;
 }
 
+ReductionStrategy::~ReductionStrategy() = default;
+
 ElementEmitter::ElementEmitter(ImplicitLocOpBuilder &builder, const KernelTarget &target, bool probe)
-    : b(builder), target(target), probe(probe) {
+    : ValueBuilder(builder), target(target), probe(probe) {
   scopes.push_back({builder.getInsertionBlock(), nullptr});
 }
 
@@ -83,6 +85,27 @@ SmallVector<Value> ElementEmitter::loop(Value low, Value high, int64_t extent, u
   }
   scopes.pop_back();
   return SmallVector<Value>(loop.getResults());
+}
+
+void ElementEmitter::guarded(Value condition, llvm::function_ref<void()> body) {
+  auto branch = scf::IfOp::create(b, condition, /*withElseRegion=*/false);
+  scopes.push_back({branch.thenBlock(), nullptr});
+  {
+    OpBuilder::InsertionGuard guard(b);
+    insertAt(b, branch.thenBlock(), nullptr);
+    body();
+  }
+  scopes.pop_back();
+}
+
+IndexExpr ElementEmitter::variable(Value value, int64_t extent, unsigned width) {
+  IndexSpace::Variable variable;
+  variable.extent = extent;
+  variable.depth = scopes.size() - 1;
+  variable.lane = variable.contiguous = width > 1;
+  variable.width = width;
+  variable.value = value;
+  return IndexExpr::variable(space.add(variable));
 }
 
 void ElementEmitter::vectorLoop(Value low, Value high, int64_t extent, unsigned width,
@@ -183,7 +206,7 @@ Value ElementEmitter::fail(Operation *op, const Twine &message, Type type) {
 // Index values
 //===----------------------------------------------------------------------===//
 
-Value ElementEmitter::indexConstant(int64_t value) { return arith::ConstantIndexOp::create(b, value); }
+Value ValueBuilder::indexConstant(int64_t value) { return arith::ConstantIndexOp::create(b, value); }
 
 Value ElementEmitter::variableValue(unsigned id) {
   if (space[id].value)
@@ -389,6 +412,25 @@ static unsigned argumentNumber(Value buffer) {
   return argument ? argument.getArgNumber() : ~0u;
 }
 
+/// The largest power of two up to the buffer's alignment that divides the address of the first lane.
+llvm::MaybeAlign ElementEmitter::alignmentOf(Value buffer, const IndexExpr &linear) const {
+  auto known = alignments.find(buffer);
+  if (known == alignments.end())
+    return std::nullopt;
+  uint64_t bytes = std::max<unsigned>(1, cast<MemRefType>(buffer.getType()).getElementTypeBitWidth() / 8);
+  uint64_t divisor = std::max<uint64_t>(known->second, bytes) / bytes;
+  auto limit = [&](int64_t step) {
+    while (divisor > 1 && step % static_cast<int64_t>(divisor) != 0)
+      divisor /= 2;
+  };
+  limit(linear.constant);
+  for (const IndexExpr::Term &term : linear.terms) {
+    const IndexSpace::Variable &variable = space[term.variable];
+    limit(term.coefficient * (variable.lane && variable.contiguous ? variable.width : 1));
+  }
+  return llvm::Align(divisor * bytes);
+}
+
 /// A flat buffer of truth values as the bytes that it consists of.
 static Value asBytes(ImplicitLocOpBuilder &b, Value memory) {
   auto type = MemRefType::get(cast<MemRefType>(memory.getType()).getShape(), b.getI8Type());
@@ -407,10 +449,11 @@ Value ElementEmitter::load(Value buffer, Indices at) {
   } else if (!where.lanes && where.stride == 1 && type.isInteger(1)) {
     // A truth value is a byte of 0 or 1 in memory; vectors of i1 would be packed bits.
     Value bytes = vector::LoadOp::create(b, VectorType::get(where.width, b.getI8Type()), asBytes(b, memory),
-                                         ValueRange{where.base});
+                                         ValueRange{where.base}, false, alignmentOf(buffer, linear));
     value = arith::TruncIOp::create(b, VectorType::get(where.width, type), bytes);
   } else if (!where.lanes && where.stride == 1) {
-    value = vector::LoadOp::create(b, VectorType::get(where.width, type), memory, ValueRange{where.base});
+    value = vector::LoadOp::create(b, VectorType::get(where.width, type), memory, ValueRange{where.base}, false,
+                                   alignmentOf(buffer, linear));
   } else {
     SmallVector<Value> lanes;
     for (unsigned i = 0; i < where.width; ++i) {
@@ -437,11 +480,11 @@ void ElementEmitter::store(Value value, Value buffer, Indices at) {
   value = splat(value, where.width);
   if (!where.lanes && where.stride == 1 && type.isInteger(1)) {
     value = arith::ExtUIOp::create(b, VectorType::get(where.width, b.getI8Type()), value);
-    vector::StoreOp::create(b, value, asBytes(b, memory), ValueRange{where.base});
+    vector::StoreOp::create(b, value, asBytes(b, memory), ValueRange{where.base}, false, alignmentOf(buffer, linear));
     return;
   }
   if (!where.lanes && where.stride == 1) {
-    vector::StoreOp::create(b, value, memory, ValueRange{where.base});
+    vector::StoreOp::create(b, value, memory, ValueRange{where.base}, false, alignmentOf(buffer, linear));
     return;
   }
   for (unsigned i = 0; i < where.width; ++i) {

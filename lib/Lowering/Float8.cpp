@@ -16,13 +16,16 @@ struct Format {
   unsigned halfBits; ///< bits of an f16 below it there
 };
 
+/// Values are built by element emitters, which know the target.
+bool hasHalves(ValueBuilder &builder) { return static_cast<ElementEmitter &>(builder).target.halves; }
+
 Format formatOf(Type type) {
   return isa<Float8E5M2Type>(type) ? Format{2, 15, 0x7b, true, 1.0, 8} : Format{3, 7, 0x7e, false, 0x1p-8, 7};
 }
 
 /// Integers beside a value, and operations on them.
 struct Bits {
-  ElementEmitter &e;
+  ValueBuilder &e;
   ImplicitLocOpBuilder &b = e.b;
 
   Value cast(Value x, Type element) { return arith::BitcastOp::create(b, e.typeLike(element, x), x); }
@@ -42,11 +45,11 @@ struct Bits {
 
 } // namespace
 
-Value ElementEmitter::widenFloat8(Value value) {
+Value ValueBuilder::widenFloat8(Value value) {
   Format format = formatOf(getElementTypeOrSelf(value));
   Bits t{*this};
   Value byte = t.cast(value, b.getIntegerType(8)), magnitude;
-  if (target.halves) {
+  if (hasHalves(*this)) {
     Value bits = t.zext(byte, 16);
     if (format.halfBits == 8)
       return arith::ExtFOp::create(b, typeLike(b.getF32Type(), value), t.cast(t.up(bits, 8), b.getF16Type()));
@@ -69,7 +72,7 @@ Value ElementEmitter::widenFloat8(Value value) {
 }
 
 /// To nearest even; beyond the range to infinity, or NaN where there is none.
-Value ElementEmitter::roundFloat8(Value value, Type type) {
+Value ValueBuilder::roundFloat8(Value value, Type type) {
   Format format = formatOf(type);
   Bits t{*this};
   unsigned drop = 23 - format.mantissa;
@@ -91,11 +94,11 @@ Value ElementEmitter::roundFloat8(Value value, Type type) {
 }
 
 /// The byte of a value that is one of the format.
-Value ElementEmitter::narrowFloat8(Value value, Type type) {
+Value ValueBuilder::narrowFloat8(Value value, Type type) {
   Format format = formatOf(type);
   Bits t{*this};
   Value byte;
-  if (target.halves) {
+  if (hasHalves(*this)) {
     Value scaled = format.half == 1 ? value : arith::MulFOp::create(b, value, constantLike(value, format.half));
     Value bits = t.cast(arith::TruncFOp::create(b, typeLike(b.getF16Type(), value), scaled), b.getIntegerType(16));
     byte = t.down(bits, 8);

@@ -1,8 +1,8 @@
 // Element forms of reductions: loops over the reduced axes, with vector accumulators that a fixed tree folds.
 #include "LoweringModels.h"
 #include "MathFunctions.h"
+#include "Reductions.h"
 
-#include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 using namespace mlir;
@@ -12,74 +12,10 @@ namespace {
 
 RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
 
-/// One running value: its start and its step. Long sums gather partial sums of `type` in totals of type `total`.
-struct Accumulator {
-  ReduceKind kind;
-  Type type;
-  Type total;
-
-  Value identity(ElementEmitter &e, Type type) const {
-    if (auto real = dyn_cast<FloatType>(type)) {
-      double values[] = {0, 0, -INFINITY, INFINITY, 1};
-      return e.constant(real, values[static_cast<unsigned>(kind)]);
-    }
-    unsigned bits = type.getIntOrFloatBitWidth();
-    APInt values[] = {APInt(bits, 0), APInt(bits, 0), bits == 1 ? APInt(1, 0) : APInt::getSignedMinValue(bits),
-                      bits == 1 ? APInt(1, 1) : APInt::getSignedMaxValue(bits), APInt(bits, 1)};
-    return arith::ConstantOp::create(e.b, e.b.getIntegerAttr(type, values[static_cast<unsigned>(kind)]));
-  }
-  Value combine(ElementEmitter &e, Value x, Value y) const {
-    ImplicitLocOpBuilder &b = e.b;
-    Type type = getElementTypeOrSelf(x);
-    bool real = isa<FloatType>(type), flag = type.isInteger(1);
-    switch (kind) {
-    case ReduceKind::sum:
-    case ReduceKind::mean:
-      return real ? Value(arith::AddFOp::create(b, x, y)) : Value(arith::AddIOp::create(b, x, y));
-    case ReduceKind::prod:
-      return real ? Value(arith::MulFOp::create(b, x, y)) : Value(arith::MulIOp::create(b, x, y));
-    case ReduceKind::max:
-      return real   ? Value(arith::MaximumFOp::create(b, x, y))
-             : flag ? Value(arith::OrIOp::create(b, x, y))
-                    : Value(arith::MaxSIOp::create(b, x, y));
-    case ReduceKind::min:
-      return real   ? Value(arith::MinimumFOp::create(b, x, y))
-             : flag ? Value(arith::AndIOp::create(b, x, y))
-                    : Value(arith::MinSIOp::create(b, x, y));
-    }
-    llvm_unreachable("unknown reduction");
-  }
-  /// Halves folded onto each other until one lane is left.
-  Value fold(ElementEmitter &e, Value x) const {
-    for (int64_t lanes = e.width(x) / 2; lanes >= 1; lanes /= 2) {
-      Value low = vector::ExtractStridedSliceOp::create(e.b, x, ArrayRef<int64_t>{0}, ArrayRef<int64_t>{lanes},
-                                                        ArrayRef<int64_t>{1});
-      Value high = vector::ExtractStridedSliceOp::create(e.b, x, ArrayRef<int64_t>{lanes}, ArrayRef<int64_t>{lanes},
-                                                         ArrayRef<int64_t>{1});
-      x = combine(e, low, high);
-    }
-    return vector::ExtractOp::create(e.b, x, int64_t{0});
-  }
-};
-
 /// The running value of `op`. FP32 sums gather in FP64: `blocked` ones sum by sum over a block, others element by
 /// element where that is `cheap`.
-Accumulator accumulatorOf(ReduceOp op, bool blocked, bool cheap) {
-  Type type = computeType(typeOf(op.getX()).getElementType());
-  if (NumericsAttr numerics = op.getNumericsAttr())
-    if (auto wide = dyn_cast<FloatType>(numerics.getAcc()); wide && isa<FloatType>(type))
-      type = wide.getWidth() > type.getIntOrFloatBitWidth() ? wide : type;
-  bool sum = type.isF32() && (op.getKind() == ReduceKind::sum || op.getKind() == ReduceKind::mean);
-  Type wide = sum && (blocked || cheap) ? Float64Type::get(op.getContext()) : type;
-  return {op.getKind(), cheap ? wide : type, wide};
-}
-
-bool dependsOn(Operation *user, Operation *source) {
-  SetVector<Operation *> slice;
-  BackwardSliceOptions options;
-  options.omitBlockArguments = true;
-  (void)getBackwardSlice(user, &slice, options);
-  return slice.contains(source);
+Accumulator loopAccumulator(ReduceOp op, bool blocked, bool cheap) {
+  return blocked || cheap ? gatheringAccumulator(op, cheap) : accumulatorOf(op);
 }
 
 /// Reductions over the same elements that can share `op`'s loops.
@@ -119,7 +55,7 @@ public:
     width = std::max(outer, lanes);
     chooseBlocks();
     for (ReduceOp member : group)
-      accumulators.push_back(accumulatorOf(member, block > 0, lanes == 1));
+      accumulators.push_back(loopAccumulator(member, block > 0, lanes == 1));
   }
 
   /// The reduced values, one for every member of the group.
@@ -135,7 +71,7 @@ public:
     for (size_t i = 0; i < group.size(); ++i) {
       if (lanes > 1)
         results[i] = accumulators[i].combine(e, accumulators[i].fold(e, results[i]), results[group.size() + i]);
-      results[i] = finish(group[i], results[i]);
+      results[i] = finishReduction(e, group[i], results[i]);
     }
     results.resize(group.size());
     return results;
@@ -151,7 +87,7 @@ private:
   /// The innermost loops that make a block together, and how many turns of the outermost of them.
   void chooseBlocks() {
     auto gathers = [](ReduceOp op) {
-      Accumulator a = accumulatorOf(op, /*blocked=*/true, /*cheap=*/false);
+      Accumulator a = loopAccumulator(op, /*blocked=*/true, /*cheap=*/false);
       return a.total != a.type;
     };
     int64_t inside = 1, total = 1;
@@ -235,21 +171,6 @@ private:
       lanes /= 2;
     return lanes < 4 ? 1 : lanes;
   }
-  Value finish(ReduceOp op, Value value) {
-    MathBuilder m(e);
-    if (op.getKind() == ReduceKind::mean) {
-      int64_t extent = extentOf(shape, op.getAxes());
-      if (isa<FloatType>(getElementTypeOrSelf(value)))
-        value = m.div(value, m.c(value, static_cast<double>(extent)));
-      else
-        value = arith::DivSIOp::create(e.b, value, e.constantLike(value, APInt(64, extent)));
-    }
-    Type type = typeOf(op.getY()).getElementType();
-    if (isa<FloatType>(type))
-      value = e.round(m.toFloat(value, computeType(type)), type);
-    return value;
-  }
-
   ElementEmitter &e;
   MutableArrayRef<ReduceOp> group;
   ArrayRef<int64_t> shape;
@@ -271,20 +192,14 @@ struct ReduceModel : LoopLowering::ExternalModel<ReduceModel, ReduceOp> {
     for (auto [position, axis] : llvm::enumerate(keptAxes(op)))
       from[axis] = at[position];
     bool inLanes = !e.probe && e.laneInReductions && !e.space.isLane(at);
-    SmallVector<Value> results = ReductionLoops(e, group, std::move(from), e.laneWidth(at), inLanes).run();
-    for (auto [member, value] : llvm::zip(group, results)) {
+    std::optional<SmallVector<Value>> results = e.strategy ? e.strategy->reduce(e, group, at) : std::nullopt;
+    if (!results)
+      results = ReductionLoops(e, group, std::move(from), e.laneWidth(at), inLanes).run();
+    for (auto [member, value] : llvm::zip(group, *results)) {
       e.define(member.getY(), at, value);
       e.open.erase(member);
     }
     return e.element(op.getY(), at);
-  }
-
-  static SmallVector<int64_t> keptAxes(ReduceOp op) {
-    SmallVector<int64_t> kept;
-    for (int64_t i = 0, rank = typeOf(op.getX()).getRank(); i < rank; ++i)
-      if (!llvm::is_contained(op.getAxes(), i))
-        kept.push_back(i);
-    return kept;
   }
 };
 

@@ -62,15 +62,14 @@ std::optional<ScatterForm> mpt::scatterForm(Operation *operation) {
       .Default([](Operation *) { return std::nullopt; });
 }
 
-ScatterUnits mpt::scatterUnits(const ScatterForm &form, Value result, const KernelTarget &target) {
+ScatterUnits mpt::scatterUnits(const ScatterForm &form, Value result, int64_t chunk) {
   ScatterUnits units;
   if (form.shared.empty())
     return units;
   for (auto [dim, update] : ArrayRef(form.shared).drop_back())
     units.rows *= typeOf(result).getDimSize(dim);
   units.lanes = typeOf(result).getDimSize(form.shared.back().first);
-  // Two cache lines of f32 a row keep neighbouring threads apart.
-  units.chunk = std::min<int64_t>(units.lanes, std::max<int64_t>(64, target.lanes()));
+  units.chunk = std::min(units.lanes, chunk);
   return units;
 }
 
@@ -92,10 +91,10 @@ static Value combine(ElementEmitter &e, ScatterKind kind, Value old, Value updat
   llvm_unreachable("unknown combination");
 }
 
-void mpt::emitScatter(ElementEmitter &e, const ScatterForm &form, Value result, Value buffer, Value begin, Value end) {
+void mpt::emitScatter(ElementEmitter &e, const ScatterForm &form, Value result, Value buffer, Value begin, Value end,
+                      const ScatterUnits &units) {
   ArrayRef<int64_t> shape = typeOf(result).getShape(), updates = typeOf(form.updates).getShape();
   Type type = typeOf(result).getElementType();
-  ScatterUnits units = scatterUnits(form, result, e.target);
   SmallVector<IndexExpr> at(shape.size()), from(updates.size());
   SmallVector<int64_t> others, otherUpdates;
   for (int64_t i = 0, n = shape.size(); i < n; ++i)

@@ -25,9 +25,9 @@ struct ScatterUnits {
   int64_t rows = 1, lanes = 1, chunk = 1;
   int64_t extent() const { return rows * ((lanes + chunk - 1) / chunk); }
 };
-ScatterUnits scatterUnits(const ScatterForm &form, mlir::Value result, const KernelTarget &target);
+ScatterUnits scatterUnits(const ScatterForm &form, mlir::Value result, int64_t chunk);
 void emitScatter(ElementEmitter &e, const ScatterForm &form, mlir::Value result, mlir::Value buffer, mlir::Value begin,
-                 mlir::Value end);
+                 mlir::Value end, const ScatterUnits &units);
 
 } // namespace mpt
 

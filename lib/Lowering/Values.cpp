@@ -7,12 +7,12 @@
 using namespace mlir;
 using namespace mpt;
 
-unsigned ElementEmitter::width(Value value) {
+unsigned ValueBuilder::width(Value value) {
   auto type = dyn_cast<VectorType>(value.getType());
   return type ? type.getNumElements() : 1;
 }
 
-Type ElementEmitter::typeLike(Type type, Value like) {
+Type ValueBuilder::typeLike(Type type, Value like) {
   unsigned lanes = width(like);
   return lanes > 1 ? Type(VectorType::get(lanes, type)) : type;
 }
@@ -23,7 +23,7 @@ static Attribute elementAttr(Type type, double value) {
   return IntegerAttr::get(type, static_cast<int64_t>(value));
 }
 
-Value ElementEmitter::constant(Type type, double value) {
+Value ValueBuilder::constant(Type type, double value) {
   return arith::ConstantOp::create(b, cast<TypedAttr>(elementAttr(type, value)));
 }
 
@@ -33,23 +33,23 @@ static Value makeLike(ImplicitLocOpBuilder &b, Type type, Attribute element) {
   return arith::ConstantOp::create(b, cast<TypedAttr>(element));
 }
 
-Value ElementEmitter::constantLike(Value like, double value) {
+Value ValueBuilder::constantLike(Value like, double value) {
   return makeLike(b, like.getType(), elementAttr(getElementTypeOrSelf(like), value));
 }
 
-Value ElementEmitter::constantLike(Value like, APInt value) {
+Value ValueBuilder::constantLike(Value like, APInt value) {
   Type type = getElementTypeOrSelf(like);
   unsigned bits = type.isIndex() ? 64 : type.getIntOrFloatBitWidth();
   return makeLike(b, like.getType(), IntegerAttr::get(type, value.zextOrTrunc(bits)));
 }
 
-Value ElementEmitter::splat(Value value, unsigned lanes) {
+Value ValueBuilder::splat(Value value, unsigned lanes) {
   if (lanes <= 1 || width(value) > 1)
     return value;
   return vector::BroadcastOp::create(b, VectorType::get(lanes, value.getType()), value);
 }
 
-void ElementEmitter::unify(MutableArrayRef<Value> values) {
+void ValueBuilder::unify(MutableArrayRef<Value> values) {
   unsigned lanes = 1;
   for (Value value : values)
     lanes = std::max(lanes, width(value));
@@ -57,7 +57,7 @@ void ElementEmitter::unify(MutableArrayRef<Value> values) {
     value = splat(value, lanes);
 }
 
-Value ElementEmitter::widen(Value value) {
+Value ValueBuilder::widen(Value value) {
   Type type = getElementTypeOrSelf(value);
   if (computeType(type) == type)
     return value;
@@ -74,7 +74,7 @@ Value ElementEmitter::widen(Value value) {
 }
 
 /// f32 bits rounded to bf16 to nearest even, in the upper half; a NaN keeps its sign and becomes quiet.
-static Value roundBFloat16Bits(ElementEmitter &e, Value value) {
+static Value roundBFloat16Bits(ValueBuilder &e, Value value) {
   ImplicitLocOpBuilder &b = e.b;
   Value bits = arith::BitcastOp::create(b, e.typeLike(b.getI32Type(), value), value);
   auto number = [&](uint32_t n) { return e.constantLike(bits, APInt(32, n)); };
@@ -85,7 +85,7 @@ static Value roundBFloat16Bits(ElementEmitter &e, Value value) {
   return arith::SelectOp::create(b, isNaN, quiet, up);
 }
 
-Value ElementEmitter::round(Value value, Type type) {
+Value ValueBuilder::round(Value value, Type type) {
   if (computeType(type) == type || getElementTypeOrSelf(value) == type)
     return value;
   if (type.isF16()) {
@@ -100,7 +100,7 @@ Value ElementEmitter::round(Value value, Type type) {
   return roundFloat8(value, type);
 }
 
-Value ElementEmitter::narrow(Value value, Type type) {
+Value ValueBuilder::narrow(Value value, Type type) {
   if (getElementTypeOrSelf(value) == type)
     return value;
   if (type.isF16())

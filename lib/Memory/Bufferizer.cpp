@@ -30,6 +30,13 @@ bool mpt::memory::sameMemory(Value a, Value b) {
          sameAddresses(typeA.getShape(), stridesOf(typeA), stridesOf(typeB));
 }
 
+int64_t Bufferizer::alignmentOf(Value memref) const {
+  int64_t bytes = rootOf(memref).second * elementBytes(typeOf(memref).getElementType()), alignment = options.alignment;
+  while (bytes % alignment != 0)
+    alignment /= 2;
+  return alignment;
+}
+
 bool mpt::memory::isView(Operation *op) { return isa<ReshapeOp, TransposeOp, SliceOp>(op); }
 
 Value Bufferizer::allocate(Location loc, MemRefType type) {
@@ -51,7 +58,7 @@ LogicalResult Bufferizer::copy(Location loc, Value from, Value to) {
     rt::CopyOp::create(builder, loc, from, to);
     return success();
   }
-  FailureOr<Kernel> kernel = kernels.getCopy(loc, fromType, toType);
+  FailureOr<Kernel> kernel = kernels.getCopy(loc, fromType, toType, {alignmentOf(from), alignmentOf(to)});
   if (failed(kernel))
     return failure();
   rt::LaunchOp::create(builder, loc, kernel->function.getSymName(), ValueRange{from, to}, 1, kernel->shape.extent,
@@ -125,18 +132,21 @@ LogicalResult Bufferizer::lowerFusion(FusionOp fusion) {
   Location loc = fusion.getLoc();
   SmallVector<Value> operands, results;
   SmallVector<MemRefType> inputTypes, outputTypes;
+  SmallVector<int64_t> alignments;
   for (Value input : fusion.getInputs()) {
     operands.push_back(buffer(input));
     inputTypes.push_back(typeOf(operands.back()));
+    alignments.push_back(alignmentOf(operands.back()));
   }
   SmallVector<Target> targets;
   for (Value output : fusion.getOutputs()) {
     Target target = targetFor(output);
     outputTypes.push_back(target.memref ? typeOf(target.memref)
                                         : denseType(cast<RankedTensorType>(output.getType()), orders.of(output)));
+    alignments.push_back(target.memref ? alignmentOf(target.memref) : options.alignment);
     targets.push_back(target);
   }
-  FailureOr<Kernel> kernel = kernels.get(fusion, inputTypes, outputTypes);
+  FailureOr<Kernel> kernel = kernels.get(fusion, inputTypes, outputTypes, alignments);
   if (failed(kernel))
     return failure();
   for (auto [i, output] : llvm::enumerate(fusion.getOutputs())) {
@@ -150,6 +160,8 @@ LogicalResult Bufferizer::lowerFusion(FusionOp fusion) {
   }
   SmallVector<Value> all(operands);
   all.append(results);
+  if (int64_t bytes = kernel->shape.scratchBytes)
+    all.push_back(allocate(loc, MemRefType::get({bytes}, builder.getI8Type())));
   rt::LaunchOp::create(builder, loc, kernel->function.getSymName(), all, operands.size(), kernel->shape.extent,
                        kernel->shape.grain);
   return success();

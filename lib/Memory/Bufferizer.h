@@ -40,6 +40,8 @@ private:
   mlir::Value buffer(mlir::Value tensor) const { return buffers.lookup(tensor); }
   mlir::MemRefType typeOf(mlir::Value memref) const { return llvm::cast<mlir::MemRefType>(memref.getType()); }
   mlir::Value allocate(mlir::Location loc, mlir::MemRefType type);
+  /// Bytes that the address of `memref` is a multiple of, up to what kernels care about.
+  int64_t alignmentOf(mlir::Value memref) const;
   mlir::Value view(mlir::Location loc, mlir::Value memref, llvm::ArrayRef<int64_t> shape,
                    llvm::ArrayRef<int64_t> strides, int64_t offset = 0);
   llvm::LogicalResult copy(mlir::Location loc, mlir::Value from, mlir::Value to);

@@ -41,28 +41,36 @@ std::string opsOf(FusionOp fusion) {
 
 } // namespace
 
-FailureOr<Kernel> KernelTable::get(FusionOp fusion, ArrayRef<MemRefType> inputs, ArrayRef<MemRefType> outputs) {
+FailureOr<Kernel> KernelTable::get(FusionOp fusion, ArrayRef<MemRefType> inputs, ArrayRef<MemRefType> outputs,
+                                   ArrayRef<int64_t> alignments) {
   SmallVector<Type> types(inputs.begin(), inputs.end());
   types.append(outputs.begin(), outputs.end());
   auto &bucket = entries[hashOf(fusion, types)];
   for (Entry &entry : bucket)
-    if (entry.types == types && OperationEquivalence::isRegionEquivalentTo(
-                                    &fusion.getBody(), &cast<FusionOp>(entry.fusion).getBody(), kIgnored))
+    if (entry.types == types && ArrayRef<int64_t>(entry.alignments) == alignments &&
+        OperationEquivalence::isRegionEquivalentTo(&fusion.getBody(), &cast<FusionOp>(entry.fusion).getBody(),
+                                                   kIgnored))
       return entry.kernel;
 
   OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
   std::string name = "kernel" + std::to_string(count++);
-  FailureOr<LaunchShape> shape = emitter(builder, fusion, inputs, outputs, name);
+  FailureOr<LaunchShape> shape = emitter(builder, fusion, inputs, outputs, name, alignments);
   if (failed(shape))
     return failure();
   auto function = module.lookupSymbol<func::FuncOp>(name);
   assert(function && "the emitter builds a function of the name it was given");
+  bool several = module.lookupSymbol(name + "_1");
   for (size_t i = 0; i < outputs.size(); ++i)
-    if (function.getArgument(inputs.size() + i).use_empty())
+    if (!several && function.getArgument(inputs.size() + i).use_empty())
       return fusion.emitOpError() << "expected a kernel that writes result " << i << ", got one that does not";
   function.setPrivate();
-  function->setAttr(kKernelAttr, builder.getUnitAttr());
   function->setAttr(kOpsAttr, builder.getStringAttr(opsOf(fusion)));
+  // Further launches of the kernel are functions named after it.
+  func::FuncOp launch = function;
+  for (unsigned i = 1; launch; ++i) {
+    launch->setAttr(kKernelAttr, builder.getUnitAttr());
+    launch = module.lookupSymbol<func::FuncOp>(name + "_" + std::to_string(i));
+  }
   Kernel kernel{function, *shape};
 
   // A detached fusion keeps the body comparable after the function that held it is gone.
@@ -71,11 +79,11 @@ FailureOr<Kernel> KernelTable::get(FusionOp fusion, ArrayRef<MemRefType> inputs,
   IRMapping mapping;
   fusion.getBody().cloneInto(body, mapping);
   owned.emplace_back(Operation::create(state));
-  bucket.push_back({owned.back().get(), types, kernel});
+  bucket.push_back({owned.back().get(), types, SmallVector<int64_t>(alignments), kernel});
   return kernel;
 }
 
-FailureOr<Kernel> KernelTable::getCopy(Location loc, MemRefType from, MemRefType to) {
+FailureOr<Kernel> KernelTable::getCopy(Location loc, MemRefType from, MemRefType to, ArrayRef<int64_t> alignments) {
   OpBuilder builder(loc.getContext());
   auto type = RankedTensorType::get(from.getShape(), from.getElementType());
   // A fusion whose body yields its argument; the operand only gives it a type.
@@ -85,7 +93,7 @@ FailureOr<Kernel> KernelTable::getCopy(Location loc, MemRefType from, MemRefType
   Value argument = block.addArgument(type, loc);
   builder.setInsertionPointToEnd(&block);
   YieldOp::create(builder, loc, argument);
-  FailureOr<Kernel> kernel = get(cast<FusionOp>(*fusion), from, to);
+  FailureOr<Kernel> kernel = get(cast<FusionOp>(*fusion), from, to, alignments);
   fusion = nullptr;
   return kernel;
 }

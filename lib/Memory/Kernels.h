@@ -19,14 +19,16 @@ class KernelTable {
 public:
   KernelTable(mlir::ModuleOp module, const KernelEmitter &emitter) : module(module), emitter(emitter) {}
   llvm::FailureOr<Kernel> get(FusionOp fusion, llvm::ArrayRef<mlir::MemRefType> inputs,
-                              llvm::ArrayRef<mlir::MemRefType> outputs);
+                              llvm::ArrayRef<mlir::MemRefType> outputs, llvm::ArrayRef<int64_t> alignments);
   /// A kernel that copies one buffer to another, element by element.
-  llvm::FailureOr<Kernel> getCopy(mlir::Location loc, mlir::MemRefType from, mlir::MemRefType to);
+  llvm::FailureOr<Kernel> getCopy(mlir::Location loc, mlir::MemRefType from, mlir::MemRefType to,
+                                  llvm::ArrayRef<int64_t> alignments);
 
 private:
   struct Entry {
     mlir::Operation *fusion; // detached copy
     llvm::SmallVector<mlir::Type> types;
+    llvm::SmallVector<int64_t> alignments;
     Kernel kernel;
   };
   mlir::ModuleOp module;

@@ -2,10 +2,12 @@
 #include "mpt/Memory/Bufferize.h"
 
 #include "mpt/Dialect/RT/RTDialect.h"
+#include "mpt/Lowering/GpuKernel.h"
 #include "mpt/Lowering/Kernel.h"
 #include "passes/memory/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -31,8 +33,16 @@ struct Bufferize : mpt::impl::BufferizeBase<Bufferize> {
       target.vectorBits = vectorBits;
       target.fma = target.halves = vectorBits >= 256;
     }
-    auto generate = [&](OpBuilder &builder, FusionOp fusion, ArrayRef<MemRefType> inputs, ArrayRef<MemRefType> outputs,
-                        StringRef name) -> FailureOr<memory::LaunchShape> {
+    if (kernels != "cpu" && kernels != "gpu" && kernels != "gpu-on-cpu") {
+      getOperation().emitError() << "expected kernels=cpu, gpu or gpu-on-cpu, got '" << kernels << "'";
+      return signalPassFailure();
+    }
+    if (kernels != "cpu")
+      options.alignment = GpuTarget().accessBytes;
+    bool gpu = kernels == "gpu";
+    auto onProcessor = [&](OpBuilder &builder, FusionOp fusion, ArrayRef<MemRefType> inputs,
+                           ArrayRef<MemRefType> outputs, StringRef name,
+                           ArrayRef<int64_t>) -> FailureOr<memory::LaunchShape> {
       FailureOr<KernelInfo> info = emitKernel(builder, fusion, inputs, outputs, name, target);
       if (failed(info))
         return failure();
@@ -43,6 +53,21 @@ struct Bufferize : mpt::impl::BufferizeBase<Bufferize> {
         info->function->setAttr(memory::kInPlaceAttr, builder.getDenseI64ArrayAttr(inPlace));
       return memory::LaunchShape{info->extent, info->grain};
     };
+    auto onDevice = [&](OpBuilder &builder, FusionOp fusion, ArrayRef<MemRefType> inputs, ArrayRef<MemRefType> outputs,
+                        StringRef name, ArrayRef<int64_t> alignments) -> FailureOr<memory::LaunchShape> {
+      FailureOr<GpuKernelInfo> info = emitGpuKernel(builder, fusion, inputs, outputs, name, {}, alignments);
+      if (failed(info))
+        return failure();
+      SmallVector<func::FuncOp> launches;
+      for (GpuLaunch &launch : info->launches)
+        launches.push_back(launch.function);
+      if (!gpu && failed(emulateGpuKernel(builder, launches, name)))
+        return failure();
+      return memory::LaunchShape{1, 1, info->scratchBytes};
+    };
+    memory::KernelEmitter generate = onProcessor;
+    if (kernels != "cpu")
+      generate = onDevice;
     if (failed(memory::bufferize(getOperation(), generate, options)))
       signalPassFailure();
   }

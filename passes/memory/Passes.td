@@ -8,11 +8,15 @@ def Bufferize : Pass<"memory-bufferize", "::mlir::ModuleOp"> {
   let summary = "tensors become buffers, library calls and kernel launches";
   let description = [{
     Chooses a layout for every value (channels-last around convolutions), turns views into strides, writes results where
-    they are wanted (outputs, state, parts of a concatenation) and generates one kernel for each distinct fusion.
+    they are wanted (outputs, state, parts of a concatenation) and generates one kernel for each distinct fusion. A GPU
+    kernel may be several launches: functions @kernelN, @kernelN_1, ... of the same arguments, in order.
   }];
   let dependentDialects = ["::mpt::rt::RTDialect", "::mlir::scf::SCFDialect", "::mlir::memref::MemRefDialect",
-    "::mlir::arith::ArithDialect", "::mlir::math::MathDialect", "::mlir::vector::VectorDialect"];
+    "::mlir::arith::ArithDialect", "::mlir::math::MathDialect", "::mlir::vector::VectorDialect",
+    "::mlir::gpu::GPUDialect"];
   let options = [
+    Option<"kernels", "kernels", "std::string", "\"cpu\"",
+           "cpu; gpu; or gpu-on-cpu, which runs the GPU's schedules in loops on this processor (for tests)">,
     Option<"nativeBf16", "native-bf16", "bool", "false", "the processor multiplies BF16: convolutions need no workspace">,
     Option<"vectorBits", "vector-bits", "unsigned", "0", "width of the vectors in kernels; this machine's if 0">
   ];

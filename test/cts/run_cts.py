@@ -5,7 +5,8 @@ Cases are the functions of test/cts/cases and test/autodiff/cases, written in f6
 arguments with random values in [mpt.low, mpt.high] (default [-2, 2]; integers in [0, mpt.high)), and runs
 
 * oracle: the interpreter with types and roundings against the interpreter in FP64 (holds the error model itself);
-* cpu: the library that mpt-opt emits against the interpreter.
+* cpu: the library that mpt-opt emits against the interpreter;
+* gpu-on-cpu: the schedules of GPU kernels, run in loops, against the interpreter, and their PTX through ptxas where that is found.
 
 Results must agree within the error model of include/mpt/Reference/ErrorModel.h. skips.txt lists what a target may skip, and why.
 """
@@ -13,6 +14,7 @@ import argparse
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -104,7 +106,46 @@ class Cpu:
         write_tensors(f"{self.folder}/out.safetensors", {name: np.asarray(value) for name, value in outputs.items()})
 
 
-TARGETS = {"oracle": Oracle, "cpu": Cpu}
+class GpuSchedules(Cpu):
+    """A library whose kernels are those of a GPU, run in loops over blocks and threads; library calls are the processor's.
+
+    Every kernel's PTX is assembled for the architectures of --assemble too, where ptxas is found; one that spills fails.
+    """
+
+    def __init__(self, module, folder, options):
+        import mpt
+        fused, planned = f"{folder}/fused.mlir", f"{folder}/planned.mlir"
+        self.mpt_opt(module, "--from=fusion", "--to=fusion", "-o", fused)
+        for arch in filter(None, options.assemble.split(",") if ASSEMBLER else []):
+            self.passes(fused, "--memory-bufferize=kernels=gpu", f"--lowering-emit-ptx=arch={arch} file={folder}/{arch}.ptx",
+                        "-o", os.devnull)
+            assemble(f"{folder}/{arch}.ptx", arch)
+        self.passes(fused, "--memory-bufferize=kernels=gpu-on-cpu", "--memory-plan", "--memory-verify-plan", "-o", planned)
+        self.mpt_opt(planned, "--from=target", f"--mcpu={options.mcpu}", "--emit=library", "-o", f"{folder}/library")
+        self.folder, self.trainer = folder, mpt.Trainer(f"{folder}/library")
+
+    @staticmethod
+    def passes(*arguments):
+        result = subprocess.run([tool().parent / "mpt-opt", *arguments], capture_output=True, text=True)
+        if result.returncode:
+            raise RuntimeError(result.stderr)
+
+
+ASSEMBLER = shutil.which("ptxas") or shutil.which("ptxas", path="/usr/local/cuda/bin")
+
+
+def assemble(path, arch):
+    """Has ptxas make machine code of a file of PTX and throws that away; kernels whose values leave the registers fail."""
+    result = subprocess.run([ASSEMBLER, f"-arch={arch}", "-v", "-o", os.devnull, path], capture_output=True, text=True)
+    if result.returncode:
+        raise RuntimeError(result.stderr)
+    for name, report in re.findall(r"entry function '(\w+)'(.*?)(?=Compiling entry|\Z)", result.stderr, re.S):
+        spills = [int(count) for count in re.findall(r"(\d+) bytes spill", report)]
+        if any(spills):
+            raise RuntimeError(f"{name} spills on {arch}: {report}")
+
+
+TARGETS = {"oracle": Oracle, "cpu": Cpu, "gpu-on-cpu": GpuSchedules}
 
 
 def read_skips():
@@ -143,6 +184,7 @@ def main():
     parser.add_argument("--filter", default="", help="regular expression over FILE.FUNCTION")
     parser.add_argument("--mcpu", default="native", help="processor to compile for, which this machine must be able to stand in for")
     parser.add_argument("--kernels-for", metavar="CPU", help="form kernels with the vectors of another processor, then compile them for --mcpu")
+    parser.add_argument("--assemble", metavar="ARCHS", default="sm_80,sm_90,sm_100", help="for gpu-on-cpu: what ptxas assembles the kernels for")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     skips, passed, failed, skipped = read_skips(), 0, 0, 0

@@ -1,8 +1,10 @@
 // Compilation and execution of single kernels for the tests.
 #include "KernelRunner.h"
 
+#include "DeviceKernels.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
 #include "mpt/Lowering/Kernel.h"
+#include "mpt/Target/Ptx.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -27,6 +29,7 @@ using namespace mlir;
 using namespace mpt;
 
 KernelTarget testTarget = KernelTarget::host();
+bool testDevice = false;
 
 int64_t TestTensor::count() const {
   int64_t n = 1;
@@ -143,6 +146,7 @@ std::vector<TestTensor> runKernel(const std::string &text, const std::vector<Tes
                   scf::SCFDialect, memref::MemRefDialect, vector::VectorDialect, LLVM::LLVMDialect>();
   registerLoopLoweringModels(registry);
   registerAllToLLVMIRTranslations(registry);
+  cuda::registerPtxDialects(registry);
   MLIRContext context(registry, MLIRContext::Threading::DISABLED);
   context.loadAllAvailableDialects();
   OwningOpRef<ModuleOp> module = parseSourceString<ModuleOp>(text, &context);
@@ -165,18 +169,24 @@ std::vector<TestTensor> runKernel(const std::string &text, const std::vector<Tes
     buffers.push_back(buffer);
   }
   OpBuilder builder = OpBuilder::atBlockEnd(module->getBody());
-  FailureOr<KernelInfo> info = emitKernel(builder, fusion, inTypes, outTypes, "kernel", testTarget);
+  FailureOr<KernelInfo> info = failure();
+  std::vector<char> scratch;
+  if (testDevice) {
+    int64_t scratchBytes = 0;
+    info = emitForDevice(builder, fusion, inTypes, outTypes, scratchBytes);
+    scratch.assign(scratchBytes + 64, 0x5a);
+  } else {
+    info = emitKernel(builder, fusion, inTypes, outTypes, "kernel", testTarget);
+  }
   if (failed(info))
     return {};
   int64_t extent = info->extent;
   info->function.setPublic();
-  info->function->setAttr("llvm.emit_c_interface", UnitAttr::get(&context));
   source->erase();
   if (std::getenv("MPT_TEST_PRINT"))
     module->dump();
   if (failed(verify(*module)))
     return {};
-  info->function->removeAttr("llvm.emit_c_interface");
   PassManager manager(&context);
   buildKernelToLLVMPipeline(manager);
   if (failed(manager.run(*module)))
@@ -203,6 +213,8 @@ std::vector<TestTensor> runKernel(const std::string &text, const std::vector<Tes
       for (Buffer &buffer : buffers)
         pointers.push_back(buffer.data);
       pointers[written] = pointers[read];
+      if (scratch.size() > 64)
+        pointers.push_back(scratch.data() + (64 - reinterpret_cast<uintptr_t>(scratch.data()) % 64));
       std::vector<void *> arguments;
       for (void *&pointer : pointers)
         arguments.push_back(&pointer);

@@ -5,6 +5,7 @@
 #include "mpt/Lowering/KernelTarget.h"
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,13 @@ struct TestTensor {
 
 /// The processor that runKernel emits for. Code for wider vectors than this machine's runs here too: LLVM splits them.
 extern mpt::KernelTarget testTarget;
+
+/// True: runKernel emits for a GPU and runs that in loops; PTX is made for every architecture, and assembled where
+/// ptxas is found.
+extern bool testDevice;
+/// Kernels assembled so far, and schedules that runKernel has met.
+extern int assembledKernels;
+extern std::set<std::string> metSchedules;
 
 /// Wraps the body of `@f` in `text` in one fusion, emits, compiles and runs it, in `pieces` calls. Returns the results;
 /// empty on failure, after printing why. `outputStrides` as for inputs, row-major when empty.

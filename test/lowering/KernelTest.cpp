@@ -412,21 +412,90 @@ void pools() {
 
 } // namespace
 
-int main() {
+/// Sizes that ask for each of a GPU's schedules.
+static void schedules() {
+  for (const char *type : {"f32", "f16", "i1"}) {
+    TestTensor x = fill({70, 100}, [&](int64_t i) { return type[0] == 'i' ? i * 7 % 3 == 0 : i % 251; });
+    std::string t = std::string("tensor<70x100x") + type + ">";
+    TestTensor turned = x;
+    turned.strides = {1, 70};
+    expect("layout change", runKernel("func.func @f(%x: " + t + ") -> " + t + " {\nreturn %x : " + t + "\n}", {turned}),
+           {x.values}, 0);
+  }
+  TestTensor a = uniform({3, 40, 50}, -1, 1), b = uniform({3, 40, 50}, -1, 1);
+  std::vector<double> sum;
+  for (int64_t i = 0; i < a.count(); ++i)
+    sum.push_back(static_cast<float>(a.values[i] + b.values[i]));
+  a.strides = {2000, 1, 40};
+  std::string t = "tensor<3x40x50xf32>";
+  expect("sum of two layouts",
+         runKernel("func.func @f(%x: " + t + ", %y: " + t + ") -> " + t + " {\n%a = mpt.add %x, %y : " + t +
+                       "\nreturn %a : " + t + "\n}",
+                   {a, b}),
+         {sum}, 0);
+
+  // Rows that a block shares, in registers and not.
+  for (int64_t n : {1000, 4096, 50257}) {
+    TestTensor x = uniform({3, n}, -4, 4);
+    std::vector<double> y;
+    for (int64_t i = 0; i < 3; ++i) {
+      double top = -1e9, total = 0;
+      for (int64_t j = 0; j < n; ++j)
+        top = std::max(top, x({i, j}));
+      for (int64_t j = 0; j < n; ++j)
+        total += std::exp(x({i, j}) - top);
+      for (int64_t j = 0; j < n; ++j)
+        y.push_back(std::exp(x({i, j}) - top) / total);
+    }
+    std::string t = "tensor<3x" + std::to_string(n) + "xf32>", dims = " {dims = array<i64: 0>} : (tensor<3xf32>) -> ";
+    expect("long softmax",
+           runKernel("func.func @f(%x: " + t + ") -> " + t + " {\n%m = mpt.reduce max %x {axes = array<i64: 1>} : (" +
+                         t + ") -> tensor<3xf32>\n%b = mpt.broadcast %m" + dims + t + "\n%d = mpt.sub %x, %b : " + t +
+                         "\n%e = mpt.exp %d : " + t + "\n%s = mpt.reduce sum %e {axes = array<i64: 1>} : (" + t +
+                         ") -> tensor<3xf32>\n%c = mpt.broadcast %s" + dims + t + "\n%q = mpt.div %e, %c : " + t +
+                         "\nreturn %q : " + t + "\n}",
+                     {x}),
+           {y}, 2e-6);
+  }
+}
+
+static void everything() {
+  elementwise();
+  filters();
+  functions();
+  narrow();
+  rows();
+  columns();
+  whole();
+  longSums();
+  movement();
+  pools();
+  if (testDevice)
+    schedules();
+}
+
+int main(int argc, char **argv) {
+  // GPU schedules: what they compute on this processor, and what ptxas says about their code.
+  if (argc > 1 && std::string(argv[1]) == "--device") {
+    testDevice = true;
+    everything();
+    std::printf("%d programs assembled%s; schedules:", assembledKernels, assembledKernels ? "" : " (no ptxas found)");
+    for (const std::string &schedule : metSchedules)
+      std::printf(" %s", schedule.c_str());
+    std::printf("\n");
+    for (const char *schedule : {"pointwise", "rows", "columns", "columns-sum", "transpose", "scatter"})
+      if (!metSchedules.count(schedule)) {
+        std::printf("no kernel has schedule %s\n", schedule);
+        ++failures;
+      }
+  }
   for (unsigned bits : {128, 256, 512}) {
+    if (testDevice)
+      break;
     int before = failures;
     testTarget.vectorBits = bits;
     testTarget.fma = bits > 128;
-    elementwise();
-    filters();
-    functions();
-    narrow();
-    rows();
-    columns();
-    whole();
-    longSums();
-    movement();
-    pools();
+    everything();
     if (failures != before)
       std::printf("%d failures with vectors of %u bits\n", failures - before, bits);
   }

@@ -5,23 +5,34 @@
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Lowering/IndexExpr.h"
 #include "mpt/Lowering/KernelTarget.h"
+#include "mpt/Lowering/ValueBuilder.h"
 
 #include "mlir/Dialect/SCF/IR/SCF.h"
-#include "mlir/IR/ImplicitLocOpBuilder.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SmallPtrSet.h"
+#include "llvm/Support/Alignment.h"
 
 namespace mpt {
 
-class ElementEmitter {
+class ElementEmitter;
+
+/// Another way to compute reductions than loops of one thread.
+class ReductionStrategy {
+public:
+  virtual ~ReductionStrategy();
+  /// Values of `group`, reductions over the same elements, at the kept indices `at`; nothing where loops serve.
+  virtual std::optional<llvm::SmallVector<mlir::Value>>
+  reduce(ElementEmitter &emitter, llvm::MutableArrayRef<ReduceOp> group, llvm::ArrayRef<IndexExpr> at) = 0;
+};
+
+class ElementEmitter : public ValueBuilder {
 public:
   using Indices = llvm::ArrayRef<IndexExpr>;
   using Access = MemoryAccess;
   ElementEmitter(mlir::ImplicitLocOpBuilder &builder, const KernelTarget &target, bool probe);
 
-  /// Names the memory of a fusion argument.
-  void bind(mlir::Value argument, mlir::Value buffer);
+  void bind(mlir::Value argument, mlir::Value buffer); ///< names the memory of a fusion argument
   /// A buffer whose strides say how to walk its shape.
   void hint(mlir::Value buffer) { buffers[buffer] = buffer; }
   /// Element `at` of `tensor`: a scalar, or a vector where `at` differs between lanes. Emitted where its indices are
@@ -54,6 +65,12 @@ public:
   void spread(const IndexExpr &index, llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<int64_t> group,
               llvm::MutableArrayRef<IndexExpr> at);
 
+  /// Runs `body` in a scope of its own that is entered only where `condition` holds.
+  void guarded(mlir::Value condition, llvm::function_ref<void()> body);
+  /// A variable of the scope that is being filled: `value` counts [0, extent); `width` > 1 makes it the first of that
+  /// many lanes.
+  IndexExpr variable(mlir::Value value, int64_t extent, unsigned width = 1);
+
   /// Runs `body` where indices of `depth` are known.
   template <typename F> auto at(unsigned depth, F body) {
     AtScope scope(*this, depth);
@@ -70,24 +87,6 @@ public:
   void rememberPosition(mlir::Value indices, Indices at, const IndexExpr &expr);
   /// `expr` limited to [0, extent), and whether it was inside already (i1; null when always).
   IndexExpr clamp(const IndexExpr &expr, int64_t extent, mlir::Value &inside);
-  mlir::Value constant(mlir::Type type, double value);
-  mlir::Value constantLike(mlir::Value like, double value);
-  mlir::Value constantLike(mlir::Value like, llvm::APInt value);
-  mlir::Value indexConstant(int64_t value);
-  /// `type`, as a vector where `like` is one.
-  mlir::Type typeLike(mlir::Type type, mlir::Value like);
-  /// Makes vectors of the scalars among `values` when any is a vector.
-  void unify(llvm::MutableArrayRef<mlir::Value> values);
-  mlir::Value splat(mlir::Value value, unsigned width);
-  /// `value` (in compute type) rounded to `type`, still in compute type.
-  mlir::Value round(mlir::Value value, mlir::Type type);
-  /// From and to the type in which `value` lies in memory; narrowing assumes a value that is rounded already.
-  mlir::Value widen(mlir::Value value);
-  mlir::Value narrow(mlir::Value value, mlir::Type type);
-  mlir::Value widenFloat8(mlir::Value value);
-  mlir::Value roundFloat8(mlir::Value value, mlir::Type type);
-  mlir::Value narrowFloat8(mlir::Value value, mlir::Type type);
-  static unsigned width(mlir::Value value);
   /// Lanes of the vectors that indices `at` make; 1 where they are the same in all lanes.
   unsigned laneWidth(Indices at) const;
 
@@ -95,16 +94,16 @@ public:
   mlir::Value fail(mlir::Operation *op, const llvm::Twine &message, mlir::Type type);
   bool failed() const { return hasFailed; }
 
-  mlir::ImplicitLocOpBuilder &b;
   IndexSpace space;
   const KernelTarget &target;
   const bool probe;
-  /// Reductions that may be vectorised along their own axes.
-  bool laneInReductions = true;
+  bool laneInReductions = true;          ///< reductions may be vectorised along their own axes
+  ReductionStrategy *strategy = nullptr; ///< how reductions are computed where not by loops
+  /// Bytes that a buffer's address is a multiple of. Where given, vector accesses state their alignment.
+  llvm::DenseMap<mlir::Value, int64_t> alignments;
   std::vector<Access> accesses;
   llvm::MapVector<mlir::Value, mlir::Value> buffers;
-  /// Reductions whose loops are being built.
-  llvm::SmallPtrSet<mlir::Operation *, 8> open;
+  llvm::SmallPtrSet<mlir::Operation *, 8> open; ///< reductions whose loops are being built
 
 private:
   struct Scope {
@@ -132,6 +131,7 @@ private:
   };
   Address address(const IndexExpr &linear);
   IndexExpr linearAddress(mlir::Value buffer, Indices at);
+  llvm::MaybeAlign alignmentOf(mlir::Value buffer, const IndexExpr &linear) const;
   mlir::Value emit(mlir::Value tensor, Indices at);
   mlir::Value variableValue(unsigned id);
   mlir::Value variableLanes(unsigned id, unsigned width);

@@ -26,9 +26,9 @@ inline constexpr llvm::StringLiteral kGridAttr = "mpt.grid", kBlockAttr = "mpt.b
 inline constexpr llvm::StringLiteral kSharedAttr = "mpt.shared_bytes";
 /// On every function of a kernel: the schedule's name (pointwise, rows, columns, transpose, scatter, ...).
 inline constexpr llvm::StringLiteral kScheduleAttr = "mpt.schedule";
-/// On the first function: `array<i64: input, output, input, output, ...>`, pairs of argument numbers (an output's
-/// counts from 0 as well) that may be one buffer, since each thread reads the input only where it writes the output,
-/// before it does.
+/// On the first function: `array<i64: input, output, input, output, ...>`, pairs of argument numbers that may be one
+/// buffer, since each thread reads the input only where it writes the output, before it does. Empty where there are
+/// none.
 inline constexpr llvm::StringLiteral kInPlaceAttr = "mpt.in_place";
 
 struct GpuLaunch {
@@ -67,10 +67,12 @@ llvm::FailureOr<GpuKernelInfo> emitGpuCopy(mlir::OpBuilder &builder, mlir::Locat
 llvm::FailureOr<GpuKernelInfo> emitGpuZero(mlir::OpBuilder &builder, mlir::Location loc, mlir::MemRefType type,
                                            llvm::StringRef name, const GpuTarget &target = {});
 
-/// Rewrites a kernel's functions (of one `info`, or all of `module` that carry kGridAttr) for execution by a processor:
-/// each `@f` becomes a function of one thread that calls the emulator of test/gpu, and `@name_on_cpu(inputs...,
-/// outputs..., scratch?, begin, end)` runs every block and thread of every launch. For tests.
-llvm::LogicalResult emulateGpuKernels(mlir::ModuleOp module);
+/// Replaces the functions of a kernel's launches by `func.func private @name(inputs..., outputs..., scratch?, begin:
+/// index, end: index)`, which runs all blocks and threads of all launches in loops on this processor: barriers and
+/// exchanges between threads split the thread's code into stretches that all threads of a block run before the next
+/// begins. For tests; work is one unit, [0, 1).
+llvm::FailureOr<mlir::func::FuncOp> emulateGpuKernel(mlir::OpBuilder &builder,
+                                                     llvm::ArrayRef<mlir::func::FuncOp> launches, llvm::StringRef name);
 
 } // namespace mpt
 

@@ -25,16 +25,20 @@ inline constexpr llvm::StringLiteral kInPlaceAttr = "mpt.in_place";
 struct LaunchShape {
   int64_t extent;
   int64_t grain;
+  int64_t scratchBytes = 0; ///< of a buffer of bytes that follows the outputs among the kernel's arguments
 };
 
-/// Builds a private func.func for a fusion on buffers of the given types.
+/// Builds a private func.func for a fusion on buffers of the given types; `alignments` are the bytes that each buffer's
+/// address is known to be a multiple of.
 using KernelEmitter = std::function<llvm::FailureOr<LaunchShape>(
     mlir::OpBuilder &moduleBuilder, FusionOp fusion, llvm::ArrayRef<mlir::MemRefType> inputs,
-    llvm::ArrayRef<mlir::MemRefType> outputs, llvm::StringRef name)>;
+    llvm::ArrayRef<mlir::MemRefType> outputs, llvm::StringRef name, llvm::ArrayRef<int64_t> alignments)>;
 
 struct BufferizeOptions {
   /// The processor multiplies BF16 itself, so that convolutions in it need no workspace.
   bool nativeBf16 = false;
+  /// Largest alignment in bytes that kernels care about; those that differ in less are not told apart.
+  int64_t alignment = 1;
 };
 
 /// Rewrites every public function of `module`. Expects train.read/write (unconditional), mpt.constant, matmul,

@@ -1,0 +1,301 @@
+// Schedules of reductions: a team of threads a row in one pass, and columns (or a few long rows) in two launches.
+#include "GpuKernelBuilder.h"
+
+#include "MathFunctions.h"
+
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+using namespace mlir;
+using namespace mpt;
+
+static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
+
+namespace {
+
+/// Sums that an earlier launch left in pieces: buffer number i, [point][slice], holds those of the i-th reduction.
+class PartialSums : public ReductionStrategy {
+public:
+  PartialSums(Team &team, ArrayRef<ReduceOp> reductions, ArrayRef<Value> buffers, int64_t slices)
+      : team(team), reductions(reductions), buffers(buffers), slices(slices) {}
+
+  std::optional<SmallVector<Value>> reduce(ElementEmitter &e, MutableArrayRef<ReduceOp> group,
+                                           ArrayRef<IndexExpr> at) override {
+    SmallVector<Accumulator> accumulators;
+    for (ReduceOp op : group)
+      accumulators.push_back(gatheringAccumulator(op, /*everyElement=*/true));
+    SmallVector<Value> results = team.reduceAll(group, accumulators, slices, [&](ReduceOp op, IndexExpr slice) {
+      size_t number = llvm::find(reductions, op) - reductions.begin();
+      IndexExpr point = e.space.linearize(at, typeOf(op.getY()).getShape());
+      return e.load(buffers[number], {point, slice});
+    });
+    for (auto [op, value] : llvm::zip_equal(group, results))
+      value = finishReduction(e, op, value);
+    return results;
+  }
+
+private:
+  Team &team;
+  ArrayRef<ReduceOp> reductions;
+  ArrayRef<Value> buffers;
+  int64_t slices;
+};
+
+int64_t bytesOf(Type type) { return ceilDiv(type.getIntOrFloatBitWidth(), 8); }
+
+} // namespace
+
+/// Teams of 1 to 512 threads, a row each; `partial`: the rows' sums lie in scratch, in pieces.
+void GpuKernelBuilder::rows(int64_t extent, StringRef schedule, bool partial) {
+  bool vectors = laneInRow && !row.empty();
+  int64_t innermost = vectors ? extentOf(lane) : 1;
+  if (row.empty() && !partial) {
+    // The rows are those of the reductions' operands, which reshapes and gathers may scatter: their own strides tell.
+    ArrayRef<int64_t> space = typeOf(reductions.front().getX()).getShape();
+    int64_t axis = fastestAxis(space);
+    if (axis >= 0 && stridesOf(space)[axis] == 1 && llvm::is_contained(reductions.front().getAxes(), axis))
+      innermost = space[axis];
+  }
+  SmallVector<int64_t> sizes;
+  int64_t streams = 1;
+  for (MemRefType type : inputs)
+    if (type.getNumElements() >= extent) {
+      sizes.push_back(bytesOf(type.getElementType()));
+      ++streams;
+    }
+  unsigned vector = partial ? 1 : vectorWidth(innermost, sizes);
+  lane.clear();
+  laneInRow = false;
+  int64_t points = extentOf(kept), pieces = ceilDiv(extent, vector);
+  // Values that a thread may keep of each stream.
+  int64_t unroll = std::clamp<int64_t>(96 / streams, 8, 32);
+  int64_t threads = 1;
+  while (threads < 32 && threads < pieces)
+    threads *= 2;
+  auto held = [&] { return ceilDiv(pieces, threads) * vector; };
+  while (threads >= 32 && threads < 2 * target.maxThreads && held() > unroll)
+    threads *= 2;
+  // Few rows: more threads each.
+  while (threads >= 32 && threads < 2 * target.maxThreads && pieces >= 2 * threads &&
+         points * threads < 512 * target.multiprocessors)
+    threads *= 2;
+  int64_t together =
+      std::max<int64_t>(1, std::max<int64_t>(32, points >= 4 * target.multiprocessors ? 128 : 32) / threads);
+  launch(schedule, {ceilDiv(points, together), 1, 1}, threads * together, [&](Frame &frame) {
+    ElementEmitter &e = frame.e;
+    ImplicitLocOpBuilder &b = e.b;
+    Value member = frame.thread, number = frame.block, used;
+    if (together > 1) {
+      member = arith::RemUIOp::create(b, frame.thread, e.indexConstant(threads));
+      Value first = arith::MulIOp::create(b, frame.block, e.indexConstant(together));
+      number = arith::AddIOp::create(b, first, arith::DivUIOp::create(b, frame.thread, e.indexConstant(threads)));
+      if (points % together != 0) {
+        // Teams without a row repeat the first one, and write nothing: whole warps take part in every exchange.
+        used = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, number, e.indexConstant(points));
+        number = arith::SelectOp::create(b, used, number, e.indexConstant(0));
+      }
+    }
+    Team team(e, member, threads, vector, unroll);
+    SmallVector<Value> buffers;
+    if (partial)
+      for (unsigned i = 0; i < reductions.size(); ++i)
+        buffers.push_back(partialBuffer(frame, i));
+    PartialSums sums(team, reductions, buffers, slices);
+    e.strategy = partial ? static_cast<ReductionStrategy *>(&sums) : &team;
+    auto both = [&](Value p, Value q) -> Value { return p && q ? Value(arith::AndIOp::create(b, p, q)) : p ? p : q; };
+    SmallVector<IndexExpr> at(shape.size());
+    e.spread(e.variable(number, points), shape, outerAxes(e), at);
+    ValueRange buffers_ = outputBuffers(frame.function);
+    if (row.empty()) {
+      storeOutputs(e, buffers_, at, /*rowLevel=*/false, both(used, team.isFirst()));
+    } else {
+      // All sums come before the first write: an output may lie in the memory of an input.
+      SmallVector<Result> ofRow = outputsAt(e, at, /*rowLevel=*/true);
+      for (ReduceOp op : reductions) {
+        if (typeOf(op.getX()).getShape() != ArrayRef<int64_t>(shape) || op.getAxes() != ArrayRef<int64_t>(row))
+          continue;
+        SmallVector<IndexExpr> point;
+        for (int64_t axis : kept)
+          point.push_back(at[axis]);
+        (void)e.element(op.getY(), point);
+      }
+      SmallVector<int64_t> order = walkOrder(e, shape, row);
+      // Where the row is in registers, all its reads come before its writes, which could otherwise not overlap.
+      bool gather = team.isUnrolled(extentOf(row));
+      SmallVector<std::pair<SmallVector<Result>, Value>> waiting;
+      team.forEach(extentOf(row), [&](IndexExpr position, Value inside) {
+        e.spread(position, shape, order, at);
+        SmallVector<Result> results = outputsAt(e, at, /*rowLevel=*/false);
+        if (gather)
+          waiting.push_back({std::move(results), both(used, inside)});
+        else
+          store(e, buffers_, results, both(used, inside));
+      });
+      for (auto &[results, condition] : waiting)
+        store(e, buffers_, results, condition);
+      if (!ofRow.empty())
+        store(e, buffers_, ofRow, both(used, team.isFirst()));
+    }
+    frame.sharedBytes += team.sharedBytes;
+  });
+  if (!partial)
+    markInPlace(/*reductionsToo=*/!row.empty());
+}
+
+/// Scratch of reduction `number`: [point][slice].
+Value GpuKernelBuilder::partialBuffer(Frame &frame, unsigned number) {
+  int64_t offset = 0;
+  auto bytes = [&](ReduceOp op) {
+    return llvm::alignTo(typeOf(op.getY()).getNumElements() * slices * bytesOf(gatheringAccumulator(op, true).type),
+                         16);
+  };
+  for (unsigned i = 0; i < number; ++i)
+    offset += bytes(reductions[i]);
+  ReduceOp op = reductions[number];
+  auto type = MemRefType::get({typeOf(op.getY()).getNumElements(), slices}, gatheringAccumulator(op, true).type);
+  ImplicitLocOpBuilder &b = frame.e.b;
+  return memref::ViewOp::create(b, type, frame.function.getArguments().back(), frame.e.indexConstant(offset),
+                                ValueRange());
+}
+
+/// Sums over many elements for few points, shared out over slices of the elements: a launch for the slices' sums and
+/// one that adds them up and does the rest. The order of additions is fixed.
+void GpuKernelBuilder::columns() {
+  ReduceOp main = reductions.front();
+  ArrayRef<int64_t> space = typeOf(main.getX()).getShape();
+  int64_t extent = reducedExtent(main), points = typeOf(main.getY()).getNumElements();
+  int64_t fastest = fastestAxis(space);
+  bool alongRow = llvm::is_contained(main.getAxes(), fastest);
+  SmallVector<int64_t> sizes;
+  for (MemRefType type : inputs)
+    if (type.getShape() == space)
+      sizes.push_back(bytesOf(type.getElementType()));
+  unsigned vector = stridesOf(space)[fastest] == 1 ? vectorWidth(space[fastest], sizes) : 1;
+  SmallVector<int64_t> keptDims = keptAxes(main);
+  SmallVector<Accumulator> accumulators;
+  for (ReduceOp op : reductions)
+    accumulators.push_back(gatheringAccumulator(op, /*everyElement=*/true));
+
+  // Threads side by side over points (x) and over elements (y).
+  int64_t block = 256, across = 1;
+  if (!alongRow)
+    while (across < 32 && across * vector < points)
+      across *= 2;
+  int64_t down = block / across, perTurn = alongRow ? block * vector : down;
+  int64_t tiles = alongRow ? points : ceilDiv(points, across * static_cast<int64_t>(vector));
+  // Some turns for each thread, and enough blocks for all multiprocessors.
+  int64_t turns = ceilDiv(extent, perTurn);
+  slices = std::clamp<int64_t>(ceilDiv(4 * target.multiprocessors, tiles), 1, std::max<int64_t>(1, turns / 4));
+  int64_t length = ceilDiv(turns, slices) * perTurn;
+  slices = ceilDiv(extent, length);
+  for (ReduceOp op : reductions)
+    info.scratchBytes += llvm::alignTo(points * slices * bytesOf(gatheringAccumulator(op, true).type), 16);
+
+  launch("columns", {tiles, slices, 1}, block, [&](Frame &frame) {
+    ElementEmitter &e = frame.e;
+    ImplicitLocOpBuilder &b = e.b;
+    SmallVector<Value> buffers;
+    for (unsigned i = 0; i < reductions.size(); ++i)
+      buffers.push_back(partialBuffer(frame, i));
+    Value slice = gpu::BlockIdOp::create(b, gpu::Dimension::y);
+    IndexExpr sliceNumber = e.variable(slice, slices);
+    IndexExpr begin = e.space.scale(sliceNumber, length);
+    SmallVector<int64_t> order = walkOrder(e, space, main.getAxes()), keptOrder = walkOrder(e, space, keptDims);
+    SmallVector<IndexExpr> from(space.size());
+    auto source = [&](ReduceOp op, IndexExpr position) {
+      e.spread(position, space, order, from);
+      return e.element(op.getX(), from);
+    };
+    auto pointNumber = [&] {
+      SmallVector<IndexExpr> at;
+      for (int64_t axis : keptDims)
+        at.push_back(from[axis]);
+      return e.space.linearize(at, typeOf(main.getY()).getShape());
+    };
+    if (alongRow) {
+      Team team(e, frame.thread, block, vector, /*unroll=*/0);
+      e.spread(e.variable(frame.block, points), space, keptOrder, from);
+      SmallVector<Value> sums = team.reduceRange(reductions, accumulators, begin, length, extent, source);
+      e.guarded(team.isFirst(), [&] {
+        for (auto [sum, buffer] : llvm::zip_equal(sums, buffers))
+          e.store(sum, buffer, {pointNumber(), sliceNumber});
+      });
+      frame.sharedBytes += team.sharedBytes;
+      return;
+    }
+    Value x = arith::RemUIOp::create(b, frame.thread, e.indexConstant(across));
+    Value y = arith::DivUIOp::create(b, frame.thread, e.indexConstant(across));
+    Value column = arith::AddIOp::create(b, arith::MulIOp::create(b, frame.block, e.indexConstant(across)), x), used;
+    if (points % (across * vector) != 0) {
+      used = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, column, e.indexConstant(points / vector));
+      column = arith::SelectOp::create(b, used, column, e.indexConstant(0));
+    }
+    if (vector > 1)
+      column = arith::MulIOp::create(b, column, e.indexConstant(vector));
+    e.spread(e.variable(column, points, vector), space, keptOrder, from);
+    // This thread's elements: begin + y, then every `down`-th before the end of the slice and of the extent.
+    IndexExpr start = e.space.add(begin, e.variable(y, down));
+    Value left = arith::SubIOp::create(b, e.indexConstant(extent + down - 1), e.index(start));
+    Value count = arith::DivSIOp::create(b, left, e.indexConstant(down));
+    count =
+        arith::MinSIOp::create(b, arith::MaxSIOp::create(b, count, e.indexConstant(0)), e.indexConstant(length / down));
+    SmallVector<Value> sums;
+    for (const Accumulator &a : accumulators)
+      sums.push_back(e.splat(a.identity(e, a.type), vector));
+    MathBuilder m(e);
+    sums = e.loop(e.indexConstant(0), count, length / down, 1, sums, [&](IndexExpr k, ValueRange carried) {
+      SmallVector<Value> next;
+      IndexExpr position = e.space.add(e.space.scale(k, down), start);
+      for (auto [op, a, sum] : llvm::zip_equal(reductions, accumulators, carried)) {
+        Value value = source(op, position);
+        if (isa<FloatType>(a.type))
+          value = m.toFloat(value, a.type);
+        next.push_back(a.combine(e, sum, e.splat(value, vector)));
+      }
+      return next;
+    });
+    // Columns of the block's threads, one below the other.
+    SmallVector<Value> shared;
+    for (auto [sum, a] : llvm::zip_equal(sums, accumulators)) {
+      Value memory = sharedBuffer(e, {down, across * static_cast<int64_t>(vector)}, a.type, frame.sharedBytes);
+      shared.push_back(memory);
+      Value place = arith::MulIOp::create(b, x, e.indexConstant(vector));
+      for (unsigned i = 0; i < vector; ++i) {
+        Value part = vector > 1 ? Value(vector::ExtractOp::create(b, sum, int64_t(i))) : sum;
+        if (a.type.isInteger(1))
+          part = arith::ExtUIOp::create(b, b.getI8Type(), part);
+        memref::StoreOp::create(b, part, memory, ValueRange{y, arith::AddIOp::create(b, place, e.indexConstant(i))});
+      }
+    }
+    gpu::BarrierOp::create(b);
+    Value writes = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, y, e.indexConstant(0));
+    if (used)
+      writes = arith::AndIOp::create(b, writes, used);
+    e.guarded(writes, [&] {
+      Value place = arith::MulIOp::create(b, x, e.indexConstant(vector));
+      for (auto [memory, a, buffer] : llvm::zip_equal(shared, accumulators, buffers)) {
+        auto level = [&, &memory = memory, &a = a](Value y) {
+          SmallVector<Value> parts;
+          for (unsigned i = 0; i < vector; ++i) {
+            Value spot = arith::AddIOp::create(b, place, e.indexConstant(i));
+            Value part = memref::LoadOp::create(b, memory, ValueRange{y, spot});
+            parts.push_back(a.type.isInteger(1) ? Value(arith::TruncIOp::create(b, b.getI1Type(), part)) : part);
+          }
+          return parts;
+        };
+        SmallVector<Value> parts = e.loop(e.indexConstant(1), e.indexConstant(down), down, 1, level(e.indexConstant(0)),
+                                          [&, &a = a](IndexExpr i, ValueRange carried) {
+                                            SmallVector<Value> next = level(e.index(i));
+                                            for (auto [value, sum] : llvm::zip_equal(next, carried))
+                                              value = a.combine(e, sum, value);
+                                            return next;
+                                          });
+        Value sum = vector > 1 ? Value(vector::FromElementsOp::create(b, VectorType::get(vector, a.type), parts))
+                               : parts.front();
+        e.store(sum, buffer, {pointNumber(), sliceNumber});
+      }
+    });
+  });
+  rows(slices, "columns-sum", /*partial=*/true);
+}

@@ -1,0 +1,131 @@
+// PTX from GPU kernels: code generation by LLVM.
+#include "mpt/Target/Ptx.h"
+
+#include "ToNvvm.h"
+
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/NVVM/NVVMToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Export.h"
+#include "llvm/IR/LegacyPassManager.h"
+#include "llvm/Linker/Linker.h"
+#include "llvm/MC/MCSubtargetInfo.h"
+#include "llvm/MC/TargetRegistry.h"
+#include "llvm/Passes/PassBuilder.h"
+#include "llvm/Target/TargetMachine.h"
+#include <mutex>
+
+using namespace mlir;
+using namespace mpt;
+
+extern "C" {
+void LLVMInitializeNVPTXTargetInfo();
+void LLVMInitializeNVPTXTarget();
+void LLVMInitializeNVPTXTargetMC();
+void LLVMInitializeNVPTXAsmPrinter();
+}
+
+namespace {
+
+void initialize() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    LLVMInitializeNVPTXTargetInfo();
+    LLVMInitializeNVPTXTarget();
+    LLVMInitializeNVPTXTargetMC();
+    LLVMInitializeNVPTXAsmPrinter();
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Code generation
+//===----------------------------------------------------------------------===//
+
+std::unique_ptr<llvm::TargetMachine> machineFor(StringRef arch, std::string &error) {
+  initialize();
+  llvm::Triple triple("nvptx64-nvidia-cuda");
+  const llvm::Target *target = llvm::TargetRegistry::lookupTarget(triple, error);
+  if (!target)
+    return nullptr;
+  std::unique_ptr<llvm::MCSubtargetInfo> known(target->createMCSubtargetInfo(triple, "", ""));
+  int number = 0;
+  if (!arch.starts_with("sm_") || arch.drop_front(3).consumeInteger(10, number) || number < 80 || !known ||
+      !known->isCPUStringValid(arch)) {
+    error = "expected an architecture from sm_80 on that LLVM knows, got '" + arch.str() + "'";
+    return nullptr;
+  }
+  llvm::TargetOptions options;
+  options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
+  return std::unique_ptr<llvm::TargetMachine>(target->createTargetMachine(
+      triple, arch, "", options, std::nullopt, std::nullopt, llvm::CodeGenOptLevel::Aggressive));
+}
+
+void optimize(llvm::TargetMachine &machine, llvm::Module &module) {
+  llvm::PipelineTuningOptions tuning;
+  tuning.LoopVectorization = tuning.SLPVectorization = false;
+  llvm::PassBuilder passes(&machine, tuning);
+  llvm::LoopAnalysisManager loops;
+  llvm::FunctionAnalysisManager functions;
+  llvm::CGSCCAnalysisManager graphs;
+  llvm::ModuleAnalysisManager modules;
+  passes.registerModuleAnalyses(modules);
+  passes.registerCGSCCAnalyses(graphs);
+  passes.registerFunctionAnalyses(functions);
+  passes.registerLoopAnalyses(loops);
+  passes.crossRegisterProxies(loops, functions, graphs, modules);
+  passes.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O3).run(module, modules);
+}
+
+} // namespace
+
+FailureOr<std::string> cuda::compileToPtx(ModuleOp kernels, StringRef arch) {
+  std::string error;
+  std::unique_ptr<llvm::TargetMachine> machine = machineFor(arch, error);
+  if (!machine)
+    return kernels.emitError() << error;
+  FailureOr<SmallVector<ModuleOp>> parts = lowerKernels(kernels);
+  if (failed(parts))
+    return kernels.emitError() << "GPU kernels could not be lowered to LLVM";
+
+  llvm::LLVMContext llvmContext;
+  auto whole = std::make_unique<llvm::Module>("kernels", llvmContext);
+  for (ModuleOp part : *parts) {
+    if (part.getBody()->empty())
+      continue;
+    std::unique_ptr<llvm::Module> code = translateModuleToLLVMIR(part, llvmContext, "kernels");
+    if (!code)
+      return kernels.emitError() << "GPU kernels could not be translated to LLVM IR";
+    code->setTargetTriple(machine->getTargetTriple());
+    code->setDataLayout(machine->createDataLayout());
+    for (llvm::GlobalVariable &global : llvm::make_early_inc_range(code->globals()))
+      if (global.use_empty())
+        global.eraseFromParent();
+      else
+        global.setLinkage(llvm::GlobalValue::InternalLinkage);
+    whole->setTargetTriple(code->getTargetTriple());
+    whole->setDataLayout(code->getDataLayout());
+    if (llvm::Linker::linkModules(*whole, std::move(code)))
+      return kernels.emitError() << "GPU kernels could not be linked";
+  }
+  for (llvm::Function &function : *whole)
+    if (function.isDeclaration() && !function.isIntrinsic())
+      return kernels.emitError() << "expected GPU kernels without calls, got one of '" << function.getName() << "'";
+  optimize(*machine, *whole);
+  SmallVector<char, 0> text;
+  llvm::raw_svector_ostream out(text);
+  llvm::legacy::PassManager codegen;
+  if (machine->addPassesToEmitFile(codegen, out, nullptr, llvm::CodeGenFileType::AssemblyFile))
+    return kernels.emitError() << "no code generator for " << arch;
+  codegen.run(*whole);
+  return std::string(text.begin(), text.end());
+}
+
+void cuda::registerPtxDialects(DialectRegistry &registry) {
+  registry.insert<LLVM::LLVMDialect, NVVM::NVVMDialect, gpu::GPUDialect>();
+  registerBuiltinDialectTranslation(registry);
+  registerLLVMDialectTranslation(registry);
+  registerNVVMDialectTranslation(registry);
+}

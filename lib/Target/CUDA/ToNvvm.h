@@ -1,0 +1,15 @@
+// GPU kernels in the LLVM dialect.
+#ifndef MPT_LIB_TARGET_CUDA_TONVVM_H
+#define MPT_LIB_TARGET_CUDA_TONVVM_H
+
+#include "mlir/IR/BuiltinOps.h"
+
+namespace mpt::cuda {
+
+/// Lowers the functions of `kernels` to the LLVM and NVVM dialects, in modules inside it: those that 32-bit indices
+/// serve and the others, each with the globals.
+llvm::FailureOr<llvm::SmallVector<mlir::ModuleOp>> lowerKernels(mlir::ModuleOp kernels);
+
+} // namespace mpt::cuda
+
+#endif // MPT_LIB_TARGET_CUDA_TONVVM_H

@@ -1,0 +1,13 @@
+// GPU kernels of the tests: their PTX is made and assembled, and they run as loops.
+#ifndef MPT_TEST_LOWERING_DEVICEKERNELS_H
+#define MPT_TEST_LOWERING_DEVICEKERNELS_H
+
+#include "mpt/Lowering/Kernel.h"
+
+/// Emits `@kernel` for a GPU as a function on the host; fails when its PTX cannot be made for an architecture, does not
+/// assemble, or spills.
+llvm::FailureOr<mpt::KernelInfo> emitForDevice(mlir::OpBuilder &builder, mpt::FusionOp fusion,
+                                               llvm::ArrayRef<mlir::MemRefType> inputs,
+                                               llvm::ArrayRef<mlir::MemRefType> outputs, int64_t &scratchBytes);
+
+#endif // MPT_TEST_LOWERING_DEVICEKERNELS_H

@@ -1,0 +1,52 @@
+// RUN: mpt-opt %s --memory-bufferize=kernels=gpu | FileCheck %s
+// RUN: mpt-opt %s --memory-bufferize=kernels=gpu --lowering-emit-ptx=arch=sm_90 -o /dev/null | FileCheck %s --check-prefix=PTX
+
+// The slices' sums lie in scratch, which the launch names last.
+// CHECK-LABEL: func.func @columns
+// CHECK: rt.launch @kernel1(%{{.*}}, %{{.*}}, %{{.*}}) {{.*}}xi8>
+
+// A softmax reads its row once: a warp a row, values in registers between the maximum, the sum and the quotient.
+// CHECK: func.func private @kernel0
+// CHECK-SAME: mpt.schedule = "rows"
+// CHECK-NOT: scf.for
+// CHECK-COUNT-1: vector.load
+// CHECK: gpu.shuffle xor
+// CHECK: gpu.shuffle xor
+// CHECK-NOT: memref.load
+// CHECK: vector.store
+// CHECK: return
+// PTX: .visible .entry kernel0
+// PTX: shfl.sync.bfly
+func.func @softmax(%x: tensor<512x256xf16>) -> tensor<512x256xf16> {
+  %r = mpt.fusion(%x) : (tensor<512x256xf16>) -> tensor<512x256xf16> {
+  ^bb0(%a: tensor<512x256xf16>):
+    %w = mpt.cast %a : tensor<512x256xf16> to tensor<512x256xf32>
+    %m = mpt.reduce max %w {axes = array<i64: 1>} : (tensor<512x256xf32>) -> tensor<512xf32>
+    %mb = mpt.broadcast %m {dims = array<i64: 0>} : (tensor<512xf32>) -> tensor<512x256xf32>
+    %d = mpt.sub %w, %mb : tensor<512x256xf32>
+    %e = mpt.exp %d : tensor<512x256xf32>
+    %s = mpt.reduce sum %e {axes = array<i64: 1>} : (tensor<512x256xf32>) -> tensor<512xf32>
+    %sb = mpt.broadcast %s {dims = array<i64: 0>} : (tensor<512xf32>) -> tensor<512x256xf32>
+    %q = mpt.div %e, %sb : tensor<512x256xf32>
+    %y = mpt.cast %q : tensor<512x256xf32> to tensor<512x256xf16>
+    mpt.yield %y : tensor<512x256xf16>
+  }
+  return %r : tensor<512x256xf16>
+}
+
+// Sums down columns go over two launches, whose order of additions is fixed; the second gathers in FP64.
+// CHECK: func.func private @kernel1(
+// CHECK-SAME: mpt.schedule = "columns"
+// CHECK: gpu.barrier
+// CHECK: func.func private @kernel1_1(
+// CHECK-SAME: mpt.schedule = "columns-sum"
+// CHECK: arith.addf {{.*}} : f64
+func.func @columns(%x: tensor<16384x64xf16>) -> tensor<64xf32> {
+  %r = mpt.fusion(%x) : (tensor<16384x64xf16>) -> tensor<64xf32> {
+  ^bb0(%a: tensor<16384x64xf16>):
+    %w = mpt.cast %a : tensor<16384x64xf16> to tensor<16384x64xf32>
+    %s = mpt.reduce sum %w {axes = array<i64: 0>} : (tensor<16384x64xf32>) -> tensor<64xf32>
+    mpt.yield %s : tensor<64xf32>
+  }
+  return %r : tensor<64xf32>
+}
