@@ -99,6 +99,7 @@ void buildFusion(OpPassManager &passes, const PipelineOptions &options) {
   RecomputeOptions recompute;
   recompute.bytes = options.recomputeBytes;
   passes.addPass(createRecompute(recompute));
+  passes.addPass(createKeyStreams());
   passes.addPass(createForm());
 }
 

@@ -10,8 +10,8 @@ using namespace mpt;
 namespace {
 
 /// Philox 4x32-10 (Salmon et al., SC 2011): the word of number `position` in stream `stream` under key (seed, step).
-/// Words are kept in 64-bit lanes with anything in the upper halves: a 32 x 32 -> 64 product reads the lower halves
-/// only.
+/// The upper half of the step word is a part of the stream (see fusion-key-streams). Words are kept in 64-bit lanes
+/// with anything in the upper halves: a 32 x 32 -> 64 product reads the lower halves only.
 class Philox {
 public:
   Philox(ElementEmitter &e, Value key, int64_t stream) : e(e), b(e.b), stream(stream) {
@@ -73,7 +73,8 @@ private:
   Words rounds(Value counter) {
     unsigned lanes = e.width(counter);
     Value c0 = counter, c1 = upper(counter);
-    Value c2 = number(counter, static_cast<uint32_t>(stream)), c3 = e.splat(step, lanes);
+    Value c2 = e.splat(arith::AddIOp::create(b, upper(step), number(step, static_cast<uint32_t>(stream))), lanes);
+    Value c3 = e.splat(step, lanes);
     Value k0 = seed, k1 = upper(seed);
     for (int round = 0; round < 10; ++round) {
       if (round) {

@@ -4,11 +4,13 @@
 using namespace mlir;
 using namespace mpt;
 
-/// Word `index` % 4 of Philox4x32-10 with counter (index / 4, stream, step) and key seed.
+/// Word `index` % 4 of Philox4x32-10 with counter (index / 4, stream, step) and key seed. The upper half of the step
+/// word is a part of the stream.
 uint32_t mpt::randomWord(const Tensor &key, int64_t stream, uint64_t index) {
   auto seed = static_cast<uint64_t>(key.ints()[0]), step = static_cast<uint64_t>(key.ints()[1]);
   uint32_t counter[4] = {static_cast<uint32_t>(index / 4), static_cast<uint32_t>((index / 4) >> 32),
-                         static_cast<uint32_t>(stream), static_cast<uint32_t>(step)};
+                         static_cast<uint32_t>(static_cast<uint64_t>(stream) + (step >> 32)),
+                         static_cast<uint32_t>(step)};
   uint32_t k0 = static_cast<uint32_t>(seed), k1 = static_cast<uint32_t>(seed >> 32);
   for (int round = 0; round < 10; ++round) {
     uint64_t a = UINT64_C(0xD2511F53) * counter[0], b = UINT64_C(0xCD9E8D57) * counter[2];

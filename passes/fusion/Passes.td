@@ -50,6 +50,26 @@ def Recompute : Pass<"fusion-recompute", "::mlir::ModuleOp"> {
   ];
 }
 
+def KeyStreams : Pass<"fusion-key-streams", "::mlir::ModuleOp"> {
+  let summary = "random streams as data, so that ops which differ in their stream alone share a kernel";
+  let description = [{
+    In: core ops. Out: where ops with one key have different streams, these lie in a table of keys with the stream in the
+    upper half of the step, which the generator adds to an op's own stream; each op reads its row and has stream 0. No
+    random bit changes for steps below 2^32.
+
+    ```mlir
+    %q = mpt.cast %x key %k : tensor<2xi64> {rounding = #mpt<rounding stochastic>, stream = 7 : i64} : ...
+    // becomes, with one table for all streams of %k
+    %all = mpt.add %broadcast_of_k, %streams : tensor<16x2xi64>
+    %row = mpt.slice %all {...} : tensor<16x2xi64> to tensor<1x2xi64>
+    %own = mpt.reshape %row : tensor<1x2xi64> to tensor<2xi64>
+    %q = mpt.cast %x key %own : tensor<2xi64> {rounding = #mpt<rounding stochastic>} : ...
+    ```
+  }];
+  let statistics = [Statistic<"numStreams", "streams", "streams in tables">];
+  let dependentDialects = ["::mpt::MPTDialect"];
+}
+
 def Form : Pass<"fusion-form", "::mlir::ModuleOp"> {
   let summary = "group ops with loop forms into kernels";
   let description = [{
