@@ -49,7 +49,8 @@ def run_once(path, proto, feeds):
         session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
         wanted = {value.name for value in proto.graph.input}
         given = {name: np.asarray(value) for name, value in feeds.items() if name in wanted}
-        names = [value.name for value in session.get_outputs()]
+        # NumPy has no arrays of the narrower types; the step computes them all the same.
+        names = [value.name for value in session.get_outputs() if "bfloat16" not in value.type and "float8" not in value.type]
         values = dict(zip(names, session.run(names, given)))
     except Exception as problem:  # what it cannot run is a result of this table
         return " ".join(str(problem).split())[:160]

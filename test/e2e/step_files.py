@@ -110,7 +110,8 @@ def compare(model, flags, feeds, folder, form="joint", *more):
         before = steps(model, flags, feeds, folder, "before", count, state)
         after = steps(path, [], feeds, folder, "after", count, state)
         first = before if state is None else first
-        results = {name: value for name, value in after[0].items() if name in before[0]}
+        # A result that is called like an output of the model's own graph is numbered.
+        results = {name.removesuffix("_1"): value for name, value in after[0].items() if name.removesuffix("_1") in before[0]}
         if not results:
             raise Failed("the re-imported step has none of the results")
         # Large constants are states without a name of their own.
