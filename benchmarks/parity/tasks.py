@@ -39,9 +39,10 @@ class Library:
     optimizer: str
     loss: str = "softmax-cross-entropy"
     flags: dict = field(default_factory=dict)
+    edit: object = None          # changes the text of the rewritten step: what no policy can say
 
     def open(self, folder, policy: str, seed: int):
-        return trainer_for(folder, self.make, policy, seed, self.optimizer, self.loss, **self.flags)
+        return trainer_for(folder, self.make, policy, seed, self.optimizer, self.loss, self.edit, **self.flags)
 
     def fingerprint(self, folder, policy: str, seed: int) -> str:
         """Of the training step after the precision rewrite: it decides what is computed, whoever emits the code."""
@@ -99,14 +100,20 @@ def weights_of(model: str) -> dict:
     return {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in onnx.load(model).graph.initializer}
 
 
-def trainer_for(folder, make, policy: str, seed: int, optimizer: str, loss: str = "softmax-cross-entropy", **flags):
+def trainer_for(folder, make, policy: str, seed: int, optimizer: str, loss: str = "softmax-cross-entropy", edit=None, **flags):
     """A trainer of the policy's library, compiled once, from the weights of the network with this seed."""
     model = model_for(folder, make, seed)
-    key = (folder, str(make), loss, optimizer, policy, *flags.items())
+    key = (folder, str(make), loss, optimizer, policy, edit, *flags.items())
     if key not in COMPILED:
         progress(f"{make.func.__name__}: compiling for {policy}")
         out = os.path.join(folder, f"{len(COMPILED)}-{make.func.__name__}-{pathlib.Path(policy).stem}")
-        COMPILED[key] = mpt.compile(model, name=make.func.__name__, loss=loss, optimizer=optimizer, policy=policy, out=out, **flags)
+        source, flags = model, dict(flags, name=make.func.__name__, loss=loss, optimizer=optimizer, policy=policy)
+        if edit:
+            step = pathlib.Path(f"{out}.mlir")
+            mpt.compile(model, out=step, emit="mlir", to="precision", **flags)
+            step.write_text(edit(step.read_text()))
+            source, flags = step, {"name": flags["name"], "from": "fusion"}
+        COMPILED[key] = mpt.compile(source, out=out, **flags)
     trainer = mpt.Trainer(COMPILED[key], threads=1, seed=seed)
     set_weights(trainer, weights_of(model))
     return trainer
@@ -160,10 +167,9 @@ def accuracy(trainer, x, y, batch: int) -> float:
     return 100.0 * right / len(y)
 
 
-def train_digits(make, rate, folder, policy, seed, steps, optimizer="adamw,weight-decay=0.01", spoilt=0, loss="softmax-cross-entropy",
-                 **flags) -> Run:
-    batch = 64
-    library = Library(functools.partial(make, batch=batch), f"{optimizer},lr={rate}", loss, flags)
+def train_digits(make, rate, folder, policy, seed, steps, spoilt=0, edit=None, optimizer="adamw,weight-decay=0.01",
+                 loss="softmax-cross-entropy", **flags) -> Run:
+    library = Library(functools.partial(make, batch=64), f"{optimizer},lr={rate}", loss, flags, edit)
     return train_classifier([library], folder, policy, seed, steps, rate, spoilt)
 
 
