@@ -1,7 +1,8 @@
 """The five models whose training steps are timed, as torch modules with their batches.
 
 resnet18 (64 px, batch 16), resnet50 (224 px, batch 4), bert (BERT-base, sequence 128, batch 4), gpt2 (124M, sequence 256,
-batch 2) and mlp (784-2048-2048-10, batch 256). Dropout is 0, so that all runs do the same arithmetic.
+batch 2) and mlp (784-2048-2048-10, batch 256); of a size for a GPU, resnet50-gpu (batch 256), bert-gpu (sequence 128, batch
+64) and gpt2-gpu (sequence 1024, batch 16). Dropout is 0, so that all runs do the same arithmetic.
 """
 from __future__ import annotations
 
@@ -141,6 +142,9 @@ CASES = {
     "resnet50": lambda: _images(ResNet((3, 4, 6, 3), 4), 4, 224),
     "bert": lambda: _tokens(30522, 128, 4, False),
     "gpt2": lambda: _tokens(50257, 256, 2, True),
+    "resnet50-gpu": lambda: _images(ResNet((3, 4, 6, 3), 4), 256, 224),
+    "bert-gpu": lambda: _tokens(30522, 128, 64, False),
+    "gpt2-gpu": lambda: _tokens(50257, 1024, 16, True),
 }
 
 

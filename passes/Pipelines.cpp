@@ -2,6 +2,7 @@
 #include "passes/Pipelines.h"
 
 #include "mpt/Target/CPU.h"
+#include "mpt/Target/CUDA.h"
 #include "passes/fusion/Passes.h"
 #include "passes/import/Passes.h"
 #include "passes/lowering/Passes.h"
@@ -107,6 +108,10 @@ void buildMemory(OpPassManager &passes, const PipelineOptions &options) {
   BufferizeOptions bufferize;
   bufferize.nativeBf16 = cpu::hasFeature(options.mcpu, "avx512bf16");
   bufferize.vectorBits = cpu::vectorBits(options.mcpu);
+  if (options.target == "cuda") {
+    bufferize.kernels = "gpu";
+    bufferize.nativeFloat8 = cuda::haveFloat8(options.arch);
+  }
   passes.addPass(createBufferize(bufferize));
   passes.addPass(createPlan());
   passes.addPass(createVerifyPlan());

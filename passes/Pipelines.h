@@ -16,6 +16,8 @@ struct PipelineOptions {
   std::string optimizer = "sgd,lr=0.01";
   std::string policy = "fp32";   ///< built-in policy or a path to a policy file
   std::string placement = "cut"; ///< of casts: cut, or painting for comparison
+  std::string target = "cpu";    ///< or cuda
+  std::string arch;              ///< CUDA: architectures to carry code for, separated by commas; the default if empty
   std::string mcpu = "native";
   std::string keepF32, keepNarrow; ///< regular expressions over node names
   std::string lossScale;           ///< overrides the policy's: none, a number, or dynamic with settings

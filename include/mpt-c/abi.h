@@ -85,8 +85,8 @@ typedef enum mpt_image_kind {
   MPT_IMAGE_HOST = 2   /* an mpt_host_image with a function for each kernel, for tests without a GPU; `arch` is 0 */
 } mpt_image_kind;
 
-/* A kernel as loops over its blocks and threads: runs the whole grid. */
-typedef void (*mpt_host_kernel)(void *const *args);
+/* A kernel as loops over its blocks and threads: called with the range [0, 1) it runs the whole grid. */
+typedef void (*mpt_host_kernel)(void *const *args, int64_t begin, int64_t end);
 typedef struct mpt_host_image {
   int64_t num_kernels;
   const mpt_kernel_desc *descs;   /* the module's own table */

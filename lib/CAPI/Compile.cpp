@@ -5,9 +5,11 @@
 #include "mpt/CAPI/Registration.h"
 #include "mpt/Export/Export.h"
 #include "mpt/Import/Import.h"
+#include "mpt/Memory/KernelReport.h"
 #include "mpt/Memory/Report.h"
 #include "mpt/Support/Files.h"
 #include "mpt/Target/CPU.h"
+#include "mpt/Target/CUDA.h"
 #include "passes/Pipelines.h"
 #include "passes/memory/Passes.h"
 #include "passes/precision/Passes.h"
@@ -204,9 +206,24 @@ private:
                                      file.empty() ? "-" : file.str(), options.ranges}));
       if (kind == "memory" && phase == "memory")
         passes.addPass(createMemoryReport({file.ends_with(".json"), file.str()}));
+      if (kind == "kernels" && phase == "memory" && failed(reportKernels(file)))
+        return failure();
       if (!passes.empty() && failed(passes.run(*module)))
         return failure();
     }
+    return success();
+  }
+
+  LogicalResult reportKernels(StringRef file) {
+    llvm::json::Object found = memory::kernelReport(*module);
+    auto print = [&](raw_ostream &os) {
+      if (file.ends_with(".json"))
+        os << llvm::formatv("{0:2}", llvm::json::Value(std::move(found))) << "\n";
+      else
+        memory::printKernelReport(found, os);
+    };
+    if (llvm::Error error = writeFile(file.empty() ? "-" : file, print))
+      return fail(llvm::toString(std::move(error)));
     return success();
   }
 
@@ -244,17 +261,29 @@ private:
       return writeText([&](raw_ostream &os) {
         module->print(os, OpPrintingFlags().elideLargeResourceString().enableDebugInfo(false));
       });
-    cpu::EmitOptions emit;
-    emit.outDir = options.output;
-    emit.name = options.name;
-    emit.cpu = options.mcpu;
-    emit.kind = options.emit == EmitKind::Static   ? cpu::LibraryKind::Static
-                : options.emit == EmitKind::Object ? cpu::LibraryKind::Object
-                                                   : cpu::LibraryKind::Shared;
-    emit.keepIR = options.emit == EmitKind::LLVM;
     progress("writing " + options.output);
     describe();
+    if (options.target == "cuda") {
+      cuda::EmitOptions emit;
+      fill(emit);
+      SmallVector<StringRef> archs;
+      (options.arch.empty() ? StringRef(cuda::kDefaultArchs) : StringRef(options.arch)).split(archs, ',');
+      emit.archs.assign(archs.begin(), archs.end());
+      return cuda::emitLibrary(*module, emit);
+    }
+    cpu::EmitOptions emit;
+    fill(emit);
+    emit.cpu = options.mcpu;
     return cpu::emitLibrary(*module, emit);
+  }
+
+  void fill(target::LibraryOptions &emit) {
+    emit.outDir = options.output;
+    emit.name = options.name;
+    emit.kind = options.emit == EmitKind::Static   ? target::LibraryKind::Static
+                : options.emit == EmitKind::Object ? target::LibraryKind::Object
+                                                   : target::LibraryKind::Shared;
+    emit.keepIR = options.emit == EmitKind::LLVM;
   }
 
   LogicalResult writeText(llvm::function_ref<void(raw_ostream &)> print) {

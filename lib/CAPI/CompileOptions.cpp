@@ -130,9 +130,21 @@ std::optional<std::string> setAccumulate(CompileOptions &options, StringRef valu
   return std::nullopt;
 }
 
+std::optional<std::string> setArch(CompileOptions &options, StringRef value) {
+  SmallVector<StringRef> archs;
+  value.split(archs, ',');
+  for (StringRef arch : archs) {
+    unsigned number;
+    if (arch != "host" && (!arch.consume_front("sm_") || arch.getAsInteger(10, number) || number < 80))
+      return "sm_NN from sm_80 on, several separated by commas";
+  }
+  options.arch = value.str();
+  return std::nullopt;
+}
+
 std::optional<std::string> addReport(CompileOptions &options, StringRef value) {
-  if (!is_contained({"precision", "memory"}, value.split('=').first))
-    return "precision|memory, optionally =FILE";
+  if (!is_contained({"precision", "memory", "kernels"}, value.split('=').first))
+    return "precision|memory|kernels, optionally =FILE";
   options.reports.push_back(value.str());
   return std::nullopt;
 }
@@ -181,11 +193,13 @@ const std::vector<Flag> &flags() {
       {"--forward-only", "", "no loss, backward or optimizer", toggle(&Options::forwardOnly)},
       {"--memory-budget", "BYTES", "most that a step's state and scratch may take (or nK, nM, nG): recomputes to fit",
        setMemoryBudget},
-      {"--target", "TARGET", "cpu (default)", choice(&Options::target, "cpu")},
+      {"--target", "TARGET", "cpu (default) or cuda", choice(&Options::target, "cpu|cuda")},
       {"--mcpu", "CPU", "processor to generate code for (native)", text(&Options::mcpu)},
+      {"--arch", "LIST", "with --target=cuda: architectures to carry code for (sm_80,sm_90,sm_100)", setArch},
       {"--from", "PHASE", "first phase to run on an .mlir input", choice(&Options::from, phases)},
       {"--to", "PHASE", "last phase to run; the module is printed", choice(&Options::to, phases)},
-      {"--report", "KIND", "precision or memory, to standard output or =FILE (.json; precision also .html; repeatable)",
+      {"--report", "KIND",
+       "precision, memory or kernels, to standard output or =FILE (.json; precision also .html; repeatable)",
        addReport},
       {"--ranges", "FILE", "ranges that mpt-run --calibrate measured, shown in the precision report",
        text(&Options::ranges)},
@@ -228,6 +242,8 @@ Expected<CompileOptions> CompileOptions::parse(ArrayRef<StringRef> words) {
   }
   if (options.input.empty())
     return bad("expected an input file (.onnx, .onnxtxt or .mlir)");
+  if (!options.arch.empty() && options.target != "cuda")
+    return bad("--arch needs --target=cuda; --mcpu names the processor of a CPU");
   if (!options.to.empty())
     options.emit = EmitKind::MLIR;
   if (options.name.empty())

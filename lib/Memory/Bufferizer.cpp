@@ -58,6 +58,11 @@ LogicalResult Bufferizer::copy(Location loc, Value from, Value to) {
     rt::CopyOp::create(builder, loc, from, to);
     return success();
   }
+  return launchCopy(loc, from, to);
+}
+
+LogicalResult Bufferizer::launchCopy(Location loc, Value from, Value to) {
+  MemRefType fromType = typeOf(from), toType = typeOf(to);
   FailureOr<Kernel> kernel = kernels.getCopy(loc, fromType, toType, {alignmentOf(from), alignmentOf(to)});
   if (failed(kernel))
     return failure();

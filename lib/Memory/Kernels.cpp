@@ -86,13 +86,16 @@ FailureOr<Kernel> KernelTable::get(FusionOp fusion, ArrayRef<MemRefType> inputs,
 FailureOr<Kernel> KernelTable::getCopy(Location loc, MemRefType from, MemRefType to, ArrayRef<int64_t> alignments) {
   OpBuilder builder(loc.getContext());
   auto type = RankedTensorType::get(from.getShape(), from.getElementType());
+  auto result = RankedTensorType::get(to.getShape(), to.getElementType());
   // A fusion whose body yields its argument; the operand only gives it a type.
   OwningOpRef<Operation *> operand(IotaOp::create(builder, loc, type, 0));
-  OwningOpRef<Operation *> fusion(FusionOp::create(builder, loc, TypeRange{type}, operand->getResults()));
+  OwningOpRef<Operation *> fusion(FusionOp::create(builder, loc, TypeRange{result}, operand->getResults()));
   Block &block = fusion->getRegion(0).emplaceBlock();
-  Value argument = block.addArgument(type, loc);
+  Value value = block.addArgument(type, loc);
   builder.setInsertionPointToEnd(&block);
-  YieldOp::create(builder, loc, argument);
+  if (type != result)
+    value = CastOp::create(builder, loc, value, result.getElementType());
+  YieldOp::create(builder, loc, value);
   FailureOr<Kernel> kernel = get(cast<FusionOp>(*fusion), from, to, alignments);
   fusion = nullptr;
   return kernel;

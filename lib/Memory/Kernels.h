@@ -20,7 +20,7 @@ public:
   KernelTable(mlir::ModuleOp module, const KernelEmitter &emitter) : module(module), emitter(emitter) {}
   llvm::FailureOr<Kernel> get(FusionOp fusion, llvm::ArrayRef<mlir::MemRefType> inputs,
                               llvm::ArrayRef<mlir::MemRefType> outputs, llvm::ArrayRef<int64_t> alignments);
-  /// A kernel that copies one buffer to another, element by element.
+  /// A kernel that copies one buffer to another, element by element, converting where their types differ.
   llvm::FailureOr<Kernel> getCopy(mlir::Location loc, mlir::MemRefType from, mlir::MemRefType to,
                                   llvm::ArrayRef<int64_t> alignments);
 

@@ -54,6 +54,34 @@ size_t mergeBatches(Matrices &a, Matrices &b, Matrices &d) {
 
 } // namespace
 
+/// An 8-bit operand as products of a device take it: with the depth innermost where they take the type at all, else in
+/// FP16, which holds every value of it.
+FailureOr<Value> Bufferizer::float8Operand(Location loc, Value memref, bool depthLast, bool native) {
+  MemRefType type = typeOf(memref);
+  Order order = rowMajor(type.getRank());
+  if (!depthLast)
+    std::swap(order[order.size() - 1], order[order.size() - 2]);
+  if (native)
+    return stridesOf(type)[order.back()] == 1 ? memref : dense(loc, memref, order);
+  Value wide = allocate(
+      loc, bufferType(type.getShape(), builder.getF16Type(), denseStrides(type.getShape(), rowMajor(type.getRank()))));
+  if (failed(launchCopy(loc, memref, wide)))
+    return failure();
+  return wide;
+}
+
+/// Whether the device multiplies these 8-bit types itself: cuBLASLt wants extents in sixteens, and no E5M2 pair.
+static bool isNativeFloat8(MatMulOp matmul) {
+  auto a = cast<RankedTensorType>(matmul.getA().getType()), b = cast<RankedTensorType>(matmul.getB().getType());
+  if (isa<Float8E5M2Type>(a.getElementType()) && isa<Float8E5M2Type>(b.getElementType()))
+    return false;
+  for (RankedTensorType type : {a, b})
+    for (int64_t extent : type.getShape().take_back(2))
+      if (extent % 16 != 0)
+        return false;
+  return a.getElementTypeBitWidth() == 8 && b.getElementTypeBitWidth() == 8;
+}
+
 LogicalResult Bufferizer::lowerMatMul(MatMulOp matmul) {
   Location loc = matmul.getLoc();
   Value operands[2] = {buffer(matmul.getA()), buffer(matmul.getB())};
@@ -65,6 +93,17 @@ LogicalResult Bufferizer::lowerMatMul(MatMulOp matmul) {
     memref = *copied;
     return success();
   };
+  if (options.device) {
+    bool native = options.nativeFloat8 && isNativeFloat8(matmul);
+    for (int i = 0; i < 2; ++i) {
+      if (typeOf(operands[i]).getElementTypeBitWidth() != 8)
+        continue;
+      FailureOr<Value> found = float8Operand(loc, operands[i], (i == 0) != transposed[i], native);
+      if (failed(found))
+        return failure();
+      operands[i] = *found;
+    }
+  }
   for (auto [memref, flag] : llvm::zip_equal(operands, transposed))
     if (!Matrices(typeOf(memref), flag).hasUnitStride() && failed(makeDense(memref)))
       return failure();
@@ -114,7 +153,7 @@ LogicalResult Bufferizer::lowerConv(Operation *op, int64_t kind, Value x, Value 
   Value tensors[3] = {x, w, y}, memrefs[3];
   for (auto [tensor, memref] : llvm::zip_equal(tensors, memrefs)) {
     int64_t rank = cast<RankedTensorType>(tensor.getType()).getRank();
-    Order order = tensor == w ? rowMajor(rank) : channelsLast(rank);
+    Order order = tensor == w && !options.device ? rowMajor(rank) : channelsLast(rank);
     if (tensor.getDefiningOp() == op) {
       memref = targetFor(tensor).memref;
       if (!memref || !isDense(typeOf(memref), order))
@@ -134,7 +173,7 @@ LogicalResult Bufferizer::lowerConv(Operation *op, int64_t kind, Value x, Value 
   auto conv = rt::ConvOp::create(builder, loc, kind, memrefs[0], memrefs[1], memrefs[2], Value(), Value(),
                                  attribute("strides"), attribute("dilations"), attribute("pads_low"),
                                  attribute("pads_high"), op->getAttrOfType<IntegerAttr>("groups").getInt(), 0);
-  if (int64_t bytes = describe(conv, options.nativeBf16).workspace_bytes) {
+  if (int64_t bytes = options.device ? 0 : describe(conv, options.nativeBf16).workspace_bytes) {
     builder.setInsertionPoint(conv);
     conv.getWorkspaceMutable().assign(allocate(loc, MemRefType::get({bytes}, builder.getI8Type())));
     builder.setInsertionPointAfter(conv);

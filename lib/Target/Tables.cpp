@@ -97,7 +97,7 @@ public:
 private:
   Constant *hostImage(llvm::ArrayRef<std::string> functions, Constant *descs) {
     llvm::SmallVector<Constant *> pointers;
-    auto *type = llvm::FunctionType::get(ir.getVoidTy(), {ir.getPtrTy()}, false);
+    auto *type = llvm::FunctionType::get(ir.getVoidTy(), {ir.getPtrTy(), ir.getInt64Ty(), ir.getInt64Ty()}, false);
     for (const std::string &name : functions) {
       if (name.empty()) {
         pointers.push_back(llvm::ConstantPointerNull::get(ir.getPtrTy()));

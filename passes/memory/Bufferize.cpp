@@ -40,6 +40,8 @@ struct Bufferize : mpt::impl::BufferizeBase<Bufferize> {
     if (kernels != "cpu")
       options.alignment = GpuTarget().accessBytes;
     bool gpu = kernels == "gpu";
+    options.device = gpu;
+    options.nativeFloat8 = nativeFloat8;
     auto onProcessor = [&](OpBuilder &builder, FusionOp fusion, ArrayRef<MemRefType> inputs,
                            ArrayRef<MemRefType> outputs, StringRef name,
                            ArrayRef<int64_t>) -> FailureOr<memory::LaunchShape> {

@@ -16,12 +16,58 @@ DLPACK = {(0, 8): "int8", (0, 32): "int32", (0, 64): "int64", (1, 8): "uint8", (
           (2, 32): "float32", (2, 64): "float64", (4, 16): "bfloat16", (6, 8): "bool", (10, 8): "float8_e4m3fn",
           (12, 8): "float8_e5m2"}
 HOST_DEVICES = (1, 3)  # kDLCPU, kDLCUDAHost
+CUDA_DEVICE = 2  # kDLCUDA
 
 
 class DLTensor(ctypes.Structure):
     _fields_ = [("data", c_void_p), ("device_type", c_int32), ("device_id", c_int32), ("ndim", c_int32),
                 ("code", c_uint8), ("bits", c_uint8), ("lanes", c_uint16), ("shape", POINTER(c_int64)),
                 ("strides", POINTER(c_int64)), ("byte_offset", c_uint64)]
+
+
+class DLManagedTensor(ctypes.Structure):
+    pass
+
+
+_Deleter = ctypes.CFUNCTYPE(None, c_void_p)
+DLManagedTensor._fields_ = [("tensor", DLTensor), ("context", c_void_p), ("deleter", _Deleter)]
+_capsule = ctypes.pythonapi.PyCapsule_New
+_capsule.argtypes, _capsule.restype = [c_void_p, ctypes.c_char_p, c_void_p], ctypes.py_object
+_handed_out = {}  # address of a DLManagedTensor to what it needs, until its consumer gives it back
+
+
+@_Deleter
+def _give_back(address):
+    _handed_out.pop(address, None)
+
+
+class DeviceArray:
+    """A tensor in the memory of a CUDA device, for whoever takes DLPack or __cuda_array_interface__."""
+
+    def __init__(self, tensor: Tensor, device: int, owner):
+        self.shape = tuple(tensor.shape[i] for i in range(tensor.rank))
+        self.dtype, self.device, self.address = NAMES[tensor.dtype], device, tensor.data
+        self._owner = owner
+
+    def __dlpack_device__(self):
+        return CUDA_DEVICE, self.device
+
+    def __dlpack__(self, stream=None, **_):
+        # The trainer's stream is ordered with the device's default stream.
+        code, bits = next(key for key, name in DLPACK.items() if name == self.dtype)
+        extents = (c_int64 * max(len(self.shape), 1))(*self.shape)
+        managed = DLManagedTensor(DLTensor(self.address, CUDA_DEVICE, self.device, len(self.shape), code, bits, 1, extents,
+                                           None, 0), None, _give_back)
+        address = ctypes.addressof(managed)
+        _handed_out[address] = managed, extents, self._owner
+        return _capsule(address, b"dltensor", None)
+
+    @property
+    def __cuda_array_interface__(self):
+        dtype = numpy_type(self.dtype)
+        if dtype is None or dtype.kind not in "iufb":
+            raise AttributeError(f"arrays of {self.dtype} have no __cuda_array_interface__: use DLPack")
+        return {"shape": self.shape, "typestr": dtype.str, "data": (self.address, True), "version": 3, "strides": None}
 
 
 _pointer = ctypes.pythonapi.PyCapsule_GetPointer
@@ -47,9 +93,11 @@ def describe(name: bytes, type_name: str, shape, address: int) -> Tensor:
     return Tensor(name, NUMBERS[type_name], len(shape), extents, address)
 
 
-def from_dlpack(name: bytes, value):
-    """(tensor, what to keep alive) of a DLPack object in host memory; None where its layout is not dense."""
-    if value.__dlpack_device__()[0] not in HOST_DEVICES:
+def from_dlpack(name: bytes, value, target: str):
+    """(tensor, what to keep alive) of a DLPack object in host memory, or on the device of a target that has one; None
+    where its layout is not dense."""
+    kind = value.__dlpack_device__()[0]
+    if kind not in HOST_DEVICES and not (kind == CUDA_DEVICE and target == "cuda"):
         raise ValueError(f"input '{name.decode()}': expected an array in host memory")
     capsule = value.__dlpack__()
     t = DLTensor.from_address(_pointer(capsule, b"dltensor"))
@@ -65,7 +113,7 @@ def from_dlpack(name: bytes, value):
     return describe(name, type_name, shape, (t.data or 0) + t.byte_offset), capsule
 
 
-def to_tensor(name: str, value):
+def to_tensor(name: str, value, target: str = "cpu"):
     """(tensor, what to keep alive): shares the memory of dense arrays and copies others."""
     if not isinstance(name, str) or "\0" in name:
         raise TypeError(f"expected the name of an input, got {name!r}")
@@ -73,9 +121,10 @@ def to_tensor(name: str, value):
     if not isinstance(value, np.ndarray) and hasattr(value, "__dlpack__"):
         if getattr(value, "requires_grad", False):
             value = value.detach()
-        shared = from_dlpack(key, value)
+        shared = from_dlpack(key, value, target)
         if shared is None:
-            shared = from_dlpack(key, value.contiguous() if hasattr(value, "contiguous") else np.from_dlpack(value).copy())
+            dense = value.contiguous() if hasattr(value, "contiguous") else np.from_dlpack(value).copy()
+            shared = from_dlpack(key, dense, target)
         return shared
     array = np.asarray(value)
     if not array.dtype.isnative:

@@ -1,5 +1,6 @@
 """The C API (include/mpt-c/runtime.h) through ctypes, and where the binaries lie."""
 import ctypes
+import json
 import os
 import pathlib
 import shutil
@@ -21,7 +22,8 @@ class Tensor(ctypes.Structure):
 
 
 class Options(ctypes.Structure):
-    _fields_ = [("threads", c_int32), ("set_seed", c_int32), ("seed", c_uint64), ("weights", c_char_p)]
+    _fields_ = [("threads", c_int32), ("set_seed", c_int32), ("seed", c_uint64), ("weights", c_char_p),
+                ("device", c_int32)]
 
 
 class Metrics(ctypes.Structure):
@@ -45,6 +47,10 @@ PROTOTYPES = {
     "mpt_trainer_memory": [c_void_p, POINTER(Memory)],
     "mpt_trainer_parameter": [c_void_p, c_int64, POINTER(Tensor)],
     "mpt_trainer_state": [c_void_p, c_int64, POINTER(Tensor), POINTER(c_int32)],
+    "mpt_trainer_device_output": [c_void_p, c_char_p, c_int64, POINTER(Tensor)],
+    "mpt_trainer_metrics": [c_void_p, c_char_p, POINTER(Metrics)],
+    "mpt_trainer_synchronize": [c_void_p],
+    "mpt_trainer_read": [c_void_p, c_int64, c_void_p, c_int64],
     "mpt_trainer_get": [c_void_p, c_char_p, POINTER(c_float), c_int64],
     "mpt_trainer_set": [c_void_p, c_char_p, POINTER(c_float), c_int64],
     "mpt_trainer_save": [c_void_p, c_char_p],
@@ -76,56 +82,82 @@ def find_compiler() -> str:
     return found
 
 
-def find_runtime() -> str:
-    """Path of libmpt_rt.so: $MPT_RT, beside the package, or beside the compiler."""
-    if os.environ.get("MPT_RT"):
-        return os.environ["MPT_RT"]
-    for path in [PACKAGE / "lib" / "libmpt_rt.so", *(b / "lib" / "libmpt_rt.so" for b in builds())]:
+NAMES = {"cpu": ("MPT_RT", "libmpt_rt.so"), "cuda": ("MPT_RT_CUDA", "libmpt_rt_cuda.so")}
+
+
+def find_runtime(target: str = "cpu") -> str:
+    """Path of a target's runtime: $MPT_RT (or $MPT_RT_CUDA), beside the package, or beside the compiler."""
+    variable, name = NAMES[target]
+    if os.environ.get(variable):
+        return os.environ[variable]
+    for path in [PACKAGE / "lib" / name, *(b / "lib" / name for b in builds())]:
         if path.is_file():
             return str(path)
     tool = shutil.which("mpt-opt")
-    path = pathlib.Path(tool).resolve().parent.parent / "lib" / "libmpt_rt.so" if tool else None
-    return str(path) if path and path.is_file() else "libmpt_rt.so"
+    path = pathlib.Path(tool).resolve().parent.parent / "lib" / name if tool else None
+    return str(path) if path and path.is_file() else name
 
 
-_library = None
+class Runtime:
+    """One target's runtime. Emitted libraries for the CPU resolve their calls against the whole process; those for CUDA
+    against their own runtime alone, so that a process may hold both."""
 
-
-def library() -> ctypes.CDLL:
-    """The runtime, loaded at first use. Emitted libraries resolve their calls against it."""
-    global _library
-    if _library is None:
-        loaded = ctypes.CDLL(find_runtime(), mode=ctypes.RTLD_GLOBAL)
+    def __init__(self, target: str):
+        self.target = target
+        self.library = ctypes.CDLL(find_runtime(target), mode=ctypes.RTLD_GLOBAL if target == "cpu" else ctypes.RTLD_LOCAL)
         for name, arguments in PROTOTYPES.items():
-            function = getattr(loaded, name)
+            function = getattr(self.library, name)
             function.argtypes, function.restype = arguments, c_int32
         for name in ("mpt_model_destroy", "mpt_trainer_destroy"):
-            function = getattr(loaded, name)
+            function = getattr(self.library, name)
             function.argtypes, function.restype = [c_void_p], None
         for name in ("mpt_model_name", "mpt_model_manifest"):
-            function = getattr(loaded, name)
+            function = getattr(self.library, name)
             function.argtypes, function.restype = [c_void_p], c_char_p
-        loaded.mpt_last_error.argtypes, loaded.mpt_last_error.restype = [], c_char_p
-        _library = loaded
-    return _library
+        self.library.mpt_last_error.argtypes, self.library.mpt_last_error.restype = [], c_char_p
 
+    def fail(self, status: int):
+        raise Error(status, self.library.mpt_last_error().decode(errors="replace"))
 
-def call(name: str, *arguments) -> None:
-    """Calls a function that returns a status; raises Error when it is not 0."""
-    status = getattr(library(), name)(*arguments)
-    if status:
-        raise Error(status, library().mpt_last_error().decode(errors="replace"))
-
-
-def tensors(name: str, *arguments):
-    """Walks an enumeration of the API: name(*arguments, i, &tensor) until there is no i-th one."""
-    i = 0
-    while True:
-        tensor = Tensor()
-        status = getattr(library(), name)(*arguments, i, byref(tensor))
-        if status == NOT_FOUND:
-            return
+    def call(self, name: str, *arguments) -> None:
+        """Calls a function that returns a status; raises Error when it is not 0."""
+        status = getattr(self.library, name)(*arguments)
         if status:
-            raise Error(status, library().mpt_last_error().decode(errors="replace"))
-        yield tensor
-        i += 1
+            self.fail(status)
+
+    def tensors(self, name: str, *arguments):
+        """Walks an enumeration of the API: name(*arguments, i, &tensor) until there is no i-th one."""
+        i = 0
+        while True:
+            tensor = Tensor()
+            status = getattr(self.library, name)(*arguments, i, byref(tensor))
+            if status == NOT_FOUND:
+                return
+            if status:
+                self.fail(status)
+            yield tensor
+            i += 1
+
+
+_runtimes = {}
+
+
+def runtime(target: str) -> Runtime:
+    """A target's runtime, loaded at first use."""
+    if target not in _runtimes:
+        _runtimes[target] = Runtime(target)
+    return _runtimes[target]
+
+
+def target_of(path) -> str:
+    """The target that a model was compiled for, by its manifest."""
+    path = pathlib.Path(os.fsdecode(path))
+    found = list(path.glob("*.json")) if path.is_dir() else [path.with_name(path.stem.removeprefix("lib") + ".json")]
+    for manifest in found:
+        try:
+            target = json.loads(manifest.read_text()).get("target")
+        except (OSError, ValueError, AttributeError):
+            continue
+        if target in NAMES:
+            return target
+    return "cpu"

@@ -2,14 +2,13 @@
 import json
 import numbers
 import os
-from ctypes import POINTER, byref, c_float, c_int32, c_void_p
+from ctypes import POINTER, addressof, byref, c_float, c_int32, c_void_p, create_string_buffer
 from dataclasses import dataclass
 
 import numpy as np
 
 from . import _native
-from ._arrays import NAMES, SIZES, to_array, to_tensor
-from ._native import call, library
+from ._arrays import NAMES, SIZES, DeviceArray, to_array, to_tensor
 
 PARAMETER, MASTER, SLOT, STATISTIC, CONSTANT, ACCUMULATOR = 0, 1, 2, 3, 7, 8  # mpt_role
 
@@ -30,20 +29,25 @@ class Trainer:
     threads  threads to use; 0 means all that OpenMP offers
     seed     seed of dropout; None keeps the one in the weights file
     weights  safetensors file of initial values; None means the one beside the library
+    device   number of the CUDA device, for models compiled for CUDA
 
     Inputs are dicts from name to array: numpy, anything with the buffer protocol, or DLPack (a torch tensor). They are
-    not copied when they are dense and aligned to 64 bytes. A trainer is for one thread at a time. `close()`, or leaving a
+    not copied when they are dense and aligned to 64 bytes. For a model compiled for CUDA they may also lie on its device
+    (DLPack). A trainer is for one thread at a time. `close()`, or leaving a
     `with` block, releases its memory; every later call raises ValueError.
     """
 
-    def __init__(self, path, *, threads: int = 0, seed: int | None = None, weights=None):
+    def __init__(self, path, *, threads: int = 0, seed: int | None = None, weights=None, device: int = 0):
         self._trainer = c_void_p()
         self._model = c_void_p()
+        self._runtime = _native.runtime(_native.target_of(path))
+        self._device = device
+        call = self._runtime.call
         call("mpt_model_load", os.fsencode(path), byref(self._model))
         if not 0 <= threads < 2**31:
             raise ValueError(f"expected a number of threads of 0 or more, got {threads}")
         options = _native.Options(threads, seed is not None, (seed or 0) & (2**64 - 1),
-                                  os.fsencode(weights) if weights is not None else None)
+                                  os.fsencode(weights) if weights is not None else None, device)
         call("mpt_trainer_create", self._model, byref(options), byref(self._trainer))
         self._shapes = {t.name.decode(): tuple(t.shape[:t.rank]) for t in self._parameters()}
 
@@ -51,9 +55,9 @@ class Trainer:
         """Releases the trainer's memory; closing twice is fine."""
         trainer, model = self.__dict__.pop("_trainer", None), self.__dict__.pop("_model", None)
         if trainer:
-            library().mpt_trainer_destroy(trainer)
+            self._runtime.library.mpt_trainer_destroy(trainer)
         if model:
-            library().mpt_model_destroy(model)
+            self._runtime.library.mpt_model_destroy(model)
 
     def __enter__(self):
         return self
@@ -72,12 +76,12 @@ class Trainer:
 
     @property
     def name(self) -> str:
-        return library().mpt_model_name(self._model).decode()
+        return self._runtime.library.mpt_model_name(self._model).decode()
 
     @property
     def manifest(self) -> dict:
         """What the compiler noted: policy, optimizer and its settings, source file."""
-        return json.loads(library().mpt_model_manifest(self._model))
+        return json.loads(self._runtime.library.mpt_model_manifest(self._model))
 
     def inputs(self, function: str = "step") -> dict:
         """{name: (type, shape)} of a function's inputs."""
@@ -91,7 +95,7 @@ class Trainer:
         if learning_rate is not None:
             if not isinstance(learning_rate, numbers.Real):
                 raise TypeError(f"expected a number as learning_rate, got {learning_rate!r}")
-            call("mpt_trainer_set_learning_rate", self._trainer, float(learning_rate))
+            self._runtime.call("mpt_trainer_set_learning_rate", self._trainer, float(learning_rate))
         return self._result(self._run("step", inputs))
 
     def gradients(self, inputs: dict):
@@ -120,7 +124,7 @@ class Trainer:
     def parameter(self, name: str) -> np.ndarray:
         """A parameter, or any tensor of the state, as float32."""
         out = np.empty(self._shape(name), np.float32)
-        call("mpt_trainer_get", self._trainer, name.encode(), out.ctypes.data_as(POINTER(c_float)), out.size)
+        self._runtime.call("mpt_trainer_get", self._trainer, name.encode(), out.ctypes.data_as(POINTER(c_float)), out.size)
         return out
 
     def set_parameter(self, name: str, value) -> None:
@@ -129,24 +133,47 @@ class Trainer:
         shape = self._shape(name)
         if array.shape != shape:
             raise ValueError(f"'{name}': expected shape {shape}, got {array.shape}")
-        call("mpt_trainer_set", self._trainer, name.encode(), array.ctypes.data_as(POINTER(c_float)), array.size)
+        self._runtime.call("mpt_trainer_set", self._trainer, name.encode(), array.ctypes.data_as(POINTER(c_float)), array.size)
 
     def state(self) -> dict:
         """{name: array} of everything that a saved state holds, in the types it is stored in."""
-        return {t.name.decode(): to_array(t) for t, _ in self._state()}
+        return {t.name.decode(): self._read(i, t) for i, (t, _) in enumerate(self._state())}
+
+    def start(self, inputs: dict) -> None:
+        """Starts a step and does not wait for it; `metrics` reads what it computed."""
+        self._run("step", inputs, wait=False)
+
+    def metrics(self) -> StepResult:
+        """What the last step computed."""
+        metrics = _native.Metrics()
+        self._runtime.call("mpt_trainer_metrics", self._trainer, b"step", byref(metrics))
+        return self._result(metrics)
+
+    def synchronize(self) -> None:
+        """Waits until everything that was started is done."""
+        self._runtime.call("mpt_trainer_synchronize", self._trainer)
+
+    def on_device(self, function: str | None = None) -> dict:
+        """{name: array} of a function's last outputs, or of the trained parameters, in the memory of the CUDA device: for
+        DLPack and __cuda_array_interface__, without a copy. They are good while the trainer lives."""
+        if self._runtime.target != "cuda":
+            raise ValueError("on_device is for models compiled for CUDA")
+        found = (self._parameters() if function is None else
+                 self._runtime.tensors("mpt_trainer_device_output", self._trainer, function.encode()))
+        return {t.name.decode(): DeviceArray(t, self._device, self) for t in found}
 
     def save(self, path) -> None:
         """Writes the whole state as safetensors; an existing file is replaced at once or not at all."""
-        call("mpt_trainer_save", self._trainer, os.fsencode(path))
+        self._runtime.call("mpt_trainer_save", self._trainer, os.fsencode(path))
 
     def load(self, path) -> None:
-        call("mpt_trainer_load", self._trainer, os.fsencode(path))
+        self._runtime.call("mpt_trainer_load", self._trainer, os.fsencode(path))
 
     def memory(self) -> dict:
         """Bytes: of the state (and in it weights with masters, and slots), of the scratch arena (saved activations and
         workspace), of kept results and staged inputs, and their sum as `peak_bytes`."""
         memory = _native.Memory()
-        call("mpt_trainer_memory", self._trainer, byref(memory))
+        self._runtime.call("mpt_trainer_memory", self._trainer, byref(memory))
         result = {name: getattr(memory, name) for name, _ in memory._fields_}
         result["peak_bytes"] = sum(result.values())
         result["weight_bytes"] = result["slot_bytes"] = 0
@@ -162,15 +189,15 @@ class Trainer:
 
     def _describe(self, call_name: str, function: str) -> dict:
         return {t.name.decode(): (NAMES[t.dtype], tuple(t.shape[:t.rank]))
-                for t in _native.tensors(call_name, self._model, function.encode())}
+                for t in self._runtime.tensors(call_name, self._model, function.encode())}
 
     def _parameters(self):
-        return _native.tensors("mpt_trainer_parameter", self._trainer)
+        return self._runtime.tensors("mpt_trainer_parameter", self._trainer)
 
     def _state(self):
         role, i = c_int32(), 0
         tensor = _native.Tensor()
-        while library().mpt_trainer_state(self._trainer, i, byref(tensor), byref(role)) == 0:
+        while self._runtime.library.mpt_trainer_state(self._trainer, i, byref(tensor), byref(role)) == 0:
             yield tensor, role.value
             tensor = _native.Tensor()
             i += 1
@@ -183,18 +210,25 @@ class Trainer:
                 return tuple(tensor.shape[:tensor.rank])
         raise KeyError(f"model '{self.name}' has no parameter or state '{name}'")
 
-    def _run(self, function: str, inputs: dict) -> "_native.Metrics":
+    def _read(self, i: int, tensor) -> np.ndarray:
+        size = int(np.prod(tensor.shape[:tensor.rank], dtype=np.int64)) * SIZES[NAMES[tensor.dtype]]
+        raw = create_string_buffer(max(size, 1))
+        self._runtime.call("mpt_trainer_read", self._trainer, i, raw, size)
+        return to_array(_native.Tensor(tensor.name, tensor.dtype, tensor.rank, tensor.shape, addressof(raw)))
+
+    def _run(self, function: str, inputs: dict, wait: bool = True) -> "_native.Metrics":
         if not isinstance(inputs, dict):
             raise TypeError(f"expected a dict of arrays by input name, got {type(inputs).__name__}")
-        pairs = [to_tensor(name, value) for name, value in inputs.items()]
+        pairs = [to_tensor(name, value, self._runtime.target) for name, value in inputs.items()]
         array = (_native.Tensor * max(len(pairs), 1))(*(tensor for tensor, _ in pairs))
         metrics = _native.Metrics()
-        call("mpt_trainer_run", self._trainer, function.encode(), array, len(pairs), byref(metrics))
+        self._runtime.call("mpt_trainer_run", self._trainer, function.encode(), array, len(pairs),
+                           byref(metrics) if wait else None)
         return metrics
 
     def _outputs(self, function: str) -> dict:
         return {t.name.decode(): to_array(t)
-                for t in _native.tensors("mpt_trainer_output_at", self._trainer, function.encode())}
+                for t in self._runtime.tensors("mpt_trainer_output_at", self._trainer, function.encode())}
 
     @staticmethod
     def _result(metrics) -> StepResult:

@@ -31,7 +31,8 @@ static const mpt_tensor_desc evaluateOutputs[] = {{"prediction", "", shapeY, 2, 
 /* clang-format on */
 
 /* delta <- 2 (delta - y) / n; loss */
-static void errorKernel(void *const *args) {
+static void errorKernel(void *const *args, int64_t begin, int64_t end) {
+  (void)begin, (void)end;
   float *delta = args[0], *loss = args[2];
   const float *y = args[1], *two = args[3];
   *loss = 0;
@@ -43,7 +44,8 @@ static void errorKernel(void *const *args) {
 }
 
 /* b's gradient, and the update of everything */
-static void updateKernel(void *const *args) {
+static void updateKernel(void *const *args, int64_t begin, int64_t end) {
+  (void)begin, (void)end;
   float *w = args[0], *b = args[1];
   const float *dw = args[3], *delta = args[4], *rate = args[5];
   for (int i = 0; i < IN * OUT; ++i)

@@ -16,10 +16,9 @@ enum class EmitKind { Library, Static, Object, LLVM, MLIR, ONNX };
 
 /// One compilation. Member defaults are the command line's defaults; empty means not given.
 struct CompileOptions : PipelineOptions {
-  std::string input;  ///< .onnx, .onnxtxt or .mlir file
-  std::string output; ///< folder for libraries; file, or "-" for standard output, otherwise
-  std::string name;   ///< names the library; the input's stem when empty
-  std::string target = "cpu";
+  std::string input;                     ///< .onnx, .onnxtxt or .mlir file
+  std::string output;                    ///< folder for libraries; file, or "-" for standard output, otherwise
+  std::string name;                      ///< names the library; the input's stem when empty
   std::string from;                      ///< first phase; "import" when empty
   std::string to;                        ///< last phase
   std::string freeze, train;             ///< regular expressions over parameter names

@@ -39,6 +39,10 @@ struct BufferizeOptions {
   bool nativeBf16 = false;
   /// Largest alignment in bytes that kernels care about; those that differ in less are not told apart.
   int64_t alignment = 1;
+  /// Library calls work on a GPU: convolutions bring their own workspace and want channels-last filters.
+  bool device = false;
+  /// The device multiplies 8-bit floats where its library allows; else they pass through FP16.
+  bool nativeFloat8 = false;
 };
 
 /// Rewrites every public function of `module`. Expects train.read/write (unconditional), mpt.constant, matmul,

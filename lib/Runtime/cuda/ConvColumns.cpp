@@ -91,12 +91,15 @@ Geometry geometryOf(const mpt_conv_desc &d, int64_t images) {
 mpt_status mpt::rt::convByColumns(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot, const mpt_conv_desc &d,
                                   void *x, void *w, void *y) {
   CudaDevice &device = deviceOf(exec);
-  for (int64_t type : {d.x_type, d.w_type, d.y_type})
-    if (!suffixOf(type) || type != d.x_type)
-      return fail(MPT_UNSUPPORTED, "convolution: no kernel for %s with filters of %s and results of %s",
-                  nameOf(d.x_type), nameOf(d.w_type), nameOf(d.y_type));
+  // Operands of one type; results of that type, or as they are summed.
+  const int64_t result = d.kind == MPT_CONV_FORWARD ? d.y_type : d.kind == MPT_CONV_BACKWARD_DATA ? d.x_type : d.w_type;
+  const int64_t operand = d.kind == MPT_CONV_BACKWARD_DATA ? d.w_type : d.x_type;
+  const int64_t other = d.kind == MPT_CONV_FORWARD ? d.w_type : d.y_type;
+  if (!suffixOf(operand) || other != operand || (result != operand && result != MPT_FLOAT32))
+    return fail(MPT_UNSUPPORTED, "convolution: no kernel for %s with filters of %s and results of %s", nameOf(d.x_type),
+                nameOf(d.w_type), nameOf(d.y_type));
   const bool backwardData = d.kind == MPT_CONV_BACKWARD_DATA, backwardWeights = d.kind == MPT_CONV_BACKWARD_WEIGHTS;
-  const int64_t size = sizeOf(d.x_type), element = backwardData ? 4 : size;
+  const int64_t sizeX = sizeOf(d.x_type), sizeY = sizeOf(d.y_type), element = backwardData ? 4 : sizeX;
   const int64_t image = product(d.out) * d.ic * product(d.kernel) * element;
   const int64_t weights = d.oc * (d.ic / d.groups) * product(d.kernel);
   auto *site = static_cast<ColumnsSite *>(slot.get());
@@ -128,8 +131,8 @@ mpt_status mpt::rt::convByColumns(const mpt_exec *exec, std::unique_ptr<SiteCach
     bool last = d.n - first < site->images;
     int64_t images = std::min(site->images, d.n - first), rows = images * product(d.out);
     uint8_t *geometry = site->geometry->start + (last ? sizeof(Geometry) : 0);
-    uint8_t *xs = static_cast<uint8_t *>(x) + first * product(d.in) * d.ic * size;
-    uint8_t *ys = static_cast<uint8_t *>(y) + first * product(d.out) * d.oc * size;
+    uint8_t *xs = static_cast<uint8_t *>(x) + first * product(d.in) * d.ic * sizeX;
+    uint8_t *ys = static_cast<uint8_t *>(y) + first * product(d.out) * d.oc * sizeY;
     mpt_gemm_desc g = productOf(d, rows);
     if (!backwardData)
       if (mpt_status status = launch(device, "im2col", d.x_type, {xs, columns, geometry}))

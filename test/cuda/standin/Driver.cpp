@@ -531,7 +531,7 @@ EXPORT cu::Result cuLaunchKernel(cu::Function function, unsigned gridX, unsigned
     for (void *arg : args)
       ok = ok && arg;
     if (ok && kernel->run)
-      kernel->run(args.data());
+      kernel->run(args.data(), 0, 1);
   });
   return cu::Success;
 }

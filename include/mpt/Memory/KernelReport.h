@@ -1,0 +1,22 @@
+// How much a planned step launches and moves, against the least that its library calls allow.
+#ifndef MPT_MEMORY_KERNELREPORT_H
+#define MPT_MEMORY_KERNELREPORT_H
+
+#include "mlir/IR/BuiltinOps.h"
+#include "llvm/Support/JSON.h"
+#include "llvm/Support/raw_ostream.h"
+
+namespace mpt::memory {
+
+/// For every function: `kernels`, launches of generated kernels; `products`, `convolutions`, `copies`, `fills`: calls
+/// of the runtime; `library_bytes`, what products and convolutions read and write; `bytes`, what everything else does,
+/// a buffer counted once a launch that uses it; `minimum_bytes`, the same if all work between two library calls were
+/// one kernel that reads each buffer from before once and writes each that is used behind it once;
+/// `host_synchronizations`, ops that a device does not do by itself.
+llvm::json::Object kernelReport(mlir::ModuleOp module);
+/// The same as a table.
+void printKernelReport(const llvm::json::Object &report, llvm::raw_ostream &out);
+
+} // namespace mpt::memory
+
+#endif // MPT_MEMORY_KERNELREPORT_H

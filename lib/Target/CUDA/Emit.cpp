@@ -1,0 +1,81 @@
+// Everything that a library for CUDA consists of, in order.
+#include "mpt/Target/CUDA.h"
+
+#include "../Emit.h"
+#include "../KernelCode.h"
+#include "Images.h"
+
+#include "mpt-c/abi.h"
+#include "mpt/Lowering/GpuKernel.h"
+
+#include "llvm/Support/Threading.h"
+
+using namespace mlir;
+using namespace mpt;
+using namespace mpt::cuda;
+using namespace mpt::target;
+
+namespace {
+
+/// Numbers the kernels of `module` in their order.
+LogicalResult readKernels(ModuleOp module, Program &program) {
+  program.kernels.clear();
+  for (auto function : module.getOps<func::FuncOp>()) {
+    auto grid = function->getAttrOfType<DenseI64ArrayAttr>(kGridAttr);
+    auto block = function->getAttrOfType<DenseI64ArrayAttr>(kBlockAttr);
+    if (!grid && !block)
+      continue;
+    if (!grid || !block || grid.size() != 3 || block.size() != 3)
+      return function.emitOpError() << "expected three extents each as '" << kGridAttr << "' and '" << kBlockAttr
+                                    << "'";
+    KernelEntry entry;
+    entry.name = function.getSymName().str();
+    llvm::copy(grid.asArrayRef(), entry.grid.begin());
+    llvm::copy(block.asArrayRef(), entry.block.begin());
+    entry.numArgs = function.getNumArguments();
+    program.entryNumbers[entry.name] = program.entries.size();
+    program.entries.push_back(std::move(entry));
+    program.kernels.push_back(function);
+  }
+  return success();
+}
+
+} // namespace
+
+LogicalResult mpt::cuda::emitLibrary(ModuleOp module, const EmitOptions &given) {
+  EmitOptions options = given;
+  if (failed(complete(module, "libmpt_rt_cuda.so", options)))
+    return failure();
+  addSupportKernels(module);
+  FailureOr<Program> program = Program::read(module, options.name);
+  if (failed(program))
+    return failure();
+  program->target = "cuda";
+  // What runs on the host calls the runtime and does nothing else: any processor of the family will do.
+  llvm::Expected<Machine> machine = Machine::create("generic");
+  if (!machine)
+    return module.emitError() << llvm::toString(machine.takeError());
+  program->cpu = machine->cpu;
+  program->cpuFeatures = machine->features;
+  unsigned threads = options.threads ? options.threads : llvm::hardware_concurrency().compute_thread_count();
+  SmallVector<Object> objects;
+  std::string listing;
+  if (failed(readKernels(module, *program)) ||
+      failed(buildImages(module, *program, options, threads, objects, options.keepIR ? &listing : nullptr)))
+    return failure();
+
+  llvm::LLVMContext context;
+  llvm::Module code(options.name, context);
+  code.setDataLayout(machine->target->createDataLayout());
+  if (failed(buildEntries(*program, code)))
+    return failure();
+  std::string manifest = manifestOf(module, *program);
+  buildTables(*program, manifest, code);
+  machine->adopt(code);
+  objects.emplace_back();
+  if (llvm::Error error = machine->compile(code, objects.back()))
+    return module.emitError() << llvm::toString(std::move(error));
+  if (llvm::Error error = writeLibrary(*program, manifest, objects, listing, options))
+    return module.emitError() << llvm::toString(std::move(error));
+  return success();
+}

@@ -1,0 +1,144 @@
+// Kernels to PTX, PTX to machine code where there is an assembler, or kernels to loops on the host.
+#include "Images.h"
+
+#include "../KernelCode.h"
+
+#include "mpt-c/abi.h"
+#include "mpt/Lowering/GpuKernel.h"
+
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "llvm/ADT/StringSet.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FileUtilities.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Program.h"
+
+using namespace mlir;
+using namespace mpt;
+using namespace mpt::cuda;
+using namespace mpt::target;
+
+namespace {
+
+/// A module with nothing but the kernels and the tables that they read.
+OwningOpRef<ModuleOp> extractKernels(ModuleOp module, const Program &program) {
+  OwningOpRef<ModuleOp> result = ModuleOp::create(module.getLoc());
+  for (auto table : module.getOps<memref::GlobalOp>())
+    result->push_back(table->clone());
+  for (func::FuncOp kernel : program.kernels)
+    result->push_back(kernel->clone());
+  return result;
+}
+
+/// Kernels as functions of the host, one for all launches of a fusion, under the number of its first.
+LogicalResult buildHostImage(ModuleOp module, Program &program, unsigned threads, SmallVectorImpl<Object> &objects) {
+  OwningOpRef<ModuleOp> kernels = extractKernels(module, program);
+  OpBuilder builder = OpBuilder::atBlockEnd(kernels->getBody());
+  Program emulated;
+  Image image{MPT_IMAGE_HOST, 0, {}, {}};
+  llvm::StringSet<> done;
+  for (const KernelEntry &entry : program.entries) {
+    if (!done.insert(entry.name).second) {
+      image.functions.push_back("");
+      continue;
+    }
+    SmallVector<func::FuncOp> launches;
+    std::string name = entry.name;
+    while (auto launch = kernels->lookupSymbol<func::FuncOp>(name)) {
+      done.insert(name);
+      launches.push_back(launch);
+      name = entry.name + "_" + std::to_string(launches.size());
+    }
+    FailureOr<func::FuncOp> function = emulateGpuKernel(builder, launches, entry.name + "_on_host");
+    if (failed(function))
+      return failure();
+    emulated.kernels.push_back(*function);
+    image.functions.push_back("mpt_" + function->getSymName().str());
+  }
+  if (failed(compileKernels(*kernels, emulated, "native", threads, objects, nullptr)))
+    return failure();
+  program.images.push_back(std::move(image));
+  return success();
+}
+
+} // namespace
+
+bool mpt::cuda::haveFloat8(StringRef archs) {
+  SmallVector<StringRef> list;
+  (archs.empty() ? StringRef(kDefaultArchs) : archs).split(list, ',');
+  return llvm::all_of(list, [](StringRef arch) {
+    int64_t number;
+    return arch == "host" || (arch.consume_front("sm_") && !arch.getAsInteger(10, number) && number >= 89);
+  });
+}
+
+std::string mpt::cuda::findPtxas() {
+  if (const char *given = std::getenv("MPT_PTXAS"))
+    return given;
+  if (auto found = llvm::sys::findProgramByName("ptxas"))
+    return *found;
+  if (auto found = llvm::sys::findProgramByName("ptxas", {"/usr/local/cuda/bin"}))
+    return *found;
+  return "";
+}
+
+llvm::Expected<std::string> mpt::cuda::assemble(StringRef ptxas, StringRef ptx, StringRef arch) {
+  SmallString<128> in, out, log;
+  auto error = [](const Twine &text) { return llvm::createStringError(text); };
+  for (auto [path, suffix] : {std::pair(&in, "ptx"), std::pair(&out, "cubin"), std::pair(&log, "log")})
+    if (std::error_code code = llvm::sys::fs::createTemporaryFile("mpt-kernels", suffix, *path))
+      return error("cannot make a temporary file: " + code.message());
+  llvm::FileRemover removeIn(in), removeOut(out), removeLog(log);
+  std::error_code code;
+  llvm::raw_fd_ostream file(in, code);
+  file << ptx;
+  file.close();
+  if (file.has_error()) {
+    code = file.error();
+    file.clear_error();
+    return error("cannot write '" + in + "': " + code.message());
+  }
+  std::string target = ("-arch=" + arch).str(), problem;
+  StringRef arguments[] = {ptxas, target, "-O3", in, "-o", out};
+  std::optional<StringRef> redirects[] = {StringRef(""), StringRef(log), StringRef(log)};
+  int result = llvm::sys::ExecuteAndWait(ptxas, arguments, std::nullopt, redirects, 0, 0, &problem);
+  if (result != 0) {
+    if (auto text = llvm::MemoryBuffer::getFile(log); text && problem.empty())
+      problem = (*text)->getBuffer().take_front(2000).rtrim().str();
+    return error("'" + ptxas + "' could not assemble the kernels for " + arch + ": " + problem);
+  }
+  auto bytes = llvm::MemoryBuffer::getFile(out, /*IsText=*/false, /*RequiresNullTerminator=*/false);
+  if (!bytes)
+    return error("cannot read '" + out + "': " + bytes.getError().message());
+  return (*bytes)->getBuffer().str();
+}
+
+LogicalResult mpt::cuda::buildImages(ModuleOp module, Program &program, const EmitOptions &options, unsigned threads,
+                                     SmallVectorImpl<Object> &objects, std::string *listing) {
+  if (program.entries.empty())
+    return success();
+  std::string ptxas = options.ptxas.empty() ? findPtxas() : options.ptxas;
+  for (const std::string &arch : options.archs) {
+    if (arch == "host") {
+      if (failed(buildHostImage(module, program, threads, objects)))
+        return failure();
+      continue;
+    }
+    int64_t number;
+    if (StringRef(arch).drop_front(3).getAsInteger(10, number))
+      return module.emitError() << "expected an architecture such as sm_90, got '" << arch << "'";
+    FailureOr<std::string> ptx = compileToPtx(*extractKernels(module, program), arch);
+    if (failed(ptx))
+      return failure();
+    if (listing)
+      *listing += *ptx;
+    if (!ptxas.empty() && ptxas != "none") {
+      llvm::Expected<std::string> cubin = assemble(ptxas, *ptx, arch);
+      if (!cubin)
+        return module.emitError() << llvm::toString(cubin.takeError());
+      program.images.push_back({MPT_IMAGE_CUBIN, number, std::move(*cubin), {}});
+    }
+    program.images.push_back({MPT_IMAGE_PTX, number, std::move(*ptx), {}});
+  }
+  return success();
+}

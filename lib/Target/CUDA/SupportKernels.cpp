@@ -1,0 +1,175 @@
+// Kernels that the runtime launches by itself: convolutions as matrices of columns, where there is no cuDNN.
+#include "Images.h"
+
+#include "mpt/Dialect/RT/RTDialect.h"
+#include "mpt/Memory/Descriptors.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/ImplicitLocOpBuilder.h"
+#include "mpt/Lowering/GpuKernel.h"
+#include "mpt/Memory/Bufferize.h"
+
+using namespace mlir;
+using namespace mpt;
+using namespace mpt::cuda;
+
+namespace {
+
+// Where the fields of the runtime's Geometry lie (lib/Runtime/cuda/ConvColumns.cpp), in words.
+enum Field {
+  Total,
+  Channels,
+  Groups,
+  GroupChannels,
+  Taps,
+  In,
+  Out = In + 3,
+  Kernel = Out + 3,
+  Stride = Kernel + 3,
+  Dilation = Stride + 3,
+  Pad = Dilation + 3,
+  Fields = Pad + 3
+};
+
+constexpr int64_t kBlocks = 1056, kThreads = 256, kMany = int64_t(1) << 40;
+
+/// One kernel @name(from, to, geometry): each thread makes every so many-th element of `to`.
+class KernelMaker {
+public:
+  KernelMaker(OpBuilder &outer, Location loc, const std::string &name, Type from, Type to) : b(loc, outer) {
+    auto memory = [&](Type element) { return MemRefType::get({kMany}, element); };
+    Type types[] = {memory(from), memory(to), MemRefType::get({Fields}, b.getI64Type())};
+    function = func::FuncOp::create(b, name, b.getFunctionType(types, {}));
+    function.setPrivate();
+    function->setAttr(memory::kKernelAttr, b.getUnitAttr());
+    function->setAttr(kGridAttr, b.getDenseI64ArrayAttr({kBlocks, 1, 1}));
+    function->setAttr(kBlockAttr, b.getDenseI64ArrayAttr({kThreads, 1, 1}));
+    function->setAttr(kSharedAttr, b.getI64IntegerAttr(0));
+    function->setAttr(kScheduleAttr, b.getStringAttr("library"));
+    b.setInsertionPointToStart(function.addEntryBlock());
+    Value thread = gpu::ThreadIdOp::create(b, gpu::Dimension::x), block = gpu::BlockIdOp::create(b, gpu::Dimension::x);
+    Value first = add(mul(block, number(kThreads)), thread);
+    for (int i = 0; i < Fields; ++i)
+      fields.push_back(arith::IndexCastOp::create(
+          b, b.getIndexType(), memref::LoadOp::create(b, function.getArgument(2), ValueRange{number(i)})));
+    loop = scf::ForOp::create(b, first, fields[Total], number(kBlocks * kThreads));
+    func::ReturnOp::create(b);
+    b.setInsertionPointToStart(loop.getBody());
+  }
+  Value index() { return loop.getInductionVar(); }
+  Value from() { return function.getArgument(0); }
+  Value to() { return function.getArgument(1); }
+
+  Value number(int64_t value) { return arith::ConstantIndexOp::create(b, value); }
+  Value add(Value x, Value y) { return arith::AddIOp::create(b, x, y); }
+  Value sub(Value x, Value y) { return arith::SubIOp::create(b, x, y); }
+  Value mul(Value x, Value y) { return arith::MulIOp::create(b, x, y); }
+  Value both(Value x, Value y) { return arith::AndIOp::create(b, x, y); }
+  Value less(Value x, Value y) { return arith::CmpIOp::create(b, arith::CmpIPredicate::slt, x, y); }
+  Value equal(Value x, Value y) { return arith::CmpIOp::create(b, arith::CmpIPredicate::eq, x, y); }
+  Value inside(Value x, Value extent) {
+    return both(arith::CmpIOp::create(b, arith::CmpIPredicate::sge, x, number(0)), less(x, extent));
+  }
+  Value choose(Value condition, Value x, Value y) { return arith::SelectOp::create(b, condition, x, y); }
+  /// Takes the fastest coordinate off a flat index.
+  Value take(Value &flat, Value extent) {
+    Value rest = arith::DivUIOp::create(b, flat, extent), at = sub(flat, mul(rest, extent));
+    flat = rest;
+    return at;
+  }
+  Value zero(Type type) { return arith::ConstantOp::create(b, b.getZeroAttr(type)); }
+
+  ImplicitLocOpBuilder b;
+  func::FuncOp function;
+  SmallVector<Value> fields;
+  scf::ForOp loop;
+};
+
+/// columns[position, group, tap, channel] = x[where the tap reads], or 0 in the padding.
+func::FuncOp makeIm2Col(OpBuilder &builder, Location loc, const std::string &suffix, Type type) {
+  KernelMaker k(builder, loc, "mpt_im2col_" + suffix, type, type);
+  auto &f = k.fields;
+  Value flat = k.index();
+  Value c = k.take(flat, f[GroupChannels]), tap = k.take(flat, f[Taps]), group = k.take(flat, f[Groups]);
+  Value at[3], ok;
+  for (int i = 2; i >= 0; --i) {
+    Value o = k.take(flat, f[Out + i]), t = k.take(tap, f[Kernel + i]);
+    at[i] = k.sub(k.add(k.mul(o, f[Stride + i]), k.mul(t, f[Dilation + i])), f[Pad + i]);
+    Value in = k.inside(at[i], f[In + i]);
+    ok = ok ? k.both(ok, in) : in;
+  }
+  Value address = flat; // the image
+  for (int i = 0; i < 3; ++i)
+    address = k.add(k.mul(address, f[In + i]), at[i]);
+  address = k.add(k.mul(address, f[Channels]), k.add(k.mul(group, f[GroupChannels]), c));
+  Value read = memref::LoadOp::create(k.b, k.from(), ValueRange{k.choose(ok, address, k.number(0))});
+  memref::StoreOp::create(k.b, k.choose(ok, read, k.zero(type)), k.to(), ValueRange{k.index()});
+  return k.function;
+}
+
+/// x[position, channel] = the sum of the columns, in FP32, that read it, in the order of the taps.
+func::FuncOp makeCol2Im(OpBuilder &builder, Location loc, const std::string &suffix, Type type) {
+  Type wide = builder.getF32Type();
+  KernelMaker k(builder, loc, "mpt_col2im_" + suffix, wide, type);
+  auto &f = k.fields;
+  Value flat = k.index(), channel = k.take(flat, f[Channels]);
+  Value group = arith::DivUIOp::create(k.b, channel, f[GroupChannels]);
+  Value c = k.sub(channel, k.mul(group, f[GroupChannels])), at[3];
+  for (int i = 2; i >= 0; --i)
+    at[i] = k.take(flat, f[In + i]);
+  auto taps = scf::ForOp::create(k.b, k.number(0), f[Taps], k.number(1), ValueRange{k.zero(wide)});
+  {
+    OpBuilder::InsertionGuard guard(k.b);
+    k.b.setInsertionPointToStart(taps.getBody());
+    Value tap = taps.getInductionVar(), o[3], ok;
+    for (int i = 2; i >= 0; --i) {
+      Value reach = k.sub(k.add(at[i], f[Pad + i]), k.mul(k.take(tap, f[Kernel + i]), f[Dilation + i]));
+      // Negative values round toward zero; they are no positions either way.
+      o[i] = arith::DivSIOp::create(k.b, reach, f[Stride + i]);
+      Value hit = k.both(k.equal(k.mul(o[i], f[Stride + i]), reach), k.inside(o[i], f[Out + i]));
+      ok = ok ? k.both(ok, hit) : hit;
+    }
+    Value address = flat;
+    for (int i = 0; i < 3; ++i)
+      address = k.add(k.mul(address, f[Out + i]), o[i]);
+    address = k.add(k.mul(address, f[Groups]), group);
+    address = k.add(k.mul(address, f[Taps]), taps.getInductionVar());
+    address = k.add(k.mul(address, f[GroupChannels]), c);
+    Value read = memref::LoadOp::create(k.b, k.from(), ValueRange{k.choose(ok, address, k.number(0))});
+    Value term = k.choose(ok, read, k.zero(wide));
+    scf::YieldOp::create(k.b, ValueRange{arith::AddFOp::create(k.b, taps.getRegionIterArg(0), term)});
+  }
+  Value sum = taps.getResult(0);
+  if (type != wide)
+    sum = arith::TruncFOp::create(k.b, type, sum);
+  memref::StoreOp::create(k.b, sum, k.to(), ValueRange{k.index()});
+  return k.function;
+}
+
+func::FuncOp makeNarrow(OpBuilder &builder, Location loc, const std::string &suffix, Type type) {
+  KernelMaker k(builder, loc, "mpt_narrow_" + suffix, builder.getF32Type(), type);
+  Value read = memref::LoadOp::create(k.b, k.from(), ValueRange{k.index()});
+  memref::StoreOp::create(k.b, arith::TruncFOp::create(k.b, type, read), k.to(), ValueRange{k.index()});
+  return k.function;
+}
+
+} // namespace
+
+void mpt::cuda::addSupportKernels(ModuleOp module) {
+  llvm::SetVector<Type> types;
+  module.walk([&](rt::ConvOp conv) { types.insert(cast<MemRefType>(conv.getX().getType()).getElementType()); });
+  OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
+  for (Type type : types) {
+    if (!type.isF32() && !type.isF16() && !type.isBF16())
+      continue;
+    std::string suffix;
+    llvm::raw_string_ostream(suffix) << type;
+    makeIm2Col(builder, module.getLoc(), suffix, type);
+    makeCol2Im(builder, module.getLoc(), suffix, type);
+    if (!type.isF32())
+      makeNarrow(builder, module.getLoc(), suffix, type);
+  }
+}

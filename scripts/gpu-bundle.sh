@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# One folder for a machine with a GPU: gpu-bundle.sh FOLDER [pack.py's options]. There: python3 FOLDER/run.py
+#
+# $MPT_TORCH_PYTHON is a Python with PyTorch and onnx, which exports the models to be timed; without it (or with
+# --models=) the bundle holds the conformance cases alone.
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
+cd "$MPT_ROOT"
+[ $# -ge 1 ] || die "expected a folder: gpu-bundle.sh FOLDER"
+out="$1"
+shift
+[ ! -e "$out" ] || die "'$out' exists"
+scratch="$(mktemp -d)"
+trap 'rm -rf "$scratch"' EXIT
+python="${MPT_TORCH_PYTHON:-python}"
+models=()
+if ! "$python" -c 'import torch, onnx' 2>/dev/null; then
+  say "no PyTorch: conformance cases alone (name a Python that has it in MPT_TORCH_PYTHON)"
+  models=(--models=)
+fi
+"$python" benchmarks/gpu/pack.py "$out" --scratch "$scratch" "${models[@]}" "$@"
+most=$((60 * 1024 * 1024))
+size="$(du -sb "$out" | cut -f1)"
+[ "$size" -le "$most" ] || die "the bundle takes $size bytes, more than $most"
+say "$out: $size bytes; on the machine with the GPU: python3 $(basename "$out")/run.py"

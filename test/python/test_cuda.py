@@ -1,0 +1,129 @@
+"""Models compiled for CUDA, trained without a GPU: kernels run as loops on the host, and a stand-in takes the place of
+the driver, cuBLASLt and cuDNN, executes as late as it may and notes what the real ones would forbid."""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import onnx
+import pytest
+from conftest import build_folder
+from onnx import TensorProto, helper, numpy_helper
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def model(path, name, nodes, weights, inputs, output):
+    graph = helper.make_graph(nodes, name, [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in inputs.items()],
+                              [helper.make_tensor_value_info(*output)],
+                              [numpy_helper.from_array(w, n) for n, w in weights.items()])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
+
+
+def values(seed, *shape):
+    return np.random.default_rng(seed).normal(0, 0.3, shape).astype(np.float32)
+
+
+def mlp(path):
+    nodes = [helper.make_node("Gemm", ["x", "w0", "b0"], ["h"], name="fc0"), helper.make_node("Relu", ["h"], ["r"], name="relu"),
+             helper.make_node("Gemm", ["r", "w1", "b1"], ["logits"], name="fc1", transB=1)]
+    model(path, "mlp", nodes, {"w0": values(1, 12, 16), "b0": values(2, 16), "w1": values(3, 5, 16), "b1": values(4, 5)},
+          {"x": [8, 12]}, ("logits", TensorProto.FLOAT, [8, 5]))
+    return values(5, 8, 12)
+
+
+def cnn(path):
+    nodes = [helper.make_node("Conv", ["x", "w0", "b0"], ["c"], name="conv", pads=[1, 1, 1, 1], strides=[2, 2]),
+             helper.make_node("Relu", ["c"], ["r"], name="relu"),
+             helper.make_node("Conv", ["r", "w1"], ["d"], name="grouped", group=2, kernel_shape=[3, 3]),
+             helper.make_node("GlobalAveragePool", ["d"], ["g"], name="pool"),
+             helper.make_node("Flatten", ["g"], ["f"], name="flat"),
+             helper.make_node("Gemm", ["f", "w2"], ["logits"], name="fc")]
+    weights = {"w0": values(1, 8, 3, 3, 3), "b0": values(2, 8), "w1": values(3, 6, 4, 3, 3), "w2": values(4, 6, 5)}
+    model(path, "cnn", nodes, weights, {"x": [4, 3, 9, 8]}, ("logits", TensorProto.FLOAT, [4, 5]))
+    return values(5, 4, 3, 9, 8)
+
+
+# Runs in a process of its own, which opens the stand-in and not what the machine may have.
+STEPS = """
+import ctypes, json, sys
+import numpy as np
+import mpt
+folder, out = sys.argv[1:]
+data = np.load(folder + "/data.npz")
+losses = {}
+class Counts(ctypes.Structure):
+    _fields_ = [(n, ctypes.c_int64) for n in (
+        "synchronizations allocations frees live peak launches products convolutions to_device to_host on_device fills "
+        "enqueued graphs captures violations").split()]
+import os
+standin = ctypes.CDLL(os.environ["MPT_CUDA_DRIVER"])
+standin.standin_violations.restype = ctypes.c_char_p
+def counts():
+    c = Counts()
+    standin.standin_counts(ctypes.byref(c))
+    return c
+for target in ("cpu", "cuda"):
+    with mpt.Trainer(folder + "/" + target) as trainer:
+        batch = {"x": data["x"], "target": data["labels"]}
+        names = [n for n in trainer.inputs() if n not in ("x", "learning_rate")]
+        batch = {"x": data["x"], names[0]: data["labels"]}
+        losses[target] = [trainer.step(batch).loss for _ in range(5)]
+        if target == "cuda":
+            before = counts()
+            for _ in range(4):
+                trainer.start(batch)
+            after = counts()
+            losses["waits"] = after.synchronizations - before.synchronizations
+            losses["graphs"] = after.graphs - before.graphs
+            losses["enqueued"] = after.enqueued - before.enqueued
+            trainer.metrics()
+            trainer.save(out + ".state")
+            expected = trainer.step(batch).loss
+            trainer.load(out + ".state")
+            losses["resumed"] = trainer.step(batch).loss == expected
+            losses["parameters"] = {n: bool(np.isfinite(p).all()) for n, p in trainer.parameters().items()}
+            losses["launches"] = counts().launches
+            losses["convolutions"] = counts().convolutions
+losses["violations"] = standin.standin_violations().decode()
+losses["live"] = counts().live
+json.dump(losses, open(out, "w"))
+"""
+
+
+def train(tmp_path, make, policy, cudnn=True):
+    build = build_folder()
+    standin = build / "lib" / "libcuda_standin.so"
+    if not standin.exists() or not (build / "bin" / "mpt-opt").exists():
+        pytest.skip("the compiler or the stand-in is not built")
+    x = make(tmp_path / "m.onnx")
+    np.savez(tmp_path / "data.npz", x=x, labels=np.arange(len(x), dtype=np.int64) % 5)
+    for target, flags in (("cpu", []), ("cuda", ["--target=cuda", "--arch=host"])):
+        subprocess.run([build / "bin" / "mpt-opt", tmp_path / "m.onnx", "--loss=softmax-cross-entropy", "--optimizer=adamw,lr=1e-2",
+                        f"--policy={policy}", "--quiet", "-o", tmp_path / target, *flags], check=True)
+    out = tmp_path / "losses.json"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "MPT_RT": str(build / "lib" / "libmpt_rt.so"),
+                   "MPT_RT_CUDA": str(build / "lib" / "libmpt_rt_cuda.so"), "MPT_CUDA_DRIVER": str(standin),
+                   "MPT_CUBLASLT": str(standin), "MPT_CUDNN": str(standin) if cudnn else "none", "MPT_CUDA_CACHE": "",
+                   "OMP_NUM_THREADS": "1"}
+    subprocess.run([sys.executable, "-c", textwrap.dedent(STEPS), str(tmp_path), str(out)], check=True, env=environment)
+    return json.loads(out.read_text())
+
+
+TOLERANCE = {"fp32": 1e-5, "amp-f16": 4e-3, "amp-bf16": 2e-2, "als-f16": 4e-3}
+
+
+@pytest.mark.parametrize("policy", TOLERANCE)
+@pytest.mark.parametrize("make, cudnn", [(mlp, False), (cnn, True), (cnn, False)])
+def test_steps_agree_with_the_cpu(tmp_path, make, cudnn, policy):
+    result = train(tmp_path, make, policy, cudnn)
+    np.testing.assert_allclose(result["cuda"], result["cpu"], rtol=TOLERANCE[policy])
+    assert result["cuda"][-1] < result["cuda"][0]
+    assert result["violations"] == "" and result["live"] == 0
+    assert all(result["parameters"].values()) and result["resumed"]
+    assert (result["waits"], result["graphs"]) == (0, 4), "one graph launch a step, and nothing waits"
+    assert result["enqueued"] == 8, "beside the graph the inputs alone: to the device, and into place"
+    assert result["launches"] > 0 and (result["convolutions"] > 0) == (cudnn and make is cnn)
