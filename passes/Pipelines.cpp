@@ -45,8 +45,6 @@ void buildTraining(OpPassManager &passes, const PipelineOptions &options) {
     passes.addPass(createEvaluate({"predict"}));
   LossOptions loss;
   loss.loss = options.loss;
-  loss.classAxis = options.classAxis;
-  loss.ignoreIndex = options.ignoreIndex;
   passes.addPass(createLoss(loss));
   // Before differentiation: @evaluate must not carry the backward pass.
   passes.addPass(createEvaluate({"evaluate"}));

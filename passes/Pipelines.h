@@ -10,9 +10,7 @@ namespace mpt {
 
 /// What the phases need to know of the user's wishes. Empty text means not given.
 struct PipelineOptions {
-  std::string loss = "none"; ///< softmax-cross-entropy, mse, l1, bce-with-logits or none (the graph has one)
-  int64_t classAxis = 1;     ///< softmax-cross-entropy: axis of the classes; negative from the end
-  std::string ignoreIndex;   ///< softmax-cross-entropy: label whose samples do not count; none when empty
+  std::string loss = "none"; ///< of --training-loss; none: the graph has one
   std::string optimizer = "sgd,lr=0.01";
   std::string policy = "fp32";   ///< built-in policy or a path to a policy file
   std::string placement = "cut"; ///< of casts: cut, or painting for comparison

@@ -17,8 +17,7 @@ from models import Graph, byte_gpt  # noqa: E402,F401
 
 
 def lenet(path: str, batch: int, dropout: float = 0.25, loss_weight: float | None = None, seed: int = 0) -> str:
-    """Two convolutions with max pooling, two linear layers with dropout between them. With `loss_weight` the graph ends in
-    that multiple of the cross entropy to the input `labels`."""
+    """Two convolutions with max pooling, two linear layers with dropout between them; `loss_weight` as in save_classifier."""
     g = Graph(seed)
     x = "x"
     for i, (inputs, outputs) in enumerate([(1, 16), (16, 32)]):
@@ -28,11 +27,26 @@ def lenet(path: str, batch: int, dropout: float = 0.25, loss_weight: float | Non
     x = g.op("Relu", g.linear(g.op("Flatten", x), "fc1", 32 * 4, 64, math.sqrt(2.0 / 128)))
     logits = g.linear(g.dropout(x, dropout), "fc2", 64, 10)
     inputs = [("x", TensorProto.FLOAT, [batch, 1, 8, 8])]
+    return save_classifier(g, path, inputs, logits, batch, loss_weight)
+
+
+def save_classifier(g: Graph, path: str, inputs: list, logits: str, batch: int, loss_weight: float | None) -> str:
+    """With `loss_weight` the graph ends in that multiple of the cross entropy to the input `labels`."""
     if loss_weight is None:
         return g.save(path, inputs, logits, [batch, 10])
     loss = g.op("SoftmaxCrossEntropyLoss", logits, "labels", name="/loss/SoftmaxCrossEntropyLoss", reduction="mean")
     loss = g.op("Mul", loss, g.constant(np.float32(loss_weight)), name="/loss/Mul")
     return g.save(path, [*inputs, ("labels", TensorProto.INT64, [batch])], logits, [batch, 10], loss)
+
+
+def deep(path: str, batch: int, layers: int = 16, width: int = 64, loss_weight: float | None = None, seed: int = 0) -> str:
+    """Many linear layers with ReLU and nothing that holds gradients at one size from layer to layer."""
+    g = Graph(seed)
+    x = g.op("Flatten", "x")
+    for i in range(layers):
+        x = g.op("Relu", g.linear(x, f"fc{i + 1}", 64 if i == 0 else width, width, math.sqrt(2.0 / width)))
+    logits = g.linear(x, "head", width, 10)
+    return save_classifier(g, path, [("x", TensorProto.FLOAT, [batch, 1, 8, 8])], logits, batch, loss_weight)
 
 
 def strided_conv(g: Graph, x: str, name: str, inputs: int, outputs: int, kernel: int, stride: int) -> str:

@@ -107,6 +107,11 @@ static Value joinPads(OpBuilder &builder, Location loc, Value a, Value b) {
 
 FailureOr<SmallVector<Value>> mpt::differentiate(func::FuncOp function, Value loss, ArrayRef<Value> wrt,
                                                  OpBuilder &builder, GradientCallback completed) {
+  return differentiate(function, LossTerm{"", loss, 1.0}, wrt, builder, completed);
+}
+
+FailureOr<SmallVector<Value>> mpt::differentiate(func::FuncOp function, ArrayRef<LossTerm> losses, ArrayRef<Value> wrt,
+                                                 OpBuilder &builder, GradientCallback completed) {
   GradientMap grads([](OpBuilder &builder, Location loc, Value a, Value b) -> Value {
     Value joined = joinPads(builder, loc, a, b);
     return joined ? joined : AddOp::create(builder, loc, a, b);
@@ -131,11 +136,13 @@ FailureOr<SmallVector<Value>> mpt::differentiate(func::FuncOp function, Value lo
   }
 
   // A scale of 1 for now: an op, since folding would lose track of a constant.
-  GraphBuilder b(builder, loss.getLoc());
-  auto seed = train::ScaleLossOp::create(builder, loss.getLoc(), b.splat(tensorType(loss), 1.0),
-                                         b.scalar(builder.getF32Type(), 1.0));
-  seed->setAttr("mpt.seed", builder.getUnitAttr());
-  grads.add(builder, loss, seed);
+  for (const LossTerm &loss : losses) {
+    GraphBuilder b(builder, loss.value.getLoc());
+    auto seed = train::ScaleLossOp::create(builder, b.loc, b.splat(tensorType(loss.value), loss.weight),
+                                           b.scalar(builder.getF32Type(), 1.0));
+    seed->setAttr("mpt.seed", loss.name.empty() ? Attribute(builder.getUnitAttr()) : builder.getStringAttr(loss.name));
+    grads.add(builder, loss.value, seed);
+  }
   for (Operation *op : llvm::reverse(forward)) {
     if (failed(differentiateOp(op, builder, grads)))
       return failure();

@@ -4,6 +4,7 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/Regex.h"
 
 #include <cmath>
 
@@ -87,12 +88,17 @@ StringRef mpt::stringifyOptimizerKind(OptimizerKind kind) {
 }
 
 Expected<OptimizerSpec> mpt::parseOptimizerSpec(StringRef text) {
-  StringRef name = text.split(',').first, rest = text.split(',').second;
+  auto [settings, params] = text.split(",params=");
+  auto [name, rest] = settings.split(',');
   const KindInfo *info = find_if(kinds, [&](const KindInfo &info) { return info.name == name.trim(); });
   if (info == std::end(kinds))
     return problem("expected an optimizer (" + namesOf(kinds) + "), got '" + name + "'");
   OptimizerSpec spec;
   spec.kind = info->kind;
+  spec.params = params.str();
+  std::string why;
+  if (settings.size() != text.size() && !Regex(params).isValid(why))
+    return problem("expected a regular expression for params of " + info->name + ", got '" + params + "'");
   spec.lr = info->lr;
   spec.weightDecay = info->weightDecay;
   spec.epsilon = info->epsilon;
@@ -110,4 +116,28 @@ Expected<OptimizerSpec> mpt::parseOptimizerSpec(StringRef text) {
   if (spec.nesterov && (spec.momentum == 0.0 || spec.dampening != 0.0))
     return problem("expected momentum and no dampening with nesterov");
   return spec;
+}
+
+Expected<SmallVector<OptimizerSpec, 1>> mpt::parseOptimizerSpecs(StringRef text) {
+  SmallVector<OptimizerSpec, 1> specs;
+  SmallVector<StringRef> parts;
+  text.split(parts, ';');
+  for (StringRef part : parts) {
+    Expected<OptimizerSpec> spec = parseOptimizerSpec(part);
+    if (!spec)
+      return spec.takeError();
+    specs.push_back(*spec);
+  }
+  return specs;
+}
+
+const OptimizerSpec *mpt::optimizerFor(ArrayRef<OptimizerSpec> groups, StringRef name) {
+  const OptimizerSpec *all = nullptr;
+  for (const OptimizerSpec &group : reverse(groups)) {
+    if (group.params.empty())
+      all = all ? all : &group;
+    else if (Regex("^(" + group.params + ")$").match(name))
+      return &group;
+  }
+  return all;
 }

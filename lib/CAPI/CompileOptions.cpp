@@ -1,6 +1,8 @@
 // The compiler's command line as a table of flags.
 #include "mpt/CAPI/CompileOptions.h"
 
+#include "mpt/Autodiff/LossSpec.h"
+
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -76,25 +78,23 @@ std::optional<std::string> setEmit(CompileOptions &options, StringRef value) {
   return std::nullopt;
 }
 
-/// KIND[,class-axis=N][,ignore-index=N]; the settings belong to softmax-cross-entropy.
+/// Given again, the flag adds one of several losses.
 std::optional<std::string> setLoss(CompileOptions &options, StringRef value) {
-  static constexpr StringLiteral kinds[] = {"softmax-cross-entropy", "mse", "l1", "bce-with-logits", "none"};
-  SmallVector<StringRef> parts;
-  value.split(parts, ',');
-  if (!is_contained(kinds, parts.front()))
-    return "softmax-cross-entropy|mse|l1|bce-with-logits|none";
-  options.loss = parts.front().str();
-  for (StringRef setting : drop_begin(parts)) {
-    auto [key, text] = setting.split('=');
-    int64_t number;
-    bool known = (key == "class-axis" || key == "ignore-index") && !text.getAsInteger(10, number);
-    if (!known || options.loss != "softmax-cross-entropy")
-      return "softmax-cross-entropy[,class-axis=N][,ignore-index=N]";
-    if (key == "class-axis")
-      options.classAxis = number;
-    else
-      options.ignoreIndex = text.str();
+  std::string all = options.hasLoss ? options.loss + ";" + value.str() : value.str();
+  auto parsed = parseLossSpecs(all);
+  if (!parsed) {
+    std::string message = toString(parsed.takeError());
+    return StringRef(message).split(", got").first.drop_front(StringRef("expected ").size()).str();
   }
+  options.hasLoss = true;
+  options.loss = all;
+  return std::nullopt;
+}
+
+/// Given again, the flag adds one of several optimizers; the training phase reads them.
+std::optional<std::string> setOptimizer(CompileOptions &options, StringRef value) {
+  options.optimizer = options.hasOptimizer ? options.optimizer + ";" + value.str() : value.str();
+  options.hasOptimizer = true;
   return std::nullopt;
 }
 
@@ -168,10 +168,15 @@ const std::vector<Flag> &flags() {
        "of a training step as ONNX: native (default), or wide, which computes bf16 in wider types between casts",
        choice(&Options::onnxArithmetic, "native|wide")},
       {"--loss", "LOSS",
-       "loss to add: softmax-cross-entropy[,class-axis=N][,ignore-index=N], mse, l1, bce-with-logits, none (default)",
+       "loss to add: softmax-cross-entropy[,class-axis=N][,ignore-index=N], mse, l1, bce-with-logits, none (default); "
+       "several "
+       "with ,output=NAME[,weight=NUMBER] each (repeatable)",
        setLoss},
-      {"--optimizer", "SPEC", "sgd, adam, adamw or adagrad with settings, as in adamw,lr=1e-3,weight-decay=0.01",
-       text(&Options::optimizer)},
+      {"--optimizer", "SPEC",
+       "sgd, adam, adamw or adagrad with settings, as in adamw,lr=1e-3,weight-decay=0.01; several with ,params=REGEX "
+       "at the "
+       "end (repeatable)",
+       setOptimizer},
       {"--policy", "POLICY",
        "fp32 (default), amp-f16, amp-bf16, pure-f16-static, als-f16, fp8-e5m2, fp8-current, fp8-hybrid, or a policy "
        "file",

@@ -57,8 +57,7 @@ struct Moments : Decomposable::ExternalModel<Moments, train::MomentsOp> {
     GraphBuilder b(builder, op.getLoc());
     Value x = b.widen(op.getX());
     SmallVector<int64_t> axes = allAxes(x);
-    return SmallVector<Value>{b.mean(x, axes), b.mean(b.mul(x, x), axes), b.reduce(ReduceKind::min, x, axes),
-                              b.reduce(ReduceKind::max, x, axes)};
+    return SmallVector<Value>{b.mean(b.mul(x, x), axes), b.reduce(ReduceKind::max, b.make<AbsOp>(x), axes)};
   }
 };
 
@@ -88,11 +87,10 @@ struct LayerScale : Decomposable::ExternalModel<LayerScale, train::LayerScaleOp>
     Value spread = b.mul(b.make<SqrtOp>(variance), op.getReach());
     auto number = [&](const APFloat &value) { return b.splatLike(spread, real(value)); };
     Value low = most(b, b.div(number(op.getSmallest()), spread), b.splatLike(spread, 1));
-    auto extreme = [&](Value x, Value y) { return most(b, b.make<AbsOp>(x), b.make<AbsOp>(y)); };
-    Value top = b.mul(extreme(op.getGMin(), op.getGMax()), extreme(op.getWMin(), op.getWMax()));
+    Value top = b.mul(op.getGMax(), op.getWMax());
     Value high = b.div(b.splatLike(spread, real(op.getLargest()) / terms), top);
     Value scale = least(b, least(b, low, high),
-                        least(b, number(op.getLayerMax()), b.div(number(op.getTotalMax()), op.getScale())));
+                        least(b, number(op.getLayerMax()), b.div(number(op.getTotalMax()), op.getGain())));
     return SmallVector<Value>{b.select(isPositive(b, variance), powerOrOne(b, scale), b.splatLike(scale, 1))};
   }
 };
@@ -104,9 +102,9 @@ struct CastScale : Decomposable::ExternalModel<CastScale, train::CastScaleOp> {
     Value mean = op.getMean(), variance = b.sub(op.getSquare(), b.mul(mean, mean));
     Value deviation = b.make<SqrtOp>(most(b, variance, b.splatLike(variance, 0)));
     Value level = b.make<ExpOp>(b.add(mean, b.mul(deviation, op.getQuantile())));
-    Value scale = b.div(b.splatLike(level, real(op.getSmallest())), level);
-    Value bound = b.div(b.splatLike(level, real(op.getLargest()) / 2), op.getMax());
-    return SmallVector<Value>{powerOrOne(b, least(b, scale, bound))};
+    Value low = most(b, b.div(b.splatLike(level, real(op.getSmallest())), level), b.splatLike(level, 1));
+    Value high = b.div(b.splatLike(level, real(op.getLargest()) / op.headroom), op.getMax());
+    return SmallVector<Value>{powerOrOne(b, least(b, low, high))};
   }
 };
 

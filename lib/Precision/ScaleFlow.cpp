@@ -3,6 +3,7 @@
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/Train/ScaleOps.h"
+#include "mpt/Interfaces/Contraction.h"
 #include "mpt/Precision/Attributes.h"
 
 using namespace mlir;
@@ -35,13 +36,17 @@ ScaleFlow::ScaleFlow(func::FuncOp function) {
     } else if (isa<train::RescaleOp>(op)) {
       carried = Scales{cast<train::RescaleOp>(op).getTo()};
     } else {
+      unsigned factors = 0;
       for (Value operand : op.getOperands())
         if (std::optional<Scales> other = of(operand)) {
+          factors += !other->empty();
           if (carried && !carried->empty() && !other->empty() && *carried != *other)
             meetings.insert(&op);
           if (!carried || carried->size() < other->size())
             carried = other;
         }
+      if (factors > 1 && isa<Contraction>(op))
+        products.insert(&op);
     }
     if (carried)
       for (Value result : op.getResults())

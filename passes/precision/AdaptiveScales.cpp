@@ -8,6 +8,7 @@
 #include "mpt/Precision/Attributes.h"
 #include "mpt/Precision/LossyCasts.h"
 #include "mpt/Precision/Settings.h"
+#include "mpt/Precision/Solve.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -26,6 +27,22 @@ FloatType elementOf(Value value) {
 }
 double largest(FloatType type) { return APFloat::getLargest(type.getFloatSemantics()).convertToDouble(); }
 double smallest(FloatType type) { return APFloat::getSmallest(type.getFloatSemantics()).convertToDouble(); }
+
+/// What a gradient carries. `base` is the scale with which it was first rounded, whatever the loss was multiplied by:
+/// the layers' factors since then are scale / base. While both are the initial scale it is still wide.
+struct Carried {
+  Value scale, base;
+};
+
+/// The same elements, shown in another shape or order.
+Value withoutViews(Value value) {
+  while (Operation *op = value.getDefiningOp()) {
+    if (!isa<ReshapeOp, TransposeOp>(op))
+      break;
+    value = op->getOperand(0);
+  }
+  return value;
+}
 
 class AdaptiveScales : public mpt::impl::AdaptiveScalesBase<AdaptiveScales> {
 public:
@@ -68,57 +85,67 @@ private:
     if (auto marked = dyn_cast<train::ScaleLossOp>(op)) {
       marked.getScaleMutable().assign(initial);
       marked->removeAttr(kSeedAttr);
-      carried[marked.getResult()] = initial;
+      carried[marked.getResult()] = {initial, initial};
       return;
     }
     OpBuilder builder(op->getContext());
     builder.setInsertionPointAfter(op);
     auto scaled = train::ScaleLossOp::create(builder, op->getLoc(), op->getResult(0), initial);
     op->getResult(0).replaceAllUsesExcept(scaled, scaled);
-    carried[scaled] = initial;
+    carried[scaled] = {initial, initial};
   }
 
   void visit(Operation *op) {
     if (auto gradient = dyn_cast<train::GradientOp>(op))
       return unscale(gradient);
-    Value scale = merge(op);
-    auto contraction = dyn_cast<Contraction>(op);
+    Carried own = merge(op);
     FloatType type = op->getNumResults() ? elementOf(op->getResult(0)) : FloatType();
-    if (isLossyCast(op) && scale == initial)
-      scale = scaleCast(op, scale);
-    else if (contraction && type && type.getWidth() < 32)
-      return scaleProduct(op, contraction.getTermCount(), scale);
-    for (Value result : op->getResults())
-      if (elementOf(result))
-        carried[result] = scale;
+    bool narrow = type && type.getWidth() < 32;
+    if (narrow && isa<Contraction>(op))
+      return scaleProduct(op, own);
+    if (own.scale == initial && isLossyCast(op))
+      own = scaleFirst(op, op->getOpOperand(0), own.scale);
+    bool rounds = own.scale == initial && hasFlexibleTypes(op) && llvm::none_of(op->getOperands(), [&](Value operand) {
+                    return carried.contains(operand) && elementOf(operand).getWidth() < 32;
+                  });
+    for (Value result : op->getResults()) {
+      if (FloatType type = elementOf(result); type && type.getWidth() < 32 && rounds)
+        scaleResult(op, result, own.scale);
+      else if (type)
+        carried[result] = own;
+    }
   }
 
   void unscale(train::GradientOp gradient) {
     OpBuilder builder(gradient);
     Value value = gradient.getGradient();
     auto type = tensorType(value).clone(wideType(tensorType(value).getElementType()));
-    Value result = train::UnscaleOp::create(builder, gradient.getLoc(), type, value, carried.lookup(value));
+    Value result = train::UnscaleOp::create(builder, gradient.getLoc(), type, value, carried.lookup(value).scale);
     gradient.getGradientMutable().assign(result);
     gradient.getResult().setType(type);
   }
 
-  /// The one scale that the gradients among `op`'s operands carry, after bringing them to it.
-  Value merge(Operation *op) {
+  /// What the gradients among `op`'s operands carry, after bringing them to one scale.
+  Carried merge(Operation *op) {
     llvm::MapVector<Value, Value> maxima; // by scale
     OpBuilder builder(op);
     GraphBuilder b(builder, op->getLoc());
     SmallVector<OpOperand *> gradients;
+    Value base;
+    bool oneBase = true;
     for (OpOperand &operand : op->getOpOperands())
-      if (Value scale = carried.lookup(operand.get())) {
+      if (auto found = carried.find(operand.get()); found != carried.end()) {
         gradients.push_back(&operand);
-        maxima.insert({scale, Value()});
+        maxima.insert({found->second.scale, Value()});
+        oneBase &= !base || base == found->second.base;
+        base = found->second.base;
       }
     if (maxima.size() == 1)
-      return maxima.front().first;
+      return {maxima.front().first, base};
     FloatType narrowest;
     for (OpOperand *operand : gradients) {
-      Value x = operand->get(), &top = maxima[carried.lookup(x)];
-      Value here = b.widen(b.reduce(ReduceKind::max, b.make<AbsOp>(x), axisRange(0, tensorType(x).getRank())));
+      Value x = operand->get(), &top = maxima[carried.lookup(x).scale];
+      Value here = momentsOf(builder, op->getLoc(), x).getMax();
       top = top ? b.make<MaxOp>(top, here) : here;
       if (FloatType type = elementOf(x); !narrowest || type.getWidth() < narrowest.getWidth())
         narrowest = type;
@@ -134,60 +161,82 @@ private:
     ++numMerges;
     for (OpOperand *operand : gradients)
       operand->set(train::RescaleOp::create(builder, op->getLoc(), operand->get().getType(), operand->get(),
-                                            carried.lookup(operand->get()), target));
-    return target;
+                                            carried.lookup(operand->get()).scale, target));
+    return {target, oneBase ? base : target};
   }
 
-  /// A gradient that is rounded: its scale before that.
-  Value scaleCast(Operation *op, Value scale) {
-    OpBuilder builder(op);
-    GraphBuilder b(builder, op->getLoc());
-    FloatType type = elementOf(op->getResult(0));
-    Value x = op->getOperand(0);
-    auto stats =
-        train::LogMomentsOp::create(builder, op->getLoc(), initial.getType(), initial.getType(), initial.getType(), x);
-    Value factor = train::CastScaleOp::create(builder, op->getLoc(), initial.getType(), stats.getMean(),
-                                              stats.getSquare(), stats.getMax(), APFloat(scaling.underflow),
-                                              APFloat(smallest(type)), APFloat(largest(type)));
-    Value next = b.mul(scale, factor);
-    op->setOperand(0, train::RescaleOp::create(builder, op->getLoc(), x.getType(), x, scale, next));
+  /// The scale of `x`, which carries `scale` and is still wide, in `type`.
+  Value firstScale(OpBuilder &builder, Location loc, Value x, FloatType type, Value scale) {
+    auto stats = train::LogMomentsOp::create(builder, loc, initial.getType(), initial.getType(), initial.getType(),
+                                             withoutViews(x));
+    Value factor =
+        train::CastScaleOp::create(builder, loc, initial.getType(), stats.getMean(), stats.getSquare(), stats.getMax(),
+                                   APFloat(scaling.underflow), APFloat(smallest(type)), APFloat(largest(type)));
     ++numScales;
-    return next;
+    return GraphBuilder(builder, loc).mul(scale, factor);
   }
 
+  /// A gradient that a cast rounds: its scale before that.
+  Carried scaleFirst(Operation *op, OpOperand &operand, Value scale) {
+    OpBuilder builder(op);
+    Value x = operand.get();
+    Value next = firstScale(builder, op->getLoc(), x, elementOf(op->getResult(0)), scale);
+    operand.set(train::RescaleOp::create(builder, op->getLoc(), x.getType(), x, scale, next));
+    return {next, next};
+  }
+
+  /// A gradient that an op makes of wide ones and rounds itself: in FP32 until it has a scale.
+  void scaleResult(Operation *op, Value result, Value scale) {
+    OpBuilder builder(op->getContext());
+    builder.setInsertionPointAfter(op);
+    RankedTensorType narrow = tensorType(result);
+    result.setType(narrow.clone(builder.getF32Type()));
+    Value next = firstScale(builder, op->getLoc(), result, cast<FloatType>(narrow.getElementType()), scale);
+    rescale(builder, result, narrow, scale, {next, next});
+  }
+
+  /// All readers of `result` but statistics get it in type `narrow`, with the scale of `next`.
+  void rescale(OpBuilder &builder, Value result, RankedTensorType narrow, Value scale, Carried next) {
+    auto rescaled = train::RescaleOp::create(builder, result.getLoc(), narrow, result, scale, next.scale);
+    result.replaceUsesWithIf(rescaled, [&](OpOperand &use) {
+      return use.getOwner() != rescaled && !isa<train::LogMomentsOp>(use.getOwner());
+    });
+    carried[rescaled] = next;
+  }
+
+  /// Made where the value is, so that its producer gathers them.
   train::MomentsOp momentsOf(OpBuilder &builder, Location loc, Value x) {
+    x = withoutViews(x);
     train::MomentsOp &known = moments[x];
     if (!known)
-      known = train::MomentsOp::create(builder, loc, initial.getType(), initial.getType(), initial.getType(),
-                                       initial.getType(), x);
+      known = train::MomentsOp::create(builder, loc, initial.getType(), initial.getType(), x);
     return known;
   }
 
   /// A narrow gradient that a product makes: kept in FP32 until it is rescaled.
-  void scaleProduct(Operation *op, int64_t terms, Value scale) {
+  void scaleProduct(Operation *op, Carried own) {
     OpBuilder builder(op);
     GraphBuilder b(builder, op->getLoc());
     bool second = carried.contains(op->getOperand(1));
     Value g = op->getOperand(second ? 1 : 0), w = op->getOperand(second ? 0 : 1), result = op->getResult(0);
-    FloatType type = elementOf(result);
-    train::MomentsOp gs = momentsOf(builder, op->getLoc(), g), ws = momentsOf(builder, op->getLoc(), w);
-    Value factor = train::LayerScaleOp::create(
-        builder, op->getLoc(), initial.getType(), gs.getSquare(), gs.getMin(), gs.getMax(), ws.getSquare(), ws.getMin(),
-        ws.getMax(), scale, terms, scaling.spread, APFloat(scaling.underflow), APFloat(smallest(type)),
-        APFloat(largest(type)), APFloat(scaling.layerMax), APFloat(scaling.totalMax));
-    Value next = b.mul(scale, factor);
-    builder.setInsertionPointAfter(op);
     RankedTensorType narrow = tensorType(result);
+    auto type = cast<FloatType>(narrow.getElementType());
+    train::MomentsOp gs = momentsOf(builder, op->getLoc(), g), ws = momentsOf(builder, op->getLoc(), w);
+    Value gain = b.div(own.scale, own.base);
+    Value factor = train::LayerScaleOp::create(
+        builder, op->getLoc(), initial.getType(), gs.getSquare(), gs.getMax(), ws.getSquare(), ws.getMax(), gain,
+        cast<Contraction>(op).getTermCount(), scaling.spread, APFloat(scaling.underflow), APFloat(smallest(type)),
+        APFloat(largest(type)), APFloat(scaling.layerMax), APFloat(scaling.totalMax));
+    Value next = b.mul(own.scale, factor);
+    builder.setInsertionPointAfter(op);
     result.setType(narrow.clone(builder.getF32Type()));
-    auto rescaled = train::RescaleOp::create(builder, op->getLoc(), narrow, result, scale, next);
-    result.replaceAllUsesExcept(rescaled, rescaled);
-    carried[rescaled] = next;
+    rescale(builder, result, narrow, own.scale, {next, own.base});
     ++numScales;
   }
 
   LossScaling scaling;
   Value initial;
-  DenseMap<Value, Value> carried; ///< the scale of each gradient
+  DenseMap<Value, Carried> carried;
   DenseMap<Value, train::MomentsOp> moments;
 };
 } // namespace

@@ -8,6 +8,8 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
+#include <map>
+
 namespace mpt {
 #define GEN_PASS_DEF_LOSSSCALING
 #include "passes/precision/Passes.h.inc"
@@ -19,6 +21,20 @@ using namespace mpt;
 namespace {
 constexpr StringLiteral kScale = "mpt.loss_scale", kGoodSteps = "mpt.good_steps", kHysteresis = "mpt.hysteresis",
                         kSteps = "mpt.scale_steps";
+
+/// The losses that a gradient comes from, as a bit each, and the scale that it carries.
+struct Carried {
+  Value scale;
+  uint64_t losses = 0;
+};
+constexpr unsigned maxLosses = 64;
+
+/// The loss that a seed belongs to; empty where there is one.
+StringRef lossOf(Operation *seed) {
+  auto name = seed->getAttrOfType<StringAttr>(kSeedAttr);
+  return name ? name.getValue() : StringRef();
+}
+std::string stateName(StringRef what, StringRef loss) { return loss.empty() ? what.str() : (what + "." + loss).str(); }
 
 /// A skipped step still draws new random numbers, and always moves the scale. Sums over micro-steps take up what is not
 /// finite, so that the step which reads them is skipped, and are emptied after it: a mean without one of them is wrong.
@@ -50,6 +66,14 @@ public:
         functions.push_back(function);
     if (functions.empty())
       return;
+    for (func::FuncOp function : functions)
+      for (Operation &op : function.getBody().front())
+        if (op.hasAttr(kSeedAttr) && !llvm::is_contained(losses, lossOf(&op)))
+          losses.push_back(lossOf(&op).str());
+    if (losses.size() > maxLosses) {
+      module.emitError() << "expected at most " << maxLosses << " losses, got " << losses.size();
+      return signalPassFailure();
+    }
     if (scaling.mode == Scaling::dynamic && failed(addStates(module)))
       return signalPassFailure();
     for (auto state : module.getOps<train::StateOp>())
@@ -73,10 +97,12 @@ private:
                              DenseElementsAttr::get(type, value));
       return success();
     };
-    return success(succeeded(add(kScale, real, builder.getF32FloatAttr(scaling.init))) &&
-                   succeeded(add(kGoodSteps, count, builder.getI32IntegerAttr(0))) &&
-                   succeeded(add(kHysteresis, count, builder.getI32IntegerAttr(scaling.hysteresis))) &&
-                   (scaling.floors.empty() || succeeded(add(kSteps, count, builder.getI32IntegerAttr(0)))));
+    for (StringRef loss : losses)
+      if (failed(add(stateName(kScale, loss), real, builder.getF32FloatAttr(scaling.init))) ||
+          failed(add(stateName(kGoodSteps, loss), count, builder.getI32IntegerAttr(0))) ||
+          failed(add(stateName(kHysteresis, loss), count, builder.getI32IntegerAttr(scaling.hysteresis))))
+        return failure();
+    return scaling.floors.empty() ? success() : add(kSteps, count, builder.getI32IntegerAttr(0));
   }
 
   LogicalResult scale(func::FuncOp function) {
@@ -91,10 +117,18 @@ private:
     auto builder = OpBuilder::atBlockBegin(&body);
     GraphBuilder b(builder, (*function.getOps<train::GradientOp>().begin()).getLoc());
     auto real = RankedTensorType::get({}, builder.getF32Type());
-    Value scale = scaling.mode == Scaling::dynamic ? Value(train::ReadOp::create(builder, b.loc, real, kScale))
-                                                   : b.splat(real, scaling.init);
+    scales.clear();
+    carried.clear();
+    if (scaling.mode == Scaling::dynamic)
+      for (StringRef loss : losses)
+        scales.push_back(train::ReadOp::create(builder, b.loc, real, stateName(kScale, loss)));
+    else
+      scales.push_back(b.splat(real, scaling.init));
     if (scaling.multiplies())
       for (Operation *seed : seeds) {
+        unsigned number = std::distance(losses.begin(), llvm::find(losses, lossOf(seed)));
+        Value scale = scales[scales.size() == 1 ? 0 : number];
+        carried[seed->getResult(0)] = {scale, uint64_t(1) << number};
         if (auto marked = dyn_cast<train::ScaleLossOp>(seed)) {
           marked.getScaleMutable().assign(scale);
           marked->removeAttr(kSeedAttr);
@@ -103,16 +137,56 @@ private:
         builder.setInsertionPointAfter(seed);
         auto scaled = train::ScaleLossOp::create(builder, seed->getLoc(), seed->getResult(0), scale);
         seed->getResult(0).replaceAllUsesExcept(scaled, scaled);
+        carried[scaled] = carried[seed->getResult(0)];
       }
+    if (scales.size() > 1) {
+      builder.setInsertionPointAfterValue(scales.back());
+      meet(function, b);
+    }
     SmallVector<Value> gradients;
     for (auto gradient : function.getOps<train::GradientOp>()) {
       gradients.push_back(gradient.getResult());
       if (scaling.multiplies())
-        unscale(gradient, scale);
+        unscale(gradient, scales.size() > 1 ? carried.lookup(gradient.getGradient()).scale : scales.front());
     }
     if (!function.getOps<train::WriteOp>().empty())
-      commit(function, gradients, scale);
+      commit(function, gradients);
     return success();
+  }
+
+  /// Gradients of several losses that meet go on with the smallest of their scales: none overflows by that.
+  void meet(func::FuncOp function, GraphBuilder &start) {
+    std::map<uint64_t, Value> smallest; // by the losses, as bits
+    auto scaleOf = [&](uint64_t bits) {
+      Value &result = smallest[bits];
+      for (unsigned i = 0, first = !result; first && i < scales.size(); ++i)
+        if (bits >> i & 1)
+          result = result ? start.make<MinOp>(result, scales[i]) : scales[i];
+      return result;
+    };
+    for (Operation &op : llvm::make_early_inc_range(function.getBody().front())) {
+      Carried own;
+      bool same = true;
+      for (Value operand : op.getOperands())
+        if (auto found = carried.find(operand); found != carried.end()) {
+          same &= !own.scale || own.scale == found->second.scale;
+          own.scale = found->second.scale;
+          own.losses |= found->second.losses;
+        }
+      if (!own.scale || isa<train::GradientOp>(op) || carried.contains(op.getNumResults() ? op.getResult(0) : Value()))
+        continue;
+      if (!same) {
+        own.scale = scaleOf(own.losses);
+        OpBuilder builder(&op);
+        for (OpOperand &operand : op.getOpOperands())
+          if (auto found = carried.find(operand.get()); found != carried.end() && found->second.scale != own.scale)
+            operand.set(train::RescaleOp::create(builder, op.getLoc(), operand.get().getType(), operand.get(),
+                                                 found->second.scale, own.scale));
+      }
+      for (Value result : op.getResults())
+        if (isa<FloatType>(tensorType(result).getElementType()))
+          carried[result] = own;
+    }
   }
 
   void unscale(train::GradientOp gradient, Value scale) {
@@ -138,14 +212,24 @@ private:
   }
 
   /// Makes writes conditional; they move to the end, since statistics are written before the gradients are known.
-  void commit(func::FuncOp function, SmallVector<Value> checked, Value scale) {
+  void commit(func::FuncOp function, SmallVector<Value> checked) {
     Operation *end = function.getBody().front().getTerminator();
     bool updates = llvm::any_of(function.getOps<train::WriteOp>(), [&](train::WriteOp write) {
       return roleOf(write) == train::Role::parameter || roleOf(write) == train::Role::master;
     });
+    SmallVector<SmallVector<Value>> own(scales.size()); // gradients of one loss alone
+    if (scales.size() > 1)
+      for (auto gradient : function.getOps<train::GradientOp>()) {
+        auto unscaled = gradient.getGradient().getDefiningOp<train::UnscaleOp>();
+        uint64_t bits = unscaled ? carried.lookup(unscaled.getGradient()).losses : 0;
+        if (llvm::isPowerOf2_64(bits))
+          own[llvm::Log2_64(bits)].push_back(gradient.getResult());
+      }
     if (updates)
-      if (SmallVector<Value> total = sums(function); !total.empty())
+      if (SmallVector<Value> total = sums(function); !total.empty()) {
         checked = std::move(total);
+        own.assign(scales.size(), {});
+      }
     for (Operation &op : *end->getBlock())
       if (op.hasAttr(kCheckedAttr))
         checked.append(op.result_begin(), op.result_end());
@@ -155,7 +239,12 @@ private:
     builder.setInsertionPointAfterValue(last);
     Location loc = last.getLoc();
     auto flag = RankedTensorType::get({}, builder.getI1Type());
-    Value finite = train::AllFiniteOp::create(builder, loc, flag, checked);
+    Value finite;
+    SmallVector<Value> finiteOf; // by loss: whether its scale did no harm
+    if (scales.size() == 1)
+      finiteOf.push_back(finite = train::AllFiniteOp::create(builder, loc, flag, checked));
+    else
+      finite = finiteLosses(builder, loc, checked, own, finiteOf);
     Value skipped = NotOp::create(builder, loc, finite);
     for (train::WriteOp write : llvm::to_vector(function.getOps<train::WriteOp>())) {
       if (commitsAlways(roleOf(write)))
@@ -167,16 +256,41 @@ private:
       ++numConditional;
     }
     builder.setInsertionPoint(end);
+    Value least = scales.front();
+    for (Value scale : ArrayRef(scales).drop_front())
+      least = MinOp::create(builder, loc, least, scale);
     if (scaling.mode == Scaling::dynamic && updates)
-      nextScale(builder, loc, scale, finite);
-    addResult(function, "loss_scale", scale);
+      for (auto [i, loss] : llvm::enumerate(losses))
+        nextScale(builder, loc, loss, i == 0, scales[i], finiteOf[i]);
+    addResult(function, "loss_scale", least);
     addResult(function, "skipped", skipped);
   }
 
-  void nextScale(OpBuilder &builder, Location loc, Value scale, Value finite) {
+  /// Whether all is finite. What only one loss has made tells about its scale; what several have made, about all of
+  /// theirs, unless one of them is to blame already.
+  static Value finiteLosses(OpBuilder &builder, Location loc, ArrayRef<Value> checked, ArrayRef<SmallVector<Value>> own,
+                            SmallVectorImpl<Value> &finiteOf) {
+    auto flag = RankedTensorType::get({}, builder.getI1Type());
+    DenseSet<Value> known;
+    Value alone;
+    for (ArrayRef<Value> gradients : own) {
+      known.insert(gradients.begin(), gradients.end());
+      finiteOf.push_back(train::AllFiniteOp::create(builder, loc, flag, gradients));
+      alone = alone ? Value(AndOp::create(builder, loc, alone, finiteOf.back())) : finiteOf.back();
+    }
+    SmallVector<Value> rest;
+    llvm::copy_if(checked, std::back_inserter(rest), [&](Value value) { return !known.contains(value); });
+    Value shared = train::AllFiniteOp::create(builder, loc, flag, rest);
+    Value excused = OrOp::create(builder, loc, shared, NotOp::create(builder, loc, alone));
+    for (Value &finite : finiteOf)
+      finite = AndOp::create(builder, loc, finite, excused);
+    return AndOp::create(builder, loc, alone, shared);
+  }
+
+  void nextScale(OpBuilder &builder, Location loc, StringRef loss, bool first, Value scale, Value finite) {
     auto count = RankedTensorType::get({}, builder.getI32Type());
-    Value good = train::ReadOp::create(builder, loc, count, kGoodSteps);
-    Value left = train::ReadOp::create(builder, loc, count, kHysteresis);
+    Value good = train::ReadOp::create(builder, loc, count, stateName(kGoodSteps, loss));
+    Value left = train::ReadOp::create(builder, loc, count, stateName(kHysteresis, loss));
     auto real = [&](double value) { return builder.getF64FloatAttr(value); };
     auto integer = [&](int64_t value) { return builder.getI64IntegerAttr(value); };
     auto next = train::UpdateScaleOp::create(builder, loc, scale.getType(), count, count, scale, good, left, finite,
@@ -187,11 +301,12 @@ private:
       Value steps = train::ReadOp::create(builder, loc, count, kSteps);
       newScale = train::FloorScaleOp::create(builder, loc, scale.getType(), newScale, steps, scaling.floorSteps,
                                              scaling.floors);
-      train::WriteOp::create(builder, loc, kSteps, GraphBuilder(builder, loc).add(steps, 1.0), Value());
+      if (first)
+        train::WriteOp::create(builder, loc, kSteps, GraphBuilder(builder, loc).add(steps, 1.0), Value());
     }
-    train::WriteOp::create(builder, loc, kScale, newScale, Value());
-    train::WriteOp::create(builder, loc, kGoodSteps, next.getNewGoodSteps(), Value());
-    train::WriteOp::create(builder, loc, kHysteresis, next.getNewHysteresisLeft(), Value());
+    train::WriteOp::create(builder, loc, stateName(kScale, loss), newScale, Value());
+    train::WriteOp::create(builder, loc, stateName(kGoodSteps, loss), next.getNewGoodSteps(), Value());
+    train::WriteOp::create(builder, loc, stateName(kHysteresis, loss), next.getNewHysteresisLeft(), Value());
   }
 
   void addResult(func::FuncOp function, StringRef name, Value value) {
@@ -204,5 +319,8 @@ private:
 
   mpt::LossScaling scaling;
   DenseMap<StringAttr, train::Role> roles;
+  SmallVector<std::string> losses;  ///< "" where there is one
+  SmallVector<Value> scales;        ///< of the function at hand, by loss; one for all where it is fixed
+  DenseMap<Value, Carried> carried; ///< gradients of the function at hand
 };
 } // namespace

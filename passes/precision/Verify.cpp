@@ -126,6 +126,8 @@ private:
     if (flow.meets(op))
       return op->emitOpError()
              << "expected gradients that carry one scale, got different ones: train.rescale is missing";
+    if (flow.multiplies(op))
+      return op->emitOpError() << "expected one gradient among the factors, got two that carry a scale";
     if (auto scale = dyn_cast<train::ScaleLossOp>(op)) {
       if (count(scale.getSeed()) != 0)
         return op->emitOpError() << "expected a seed without a scale: the loss is scaled twice";

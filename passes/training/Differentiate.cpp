@@ -34,11 +34,12 @@ struct Differentiate : mpt::impl::DifferentiateBase<Differentiate> {
     int64_t before = block.getOperations().size();
     OpBuilder builder(block.getTerminator());
     Value loss = namedResults(step).front().second;
-    auto values = differentiate(step, loss, parameters, builder, [&](OpBuilder &builder, Value read, Value gradient) {
-      auto parameter = read.getDefiningOp<train::ReadOp>();
-      train::GradientOp::create(builder, read.getLoc(), parameter.getState(), gradient);
-      ++gradients;
-    });
+    auto values =
+        differentiate(step, lossesOf(step), parameters, builder, [&](OpBuilder &builder, Value read, Value gradient) {
+          auto parameter = read.getDefiningOp<train::ReadOp>();
+          train::GradientOp::create(builder, read.getLoc(), parameter.getState(), gradient);
+          ++gradients;
+        });
     if (failed(values))
       return signalPassFailure();
     for (auto [read, gradient] : llvm::zip_equal(parameters, *values))
@@ -53,6 +54,19 @@ struct Differentiate : mpt::impl::DifferentiateBase<Differentiate> {
 private:
   static train::StateOp stateOf(train::ReadOp read) {
     return SymbolTable::lookupNearestSymbolFrom<train::StateOp>(read, read.getStateAttr());
+  }
+
+  /// The sum, or each of several losses.
+  static SmallVector<LossTerm> lossesOf(func::FuncOp step) {
+    SmallVector<LossTerm> losses;
+    SmallVector<NamedValue> results = namedResults(step);
+    for (auto [i, result] : llvm::enumerate(results))
+      if (auto weight = step.getResultAttrOfType<FloatAttr>(i, kWeightAttr))
+        losses.push_back({StringRef(result.first).drop_front(StringRef("loss_").size()).str(), result.second,
+                          weight.getValueAsDouble()});
+    if (losses.empty())
+      losses.push_back({"", results.front().second, 1.0});
+    return losses;
   }
 
   static LogicalResult checkLoss(func::FuncOp step) {

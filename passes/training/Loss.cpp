@@ -1,9 +1,8 @@
 // --training-loss: appends a loss to @forward.
+#include "mpt/Autodiff/LossSpec.h"
 #include "mpt/Autodiff/TrainingFunctions.h"
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "passes/training/Passes.h"
-
-#include "llvm/ADT/StringSwitch.h"
 
 namespace mpt {
 #define GEN_PASS_DEF_LOSS
@@ -22,23 +21,43 @@ struct Loss : mpt::impl::LossBase<Loss> {
     func::FuncOp forward = findFunction(getOperation(), "forward");
     if (!forward)
       return signalPassFailure();
-    SmallVector<NamedValue> results = namedResults(forward);
-    if (results.empty() || !isFloat(results.front().second)) {
-      InFlightDiagnostic error = forward.emitError()
-                                 << "expected a float tensor as the first result, to take the loss of, got ";
-      results.empty() ? error << "no result" : error << results.front().second.getType();
+    auto parsed = parseLossSpecs(loss);
+    if (!parsed) {
+      forward.emitError() << "loss: " << llvm::toString(parsed.takeError());
       return signalPassFailure();
     }
-    OpBuilder builder(forward.getBody().front().getTerminator());
-    Location loc = NameLoc::get(builder.getStringAttr("loss"), results.front().second.getLoc());
-    GraphBuilder b(builder, loc);
-    FailureOr<Value> value = build(forward, b, results.front().second);
-    if (failed(value))
-      return signalPassFailure();
-    if (loss == "none")
-      results.erase(results.begin());
-    results.insert(results.begin(), {"loss", *value});
+    SmallVector<NamedValue> results = namedResults(forward), losses;
+    bool several = parsed->size() > 1;
+    DenseSet<Value> consumed;
+    Value sum;
+    for (const LossSpec &spec : *parsed) {
+      FailureOr<Value> prediction = predictionOf(forward, results, spec);
+      if (failed(prediction))
+        return signalPassFailure();
+      OpBuilder builder(forward.getBody().front().getTerminator());
+      std::string name = several ? "loss_" + spec.output : "loss";
+      GraphBuilder b(builder, NameLoc::get(builder.getStringAttr(name), prediction->getLoc()));
+      FailureOr<Value> value = build(forward, b, *prediction, spec, several ? spec.output + "_" : "");
+      if (failed(value))
+        return signalPassFailure();
+      if (spec.kind == LossKind::none)
+        consumed.insert(*prediction);
+      if (several)
+        losses.emplace_back(name, *value);
+      Value term = spec.weight == 1.0 ? *value : b.mul(*value, spec.weight);
+      sum = sum ? b.add(sum, term) : term;
+      if (sum != *value)
+        for (Value made : {term, sum})
+          if (made != *value)
+            made.getDefiningOp()->setAttr("mpt.loss", builder.getUnitAttr());
+    }
+    llvm::erase_if(results, [&](const NamedValue &result) { return consumed.contains(result.second); });
+    losses.insert(losses.begin(), {"loss", sum});
+    results.insert(results.begin(), losses.begin(), losses.end());
     setResults(forward, results);
+    if (several) // where the gradients start, each with a loss scale of its own
+      for (auto [i, spec] : llvm::enumerate(*parsed))
+        forward.setResultAttr(i + 1, kWeightAttr, Builder(&getContext()).getF64FloatAttr(spec.weight));
   }
 
 private:
@@ -47,23 +66,43 @@ private:
     return type && isa<FloatType>(type.getElementType());
   }
 
-  FailureOr<Value> build(func::FuncOp forward, GraphBuilder &b, Value prediction) {
-    if (loss == "softmax-cross-entropy")
-      return crossEntropy(forward, b, prediction);
-    if (loss == "none")
+  static FailureOr<Value> predictionOf(func::FuncOp forward, ArrayRef<NamedValue> results, const LossSpec &spec) {
+    const NamedValue *found = spec.output.empty() && !results.empty() ? &results.front() : nullptr;
+    for (const NamedValue &result : results)
+      if (!spec.output.empty() && result.first == spec.output)
+        found = &result;
+    if (found && isFloat(found->second))
+      return found->second;
+    InFlightDiagnostic error = forward.emitError() << "expected a float tensor as ";
+    if (spec.output.empty())
+      error << "the first result";
+    else
+      error << "a result named '" << spec.output << "'";
+    error << ", to take the loss of, got ";
+    if (found)
+      return error << found->second.getType();
+    if (results.empty())
+      return error << "no result";
+    llvm::interleaveComma(results, error, [&](const NamedValue &result) { error << "'" << result.first << "'"; });
+    return error;
+  }
+
+  /// The loss; its target's name starts with `prefix`.
+  FailureOr<Value> build(func::FuncOp forward, GraphBuilder &b, Value prediction, const LossSpec &spec,
+                         const std::string &prefix) {
+    if (spec.kind == LossKind::softmaxCrossEntropy)
+      return crossEntropy(forward, b, prediction, spec, prefix + "labels");
+    if (spec.kind == LossKind::none)
       return ownLoss(forward, b, prediction);
-    if (loss != "mse" && loss != "l1" && loss != "bce-with-logits")
-      return forward.emitError() << "expected loss softmax-cross-entropy, mse, l1, bce-with-logits or none, got '"
-                                 << loss << "'";
-    FailureOr<Value> target = addTarget(forward, "target", prediction.getType());
+    FailureOr<Value> target = addTarget(forward, prefix + "target", prediction.getType());
     if (failed(target))
       return failure();
     Value x = b.widen(prediction), t = b.widen(*target), each;
-    if (loss == "bce-with-logits") {
+    if (spec.kind == LossKind::bceWithLogits) {
       each = b.sub(b.make<SoftplusOp>(x), b.mul(x, t));
     } else {
       Value difference = b.sub(x, t);
-      each = loss == "mse" ? b.mul(difference, difference) : b.make<AbsOp>(difference);
+      each = spec.kind == LossKind::mse ? b.mul(difference, difference) : b.make<AbsOp>(difference);
     }
     Value mean = b.mean(each, axisRange(0, tensorType(each).getRank()));
     // Precision passes keep what is written out here in FP32, and its gradient, which has the same location.
@@ -81,31 +120,26 @@ private:
   }
 
   /// Classes go last, everything else becomes rows.
-  FailureOr<Value> crossEntropy(func::FuncOp forward, GraphBuilder &b, Value logits) {
+  FailureOr<Value> crossEntropy(func::FuncOp forward, GraphBuilder &b, Value logits, const LossSpec &spec,
+                                const std::string &target) {
     RankedTensorType type = tensorType(logits);
-    int64_t rank = type.getRank(), axis = classAxis < 0 ? classAxis + rank : classAxis;
+    int64_t rank = type.getRank(), axis = spec.classAxis < 0 ? spec.classAxis + rank : spec.classAxis;
     if (rank < 2 || axis < 0 || axis >= rank)
-      return forward.emitError() << "expected logits with classes on axis " << classAxis.getValue() << ", got " << type
+      return forward.emitError() << "expected logits with classes on axis " << spec.classAxis << ", got " << type
                                  << ": set class-axis, or another loss";
-    std::optional<int64_t> ignored;
-    if (int64_t label; !ignoreIndex.empty()) {
-      if (StringRef(ignoreIndex).getAsInteger(10, label))
-        return forward.emitError() << "expected an integer ignore-index, got '" << ignoreIndex << "'";
-      ignored = label;
-    }
     SmallVector<int64_t> order = otherAxes(rank, {axis}), samples;
     for (int64_t i : order)
       samples.push_back(type.getDimSize(i));
     auto labelType = RankedTensorType::get(samples, b.builder.getI64Type());
-    FailureOr<Value> labels = addTarget(forward, "labels", labelType);
+    FailureOr<Value> labels = addTarget(forward, target, labelType);
     if (failed(labels))
       return failure();
     order.push_back(axis);
     int64_t classes = type.getDimSize(axis), rows = labelType.getNumElements();
     Value flat = b.reshape(b.transpose(logits, order), {rows, classes});
-    IntegerAttr ignoreAttr = ignored ? b.builder.getI64IntegerAttr(*ignored) : IntegerAttr();
+    IntegerAttr ignored = spec.ignoreIndex ? b.builder.getI64IntegerAttr(*spec.ignoreIndex) : IntegerAttr();
     auto reduction = LossReductionAttr::get(b.builder.getContext(), LossReduction::mean);
-    return b.make<SoftmaxCrossEntropyOp>(flat, b.reshape(*labels, {rows}), Value(), reduction, ignoreAttr);
+    return b.make<SoftmaxCrossEntropyOp>(flat, b.reshape(*labels, {rows}), Value(), reduction, ignored);
   }
 
   static FailureOr<Value> addTarget(func::FuncOp forward, StringRef name, Type type) {

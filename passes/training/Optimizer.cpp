@@ -4,6 +4,8 @@
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "passes/training/Passes.h"
 
+#include <map>
+
 namespace mpt {
 #define GEN_PASS_DEF_OPTIMIZER
 #include "passes/training/Passes.h.inc"
@@ -59,7 +61,7 @@ struct Optimizer : mpt::impl::OptimizerBase<Optimizer> {
     func::FuncOp step = findFunction(module, "step");
     if (!step)
       return signalPassFailure();
-    auto parsed = parseOptimizerSpec(optimizer);
+    auto parsed = parseOptimizerSpecs(optimizer);
     if (!parsed) {
       step.emitError() << "optimizer: " << llvm::toString(parsed.takeError());
       return signalPassFailure();
@@ -68,13 +70,19 @@ struct Optimizer : mpt::impl::OptimizerBase<Optimizer> {
       step.emitError() << "expected a clip-norm that is not negative, got " << clipNorm.getValue();
       return signalPassFailure();
     }
-    spec = *parsed;
+    groups = *parsed;
+    for (const OptimizerSpec &group : groups)
+      if (group.lr != groups.front().lr && groups.front().lr == 0.0) {
+        step.emitError()
+            << "expected a learning rate above 0 in the first optimizer, which those of the others are relative to";
+        return signalPassFailure();
+      }
     OpBuilder builder(step.getBody().front().getTerminator());
     module->setAttr("mpt.optimizer", describe(builder));
 
     SmallVector<train::GradientOp> gradients = llvm::to_vector(step.getOps<train::GradientOp>());
     lr = addArgument(step, "learning_rate", RankedTensorType::get({}, builder.getF32Type()));
-    step.setArgAttr(step.getNumArguments() - 1, "mpt.default", builder.getF64FloatAttr(spec.lr));
+    step.setArgAttr(step.getNumArguments() - 1, "mpt.default", builder.getF64FloatAttr(groups.front().lr));
     if (failed(countSteps(step)))
       return signalPassFailure();
     Value coefficient = clipNorm > 0.0 ? clip(step, gradients) : Value();
@@ -84,11 +92,12 @@ struct Optimizer : mpt::impl::OptimizerBase<Optimizer> {
   }
 
 private:
-  /// The optimizer for the manifest: kind and default learning rate, and the text they came from.
+  /// The optimizer for the manifest: kind and default learning rate (of the first of several), and the text they came
+  /// from.
   DictionaryAttr describe(Builder builder) {
     return builder.getDictionaryAttr(
-        {builder.getNamedAttr("kind", builder.getStringAttr(stringifyOptimizerKind(spec.kind))),
-         builder.getNamedAttr("learning_rate", builder.getF64FloatAttr(spec.lr)),
+        {builder.getNamedAttr("kind", builder.getStringAttr(stringifyOptimizerKind(groups.front().kind))),
+         builder.getNamedAttr("learning_rate", builder.getF64FloatAttr(groups.front().lr)),
          builder.getNamedAttr("spec", builder.getStringAttr(optimizer))});
   }
 
@@ -129,6 +138,12 @@ private:
     GraphBuilder b(builder, gradient.getLoc());
     StringRef name = gradient.getParameter();
     Value parameter = readState(step, name, gradient.getType()), grad = gradient.getResult();
+    const OptimizerSpec *group = optimizerFor(groups, name);
+    if (!group)
+      return mlir::emitError(gradient.getLoc())
+             << "expected an optimizer for parameter '" << name
+             << "': its name matches no params; give one without params, or freeze it";
+    const OptimizerSpec &spec = *group;
     RankedTensorType type = tensorType(parameter);
     Type wide = wideType(type.getElementType());
     if (coefficient)
@@ -146,14 +161,26 @@ private:
         state->setAttr("mpt.storable", builder.getUnitAttr());
       slots.push_back(train::ReadOp::create(builder, b.loc, state.getType(), targets.back()));
     }
-    Operation *op = buildUpdate(builder, b.loc, spec, parameter, grad, lr, count, slots);
+    Operation *op = buildUpdate(builder, b.loc, spec, parameter, grad, rateOf(spec), count, slots);
     for (auto [target, value] : llvm::zip_equal(targets, op->getResults()))
       train::WriteOp::create(builder, b.loc, target, value, Value());
     ++updates;
     return success();
   }
 
-  OptimizerSpec spec;
+  /// The step's rate times the group's share of the first group's rate: schedules serve all groups alike.
+  Value rateOf(const OptimizerSpec &spec) {
+    double share = spec.lr == groups.front().lr ? 1.0 : spec.lr / groups.front().lr;
+    Value &rate = rates[share];
+    if (!rate) {
+      OpBuilder builder = OpBuilder::atBlockBegin(lr.getParentBlock());
+      rate = share == 1.0 ? lr : GraphBuilder(builder, lr.getLoc()).mul(lr, share);
+    }
+    return rate;
+  }
+
+  SmallVector<OptimizerSpec, 1> groups;
+  std::map<double, Value> rates; ///< by share
   Value lr, count;
 };
 

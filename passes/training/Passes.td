@@ -14,6 +14,10 @@ def Loss : Pass<"training-loss", "::mlir::ModuleOp"> {
     FP32 scalar "loss" before its other results. Losses are means over all elements (softmax-cross-entropy: over samples) and
     are computed in FP32 or wider.
 
+    Several losses, separated by semicolons, each name the result that they are taken of: `softmax-cross-entropy,output=logits;
+    mse,output=image,weight=0.1`. Their targets are called `<output>_labels` and `<output>_target`, and `@forward` returns
+    their weighted sum as "loss", followed by each as "loss_<output>" with its weight as the attribute `mpt.weight`.
+
     | loss | prediction | target |
     |---|---|---|
     | `softmax-cross-entropy` | logits [N, C, d...] | `labels`: i64 class indices [N, d...] |
@@ -23,10 +27,8 @@ def Loss : Pass<"training-loss", "::mlir::ModuleOp"> {
   }];
   let options = [
     Option<"loss", "loss", "std::string", "\"softmax-cross-entropy\"",
-           "softmax-cross-entropy, mse, l1, bce-with-logits or none">,
-    Option<"classAxis", "class-axis", "int64_t", "1", "softmax-cross-entropy: axis of the classes; negative from the end">,
-    Option<"ignoreIndex", "ignore-index", "std::string", "\"\"",
-           "softmax-cross-entropy: label whose samples do not count; none when empty">
+           "KIND[,KEY=VALUE]...[;KIND...]: softmax-cross-entropy (class-axis=N, 1, negative from the end; ignore-index=N, a label "
+           "whose samples do not count), mse, l1, bce-with-logits or none; all with output=NAME and weight=NUMBER">
   ];
 }
 
@@ -84,11 +86,14 @@ def Optimizer : Pass<"training-optimizer", "::mlir::ModuleOp"> {
     gradient unless clipping must wait for all; states `@"<param>.<slot>"` and the counter `@"mpt.step"`; the last argument is
     "learning_rate" (FP32 scalar, attribute `mpt.default`). With `clip-norm`, gradients are scaled by
     min(1, clip-norm / (norm + 1e-6)), norm the global L2 norm before clipping, which becomes the result "grad_norm".
+
+    With several optimizers the last one whose `params` matches a parameter's whole name updates it, else the last one without
+    `params`. The input "learning_rate" is the first one's rate; the others' rates keep their ratio to it.
   }];
   let options = [
     Option<"optimizer", "optimizer", "std::string", "\"sgd\"",
            "KIND[,KEY=VALUE]...: sgd (lr, momentum, dampening, nesterov, weight-decay), adam and adamw (lr, betas=B1:B2, eps, "
-           "weight-decay), adagrad (lr, lr-decay, eps, weight-decay)">,
+           "weight-decay), adagrad (lr, lr-decay, eps, weight-decay); several, separated by semicolons, end in ,params=REGEX">,
     Option<"clipNorm", "clip-norm", "double", "0.0", "largest global norm of the gradients; 0 does not clip">
   ];
   let statistics = [Statistic<"updates", "updates", "parameters updated">];

@@ -33,8 +33,10 @@ def compile(model, *, out, loss=None, optimizer=None, policy=None, bind=None, in
     """Compiles a model for training into the folder `out`, which it returns.
 
     model        path of an .onnx file, or a torch.nn.Module
-    loss         loss to add: softmax-cross-entropy, mse, l1, bce-with-logits, or none (the default): the model has one
-    optimizer    name and settings, such as "adamw,lr=1e-3,weight-decay=0.01"
+    loss         loss to add: softmax-cross-entropy, mse, l1, bce-with-logits, or none (the default): the model has one; or a
+                 list of losses that name their outputs, such as "mse,output=image,weight=0.5"
+    optimizer    name and settings, such as "adamw,lr=1e-3,weight-decay=0.01"; or a list, those after the first with the
+                 parameters that they update, such as "sgd,lr=0.1,params=head\\..*"
     policy       fp32 (the default), amp-f16, amp-bf16, or a policy file
     bind         {"N": 32}: sizes of symbolic dimensions
     inputs       example inputs of a torch module: a tuple of tensors, or a dict by name

@@ -23,6 +23,18 @@ llvm::FailureOr<llvm::SmallVector<mlir::Value>> differentiate(mlir::func::FuncOp
                                                               llvm::ArrayRef<mlir::Value> wrt, mlir::OpBuilder &builder,
                                                               GradientCallback completed = nullptr);
 
+/// One of several losses, whose gradient starts at `weight`. Its seed's `mpt.seed` is `name`.
+struct LossTerm {
+  std::string name;
+  mlir::Value value;
+  double weight;
+};
+/// As above, for the weighted sum of `losses`, with a seed each.
+llvm::FailureOr<llvm::SmallVector<mlir::Value>> differentiate(mlir::func::FuncOp function,
+                                                              llvm::ArrayRef<LossTerm> losses,
+                                                              llvm::ArrayRef<mlir::Value> wrt, mlir::OpBuilder &builder,
+                                                              GradientCallback completed = nullptr);
+
 /// Differentiates one op: its rule, or else its decomposition, built at `builder`'s insertion point. Does nothing when
 /// no gradient arrives or none is wanted.
 mlir::LogicalResult differentiateOp(mlir::Operation *op, mlir::OpBuilder &builder, GradientMap &grads);

@@ -21,6 +21,9 @@ mlir::Value addArgument(mlir::func::FuncOp function, llvm::StringRef name, mlir:
 /// Erases the argument `name` when it is there and unused.
 void eraseUnusedArgument(mlir::func::FuncOp function, llvm::StringRef name);
 
+/// On a result of @forward: this one of several losses, and its weight in their sum.
+inline constexpr llvm::StringLiteral kWeightAttr = "mpt.weight";
+
 using NamedValue = std::pair<std::string, mlir::Value>;
 /// What the function returns, with names.
 llvm::SmallVector<NamedValue> namedResults(mlir::func::FuncOp function);

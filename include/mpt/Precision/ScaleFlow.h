@@ -19,9 +19,12 @@ public:
   /// Operands of one op carry different scales.
   bool meets(mlir::Operation *op) const { return meetings.contains(op); }
 
+  /// Both factors of a product carry a scale: the result carries neither.
+  bool multiplies(mlir::Operation *op) const { return products.contains(op); }
+
 private:
   llvm::DenseMap<mlir::Value, Scales> scales;
-  llvm::DenseSet<mlir::Operation *> meetings;
+  llvm::DenseSet<mlir::Operation *> meetings, products;
 };
 
 } // namespace mpt

@@ -4,18 +4,21 @@
 
 // NONE-NOT: train.rescale
 
-// Scale 1 at the seed, one at the rounding to f16, one a product; each parameter's gradient loses the scale that it carries.
+// Scale 1 at the seed, one at the rounding to f16, one a product, bounded by what was gained since the rounding; each
+// parameter's gradient loses the scale that it carries.
 // CHAIN-LABEL: func.func @step
 // CHAIN: %[[SEED:.*]] = train.scale_loss %{{.*}}, %[[ONE:[^ ]+]]
 // CHAIN: train.log_moments %[[SEED]]
 // CHAIN: %[[F0:.*]] = train.cast_scale
 // CHAIN: %[[S0:.*]] = mpt.mul %[[ONE]], %[[F0]]
 // CHAIN: train.rescale %[[SEED]], %[[ONE]] to %[[S0]] : (tensor<8x2xf32>, {{.*}} -> tensor<8x2xf32>
-// CHAIN: %[[F1:.*]] = train.layer_scale {{.*}}, %[[S0]] {{{.*}}spread = "sum"{{.*}}terms = 2 : i64
+// CHAIN: %[[N1:.*]] = mpt.div %[[S0]], %[[S0]]
+// CHAIN: %[[F1:.*]] = train.layer_scale {{.*}}, %[[N1]] {{{.*}}spread = "sum"{{.*}}terms = 2 : i64
 // CHAIN: %[[S1:.*]] = mpt.mul %[[S0]], %[[F1]]
 // CHAIN: %[[D1:.*]] = mpt.matmul {{.*}} -> tensor<8x16xf32>
 // CHAIN: train.rescale %[[D1]], %[[S0]] to %[[S1]] : (tensor<8x16xf32>, tensor<f32>, tensor<f32>) -> tensor<8x16xf16>
-// CHAIN: %[[F2:.*]] = train.layer_scale {{.*}}, %[[S1]] {{{.*}}terms = 16 : i64
+// CHAIN: %[[N2:.*]] = mpt.div %[[S1]], %[[S0]]
+// CHAIN: %[[F2:.*]] = train.layer_scale {{.*}}, %[[N2]] {{{.*}}terms = 16 : i64
 // CHAIN: %[[S2:.*]] = mpt.mul %[[S1]], %[[F2]]
 // CHAIN: %[[GA:.*]] = train.unscale %{{.*}}, %[[S2]]
 // CHAIN: train.gradient @a, %[[GA]]

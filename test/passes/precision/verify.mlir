@@ -115,3 +115,70 @@ module {
     return
   }
 }
+
+// -----
+
+// A residual connection: both branches come to one scale before their sum, which loses that one.
+module {
+  train.state parameter @w : tensor<4xf32>
+  func.func @merged(%x: tensor<4xf32>, %one: tensor<f32>, %two: tensor<f32>) {
+    %seed = mpt.constant dense<1.0> : tensor<4xf32> {mpt.seed}
+    %0 = train.scale_loss %seed, %one : tensor<4xf32>, tensor<f32>
+    %1 = train.rescale %0, %one to %two : (tensor<4xf32>, tensor<f32>, tensor<f32>) -> tensor<4xf16>
+    %2 = mpt.cast %1 : tensor<4xf16> to tensor<4xf32>
+    %target = train.merge_scale(%one, %two) maxima(%one, %two) {largest = 65504.0 : f64} : (tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>) -> tensor<f32>
+    %3 = train.rescale %0, %one to %target : (tensor<4xf32>, tensor<f32>, tensor<f32>) -> tensor<4xf32>
+    %4 = train.rescale %2, %two to %target : (tensor<4xf32>, tensor<f32>, tensor<f32>) -> tensor<4xf32>
+    %5 = mpt.add %3, %4 : tensor<4xf32>
+    %6 = train.unscale %5, %target : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+    %g = train.gradient @w, %6 : tensor<4xf32>
+    return
+  }
+}
+
+// -----
+
+// A cast boundary: the branch that was rounded carries another scale than the one that was not.
+module {
+  train.state parameter @w : tensor<4xf32>
+  func.func @cast_boundary(%x: tensor<4xf32>, %one: tensor<f32>, %two: tensor<f32>) {
+    %seed = mpt.constant dense<1.0> : tensor<4xf32> {mpt.seed}
+    %0 = train.scale_loss %seed, %one : tensor<4xf32>, tensor<f32>
+    %1 = train.rescale %0, %one to %two : (tensor<4xf32>, tensor<f32>, tensor<f32>) -> tensor<4xf16>
+    %2 = mpt.cast %1 : tensor<4xf16> to tensor<4xf32>
+    // expected-error @below {{expected gradients that carry one scale, got different ones: train.rescale is missing}}
+    %3 = mpt.max %0, %2 : tensor<4xf32>
+    return
+  }
+}
+
+// -----
+
+// Two losses with a scale each; one parameter's gradient loses the other's.
+module {
+  train.state parameter @w : tensor<4xf32>
+  func.func @losses(%one: tensor<f32>, %two: tensor<f32>) {
+    %a = mpt.constant dense<1.0> : tensor<4xf32> {mpt.seed = "a"}
+    %b = mpt.constant dense<2.0> : tensor<4xf32> {mpt.seed = "b"}
+    %0 = train.scale_loss %a, %one : tensor<4xf32>, tensor<f32>
+    %1 = train.scale_loss %b, %two : tensor<4xf32>, tensor<f32>
+    // expected-error @below {{expected gradients that carry one scale, got different ones: train.rescale is missing}}
+    %2 = mpt.add %0, %1 : tensor<4xf32>
+    // expected-error @below {{expected the scale that the gradient carries, got another one}}
+    %3 = train.unscale %1, %one : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+    %g = train.gradient @w, %3 : tensor<4xf32>
+    return
+  }
+}
+
+// -----
+
+module {
+  func.func @squared(%scale: tensor<f32>) {
+    %seed = mpt.constant dense<1.0> : tensor<4x4xf32> {mpt.seed}
+    %0 = train.scale_loss %seed, %scale : tensor<4x4xf32>, tensor<f32>
+    // expected-error @below {{expected one gradient among the factors, got two that carry a scale}}
+    %1 = mpt.matmul %0, %0 : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+    return
+  }
+}

@@ -2,13 +2,16 @@
 // RUN: mpt-opt %t/dense.mlir --training-loss=loss=mse | FileCheck %s --check-prefix=MSE
 // RUN: mpt-opt %t/dense.mlir --training-loss=loss=l1 | FileCheck %s --check-prefix=L1
 // RUN: mpt-opt %t/dense.mlir --training-loss=loss=bce-with-logits | FileCheck %s --check-prefix=BCE
-// RUN: mpt-opt %t/image.mlir --training-loss="ignore-index=-100" | FileCheck %s --check-prefix=IMAGE
-// RUN: mpt-opt %t/tokens.mlir --training-loss="class-axis=-1" | FileCheck %s --check-prefix=TOKENS
+// RUN: mpt-opt %t/image.mlir --training-loss=loss=softmax-cross-entropy,ignore-index=-100 | FileCheck %s --check-prefix=IMAGE
+// RUN: mpt-opt %t/tokens.mlir --training-loss=loss=softmax-cross-entropy,class-axis=-1 | FileCheck %s --check-prefix=TOKENS
 // RUN: mpt-opt %t/own.mlir --training-loss=loss=none | FileCheck %s --check-prefix=OWN
 // RUN: not mpt-opt %t/dense.mlir --training-loss=loss=none 2>&1 | FileCheck %s --check-prefix=NOT-SCALAR
 // RUN: not mpt-opt %t/dense.mlir --training-loss=loss=hinge 2>&1 | FileCheck %s --check-prefix=UNKNOWN
 // RUN: not mpt-opt %t/taken.mlir --training-loss=loss=mse 2>&1 | FileCheck %s --check-prefix=TAKEN
 // RUN: not mpt-opt %t/own.mlir --training-loss 2>&1 | FileCheck %s --check-prefix=RANK
+// RUN: mpt-opt %t/several.mlir '--training-loss=loss=softmax-cross-entropy,class-axis=-1,output=words;mse,output=size,weight=0.5' | FileCheck %s --check-prefix=SEVERAL
+// RUN: not mpt-opt %t/several.mlir --training-loss=loss=mse,output=length 2>&1 | FileCheck %s --check-prefix=MISSING
+// RUN: not mpt-opt %t/several.mlir '--training-loss=loss=mse,output=size;mse' 2>&1 | FileCheck %s --check-prefix=UNNAMED
 // RUN: not mpt-opt %t/none.mlir --training-loss 2>&1 | FileCheck %s --check-prefix=NO-FORWARD
 
 // MSE: %[[T:[a-z0-9]+]]: tensor<2x3xf32> {mpt.name = "target"}) -> (tensor<f32> {mpt.name = "loss"}, tensor<2x3xf32> {mpt.name = "y"})
@@ -59,4 +62,18 @@ func.func @forward(%x: tensor<2xf32> {mpt.name = "target"}) -> (tensor<2xf32> {m
 //--- none.mlir
 module {}
 // NOT-SCALAR: error: expected the first result to be a scalar loss, got 'tensor<2x3xf32>'
-// UNKNOWN: error: expected loss softmax-cross-entropy, mse, l1, bce-with-logits or none, got 'hinge'
+// UNKNOWN: error: loss: expected a loss (softmax-cross-entropy, mse, l1, bce-with-logits, none), got 'hinge'
+// Several losses: a target each, their weighted sum first, then each with its weight.
+// SEVERAL: %[[A:[a-z0-9]+]]: tensor<2x3xi64> {mpt.name = "words_labels"}, %[[B:[a-z0-9]+]]: tensor<4xf32> {mpt.name = "size_target"}
+// SEVERAL-SAME: -> (tensor<f32> {mpt.name = "loss"}, tensor<f32> {mpt.name = "loss_words", mpt.weight = 1.000000e+00 : f64}, tensor<f32> {mpt.name = "loss_size", mpt.weight = 5.000000e-01 : f64}, tensor<2x3x7xf32> {mpt.name = "words"}, tensor<4xf32> {mpt.name = "size"})
+// SEVERAL: %[[X:.*]], %{{.*}}, %{{.*}} = mpt.softmax_cross_entropy
+// SEVERAL: %[[Y:.*]] = mpt.reduce{{ +}}mean
+// SEVERAL: %[[W:.*]] = mpt.mul %[[Y]], %{{.*}} {mpt.loss}
+// SEVERAL: %[[S:.*]] = mpt.add %[[X]], %[[W]] {mpt.loss}
+// SEVERAL: return %[[S]], %[[X]], %[[Y]]
+// MISSING: error: expected a float tensor as a result named 'length', to take the loss of, got 'words', 'size'
+// UNNAMED: error: loss: expected each of several losses to name an output of its own, as in mse,output=NAME, got 'mse'
+//--- several.mlir
+func.func @forward(%x: tensor<2x3x7xf32> {mpt.name = "x"}, %z: tensor<4xf32> {mpt.name = "z"}) -> (tensor<2x3x7xf32> {mpt.name = "words"}, tensor<4xf32> {mpt.name = "size"}) {
+  return %x, %z : tensor<2x3x7xf32>, tensor<4xf32>
+}

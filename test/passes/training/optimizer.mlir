@@ -8,6 +8,9 @@
 // RUN: not mpt-opt %s --training-optimizer=optimizer=sgd,lr=fast 2>&1 | FileCheck %s --check-prefix=VALUE
 // RUN: not mpt-opt %s --training-optimizer=optimizer=sgd,nesterov=true 2>&1 | FileCheck %s --check-prefix=NESTEROV
 // RUN: not mpt-opt %s --training-optimizer=clip-norm=-1 2>&1 | FileCheck %s --check-prefix=NEGATIVE
+// RUN: mpt-opt %s '--training-optimizer=optimizer=sgd,lr=0.1;adam,lr=0.2,params=.*' | FileCheck %s --check-prefix=GROUPS
+// RUN: not mpt-opt %s --training-optimizer=optimizer=sgd,params=none 2>&1 | FileCheck %s --check-prefix=NOBODY
+// RUN: not mpt-opt %s --training-optimizer=optimizer=sgd,"params=(" 2>&1 | FileCheck %s --check-prefix=PARAMS
 
 // ADAMW-DAG: slot @a.moment1 : tensor<3xf32> of "a"
 // ADAMW-DAG: slot @a.moment2 : tensor<3xf32> of "a"
@@ -41,3 +44,10 @@ func.func @step(%l: tensor<f32> {mpt.name = "x"}) -> (tensor<f32> {mpt.name = "l
   %gb = train.gradient @b, %b : tensor<f32>
   return %l : tensor<f32>
 }
+// A group's rate keeps its ratio to the first one's.
+// GROUPS: mpt.optimizer = {kind = "sgd", learning_rate = 1.000000e-01 : f64
+// GROUPS: %[[RATE:.*]] = mpt.mul %{{.*}}, %{{.*}} : tensor<f32>
+// GROUPS-NOT: mpt.sgd
+// GROUPS: mpt.adam %{{[^,]*}}, %{{[^,]*}}, %[[RATE]]
+// NOBODY: error: expected an optimizer for parameter '{{.*}}': its name matches no params; give one without params, or freeze it
+// PARAMS: error: optimizer: expected a regular expression for params of sgd, got '('

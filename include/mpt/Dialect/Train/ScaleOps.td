@@ -25,9 +25,9 @@ def Train_FloorScaleOp : Train_Op<"floor_scale", [Pure]> {
 
 // ---- layer-wise adaptive scales (arXiv 1910.12385)
 def Train_MomentsOp : Train_Op<"moments", [Pure]> {
-  let summary = "FP32 scalars over all elements: mean, mean of squares, minimum, maximum";
+  let summary = "FP32 scalars over all elements: mean of squares, largest magnitude";
   let arguments = (ins Train_Float:$x);
-  let results = (outs Train_Float:$mean, Train_Float:$square, Train_Float:$min, Train_Float:$max);
+  let results = (outs Train_Float:$square, Train_Float:$max);
   let assemblyFormat = "$x attr-dict `:` functional-type(operands, results)";
 }
 def Train_LogMomentsOp : Train_Op<"log_moments", [Pure]> {
@@ -37,17 +37,18 @@ def Train_LogMomentsOp : Train_Op<"log_moments", [Pure]> {
   let assemblyFormat = "$x attr-dict `:` functional-type(operands, results)";
 }
 def Train_LayerScaleOp : Train_Op<"layer_scale", [Pure]> {
-  let summary = "factor for the gradient that a product makes of g, which carries `scale`, and w";
+  let summary = "factor for the gradient that a product makes of g, which gained `gain` since it was first rounded, and w";
   let description = [{
     Takes the moments (train.moments) of both factors; a result sums `terms` products. sigma^2 = E[g^2] E[w^2], times
     terms / 2 with spread "sum". low = max(1, smallest / (T sigma)), T = sqrt(2) erfinv(underflow): a normal result of that
-    spread falls below `smallest` with probability `underflow`. high = (largest / terms) / the largest magnitude among the
-    four products of extremes. The result is min(low, high, layer_max, total_max / scale), down to a power of two; 1 where
-    sigma is 0 or that is not a positive finite number.
+    spread falls below `smallest` with probability `underflow`. high = (largest / terms) / (max |g| max |w|). `gain` is the
+    product of the layers' factors on the way from where g was first rounded: what the loss is multiplied by does not
+    count. The result is min(low, high, layer_max, total_max / gain), down to a power of two; 1 where sigma is 0 or that
+    is not a positive finite number.
   }];
-  let arguments = (ins Train_Float:$g_square, Train_Float:$g_min, Train_Float:$g_max, Train_Float:$w_square,
-    Train_Float:$w_min, Train_Float:$w_max, Train_Float:$scale, I64Attr:$terms, StrAttr:$spread, F64Attr:$underflow,
-    F64Attr:$smallest, F64Attr:$largest, F64Attr:$layer_max, F64Attr:$total_max);
+  let arguments = (ins Train_Float:$g_square, Train_Float:$g_max, Train_Float:$w_square, Train_Float:$w_max,
+    Train_Float:$gain, I64Attr:$terms, StrAttr:$spread, F64Attr:$underflow, F64Attr:$smallest, F64Attr:$largest,
+    F64Attr:$layer_max, F64Attr:$total_max);
   let results = (outs Train_Float:$factor);
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
   let extraClassDeclaration = [{ double getReach(); }];
@@ -55,15 +56,19 @@ def Train_LayerScaleOp : Train_Op<"layer_scale", [Pure]> {
 def Train_CastScaleOp : Train_Op<"cast_scale", [Pure]> {
   let summary = "factor for a gradient that is about to be rounded to a narrower type";
   let description = [{
-    Takes train.log_moments of the gradient. ln |g| is taken for normal: smallest / exp(mu + sigma sqrt(2) erfinv(2
-    underflow - 1)) lifts all but a share `underflow` above `smallest`. The result is that, at most largest / (2 max |g|),
-    down to a power of two; 1 where it is not a positive finite number.
+    Takes train.log_moments of the gradient. ln |g| is taken for normal: low = smallest / exp(mu + sigma sqrt(2) erfinv(2
+    underflow - 1)) lifts all but a share `underflow` above `smallest`. high = largest / (256 max |g|): what follows may
+    make the gradient larger before the next product looks at it. The result is min(max(1, low), high), down to a power of
+    two; 1 where it is not a positive finite number.
   }];
   let arguments = (ins Train_Float:$mean, Train_Float:$square, Train_Float:$max, F64Attr:$underflow, F64Attr:$smallest,
     F64Attr:$largest);
   let results = (outs Train_Float:$factor);
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
-  let extraClassDeclaration = [{ double getQuantile(); }];
+  let extraClassDeclaration = [{
+    double getQuantile();
+    static constexpr double headroom = 256;
+  }];
 }
 def Train_MergeScaleOp : Train_Op<"merge_scale", [Pure, AttrSizedOperandSegments]> {
   let summary = "common scale of gradients that meet";

@@ -1,0 +1,33 @@
+// Text form of a loss, as users give it to --loss.
+#ifndef MPT_AUTODIFF_LOSSSPEC_H
+#define MPT_AUTODIFF_LOSSSPEC_H
+
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/Error.h"
+#include <optional>
+#include <string>
+
+namespace mpt {
+
+enum class LossKind { softmaxCrossEntropy, mse, l1, bceWithLogits, none };
+
+/// A loss of one of the model's results; fields that its kind does not use keep their defaults.
+struct LossSpec {
+  LossKind kind = LossKind::none;
+  std::string output;                 ///< the result; empty: the first one
+  double weight = 1.0;                ///< in the sum of several losses
+  int64_t classAxis = 1;              ///< softmax-cross-entropy: axis of the classes; negative from the end
+  std::optional<int64_t> ignoreIndex; ///< softmax-cross-entropy: label whose samples do not count
+};
+
+/// Parses `KIND[,KEY=VALUE]...[;KIND...]`: softmax-cross-entropy (class-axis, ignore-index), mse, l1, bce-with-logits
+/// or none, each with output and weight. Each of several losses names its output, all different. The error of unknown
+/// or malformed text names what was expected.
+llvm::Expected<llvm::SmallVector<LossSpec, 1>> parseLossSpecs(llvm::StringRef text);
+
+llvm::StringRef stringifyLossKind(LossKind kind);
+
+} // namespace mpt
+
+#endif // MPT_AUTODIFF_LOSSSPEC_H

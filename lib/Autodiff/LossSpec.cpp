@@ -1,0 +1,76 @@
+// Parser of losses.
+#include "mpt/Autodiff/LossSpec.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSet.h"
+
+#include <cmath>
+
+using namespace llvm;
+using namespace mpt;
+
+namespace {
+
+struct KindInfo {
+  LossKind kind;
+  StringLiteral name;
+};
+constexpr KindInfo kinds[] = {{LossKind::softmaxCrossEntropy, "softmax-cross-entropy"},
+                              {LossKind::mse, "mse"},
+                              {LossKind::l1, "l1"},
+                              {LossKind::bceWithLogits, "bce-with-logits"},
+                              {LossKind::none, "none"}};
+
+Error problem(const Twine &message) { return createStringError(inconvertibleErrorCode(), message); }
+
+Expected<LossSpec> parseOne(StringRef text) {
+  SmallVector<StringRef> parts;
+  text.split(parts, ',');
+  StringRef name = parts.front().trim();
+  const KindInfo *info = find_if(kinds, [&](const KindInfo &info) { return info.name == name; });
+  if (info == std::end(kinds))
+    return problem("expected a loss (" + join(map_range(kinds, [](const KindInfo &k) { return k.name.str(); }), ", ") +
+                   "), got '" + name + "'");
+  LossSpec spec;
+  spec.kind = info->kind;
+  bool classes = spec.kind == LossKind::softmaxCrossEntropy;
+  for (StringRef part : drop_begin(parts)) {
+    auto [key, value] = part.trim().split('=');
+    int64_t number = 0;
+    bool whole = !value.getAsInteger(10, number);
+    if (key == "class-axis" && classes && whole)
+      spec.classAxis = number;
+    else if (key == "ignore-index" && classes && whole)
+      spec.ignoreIndex = number;
+    else if (key == "output" && !value.empty())
+      spec.output = value.str();
+    else if (key != "weight" || value.getAsDouble(spec.weight) || !std::isfinite(spec.weight))
+      return problem("expected " + Twine(classes ? "class-axis=N, ignore-index=N, " : "") +
+                     "output=NAME or weight=NUMBER after " + info->name + ", got '" + part + "'");
+  }
+  return spec;
+}
+
+} // namespace
+
+StringRef mpt::stringifyLossKind(LossKind kind) {
+  return find_if(kinds, [&](const KindInfo &info) { return info.kind == kind; })->name;
+}
+
+Expected<SmallVector<LossSpec, 1>> mpt::parseLossSpecs(StringRef text) {
+  SmallVector<LossSpec, 1> specs;
+  SmallVector<StringRef> parts;
+  text.split(parts, ';');
+  StringSet<> outputs;
+  for (StringRef part : parts) {
+    Expected<LossSpec> spec = parseOne(part);
+    if (!spec)
+      return spec.takeError();
+    if (parts.size() > 1 && (spec->output.empty() || !outputs.insert(spec->output).second))
+      return problem("expected each of several losses to name an output of its own, as in mse,output=NAME, got '" +
+                     part + "'");
+    specs.push_back(*spec);
+  }
+  return specs;
+}
