@@ -55,7 +55,7 @@ def run(path, *options, **keywords):
     ("--bind=N", "expected NAME=N with a positive N for --bind, got 'N'"),
     ("--bind=N=-3", "expected NAME=N with a positive N for --bind, got 'N=-3'"),
     ("--bind=N=4611686018427387904", "expected fewer than 2^40 elements, got --bind N=4611686018427387904"),
-    ("--target=tpu", "expected cpu for --target, got 'tpu'"),
+    ("--target=tpu", "expected cpu|cuda for --target, got 'tpu'"),
     ("--mcpu=pentium99", "pentium99"),
     ("--emit=wasm", "for --emit, got 'wasm'"),
     ("--to=nowhere", "for --to, got 'nowhere'"),
