@@ -3,6 +3,7 @@
 #include "mpt/Autodiff/Autodiff.h"
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
+#include "mpt/Lowering/Kernel.h"
 #include "mpt/Reference/Interpreter.h"
 #include "mpt/Reference/Reference.h"
 
@@ -190,6 +191,7 @@ int main(int argc, char **argv) {
   registry.insert<func::FuncDialect, MPTDialect, train::TrainDialect>();
   registerAutodiffModels(registry);
   registerReferenceModels(registry);
+  registerLoopLoweringModels(registry); // composites are interpreted through their decompositions
   MLIRContext context(registry);
   context.loadAllAvailableDialects();
 
