@@ -80,6 +80,9 @@ void GpuKernelBuilder::rows(int64_t extent, StringRef schedule, bool partial) {
   while (threads >= 32 && threads < 2 * target.maxThreads && pieces >= 2 * threads &&
          points * threads < 512 * target.multiprocessors)
     threads *= 2;
+  // Many sums beside each other (a finite check of all gradients): loops keep one's values from waiting for another's.
+  if (reductions.size() > 4)
+    unroll = 0;
   int64_t together =
       std::max<int64_t>(1, std::max<int64_t>(32, points >= 4 * target.multiprocessors ? 128 : 32) / threads);
   launch(schedule, {ceilDiv(points, together), 1, 1}, threads * together, [&](Frame &frame) {
