@@ -73,6 +73,8 @@ void buildPrecision(OpPassManager &passes, const PipelineOptions &options) {
     assign.keepF32 = {options.keepF32};
   if (!options.keepNarrow.empty())
     assign.keepNarrow = {options.keepNarrow};
+  assign.rules.assign(options.rules.begin(), options.rules.end());
+  assign.ranges = options.ranges;
   passes.addPass(createAssign(assign));
   passes.addPass(createInsertCasts());
   // Masters recognize narrow parameters by the casts of their reads, and take those reads over.
@@ -99,7 +101,7 @@ void buildFusion(OpPassManager &passes, const PipelineOptions &options) {
   recompute.bytes = options.recomputeBytes;
   passes.addPass(createRecompute(recompute));
   passes.addPass(createKeyStreams());
-  passes.addPass(createForm());
+  passes.addPass(createForm({options.debugNonfinite}));
 }
 
 void buildMemory(OpPassManager &passes, const PipelineOptions &options) {
@@ -132,6 +134,7 @@ void mpt::buildNodeRewriting(OpPassManager &passes, const PipelineOptions &optio
     assign.keepF32 = {options.keepF32};
   if (!options.keepNarrow.empty())
     assign.keepNarrow = {options.keepNarrow};
+  assign.rules.assign(options.rules.begin(), options.rules.end());
   passes.addPass(createAssignNodes(assign));
   passes.addPass(createCastNodes());
 }

@@ -18,12 +18,15 @@ struct PipelineOptions {
   std::string arch;              ///< CUDA: architectures to carry code for, separated by commas; the default if empty
   std::string mcpu = "native";
   std::string keepF32, keepNarrow; ///< regular expressions over node names
+  std::vector<std::string> rules;  ///< rules as in a policy file, without `policy.`, which beat the policy's
+  std::string ranges;              ///< file of mpt-run --calibrate, for policy auto and the precision report
   std::string lossScale;           ///< overrides the policy's: none, a number, or dynamic with settings
   double clipNorm = 0.0;           ///< largest global gradient norm; 0 does not clip
   int64_t accumulate = 1;          ///< micro-steps whose gradients are summed before an update
   int64_t memoryBudget = 0;        ///< most bytes of state and arena that the step may need; 0 does not limit
   int64_t recomputeBytes = 0;      ///< bytes of saved activations to give up by further passes over memory
   bool noDropout = false;
+  bool debugNonfinite = false; ///< the library looks for the first value that is not finite
   bool forwardOnly = false; ///< no loss, backward or optimizer
 };
 

@@ -235,6 +235,17 @@ static inline int64_t mpt_conv_workspace(const mpt_conv_desc *d, int native) {
 void mpt_rt_copy(mpt_exec *exec, void *dst, const void *src, int64_t bytes);
 void mpt_rt_zero(mpt_exec *exec, void *dst, int64_t bytes);
 
+/* A float buffer that call `call` of the running function has written, in libraries that were compiled with
+ * --debug-nonfinite. All fields are 64 bits wide; strides are in elements. */
+enum { MPT_CHECK_RANK = 8, MPT_CHECK_INFINITIES_MEANT = 1 /* flag: a mask holds them; only NaN counts */ };
+typedef struct mpt_check_desc {
+  int64_t call, dtype, flags, rank;
+  int64_t shape[MPT_CHECK_RANK], strides[MPT_CHECK_RANK];
+} mpt_check_desc;
+
+/* Remembers the first buffer of a run that holds infinities or NaN. */
+void mpt_rt_check(mpt_exec *exec, const mpt_check_desc *desc, const void *data);
+
 /* ---- called by code emitted for CUDA -----------------------------------------------------------------------------
  * The same operations on device memory. They put work on the trainer's stream and return; a status other than 0 means
  * that nothing was enqueued. Names of their own, because a process may hold models and runtimes of both kinds.

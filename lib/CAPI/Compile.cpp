@@ -126,7 +126,7 @@ private:
 
   /// The model's own graph with the policy's types, node by node.
   LogicalResult rewriteNodes() {
-    if (options.output == "-")
+    if (options.output == "-" && !options.dryRun)
       return fail("expected a file for the ONNX model; name it with -o");
     progress("importing " + options.input);
     FailureOr<OwningOpRef<ModuleOp>> imported = importNodes(options.input, options.name, &context);
@@ -140,6 +140,8 @@ private:
     buildNodeRewriting(passes, options);
     if (failed(passes.run(*module)) || failed(report("precision")))
       return failure();
+    if (options.dryRun)
+      return success();
     progress("writing " + options.output);
     return exportNodes(*module, options.output);
   }
@@ -235,6 +237,8 @@ private:
     entries.set("compiler", builder.getStringAttr(mpt_compiler_version()));
     entries.set("policy", builder.getStringAttr(options.policy));
     entries.set("loss", builder.getStringAttr(options.loss));
+    if (options.debugNonfinite)
+      entries.set("debug_nonfinite", builder.getBoolAttr(true));
     if (Attribute optimizer = (*module)->getAttr("mpt.optimizer"))
       entries.set("optimizer", optimizer);
     (*module)->setAttr("mpt.manifest", entries.getDictionary(&context));
@@ -264,6 +268,8 @@ private:
     progress("writing " + options.output);
     describe();
     if (options.target == "cuda") {
+      if (options.debugNonfinite)
+        return fail("expected --target=cpu with --debug-nonfinite; mpt-run --blame names the node for any target");
       cuda::EmitOptions emit;
       fill(emit);
       SmallVector<StringRef> archs;
@@ -274,6 +280,7 @@ private:
     cpu::EmitOptions emit;
     fill(emit);
     emit.cpu = options.mcpu;
+    emit.debugNonfinite = options.debugNonfinite;
     return cpu::emitLibrary(*module, emit);
   }
 

@@ -178,14 +178,20 @@ const std::vector<Flag> &flags() {
        "end (repeatable)",
        setOptimizer},
       {"--policy", "POLICY",
-       "fp32 (default), amp-f16, amp-bf16, pure-f16-static, als-f16, fp8-e5m2, fp8-current, fp8-hybrid, or a policy "
-       "file",
+       "fp32 (default), amp-f16, amp-bf16, pure-f16-static, als-f16, fp8-e5m2, fp8-current, fp8-hybrid, "
+       "autocast-cuda-f16, autocast-cpu-bf16, a policy file, or auto[,base=POLICY][,budget=X] from measured --ranges",
        text(&Options::policy)},
       {"--placement", "HOW", "of casts: cut (default), or painting for comparison",
        choice(&Options::placement, "cut|painting")},
       {"--keep-f32", "REGEX", "nodes whose names match stay FP32", pattern(&Options::keepF32)},
       {"--keep-narrow", "REGEX", "nodes whose names match are narrowed whatever the policy says",
        pattern(&Options::keepNarrow)},
+      {"--rule", "RULE",
+       "rule as in a policy file, which beats the policy's (repeatable), as in 'op \"mpt.tanh\" -> wide'",
+       [](Options &options, StringRef value) -> std::optional<std::string> {
+         options.rules.push_back(value.str());
+         return std::nullopt;
+       }},
       {"--loss-scale", "SCALE", "none, a number, or dynamic with settings, as in dynamic,init=1024,interval=500",
        text(&Options::lossScale)},
       {"--clip-norm", "NORM", "clip gradients to this global L2 norm", setClipNorm},
@@ -206,9 +212,12 @@ const std::vector<Flag> &flags() {
       {"--report", "KIND",
        "precision, memory or kernels, to standard output or =FILE (.json; precision also .html; repeatable)",
        addReport},
-      {"--ranges", "FILE", "ranges that mpt-run --calibrate measured, shown in the precision report",
+      {"--ranges", "FILE", "ranges that mpt-run --calibrate measured: for --policy=auto, and shown in the precision report",
        text(&Options::ranges)},
       {"--dry-run", "", "run the phases and print the reports, write no product", toggle(&Options::dryRun)},
+      {"--debug-nonfinite", "",
+       "the library checks every value it computes: a step that is skipped, or gives what is not finite, fails with the node",
+       toggle(&Options::debugNonfinite)},
       {"--timing", "", "print the time that each pass took", toggle(&Options::timing)},
       {"--quiet", "", "no progress on standard error", toggle(&Options::quiet)},
   };

@@ -59,6 +59,11 @@ const std::vector<RunFlag> &flags() {
       {"--calibrate", "", "run training steps in FP32 and write the ranges of all values", mode(RunMode::Calibrate)},
       {"--blame", "", "run steps and name the node at which one stopped being finite", mode(RunMode::Blame)},
       {"--certify", "", "compare steps in the policy with FP64 and write a certificate", mode(RunMode::Certify)},
+      {"--reference", "FILE", "certify an .mlir file against this FP32 form of the same step",
+       [](RunCommand &command, StringRef value) {
+         command.reference = value.str();
+         return !value.empty();
+       }},
       {"--batch", "FILE", "safetensors file with the inputs of one step (repeatable)",
        [](RunCommand &command, StringRef value) {
          command.batches.push_back(value.str());
@@ -67,6 +72,8 @@ const std::vector<RunFlag> &flags() {
       {"--max-loss-difference", "X", "certificate: relative, of any step (0.01)",
        limit(&CertificateLimits::lossDifference)},
       {"--min-gradient-cosine", "X", "certificate: of any parameter (0.98)", limit(&CertificateLimits::gradientCosine)},
+      {"--max-gradient-error", "X", "certificate: relative norm, of any parameter (0.2)",
+       limit(&CertificateLimits::gradientError)},
       {"--max-underflow", "X", "certificate: share of a tensor's values (0.05)",
        limit(&CertificateLimits::underflowShare)},
       {"--max-skipped", "X", "certificate: share of steps (0.5)", limit(&CertificateLimits::skippedShare)},
@@ -87,7 +94,8 @@ public:
   explicit Runner(const RunCommand &command) : command(command) { prepareContext(context, llvm::errs()); }
 
   int run() {
-    OwningOpRef<ModuleOp> module = load("");
+    // Ranges are measured in FP32, and policy auto has none before.
+    OwningOpRef<ModuleOp> module = command.mode == RunMode::Calibrate ? loadReference() : load("");
     if (!module)
       return kBroken;
     if (command.mode == RunMode::Run) {
@@ -104,7 +112,7 @@ public:
     }
     if (command.mode == RunMode::Blame)
       return runBlame(*module, batches);
-    return command.mode == RunMode::Calibrate ? runCalibration(batches) : runCertification(*module, batches);
+    return command.mode == RunMode::Calibrate ? runCalibration(*module, batches) : runCertification(*module, batches);
   }
 
 private:
@@ -146,17 +154,16 @@ private:
 
   /// The model in FP32.
   OwningOpRef<ModuleOp> loadReference() {
+    if (!command.reference.empty())
+      return loadText(command.reference);
     if (!StringRef(command.input).ends_with(".mlir"))
       return load("fp32");
-    llvm::errs() << "mpt-run: expected a model (.onnx) to compare with its FP32 form, got '" << command.input << "'\n";
+    llvm::errs() << "mpt-run: expected a model (.onnx), or the FP32 form of '" << command.input << "' as --reference=FILE.mlir\n";
     return {};
   }
 
-  int runCalibration(ArrayRef<Batch> batches) {
-    OwningOpRef<ModuleOp> wide = loadReference();
-    if (!wide)
-      return kBroken;
-    FailureOr<RangeProfiles> profiles = calibrate(*wide, batches, command.steps);
+  int runCalibration(ModuleOp wide, ArrayRef<Batch> batches) {
+    FailureOr<RangeProfiles> profiles = calibrate(wide, batches, command.steps);
     return failed(profiles) ? kBroken : write(profiles->toJSON(), 0);
   }
 

@@ -12,6 +12,16 @@ using namespace mpt::memory;
 
 namespace {
 
+/// True for constants with infinities, which masks hold on purpose.
+bool holdsInfinity(Operation *op) {
+  auto constant = dyn_cast_or_null<ConstantOp>(op);
+  auto dense = constant ? dyn_cast<DenseFPElementsAttr>(constant.getValue()) : DenseFPElementsAttr();
+  if (!dense || dense.empty())
+    return false;
+  return dense.isSplat() ? dense.getSplatValue<APFloat>().isInfinity()
+                         : llvm::any_of(dense.getValues<APFloat>(), [](const APFloat &x) { return x.isInfinity(); });
+}
+
 /// The buffer that `memref` is a view of, and where in it the view starts, in elements.
 std::pair<Value, int64_t> rootOf(Value memref) {
   int64_t offset = 0;
@@ -167,8 +177,12 @@ LogicalResult Bufferizer::lowerFusion(FusionOp fusion) {
   all.append(results);
   if (int64_t bytes = kernel->shape.scratchBytes)
     all.push_back(allocate(loc, MemRefType::get({bytes}, builder.getI8Type())));
-  rt::LaunchOp::create(builder, loc, kernel->function.getSymName(), all, operands.size(), kernel->shape.extent,
+  auto launch = rt::LaunchOp::create(builder, loc, kernel->function.getSymName(), all, operands.size(), kernel->shape.extent,
                        kernel->shape.grain);
+  auto isMask = [](Value input) { return holdsInfinity(input.getDefiningOp()); };
+  if (llvm::any_of(fusion.getInputs(), isMask) ||
+      llvm::any_of(fusion.getBody().front(), [](Operation &op) { return holdsInfinity(&op); }))
+    launch->setAttr(kInfiniteAttr, builder.getUnitAttr());
   return success();
 }
 

@@ -1,9 +1,10 @@
 // Loading of policy files and matching of their rules.
 #include "mpt/Precision/Policy.h"
 
+#include "RuleNames.h"
+
 #include "mpt/Dialect/MPT/ValueKeys.h"
 #include "mpt/Dialect/ONNX/ONNXDialect.h"
-#include "mpt/Precision/Attributes.h"
 
 #include "mlir/Parser/Parser.h"
 #include "llvm/Support/FileSystem.h"
@@ -27,7 +28,7 @@ std::vector<StringRef> mpt::builtinPolicies() {
   return names;
 }
 
-FailureOr<Policy> Policy::load(StringRef nameOrPath, Location loc) {
+LogicalResult Policy::loadFile(StringRef nameOrPath, Location loc) {
   ParserConfig config(loc.getContext());
   OwningOpRef<ModuleOp> file;
   bool isPath = nameOrPath.contains('/') || nameOrPath.contains('.');
@@ -39,7 +40,7 @@ FailureOr<Policy> Policy::load(StringRef nameOrPath, Location loc) {
     const Builtin *found = llvm::find_if(builtins, [&](const Builtin &builtin) { return builtin.name == nameOrPath; });
     if (found == std::end(builtins))
       return emitError(loc) << "expected policy " << llvm::join(builtinPolicies(), ", ")
-                            << " or the path of a policy file, got " << nameOrPath;
+                            << ", auto or the path of a policy file, got " << nameOrPath;
     file = parseSourceString<ModuleOp>(found->text, config, found->name);
   }
   if (!file)
@@ -49,50 +50,120 @@ FailureOr<Policy> Policy::load(StringRef nameOrPath, Location loc) {
     return emitError(loc) << "expected one policy.policy in " << nameOrPath << ", got " << policies.size();
 
   policy::PolicyOp source = policies.front();
-  Policy result;
-  static_cast<PrecisionSettings &>(result) = PrecisionSettings::from(source);
+  static_cast<PrecisionSettings &>(*this) = PrecisionSettings::from(source);
   if (!isPath)
-    result.name = nameOrPath.str();
-  result.classes.fill(Decision::follow);
-  result.classes[static_cast<size_t>(NumericClass::Pinned)] = Decision::wide;
+    name = nameOrPath.str();
+  classes.fill(Decision::follow);
+  classes[static_cast<size_t>(NumericClass::Pinned)] = Decision::wide;
   for (Operation &op : source.getRules().front()) {
-    if (auto rule = dyn_cast<policy::ClassOp>(op))
-      result.classes[static_cast<size_t>(*symbolizeNumericClass(rule.getNumericClass()))] = rule.getDecision();
-    else if (auto rule = dyn_cast<policy::OpRuleOp>(op))
-      result.ops[rule.getOp()] = rule.getDecision();
-    else if (auto rule = dyn_cast<policy::NodeOp>(op)) {
-      if (failed(result.addNodeRule(rule.getRegex(), rule.getDecision(), "policy.node", rule.getLoc())))
-        return failure();
-    } else if (auto rule = dyn_cast<policy::WhereOp>(op)) {
-      result.layerRules.emplace_back(rule.getPredicate(), rule.getDecision());
-    } else if (!isa<policy::LossScalingOp, policy::RoundingOp, policy::TensorScalingOp>(op)) {
-      return op.emitError() << "expected a rule of the policy dialect, got " << op.getName();
-    }
+    if (isa<policy::LossScalingOp, policy::RoundingOp, policy::TensorScalingOp>(op))
+      continue;
+    if (failed(addRule(op, /*fromCommandLine=*/false)))
+      return failure();
   }
-  return result;
+  return success();
 }
 
-FailureOr<Policy> Policy::load(StringRef nameOrPath, ArrayRef<std::string> keepF32, ArrayRef<std::string> keepNarrow,
-                               Location loc) {
-  FailureOr<Policy> policy = load(nameOrPath, loc);
-  if (failed(policy))
+FailureOr<Policy> Policy::load(const PolicyWishes &wishes, Location loc) {
+  Policy policy;
+  std::optional<AutoSettings> measured;
+  if (wishes.name == "auto" || StringRef(wishes.name).starts_with("auto,")) {
+    measured.emplace();
+    if (std::string wrong = measured->set(wishes.name); !wrong.empty())
+      return emitError(loc) << wrong;
+  }
+  if (failed(policy.loadFile(measured ? measured->base : wishes.name, loc)))
     return failure();
-  for (StringRef regex : keepF32)
-    if (failed(policy->addNodeRule(regex, Decision::wide, "keep-f32", loc)))
+  if (measured) {
+    FailureOr<std::shared_ptr<const Measurements>> read = Measurements::read(wishes.ranges, *measured, loc);
+    if (failed(read))
       return failure();
-  for (StringRef regex : keepNarrow)
-    if (failed(policy->addNodeRule(regex, Decision::narrow, "keep-narrow", loc)))
+    policy.measurements = *read;
+    policy.name = "auto";
+    policy.measurements->chooseLossScale(policy);
+  }
+  for (StringRef rule : wishes.rules)
+    if (failed(policy.addTextRule(rule, loc)))
+      return failure();
+  for (StringRef regex : wishes.keepF32)
+    if (failed(policy.addNodeRule(regex, std::nullopt, Decision::wide, "keep-f32", true, loc)))
+      return failure();
+  for (StringRef regex : wishes.keepNarrow)
+    if (failed(policy.addNodeRule(regex, std::nullopt, Decision::narrow, "keep-narrow", true, loc)))
       return failure();
   return policy;
 }
 
-LogicalResult Policy::addNodeRule(StringRef regex, Decision decision, StringRef source, Location loc) {
+LogicalResult Policy::addTextRule(StringRef text, Location loc) {
+  // The types are a policy's, which says nothing here.
+  std::string source = ("policy.policy @rule storage = f32 compute = f32 accumulate = f32 master = f32 gradients = f32 {\n"
+                        "policy." +
+                        text + "\n}")
+                           .str();
+  OwningOpRef<ModuleOp> file = parseSourceString<ModuleOp>(source, ParserConfig(loc.getContext()), "--rule");
+  if (!file)
+    return emitError(loc) << "expected a rule such as 'op \"mpt.tanh\" -> wide' or 'node \"/head/.*\" operand 1 -> wide', "
+                             "got '"
+                          << text << "'";
+  auto policies = file->getOps<policy::PolicyOp>();
+  Block &rules = (*policies.begin()).getRules().front();
+  if (!llvm::hasSingleElement(policies) || !llvm::hasSingleElement(rules))
+    return emitError(loc) << "expected one rule, got '" << text << "'";
+  return addRule(rules.front(), /*fromCommandLine=*/true);
+}
+
+LogicalResult Policy::addRule(Operation &op, bool fromCommandLine) {
+  if (auto rule = dyn_cast<policy::ClassOp>(op)) {
+    classes[static_cast<size_t>(*symbolizeNumericClass(rule.getNumericClass()))] = rule.getDecision();
+    return success();
+  }
+  if (auto rule = dyn_cast<policy::WhereOp>(op)) {
+    layerRules.emplace_back(rule.getPredicate(), rule.getDecision());
+    return success();
+  }
+  if (auto rule = dyn_cast<policy::NodeOp>(op))
+    return addNodeRule(rule.getRegex(), rule.getOperand(), rule.getDecision(),
+                       fromCommandLine ? "rule node" : "policy.node", fromCommandLine, rule.getLoc());
+  if (auto rule = dyn_cast<policy::OpRuleOp>(op))
+    return addOpRule(rule, fromCommandLine);
+  return op.emitError() << "expected a rule of kind class, where, op or node, got " << op.getName();
+}
+
+/// What a rule says, as reports quote it.
+static std::string textOf(StringRef source, StringRef name, DictionaryAttr with, std::optional<int64_t> operand,
+                          Decision decision) {
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  out << source << " \"" << name << "\"";
+  if (with)
+    out << " with " << with;
+  if (operand)
+    out << " operand " << *operand;
+  out << " -> " << policy::stringifyDecision(decision);
+  return text;
+}
+
+LogicalResult Policy::addNodeRule(StringRef regex, std::optional<int64_t> operand, Decision decision, StringRef source,
+                                  bool fromCommandLine, Location loc) {
   auto compiled = std::make_shared<llvm::Regex>(("^(" + regex + ")$").str());
   std::string error;
   if (!compiled->isValid(error))
     return emitError(loc) << "expected a regular expression, got \"" << regex << "\": " << error;
+  hasOperandRules |= operand.has_value();
   nodes.push_back(
-      {compiled, decision, (source + " \"" + regex + "\" -> " + policy::stringifyDecision(decision)).str()});
+      {decision, textOf(source, regex, {}, operand, decision), operand, fromCommandLine, DictionaryAttr(), compiled});
+  return success();
+}
+
+LogicalResult Policy::addOpRule(policy::OpRuleOp rule, bool fromCommandLine) {
+  StringRef op = rule.getOp();
+  if (std::string wrong = whatIsWrongWith(op, rule.getWithAttr(), rule.getContext()); !wrong.empty())
+    return rule.emitError() << wrong;
+  hasOperandRules |= rule.getOperand().has_value();
+  ops[op].push_back({rule.getDecision(),
+                     textOf(fromCommandLine ? "rule op" : "policy.op", op, rule.getWithAttr(), rule.getOperand(),
+                            rule.getDecision()),
+                     rule.getOperand(), fromCommandLine, rule.getWithAttr(), nullptr});
   return success();
 }
 
@@ -101,14 +172,38 @@ std::string mpt::ruleName(Operation *op) {
   return node ? ("onnx." + node.getOpType()).str() : op->getName().getStringRef().str();
 }
 
+/// True when the op has all attributes in `with`.
+static bool hasAttributes(Operation *op, DictionaryAttr with) {
+  auto node = dyn_cast<onnx::NodeOp>(op);
+  return !with || llvm::all_of(with, [&](NamedAttribute wanted) {
+    return (node ? node.getAttrs().get(wanted.getName()) : op->getAttr(wanted.getName())) == wanted.getValue();
+  });
+}
+
+const Policy::NamedRule *Policy::find(Operation *op, std::optional<int64_t> operand) const {
+  const NamedRule *best = nullptr;
+  auto rank = [](const NamedRule &rule) {
+    return std::make_tuple(rule.fromCommandLine, rule.regex != nullptr, rule.decision == Decision::narrow);
+  };
+  auto consider = [&](const NamedRule &rule) {
+    if (!best || rank(rule) >= rank(*best))
+      best = &rule;
+  };
+  if (!ops.empty())
+    if (auto rules = ops.find(ruleName(op)); rules != ops.end())
+      for (const NamedRule &rule : rules->second)
+        if (rule.operand == operand && hasAttributes(op, rule.with))
+          consider(rule);
+  if (StringRef node = nodes.empty() ? StringRef() : nodeName(op->getLoc()); !node.empty())
+    for (const NamedRule &rule : nodes)
+      if (rule.operand == operand && rule.regex->match(node))
+        consider(rule);
+  return best;
+}
+
 Ruling Policy::decide(Operation *op, NumericClass numericClass, const Layers *layers) const {
-  if (StringRef node = nodeName(op->getLoc()); !node.empty())
-    for (const NodeRule &rule : llvm::reverse(nodes))
-      if (rule.regex->match(node))
-        return {rule.decision, rule.text, true};
-  if (auto rule = ops.find(ruleName(op)); !ops.empty() && rule != ops.end())
-    return {rule->second, ("policy.op \"" + rule->first() + "\" -> " + policy::stringifyDecision(rule->second)).str(),
-            true};
+  if (const NamedRule *rule = find(op, std::nullopt))
+    return {rule->decision, rule->text, true};
   for (auto [predicate, decision] : llvm::reverse(layerRules))
     if (layers && layers->is(predicate, op))
       return {decision,
@@ -118,4 +213,15 @@ Ruling Policy::decide(Operation *op, NumericClass numericClass, const Layers *la
   Decision decision = classes[static_cast<size_t>(numericClass)];
   return {decision,
           ("class " + stringifyNumericClass(numericClass) + " -> " + policy::stringifyDecision(decision)).str(), false};
+}
+
+std::optional<Ruling> Policy::decideOperand(Operation *op, unsigned index) const {
+  const NamedRule *rule = hasOperandRules ? find(op, index) : nullptr;
+  if (!rule)
+    return std::nullopt;
+  // The command line's word on the whole op is the later one.
+  if (const NamedRule *whole = find(op, std::nullopt);
+      whole && whole->fromCommandLine && !rule->fromCommandLine && whole->decision != Decision::follow)
+    return std::nullopt;
+  return Ruling{rule->decision, rule->text, true};
 }

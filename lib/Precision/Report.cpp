@@ -8,6 +8,7 @@
 #include "mpt/Precision/Attributes.h"
 #include "mpt/Precision/LossyCasts.h"
 #include "mpt/Precision/Policy.h"
+#include "mpt/Precision/Settings.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -73,13 +74,13 @@ static void addOp(PrecisionReport &report, StringRef function, Operation *op, co
 PrecisionReport mpt::makePrecisionReport(ModuleOp module, const RangeProfiles *measured) {
   PrecisionReport report;
   ValueKeys keys(module);
-  if (LossScaling scaling = PrecisionSettings::of(module).scaling; scaling.mode != Scaling::none)
-    report.lossScale = scaling.init;
+  PrecisionSettings settings = PrecisionSettings::of(module);
+  report.policy = settings.name;
+  report.note = settings.note;
+  if (settings.scaling.mode != Scaling::none)
+    report.lossScale = settings.scaling.init;
   if (measured)
     report.measuredSteps = measured->steps;
-  if (auto summary = module->getAttrOfType<DictionaryAttr>(kPolicyAttr))
-    if (auto name = summary.getAs<StringAttr>("name"))
-      report.policy = name.str();
   for (Operation &op : *module.getBody()) {
     if (auto state = dyn_cast<train::StateOp>(op)) {
       auto type = cast<RankedTensorType>(state.getType());
@@ -119,7 +120,10 @@ std::vector<ReportTotals> mpt::totalsOf(const PrecisionReport &report) {
 }
 
 void mpt::printText(const PrecisionReport &report, raw_ostream &out) {
-  out << "precision report, policy " << (report.policy.empty() ? "none" : report.policy) << "\n\nstates\n";
+  out << "precision report, policy " << (report.policy.empty() ? "none" : report.policy) << "\n";
+  if (!report.note.empty())
+    out << report.note << "\n";
+  out << "\nstates\n";
   for (const ReportState &state : report.states)
     out << llvm::formatv("  {0,-10} {1} : {2}{3}{4}\n", state.role, state.name, state.type,
                          state.rule.empty() ? "" : "  because ", state.rule);
@@ -177,6 +181,6 @@ llvm::json::Value mpt::toJSON(const PrecisionReport &report) {
                                         {"casts", t.casts},
                                         {"cast_bytes", t.castBytes},
                                         {"rounding_casts", t.lossy}});
-  return llvm::json::Object{{"policy", report.policy},   {"states", std::move(states)}, {"values", std::move(values)},
+  return llvm::json::Object{{"policy", report.policy},   {"note", report.note}, {"states", std::move(states)}, {"values", std::move(values)},
                             {"casts", std::move(casts)}, {"ranges", std::move(ranges)}, {"totals", std::move(totals)}};
 }

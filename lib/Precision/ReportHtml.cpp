@@ -45,7 +45,9 @@ document.querySelectorAll("input[data-table]").forEach(box => box.addEventListen
 )html";
 
 /// Axis of the histograms: exponents outside are counted in the first and last bar.
-constexpr int kFirst = -48, kLast = 24, kBar = 3, kHeight = 34;
+constexpr int kFirst = -48, kLast = 24, kBar = 3, kHeight = 34, kLegendBar = 8;
+/// Shares of a tensor beyond which a value is shown as at risk.
+constexpr double kOverflowAlarm = 0.0, kUnderflowAlarm = 0.01, kSubnormalAlarm = 0.1;
 
 std::string escaped(StringRef text) {
   std::string result;
@@ -129,7 +131,13 @@ public:
     out << (report.measuredSteps ? llvm::formatv("; ranges measured in FP32 over {0} steps", report.measuredSteps).str()
                                  : std::string("; no ranges were measured (mpt-run --calibrate measures them)"))
         << ".</p>\n";
+    if (!report.note.empty())
+      out << "<p>" << escaped(report.note) << ".</p>\n";
     printTotals();
+    printReasons();
+    printRisks();
+    if (report.measuredSteps)
+      printLegend();
     printValues();
     printCasts();
     printStates();
@@ -147,6 +155,96 @@ private:
                            code(t.function), t.narrow, bytes(t.narrowBytes), t.wide, bytes(t.wideBytes), t.casts,
                            bytes(t.castBytes), t.lossy);
     out << "</tbody></table>\n";
+  }
+
+  /// How many values each rule decided; what was measured of them stands with the values.
+  void printReasons() {
+    struct Row {
+      int64_t narrow = 0, narrowBytes = 0, wide = 0, wideBytes = 0;
+    };
+    llvm::MapVector<StringRef, Row> rows;
+    for (const ReportValue &value : report.values) {
+      StringRef rule = value.rule;
+      size_t measured = rule.find("measured");
+      if (measured != StringRef::npos)
+        rule = measured == 0 ? "measured range" : rule.take_front(measured).rtrim("; ").rsplit("; result").first;
+      Row &row = rows[rule.empty() ? "no rule: not a float of the policy's" : rule];
+      bool wide = isWide(value.type);
+      ++(wide ? row.wide : row.narrow);
+      (wide ? row.wideBytes : row.narrowBytes) += value.bytes;
+    }
+    auto list = rows.takeVector();
+    llvm::stable_sort(list, [](auto &a, auto &b) {
+      return a.second.narrowBytes + a.second.wideBytes > b.second.narrowBytes + b.second.wideBytes;
+    });
+    openTable("What decided", "reasons", list.size(), true,
+              "<th>rule<th class=n>narrow values<th class=n>bytes<th class=n>wide values<th class=n>bytes");
+    for (auto &[rule, row] : list)
+      out << llvm::formatv("<tr><td>{0}<td class=n>{1}<td class=n>{2}<td class=n>{3}<td class=n>{4}</tr>\n",
+                           escaped(rule), row.narrow, bytes(row.narrowBytes), row.wide, bytes(row.wideBytes));
+    closeTable();
+  }
+
+  /// Values that lose more in their type than rounding, the worst first.
+  void printRisks() {
+    std::vector<std::pair<double, const ReportValue *>> risks;
+    for (const ReportValue &value : report.values) {
+      auto own = elementRanges.find(splitType(value.type).first);
+      if (!value.profile || own == elementRanges.end())
+        continue;
+      RangeShares shares = value.profile->shares(own->second, shiftOf(*value.profile));
+      if (shares.overflow > kOverflowAlarm || shares.underflow > kUnderflowAlarm || shares.subnormal > kSubnormalAlarm)
+        risks.emplace_back(1e6 * shares.overflow + 1e3 * shares.underflow + shares.subnormal, &value);
+    }
+    if (!report.measuredSteps)
+      return;
+    if (risks.empty()) {
+      out << "<h2>Values at risk</h2><p>None: no measured value overflows its type, and few become zero or subnormal.</p>\n";
+      return;
+    }
+    llvm::stable_sort(risks, [](auto &a, auto &b) { return a.first > b.first; });
+    openTable("Values at risk", "risks", risks.size(), true,
+              "<th>function<th>node<th>operation<th>type<th>decided by<th>measured");
+    for (auto [worst, value] : risks)
+      out << llvm::formatv("<tr><td>{0}<td>{1}<td>{2}<td>{3}<td>{4}<td>{5}</tr>\n", code(value->function),
+                           code(value->node), code(value->op), typeChip(value->type), escaped(value->rule),
+                           measured(value->profile, value->type));
+    closeTable();
+  }
+
+  /// One histogram's axis and lines with their names.
+  void printLegend() {
+    int width = (kLast - kFirst + 1) * kLegendBar, row = 14, height = 22 + row * static_cast<int>(ranges.size());
+    out << llvm::formatv("<h2>How to read the histograms</h2><p>Bars count the exponents of a value's elements over all measured "
+                         "steps. The lines under them are what each type holds, dotted where it is subnormal: bars to the right of "
+                         "a line overflow, bars to the left become zero. Gradients are drawn with the loss scale on them. What lies "
+                         "beyond an end of the axis is counted in its last bar.</p>\n<svg width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} "
+                         "{1}\" role=\"img\"><title>ranges of the types</title>",
+                         width + 220, height);
+    auto at = [&](int exponent) { return (std::clamp(exponent, kFirst, kLast + 1) - kFirst) * kLegendBar; };
+    for (int exponent = kFirst; exponent <= kLast; exponent += 8)
+      out << llvm::formatv("<text x=\"{0}\" y=\"10\" font-size=\"10\" fill=\"var(--dim)\">2<tspan dy=\"-3\" font-size=\"8\">{1}</tspan></text><path "
+                           "d=\"M{0} 13V{2}\" stroke=\"var(--line)\"/>",
+                           at(exponent), exponent, height);
+    for (auto [i, type] : llvm::enumerate(ranges)) {
+      int y = 22 + row * static_cast<int>(i);
+      out << llvm::formatv("<path d=\"M{0} {1}H{2}\" stroke=\"var(--{3})\" stroke-width=\"4\" stroke-dasharray=\"3 3\"/><path d=\"M{2} {1}H{4}\" "
+                           "stroke=\"var(--{3})\" stroke-width=\"4\"/><text x=\"{5}\" y=\"{6}\" font-size=\"11\" fill=\"currentColor\">{7}: {8:e1} to "
+                           "{9:e1}</text>",
+                           at(type.range.minSubnormal), y, at(type.range.minNormal), type.style,
+                           at(std::ilogb(type.range.largest) + 1), width + 8, y + 4, type.name,
+                           std::ldexp(1.0, type.range.minSubnormal), type.range.largest);
+    }
+    out << "</svg>\n";
+  }
+
+  static bool isWide(StringRef type) {
+    StringRef element = splitType(type).first;
+    return element == "f32" || element == "f64";
+  }
+
+  int shiftOf(const RangeProfile &profile) const {
+    return profile.kind == "gradient" ? std::ilogb(report.lossScale) : 0;
   }
 
   void openTable(StringRef title, StringRef id, size_t rows, bool open, StringRef heads) {
@@ -211,7 +309,7 @@ private:
   std::string measured(const std::optional<RangeProfile> &profile, StringRef type) {
     if (!profile)
       return "";
-    int shift = profile->kind == "gradient" ? std::ilogb(report.lossScale) : 0;
+    int shift = shiftOf(*profile);
     std::string text;
     llvm::raw_string_ostream os(text);
     drawHistogram(*profile, shift, os);
@@ -226,8 +324,9 @@ private:
     auto own = elementRanges.find(splitType(type).first);
     if (own != elementRanges.end()) {
       RangeShares shares = profile->shares(own->second, shift);
-      os << "<br>" << share("overflow", shares.overflow, 0.0) << ", " << share("to zero", shares.underflow, 0.01)
-         << ", " << share("subnormal", shares.subnormal, 0.1);
+      os << "<br>" << share("overflow", shares.overflow, kOverflowAlarm) << ", "
+         << share("to zero", shares.underflow, kUnderflowAlarm) << ", "
+         << share("subnormal", shares.subnormal, kSubnormalAlarm);
     }
     if (profile->infinities || profile->nans)
       os << llvm::formatv("<br><span class=bad>{0} infinities, {1} NaN</span>", profile->infinities, profile->nans);

@@ -10,22 +10,101 @@
 using namespace mlir;
 using namespace mpt;
 
+namespace {
+/// One list of fields for both directions.
+template <typename F> void eachField(PrecisionSettings &s, F field) {
+  field("name", s.name);
+  field("note", s.note);
+  field("storage", s.storage);
+  field("compute", s.compute);
+  field("gradients", s.gradients);
+  field("accumulate", s.accumulate);
+  field("master", s.master);
+  field("slots", s.slots);
+  field("parameter_gradients", s.parameterGradients);
+  field("operands_stochastic", s.operands.stochastic);
+  field("operands_saturate", s.operands.saturates);
+  field("gradients_stochastic", s.gradientCasts.stochastic);
+  field("gradients_saturate", s.gradientCasts.saturates);
+  field("masters_stochastic", s.masters.stochastic);
+  field("masters_saturate", s.masters.saturates);
+  field("tensor_scales", s.tensorScaling.enabled);
+  field("delayed", s.tensorScaling.delayed);
+  field("most_recent", s.tensorScaling.mostRecent);
+  field("power_of_two", s.tensorScaling.powerOfTwo);
+  field("history", s.tensorScaling.history);
+  field("margin", s.tensorScaling.margin);
+}
+template <typename F> void eachScalingField(LossScaling &s, F field) {
+  field("init", s.init);
+  field("growth", s.growth);
+  field("backoff", s.backoff);
+  field("min", s.min);
+  field("max", s.max);
+  field("interval", s.interval);
+  field("hysteresis", s.hysteresis);
+  field("floor_steps", s.floorSteps);
+  field("floors", s.floors);
+  field("spread", s.spread);
+  field("underflow", s.underflow);
+  field("layer_max", s.layerMax);
+  field("total_max", s.totalMax);
+}
+
+struct Writer {
+  Builder b;
+  SmallVector<NamedAttribute> list;
+  void operator()(StringRef key, Type value) { add(key, TypeAttr::get(value)); }
+  void operator()(StringRef key, bool value) {
+    if (value)
+      add(key, b.getUnitAttr());
+  }
+  void operator()(StringRef key, int64_t value) { add(key, b.getI64IntegerAttr(value)); }
+  void operator()(StringRef key, double value) { add(key, b.getF64FloatAttr(value)); }
+  void operator()(StringRef key, const std::string &value) {
+    if (!value.empty())
+      add(key, b.getStringAttr(value));
+  }
+  void operator()(StringRef key, ArrayRef<int64_t> value) { add(key, b.getDenseI64ArrayAttr(value)); }
+  void operator()(StringRef key, ArrayRef<double> value) { add(key, b.getDenseF64ArrayAttr(value)); }
+  void add(StringRef key, Attribute value) { list.push_back(b.getNamedAttr(key, value)); }
+};
+
+struct Reader {
+  DictionaryAttr dictionary;
+  void operator()(StringRef key, Type &value) {
+    if (auto attr = dictionary.getAs<TypeAttr>(key))
+      value = attr.getValue();
+  }
+  void operator()(StringRef key, bool &value) { value = dictionary.contains(key); }
+  void operator()(StringRef key, int64_t &value) {
+    if (auto attr = dictionary.getAs<IntegerAttr>(key))
+      value = attr.getInt();
+  }
+  void operator()(StringRef key, double &value) {
+    if (auto attr = dictionary.getAs<FloatAttr>(key))
+      value = attr.getValueAsDouble();
+  }
+  void operator()(StringRef key, std::string &value) {
+    if (auto attr = dictionary.getAs<StringAttr>(key))
+      value = attr.getValue().str();
+  }
+  void operator()(StringRef key, SmallVector<int64_t> &value) {
+    if (auto attr = dictionary.getAs<DenseI64ArrayAttr>(key))
+      value.assign(attr.asArrayRef().begin(), attr.asArrayRef().end());
+  }
+  void operator()(StringRef key, SmallVector<double> &value) {
+    if (auto attr = dictionary.getAs<DenseF64ArrayAttr>(key))
+      value.assign(attr.asArrayRef().begin(), attr.asArrayRef().end());
+  }
+};
+} // namespace
+
+/// Members have the names and the defaults of the op's attributes.
 static LossScaling readScaling(policy::LossScalingOp op) {
   LossScaling scaling;
   scaling.mode = op.getMode();
-  scaling.init = op.getInit().convertToDouble();
-  scaling.growth = op.getGrowth().convertToDouble();
-  scaling.backoff = op.getBackoff().convertToDouble();
-  scaling.min = op.getMin().convertToDouble();
-  scaling.max = op.getMax().convertToDouble();
-  scaling.interval = op.getInterval();
-  scaling.hysteresis = op.getHysteresis();
-  llvm::append_range(scaling.floorSteps, op.getFloorSteps());
-  llvm::append_range(scaling.floors, op.getFloors());
-  scaling.spread = op.getSpread().str();
-  scaling.underflow = op.getUnderflow().convertToDouble();
-  scaling.layerMax = op.getLayerMax().convertToDouble();
-  scaling.totalMax = op.getTotalMax().convertToDouble();
+  eachScalingField(scaling, Reader{op->getAttrDictionary()});
   return scaling;
 }
 
@@ -111,98 +190,12 @@ std::string LossScaling::override(StringRef text) {
   return "";
 }
 
-namespace {
-/// One list of fields for both directions.
-template <typename F> void eachField(PrecisionSettings &s, F field) {
-  field("storage", s.storage);
-  field("compute", s.compute);
-  field("gradients", s.gradients);
-  field("accumulate", s.accumulate);
-  field("master", s.master);
-  field("slots", s.slots);
-  field("parameter_gradients", s.parameterGradients);
-  field("operands_stochastic", s.operands.stochastic);
-  field("operands_saturate", s.operands.saturates);
-  field("gradients_stochastic", s.gradientCasts.stochastic);
-  field("gradients_saturate", s.gradientCasts.saturates);
-  field("masters_stochastic", s.masters.stochastic);
-  field("masters_saturate", s.masters.saturates);
-  field("tensor_scales", s.tensorScaling.enabled);
-  field("delayed", s.tensorScaling.delayed);
-  field("most_recent", s.tensorScaling.mostRecent);
-  field("power_of_two", s.tensorScaling.powerOfTwo);
-  field("history", s.tensorScaling.history);
-  field("margin", s.tensorScaling.margin);
-}
-template <typename F> void eachScalingField(LossScaling &s, F field) {
-  field("init", s.init);
-  field("growth", s.growth);
-  field("backoff", s.backoff);
-  field("min", s.min);
-  field("max", s.max);
-  field("interval", s.interval);
-  field("hysteresis", s.hysteresis);
-  field("floor_steps", s.floorSteps);
-  field("floors", s.floors);
-  field("spread", s.spread);
-  field("underflow", s.underflow);
-  field("layer_max", s.layerMax);
-  field("total_max", s.totalMax);
-}
-
-struct Writer {
-  Builder b;
-  SmallVector<NamedAttribute> list;
-  void operator()(StringRef key, Type value) { add(key, TypeAttr::get(value)); }
-  void operator()(StringRef key, bool value) {
-    if (value)
-      add(key, b.getUnitAttr());
-  }
-  void operator()(StringRef key, int64_t value) { add(key, b.getI64IntegerAttr(value)); }
-  void operator()(StringRef key, double value) { add(key, b.getF64FloatAttr(value)); }
-  void operator()(StringRef key, const std::string &value) { add(key, b.getStringAttr(value)); }
-  void operator()(StringRef key, ArrayRef<int64_t> value) { add(key, b.getDenseI64ArrayAttr(value)); }
-  void operator()(StringRef key, ArrayRef<double> value) { add(key, b.getDenseF64ArrayAttr(value)); }
-  void add(StringRef key, Attribute value) { list.push_back(b.getNamedAttr(key, value)); }
-};
-
-struct Reader {
-  DictionaryAttr dictionary;
-  void operator()(StringRef key, Type &value) {
-    if (auto attr = dictionary.getAs<TypeAttr>(key))
-      value = attr.getValue();
-  }
-  void operator()(StringRef key, bool &value) { value = dictionary.contains(key); }
-  void operator()(StringRef key, int64_t &value) {
-    if (auto attr = dictionary.getAs<IntegerAttr>(key))
-      value = attr.getInt();
-  }
-  void operator()(StringRef key, double &value) {
-    if (auto attr = dictionary.getAs<FloatAttr>(key))
-      value = attr.getValueAsDouble();
-  }
-  void operator()(StringRef key, std::string &value) {
-    if (auto attr = dictionary.getAs<StringAttr>(key))
-      value = attr.getValue().str();
-  }
-  void operator()(StringRef key, SmallVector<int64_t> &value) {
-    if (auto attr = dictionary.getAs<DenseI64ArrayAttr>(key))
-      value.assign(attr.asArrayRef().begin(), attr.asArrayRef().end());
-  }
-  void operator()(StringRef key, SmallVector<double> &value) {
-    if (auto attr = dictionary.getAs<DenseF64ArrayAttr>(key))
-      value.assign(attr.asArrayRef().begin(), attr.asArrayRef().end());
-  }
-};
-} // namespace
-
 DictionaryAttr PrecisionSettings::toAttribute() const {
   PrecisionSettings copy = *this;
   Builder b(storage.getContext());
   Writer loss{b, {}}, all{b, {}};
   loss("mode", policy::stringifyScaling(scaling.mode).str());
   eachScalingField(copy.scaling, [&](StringRef key, auto &value) { loss(key, value); });
-  all("name", name);
   eachField(copy, [&](StringRef key, auto &value) { all(key, value); });
   all.add("loss_scaling", b.getDictionaryAttr(loss.list));
   return b.getDictionaryAttr(all.list);
@@ -218,7 +211,6 @@ PrecisionSettings PrecisionSettings::of(ModuleOp module) {
   if (!summary)
     return result;
   Reader all{summary};
-  all("name", result.name);
   eachField(result, all);
   if (auto loss = summary.getAs<DictionaryAttr>("loss_scaling")) {
     if (auto mode = loss.getAs<StringAttr>("mode"))

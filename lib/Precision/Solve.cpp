@@ -1,6 +1,8 @@
 // The solver: hard constraints and policy rules first, then a minimum cut over what they leave free.
 #include "mpt/Precision/Solve.h"
 
+#include "MeasuredTypes.h"
+
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Precision/Attributes.h"
 #include "mpt/Precision/MinCut.h"
@@ -23,7 +25,10 @@ constexpr int kNarrow = MinCut::kSource, kWide = MinCut::kSink, kEither = -1;
 class Solver {
 public:
   Solver(ModuleOp module, const Policy &policy, const CostModel &cost, bool weighsValues = true)
-      : module(module), policy(policy), cost(cost), weighsValues(weighsValues) {}
+      : module(module), policy(policy), cost(cost), weighsValues(weighsValues) {
+    if (policy.measured())
+      measuredTypes.emplace(module, policy);
+  }
 
   PrecisionSolution run(Placement placement) {
     addStates();
@@ -36,7 +41,7 @@ public:
       addCasts();
       cut.solve();
     }
-    solution.castBytes = castBytes();
+    addUpCasts();
     finish(placement == Placement::painting ? "; painted" : "; fewest cast bytes");
     return std::move(solution);
   }
@@ -45,6 +50,8 @@ private:
   struct Slots {
     SmallVector<int, 4> operands, results;
     std::string rule;
+    Type wideOperands; ///< instead of f32 where they are wide, by measurement
+    Type wideResults;
   };
   struct Flow {
     bool ranged = false;   ///< magnitude may exceed a narrow type's range
@@ -75,6 +82,8 @@ private:
     island = lossIsland(function);
     layers.emplace(function);
     gradientTail = parameterGradientTail(function);
+    if (measuredTypes)
+      gradients = gradientValues(function);
     for (BlockArgument argument : function.getArguments())
       if (isDecidable(argument.getType()))
         produced[argument] = kWide;
@@ -135,11 +144,75 @@ private:
       return classifySource(op);
     NumericClass numericClass = semantics.getNumericClass();
     Ruling ruling = policy.decide(op, numericClass, &*layers);
-    if (numericClass == NumericClass::Contraction && ruling.decision == Decision::narrow && policy.quantizes())
-      quantized.insert(op);
+    bool flexible = hasFlexibleTypes(op), isContraction = numericClass == NumericClass::Contraction;
+    // Operands that share a type obey a rule on one of them together.
+    if (!flexible || isContraction)
+      ruling = operandRuling(op).value_or(ruling);
+    bool quantizes = isContraction && ruling.decision == Decision::narrow && policy.quantizes();
     if (ruling.decision == Decision::storage)
       ruling.decision = Decision::narrow;
-    return hasFlexibleTypes(op) ? classifyFlexible(op, semantics, ruling) : classifyUniform(op, numericClass, ruling);
+    Slots slots = flexible ? classifyFlexible(op, semantics, ruling) : classifyUniform(op, numericClass, ruling);
+    if (measuredTypes && !ruling.named)
+      restrict(op, semantics, slots, quantizes);
+    if (quantizes)
+      quantized.insert(op);
+    return slots;
+  }
+
+  /// The rule on operands of `op`, if there is one; an include beats an exclude.
+  std::optional<Ruling> operandRuling(Operation *op) {
+    std::optional<Ruling> result;
+    for (unsigned i = 0; i < op->getNumOperands(); ++i)
+      if (std::optional<Ruling> ruling = policy.decideOperand(op, i);
+          ruling && isDecidable(op->getOperand(i).getType()) && (!result || ruling->decision == Decision::narrow))
+        result = ruling;
+    return result;
+  }
+
+  /// Keeps slots wide whose values were measured not to fit the storage type.
+  void restrict(Operation *op, PrecisionSemantics semantics, Slots &slots, bool &quantizes) {
+    bool uniform = !hasFlexibleTypes(op), isContraction = semantics.getNumericClass() == NumericClass::Contraction;
+    auto open = [](int node) { return node != kWide && node != kEither; };
+    SmallVector<Value> operands, results;
+    for (unsigned i = 0; i < op->getNumOperands(); ++i)
+      if (open(slots.operands[i]) && isDecidable(op->getOperand(i).getType()) && !semantics.isWideOperand(i))
+        operands.push_back(op->getOperand(i));
+    for (unsigned i = 0; i < op->getNumResults(); ++i)
+      if (open(slots.results[i]) && isDecidable(op->getResult(i).getType()))
+        results.push_back(op->getResult(i));
+    auto widen = [&](MutableArrayRef<int> nodes) {
+      for (int &node : nodes)
+        if (open(node))
+          node = kWide;
+    };
+    if (uniform)
+      llvm::append_range(operands, results);
+    if (MeasuredTypes::Choice choice = measuredTypes->choose(operands); !choice.fits) {
+      widen(slots.operands);
+      slots.rule = choice.text;
+      slots.wideOperands = choice.other;
+      quantizes = false;
+      if (uniform) {
+        widen(slots.results);
+        slots.wideResults = choice.other;
+        return;
+      }
+    } else if (uniform) {
+      slots.rule += choice.text.empty() ? "" : "; " + choice.text;
+      return;
+    }
+    if (quantizes && isContraction)
+      if (std::string why = measuredTypes->refuseQuantizing(op, gradients); !why.empty()) {
+        quantizes = false;
+        slots.rule += "; " + why;
+      }
+    MeasuredTypes::Choice choice = measuredTypes->choose(results);
+    if (!choice.text.empty())
+      slots.rule += "; result " + choice.text;
+    if (!choice.fits) {
+      widen(slots.results);
+      slots.wideResults = choice.other;
+    }
   }
 
   /// Results made of no float value. Flags become 0 and 1, which every type holds; other integers may be too large.
@@ -177,8 +250,14 @@ private:
       slots.rule = "part of the loss";
     int shared = numericClass == NumericClass::Contraction ? contractionNode(op, ruling) : kEither;
     Flow incoming = flowInto(op);
-    for (unsigned i = 0; i < op->getNumOperands(); ++i)
+    for (unsigned i = 0; i < op->getNumOperands(); ++i) {
       slots.operands[i] = semantics.isWideOperand(i) ? kWide : named ? named_node : shared;
+      std::optional<Ruling> own = numericClass == NumericClass::Contraction ? std::nullopt : policy.decideOperand(op, i);
+      if (!own || semantics.isWideOperand(i) || own->decision == Decision::follow)
+        continue;
+      slots.operands[i] = own->decision == Decision::wide ? kWide : kNarrow;
+      slots.rule += "; " + own->rule;
+    }
     for (unsigned i = 0; i < op->getNumResults(); ++i) {
       auto type = dyn_cast<RankedTensorType>(op->getResult(i).getType());
       if (!type || !isDecidable(type))
@@ -247,7 +326,7 @@ private:
       pass(wide && expands, !wide);
       return all(op, wide ? kWide : kNarrow, ruling.rule);
     }
-    if (!moves && incoming.ranged) {
+    if (!moves && incoming.ranged && !(measuredTypes && measuredTypes->knows(op))) {
       pass(true, incoming.narrowed);
       return all(op, kWide, ruling.rule + ": range of a wide op flows in");
     }
@@ -311,17 +390,18 @@ private:
   }
 
   /// What casts cost as decided: once a value and type.
-  int64_t castBytes() const {
-    int64_t total = 0;
+  void addUpCasts() {
     for (auto &[value, users] : uses) {
       auto known = produced.find(value);
       if (known == produced.end() || known->second == kEither)
         continue;
       bool narrow = isNarrow(known->second), free = narrow && mastered.contains(value);
-      if (!free && llvm::any_of(users, [&](int user) { return isNarrow(user) != narrow; }))
-        total += cost.cast(cast<RankedTensorType>(value.getType()), policy.storage);
+      if (free || llvm::all_of(users, [&](int user) { return isNarrow(user) == narrow; }))
+        continue;
+      int64_t price = cost.cast(cast<RankedTensorType>(value.getType()), policy.storage);
+      solution.castBytes += price;
+      solution.movedBytes += price - cost.launchBytes;
     }
-    return total;
   }
 
   bool isNarrow(int node) const {
@@ -333,17 +413,19 @@ private:
     Type wide = Float32Type::get(module.getContext());
     for (auto &[op, slots] : order) {
       OpTypes types;
-      auto typeOf = [&](Type type, int node) {
-        return !isDecidable(type) || node == kEither ? Type() : isNarrow(node) ? policy.storage : wide;
+      auto typeOf = [&](Type type, int node, Type other) {
+        return !isDecidable(type) || node == kEither    ? Type()
+               : isNarrow(node)                         ? policy.storage
+               : node == kWide && other ? other : wide;
       };
       bool any = false, solved = false;
       for (auto [type, node] : llvm::zip_equal(op->getOperandTypes(), slots.operands)) {
-        types.operands.push_back(typeOf(type, node));
+        types.operands.push_back(typeOf(type, node, slots.wideOperands));
         any |= isDecidable(type);
         solved |= node > kSink() && isDecidable(type);
       }
       for (auto [type, node] : llvm::zip_equal(op->getResultTypes(), slots.results)) {
-        types.results.push_back(typeOf(type, node));
+        types.results.push_back(typeOf(type, node, slots.wideResults));
         any |= isDecidable(type);
         solved |= node > kSink() && isDecidable(type);
       }
@@ -370,6 +452,8 @@ private:
   std::optional<DenseSet<int>> painted; // narrow nodes, in place of the cut
   PrecisionSolution solution;
   DenseSet<Operation *> island, gradientTail, quantized;
+  DenseSet<Value> gradients; // of the function at hand, where ranges were measured
+  std::optional<MeasuredTypes> measuredTypes;
   std::optional<Layers> layers; // of the function at hand
   DenseSet<StringAttr> written; // states
   DenseSet<Value> mastered;     // reads of parameters that have a wide master when they are stored narrow
@@ -387,8 +471,13 @@ PrecisionSolution mpt::solvePrecision(ModuleOp module, const Policy &policy, Pla
   PrecisionSolution painted = Solver(module, policy, cost).run(Placement::painting);
   if (placement == Placement::painting)
     return painted;
+  auto isWorse = [&](const PrecisionSolution &ours) {
+    return ours.castBytes > painted.castBytes || ours.movedBytes > painted.movedBytes;
+  };
   PrecisionSolution best = Solver(module, policy, cost).run(Placement::cut);
-  if (best.castBytes > painted.castBytes)
+  if (isWorse(best))
     best = Solver(module, policy, cost, /*weighsValues=*/false).run(Placement::cut);
+  if (isWorse(best))
+    best = Solver(module, policy, CostModel{0}, /*weighsValues=*/false).run(Placement::cut);
   return best;
 }

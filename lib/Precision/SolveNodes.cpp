@@ -212,13 +212,29 @@ private:
       nodes[types.main] = mainNode(node, ruling, numericClass, incoming, rule);
     if (numericClass == NumericClass::Contraction && types.main >= 0)
       llvm::fill(nodes, nodes[types.main]);
+    SmallVector<std::pair<unsigned, int>> ownSlots;
+    for (unsigned i = 0; i < node->getNumOperands(); ++i)
+      if (std::optional<Ruling> own = policy.decideOperand(node, i);
+          own && own->decision != Decision::follow && numericClass != NumericClass::Pinned && !pins.contains(node)) {
+        int slot = own->decision == Decision::wide ? kWide : kNarrow, group = types.operands[i];
+        if (group == NodeTypes::kFixed || !onnx::isFloat32Tensor(node->getOperand(i).getType()))
+          continue;
+        if (group == NodeTypes::kAny)
+          ownSlots.emplace_back(i, slot);
+        else
+          nodes[group] = slot; // operands of one type obey together
+        rule = text(rule.getValue() + "; " + own->rule);
+      }
     auto slotsOf = [&](ArrayRef<int> groups) {
       SmallVector<int, 4> slots;
       for (int group : groups)
         slots.push_back(group >= 0 ? nodes[group] : group == NodeTypes::kAny ? kEither : kWide);
       return slots;
     };
-    return {node, rule, slotsOf(types.operands), slotsOf(types.results)};
+    NodeSlots slots{node, rule, slotsOf(types.operands), slotsOf(types.results)};
+    for (auto [i, slot] : ownSlots)
+      slots.operands[i] = slot;
+    return slots;
   }
 
   int mainNode(onnx::NodeOp node, const Ruling &ruling, NumericClass numericClass, Flow incoming, StringAttr &rule) {

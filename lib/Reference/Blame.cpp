@@ -1,9 +1,11 @@
 // Where a step stopped being finite: the first op that made infinities or NaN out of finite operands.
 #include "mpt/Reference/Calibrate.h"
 
+#include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/MPT/ValueKeys.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
 
+#include "llvm/ADT/SetVector.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/Regex.h"
 
@@ -24,6 +26,30 @@ bool isFinite(const Tensor &tensor) {
   return !tensor.isFloat() || llvm::all_of(tensor.reals(), [](double x) { return std::isfinite(x); });
 }
 
+bool hasNaN(const Tensor &tensor) {
+  return llvm::any_of(tensor.reals(), [](double x) { return std::isnan(x); });
+}
+
+/// The override that keeps nodes in FP32; a node's name is taken literally.
+std::string keepLine(ArrayRef<StringRef> nodes) {
+  std::string text;
+  for (StringRef node : nodes)
+    text += (text.empty() ? "" : "|") + llvm::Regex::escape(node);
+  return "--keep-f32='" + text + "'";
+}
+
+/// The nodes that read `value`, through casts.
+SmallVector<StringRef> readersOf(Value value) {
+  llvm::SetVector<StringRef> nodes;
+  for (Operation *user : value.getUsers()) {
+    if (isa<CastOp>(user))
+      nodes.insert_range(readersOf(user->getResult(0)));
+    else if (StringRef name = nodeName(user->getLoc()); !name.empty())
+      nodes.insert(name);
+  }
+  return nodes.takeVector();
+}
+
 /// Watches one call and keeps the first origin.
 class Detective : public InterpreterObserver {
 public:
@@ -31,16 +57,21 @@ public:
     if (isa<train::ScaleLossOp>(op) ||
         llvm::any_of(op->getOperands(), [&](Value operand) { return behindScale.contains(operand.getDefiningOp()); }))
       behindScale.insert(op);
-    // A constant may hold infinities on purpose: masks do.
-    if (found || op->hasTrait<OpTrait::ConstantLike>())
+    if (found)
       return;
     for (OpResult result : op->getResults()) {
       const Tensor &value = frame.get(result);
       if (isFinite(value))
         continue;
+      // A constant may hold infinities on purpose, masks do, and what moves them holds them too.
+      bool readsMeant = op->hasTrait<OpTrait::ConstantLike>() ||
+                        llvm::any_of(op->getOperands(), [&](Value operand) { return meant.contains(operand); });
+      if (readsMeant && !hasNaN(value)) {
+        meant.insert(result);
+        continue;
+      }
       if (!llvm::all_of(op->getOperands(), [&](Value operand) {
-            Operation *from = operand.getDefiningOp();
-            return (from && from->hasTrait<OpTrait::ConstantLike>()) || isFinite(frame.get(operand));
+            return meant.contains(operand) || isFinite(frame.get(operand));
           }))
         continue;
       blameResult(op, result, value, frame);
@@ -51,6 +82,8 @@ public:
   std::optional<Blame> found;
 
 private:
+  llvm::DenseSet<Value> meant; ///< values whose infinities come from constants
+
   void blameResult(Operation *op, OpResult result, const Tensor &value, const InterpreterFrame &frame) {
     found.emplace();
     count(value, *found);
@@ -67,7 +100,13 @@ private:
     found->largest = largestInFP64(op, result, frame);
     bool narrow = type.getWidth() < 32;
     isGradient = behindScale.contains(op);
-    std::string keep = "--keep-f32='" + llvm::Regex::escape(found->node) + "'";
+    // A cast is there for its readers: they have to stay wide, and so does the node, which may deliver either type.
+    SmallVector<StringRef> wide{found->node};
+    if (isa<CastOp>(op))
+      for (StringRef reader : readersOf(result))
+        if (!llvm::is_contained(wide, reader))
+          wide.push_back(reader);
+    std::string keep = keepLine(wide);
     if (isGradient && narrow && std::isfinite(found->largest))
       found->advice = "nothing, if it happens now and then: the scale is lowered; " + keep + " if it goes on";
     else if (narrow && std::isfinite(found->largest))
@@ -84,11 +123,7 @@ private:
     auto master = frame.state().values.find((read.getState() + ".master").str());
     if (master == frame.state().values.end() || !isFinite(master->second))
       return "the state was not finite before the step: load an earlier checkpoint, or set the parameter again";
-    std::string nodes;
-    for (Operation *user : read->getUsers())
-      if (std::string name = llvm::Regex::escape(nodeName(user->getLoc())); !StringRef(nodes).contains(name))
-        nodes += (nodes.empty() ? "" : "|") + name;
-    return "--keep-f32='" + nodes + "'";
+    return keepLine(readersOf(read.getValue()));
   }
 
   /// The result's largest magnitude when this op alone is computed in FP64 from the operands it had.

@@ -57,20 +57,29 @@ public:
         key = ("state|" + read.getState()).str();
       if (key.empty())
         continue;
-      const Tensor &value = frame.get(result);
-      RangeProfile &profile = profiles.values[key];
-      if (profile.kind.empty()) {
-        profile.kind = kind.str();
-        llvm::raw_string_ostream(profile.type) << value.getElementType();
-      }
-      for (double x : value.reals())
-        profile.add(x);
+      add(key, kind, frame.get(result));
     }
+  }
+
+  void addInputs(func::FuncOp function, ArrayRef<Tensor> inputs) {
+    for (auto [i, input] : llvm::enumerate(inputs))
+      if (input.isFloat())
+        add("input|" + argumentName(function, i), "input", input);
   }
 
   RangeProfiles profiles;
 
 private:
+  void add(const std::string &key, StringRef kind, const Tensor &value) {
+    RangeProfile &profile = profiles.values[key];
+    if (profile.kind.empty()) {
+      profile.kind = kind.str();
+      llvm::raw_string_ostream(profile.type) << value.getElementType();
+    }
+    for (double x : value.reals())
+      profile.add(x);
+  }
+
   /// What an op's results are. Differentiation puts the backward pass behind the op that computes the loss; what uses a
   /// parameter's gradient belongs to the update.
   StringRef kindOf(Operation *op) {
@@ -111,7 +120,10 @@ FailureOr<RangeProfiles> mpt::calibrate(ModuleOp module, ArrayRef<Batch> batches
   calibration.profiles.steps = steps ? steps : static_cast<int64_t>(batches.size());
   for (int64_t step = 0; step < calibration.profiles.steps; ++step) {
     FailureOr<SmallVector<Tensor>> inputs = bindInputs(function, batches[step % batches.size()], /*rounds=*/true);
-    if (failed(inputs) || failed(interpreter.call(function, *inputs)))
+    if (failed(inputs))
+      return failure();
+    calibration.addInputs(function, *inputs);
+    if (failed(interpreter.call(function, *inputs)))
       return failure();
   }
   return std::move(calibration.profiles);

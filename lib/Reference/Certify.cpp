@@ -144,6 +144,7 @@ public:
                   {"failures", std::move(failures)},
                   {"limits", Object{{"loss_difference", limits.lossDifference},
                                     {"gradient_cosine", limits.gradientCosine},
+                                    {"gradient_error", limits.gradientError},
                                     {"underflow_share", limits.underflowShare},
                                     {"skipped_share", limits.skippedShare}}},
                   {"steps", std::move(steps)},
@@ -239,6 +240,9 @@ private:
       Comparison comparison = compareVectors(value, *found->second);
       if (!(comparison.cosine >= limits.gradientCosine))
         fail("step {0}: the gradient of {1} has cosine {2} with its FP64 gradient", i, name, comparison.cosine);
+      else if (!(comparison.relativeError <= limits.gradientError))
+        fail("step {0}: the gradient of {1} differs from its FP64 gradient by {2} of its norm", i, name,
+             comparison.relativeError);
       gradientRows.push_back(Object{{"step", i},
                                     {"parameter", name},
                                     {"cosine", number(comparison.cosine)},

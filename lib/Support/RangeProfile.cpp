@@ -67,6 +67,24 @@ RangeShares RangeProfile::shares(const FloatRange &range, int shift) const {
   return shares;
 }
 
+double RangeProfile::relativeError(const FloatRange &range, int shift) const {
+  int bits = range.minNormal - range.minSubnormal, top = std::ilogb(range.largest);
+  double changes = 0.0, squares = 0.0;
+  int reference = exponents.empty() ? 0 : exponents.rbegin()->first + shift; // keeps squares in range
+  for (auto [exponent, count] : exponents) {
+    int e = exponent + shift;
+    auto n = static_cast<double>(count);
+    // The mean square of values that are spread evenly in [1, 2) is 7/3, that of a rounding error a twelfth.
+    double square = 7.0 / 3.0 * std::ldexp(1.0, 2 * (e - reference));
+    squares += n * square;
+    if (e > top)
+      continue;
+    int unit = std::max(e, range.minNormal) - bits;
+    changes += n * (e < range.minSubnormal - 1 ? square : std::ldexp(1.0, 2 * (unit - reference)) / 12.0);
+  }
+  return squares > 0.0 ? std::sqrt(changes / squares) : 0.0;
+}
+
 json::Value RangeProfile::toJSON() const {
   json::Object histogram;
   for (auto [exponent, count] : exponents)

@@ -29,9 +29,9 @@ template <typename T> llvm::GlobalVariable *descriptor(llvm::Module &module, con
 
 class EntryBuilder {
 public:
-  EntryBuilder(Program &program, FunctionInfo &info, llvm::Module &module)
-      : program(program), info(info), module(module), onDevice(program.target != "cpu"), ir(module.getContext()),
-        ptr(ir.getPtrTy()), i64(ir.getInt64Ty()), i32(ir.getInt32Ty()) {}
+  EntryBuilder(Program &program, FunctionInfo &info, llvm::Module &module, bool checks)
+      : program(program), info(info), module(module), onDevice(program.target != "cpu"), checks(checks && !onDevice),
+        ir(module.getContext()), ptr(ir.getPtrTy()), i64(ir.getInt64Ty()), i32(ir.getInt32Ty()) {}
 
   LogicalResult build() {
     entry = llvm::Function::Create(llvm::FunctionType::get(i32, {ptr}, false), llvm::GlobalValue::InternalLinkage,
@@ -55,6 +55,8 @@ public:
     for (Operation &op : info.op.front()) {
       if (failed(emit(&op)))
         return failure();
+      if (checks)
+        lookAtResults(&op);
       if (std::optional<CallInfo> call = callOf(&op))
         info.calls.insert(info.calls.end(), callsMade, *call);
     }
@@ -176,6 +178,37 @@ private:
         .Default([](Operation *op) { return op->emitOpError() << "expected an op of the rt dialect"; });
   }
 
+  /// Calls mpt_rt_check on the float buffers that `op` writes.
+  void lookAtResults(Operation *op) {
+    SmallVector<Value> results;
+    if (auto launch = dyn_cast<rt::LaunchOp>(op)) {
+      llvm::append_range(results, launch.getBuffers().drop_front(launch.getNumInputs()));
+    } else if (auto gemm = dyn_cast<rt::GemmOp>(op)) {
+      results.push_back(gemm.getD());
+    } else if (auto conv = dyn_cast<rt::ConvOp>(op)) {
+      Value made[] = {conv.getY(), conv.getX(), conv.getW()};
+      results.push_back(made[conv.getKind()]);
+    }
+    for (Value result : results) {
+      auto type = cast<MemRefType>(result.getType());
+      memory::Sizes strides = memory::stridesOf(type);
+      int64_t rank = type.getRank(), count = memory::elementCount(type.getShape());
+      bool dense = memory::spanBytes(type) == count * memory::elementBytes(type.getElementType());
+      if (!isa<FloatType>(type.getElementType()) || (!dense && rank > MPT_CHECK_RANK))
+        continue;
+      mpt_check_desc desc{};
+      desc.call = static_cast<int64_t>(info.calls.size());
+      desc.dtype = memory::runtimeType(type.getElementType());
+      desc.flags = op->hasAttr(memory::kInfiniteAttr) ? MPT_CHECK_INFINITIES_MEANT : 0;
+      desc.rank = dense ? 1 : rank;
+      for (int64_t i = 0; i < desc.rank; ++i) {
+        desc.shape[i] = dense ? count : type.getDimSize(i);
+        desc.strides[i] = dense ? 1 : strides[i];
+      }
+      call("mpt_rt_check", ir.getVoidTy(), {exec, descriptor(module, desc), pointer(result)});
+    }
+  }
+
   LogicalResult emitConstant(rt::ConstantOp op) {
     SmallVector<char> bytes;
     if (failed(streamBytes(op.getValue(), [&](ArrayRef<char> piece) { bytes.append(piece.begin(), piece.end()); })))
@@ -196,7 +229,7 @@ private:
   Program &program;
   FunctionInfo &info;
   llvm::Module &module;
-  const bool onDevice;
+  const bool onDevice, checks;
   unsigned callsMade = 1; // by the op that was emitted last
   llvm::IRBuilder<> ir;
   llvm::Type *ptr, *i64, *i32;
@@ -207,9 +240,9 @@ private:
 
 } // namespace
 
-LogicalResult mpt::target::buildEntries(Program &program, llvm::Module &out) {
+LogicalResult mpt::target::buildEntries(Program &program, llvm::Module &out, bool checks) {
   for (FunctionInfo &info : program.functions) {
-    if (failed(EntryBuilder(program, info, out).build()))
+    if (failed(EntryBuilder(program, info, out, checks).build()))
       return failure();
     info.buffers = largestBuffers(info.op);
   }

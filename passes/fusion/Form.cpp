@@ -68,7 +68,8 @@ class Grouping {
 public:
   explicit Grouping(func::FuncOp function) : block(function.getBody().front()), late(backwardOps(function)) {}
 
-  void run();
+  /// `separate`: every op stays a group of its own.
+  void run(bool separate);
   template <typename F> void outline(F report);
 
 private:
@@ -276,8 +277,9 @@ bool Grouping::tryMerge(unsigned a, unsigned b) {
   return true;
 }
 
-void Grouping::run() {
-  repeatCheapOps();
+void Grouping::run(bool separate) {
+  if (!separate)
+    repeatCheapOps();
   findLate();
   for (Operation &op : block) {
     unsigned group = groups.size();
@@ -286,6 +288,8 @@ void Grouping::run() {
     sequence.push_back(group);
     groups.push_back({{&op}});
   }
+  if (separate)
+    return;
   // Producers into consumers, from the last consumer back: a chain grows from its end, where its results are due.
   for (bool changed = true; changed;) {
     changed = false;
@@ -370,12 +374,13 @@ template <typename F> void Grouping::outline(F report) {
 namespace {
 
 struct Form : mpt::impl::FormBase<Form> {
+  using FormBase::FormBase;
   void runOnOperation() override {
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       if (function.isExternal())
         continue;
       Grouping grouping(function);
-      grouping.run();
+      grouping.run(separate);
       grouping.outline([&](FusionOp fusion) {
         ++numKernels;
         for (Value input : fusion.getInputs())

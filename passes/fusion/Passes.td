@@ -79,6 +79,7 @@ def Form : Pass<"fusion-form", "::mlir::ModuleOp"> {
     whole rows, what uses it; scalar arithmetic of all kinds together. Cheap values (casts, broadcasts, arithmetic with one
     full-size operand) are made again for each reader instead of being kept in memory.
   }];
+  let options = [Option<"separate", "separate", "bool", "false", "a kernel for each op, so that every value is in memory: for --debug-nonfinite">];
   let statistics = [
     Statistic<"numKernels", "kernels", "fusions made">,
     Statistic<"bytesRead", "bytes-read", "bytes that the kernels read, each input once">,

@@ -2,6 +2,7 @@
 #include "passes/precision/Passes.h"
 
 #include "mpt/Precision/Attributes.h"
+#include "mpt/Precision/Decisions.h"
 #include "mpt/Precision/Solve.h"
 
 namespace mpt {
@@ -20,7 +21,7 @@ public:
   void runOnOperation() override {
     ModuleOp module = getOperation();
     Location loc = module.getLoc();
-    FailureOr<Policy> policy = Policy::load(this->policy, keepF32, keepNarrow, loc);
+    FailureOr<Policy> policy = Policy::load({this->policy, keepF32, keepNarrow, rules, ranges}, loc);
     if (failed(policy))
       return signalPassFailure();
     if (!lossScale.empty())
@@ -39,28 +40,15 @@ public:
     PrecisionSolution solution =
         solvePrecision(module, *policy, placement == "cut" ? Placement::cut : Placement::painting);
     Builder b(&getContext());
-    for (auto &[op, types] : solution.ops) {
-      SmallVector<NamedAttribute> entries{b.getNamedAttr("operands", typeList(b, types.operands)),
-                                          b.getNamedAttr("results", typeList(b, types.results)),
-                                          b.getNamedAttr("rule", b.getStringAttr(types.rule))};
-      if (types.quantized)
-        entries.push_back(b.getNamedAttr("quantized", b.getUnitAttr()));
-      op->setAttr(kPrecisionAttr, b.getDictionaryAttr(entries));
-    }
+    DecisionCounts counts;
+    for (auto &[op, types] : solution.ops)
+      op->setAttr(kPrecisionAttr, decisionAttr(b, types.operands, types.results, b.getStringAttr(types.rule),
+                                               types.quantized, counts));
     for (auto &[state, decision] : solution.states)
       state->setAttr(kPrecisionAttr, b.getDictionaryAttr({b.getNamedAttr("type", TypeAttr::get(decision.type)),
                                                           b.getNamedAttr("rule", b.getStringAttr(decision.rule))}));
-  }
-
-private:
-  ArrayAttr typeList(Builder &b, ArrayRef<Type> types) {
-    SmallVector<Attribute> list;
-    for (Type type : types) {
-      list.push_back(type ? Attribute(TypeAttr::get(type)) : b.getUnitAttr());
-      if (type)
-        ++(type.isF32() ? numWide : numNarrow);
-    }
-    return b.getArrayAttr(list);
+    numNarrow += counts.narrow;
+    numWide += counts.wide;
   }
 };
 } // namespace

@@ -2,6 +2,7 @@
 #include "passes/precision/Passes.h"
 
 #include "mpt/Precision/Attributes.h"
+#include "mpt/Precision/Decisions.h"
 #include "mpt/Precision/SolveNodes.h"
 
 namespace mpt {
@@ -25,11 +26,16 @@ public:
       module.emitError() << "expected func @main of ONNX nodes, found none: import a model as it is in the file";
       return signalPassFailure();
     }
+    if (StringRef(policy).split(',').first == "auto") {
+      module.emitError() << "expected a policy other than auto for a graph of ONNX nodes: ranges are measured on training "
+                            "steps";
+      return signalPassFailure();
+    }
     if (placement != "cut" && placement != "painting") {
       module.emitError() << "expected placement cut or painting, got " << placement;
       return signalPassFailure();
     }
-    FailureOr<Policy> policy = Policy::load(this->policy, keepF32, keepNarrow, loc);
+    FailureOr<Policy> policy = Policy::load({this->policy, keepF32, keepNarrow, rules, ""}, loc);
     if (failed(policy))
       return signalPassFailure();
     module->setAttr(kPolicyAttr, policy->toAttribute());
@@ -42,21 +48,13 @@ public:
     }
 
     Builder b(&getContext());
-    auto list = [&](ArrayRef<Type> types) {
-      SmallVector<Attribute> attributes;
-      for (Type type : types) {
-        attributes.push_back(type ? Attribute(TypeAttr::get(type)) : b.getUnitAttr());
-        if (type)
-          ++(type.isF32() ? numWide : numNarrow);
-      }
-      return b.getArrayAttr(attributes);
-    };
+    DecisionCounts counts;
     auto decided = [&](Operation *op, ArrayRef<Type> operands, ArrayRef<Type> results, StringAttr rule) {
-      op->setAttr(kPrecisionAttr,
-                  b.getDictionaryAttr({b.getNamedAttr("operands", list(operands)),
-                                       b.getNamedAttr("results", list(results)), b.getNamedAttr("rule", rule)}));
+      op->setAttr(kPrecisionAttr, decisionAttr(b, operands, results, rule, /*quantized=*/false, counts));
     };
     numCastBytes += solveNodes(main, *policy, placement == "painting" ? Placement::painting : Placement::cut, decided);
+    numNarrow += counts.narrow;
+    numWide += counts.wide;
   }
 };
 } // namespace

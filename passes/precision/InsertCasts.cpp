@@ -73,25 +73,26 @@ private:
     Type have = tensorType(value).getElementType();
     if (have == type)
       return value;
-    bool narrows = type.getIntOrFloatBitWidth() < have.getIntOrFloatBitWidth();
-    Value &cast = casts[{value, type, backward && !narrows}];
-    if (cast)
-      return cast;
+    bool rounds = !APFloat::isRepresentableBy(cast<FloatType>(have).getFloatSemantics(),
+                                              cast<FloatType>(type).getFloatSemantics());
+    Value &made = casts[{value, type, backward && !rounds}];
+    if (made)
+      return made;
     OpBuilder builder(user);
     auto constant = value.getDefiningOp<ConstantOp>();
-    if (constant && narrows && !constant->hasAttr(kSeedAttr))
+    if (constant && rounds && !constant->hasAttr(kSeedAttr))
       if (NarrowedConstant narrowed = narrowConstant(constant.getValue(), cast_or_null<FloatType>(type));
           narrowed.value) {
         auto copy = ConstantOp::create(builder, constant.getLoc(), narrowed.value);
         if (!narrowed.note.empty())
           copy->setAttr(kRangeAttr, builder.getStringAttr(narrowed.note));
         ++numConstants;
-        return cast = copy;
+        return made = copy;
       }
-    cast = CastOp::create(builder, value.getLoc(), value, type);
+    made = CastOp::create(builder, value.getLoc(), value, type);
     ++numCasts;
-    numLossy += narrows;
-    return cast;
+    numLossy += rounds;
+    return made;
   }
 
   std::map<Key, Value, bool (*)(const Key &, const Key &)> casts{[](const Key &a, const Key &b) {

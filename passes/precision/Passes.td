@@ -9,14 +9,16 @@ def Assign : Pass<"precision-assign", "::mlir::ModuleOp"> {
   let description = [{
     In: a module of phase training; all functions are decided together. Out: the same module with `mpt.policy` on the
     module and `mpt.precision = {operands, results, rule}` on ops and parameter states; no type changes yet. Rules apply
-    in the order class, op, node, `keep-f32`, `keep-narrow`; slots that an op declares wide stay wide. What the rules leave
+    in the order class, layer, op, node, then `rules`, `keep-f32` and `keep-narrow`; slots that an op declares wide stay wide. What the rules leave
     free takes the types that move the fewest bytes through casts (a minimum cut). FP64 values and values that are narrow
     already are left alone.
   }];
   let options = [
-    Option<"policy", "policy", "std::string", "\"amp-f16\"", "built-in policy, or the path of a policy file">,
+    Option<"policy", "policy", "std::string", "\"amp-f16\"", "built-in policy, the path of a policy file, or auto with settings">,
     ListOption<"keepF32", "keep-f32", "std::string", "regular expressions of node names that compute in f32">,
     ListOption<"keepNarrow", "keep-narrow", "std::string", "regular expressions of node names that compute narrow; beats keep-f32">,
+    ListOption<"rules", "rules", "std::string", "rules as in a policy file, without policy.; they beat the policy's">,
+    Option<"ranges", "ranges", "std::string", "\"\"", "file of measured ranges (mpt-run --calibrate), for policy auto">,
     Option<"placement", "placement", "std::string", "\"cut\"", "cut, or painting for comparison: how free values are decided">,
     Option<"lossScale", "loss-scale", "std::string", "\"\"", "none, a number, or dynamic with settings, instead of the policy's">
   ];
@@ -24,7 +26,7 @@ def Assign : Pass<"precision-assign", "::mlir::ModuleOp"> {
     Statistic<"numNarrow", "narrow-values", "values decided narrow">,
     Statistic<"numWide", "wide-values", "values decided wide">
   ];
-  let dependentDialects = ["::mpt::policy::PolicyDialect"];
+  let dependentDialects = ["::mpt::policy::PolicyDialect", "::mpt::MPTDialect", "::mpt::train::TrainDialect"];
 }
 
 def InsertCasts : Pass<"precision-insert-casts", "::mlir::ModuleOp"> {
@@ -62,6 +64,7 @@ def AssignNodes : Pass<"precision-assign-nodes", "::mlir::ModuleOp"> {
     Option<"policy", "policy", "std::string", "\"amp-f16\"", "built-in policy, or the path of a policy file">,
     ListOption<"keepF32", "keep-f32", "std::string", "regular expressions of node names that compute in f32">,
     ListOption<"keepNarrow", "keep-narrow", "std::string", "regular expressions of node names that compute narrow; beats keep-f32">,
+    ListOption<"rules", "rules", "std::string", "rules as in a policy file, without policy.; they beat the policy's">,
     Option<"placement", "placement", "std::string", "\"cut\"", "cut, or painting for comparison">
   ];
   let statistics = [
@@ -69,7 +72,7 @@ def AssignNodes : Pass<"precision-assign-nodes", "::mlir::ModuleOp"> {
     Statistic<"numWide", "wide-values", "values decided wide">,
     Statistic<"numCastBytes", "cast-bytes", "bytes that casts will read and write">
   ];
-  let dependentDialects = ["::mpt::policy::PolicyDialect"];
+  let dependentDialects = ["::mpt::policy::PolicyDialect", "::mpt::MPTDialect", "::mpt::train::TrainDialect"];
 }
 
 def CastNodes : Pass<"precision-cast-nodes", "::mlir::ModuleOp"> {

@@ -11,23 +11,6 @@ from mpt_run import tool, write_tensors
 from onnx import numpy_helper, parser
 
 TRAIN = ["--loss=mse", "--optimizer=sgd,lr=0.01"]
-# A body between x (float[4, 6]) and y, with weight w (float[6, 6]); the node to blame under a policy; a multiple for x.
-PLANTED = {
-    "product": ("a = MatMul(x, w) y = MatMul(a, w)", "amp-f16", 3e4),
-    "sum": ("a = MatMul(x, w) b = Add(a, a) y = MatMul(b, w)", "amp-f16", 1.5e4),
-    "square": ("a = MatMul(x, w) b = Mul(a, a) y = MatMul(b, w)", "amp-f16", 300.0),
-    "logarithm": ("a = Neg(x) b = Mul(a, a) c = Neg(b) d = Log(c) y = MatMul(d, w)", "fp32", 1.0),
-    "root": ("a = Mul(x, x) b = Neg(a) c = Sqrt(b) y = MatMul(c, w)", "fp32", 1.0),
-    "division": ("a = Sub(x, x) b = Div(x, a) y = MatMul(b, w)", "fp32", 1.0),
-    "exponential": ("a = Mul(x, big) b = Exp(a) y = MatMul(b, w)", "fp32", 1.0),
-    "power": ("a = Mul(x, x) b = Pow(a, big) y = MatMul(b, w)", "fp32", 10.0),
-    "reciprocal": ("a = Sub(x, x) b = Reciprocal(a) y = MatMul(b, w)", "amp-bf16", 1.0),
-    "difference": ("a = Mul(x, huge) b = Mul(a, huge) y = MatMul(b, w)", "fp32", 1.0),
-}
-BLAMED = {"product": "a", "sum": "b", "square": "b", "logarithm": "d", "root": "c", "division": "b", "exponential": "b",
-          "power": "b", "reciprocal": "b", "difference": "b"}
-
-
 def write_model(path: pathlib.Path, body: str) -> pathlib.Path:
     """The body as a graph; every node is named after its output."""
     lines = body.replace(") ", ")\n")
@@ -40,9 +23,7 @@ planted (float[4, 6] x) => (float[4, 6] y) {{
     for node in model.graph.node:
         node.name = node.output[0]
     rng = np.random.default_rng(0)
-    for name, value in {"w": rng.standard_normal((6, 6)), "big": np.full((4, 6), 7e4), "huge": np.full((4, 6), 1e30)}.items():
-        if any(name in node.input for node in model.graph.node):
-            model.graph.initializer.append(numpy_helper.from_array(value.astype(np.float32), name))
+    model.graph.initializer.append(numpy_helper.from_array(rng.standard_normal((6, 6)).astype(np.float32), "w"))
     path.write_bytes(model.SerializeToString())
     return path
 
@@ -58,23 +39,6 @@ def write_batch(path: pathlib.Path, scale=1.0, **poison) -> pathlib.Path:
 
 def mpt_run(*words):
     return subprocess.run([tool(), *map(str, words)], capture_output=True, text=True, timeout=120)
-
-
-@pytest.mark.parametrize("name", PLANTED)
-def test_blame_names_the_node(tmp_path, name):
-    body, policy, scale = PLANTED[name]
-    model, batch = write_model(tmp_path / "m.onnx", body), write_batch(tmp_path / "b.st", scale)
-    result = mpt_run(model, *TRAIN, f"--policy={policy}", "--train=w", "--blame", f"--batch={batch}", "-o", tmp_path / "b.json")
-    assert result.returncode == 1, result.stderr
-    first, = json.loads((tmp_path / "b.json").read_text())
-    assert (first["step"], first["node"]) == (0, BLAMED[name]), result.stderr
-    assert f"node '{BLAMED[name]}'" in result.stderr
-    if policy == "amp-f16":
-        # The override line works: kept in FP32, the step is finite.
-        assert first["limit"] == 65504 < first["largest"]
-        keep = re.search(r"--keep-f32='([^']*)'", result.stderr).group(0).replace("'", "")
-        again = mpt_run(model, *TRAIN, f"--policy={policy}", "--train=w", keep, "--blame", f"--batch={batch}")
-        assert BLAMED[name] not in [b["node"] for b in json.loads(again.stdout) if b["op"] != "mpt.cast"], again.stderr
 
 
 def test_blame_knows_bad_data_and_bad_weights(tmp_path):
@@ -112,6 +76,13 @@ def test_certificate(tmp_path):
     narrow = mpt_run(model, *TRAIN, "--certify", f"--batch={write_batch(tmp_path / 's.st', 1e-4)}", "--policy=amp-f16",
                      "--keep-narrow=.*")
     assert narrow.returncode == 1 and "became zero" in narrow.stderr
+
+
+PLANTED_BUGS = {
+    # What a faulty pass or a hand at the text could do to a good step, and what the certificate says of it.
+    "narrowed accumulator": (r"(\\w+ = mpt\\.matmul .*)#mpt\\.numerics<in = f16, acc = f32", r"\\1#mpt.numerics<in = f16, acc = f16", "cosine|loss is"),
+    "missing unscale": (r"train\\.unscale (%\\S+), (%\\S+) : (tensor<\\S+>), .*", None, "cosine|relative"),
+}
 
 
 def test_calibration_counts_every_value(tmp_path):

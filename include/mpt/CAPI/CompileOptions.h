@@ -24,7 +24,6 @@ struct CompileOptions : PipelineOptions {
   std::string freeze, train;                  ///< regular expressions over parameter names
   std::string onnxForm = "joint";             ///< of a training step as ONNX: joint or training-info
   std::string onnxArithmetic = "native";      ///< of a training step as ONNX: native, or wide without bf16 arithmetic
-  std::string ranges;                         ///< file of mpt-run --calibrate, for the precision report
   bool hasLoss = false, hasOptimizer = false; ///< given, not the default: what comes then adds to it
   bool dryRun = false;                        ///< phases and reports, no product
   bool trains = false; ///< a flag asks for a training step; without one, --emit=onnx rewrites the graph as it is

@@ -22,6 +22,7 @@ struct RunCommand {
   std::vector<std::string> batches; ///< safetensors files, one a step, in turn
   int64_t steps = 0;                ///< 0: one for each batch
   std::string output = "-";         ///< JSON of calibrate, blame and certify; - is standard output
+  std::string reference;            ///< .mlir file in FP32 that an .mlir input is certified against
   CertificateLimits limits;
   std::vector<std::string> compileWords; ///< mpt-opt's words: loss, optimizer, policy, ...
 

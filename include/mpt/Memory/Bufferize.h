@@ -14,6 +14,8 @@ namespace mpt::memory {
 inline constexpr llvm::StringLiteral kOutputAttr = "mpt.output";
 /// Marks generated kernels among the functions of a module.
 inline constexpr llvm::StringLiteral kKernelAttr = "mpt.kernel";
+/// On a launch whose kernel reads a constant with infinities: its results may hold some on purpose.
+inline constexpr llvm::StringLiteral kInfiniteAttr = "mpt.infinite";
 
 /// On a generated kernel: the names of the ops in it, for profiles.
 inline constexpr llvm::StringLiteral kOpsAttr = "mpt.ops";

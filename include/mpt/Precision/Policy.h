@@ -4,6 +4,7 @@
 
 #include "mpt/Interfaces/Interfaces.h"
 #include "mpt/Precision/Layers.h"
+#include "mpt/Precision/Measured.h"
 #include "mpt/Precision/Settings.h"
 
 #include "mlir/IR/BuiltinOps.h"
@@ -24,32 +25,53 @@ struct Ruling {
   bool named = false;
 };
 
+/// Which policy, and what the command line adds to it.
+struct PolicyWishes {
+  /// A built-in policy, the path of a policy file (anything with a dot or slash), or "auto" with settings (Measured.h).
+  std::string name;
+  std::vector<std::string> keepF32, keepNarrow; ///< expressions over node names that become wide or narrow
+  std::vector<std::string> rules;               ///< rules as in a policy file, without `policy.`
+  std::string ranges;                           ///< file of mpt-run --calibrate, for policy auto
+};
+
 class Policy : public PrecisionSettings {
 public:
-  /// The built-in policy `nameOrPath`, or the one in that file (anything with a dot or slash). Errors are reported at
-  /// `loc`, or within the file.
-  static mlir::FailureOr<Policy> load(llvm::StringRef nameOrPath, mlir::Location loc);
-
-  /// The same with node rules after those of the file: `keepF32` is wide, `keepNarrow` narrow.
-  static mlir::FailureOr<Policy> load(llvm::StringRef nameOrPath, llvm::ArrayRef<std::string> keepF32,
-                                      llvm::ArrayRef<std::string> keepNarrow, mlir::Location loc);
-
-  /// Ops from nodes whose whole name matches `regex` get `decision`, after all rules of the file. Later calls win.
-  mlir::LogicalResult addNodeRule(llvm::StringRef regex, Decision decision, llvm::StringRef source, mlir::Location loc);
+  /// Errors are reported at `loc`, or within the policy file.
+  static mlir::FailureOr<Policy> load(const PolicyWishes &wishes, mlir::Location loc);
 
   /// `layers` tells which rules on layers apply; null where there are none.
   Ruling decide(mlir::Operation *op, NumericClass numericClass, const Layers *layers = nullptr) const;
+  /// What a rule says about operand `index` of `op` in particular, if one does.
+  std::optional<Ruling> decideOperand(mlir::Operation *op, unsigned index) const;
+
+  /// What was measured, under policy auto; null otherwise.
+  const Measurements *measured() const { return measurements.get(); }
 
 private:
-  struct NodeRule {
-    std::shared_ptr<llvm::Regex> regex;
+  /// A rule on ops or nodes by name.
+  struct NamedRule {
     Decision decision;
     std::string text;
+    std::optional<int64_t> operand;
+    bool fromCommandLine = false;
+    mlir::DictionaryAttr with;          ///< attributes that the op has
+    std::shared_ptr<llvm::Regex> regex; ///< of the node's name; null for rules on ops
   };
+
+  mlir::LogicalResult loadFile(llvm::StringRef nameOrPath, mlir::Location loc);
+  mlir::LogicalResult addRule(mlir::Operation &rule, bool fromCommandLine);
+  mlir::LogicalResult addOpRule(policy::OpRuleOp rule, bool fromCommandLine);
+  mlir::LogicalResult addNodeRule(llvm::StringRef regex, std::optional<int64_t> operand, Decision decision,
+                                  llvm::StringRef source, bool fromCommandLine, mlir::Location loc);
+  mlir::LogicalResult addTextRule(llvm::StringRef text, mlir::Location loc);
+  const NamedRule *find(mlir::Operation *op, std::optional<int64_t> operand) const;
+
   std::array<Decision, 6> classes{};
   llvm::SmallVector<std::pair<policy::Predicate, Decision>> layerRules;
-  llvm::StringMap<Decision> ops;
-  std::vector<NodeRule> nodes;
+  llvm::StringMap<std::vector<NamedRule>> ops;
+  std::vector<NamedRule> nodes;
+  bool hasOperandRules = false;
+  std::shared_ptr<const Measurements> measurements;
 };
 
 /// Names of the built-in policies.

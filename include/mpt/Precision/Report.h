@@ -31,7 +31,7 @@ struct ReportRange {
   std::string where, note;
 };
 struct PrecisionReport {
-  std::string policy;
+  std::string policy, note; ///< the note says how a policy was made of measurements
   std::vector<ReportState> states;
   std::vector<ReportValue> values;
   std::vector<ReportCast> casts;

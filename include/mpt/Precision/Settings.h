@@ -40,6 +40,7 @@ struct TensorScaling {
 
 struct PrecisionSettings {
   std::string name;
+  std::string note; ///< how the policy was made, where it was made of measurements
   mlir::Type storage, compute, gradients, accumulate, master;
   mlir::Type slots, parameterGradients; ///< f32 unless the policy says otherwise
   LossScaling scaling;

@@ -41,7 +41,8 @@ struct StateType {
 struct PrecisionSolution {
   llvm::DenseMap<mlir::Operation *, OpTypes> ops;
   llvm::DenseMap<mlir::Operation *, StateType> states;
-  int64_t castBytes = 0; ///< bytes that casts move, with their launches
+  int64_t castBytes = 0;  ///< bytes that casts move, with their launches
+  int64_t movedBytes = 0; ///< without their launches
 };
 
 /// Hard rules come from the ops' interfaces (wide slots, one type for all operands), then the policy's rules. Range
@@ -51,8 +52,8 @@ struct PrecisionSolution {
 /// composites take either type at no cost, since the rounding is theirs. All functions are decided together, because
 /// they share parameters.
 ///
-/// The cut weighs wide values as well as casts. Where its casts move more bytes than those of painting under the same
-/// rules, the cut is taken over casts alone, which nothing undercuts.
+/// The cut weighs wide values and launches as well as casts. Where its casts move more bytes than those of painting
+/// under the same rules, the cut is taken over casts alone, which nothing undercuts.
 PrecisionSolution solvePrecision(mlir::ModuleOp module, const Policy &policy, Placement placement = Placement::cut,
                                  const CostModel &cost = {});
 

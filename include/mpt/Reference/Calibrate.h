@@ -21,7 +21,7 @@ llvm::FailureOr<Batch> readBatch(mlir::ModuleOp module, llvm::StringRef path);
 llvm::FailureOr<llvm::SmallVector<Tensor>> bindInputs(mlir::func::FuncOp function, const Batch &batch, bool rounds);
 
 /// Runs @step once on every batch in turn, for `steps` steps (0: one for each batch), and gathers the magnitudes of all
-/// float values: activations, weights and gradients.
+/// float values: inputs, activations, weights and gradients.
 llvm::FailureOr<RangeProfiles> calibrate(mlir::ModuleOp module, llvm::ArrayRef<Batch> batches, int64_t steps);
 
 /// The op at which a step stopped being finite.
@@ -47,6 +47,7 @@ llvm::FailureOr<std::vector<Blame>> blame(mlir::ModuleOp module, llvm::ArrayRef<
 struct CertificateLimits {
   double lossDifference = 0.01; ///< relative, of any step's loss against FP64
   double gradientCosine = 0.98; ///< smallest cosine of a parameter's gradient with its FP64 gradient
+  double gradientError = 0.2;   ///< largest norm of a gradient's difference, relative to its FP64 gradient
   double underflowShare = 0.05; ///< largest share of a tensor's values that became zero
   double skippedShare = 0.5;    ///< largest share of steps skipped
 };

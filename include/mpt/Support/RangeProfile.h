@@ -28,7 +28,7 @@ struct FloatRange {
 
 /// The values of one tensor over all runs.
 struct RangeProfile {
-  std::string kind; ///< activation, weight, gradient or state
+  std::string kind; ///< input, activation, weight, gradient, update or state
   std::string type; ///< element type it had when it was measured
   int64_t zeros = 0, infinities = 0, nans = 0;
   double smallest = std::numeric_limits<double>::infinity(); ///< magnitude; infinity when all are zero
@@ -42,6 +42,10 @@ struct RangeProfile {
   /// Shares for `range` when every value is multiplied by 2^shift first. Counts whole powers of two: a value in the
   /// binade of the largest finite value overflows only where the largest measured one does.
   RangeShares shares(const FloatRange &range, int shift = 0) const;
+
+  /// L2 norm of what rounding to nearest in `range` changes over the values' own, when every value is multiplied by
+  /// 2^shift first. Values are taken as spread evenly within their binade; what overflows is left out.
+  double relativeError(const FloatRange &range, int shift = 0) const;
 
   llvm::json::Value toJSON() const;
   static llvm::Expected<RangeProfile> fromJSON(const llvm::json::Value &value);

@@ -7,6 +7,7 @@
 #include "onnx/defs/schema.h"
 
 #include <mutex>
+#include <set>
 
 using namespace mlir;
 using namespace mpt::onnx;
@@ -98,6 +99,16 @@ bool takesTypeFromOperand(NodeOp node) {
 }
 
 } // namespace
+
+std::vector<StringRef> mpt::onnx::operatorNames() {
+  static const std::set<std::string> names = [] {
+    std::set<std::string> set;
+    for (const OpSchema &schema : OpSchemaRegistry::get_all_schemas())
+      set.insert(schema.Name());
+    return set;
+  }();
+  return {names.begin(), names.end()};
+}
 
 bool mpt::onnx::isFloat32Tensor(Type type) {
   auto tensor = dyn_cast<TensorType>(type);

@@ -21,7 +21,29 @@ void PolicyDialect::initialize() {
       >();
 }
 
+/// Keys that no rule has would be kept as discardable attributes and have no effect.
+static LogicalResult refuseUnknownKeys(Operation *op) {
+  if (op->getDiscardableAttrs().empty())
+    return success();
+  SmallVector<StringRef> known;
+  for (StringAttr name : op->getRegisteredInfo()->getAttributeNames())
+    known.push_back(name.getValue());
+  StringRef unknown = op->getDiscardableAttrs().begin()->getName().getValue();
+  return op->emitOpError() << "expected " << llvm::join(known, ", ") << ", got unknown key '" << unknown << "'";
+}
+
+static LogicalResult verifyOperand(Operation *op, std::optional<int64_t> operand) {
+  if (operand && *operand < 0)
+    return op->emitOpError() << "expected the position of an operand, from 0, got " << *operand;
+  return success();
+}
+
 LogicalResult PolicyOp::verify() {
+  if (failed(refuseUnknownKeys(*this)))
+    return failure();
+  for (Operation &rule : getRules().front())
+    if (rule.getDialect() == (*this)->getDialect() && failed(refuseUnknownKeys(&rule)))
+      return failure();
   auto isFloat = [](Type type) { return isa<Float16Type, BFloat16Type, Float32Type>(type); };
   if (!isFloat(getStorage()))
     return emitOpError() << "C1: expected f16, bf16 or f32 for storage, got " << getStorage();
@@ -52,11 +74,13 @@ LogicalResult ClassOp::verify() {
   return success();
 }
 
+LogicalResult OpRuleOp::verify() { return verifyOperand(*this, getOperand()); }
+
 LogicalResult NodeOp::verify() {
   std::string error;
   if (!llvm::Regex(getRegex()).isValid(error))
     return emitOpError() << "expected a regular expression, got \"" << getRegex() << "\": " << error;
-  return success();
+  return verifyOperand(*this, getOperand());
 }
 
 LogicalResult LossScalingOp::verify() {

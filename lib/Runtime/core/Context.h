@@ -52,10 +52,12 @@ public:
 
 class Device;
 class Profile;
+class FiniteCheck;
 
 struct Context {
   int threads = 1;
   Profile *profile = nullptr;
+  FiniteCheck *finite = nullptr; // of libraries compiled with --debug-nonfinite
   std::vector<std::unique_ptr<SiteCache>> sites;
   Scratch *scratch = nullptr; // shared by library calls, one at a time
   Device *device = nullptr;

@@ -53,6 +53,9 @@ mpt_status create(mpt_model *model, const mpt_trainer_options &options, mpt_trai
     const Json *optimizer = manifest.find("optimizer"), *rate = manifest.find("learning_rate");
     if (!rate && optimizer)
       rate = optimizer->find("learning_rate");
+    const Json *checks = manifest.find("debug_nonfinite");
+    if (checks && checks->kind == Json::Bool && checks->integer)
+      trainer->finite = std::make_unique<FiniteCheck>();
     if (rate && rate->kind == Json::Number) {
       trainer->learningRate = rate->number;
       trainer->hasLearningRate = true;
@@ -69,6 +72,7 @@ mpt_status create(mpt_model *model, const mpt_trainer_options &options, mpt_trai
     context.sites.resize(static_cast<size_t>(std::max<int64_t>(m.functions[i].call_sites, 0)));
     context.device = trainer->device.get();
     context.function = &m.functions[i];
+    context.finite = trainer->finite.get();
     if (Profile::rows() > 0 && m.functions[i].num_calls > 0)
       trainer->functions[static_cast<size_t>(i)].profile = std::make_unique<Profile>(m.functions[i], trainer->threads);
     context.profile = trainer->functions[static_cast<size_t>(i)].profile.get();
@@ -224,12 +228,19 @@ mpt_status run(mpt_trainer &t, const char *name, const mpt_tensor *inputs, int64
     return status;
   if (t.arena.bytes() < f->arena_bytes && !t.arena.allocate(*t.device, f->arena_bytes))
     return outOfScratch(*f);
+  if (t.finite)
+    if (mpt_status status = t.finite->begin(*f, state.inputPointers, *t.model->desc, t.state.data()))
+      return status;
   mpt_exec exec{t.state.data(), t.arena.data(), nullptr, state.inputPointers.data(), state.outputPointers.data(),
                 &state.context};
   if (mpt_status status = t.device->run(*f, state, exec))
     return status;
   state.ran = true;
-  return metrics ? readMetrics(t, *f, state, *metrics) : MPT_OK;
+  mpt_metrics own;
+  if (mpt_status status = metrics || t.finite ? readMetrics(t, *f, state, metrics ? *metrics : own) : MPT_OK)
+    return status;
+  const mpt_metrics &read = metrics ? *metrics : own;
+  return t.finite ? t.finite->end(*f, state.outputPointers, read.skipped != 0, read.loss_scale) : MPT_OK;
 }
 
 /// Where the host reads the outputs of the last run.

@@ -4,6 +4,7 @@
 
 #include "core/Context.h"
 #include "core/Device.h"
+#include "core/Finite.h"
 #include "core/Model.h"
 #include "core/Profile.h"
 
@@ -34,6 +35,7 @@ struct mpt_trainer {
   int threads = 1;
   double learningRate = 0;
   bool hasLearningRate = false;
+  std::unique_ptr<mpt::rt::FiniteCheck> finite; // where the library calls mpt_rt_check
   mpt::rt::Block state, arena;
   std::vector<mpt::rt::FunctionState> functions; // as in the module's table
   std::map<std::string, int64_t> index;          // state tensors by name

@@ -32,7 +32,7 @@ LogicalResult mpt::cpu::emitLibrary(ModuleOp module, const EmitOptions &given) {
   llvm::LLVMContext context;
   llvm::Module code(options.name, context);
   code.setDataLayout(machine->target->createDataLayout());
-  if (failed(buildEntries(*program, code)))
+  if (failed(buildEntries(*program, code, options.debugNonfinite)))
     return failure();
   buildTables(*program, manifest, code);
   machine->adopt(code);

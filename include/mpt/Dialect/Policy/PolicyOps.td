@@ -12,7 +12,8 @@ def Policy_Dialect : Dialect {
   let cppNamespace = "::mpt::policy";
   let summary = "precision policies: types, rules, loss scaling and rounding";
   let description = [{
-    A policy file holds one `policy.policy`. Rules apply in the order class, op, node; the last one that matches decides.
+    A policy file holds one `policy.policy`. Rules on nodes beat rules on ops, which beat rules on layers, which beat rules on
+    classes. Of several rules of a kind that match, one that decides `narrow` wins (an include beats an exclude), else the last.
     Slots that an op declares wide stay wide whatever a policy says.
   }];
 }
@@ -79,15 +80,24 @@ def Policy_ClassOp : Policy_Rule<"class"> {
   let hasVerifier = 1;
 }
 def Policy_OpRuleOp : Policy_Rule<"op"> {
-  let summary = "decision for all ops of one name";
-  let arguments = (ins StrAttr:$op, Policy_Decision:$decision);
-  let assemblyFormat = "$op `->` $decision attr-dict";
+  let summary = "decision for all ops of one name, or for one of their operands";
+  let description = [{
+    The name is that of a core op, or `onnx.` and an operator of a graph that is rewritten node by node. `with` restricts the
+    rule to ops with these attributes. `operand` makes it a rule on the operand at that position alone; where the op's operands share one
+    type, it decides for all of them.
+  }];
+  let arguments = (ins StrAttr:$op, OptionalAttr<DictionaryAttr>:$with, OptionalAttr<I64Attr>:$operand, Policy_Decision:$decision);
+  let assemblyFormat = "$op (`with` $with^)? (`operand` $operand^)? `->` $decision attr-dict";
+  let hasVerifier = 1;
 }
 def Policy_NodeOp : Policy_Rule<"node"> {
   let summary = "decision for all ops that come from ONNX nodes whose whole name matches an extended regular expression";
-  let description = [{Gradient ops carry the name of their forward node, so that a node's backward follows its forward.}];
-  let arguments = (ins StrAttr:$regex, Policy_Decision:$decision);
-  let assemblyFormat = "$regex `->` $decision attr-dict";
+  let description = [{
+    Gradient ops carry the name of their forward node, so that a node's backward follows its forward. `operand` as in
+    `policy.op`.
+  }];
+  let arguments = (ins StrAttr:$regex, OptionalAttr<I64Attr>:$operand, Policy_Decision:$decision);
+  let assemblyFormat = "$regex (`operand` $operand^)? `->` $decision attr-dict";
   let hasVerifier = 1;
 }
 def Policy_WhereOp : Policy_Rule<"where"> {

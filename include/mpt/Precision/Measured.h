@@ -1,0 +1,55 @@
+// Policy auto: types of values from what was measured of them, within an error budget.
+#ifndef MPT_PRECISION_MEASURED_H
+#define MPT_PRECISION_MEASURED_H
+
+#include "mpt/Dialect/MPT/ValueKeys.h"
+#include "mpt/Precision/Settings.h"
+#include "mpt/Support/RangeProfile.h"
+
+#include <memory>
+#include <optional>
+
+namespace mpt {
+
+/// Settings of `--policy=auto[,base=NAME][,budget=X][,underflow=X][,subnormal=X]`.
+struct AutoSettings {
+  std::string base = "amp-f16"; ///< whose types and rules are taken where they fit what was measured
+  double budget = 0.01;         ///< most that rounding a tensor may change it: L2 norm of the change over the tensor's
+  double underflow = 0.01;      ///< most of a tensor's non-zero values that may become zero
+  double subnormal = 0.1;       ///< most of them that may become subnormal
+
+  /// Reads the words after "auto". Returns what was wrong, or nothing.
+  std::string set(llvm::StringRef text);
+};
+
+/// Whether a tensor may be stored in a type, and the measurement that says so.
+struct Verdict {
+  bool fits = true;
+  std::string text; ///< "measured 2.1e-07 to 3.4: error 1.9e-04 in f16"
+};
+
+/// Ranges of a model's values with the bounds to hold them against.
+class Measurements {
+public:
+  static mlir::FailureOr<std::shared_ptr<const Measurements>> read(llvm::StringRef path, const AutoSettings &settings,
+                                                                   mlir::Location loc);
+
+  /// The profile of `value`, whichever function of the model it is in; null when it was not measured.
+  const RangeProfile *of(mlir::Value value, const ValueKeys &keys) const;
+  /// No value may overflow, few may underflow or become subnormal, and rounding must stay within the budget. `shift` is
+  /// the power of two that the tensor is multiplied by.
+  Verdict judge(const RangeProfile &profile, mlir::FloatType type, int shift) const;
+  /// The same for an 8-bit type with a scale of the tensor's own.
+  Verdict judgeScaled(const RangeProfile &profile, mlir::FloatType type) const;
+  /// Where the policy scales the loss, its first scale becomes the power of two with which most gradients fit the storage
+  /// type; `note` of the settings says how it was found.
+  void chooseLossScale(PrecisionSettings &settings) const;
+
+private:
+  RangeProfiles profiles;
+  AutoSettings settings;
+};
+
+} // namespace mpt
+
+#endif // MPT_PRECISION_MEASURED_H

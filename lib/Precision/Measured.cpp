@@ -1,0 +1,148 @@
+// Verdicts on measured ranges.
+#include "mpt/Precision/Measured.h"
+
+#include "mpt/Dialect/Train/TrainDialect.h"
+#include "mpt/Precision/Attributes.h"
+
+#include "llvm/ADT/StringSwitch.h"
+#include "llvm/Support/FormatVariadic.h"
+#include <cmath>
+
+using namespace mlir;
+using namespace mpt;
+
+std::string AutoSettings::set(StringRef text) {
+  SmallVector<StringRef> parts;
+  text.split(parts, ',');
+  for (StringRef part : ArrayRef(parts).drop_front()) {
+    auto [key, value] = part.split('=');
+    if (key == "base" && !value.empty() && !value.starts_with("auto")) {
+      base = value.str();
+      continue;
+    }
+    double *number = llvm::StringSwitch<double *>(key)
+                         .Case("budget", &budget)
+                         .Case("underflow", &underflow)
+                         .Case("subnormal", &subnormal)
+                         .Default(nullptr);
+    if (!number)
+      return ("expected base, budget, underflow or subnormal of policy auto, got '" + part + "'").str();
+    if (value.getAsDouble(*number) || !(*number >= 0.0 && *number <= 1.0))
+      return ("expected a number from 0 to 1 for " + key + " of policy auto, got '" + value + "'").str();
+  }
+  return "";
+}
+
+FailureOr<std::shared_ptr<const Measurements>> Measurements::read(StringRef path, const AutoSettings &settings,
+                                                                  Location loc) {
+  if (path.empty())
+    return emitError(loc) << "expected measured ranges for policy auto, got none: measure them with mpt-run --calibrate "
+                             "and give the file with --ranges";
+  auto result = std::make_shared<Measurements>();
+  llvm::Expected<RangeProfiles> profiles = RangeProfiles::read(path);
+  if (!profiles)
+    return emitError(loc) << llvm::toString(profiles.takeError());
+  result->profiles = std::move(*profiles);
+  result->settings = settings;
+  return std::shared_ptr<const Measurements>(result);
+}
+
+const RangeProfile *Measurements::of(Value value, const ValueKeys &keys) const {
+  std::string key;
+  if (auto argument = dyn_cast<BlockArgument>(value)) {
+    auto function = dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp());
+    auto name = function ? function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), kNameAttr) : StringAttr();
+    key = name ? ("input|" + name.getValue()).str() : "";
+  } else if (auto read = value.getDefiningOp<train::ReadOp>()) {
+    key = ("state|" + read.getState()).str();
+  } else {
+    // Functions of a model begin alike, so that the n-th op of a node is the same in all of them.
+    key = keys.of(cast<OpResult>(value));
+    key = ("step|" + StringRef(key).split('|').second).str();
+  }
+  auto found = profiles.values.find(key);
+  return found == profiles.values.end() || found->second.count() == 0 ? nullptr : &found->second;
+}
+
+Verdict Measurements::judge(const RangeProfile &profile, FloatType type, int shift) const {
+  FloatRange range = FloatRange::of(type);
+  RangeShares shares = profile.shares(range, shift);
+  double error = profile.relativeError(range, shift);
+  Verdict verdict;
+  llvm::raw_string_ostream out(verdict.text);
+  if (profile.largest == 0.0) {
+    out << "measured zero";
+    return verdict;
+  }
+  out << llvm::formatv("measured {0:e1} to {1:e1}", profile.smallest, profile.largest);
+  if (shift)
+    out << llvm::formatv(" x 2^{0}", shift);
+  auto fail = [&](double share, StringRef what) {
+    verdict.fits = false;
+    out << llvm::formatv(": {0:f2} % {1} ", share * 100.0, what) << type;
+  };
+  if (profile.infinities || profile.nans)
+    fail(static_cast<double>(profile.infinities + profile.nans) / static_cast<double>(profile.count()),
+         "infinite or NaN before any rounding to");
+  else if (shares.overflow > 0.0)
+    fail(shares.overflow, "overflow");
+  else if (shares.underflow > settings.underflow)
+    fail(shares.underflow, "become zero in");
+  else if (shares.subnormal + shares.underflow > settings.subnormal)
+    fail(shares.subnormal + shares.underflow, "below the normal values of");
+  else {
+    verdict.fits = error <= settings.budget;
+    out << llvm::formatv(": error {0:e1} in ", error) << type;
+    if (!verdict.fits)
+      out << llvm::formatv(", the budget is {0:e1}", settings.budget);
+  }
+  return verdict;
+}
+
+Verdict Measurements::judgeScaled(const RangeProfile &profile, FloatType type) const {
+  int shift = 0;
+  if (profile.largest > 0.0)
+    shift = std::ilogb(FloatRange::of(type).largest / profile.largest);
+  return judge(profile, type, shift);
+}
+
+void Measurements::chooseLossScale(PrecisionSettings &policy) const {
+  auto type = dyn_cast<FloatType>(policy.storage);
+  policy.note = llvm::formatv("base {0}, error budget {1:e1}, at most {2:f1} % underflow and {3:f1} % subnormal, ranges of {4} "
+                              "steps",
+                              settings.base, settings.budget, settings.underflow * 100.0, settings.subnormal * 100.0,
+                              profiles.steps);
+  if (!type || !policy.scaling.multiplies())
+    return;
+  constexpr int most = 24;
+  int64_t best = -1, total = 0;
+  int first = 0, last = 0;
+  for (int shift = 0; shift <= most; ++shift) {
+    double scale = std::ldexp(1.0, shift);
+    if (scale < policy.scaling.min || scale > policy.scaling.max)
+      continue;
+    int64_t fitting = 0;
+    total = 0;
+    for (const auto &[key, profile] : profiles.values) {
+      if (profile.kind != "gradient" || profile.largest == 0.0)
+        continue;
+      total += profile.count();
+      fitting += judge(profile, type, shift).fits ? profile.count() : 0;
+    }
+    if (fitting > best) {
+      best = fitting;
+      first = last = shift;
+    } else if (fitting == best && last == shift - 1) {
+      last = shift;
+    }
+  }
+  if (total == 0)
+    return;
+  // In the middle of the scales that do as well: gradients move either way.
+  int chosen = (first + last) / 2;
+  policy.scaling.init = std::ldexp(1.0, chosen);
+  policy.note += llvm::formatv("; loss scale 2^{0}: {1:f1} % of the gradients' values fit {2} with it, as with all from 2^{3} "
+                               "to 2^{4}",
+                               chosen, 100.0 * static_cast<double>(best) / static_cast<double>(total),
+                               type.isBF16() ? "bf16" : "f16", first, last);
+}

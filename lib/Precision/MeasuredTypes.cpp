@@ -1,0 +1,61 @@
+// Looks up values of a module among the measured ones.
+#include "MeasuredTypes.h"
+
+#include "mpt/Precision/Solve.h"
+
+#include <cmath>
+
+using namespace mlir;
+using namespace mpt;
+
+MeasuredTypes::MeasuredTypes(ModuleOp module, const Policy &policy) : policy(policy), keys(module) {
+  if (policy.scaling.multiplies())
+    gradientShift = std::ilogb(policy.scaling.init);
+}
+
+int MeasuredTypes::shiftOf(const RangeProfile &profile) const {
+  return profile.kind == "gradient" ? gradientShift : 0;
+}
+
+MeasuredTypes::Choice MeasuredTypes::choose(ArrayRef<Value> values) const {
+  Choice choice;
+  auto storage = cast<FloatType>(policy.storage);
+  Type bf16 = BFloat16Type::get(storage.getContext());
+  bool allFitOther = bf16 != storage;
+  for (Value value : values) {
+    const RangeProfile *profile = policy.measured()->of(value, keys);
+    if (!profile)
+      continue;
+    Verdict verdict = policy.measured()->judge(*profile, storage, shiftOf(*profile));
+    allFitOther &= policy.measured()->judge(*profile, cast<FloatType>(bf16), shiftOf(*profile)).fits;
+    // The first value that does not fit decides; of values that fit, the last one (a result) stands for all.
+    if (choice.fits)
+      choice.text = std::move(verdict.text);
+    choice.fits &= verdict.fits;
+  }
+  if (!choice.fits && allFitOther) {
+    choice.other = bf16;
+    choice.text += "; fits bf16";
+  }
+  return choice;
+}
+
+bool MeasuredTypes::knows(Operation *op) const {
+  auto known = [&](Value value) { return !isDecidable(value.getType()) || policy.measured()->of(value, keys); };
+  return llvm::all_of(op->getOperands(), known) && llvm::all_of(op->getResults(), known);
+}
+
+std::string MeasuredTypes::refuseQuantizing(Operation *op, const DenseSet<Value> &gradients) const {
+  for (Value operand : op->getOperands()) {
+    const RangeProfile *profile = isDecidable(operand.getType()) ? policy.measured()->of(operand, keys) : nullptr;
+    auto type = cast<FloatType>(gradients.contains(operand) ? policy.gradients : policy.compute);
+    if (!profile || type.getWidth() != 8)
+      continue;
+    Verdict verdict = policy.tensorScaling.enabled
+                          ? policy.measured()->judgeScaled(*profile, type)
+                          : policy.measured()->judge(*profile, type, shiftOf(*profile));
+    if (!verdict.fits)
+      return verdict.text;
+  }
+  return "";
+}

@@ -1,0 +1,35 @@
+// Types for values of one module by their measured ranges.
+#ifndef MPT_LIB_PRECISION_MEASUREDTYPES_H
+#define MPT_LIB_PRECISION_MEASUREDTYPES_H
+
+#include "mpt/Precision/Policy.h"
+
+namespace mpt {
+
+/// Answers the solver's questions under policy auto.
+class MeasuredTypes {
+public:
+  MeasuredTypes(mlir::ModuleOp module, const Policy &policy);
+
+  struct Choice {
+    bool fits = true; ///< all measured values fit the storage type
+    std::string text; ///< the measurement that decided; empty when nothing was measured
+    mlir::Type other; ///< where they do not fit: BF16 if all fit that, else null
+  };
+  Choice choose(llvm::ArrayRef<mlir::Value> values) const;
+  /// All float values that `op` reads and makes were measured.
+  bool knows(mlir::Operation *op) const;
+  /// Why operands of a product may not be converted to the policy's 8-bit types, or nothing.
+  std::string refuseQuantizing(mlir::Operation *op, const llvm::DenseSet<mlir::Value> &gradients) const;
+
+private:
+  int shiftOf(const RangeProfile &profile) const;
+
+  const Policy &policy;
+  ValueKeys keys;
+  int gradientShift = 0;
+};
+
+} // namespace mpt
+
+#endif // MPT_LIB_PRECISION_MEASUREDTYPES_H

@@ -1,0 +1,126 @@
+"""--policy=auto: types from measured ranges, within an error budget."""
+import json
+import subprocess
+
+import numpy as np
+import onnx
+import pytest
+
+from mpt_run import tool, write_tensors
+
+# big reaches beyond 65504 and is brought back; small lies below FP16's range and is brought back.
+BODY = """
+  big = MatMul(x, w1)
+  back = Mul(big, down)
+  small = Mul(back, tiny)
+  again = Mul(small, up)
+  hidden = MatMul(again, w2)
+  active = Tanh(hidden)
+  y = MatMul(active, w3)"""
+WORDS = ["--loss=mse", "--optimizer=sgd,lr=0.01", "--train=w.*"]
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory):
+    folder, rng = tmp_path_factory.mktemp("auto"), np.random.default_rng(0)
+    model = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : 18]>\nauto (float[8, 6] x) => (float[8, 6] y) {{{BODY}\n}}')
+    for node in model.graph.node:
+        node.name = node.output[0]
+    values = {"w1": rng.standard_normal((6, 6)) * 1e4, "w2": rng.standard_normal((6, 6)), "w3": rng.standard_normal((6, 6)) * 0.5,
+              "down": np.array(1 / 16384), "tiny": np.array(2.0**-30), "up": np.array(2.0**30)}
+    for name, value in values.items():
+        model.graph.initializer.append(onnx.numpy_helper.from_array(value.astype(np.float32), name))
+    onnx.save(model, folder / "m.onnx")
+    batches = []
+    for i, scale in enumerate([0.25, 8.0]):  # only the second batch overflows
+        batches.append(folder / f"b{i}.st")
+        x = np.clip(rng.standard_normal((8, 6)), -2, 2) * scale / 4
+        write_tensors(batches[-1], {"x": x.astype(np.float32), "target": rng.standard_normal((8, 6)).astype(np.float32)})
+    for name, used in (("first", batches[:1]), ("both", batches)):
+        run(folder / "m.onnx", "--policy=auto", "--calibrate", *(f"--batch={b}" for b in used), "-o", folder / f"{name}.json", program="mpt-run")
+    return folder
+
+
+def run(model, *words, program="mpt-opt", status=0):
+    done = subprocess.run([tool().with_name(program), model, *WORDS, *map(str, words)], capture_output=True, text=True, timeout=120)
+    assert done.returncode == status, done.stderr
+    return done
+
+
+def decide(folder, policy, ranges="both", *words):
+    run(folder / "m.onnx", f"--policy={policy}", f"--ranges={folder / (ranges + '.json')}", "--to=precision", "--dry-run", "--quiet",
+        f"--report=precision={folder / 'report.json'}", *words)
+    report = json.loads((folder / "report.json").read_text())
+    values = {}
+    for value in report["values"]:
+        if value["function"] == "step":
+            values.setdefault((value["node"], value["op"]), (value["type"].rsplit("x", 1)[-1].rstrip(">"), value["rule"]))
+    return values, report
+
+
+def test_both_ends_of_the_range_decide(planted):
+    plain, _ = decide(planted, "amp-f16")
+    assert plain["big", "mpt.matmul"][0] == "f16"  # what the static rules cannot know
+    values, report = decide(planted, "auto,budget=1e-3")
+    kind, rule = values["big", "mpt.matmul"]
+    assert kind == "f32" and "overflow f16" in rule and "measured" in rule, rule
+    kind, rule = values["small", "mpt.mul"]
+    assert kind == "f32" and ("become zero in f16" in rule or "below the normal values of f16" in rule), rule
+    kind, rule = values["y", "mpt.matmul"]
+    assert "measured" in rule and "error" in rule and "in f16" in rule
+    assert values["active", "mpt.tanh"][0] == "f16"
+    # Gradients too: that of small is 2^30 times that of again.
+    gradients = [value for value in report["values"] if value["node"] == "again" and value["function"] == "step" and "overflow f16" in value["rule"]]
+    assert gradients, [v for v in report["values"] if v["node"] == "again"]
+    assert report["policy"] == "auto" and "budget 1.0e-03" in report["note"] and "loss scale 2^" in report["note"]
+
+
+def test_a_wider_budget_takes_bf16(planted):
+    values, _ = decide(planted, "auto,budget=1e-2")
+    kind, rule = values["big", "mpt.matmul"]
+    assert kind == "bf16" and "fits bf16" in rule, rule
+    assert values["active", "mpt.tanh"][0] == "f16"
+
+
+def test_a_budget_of_nothing_narrows_nothing(planted):
+    _, report = decide(planted, "auto,budget=0")
+    kinds = {value["type"].rsplit("x", 1)[-1] for value in report["values"] if value["function"] == "step" and "f" in value["type"]}
+    assert not any(kind.startswith(("f16", "bf16")) for kind in kinds)
+    assert any("the budget is 0" in value["rule"] for value in report["values"])
+
+
+def test_every_batch_counts(planted):
+    assert decide(planted, "auto,budget=1e-3", "first")[0]["big", "mpt.matmul"][0] == "f16"
+    assert decide(planted, "auto,budget=1e-3", "both")[0]["big", "mpt.matmul"][0] == "f32"
+
+
+def test_eight_bits_where_the_base_has_them(planted):
+    def eight_bit(policy):
+        return run(planted / "m.onnx", f"--policy={policy}", f"--ranges={planted / 'both.json'}", "--to=precision", "--quiet").stdout.count("f8E4M3FN>")
+    assert eight_bit("auto,base=fp8-current,budget=0.06") > 0 == eight_bit("auto,base=fp8-current,budget=0.005")
+    values, _ = decide(planted, "auto,base=fp8-current,budget=0.005")
+    assert "f8E4M3FN, the budget is 5.0e-03" in values["y", "mpt.matmul"][1]
+
+
+def test_what_auto_decides_trains(planted):
+    """amp-f16 skips the second batch; auto does neither that nor drift."""
+    batches = [f"--batch={planted / f'b{i}.st'}" for i in (0, 1)]
+    run(planted / "m.onnx", "--policy=amp-f16", "--certify", *batches, "--max-skipped=0", "-o", planted / "c.json", program="mpt-run", status=1)
+    run(planted / "m.onnx", "--policy=auto,budget=1e-3", f"--ranges={planted / 'both.json'}", "--certify", *batches, "--max-skipped=0",
+        "-o", planted / "c.json", program="mpt-run")
+    # The same line makes a library: BF16 and FP16 in one step.
+    run(planted / "m.onnx", "--policy=auto", f"--ranges={planted / 'both.json'}", "--quiet", "-o", planted / "out")
+    assert (planted / "out").is_dir()
+
+
+@pytest.mark.parametrize("policy, ranges, said", [
+    ("auto", None, "expected measured ranges for policy auto"),
+    ("auto,bugdet=1", "both", "expected base, budget, underflow or subnormal of policy auto, got 'bugdet=1'"),
+    ("auto,budget=two", "both", "expected a number from 0 to 1 for budget"),
+    ("auto,base=half", "both", "expected policy"),
+    ("auto", "m.onnx", "is not JSON")])
+def test_bad_use(planted, policy, ranges, said):
+    words = [f"--policy={policy}", "--dry-run"]
+    if ranges:
+        words.append(f"--ranges={planted / (ranges if '.' in ranges else ranges + '.json')}")
+    assert said in run(planted / "m.onnx", *words, status=1).stderr
