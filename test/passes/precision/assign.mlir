@@ -9,6 +9,16 @@
 // RUN: not mpt-opt %s --precision-assign=policy=%S/none.mlir 2>&1 | FileCheck %s --check-prefix=MISSING
 // RUN: not mpt-opt %s '--precision-assign=policy=amp-f16 keep-f32=a(' 2>&1 | FileCheck %s --check-prefix=REGEX
 
+// RUN: mpt-opt %S/Inputs/mlp.mlir --precision-assign=policy=%S/Inputs/operand-rules.mlir | FileCheck %s --check-prefix=OPERAND
+// RUN: not mpt-opt %s --precision-assign=policy=%S/Inputs/misspelt.mlir 2>&1 | FileCheck %s --check-prefix=MISSPELT
+// RUN: not mpt-opt %s --precision-assign=policy=auto 2>&1 | FileCheck %s --check-prefix=AUTO
+
+// A rule on one operand decides for those that share its type; a rule on a node beats one on its op.
+// OPERAND: mpt.matmul {{.*}}operands = [f16, f16]{{.*}}rule = "policy.node \22fc1\22 operand 0 -> narrow"
+// OPERAND: mpt.matmul {{.*}}operands = [f32, f32]{{.*}}rule = "policy.node \22fc2\22 operand 1 -> wide"
+// MISSPELT: misspelt.mlir:3:3: error: expected the name of a core op (mpt.tanh) or of an ONNX operator with a schema (onnx.Tanh), got "mpt.mat_mul": did you mean "mpt.matmul"?
+// AUTO: expected measured ranges for policy auto, got none: measure them with mpt-run --calibrate and give the file with --ranges
+
 // WIDE: mpt.softmax_cross_entropy_backward
 // WIDE: mpt.matmul {{.*}}operands = [f16, f16], results = [f32]
 // WIDE-NOT: waits
@@ -32,7 +42,7 @@
 // BOTH: mpt.matmul {{.*}}operands = [f32, f32], results = [f32], rule = "keep-f32 \22.*\22 -> wide"
 // FP32: name = "fp32"
 // FP32-NOT: mpt.precision
-// UNKNOWN: expected policy als-f16-product, als-f16, amp-bf16, amp-f16, fp32, fp8-current, fp8-e5m2, fp8-hybrid, pure-f16-static or the path of a policy file
+// UNKNOWN: expected policy als-f16-product, als-f16, amp-bf16, amp-f16, autocast-cpu-bf16, autocast-cuda-bf16, autocast-cuda-f16, fp32, fp8-current, fp8-e5m2, fp8-hybrid, pure-f16-static, auto or the path of a policy file
 // MISSING: cannot find policy file {{.*}}none.mlir
 // REGEX: expected a regular expression, got "a("
 
