@@ -27,7 +27,7 @@ struct PipelineOptions {
   int64_t recomputeBytes = 0;      ///< bytes of saved activations to give up by further passes over memory
   bool noDropout = false;
   bool debugNonfinite = false; ///< the library looks for the first value that is not finite
-  bool forwardOnly = false; ///< no loss, backward or optimizer
+  bool forwardOnly = false;    ///< no loss, backward or optimizer
 };
 
 /// One named phase.

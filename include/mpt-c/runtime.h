@@ -109,10 +109,10 @@ void mpt_trainer_destroy(mpt_trainer *trainer);
  * streams are concerned: synchronize them); host memory may be reused at once. Without `metrics` nothing waits for the
  * device; mpt_trainer_metrics reads them later. A failure on the device is reported by the next call that waits.
  *
- * A library compiled with --debug-nonfinite refuses inputs and parameters that are not finite, and a run that is skipped
- * or whose results are not finite returns MPT_NOT_FINITE once it is over: mpt_last_error() names the first node whose
- * value was not finite, the call, the value's range and what to do. Metrics and outputs are there all the same, and the
- * state is as the run left it. */
+ * A library compiled with --debug-nonfinite refuses inputs and parameters that are not finite, and a run that is
+ * skipped or whose results are not finite returns MPT_NOT_FINITE once it is over: mpt_last_error() names the first node
+ * whose value was not finite, the call, the value's range and what to do. Metrics and outputs are there all the same,
+ * and the state is as the run left it. */
 mpt_status mpt_trainer_step(mpt_trainer *trainer, const mpt_tensor *inputs, int64_t count, mpt_metrics *metrics);
 /* One unscaled FP32 gradient a parameter, as outputs of "gradients"; changes no state but random counters. */
 mpt_status mpt_trainer_gradients(mpt_trainer *trainer, const mpt_tensor *inputs, int64_t count, mpt_metrics *metrics);

@@ -158,7 +158,8 @@ private:
       return loadText(command.reference);
     if (!StringRef(command.input).ends_with(".mlir"))
       return load("fp32");
-    llvm::errs() << "mpt-run: expected a model (.onnx), or the FP32 form of '" << command.input << "' as --reference=FILE.mlir\n";
+    llvm::errs() << "mpt-run: expected a model (.onnx), or the FP32 form of '" << command.input
+                 << "' as --reference=FILE.mlir\n";
     return {};
   }
 

@@ -177,8 +177,8 @@ LogicalResult Bufferizer::lowerFusion(FusionOp fusion) {
   all.append(results);
   if (int64_t bytes = kernel->shape.scratchBytes)
     all.push_back(allocate(loc, MemRefType::get({bytes}, builder.getI8Type())));
-  auto launch = rt::LaunchOp::create(builder, loc, kernel->function.getSymName(), all, operands.size(), kernel->shape.extent,
-                       kernel->shape.grain);
+  auto launch = rt::LaunchOp::create(builder, loc, kernel->function.getSymName(), all, operands.size(),
+                                     kernel->shape.extent, kernel->shape.grain);
   auto isMask = [](Value input) { return holdsInfinity(input.getDefiningOp()); };
   if (llvm::any_of(fusion.getInputs(), isMask) ||
       llvm::any_of(fusion.getBody().front(), [](Operation &op) { return holdsInfinity(&op); }))

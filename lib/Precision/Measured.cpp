@@ -36,8 +36,9 @@ std::string AutoSettings::set(StringRef text) {
 FailureOr<std::shared_ptr<const Measurements>> Measurements::read(StringRef path, const AutoSettings &settings,
                                                                   Location loc) {
   if (path.empty())
-    return emitError(loc) << "expected measured ranges for policy auto, got none: measure them with mpt-run --calibrate "
-                             "and give the file with --ranges";
+    return emitError(loc)
+           << "expected measured ranges for policy auto, got none: measure them with mpt-run --calibrate "
+              "and give the file with --ranges";
   auto result = std::make_shared<Measurements>();
   llvm::Expected<RangeProfiles> profiles = RangeProfiles::read(path);
   if (!profiles)
@@ -108,10 +109,10 @@ Verdict Measurements::judgeScaled(const RangeProfile &profile, FloatType type) c
 
 void Measurements::chooseLossScale(PrecisionSettings &policy) const {
   auto type = dyn_cast<FloatType>(policy.storage);
-  policy.note = llvm::formatv("base {0}, error budget {1:e1}, at most {2:f1} % underflow and {3:f1} % subnormal, ranges of {4} "
-                              "steps",
-                              settings.base, settings.budget, settings.underflow * 100.0, settings.subnormal * 100.0,
-                              profiles.steps);
+  policy.note = llvm::formatv(
+      "base {0}, error budget {1:e1}, at most {2:f1} % underflow and {3:f1} % subnormal, ranges of {4} "
+      "steps",
+      settings.base, settings.budget, settings.underflow * 100.0, settings.subnormal * 100.0, profiles.steps);
   if (!type || !policy.scaling.multiplies())
     return;
   constexpr int most = 24;
@@ -141,8 +142,9 @@ void Measurements::chooseLossScale(PrecisionSettings &policy) const {
   // In the middle of the scales that do as well: gradients move either way.
   int chosen = (first + last) / 2;
   policy.scaling.init = std::ldexp(1.0, chosen);
-  policy.note += llvm::formatv("; loss scale 2^{0}: {1:f1} % of the gradients' values fit {2} with it, as with all from 2^{3} "
-                               "to 2^{4}",
-                               chosen, 100.0 * static_cast<double>(best) / static_cast<double>(total),
-                               type.isBF16() ? "bf16" : "f16", first, last);
+  policy.note +=
+      llvm::formatv("; loss scale 2^{0}: {1:f1} % of the gradients' values fit {2} with it, as with all from 2^{3} "
+                    "to 2^{4}",
+                    chosen, 100.0 * static_cast<double>(best) / static_cast<double>(total),
+                    type.isBF16() ? "bf16" : "f16", first, last);
 }

@@ -13,9 +13,7 @@ MeasuredTypes::MeasuredTypes(ModuleOp module, const Policy &policy) : policy(pol
     gradientShift = std::ilogb(policy.scaling.init);
 }
 
-int MeasuredTypes::shiftOf(const RangeProfile &profile) const {
-  return profile.kind == "gradient" ? gradientShift : 0;
-}
+int MeasuredTypes::shiftOf(const RangeProfile &profile) const { return profile.kind == "gradient" ? gradientShift : 0; }
 
 MeasuredTypes::Choice MeasuredTypes::choose(ArrayRef<Value> values) const {
   Choice choice;
@@ -51,9 +49,8 @@ std::string MeasuredTypes::refuseQuantizing(Operation *op, const DenseSet<Value>
     auto type = cast<FloatType>(gradients.contains(operand) ? policy.gradients : policy.compute);
     if (!profile || type.getWidth() != 8)
       continue;
-    Verdict verdict = policy.tensorScaling.enabled
-                          ? policy.measured()->judgeScaled(*profile, type)
-                          : policy.measured()->judge(*profile, type, shiftOf(*profile));
+    Verdict verdict = policy.tensorScaling.enabled ? policy.measured()->judgeScaled(*profile, type)
+                                                   : policy.measured()->judge(*profile, type, shiftOf(*profile));
     if (!verdict.fits)
       return verdict.text;
   }

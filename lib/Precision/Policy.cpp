@@ -96,15 +96,17 @@ FailureOr<Policy> Policy::load(const PolicyWishes &wishes, Location loc) {
 
 LogicalResult Policy::addTextRule(StringRef text, Location loc) {
   // The types are a policy's, which says nothing here.
-  std::string source = ("policy.policy @rule storage = f32 compute = f32 accumulate = f32 master = f32 gradients = f32 {\n"
-                        "policy." +
-                        text + "\n}")
-                           .str();
+  std::string source =
+      ("policy.policy @rule storage = f32 compute = f32 accumulate = f32 master = f32 gradients = f32 {\n"
+       "policy." +
+       text + "\n}")
+          .str();
   OwningOpRef<ModuleOp> file = parseSourceString<ModuleOp>(source, ParserConfig(loc.getContext()), "--rule");
   if (!file)
-    return emitError(loc) << "expected a rule such as 'op \"mpt.tanh\" -> wide' or 'node \"/head/.*\" operand 1 -> wide', "
-                             "got '"
-                          << text << "'";
+    return emitError(loc)
+           << "expected a rule such as 'op \"mpt.tanh\" -> wide' or 'node \"/head/.*\" operand 1 -> wide', "
+              "got '"
+           << text << "'";
   auto policies = file->getOps<policy::PolicyOp>();
   Block &rules = (*policies.begin()).getRules().front();
   if (!llvm::hasSingleElement(policies) || !llvm::hasSingleElement(rules))
@@ -160,10 +162,10 @@ LogicalResult Policy::addOpRule(policy::OpRuleOp rule, bool fromCommandLine) {
   if (std::string wrong = whatIsWrongWith(op, rule.getWithAttr(), rule.getContext()); !wrong.empty())
     return rule.emitError() << wrong;
   hasOperandRules |= rule.getOperand().has_value();
-  ops[op].push_back({rule.getDecision(),
-                     textOf(fromCommandLine ? "rule op" : "policy.op", op, rule.getWithAttr(), rule.getOperand(),
-                            rule.getDecision()),
-                     rule.getOperand(), fromCommandLine, rule.getWithAttr(), nullptr});
+  ops[op].push_back(
+      {rule.getDecision(),
+       textOf(fromCommandLine ? "rule op" : "policy.op", op, rule.getWithAttr(), rule.getOperand(), rule.getDecision()),
+       rule.getOperand(), fromCommandLine, rule.getWithAttr(), nullptr});
   return success();
 }
 

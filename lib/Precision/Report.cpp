@@ -181,6 +181,7 @@ llvm::json::Value mpt::toJSON(const PrecisionReport &report) {
                                         {"casts", t.casts},
                                         {"cast_bytes", t.castBytes},
                                         {"rounding_casts", t.lossy}});
-  return llvm::json::Object{{"policy", report.policy},   {"note", report.note}, {"states", std::move(states)}, {"values", std::move(values)},
-                            {"casts", std::move(casts)}, {"ranges", std::move(ranges)}, {"totals", std::move(totals)}};
+  return llvm::json::Object{{"policy", report.policy},     {"note", report.note},       {"states", std::move(states)},
+                            {"values", std::move(values)}, {"casts", std::move(casts)}, {"ranges", std::move(ranges)},
+                            {"totals", std::move(totals)}};
 }

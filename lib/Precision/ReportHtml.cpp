@@ -127,7 +127,7 @@ public:
     out << kHead << "<h1>Precision report</h1><p>Policy <b>" << escaped(report.policy.empty() ? "none" : report.policy)
         << "</b>";
     if (report.lossScale != 1.0)
-      out << llvm::formatv(", gradients start at loss scale {0}", report.lossScale);
+      out << llvm::formatv(", gradients start at loss scale {0:f0}", report.lossScale);
     out << (report.measuredSteps ? llvm::formatv("; ranges measured in FP32 over {0} steps", report.measuredSteps).str()
                                  : std::string("; no ranges were measured (mpt-run --calibrate measures them)"))
         << ".</p>\n";
@@ -168,7 +168,7 @@ private:
       size_t measured = rule.find("measured");
       if (measured != StringRef::npos)
         rule = measured == 0 ? "measured range" : rule.take_front(measured).rtrim("; ").rsplit("; result").first;
-      Row &row = rows[rule.empty() ? "no rule: not a float of the policy's" : rule];
+      Row &row = rows[rule.empty() ? "no rule: types of the source" : rule];
       bool wide = isWide(value.type);
       ++(wide ? row.wide : row.narrow);
       (wide ? row.wideBytes : row.narrowBytes) += value.bytes;
@@ -199,7 +199,8 @@ private:
     if (!report.measuredSteps)
       return;
     if (risks.empty()) {
-      out << "<h2>Values at risk</h2><p>None: no measured value overflows its type, and few become zero or subnormal.</p>\n";
+      out << "<h2>Values at risk</h2><p>None: no measured value overflows its type, and few become zero or "
+             "subnormal.</p>\n";
       return;
     }
     llvm::stable_sort(risks, [](auto &a, auto &b) { return a.first > b.first; });
@@ -215,21 +216,26 @@ private:
   /// One histogram's axis and lines with their names.
   void printLegend() {
     int width = (kLast - kFirst + 1) * kLegendBar, row = 14, height = 22 + row * static_cast<int>(ranges.size());
-    out << llvm::formatv("<h2>How to read the histograms</h2><p>Bars count the exponents of a value's elements over all measured "
-                         "steps. The lines under them are what each type holds, dotted where it is subnormal: bars to the right of "
-                         "a line overflow, bars to the left become zero. Gradients are drawn with the loss scale on them. What lies "
-                         "beyond an end of the axis is counted in its last bar.</p>\n<svg width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} "
-                         "{1}\" role=\"img\"><title>ranges of the types</title>",
-                         width + 220, height);
+    out << llvm::formatv(
+        "<h2>How to read the histograms</h2><p>Bars count the exponents of a value's elements over all measured "
+        "steps. The lines under them are what each type holds, dotted where it is subnormal: bars to the right of "
+        "a line overflow, bars to the left become zero. Gradients are drawn with the loss scale on them. What lies "
+        "beyond an end of the axis is counted in its last bar.</p>\n<svg width=\"{0}\" height=\"{1}\" viewBox=\"0 0 "
+        "{0} "
+        "{1}\" role=\"img\"><title>ranges of the types</title>",
+        width + 220, height);
     auto at = [&](int exponent) { return (std::clamp(exponent, kFirst, kLast + 1) - kFirst) * kLegendBar; };
     for (int exponent = kFirst; exponent <= kLast; exponent += 8)
-      out << llvm::formatv("<text x=\"{0}\" y=\"10\" font-size=\"10\" fill=\"var(--dim)\">2<tspan dy=\"-3\" font-size=\"8\">{1}</tspan></text><path "
+      out << llvm::formatv("<text x=\"{0}\" y=\"10\" font-size=\"10\" fill=\"var(--dim)\">2<tspan dy=\"-3\" "
+                           "font-size=\"8\">{1}</tspan></text><path "
                            "d=\"M{0} 13V{2}\" stroke=\"var(--line)\"/>",
                            at(exponent), exponent, height);
     for (auto [i, type] : llvm::enumerate(ranges)) {
       int y = 22 + row * static_cast<int>(i);
-      out << llvm::formatv("<path d=\"M{0} {1}H{2}\" stroke=\"var(--{3})\" stroke-width=\"4\" stroke-dasharray=\"3 3\"/><path d=\"M{2} {1}H{4}\" "
-                           "stroke=\"var(--{3})\" stroke-width=\"4\"/><text x=\"{5}\" y=\"{6}\" font-size=\"11\" fill=\"currentColor\">{7}: {8:e1} to "
+      out << llvm::formatv("<path d=\"M{0} {1}H{2}\" stroke=\"var(--{3})\" stroke-width=\"4\" stroke-dasharray=\"3 "
+                           "3\"/><path d=\"M{2} {1}H{4}\" "
+                           "stroke=\"var(--{3})\" stroke-width=\"4\"/><text x=\"{5}\" y=\"{6}\" font-size=\"11\" "
+                           "fill=\"currentColor\">{7}: {8:e1} to "
                            "{9:e1}</text>",
                            at(type.range.minSubnormal), y, at(type.range.minNormal), type.style,
                            at(std::ilogb(type.range.largest) + 1), width + 8, y + 4, type.name,

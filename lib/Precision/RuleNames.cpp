@@ -29,16 +29,17 @@ std::string mpt::whatIsWrongWith(StringRef name, DictionaryAttr with, MLIRContex
   std::vector<std::string> names = namesLike(name, context);
   if (!llvm::is_contained(names, name)) {
     auto distance = [&](StringRef other) { return name.edit_distance_insensitive(other, true, 4); };
-    auto nearest = llvm::min_element(
-        names, [&](const std::string &a, const std::string &b) { return distance(a) < distance(b); });
-    std::string text = "expected the name of a core op (mpt.tanh) or of an ONNX operator with a schema (onnx.Tanh), got \"" +
-                       name.str() + "\"";
+    auto nearest =
+        llvm::min_element(names, [&](const std::string &a, const std::string &b) { return distance(a) < distance(b); });
+    std::string text =
+        "expected the name of a core op (mpt.tanh) or of an ONNX operator with a schema (onnx.Tanh), got \"" +
+        name.str() + "\"";
     if (nearest != names.end() && distance(*nearest) < 4)
       text += ": did you mean \"" + *nearest + "\"?";
     return text;
   }
   std::optional<RegisteredOperationName> op = RegisteredOperationName::lookup(name, context);
-  for (NamedAttribute attribute : op && with ? with.getValue() : ArrayRef<NamedAttribute>())
+  for (NamedAttribute attribute : op &&with ? with.getValue() : ArrayRef<NamedAttribute>())
     if (!llvm::is_contained(op->getAttributeNames(), attribute.getName()))
       return ("expected attributes that " + name + " has, got '" + attribute.getName().getValue() + "'").str();
   return "";

@@ -252,7 +252,8 @@ private:
     Flow incoming = flowInto(op);
     for (unsigned i = 0; i < op->getNumOperands(); ++i) {
       slots.operands[i] = semantics.isWideOperand(i) ? kWide : named ? named_node : shared;
-      std::optional<Ruling> own = numericClass == NumericClass::Contraction ? std::nullopt : policy.decideOperand(op, i);
+      std::optional<Ruling> own =
+          numericClass == NumericClass::Contraction ? std::nullopt : policy.decideOperand(op, i);
       if (!own || semantics.isWideOperand(i) || own->decision == Decision::follow)
         continue;
       slots.operands[i] = own->decision == Decision::wide ? kWide : kNarrow;
@@ -414,9 +415,10 @@ private:
     for (auto &[op, slots] : order) {
       OpTypes types;
       auto typeOf = [&](Type type, int node, Type other) {
-        return !isDecidable(type) || node == kEither    ? Type()
-               : isNarrow(node)                         ? policy.storage
-               : node == kWide && other ? other : wide;
+        return !isDecidable(type) || node == kEither ? Type()
+               : isNarrow(node)                      ? policy.storage
+               : node == kWide && other              ? other
+                                                     : wide;
       };
       bool any = false, solved = false;
       for (auto [type, node] : llvm::zip_equal(op->getOperandTypes(), slots.operands)) {

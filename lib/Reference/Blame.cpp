@@ -70,9 +70,8 @@ public:
         meant.insert(result);
         continue;
       }
-      if (!llvm::all_of(op->getOperands(), [&](Value operand) {
-            return meant.contains(operand) || isFinite(frame.get(operand));
-          }))
+      if (!llvm::all_of(op->getOperands(),
+                        [&](Value operand) { return meant.contains(operand) || isFinite(frame.get(operand)); }))
         continue;
       blameResult(op, result, value, frame);
       return;
@@ -99,7 +98,12 @@ private:
     found->limit = FloatFormat(type).largest();
     found->largest = largestInFP64(op, result, frame);
     bool narrow = type.getWidth() < 32;
-    isGradient = behindScale.contains(op);
+    // Differentiation puts the backward pass behind the op that computes the loss.
+    auto function = op->getParentOfType<func::FuncOp>();
+    Operation *end = op->getBlock()->getTerminator();
+    Operation *loss = function.getSymName() == "step" ? end->getOperand(0).getDefiningOp() : nullptr;
+    isGradient = behindScale.contains(op) || (loss && loss->isBeforeInBlock(op));
+    bool isFixed = !function.getOps<train::UnscaleOp>().empty() && function.getOps<train::UpdateScaleOp>().empty();
     // A cast is there for its readers: they have to stay wide, and so does the node, which may deliver either type.
     SmallVector<StringRef> wide{found->node};
     if (isa<CastOp>(op))
@@ -107,7 +111,9 @@ private:
         if (!llvm::is_contained(wide, reader))
           wide.push_back(reader);
     std::string keep = keepLine(wide);
-    if (isGradient && narrow && std::isfinite(found->largest))
+    if (isGradient && isFixed && narrow && std::isfinite(found->largest))
+      found->advice = "--loss-scale=dynamic which comes down to a scale that fits";
+    else if (isGradient && narrow && std::isfinite(found->largest))
       found->advice = "nothing, if it happens now and then: the scale is lowered; " + keep + " if it goes on";
     else if (narrow && std::isfinite(found->largest))
       found->advice = keep;

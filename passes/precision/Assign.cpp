@@ -42,8 +42,8 @@ public:
     Builder b(&getContext());
     DecisionCounts counts;
     for (auto &[op, types] : solution.ops)
-      op->setAttr(kPrecisionAttr, decisionAttr(b, types.operands, types.results, b.getStringAttr(types.rule),
-                                               types.quantized, counts));
+      op->setAttr(kPrecisionAttr,
+                  decisionAttr(b, types.operands, types.results, b.getStringAttr(types.rule), types.quantized, counts));
     for (auto &[state, decision] : solution.states)
       state->setAttr(kPrecisionAttr, b.getDictionaryAttr({b.getNamedAttr("type", TypeAttr::get(decision.type)),
                                                           b.getNamedAttr("rule", b.getStringAttr(decision.rule))}));

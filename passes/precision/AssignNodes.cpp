@@ -27,8 +27,9 @@ public:
       return signalPassFailure();
     }
     if (StringRef(policy).split(',').first == "auto") {
-      module.emitError() << "expected a policy other than auto for a graph of ONNX nodes: ranges are measured on training "
-                            "steps";
+      module.emitError()
+          << "expected a policy other than auto for a graph of ONNX nodes: ranges are measured on training "
+             "steps";
       return signalPassFailure();
     }
     if (placement != "cut" && placement != "painting") {

@@ -101,6 +101,6 @@ def test_debug_build_refuses_bad_parameters(tmp_path):
     folder = compile_case(tmp_path, "product", "--debug-nonfinite")
     os.environ.setdefault("MPT_BUILD", str(tool().parents[1]))
     trainer = mpt.Trainer(folder, threads=1)
-    trainer["w"] = np.full((6, 6), np.nan, np.float32)
+    trainer.set_parameter("w", np.full((6, 6), np.nan, np.float32))
     with pytest.raises(mpt.Error, match="holds 0 infinities and 36 NaN in 36 values before this run of 'step'"):
         trainer.step({"x": np.zeros((4, 6), np.float32), "target": np.zeros((4, 6), np.float32)})

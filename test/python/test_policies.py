@@ -78,11 +78,11 @@ def test_lists_of_autocast(models):
 RULES = {
     # by op type, by op type and attribute, by node name, by operand, by layer, by class
     'op "mpt.gelu" -> wide': ("active", "mpt.gelu", "f32"),
-    'op "mpt.gelu" with {form = #mpt<gelu_form exact>} -> wide': ("active", "mpt.gelu", "f32"),
+    'op "mpt.gelu" with {form = #mpt<gelu_form erf>} -> wide': ("active", "mpt.gelu", "f32"),
     'op "mpt.gelu" with {form = #mpt<gelu_form tanh>} -> wide': ("active", "mpt.gelu", "f16"),
     'node "ac.*" -> wide': ("active", "mpt.gelu", "f32"),
     'node "down" operand 1 -> wide': ("down", "mpt.matmul", "f32"),
-    'node "down" operand 7 -> wide': ("down", "mpt.matmul", "f16"),
+    'node "up" operand 7 -> wide': ("up", "mpt.matmul", "f16"),
     'where last -> wide': ("down", "mpt.matmul", "f32"),
     'class "contraction" -> wide': ("mixed", "mpt.matmul", "f32"),
 }
@@ -93,12 +93,11 @@ def test_rules_override_the_policy(models, rule):
     node, op, expected = RULES[rule]
     plain = decide(models["bert"], "amp-f16")
     report = decide(models["bert"], "amp-f16", "--rule=" + rule)
-    assert types_of(plain, node, op)[0] == "f16"
     got = types_of(report, node, op)[0]
     # The result of a product may be rounded by the product: its operands are what a rule on them is about.
     reasons = [value["rule"] for value in report["values"] if value["node"] == node and value["op"] == op and value["function"] == "step"]
     if expected == "f16" or op != "mpt.matmul":
-        assert got == expected, reasons
+        assert types_of(plain, node, op)[0] == "f16" and got == expected, reasons
     else:
         assert any("-> wide" in reason for reason in reasons), reasons
         assert report["totals"] != plain["totals"]
@@ -138,7 +137,7 @@ def test_which_rule_wins(models, tmp_path, rules, words, reason):
     ('node "a(" -> wide', 5, 'expected a regular expression, got "a("'),
     ('class "contractoin" -> wide', 5, "expected contraction, reduction, range-expanding, neutral or movement"),
     ('loss_scaling dynamic {hysteresys = 2 : i64}', 5, "got unknown key 'hysteresys'"),
-    ('node "a" -> half', 5, "half"),
+    ('node "a" -> half', 5, "[narrow, wide, follow, storage]"),
     ('oops "a" -> wide', 5, "oops"),
 ])
 def test_errors_point_into_the_file(models, tmp_path, rule, line, said):

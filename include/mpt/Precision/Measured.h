@@ -41,8 +41,8 @@ public:
   Verdict judge(const RangeProfile &profile, mlir::FloatType type, int shift) const;
   /// The same for an 8-bit type with a scale of the tensor's own.
   Verdict judgeScaled(const RangeProfile &profile, mlir::FloatType type) const;
-  /// Where the policy scales the loss, its first scale becomes the power of two with which most gradients fit the storage
-  /// type; `note` of the settings says how it was found.
+  /// Where the policy scales the loss, its first scale becomes the power of two with which most gradients fit the
+  /// storage type; `note` of the settings says how it was found.
   void chooseLossScale(PrecisionSettings &settings) const;
 
 private:

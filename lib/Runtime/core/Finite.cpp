@@ -129,8 +129,8 @@ std::string FiniteCheck::describe(const mpt_function_desc &function, bool skippe
   char line[512];
   const bool known = where.call < function.num_calls;
   const char *node = known ? function.calls[where.call].node : "", *what = known ? function.calls[where.call].what : "";
-  snprintf(line, sizeof line, "node '%.120s' (%.120s) gave %lld infinities and %lld NaN in %lld values of %s", node, what,
-           static_cast<long long>(counts.infinities), static_cast<long long>(counts.nans),
+  snprintf(line, sizeof line, "node '%.120s' (%.120s) gave %lld infinities and %lld NaN in %lld values of %s", node,
+           what, static_cast<long long>(counts.infinities), static_cast<long long>(counts.nans),
            static_cast<long long>(counts.count), nameOf(where.dtype));
   std::string text = line;
   if (counts.largest > 0)
@@ -146,10 +146,12 @@ std::string FiniteCheck::describe(const mpt_function_desc &function, bool skippe
   bool narrow = sizeOf(where.dtype) < 4;
   std::string keep = "--keep-f32='" + escaped(node) + "'";
   if (!narrow)
-    return text + "; the value leaves FP32 as well, so no cast is to blame: look at the inputs, clip with --clip-norm, or lower "
+    return text + "; the value leaves FP32 as well, so no cast is to blame: look at the inputs, clip with --clip-norm, "
+                  "or lower "
                   "the learning rate";
-  return text + (skipped ? "; nothing to do, if it happens now and then: the scale is lowered; " + keep + " if it goes on"
-                         : "; try: " + keep);
+  return text + (skipped
+                     ? "; nothing to do, if it happens now and then: the scale is lowered; " + keep + " if it goes on"
+                     : "; try: " + keep);
 }
 
 mpt_status FiniteCheck::end(const mpt_function_desc &function, const std::vector<void *> &outputs, bool skipped,
