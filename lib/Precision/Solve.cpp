@@ -87,11 +87,18 @@ private:
     for (BlockArgument argument : function.getArguments())
       if (isDecidable(argument.getType()))
         produced[argument] = kWide;
+    bool backward = false;
+    if (!function.getOps<train::WriteOp>().empty())
+      training.insert(function);
     for (Operation &op : function.getBody().front()) {
+      backward |= op.hasAttr(kSeedAttr);
       Slots slots = classify(&op);
       for (auto [operand, node] : llvm::zip_equal(op.getOpOperands(), slots.operands))
-        if (isDecidable(operand.get().getType()) && node != kEither)
+        if (isDecidable(operand.get().getType()) && node != kEither) {
           uses[operand.get()].push_back(node);
+          if (backward)
+            lateUses[operand.get()].push_back(node);
+        }
       for (auto [result, node] : llvm::zip_equal(op.getResults(), slots.results))
         if (isDecidable(result.getType()))
           produced[result] = node;
@@ -397,13 +404,25 @@ private:
       if (known == produced.end() || known->second == kEither)
         continue;
       bool narrow = isNarrow(known->second), free = narrow && mastered.contains(value);
-      if (free || llvm::all_of(users, [&](int user) { return isNarrow(user) == narrow; }))
+      auto differs = [&](int user) { return isNarrow(user) != narrow; };
+      auto all = llvm::count_if(users, differs), late = llvm::count_if(lateUses.lookup(value), differs);
+      if (free || all == 0)
         continue;
-      int64_t price = cost.cast(cast<RankedTensorType>(value.getType()), policy.storage);
-      solution.castBytes += price;
-      solution.movedBytes += price - cost.launchBytes;
+      auto type = cast<RankedTensorType>(value.getType());
+      solution.castBytes += cost.cast(type, policy.storage);
+      // A widening cast is made again for the backward pass.
+      bool again = narrow && late > 0 && late < all;
+      if (counts(value.getParentRegion()->getParentOfType<func::FuncOp>()))
+        solution.movedBytes += (again ? 2 : 1) * (cost.cast(type, policy.storage) - cost.launchBytes);
     }
+    // A narrow parameter is rounded from its master in every step.
+    for (train::StateOp state : stateOps)
+      if (written.contains(state.getSymNameAttr()) && isNarrow(stateNodes.lookup(state.getSymNameAttr())))
+        solution.movedBytes += cost.cast(cast<RankedTensorType>(state.getType()), policy.storage) - cost.launchBytes;
   }
+
+  /// Training steps count, or all functions where there is none.
+  bool counts(func::FuncOp function) const { return training.empty() || training.contains(function); }
 
   bool isNarrow(int node) const {
     return node == kNarrow || (node > kSink() && (painted ? painted->contains(node) : cut.onSourceSide(node)));
@@ -464,6 +483,8 @@ private:
   DenseMap<Value, Flow> flow;
   DenseMap<Value, int> produced;
   llvm::MapVector<Value, SmallVector<int, 2>> uses;
+  DenseMap<Value, SmallVector<int, 2>> lateUses; // those of the backward pass
+  DenseSet<Operation *> training;                // functions that write state
   std::vector<std::pair<Operation *, Slots>> order;
 };
 } // namespace
@@ -481,5 +502,6 @@ PrecisionSolution mpt::solvePrecision(ModuleOp module, const Policy &policy, Pla
     best = Solver(module, policy, cost, /*weighsValues=*/false).run(Placement::cut);
   if (isWorse(best))
     best = Solver(module, policy, CostModel{0}, /*weighsValues=*/false).run(Placement::cut);
-  return best;
+  // The cut prices a cast once and leaves masters out: where that misleads it, painting is the better answer.
+  return best.movedBytes > painted.movedBytes ? painted : best;
 }

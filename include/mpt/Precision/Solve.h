@@ -42,7 +42,7 @@ struct PrecisionSolution {
   llvm::DenseMap<mlir::Operation *, OpTypes> ops;
   llvm::DenseMap<mlir::Operation *, StateType> states;
   int64_t castBytes = 0;  ///< bytes that casts move, with their launches
-  int64_t movedBytes = 0; ///< without their launches
+  int64_t movedBytes = 0; ///< bytes that the casts of training steps move (of all functions, where there is none)
 };
 
 /// Hard rules come from the ops' interfaces (wide slots, one type for all operands), then the policy's rules. Range
@@ -53,7 +53,7 @@ struct PrecisionSolution {
 /// they share parameters.
 ///
 /// The cut weighs wide values and launches as well as casts. Where its casts move more bytes than those of painting
-/// under the same rules, the cut is taken over casts alone, which nothing undercuts.
+/// under the same rules, the cut is taken over casts alone; where that moves more as well, painting is taken.
 PrecisionSolution solvePrecision(mlir::ModuleOp module, const Policy &policy, Placement placement = Placement::cut,
                                  const CostModel &cost = {});
 
