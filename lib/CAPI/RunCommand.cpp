@@ -10,6 +10,7 @@
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/SourceMgr.h"
 #include <functional>
+#include <list>
 
 using namespace mlir;
 using namespace mpt;
@@ -147,9 +148,11 @@ private:
       llvm::errs() << "mpt-run: " << message << "\n";
       return {};
     }
-    sources.AddNewSourceBuffer(std::move(buffer), llvm::SMLoc());
-    diagnostics = std::make_unique<SourceMgrDiagnosticHandler>(sources, &context);
-    return parseSourceFile<ModuleOp>(sources, &context);
+    // A manager each: its first buffer is the one that is parsed.
+    sources.emplace_back();
+    sources.back().AddNewSourceBuffer(std::move(buffer), llvm::SMLoc());
+    diagnostics = std::make_unique<SourceMgrDiagnosticHandler>(sources.back(), &context);
+    return parseSourceFile<ModuleOp>(sources.back(), &context);
   }
 
   /// The model in FP32.
@@ -204,7 +207,7 @@ private:
 
   const RunCommand &command;
   MLIRContext context;
-  llvm::SourceMgr sources;
+  std::list<llvm::SourceMgr> sources;
   std::unique_ptr<SourceMgrDiagnosticHandler> diagnostics;
 };
 

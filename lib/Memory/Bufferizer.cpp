@@ -179,10 +179,20 @@ LogicalResult Bufferizer::lowerFusion(FusionOp fusion) {
     all.push_back(allocate(loc, MemRefType::get({bytes}, builder.getI8Type())));
   auto launch = rt::LaunchOp::create(builder, loc, kernel->function.getSymName(), all, operands.size(),
                                      kernel->shape.extent, kernel->shape.grain);
-  auto isMask = [](Value input) { return holdsInfinity(input.getDefiningOp()); };
-  if (llvm::any_of(fusion.getInputs(), isMask) ||
-      llvm::any_of(fusion.getBody().front(), [](Operation &op) { return holdsInfinity(&op); }))
+  // Arithmetic hands infinities of a mask on; an exponential, a sum or a product ends them.
+  bool holds = false, handsOn = true;
+  for (Operation &op : fusion.getBody().front()) {
+    holds |= holdsInfinity(&op);
+    auto semantics = dyn_cast<PrecisionSemantics>(op);
+    NumericClass kind = semantics ? semantics.getNumericClass() : NumericClass::Movement;
+    handsOn &= kind == NumericClass::Movement || kind == NumericClass::Neutral;
+  }
+  for (Value input : fusion.getInputs())
+    holds |= holdsInfinity(input.getDefiningOp()) || (handsOn && infinite.contains(input));
+  if (holds) {
     launch->setAttr(kInfiniteAttr, builder.getUnitAttr());
+    infinite.insert(fusion.getOutputs().begin(), fusion.getOutputs().end());
+  }
   return success();
 }
 

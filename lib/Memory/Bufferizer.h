@@ -77,6 +77,7 @@ private:
   Orders orders;
   mlir::OpBuilder builder;
   llvm::DenseMap<mlir::Value, mlir::Value> buffers; // tensor to memref
+  llvm::DenseSet<mlir::Value> infinite;             // tensors that may hold infinities of a mask
   llvm::DenseMap<mlir::Value, llvm::SmallVector<Destination, 1>> destinations;
   llvm::DenseMap<mlir::Operation *, int64_t> positions;
   llvm::DenseMap<mlir::Attribute, llvm::SmallVector<mlir::OpOperand *>> readers; // state to uses of its old value
