@@ -4,6 +4,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Utils/IndexingUtils.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "llvm/TargetParser/Host.h"
 
@@ -506,10 +507,7 @@ SmallVector<int64_t> ElementEmitter::stridesFor(ArrayRef<int64_t> shape) {
     if (type.getShape() == shape && succeeded(type.getStridesAndOffset(strides, offset)))
       return strides;
   }
-  strides.assign(shape.size(), 1);
-  for (int64_t i = static_cast<int64_t>(shape.size()) - 2; i >= 0; --i)
-    strides[i] = strides[i + 1] * shape[i + 1];
-  return strides;
+  return computeSuffixProduct(shape);
 }
 
 SmallVector<SmallVector<int64_t>> ElementEmitter::walk(ArrayRef<int64_t> shape, ArrayRef<int64_t> axes) {

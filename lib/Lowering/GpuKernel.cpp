@@ -3,6 +3,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/Utils/IndexingUtils.h"
 
 using namespace mlir;
 using namespace mpt;
@@ -64,10 +65,7 @@ SmallVector<int64_t> GpuKernelBuilder::stridesOf(ArrayRef<int64_t> shape) {
     for (MemRefType type : types)
       if (type.getShape() == shape && succeeded(type.getStridesAndOffset(strides, offset)))
         return strides;
-  strides.assign(shape.size(), 1);
-  for (int64_t i = static_cast<int64_t>(shape.size()) - 2; i >= 0; --i)
-    strides[i] = strides[i + 1] * shape[i + 1];
-  return strides;
+  return computeSuffixProduct(shape);
 }
 
 int64_t GpuKernelBuilder::fastestAxis(ArrayRef<int64_t> shape) {

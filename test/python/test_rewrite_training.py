@@ -8,8 +8,8 @@ import onnx.reference
 import pytest
 from onnx import TensorProto, helper, numpy_helper, parser
 
-import mpt
 from conftest import ROOT
+from test_rewrite import rewrite
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 import adam
@@ -110,16 +110,6 @@ def joint(update="adam"):
 
 
 FEEDS = {"tokens": np.random.default_rng(1).integers(0, 10, (4, 3)), "label": np.array([0, 3, 1, 4]), "seed": np.ones((4, 1), np.float32)}
-
-
-def rewrite(source, folder, policy="amp-f16", name="out", **options):
-    path = source
-    if isinstance(source, onnx.ModelProto):
-        path = str(folder / f"{name}.in.onnx")
-        onnx.save(source, path)
-    out = str(folder / f"{name}.onnx")
-    mpt.compile(path, out=out, emit="onnx", policy=policy, **options)
-    return out
 
 
 def typed(path):
