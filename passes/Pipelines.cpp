@@ -63,17 +63,23 @@ void buildTraining(OpPassManager &passes, const PipelineOptions &options) {
   addCleanup(passes);
 }
 
+/// What the user wants of types, for the pass that decides them in modules or in files.
+template <typename Options> Options wishes(const PipelineOptions &options) {
+  Options wishes;
+  wishes.policy = options.policy;
+  wishes.placement = options.placement;
+  if (!options.keepF32.empty())
+    wishes.keepF32 = {options.keepF32};
+  if (!options.keepNarrow.empty())
+    wishes.keepNarrow = {options.keepNarrow};
+  wishes.rules.assign(options.rules.begin(), options.rules.end());
+  return wishes;
+}
+
 void buildPrecision(OpPassManager &passes, const PipelineOptions &options) {
   // Decisions first, on the whole module: functions share parameters.
-  AssignOptions assign;
-  assign.policy = options.policy;
+  auto assign = wishes<AssignOptions>(options);
   assign.lossScale = options.lossScale;
-  assign.placement = options.placement;
-  if (!options.keepF32.empty())
-    assign.keepF32 = {options.keepF32};
-  if (!options.keepNarrow.empty())
-    assign.keepNarrow = {options.keepNarrow};
-  assign.rules.assign(options.rules.begin(), options.rules.end());
   assign.ranges = options.ranges;
   passes.addPass(createAssign(assign));
   passes.addPass(createInsertCasts());
@@ -127,15 +133,7 @@ constexpr Phase phases[] = {
 ArrayRef<Phase> mpt::compilerPhases() { return phases; }
 
 void mpt::buildNodeRewriting(OpPassManager &passes, const PipelineOptions &options) {
-  AssignNodesOptions assign;
-  assign.policy = options.policy;
-  assign.placement = options.placement;
-  if (!options.keepF32.empty())
-    assign.keepF32 = {options.keepF32};
-  if (!options.keepNarrow.empty())
-    assign.keepNarrow = {options.keepNarrow};
-  assign.rules.assign(options.rules.begin(), options.rules.end());
-  passes.addPass(createAssignNodes(assign));
+  passes.addPass(createAssignNodes(wishes<AssignNodesOptions>(options)));
   passes.addPass(createCastNodes());
 }
 

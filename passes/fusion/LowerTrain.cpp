@@ -7,6 +7,8 @@
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/SymbolTable.h"
 
+#include <algorithm>
+
 namespace mpt {
 #define GEN_PASS_DEF_LOWERTRAIN
 #include "passes/fusion/Passes.h.inc"
@@ -26,66 +28,61 @@ Value oldValue(train::WriteOp write) {
   return train::ReadOp::create(builder, write.getLoc(), write.getValue().getType(), write.getStateAttr());
 }
 
-/// Turns conditional writes into unconditional ones of a value that is selected.
+/// Turns conditional writes into unconditional ones of a value that is selected: the old one stays where the condition
+/// does not hold. Masters are lowered before their narrow copies.
 class Selects {
 public:
   explicit Selects(ModuleOp module) : symbols(module) {}
-  /// The old value stays where the condition does not hold.
+  bool isOfMaster(train::WriteOp write) const {
+    auto state = symbols.lookup<train::StateOp>(write.getState());
+    return state && state.getRole() == train::Role::master;
+  }
   void lower(train::WriteOp write);
 
 private:
-  /// What a master keeps, for writes of its narrow copy: the copy of that is what the copy's select would choose, with
-  /// no need to read the old copy.
   Value keptCopy(train::WriteOp write);
 
+  struct Master {
+    Value next, condition; ///< as they were
+    train::WriteOp write;
+  };
   SymbolTable symbols;
+  DenseMap<std::pair<Block *, StringRef>, Master> masters; ///< by function and parameter
 };
 
 } // namespace
 
+/// A narrow copy of what the master keeps is what the copy's own select would choose, with no need to read the old
+/// copy.
 Value Selects::keptCopy(train::WriteOp write) {
   auto cast = write.getValue().getDefiningOp<CastOp>();
-  if (!cast || cast.getRounding() == Rounding::Stochastic)
+  auto master = masters.find({write->getBlock(), write.getState()});
+  if (!cast || cast.getRounding() == Rounding::Stochastic || master == masters.end() ||
+      master->second.next != cast.getX() || master->second.condition != write.getCondition())
     return {};
-  for (auto other : write->getBlock()->getOps<train::WriteOp>()) {
-    auto state = symbols.lookup<train::StateOp>(other.getState());
-    if (!state || state.getRole() != train::Role::master || state.getOf() != write.getState())
-      continue;
-    // One that is lowered already writes the select itself.
-    Value kept = other.getValue();
-    if (other.getCondition()) {
-      if (other.getCondition() != write.getCondition() || kept != cast.getX())
-        return {};
-      lower(other);
-      return keptCopy(write);
-    }
-    auto select = kept.getDefiningOp<SelectOp>();
-    auto condition = select ? select.getCondition().getDefiningOp<BroadcastOp>() : BroadcastOp();
-    if (!condition || condition.getX() != write.getCondition() || select.getOnTrue() != cast.getX())
-      return {};
-    if (write->isBeforeInBlock(other))
-      write->moveAfter(other); // writes take effect when the function ends
-    OpBuilder builder(write);
-    IRMapping mapping;
-    mapping.map(cast.getX(), kept);
-    return builder.clone(*cast, mapping)->getResult(0);
-  }
-  return {};
+  if (write->isBeforeInBlock(master->second.write))
+    write->moveAfter(master->second.write); // writes take effect when the function ends
+  OpBuilder builder(write);
+  IRMapping mapping;
+  mapping.map(cast.getX(), master->second.write.getValue());
+  return builder.clone(*cast, mapping)->getResult(0);
 }
 
 void Selects::lower(train::WriteOp write) {
-  Value condition = write.getCondition();
+  Value condition = write.getCondition(), next = write.getValue();
   if (!condition)
     return;
   Value kept = keptCopy(write);
-  OpBuilder builder(write);
   if (!kept) {
-    Value old = oldValue(write), next = write.getValue();
+    Value old = oldValue(write);
+    OpBuilder builder(write);
     GraphBuilder b(builder, write.getLoc());
     kept = b.select(b.broadcast(condition, tensorType(next).getShape(), {}), next, old);
   }
   write.getValueMutable().assign(kept);
   write.getConditionMutable().clear();
+  if (isOfMaster(write))
+    masters[{write->getBlock(), *symbols.lookup<train::StateOp>(write.getState()).getOf()}] = {next, condition, write};
 }
 
 namespace {
@@ -94,16 +91,17 @@ struct LowerTrain : mpt::impl::LowerTrainBase<LowerTrain> {
   void runOnOperation() override {
     Selects selects(getOperation());
     SmallVector<Operation *> ops;
+    SmallVector<train::WriteOp> writes;
     getOperation().walk([&](Operation *op) {
-      if (op->getDialect() == getContext().getLoadedDialect<train::TrainDialect>())
+      if (auto write = dyn_cast<train::WriteOp>(op))
+        writes.push_back(write);
+      else if (op->getDialect() == getContext().getLoadedDialect<train::TrainDialect>())
         ops.push_back(op);
     });
     for (Operation *op : ops) {
       if (auto gradient = dyn_cast<train::GradientOp>(op)) {
         gradient.getResult().replaceAllUsesWith(gradient.getGradient());
         op->erase();
-      } else if (auto write = dyn_cast<train::WriteOp>(op)) {
-        selects.lower(write);
       } else if (auto composite = dyn_cast<Decomposable>(op)) {
         OpBuilder builder(op);
         FailureOr<SmallVector<Value>> values = composite.decompose(builder);
@@ -115,6 +113,10 @@ struct LowerTrain : mpt::impl::LowerTrainBase<LowerTrain> {
         op->erase();
       }
     }
+    std::stable_partition(writes.begin(), writes.end(),
+                          [&](train::WriteOp write) { return selects.isOfMaster(write); });
+    for (train::WriteOp write : writes)
+      selects.lower(write);
   }
 };
 
