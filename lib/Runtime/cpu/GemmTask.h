@@ -31,7 +31,7 @@ struct Block {
   int64_t ldb, panelBytes;
   TileFn (*tiles)(bool rowsA, int64_t rows);
   bool first, last;
-  float *partial; // sums of earlier blocks of k, pitch colsMax; null when there is one block
+  float *partial; // sums of earlier blocks of k, partialPitch apart; null when there is one block
 };
 
 void runBlock(const Block &block, const Operand &out, char *d, int64_t ldd, const Epilogue &e, bool direct) {
@@ -52,15 +52,15 @@ void runBlock(const Block &block, const Operand &out, char *d, int64_t ldd, cons
         kernel(block.depth, a, b, block.ldb, reinterpret_cast<float *>(to), ldd,
                !block.first || e.flags & MPT_GEMM_ACCUMULATE);
       } else if (plain && rows == MR && cols == NR) {
-        const float *c = block.partial && !block.first ? block.partial + i * colsMax + j : nullptr;
+        const float *c = block.partial && !block.first ? block.partial + i * partialPitch + j : nullptr;
         out.lastTile[block.rowsA](block.depth, a, reinterpret_cast<const float *>(b), c, to, ldd, e.alpha);
       } else if (direct) {
         kernel(block.depth, a, b, block.ldb, local, NR, false);
         finishTile<float>(local, NR, to, ldd, rows, cols, edge, j);
       } else {
         // Sums of several blocks of k collect in `partial`; the last one leaves through the epilogue.
-        float *c = block.partial ? block.partial + i * colsMax + j : local;
-        int64_t ldc = block.partial ? colsMax : NR;
+        float *c = block.partial ? block.partial + i * partialPitch + j : local;
+        int64_t ldc = block.partial ? partialPitch : NR;
         kernel(block.depth, a, b, block.ldb, c, ldc, !block.first);
         if (block.last)
           out.finish(c, ldc, to, ldd, rows, cols, e, j);
@@ -122,7 +122,7 @@ void runGemm(const GemmTask &task, float *scratch) {
           Block block{rows,    inPlace,         k,
                       rowsA,   packedA,         blockB,
                       g.b_row, NR * opB.size,   opB.unpackedTile,
-                      q == 0,  q + 1 == blocks, blocks > 1 && !direct ? partial + (i0 - s0) * colsMax : nullptr};
+                      q == 0,  q + 1 == blocks, blocks > 1 && !direct ? partial + (i0 - s0) * partialPitch : nullptr};
           if (inPlace)
             runBlock(block, opD, to, g.d_row, e, direct);
           if (inPlace == cols)

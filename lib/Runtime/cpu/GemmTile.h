@@ -56,12 +56,12 @@ void lastTile(int64_t k, const float *a, const float *b, const float *c, void *d
   constexpr int64_t size = sizeof(T);
   prefetchRows<MR>(static_cast<const char *>(d), ldd * size, NR * size);
   if (c)
-    prefetchRows<MR>(reinterpret_cast<const char *>(c), colsMax * 4, NR * 4);
+    prefetchRows<MR>(reinterpret_cast<const char *>(c), partialPitch * 4, NR * 4);
   multiply<MR, Rows>(k, a, b, NR, acc);
   for (int i = 0; i < MR; ++i, out += ldd) {
     if (c)
       for (int h = 0; h < 2; ++h)
-        acc[i][h] = Vec::add(Vec::load(c + i * colsMax + h * W), acc[i][h]);
+        acc[i][h] = Vec::add(Vec::load(c + i * partialPitch + h * W), acc[i][h]);
     storePair(Vec::mul(acc[i][0], scale), Vec::mul(acc[i][1], scale), out);
   }
 }
