@@ -1,7 +1,7 @@
 // Looks names of ops up among the registered ops and the ONNX schemas.
 #include "RuleNames.h"
 
-#include "mpt/Dialect/ONNX/NodeTypes.h"
+#include "mpt/Dialect/ONNX/Schemas.h"
 #include "mpt/Interfaces/Interfaces.h"
 
 using namespace mlir;
@@ -13,7 +13,7 @@ namespace {
 std::vector<std::string> namesLike(StringRef name, MLIRContext *context) {
   std::vector<std::string> names;
   if (name.starts_with("onnx.")) {
-    for (StringRef type : onnx::operatorNames())
+    for (StringRef type : mpt::onnx::operatorNames())
       names.push_back(("onnx." + type).str());
     return names;
   }

@@ -1,5 +1,6 @@
 // Type variables of ONNX schemas as groups of slots.
 #include "mpt/Dialect/ONNX/NodeTypes.h"
+#include "mpt/Dialect/ONNX/Schemas.h"
 
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/BuiltinTypes.h"
@@ -7,12 +8,10 @@
 #include "onnx/defs/schema.h"
 
 #include <mutex>
-#include <set>
 
 using namespace mlir;
 using namespace mpt::onnx;
 using ::onnx::OpSchema;
-using ::onnx::OpSchemaRegistry;
 
 namespace {
 
@@ -84,8 +83,8 @@ const FormalTypes &formalTypes(NodeOp node, StringRef narrow) {
   std::lock_guard<std::mutex> lock(mutex);
   auto [entry, isNew] = cache.try_emplace(key);
   if (isNew)
-    if (const OpSchema *schema = OpSchemaRegistry::Schema(node.getOpType().str(), static_cast<int>(node.getVersion()),
-                                                          node.getDomain().str()))
+    if (const OpSchema *schema =
+            schemas().GetSchema(node.getOpType().str(), static_cast<int>(node.getVersion()), node.getDomain().str()))
       entry->second = makeFormalTypes(*schema, narrow);
   return entry->second;
 }
@@ -99,16 +98,6 @@ bool takesTypeFromOperand(NodeOp node) {
 }
 
 } // namespace
-
-std::vector<StringRef> mpt::onnx::operatorNames() {
-  static const std::set<std::string> names = [] {
-    std::set<std::string> set;
-    for (const OpSchema &schema : OpSchemaRegistry::get_all_schemas())
-      set.insert(schema.Name());
-    return set;
-  }();
-  return {names.begin(), names.end()};
-}
 
 bool mpt::onnx::isFloat32Tensor(Type type) {
   auto tensor = dyn_cast<TensorType>(type);

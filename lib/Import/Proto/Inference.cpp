@@ -1,6 +1,8 @@
 // ONNX shape inference, with values propagated where they may be shapes.
 #include "Proto.h"
 
+#include "mpt/Dialect/ONNX/Schemas.h"
+
 #include "onnx/defs/schema.h"
 #include "onnx/shape_inference/implementation.h"
 
@@ -19,7 +21,7 @@ constexpr int64_t longestShape = 1024;
 class Schemas : public ISchemaRegistry {
 public:
   const OpSchema *GetSchema(const std::string &key, int version, const std::string &domain) const override {
-    const OpSchema *schema = OpSchemaRegistry::Instance()->GetSchema(key, version, domain);
+    const OpSchema *schema = mpt::onnx::schemas().GetSchema(key, version, domain);
     if (!schema || !schema->has_data_propagation_function())
       return schema;
     std::lock_guard<std::mutex> lock(mutex);

@@ -1,6 +1,8 @@
 // Loading a model: parsing, checks with located messages, inlining, symbolic dimensions, shape inference.
 #include "Proto.h"
 
+#include "mpt/Dialect/ONNX/Schemas.h"
+
 #include "mlir/IR/Diagnostics.h"
 #include "llvm/ADT/StringSet.h"
 
@@ -13,6 +15,7 @@
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 
 #include <climits>
+#include <set>
 
 using namespace mlir;
 using namespace mpt;
@@ -229,6 +232,30 @@ static Location errorLoc(StringRef message, const GraphProto &graph, MLIRContext
   return proto::namedLoc(context, name.empty() ? StringRef(graph.name()) : name);
 }
 
+/// checker::check_model() with our registry, for a model that checkVersions() has accepted.
+static void runChecker(const ModelProto &model) {
+  checker::CheckerContext context;
+  context.set_schema_registry(&mpt::onnx::schemas());
+  context.set_skip_opset_compatibility_check(true);
+  context.set_ir_version(static_cast<int>(model.ir_version()));
+  std::set<std::string> keys;
+  for (const StringStringEntryProto &entry : model.metadata_props())
+    if (!keys.insert(entry.key()).second)
+      throw checker::ValidationError("metadata_props has key '" + entry.key() + "' twice");
+  std::unordered_map<std::string, int> opsets;
+  for (const OperatorSetIdProto &opset : model.opset_import()) {
+    if (opset.version() != static_cast<int>(opset.version()))
+      throw checker::ValidationError("version " + std::to_string(opset.version()) + " of opset '" + opset.domain() +
+                                     "' is out of range");
+    opsets[opset.domain()] = static_cast<int>(opset.version());
+  }
+  context.set_opset_imports(std::move(opsets));
+  checker::LexicalScopeContext names;
+  checker::check_graph(model.graph(), context, names);
+  if (model.ir_version() >= 8)
+    checker::check_model_local_functions(model, context, names);
+}
+
 /// What every import begins with: versions, names, order, the ONNX checker, inlining of local functions.
 static LogicalResult checkAndInline(ModelProto &model, std::vector<TensorProto> &initializers, Location loc) {
   MLIRContext *context = loc.getContext();
@@ -236,7 +263,7 @@ static LogicalResult checkAndInline(ModelProto &model, std::vector<TensorProto> 
       failed(proto::checkLimits(model, context)) || failed(splitInitializers(model, initializers, context)))
     return failure();
   try {
-    checker::check_model(model, /*full_check=*/false, /*skip_opset_compatibility_check=*/true);
+    runChecker(model);
   } catch (const std::exception &error) {
     std::string message = proto::plainMessage(error.what());
     return emitError(errorLoc(message, model.graph(), context)) << "expected a valid ONNX model: " << message;

@@ -21,9 +21,6 @@ struct NodeTypes {
 /// everything of a node without a schema or with subgraphs.
 NodeTypes nodeTypes(NodeOp node, mlir::Type narrow);
 
-/// Operators that have a schema, each once, whatever their domain.
-std::vector<llvm::StringRef> operatorNames();
-
 /// A node without operands whose float result is stated by an attribute: it can be made again in a narrow type.
 bool isConstantNode(NodeOp node);
 
