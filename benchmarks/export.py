@@ -1,4 +1,4 @@
-"""Writes one benchmark model as ONNX with its loss, its inputs and its optimizer: export.py MODEL FOLDER."""
+"""Writes one benchmark model as ONNX with its loss, its inputs and its optimizer: export.py MODEL FOLDER [OPSET]."""
 from __future__ import annotations
 
 import os
@@ -10,7 +10,7 @@ import torch
 import models
 
 
-def main(name: str, folder: str) -> None:
+def main(name: str, folder: str, opset: str = "17") -> None:
     os.makedirs(folder, exist_ok=True)
     case = models.build(name)
     case.module.train()
@@ -19,7 +19,7 @@ def main(name: str, folder: str) -> None:
         f.write(case.optimizer)
     # The TorchScript exporter keeps BatchNormalization in training form and every parameter under its own name.
     torch.onnx.export(case.module, tuple(case.inputs.values()), os.path.join(folder, "model.onnx"), dynamo=False,
-                      training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False, opset_version=17,
+                      training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False, opset_version=int(opset),
                       input_names=list(case.inputs), output_names=["loss"])
 
 

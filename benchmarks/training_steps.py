@@ -15,10 +15,14 @@ includes the copy of its inputs, forward, backward, loss scaling and optimizer.
 against PyTorch's BF16; `x own fp32` is that to mpt's own FP32 step; both of median times, with those of CPU times after the
 slash. `of limit` is the share of the least possible time that benchmarks/limits.py derives from the machine's products and
 bandwidth, measured before the models. Needs torch, onnx and onnxscript beside mpt, and a C++ compiler for torch.compile.
+The peer ort:fp32 is ONNX Runtime Training and runs in the Python that --ort-python names, with onnxruntime-training==1.19.2,
+onnx==1.17.0, numpy<2, torch and onnxscript; jax:fp32 in that of --jax-python, with jax and torch. The ratios of the others do
+not count these two.
 """
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import resource
@@ -59,6 +63,21 @@ def mpt_step(model: str, policy: str, threads: int):
     return (lambda: trainer.step(feeds).loss), base, seconds
 
 
+def ort_step(model: str, precision: str, threads: int):
+    import ort_training
+    base, start = resident(), time.perf_counter()
+    step = ort_training.step(model, os.path.join(tempfile.gettempdir(), "mpt-benchmarks", "ort", model), threads)
+    return step, base, time.perf_counter() - start
+
+
+def jax_step(model: str, precision: str, threads: int):
+    if threads == 1:
+        os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+    import jax_training
+    base, start = resident(), time.perf_counter()
+    return jax_training.step(model), base, time.perf_counter() - start
+
+
 def torch_step(kind: str, model: str, precision: str, threads: int):
     import torch
     import models
@@ -87,7 +106,8 @@ def torch_step(kind: str, model: str, precision: str, threads: int):
 
 def child(peer: str, model: str, threads: int) -> None:
     kind, precision = peer.split(":")
-    step, base, seconds = mpt_step(model, precision, threads) if kind == "mpt" else torch_step(kind, model, precision, threads)
+    build = {"mpt": mpt_step, "ort": ort_step, "jax": jax_step}.get(kind, functools.partial(torch_step, kind))
+    step, base, seconds = build(model, precision, threads)
     start = time.perf_counter()
     losses = [step()]
     first = time.perf_counter() - start
@@ -124,13 +144,14 @@ def wait_for_quiet(seconds: float) -> None:
 
 
 class Runner:
-    def __init__(self, peer: str, model: str, threads: int, patience: float):
+    def __init__(self, peer: str, model: str, threads: int, a):
         env = {"TORCHINDUCTOR_COMPILE_THREADS": "1", **os.environ, "OMP_NUM_THREADS": str(threads)}
-        self.process = subprocess.Popen([sys.executable, os.path.abspath(__file__), "--child", peer, "--models", model,
+        python = {"ort": a.ort_python, "jax": a.jax_python}.get(peer.split(":")[0], sys.executable)
+        self.process = subprocess.Popen([python, os.path.abspath(__file__), "--child", peer, "--models", model,
                                          "--threads", str(threads)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
         self.peer, self.times, self.cpu, self.peak, self.counted = peer, [], [], 0, 0
         self.failed = ""
-        self.start = self.reply(patience)
+        self.start = self.reply(a.patience)
 
     def reply(self, patience: float) -> dict:
         """What the child says next; nothing when it ends or takes too long, and then it is gone."""
@@ -213,6 +234,8 @@ def main() -> int:
     parser.add_argument("--patience", type=float, default=300.0, help="seconds after which a configuration is given up")
     parser.add_argument("--wait", type=float, default=30.0, help="seconds to wait for a quiet second before a round")
     parser.add_argument("--noisy", action="store_true", help="count every chunk")
+    parser.add_argument("--ort-python", default=sys.executable, help="the Python with ONNX Runtime Training, for ort:fp32")
+    parser.add_argument("--jax-python", default=sys.executable, help="the Python with JAX, for jax:fp32")
     parser.add_argument("--json", help="also write the figures to this file")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     a = parser.parse_args()
@@ -236,14 +259,14 @@ def main() -> int:
           "|---|---|---|---|---|---|---|---|---|---|---|")
     records = []
     for model in a.models.split(","):
-        runners = [Runner(peer, model, a.threads, a.patience) for peer in a.peers.split(",")]
+        runners = [Runner(peer, model, a.threads, a) for peer in a.peers.split(",")]
         run_rounds(runners, a)
         live = [r for r in runners if not r.failed]
         for r in runners:
             if r.failed:
                 print(f"| {model} | {r.peer} | {r.failed} |" + " |" * 8, flush=True)
                 continue
-            torch_peers = [o for o in live if not o.peer.startswith("mpt:") and o.precision == r.precision]
+            torch_peers = [o for o in live if o.peer.startswith(("eager:", "compile:")) and o.precision == r.precision]
             own = [o for o in live if o.peer == "mpt:fp32"]
             least = machine.seconds(limits.Work(**facts["work"][model]), r.precision)
             median = f"{1e3 * r.median:.1f}" if r.times else "no quiet chunk"

@@ -3,11 +3,11 @@
 namespace {
 
 constexpr int W = Vec::width, NR = 2 * W, MR = tileRows;
-constexpr int64_t colsMax = 1024;            // columns of a packed block of B
+constexpr int64_t colsMax = 1024; // columns of a packed block of B
 // Rows whose partial sums are kept when k needs several blocks: B is packed anew for each lot of them.
 constexpr int64_t partialRows = 12 * rowsMax;
 constexpr int64_t partialPitch = colsMax + 16; // not a power of two, so that rows do not share cache sets
-constexpr int64_t lead = depthMax + 16;      // row pitch of widened A: not a power of two
+constexpr int64_t lead = depthMax + 16;        // row pitch of widened A: not a power of two
 constexpr int64_t panelStride = MR * depthMax + W;
 constexpr int64_t floatsA = (rowsMax + MR) * lead + (rowsMax / MR + 1) * W;
 constexpr int64_t floatsB = depthMax * colsMax, floatsC = partialRows * partialPitch;
