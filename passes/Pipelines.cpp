@@ -100,14 +100,19 @@ void buildPrecision(OpPassManager &passes, const PipelineOptions &options) {
 void buildFusion(OpPassManager &passes, const PipelineOptions &options) {
   // First: what train ops turn into is decomposed and fused like everything else.
   passes.addPass(createLowerTrain());
-  passes.addPass(createDecompose());
+  DecomposeOptions decompose;
+  decompose.device = options.target == "cuda";
+  passes.addPass(createDecompose(decompose));
   addCleanup(passes);
   // After the last clean-up, which would merge what is made again with the original.
   RecomputeOptions recompute;
   recompute.bytes = options.recomputeBytes;
   passes.addPass(createRecompute(recompute));
   passes.addPass(createKeyStreams());
-  passes.addPass(createForm({options.debugNonfinite}));
+  FormOptions form;
+  form.separate = options.debugNonfinite;
+  form.device = options.target == "cuda";
+  passes.addPass(createForm(form));
 }
 
 void buildMemory(OpPassManager &passes, const PipelineOptions &options) {
@@ -118,6 +123,7 @@ void buildMemory(OpPassManager &passes, const PipelineOptions &options) {
     bufferize.kernels = "gpu";
     bufferize.nativeFloat8 = cuda::haveFloat8(options.arch);
   }
+  bufferize.countTraffic = options.countTraffic;
   passes.addPass(createBufferize(bufferize));
   passes.addPass(createPlan());
   passes.addPass(createVerifyPlan());

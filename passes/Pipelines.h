@@ -25,6 +25,7 @@ struct PipelineOptions {
   int64_t accumulate = 1;          ///< micro-steps whose gradients are summed before an update
   int64_t memoryBudget = 0;        ///< most bytes of state and arena that the step may need; 0 does not limit
   int64_t recomputeBytes = 0;      ///< bytes of saved activations to give up by further passes over memory
+  bool countTraffic = false;       ///< functions on buffers say how little their kernels could move
   bool noDropout = false;
   bool debugNonfinite = false; ///< the library looks for the first value that is not finite
   bool forwardOnly = false;    ///< no loss, backward or optimizer

@@ -146,6 +146,7 @@ std::optional<std::string> addReport(CompileOptions &options, StringRef value) {
   if (!is_contained({"precision", "memory", "kernels"}, value.split('=').first))
     return "precision|memory|kernels, optionally =FILE";
   options.reports.push_back(value.str());
+  options.countTraffic |= value.split('=').first == "kernels";
   return std::nullopt;
 }
 

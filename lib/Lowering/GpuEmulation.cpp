@@ -26,11 +26,9 @@ public:
 
 private:
   static bool isMeeting(Operation &op) { return isa<gpu::BarrierOp, gpu::ShuffleOp>(op); }
-  /// Made once for a block: addresses, constants, shared memory.
-  static bool isUniform(Operation &op) {
-    return isa<arith::ConstantOp, gpu::BlockIdOp>(op) ||
-           (op.getNumResults() == 1 && isa<MemRefType>(op.getResult(0).getType()));
-  }
+  /// Made once for a block: addresses, constants, shared memory, and what follows from the block's number alone.
+  bool isUniform(Operation &op) const { return uniform.contains(&op); }
+  void findUniform();
   Value number(int64_t n) { return arith::ConstantIndexOp::create(b, n); }
   void emitUniform(Operation &op, IRMapping &mapping, ArrayRef<Value> blocks);
   void emitStretch(unsigned index, IRMapping uniform);
@@ -38,6 +36,7 @@ private:
   func::FuncOp kernel;
   ImplicitLocOpBuilder &b;
   int64_t threads;
+  llvm::DenseSet<Operation *> uniform;
   SmallVector<SmallVector<Operation *>> stretches;
   llvm::DenseMap<Value, unsigned> definedIn; ///< stretch of a thread's value
   llvm::DenseMap<Value, Value> kept;         ///< memory of values that later stretches read, one element a thread
@@ -45,7 +44,29 @@ private:
 
 } // namespace
 
+void Launch::findUniform() {
+  Block &body = kernel.getBody().front();
+  auto isKnown = [&](Value value, Operation &op) {
+    Operation *source = value.getDefiningOp();
+    return source ? uniform.contains(source) || op.isAncestor(source) : value.getParentBlock() == &body;
+  };
+  for (Operation &op : body.without_terminator()) {
+    bool found = isa<arith::ConstantOp, gpu::BlockIdOp>(op) ||
+                 (op.getNumResults() == 1 && isa<MemRefType>(op.getResult(0).getType()));
+    if (!found && (isa<scf::IfOp>(op) || op.getNumRegions() == 0) && op.getNumResults() != 0 &&
+        isMemoryEffectFree(&op) && !isa<gpu::ThreadIdOp, gpu::ShuffleOp>(op)) {
+      found = true;
+      op.walk([&](Operation *nested) {
+        found &= llvm::all_of(nested->getOperands(), [&](Value operand) { return isKnown(operand, op); });
+      });
+    }
+    if (found)
+      uniform.insert(&op);
+  }
+}
+
 LogicalResult Launch::split() {
+  findUniform();
   stretches.emplace_back();
   for (Operation &op : kernel.getBody().front().without_terminator()) {
     if (isUniform(op))

@@ -195,11 +195,32 @@ void GpuKernelBuilder::pointwise() {
   markInPlace(/*reductionsToo=*/false);
 }
 
+/// True when one pass down the columns of `main`'s operand makes everything: sums over the same elements, and elements
+/// at their own index that wait for none of the sums.
+bool GpuKernelBuilder::columnsWithElements(ReduceOp main) {
+  ArrayRef<int64_t> space = typeOf(main.getX()).getShape();
+  for (ReduceOp op : reductions) {
+    if (typeOf(op.getX()).getShape() != space || op.getAxes() != main.getAxes())
+      return false;
+    for (ReduceOp other : reductions)
+      if (other != op && dependsOn(other, op))
+        return false;
+  }
+  return llvm::all_of(yielded(), [&](Value output) {
+    return isRowLevel(output) ? typeOf(output).getNumElements() == typeOf(main.getY()).getNumElements()
+                              : typeOf(output).getShape() == space && llvm::none_of(reductions, [&](ReduceOp op) {
+                                  return output.getDefiningOp() && dependsOn(output.getDefiningOp(), op);
+                                });
+  });
+}
+
 FailureOr<GpuKernelInfo> GpuKernelBuilder::build() {
   auto choose = [&] {
     if (Operation *op = yielded().empty() ? nullptr : yielded().front().getDefiningOp())
       if (auto form = scatterForm(op); form && outputs.size() == 1)
         return scatter(*form);
+    if (bundle())
+      return;
     if (!chooseLane(loops)) {
       failed = true;
       return;
@@ -223,6 +244,9 @@ FailureOr<GpuKernelInfo> GpuKernelBuilder::build() {
                          llvm::none_of(reductions, [&](ReduceOp other) { return other != op && dependsOn(other, op); });
                 });
     int64_t busy = 2 * target.multiprocessors;
+    // Elements that the pass over the columns writes beside the sums.
+    if (!row.empty() && !alongRow && extent >= 64 && points * extent >= 8192 && columnsWithElements(main))
+      return columns();
     if (alongRow && !(flat && points < busy && extent > 16384))
       return rows(extent, "rows", /*partial=*/false);
     if (flat && extent >= 64 && points * extent >= 8192 && (alongRow || points < 512 * busy))

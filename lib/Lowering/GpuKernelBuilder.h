@@ -31,7 +31,9 @@ private:
   void pointwise();
   void rows(int64_t extent, llvm::StringRef schedule, bool partial);
   void columns();
+  bool columnsWithElements(ReduceOp main);
   bool transposes();
+  bool bundle();
   void scatter(const ScatterForm &form);
 
   // ---- helpers

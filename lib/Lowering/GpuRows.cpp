@@ -42,6 +42,22 @@ private:
   int64_t slices;
 };
 
+/// The most reductions in `body` that wait for each other.
+int64_t chainLength(Block &body) {
+  llvm::DenseMap<Value, int64_t> length;
+  int64_t most = 0;
+  for (Operation &op : body) {
+    int64_t before = 0;
+    for (Value operand : op.getOperands())
+      before = std::max(before, length.lookup(operand));
+    before += isa<ReduceOp>(op);
+    most = std::max(most, before);
+    for (Value result : op.getResults())
+      length[result] = before;
+  }
+  return most;
+}
+
 int64_t bytesOf(Type type) { return ceilDiv(type.getIntOrFloatBitWidth(), 8); }
 
 } // namespace
@@ -85,6 +101,7 @@ void GpuKernelBuilder::rows(int64_t extent, StringRef schedule, bool partial) {
     unroll = 0;
   int64_t together =
       std::max<int64_t>(1, std::max<int64_t>(32, points >= 4 * target.multiprocessors ? 128 : 32) / threads);
+  int64_t passes = 1;
   launch(schedule, {ceilDiv(points, together), 1, 1}, threads * together, [&](Frame &frame) {
     ElementEmitter &e = frame.e;
     ImplicitLocOpBuilder &b = e.b;
@@ -141,7 +158,11 @@ void GpuKernelBuilder::rows(int64_t extent, StringRef schedule, bool partial) {
         store(e, buffers_, ofRow, both(used, team.isFirst()));
     }
     frame.sharedBytes += team.sharedBytes;
+    if (!partial && !team.isUnrolled(extent))
+      passes = chainLength(body()) + !row.empty();
   });
+  if (passes > 1)
+    info.launches.back().function->setAttr(kPassesAttr, builder.getI64IntegerAttr(passes));
   if (!partial)
     markInPlace(/*reductionsToo=*/!row.empty());
 }
@@ -163,7 +184,8 @@ Value GpuKernelBuilder::partialBuffer(Frame &frame, unsigned number) {
 }
 
 /// Sums over many elements for few points, shared out over slices of the elements: a launch for the slices' sums and
-/// one that adds them up and does the rest. The order of additions is fixed.
+/// one that adds them up and does the rest. The order of additions is fixed. Where the elements themselves are wanted
+/// as well, the first launch writes them on its way.
 void GpuKernelBuilder::columns() {
   ReduceOp main = reductions.front();
   ArrayRef<int64_t> space = typeOf(main.getX()).getShape();
@@ -194,6 +216,15 @@ void GpuKernelBuilder::columns() {
   slices = ceilDiv(extent, length);
   for (ReduceOp op : reductions)
     info.scratchBytes += llvm::alignTo(points * slices * bytesOf(gatheringAccumulator(op, true).type), 16);
+
+  SmallVector<unsigned> elements;
+  if (!row.empty()) {
+    for (auto [i, output] : llvm::enumerate(yielded())) {
+      written.push_back(!isRowLevel(output));
+      if (written.back())
+        elements.push_back(i);
+    }
+  }
 
   launch("columns", {tiles, slices, 1}, block, [&](Frame &frame) {
     ElementEmitter &e = frame.e;
@@ -256,6 +287,12 @@ void GpuKernelBuilder::columns() {
           value = m.toFloat(value, a.type);
         next.push_back(a.combine(e, sum, e.splat(value, vector)));
       }
+      SmallVector<Result> results;
+      for (unsigned i : elements) {
+        e.spread(position, space, order, from);
+        results.push_back({e.element(yielded()[i], from), from, i});
+      }
+      store(e, outputBuffers(frame.function), results, used);
       return next;
     });
     // Columns of the block's threads, one below the other.
@@ -300,5 +337,14 @@ void GpuKernelBuilder::columns() {
       }
     });
   });
+  if (!row.empty()) {
+    markInPlace(/*reductionsToo=*/true);
+    // The second launch is one of the results' points.
+    shape = SmallVector<int64_t>(typeOf(main.getY()).getShape());
+    row.clear();
+    kept.clear();
+    for (int64_t i = 0, rank = shape.size(); i < rank; ++i)
+      kept.push_back(i);
+  }
   rows(slices, "columns-sum", /*partial=*/true);
 }

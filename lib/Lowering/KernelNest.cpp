@@ -77,7 +77,7 @@ void KernelNest::chooseSpace() {
 SmallVector<KernelNest::Result> KernelNest::outputsAt(ElementEmitter &e, ArrayRef<IndexExpr> at, bool rowLevel) {
   SmallVector<Result> results;
   for (auto [i, output] : llvm::enumerate(yielded())) {
-    if (isRowLevel(output) != rowLevel)
+    if (isRowLevel(output) != rowLevel || (i < written.size() && written[i]))
       continue;
     ArrayRef<int64_t> own = typeOf(output).getShape();
     IndexExpr linear(0);

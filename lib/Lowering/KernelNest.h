@@ -57,8 +57,9 @@ public:
   llvm::SmallVector<int64_t> row;   ///< axes inside the rows: a row's reductions run before its elements
   llvm::SmallVector<int64_t> lane;  ///< group of axes walked by vectors, the fastest last; empty for scalar loops
   bool laneInRow = false;
-  unsigned width = 1;      ///< of the vectors along `lane`
-  bool innerLoops = false; ///< an element has loops of its own, over elements in memory
+  unsigned width = 1;              ///< of the vectors along `lane`
+  llvm::SmallVector<bool> written; ///< outputs that are stored elsewhere; may be shorter than the outputs
+  bool innerLoops = false;         ///< an element has loops of its own, over elements in memory
   /// Pairs of arguments, an input and an output, that may be one buffer where a row is one thread's (see KernelInfo).
   llvm::SmallVector<std::pair<unsigned, unsigned>> inPlace;
   std::vector<MemoryAccess> accesses;    ///< of one point, in the probe's variables

@@ -3,6 +3,8 @@
 
 #include "Schedule.h"
 
+#include "mpt/Memory/Traffic.h"
+
 #include "llvm/ADT/ScopeExit.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -141,6 +143,13 @@ bool Bufferizer::lowerAsView(FusionOp fusion) {
   return true;
 }
 
+/// Updates of several states: a device's kernel walks all of them as flat memory.
+static bool isBundle(FusionOp fusion) {
+  return fusion.getNumResults() > 1 &&
+         llvm::all_of(fusion->getUsers(), [](Operation *user) { return isa<train::WriteOp>(user); }) &&
+         fusion.getBody().front().getOps<ReduceOp>().empty();
+}
+
 LogicalResult Bufferizer::lowerFusion(FusionOp fusion) {
   if (lowerAsView(fusion))
     return success();
@@ -148,8 +157,12 @@ LogicalResult Bufferizer::lowerFusion(FusionOp fusion) {
   SmallVector<Value> operands, results;
   SmallVector<MemRefType> inputTypes, outputTypes;
   SmallVector<int64_t> alignments;
+  bool flat = options.device && isBundle(fusion);
   for (Value input : fusion.getInputs()) {
-    operands.push_back(buffer(input));
+    FailureOr<Value> operand = buffer(input);
+    if (flat && failed(operand = dense(loc, *operand, rowMajor(typeOf(*operand).getRank()))))
+      return failure();
+    operands.push_back(*operand);
     inputTypes.push_back(typeOf(operands.back()));
     alignments.push_back(alignmentOf(operands.back()));
   }
@@ -313,6 +326,9 @@ LogicalResult Bufferizer::run() {
   builder.setInsertionPoint(source);
   target = func::FuncOp::create(builder, source.getLoc(), source.getSymName(), builder.getFunctionType(types, {}));
   target.setArgAttrsAttr(builder.getArrayAttr(attributes));
+  if (options.countTraffic)
+    if (std::optional<Traffic> least = leastTraffic(source))
+      target->setAttr(kTrafficAttr, builder.getDenseI64ArrayAttr({least->minimum, least->withSums}));
   builder.setInsertionPointToEnd(target.addEntryBlock());
   auto cleanup = llvm::make_scope_exit([&] { source.erase(); });
 

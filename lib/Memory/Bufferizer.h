@@ -14,8 +14,8 @@ namespace mpt::memory {
 class Bufferizer {
 public:
   Bufferizer(mlir::func::FuncOp source, KernelTable &kernels, const BufferizeOptions &options)
-      : source(source), kernels(kernels), options(options), epilogues(foldEpilogues(source)), orders(source),
-        builder(source) {}
+      : source(source), kernels(kernels), options(options), epilogues(foldEpilogues(source, options.device)),
+        orders(source), builder(source) {}
 
   /// Replaces the source function by its form on buffers.
   llvm::LogicalResult run();

@@ -1,14 +1,12 @@
 // Counts launches and the bytes that they move.
 #include "mpt/Memory/KernelReport.h"
 
-#include "Lifetimes.h"
-
 #include "mpt/Dialect/RT/RTDialect.h"
 #include "mpt/Memory/Bufferize.h"
 #include "mpt/Memory/Layout.h"
+#include "mpt/Memory/Traffic.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "llvm/ADT/MapVector.h"
 #include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
@@ -18,9 +16,11 @@ namespace json = llvm::json;
 
 namespace {
 
-constexpr StringLiteral kColumns[] = {"kernels",       "products",      "convolutions",
-                                      "copies",        "fills",         "bytes",
-                                      "minimum_bytes", "library_bytes", "host_synchronizations"};
+constexpr StringLiteral kColumns[] = {
+    "kernels", "products",      "convolutions",       "copies",        "fills",
+    "bytes",   "minimum_bytes", "sums_minimum_bytes", "library_bytes", "host_synchronizations"};
+
+unsigned widthOf(StringRef column) { return std::max<unsigned>(14, column.size()); }
 
 int64_t bytesOf(Value buffer) {
   auto type = cast<MemRefType>(buffer.getType());
@@ -56,58 +56,22 @@ SmallVector<func::FuncOp> partsOf(rt::LaunchOp launch) {
 int64_t movedBy(Operation &op) {
   int64_t bytes = 0;
   if (auto launch = dyn_cast<rt::LaunchOp>(op)) {
-    for (func::FuncOp part : partsOf(launch))
+    auto countOf = [](Value buffer) { return cast<MemRefType>(buffer.getType()).getNumElements(); };
+    int64_t most = 0;
+    for (Value buffer : launch.getBuffers().take_front(launch.getNumInputs()))
+      most = std::max(most, countOf(buffer));
+    for (func::FuncOp part : partsOf(launch)) {
+      auto passes = part->getAttrOfType<IntegerAttr>(kPassesAttr);
       for (auto [i, buffer] : llvm::enumerate(launch.getBuffers()))
         if (part.isDeclaration() || !part.getArgument(i).use_empty())
-          bytes += bytesOf(buffer);
+          bytes +=
+              bytesOf(buffer) * (passes && i < launch.getNumInputs() && countOf(buffer) == most ? passes.getInt() : 1);
+    }
     return bytes;
   }
   auto [reads, writes] = effectsOf(op);
   for (Value buffer : llvm::concat<Value>(reads, writes))
     bytes += bytesOf(buffer);
-  return bytes;
-}
-
-/// Least that the work between library calls moves, when no work crosses one.
-int64_t minimumOf(func::FuncOp function) {
-  struct Use {
-    int64_t bytes = 0;
-    bool read = false, written = false; // read: before this stretch has written it
-  };
-  // Uses of buffers by stretch; stretch -1 is a library call.
-  std::vector<llvm::MapVector<Value, Use>> stretches(1);
-  llvm::DenseMap<Value, llvm::SmallSetVector<int64_t, 4>> users;
-  for (Operation &op : function.front()) {
-    if (isLibraryCall(op)) {
-      for (Value operand : op.getOperands())
-        users[ownerOf(operand)].insert(-static_cast<int64_t>(stretches.size()));
-      if (!stretches.back().empty())
-        stretches.emplace_back();
-      continue;
-    }
-    auto [reads, writes] = effectsOf(op);
-    int64_t current = stretches.size() - 1;
-    auto note = [&](Value buffer, bool write) {
-      Value owner = ownerOf(buffer);
-      Use &use = stretches.back()[owner];
-      use.bytes = std::max(use.bytes, bytesOf(buffer));
-      (write ? use.written : use.read) |= write || !use.written;
-      users[owner].insert(current);
-    };
-    for (Value buffer : reads)
-      note(buffer, false);
-    for (Value buffer : writes)
-      note(buffer, true);
-  }
-  int64_t bytes = 0;
-  for (const auto &stretch : stretches)
-    for (const auto &[owner, use] : stretch) {
-      bool lasting = !owner.getDefiningOp<rt::AllocOp>();
-      if (use.read)
-        bytes += use.bytes;
-      if (use.written && (lasting || users[owner].size() > 1))
-        bytes += use.bytes;
-    }
   return bytes;
 }
 
@@ -134,7 +98,9 @@ json::Object reportOf(func::FuncOp function) {
   for (int i = 0; i < 5; ++i)
     report[kColumns[i]] = counts[i];
   report["bytes"] = bytes;
-  report["minimum_bytes"] = minimumOf(function);
+  auto least = function->getAttrOfType<DenseI64ArrayAttr>(kTrafficAttr);
+  report["minimum_bytes"] = least ? least[0] : 0;
+  report["sums_minimum_bytes"] = least ? least[1] : 0;
   report["library_bytes"] = library;
   report["host_synchronizations"] = waits;
   return report;
@@ -153,14 +119,16 @@ json::Object mpt::memory::kernelReport(ModuleOp module) {
 void mpt::memory::printKernelReport(const json::Object &report, raw_ostream &out) {
   out << llvm::formatv("{0,-12}", "function");
   for (StringRef column : kColumns)
-    out << llvm::formatv(" {0,14}", column);
-  out << llvm::formatv(" {0,8}\n", "ratio");
+    out << ' ' << llvm::right_justify(column, widthOf(column));
+  out << llvm::formatv(" {0,8} {1,8}\n", "ratio", "to sums");
   for (const auto &[name, value] : report) {
     const json::Object &row = *value.getAsObject();
     out << llvm::formatv("{0,-12}", StringRef(name));
     for (StringRef column : kColumns)
-      out << llvm::formatv(" {0,14}", *row.getInteger(column));
-    double least = std::max<int64_t>(1, *row.getInteger("minimum_bytes"));
-    out << llvm::formatv(" {0,8:f2}\n", *row.getInteger("bytes") / least);
+      out << ' ' << llvm::right_justify(std::to_string(*row.getInteger(column)), widthOf(column));
+    for (StringRef column : {"minimum_bytes", "sums_minimum_bytes"})
+      out << llvm::formatv(" {0,8:f2}", static_cast<double>(*row.getInteger("bytes")) /
+                                            std::max<int64_t>(1, *row.getInteger(column)));
+    out << "\n";
   }
 }

@@ -143,7 +143,7 @@ LogicalResult Bufferizer::lowerMatMul(MatMulOp matmul) {
     epilogue.flags |= MPT_GEMM_BIAS;
   }
   rt::GemmOp::create(builder, loc, shown(operands[0], a), shown(operands[1], b), bias, shown(result, d), epilogue.flags,
-                     APFloat(1.0));
+                     APFloat(epilogue.alpha));
   buffers[matmul.getY()] = result;
   return success();
 }
@@ -165,8 +165,8 @@ LogicalResult Bufferizer::lowerConv(Operation *op, int64_t kind, Value x, Value 
     if (failed(found))
       return failure();
     memref = *found;
-    // An input that had to be rearranged is read in its new layout from here on.
-    if (isa<BlockArgument>(tensor))
+    // An input that had to be rearranged is read in its new layout from here on; a device's filters are small.
+    if (isa<BlockArgument>(tensor) || (options.device && tensor == w && tensor.getDefiningOp<train::ReadOp>()))
       buffers[tensor] = memref;
   }
   auto attribute = [&](StringRef name) { return op->getAttrOfType<DenseI64ArrayAttr>(name); };

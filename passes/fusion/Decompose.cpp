@@ -197,6 +197,35 @@ bool split(ReduceOp op) {
   return true;
 }
 
+/// The variance E(x - E x)^2 of elements that one block cannot keep as E x^2 - (E x)^2 with FP64 sums of FP64 squares:
+/// what cancels out lies beyond FP32's digits unless the mean is 10^4 deviations away.
+bool fuseMoments(ReduceOp variance) {
+  auto square = variance.getX().getDefiningOp<MulOp>();
+  auto centered = square && square.getLhs() == square.getRhs() ? square.getLhs().getDefiningOp<SubOp>() : SubOp();
+  auto along = centered ? centered.getRhs().getDefiningOp<BroadcastOp>() : BroadcastOp();
+  auto mean = along ? along.getX().getDefiningOp<ReduceOp>() : ReduceOp();
+  if (!mean || variance.getKind() != ReduceKind::mean || mean.getKind() != ReduceKind::mean ||
+      mean.getX() != centered.getLhs() || mean.getAxes() != variance.getAxes() ||
+      !tensorType(mean.getY()).getElementType().isF32() || !tensorType(variance.getY()).getElementType().isF32())
+    return false;
+  RankedTensorType x = tensorType(mean.getX());
+  ArrayRef<int64_t> axes = mean.getAxes();
+  bool wholeRows = !axes.empty() && axes.front() == x.getRank() - static_cast<int64_t>(axes.size());
+  if (wholeRows && x.getNumElements() / std::max<int64_t>(1, tensorType(mean.getY()).getNumElements()) < longReduction)
+    return false;
+  OpBuilder builder(mean);
+  GraphBuilder b(builder, mean.getLoc());
+  Type wide = builder.getF64Type();
+  Value wideX = b.cast(mean.getX(), wide);
+  Value first = b.mean(wideX, axes), second = b.mean(b.mul(wideX, wideX), axes);
+  Value result = b.sub(second, b.mul(first, first));
+  result = b.make<MaxOp>(result, b.splatLike(result, 0.0));
+  mean.getY().replaceAllUsesWith(b.cast(first, builder.getF32Type()));
+  variance.getY().replaceAllUsesWith(b.cast(result, builder.getF32Type()));
+  variance.erase();
+  return true;
+}
+
 /// Sums of scattered narrow values run in FP32 and are rounded once.
 void widenScatter(ScatterAddOp op) {
   RankedTensorType y = tensorType(op.getY());
@@ -212,6 +241,7 @@ void widenScatter(ScatterAddOp op) {
 }
 
 struct Decompose : mpt::impl::DecomposeBase<Decompose> {
+  using DecomposeBase::DecomposeBase;
   void runOnOperation() override {
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       for (bool changed = true; changed;) {
@@ -234,7 +264,7 @@ struct Decompose : mpt::impl::DecomposeBase<Decompose> {
       for (ScatterAddOp op : llvm::make_early_inc_range(function.getOps<ScatterAddOp>()))
         widenScatter(op);
       for (ReduceOp op : llvm::make_early_inc_range(function.getOps<ReduceOp>()))
-        numSplit += split(op);
+        device ? fuseMoments(op) : (numSplit += split(op), true);
       eraseUnused(function);
     }
   }

@@ -1,5 +1,6 @@
 // --fusion-form: greedy grouping of ops into kernels.
 #include "mpt/Dialect/MPT/GraphBuilder.h"
+#include "mpt/Dialect/Train/TrainDialect.h"
 #include "mpt/Interfaces/FusionRole.h"
 #include "mpt/Lowering/Backward.h"
 #include "passes/fusion/Passes.h"
@@ -8,6 +9,8 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/IRMapping.h"
 #include "llvm/ADT/MapVector.h"
+
+#include <map>
 
 namespace mpt {
 #define GEN_PASS_DEF_FORM
@@ -20,6 +23,8 @@ using namespace mpt;
 namespace {
 
 constexpr int64_t smallSpace = 4096; ///< elements that one thread reduces as part of scalar arithmetic
+constexpr int64_t fewElements = 4;   ///< numbers and keys that all elements read
+constexpr size_t maxBundle = 480;    ///< operands and results of a bundle: a launch takes 4096 bytes of pointers
 constexpr int64_t maxOps = 256;      ///< ops of a group: bounds compile time and register pressure
 
 bool isSplat(Operation *op) {
@@ -66,7 +71,8 @@ bool isRepeatable(Operation *op) {
 
 class Grouping {
 public:
-  explicit Grouping(func::FuncOp function) : block(function.getBody().front()), late(backwardOps(function)) {}
+  Grouping(func::FuncOp function, bool device)
+      : block(function.getBody().front()), device(device), late(backwardOps(function)) {}
 
   /// `separate`: every op stays a group of its own.
   void run(bool separate);
@@ -78,6 +84,10 @@ private:
   };
   void repeatCheapOps();
   void findLate();
+  void findUpdates();
+  void shareReaders(Value value);
+  std::string signatureOf(const Group &group, SetVector<Value> &operands);
+  void bundleUpdates();
   bool mixesRecomputed(ArrayRef<Operation *> ops) const;
   bool tryMerge(unsigned a, unsigned b);
   bool feedsBroadcasts(Operation *op, const DenseSet<Operation *> &members);
@@ -88,7 +98,9 @@ private:
   }
 
   Block &block;
-  DenseSet<Operation *> late; ///< ops of the backward pass, and all that only they read
+  const bool device;
+  DenseSet<Operation *> updates; ///< arithmetic on elements that state alone takes
+  DenseSet<Operation *> late;    ///< ops of the backward pass, and all that only they read
   DenseMap<Operation *, unsigned> groupOf, position;
   SmallVector<Group> groups; ///< one for each op at first, fusible or not; merging empties one
   /// A topological order of the groups, kept by every merge: rank[g] is g's place in sequence.
@@ -204,7 +216,8 @@ bool Grouping::isLegal(ArrayRef<Operation *> ops, const DenseSet<Operation *> &m
           return false;
         continue;
       }
-      if (reduce && shape == space && !wholeRows && leaves(result, members))
+      // A pass down columns may write what it adds up, and nothing that waits for the sums.
+      if (reduce && shape == space && !wholeRows && leaves(result, members) && !device)
         return false;
     }
     for (OpOperand &operand : op->getOpOperands()) {
@@ -257,7 +270,7 @@ bool Grouping::order(unsigned a, unsigned b) {
 }
 
 bool Grouping::tryMerge(unsigned a, unsigned b) {
-  if (a == b)
+  if (a == b || updates.contains(groups[a].ops.front()) != updates.contains(groups[b].ops.front()))
     return false;
   std::pair<size_t, size_t> sizes{groups[a].ops.size(), groups[b].ops.size()};
   auto [known, isNew] = refused.try_emplace({a, b}, sizes);
@@ -290,6 +303,8 @@ void Grouping::run(bool separate) {
   }
   if (separate)
     return;
+  if (device)
+    findUpdates();
   // Producers into consumers, from the last consumer back: a chain grows from its end, where its results are due.
   for (bool changed = true; changed;) {
     changed = false;
@@ -301,23 +316,120 @@ void Grouping::run(bool separate) {
           changed |= tryMerge(groupOf[&op], groupOf[source]);
     }
   }
-  // Readers of one value that walk it alike share the pass over it.
-  auto shareReaders = [&](Value value) {
-    Operation *first = nullptr;
-    for (Operation *user : value.getUsers()) {
-      if (!isFusible(user))
-        continue;
-      if (first)
-        tryMerge(groupOf[first], groupOf[user]);
-      else
-        first = user;
-    }
-  };
   for (Value argument : block.getArguments())
     shareReaders(argument);
   for (Operation &op : block)
     for (Value result : op.getResults())
       shareReaders(result);
+  if (device)
+    bundleUpdates();
+}
+
+/// Readers of one value that walk it alike share the pass over it.
+void Grouping::shareReaders(Value value) {
+  SmallVector<Operation *> firsts;
+  for (Operation *user : value.getUsers()) {
+    if (!isFusible(user) || updates.contains(user))
+      continue;
+    bool merged = false;
+    for (Operation *first : firsts)
+      merged = merged || groupOf[first] == groupOf[user] || tryMerge(groupOf[first], groupOf[user]);
+    if (!merged && firsts.size() < (device ? 8 : 1))
+      firsts.push_back(user);
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Updates
+//===----------------------------------------------------------------------===//
+
+/// Arithmetic of one shape whose results only state takes; the same ops serve for parameters of all shapes.
+void Grouping::findUpdates() {
+  for (Operation &op : llvm::reverse(block)) {
+    auto lowering = dyn_cast<LoopLowering>(op);
+    if (!lowering || !isFusible(&op) || isSplat(&op) || isa<ReduceOp>(op) || lowering.standsAlone() ||
+        op.getNumResults() != 1 || countOf(op.getResult(0)) <= fewElements || op.use_empty())
+      continue;
+    ArrayRef<int64_t> shape = shapeOf(op.getResult(0));
+    bool plain = llvm::all_of(op.getOpOperands(), [&](OpOperand &operand) {
+      // Keys of random streams and broadcast numbers are read by every element.
+      return lowering.readsOwnIndex(operand.getOperandNumber()) ? shapeOf(operand.get()) == shape
+                                                                : countOf(operand.get()) <= fewElements;
+    });
+    if (plain && llvm::all_of(op.getUsers(),
+                              [&](Operation *user) { return isa<train::WriteOp>(user) || updates.contains(user); }))
+      updates.insert(&op);
+  }
+}
+
+/// Equal for groups that differ in shape alone; empty for a group that has results of several shapes.
+std::string Grouping::signatureOf(const Group &group, SetVector<Value> &operands) {
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  DenseMap<Value, unsigned> inside;
+  ArrayRef<int64_t> shape = shapeOf(group.ops.front()->getResult(0));
+  for (Operation *op : group.ops) {
+    if (shapeOf(op->getResult(0)) != shape)
+      return "";
+    Attribute properties = op->getPropertiesAsAttribute();
+    out << op->getName() << ' ' << properties.getAsOpaquePointer() << ' ';
+    for (Value operand : op->getOperands()) {
+      Operation *source = operand.getDefiningOp();
+      if (auto known = inside.find(operand); known != inside.end()) {
+        out << '%' << known->second;
+      } else if (isSplat(source)) {
+        auto splat = cast<SplatElementsAttr>(cast<ConstantOp>(source).getValue());
+        out << splat.getSplatValue<Attribute>().getAsOpaquePointer();
+      } else {
+        operands.insert(operand);
+        out << '#' << llvm::find(operands, operand) - operands.begin() << ':'
+            << tensorType(operand).getElementType().getAsOpaquePointer() << (shapeOf(operand) == shape);
+        if (shapeOf(operand) != shape)
+          out << tensorType(operand).getAsOpaquePointer();
+      }
+      out << ',';
+    }
+    Value result = op->getResult(0);
+    bool written = llvm::any_of(result.getUsers(), [](Operation *user) { return isa<train::WriteOp>(user); });
+    out << "->" << tensorType(result).getElementType().getAsOpaquePointer() << written << ';';
+    inside.try_emplace(result, inside.size());
+  }
+  return text;
+}
+
+/// One kernel for all parameters that are updated alike.
+void Grouping::bundleUpdates() {
+  struct Bundle {
+    unsigned group;
+    SetVector<Value> operands;
+    size_t results = 0;
+  };
+  std::map<std::string, Bundle> open;
+  for (unsigned i : sequence) {
+    if (groups[i].ops.empty() || !updates.contains(groups[i].ops.front()))
+      continue;
+    SetVector<Value> operands;
+    std::string signature = signatureOf(groups[i], operands);
+    if (signature.empty())
+      continue;
+    size_t results = llvm::count_if(groups[i].ops, [](Operation *op) {
+      return llvm::any_of(op->getUsers(), [](Operation *user) { return isa<train::WriteOp>(user); });
+    });
+    auto [slot, isNew] = open.try_emplace(signature, Bundle{i, operands, results});
+    if (isNew)
+      continue;
+    Bundle &bundle = slot->second;
+    SetVector<Value> both = bundle.operands;
+    both.insert(operands.begin(), operands.end());
+    if (both.size() + bundle.results + results > maxBundle) {
+      bundle = {i, operands, results};
+      continue;
+    }
+    bundle.operands = std::move(both);
+    bundle.results += results;
+    llvm::append_range(groups[bundle.group].ops, groups[i].ops);
+    groups[i].ops.clear();
+  }
 }
 
 template <typename F> void Grouping::outline(F report) {
@@ -379,7 +491,7 @@ struct Form : mpt::impl::FormBase<Form> {
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       if (function.isExternal())
         continue;
-      Grouping grouping(function);
+      Grouping grouping(function, device);
       grouping.run(separate);
       grouping.outline([&](FusionOp fusion) {
         ++numKernels;

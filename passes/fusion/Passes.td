@@ -19,8 +19,10 @@ def Decompose : Pass<"fusion-decompose", "::mlir::ModuleOp"> {
   let description = [{
     In: core ops. Out: every op is a library op, a view, or has a loop form. A reduction with few results over many elements
     becomes partial sums over a fixed number of blocks and a reduction of those: parallel, and the same sum whatever the
-    number of threads.
+    number of threads. With `device`, whose kernels share sums out themselves, no reduction is split; a variance around a
+    mean over the same elements becomes two sums in FP64 instead, so that one pass over the elements makes both.
   }];
+  let options = [Option<"device", "device", "bool", "false", "for the kernels of a GPU">];
   let statistics = [Statistic<"numSplit", "split-reductions", "reductions that were split in two stages">];
   let dependentDialects = ["::mpt::MPTDialect"];
 }
@@ -78,8 +80,13 @@ def Form : Pass<"fusion-form", "::mlir::ModuleOp"> {
     and every result can be written in one pass: elementwise chains; a reduction with what feeds it and, when it is over
     whole rows, what uses it; scalar arithmetic of all kinds together. Cheap values (casts, broadcasts, arithmetic with one
     full-size operand) are made again for each reader instead of being kept in memory.
+
+    With `device`, sums over columns share a kernel with elements of the same pass that are written, and what only state
+    needs (optimizer updates with unscaling, clipping, masters, narrow copies) becomes a few kernels over all parameters:
+    updates that differ in nothing but shape are one fusion, up to 480 operands and results.
   }];
-  let options = [Option<"separate", "separate", "bool", "false", "a kernel for each op, so that every value is in memory: for --debug-nonfinite">];
+  let options = [Option<"separate", "separate", "bool", "false", "a kernel for each op, so that every value is in memory: for --debug-nonfinite">,
+    Option<"device", "device", "bool", "false", "for the kernels of a GPU">];
   let statistics = [
     Statistic<"numKernels", "kernels", "fusions made">,
     Statistic<"bytesRead", "bytes-read", "bytes that the kernels read, each input once">,

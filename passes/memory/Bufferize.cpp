@@ -42,6 +42,7 @@ struct Bufferize : mpt::impl::BufferizeBase<Bufferize> {
     bool gpu = kernels == "gpu";
     options.device = gpu;
     options.nativeFloat8 = nativeFloat8;
+    options.countTraffic = countTraffic;
     auto onProcessor = [&](OpBuilder &builder, FusionOp fusion, ArrayRef<MemRefType> inputs,
                            ArrayRef<MemRefType> outputs, StringRef name,
                            ArrayRef<int64_t>) -> FailureOr<memory::LaunchShape> {

@@ -19,6 +19,7 @@ def Bufferize : Pass<"memory-bufferize", "::mlir::ModuleOp"> {
            "cpu; gpu; or gpu-on-cpu, which runs the GPU's schedules in loops on this processor (for tests)">,
     Option<"nativeBf16", "native-bf16", "bool", "false", "the processor multiplies BF16: convolutions need no workspace">,
     Option<"nativeFloat8", "native-float8", "bool", "false", "gpu: the device multiplies 8-bit floats itself">,
+    Option<"countTraffic", "count-traffic", "bool", "false", "functions get mpt.traffic, the least that kernels must move">,
     Option<"vectorBits", "vector-bits", "unsigned", "0", "width of the vectors in kernels; this machine's if 0">
   ];
 }

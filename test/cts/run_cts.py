@@ -115,7 +115,7 @@ class GpuSchedules(Cpu):
     def __init__(self, module, folder, options):
         import mpt
         fused, planned = f"{folder}/fused.mlir", f"{folder}/planned.mlir"
-        self.mpt_opt(module, "--from=fusion", "--to=fusion", "-o", fused)
+        self.mpt_opt(module, "--from=fusion", "--to=fusion", "--target=cuda", "-o", fused)
         for arch in filter(None, options.assemble.split(",") if ASSEMBLER else []):
             self.passes(fused, "--memory-bufferize=kernels=gpu", f"--lowering-emit-ptx=arch={arch} file={folder}/{arch}.ptx",
                         "-o", os.devnull)

@@ -459,6 +459,64 @@ static void schedules() {
   }
 }
 
+/// Updates of tensors of many sizes, the smallest below a vector and the largest of several blocks, in one launch.
+static void bundles() {
+  std::string text = "func.func @f(%r: tensor<f32>", body, types, results;
+  std::vector<TestTensor> inputs{TestTensor{{}, {0.5}}};
+  std::vector<std::vector<double>> want;
+  int number = 0;
+  for (std::vector<int64_t> shape : std::vector<std::vector<int64_t>>{{5}, {1000}, {33, 130}, {9001}, {3, 7, 11}}) {
+    std::string extents, n = std::to_string(number++);
+    for (int64_t extent : shape)
+      extents += std::to_string(extent) + "x";
+    std::string wide = "tensor<" + extents + "f32>", half = "tensor<" + extents + "f16>";
+    TestTensor w = uniform(shape, -1, 1), g = uniform(shape, -1, 1);
+    for (double &v : g.values)
+      v = rounded(v, 11);
+    text += ", %w" + n + ": " + wide + ", %g" + n + ": " + half;
+    body += "%b" + n + " = mpt.broadcast %r {dims = array<i64>} : (tensor<f32>) -> " + wide + "\n%c" + n +
+            " = mpt.cast %g" + n + " : " + half + " to " + wide + "\n%s" + n + " = mpt.mul %c" + n + ", %b" + n +
+            " : " + wide + "\n%n" + n + " = mpt.sub %w" + n + ", %s" + n + " : " + wide + "\n%h" + n +
+            " = mpt.cast %n" + n + " : " + wide + " to " + half + "\n";
+    types += (types.empty() ? "" : ", ") + wide + ", " + half;
+    results += (results.empty() ? "%n" : ", %n") + n + ", %h" + n;
+    std::vector<double> next, narrow;
+    for (size_t i = 0; i < w.values.size(); ++i) {
+      next.push_back(static_cast<float>(w.values[i] - 0.5 * g.values[i]));
+      narrow.push_back(rounded(next.back(), 11));
+    }
+    want.push_back(next);
+    want.push_back(narrow);
+    inputs.push_back(w);
+    inputs.push_back(g);
+  }
+  expect("bundle",
+         runKernel(text + ") -> (" + types + ") {\n" + body + "return " + results + " : " + types + "\n}", inputs),
+         want, 0x1p-24, 1e-7);
+}
+
+/// A pass down columns that writes what it adds up.
+static void columnsWithElements() {
+  const char *text =
+      R"(func.func @f(%x: tensor<300x70xf16>, %y: tensor<300x70xf16>) -> (tensor<300x70xf16>, tensor<70xf32>) {
+    %d = mpt.relu_backward %x, %y : tensor<300x70xf16>
+    %a = mpt.cast %d : tensor<300x70xf16> to tensor<300x70xf32>
+    %s = mpt.reduce sum %a {axes = array<i64: 0>} : (tensor<300x70xf32>) -> tensor<70xf32>
+    return %d, %s : tensor<300x70xf16>, tensor<70xf32>
+  })";
+  TestTensor x = uniform({300, 70}, -1, 1), y = uniform({300, 70}, -1, 1);
+  for (TestTensor *t : {&x, &y})
+    for (double &v : t->values)
+      v = rounded(v, 11);
+  std::vector<double> masked, sums(70);
+  for (int64_t i = 0; i < 300; ++i)
+    for (int64_t j = 0; j < 70; ++j) {
+      masked.push_back(y({i, j}) > 0 ? x({i, j}) : 0);
+      sums[j] += masked.back();
+    }
+  expect("column sums and elements", runKernel(text, {x, y}), {masked, sums}, 1e-6, 1e-5);
+}
+
 static void everything() {
   elementwise();
   filters();
@@ -470,8 +528,11 @@ static void everything() {
   longSums();
   movement();
   pools();
-  if (testDevice)
+  if (testDevice) {
     schedules();
+    bundles();
+    columnsWithElements();
+  }
 }
 
 int main(int argc, char **argv) {
@@ -483,7 +544,7 @@ int main(int argc, char **argv) {
     for (const std::string &schedule : metSchedules)
       std::printf(" %s", schedule.c_str());
     std::printf("\n");
-    for (const char *schedule : {"pointwise", "rows", "columns", "columns-sum", "transpose", "scatter"})
+    for (const char *schedule : {"pointwise", "rows", "columns", "columns-sum", "transpose", "scatter", "bundle"})
       if (!metSchedules.count(schedule)) {
         std::printf("no kernel has schedule %s\n", schedule);
         ++failures;

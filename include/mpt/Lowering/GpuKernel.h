@@ -26,6 +26,8 @@ inline constexpr llvm::StringLiteral kGridAttr = "mpt.grid", kBlockAttr = "mpt.b
 inline constexpr llvm::StringLiteral kSharedAttr = "mpt.shared_bytes";
 /// On every function of a kernel: the schedule's name (pointwise, rows, columns, transpose, scatter, ...).
 inline constexpr llvm::StringLiteral kScheduleAttr = "mpt.schedule";
+/// On every function of a kernel: how many times the inputs with the most elements are read, where that is not once.
+inline constexpr llvm::StringLiteral kPassesAttr = "mpt.passes";
 /// On the first function: `array<i64: input, output, input, output, ...>`, pairs of argument numbers that may be one
 /// buffer, since each thread reads the input only where it writes the output, before it does. Empty where there are
 /// none.

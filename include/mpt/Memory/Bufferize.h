@@ -23,6 +23,9 @@ inline constexpr llvm::StringLiteral kOpsAttr = "mpt.ops";
 /// On a generated kernel: numbers of arguments, an input and an output in turn, that may be one buffer.
 inline constexpr llvm::StringLiteral kInPlaceAttr = "mpt.in_place";
 
+/// On a generated kernel: how many times it reads the inputs with the most elements, where that is not once.
+inline constexpr llvm::StringLiteral kPassesAttr = "mpt.passes";
+
 /// How a kernel is launched: the extent of its outermost, parallel dimension and the smallest chunk worth a thread.
 struct LaunchShape {
   int64_t extent;
@@ -45,6 +48,8 @@ struct BufferizeOptions {
   bool device = false;
   /// The device multiplies 8-bit floats where its library allows; else they pass through FP16.
   bool nativeFloat8 = false;
+  /// Functions are to carry kTrafficAttr (Traffic.h).
+  bool countTraffic = false;
 };
 
 /// Rewrites every public function of `module`. Expects train.read/write (unconditional), mpt.constant, matmul,

@@ -10,9 +10,9 @@ namespace mpt::memory {
 
 /// For every function: `kernels`, launches of generated kernels; `products`, `convolutions`, `copies`, `fills`: calls
 /// of the runtime; `library_bytes`, what products and convolutions read and write; `bytes`, what everything else does,
-/// a buffer counted once a launch that uses it; `minimum_bytes`, the same if all work between two library calls were
-/// one kernel that reads each buffer from before once and writes each that is used behind it once;
-/// `host_synchronizations`, ops that a device does not do by itself.
+/// a buffer counted once a launch that uses it, and a long row as often as it is read again; `minimum_bytes` and
+/// `sums_minimum_bytes`, lower bounds of that (Traffic.h; 0 where they were not asked for); `host_synchronizations`,
+/// ops that a device does not do by itself.
 llvm::json::Object kernelReport(mlir::ModuleOp module);
 /// The same as a table.
 void printKernelReport(const llvm::json::Object &report, llvm::raw_ostream &out);
