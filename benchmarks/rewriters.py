@@ -10,7 +10,7 @@ Tools: mpt (placement by cut), painting (mpt's own four-colour painting), common
 (onnxruntime.transformers), modelopt (nvidia-modelopt's autocast). A peer that is not installed is said to be missing.
 
 Casts and cast bytes (read and written) are those between float types in the result, bodies included.  A result is valid if the
-full checker (strict shape inference) accepts it and ONNX Runtime loads and runs it.  Drift is the relative L2 distance of the
+full checker (strict shape inference) accepts it and ONNX Runtime loads and runs it.  Drift, of what the checker accepts, is the relative L2 distance of the
 result's outputs from those of the given graph, the worst of the groups *_grad, *_next and others, where onnx.reference evaluates
 both: it rounds every value to its type, which ONNX Runtime's CPU provider does not.  CPU time is that of one thread: of the
 whole process for mpt, of loading, converting and saving alone for peers, whose start is stated apart.  Peak memory is the
@@ -21,6 +21,7 @@ from __future__ import annotations
 import argparse
 import collections
 import glob
+import hashlib
 import importlib
 import importlib.util
 import json
@@ -215,6 +216,8 @@ def judge(source: str, out: str, feeds: str, expected: str) -> dict:
         run_session(out, model, given)
     except Exception as problem:  # noqa: BLE001
         result["runtime"] = " ".join(str(problem).split())[:200]
+    if "checker" in result:
+        return result  # what the values of no model are says nothing
     try:
         if not os.path.exists(expected):
             wanted = evaluate(source, given)
@@ -302,6 +305,20 @@ def measure(options) -> tuple[list[dict], dict]:
     return rows, imports
 
 
+def verdict_on(path: str, out: str, feeds: str, expected: str, limit: float) -> dict:
+    """judge(), or what it said of the same bytes before."""
+    with open(out, "rb") as f:
+        known = f"{expected}.{hashlib.sha256(f.read()).hexdigest()[:16]}.json"
+    if not os.path.exists(known):
+        verdict = in_child(lambda: judge(path, out, feeds, expected), limit)
+        if "value" not in verdict:
+            return {"runtime": verdict["error"]}
+        with open(known, "w") as f:
+            json.dump(verdict["value"], f)
+    with open(known) as f:
+        return json.load(f)
+
+
 def measure_one(task) -> tuple:
     """One graph through one tool."""
     options, tool, name, part, nodes, path, feeds = task
@@ -316,8 +333,7 @@ def measure_one(task) -> tuple:
             result = in_child(lambda: convert(tool, path, out, feeds), options.limit)
         result.pop("value", None)
         if "error" not in result and nodes <= options.most_judged:
-            verdict = in_child(lambda: judge(path, out, feeds, expected), options.limit)
-            result |= verdict["value"] if "value" in verdict else {"runtime": verdict["error"]}
+            result |= verdict_on(path, out, feeds, expected, options.limit)
     return name, part, tool, result
 
 
@@ -335,7 +351,7 @@ def cell(result: dict | None, absent: str = "") -> str:
     if "casts" not in result:
         return "too large to judge"
     said = [word for key, word in (("checker", "checker"), ("runtime", "runtime")) if key in result]
-    said += ["drift"] if not isinstance(result.get("drift"), float) else []
+    said += ["drift"] if "checker" not in result and not isinstance(result.get("drift"), float) else []
     size = f"{result['casts']}, {result['bytes'] / 1024:.0f}"
     return size + (f", invalid ({' '.join(said)})" if said else f", {result['drift']:.1e}")
 
@@ -429,7 +445,7 @@ def main():
     parser.add_argument("--most-judged", type=int, default=15000, help="larger results are not evaluated")
     parser.add_argument("--json", help="where all figures go")
     parser.add_argument("--resume", action="store_true", help="keep what --json holds and do the rest")
-    parser.add_argument("--kept", help="a folder in which the outputs of the given graphs are kept for a later --resume")
+    parser.add_argument("--kept", help="a folder in which the outputs of the given graphs, and what was said of results, are kept for a later --resume")
     parser.add_argument("--read", nargs="+", help="make the table of earlier runs' figures instead")
     options = parser.parse_args()
     if options.read:

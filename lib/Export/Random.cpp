@@ -54,7 +54,8 @@ private:
 
 /// words [count, 4] of `stream` for `key` (seed, step).
 void definePhilox(pb::FunctionProto &function) {
-  function.set_doc_string("Philox 4x32-10 with counter (block, stream, step) and key seed: words 0 to 4 count");
+  function.set_doc_string(
+      "Philox 4x32-10 with counter (block, stream + upper half of step, lower half) and key seed: words 0 to 4 count");
   for (const char *input : {"key", "count", "stream"})
     function.add_input(input);
   pb::OperatorSetIdProto &opset = *function.add_opset_import();
@@ -62,10 +63,15 @@ void definePhilox(pb::FunctionProto &function) {
   constexpr int64_t word = 0xffffffff;
   Body b(function);
   OnnxValue seed = b.node("Gather", {"key", b.number(0)}), step = b.node("Gather", {"key", b.number(1)});
-  OnnxValue keys[2] = {b.low(seed, word), ""};
-  keys[1] = b.low(b.node("Div", {b.node("Sub", {seed, keys[0]}), b.number(word + 1)}), word);
-  OnnxValue counter[4] = {b.node("Range", {b.number(0), "count", b.number(1)}), b.number(0), b.low("stream", word),
-                          b.low(step, word)};
+  auto halves = [&](OnnxValue x) -> std::pair<OnnxValue, OnnxValue> {
+    OnnxValue lower = b.low(x, word);
+    return {lower, b.low(b.node("Div", {b.node("Sub", {x, lower}), b.number(word + 1)}), word)};
+  };
+  auto [seedLow, seedHigh] = halves(seed);
+  auto [stepLow, stepHigh] = halves(step);
+  OnnxValue keys[2] = {seedLow, seedHigh};
+  OnnxValue counter[4] = {b.node("Range", {b.number(0), "count", b.number(1)}), b.number(0),
+                          b.low(b.node("Add", {"stream", stepHigh}), word), stepLow};
   for (int round = 0; round < 10; ++round) {
     auto [aHigh, aLow] = b.product(0xD2511F53, counter[0]);
     auto [bHigh, bLow] = b.product(0xCD9E8D57, counter[2]);

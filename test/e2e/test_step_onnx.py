@@ -108,6 +108,22 @@ def test_more_graphs(name, policy, tmp_path):
     step_files.compare(model, flags(policy), feeds, tmp_path)
 
 
+@pytest.mark.parametrize("policy,name", [("fp8-e5m2", "attention"), ("fp32", "dropout")])
+def test_the_generator_counts_beyond_32_bits(policy, name, tmp_path):
+    """A step's upper half is a part of the stream, in rounding and in dropout: before export, after it, and not that of step 5."""
+    model, feeds = build(name, tmp_path)
+    path = step_files.export(model, flags(policy), tmp_path / "step.onnx")
+    states = step_files.states_of(step_files.check(path))
+    first = step_files.steps(model, flags(policy), feeds, tmp_path, "first", 1)
+    keys = [name for name in first[1] if first[1][name].dtype == np.int64 and first[1][name].shape == (2,)]
+    assert keys and set(keys) <= set(states)
+    late, early = ({**first[1], **{key: np.array([7, step]) for key in keys}} for step in (2**32 + 5, 5))
+    before, after = (step_files.steps(source, words, feeds, tmp_path, "late", 1, late) for source, words in ((model, flags(policy)), (path, [])))
+    assert before[1][keys[0]].tolist() == [7, 2**32 + 6]
+    assert not step_files.differences(before[1], {key: after[1][key] for key in states})
+    assert step_files.differences(before[1], step_files.steps(model, flags(policy), feeds, tmp_path, "early", 1, early)[1]) != keys
+
+
 @pytest.mark.parametrize("optimizer", ["sgd,lr=0.05", "sgd,lr=0.05,momentum=0.9,nesterov=true,weight-decay=0.1", "adam,lr=0.05", "adagrad,lr=0.05"])
 def test_every_optimizer(optimizer, tmp_path):
     model, feeds = build("attention", tmp_path)

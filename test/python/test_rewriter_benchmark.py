@@ -51,6 +51,21 @@ def test_the_evaluator_pools_and_scatters_as_the_operators_say(tmp_path):
     assert np.flatnonzero(y).tolist() == [4, 5, 7, 8, 13, 14, 16, 17] and y[17] == 17
 
 
+def test_the_evaluator_transposes_convolutions_in_groups_and_takes_negative_padding(tmp_path):
+    body = "{} = ConvTranspose<group = {}, strides = [2, 1], pads = [1, 0, 0, 1], output_padding = [1, 0]>({}, {})"
+    _, model = save(tmp_path, "\n".join([body.format("y", 2, "x", "w"), "a, b = Split<axis = 1, num_outputs = 2>(x)",
+                                         "v, u = Split<axis = 0, num_outputs = 2>(w)", body.format("c", 1, "a", "v"),
+                                         body.format("d", 1, "b", "u"), "z = Concat<axis = 1>(c, d)", "s = Pad(x, pads)"]),
+                    "(float[1, 4, 3, 5] x, float[4, 3, 2, 3] w, int64[8] pads) => (float[1, 6, 6, 6] y, float[1, 6, 6, 6] z, float[N, C, H, W] s)")
+    rng = np.random.default_rng(0)
+    x, w = (rng.standard_normal(s).astype(np.float32) for s in ((1, 4, 3, 5), (4, 3, 2, 3)))
+    y, z, s = reference.evaluator(model).run(None, {"x": x, "w": w, "pads": np.array([0, 0, -1, 2, 0, 0, 1, -3])})
+    # Element (row 0, column 0) by hand: row 1 of the full result is row 0 of x under row 1 of the kernel.
+    assert y[0, 0, 0, 0] == pytest.approx(x[0, :2, 0, 0] @ w[:2, 0, 1, 0], rel=1e-5)
+    assert y.shape == (1, 6, 6, 6) and np.array_equal(y, z)
+    assert np.array_equal(s, np.pad(x, ((0, 0), (0, 0), (0, 1), (2, 0)))[:, :, 1:, :-3])
+
+
 def test_missing_peers_are_named(tmp_path):
     compiler = build_folder() / "bin" / "mpt-opt"
     if not compiler.exists():
