@@ -3,9 +3,11 @@
 
 #include "KernelNest.h"
 #include "LoweringModels.h"
+#include "Reductions.h"
 #include "Scatter.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
 
+#include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/DialectRegistry.h"
 
@@ -25,12 +27,16 @@ private:
   FailureOr<KernelInfo> buildScatter(OpBuilder &builder, StringRef name, const ScatterForm &form);
   void chooseVectors();
   int64_t emitNest(ElementEmitter &e, func::FuncOp function);
+  void chooseGathered();
+  void emitRow(ElementEmitter &e, ValueRange buffers, SmallVector<IndexExpr> at, bool laneGiven);
   func::FuncOp start(OpBuilder &builder, StringRef name) {
     return makeFunction(builder, name, {builder.getIndexType(), builder.getIndexType()});
   }
 
   const KernelTarget &target;
   int64_t chunk = 0; ///< elements of the lane group in one unit of work; 0: all
+  /// Reductions over rows that no element needs: they are gathered where the elements are stored. `before` run first.
+  SmallVector<ReduceOp> gathered, before;
 };
 
 } // namespace
@@ -49,6 +55,73 @@ void KernelBuilder::chooseVectors() {
   int64_t enough = innerLoops ? std::max<int64_t>(width, 64) : 4096;
   if (outer < 64 && extent > enough)
     chunk = enough;
+}
+
+/// Without this the elements of a row are computed twice, for their statistics and to be stored.
+void KernelBuilder::chooseGathered() {
+  SetVector<Operation *> needed;
+  BackwardSliceOptions options;
+  options.omitBlockArguments = true;
+  options.inclusive = true;
+  bool elements = false;
+  for (Value output : yielded())
+    if (Operation *op = output.getDefiningOp(); !isRowLevel(output)) {
+      if (op)
+        (void)getBackwardSlice(op, &needed, options);
+      elements = true;
+    }
+  SmallVector<ReduceOp> first, alone;
+  for (auto reduce : body().getOps<ReduceOp>()) {
+    if (cast<RankedTensorType>(reduce.getX().getType()).getShape() != ArrayRef<int64_t>(shape) ||
+        reduce.getAxes() != ArrayRef<int64_t>(row))
+      return;
+    (needed.contains(reduce) ? first : alone).push_back(reduce);
+  }
+  // One walk gathers all of them.
+  for (ReduceOp reduce : alone)
+    if (llvm::any_of(alone, [&](ReduceOp other) { return reduce != other && dependsOn(reduce, other); }))
+      return;
+  if (!elements || alone.empty())
+    return;
+  gathered = std::move(alone);
+  before = std::move(first);
+  // Elements are written while the rest of the row is still read: each may only be read for its own place.
+  auto isReadInPlace = [&](OpOperand &use) {
+    auto lowering = dyn_cast<LoopLowering>(use.getOwner());
+    return isa<ReduceOp>(use.getOwner()) || (lowering && lowering.readsOwnIndex(use.getOperandNumber()));
+  };
+  llvm::erase_if(inPlace, [&](std::pair<unsigned, unsigned> pair) {
+    BlockArgument input = body().getArgument(pair.first);
+    return cast<RankedTensorType>(input.getType()).getShape() != ArrayRef<int64_t>(shape) ||
+           !llvm::all_of(input.getUses(), isReadInPlace);
+  });
+}
+
+void KernelBuilder::emitRow(ElementEmitter &e, ValueRange buffers, SmallVector<IndexExpr> at, bool laneGiven) {
+  if (gathered.empty())
+    return KernelNest::emitRow(e, buffers, std::move(at), laneGiven);
+  SmallVector<IndexExpr> ofRow;
+  for (int64_t axis : kept)
+    ofRow.push_back(at[axis]);
+  auto visit = [&](ArrayRef<IndexExpr> point) { storeOutputs(e, buffers, point, false); };
+  Alongside walk{gathered, visit, {}, 1};
+  if (laneInRow) {
+    SmallVector<int64_t> outer;
+    for (int64_t axis : row)
+      if (!llvm::is_contained(lane, axis))
+        outer.push_back(axis);
+    walk.walk = e.walk(shape, outer);
+    walk.walk.push_back(lane);
+    // Twice the registers overlap the sums of short elements; long ones have work to overlap, and need the registers.
+    bool isShort = llvm::range_size(body().without_terminator()) <= 16;
+    walk.lanes = isShort && 2 * static_cast<int64_t>(width) <= extentOf(lane) ? 2 * width : width;
+  }
+  e.alongside = &walk;
+  for (ReduceOp reduce : before)
+    e.element(reduce.getY(), ofRow);
+  storeOutputs(e, buffers, at, true);
+  e.element(gathered.front().getY(), ofRow); // where only operations of the rows' values ask for them
+  e.alongside = nullptr;
 }
 
 /// Returns the number of units.
@@ -105,6 +178,7 @@ FailureOr<KernelInfo> KernelBuilder::build(OpBuilder &builder, StringRef name) {
   if (!chooseLane(target))
     return failure();
   chooseVectors();
+  chooseGathered();
   func::FuncOp function = start(builder, name);
   ImplicitLocOpBuilder b(fusion.getLoc(), fusion.getContext());
   b.setInsertionPointToStart(&function.getBody().front());

@@ -1,4 +1,4 @@
-// Attachment of element forms, one function a family.
+// Attachment of element forms, one function a family, and what kernels and reductions share.
 #ifndef MPT_LIB_LOWERING_LOWERINGMODELS_H
 #define MPT_LIB_LOWERING_LOWERINGMODELS_H
 
@@ -18,6 +18,15 @@ void attachTrainDecompositions(mlir::MLIRContext *context);
 
 /// Element `at` of the integer tensor `indices` as a position within `extent`; negative ones count from the end.
 IndexExpr indirectIndex(ElementEmitter &emitter, mlir::Value indices, llvm::ArrayRef<IndexExpr> at, int64_t extent);
+
+/// What is done with each element that the loops of a group of reductions come by: statistics of a value are gathered
+/// where it is stored.
+struct Alongside {
+  llvm::SmallVector<ReduceOp> group; ///< all of one walk; its loops do the visits
+  llvm::function_ref<void(ElementEmitter::Indices)> visit;
+  llvm::SmallVector<llvm::SmallVector<int64_t>> walk; ///< how the loops go; empty: as ElementEmitter::walk says
+  unsigned lanes = 1;                                 ///< elements of the last of them that are visited together
+};
 
 } // namespace mpt
 

@@ -13,17 +13,26 @@ namespace {
 RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
 
 /// The running value of `op`. FP32 sums gather in FP64: `blocked` ones sum by sum over a block, others element by
-/// element where that is `cheap`.
+/// element where that is `cheap`. Largest magnitudes are those of the bits, NaN above all: one instruction where the
+/// maximum that looks for NaN takes several.
 Accumulator loopAccumulator(ReduceOp op, bool blocked, bool cheap) {
+  if (op.getKind() == ReduceKind::max && op.getX().getDefiningOp<AbsOp>() && reducedExtent(op) > 0 &&
+      computeType(typeOf(op.getX()).getElementType()).isF32()) {
+    Type bits = IntegerType::get(op.getContext(), 32);
+    return {ReduceKind::max, bits, bits};
+  }
   return blocked || cheap ? gatheringAccumulator(op, cheap) : accumulatorOf(op);
 }
 
 /// Reductions over the same elements that can share `op`'s loops.
 SmallVector<ReduceOp> companions(ElementEmitter &e, ReduceOp op, ArrayRef<IndexExpr> at) {
+  if (e.alongside && llvm::is_contained(e.alongside->group, op))
+    return e.alongside->group;
   SmallVector<ReduceOp> group{op};
   for (auto other : op->getBlock()->getOps<ReduceOp>()) {
     if (other == op || typeOf(other.getX()).getShape() != typeOf(op.getX()).getShape() ||
-        other.getAxes() != op.getAxes() || e.open.contains(other) || e.knows(other.getY(), at))
+        other.getAxes() != op.getAxes() || e.open.contains(other) || e.knows(other.getY(), at) ||
+        (e.alongside && llvm::is_contained(e.alongside->group, other)))
       continue;
     if (llvm::none_of(group, [&](ReduceOp member) { return dependsOn(other, member) || dependsOn(member, other); }))
       group.push_back(other);
@@ -48,10 +57,14 @@ public:
                  bool inLanes)
       : e(e), group(group), shape(typeOf(group.front().getX()).getShape()), from(std::move(from)),
         walk(e.walk(shape, group.front().getAxes())) {
+    if (e.alongside && llvm::is_contained(e.alongside->group, group.front()))
+      alongside = e.alongside;
+    if (alongside && !alongside->walk.empty())
+      walk = alongside->walk;
     if (walk.empty())
       walk.push_back({});
     if (inLanes)
-      lanes = vectorWidth(extentOf(shape, walk.back()));
+      lanes = alongside ? alongside->lanes : vectorWidth(extentOf(shape, walk.back()));
     width = std::max(outer, lanes);
     chooseBlocks();
     for (ReduceOp member : group)
@@ -71,6 +84,8 @@ public:
     for (size_t i = 0; i < group.size(); ++i) {
       if (lanes > 1)
         results[i] = accumulators[i].combine(e, accumulators[i].fold(e, results[i]), results[group.size() + i]);
+      if (isa<IntegerType>(accumulators[i].total) && isa<FloatType>(typeOf(group[i].getX()).getElementType()))
+        results[i] = ofBits(results[i]);
       results[i] = finishReduction(e, group[i], results[i]);
     }
     results.resize(group.size());
@@ -80,6 +95,12 @@ public:
 private:
   static constexpr int64_t blockLength = 32;
 
+  Value cast(Value value, Type element) {
+    auto vector = dyn_cast<VectorType>(value.getType());
+    return arith::BitcastOp::create(e.b, vector ? Type(vector.clone(element)) : element, value);
+  }
+  Value bitsOf(Value x) { return cast(x, e.b.getI32Type()); }
+  Value ofBits(Value bits) { return cast(bits, e.b.getF32Type()); }
   bool isLast(size_t level) const { return level + 1 == walk.size(); }
   int64_t iterations(size_t level) const {
     return extentOf(shape, walk[level]) / (isLast(level) ? static_cast<int64_t>(lanes) : 1);
@@ -107,8 +128,12 @@ private:
       Value x = e.element(group[i].getX(), from);
       if (isa<FloatType>(accumulators[i].type))
         x = m.toFloat(x, accumulators[i].type);
+      else if (isa<FloatType>(getElementTypeOrSelf(x)))
+        x = bitsOf(x);
       next.push_back(accumulators[i].combine(e, values[i], e.splat(x, e.width(values[i]))));
     }
+    if (alongside)
+      alongside->visit(from);
     return next;
   }
   SmallVector<Value> pass(size_t level, Value low, Value high, unsigned step_, ValueRange values) {
@@ -180,6 +205,7 @@ private:
   unsigned lanes = 1, width = 1;
   size_t blockLevel = 0;
   int64_t block = 0; ///< 0: no blocks
+  const Alongside *alongside = nullptr;
 };
 
 struct ReduceModel : LoopLowering::ExternalModel<ReduceModel, ReduceOp> {

@@ -221,6 +221,59 @@ void rows() {
          {total, top}, 0);
 }
 
+/// Statistics that are gathered while what they are of is stored; some of them over what a first walk over the row
+/// gave.
+void statistics() {
+  TestTensor x = uniform({9, 100}, -5, 5);
+  x.values[150] = NAN;
+  x.values[250] = -INFINITY;
+  std::vector<double> centred, squares(9, 0), tops(9, 0);
+  for (int64_t i = 0; i < 9; ++i) {
+    double mean = 0;
+    for (int64_t j = 0; j < 100; ++j)
+      mean += x({i, j}) / 100;
+    for (int64_t j = 0; j < 100; ++j) {
+      double value = x({i, j}) - static_cast<float>(mean);
+      centred.push_back(value);
+      squares[i] += value * value;
+      tops[i] = std::isnan(value) || std::isnan(tops[i]) ? NAN : std::max(tops[i], std::fabs(value));
+    }
+  }
+  expect("a row's elements with their squares and largest magnitude",
+         runKernel(R"(func.func @f(%x: tensor<9x100xf32>) -> (tensor<9x100xf32>, tensor<9xf32>, tensor<9xf32>) {
+    %m = mpt.reduce mean %x {axes = array<i64: 1>} : (tensor<9x100xf32>) -> tensor<9xf32>
+    %b = "mpt.broadcast"(%m) {dims = array<i64: 0>} : (tensor<9xf32>) -> tensor<9x100xf32>
+    %c = mpt.sub %x, %b : tensor<9x100xf32>
+    %q = mpt.mul %c, %c : tensor<9x100xf32>
+    %s = mpt.reduce sum %q {axes = array<i64: 1>} : (tensor<9x100xf32>) -> tensor<9xf32>
+    %a = mpt.abs %c : tensor<9x100xf32>
+    %t = mpt.reduce max %a {axes = array<i64: 1>} : (tensor<9x100xf32>) -> tensor<9xf32>
+    return %c, %s, %t : tensor<9x100xf32>, tensor<9xf32>, tensor<9xf32>
+  })",
+                   {x}),
+         {centred, squares, tops}, 1e-5, 1e-5);
+
+  // Elements that are read again for another place of the row are not overwritten before.
+  TestTensor y = uniform({3, 20, 20}, -5, 5);
+  std::vector<double> sums, largest(3, 0);
+  for (int64_t i = 0; i < 3; ++i)
+    for (int64_t j = 0; j < 20; ++j)
+      for (int64_t k = 0; k < 20; ++k) {
+        sums.push_back(static_cast<float>(y({i, j, k}) + y({i, k, j})));
+        largest[i] = std::max(largest[i], std::fabs(sums.back()));
+      }
+  expect("a sum with the transposed, and its largest",
+         runKernel(R"(func.func @f(%x: tensor<3x20x20xf32>) -> (tensor<3x20x20xf32>, tensor<3xf32>) {
+    %r = mpt.transpose %x {permutation = array<i64: 0, 2, 1>} : (tensor<3x20x20xf32>) -> tensor<3x20x20xf32>
+    %s = mpt.add %x, %r : tensor<3x20x20xf32>
+    %a = mpt.abs %s : tensor<3x20x20xf32>
+    %m = mpt.reduce max %a {axes = array<i64: 1, 2>} : (tensor<3x20x20xf32>) -> tensor<3xf32>
+    return %s, %m : tensor<3x20x20xf32>, tensor<3xf32>
+  })",
+                   {y}),
+         {sums, largest}, 0);
+}
+
 void columns() {
   const char *text =
       R"(func.func @f(%x: tensor<300x70xf16>, %y: tensor<300x70xf16>) -> (tensor<70xf32>, tensor<70xf32>) {
@@ -523,6 +576,7 @@ static void everything() {
   functions();
   narrow();
   rows();
+  statistics();
   columns();
   whole();
   longSums();

@@ -32,9 +32,8 @@ public:
   using Access = MemoryAccess;
   ElementEmitter(mlir::ImplicitLocOpBuilder &builder, const KernelTarget &target, bool probe);
 
-  void bind(mlir::Value argument, mlir::Value buffer); ///< names the memory of a fusion argument
-  /// A buffer whose strides say how to walk its shape.
-  void hint(mlir::Value buffer) { buffers[buffer] = buffer; }
+  void bind(mlir::Value argument, mlir::Value buffer);        ///< names the memory of a fusion argument
+  void hint(mlir::Value buffer) { buffers[buffer] = buffer; } ///< its strides say how to walk its shape
   /// Element `at` of `tensor`: a scalar, or a vector where `at` differs between lanes. Emitted where its indices are
   /// known and remembered there.
   mlir::Value element(mlir::Value tensor, Indices at);
@@ -104,6 +103,7 @@ public:
   std::vector<Access> accesses;
   llvm::MapVector<mlir::Value, mlir::Value> buffers;
   llvm::SmallPtrSet<mlir::Operation *, 8> open; ///< reductions whose loops are being built
+  const struct Alongside *alongside = nullptr;  ///< what some of these loops carry along (LoweringModels.h)
 
 private:
   struct Scope {
