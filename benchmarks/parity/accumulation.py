@@ -1,7 +1,8 @@
-"""What FP32 accumulators are for: a sum of 4,096 terms, trained with them and with BF16 ones.
+"""What FP32 accumulators are for: a sum of 4,096 terms, trained with them and with narrower ones.
 
 A linear layer learns how much ink is on a sheet of 64 digits. No compiled library can narrow an accumulator (precision-verify
-refuses it), so the step runs in the reference interpreter, once as compiled for amp-bf16 and once with every accumulator narrow.
+refuses it), so the step runs in the reference interpreter, which adds in the accumulator's type: once as compiled for a
+policy, and once with every accumulator of its products in 16 bits.
 """
 from __future__ import annotations
 
@@ -10,11 +11,13 @@ import os
 import pathlib
 import struct
 import subprocess
+from dataclasses import dataclass
 
 import numpy as np
 import onnx
 
 import mpt
+import policies
 from mpt._native import find_compiler
 
 MODEL = """
@@ -48,9 +51,27 @@ def read_scalar(path, name: str) -> float:
     return float(np.frombuffer(raw[start + begin:start + end], np.float32)[0])
 
 
-def losses(images, folder) -> dict:
+@dataclass
+class Case:
+    policy: str
+    changes: tuple               # (old text, new text) of the policy's file
+    products: str                # type of the products' operands
+    narrow: str = "bf16"         # the accumulators that FP32 is held against
+    margin: float = 100.0        # least factor between the losses
+
+    @property
+    def name(self) -> str:
+        return f"{self.policy}, {self.products}"
+
+
+# One layer is the first and the last of its network, which the 8-bit policies keep wider.
+FIRST, LAST = ("  policy.where first -> storage\n", ""), ("  policy.where last -> storage\n", "")
+CASES = [Case("amp-bf16", (), "bf16"), Case("fp8-current", (), "f8E4M3FN"), Case("fp8-e5m2", (FIRST, LAST), "f8E5M2")]
+
+
+def losses(images, folder, case: Case = CASES[0]) -> dict:
     """{type of the accumulators: loss after 40 steps of gradient descent}."""
-    folder = pathlib.Path(folder, "accumulation")
+    folder = pathlib.Path(folder, f"accumulation-{case.policy}")
     os.makedirs(folder, exist_ok=True)
     model = onnx.parser.parse_model(MODEL)
     for name, shape in {"weight": (1, 4096), "bias": (1,)}.items():
@@ -58,15 +79,31 @@ def losses(images, folder) -> dict:
     onnx.save(model, folder / "ink.onnx")
     x, target = sheets(images)
     write_safetensors(folder / "inputs", {"x": x, "target": target, "learning_rate": np.array(2e-3, np.float32)})
-    flags = dict(loss="mse", optimizer="sgd,lr=2e-3", policy="amp-bf16")
+    flags = dict(loss="mse", optimizer="sgd,lr=2e-3", policy=policies.changed(case.policy, case.changes, folder / "policy.mlir"))
     mpt.compile(folder / "ink.onnx", out=folder / "library", **flags)  # for the file with the initial state
     mpt.compile(folder / "ink.onnx", out=folder / "f32.mlir", emit="mlir", to="precision", **flags)
     text = (folder / "f32.mlir").read_text()
-    (folder / "bf16.mlir").write_text(text.replace("in = bf16, acc = f32", "in = bf16, acc = bf16"))
+    wide, narrow = (f"in = {case.products}, acc = {kind}" for kind in ("f32", case.narrow))
+    if wide not in text:
+        raise ValueError(f"policy {case.policy} made no product of {case.products}")
+    (folder / f"{case.narrow}.mlir").write_text(text.replace(wide, narrow))
     results = {}
-    for kind in ("f32", "bf16"):
+    for kind in ("f32", case.narrow):
         run = pathlib.Path(find_compiler()).with_name("mpt-run")
         subprocess.run([run, folder / f"{kind}.mlir", "--function=step", f"--steps={STEPS}", f"--inputs={folder / 'inputs'}",
                         f"--state={folder / 'library' / 'ink.safetensors'}", f"--outputs={folder / 'outputs'}"], check=True)
         results[kind] = read_scalar(folder / "outputs", "loss")
     return results
+
+
+def report(images, folder, print_table) -> bool:
+    """Prints the table of all cases; false where narrow accumulators were not missed."""
+    rows, fine = [], True
+    for case in CASES:
+        found = losses(images, folder, case)
+        missed = not found[case.narrow] < case.margin * found["f32"]
+        fine &= missed
+        rows += [[case.name, "f32", f"{found['f32']:.2e}", ""],
+                 [case.name, case.narrow, f"{found[case.narrow]:.2e}", "fails, as it must" if missed else "DOES NOT FAIL"]]
+    print_table(["products", "accumulators", "loss on sums of 4,096 terms", ""], rows)
+    return fine
