@@ -135,6 +135,16 @@ def test_external_data_is_read(tmp_path):
     assert result.returncode == 0, result.stderr
 
 
+@pytest.mark.parametrize("axis", [2**63 - 1, -2**63, 2**31, -4, 4])
+@pytest.mark.parametrize("op", ["LayerNormalization", "Flatten", "Softmax", "Concat", "OneHot"])
+def test_axis_beyond_the_rank(tmp_path, op, axis):
+    if (op, axis) == ("OneHot", -4):
+        axis = -5  # one more axis in the result
+    operands = {"LayerNormalization": "(x, s)", "Concat": "(x, x)", "OneHot": "(x, d, v)"}.get(op, "(x)")
+    refused(tmp_path, parser.parse_model(f"""<ir_version: 9, opset_import: ["" : 18]>
+        axes (float[2, 3, 4] x, float[4] s, int64 d, float[2] v) => (float[a, b, c, e] y) {{ y = {op}<axis = {axis}>{operands} }}"""), op)
+
+
 @pytest.mark.parametrize("location", ["../outside.bin", "/etc/passwd", "absent.bin", "short.bin", "link.bin"])
 def test_external_data_that_must_not_or_cannot_be_read(tmp_path, location):
     folder = tmp_path / "model"
