@@ -14,11 +14,15 @@ struct DropoutEvaluation : EvaluationForm::ExternalModel<DropoutEvaluation, Drop
   }
 };
 
-/// (x - running mean) / sqrt(running variance + epsilon) scale + bias, as one multiplication and addition a channel.
+/// (x - running mean) / sqrt(running variance + epsilon) scale + bias, as one multiplication and addition a channel. A
+/// normalization that keeps no running statistics (of weights, say) takes those of its operand in evaluation too.
 struct BatchNormEvaluation : EvaluationForm::ExternalModel<BatchNormEvaluation, BatchNormOp> {
   FailureOr<SmallVector<Value>> evaluationForm(Operation *operation, OpBuilder &builder) const {
     auto op = cast<BatchNormOp>(operation);
-    auto states = op->getAttrOfType<ArrayAttr>("mpt.statistics");
+    Attribute named = op->getAttr("mpt.statistics");
+    if (!named)
+      return SmallVector<Value>(op->getResults());
+    auto states = dyn_cast<ArrayAttr>(named);
     if (!states || states.size() != 2 || !llvm::all_of(states, llvm::IsaPred<FlatSymbolRefAttr>))
       return op.emitOpError() << "expected the attribute mpt.statistics to name the running mean and variance";
     GraphBuilder b(builder, op.getLoc());

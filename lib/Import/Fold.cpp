@@ -160,6 +160,19 @@ static bool evaluateElementwise(Operation *op, Inputs in, HostTensor &y) {
             y, in[0], [](double a) { return std::isnan(a) ? a : double((a > 0) - (a < 0)); },
             [](int64_t a) { return int64_t((a > 0) - (a < 0)); });
       })
+      .Case([&](ClampOp clamp) {
+        double low = clamp.getLow().convertToDouble(), high = clamp.getHigh().convertToDouble();
+        return y.isFloat() &&
+               binary(
+                   y, {in[0], in[0]}, [&](double a, double) { return a < low    ? low
+                                                                     : a > high ? high
+                                                                                : a; }, wrapAdd);
+      })
+      .Case([&](ReluOp) {
+        return unary(
+            y, in[0], [](double a) { return a < 0 ? 0 : a; }, [](int64_t a) { return std::max<int64_t>(a, 0); });
+      })
+      .Case([&](RoundOp) { return realOnly([](double a) { return std::nearbyint(a); }); })
       .Case([&](FloorOp) { return realOnly([](double a) { return std::floor(a); }); })
       .Case([&](CeilOp) { return realOnly([](double a) { return std::ceil(a); }); })
       .Case([&](SqrtOp) { return realOnly([](double a) { return std::sqrt(a); }); })

@@ -32,6 +32,8 @@ struct Evaluate : mpt::impl::EvaluateBase<Evaluate> {
       auto values = form.evaluationForm(builder);
       if (failed(values))
         return signalPassFailure();
+      if (ValueRange(*values) == ValueRange(op.getResults()))
+        continue;
       op.replaceAllUsesWith(*values);
       op.erase();
       ++replaced;

@@ -11,7 +11,7 @@ def EvaluationForm : OpInterface<"EvaluationForm"> {
     running statistics. Ops without it mean the same in both.
   }];
   let methods = [
-    InterfaceMethod<"Builds the op's meaning in evaluation; one value a result.",
+    InterfaceMethod<"Builds the op's meaning in evaluation; one value a result, the results themselves where it is the same.",
       "::llvm::FailureOr<::llvm::SmallVector<::mlir::Value>>", "evaluationForm", (ins "::mlir::OpBuilder &":$builder)>
   ];
 }

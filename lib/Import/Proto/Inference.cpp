@@ -59,7 +59,8 @@ private:
       return;
     int64_t rank = type->tensor_type().shape().dim_size(), low = -rank - newAxis, high = std::max<int64_t>(rank, 1);
     if (axis->i() < low || axis->i() > high)
-      fail_shape_inference("expected axis in [", low, ", ", high, "], got ", axis->i());
+      throw InferenceError("expected axis in [" + std::to_string(low) + ", " + std::to_string(high) + "], got " +
+                           std::to_string(axis->i()));
   }
 
   static bool isLong(const TypeProto *type) {
