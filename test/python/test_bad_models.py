@@ -146,6 +146,14 @@ def test_axis_beyond_the_rank(tmp_path, op, axis):
           {"y, mean" if op == "LayerNormalization" else "y"} = {op}<axis = {axis}>{operands} }}"""), op)
 
 
+def test_axis_beyond_the_rank_beside_an_op_that_is_expanded(tmp_path):
+    """Expanding CenterCropPad infers the shapes before it."""
+    refused(tmp_path, parser.parse_model("""<ir_version: 10, opset_import: ["" : 20]>
+        axes (float[2, 3, 4] x, float[4] s, int64[3] t) => (float[a, b, c] z) {
+          y, mean = LayerNormalization<axis = 9223372036854775807>(x, s)
+          z = CenterCropPad(y, t) }"""), "LayerNormalization")
+
+
 @pytest.mark.parametrize("location", ["../outside.bin", "/etc/passwd", "absent.bin", "short.bin", "link.bin"])
 def test_external_data_that_must_not_or_cannot_be_read(tmp_path, location):
     folder = tmp_path / "model"

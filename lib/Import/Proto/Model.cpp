@@ -331,8 +331,8 @@ LogicalResult proto::prepareModel(ModelProto &model, std::vector<TensorProto> &i
       output.mutable_type()->mutable_tensor_type()->clear_shape();
   bool anyWithoutRule = llvm::any_of(
       graph.node(), [](const NodeProto &node) { return WithoutRule().Contains(node.domain(), node.op_type()); });
-  if (anyWithoutRule) {
-    ModelProto expanded = model;
+  // The inliner infers shapes with the registered schemas: first ours must have found nothing wrong.
+  if (ModelProto expanded = model; anyWithoutRule && !proto::inferShapes(expanded)) {
     try {
       inliner::InlineSelectedFunctions(expanded, WithoutRule(), nullptr);
       if (!proto::inferShapes(expanded)) {
