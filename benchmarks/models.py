@@ -2,7 +2,7 @@
 
 resnet18 (64 px, batch 16), resnet50 (224 px, batch 4), bert (BERT-base, sequence 128, batch 4), gpt2 (124M, sequence 256,
 batch 2) and mlp (784-2048-2048-10, batch 256); of a size for a GPU, resnet50-gpu (batch 256), bert-gpu (sequence 128, batch
-64) and gpt2-gpu (sequence 1024, batch 16). Dropout is 0, so that all runs do the same arithmetic.
+64), gpt2-gpu (sequence 1024, batch 16) and gpt4096-gpu (three layers of width 4096, sequence 1024, batch 8). Dropout is 0, so that all runs do the same arithmetic.
 """
 from __future__ import annotations
 
@@ -125,9 +125,9 @@ def _images(module, batch, size):
                 "sgd,lr=0.01,momentum=0.9")
 
 
-def _tokens(vocabulary, context, batch, causal):
+def _tokens(vocabulary, context, batch, causal, **size):
     ids = torch.randint(0, vocabulary, (batch, context))
-    return Case(Loss(Transformer(vocabulary, context, causal)), {"ids": ids, "y": torch.randint(0, vocabulary, ids.shape)},
+    return Case(Loss(Transformer(vocabulary, context, causal, **size)), {"ids": ids, "y": torch.randint(0, vocabulary, ids.shape)},
                 "adamw,lr=1e-4")
 
 
@@ -145,6 +145,7 @@ CASES = {
     "resnet50-gpu": lambda: _images(ResNet((3, 4, 6, 3), 4), 256, 224),
     "bert-gpu": lambda: _tokens(30522, 128, 64, False),
     "gpt2-gpu": lambda: _tokens(50257, 1024, 16, True),
+    "gpt4096-gpu": lambda: _tokens(8192, 1024, 8, True, width=4096, layers=3, heads=32),
 }
 
 

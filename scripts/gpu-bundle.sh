@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # One folder for a machine with a GPU: gpu-bundle.sh FOLDER [pack.py's options]. There: python3 FOLDER/run.py
 #
-# $MPT_TORCH_PYTHON is a Python with PyTorch and onnx, which exports the models to be timed; without it (or with
-# --models=) the bundle holds the conformance cases alone.
+# $MPT_TORCH_PYTHON is a Python with PyTorch, onnx and ml_dtypes, which exports the models to be timed; without it (or with
+# --models=) the bundle holds conformance cases and small models alone. $MPT_BUNDLE_SCRATCH keeps exported models between runs.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 cd "$MPT_ROOT"
@@ -10,16 +10,19 @@ cd "$MPT_ROOT"
 out="$1"
 shift
 [ ! -e "$out" ] || die "'$out' exists"
-scratch="$(mktemp -d)"
-trap 'rm -rf "$scratch"' EXIT
+scratch="${MPT_BUNDLE_SCRATCH:-}"
+if [ -z "$scratch" ]; then
+  scratch="$(mktemp -d)"
+  trap 'rm -rf "$scratch"' EXIT
+fi
 python="${MPT_TORCH_PYTHON:-python}"
 models=()
 if ! "$python" -c 'import torch, onnx' 2>/dev/null; then
-  say "no PyTorch: conformance cases alone (name a Python that has it in MPT_TORCH_PYTHON)"
+  say "no PyTorch: no models to be timed (name a Python that has it in MPT_TORCH_PYTHON)"
   models=(--models=)
 fi
 "$python" benchmarks/gpu/pack.py "$out" --scratch "$scratch" "${models[@]}" "$@"
 most=$((60 * 1024 * 1024))
 size="$(du -sb "$out" | cut -f1)"
-[ "$size" -le "$most" ] || die "the bundle takes $size bytes, more than $most"
+[ "$size" -le "$most" ] || die "the bundle takes $size bytes, more than $most: pack fewer --policies or --types"
 say "$out: $size bytes; on the machine with the GPU: python3 $(basename "$out")/run.py"

@@ -1,56 +1,64 @@
-"""One peer's training step on a GPU, timed: bench.py PEER MODEL, where PEER is mpt:POLICY, eager:TYPE or compile:TYPE.
+"""One peer's training step, timed: bench.py PEER MODEL [--tiny] [--profile], where PEER is mpt:POLICY, eager:TYPE or compile:TYPE.
 
-Prints one JSON line: median milliseconds a step (events around runs of steps, after a warm-up), peak memory, first losses.
+Prints one JSON line: milliseconds a step (runs of steps between two waits, after a warm-up), peak memory, the first losses.
+Weights and batch are those of models.py with its seed, for all peers. The batch lies on the device. Without a GPU PyTorch runs
+on the processor; --tiny takes a smaller model of the same kind, for trying the script out.
 """
 from __future__ import annotations
 
+import argparse
 import json
+import os
 import pathlib
 import statistics
 import struct
 import sys
+import tempfile
 import time
 
 import numpy as np
 
 HERE = pathlib.Path(__file__).resolve().parent
-WARM, ROUNDS, STEPS = 5, 9, 10
+TINY = {"resnet50-gpu": "resnet18", "bert-gpu": "mlp", "gpt2-gpu": "mlp", "gpt4096-gpu": "mlp"}
+LOSSES, WARM, ROUNDS, STEPS = 3, 3, 6, 5
+ITEM = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "BOOL": 1, "I8": 1, "U8": 1, "F8_E4M3": 1, "F8_E5M2": 1, "U64": 8}
 
 
-def write_weights(folder: pathlib.Path) -> None:
-    """Values for a library whose own did not travel: small normal ones, ones and zeros where a name says so."""
+def write_weights(folder: pathlib.Path, path: str, module) -> None:
+    """The initial state of a library whose own did not travel, as weights.json describes it."""
+    import torch
     header = json.loads((folder / "weights.json").read_text())
-    name = next(folder.glob("lib*.so")).stem.removeprefix("lib")
-    random = np.random.default_rng(0)
-    with open(folder / f"{name}.safetensors", "wb") as file:
-        text = (folder / "weights.json").read_bytes()
-        file.write(struct.pack("<Q", len(text)) + text)
-        for key, entry in header.items():
-            if key == "__metadata__":
+    known = dict([*module.named_parameters(), *module.named_buffers()])
+    types = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+    plain = json.dumps({name: entry if name == "__metadata__" else {k: entry[k] for k in ("dtype", "shape", "data_offsets")}
+                        for name, entry in header.items()}).encode()
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(plain)) + plain)
+        for name, entry in header.items():
+            if name == "__metadata__":
                 continue
-            count = int(np.prod(entry["shape"], dtype=np.int64))
-            size = (entry["data_offsets"][1] - entry["data_offsets"][0]) // max(count, 1)
-            if entry["dtype"] in ("F32", "F16", "BF16"):
-                flat = len(entry["shape"]) == 1
-                scale = 0.02 if not flat else 0.0
-                values = random.normal(0, 1, count).astype(np.float32) * scale
-                if flat and ("norm" in key or "n1" in key or "n2" in key or "var" in key) and "bias" not in key and "mean" not in key:
-                    values[:] = 1
-                if entry["dtype"] == "F16":
-                    values = values.astype(np.float16)
-                elif entry["dtype"] == "BF16":
-                    values = (values.view(np.uint32) >> 16).astype(np.uint16)
-                file.write(values.tobytes())
+            begin, end = entry["data_offsets"]
+            file.seek(8 + len(plain) + begin)
+            if "hex" in entry:
+                file.write(bytes.fromhex(entry["hex"]))
+            elif "fill" in entry:
+                value = bytes.fromhex(entry["fill"])
+                if any(value):
+                    file.write(value * ((end - begin) // len(value)))
+                else:  # a hole
+                    file.seek(8 + len(plain) + end - 1)
+                    file.write(b"\0")
             else:
-                file.write(bytes(count * size))
+                value = known[entry["torch"]].detach().to(types[entry["dtype"]]).permute(entry["permute"]).contiguous()
+                file.write(value.view(torch.uint8).numpy().tobytes())
 
 
-def time_steps(step, wait) -> list:
-    for _ in range(WARM):
+def time_steps(step, wait, tiny: bool) -> list:
+    for _ in range(1 if tiny else WARM):
         step()
     wait()
     times = []
-    for _ in range(ROUNDS):
+    for _ in range(2 if tiny else ROUNDS):
         start = time.perf_counter()
         for _ in range(STEPS):
             step()
@@ -59,59 +67,86 @@ def time_steps(step, wait) -> list:
     return times
 
 
-def mpt_peer(policy: str, model: str) -> dict:
+def mpt_peer(policy: str, model: str, a) -> dict:
     import models
     import mpt
-    folder = HERE / "speed" / model / policy
-    if not list(folder.glob("*.safetensors")):
-        write_weights(folder)
-    batch = {k: v.numpy() for k, v in models.build(model).inputs.items()}
-    with mpt.Trainer(folder) as trainer:
-        losses = [trainer.step(batch).loss for _ in range(3)]
-        times = time_steps(lambda: trainer.start(batch), trainer.synchronize)
-        return {"times": times, "losses": losses, "peak_mib": trainer.memory()["peak_bytes"] / 2**20}
-
-
-def torch_peer(kind: str, precision: str, model: str) -> dict:
-    import models
     import torch
     case = models.build(model)
-    module = case.module.cuda().train()
-    images = "resnet" in model
-    if images:
+    folder = HERE / "data" / "speed" / model / policy
+    with tempfile.NamedTemporaryFile(suffix=".safetensors", dir=a.scratch) as weights:
+        write_weights(folder, weights.name, case.module)
+        gpu = torch.cuda.is_available()
+        batch = {k: v.cuda() if gpu else v.numpy() for k, v in case.inputs.items()}
+        del case
+        free = torch.cuda.mem_get_info()[0] if gpu else 0
+        if a.profile:
+            os.environ["MPT_PROFILE"] = "80"  # the table is printed when the trainer closes
+        with mpt.Trainer(folder, weights=weights.name) as trainer:
+            results = [trainer.step(batch) for _ in range(LOSSES)]
+            row = {"losses": [r.loss for r in results], "skipped": sum(r.skipped for r in results)}
+            if not a.profile:
+                row["times"] = time_steps(lambda: trainer.start(batch), trainer.synchronize, a.tiny)
+            row["memory"] = trainer.memory()
+            row["peak_mib"] = row["memory"]["peak_bytes"] / 2**20
+            row["last"] = trainer.metrics().loss
+            if gpu:
+                row["device_mib"] = (free - torch.cuda.mem_get_info()[0]) / 2**20
+            return row
+
+
+def torch_peer(kind: str, precision: str, model: str, a) -> dict:
+    import models
+    import torch
+    case = models.build(TINY[model] if a.tiny else model)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    module = case.module.to(device).train()
+    args = [v.to(device) for v in case.inputs.values()]
+    if "resnet" in model:
         module = module.to(memory_format=torch.channels_last)
-    args = [v.cuda() for v in case.inputs.values()]
-    if images:
         args[0] = args[0].contiguous(memory_format=torch.channels_last)
     name, *settings = case.optimizer.split(",")
     settings = {k.replace("-", "_"): float(v) for k, v in (s.split("=") for s in settings)}
     optimizer = {"sgd": torch.optim.SGD, "adamw": torch.optim.AdamW}[name](module.parameters(), fused=True, **settings)
     run = torch.compile(module) if kind == "compile" else module
     dtype = {"fp32": None, "f16": torch.float16, "bf16": torch.bfloat16}[precision]
-    scaler = torch.amp.GradScaler(enabled=precision == "f16")
+    scaler = torch.amp.GradScaler(device, enabled=precision == "f16" and device == "cuda")
     torch.backends.cudnn.benchmark = True
 
     def step():
         optimizer.zero_grad(set_to_none=True)
-        with torch.autocast("cuda", dtype or torch.float16, enabled=dtype is not None):
+        with torch.autocast(device, dtype or torch.bfloat16, enabled=dtype is not None):
             loss = run(*args)
         scaler.scale(loss).backward()
         scaler.step(optimizer)
         scaler.update()
         return loss
 
-    losses = [step().item() for _ in range(3)]
-    torch.cuda.reset_peak_memory_stats()
-    times = time_steps(step, torch.cuda.synchronize)
-    return {"times": times, "losses": losses, "peak_mib": torch.cuda.max_memory_allocated() / 2**20}
+    row = {"losses": [step().item() for _ in range(LOSSES)], "device": device}
+    if device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+    row["times"] = time_steps(step, torch.cuda.synchronize if device == "cuda" else lambda: None, a.tiny)
+    if device == "cuda":
+        row.update(peak_mib=torch.cuda.max_memory_allocated() / 2**20, device_mib=torch.cuda.max_memory_reserved() / 2**20)
+    return row
 
 
-def main(peer: str, model: str) -> None:
-    kind, kept = peer.split(":")
-    result = mpt_peer(kept, model) if kind == "mpt" else torch_peer(kind, kept, model)
-    result.update(peer=peer, model=model, ms=statistics.median(result["times"]))
-    print(json.dumps(result))
+def main() -> None:
+    parse = argparse.ArgumentParser()
+    parse.add_argument("peer")
+    parse.add_argument("model")
+    parse.add_argument("--tiny", action="store_true")
+    parse.add_argument("--profile", action="store_true")
+    parse.add_argument("--scratch", default=None, help="folder for weights")
+    a = parse.parse_args()
+    sys.path.insert(0, str(HERE))
+    kind, kept = a.peer.split(":")
+    row = mpt_peer(kept, a.model, a) if kind == "mpt" else torch_peer(kind, kept, a.model, a)
+    row.update(peer=a.peer, model=a.model)
+    row["ok"] = bool(np.isfinite(row["losses"]).all()) or bool(row.get("skipped"))
+    if "times" in row:
+        row["ms"] = statistics.median(row["times"])
+    print(json.dumps(row), flush=True)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

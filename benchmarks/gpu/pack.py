@@ -1,7 +1,11 @@
-"""Fills a folder with what a machine with a GPU needs: pack.py FOLDER [--models a,b] [--policies p,q] [--arch sm_90].
+"""Fills a folder with what a machine with a GPU needs: pack.py FOLDER --scratch FOLDER [--corpus FOLDER] [--models a,b] ...
 
-FOLDER/cases/<case>/<policy>: small models with their weights, five batches' losses as the CPU computed them.
-FOLDER/speed/<model>/<policy>: libraries of whole models; of the weights only names, types and shapes travel.
+data.tar.xz in it holds
+  conformance/<file>-<type>  the conformance suite as libraries, with inputs, the interpreter's results and their tolerances
+  training/<model>/<policy>  small models (of the corpus too, where it is given) with their weights, a batch, and the losses
+                             of five steps as the library for the CPU computed them
+  speed/<model>/<policy>     libraries of whole models; of large weights their origin alone travels (weights.json)
+What could not be made is named in left-out.json with its reason.
 """
 from __future__ import annotations
 
@@ -9,23 +13,27 @@ import argparse
 import json
 import os
 import pathlib
+import re
 import shutil
 import struct
 import subprocess
 import sys
+import tarfile
+import tempfile
 
 import numpy as np
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-sys.path[:0] = [str(ROOT / "python"), str(ROOT / "test" / "python")]
-POLICIES = "fp32,amp-f16,amp-bf16,als-f16,fp8-hybrid,fp8-current,fp8-e5m2"
+sys.path[:0] = [str(ROOT / "python"), str(ROOT / "test" / "python"), str(ROOT / "test" / "cts"), str(ROOT / "test" / "e2e")]
+POLICIES = "fp32,amp-bf16,amp-f16,als-f16,fp8-hybrid,fp8-current,fp8-e5m2"
 STEPS = 5
+SMALL = 4096  # bytes of a state tensor that travels as it is
 
 
-def compile(opt, model, out, policy, optimizer, *flags):
-    command = [opt, model, f"--policy={policy}", f"--optimizer={optimizer}", "--quiet", "-o", out, *flags]
-    done = subprocess.run([str(word) for word in command], stderr=subprocess.PIPE, text=True)
+def compile(opt, model, out, *flags):
+    """Compiles a model; the last line of what went wrong, or None."""
+    done = subprocess.run([str(word) for word in (opt, model, "--quiet", "-o", out, *flags)], stderr=subprocess.PIPE, text=True)
     if done.returncode:
         shutil.rmtree(out, ignore_errors=True)
         return done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"status {done.returncode}"
@@ -34,82 +42,199 @@ def compile(opt, model, out, policy, optimizer, *flags):
     return None
 
 
-def small_cases():
-    """{name: (make(path) -> batch)} of the tests that train without a GPU."""
-    import test_cuda
-    return {"mlp": test_cuda.mlp, "cnn": test_cuda.cnn}
+# ---- conformance
+
+def pack_conformance(opt, kind, pattern, folder, arch):
+    """{case: why it was left out}"""
+    import run_cts
+    left_out = {}
+    for file, group in run_cts.cases(kind).items():
+        group = [case for case in group if re.search(pattern, case.name)]
+        for name, problem in pack_cases(opt, run_cts, group, folder / f"{file.stem}-{kind}", arch).items():
+            left_out[f"conformance/{name}/{kind}"] = problem
+    return left_out
 
 
-def pack_case(opt, name, make, policy, folder, arch):
+def pack_cases(opt, run_cts, group, folder, arch):
+    if not group:
+        return {}
+    with tempfile.TemporaryDirectory() as scratch:
+        module = pathlib.Path(scratch, "module.mlir")
+        module.write_text('module attributes {mpt.name = "case"} {\n' + "".join(case.text for case in group) + "}\n")
+        problem = compile(opt, module, folder, "--from=fusion", "--target=cuda", f"--arch={arch}", "--emit=library")
+        if problem and len(group) == 1:
+            return {group[0].name: problem}
+        if problem:
+            return {name: text for case in group
+                    for name, text in pack_cases(opt, run_cts, [case], folder.with_name(f"{case.name}-{case.kind}"), arch).items()}
+        tensors, left_out = {}, {}
+        for case in group:
+            inputs = case.inputs(1)
+            run_cts.write_tensors(f"{scratch}/in.safetensors", inputs)
+            done = run_cts.interpret(module, case, scratch, f"--outputs={scratch}/out.safetensors",
+                                     f"--tolerances={scratch}/tolerances.safetensors")
+            if done.returncode:
+                left_out[case.name] = done.stderr.strip()
+                continue
+            from mpt_run import read_tensors
+            for what, found in (("in", inputs), ("out", read_tensors(f"{scratch}/out.safetensors")),
+                                ("tolerance", read_tensors(f"{scratch}/tolerances.safetensors"))):
+                tensors.update({f"{case.function}/{what}/{name}": value for name, value in found.items()})
+        run_cts.write_tensors(folder / "cases.safetensors", tensors)
+        return left_out
+
+
+# ---- training
+
+def small_models(scratch, corpus, wanted):
+    """{name: (model file, batch without its target, target, flags)}"""
+    import cuda_models
+    found = {}
+    for name, make in {"mlp": cuda_models.mlp, "cnn": cuda_models.cnn}.items():
+        path = scratch / f"{name}.onnx"
+        x = make(path)
+        found[f"own-{name}"] = path, {"x": x}, np.arange(len(x), dtype=np.int64) % 5, ["--loss=softmax-cross-entropy"]
+    if corpus:
+        import check_corpus
+        for name in check_corpus.MODELS:
+            for form in ("loss", "composed"):
+                path = corpus / "forward" / "ts" / f"{name}.{form}.onnx"
+                if path.exists():
+                    found[name] = path, check_corpus.load(corpus / "forward" / f"{name}.npz"), None, ["--loss=none", "--no-dropout"]
+                    break
+    return {name: what for name, what in found.items() if re.search(wanted, name)}
+
+
+def pack_training(opt, what, policy, folder, arch):
     import mpt
-    folder.mkdir(parents=True)
-    x = make(folder / "model.onnx")
-    labels = np.arange(len(x), dtype=np.int64) % 5
-    loss = "--loss=softmax-cross-entropy"
-    problem = compile(opt, folder / "model.onnx", folder / "cuda", policy, "adamw,lr=1e-2", loss, "--target=cuda", f"--arch={arch}")
-    problem = problem or compile(opt, folder / "model.onnx", folder / "cpu", policy, "adamw,lr=1e-2", loss)
+    path, batch, target, flags = what
+    flags = [*flags, f"--policy={policy}", "--optimizer=adamw,lr=1e-3"]
+    problem = compile(opt, path, folder / "cuda", *flags, "--target=cuda", f"--arch={arch}") or compile(opt, path, folder / "cpu", *flags)
+    if not problem:
+        try:
+            with mpt.Trainer(folder / "cpu") as trainer:
+                inputs = trainer.inputs()
+                if target is not None:
+                    batch = {**batch, next(n for n in inputs if n not in batch and n != "learning_rate"): target}
+                batch = {name: value for name, value in batch.items() if name in inputs}
+                losses = [trainer.step(batch).loss for _ in range(STEPS)]
+            np.savez(folder / "batch.npz", **batch)
+            (folder / "expected.json").write_text(json.dumps({"losses": losses, "policy": policy}))
+        except Exception as error:  # what this machine cannot run is left out
+            problem = str(error)
+    shutil.rmtree(folder / "cpu", ignore_errors=True)
     if problem:
-        shutil.rmtree(folder)
-        return problem
-    with mpt.Trainer(folder / "cpu") as trainer:
-        target = next(n for n in trainer.inputs() if n not in ("x", "learning_rate"))
-        batch = {"x": x, target: labels}
-        losses = [trainer.step(batch).loss for _ in range(STEPS)]
-    np.savez(folder / "batch.npz", **batch)
-    (folder / "expected.json").write_text(json.dumps({"losses": losses, "policy": policy}))
-    shutil.rmtree(folder / "cpu")
-    (folder / "model.onnx").unlink()
-    return None
+        shutil.rmtree(folder, ignore_errors=True)
+    return problem
 
+
+# ---- speed
 
 def pack_model(opt, model, policy, folder, arch, scratch):
+    """A library without its weights, and what the compiler says of its kernels and memory."""
+    import models
     source = scratch / model
-    if not (source / "optimizer").exists():
-        subprocess.run([sys.executable, ROOT / "benchmarks" / "export.py", model, source], check=True, stdout=subprocess.DEVNULL)
-    optimizer = (source / "optimizer").read_text()
-    problem = compile(opt, source / "model.onnx", folder, policy, optimizer, "--target=cuda", f"--arch={arch}",
-                      f"--report=kernels={source}/{policy}.json", f"--report=memory={source}/{policy}-memory.json")
+    if not (source / "model.onnx").exists():
+        subprocess.run([sys.executable, ROOT / "benchmarks" / "export.py", model, source, "17", "2"], check=True, stdout=subprocess.DEVNULL)
+    case = models.build(model)
+    rows = len(next(iter(case.inputs.values())))
+    reports = {kind: scratch / f"{model}-{policy}-{kind}.json" for kind in ("kernels", "memory")}
+    problem = compile(opt, source / "model.onnx", folder, f"--policy={policy}", f"--optimizer={case.optimizer}", "--target=cuda",
+                      f"--arch={arch}", f"--bind=batch={rows}", *(f"--report={kind}={path}" for kind, path in reports.items()))
     if problem:
         return problem
-    for name in (f"{policy}.json", f"{policy}-memory.json"):
-        shutil.copy(source / name, folder / ("kernels.report" if "memory" not in name else "memory.report"))
-    for weights in folder.glob("*.safetensors"):
-        with open(weights, "rb") as file:
-            length, = struct.unpack("<Q", file.read(8))
-            (folder / "weights.json").write_bytes(file.read(length))
-        weights.unlink()
+    (folder / "report.json").write_text(json.dumps({kind: json.loads(path.read_text()) for kind, path in reports.items()}))
+    weights, = folder.glob("*.safetensors")
+    text = json.dumps(describe_weights(weights, case.module))
+    weights.unlink()
+    (folder / "weights.json").write_text(text)
     return None
+
+
+def describe_weights(path, module):
+    """The header of a weights file, and of every tensor where its bytes come from: "hex" (they are small), "fill" (one value), or
+    "torch" (the parameter or buffer of that name, in the layout that "permute" makes)."""
+    import torch
+    known, statistics = dict([*module.named_parameters(), *module.named_buffers()]), dict(module.named_buffers())
+    with open(path, "rb") as file:
+        length, = struct.unpack("<Q", file.read(8))
+        header = json.loads(file.read(length))
+    data = np.memmap(path, np.uint8, "r", 8 + length)
+    types = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+    for name, entry in header.items():
+        if name == "__metadata__":
+            continue
+        begin, end = entry["data_offsets"]
+        raw = data[begin:end]
+        if end - begin <= SMALL:
+            entry["hex"] = raw.tobytes().hex()
+            continue
+        size = (end - begin) // int(np.prod(entry["shape"]))
+        first = raw[:size].tobytes()
+        if (raw.reshape(-1, size) == np.frombuffer(first, np.uint8)).all():
+            entry["fill"] = first.hex()
+            continue
+        origin = known.get(name.removesuffix(".master"))
+        if origin is None or entry["dtype"] not in types:
+            raise SystemExit(f"pack: no origin is known for the weights '{name}'")
+        there = origin.detach().to(types[entry["dtype"]])
+        plain = list(range(there.dim()))
+        for permute in (plain, plain[:1] + plain[2:] + plain[1:2]):
+            value = there.permute(permute).contiguous()
+            # Tracing moves the statistics of batch norm; what the module starts with is meant.
+            if list(value.shape) == entry["shape"] and (name in statistics or (value.view(torch.uint8).numpy().reshape(-1) == raw).all()):
+                entry.update(torch=name.removesuffix(".master"), permute=permute)
+                break
+        else:
+            raise SystemExit(f"pack: the weights '{name}' are not the module's")
+    return header
 
 
 def main() -> int:
-    parse = argparse.ArgumentParser()
+    parse = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parse.add_argument("folder", type=pathlib.Path)
-    parse.add_argument("--models", default="resnet50-gpu,bert-gpu,gpt2-gpu")
+    parse.add_argument("--models", default="resnet50-gpu,bert-gpu,gpt2-gpu,gpt4096-gpu", help="to be timed; need PyTorch and onnx here")
     parse.add_argument("--policies", default=POLICIES)
+    parse.add_argument("--types", default="f32,f16,bf16", help="of the conformance suite")
+    parse.add_argument("--conformance", default="", help="regular expression over FILE.FUNCTION")
+    parse.add_argument("--corpus", type=pathlib.Path, help="folder that scripts/corpus.sh made")
+    parse.add_argument("--training", default="", help="regular expression over small models")
     parse.add_argument("--arch", default="sm_90")
     parse.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "release")
-    parse.add_argument("--scratch", type=pathlib.Path, required=True)
+    parse.add_argument("--scratch", type=pathlib.Path, required=True, help="keeps exported models")
     a = parse.parse_args()
-    opt = a.build / "bin" / "mpt-opt"
-    os.environ.setdefault("MPT_OPT", str(opt))
-    left_out = {}
-    for policy in a.policies.split(","):
-        for name, make in small_cases().items():
-            problem = pack_case(opt, name, make, policy, a.folder / "cases" / name / policy, a.arch)
-            if problem:
-                left_out[f"cases/{name}/{policy}"] = problem
-        for model in filter(None, a.models.split(",")):
-            problem = pack_model(opt, model, policy, a.folder / "speed" / model / policy, a.arch, a.scratch)
-            if problem:
-                left_out[f"speed/{model}/{policy}"] = problem
-    (a.folder / "left-out.json").write_text(json.dumps(left_out, indent=2))
+    a.build = a.build.resolve()
+    os.environ.setdefault("MPT_BUILD", str(a.build))
+    os.environ.setdefault("MPT_OPT", str(a.build / "bin" / "mpt-opt"))
+    sys.path.append(str(HERE.parent))
+    opt, left_out = a.build / "bin" / "mpt-opt", {}
+    data = a.folder / "data"
+    data.mkdir(parents=True)
+    a.scratch.mkdir(parents=True, exist_ok=True)
+    for kind in filter(None, a.types.split(",")):
+        left_out.update(pack_conformance(opt, kind, a.conformance, data / "conformance", a.arch))
+    jobs = [(f"training/{name}/{policy}", pack_training, what) for policy in a.policies.split(",")
+            for name, what in small_models(a.scratch, a.corpus, a.training).items()]
+    jobs += [(f"speed/{model}/{policy}", pack_model, model) for model in filter(None, a.models.split(","))
+             for policy in a.policies.split(",")]
+    for name, job, what in jobs:
+        folder = data / name
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        problem = job(opt, what, name.split("/")[-1], folder, a.arch, *([a.scratch] if job is pack_model else []))
+        if problem:
+            left_out[name] = problem
+        print(f"pack: {name}: {problem or 'ok'}", flush=True)
+    (a.folder / "left-out.json").write_text(json.dumps(left_out, indent=1))
     for name, problem in left_out.items():
         print(f"pack: left out {name}: {problem}", file=sys.stderr)
+    with tarfile.open(a.folder / "data.tar.xz", "w:xz", preset=6) as archive:
+        archive.add(data, "data")
+    shutil.rmtree(data)
     lib = a.folder / "mpt" / "lib"
-    shutil.copytree(ROOT / "python" / "mpt", a.folder / "mpt", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "python" / "mpt", a.folder / "mpt", ignore=shutil.ignore_patterns("__pycache__", "lib", "bin"))
     lib.mkdir(exist_ok=True)
     shutil.copy(a.build / "lib" / "libmpt_rt_cuda.so", lib)
-    for script in ("run.py", "bench.py"):
+    for script in ("run.py", "parts.py", "conform.py", "bench.py", "probe.py", "table.py"):
         shutil.copy(HERE / script, a.folder)
     shutil.copy(ROOT / "benchmarks" / "models.py", a.folder)
     return 0

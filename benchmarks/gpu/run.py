@@ -1,6 +1,10 @@
-"""Conformance, parity, speed and memory on this machine's GPU: run.py [--quick]. Writes results.json, prints one table.
+"""Everything that is to be known of the CUDA target on this machine's GPU, in one command: run.py [PART...] [options].
 
-Needs CUDA 12 or 13 with cuBLASLt, Python with numpy, and PyTorch for the comparison. Exits 1 when a case fails.
+Without parts, all of them, the most telling first (--list names them). Writes results.jsonl as it goes, results.json and table.md
+at the end, and log.txt with what failed, into --out. A part that fails does not stop the others. --seconds bounds a call: what
+does not fit is left for the next one, which goes on where this one stopped (with the same --out, or a copy of it).
+
+Needs CUDA 12 or 13 with cuBLASLt, Python with numpy and ml_dtypes, and PyTorch for whole models. Exits 1 when something failed.
 """
 from __future__ import annotations
 
@@ -9,88 +13,133 @@ import glob
 import json
 import os
 import pathlib
+import shutil
+import signal
 import subprocess
 import sys
+import tarfile
+import tempfile
+import time
+
+import parts
+import table
 
 HERE = pathlib.Path(__file__).resolve().parent
-TOLERANCE = {"fp32": 1e-5, "amp-f16": 4e-3, "als-f16": 4e-3, "amp-bf16": 2e-2}  # relative, of losses; 8 bits: 5e-2
-PEERS = ["mpt:amp-bf16", "eager:bf16", "compile:bf16", "mpt:amp-f16", "eager:f16", "compile:f16", "mpt:fp32", "eager:fp32",
-         "mpt:fp8-hybrid"]
 
 
 def libraries() -> dict:
-    """cuBLASLt and cuDNN where Python's packages have them and the system does not name them."""
-    found = {}
-    for variable, pattern in (("MPT_CUBLASLT", "libcublasLt.so.*"), ("MPT_CUDNN", "libcudnn.so.*")):
-        for base in sys.path:
-            match = sorted(glob.glob(os.path.join(base, "nvidia", "**", "lib", pattern), recursive=True))
-            if match and variable not in os.environ:
-                found[variable] = match[-1]
-                break
+    """cuBLASLt and cuDNN where Python's packages have them and the environment does not name them, and the folders of what
+    they open in turn."""
+    found, folders = {}, []
+    for base in sys.path:
+        folders += [os.path.dirname(f) for f in glob.glob(os.path.join(base, "nvidia", "**", "lib", "lib*.so*"), recursive=True)]
+    folders = list(dict.fromkeys(folders))
+    for variable, pattern in (("MPT_CUBLASLT", "libcublasLt.so.1[23]"), ("MPT_CUDNN", "libcudnn.so.9")):
+        matches = [m for folder in folders for m in sorted(glob.glob(os.path.join(folder, pattern)))]
+        if matches and variable not in os.environ:
+            found[variable] = matches[-1]
+    if folders:
+        found["LD_LIBRARY_PATH"] = ":".join([*filter(None, [os.environ.get("LD_LIBRARY_PATH")]), *folders])
     return found
 
 
-def conformance() -> list:
-    """The small models' losses against those that the CPU library computed."""
-    import numpy as np
-    import mpt
-    rows = []
-    for expected in sorted(HERE.glob("cases/*/*/expected.json")):
-        folder, want = expected.parent, json.loads(expected.read_text())
-        row = {"case": folder.parent.name, "policy": want["policy"]}
+def unpack() -> None:
+    if not (HERE / "data").exists():
+        with tarfile.open(HERE / "data.tar.xz") as archive:
+            archive.extractall(HERE, filter="data")
+
+
+def run_item(item, limit: float, log) -> list:
+    """The rows that an item printed, or one that says what went wrong."""
+    if item.needs and not shutil.which(item.needs):
+        return [{"ok": None, "problem": f"{item.needs} is not on this machine"}]
+    start = time.monotonic()
+    process = subprocess.Popen(item.command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
+                               env={**os.environ, **item.environment}, start_new_session=True)
+    try:
+        out, err = process.communicate(timeout=limit)
+        status = process.returncode
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        out, err = process.communicate()
+        status = None
+    rows, other = [], []
+    for line in out.splitlines():
         try:
-            batch = dict(np.load(folder / "batch.npz"))
-            with mpt.Trainer(folder / "cuda") as trainer:
-                row["losses"] = [trainer.step(batch).loss for _ in want["losses"]]
-            error = max(abs(a - b) / abs(b) for a, b in zip(row["losses"], want["losses"]))
-            row.update(error=error, ok=bool(error <= TOLERANCE.get(want["policy"], 5e-2)))
-        except Exception as problem:  # every case is to be tried
-            row.update(ok=False, problem=str(problem))
-        rows.append(row)
+            row = json.loads(line)
+            (rows if isinstance(row, dict) else other).append(row if isinstance(row, dict) else line)
+        except json.JSONDecodeError:
+            other.append(line)
+    seconds = round(time.monotonic() - start, 1)
+    if status is None:
+        rows.append({"ok": False, "problem": f"no end within {limit:.0f} s: {tail(err or out)}"})
+    elif status or not rows:
+        rows.append({"ok": False, "problem": f"status {status}: {tail(err or out)}"})
+    if status or status is None or not all(row.get("ok") for row in rows) or item.part in ("profile", "sanitizer", "ncu"):
+        log.write(f"==== {item.key}: status {status}, {seconds} s\n{' '.join(item.command)}\n" + "\n".join(other)[-200000:] + "\n" +
+                  err[-60000:] + "\n")
+        log.flush()
+    if item.part == "profile":
+        rows[0]["profile"] = err[-60000:]
+    rows[0]["seconds"] = seconds
     return rows
 
 
-def speed(quick: bool) -> list:
-    rows = []
-    for model in sorted(p.name for p in HERE.glob("speed/*")):
-        for peer in PEERS[:3] if quick else PEERS:
-            kind, kept = peer.split(":")
-            if kind == "mpt" and not (HERE / "speed" / model / kept).is_dir():
-                continue
-            try:
-                done = subprocess.run([sys.executable, HERE / "bench.py", peer, model], capture_output=True, text=True, timeout=900)
-                rows.append(json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else
-                            {"model": model, "peer": peer, "problem": done.stderr.strip()[-400:]})
-            except subprocess.TimeoutExpired:
-                rows.append({"model": model, "peer": peer, "problem": "no result in 900 s"})
-    return rows
+def tail(text: str) -> str:
+    return " | ".join(text.strip().splitlines()[-3:])[-600:]
 
 
 def main() -> int:
-    parse = argparse.ArgumentParser()
-    parse.add_argument("--quick", action="store_true", help="the BF16 peers alone")
+    parse = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parse.add_argument("parts", nargs="*", metavar="PART", help="any of: " + ", ".join(parts.PARTS))
+    parse.add_argument("--out", type=pathlib.Path, default=HERE / "results")
+    parse.add_argument("--seconds", type=float, default=float("inf"), help="start nothing new, and end, after this long")
+    parse.add_argument("--only", default="", help="items whose name holds this")
+    parse.add_argument("--again", action="store_true", help="run what is there already, too")
+    parse.add_argument("--tiny", action="store_true", help="small models for PyTorch, few steps: to try the scripts out")
+    parse.add_argument("--scratch", default=tempfile.gettempdir(), help="folder for initial weights (10 GB)")
+    parse.add_argument("--list", action="store_true", help="name parts and items, run nothing")
     a = parse.parse_args()
+    unknown = [part for part in a.parts if part not in parts.PARTS]
+    if unknown:
+        parse.error(f"expected parts among {', '.join(parts.PARTS)}, got {', '.join(unknown)}")
+    begin = time.monotonic()
+    unpack()
     os.environ.update(libraries())
-    os.environ["PYTHONPATH"] = str(HERE)
-    sys.path.insert(0, str(HERE))
-    results = {"conformance": conformance(), "speed": speed(a.quick)}
-    gpu = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], capture_output=True, text=True)
-    results["gpu"] = gpu.stdout.strip()
-    (HERE / "results.json").write_text(json.dumps(results, indent=1))
-    print(results["gpu"])
-    for row in results["conformance"]:
-        print(f"{row['case']:12} {row['policy']:16} {'ok' if row['ok'] else 'FAILS'} {row.get('error', row.get('problem'))}")
-    print(f"\n{'model':14} {'peer':16} {'ms':>9} {'x best PyTorch':>15} {'peak MiB':>10}")
-    for row in results["speed"]:
-        kind = {"f16": "f16", "amp-f16": "f16", "fp32": "fp32"}.get(row["peer"].split(":")[1], "bf16")
-        best = min((r["ms"] for r in results["speed"] if "ms" in r and r["model"] == row["model"]
-                    and r["peer"] in (f"eager:{kind}", f"compile:{kind}")), default=None)
-        if "ms" in row:
-            ratio = f"{best / row['ms']:.2f}" if best else "-"
-            print(f"{row['model']:14} {row['peer']:16} {row['ms']:9.2f} {ratio:>15} {row['peak_mib']:10.0f}")
-        else:
-            print(f"{row['model']:14} {row['peer']:16} FAILS {row['problem'].splitlines()[-1] if row['problem'] else ''}")
-    return 0 if all(row["ok"] for row in results["conformance"]) else 1
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
+    os.environ.setdefault("MPT_CUDA_CACHE", str(a.out.resolve() / "cublaslt"))
+    chosen = [item for item in parts.items(a.tiny, a.scratch) if (not a.parts or item.part in a.parts) and a.only in item.key]
+    if a.list:
+        for item in chosen:
+            print(f"{item.key:50} {item.limit:5.0f} s at most")
+        return 0
+    a.out.mkdir(parents=True, exist_ok=True)
+    path = a.out / "results.jsonl"
+    done = {row["item"] for row in table.read(path) if row.get("ok") is not False}
+    done -= {row["item"] for row in table.read(path) if row.get("ok") is False}
+    left = []
+    with open(a.out / "log.txt", "a") as log, open(path, "a") as results:
+        for item in chosen:
+            if item.key in done and not a.again:
+                continue
+            rest = a.seconds - (time.monotonic() - begin)
+            if rest < min(item.limit, 40):
+                left.append(item.key)
+                continue
+            rows = run_item(item, min(item.limit, rest), log)
+            at, run = time.monotonic() - begin, time.time()
+            for row in rows:
+                results.write(json.dumps({"item": item.key, "part": item.part, "run": run, **row}) + "\n")
+            results.flush()
+            bad = [row for row in rows if row.get("ok") is False]
+            print(f"[{at:6.1f} s] {item.key}: " + (f"{len(bad)} of {len(rows)} FAIL: {bad[0].get('case', '')} {bad[0]['problem'][:300]}" if bad else
+                                                   rows[0].get("problem") or f"{len(rows)} ok"), flush=True)
+    rows = table.latest(table.read(path))
+    (a.out / "results.json").write_text(json.dumps(rows, indent=1))
+    text = table.markdown(rows, left)
+    (a.out / "table.md").write_text(text)
+    print(text)
+    return 1 if any(row.get("ok") is False for row in rows) else 0
 
 
 if __name__ == "__main__":

@@ -51,6 +51,7 @@ const std::vector<RunFlag> &flags() {
       {"--new-state", "FILE", "write final states to this file", file(&RunOptions::newState)},
       {"--expect", "FILE", "compare results with this file's, within the error model's tolerance",
        file(&RunOptions::expect)},
+      {"--tolerances", "FILE", "write the error model's tolerance of each result", file(&RunOptions::tolerances)},
       {"--fp64", "", "compute every float in FP64",
        [](RunCommand &command, StringRef) { return command.run.oracle = true; }},
       {"--steps", "N", "calls in a row (one, or one for each batch)",

@@ -98,6 +98,28 @@ FailureOr<SmallVector<Tensor>> loadInputs(ModuleOp module, func::FuncOp function
   return inputs;
 }
 
+double magnitudeOf(ArrayRef<Tensor> tensors) {
+  double magnitude = 0.0;
+  for (const Tensor &tensor : tensors)
+    magnitude = std::max(magnitude, largestMagnitude(tensor));
+  return magnitude;
+}
+
+/// Writes what `compare` would allow, one FP64 number a result.
+LogicalResult saveTolerances(func::FuncOp function, StringRef path, ArrayRef<Tensor> inputs,
+                             const std::map<std::string, Tensor> &outputs) {
+  if (path.empty())
+    return success();
+  ErrorModel model = ErrorModel::of(function);
+  auto type = RankedTensorType::get({}, Float64Type::get(function.getContext()));
+  std::map<std::string, Tensor> tolerances;
+  for (const auto &[name, expected] : outputs) {
+    double tolerance = model.tolerance(expected, magnitudeOf(inputs));
+    tolerances.emplace(name, Tensor::fromBytes(type, {reinterpret_cast<const char *>(&tolerance), sizeof tolerance}));
+  }
+  return save(function->getParentOfType<ModuleOp>(), path, tolerances, ReferenceMode::Exact);
+}
+
 /// Compares results from elsewhere with the interpreter's; integers must be equal, NaN and infinities meet themselves.
 LogicalResult compare(func::FuncOp function, StringRef path, ArrayRef<Tensor> inputs,
                       const std::map<std::string, Tensor> &outputs) {
@@ -105,9 +127,7 @@ LogicalResult compare(func::FuncOp function, StringRef path, ArrayRef<Tensor> in
   if (!file)
     return emitError(function.getLoc()) << llvm::toString(file.takeError());
   ErrorModel model = ErrorModel::of(function);
-  double inputMagnitude = 0.0;
-  for (const Tensor &input : inputs)
-    inputMagnitude = std::max(inputMagnitude, largestMagnitude(input));
+  const double inputMagnitude = magnitudeOf(inputs);
   bool ok = true;
   for (const auto &[name, expected] : outputs) {
     SafeTensor entry = file->find(name);
@@ -164,6 +184,7 @@ LogicalResult mpt::runModule(ModuleOp module, const RunOptions &options) {
       if (tensor.size() == 1)
         llvm::outs() << name << " = " << llvm::format("%.9g", tensor.number(0)) << "\n";
   return success(succeeded(save(module, options.outputs, outputs, mode)) &&
+                 succeeded(saveTolerances(function, options.tolerances, *inputs, outputs)) &&
                  succeeded(save(module, options.newState, interpreter.state(), mode)) &&
                  interpreter.failedChecks() == 0);
 }

@@ -6,11 +6,13 @@ arguments with random values in [mpt.low, mpt.high] (default [-2, 2]; integers i
 
 * oracle: the interpreter with types and roundings against the interpreter in FP64 (holds the error model itself);
 * cpu: the library that mpt-opt emits against the interpreter;
-* gpu-on-cpu: the schedules of GPU kernels, run in loops, against the interpreter, and their PTX through ptxas where that is found.
+* gpu-on-cpu: the schedules of GPU kernels, run in loops, against the interpreter, and their PTX through ptxas where that is found;
+* cuda: libraries for CUDA on the stand-in for driver, cuBLASLt and cuDNN, whose list of violations has to stay empty.
 
 Results must agree within the error model of include/mpt/Reference/ErrorModel.h. skips.txt lists what a target may skip, and why.
 """
 import argparse
+import ctypes
 import os
 import pathlib
 import re
@@ -131,6 +133,32 @@ class GpuSchedules(Cpu):
             raise RuntimeError(result.stderr)
 
 
+class Cuda(Cpu):
+    """A library for CUDA whose kernels run on the host; a stand-in takes the place of the driver and the libraries."""
+
+    def __init__(self, module, folder, options):
+        import mpt
+        self.mpt_opt(module, "--from=fusion", "--target=cuda", "--arch=host", "--emit=library", "-o", f"{folder}/library")
+        self.folder, self.trainer = folder, mpt.Trainer(f"{folder}/library")
+        self.standin = ctypes.CDLL(os.environ["MPT_CUDA_DRIVER"])
+        self.standin.standin_violations.restype = ctypes.c_char_p
+
+    def run(self, case, inputs):
+        for _ in range(2):  # call by call, then as a graph
+            super().run(case, inputs)
+        violations = self.standin.standin_violations().decode()
+        self.standin.standin_reset()
+        if violations:
+            raise RuntimeError(violations)
+
+    @staticmethod
+    def environment():
+        standin = str(tool().parent.parent / "lib" / "libcuda_standin.so")
+        for variable in ("MPT_CUDA_DRIVER", "MPT_CUBLASLT", "MPT_CUDNN"):
+            os.environ.setdefault(variable, standin)
+        os.environ["MPT_CUDA_CACHE"] = ""
+
+
 ASSEMBLER = shutil.which("ptxas") or shutil.which("ptxas", path="/usr/local/cuda/bin")
 
 
@@ -145,7 +173,7 @@ def assemble(path, arch):
             raise RuntimeError(f"{name} spills on {arch}: {report}")
 
 
-TARGETS = {"oracle": Oracle, "cpu": Cpu, "gpu-on-cpu": GpuSchedules}
+TARGETS = {"oracle": Oracle, "cpu": Cpu, "gpu-on-cpu": GpuSchedules, "cuda": Cuda}
 
 
 def read_skips():
@@ -187,6 +215,8 @@ def main():
     parser.add_argument("--assemble", metavar="ARCHS", default="sm_80,sm_90,sm_100", help="for gpu-on-cpu: what ptxas assembles the kernels for")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
+    if options.target == "cuda":
+        Cuda.environment()
     skips, passed, failed, skipped = read_skips(), 0, 0, 0
     for kind in options.types.split(","):
         for file, group in cases(kind).items():

@@ -63,6 +63,10 @@ void models(const std::string &weights) {
   mpt_trainer *trainer = nullptr;
   EXPECT(says(make("linear-cuda", weights, &trainer, 3), MPT_INVALID_ARGUMENT, {"below 1, got 3"}));
   EXPECT(says(make("linear-cuda-sm90", weights, &trainer), MPT_INCOMPATIBLE, {"no code", "stand-in", "sm_90"}));
+  standin.device(90, 13000, int64_t(8) << 30);
+  EXPECT(says(make("linear-cuda-sm90", weights, &trainer), MPT_INCOMPATIBLE,
+              {"does not take its code", "sm_90", "CUDA_ERROR", "ptxas fatal: the stand-in has no such processor"}));
+  standin.device(0, 13000, int64_t(8) << 30);
   auto in = inputs();
   EXPECT(make("linear-cuda-large", weights, &trainer) == MPT_OK);
   EXPECT(says(mpt_trainer_step(trainer, in.data(), 2, nullptr), MPT_OUT_OF_MEMORY,

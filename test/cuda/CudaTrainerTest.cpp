@@ -150,6 +150,44 @@ void states(const std::string &weights, const StandInLibrary &standin) {
   unlink(path.c_str());
 }
 
+/// Products of a trainer's first step, in which algorithms are tried.
+int64_t productsOfFirstStep(const std::string &weights, const StandInLibrary &standin) {
+  mpt_trainer *trainer = make(weights);
+  auto in = inputs();
+  int64_t before = standin.now().products;
+  EXPECT(mpt_trainer_step(trainer, in.data(), 2, nullptr) == MPT_OK);
+  mpt_trainer_synchronize(trainer);
+  int64_t after = standin.now().products;
+  mpt_trainer_destroy(trainer);
+  return after - before;
+}
+
+/// Algorithms that were found stay in a file; one that is of no use any more is looked for again.
+void cached(const std::string &weights, const StandInLibrary &standin) {
+  std::string path = weights + ".folder/algorithms";
+  setenv("MPT_CUDA_CACHE", path.c_str(), 1);
+  int64_t searched = productsOfFirstStep(weights, standin), known = productsOfFirstStep(weights, standin);
+  EXPECT(known > 0 && searched > 2 * known);
+  FILE *file = fopen(path.c_str(), "r+");
+  if (EXPECT(file != nullptr)) {
+    fputs("stand-in", file);
+    fseek(file, 0, SEEK_END);
+    fputs("no line of ours\nneither\tthis\n", file);
+    fclose(file);
+  }
+  EXPECT(productsOfFirstStep(weights, standin) == known);
+  setenv("MPT_STANDIN_REFUSE", "0", 1); // the algorithm that was chosen
+  EXPECT(productsOfFirstStep(weights, standin) > known);
+  unsetenv("MPT_STANDIN_REFUSE");
+  setenv("MPT_CUDA_SEARCH", "0", 1);
+  unlink(path.c_str());
+  EXPECT(productsOfFirstStep(weights, standin) == known);
+  unsetenv("MPT_CUDA_SEARCH");
+  setenv("MPT_CUDA_CACHE", "", 1);
+  unlink(path.c_str());
+  rmdir((weights + ".folder").c_str());
+}
+
 } // namespace
 
 int main() {
@@ -158,6 +196,7 @@ int main() {
   results(weights);
   pipelined(weights, standin);
   states(weights, standin);
+  cached(weights, standin);
   EXPECT(standin.now().violations == 0);
   fputs(standin.violations(), stderr);
   unlink(weights.c_str());

@@ -14,9 +14,10 @@ struct RunOptions {
   std::string state;    ///< safetensors file that overrides initial states by name
   std::string outputs;  ///< where to write the results of the last call, by name
   std::string newState; ///< where to write all states after the last call
-  std::string expect;  ///< safetensors file of results from elsewhere: each must agree within the function's ErrorModel
-  bool oracle = false; ///< FP64 throughout; outputs and states are written as F64
-  int64_t steps = 1;   ///< calls in a row, each on the same inputs
+  std::string expect; ///< safetensors file of results from elsewhere: each must agree within the function's ErrorModel
+  std::string tolerances; ///< where to write how far results from elsewhere may be off, an FP64 scalar a result
+  bool oracle = false;    ///< FP64 throughout; outputs and states are written as F64
+  int64_t steps = 1;      ///< calls in a row, each on the same inputs
 };
 
 /// Runs; errors and failed checks are diagnostics at their ops. Fails when any occurred, or nothing was run.

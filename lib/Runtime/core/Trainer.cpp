@@ -74,7 +74,8 @@ mpt_status create(mpt_model *model, const mpt_trainer_options &options, mpt_trai
     context.function = &m.functions[i];
     context.finite = trainer->finite.get();
     if (Profile::rows() > 0 && m.functions[i].num_calls > 0)
-      trainer->functions[static_cast<size_t>(i)].profile = std::make_unique<Profile>(m.functions[i], trainer->threads);
+      trainer->functions[static_cast<size_t>(i)].profile = // a device's work takes no time of the processor
+          std::make_unique<Profile>(m.functions[i], trainer->device->sharesHostMemory() ? trainer->threads : 0);
     context.profile = trainer->functions[static_cast<size_t>(i)].profile.get();
   }
   for (int64_t i = 0; i < m.num_state; ++i) {

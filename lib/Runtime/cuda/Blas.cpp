@@ -119,11 +119,12 @@ void BlasLibrary::readCache() {
   }
 }
 
-void BlasLibrary::writeCache() const {
+void BlasLibrary::writeCache() {
   if (cacheFile.empty())
     return;
   makeFolders(cacheFile);
-  // A cache: whoever comes last wins, and a file that cannot be written costs a search.
+  readCache(); // what other processes found meanwhile
+  // A cache: a file that cannot be written, or is overtaken by another process's, costs a search.
   std::string temporary = cacheFile + "." + std::to_string(getpid());
   std::ofstream file(temporary);
   for (const auto &[key, found] : algorithms) {

@@ -82,7 +82,7 @@ public:
 private:
   explicit BlasLibrary(const lt::Functions &api) : api(api) {}
   void readCache();
-  void writeCache() const;
+  void writeCache();
   std::string cacheFile, prefix; // prefix: what an algorithm is good for besides its key
   std::map<std::string, lt::Heuristic> algorithms;
   bool changed = false;

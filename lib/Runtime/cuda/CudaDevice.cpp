@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <sys/uio.h>
@@ -106,27 +107,55 @@ mpt_status CudaDevice::open(int number) {
 mpt_status CudaDevice::loadImage() {
   if (!module.num_kernels)
     return MPT_OK;
-  const mpt_image_desc *best = nullptr;
-  for (int64_t i = 0; i < module.num_images; ++i) {
-    const mpt_image_desc &image = module.images[i];
-    bool better = !best || image.arch > best->arch || (image.arch == best->arch && image.kind > best->kind);
-    if (runsOn(image, arch) && better)
-      best = &image;
-  }
-  if (!best)
+  const char *asked = getenv("MPT_CUDA_PTX");
+  const bool ptxOnly = asked && *asked && strcmp(asked, "0") != 0;
+  std::vector<const mpt_image_desc *> images;
+  for (int64_t i = 0; i < module.num_images; ++i)
+    if (runsOn(module.images[i], arch) && (!ptxOnly || module.images[i].kind != MPT_IMAGE_CUBIN))
+      images.push_back(&module.images[i]);
+  // The latest architecture first, and machine code before what the driver has to compile.
+  std::sort(images.begin(), images.end(), [](const mpt_image_desc *a, const mpt_image_desc *b) {
+    return a->arch != b->arch ? a->arch > b->arch : a->kind > b->kind;
+  });
+  if (images.empty())
     return fail(MPT_INCOMPATIBLE,
                 "model '%s' has no code for this device (%s, sm_%d); it has: %s: compile it with --arch=sm_%d",
                 module.name, name.c_str(), arch, archsOf(module).c_str(), arch);
-  cu::Result result = api.ModuleLoadDataEx(&code, best->data, 0, nullptr, nullptr);
-  if (result != cu::Success)
-    return fail(result == cu::OutOfMemory ? MPT_OUT_OF_MEMORY : MPT_INCOMPATIBLE,
-                "model '%s': the driver does not take its code for sm_%lld: %s", module.name,
-                static_cast<long long>(best->arch), cu::nameOf(api, result));
+  std::string problems;
+  cu::Result result = cu::Success;
+  for (const mpt_image_desc *image : images) {
+    std::vector<char> log(16 << 10, 0);
+    int options[] = {cu::JitErrorLog, cu::JitErrorLogBytes};
+    void *values[] = {log.data(), reinterpret_cast<void *>(log.size() - 1)};
+    result = api.ModuleLoadDataEx(&code, image->data, 2, options, values);
+    if (result == cu::Success)
+      return findKernels(*image);
+    problems += std::string(problems.empty() ? "" : "; ") + (image->kind == MPT_IMAGE_PTX ? "PTX for sm_" : "sm_") +
+                std::to_string(image->arch) + ": " + cu::nameOf(api, result);
+    if (log[0])
+      problems += std::string(": ") + log.data();
+    if (result == cu::OutOfMemory)
+      break;
+  }
+  return fail(result == cu::OutOfMemory ? MPT_OUT_OF_MEMORY : MPT_INCOMPATIBLE,
+              "model '%s': the driver does not take its code on this device (%s, sm_%d): %s", module.name, name.c_str(),
+              arch, problems.c_str());
+}
+
+mpt_status CudaDevice::findKernels(const mpt_image_desc &image) {
+  constexpr int64_t usual = 48 << 10; // bytes of dynamic shared memory that need no permission
   kernels.resize(static_cast<size_t>(module.num_kernels));
-  for (int64_t i = 0; i < module.num_kernels; ++i)
-    if (api.ModuleGetFunction(&kernels[static_cast<size_t>(i)], code, module.kernels[i].name) != cu::Success)
-      return fail(MPT_BAD_FILE, "model '%s' has no kernel '%s' in its code for sm_%lld", module.name,
-                  module.kernels[i].name, static_cast<long long>(best->arch));
+  for (int64_t i = 0; i < module.num_kernels; ++i) {
+    cu::Function &kernel = kernels[static_cast<size_t>(i)];
+    const mpt_kernel_desc &desc = module.kernels[i];
+    if (api.ModuleGetFunction(&kernel, code, desc.name) != cu::Success)
+      return fail(MPT_BAD_FILE, "model '%s' has no kernel '%s' in its code for sm_%lld", module.name, desc.name,
+                  static_cast<long long>(image.arch));
+    if (desc.shared_bytes > usual)
+      if (cu::Result result = api.FuncSetAttribute(kernel, cu::MaxDynamicShared, static_cast<int>(desc.shared_bytes)))
+        return fail(MPT_INCOMPATIBLE, "kernel '%s' needs %lld bytes of shared memory, which this device refuses: %s",
+                    desc.name, static_cast<long long>(desc.shared_bytes), cu::nameOf(api, result));
+  }
   return MPT_OK;
 }
 

@@ -61,6 +61,7 @@ private:
   friend struct CudaFunction;
   friend class ContextScope;
   mpt_status loadImage();
+  mpt_status findKernels(const mpt_image_desc &image);
   mpt_status runOnce(const mpt_function_desc &f, FunctionState &state, mpt_exec &exec, bool watch);
   mpt_status profile(const mpt_function_desc &f, FunctionState &state, mpt_exec &exec);
   mpt_status capture(const mpt_function_desc &f, CudaFunction &function, mpt_exec &exec);

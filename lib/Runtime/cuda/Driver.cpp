@@ -66,6 +66,7 @@ struct State {
     MPT_LOAD(ModuleLoadDataEx)
     MPT_LOAD(ModuleUnload)
     MPT_LOAD(ModuleGetFunction)
+    MPT_LOAD(FuncSetAttribute)
     MPT_LOAD(LaunchKernel)
     MPT_LOAD(GraphInstantiateWithFlags)
     MPT_LOAD(GraphLaunch)

@@ -28,6 +28,8 @@ enum PointerAttribute { PointerMemoryType = 2, PointerDeviceOrdinal = 9 };
 enum MemoryType { MemoryHost = 1, MemoryDevice = 2 };
 enum StreamFlag { StreamNonBlocking = 1 };
 enum EventFlag { EventDefault = 0, EventDisableTiming = 2 };
+enum FunctionAttribute { MaxDynamicShared = 8 };
+enum JitOption { JitInfoLog = 3, JitInfoLogBytes = 4, JitErrorLog = 5, JitErrorLogBytes = 6 };
 enum CaptureMode { CaptureThreadLocal = 1 };
 enum CaptureStatus { CaptureNone = 0, CaptureActive = 1 };
 
@@ -67,6 +69,7 @@ struct Driver {
   Result (*ModuleLoadDataEx)(Module *module, const void *image, unsigned options, int *names, void **values);
   Result (*ModuleUnload)(Module module);
   Result (*ModuleGetFunction)(Function *function, Module module, const char *name);
+  Result (*FuncSetAttribute)(Function function, int attribute, int value);
   Result (*LaunchKernel)(Function function, unsigned gridX, unsigned gridY, unsigned gridZ, unsigned blockX,
                          unsigned blockY, unsigned blockZ, unsigned sharedBytes, Stream stream, void **parameters,
                          void **extra);

@@ -60,6 +60,7 @@ struct GemmSite : SiteCache {
   lt::MatmulDesc matmul = nullptr;
   lt::Layout a = nullptr, b = nullptr, d = nullptr;
   lt::Heuristic chosen;
+  bool remembered = false;                   // chosen by an earlier process, not tried in this one
   int64_t calls = 1, strides[3] = {0, 0, 0}; // calls: one a matrix of the batch that the strided one does not cover
 };
 
@@ -239,10 +240,12 @@ std::string keyOf(const GemmSite &site) {
 /// The fastest of what cuBLASLt proposes: measured on the operands themselves, whose result the real product replaces.
 mpt_status choose(CudaDevice &device, BlasLibrary &blas, GemmSite &site, const void *a, const void *b, void *d) {
   std::string key = keyOf(site);
-  if (const lt::Heuristic *known = blas.find(key)) {
+  if (const lt::Heuristic *known = blas.find(key); known && !site.remembered) {
     site.chosen = *known;
+    site.remembered = true;
     return MPT_OK;
   }
+  site.remembered = false;
   constexpr int most = 8;
   lt::Heuristic found[most];
   int count = 0;
@@ -323,6 +326,16 @@ mpt_status mpt::rt::gemm(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot,
       return status;
     site = fresh.get();
     slot = std::move(fresh);
+  }
+  if (site->remembered && !device.capturing) { // a file can be wrong
+    lt::Status refused = lt::Success;
+    mpt_status status = multiply(device, *blas, *site, site->chosen, a, b, d, &refused);
+    if (status || !refused) {
+      site->remembered = status;
+      return status;
+    }
+    if (mpt_status again = choose(device, *blas, *site, a, b, d))
+      return again;
   }
   return multiply(device, *blas, *site, site->chosen, a, b, d);
 }

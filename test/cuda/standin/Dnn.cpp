@@ -100,6 +100,14 @@ dnn::Status convolve(cu::Stream stream, const Problem &p, Pass kind, const void 
   if (!p.fits())
     return bad("descriptions that do not fit together");
   auto at = [](const void *q) { return reinterpret_cast<uint64_t>(q); };
+  std::string text = "convolution " + std::to_string(static_cast<int>(kind)) + " type " + std::to_string(p.x.type);
+  for (const auto &[extents, rank] :
+       {std::pair(p.x.extents, p.x.rank), {p.w.extents, p.w.rank}, {p.y.extents, p.y.rank}}) {
+    text += ",";
+    for (int i = 0; i < rank; ++i)
+      text += " " + std::to_string(extents[i]);
+  }
+  note(text);
   enqueue(stream, standin::Kind::Convolution, [=] {
     Type type{};
     if (!typeOf(p.x.type, type))

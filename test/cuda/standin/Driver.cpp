@@ -1,4 +1,5 @@
 // The stand-in's driver: memory, streams, events, graphs, modules.
+#include "Code.h"
 #include "StandIn.h"
 
 #include "cuda/Driver.h"
@@ -10,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <sys/mman.h>
 #include <vector>
 
 using namespace mpt::rt;
@@ -24,8 +26,12 @@ constexpr cu::Result captureUnsupported = 900, illegalAddress = 700, invalidHand
 std::recursive_mutex mutex;
 StandInCounts counts;
 std::string violations;
-int deviceArch = 0, driverVersion = 13000;
-int64_t deviceBytes = int64_t(8) << 30;
+int64_t environment(const char *variable, int64_t otherwise) {
+  const char *given = getenv(variable);
+  return given ? atoll(given) : otherwise;
+}
+int deviceArch = static_cast<int>(environment("MPT_STANDIN_ARCH", 0)), driverVersion = 13000;
+int64_t deviceBytes = environment("MPT_STANDIN_BYTES", int64_t(8) << 30);
 int failingLaunch = 0;
 bool failed = false; // the context, as after a fault
 int retained = 0;
@@ -90,15 +96,29 @@ std::string hex(uint64_t address) {
 
 struct HostModule {
   const mpt_host_image *image;
+  std::unique_ptr<DeviceCode> code; // of an image for a device
 };
 struct HostFunction {
-  const mpt_kernel_desc *desc;
+  std::string name;
+  const mpt_kernel_desc *desc; // null: of an image for a device
   mpt_host_kernel run;
+  Entry entry;
 };
 
 std::map<std::pair<HostModule *, std::string>, std::unique_ptr<HostFunction>> functions;
 
 } // namespace
+
+bool standin::dry() {
+  static const bool set = getenv("MPT_STANDIN_DRY") != nullptr;
+  return set;
+}
+
+void standin::note(const std::string &text) {
+  static FILE *const file = getenv("MPT_STANDIN_LOG") ? fopen(getenv("MPT_STANDIN_LOG"), "a") : nullptr;
+  if (file)
+    fprintf(file, "%s\n", text.c_str());
+}
 
 void standin::violation(const std::string &text) {
   std::lock_guard lock(mutex);
@@ -114,7 +134,7 @@ void *standin::translate(uint64_t address, int64_t bytes, const char *what) {
   if (it != allocations.begin()) {
     --it;
     if (address >= it->first && address + static_cast<uint64_t>(bytes) <= it->first + static_cast<uint64_t>(it->second))
-      return reinterpret_cast<void *>(address & ~deviceBit);
+      return dry() ? nullptr : reinterpret_cast<void *>(address & ~deviceBit);
   }
   auto gone = freed.upper_bound(address);
   bool after = gone != freed.begin() && (--gone, address < gone->first + static_cast<uint64_t>(gone->second));
@@ -243,9 +263,15 @@ EXPORT cu::Result cuMemAlloc_v2(cu::Pointer *memory, size_t bytes) {
   if (counts.liveBytes + static_cast<int64_t>(bytes) > deviceBytes)
     return cu::OutOfMemory;
   void *host = nullptr;
-  if (posix_memalign(&host, 256, bytes))
-    return cu::OutOfMemory;
-  memset(host, 0xa5, bytes); // nobody may rely on what is in new memory
+  if (dry()) {
+    host = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (host == MAP_FAILED)
+      return cu::OutOfMemory;
+  } else {
+    if (posix_memalign(&host, 256, bytes))
+      return cu::OutOfMemory;
+    memset(host, 0xa5, bytes); // nobody may rely on what is in new memory
+  }
   *memory = reinterpret_cast<uint64_t>(host) | deviceBit;
   allocations[*memory] = static_cast<int64_t>(bytes);
   freed.erase(*memory);
@@ -268,7 +294,11 @@ EXPORT cu::Result cuMemFree_v2(cu::Pointer memory) {
   counts.liveBytes -= it->second;
   ++counts.frees;
   freed[memory] = it->second;
-  free(reinterpret_cast<void *>(memory & ~deviceBit));
+  void *host = reinterpret_cast<void *>(memory & ~deviceBit);
+  if (dry())
+    munmap(host, static_cast<size_t>(it->second));
+  else
+    free(host);
   allocations.erase(it);
   return cu::Success;
 }
@@ -307,7 +337,7 @@ EXPORT cu::Result cuMemcpyHtoDAsync_v2(cu::Pointer to, const void *from, size_t 
   bool locked = it != pinned.begin() && (--it, start + bytes <= it->first + it->second);
   std::vector<char> copy;
   // Memory that is not page-locked is read before the call returns.
-  if (!locked)
+  if (!locked && !dry())
     copy.assign(start, start + bytes);
   enqueue(stream, Kind::CopyToDevice, [=, copy = std::move(copy)] {
     if (void *target = translate(to, static_cast<int64_t>(bytes), "copy to the device"))
@@ -318,8 +348,11 @@ EXPORT cu::Result cuMemcpyHtoDAsync_v2(cu::Pointer to, const void *from, size_t 
 EXPORT cu::Result cuMemcpyDtoHAsync_v2(void *to, cu::Pointer from, size_t bytes, cu::Stream stream) {
   needsContext("cuMemcpyDtoHAsync");
   enqueue(stream, Kind::CopyToHost, [=] {
-    if (void *source = translate(from, static_cast<int64_t>(bytes), "copy from the device"))
+    void *source = translate(from, static_cast<int64_t>(bytes), "copy from the device");
+    if (source)
       memcpy(to, source, bytes);
+    else if (dry())
+      memset(to, 0, bytes);
   });
   return cu::Success;
 }
@@ -474,11 +507,20 @@ EXPORT cu::Result cuGraphExecDestroy(cu::GraphExec exec) {
 }
 
 // ---- modules
-EXPORT cu::Result cuModuleLoadDataEx(cu::Module *module, const void *image, unsigned, int *, void **) {
+EXPORT cu::Result cuModuleLoadDataEx(cu::Module *module, const void *image, unsigned options, int *names,
+                                     void **values) {
   needsContext("cuModuleLoadDataEx");
-  if (deviceArch != 0)
+  auto loaded = std::make_unique<HostModule>();
+  if (deviceArch == 0)
+    loaded->image = static_cast<const mpt_host_image *>(image);
+  else if (!dry()) {
+    for (unsigned i = 0; i < options; ++i)
+      if (names[i] == cu::JitErrorLog)
+        strcpy(static_cast<char *>(values[i]), "ptxas fatal: the stand-in has no such processor");
     return cu::NoBinary;
-  *module = reinterpret_cast<cu::Module>(new HostModule{static_cast<const mpt_host_image *>(image)});
+  } else
+    loaded->code = DeviceCode::read(static_cast<const char *>(image));
+  *module = reinterpret_cast<cu::Module>(loaded.release());
   return cu::Success;
 }
 EXPORT cu::Result cuModuleUnload(cu::Module module) {
@@ -493,31 +535,54 @@ EXPORT cu::Result cuModuleUnload(cu::Module module) {
 EXPORT cu::Result cuModuleGetFunction(cu::Function *function, cu::Module module, const char *name) {
   std::lock_guard lock(mutex);
   auto *loaded = reinterpret_cast<HostModule *>(module);
-  const mpt_host_image &image = *loaded->image;
-  for (int64_t i = 0; i < image.num_kernels; ++i)
-    if (strcmp(image.descs[i].name, name) == 0) {
-      auto &slot = functions[{loaded, name}];
-      slot.reset(new HostFunction{&image.descs[i], image.kernels[i]});
-      *function = reinterpret_cast<cu::Function>(slot.get());
-      return cu::Success;
-    }
-  return 500; // not found
+  auto &slot = functions[{loaded, name}];
+  if (loaded->code) {
+    slot.reset(new HostFunction{name, nullptr, nullptr, {}});
+    if (!loaded->code->find(name, slot->entry))
+      return 500; // not found
+  } else {
+    const mpt_host_image &image = *loaded->image;
+    for (int64_t i = 0; i < image.num_kernels && !slot; ++i)
+      if (strcmp(image.descs[i].name, name) == 0)
+        slot.reset(new HostFunction{name, &image.descs[i], image.kernels[i], {}});
+    if (!slot)
+      return 500;
+  }
+  *function = reinterpret_cast<cu::Function>(slot.get());
+  return cu::Success;
+}
+EXPORT cu::Result cuFuncSetAttribute(cu::Function function, int attribute, int value) {
+  auto *kernel = reinterpret_cast<HostFunction *>(function);
+  if (attribute != cu::MaxDynamicShared || value < 0 || value > 227 * 1024)
+    return cu::InvalidValue;
+  kernel->entry.shared = value;
+  return cu::Success;
 }
 EXPORT cu::Result cuLaunchKernel(cu::Function function, unsigned gridX, unsigned gridY, unsigned gridZ, unsigned blockX,
-                                 unsigned blockY, unsigned blockZ, unsigned, cu::Stream stream, void **parameters,
-                                 void **) {
+                                 unsigned blockY, unsigned blockZ, unsigned shared, cu::Stream stream,
+                                 void **parameters, void **) {
   needsContext("cuLaunchKernel");
   auto *kernel = reinterpret_cast<HostFunction *>(function);
-  const mpt_kernel_desc &d = *kernel->desc;
-  const int64_t given[] = {gridX, gridY, gridZ, blockX, blockY, blockZ};
-  const int64_t wanted[] = {d.grid[0], d.grid[1], d.grid[2], d.block[0], d.block[1], d.block[2]};
-  if (memcmp(given, wanted, sizeof given) != 0)
-    violation(std::string("kernel ") + d.name + " is launched on another grid than its own");
-  if (int64_t(blockX) * blockY * blockZ > 1024 || gridY > 65535 || gridZ > 65535)
+  int64_t args = kernel->entry.args;
+  if (const mpt_kernel_desc *d = kernel->desc) {
+    const int64_t given[] = {gridX, gridY, gridZ, blockX, blockY, blockZ};
+    const int64_t wanted[] = {d->grid[0], d->grid[1], d->grid[2], d->block[0], d->block[1], d->block[2]};
+    if (memcmp(given, wanted, sizeof given) != 0)
+      violation("kernel " + kernel->name + " is launched on another grid than its own");
+    args = d->num_args;
+  }
+  int64_t threads = int64_t(blockX) * blockY * blockZ;
+  if (threads > 1024 || blockZ > 64 || gridX > 0x7fffffff || gridY > 65535 || gridZ > 65535 || !gridX || !gridY ||
+      !gridZ || static_cast<int>(shared) > kernel->entry.shared) {
+    violation("kernel " + kernel->name + " has more threads, blocks or shared memory than a device takes");
     return cu::InvalidValue;
+  }
+  if (threads > kernel->entry.threads)
+    violation("kernel " + kernel->name + " is launched on more threads than it was compiled for");
+  note("launch " + kernel->name);
   // Parameters are read when the launch is requested.
   std::vector<uint64_t> values;
-  for (int64_t i = 0; i < d.num_args; ++i)
+  for (int64_t i = 0; i < args; ++i)
     values.push_back(*static_cast<uint64_t *>(parameters[i]));
   enqueue(stream, Kind::Launch, [kernel, values] {
     if (failingLaunch && --failingLaunch == 0) {
@@ -526,7 +591,7 @@ EXPORT cu::Result cuLaunchKernel(cu::Function function, unsigned gridX, unsigned
     }
     std::vector<void *> args;
     for (uint64_t value : values)
-      args.push_back(translate(value, 1, kernel->desc->name));
+      args.push_back(translate(value, 1, kernel->name.c_str()));
     bool ok = true;
     for (void *arg : args)
       ok = ok && arg;

@@ -41,6 +41,13 @@ enum class Kind { Launch, Product, Convolution, Fill, CopyOnDevice, CopyToDevice
 /// Puts work on a stream, or into the graph that it is recording.
 void enqueue(void *stream, Kind kind, std::function<void()> work);
 
+/// Whether nothing is executed ($MPT_STANDIN_DRY): sizes, lifetimes and calls are checked all the same, device memory
+/// is addresses alone, and code for a real architecture ($MPT_STANDIN_ARCH) is searched for its kernels.
+bool dry();
+
+/// Appends a line to the file that $MPT_STANDIN_LOG names.
+void note(const std::string &text);
+
 /// Notes a violation where the calling thread records a graph; true then.
 bool forbidWhileCapturing(const char *what);
 

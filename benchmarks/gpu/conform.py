@@ -1,0 +1,144 @@
+"""Runs libraries of data/conformance or data/training on this machine: conform.py [--jobs N] FOLDER...
+
+Each library runs in a process of its own, since a kernel that faults takes its process's device along. Prints a JSON line a
+case: what was compared, the largest error and what it may be, or the error's text (which names the ONNX node).
+"""
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import pathlib
+import struct
+import traceback
+
+import numpy as np
+
+# Relative, of the first step's loss and of later ones (5e-2 for the policies with 8 bits).
+TOLERANCE = {"fp32": 1e-5, "amp-f16": 4e-3, "als-f16": 4e-3, "amp-bf16": 2e-2}
+TYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "F8_E4M3": "float8_e4m3fn",
+         "F8_E5M2": "float8_e5m2", "I64": "int64", "I32": "int32", "I8": "int8", "BOOL": "bool"}
+
+
+def read_tensors(path) -> dict:
+    import ml_dtypes  # noqa: F401  numpy then knows the names of narrow types
+    raw = pathlib.Path(path).read_bytes()
+    length, = struct.unpack("<Q", raw[:8])
+    found = {}
+    for name, entry in json.loads(raw[8:8 + length]).items():
+        if name != "__metadata__":
+            begin, end = entry["data_offsets"]
+            found[name] = np.frombuffer(raw[8 + length + begin:8 + length + end], np.dtype(TYPES[entry["dtype"]])).reshape(entry["shape"])
+    return found
+
+
+def compare(got, want, tolerance):
+    """(largest error, text of the first element that is off)"""
+    got, want = np.asarray(got), np.asarray(want)
+    if got.shape != want.shape:
+        return float("inf"), f"expected the shape {want.shape}, got {got.shape}"
+    g, w = got.astype(np.float64).reshape(-1), want.astype(np.float64).reshape(-1)
+    with np.errstate(invalid="ignore"):
+        error = np.where((g == w) | (np.isnan(g) & np.isnan(w)), 0, np.abs(g - w))
+    error = np.where(np.isnan(error), np.inf, error)
+    bad = np.flatnonzero(error > tolerance)
+    text = f"element {bad[0]} of {len(g)} ({len(bad)} off): expected {w[bad[0]]:.9g} within {tolerance:.3g}, got {g[bad[0]]:.9g}" if len(bad) else ""
+    return float(error.max(initial=0)), text
+
+
+def run_cases(folder):
+    import mpt
+    tensors = read_tensors(folder / "cases.safetensors")
+    with mpt.Trainer(folder) as trainer:
+        for function in sorted({name.split("/")[0] for name in tensors}):
+            part = lambda what: {name.split("/", 2)[2]: value for name, value in tensors.items()  # noqa: E731
+                                 if name.startswith(f"{function}/{what}/")}
+            row = {"case": f"{folder.name}.{function}", "ok": True}
+            try:
+                for run in ("call by call", "as a graph"):
+                    outputs = trainer.run(function, part("in"))
+                    tolerances = part("tolerance")
+                    for name, want in part("out").items():
+                        error, text = compare(outputs[name], want, float(tolerances[name]))
+                        row["error"] = max(row.get("error", 0), error)
+                        if text and row["ok"]:
+                            row.update(ok=False, problem=f"{run}, {name}: {text}")
+            except Exception as problem:
+                row.update(ok=False, problem=str(problem))
+            yield row
+            if "CUDA_ERROR" in row.get("problem", ""):
+                return
+
+
+def run_training(folder):
+    import mpt
+    want = json.loads((folder / "expected.json").read_text())
+    row = {"case": f"{folder.parent.name} {folder.name}", "policy": want["policy"]}
+    with mpt.Trainer(folder / "cuda") as trainer:
+        batch = dict(np.load(folder / "batch.npz"))
+        losses = [trainer.step(batch).loss for _ in want["losses"]]
+    errors = [abs(a - b) / max(abs(b), 1e-30) if np.isfinite(a) else float("inf") for a, b in zip(losses, want["losses"])]
+    limit = TOLERANCE.get(want["policy"], 5e-2)
+    # Updates amplify the first roundings, through batch norm over few values above all.
+    row.update(losses=losses, first_error=errors[0], error=max(errors), ok=bool(errors[0] <= limit and max(errors) <= 10 * limit))
+    if not row["ok"]:
+        row["problem"] = f"expected the losses {want['losses']}, got {losses}"
+    yield row
+
+
+def run(folder, out) -> None:
+    try:
+        for row in run_training(folder) if (folder / "expected.json").exists() else run_cases(folder):
+            out(row)
+    except Exception as problem:
+        out({"case": folder.name, "ok": False, "problem": f"{problem}", "where": traceback.format_exc(limit=-2)})
+
+
+def child(folder, lines) -> None:
+    run(folder, lambda row: lines.put(row))
+
+
+def main() -> None:
+    parse = argparse.ArgumentParser()
+    parse.add_argument("folders", type=pathlib.Path, nargs="+")
+    parse.add_argument("--jobs", type=int, default=1, help="processes at a time; 0: all in this one")
+    parse.add_argument("--limit", type=float, default=60, help="seconds of one library")
+    a = parse.parse_args()
+    show = lambda row: print(json.dumps(row), flush=True)  # noqa: E731
+    if not a.jobs:
+        for folder in a.folders:
+            run(folder, show)
+        return
+    context = multiprocessing.get_context("fork")  # nothing of CUDA is open here
+    waiting, running = list(a.folders), []
+    while waiting or running:
+        while waiting and len(running) < a.jobs:
+            folder, lines = waiting.pop(0), context.SimpleQueue()
+            process = context.Process(target=child, args=(folder, lines))
+            process.start()
+            running.append((folder, process, lines, time_now() + a.limit))
+        for entry in list(running):
+            folder, process, lines, deadline = entry
+            process.join(0.02)
+            done = not process.is_alive()
+            while not lines.empty():
+                show(lines.get())
+            if not done and time_now() > deadline:
+                process.kill()
+                show({"case": folder.name, "ok": False, "problem": f"no end within {a.limit:g} s"})
+            elif done and process.exitcode:
+                show({"case": folder.name, "ok": False, "problem": f"the process ended with status {process.exitcode}"})
+            elif not done:
+                continue
+            running.remove(entry)
+
+
+def time_now() -> float:
+    import time
+    return time.monotonic()
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    main()

@@ -1,0 +1,68 @@
+"""The bundle for machines with a GPU: packed, run against the stand-in for driver and libraries, broken, and resumed."""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+from conftest import build_folder
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def environment():
+    standin = str(build_folder() / "lib" / "libcuda_standin.so")
+    return {**os.environ, **dict.fromkeys(("MPT_CUDA_DRIVER", "MPT_CUBLASLT", "MPT_CUDNN"), standin), "OMP_NUM_THREADS": "1"}
+
+
+def run(bundle, *arguments, **variables):
+    done = subprocess.run([sys.executable, bundle / "run.py", *arguments], env={**environment(), **variables}, capture_output=True, text=True)
+    rows = [json.loads(line) for line in (bundle / "results" / "results.jsonl").read_text().splitlines()]
+    return done, rows
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory):
+    if not (build_folder() / "lib" / "libcuda_standin.so").exists():
+        pytest.skip("the stand-in is not built")
+    folder = tmp_path_factory.mktemp("gpu") / "bundle"
+    subprocess.run([ROOT / "scripts" / "gpu-bundle.sh", folder, "--models=", "--arch=host", "--types=f32", "--policies=fp32,amp-bf16",
+                    "--conformance=^(elementwise[.]add|matmul[.].*)$", "--training=own-mlp", f"--build={build_folder()}"],
+                   env={**os.environ, "MPT_TORCH_PYTHON": sys.executable, "OMP_NUM_THREADS": "1"}, check=True)
+    return folder
+
+
+def test_all_parts_run_and_agree(bundle):
+    done, rows = run(bundle, "--seconds=500")
+    assert done.returncode == 0, done.stdout + done.stderr
+    parts = {row["part"] for row in rows if row["ok"]}
+    assert {"probe", "smoke", "conformance", "training"} <= parts
+    assert {row["case"] for row in rows if row["part"] == "training"} == {"own-mlp fp32", "own-mlp amp-bf16"}
+    assert any(row["case"].startswith("matmul-f32.") and 0 <= row["error"] < 1e-3 for row in rows if "case" in row)
+    table = (bundle / "results" / "table.md").read_text()
+    assert "| conformance/f32 |" in table and "| training/fp32 | 1 | 0 | 0 |" in table
+
+
+def test_a_second_run_does_nothing_and_a_broken_part_stops_no_other(bundle):
+    _, before = run(bundle, "conformance", "training")
+    library, = (bundle / "data" / "training" / "own-mlp" / "fp32" / "cuda").glob("*.so")
+    kept = library.read_bytes()
+    library.write_text("no library")
+    done, rows = run(bundle, "training", "--again")
+    library.write_bytes(kept)
+    new = {row["case"]: row for row in rows[len(before):]}
+    assert done.returncode == 1 and not new["fp32"]["ok"] and str(library.parent) in new["fp32"]["problem"]
+    assert new["own-mlp amp-bf16"]["ok"] and "training/fp32 : " not in done.stderr
+    done, rows = run(bundle, "training")  # what failed is tried again
+    assert done.returncode == 0 and rows[-1]["case"] == "own-mlp fp32" and rows[-1]["ok"]
+
+
+def test_time_that_is_spent_leaves_the_rest_for_the_next_call(bundle):
+    done, _ = run(bundle, "conformance", "--again", "--seconds=1")
+    assert done.returncode == 0 and "Not run for want of time: conformance/f32" in done.stdout
+
+
+def test_names_of_parts(bundle):
+    done, _ = run(bundle, "speed")
+    assert done.returncode == 2 and "expected parts among probe, smoke" in done.stderr
