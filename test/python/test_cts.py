@@ -10,10 +10,12 @@ from mpt_run import tool
 SUITE = pathlib.Path(__file__).resolve().parents[1] / "cts" / "run_cts.py"
 
 
-@pytest.mark.parametrize("target", ["oracle", "cpu", "gpu-on-cpu"])
+@pytest.mark.parametrize("target", ["oracle", "cpu", "gpu-on-cpu", "cuda"])
 def test_conformance(target):
     if target != "oracle" and not (tool().parent / "mpt-opt").exists():
         pytest.skip("build mpt-opt first")
+    if target == "cuda" and not (tool().parent.parent / "lib" / "libcuda_standin.so").exists():
+        pytest.skip("the stand-in for CUDA is not built")
     result = subprocess.run([sys.executable, SUITE, f"--target={target}"], capture_output=True, text=True)
     assert result.returncode == 0, result.stdout + result.stderr
 

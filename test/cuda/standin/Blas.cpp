@@ -67,6 +67,10 @@ bool supported(const Desc &desc, const Matrix &a, const Matrix &b, const Matrix 
     return b.type == lt::R64F && d.type == lt::R64F && desc.compute == lt::Compute64F && desc.scale == lt::R64F;
   if (desc.compute != lt::Compute32F || desc.scale != lt::R32F)
     return false;
+  // A bias is of the result's type; products of 8 bits into FP32 take one of BF16.
+  if ((desc.epilogue & lt::Bias) && desc.biasType >= 0 &&
+      desc.biasType != (isFloat8(a.type) && d.type == lt::R32F ? int(lt::R16BF) : d.type))
+    return false;
   if (isFloat8(a.type) || isFloat8(b.type))
     return isFloat8(a.type) && isFloat8(b.type) && !(a.type == lt::R8FE5M2 && b.type == lt::R8FE5M2) &&
            desc.transposed[0] == lt::T && desc.transposed[1] == lt::N && a.rows % 16 == 0 && a.cols % 16 == 0 &&
