@@ -1,6 +1,8 @@
 // One launch for many tensors of different sizes that are treated alike: optimizer updates of all parameters.
 #include "GpuKernelBuilder.h"
 
+#include "MathFunctions.h"
+
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/IR/IRMapping.h"
@@ -26,12 +28,23 @@ SplatElementsAttr splatOf(Operation *op) {
 struct Member {
   SmallVector<Operation *> ops;
   SmallVector<unsigned> inputs, outputs;
-  int64_t count = 0;
+  int64_t count = 0, start = 0, blocks = 0; ///< elements; number of the first block and how many there are
 };
 
+/// The value whose elements `op` makes or adds up.
+Value spaceOf(Operation *op) {
+  auto reduce = dyn_cast<ReduceOp>(op);
+  return reduce ? Value(reduce.getX()) : Value(op->getResult(0));
+}
+
 /// The members of a body that consists of parts which share no value but operands; empty where they are not alike.
-SmallVector<Member> membersOf(Block &body) {
+SmallVector<Member> membersOf(Block &body, bool sums) {
   llvm::EquivalenceClasses<Operation *> parts;
+  if (sums)
+    for (BlockArgument argument : body.getArguments())
+      if (typeOf(argument).getNumElements() > kFew)
+        for (Operation *user : argument.getUsers())
+          parts.unionSets(*argument.getUsers().begin(), user);
   for (Operation &op : body.without_terminator()) {
     if (splatOf(&op))
       continue;
@@ -54,12 +67,17 @@ SmallVector<Member> membersOf(Block &body) {
   for (auto &[leader, member] : members) {
     if (member.outputs.empty())
       return {};
-    ArrayRef<int64_t> shape = typeOf(yield->getOperand(member.outputs.front())).getShape();
-    member.count = typeOf(yield->getOperand(member.outputs.front())).getNumElements();
+    ArrayRef<int64_t> shape = typeOf(spaceOf(member.ops.front())).getShape();
+    member.count = typeOf(spaceOf(member.ops.front())).getNumElements();
     for (Operation *op : member.ops) {
       auto lowering = dyn_cast<LoopLowering>(op);
-      if (!lowering || isa<ReduceOp>(op) || op->getNumResults() != 1 || typeOf(op->getResult(0)).getShape() != shape)
+      if (!lowering || op->getNumResults() != 1 || typeOf(spaceOf(op)).getShape() != shape)
         return {};
+      if (auto reduce = dyn_cast<ReduceOp>(op)) {
+        if (!sums || reduce.getKind() == ReduceKind::mean || typeOf(reduce.getY()).getNumElements() != 1)
+          return {};
+        continue;
+      }
       for (OpOperand &use : op->getOpOperands())
         if (lowering.readsOwnIndex(use.getOperandNumber()) ? typeOf(use.get()).getShape() != shape
                                                            : typeOf(use.get()).getNumElements() > kFew)
@@ -78,9 +96,13 @@ bool isAlike(Member &first, Member &member, ValueRange yielded) {
   SmallVector<unsigned> from, to;
   for (auto [a, b] : llvm::zip_equal(first.ops, member.ops)) {
     if (a->getName() != b->getName() || a->getNumOperands() != b->getNumOperands() ||
-        a->getPropertiesAsAttribute() != b->getPropertiesAsAttribute() ||
+        (!isa<ReduceOp>(a) && a->getPropertiesAsAttribute() != b->getPropertiesAsAttribute()) ||
         typeOf(a->getResult(0)).getElementType() != typeOf(b->getResult(0)).getElementType())
       return false;
+    if (auto one = dyn_cast<ReduceOp>(a))
+      if (auto other = cast<ReduceOp>(b);
+          one.getKind() != other.getKind() || one.getNumericsAttr() != other.getNumericsAttr())
+        return false;
     for (auto [x, y] : llvm::zip_equal(a->getOperands(), b->getOperands())) {
       RankedTensorType left = typeOf(x), right = typeOf(y);
       if (left.getElementType() != right.getElementType())
@@ -116,138 +138,198 @@ bool isAlike(Member &first, Member &member, ValueRange yielded) {
 
 } // namespace
 
-/// A tree of branches over the number of the block finds the tensor; from there on it is the pointwise schedule on flat
-/// memory. False where the fusion is something else.
-bool GpuKernelBuilder::bundle() {
-  if (!reductions.empty() || outputs.size() < 2)
-    return false;
-  SmallVector<Member> members = membersOf(body());
-  if (members.size() < 2)
-    return false;
-  for (Member &member : members)
-    if (member.count <= kFew || !isAlike(members.front(), member, yielded()))
-      return false;
-  Member &first = members.front();
-  auto dense = [&](MemRefType type) {
-    SmallVector<int64_t> strides;
-    int64_t offset, expected = 1;
-    if (mlir::failed(type.getStridesAndOffset(strides, offset)))
-      return false;
-    for (int64_t d = type.getRank(); d-- > 0; expected *= type.getDimSize(d))
-      if (type.getDimSize(d) > 1 && strides[d] != expected)
-        return false;
-    return true;
-  };
-  for (const Member &member : members)
-    if (!llvm::all_of(member.inputs, [&](unsigned i) { return dense(inputs[i]); }) ||
-        !llvm::all_of(member.outputs, [&](unsigned o) { return dense(outputs[o]); }))
-      return false;
-
-  // The same ops on one dimension as long as the largest tensor.
+/// What both kinds of bundles need: the members, and what the first of them does on one dimension as long as the
+/// longest.
+struct mpt::BundlePlan {
+  SmallVector<Member> members;
+  OwningOpRef<Operation *> flat;
+  SmallVector<MemRefType> inputs, outputs; ///< of `flat`
+  SmallVector<int64_t> alignments;
   int64_t longest = 0;
-  for (const Member &member : members)
-    longest = std::max(longest, member.count);
-  OpBuilder inner(builder.getContext());
-  OperationState state(fusion.getLoc(), FusionOp::getOperationName());
-  Block &flat = state.addRegion()->emplaceBlock();
-  OwningOpRef<Operation *> owner(Operation::create(state));
-  inner.setInsertionPointToEnd(&flat);
-  auto flatType = [&](Type element) { return RankedTensorType::get({longest}, element); };
-  auto isFull = [&](unsigned input) { return typeOf(body().getArgument(input)).getNumElements() == first.count; };
-  IRMapping mapping;
-  SmallVector<MemRefType> flatInputs, flatOutputs;
-  SmallVector<int64_t> flatAlignments;
-  auto alignmentOf = [&](size_t n) { return n < alignments.size() ? alignments[n] : target.accessBytes; };
-  auto add = [&](SmallVectorImpl<MemRefType> &types, MemRefType type, bool full, auto numberOf) {
-    types.push_back(full ? MemRefType::get({longest}, type.getElementType()) : type);
-    int64_t least = target.accessBytes;
-    for (const Member &member : members)
-      least = std::min(least, alignmentOf(numberOf(member)));
-    flatAlignments.push_back(least);
-  };
-  for (auto [k, input] : llvm::enumerate(first.inputs)) {
-    RankedTensorType type = typeOf(body().getArgument(input));
-    add(flatInputs, inputs[input], isFull(input), [&, k = k](const Member &m) { return m.inputs[k]; });
-    mapping.map(body().getArgument(input),
-                flat.addArgument(isFull(input) ? flatType(type.getElementType()) : type, fusion.getLoc()));
-  }
-  for (Operation *op : first.ops) {
-    for (Value operand : op->getOperands())
-      if (SplatElementsAttr splat = splatOf(operand.getDefiningOp()); splat && !mapping.contains(operand))
-        mapping.map(operand,
-                    ConstantOp::create(inner, op->getLoc(), flatType(splat.getElementType()),
-                                       cast<ElementsAttr>(splat.resizeSplat(flatType(splat.getElementType())))));
-    Operation *copy = inner.clone(*op, mapping);
-    copy->getResult(0).setType(flatType(typeOf(op->getResult(0)).getElementType()));
-  }
-  SmallVector<Value> results;
-  for (auto [k, output] : llvm::enumerate(first.outputs)) {
-    add(flatOutputs, outputs[output], true, [&, k = k](const Member &m) { return inputs.size() + m.outputs[k]; });
-    results.push_back(mapping.lookup(yielded()[output]));
-  }
-  YieldOp::create(inner, fusion.getLoc(), results);
-  GpuKernelBuilder part(builder, cast<FusionOp>(*owner), flatInputs, flatOutputs, name, target, flatAlignments);
-  if (!part.chooseLane(part.loops)) {
-    failed = true;
-    return true;
-  }
-  SmallVector<int64_t> bytes;
-  for (ArrayRef<MemRefType> types : {ArrayRef<MemRefType>(flatInputs), ArrayRef<MemRefType>(flatOutputs)})
-    for (MemRefType type : types)
-      if (type.getNumElements() == longest)
-        bytes.push_back(ceilDiv(type.getElementTypeBitWidth(), 8));
-  unsigned vector = part.vectorWidth(0, bytes);
-  int64_t span = kThreads * kVectors * vector, blocks = 0;
-  SmallVector<int64_t> starts;
-  for (const Member &member : members) {
-    starts.push_back(blocks);
-    blocks += ceilDiv(member.count, span);
-  }
 
-  launch("bundle", {blocks, 1, 1}, kThreads, [&](Frame &frame) {
-    ElementEmitter &e = frame.e;
+  Block &body() { return flat->getRegion(0).front(); }
+  bool isFull(MemRefType type) const { return type.getNumElements() == longest; }
+  unsigned argument(const Member &member, size_t k, size_t numInputs) const {
+    return k < inputs.size() ? member.inputs[k] : numInputs + member.outputs[k - inputs.size()];
+  }
+  /// Gives each member its blocks of `span` elements. Returns their number.
+  int64_t share(int64_t span) {
+    int64_t blocks = 0;
+    for (Member &member : members) {
+      member.start = blocks;
+      member.blocks = ceilDiv(member.count, span);
+      blocks += member.blocks;
+    }
+    return blocks;
+  }
+  /// A tree of branches over `block`: the memory of arguments [first, last) as `flat` wants it, then `numbers(member)`.
+  /// `startOf` says where a member's blocks begin.
+  SmallVector<Value> choose(ElementEmitter &e, Value block, ValueRange arguments, size_t numInputs, size_t first,
+                            size_t last, function_ref<int64_t(const Member &)> startOf,
+                            function_ref<SmallVector<int64_t>(const Member &)> numbers) {
     ImplicitLocOpBuilder &b = e.b;
-    ValueRange arguments = frame.function.getArguments();
-    SmallVector<Type> types;
-    for (ArrayRef<MemRefType> list : {ArrayRef<MemRefType>(flatInputs), ArrayRef<MemRefType>(flatOutputs)})
-      llvm::append_range(types, list);
-    types.append(2, b.getIndexType());
-    auto leaf = [&](const Member &member, int64_t start) {
+    auto typeOfArgument = [&](size_t k) { return k < inputs.size() ? inputs[k] : outputs[k - inputs.size()]; };
+    auto leaf = [&](const Member &member) {
       SmallVector<Value> found;
-      auto pointer = [&](Value argument, MemRefType type) {
-        if (argument.getType() == type)
-          return found.push_back(argument);
-        found.push_back(memref::ReinterpretCastOp::create(b, type, argument, 0, type.getShape(), ArrayRef<int64_t>{1}));
-      };
-      for (auto [k, type] : llvm::enumerate(flatInputs))
-        pointer(arguments[member.inputs[k]], type);
-      for (auto [k, type] : llvm::enumerate(flatOutputs))
-        pointer(arguments[inputs.size() + member.outputs[k]], type);
-      found.push_back(e.indexConstant(start));
-      found.push_back(e.indexConstant(member.count));
+      for (size_t k = first; k < last; ++k) {
+        MemRefType type = typeOfArgument(k);
+        Value argument = arguments[this->argument(member, k, numInputs)];
+        if (argument.getType() != type)
+          argument = memref::ReinterpretCastOp::create(b, type, argument, 0, type.getShape(), ArrayRef<int64_t>{1});
+        found.push_back(argument);
+      }
+      for (int64_t number : numbers(member))
+        found.push_back(e.indexConstant(number));
       return found;
     };
-    std::function<SmallVector<Value>(size_t, size_t)> choose = [&](size_t low, size_t high) -> SmallVector<Value> {
+    SmallVector<Type> types;
+    for (size_t k = first; k < last; ++k)
+      types.push_back(typeOfArgument(k));
+    types.append(numbers(members.front()).size(), b.getIndexType());
+    std::function<SmallVector<Value>(size_t, size_t)> search = [&](size_t low, size_t high) -> SmallVector<Value> {
       if (high - low == 1)
-        return leaf(members[low], starts[low]);
+        return leaf(members[low]);
       size_t middle = (low + high) / 2;
-      Value left = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, frame.block, e.indexConstant(starts[middle]));
+      Value left =
+          arith::CmpIOp::create(b, arith::CmpIPredicate::ult, block, e.indexConstant(startOf(members[middle])));
       auto branch = scf::IfOp::create(b, types, left, /*withElseRegion=*/true);
       OpBuilder::InsertionGuard guard(b);
       for (bool then : {true, false}) {
         b.setInsertionPointToEnd(&branch->getRegion(then ? 0 : 1).front());
-        scf::YieldOp::create(b, then ? choose(low, middle) : choose(middle, high));
+        scf::YieldOp::create(b, then ? search(low, middle) : search(middle, high));
       }
       return SmallVector<Value>(branch.getResults());
     };
-    SmallVector<Value> chosen = choose(0, members.size());
-    SmallVector<Value> buffers(ArrayRef<Value>(chosen).drop_back(2));
-    for (auto [buffer, alignment] : llvm::zip_equal(buffers, flatAlignments))
+    return search(0, members.size());
+  }
+};
+
+static bool isRowMajor(MemRefType type) {
+  SmallVector<int64_t> strides;
+  int64_t offset, expected = 1;
+  if (mlir::failed(type.getStridesAndOffset(strides, offset)))
+    return false;
+  for (int64_t d = type.getRank(); d-- > 0; expected *= type.getDimSize(d))
+    if (type.getDimSize(d) > 1 && strides[d] != expected)
+      return false;
+  return true;
+}
+
+/// Each element stands for itself alone, whatever its place: all orders of dimensions will do.
+static bool isDense(MemRefType type) {
+  SmallVector<int64_t> strides;
+  int64_t offset, span = 1;
+  if (mlir::failed(type.getStridesAndOffset(strides, offset)))
+    return false;
+  for (auto [extent, stride] : llvm::zip_equal(type.getShape(), strides))
+    span += (extent - 1) * stride;
+  return span == type.getNumElements();
+}
+
+/// Many tensors of different sizes that are treated alike. False where the fusion is something else.
+bool GpuKernelBuilder::bundle() {
+  bool sums = !reductions.empty();
+  if (outputs.size() < 2 || (sums && reductions.size() != outputs.size()))
+    return false;
+  BundlePlan plan;
+  plan.members = membersOf(body(), sums);
+  if (plan.members.size() < 2)
+    return false;
+  Member &first = plan.members.front();
+  for (Member &member : plan.members) {
+    if (member.count <= kFew || !isAlike(first, member, yielded()))
+      return false;
+    // Sums of one tensor's elements take them in the order of memory.
+    unsigned full = 0;
+    for (unsigned i : member.inputs) {
+      bool whole = inputs[i].getNumElements() == member.count;
+      full += whole;
+      if (!isRowMajor(inputs[i]) && !(sums && whole && isDense(inputs[i])))
+        return false;
+    }
+    if (sums && full != 1)
+      return false;
+    for (unsigned o : member.outputs)
+      if (!isRowMajor(outputs[o]))
+        return false;
+    plan.longest = std::max(plan.longest, member.count);
+  }
+
+  OpBuilder inner(builder.getContext());
+  OperationState state(fusion.getLoc(), FusionOp::getOperationName());
+  Block &flat = state.addRegion()->emplaceBlock();
+  plan.flat = Operation::create(state);
+  inner.setInsertionPointToEnd(&flat);
+  auto flatType = [&](Type element) { return RankedTensorType::get({plan.longest}, element); };
+  IRMapping mapping;
+  for (unsigned input : first.inputs) {
+    RankedTensorType type = typeOf(body().getArgument(input));
+    bool full = type.getNumElements() == first.count;
+    plan.inputs.push_back(full ? MemRefType::get({plan.longest}, inputs[input].getElementType()) : inputs[input]);
+    mapping.map(body().getArgument(input),
+                flat.addArgument(full ? flatType(type.getElementType()) : type, fusion.getLoc()));
+  }
+  for (Operation *op : first.ops) {
+    if (auto reduce = dyn_cast<ReduceOp>(op)) {
+      auto type = RankedTensorType::get({}, typeOf(reduce.getY()).getElementType());
+      mapping.map(reduce.getY(), ReduceOp::create(inner, op->getLoc(), type, mapping.lookup(reduce.getX()),
+                                                  reduce.getKind(), ArrayRef<int64_t>{0}, reduce.getNumericsAttr())
+                                     .getY());
+      continue;
+    }
+    for (Value operand : op->getOperands())
+      if (SplatElementsAttr splat = splatOf(operand.getDefiningOp()); splat && !mapping.contains(operand)) {
+        RankedTensorType type = flatType(splat.getElementType());
+        mapping.map(operand,
+                    ConstantOp::create(inner, op->getLoc(), type, cast<ElementsAttr>(splat.resizeSplat(type))));
+      }
+    Operation *copy = inner.clone(*op, mapping);
+    copy->getResult(0).setType(flatType(typeOf(op->getResult(0)).getElementType()));
+  }
+  SmallVector<Value> results;
+  for (unsigned output : first.outputs) {
+    plan.outputs.push_back(MemRefType::get({sums ? 1 : plan.longest}, outputs[output].getElementType()));
+    results.push_back(mapping.lookup(yielded()[output]));
+  }
+  YieldOp::create(inner, fusion.getLoc(), results);
+  for (size_t k = 0; k < plan.inputs.size() + plan.outputs.size(); ++k) {
+    int64_t least = target.accessBytes;
+    for (const Member &member : plan.members)
+      if (unsigned n = plan.argument(member, k, inputs.size()); n < alignments.size())
+        least = std::min(least, alignments[n]);
+    plan.alignments.push_back(least);
+  }
+  sums ? bundleSums(plan) : bundleElements(plan);
+  return true;
+}
+
+/// From the choice of the tensor on this is the pointwise schedule on flat memory.
+void GpuKernelBuilder::bundleElements(BundlePlan &plan) {
+  GpuKernelBuilder part(builder, cast<FusionOp>(*plan.flat), plan.inputs, plan.outputs, name, target, plan.alignments);
+  if (!part.chooseLane(part.loops)) {
+    failed = true;
+    return;
+  }
+  SmallVector<int64_t> bytes;
+  for (MemRefType type : llvm::concat<MemRefType>(plan.inputs, plan.outputs))
+    if (plan.isFull(type))
+      bytes.push_back(ceilDiv(type.getElementTypeBitWidth(), 8));
+  unsigned vector = part.vectorWidth(0, bytes);
+  int64_t blocks = plan.share(kThreads * kVectors * vector);
+  size_t all = plan.inputs.size() + plan.outputs.size();
+  launch("bundle", {blocks, 1, 1}, kThreads, [&](Frame &frame) {
+    ElementEmitter &e = frame.e;
+    ImplicitLocOpBuilder &b = e.b;
+    SmallVector<Value> chosen = plan.choose(
+        e, frame.block, frame.function.getArguments(), inputs.size(), 0, all, [](const Member &m) { return m.start; },
+        [](const Member &m) { return SmallVector<int64_t>{m.start, m.count}; });
+    SmallVector<Value> buffers(ArrayRef<Value>(chosen).take_front(all));
+    for (auto [buffer, alignment] : llvm::zip_equal(buffers, plan.alignments))
       e.alignments[buffer] = alignment;
-    for (auto [argument, buffer] : llvm::zip(flat.getArguments(), buffers))
+    for (auto [argument, buffer] : llvm::zip(plan.body().getArguments(), buffers))
       e.bind(argument, buffer);
-    Value start = chosen[chosen.size() - 2], count = chosen.back();
-    ValueRange written = ValueRange(buffers).drop_front(flatInputs.size());
+    Value start = chosen[all], count = chosen[all + 1];
+    ValueRange written = ValueRange(buffers).drop_front(plan.inputs.size());
     Value own = arith::SubIOp::create(b, frame.block, start);
     auto store = [&](const IndexExpr &at) { part.storeOutputs(e, written, {at}, /*rowLevel=*/false); };
     e.loop(e.indexConstant(0), e.indexConstant(kVectors), kVectors, 1, {}, [&](IndexExpr k, ValueRange) {
@@ -256,13 +338,13 @@ bool GpuKernelBuilder::bundle() {
       Value at = arith::MulIOp::create(b, number, e.indexConstant(vector));
       Value behind = arith::AddIOp::create(b, at, e.indexConstant(vector));
       Value whole = arith::CmpIOp::create(b, arith::CmpIPredicate::ule, behind, count);
-      e.guarded(whole, [&] { store(e.variable(at, longest, vector)); });
+      e.guarded(whole, [&] { store(e.variable(at, plan.longest, vector)); });
       if (vector > 1) {
         // The tensor's last elements, fewer than a vector.
         Value some = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, at, count);
         Value more = arith::CmpIOp::create(b, arith::CmpIPredicate::ugt, behind, count);
         e.guarded(arith::AndIOp::create(b, some, more), [&] {
-          e.loop(at, count, longest, 1, {}, [&](IndexExpr i, ValueRange) {
+          e.loop(at, count, plan.longest, 1, {}, [&](IndexExpr i, ValueRange) {
             store(i);
             return SmallVector<Value>();
           });
@@ -272,14 +354,142 @@ bool GpuKernelBuilder::bundle() {
     });
   });
   SmallVector<int64_t> pairs;
-  for (auto [k, argument] : llvm::enumerate(flat.getArguments())) {
-    if (!isFull(first.inputs[k]) || !part.feedsAtOwnIndex(argument, /*reductionsToo=*/false))
+  for (auto [k, argument] : llvm::enumerate(plan.body().getArguments())) {
+    if (!plan.isFull(plan.inputs[k]) || !part.feedsAtOwnIndex(argument, /*reductionsToo=*/false))
       continue;
-    for (const Member &member : members)
+    auto alignmentOf = [&](size_t n) { return n < alignments.size() ? alignments[n] : target.accessBytes; };
+    for (const Member &member : plan.members)
       for (unsigned o : member.outputs)
         if (inputs[member.inputs[k]] == outputs[o] && alignmentOf(member.inputs[k]) >= alignmentOf(inputs.size() + o))
           pairs.append({member.inputs[k], static_cast<int64_t>(inputs.size()) + o});
   }
   info.launches.front().function->setAttr(kInPlaceAttr, builder.getDenseI64ArrayAttr(pairs));
-  return true;
+}
+
+/// One value a tensor and sum. The first launch leaves one a block in scratch, the second adds a tensor's up.
+void GpuKernelBuilder::bundleSums(BundlePlan &plan) {
+  constexpr int64_t turns = 16;
+  SmallVector<ReduceOp> ops;
+  SmallVector<Accumulator> accumulators, wide;
+  for (Value value : plan.body().getTerminator()->getOperands()) {
+    ops.push_back(value.getDefiningOp<ReduceOp>());
+    accumulators.push_back(gatheringAccumulator(ops.back(), /*everyElement=*/false));
+    wide.push_back(gatheringAccumulator(ops.back(), /*everyElement=*/true));
+  }
+  SmallVector<int64_t> bytes;
+  for (MemRefType type : plan.inputs)
+    if (plan.isFull(type))
+      bytes.push_back(ceilDiv(type.getElementTypeBitWidth(), 8));
+  unsigned vector = vectorWidth(0, bytes);
+  int64_t blocks = plan.share(kThreads * turns * vector);
+  constexpr int64_t partialBytes = 8;
+  info.scratchBytes = blocks * partialBytes * static_cast<int64_t>(ops.size());
+  // Block i's value of sum s, as the first of `partialBytes`.
+  auto partials = [&](Frame &frame, size_t s) -> Value {
+    Type element = accumulators[s].total.isInteger(1) ? frame.e.b.getI8Type() : accumulators[s].total;
+    return memref::ViewOp::create(frame.e.b, MemRefType::get({blocks}, element), frame.function.getArguments().back(),
+                                  frame.e.indexConstant(blocks * partialBytes * static_cast<int64_t>(s)), ValueRange());
+  };
+  launch("bundle", {blocks, 1, 1}, kThreads, [&](Frame &frame) {
+    ElementEmitter &e = frame.e;
+    ImplicitLocOpBuilder &b = e.b;
+    MathBuilder m(e);
+    size_t read = plan.inputs.size();
+    SmallVector<Value> chosen = plan.choose(
+        e, frame.block, frame.function.getArguments(), inputs.size(), 0, read, [](const Member &m) { return m.start; },
+        [](const Member &m) { return SmallVector<int64_t>{m.start, m.count, m.start + m.blocks - 1}; });
+    for (auto [k, argument] : llvm::enumerate(plan.body().getArguments())) {
+      e.alignments[chosen[k]] = plan.alignments[k];
+      e.bind(argument, chosen[k]);
+    }
+    Value start = chosen[read], count = chosen[read + 1], last = chosen[read + 2];
+    Value own = arith::SubIOp::create(b, frame.block, start);
+    auto added = [&](ValueRange before, const IndexExpr &at, Value condition, int64_t lanes) {
+      SmallVector<Value> next;
+      for (auto [op, a, sum] : llvm::zip_equal(ops, accumulators, before)) {
+        Value x = e.element(op.getX(), {at});
+        if (isa<FloatType>(a.type))
+          x = m.toFloat(x, a.type);
+        next.push_back(arith::SelectOp::create(b, condition, a.combine(e, sum, e.splat(x, lanes)), sum));
+      }
+      return next;
+    };
+    auto identities = [&](int64_t lanes) {
+      SmallVector<Value> values;
+      for (const Accumulator &a : accumulators)
+        values.push_back(e.splat(a.identity(e, a.type), lanes));
+      return values;
+    };
+    SmallVector<Value> sums = e.loop(
+        e.indexConstant(0), e.indexConstant(turns), turns, 1, identities(vector), [&](IndexExpr k, ValueRange carried) {
+          Value turn = arith::AddIOp::create(b, arith::MulIOp::create(b, own, e.indexConstant(turns)), e.index(k));
+          Value number =
+              arith::AddIOp::create(b, arith::MulIOp::create(b, turn, e.indexConstant(kThreads)), frame.thread);
+          Value at = arith::MulIOp::create(b, number, e.indexConstant(vector));
+          Value behind = arith::AddIOp::create(b, at, e.indexConstant(vector));
+          Value whole = arith::CmpIOp::create(b, arith::CmpIPredicate::ule, behind, count);
+          at = arith::SelectOp::create(b, whole, at, e.indexConstant(0));
+          return added(carried, e.variable(at, plan.longest, vector), whole, vector);
+        });
+    if (vector > 1) {
+      // The tensor's last elements, fewer than a vector: one each for the first threads of its last block.
+      Value rest = arith::RemUIOp::create(b, count, e.indexConstant(vector));
+      Value mine = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, frame.thread, rest);
+      Value here = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, frame.block, last);
+      mine = arith::AndIOp::create(b, mine, here);
+      Value at = arith::AddIOp::create(b, arith::SubIOp::create(b, count, rest), frame.thread);
+      at = arith::SelectOp::create(b, mine, at, e.indexConstant(0));
+      SmallVector<Value> single = added(identities(1), e.variable(at, plan.longest), mine, 1);
+      for (auto [a, sum, more] : llvm::zip_equal(accumulators, sums, single))
+        sum = a.combine(e, a.fold(e, sum), more);
+    }
+    Team team(e, frame.thread, kThreads, 1, 0);
+    SmallVector<Value> totals = team.across(accumulators, sums);
+    e.guarded(team.isFirst(), [&] {
+      for (auto [s, total] : llvm::enumerate(totals)) {
+        if (total.getType().isInteger(1))
+          total = arith::ExtUIOp::create(b, b.getI8Type(), total);
+        memref::StoreOp::create(b, total, partials(frame, s), frame.block);
+      }
+    });
+    frame.sharedBytes += team.sharedBytes;
+  });
+  launch("bundle-sum", {static_cast<int64_t>(plan.members.size()), 1, 1}, kThreads, [&](Frame &frame) {
+    ElementEmitter &e = frame.e;
+    ImplicitLocOpBuilder &b = e.b;
+    size_t read = plan.inputs.size(), written = plan.outputs.size();
+    SmallVector<Value> chosen = plan.choose(
+        e, frame.block, frame.function.getArguments(), inputs.size(), read, read + written,
+        [&](const Member &m) { return &m - plan.members.data(); },
+        [](const Member &m) { return SmallVector<int64_t>{m.start, m.blocks}; });
+    Value start = chosen[written], length = chosen[written + 1];
+    Value left =
+        arith::SubIOp::create(b, arith::AddIOp::create(b, length, e.indexConstant(kThreads - 1)), frame.thread);
+    Value count = arith::DivUIOp::create(b, left, e.indexConstant(kThreads));
+    SmallVector<Value> sums, memory;
+    for (auto [s, a] : llvm::enumerate(wide)) {
+      sums.push_back(a.identity(e, a.type));
+      memory.push_back(partials(frame, s));
+    }
+    sums = e.loop(e.indexConstant(0), count, blocks, 1, sums, [&](IndexExpr k, ValueRange carried) {
+      SmallVector<Value> next;
+      Value number =
+          arith::AddIOp::create(b, arith::MulIOp::create(b, e.index(k), e.indexConstant(kThreads)), frame.thread);
+      number = arith::AddIOp::create(b, number, start);
+      for (auto [a, sum, partial] : llvm::zip_equal(wide, carried, memory)) {
+        Value value = memref::LoadOp::create(b, partial, number);
+        if (a.type.isInteger(1))
+          value = arith::TruncIOp::create(b, b.getI1Type(), value);
+        next.push_back(a.combine(e, sum, value));
+      }
+      return next;
+    });
+    Team team(e, frame.thread, kThreads, 1, 0);
+    SmallVector<Value> totals = team.across(wide, sums);
+    e.guarded(team.isFirst(), [&] {
+      for (auto [op, total, buffer] : llvm::zip(ops, totals, chosen))
+        e.store(finishReduction(e, op, total), buffer, {IndexExpr(0)});
+    });
+    frame.sharedBytes += team.sharedBytes;
+  });
 }

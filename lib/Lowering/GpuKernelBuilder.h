@@ -9,6 +9,8 @@
 
 namespace mpt {
 
+struct BundlePlan;
+
 class GpuKernelBuilder : KernelNest {
 public:
   GpuKernelBuilder(mlir::OpBuilder &builder, FusionOp fusion, llvm::ArrayRef<mlir::MemRefType> inputs,
@@ -34,6 +36,8 @@ private:
   bool columnsWithElements(ReduceOp main);
   bool transposes();
   bool bundle();
+  void bundleElements(BundlePlan &plan);
+  void bundleSums(BundlePlan &plan);
   void scatter(const ScatterForm &form);
 
   // ---- helpers

@@ -199,8 +199,14 @@ void GpuKernelBuilder::columns() {
   unsigned vector = stridesOf(space)[fastest] == 1 ? vectorWidth(space[fastest], sizes) : 1;
   SmallVector<int64_t> keptDims = keptAxes(main);
   SmallVector<Accumulator> accumulators;
-  for (ReduceOp op : reductions)
+  int64_t running = 0; // bytes a lane
+  for (ReduceOp op : reductions) {
     accumulators.push_back(gatheringAccumulator(op, /*everyElement=*/true));
+    running += bytesOf(accumulators.back().type);
+  }
+  // Half the registers of a thread of 96 for running values: enough warps stay to wait for memory.
+  while (vector > 1 && vector * running > 192)
+    vector /= 2;
 
   // Threads side by side over points (x) and over elements (y).
   int64_t block = 256, across = 1;

@@ -37,6 +37,8 @@ public:
   llvm::SmallVector<mlir::Value> reduceAll(llvm::ArrayRef<ReduceOp> group, llvm::ArrayRef<Accumulator> accumulators,
                                            int64_t extent, TeamSource source);
   bool isUnrolled(int64_t extent) const;
+  /// All threads' partial values, combined: in vectors, between lanes of warps, between warps. Every thread gets them.
+  llvm::SmallVector<mlir::Value> across(llvm::ArrayRef<Accumulator> accumulators, llvm::ArrayRef<mlir::Value> partial);
   /// True when `at` is the same for all threads of the team.
   bool isUniform(llvm::ArrayRef<IndexExpr> at) const;
   /// Truth value: the team's first thread.
@@ -51,7 +53,6 @@ private:
   void step(llvm::ArrayRef<ReduceOp> group, llvm::ArrayRef<Accumulator> accumulators,
             llvm::MutableArrayRef<mlir::Value> totals, const IndexExpr &position, mlir::Value inside,
             TeamSource source);
-  llvm::SmallVector<mlir::Value> across(llvm::ArrayRef<Accumulator> accumulators, llvm::ArrayRef<mlir::Value> partial);
   bool dependsOnThread(const IndexExpr &expr) const;
 
   ElementEmitter &e;

@@ -110,8 +110,13 @@ LogicalResult Bufferizer::lowerMatMul(MatMulOp matmul) {
 
   auto resultType = cast<RankedTensorType>(matmul.getY().getType());
   Value result = targetFor(matmul.getY()).memref;
-  if (result && !Matrices(typeOf(result), false).hasUnitColumns())
-    result = nullptr;
+  // Where the columns lie one after the other, the product of the transposes is written.
+  bool flipped = false;
+  if (result && !Matrices(typeOf(result), false).hasUnitColumns()) {
+    flipped = options.device && !epilogues.lookup(matmul).bias && Matrices(typeOf(result), true).hasUnitColumns();
+    if (!flipped)
+      result = nullptr;
+  }
   if (!result)
     result = allocate(loc, denseType(resultType, orders.of(matmul.getY())));
 
@@ -126,6 +131,15 @@ LogicalResult Bufferizer::lowerMatMul(MatMulOp matmul) {
     b = Matrices(typeOf(operands[1]), transposed[1]);
     d = Matrices(typeOf(result), false);
     mergeBatches(a, b, d);
+    flipped = false;
+  }
+  if (flipped) {
+    for (Matrices *m : {&a, &b, &d}) {
+      std::swap(m->rows, m->cols);
+      std::swap(m->rowStride, m->colStride);
+    }
+    std::swap(a, b);
+    std::swap(operands[0], operands[1]);
   }
   auto shown = [&](Value memref, const Matrices &m) {
     Sizes shape(m.batch), strides(m.batchStrides);

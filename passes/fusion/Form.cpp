@@ -88,6 +88,8 @@ private:
   void shareReaders(Value value);
   std::string signatureOf(const Group &group, SetVector<Value> &operands);
   void bundleUpdates();
+  bool isPlain(Operation *op, ArrayRef<int64_t> shape);
+  void bundleSums();
   bool mixesRecomputed(ArrayRef<Operation *> ops) const;
   bool tryMerge(unsigned a, unsigned b);
   bool feedsBroadcasts(Operation *op, const DenseSet<Operation *> &members);
@@ -100,6 +102,7 @@ private:
   Block &block;
   const bool device;
   DenseSet<Operation *> updates; ///< arithmetic on elements that state alone takes
+  DenseSet<Operation *> sums;    ///< of all elements of gradients, with what they add up: in bundles
   DenseSet<Operation *> late;    ///< ops of the backward pass, and all that only they read
   DenseMap<Operation *, unsigned> groupOf, position;
   SmallVector<Group> groups; ///< one for each op at first, fusible or not; merging empties one
@@ -270,7 +273,8 @@ bool Grouping::order(unsigned a, unsigned b) {
 }
 
 bool Grouping::tryMerge(unsigned a, unsigned b) {
-  if (a == b || updates.contains(groups[a].ops.front()) != updates.contains(groups[b].ops.front()))
+  Operation *first = groups[a].ops.front(), *second = groups[b].ops.front();
+  if (a == b || updates.contains(first) != updates.contains(second) || sums.contains(first) || sums.contains(second))
     return false;
   std::pair<size_t, size_t> sizes{groups[a].ops.size(), groups[b].ops.size()};
   auto [known, isNew] = refused.try_emplace({a, b}, sizes);
@@ -303,8 +307,10 @@ void Grouping::run(bool separate) {
   }
   if (separate)
     return;
-  if (device)
+  if (device) {
     findUpdates();
+    bundleSums();
+  }
   // Producers into consumers, from the last consumer back: a chain grows from its end, where its results are due.
   for (bool changed = true; changed;) {
     changed = false;
@@ -329,7 +335,7 @@ void Grouping::run(bool separate) {
 void Grouping::shareReaders(Value value) {
   SmallVector<Operation *> firsts;
   for (Operation *user : value.getUsers()) {
-    if (!isFusible(user) || updates.contains(user))
+    if (!isFusible(user) || updates.contains(user) || sums.contains(user))
       continue;
     bool merged = false;
     for (Operation *first : firsts)
@@ -343,22 +349,106 @@ void Grouping::shareReaders(Value value) {
 // Updates
 //===----------------------------------------------------------------------===//
 
-/// Arithmetic of one shape whose results only state takes; the same ops serve for parameters of all shapes.
+/// Arithmetic on the elements of one shape.
+bool Grouping::isPlain(Operation *op, ArrayRef<int64_t> shape) {
+  auto lowering = dyn_cast<LoopLowering>(op);
+  if (!lowering || !isFusible(op) || isSplat(op) || isa<ReduceOp>(op) || lowering.standsAlone() ||
+      op->getNumResults() != 1 || countOf(op->getResult(0)) <= fewElements || shapeOf(op->getResult(0)) != shape)
+    return false;
+  return llvm::all_of(op->getOpOperands(), [&](OpOperand &operand) {
+    // Keys of random streams and broadcast numbers are read by every element.
+    return lowering.readsOwnIndex(operand.getOperandNumber()) ? shapeOf(operand.get()) == shape
+                                                              : countOf(operand.get()) <= fewElements;
+  });
+}
+
+/// Arithmetic whose results only state takes; the same ops serve for parameters of all shapes.
 void Grouping::findUpdates() {
-  for (Operation &op : llvm::reverse(block)) {
-    auto lowering = dyn_cast<LoopLowering>(op);
-    if (!lowering || !isFusible(&op) || isSplat(&op) || isa<ReduceOp>(op) || lowering.standsAlone() ||
-        op.getNumResults() != 1 || countOf(op.getResult(0)) <= fewElements || op.use_empty())
-      continue;
-    ArrayRef<int64_t> shape = shapeOf(op.getResult(0));
-    bool plain = llvm::all_of(op.getOpOperands(), [&](OpOperand &operand) {
-      // Keys of random streams and broadcast numbers are read by every element.
-      return lowering.readsOwnIndex(operand.getOperandNumber()) ? shapeOf(operand.get()) == shape
-                                                                : countOf(operand.get()) <= fewElements;
-    });
-    if (plain && llvm::all_of(op.getUsers(),
-                              [&](Operation *user) { return isa<train::WriteOp>(user) || updates.contains(user); }))
+  for (Operation &op : llvm::reverse(block))
+    if (op.getNumResults() == 1 && !op.use_empty() && isa<RankedTensorType>(op.getResult(0).getType()) &&
+        isPlain(&op, shapeOf(op.getResult(0))) && llvm::all_of(op.getUsers(), [&](Operation *user) {
+          return isa<train::WriteOp>(user) || updates.contains(user);
+        }))
       updates.insert(&op);
+}
+
+/// Norms and finite checks of what updates read: one pass over a gradient for all of its own, one kernel for all
+/// gradients.
+void Grouping::bundleSums() {
+  llvm::MapVector<Value, SmallVector<Operation *>> byGradient;
+  for (auto reduce : block.getOps<ReduceOp>()) {
+    if (countOf(reduce.getY()) != 1 || countOf(reduce.getX()) <= fewElements || reduce.getKind() == ReduceKind::mean)
+      continue;
+    ArrayRef<int64_t> shape = shapeOf(reduce.getX());
+    SetVector<Operation *> region;
+    region.insert(reduce);
+    SetVector<Value> full;
+    for (size_t i = 0; i < region.size(); ++i)
+      for (Value operand : region[i]->getOperands()) {
+        Operation *source = operand.getDefiningOp();
+        if (source && isPlain(source, shape) &&
+            llvm::all_of(source->getUsers(), [&](Operation *user) { return region.contains(user); }))
+          region.insert(source);
+        else if (countOf(operand) > fewElements && !isSplat(source))
+          full.insert(operand);
+      }
+    if (full.size() == 1 && shapeOf(full[0]) == shape &&
+        llvm::any_of(full[0].getUsers(), [&](Operation *user) { return updates.contains(user); }))
+      llvm::append_range(byGradient[full[0]], region);
+  }
+  std::map<std::string, SmallVector<SmallVector<Operation *>>> kinds;
+  for (auto &[gradient, ops] : byGradient) {
+    llvm::sort(ops, [&](Operation *x, Operation *y) { return position[x] < position[y]; });
+    Group group;
+    group.ops = ops;
+    SetVector<Value> operands;
+    if (std::string signature = signatureOf(group, operands); !signature.empty())
+      kinds[signature].push_back(ops);
+  }
+  for (auto &[signature, members] : kinds) {
+    if (members.size() < 3)
+      continue;
+    Operation *first = nullptr;
+    size_t pointers = 0;
+    for (ArrayRef<Operation *> ops : members) {
+      // At most all of its operands anew, and a result each.
+      size_t more = ops.size() + 2;
+      if (!first || pointers + more > maxBundle) {
+        first = ops.front();
+        pointers = 0;
+      }
+      pointers += more;
+      // First one group for the member, then that into the bundle: either would wait for itself where a sum scales what
+      // another adds up.
+      unsigned own = groupOf[ops.front()], into = groupOf[first];
+      SmallVector<std::pair<Operation *, unsigned>> joined;
+      auto join = [&](Operation *op, unsigned group) {
+        joined.emplace_back(op, groupOf[op]);
+        groups[groupOf[op]].ops.clear();
+        groups[group].ops.push_back(op);
+        groupOf[op] = group;
+      };
+      bool whole = llvm::all_of(ops.drop_front(), [&](Operation *op) {
+        if (!order(own, groupOf[op]))
+          return false;
+        join(op, own);
+        return true;
+      });
+      if (!whole || (own != into && !order(into, own))) {
+        groups[own].ops.assign(1, ops.front());
+        for (auto [op, group] : joined) {
+          groups[group].ops.assign(1, op);
+          groupOf[op] = group;
+        }
+        if (own == into)
+          first = nullptr;
+        continue;
+      }
+      if (own != into)
+        for (Operation *op : ops)
+          join(op, into);
+      sums.insert(ops.begin(), ops.end());
+    }
   }
 }
 
@@ -367,12 +457,19 @@ std::string Grouping::signatureOf(const Group &group, SetVector<Value> &operands
   std::string text;
   llvm::raw_string_ostream out(text);
   DenseMap<Value, unsigned> inside;
-  ArrayRef<int64_t> shape = shapeOf(group.ops.front()->getResult(0));
+  auto spaceOf = [](Operation *op) {
+    auto reduce = dyn_cast<ReduceOp>(op);
+    return shapeOf(reduce ? Value(reduce.getX()) : Value(op->getResult(0)));
+  };
+  ArrayRef<int64_t> shape = spaceOf(group.ops.front());
   for (Operation *op : group.ops) {
-    if (shapeOf(op->getResult(0)) != shape)
+    if (spaceOf(op) != shape)
       return "";
-    Attribute properties = op->getPropertiesAsAttribute();
-    out << op->getName() << ' ' << properties.getAsOpaquePointer() << ' ';
+    out << op->getName() << ' ';
+    if (auto reduce = dyn_cast<ReduceOp>(op))
+      out << static_cast<unsigned>(reduce.getKind()) << ' ' << reduce.getNumericsAttr().getAsOpaquePointer() << ' ';
+    else
+      out << op->getPropertiesAsAttribute().getAsOpaquePointer() << ' ';
     for (Value operand : op->getOperands()) {
       Operation *source = operand.getDefiningOp();
       if (auto known = inside.find(operand); known != inside.end()) {

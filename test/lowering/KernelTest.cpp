@@ -548,6 +548,42 @@ static void bundles() {
          want, 0x1p-24, 1e-7);
 }
 
+/// Norms and largest magnitudes of tensors of many sizes.
+static void bundledSums() {
+  std::string text = "func.func @f(", body, types, results;
+  std::vector<TestTensor> inputs;
+  std::vector<std::vector<double>> want;
+  int number = 0;
+  for (std::vector<int64_t> shape : std::vector<std::vector<int64_t>>{{5}, {1000}, {33, 130}, {70001}, {3, 7, 11}}) {
+    std::string extents, axes, n = std::to_string(number++);
+    for (size_t i = 0; i < shape.size(); ++i) {
+      extents += std::to_string(shape[i]) + "x";
+      axes += (i ? ", " : "") + std::to_string(i);
+    }
+    std::string half = "tensor<" + extents + "f16>", wide = "tensor<" + extents + "f32>";
+    TestTensor g = uniform(shape, -1, 1);
+    double top = 0, squares = 0;
+    for (double &v : g.values) {
+      v = rounded(v, 11);
+      top = std::max(top, std::fabs(v));
+      squares += v * v;
+    }
+    text += (inputs.empty() ? "%g" : ", %g") + n + ": " + half;
+    body += "%c" + n + " = mpt.cast %g" + n + " : " + half + " to " + wide + "\n%a" + n + " = mpt.abs %c" + n + " : " +
+            wide + "\n%m" + n + " = mpt.reduce max %a" + n + " {axes = array<i64: " + axes + ">} : (" + wide +
+            ") -> tensor<f32>\n%q" + n + " = mpt.mul %c" + n + ", %c" + n + " : " + wide + "\n%s" + n +
+            " = mpt.reduce sum %q" + n + " {axes = array<i64: " + axes + ">} : (" + wide + ") -> tensor<f32>\n";
+    types += inputs.empty() ? "tensor<f32>, tensor<f32>" : ", tensor<f32>, tensor<f32>";
+    results += (inputs.empty() ? "%m" : ", %m") + n + ", %s" + n;
+    want.push_back({top});
+    want.push_back({squares});
+    inputs.push_back(g);
+  }
+  expect("bundled sums",
+         runKernel(text + ") -> (" + types + ") {\n" + body + "return " + results + " : " + types + "\n}", inputs),
+         want, 1e-6);
+}
+
 /// A pass down columns that writes what it adds up.
 static void columnsWithElements() {
   const char *text =
@@ -585,6 +621,7 @@ static void everything() {
   if (testDevice) {
     schedules();
     bundles();
+    bundledSums();
     columnsWithElements();
   }
 }
@@ -598,7 +635,8 @@ int main(int argc, char **argv) {
     for (const std::string &schedule : metSchedules)
       std::printf(" %s", schedule.c_str());
     std::printf("\n");
-    for (const char *schedule : {"pointwise", "rows", "columns", "columns-sum", "transpose", "scatter", "bundle"})
+    for (const char *schedule :
+         {"pointwise", "rows", "columns", "columns-sum", "transpose", "scatter", "bundle", "bundle-sum"})
       if (!metSchedules.count(schedule)) {
         std::printf("no kernel has schedule %s\n", schedule);
         ++failures;

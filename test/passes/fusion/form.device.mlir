@@ -36,3 +36,33 @@ func.func @columns(%x: tensor<6400x256xf32>) -> (tensor<6400x256xf32>, tensor<25
   %s = mpt.reduce sum %e {axes = array<i64: 0>} : (tensor<6400x256xf32>) -> tensor<256xf32>
   return %e, %s : tensor<6400x256xf32>, tensor<256xf32>
 }
+
+// -----
+
+// The finite checks of three gradients are one kernel, and their updates another.
+// CHECK-LABEL: func.func @checks
+// CHECK: %[[M:.*]]:3 = mpt.fusion({{.*}}) : (tensor<4x8xf32>, tensor<16xf32>, tensor<64xf32>) -> (tensor<f32>, tensor<f32>, tensor<f32>)
+// CHECK: mpt.fusion
+// CHECK-NOT: mpt.fusion
+// CHECK: return
+train.state parameter @u : tensor<4x8xf32>
+train.state parameter @v : tensor<16xf32>
+train.state parameter @w : tensor<64xf32>
+func.func @checks(%a: tensor<4x8xf32>, %b: tensor<16xf32>, %c: tensor<64xf32>) -> (tensor<f32>, tensor<f32>, tensor<f32>) {
+  %p = mpt.abs %a : tensor<4x8xf32>
+  %q = mpt.abs %b : tensor<16xf32>
+  %r = mpt.abs %c : tensor<64xf32>
+  %x = mpt.reduce max %p {axes = array<i64: 0, 1>} : (tensor<4x8xf32>) -> tensor<f32>
+  %y = mpt.reduce max %q {axes = array<i64: 0>} : (tensor<16xf32>) -> tensor<f32>
+  %z = mpt.reduce max %r {axes = array<i64: 0>} : (tensor<64xf32>) -> tensor<f32>
+  %u = train.read @u : tensor<4x8xf32>
+  %v = train.read @v : tensor<16xf32>
+  %w = train.read @w : tensor<64xf32>
+  %d = mpt.sub %u, %a : tensor<4x8xf32>
+  %e = mpt.sub %v, %b : tensor<16xf32>
+  %f = mpt.sub %w, %c : tensor<64xf32>
+  train.write @u, %d : tensor<4x8xf32>
+  train.write @v, %e : tensor<16xf32>
+  train.write @w, %f : tensor<64xf32>
+  return %x, %y, %z : tensor<f32>, tensor<f32>, tensor<f32>
+}
