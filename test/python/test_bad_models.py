@@ -154,6 +154,11 @@ def test_axis_beyond_the_rank_beside_an_op_that_is_expanded(tmp_path):
           z = CenterCropPad(y, t) }"""), "LayerNormalization")
 
 
+def test_split_into_more_parts_than_results(tmp_path):
+    refused(tmp_path, parser.parse_model("""<ir_version: 9, opset_import: ["" : 20]>
+        parts (float[6] x) => (float[a] y, float[b] z) { y, z = Split<num_outputs = 1099511627776>(x) }"""), "num_outputs", "2")
+
+
 @pytest.mark.parametrize("location", ["../outside.bin", "/etc/passwd", "absent.bin", "short.bin", "link.bin"])
 def test_external_data_that_must_not_or_cannot_be_read(tmp_path, location):
     folder = tmp_path / "model"

@@ -1,4 +1,4 @@
-// What the ONNX library takes on trust: nesting, calls of functions, sizes, and equations of Einsum.
+// What the ONNX library takes on trust: nesting, calls of functions, sizes, equations of Einsum, parts of Split.
 #include "Proto.h"
 
 #include "mlir/IR/Diagnostics.h"
@@ -145,10 +145,23 @@ static LogicalResult checkEquation(NodeProto &node, MLIRContext *context) {
   return success();
 }
 
+/// The library makes a list of as many results as Split says it has.
+static LogicalResult checkSplit(const NodeProto &node, MLIRContext *context) {
+  for (const AttributeProto &attr : node.attribute())
+    if (attr.name() == "num_outputs" && attr.i() > node.output_size())
+      return emitError(proto::namedLoc(context, proto::nodeName(node)))
+             << "expected num_outputs to be the number of results, " << node.output_size() << ", got " << attr.i();
+  return success();
+}
+
 LogicalResult proto::checkLimits(ModelProto &model, MLIRContext *context) {
   if (failed(checkCalls(model, context)))
     return failure();
-  auto check = [&](NodeProto &node) { return node.op_type() == "Einsum" ? checkEquation(node, context) : success(); };
+  auto check = [&](NodeProto &node) {
+    return node.op_type() == "Einsum"  ? checkEquation(node, context)
+           : node.op_type() == "Split" ? checkSplit(node, context)
+                                       : success();
+  };
   for (FunctionProto &function : *model.mutable_functions())
     if (failed(visit(*function.mutable_node(), check)))
       return failure();
