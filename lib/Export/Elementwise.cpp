@@ -6,6 +6,8 @@ using namespace mpt;
 
 namespace {
 
+bool isFloat32(double value) { return static_cast<double>(static_cast<float>(value)) == value; }
+
 /// Ops with the same operands in ONNX.
 template <typename Op> void sameOperands(ExportRules &rules, StringRef type) {
   addRule<Op>(rules, [type](Op op, OnnxWriter &w) {
@@ -107,12 +109,22 @@ void mpt::addElementwiseRules(ExportRules &rules) {
   addRule<EluOp>(rules, [](EluOp op, OnnxWriter &w) {
     return Values{w.node("Elu", {w.get(op.getX())}, {{"alpha", op.getAlpha().convertToDouble()}})};
   });
+  // Attributes of operators are FP32 numbers; a slope that is none is computed with.
   addRule<LeakyReluOp>(rules, [](LeakyReluOp op, OnnxWriter &w) {
-    return Values{w.node("LeakyRelu", {w.get(op.getX())}, {{"alpha", op.getAlpha().convertToDouble()}})};
+    double alpha = op.getAlpha().convertToDouble();
+    if (isFloat32(alpha))
+      return Values{w.node("LeakyRelu", {w.get(op.getX())}, {{"alpha", alpha}})};
+    Arithmetic a(w, Float64Type::get(op.getContext()));
+    OnnxValue x = a.in(op.getX()), below = w.node("Less", {x, a.number(0)});
+    return Values{a.out(w.node("Where", {below, a.mul(x, alpha), x}), op.getY())};
   });
   addRule<HardSigmoidOp>(rules, [](HardSigmoidOp op, OnnxWriter &w) {
-    return Values{w.node("HardSigmoid", {w.get(op.getX())},
-                         {{"alpha", op.getAlpha().convertToDouble()}, {"beta", op.getBeta().convertToDouble()}})};
+    double alpha = op.getAlpha().convertToDouble(), beta = op.getBeta().convertToDouble();
+    if (isFloat32(alpha) && isFloat32(beta))
+      return Values{w.node("HardSigmoid", {w.get(op.getX())}, {{"alpha", alpha}, {"beta", beta}})};
+    Arithmetic a(w, Float64Type::get(op.getContext()));
+    OnnxValue line = a.add(a.mul(a.in(op.getX()), alpha), a.number(beta));
+    return Values{a.out(w.node("Clip", {line, a.number(0), a.number(1)}), op.getY())};
   });
   addRule<ClampOp>(rules, [](ClampOp op, OnnxWriter &w) {
     Type type = elementOf(op.getY());

@@ -66,7 +66,7 @@ int64_t Binder::intAttr(StringRef name, int64_t otherwise) {
 
 double Binder::floatAttr(StringRef name, double otherwise) {
   auto value = dyn_cast_or_null<FloatAttr>(attr(name));
-  return value ? value.getValueAsDouble() : otherwise;
+  return value ? value.getValueAsDouble() : static_cast<double>(static_cast<float>(otherwise));
 }
 
 StringRef Binder::stringAttr(StringRef name, StringRef otherwise) {

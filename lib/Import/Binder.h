@@ -43,6 +43,7 @@ public:
   // ---- attributes
   mlir::Attribute attr(llvm::StringRef name) { return node.getAttrs().get(name); }
   int64_t intAttr(llvm::StringRef name, int64_t otherwise);
+  /// Defaults too are the FP32 numbers that the operator's text means.
   double floatAttr(llvm::StringRef name, double otherwise);
   llvm::StringRef stringAttr(llvm::StringRef name, llvm::StringRef otherwise);
   llvm::SmallVector<int64_t> intsAttr(llvm::StringRef name, llvm::ArrayRef<int64_t> otherwise = {});

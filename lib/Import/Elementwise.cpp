@@ -241,7 +241,7 @@ static LogicalResult importHardSigmoid(Binder &b) {
 static LogicalResult importHardSwish(Binder &b) {
   if (failed(b.need(1)))
     return failure();
-  return b.done(b.mul(b.in(0), hardSigmoid(b, b.in(0), 1.0 / 6, 0.5)));
+  return b.done(b.mul(b.in(0), hardSigmoid(b, b.in(0), 1.0f / 6, 0.5)));
 }
 
 static LogicalResult importMish(Binder &b) {

@@ -41,7 +41,12 @@ MODELS = {
   q = Mul(n, n)
   r = Add(q, one)
   d = Sqrt(r)
-  i = Reciprocal(d)
+  v = Reciprocal(d)
+  o = HardSwish(v)
+  y = HardSigmoid(o)
+  l = LeakyRelu(y)
+  c = Elu(l)
+  i = Selu(c)
   z = Gemm<transB = 1>(i, w2, b2)
 }""", {"w1": (8, 6), "b1": (8,), "scale": (8,), "bias": (8,), "w2": (3, 8), "b2": (3,)}, (4, 6)),
     "attention": ("""attention (float[4, 4, 6] x) => (float[4, 3] z) {

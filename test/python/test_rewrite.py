@@ -1,5 +1,6 @@
 """--emit=onnx without a training step: the model's own graph, node by node, in the policy's types."""
 import os
+import subprocess
 import sys
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import mpt
-from conftest import ROOT
+from conftest import ROOT, build_folder
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 import adam
@@ -175,3 +176,16 @@ def test_training_info_is_refused(tmp_path):
     source.training_info.add().algorithm.name = "algorithm"
     with pytest.raises(mpt.CompileError, match="TrainingInfoProto"):
         rewrite(source, tmp_path)
+
+
+def test_a_small_rewrite_is_not_mostly_start(tmp_path):
+    """Pages touched do not depend on how busy the machine is: 820, where loading LLVM, MLIR and all schemas took 4550."""
+    tool = build_folder() / "bin" / "mpt-opt"
+    sanitized = subprocess.run(["grep", "-q", "^MPT_SANITIZE:STRING=.", build_folder() / "CMakeCache.txt"], check=False).returncode == 0
+    if not tool.exists() or sanitized:
+        pytest.skip("mpt-opt is not built, or with sanitizers")
+    small = model([helper.make_node("MatMul", ["x", "w"], ["y"])], [("x", [2, 4])], [("y", [2, 4])], [("w", np.eye(4, dtype=np.float32))])
+    onnx.save(small, tmp_path / "small.onnx")
+    words = [str(tool), str(tmp_path / "small.onnx"), "--policy=amp-f16", "--emit=onnx", "--quiet", "-o", str(tmp_path / "out.onnx")]
+    _, status, used = os.wait4(os.posix_spawn(words[0], words, os.environ), 0)
+    assert status == 0 and used.ru_minflt < 2000, used.ru_minflt
