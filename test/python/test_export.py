@@ -1,5 +1,6 @@
 """--emit=onnx: the whole rewritten training step as standard operators, against the compiled library."""
 import os
+import subprocess
 import sys
 
 import numpy as np
@@ -8,6 +9,7 @@ import onnx.reference
 import pytest
 
 import mpt
+from conftest import build_folder
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "examples", "quickstart"))
 import models
@@ -52,3 +54,18 @@ def test_step_is_valid_and_computes_what_the_library_does(cnn, tmp_path, policy,
 def test_output_to_a_folder_that_is_not_there(cnn, tmp_path):
     with pytest.raises(mpt.CompileError, match="cannot write"):
         mpt.compile(cnn, out=str(tmp_path / "missing" / "step.onnx"), emit="onnx", loss="softmax-cross-entropy")
+
+
+def test_slopes_that_are_no_fp32_numbers(tmp_path):
+    (tmp_path / "f.mlir").write_text("""module attributes {mpt.name = "f"} {
+      func.func @forward(%x: tensor<64xf64> {mpt.name = "x"}) -> (tensor<64xf64> {mpt.name = "h"}, tensor<64xf64> {mpt.name = "l"}) {
+        %h = mpt.hard_sigmoid %x {alpha = 0.4, beta = 0.45} : tensor<64xf64>
+        %l = mpt.leaky_relu %x {alpha = 0.3} : tensor<64xf64>
+        return %h, %l : tensor<64xf64>, tensor<64xf64>
+      }
+    }""")
+    subprocess.run([build_folder() / "bin" / "mpt-opt", tmp_path / "f.mlir", "--from=precision", "--forward-only", "--emit=onnx", "--quiet",
+                    "-o", tmp_path / "f.onnx"], check=True)
+    x = np.linspace(-3, 3, 64)
+    h, l = onnx.reference.ReferenceEvaluator(str(tmp_path / "f.onnx")).run(None, {"x": x})
+    assert np.array_equal(h, np.clip(0.4 * x + 0.45, 0, 1)) and np.array_equal(l, np.where(x < 0, 0.3 * x, x))
