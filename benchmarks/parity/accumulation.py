@@ -66,7 +66,7 @@ class Case:
 
 # One layer is the first and the last of its network, which the 8-bit policies keep wider.
 FIRST, LAST = ("  policy.where first -> storage\n", ""), ("  policy.where last -> storage\n", "")
-CASES = [Case("amp-bf16", (), "bf16"), Case("fp8-current", (), "f8E4M3FN"), Case("fp8-e5m2", (FIRST, LAST), "f8E5M2")]
+CASES = [Case("amp-bf16", (), "bf16"), Case("fp8-current", (FIRST, LAST), "f8E4M3FN"), Case("fp8-e5m2", (FIRST, LAST), "f8E5M2")]
 
 
 def losses(images, folder, case: Case = CASES[0]) -> dict:

@@ -62,9 +62,11 @@ CASES = [
     # Updates of a small learning rate are below half a unit in the last place of most FP16 parameters.
     Case("masters and stochastic rounding", 3e-4, 2000, [
         Side("fp32", "fp32"), Side("FP32 masters", "amp-f16"), Side("FP16, stochastic", "pure-f16-static"),
-        Side("FP16, to nearest", "pure-f16-static", changes=(STOCHASTIC_MASTERS,), fails=True),
-        Side("1-5-2 products, stochastic", "fp8-e5m2"),
-        Side("1-5-2 products, to nearest", "fp8-e5m2", changes=(STOCHASTIC_MASTERS, STOCHASTIC_GRADIENTS), fails=True)]),
+        Side("FP16, to nearest", "pure-f16-static", changes=(STOCHASTIC_MASTERS,), fails=True)]),
+    # 1-5-2 products are behind FP32 while the loss still falls, so these runs go on until it hardly does.
+    Case("stochastic rounding, 1-5-2 products", 3e-4, 6000, [
+        Side("fp32", "fp32"), Side("stochastic", "fp8-e5m2"),
+        Side("to nearest", "fp8-e5m2", changes=(STOCHASTIC_MASTERS, STOCHASTIC_GRADIENTS), fails=True)]),
     Case("FP16 masters of 1-5-2 products", 0.1, 300, [
         Side("fp32", "fp32"), Side("FP16, to nearest", "fp8-e5m2", changes=(STOCHASTIC_MASTERS,)),
         Side("1-5-2, to nearest", "fp8-e5m2", changes=(STOCHASTIC_MASTERS,), edit=eight_bit_masters, fails=True)]),

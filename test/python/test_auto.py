@@ -99,7 +99,7 @@ def test_eight_bits_where_the_base_has_them(planted):
         return run(planted / "m.onnx", f"--policy={policy}", f"--ranges={planted / 'both.json'}", "--to=precision", "--quiet").stdout.count("f8E4M3FN>")
     assert eight_bit("auto,base=fp8-current,budget=0.06") > 0 == eight_bit("auto,base=fp8-current,budget=0.005")
     values, _ = decide(planted, "auto,base=fp8-current,budget=0.005")
-    assert "f8E4M3FN, the budget is 5.0e-03" in values["y", "mpt.matmul"][1]
+    assert "f8E4M3FN, the budget is 5.0e-03" in values["hidden", "mpt.matmul"][1]
 
 
 def test_what_auto_decides_trains(planted):

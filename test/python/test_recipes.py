@@ -131,5 +131,5 @@ def test_storage(compiled):
         assert {state[name].dtype for name in state if name.endswith((".weight", ".bias", ".momentum"))} == {np.dtype(np.float16)}
         assert not any(name.endswith(".master") for name in state)
     if policy == "fp8-hybrid":
-        # Four layers: inputs, weights and incoming gradients; a first layer makes no gradient of its input.
-        assert state["mpt.amax_history"].shape == (12, 1024) and state["mpt.tensor_scales"].shape == (12,)
+        # Two layers between the first and the last: inputs, weights and incoming gradients.
+        assert state["mpt.amax_history"].shape == (6, 1024) and state["mpt.tensor_scales"].shape == (6,)

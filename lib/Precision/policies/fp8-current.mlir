@@ -1,5 +1,6 @@
 // 8-bit products: E4M3 operands in the forward pass, E5M2 gradients in the backward pass, each tensor with a scale from
-// the tensor's own largest magnitude. BF16 elsewhere, FP32 masters. Products of two activations stay BF16.
+// the tensor's own largest magnitude. BF16 elsewhere, FP32 masters. The first and the last layer and products of two
+// activations stay BF16.
 policy.policy @fp8_current storage = bf16 compute = f8E4M3FN accumulate = f32 master = f32 gradients = f8E5M2 {
   policy.class "contraction" -> narrow
   policy.class "reduction" -> follow
@@ -7,6 +8,8 @@ policy.policy @fp8_current storage = bf16 compute = f8E4M3FN accumulate = f32 ma
   policy.class "neutral" -> follow
   policy.class "movement" -> follow
   policy.where unweighted -> storage
+  policy.where first -> storage
+  policy.where last -> storage
   policy.tensor_scaling current
   policy.loss_scaling fixed {init = 1.0}
   policy.rounding "nearest_even" of all overflow "saturate"

@@ -1,4 +1,4 @@
-// RUN: mpt-opt %s --precision-assign=policy=fp8-current --precision-insert-casts --precision-quantize | FileCheck %s
+// RUN: mpt-opt %s --precision-assign='policy=fp8-current rules="where first -> narrow"' --precision-insert-casts --precision-quantize | FileCheck %s
 // The product reads 8-bit operands; its sum is FP32 and loses both scales.
 // CHECK: %[[A:.*]] = train.tensor_scale
 // CHECK: %[[B:.*]] = train.tensor_scale

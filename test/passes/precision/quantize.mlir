@@ -1,8 +1,8 @@
-// RUN: mpt-opt %S/Inputs/three.mlir --precision-assign=policy=fp8-current --precision-insert-casts --precision-master-weights --precision-quantize --precision-loss-scaling --precision-widen-reductions --precision-fold-casts --precision-verify | FileCheck %s --check-prefix=CURRENT
-// RUN: mpt-opt %S/Inputs/three.mlir --precision-assign=policy=fp8-hybrid --precision-insert-casts --precision-master-weights --precision-quantize --precision-loss-scaling --precision-widen-reductions --precision-fold-casts --precision-verify | FileCheck %s --check-prefix=DELAYED
+// RUN: mpt-opt %S/Inputs/three.mlir --precision-assign='policy=fp8-current rules="where first -> narrow" rules="where last -> narrow"' --precision-insert-casts --precision-master-weights --precision-quantize --precision-loss-scaling --precision-widen-reductions --precision-fold-casts --precision-verify | FileCheck %s --check-prefix=CURRENT
+// RUN: mpt-opt %S/Inputs/three.mlir --precision-assign='policy=fp8-hybrid rules="where first -> narrow" rules="where last -> narrow"' --precision-insert-casts --precision-master-weights --precision-quantize --precision-loss-scaling --precision-widen-reductions --precision-fold-casts --precision-verify | FileCheck %s --check-prefix=DELAYED
 // RUN: mpt-opt %S/Inputs/three.mlir --precision-assign=policy=fp8-e5m2 --precision-insert-casts --precision-master-weights --precision-quantize --precision-loss-scaling --precision-widen-reductions --precision-fold-casts --precision-verify | FileCheck %s --check-prefix=E5M2
 // RUN: mpt-opt %S/Inputs/three.mlir --precision-assign=policy=amp-f16 --precision-insert-casts --precision-quantize | FileCheck %s --check-prefix=NONE
-// RUN: mpt-opt %s --precision-assign=policy=fp8-current --precision-insert-casts --precision-quantize | FileCheck %s --check-prefix=ATTENTION
+// RUN: mpt-opt %s --precision-assign='policy=fp8-current rules="where first -> narrow"' --precision-insert-casts --precision-quantize | FileCheck %s --check-prefix=ATTENTION
 // RUN: not mpt-opt %s --precision-assign=policy=%S/Inputs/bad-types.mlir 2>&1 | FileCheck %s --check-prefix=BAD
 
 // BAD: C3: expected f32 or 'f16' (the storage type) for master, got 'bf16'
@@ -25,7 +25,7 @@
 // CURRENT: mpt.matmul %[[QX]], %{{.*}} : (tensor<8x4xf8E4M3FN>, tensor<8x16xf8E5M2>) -> tensor<4x16xf32>
 // CURRENT: train.all_finite {{.*}}%[[TOP]]
 
-// Nine tensors: three inputs, three weights, three gradients. The evaluation reads the scales that the step keeps.
+// Nine tensors, all layers in 8 bits: three inputs, three weights, three gradients. The evaluation reads the scales that the step keeps.
 // DELAYED: train.state statistic @mpt.amax_history : tensor<9x1024xf32> = dense<0.0
 // DELAYED: train.state statistic @mpt.tensor_scales : tensor<9xf32> = dense<1.0
 // DELAYED-LABEL: func.func @step
