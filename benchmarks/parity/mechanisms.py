@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import os
 import re
+import sys
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -97,6 +98,8 @@ def run_case(case: Case, folder: str, seed: int):
                                  side.edit, optimizer="sgd,momentum=0.9", loss="none", **side.flags)
         reference = reference or run
         rows.append((side, run))
+        tasks.progress("")
+        print(f"{case.name}, {side.what}, seed {seed}: {run.value:.2f} %", file=sys.stderr, flush=True)
     weights = [tasks.weights_of(tasks.model_for(folder, functools.partial(network, batch=64), seed)),
                reference.trainer.parameters()]
     return [(side, run, *(tasks.flushed(run.trainer, reference.trainer, feeds, at) for at in weights)) for side, run in rows]
