@@ -500,10 +500,10 @@ void ElementEmitter::store(Value value, Value buffer, Indices at) {
 //===----------------------------------------------------------------------===//
 
 SmallVector<int64_t> ElementEmitter::stridesFor(ArrayRef<int64_t> shape) {
-  SmallVector<int64_t> strides(shape.size(), 1);
-  int64_t offset;
   for (auto &[tensor, buffer] : buffers) {
     auto type = cast<MemRefType>(buffer.getType());
+    SmallVector<int64_t> strides; // filled by appending
+    int64_t offset;
     if (type.getShape() == shape && succeeded(type.getStridesAndOffset(strides, offset)))
       return strides;
   }
