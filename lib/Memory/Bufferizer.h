@@ -47,6 +47,7 @@ private:
   llvm::LogicalResult copy(mlir::Location loc, mlir::Value from, mlir::Value to);
   /// By a kernel, which converts where element types differ.
   llvm::LogicalResult launchCopy(mlir::Location loc, mlir::Value from, mlir::Value to);
+  llvm::FailureOr<mlir::Value> widened(mlir::Location loc, mlir::Value memref, const Order &order);
   llvm::FailureOr<mlir::Value> float8Operand(mlir::Location loc, mlir::Value memref, bool depthLast, bool native);
   /// `memref` itself when dense in `order`, else a copy that is.
   llvm::FailureOr<mlir::Value> dense(mlir::Location loc, mlir::Value memref, llvm::ArrayRef<int64_t> order);

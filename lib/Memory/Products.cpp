@@ -54,8 +54,17 @@ size_t mergeBatches(Matrices &a, Matrices &b, Matrices &d) {
 
 } // namespace
 
-/// An 8-bit operand as products of a device take it: with the depth innermost where they take the type at all, else in
-/// FP16, which holds every value of it.
+/// An 8-bit tensor as FP16, which holds every value of it, dense in `order`.
+FailureOr<Value> Bufferizer::widened(Location loc, Value memref, const Order &order) {
+  ArrayRef<int64_t> shape = typeOf(memref).getShape();
+  Value wide = allocate(loc, bufferType(shape, builder.getF16Type(), denseStrides(shape, order)));
+  if (failed(launchCopy(loc, memref, wide)))
+    return failure();
+  return wide;
+}
+
+/// An 8-bit operand as products of a device take it: with the depth innermost where they take the type at all, else
+/// wide.
 FailureOr<Value> Bufferizer::float8Operand(Location loc, Value memref, bool depthLast, bool native) {
   MemRefType type = typeOf(memref);
   Order order = rowMajor(type.getRank());
@@ -63,11 +72,7 @@ FailureOr<Value> Bufferizer::float8Operand(Location loc, Value memref, bool dept
     std::swap(order[order.size() - 1], order[order.size() - 2]);
   if (native)
     return stridesOf(type)[order.back()] == 1 ? memref : dense(loc, memref, order);
-  Value wide = allocate(
-      loc, bufferType(type.getShape(), builder.getF16Type(), denseStrides(type.getShape(), rowMajor(type.getRank()))));
-  if (failed(launchCopy(loc, memref, wide)))
-    return failure();
-  return wide;
+  return widened(loc, memref, rowMajor(type.getRank()));
 }
 
 /// Whether the device multiplies these 8-bit types itself: cuBLASLt wants extents in sixteens, and no E5M2 pair.
@@ -175,10 +180,14 @@ LogicalResult Bufferizer::lowerConv(Operation *op, int64_t kind, Value x, Value 
       buffers[tensor] = memref;
       continue;
     }
-    FailureOr<Value> found = dense(loc, buffer(tensor), order);
+    Value given = buffer(tensor);
+    bool wide = options.device && typeOf(given).getElementTypeBitWidth() == 8; // no device convolves these
+    FailureOr<Value> found = wide ? widened(loc, given, order) : dense(loc, given, order);
     if (failed(found))
       return failure();
     memref = *found;
+    if (wide)
+      continue;
     // An input that had to be rearranged is read in its new layout from here on; a device's filters are small.
     if (isa<BlockArgument>(tensor) || (options.device && tensor == w && tensor.getDefiningOp<train::ReadOp>()))
       buffers[tensor] = memref;

@@ -4,11 +4,11 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 
-def model(path, name, nodes, weights, inputs, output):
+def model(path, name, nodes, weights, inputs, output, opset=17):
     graph = helper.make_graph(nodes, name, [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in inputs.items()],
                               [helper.make_tensor_value_info(*output)],
                               [numpy_helper.from_array(w, n) for n, w in weights.items()])
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)]), path)
 
 
 def values(seed, *shape):
@@ -33,3 +33,33 @@ def cnn(path):
     weights = {"w0": values(1, 8, 3, 3, 3), "b0": values(2, 8), "w1": values(3, 6, 4, 3, 3), "w2": values(4, 6, 5)}
     model(path, "cnn", nodes, weights, {"x": [4, 3, 9, 8]}, ("logits", TensorProto.FLOAT, [4, 5]))
     return values(5, 4, 3, 9, 8)
+
+
+def transformer(path):
+    """Attention, layer norm, tanh-GELU by its parts and dropout; extents in sixteens, which 8-bit products want."""
+    width, heads, length, batch = 32, 2, 16, 4
+    weights = {"qkv": values(1, width, 3 * width), "qkv_bias": values(2, 3 * width), "out": values(3, width, width),
+               "out_bias": values(4, width), "gain": 1 + values(5, width), "shift": values(6, width), "up": values(7, width, 64),
+               "up_bias": values(8, 64), "down": values(9, 64, 16), "scale": np.float32([0.25]), "ratio": np.float32(0.25),
+               "training": np.array(True), "split": np.int64([0, 0, heads, width // heads]), "join": np.int64([0, 0, width]),
+               "parts": np.int64([width] * 3), "axes": np.int64([1])}
+    nodes = [helper.make_node("LayerNormalization", ["x", "gain", "shift"], ["n"], name="norm", axis=-1),
+             helper.make_node("MatMul", ["n", "qkv"], ["p0"], name="qkv"), helper.make_node("Add", ["p0", "qkv_bias"], ["p"], name="qkv_add"),
+             helper.make_node("Split", ["p", "parts"], ["q0", "k0", "v0"], name="parts", axis=-1)]
+    for name, order in (("q", [0, 2, 1, 3]), ("k", [0, 2, 3, 1]), ("v", [0, 2, 1, 3])):
+        nodes += [helper.make_node("Reshape", [name + "0", "split"], [name + "1"], name=name + "_split"),
+                  helper.make_node("Transpose", [name + "1"], [name], name=name + "_heads", perm=order)]
+    nodes += [helper.make_node("MatMul", ["q", "k"], ["s0"], name="scores"), helper.make_node("Mul", ["s0", "scale"], ["s"], name="scaled"),
+              helper.make_node("Softmax", ["s"], ["w"], name="softmax", axis=-1),
+              helper.make_node("MatMul", ["w", "v"], ["a0"], name="attend"),
+              helper.make_node("Transpose", ["a0"], ["a1"], name="heads", perm=[0, 2, 1, 3]),
+              helper.make_node("Reshape", ["a1", "join"], ["a"], name="join"),
+              helper.make_node("MatMul", ["a", "out"], ["o0"], name="out"), helper.make_node("Add", ["o0", "out_bias"], ["o1"], name="out_add"),
+              helper.make_node("Dropout", ["o1", "ratio", "training"], ["o"], name="dropout"),
+              helper.make_node("Add", ["x", "o"], ["r"], name="residual"),
+              helper.make_node("MatMul", ["r", "up"], ["u0"], name="up"), helper.make_node("Add", ["u0", "up_bias"], ["u1"], name="up_add"),
+              helper.make_node("Relu", ["u1"], ["u"], name="relu"),
+              helper.make_node("MatMul", ["u", "down"], ["d"], name="down"),
+              helper.make_node("ReduceMean", ["d", "axes"], ["logits"], name="mean", keepdims=0)]
+    model(path, "transformer", nodes, weights, {"x": [batch, length, width]}, ("logits", TensorProto.FLOAT, [batch, 16]), opset=18)
+    return values(10, batch, length, width)

@@ -10,7 +10,7 @@ import textwrap
 import numpy as np
 import pytest
 from conftest import build_folder
-from cuda_models import cnn, mlp
+from cuda_models import cnn, mlp, transformer
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -82,6 +82,7 @@ def train(tmp_path, make, policy, cudnn=True):
 
 
 TOLERANCE = {"fp32": 1e-5, "amp-f16": 4e-3, "amp-bf16": 2e-2, "als-f16": 4e-3}
+EIGHT_BITS = {"fp8-hybrid": 5e-2, "fp8-current": 5e-2, "fp8-e5m2": 5e-2}
 
 
 @pytest.mark.parametrize("policy", TOLERANCE)
@@ -95,3 +96,20 @@ def test_steps_agree_with_the_cpu(tmp_path, make, cudnn, policy):
     assert (result["waits"], result["graphs"]) == (0, 4), "one graph launch a step, and nothing waits"
     assert result["enqueued"] == 8, "beside the graph the inputs alone: to the device, and into place"
     assert result["launches"] > 0 and (result["convolutions"] > 0) == (cudnn and make is cnn)
+
+
+@pytest.mark.parametrize("policy", {**TOLERANCE, **EIGHT_BITS})
+def test_attention_with_dropout(tmp_path, policy):
+    result = train(tmp_path, transformer, policy)
+    np.testing.assert_allclose(result["cuda"], result["cpu"], rtol={**TOLERANCE, **EIGHT_BITS}[policy])
+    assert result["violations"] == "" and result["live"] == 0 and result["resumed"]
+    assert all(result["parameters"].values())
+    assert (result["waits"], result["graphs"]) == (0, 4)
+
+
+@pytest.mark.parametrize("policy", EIGHT_BITS)
+@pytest.mark.parametrize("make", [mlp, cnn])
+def test_eight_bits_agree_with_the_cpu(tmp_path, make, policy):
+    result = train(tmp_path, make, policy)
+    np.testing.assert_allclose(result["cuda"], result["cpu"], rtol=EIGHT_BITS[policy])
+    assert result["violations"] == "" and result["live"] == 0 and result["resumed"]
