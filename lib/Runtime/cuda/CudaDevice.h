@@ -17,6 +17,7 @@ class ConvLibrary;
 
 /// What a function keeps between runs: where its inputs lie, and the graph of its work.
 struct CudaFunction;
+struct InputSlot;
 
 class CudaDevice final : public Device {
 public:
@@ -67,6 +68,8 @@ private:
   mpt_status capture(const mpt_function_desc &f, CudaFunction &function, mpt_exec &exec);
   CudaFunction &functionOf(FunctionState &state);
   mpt_status prepare(const mpt_function_desc &f, CudaFunction &function);
+  mpt_status reserve(const mpt_function_desc &f, InputSlot &slot, int64_t bytes);
+  mpt_status noInputs(const mpt_function_desc &f, int64_t bytes) const;
 
   cu::Device device = 0;
   cu::Context context = nullptr;

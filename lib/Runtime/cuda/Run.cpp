@@ -28,6 +28,9 @@ public:
   bool allocate(const CudaDevice &on, int64_t bytes) {
     device = &on;
     void *memory = nullptr;
+    if (data)
+      on.api.MemFreeHost(data);
+    data = nullptr;
     if (on.api.MemHostAlloc(&memory, static_cast<size_t>(bytes), 0) != cu::Success)
       return false;
     data = static_cast<uint8_t *>(memory);
@@ -35,12 +38,21 @@ public:
   }
 };
 
+/// One of two places that the host fills while the device works from the other.
+struct InputSlot {
+  PinnedMemory host;
+  Block memory;
+  cu::Event copied = nullptr, read = nullptr; // the host's bytes have left; the device's were read
+  int64_t bytes = 0;                          // of the inputs that have come from the host so far
+  bool used = false;
+};
+
 struct CudaFunction : SiteCache {
   explicit CudaFunction(CudaDevice &device) : device(device) {}
   ~CudaFunction() override {
     ContextScope scope(device);
     dropGraph();
-    for (Slot &slot : slots)
+    for (InputSlot &slot : slots)
       for (cu::Event event : {slot.copied, slot.read})
         if (event)
           device.api.EventDestroy_v2(event);
@@ -51,17 +63,10 @@ struct CudaFunction : SiteCache {
     graph = nullptr;
   }
 
-  /// One of two places that the host fills while the device works from the other.
-  struct Slot {
-    PinnedMemory host;
-    Block memory;
-    cu::Event copied = nullptr, read = nullptr; // the host's bytes have left; the device's were read
-    bool used = false;
-  };
   CudaDevice &device;
   int64_t inputBytes = -1;
   Block inputs; // where the function reads
-  Slot slots[2];
+  InputSlot slots[2];
   unsigned next = 0;
   /// What the last run worked with: a graph is good while it stays the same.
   std::vector<const void *> bindings;
@@ -95,20 +100,29 @@ mpt_status CudaDevice::prepare(const mpt_function_desc &f, CudaFunction &functio
   for (int64_t k = 0; k < f.num_inputs; ++k)
     bytes += aligned(f.inputs[k].bytes);
   bool ok = function.inputs.allocate(*this, bytes);
-  for (CudaFunction::Slot &slot : function.slots) {
-    ok = ok && slot.memory.allocate(*this, bytes) && slot.host.allocate(*this, bytes ? bytes : 1);
+  for (InputSlot &slot : function.slots)
     ok = ok && api.EventCreate(&slot.copied, cu::EventDisableTiming) == cu::Success &&
          api.EventCreate(&slot.read, cu::EventDisableTiming) == cu::Success;
-  }
   if (!ok)
-    return fail(MPT_OUT_OF_MEMORY, "no memory for %lld bytes of inputs of '%s'", static_cast<long long>(3 * bytes),
-                f.name);
-  // The slots' zeros were written on the other stream.
-  if (mpt_status status = synchronize())
-    return status;
+    return noInputs(f, bytes);
   function.inputBytes = bytes;
-  staged += 3 * bytes;
+  staged += bytes;
   return MPT_OK;
+}
+
+mpt_status CudaDevice::noInputs(const mpt_function_desc &f, int64_t bytes) const {
+  return fail(MPT_OUT_OF_MEMORY, "no memory for %lld bytes of inputs of '%s'", static_cast<long long>(bytes), f.name);
+}
+
+/// Room in a slot for inputs from the host; those that lie on the device need none.
+mpt_status CudaDevice::reserve(const mpt_function_desc &f, InputSlot &slot, int64_t bytes) {
+  if (slot.bytes >= bytes)
+    return MPT_OK;
+  if (!slot.memory.allocate(*this, bytes) || !slot.host.allocate(*this, bytes))
+    return noInputs(f, bytes);
+  staged += bytes - slot.bytes;
+  slot.bytes = bytes;
+  return synchronize(); // the slot's zeros were written on the other stream
 }
 
 mpt_status CudaDevice::stage(const mpt_function_desc &f, FunctionState &state) {
@@ -116,29 +130,39 @@ mpt_status CudaDevice::stage(const mpt_function_desc &f, FunctionState &state) {
   CudaFunction &function = functionOf(state);
   if (mpt_status status = prepare(f, function))
     return status;
-  CudaFunction::Slot &slot = function.slots[function.next];
+  const auto count = static_cast<size_t>(f.num_inputs);
+  std::vector<bool> onHost(count);
+  int64_t fromHost = 0;
+  for (size_t k = 0; k < count; ++k) {
+    bool host = true;
+    if (mpt_status status = locate(state.inputPointers[k], host))
+      return status;
+    onHost[k] = host;
+    fromHost += host ? aligned(f.inputs[k].bytes) : 0;
+  }
+  InputSlot &slot = function.slots[function.next];
   function.next ^= 1;
   // Two runs ago the same slot was filled; as a rule its bytes have left long since.
   cu::Result result = slot.used ? api.EventSynchronize(slot.copied) : cu::Success;
   if (slot.used && result == cu::Success)
     result = api.StreamWaitEvent(copies, slot.read, 0);
+  if (mpt_status status = result == cu::Success ? reserve(f, slot, fromHost) : MPT_OK)
+    return status;
   struct Piece {
-    int64_t offset, bytes;
+    int64_t offset, from, bytes;
   };
-  std::vector<Piece> pieces; // runs of inputs that come from the host
-  int64_t offset = 0;
-  for (int64_t k = 0; k < f.num_inputs && result == cu::Success; ++k) {
-    const void *&given = state.inputPointers[static_cast<size_t>(k)];
+  std::vector<Piece> pieces; // runs of inputs that come from the host: where they are read, and where in the slot
+  int64_t offset = 0, filled = 0;
+  for (size_t k = 0; k < count && result == cu::Success; ++k) {
+    const void *&given = state.inputPointers[k];
     int64_t bytes = f.inputs[k].bytes;
-    bool onHost = true;
-    if (mpt_status status = locate(given, onHost))
-      return status;
-    if (onHost && bytes) {
-      memcpy(slot.host.data + offset, given, static_cast<size_t>(bytes));
+    if (onHost[k] && bytes) {
+      memcpy(slot.host.data + filled, given, static_cast<size_t>(bytes));
       if (!pieces.empty() && aligned(pieces.back().offset + pieces.back().bytes) == offset)
         pieces.back().bytes = offset + bytes - pieces.back().offset;
       else
-        pieces.push_back({offset, bytes});
+        pieces.push_back({offset, filled, bytes});
+      filled += aligned(bytes);
     } else if (bytes) {
       result = api.MemcpyDtoDAsync_v2(address(function.inputs.data() + offset), address(given),
                                       static_cast<size_t>(bytes), stream);
@@ -146,19 +170,17 @@ mpt_status CudaDevice::stage(const mpt_function_desc &f, FunctionState &state) {
     given = function.inputs.data() + offset;
     offset += aligned(bytes);
   }
-  auto size = [](const Piece &piece) { return static_cast<size_t>(piece.bytes); };
-  for (const Piece &piece : pieces)
-    if (result == cu::Success)
-      result = api.MemcpyHtoDAsync_v2(address(slot.memory.data() + piece.offset), slot.host.data + piece.offset,
-                                      size(piece), copies);
+  if (result == cu::Success && filled)
+    result = api.MemcpyHtoDAsync_v2(address(slot.memory.data()), slot.host.data, static_cast<size_t>(filled), copies);
   if (result == cu::Success)
     result = api.EventRecord(slot.copied, copies);
   if (result == cu::Success)
     result = api.StreamWaitEvent(stream, slot.copied, 0);
   for (const Piece &piece : pieces)
     if (result == cu::Success)
-      result = api.MemcpyDtoDAsync_v2(address(function.inputs.data() + piece.offset),
-                                      address(slot.memory.data() + piece.offset), size(piece), stream);
+      result =
+          api.MemcpyDtoDAsync_v2(address(function.inputs.data() + piece.offset),
+                                 address(slot.memory.data() + piece.from), static_cast<size_t>(piece.bytes), stream);
   if (result == cu::Success)
     result = api.EventRecord(slot.read, stream);
   slot.used = result == cu::Success;
