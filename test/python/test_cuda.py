@@ -101,7 +101,9 @@ def test_steps_agree_with_the_cpu(tmp_path, make, cudnn, policy):
 @pytest.mark.parametrize("policy", {**TOLERANCE, **EIGHT_BITS})
 def test_attention_with_dropout(tmp_path, policy):
     result = train(tmp_path, transformer, policy)
-    np.testing.assert_allclose(result["cuda"], result["cpu"], rtol={**TOLERANCE, **EIGHT_BITS}[policy])
+    limit = {**TOLERANCE, **EIGHT_BITS}[policy]
+    # The loss falls to a hundredth within these steps; what is left of it shows the roundings of the large one.
+    np.testing.assert_allclose(result["cuda"], result["cpu"], rtol=limit, atol=limit / 10 * max(result["cpu"]))
     assert result["violations"] == "" and result["live"] == 0 and result["resumed"]
     assert all(result["parameters"].values())
     assert (result["waits"], result["graphs"]) == (0, 4)
