@@ -107,6 +107,7 @@ void buildFusion(OpPassManager &passes, const PipelineOptions &options) {
   // After the last clean-up, which would merge what is made again with the original.
   RecomputeOptions recompute;
   recompute.bytes = options.recomputeBytes;
+  recompute.device = options.target == "cuda" && !options.recomputeBytes;
   passes.addPass(createRecompute(recompute));
   passes.addPass(createKeyStreams());
   FormOptions form;

@@ -157,7 +157,8 @@ struct mpt::BundlePlan {
     int64_t blocks = 0;
     for (Member &member : members) {
       member.start = blocks;
-      member.blocks = ceilDiv(member.count, span);
+      // Two at least: a search for single numbers becomes a table, in front of which all pointers are loaded.
+      member.blocks = std::max<int64_t>(2, ceilDiv(member.count, span));
       blocks += member.blocks;
     }
     return blocks;

@@ -86,6 +86,9 @@ void GpuKernelBuilder::rows(int64_t extent, StringRef schedule, bool partial) {
   int64_t points = extentOf(kept), pieces = ceilDiv(extent, vector);
   // Values that a thread may keep of each stream.
   int64_t unroll = std::clamp<int64_t>(96 / streams, 8, 32);
+  // One operand that only sums read: half of a thread's registers hold the row.
+  if (streams == 2 && llvm::all_of(yielded(), [&](Value output) { return isRowLevel(output) || row.empty(); }))
+    unroll = 64;
   int64_t threads = 1;
   while (threads < 32 && threads < pieces)
     threads *= 2;

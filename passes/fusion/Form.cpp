@@ -24,7 +24,7 @@ namespace {
 
 constexpr int64_t smallSpace = 4096; ///< elements that one thread reduces as part of scalar arithmetic
 constexpr int64_t fewElements = 4;   ///< numbers and keys that all elements read
-constexpr size_t maxBundle = 480;    ///< operands and results of a bundle: a launch takes 4096 bytes of pointers
+constexpr size_t maxBundle = 200;    ///< operands and results of a bundle: more pointers than these spill
 constexpr int64_t maxOps = 256;      ///< ops of a group: bounds compile time and register pressure
 
 bool isSplat(Operation *op) {

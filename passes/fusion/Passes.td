@@ -45,7 +45,8 @@ def Recompute : Pass<"fusion-recompute", "::mlir::ModuleOp"> {
     %d = mpt.mul %g, %e : tensor<64x128xf32>
     ```
   }];
-  let options = [Option<"bytes", "bytes", "int64_t", "0", "bytes to keep less, by further passes over memory">];
+  let options = [Option<"bytes", "bytes", "int64_t", "0", "bytes to keep less, by further passes over memory">,
+    Option<"device", "device", "bool", "false", "make nothing again from several operands of its size: traffic counts more than memory">];
   let statistics = [
     Statistic<"numRepeated", "repeated", "ops made again">,
     Statistic<"keptBytes", "kept-bytes", "bytes kept for the backward pass">
@@ -83,7 +84,7 @@ def Form : Pass<"fusion-form", "::mlir::ModuleOp"> {
 
     With `device`, sums over columns share a kernel with elements of the same pass that are written, and what only state
     needs (optimizer updates with unscaling, clipping, masters, narrow copies) becomes a few kernels over all parameters:
-    updates that differ in nothing but shape are one fusion, up to 480 operands and results.
+    updates that differ in nothing but shape are one fusion, up to 200 operands and results.
   }];
   let options = [Option<"separate", "separate", "bool", "false", "a kernel for each op, so that every value is in memory: for --debug-nonfinite">,
     Option<"device", "device", "bool", "false", "for the kernels of a GPU">];

@@ -52,6 +52,16 @@ bool isArithmetic(Operation *op) {
   return op->getNumOperands() != 0;
 }
 
+/// More than one operand has as many elements as the result.
+bool readsSeveral(Operation *op) {
+  llvm::SmallPtrSet<void *, 2> full;
+  for (Value operand : op->getOperands())
+    if (countOf(operand) == countOf(op->getResult(0)) &&
+        !isa_and_nonnull<ConstantOp, BroadcastOp>(operand.getDefiningOp()))
+      full.insert(operand.getAsOpaquePointer());
+  return full.size() > 1;
+}
+
 /// The kernel of `use`'s owner can make the operand itself.
 bool canBeMadeInside(OpOperand &use) {
   auto lowering = dyn_cast<LoopLowering>(use.getOwner());
@@ -64,7 +74,7 @@ bool canBeMadeInside(OpOperand &use) {
 /// "Training deep nets with sublinear memory cost", arXiv:1604.06174, solved as a minimum cut over bytes).
 class Partition {
 public:
-  Partition(func::FuncOp function) : backward(backwardOps(function)) {
+  Partition(func::FuncOp function, bool device) : device(device), backward(backwardOps(function)) {
     // What only the backward pass reads is computed there: fusion-form joins it with its readers.
     for (Operation &op : llvm::reverse(function.getBody().front()))
       if (!op.use_empty() && op.getNumOperands() != 0 && (isView(&op) || isArithmetic(&op)) &&
@@ -122,6 +132,9 @@ private:
       return true;
     if (!isArithmetic(op) || backward.contains(op))
       return false;
+    // A sum of sums along a chain would be read from all of its terms, at every link.
+    if (device && readsSeveral(op))
+      return false;
     // A view of it would have to lie in memory again.
     return countOf(value) > smallSpace && (candidate(value) || llvm::none_of(value.getUsers(), isViewOp));
   }
@@ -161,6 +174,7 @@ private:
            llvm::all_of(op->getOperands(), [&](Value operand) { return isFromInputs(operand, depth + 1); });
   }
 
+  const bool device; ///< traffic counts more than what is kept
   llvm::DenseSet<Operation *> backward;
   llvm::SetVector<Value> inside; ///< values that backward kernels read, and can make themselves
   llvm::SetVector<Value> stored; ///< values that the backward pass wants in memory: for library calls and views
@@ -234,7 +248,7 @@ struct Recompute : mpt::impl::RecomputeBase<Recompute> {
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       if (function.isExternal() || backwardOps(function).empty())
         continue;
-      Partition partition(function);
+      Partition partition(function, device);
       size_t free = partition.orderCandidates(), count = free;
       int64_t kept = partition.solve(count);
       if (bytes > 0) {

@@ -110,6 +110,10 @@ FailureOr<std::string> cuda::compileToPtx(ModuleOp kernels, StringRef arch) {
     if (llvm::Linker::linkModules(*whole, std::move(code)))
       return kernels.emitError() << "GPU kernels could not be linked";
   }
+  // The search for a bundle's tensor stays a tree of branches.
+  for (llvm::Function &function : *whole)
+    if (!function.isDeclaration())
+      function.addFnAttr("no-jump-tables", "true");
   for (llvm::Function &function : *whole)
     if (function.isDeclaration() && !function.isIntrinsic())
       return kernels.emitError() << "expected GPU kernels without calls, got one of '" << function.getName() << "'";
