@@ -1,5 +1,5 @@
 """onnx.reference with the operators that it gets wrong or cannot finish: pooling's indices, scatter with a reduction, transposed
-convolutions in groups, negative padding."""
+convolutions in groups, negative padding, gathering from larger data."""
 from __future__ import annotations
 
 import numpy as np
@@ -20,6 +20,15 @@ class ScatterElements(OpRun):
         else:
             out[tuple(at)] = updates
         return (out,)
+
+
+class GatherElements(OpRun):
+    """With indices of fewer rows than the data has."""
+
+    def _run(self, data, indices, axis=None):
+        at = list(np.ogrid[tuple(slice(n) for n in indices.shape)])
+        at[axis or 0] = np.where(indices < 0, indices + data.shape[axis or 0], indices)
+        return (data[tuple(at)],)
 
 
 class MaxPool(OpRun):
@@ -85,4 +94,4 @@ class ConvTranspose(OpRun):
 
 
 def evaluator(model) -> ReferenceEvaluator:
-    return ReferenceEvaluator(model, new_ops=[ScatterElements, MaxPool, Pad, ConvTranspose])
+    return ReferenceEvaluator(model, new_ops=[ScatterElements, GatherElements, MaxPool, Pad, ConvTranspose])

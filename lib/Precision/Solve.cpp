@@ -274,8 +274,10 @@ private:
         slots.results[i] = kWide;
         continue;
       }
-      // It waits for the check of all gradients: stored narrow, half the bytes wait.
-      bool waits = policy.gradients == policy.storage && numericClass == NumericClass::Contraction &&
+      // It waits for the check of all gradients: stored narrow, half the bytes wait, and a rounding to a type narrower
+      // still reads half.
+      bool narrows = policy.parameterGradients.getIntOrFloatBitWidth() < policy.storage.getIntOrFloatBitWidth();
+      bool waits = (policy.gradients == policy.storage || narrows) && numericClass == NumericClass::Contraction &&
                    shared == kNarrow && onlyGradient(op->getResult(i));
       if (waits)
         slots.rule += "; the gradient waits for its update in the narrow type";

@@ -52,8 +52,8 @@
 // E5M2: mpt.matmul {{.*}} : (tensor<8x16xf8E5M2>, tensor<16x16xf8E5M2>) -> tensor<8x16xf16>
 // E5M2: mpt.matmul {{.*}} : (tensor<8x16xf16>, tensor<16x2xf16>) -> tensor<8x2xf32>
 // E5M2: mpt.cast %{{.*}} key %[[KEY]] : tensor<2xi64> {rounding = #mpt<rounding stochastic>, stream = [[S:[0-9]+]] : i64} : tensor<8x16xf16> to tensor<8x16xf8E5M2>
-// E5M2: mpt.matmul {{.*}} : (tensor<8x16xf8E5M2>, tensor<8x16xf8E5M2>) -> tensor<16x16xf32>
-// E5M2: mpt.cast %{{.*}} key %[[KEY]] {{.*}} tensor<4x16xf32> to tensor<4x16xf8E5M2>
+// E5M2: mpt.matmul {{.*}} : (tensor<8x16xf8E5M2>, tensor<8x16xf8E5M2>) -> tensor<16x16xf16>
+// E5M2: mpt.cast %{{.*}} key %[[KEY]] {{.*}} tensor<4x16xf16> to tensor<4x16xf8E5M2>
 // E5M2: train.unscale
 // E5M2: mpt.cast %{{.*}} key %[[KEY]] : tensor<2xi64> {overflow = #mpt<overflow saturate>, rounding = #mpt<rounding stochastic>, stream = {{[0-9]+}} : i64} : tensor<16x16xf32> to tensor<16x16xf16>
 // E5M2: %[[NEXT:.*]], %{{.*}}, %{{.*}} = train.update_scale
