@@ -62,7 +62,7 @@ json.dump(losses, open(out, "w"))
 """
 
 
-def train(tmp_path, make, policy, cudnn=True):
+def train(tmp_path, make, policy, cudnn=True, lr="1e-2"):
     build = build_folder()
     standin = build / "lib" / "libcuda_standin.so"
     if not standin.exists() or not (build / "bin" / "mpt-opt").exists():
@@ -70,7 +70,7 @@ def train(tmp_path, make, policy, cudnn=True):
     x = make(tmp_path / "m.onnx")
     np.savez(tmp_path / "data.npz", x=x, labels=np.arange(len(x), dtype=np.int64) % 5)
     for target, flags in (("cpu", []), ("cuda", ["--target=cuda", "--arch=host"])):
-        subprocess.run([build / "bin" / "mpt-opt", tmp_path / "m.onnx", "--loss=softmax-cross-entropy", "--optimizer=adamw,lr=1e-2",
+        subprocess.run([build / "bin" / "mpt-opt", tmp_path / "m.onnx", "--loss=softmax-cross-entropy", f"--optimizer=adamw,lr={lr}",
                         f"--policy={policy}", "--quiet", "-o", tmp_path / target, *flags], check=True)
     out = tmp_path / "losses.json"
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "MPT_RT": str(build / "lib" / "libmpt_rt.so"),
@@ -100,10 +100,10 @@ def test_steps_agree_with_the_cpu(tmp_path, make, cudnn, policy):
 
 @pytest.mark.parametrize("policy", {**TOLERANCE, **EIGHT_BITS})
 def test_attention_with_dropout(tmp_path, policy):
-    result = train(tmp_path, transformer, policy)
-    limit = {**TOLERANCE, **EIGHT_BITS}[policy]
-    # The loss falls to a hundredth within these steps; what is left of it shows the roundings of the large one.
-    np.testing.assert_allclose(result["cuda"], result["cpu"], rtol=limit, atol=limit / 10 * max(result["cpu"]))
+    # Slowly, so that the loss stays large: what a collapsed one leaves over is the roundings of the large one.
+    result = train(tmp_path, transformer, policy, lr="1e-3")
+    np.testing.assert_allclose(result["cuda"], result["cpu"], rtol={**TOLERANCE, **EIGHT_BITS}[policy])
+    assert result["cuda"][-1] < result["cuda"][0]
     assert result["violations"] == "" and result["live"] == 0 and result["resumed"]
     assert all(result["parameters"].values())
     assert (result["waits"], result["graphs"]) == (0, 4)
