@@ -46,7 +46,7 @@ def libraries() -> dict:
 def unpack() -> None:
     if not (HERE / "data").exists():
         with tarfile.open(HERE / "data.tar.xz") as archive:
-            archive.extractall(HERE, filter="data")
+            archive.extractall(HERE, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))  # Python 3.11.4 brought it
 
 
 def run_item(item, limit: float, log) -> list:
