@@ -331,20 +331,19 @@ LogicalResult proto::prepareModel(ModelProto &model, std::vector<TensorProto> &i
       output.mutable_type()->mutable_tensor_type()->clear_shape();
   bool anyWithoutRule = llvm::any_of(
       graph.node(), [](const NodeProto &node) { return WithoutRule().Contains(node.domain(), node.op_type()); });
-  // The inliner infers shapes with the registered schemas: first ours must have found nothing wrong.
-  if (ModelProto expanded = model; anyWithoutRule && !proto::inferShapes(expanded)) {
-    try {
-      inliner::InlineSelectedFunctions(expanded, WithoutRule(), nullptr);
-      if (!proto::inferShapes(expanded)) {
-        model = std::move(expanded);
-        return success();
-      }
-    } catch (const std::exception &) {
-      // The op keeps its name, and conversion says that there is no rule for it.
-    }
-  }
   if (std::optional<std::string> message = proto::inferShapes(model))
     return emitError(errorLoc(*message, model.graph(), context))
            << "expected consistent types and shapes: " << *message;
+  if (!anyWithoutRule)
+    return success();
+  // The inliner infers shapes with the registered schemas, so ours had to find nothing wrong before.
+  ModelProto expanded = model;
+  try {
+    inliner::InlineSelectedFunctions(expanded, WithoutRule(), nullptr);
+    if (!proto::inferShapes(expanded))
+      model = std::move(expanded);
+  } catch (const std::exception &) {
+    // The op keeps its name, and conversion says that there is no rule for it.
+  }
   return success();
 }
