@@ -64,7 +64,8 @@ static std::optional<int64_t> wrap(int64_t index, int64_t extent) {
   return index;
 }
 
-static bool unary(HostTensor &y, const HostTensor &x, double (*real)(double), int64_t (*integer)(int64_t)) {
+static bool unary(HostTensor &y, const HostTensor &x, llvm::function_ref<double(double)> real,
+                  llvm::function_ref<int64_t(int64_t)> integer) {
   y.splat = x.splat;
   y.resize();
   for (int64_t i = 0, e = y.count(); i < e; ++i) {
@@ -117,9 +118,7 @@ static int64_t quotient(int64_t a, int64_t b) { return b == -1 ? wrapSub(0, a) :
 static int64_t restOf(int64_t a, int64_t b) { return b == -1 ? 0 : a % b; }
 
 static bool evaluateElementwise(Operation *op, Inputs in, HostTensor &y) {
-  using Real = double (*)(double);
-  Real none = nullptr;
-  auto realOnly = [&](double (*f)(double)) { return unary(y, in[0], f, nullptr); };
+  auto realOnly = [&](llvm::function_ref<double(double)> f) { return unary(y, in[0], f, nullptr); };
   return llvm::TypeSwitch<Operation *, bool>(op)
       .Case([&](AddOp) { return binary(y, in, std::plus<double>(), wrapAdd); })
       .Case([&](SubOp) { return binary(y, in, std::minus<double>(), wrapSub); })
@@ -146,8 +145,8 @@ static bool evaluateElementwise(Operation *op, Inputs in, HostTensor &y) {
       .Case([&](XorOp) { return binary(y, in, std::plus<double>(), [](int64_t a, int64_t b) { return a ^ b; }); })
       .Case([&](NotOp) {
         bool logical = y.type.getElementType().isInteger(1);
-        return logical ? unary(y, in[0], none, [](int64_t a) -> int64_t { return !a; })
-                       : unary(y, in[0], none, [](int64_t a) { return ~a; });
+        return logical ? unary(y, in[0], nullptr, [](int64_t a) -> int64_t { return !a; })
+                       : unary(y, in[0], nullptr, [](int64_t a) { return ~a; });
       })
       .Case(
           [&](NegOp) { return unary(y, in[0], [](double a) { return -a; }, [](int64_t a) { return wrapSub(0, a); }); })
@@ -162,11 +161,7 @@ static bool evaluateElementwise(Operation *op, Inputs in, HostTensor &y) {
       })
       .Case([&](ClampOp clamp) {
         double low = clamp.getLow().convertToDouble(), high = clamp.getHigh().convertToDouble();
-        return y.isFloat() &&
-               binary(
-                   y, {in[0], in[0]}, [&](double a, double) { return a < low    ? low
-                                                                     : a > high ? high
-                                                                                : a; }, wrapAdd);
+        return realOnly([&](double a) { return a < low ? low : a > high ? high : a; });
       })
       .Case([&](ReluOp) {
         return unary(
