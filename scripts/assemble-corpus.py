@@ -21,8 +21,8 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-POLICIES = "fp32,amp-f16,amp-bf16,als-f16,fp8-e5m2,fp8-hybrid,fp8-current"
-BATCH = 24  # kernels a run of ptxas
+POLICIES = "fp32,amp-f16,amp-bf16,als-f16,fp8-e5m2,fp8-hybrid,fp8-current,pure-f16-static"
+BATCH = 64  # kernels a run of ptxas
 
 
 def kernels(text: str) -> dict[str, str]:
@@ -96,15 +96,15 @@ def main() -> int:
     if not ptxas:
         print("no ptxas: nothing was assembled")
         return 0
-    models = sorted(a.folder.rglob("*.onnx"))
+    models = sorted(a.folder.rglob("*.onnx"), key=lambda m: (m.stat().st_size, m))
     models = [m for m in models if m.name.endswith(".loss.onnx")] or models
     part, parts = map(int, a.shard.split("/"))
     models = [m for m in models if re.search(a.only, str(m))][part::parts]
     known = json.loads(a.results.read_text()) if a.results and a.results.exists() else {"kernels": {}, "programs": {}}
     opt, failed = a.build / "bin" / "mpt-opt", 0
-    for model in models:
-        for policy in a.policies.split(","):
-            for arch in a.archs.split(","):
+    for arch in a.archs.split(","):
+        for model in models:
+            for policy in a.policies.split(","):
                 program = f"{model.relative_to(a.folder)} {policy} {arch}"
                 if program not in known["programs"]:
                     with tempfile.TemporaryDirectory() as scratch:

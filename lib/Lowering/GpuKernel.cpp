@@ -218,7 +218,7 @@ FailureOr<GpuKernelInfo> GpuKernelBuilder::build() {
   auto choose = [&] {
     if (Operation *op = yielded().empty() ? nullptr : yielded().front().getDefiningOp())
       if (auto form = scatterForm(op); form && outputs.size() == 1)
-        return scatter(*form);
+        return canLink(*form) ? scatterByLinks(*form) : scatter(*form);
     if (bundle())
       return;
     if (!chooseLane(loops)) {

@@ -39,6 +39,8 @@ private:
   void bundleElements(BundlePlan &plan);
   void bundleSums(BundlePlan &plan);
   void scatter(const ScatterForm &form);
+  bool canLink(const ScatterForm &form);
+  void scatterByLinks(const ScatterForm &form);
 
   // ---- helpers
   /// Vectors of elements that one thread reads at a time along a contiguous range of `extent`.

@@ -16,6 +16,7 @@ std::optional<ScatterForm> mpt::scatterForm(Operation *operation) {
       .Case([&](ScatterAddOp op) {
         int64_t axis = op.getAxis(), rank = typeOf(op.getIndices()).getRank();
         form.updates = op.getUpdates();
+        form.byRows = true;
         for (int64_t i = 0, n = typeOf(op.getY()).getRank(); i < n; ++i)
           if (i != axis)
             form.shared.push_back({i, i < axis ? i : i + rank - 1});
@@ -45,6 +46,7 @@ std::optional<ScatterForm> mpt::scatterForm(Operation *operation) {
         form.data = op.getData();
         form.updates = op.getUpdates();
         form.kind = op.getKind();
+        form.byRows = batch == 0;
         for (int64_t i = 0; i < batch; ++i)
           form.shared.push_back({i, i});
         for (int64_t i = batch + count, n = typeOf(op.getY()).getRank(); i < n; ++i)
@@ -73,7 +75,7 @@ ScatterUnits mpt::scatterUnits(const ScatterForm &form, Value result, int64_t ch
   return units;
 }
 
-static Value combine(ElementEmitter &e, ScatterKind kind, Value old, Value update) {
+Value mpt::combineUpdates(ElementEmitter &e, ScatterKind kind, Value old, Value update) {
   ImplicitLocOpBuilder &b = e.b;
   bool real = isa<FloatType>(getElementTypeOrSelf(old));
   switch (kind) {
@@ -155,7 +157,7 @@ void mpt::emitScatter(ElementEmitter &e, const ScatterForm &form, Value result, 
         Value update = e.element(form.updates, from), old = e.load(buffer, place);
         Value both[] = {old, update};
         e.unify(both);
-        e.store(e.round(combine(e, form.kind, both[0], both[1]), type), buffer, place);
+        e.store(e.round(combineUpdates(e, form.kind, both[0], both[1]), type), buffer, place);
       });
     });
     return SmallVector<Value>();

@@ -15,6 +15,7 @@ struct ScatterForm {
   mlir::Value updates;
   ScatterKind kind = ScatterKind::add;
   llvm::SmallVector<std::pair<int64_t, int64_t>> shared; ///< result and update dimension
+  bool byRows = false;                                   ///< an update's place is the same at all shared positions
   /// Result indices of an update, for the dimensions that are not shared; `at` is the update's index.
   std::function<void(ElementEmitter &, llvm::ArrayRef<IndexExpr> at, llvm::MutableArrayRef<IndexExpr> result)> target;
 };
@@ -28,6 +29,8 @@ struct ScatterUnits {
 ScatterUnits scatterUnits(const ScatterForm &form, mlir::Value result, int64_t chunk);
 void emitScatter(ElementEmitter &e, const ScatterForm &form, mlir::Value result, mlir::Value buffer, mlir::Value begin,
                  mlir::Value end, const ScatterUnits &units);
+/// `old` and an update of the same place, in compute type and of one width.
+mlir::Value combineUpdates(ElementEmitter &e, ScatterKind kind, mlir::Value old, mlir::Value update);
 
 } // namespace mpt
 

@@ -606,6 +606,62 @@ static void columnsWithElements() {
   expect("column sums and elements", runKernel(text, {x, y}), {masked, sums}, 1e-6, 1e-5);
 }
 
+/// Updates of several slices (of 256) that meet at few places and at many, in order where that matters.
+static void scatters() {
+  for (int64_t rows : {3, 500}) {
+    TestTensor ids = fill({700}, [&](int64_t i) { return i % 11 == 0 ? 1 : (i * 37) % rows; });
+    TestTensor updates = uniform({700, 24}, -1, 1), data = uniform({rows, 24}, -1, 1);
+    std::vector<double> sums(rows * 24), last(data.values), most(data.values);
+    for (int64_t i = 0; i < 700; ++i)
+      for (int64_t k = 0; k < 24; ++k) {
+        int64_t to = static_cast<int64_t>(ids.values[i]) * 24 + k;
+        sums[to] += updates({i, k});
+        last[to] = updates({i, k});
+        most[to] = std::max(most[to], updates({i, k}));
+      }
+    std::string n = std::to_string(rows), types = "tensor<" + n + "x24xf32>, tensor<700x1xi64>, tensor<700x24xf32>";
+    auto nd = [&](const std::string &kind) {
+      return "func.func @f(%d: tensor<" + n + "x24xf32>, %i: tensor<700x1xi64>, %u: tensor<700x24xf32>) -> tensor<" +
+             n + "x24xf32> {\n%y = mpt.scatter_nd %d, %i, %u {kind = #mpt<scatter_kind " + kind + ">} : (" + types +
+             ") -> tensor<" + n + "x24xf32>\nreturn %y : tensor<" + n + "x24xf32> }";
+    };
+    expect("scatter_add in slices",
+           runKernel("func.func @f(%i: tensor<700xi64>, %u: tensor<700x24xf32>) -> tensor<" + n +
+                         "x24xf32> {\n%y = mpt.scatter_add %i, %u {axis = 0} : (tensor<700xi64>, "
+                         "tensor<700x24xf32>) -> tensor<" +
+                         n + "x24xf32>\nreturn %y : tensor<" + n + "x24xf32> }",
+                     {ids, updates}),
+           {sums}, 1e-5, 1e-5);
+    ids.shape = {700, 1};
+    expect("scatter_nd assign", runKernel(nd("assign"), {data, ids, updates}), {last}, 0);
+    expect("scatter_nd max", runKernel(nd("max"), {data, ids, updates}), {most}, 0);
+  }
+
+  // Places of single elements: 20 x 30 updates whose indices differ everywhere.
+  TestTensor ids = fill({20, 30}, [](int64_t i) { return (i * 7) % 4; }), updates = uniform({20, 30}, -1, 1);
+  TestTensor data = uniform({4, 30}, -1, 1);
+  std::vector<double> want(data.values);
+  for (int64_t i = 0; i < 600; ++i)
+    want[static_cast<int64_t>(ids.values[i]) * 30 + i % 30] += updates.values[i];
+  expect("scatter_elements",
+         runKernel(
+             R"(func.func @f(%d: tensor<4x30xf32>, %i: tensor<20x30xi64>, %u: tensor<20x30xf32>) -> tensor<4x30xf32> {
+    %y = mpt.scatter_elements %d, %i, %u {axis = 0, kind = #mpt<scatter_kind add>} : (tensor<4x30xf32>, tensor<20x30xi64>, tensor<20x30xf32>) -> tensor<4x30xf32>
+    return %y : tensor<4x30xf32> })",
+             {data, ids, updates}),
+         {want}, 1e-6, 1e-6);
+
+  // 3000 ones: sums in FP16 would stay at 2048.
+  TestTensor one = fill({3000}, [](int64_t) { return 0; }), ones = fill({3000, 2}, [](int64_t) { return 1; });
+  if (testDevice)
+    expect("scatter_add of halves",
+           runKernel(R"(func.func @f(%i: tensor<3000xi64>, %u: tensor<3000x2xf16>) -> tensor<2x2xf16> {
+    %y = mpt.scatter_add %i, %u {axis = 0} : (tensor<3000xi64>, tensor<3000x2xf16>) -> tensor<2x2xf16>
+    return %y : tensor<2x2xf16> })",
+                     {one, ones}),
+           {{3000, 3000, 0, 0}}, 0);
+}
+
 static void everything() {
   elementwise();
   filters();
@@ -617,6 +673,7 @@ static void everything() {
   whole();
   longSums();
   movement();
+  scatters();
   pools();
   if (testDevice) {
     schedules();
@@ -635,8 +692,8 @@ int main(int argc, char **argv) {
     for (const std::string &schedule : metSchedules)
       std::printf(" %s", schedule.c_str());
     std::printf("\n");
-    for (const char *schedule :
-         {"pointwise", "rows", "columns", "columns-sum", "transpose", "scatter", "bundle", "bundle-sum"})
+    for (const char *schedule : {"pointwise", "rows", "columns", "columns-sum", "transpose", "scatter", "scatter-joins",
+                                 "bundle", "bundle-sum"})
       if (!metSchedules.count(schedule)) {
         std::printf("no kernel has schedule %s\n", schedule);
         ++failures;
