@@ -23,6 +23,7 @@ using namespace mpt;
 namespace {
 
 constexpr int64_t smallSpace = 4096; ///< elements that one thread reduces as part of scalar arithmetic
+constexpr int64_t fewSums = 16;      ///< of scalar arithmetic on a GPU, where one block makes them one after the other
 constexpr int64_t fewElements = 4;   ///< numbers and keys that all elements read
 constexpr size_t maxBundle = 200;    ///< operands and results of a bundle: more pointers than these spill
 constexpr int64_t maxOps = 256;      ///< ops of a group: bounds compile time and register pressure
@@ -184,6 +185,7 @@ bool Grouping::isLegal(ArrayRef<Operation *> ops, const DenseSet<Operation *> &m
     return false;
   bool small = true;
   ReduceOp reduce;
+  int64_t numSums = 0, summed = 0;
   for (Operation *op : ops) {
     auto r = dyn_cast<ReduceOp>(op);
     for (Value result : op->getResults()) {
@@ -194,9 +196,13 @@ bool Grouping::isLegal(ArrayRef<Operation *> ops, const DenseSet<Operation *> &m
     small &= !r || countOf(r.getX()) <= smallSpace;
     if (r && !reduce)
       reduce = r;
+    numSums += r != nullptr;
+    summed += r ? countOf(r.getX()) : 0;
   }
-  if (small)
+  if (small && (!device || numSums <= 1 || (numSums <= fewSums && summed <= 2 * smallSpace)))
     return true;
+  if (small && numSums > fewSums)
+    return false;
   ArrayRef<int64_t> space = reduce ? shapeOf(reduce.getX()) : shapeOf(ops.back()->getResult(0)), rows;
   bool wholeRows = false;
   int64_t spaceCount = 1;

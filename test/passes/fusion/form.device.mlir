@@ -66,3 +66,19 @@ func.func @checks(%a: tensor<4x8xf32>, %b: tensor<16xf32>, %c: tensor<64xf32>) -
   train.write @w, %f : tensor<64xf32>
   return %x, %y, %z : tensor<f32>, tensor<f32>, tensor<f32>
 }
+
+// -----
+
+// One block makes the sums of scalar arithmetic: 8192 elements at most.
+// CHECK-LABEL: func.func @small
+// CHECK-COUNT-2: mpt.fusion
+// CHECK-NOT: mpt.fusion
+// CHECK: return
+func.func @small(%a: tensor<4000xf32>, %b: tensor<3000xf32>, %c: tensor<4000xf32>) -> tensor<f32> {
+  %0 = mpt.reduce max %a {axes = array<i64: 0>} : (tensor<4000xf32>) -> tensor<f32>
+  %1 = mpt.reduce max %b {axes = array<i64: 0>} : (tensor<3000xf32>) -> tensor<f32>
+  %2 = mpt.reduce max %c {axes = array<i64: 0>} : (tensor<4000xf32>) -> tensor<f32>
+  %3 = mpt.max %0, %1 : tensor<f32>
+  %4 = mpt.max %3, %2 : tensor<f32>
+  return %4 : tensor<f32>
+}
