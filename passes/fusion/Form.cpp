@@ -3,9 +3,9 @@
 #include "mpt/Dialect/Train/TrainDialect.h"
 #include "mpt/Interfaces/FusionRole.h"
 #include "mpt/Lowering/Backward.h"
+#include "mpt/Lowering/OpOrder.h"
 #include "passes/fusion/Passes.h"
 
-#include "mlir/Analysis/TopologicalSortUtils.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/IRMapping.h"
 #include "llvm/ADT/MapVector.h"
@@ -583,7 +583,7 @@ template <typename F> void Grouping::outline(F report) {
     for (Operation *op : llvm::reverse(group.ops))
       if (isFusible(op) && op->use_empty())
         op->erase();
-  sortTopologically(&block);
+  orderByReadiness(block);
 }
 
 namespace {

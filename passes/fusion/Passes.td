@@ -32,10 +32,12 @@ def Recompute : Pass<"fusion-recompute", "::mlir::ModuleOp"> {
   let description = [{
     In: core ops after fusion-decompose, with the loss as the result named "loss". Out: arithmetic that the backward pass
     reads is made again from values that are kept anyway, inside the kernels that read it; casts of inputs are made again
-    too. What to keep is a minimum cut over bytes: library calls, reductions and random numbers are never repeated. With
-    `bytes`, values that library calls of the backward pass read are made again as well, one pass over memory each, until
-    so many bytes fewer are kept: cheap arithmetic first, then the rest, large values first. Repeated ops carry
-    `mpt.recomputed`, so that fusion-form does not join them with the forward pass. No bit of a result changes.
+    too. What to keep is a minimum cut over bytes: library calls, reductions and random numbers are never repeated. Values
+    that library calls of the backward pass read are made again as well, by a pass over memory each, where that keeps fewer
+    bytes: cheap arithmetic such as ReLU and the scale and shift of a normalization first, large values first, while the traffic takes
+    less than `effort` percent of the time of the contractions (at 4 FLOP a byte moved; an exponential counts as 24 bytes), and
+    each is made from at most two values of its size. With `bytes`, further ones are until so many bytes fewer are kept. Repeated ops carry `mpt.recomputed`, so that fusion-form does not
+    join them with the forward pass. No bit of a result changes.
 
     ```mlir
     %f = mpt.exp %x : tensor<64x128xf32>              // forward
@@ -46,7 +48,8 @@ def Recompute : Pass<"fusion-recompute", "::mlir::ModuleOp"> {
     ```
   }];
   let options = [Option<"bytes", "bytes", "int64_t", "0", "bytes to keep less, by further passes over memory">,
-    Option<"device", "device", "bool", "false", "make nothing again from several operands of its size: traffic counts more than memory">];
+    Option<"effort", "effort", "double", "1.0", "percent of the contractions' time that passes over memory may add">,
+    Option<"device", "device", "bool", "false", "make nothing again in memory or from several operands of its size: traffic counts more">];
   let statistics = [
     Statistic<"numRepeated", "repeated", "ops made again">,
     Statistic<"keptBytes", "kept-bytes", "bytes kept for the backward pass">

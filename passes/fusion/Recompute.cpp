@@ -1,6 +1,7 @@
 // --fusion-recompute: computes values again in the backward pass instead of keeping them in memory until then.
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
+#include "mpt/Interfaces/Contraction.h"
 #include "mpt/Interfaces/FusionRole.h"
 #include "mpt/Lowering/Backward.h"
 #include "mpt/Precision/MinCut.h"
@@ -20,7 +21,11 @@ using namespace mpt;
 namespace {
 
 constexpr int64_t unit = 16;         ///< price of a byte kept
+constexpr int64_t passPrice = 2;     ///< of a byte made again in memory: a value that saves next to nothing is kept
 constexpr int64_t smallSpace = 4096; ///< elements below which keeping a value costs nothing to speak of
+constexpr double flopsPerByte = 4;   ///< what a processor's products do in the time in which memory moves a byte
+constexpr int64_t costlyBytes = 24;  ///< bytes moved in the time that an exponential, error function or the like takes
+constexpr size_t maxLeaves = 2;      ///< values of its size that a value is made again from, when nothing forces it
 
 int64_t countOf(Value value) { return tensorType(value).getNumElements(); }
 int64_t bytesOf(Value value) {
@@ -86,30 +91,35 @@ public:
           addUse(operand);
   }
 
-  /// Bytes that are kept when the first `given` candidates may be made again in memory of their own.
-  int64_t solve(size_t given) {
-    network = MinCut();
-    nodes.clear();
-    inMemory.clear();
-    int64_t fixed = 0;
-    for (auto [i, value] : llvm::enumerate(stored))
-      if (i >= given) {
-        inMemory.insert(value);
-        fixed += bytesOf(value);
-      }
-    for (auto [i, value] : llvm::enumerate(stored))
-      if (i < given)
-        need(value);
-    for (Value value : inside)
-      need(value);
-    return fixed + network.solve() / unit;
-  }
-  /// Orders the candidates: inputs' casts first, then cheap arithmetic, then by size. Returns how many come for free.
-  size_t orderCandidates();
-  size_t candidates() const { return stored.size() - unavoidable; }
+  struct Cost {
+    int64_t kept;  ///< bytes kept for the backward pass
+    int64_t moved; ///< bytes read and written, and the like of costly arithmetic, to make values again in memory of
+                   ///< their own
+  };
+  /// What it costs when the first `given` candidates may be made again. `moderate`: those that would be made from more
+  /// than maxLeaves values are not: along a chain of residual sums each would be made from all that came before.
+  Cost solve(size_t given, bool moderate);
+  /// Orders the candidates: inputs' casts first, then cheap arithmetic, then the rest, each by size.
+  void orderCandidates();
+  size_t freeCandidates() const { return free; }
+  size_t candidates() const { return all; }
   int64_t rewrite();
 
 private:
+  /// How a value is made again from what is kept.
+  struct Chain {
+    llvm::SmallDenseSet<Value> leaves; ///< kept values of its size; more than maxLeaves are not looked for
+    int64_t costly = 0;                ///< operations that take their time
+  };
+  Cost solveCut(size_t given, const llvm::DenseSet<Value> &refused);
+  void follow(Value value, int64_t count, Chain &chain, llvm::SmallDenseSet<Value> &seen) const;
+  Chain chainOf(Value value) const {
+    Chain chain;
+    llvm::SmallDenseSet<Value> seen;
+    follow(value, countOf(value), chain, seen);
+    return chain;
+  }
+
   void addUse(OpOperand &use) {
     Value value = use.get(), root = rootOf(value);
     if (isGiven(root) || !isa<RankedTensorType>(value.getType()))
@@ -151,6 +161,8 @@ private:
     if (price && isArithmetic(value.getDefiningOp()) && llvm::all_of(value.getUses(), canBeMadeInside))
       price += bytesOf(value);
     network.addEdge(node.second, node.first, isView(value.getDefiningOp()) ? MinCut::kInfinite : price);
+    if (paid.contains(value))
+      network.addEdge(node.first, MinCut::kSink, bytesOf(value) * passPrice);
     if (inMemory.contains(value))
       return node;
     if (!mayRepeat(value)) {
@@ -178,15 +190,82 @@ private:
   llvm::DenseSet<Operation *> backward;
   llvm::SetVector<Value> inside; ///< values that backward kernels read, and can make themselves
   llvm::SetVector<Value> stored; ///< values that the backward pass wants in memory: for library calls and views
-  size_t unavoidable = 0;        ///< of them, that cannot be made again
-  llvm::DenseSet<Value> inMemory;
+  size_t free = 0, cheap = 0,
+         all = 0;                 ///< how many of them come for nothing, for cheap arithmetic, or can be had at all
+  llvm::DenseSet<Value> inMemory; ///< those that are kept in any case
+  llvm::DenseSet<Value> paid;     ///< those that may be made again by a pass over memory
   MinCut network;
   llvm::DenseMap<Value, std::pair<int, int>> nodes;
 };
 
 } // namespace
 
-size_t Partition::orderCandidates() {
+void Partition::follow(Value value, int64_t count, Chain &chain, llvm::SmallDenseSet<Value> &seen) const {
+  if (chain.leaves.size() > maxLeaves || !seen.insert(value).second)
+    return;
+  Operation *op = value.getDefiningOp();
+  if (!isView(op) && !cast<LoopLowering>(op).isCheap() && countOf(value) >= count)
+    ++chain.costly;
+  for (Value operand : op->getOperands()) {
+    Value root = rootOf(operand);
+    if (!isGiven(root) && isRepeated(root))
+      follow(root, count, chain, seen);
+    else if (countOf(operand) >= count && !root.getDefiningOp<ConstantOp>())
+      chain.leaves.insert(root);
+  }
+}
+
+Partition::Cost Partition::solveCut(size_t given, const llvm::DenseSet<Value> &refused) {
+  network = MinCut();
+  nodes.clear();
+  inMemory.clear();
+  paid.clear();
+  Cost cost{0, 0};
+  for (auto [i, value] : llvm::enumerate(stored)) {
+    if (i >= given || refused.contains(value)) {
+      inMemory.insert(value);
+      cost.kept += bytesOf(value);
+    } else if (i >= free) {
+      paid.insert(value);
+    }
+  }
+  for (Value value : stored)
+    if (!inMemory.contains(value))
+      need(value);
+  for (Value value : inside)
+    need(value);
+  network.solve();
+  for (auto [value, node] : nodes)
+    if (!inMemory.contains(value) && network.onSourceSide(node.second) && !network.onSourceSide(node.first))
+      cost.kept += bytesOf(value);
+  for (Value value : paid)
+    if (isRepeated(value)) {
+      Chain chain = chainOf(value);
+      cost.moved += (1 + chain.leaves.size()) * bytesOf(value) + chain.costly * countOf(value) * costlyBytes;
+    }
+  return cost;
+}
+
+Partition::Cost Partition::solve(size_t given, bool moderate) {
+  llvm::DenseSet<Value> refused;
+  while (true) {
+    Cost cost = solveCut(given, refused);
+    if (!moderate)
+      return cost;
+    // In the order of the program: what is refused is kept, and ends the chains of those that follow.
+    size_t before = refused.size();
+    for (Operation &op : *(*backward.begin())->getBlock())
+      for (Value value : op.getResults())
+        if (paid.contains(value) && isRepeated(value) && chainOf(value).leaves.size() > maxLeaves) {
+          refused.insert(value);
+          inMemory.insert(value);
+        }
+    if (refused.size() == before)
+      return cost;
+  }
+}
+
+void Partition::orderCandidates() {
   SmallVector<Value> sorted(stored.begin(), stored.end());
   auto rank = [&](Value value) {
     Operation *op = value.getDefiningOp();
@@ -199,8 +278,8 @@ size_t Partition::orderCandidates() {
     return std::make_pair(rankA, -bytesOf(a)) < std::make_pair(rankB, -bytesOf(b));
   });
   stored = llvm::SetVector<Value>(sorted.begin(), sorted.end());
-  unavoidable = llvm::count_if(sorted, [&](Value value) { return rank(value) == 3; });
-  return llvm::count_if(sorted, [&](Value value) { return rank(value) == 0; });
+  auto countBelow = [&](int limit) { return llvm::count_if(sorted, [&](Value value) { return rank(value) < limit; }); };
+  free = countBelow(1), all = countBelow(3);
 }
 
 int64_t Partition::rewrite() {
@@ -241,6 +320,26 @@ int64_t Partition::rewrite() {
 
 namespace {
 
+double contractionFlops(func::FuncOp function) {
+  double flops = 0;
+  for (auto op : function.getBody().front().getOps<Contraction>())
+    flops += 2.0 * op.getTermCount() * countOf(op->getResult(0));
+  return flops;
+}
+
+/// The first of [low, high) for which the condition holds, which then holds for all that follow; `high` if there is
+/// none.
+size_t firstThat(size_t low, size_t high, llvm::function_ref<bool(size_t)> condition) {
+  while (low < high) {
+    size_t middle = (low + high) / 2;
+    if (condition(middle))
+      high = middle;
+    else
+      low = middle + 1;
+  }
+  return low;
+}
+
 struct Recompute : mpt::impl::RecomputeBase<Recompute> {
   using RecomputeBase::RecomputeBase;
 
@@ -249,21 +348,22 @@ struct Recompute : mpt::impl::RecomputeBase<Recompute> {
       if (function.isExternal() || backwardOps(function).empty())
         continue;
       Partition partition(function, device);
-      size_t free = partition.orderCandidates(), count = free;
-      int64_t kept = partition.solve(count);
-      if (bytes > 0) {
-        // The fewest candidates that give up enough.
-        size_t low = free, high = partition.candidates();
-        while (low < high) {
-          size_t middle = (low + high) / 2;
-          if (kept - partition.solve(middle) >= bytes)
-            high = middle;
-          else
-            low = middle + 1;
-        }
-        count = low;
+      partition.orderCandidates();
+      size_t count = partition.freeCandidates();
+      if (!device) {
+        // As much as takes a small share of the time that the products need.
+        double limit = effort / 100 * contractionFlops(function) / flopsPerByte;
+        count = firstThat(count, partition.candidates(),
+                          [&](size_t given) { return partition.solve(given + 1, true).moved > limit; });
       }
-      keptBytes += partition.solve(count);
+      auto cost = partition.solve(count, true);
+      if (bytes > 0) {
+        // The fewest further candidates that give up enough.
+        count = firstThat(count, partition.candidates(),
+                          [&](size_t given) { return cost.kept - partition.solve(given, false).kept >= bytes; });
+        cost = partition.solve(count, false);
+      }
+      keptBytes += cost.kept;
       numRepeated += partition.rewrite();
       for (Operation &op : llvm::make_early_inc_range(llvm::reverse(function.getBody().front())))
         if (isOpTriviallyDead(&op))

@@ -53,3 +53,24 @@ func.func @cycle(%x: tensor<64x64xf32>) -> tensor<64x64xf32> {
   %s = mpt.add %a, %m : tensor<64x64xf32>
   return %s : tensor<64x64xf32>
 }
+
+// -----
+
+// The first sum joins the second's pass over %a, so that the product that reads it has to wait: it comes right behind that
+// kernel, not behind everything.
+// CHECK-LABEL: func.func @waits
+// CHECK: %[[P:.*]] = mpt.matmul %arg0, %arg0
+// CHECK: %[[F:.*]]:2 = mpt.fusion({{.*}}%[[P]]
+// CHECK: mpt.matmul %[[F]]#{{.}}, %arg1
+// CHECK: mpt.matmul %arg1, %[[F]]#{{.}}
+// CHECK: mpt.matmul
+func.func @waits(%a: tensor<128x128xf32>, %b: tensor<128x128xf32>)
+    -> (tensor<128x128xf32>, tensor<128x128xf32>, tensor<128x128xf32>) {
+  %s = mpt.add %a, %b : tensor<128x128xf32>
+  %early = mpt.matmul %s, %b : (tensor<128x128xf32>, tensor<128x128xf32>) -> tensor<128x128xf32>
+  %p = mpt.matmul %a, %a : (tensor<128x128xf32>, tensor<128x128xf32>) -> tensor<128x128xf32>
+  %t = mpt.mul %a, %p : tensor<128x128xf32>
+  %q = mpt.matmul %b, %t : (tensor<128x128xf32>, tensor<128x128xf32>) -> tensor<128x128xf32>
+  %r = mpt.matmul %q, %q : (tensor<128x128xf32>, tensor<128x128xf32>) -> tensor<128x128xf32>
+  return %early, %r, %t : tensor<128x128xf32>, tensor<128x128xf32>, tensor<128x128xf32>
+}

@@ -1,5 +1,6 @@
 // RUN: mpt-opt %s --fusion-recompute --split-input-file | FileCheck %s
 // RUN: mpt-opt %s --fusion-recompute=bytes=1 --split-input-file | FileCheck %s --check-prefix=LESS
+// RUN: mpt-opt %s --fusion-recompute=effort=0 --split-input-file | FileCheck %s --check-prefix=KEEP
 // RUN: mpt-opt %s --fusion-recompute --fusion-form --split-input-file | FileCheck %s --check-prefix=FORM
 
 // The derivative needs %h and %e. %h is made from the product's result by a bias, %e from %h: keeping the product's result
@@ -76,4 +77,67 @@ func.func @input(%x: tensor<128x64xf32>, %w: tensor<64x64xf16>) -> (tensor<f32> 
 func.func @plain(%x: tensor<128x64xf32>) -> tensor<128x64xf32> {
   %e = mpt.erf %x : tensor<128x64xf32>
   return %e : tensor<128x64xf32>
+}
+
+// -----
+
+// The products take long enough for one more pass over memory: the ReLU's result is made again for the weight's gradient from
+// the product's, which its derivative needs anyway. Without effort, it is kept.
+// CHECK-LABEL: func.func @cheap
+// CHECK: %[[P:.*]] = mpt.matmul %arg0
+// CHECK: %[[R:.*]] = mpt.relu %[[P]]
+// CHECK: mpt.matmul %[[R]]
+// CHECK: %[[A:.*]] = mpt.relu %[[P]] {mpt.recomputed}
+// CHECK: mpt.matmul %[[A]], %{{.*}}transpose_a
+// KEEP-LABEL: func.func @cheap
+// KEEP-NOT: mpt.recomputed
+func.func @cheap(%x: tensor<128x8192xf32>, %w: tensor<8192x64xf32>, %v: tensor<64x64xf32>)
+    -> (tensor<f32> {mpt.name = "loss"}, tensor<64x64xf32>, tensor<8192x64xf32>) {
+  %p = mpt.matmul %x, %w : (tensor<128x8192xf32>, tensor<8192x64xf32>) -> tensor<128x64xf32>
+  %a = mpt.relu %p : tensor<128x64xf32>
+  %y = mpt.matmul %a, %v : (tensor<128x64xf32>, tensor<64x64xf32>) -> tensor<128x64xf32>
+  %loss = mpt.reduce sum %y {axes = array<i64: 0, 1>} : (tensor<128x64xf32>) -> tensor<f32>
+  %gy = mpt.broadcast %loss {dims = array<i64>} : (tensor<f32>) -> tensor<128x64xf32>
+  %gv = mpt.matmul %a, %gy {transpose_a = true} : (tensor<128x64xf32>, tensor<128x64xf32>) -> tensor<64x64xf32>
+  %ga = mpt.matmul %gy, %v {transpose_b = true} : (tensor<128x64xf32>, tensor<64x64xf32>) -> tensor<128x64xf32>
+  %gh = mpt.mul %ga, %p : tensor<128x64xf32>
+  %gw = mpt.matmul %x, %gh {transpose_a = true} : (tensor<128x8192xf32>, tensor<128x64xf32>) -> tensor<8192x64xf32>
+  return %loss, %gv, %gw : tensor<f32>, tensor<64x64xf32>, tensor<8192x64xf32>
+}
+
+// -----
+
+// A chain of sums: all of its terms are kept for other readers. The first sum is made again from two of them; the second would be made
+// from three, and is kept; the third is made again from the second.
+// CHECK-LABEL: func.func @chain
+// CHECK: %[[S1:.*]] = mpt.add %[[A:.*]], %[[B:.*]] :
+// CHECK: %[[S2:.*]] = mpt.add %[[S1]], %[[C:.*]] :
+// CHECK: %[[S3:.*]] = mpt.add %[[S2]], %[[D:.*]] :
+// CHECK: %[[R3:.*]] = mpt.add %[[S2]], %[[D]] {mpt.recomputed}
+// CHECK-NEXT: mpt.matmul %[[R3]], %{{.*}}transpose_a
+// CHECK-NEXT: mpt.matmul %[[S2]], %{{.*}}transpose_a
+// CHECK-NEXT: %[[R1:.*]] = mpt.add %[[A]], %[[B]] {mpt.recomputed}
+// CHECK-NEXT: mpt.matmul %[[R1]], %{{.*}}transpose_a
+func.func @chain(%x: tensor<128x8192xf32>, %w: tensor<8192x64xf32>, %v: tensor<64x64xf32>)
+    -> (tensor<f32> {mpt.name = "loss"}, tensor<64x64xf32>, tensor<64x64xf32>, tensor<64x64xf32>, tensor<64x64xf32>, tensor<64x64xf32>,
+        tensor<64x64xf32>, tensor<64x64xf32>) {
+  %a = mpt.matmul %x, %w : (tensor<128x8192xf32>, tensor<8192x64xf32>) -> tensor<128x64xf32>
+  %b = mpt.matmul %a, %v : (tensor<128x64xf32>, tensor<64x64xf32>) -> tensor<128x64xf32>
+  %s1 = mpt.add %a, %b : tensor<128x64xf32>
+  %c = mpt.matmul %s1, %v : (tensor<128x64xf32>, tensor<64x64xf32>) -> tensor<128x64xf32>
+  %s2 = mpt.add %s1, %c : tensor<128x64xf32>
+  %d = mpt.matmul %s2, %v : (tensor<128x64xf32>, tensor<64x64xf32>) -> tensor<128x64xf32>
+  %s3 = mpt.add %s2, %d : tensor<128x64xf32>
+  %y = mpt.matmul %s3, %v : (tensor<128x64xf32>, tensor<64x64xf32>) -> tensor<128x64xf32>
+  %loss = mpt.reduce sum %y {axes = array<i64: 0, 1>} : (tensor<128x64xf32>) -> tensor<f32>
+  %gy = mpt.broadcast %loss {dims = array<i64>} : (tensor<f32>) -> tensor<128x64xf32>
+  %g3 = mpt.matmul %s3, %gy {transpose_a = true} : (tensor<128x64xf32>, tensor<128x64xf32>) -> tensor<64x64xf32>
+  %g2 = mpt.matmul %s2, %gy {transpose_a = true} : (tensor<128x64xf32>, tensor<128x64xf32>) -> tensor<64x64xf32>
+  %g1 = mpt.matmul %s1, %gy {transpose_a = true} : (tensor<128x64xf32>, tensor<128x64xf32>) -> tensor<64x64xf32>
+  %ga = mpt.matmul %a, %gy {transpose_a = true} : (tensor<128x64xf32>, tensor<128x64xf32>) -> tensor<64x64xf32>
+  %gb = mpt.matmul %b, %gy {transpose_a = true} : (tensor<128x64xf32>, tensor<128x64xf32>) -> tensor<64x64xf32>
+  %gc = mpt.matmul %c, %gy {transpose_a = true} : (tensor<128x64xf32>, tensor<128x64xf32>) -> tensor<64x64xf32>
+  %gd = mpt.matmul %d, %gy {transpose_a = true} : (tensor<128x64xf32>, tensor<128x64xf32>) -> tensor<64x64xf32>
+  return %loss, %g3, %g2, %g1, %ga, %gb, %gc, %gd : tensor<f32>, tensor<64x64xf32>, tensor<64x64xf32>, tensor<64x64xf32>,
+    tensor<64x64xf32>, tensor<64x64xf32>, tensor<64x64xf32>, tensor<64x64xf32>
 }
