@@ -258,6 +258,10 @@ int32_t mpt_cuda_gemm(mpt_exec *exec, int64_t site, const mpt_gemm_desc *desc, c
                       const void *bias, void *d);
 int32_t mpt_cuda_conv(mpt_exec *exec, int64_t site, const mpt_conv_desc *desc, const void *bias, void *x, void *w,
                       void *y, void *workspace);
+/* A forward convolution that leaves, in `sums` (FP32, [2, oc]), the sums of y's elements by channel and of their
+ * squares, in an order that is the same every time; NaN in all of them where the library does not gather them. */
+int32_t mpt_cuda_conv_sums(mpt_exec *exec, int64_t site, const mpt_conv_desc *desc, void *x, void *w, void *y,
+                           void *sums);
 int32_t mpt_cuda_copy(mpt_exec *exec, void *dst, const void *src, int64_t bytes);
 int32_t mpt_cuda_zero(mpt_exec *exec, void *dst, int64_t bytes);
 /* Brings constants of the library, `bytes` of them at `host`, to the device once; their address there goes to `out`. */

@@ -34,6 +34,7 @@ private:
   void rows(int64_t extent, llvm::StringRef schedule, bool partial);
   void columns();
   bool columnsWithElements(ReduceOp main);
+  mlir::Value guardOfReductions();
   bool transposes();
   bool bundle();
   void bundleElements(BundlePlan &plan);

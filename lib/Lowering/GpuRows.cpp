@@ -186,6 +186,22 @@ Value GpuKernelBuilder::partialBuffer(Frame &frame, unsigned number) {
                                 ValueRange());
 }
 
+/// A condition of the results' shape under which no reduction is wanted: each is read by a select on it alone.
+Value GpuKernelBuilder::guardOfReductions() {
+  Value guard;
+  for (ReduceOp op : reductions) {
+    auto select = op.getY().hasOneUse() ? dyn_cast<SelectOp>(*op.getY().getUsers().begin()) : SelectOp();
+    if (!select || select.getOnFalse() != op.getY() || select.getOnTrue() == op.getY() ||
+        (guard && guard != select.getCondition()))
+      return {};
+    guard = select.getCondition();
+  }
+  Operation *source = guard.getDefiningOp();
+  bool waits = !source || typeOf(guard).getShape() != typeOf(reductions.front().getY()).getShape() ||
+               llvm::any_of(reductions, [&](ReduceOp op) { return dependsOn(source, op); });
+  return waits ? Value() : guard;
+}
+
 /// Sums over many elements for few points, shared out over slices of the elements: a launch for the slices' sums and
 /// one that adds them up and does the rest. The order of additions is fixed. Where the elements themselves are wanted
 /// as well, the first launch writes them on its way.
@@ -235,6 +251,8 @@ void GpuKernelBuilder::columns() {
     }
   }
 
+  // Threads of columns whose sums are known already have nothing to walk.
+  Value guard = alongRow || !elements.empty() ? Value() : guardOfReductions();
   launch("columns", {tiles, slices, 1}, block, [&](Frame &frame) {
     ElementEmitter &e = frame.e;
     ImplicitLocOpBuilder &b = e.b;
@@ -283,6 +301,17 @@ void GpuKernelBuilder::columns() {
     Value count = arith::DivSIOp::create(b, left, e.indexConstant(down));
     count =
         arith::MinSIOp::create(b, arith::MaxSIOp::create(b, count, e.indexConstant(0)), e.indexConstant(length / down));
+    if (guard) {
+      SmallVector<IndexExpr> at;
+      for (int64_t axis : keptDims)
+        at.push_back(from[axis]);
+      Value known = e.element(guard, at), all = vector > 1 ? Value() : known;
+      for (unsigned i = 0; vector > 1 && i < vector; ++i) {
+        Value lane = vector::ExtractOp::create(b, known, int64_t(i));
+        all = all ? Value(arith::AndIOp::create(b, all, lane)) : lane;
+      }
+      count = arith::SelectOp::create(b, all, e.indexConstant(0), count);
+    }
     SmallVector<Value> sums;
     for (const Accumulator &a : accumulators)
       sums.push_back(e.splat(a.identity(e, a.type), vector));
@@ -346,6 +375,13 @@ void GpuKernelBuilder::columns() {
       }
     });
   });
+  if (guard) {
+    SmallVector<int64_t> guarded;
+    for (auto [i, type] : llvm::enumerate(inputs))
+      if (type.getNumElements() == points * extent)
+        guarded.push_back(static_cast<int64_t>(i));
+    info.launches.front().function->setAttr(kGuardedAttr, builder.getDenseI64ArrayAttr(guarded));
+  }
   if (!row.empty()) {
     markInPlace(/*reductionsToo=*/true);
     // The second launch is one of the results' points.

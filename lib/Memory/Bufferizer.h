@@ -4,6 +4,7 @@
 
 #include "Epilogue.h"
 #include "Kernels.h"
+#include "Statistics.h"
 
 #include "mpt/Dialect/RT/RTDialect.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
@@ -15,6 +16,7 @@ class Bufferizer {
 public:
   Bufferizer(mlir::func::FuncOp source, KernelTable &kernels, const BufferizeOptions &options)
       : source(source), kernels(kernels), options(options), epilogues(foldEpilogues(source, options.device)),
+        gathered(options.device ? gatherStatistics(source) : llvm::DenseMap<mlir::Operation *, mlir::Operation *>()),
         orders(source), builder(source) {}
 
   /// Replaces the source function by its form on buffers.
@@ -75,6 +77,8 @@ private:
   KernelTable &kernels;
   const BufferizeOptions &options;
   llvm::DenseMap<mlir::Operation *, Epilogue> epilogues; // of products; taken out of fusions before anything else
+  llvm::DenseMap<mlir::Operation *, mlir::Operation *>
+      gathered; // convolutions to the sums that they leave (Statistics.h)
   Orders orders;
   mlir::OpBuilder builder;
   llvm::DenseMap<mlir::Value, mlir::Value> buffers; // tensor to memref

@@ -16,9 +16,17 @@ namespace json = llvm::json;
 
 namespace {
 
-constexpr StringLiteral kColumns[] = {
-    "kernels", "products",      "convolutions",       "copies",        "fills",
-    "bytes",   "minimum_bytes", "sums_minimum_bytes", "library_bytes", "host_synchronizations"};
+constexpr StringLiteral kColumns[] = {"kernels",
+                                      "products",
+                                      "convolutions",
+                                      "copies",
+                                      "fills",
+                                      "bytes",
+                                      "guarded_bytes",
+                                      "minimum_bytes",
+                                      "sums_minimum_bytes",
+                                      "library_bytes",
+                                      "host_synchronizations"};
 
 unsigned widthOf(StringRef column) { return std::max<unsigned>(14, column.size()); }
 
@@ -53,8 +61,14 @@ SmallVector<func::FuncOp> partsOf(rt::LaunchOp launch) {
   return parts;
 }
 
-int64_t movedBy(Operation &op) {
-  int64_t bytes = 0;
+/// Bytes that kernels and copies read and write; apart from them, what kernels read only where a convolution's call has
+/// not left the sums that they want.
+struct Moved {
+  int64_t bytes = 0, guarded = 0;
+};
+
+Moved movedBy(Operation &op) {
+  Moved moved;
   if (auto launch = dyn_cast<rt::LaunchOp>(op)) {
     auto countOf = [](Value buffer) { return cast<MemRefType>(buffer.getType()).getNumElements(); };
     int64_t most = 0;
@@ -62,21 +76,25 @@ int64_t movedBy(Operation &op) {
       most = std::max(most, countOf(buffer));
     for (func::FuncOp part : partsOf(launch)) {
       auto passes = part->getAttrOfType<IntegerAttr>(kPassesAttr);
-      for (auto [i, buffer] : llvm::enumerate(launch.getBuffers()))
-        if (part.isDeclaration() || !part.getArgument(i).use_empty())
-          bytes +=
-              bytesOf(buffer) * (passes && i < launch.getNumInputs() && countOf(buffer) == most ? passes.getInt() : 1);
+      auto guarded = part->getAttrOfType<DenseI64ArrayAttr>(kGuardedAttr);
+      for (auto [i, buffer] : llvm::enumerate(launch.getBuffers())) {
+        if (!part.isDeclaration() && part.getArgument(i).use_empty())
+          continue;
+        bool again = passes && i < launch.getNumInputs() && countOf(buffer) == most;
+        bool behind = guarded && llvm::is_contained(guarded.asArrayRef(), static_cast<int64_t>(i));
+        (behind ? moved.guarded : moved.bytes) += bytesOf(buffer) * (again ? passes.getInt() : 1);
+      }
     }
-    return bytes;
+    return moved;
   }
   auto [reads, writes] = effectsOf(op);
   for (Value buffer : llvm::concat<Value>(reads, writes))
-    bytes += bytesOf(buffer);
-  return bytes;
+    moved.bytes += bytesOf(buffer);
+  return moved;
 }
 
 json::Object reportOf(func::FuncOp function) {
-  int64_t counts[5] = {}, bytes = 0, library = 0, waits = 0;
+  int64_t counts[5] = {}, bytes = 0, guarded = 0, library = 0, waits = 0;
   for (Operation &op : function.front()) {
     // What a device does by itself, and what costs nothing; for anything else the host would have to wait.
     waits += !isa<rt::LaunchOp, rt::GemmOp, rt::ConvOp, rt::CopyOp, rt::ZeroOp, rt::AllocOp, rt::ViewOp, rt::StateOp,
@@ -91,13 +109,16 @@ json::Object reportOf(func::FuncOp function) {
       for (Value operand : op.getOperands())
         library += bytesOf(operand);
     } else {
-      bytes += movedBy(op);
+      Moved moved = movedBy(op);
+      bytes += moved.bytes;
+      guarded += moved.guarded;
     }
   }
   json::Object report;
   for (int i = 0; i < 5; ++i)
     report[kColumns[i]] = counts[i];
   report["bytes"] = bytes;
+  report["guarded_bytes"] = guarded;
   auto least = function->getAttrOfType<DenseI64ArrayAttr>(kTrafficAttr);
   report["minimum_bytes"] = least ? least[0] : 0;
   report["sums_minimum_bytes"] = least ? least[1] : 0;

@@ -192,8 +192,15 @@ LogicalResult Bufferizer::lowerConv(Operation *op, int64_t kind, Value x, Value 
     if (isa<BlockArgument>(tensor) || (options.device && tensor == w && tensor.getDefiningOp<train::ReadOp>()))
       buffers[tensor] = memref;
   }
+  Value sums;
+  if (Operation *statistics = gathered.lookup(op)) {
+    int64_t channels = typeOf(memrefs[2]).getDimSize(1);
+    sums = allocate(loc, MemRefType::get({2, channels}, builder.getF32Type()));
+    for (auto [i, sum] : llvm::enumerate(statistics->getResults()))
+      buffers[sum] = view(loc, sums, {channels}, {1}, static_cast<int64_t>(i) * channels);
+  }
   auto attribute = [&](StringRef name) { return op->getAttrOfType<DenseI64ArrayAttr>(name); };
-  auto conv = rt::ConvOp::create(builder, loc, kind, memrefs[0], memrefs[1], memrefs[2], Value(), Value(),
+  auto conv = rt::ConvOp::create(builder, loc, kind, memrefs[0], memrefs[1], memrefs[2], Value(), Value(), sums,
                                  attribute("strides"), attribute("dilations"), attribute("pads_low"),
                                  attribute("pads_high"), op->getAttrOfType<IntegerAttr>("groups").getInt(), 0);
   if (int64_t bytes = options.device ? 0 : describe(conv, options.nativeBf16).workspace_bytes) {

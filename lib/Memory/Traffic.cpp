@@ -55,8 +55,26 @@ bool dependsOnGridSum(Value value, llvm::DenseMap<Value, bool> &known) {
   return known[value] = result;
 }
 
-/// What `fusion` reads of its input: of a table, the rows that it gathers.
+/// `value` serves nothing but reductions that are made only where sums from elsewhere do not do.
+bool isGuarded(Value value) {
+  return llvm::all_of(value.getUsers(), [](Operation *user) {
+    if (isa<YieldOp, SelectOp>(user))
+      return false;
+    auto reduce = dyn_cast<ReduceOp>(user);
+    return reduce ? llvm::all_of(reduce->getUsers(),
+                                 [&](Operation *reader) {
+                                   auto select = dyn_cast<SelectOp>(reader);
+                                   return select && select.getOnFalse() == reduce.getY();
+                                 })
+                  : isGuarded(user->getResult(0));
+  });
+}
+
+/// What `fusion` reads of its input: of a table, the rows that it gathers; nothing of what it reads in need alone.
 int64_t bytesRead(FusionOp fusion, unsigned input) {
+  Value argument = fusion.getBody().front().getArgument(input);
+  if (!argument.use_empty() && isGuarded(argument) && bytesOf(argument) > bytesOf(fusion.getOutputs()[0]))
+    return 0;
   int64_t whole = bytesOf(fusion.getInputs()[input]), gathered = 0;
   for (OpOperand &use : fusion.getBody().front().getArgument(input).getUses()) {
     auto gather = dyn_cast<GatherOp>(use.getOwner());

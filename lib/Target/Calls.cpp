@@ -69,7 +69,7 @@ CallInfo callOf(rt::ConvOp conv) {
   mpt_conv_desc d = memory::describe(conv, false);
   CallInfo call;
   call.what = std::string(kinds[d.kind]) + " x " + shapeOf(conv.getX()) + " w " + shapeOf(conv.getW()) + " y " +
-              shapeOf(conv.getY());
+              shapeOf(conv.getY()) + (conv.getSums() ? " with sums" : "");
   call.flops = 2 * d.n * d.oc * (d.ic / d.groups);
   for (int i = 0; i < 3; ++i)
     call.flops *= d.out[i] * d.kernel[i];

@@ -157,6 +157,11 @@ private:
           value.workspace_bytes = 0;
           if (op.getWorkspace())
             value.workspace_bytes = memory::spanBytes(cast<MemRefType>(op.getWorkspace().getType()));
+          if (op.getSums()) {
+            library("conv_sums", {site(), descriptor(module, value), pointer(op.getX()), pointer(op.getW()),
+                                  pointer(op.getY()), pointer(op.getSums())});
+            return success();
+          }
           library("conv", {site(), descriptor(module, value), pointer(op.getBias()), pointer(op.getX()),
                            pointer(op.getW()), pointer(op.getY()), pointer(op.getWorkspace())});
           return success();

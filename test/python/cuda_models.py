@@ -35,6 +35,24 @@ def cnn(path):
     return values(5, 4, 3, 9, 8)
 
 
+def normalized(path, shift=0.0):
+    """Convolutions with batch norm, channels in eights; `shift` moves the inputs, and with them the means of what is normalized."""
+    nodes, weights, last = [], {}, "x"
+    for i, (inputs, outputs) in enumerate([(8, 16), (16, 24)]):
+        weights |= {f"w{i}": values(i, outputs, inputs, 3, 3) + np.float32(0.05 if shift else 0), f"scale{i}": 1 + values(10 + i, outputs),
+                    f"bias{i}": values(20 + i, outputs), f"mean{i}": np.zeros(outputs, np.float32), f"var{i}": np.ones(outputs, np.float32)}
+        nodes += [helper.make_node("Conv", [last, f"w{i}"], [f"c{i}"], name=f"conv{i}", kernel_shape=[3, 3]),
+                  helper.make_node("BatchNormalization", [f"c{i}", f"scale{i}", f"bias{i}", f"mean{i}", f"var{i}"],
+                                   [f"n{i}", f"m{i}", f"v{i}"], name=f"norm{i}", training_mode=1),
+                  helper.make_node("Relu", [f"n{i}"], [f"r{i}"], name=f"relu{i}")]
+        last = f"r{i}"
+    nodes += [helper.make_node("GlobalAveragePool", [last], ["g"], name="pool"), helper.make_node("Flatten", ["g"], ["f"], name="flat"),
+              helper.make_node("Gemm", ["f", "fc"], ["logits"], name="fc")]
+    weights["fc"] = values(30, 24, 5)
+    model(path, "normalized", nodes, weights, {"x": [4, 8, 14, 14]}, ("logits", TensorProto.FLOAT, [4, 5]))
+    return values(31, 4, 8, 14, 14) + np.float32(shift)
+
+
 def transformer(path):
     """Attention, layer norm, tanh-GELU by its parts and dropout; extents in sixteens, which 8-bit products want."""
     width, heads, length, batch = 32, 2, 16, 4

@@ -10,7 +10,7 @@ import textwrap
 import numpy as np
 import pytest
 from conftest import build_folder
-from cuda_models import cnn, mlp, transformer
+from cuda_models import cnn, mlp, normalized, transformer
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -39,7 +39,9 @@ for target in ("cpu", "cuda"):
         batch = {"x": data["x"], "target": data["labels"]}
         names = [n for n in trainer.inputs() if n not in ("x", "learning_rate")]
         batch = {"x": data["x"], names[0]: data["labels"]}
-        losses[target] = [trainer.step(batch).loss for _ in range(5)]
+        losses[target] = [trainer.step(batch).loss]
+        losses[target + " state"] = {n: v.tolist() for n, v in trainer.state().items() if v.dtype == np.float32 and v.ndim == 1}
+        losses[target] += [trainer.step(batch).loss for _ in range(4)]
         if target == "cuda":
             before = counts()
             for _ in range(4):
@@ -62,7 +64,7 @@ json.dump(losses, open(out, "w"))
 """
 
 
-def train(tmp_path, make, policy, cudnn=True, lr="1e-2"):
+def train(tmp_path, make, policy, cudnn=True, lr="1e-2", **variables):
     build = build_folder()
     standin = build / "lib" / "libcuda_standin.so"
     if not standin.exists() or not (build / "bin" / "mpt-opt").exists():
@@ -76,7 +78,7 @@ def train(tmp_path, make, policy, cudnn=True, lr="1e-2"):
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "MPT_RT": str(build / "lib" / "libmpt_rt.so"),
                    "MPT_RT_CUDA": str(build / "lib" / "libmpt_rt_cuda.so"), "MPT_CUDA_DRIVER": str(standin),
                    "MPT_CUBLASLT": str(standin), "MPT_CUDNN": str(standin) if cudnn else "none", "MPT_CUDA_CACHE": "",
-                   "OMP_NUM_THREADS": "1"}
+                   "OMP_NUM_THREADS": "1", "MPT_STANDIN_LOG": str(tmp_path / "calls"), **variables}
     subprocess.run([sys.executable, "-c", textwrap.dedent(STEPS), str(tmp_path), str(out)], check=True, env=environment)
     return json.loads(out.read_text())
 
@@ -96,6 +98,29 @@ def test_steps_agree_with_the_cpu(tmp_path, make, cudnn, policy):
     assert (result["waits"], result["graphs"]) == (0, 4), "one graph launch a step, and nothing waits"
     assert result["enqueued"] == 8, "beside the graph the inputs alone: to the device, and into place"
     assert result["launches"] > 0 and (result["convolutions"] > 0) == (cudnn and make is cnn)
+
+
+@pytest.mark.parametrize("way", ["together", "apart", "columns"])
+@pytest.mark.parametrize("policy", ["amp-f16", "amp-bf16"])
+def test_sums_come_with_the_convolution(tmp_path, policy, way):
+    result = train(tmp_path, normalized, policy, cudnn=way != "columns", lr="1e-3", **({"MPT_STANDIN_NO_SUMS": "1"} if way == "apart" else {}))
+    np.testing.assert_allclose(result["cuda"], result["cpu"], rtol=TOLERANCE[policy])
+    assert result["violations"] == "" and result["live"] == 0 and result["resumed"]
+    assert (result["waits"], result["graphs"]) == (0, 4)
+    # What FP16 is rounded to is summed; BF16 is summed in FP32 before it is rounded, since cuDNN sums no BF16.
+    kind = {"amp-f16": "type 2 summed as 2", "amp-bf16": "type 9 summed as 0"}[policy]
+    assert (f"convolution with sums {kind}" in (tmp_path / "calls").read_text()) == (way == "together")
+
+
+@pytest.mark.parametrize("shift", [0, 200])
+def test_statistics_keep_their_digits(tmp_path, shift):
+    """The variance of a channel whose mean is hundreds of deviations away is none that FP32's sums could give."""
+    result = train(tmp_path, lambda path: normalized(path, shift), "amp-f16", lr="1e-6")
+    assert "convolution with sums" in (tmp_path / "calls").read_text() and result["violations"] == ""
+    names = [n for n in result["cuda state"] if "mean" in n or "var" in n]
+    assert len(names) == 4
+    for name in names:
+        np.testing.assert_allclose(result["cuda state"][name], result["cpu state"][name], rtol=2e-3, atol=1e-5, err_msg=name)
 
 
 @pytest.mark.parametrize("policy", {**TOLERANCE, **EIGHT_BITS})

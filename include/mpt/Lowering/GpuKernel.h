@@ -28,6 +28,10 @@ inline constexpr llvm::StringLiteral kSharedAttr = "mpt.shared_bytes";
 inline constexpr llvm::StringLiteral kScheduleAttr = "mpt.schedule";
 /// On every function of a kernel: how many times the inputs with the most elements are read, where that is not once.
 inline constexpr llvm::StringLiteral kPassesAttr = "mpt.passes";
+/// On a function of a kernel: `array<i64: input, ...>`, arguments that it reads only where its other inputs say that
+/// the reductions over them are wanted: `select(condition, other, reduce)`, with a condition that waits for no
+/// reduction.
+inline constexpr llvm::StringLiteral kGuardedAttr = "mpt.guarded";
 /// On the first function: `array<i64: input, output, input, output, ...>`, pairs of argument numbers that may be one
 /// buffer, since each thread reads the input only where it writes the output, before it does. Empty where there are
 /// none.

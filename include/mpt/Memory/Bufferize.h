@@ -25,6 +25,8 @@ inline constexpr llvm::StringLiteral kInPlaceAttr = "mpt.in_place";
 
 /// On a generated kernel: how many times it reads the inputs with the most elements, where that is not once.
 inline constexpr llvm::StringLiteral kPassesAttr = "mpt.passes";
+/// On a kernel: `array<i64: argument, ...>`, inputs that it reads only where its others do not do.
+inline constexpr llvm::StringLiteral kGuardedAttr = "mpt.guarded";
 
 /// How a kernel is launched: the extent of its outermost, parallel dimension and the smallest chunk worth a thread.
 struct LaunchShape {

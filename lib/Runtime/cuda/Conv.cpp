@@ -1,5 +1,5 @@
 // mpt_cuda_conv: convolutions through cuDNN where it is present and has a deterministic algorithm, else by columns.
-#include "cuda/Convolutions.h"
+#include "cuda/ConvGraph.h"
 #include "cuda/Library.h"
 
 #include "core/Types.h"
@@ -13,7 +13,8 @@ namespace {
 
 struct State {
   dnn::Functions functions{};
-  bool ok = false;
+  dnn::GraphFunctions graphs{};
+  bool ok = false, haveGraphs = false;
 
   void open() {
     const char *given = getenv("MPT_CUDNN");
@@ -46,6 +47,15 @@ struct State {
     MPT_LOAD(ConvolutionBackwardFilter)
 #undef MPT_LOAD
     ok = ok && functions.GetVersion() >= 90000;
+    haveGraphs = ok;
+#define MPT_LOAD(name) haveGraphs = haveGraphs && library.load(graphs.name, "cudnn" #name);
+    MPT_LOAD(BackendCreateDescriptor)
+    MPT_LOAD(BackendDestroyDescriptor)
+    MPT_LOAD(BackendFinalize)
+    MPT_LOAD(BackendSetAttribute)
+    MPT_LOAD(BackendGetAttribute)
+    MPT_LOAD(BackendExecute)
+#undef MPT_LOAD
   }
 };
 
@@ -69,6 +79,13 @@ struct ConvSite : SiteCache {
   dnn::Performance chosen{};
   bool refused = false;               // cuDNN has nothing for it
   std::unique_ptr<SiteCache> columns; // then
+};
+
+/// A convolution whose sums are wanted.
+struct SumsSite : SiteCache {
+  mpt_conv_desc desc;
+  std::unique_ptr<ConvWithSums> together;
+  std::unique_ptr<SiteCache> alone; // where cuDNN does not sum
 };
 
 int dataType(int64_t dtype) {
@@ -204,6 +221,28 @@ mpt_status conv(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot, const mp
   return run(device, *library, *site, x, w, y);
 }
 
+mpt_status convSums(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot, const mpt_conv_desc &d, void *x, void *w,
+                    void *y, float *sums) {
+  CudaDevice &device = deviceOf(exec);
+  auto *site = static_cast<SumsSite *>(slot.get());
+  if (!site || memcmp(&site->desc, &d, sizeof d) != 0) {
+    auto fresh = std::make_unique<SumsSite>();
+    fresh->desc = d;
+    ConvLibrary *library = fits(d) && !device.capturing ? device.convolutions() : nullptr;
+    if (library)
+      fresh->together = planConvWithSums(device, *library, d, x, w, y, sums);
+    site = fresh.get();
+    slot = std::move(fresh);
+  }
+  if (site->together)
+    return site->together->run(device, x, w, y, sums);
+  // Bytes of ones are NaN: kernels that want the sums compute them.
+  cu::Result result = device.api.MemsetD8Async(address(sums), 0xff, static_cast<size_t>(d.oc) * 8, device.stream);
+  if (mpt_status status = cu::check(device.api, result, "convolution with sums"))
+    return status;
+  return conv(exec, site->alone, d, nullptr, x, w, y);
+}
+
 } // namespace
 
 std::unique_ptr<ConvLibrary> ConvLibrary::open(CudaDevice &device) {
@@ -212,7 +251,7 @@ std::unique_ptr<ConvLibrary> ConvLibrary::open(CudaDevice &device) {
   std::call_once(once, [] { state.open(); });
   if (!state.ok)
     return nullptr;
-  std::unique_ptr<ConvLibrary> library(new ConvLibrary(state.functions));
+  std::unique_ptr<ConvLibrary> library(new ConvLibrary(state.functions, state.haveGraphs ? &state.graphs : nullptr));
   if (library->api.Create(&library->handle)) {
     library->handle = nullptr;
     return nullptr;
@@ -232,4 +271,11 @@ extern "C" int32_t mpt_cuda_conv(mpt_exec *exec, int64_t site, const mpt_conv_de
   Call call(exec);
   std::unique_ptr<SiteCache> none, *slot = slotOf(exec, site);
   return call.finish(conv(exec, slot ? *slot : none, *desc, bias, x, w, y));
+}
+
+extern "C" int32_t mpt_cuda_conv_sums(mpt_exec *exec, int64_t site, const mpt_conv_desc *desc, void *x, void *w,
+                                      void *y, void *sums) {
+  Call call(exec);
+  std::unique_ptr<SiteCache> none, *slot = slotOf(exec, site);
+  return call.finish(convSums(exec, slot ? *slot : none, *desc, x, w, y, static_cast<float *>(sums)));
 }

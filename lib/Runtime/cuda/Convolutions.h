@@ -69,6 +69,8 @@ struct Functions {
                                       size_t bytes, const void *beta, FilterDesc wDesc, void *w);
 };
 
+struct GraphFunctions;
+
 } // namespace dnn
 
 /// cuDNN on one device.
@@ -79,13 +81,14 @@ public:
   ~ConvLibrary();
 
   const dnn::Functions &api;
+  const dnn::GraphFunctions *graphs; ///< null where the library lacks one of them
   dnn::Handle handle = nullptr;
 
   /// Most scratch that an algorithm may ask for.
   static constexpr int64_t workspaceBytes = 256 << 20;
 
 private:
-  explicit ConvLibrary(const dnn::Functions &api) : api(api) {}
+  ConvLibrary(const dnn::Functions &api, const dnn::GraphFunctions *graphs) : api(api), graphs(graphs) {}
 };
 
 /// Convolutions as matrices of columns times matrices of weights; needs the kernels that emitted libraries with

@@ -1,8 +1,5 @@
 // The stand-in's cuDNN: convolutions in plain loops, over any strides.
-#include "StandIn.h"
-#include "Values.h"
-
-#include "cuda/Convolutions.h"
+#include "Dnn.h"
 
 #include <string>
 #include <vector>
@@ -10,87 +7,15 @@
 using namespace mpt::rt;
 using namespace standin;
 
-namespace {
+cu::Stream standin::dnnStream = nullptr;
 
-struct Tensor {
-  int type = -1, rank = 0, extents[5], strides[5];
-};
-struct Filter {
-  int type = -1, format = 0, rank = 0, extents[5];
-};
-struct Convolution {
-  int rank = 0, pads[3], strides[3], dilations[3], mode = 0, compute = 0, groups = 1, math = 0;
-};
+namespace {
 
 template <typename T, typename H> T &of(H handle) { return *reinterpret_cast<T *>(handle); }
 
 dnn::Status bad(const std::string &text) {
   violation("cuDNN: " + text);
   return 2000;
-}
-
-bool typeOf(int type, Type &out) {
-  out = type == dnn::Half ? Type::F16 : type == dnn::BFloat16 ? Type::BF16 : Type::F32;
-  return type == dnn::Float || type == dnn::Half || type == dnn::BFloat16;
-}
-
-struct Problem {
-  Tensor x, y;
-  Filter w;
-  Convolution conv;
-
-  bool fits() const {
-    int rank = conv.rank;
-    bool ok = x.rank == rank + 2 && y.rank == rank + 2 && w.rank == rank + 2 && w.format == dnn::ChannelsLast &&
-              conv.mode == dnn::CrossCorrelation && conv.compute == dnn::Float && x.type == y.type &&
-              x.type == w.type && x.extents[0] == y.extents[0] && w.extents[0] == y.extents[1] &&
-              w.extents[1] * conv.groups == x.extents[1] && (x.type != dnn::Float || conv.math == dnn::FmaMath);
-    for (int i = 0; ok && i < rank; ++i)
-      ok = y.extents[2 + i] ==
-           (x.extents[2 + i] + 2 * conv.pads[i] - conv.dilations[i] * (w.extents[2 + i] - 1) - 1) / conv.strides[i] + 1;
-    return ok;
-  }
-  int64_t taps() const {
-    int64_t n = 1;
-    for (int i = 0; i < conv.rank; ++i)
-      n *= w.extents[2 + i];
-    return n;
-  }
-  static int64_t elements(const int *extents, int rank) {
-    int64_t n = 1;
-    for (int i = 0; i < rank; ++i)
-      n *= extents[i];
-    return n;
-  }
-};
-
-/// Calls fn(x element, w element, y element) for every term of the convolution.
-template <typename F> void forEachTerm(const Problem &p, F fn) {
-  int rank = p.conv.rank, ic = p.w.extents[1], oc = p.w.extents[0] / p.conv.groups;
-  int64_t positions = 1, taps = p.taps();
-  for (int i = 0; i < rank; ++i)
-    positions *= p.y.extents[2 + i];
-  for (int n = 0; n < p.y.extents[0]; ++n)
-    for (int64_t position = 0; position < positions; ++position)
-      for (int64_t tap = 0; tap < taps; ++tap) {
-        int64_t xAt = int64_t(n) * p.x.strides[0], yAt = int64_t(n) * p.y.strides[0], restP = position, restT = tap;
-        bool inside = true;
-        for (int i = rank - 1; i >= 0; --i) {
-          int64_t o = restP % p.y.extents[2 + i], k = restT % p.w.extents[2 + i];
-          restP /= p.y.extents[2 + i];
-          restT /= p.w.extents[2 + i];
-          int64_t at = o * p.conv.strides[i] - p.conv.pads[i] + k * p.conv.dilations[i];
-          inside = inside && at >= 0 && at < p.x.extents[2 + i];
-          xAt += at * p.x.strides[2 + i];
-          yAt += o * p.y.strides[2 + i];
-        }
-        if (!inside)
-          continue;
-        for (int o = 0; o < p.w.extents[0]; ++o)
-          for (int c = 0; c < ic; ++c)
-            fn(xAt + int64_t(o / oc * ic + c) * p.x.strides[1], (int64_t(o) * taps + tap) * ic + c,
-               yAt + int64_t(o) * p.y.strides[1]);
-      }
 }
 
 enum class Pass { Forward, Data, Filter };
@@ -151,8 +76,6 @@ dnn::Status propose(const Problem &p, int wanted, int *found, dnn::Performance *
   return 0;
 }
 
-cu::Stream current = nullptr;
-
 Problem problem(dnn::TensorDesc x, dnn::FilterDesc w, dnn::TensorDesc y, dnn::ConvDesc conv) {
   return {of<Tensor>(x), of<Tensor>(y), of<Filter>(w), of<Convolution>(conv)};
 }
@@ -169,14 +92,14 @@ bool plain(const void *alpha, const void *beta, int algorithm) {
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
 EXPORT dnn::Status cudnnCreate(dnn::Handle *handle) {
-  *handle = reinterpret_cast<dnn::Handle>(&current);
+  *handle = reinterpret_cast<dnn::Handle>(&dnnStream);
   return 0;
 }
 EXPORT dnn::Status cudnnDestroy(dnn::Handle) { return 0; }
 EXPORT size_t cudnnGetVersion() { return 92800; }
 EXPORT const char *cudnnGetErrorString(dnn::Status) { return "the stand-in says so"; }
 EXPORT dnn::Status cudnnSetStream(dnn::Handle, cu::Stream stream) {
-  current = stream;
+  dnnStream = stream;
   return 0;
 }
 EXPORT dnn::Status cudnnCreateTensorDescriptor(dnn::TensorDesc *desc) {
@@ -263,19 +186,19 @@ EXPORT dnn::Status cudnnConvolutionForward(dnn::Handle, const void *alpha, dnn::
                                            void *workspace, size_t bytes, const void *beta, dnn::TensorDesc yDesc,
                                            void *y) {
   plain(alpha, beta, algorithm);
-  return convolve(current, problem(xDesc, wDesc, yDesc, conv), Pass::Forward, x, w, y, workspace, bytes);
+  return convolve(dnnStream, problem(xDesc, wDesc, yDesc, conv), Pass::Forward, x, w, y, workspace, bytes);
 }
 EXPORT dnn::Status cudnnConvolutionBackwardData(dnn::Handle, const void *alpha, dnn::FilterDesc wDesc, const void *w,
                                                 dnn::TensorDesc yDesc, const void *y, dnn::ConvDesc conv, int algorithm,
                                                 void *workspace, size_t bytes, const void *beta, dnn::TensorDesc xDesc,
                                                 void *x) {
   plain(alpha, beta, algorithm);
-  return convolve(current, problem(xDesc, wDesc, yDesc, conv), Pass::Data, x, w, y, workspace, bytes);
+  return convolve(dnnStream, problem(xDesc, wDesc, yDesc, conv), Pass::Data, x, w, y, workspace, bytes);
 }
 EXPORT dnn::Status cudnnConvolutionBackwardFilter(dnn::Handle, const void *alpha, dnn::TensorDesc xDesc, const void *x,
                                                   dnn::TensorDesc yDesc, const void *y, dnn::ConvDesc conv,
                                                   int algorithm, void *workspace, size_t bytes, const void *beta,
                                                   dnn::FilterDesc wDesc, void *w) {
   plain(alpha, beta, algorithm);
-  return convolve(current, problem(xDesc, wDesc, yDesc, conv), Pass::Filter, x, w, y, workspace, bytes);
+  return convolve(dnnStream, problem(xDesc, wDesc, yDesc, conv), Pass::Filter, x, w, y, workspace, bytes);
 }

@@ -64,11 +64,17 @@ def RT_GemmOp : RT_Op<"gemm"> {
 }
 def RT_ConvOp : RT_Op<"conv", [AttrSizedOperandSegments]> {
   let summary = "convolution, forward (kind 0), backward data (1) or backward weights (2) (mpt_rt_conv)";
-  let description = [{x and y are N, C, S... with channels-last strides; w is dense. The tensor that the kind makes is written.}];
+  let description = [{
+    x and y are N, C, S... with channels-last strides; w is dense. The tensor that the kind makes is written.
+
+    `sums` (forward, on a device alone) is FP32 [2, channels of y]: sums of y's elements and of their squares by channel where
+    the library gathers them on the way, else NaN.
+  }];
   let arguments = (ins I64Attr:$kind, AnyStridedMemRef:$x, AnyStridedMemRef:$w, AnyStridedMemRef:$y,
-    Optional<AnyStridedMemRef>:$bias, Optional<AnyStridedMemRef>:$workspace, DenseI64ArrayAttr:$strides,
+    Optional<AnyStridedMemRef>:$bias, Optional<AnyStridedMemRef>:$workspace, Optional<AnyStridedMemRef>:$sums,
+    DenseI64ArrayAttr:$strides,
     DenseI64ArrayAttr:$dilations, DenseI64ArrayAttr:$pads_low, DenseI64ArrayAttr:$pads_high, I64Attr:$groups, I64Attr:$flags);
-  let assemblyFormat = "$kind $x `,` $w `,` $y (`bias` $bias^ `:` type($bias))? (`workspace` $workspace^ `:` type($workspace))? attr-dict `:` type($x) `,` type($w) `,` type($y)";
+  let assemblyFormat = "$kind $x `,` $w `,` $y (`bias` $bias^ `:` type($bias))? (`workspace` $workspace^ `:` type($workspace))? (`sums` $sums^ `:` type($sums))? attr-dict `:` type($x) `,` type($w) `,` type($y)";
 }
 def RT_CopyOp : RT_Op<"copy"> {
   let summary = "dense copy of bytes";
