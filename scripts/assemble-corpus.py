@@ -9,7 +9,6 @@ keeps what is known, so that a run that was cut off goes on; --shard I/N takes e
 from __future__ import annotations
 
 import argparse
-import collections
 import hashlib
 import json
 import os
@@ -26,51 +25,49 @@ BATCH = 64  # kernels a run of ptxas
 
 
 def kernels(text: str) -> dict[str, str]:
-    """{hash: module text} of each entry of a PTX module, with its own names replaced by neutral ones."""
-    start = text.index(".visible .entry")
-    # Declarations in front of the first entry; comments about shared memory name what the entries declare themselves.
-    head, body = text[:start], text[start:]
-    directives = "\n".join(re.findall(r"^\.(?:version|target|address_size).*$", head, re.M))
-    tables = {name: line for line, name in re.findall(r"^(\.(?:global|const|shared|visible|extern)[^\n;]*?(\w+)\[[^;]*;)$", head, re.M)}
+    """{hash: text} of every distinct kernel of a module that is lowered to memory: a function @KERNEL and what it names."""
+    names = {name: f"{line}\n" for line, name in re.findall(r'^(  memref\.global "private" [^@\n]*@(\w+) .*)$', text, re.M)}
+    aliases = dict(re.findall(r"^(#\w+) = (.*)$", text, re.M))
     found = {}
-    for piece in re.split(r"(?=^\.visible \.entry)", body, flags=re.M):
-        name = re.match(r"\.visible \.entry (\w+)", piece)
-        if not name:
+    for name, function in re.findall(r"^  func\.func private @(\w+)(\(.*?^  }$)", text, re.M | re.S):
+        if "mpt.grid" not in function:
             continue
-        piece = re.sub(r"^\s*//.*$\n?", "", piece, flags=re.M)
-        piece = re.sub(r"\s*//.*$", "", piece, flags=re.M)
-        piece = re.sub(rf"\b{name[1]}\b(?!_\d)", "KERNEL", piece)
-        piece = re.sub(rf"\b{name[1]}_param", "KERNEL_param", piece)
-        piece = re.sub(r"\$L__BB\d+_", "$L__BB0_", piece)
-        used = [line for table, line in tables.items() if re.search(rf"\b{table}\b", piece)]
-        for number, own in enumerate(dict.fromkeys(re.findall(r"\bmpt_shared_\d+\b", piece))):
-            piece = re.sub(rf"\b{own}\b", f"SHARED{number}", piece)
-        piece = "\n".join(used + [piece])
-        found[hashlib.sha256((directives + piece).encode()).hexdigest()[:24]] = directives + "\n\0" + piece
+        # The printer's aliases and the numbers of tables and shared buffers differ from module to module.
+        function = re.sub(r"#\w+\b", lambda m: aliases.get(m[0], m[0]), function)
+        used = [own for own in dict.fromkeys(re.findall(r"@(\w+)", function)) if own in names]
+        before = ""
+        for number, own in enumerate(used):
+            function = re.sub(rf"@{own}\b", f"@KERNEL_{number}", function)
+            before += re.sub(rf"@{own}\b", f"@KERNEL_{number}", names[own])
+        piece = f"{before}  func.func private @KERNEL{function}\n"
+        found[hashlib.sha256(piece.encode()).hexdigest()[:24]] = piece
     return found
 
 
-def assemble(ptxas: str, arch: str, texts: dict[str, str]) -> dict[str, dict]:
-    """Registers, shared bytes and spilled bytes of each."""
-    module, names = "", {}
-    for number, (key, text) in enumerate(texts.items()):
-        directives, piece = text.split("\0", 1)
-        module = module or directives
-        names[f"k{number}"] = key
-        # Tables keep their content but not their name, which another kernel's may have.
-        for table in dict.fromkeys(re.findall(r"^\.(?:global|const)[^\n;]*?(\w+)\[", piece, re.M)):
-            piece = re.sub(rf"\b{table}\b", f"t{number}_{table}", piece)
-        module += re.sub(r"\bKERNEL", f"k{number}", re.sub(r"\bSHARED(\d+)", rf"s{number}_\1", piece)) + "\n"
-    with tempfile.NamedTemporaryFile("w", suffix=".ptx") as file:
-        file.write(module)
-        file.flush()
-        done = subprocess.run([ptxas, "-v", f"-arch={arch}", file.name, "-o", "/dev/null"], capture_output=True, text=True)
-    if done.returncode:
-        raise RuntimeError(f"ptxas: {done.stderr[-2000:]}")
-    results, current = {}, None
-    for line in done.stderr.splitlines():
-        if entry := re.search(r"Compiling entry function '(\w+)'", line):
-            current = results.setdefault(names[entry[1]], {"registers": 0, "shared": 0, "spilled": 0})
+def run(command: list) -> str:
+    """What went wrong, or nothing."""
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+    return (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[0] if done.returncode else ""
+
+
+def assemble(opt, ptxas: str, arch: str, texts: dict[str, str]) -> dict[str, dict]:
+    """Registers, shared bytes and spilled bytes of each, or its problem."""
+    with tempfile.TemporaryDirectory() as scratch:
+        pieces = [re.sub(r"@KERNEL(?=\W)", f"@k{n}", text).replace("@KERNEL_", f"@t{n}_") for n, text in enumerate(texts.values())]
+        pathlib.Path(scratch, "m.mlir").write_text("module {\n" + "".join(pieces) + "}\n")
+        problem = run([opt, f"{scratch}/m.mlir", f"--lowering-emit-ptx=arch={arch} file={scratch}/m.ptx", "-o", os.devnull])
+        lines = ""
+        if not problem:
+            done = subprocess.run([ptxas, "-v", f"-arch={arch}", f"{scratch}/m.ptx", "-o", "/dev/null"], capture_output=True, text=True)
+            lines, problem = done.stderr, f"ptxas: {done.stderr[-2000:]}" if done.returncode else ""
+    if problem and len(texts) > 1:  # which of them it is
+        return {key: found for name, text in texts.items() for key, found in assemble(opt, ptxas, arch, {name: text}).items()}
+    if problem:
+        return {next(iter(texts)): {"problem": problem}}
+    results, current, keys = {}, None, list(texts)
+    for line in lines.splitlines():
+        if entry := re.search(r"Compiling entry function 'k(\d+)'", line):
+            current = results.setdefault(keys[int(entry[1])], {"registers": 0, "shared": 0, "spilled": 0})
         if spill := re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", line):
             current["spilled"] = int(spill[1]) + int(spill[2])
         if used := re.search(r"Used (\d+) registers", line):
@@ -78,6 +75,15 @@ def assemble(ptxas: str, arch: str, texts: dict[str, str]) -> dict[str, dict]:
             shared = re.search(r"(\d+) bytes smem", line)
             current["shared"] = int(shared[1]) if shared else 0
     return results
+
+
+def lowered(opt, model, policy: str, arch: str, a) -> tuple[str, dict[str, str]]:
+    """The problem, and the kernels of one program."""
+    with tempfile.TemporaryDirectory() as scratch:
+        file = pathlib.Path(scratch, "m.mlir")
+        problem = run([opt, model, f"--policy={policy}", f"--optimizer={a.optimizer}", "--target=cuda", f"--arch={arch}", "--to=memory",
+                       "--emit=mlir", "--quiet", *(f"--bind={b}" for b in a.bind), "-o", file])
+        return problem, {} if problem else kernels(file.read_text())
 
 
 def main() -> int:
@@ -102,38 +108,43 @@ def main() -> int:
     models = [m for m in models if re.search(a.only, str(m))][part::parts]
     known = json.loads(a.results.read_text()) if a.results and a.results.exists() else {"kernels": {}, "programs": {}}
     opt, failed = a.build / "bin" / "mpt-opt", 0
-    for arch in a.archs.split(","):
-        for model in models:
+
+    def describe(program: str) -> bool:
+        entry = known["programs"][program]
+        used = [known["kernels"][f"{program.split()[-1]} {k}"] for k in entry["kernels"]]
+        problem = entry["problem"] or next((k["problem"] for k in used if "problem" in k), "")
+        spills = [] if problem else [k["spilled"] for k in used if k["spilled"]]
+        print(f"{program}: " + (problem or f"{len(used)} kernels, at most {max(k['registers'] for k in used)} registers, "
+              f"{max(k['shared'] for k in used)} bytes shared, {len(spills)} spill"), flush=True)
+        return not problem and not spills
+
+    for model in models:
+        name, found = model.relative_to(a.folder), {}
+        # Only whether every architecture has 8-bit products makes programs differ.
+        for eight in (False, True):
+            archs = [arch for arch in a.archs.split(",") if (int(arch.removeprefix("sm_")) >= 89) == eight]
             for policy in a.policies.split(","):
-                program = f"{model.relative_to(a.folder)} {policy} {arch}"
-                if program not in known["programs"]:
-                    with tempfile.TemporaryDirectory() as scratch:
-                        steps = [[str(model), f"--policy={policy}", f"--optimizer={a.optimizer}", "--target=cuda", f"--arch={arch}",
-                                  "--to=memory", "--emit=mlir", "--quiet", *(f"--bind={b}" for b in a.bind), "-o", f"{scratch}/m.mlir"],
-                                 [f"{scratch}/m.mlir", f"--lowering-emit-ptx=arch={arch} file={scratch}/m.ptx", "-o", os.devnull]]
-                        problem = ""
-                        for step in steps:
-                            done = subprocess.run([opt, *step], capture_output=True, text=True)
-                            if done.returncode and not problem:
-                                problem = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[0]
-                        found = {} if problem else kernels(pathlib.Path(f"{scratch}/m.ptx").read_text())
-                    if not problem:
-                        missing = [k for k in found if k not in known["kernels"]]
-                        for first in range(0, len(missing), BATCH):
-                            batch = {k: found[k] for k in missing[first:first + BATCH]}
-                            known["kernels"].update(assemble(ptxas, arch, batch))
-                    known["programs"][program] = {"problem": problem, "kernels": sorted(found)}
-                    if a.results:
-                        a.results.write_text(json.dumps(known))
-                entry = known["programs"][program]
-                used = [known["kernels"][k] for k in entry["kernels"]]
-                spills = sum(k["spilled"] > 0 for k in used)
-                failed += bool(entry["problem"]) or spills > 0
-                print(f"{program}: " + (entry["problem"] or f"{len(used)} kernels, at most {max(k['registers'] for k in used)} registers, "
-                      f"{max(k['shared'] for k in used)} bytes shared, {spills} spill"), flush=True)
-    counts = collections.Counter(known["kernels"][k]["spilled"] > 0 for p in known["programs"].values() for k in set(p["kernels"]))
-    print(f"{len(known['programs'])} programs, {len(known['kernels'])} distinct kernels, "
-          f"{sum(k['spilled'] > 0 for k in known['kernels'].values())} spill; {failed} programs failed ({sum(counts.values())} kernels in all)")
+                missing = [arch for arch in archs if f"{name} {policy} {arch}" not in known["programs"]]
+                if missing:
+                    problem, texts = lowered(opt, model, policy, missing[0], a)
+                    for arch in missing:
+                        found[arch, policy] = problem, texts
+        for arch in dict.fromkeys(arch for arch, _ in found):
+            texts = {k: text for (of, _), (_, texts) in found.items() if of == arch for k, text in texts.items()}
+            missing = [k for k in texts if f"{arch} {k}" not in known["kernels"]]
+            for first in range(0, len(missing), BATCH):
+                batch = {k: texts[k] for k in missing[first:first + BATCH]}
+                known["kernels"].update({f"{arch} {k}": what for k, what in assemble(opt, ptxas, arch, batch).items()})
+        for (arch, policy), (problem, texts) in found.items():
+            known["programs"][f"{name} {policy} {arch}"] = {"problem": problem, "kernels": sorted(texts)}
+        if a.results:
+            a.results.write_text(json.dumps(known))
+        for policy in a.policies.split(","):
+            for arch in a.archs.split(","):
+                failed += not describe(f"{name} {policy} {arch}")
+    spilling = sum(k.get("spilled", 0) > 0 for k in known["kernels"].values())
+    print(f"{len(known['programs'])} programs, {sum(len(p['kernels']) for p in known['programs'].values())} kernels of which "
+          f"{len(known['kernels'])} are distinct, {spilling} spill; {failed} programs failed")
     return 1 if failed else 0
 
 

@@ -49,6 +49,47 @@ void noDevice(const std::string &weights) {
   EXPECT(says(make("linear-cuda", weights, &trainer), MPT_UNSUPPORTED, {"no CUDA device"}));
 }
 
+/// A file of that name that is something else; a driver that does not start.
+void notTheDriver(const std::string &weights) {
+  setenv("MPT_CUDA_DRIVER", "libm.so.6", 1);
+  mpt_trainer *trainer = nullptr;
+  EXPECT(says(make("linear-cuda", weights, &trainer), MPT_UNSUPPORTED, {"not usable", "cuInit"}));
+}
+
+void notStarting(const std::string &weights) {
+  setenv("MPT_STANDIN_INIT", "803", 1);
+  mpt_trainer *trainer = nullptr;
+  EXPECT(says(make("linear-cuda", weights, &trainer), MPT_UNSUPPORTED, {"does not start", "CUDA_ERROR"}));
+}
+
+void notBlas(const std::string &weights) {
+  setenv("MPT_CUBLASLT", "libm.so.6", 1);
+  mpt_trainer *trainer = nullptr;
+  auto in = inputs();
+  EXPECT(make("linear-cuda", weights, &trainer) == MPT_OK);
+  EXPECT(says(mpt_trainer_step(trainer, in.data(), 2, nullptr), MPT_UNSUPPORTED, {"/fc/Gemm", "cublasLt"}));
+  mpt_trainer_destroy(trainer);
+}
+
+/// Each kind of memory that there may be too little of; what was left before is said, and who wants most.
+void memory(const std::string &weights) {
+  StandInLibrary standin;
+  mpt_trainer *trainer = nullptr;
+  auto in = inputs();
+  standin.device(0, 13000, 100);
+  EXPECT(says(make("linear-cuda", weights, &trainer), MPT_OUT_OF_MEMORY,
+              {"bytes of state", "device 0 (stand-in) has 100 of 100 bytes free", "24 for 'w', 8 for 'b'"}));
+  standin.device(0, 13000, 1000);
+  EXPECT(make("linear-cuda", weights, &trainer) == MPT_OK);
+  EXPECT(says(mpt_trainer_step(trainer, in.data(), 2, nullptr), MPT_OUT_OF_MEMORY, {"bytes of ", "bytes free"}));
+  // The same trainer goes on once there is room.
+  standin.device(0, 13000, int64_t(8) << 30);
+  EXPECT(mpt_trainer_step(trainer, in.data(), 2, nullptr) == MPT_OK);
+  mpt_trainer_destroy(trainer);
+  EXPECT(standin.now().violations == 0 && standin.now().liveBytes == 0);
+  fputs(standin.violations(), stderr);
+}
+
 void noBlas(const std::string &weights) {
   setenv("MPT_CUBLASLT", "/nowhere/libcublasLt.so", 1);
   mpt_trainer *trainer = nullptr;
@@ -69,8 +110,9 @@ void models(const std::string &weights) {
   standin.device(0, 13000, int64_t(8) << 30);
   auto in = inputs();
   EXPECT(make("linear-cuda-large", weights, &trainer) == MPT_OK);
-  EXPECT(says(mpt_trainer_step(trainer, in.data(), 2, nullptr), MPT_OUT_OF_MEMORY,
-              {"17179869184 bytes of scratch", "17179869056 for f32 4x2 of '/fc/Gemm'"}));
+  EXPECT(says(
+      mpt_trainer_step(trainer, in.data(), 2, nullptr), MPT_OUT_OF_MEMORY,
+      {"17179869184 bytes of scratch of 'step': device 0", "bytes free", "17179869056 for f32 4x2 of '/fc/Gemm'"}));
   mpt_trainer_destroy(trainer);
   EXPECT(standin.now().violations == 0);
   fputs(standin.violations(), stderr);
@@ -85,6 +127,11 @@ void pointers(const std::string &weights) {
   EXPECT(mpt_trainer_evaluate(trainer, in.data(), 1, nullptr) == MPT_OK);
   EXPECT(mpt_trainer_device_output(trainer, "evaluate", 0, &output) == MPT_OK);
   in[1].data = output.data;
+  EXPECT(mpt_trainer_step(trainer, in.data(), 2, nullptr) == MPT_OK);
+  standin.foreign(1);
+  EXPECT(
+      says(mpt_trainer_step(trainer, in.data(), 2, nullptr), MPT_INVALID_ARGUMENT, {"on device 0", "one on device 1"}));
+  standin.foreign(0);
   EXPECT(mpt_trainer_step(trainer, in.data(), 2, nullptr) == MPT_OK);
   in[1].data = static_cast<char *>(output.data) + (1 << 30);
   EXPECT(says(mpt_trainer_step(trainer, in.data(), 2, nullptr), MPT_INVALID_ARGUMENT, {"on device 0", "neither"}));
@@ -127,7 +174,8 @@ void runIn(void (*test)(const std::string &), const std::string &weights) {
 
 int main() {
   std::string weights = writeWeights();
-  for (auto test : {noDriver, oldDriver, noDevice, noBlas, models, pointers, kernels})
+  for (auto test :
+       {noDriver, notTheDriver, oldDriver, notStarting, noDevice, noBlas, notBlas, memory, models, pointers, kernels})
     runIn(test, weights);
   unlink(weights.c_str());
   return finish("cuda-failure");

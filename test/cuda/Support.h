@@ -24,6 +24,7 @@ struct StandInLibrary {
   const char *(*violations)();
   void (*device)(int, int, int64_t);
   void (*failLaunch)(int);
+  void (*foreign)(int);
 
   StandInLibrary() {
     for (const char *variable : {"MPT_CUDA_DRIVER", "MPT_CUBLASLT", "MPT_CUDNN"})
@@ -39,6 +40,7 @@ struct StandInLibrary {
     load(library, violations, "standin_violations");
     load(library, device, "standin_device");
     load(library, failLaunch, "standin_fail_launch");
+    load(library, foreign, "standin_foreign");
   }
   StandInCounts now() const {
     StandInCounts result;

@@ -7,6 +7,7 @@
 #include "mpt-c/abi.h"
 
 #include <memory>
+#include <string>
 
 namespace mpt::rt {
 
@@ -46,6 +47,8 @@ public:
   virtual mpt_status run(const mpt_function_desc &f, FunctionState &state, mpt_exec &exec) = 0;
   /// Waits for all that was started, and reports what went wrong with it.
   virtual mpt_status synchronize() = 0;
+  /// What is free where allocate() takes its memory from, for the end of an error's text; empty where nobody knows.
+  virtual std::string freeMemory() const { return ""; }
   /// Bytes of staged inputs and of scratch of library calls.
   virtual int64_t stagingBytes() const = 0;
 };

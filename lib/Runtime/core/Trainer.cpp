@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <vector>
 
 using namespace mpt::rt;
 
@@ -26,18 +27,31 @@ constexpr int64_t alignment = 64;
 constexpr int mostThreads = 4096;
 int64_t aligned(int64_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
 
-mpt_status outOfMemory(const char *what, int64_t bytes) {
-  return fail(MPT_OUT_OF_MEMORY, "no memory for %lld bytes of %s", static_cast<long long>(bytes), what);
+mpt_status outOfMemory(const Device &device, const char *what, int64_t bytes, const std::string &largest = "") {
+  return fail(MPT_OUT_OF_MEMORY, "no memory for %lld bytes of %s%s%s", static_cast<long long>(bytes), what,
+              device.freeMemory().c_str(), largest.c_str());
+}
+
+mpt_status outOfState(const Device &device, const mpt_module_desc &m) {
+  constexpr size_t named = 5;
+  std::vector<const mpt_tensor_desc *> tensors;
+  for (int64_t i = 0; i < m.num_state; ++i)
+    tensors.push_back(&m.state[i]);
+  std::sort(tensors.begin(), tensors.end(), [](auto *a, auto *b) { return a->bytes > b->bytes; });
+  std::string largest;
+  for (size_t i = 0; i < tensors.size() && i < named; ++i)
+    largest +=
+        (i ? ", " : "; its largest tensors: ") + std::to_string(tensors[i]->bytes) + " for '" + tensors[i]->name + "'";
+  return outOfMemory(device, "state", m.state_bytes, largest);
 }
 
 /// Names what the plan spends the scratch on.
-mpt_status outOfScratch(const mpt_function_desc &f) {
+mpt_status outOfScratch(const Device &device, const mpt_function_desc &f) {
   std::string largest;
   for (int64_t i = 0; i < f.num_buffers; ++i)
     largest += (i ? ", " : "; the largest buffers of its plan: ") + std::to_string(f.buffers[i].bytes) + " for " +
                f.buffers[i].what + " of '" + f.buffers[i].node + "'";
-  return fail(MPT_OUT_OF_MEMORY, "no memory for %lld bytes of scratch of '%s'%s", static_cast<long long>(f.arena_bytes),
-              f.name, largest.c_str());
+  return outOfMemory(device, (std::string("scratch of '") + f.name + "'").c_str(), f.arena_bytes, largest);
 }
 
 mpt_status create(mpt_model *model, const mpt_trainer_options &options, mpt_trainer **out) {
@@ -64,7 +78,7 @@ mpt_status create(mpt_model *model, const mpt_trainer_options &options, mpt_trai
   if (mpt_status status = openDevice(m, options, trainer->threads, trainer->device))
     return status;
   if (!trainer->state.allocate(*trainer->device, m.state_bytes))
-    return outOfMemory("state", m.state_bytes);
+    return outOfState(*trainer->device, m);
   trainer->functions = std::vector<FunctionState>(static_cast<size_t>(m.num_functions));
   for (int64_t i = 0; i < m.num_functions; ++i) {
     Context &context = trainer->functions[static_cast<size_t>(i)].context;
@@ -173,7 +187,7 @@ mpt_status bindOutputs(mpt_trainer &t, const mpt_function_desc &f, FunctionState
   for (int64_t i = 0; i < f.num_outputs; ++i)
     bytes += aligned(f.outputs[i].bytes);
   if (!state.outputs.allocate(*t.device, bytes))
-    return outOfMemory("results", bytes);
+    return outOfMemory(*t.device, "results", bytes);
   uint8_t *next = state.outputs.data();
   for (int64_t i = 0; i < f.num_outputs; ++i) {
     state.outputPointers.push_back(next);
@@ -228,7 +242,7 @@ mpt_status run(mpt_trainer &t, const char *name, const mpt_tensor *inputs, int64
   if (mpt_status status = bindOutputs(t, *f, state))
     return status;
   if (t.arena.bytes() < f->arena_bytes && !t.arena.allocate(*t.device, f->arena_bytes))
-    return outOfScratch(*f);
+    return outOfScratch(*t.device, *f);
   if (t.finite)
     if (mpt_status status = t.finite->begin(*f, state.inputPointers, *t.model->desc, t.state.data()))
       return status;

@@ -192,6 +192,15 @@ std::unique_ptr<Memory> CudaDevice::allocate(int64_t bytes) {
   return result;
 }
 
+std::string CudaDevice::freeMemory() const {
+  ContextScope scope(*this);
+  size_t free = 0, total = 0;
+  if (api.MemGetInfo_v2(&free, &total) != cu::Success)
+    return "";
+  return ": device " + std::to_string(ordinal) + " (" + name + ") has " + std::to_string(free) + " of " +
+         std::to_string(total) + " bytes free";
+}
+
 mpt_status CudaDevice::upload(const Transfer *transfers, size_t count) {
   ContextScope scope(*this);
   for (size_t i = 0; i < count; ++i)
@@ -254,7 +263,8 @@ uint8_t *CudaDevice::scratch(int64_t bytes) {
   }
   ++scratchGeneration;
   if (!scratchMemory.allocate(*this, bytes)) {
-    fail(MPT_OUT_OF_MEMORY, "no memory for %lld bytes of scratch of a library call", static_cast<long long>(bytes));
+    fail(MPT_OUT_OF_MEMORY, "no memory for %lld bytes of scratch of a library call%s", static_cast<long long>(bytes),
+         freeMemory().c_str());
     return nullptr;
   }
   return scratchMemory.data();
@@ -267,7 +277,8 @@ mpt_status CudaDevice::constant(const void *host, int64_t bytes, const void **ou
       return fail(MPT_INTERNAL, "a constant appeared after the first run");
     slot = allocate(bytes);
     if (!slot)
-      return fail(MPT_OUT_OF_MEMORY, "no memory for %lld bytes of constants", static_cast<long long>(bytes));
+      return fail(MPT_OUT_OF_MEMORY, "no memory for %lld bytes of constants%s", static_cast<long long>(bytes),
+                  freeMemory().c_str());
     constantBytes += bytes;
     Transfer whole{slot->start, host, bytes};
     if (mpt_status status = upload(&whole, 1)) {

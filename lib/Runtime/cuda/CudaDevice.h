@@ -34,6 +34,7 @@ public:
   mpt_status stage(const mpt_function_desc &f, FunctionState &state) override;
   mpt_status run(const mpt_function_desc &f, FunctionState &state, mpt_exec &exec) override;
   mpt_status synchronize() override;
+  std::string freeMemory() const override;
   int64_t stagingBytes() const override { return staged + scratchMemory.bytes() + constantBytes; }
 
   /// Scratch for one library call at a time; null with an error text. What a larger call leaves behind stays valid

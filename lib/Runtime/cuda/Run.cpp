@@ -111,7 +111,8 @@ mpt_status CudaDevice::prepare(const mpt_function_desc &f, CudaFunction &functio
 }
 
 mpt_status CudaDevice::noInputs(const mpt_function_desc &f, int64_t bytes) const {
-  return fail(MPT_OUT_OF_MEMORY, "no memory for %lld bytes of inputs of '%s'", static_cast<long long>(bytes), f.name);
+  return fail(MPT_OUT_OF_MEMORY, "no memory for %lld bytes of inputs of '%s'%s", static_cast<long long>(bytes), f.name,
+              freeMemory().c_str());
 }
 
 /// Room in a slot for inputs from the host; those that lie on the device need none.

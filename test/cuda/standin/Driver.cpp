@@ -32,8 +32,8 @@ int64_t environment(const char *variable, int64_t otherwise) {
 }
 int deviceArch = static_cast<int>(environment("MPT_STANDIN_ARCH", 0)), driverVersion = 13000;
 int64_t deviceBytes = environment("MPT_STANDIN_BYTES", int64_t(8) << 30);
-int failingLaunch = 0;
-bool failed = false; // the context, as after a fault
+int failingLaunch = 0, foreignDevice = 0; // device whose memory allocations are said to be
+bool failed = false;                      // the context, as after a fault
 int retained = 0;
 thread_local std::vector<void *> contexts;
 struct CapturedGraph {
@@ -196,9 +196,10 @@ EXPORT void standin_device(int arch, int version, int64_t bytes) {
   deviceBytes = bytes;
 }
 EXPORT void standin_fail_launch(int n) { failingLaunch = n; }
+EXPORT void standin_foreign(int ordinal) { foreignDevice = ordinal; }
 
 // ---- device and context
-EXPORT cu::Result cuInit(unsigned) { return cu::Success; }
+EXPORT cu::Result cuInit(unsigned) { return static_cast<cu::Result>(environment("MPT_STANDIN_INIT", cu::Success)); }
 EXPORT cu::Result cuDriverGetVersion(int *version) {
   const char *given = getenv("MPT_STANDIN_DRIVER");
   *version = given ? atoi(given) : driverVersion;
@@ -327,7 +328,7 @@ EXPORT cu::Result cuPointerGetAttribute(void *value, int attribute, cu::Pointer 
   auto it = allocations.upper_bound(pointer);
   if (it == allocations.begin() || (--it, pointer >= it->first + static_cast<uint64_t>(it->second)))
     return cu::InvalidValue;
-  *static_cast<int *>(value) = attribute == cu::PointerMemoryType ? static_cast<int>(cu::MemoryDevice) : 0;
+  *static_cast<int *>(value) = attribute == cu::PointerMemoryType ? static_cast<int>(cu::MemoryDevice) : foreignDevice;
   return cu::Success;
 }
 EXPORT cu::Result cuMemcpyHtoDAsync_v2(cu::Pointer to, const void *from, size_t bytes, cu::Stream stream) {

@@ -1,0 +1,53 @@
+"""Steps of small networks of several kinds for CUDA, run without a GPU: losses and gradients against the same policy on the CPU."""
+import cuda_steps
+import numpy as np
+import pytest
+import small_models
+from conftest import build_folder
+
+# Between them every kind of network with every kind of policy; scripts for the whole corpus: test/e2e/check_cuda.py.
+CASES = [("lenet", "fp32"), ("lenet", "als-f16"), ("resnet", "amp-bf16"), ("unet", "amp-f16"), ("bert", "fp8-hybrid"),
+         ("llama", "amp-bf16"), ("dlrm", "amp-f16"), ("dlrm", "fp8-current")]
+
+
+def batch_of(library, loss):
+    """Random inputs of a library, as it declares them; classes, table rows and masks are whole numbers."""
+    import mpt
+    rng = np.random.default_rng(3)
+    with mpt.Trainer(library) as trainer:
+        specs = {name: spec for name, spec in trainer.inputs().items() if name != "learning_rate"}
+    feeds = {}
+    for name, (kind, shape) in specs.items():
+        if "int" in str(kind):
+            feeds[name] = rng.integers(0, 6, shape).astype(np.int64)
+        elif name == "mask":
+            feeds[name] = rng.integers(0, 2, shape).astype(np.float32)
+        else:  # targets of BCE lie between 0 and 1
+            feeds[name] = (rng.uniform(0, 1, shape) if loss.startswith("bce") else rng.normal(0, 1, shape)).astype(np.float32)
+    return feeds
+
+
+@pytest.mark.parametrize("name, policy", CASES)
+def test_steps_agree(tmp_path, name, policy):
+    build = build_folder()
+    if not (build / "lib" / "libcuda_standin.so").exists() or not (build / "bin" / "mpt-opt").exists():
+        pytest.skip("the compiler or the stand-in is not built")
+    model, loss = small_models.write_model(name, tmp_path), small_models.MODELS[name][1]
+    for target, policy_there in (("exact", "fp32"), ("cpu", policy), ("cuda", policy)):
+        cuda_steps.compile_step(build, model, tmp_path / target, [f"--loss={loss}", f"--policy={policy_there}",
+                                                                  "--optimizer=sgd,lr=0.01,momentum=0.9"], target == "cuda")
+    feeds = batch_of(tmp_path / "exact", loss)
+    text, problems = cuda_steps.judge(*(cuda_steps.train(build, tmp_path / target, feeds) for target in ("cuda", "cpu", "exact")))
+    assert not problems, text
+
+
+def test_a_wrong_gradient_is_noticed():
+    rng = np.random.default_rng(0)
+    right = {"loss": np.float64([1, 0.9]), "taken": np.array(2), "violations": np.array("")}
+    for name, size in (("large", 10000), ("small", 20)):
+        right["before/" + name] = np.zeros(size, np.float32)
+        right["after/" + name] = rng.normal(0, 1, size).astype(np.float32)
+    assert cuda_steps.judge(right, right, right)[1] == []
+    wrong = {**right, "after/small": 0.9 * right["after/small"]}
+    assert any("'small'" in problem for problem in cuda_steps.judge(wrong, right, right)[1])
+    assert any("loss" in problem for problem in cuda_steps.judge({**right, "loss": np.float64([1, 0.91])}, right, right)[1])
