@@ -22,17 +22,18 @@ mpt_status readInto(const SafeTensorsReader &file, const SafeTensorsReader::Entr
                 describe(entry.dtype, static_cast<int64_t>(entry.shape.size()), entry.shape.data()).c_str());
   if (entry.dtype == t.dtype)
     return file.read(entry, out);
-  std::vector<char> raw(static_cast<size_t>(entry.bytes));
-  if (mpt_status status = file.read(entry, raw.data()))
-    return status;
-  int64_t count = elementsOf(t);
-  if (t.dtype == MPT_FLOAT32) {
-    toFloat(entry.dtype, raw.data(), count, static_cast<float *>(out));
-    return MPT_OK;
+  // In pieces: the process keeps what it once held, and a large model's weights would be there twice.
+  constexpr int64_t piece = 1 << 16;
+  int64_t from = sizeOf(entry.dtype), to = sizeOf(t.dtype);
+  std::vector<char> raw(static_cast<size_t>(piece * from));
+  std::vector<float> wide(static_cast<size_t>(piece));
+  for (int64_t begin = 0, total = elementsOf(t); begin < total; begin += piece) {
+    int64_t count = std::min(piece, total - begin);
+    if (mpt_status status = file.read({entry.dtype, {count}, entry.begin + begin * from, count * from}, raw.data()))
+      return status;
+    toFloat(entry.dtype, raw.data(), count, wide.data());
+    fromFloat(t.dtype, wide.data(), count, static_cast<char *>(out) + begin * to);
   }
-  std::vector<float> wide(static_cast<size_t>(count));
-  toFloat(entry.dtype, raw.data(), count, wide.data());
-  fromFloat(t.dtype, wide.data(), count, out);
   return MPT_OK;
 }
 
