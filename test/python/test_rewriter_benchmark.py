@@ -38,6 +38,23 @@ def test_drift_is_of_the_worst_group():
     assert rewriters.drift(given, [[np.array(np.nan), *given[0][1:]]], names) == np.inf
 
 
+def test_larger_drift_is_told_from_chance():
+    ours = [1.0 + 0.01 * i for i in range(16)]
+    assert rewriters.is_chance(ours, ours)
+    assert rewriters.is_chance(ours, [2.0] * 5 + [0.5] * 11)       # 11 of 16: probability 0.105
+    assert not rewriters.is_chance(ours, [2.0] * 4 + [0.5] * 12)   # 12 of 16: 0.038
+
+
+def test_moved_inputs_keep_their_type_and_the_values_of_integers(tmp_path):
+    ids = np.arange(12, dtype=np.int64).reshape(4, 3)
+    np.savez(tmp_path / "m.npz", x=np.array([[1, 1], [3, 3]], np.float32), ids=ids, scale=np.float32(4))
+    given, *moved = rewriters.batches(str(tmp_path / "m.npz"), 4)
+    assert np.array_equal(given["ids"], ids) and len(moved) == 3
+    for batch in moved:
+        assert batch["x"].min() >= 0 and batch["x"].dtype == np.float32 and batch["scale"] == 4 and np.array_equal(np.sort(batch["ids"], 0), ids)
+        assert not np.array_equal(batch["x"], given["x"])
+
+
 def test_the_evaluator_pools_and_scatters_as_the_operators_say(tmp_path):
     _, model = save(tmp_path, """
         p, i = MaxPool<kernel_shape = [2, 2], strides = [2, 2], pads = [0, 0, 1, 1]>(x)
@@ -72,7 +89,7 @@ def test_missing_peers_are_named(tmp_path):
         pytest.skip("mpt-opt is not built")
     hidden = "import sys; sys.modules['onnxconverter_common'] = None; sys.path.insert(0, sys.argv.pop(1)); import rewriters; rewriters.main()"
     done = subprocess.run([sys.executable, "-c", hidden, str(ROOT / "benchmarks"), "--compiler", str(compiler), "--tools", "mpt",
-                           "painting", "common", "--adam", "2", "--json", str(tmp_path / "rows.json")], capture_output=True, text=True)
+                           "painting", "common", "--adam", "2", "--batches", "2", "--json", str(tmp_path / "rows.json")], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "common is left out" in done.stderr and "common: not installed" in done.stdout and "| missing |" in done.stdout
     row, = json.loads((tmp_path / "rows.json").read_text())["rows"]
