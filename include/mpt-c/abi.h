@@ -135,7 +135,8 @@ enum {
   MPT_GEMM_ACCUMULATE = 4, /* d += result; d is read in its own type */
   MPT_GEMM_GELU_ERF = 8,   /* x/2 (1 + erf(x/sqrt 2)) after bias */
   MPT_GEMM_GELU_TANH = 16, /* tanh form after bias */
-  MPT_GEMM_ROUND = 32      /* round to d's type after the product and after each step that follows it */
+  MPT_GEMM_ROUND = 32,     /* round to d's type after the product and after each step that follows it */
+  MPT_GEMM_SCALE = 64      /* alpha is multiplied by bias[0], an FP32 number; CPU only, without any other flag */
 };
 
 /* d[i,j] = epilogue(alpha * sum_k a[i,k] * b[k,j]) for every (batch0, batch1). Products are exact in FP32 for 16-bit

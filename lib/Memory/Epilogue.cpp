@@ -1,4 +1,4 @@
-// Moves bias and ReLU from fusions into the products that feed them.
+// Moves bias, ReLU and scales from fusions into the products that feed them.
 #include "Epilogue.h"
 
 #include "mpt-c/abi.h"
@@ -98,15 +98,64 @@ void foldScales(func::FuncOp function, llvm::DenseMap<Operation *, Epilogue> &ep
   }
 }
 
+/// The operand of `fusion` by which it multiplies operand `product` before rounding it to f16, and does nothing else.
+OpOperand *scaleBeforeRounding(FusionOp fusion, OpOperand &product) {
+  Block &body = fusion.getBody().front();
+  if (fusion.getNumResults() != 1 || fusion.getInputs().size() != 2)
+    return nullptr;
+  auto cast = body.getTerminator()->getOperand(0).getDefiningOp<CastOp>();
+  auto mul = cast ? cast.getX().getDefiningOp<MulOp>() : MulOp();
+  if (!mul || !llvm::cast<RankedTensorType>(cast.getY().getType()).getElementType().isF16())
+    return nullptr;
+  Value argument = body.getArgument(product.getOperandNumber());
+  Value other = mul.getLhs() == argument ? mul.getRhs() : mul.getRhs() == argument ? mul.getLhs() : Value();
+  auto broadcast = other ? other.getDefiningOp<BroadcastOp>() : BroadcastOp();
+  if (!broadcast || !isa<BlockArgument>(broadcast.getX()))
+    return nullptr;
+  auto number = llvm::cast<RankedTensorType>(broadcast.getX().getType());
+  return number.getRank() == 0 && number.getElementType().isF32() ? &fusion->getOpOperand(1 - product.getOperandNumber())
+                                                                  : nullptr;
+}
+
+/// Products that are rounded to f16 after they were multiplied by an FP32 number, as layer-wise scales do.
+void foldRuntimeScales(func::FuncOp function, llvm::DenseMap<Operation *, Epilogue> &epilogues) {
+  for (auto matmul : llvm::make_early_inc_range(function.getOps<MatMulOp>())) {
+    auto isF16 = [](Value value) { return cast<RankedTensorType>(value.getType()).getElementType().isF16(); };
+    if (!isF16(matmul.getA()) || !isF16(matmul.getB()) ||
+        !cast<RankedTensorType>(matmul.getY().getType()).getElementType().isF32() || epilogues.contains(matmul))
+      continue;
+    SmallVector<Operation *> chain{matmul};
+    while (chain.back()->hasOneUse() && isView(*chain.back()->user_begin()))
+      chain.push_back(*chain.back()->user_begin());
+    if (!chain.back()->hasOneUse())
+      continue;
+    OpOperand &use = *chain.back()->use_begin();
+    auto fusion = dyn_cast<FusionOp>(use.getOwner());
+    OpOperand *scale = fusion ? scaleBeforeRounding(fusion, use) : nullptr;
+    if (!scale)
+      continue;
+    epilogues[matmul].scale = scale->get();
+    for (Operation *op : chain) {
+      op->moveBefore(fusion); // the scale is there by then
+      auto type = cast<RankedTensorType>(op->getResult(0).getType());
+      op->getResult(0).setType(type.clone(Float16Type::get(op->getContext())));
+    }
+    fusion.getOutputs()[0].replaceAllUsesWith(chain.back()->getResult(0));
+    fusion->erase();
+  }
+}
+
 } // namespace
 
 llvm::DenseMap<Operation *, Epilogue> mpt::memory::foldEpilogues(func::FuncOp function, bool device) {
   llvm::DenseMap<Operation *, Epilogue> result;
   if (device)
     foldScales(function, result);
+  else
+    foldRuntimeScales(function, result);
   for (auto matmul : function.getOps<MatMulOp>()) {
     Value product = matmul.getY();
-    if (!isWideEnough(product) || !product.hasOneUse())
+    if (!isWideEnough(product) || !product.hasOneUse() || result.lookup(matmul).scale)
       continue;
     if (auto reshape = dyn_cast<ReshapeOp>(*product.getUsers().begin());
         device && reshape && reshape.getY().hasOneUse() &&

@@ -11,12 +11,14 @@ namespace mpt::memory {
 
 struct Epilogue {
   mlir::Value bias;   ///< one value a column, or null
+  mlir::Value scale;  ///< an FP32 number that alpha is multiplied by, or null
   int64_t flags = 0;  ///< MPT_GEMM_RELU, MPT_GEMM_ROUND
   double alpha = 1.0; ///< of the product
 };
 
 /// Takes the addition of a bias, and a ReLU after it, out of the fusions that read products. In narrow types the
-/// product and the sum are each rounded, as the ops say.
+/// product and the sum are each rounded, as the ops say. An FP32 product of which a fusion reads no more than its
+/// multiple by an FP32 number, rounded to f16, is stored as that (not with `device`).
 ///
 /// With `device`, biases are found through reshapes that keep the columns, and multiplications of operands and results
 /// by a constant become the product's alpha, which is applied to sums in FP32: one rounding less in narrow types.

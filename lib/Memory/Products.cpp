@@ -160,6 +160,9 @@ LogicalResult Bufferizer::lowerMatMul(MatMulOp matmul) {
       return failure();
     bias = *vector;
     epilogue.flags |= MPT_GEMM_BIAS;
+  } else if (epilogue.scale) {
+    bias = buffer(epilogue.scale);
+    epilogue.flags |= MPT_GEMM_SCALE;
   }
   rt::GemmOp::create(builder, loc, shown(operands[0], a), shown(operands[1], b), bias, shown(result, d), epilogue.flags,
                      APFloat(epilogue.alpha));

@@ -205,6 +205,32 @@ void testRoundedSteps() {
       }
 }
 
+/// A scale that is there at run time gives the bits of the product in FP32, multiplied and rounded once.
+void testScale() {
+  for (float scale : {0x1p-9f, 4.0f, 0.3f})
+    for (int64_t n : {3, 40}) {
+      mpt_gemm_desc g = describe(17, n, 700, MPT_FLOAT16, MPT_FLOAT32, false, true), narrow = g;
+      narrow.d_type = MPT_FLOAT16;
+      narrow.flags = MPT_GEMM_SCALE;
+      Operands wide = allocate(g), o{wide.a, wide.b, wide.bias, Values(MPT_FLOAT16, (g.m - 1) * g.d_row + n)};
+      o.bias.set(0, scale);
+      EXPECT(run(g, wide, 1) && run(narrow, o, 1));
+      int64_t wrong = 0;
+      for (int64_t i = 0; i < g.m; ++i)
+        for (int64_t j = 0; j < n; ++j) {
+          Values one(MPT_FLOAT16, 1);
+          one.set(0, static_cast<float>(wide.d[i * g.d_row + j]) * scale);
+          wrong += o.d[i * g.d_row + j] != one[0];
+        }
+      EXPECT(wrong == 0);
+    }
+  mpt_gemm_desc g = describe(4, 4, 4, MPT_FLOAT16, MPT_FLOAT16, false, false);
+  g.flags = MPT_GEMM_SCALE | MPT_GEMM_RELU;
+  Operands o = allocate(g);
+  EXPECT(!run(g, o, 1));
+  EXPECT(std::string(mpt_last_error()).find("no other flag") != std::string::npos);
+}
+
 void testErrors() {
   mpt_gemm_desc g = describe(4, 4, 4, MPT_FLOAT32, MPT_FLOAT32, false, false);
   Operands o = allocate(g);
@@ -261,6 +287,7 @@ int main() {
   g.batch0 = 2, g.batch1 = 3;
   g.a_batch1 = 8 * g.a_row, g.a_batch0 = 24 * g.a_row, g.d_batch1 = 8 * g.d_row, g.d_batch0 = 24 * g.d_row;
   testCase(g);
+  testScale();
   testErrors();
   return mpt::test::finish("gemm");
 }

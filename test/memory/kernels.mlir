@@ -58,6 +58,38 @@ func.func @epilogue(%x: tensor<2x4xf32>, %w: tensor<4x8xf32>, %b: tensor<8xf32>)
   }
   return %r : tensor<2x8xf32>
 }
+// A number that an FP32 product is multiplied by before it is rounded to f16 is read by the product, through views; not
+// where the FP32 product has other readers.
+// CHECK-LABEL: func.func @scaled
+// CHECK: rt.gemm {{.*}} bias %{{.*}} : memref<f32{{.*}} into {{.*}}flags = 64 {{.*}}, memref<2x8xf16
+// CHECK-NOT: rt.launch
+// CHECK: return
+func.func @scaled(%x: tensor<2x4xf16>, %w: tensor<4x8xf16>, %f: tensor<f32>) -> tensor<16xf16> {
+  %y = mpt.matmul %x, %w {numerics = #mpt.numerics<in = f16, acc = f32, out = f32>} : (tensor<2x4xf16>, tensor<4x8xf16>) -> tensor<2x8xf32>
+  %v = mpt.reshape %y : (tensor<2x8xf32>) -> tensor<16xf32>
+  %r = mpt.fusion(%f, %v) : (tensor<f32>, tensor<16xf32>) -> tensor<16xf16> {
+  ^bb0(%p: tensor<f32>, %q: tensor<16xf32>):
+    %b = mpt.broadcast %p {dims = array<i64>} : (tensor<f32>) -> tensor<16xf32>
+    %m = mpt.mul %q, %b : tensor<16xf32>
+    %h = mpt.cast %m : tensor<16xf32> to tensor<16xf16>
+    mpt.yield %h : tensor<16xf16>
+  }
+  return %r : tensor<16xf16>
+}
+// CHECK-LABEL: func.func @scaled_and_read
+// CHECK: rt.gemm {{.*}}flags = 0
+// CHECK: rt.launch
+func.func @scaled_and_read(%x: tensor<2x4xf16>, %w: tensor<4x8xf16>, %f: tensor<f32>) -> (tensor<2x8xf16>, tensor<2x8xf32>) {
+  %y = mpt.matmul %x, %w {numerics = #mpt.numerics<in = f16, acc = f32, out = f32>} : (tensor<2x4xf16>, tensor<4x8xf16>) -> tensor<2x8xf32>
+  %r = mpt.fusion(%f, %y) : (tensor<f32>, tensor<2x8xf32>) -> tensor<2x8xf16> {
+  ^bb0(%p: tensor<f32>, %q: tensor<2x8xf32>):
+    %b = mpt.broadcast %p {dims = array<i64>} : (tensor<f32>) -> tensor<2x8xf32>
+    %m = mpt.mul %q, %b : tensor<2x8xf32>
+    %h = mpt.cast %m : tensor<2x8xf32> to tensor<2x8xf16>
+    mpt.yield %h : tensor<2x8xf16>
+  }
+  return %r, %y : tensor<2x8xf16>, tensor<2x8xf32>
+}
 // CHECK-LABEL: func.func @narrow
 // CHECK: rt.gemm {{.*}} bias %{{.*}} {{.*}}flags = 33
 // CHECK-NOT: rt.launch
