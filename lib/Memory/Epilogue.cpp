@@ -113,8 +113,9 @@ OpOperand *scaleBeforeRounding(FusionOp fusion, OpOperand &product) {
   if (!broadcast || !isa<BlockArgument>(broadcast.getX()))
     return nullptr;
   auto number = llvm::cast<RankedTensorType>(broadcast.getX().getType());
-  return number.getRank() == 0 && number.getElementType().isF32() ? &fusion->getOpOperand(1 - product.getOperandNumber())
-                                                                  : nullptr;
+  return number.getRank() == 0 && number.getElementType().isF32()
+             ? &fusion->getOpOperand(1 - product.getOperandNumber())
+             : nullptr;
 }
 
 /// Products that are rounded to f16 after they were multiplied by an FP32 number, as layer-wise scales do.

@@ -1,8 +1,12 @@
 // Element-wise conversion of constants with range accounting.
 #include "mpt/Precision/Constants.h"
 
+#include "mlir/IR/DialectResourceBlobManager.h"
 #include "llvm/ADT/APFloat.h"
 #include "llvm/Support/raw_ostream.h"
+
+#include <algorithm>
+#include <cstring>
 
 using namespace mlir;
 using namespace mpt;
@@ -61,4 +65,36 @@ NarrowedConstant mpt::narrowConstant(ElementsAttr value, FloatType type) {
     return {};
   }
   return {DenseElementsAttr::get(shape, narrowed), describe(count, type)};
+}
+
+std::optional<Magnitudes> mpt::magnitudesOf(Attribute constant) {
+  Magnitudes found;
+  auto add = [&](const char *bytes, size_t count) {
+    uint32_t largest = 0, smallest = 0x7f800000;
+    for (size_t i = 0; i < count; ++i) {
+      uint32_t bits;
+      memcpy(&bits, bytes + 4 * i, 4);
+      bits &= 0x7fffffff;
+      uint32_t finite = bits < 0x7f800000 ? bits : 0;
+      largest = std::max(largest, finite);
+      smallest = std::min(smallest, finite ? finite : 0x7f800000);
+    }
+    memcpy(&found.largest, &largest, 4);
+    if (largest)
+      memcpy(&found.smallest, &smallest, 4);
+  };
+  if (auto scalar = dyn_cast_or_null<FloatAttr>(constant)) {
+    float value = static_cast<float>(scalar.getValueAsDouble());
+    add(reinterpret_cast<const char *>(&value), 1);
+  } else if (auto dense = dyn_cast_or_null<DenseElementsAttr>(constant); dense && dense.getElementType().isF32()) {
+    ArrayRef<char> data = dense.getRawData();
+    add(data.data(), data.size() / 4);
+  } else if (auto resource = dyn_cast_or_null<DenseResourceElementsAttr>(constant);
+             resource && resource.getElementType().isF32() && resource.getRawHandle().getBlob()) {
+    ArrayRef<char> data = resource.getRawHandle().getBlob()->getData();
+    add(data.data(), data.size() / 4);
+  } else {
+    return std::nullopt;
+  }
+  return found;
 }

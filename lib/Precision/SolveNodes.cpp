@@ -2,9 +2,12 @@
 #include "mpt/Precision/SolveNodes.h"
 
 #include "mpt/Dialect/ONNX/NodeTypes.h"
+#include "mpt/Precision/Constants.h"
 #include "mpt/Precision/NodeLabels.h"
 #include "mpt/Precision/OptimizerRules.h"
 #include "mpt/Precision/Painting.h"
+
+#include <cmath>
 
 using namespace mlir;
 using namespace mpt;
@@ -13,6 +16,8 @@ using onnx::NodeTypes;
 namespace {
 /// Constants up to this many elements are read to see whether the narrow type holds them.
 constexpr int64_t kReadElements = 1024;
+/// Weights beside the model are read up to this many elements: others stream through.
+constexpr int64_t kReadExternal = 1 << 20;
 /// Assumed for an extent that the model does not state.
 constexpr int64_t kUnknownExtent = 16;
 
@@ -79,19 +84,20 @@ private:
   }
 
   /// The constant that `value` is, or null.
-  static Operation *constantOf(Value value) {
+  Operation *constantOf(Value value) {
     Operation *op = value.getDefiningOp();
     if (auto node = dyn_cast_or_null<onnx::NodeOp>(op))
-      return onnx::isConstantNode(node) ? op : nullptr;
+      return onnx::isConstantNode(node, policy.storage) ? op : nullptr;
     return isa_and_nonnull<onnx::InitializerOp>(op) ? op : nullptr;
   }
 
-  /// True when rounding `value`, if it is a small constant, would push an element over or under the narrow range.
-  bool leavesRange(Value value) {
+  /// Magnitudes of the constant that `value` is, if it has up to `limit` elements.
+  std::optional<Magnitudes> magnitudesOf(Value value, int64_t limit) {
     Operation *op = constantOf(value);
-    if (!op)
-      return false;
-    auto [known, isNew] = outOfRange.try_emplace(op, false);
+    auto type = dyn_cast<RankedTensorType>(value.getType());
+    if (!op || (type && type.hasStaticShape() && type.getNumElements() > limit))
+      return std::nullopt;
+    auto [known, isNew] = constants.try_emplace(op);
     if (!isNew)
       return known->second;
     Attribute contents;
@@ -99,18 +105,35 @@ private:
       contents = initializer.getValue();
     else if (auto node = cast<onnx::NodeOp>(op); !(contents = node.getAttrs().get("value")))
       contents = node.getAttrs().get("value_float");
-    auto leaves = [&](APFloat number) {
-      bool wasFinite = number.isFinite(), wasZero = number.isZero(), loses;
-      number.convert(cast<FloatType>(policy.storage).getFloatSemantics(), APFloat::rmNearestTiesToEven, &loses);
-      return (wasFinite && !number.isFinite()) || (!wasZero && number.isZero());
-    };
-    if (auto scalar = dyn_cast_or_null<FloatAttr>(contents))
-      known->second = leaves(scalar.getValue());
-    else if (auto dense = dyn_cast_or_null<DenseElementsAttr>(contents);
-             dense && isa<FloatType>(dense.getElementType()) && dense.getNumElements() <= kReadElements)
-      known->second =
-          dense.isSplat() ? leaves(dense.getSplatValue<APFloat>()) : llvm::any_of(dense.getValues<APFloat>(), leaves);
-    return known->second;
+    return known->second = mpt::magnitudesOf(contents);
+  }
+
+  APFloat rounded(float value) {
+    bool loses;
+    APFloat number(value);
+    number.convert(cast<FloatType>(policy.storage).getFloatSemantics(), APFloat::rmNearestTiesToEven, &loses);
+    return number;
+  }
+  bool overflows(const Magnitudes &constant) { return !rounded(constant.largest).isFinite(); }
+  bool vanishes(float value) { return value != 0 && rounded(value).isZero(); }
+
+  /// True when rounding `value`, if it is a small constant, would push an element over or under the narrow range.
+  bool leavesRange(Value value) {
+    std::optional<Magnitudes> found = magnitudesOf(value, kReadElements);
+    return found && (overflows(*found) || vanishes(found->smallest));
+  }
+
+  /// True where a constant of a product has elements beyond the narrow range, or a matrix none that is normal there.
+  bool losesWeight(Value value) {
+    Operation *op = constantOf(value);
+    std::optional<Magnitudes> found =
+        magnitudesOf(value, op && op->hasAttr("mpt.external") ? kReadExternal : INT64_MAX);
+    if (!found)
+      return false;
+    auto type = dyn_cast<RankedTensorType>(value.getType());
+    const llvm::fltSemantics &semantics = cast<FloatType>(policy.storage).getFloatSemantics();
+    return overflows(*found) || (type && type.getRank() >= 2 && found->largest != 0 &&
+                                 found->largest < APFloat::getSmallestNormalized(semantics).convertToDouble());
   }
 
   void classify(Operation *op) {
@@ -131,7 +154,7 @@ private:
         produce(argument, kWide);
         flow[argument] = {/*ranged=*/true, false}; // what an iteration before it made
       }
-    if (onnx::isConstantNode(node)) {
+    if (onnx::isConstantNode(node, policy.storage)) {
       produce(node.getResult(0), kEither);
       return;
     }
@@ -237,6 +260,25 @@ private:
     return slots;
   }
 
+  /// True where one result is made of more elements than the narrow type tells apart: the file does not say in which
+  /// type the operator sums them.
+  bool sumsBeyondPrecision(onnx::NodeOp node) {
+    if (node.getNumericClass() == NumericClass::Contraction || node.getInputs().empty() || node.getNumResults() == 0)
+      return false;
+    auto from = dyn_cast<RankedTensorType>(node.getInputs()[0].getType());
+    auto to = dyn_cast<RankedTensorType>(node.getResult(0).getType());
+    if (!from || !to)
+      return false;
+    auto elements = [](RankedTensorType type) {
+      double product = 1;
+      for (int64_t extent : type.getShape())
+        product *= static_cast<double>(extent == ShapedType::kDynamic ? kUnknownExtent : extent);
+      return product;
+    };
+    unsigned precision = APFloat::semanticsPrecision(cast<FloatType>(policy.storage).getFloatSemantics());
+    return elements(from) > std::ldexp(elements(to), static_cast<int>(precision));
+  }
+
   int mainNode(onnx::NodeOp node, const Ruling &ruling, NumericClass numericClass, Flow incoming, StringAttr &rule) {
     auto pin = [&](const Twine &why) {
       rule = text(why);
@@ -250,6 +292,8 @@ private:
     if (ruling.decision == Decision::wide)
       return pin(ruling.rule);
     if (ruling.decision == Decision::narrow) {
+      if (!ruling.named && llvm::any_of(node.getInputs(), [&](Value value) { return losesWeight(value); }))
+        return pin(ruling.rule + ": a constant is outside the narrow type's range");
       rule = text(ruling.rule);
       return kNarrow;
     }
@@ -258,6 +302,8 @@ private:
     if (llvm::any_of(node.getInputs(), [&](Value value) { return leavesRange(value); }))
       return pin(ruling.rule + ": a constant is outside the narrow type's range");
     bool moves = numericClass == NumericClass::Movement;
+    if (!moves && sumsBeyondPrecision(node))
+      return pin(ruling.rule + ": sums more values than the narrow type counts");
     if (!moves && incoming.ranged)
       return pin(ruling.rule + ": range of a wide op flows in");
     if (!moves && !incoming.narrowed)
@@ -325,7 +371,7 @@ private:
   std::vector<bool> narrow; ///< what was decided
   DenseSet<Operation *> tail;
   DenseMap<Operation *, StringRef> pins;
-  DenseMap<Operation *, bool> outOfRange;
+  DenseMap<Operation *, std::optional<Magnitudes>> constants;
   DenseMap<Value, Flow> flow;
   DenseMap<Value, int> produced;
   llvm::MapVector<Value, SmallVector<int, 2>> uses;

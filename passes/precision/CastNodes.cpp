@@ -207,7 +207,7 @@ private:
     Operation *op = value.getDefiningOp();
     auto initializer = dyn_cast_or_null<onnx::InitializerOp>(op);
     auto node = dyn_cast_or_null<onnx::NodeOp>(op);
-    if ((!initializer || initializer->hasAttr("mpt.overridable")) && !(node && onnx::isConstantNode(node)))
+    if ((!initializer || initializer->hasAttr("mpt.overridable")) && !(node && onnx::isConstantNode(node, narrow)))
       return nullptr;
     OpBuilder builder(op);
     builder.setInsertionPointAfter(op);

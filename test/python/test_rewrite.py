@@ -150,10 +150,65 @@ def test_external_data_is_streamed_and_small_memory(tmp_path):
 def test_range_of_constants(tmp_path):
     values = np.array([[-1e9, 1e-12, -1e-12, np.inf], [65504, 6e-8, 0, -3.4e38]], np.float32)
     nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], name="product")]
-    path = rewrite(model(nodes, [("x", [1, 2])], [("y", [1, 4])], [("w", values)]), tmp_path)
+    source = model(nodes, [("x", [1, 2])], [("y", [1, 4])], [("w", values)])
+    path = rewrite(source, tmp_path, keep_narrow="product")
     tiny = np.float16(6e-8)
     want = np.array([[-65504, tiny, -tiny, np.inf], [65504, tiny, 0, -65504]], np.float16)
     assert np.array_equal(numpy_helper.to_array(onnx.load(path).graph.initializer[0]), want)
+
+
+@pytest.mark.parametrize("scale, wide", [(1.0, False), (1e6, True), (1e-6, True)])
+def test_products_with_weights_outside_the_range_stay_wide(tmp_path, scale, wide):
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["h"], name="one"), helper.make_node("MatMul", ["h", "big"], ["s"], name="two"),
+             helper.make_node("Gemm", ["s", "w", "b"], ["t"], name="three"), helper.make_node("Relu", ["t"], ["y"], name="end")]
+    # A bias may be as small as it likes. Constants that fit go narrow where others do not.
+    given = [("w", weight(8, 8)), ("big", weight(8, 8, 1) * np.float32(scale)), ("b", np.full(8, 1e-7, np.float32))]
+    path = rewrite(model(nodes, [("x", [2, 8])], [("y", [2, 8])], given), tmp_path)
+    onnx.checker.check_model(path, full_check=True)
+    kinds = {i.name: i.data_type for i in onnx.load(path).graph.initializer}
+    assert kinds == {"w": HALF, "big": FLOAT if wide else HALF, "b": HALF}
+
+
+def test_root_mean_square_norms_keep_one_type(tmp_path):
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("RMSNormalization", ["h", "scale"], ["n"]),
+             helper.make_node("MatMul", ["n", "w"], ["y"])]
+    path = rewrite(model(nodes, [("x", [2, 8])], [("y", [2, 8])], [("w", weight(8, 8)), ("scale", np.ones(8, np.float32))], 23, 11), tmp_path)
+    onnx.checker.check_model(path, full_check=True)
+    assert {i.name: i.data_type for i in onnx.load(path).graph.initializer} == {"w": HALF, "scale": FLOAT}
+
+
+def test_filled_tensors_keep_the_types_of_their_version(tmp_path):
+    nodes = [helper.make_node("Shape", ["x"], ["extents"]),
+             helper.make_node("ConstantOfShape", ["extents"], ["half"], value=numpy_helper.from_array(np.array([0.5], np.float32))),
+             helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("Add", ["h", "half"], ["s"]), helper.make_node("MatMul", ["s", "w"], ["y"])]
+    for opset in 17, 21: # results in bf16 came with version 20
+        source = model(nodes, [("x", [2, 8])], [("y", [2, 8])], [("w", weight(8, 8))], opset, 8 if opset < 21 else 10)
+        path = rewrite(source, tmp_path, "amp-bf16")
+        onnx.checker.check_model(path, full_check=True)
+        filled, = nodes_of(path, "ConstantOfShape")
+        assert filled.attribute[0].t.data_type == (FLOAT if opset < 20 else TensorProto.BFLOAT16)
+
+
+@pytest.mark.parametrize("policy, terms, wide", [("amp-bf16", 200, False), ("amp-bf16", 300, True), ("amp-f16", 1024, False), ("amp-f16", 4096, True)])
+def test_long_sums_are_wide(tmp_path, policy, terms, wide):
+    nodes = [helper.make_node("Conv", ["x", "k"], ["h"], name="first"), helper.make_node("GlobalAveragePool", ["h"], ["p"], name="mean"),
+             helper.make_node("Conv", ["p", "k"], ["y"], name="last")]
+    source = model(nodes, [("x", [1, 4, 1, terms])], [("y", [1, 4, 1, 1])], [("k", weight(4, 4).reshape(4, 4, 1, 1))], 22, 10)
+    path = rewrite(source, tmp_path, policy)
+    onnx.checker.check_model(path, full_check=True)
+    before = next(n for n in nodes_of(path) if n.name == "mean").input[0]
+    assert any(n.op_type == "Cast" and n.output[0] == before for n in nodes_of(path)) == wide
+
+
+def test_a_second_run_keeps_what_follows_other_domains(tmp_path):
+    nodes = [helper.make_node("Scaler", ["x"], ["s"], domain="ai.onnx.ml", offset=[0.1], scale=[2.0]),
+             helper.make_node("MatMul", ["s", "w"], ["h"]), helper.make_node("Relu", ["h"], ["r"]), helper.make_node("MatMul", ["r", "w"], ["y"])]
+    source = model(nodes, [("x", [2, 8])], [("y", [2, 8])], [("w", weight(8, 8))])
+    source.opset_import.append(helper.make_opsetid("ai.onnx.ml", 3))
+    first = rewrite(source, tmp_path)
+    second = rewrite(first, tmp_path, name="again")
+    onnx.checker.check_model(first, full_check=True)
+    assert open(first, "rb").read() == open(second, "rb").read()
 
 
 def test_painting_moves_at_least_as_many_bytes(tmp_path):

@@ -4,6 +4,7 @@
 
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/BuiltinTypes.h"
+#include <optional>
 #include <string>
 
 namespace mpt {
@@ -18,6 +19,14 @@ struct NarrowedConstant {
 /// a fully masked row would then be NaN. A non-zero value that would become 0 takes the smallest subnormal of its sign,
 /// so that an epsilon still protects a division.
 NarrowedConstant narrowConstant(mlir::ElementsAttr value, mlir::FloatType type);
+
+/// Of the finite elements of a constant: the largest magnitude, and the smallest one but zero; 0 where there is none.
+struct Magnitudes {
+  float largest = 0, smallest = 0;
+};
+
+/// Nothing where `constant` is null or not of FP32 elements that are in memory.
+std::optional<Magnitudes> magnitudesOf(mlir::Attribute constant);
 
 } // namespace mpt
 

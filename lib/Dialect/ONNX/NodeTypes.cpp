@@ -21,6 +21,7 @@ constexpr int kOther = -3; ///< a sequence or an optional somewhere: the whole n
 struct FormalTypes {
   SmallVector<int, 4> inputs, outputs; ///< group, NodeTypes::kFixed, kAny or kOther
   bool variadicInputs = false, variadicOutputs = false, known = false;
+  bool statesResult = false; ///< the first result may be of the narrow type
   int groups = 0;
 
   static int at(ArrayRef<int> formals, bool variadic, size_t index) {
@@ -47,6 +48,8 @@ FormalTypes makeFormalTypes(const OpSchema &schema, StringRef narrow) {
     int &group = groups.try_emplace(constraint.type_param_str, NodeTypes::kFixed).first->second;
     if (llvm::none_of(constraint.allowed_type_strs, [](StringRef type) { return type.starts_with("tensor("); }))
       group = kOther;
+    if (!schema.outputs().empty() && schema.outputs()[0].GetTypeStr() == constraint.type_param_str)
+      result.statesResult = allows(constraint, narrowText);
     if (!allows(constraint, "tensor(float)") || !allows(constraint, narrowText))
       continue;
     // What only an attribute decides stays; what nothing else depends on is read as it comes.
@@ -70,6 +73,9 @@ FormalTypes makeFormalTypes(const OpSchema &schema, StringRef narrow) {
       out.push_back(group);
     }
   };
+  // Its result is of the type of its scale; type inference gives it the type of its data. One group suits both.
+  if (schema.Name() == "RMSNormalization")
+    groups["T"] = groups["V"];
   add(schema.inputs(), result.inputs, result.variadicInputs);
   add(schema.outputs(), result.outputs, result.variadicOutputs);
   return result;
@@ -88,6 +94,8 @@ const FormalTypes &formalTypes(NodeOp node, StringRef narrow) {
       entry->second = makeFormalTypes(*schema, narrow);
   return entry->second;
 }
+
+StringRef nameOf(Type type) { return type.isF16() ? "float16" : type.isBF16() ? "bfloat16" : ""; }
 
 bool isKnownTensor(Type type) { return isa<TensorType>(type); }
 
@@ -147,7 +155,9 @@ bool mpt::onnx::isCast(NodeOp node, Type from, Type to) {
   return source && result && source.getElementType() == from && result.getElementType() == to;
 }
 
-bool mpt::onnx::isConstantNode(NodeOp node) {
+bool mpt::onnx::isConstantNode(NodeOp node, Type narrow) {
+  if (narrow && !formalTypes(node, nameOf(narrow)).statesResult)
+    return false;
   if (!node.getDomain().empty() || node.getNumResults() != 1 || !isFloat32Tensor(node.getResult(0).getType()))
     return false;
   auto value = dyn_cast_or_null<ElementsAttr>(node.getAttrs().get("value"));
@@ -161,7 +171,7 @@ NodeTypes mpt::onnx::nodeTypes(NodeOp node, Type narrow) {
   size_t operands = node.getNumOperands(), results = node.getNumResults();
   result.operands.assign(operands, NodeTypes::kFixed);
   result.results.assign(results, NodeTypes::kFixed);
-  StringRef narrowName = narrow.isF16() ? "float16" : narrow.isBF16() ? "bfloat16" : "";
+  StringRef narrowName = nameOf(narrow);
   if (narrowName.empty() || !node.getBodies().empty() || takesTypeFromOperand(node))
     return result;
   const FormalTypes &formals = formalTypes(node, narrowName);

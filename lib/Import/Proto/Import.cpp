@@ -8,6 +8,7 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Verifier.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 
@@ -32,6 +33,15 @@ FailureOr<OwningOpRef<ModuleOp>> mpt::importOnnxBuffer(StringRef bytes, StringRe
   return module;
 }
 
+/// True where a graph states types of values that inference finds as well: all but those of other domains' nodes.
+static bool declaresInferredTypes(const ::onnx::GraphProto &graph) {
+  llvm::StringSet<> custom;
+  for (const auto &node : graph.node())
+    if (!node.domain().empty() && graph.value_info_size() > 0)
+      custom.insert_range(node.output());
+  return llvm::any_of(graph.value_info(), [&](const auto &info) { return !custom.contains(info.name()); });
+}
+
 FailureOr<OwningOpRef<ModuleOp>> mpt::importNodesBuffer(StringRef bytes, StringRef folder, StringRef name,
                                                         MLIRContext *context) {
   context->loadDialect<onnx::ONNXDialect, func::FuncDialect>();
@@ -40,7 +50,7 @@ FailureOr<OwningOpRef<ModuleOp>> mpt::importNodesBuffer(StringRef bytes, StringR
   if (failed(proto::parseModel(bytes, model, loc)))
     return failure();
   ::onnx::ModelProto header = proto::modelHeader(model);
-  bool declaresTypes = model.graph().value_info_size() > 0;
+  bool declaresTypes = declaresInferredTypes(model.graph());
   std::vector<::onnx::TensorProto> initializers;
   if (failed(proto::prepareNodes(model, initializers, loc)))
     return failure();

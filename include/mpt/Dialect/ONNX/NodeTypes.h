@@ -21,8 +21,9 @@ struct NodeTypes {
 /// everything of a node without a schema or with subgraphs.
 NodeTypes nodeTypes(NodeOp node, mlir::Type narrow);
 
-/// A node without operands whose float result is stated by an attribute: it can be made again in a narrow type.
-bool isConstantNode(NodeOp node);
+/// A node whose FP32 result is stated by an attribute: it can be made again in another type, where the node's version
+/// has results of type `narrow`.
+bool isConstantNode(NodeOp node, mlir::Type narrow);
 
 /// A Cast from one element type to another one, as the types stand now.
 bool isCast(NodeOp node, mlir::Type from, mlir::Type to);
