@@ -110,6 +110,8 @@ void buildFusion(OpPassManager &passes, const PipelineOptions &options) {
   recompute.device = options.target == "cuda" && !options.recomputeBytes;
   passes.addPass(createRecompute(recompute));
   passes.addPass(createKeyStreams());
+  if (options.target == "cuda" && !options.debugNonfinite)
+    passes.addPass(createShareReads());
   FormOptions form;
   form.separate = options.debugNonfinite;
   form.device = options.target == "cuda";

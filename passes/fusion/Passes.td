@@ -56,6 +56,26 @@ def Recompute : Pass<"fusion-recompute", "::mlir::ModuleOp"> {
   ];
 }
 
+def ShareReads : Pass<"fusion-share-reads", "::mlir::ModuleOp"> {
+  let summary = "for a GPU: make values again where their operands are read anyway";
+  let description = [{
+    In: core ops after fusion-recompute. Out: the same values, with fewer bytes read and written by the kernels that fusion-form
+    will make. A value in memory is made again by a kernel that reads all it is made from for other reasons (the ReLU before a
+    batch norm's gradient: its mask follows from the norm's input, which the gradient needs as well). What kernels on both sides
+    of a sum over many elements need is made on both sides, where that reads fewer bytes than writing and reading it (the masked
+    gradient). No bit of a result changes.
+
+    ```mlir
+    %y = mpt.relu %n : tensor<256x64x56x56xf16>                 // %n from %x; a convolution reads %y
+    %g = mpt.relu_backward %dy, %y : tensor<256x64x56x56xf16>   // its sums with %x, and after them again
+    // becomes, before the sums and after them
+    %m = mpt.relu %n : tensor<256x64x56x56xf16>
+    %g = mpt.relu_backward %dy, %m : tensor<256x64x56x56xf16>
+    ```
+  }];
+  let statistics = [Statistic<"numRepeated", "repeated", "ops made again">];
+}
+
 def KeyStreams : Pass<"fusion-key-streams", "::mlir::ModuleOp"> {
   let summary = "random streams as data, so that ops which differ in their stream alone share a kernel";
   let description = [{
