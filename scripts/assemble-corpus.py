@@ -56,10 +56,18 @@ def assemble(opt, ptxas: str, arch: str, texts: dict[str, str]) -> dict[str, dic
         pieces = [re.sub(r"@KERNEL(?=\W)", f"@k{n}", text).replace("@KERNEL_", f"@t{n}_") for n, text in enumerate(texts.values())]
         pathlib.Path(scratch, "m.mlir").write_text("module {\n" + "".join(pieces) + "}\n")
         problem = run([opt, f"{scratch}/m.mlir", f"--lowering-emit-ptx=arch={arch} file={scratch}/m.ptx", "-o", os.devnull])
-        lines = ""
-        if not problem:
-            done = subprocess.run([ptxas, "-v", f"-arch={arch}", f"{scratch}/m.ptx", "-o", "/dev/null"], capture_output=True, text=True)
+        lines, ptx = "", pathlib.Path(scratch, "m.ptx")
+        for _ in range(0 if problem else 2):
+            done = subprocess.run([ptxas, "-v", f"-arch={arch}", ptx, "-o", "/dev/null"], capture_output=True, text=True)
             lines, problem = done.stderr, f"ptxas: {done.stderr[-2000:]}" if done.returncode else ""
+            # As the compiler does (lib/Target/CUDA/Images.cpp): what spills may have more registers.
+            spilling = re.findall(r"Function properties for (\w+)\n *\d+ bytes stack frame, (?!0 bytes spill stores, 0 bytes)", lines)
+            if problem or not spilling:
+                break
+            text = ptx.read_text()
+            for name in spilling:
+                text = re.sub(rf"(\.entry {name}\(.*?)\n{{", r"\1\n.minnctapersm 1\n{", text, count=1, flags=re.S)
+            ptx.write_text(text)
     if problem and len(texts) > 1:  # which of them it is
         return {key: found for name, text in texts.items() for key, found in assemble(opt, ptxas, arch, {name: text}).items()}
     if problem:

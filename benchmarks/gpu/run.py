@@ -25,6 +25,7 @@ import parts
 import table
 
 HERE = pathlib.Path(__file__).resolve().parent
+FULL = 20000  # characters that a failed process's row keeps of what it said
 
 
 def libraries() -> dict:
@@ -72,9 +73,9 @@ def run_item(item, limit: float, log) -> list:
             other.append(line)
     seconds = round(time.monotonic() - start, 1)
     if status is None:
-        rows.append({"ok": False, "problem": f"no end within {limit:.0f} s: {tail(err or out)}"})
+        rows.append({"ok": False, "problem": f"no end within {limit:.0f} s: {tail(err or out)}", "text": (err or out)[-FULL:]})
     elif status or not rows:
-        rows.append({"ok": False, "problem": f"status {status}: {tail(err or out)}"})
+        rows.append({"ok": False, "problem": f"status {status}: {tail(err or out)}", "text": (err or out)[-FULL:]})
     if status or status is None or not all(row.get("ok") for row in rows) or item.part in ("profile", "sanitizer", "ncu"):
         log.write(f"==== {item.key}: status {status}, {seconds} s\n{' '.join(item.command)}\n" + "\n".join(other)[-200000:] + "\n" +
                   err[-60000:] + "\n")

@@ -90,8 +90,8 @@ unsigned GpuKernelBuilder::vectorWidth(int64_t extent, ArrayRef<int64_t> element
   int64_t narrowest = target.accessBytes;
   for (int64_t bytes : elementBytes)
     narrowest = std::min(narrowest, bytes);
-  // Long fusions keep many values at a time: narrower vectors keep them in registers.
-  int64_t limit = fusion->getRegion(0).front().getOperations().size() > 64 ? 4 : 8;
+  // Long fusions and sums (of FP64, often) keep many values at a time: narrower vectors keep them in registers.
+  int64_t limit = !reductions.empty() || fusion->getRegion(0).front().getOperations().size() > 64 ? 4 : 8;
   int64_t width = std::clamp<int64_t>(target.accessBytes / narrowest, 1, limit);
   while (extent % width != 0)
     width /= 2;

@@ -82,7 +82,28 @@ std::string mpt::cuda::findPtxas() {
   return "";
 }
 
-llvm::Expected<std::string> mpt::cuda::assemble(StringRef ptxas, StringRef ptx, StringRef arch) {
+SmallVector<std::string> mpt::cuda::spillingKernels(StringRef log) {
+  SmallVector<std::string> found;
+  StringRef entry;
+  for (StringRef line : llvm::split(log, '\n')) {
+    auto [before, after] = line.split("Compiling entry function '");
+    if (!after.empty())
+      entry = after.split('\'').first;
+    if (line.contains("bytes spill stores") && !line.contains(" 0 bytes spill stores, 0 bytes spill loads"))
+      found.push_back(entry.str());
+  }
+  return found;
+}
+
+void mpt::cuda::allowRegisters(std::string &ptx, ArrayRef<std::string> kernels) {
+  for (const std::string &kernel : kernels)
+    if (size_t entry = ptx.find(".entry " + kernel + "("); entry != std::string::npos)
+      if (size_t body = ptx.find("\n{", entry); body != std::string::npos)
+        ptx.insert(body, "\n.minnctapersm 1");
+}
+
+/// Machine code, and what the assembler said.
+static llvm::Expected<std::string> assembleOnce(StringRef ptxas, StringRef ptx, StringRef arch, std::string &said) {
   SmallString<128> in, out, log;
   auto error = [](const Twine &text) { return llvm::createStringError(text); };
   for (auto [path, suffix] : {std::pair(&in, "ptx"), std::pair(&out, "cubin"), std::pair(&log, "log")})
@@ -99,18 +120,28 @@ llvm::Expected<std::string> mpt::cuda::assemble(StringRef ptxas, StringRef ptx, 
     return error("cannot write '" + in + "': " + code.message());
   }
   std::string target = ("-arch=" + arch).str(), problem;
-  StringRef arguments[] = {ptxas, target, "-O3", in, "-o", out};
+  StringRef arguments[] = {ptxas, target, "-O3", "-v", in, "-o", out};
   std::optional<StringRef> redirects[] = {StringRef(""), StringRef(log), StringRef(log)};
   int result = llvm::sys::ExecuteAndWait(ptxas, arguments, std::nullopt, redirects, 0, 0, &problem);
-  if (result != 0) {
-    if (auto text = llvm::MemoryBuffer::getFile(log); text && problem.empty())
-      problem = (*text)->getBuffer().take_front(2000).rtrim().str();
-    return error("'" + ptxas + "' could not assemble the kernels for " + arch + ": " + problem);
-  }
+  if (auto text = llvm::MemoryBuffer::getFile(log))
+    said = (*text)->getBuffer().str();
+  if (result != 0)
+    return error("'" + ptxas + "' could not assemble the kernels for " + arch + ": " +
+                 (problem.empty() ? StringRef(said).take_front(2000).rtrim() : StringRef(problem)));
   auto bytes = llvm::MemoryBuffer::getFile(out, /*IsText=*/false, /*RequiresNullTerminator=*/false);
   if (!bytes)
     return error("cannot read '" + out + "': " + bytes.getError().message());
   return (*bytes)->getBuffer().str();
+}
+
+llvm::Expected<std::string> mpt::cuda::assemble(StringRef ptxas, std::string &ptx, StringRef arch) {
+  std::string said;
+  llvm::Expected<std::string> code = assembleOnce(ptxas, ptx, arch, said);
+  SmallVector<std::string> spilling = spillingKernels(said);
+  if (!code || spilling.empty())
+    return code;
+  allowRegisters(ptx, spilling);
+  return assembleOnce(ptxas, ptx, arch, said);
 }
 
 LogicalResult mpt::cuda::buildImages(ModuleOp module, Program &program, const EmitOptions &options, unsigned threads,

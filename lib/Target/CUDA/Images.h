@@ -18,8 +18,14 @@ void addSupportKernels(mlir::ModuleOp module);
 /// The assembler to use, as a path: $MPT_PTXAS, the PATH's, or that of /usr/local/cuda; empty when there is none.
 std::string findPtxas();
 
-/// Machine code of PTX text.
-llvm::Expected<std::string> assemble(llvm::StringRef ptxas, llvm::StringRef ptx, llvm::StringRef arch);
+/// Machine code of PTX text. Kernels that spill are allowed more registers, also in `ptx`: the assembler trades a few
+/// bytes of local memory for threads at a time, which costs more than it gains where memory is what limits a kernel.
+llvm::Expected<std::string> assemble(llvm::StringRef ptxas, std::string &ptx, llvm::StringRef arch);
+
+/// Names of the kernels that spill, as `ptxas -v` says in `log`.
+llvm::SmallVector<std::string> spillingKernels(llvm::StringRef log);
+/// Lets kernels of a PTX text have as many registers as one block a multiprocessor leaves them.
+void allowRegisters(std::string &ptx, llvm::ArrayRef<std::string> kernels);
 
 } // namespace mpt::cuda
 
