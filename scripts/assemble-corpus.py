@@ -94,6 +94,27 @@ def lowered(opt, model, policy: str, arch: str, a) -> tuple[str, dict[str, str]]
         return problem, {} if problem else kernels(file.read_text())
 
 
+def markdown(known: dict, a) -> str:
+    """Of every model and policy: kernels of one architecture's program, and over all architectures the most registers and KiB of
+    shared memory, and the kernels that spill where there are any."""
+    policies, rows = a.policies.split(","), {}
+    for program, entry in known["programs"].items():
+        name, policy, arch = program.split()
+        rows.setdefault(name.removesuffix(".onnx"), {}).setdefault(policy, []).append((entry, [known["kernels"][f"{arch} {k}"] for k in entry["kernels"]]))
+    text = "| model | " + " | ".join(policies) + " |\n" + "|---" * (len(policies) + 1) + "|\n"
+    for name, row in sorted(rows.items()):
+        cells = []
+        for policy in policies:
+            programs = row.get(policy, [])
+            used = [k for _, kernels in programs for k in kernels]
+            problem = next((e["problem"] for e, _ in programs if e["problem"]), "") or next((k["problem"] for k in used if "problem" in k), "")
+            spills = sum(k.get("spilled", 0) > 0 for k in used)
+            cells.append("" if not programs else problem or f"{max(len(k) for _, k in programs)} / {max(k['registers'] for k in used)} / "
+                         f"{max(k['shared'] for k in used) / 1024:.1f}" + (f", {spills} spill" if spills else ""))
+        text += f"| {name} | " + " | ".join(cells) + " |\n"
+    return text
+
+
 def main() -> int:
     parse = argparse.ArgumentParser()
     parse.add_argument("folder", type=pathlib.Path)
@@ -104,6 +125,7 @@ def main() -> int:
     parse.add_argument("--bind", action="append", default=[], help="as mpt-opt's")
     parse.add_argument("--shard", default="0/1")
     parse.add_argument("--results", type=pathlib.Path)
+    parse.add_argument("--markdown", type=pathlib.Path, help="writes the table of models and policies to a file")
     parse.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "release")
     a = parse.parse_args()
     ptxas = os.environ.get("MPT_PTXAS") or shutil.which("ptxas") or shutil.which("ptxas", path="/usr/local/cuda/bin")
@@ -150,6 +172,8 @@ def main() -> int:
         for policy in a.policies.split(","):
             for arch in a.archs.split(","):
                 failed += not describe(f"{name} {policy} {arch}")
+    if a.markdown:
+        a.markdown.write_text(markdown(known, a))
     spilling = sum(k.get("spilled", 0) > 0 for k in known["kernels"].values())
     print(f"{len(known['programs'])} programs, {sum(len(p['kernels']) for p in known['programs'].values())} kernels of which "
           f"{len(known['kernels'])} are distinct, {spilling} spill; {failed} programs failed")

@@ -9,7 +9,7 @@ cd "$MPT_ROOT"
 [ $# -ge 1 ] || die "expected a folder: gpu-bundle.sh FOLDER"
 out="$1"
 shift
-[ ! -e "$out" ] || die "'$out' exists"
+[ ! -e "$out" ] || [[ " $* " = *" --resume "* ]] || die "'$out' exists (--resume goes on with one whose packing was cut off)"
 scratch="${MPT_BUNDLE_SCRATCH:-}"
 if [ -z "$scratch" ]; then
   scratch="$(mktemp -d)"

@@ -4,7 +4,7 @@
 # In a mount namespace of its own, toolkits (headers, ptxas, nvcc), the driver and what CUDA_PATH and the like name are not there.
 # For instance, the build and its tests from nothing:
 #   scripts/without-cuda.sh bash -c 'cmake --preset release -B build/without-cuda && ninja -C build/without-cuda &&
-#     ctest --test-dir build/without-cuda && lit build/without-cuda/test'
+#     ctest --test-dir build/without-cuda/test && lit build/without-cuda/test'
 set -euo pipefail
 [ $# -ge 1 ] || { echo "expected a command: without-cuda.sh COMMAND [ARGUMENT...]" >&2; exit 2; }
 if [ "${MPT_CUDA_HIDDEN:-}" != 1 ]; then

@@ -199,6 +199,8 @@ def main() -> int:
     parse.add_argument("--conformance", default="", help="regular expression over FILE.FUNCTION")
     parse.add_argument("--corpus", type=pathlib.Path, help="folder that scripts/corpus.sh made")
     parse.add_argument("--training", default="", help="regular expression over small models")
+    parse.add_argument("--hold", action="store_true", help="leave the archive for a later call with --resume")
+    parse.add_argument("--resume", action="store_true", help="go on with a folder whose packing was cut off")
     parse.add_argument("--arch", default="sm_90")
     parse.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "release")
     parse.add_argument("--scratch", type=pathlib.Path, required=True, help="keeps exported models")
@@ -209,27 +211,42 @@ def main() -> int:
     sys.path.append(str(HERE.parent))
     opt, left_out = a.build / "bin" / "mpt-opt", {}
     data = a.folder / "data"
-    data.mkdir(parents=True)
+    data.mkdir(parents=True, exist_ok=a.resume)
     a.scratch.mkdir(parents=True, exist_ok=True)
     for kind in filter(None, a.types.split(",")):
-        left_out.update(pack_conformance(opt, kind, a.conformance, data / "conformance", a.arch))
+        packed = a.folder / f"packed-{kind}"  # there once all cases of a type are
+        if not packed.exists():
+            for library in (data / "conformance").glob(f"*-{kind}"):
+                shutil.rmtree(library)
+            left_out.update(pack_conformance(opt, kind, a.conformance, data / "conformance", a.arch))
+            packed.touch()
     jobs = [(f"training/{name}/{policy}", pack_training, what) for policy in a.policies.split(",")
             for name, what in small_models(a.scratch, a.corpus, a.training).items()]
     jobs += [(f"speed/{model}/{policy}", pack_model, model) for model in filter(None, a.models.split(","))
              for policy in a.policies.split(",")]
     for name, job, what in jobs:
-        folder = data / name
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        problem = job(opt, what, name.split("/")[-1], folder, a.arch, *([a.scratch] if job is pack_model else []))
+        folder, unfinished = data / name, a.folder / "unfinished"
+        if folder.exists():
+            continue
+        shutil.rmtree(unfinished, ignore_errors=True)
+        problem = job(opt, what, name.split("/")[-1], unfinished, a.arch, *([a.scratch] if job is pack_model else []))
+        if not problem:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            unfinished.rename(folder)
         if problem:
             left_out[name] = problem
         print(f"pack: {name}: {problem or 'ok'}", flush=True)
     (a.folder / "left-out.json").write_text(json.dumps(left_out, indent=1))
     for name, problem in left_out.items():
         print(f"pack: left out {name}: {problem}", file=sys.stderr)
+    if a.hold:
+        return 0
     with tarfile.open(a.folder / "data.tar.xz", "w:xz", preset=6) as archive:
         archive.add(data, "data")
     shutil.rmtree(data)
+    shutil.rmtree(a.folder / "unfinished", ignore_errors=True)
+    for mark in a.folder.glob("packed-*"):
+        mark.unlink()
     lib = a.folder / "mpt" / "lib"
     shutil.copytree(ROOT / "python" / "mpt", a.folder / "mpt", ignore=shutil.ignore_patterns("__pycache__", "lib", "bin"))
     lib.mkdir(exist_ok=True)
