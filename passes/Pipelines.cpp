@@ -142,7 +142,9 @@ constexpr Phase phases[] = {
 ArrayRef<Phase> mpt::compilerPhases() { return phases; }
 
 void mpt::buildNodeRewriting(OpPassManager &passes, const PipelineOptions &options) {
-  passes.addPass(createAssignNodes(wishes<AssignNodesOptions>(options)));
+  auto assign = wishes<AssignNodesOptions>(options);
+  assign.ranges = options.ranges;
+  passes.addPass(createAssignNodes(assign));
   passes.addPass(createCastNodes());
 }
 

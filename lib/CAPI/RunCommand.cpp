@@ -58,7 +58,9 @@ const std::vector<RunFlag> &flags() {
        [](RunCommand &command, StringRef value) {
          return !value.getAsInteger(10, command.steps) && command.steps > 0;
        }},
-      {"--calibrate", "", "run training steps in FP32 and write the ranges of all values", mode(RunMode::Calibrate)},
+      {"--calibrate", "",
+       "run training steps (with --emit=onnx, the graph itself) in FP32 and write the ranges of all values",
+       mode(RunMode::Calibrate)},
       {"--blame", "", "run steps and name the node at which one stopped being finite", mode(RunMode::Blame)},
       {"--certify", "", "compare steps in the policy with FP64 and write a certificate", mode(RunMode::Certify)},
       {"--reference", "FILE", "certify an .mlir file against this FP32 form of the same step",
@@ -125,7 +127,9 @@ private:
       return loadText(input);
     std::vector<std::string> words = command.compileWords;
     words.push_back(command.input);
-    words.push_back("--to=precision");
+    // With --emit=onnx the graph itself is meant, not a training step.
+    bool isGraph = command.mode == RunMode::Calibrate && llvm::is_contained(words, "--emit=onnx");
+    words.push_back(isGraph ? "--to=import" : "--to=precision");
     words.push_back("--quiet");
     if (!policy.empty()) {
       words.push_back(("--policy=" + policy).str());

@@ -61,8 +61,16 @@ const RangeProfile *Measurements::of(Value value, const ValueKeys &keys) const {
     key = keys.of(cast<OpResult>(value));
     key = ("step|" + StringRef(key).split('|').second).str();
   }
-  auto found = profiles.values.find(key);
+  return named(key);
+}
+
+const RangeProfile *Measurements::named(StringRef key) const {
+  auto found = profiles.values.find(key.str());
   return found == profiles.values.end() || found->second.count() == 0 ? nullptr : &found->second;
+}
+
+bool Measurements::ofGraph() const {
+  return llvm::any_of(profiles.values, [](const auto &entry) { return StringRef(entry.first).starts_with("node|"); });
 }
 
 Verdict Measurements::judge(const RangeProfile &profile, FloatType type, int shift) const {

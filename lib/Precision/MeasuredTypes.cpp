@@ -1,6 +1,8 @@
 // Looks up values of a module among the measured ones.
 #include "MeasuredTypes.h"
 
+#include "mpt/Dialect/ONNX/NodeTypes.h"
+#include "mpt/Precision/Attributes.h"
 #include "mpt/Precision/Solve.h"
 
 #include <cmath>
@@ -55,4 +57,39 @@ std::string MeasuredTypes::refuseQuantizing(Operation *op, const DenseSet<Value>
       return verdict.text;
   }
   return "";
+}
+
+const RangeProfile *MeasuredNodes::profileOf(Value value) const {
+  if (auto argument = dyn_cast<BlockArgument>(value)) {
+    auto function = dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp());
+    auto name = function ? function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), kNameAttr) : StringAttr();
+    return name ? policy.measured()->named(("input|" + name.getValue()).str()) : nullptr;
+  }
+  if (auto initializer = value.getDefiningOp<onnx::InitializerOp>())
+    if (const RangeProfile *found = policy.measured()->named(("state|" + initializer.getName()).str()))
+      return found;
+  return policy.measured()->named(("node|" + nodeName(value.getDefiningOp()->getLoc())).str());
+}
+
+MeasuredNodes::Choice MeasuredNodes::choose(Operation *node) const {
+  Choice choice;
+  if (!policy.measured())
+    return choice;
+  choice.known = true;
+  SmallVector<Value> values(node->getOperands());
+  llvm::append_range(values, node->getResults());
+  for (Value value : values) {
+    if (!onnx::isFloat32Tensor(value.getType()))
+      continue;
+    const RangeProfile *profile = profileOf(value);
+    choice.known &= profile != nullptr;
+    if (!profile)
+      continue;
+    Verdict verdict = policy.measured()->judge(*profile, cast<FloatType>(policy.storage), 0);
+    // The first value that does not fit decides; of values that fit, the last one (a result) stands for all.
+    if (choice.fits)
+      choice.text = std::move(verdict.text);
+    choice.fits &= verdict.fits;
+  }
+  return choice;
 }

@@ -30,6 +30,24 @@ private:
   int gradientShift = 0;
 };
 
+/// The same for a graph of ONNX nodes, by ranges that were measured of its nodes' results.
+class MeasuredNodes {
+public:
+  explicit MeasuredNodes(const Policy &policy) : policy(policy) {}
+
+  struct Choice {
+    bool fits = true;   ///< all measured FP32 values that the node reads and makes fit the storage type
+    bool known = false; ///< all of them were measured
+    std::string text;   ///< the measurement that decided; empty when nothing was measured
+  };
+  Choice choose(mlir::Operation *node) const;
+
+private:
+  const RangeProfile *profileOf(mlir::Value value) const;
+
+  const Policy &policy;
+};
+
 } // namespace mpt
 
 #endif // MPT_LIB_PRECISION_MEASUREDTYPES_H

@@ -1,6 +1,7 @@
 // The solver over ONNX nodes: schemas and policy first, then a minimum cut over the type groups they leave free.
 #include "mpt/Precision/SolveNodes.h"
 
+#include "MeasuredTypes.h"
 #include "mpt/Dialect/ONNX/NodeTypes.h"
 #include "mpt/Precision/Constants.h"
 #include "mpt/Precision/NodeLabels.h"
@@ -35,7 +36,7 @@ struct NodeSlots {
 class NodeSolver {
 public:
   NodeSolver(func::FuncOp main, const Policy &policy, const CostModel &cost)
-      : main(main), policy(policy), cost(cost), wide(Float32Type::get(main.getContext())) {}
+      : main(main), policy(policy), cost(cost), measured(policy), wide(Float32Type::get(main.getContext())) {}
 
   int64_t run(Placement placement, NodeDecision decided) {
     findTail(main.getBody().front());
@@ -248,10 +249,12 @@ private:
           nodes[group] = slot; // operands of one type obey together
         rule = text(rule.getValue() + "; " + own->rule);
       }
+    // Executors of nodes that stay as they are know the types that these had.
+    int any = numericClass == NumericClass::Pinned ? kWide : kEither;
     auto slotsOf = [&](ArrayRef<int> groups) {
       SmallVector<int, 4> slots;
       for (int group : groups)
-        slots.push_back(group >= 0 ? nodes[group] : group == NodeTypes::kAny ? kEither : kWide);
+        slots.push_back(group >= 0 ? nodes[group] : group == NodeTypes::kAny ? any : kWide);
       return slots;
     };
     NodeSlots slots{node, rule, slotsOf(types.operands), slotsOf(types.results)};
@@ -291,10 +294,14 @@ private:
       return pin(refuses ? "pinned: computes in f32 (" + ruling.rule + " does not apply)" : ruling.rule);
     if (ruling.decision == Decision::wide)
       return pin(ruling.rule);
+    MeasuredNodes::Choice choice = measured.choose(node);
+    std::string why = ruling.rule + (choice.text.empty() ? "" : "; " + choice.text);
+    if (!choice.fits && !ruling.named)
+      return pin(why);
     if (ruling.decision == Decision::narrow) {
       if (!ruling.named && llvm::any_of(node.getInputs(), [&](Value value) { return losesWeight(value); }))
         return pin(ruling.rule + ": a constant is outside the narrow type's range");
-      rule = text(ruling.rule);
+      rule = text(why);
       return kNarrow;
     }
     if (tail.contains(node))
@@ -304,11 +311,11 @@ private:
     bool moves = numericClass == NumericClass::Movement;
     if (!moves && sumsBeyondPrecision(node))
       return pin(ruling.rule + ": sums more values than the narrow type counts");
-    if (!moves && incoming.ranged)
+    if (!moves && incoming.ranged && !choice.known)
       return pin(ruling.rule + ": range of a wide op flows in");
     if (!moves && !incoming.narrowed)
       return pin(ruling.rule + ": nothing narrow flows in");
-    rule = text(ruling.rule + "; fewest cast bytes");
+    rule = text(why + "; fewest cast bytes");
     return labels.addFree(/*isExact=*/moves);
   }
 
@@ -366,6 +373,7 @@ private:
   func::FuncOp main;
   const Policy &policy;
   CostModel cost;
+  MeasuredNodes measured;
   Type wide;
   NodeLabels labels;
   std::vector<bool> narrow; ///< what was decided

@@ -47,7 +47,7 @@ namespace {
 /// Gathers a profile a value. Weights are gathered where they are read, under the name of their parameter.
 class Calibration : public InterpreterObserver {
 public:
-  explicit Calibration(ModuleOp module) : keys(module) {}
+  Calibration(ModuleOp module, bool byNode) : keys(module), byNode(byNode) {}
 
   void computed(Operation *op, const InterpreterFrame &frame) override {
     StringRef kind = kindOf(op);
@@ -55,6 +55,8 @@ public:
       std::string key = keys.of(result);
       if (auto read = dyn_cast<train::ReadOp>(op); read && !key.empty())
         key = ("state|" + read.getState()).str();
+      else if (byNode && !key.empty())
+        key = leavesNode(result) ? ("node|" + nodeName(op->getLoc())).str() : "";
       if (key.empty())
         continue;
       add(key, kind, frame.get(result));
@@ -70,6 +72,14 @@ public:
   RangeProfiles profiles;
 
 private:
+  /// Read by another node, or a result of the graph.
+  static bool leavesNode(OpResult value) {
+    return llvm::any_of(value.getUsers(), [&](Operation *user) {
+      return user->hasTrait<OpTrait::IsTerminator>() ||
+             nodeName(user->getLoc()) != nodeName(value.getOwner()->getLoc());
+    });
+  }
+
   void add(const std::string &key, StringRef kind, const Tensor &value) {
     RangeProfile &profile = profiles.values[key];
     if (profile.kind.empty()) {
@@ -96,6 +106,8 @@ private:
     });
     if (updates)
       return kinds[op] = "update";
+    if (byNode)
+      return "activation";
     Operation *loss = op->getBlock()->getTerminator()->getOperand(0).getDefiningOp();
     if (loss && loss->isBeforeInBlock(op) && !op->hasTrait<OpTrait::ConstantLike>())
       return kinds[op] = "gradient";
@@ -103,19 +115,23 @@ private:
   }
 
   ValueKeys keys;
+  bool byNode;
   llvm::DenseMap<Operation *, StringRef> kinds;
 };
 
 } // namespace
 
 FailureOr<RangeProfiles> mpt::calibrate(ModuleOp module, ArrayRef<Batch> batches, int64_t steps) {
-  auto function = module.lookupSymbol<func::FuncOp>("step");
+  auto function = module.lookupSymbol<func::FuncOp>("step"), forward = module.lookupSymbol<func::FuncOp>("forward");
+  bool byNode = !function && forward;
+  if (byNode)
+    function = forward;
   if (!function)
     return module.emitError() << "expected a training step to calibrate, found none; name an optimizer";
   Interpreter interpreter(module);
   if (failed(interpreter.initialize()))
     return failure();
-  Calibration calibration(module);
+  Calibration calibration(module, byNode);
   interpreter.observe(&calibration);
   calibration.profiles.steps = steps ? steps : static_cast<int64_t>(batches.size());
   for (int64_t step = 0; step < calibration.profiles.steps; ++step) {

@@ -26,19 +26,18 @@ public:
       module.emitError() << "expected func @main of ONNX nodes, found none: import a model as it is in the file";
       return signalPassFailure();
     }
-    if (StringRef(policy).split(',').first == "auto") {
-      module.emitError()
-          << "expected a policy other than auto for a graph of ONNX nodes: ranges are measured on training "
-             "steps";
-      return signalPassFailure();
-    }
     if (placement != "cut" && placement != "painting") {
       module.emitError() << "expected placement cut or painting, got " << placement;
       return signalPassFailure();
     }
-    FailureOr<Policy> policy = Policy::load({this->policy, keepF32, keepNarrow, rules, ""}, loc);
+    FailureOr<Policy> policy = Policy::load({this->policy, keepF32, keepNarrow, rules, ranges}, loc);
     if (failed(policy))
       return signalPassFailure();
+    if (policy->measured() && !policy->measured()->ofGraph()) {
+      module.emitError() << "expected ranges of the graph's own nodes, got those of a training step: measure them with "
+                            "mpt-run --emit=onnx --calibrate";
+      return signalPassFailure();
+    }
     module->setAttr(kPolicyAttr, policy->toAttribute());
     if (!policy->narrows())
       return;

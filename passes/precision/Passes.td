@@ -65,6 +65,7 @@ def AssignNodes : Pass<"precision-assign-nodes", "::mlir::ModuleOp"> {
     ListOption<"keepF32", "keep-f32", "std::string", "regular expressions of node names that compute in f32">,
     ListOption<"keepNarrow", "keep-narrow", "std::string", "regular expressions of node names that compute narrow; beats keep-f32">,
     ListOption<"rules", "rules", "std::string", "rules as in a policy file, without policy.; they beat the policy's">,
+    Option<"ranges", "ranges", "std::string", "\"\"", "file of ranges of the graph (mpt-run --emit=onnx --calibrate), for policy auto">,
     Option<"placement", "placement", "std::string", "\"cut\"", "cut, or painting for comparison">
   ];
   let statistics = [

@@ -4,6 +4,7 @@ import subprocess
 
 import numpy as np
 import onnx
+import onnx.reference
 import pytest
 
 from mpt_run import tool, write_tensors
@@ -124,3 +125,54 @@ def test_bad_use(planted, policy, ranges, said):
     if ranges:
         words.append(f"--ranges={planted / (ranges if '.' in ranges else ranges + '.json')}")
     assert said in run(planted / "m.onnx", *words, status=1).stderr
+
+
+@pytest.fixture(scope="module")
+def forward(planted):
+    """Ranges of the graph itself, without a loss."""
+    for name, used in (("first", [0]), ("both", [0, 1])):
+        call("mpt-run", planted / "m.onnx", "--emit=onnx", "--calibrate", *(f"--batch={planted / f'b{i}.st'}" for i in used),
+             "-o", planted / f"graph-{name}.json")
+    return planted
+
+
+def call(program, *words, status=0):
+    done = subprocess.run([tool().with_name(program), *map(str, words)], capture_output=True, text=True, timeout=120)
+    assert done.returncode == status, done.stderr
+    return done
+
+
+def rewrite(folder, policy, ranges="graph-both", *words):
+    call("mpt-opt", folder / "m.onnx", f"--policy={policy}", f"--ranges={folder / (ranges + '.json')}", "--emit=onnx", "--quiet", "-o", folder / "f.onnx",
+         f"--report=precision={folder / 'f.json'}", *words)
+    onnx.checker.check_model(str(folder / "f.onnx"), full_check=True)
+    report = json.loads((folder / "f.json").read_text())
+    return {value["node"]: (value["type"].replace("<", "x").rstrip(">").rsplit("x", 1)[-1], value["rule"]) for value in report["values"]}
+
+
+def test_a_graph_is_rewritten_by_what_was_measured_of_its_nodes(forward):
+    x = np.clip(np.random.default_rng(3).standard_normal((8, 6)), -2, 2).astype(np.float32) * 2
+    def outcome(path):
+        with np.errstate(all="ignore"):
+            return onnx.reference.ReferenceEvaluator(str(path)).run(None, {"x": x})[0]
+    wanted = outcome(forward / "m.onnx")
+    error = lambda: np.abs(outcome(forward / "f.onnx") - wanted).max() / np.abs(wanted).max()
+    assert rewrite(forward, "amp-f16")["big"][0] == "f16" and not error() < 0.05  # infinities, or what tanh makes of them
+    values = rewrite(forward, "auto,budget=1e-3")
+    assert values["big"][0] == "f32" and "overflow f16" in values["big"][1], values
+    assert values["small"][0] == "f32" and ("become zero in f16" in values["small"][1] or "below the normal" in values["small"][1]), values
+    assert values["hidden"][0] == values["active"][0] == "f16" and "in f16" in values["active"][1], values
+    assert error() < 5e-3
+
+
+def test_every_batch_and_the_budget_count_for_graphs(forward):
+    assert rewrite(forward, "auto,budget=1e-3", "graph-first")["big"][0] == "f16"
+    assert {kind for kind, _ in rewrite(forward, "auto,budget=0").values()} == {"f32"}
+    # A rule on names beats measurements.
+    assert rewrite(forward, "auto,budget=1e-3", "graph-both", "--keep-narrow=big")["big"][0] == "f16"
+
+
+def test_ranges_of_a_step_are_not_those_of_a_graph(forward):
+    for ranges, said in (("both", "mpt-run --emit=onnx --calibrate"), (None, "expected measured ranges for policy auto")):
+        words = [f"--ranges={forward / (ranges + '.json')}"] if ranges else []
+        assert said in call("mpt-opt", forward / "m.onnx", "--policy=auto", "--emit=onnx", *words, "-o", forward / "n.onnx", status=1).stderr

@@ -200,6 +200,18 @@ def test_long_sums_are_wide(tmp_path, policy, terms, wide):
     assert any(n.op_type == "Cast" and n.output[0] == before for n in nodes_of(path)) == wide
 
 
+def test_nodes_that_stay_are_fed_what_they_were(tmp_path):
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("QuantizeLinear", ["h", "scale", "zero"], ["q"], name="quantize"),
+             helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["d"]), helper.make_node("MatMul", ["d", "w"], ["y"])]
+    given = [("w", weight(8, 8)), ("scale", np.array(0.02, np.float32)), ("zero", np.array(128, np.uint8))]
+    path = rewrite(model(nodes, [("x", [2, 8])], [("y", [2, 8])], given, 23, 11), tmp_path)  # whose scale has a type of its own
+    onnx.checker.check_model(path, full_check=True)
+    made = {n.output[0]: n for n in nodes_of(path)}
+    feeding = made[next(n for n in nodes_of(path) if n.name == "quantize").input[0]]
+    assert feeding.op_type == "Cast" and feeding.attribute[0].i == FLOAT
+    assert {i.name: i.data_type for i in onnx.load(path).graph.initializer}["scale"] == FLOAT
+
+
 def test_a_second_run_keeps_what_follows_other_domains(tmp_path):
     nodes = [helper.make_node("Scaler", ["x"], ["s"], domain="ai.onnx.ml", offset=[0.1], scale=[2.0]),
              helper.make_node("MatMul", ["s", "w"], ["h"]), helper.make_node("Relu", ["h"], ["r"]), helper.make_node("MatMul", ["r", "w"], ["y"])]

@@ -36,6 +36,10 @@ public:
 
   /// The profile of `value`, whichever function of the model it is in; null when it was not measured.
   const RangeProfile *of(mlir::Value value, const ValueKeys &keys) const;
+  /// The profile under a key of the file; null when it was not measured.
+  const RangeProfile *named(llvm::StringRef key) const;
+  /// The ranges are those of what a graph's nodes hand on ("node|NAME"), not of a training step.
+  bool ofGraph() const;
   /// No value may overflow, few may underflow or become subnormal, and rounding must stay within the budget. `shift` is
   /// the power of two that the tensor is multiplied by.
   Verdict judge(const RangeProfile &profile, mlir::FloatType type, int shift) const;

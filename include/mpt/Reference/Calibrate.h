@@ -21,7 +21,8 @@ llvm::FailureOr<Batch> readBatch(mlir::ModuleOp module, llvm::StringRef path);
 llvm::FailureOr<llvm::SmallVector<Tensor>> bindInputs(mlir::func::FuncOp function, const Batch &batch, bool rounds);
 
 /// Runs @step once on every batch in turn, for `steps` steps (0: one for each batch), and gathers the magnitudes of all
-/// float values: inputs, activations, weights and gradients.
+/// float values: inputs, activations, weights and gradients. Of a module that is just imported, with @forward alone,
+/// the values that nodes of the model hand on, under "node|NAME".
 llvm::FailureOr<RangeProfiles> calibrate(mlir::ModuleOp module, llvm::ArrayRef<Batch> batches, int64_t steps);
 
 /// The op at which a step stopped being finite.
