@@ -257,6 +257,9 @@ void mpt_rt_check(mpt_exec *exec, const mpt_check_desc *desc, const void *data);
 int32_t mpt_cuda_launch(mpt_exec *exec, int64_t kernel, void *const *args);
 int32_t mpt_cuda_gemm(mpt_exec *exec, int64_t site, const mpt_gemm_desc *desc, const void *a, const void *b,
                       const void *bias, void *d);
+/* The same with 8-bit operands that are multiplied by one FP32 number each, on the device. */
+int32_t mpt_cuda_gemm_scaled(mpt_exec *exec, int64_t site, const mpt_gemm_desc *desc, const void *a, const void *b,
+                             const void *bias, void *d, const void *scale_a, const void *scale_b);
 int32_t mpt_cuda_conv(mpt_exec *exec, int64_t site, const mpt_conv_desc *desc, const void *bias, void *x, void *w,
                       void *y, void *workspace);
 /* A forward convolution that leaves, in `sums` (FP32, [2, oc]), the sums of y's elements by channel and of their

@@ -15,7 +15,8 @@ namespace mpt::memory {
 class Bufferizer {
 public:
   Bufferizer(mlir::func::FuncOp source, KernelTable &kernels, const BufferizeOptions &options)
-      : source(source), kernels(kernels), options(options), epilogues(foldEpilogues(source, options.device)),
+      : source(source), kernels(kernels), options(options),
+        epilogues(foldEpilogues(source, options.device, options.nativeFloat8)),
         gathered(options.device ? gatherStatistics(source) : llvm::DenseMap<mlir::Operation *, mlir::Operation *>()),
         orders(source), builder(source) {}
 

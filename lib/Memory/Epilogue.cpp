@@ -146,10 +146,73 @@ void foldRuntimeScales(func::FuncOp function, llvm::DenseMap<Operation *, Epilog
   }
 }
 
+/// The two numbers by whose product `fusion` multiplies operand `product`, and then rounds it or not, where it does
+/// nothing else.
+std::optional<std::pair<Value, Value>> scalesOf(FusionOp fusion, OpOperand &product) {
+  Block &body = fusion.getBody().front();
+  if (fusion.getNumResults() != 1)
+    return std::nullopt;
+  Value scaled = body.getTerminator()->getOperand(0), argument = body.getArgument(product.getOperandNumber());
+  if (auto cast = scaled.getDefiningOp<CastOp>(); cast && isWideEnough(cast.getY()))
+    scaled = cast.getX();
+  auto mul = scaled.getDefiningOp<MulOp>();
+  Value other = !mul                       ? Value()
+                : mul.getLhs() == argument ? mul.getRhs()
+                : mul.getRhs() == argument ? mul.getLhs()
+                                           : Value();
+  auto broadcast = other ? other.getDefiningOp<BroadcastOp>() : BroadcastOp();
+  auto both = broadcast ? broadcast.getX().getDefiningOp<MulOp>() : MulOp();
+  if (!both || !argument.hasOneUse())
+    return std::nullopt;
+  Value scales[2];
+  for (auto [scale, operand] : llvm::zip_equal(scales, both->getOperands())) {
+    auto number = dyn_cast<BlockArgument>(operand);
+    auto type = cast<RankedTensorType>(operand.getType());
+    if (!number || type.getRank() != 0 || !type.getElementType().isF32())
+      return std::nullopt;
+    scale = fusion.getInputs()[number.getArgNumber()];
+  }
+  return std::make_pair(scales[0], scales[1]);
+}
+
+/// 8-bit products whose FP32 results are multiplied by their operands' scales and rounded.
+void foldOperandScales(func::FuncOp function, llvm::DenseMap<Operation *, Epilogue> &epilogues) {
+  for (auto matmul : llvm::make_early_inc_range(function.getOps<MatMulOp>())) {
+    if (!isNativeFloat8(matmul) || !matmul.getY().hasOneUse())
+      continue;
+    OpOperand &use = *matmul.getY().use_begin();
+    auto fusion = dyn_cast<FusionOp>(use.getOwner());
+    auto scales = fusion ? scalesOf(fusion, use) : std::nullopt;
+    if (!scales)
+      continue;
+    // Which of the two numbers is whose does not matter: both multiply the sums.
+    epilogues[matmul].operandScales[0] = scales->first;
+    epilogues[matmul].operandScales[1] = scales->second;
+    matmul->moveBefore(fusion);
+    matmul.getY().setType(cast<RankedTensorType>(fusion.getOutputs()[0].getType()));
+    fusion.getOutputs()[0].replaceAllUsesWith(matmul.getY());
+    fusion->erase();
+  }
+}
+
 } // namespace
 
-llvm::DenseMap<Operation *, Epilogue> mpt::memory::foldEpilogues(func::FuncOp function, bool device) {
+bool mpt::memory::isNativeFloat8(MatMulOp matmul) {
+  auto a = cast<RankedTensorType>(matmul.getA().getType()), b = cast<RankedTensorType>(matmul.getB().getType());
+  if (isa<Float8E5M2Type>(a.getElementType()) && isa<Float8E5M2Type>(b.getElementType()))
+    return false;
+  for (RankedTensorType type : {a, b})
+    for (int64_t extent : type.getShape().take_back(2))
+      if (extent % 16 != 0)
+        return false;
+  return a.getElementTypeBitWidth() == 8 && b.getElementTypeBitWidth() == 8;
+}
+
+llvm::DenseMap<Operation *, Epilogue> mpt::memory::foldEpilogues(func::FuncOp function, bool device,
+                                                                 bool nativeFloat8) {
   llvm::DenseMap<Operation *, Epilogue> result;
+  if (device && nativeFloat8)
+    foldOperandScales(function, result);
   if (device)
     foldScales(function, result);
   else

@@ -10,7 +10,9 @@
 namespace mpt::memory {
 
 struct Epilogue {
-  mlir::Value bias;   ///< one value a column, or null
+  mlir::Value bias; ///< one value a column, or null
+  /// FP32 numbers that a device multiplies 8-bit operands by, or null.
+  mlir::Value operandScales[2];
   mlir::Value scale;  ///< an FP32 number that alpha is multiplied by, or null
   int64_t flags = 0;  ///< MPT_GEMM_RELU, MPT_GEMM_ROUND
   double alpha = 1.0; ///< of the product
@@ -22,7 +24,12 @@ struct Epilogue {
 ///
 /// With `device`, biases are found through reshapes that keep the columns, and multiplications of operands and results
 /// by a constant become the product's alpha, which is applied to sums in FP32: one rounding less in narrow types.
-llvm::DenseMap<mlir::Operation *, Epilogue> foldEpilogues(mlir::func::FuncOp function, bool device);
+/// With `nativeFloat8` as well, scales of 8-bit operands go to the product, and so does the rounding of what they
+/// scale.
+llvm::DenseMap<mlir::Operation *, Epilogue> foldEpilogues(mlir::func::FuncOp function, bool device, bool nativeFloat8);
+
+/// Whether a device multiplies these 8-bit types itself: cuBLASLt wants extents in sixteens, and no E5M2 pair.
+bool isNativeFloat8(MatMulOp matmul);
 
 } // namespace mpt::memory
 

@@ -75,18 +75,6 @@ FailureOr<Value> Bufferizer::float8Operand(Location loc, Value memref, bool dept
   return widened(loc, memref, rowMajor(type.getRank()));
 }
 
-/// Whether the device multiplies these 8-bit types itself: cuBLASLt wants extents in sixteens, and no E5M2 pair.
-static bool isNativeFloat8(MatMulOp matmul) {
-  auto a = cast<RankedTensorType>(matmul.getA().getType()), b = cast<RankedTensorType>(matmul.getB().getType());
-  if (isa<Float8E5M2Type>(a.getElementType()) && isa<Float8E5M2Type>(b.getElementType()))
-    return false;
-  for (RankedTensorType type : {a, b})
-    for (int64_t extent : type.getShape().take_back(2))
-      if (extent % 16 != 0)
-        return false;
-  return a.getElementTypeBitWidth() == 8 && b.getElementTypeBitWidth() == 8;
-}
-
 LogicalResult Bufferizer::lowerMatMul(MatMulOp matmul) {
   Location loc = matmul.getLoc();
   Value operands[2] = {buffer(matmul.getA()), buffer(matmul.getB())};
@@ -164,8 +152,12 @@ LogicalResult Bufferizer::lowerMatMul(MatMulOp matmul) {
     bias = buffer(epilogue.scale);
     epilogue.flags |= MPT_GEMM_SCALE;
   }
-  rt::GemmOp::create(builder, loc, shown(operands[0], a), shown(operands[1], b), bias, shown(result, d), epilogue.flags,
-                     APFloat(epilogue.alpha));
+  SmallVector<Value> scales;
+  for (int i = 0; i < 2; ++i)
+    if (Value scale = epilogue.operandScales[flipped ? 1 - i : i])
+      scales.push_back(buffer(scale));
+  rt::GemmOp::create(builder, loc, shown(operands[0], a), shown(operands[1], b), bias, scales, shown(result, d),
+                     epilogue.flags, APFloat(epilogue.alpha));
   buffers[matmul.getY()] = result;
   return success();
 }

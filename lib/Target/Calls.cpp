@@ -59,6 +59,8 @@ CallInfo callOf(rt::GemmOp gemm) {
       << typeOf(gemm.getB()).getElementType() << " -> " << typeOf(gemm.getD()).getElementType();
   if (d.flags)
     out << " epilogue " << d.flags;
+  if (!gemm.getScales().empty())
+    out << " scaled";
   call.flops = 2 * batch * d.m * d.n * d.k;
   call.bytes = bytesOf({gemm.getA(), gemm.getB(), gemm.getD()});
   return call;

@@ -148,8 +148,11 @@ private:
         })
         .Case<rt::GemmOp>([&](rt::GemmOp op) {
           auto *desc = descriptor(module, memory::describe(op));
-          library("gemm",
-                  {site(), desc, pointer(op.getA()), pointer(op.getB()), pointer(op.getBias()), pointer(op.getD())});
+          SmallVector<llvm::Value *> operands{
+              site(), desc, pointer(op.getA()), pointer(op.getB()), pointer(op.getBias()), pointer(op.getD())};
+          for (Value scale : op.getScales())
+            operands.push_back(pointer(scale));
+          library(op.getScales().empty() ? "gemm" : "gemm_scaled", operands);
           return success();
         })
         .Case<rt::ConvOp>([&](rt::ConvOp op) {

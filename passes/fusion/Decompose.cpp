@@ -5,6 +5,7 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/IRMapping.h"
+#include "llvm/ADT/SetVector.h"
 
 namespace mpt {
 #define GEN_PASS_DEF_DECOMPOSE
@@ -226,6 +227,117 @@ bool fuseMoments(ReduceOp variance) {
   return true;
 }
 
+/// Arithmetic at each element's own index, on one tensor and numbers.
+bool isPlain(Operation *op) {
+  auto lowering = dyn_cast<LoopLowering>(op);
+  if (!lowering || isViewOp(op) || isa<ReduceOp, BroadcastOp>(op) || lowering.standsAlone() || !lowering.isCheap() ||
+      op->getNumResults() != 1)
+    return false;
+  return llvm::all_of(op->getOpOperands(), [&](OpOperand &operand) {
+    return lowering.readsOwnIndex(operand.getOperandNumber()) &&
+           tensorType(operand.get()).getShape() == tensorType(op->getResult(0)).getShape();
+  });
+}
+bool isNumber(Value value) {
+  if (auto broadcast = value.getDefiningOp<BroadcastOp>())
+    return tensorType(broadcast.getX()).getNumElements() == 1 && tensorType(broadcast.getX()).getRank() == 0;
+  auto constant = value.getDefiningOp<ConstantOp>();
+  return constant && isa<SplatElementsAttr>(constant.getValue());
+}
+/// All elements become one: the shape that they are seen in does not matter.
+bool reducesAll(Operation *op) {
+  auto reduce = dyn_cast<ReduceOp>(op);
+  return reduce && tensorType(reduce.getY()).getRank() == 0;
+}
+
+/// Arithmetic on a reshaped tensor that a kernel makes is done on the tensor as the kernel makes it, where nothing but
+/// calls and reductions to one number follow: it can be part of that kernel then, which a reshape would end.
+class BeforeReshapes {
+public:
+  explicit BeforeReshapes(func::FuncOp function) : function(function) {}
+  void run() {
+    for (auto reshape : llvm::make_early_inc_range(function.getOps<ReshapeOp>())) {
+      Operation *source = reshape.getX().getDefiningOp();
+      if (!source || !isa<LoopLowering>(source) || isViewOp(source))
+        continue;
+      for (Operation *user : usersOf(reshape.getY()))
+        if (moves(user, reshape.getY(), 0))
+          move(user, reshape.getY(), reshape.getX());
+    }
+  }
+
+private:
+  static SmallVector<Operation *> usersOf(Value value) {
+    llvm::SmallSetVector<Operation *, 4> users(value.user_begin(), value.user_end());
+    return users.takeVector();
+  }
+  bool moves(Operation *op, Value reshaped, unsigned depth) const {
+    if (reducesAll(op))
+      return true;
+    if (depth > 8 || !isPlain(op) ||
+        !llvm::all_of(op->getOperands(), [&](Value operand) { return operand == reshaped || isNumber(operand); }))
+      return false;
+    return llvm::all_of(op->getUsers(), [&](Operation *user) {
+      return !isa<LoopLowering>(user) || isViewOp(user) || moves(user, op->getResult(0), depth + 1);
+    });
+  }
+  void move(Operation *op, Value reshaped, Value original) {
+    OpBuilder builder(op);
+    GraphBuilder b(builder, op->getLoc());
+    ArrayRef<int64_t> shape = tensorType(original).getShape();
+    if (auto reduce = dyn_cast<ReduceOp>(op)) {
+      SmallVector<int64_t> axes = axisRange(0, static_cast<int64_t>(shape.size()));
+      Value value = ReduceOp::create(builder, op->getLoc(), reduce.getY().getType(), original, reduce.getKind(), axes,
+                                     reduce.getNumericsAttr());
+      reduce.getY().replaceAllUsesWith(value);
+      op->erase();
+      return;
+    }
+    IRMapping mapping;
+    for (Value operand : op->getOperands()) {
+      if (operand == reshaped)
+        mapping.map(operand, original);
+      else if (auto broadcast = operand.getDefiningOp<BroadcastOp>())
+        mapping.map(operand, b.broadcast(broadcast.getX(), shape, {}));
+      else
+        mapping.map(operand, b.constant(cast<SplatElementsAttr>(operand.getDefiningOp<ConstantOp>().getValue())
+                                            .resizeSplat(tensorType(operand).clone(shape))));
+    }
+    Operation *copy = builder.clone(*op, mapping);
+    Value result = copy->getResult(0), old = op->getResult(0);
+    result.setType(tensorType(old).clone(shape));
+    for (Operation *user : usersOf(old))
+      if (isa<LoopLowering>(user) && !isViewOp(user))
+        move(user, old, result);
+    if (!old.use_empty())
+      old.replaceAllUsesWith(b.reshape(result, tensorType(old).getShape()));
+    op->erase();
+  }
+  func::FuncOp function;
+};
+
+/// The largest element of what a kernel makes, row by row and then of the rows: the kernel can do the first. No bit
+/// changes. Only where the elements are quantized, which is what wants to know.
+bool splitExtremum(ReduceOp op) {
+  RankedTensorType x = tensorType(op.getX());
+  int64_t rank = x.getRank();
+  if ((op.getKind() != ReduceKind::max && op.getKind() != ReduceKind::min) || !reducesAll(op) || rank < 2 ||
+      x.getShape().back() < 32 || x.getNumElements() < longReduction)
+    return false;
+  Value made = op.getX();
+  while (made.getDefiningOp() && isPlain(made.getDefiningOp()) && made.getDefiningOp()->getNumOperands() == 1)
+    made = made.getDefiningOp()->getOperand(0);
+  Operation *source = made.getDefiningOp();
+  if (!source || !isa<LoopLowering>(source) || isViewOp(source) || cast<LoopLowering>(source).standsAlone())
+    return false;
+  OpBuilder builder(op);
+  GraphBuilder b(builder, op.getLoc());
+  Value rows = b.reduce(op.getKind(), op.getX(), {rank - 1});
+  op.getY().replaceAllUsesWith(b.reduce(op.getKind(), rows, axisRange(0, rank - 1)));
+  op.erase();
+  return true;
+}
+
 /// Sums of scattered narrow values run in FP32 and are rounded once.
 void widenScatter(ScatterAddOp op) {
   RankedTensorType y = tensorType(op.getY());
@@ -265,6 +377,11 @@ struct Decompose : mpt::impl::DecomposeBase<Decompose> {
         widenScatter(op);
       for (ReduceOp op : llvm::make_early_inc_range(function.getOps<ReduceOp>()))
         device ? fuseMoments(op) : (numSplit += split(op), true);
+      if (device) {
+        BeforeReshapes(function).run();
+        for (ReduceOp op : llvm::make_early_inc_range(function.getOps<ReduceOp>()))
+          numSplit += splitExtremum(op);
+      }
       eraseUnused(function);
     }
   }

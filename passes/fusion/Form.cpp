@@ -26,6 +26,7 @@ constexpr int64_t smallSpace = 4096; ///< elements that one thread reduces as pa
 constexpr int64_t fewSums = 16;      ///< of scalar arithmetic on a GPU, where one block makes them one after the other
 constexpr int64_t fewElements = 4;   ///< numbers and keys that all elements read
 constexpr size_t maxBundle = 200;    ///< operands and results of a bundle: more pointers than these spill
+constexpr int64_t largePass = 65536; ///< elements that are worth a pass of their own on a device
 constexpr int64_t maxOps = 256;      ///< ops of a group: bounds compile time and register pressure
 
 bool isSplat(Operation *op) {
@@ -70,6 +71,13 @@ bool isRepeatable(Operation *op) {
   return full && countOf(full) > 1 && bytesOf(full) <= bytesOf(op->getResult(0));
 }
 
+/// What an op reads and makes.
+SmallVector<Value> valuesOf(Operation *op) {
+  SmallVector<Value> values(op->getOperands());
+  llvm::append_range(values, op->getResults());
+  return values;
+}
+
 class Grouping {
 public:
   Grouping(func::FuncOp function, bool device)
@@ -93,6 +101,7 @@ private:
   void bundleSums();
   bool mixesRecomputed(ArrayRef<Operation *> ops) const;
   bool tryMerge(unsigned a, unsigned b);
+  bool shareElements(const Group &a, const Group &b);
   bool feedsBroadcasts(Operation *op, const DenseSet<Operation *> &members);
   bool isLegal(ArrayRef<Operation *> ops, const DenseSet<Operation *> &members);
   bool order(unsigned a, unsigned b);
@@ -278,6 +287,32 @@ bool Grouping::order(unsigned a, unsigned b) {
   return true;
 }
 
+/// Passes over large tensors are joined where they have one in common; over small values alone, each would keep what it
+/// reads in memory until the last of them is made.
+bool Grouping::shareElements(const Group &a, const Group &b) {
+  auto isLarge = [](Value value) {
+    return isa<RankedTensorType>(value.getType()) && countOf(value) >= largePass && !isSplat(value.getDefiningOp());
+  };
+  SmallPtrSet<void *, 16> touched;
+  for (Operation *op : a.ops) {
+    for (Value value : valuesOf(op))
+      if (isLarge(value))
+        touched.insert(value.getAsOpaquePointer());
+  }
+  if (touched.empty())
+    return true;
+  bool any = false;
+  for (Operation *op : b.ops)
+    for (Value value : valuesOf(op)) {
+      if (!isLarge(value))
+        continue;
+      if (touched.contains(value.getAsOpaquePointer()))
+        return true;
+      any = true;
+    }
+  return !any;
+}
+
 bool Grouping::tryMerge(unsigned a, unsigned b) {
   Operation *first = groups[a].ops.front(), *second = groups[b].ops.front();
   if (a == b || updates.contains(first) != updates.contains(second) || sums.contains(first) || sums.contains(second))
@@ -291,7 +326,8 @@ bool Grouping::tryMerge(unsigned a, unsigned b) {
   llvm::append_range(ops, groups[b].ops);
   DenseSet<Operation *> members(ops.begin(), ops.end());
   llvm::sort(ops, [&](Operation *x, Operation *y) { return position[x] < position[y]; });
-  if (mixesRecomputed(ops) || !isLegal(ops, members) || !order(a, b))
+  if (mixesRecomputed(ops) || (device && !shareElements(groups[a], groups[b])) || !isLegal(ops, members) ||
+      !order(a, b))
     return false;
   for (Operation *op : groups[b].ops)
     groupOf[op] = a;

@@ -22,7 +22,15 @@ using Preference = struct cublasLtMatmulPreferenceOpaque_t *;
 enum : Status { Success = 0, NotSupported = 15 };
 enum DataType { R32F = 0, R64F = 1, R16F = 2, R16BF = 14, R8FE4M3 = 28, R8FE5M2 = 29 };
 enum ComputeType { Compute32F = 68, Compute64F = 70 };
-enum DescAttribute { TransA = 3, TransB = 4, EpilogueAttribute = 7, BiasPointer = 8, BiasDataType = 26 };
+enum DescAttribute {
+  TransA = 3,
+  TransB = 4,
+  EpilogueAttribute = 7,
+  BiasPointer = 8,
+  ScaleA = 17,
+  ScaleB = 18,
+  BiasDataType = 26
+};
 enum LayoutAttribute { BatchCount = 5, StridedBatchOffset = 6 };
 enum PreferenceAttribute { MaxWorkspace = 1, AlignmentA = 5, AlignmentB = 6, AlignmentC = 7, AlignmentD = 8 };
 enum Epilogue { Default = 1, Relu = 2, Bias = 4, Gelu = 32 };

@@ -57,6 +57,7 @@ struct GemmSite : SiteCache {
   mpt_gemm_desc desc;
   uint32_t alignments[3];
   const void *bias;
+  OperandScales scales;
   lt::MatmulDesc matmul = nullptr;
   lt::Layout a = nullptr, b = nullptr, d = nullptr;
   lt::Heuristic chosen;
@@ -145,6 +146,11 @@ mpt_status build(GemmSite &site) {
     int type = dataType(g.bias_type);
     set(lt::BiasDataType, type);
   }
+  // Ours and theirs trade places here as well.
+  if (site.scales.b)
+    set(lt::ScaleA, site.scales.b);
+  if (site.scales.a)
+    set(lt::ScaleB, site.scales.a);
   lt::Layout *layouts[] = {&site.a, &site.b, &site.d};
   for (int i = 0; i < 3; ++i) {
     const Operand &m = *all[i];
@@ -232,6 +238,8 @@ std::string keyOf(const GemmSite &site) {
   memcpy(words, &site.desc, sizeof words);
   for (int64_t word : words)
     key += std::to_string(word) + ",";
+  if (site.scales.a || site.scales.b)
+    key += "scaled,";
   for (uint32_t alignment : site.alignments)
     key += std::to_string(alignment) + ",";
   return key;
@@ -295,11 +303,14 @@ mpt_status choose(CudaDevice &device, BlasLibrary &blas, GemmSite &site, const v
 } // namespace
 
 mpt_status mpt::rt::gemm(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot, const mpt_gemm_desc &g, const void *a,
-                         const void *b, const void *bias, void *d) {
+                         const void *b, const void *bias, void *d, const OperandScales &scales) {
   CudaDevice &device = deviceOf(exec);
   for (int64_t type : {g.a_type, g.b_type, g.d_type})
     if (dataType(type) < 0)
       return fail(MPT_UNSUPPORTED, "product: no kernel for %s", nameOf(type));
+  if ((scales.a || scales.b) && (sizeOf(g.a_type) != 1 || sizeOf(g.b_type) != 1))
+    return fail(MPT_INVALID_ARGUMENT, "product: expected 8-bit operands for scales, got %s and %s", nameOf(g.a_type),
+                nameOf(g.b_type));
   if (g.m <= 0 || g.n <= 0 || g.batch0 <= 0 || g.batch1 <= 0)
     return MPT_OK;
   if (g.k <= 0)
@@ -315,11 +326,12 @@ mpt_status mpt::rt::gemm(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot,
     alignments[i] = alignmentOf(pointers[i], operands[i]);
   auto *site = static_cast<GemmSite *>(slot.get());
   if (!site || memcmp(&site->desc, &g, sizeof g) != 0 || memcmp(site->alignments, alignments, sizeof alignments) != 0 ||
-      site->bias != bias) {
+      site->bias != bias || site->scales.a != scales.a || site->scales.b != scales.b) {
     auto fresh = std::make_unique<GemmSite>(blas->api);
     fresh->desc = g;
     memcpy(fresh->alignments, alignments, sizeof alignments);
     fresh->bias = bias;
+    fresh->scales = scales;
     if (mpt_status status = build(*fresh))
       return status;
     if (mpt_status status = choose(device, *blas, *fresh, a, b, d))
@@ -345,4 +357,12 @@ extern "C" int32_t mpt_cuda_gemm(mpt_exec *exec, int64_t site, const mpt_gemm_de
   Call call(exec);
   std::unique_ptr<SiteCache> none, *slot = slotOf(exec, site);
   return call.finish(gemm(exec, slot ? *slot : none, *desc, a, b, bias, d));
+}
+
+extern "C" int32_t mpt_cuda_gemm_scaled(mpt_exec *exec, int64_t site, const mpt_gemm_desc *desc, const void *a,
+                                        const void *b, const void *bias, void *d, const void *scale_a,
+                                        const void *scale_b) {
+  Call call(exec);
+  std::unique_ptr<SiteCache> none, *slot = slotOf(exec, site);
+  return call.finish(gemm(exec, slot ? *slot : none, *desc, a, b, bias, d, {scale_a, scale_b}));
 }

@@ -18,7 +18,7 @@ struct Desc {
   int compute, scale;
   int transposed[2] = {lt::N, lt::N};
   int epilogue = lt::Default, biasType = -1;
-  uint64_t bias = 0;
+  uint64_t bias = 0, scales[2] = {0, 0};
 };
 struct Matrix {
   int type;
@@ -34,7 +34,8 @@ uint64_t digest(const Desc &desc, const Matrix &a, const Matrix &b, const Matrix
   for (const Matrix *m : {&a, &b, &d})
     for (int64_t word : {int64_t(m->type), m->rows, m->cols, m->lead, m->batch, m->stride})
       text += std::to_string(word) + " ";
-  for (int word : {desc.compute, desc.scale, desc.transposed[0], desc.transposed[1], desc.epilogue, desc.biasType})
+  for (int word : {desc.compute, desc.scale, desc.transposed[0], desc.transposed[1], desc.epilogue, desc.biasType,
+                   int(desc.scales[0] != 0), int(desc.scales[1] != 0)})
     text += std::to_string(word) + " ";
   return std::hash<std::string>()(text);
 }
@@ -66,6 +67,9 @@ bool supported(const Desc &desc, const Matrix &a, const Matrix &b, const Matrix 
   if (a.type == lt::R64F)
     return b.type == lt::R64F && d.type == lt::R64F && desc.compute == lt::Compute64F && desc.scale == lt::R64F;
   if (desc.compute != lt::Compute32F || desc.scale != lt::R32F)
+    return false;
+  // Numbers that scale operands are for 8 bits.
+  if ((desc.scales[0] && !isFloat8(a.type)) || (desc.scales[1] && !isFloat8(b.type)))
     return false;
   // A bias is of the result's type; products of 8 bits into FP32 take one of BF16.
   if ((desc.epilogue & lt::Bias) && desc.biasType >= 0 &&
@@ -131,7 +135,8 @@ std::string describe(const Desc &desc, const Matrix &a, const Matrix &b, const M
   for (int64_t n : {d.rows, d.cols, ta ? a.rows : a.cols, d.batch})
     text += (text.empty() ? "" : " x ") + std::to_string(n);
   return text + " types " + std::to_string(a.type) + " " + std::to_string(b.type) + " " + std::to_string(d.type) +
-         (ta ? " T" : " N") + (desc.transposed[1] == lt::T ? "T" : "N") + " epilogue " + std::to_string(desc.epilogue);
+         (ta ? " T" : " N") + (desc.transposed[1] == lt::T ? "T" : "N") + " epilogue " + std::to_string(desc.epilogue) +
+         (desc.scales[0] || desc.scales[1] ? " scaled" : "");
 }
 
 lt::Status bad(const std::string &text) {
@@ -177,6 +182,14 @@ EXPORT lt::Status cublasLtMatmulDescSetAttribute(lt::MatmulDesc desc, int attrib
     return read(d.epilogue);
   case lt::BiasPointer:
     return read(d.bias);
+  case lt::ScaleA:
+  case lt::ScaleB: {
+    uint64_t &scale = d.scales[attribute - lt::ScaleA];
+    if (lt::Status status = read(scale))
+      return status;
+    return scale && onDevice(scale) && scale % 4 == 0 ? int(lt::Success)
+                                                      : bad("a scale that is no number on the device");
+  }
   case lt::BiasDataType:
     return read(d.biasType);
   default:
@@ -291,8 +304,16 @@ EXPORT lt::Status cublasLtMatmul(lt::Handle, lt::MatmulDesc descHandle, const vo
         return;
       memset(scratch, 0x5a, workspaceBytes);
     }
+    double factor = scale;
+    for (uint64_t number : desc.scales)
+      if (number) {
+        const void *value = translate(number, 4, "product, scale");
+        if (!value)
+          return;
+        factor *= load(Type::F32, value, 0);
+      }
     if (x && y && z)
-      multiply(desc, scale, x, ma, y, mb, keep, z, md, bias);
+      multiply(desc, factor, x, ma, y, mb, keep, z, md, bias);
   });
   return lt::Success;
 }

@@ -26,3 +26,41 @@ func.func @moments(%x: tensor<4096x8xf32>) -> (tensor<8xf32>, tensor<8xf32>) {
   %v = mpt.reduce mean %q {axes = array<i64: 0>} : (tensor<4096x8xf32>) -> tensor<8xf32>
   return %m, %v : tensor<8xf32>, tensor<8xf32>
 }
+
+// The largest element of what a kernel makes is found along its rows first, and before a reshape that would end the kernel;
+// what is quantized is reshaped afterwards.
+// CHECK-LABEL: func.func @quantized
+// CHECK: %[[Y:.*]] = mpt.exp
+// CHECK-DAG: %[[A:.*]] = mpt.abs %[[Y]] : tensor<16x64x256xf32>
+// CHECK-DAG: %[[ROWS:.*]] = mpt.reduce max %[[A]] {axes = array<i64: 2>}
+// CHECK-DAG: mpt.reduce max %[[ROWS]] {axes = array<i64: 0, 1>}
+// CHECK-DAG: %[[M:.*]] = mpt.mul %[[Y]], {{.*}} : tensor<16x64x256xf32>
+// CHECK-DAG: %[[Q:.*]] = mpt.cast %[[M]]
+// CHECK-DAG: %[[R:.*]] = mpt.reshape %[[Q]] : {{.*}} -> tensor<1024x256xf8E4M3FN>
+// CHECK: mpt.matmul %[[R]]
+func.func @quantized(%x: tensor<16x64x256xf32>, %w: tensor<256x32xf8E4M3FN>, %scale: tensor<f32>) -> (tensor<1024x32xf32>, tensor<f32>) {
+  %y = mpt.exp %x : tensor<16x64x256xf32>
+  %r = mpt.reshape %y : (tensor<16x64x256xf32>) -> tensor<1024x256xf32>
+  %a = mpt.abs %r : tensor<1024x256xf32>
+  %m = mpt.reduce max %a {axes = array<i64: 0, 1>} : (tensor<1024x256xf32>) -> tensor<f32>
+  %b = mpt.broadcast %scale {dims = array<i64>} : (tensor<f32>) -> tensor<1024x256xf32>
+  %s = mpt.mul %r, %b : tensor<1024x256xf32>
+  %q = mpt.cast %s {overflow = #mpt<overflow saturate>} : tensor<1024x256xf32> to tensor<1024x256xf8E4M3FN>
+  %p = mpt.matmul %q, %w : (tensor<1024x256xf8E4M3FN>, tensor<256x32xf8E4M3FN>) -> tensor<1024x32xf32>
+  return %p, %m : tensor<1024x32xf32>, tensor<f32>
+}
+
+// A kernel that goes on in the new shape keeps its arithmetic there, and a call's result has no kernel to join.
+// CHECK-LABEL: func.func @continued
+// CHECK: %[[R:.*]] = mpt.reshape
+// CHECK: mpt.mul %[[R]]
+// CHECK: mpt.reduce max {{.*}} {axes = array<i64: 0, 1>}
+func.func @continued(%x: tensor<16x64x256xf32>, %z: tensor<1024x256xf32>, %scale: tensor<f32>) -> (tensor<1024x256xf32>, tensor<f32>) {
+  %y = mpt.exp %x : tensor<16x64x256xf32>
+  %r = mpt.reshape %y : (tensor<16x64x256xf32>) -> tensor<1024x256xf32>
+  %b = mpt.broadcast %scale {dims = array<i64>} : (tensor<f32>) -> tensor<1024x256xf32>
+  %s = mpt.mul %r, %b : tensor<1024x256xf32>
+  %t = mpt.add %s, %z : tensor<1024x256xf32>
+  %m = mpt.reduce max %z {axes = array<i64: 0, 1>} : (tensor<1024x256xf32>) -> tensor<f32>
+  return %t, %m : tensor<1024x256xf32>, tensor<f32>
+}

@@ -82,3 +82,20 @@ func.func @small(%a: tensor<4000xf32>, %b: tensor<3000xf32>, %c: tensor<4000xf32
   %4 = mpt.max %3, %2 : tensor<f32>
   return %4 : tensor<f32>
 }
+
+// -----
+
+// Two tensors that have nothing in common but a number that waits for both: each has a pass of its own.
+// CHECK-LABEL: func.func @numbers
+// CHECK: %[[N:.*]]:2 = mpt.fusion(%arg1) : {{.*}} -> (tensor<f32>, tensor<512x256xf16>)
+// CHECK: mpt.fusion(%arg0, %[[N]]#0) : {{.*}} -> (tensor<512x256xf16>, tensor<f32>)
+func.func @numbers(%x: tensor<512x256xf32>, %y: tensor<512x256xf32>) -> (tensor<512x256xf16>, tensor<512x256xf16>, tensor<f32>) {
+  %a = mpt.abs %x : tensor<512x256xf32>
+  %m = mpt.reduce max %a {axes = array<i64: 0, 1>} : (tensor<512x256xf32>) -> tensor<f32>
+  %p = mpt.cast %x : tensor<512x256xf32> to tensor<512x256xf16>
+  %b = mpt.abs %y : tensor<512x256xf32>
+  %n = mpt.reduce max %b {axes = array<i64: 0, 1>} : (tensor<512x256xf32>) -> tensor<f32>
+  %q = mpt.cast %y : tensor<512x256xf32> to tensor<512x256xf16>
+  %most = mpt.max %m, %n : tensor<f32>
+  return %p, %q, %most : tensor<512x256xf16>, tensor<512x256xf16>, tensor<f32>
+}

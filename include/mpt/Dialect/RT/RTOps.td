@@ -55,12 +55,15 @@ def RT_LaunchOp : RT_Op<"launch"> {
     I64Attr:$grain);
   let assemblyFormat = "$callee `(` $buffers `)` attr-dict `:` type($buffers)";
 }
-def RT_GemmOp : RT_Op<"gemm"> {
+def RT_GemmOp : RT_Op<"gemm", [AttrSizedOperandSegments]> {
   let summary = "d = epilogue(alpha a b), over up to two leading batch dimensions (mpt_rt_gemm)";
-  let description = [{a [.., m, k], b [.., k, n], bias? [n], d [.., m, n]; `flags` as in mpt_gemm_desc.}];
-  let arguments = (ins AnyStridedMemRef:$a, AnyStridedMemRef:$b, Optional<AnyStridedMemRef>:$bias, AnyStridedMemRef:$d,
-    I64Attr:$flags, F64Attr:$alpha);
-  let assemblyFormat = "$a `,` $b (`bias` $bias^ `:` type($bias))? `into` $d attr-dict `:` type($a) `,` type($b) `,` type($d)";
+  let description = [{
+    a [.., m, k], b [.., k, n], bias? [n], d [.., m, n]; `flags` as in mpt_gemm_desc. `scales`, on a device alone: two FP32
+    numbers by which a and b, of 8 bits both, are multiplied.
+  }];
+  let arguments = (ins AnyStridedMemRef:$a, AnyStridedMemRef:$b, Optional<AnyStridedMemRef>:$bias,
+    Variadic<AnyStridedMemRef>:$scales, AnyStridedMemRef:$d, I64Attr:$flags, F64Attr:$alpha);
+  let assemblyFormat = "$a `,` $b (`bias` $bias^ `:` type($bias))? (`scales` $scales^ `:` type($scales))? `into` $d attr-dict `:` type($a) `,` type($b) `,` type($d)";
 }
 def RT_ConvOp : RT_Op<"conv", [AttrSizedOperandSegments]> {
   let summary = "convolution, forward (kind 0), backward data (1) or backward weights (2) (mpt_rt_conv)";
