@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """CPU seconds and peak memory of rewriting large graphs, and how both grow: one table by one command.
 
-    compile_time.py [--compiler build/release/bin/mpt-opt] [--nodes 62500 250000 1000000] [--gigabytes 3]
+    compile_time.py [--compiler build/release/bin/mpt-opt] [--nodes 62500 250000 1000000] [--gigabytes 3] [--library MODEL ...]
 
 chain: MatMul, Relu, Add, Mul, Softmax in a row.  wide: Adam in standard operators, 12 nodes a tensor.  The exponent is that of
 CPU time against the previous size less the start-up of an empty run: 1 is linear.  external: products with external data.
+--library: models, their loss in the graph, that become libraries for training with SGD and momentum, in FP32 and under --policy.
 """
 from __future__ import annotations
 
@@ -70,6 +71,7 @@ def main():
     parser.add_argument("--policy", default="amp-f16")
     parser.add_argument("--nodes", type=int, nargs="+", default=[62500, 250000, 1000000])
     parser.add_argument("--gigabytes", type=float, default=3)
+    parser.add_argument("--library", nargs="*", default=[])
     options = parser.parse_args()
     print("| graph | size | CPU s | peak MB | exponent |\n|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
@@ -94,7 +96,17 @@ def main():
                 before = count, seconds - start
         if options.gigabytes:
             _, seconds, peak = run(external, options.gigabytes, "external")
-            print(f"| external | {options.gigabytes:g} GB | {seconds:.2f} | {peak:.0f} | |")
+            print(f"| external | {options.gigabytes:g} GB | {seconds:.2f} | {peak:.0f} | |", flush=True)
+        for model in options.library:
+            for policy in ("fp32", options.policy):
+                status, seconds, peak, said = spawn.measure(
+                    [options.compiler, model, f"--policy={policy}", "--optimizer=sgd,lr=0.01,momentum=0.9", "--emit=library",
+                     "--quiet", "-o", os.path.join(folder, policy)])
+                if status:
+                    raise SystemExit(f"{model}: {said.strip()}")
+                name = os.path.splitext(os.path.basename(model))[0]
+                print(f"| {name} to a library, {policy} | {os.path.getsize(model) / 1e6:.0f} MB | {seconds:.2f} | {peak:.0f} | |",
+                      flush=True)
 
 
 if __name__ == "__main__":

@@ -94,3 +94,17 @@ def test_budget_that_cannot_be_met(model, tmp_path):
     assert done.returncode != 0 and "expected a plan of at most 1024 bytes (--memory-budget), got" in done.stderr
     done = subprocess.run([COMPILER, model, "--memory-budget=1T"], stderr=subprocess.PIPE, text=True)
     assert done.returncode != 0 and "which may end in K, M or G" in done.stderr
+
+
+def test_narrow_weights_are_read_piece_by_piece(tmp_path):
+    """Stored in FP32, kept in FP16: a weight of several pieces, the last of them short, arrives whole."""
+    weights = np.random.default_rng(5).standard_normal((331, 401)).astype(np.float32)
+    graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "wide",
+                              [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 331])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 401])], [numpy_helper.from_array(weights, "w")])
+    path = tmp_path / "wide.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    trainer = mpt.Trainer(mpt.compile(path, loss="mse", optimizer="sgd,lr=0.1", policy="amp-f16", out=tmp_path / "out"))
+    state = trainer.state()
+    assert (state["w"] == weights.astype(np.float16)).all() and state["w"].dtype == np.float16
+    assert (trainer.parameter("w") == weights).all()
