@@ -154,6 +154,19 @@ def test_axis_beyond_the_rank_beside_an_op_that_is_expanded(tmp_path):
           z = CenterCropPad(y, t) }"""), "LayerNormalization")
 
 
+@pytest.mark.parametrize("count", [-2, -2**63, 2, 2**63 - 1])
+def test_more_batch_dimensions_than_indices_have(tmp_path, count):
+    refused(tmp_path, parser.parse_model(f"""<ir_version: 9, opset_import: ["" : 18]>
+        batches (float[2, 3] x, int64[2, 1] i) => (float[a] y) {{ y = GatherND<batch_dims = {count}>(x, i) }}"""), "batch_dims")
+
+
+@pytest.mark.parametrize("op", ["Unsqueeze", "Squeeze", "ReduceSum"])
+@pytest.mark.parametrize("axis", [-2**63, 5, 2**63 - 1])
+def test_axes_beyond_the_rank(tmp_path, op, axis):
+    refused(tmp_path, parser.parse_model(f"""<ir_version: 6, opset_import: ["" : 11]>
+        axes (float[1, 3, 4] x) => (float[a, b, c] y) {{ y = {op}<axes = [{axis}]>(x) }}"""), op)
+
+
 def test_split_into_more_parts_than_results(tmp_path):
     refused(tmp_path, parser.parse_model("""<ir_version: 9, opset_import: ["" : 20]>
         parts (float[6] x) => (float[a] y, float[b] z) { y, z = Split<num_outputs = 1099511627776>(x) }"""), "num_outputs", "2")

@@ -3,6 +3,9 @@
 
 #include "mpt/Dialect/ONNX/Schemas.h"
 
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/STLExtras.h"
+
 #include "onnx/defs/schema.h"
 #include "onnx/shape_inference/implementation.h"
 
@@ -18,14 +21,16 @@ namespace {
 /// The library keeps one record an element of every vector that it propagates; a shape has no more than these.
 constexpr int64_t longestShape = 1024;
 
-/// The registered schemas, but without propagation of long vectors' values, and with a look at `axis` before inference:
-/// the library's functions for some ops use it as it is.
+/// The registered schemas, but without propagation of long vectors' values, and with a look at attributes that count
+/// dimensions before inference: the library's functions for some ops use them as they are.
 class Schemas : public ISchemaRegistry {
 public:
   const OpSchema *GetSchema(const std::string &key, int version, const std::string &domain) const override {
     const OpSchema *schema = mpt::onnx::schemas().GetSchema(key, version, domain);
-    bool axis = schema && schema->has_type_and_shape_inference_function() && schema->attributes().count("axis");
-    if (!schema || (!schema->has_data_propagation_function() && !axis))
+    bool counts = schema && schema->has_type_and_shape_inference_function() &&
+                  llvm::any_of(llvm::ArrayRef{"axis", "axes", "batch_dims"},
+                               [&](const char *name) { return schema->attributes().count(name); });
+    if (!schema || (!schema->has_data_propagation_function() && !counts))
       return schema;
     std::lock_guard<std::mutex> lock(mutex);
     auto [entry, fresh] = guarded.try_emplace(schema);
@@ -39,10 +44,10 @@ public:
                   return;
               propagate(context);
             });
-      if (axis)
+      if (counts)
         entry->second->TypeAndShapeInferenceFunction(
             [infer = schema->GetTypeAndShapeInferenceFunction(), newAxis = key == "OneHot"](InferenceContext &context) {
-              checkAxis(context, newAxis);
+              checkDimensions(context, newAxis);
               infer(context);
             });
     }
@@ -50,17 +55,31 @@ public:
   }
 
 private:
+  /// -1 where it is not known.
+  static int64_t rankOf(InferenceContext &context, size_t input) {
+    const TypeProto *type = context.getNumInputs() > input ? context.getInputType(input) : nullptr;
+    return type && type->has_tensor_type() && type->tensor_type().has_shape() ? type->tensor_type().shape().dim_size()
+                                                                              : -1;
+  }
+  static void checkRange(const std::string &what, int64_t value, int64_t low, int64_t high) {
+    if (value < low || value > high)
+      throw InferenceError("expected " + what + " in [" + std::to_string(low) + ", " + std::to_string(high) +
+                           "], got " + std::to_string(value));
+  }
+
   /// Flatten's `axis` may be the rank, that of a per-tensor scale is ignored and 1 by default; `newAxis`: it counts in
-  /// the result, which has one more.
-  static void checkAxis(InferenceContext &context, bool newAxis) {
-    const AttributeProto *axis = context.getAttribute("axis");
-    const TypeProto *type = context.getNumInputs() > 0 ? context.getInputType(0) : nullptr;
-    if (!axis || !axis->has_i() || !type || !type->has_tensor_type() || !type->tensor_type().has_shape())
+  /// the result, which has one more, as Unsqueeze's `axes` do.
+  static void checkDimensions(InferenceContext &context, bool newAxis) {
+    int64_t rank = rankOf(context, 0), indices = rankOf(context, 1);
+    if (rank < 0)
       return;
-    int64_t rank = type->tensor_type().shape().dim_size(), low = -rank - newAxis, high = std::max<int64_t>(rank, 1);
-    if (axis->i() < low || axis->i() > high)
-      throw InferenceError("expected axis in [" + std::to_string(low) + ", " + std::to_string(high) + "], got " +
-                           std::to_string(axis->i()));
+    if (const AttributeProto *axis = context.getAttribute("axis"); axis && axis->has_i())
+      checkRange("axis", axis->i(), -rank - newAxis, std::max<int64_t>(rank, 1));
+    if (const AttributeProto *axes = context.getAttribute("axes"))
+      for (int64_t axis : axes->ints())
+        checkRange("axes", axis, -rank - axes->ints_size(), rank + axes->ints_size());
+    if (const AttributeProto *batch = context.getAttribute("batch_dims"); batch && indices >= 0)
+      checkRange("batch_dims", batch->i(), 0, std::max<int64_t>(std::min(rank, indices) - 1, 0));
   }
 
   static bool isLong(const TypeProto *type) {
