@@ -2,20 +2,17 @@
 #include "ModelFile.h"
 
 #include "mpt/Support/Files.h"
+#include "mpt/Support/MappedFiles.h"
 #include "mpt/Support/NarrowFloat.h"
 
 #include "mlir/IR/AsmState.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/DialectResourceBlobManager.h"
-#include "llvm/Support/LineIterator.h"
 #include "llvm/Support/MathExtras.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 
 #include "google/protobuf/io/coded_stream.h"
-
-#include <sys/mman.h>
-#include <unistd.h>
 
 using namespace mlir;
 using namespace mpt;
@@ -59,43 +56,6 @@ LogicalResult writeAt(Location loc, StringRef path, llvm::function_ref<void(raw_
 }
 
 } // namespace
-
-/// The address ranges of this process that show files read-only: their pages come back from the file when they are
-/// dropped.
-class mpt::MappedFiles {
-public:
-  MappedFiles() {
-    auto maps = llvm::MemoryBuffer::getFileAsStream("/proc/self/maps");
-    if (!maps)
-      return;
-    // "7f00-7f20 r--p 00000000 08:01 1234 /path"
-    for (llvm::line_iterator line(**maps); !line.is_at_eof(); ++line) {
-      SmallVector<StringRef, 8> words;
-      line->split(words, ' ', /*MaxSplit=*/-1, /*KeepEmpty=*/false);
-      auto [from, to] = words.front().split('-');
-      Range range;
-      if (words.size() < 6 || words[1] != "r--p" || words[4] == "0" || from.getAsInteger(16, range.begin) ||
-          to.getAsInteger(16, range.end))
-        continue;
-      ranges.push_back(range);
-    }
-  }
-  /// Drops the pages that lie in [data, data + size) and in a file from this process's memory.
-  void release(const char *data, size_t size) const {
-    size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-    uintptr_t begin = llvm::alignTo(reinterpret_cast<uintptr_t>(data), page);
-    uintptr_t end = llvm::alignDown(reinterpret_cast<uintptr_t>(data) + size, page);
-    bool inside = llvm::any_of(ranges, [&](Range range) { return begin >= range.begin && end <= range.end; });
-    if (inside && begin < end)
-      madvise(reinterpret_cast<void *>(begin), end - begin, MADV_DONTNEED);
-  }
-
-private:
-  struct Range {
-    uintptr_t begin = 0, end = 0;
-  };
-  std::vector<Range> ranges;
-};
 
 void mpt::appendRaw(ElementsAttr value, std::string &raw) {
   Type element = value.getElementType();

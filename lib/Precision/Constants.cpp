@@ -1,6 +1,8 @@
 // Element-wise conversion of constants with range accounting.
 #include "mpt/Precision/Constants.h"
 
+#include "mpt/Support/MappedFiles.h"
+
 #include "mlir/IR/DialectResourceBlobManager.h"
 #include "llvm/ADT/APFloat.h"
 #include "llvm/Support/raw_ostream.h"
@@ -67,34 +69,38 @@ NarrowedConstant mpt::narrowConstant(ElementsAttr value, FloatType type) {
   return {DenseElementsAttr::get(shape, narrowed), describe(count, type)};
 }
 
-std::optional<Magnitudes> mpt::magnitudesOf(Attribute constant) {
-  Magnitudes found;
-  auto add = [&](const char *bytes, size_t count) {
-    uint32_t largest = 0, smallest = 0x7f800000;
-    for (size_t i = 0; i < count; ++i) {
-      uint32_t bits;
-      memcpy(&bits, bytes + 4 * i, 4);
-      bits &= 0x7fffffff;
-      uint32_t finite = bits < 0x7f800000 ? bits : 0;
-      largest = std::max(largest, finite);
-      smallest = std::min(smallest, finite ? finite : 0x7f800000);
+std::optional<Magnitudes> mpt::magnitudesOf(Attribute constant, const MappedFiles *files) {
+  uint32_t largest = 0, smallest = 0x7f800000;
+  auto add = [&](ArrayRef<char> data) {
+    constexpr size_t chunk = size_t(1) << 22;
+    for (size_t start = 0; start + 4 <= data.size(); start += chunk) {
+      ArrayRef<char> bytes = data.slice(start, std::min(chunk, data.size() - start));
+      for (size_t i = 0; i + 4 <= bytes.size(); i += 4) {
+        uint32_t bits;
+        memcpy(&bits, bytes.data() + i, 4);
+        bits &= 0x7fffffff;
+        uint32_t finite = bits < 0x7f800000 ? bits : 0;
+        largest = std::max(largest, finite);
+        smallest = std::min(smallest, finite ? finite : 0x7f800000);
+      }
+      if (files)
+        files->release(bytes.data(), bytes.size());
     }
-    memcpy(&found.largest, &largest, 4);
-    if (largest)
-      memcpy(&found.smallest, &smallest, 4);
   };
   if (auto scalar = dyn_cast_or_null<FloatAttr>(constant)) {
     float value = static_cast<float>(scalar.getValueAsDouble());
-    add(reinterpret_cast<const char *>(&value), 1);
+    add({reinterpret_cast<const char *>(&value), 4});
   } else if (auto dense = dyn_cast_or_null<DenseElementsAttr>(constant); dense && dense.getElementType().isF32()) {
-    ArrayRef<char> data = dense.getRawData();
-    add(data.data(), data.size() / 4);
+    add(dense.getRawData());
   } else if (auto resource = dyn_cast_or_null<DenseResourceElementsAttr>(constant);
              resource && resource.getElementType().isF32() && resource.getRawHandle().getBlob()) {
-    ArrayRef<char> data = resource.getRawHandle().getBlob()->getData();
-    add(data.data(), data.size() / 4);
+    add(resource.getRawHandle().getBlob()->getData());
   } else {
     return std::nullopt;
   }
+  Magnitudes found;
+  memcpy(&found.largest, &largest, 4);
+  if (largest)
+    memcpy(&found.smallest, &smallest, 4);
   return found;
 }

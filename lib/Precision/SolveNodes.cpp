@@ -7,8 +7,10 @@
 #include "mpt/Precision/NodeLabels.h"
 #include "mpt/Precision/OptimizerRules.h"
 #include "mpt/Precision/Painting.h"
+#include "mpt/Support/MappedFiles.h"
 
 #include <cmath>
+#include <limits>
 
 using namespace mlir;
 using namespace mpt;
@@ -17,8 +19,6 @@ using onnx::NodeTypes;
 namespace {
 /// Constants up to this many elements are read to see whether the narrow type holds them.
 constexpr int64_t kReadElements = 1024;
-/// Weights beside the model are read up to this many elements: others stream through.
-constexpr int64_t kReadExternal = 1 << 20;
 /// Assumed for an extent that the model does not state.
 constexpr int64_t kUnknownExtent = 16;
 
@@ -106,7 +106,9 @@ private:
       contents = initializer.getValue();
     else if (auto node = cast<onnx::NodeOp>(op); !(contents = node.getAttrs().get("value")))
       contents = node.getAttrs().get("value_float");
-    return known->second = mpt::magnitudesOf(contents);
+    if (op->hasAttr("mpt.external") && !files)
+      files.emplace();
+    return known->second = mpt::magnitudesOf(contents, files ? &*files : nullptr);
   }
 
   APFloat rounded(float value) {
@@ -126,9 +128,7 @@ private:
 
   /// True where a constant of a product has elements beyond the narrow range, or a matrix none that is normal there.
   bool losesWeight(Value value) {
-    Operation *op = constantOf(value);
-    std::optional<Magnitudes> found =
-        magnitudesOf(value, op && op->hasAttr("mpt.external") ? kReadExternal : INT64_MAX);
+    std::optional<Magnitudes> found = magnitudesOf(value, std::numeric_limits<int64_t>::max());
     if (!found)
       return false;
     auto type = dyn_cast<RankedTensorType>(value.getType());
@@ -380,6 +380,7 @@ private:
   DenseSet<Operation *> tail;
   DenseMap<Operation *, StringRef> pins;
   DenseMap<Operation *, std::optional<Magnitudes>> constants;
+  std::optional<MappedFiles> files; ///< made when weights beside the model are read
   DenseMap<Value, Flow> flow;
   DenseMap<Value, int> produced;
   llvm::MapVector<Value, SmallVector<int, 2>> uses;

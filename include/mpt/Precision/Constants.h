@@ -9,6 +9,8 @@
 
 namespace mpt {
 
+class MappedFiles;
+
 struct NarrowedConstant {
   mlir::ElementsAttr value; ///< null when the constant has no readable contents
   std::string note;         ///< empty, or how many values left the narrow type's range, and where they went
@@ -25,8 +27,9 @@ struct Magnitudes {
   float largest = 0, smallest = 0;
 };
 
-/// Nothing where `constant` is null or not of FP32 elements that are in memory.
-std::optional<Magnitudes> magnitudesOf(mlir::Attribute constant);
+/// Nothing where `constant` is null or not of FP32 elements. With `files`, pages of files are dropped once they are
+/// read.
+std::optional<Magnitudes> magnitudesOf(mlir::Attribute constant, const MappedFiles *files = nullptr);
 
 } // namespace mpt
 
