@@ -90,8 +90,8 @@ unsigned GpuKernelBuilder::vectorWidth(int64_t extent, ArrayRef<int64_t> element
   int64_t narrowest = target.accessBytes;
   for (int64_t bytes : elementBytes)
     narrowest = std::min(narrowest, bytes);
-  // Long fusions and sums (of FP64, often) keep many values at a time: narrower vectors keep them in registers.
-  int64_t limit = !reductions.empty() || fusion->getRegion(0).front().getOperations().size() > 64 ? 4 : 8;
+  // Long fusions keep many values at a time: narrower vectors keep them in registers.
+  int64_t limit = fusion->getRegion(0).front().getOperations().size() > 64 ? 4 : 8;
   int64_t width = std::clamp<int64_t>(target.accessBytes / narrowest, 1, limit);
   while (extent % width != 0)
     width /= 2;
@@ -154,11 +154,15 @@ void GpuKernelBuilder::pointwise() {
   laneInRow = false;
   width = 1;
   int64_t lanes = lane.empty() ? 1 : extentOf(lane), outerCount = extentOf(kept) / lanes;
-  unsigned vector = lane.empty() ? 1 : vectorWidth(lanes, contiguousBytes());
+  // Sums of one thread, which FP64 often takes, keep as many values as long fusions do.
+  auto widthOf = [&](int64_t extent) {
+    return std::min(vectorWidth(extent, contiguousBytes()), reductions.empty() ? 8u : 4u);
+  };
+  unsigned vector = lane.empty() ? 1 : widthOf(lanes);
   // A flat range keeps its wide vectors and leaves the rest to one more thread.
   bool ragged = false;
-  if (!lane.empty() && outerCount == 1 && vector < vectorWidth(0, contiguousBytes()) && lanes >= 256) {
-    vector = vectorWidth(0, contiguousBytes());
+  if (!lane.empty() && outerCount == 1 && vector < widthOf(0) && lanes >= 256) {
+    vector = widthOf(0);
     ragged = true;
   }
   int64_t whole = outerCount * (lanes / vector), units = whole + ragged;

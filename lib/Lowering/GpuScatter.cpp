@@ -106,6 +106,15 @@ void GpuKernelBuilder::scatterByLinks(const ScatterForm &form) {
   info.scratchBytes = links.scratchBytes();
   using arith::CmpIPredicate;
 
+  // Of the result what the updates reach, of scratch `numbers` a place each and, with `sums`, the sums of slices.
+  int64_t reached = links.updates * links.positions * ceilDiv(links.element.getIntOrFloatBitWidth(), 8);
+  auto moves = [&](int64_t numbers, bool sums) {
+    SmallVector<int64_t> bytes(inputs.size() + 2, -1);
+    bytes[inputs.size()] = reached;
+    bytes.back() =
+        numbers * 4 * links.padded() + (sums && links.slices > 1 ? links.updates * links.positions * links.bytes : 0);
+    info.launches.back().function->setAttr(kMovedAttr, builder.getDenseI64ArrayAttr(bytes));
+  };
   auto threads = [&](StringRef schedule, int64_t count, auto body) {
     launch(schedule, {ceilDiv(count, kSlice), 1, 1}, kSlice, [&](Frame &frame) {
       ElementEmitter &e = frame.e;
@@ -165,6 +174,7 @@ void GpuKernelBuilder::scatterByLinks(const ScatterForm &form) {
     key = arith::SelectOp::create(e.b, inside, key, scratch.number(-1));
     memref::StoreOp::create(e.b, key, scratch.keys, number);
   });
+  moves(/*numbers=*/1, /*sums=*/false);
 
   // What every update has before it and behind it at the same place: a block a slice.
   threads("scatter-links", links.padded(), [&](Frame &frame, Value number) {
@@ -232,6 +242,7 @@ void GpuKernelBuilder::scatterByLinks(const ScatterForm &form) {
                                  std::pair(later[0], scratch.nextSlice), std::pair(joins, scratch.joins)})
       memref::StoreOp::create(b, value, memory, number);
   });
+  moves(/*numbers=*/5, /*sums=*/false);
 
   // Positions lie side by side where updates and result agree on it.
   auto stride = [&](MemRefType type, int64_t dim) {
@@ -318,6 +329,7 @@ void GpuKernelBuilder::scatterByLinks(const ScatterForm &form) {
       e.guarded(others, [&] { e.store(total, scratch.sums, {own, spot.position}); });
     });
   });
+  moves(/*numbers=*/4, /*sums=*/true);
   if (links.slices == 1)
     return;
   threads("scatter-joins", links.updates * units, [&](Frame &frame, Value number) {
@@ -334,4 +346,5 @@ void GpuKernelBuilder::scatterByLinks(const ScatterForm &form) {
       finish(frame, scratch, spot, chain(frame, scratch, spot, joins, scratch.nextSlice, first, sumOf));
     });
   });
+  moves(/*numbers=*/3, /*sums=*/true);
 }

@@ -77,12 +77,16 @@ Moved movedBy(Operation &op) {
     for (func::FuncOp part : partsOf(launch)) {
       auto passes = part->getAttrOfType<IntegerAttr>(kPassesAttr);
       auto guarded = part->getAttrOfType<DenseI64ArrayAttr>(kGuardedAttr);
+      auto some = part->getAttrOfType<DenseI64ArrayAttr>(kMovedAttr);
       for (auto [i, buffer] : llvm::enumerate(launch.getBuffers())) {
         if (!part.isDeclaration() && part.getArgument(i).use_empty())
           continue;
         bool again = passes && i < launch.getNumInputs() && countOf(buffer) == most;
         bool behind = guarded && llvm::is_contained(guarded.asArrayRef(), static_cast<int64_t>(i));
-        (behind ? moved.guarded : moved.bytes) += bytesOf(buffer) * (again ? passes.getInt() : 1);
+        int64_t bytes = bytesOf(buffer) * (again ? passes.getInt() : 1);
+        if (some && some[i] >= 0)
+          bytes = some[i];
+        (behind ? moved.guarded : moved.bytes) += bytes;
       }
     }
     return moved;

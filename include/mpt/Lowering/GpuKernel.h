@@ -28,6 +28,9 @@ inline constexpr llvm::StringLiteral kSharedAttr = "mpt.shared_bytes";
 inline constexpr llvm::StringLiteral kScheduleAttr = "mpt.schedule";
 /// On every function of a kernel: how many times the inputs with the most elements are read, where that is not once.
 inline constexpr llvm::StringLiteral kPassesAttr = "mpt.passes";
+/// On a function of a kernel: `array<i64: bytes, ...>`, what it moves of every argument at most; -1 where that is the
+/// whole.
+inline constexpr llvm::StringLiteral kMovedAttr = "mpt.moved";
 /// On a function of a kernel: `array<i64: input, ...>`, arguments that it reads only where its other inputs say that
 /// the reductions over them are wanted: `select(condition, other, reduce)`, with a condition that waits for no
 /// reduction.

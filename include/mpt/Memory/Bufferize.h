@@ -25,6 +25,8 @@ inline constexpr llvm::StringLiteral kInPlaceAttr = "mpt.in_place";
 
 /// On a generated kernel: how many times it reads the inputs with the most elements, where that is not once.
 inline constexpr llvm::StringLiteral kPassesAttr = "mpt.passes";
+/// On a kernel: `array<i64: bytes, ...>`, what it moves of every argument at most; -1 where that is the whole.
+inline constexpr llvm::StringLiteral kMovedAttr = "mpt.moved";
 /// On a kernel: `array<i64: argument, ...>`, inputs that it reads only where its others do not do.
 inline constexpr llvm::StringLiteral kGuardedAttr = "mpt.guarded";
 
