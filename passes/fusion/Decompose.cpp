@@ -250,15 +250,29 @@ bool reducesAll(Operation *op) {
   return reduce && tensorType(reduce.getY()).getRank() == 0;
 }
 
-/// Arithmetic on a reshaped tensor that a kernel makes is done on the tensor as the kernel makes it, where nothing but
-/// calls and reductions to one number follow: it can be part of that kernel then, which a reshape would end.
+/// Axes of a sum down the columns of `value` (a bias gradient); empty without one.
+SmallVector<int64_t> columnAxesOf(Value value) {
+  for (Operation *user : value.getUsers()) {
+    if (auto cast = dyn_cast<CastOp>(user))
+      if (SmallVector<int64_t> axes = columnAxesOf(cast.getY()); !axes.empty())
+        return axes;
+    auto reduce = dyn_cast<ReduceOp>(user);
+    if (reduce && !reducesAll(reduce) && reduce.getAxes() == ArrayRef<int64_t>(axisRange(0, reduce.getAxes().size())))
+      return SmallVector<int64_t>(reduce.getAxes());
+  }
+  return {};
+}
+
+/// Arithmetic on a reshaped tensor that a kernel makes or adds up is done on the tensor in the kernel's shape, where
+/// nothing but calls and reductions to one number follow: it can be part of that kernel then, which a reshape would
+/// end.
 class BeforeReshapes {
 public:
   explicit BeforeReshapes(func::FuncOp function) : function(function) {}
   void run() {
     for (auto reshape : llvm::make_early_inc_range(function.getOps<ReshapeOp>())) {
       Operation *source = reshape.getX().getDefiningOp();
-      if (!source || !isa<LoopLowering>(source) || isViewOp(source))
+      if ((!source || !isa<LoopLowering>(source) || isViewOp(source)) && columnAxesOf(reshape.getX()).empty())
         continue;
       for (Operation *user : usersOf(reshape.getY()))
         if (moves(user, reshape.getY(), 0))
@@ -316,8 +330,8 @@ private:
   func::FuncOp function;
 };
 
-/// The largest element of what a kernel makes, row by row and then of the rows: the kernel can do the first. No bit
-/// changes. Only where the elements are quantized, which is what wants to know.
+/// The largest element of what a kernel makes, row by row and then of the rows (where sums go down its columns, column
+/// by column): the kernel can do the first. No bit changes.
 bool splitExtremum(ReduceOp op) {
   RankedTensorType x = tensorType(op.getX());
   int64_t rank = x.getRank();
@@ -328,12 +342,16 @@ bool splitExtremum(ReduceOp op) {
   while (made.getDefiningOp() && isPlain(made.getDefiningOp()) && made.getDefiningOp()->getNumOperands() == 1)
     made = made.getDefiningOp()->getOperand(0);
   Operation *source = made.getDefiningOp();
-  if (!source || !isa<LoopLowering>(source) || isViewOp(source) || cast<LoopLowering>(source).standsAlone())
-    return false;
+  SmallVector<int64_t> first = columnAxesOf(made);
+  if (first.empty()) {
+    if (!source || !isa<LoopLowering>(source) || isViewOp(source) || cast<LoopLowering>(source).standsAlone())
+      return false;
+    first = {rank - 1};
+  }
   OpBuilder builder(op);
   GraphBuilder b(builder, op.getLoc());
-  Value rows = b.reduce(op.getKind(), op.getX(), {rank - 1});
-  op.getY().replaceAllUsesWith(b.reduce(op.getKind(), rows, axisRange(0, rank - 1)));
+  Value parts = b.reduce(op.getKind(), op.getX(), first);
+  op.getY().replaceAllUsesWith(b.reduce(op.getKind(), parts, axisRange(0, rank - static_cast<int64_t>(first.size()))));
   op.erase();
   return true;
 }

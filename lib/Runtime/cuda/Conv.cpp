@@ -84,7 +84,7 @@ struct ConvSite : SiteCache {
 /// A convolution whose sums are wanted.
 struct SumsSite : SiteCache {
   mpt_conv_desc desc;
-  std::unique_ptr<ConvWithSums> together;
+  std::shared_ptr<ConvWithSums> together;
   std::unique_ptr<SiteCache> alone; // where cuDNN does not sum
 };
 
@@ -262,6 +262,7 @@ std::unique_ptr<ConvLibrary> ConvLibrary::open(CudaDevice &device) {
 }
 
 ConvLibrary::~ConvLibrary() {
+  plans.clear();
   if (handle)
     api.Destroy(handle);
 }

@@ -108,8 +108,9 @@ public:
 };
 
 /// The fastest deterministic engine that computes a forward convolution and, by channel, the sums of its results and of
-/// their squares, measured on the operands. Null where cuDNN has none.
-std::unique_ptr<ConvWithSums> planConvWithSums(CudaDevice &device, ConvLibrary &library, const mpt_conv_desc &desc,
+/// their squares, measured on the operands. Null where cuDNN has none, or the operands are less aligned than it takes.
+/// One plan serves all convolutions of one description.
+std::shared_ptr<ConvWithSums> planConvWithSums(CudaDevice &device, ConvLibrary &library, const mpt_conv_desc &desc,
                                                void *x, void *w, void *y, float *sums);
 
 } // namespace mpt::rt

@@ -73,6 +73,8 @@ struct GraphFunctions;
 
 } // namespace dnn
 
+class ConvWithSums;
+
 /// cuDNN on one device.
 class ConvLibrary {
 public:
@@ -83,6 +85,8 @@ public:
   const dnn::Functions &api;
   const dnn::GraphFunctions *graphs; ///< null where the library lacks one of them
   dnn::Handle handle = nullptr;
+  /// Plans of convolutions with sums by description, null where there is none: making one compiles code.
+  std::map<std::string, std::shared_ptr<ConvWithSums>> plans;
 
   /// Most scratch that an algorithm may ask for.
   static constexpr int64_t workspaceBytes = 256 << 20;

@@ -64,3 +64,16 @@ func.func @continued(%x: tensor<16x64x256xf32>, %z: tensor<1024x256xf32>, %scale
   %m = mpt.reduce max %z {axes = array<i64: 0, 1>} : (tensor<1024x256xf32>) -> tensor<f32>
   return %t, %m : tensor<1024x256xf32>, tensor<f32>
 }
+
+// Beside a bias gradient the largest element is found down the columns: one pass makes both, and the quantized copy.
+// CHECK-LABEL: func.func @bias_gradient
+// CHECK-DAG: %[[C:.*]] = mpt.reduce max %{{.*}} {axes = array<i64: 0, 1>} : (tensor<16x64x256xf32>) -> tensor<256xf32>
+// CHECK-DAG: mpt.reduce max %[[C]] {axes = array<i64: 0>}
+// CHECK-DAG: mpt.reduce sum %{{.*}} {axes = array<i64: 0, 1>}
+func.func @bias_gradient(%g: tensor<16x64x256xf32>) -> (tensor<256xf32>, tensor<f32>) {
+  %s = mpt.reduce sum %g {axes = array<i64: 0, 1>} : (tensor<16x64x256xf32>) -> tensor<256xf32>
+  %r = mpt.reshape %g : (tensor<16x64x256xf32>) -> tensor<1024x256xf32>
+  %a = mpt.abs %r : tensor<1024x256xf32>
+  %m = mpt.reduce max %a {axes = array<i64: 0, 1>} : (tensor<1024x256xf32>) -> tensor<f32>
+  return %s, %m : tensor<256xf32>, tensor<f32>
+}
