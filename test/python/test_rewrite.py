@@ -200,6 +200,17 @@ def test_long_sums_are_wide(tmp_path, policy, terms, wide):
     assert any(n.op_type == "Cast" and n.output[0] == before for n in nodes_of(path)) == wide
 
 
+def test_a_rule_for_normalized_data_leaves_statistics_on_every_run(tmp_path):
+    nodes = [helper.make_node("Conv", ["x", "k"], ["h"]), helper.make_node("BatchNormalization", ["h", "s", "b", "m", "v"], ["n"], name="norm"),
+             helper.make_node("Conv", ["n", "k"], ["y"])]
+    given = [("k", weight(2, 2).reshape(2, 2, 1, 1)), *((name, np.ones(2, np.float32)) for name in "sbmv")]
+    source = model(nodes, [("x", [1, 2, 3, 3])], [("y", [1, 2, 3, 3])], given)
+    first = rewrite(source, tmp_path, keep_narrow=".*")
+    second = rewrite(first, tmp_path, name="again", keep_narrow=".*")
+    assert {i.name: i.data_type for i in onnx.load(first).graph.initializer} == {"k": HALF, **dict.fromkeys("sbmv", FLOAT)}
+    assert open(first, "rb").read() == open(second, "rb").read()
+
+
 def test_nodes_that_stay_are_fed_what_they_were(tmp_path):
     nodes = [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("QuantizeLinear", ["h", "scale", "zero"], ["q"], name="quantize"),
              helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["d"]), helper.make_node("MatMul", ["d", "w"], ["y"])]

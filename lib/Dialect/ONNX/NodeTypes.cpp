@@ -179,14 +179,18 @@ NodeTypes mpt::onnx::nodeTypes(NodeOp node, Type narrow) {
     return result;
   // Groups with a slot that is not an FP32 tensor keep their types.
   SmallVector<bool, 4> movable(formals.groups, true);
+  int settled = formals.groups; // the first group of floats that are not FP32
   auto visit = [&](ValueRange values, ArrayRef<int> groups, bool variadic, SmallVector<int, 4> &out) {
     for (auto [i, value] : llvm::enumerate(values)) {
       out[i] = FormalTypes::at(groups, variadic, i);
       bool absent = isa_and_nonnull<AbsentOp>(value.getDefiningOp());
       if (out[i] >= 0 && !absent && !(isKnownTensor(value.getType()) && isFloat32Tensor(value.getType())) &&
           !(isa<NoneType>(value.getType()) && value.use_empty() && isa_and_nonnull<NodeOp>(value.getDefiningOp()) &&
-            value.getDefiningOp() == node.getOperation()))
+            value.getDefiningOp() == node.getOperation())) {
         movable[out[i]] = false;
+        if (auto tensor = dyn_cast<TensorType>(value.getType()); tensor && isa<FloatType>(tensor.getElementType()))
+          settled = std::min(settled, out[i]);
+      }
     }
   };
   visit(node.getInputs(), formals.inputs, formals.variadicInputs, result.operands);
@@ -198,8 +202,10 @@ NodeTypes mpt::onnx::nodeTypes(NodeOp node, Type narrow) {
         continue;
       if (movable[slot] && number[slot] == NodeTypes::kFixed)
         number[slot] = result.groups++;
-      slot = number[slot];
-      if (slot >= 0 && result.main == NodeTypes::kFixed)
+      int group = slot;
+      slot = number[group];
+      // Where the data is narrow already, no other group (statistics) takes its place.
+      if (slot >= 0 && result.main == NodeTypes::kFixed && group < settled)
         result.main = slot;
     }
   // A conversion from integers makes its result in whatever float type is asked for.
