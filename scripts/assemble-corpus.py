@@ -174,9 +174,11 @@ def main() -> int:
                 failed += not describe(f"{name} {policy} {arch}")
     if a.markdown:
         a.markdown.write_text(markdown(known, a))
-    spilling = sum(k.get("spilled", 0) > 0 for k in known["kernels"].values())
-    print(f"{len(known['programs'])} programs, {sum(len(p['kernels']) for p in known['programs'].values())} kernels of which "
-          f"{len(known['kernels'])} are distinct, {spilling} spill; {failed} programs failed")
+    used = [f"{program.split()[-1]} {k}" for program, entry in known["programs"].items() for k in entry["kernels"]]
+    distinct = set(used)
+    spilling = sum(known["kernels"][k].get("spilled", 0) > 0 for k in distinct)
+    print(f"{len(known['programs'])} programs, {len(used)} kernels of which {len(distinct)} are "
+          f"distinct, {spilling} spill; {failed} programs failed")
     return 1 if failed else 0
 
 

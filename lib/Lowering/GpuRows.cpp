@@ -81,6 +81,12 @@ void GpuKernelBuilder::rows(int64_t extent, StringRef schedule, bool partial) {
       ++streams;
     }
   unsigned vector = partial ? 1 : vectorWidth(innermost, sizes);
+  // Many sums beside each other: each has its own values, so that more registers a thread are wanted than 512 threads
+  // leave.
+  bool many = reductions.size() > 4;
+  int64_t mostThreads = many ? target.maxThreads : 2 * target.maxThreads;
+  if (many)
+    vector = std::min(vector, 4u);
   lane.clear();
   laneInRow = false;
   int64_t points = extentOf(kept), pieces = ceilDiv(extent, vector);
@@ -93,14 +99,14 @@ void GpuKernelBuilder::rows(int64_t extent, StringRef schedule, bool partial) {
   while (threads < 32 && threads < pieces)
     threads *= 2;
   auto held = [&] { return ceilDiv(pieces, threads) * vector; };
-  while (threads >= 32 && threads < 2 * target.maxThreads && held() > unroll)
+  while (threads >= 32 && threads < mostThreads && held() > unroll)
     threads *= 2;
   // Few rows: more threads each.
-  while (threads >= 32 && threads < 2 * target.maxThreads && pieces >= 2 * threads &&
+  while (threads >= 32 && threads < mostThreads && pieces >= 2 * threads &&
          points * threads < 512 * target.multiprocessors)
     threads *= 2;
-  // Many sums beside each other (a finite check of all gradients): loops keep one's values from waiting for another's.
-  if (reductions.size() > 4)
+  // Loops keep one sum's values from waiting for another's.
+  if (many)
     unroll = 0;
   int64_t together =
       std::max<int64_t>(1, std::max<int64_t>(32, points >= 4 * target.multiprocessors ? 128 : 32) / threads);

@@ -50,3 +50,27 @@ func.func @columns(%x: tensor<16384x64xf16>) -> tensor<64xf32> {
   }
   return %r : tensor<64xf32>
 }
+
+// Many sums beside each other want more registers a thread than 512 threads leave.
+// CHECK: func.func private
+// CHECK-SAME: mpt.block = array<i64: 256, 1, 1>
+// CHECK-SAME: mpt.schedule = "rows"
+// CHECK: vector.load {{.*}} vector<4xf16>
+func.func @many(%a: tensor<4096xf16>, %b: tensor<4096xf16>) -> tensor<f32> {
+  %r = mpt.fusion(%a, %b) : (tensor<4096xf16>, tensor<4096xf16>) -> tensor<f32> {
+  ^bb0(%x: tensor<4096xf16>, %y: tensor<4096xf16>):
+    %p = mpt.cast %x : tensor<4096xf16> to tensor<4096xf32>
+    %q = mpt.cast %y : tensor<4096xf16> to tensor<4096xf32>
+    %0 = mpt.reduce sum %p {axes = array<i64: 0>} : (tensor<4096xf32>) -> tensor<f32>
+    %1 = mpt.reduce max %p {axes = array<i64: 0>} : (tensor<4096xf32>) -> tensor<f32>
+    %2 = mpt.reduce min %p {axes = array<i64: 0>} : (tensor<4096xf32>) -> tensor<f32>
+    %3 = mpt.reduce sum %q {axes = array<i64: 0>} : (tensor<4096xf32>) -> tensor<f32>
+    %4 = mpt.reduce max %q {axes = array<i64: 0>} : (tensor<4096xf32>) -> tensor<f32>
+    %5 = mpt.add %0, %1 : tensor<f32>
+    %6 = mpt.add %2, %3 : tensor<f32>
+    %7 = mpt.add %4, %5 : tensor<f32>
+    %8 = mpt.add %6, %7 : tensor<f32>
+    mpt.yield %8 : tensor<f32>
+  }
+  return %r : tensor<f32>
+}
