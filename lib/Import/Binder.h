@@ -109,16 +109,20 @@ private:
 };
 
 // One function a family file.
+void addContribRules(RuleTable &table);
 void addConvRules(RuleTable &table);
 void addElementwiseRules(RuleTable &table);
 void addGatherRules(RuleTable &table);
 void addLossRules(RuleTable &table);
 void addMatMulRules(RuleTable &table);
 void addNormRules(RuleTable &table);
+void addQuantizeRules(RuleTable &table);
+void addRandomRules(RuleTable &table);
 void addReduceRules(RuleTable &table);
 void addResizeRules(RuleTable &table);
 void addSequenceRules(RuleTable &table);
 void addShapeRules(RuleTable &table);
+void addTrigonometricRules(RuleTable &table);
 
 } // namespace mpt
 

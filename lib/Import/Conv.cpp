@@ -203,6 +203,47 @@ static LogicalResult importAveragePool(Binder &b) {
   return b.done(b.make<AvgPoolOp>(b.in(0), w->kernel, w->strides, w->dilations, w->low, w->high, countPadding));
 }
 
+/// |x|^p, and the root of a sum of them.
+static Value power(Binder &b, Value x, int64_t p) {
+  Value size = b.make<AbsOp>(x);
+  return p == 1 ? size : p == 2 ? b.mul(x, x) : b.make<PowOp>(size, b.splatLike(size, static_cast<double>(p)));
+}
+static Value rootOf(Binder &b, Value sum, int64_t p) {
+  return p == 1 ? sum : p == 2 ? b.make<SqrtOp>(sum) : b.make<PowOp>(sum, b.splatLike(sum, 1 / static_cast<double>(p)));
+}
+
+static LogicalResult checkPower(Binder &b, int64_t p) {
+  if (p < 1)
+    return b.fail() << "expected p of 1 or more, got " << p;
+  return success();
+}
+
+static LogicalResult importLpPool(Binder &b) {
+  int64_t p = b.intAttr("p", 2);
+  if (failed(checkPooled(b)) || failed(checkPower(b, p)))
+    return failure();
+  FailureOr<Window> w = windowOf(b, b.shape(0).drop_front(2), b.intsAttr("kernel_shape"));
+  if (failed(w))
+    return failure();
+  double count = 1;
+  for (int64_t extent : w->kernel)
+    count *= static_cast<double>(extent);
+  Value powers = power(b, b.widen(b.in(0)), p);
+  Value mean = b.make<AvgPoolOp>(powers, w->kernel, w->strides, w->dilations, w->low, w->high, true);
+  return b.done(b.cast(rootOf(b, b.mul(mean, count), p), b.element(0)));
+}
+
+static LogicalResult importGlobalLpPool(Binder &b) {
+  int64_t p = b.intAttr("p", 2);
+  if (failed(checkPooled(b)) || failed(checkPower(b, p)))
+    return failure();
+  SmallVector<int64_t> axes = axisRange(2, b.rank(0)), shape(b.rank(0), 1);
+  shape[0] = b.shape(0)[0];
+  shape[1] = b.shape(0)[1];
+  Value sum = b.sum(power(b, b.widen(b.in(0)), p), axes);
+  return b.done(b.reshape(b.cast(rootOf(b, sum, p), b.element(0)), shape));
+}
+
 template <ReduceKind kind> static LogicalResult importGlobalPool(Binder &b) {
   if (failed(checkPooled(b)))
     return failure();
@@ -217,6 +258,8 @@ void mpt::addConvRules(RuleTable &t) {
   t.on("ConvTranspose", 1, importConvTranspose);
   t.on("MaxPool", 1, importMaxPool);
   t.on("AveragePool", 7, importAveragePool);
+  t.on("LpPool", 2, importLpPool);
+  t.on("GlobalLpPool", 2, importGlobalLpPool);
   t.on("GlobalAveragePool", 1, importGlobalPool<ReduceKind::mean>);
   t.on("GlobalMaxPool", 1, importGlobalPool<ReduceKind::max>);
 }

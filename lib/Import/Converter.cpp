@@ -17,8 +17,9 @@ using namespace mpt;
 const RuleTable &RuleTable::get() {
   static const RuleTable table = [] {
     RuleTable t;
-    for (auto add : {addConvRules, addElementwiseRules, addGatherRules, addLossRules, addMatMulRules, addNormRules,
-                     addReduceRules, addResizeRules, addSequenceRules, addShapeRules})
+    for (auto add : {addContribRules, addConvRules, addElementwiseRules, addGatherRules, addLossRules, addMatMulRules,
+                     addNormRules, addQuantizeRules, addRandomRules, addReduceRules, addResizeRules, addSequenceRules,
+                     addShapeRules, addTrigonometricRules})
       add(t);
     return t;
   }();

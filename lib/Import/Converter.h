@@ -23,6 +23,8 @@ public:
   llvm::LogicalResult inlineBlock(mlir::Block &block, mlir::ValueRange results);
   /// The elements of a sequence value.
   llvm::DenseMap<mlir::Value, llvm::SmallVector<mlir::Value>> sequences;
+  /// For results of QuantizeLinear, the same whole numbers as floats: what decodes them needs no integers.
+  llvm::DenseMap<mlir::Value, mlir::Value> quantized;
   /// The state that `value` is read from, with nothing but the read between; null otherwise.
   mlir::Operation *stateOf(mlir::Value core);
   std::pair<mlir::Value, int64_t> generator(mlir::Location loc);

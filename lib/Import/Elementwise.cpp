@@ -307,6 +307,15 @@ static LogicalResult importThresholdedRelu(Binder &b) {
   return b.done(b.select(b.compare(Predicate::gt, x, b.floatAttr("alpha", 1)), x, b.splatLike(x, 0)));
 }
 
+static LogicalResult importShrink(Binder &b) {
+  if (failed(b.need(1)))
+    return failure();
+  double bias = b.floatAttr("bias", 0), threshold = b.floatAttr("lambd", 0.5);
+  Value x = b.in(0);
+  Value low = b.select(b.compare(Predicate::lt, x, -threshold), b.add(x, bias), b.splatLike(x, 0));
+  return b.done(b.select(b.compare(Predicate::gt, x, threshold), b.add(x, -bias), low));
+}
+
 static LogicalResult importQuickGelu(Binder &b) {
   if (failed(b.need(1)))
     return failure();
@@ -369,6 +378,7 @@ void mpt::addElementwiseRules(RuleTable &t) {
   t.on("Selu", 6, importSelu);
   t.on("Celu", 12, importCelu);
   t.on("PRelu", 7, importPRelu);
+  t.on("Shrink", 9, importShrink);
   t.on("ThresholdedRelu", 10, importThresholdedRelu);
   t.onDomain("com.microsoft", "Gelu", importGelu);
   t.onDomain("com.microsoft", "QuickGelu", importQuickGelu);

@@ -147,6 +147,7 @@ void mpt::addGatherRules(RuleTable &t) {
   t.on("Gather", 1, importGather);
   t.on("GatherElements", 11, importGatherElements);
   t.on("GatherND", 11, importGatherND);
+  t.on("Scatter", 9, importScatterElements);
   t.on("ScatterElements", 11, importScatterElements);
   t.on("ScatterND", 11, importScatterND);
   t.on("OneHot", 9, importOneHot);

@@ -242,23 +242,6 @@ static LogicalResult importDropout(Binder &b) {
   return b.done(drop(b.in(0)));
 }
 
-static LogicalResult randomUniform(Binder &b, ArrayRef<int64_t> shape, Type element) {
-  auto [key, stream] = b.generator();
-  return b.done(b.make<RandomUniformOp>(RankedTensorType::get(shape, element), key, b.f64(b.floatAttr("low", 0)),
-                                        b.f64(b.floatAttr("high", 1)), b.i64(stream)));
-}
-
-static LogicalResult importRandomUniformLike(Binder &b) {
-  if (failed(b.need(1)))
-    return failure();
-  FailureOr<Type> element = b.typeAttr("dtype", b.element(0));
-  if (failed(element))
-    return failure();
-  if (!isa<FloatType>(*element))
-    return b.fail() << "expected a float type, got " << *element;
-  return randomUniform(b, b.shape(0), *element);
-}
-
 /// Windows are written out, one shifted tensor a channel.
 constexpr int64_t mostShifts = 1024;
 
@@ -287,16 +270,49 @@ static LogicalResult importLRN(Binder &b) {
   return b.done(b.cast(b.mul(x, scale), b.element(0)));
 }
 
+static LogicalResult importMeanVarianceNormalization(Binder &b) {
+  if (failed(needFloat(b, 1, 1)))
+    return failure();
+  FailureOr<SmallVector<int64_t>> axes = b.axes(b.intsAttr("axes", {0, 2, 3}), b.rank(0));
+  if (failed(axes))
+    return failure();
+  Value x = b.widen(b.in(0));
+  auto spread = [&](Value reduced) { return b.broadcastAlong(reduced, b.shape(0), *axes); };
+  Value centred = b.sub(x, spread(b.mean(x, *axes)));
+  Value deviation = b.make<SqrtOp>(b.mean(b.mul(centred, centred), *axes));
+  return b.done(b.cast(b.div(centred, spread(b.add(deviation, 1e-9))), b.element(0)));
+}
+
+static LogicalResult importLpNormalization(Binder &b) {
+  if (failed(needFloat(b, 1, 1)))
+    return failure();
+  FailureOr<int64_t> axis = b.axis(b.intAttr("axis", -1), b.rank(0));
+  if (failed(axis))
+    return failure();
+  int64_t p = b.intAttr("p", 2);
+  if (p != 1 && p != 2)
+    return b.fail() << "expected p = 1 or 2, got " << p;
+  Value x = b.widen(b.in(0));
+  Value norm = p == 1 ? b.sum(b.make<AbsOp>(x), {*axis}) : b.make<SqrtOp>(b.sum(b.mul(x, x), {*axis}));
+  // A vector of zeros stays one.
+  Value safe = b.select(b.compare(Predicate::eq, norm, 0.0), b.splatLike(norm, 1), norm);
+  return b.done(b.cast(b.div(x, b.broadcastAlong(safe, b.shape(0), {*axis})), b.element(0)));
+}
+
 void mpt::addNormRules(RuleTable &t) {
   t.on("BatchNormalization", 7, importBatchNormalization);
   t.on("LayerNormalization", 17, importLayerNormalization);
   t.on("RMSNormalization", 23, importRMSNormalization);
   t.on("SimplifiedLayerNormalization", 1, importRMSNormalization);
+  // ONNX Runtime has these two in the default domain; see proto::prepareModel().
+  t.onDomain("com.microsoft", "LayerNormalization", importLayerNormalization);
+  t.onDomain("com.microsoft", "SimplifiedLayerNormalization", importRMSNormalization);
   t.on("GroupNormalization", 18, importGroupNormalization);
   t.on("InstanceNormalization", 6, importInstanceNormalization);
   t.on("Softmax", 1, importSoftmax<SoftmaxOp>);
   t.on("LogSoftmax", 1, importSoftmax<LogSoftmaxOp>);
   t.on("Dropout", 7, importDropout);
-  t.on("RandomUniformLike", 1, importRandomUniformLike);
   t.on("LRN", 1, importLRN);
+  t.on("MeanVarianceNormalization", 9, importMeanVarianceNormalization);
+  t.on("LpNormalization", 1, importLpNormalization);
 }

@@ -1,6 +1,8 @@
 // Reductions over axes, running sums and positions of extremes.
 #include "Binder.h"
 
+#include <limits>
+
 using namespace mlir;
 using namespace mpt;
 
@@ -87,6 +89,75 @@ template <ReduceKind kind> static LogicalResult importArg(Binder &b) {
   return finish(b, y, {*axis});
 }
 
+/// Positions are found one after the other.
+constexpr int64_t mostTopK = 256;
+
+static LogicalResult importTopK(Binder &b) {
+  if (failed(b.need(1)))
+    return failure();
+  int64_t count = b.intAttr("k", 0);
+  if (b.version() >= 10) {
+    FailureOr<SmallVector<int64_t>> given = b.ints(1, "k");
+    if (failed(given) || given->size() != 1)
+      return failed(given) ? failure() : LogicalResult(b.fail() << "expected one number as k, got " << given->size());
+    count = given->front();
+  }
+  FailureOr<int64_t> axis = b.axis(b.intAttr("axis", -1), b.rank(0));
+  if (failed(axis))
+    return failure();
+  SmallVector<int64_t> shape(b.shape(0)), single(shape), others = otherAxes(b.rank(0), {*axis});
+  if (count < 1 || count > std::min(shape[*axis], mostTopK))
+    return b.fail() << "expected k from 1 to " << std::min(shape[*axis], mostTopK) << ", got " << count;
+  single[*axis] = 1;
+  Value x = b.in(0), keys = b.isFloat(0) ? b.widen(x) : b.cast(x, b.builder.getF64Type());
+  if (!b.intAttr("largest", 1))
+    keys = b.neg(keys);
+  Type i64 = b.builder.getI64Type();
+  Value position = IotaOp::create(b.builder, b.loc, RankedTensorType::get(shape, i64), b.i64(*axis));
+  Value lowest = b.splatLike(keys, -std::numeric_limits<double>::infinity());
+  Value taken = b.splat(tensorType(x).clone(b.builder.getI1Type()), 0);
+  SmallVector<Value> found;
+  for (int64_t i = 0; i < count; ++i) {
+    // The first position not yet taken that has the largest value left; -inf may be a value.
+    Value left = b.select(taken, lowest, keys);
+    Value largest = b.broadcast(b.reduce(ReduceKind::max, left, {*axis}), shape, others);
+    Value candidate = b.make<AndOp>(b.compare(Predicate::eq, left, largest), b.make<NotOp>(taken));
+    Value at =
+        b.cast(b.make<ArgReduceOp>(b.cast(candidate, b.builder.getF32Type()), ReduceKind::max, *axis, false), i64);
+    found.push_back(b.reshape(at, single));
+    taken = b.make<OrOp>(taken, b.compare(Predicate::eq, position, b.broadcast(at, shape, others)));
+  }
+  Value indices = found.size() == 1 ? found.front() : b.concat(found, *axis);
+  if (b.wants(1) && failed(b.set(1, indices)))
+    return failure();
+  return b.done(b.make<GatherElementsOp>(x, indices, *axis));
+}
+
+static LogicalResult importHardmax(Binder &b) {
+  if (failed(b.need(1)))
+    return failure();
+  bool flatten = b.version() < 13;
+  FailureOr<int64_t> axis = b.axis(b.intAttr("axis", flatten ? 1 : -1), b.rank(0));
+  if (failed(axis))
+    return failure();
+  SmallVector<int64_t> shape(b.shape(0));
+  Value x = b.in(0);
+  // Before opset 13 all axes from `axis` on are one.
+  if (flatten) {
+    SmallVector<int64_t> rows = {1, 1};
+    for (auto [i, extent] : llvm::enumerate(shape))
+      rows[static_cast<int64_t>(i) < *axis ? 0 : 1] *= extent;
+    x = b.reshape(x, rows);
+    axis = 1;
+  }
+  ArrayRef<int64_t> extents = tensorType(x).getShape();
+  Type i64 = b.builder.getI64Type();
+  Value at = b.cast(b.make<ArgReduceOp>(x, ReduceKind::max, *axis, false), i64);
+  Value position = IotaOp::create(b.builder, b.loc, RankedTensorType::get(extents, i64), b.i64(*axis));
+  Value hit = b.compare(Predicate::eq, position, b.broadcastAlong(at, extents, {*axis}));
+  return b.done(b.reshape(b.cast(hit, b.element(0)), shape));
+}
+
 void mpt::addReduceRules(RuleTable &t) {
   t.on("ReduceSum", 1, importReduce<ReduceKind::sum, Before::none, After::none, 13>);
   t.on("ReduceMean", 1, importReduce<ReduceKind::mean, Before::none, After::none, 18>);
@@ -99,6 +170,8 @@ void mpt::addReduceRules(RuleTable &t) {
   t.on("ReduceLogSum", 1, importReduce<ReduceKind::sum, Before::none, After::logarithm, 18>);
   t.on("ReduceLogSumExp", 1, importReduce<ReduceKind::sum, Before::exponential, After::none, 18>);
   t.on("CumSum", 11, importCumSum);
+  t.on("TopK", 1, importTopK);
+  t.on("Hardmax", 1, importHardmax);
   t.on("ArgMax", 1, importArg<ReduceKind::max>);
   t.on("ArgMin", 1, importArg<ReduceKind::min>);
 }

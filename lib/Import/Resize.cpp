@@ -94,7 +94,7 @@ static FailureOr<Taps> tapsOf(Binder &b, const Axis &axis, const Modes &modes) {
       int64_t at = first + t;
       bool outside = at < 0 || at >= axis.in;
       double weight = kernelAt((static_cast<double>(at) - *x) / stretch, modes);
-      if (outside && (modes.excludeOutside || modes.antialias))
+      if (outside && modes.excludeOutside)
         weight = 0;
       sum += weight;
       result.positions.push_back(std::clamp<int64_t>(at, 0, axis.in - 1));
@@ -115,10 +115,14 @@ static FailureOr<SmallVector<Axis>> axesOf(Binder &b) {
     axis.in = axis.out = extent;
   unsigned scalesAt = b.version() < 11 ? 1 : 2;
   SmallVector<int64_t> axes = b.version() >= 18 ? b.intsAttr("axes", axisRange(0, rank)) : axisRange(0, rank);
-  std::optional<HostTensor> scales = b.has(scalesAt) && b.given(scalesAt) ? readHost(b.given(scalesAt)) : std::nullopt;
+  ElementsAttr scaleValues = b.given(scalesAt);
+  if (auto attribute = dyn_cast_or_null<DenseF32ArrayAttr>(b.attr("scales"))) // Upsample 7
+    scaleValues = DenseElementsAttr::get(RankedTensorType::get({attribute.size()}, b.builder.getF32Type()),
+                                         attribute.asArrayRef());
+  std::optional<HostTensor> scales = scaleValues ? readHost(scaleValues) : std::nullopt;
   if (scales && scales->type.getNumElements() == 0)
     scales.reset();
-  bool sized = b.version() >= 11 && b.has(3);
+  bool sized = b.version() >= 11 && b.has(3) && tensorType(b.in(3)).getNumElements() > 0;
   if (sized == scales.has_value())
     return b.fail() << "expected either constant scales or constant sizes, got " << (sized ? "both" : "neither");
   SmallVector<int64_t> sizes;
@@ -202,7 +206,7 @@ static LogicalResult importResize10(Binder &b) {
 }
 
 void mpt::addResizeRules(RuleTable &t) {
-  t.on("Upsample", 9, importResize10);
+  t.on("Upsample", 7, importResize10);
   t.on("Resize", 10, importResize10);
   t.on("Resize", 11, importResize);
 }

@@ -85,6 +85,54 @@ static LogicalResult importSequenceConstruct(Binder &b) {
   return success();
 }
 
+static LogicalResult importSequenceEmpty(Binder &b) {
+  b.converter.sequences[b.node.getResult(0)] = {};
+  return success();
+}
+
+/// The place in a sequence that operand `i` names, or `otherwise`; up to `last`.
+static FailureOr<int64_t> positionOf(Binder &b, unsigned i, int64_t count, int64_t last, int64_t otherwise) {
+  if (!b.has(i))
+    return otherwise;
+  FailureOr<SmallVector<int64_t>> given = b.ints(i, "position");
+  if (failed(given) || given->size() != 1)
+    return failed(given) ? failure() : LogicalResult(b.fail() << "expected one position, got " << given->size());
+  int64_t at = given->front() < 0 ? given->front() + count : given->front();
+  if (at < 0 || at > last)
+    return b.fail() << "expected a position up to " << last << ", got " << given->front();
+  return at;
+}
+
+static LogicalResult importSequenceInsert(Binder &b) {
+  FailureOr<ArrayRef<Value>> elements = elementsOf(b);
+  if (failed(elements))
+    return failure();
+  if (!b.has(1) || !b.in(1))
+    return b.fail() << "expected a tensor as operand 1";
+  SmallVector<Value> result(*elements);
+  int64_t count = result.size();
+  FailureOr<int64_t> at = positionOf(b, 2, count, count, count);
+  if (failed(at))
+    return failure();
+  result.insert(result.begin() + *at, b.in(1));
+  b.converter.sequences[b.node.getResult(0)] = result;
+  return success();
+}
+
+static LogicalResult importSequenceErase(Binder &b) {
+  FailureOr<ArrayRef<Value>> elements = elementsOf(b);
+  if (failed(elements))
+    return failure();
+  SmallVector<Value> result(*elements);
+  int64_t count = result.size();
+  FailureOr<int64_t> at = positionOf(b, 1, count, count - 1, count - 1);
+  if (failed(at) || result.empty())
+    return failed(at) ? failure() : LogicalResult(b.fail() << "expected a sequence of at least one tensor");
+  result.erase(result.begin() + *at);
+  b.converter.sequences[b.node.getResult(0)] = result;
+  return success();
+}
+
 static LogicalResult importSequenceLength(Binder &b) {
   FailureOr<ArrayRef<Value>> elements = elementsOf(b);
   if (failed(elements))
@@ -125,7 +173,8 @@ static LogicalResult importIf(Binder &b) {
   ElementsAttr condition = b.given(0);
   if (!condition || condition.getNumElements() != 1)
     return b.fail()
-           << "expected a condition that is constant once shapes are known, got one that is computed at run time";
+           << "expected a condition that is constant once shapes are known, got one that is computed at run time; "
+              "compute both branches and choose with Where";
   bool taken = Binder::intsOf(condition)[0];
   ArrayAttr names = b.node.getRegionNamesAttr();
   for (auto [i, region] : llvm::enumerate(b.node.getBodies()))
@@ -138,6 +187,9 @@ void mpt::addSequenceRules(RuleTable &t) {
   t.on("SplitToSequence", 11, importSplitToSequence);
   t.on("SequenceAt", 11, importSequenceAt);
   t.on("SequenceConstruct", 11, importSequenceConstruct);
+  t.on("SequenceEmpty", 11, importSequenceEmpty);
+  t.on("SequenceInsert", 11, importSequenceInsert);
+  t.on("SequenceErase", 11, importSequenceErase);
   t.on("SequenceLength", 11, importSequenceLength);
   t.on("ConcatFromSequence", 11, importConcatFromSequence);
   t.on("If", 1, importIf);

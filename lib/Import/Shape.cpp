@@ -487,6 +487,38 @@ static LogicalResult importTrilu(Binder &b) {
   return b.done(b.select(b.broadcastTo(keep, b.shape(0)), x, b.splatLike(x, 0)));
 }
 
+static LogicalResult importEyeLike(Binder &b) {
+  if (failed(b.need(1)))
+    return failure();
+  FailureOr<Type> element = b.typeAttr("dtype", b.element(0));
+  if (failed(element))
+    return failure();
+  if (b.rank(0) != 2)
+    return b.fail() << "expected a matrix, got " << b.in(0).getType();
+  auto grid = RankedTensorType::get(b.shape(0), b.builder.getI64Type());
+  Value row = IotaOp::create(b.builder, b.loc, grid, b.i64(0)),
+        column = IotaOp::create(b.builder, b.loc, grid, b.i64(1));
+  Value diagonal = b.add(row, static_cast<double>(b.intAttr("k", 0)));
+  return b.done(b.cast(b.compare(Predicate::eq, column, diagonal), *element));
+}
+
+/// The first lengths[i] samples of each row in reverse: a gather at positions that are computed from the lengths.
+static LogicalResult importReverseSequence(Binder &b) {
+  if (failed(b.need(2)))
+    return failure();
+  int64_t batch = b.intAttr("batch_axis", 1), time = b.intAttr("time_axis", 0);
+  if (b.rank(0) < 2 || batch < 0 || time < 0 || batch > 1 || batch + time != 1 || b.rank(1) != 1 ||
+      b.shape(1)[0] != b.shape(0)[batch])
+    return b.fail() << "expected batch_axis and time_axis 0 and 1 and one length for each of the batch, got axes "
+                    << batch << " and " << time << " with lengths " << b.in(1).getType();
+  auto type = RankedTensorType::get(b.shape(0), b.builder.getI64Type());
+  Value at = IotaOp::create(b.builder, b.loc, type, b.i64(time));
+  Value length = b.broadcast(b.cast(b.in(1), b.builder.getI64Type()), b.shape(0), {batch});
+  Value reversed = b.add(b.sub(length, at), -1.0);
+  Value source = b.select(b.compare(Predicate::lt, at, length), reversed, at);
+  return b.done(b.make<GatherElementsOp>(b.in(0), source, time));
+}
+
 void mpt::addShapeRules(RuleTable &t) {
   t.on("Identity", 1, importIdentity);
   t.on("Constant", 1, importConstant);
@@ -508,4 +540,6 @@ void mpt::addShapeRules(RuleTable &t) {
   t.on("DepthToSpace", 1, importDepthToSpace);
   t.on("SpaceToDepth", 1, importSpaceToDepth);
   t.on("Trilu", 14, importTrilu);
+  t.on("EyeLike", 9, importEyeLike);
+  t.on("ReverseSequence", 10, importReverseSequence);
 }

@@ -17,16 +17,17 @@ INPUTS = {"x": "float[4,4,6,6]", "y": "float[4,4,6,6]", "p": "float[4,4,6,6]", "
 CONSTANTS = """int64[1] one = {1}, int64[2] one_two = {1, 2}, int64[2] zeros = {0, 0}, int64[2] twos = {2, 2}, int64[3] parts = {1, 2, 1},
                int64 axis = {1}, int64 depth = {5}, int64 from = {2}, int64 to = {11}, int64 by = {3}, int64[2,3] rows = {0, 3, 1, 2, 2, -1},
                int64[2,2] places = {0, 1, 3, 2}, int64[2,4] across = {0, 1, 2, 3, 3, 2, 1, 0}, int64[2] shape44 = {4, 4},
-               int64[2,2] fixed = {0, 3, 1, 0}"""
+               int64[2,2] fixed = {0, 3, 1, 0}, int64[1] three = {3}, int64 none_left = {0}, int64[2] zero_one = {0, 1}, int64[4] lengths = {1, 4, 3, 2}"""
 SCALARS = {"low": -0.5, "high": 0.75, "off_on": (-1.0, 2.0), "slope": 0.25, "scale4": (0.5, 1.0, 1.5, 2.0), "shift4": (0.1, -0.2, 0.3, 0.4),
-           "updates": ((1, 2, 3, 4), (5, 6, 7, 8)), "gain": (0.5, 1.0, 1.5, 2.0, 2.5, 3.0)}
+           "updates": ((1, 2, 3, 4), (5, 6, 7, 8)), "gain": (0.5, 1.0, 1.5, 2.0, 2.5, 3.0), "half": (1.0, 1.0, 0.5, 0.5), "lowest": -np.inf}
 
 TABLES = {
     "unary": [f"{op} (x)" for op in "Ceil Floor Cos Sin Erf Sign Softplus Softsign Elu Selu Celu Mish HardSigmoid HardSwish "
               "ThresholdedRelu Swish Neg Abs Tanh Sigmoid LeakyRelu Exp".split()]
     + [f"{op} (p)" for op in "Sqrt Log Reciprocal".split()]
     + ["Round (x)", "Elu <alpha = 0.5> (x)", "HardSigmoid <alpha = 0.25, beta = 0.4> (x)", "Gelu (x)", 'Gelu <approximate = "tanh"> (x)',
-       "Clip (x, low, high)", "Clip (x, low)", "PRelu (x, slope)", "IsNaN (x)", "IsInf (x)", "Swish <alpha = 1.5> (x)"],
+       "Clip (x, low, high)", "Clip (x, low)", "PRelu (x, slope)", "IsNaN (x)", "IsInf (x)", "Swish <alpha = 1.5> (x)", "Shrink <lambd = 0.4, bias = 0.2> (x)"]
+    + [f"{op} (x)" for op in "Tan Atan Sinh Cosh Asinh".split()] + ["Asin (within)", "Acos (within)", "Atanh (within)", "Acosh (beyond)"],
     "binary": [f"{op} (x, y)" for op in "Less LessOrEqual Greater GreaterOrEqual Equal Max Min Sum Mean".split()]
     + ["Sum (x, y, p)", "Mean (x, y, p)", "Mod <fmod = 1> (x, p)", "Pow (p, y)", "Where (b, m, slope)"]
     + [f"{op} (b, c)" for op in "And Or Xor".split()] + [f"{op} (i, j)" for op in "BitwiseAnd BitwiseOr BitwiseXor".split()]
@@ -34,28 +35,48 @@ TABLES = {
     "reduce": [f"{op} (p, one_two)" for op in "ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMin ReduceProd ReduceSum "
                "ReduceSumSquare ReduceMean".split()]
     + ["ReduceSum <keepdims = 0> (x, one_two)", "ReduceSum (x)", "ArgMax <axis = 2> (x)", "ArgMin <axis = -1, keepdims = 0> (x)",
-       "CumSum (x, axis)", "CumSum <reverse = 1, exclusive = 1> (x, axis)"],
+       "CumSum (x, axis)", "CumSum <reverse = 1, exclusive = 1> (x, axis)",
+       "TopK <axis = 1> (x, three)", "TopK <largest = 0> (m, three)", "TopK (i, three)", "Identity (places_of)", "TopK <axis = 1> (masked, three)",
+       "Hardmax <axis = 1> (x)"],
+    "einsum": [f'Einsum <equation = "{equation}"> {operands}' for equation, operands in (
+        ("...ij,...jk->...ik", "(x, y)"), ("...ij,jk->...ik", "(x, right6)"), ("b...d,d->b...", "(x, gain)"), ("iijk->ijk", "(x)"), ("ijkk", "(x)"),
+        ("ii", "(m)"), ("ij,...j", "(right6, thick)"), ("abcd,b->acd", "(x, slope4)"))],
+    "resize": ['Resize <mode = "linear", antialias = 1> (x, , half)', 'Resize <mode = "cubic", antialias = 1> (x, , half)',
+               'Resize <mode = "linear", antialias = 1, exclude_outside = 1> (x, , half)'],
     "shape": ["Squeeze (thin, one)", "Unsqueeze (m, one_two)", "Slice (x, one_two, shape44, one_two)", "Trilu (m)", "Trilu <upper = 0> (m, axis)",
               "DepthToSpace <blocksize = 2> (x)", 'DepthToSpace <blocksize = 2, mode = "CRD"> (x)', "SpaceToDepth <blocksize = 3> (x)",
               "Gather <axis = 1> (m, rows)", "GatherElements (m, across)", "GatherND (m, places)", "ScatterElements (m, across, updates)",
               "ScatterND (m, rowplaces, updates)", "Range (from, to, by)", "OneHot (i, depth, off_on)", "Tile (m, twos)",
               "Expand (slope, shape44)", "Transpose (m)", "Identity (right)",
-              "ConcatFromSequence <axis = 1> (several)", "SequenceLength (several)", "NonZero (fixed)", "Concat <axis = 1> (m, m)", "Flatten <axis = 2> (x)"],
+              "ConcatFromSequence <axis = 1> (several)", "SequenceLength (several)", "NonZero (fixed)", "Concat <axis = 1> (m, m)", "Flatten <axis = 2> (x)",
+              "EyeLike (m)", "EyeLike <k = -1> (m)", "ReverseSequence <batch_axis = 0, time_axis = 1> (x, lengths)",
+              "ReverseSequence (x, lengths)", "ConcatFromSequence <axis = 1> (other)"],
     "norm": ["LRN <size = 3> (x)", "InstanceNormalization (x, scale4, shift4)", "GroupNormalization <num_groups = 2> (x, scale4, shift4)",
              "RMSNormalization (x, gain)", "LayerNormalization (x, gain)", "GlobalMaxPool (x)", "GlobalAveragePool (x)", "Softmax <axis = 1> (x)",
-             "LogSoftmax <axis = 2> (x)"],
+             "LogSoftmax <axis = 2> (x)", "MeanVarianceNormalization (x)",
+             "MeanVarianceNormalization <axes = [1, 3]> (x)", "LpNormalization <axis = 1> (x)", "LpPool <kernel_shape = [2, 2], strides = [2, 2]> (x)"],
 }
 
 
 def model_of(nodes):
     outputs = ", ".join(f"float[unknown] r{k}" for k in range(len(nodes)))
     inputs = ", ".join(f"{kind} {name}" for name, kind in INPUTS.items())
-    text = "\n".join(f"r{k} = {node}" for k, node in enumerate(nodes))
+    text = "\n".join(f"r{k}{f', at{k}' if node.startswith('TopK') else ''} = {node}" for k, node in enumerate(nodes))
     model = onnx.parser.parse_model(f"""<ir_version: 10, opset_import: ["" : 24]>
       rules ({inputs}) => ({outputs}) <{CONSTANTS}, int64[2,1] rowplaces = {{2, 0}}> {{
         thin = ReduceMax (x, one)
         left, right = Split <axis = 1, num_outputs = 2> (m)
         several = SequenceConstruct (m, left)
+        more = SequenceInsert (several, right, axis)
+        other = SequenceErase (more, none_left)
+        best, places_of = TopK <axis = 1> (m, three)
+        within = Sin (x)
+        beyond = Exp (p)
+        thick = ReduceMax (y, one_two)
+        right6 = ReduceMax <keepdims = 0> (y, zero_one)
+        slope4 = ReduceMax <keepdims = 0> (m, one)
+        low_half = Less (x, y)
+        masked = Where (low_half, lowest, x)
         {text}
       }}""")
     for name, value in SCALARS.items():

@@ -317,12 +317,88 @@ LogicalResult proto::prepareNodes(ModelProto &model, std::vector<TensorProto> &i
   return success();
 }
 
+/// ONNX Runtime's optimizer writes two of its operators into the default domain, where the standard has none of them.
+static void renameRuntimeOperators(ModelProto &model) {
+  int64_t version = proto::opsetVersion(model, "");
+  bool any = false;
+  for (NodeProto &node : *model.mutable_graph()->mutable_node()) {
+    bool renamed =
+        (node.domain().empty() || node.domain() == "ai.onnx") &&
+        (node.op_type() == "SimplifiedLayerNormalization" || (node.op_type() == "LayerNormalization" && version < 17));
+    if (renamed)
+      node.set_domain("com.microsoft");
+    any |= renamed;
+  }
+  if (any && !proto::opsetVersion(model, "com.microsoft")) {
+    OperatorSetIdProto &opset = *model.add_opset_import();
+    opset.set_domain("com.microsoft");
+    opset.set_version(1);
+  }
+}
+
+/// Some producers write weights as Constant nodes. Where a filter or matrix is one, all tensors of floats that are
+/// become initializers.
+static void liftWeights(ModelProto &model) {
+  GraphProto &graph = *model.mutable_graph();
+  auto floats = [](const NodeProto &node) -> const TensorProto * {
+    if (node.op_type() != "Constant" || node.attribute_size() != 1 || node.output_size() != 1 ||
+        node.attribute(0).name() != "value" || !node.attribute(0).has_t())
+      return nullptr;
+    const TensorProto &tensor = node.attribute(0).t();
+    bool real = tensor.data_type() == TensorProto::FLOAT || tensor.data_type() == TensorProto::FLOAT16 ||
+                tensor.data_type() == TensorProto::BFLOAT16 || tensor.data_type() == TensorProto::DOUBLE;
+    return real && tensor.dims_size() > 0 ? &tensor : nullptr;
+  };
+  llvm::StringSet<> matrices;
+  for (const NodeProto &node : graph.node())
+    if (const TensorProto *tensor = floats(node); tensor && tensor->dims_size() >= 2)
+      matrices.insert(node.output(0));
+  bool weights = !matrices.empty() && llvm::any_of(graph.node(), [&](const NodeProto &node) {
+    bool product = llvm::is_contained({"Conv", "ConvTranspose", "MatMul", "Gemm"}, node.op_type());
+    return product && node.input_size() > 1 && matrices.contains(node.input(1));
+  });
+  if (!weights)
+    return;
+  google::protobuf::RepeatedPtrField<NodeProto> kept;
+  for (NodeProto &node : *graph.mutable_node()) {
+    if (!floats(node)) {
+      kept.Add(std::move(node));
+      continue;
+    }
+    TensorProto &tensor = *graph.add_initializer();
+    tensor.Swap(node.mutable_attribute(0)->mutable_t());
+    tensor.set_name(node.output(0));
+  }
+  graph.mutable_node()->Swap(&kept);
+}
+
+/// Gives ops that the standard defines by a function their default attributes, which some functions' bodies name
+/// without having them.
+static void addDefaults(ModelProto &model) {
+  int64_t version = proto::opsetVersion(model, "");
+  for (NodeProto &node : *model.mutable_graph()->mutable_node()) {
+    if (!node.domain().empty() && node.domain() != "ai.onnx")
+      continue;
+    const OpSchema *schema = mpt::onnx::schemas().GetSchema(node.op_type(), static_cast<int>(version), "");
+    if (!schema || !schema->HasFunction())
+      continue;
+    for (const auto &[name, attribute] : schema->attributes()) {
+      bool given = llvm::any_of(node.attribute(), [&](const AttributeProto &attr) { return attr.name() == name; });
+      if (!given && attribute.default_value.type() != AttributeProto::UNDEFINED)
+        *node.add_attribute() = attribute.default_value;
+    }
+  }
+}
+
 LogicalResult proto::prepareModel(ModelProto &model, std::vector<TensorProto> &initializers,
                                   const ImportOptions &options, Location loc) {
   MLIRContext *context = loc.getContext();
+  renameRuntimeOperators(model);
+  liftWeights(model);
   if (failed(checkAndInline(model, initializers, loc)) ||
       failed(bindDimensions(*model.mutable_graph(), options, context)))
     return failure();
+  addDefaults(model);
   GraphProto &graph = *model.mutable_graph();
   // Shapes in the file may hold symbols that are numbers now; inference finds them again.
   graph.clear_value_info();

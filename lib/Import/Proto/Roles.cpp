@@ -26,6 +26,16 @@ struct Use {
 
 /// True when operand `index` of the op is one that training changes.
 static bool isWeightOperand(onnx::NodeOp node, unsigned index) {
+  if (node.getDomain() == "com.microsoft")
+    return llvm::StringSwitch<bool>(node.getOpType())
+        .Cases({"BiasGelu", "FastGelu", "BiasSplitGelu", "BiasAdd"}, index == 1)
+        .Cases({"LayerNormalization", "SimplifiedLayerNormalization", "GroupNorm", "Attention"},
+               index == 1 || index == 2)
+        .Cases({"SkipLayerNormalization", "SkipSimplifiedLayerNormalization"}, index >= 2)
+        .Case("MultiHeadAttention", index == 3)
+        .Case("EmbedLayerNormalization", index >= 2 && index <= 6)
+        .Case("FusedMatMul", true)
+        .Default(false);
   return llvm::StringSwitch<bool>(node.getOpType())
       .Cases({"Conv", "ConvTranspose", "BatchNormalization", "InstanceNormalization", "GroupNormalization"},
              index == 1 || index == 2)

@@ -1,0 +1,54 @@
+// Random tensors: uniform bits by counter (DropoutOp's generator), normal ones from them.
+#include "Binder.h"
+
+using namespace mlir;
+using namespace mpt;
+
+static Value uniform(Binder &b, ArrayRef<int64_t> shape, Type element, double low, double high) {
+  auto [key, stream] = b.generator();
+  return b.make<RandomUniformOp>(RankedTensorType::get(shape, element), key, b.f64(low), b.f64(high), b.i64(stream));
+}
+
+static LogicalResult randomUniform(Binder &b, ArrayRef<int64_t> shape, Type element) {
+  return b.done(uniform(b, shape, element, b.floatAttr("low", 0), b.floatAttr("high", 1)));
+}
+
+/// Two uniform tensors make a normal one (Box and Muller, 1958).
+static LogicalResult randomNormal(Binder &b, ArrayRef<int64_t> shape, Type element) {
+  constexpr double pi = 3.14159265358979323846;
+  Type wide = wideType(element);
+  // 1 - u lies in (0, 1], so that its logarithm is finite.
+  Value u = uniform(b, shape, wide, 0, 1), angle = b.mul(uniform(b, shape, wide, 0, 1), 2 * pi);
+  Value radius = b.make<SqrtOp>(b.mul(b.make<LogOp>(b.add(b.neg(u), 1.0)), -2.0));
+  Value normal = b.mul(radius, b.make<CosOp>(angle));
+  Value y = b.add(b.mul(normal, b.floatAttr("scale", 1)), b.floatAttr("mean", 0));
+  return b.done(b.cast(y, element));
+}
+
+template <auto make> static LogicalResult importLike(Binder &b) {
+  if (failed(b.need(1)))
+    return failure();
+  FailureOr<Type> element = b.typeAttr("dtype", b.element(0));
+  if (failed(element))
+    return failure();
+  if (!isa<FloatType>(*element))
+    return b.fail() << "expected a float type, got " << *element;
+  return make(b, b.shape(0), *element);
+}
+
+template <auto make> static LogicalResult importShaped(Binder &b) {
+  FailureOr<Type> element = b.typeAttr("dtype", b.builder.getF32Type());
+  SmallVector<int64_t> shape = b.intsAttr("shape");
+  if (failed(element) || failed(b.checkShape(shape)))
+    return failure();
+  if (!isa<FloatType>(*element))
+    return b.fail() << "expected a float type, got " << *element;
+  return make(b, shape, *element);
+}
+
+void mpt::addRandomRules(RuleTable &t) {
+  t.on("RandomUniform", 1, importShaped<randomUniform>);
+  t.on("RandomUniformLike", 1, importLike<randomUniform>);
+  t.on("RandomNormal", 1, importShaped<randomNormal>);
+  t.on("RandomNormalLike", 1, importLike<randomNormal>);
+}

@@ -1,0 +1,91 @@
+"""Forms of graphs that some producers write: weights as Constant nodes, quantized weights, old attributes, random tensors."""
+import numpy as np
+import onnx
+import onnx.parser
+import pytest
+from mpt_run import tool
+
+import mpt
+
+
+def trainer_of(text, folder, **flags):
+    if not (tool().parent / "mpt-opt").exists():
+        pytest.skip("mpt-opt is not built")
+    onnx.save(onnx.parser.parse_model(text), folder / "m.onnx")
+    mpt.compile(folder / "m.onnx", optimizer="sgd,lr=0.1", quiet=True, out=folder / "out", **flags)
+    return mpt.Trainer(folder / "out", threads=1)
+
+
+def test_weights_that_are_constant_nodes_are_trained(tmp_path):
+    trainer = trainer_of("""<ir_version: 8, opset_import: ["" : 17]> m (float[2, 3] x, float[2, 2] y) => (float loss) {
+        w = Constant <value = float[3, 2] {1, 2, 3, 4, 5, 6}> ()
+        b = Constant <value = float[2] {1, -1}> ()
+        h = MatMul (x, w)
+        z = Add (h, b)
+        d = Sub (z, y)
+        s = Mul (d, d)
+        loss = ReduceSum <keepdims = 0> (s)
+      }""", tmp_path, loss="none")
+    x, y = np.array([[1, 2, 3], [0, 1, 0]], np.float32), np.zeros((2, 2), np.float32)
+    w, b = np.array([[1, 2], [3, 4], [5, 6]], np.float32), np.array([1, -1], np.float32)
+    d = x @ w + b - y
+    loss, gradients = trainer.gradients({"x": x, "y": y})
+    assert loss == pytest.approx(float((d * d).sum()))
+    assert set(gradients) == {"w", "b"}
+    np.testing.assert_allclose(gradients["w"], 2 * x.T @ d, rtol=1e-6)
+    np.testing.assert_allclose(gradients["b"], 2 * d.sum(0), rtol=1e-6)
+
+
+def test_constants_of_a_model_with_initializers_stay(tmp_path):
+    trainer = trainer_of("""<ir_version: 8, opset_import: ["" : 17]> m (float[2, 3] x) => (float loss)
+        <float[3, 2] w = {1, 2, 3, 4, 5, 6}> {
+        b = Constant <value = float[2] {1, -1}> ()
+        h = MatMul (x, w)
+        z = Mul (h, b)
+        loss = ReduceSum <keepdims = 0> (z)
+      }""", tmp_path, loss="none")
+    assert set(trainer.parameters()) == {"w"}
+
+
+@pytest.mark.parametrize("kind, zero", [("int8", 3), ("uint8", 130)])
+def test_quantized_weights_and_values(kind, zero, tmp_path):
+    trainer = trainer_of(f"""<ir_version: 8, opset_import: ["" : 17]> m (float[2, 3] x) => (float loss)
+        <{kind}[3, 2] q = {{10, 20, 30, 40, 50, 60}}, float[2] scales = {{0.5, 0.25}}, {kind}[2] zeros = {{1, {zero}}}, float[2] b = {{0, 0}},
+         float step = {{0.125}}, {kind} middle = {{{zero}}}> {{
+        w = DequantizeLinear <axis = 1> (q, scales, zeros)
+        xi = QuantizeLinear (x, step, middle)
+        xq = DequantizeLinear (xi, step, middle)
+        h = MatMul (xq, w)
+        z = Add (h, b)
+        s = Mul (z, z)
+        loss = ReduceSum <keepdims = 0> (s)
+      }}""", tmp_path, loss="none")
+    x = np.array([[0.3, -0.2, 100], [0.06, 1, -100]], np.float32)
+    low, high = (-128, 127) if kind == "int8" else (0, 255)
+    xq = (np.clip(np.round(x / 0.125) + zero, low, high) - zero) * 0.125
+    w = (np.array([[10, 20], [30, 40], [50, 60]]) - np.array([1, zero])) * np.array([0.5, 0.25])
+    loss, gradients = trainer.gradients({"x": x})
+    assert loss == pytest.approx(float(((xq @ w) ** 2).sum()), rel=1e-6)
+    np.testing.assert_allclose(gradients["b"], 2 * (xq @ w).sum(0), rtol=1e-5)
+
+
+def test_upsample_with_scales_as_attribute(tmp_path):
+    trainer = trainer_of("""<ir_version: 3, opset_import: ["" : 7]> m (float[1, 1, 2, 2] x) => (float[1, 1, 4, 6] y) {
+        y = Upsample <mode = "nearest", scales = [1.0, 1.0, 2.0, 3.0]> (x)
+      }""", tmp_path, forward_only=True)
+    x = np.arange(4, dtype=np.float32).reshape(1, 1, 2, 2)
+    np.testing.assert_array_equal(trainer.evaluate({"x": x})["y"], x.repeat(2, 2).repeat(3, 3))
+
+
+def test_normal_tensors_have_their_moments(tmp_path):
+    """Mean and deviation of 40,000 values within five standard errors; a variational autoencoder's noise."""
+    trainer = trainer_of("""<ir_version: 8, opset_import: ["" : 17]> m (float[200, 200] x) => (float[200, 200] y, float[200, 200] z) {
+        y = RandomNormalLike <mean = 1.0, scale = 2.0> (x)
+        z = RandomNormal <shape = [200, 200]> ()
+      }""", tmp_path, forward_only=True)
+    got = trainer.evaluate({"x": np.zeros((200, 200), np.float32)})
+    for name, mean, scale in (("y", 1, 2), ("z", 0, 1)):
+        value = np.asarray(got[name], np.float64)
+        assert abs(value.mean() - mean) < 5 * scale / 200
+        assert abs(value.std() - scale) < 5 * scale / (200 * np.sqrt(2))
+    assert abs(np.corrcoef(np.ravel(got["y"]), np.ravel(got["z"]))[0, 1]) < 5 / 200
