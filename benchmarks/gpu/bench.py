@@ -24,6 +24,19 @@ LOSSES, WARM, ROUNDS, STEPS = 3, 3, 6, 5
 ITEM = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "BOOL": 1, "I8": 1, "U8": 1, "F8_E4M3": 1, "F8_E5M2": 1, "U64": 8}
 
 
+def narrowed(value, dtype):
+    """A tensor's values as the compiler stores weights in fewer bits: what is finite and not zero stays so."""
+    import torch
+    value = value.detach()
+    result = value.to(dtype)
+    if dtype is torch.float32:
+        return result
+    limits = torch.finfo(dtype)
+    least = torch.full((), limits.smallest_normal * limits.eps, dtype=dtype)
+    result = torch.where((result == 0) & (value != 0), torch.copysign(least, result), result)
+    return torch.where(torch.isinf(result) & torch.isfinite(value), torch.copysign(torch.full((), limits.max, dtype=dtype), result), result)
+
+
 def write_weights(folder: pathlib.Path, path: str, module) -> None:
     """The initial state of a library whose own did not travel, as weights.json describes it."""
     import torch
@@ -49,7 +62,7 @@ def write_weights(folder: pathlib.Path, path: str, module) -> None:
                     file.seek(8 + len(plain) + end - 1)
                     file.write(b"\0")
             else:
-                value = known[entry["torch"]].detach().to(types[entry["dtype"]]).permute(entry["permute"]).contiguous()
+                value = narrowed(known[entry["torch"]], types[entry["dtype"]]).permute(entry["permute"]).contiguous()
                 file.write(value.view(torch.uint8).numpy().tobytes())
 
 

@@ -145,7 +145,10 @@ def pack_model(opt, model, policy, folder, arch, scratch):
         return problem
     (folder / "report.json").write_text(json.dumps({kind: json.loads(path.read_text()) for kind, path in reports.items()}))
     weights, = folder.glob("*.safetensors")
-    text = json.dumps(describe_weights(weights, case.module))
+    try:
+        text = json.dumps(describe_weights(weights, case.module))
+    except ValueError as problem:
+        return str(problem)
     weights.unlink()
     (folder / "weights.json").write_text(text)
     return None
@@ -154,6 +157,7 @@ def pack_model(opt, model, policy, folder, arch, scratch):
 def describe_weights(path, module):
     """The header of a weights file, and of every tensor where its bytes come from: "hex" (they are small), "fill" (one value), or
     "torch" (the parameter or buffer of that name, in the layout that "permute" makes)."""
+    import bench
     import torch
     known, statistics = dict([*module.named_parameters(), *module.named_buffers()]), dict(module.named_buffers())
     with open(path, "rb") as file:
@@ -176,8 +180,8 @@ def describe_weights(path, module):
             continue
         origin = known.get(name.removesuffix(".master"))
         if origin is None or entry["dtype"] not in types:
-            raise SystemExit(f"pack: no origin is known for the weights '{name}'")
-        there = origin.detach().to(types[entry["dtype"]])
+            raise ValueError(f"no origin is known for the weights '{name}'")
+        there = bench.narrowed(origin, types[entry["dtype"]])
         plain = list(range(there.dim()))
         for permute in (plain, plain[:1] + plain[2:] + plain[1:2]):
             value = there.permute(permute).contiguous()
@@ -186,7 +190,7 @@ def describe_weights(path, module):
                 entry.update(torch=name.removesuffix(".master"), permute=permute)
                 break
         else:
-            raise SystemExit(f"pack: the weights '{name}' are not the module's")
+            raise ValueError(f"the weights '{name}' are not the module's")
     return header
 
 

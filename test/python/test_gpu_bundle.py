@@ -69,3 +69,11 @@ def test_time_that_is_spent_leaves_the_rest_for_the_next_call(bundle):
 def test_names_of_parts(bundle):
     done, _ = run(bundle, "speed")
     assert done.returncode == 2 and "expected parts among probe, smoke" in done.stderr
+
+
+def test_weights_of_fewer_bits_are_the_compilers():
+    torch = pytest.importorskip("torch")
+    sys.path.insert(0, str(ROOT / "benchmarks" / "gpu"))
+    from bench import narrowed
+    assert narrowed(torch.tensor([-1.7e-8, 1e6, 0.0, 1.0]), torch.float16).tolist() == [-2.0**-24, 65504, 0, 1]
+    assert narrowed(torch.tensor([1.7e-8]), torch.float32).tolist() == torch.tensor([1.7e-8]).tolist()
