@@ -173,6 +173,28 @@ static Value causalBias(Binder &b, RankedTensorType scores) {
   return b.select(b.compare(Predicate::le, column, row), b.splat(scores, 0), b.splat(scores, low));
 }
 
+/// What is added to the scores: the mask (operand `maskAt`), operand 5 and the causal mask, each where given; else
+/// null.
+static FailureOr<Value> scoresBias(Binder &b, unsigned maskAt, RankedTensorType scores) {
+  Value bias;
+  auto plus = [&](Value more) { bias = bias ? b.add(bias, more) : more; };
+  if (b.has(maskAt)) {
+    FailureOr<Value> mask = maskBias(b, maskAt, scores, b.floatAttr("mask_filter_value", -10000));
+    if (failed(mask))
+      return failure();
+    plus(*mask);
+  }
+  if (b.has(5)) {
+    FailureOr<Value> given = optionalLike(b, 5, b.splat(scores, 0));
+    if (failed(given))
+      return failure();
+    plus(*given);
+  }
+  if (b.intAttr("unidirectional", 0))
+    plus(causalBias(b, scores));
+  return bias;
+}
+
 /// Self-attention with the projections of queries, keys and values in one product: x, weights, bias, mask.
 static LogicalResult importAttention(Binder &b) {
   if (failed(b.need(2)))
@@ -193,25 +215,13 @@ static LogicalResult importAttention(Binder &b) {
   for (int64_t i = 0; i < 3; ++i)
     parts[i] = split(b, b.slice(*all, {0, 0, i * width}, {batch, time, width}), heads);
   auto type = RankedTensorType::get({batch, heads, time, time}, b.element(0));
-  Value bias;
-  if (b.has(3)) {
-    FailureOr<Value> mask = maskBias(b, 3, type, b.floatAttr("mask_filter_value", -10000));
-    if (failed(mask))
-      return failure();
-    bias = *mask;
-  }
-  if (b.has(5)) {
-    FailureOr<Value> more = optionalLike(b, 5, b.splat(type, 0));
-    if (failed(more))
-      return failure();
-    bias = bias ? b.add(bias, *more) : *more;
-  }
-  if (b.intAttr("unidirectional", 0))
-    bias = bias ? b.add(bias, causalBias(b, type)) : causalBias(b, type);
+  FailureOr<Value> bias = scoresBias(b, 3, type);
+  if (failed(bias))
+    return failure();
   double scale = b.floatAttr("scale", 0);
   if (scale == 0)
     scale = 1 / std::sqrt(static_cast<double>(width) / static_cast<double>(heads));
-  return b.done(join(b, attend(b, parts[0], parts[1], parts[2], bias, scale)));
+  return b.done(join(b, attend(b, parts[0], parts[1], parts[2], *bias, scale)));
 }
 
 /// Attention of projected queries, keys and values [B, T, H]: query, key, value, bias, key mask, scores' bias.
@@ -242,25 +252,13 @@ static LogicalResult importMultiHeadAttention(Binder &b) {
     return b.fail() << "expected queries, keys and values that fit, got " << b.in(0).getType() << ", "
                     << b.in(1).getType() << " and " << b.in(2).getType();
   auto type = RankedTensorType::get({q[0], heads, q[2], k[2]}, b.element(0));
-  Value bias;
-  if (b.has(4)) {
-    FailureOr<Value> mask = maskBias(b, 4, type, b.floatAttr("mask_filter_value", -10000));
-    if (failed(mask))
-      return failure();
-    bias = *mask;
-  }
-  if (b.has(5)) {
-    FailureOr<Value> more = optionalLike(b, 5, b.splat(type, 0));
-    if (failed(more))
-      return failure();
-    bias = bias ? b.add(bias, *more) : *more;
-  }
-  if (b.intAttr("unidirectional", 0))
-    bias = bias ? b.add(bias, causalBias(b, type)) : causalBias(b, type);
+  FailureOr<Value> bias = scoresBias(b, 4, type);
+  if (failed(bias))
+    return failure();
   double scale = b.floatAttr("scale", 0);
   if (scale == 0)
     scale = 1 / std::sqrt(static_cast<double>(q[3]));
-  return b.done(join(b, attend(b, parts[0], parts[1], parts[2], bias, scale)));
+  return b.done(join(b, attend(b, parts[0], parts[1], parts[2], *bias, scale)));
 }
 
 /// Rotation of pairs by angles that depend on the position: x, positions, cosines, sines.
