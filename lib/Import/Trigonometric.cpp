@@ -4,14 +4,18 @@
 using namespace mlir;
 using namespace mpt;
 
-/// Runs `f` on the operand in FP64: differences near zero keep FP32's precision there.
-static LogicalResult inDouble(Binder &b, llvm::function_ref<Value(Value)> f) {
+static LogicalResult inType(Binder &b, bool asDouble, llvm::function_ref<Value(Value)> f) {
   if (failed(b.need(1)))
     return failure();
   if (!b.isFloat(0))
     return b.fail() << "expected a float tensor, got " << b.in(0).getType();
-  return b.done(b.cast(f(b.cast(b.in(0), b.builder.getF64Type())), b.element(0)));
+  Value x = asDouble ? b.cast(b.in(0), b.builder.getF64Type()) : b.widen(b.in(0));
+  return b.done(b.cast(f(x), b.element(0)));
 }
+
+static LogicalResult inWide(Binder &b, llvm::function_ref<Value(Value)> f) { return inType(b, false, f); }
+/// In FP64: differences near zero keep FP32's precision there.
+static LogicalResult inDouble(Binder &b, llvm::function_ref<Value(Value)> f) { return inType(b, true, f); }
 
 static Value half(Binder &b, Value x) { return b.mul(x, 0.5); }
 static Value root(Binder &b, Value x) { return b.make<SqrtOp>(x); }
@@ -40,23 +44,23 @@ static Value arcSine(Binder &b, Value x) {
 }
 
 static LogicalResult importTan(Binder &b) {
-  return inDouble(b, [&](Value x) { return quotient(b, b.make<SinOp>(x), b.make<CosOp>(x)); });
+  return inWide(b, [&](Value x) { return quotient(b, b.make<SinOp>(x), b.make<CosOp>(x)); });
 }
 static LogicalResult importAtan(Binder &b) {
-  return inDouble(b, [&](Value x) { return arcTangent(b, x); });
+  return inWide(b, [&](Value x) { return arcTangent(b, x); });
 }
 static LogicalResult importAsin(Binder &b) {
-  return inDouble(b, [&](Value x) { return arcSine(b, x); });
+  return inWide(b, [&](Value x) { return arcSine(b, x); });
 }
 static LogicalResult importAcos(Binder &b) {
   return inDouble(b, [&](Value x) { return b.add(b.neg(arcSine(b, x)), 1.57079632679489661923); });
 }
 static Value hyperbolicCosine(Binder &b, Value x) { return half(b, b.add(b.make<ExpOp>(x), b.make<ExpOp>(b.neg(x)))); }
 static LogicalResult importCosh(Binder &b) {
-  return inDouble(b, [&](Value x) { return hyperbolicCosine(b, x); });
+  return inWide(b, [&](Value x) { return hyperbolicCosine(b, x); });
 }
 static LogicalResult importSinh(Binder &b) {
-  return inDouble(b, [&](Value x) { return half(b, b.sub(b.make<ExpOp>(x), b.make<ExpOp>(b.neg(x)))); });
+  return inWide(b, [&](Value x) { return b.mul(b.make<TanhOp>(x), hyperbolicCosine(b, x)); });
 }
 static LogicalResult importAsinh(Binder &b) {
   return inDouble(b, [&](Value x) {
