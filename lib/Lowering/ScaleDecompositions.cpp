@@ -51,13 +51,21 @@ struct Rescale : Decomposable::ExternalModel<Rescale, train::RescaleOp> {
   }
 };
 
+/// Moments of FP64 values are scales' FP32 in the end.
+SmallVector<Value> inResultTypes(GraphBuilder &b, Operation *op, ArrayRef<Value> values) {
+  SmallVector<Value> results;
+  for (auto [value, result] : llvm::zip_equal(values, op->getResults()))
+    results.push_back(b.cast(value, tensorType(result).getElementType()));
+  return results;
+}
+
 struct Moments : Decomposable::ExternalModel<Moments, train::MomentsOp> {
   Values decompose(Operation *operation, OpBuilder &builder) const {
     auto op = cast<train::MomentsOp>(operation);
     GraphBuilder b(builder, op.getLoc());
     Value x = b.widen(op.getX());
     SmallVector<int64_t> axes = allAxes(x);
-    return SmallVector<Value>{b.mean(b.mul(x, x), axes), b.reduce(ReduceKind::max, b.make<AbsOp>(x), axes)};
+    return inResultTypes(b, op, {b.mean(b.mul(x, x), axes), b.reduce(ReduceKind::max, b.make<AbsOp>(x), axes)});
   }
 };
 
@@ -71,8 +79,9 @@ struct LogMoments : Decomposable::ExternalModel<LogMoments, train::LogMomentsOp>
     Value log = b.make<LogOp>(b.select(present, x, one)); // ln 1 = 0 adds nothing
     Value count = b.sum(b.select(present, one, zero), axes);
     count = most(b, count, b.splatLike(count, 1));
-    return SmallVector<Value>{b.div(b.sum(log, axes), count), b.div(b.sum(b.mul(log, log), axes), count),
-                              b.reduce(ReduceKind::max, x, axes)};
+    return inResultTypes(b, op,
+                         {b.div(b.sum(log, axes), count), b.div(b.sum(b.mul(log, log), axes), count),
+                          b.reduce(ReduceKind::max, x, axes)});
   }
 };
 

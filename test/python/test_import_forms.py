@@ -89,3 +89,18 @@ def test_normal_tensors_have_their_moments(tmp_path):
         assert abs(value.mean() - mean) < 5 * scale / 200
         assert abs(value.std() - scale) < 5 * scale / (200 * np.sqrt(2))
     assert abs(np.corrcoef(np.ravel(got["y"]), np.ravel(got["z"]))[0, 1]) < 5 / 200
+
+
+@pytest.mark.parametrize("policy", ["amp-f16", "als-f16", "fp8-hybrid"])
+def test_double_precision_inside_a_narrow_model(policy, tmp_path):
+    trainer = trainer_of("""<ir_version: 8, opset_import: ["" : 17]> m (float[2, 3] x) => (float loss) <float[3, 2] w = {1, 2, 3, 4, 5, 6}> {
+        h = MatMul (x, w)
+        a = Asinh (h)
+        s = Mul (a, a)
+        loss = ReduceSum <keepdims = 0> (s)
+      }""", tmp_path, loss="none", policy=policy)
+    x = np.array([[1, 2, 3], [0, 1, 0]], np.float32)
+    wanted = float((np.arcsinh(x @ np.array([[1, 2], [3, 4], [5, 6]])) ** 2).sum())
+    steps = [trainer.step({"x": x}) for _ in range(4)]
+    assert steps[0].loss == pytest.approx(wanted, rel=0.05 if policy == "fp8-hybrid" else 2e-3)
+    assert steps[-1].loss < steps[0].loss
