@@ -1,6 +1,7 @@
 // Scattering ops on many threads, without atomic operations: updates that share a place are linked in their order, each
 // chain's first update walks its slice of the updates, and what slices made is joined.
 #include "GpuKernelBuilder.h"
+#include "Reductions.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
@@ -20,13 +21,6 @@ constexpr int64_t kMostUpdates = int64_t(1) << 17;
 /// all.
 constexpr int64_t kSlice = 256;
 constexpr int64_t kUnroll = 4;
-
-int64_t product(ArrayRef<int64_t> shape, ArrayRef<int64_t> dims) {
-  int64_t count = 1;
-  for (int64_t dim : dims)
-    count *= shape[dim];
-  return count;
-}
 
 /// The layout of the work, and of the scratch memory that the launches share.
 struct Links {
@@ -56,7 +50,7 @@ Links::Links(const ScatterForm &form, Value result)
   positions = 1;
   for (auto [dim, update] : shared)
     positions *= shape[dim];
-  updates = product(updateShape, updateDims);
+  updates = mpt::extentOf(updateShape, updateDims);
   slices = ceilDiv(updates, kSlice);
   bytes = ceilDiv(compute.getIntOrFloatBitWidth(), 8);
 }
@@ -97,7 +91,7 @@ Value compared(ElementEmitter &e, arith::CmpIPredicate predicate, Value a, Value
 bool GpuKernelBuilder::canLink(const ScatterForm &form) {
   Links links(form, yielded().front());
   return links.updates <= (form.byRows ? kMostUpdates : kMostUpdates / 4) && !links.element.isInteger(1) &&
-         product(links.shape, links.places) < (int64_t(1) << 31);
+         mpt::extentOf(links.shape, links.places) < (int64_t(1) << 31);
 }
 
 void GpuKernelBuilder::scatterByLinks(const ScatterForm &form) {
@@ -133,7 +127,7 @@ void GpuKernelBuilder::scatterByLinks(const ScatterForm &form) {
   SmallVector<int64_t> every;
   for (int64_t i = 0, n = links.shape.size(); i < n; ++i)
     every.push_back(i);
-  int64_t elements = product(links.shape, every);
+  int64_t elements = mpt::extentOf(links.shape, every);
   int64_t inner = every.empty() ? 1 : links.shape.back();
   bool flat = !every.empty() && llvm::all_of(ArrayRef(inputs), [&](MemRefType type) {
     return type.getShape() != links.shape || type.getLayout().isIdentity();
@@ -291,7 +285,7 @@ void GpuKernelBuilder::scatterByLinks(const ScatterForm &form) {
   };
   auto finish = [&](Frame &frame, Scratch &scratch, Spot &spot, Value total) {
     ElementEmitter &e = frame.e;
-    IndexExpr place = scratch.index(scratch.read(scratch.keys, spot.update), product(links.shape, links.places));
+    IndexExpr place = scratch.index(scratch.read(scratch.keys, spot.update), mpt::extentOf(links.shape, links.places));
     e.spread(place, links.shape, links.places, spot.at);
     Value start = e.splat(startAt(e, spot.at), side);
     e.store(e.round(combineUpdates(e, form.kind, start, total), links.element), buffer(frame), spot.at);

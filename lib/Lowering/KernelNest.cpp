@@ -1,5 +1,6 @@
 // Iteration spaces of fusions, and the choice of the axis along which memory is contiguous.
 #include "KernelNest.h"
+#include "Reductions.h"
 
 #include "mlir/IR/BuiltinOps.h"
 
@@ -16,12 +17,7 @@ KernelNest::KernelNest(FusionOp fusion, ArrayRef<MemRefType> inputs, ArrayRef<Me
   chooseSpace();
 }
 
-int64_t KernelNest::extentOf(ArrayRef<int64_t> axes) const {
-  int64_t n = 1;
-  for (int64_t axis : axes)
-    n *= shape[axis];
-  return n;
-}
+int64_t KernelNest::extentOf(ArrayRef<int64_t> axes) const { return mpt::extentOf(shape, axes); }
 
 bool KernelNest::isRowLevel(Value output) {
   SmallVector<int64_t> axes(kept);

@@ -8,6 +8,13 @@
 using namespace mlir;
 using namespace mpt;
 
+int64_t mpt::extentOf(ArrayRef<int64_t> shape, ArrayRef<int64_t> axes) {
+  int64_t extent = 1;
+  for (int64_t axis : axes)
+    extent *= shape[axis];
+  return extent;
+}
+
 namespace {
 
 RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
@@ -38,13 +45,6 @@ SmallVector<ReduceOp> companions(ElementEmitter &e, ReduceOp op, ArrayRef<IndexE
       group.push_back(other);
   }
   return group;
-}
-
-int64_t extentOf(ArrayRef<int64_t> shape, ArrayRef<int64_t> group) {
-  int64_t extent = 1;
-  for (int64_t axis : group)
-    extent *= shape[axis];
-  return extent;
 }
 
 /// The loops of reductions over the same elements. An error in the mean of a channel is the same in all its elements,

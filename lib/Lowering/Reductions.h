@@ -29,6 +29,8 @@ mlir::Value finishReduction(ElementEmitter &e, ReduceOp op, mlir::Value value);
 /// Dimensions of the operand that the result has, in order.
 llvm::SmallVector<int64_t> keptAxes(ReduceOp op);
 int64_t reducedExtent(ReduceOp op);
+/// Product of the extents of `axes`.
+int64_t extentOf(llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<int64_t> axes);
 /// True when `user` is computed from `source`, in one block.
 bool dependsOn(mlir::Operation *user, mlir::Operation *source);
 

@@ -5,6 +5,7 @@
 #include "mpt/Lowering/Backward.h"
 #include "mpt/Lowering/OpOrder.h"
 #include "passes/fusion/Passes.h"
+#include "passes/fusion/Sizes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/IRMapping.h"
@@ -43,10 +44,6 @@ bool isFusible(Operation *op) {
   return isa<LoopLowering>(op) && !isViewOp(op) && (!isa<ConstantOp>(op) || isSplat(op));
 }
 ArrayRef<int64_t> shapeOf(Value value) { return tensorType(value).getShape(); }
-int64_t countOf(Value value) { return tensorType(value).getNumElements(); }
-int64_t bytesOf(Value value) {
-  return countOf(value) * std::max<int64_t>(1, tensorType(value).getElementTypeBitWidth() / 8);
-}
 
 /// True for ops that are better made again for each reader: no operand as large as the result, or cheap arithmetic on
 /// one that is no larger in bytes.

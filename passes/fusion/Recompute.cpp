@@ -6,8 +6,10 @@
 #include "mpt/Lowering/Backward.h"
 #include "mpt/Precision/MinCut.h"
 #include "passes/fusion/Passes.h"
+#include "passes/fusion/Sizes.h"
 
 #include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/Sequence.h"
 #include "llvm/ADT/SetVector.h"
 
 namespace mpt {
@@ -27,10 +29,6 @@ constexpr double flopsPerByte = 4;   ///< what a processor's products do in the 
 constexpr int64_t costlyBytes = 24;  ///< bytes moved in the time that an exponential, error function or the like takes
 constexpr size_t maxLeaves = 2;      ///< values of its size that a value is made again from, when nothing forces it
 
-int64_t countOf(Value value) { return tensorType(value).getNumElements(); }
-int64_t bytesOf(Value value) {
-  return countOf(value) * std::max<int64_t>(1, tensorType(value).getElementTypeBitWidth() / 8);
-}
 /// In memory whatever happens: inputs, state, constants.
 bool isGiven(Value value) {
   Operation *op = value.getDefiningOp();
@@ -327,19 +325,6 @@ double contractionFlops(func::FuncOp function) {
   return flops;
 }
 
-/// The first of [low, high) for which the condition holds, which then holds for all that follow; `high` if there is
-/// none.
-size_t firstThat(size_t low, size_t high, llvm::function_ref<bool(size_t)> condition) {
-  while (low < high) {
-    size_t middle = (low + high) / 2;
-    if (condition(middle))
-      high = middle;
-    else
-      low = middle + 1;
-  }
-  return low;
-}
-
 struct Recompute : mpt::impl::RecomputeBase<Recompute> {
   using RecomputeBase::RecomputeBase;
 
@@ -353,14 +338,15 @@ struct Recompute : mpt::impl::RecomputeBase<Recompute> {
       if (!device) {
         // As much as takes a small share of the time that the products need.
         double limit = effort / 100 * contractionFlops(function) / flopsPerByte;
-        count = firstThat(count, partition.candidates(),
-                          [&](size_t given) { return partition.solve(given + 1, true).moved > limit; });
+        count = *llvm::partition_point(llvm::seq(count, partition.candidates()),
+                                       [&](size_t given) { return partition.solve(given + 1, true).moved <= limit; });
       }
       auto cost = partition.solve(count, true);
       if (bytes > 0) {
         // The fewest further candidates that give up enough.
-        count = firstThat(count, partition.candidates(),
-                          [&](size_t given) { return cost.kept - partition.solve(given, false).kept >= bytes; });
+        count = *llvm::partition_point(llvm::seq(count, partition.candidates()), [&](size_t given) {
+          return cost.kept - partition.solve(given, false).kept < bytes;
+        });
         cost = partition.solve(count, false);
       }
       keptBytes += cost.kept;

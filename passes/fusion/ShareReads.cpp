@@ -4,6 +4,7 @@
 #include "mpt/Interfaces/FusionRole.h"
 #include "mpt/Lowering/Backward.h"
 #include "passes/fusion/Passes.h"
+#include "passes/fusion/Sizes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/EquivalenceClasses.h"
@@ -23,10 +24,6 @@ constexpr int64_t fewElements = 8192; ///< values below this cost nothing to spe
 constexpr unsigned mostOps = 24;      ///< of a value that is made again
 constexpr size_t mostLeaves = 4;
 
-int64_t countOf(Value value) { return tensorType(value).getNumElements(); }
-int64_t bytesOf(Value value) {
-  return countOf(value) * std::max<int64_t>(1, tensorType(value).getElementTypeBitWidth() / 8);
-}
 bool isLarge(Value value) { return isa<RankedTensorType>(value.getType()) && countOf(value) >= fewElements; }
 
 /// Makes each element from elements at the same index, and from small values that repeat.
@@ -96,7 +93,7 @@ void Sharing::findStages() {
     for (Value operand : op.getOperands())
       stage = std::max(stage, stageOf(operand));
     auto reduce = dyn_cast<ReduceOp>(op);
-    if (reduce ? endsKernel(reduce) : false)
+    if (reduce && endsKernel(reduce))
       ++stage.second;
     else if (!isa<LoopLowering>(op) && !isViewOp(&op) && op.getNumOperands())
       stage = {stage.first + 1, 0};
