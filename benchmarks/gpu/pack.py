@@ -10,6 +10,7 @@ What could not be made is named in left-out.json with its reason.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import pathlib
@@ -20,6 +21,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import time
 
 import numpy as np
 
@@ -194,6 +196,24 @@ def describe_weights(path, module):
     return header
 
 
+class Packed:
+    """What a folder holds, by which compiler it was made, and why something was left out."""
+
+    def __init__(self, path, opt, arch):
+        self.path, self.known = path, json.loads(path.read_text()) if path.exists() else {}
+        self.maker = f"{hashlib.sha256(opt.read_bytes()).hexdigest()[:16]} {arch}"
+
+    def has(self, name, choice=""):
+        return self.known.get(name, {}).get("maker") == f"{self.maker} {choice}"
+
+    def problem(self, name):
+        return self.known[name]["problem"]
+
+    def add(self, name, problem, choice=""):
+        self.known[name] = {"maker": f"{self.maker} {choice}", "problem": problem}
+        self.path.write_text(json.dumps(self.known, indent=1))
+
+
 def main() -> int:
     parse = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parse.add_argument("folder", type=pathlib.Path)
@@ -215,31 +235,37 @@ def main() -> int:
     sys.path.append(str(HERE.parent))
     opt, left_out = a.build / "bin" / "mpt-opt", {}
     data = a.folder / "data"
+    if a.resume and not data.exists() and (a.folder / "data.tar.xz").exists():
+        with tarfile.open(a.folder / "data.tar.xz") as archive:
+            archive.extractall(a.folder)
     data.mkdir(parents=True, exist_ok=a.resume)
     a.scratch.mkdir(parents=True, exist_ok=True)
+    packed = Packed(a.folder / "packed.json", opt, a.arch)
     for kind in filter(None, a.types.split(",")):
-        packed = a.folder / f"packed-{kind}"  # there once all cases of a type are
-        if not packed.exists():
+        name = f"conformance/{kind}"
+        if not packed.has(name, a.conformance):
             for library in (data / "conformance").glob(f"*-{kind}"):
                 shutil.rmtree(library)
-            left_out.update(pack_conformance(opt, kind, a.conformance, data / "conformance", a.arch))
-            packed.touch()
+            packed.add(name, pack_conformance(opt, kind, a.conformance, data / "conformance", a.arch), a.conformance)
+        left_out.update(packed.problem(name))
     jobs = [(f"training/{name}/{policy}", pack_training, what) for policy in a.policies.split(",")
             for name, what in small_models(a.scratch, a.corpus, a.training).items()]
     jobs += [(f"speed/{model}/{policy}", pack_model, model) for model in filter(None, a.models.split(","))
              for policy in a.policies.split(",")]
     for name, job, what in jobs:
         folder, unfinished = data / name, a.folder / "unfinished"
-        if folder.exists():
-            continue
-        shutil.rmtree(unfinished, ignore_errors=True)
-        problem = job(opt, what, name.split("/")[-1], unfinished, a.arch, *([a.scratch] if job is pack_model else []))
-        if not problem:
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            unfinished.rename(folder)
-        if problem:
-            left_out[name] = problem
-        print(f"pack: {name}: {problem or 'ok'}", flush=True)
+        if not packed.has(name) or not (folder.exists() or packed.problem(name)):
+            shutil.rmtree(folder, ignore_errors=True)
+            shutil.rmtree(unfinished, ignore_errors=True)
+            start = time.monotonic()
+            problem = job(opt, what, name.split("/")[-1], unfinished, a.arch, *([a.scratch] if job is pack_model else []))
+            if not problem:
+                folder.parent.mkdir(parents=True, exist_ok=True)
+                unfinished.rename(folder)
+            packed.add(name, problem)
+            print(f"pack: {name}: {problem or 'ok'} ({time.monotonic() - start:.0f} s)", flush=True)
+        if packed.problem(name):
+            left_out[name] = packed.problem(name)
     (a.folder / "left-out.json").write_text(json.dumps(left_out, indent=1))
     for name, problem in left_out.items():
         print(f"pack: left out {name}: {problem}", file=sys.stderr)
@@ -249,9 +275,8 @@ def main() -> int:
         archive.add(data, "data")
     shutil.rmtree(data)
     shutil.rmtree(a.folder / "unfinished", ignore_errors=True)
-    for mark in a.folder.glob("packed-*"):
-        mark.unlink()
     lib = a.folder / "mpt" / "lib"
+    shutil.rmtree(a.folder / "mpt", ignore_errors=True)
     shutil.copytree(ROOT / "python" / "mpt", a.folder / "mpt", ignore=shutil.ignore_patterns("__pycache__", "lib", "bin"))
     lib.mkdir(exist_ok=True)
     shutil.copy(a.build / "lib" / "libmpt_rt_cuda.so", lib)

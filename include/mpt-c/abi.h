@@ -268,6 +268,8 @@ int32_t mpt_cuda_conv_sums(mpt_exec *exec, int64_t site, const mpt_conv_desc *de
                            void *sums);
 int32_t mpt_cuda_copy(mpt_exec *exec, void *dst, const void *src, int64_t bytes);
 int32_t mpt_cuda_zero(mpt_exec *exec, void *dst, int64_t bytes);
+/* As mpt_rt_check, by a kernel of the library; waits for it. */
+int32_t mpt_cuda_check(mpt_exec *exec, const mpt_check_desc *desc, const void *data);
 /* Brings constants of the library, `bytes` of them at `host`, to the device once; their address there goes to `out`. */
 int32_t mpt_cuda_constant(mpt_exec *exec, const void *host, int64_t bytes, const void **out);
 

@@ -278,8 +278,6 @@ private:
     progress("writing " + options.output);
     describe();
     if (options.target == "cuda") {
-      if (options.debugNonfinite)
-        return fail("expected --target=cpu with --debug-nonfinite; mpt-run --blame names the node for any target");
       cuda::EmitOptions emit;
       fill(emit);
       SmallVector<StringRef> archs;
@@ -290,7 +288,6 @@ private:
     cpu::EmitOptions emit;
     fill(emit);
     emit.cpu = options.mcpu;
-    emit.debugNonfinite = options.debugNonfinite;
     return cpu::emitLibrary(*module, emit);
   }
 
@@ -301,6 +298,7 @@ private:
                 : options.emit == EmitKind::Object ? target::LibraryKind::Object
                                                    : target::LibraryKind::Shared;
     emit.keepIR = options.emit == EmitKind::LLVM;
+    emit.debugNonfinite = options.debugNonfinite;
   }
 
   LogicalResult writeText(llvm::function_ref<void(raw_ostream &)> print) {

@@ -30,7 +30,7 @@ template <typename T> llvm::GlobalVariable *descriptor(llvm::Module &module, con
 class EntryBuilder {
 public:
   EntryBuilder(Program &program, FunctionInfo &info, llvm::Module &module, bool checks)
-      : program(program), info(info), module(module), onDevice(program.target != "cpu"), checks(checks && !onDevice),
+      : program(program), info(info), module(module), onDevice(program.target != "cpu"), checks(checks),
         ir(module.getContext()), ptr(ir.getPtrTy()), i64(ir.getInt64Ty()), i32(ir.getInt32Ty()) {}
 
   LogicalResult build() {
@@ -186,7 +186,7 @@ private:
         .Default([](Operation *op) { return op->emitOpError() << "expected an op of the rt dialect"; });
   }
 
-  /// Calls mpt_rt_check on the float buffers that `op` writes.
+  /// Has the runtime look at the float buffers that `op` writes.
   void lookAtResults(Operation *op) {
     SmallVector<Value> results;
     if (auto launch = dyn_cast<rt::LaunchOp>(op)) {
@@ -213,7 +213,7 @@ private:
         desc.shape[i] = dense ? count : type.getDimSize(i);
         desc.strides[i] = dense ? 1 : strides[i];
       }
-      call("mpt_rt_check", ir.getVoidTy(), {exec, descriptor(module, desc), pointer(result)});
+      request("check", {descriptor(module, desc), pointer(result)});
     }
   }
 

@@ -87,7 +87,7 @@ std::optional<CallInfo> callOf(mlir::Operation *op);
 std::vector<BufferInfo> largestBuffers(mlir::func::FuncOp function);
 
 /// Adds the entry points of `program` to `out`; kernels are declared. Counts call sites. With `checks`, what a call
-/// writes is looked at by mpt_rt_check.
+/// writes is looked at by the runtime.
 llvm::LogicalResult buildEntries(Program &program, llvm::Module &out, bool checks = false);
 /// Adds the table mpt_module; the entry points are there.
 void buildTables(const Program &program, llvm::StringRef manifest, llvm::Module &out);

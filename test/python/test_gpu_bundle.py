@@ -28,12 +28,17 @@ def bundle(tmp_path_factory):
         pytest.skip("the stand-in is not built")
     folder = tmp_path_factory.mktemp("gpu") / "bundle"
     # Packed in two goes.
-    for part in (["--policies=fp32", "--hold"], ["--policies=fp32,amp-bf16", "--resume"]):
-        subprocess.run([ROOT / "scripts" / "gpu-bundle.sh", folder, "--models=", "--arch=host", "--types=f32", *part,
-                        "--conformance=^(elementwise[.]add|matmul[.].*)$", "--training=own-mlp", f"--build={build_folder()}"],
-                       env={**os.environ, "MPT_TORCH_PYTHON": sys.executable, "OMP_NUM_THREADS": "1"}, check=True)
-    assert not (folder / "data").exists() and not list(folder.glob("packed-*"))
+    pack(folder, "--policies=fp32", "--hold")
+    assert "training/own-mlp/amp-bf16: ok" in pack(folder, "--policies=fp32,amp-bf16", "--resume")
+    assert not (folder / "data").exists()
     return folder
+
+
+def pack(folder, *flags):
+    return subprocess.run([ROOT / "scripts" / "gpu-bundle.sh", folder, "--models=", "--arch=host", "--types=f32", *flags,
+                           "--conformance=^(elementwise[.]add|matmul[.].*)$", "--training=own-mlp", f"--build={build_folder()}"],
+                          env={**os.environ, "MPT_TORCH_PYTHON": sys.executable, "OMP_NUM_THREADS": "1"}, check=True, text=True,
+                          stdout=subprocess.PIPE).stdout
 
 
 def test_all_parts_run_and_agree(bundle):
@@ -64,6 +69,17 @@ def test_a_second_run_does_nothing_and_a_broken_part_stops_no_other(bundle):
 def test_time_that_is_spent_leaves_the_rest_for_the_next_call(bundle):
     done, _ = run(bundle, "conformance", "--again", "--seconds=1")
     assert done.returncode == 0 and "Not run for want of time: conformance/f32" in done.stdout
+
+
+def test_what_is_packed_stays_until_the_compiler_changes(bundle):
+    known = bundle / "packed.json"
+    assert "pack: training" not in pack(bundle, "--policies=fp32,amp-bf16", "--resume")
+    before = json.loads(known.read_text())
+    assert set(before) == {"conformance/f32", "training/own-mlp/fp32", "training/own-mlp/amp-bf16"}
+    entry = {**before["training/own-mlp/fp32"], "maker": "an older compiler"}
+    known.write_text(json.dumps({**before, "training/own-mlp/fp32": entry}))
+    said = pack(bundle, "--policies=fp32,amp-bf16", "--resume")
+    assert "training/own-mlp/fp32: ok" in said and "amp-bf16: ok" not in said and json.loads(known.read_text()) == before
 
 
 def test_names_of_parts(bundle):

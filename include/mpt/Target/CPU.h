@@ -15,8 +15,6 @@ using target::LibraryKind;
 struct EmitOptions : target::LibraryOptions {
   std::string cpu = "native"; ///< processor to generate code for, as LLVM's -mcpu names it
   unsigned threads = 0;       ///< of code generation; 0: all
-  /// Every value is looked at for infinities and NaN (mpt_rt_check).
-  bool debugNonfinite = false;
 };
 
 /// Writes lib<name>.so (or .a, or <name>.o), <name>.h, <name>.safetensors and <name>.json to `outDir`. Expects the

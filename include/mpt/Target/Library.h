@@ -17,6 +17,8 @@ struct LibraryOptions {
   std::string runtimeLibrary;
   std::string linker;  ///< empty: cc, then ld.lld, whichever is found
   bool keepIR = false; ///< also writes <name>.ll
+  /// Every value is looked at for infinities and NaN (mpt_rt_check, mpt_cuda_check).
+  bool debugNonfinite = false;
 };
 
 } // namespace mpt::target

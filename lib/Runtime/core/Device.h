@@ -45,6 +45,12 @@ public:
   virtual mpt_status stage(const mpt_function_desc &f, FunctionState &state) = 0;
   /// Starts `f`; later calls of the device come after it.
   virtual mpt_status run(const mpt_function_desc &f, FunctionState &state, mpt_exec &exec) = 0;
+  /// Whether the values at `data` hold NaN or infinities, after all work that was started before; what the host reads
+  /// directly it has to look at for itself.
+  virtual mpt_status findNonfinite(const mpt_check_desc &, const void *data, bool &nans, bool &infinities) {
+    nans = infinities = data != nullptr;
+    return MPT_OK;
+  }
   /// Waits for all that was started, and reports what went wrong with it.
   virtual mpt_status synchronize() = 0;
   /// What is free where allocate() takes its memory from, for the end of an error's text; empty where nobody knows.

@@ -3,6 +3,7 @@
 
 #include "core/Context.h"
 #include "core/Convert.h"
+#include "core/Device.h"
 #include "core/Error.h"
 #include "core/Types.h"
 
@@ -54,11 +55,12 @@ void addStrided(FiniteCounts &counts, const mpt_check_desc &desc, const uint8_t 
     addStrided(counts, desc, data + i * desc.strides[dimension] * sizeOf(desc.dtype), dimension + 1);
 }
 
-FiniteCounts countsOf(const mpt_tensor_desc &tensor, const void *data) {
-  FiniteCounts counts;
-  if (isFloating(tensor.dtype) && data)
-    addDense(counts, tensor.dtype, data, tensor.bytes / sizeOf(tensor.dtype));
-  return counts;
+/// Of the memory from the first value to behind the last.
+int64_t spanBytes(const mpt_check_desc &desc) {
+  int64_t span = 1;
+  for (int64_t i = 0; i < desc.rank; ++i)
+    span += (desc.shape[i] - 1) * desc.strides[i];
+  return span * sizeOf(desc.dtype);
 }
 
 double largestOf(int64_t dtype) {
@@ -91,19 +93,55 @@ std::string escaped(const char *name) {
 
 } // namespace
 
+/// A device's values are brought to the host only where it has seen that there is something to count.
+mpt_status FiniteCheck::count(const mpt_check_desc &desc, const void *data, FiniteCounts &found) {
+  found = {};
+  for (int64_t i = 0; i < desc.rank; ++i)
+    if (desc.shape[i] == 0)
+      return MPT_OK;
+  bool nans = true, infinities = true;
+  if (mpt_status status = device.findNonfinite(desc, data, nans, infinities))
+    return status;
+  if (!nans && (!infinities || (desc.flags & MPT_CHECK_INFINITIES_MEANT)))
+    return MPT_OK;
+  std::vector<uint8_t> copy;
+  if (!device.sharesHostMemory()) {
+    copy.resize(static_cast<size_t>(spanBytes(desc)));
+    Transfer whole{copy.data(), data, spanBytes(desc)};
+    if (mpt_status status = device.download(&whole, 1))
+      return status;
+    data = copy.data();
+  }
+  addStrided(found, desc, static_cast<const uint8_t *>(data), 0);
+  return MPT_OK;
+}
+
+mpt_status FiniteCheck::count(const mpt_tensor_desc &tensor, const void *data, FiniteCounts &found) {
+  found = {};
+  if (!isFloating(tensor.dtype) || !data)
+    return MPT_OK;
+  return count({-1, tensor.dtype, 0, 1, {tensor.bytes / sizeOf(tensor.dtype)}, {1}}, data, found);
+}
+
 mpt_status FiniteCheck::begin(const mpt_function_desc &function, const std::vector<const void *> &inputs,
                               const mpt_module_desc &module, const uint8_t *state) {
   found = false;
-  for (int64_t i = 0; i < function.num_inputs; ++i)
-    if (FiniteCounts counts = countsOf(function.inputs[i], inputs[static_cast<size_t>(i)]); !counts.allFinite())
+  FiniteCounts counts;
+  for (int64_t i = 0; i < function.num_inputs; ++i) {
+    if (mpt_status status = count(function.inputs[i], inputs[static_cast<size_t>(i)], counts))
+      return status;
+    if (!counts.allFinite())
       return fail(MPT_NOT_FINITE, "input '%s' of '%s' holds %lld infinities and %lld NaN in %lld values: mend the data",
                   function.inputs[i].name, function.name, static_cast<long long>(counts.infinities),
                   static_cast<long long>(counts.nans), static_cast<long long>(counts.count));
+  }
   for (int64_t i = 0; i < module.num_state; ++i) {
     const mpt_tensor_desc &tensor = module.state[i];
     if (tensor.role != MPT_ROLE_PARAMETER && tensor.role != MPT_ROLE_MASTER)
       continue;
-    if (FiniteCounts counts = countsOf(tensor, state + tensor.offset); !counts.allFinite())
+    if (mpt_status status = count(tensor, state + tensor.offset, counts))
+      return status;
+    if (!counts.allFinite())
       return fail(MPT_NOT_FINITE,
                   "'%s' holds %lld infinities and %lld NaN in %lld values before this run of '%s': load an earlier "
                   "checkpoint, or set the parameter again",
@@ -113,16 +151,18 @@ mpt_status FiniteCheck::begin(const mpt_function_desc &function, const std::vect
   return MPT_OK;
 }
 
-void FiniteCheck::look(const mpt_check_desc &desc, const void *data) {
-  if (found)
-    return;
+mpt_status FiniteCheck::look(const mpt_check_desc &desc, const void *data) {
   FiniteCounts seen;
-  addStrided(seen, desc, static_cast<const uint8_t *>(data), 0);
+  if (found)
+    return MPT_OK;
+  if (mpt_status status = count(desc, data, seen))
+    return status;
   found = seen.nans > 0 || (seen.infinities > 0 && !(desc.flags & MPT_CHECK_INFINITIES_MEANT));
   if (found) {
     where = desc;
     counts = seen;
   }
+  return MPT_OK;
 }
 
 std::string FiniteCheck::describe(const mpt_function_desc &function, bool skipped, double lossScale) const {
@@ -158,8 +198,12 @@ mpt_status FiniteCheck::end(const mpt_function_desc &function, const std::vector
                             double lossScale) {
   auto run = static_cast<long long>(runs[function.name]++);
   bool bad = skipped;
-  for (int64_t i = 0; i < function.num_outputs && !bad; ++i)
-    bad = !countsOf(function.outputs[i], outputs[static_cast<size_t>(i)]).allFinite();
+  FiniteCounts seen;
+  for (int64_t i = 0; i < function.num_outputs && !bad; ++i) {
+    if (mpt_status status = count(function.outputs[i], outputs[static_cast<size_t>(i)], seen))
+      return status;
+    bad = !seen.allFinite();
+  }
   if (!bad || !found)
     return MPT_OK;
   return fail(MPT_NOT_FINITE, "run %lld of '%s': %s", run, function.name,

@@ -18,19 +18,26 @@ struct FiniteCounts {
   bool allFinite() const { return infinities == 0 && nans == 0; }
 };
 
+class Device;
+
 class FiniteCheck {
 public:
+  /// For values that lie in the memory of `device`.
+  explicit FiniteCheck(Device &device) : device(device) {}
   /// Before a run: refuses inputs and parameters that are not finite.
   mpt_status begin(const mpt_function_desc &function, const std::vector<const void *> &inputs,
                    const mpt_module_desc &module, const uint8_t *state);
   /// Keeps the first finding.
-  void look(const mpt_check_desc &desc, const void *data);
+  mpt_status look(const mpt_check_desc &desc, const void *data);
   /// After a run: MPT_NOT_FINITE with the finding as error text, when the run was skipped or gave what is not finite.
   mpt_status end(const mpt_function_desc &function, const std::vector<void *> &outputs, bool skipped, double lossScale);
 
 private:
+  mpt_status count(const mpt_check_desc &desc, const void *data, FiniteCounts &counts);
+  mpt_status count(const mpt_tensor_desc &tensor, const void *data, FiniteCounts &counts);
   std::string describe(const mpt_function_desc &function, bool skipped, double lossScale) const;
 
+  Device &device;
   std::map<std::string, int64_t> runs; // of each function, counted from 0
   bool found = false;
   mpt_check_desc where{};

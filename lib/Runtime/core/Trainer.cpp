@@ -63,13 +63,13 @@ mpt_status create(mpt_model *model, const mpt_trainer_options &options, mpt_trai
   trainer->threads = options.threads > 0 ? options.threads : threadsOf(nullptr);
   Json manifest;
   std::string error;
+  bool finite = false;
   if (m.manifest && parseJson(m.manifest, manifest, error)) {
     const Json *optimizer = manifest.find("optimizer"), *rate = manifest.find("learning_rate");
     if (!rate && optimizer)
       rate = optimizer->find("learning_rate");
     const Json *checks = manifest.find("debug_nonfinite");
-    if (checks && checks->kind == Json::Bool && checks->integer)
-      trainer->finite = std::make_unique<FiniteCheck>();
+    finite = checks && checks->kind == Json::Bool && checks->integer;
     if (rate && rate->kind == Json::Number) {
       trainer->learningRate = rate->number;
       trainer->hasLearningRate = true;
@@ -77,6 +77,8 @@ mpt_status create(mpt_model *model, const mpt_trainer_options &options, mpt_trai
   }
   if (mpt_status status = openDevice(m, options, trainer->threads, trainer->device))
     return status;
+  if (finite)
+    trainer->finite = std::make_unique<FiniteCheck>(*trainer->device);
   if (!trainer->state.allocate(*trainer->device, m.state_bytes))
     return outOfState(*trainer->device, m);
   trainer->functions = std::vector<FunctionState>(static_cast<size_t>(m.num_functions));

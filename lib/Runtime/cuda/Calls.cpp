@@ -1,6 +1,8 @@
 // What emitted code calls: kernels, copies, fills, constants.
 #include "cuda/CudaDevice.h"
 
+#include "core/Finite.h"
+
 #include <cstring>
 #include <string>
 
@@ -51,6 +53,11 @@ int32_t mpt_cuda_zero(mpt_exec *exec, void *dst, int64_t bytes) {
     return call.finish(MPT_OK);
   return call.finish(
       cu::check(d.api, d.api.MemsetD8Async(address(dst), 0, static_cast<size_t>(bytes), d.stream), "fill"));
+}
+
+int32_t mpt_cuda_check(mpt_exec *exec, const mpt_check_desc *desc, const void *data) {
+  auto *context = static_cast<Context *>(exec->runtime);
+  return context->finite ? context->finite->look(*desc, data) : MPT_OK;
 }
 
 int32_t mpt_cuda_constant(mpt_exec *exec, const void *host, int64_t bytes, const void **out) {

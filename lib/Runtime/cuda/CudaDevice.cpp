@@ -170,6 +170,7 @@ CudaDevice::~CudaDevice() {
     blasLibrary.reset();
     constants.clear();
     scratchMemory = Block();
+    searchMemory = Block();
     if (code)
       api.ModuleUnload(code);
     if (copies)

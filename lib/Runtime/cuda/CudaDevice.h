@@ -33,6 +33,7 @@ public:
   mpt_status locate(const void *data, bool &onHost) override;
   mpt_status stage(const mpt_function_desc &f, FunctionState &state) override;
   mpt_status run(const mpt_function_desc &f, FunctionState &state, mpt_exec &exec) override;
+  mpt_status findNonfinite(const mpt_check_desc &desc, const void *data, bool &nans, bool &infinities) override;
   mpt_status synchronize() override;
   std::string freeMemory() const override;
   int64_t stagingBytes() const override { return staged + scratchMemory.bytes() + constantBytes; }
@@ -79,7 +80,7 @@ private:
   std::vector<cu::Function> kernels;
   std::map<const void *, std::unique_ptr<Memory>> constants;
   int64_t staged = 0, constantBytes = 0;
-  Block scratchMemory;
+  Block scratchMemory, searchMemory;
   int64_t scratchGeneration = 0;
   std::unique_ptr<BlasLibrary> blasLibrary;
   std::unique_ptr<ConvLibrary> convLibrary;

@@ -265,7 +265,7 @@ mpt_status CudaDevice::run(const mpt_function_desc &f, FunctionState &state, mpt
   }
   if (state.profile)
     return profile(f, state, exec);
-  if (eager)
+  if (eager || state.context.finite) // what looks at values waits for them
     return runOnce(f, state, exec, false);
   if (!function.graph)
     if (mpt_status status = capture(f, function, exec))

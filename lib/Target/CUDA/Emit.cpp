@@ -46,7 +46,7 @@ LogicalResult mpt::cuda::emitLibrary(ModuleOp module, const EmitOptions &given) 
   EmitOptions options = given;
   if (failed(complete(module, "libmpt_rt_cuda.so", options)))
     return failure();
-  addSupportKernels(module);
+  addSupportKernels(module, options.debugNonfinite);
   FailureOr<Program> program = Program::read(module, options.name);
   if (failed(program))
     return failure();
@@ -67,7 +67,7 @@ LogicalResult mpt::cuda::emitLibrary(ModuleOp module, const EmitOptions &given) 
   llvm::LLVMContext context;
   llvm::Module code(options.name, context);
   code.setDataLayout(machine->target->createDataLayout());
-  if (failed(buildEntries(*program, code)))
+  if (failed(buildEntries(*program, code, options.debugNonfinite)))
     return failure();
   std::string manifest = manifestOf(module, *program);
   buildTables(*program, manifest, code);

@@ -12,8 +12,9 @@ namespace mpt::cuda {
 llvm::LogicalResult buildImages(mlir::ModuleOp module, target::Program &program, const EmitOptions &options,
                                 unsigned threads, llvm::SmallVectorImpl<target::Object> &objects, std::string *listing);
 
-/// Adds the kernels that the runtime launches by itself for convolutions, where `module` has any.
-void addSupportKernels(mlir::ModuleOp module);
+/// Adds the kernels that the runtime launches by itself: for convolutions, where `module` has any, and with `checks`
+/// those that look for infinities and NaN.
+void addSupportKernels(mlir::ModuleOp module, bool checks);
 
 /// The assembler to use, as a path: $MPT_PTXAS, the PATH's, or that of /usr/local/cuda; empty when there is none.
 std::string findPtxas();

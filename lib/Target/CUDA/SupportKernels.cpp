@@ -1,4 +1,5 @@
-// Kernels that the runtime launches by itself: convolutions as matrices of columns, where there is no cuDNN.
+// Kernels that the runtime launches by itself: convolutions as matrices of columns, where there is no cuDNN, and the
+// search for values that are not finite.
 #include "Images.h"
 
 #include "mpt/Dialect/RT/RTDialect.h"
@@ -34,34 +35,52 @@ enum Field {
   Fields = Pad + 3
 };
 
-constexpr int64_t kBlocks = 1056, kThreads = 256, kMany = int64_t(1) << 40;
+// The words of the runtime's search (lib/Runtime/cuda/Finite.cpp): what was found, and what to look for where.
+enum Word {
+  FoundNan,
+  FoundInfinity,
+  Values,
+  Magnitude,
+  Infinity,
+  LargestNumber,
+  Shape,
+  Strides = Shape + 8,
+  Words = Strides + 8
+};
 
-/// One kernel @name(from, to, geometry): each thread makes every so many-th element of `to`.
+constexpr int64_t kBlocks = 1056, kSearchBlocks = 132, kThreads = 256, kMany = int64_t(1) << 40;
+
+/// One kernel @name(memory..., words): each thread takes every so many-th number below the word `total`.
 class KernelMaker {
 public:
-  KernelMaker(OpBuilder &outer, Location loc, const std::string &name, Type from, Type to) : b(loc, outer) {
-    auto memory = [&](Type element) { return MemRefType::get({kMany}, element); };
-    Type types[] = {memory(from), memory(to), MemRefType::get({Fields}, b.getI64Type())};
+  KernelMaker(OpBuilder &outer, Location loc, const std::string &name, ArrayRef<Type> elements, int64_t words,
+              int64_t total, int64_t blocks = kBlocks)
+      : b(loc, outer) {
+    SmallVector<Type> types;
+    for (Type element : elements)
+      types.push_back(MemRefType::get({kMany}, element));
+    types.push_back(MemRefType::get({words}, b.getI64Type()));
     function = func::FuncOp::create(b, name, b.getFunctionType(types, {}));
     function.setPrivate();
     function->setAttr(memory::kKernelAttr, b.getUnitAttr());
-    function->setAttr(kGridAttr, b.getDenseI64ArrayAttr({kBlocks, 1, 1}));
+    function->setAttr(kGridAttr, b.getDenseI64ArrayAttr({blocks, 1, 1}));
     function->setAttr(kBlockAttr, b.getDenseI64ArrayAttr({kThreads, 1, 1}));
     function->setAttr(kSharedAttr, b.getI64IntegerAttr(0));
     function->setAttr(kScheduleAttr, b.getStringAttr("library"));
     b.setInsertionPointToStart(function.addEntryBlock());
     Value thread = gpu::ThreadIdOp::create(b, gpu::Dimension::x), block = gpu::BlockIdOp::create(b, gpu::Dimension::x);
     Value first = add(mul(block, number(kThreads)), thread);
-    for (int i = 0; i < Fields; ++i)
-      fields.push_back(arith::IndexCastOp::create(
-          b, b.getIndexType(), memref::LoadOp::create(b, function.getArgument(2), ValueRange{number(i)})));
-    loop = scf::ForOp::create(b, first, fields[Total], number(kBlocks * kThreads));
+    for (int64_t i = 0; i < words; ++i)
+      fields.push_back(arith::IndexCastOp::create(b, b.getIndexType(),
+                                                  memref::LoadOp::create(b, this->words(), ValueRange{number(i)})));
+    loop = scf::ForOp::create(b, first, fields[total], number(blocks * kThreads));
     func::ReturnOp::create(b);
     b.setInsertionPointToStart(loop.getBody());
   }
   Value index() { return loop.getInductionVar(); }
   Value from() { return function.getArgument(0); }
   Value to() { return function.getArgument(1); }
+  Value words() { return function.getArguments().back(); }
 
   Value number(int64_t value) { return arith::ConstantIndexOp::create(b, value); }
   Value add(Value x, Value y) { return arith::AddIOp::create(b, x, y); }
@@ -90,7 +109,7 @@ public:
 
 /// columns[position, group, tap, channel] = x[where the tap reads], or 0 in the padding.
 func::FuncOp makeIm2Col(OpBuilder &builder, Location loc, const std::string &suffix, Type type) {
-  KernelMaker k(builder, loc, "mpt_im2col_" + suffix, type, type);
+  KernelMaker k(builder, loc, "mpt_im2col_" + suffix, {type, type}, Fields, Total);
   auto &f = k.fields;
   Value flat = k.index();
   Value c = k.take(flat, f[GroupChannels]), tap = k.take(flat, f[Taps]), group = k.take(flat, f[Groups]);
@@ -113,7 +132,7 @@ func::FuncOp makeIm2Col(OpBuilder &builder, Location loc, const std::string &suf
 /// x[position, channel] = the sum of the columns, in FP32, that read it, in the order of the taps.
 func::FuncOp makeCol2Im(OpBuilder &builder, Location loc, const std::string &suffix, Type type) {
   Type wide = builder.getF32Type();
-  KernelMaker k(builder, loc, "mpt_col2im_" + suffix, wide, type);
+  KernelMaker k(builder, loc, "mpt_col2im_" + suffix, {wide, type}, Fields, Total);
   auto &f = k.fields;
   Value flat = k.index(), channel = k.take(flat, f[Channels]);
   Value group = arith::DivUIOp::create(k.b, channel, f[GroupChannels]);
@@ -150,18 +169,45 @@ func::FuncOp makeCol2Im(OpBuilder &builder, Location loc, const std::string &suf
 }
 
 func::FuncOp makeNarrow(OpBuilder &builder, Location loc, const std::string &suffix, Type type) {
-  KernelMaker k(builder, loc, "mpt_narrow_" + suffix, builder.getF32Type(), type);
+  KernelMaker k(builder, loc, "mpt_narrow_" + suffix, {builder.getF32Type(), type}, Fields, Total);
   Value read = memref::LoadOp::create(k.b, k.from(), ValueRange{k.index()});
   memref::StoreOp::create(k.b, arith::TruncFOp::create(k.b, type, read), k.to(), ValueRange{k.index()});
   return k.function;
 }
 
+/// Whether some value of `bits` bits is NaN or infinite, by its pattern without the sign: all types of a width alike.
+void makeFinite(OpBuilder &builder, Location loc, unsigned bits) {
+  Type pattern = builder.getIntegerType(bits), wide = builder.getI64Type();
+  KernelMaker k(builder, loc, "mpt_finite_i" + std::to_string(bits), {pattern}, Words, Values, kSearchBlocks);
+  Value flat = k.index(), at = k.number(0);
+  for (int d = 7; d >= 0; --d)
+    at = k.add(at, k.mul(k.take(flat, k.fields[Shape + d]), k.fields[Strides + d]));
+  Value value = memref::LoadOp::create(k.b, k.from(), ValueRange{at});
+  if (pattern != wide)
+    value = arith::ExtUIOp::create(k.b, wide, value);
+  auto word = [&](int64_t i) -> Value { return arith::IndexCastOp::create(k.b, wide, k.fields[i]); };
+  value = arith::AndIOp::create(k.b, value, word(Magnitude));
+  Value infinity = k.equal(value, word(Infinity));
+  Value nan = arith::CmpIOp::create(k.b, arith::CmpIPredicate::sgt, value, word(LargestNumber));
+  Value one = arith::ConstantIntOp::create(k.b, 1, 64);
+  // Threads that find something write the same.
+  for (auto [found, place] : {std::pair(infinity, FoundInfinity), std::pair(nan, FoundNan)}) {
+    auto branch = scf::IfOp::create(k.b, found, /*withElseRegion=*/false);
+    OpBuilder::InsertionGuard guard(k.b);
+    k.b.setInsertionPointToStart(branch.thenBlock());
+    memref::StoreOp::create(k.b, one, k.words(), ValueRange{k.number(place)});
+  }
+}
+
 } // namespace
 
-void mpt::cuda::addSupportKernels(ModuleOp module) {
+void mpt::cuda::addSupportKernels(ModuleOp module, bool checks) {
   llvm::SetVector<Type> types;
   module.walk([&](rt::ConvOp conv) { types.insert(cast<MemRefType>(conv.getX().getType()).getElementType()); });
   OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
+  for (unsigned bits : {8, 16, 32, 64})
+    if (checks)
+      makeFinite(builder, module.getLoc(), bits);
   for (Type type : types) {
     if (!type.isF32() && !type.isF16() && !type.isBF16())
       continue;
