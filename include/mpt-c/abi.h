@@ -266,6 +266,14 @@ int32_t mpt_cuda_conv(mpt_exec *exec, int64_t site, const mpt_conv_desc *desc, c
  * squares, in an order that is the same every time; NaN in all of them where the library does not gather them. */
 int32_t mpt_cuda_conv_sums(mpt_exec *exec, int64_t site, const mpt_conv_desc *desc, void *x, void *w, void *y,
                            void *sums);
+/* A backward-data convolution whose x is the gradient of relu(n * scale + shift), n = (input - mean) * inverse, where
+ * `input` lies as x does and the other four are FP32 by channel. It leaves, in `sums` (FP32, [2, ic]), the sums by
+ * channel of g and of g * n, where g is x's element if relu's operand is positive and 0 otherwise, in an order that is
+ * the same every time; NaN in all of them where the library does not gather them. x's elements outside of g may be left
+ * 0. */
+int32_t mpt_cuda_conv_norm_sums(mpt_exec *exec, int64_t site, const mpt_conv_desc *desc, void *x, void *w, void *y,
+                                void *sums, const void *input, const void *mean, const void *inverse, const void *scale,
+                                const void *shift);
 int32_t mpt_cuda_copy(mpt_exec *exec, void *dst, const void *src, int64_t bytes);
 int32_t mpt_cuda_zero(mpt_exec *exec, void *dst, int64_t bytes);
 /* As mpt_rt_check, by a kernel of the library; waits for it. */

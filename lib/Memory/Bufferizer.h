@@ -17,7 +17,7 @@ public:
   Bufferizer(mlir::func::FuncOp source, KernelTable &kernels, const BufferizeOptions &options)
       : source(source), kernels(kernels), options(options),
         epilogues(foldEpilogues(source, options.device, options.nativeFloat8)),
-        gathered(options.device ? gatherStatistics(source) : llvm::DenseMap<mlir::Operation *, mlir::Operation *>()),
+        gathered(options.device ? gatherSums(source) : llvm::DenseMap<mlir::Operation *, mlir::Operation *>()),
         orders(source), builder(source) {}
 
   /// Replaces the source function by its form on buffers.

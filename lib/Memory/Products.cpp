@@ -188,14 +188,22 @@ LogicalResult Bufferizer::lowerConv(Operation *op, int64_t kind, Value x, Value 
       buffers[tensor] = memref;
   }
   Value sums;
+  SmallVector<Value> norm;
   if (Operation *statistics = gathered.lookup(op)) {
-    int64_t channels = typeOf(memrefs[2]).getDimSize(1);
+    int64_t channels = typeOf(memrefs[kind == MPT_CONV_FORWARD ? 2 : 0]).getDimSize(1);
+    for (Value part : statistics->getOperands().drop_front()) {
+      int64_t rank = typeOf(buffer(part)).getRank();
+      FailureOr<Value> found = dense(loc, buffer(part), rank == 1 ? rowMajor(1) : channelsLast(rank));
+      if (failed(found))
+        return failure();
+      norm.push_back(*found);
+    }
     sums = allocate(loc, MemRefType::get({2, channels}, builder.getF32Type()));
     for (auto [i, sum] : llvm::enumerate(statistics->getResults()))
       buffers[sum] = view(loc, sums, {channels}, {1}, static_cast<int64_t>(i) * channels);
   }
   auto attribute = [&](StringRef name) { return op->getAttrOfType<DenseI64ArrayAttr>(name); };
-  auto conv = rt::ConvOp::create(builder, loc, kind, memrefs[0], memrefs[1], memrefs[2], Value(), Value(), sums,
+  auto conv = rt::ConvOp::create(builder, loc, kind, memrefs[0], memrefs[1], memrefs[2], Value(), Value(), sums, norm,
                                  attribute("strides"), attribute("dilations"), attribute("pads_low"),
                                  attribute("pads_high"), op->getAttrOfType<IntegerAttr>("groups").getInt(), 0);
   if (int64_t bytes = options.device ? 0 : describe(conv, options.nativeBf16).workspace_bytes) {

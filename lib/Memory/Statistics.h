@@ -20,6 +20,21 @@ namespace mpt::memory {
 /// Returns, for each such convolution, an op whose two results stand for its sums and sums of squares.
 llvm::DenseMap<mlir::Operation *, mlir::Operation *> gatherStatistics(mlir::func::FuncOp function);
 
+/// The same for sums that batch norm's gradient wants of a gradient that a backward convolution makes, masked by the
+/// ReLU behind the norm: of the masked gradient, and of its product with the normalized input, each times numbers by
+/// channel. Every reader of the gradient masks it, so that the convolution may leave it masked. Reductions are guarded
+/// by the sums being numbers. The ops returned have the convolution's result and the five parts of the norm (rt.conv)
+/// as operands.
+///
+/// The library masks by the norm's result in FP32, kernels by what it is rounded to: they differ for results that round
+/// to 0, or whose sign is that of a rounding.
+llvm::DenseMap<mlir::Operation *, mlir::Operation *> gatherGradientSums(mlir::func::FuncOp function);
+
+/// Both kinds.
+llvm::DenseMap<mlir::Operation *, mlir::Operation *> gatherSums(mlir::func::FuncOp function);
+
+inline constexpr size_t normParts = 5; ///< input, mean, 1/deviation, scale, shift
+
 /// The least share of the mean square that the variance must be: E x^2 - (E x)^2 then loses at most 5 of the 24 bits of
 /// the FP32 sums, and what is left exceeds the digits of 16-bit elements.
 inline constexpr double kSoundShare = 1.0 / 32;

@@ -71,11 +71,16 @@ CallInfo callOf(rt::ConvOp conv) {
   mpt_conv_desc d = memory::describe(conv, false);
   CallInfo call;
   call.what = std::string(kinds[d.kind]) + " x " + shapeOf(conv.getX()) + " w " + shapeOf(conv.getW()) + " y " +
-              shapeOf(conv.getY()) + (conv.getSums() ? " with sums" : "");
+              shapeOf(conv.getY()) +
+              (!conv.getNorm().empty() ? " with norm's sums"
+               : conv.getSums()        ? " with sums"
+                                       : "");
   call.flops = 2 * d.n * d.oc * (d.ic / d.groups);
   for (int i = 0; i < 3; ++i)
     call.flops *= d.out[i] * d.kernel[i];
   call.bytes = bytesOf({conv.getX(), conv.getW(), conv.getY()});
+  if (!conv.getNorm().empty())
+    call.bytes += bytesOf({conv.getNorm().front()});
   return call;
 }
 

@@ -161,8 +161,15 @@ private:
           if (op.getWorkspace())
             value.workspace_bytes = memory::spanBytes(cast<MemRefType>(op.getWorkspace().getType()));
           if (op.getSums()) {
-            library("conv_sums", {site(), descriptor(module, value), pointer(op.getX()), pointer(op.getW()),
-                                  pointer(op.getY()), pointer(op.getSums())});
+            SmallVector<llvm::Value *> operands{site(),
+                                                descriptor(module, value),
+                                                pointer(op.getX()),
+                                                pointer(op.getW()),
+                                                pointer(op.getY()),
+                                                pointer(op.getSums())};
+            for (Value part : op.getNorm())
+              operands.push_back(pointer(part));
+            library(op.getNorm().empty() ? "conv_sums" : "conv_norm_sums", operands);
             return success();
           }
           library("conv", {site(), descriptor(module, value), pointer(op.getBias()), pointer(op.getX()),

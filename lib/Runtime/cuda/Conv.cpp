@@ -84,7 +84,7 @@ struct ConvSite : SiteCache {
 /// A convolution whose sums are wanted.
 struct SumsSite : SiteCache {
   mpt_conv_desc desc;
-  std::shared_ptr<ConvWithSums> together;
+  std::shared_ptr<GraphPlan> together;
   std::unique_ptr<SiteCache> alone; // where cuDNN does not sum
 };
 
@@ -221,8 +221,12 @@ mpt_status conv(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot, const mp
   return run(device, *library, *site, x, w, y);
 }
 
-mpt_status convSums(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot, const mpt_conv_desc &d, void *x, void *w,
-                    void *y, float *sums) {
+using Planner = std::shared_ptr<GraphPlan> (*)(CudaDevice &device, ConvLibrary &library, const mpt_conv_desc &desc,
+                                               const std::vector<void *> &pointers);
+
+/// `pointers` as the planner wants them: x, w, y and the first of `channels` FP32 sums of each kind at the start.
+mpt_status convSums(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot, const mpt_conv_desc &d, int64_t channels,
+                    Planner planner, const std::vector<void *> &pointers) {
   CudaDevice &device = deviceOf(exec);
   auto *site = static_cast<SumsSite *>(slot.get());
   if (!site || memcmp(&site->desc, &d, sizeof d) != 0) {
@@ -230,17 +234,18 @@ mpt_status convSums(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot, cons
     fresh->desc = d;
     ConvLibrary *library = fits(d) && !device.capturing ? device.convolutions() : nullptr;
     if (library)
-      fresh->together = planConvWithSums(device, *library, d, x, w, y, sums);
+      fresh->together = planner(device, *library, d, pointers);
     site = fresh.get();
     slot = std::move(fresh);
   }
   if (site->together)
-    return site->together->run(device, x, w, y, sums);
+    return site->together->run(device, pointers);
   // Bytes of ones are NaN: kernels that want the sums compute them.
-  cu::Result result = device.api.MemsetD8Async(address(sums), 0xff, static_cast<size_t>(d.oc) * 8, device.stream);
+  cu::Result result =
+      device.api.MemsetD8Async(address(pointers[3]), 0xff, static_cast<size_t>(channels) * 8, device.stream);
   if (mpt_status status = cu::check(device.api, result, "convolution with sums"))
     return status;
-  return conv(exec, site->alone, d, nullptr, x, w, y);
+  return conv(exec, site->alone, d, nullptr, pointers[0], pointers[1], pointers[2]);
 }
 
 } // namespace
@@ -278,5 +283,19 @@ extern "C" int32_t mpt_cuda_conv_sums(mpt_exec *exec, int64_t site, const mpt_co
                                       void *y, void *sums) {
   Call call(exec);
   std::unique_ptr<SiteCache> none, *slot = slotOf(exec, site);
-  return call.finish(convSums(exec, slot ? *slot : none, *desc, x, w, y, static_cast<float *>(sums)));
+  auto *sum = static_cast<float *>(sums);
+  return call.finish(
+      convSums(exec, slot ? *slot : none, *desc, desc->oc, planConvWithSums, {x, w, y, sum, sum + desc->oc}));
+}
+
+extern "C" int32_t mpt_cuda_conv_norm_sums(mpt_exec *exec, int64_t site, const mpt_conv_desc *desc, void *x, void *w,
+                                           void *y, void *sums, const void *input, const void *mean,
+                                           const void *inverse, const void *scale, const void *shift) {
+  Call call(exec);
+  std::unique_ptr<SiteCache> none, *slot = slotOf(exec, site);
+  auto *sum = static_cast<float *>(sums);
+  std::vector<void *> pointers{x, w, y, sum, sum + desc->ic};
+  for (const void *part : {input, mean, inverse, scale, shift})
+    pointers.push_back(const_cast<void *>(part));
+  return call.finish(convSums(exec, slot ? *slot : none, *desc, desc->ic, planConvWithNormSums, pointers));
 }

@@ -1,117 +1,104 @@
-// cuDNN's graph interface, opened at run time, and convolutions that sum up their results by channel.
-// Names and numbers are those of NVIDIA's cuDNN backend API reference.
+// Graphs of cuDNN's with one engine for all of their operations: convolutions that sum up their results by channel.
 #ifndef MPT_RUNTIME_CUDA_CONVGRAPH_H
 #define MPT_RUNTIME_CUDA_CONVGRAPH_H
 
-#include "cuda/Convolutions.h"
+#include "cuda/GraphNames.h"
+
+#include <functional>
+#include <initializer_list>
 
 namespace mpt::rt {
 
-namespace dnn {
-
-using Descriptor = void *; // cudnnBackendDescriptor_t
-
-enum DescriptorType {
-  PointwiseDescriptor = 0,
-  ConvolutionDescriptor = 1,
-  EngineDescriptor = 2,
-  EngineConfigDescriptor = 3,
-  HeuristicDescriptor = 4,
-  PlanDescriptor = 5,
-  ForwardDescriptor = 10,
-  PointwiseOperationDescriptor = 13,
-  StatisticsDescriptor = 14,
-  GraphDescriptor = 15,
-  PackDescriptor = 16,
-  TensorDescriptor = 17
-};
-
-enum AttributeType {
-  HandleType = 0,
-  DataTypeType = 1,
-  BooleanType = 2,
-  Int64Type = 3,
-  FloatType = 4,
-  PointerType = 6,
-  ConvolutionModeType = 7,
-  HeuristicModeType = 8,
-  NumericalNoteType = 11,
-  PointwiseModeType = 14,
-  DescriptorsType = 15,
-  StatisticsModeType = 16
-};
-
-enum Attribute {
-  PointwiseMode = 0,
-  PointwisePrecision = 1,
-  ConvolutionCompute = 100,
-  ConvolutionMode = 101,
-  ConvolutionDilations = 102,
-  ConvolutionStrides = 103,
-  ConvolutionPostPaddings = 104,
-  ConvolutionPrePaddings = 105,
-  ConvolutionSpatialDims = 106,
-  HeuristicMode = 200,
-  HeuristicGraph = 201,
-  HeuristicResults = 202,
-  ConfigEngine = 300,
-  PlanHandle = 400,
-  PlanConfig = 401,
-  PlanWorkspace = 402,
-  ForwardAlpha = 700,
-  ForwardBeta = 701,
-  ForwardConvolution = 702,
-  ForwardW = 703,
-  ForwardX = 704,
-  ForwardY = 705,
-  PointwiseDescriptorOf = 750,
-  PointwiseX = 751,
-  PointwiseY = 753,
-  StatisticsMode = 770,
-  StatisticsPrecision = 771,
-  StatisticsX = 772,
-  StatisticsSum = 773,
-  StatisticsSquares = 774,
-  GraphHandle = 800,
-  GraphOperations = 801,
-  TensorAlignment = 900,
-  TensorDataType = 901,
-  TensorDimensions = 902,
-  TensorStrides = 903,
-  TensorId = 906,
-  TensorIsVirtual = 907,
-  PackIds = 1000,
-  PackPointers = 1001,
-  PackWorkspace = 1003,
-  EngineNotes = 1303
-};
-
-enum { Identity = 21, SumAndSquares = 0, HeuristicA = 3, NoteNondeterministic = 4, NoteCount = 10 };
-
-struct GraphFunctions {
-  Status (*BackendCreateDescriptor)(int type, Descriptor *descriptor);
-  Status (*BackendDestroyDescriptor)(Descriptor descriptor);
-  Status (*BackendFinalize)(Descriptor descriptor);
-  Status (*BackendSetAttribute)(Descriptor descriptor, int name, int type, int64_t count, const void *elements);
-  Status (*BackendGetAttribute)(Descriptor descriptor, int name, int type, int64_t wanted, int64_t *count,
-                                void *elements);
-  Status (*BackendExecute)(Handle handle, Descriptor plan, Descriptor pack);
-};
-
-} // namespace dnn
-
-/// What it takes to call a convolution once more, with its sums.
-class ConvWithSums {
+/// Descriptors that are destroyed together, and whether every call on them has succeeded.
+class GraphMaker {
 public:
-  virtual ~ConvWithSums() = default;
-  virtual mpt_status run(CudaDevice &device, void *x, void *w, void *y, float *sums) = 0;
+  explicit GraphMaker(const dnn::GraphFunctions &api) : api(api) {}
+  GraphMaker(const GraphMaker &) = delete;
+  ~GraphMaker() {
+    for (dnn::Descriptor descriptor : owned)
+      api.BackendDestroyDescriptor(descriptor);
+  }
+  dnn::Descriptor make(int type) {
+    dnn::Descriptor descriptor = nullptr;
+    if (!status)
+      status = api.BackendCreateDescriptor(type, &descriptor);
+    if (!status)
+      owned.push_back(descriptor);
+    return descriptor;
+  }
+  template <typename T> void set(dnn::Descriptor descriptor, int name, int type, const T *elements, size_t count) {
+    if (!status)
+      status = api.BackendSetAttribute(descriptor, name, type, static_cast<int64_t>(count), elements);
+  }
+  template <typename T> void set(dnn::Descriptor descriptor, int name, int type, const T &element) {
+    set(descriptor, name, type, &element, 1);
+  }
+  void setVector(dnn::Descriptor descriptor, int name, const std::vector<int64_t> &values) {
+    set(descriptor, name, dnn::Int64Type, values.data(), values.size());
+  }
+  /// Sets attributes of `descriptor` that are descriptors.
+  void link(dnn::Descriptor descriptor, std::initializer_list<std::pair<int, dnn::Descriptor>> attributes) {
+    for (auto [name, value] : attributes)
+      set(descriptor, name, dnn::DescriptorsType, value);
+  }
+  dnn::Descriptor finish(dnn::Descriptor descriptor) {
+    if (!status)
+      status = api.BackendFinalize(descriptor);
+    return descriptor;
+  }
+  /// A channels-last tensor of `channels` and as many of the last `extents` as the convolution `d` has.
+  dnn::Descriptor tensor(int64_t id, int type, const mpt_conv_desc &d, int64_t images, int64_t channels,
+                         const int64_t (&extents)[3], bool isVirtual = false);
+  /// One FP32 number a channel.
+  dnn::Descriptor byChannel(int64_t id, const mpt_conv_desc &d, int64_t channels);
+  dnn::Descriptor convolution(const mpt_conv_desc &d);
+  /// y = function(x), or function(x, b): for ReluGradient, b is the gradient.
+  dnn::Descriptor pointwise(dnn::PointwiseFunction function, dnn::Descriptor x, dnn::Descriptor b, dnn::Descriptor y);
+  dnn::Descriptor graph(dnn::Handle handle, const std::vector<dnn::Descriptor> &operations);
+
+  const dnn::GraphFunctions &api;
+  dnn::Status status = 0;
+
+private:
+  std::vector<dnn::Descriptor> owned;
 };
 
-/// The fastest deterministic engine that computes a forward convolution and, by channel, the sums of its results and of
-/// their squares, measured on the operands. Null where cuDNN has none, or the operands are less aligned than it takes.
-/// One plan serves all convolutions of one description.
-std::shared_ptr<ConvWithSums> planConvWithSums(CudaDevice &device, ConvLibrary &library, const mpt_conv_desc &desc,
-                                               void *x, void *w, void *y, float *sums);
+/// An engine for a graph, ready to run.
+class GraphPlan {
+public:
+  virtual ~GraphPlan() = default;
+  /// `pointers` in the order of the ids that the plan was searched with.
+  virtual mpt_status run(CudaDevice &device, const std::vector<void *> &pointers) = 0;
+};
+
+/// A graph, the ids of its tensors in memory, and those of them that nobody wants, of `spareBytes` each: they lie in
+/// scratch, behind the pointers that are given.
+struct GraphForm {
+  std::function<dnn::Descriptor(GraphMaker &)> make;
+  std::vector<int64_t> ids;
+  size_t spares = 0;
+  int64_t spareBytes = 0;
+};
+
+/// The fastest deterministic engine that cuDNN has for the first of `forms` that it has one for, measured on the
+/// operands (the first that runs with MPT_CUDA_SEARCH=0); null where it has none.
+std::shared_ptr<GraphPlan> searchPlan(CudaDevice &device, ConvLibrary &library, const std::vector<GraphForm> &forms,
+                                      const std::vector<void *> &pointers);
+
+constexpr int64_t graphAlignment = 16; ///< of every operand
+
+inline int graphType(int64_t dtype) { return dtype == MPT_FLOAT16 ? dnn::Half : dnn::BFloat16; }
+
+/// Plans a forward convolution and, by channel, the sums of its results and of their squares. Pointers of a run: x, w,
+/// y, sums, sums of squares. Null where cuDNN has no engine, or the operands are less aligned than it takes. One plan
+/// serves all convolutions of one description.
+std::shared_ptr<GraphPlan> planConvWithSums(CudaDevice &device, ConvLibrary &library, const mpt_conv_desc &desc,
+                                            const std::vector<void *> &pointers);
+
+/// The same for a backward-data convolution and the sums of the batch norm before it (mpt_cuda_conv_norm_sums).
+/// Pointers of a run: x, w, y, the two sums, input, mean, inverse, scale, shift.
+std::shared_ptr<GraphPlan> planConvWithNormSums(CudaDevice &device, ConvLibrary &library, const mpt_conv_desc &desc,
+                                                const std::vector<void *> &pointers);
 
 } // namespace mpt::rt
 

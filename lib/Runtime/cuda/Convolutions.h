@@ -73,7 +73,7 @@ struct GraphFunctions;
 
 } // namespace dnn
 
-class ConvWithSums;
+class GraphPlan;
 
 /// cuDNN on one device.
 class ConvLibrary {
@@ -86,7 +86,7 @@ public:
   const dnn::GraphFunctions *graphs; ///< null where the library lacks one of them
   dnn::Handle handle = nullptr;
   /// Plans of convolutions with sums by description, null where there is none: making one compiles code.
-  std::map<std::string, std::shared_ptr<ConvWithSums>> plans;
+  std::map<std::string, std::shared_ptr<GraphPlan>> plans;
 
   /// Most scratch that an algorithm may ask for.
   static constexpr int64_t workspaceBytes = 256 << 20;

@@ -1,15 +1,16 @@
 // The stand-in's cuDNN graphs: a convolution, and the sums of its results by channel. $MPT_STANDIN_NO_SUMS=1: no
 // engine.
-#include "Dnn.h"
-
-#include "cuda/ConvGraph.h"
+#include "DnnObjects.h"
 
 #include <cstdlib>
-#include <map>
 #include <set>
-#include <vector>
 
 using namespace standin;
+
+dnn::Status standin::bad(const std::string &text) {
+  violation("cuDNN graph: " + text);
+  return 2000; // CUDNN_STATUS_BAD_PARAM
+}
 
 namespace {
 
@@ -51,14 +52,41 @@ const std::map<int, std::map<int, Attribute>> &attributes() {
       {PointwiseOperationDescriptor,
        {{PointwiseDescriptorOf, {DescriptorsType, 1, 1}},
         {PointwiseX, {DescriptorsType, 1, 1}},
-        {PointwiseY, {DescriptorsType, 1, 1}}}},
+        {PointwiseB, {DescriptorsType, 1, 1, false}},
+        {PointwiseY, {DescriptorsType, 1, 1, false}},
+        {PointwiseGradientX, {DescriptorsType, 1, 1, false}},
+        {PointwiseGradientY, {DescriptorsType, 1, 1, false}}}},
+      {BackwardDataDescriptor,
+       {{BackwardDataX, {DescriptorsType, 1, 1}},
+        {BackwardDataW, {DescriptorsType, 1, 1}},
+        {BackwardDataY, {DescriptorsType, 1, 1}},
+        {BackwardDataConvolution, {DescriptorsType, 1, 1}},
+        {BackwardDataAlpha, {FloatType, 1, 1}},
+        {BackwardDataBeta, {FloatType, 1, 1}}}},
+      {ReductionDescriptor, {{ReductionOperator, {ReductionType, 1, 1}}, {ReductionPrecision, {DataTypeType, 1, 1}}}},
+      {ReductionOperationDescriptor,
+       {{ReductionX, {DescriptorsType, 1, 1}},
+        {ReductionY, {DescriptorsType, 1, 1}},
+        {ReductionDescriptorOf, {DescriptorsType, 1, 1}}}},
+      {NormWeightsDescriptor,
+       {{NormPrecision, {DataTypeType, 1, 1}},
+        {NormMean, {DescriptorsType, 1, 1}},
+        {NormInverse, {DescriptorsType, 1, 1}},
+        {NormScale, {DescriptorsType, 1, 1}},
+        {NormX, {DescriptorsType, 1, 1}},
+        {NormGradient, {DescriptorsType, 1, 1}},
+        {NormScaleSum, {DescriptorsType, 1, 1}},
+        {NormShiftSum, {DescriptorsType, 1, 1}},
+        {NormApplyGradient, {DescriptorsType, 1, 1}},
+        {NormApplyX, {DescriptorsType, 1, 1}},
+        {NormApplyShift, {DescriptorsType, 1, 1}}}},
       {StatisticsDescriptor,
        {{dnn::StatisticsMode, {StatisticsModeType, 1, 1}},
         {StatisticsPrecision, {DataTypeType, 1, 1}},
         {StatisticsX, {DescriptorsType, 1, 1}},
         {StatisticsSum, {DescriptorsType, 1, 1}},
         {StatisticsSquares, {DescriptorsType, 1, 1}}}},
-      {GraphDescriptor, {{GraphHandle, {HandleType, 1, 1, false}}, {GraphOperations, {DescriptorsType, 1, 8}}}},
+      {GraphDescriptor, {{GraphHandle, {HandleType, 1, 1, false}}, {GraphOperations, {DescriptorsType, 1, 16}}}},
       {HeuristicDescriptor,
        {{HeuristicGraph, {DescriptorsType, 1, 1}}, {dnn::HeuristicMode, {HeuristicModeType, 1, 1}}}},
       {EngineConfigDescriptor, {}},
@@ -83,39 +111,9 @@ size_t bytesOf(int attributeType) {
   }
 }
 
-struct Object {
-  int kind = -1;
-  bool finished = false;
-  std::map<int, std::vector<char>> values;
-  Object *graph = nullptr; // of engines and their configurations
-  int engine = -1;
-
-  template <typename T> std::vector<T> all(int name) const {
-    auto it = values.find(name);
-    std::vector<T> out(it == values.end() ? 0 : it->second.size() / sizeof(T));
-    if (!out.empty())
-      memcpy(out.data(), it->second.data(), out.size() * sizeof(T));
-    return out;
-  }
-  template <typename T> T one(int name, T otherwise = {}) const {
-    std::vector<T> values = all<T>(name);
-    return values.empty() ? otherwise : values.front();
-  }
-  Object *ref(int name) const { return static_cast<Object *>(one<void *>(name)); }
-  std::vector<int64_t> dims() const { return all<int64_t>(dnn::TensorDimensions); }
-  int type() const { return one<int>(dnn::TensorDataType, -1); }
-  bool isVirtual() const { return one<char>(dnn::TensorIsVirtual); }
-  int64_t id() const { return one<int64_t>(dnn::TensorId); }
-};
-
 std::set<void *> live;
 constexpr dnn::Status badParameter = 2000, notSupported = 3000;
 constexpr size_t workspaceBytes = 1 << 16;
-
-dnn::Status bad(const std::string &text) {
-  violation("cuDNN graph: " + text);
-  return badParameter;
-}
 
 Object *find(dnn::Descriptor descriptor, int kind = -1) {
   if (!live.count(descriptor)) {
@@ -129,15 +127,6 @@ Object *find(dnn::Descriptor descriptor, int kind = -1) {
     return nullptr;
   }
   return object;
-}
-
-bool isChannelsLast(const Object &tensor) {
-  std::vector<int64_t> dims = tensor.dims(), strides = tensor.all<int64_t>(dnn::TensorStrides);
-  int64_t expected = dims[1];
-  for (size_t i = dims.size(); i-- > 2; expected *= dims[i])
-    if (strides[i] != expected)
-      return false;
-  return strides[1] == 1 && strides[0] == expected;
 }
 
 /// The operations of a graph, in the one form that there is an engine for.
@@ -162,7 +151,7 @@ struct Pattern {
 
   /// What the guide to the runtime fusion engines lists for a convolution followed by statistics.
   bool hasEngine() const {
-    if (getenv("MPT_STANDIN_NO_SUMS") || !forward || !statistics || statistics->ref(dnn::StatisticsX) != raw() ||
+    if (!forward || !statistics || statistics->ref(dnn::StatisticsX) != raw() ||
         (round && round->ref(dnn::PointwiseX) != raw()) || raw()->isVirtual() != (round != nullptr))
       return false;
     bool types = x()->type() == w()->type() && (x()->type() == dnn::Half || x()->type() == dnn::BFloat16) &&
@@ -173,33 +162,8 @@ struct Pattern {
     return types && x()->dims()[1] % 8 == 0 && y()->dims()[1] % 8 == 0;
   }
   Problem problem() const {
-    Problem p;
-    auto fill = [](auto &to, const Object &from) {
-      std::vector<int64_t> dims = from.dims();
-      to.type = from.type();
-      to.rank = static_cast<int>(dims.size());
-      std::copy(dims.begin(), dims.end(), to.extents);
-    };
-    fill(p.x, *x());
-    fill(p.w, *w());
-    fill(p.y, *raw());
-    for (auto [to, from] : {std::pair(&p.x, x()), std::pair(&p.y, raw())}) {
-      std::vector<int64_t> strides = from->all<int64_t>(dnn::TensorStrides);
-      std::copy(strides.begin(), strides.end(), to->strides);
-    }
-    p.w.format = dnn::ChannelsLast;
-    const Object &conv = *forward->ref(dnn::ForwardConvolution);
-    p.conv.rank = static_cast<int>(conv.one<int64_t>(dnn::ConvolutionSpatialDims));
-    p.conv.mode = conv.one<int>(dnn::ConvolutionMode, -1);
-    p.conv.compute = conv.one<int>(dnn::ConvolutionCompute, -1);
+    Problem p = problemOf(*x(), *w(), *raw(), *forward->ref(dnn::ForwardConvolution));
     p.y.type = p.x.type; // sums are FP32 in either case
-    auto spatial = [&](int name, int *to) {
-      std::vector<int64_t> values = conv.all<int64_t>(name);
-      std::copy(values.begin(), values.end(), to);
-    };
-    spatial(dnn::ConvolutionPrePaddings, p.conv.pads);
-    spatial(dnn::ConvolutionStrides, p.conv.strides);
-    spatial(dnn::ConvolutionDilations, p.conv.dilations);
     return p;
   }
 };
@@ -227,11 +191,12 @@ dnn::Status check(Object &object) {
       return bad("paddings that differ between sides");
     return 0;
   }
-  case dnn::ForwardDescriptor: {
-    if (object.one<float>(dnn::ForwardAlpha) != 1 || object.one<float>(dnn::ForwardBeta) != 0)
-      return bad("factors");
-    return 0;
-  }
+  case dnn::ForwardDescriptor:
+    return object.one<float>(dnn::ForwardAlpha) == 1 && object.one<float>(dnn::ForwardBeta) == 0 ? 0 : bad("factors");
+  case dnn::BackwardDataDescriptor:
+    return object.one<float>(dnn::BackwardDataAlpha) == 1 && object.one<float>(dnn::BackwardDataBeta) == 0
+               ? 0
+               : bad("factors");
   case dnn::StatisticsDescriptor: {
     std::vector<int64_t> x = object.ref(dnn::StatisticsX)->dims(), expected(x.size(), 1);
     expected[1] = x[1];
@@ -241,6 +206,9 @@ dnn::Status check(Object &object) {
     return object.one<int>(dnn::StatisticsPrecision, -1) == dnn::Float ? 0 : bad("sums in another type than FP32");
   }
   case dnn::GraphDescriptor: {
+    GradientGraph gradient(object);
+    if (gradient.convolution())
+      return gradient.fits() ? 0 : bad("descriptions that do not fit together");
     Pattern pattern(object);
     if (!pattern.forward)
       return bad("a graph without a convolution");
@@ -258,8 +226,27 @@ dnn::Status check(Object &object) {
     return object.all<int64_t>(dnn::PackIds).size() == object.all<void *>(dnn::PackPointers).size()
                ? 0
                : bad("numbers and pointers of different count");
-  case dnn::HeuristicDescriptor:
-    return Pattern(*object.ref(dnn::HeuristicGraph)).hasEngine() ? 0 : notSupported;
+  case dnn::HeuristicDescriptor: {
+    GradientGraph gradient(*object.ref(dnn::HeuristicGraph));
+    bool has = gradient.convolution() ? gradient.hasEngine() : Pattern(*object.ref(dnn::HeuristicGraph)).hasEngine();
+    return has && !getenv("MPT_STANDIN_NO_SUMS") ? 0 : notSupported;
+  }
+  case dnn::PointwiseOperationDescriptor: {
+    bool two = object.values.count(dnn::PointwiseB), gradient = object.values.count(dnn::PointwiseGradientX);
+    int mode = object.ref(dnn::PointwiseDescriptorOf)->one<int>(dnn::PointwiseMode, -1);
+    bool ok = gradient ? mode == dnn::ReluGradient && object.values.count(dnn::PointwiseGradientY) && !two &&
+                             !object.values.count(dnn::PointwiseY)
+              : two    ? mode == dnn::Add || mode == dnn::Multiply || mode == dnn::Subtract
+                       : mode == dnn::Identity;
+    return ok && (gradient || object.values.count(dnn::PointwiseY)) ? 0 : bad("a pointwise operation's operands");
+  }
+  case dnn::ReductionOperationDescriptor: {
+    std::vector<int64_t> x = object.ref(dnn::ReductionX)->dims(), y = object.ref(dnn::ReductionY)->dims();
+    bool ok = x.size() == y.size();
+    for (size_t i = 0; ok && i < x.size(); ++i)
+      ok = y[i] == 1 || y[i] == x[i];
+    return ok ? 0 : bad("a reduction to other dimensions");
+  }
   default:
     return 0;
   }
@@ -404,16 +391,21 @@ EXPORT dnn::Status cudnnBackendExecute(dnn::Handle, dnn::Descriptor planned, dnn
     return bad("a plan whose graph is gone");
   if (config->engine != 1)
     return bad("an engine that may differ from run to run");
+  GradientGraph gradient(*config->graph);
   Pattern pattern(*config->graph);
+  const bool backward = gradient.convolution() != nullptr;
   std::map<int64_t, uint64_t> pointers;
   std::vector<int64_t> ids = pack->all<int64_t>(dnn::PackIds);
   std::vector<void *> values = pack->all<void *>(dnn::PackPointers);
   for (size_t i = 0; i < ids.size(); ++i)
     pointers[ids[i]] = reinterpret_cast<uint64_t>(values[i]);
-  std::string text = "convolution with sums type " + std::to_string(pattern.x()->type()) + " summed as " +
-                     std::to_string(pattern.raw()->type());
+  std::string text = backward ? "convolution with norm's sums type " +
+                                    std::to_string(gradient.convolution()->ref(dnn::BackwardDataW)->type()) + " by " +
+                                    std::to_string(gradient.operations.back()->kind)
+                              : "convolution with sums type " + std::to_string(pattern.x()->type()) + " summed as " +
+                                    std::to_string(pattern.raw()->type());
   std::map<int64_t, int64_t> bytes;
-  for (Object *tensor : pattern.inMemory()) {
+  for (Object *tensor : backward ? gradient.inMemory() : pattern.inMemory()) {
     auto at = pointers.find(tensor->id());
     if (at == pointers.end() || !at->second)
       return bad("no pointer for tensor " + std::to_string(tensor->id()));
@@ -438,7 +430,7 @@ EXPORT dnn::Status cudnnBackendExecute(dnn::Handle, dnn::Descriptor planned, dnn
     for (auto [id, size] : bytes)
       all = (host[id] = translate(pointers.at(id), size, "convolution with sums")) && all;
     if (all)
-      compute(pattern, host);
+      backward ? gradient.compute(host) : compute(pattern, host);
   });
   return 0;
 }

@@ -72,12 +72,17 @@ def RT_ConvOp : RT_Op<"conv", [AttrSizedOperandSegments]> {
 
     `sums` (forward, on a device alone) is FP32 [2, channels of y]: sums of y's elements and of their squares by channel where
     the library gathers them on the way, else NaN.
+
+    `norm` (backward data, with `sums`, on a device alone) is input, mean, 1/deviation, scale and shift of the batch norm
+    whose result, through a ReLU, is the convolution's operand: with n = (input - mean) / deviation and g = x where
+    n * scale + shift > 0, else 0, `sums` is FP32 [2, channels of x], the sums of g and of g * n by channel, or NaN; and
+    the library may leave g in x.
   }];
   let arguments = (ins I64Attr:$kind, AnyStridedMemRef:$x, AnyStridedMemRef:$w, AnyStridedMemRef:$y,
     Optional<AnyStridedMemRef>:$bias, Optional<AnyStridedMemRef>:$workspace, Optional<AnyStridedMemRef>:$sums,
-    DenseI64ArrayAttr:$strides,
-    DenseI64ArrayAttr:$dilations, DenseI64ArrayAttr:$pads_low, DenseI64ArrayAttr:$pads_high, I64Attr:$groups, I64Attr:$flags);
-  let assemblyFormat = "$kind $x `,` $w `,` $y (`bias` $bias^ `:` type($bias))? (`workspace` $workspace^ `:` type($workspace))? (`sums` $sums^ `:` type($sums))? attr-dict `:` type($x) `,` type($w) `,` type($y)";
+    Variadic<AnyStridedMemRef>:$norm, DenseI64ArrayAttr:$strides, DenseI64ArrayAttr:$dilations,
+    DenseI64ArrayAttr:$pads_low, DenseI64ArrayAttr:$pads_high, I64Attr:$groups, I64Attr:$flags);
+  let assemblyFormat = "$kind $x `,` $w `,` $y (`bias` $bias^ `:` type($bias))? (`workspace` $workspace^ `:` type($workspace))? (`sums` $sums^ `:` type($sums))? (`norm` $norm^ `:` type($norm))? attr-dict `:` type($x) `,` type($w) `,` type($y)";
 }
 def RT_CopyOp : RT_Op<"copy"> {
   let summary = "dense copy of bytes";

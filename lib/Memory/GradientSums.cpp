@@ -1,0 +1,224 @@
+// Hands sums that backward convolutions gather to the fusions that want the sums of batch norm's gradient.
+#include "Statistics.h"
+
+#include "mpt/Dialect/MPT/GraphBuilder.h"
+
+using namespace mlir;
+using namespace mpt;
+using namespace mpt::memory;
+
+namespace {
+
+constexpr int64_t fewElements = 8192, fewRows = 64; ///< below these another pass costs nothing to speak of
+constexpr int64_t channelsTogether = 8;             ///< 16 bytes of channels, which fused convolutions want
+
+/// Fields are operands of one fusion, or the values that it is given for them.
+using Normalization = std::array<Value, normParts>;
+
+Value throughCasts(Value value, bool widening) {
+  while (auto cast = value.getDefiningOp<CastOp>()) {
+    auto from = dyn_cast<FloatType>(tensorType(cast.getX()).getElementType());
+    auto to = dyn_cast<FloatType>(tensorType(value).getElementType());
+    if (!from || !to || (widening && from.getWidth() >= to.getWidth()))
+      break;
+    value = cast.getX();
+  }
+  return value;
+}
+
+/// One FP32 number a channel, repeated over the elements of `value`.
+Value byChannel(Value value) {
+  auto broadcast = value.getDefiningOp<BroadcastOp>();
+  if (!broadcast || broadcast.getDims() != ArrayRef<int64_t>{1})
+    return {};
+  RankedTensorType type = tensorType(broadcast.getX());
+  return type.getRank() == 1 && type.getElementType().isF32() && isa<BlockArgument>(broadcast.getX()) ? broadcast.getX()
+                                                                                                      : Value();
+}
+
+/// A value and the operand of `op` that repeats by channel, whichever side it is on.
+template <typename Op> std::pair<Value, Value> withChannel(Value value) {
+  auto op = value.getDefiningOp<Op>();
+  if (!op)
+    return {};
+  if (Value vector = byChannel(op.getRhs()))
+    return {op.getLhs(), vector};
+  Value vector = isa<SubOp>(op.getOperation()) ? Value() : byChannel(op.getLhs());
+  return {vector ? Value(op.getRhs()) : Value(), vector};
+}
+
+/// (input - mean) * inverse
+bool isNormalized(Value value, Normalization &norm) {
+  auto [centred, inverse] = withChannel<MulOp>(value);
+  auto [input, mean] = centred ? withChannel<SubOp>(centred) : std::pair<Value, Value>();
+  if (!input || !isa<BlockArgument>(throughCasts(input, /*widening=*/true)))
+    return false;
+  norm[0] = throughCasts(input, /*widening=*/true);
+  norm[1] = mean;
+  norm[2] = inverse;
+  return true;
+}
+
+/// The normalization behind the ReLU that `op` masks a gradient by.
+std::optional<Normalization> maskedBy(ReluBackwardOp op) {
+  auto relu = op.getRhs().getDefiningOp<ReluOp>();
+  if (!relu)
+    return std::nullopt;
+  Normalization norm;
+  auto [scaled, shift] = withChannel<AddOp>(throughCasts(relu.getX(), /*widening=*/false));
+  auto [normal, scale] = scaled ? withChannel<MulOp>(scaled) : std::pair<Value, Value>();
+  if (!normal || !isNormalized(normal, norm))
+    return std::nullopt;
+  norm[3] = scale;
+  norm[4] = shift;
+  return norm;
+}
+
+/// The normalization by which a fusion masks its operand, if it does nothing else with it; as values outside.
+std::optional<Normalization> maskedBy(FusionOp fusion, unsigned operand) {
+  Value argument = fusion.getBody().front().getArgument(operand);
+  std::optional<Normalization> norm;
+  for (OpOperand &use : argument.getUses()) {
+    auto mask = dyn_cast<ReluBackwardOp>(use.getOwner());
+    auto found = mask && use.getOperandNumber() == 0 ? maskedBy(mask) : std::nullopt;
+    if (!found || (norm && *norm != *found))
+      return std::nullopt;
+    norm = found;
+  }
+  if (norm)
+    for (Value &part : *norm)
+      part = fusion.getInputs()[cast<BlockArgument>(part).getArgNumber()];
+  return norm;
+}
+
+/// A reduction's terms as a product: the masked gradient, the normalized input or not, numbers by channel.
+struct Term {
+  ReduceOp reduce;
+  unsigned gradients = 0, inputs = 0;
+  SmallVector<Value> vectors;
+
+  bool collect(Value value, Value gradient, const Normalization &norm) {
+    value = throughCasts(value, /*widening=*/true);
+    if (auto mask = value.getDefiningOp<ReluBackwardOp>(); mask && mask.getLhs() == gradient)
+      return ++gradients == 1;
+    Normalization found = norm;
+    if (isNormalized(value, found) && found == norm)
+      return ++inputs == 1;
+    if (Value vector = byChannel(value)) {
+      vectors.push_back(vector);
+      return true;
+    }
+    auto product = value.getDefiningOp<MulOp>();
+    return product && collect(product.getLhs(), gradient, norm) && collect(product.getRhs(), gradient, norm);
+  }
+};
+
+/// The reductions of a fusion that makes nothing but sums of this kind, and the normalization.
+SmallVector<Term> sumsOf(FusionOp fusion, unsigned operand) {
+  Block &body = fusion.getBody().front();
+  BlockArgument gradient = body.getArgument(operand);
+  RankedTensorType type = tensorType(gradient);
+  if (llvm::any_of(fusion.getOutputs(),
+                   [&](Value output) { return tensorType(output).getNumElements() > type.getDimSize(1); }))
+    return {};
+  auto mask = dyn_cast<ReluBackwardOp>(*gradient.getUsers().begin());
+  std::optional<Normalization> norm = mask ? maskedBy(mask) : std::nullopt;
+  SmallVector<Term> terms;
+  for (auto reduce : body.getOps<ReduceOp>()) {
+    Term term{reduce};
+    Type element = tensorType(reduce.getY()).getElementType();
+    if (!norm || (reduce.getKind() != ReduceKind::sum && reduce.getKind() != ReduceKind::mean) ||
+        reduce.getAxes() != ArrayRef<int64_t>(otherAxes(type.getRank(), {1})) ||
+        (!element.isF32() && !element.isF64()) || !term.collect(reduce.getX(), gradient, *norm) || !term.gradients)
+      return {};
+    terms.push_back(term);
+  }
+  return terms;
+}
+
+/// Adds the sums to the fusion's operands and guards its reductions by them.
+void useSums(FusionOp fusion, ArrayRef<Term> terms, ValueRange sums) {
+  Block &body = fusion.getBody().front();
+  Location loc = fusion.getLoc();
+  OpBuilder builder(fusion.getContext());
+  builder.setInsertionPointToStart(&body);
+  GraphBuilder b(builder, loc);
+  Value given[2];
+  for (auto [i, sum] : llvm::enumerate(sums)) {
+    fusion.getInputsMutable().append(sum);
+    given[i] = b.cast(body.addArgument(sum.getType(), loc), builder.getF64Type());
+  }
+  // NaN, in either, differs from itself.
+  Value both = b.add(given[0], given[1]), sound = b.compare(Predicate::eq, both, both);
+  for (const Term &term : terms) {
+    ReduceOp reduce = term.reduce;
+    builder.setInsertionPointAfter(reduce);
+    Value known = given[term.inputs];
+    for (Value vector : term.vectors)
+      known = b.mul(known, b.cast(vector, builder.getF64Type()));
+    RankedTensorType x = tensorType(reduce.getX());
+    if (reduce.getKind() == ReduceKind::mean)
+      known = b.div(known, b.splatLike(known, static_cast<double>(x.getNumElements() / x.getDimSize(1))));
+    known = b.cast(known, tensorType(reduce.getY()).getElementType());
+    Value chosen = b.select(sound, known, reduce.getY());
+    reduce.getY().replaceAllUsesExcept(chosen, chosen.getDefiningOp());
+  }
+}
+
+bool gathersSums(ConvBackwardDataOp conv) {
+  auto x = tensorType(conv.getY()), dy = tensorType(conv.getDy());
+  Type element = x.getElementType();
+  int64_t channels = x.getDimSize(1), rows = channels ? x.getNumElements() / channels : 0;
+  return (element.isF16() || element.isBF16()) && dy.getElementType() == element &&
+         tensorType(conv.getW()).getElementType() == element && conv.getGroups() == 1 &&
+         dy.getDimSize(1) % channelsTogether == 0 && channels % channelsTogether == 0 && rows >= fewRows &&
+         x.getNumElements() >= fewElements;
+}
+
+} // namespace
+
+llvm::DenseMap<Operation *, Operation *> mpt::memory::gatherGradientSums(func::FuncOp function) {
+  llvm::DenseMap<Operation *, Operation *> result;
+  for (auto conv : function.getOps<ConvBackwardDataOp>()) {
+    if (!gathersSums(conv))
+      continue;
+    std::optional<Normalization> norm;
+    FusionOp summing;
+    SmallVector<Term> terms;
+    bool masked = llvm::all_of(conv.getY().getUses(), [&](OpOperand &use) {
+      auto fusion = dyn_cast<FusionOp>(use.getOwner());
+      auto found = fusion ? maskedBy(fusion, use.getOperandNumber()) : std::nullopt;
+      if (!found || (norm && *norm != *found))
+        return false;
+      norm = found;
+      if (SmallVector<Term> sums = sumsOf(fusion, use.getOperandNumber()); !sums.empty() && !summing) {
+        summing = fusion;
+        terms = std::move(sums);
+      }
+      return true;
+    });
+    auto isEarlier = [&](Value part) {
+      Operation *op = part.getDefiningOp();
+      return !op || (op->getBlock() == conv->getBlock() && op->isBeforeInBlock(conv));
+    };
+    RankedTensorType type = tensorType(conv.getY());
+    if (!masked || !summing || !llvm::all_of(*norm, isEarlier) || norm->front().getType() != type)
+      continue;
+    OpBuilder builder(conv);
+    builder.setInsertionPointAfter(conv);
+    Type sum = RankedTensorType::get({type.getDimSize(1)}, builder.getF32Type());
+    SmallVector<Value> operands{conv.getY()};
+    llvm::append_range(operands, *norm);
+    auto sums = UnrealizedConversionCastOp::create(builder, conv.getLoc(), TypeRange{sum, sum}, operands);
+    useSums(summing, terms, sums.getResults());
+    result[conv] = sums;
+  }
+  return result;
+}
+
+llvm::DenseMap<Operation *, Operation *> mpt::memory::gatherSums(func::FuncOp function) {
+  llvm::DenseMap<Operation *, Operation *> result = gatherStatistics(function);
+  for (auto [conv, sums] : gatherGradientSums(function))
+    result[conv] = sums;
+  return result;
+}

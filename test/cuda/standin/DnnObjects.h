@@ -1,0 +1,72 @@
+// Descriptors of the stand-in's cuDNN graphs.
+#ifndef MPT_TEST_CUDA_STANDIN_DNNOBJECTS_H
+#define MPT_TEST_CUDA_STANDIN_DNNOBJECTS_H
+
+#include "Dnn.h"
+
+#include "cuda/ConvGraph.h"
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace standin {
+
+struct Object {
+  int kind = -1;
+  bool finished = false;
+  std::map<int, std::vector<char>> values;
+  Object *graph = nullptr; // of engines and their configurations
+  int engine = -1;
+
+  template <typename T> std::vector<T> all(int name) const {
+    auto it = values.find(name);
+    std::vector<T> out(it == values.end() ? 0 : it->second.size() / sizeof(T));
+    if (!out.empty())
+      memcpy(out.data(), it->second.data(), out.size() * sizeof(T));
+    return out;
+  }
+  template <typename T> T one(int name, T otherwise = {}) const {
+    std::vector<T> values = all<T>(name);
+    return values.empty() ? otherwise : values.front();
+  }
+  Object *ref(int name) const { return static_cast<Object *>(one<void *>(name)); }
+  std::vector<int64_t> dims() const { return all<int64_t>(dnn::TensorDimensions); }
+  int type() const { return one<int>(dnn::TensorDataType, -1); }
+  bool isVirtual() const { return one<char>(dnn::TensorIsVirtual); }
+  int64_t id() const { return one<int64_t>(dnn::TensorId); }
+};
+
+dnn::Status bad(const std::string &text);
+
+inline bool isChannelsLast(const Object &tensor) {
+  std::vector<int64_t> dims = tensor.dims(), strides = tensor.all<int64_t>(dnn::TensorStrides);
+  int64_t expected = dims[1];
+  for (size_t i = dims.size(); i-- > 2; expected *= dims[i])
+    if (strides[i] != expected)
+      return false;
+  return strides[1] == 1 && strides[0] == expected;
+}
+
+/// A convolution of tensors, for forEachTerm.
+Problem problemOf(const Object &x, const Object &w, const Object &y, const Object &convolution);
+
+/// Graphs of a backward-data convolution with the sums of a norm's gradient (DnnGradient.cpp).
+struct GradientGraph {
+  std::vector<Object *> operations;
+  explicit GradientGraph(const Object &graph);
+
+  Object *convolution() const; ///< null for graphs of other kinds
+  /// What operations read and write that is not virtual.
+  std::vector<Object *> inMemory() const;
+  /// The dimensions of every operation's tensors fit.
+  bool fits() const;
+  /// What is known of engines: for the operation that makes the norm's sums, FP16 alone; for reductions, those that are
+  /// the last, of values in FP32 that nothing stores.
+  bool hasEngine() const;
+  void compute(const std::map<int64_t, void *> &host) const;
+};
+
+} // namespace standin
+
+#endif
