@@ -169,13 +169,17 @@ void Converter::finish(func::FuncOp forward) {
       constant.erase();
     }
   }
-  for (train::ReadOp read : llvm::to_vector(block.getOps<train::ReadOp>())) {
+  // All are found before any moves, which would renumber the block.
+  SmallVector<std::pair<train::ReadOp, Operation *>> moves;
+  for (auto read : block.getOps<train::ReadOp>()) {
     Operation *first = nullptr;
     for (Operation *user : read->getUsers())
       if (!first || user->isBeforeInBlock(first))
         first = user;
-    read->moveBefore(first);
+    moves.emplace_back(read, first);
   }
+  for (auto [read, first] : moves)
+    read->moveBefore(first);
   llvm::StringSet<> used;
   forward.walk([&](Operation *op) {
     if (auto state = op->getAttrOfType<FlatSymbolRefAttr>("state"))

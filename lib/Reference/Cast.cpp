@@ -4,13 +4,12 @@
 using namespace mlir;
 using namespace mpt;
 
-/// Word `index` % 4 of Philox4x32-10 with counter (index / 4, stream, step) and key seed. The upper half of the step
-/// word is a part of the stream.
-uint32_t mpt::randomWord(const Tensor &key, int64_t stream, uint64_t index) {
-  auto seed = static_cast<uint64_t>(key.ints()[0]), step = static_cast<uint64_t>(key.ints()[1]);
-  uint32_t counter[4] = {static_cast<uint32_t>(index / 4), static_cast<uint32_t>((index / 4) >> 32),
-                         static_cast<uint32_t>(static_cast<uint64_t>(stream) + (step >> 32)),
-                         static_cast<uint32_t>(step)};
+/// Philox4x32-10 with counter (block, stream, step) and key seed. The upper half of the step word is a part of the
+/// stream.
+void RandomWords::fill(uint64_t wanted) {
+  block = wanted;
+  uint32_t counter[4] = {static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32),
+                         static_cast<uint32_t>(stream + (step >> 32)), static_cast<uint32_t>(step)};
   uint32_t k0 = static_cast<uint32_t>(seed), k1 = static_cast<uint32_t>(seed >> 32);
   for (int round = 0; round < 10; ++round) {
     uint64_t a = UINT64_C(0xD2511F53) * counter[0], b = UINT64_C(0xCD9E8D57) * counter[2];
@@ -20,7 +19,7 @@ uint32_t mpt::randomWord(const Tensor &key, int64_t stream, uint64_t index) {
     k0 += 0x9E3779B9;
     k1 += 0xBB67AE85;
   }
-  return counter[index % 4];
+  std::copy(counter, counter + 4, words);
 }
 
 /// Truncation toward zero; values beyond the type's range give its nearest bound, NaN gives 0.
@@ -38,26 +37,46 @@ static int64_t truncate(double x, IntegerType type) {
   return isUnsigned && type.getWidth() == 64 ? static_cast<int64_t>(static_cast<uint64_t>(x)) : static_cast<int64_t>(x);
 }
 
+static void castToInteger(const Tensor &x, Tensor &y) {
+  auto type = cast<IntegerType>(y.getElementType());
+  if (x.isFloat()) {
+    llvm::transform(x.reals(), y.writeInts().begin(), [&](double value) { return truncate(value, type); });
+  } else if (type.getWidth() == 1) {
+    llvm::transform(x.ints(), y.writeInts().begin(), [](int64_t value) { return value != 0; });
+  } else {
+    llvm::copy(x.ints(), y.writeInts().begin());
+  }
+}
+
+static void castToFloat(CastOp op, const Tensor &x, Tensor &y, InterpreterFrame &frame) {
+  auto type = cast<FloatType>(y.getElementType());
+  Rounding rounding = op.getRounding();
+  Overflow overflow = op.getOverflow();
+  auto convert = [&](auto round) {
+    auto write = [&](auto in) { llvm::transform(in, y.writeReals().begin(), round); };
+    x.isFloat() ? write(x.reals()) : write(x.ints());
+  };
+  if (frame.isOracle())
+    return convert([](double value) { return value; });
+  if (rounding == Rounding::NearestEven && overflow == Overflow::Infinity)
+    return withRounding(type, [&](auto round) {
+      // NaN keeps its payload.
+      convert([&](double value) { return std::isnan(value) ? value : round(value); });
+    });
+  FloatFormat format(type);
+  if (rounding != Rounding::Stochastic)
+    return convert([&](double value) { return format.round(value, rounding, overflow); });
+  RandomWords words(frame.get(op.getKey()), op.getStream());
+  convert([&, i = uint64_t(0)](double value) mutable { return format.round(value, rounding, overflow, words[i++]); });
+}
+
 static LogicalResult interpretCast(CastOp op, InterpreterFrame &frame) {
   const Tensor &x = frame.get(op.getX());
   Tensor y = frame.zeros(op.getY());
-  if (!y.isFloat()) {
-    auto type = cast<IntegerType>(y.getElementType());
-    for (auto [i, out] : llvm::enumerate(y.writeInts()))
-      out = x.isFloat() ? truncate(x.reals()[i], type) : type.getWidth() == 1 ? x.ints()[i] != 0 : x.ints()[i];
-  } else {
-    bool rounds = !frame.isOracle();
-    FloatFormat format(cast<FloatType>(y.getElementType()));
-    Rounding rounding = op.getRounding();
-    for (auto [i, out] : llvm::enumerate(y.writeReals())) {
-      double value = x.number(i);
-      if (rounds) {
-        uint32_t word = rounding == Rounding::Stochastic ? randomWord(frame.get(op.getKey()), op.getStream(), i) : 0;
-        value = format.round(value, rounding, op.getOverflow(), word);
-      }
-      out = value;
-    }
-  }
+  if (y.isFloat())
+    castToFloat(op, x, y, frame);
+  else
+    castToInteger(x, y);
   frame.set(op.getY(), std::move(y));
   return success();
 }
@@ -65,8 +84,9 @@ static LogicalResult interpretCast(CastOp op, InterpreterFrame &frame) {
 static LogicalResult interpretRandomUniform(RandomUniformOp op, InterpreterFrame &frame) {
   double low = op.getLow().convertToDouble(), high = op.getHigh().convertToDouble();
   Tensor y = frame.zeros(op.getY());
+  RandomWords words(frame.get(op.getKey()), op.getStream());
   for (auto [i, out] : llvm::enumerate(y.writeReals()))
-    out = low + (high - low) * std::ldexp(randomWord(frame.get(op.getKey()), op.getStream(), i) >> 8, -24);
+    out = low + (high - low) * std::ldexp(words[i] >> 8, -24);
   frame.set(op.getY(), std::move(y));
   return success();
 }

@@ -46,53 +46,91 @@ struct Geometry {
                   fn(kernelAt, source, target);
               }
   }
-  /// Calls fn(x plane, w plane, y plane) with the base positions of every product of channel planes: in ascending order
-  /// of group and output channel, then input channel, batch innermost.
-  template <typename Fn> void forEachPlane(Fn fn) const {
-    int64_t xs = volume(in), ws = volume(kernel), ys = volume(out);
-    for (int64_t g = 0; g < groups; ++g)
-      for (int64_t o = g * outputs; o < (g + 1) * outputs; ++o)
-        for (int64_t c = 0; c < inputs; ++c)
-          for (int64_t n = 0; n < batch; ++n)
-            fn((n * groups * inputs + g * inputs + c) * xs, (o * inputs + c) * ws, (n * groups * outputs + o) * ys);
-  }
-
   int64_t batch, groups, inputs, outputs;
   int64_t in[3] = {1, 1, 1}, kernel[3] = {1, 1, 1}, out[3] = {1, 1, 1};
   int64_t stride[3] = {1, 1, 1}, dilation[3] = {1, 1, 1}, pad[3] = {0, 0, 0};
 };
 
-struct Tap {
-  int32_t kernel, source, target;
-};
-
 /// Where a tensor stands among those of a convolution y = conv(x, w).
 enum Role { Data, Weights, Output };
 
-/// Sums the products of `a` and `b`, which stand at A and B, into the op's result, which stands at Sum. Sums run over
-/// channels, then kernel positions (data), or batch and output positions (weights), each ascending.
-template <Role A, Role B, Role Sum, typename Op>
-LogicalResult convolve(Op op, InterpreterFrame &frame, Value a, Value b) {
-  Tensor left = frame.readAs(frame.get(a), op.getNumericsAttr()),
-         right = frame.readAs(frame.get(b), op.getNumericsAttr()), sums = frame.zeros(op.getY());
-  const Tensor *tensors[3];
-  tensors[A] = &left, tensors[B] = &right, tensors[Sum] = &sums;
-  Geometry geometry(op, tensors[Data]->shape(), tensors[Weights]->shape(), tensors[Output]->shape());
+/// Positions that meet, in the channel plane of each tensor.
+struct Tap {
+  int32_t at[3];
+};
+
+/// The taps in order of the positions in the planes of `role`, then of the kernel's, cut into pieces that fit a cache:
+/// a position's taps are in one piece.
+std::vector<std::vector<Tap>> tilesOf(const Geometry &geometry, Role role) {
+  constexpr size_t enough = 256;
   std::vector<Tap> taps;
   geometry.forEachTap([&](int64_t k, int64_t s, int64_t t) {
-    taps.push_back({static_cast<int32_t>(k), static_cast<int32_t>(s), static_cast<int32_t>(t)});
+    taps.push_back({{static_cast<int32_t>(s), static_cast<int32_t>(k), static_cast<int32_t>(t)}});
   });
-  auto l = left.reals(), r = right.reals();
-  MutableArrayRef<double> out = sums.writeReals();
+  llvm::sort(taps, [&](const Tap &a, const Tap &b) {
+    return std::tie(a.at[role], a.at[Weights]) < std::tie(b.at[role], b.at[Weights]);
+  });
+  std::vector<std::vector<Tap>> tiles;
+  for (const Tap &tap : taps) {
+    if (tiles.empty() || (tiles.back().size() >= enough && tiles.back().back().at[role] != tap.at[role]))
+      tiles.emplace_back();
+    tiles.back().push_back(tap);
+  }
+  return tiles;
+}
+
+/// [outer, rows, columns] as [outer, columns, rows].
+std::vector<double> swapAxes(ArrayRef<double> in, int64_t rows, int64_t columns) {
+  std::vector<double> out(in.size());
+  int64_t size = rows * columns, outer = size ? static_cast<int64_t>(in.size()) / size : 0;
+  for (int64_t a = 0; a < outer; ++a)
+    for (int64_t i = 0; i < rows; ++i)
+      for (int64_t j = 0; j < columns; ++j)
+        out[a * size + j * rows + i] = in[a * size + i * columns + j];
+  return out;
+}
+
+/// Sums the products of `a` and `b`, which stand at A and B, into the op's result, which stands at Sum. Sums run over
+/// channels, then kernel positions (data), or batch and output positions (weights), each ascending.
+///
+/// The result shares a channel dimension with one operand, its partner, that the other, the factor, has not. Sums of
+/// those channels are lanes side by side: at each tap, a row of sums takes a row of the partner times one number.
+template <Role A, Role B, Role Sum, typename Op>
+LogicalResult convolve(Op op, InterpreterFrame &frame, Value a, Value b) {
+  constexpr Role factor = Sum == Data ? Output : Data, partner = A == factor ? B : A;
+  // Of result and partner, one is weights.
+  constexpr Role planes = factor == Data ? Output : Data;
+  Tensor left = frame.readAs(frame.get(a), op.getNumericsAttr()),
+         right = frame.readAs(frame.get(b), op.getNumericsAttr()), y = frame.zeros(op.getY());
+  const Tensor *tensors[3];
+  tensors[A] = &left, tensors[B] = &right, tensors[Sum] = &y;
+  Geometry geometry(op, tensors[Data]->shape(), tensors[Weights]->shape(), tensors[Output]->shape());
+  const int64_t plane[3] = {geometry.volume(geometry.in), geometry.volume(geometry.kernel),
+                            geometry.volume(geometry.out)};
+  // Channels a group: of the lanes, and of the factor.
+  int64_t lanes = planes == Data ? geometry.inputs : geometry.outputs,
+          channels = planes == Data ? geometry.outputs : geometry.inputs;
+  // Weights are [groups, outputs, inputs, kernel].
+  auto columns = [&](Role role) { return role == Weights && planes == Output ? channels * plane[role] : plane[role]; };
+  std::vector<double> rows = swapAxes(tensors[partner]->reals(), lanes, columns(partner)), sums(y.size());
+  ArrayRef<double> factors = tensors[factor]->reals();
+  std::vector<std::vector<Tap>> tiles = tilesOf(geometry, planes);
   withRounding(frame.accumulatorType(left.getElementType(), op.getNumericsAttr()), [&](auto round) {
-    geometry.forEachPlane([&](int64_t x, int64_t w, int64_t y) {
-      for (const Tap &tap : taps) {
-        const int64_t at[3] = {x + tap.source, w + tap.kernel, y + tap.target};
-        out[at[Sum]] = round(out[at[Sum]] + l[at[A]] * r[at[B]]);
-      }
-    });
+    for (int64_t g = 0; g < geometry.groups; ++g)
+      for (int64_t n = 0; n < geometry.batch; ++n)
+        for (const std::vector<Tap> &tile : tiles)
+          for (int64_t c = 0; c < channels; ++c) {
+            int64_t image = n * geometry.groups + g, filter = g * channels + c;
+            const double *base = factors.data() + (image * channels + c) * plane[factor];
+            double *sumRows = sums.data() + (Sum == Weights ? filter : image) * plane[Sum] * lanes;
+            const double *partnerRows = rows.data() + (partner == Weights ? filter : image) * plane[partner] * lanes;
+            for (const Tap &tap : tile)
+              addProducts(sumRows + tap.at[Sum] * lanes, base[tap.at[factor]], partnerRows + tap.at[partner] * lanes,
+                          lanes, round);
+          }
   });
-  frame.deliver(op.getY(), std::move(sums), op.getNumericsAttr());
+  llvm::copy(swapAxes(sums, columns(Sum), lanes), y.writeReals().begin());
+  frame.deliver(op.getY(), std::move(y), op.getNumericsAttr());
   return success();
 }
 

@@ -141,26 +141,43 @@ bool holds(IsFiniteOp, double x) { return std::isfinite(x); }
 template <typename Op> LogicalResult test(Op op, InterpreterFrame &frame) {
   const Tensor &x = frame.get(op.getX());
   Tensor y = frame.zeros(op.getY());
-  for (int64_t i = 0; i < x.size(); ++i)
-    y.setNumber(i, holds(op, x.number(i)));
+  // Integers are numbers, and finite.
+  if (x.isFloat())
+    llvm::transform(x.reals(), y.writeInts().begin(), [&](double value) { return holds(op, value); });
+  else
+    std::fill_n(y.writeInts().begin(), y.size(), holds(op, 0.0));
   frame.set(op.getY(), std::move(y));
   return success();
 }
 
-template <typename Element> bool compares(Predicate predicate, Element a, Element b) {
-  // In the order of the enumeration.
-  static_assert(static_cast<int>(Predicate::eq) == 0 && static_cast<int>(Predicate::ge) == 5);
-  const bool outcomes[] = {a == b, a != b, a<b, a <= b, a> b, a >= b};
-  return outcomes[static_cast<size_t>(predicate)];
+/// Calls fn(the comparison that `predicate` names).
+template <typename Fn> void withPredicate(Predicate predicate, Fn fn) {
+  switch (predicate) {
+  case Predicate::eq:
+    return fn(std::equal_to<>());
+  case Predicate::ne:
+    return fn(std::not_equal_to<>());
+  case Predicate::lt:
+    return fn(std::less<>());
+  case Predicate::le:
+    return fn(std::less_equal<>());
+  case Predicate::gt:
+    return fn(std::greater<>());
+  case Predicate::ge:
+    return fn(std::greater_equal<>());
+  }
 }
 
 LogicalResult interpretCompare(CompareOp op, InterpreterFrame &frame) {
   const Tensor &a = frame.get(op.getLhs()), &b = frame.get(op.getRhs());
   Tensor y = frame.zeros(op.getY());
   MutableArrayRef<int64_t> out = y.writeInts();
-  for (int64_t i = 0; i < a.size(); ++i)
-    out[i] = a.isFloat() ? compares(op.getPredicate(), a.reals()[i], b.reals()[i])
-                         : compares(op.getPredicate(), a.ints()[i], b.ints()[i]);
+  withPredicate(op.getPredicate(), [&](auto holds) {
+    if (a.isFloat())
+      std::transform(a.reals().begin(), a.reals().end(), b.reals().begin(), out.begin(), holds);
+    else
+      std::transform(a.ints().begin(), a.ints().end(), b.ints().begin(), out.begin(), holds);
+  });
   frame.set(op.getY(), std::move(y));
   return success();
 }
@@ -179,12 +196,13 @@ LogicalResult interpretSelect(SelectOp op, InterpreterFrame &frame) {
 }
 
 LogicalResult interpretDropout(DropoutOp op, InterpreterFrame &frame) {
-  const Tensor &x = frame.get(op.getX()), &key = frame.get(op.getKey());
+  const Tensor &x = frame.get(op.getX());
+  RandomWords words(frame.get(op.getKey()), op.getStream());
   double ratio = real(op.getRatio());
   auto threshold = static_cast<uint64_t>(std::floor(std::ldexp(ratio, 32)));
   Tensor y = frame.zeros(op.getY());
   for (auto [i, in, out] : llvm::enumerate(x.reals(), y.writeReals()))
-    out = randomWord(key, op.getStream(), i) >= threshold ? in / (1 - ratio) : 0.0;
+    out = words[i] >= threshold ? in / (1 - ratio) : 0.0;
   frame.set(op.getY(), std::move(y));
   return success();
 }

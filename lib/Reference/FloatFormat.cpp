@@ -1,8 +1,6 @@
 // Rounding to narrow float types in FP64 arithmetic, and bit encodings.
 #include "mpt/Reference/FloatFormat.h"
 
-#include "llvm/ADT/bit.h"
-
 using namespace mlir;
 using namespace mpt;
 
@@ -28,20 +26,6 @@ double FloatFormat::overflowed(double x, Overflow overflow) const {
   if (overflow == Overflow::Saturate)
     return std::copysign(maximum, x);
   return std::copysign(hasInfinity ? HUGE_VAL : std::nan(""), x);
-}
-
-double FloatFormat::roundNarrow(double x) const {
-  if (!std::isfinite(x))
-    return std::isinf(x) ? overflowed(x, Overflow::Infinity) : x;
-  if (std::fabs(x) > 2 * maximum)
-    return overflowed(x, Overflow::Infinity);
-  // Exponent of x from its bits; FP64 subnormals are far below every narrow type's range and count as zero's binade.
-  int exponent = static_cast<int>((llvm::bit_cast<uint64_t>(x) >> 52) & 0x7ff) - 1023;
-  int scale = std::max(exponent, minExponent) - digits + 1;
-  // Adding 1.5 * 2^52 gaps leaves no room for fractions of a gap: the FP64 addition rounds to nearest even.
-  double magic = llvm::bit_cast<double>((static_cast<uint64_t>(scale + 52 + 1023) << 52) | (UINT64_C(1) << 51));
-  double rounded = std::copysign((std::fabs(x) + magic) - magic, x);
-  return std::fabs(rounded) > maximum ? overflowed(x, Overflow::Infinity) : rounded;
 }
 
 double FloatFormat::round(double x, Rounding rounding, Overflow overflow, uint32_t word) const {

@@ -42,7 +42,19 @@ void InterpreterFrame::deliver(Value value, Tensor sums, NumericsAttr numerics) 
   set(value, std::move(sums));
 }
 
+/// The last op that reads each value of `block`, null for its terminator. Regions see nothing from outside, so that all
+/// readers are in the block.
+static llvm::DenseMap<Value, Operation *> lastReaders(Block &block) {
+  llvm::DenseMap<Value, Operation *> readers;
+  for (Operation &op : block)
+    for (Value operand : op.getOperands())
+      if (operand.getParentBlock() == &block)
+        readers[operand] = op.hasTrait<OpTrait::IsTerminator>() ? nullptr : &op;
+  return readers;
+}
+
 LogicalResult InterpreterFrame::run(Block &block) {
+  llvm::DenseMap<Value, Operation *> readers = lastReaders(block);
   for (Operation &op : block) {
     if (op.hasTrait<OpTrait::IsTerminator>())
       break;
@@ -54,15 +66,9 @@ LogicalResult InterpreterFrame::run(Block &block) {
     if (observer)
       observer->computed(&op, *this);
     // The last op that reads a value frees it. Values from outside the block stay.
-    for (Value operand : op.getOperands()) {
-      bool last = operand.getParentBlock() == &block && !kept.contains(operand) &&
-                  llvm::all_of(operand.getUsers(), [&](Operation *user) {
-                    return user->getBlock() == &block && !user->hasTrait<OpTrait::IsTerminator>() &&
-                           (user == &op || user->isBeforeInBlock(&op));
-                  });
-      if (last)
+    for (Value operand : op.getOperands())
+      if (readers.lookup(operand) == &op && !kept.contains(operand))
         values.erase(operand);
-    }
   }
   return success();
 }

@@ -25,16 +25,14 @@ static LogicalResult interpretMatMul(MatMulOp op, InterpreterFrame &frame) {
   }
   MutableArrayRef<double> ys = y.writeReals();
   withRounding(frame.accumulatorType(a.getElementType(), numerics), [&](auto round) {
+    // A row of b serves some rows of y while it is at hand.
+    constexpr int64_t together = 8;
     for (int64_t s = 0; s < batch; ++s)
-      for (int64_t i = 0; i < m; ++i) {
-        double *row = ys.data() + (s * m + i) * n;
-        for (int64_t p = 0; p < k; ++p) {
-          double factor = as[s * m * k + i * aRow + p * aColumn];
-          const double *other = bs.data() + (s * k + p) * n;
-          for (int64_t j = 0; j < n; ++j)
-            row[j] = round(row[j] + factor * other[j]);
-        }
-      }
+      for (int64_t first = 0; first < m; first += together)
+        for (int64_t p = 0; p < k; ++p)
+          for (int64_t i = first; i < std::min(first + together, m); ++i)
+            addProducts(ys.data() + (s * m + i) * n, as[s * m * k + i * aRow + p * aColumn],
+                        bs.data() + (s * k + p) * n, n, round);
   });
   frame.deliver(op.getY(), std::move(y), numerics);
   return success();

@@ -43,18 +43,31 @@ template <typename... Ops> void attachRoundedDecompositions(mlir::MLIRContext *c
 /// The scalar in a tensor of one element.
 inline double scalarOf(const InterpreterFrame &frame, mlir::Value value) { return frame.get(value).number(0); }
 
-/// Calls fn(round), where round(double) rounds to `type`: one instance a common type, so that loops stay tight.
-template <typename Fn> void withRounding(mlir::FloatType type, Fn fn) {
-  if (type.isF64())
-    fn([](double x) { return x; });
-  else if (type.isF32())
-    fn([](double x) { return static_cast<double>(static_cast<float>(x)); });
-  else
-    fn([format = FloatFormat(type)](double x) { return format.round(x); });
+/// sums[i] = round(sums[i] + factor others[i]): a step of `count` running sums side by side.
+template <typename Round>
+void addProducts(double *__restrict sums, double factor, const double *others, int64_t count, Round round) {
+  for (int64_t i = 0; i < count; ++i)
+    sums[i] = round(sums[i] + factor * others[i]);
 }
 
-/// Number `index` of stream `stream` for the key tensor (seed, step).
-uint32_t randomWord(const Tensor &key, int64_t stream, uint64_t index);
+/// The numbers of stream `stream` for the key tensor (seed, step), made four at a time.
+class RandomWords {
+public:
+  RandomWords(const Tensor &key, int64_t stream)
+      : seed(static_cast<uint64_t>(key.ints()[0])), step(static_cast<uint64_t>(key.ints()[1])),
+        stream(static_cast<uint64_t>(stream)) {}
+  uint32_t operator[](uint64_t index) {
+    if (index / 4 != block)
+      fill(index / 4);
+    return words[index % 4];
+  }
+
+private:
+  void fill(uint64_t wanted);
+
+  uint64_t seed, step, stream, block = UINT64_MAX;
+  uint32_t words[4];
+};
 
 // One function a family, in the family's file.
 void attachElementwiseRules(mlir::MLIRContext *context);

@@ -20,16 +20,29 @@ Tensor::Storage &Tensor::detach() {
   return *storage;
 }
 
-int64_t mpt::wrapInteger(int64_t value, Type type) {
-  auto integer = cast<IntegerType>(type);
-  unsigned unused = 64 - integer.getWidth();
-  if (unused == 0)
-    return value;
-  uint64_t shifted = static_cast<uint64_t>(value) << unused;
-  if (integer.isUnsigned() || integer.getWidth() == 1)
-    return static_cast<int64_t>(shifted >> unused);
-  return static_cast<int64_t>(shifted) >> unused;
-}
+namespace {
+
+/// Wraps integers to the width of a type.
+class Wrap {
+public:
+  explicit Wrap(Type type) {
+    auto integer = cast<IntegerType>(type);
+    unused = 64 - integer.getWidth();
+    zeroExtends = integer.isUnsigned() || integer.getWidth() == 1;
+  }
+  int64_t operator()(int64_t value) const {
+    uint64_t shifted = static_cast<uint64_t>(value) << unused;
+    return zeroExtends ? static_cast<int64_t>(shifted >> unused) : static_cast<int64_t>(shifted) >> unused;
+  }
+
+private:
+  unsigned unused;
+  bool zeroExtends;
+};
+
+} // namespace
+
+int64_t mpt::wrapInteger(int64_t value, Type type) { return Wrap(type)(value); }
 
 SmallVector<int64_t> mpt::rowMajorStrides(ArrayRef<int64_t> shape) {
   SmallVector<int64_t> strides(shape.size(), 1);
@@ -52,19 +65,23 @@ FailureOr<Tensor> Tensor::fromAttribute(ElementsAttr value, Location loc) {
   auto dense = dyn_cast<DenseElementsAttr>(value);
   if (!dense)
     return emitError(loc) << "expected a dense or resource attribute, got " << value;
+  // Raw data has the layout of fromBytes; what is one value, or narrower than a byte, is read as numbers.
+  if (!dense.isSplat() && type.getElementTypeBitWidth() >= 8)
+    return fromBytes(type, dense.getRawData());
   Tensor result(type);
   if (auto real = dyn_cast<FloatType>(type.getElementType())) {
     FloatFormat format(real);
-    MutableArrayRef<double> out = result.writeReals();
-    int64_t i = 0;
-    for (const APFloat &element : dense.getValues<APFloat>())
-      out[i++] = format.decode(element.bitcastToAPInt().getZExtValue());
+    auto decode = [&](const APFloat &element) { return format.decode(element.bitcastToAPInt().getZExtValue()); };
+    std::fill_n(result.writeReals().begin(), result.size(), decode(dense.getSplatValue<APFloat>()));
     return result;
   }
+  Wrap wrap(type.getElementType());
+  auto decode = [&](const APInt &element) { return wrap(static_cast<int64_t>(element.getZExtValue())); };
   MutableArrayRef<int64_t> out = result.writeInts();
-  int64_t i = 0;
-  for (const APInt &element : dense.getValues<APInt>())
-    out[i++] = wrapInteger(static_cast<int64_t>(element.getZExtValue()), type.getElementType());
+  if (dense.isSplat())
+    std::fill(out.begin(), out.end(), decode(dense.getSplatValue<APInt>()));
+  else
+    llvm::transform(dense.getValues<APInt>(), out.begin(), decode);
   return result;
 }
 
@@ -85,32 +102,42 @@ Tensor Tensor::fromBytes(RankedTensorType type, ArrayRef<char> bytes) {
     for (auto [i, out] : llvm::enumerate(result.writeReals()))
       out = format.decode(load(i));
   } else {
+    Wrap wrap(type.getElementType());
     for (auto [i, out] : llvm::enumerate(result.writeInts()))
-      out = wrapInteger(static_cast<int64_t>(load(i)), type.getElementType());
+      out = wrap(static_cast<int64_t>(load(i)));
   }
   return result;
 }
 
+/// Oracle values may lie between the type's; NaN keeps its payload.
+static uint64_t encode(const FloatFormat &format, double x) {
+  return format.encode(std::isnan(x) ? x : format.round(x));
+}
+
+static uint64_t encode(Type integer, int64_t x) {
+  return static_cast<uint64_t>(x) & (UINT64_MAX >> (64 - integer.getIntOrFloatBitWidth()));
+}
+
 std::vector<char> Tensor::toBytes() const {
   std::vector<char> bytes(byteSize(type));
-  int64_t width = elementBytes(type.getElementType());
-  for (int64_t i = 0; i < size(); ++i) {
-    uint64_t encoding = bits(i);
-    memcpy(bytes.data() + i * width, &encoding, width);
-  }
+  int64_t width = elementBytes(getElementType());
+  auto store = [&](auto format, auto elements) {
+    for (auto [i, x] : llvm::enumerate(elements)) {
+      uint64_t encoding = encode(format, x);
+      memcpy(bytes.data() + i * width, &encoding, width);
+    }
+  };
+  if (auto real = dyn_cast<FloatType>(getElementType()))
+    store(FloatFormat(real), reals());
+  else
+    store(getElementType(), ints());
   return bytes;
 }
 
 uint64_t Tensor::bits(int64_t i) const {
-  if (auto real = dyn_cast<FloatType>(type.getElementType())) {
-    FloatFormat format(real);
-    double x = storage->reals[i];
-    // Oracle values may lie between the type's; NaN keeps its payload.
-    return format.encode(std::isnan(x) ? x : format.round(x));
-  }
-  unsigned width = type.getElementType().getIntOrFloatBitWidth();
-  auto value = static_cast<uint64_t>(storage->ints[i]);
-  return width == 64 ? value : value & ((UINT64_C(1) << width) - 1);
+  if (auto real = dyn_cast<FloatType>(getElementType()))
+    return encode(FloatFormat(real), reals()[i]);
+  return encode(getElementType(), ints()[i]);
 }
 
 void Tensor::setNumber(int64_t i, double value) {
@@ -148,10 +175,8 @@ static void replaceChanged(ArrayRef<Element> in, Write write, Fn fn) {
 
 void Tensor::normalize() {
   Type element = type.getElementType();
-  if (auto real = dyn_cast<FloatType>(element)) {
-    FloatFormat format(real);
-    replaceChanged(reals(), [&] { return writeReals(); }, [&](double x) { return format.round(x); });
-  } else {
-    replaceChanged(ints(), [&] { return writeInts(); }, [&](int64_t x) { return wrapInteger(x, element); });
-  }
+  if (auto real = dyn_cast<FloatType>(element))
+    withRounding(real, [&](auto round) { replaceChanged(reals(), [&] { return writeReals(); }, round); });
+  else
+    replaceChanged(ints(), [&] { return writeInts(); }, Wrap(element));
 }

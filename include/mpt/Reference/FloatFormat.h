@@ -4,6 +4,8 @@
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
 
+#include "llvm/ADT/bit.h"
+
 #include <cmath>
 
 namespace mpt {
@@ -40,7 +42,18 @@ public:
   double smallest() const { return std::ldexp(1.0, minExponent - digits + 1); }
 
 private:
-  double roundNarrow(double x) const;
+  double roundNarrow(double x) const {
+    double magnitude = std::fabs(x);
+    if (!(magnitude <= 2 * maximum))
+      return std::isnan(x) ? x : overflowed(x, Overflow::Infinity);
+    // Exponent of x from its bits; FP64 subnormals are far below every narrow type's range and count as zero's binade.
+    int exponent = static_cast<int>((llvm::bit_cast<uint64_t>(x) >> 52) & 0x7ff) - 1023;
+    int scale = std::max(exponent, minExponent) - digits + 1;
+    // Adding 1.5 * 2^52 gaps leaves no room for fractions of a gap: the FP64 addition rounds to nearest even.
+    double magic = llvm::bit_cast<double>((static_cast<uint64_t>(scale + 52 + 1023) << 52) | (UINT64_C(1) << 51));
+    double rounded = (magnitude + magic) - magic;
+    return rounded > maximum ? overflowed(x, Overflow::Infinity) : std::copysign(rounded, x);
+  }
   double overflowed(double x, Overflow overflow) const;
   /// Distance between neighbouring values of the type around the finite number x.
   double gap(double x) const;
@@ -51,6 +64,16 @@ private:
   double maximum;
   bool hasInfinity;
 };
+
+/// Calls fn(round), where round(double) rounds to `type`: one instance a common type, so that loops stay tight.
+template <typename Fn> void withRounding(mlir::FloatType type, Fn fn) {
+  if (type.isF64())
+    fn([](double x) { return x; });
+  else if (type.isF32())
+    fn([](double x) { return static_cast<double>(static_cast<float>(x)); });
+  else
+    fn([format = FloatFormat(type)](double x) { return format.round(x); });
+}
 
 } // namespace mpt
 
