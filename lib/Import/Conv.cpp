@@ -41,11 +41,17 @@ static FailureOr<Window> windowOf(Binder &b, ArrayRef<int64_t> in, ArrayRef<int6
       return b.fail() << "expected auto_pad NOTSET, VALID, SAME_UPPER or SAME_LOWER, got '" << mode << "'";
     }
     int64_t room = in[i] + low + high - span;
+    bool roundUp = b.intAttr("ceil_mode", 0) != 0;
+    if (roundUp && room < 0 && room > -w.strides[i] && w.dilations[i] == 1) {
+      // One window, which hangs over the end: what lies beyond is not in it.
+      w.kernel[i] += room;
+      room = 0;
+    }
     if (room < 0)
       return b.fail() << "expected a window no larger than the padded input, got kernel " << w.kernel[i]
                       << " (dilation " << w.dilations[i] << ") over extent " << in[i] << " with pads " << low << " and "
                       << high;
-    if (b.intAttr("ceil_mode", 0)) {
+    if (roundUp) {
       // Round up, but no window starts in the padding at the end.
       int64_t out = (room + w.strides[i] - 1) / w.strides[i] + 1;
       if ((out - 1) * w.strides[i] >= in[i] + low)
