@@ -117,14 +117,11 @@ template <typename Op> static void giveExtrema(Backward &b, Op op) {
   b.give(op.getUpdates(), [&] { return b.where(ofUpdates, Indexed<Op>::gather(b, op, share)); });
 }
 
-/// dy times the product of the others that meet at a position; exact with zeros, as the gradient of a product over axes.
+/// dy times the product of the others that meet at a position; exact with zeros, as the gradient of a product over
+/// axes.
 template <typename Op> static void giveProduct(Backward &b, Op op) {
-  auto filled = [&](Value x) {
-    return b.select(b.compare(Predicate::eq, x, 0.0), b.splatLike(x, 1.0), x);
-  };
-  auto isZero = [&](Value x) {
-    return b.cast(b.compare(Predicate::eq, x, 0.0), tensorType(x).getElementType());
-  };
+  auto filled = [&](Value x) { return b.select(b.compare(Predicate::eq, x, 0.0), b.splatLike(x, 1.0), x); };
+  auto isZero = [&](Value x) { return b.cast(b.compare(Predicate::eq, x, 0.0), tensorType(x).getElementType()); };
   Value data = b.widen(op.getData()), updates = b.widen(op.getUpdates());
   Value zeros = Indexed<Op>::scatter(b, op, isZero(data), isZero(updates), ScatterKind::add);
   Value product = Indexed<Op>::scatter(b, op, filled(data), filled(updates), ScatterKind::mul);
@@ -142,9 +139,8 @@ template <typename Op> static void giveProduct(Backward &b, Op op) {
 template <typename Op> static void giveScatter(Backward &b, Op op) {
   switch (op.getKind()) {
   case ScatterKind::assign:
-    b.give(op.getData(), [&] {
-      return Indexed<Op>::scatter(b, op, b.dy(), b.splatLike(op.getUpdates(), 0.0), ScatterKind::assign);
-    });
+    b.give(op.getData(),
+           [&] { return Indexed<Op>::scatter(b, op, b.dy(), b.splatLike(op.getUpdates(), 0.0), ScatterKind::assign); });
     b.give(op.getUpdates(), [&] { return Indexed<Op>::gather(b, op, b.dy()); });
     return;
   case ScatterKind::add:

@@ -120,6 +120,7 @@ void addQuantizeRules(RuleTable &table);
 void addRandomRules(RuleTable &table);
 void addReduceRules(RuleTable &table);
 void addResizeRules(RuleTable &table);
+void addSampleRules(RuleTable &table);
 void addSequenceRules(RuleTable &table);
 void addShapeRules(RuleTable &table);
 void addTrigonometricRules(RuleTable &table);

@@ -18,8 +18,8 @@ const RuleTable &RuleTable::get() {
   static const RuleTable table = [] {
     RuleTable t;
     for (auto add : {addContribRules, addConvRules, addElementwiseRules, addGatherRules, addLossRules, addMatMulRules,
-                     addNormRules, addQuantizeRules, addRandomRules, addReduceRules, addResizeRules, addSequenceRules,
-                     addShapeRules, addTrigonometricRules})
+                     addNormRules, addQuantizeRules, addRandomRules, addReduceRules, addResizeRules, addSampleRules,
+                     addSequenceRules, addShapeRules, addTrigonometricRules})
       add(t);
     return t;
   }();

@@ -5,6 +5,7 @@
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Precision/Attributes.h"
+#include "mpt/Precision/IndexRules.h"
 #include "mpt/Precision/MinCut.h"
 #include "mpt/Precision/Painting.h"
 
@@ -82,6 +83,7 @@ private:
     island = lossIsland(function);
     layers.emplace(function);
     gradientTail = parameterGradientTail(function);
+    indices = indexArithmetic(function);
     if (measuredTypes)
       gradients = gradientValues(function);
     for (BlockArgument argument : function.getArguments())
@@ -329,6 +331,10 @@ private:
     }
     if (island.contains(op))
       return all(op, kWide, "part of the loss");
+    if (indices.contains(op) && !ruling.named) {
+      pass(incoming.ranged, incoming.narrowed);
+      return all(op, kWide, "an index is made of it");
+    }
     if (gradientTail.contains(op))
       return all(op, kWide, "sums and moves parameter gradients in f32");
     if (ruling.decision != Decision::follow) {
@@ -474,7 +480,7 @@ private:
   MinCut cut;
   std::optional<DenseSet<int>> painted; // narrow nodes, in place of the cut
   PrecisionSolution solution;
-  DenseSet<Operation *> island, gradientTail, quantized;
+  DenseSet<Operation *> island, gradientTail, indices, quantized;
   DenseSet<Value> gradients; // of the function at hand, where ranges were measured
   std::optional<MeasuredTypes> measuredTypes;
   std::optional<Layers> layers; // of the function at hand

@@ -4,6 +4,7 @@
 #include "MeasuredTypes.h"
 #include "mpt/Dialect/ONNX/NodeTypes.h"
 #include "mpt/Precision/Constants.h"
+#include "mpt/Precision/IndexRules.h"
 #include "mpt/Precision/NodeLabels.h"
 #include "mpt/Precision/OptimizerRules.h"
 #include "mpt/Precision/Painting.h"
@@ -41,6 +42,7 @@ public:
   int64_t run(Placement placement, NodeDecision decided) {
     findTail(main.getBody().front());
     pins = optimizerPins(main);
+    indices = indexArithmetic(main);
     for (BlockArgument argument : main.getArguments())
       produce(argument, kWide);
     main.getBody().walk<WalkOrder::PreOrder>([&](Operation *op) { classify(op); });
@@ -294,6 +296,8 @@ private:
       return pin(refuses ? "pinned: computes in f32 (" + ruling.rule + " does not apply)" : ruling.rule);
     if (ruling.decision == Decision::wide)
       return pin(ruling.rule);
+    if (indices.contains(node) && !ruling.named)
+      return pin("an index is made of it");
     MeasuredNodes::Choice choice = measured.choose(node);
     std::string why = ruling.rule + (choice.text.empty() ? "" : "; " + choice.text);
     if (!choice.fits && !ruling.named)
@@ -377,7 +381,7 @@ private:
   Type wide;
   NodeLabels labels;
   std::vector<bool> narrow; ///< what was decided
-  DenseSet<Operation *> tail;
+  DenseSet<Operation *> tail, indices;
   DenseMap<Operation *, StringRef> pins;
   DenseMap<Operation *, std::optional<Magnitudes>> constants;
   std::optional<MappedFiles> files; ///< made when weights beside the model are read

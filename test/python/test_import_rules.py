@@ -17,7 +17,9 @@ INPUTS = {"x": "float[4,4,6,6]", "y": "float[4,4,6,6]", "p": "float[4,4,6,6]", "
 CONSTANTS = """int64[1] one = {1}, int64[2] one_two = {1, 2}, int64[2] zeros = {0, 0}, int64[2] twos = {2, 2}, int64[3] parts = {1, 2, 1},
                int64 axis = {1}, int64 depth = {5}, int64 from = {2}, int64 to = {11}, int64 by = {3}, int64[2,3] rows = {0, 3, 1, 2, 2, -1},
                int64[2,2] places = {0, 1, 3, 2}, int64[2,4] across = {0, 1, 2, 3, 3, 2, 1, 0}, int64[2] shape44 = {4, 4},
-               int64[2,2] fixed = {0, 3, 1, 0}, int64[1] three = {3}, int64 none_left = {0}, int64[2] zero_one = {0, 1}, int64[4] lengths = {1, 4, 3, 2}"""
+               int64[2,2] fixed = {0, 3, 1, 0}, int64[1] three = {3}, int64 none_left = {0}, int64[2] zero_one = {0, 1}, int64[4] lengths = {1, 4, 3, 2},
+               int64[4] gridshape = {4, 12, 6, 2}, int64[3] lineshape = {4, 144, 1}, int64[3] flatshape = {4, 4, 36}, int64[3] colshape = {4, 16, 9},
+               int64[2] shape55 = {5, 5}"""
 SCALARS = {"low": -0.5, "high": 0.75, "off_on": (-1.0, 2.0), "slope": 0.25, "scale4": (0.5, 1.0, 1.5, 2.0), "shift4": (0.1, -0.2, 0.3, 0.4),
            "updates": ((1, 2, 3, 4), (5, 6, 7, 8)), "gain": (0.5, 1.0, 1.5, 2.0, 2.5, 3.0), "half": (1.0, 1.0, 0.5, 0.5), "lowest": -np.inf}
 
@@ -51,6 +53,10 @@ TABLES = {
               "ConcatFromSequence <axis = 1> (several)", "SequenceLength (several)", "NonZero (fixed)", "Concat <axis = 1> (m, m)", "Flatten <axis = 2> (x)",
               "EyeLike (m)", "EyeLike <k = -1> (m)", "ReverseSequence <batch_axis = 0, time_axis = 1> (x, lengths)",
               "ReverseSequence (x, lengths)", "ConcatFromSequence <axis = 1> (other)"],
+    "sample": [f'GridSample <mode = "{mode}", padding_mode = "{padding}", align_corners = {align}> (x, grid)' for mode in ("linear", "nearest", "cubic")
+               for padding in ("zeros", "border", "reflection") for align in (0, 1)]
+    + ["GridSample (flat, line)", "Col2Im (columns, shape44, twos)", "Col2Im <pads = [1, 1, 1, 1], strides = [2, 2]> (columns, shape44, twos)",
+       "Col2Im <dilations = [2, 2]> (columns, shape55, twos)"],
     "norm": ["LRN <size = 3> (x)", "InstanceNormalization (x, scale4, shift4)", "GroupNormalization <num_groups = 2> (x, scale4, shift4)",
              "RMSNormalization (x, gain)", "LayerNormalization (x, gain)", "GlobalMaxPool (x)", "GlobalAveragePool (x)", "Softmax <axis = 1> (x)",
              "LogSoftmax <axis = 2> (x)", "MeanVarianceNormalization (x)",
@@ -77,6 +83,10 @@ def model_of(nodes):
         slope4 = ReduceMax <keepdims = 0> (m, one)
         low_half = Less (x, y)
         masked = Where (low_half, lowest, x)
+        grid = Reshape (y, gridshape)
+        line = Reshape (y, lineshape)
+        flat = Reshape (x, flatshape)
+        columns = Reshape (x, colshape)
         {text}
       }}""")
     for name, value in SCALARS.items():

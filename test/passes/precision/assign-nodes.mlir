@@ -51,3 +51,19 @@ func.func @main(%x: tensor<1x2x4x4xf32> {mpt.name = "x"}) -> (tensor<1x2x8x8xf32
   %5 = "onnx.node"(%4) <{attrs = {}, domain = "custom", op_type = "Unknown", output_names = ["y"], version = 1 : i64}> : (tensor<1x2x8x8xf32>) -> tensor<1x2x8x8xf32>
   return %5 : tensor<1x2x8x8xf32>
 }
+
+// -----
+
+// Floats that become indices are computed wide.
+// CHECK-LABEL: func.func @main
+// CHECK: op_type = "MatMul"{{.*}}results = [f16]
+// CHECK: op_type = "Mul"{{.*}}results = [f32], rule = "an index is made of it"
+// CHECK: op_type = "Cast"
+func.func @main(%x: tensor<4x8xf32> {mpt.name = "x"}) -> (tensor<4x8xi64> {mpt.name = "y"}) {
+  %w = onnx.initializer "w" {value = dense<1.0> : tensor<8x8xf32>} : tensor<8x8xf32>
+  %scale = onnx.initializer "scale" {value = dense<3999.0> : tensor<f32>} : tensor<f32>
+  %0 = "onnx.node"(%x, %w) <{attrs = {}, domain = "", op_type = "MatMul", output_names = ["a"], version = 17 : i64}> : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
+  %1 = "onnx.node"(%0, %scale) <{attrs = {}, domain = "", op_type = "Mul", output_names = ["b"], version = 17 : i64}> : (tensor<4x8xf32>, tensor<f32>) -> tensor<4x8xf32>
+  %2 = "onnx.node"(%1) <{attrs = {to = 7 : i64}, domain = "", op_type = "Cast", output_names = ["y"], version = 17 : i64}> : (tensor<4x8xf32>) -> tensor<4x8xi64>
+  return %2 : tensor<4x8xi64>
+}
