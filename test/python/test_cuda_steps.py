@@ -1,4 +1,5 @@
 """Steps of small networks of several kinds for CUDA, run without a GPU: losses and gradients against the same policy on the CPU."""
+import cuda_kernels
 import cuda_steps
 import numpy as np
 import pytest
@@ -27,11 +28,35 @@ def batch_of(library, loss):
     return feeds
 
 
-@pytest.mark.parametrize("name, policy", CASES)
-def test_steps_agree(tmp_path, name, policy):
+def built():
     build = build_folder()
     if not (build / "lib" / "libcuda_standin.so").exists() or not (build / "bin" / "mpt-opt").exists():
         pytest.skip("the compiler or the stand-in is not built")
+    return build
+
+
+def check_kernels(folder, name, policy, **options):
+    build, (model, loss) = built(), (small_models.write_model(name, folder), small_models.MODELS[name][1])
+    cuda_steps.compile_step(build, model, folder / "cpu", [f"--loss={loss}", "--policy=fp32"], False)
+    return cuda_kernels.check(build, model, [f"--loss={loss}", f"--policy={policy}"], batch_of(folder / "cpu", loss), folder / "cuda", **options)
+
+
+@pytest.mark.parametrize("name, policy", [("resnet", "fp8-hybrid"), ("bert", "als-f16"), ("unet", "fp8-current"), ("llama", "fp8-e5m2")])
+def test_kernels_agree_with_the_interpreter(tmp_path, name, policy):
+    values, most, problems = check_kernels(tmp_path, name, policy)
+    assert not problems and values > 100 and most < 0.3, problems
+
+
+@pytest.mark.parametrize("policy", ["fp32", "als-f16", "fp8-hybrid"])
+def test_a_wrong_kernel_is_noticed(tmp_path, policy):
+    """SGD's momentum is 0.9, not 0.95, which the second step uses for the first time."""
+    _, _, problems = check_kernels(tmp_path, "lenet", policy, tamper=lambda text: text.replace("dense<0.899999976>", "dense<0.95>"))
+    assert problems and all("step 1: " in problem for problem in problems), problems
+
+
+@pytest.mark.parametrize("name, policy", CASES)
+def test_steps_agree(tmp_path, name, policy):
+    build = built()
     model, loss = small_models.write_model(name, tmp_path), small_models.MODELS[name][1]
     for target, policy_there in (("exact", "fp32"), ("cpu", policy), ("cuda", policy)):
         cuda_steps.compile_step(build, model, tmp_path / target, [f"--loss={loss}", f"--policy={policy_there}",
