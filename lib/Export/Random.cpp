@@ -19,14 +19,7 @@ public:
   explicit Body(pb::FunctionProto &function) : function(function) {}
 
   OnnxValue node(StringRef type, ArrayRef<OnnxValue> inputs, ArrayRef<OnnxAttribute> attributes = {}) {
-    pb::NodeProto &node = *function.add_node();
-    node.set_op_type(type.str());
-    for (const OnnxValue &input : inputs)
-      node.add_input(input);
-    for (const OnnxAttribute &attribute : attributes)
-      *node.add_attribute() = attribute.proto;
-    node.add_output("v" + std::to_string(function.node_size()));
-    return node.output(0);
+    return add(type, inputs, attributes, 1).front();
   }
   OnnxValue number(int64_t value) {
     OnnxValue &known = numbers[value];
@@ -34,25 +27,40 @@ public:
       known = node("Constant", {}, {{"value_int", value}});
     return known;
   }
-  OnnxValue indices(ArrayRef<int64_t> values) { return node("Constant", {}, {{"value_ints", values}}); }
-  OnnxValue low(OnnxValue x, int64_t mask) { return node("BitwiseAnd", {x, number(mask)}); }
+  OnnxValue numbersOf(ArrayRef<int64_t> values) { return node("Constant", {}, {{"value_ints", values}}); }
+  OnnxValue low(OnnxValue x) { return node("BitwiseAnd", {x, number(0xffffffff)}); }
+  /// x / 2^32, rounded down; `lower` is low(x).
+  OnnxValue high(OnnxValue x, OnnxValue lower) {
+    return node("Div", {node("Sub", {x, lower}), number(INT64_C(1) << 32)});
+  }
   OnnxValue exclusiveOr(OnnxValue x, OnnxValue y) { return node("BitwiseXor", {x, y}); }
-
-  /// The upper and lower 32 bits of factor x, x below 2^32; in halves of the factor, so that no product leaves i64.
-  std::pair<OnnxValue, OnnxValue> product(uint32_t factor, OnnxValue x) {
-    OnnxValue half = number(65536);
-    OnnxValue first = node("Mul", {x, number(factor & 0xffff)}), second = node("Mul", {x, number(factor >> 16)});
-    OnnxValue upper = node("Add", {second, node("Div", {first, half})});
-    OnnxValue lower = node("Add", {node("Mul", {low(upper, 0xffff), half}), low(first, 0xffff)});
-    return {node("Div", {upper, half}), lower};
+  /// By Reshape, which shape inference does not look through: it takes Unsqueeze for a list of extents.
+  OnnxValue column(OnnxValue x) { return node("Reshape", {x, numbersOf({-1, 1})}); }
+  std::vector<OnnxValue> rows(OnnxValue x, int64_t count) {
+    return add("Split", {x}, {{"axis", int64_t(0)}, {"num_outputs", count}}, count);
   }
 
 private:
+  std::vector<OnnxValue> add(StringRef type, ArrayRef<OnnxValue> inputs, ArrayRef<OnnxAttribute> attributes,
+                             int64_t results) {
+    pb::NodeProto &node = *function.add_node();
+    node.set_op_type(type.str());
+    for (const OnnxValue &input : inputs)
+      node.add_input(input);
+    for (const OnnxAttribute &attribute : attributes)
+      *node.add_attribute() = attribute.proto;
+    for (int64_t i = 0; i < results; ++i)
+      node.add_output("v" + std::to_string(++values));
+    return {node.output().begin(), node.output().end()};
+  }
+
   pb::FunctionProto &function;
   std::map<int64_t, OnnxValue> numbers;
+  int64_t values = 0;
 };
 
-/// words [count, 4] of `stream` for `key` (seed, step).
+/// words [count, 4] of `stream` for `key` (seed, step). A step draws many times, and executors inline each: words 0 and
+/// 2, and 1 and 3, of a counter are columns of one tensor, which halves the nodes.
 void definePhilox(pb::FunctionProto &function) {
   function.set_doc_string(
       "Philox 4x32-10 with counter (block, stream + upper half of step, lower half) and key seed: words 0 to 4 count");
@@ -60,32 +68,35 @@ void definePhilox(pb::FunctionProto &function) {
     function.add_input(input);
   pb::OperatorSetIdProto &opset = *function.add_opset_import();
   opset.set_version(exportOpset);
-  constexpr int64_t word = 0xffffffff;
+  constexpr int64_t rounds = 10;
   Body b(function);
-  OnnxValue seed = b.node("Gather", {"key", b.number(0)}), step = b.node("Gather", {"key", b.number(1)});
-  auto halves = [&](OnnxValue x) -> std::pair<OnnxValue, OnnxValue> {
-    OnnxValue lower = b.low(x, word);
-    return {lower, b.low(b.node("Div", {b.node("Sub", {x, lower}), b.number(word + 1)}), word)};
-  };
-  auto [seedLow, seedHigh] = halves(seed);
-  auto [stepLow, stepHigh] = halves(step);
-  OnnxValue keys[2] = {seedLow, seedHigh};
-  OnnxValue counter[4] = {b.node("Range", {b.number(0), "count", b.number(1)}), b.number(0),
-                          b.low(b.node("Add", {"stream", stepHigh}), word), stepLow};
-  for (int round = 0; round < 10; ++round) {
-    auto [aHigh, aLow] = b.product(0xD2511F53, counter[0]);
-    auto [bHigh, bLow] = b.product(0xCD9E8D57, counter[2]);
-    OnnxValue next[4] = {b.exclusiveOr(b.exclusiveOr(bHigh, counter[1]), keys[0]), bLow,
-                         b.exclusiveOr(b.exclusiveOr(aHigh, counter[3]), keys[1]), aLow};
-    std::copy(next, next + 4, counter);
-    keys[0] = b.low(b.node("Add", {keys[0], b.number(0x9E3779B9)}), word);
-    keys[1] = b.low(b.node("Add", {keys[1], b.number(0xBB67AE85)}), word);
+  // Seed and step, their lower halves and their upper.
+  OnnxValue lower = b.low("key"),
+            halves = b.node("Concat", {lower, b.low(b.high("key", lower))}, {{"axis", int64_t(0)}});
+  OnnxValue seed = b.node("Gather", {halves, b.numbersOf({0, 2})});
+  OnnxValue stepLow = b.node("Gather", {halves, b.number(1)}), stepHigh = b.node("Gather", {halves, b.number(3)});
+  // The key of round r is the seed + r times two constants.
+  OnnxValue round = b.column(b.node("Range", {b.number(0), b.number(rounds), b.number(1)}));
+  OnnxValue weyl = b.node("Mul", {round, b.numbersOf({0x9E3779B9, 0xBB67AE85})});
+  std::vector<OnnxValue> keys = b.rows(b.low(b.node("Add", {weyl, seed})), rounds);
+  // Words 0 and 2 are (block, stream), words 1 and 3 (0, step).
+  OnnxValue block = b.column(b.node("Range", {b.number(0), "count", b.number(1)}));
+  OnnxValue stream = b.low(b.node("Add", {"stream", stepHigh})), isLast = b.numbersOf({0, 1});
+  OnnxValue even = b.node("Add", {b.node("Mul", {block, b.numbersOf({1, 0})}), b.node("Mul", {stream, isLast})});
+  OnnxValue odd = b.node("Mul", {stepLow, isLast});
+  // The factors less 2^32, so that products stay in i64: their lower halves are the same, the upper ones lack a word.
+  constexpr int64_t word = INT64_C(1) << 32;
+  OnnxValue factors = b.numbersOf({0xCD9E8D57 - word, 0xD2511F53 - word}), swapped = b.numbersOf({1, 0});
+  for (const OnnxValue &key : keys) {
+    OnnxValue x = b.node("Gather", {even, swapped}, {{"axis", int64_t(1)}}), product = b.node("Mul", {x, factors});
+    OnnxValue productLow = b.low(product), productHigh = b.node("Add", {b.high(product, productLow), x});
+    even = b.exclusiveOr(b.exclusiveOr(productHigh, odd), key);
+    odd = productLow;
   }
-  OnnxValue columns = b.indices({1});
-  SmallVector<OnnxValue> words;
-  for (const OnnxValue &value : counter)
-    words.push_back(b.node("Unsqueeze", {value, columns}));
-  function.add_output(b.node("Concat", words, {{"axis", int64_t(1)}}));
+  OnnxValue last = b.numbersOf({2});
+  OnnxValue words =
+      b.node("Concat", {b.node("Unsqueeze", {even, last}), b.node("Unsqueeze", {odd, last})}, {{"axis", int64_t(2)}});
+  function.add_output(b.node("Reshape", {words, b.numbersOf({-1, 4})}));
 }
 
 /// One word (i64, below 2^32) for each element of `type`.
