@@ -24,6 +24,8 @@ KernelTarget KernelTarget::host() {
 }
 
 Type mpt::computeType(Type type) {
+  if (type.isUnsignedInteger())
+    return IntegerType::get(type.getContext(), type.getIntOrFloatBitWidth() <= 16 ? 32 : 64);
   auto real = dyn_cast<FloatType>(type);
   return real && real.getWidth() < 32 ? Float32Type::get(type.getContext()) : type;
 }
@@ -432,12 +434,13 @@ llvm::MaybeAlign ElementEmitter::alignmentOf(Value buffer, const IndexExpr &line
   return llvm::Align(divisor * bytes);
 }
 
-/// A flat buffer of truth values as the bytes that it consists of.
-static Value asBytes(ImplicitLocOpBuilder &b, Value memory) {
-  auto type = MemRefType::get(cast<MemRefType>(memory.getType()).getShape(), b.getI8Type());
-  // Both are the same type to LLVM, where the cast disappears.
+/// A flat buffer read as elements of another type that is the same to LLVM, where the cast disappears.
+static Value viewedAs(ImplicitLocOpBuilder &b, Type element, Value memory) {
+  auto type = MemRefType::get(cast<MemRefType>(memory.getType()).getShape(), element);
   return UnrealizedConversionCastOp::create(b, TypeRange{type}, memory).getResult(0);
 }
+/// A flat buffer of truth values as the bytes that it consists of.
+static Value asBytes(ImplicitLocOpBuilder &b, Value memory) { return viewedAs(b, b.getI8Type(), memory); }
 
 Value ElementEmitter::load(Value buffer, Indices at) {
   Type type = cast<MemRefType>(buffer.getType()).getElementType();
@@ -445,6 +448,11 @@ Value ElementEmitter::load(Value buffer, Indices at) {
   accesses.push_back({linear, std::max<int64_t>(1, type.getIntOrFloatBitWidth() / 8), false, argumentNumber(buffer)});
   Address where = address(linear);
   Value memory = flat(buffer), value;
+  Type source = type;
+  if (type.isUnsignedInteger()) {
+    type = b.getIntegerType(type.getIntOrFloatBitWidth());
+    memory = viewedAs(b, type, memory);
+  }
   if (where.width == 1 || (!where.lanes && where.stride == 0)) {
     value = memref::LoadOp::create(b, memory, where.base);
   } else if (!where.lanes && where.stride == 1 && type.isInteger(1)) {
@@ -464,7 +472,7 @@ Value ElementEmitter::load(Value buffer, Indices at) {
     }
     value = vector::FromElementsOp::create(b, VectorType::get(where.width, type), lanes);
   }
-  return widen(value);
+  return source.isUnsignedInteger() ? widenUnsigned(value, source) : widen(value);
 }
 
 void ElementEmitter::store(Value value, Value buffer, Indices at) {
@@ -474,6 +482,8 @@ void ElementEmitter::store(Value value, Value buffer, Indices at) {
   Address where = address(linear);
   value = narrow(value, type);
   Value memory = flat(buffer);
+  if (type.isUnsignedInteger())
+    memory = viewedAs(b, getElementTypeOrSelf(value), memory);
   if (where.width == 1) {
     memref::StoreOp::create(b, value, memory, where.base);
     return;

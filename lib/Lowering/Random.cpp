@@ -158,6 +158,8 @@ struct CastModel : LoopLowering::ExternalModel<CastModel, CastOp> {
     MathBuilder m(e);
     if (to.isInteger(1))
       return m.compare(arith::CmpFPredicate::UNE, x, m.c(x, 0));
+    if (to.isUnsignedInteger())
+      return toUnsigned(m, x, to);
     if (!toFloat)
       return arith::FPToSIOp::create(e.b, e.typeLike(to, x), x);
     if (cast.getRounding() == Rounding::Stochastic) {
@@ -172,18 +174,33 @@ struct CastModel : LoopLowering::ExternalModel<CastModel, CastOp> {
     return e.round(m.toFloat(x, computeType(to)), to);
   }
 
+  /// Truncated, and limited to the type's range; NaN gives 0.
+  static Value toUnsigned(MathBuilder &m, Value x, Type to) {
+    ElementEmitter &e = m.emitter();
+    unsigned bits = to.getIntOrFloatBitWidth(), held = computeType(to).getIntOrFloatBitWidth();
+    const llvm::fltSemantics &semantics = cast<FloatType>(getElementTypeOrSelf(x)).getFloatSemantics();
+    auto limit =
+        llvm::scalbn(llvm::APFloat::getOne(semantics), static_cast<int>(bits), llvm::RoundingMode::NearestTiesToEven);
+    if (bits == held)
+      limit.next(/*nextDown=*/true);
+    x = m.select(m.compare(arith::CmpFPredicate::OGT, x, m.c(x, 0)), x, m.c(x, 0));
+    Value whole =
+        arith::FPToUIOp::create(e.b, e.typeLike(computeType(to), x), m.min(x, m.c(x, limit.convertToDouble())));
+    return bits == held ? whole
+                        : arith::MinUIOp::create(e.b, whole, e.constantLike(whole, APInt::getLowBitsSet(held, bits)));
+  }
+
   static Value integer(ElementEmitter &e, Value x, Type from, Type to) {
     if (to.isInteger(1))
       return arith::CmpIOp::create(e.b, arith::CmpIPredicate::ne, x, e.constantLike(x, 0.0));
-    unsigned a = from.getIntOrFloatBitWidth(), c = to.getIntOrFloatBitWidth();
-    Type type = e.typeLike(to, x);
+    // Unsigned numbers are held in a wider type, where they are not negative.
+    Type held = computeType(to), type = e.typeLike(held, x);
+    unsigned a = getElementTypeOrSelf(x).getIntOrFloatBitWidth(), c = held.getIntOrFloatBitWidth();
     if (c < a)
-      return arith::TruncIOp::create(e.b, type, x);
-    if (c == a)
-      return x;
-    if (from.isInteger(1))
-      return arith::ExtUIOp::create(e.b, type, x);
-    return arith::ExtSIOp::create(e.b, type, x);
+      x = arith::TruncIOp::create(e.b, type, x);
+    else if (c > a)
+      x = from.isInteger(1) ? Value(arith::ExtUIOp::create(e.b, type, x)) : arith::ExtSIOp::create(e.b, type, x);
+    return e.round(x, to);
   }
 
   /// Finite values and infinities limited to the type's finite range.

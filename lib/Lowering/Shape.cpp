@@ -20,7 +20,11 @@ struct ConstantModel : LoopLowering::ExternalModel<ConstantModel, ConstantOp> {
       return e.fail(op, "expected a splat constant inside a fusion; pass others as inputs", element);
     if (auto real = dyn_cast<FloatType>(element))
       return e.constant(computeType(real), elements.getSplatValue<APFloat>().convertToDouble());
-    return arith::ConstantOp::create(e.b, e.b.getIntegerAttr(element, elements.getSplatValue<APInt>()));
+    APInt value = elements.getSplatValue<APInt>();
+    Type compute = computeType(element);
+    if (element.isUnsignedInteger())
+      value = value.zext(compute.getIntOrFloatBitWidth());
+    return arith::ConstantOp::create(e.b, e.b.getIntegerAttr(compute, value));
   }
 };
 struct ReshapeModel : LoopLowering::ExternalModel<ReshapeModel, ReshapeOp> {

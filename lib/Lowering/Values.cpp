@@ -85,9 +85,19 @@ static Value roundBFloat16Bits(ValueBuilder &e, Value value) {
   return arith::SelectOp::create(b, isNaN, quiet, up);
 }
 
+Value ValueBuilder::widenUnsigned(Value value, Type type) {
+  Type wide = computeType(type);
+  return getElementTypeOrSelf(value) == wide ? value : arith::ExtUIOp::create(b, typeLike(wide, value), value);
+}
+
 Value ValueBuilder::round(Value value, Type type) {
   if (computeType(type) == type || getElementTypeOrSelf(value) == type)
     return value;
+  if (type.isUnsignedInteger()) {
+    unsigned bits = type.getIntOrFloatBitWidth(), held = computeType(type).getIntOrFloatBitWidth();
+    return bits == held ? value
+                        : arith::AndIOp::create(b, value, constantLike(value, APInt::getLowBitsSet(held, bits)));
+  }
   if (type.isF16()) {
     Value half = arith::TruncFOp::create(b, typeLike(type, value), value);
     return arith::ExtFOp::create(b, value.getType(), half);
@@ -103,6 +113,10 @@ Value ValueBuilder::round(Value value, Type type) {
 Value ValueBuilder::narrow(Value value, Type type) {
   if (getElementTypeOrSelf(value) == type)
     return value;
+  if (type.isUnsignedInteger()) {
+    Type stored = b.getIntegerType(type.getIntOrFloatBitWidth());
+    return getElementTypeOrSelf(value) == stored ? value : arith::TruncIOp::create(b, typeLike(stored, value), value);
+  }
   if (type.isF16())
     return arith::TruncFOp::create(b, typeLike(type, value), value);
   if (type.isBF16()) {

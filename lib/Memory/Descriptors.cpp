@@ -23,8 +23,10 @@ int64_t mpt::memory::runtimeType(Type element) {
           return MPT_BOOL;
         case 8:
           return type.isUnsigned() ? MPT_UINT8 : MPT_INT8;
+        case 16:
+          return type.isUnsigned() ? MPT_UINT16 : MPT_INT16;
         case 32:
-          return MPT_INT32;
+          return type.isUnsigned() ? MPT_UINT32 : MPT_INT32;
         case 64:
           return type.isUnsigned() ? MPT_UINT64 : MPT_INT64;
         default:

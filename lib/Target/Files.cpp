@@ -45,8 +45,14 @@ StringRef safetensorsType(int64_t dtype) {
     return "I8";
   case MPT_UINT8:
     return "U8";
+  case MPT_INT16:
+    return "I16";
+  case MPT_UINT16:
+    return "U16";
   case MPT_INT32:
     return "I32";
+  case MPT_UINT32:
+    return "U32";
   case MPT_INT64:
     return "I64";
   case MPT_UINT64:

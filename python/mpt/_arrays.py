@@ -6,15 +6,15 @@ import numpy as np
 
 from ._native import Tensor
 
-NAMES = {1: "float32", 2: "uint8", 3: "int8", 6: "int32", 7: "int64", 9: "bool", 10: "float16", 11: "float64",
-         13: "uint64", 16: "bfloat16", 17: "float8_e4m3fn", 19: "float8_e5m2"}
+NAMES = {1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 9: "bool", 10: "float16",
+         11: "float64", 12: "uint32", 13: "uint64", 16: "bfloat16", 17: "float8_e4m3fn", 19: "float8_e5m2"}
 NUMBERS = {name: number for number, name in NAMES.items()}
-SIZES = {"float32": 4, "uint8": 1, "int8": 1, "int32": 4, "int64": 8, "bool": 1, "float16": 2, "float64": 8,
-         "uint64": 8, "bfloat16": 2, "float8_e4m3fn": 1, "float8_e5m2": 1}
+SIZES = {"float32": 4, "uint8": 1, "int8": 1, "uint16": 2, "int16": 2, "int32": 4, "int64": 8, "bool": 1, "float16": 2,
+         "float64": 8, "uint32": 4, "uint64": 8, "bfloat16": 2, "float8_e4m3fn": 1, "float8_e5m2": 1}
 # DLPack type code and bits (dlpack.h, DLDataTypeCode).
-DLPACK = {(0, 8): "int8", (0, 32): "int32", (0, 64): "int64", (1, 8): "uint8", (1, 64): "uint64", (2, 16): "float16",
-          (2, 32): "float32", (2, 64): "float64", (4, 16): "bfloat16", (6, 8): "bool", (10, 8): "float8_e4m3fn",
-          (12, 8): "float8_e5m2"}
+DLPACK = {(0, 8): "int8", (0, 16): "int16", (0, 32): "int32", (0, 64): "int64", (1, 8): "uint8", (1, 16): "uint16",
+          (1, 32): "uint32", (1, 64): "uint64", (2, 16): "float16", (2, 32): "float32", (2, 64): "float64",
+          (4, 16): "bfloat16", (6, 8): "bool", (10, 8): "float8_e4m3fn", (12, 8): "float8_e5m2"}
 HOST_DEVICES = (1, 3)  # kDLCPU, kDLCUDAHost
 CUDA_DEVICE = 2  # kDLCUDA
 

@@ -11,7 +11,8 @@ from mpt_run import tool
 import mpt
 
 INPUTS = {"x": "float[4,4,6,6]", "y": "float[4,4,6,6]", "p": "float[4,4,6,6]", "m": "float[4,4]", "i": "int64[4,4]", "j": "int64[4,4]",
-          "b": "bool[4,4]", "c": "bool[4,4]"}
+          "b": "bool[4,4]", "c": "bool[4,4]", "u": "uint8[4,4]", "v": "uint8[4,4]", "n": "uint32[4,4]",
+          "h": "int16[4,4]"}
 # As many samples as channels, since the evaluator of onnx 1.23 normalizes LRN over the first N channels only.
 # Constants are initializers of integer type or `Constant` nodes: float initializers would be parameters.
 CONSTANTS = """int64[1] one = {1}, int64[2] one_two = {1, 2}, int64[2] zeros = {0, 0}, int64[2] twos = {2, 2}, int64[3] parts = {1, 2, 1},
@@ -19,7 +20,7 @@ CONSTANTS = """int64[1] one = {1}, int64[2] one_two = {1, 2}, int64[2] zeros = {
                int64[2,2] places = {0, 1, 3, 2}, int64[2,4] across = {0, 1, 2, 3, 3, 2, 1, 0}, int64[2] shape44 = {4, 4},
                int64[2,2] fixed = {0, 3, 1, 0}, int64[1] three = {3}, int64 none_left = {0}, int64[2] zero_one = {0, 1}, int64[4] lengths = {1, 4, 3, 2},
                int64[4] gridshape = {4, 12, 6, 2}, int64[3] lineshape = {4, 144, 1}, int64[3] flatshape = {4, 4, 36}, int64[3] colshape = {4, 16, 9},
-               int64[2] shape55 = {5, 5}"""
+               int64[2] shape55 = {5, 5}, int64 rank = {4}"""
 SCALARS = {"low": -0.5, "high": 0.75, "off_on": (-1.0, 2.0), "slope": 0.25, "scale4": (0.5, 1.0, 1.5, 2.0), "shift4": (0.1, -0.2, 0.3, 0.4),
            "updates": ((1, 2, 3, 4), (5, 6, 7, 8)), "gain": (0.5, 1.0, 1.5, 2.0, 2.5, 3.0), "half": (1.0, 1.0, 0.5, 0.5), "lowest": -np.inf}
 
@@ -34,6 +35,9 @@ TABLES = {
     + ["Sum (x, y, p)", "Mean (x, y, p)", "Mod <fmod = 1> (x, p)", "Pow (p, y)", "Where (b, m, slope)"]
     + [f"{op} (b, c)" for op in "And Or Xor".split()] + [f"{op} (i, j)" for op in "BitwiseAnd BitwiseOr BitwiseXor".split()]
     + ["Not (b)", "BitwiseNot (i)", "Cast <to = 7> (m)", "Cast <to = 1> (i)", "Cast <to = 9> (m)", "CastLike (i, m)"],
+    "unsigned": ["Cast <to = 1> (u)", "Cast <to = 1> (n)", "Cast <to = 7> (u)", "Cast <to = 3> (u)", "Cast <to = 12> (n)", "Cast <to = 1> (h)", "Add (h, h)", "Cast <to = 2> (small)",
+                 "Add (u, v)", "Sub (u, v)", "Mul (u, v)", "Div (u, v)", "Mod (u, v)", "Max (u, v)", "Min (n, n)", "Less (u, v)", "GreaterOrEqual (u, v)",
+                 "Where (b, u, v)", "Transpose (n)", "Gather (m, index)"],
     "reduce": [f"{op} (p, one_two)" for op in "ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMin ReduceProd ReduceSum "
                "ReduceSumSquare ReduceMean".split()]
     + ["ReduceSum <keepdims = 0> (x, one_two)", "ReduceSum (x)", "ArgMax <axis = 2> (x)", "ArgMin <axis = -1, keepdims = 0> (x)",
@@ -87,6 +91,10 @@ def model_of(nodes):
         line = Reshape (y, lineshape)
         flat = Reshape (x, flatshape)
         columns = Reshape (x, colshape)
+        small = ReduceMax (p, one_two)
+        four = Cast <to = 2> (rank)
+        low_bits = Mod (u, four)
+        index = Cast <to = 6> (low_bits)
         {text}
       }}""")
     for name, value in SCALARS.items():
@@ -101,6 +109,8 @@ def values():
     result["p"] = np.abs(result["p"]) + np.float32(0.1)
     result["m"] = random.uniform(-3, 3, (4, 4)).astype(np.float32)
     result |= {name: random.integers(0, 5, (4, 4)) for name in "ij"}
+    result |= {name: random.integers(1, 256, (4, 4)).astype(np.uint8) for name in "uv"} 
+    result |= {"n": random.integers(2**31, 2**32, (4, 4)).astype(np.uint32), "h": random.integers(-2**15, 2**15, (4, 4)).astype(np.int16)}
     return result | {name: random.integers(0, 2, (4, 4)).astype(bool) for name in "bc"}
 
 

@@ -16,7 +16,8 @@ struct KernelTarget {
   unsigned lanes() const { return vectorBits / 16; } ///< two registers of f32
 };
 
-/// The type in which elements of `type` are computed: FP32 for narrower floats, else itself.
+/// The type in which elements of `type` are computed: FP32 for narrower floats, a signless
+/// integer of 32 or 64 bits for unsigned ones (which is not negative then, below 2^63), else itself.
 mlir::Type computeType(mlir::Type type);
 
 } // namespace mpt

@@ -23,6 +23,8 @@ public:
   mlir::Value round(mlir::Value value, mlir::Type type);
   /// From and to the type in which `value` lies in memory; narrowing assumes a value that is rounded already.
   mlir::Value widen(mlir::Value value);
+  /// Bits of an element of unsigned `type`, as the non-negative number of the compute type.
+  mlir::Value widenUnsigned(mlir::Value value, mlir::Type type);
   mlir::Value narrow(mlir::Value value, mlir::Type type);
   mlir::Value widenFloat8(mlir::Value value);
   mlir::Value roundFloat8(mlir::Value value, mlir::Type type);

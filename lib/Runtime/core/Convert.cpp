@@ -51,8 +51,14 @@ void toFloat(int64_t dtype, const void *in, int64_t count, float *out) {
     return each<uint8_t>(in, count, out, fromE4M3FN);
   case MPT_FLOAT8E5M2:
     return each<uint8_t>(in, count, out, fromE5M2);
+  case MPT_INT16:
+    return each<int16_t>(in, count, out, plain<int16_t>);
+  case MPT_UINT16:
+    return each<uint16_t>(in, count, out, plain<uint16_t>);
   case MPT_INT32:
     return each<int32_t>(in, count, out, plain<int32_t>);
+  case MPT_UINT32:
+    return each<uint32_t>(in, count, out, plain<uint32_t>);
   case MPT_INT64:
     return each<int64_t>(in, count, out, plain<int64_t>);
   case MPT_UINT64:
@@ -79,8 +85,14 @@ void fromFloat(int64_t dtype, const float *in, int64_t count, void *out) {
     return each<uint8_t>(in, count, out, toE4M3FN);
   case MPT_FLOAT8E5M2:
     return each<uint8_t>(in, count, out, toE5M2);
+  case MPT_INT16:
+    return each<int16_t>(in, count, out, truncate<int16_t>);
+  case MPT_UINT16:
+    return each<uint16_t>(in, count, out, truncate<uint16_t>);
   case MPT_INT32:
     return each<int32_t>(in, count, out, truncate<int32_t>);
+  case MPT_UINT32:
+    return each<uint32_t>(in, count, out, truncate<uint32_t>);
   case MPT_INT64:
     return each<int64_t>(in, count, out, truncate<int64_t>);
   case MPT_UINT64:

@@ -55,3 +55,15 @@ func.func @integers(%a: tensor<67xf64> {mpt.low = -99.0, mpt.high = 99.0}, %i: t
   %3 = mpt.cast %i : tensor<67xi64> to tensor<67xi1>
   return %0, %1, %2, %3 : tensor<67xi64>, tensor<67xi32>, tensor<67xf64>, tensor<67xi1>
 }
+// Arithmetic of unsigned numbers wraps, and floats beyond their range become its ends.
+func.func @unsigned(%a: tensor<67xf64> {mpt.low = -99.0, mpt.high = 399.0}, %i: tensor<67xi64> {mpt.low = -300.0, mpt.high = 300.0}) -> (tensor<67xf64>, tensor<67xi64>, tensor<67xi64>, tensor<67xi1>) {
+  %0 = mpt.cast %i : tensor<67xi64> to tensor<67xui8>
+  %1 = mpt.cast %0 : tensor<67xui8> to tensor<67xf64>
+  %2 = mpt.mul %0, %0 : tensor<67xui8>
+  %3 = mpt.cast %2 : tensor<67xui8> to tensor<67xi64>
+  %4 = mpt.cast %a : tensor<67xf64> to tensor<67xui8>
+  %5 = mpt.max %4, %0 : tensor<67xui8>
+  %6 = mpt.cast %5 : tensor<67xui8> to tensor<67xi64>
+  %7 = mpt.compare lt %0, %4 : tensor<67xui8>
+  return %1, %3, %6, %7 : tensor<67xf64>, tensor<67xi64>, tensor<67xi64>, tensor<67xi1>
+}
