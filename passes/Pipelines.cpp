@@ -109,6 +109,12 @@ void buildFusion(OpPassManager &passes, const PipelineOptions &options) {
   recompute.bytes = options.recomputeBytes;
   recompute.device = options.target == "cuda" && !options.recomputeBytes;
   passes.addPass(createRecompute(recompute));
+  if (options.target == "cuda") {
+    // Its conversions are kept apart for the backward pass as recomputed values are.
+    WidenOperandsOptions widen;
+    widen.nativeFloat8 = cuda::haveFloat8(options.arch);
+    passes.addPass(createWidenOperands(widen));
+  }
   passes.addPass(createKeyStreams());
   if (options.target == "cuda" && !options.debugNonfinite)
     passes.addPass(createShareReads());

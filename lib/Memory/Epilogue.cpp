@@ -2,6 +2,7 @@
 #include "Epilogue.h"
 
 #include "mpt-c/abi.h"
+#include "mpt/Memory/Bufferize.h"
 
 using namespace mlir;
 using namespace mpt;

@@ -28,9 +28,6 @@ struct Epilogue {
 /// scale.
 llvm::DenseMap<mlir::Operation *, Epilogue> foldEpilogues(mlir::func::FuncOp function, bool device, bool nativeFloat8);
 
-/// Whether a device multiplies these 8-bit types itself: cuBLASLt wants extents in sixteens, and no E5M2 pair.
-bool isNativeFloat8(MatMulOp matmul);
-
 } // namespace mpt::memory
 
 #endif // MPT_MEMORY_EPILOGUE_H

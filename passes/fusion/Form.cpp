@@ -85,6 +85,7 @@ public:
   template <typename F> void outline(F report);
 
 private:
+  void sink(MutableArrayRef<Operation *> fusions);
   struct Group {
     SmallVector<Operation *> ops; ///< in block order
   };
@@ -569,6 +570,7 @@ void Grouping::bundleUpdates() {
 }
 
 template <typename F> void Grouping::outline(F report) {
+  SmallVector<Operation *> recomputed;
   for (Group &group : groups) {
     if (group.ops.empty() || !isFusible(group.ops.front()) || (group.ops.size() == 1 && isSplat(group.ops.front())))
       continue;
@@ -610,6 +612,8 @@ template <typename F> void Grouping::outline(F report) {
       Value(outputs[i]).replaceUsesWithIf(fusion.getOutputs()[i], [&](OpOperand &use) {
         return !members.contains(use.getOwner());
       });
+    if (llvm::any_of(group.ops, [](Operation *op) { return op->hasAttr(kRecomputedAttr); }))
+      recomputed.push_back(fusion);
     report(fusion);
   }
   for (Group &group : groups)
@@ -617,6 +621,20 @@ template <typename F> void Grouping::outline(F report) {
       if (isFusible(op) && op->use_empty())
         op->erase();
   orderByReadiness(block);
+  sink(recomputed);
+}
+
+/// What is made again for the backward pass is ready long before: it is made when it is wanted.
+void Grouping::sink(MutableArrayRef<Operation *> fusions) {
+  llvm::sort(fusions, [](Operation *a, Operation *b) { return b->isBeforeInBlock(a); });
+  for (Operation *fusion : fusions) {
+    Operation *first = nullptr;
+    for (Operation *user : fusion->getUsers())
+      if (!first || user->isBeforeInBlock(first))
+        first = user;
+    if (first)
+      fusion->moveBefore(first);
+  }
 }
 
 namespace {

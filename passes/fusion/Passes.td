@@ -76,6 +76,28 @@ def ShareReads : Pass<"fusion-share-reads", "::mlir::ModuleOp"> {
   let statistics = [Statistic<"numRepeated", "repeated", "ops made again">];
 }
 
+def WidenOperands : Pass<"fusion-widen-operands", "::mlir::ModuleOp"> {
+  let summary = "for a GPU: 8-bit operands that no library call takes become FP16 where they are made";
+  let description = [{
+    In: core ops after fusion-recompute. Out: convolutions, and products whose 8-bit operands the libraries do not take, have
+    FP16 operands, which hold every value of the 8-bit types. The conversion lies where the value is made, so that fusion-form
+    has one kernel quantize and widen: what nothing else reads is never stored in 8 bits. Values of the forward pass are
+    widened once more for the backward pass, and kept in 8 bits until then. No bit of a result changes.
+
+    ```mlir
+    %q = mpt.cast %x {overflow = #mpt<overflow saturate>} : tensor<8x16x9x9xf32> to tensor<8x16x9x9xf8E5M2>
+    %d = mpt.conv_backward_data %q, %w {...} : (tensor<8x16x9x9xf8E5M2>, tensor<16x4x3x3xf16>) -> tensor<8x4x9x9xf32>
+    // becomes
+    %q = mpt.cast %x {overflow = #mpt<overflow saturate>} : tensor<8x16x9x9xf32> to tensor<8x16x9x9xf8E5M2>
+    %h = mpt.cast %q : tensor<8x16x9x9xf8E5M2> to tensor<8x16x9x9xf16>
+    %d = mpt.conv_backward_data %h, %w {...} : (tensor<8x16x9x9xf16>, tensor<16x4x3x3xf16>) -> tensor<8x4x9x9xf32>
+    ```
+  }];
+  let options = [Option<"nativeFloat8", "native-float8", "bool", "false", "products of 8-bit operands run as such where their extents allow it">];
+  let statistics = [Statistic<"numWidened", "widened", "conversions to FP16">];
+  let dependentDialects = ["::mpt::MPTDialect"];
+}
+
 def KeyStreams : Pass<"fusion-key-streams", "::mlir::ModuleOp"> {
   let summary = "random streams as data, so that ops which differ in their stream alone share a kernel";
   let description = [{

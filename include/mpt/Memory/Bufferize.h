@@ -43,6 +43,9 @@ using KernelEmitter = std::function<llvm::FailureOr<LaunchShape>(
     mlir::OpBuilder &moduleBuilder, FusionOp fusion, llvm::ArrayRef<mlir::MemRefType> inputs,
     llvm::ArrayRef<mlir::MemRefType> outputs, llvm::StringRef name, llvm::ArrayRef<int64_t> alignments)>;
 
+/// Whether a device multiplies these 8-bit types itself: cuBLASLt wants extents in sixteens, and no E5M2 pair.
+bool isNativeFloat8(MatMulOp matmul);
+
 struct BufferizeOptions {
   /// The processor multiplies BF16 itself, so that convolutions in it need no workspace.
   bool nativeBf16 = false;

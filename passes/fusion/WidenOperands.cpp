@@ -1,0 +1,82 @@
+// --fusion-widen-operands: 8-bit operands that no library call takes become FP16 where they are made.
+#include "mpt/Dialect/MPT/GraphBuilder.h"
+#include "mpt/Interfaces/Contraction.h"
+#include "mpt/Lowering/Backward.h"
+#include "mpt/Memory/Bufferize.h"
+#include "passes/fusion/Passes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace mpt {
+#define GEN_PASS_DEF_WIDENOPERANDS
+#include "passes/fusion/Passes.h.inc"
+} // namespace mpt
+
+using namespace mlir;
+using namespace mpt;
+
+namespace {
+
+bool isNarrow(Value value) {
+  auto type = dyn_cast<RankedTensorType>(value.getType());
+  return type && isa<FloatType>(type.getElementType()) && type.getElementTypeBitWidth() == 8;
+}
+
+struct WidenOperands : mpt::impl::WidenOperandsBase<WidenOperands> {
+  using WidenOperandsBase::WidenOperandsBase;
+  void runOnOperation() override {
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      if (!function.isExternal())
+        widen(function);
+  }
+
+private:
+  /// Operands of one value share what they become; those of the backward pass have their own, so that what is kept
+  /// until then stays narrow.
+  using Known = DenseMap<std::pair<Value, unsigned>, Value>;
+
+  void widen(func::FuncOp function) {
+    DenseSet<Operation *> late = backwardOps(function);
+    Known known;
+    for (Operation &op : llvm::make_early_inc_range(function.getBody().front())) {
+      auto matmul = dyn_cast<MatMulOp>(op);
+      if (!isa<Contraction>(op) || (nativeFloat8 && matmul && memory::isNativeFloat8(matmul)))
+        continue;
+      for (OpOperand &operand : op.getOpOperands())
+        if (isNarrow(operand.get()))
+          operand.set(wide(operand.get(), &op, late, known));
+    }
+    // Views of the narrow values would have them written.
+    for (Operation &op : llvm::make_early_inc_range(llvm::reverse(function.getBody().front())))
+      if (isOpTriviallyDead(&op))
+        op.erase();
+  }
+
+  Value wide(Value value, Operation *user, const DenseSet<Operation *> &late, Known &known) {
+    Operation *source = value.getDefiningOp();
+    unsigned again = late.contains(user) && !(source && late.contains(source));
+    Value &result = known[{value, again}];
+    if (result)
+      return result;
+    OpBuilder builder(user);
+    if (source && isViewOp(source) && source->getNumOperands() == 1) {
+      // Conversions lie before views, where what makes the value can take them in.
+      Value from = wide(source->getOperand(0), user, late, known);
+      builder.setInsertionPoint(again ? user : source);
+      Operation *view = builder.clone(*source);
+      view->setOperand(0, from);
+      Value shown = view->getResult(0);
+      shown.setType(tensorType(shown).clone(builder.getF16Type()));
+      return known[{value, again}] = shown;
+    }
+    if (!again)
+      builder.setInsertionPointAfterValue(value);
+    Value cast = GraphBuilder(builder, value.getLoc()).cast(value, builder.getF16Type());
+    if (again)
+      cast.getDefiningOp()->setAttr(kRecomputedAttr, builder.getUnitAttr());
+    ++numWidened;
+    return known[{value, again}] = cast;
+  }
+};
+
+} // namespace
