@@ -21,8 +21,8 @@ namespace {
 /// The library keeps one record an element of every vector that it propagates; a shape has no more than these.
 constexpr int64_t longestShape = 1024;
 
-/// The registered schemas, but without propagation of long vectors' values, and with a look at attributes that count
-/// dimensions before inference: the library's functions for some ops use them as they are.
+/// The registered schemas, but without propagation of the values of matrices and long vectors, and with a look at
+/// attributes that count dimensions before inference: the library's functions for some ops use them as they are.
 class Schemas : public ISchemaRegistry {
 public:
   const OpSchema *GetSchema(const std::string &key, int version, const std::string &domain) const override {
@@ -40,7 +40,7 @@ public:
         entry->second->PartialDataPropagationFunction(
             [propagate = schema->GetDataPropagationFunction()](DataPropagationContext &context) {
               for (size_t i = 0, e = context.getNumInputs(); i < e; ++i)
-                if (isLong(context.getInputType(i)))
+                if (!mayBeShape(context.getInputType(i)))
                   return;
               propagate(context);
             });
@@ -82,10 +82,12 @@ private:
       checkRange("batch_dims", batch->i(), 0, std::max<int64_t>(std::min(rank, indices) - 1, 0));
   }
 
-  static bool isLong(const TypeProto *type) {
-    if (!type || !type->has_tensor_type() || type->tensor_type().shape().dim_size() != 1)
-      return false;
-    return type->tensor_type().shape().dim(0).dim_value() > longestShape;
+  /// The library takes values of any rank for vectors.
+  static bool mayBeShape(const TypeProto *type) {
+    if (!type || !type->has_tensor_type() || type->tensor_type().shape().dim_size() == 0)
+      return true;
+    return type->tensor_type().shape().dim_size() == 1 &&
+           type->tensor_type().shape().dim(0).dim_value() <= longestShape;
   }
 
   mutable std::mutex mutex;
