@@ -176,9 +176,10 @@ def describe_weights(path, module):
             entry["hex"] = raw.tobytes().hex()
             continue
         size = (end - begin) // int(np.prod(entry["shape"]))
-        first = raw[:size].tobytes()
-        if (raw.reshape(-1, size) == np.frombuffer(first, np.uint8)).all():
-            entry["fill"] = first.hex()
+        elements = raw.view(f"u{size}")
+        # Gigabytes: what the first elements tell is not looked for in the rest.
+        if (elements[:SMALL] == elements[0]).all() and (elements == elements[0]).all():
+            entry["fill"] = raw[:size].tobytes().hex()
             continue
         origin = known.get(name.removesuffix(".master"))
         if origin is None or entry["dtype"] not in types:
@@ -188,7 +189,7 @@ def describe_weights(path, module):
         for permute in (plain, plain[:1] + plain[2:] + plain[1:2]):
             value = there.permute(permute).contiguous()
             # Tracing moves the statistics of batch norm; what the module starts with is meant.
-            if list(value.shape) == entry["shape"] and (name in statistics or (value.view(torch.uint8).numpy().reshape(-1) == raw).all()):
+            if list(value.shape) == entry["shape"] and (name in statistics or (value.view(torch.uint8).numpy().reshape(-1).view(f"u{size}") == elements).all()):
                 entry.update(torch=name.removesuffix(".master"), permute=permute)
                 break
         else:
