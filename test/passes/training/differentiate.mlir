@@ -3,6 +3,7 @@
 // RUN: mpt-opt %t/frozen.mlir --training-differentiate 2>&1 | FileCheck %s --check-prefix=FROZEN
 // RUN: mpt-opt %t/streams.mlir --training-differentiate | FileCheck %s --check-prefix=STREAMS
 // RUN: mpt-opt %t/slices.mlir --training-differentiate | FileCheck %s --check-prefix=SLICES
+// RUN: mpt-opt %t/no-parameter.mlir --training-differentiate 2>&1 | FileCheck %s --check-prefix=NO-PARAMETER
 // RUN: not mpt-opt %t/no-rule.mlir --training-differentiate 2>&1 | FileCheck %s --check-prefix=NO-RULE
 // RUN: not mpt-opt %t/no-loss.mlir --training-differentiate 2>&1 | FileCheck %s --check-prefix=NO-LOSS
 
@@ -99,4 +100,11 @@ func.func @forward() -> (tensor<f32> {mpt.name = "loss"}) {
 //--- no-loss.mlir
 func.func @forward(%x: tensor<2xf32>) -> (tensor<2xf32> {mpt.name = "loss"}) {
   return %x : tensor<2xf32>
+}
+
+// NO-PARAMETER: warning: expected parameters to train, found none: the step changes nothing
+//--- no-parameter.mlir
+func.func @forward(%x: tensor<3xf32> {mpt.name = "x"}) -> (tensor<f32> {mpt.name = "loss"}) {
+  %y = mpt.reduce sum %x {axes = array<i64: 0>} : (tensor<3xf32>) -> tensor<f32>
+  return %y : tensor<f32>
 }
