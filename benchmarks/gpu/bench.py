@@ -17,6 +17,7 @@ import tempfile
 import time
 
 import numpy as np
+import standin
 
 HERE = pathlib.Path(__file__).resolve().parent
 TINY = "mlp"
@@ -156,6 +157,8 @@ def main() -> None:
     row = mpt_peer(kept, a.model, a) if kind == "mpt" else torch_peer(kind, kept, a.model, a)
     row.update(peer=a.peer, model=a.model)
     row["ok"] = bool(np.isfinite(row["losses"]).all()) or bool(row.get("skipped"))
+    if text := standin.violations():
+        row.update(ok=False, problem=text)
     if "times" in row:
         row["ms"] = statistics.median(row["times"])
     print(json.dumps(row), flush=True)

@@ -14,6 +14,7 @@ import struct
 import traceback
 
 import numpy as np
+import standin
 
 # Relative, of the first step's loss and of later ones (5e-2 for the policies with 8 bits).
 TOLERANCE = {"fp32": 1e-5, "amp-f16": 4e-3, "als-f16": 4e-3, "amp-bf16": 2e-2}
@@ -36,6 +37,8 @@ def read_tensors(path) -> dict:
 def compare(got, want, tolerance):
     """(largest error, text of the first element that is off)"""
     got, want = np.asarray(got), np.asarray(want)
+    if standin.is_dry() and got.shape == want.shape:
+        return 0.0, ""
     if got.shape != want.shape:
         return float("inf"), f"expected the shape {want.shape}, got {got.shape}"
     g, w = got.astype(np.float64).reshape(-1), want.astype(np.float64).reshape(-1)
@@ -81,7 +84,7 @@ def run_training(folder):
     errors = [abs(a - b) / max(abs(b), 1e-30) if np.isfinite(a) else float("inf") for a, b in zip(losses, want["losses"])]
     limit = TOLERANCE.get(want["policy"], 5e-2)
     # Updates amplify the first roundings, through batch norm over few values above all.
-    row.update(losses=losses, first_error=errors[0], error=max(errors), ok=bool(errors[0] <= limit and max(errors) <= 10 * limit))
+    row.update(losses=losses, first_error=errors[0], error=max(errors), ok=bool(errors[0] <= limit and max(errors) <= 10 * limit) or standin.is_dry())
     if not row["ok"]:
         row["problem"] = f"expected the losses {want['losses']}, got {losses}"
     yield row
@@ -90,6 +93,8 @@ def run_training(folder):
 def run(folder, out) -> None:
     try:
         for row in run_training(folder) if (folder / "expected.json").exists() else run_cases(folder):
+            if text := standin.violations():
+                row.update(ok=False, problem=text)
             out(row)
     except Exception as problem:
         out({"case": folder.name, "ok": False, "problem": f"{problem}", "where": traceback.format_exc(limit=-2)})

@@ -281,7 +281,7 @@ def main() -> int:
     shutil.copytree(ROOT / "python" / "mpt", a.folder / "mpt", ignore=shutil.ignore_patterns("__pycache__", "lib", "bin"))
     lib.mkdir(exist_ok=True)
     shutil.copy(a.build / "lib" / "libmpt_rt_cuda.so", lib)
-    for script in ("run.py", "parts.py", "conform.py", "bench.py", "probe.py", "table.py"):
+    for script in ("run.py", "parts.py", "conform.py", "bench.py", "probe.py", "standin.py", "table.py"):
         shutil.copy(HERE / script, a.folder)
     shutil.copy(ROOT / "benchmarks" / "models.py", a.folder)
     return 0

@@ -66,6 +66,18 @@ def test_a_second_run_does_nothing_and_a_broken_part_stops_no_other(bundle):
     assert done.returncode == 0 and rows[-1]["case"] == "own-mlp fp32" and rows[-1]["ok"]
 
 
+def test_a_dry_run_compares_nothing_but_calls(bundle):
+    _, before = run(bundle, "conformance", "training")
+    done, rows = run(bundle, "conformance", "training", "--again", MPT_STANDIN_DRY="1")
+    assert done.returncode == 0 and all(row["ok"] and not row.get("error") for row in rows[len(before):] if row["part"] == "conformance"), done.stdout
+    sys.path.insert(0, str(ROOT / "benchmarks" / "gpu"))
+    import standin
+    told = subprocess.run([sys.executable, "-c", "import ctypes, os, standin; ctypes.CDLL(os.environ['MPT_CUDA_DRIVER']).cuMemFree_v2(1); "
+                           "print(standin.violations() != '', standin.violations() == '')"], env=environment(), text=True,
+                          cwd=pathlib.Path(standin.__file__).parent, capture_output=True)
+    assert told.stdout.split() == ["True", "True"], told.stderr
+
+
 def test_time_that_is_spent_leaves_the_rest_for_the_next_call(bundle):
     done, _ = run(bundle, "conformance", "--again", "--seconds=1")
     assert done.returncode == 0 and "Not run for want of time: conformance/f32" in done.stdout
