@@ -1,6 +1,7 @@
 // Element-wise conversion of constants with range accounting.
 #include "mpt/Precision/Constants.h"
 
+#include "mpt/Dialect/Train/TrainDialect.h"
 #include "mpt/Support/MappedFiles.h"
 
 #include "mlir/IR/DialectResourceBlobManager.h"
@@ -102,5 +103,25 @@ std::optional<Magnitudes> mpt::magnitudesOf(Attribute constant, const MappedFile
   memcpy(&found.largest, &largest, 4);
   if (largest)
     memcpy(&found.smallest, &smallest, 4);
+  return found;
+}
+
+llvm::DenseMap<StringAttr, float> mpt::statesBeyond(ModuleOp module, FloatType type) {
+  llvm::DenseMap<StringAttr, float> found;
+  if (type.getWidth() >= 32)
+    return found;
+  MappedFiles files;
+  for (auto state : module.getOps<train::StateOp>()) {
+    if (state.getRole() != train::Role::parameter && state.getRole() != train::Role::constant)
+      continue;
+    std::optional<Magnitudes> magnitudes = magnitudesOf(state.getValueAttr(), &files);
+    if (!magnitudes)
+      continue;
+    APFloat largest(magnitudes->largest);
+    bool loses;
+    largest.convert(type.getFloatSemantics(), APFloat::rmNearestTiesToEven, &loses);
+    if (!largest.isFinite())
+      found[state.getSymNameAttr()] = magnitudes->largest;
+  }
   return found;
 }

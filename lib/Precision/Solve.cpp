@@ -5,6 +5,7 @@
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Precision/Attributes.h"
+#include "mpt/Precision/Constants.h"
 #include "mpt/Precision/IndexRules.h"
 #include "mpt/Precision/MinCut.h"
 #include "mpt/Precision/Painting.h"
@@ -25,8 +26,9 @@ constexpr int kNarrow = MinCut::kSource, kWide = MinCut::kSink, kEither = -1;
 
 class Solver {
 public:
-  Solver(ModuleOp module, const Policy &policy, const CostModel &cost, bool weighsValues = true)
-      : module(module), policy(policy), cost(cost), weighsValues(weighsValues) {
+  Solver(ModuleOp module, const Policy &policy, const DenseMap<StringAttr, float> &beyond, const CostModel &cost,
+         bool weighsValues = true)
+      : module(module), policy(policy), cost(cost), weighsValues(weighsValues), beyond(beyond) {
     if (policy.measured())
       measuredTypes.emplace(module, policy);
   }
@@ -70,6 +72,8 @@ private:
     module.walk([&](train::WriteOp write) { written.insert(write.getStateAttr().getAttr()); });
     for (auto state : module.getOps<train::StateOp>()) {
       if (state.getRole() != train::Role::parameter || !isDecidable(state.getType()))
+        continue;
+      if (beyond.contains(state.getSymNameAttr()))
         continue;
       // A value that nobody updates is narrowed at compile time, unless it is a blob that must not be copied.
       if (!written.contains(state.getSymNameAttr()) && isa_and_nonnull<DenseResourceElementsAttr>(state.getValueAttr()))
@@ -115,7 +119,15 @@ private:
 
   Slots classify(Operation *op) {
     if (auto read = dyn_cast<train::ReadOp>(op)) {
-      auto node = stateNodes.find(read.getStateAttr().getAttr());
+      StringAttr name = read.getStateAttr().getAttr();
+      if (auto found = beyond.find(name); found != beyond.end()) {
+        std::string rule;
+        llvm::raw_string_ostream(rule) << "'" << name.getValue() << "' reaches " << llvm::format("%.3g", found->second)
+                                       << ", beyond " << policy.storage;
+        readsBeyond[read.getValue()] = rule;
+        return all(op, kWide, rule);
+      }
+      auto node = stateNodes.find(name);
       if (node == stateNodes.end())
         return all(op, kWide, "state stays as it is stored");
       flow[read.getValue()].narrowed = true;
@@ -153,6 +165,14 @@ private:
       return classifySource(op);
     NumericClass numericClass = semantics.getNumericClass();
     Ruling ruling = policy.decide(op, numericClass, &*layers);
+    for (Value operand : op->getOperands())
+      if (auto found = readsBeyond.find(operand); found != readsBeyond.end() && !ruling.named) {
+        std::string rule = found->second;
+        if (numericClass == NumericClass::Movement)
+          for (Value result : op->getResults())
+            readsBeyond[result] = rule;
+        return all(op, kWide, rule);
+      }
     bool flexible = hasFlexibleTypes(op), isContraction = numericClass == NumericClass::Contraction;
     // Operands that share a type obey a rule on one of them together.
     if (!flexible || isContraction)
@@ -483,9 +503,11 @@ private:
   DenseSet<Operation *> island, gradientTail, indices, quantized;
   DenseSet<Value> gradients; // of the function at hand, where ranges were measured
   std::optional<MeasuredTypes> measuredTypes;
-  std::optional<Layers> layers; // of the function at hand
-  DenseSet<StringAttr> written; // states
-  DenseSet<Value> mastered;     // reads of parameters that have a wide master when they are stored narrow
+  std::optional<Layers> layers;              // of the function at hand
+  DenseSet<StringAttr> written;              // states
+  DenseSet<Value> mastered;                  // reads of parameters that have a wide master when they are stored narrow
+  const DenseMap<StringAttr, float> &beyond; // states that the storage type does not hold
+  DenseMap<Value, std::string> readsBeyond;  // what is read of them, moved or not, and why it stays wide
   DenseMap<StringAttr, int> stateNodes;
   SmallVector<train::StateOp> stateOps;
   DenseMap<Value, Flow> flow;
@@ -499,17 +521,18 @@ private:
 
 PrecisionSolution mpt::solvePrecision(ModuleOp module, const Policy &policy, Placement placement,
                                       const CostModel &cost) {
-  PrecisionSolution painted = Solver(module, policy, cost).run(Placement::painting);
+  DenseMap<StringAttr, float> beyond = statesBeyond(module, cast<FloatType>(policy.storage));
+  PrecisionSolution painted = Solver(module, policy, beyond, cost).run(Placement::painting);
   if (placement == Placement::painting)
     return painted;
   auto isWorse = [&](const PrecisionSolution &ours) {
     return ours.castBytes > painted.castBytes || ours.movedBytes > painted.movedBytes;
   };
-  PrecisionSolution best = Solver(module, policy, cost).run(Placement::cut);
+  PrecisionSolution best = Solver(module, policy, beyond, cost).run(Placement::cut);
   if (isWorse(best))
-    best = Solver(module, policy, cost, /*weighsValues=*/false).run(Placement::cut);
+    best = Solver(module, policy, beyond, cost, /*weighsValues=*/false).run(Placement::cut);
   if (isWorse(best))
-    best = Solver(module, policy, CostModel{0}, /*weighsValues=*/false).run(Placement::cut);
+    best = Solver(module, policy, beyond, CostModel{0}, /*weighsValues=*/false).run(Placement::cut);
   // The cut prices a cast once and leaves masters out: where that misleads it, painting is the better answer.
   return best.movedBytes > painted.movedBytes ? painted : best;
 }

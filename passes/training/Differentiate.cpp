@@ -47,8 +47,9 @@ struct Differentiate : mpt::impl::DifferentiateBase<Differentiate> {
         mlir::emitWarning(read.getLoc()) << "the loss does not depend on parameter '"
                                          << read.getDefiningOp<train::ReadOp>().getState() << "': it is not trained";
     if (parameters.empty())
-      step.emitWarning() << "expected parameters to train, found none: the step changes nothing; float initializers are "
-                            "parameters where --freeze does not name them, and --train=REGEX names others";
+      step.emitWarning()
+          << "expected parameters to train, found none: the step changes nothing; float initializers are "
+             "parameters where --freeze does not name them, and --train=REGEX names others";
     backwardOps += block.getOperations().size() - before;
     setResults(step, {{"loss", loss}});
     keepGradients(step);

@@ -3,6 +3,7 @@
 #define MPT_PRECISION_CONSTANTS_H
 
 #include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/BuiltinTypes.h"
 #include <optional>
 #include <string>
@@ -30,6 +31,10 @@ struct Magnitudes {
 /// Nothing where `constant` is null or not of FP32 elements. With `files`, pages of files are dropped once they are
 /// read.
 std::optional<Magnitudes> magnitudesOf(mlir::Attribute constant, const MappedFiles *files = nullptr);
+
+/// Parameters and constants of a training module whose initial values, rounded to `type`, are infinite: with the
+/// largest magnitude of each.
+llvm::DenseMap<mlir::StringAttr, float> statesBeyond(mlir::ModuleOp module, mlir::FloatType type);
 
 } // namespace mpt
 
