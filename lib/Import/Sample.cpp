@@ -8,6 +8,8 @@ using namespace mlir;
 using namespace mpt;
 
 namespace {
+constexpr int64_t mostPlaces = int64_t(1) << 24; ///< of Col2Im: a constant of i64
+
 /// A sample along one axis for every point: its index (i64), its weight (none: 1), whether it is inside (none: it is).
 struct Tap {
   Value index, weight, inside;
@@ -162,14 +164,15 @@ static LogicalResult importCol2Im(Binder &b) {
     return b.fail() << "expected one to three positive extents of image and block with their strides, dilations and "
                        "pads, got image ["
                     << *image << "] and block [" << *block << "]";
-  int64_t taps = 1, columns = 1;
   SmallVector<int64_t> steps;
   for (size_t i = 0; i < rank; ++i) {
     int64_t room = (*image)[i] + pads[i] + pads[rank + i] - ((*block)[i] - 1) * dilations[i] - 1;
     steps.push_back(room < 0 ? 0 : room / strides[i] + 1);
-    taps *= (*block)[i];
-    columns *= steps.back();
   }
+  if (failed(b.checkShape(*image)) || failed(b.checkShape(*block)) || failed(b.checkShape(steps)))
+    return failure();
+  auto count = [](ArrayRef<int64_t> extents) { return ShapedType::getNumElements(extents); };
+  int64_t taps = count(*block), columns = count(steps), size = count(*image);
   if (b.rank(0) != 3 || !b.isFloat(0) || b.shape(0)[1] % taps != 0 || b.shape(0)[2] != columns || columns == 0)
     return b.fail() << "expected float x [N, a multiple of " << taps << ", " << columns << "], got "
                     << b.in(0).getType();
@@ -177,9 +180,8 @@ static LogicalResult importCol2Im(Binder &b) {
   shape.append(image->begin(), image->end());
   if (failed(b.checkShape(shape)) || failed(b.checkShape({taps, columns})))
     return failure();
-  int64_t size = 1;
-  for (int64_t extent : *image)
-    size *= extent;
+  if (taps * columns > mostPlaces)
+    return b.fail() << "expected up to " << mostPlaces << " places that are added up, got " << taps * columns;
   SmallVector<int64_t> places;
   places.reserve(taps * columns);
   for (int64_t tap = 0; tap < taps; ++tap)
