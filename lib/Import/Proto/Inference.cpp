@@ -38,8 +38,9 @@ public:
       entry->second = std::make_unique<OpSchema>(*schema);
       if (schema->has_data_propagation_function())
         entry->second->PartialDataPropagationFunction(
-            [propagate = schema->GetDataPropagationFunction()](DataPropagationContext &context) {
-              for (size_t i = 0, e = context.getNumInputs(); i < e; ++i)
+            [propagate = schema->GetDataPropagationFunction(),
+             readsTypes = key == "Shape" || key == "Size"](DataPropagationContext &context) {
+              for (size_t i = 0, e = context.getNumInputs(); i < e && !readsTypes; ++i)
                 if (!mayBeShape(context.getInputType(i)))
                   return;
               propagate(context);
