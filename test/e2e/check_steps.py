@@ -7,8 +7,8 @@
 CORPUS is the folder that scripts/corpus.sh made. For each graph and policy: `mpt-opt --emit=onnx` writes the step; ONNX's
 full checker passes it; the reference interpreter gives the same bits for results and states of three steps, and of one that
 overflows, before export and after re-import; ONNX Runtime, where Python has it, loads the file and runs a step, whose loss
-is printed beside the interpreter's. Ends with a summary; the status is non-zero when a graph failed. Run it with a Python
-that has onnxruntime to see the last column.
+is printed beside the interpreter's (of --onnx-form=training-info it runs the graph for inference). Ends with a summary; the
+status is non-zero when a graph failed. Run it with a Python that has onnxruntime to see the last column.
 """
 import argparse
 import os
@@ -66,9 +66,11 @@ def row_of(corpus, form, model, policy, optimizer, onnx_form, arithmetic, folder
     graphs = [proto.graph] + [info.algorithm for info in proto.training_info]
     nodes = sum(len(graph.node) for graph in graphs)
     one = step_files.steps(path, flags, feeds, folder, "one", 1)[0]
-    ort = "inference graph only" if onnx_form != "joint" else run_once(folder + "/step-joint.onnx", proto, feeds)
+    ort = run_once(f"{folder}/step-{onnx_form}.onnx", proto, feeds)
     loss_one = float(one["loss"].astype(np.float32).reshape(())) if "loss" in one else float("nan")
-    if isinstance(ort, float):
+    if isinstance(ort, float) and onnx_form != "joint":
+        ort = f"{ort:.6g}, evaluated"
+    elif isinstance(ort, float):
         ort = f"{ort:.6g} ({abs(ort - loss_one) / max(abs(loss_one), 1e-30):.0e})"
     return nodes, len(results) + len(states), f"{loss_one:.6g}", ort, time.time() - start
 
