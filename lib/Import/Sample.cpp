@@ -1,4 +1,4 @@
-// Operators that read or add at computed places of an image: GridSample, Col2Im.
+// Operators that read or write at computed places of an image: GridSample, Col2Im, MaxUnpool.
 #include "Binder.h"
 
 #include <functional>
@@ -203,7 +203,53 @@ static LogicalResult importCol2Im(Binder &b) {
   return b.done(b.reshape(b.slice(all, {0, 0, 0}, {shape[0], shape[1], size}), shape));
 }
 
+/// x [N, C, ...] at places of the flat result, which MaxPool counted; the rest is 0.
+static LogicalResult importMaxUnpool(Binder &b) {
+  if (failed(b.need(2)))
+    return failure();
+  ArrayRef<int64_t> x = b.shape(0);
+  if (x.size() < 3 || x.size() > 5 || !b.isFloat(0) || b.shape(1) != x)
+    return b.fail() << "expected float x [N, C, ...] and an index for each of its elements, got " << b.in(0).getType()
+                    << " and " << b.in(1).getType();
+  size_t rank = x.size() - 2;
+  SmallVector<int64_t> ones(rank, 1), zeros(2 * rank, 0),
+      kernel = b.intsAttr("kernel_shape"), strides = b.intsAttr("strides", ones), pads = b.intsAttr("pads", zeros);
+  auto isExtent = [](int64_t v) { return v >= 1 && v <= 1 << 24; };
+  if (kernel.size() != rank || strides.size() != rank || pads.size() != 2 * rank || !llvm::all_of(kernel, isExtent) ||
+      !llvm::all_of(strides, isExtent) || llvm::any_of(pads, [](int64_t v) { return v < 0 || v > 1 << 24; }))
+    return b.fail() << "expected " << rank << " positive kernel extents and strides with pads, got kernel [" << kernel
+                    << "] and strides [" << strides << "]";
+  SmallVector<int64_t> pooled(x.take_front(2));
+  for (size_t i = 0; i < rank; ++i)
+    pooled.push_back(std::max<int64_t>((x[i + 2] - 1) * strides[i] - pads[i] - pads[rank + i] + kernel[i], 0));
+  SmallVector<int64_t> shape = pooled;
+  if (b.has(2)) {
+    FailureOr<SmallVector<int64_t>> given = b.ints(2, "the result's extents");
+    if (failed(given))
+      return failure();
+    if (given->size() != x.size() ||
+        !llvm::all_of(llvm::zip(*given, pooled), [](auto pair) { return std::get<0>(pair) >= std::get<1>(pair); }))
+      return b.fail() << "expected a result of at least [" << pooled << "], got [" << *given << "]";
+    shape = *given;
+  }
+  if (failed(b.checkShape(pooled)) || failed(b.checkShape(shape)))
+    return failure();
+  int64_t count = ShapedType::getNumElements(x);
+  RankedTensorType flat = tensorType(b.in(0)).clone({ShapedType::getNumElements(pooled)});
+  Value y = b.make<ScatterElementsOp>(b.splat(flat, 0.0), b.reshape(b.in(1), {count}), b.reshape(b.in(0), {count}), 0,
+                                      ScatterKind::assign);
+  y = b.reshape(y, pooled);
+  if (shape != pooled) {
+    SmallVector<int64_t> low(shape.size(), 0), high;
+    for (auto [to, from] : llvm::zip_equal(shape, pooled))
+      high.push_back(to - from);
+    y = b.make<PadOp>(y, b.list(low), b.list(high), b.list(low), b.f64(0));
+  }
+  return b.done(y);
+}
+
 void mpt::addSampleRules(RuleTable &t) {
+  t.on("MaxUnpool", 9, importMaxUnpool);
   t.on("GridSample", 16, importGridSample);
   t.on("Col2Im", 18, importCol2Im);
 }

@@ -20,7 +20,7 @@ CONSTANTS = """int64[1] one = {1}, int64[2] one_two = {1, 2}, int64[2] zeros = {
                int64[2,2] places = {0, 1, 3, 2}, int64[2,4] across = {0, 1, 2, 3, 3, 2, 1, 0}, int64[2] shape44 = {4, 4},
                int64[2,2] fixed = {0, 3, 1, 0}, int64[1] three = {3}, int64 none_left = {0}, int64[2] zero_one = {0, 1}, int64[4] lengths = {1, 4, 3, 2},
                int64[4] gridshape = {4, 12, 6, 2}, int64[3] lineshape = {4, 144, 1}, int64[3] flatshape = {4, 4, 36}, int64[3] colshape = {4, 16, 9},
-               int64[2] shape55 = {5, 5}, int64 rank = {4}"""
+               int64[2] shape55 = {5, 5}, int64 rank = {4}, int64[4] shape4478 = {4, 4, 7, 8}"""
 SCALARS = {"low": -0.5, "high": 0.75, "off_on": (-1.0, 2.0), "slope": 0.25, "scale4": (0.5, 1.0, 1.5, 2.0), "shift4": (0.1, -0.2, 0.3, 0.4),
            "updates": ((1, 2, 3, 4), (5, 6, 7, 8)), "gain": (0.5, 1.0, 1.5, 2.0, 2.5, 3.0), "half": (1.0, 1.0, 0.5, 0.5), "lowest": -np.inf}
 
@@ -60,7 +60,8 @@ TABLES = {
     "sample": [f'GridSample <mode = "{mode}", padding_mode = "{padding}", align_corners = {align}> (x, grid)' for mode in ("linear", "nearest", "cubic")
                for padding in ("zeros", "border", "reflection") for align in (0, 1)]
     + ["GridSample (flat, line)", "Col2Im (columns, shape44, twos)", "Col2Im <pads = [1, 1, 1, 1], strides = [2, 2]> (columns, shape44, twos)",
-       "Col2Im <dilations = [2, 2]> (columns, shape55, twos)"],
+       "Col2Im <dilations = [2, 2]> (columns, shape55, twos)", "MaxUnpool <kernel_shape = [2, 2], strides = [2, 2]> (pooled, pooled_at)",
+       "MaxUnpool <kernel_shape = [2, 2], strides = [2, 2]> (pooled, pooled_at, shape4478)"],
     "norm": ["LRN <size = 3> (x)", "InstanceNormalization (x, scale4, shift4)", "GroupNormalization <num_groups = 2> (x, scale4, shift4)",
              "RMSNormalization (x, gain)", "LayerNormalization (x, gain)", "GlobalMaxPool (x)", "GlobalAveragePool (x)", "Softmax <axis = 1> (x)",
              "LogSoftmax <axis = 2> (x)", "MeanVarianceNormalization (x)",
@@ -91,6 +92,7 @@ def model_of(nodes):
         line = Reshape (y, lineshape)
         flat = Reshape (x, flatshape)
         columns = Reshape (x, colshape)
+        pooled, pooled_at = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (x)
         small = ReduceMax (p, one_two)
         four = Cast <to = 2> (rank)
         low_bits = Mod (u, four)
