@@ -266,7 +266,7 @@ LogicalResult Bufferizer::lower(Operation *op) {
           [&](ConvBackwardDataOp conv) { return lowerConv(conv, 1, conv.getY(), conv.getW(), conv.getDy()); })
       .Case<ConvBackwardWeightsOp>(
           [&](ConvBackwardWeightsOp conv) { return lowerConv(conv, 2, conv.getX(), conv.getY(), conv.getDy()); })
-      .Case<UnrealizedConversionCastOp>([](Operation *) { return success(); }) // sums: with their convolution
+      .Case<rt::ChannelSumsOp>([](Operation *) { return success(); }) // with their convolution
       .Case<func::ReturnOp>([&](func::ReturnOp op) { return finish(op); })
       .Default([](Operation *op) {
         return op->emitOpError() << "expected a library call, a view or a fusion; run the fusion passes before "

@@ -17,8 +17,7 @@ public:
   Bufferizer(mlir::func::FuncOp source, KernelTable &kernels, const BufferizeOptions &options)
       : source(source), kernels(kernels), options(options),
         epilogues(foldEpilogues(source, options.device, options.nativeFloat8)),
-        gathered(options.device ? gatherSums(source) : llvm::DenseMap<mlir::Operation *, mlir::Operation *>()),
-        orders(source), builder(source) {}
+        gathered(options.device ? gatherSums(source) : ChannelSums()), orders(source), builder(source) {}
 
   /// Replaces the source function by its form on buffers.
   llvm::LogicalResult run();
@@ -78,8 +77,7 @@ private:
   KernelTable &kernels;
   const BufferizeOptions &options;
   llvm::DenseMap<mlir::Operation *, Epilogue> epilogues; // of products; taken out of fusions before anything else
-  llvm::DenseMap<mlir::Operation *, mlir::Operation *>
-      gathered; // convolutions to the sums that they leave (Statistics.h)
+  ChannelSums gathered;
   Orders orders;
   mlir::OpBuilder builder;
   llvm::DenseMap<mlir::Value, mlir::Value> buffers; // tensor to memref

@@ -177,8 +177,8 @@ bool gathersSums(ConvBackwardDataOp conv) {
 
 } // namespace
 
-llvm::DenseMap<Operation *, Operation *> mpt::memory::gatherGradientSums(func::FuncOp function) {
-  llvm::DenseMap<Operation *, Operation *> result;
+ChannelSums mpt::memory::gatherGradientSums(func::FuncOp function) {
+  ChannelSums result;
   for (auto conv : function.getOps<ConvBackwardDataOp>()) {
     if (!gathersSums(conv))
       continue;
@@ -207,17 +207,15 @@ llvm::DenseMap<Operation *, Operation *> mpt::memory::gatherGradientSums(func::F
     OpBuilder builder(conv);
     builder.setInsertionPointAfter(conv);
     Type sum = RankedTensorType::get({type.getDimSize(1)}, builder.getF32Type());
-    SmallVector<Value> operands{conv.getY()};
-    llvm::append_range(operands, *norm);
-    auto sums = UnrealizedConversionCastOp::create(builder, conv.getLoc(), TypeRange{sum, sum}, operands);
-    useSums(summing, terms, sums.getResults());
+    auto sums = rt::ChannelSumsOp::create(builder, conv.getLoc(), sum, sum, conv.getY(), ValueRange(*norm));
+    useSums(summing, terms, sums->getResults());
     result[conv] = sums;
   }
   return result;
 }
 
-llvm::DenseMap<Operation *, Operation *> mpt::memory::gatherSums(func::FuncOp function) {
-  llvm::DenseMap<Operation *, Operation *> result = gatherStatistics(function);
+ChannelSums mpt::memory::gatherSums(func::FuncOp function) {
+  ChannelSums result = gatherStatistics(function);
   for (auto [conv, sums] : gatherGradientSums(function))
     result[conv] = sums;
   return result;

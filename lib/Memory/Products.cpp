@@ -189,9 +189,9 @@ LogicalResult Bufferizer::lowerConv(Operation *op, int64_t kind, Value x, Value 
   }
   Value sums;
   SmallVector<Value> norm;
-  if (Operation *statistics = gathered.lookup(op)) {
+  if (rt::ChannelSumsOp left = gathered.lookup(op)) {
     int64_t channels = typeOf(memrefs[kind == MPT_CONV_FORWARD ? 2 : 0]).getDimSize(1);
-    for (Value part : statistics->getOperands().drop_front()) {
+    for (Value part : left.getNorm()) {
       int64_t rank = typeOf(buffer(part)).getRank();
       FailureOr<Value> found = dense(loc, buffer(part), rank == 1 ? rowMajor(1) : channelsLast(rank));
       if (failed(found))
@@ -199,7 +199,7 @@ LogicalResult Bufferizer::lowerConv(Operation *op, int64_t kind, Value x, Value 
       norm.push_back(*found);
     }
     sums = allocate(loc, MemRefType::get({2, channels}, builder.getF32Type()));
-    for (auto [i, sum] : llvm::enumerate(statistics->getResults()))
+    for (auto [i, sum] : llvm::enumerate(left->getResults()))
       buffers[sum] = view(loc, sums, {channels}, {1}, static_cast<int64_t>(i) * channels);
   }
   auto attribute = [&](StringRef name) { return op->getAttrOfType<DenseI64ArrayAttr>(name); };

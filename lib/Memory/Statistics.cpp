@@ -94,8 +94,8 @@ void useSums(FusionOp fusion, ArrayRef<std::pair<ReduceOp, unsigned>> moments, V
 
 } // namespace
 
-llvm::DenseMap<Operation *, Operation *> mpt::memory::gatherStatistics(func::FuncOp function) {
-  llvm::DenseMap<Operation *, Operation *> result;
+ChannelSums mpt::memory::gatherStatistics(func::FuncOp function) {
+  ChannelSums result;
   for (auto conv : function.getOps<ConvOp>()) {
     if (!gathersSums(conv))
       continue;
@@ -109,8 +109,8 @@ llvm::DenseMap<Operation *, Operation *> mpt::memory::gatherStatistics(func::Fun
       OpBuilder builder(fusion);
       builder.setInsertionPointAfter(conv);
       Type type = RankedTensorType::get({tensorType(conv.getY()).getDimSize(1)}, builder.getF32Type());
-      auto sums = UnrealizedConversionCastOp::create(builder, conv.getLoc(), TypeRange{type, type}, conv.getY());
-      useSums(fusion, moments, sums.getResults());
+      auto sums = rt::ChannelSumsOp::create(builder, conv.getLoc(), type, type, conv.getY(), ValueRange());
+      useSums(fusion, moments, sums->getResults());
       result[conv] = sums;
       break;
     }

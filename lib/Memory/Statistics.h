@@ -2,10 +2,15 @@
 #ifndef MPT_MEMORY_STATISTICS_H
 #define MPT_MEMORY_STATISTICS_H
 
+#include "mpt/Dialect/RT/RTDialect.h"
+
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/DenseMap.h"
 
 namespace mpt::memory {
+
+/// Convolutions, and what stands for the sums that their calls leave.
+using ChannelSums = llvm::DenseMap<mlir::Operation *, rt::ChannelSumsOp>;
 
 /// For a device: finds fusions that reduce a convolution's 16-bit result to the mean (or sum) and mean square of each
 /// channel, and gives them the sums that the convolution's call can leave beside its result. In such a fusion each
@@ -17,8 +22,8 @@ namespace mpt::memory {
 /// Kernels compute R only where it does not (kGuardedAttr in GpuKernel.h). Sums that were not gathered are NaN, which
 /// is never sound.
 ///
-/// Returns, for each such convolution, an op whose two results stand for its sums and sums of squares.
-llvm::DenseMap<mlir::Operation *, mlir::Operation *> gatherStatistics(mlir::func::FuncOp function);
+/// The results of the ops returned are sums and sums of squares.
+ChannelSums gatherStatistics(mlir::func::FuncOp function);
 
 /// The same for sums that batch norm's gradient wants of a gradient that a backward convolution makes, masked by the
 /// ReLU behind the norm: of the masked gradient, and of its product with the normalized input, each times numbers by
@@ -28,10 +33,10 @@ llvm::DenseMap<mlir::Operation *, mlir::Operation *> gatherStatistics(mlir::func
 ///
 /// The library masks by the norm's result in FP32, kernels by what it is rounded to: they differ for results that round
 /// to 0, or whose sign is that of a rounding.
-llvm::DenseMap<mlir::Operation *, mlir::Operation *> gatherGradientSums(mlir::func::FuncOp function);
+ChannelSums gatherGradientSums(mlir::func::FuncOp function);
 
 /// Both kinds.
-llvm::DenseMap<mlir::Operation *, mlir::Operation *> gatherSums(mlir::func::FuncOp function);
+ChannelSums gatherSums(mlir::func::FuncOp function);
 
 inline constexpr size_t normParts = 5; ///< input, mean, 1/deviation, scale, shift
 

@@ -84,6 +84,16 @@ def RT_ConvOp : RT_Op<"conv", [AttrSizedOperandSegments]> {
     DenseI64ArrayAttr:$pads_low, DenseI64ArrayAttr:$pads_high, I64Attr:$groups, I64Attr:$flags);
   let assemblyFormat = "$kind $x `,` $w `,` $y (`bias` $bias^ `:` type($bias))? (`workspace` $workspace^ `:` type($workspace))? (`sums` $sums^ `:` type($sums))? (`norm` $norm^ `:` type($norm))? attr-dict `:` type($x) `,` type($w) `,` type($y)";
 }
+def RT_ChannelSumsOp : RT_Op<"channel_sums", [Pure]> {
+  let summary = "FP32 sums by channel that the call of a convolution leaves";
+  let description = [{
+    Stands, among ops on tensors, for what `sums` of the convolution's `rt.conv` will hold: bufferization gives them to the call
+    of the convolution that makes `of`, with `norm`, and drops the op.
+  }];
+  let arguments = (ins AnyRankedTensor:$of, Variadic<AnyRankedTensor>:$norm);
+  let results = (outs AnyRankedTensor:$first, AnyRankedTensor:$second);
+  let assemblyFormat = "$of (`norm` $norm^ `:` type($norm))? attr-dict `:` type($of) `->` type($first) `,` type($second)";
+}
 def RT_CopyOp : RT_Op<"copy"> {
   let summary = "dense copy of bytes";
   let arguments = (ins AnyStridedMemRef:$source, AnyStridedMemRef:$target);
