@@ -120,7 +120,8 @@ void mpt::addElementwiseRules(ExportRules &rules) {
   });
   addRule<HardSigmoidOp>(rules, [](HardSigmoidOp op, OnnxWriter &w) {
     double alpha = op.getAlpha().convertToDouble(), beta = op.getBeta().convertToDouble();
-    if (isFloat32(alpha) && isFloat32(beta))
+    // Its result in FP32 would be rounded twice, and executors have it in no wider type.
+    if (isFloat32(alpha) && isFloat32(beta) && !w.isWidened(op.getX()))
       return Values{w.node("HardSigmoid", {w.get(op.getX())}, {{"alpha", alpha}, {"beta", beta}})};
     Arithmetic a(w, Float64Type::get(op.getContext()));
     OnnxValue line = a.add(a.mul(a.in(op.getX()), alpha), a.number(beta));

@@ -60,6 +60,10 @@ public:
   /// Whether a value leaves as what its elements repeat.
   bool isImplicit(mlir::Value value) const { return implicit.contains(value); }
   llvm::DenseSet<mlir::Value> implicit;
+  /// Whether arithmetic on `value` happens in a wider type.
+  bool isWidened(mlir::Value value) const {
+    return parts.widens && mlir::cast<mlir::RankedTensorType>(value.getType()).getElementType().isBF16();
+  }
   /// Nodes made from now on are named after `loc`.
   void startOp(mlir::Location loc);
 

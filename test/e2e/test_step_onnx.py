@@ -78,10 +78,16 @@ MODELS = {
   z = Gemm<transB = 1>(f, w3, b3)
 }""", {"w1": (4, 2, 2, 2), "w2": (4, 2, 3, 3), "w3": (3, 2), "b3": (3,)}, (4, 2, 3, 3)),
 }
+HARD = ("""hard (float[4, 6] x) => (float[4, 3] z) {
+  h = Gemm<transB = 1>(x, w1, b1)
+  s = HardSwish(h)
+  y = HardSigmoid<alpha = 0.25, beta = 0.5>(s)
+  z = Gemm<transB = 1>(y, w2, b2)
+}""", {"w1": (64, 6), "b1": (64,), "w2": (3, 64), "b2": (3,)}, (4, 6))
 
 
 def build(name, folder):
-    text, shapes, x = MODELS[name]
+    text, shapes, x = HARD if name == "hard" else MODELS[name]
     model = parser.parse_model(HEAD + text)
     random = np.random.default_rng(3)
     for parameter, shape in shapes.items():
@@ -155,10 +161,10 @@ def test_an_overflowing_step_is_skipped_from_the_file_alone(tmp_path):
     assert after[states[scale]["next"]] == np.float32(2.0**126)
 
 
-@pytest.mark.parametrize("policy", ["amp-bf16", "fp8-hybrid"])
-def test_wide_arithmetic_has_no_bf16_operators_and_the_same_bits(policy, tmp_path):
-    """The exact operations of the cnn round the same whether they are computed in bf16 or in f32 first."""
-    model, feeds = build("cnn", tmp_path)
+@pytest.mark.parametrize("name, policy", [("cnn", "amp-bf16"), ("cnn", "fp8-hybrid"), ("hard", "amp-bf16")])
+def test_wide_arithmetic_has_no_bf16_operators_and_the_same_bits(name, policy, tmp_path):
+    """The exact operations of the cnn round the same whether they are computed in bf16 or in f32 first; the hard sigmoid does in FP64."""
+    model, feeds = build(name, tmp_path)
     proto, _ = step_files.compare(model, flags(policy), feeds, tmp_path, "joint", "--onnx-arithmetic=wide")
     inferred = onnx.shape_inference.infer_shapes(proto)
     kinds = {value.name: value.type.tensor_type.elem_type
