@@ -91,6 +91,7 @@ private:
   };
   void repeatCheapOps();
   void findLate();
+  void findRowTerms();
   void findUpdates();
   void shareReaders(Value value);
   std::string signatureOf(const Group &group, SetVector<Value> &operands);
@@ -109,9 +110,10 @@ private:
 
   Block &block;
   const bool device;
-  DenseSet<Operation *> updates; ///< arithmetic on elements that state alone takes
-  DenseSet<Operation *> sums;    ///< of all elements of gradients, with what they add up: in bundles
-  DenseSet<Operation *> late;    ///< ops of the backward pass, and all that only they read
+  DenseSet<Operation *> updates;  ///< arithmetic on elements that state alone takes
+  DenseSet<Operation *> sums;     ///< of all elements of gradients, with what they add up: in bundles
+  DenseSet<Operation *> rowTerms; ///< on a device: arithmetic on elements that sums of rows add up
+  DenseSet<Operation *> late;     ///< ops of the backward pass, and all that only they read
   DenseMap<Operation *, unsigned> groupOf, position;
   SmallVector<Group> groups; ///< one for each op at first, fusible or not; merging empties one
   /// A topological order of the groups, kept by every merge: rank[g] is g's place in sequence.
@@ -185,6 +187,48 @@ bool Grouping::feedsBroadcasts(Operation *op, const DenseSet<Operation *> &membe
   });
 }
 
+/// Elements that sums of their rows add up, and that what follows from the sums reads, without a library call in
+/// between.
+void Grouping::findRowTerms() {
+  DenseMap<Operation *, unsigned> calls; // on the longest way to an op
+  DenseSet<Operation *> following;       // from sums of rows, as far as the next call
+  auto isRowSum = [](Operation *op) {
+    auto reduce = dyn_cast<ReduceOp>(op);
+    ArrayRef<int64_t> axes = reduce ? reduce.getAxes() : ArrayRef<int64_t>();
+    return !axes.empty() && axes.front() == tensorType(reduce.getX()).getRank() - static_cast<int64_t>(axes.size()) &&
+           countOf(reduce.getY()) >= 8 && countOf(reduce.getX()) >= largePass;
+  };
+  for (Operation &op : block) {
+    unsigned count = 0;
+    for (Value operand : op.getOperands())
+      if (Operation *source = operand.getDefiningOp())
+        count = std::max(count, calls.lookup(source));
+    count += !isa<LoopLowering>(op) && !isViewOp(&op) && op.getNumOperands();
+    calls[&op] = count;
+    if (isFusible(&op) && llvm::any_of(op.getOperands(), [&](Value operand) {
+          Operation *source = operand.getDefiningOp();
+          return source && calls.lookup(source) == count && (isRowSum(source) || following.contains(source));
+        }))
+      following.insert(&op);
+  }
+  DenseSet<Operation *> added, readLater;
+  for (Operation &op : llvm::reverse(block)) {
+    if (!isFusible(&op) || isa<ReduceOp>(op) || op.getNumResults() != 1 || countOf(op.getResult(0)) < largePass)
+      continue;
+    for (Operation *user : op.getResult(0).getUsers()) {
+      if (calls[user] != calls[&op] || !isFusible(user))
+        continue;
+      bool same = !isa<ReduceOp>(user) && shapeOf(user->getResult(0)) == shapeOf(op.getResult(0));
+      if (isRowSum(user) || (same && added.contains(user)))
+        added.insert(&op);
+      if (same && (following.contains(user) || readLater.contains(user)))
+        readLater.insert(&op);
+    }
+    if (added.contains(&op) && readLater.contains(&op))
+      rowTerms.insert(&op);
+  }
+}
+
 /// One kernel can compute `ops`: see fusion-form's description.
 bool Grouping::isLegal(ArrayRef<Operation *> ops, const DenseSet<Operation *> &members) {
   if (static_cast<int64_t>(ops.size()) > maxOps ||
@@ -232,7 +276,10 @@ bool Grouping::isLegal(ArrayRef<Operation *> ops, const DenseSet<Operation *> &m
           return false;
         continue;
       }
-      // A pass down columns may write what it adds up, and nothing that waits for the sums.
+      // A pass down columns may write what it adds up, and nothing that waits for the sums. What rows add up as well is
+      // made with those sums: what follows from them reads it again, and so may the columns.
+      if (reduce && shape == space && !wholeRows && rowTerms.contains(op) && leaves(result, members))
+        return false;
       if (reduce && shape == space && !wholeRows && leaves(result, members) && !device)
         return false;
     }
@@ -348,6 +395,7 @@ void Grouping::run(bool separate) {
   if (separate)
     return;
   if (device) {
+    findRowTerms();
     findUpdates();
     bundleSums();
   }

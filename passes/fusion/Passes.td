@@ -127,7 +127,8 @@ def Form : Pass<"fusion-form", "::mlir::ModuleOp"> {
     whole rows, what uses it; scalar arithmetic of all kinds together. Cheap values (casts, broadcasts, arithmetic with one
     full-size operand) are made again for each reader instead of being kept in memory.
 
-    With `device`, sums over columns share a kernel with elements of the same pass that are written, and what only state
+    With `device`, sums over columns share a kernel with elements of the same pass that are written (not with those that sums
+    over rows add up too, where elements that follow from the rows read them again), and what only state
     needs (optimizer updates with unscaling, clipping, masters, narrow copies) becomes a few kernels over all parameters:
     updates that differ in nothing but shape are one fusion, up to 200 operands and results.
   }];

@@ -42,3 +42,16 @@ func.func @matmul_thin(%a: tensor<7x75xf64>, %b: tensor<10x75xf64>) -> tensor<7x
   %y = mpt.matmul %a, %b {transpose_b = true} : (tensor<7x75xf64>, tensor<10x75xf64>) -> tensor<7x10xf64>
   return %y : tensor<7x10xf64>
 }
+// A layer norm's gradient whose operand rows and columns both add up: rows first, then elements with three sums of columns.
+func.func @row_and_column_sums(%a: tensor<512x128xf64>, %b: tensor<512x128xf64>, %x: tensor<512x128xf64>) -> (tensor<128xf64>, tensor<512x128xf64>, tensor<128xf64>) {
+  %g = mpt.add %a, %b : tensor<512x128xf64>
+  %p = mpt.mul %g, %x : tensor<512x128xf64>
+  %q = mpt.mul %x, %g : tensor<512x128xf64>
+  %gain = mpt.reduce sum %q {axes = array<i64: 0>} : (tensor<512x128xf64>) -> tensor<128xf64>
+  %r = mpt.reduce mean %p {axes = array<i64: 1>} : (tensor<512x128xf64>) -> tensor<512xf64>
+  %rb = mpt.broadcast %r {dims = array<i64: 0>} : (tensor<512xf64>) -> tensor<512x128xf64>
+  %m = mpt.mul %rb, %x : tensor<512x128xf64>
+  %dx = mpt.sub %g, %m : tensor<512x128xf64>
+  %bias = mpt.reduce sum %dx {axes = array<i64: 0>} : (tensor<512x128xf64>) -> tensor<128xf64>
+  return %gain, %dx, %bias : tensor<128xf64>, tensor<512x128xf64>, tensor<128xf64>
+}

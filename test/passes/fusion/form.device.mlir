@@ -99,3 +99,37 @@ func.func @numbers(%x: tensor<512x256xf32>, %y: tensor<512x256xf32>) -> (tensor<
   %most = mpt.max %m, %n : tensor<f32>
   return %p, %q, %most : tensor<512x256xf16>, tensor<512x256xf16>, tensor<f32>
 }
+
+// What rows and columns both add up is made with the sums of the rows; the columns' sums share the pass that what
+// follows from the rows' sums needs anyway.
+// CHECK-LABEL: func.func @rows_and_columns
+// CHECK: %[[S:.*]]:2 = mpt.fusion(%arg0, %arg1, %arg2) : (tensor<1024x256xbf16>, tensor<1024x256xbf16>, tensor<1024x256xbf16>) -> (tensor<1024x256xbf16>, tensor<1024xf32>)
+// CHECK: mpt.reduce sum %{{.*}} {axes = array<i64: 1>}
+// CHECK-NOT: axes = array<i64: 0>
+// CHECK: mpt.fusion(%[[S]]#0, %arg2, %[[S]]#1) : (tensor<1024x256xbf16>, tensor<1024x256xbf16>, tensor<1024xf32>) -> (tensor<256xf32>, tensor<1024x256xbf16>, tensor<256xf32>)
+func.func @rows_and_columns(%a: tensor<1024x256xbf16>, %b: tensor<1024x256xbf16>, %x: tensor<1024x256xbf16>) -> (tensor<256xf32>, tensor<1024x256xbf16>, tensor<256xf32>) {
+  %s = mpt.add %a, %b : tensor<1024x256xbf16>
+  %g = mpt.cast %s : tensor<1024x256xbf16> to tensor<1024x256xf32>
+  %w = mpt.cast %x : tensor<1024x256xbf16> to tensor<1024x256xf32>
+  %p = mpt.mul %g, %w : tensor<1024x256xf32>
+  %p0 = mpt.mul %w, %g : tensor<1024x256xf32>
+  %gain = mpt.reduce sum %p0 {axes = array<i64: 0>} : (tensor<1024x256xf32>) -> tensor<256xf32>
+  %r = mpt.reduce sum %p {axes = array<i64: 1>} : (tensor<1024x256xf32>) -> tensor<1024xf32>
+  %rb = mpt.broadcast %r {dims = array<i64: 0>} : (tensor<1024xf32>) -> tensor<1024x256xf32>
+  %m = mpt.mul %rb, %w : tensor<1024x256xf32>
+  %d = mpt.sub %g, %m : tensor<1024x256xf32>
+  %dx = mpt.cast %d : tensor<1024x256xf32> to tensor<1024x256xbf16>
+  %dw = mpt.cast %dx : tensor<1024x256xbf16> to tensor<1024x256xf32>
+  %bias = mpt.reduce sum %dw {axes = array<i64: 0>} : (tensor<1024x256xf32>) -> tensor<256xf32>
+  return %gain, %dx, %bias : tensor<256xf32>, tensor<1024x256xbf16>, tensor<256xf32>
+}
+
+// What columns alone add up is written beside their sums.
+// CHECK-LABEL: func.func @masked
+// CHECK: mpt.fusion(%arg0, %arg1) : (tensor<1024x256xbf16>, tensor<1024x256xbf16>) -> (tensor<1024x256xbf16>, tensor<256xf32>)
+func.func @masked(%g: tensor<1024x256xbf16>, %y: tensor<1024x256xbf16>) -> (tensor<1024x256xbf16>, tensor<256xf32>) {
+  %dx = mpt.relu_backward %g, %y : tensor<1024x256xbf16>
+  %dw = mpt.cast %dx : tensor<1024x256xbf16> to tensor<1024x256xf32>
+  %b = mpt.reduce sum %dw {axes = array<i64: 0>} : (tensor<1024x256xf32>) -> tensor<256xf32>
+  return %dx, %b : tensor<1024x256xbf16>, tensor<256xf32>
+}
