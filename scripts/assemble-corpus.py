@@ -149,27 +149,21 @@ def main() -> int:
         return not problem and not spills
 
     for model in models:
-        name, found = model.relative_to(a.folder), {}
-        # Only whether every architecture has 8-bit products makes programs differ.
-        for eight in (False, True):
-            archs = [arch for arch in a.archs.split(",") if (int(arch.removeprefix("sm_")) >= 89) == eight]
-            for policy in a.policies.split(","):
-                missing = [arch for arch in archs if f"{name} {policy} {arch}" not in known["programs"]]
-                if missing:
-                    problem, texts = lowered(opt, model, policy, missing[0], a)
-                    for arch in missing:
-                        found[arch, policy] = problem, texts
-        for arch in dict.fromkeys(arch for arch, _ in found):
-            texts = {k: text for (of, _), (_, texts) in found.items() if of == arch for k, text in texts.items()}
-            missing = [k for k in texts if f"{arch} {k}" not in known["kernels"]]
-            for first in range(0, len(missing), BATCH):
-                batch = {k: texts[k] for k in missing[first:first + BATCH]}
-                known["kernels"].update({f"{arch} {k}": what for k, what in assemble(opt, ptxas, arch, batch).items()})
-        for (arch, policy), (problem, texts) in found.items():
-            known["programs"][f"{name} {policy} {arch}"] = {"problem": problem, "kernels": sorted(texts)}
-        if a.results:
-            a.results.write_text(json.dumps(known))
+        name = model.relative_to(a.folder)
         for policy in a.policies.split(","):
+            # Only whether every architecture has 8-bit products makes programs differ.
+            for eight in (False, True):
+                archs = [arch for arch in a.archs.split(",") if (int(arch.removeprefix("sm_")) >= 89) == eight]
+                new = [arch for arch in archs if f"{name} {policy} {arch}" not in known["programs"]]
+                problem, texts = lowered(opt, model, policy, new[0], a) if new else ("", {})
+                for arch in new:
+                    missing = [k for k in texts if f"{arch} {k}" not in known["kernels"]]
+                    for first in range(0, len(missing), BATCH):
+                        batch = {k: texts[k] for k in missing[first:first + BATCH]}
+                        known["kernels"].update({f"{arch} {k}": what for k, what in assemble(opt, ptxas, arch, batch).items()})
+                    known["programs"][f"{name} {policy} {arch}"] = {"problem": problem, "kernels": sorted(texts)}
+                if new and a.results:
+                    a.results.write_text(json.dumps(known))
             for arch in a.archs.split(","):
                 failed += not describe(f"{name} {policy} {arch}")
     if a.markdown:

@@ -95,6 +95,9 @@ void GpuKernelBuilder::rows(int64_t extent, StringRef schedule, bool partial) {
   // One operand that only sums read: half of a thread's registers hold the row.
   if (streams == 2 && llvm::all_of(yielded(), [&](Value output) { return isRowLevel(output) || row.empty(); }))
     unroll = 64;
+  // So do several sums over rows that no team keeps.
+  if (reductions.size() > 3 && extent > mostThreads * unroll)
+    mostThreads = target.maxThreads;
   int64_t threads = 1;
   while (threads < 32 && threads < pieces)
     threads *= 2;
