@@ -248,10 +248,12 @@ FailureOr<GpuKernelInfo> GpuKernelBuilder::build() {
                          llvm::none_of(reductions, [&](ReduceOp other) { return other != op && dependsOn(other, op); });
                 });
     int64_t busy = 2 * target.multiprocessors;
-    // Elements that the pass over the columns writes beside the sums.
-    if (!row.empty() && !alongRow && extent >= 64 && points * extent >= 8192 && columnsWithElements(main))
+    bool fewLongRows = points < busy && extent > 16384;
+    // Elements that the pass over the columns, or over slices of the rows, writes beside the sums.
+    if (!row.empty() && (!alongRow || fewLongRows) && extent >= 64 && points * extent >= 8192 &&
+        columnsWithElements(main))
       return columns();
-    if (alongRow && !(flat && points < busy && extent > 16384))
+    if (alongRow && !(flat && fewLongRows))
       return rows(extent, "rows", /*partial=*/false);
     if (flat && extent >= 64 && points * extent >= 8192 && (alongRow || points < 512 * busy))
       return columns();

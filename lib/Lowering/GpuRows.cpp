@@ -283,10 +283,25 @@ void GpuKernelBuilder::columns() {
         at.push_back(from[axis]);
       return e.space.linearize(at, typeOf(main.getY()).getShape());
     };
+    auto storeElements = [&](IndexExpr position, Value condition) {
+      SmallVector<Result> results;
+      for (unsigned i : elements) {
+        e.spread(position, space, order, from);
+        results.push_back({e.element(yielded()[i], from), from, i});
+      }
+      store(e, outputBuffers(frame.function), results, condition);
+    };
     if (alongRow) {
       Team team(e, frame.thread, block, vector, /*unroll=*/0);
       e.spread(e.variable(frame.block, points), space, keptOrder, from);
-      SmallVector<Value> sums = team.reduceRange(reductions, accumulators, begin, length, extent, source);
+      // Elements are written when the last sum has read what it needs of them.
+      auto visit = [&](ReduceOp op, IndexExpr position) {
+        Value value = source(op, position);
+        if (op == reductions.back())
+          storeElements(position, Value());
+        return value;
+      };
+      SmallVector<Value> sums = team.reduceRange(reductions, accumulators, begin, length, extent, visit);
       e.guarded(team.isFirst(), [&] {
         for (auto [sum, buffer] : llvm::zip_equal(sums, buffers))
           e.store(sum, buffer, {pointNumber(), sliceNumber});
@@ -334,12 +349,7 @@ void GpuKernelBuilder::columns() {
           value = m.toFloat(value, a.type);
         next.push_back(a.combine(e, sum, e.splat(value, vector)));
       }
-      SmallVector<Result> results;
-      for (unsigned i : elements) {
-        e.spread(position, space, order, from);
-        results.push_back({e.element(yielded()[i], from), from, i});
-      }
-      store(e, outputBuffers(frame.function), results, used);
+      storeElements(position, used);
       return next;
     });
     // Columns of the block's threads, one below the other.

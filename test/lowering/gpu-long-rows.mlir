@@ -22,3 +22,28 @@ func.func @four(%x: tensor<4x400000xf32>) -> tensor<4xf32> {
   }
   return %r : tensor<4xf32>
 }
+
+// Elements and sums of all of them, as layer-wise scales want of a gradient: slices of the one row write their elements, and
+// the second launch does what follows on the sums.
+// CHECK: func.func private @kernel1(
+// CHECK-SAME: mpt.grid = array<i64: 1, {{[1-9][0-9]+}}, 1>
+// CHECK-SAME: mpt.schedule = "columns"
+// CHECK: func.func private @kernel1_1
+// CHECK-SAME: mpt.schedule = "columns-sum"
+func.func @moments(%x: tensor<256x6400xf16>, %s: tensor<f32>) -> (tensor<256x6400xf16>, tensor<f32>, tensor<f32>) {
+  %r:3 = mpt.fusion(%x, %s) : (tensor<256x6400xf16>, tensor<f32>) -> (tensor<256x6400xf16>, tensor<f32>, tensor<f32>) {
+  ^bb0(%a: tensor<256x6400xf16>, %b: tensor<f32>):
+    %wide = mpt.cast %a : tensor<256x6400xf16> to tensor<256x6400xf32>
+    %scale = mpt.broadcast %b {dims = array<i64>} : (tensor<f32>) -> tensor<256x6400xf32>
+    %scaled = mpt.mul %wide, %scale : tensor<256x6400xf32>
+    %y = mpt.cast %scaled : tensor<256x6400xf32> to tensor<256x6400xf16>
+    %again = mpt.cast %y : tensor<256x6400xf16> to tensor<256x6400xf32>
+    %square = mpt.mul %again, %again : tensor<256x6400xf32>
+    %mean = mpt.reduce mean %square {axes = array<i64: 0, 1>} : (tensor<256x6400xf32>) -> tensor<f32>
+    %size = mpt.abs %again : tensor<256x6400xf32>
+    %top = mpt.reduce max %size {axes = array<i64: 0, 1>} : (tensor<256x6400xf32>) -> tensor<f32>
+    %ratio = mpt.div %top, %mean : tensor<f32>
+    mpt.yield %y, %ratio, %top : tensor<256x6400xf16>, tensor<f32>, tensor<f32>
+  }
+  return %r#0, %r#1, %r#2 : tensor<256x6400xf16>, tensor<f32>, tensor<f32>
+}

@@ -55,3 +55,13 @@ func.func @row_and_column_sums(%a: tensor<512x128xf64>, %b: tensor<512x128xf64>,
   %bias = mpt.reduce sum %dx {axes = array<i64: 0>} : (tensor<512x128xf64>) -> tensor<128xf64>
   return %gain, %dx, %bias : tensor<128xf64>, tensor<512x128xf64>, tensor<128xf64>
 }
+// Elements and sums of all of them: a GPU shares the one long row out over blocks, which write their elements.
+func.func @elements_and_their_sums(%a: tensor<3x9000xf64>, %b: tensor<3x9000xf64>) -> (tensor<3x9000xf64>, tensor<f64>, tensor<f64>) {
+  %y = mpt.mul %a, %b : tensor<3x9000xf64>
+  %square = mpt.mul %y, %y : tensor<3x9000xf64>
+  %mean = mpt.reduce mean %square {axes = array<i64: 0, 1>} : (tensor<3x9000xf64>) -> tensor<f64>
+  %size = mpt.abs %y : tensor<3x9000xf64>
+  %top = mpt.reduce max %size {axes = array<i64: 0, 1>} : (tensor<3x9000xf64>) -> tensor<f64>
+  %ratio = mpt.div %top, %mean : tensor<f64>
+  return %y, %ratio, %top : tensor<3x9000xf64>, tensor<f64>, tensor<f64>
+}
