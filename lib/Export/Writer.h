@@ -61,9 +61,7 @@ public:
   bool isImplicit(mlir::Value value) const { return implicit.contains(value); }
   llvm::DenseSet<mlir::Value> implicit;
   /// Whether arithmetic on `value` happens in a wider type.
-  bool isWidened(mlir::Value value) const {
-    return parts.widens && mlir::cast<mlir::RankedTensorType>(value.getType()).getElementType().isBF16();
-  }
+  bool isWidened(mlir::Value value) const;
   /// Nodes made from now on are named after `loc`.
   void startOp(mlir::Location loc);
 
