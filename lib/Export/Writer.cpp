@@ -43,9 +43,7 @@ std::string OnnxWriter::unique(StringRef hint) {
   return name;
 }
 
-bool OnnxWriter::isWidened(Value value) const {
-  return parts.widens && elementOf(value).isBF16();
-}
+bool OnnxWriter::isWidened(Value value) const { return parts.widens && elementOf(value).isBF16(); }
 
 void OnnxWriter::startOp(Location loc) {
   auto name = dyn_cast<NameLoc>(loc);

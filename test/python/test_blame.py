@@ -32,7 +32,7 @@ def test_blame_names_the_node(tmp_path, name):
     first, *_ = json.loads((tmp_path / "blame.json").read_text())
     assert first["step"] == 0 and first["infinities"] + first["nans"] > 0
     if planted["node"] is not None:
-        assert first["node"] == planted["node"] or (planted["node"] == "" and first["name"] == "table"), result.stderr
+        assert first["node"] == planted["node"], result.stderr
     if planted["fixed_by"] is None:
         assert planted["says"] in result.stderr and "--keep-f32" not in result.stderr, result.stderr
         return
