@@ -9,22 +9,8 @@ using namespace mpt::memory;
 
 namespace {
 
-constexpr int64_t fewElements = 8192, fewRows = 64; ///< below these another pass costs nothing to speak of
-constexpr int64_t channelsTogether = 8;             ///< 16 bytes of channels, which fused convolutions want
-
 /// Fields are operands of one fusion, or the values that it is given for them.
 using Normalization = std::array<Value, normParts>;
-
-Value throughCasts(Value value, bool widening) {
-  while (auto cast = value.getDefiningOp<CastOp>()) {
-    auto from = dyn_cast<FloatType>(tensorType(cast.getX()).getElementType());
-    auto to = dyn_cast<FloatType>(tensorType(value).getElementType());
-    if (!from || !to || (widening && from.getWidth() >= to.getWidth()))
-      break;
-    value = cast.getX();
-  }
-  return value;
-}
 
 /// One FP32 number a channel, repeated over the elements of `value`.
 Value byChannel(Value value) {
@@ -165,22 +151,13 @@ void useSums(FusionOp fusion, ArrayRef<Term> terms, ValueRange sums) {
   }
 }
 
-bool gathersSums(ConvBackwardDataOp conv) {
-  auto x = tensorType(conv.getY()), dy = tensorType(conv.getDy());
-  Type element = x.getElementType();
-  int64_t channels = x.getDimSize(1), rows = channels ? x.getNumElements() / channels : 0;
-  return (element.isF16() || element.isBF16()) && dy.getElementType() == element &&
-         tensorType(conv.getW()).getElementType() == element && conv.getGroups() == 1 &&
-         dy.getDimSize(1) % channelsTogether == 0 && channels % channelsTogether == 0 && rows >= fewRows &&
-         x.getNumElements() >= fewElements;
-}
-
 } // namespace
 
 ChannelSums mpt::memory::gatherGradientSums(func::FuncOp function) {
   ChannelSums result;
   for (auto conv : function.getOps<ConvBackwardDataOp>()) {
-    if (!gathersSums(conv))
+    if (!leavesSums(tensorType(conv.getY()), tensorType(conv.getDy()), tensorType(conv.getW()).getElementType(),
+                    conv.getGroups()))
       continue;
     std::optional<Normalization> norm;
     FusionOp summing;

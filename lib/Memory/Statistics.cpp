@@ -12,36 +12,16 @@ namespace {
 constexpr int64_t fewElements = 8192, fewRows = 64; ///< below these another pass costs nothing to speak of
 constexpr int64_t channelsTogether = 8;             ///< 16 bytes of channels, which fused convolutions want
 
-/// `value` before exact conversions to wider types.
-Value narrowest(Value value) {
-  while (auto cast = value.getDefiningOp<CastOp>()) {
-    auto from = dyn_cast<FloatType>(tensorType(cast.getX()).getElementType());
-    auto to = dyn_cast<FloatType>(tensorType(value).getElementType());
-    if (!from || !to || from.getWidth() >= to.getWidth())
-      break;
-    value = cast.getX();
-  }
-  return value;
-}
-
 /// 1 or 2 when `reduce` adds up that power of `argument`, else 0.
 unsigned momentOf(ReduceOp reduce, Value argument) {
   if (reduce.getKind() != ReduceKind::mean && reduce.getKind() != ReduceKind::sum)
     return 0;
-  if (narrowest(reduce.getX()) == argument)
+  if (throughCasts(reduce.getX(), /*widening=*/true) == argument)
     return 1;
   auto square = reduce.getX().getDefiningOp<MulOp>();
-  return square && narrowest(square.getLhs()) == argument && narrowest(square.getRhs()) == argument ? 2 : 0;
-}
-
-bool gathersSums(ConvOp conv) {
-  auto x = tensorType(conv.getX()), y = tensorType(conv.getY());
-  Type element = y.getElementType();
-  int64_t channels = y.getDimSize(1), rows = channels ? y.getNumElements() / channels : 0;
-  return (element.isF16() || element.isBF16()) && x.getElementType() == element &&
-         tensorType(conv.getW()).getElementType() == element && conv.getGroups() == 1 &&
-         x.getDimSize(1) % channelsTogether == 0 && channels % channelsTogether == 0 && rows >= fewRows &&
-         y.getNumElements() >= fewElements;
+  return square && throughCasts(square.getLhs(), true) == argument && throughCasts(square.getRhs(), true) == argument
+             ? 2
+             : 0;
 }
 
 /// The reductions of a fusion that asks for nothing of `argument` but its first two moments over each channel.
@@ -94,10 +74,30 @@ void useSums(FusionOp fusion, ArrayRef<std::pair<ReduceOp, unsigned>> moments, V
 
 } // namespace
 
+Value mpt::memory::throughCasts(Value value, bool widening) {
+  while (auto cast = value.getDefiningOp<CastOp>()) {
+    auto from = dyn_cast<FloatType>(tensorType(cast.getX()).getElementType());
+    auto to = dyn_cast<FloatType>(tensorType(value).getElementType());
+    if (!from || !to || (widening && from.getWidth() >= to.getWidth()))
+      break;
+    value = cast.getX();
+  }
+  return value;
+}
+
+bool mpt::memory::leavesSums(RankedTensorType summed, RankedTensorType other, Type filter, int64_t groups) {
+  Type element = summed.getElementType();
+  int64_t channels = summed.getDimSize(1), rows = channels ? summed.getNumElements() / channels : 0;
+  return (element.isF16() || element.isBF16()) && other.getElementType() == element && filter == element &&
+         groups == 1 && other.getDimSize(1) % channelsTogether == 0 && channels % channelsTogether == 0 &&
+         rows >= fewRows && summed.getNumElements() >= fewElements;
+}
+
 ChannelSums mpt::memory::gatherStatistics(func::FuncOp function) {
   ChannelSums result;
   for (auto conv : function.getOps<ConvOp>()) {
-    if (!gathersSums(conv))
+    if (!leavesSums(tensorType(conv.getY()), tensorType(conv.getX()), tensorType(conv.getW()).getElementType(),
+                    conv.getGroups()))
       continue;
     for (OpOperand &use : conv.getY().getUses()) {
       auto fusion = dyn_cast<FusionOp>(use.getOwner());

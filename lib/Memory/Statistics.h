@@ -12,6 +12,12 @@ namespace mpt::memory {
 /// Convolutions, and what stands for the sums that their calls leave.
 using ChannelSums = llvm::DenseMap<mlir::Operation *, rt::ChannelSumsOp>;
 
+/// Whether a library's fused convolution can leave sums of `summed`, 16-bit and large enough for another pass to cost
+/// something, beside making it of `other` and a filter.
+bool leavesSums(mlir::RankedTensorType summed, mlir::RankedTensorType other, mlir::Type filter, int64_t groups);
+/// `value` before conversions between floats; with `widening`, before exact ones.
+mlir::Value throughCasts(mlir::Value value, bool widening);
+
 /// For a device: finds fusions that reduce a convolution's 16-bit result to the mean (or sum) and mean square of each
 /// channel, and gives them the sums that the convolution's call can leave beside its result. In such a fusion each
 /// reduction R becomes
