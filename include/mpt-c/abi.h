@@ -136,7 +136,14 @@ enum {
   MPT_GEMM_GELU_ERF = 8,   /* x/2 (1 + erf(x/sqrt 2)) after bias */
   MPT_GEMM_GELU_TANH = 16, /* tanh form after bias */
   MPT_GEMM_ROUND = 32,     /* round to d's type after the product and after each step that follows it */
-  MPT_GEMM_SCALE = 64      /* alpha is multiplied by bias[0], an FP32 number; CPU only, without any other flag */
+  MPT_GEMM_SCALE = 64,     /* alpha is multiplied by bias[0], an FP32 number; CPU only, without any other flag */
+  /* CUDA only, mpt_cuda_gemm_chained: */
+  MPT_GEMM_KEEP = 128,               /* writes aux: what MPT_GEMM_RELU or MPT_GEMM_GELU_TANH needs for its gradient */
+  MPT_GEMM_RELU_GRADIENT = 256,      /* reads aux: the product is masked by it */
+  MPT_GEMM_GELU_TANH_GRADIENT = 512, /* reads aux: the product is multiplied by the derivative there */
+  MPT_GEMM_SUM_A = 1024,             /* sums[m] of a over k, of bias_type */
+  MPT_GEMM_SUM_B = 2048,             /* sums[n] of b over k, likewise */
+  MPT_GEMM_SUM_D = 4096              /* sums[n] of d over its rows, with a gradient of ReLU or GELU, likewise */
 };
 
 /* d[i,j] = epilogue(alpha * sum_k a[i,k] * b[k,j]) for every (batch0, batch1). Products are exact in FP32 for 16-bit
@@ -260,6 +267,33 @@ int32_t mpt_cuda_gemm(mpt_exec *exec, int64_t site, const mpt_gemm_desc *desc, c
 /* The same with 8-bit operands that are multiplied by one FP32 number each, on the device. */
 int32_t mpt_cuda_gemm_scaled(mpt_exec *exec, int64_t site, const mpt_gemm_desc *desc, const void *a, const void *b,
                              const void *bias, void *d, const void *scale_a, const void *scale_b);
+/* mpt_cuda_gemm_scaled (scales may be null) with what epilogues of forward and backward products exchange. aux: after
+ * MPT_GEMM_GELU_TANH the sum before it, of d's type and strides; after MPT_GEMM_RELU a bit an element, rows of 128 bits
+ * or a multiple. Null where no flag wants it. */
+int32_t mpt_cuda_gemm_chained(mpt_exec *exec, int64_t site, const mpt_gemm_desc *desc, const void *a, const void *b,
+                              const void *bias, void *d, const void *scale_a, const void *scale_b, void *aux,
+                              void *sums);
+
+/* Attention of `heads` queries over `kv_heads` keys and values (which divide them): see rt.attention. Strides in
+ * elements: of batch, head and row; depth is contiguous. Pads with nothing: extents are what is computed. */
+typedef struct mpt_attention_desc {
+  int64_t batch, heads, kv_heads, queries, keys, depth, value_depth;
+  int64_t type, bias_type; /* mpt_dtype: FP16 or BF16; of the bias, 0 where there is none */
+  int64_t causal;          /* 1: query i sees keys 0 to i */
+  int64_t q_strides[3], k_strides[3], v_strides[3], o_strides[3];
+  int64_t do_strides[3], dq_strides[3], dk_strides[3], dv_strides[3]; /* of the gradients; 0 in the forward call */
+  int64_t bias_strides[4]; /* of batch, head, query and key; 0 where it repeats */
+  double scale;
+} mpt_attention_desc;
+
+/* stats: FP32 [batch, heads, queries], dense. Through cuDNN where it has an engine, else by products of some heads at a
+ * time with scores in scratch. */
+int32_t mpt_cuda_attention(mpt_exec *exec, int64_t site, const mpt_attention_desc *desc, const void *q, const void *k,
+                           const void *v, const void *bias, void *o, void *stats);
+int32_t mpt_cuda_attention_gradient(mpt_exec *exec, int64_t site, const mpt_attention_desc *desc, const void *q,
+                                    const void *k, const void *v, const void *bias, const void *o, const void *stats,
+                                    const void *d_o, void *dq, void *dk, void *dv);
+
 int32_t mpt_cuda_conv(mpt_exec *exec, int64_t site, const mpt_conv_desc *desc, const void *bias, void *x, void *w,
                       void *y, void *workspace);
 /* A forward convolution that leaves, in `sums` (FP32, [2, oc]), the sums of y's elements by channel and of their

@@ -156,8 +156,8 @@ LogicalResult Bufferizer::lowerMatMul(MatMulOp matmul) {
   for (int i = 0; i < 2; ++i)
     if (Value scale = epilogue.operandScales[flipped ? 1 - i : i])
       scales.push_back(buffer(scale));
-  rt::GemmOp::create(builder, loc, shown(operands[0], a), shown(operands[1], b), bias, scales, shown(result, d),
-                     epilogue.flags, APFloat(epilogue.alpha));
+  rt::GemmOp::create(builder, loc, shown(operands[0], a), shown(operands[1], b), bias, scales, Value(), Value(),
+                     shown(result, d), epilogue.flags, APFloat(epilogue.alpha));
   buffers[matmul.getY()] = result;
   return success();
 }

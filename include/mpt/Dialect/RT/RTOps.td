@@ -60,10 +60,15 @@ def RT_GemmOp : RT_Op<"gemm", [AttrSizedOperandSegments]> {
   let description = [{
     a [.., m, k], b [.., k, n], bias? [n], d [.., m, n]; `flags` as in mpt_gemm_desc. `scales`, on a device alone: two FP32
     numbers by which a and b, of 8 bits both, are multiplied.
+
+    `aux` and `sums`, on a device alone, are what epilogues between forward and backward products exchange: `aux` is written
+    (MPT_GEMM_KEEP) or read (MPT_GEMM_RELU_GRADIENT, MPT_GEMM_GELU_TANH_GRADIENT), `sums` are a bias gradient that the
+    product makes on the way (MPT_GEMM_SUM_A [m], MPT_GEMM_SUM_B [n], MPT_GEMM_SUM_D [n]).
   }];
   let arguments = (ins AnyStridedMemRef:$a, AnyStridedMemRef:$b, Optional<AnyStridedMemRef>:$bias,
-    Variadic<AnyStridedMemRef>:$scales, AnyStridedMemRef:$d, I64Attr:$flags, F64Attr:$alpha);
-  let assemblyFormat = "$a `,` $b (`bias` $bias^ `:` type($bias))? (`scales` $scales^ `:` type($scales))? `into` $d attr-dict `:` type($a) `,` type($b) `,` type($d)";
+    Variadic<AnyStridedMemRef>:$scales, Optional<AnyStridedMemRef>:$aux, Optional<AnyStridedMemRef>:$sums,
+    AnyStridedMemRef:$d, I64Attr:$flags, F64Attr:$alpha);
+  let assemblyFormat = "$a `,` $b (`bias` $bias^ `:` type($bias))? (`scales` $scales^ `:` type($scales))? (`aux` $aux^ `:` type($aux))? (`sums` $sums^ `:` type($sums))? `into` $d attr-dict `:` type($a) `,` type($b) `,` type($d)";
 }
 def RT_ConvOp : RT_Op<"conv", [AttrSizedOperandSegments]> {
   let summary = "convolution, forward (kind 0), backward data (1) or backward weights (2) (mpt_rt_conv)";
@@ -93,6 +98,29 @@ def RT_ChannelSumsOp : RT_Op<"channel_sums", [Pure]> {
   let arguments = (ins AnyRankedTensor:$of, Variadic<AnyRankedTensor>:$norm);
   let results = (outs AnyRankedTensor:$first, AnyRankedTensor:$second);
   let assemblyFormat = "$of (`norm` $norm^ `:` type($norm))? attr-dict `:` type($of) `->` type($first) `,` type($second)";
+}
+def RT_AttentionOp : RT_Op<"attention"> {
+  let summary = "o = softmax(scale q k^T + bias) v by batch and head, on a device (mpt_cuda_attention)";
+  let description = [{
+    q [batch, heads, queries, depth], k [batch, kv heads, keys, depth], v [batch, kv heads, keys, value depth],
+    o [batch, heads, queries, value depth], of FP16 or BF16, contiguous along the last dimension. bias, where there is one,
+    has q's batch, heads, queries and keys with strides of 0 where it repeats. `causal`: query i sees keys 0 to i.
+    stats, FP32 [batch, heads, queries], becomes each row's log of the sum of exponentials. Scores, probabilities and sums
+    are FP32 or, where the library's products need it, probabilities of q's type.
+  }];
+  let arguments = (ins AnyStridedMemRef:$q, AnyStridedMemRef:$k, AnyStridedMemRef:$v, Optional<AnyStridedMemRef>:$bias,
+    AnyStridedMemRef:$o, AnyStridedMemRef:$stats, F64Attr:$scale, UnitAttr:$causal);
+  let assemblyFormat = "$q `,` $k `,` $v (`bias` $bias^ `:` type($bias))? `into` $o `,` $stats attr-dict `:` type($q) `,` type($k) `,` type($v) `into` type($o) `,` type($stats)";
+}
+def RT_AttentionGradientOp : RT_Op<"attention_gradient"> {
+  let summary = "gradients of rt.attention's q, k and v from that of o (mpt_cuda_attention_gradient)";
+  let description = [{
+    Shapes are those of rt.attention; d_o is like o, dq, dk and dv like q, k and v. The bias gets no gradient.
+  }];
+  let arguments = (ins AnyStridedMemRef:$q, AnyStridedMemRef:$k, AnyStridedMemRef:$v, Optional<AnyStridedMemRef>:$bias,
+    AnyStridedMemRef:$o, AnyStridedMemRef:$stats, AnyStridedMemRef:$d_o, AnyStridedMemRef:$dq, AnyStridedMemRef:$dk,
+    AnyStridedMemRef:$dv, F64Attr:$scale, UnitAttr:$causal);
+  let assemblyFormat = "$q `,` $k `,` $v (`bias` $bias^ `:` type($bias))? `of` $o `,` $stats `from` $d_o `into` $dq `,` $dk `,` $dv attr-dict `:` type($q) `,` type($k) `,` type($v) `of` type($o) `,` type($stats) `from` type($d_o) `into` type($dq) `,` type($dk) `,` type($dv)";
 }
 def RT_CopyOp : RT_Op<"copy"> {
   let summary = "dense copy of bytes";
