@@ -1,0 +1,22 @@
+// Attention through cuDNN's fused engines: graphs of products, softmax and their gradients, one engine for each.
+#ifndef MPT_RUNTIME_CUDA_ATTENTIONGRAPH_H
+#define MPT_RUNTIME_CUDA_ATTENTIONGRAPH_H
+
+#include "cuda/ConvGraph.h"
+
+namespace mpt::rt {
+
+/// Plans attention that leaves its statistics (max + log of the sum, FP32). Pointers of a run: q, k, v, bias (null
+/// where there is none), o, stats. Null where cuDNN has no engine that gives the same bits every time, or the operands
+/// are less aligned than it takes; not to be called while a graph is recorded. One plan serves all calls of one
+/// description.
+std::shared_ptr<GraphPlan> planAttention(CudaDevice &device, ConvLibrary &library, const mpt_attention_desc &desc,
+                                         const std::vector<void *> &pointers);
+
+/// The same for its gradients. Pointers of a run: q, k, v, bias (null where there is none), o, stats, d_o, dq, dk, dv.
+std::shared_ptr<GraphPlan> planAttentionGradient(CudaDevice &device, ConvLibrary &library,
+                                                 const mpt_attention_desc &desc, const std::vector<void *> &pointers);
+
+} // namespace mpt::rt
+
+#endif
