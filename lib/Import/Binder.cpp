@@ -169,6 +169,26 @@ LogicalResult Binder::checkShape(ArrayRef<int64_t> shape) {
   return success();
 }
 
+LogicalResult Binder::checkWindow(StringRef name, ArrayRef<int64_t> values, size_t rank) {
+  if (values.size() != rank || llvm::any_of(values, [](int64_t v) { return v < 1 || v > mostWindow; }))
+    return fail() << "expected " << rank << " positive " << name << ", got [" << values << "]";
+  return success();
+}
+
+LogicalResult Binder::checkPads(ArrayRef<int64_t> pads, size_t rank, bool cropping) {
+  int64_t least = cropping ? -mostWindow : 0;
+  if (pads.size() != 2 * rank || llvm::any_of(pads, [&](int64_t v) { return v < least || v > mostWindow; }))
+    return fail() << "expected " << 2 * rank << " pads, got [" << pads << "]";
+  return success();
+}
+
+FailureOr<int64_t> Binder::spread(int64_t extent, int64_t stride) {
+  int64_t reach = 0;
+  if (llvm::MulOverflow(extent - 1, stride, reach) || reach > mostElements)
+    return fail() << "expected fewer than 2^40 elements, got an extent of " << extent << " at strides of " << stride;
+  return reach;
+}
+
 FailureOr<SmallVector<int64_t>> Binder::broadcastShape(ArrayRef<int64_t> a, ArrayRef<int64_t> b) {
   SmallVector<int64_t> result(std::max(a.size(), b.size()), 1);
   for (size_t i = 0; i < result.size(); ++i) {

@@ -68,6 +68,14 @@ public:
   mlir::DenseI64ArrayAttr list(llvm::ArrayRef<int64_t> values) { return builder.getDenseI64ArrayAttr(values); }
   /// Fails for negative extents and for more than `mostElements`.
   llvm::LogicalResult checkShape(llvm::ArrayRef<int64_t> shape);
+  /// Largest kernel extent, stride, dilation and padding of windows.
+  static constexpr int64_t mostWindow = 1 << 24;
+  /// Fails unless `values`, called `name`, are `rank` numbers from 1 to `mostWindow`.
+  llvm::LogicalResult checkWindow(llvm::StringRef name, llvm::ArrayRef<int64_t> values, size_t rank);
+  /// Fails unless there are two pads an axis, none larger than `mostWindow` nor, unless they may crop, negative.
+  llvm::LogicalResult checkPads(llvm::ArrayRef<int64_t> pads, size_t rank, bool cropping);
+  /// The distance of the last of `extent` samples, `stride` apart, from the first; fails beyond 2^40.
+  llvm::FailureOr<int64_t> spread(int64_t extent, int64_t stride);
   /// NumPy broadcast shape of two shapes; fails with a message.
   llvm::FailureOr<llvm::SmallVector<int64_t>> broadcastShape(llvm::ArrayRef<int64_t> a, llvm::ArrayRef<int64_t> b);
   /// Both values broadcast to their common shape.

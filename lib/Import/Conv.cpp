@@ -10,24 +10,18 @@ struct Window {
 };
 } // namespace
 
-static LogicalResult positive(Binder &b, StringRef name, ArrayRef<int64_t> values, size_t rank) {
-  if (values.size() != rank || llvm::any_of(values, [](int64_t v) { return v < 1 || v > (1 << 24); }))
-    return b.fail() << "expected " << rank << " positive " << name << ", got [" << values << "]";
-  return success();
-}
-
 /// Strides, dilations and pads of the node, with auto_pad and ceil_mode resolved for the spatial extents `in`.
 static FailureOr<Window> windowOf(Binder &b, ArrayRef<int64_t> in, ArrayRef<int64_t> kernel) {
   size_t rank = in.size();
   SmallVector<int64_t> ones(rank, 1), zeros(2 * rank, 0);
   Window w{SmallVector<int64_t>(kernel), b.intsAttr("strides", ones), b.intsAttr("dilations", ones), {}, {}};
-  if (failed(positive(b, "kernel extents", w.kernel, rank)) || failed(positive(b, "strides", w.strides, rank)) ||
-      failed(positive(b, "dilations", w.dilations, rank)))
+  if (failed(b.checkWindow("kernel extents", w.kernel, rank)) || failed(b.checkWindow("strides", w.strides, rank)) ||
+      failed(b.checkWindow("dilations", w.dilations, rank)))
     return failure();
   SmallVector<int64_t> pads = b.intsAttr("pads", zeros);
   StringRef mode = b.stringAttr("auto_pad", "NOTSET");
-  if (pads.size() != 2 * rank || llvm::any_of(pads, [](int64_t v) { return v < -(1 << 24) || v > (1 << 24); }))
-    return b.fail() << "expected " << 2 * rank << " pads, got [" << pads << "]";
+  if (failed(b.checkPads(pads, rank, /*cropping=*/true)))
+    return failure();
   for (size_t i = 0; i < rank; ++i) {
     int64_t span = (w.kernel[i] - 1) * w.dilations[i] + 1, low = pads[i], high = pads[rank + i];
     if (mode == "SAME_UPPER" || mode == "SAME_LOWER") {
@@ -115,16 +109,21 @@ static LogicalResult importConvTranspose(Binder &b) {
   SmallVector<int64_t> strides = b.intsAttr("strides", ones), dilations = b.intsAttr("dilations", ones);
   SmallVector<int64_t> pads = b.intsAttr("pads", zeros), extra = b.intsAttr("output_padding", none);
   SmallVector<int64_t> wanted = b.intsAttr("output_shape");
-  if (failed(positive(b, "strides", strides, rank)) || failed(positive(b, "dilations", dilations, rank)))
+  if (failed(b.checkWindow("strides", strides, rank)) || failed(b.checkWindow("dilations", dilations, rank)) ||
+      failed(b.checkPads(pads, rank, /*cropping=*/true)))
     return failure();
-  if (pads.size() != 2 * rank || extra.size() != rank || (!wanted.empty() && wanted.size() < rank))
-    return b.fail() << "expected " << 2 * rank << " pads and " << rank << " entries of output_padding, got [" << pads
-                    << "] and [" << extra << "]";
+  if (extra.size() != rank || llvm::any_of(extra, [](int64_t v) { return v < 0 || v > Binder::mostWindow; }))
+    return b.fail() << "expected " << rank << " entries of output_padding, got [" << extra << "]";
+  if (!wanted.empty() &&
+      (wanted.size() < rank || llvm::any_of(wanted, [](int64_t v) { return v < 1 || v > int64_t(1) << 31; })))
+    return b.fail() << "expected " << rank << " positive entries of output_shape, got [" << wanted << "]";
   StringRef mode = b.stringAttr("auto_pad", "NOTSET");
   SmallVector<int64_t> shape = {x[0], w[1] * groups}, low, high;
   for (size_t i = 0; i < rank; ++i) {
-    int64_t span = (w[i + 2] - 1) * dilations[i] + 1;
-    int64_t full = (x[i + 2] - 1) * strides[i] + span + extra[i], begin = pads[i], end = pads[rank + i];
+    FailureOr<int64_t> spread = b.spread(x[i + 2], strides[i]), span = b.spread(w[i + 2], dilations[i]);
+    if (failed(spread) || failed(span))
+      return failure();
+    int64_t full = *spread + *span + 1 + extra[i], begin = pads[i], end = pads[rank + i];
     bool same = mode == "SAME_UPPER" || mode == "SAME_LOWER";
     if (same || !wanted.empty()) {
       int64_t out = wanted.empty() ? x[i + 2] * strides[i] : wanted[wanted.size() - rank + i];

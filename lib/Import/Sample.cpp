@@ -103,11 +103,8 @@ static LogicalResult importGridSample(Binder &b) {
   if (padding != "zeros" && padding != "border" && padding != "reflection")
     return b.fail() << "expected padding_mode zeros, border or reflection, got '" << padding << "'";
   SmallVector<int64_t> outShape(grid.drop_back());
-  int64_t batch = x[0], channels = x[1], points = 1, samples = 1;
-  for (int64_t extent : ArrayRef(outShape).drop_front())
-    points *= extent;
-  for (int64_t extent : x.drop_front(2))
-    samples *= extent;
+  int64_t batch = x[0], channels = x[1], points = ShapedType::getNumElements(ArrayRef(outShape).drop_front());
+  int64_t samples = ShapedType::getNumElements(x.drop_front(2));
   if (points == 0 || samples == 0 || batch == 0 || channels == 0)
     return b.fail() << "expected tensors with elements, got " << b.in(0).getType() << " and " << b.in(1).getType();
 
@@ -155,15 +152,12 @@ static LogicalResult importCol2Im(Binder &b) {
   SmallVector<int64_t> ones(rank, 1), zeros(2 * rank, 0);
   SmallVector<int64_t> dilations = b.intsAttr("dilations", ones), strides = b.intsAttr("strides", ones),
                        pads = b.intsAttr("pads", zeros);
-  auto allPositive = [&](ArrayRef<int64_t> values) {
-    return values.size() == rank && llvm::all_of(values, [](int64_t v) { return v >= 1 && v <= 1 << 24; });
-  };
-  if (rank < 1 || rank > 3 || !allPositive(*image) || !allPositive(*block) || !allPositive(dilations) ||
-      !allPositive(strides) || pads.size() != 2 * rank ||
-      llvm::any_of(pads, [](int64_t v) { return v < 0 || v > 1 << 24; }))
-    return b.fail() << "expected one to three positive extents of image and block with their strides, dilations and "
-                       "pads, got image ["
-                    << *image << "] and block [" << *block << "]";
+  if (rank < 1 || rank > 3)
+    return b.fail() << "expected an image of one to three extents, got [" << *image << "]";
+  if (failed(b.checkWindow("extents of the image", *image, rank)) ||
+      failed(b.checkWindow("extents of the block", *block, rank)) || failed(b.checkWindow("strides", strides, rank)) ||
+      failed(b.checkWindow("dilations", dilations, rank)) || failed(b.checkPads(pads, rank, /*cropping=*/false)))
+    return failure();
   SmallVector<int64_t> steps;
   for (size_t i = 0; i < rank; ++i) {
     int64_t room = (*image)[i] + pads[i] + pads[rank + i] - ((*block)[i] - 1) * dilations[i] - 1;
@@ -214,14 +208,16 @@ static LogicalResult importMaxUnpool(Binder &b) {
   size_t rank = x.size() - 2;
   SmallVector<int64_t> ones(rank, 1), zeros(2 * rank, 0),
       kernel = b.intsAttr("kernel_shape"), strides = b.intsAttr("strides", ones), pads = b.intsAttr("pads", zeros);
-  auto isExtent = [](int64_t v) { return v >= 1 && v <= 1 << 24; };
-  if (kernel.size() != rank || strides.size() != rank || pads.size() != 2 * rank || !llvm::all_of(kernel, isExtent) ||
-      !llvm::all_of(strides, isExtent) || llvm::any_of(pads, [](int64_t v) { return v < 0 || v > 1 << 24; }))
-    return b.fail() << "expected " << rank << " positive kernel extents and strides with pads, got kernel [" << kernel
-                    << "] and strides [" << strides << "]";
+  if (failed(b.checkWindow("kernel extents", kernel, rank)) || failed(b.checkWindow("strides", strides, rank)) ||
+      failed(b.checkPads(pads, rank, /*cropping=*/false)))
+    return failure();
   SmallVector<int64_t> pooled(x.take_front(2));
-  for (size_t i = 0; i < rank; ++i)
-    pooled.push_back(std::max<int64_t>((x[i + 2] - 1) * strides[i] - pads[i] - pads[rank + i] + kernel[i], 0));
+  for (size_t i = 0; i < rank; ++i) {
+    FailureOr<int64_t> spread = b.spread(x[i + 2], strides[i]);
+    if (failed(spread))
+      return failure();
+    pooled.push_back(std::max<int64_t>(*spread - pads[i] - pads[rank + i] + kernel[i], 0));
+  }
   SmallVector<int64_t> shape = pooled;
   if (b.has(2)) {
     FailureOr<SmallVector<int64_t>> given = b.ints(2, "the result's extents");
