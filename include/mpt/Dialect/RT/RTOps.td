@@ -122,6 +122,25 @@ def RT_AttentionGradientOp : RT_Op<"attention_gradient"> {
     AnyStridedMemRef:$dv, F64Attr:$scale, UnitAttr:$causal);
   let assemblyFormat = "$q `,` $k `,` $v (`bias` $bias^ `:` type($bias))? `of` $o `,` $stats `from` $d_o `into` $dq `,` $dk `,` $dv attr-dict `:` type($q) `,` type($k) `,` type($v) `of` type($o) `,` type($stats) `from` type($d_o) `into` type($dq) `,` type($dk) `,` type($dv)";
 }
+def RT_AttendOp : RT_Op<"attend", [Pure]> {
+  let summary = "attention among ops on tensors: what rt.attention will compute";
+  let description = [{
+    Operands and results as of rt.attention, but bias is [batch or 1, heads or 1, queries or 1, keys], and how any of them
+    lies in memory is left to bufferization. Scores are masked by the bias and by `causal`, which excludes keys behind the
+    query.
+  }];
+  let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v, Optional<AnyRankedTensor>:$bias,
+    F64Attr:$scale, UnitAttr:$causal);
+  let results = (outs AnyRankedTensor:$o, AnyRankedTensor:$stats);
+  let assemblyFormat = "$q `,` $k `,` $v (`bias` $bias^ `:` type($bias))? attr-dict `:` type($q) `,` type($k) `,` type($v) `->` type($o) `,` type($stats)";
+}
+def RT_AttendGradientOp : RT_Op<"attend_gradient", [Pure]> {
+  let summary = "gradients of rt.attend's q, k and v from that of o, among ops on tensors";
+  let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v, Optional<AnyRankedTensor>:$bias,
+    AnyRankedTensor:$o, AnyRankedTensor:$stats, AnyRankedTensor:$d_o, F64Attr:$scale, UnitAttr:$causal);
+  let results = (outs AnyRankedTensor:$dq, AnyRankedTensor:$dk, AnyRankedTensor:$dv);
+  let assemblyFormat = "$q `,` $k `,` $v (`bias` $bias^ `:` type($bias))? `of` $o `,` $stats `from` $d_o attr-dict `:` type($q) `,` type($k) `,` type($v) `of` type($o) `,` type($stats) `from` type($d_o) `->` type($dq) `,` type($dk) `,` type($dv)";
+}
 def RT_CopyOp : RT_Op<"copy"> {
   let summary = "dense copy of bytes";
   let arguments = (ins AnyStridedMemRef:$source, AnyStridedMemRef:$target);
