@@ -100,6 +100,9 @@ void buildPrecision(OpPassManager &passes, const PipelineOptions &options) {
 void buildFusion(OpPassManager &passes, const PipelineOptions &options) {
   // First: what train ops turn into is decomposed and fused like everything else.
   passes.addPass(createLowerTrain());
+  // While softmax is whole. The checks of --debug-nonfinite want every value in memory.
+  if (options.target == "cuda" && options.fuseAttention && !options.debugNonfinite)
+    passes.addPass(createAttention());
   DecomposeOptions decompose;
   decompose.device = options.target == "cuda";
   passes.addPass(createDecompose(decompose));

@@ -27,6 +27,7 @@ struct PipelineOptions {
   int64_t recomputeBytes = 0;      ///< bytes of saved activations to give up by further passes over memory
   bool countTraffic = false;       ///< functions on buffers say how little their kernels could move
   bool noDropout = false;
+  bool fuseAttention = true;   ///< CUDA: attention as one call where it can be
   bool debugNonfinite = false; ///< the library looks for the first value that is not finite
   bool forwardOnly = false;    ///< no loss, backward or optimizer
 };

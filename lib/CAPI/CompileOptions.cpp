@@ -202,6 +202,11 @@ const std::vector<Flag> &flags() {
        pattern(&Options::train)},
       {"--bind", "NAME=N", "extent of a symbolic dimension (repeatable)", setBinding},
       {"--no-dropout", "", "remove dropout from the training step", toggle(&Options::noDropout)},
+      {"--no-fused-attention", "", "with --target=cuda: keep attention's products and softmax apart",
+       [](Options &options, StringRef) -> std::optional<std::string> {
+         options.fuseAttention = false;
+         return std::nullopt;
+       }},
       {"--forward-only", "", "no loss, backward or optimizer", toggle(&Options::forwardOnly)},
       {"--memory-budget", "BYTES", "most that a step's state and scratch may take (or nK, nM, nG): recomputes to fit",
        setMemoryBudget},

@@ -266,6 +266,8 @@ LogicalResult Bufferizer::lower(Operation *op) {
           [&](ConvBackwardDataOp conv) { return lowerConv(conv, 1, conv.getY(), conv.getW(), conv.getDy()); })
       .Case<ConvBackwardWeightsOp>(
           [&](ConvBackwardWeightsOp conv) { return lowerConv(conv, 2, conv.getX(), conv.getY(), conv.getDy()); })
+      .Case<rt::AttendOp>([&](rt::AttendOp attend) { return lowerAttend(attend); })
+      .Case<rt::AttendGradientOp>([&](rt::AttendGradientOp attend) { return lowerAttendGradient(attend); })
       .Case<rt::ChannelSumsOp>([](Operation *) { return success(); }) // with their convolution
       .Case<func::ReturnOp>([&](func::ReturnOp op) { return finish(op); })
       .Default([](Operation *op) {

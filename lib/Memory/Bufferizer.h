@@ -73,6 +73,13 @@ private:
   llvm::LogicalResult lowerMatMul(MatMulOp matmul);
   llvm::LogicalResult lowerConv(mlir::Operation *op, int64_t kind, mlir::Value x, mlir::Value w, mlir::Value y);
 
+  // Attention (Attention.cpp).
+  llvm::LogicalResult lowerAttend(rt::AttendOp op);
+  llvm::LogicalResult lowerAttendGradient(rt::AttendGradientOp op);
+  llvm::FailureOr<mlir::Value> withUnitDepth(mlir::Location loc, mlir::Value tensor);
+  mlir::Value attentionResult(mlir::Value tensor);
+  mlir::Value attentionBias(mlir::Location loc, mlir::Value bias, mlir::Value q, mlir::Value k);
+
   mlir::func::FuncOp source, target;
   KernelTable &kernels;
   const BufferizeOptions &options;

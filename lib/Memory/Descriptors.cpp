@@ -102,3 +102,52 @@ mpt_conv_desc mpt::memory::describe(rt::ConvOp conv, bool native) {
   desc.workspace_bytes = mpt_conv_workspace(&desc, native && all);
   return desc;
 }
+
+/// What forward and backward calls have in common.
+template <typename Op> static mpt_attention_desc describeAttention(Op op) {
+  auto type = [](Value value) { return cast<MemRefType>(value.getType()); };
+  MemRefType q = type(op.getQ()), k = type(op.getK()), v = type(op.getV());
+  mpt_attention_desc desc{};
+  desc.batch = q.getDimSize(0);
+  desc.heads = q.getDimSize(1);
+  desc.kv_heads = k.getDimSize(1);
+  desc.queries = q.getDimSize(2);
+  desc.keys = k.getDimSize(2);
+  desc.depth = q.getDimSize(3);
+  desc.value_depth = v.getDimSize(3);
+  desc.type = runtimeType(q.getElementType());
+  desc.causal = op.getCausal();
+  desc.scale = op.getScale().convertToDouble();
+  if (op.getBias()) {
+    desc.bias_type = runtimeType(type(op.getBias()).getElementType());
+    llvm::copy(stridesOf(type(op.getBias())), desc.bias_strides);
+  }
+  return desc;
+}
+
+static void fillStrides(Value memref, int64_t (&strides)[3]) {
+  Sizes all = stridesOf(cast<MemRefType>(memref.getType()));
+  std::copy(all.begin(), all.begin() + 3, strides);
+}
+
+mpt_attention_desc mpt::memory::describe(rt::AttentionOp op) {
+  mpt_attention_desc desc = describeAttention(op);
+  fillStrides(op.getQ(), desc.q_strides);
+  fillStrides(op.getK(), desc.k_strides);
+  fillStrides(op.getV(), desc.v_strides);
+  fillStrides(op.getO(), desc.o_strides);
+  return desc;
+}
+
+mpt_attention_desc mpt::memory::describe(rt::AttentionGradientOp op) {
+  mpt_attention_desc desc = describeAttention(op);
+  fillStrides(op.getQ(), desc.q_strides);
+  fillStrides(op.getK(), desc.k_strides);
+  fillStrides(op.getV(), desc.v_strides);
+  fillStrides(op.getO(), desc.o_strides);
+  fillStrides(op.getDO(), desc.do_strides);
+  fillStrides(op.getDq(), desc.dq_strides);
+  fillStrides(op.getDk(), desc.dk_strides);
+  fillStrides(op.getDv(), desc.dv_strides);
+  return desc;
+}

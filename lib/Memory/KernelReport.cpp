@@ -16,17 +16,9 @@ namespace json = llvm::json;
 
 namespace {
 
-constexpr StringLiteral kColumns[] = {"kernels",
-                                      "products",
-                                      "convolutions",
-                                      "copies",
-                                      "fills",
-                                      "bytes",
-                                      "guarded_bytes",
-                                      "minimum_bytes",
-                                      "sums_minimum_bytes",
-                                      "library_bytes",
-                                      "host_synchronizations"};
+constexpr StringLiteral kColumns[] = {
+    "kernels", "products",      "convolutions",  "attentions",         "copies",        "fills",
+    "bytes",   "guarded_bytes", "minimum_bytes", "sums_minimum_bytes", "library_bytes", "host_synchronizations"};
 
 unsigned widthOf(StringRef column) { return std::max<unsigned>(14, column.size()); }
 
@@ -35,7 +27,7 @@ int64_t bytesOf(Value buffer) {
   return elementCount(type.getShape()) * elementBytes(type.getElementType());
 }
 
-bool isLibraryCall(Operation &op) { return isa<rt::GemmOp, rt::ConvOp>(op); }
+bool isLibraryCall(Operation &op) { return isa<rt::GemmOp, rt::ConvOp, rt::AttentionOp, rt::AttentionGradientOp>(op); }
 
 /// Buffers that an op of the runtime reads, and those that it writes.
 std::pair<SmallVector<Value>, SmallVector<Value>> effectsOf(Operation &op) {
@@ -98,17 +90,18 @@ Moved movedBy(Operation &op) {
 }
 
 json::Object reportOf(func::FuncOp function) {
-  int64_t counts[5] = {}, bytes = 0, guarded = 0, library = 0, waits = 0;
+  int64_t counts[6] = {}, bytes = 0, guarded = 0, library = 0, waits = 0;
   for (Operation &op : function.front()) {
     // What a device does by itself, and what costs nothing; for anything else the host would have to wait.
-    waits += !isa<rt::LaunchOp, rt::GemmOp, rt::ConvOp, rt::CopyOp, rt::ZeroOp, rt::AllocOp, rt::ViewOp, rt::StateOp,
-                  rt::ConstantOp, func::ReturnOp>(op);
+    waits += !isLibraryCall(op) && !isa<rt::LaunchOp, rt::CopyOp, rt::ZeroOp, rt::AllocOp, rt::ViewOp, rt::StateOp,
+                                        rt::ConstantOp, func::ReturnOp>(op);
     if (auto launch = dyn_cast<rt::LaunchOp>(op))
       counts[0] += partsOf(launch).size();
     counts[1] += isa<rt::GemmOp>(op);
     counts[2] += isa<rt::ConvOp>(op);
-    counts[3] += isa<rt::CopyOp>(op);
-    counts[4] += isa<rt::ZeroOp>(op);
+    counts[3] += isa<rt::AttentionOp, rt::AttentionGradientOp>(op);
+    counts[4] += isa<rt::CopyOp>(op);
+    counts[5] += isa<rt::ZeroOp>(op);
     if (isLibraryCall(op)) {
       for (Value operand : op.getOperands())
         library += bytesOf(operand);
@@ -119,7 +112,7 @@ json::Object reportOf(func::FuncOp function) {
     }
   }
   json::Object report;
-  for (int i = 0; i < 5; ++i)
+  for (int i = 0; i < 6; ++i)
     report[kColumns[i]] = counts[i];
   report["bytes"] = bytes;
   report["guarded_bytes"] = guarded;

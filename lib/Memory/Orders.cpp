@@ -2,6 +2,7 @@
 #include "mpt/Memory/Orders.h"
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
+#include "mpt/Dialect/RT/RTDialect.h"
 
 #include "mlir/IR/PatternMatch.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -130,6 +131,11 @@ void Orders::decide(Operation *op) {
         auto it = wishes.find(matmul.getY());
         if (it != wishes.end() && it->second.order.back() == rankOf(matmul.getY()) - 1)
           orders[matmul.getY()] = it->second.order;
+      })
+      .Case<rt::AttendOp, rt::AttendGradientOp>([&](Operation *attend) {
+        for (Value result : attend->getResults())
+          if (auto it = wishes.find(result); it != wishes.end() && it->second.order.back() == rankOf(result) - 1)
+            orders[result] = it->second.order;
       })
       .Case<FusionOp>([&](FusionOp fusion) {
         for (Value output : fusion.getOutputs())

@@ -21,7 +21,7 @@ namespace {
 
 constexpr StringLiteral kNameAttr = "mpt.name"; ///< the name of a function's input or result
 
-bool isProduct(Operation &op) { return isa<rt::GemmOp, rt::ConvOp>(op); }
+bool isProduct(Operation &op) { return isa<rt::GemmOp, rt::ConvOp, rt::AttentionOp, rt::AttentionGradientOp>(op); }
 
 /// Buffers that `op` writes.
 SmallVector<Value> writtenBy(Operation *op) {
@@ -34,6 +34,11 @@ SmallVector<Value> writtenBy(Operation *op) {
         return SmallVector<Value>{ownerOf(conv.getKind() == 0   ? conv.getY()
                                           : conv.getKind() == 1 ? conv.getX()
                                                                 : conv.getW())};
+      })
+      .Case<rt::AttentionOp>(
+          [](rt::AttentionOp op) { return SmallVector<Value>{ownerOf(op.getO()), ownerOf(op.getStats())}; })
+      .Case<rt::AttentionGradientOp>([](rt::AttentionGradientOp op) {
+        return SmallVector<Value>{ownerOf(op.getDq()), ownerOf(op.getDk()), ownerOf(op.getDv())};
       })
       .Case<rt::CopyOp, rt::ZeroOp>([](auto op) { return SmallVector<Value>{ownerOf(op.getTarget())}; })
       .Default([](Operation *) { return SmallVector<Value>(); });

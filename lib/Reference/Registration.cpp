@@ -3,6 +3,8 @@
 
 #include "Rules.h"
 
+#include "mpt/Dialect/RT/RTDialect.h"
+
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 using namespace mlir;
@@ -25,9 +27,10 @@ void mpt::registerReferenceModels(DialectRegistry &registry) {
   });
   registry.addExtension(+[](MLIRContext *context, train::TrainDialect *) { attachTrainRules(context); });
   registry.addExtension(+[](MLIRContext *context, check::CheckDialect *) { attachCheckRules(context); });
+  registry.addExtension(+[](MLIRContext *context, rt::RTDialect *) { attachAttentionRules(context); });
 }
 
 void mpt::registerReferenceDialects(DialectRegistry &registry) {
-  registry.insert<MPTDialect, train::TrainDialect, check::CheckDialect, func::FuncDialect>();
+  registry.insert<MPTDialect, train::TrainDialect, check::CheckDialect, rt::RTDialect, func::FuncDialect>();
   registerReferenceModels(registry);
 }

@@ -84,6 +84,7 @@ void attachOptimizerRules(mlir::MLIRContext *context);
 void attachFusionRules(mlir::MLIRContext *context);
 void attachTrainRules(mlir::MLIRContext *context);
 void attachCheckRules(mlir::MLIRContext *context);
+void attachAttentionRules(mlir::MLIRContext *context);
 
 } // namespace mpt
 

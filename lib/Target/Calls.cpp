@@ -84,28 +84,42 @@ CallInfo callOf(rt::ConvOp conv) {
   return call;
 }
 
+template <typename Op> CallInfo attentionCall(Op op, StringRef what, int64_t products) {
+  mpt_attention_desc d = memory::describe(op);
+  CallInfo call;
+  call.what = (what + " q" + shapeOf(op.getQ()) + " k" + shapeOf(op.getK()) + " v" + shapeOf(op.getV())).str() +
+              (op.getBias() ? " bias" : "") + (op.getCausal() ? " causal" : "");
+  call.flops = products * d.batch * d.heads * d.queries * d.keys * (d.depth + d.value_depth);
+  call.bytes = bytesOf(op->getOperands());
+  return call;
+}
+
+CallInfo callOf(rt::AttentionOp op) { return attentionCall(op, "attention", 2); }
+CallInfo callOf(rt::AttentionGradientOp op) { return attentionCall(op, "attention gradient", 5); }
+
 } // namespace
 
 std::optional<CallInfo> mpt::target::callOf(Operation *op) {
-  auto call = TypeSwitch<Operation *, std::optional<CallInfo>>(op)
-                  .Case<rt::GemmOp, rt::ConvOp>([](auto op) { return ::callOf(op); })
-                  .Case<rt::LaunchOp>([](rt::LaunchOp launch) {
-                    CallInfo call{launch.getCallee().str(), {}, bytesOf(launch.getBuffers()), 0};
-                    auto kernel = SymbolTable::lookupNearestSymbolFrom(launch, launch.getCalleeAttr());
-                    if (auto ops = kernel ? kernel->getAttrOfType<StringAttr>(memory::kOpsAttr) : StringAttr())
-                      call.what += " (" + ops.str() + ")";
-                    for (auto [i, buffer] : llvm::enumerate(launch.getBuffers()))
-                      if (i == launch.getNumInputs())
-                        call.what += " -> " + shapeOf(buffer);
-                    return call;
-                  })
-                  .Case<rt::CopyOp>([](rt::CopyOp copy) {
-                    return CallInfo{"copy " + shapeOf(copy.getSource()), {}, 2 * bytesOf(copy.getSource()), 0};
-                  })
-                  .Case<rt::ZeroOp>([](rt::ZeroOp zero) {
-                    return CallInfo{"zero " + shapeOf(zero.getTarget()), {}, bytesOf(zero.getTarget()), 0};
-                  })
-                  .Default([](Operation *) { return std::nullopt; });
+  auto call =
+      TypeSwitch<Operation *, std::optional<CallInfo>>(op)
+          .Case<rt::GemmOp, rt::ConvOp, rt::AttentionOp, rt::AttentionGradientOp>([](auto op) { return ::callOf(op); })
+          .Case<rt::LaunchOp>([](rt::LaunchOp launch) {
+            CallInfo call{launch.getCallee().str(), {}, bytesOf(launch.getBuffers()), 0};
+            auto kernel = SymbolTable::lookupNearestSymbolFrom(launch, launch.getCalleeAttr());
+            if (auto ops = kernel ? kernel->getAttrOfType<StringAttr>(memory::kOpsAttr) : StringAttr())
+              call.what += " (" + ops.str() + ")";
+            for (auto [i, buffer] : llvm::enumerate(launch.getBuffers()))
+              if (i == launch.getNumInputs())
+                call.what += " -> " + shapeOf(buffer);
+            return call;
+          })
+          .Case<rt::CopyOp>([](rt::CopyOp copy) {
+            return CallInfo{"copy " + shapeOf(copy.getSource()), {}, 2 * bytesOf(copy.getSource()), 0};
+          })
+          .Case<rt::ZeroOp>([](rt::ZeroOp zero) {
+            return CallInfo{"zero " + shapeOf(zero.getTarget()), {}, bytesOf(zero.getTarget()), 0};
+          })
+          .Default([](Operation *) { return std::nullopt; });
   if (call)
     call->node = nameOf(op->getLoc());
   return call;

@@ -176,6 +176,18 @@ private:
                            pointer(op.getW()), pointer(op.getY()), pointer(op.getWorkspace())});
           return success();
         })
+        .Case<rt::AttentionOp, rt::AttentionGradientOp>([&](auto op) {
+          SmallVector<llvm::Value *> operands{site(),
+                                              descriptor(module, memory::describe(op)),
+                                              pointer(op.getQ()),
+                                              pointer(op.getK()),
+                                              pointer(op.getV()),
+                                              pointer(op.getBias())};
+          for (Value buffer : op->getOperands().drop_front(op.getBias() ? 4 : 3))
+            operands.push_back(pointer(buffer));
+          library(isa<rt::AttentionOp>(op.getOperation()) ? "attention" : "attention_gradient", operands);
+          return success();
+        })
         .Case<rt::CopyOp>([&](rt::CopyOp op) {
           int64_t bytes = memory::spanBytes(cast<MemRefType>(op.getSource().getType()));
           request("copy", {pointer(op.getTarget()), pointer(op.getSource()), ir.getInt64(bytes)});
@@ -203,6 +215,10 @@ private:
     } else if (auto conv = dyn_cast<rt::ConvOp>(op)) {
       Value made[] = {conv.getY(), conv.getX(), conv.getW()};
       results.push_back(made[conv.getKind()]);
+    } else if (auto attention = dyn_cast<rt::AttentionOp>(op)) {
+      results.push_back(attention.getO());
+    } else if (auto gradient = dyn_cast<rt::AttentionGradientOp>(op)) {
+      llvm::append_range(results, gradient->getOperands().take_back(3));
     }
     for (Value result : results) {
       auto type = cast<MemRefType>(result.getType());

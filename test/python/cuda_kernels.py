@@ -87,9 +87,9 @@ class Step:
                           *self.after]) + "\n"
 
     def roots(self) -> list:
-        """Fusions, and what else becomes a state or a result."""
+        """Fusions, attention, and what else becomes a state or a result."""
         kept = {operand for op in self.ops if op.name in ("train.write", "func.return") for operand in op.operands}
-        return [op for op in self.ops if op.name == "mpt.fusion" or op.name != "train.read" and kept & set(op.results)]
+        return [op for op in self.ops if op.name in ("mpt.fusion", "rt.attend", "rt.attend_gradient") or op.name != "train.read" and kept & set(op.results)]
 
     def alone(self, root: Op, roots: list, states: dict) -> str:
         """A module whose function @alone makes `root` of the results of other roots, of states and of the step's inputs."""
@@ -195,7 +195,7 @@ def compare(build, step, roots, folder, n) -> dict:
 
 
 def ops_of(root: Op) -> list:
-    return list(dict.fromkeys(re.findall(r'"mpt\.(\w+)"', "".join(root.lines))))
+    return list(dict.fromkeys(re.findall(r'"(?:mpt|rt)\.(\w+)"', "".join(root.lines))))
 
 
 def largest(values) -> float:

@@ -12,6 +12,8 @@ int64_t runtimeType(mlir::Type element);
 
 mpt_gemm_desc describe(rt::GemmOp gemm);
 /// `native`: see mpt_conv_workspace; counts only where all three tensors are BF16.
+mpt_attention_desc describe(rt::AttentionOp attention);
+mpt_attention_desc describe(rt::AttentionGradientOp attention);
 mpt_conv_desc describe(rt::ConvOp conv, bool native);
 
 } // namespace mpt::memory

@@ -1,17 +1,8 @@
 // Kernels that the runtime launches by itself: convolutions as matrices of columns, where there is no cuDNN, and the
-// search for values that are not finite.
-#include "Images.h"
+// search for values that are not finite. Those of attention: AttentionKernels.cpp.
+#include "KernelMaker.h"
 
 #include "mpt/Dialect/RT/RTDialect.h"
-#include "mpt/Memory/Descriptors.h"
-
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/GPU/IR/GPUDialect.h"
-#include "mlir/Dialect/MemRef/IR/MemRef.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
-#include "mlir/IR/ImplicitLocOpBuilder.h"
-#include "mpt/Lowering/GpuKernel.h"
-#include "mpt/Memory/Bufferize.h"
 
 using namespace mlir;
 using namespace mpt;
@@ -48,64 +39,7 @@ enum Word {
   Words = Strides + 8
 };
 
-constexpr int64_t kBlocks = 1056, kSearchBlocks = 132, kThreads = 256, kMany = int64_t(1) << 40;
-
-/// One kernel @name(memory..., words): each thread takes every so many-th number below the word `total`.
-class KernelMaker {
-public:
-  KernelMaker(OpBuilder &outer, Location loc, const std::string &name, ArrayRef<Type> elements, int64_t words,
-              int64_t total, int64_t blocks = kBlocks)
-      : b(loc, outer) {
-    SmallVector<Type> types;
-    for (Type element : elements)
-      types.push_back(MemRefType::get({kMany}, element));
-    types.push_back(MemRefType::get({words}, b.getI64Type()));
-    function = func::FuncOp::create(b, name, b.getFunctionType(types, {}));
-    function.setPrivate();
-    function->setAttr(memory::kKernelAttr, b.getUnitAttr());
-    function->setAttr(kGridAttr, b.getDenseI64ArrayAttr({blocks, 1, 1}));
-    function->setAttr(kBlockAttr, b.getDenseI64ArrayAttr({kThreads, 1, 1}));
-    function->setAttr(kSharedAttr, b.getI64IntegerAttr(0));
-    function->setAttr(kScheduleAttr, b.getStringAttr("library"));
-    b.setInsertionPointToStart(function.addEntryBlock());
-    Value thread = gpu::ThreadIdOp::create(b, gpu::Dimension::x), block = gpu::BlockIdOp::create(b, gpu::Dimension::x);
-    Value first = add(mul(block, number(kThreads)), thread);
-    for (int64_t i = 0; i < words; ++i)
-      fields.push_back(arith::IndexCastOp::create(b, b.getIndexType(),
-                                                  memref::LoadOp::create(b, this->words(), ValueRange{number(i)})));
-    loop = scf::ForOp::create(b, first, fields[total], number(blocks * kThreads));
-    func::ReturnOp::create(b);
-    b.setInsertionPointToStart(loop.getBody());
-  }
-  Value index() { return loop.getInductionVar(); }
-  Value from() { return function.getArgument(0); }
-  Value to() { return function.getArgument(1); }
-  Value words() { return function.getArguments().back(); }
-
-  Value number(int64_t value) { return arith::ConstantIndexOp::create(b, value); }
-  Value add(Value x, Value y) { return arith::AddIOp::create(b, x, y); }
-  Value sub(Value x, Value y) { return arith::SubIOp::create(b, x, y); }
-  Value mul(Value x, Value y) { return arith::MulIOp::create(b, x, y); }
-  Value both(Value x, Value y) { return arith::AndIOp::create(b, x, y); }
-  Value less(Value x, Value y) { return arith::CmpIOp::create(b, arith::CmpIPredicate::slt, x, y); }
-  Value equal(Value x, Value y) { return arith::CmpIOp::create(b, arith::CmpIPredicate::eq, x, y); }
-  Value inside(Value x, Value extent) {
-    return both(arith::CmpIOp::create(b, arith::CmpIPredicate::sge, x, number(0)), less(x, extent));
-  }
-  Value choose(Value condition, Value x, Value y) { return arith::SelectOp::create(b, condition, x, y); }
-  /// Takes the fastest coordinate off a flat index.
-  Value take(Value &flat, Value extent) {
-    Value rest = arith::DivUIOp::create(b, flat, extent), at = sub(flat, mul(rest, extent));
-    flat = rest;
-    return at;
-  }
-  Value zero(Type type) { return arith::ConstantOp::create(b, b.getZeroAttr(type)); }
-
-  ImplicitLocOpBuilder b;
-  func::FuncOp function;
-  SmallVector<Value> fields;
-  scf::ForOp loop;
-};
+constexpr int64_t kSearchBlocks = 132;
 
 /// columns[position, group, tap, channel] = x[where the tap reads], or 0 in the padding.
 func::FuncOp makeIm2Col(OpBuilder &builder, Location loc, const std::string &suffix, Type type) {
@@ -204,6 +138,7 @@ void makeFinite(OpBuilder &builder, Location loc, unsigned bits) {
 void mpt::cuda::addSupportKernels(ModuleOp module, bool checks) {
   llvm::SetVector<Type> types;
   module.walk([&](rt::ConvOp conv) { types.insert(cast<MemRefType>(conv.getX().getType()).getElementType()); });
+  addAttentionKernels(module);
   OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
   for (unsigned bits : {8, 16, 32, 64})
     if (checks)

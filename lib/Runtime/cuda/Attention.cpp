@@ -1,0 +1,274 @@
+// mpt_cuda_attention: through cuDNN's fused engines where it has one, else as products of some heads at a time with
+// kernels between them.
+#include "cuda/AttentionGraph.h"
+#include "cuda/Blas.h"
+#include "cuda/Convolutions.h"
+#include "cuda/Gemm.h"
+
+#include "core/Types.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+using namespace mpt::rt;
+
+namespace {
+
+/// What the kernels read: the order of these fields is theirs (lib/Target/CUDA/AttentionKernels.cpp).
+struct AttentionGeometry {
+  int64_t rows, parts; // parts: rows times lanes
+  int64_t heads, queries, keys, valueDepth, causal;
+  int64_t bias[4], output[3], outputGradient[3];
+};
+
+constexpr int64_t lanes = 32;
+constexpr int64_t scoreBytes = 128 << 20; // of a chunk's scores, probabilities and their gradients
+
+struct AttentionSite : SiteCache {
+  mpt_attention_desc desc;
+  std::shared_ptr<GraphPlan> plan; // cuDNN's
+  bool planned = false;
+  int64_t batches = 0, heads = 0; // of a chunk: all heads of several batches, or some heads of one
+  std::unique_ptr<Memory> geometry;
+  std::unique_ptr<SiteCache> products[5];
+};
+
+const char *suffixOf(int64_t dtype) {
+  return dtype == MPT_FLOAT32 ? "f32" : dtype == MPT_FLOAT16 ? "f16" : dtype == MPT_BFLOAT16 ? "bf16" : nullptr;
+}
+
+mpt_status validate(const mpt_attention_desc &d) {
+  auto number = [](int64_t n) { return static_cast<long long>(n); };
+  if (d.type != MPT_FLOAT16 && d.type != MPT_BFLOAT16)
+    return fail(MPT_UNSUPPORTED, "attention: expected operands of f16 or bf16, got %s", nameOf(d.type));
+  if (d.bias_type && !suffixOf(d.bias_type))
+    return fail(MPT_UNSUPPORTED, "attention: no kernel for a bias of %s", nameOf(d.bias_type));
+  for (int64_t extent : {d.batch, d.heads, d.kv_heads, d.queries, d.keys, d.depth, d.value_depth})
+    if (extent <= 0)
+      return fail(MPT_INVALID_ARGUMENT, "attention: expected positive extents, got %lld", number(extent));
+  if (d.heads % d.kv_heads)
+    return fail(MPT_INVALID_ARGUMENT, "attention: expected heads in a multiple of those of keys, got %lld and %lld",
+                number(d.heads), number(d.kv_heads));
+  return MPT_OK;
+}
+
+/// The largest divisor of `extent` that is no more than `most`.
+int64_t divisor(int64_t extent, int64_t most) {
+  for (int64_t n = std::min(extent, most); n > 1; --n)
+    if (extent % n == 0)
+      return n;
+  return 1;
+}
+
+/// Attention as products; pointers as planAttentionGradient has them, those of gradients null in the forward pass.
+class Products {
+public:
+  Products(const mpt_exec *exec, AttentionSite &site, const std::vector<void *> &pointers)
+      : exec(exec), device(deviceOf(exec)), site(site), d(site.desc), p(pointers), backward(pointers.size() > 6) {}
+  mpt_status run();
+
+private:
+  mpt_status prepare();
+  mpt_status chunk(int64_t batch, int64_t head);
+  int64_t bytesOfHead() const {
+    int64_t rows = d.queries * d.keys;
+    return backward ? rows * 12 : rows * 6 + d.queries * lanes * 8;
+  }
+  static uint8_t *at(void *tensor, int64_t elements, int64_t size) {
+    return static_cast<uint8_t *>(tensor) + elements * size;
+  }
+  /// Where a chunk's part of a tensor with 16-bit elements starts.
+  uint8_t *part(void *tensor, const int64_t (&strides)[3], int64_t batch, int64_t head) const {
+    return at(tensor, batch * strides[0] + head * strides[1], 2);
+  }
+  mpt_status launch(const std::string &kernel, std::initializer_list<void *> args);
+
+  /// A matrix for every head: its address, strides of batch, head, row and column, type.
+  struct Matrix {
+    void *data;
+    int64_t batch, head, row, col, type;
+  };
+  Matrix matrix(void *data, const int64_t (&strides)[3]) const {
+    return {data, strides[0], strides[1], strides[2], 1, d.type};
+  }
+  /// [queries, keys] in scratch.
+  Matrix square(void *data, int64_t type) const {
+    int64_t one = d.queries * d.keys;
+    return {data, site.heads * one, one, d.keys, 1, type};
+  }
+  static Matrix transposed(Matrix m) {
+    std::swap(m.row, m.col);
+    return m;
+  }
+  mpt_status multiply(int slot, int64_t m, int64_t n, int64_t k, const Matrix &a, const Matrix &b, const Matrix &result,
+                      double alpha);
+
+  const mpt_exec *exec;
+  CudaDevice &device;
+  AttentionSite &site;
+  const mpt_attention_desc &d;
+  const std::vector<void *> &p;
+  bool backward;
+  uint8_t *scratch = nullptr;
+};
+
+mpt_status Products::launch(const std::string &kernel, std::initializer_list<void *> args) {
+  int64_t number = device.kernelNumber(kernel.c_str());
+  if (number < 0)
+    return fail(MPT_UNSUPPORTED, "attention: no cuDNN on this machine that takes it, and the model has no kernel %s",
+                kernel.c_str());
+  return device.launch(number, args.begin());
+}
+
+mpt_status Products::multiply(int slot, int64_t m, int64_t n, int64_t k, const Matrix &a, const Matrix &b,
+                              const Matrix &result, double alpha) {
+  mpt_gemm_desc g{};
+  g.m = m, g.n = n, g.k = k;
+  g.batch0 = site.batches, g.batch1 = site.heads;
+  g.a_type = a.type, g.b_type = b.type, g.d_type = result.type;
+  g.a_batch0 = a.batch, g.a_batch1 = a.head, g.a_row = a.row, g.a_col = a.col;
+  g.b_batch0 = b.batch, g.b_batch1 = b.head, g.b_row = b.row, g.b_col = b.col;
+  g.d_batch0 = result.batch, g.d_batch1 = result.head, g.d_row = result.row, g.d_col = result.col;
+  g.alpha = alpha;
+  return gemm(exec, site.products[slot], g, a.data, b.data, nullptr, result.data);
+}
+
+mpt_status Products::prepare() {
+  if (d.kv_heads != d.heads)
+    return fail(MPT_UNSUPPORTED,
+                "attention: no cuDNN on this machine that takes it, and products want keys for each head");
+  int64_t heads = std::max<int64_t>(1, scoreBytes / bytesOfHead());
+  site.heads = divisor(d.heads, heads);
+  site.batches = site.heads == d.heads ? divisor(d.batch, heads / d.heads) : 1;
+  AttentionGeometry g{};
+  g.rows = site.batches * site.heads * d.queries;
+  g.parts = g.rows * lanes;
+  g.heads = site.heads;
+  g.queries = d.queries;
+  g.keys = d.keys;
+  g.valueDepth = d.value_depth;
+  g.causal = d.causal;
+  memcpy(g.bias, d.bias_strides, sizeof g.bias);
+  memcpy(g.output, d.o_strides, sizeof g.output);
+  memcpy(g.outputGradient, d.do_strides, sizeof g.outputGradient);
+  site.geometry = device.allocate(sizeof g);
+  if (!site.geometry)
+    return fail(MPT_OUT_OF_MEMORY, "attention: no memory on the device");
+  Transfer whole{site.geometry->start, &g, sizeof g};
+  return device.upload(&whole, 1);
+}
+
+mpt_status Products::chunk(int64_t batch, int64_t head) {
+  const int64_t count = site.batches * site.heads, squares = count * d.queries * d.keys, rows = count * d.queries;
+  auto rounded = [](int64_t bytes) { return (bytes + 255) / 256 * 256; };
+  uint8_t *scores = scratch + BlasLibrary::workspaceBytes, *probabilities = scores + rounded(squares * 4);
+  uint8_t *rest = probabilities + rounded(squares * 2);
+  uint8_t *geometry = site.geometry->start;
+  std::string type = suffixOf(d.type), biased = d.bias_type ? std::string("_") + suffixOf(d.bias_type) : "";
+  void *bias = nullptr;
+  if (d.bias_type)
+    bias = at(p[3], batch * d.bias_strides[0] + head * d.bias_strides[1], sizeOf(d.bias_type));
+  uint8_t *stats = at(p[5], (batch * d.heads + head) * d.queries, 4);
+  Matrix q = matrix(part(p[0], d.q_strides, batch, head), d.q_strides);
+  Matrix k = matrix(part(p[1], d.k_strides, batch, head), d.k_strides);
+  Matrix v = matrix(part(p[2], d.v_strides, batch, head), d.v_strides);
+  Matrix o = matrix(part(p[4], d.o_strides, batch, head), d.o_strides);
+  Matrix s = square(scores, MPT_FLOAT32), probability = square(probabilities, d.type);
+  if (mpt_status status = multiply(0, d.queries, d.keys, d.depth, q, transposed(k), s, d.scale))
+    return status;
+  // The kernels of a biased attention have the bias before their geometry.
+  auto row = [&](const std::string &kernel, std::vector<void *> args) {
+    if (d.bias_type)
+      args.push_back(bias);
+    args.push_back(geometry);
+    int64_t number = device.kernelNumber((kernel + biased).c_str());
+    return number < 0 ? launch(kernel + biased, {}) : device.launch(number, args.data());
+  };
+  if (!backward) {
+    if (mpt_status status = row("mpt_attention_parts", {scores, rest}))
+      return status;
+    if (mpt_status status = launch("mpt_attention_stats", {rest, stats, geometry}))
+      return status;
+    if (mpt_status status = row("mpt_attention_probabilities_" + type, {scores, stats, probabilities}))
+      return status;
+    return multiply(1, d.queries, d.value_depth, d.keys, probability, v, o, 1);
+  }
+  uint8_t *gradients = rest + rounded(squares * 4), *delta = gradients + rounded(squares * 2);
+  (void)rows;
+  Matrix dO = matrix(part(p[6], d.do_strides, batch, head), d.do_strides);
+  Matrix dp = square(rest, MPT_FLOAT32), ds = square(gradients, d.type);
+  if (mpt_status status = multiply(1, d.queries, d.keys, d.value_depth, dO, transposed(v), dp, 1))
+    return status;
+  if (mpt_status status = launch("mpt_attention_delta_" + type, {o.data, dO.data, delta, geometry}))
+    return status;
+  if (mpt_status status = row("mpt_attention_gradient_" + type, {scores, stats, rest, delta, probabilities, gradients}))
+    return status;
+  if (mpt_status status = multiply(2, d.keys, d.value_depth, d.queries, transposed(probability), dO,
+                                   matrix(part(p[9], d.dv_strides, batch, head), d.dv_strides), 1))
+    return status;
+  if (mpt_status status = multiply(3, d.queries, d.depth, d.keys, ds, k,
+                                   matrix(part(p[7], d.dq_strides, batch, head), d.dq_strides), d.scale))
+    return status;
+  return multiply(4, d.keys, d.depth, d.queries, transposed(ds), q,
+                  matrix(part(p[8], d.dk_strides, batch, head), d.dk_strides), d.scale);
+}
+
+mpt_status Products::run() {
+  if (!site.geometry)
+    if (mpt_status status = prepare())
+      return status;
+  const int64_t count = site.batches * site.heads;
+  scratch = device.scratch(BlasLibrary::workspaceBytes + count * (bytesOfHead() + d.queries * 4) + 5 * 256);
+  if (!scratch)
+    return MPT_OUT_OF_MEMORY;
+  for (int64_t batch = 0; batch < d.batch; batch += site.batches)
+    for (int64_t head = 0; head < d.heads; head += site.heads)
+      if (mpt_status status = chunk(batch, head))
+        return status;
+  return MPT_OK;
+}
+
+mpt_status attend(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot, const mpt_attention_desc &d,
+                  const std::vector<void *> &pointers) {
+  if (mpt_status status = validate(d))
+    return status;
+  CudaDevice &device = deviceOf(exec);
+  auto *site = static_cast<AttentionSite *>(slot.get());
+  if (!site || memcmp(&site->desc, &d, sizeof d) != 0) {
+    auto fresh = std::make_unique<AttentionSite>();
+    fresh->desc = d;
+    site = fresh.get();
+    slot = std::move(fresh);
+  }
+  ConvLibrary *library = device.convolutions();
+  if (library && !site->planned && !device.capturing) {
+    site->planned = true;
+    auto plan = pointers.size() > 6 ? planAttentionGradient : planAttention;
+    site->plan = plan(device, *library, d, pointers);
+  }
+  return site->plan ? site->plan->run(device, pointers) : Products(exec, *site, pointers).run();
+}
+
+void *writable(const void *p) { return const_cast<void *>(p); }
+
+} // namespace
+
+extern "C" int32_t mpt_cuda_attention(mpt_exec *exec, int64_t site, const mpt_attention_desc *desc, const void *q,
+                                      const void *k, const void *v, const void *bias, void *o, void *stats) {
+  Call call(exec);
+  std::unique_ptr<SiteCache> none, *slot = slotOf(exec, site);
+  return call.finish(
+      attend(exec, slot ? *slot : none, *desc, {writable(q), writable(k), writable(v), writable(bias), o, stats}));
+}
+
+extern "C" int32_t mpt_cuda_attention_gradient(mpt_exec *exec, int64_t site, const mpt_attention_desc *desc,
+                                               const void *q, const void *k, const void *v, const void *bias,
+                                               const void *o, const void *stats, const void *d_o, void *dq, void *dk,
+                                               void *dv) {
+  Call call(exec);
+  std::unique_ptr<SiteCache> none, *slot = slotOf(exec, site);
+  return call.finish(attend(exec, slot ? *slot : none, *desc,
+                            {writable(q), writable(k), writable(v), writable(bias), writable(o), writable(stats),
+                             writable(d_o), dq, dk, dv}));
+}

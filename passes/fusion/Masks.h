@@ -1,0 +1,44 @@
+// Masks of attention's scores: what they are made of, and whether they are causal.
+#ifndef MPT_PASSES_FUSION_MASKS_H
+#define MPT_PASSES_FUSION_MASKS_H
+
+#include "mpt/Dialect/MPT/GraphBuilder.h"
+
+#include <optional>
+
+namespace mpt {
+
+/// The number in every element of a constant.
+std::optional<double> splatNumber(mlir::Value value);
+
+/// What is added to scores [.., queries, keys] before softmax.
+struct Mask {
+  mlir::Value bias;    ///< of the scores' rank, extents of 1 where it repeats; null where there is none
+  bool causal = false; ///< keys behind the query are excluded as well
+};
+
+/// Collects what masks scores of one shape.
+class MaskBuilder {
+public:
+  MaskBuilder(GraphBuilder &b, mlir::RankedTensorType scores) : b(b), scores(scores) {}
+
+  /// `factor` times `value` is added. False where that is more than a mask.
+  bool add(mlir::Value value, double factor);
+  /// Scores where `condition` is not `excluded`, else `sentinel`, which has to exclude a key.
+  bool select(mlir::Value condition, bool excluded, double sentinel);
+  Mask take() const { return mask; }
+
+private:
+  /// `value` before it was repeated; extents of 1 in the scores' rank.
+  mlir::Value compact(mlir::Value value);
+  bool addConstant(mlir::ElementsAttr value);
+  bool addBias(mlir::Value value);
+
+  GraphBuilder &b;
+  mlir::RankedTensorType scores;
+  Mask mask;
+};
+
+} // namespace mpt
+
+#endif // MPT_PASSES_FUSION_MASKS_H
