@@ -6,6 +6,9 @@
 
 namespace mpt::rt {
 
+/// The graph of attention, or of its gradients, for cuDNN of `version`.
+GraphForm attentionForm(dnn::Handle handle, size_t version, const mpt_attention_desc &desc, bool gradient);
+
 /// Plans attention that leaves its statistics (max + log of the sum, FP32). Pointers of a run: q, k, v, bias (null
 /// where there is none), o, stats. Null where cuDNN has no engine that gives the same bits every time, or the operands
 /// are less aligned than it takes; not to be called while a graph is recorded. One plan serves all calls of one
@@ -13,9 +16,11 @@ namespace mpt::rt {
 std::shared_ptr<GraphPlan> planAttention(CudaDevice &device, ConvLibrary &library, const mpt_attention_desc &desc,
                                          const std::vector<void *> &pointers);
 
-/// The same for its gradients. Pointers of a run: q, k, v, bias (null where there is none), o, stats, d_o, dq, dk, dv.
+/// The same for its gradients, in parts of batch and heads whose plan needs at most `most` bytes of scratch. Pointers
+/// of a run: q, k, v, bias (null where there is none), o, stats, d_o, dq, dk, dv.
 std::shared_ptr<GraphPlan> planAttentionGradient(CudaDevice &device, ConvLibrary &library,
-                                                 const mpt_attention_desc &desc, const std::vector<void *> &pointers);
+                                                 const mpt_attention_desc &desc, const std::vector<void *> &pointers,
+                                                 int64_t most = ConvLibrary::workspaceBytes);
 
 } // namespace mpt::rt
 

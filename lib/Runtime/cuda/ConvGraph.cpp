@@ -32,18 +32,6 @@ dnn::Descriptor statisticsGraph(GraphMaker &b, dnn::Handle handle, const mpt_con
   return b.graph(handle, operations);
 }
 
-/// The sum over all but channels.
-dnn::Descriptor reduction(GraphMaker &b, dnn::Descriptor x, dnn::Descriptor y) {
-  const int operation = dnn::ReduceAdd, single = dnn::Float;
-  dnn::Descriptor settings = b.make(dnn::ReductionDescriptor);
-  b.set(settings, dnn::ReductionOperator, dnn::ReductionType, operation);
-  b.set(settings, dnn::ReductionPrecision, dnn::DataTypeType, single);
-  b.finish(settings);
-  dnn::Descriptor reduce = b.make(dnn::ReductionOperationDescriptor);
-  b.link(reduce, {{dnn::ReductionX, x}, {dnn::ReductionY, y}, {dnn::ReductionDescriptorOf, settings}});
-  return b.finish(reduce);
-}
-
 /// The gradient of a convolution's operand, masked by the ReLU of a norm whose result that was, and the norm's sums: by
 /// the operation for them (`fused`), or by two reductions of what is summed in FP32.
 dnn::Descriptor gradientGraph(GraphMaker &b, dnn::Handle handle, const mpt_conv_desc &d, bool fused) {
@@ -95,8 +83,8 @@ dnn::Descriptor gradientGraph(GraphMaker &b, dnn::Handle handle, const mpt_conv_
     dnn::Descriptor masked = pointwise(dnn::ReluGradient, shifted, raw, inside());
     pointwise(dnn::Identity, masked, nullptr, x);
     dnn::Descriptor product = pointwise(dnn::Multiply, masked, normal, inside());
-    operations.push_back(reduction(b, masked, sum));
-    operations.push_back(reduction(b, product, other));
+    operations.push_back(b.reduction(dnn::ReduceAdd, masked, sum));
+    operations.push_back(b.reduction(dnn::ReduceAdd, product, other));
   }
   return b.graph(handle, operations);
 }

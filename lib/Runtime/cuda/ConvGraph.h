@@ -1,4 +1,4 @@
-// Graphs of cuDNN's with one engine for all of their operations: convolutions that sum up their results by channel.
+// Graphs of cuDNN's with one engine for all of their operations, and convolutions that sum up their results by channel.
 #ifndef MPT_RUNTIME_CUDA_CONVGRAPH_H
 #define MPT_RUNTIME_CUDA_CONVGRAPH_H
 
@@ -8,6 +8,20 @@
 #include <initializer_list>
 
 namespace mpt::rt {
+
+namespace dnn {
+
+struct GraphFunctions {
+  Status (*BackendCreateDescriptor)(int type, Descriptor *descriptor);
+  Status (*BackendDestroyDescriptor)(Descriptor descriptor);
+  Status (*BackendFinalize)(Descriptor descriptor);
+  Status (*BackendSetAttribute)(Descriptor descriptor, int name, int type, int64_t count, const void *elements);
+  Status (*BackendGetAttribute)(Descriptor descriptor, int name, int type, int64_t wanted, int64_t *count,
+                                void *elements);
+  Status (*BackendExecute)(Handle handle, Descriptor plan, Descriptor pack);
+};
+
+} // namespace dnn
 
 /// Descriptors that are destroyed together, and whether every call on them has succeeded.
 class GraphMaker {
@@ -46,14 +60,28 @@ public:
       status = api.BackendFinalize(descriptor);
     return descriptor;
   }
+  /// A tensor in memory, or what only the engine sees, or a number that is given with the pointers of a run (by the
+  /// address of a float on the host).
+  enum class Place { Memory, Inside, Number };
+  dnn::Descriptor tensor(int64_t id, int type, const std::vector<int64_t> &shape, const std::vector<int64_t> &strides,
+                         Place place = Place::Memory);
   /// A channels-last tensor of `channels` and as many of the last `extents` as the convolution `d` has.
   dnn::Descriptor tensor(int64_t id, int type, const mpt_conv_desc &d, int64_t images, int64_t channels,
                          const int64_t (&extents)[3], bool isVirtual = false);
   /// One FP32 number a channel.
   dnn::Descriptor byChannel(int64_t id, const mpt_conv_desc &d, int64_t channels);
   dnn::Descriptor convolution(const mpt_conv_desc &d);
-  /// y = function(x), or function(x, b): for ReluGradient, b is the gradient.
-  dnn::Descriptor pointwise(dnn::PointwiseFunction function, dnn::Descriptor x, dnn::Descriptor b, dnn::Descriptor y);
+  /// y = function(x), or function(x, b): for ReluGradient, b is the gradient. Select: y = t ? x : b. Index: y's index
+  /// along `axis`.
+  dnn::Descriptor pointwise(dnn::PointwiseFunction function, dnn::Descriptor x, dnn::Descriptor b, dnn::Descriptor y,
+                            dnn::Descriptor t = nullptr, int64_t axis = -1);
+  /// The sum, or the largest, over dimensions that are 1 in y.
+  dnn::Descriptor reduction(dnn::Reduction function, dnn::Descriptor x, dnn::Descriptor y);
+  /// c = a b by matrices of the last two dimensions, with FP32 sums; where b has fewer heads, several of a's share one.
+  dnn::Descriptor product(dnn::Descriptor a, dnn::Descriptor b, dnn::Descriptor c);
+  /// Another view of x's elements.
+  dnn::Descriptor reshape(dnn::Descriptor x, dnn::Descriptor y);
+  /// `handle` is null for graphs that are looked at without a device.
   dnn::Descriptor graph(dnn::Handle handle, const std::vector<dnn::Descriptor> &operations);
 
   const dnn::GraphFunctions &api;
@@ -67,17 +95,19 @@ private:
 class GraphPlan {
 public:
   virtual ~GraphPlan() = default;
-  /// `pointers` in the order of the ids that the plan was searched with.
+  /// `pointers` in the order of the ids that the plan was searched with; null for one that the graph does without.
   virtual mpt_status run(CudaDevice &device, const std::vector<void *> &pointers) = 0;
 };
 
-/// A graph, the ids of its tensors in memory, and those of them that nobody wants, of `spareBytes` each: they lie in
-/// scratch, behind the pointers that are given.
+/// A graph, the ids of its tensors in memory, those of them that nobody wants, of `spareBytes` each (they lie in
+/// scratch, behind the pointers that are given), and its numbers by id.
 struct GraphForm {
   std::function<dnn::Descriptor(GraphMaker &)> make;
   std::vector<int64_t> ids;
   size_t spares = 0;
   int64_t spareBytes = 0;
+  std::vector<std::pair<int64_t, float>> numbers = {};
+  const char *name = "convolution with sums"; ///< for errors
 };
 
 /// The fastest deterministic engine that cuDNN has for the first of `forms` that it has one for, measured on the

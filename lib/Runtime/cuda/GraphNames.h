@@ -1,4 +1,4 @@
-// cuDNN's graph interface, opened at run time.
+// Numbers of cuDNN's graph interface.
 // Names and numbers are those of NVIDIA's cuDNN backend API reference.
 #ifndef MPT_RUNTIME_CUDA_GRAPHNAMES_H
 #define MPT_RUNTIME_CUDA_GRAPHNAMES_H
@@ -25,9 +25,12 @@ enum DescriptorType {
   GraphDescriptor = 15,
   PackDescriptor = 16,
   TensorDescriptor = 17,
+  ProductDescriptor = 18,
+  ProductOperationDescriptor = 19,
   ReductionDescriptor = 21,
   ReductionOperationDescriptor = 22,
-  NormWeightsDescriptor = 23
+  NormWeightsDescriptor = 23,
+  ReshapeDescriptor = 31
 };
 
 enum AttributeType {
@@ -49,6 +52,7 @@ enum AttributeType {
 enum Attribute {
   PointwiseMode = 0,
   PointwisePrecision = 1,
+  PointwiseAxis = 9,
   ConvolutionCompute = 100,
   ConvolutionMode = 101,
   ConvolutionDilations = 102,
@@ -81,6 +85,7 @@ enum Attribute {
   PointwiseY = 753,
   PointwiseGradientX = 756,
   PointwiseGradientY = 757,
+  PointwiseT = 758,
   StatisticsMode = 770,
   StatisticsPrecision = 771,
   StatisticsX = 772,
@@ -94,10 +99,16 @@ enum Attribute {
   TensorStrides = 903,
   TensorId = 906,
   TensorIsVirtual = 907,
+  TensorIsNumber = 908,
   PackIds = 1000,
   PackPointers = 1001,
   PackWorkspace = 1003,
   EngineNotes = 1303,
+  ProductPrecision = 1500,
+  ProductA = 1520,
+  ProductB = 1521,
+  ProductC = 1522,
+  ProductDescriptorOf = 1523,
   ReductionOperator = 1600,
   ReductionPrecision = 1601,
   ReductionX = 1610,
@@ -113,21 +124,27 @@ enum Attribute {
   NormShiftSum = 1627,
   NormApplyGradient = 1628,
   NormApplyX = 1629,
-  NormApplyShift = 1630
+  NormApplyShift = 1630,
+  ReshapeX = 2200,
+  ReshapeY = 2201
 };
 
-enum PointwiseFunction { Add = 0, Multiply = 1, Subtract = 9, Identity = 21, ReluGradient = 200 };
-enum { SumAndSquares = 0, ReduceAdd = 0, HeuristicA = 3, NoteNondeterministic = 4, NoteCount = 10 };
-
-struct GraphFunctions {
-  Status (*BackendCreateDescriptor)(int type, Descriptor *descriptor);
-  Status (*BackendDestroyDescriptor)(Descriptor descriptor);
-  Status (*BackendFinalize)(Descriptor descriptor);
-  Status (*BackendSetAttribute)(Descriptor descriptor, int name, int type, int64_t count, const void *elements);
-  Status (*BackendGetAttribute)(Descriptor descriptor, int name, int type, int64_t wanted, int64_t *count,
-                                void *elements);
-  Status (*BackendExecute)(Handle handle, Descriptor plan, Descriptor pack);
+enum PointwiseFunction {
+  Add = 0,
+  Multiply = 1,
+  Divide = 6,
+  Subtract = 9,
+  Exponential = 13,
+  Logarithm = 15,
+  Identity = 21,
+  ReluGradient = 200,
+  GreaterOrEqual = 303,
+  Index = 501,
+  Select = 601
 };
+enum Reduction { ReduceAdd = 0, ReduceMaximum = 3 };
+enum { Integer = 4, Boolean = 11 }; // types beside those of convolutions
+enum { SumAndSquares = 0, HeuristicA = 3, NoteNondeterministic = 4, NoteCount = 10 };
 
 } // namespace dnn
 

@@ -1,6 +1,7 @@
-// cuDNN's graphs: descriptors that convolutions' graphs are made of, and the search for an engine.
+// cuDNN's graphs: descriptors that they are made of, and the search for an engine.
 #include "cuda/ConvGraph.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
@@ -31,8 +32,13 @@ bool isDeterministic(GraphMaker &b, dnn::Descriptor config) {
 class Plan : public GraphPlan {
 public:
   Plan(ConvLibrary &library, std::shared_ptr<GraphMaker> origin, const GraphForm &form)
-      : library(library), origin(std::move(origin)), ids(form.ids), spares(form.spares),
-        spareBytes((form.spareBytes + 255) / 256 * 256), maker(*library.graphs) {}
+      : library(library), origin(std::move(origin)), name(form.name), ids(form.ids), spares(form.spares),
+        spareBytes((form.spareBytes + 255) / 256 * 256), maker(*library.graphs) {
+    for (auto [id, number] : form.numbers) {
+      ids.push_back(id);
+      numbers.push_back(number);
+    }
+  }
 
   bool build(dnn::Descriptor config) {
     plan = maker.make(dnn::PlanDescriptor);
@@ -48,7 +54,7 @@ public:
     dnn::Status status = 0;
     if (mpt_status ran = execute(device, pointers, status))
       return ran;
-    return status ? fail(MPT_INTERNAL, "convolution with sums: cuDNN: %s", library.api.GetErrorString(status)) : MPT_OK;
+    return status ? fail(MPT_INTERNAL, "%s: cuDNN: %s", name, library.api.GetErrorString(status)) : MPT_OK;
   }
   mpt_status execute(CudaDevice &device, std::vector<void *> pointers, dnn::Status &status) {
     const int64_t own = (workspace + 255) / 256 * 256, bytes = own + static_cast<int64_t>(spares) * spareBytes;
@@ -57,9 +63,16 @@ public:
       return MPT_OUT_OF_MEMORY;
     for (size_t i = 0; i < spares; ++i)
       pointers.push_back(scratch + own + static_cast<int64_t>(i) * spareBytes);
+    for (float &number : numbers)
+      pointers.push_back(&number);
+    std::vector<int64_t> present;
+    for (size_t i = 0; i < pointers.size(); ++i)
+      if (pointers[i])
+        present.push_back(ids[i]);
+    pointers.erase(std::remove(pointers.begin(), pointers.end(), nullptr), pointers.end());
     GraphMaker b(*library.graphs);
     dnn::Descriptor pack = b.make(dnn::PackDescriptor);
-    b.set(pack, dnn::PackIds, dnn::Int64Type, ids.data(), ids.size());
+    b.set(pack, dnn::PackIds, dnn::Int64Type, present.data(), present.size());
     b.set(pack, dnn::PackPointers, dnn::PointerType, pointers.data(), pointers.size());
     b.set(pack, dnn::PackWorkspace, dnn::PointerType, scratch);
     b.finish(pack);
@@ -93,7 +106,9 @@ public:
 private:
   ConvLibrary &library;
   std::shared_ptr<GraphMaker> origin; // what the plan is made of
-  const std::vector<int64_t> ids;
+  const char *const name;
+  std::vector<int64_t> ids;
+  std::vector<float> numbers; // read when a run is put on the stream
   const size_t spares;
   const int64_t spareBytes;
   GraphMaker maker;
@@ -102,6 +117,21 @@ private:
 };
 
 } // namespace
+
+dnn::Descriptor GraphMaker::tensor(int64_t id, int type, const std::vector<int64_t> &shape,
+                                   const std::vector<int64_t> &strides, Place place) {
+  dnn::Descriptor t = make(dnn::TensorDescriptor);
+  set(t, dnn::TensorDataType, dnn::DataTypeType, type);
+  setVector(t, dnn::TensorDimensions, shape);
+  setVector(t, dnn::TensorStrides, strides);
+  set(t, dnn::TensorId, dnn::Int64Type, id);
+  set(t, dnn::TensorAlignment, dnn::Int64Type, graphAlignment);
+  if (place == Place::Inside)
+    set(t, dnn::TensorIsVirtual, dnn::BooleanType, true);
+  if (place == Place::Number)
+    set(t, dnn::TensorIsNumber, dnn::BooleanType, true);
+  return finish(t);
+}
 
 dnn::Descriptor GraphMaker::tensor(int64_t id, int type, const mpt_conv_desc &d, int64_t images, int64_t channels,
                                    const int64_t (&extents)[3], bool isVirtual) {
@@ -114,15 +144,7 @@ dnn::Descriptor GraphMaker::tensor(int64_t id, int type, const mpt_conv_desc &d,
     strides[i] = stride;
   strides[1] = 1;
   strides[0] = stride;
-  dnn::Descriptor t = make(dnn::TensorDescriptor);
-  set(t, dnn::TensorDataType, dnn::DataTypeType, type);
-  setVector(t, dnn::TensorDimensions, shape);
-  setVector(t, dnn::TensorStrides, strides);
-  set(t, dnn::TensorId, dnn::Int64Type, id);
-  set(t, dnn::TensorAlignment, dnn::Int64Type, graphAlignment);
-  if (isVirtual)
-    set(t, dnn::TensorIsVirtual, dnn::BooleanType, true);
-  return finish(t);
+  return tensor(id, type, shape, strides, isVirtual ? Place::Inside : Place::Memory);
 }
 
 dnn::Descriptor GraphMaker::byChannel(int64_t id, const mpt_conv_desc &d, int64_t channels) {
@@ -146,11 +168,13 @@ dnn::Descriptor GraphMaker::convolution(const mpt_conv_desc &d) {
 }
 
 dnn::Descriptor GraphMaker::pointwise(dnn::PointwiseFunction function, dnn::Descriptor x, dnn::Descriptor b,
-                                      dnn::Descriptor y) {
-  const int mode = function, single = dnn::Float;
+                                      dnn::Descriptor y, dnn::Descriptor t, int64_t axis) {
+  const int mode = function, precision = function == dnn::GreaterOrEqual ? dnn::Boolean : dnn::Float;
   dnn::Descriptor settings = make(dnn::PointwiseDescriptor);
   set(settings, dnn::PointwiseMode, dnn::PointwiseModeType, mode);
-  set(settings, dnn::PointwisePrecision, dnn::DataTypeType, single);
+  set(settings, dnn::PointwisePrecision, dnn::DataTypeType, precision);
+  if (axis >= 0)
+    set(settings, dnn::PointwiseAxis, dnn::Int64Type, axis);
   finish(settings);
   dnn::Descriptor operation = make(dnn::PointwiseOperationDescriptor);
   link(operation, {{dnn::PointwiseDescriptorOf, settings}, {dnn::PointwiseX, x}});
@@ -160,12 +184,42 @@ dnn::Descriptor GraphMaker::pointwise(dnn::PointwiseFunction function, dnn::Desc
     link(operation, {{dnn::PointwiseB, b}, {dnn::PointwiseY, y}});
   else
     link(operation, {{dnn::PointwiseY, y}});
+  if (t)
+    link(operation, {{dnn::PointwiseT, t}});
   return finish(operation);
+}
+
+dnn::Descriptor GraphMaker::reduction(dnn::Reduction function, dnn::Descriptor x, dnn::Descriptor y) {
+  const int operation = function, single = dnn::Float;
+  dnn::Descriptor settings = make(dnn::ReductionDescriptor);
+  set(settings, dnn::ReductionOperator, dnn::ReductionType, operation);
+  set(settings, dnn::ReductionPrecision, dnn::DataTypeType, single);
+  finish(settings);
+  dnn::Descriptor reduce = make(dnn::ReductionOperationDescriptor);
+  link(reduce, {{dnn::ReductionX, x}, {dnn::ReductionY, y}, {dnn::ReductionDescriptorOf, settings}});
+  return finish(reduce);
+}
+
+dnn::Descriptor GraphMaker::product(dnn::Descriptor a, dnn::Descriptor b, dnn::Descriptor c) {
+  const int single = dnn::Float;
+  dnn::Descriptor settings = make(dnn::ProductDescriptor);
+  set(settings, dnn::ProductPrecision, dnn::DataTypeType, single);
+  finish(settings);
+  dnn::Descriptor product = make(dnn::ProductOperationDescriptor);
+  link(product, {{dnn::ProductA, a}, {dnn::ProductB, b}, {dnn::ProductC, c}, {dnn::ProductDescriptorOf, settings}});
+  return finish(product);
+}
+
+dnn::Descriptor GraphMaker::reshape(dnn::Descriptor x, dnn::Descriptor y) {
+  dnn::Descriptor view = make(dnn::ReshapeDescriptor);
+  link(view, {{dnn::ReshapeX, x}, {dnn::ReshapeY, y}});
+  return finish(view);
 }
 
 dnn::Descriptor GraphMaker::graph(dnn::Handle handle, const std::vector<dnn::Descriptor> &operations) {
   dnn::Descriptor graph = make(dnn::GraphDescriptor);
-  set(graph, dnn::GraphHandle, dnn::HandleType, handle);
+  if (handle)
+    set(graph, dnn::GraphHandle, dnn::HandleType, handle);
   set(graph, dnn::GraphOperations, dnn::DescriptorsType, operations.data(), operations.size());
   return finish(graph);
 }

@@ -13,7 +13,10 @@ const std::map<int, std::pair<std::vector<int>, std::vector<int>>> &operands() {
   using namespace dnn;
   static const std::map<int, std::pair<std::vector<int>, std::vector<int>>> all{
       {BackwardDataDescriptor, {{BackwardDataW, BackwardDataY}, {BackwardDataX}}},
-      {PointwiseOperationDescriptor, {{PointwiseX, PointwiseB, PointwiseGradientY}, {PointwiseY, PointwiseGradientX}}},
+      {PointwiseOperationDescriptor,
+       {{PointwiseX, PointwiseB, PointwiseT, PointwiseGradientY}, {PointwiseY, PointwiseGradientX}}},
+      {ProductOperationDescriptor, {{ProductA, ProductB}, {ProductC}}},
+      {ReshapeDescriptor, {{ReshapeX}, {ReshapeY}}},
       {ReductionOperationDescriptor, {{ReductionX}, {ReductionY}}},
       {NormWeightsDescriptor,
        {{NormMean, NormInverse, NormScale, NormX, NormGradient},
@@ -21,7 +24,14 @@ const std::map<int, std::pair<std::vector<int>, std::vector<int>>> &operands() {
   return all;
 }
 
-std::vector<Object *> tensorsOf(const Object &operation, bool written) {
+bool isByChannel(const Object &tensor) {
+  std::vector<int64_t> dims = tensor.dims();
+  return static_cast<size_t>(dims[1]) == elementsOf(tensor);
+}
+
+} // namespace
+
+std::vector<Object *> standin::tensorsOf(const Object &operation, bool written) {
   std::vector<Object *> tensors;
   auto known = operands().find(operation.kind);
   if (known != operands().end())
@@ -31,19 +41,38 @@ std::vector<Object *> tensorsOf(const Object &operation, bool written) {
   return tensors;
 }
 
-size_t elementsOf(const Object &tensor) {
+size_t standin::elementsOf(const Object &tensor) {
   size_t count = 1;
   for (int64_t extent : tensor.dims())
     count *= static_cast<size_t>(extent);
   return count;
 }
 
-bool isByChannel(const Object &tensor) {
-  std::vector<int64_t> dims = tensor.dims();
-  return static_cast<size_t>(dims[1]) == elementsOf(tensor);
+std::vector<Object *> standin::tensorsInMemory(const std::vector<Object *> &operations) {
+  std::vector<Object *> tensors;
+  for (const Object *operation : operations)
+    for (bool written : {false, true})
+      for (Object *tensor : tensorsOf(*operation, written))
+        if (!tensor->isVirtual() && std::find(tensors.begin(), tensors.end(), tensor) == tensors.end())
+          tensors.push_back(tensor);
+  return tensors;
 }
 
-} // namespace
+bool standin::isOrdered(const std::vector<Object *> &operations) {
+  std::map<int64_t, Object *> ids;
+  std::set<Object *> made;
+  for (const Object *operation : operations) {
+    for (bool written : {false, true})
+      for (Object *tensor : tensorsOf(*operation, written)) {
+        Object *&known = ids[tensor->id()];
+        if ((known && known != tensor) || (written && !made.insert(tensor).second) ||
+            (!written && tensor->isVirtual() && !made.count(tensor)))
+          return false; // two tensors of one number, two makers, none yet
+        known = tensor;
+      }
+  }
+  return true;
+}
 
 Problem standin::problemOf(const Object &x, const Object &w, const Object &y, const Object &convolution) {
   Problem p;
@@ -86,28 +115,10 @@ Object *GradientGraph::convolution() const {
   return nullptr;
 }
 
-std::vector<Object *> GradientGraph::inMemory() const {
-  std::vector<Object *> tensors;
-  for (const Object *operation : operations)
-    for (bool written : {false, true})
-      for (Object *tensor : tensorsOf(*operation, written))
-        if (!tensor->isVirtual() && std::find(tensors.begin(), tensors.end(), tensor) == tensors.end())
-          tensors.push_back(tensor);
-  return tensors;
-}
-
 bool GradientGraph::fits() const {
-  std::map<int64_t, Object *> ids;
-  std::set<Object *> made;
-  for (const Object *operation : operations) {
-    for (bool written : {false, true})
-      for (Object *tensor : tensorsOf(*operation, written)) {
-        Object *&known = ids[tensor->id()];
-        if ((known && known != tensor) || (written && !made.insert(tensor).second) ||
-            (!written && tensor->isVirtual() && !made.count(tensor)))
-          return false; // two tensors of one number, two makers, none yet
-        known = tensor;
-      }
+  if (!isOrdered(operations))
+    return false;
+  for (const Object *operation : operations)
     if (operation->kind == dnn::PointwiseOperationDescriptor) {
       std::vector<Object *> written = tensorsOf(*operation, true);
       for (const Object *tensor : tensorsOf(*operation, false))
@@ -115,7 +126,6 @@ bool GradientGraph::fits() const {
             !(isByChannel(*tensor) && tensor->dims()[1] == written.front()->dims()[1]))
           return false;
     }
-  }
   const Object &conv = *convolution();
   Problem p = problemOf(*conv.ref(dnn::BackwardDataX), *conv.ref(dnn::BackwardDataW), *conv.ref(dnn::BackwardDataY),
                         *conv.ref(dnn::BackwardDataConvolution));
@@ -148,7 +158,12 @@ bool GradientGraph::hasEngine() const {
   return weights ? weights == 1 && !reductions && type == dnn::Half && operations.size() == 7 : reductions == 2;
 }
 
-void GradientGraph::compute(const std::map<int64_t, void *> &host) const {
+std::string GradientGraph::text() const {
+  return "convolution with norm's sums type " + std::to_string(convolution()->ref(dnn::BackwardDataW)->type()) +
+         " by " + std::to_string(operations.back()->kind);
+}
+
+void GradientGraph::compute(const std::map<int64_t, void *> &host, const std::map<int64_t, float> &) const {
   std::map<const Object *, std::vector<float>> values;
   auto read = [&](const Object *tensor) -> std::vector<float> & {
     auto [slot, isNew] = values.try_emplace(tensor);

@@ -7,6 +7,7 @@
 #include "cuda/ConvGraph.h"
 
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -34,10 +35,47 @@ struct Object {
   std::vector<int64_t> dims() const { return all<int64_t>(dnn::TensorDimensions); }
   int type() const { return one<int>(dnn::TensorDataType, -1); }
   bool isVirtual() const { return one<char>(dnn::TensorIsVirtual); }
+  bool isNumber() const { return one<char>(dnn::TensorIsNumber); }
   int64_t id() const { return one<int64_t>(dnn::TensorId); }
 };
 
 dnn::Status bad(const std::string &text);
+
+struct Attribute {
+  int type, least, most; // elements
+  bool required = true;
+};
+/// What each kind of descriptor takes, as the API reference lists it.
+const std::map<int, std::map<int, Attribute>> &attributes();
+size_t bytesOf(int attributeType);
+
+/// A graph of operations, of a kind that there may be an engine for.
+struct Graph {
+  virtual ~Graph() = default;
+  /// What operations read and write that is not virtual.
+  virtual std::vector<Object *> inMemory() const = 0;
+  /// Whether the dimensions of every operation's tensors fit.
+  virtual bool fits() const = 0;
+  virtual bool hasEngine() const = 0;
+  virtual std::string text() const = 0;
+  /// The environment variable that takes the engines away.
+  virtual const char *refusal() const { return "MPT_STANDIN_NO_SUMS"; }
+  virtual int64_t workspaceBytes() const { return 1 << 16; }
+  /// `host`: where tensors lie, by id; `numbers`: those by value.
+  virtual void compute(const std::map<int64_t, void *> &host, const std::map<int64_t, float> &numbers) const = 0;
+};
+/// Null for a graph of no known kind.
+std::unique_ptr<Graph> graphOf(const Object &graph);
+std::unique_ptr<Graph> statisticsGraph(const Object &graph);
+std::unique_ptr<Graph> attentionGraph(const Object &graph);
+
+/// An operation's tensors that are read, or written.
+std::vector<Object *> tensorsOf(const Object &operation, bool written);
+size_t elementsOf(const Object &tensor);
+/// Those of all operations that are not virtual.
+std::vector<Object *> tensorsInMemory(const std::vector<Object *> &operations);
+/// Every number is one tensor's, every tensor has one maker, and virtual ones are made before they are read.
+bool isOrdered(const std::vector<Object *> &operations);
 
 inline bool isChannelsLast(const Object &tensor) {
   std::vector<int64_t> dims = tensor.dims(), strides = tensor.all<int64_t>(dnn::TensorStrides);
@@ -52,19 +90,18 @@ inline bool isChannelsLast(const Object &tensor) {
 Problem problemOf(const Object &x, const Object &w, const Object &y, const Object &convolution);
 
 /// Graphs of a backward-data convolution with the sums of a norm's gradient (DnnGradient.cpp).
-struct GradientGraph {
+struct GradientGraph : Graph {
   std::vector<Object *> operations;
   explicit GradientGraph(const Object &graph);
 
   Object *convolution() const; ///< null for graphs of other kinds
-  /// What operations read and write that is not virtual.
-  std::vector<Object *> inMemory() const;
-  /// The dimensions of every operation's tensors fit.
-  bool fits() const;
+  std::vector<Object *> inMemory() const override { return tensorsInMemory(operations); }
+  bool fits() const override;
   /// What is known of engines: for the operation that makes the norm's sums, FP16 alone; for reductions, those that are
   /// the last, of values in FP32 that nothing stores.
-  bool hasEngine() const;
-  void compute(const std::map<int64_t, void *> &host) const;
+  bool hasEngine() const override;
+  std::string text() const override;
+  void compute(const std::map<int64_t, void *> &host, const std::map<int64_t, float> &) const override;
 };
 
 } // namespace standin
