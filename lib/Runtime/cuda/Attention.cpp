@@ -244,8 +244,8 @@ mpt_status attend(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot, const 
   ConvLibrary *library = device.convolutions();
   if (library && !site->planned && !device.capturing) {
     site->planned = true;
-    auto plan = pointers.size() > 6 ? planAttentionGradient : planAttention;
-    site->plan = plan(device, *library, d, pointers);
+    site->plan = pointers.size() > 6 ? planAttentionGradient(device, *library, d, pointers)
+                                     : planAttention(device, *library, d, pointers);
   }
   return site->plan ? site->plan->run(device, pointers) : Products(exec, *site, pointers).run();
 }

@@ -5,9 +5,7 @@
 
 #include "cuda/Convolutions.h"
 
-namespace mpt::rt {
-
-namespace dnn {
+namespace mpt::rt::dnn {
 
 using Descriptor = void *; // cudnnBackendDescriptor_t
 
@@ -143,11 +141,8 @@ enum PointwiseFunction {
   Select = 601
 };
 enum Reduction { ReduceAdd = 0, ReduceMaximum = 3 };
-enum { Integer = 4, Boolean = 11 }; // types beside those of convolutions
-enum { SumAndSquares = 0, HeuristicA = 3, NoteNondeterministic = 4, NoteCount = 10 };
+enum { SumAndSquares = 0, HeuristicA = 3, NoteNondeterministic = 4, NoteCount = 10, Integer = 4, Boolean = 11 };
 
-} // namespace dnn
-
-} // namespace mpt::rt
+} // namespace mpt::rt::dnn
 
 #endif
