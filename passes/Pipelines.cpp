@@ -103,6 +103,8 @@ void buildFusion(OpPassManager &passes, const PipelineOptions &options) {
   // While softmax is whole. The checks of --debug-nonfinite want every value in memory.
   if (options.target == "cuda" && options.fuseAttention && !options.debugNonfinite)
     passes.addPass(createAttention());
+  if (options.target == "cuda" && !options.debugNonfinite && !options.recomputeBytes)
+    passes.addPass(createChainProducts()); // before composites are taken apart
   DecomposeOptions decompose;
   decompose.device = options.target == "cuda";
   passes.addPass(createDecompose(decompose));

@@ -151,6 +151,11 @@ static bool isBundle(FusionOp fusion) {
 }
 
 LogicalResult Bufferizer::lowerFusion(FusionOp fusion) {
+  if (fusion->hasAttr(kEpilogueAttr)) {
+    if (!buffer(fusion.getOutputs()[0]))
+      return fusion.emitOpError() << "expected a product before it whose call makes it";
+    return success();
+  }
   if (lowerAsView(fusion))
     return success();
   Location loc = fusion.getLoc();

@@ -70,6 +70,8 @@ private:
   mlir::Value stateBuffer(mlir::FlatSymbolRefAttr state, mlir::RankedTensorType type, mlir::Location loc);
 
   // Library calls (Products.cpp).
+  /// A dense buffer of what a product's call makes of `tensor`, in `shape`.
+  mlir::Value chained(mlir::Location loc, mlir::Value tensor, llvm::ArrayRef<int64_t> shape);
   llvm::LogicalResult lowerMatMul(MatMulOp matmul);
   llvm::LogicalResult lowerConv(mlir::Operation *op, int64_t kind, mlir::Value x, mlir::Value w, mlir::Value y);
 

@@ -49,7 +49,8 @@ mpt_gemm_desc mpt::memory::describe(rt::GemmOp gemm) {
   desc.a_type = runtimeType(a.getElementType());
   desc.b_type = runtimeType(b.getElementType());
   desc.d_type = runtimeType(d.getElementType());
-  desc.bias_type = gemm.getBias() ? runtimeType(type(gemm.getBias()).getElementType()) : 0;
+  Value vector = gemm.getBias() ? gemm.getBias() : gemm.getSums();
+  desc.bias_type = vector ? runtimeType(type(vector).getElementType()) : 0;
   auto fill = [&](MemRefType matrix, int64_t &batch0, int64_t &batch1, int64_t &row, int64_t &col) {
     Sizes strides = stridesOf(matrix);
     batch0 = batches == 2 ? strides[0] : 0;

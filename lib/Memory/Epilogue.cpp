@@ -76,6 +76,42 @@ bool collectProducts(Value value, SmallVectorImpl<MatMulOp> &products) {
   });
 }
 
+/// Fusions that calls of products make. These run before whatever reads the fusion.
+void takeChained(func::FuncOp function, llvm::DenseMap<Operation *, Epilogue> &epilogues) {
+  for (auto fusion : function.getOps<FusionOp>()) {
+    auto flags = fusion->getAttrOfType<IntegerAttr>(kEpilogueAttr);
+    if (!flags)
+      continue;
+    bool sums = (flags.getInt() & (MPT_GEMM_SUM_A | MPT_GEMM_SUM_B)) != 0;
+    Value product = fusion.getInputs()[sums ? 1 : 0];
+    SmallVector<Operation *> chain;
+    while (product.getDefiningOp() && isView(product.getDefiningOp())) {
+      chain.push_back(product.getDefiningOp());
+      product = product.getDefiningOp()->getOperand(0);
+    }
+    auto matmul = product.getDefiningOp<MatMulOp>();
+    if (!matmul)
+      continue; // an error when it is lowered
+    Epilogue &epilogue = epilogues[matmul];
+    epilogue.flags |= flags.getInt();
+    (sums ? epilogue.sums : epilogue.activation) = fusion;
+    if (sums)
+      continue;
+    bool gradient = (flags.getInt() & (MPT_GEMM_RELU_GRADIENT | MPT_GEMM_GELU_TANH_GRADIENT)) != 0;
+    if (!gradient && fusion.getInputs().size() > 1)
+      epilogue.bias = fusion.getInputs()[1];
+    // What else the call reads is there by then.
+    if (!llvm::all_of(fusion.getInputs(), [&](Value input) {
+          Operation *source = input.getDefiningOp();
+          return !source || llvm::is_contained(chain, source) || source == matmul || source->isBeforeInBlock(matmul);
+        })) {
+      matmul->moveBefore(fusion);
+      for (Operation *view : llvm::reverse(chain))
+        view->moveBefore(fusion);
+    }
+  }
+}
+
 void foldScales(func::FuncOp function, llvm::DenseMap<Operation *, Epilogue> &epilogues) {
   for (auto fusion : llvm::make_early_inc_range(function.getOps<FusionOp>())) {
     std::optional<double> scale = scaleOf(fusion);
@@ -92,6 +128,9 @@ void foldScales(func::FuncOp function, llvm::DenseMap<Operation *, Epilogue> &ep
         continue;
       products.assign(1, matmul);
     }
+    // What becomes of sums on the way is the library's affair.
+    if (llvm::any_of(products, [&](MatMulOp matmul) { return bool(epilogues.lookup(matmul).sums); }))
+      continue;
     for (MatMulOp matmul : products)
       epilogues[matmul].alpha *= *scale;
     fusion.getOutputs()[0].replaceAllUsesWith(fusion.getInputs()[0]);
@@ -212,6 +251,8 @@ bool mpt::memory::isNativeFloat8(MatMulOp matmul) {
 llvm::DenseMap<Operation *, Epilogue> mpt::memory::foldEpilogues(func::FuncOp function, bool device,
                                                                  bool nativeFloat8) {
   llvm::DenseMap<Operation *, Epilogue> result;
+  if (device)
+    takeChained(function, result);
   if (device && nativeFloat8)
     foldOperandScales(function, result);
   if (device)
@@ -220,7 +261,8 @@ llvm::DenseMap<Operation *, Epilogue> mpt::memory::foldEpilogues(func::FuncOp fu
     foldRuntimeScales(function, result);
   for (auto matmul : function.getOps<MatMulOp>()) {
     Value product = matmul.getY();
-    if (!isWideEnough(product) || !product.hasOneUse() || result.lookup(matmul).scale)
+    if (!isWideEnough(product) || !product.hasOneUse() || result.lookup(matmul).scale ||
+        result.lookup(matmul).activation || result.lookup(matmul).sums)
       continue;
     if (auto reshape = dyn_cast<ReshapeOp>(*product.getUsers().begin());
         device && reshape && reshape.getY().hasOneUse() &&

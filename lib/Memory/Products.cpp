@@ -75,8 +75,19 @@ FailureOr<Value> Bufferizer::float8Operand(Location loc, Value memref, bool dept
   return widened(loc, memref, rowMajor(type.getRank()));
 }
 
+Value Bufferizer::chained(Location loc, Value tensor, ArrayRef<int64_t> shape) {
+  auto type = cast<RankedTensorType>(tensor.getType());
+  Target place = targetFor(tensor);
+  Value memref = place.memref;
+  if (!memref || place.state || !isDense(typeOf(memref), rowMajor(type.getRank())))
+    memref = allocate(loc, denseType(type, rowMajor(type.getRank())));
+  buffers[tensor] = memref;
+  return view(loc, memref, shape, denseStrides(shape, rowMajor(shape.size())));
+}
+
 LogicalResult Bufferizer::lowerMatMul(MatMulOp matmul) {
   Location loc = matmul.getLoc();
+  Epilogue epilogue = epilogues.lookup(matmul);
   Value operands[2] = {buffer(matmul.getA()), buffer(matmul.getB())};
   bool transposed[2] = {matmul.getTransposeA(), matmul.getTransposeB()};
   auto makeDense = [&](Value &memref) {
@@ -102,7 +113,22 @@ LogicalResult Bufferizer::lowerMatMul(MatMulOp matmul) {
       return failure();
 
   auto resultType = cast<RankedTensorType>(matmul.getY().getType());
-  Value result = targetFor(matmul.getY()).memref;
+  Value result, aux, sums;
+  if (FusionOp activation = epilogue.activation) {
+    result = chained(loc, activation.getOutputs()[0], resultType.getShape());
+    if (activation.getNumResults() > 1) {
+      aux = chained(loc, activation.getOutputs()[1], resultType.getShape());
+    } else if (epilogue.flags & MPT_GEMM_GELU_TANH_GRADIENT) {
+      Value given = activation.getInputs()[1];
+      FailureOr<Value> found = dense(loc, buffer(given), rowMajor(cast<RankedTensorType>(given.getType()).getRank()));
+      if (failed(found))
+        return failure();
+      aux =
+          view(loc, *found, resultType.getShape(), denseStrides(resultType.getShape(), rowMajor(resultType.getRank())));
+    }
+  } else {
+    result = targetFor(matmul.getY()).memref;
+  }
   // Where the columns lie one after the other, the product of the transposes is written.
   bool flipped = false;
   if (result && !Matrices(typeOf(result), false).hasUnitColumns()) {
@@ -133,14 +159,17 @@ LogicalResult Bufferizer::lowerMatMul(MatMulOp matmul) {
     }
     std::swap(a, b);
     std::swap(operands[0], operands[1]);
+    if (epilogue.sums)
+      epilogue.flags ^= MPT_GEMM_SUM_A | MPT_GEMM_SUM_B;
   }
+  if (FusionOp fusion = epilogue.sums)
+    sums = chained(loc, fusion.getOutputs()[0], cast<RankedTensorType>(fusion.getOutputs()[0].getType()).getShape());
   auto shown = [&](Value memref, const Matrices &m) {
     Sizes shape(m.batch), strides(m.batchStrides);
     shape.append({m.rows, m.cols});
     strides.append({m.rowStride, m.colStride});
     return view(loc, memref, shape, strides);
   };
-  Epilogue epilogue = epilogues.lookup(matmul);
   Value bias;
   if (epilogue.bias) {
     FailureOr<Value> vector = dense(loc, buffer(epilogue.bias), rowMajor(1));
@@ -156,7 +185,7 @@ LogicalResult Bufferizer::lowerMatMul(MatMulOp matmul) {
   for (int i = 0; i < 2; ++i)
     if (Value scale = epilogue.operandScales[flipped ? 1 - i : i])
       scales.push_back(buffer(scale));
-  rt::GemmOp::create(builder, loc, shown(operands[0], a), shown(operands[1], b), bias, scales, Value(), Value(),
+  rt::GemmOp::create(builder, loc, shown(operands[0], a), shown(operands[1], b), bias, scales, aux, sums,
                      shown(result, d), epilogue.flags, APFloat(epilogue.alpha));
   buffers[matmul.getY()] = result;
   return success();

@@ -29,7 +29,13 @@ SmallVector<Value> writtenBy(Operation *op) {
       .Case<rt::LaunchOp>([](rt::LaunchOp launch) {
         return llvm::map_to_vector(launch.getBuffers().drop_front(launch.getNumInputs()), ownerOf);
       })
-      .Case<rt::GemmOp>([](rt::GemmOp gemm) { return SmallVector<Value>{ownerOf(gemm.getD())}; })
+      .Case<rt::GemmOp>([](rt::GemmOp gemm) {
+        SmallVector<Value> written{ownerOf(gemm.getD())};
+        for (Value beside : {gemm.getAux(), gemm.getSums()})
+          if (beside)
+            written.push_back(ownerOf(beside));
+        return written;
+      })
       .Case<rt::ConvOp>([](rt::ConvOp conv) {
         return SmallVector<Value>{ownerOf(conv.getKind() == 0   ? conv.getY()
                                           : conv.getKind() == 1 ? conv.getX()

@@ -3,6 +3,7 @@
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
+#include "mpt/Memory/Bufferize.h"
 #include "mpt/Memory/Layout.h"
 
 #include "llvm/ADT/BitVector.h"
@@ -29,6 +30,12 @@ bool isFree(Operation *op) {
   auto fusion = dyn_cast<FusionOp>(op);
   return fusion && fusion.getNumResults() == 1 && isa<BroadcastOp, YieldOp>(fusion.getBody().front().front()) &&
          fusion.getBody().front().getOperations().size() <= 2;
+}
+
+/// `op` as a kernel; null for library calls, and for what they make on the way.
+FusionOp kernelOf(Operation *op) {
+  auto fusion = dyn_cast_or_null<FusionOp>(op);
+  return fusion && !fusion->hasAttr(kEpilogueAttr) ? fusion : FusionOp();
 }
 
 /// One result's elements do not fit into one multiprocessor.
@@ -131,7 +138,7 @@ void Bounds::follow(Value root, Value value, int64_t bytes) {
       follow(root, shown, isa<ConcatOp>(op) ? bytes : std::min(bytes, bytesOf(shown)));
       continue;
     }
-    auto fusion = dyn_cast<FusionOp>(op);
+    FusionOp fusion = kernelOf(op);
     if (!fusion) {
       values[root].leaves = true;
       continue;
@@ -150,7 +157,7 @@ void Bounds::follow(Value root, Value value, int64_t bytes) {
 /// What reads `value` cannot share a kernel with what made it.
 bool Bounds::isCutBehind(Value value, bool withSums) {
   Operation *op = value.getDefiningOp();
-  auto fusion = dyn_cast_or_null<FusionOp>(op);
+  FusionOp fusion = kernelOf(op);
   if (!fusion)
     return op && op->getNumOperands() != 0;
   llvm::DenseMap<Value, bool> known;
@@ -181,7 +188,7 @@ int64_t Bounds::solve(bool withSums) {
   }
   int64_t bytes = 0;
   for (auto &[value, users] : values) {
-    auto maker = dyn_cast_or_null<FusionOp>(value.getDefiningOp());
+    FusionOp maker = kernelOf(value.getDefiningOp());
     SmallVector<Reader> readers(users.fusions);
     llvm::sort(readers, [](const Reader &a, const Reader &b) { return a.op < b.op; });
     if (maker)

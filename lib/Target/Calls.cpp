@@ -61,8 +61,12 @@ CallInfo callOf(rt::GemmOp gemm) {
     out << " epilogue " << d.flags;
   if (!gemm.getScales().empty())
     out << " scaled";
+  if (gemm.getAux())
+    out << (d.flags & MPT_GEMM_KEEP ? " kept " : " at ") << typeOf(gemm.getAux()).getElementType();
+  if (gemm.getSums())
+    out << " sums " << typeOf(gemm.getSums()).getElementType();
   call.flops = 2 * batch * d.m * d.n * d.k;
-  call.bytes = bytesOf({gemm.getA(), gemm.getB(), gemm.getD()});
+  call.bytes = bytesOf({gemm.getA(), gemm.getB(), gemm.getD(), gemm.getAux(), gemm.getSums()});
   return call;
 }
 

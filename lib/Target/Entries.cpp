@@ -152,6 +152,14 @@ private:
               site(), desc, pointer(op.getA()), pointer(op.getB()), pointer(op.getBias()), pointer(op.getD())};
           for (Value scale : op.getScales())
             operands.push_back(pointer(scale));
+          constexpr int64_t chained = MPT_GEMM_GELU_TANH | MPT_GEMM_KEEP | MPT_GEMM_RELU_GRADIENT |
+                                      MPT_GEMM_GELU_TANH_GRADIENT | MPT_GEMM_SUM_A | MPT_GEMM_SUM_B | MPT_GEMM_SUM_D;
+          if (onDevice && (op.getFlags() & chained)) {
+            operands.resize(8, pointer(Value()));
+            operands.append({pointer(op.getAux()), pointer(op.getSums())});
+            library("gemm_chained", operands);
+            return success();
+          }
           library(op.getScales().empty() ? "gemm" : "gemm_scaled", operands);
           return success();
         })
@@ -212,6 +220,8 @@ private:
       llvm::append_range(results, launch.getBuffers().drop_front(launch.getNumInputs()));
     } else if (auto gemm = dyn_cast<rt::GemmOp>(op)) {
       results.push_back(gemm.getD());
+      if (gemm.getSums())
+        results.push_back(gemm.getSums());
     } else if (auto conv = dyn_cast<rt::ConvOp>(op)) {
       Value made[] = {conv.getY(), conv.getX(), conv.getW()};
       results.push_back(made[conv.getKind()]);

@@ -30,6 +30,12 @@ inline constexpr llvm::StringLiteral kMovedAttr = "mpt.moved";
 /// On a kernel: `array<i64: argument, ...>`, inputs that it reads only where its others do not do.
 inline constexpr llvm::StringLiteral kGuardedAttr = "mpt.guarded";
 
+/// On a fusion that is no kernel: the flags (mpt-c/abi.h) with which the call of a product makes it. Operands are the
+/// product and its bias, if any, or the product and the sum that the activation was of, or for a bias gradient the
+/// matrix and the product; results are the activation and the sum before it, if that is kept, the gradient, or the
+/// sums.
+inline constexpr llvm::StringLiteral kEpilogueAttr = "mpt.epilogue";
+
 /// How a kernel is launched: the extent of its outermost, parallel dimension and the smallest chunk worth a thread.
 struct LaunchShape {
   int64_t extent;

@@ -27,13 +27,26 @@ enum DescAttribute {
   TransB = 4,
   EpilogueAttribute = 7,
   BiasPointer = 8,
+  AuxPointer = 11,
+  AuxLead = 12,
   ScaleA = 17,
   ScaleB = 18,
   BiasDataType = 26
 };
 enum LayoutAttribute { BatchCount = 5, StridedBatchOffset = 6 };
 enum PreferenceAttribute { MaxWorkspace = 1, AlignmentA = 5, AlignmentB = 6, AlignmentC = 7, AlignmentD = 8 };
-enum Epilogue { Default = 1, Relu = 2, Bias = 4, Gelu = 32 };
+enum Epilogue {
+  Default = 1,
+  Relu = 2,
+  Bias = 4,
+  SumD = 16, // with a gradient
+  Gelu = 32,
+  Aux = 128, // written beside an activation
+  ReluGradient = 136,
+  GeluGradient = 192,
+  SumA = 256,
+  SumB = 512
+};
 enum Operation { N = 0, T = 1 };
 
 struct Algorithm { // cublasLtMatmulAlgo_t: opaque, may be stored and used again with the same version

@@ -58,6 +58,9 @@ struct GemmSite : SiteCache {
   uint32_t alignments[3];
   const void *bias;
   OperandScales scales;
+  Chain chain;
+  std::unique_ptr<ApartGemm> apart; // for chained flags
+  bool isApart = false;             // the better way, or the only one
   lt::MatmulDesc matmul = nullptr;
   lt::Layout a = nullptr, b = nullptr, d = nullptr;
   lt::Heuristic chosen;
@@ -96,6 +99,19 @@ mpt_status epilogueOf(const mpt_gemm_desc &g, int &epilogue) {
     epilogue |= lt::Relu;
   if (g.flags & MPT_GEMM_GELU_TANH)
     epilogue |= lt::Gelu;
+  if (g.flags & MPT_GEMM_KEEP)
+    epilogue |= lt::Aux;
+  if (g.flags & MPT_GEMM_RELU_GRADIENT)
+    epilogue |= lt::ReluGradient;
+  if (g.flags & MPT_GEMM_GELU_TANH_GRADIENT)
+    epilogue |= lt::GeluGradient;
+  if (g.flags & MPT_GEMM_SUM_D)
+    epilogue |= lt::SumD;
+  // a and b trade places.
+  if (g.flags & MPT_GEMM_SUM_A)
+    epilogue |= lt::SumB;
+  if (g.flags & MPT_GEMM_SUM_B)
+    epilogue |= lt::SumA;
   if (g.flags & MPT_GEMM_GELU_ERF)
     return fail(MPT_UNSUPPORTED, "product: cuBLASLt has no GELU by erf");
   if (!epilogue)
@@ -145,6 +161,18 @@ mpt_status build(GemmSite &site) {
     set(lt::BiasPointer, site.bias);
     int type = dataType(g.bias_type);
     set(lt::BiasDataType, type);
+  }
+  if (site.chain.sums) {
+    set(lt::BiasPointer, site.chain.sums);
+    int type = dataType(g.bias_type);
+    set(lt::BiasDataType, type);
+  }
+  if (site.chain.aux) {
+    constexpr int64_t bits = 128; // of ReLU's mask lie together
+    bool mask = (g.flags & (MPT_GEMM_RELU | MPT_GEMM_RELU_GRADIENT)) != 0;
+    int64_t lead = mask ? (g.n + bits - 1) / bits * bits : d.lead;
+    set(lt::AuxPointer, site.chain.aux);
+    set(lt::AuxLead, lead);
   }
   // Ours and theirs trade places here as well.
   if (site.scales.b)
@@ -205,9 +233,8 @@ mpt_status multiply(CudaDevice &device, BlasLibrary &blas, GemmSite &site, const
   return ltCheck(status, "product");
 }
 
-/// Milliseconds of one product, the best of some; negative where the algorithm does not run.
-float measure(CudaDevice &device, BlasLibrary &blas, GemmSite &site, const lt::Heuristic &how, const void *a,
-              const void *b, void *d) {
+/// Milliseconds of what `enqueue` does, the best of some; negative where that fails.
+template <typename F> float measure(CudaDevice &device, F enqueue) {
   constexpr int rounds = 4;
   float best = -1;
   cu::Event events[2] = {};
@@ -216,9 +243,8 @@ float measure(CudaDevice &device, BlasLibrary &blas, GemmSite &site, const lt::H
       return -1;
   for (int round = 0; round < rounds; ++round) {
     float milliseconds = 0;
-    lt::Status status = lt::Success;
     device.api.EventRecord(events[0], device.stream);
-    if (multiply(device, blas, site, how, a, b, d, &status) || status != lt::Success)
+    if (!enqueue())
       break;
     device.api.EventRecord(events[1], device.stream);
     if (device.api.EventSynchronize(events[1]) != cu::Success ||
@@ -242,15 +268,28 @@ std::string keyOf(const GemmSite &site) {
     key += "scaled,";
   for (uint32_t alignment : site.alignments)
     key += std::to_string(alignment) + ",";
+  for (const void *beside : {site.chain.aux, site.chain.sums})
+    if (beside) {
+      auto bits = reinterpret_cast<uint64_t>(beside) | 256;
+      key += std::to_string(bits & (~bits + 1)) + ",";
+    }
   return key;
 }
 
+/// What stands in the file for a product that runs apart.
+bool isNone(const lt::Heuristic &how) {
+  return std::all_of(std::begin(how.algorithm.data), std::end(how.algorithm.data), [](uint64_t word) { return !word; });
+}
+
 /// The fastest of what cuBLASLt proposes: measured on the operands themselves, whose result the real product replaces.
-mpt_status choose(CudaDevice &device, BlasLibrary &blas, GemmSite &site, const void *a, const void *b, void *d) {
+/// Chained flags may be faster apart.
+mpt_status choose(const mpt_exec *exec, BlasLibrary &blas, GemmSite &site, const void *a, const void *b, void *d) {
+  CudaDevice &device = deviceOf(exec);
   std::string key = keyOf(site);
   if (const lt::Heuristic *known = blas.find(key); known && !site.remembered) {
     site.chosen = *known;
-    site.remembered = true;
+    site.isApart = site.apart && isNone(*known);
+    site.remembered = !site.isApart;
     return MPT_OK;
   }
   site.remembered = false;
@@ -275,6 +314,9 @@ mpt_status choose(CudaDevice &device, BlasLibrary &blas, GemmSite &site, const v
   if (preference)
     blas.api.MatmulPreferenceDestroy(preference);
   const mpt_gemm_desc &g = site.desc;
+  site.isApart = site.apart && (status == lt::NotSupported || (!status && !count));
+  if (site.isApart)
+    return MPT_OK;
   if (status == lt::NotSupported || (!status && !count))
     return fail(MPT_UNSUPPORTED, "product: cuBLASLt has no algorithm for %s x %s -> %s, %lld x %lld x %lld",
                 nameOf(g.a_type), nameOf(g.b_type), nameOf(g.d_type), static_cast<long long>(g.m),
@@ -286,24 +328,45 @@ mpt_status choose(CudaDevice &device, BlasLibrary &blas, GemmSite &site, const v
   if (search && strcmp(search, "0") == 0)
     return MPT_OK;
   // A sum into d cannot be tried without changing d.
-  if (count > 1 && device.warming && !device.capturing && !(g.flags & MPT_GEMM_ACCUMULATE)) {
+  if ((count > 1 || site.apart) && device.warming && !device.capturing && !(g.flags & MPT_GEMM_ACCUMULATE)) {
     float best = -1;
     for (int i = 0; i < count; ++i) {
-      float time = found[i].state ? -1 : measure(device, blas, site, found[i], a, b, d);
+      lt::Status tried = found[i].state;
+      float time = tried ? -1 : measure(device, [&] {
+        return !multiply(device, blas, site, found[i], a, b, d, &tried) && tried == lt::Success;
+      });
       if (time >= 0 && (best < 0 || time < best)) {
         best = time;
         site.chosen = found[i];
       }
     }
-    blas.remember(key, site.chosen);
+    if (site.apart) {
+      float time = measure(device, [&] { return !site.apart->run(exec, a, b, site.bias, d, site.scales, site.chain); });
+      site.isApart = time >= 0 && (best < 0 || time < best);
+    }
+    blas.remember(key, site.isApart ? lt::Heuristic{} : site.chosen);
   }
+  return MPT_OK;
+}
+
+/// Flags and pointers of epilogues belong together.
+mpt_status checkChain(const mpt_gemm_desc &g, const Chain &chain) {
+  constexpr int64_t sums = MPT_GEMM_SUM_A | MPT_GEMM_SUM_B | MPT_GEMM_SUM_D;
+  constexpr int64_t gradients = MPT_GEMM_RELU_GRADIENT | MPT_GEMM_GELU_TANH_GRADIENT;
+  bool wantsAux = (g.flags & (MPT_GEMM_KEEP | gradients)) != 0, wantsSums = (g.flags & sums) != 0;
+  int64_t summed = g.flags & sums;
+  if (wantsAux == !chain.aux || wantsSums == !chain.sums || (summed & (summed - 1)) ||
+      (wantsSums && (g.flags & MPT_GEMM_BIAS)) || ((summed & MPT_GEMM_SUM_D) && !(g.flags & gradients)) ||
+      ((wantsAux || wantsSums) && g.batch0 * g.batch1 > 1))
+    return fail(MPT_INVALID_ARGUMENT, "product: flags %lld do not go with what is exchanged, or with a batch",
+                static_cast<long long>(g.flags));
   return MPT_OK;
 }
 
 } // namespace
 
 mpt_status mpt::rt::gemm(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot, const mpt_gemm_desc &g, const void *a,
-                         const void *b, const void *bias, void *d, const OperandScales &scales) {
+                         const void *b, const void *bias, void *d, const OperandScales &scales, const Chain &chain) {
   CudaDevice &device = deviceOf(exec);
   for (int64_t type : {g.a_type, g.b_type, g.d_type})
     if (dataType(type) < 0)
@@ -311,6 +374,8 @@ mpt_status mpt::rt::gemm(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot,
   if ((scales.a || scales.b) && (sizeOf(g.a_type) != 1 || sizeOf(g.b_type) != 1))
     return fail(MPT_INVALID_ARGUMENT, "product: expected 8-bit operands for scales, got %s and %s", nameOf(g.a_type),
                 nameOf(g.b_type));
+  if (mpt_status status = checkChain(g, chain))
+    return status;
   if (g.m <= 0 || g.n <= 0 || g.batch0 <= 0 || g.batch1 <= 0)
     return MPT_OK;
   if (g.k <= 0)
@@ -326,19 +391,30 @@ mpt_status mpt::rt::gemm(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot,
     alignments[i] = alignmentOf(pointers[i], operands[i]);
   auto *site = static_cast<GemmSite *>(slot.get());
   if (!site || memcmp(&site->desc, &g, sizeof g) != 0 || memcmp(site->alignments, alignments, sizeof alignments) != 0 ||
-      site->bias != bias || site->scales.a != scales.a || site->scales.b != scales.b) {
+      site->bias != bias || site->scales.a != scales.a || site->scales.b != scales.b || site->chain.aux != chain.aux ||
+      site->chain.sums != chain.sums) {
     auto fresh = std::make_unique<GemmSite>(blas->api);
     fresh->desc = g;
     memcpy(fresh->alignments, alignments, sizeof alignments);
     fresh->bias = bias;
     fresh->scales = scales;
+    fresh->chain = chain;
+    if (g.flags & chainedFlags) {
+      // Nothing of it is bound to addresses, and it cannot be made while a graph is recorded.
+      if (site && memcmp(&site->desc, &g, sizeof g) == 0)
+        fresh->apart = std::move(site->apart);
+      else if (!device.capturing && !(fresh->apart = ApartGemm::make(device, g)))
+        return MPT_OUT_OF_MEMORY;
+    }
     if (mpt_status status = build(*fresh))
       return status;
-    if (mpt_status status = choose(device, *blas, *fresh, a, b, d))
+    if (mpt_status status = choose(exec, *blas, *fresh, a, b, d))
       return status;
     site = fresh.get();
     slot = std::move(fresh);
   }
+  if (site->isApart)
+    return site->apart->run(exec, a, b, bias, d, scales, chain);
   if (site->remembered && !device.capturing) { // a file can be wrong
     lt::Status refused = lt::Success;
     mpt_status status = multiply(device, *blas, *site, site->chosen, a, b, d, &refused);
@@ -346,8 +422,10 @@ mpt_status mpt::rt::gemm(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot,
       site->remembered = status;
       return status;
     }
-    if (mpt_status again = choose(device, *blas, *site, a, b, d))
+    if (mpt_status again = choose(exec, *blas, *site, a, b, d))
       return again;
+    if (site->isApart)
+      return site->apart->run(exec, a, b, bias, d, scales, chain);
   }
   return multiply(device, *blas, *site, site->chosen, a, b, d);
 }
@@ -365,4 +443,12 @@ extern "C" int32_t mpt_cuda_gemm_scaled(mpt_exec *exec, int64_t site, const mpt_
   Call call(exec);
   std::unique_ptr<SiteCache> none, *slot = slotOf(exec, site);
   return call.finish(gemm(exec, slot ? *slot : none, *desc, a, b, bias, d, {scale_a, scale_b}));
+}
+
+extern "C" int32_t mpt_cuda_gemm_chained(mpt_exec *exec, int64_t site, const mpt_gemm_desc *desc, const void *a,
+                                         const void *b, const void *bias, void *d, const void *scale_a,
+                                         const void *scale_b, void *aux, void *sums) {
+  Call call(exec);
+  std::unique_ptr<SiteCache> none, *slot = slotOf(exec, site);
+  return call.finish(gemm(exec, slot ? *slot : none, *desc, a, b, bias, d, {scale_a, scale_b}, {aux, sums}));
 }

@@ -4,6 +4,7 @@
 
 #include "core/Context.h"
 #include "core/Error.h"
+#include "cuda/CudaDevice.h"
 
 namespace mpt::rt {
 
@@ -12,9 +13,36 @@ struct OperandScales {
   const void *a = nullptr, *b = nullptr;
 };
 
-/// Enqueues a product; `slot` keeps what was prepared for it.
+/// What epilogues exchange (mpt_cuda_gemm_chained); null where no flag wants it.
+struct Chain {
+  void *aux = nullptr, *sums = nullptr;
+};
+
+/// Flags of products that cuBLASLt may not have an algorithm for: an activation's gradient, or something is made or
+/// kept beside the result.
+inline constexpr int64_t chainedFlags = MPT_GEMM_GELU_TANH | MPT_GEMM_KEEP | MPT_GEMM_RELU_GRADIENT |
+                                        MPT_GEMM_GELU_TANH_GRADIENT | MPT_GEMM_SUM_A | MPT_GEMM_SUM_B | MPT_GEMM_SUM_D;
+
+/// Enqueues a product; `slot` keeps what was prepared for it. Bias and sums are of desc.bias_type.
 mpt_status gemm(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot, const mpt_gemm_desc &desc, const void *a,
-                const void *b, const void *bias, void *d, const OperandScales &scales = {});
+                const void *b, const void *bias, void *d, const OperandScales &scales = {}, const Chain &chain = {});
+
+/// A product with chained flags as a product without, kernels of the library, and sums as products with ones.
+class ApartGemm {
+public:
+  /// Null with an error text. Copies to the device and waits.
+  static std::unique_ptr<ApartGemm> make(CudaDevice &device, const mpt_gemm_desc &desc);
+  mpt_status run(const mpt_exec *exec, const void *a, const void *b, const void *bias, void *d,
+                 const OperandScales &scales, const Chain &chain);
+
+private:
+  explicit ApartGemm(const mpt_gemm_desc &desc) : desc(desc) {}
+  mpt_status activate(CudaDevice &device, void *d, const Chain &chain) const;
+  mpt_status sum(const mpt_exec *exec, const void *a, const void *b, const void *d, void *sums);
+  mpt_gemm_desc desc;
+  std::unique_ptr<Memory> ones; ///< as many as are summed, in the type of what is
+  std::unique_ptr<SiteCache> product, total;
+};
 
 } // namespace mpt::rt
 

@@ -47,6 +47,8 @@ LogicalResult mpt::cuda::emitLibrary(ModuleOp module, const EmitOptions &given) 
   if (failed(complete(module, "libmpt_rt_cuda.so", options)))
     return failure();
   addSupportKernels(module, options.debugNonfinite);
+  if (failed(addChainKernels(module)))
+    return failure();
   FailureOr<Program> program = Program::read(module, options.name);
   if (failed(program))
     return failure();

@@ -4,7 +4,9 @@
 
 #include "cuda/Blas.h"
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <string>
 #include <vector>
@@ -18,7 +20,13 @@ struct Desc {
   int compute, scale;
   int transposed[2] = {lt::N, lt::N};
   int epilogue = lt::Default, biasType = -1;
-  uint64_t bias = 0, scales[2] = {0, 0};
+  uint64_t bias = 0, aux = 0, scales[2] = {0, 0};
+  int64_t auxLead = 0;
+  bool has(int bits) const { return (epilogue & bits) == bits; }
+  bool sums() const { return (epilogue & (lt::SumA | lt::SumB)) != 0 || has(lt::Aux | lt::SumD); }
+  bool takesVector() const { return has(lt::Bias) || sums(); }
+  bool masks() const { return has(lt::Relu | lt::Aux) || has(lt::ReluGradient); }
+  bool isGradient() const { return has(lt::ReluGradient) || has(lt::GeluGradient); }
 };
 struct Matrix {
   int type;
@@ -37,6 +45,7 @@ uint64_t digest(const Desc &desc, const Matrix &a, const Matrix &b, const Matrix
   for (int word : {desc.compute, desc.scale, desc.transposed[0], desc.transposed[1], desc.epilogue, desc.biasType,
                    int(desc.scales[0] != 0), int(desc.scales[1] != 0)})
     text += std::to_string(word) + " ";
+  text += std::to_string(desc.auxLead);
   return std::hash<std::string>()(text);
 }
 
@@ -62,8 +71,46 @@ bool typeOf(int type, Type &out) {
 
 bool isFloat8(int type) { return type == lt::R8FE4M3 || type == lt::R8FE5M2; }
 
+/// What the reference demands of a description with an epilogue; empty where it holds.
+std::string faultOf(const Desc &desc, const Matrix &d) {
+  constexpr int known[] = {lt::Default,        lt::Relu,
+                           lt::Bias,           lt::Relu | lt::Bias,
+                           lt::Gelu,           lt::Gelu | lt::Bias,
+                           lt::Relu | lt::Aux, lt::Relu | lt::Aux | lt::Bias,
+                           lt::Gelu | lt::Aux, lt::Gelu | lt::Aux | lt::Bias,
+                           lt::ReluGradient,   lt::ReluGradient | lt::SumD,
+                           lt::GeluGradient,   lt::GeluGradient | lt::SumD,
+                           lt::SumA,           lt::SumB};
+  if (std::find(std::begin(known), std::end(known), desc.epilogue) == std::end(known))
+    return "an epilogue that there is none of: " + std::to_string(desc.epilogue);
+  if (desc.takesVector() && !desc.bias)
+    return "an epilogue without its vector";
+  if (!desc.has(lt::Aux))
+    return "";
+  if (!desc.aux || desc.aux % 16)
+    return "an epilogue without what it exchanges, or not in sixteens of bytes";
+  if (desc.auxLead < d.rows || desc.auxLead % (desc.masks() ? 128 : 8))
+    return "a leading dimension of " + std::to_string(desc.auxLead) + " for what an epilogue exchanges";
+  return d.batch > 1 ? "a batch with an epilogue's matrix, but no stride of it" : "";
+}
+
+/// Which epilogues there are for types and operations. Of gradients, sums of operands and depths of 1 the reference
+/// says less than nvmath-python's checks do: A has to be as it is stored, B transposed, and the depth more than 1.
+bool hasEpilogue(const Desc &desc, const Matrix &a) {
+  bool chained = desc.has(lt::Aux) || desc.has(lt::Gelu) || desc.sums();
+  if (chained && getenv("MPT_STANDIN_NO_EPILOGUES"))
+    return false;
+  if ((desc.has(lt::Aux) || desc.sums()) && (a.type == lt::R64F || isFloat8(a.type)))
+    return false;
+  int64_t depth = desc.transposed[0] == lt::T ? a.rows : a.cols;
+  return !(depth == 1 && (desc.isGradient() || desc.sums())) && !(desc.has(lt::SumA) && desc.transposed[0] != lt::N) &&
+         !(desc.has(lt::SumB) && desc.transposed[1] != lt::T);
+}
+
 /// What cublasLtMatmul's table of supported types admits, of what the runtime may ask for.
 bool supported(const Desc &desc, const Matrix &a, const Matrix &b, const Matrix &d) {
+  if (!hasEpilogue(desc, a))
+    return false;
   if (a.type == lt::R64F)
     return b.type == lt::R64F && d.type == lt::R64F && desc.compute == lt::Compute64F && desc.scale == lt::R64F;
   if (desc.compute != lt::Compute32F || desc.scale != lt::R32F)
@@ -71,8 +118,8 @@ bool supported(const Desc &desc, const Matrix &a, const Matrix &b, const Matrix 
   // Numbers that scale operands are for 8 bits.
   if ((desc.scales[0] && !isFloat8(a.type)) || (desc.scales[1] && !isFloat8(b.type)))
     return false;
-  // A bias is of the result's type; products of 8 bits into FP32 take one of BF16.
-  if ((desc.epilogue & lt::Bias) && desc.biasType >= 0 &&
+  // A bias and its gradient are of the result's type; products of 8 bits into FP32 take one of BF16.
+  if (desc.takesVector() && desc.biasType >= 0 &&
       desc.biasType != (isFloat8(a.type) && d.type == lt::R32F ? int(lt::R16BF) : d.type))
     return false;
   if (isFloat8(a.type) || isFloat8(b.type))
@@ -90,8 +137,49 @@ bool shapesFit(const Desc &desc, const Matrix &a, const Matrix &b, const Matrix 
 
 int64_t spanOf(const Matrix &m) { return (m.batch - 1) * m.stride + (m.cols - 1) * m.lead + m.rows; }
 
+constexpr double kSlope = 0.7978845608028654, kCube = 0.044715;
+
+double geluOf(double x) { return 0.5 * x * (1 + std::tanh(kSlope * (x + kCube * x * x * x))); }
+
+double slopeOf(double x) {
+  double t = std::tanh(kSlope * (x + kCube * x * x * x));
+  return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * kSlope * (1 + 3 * kCube * x * x);
+}
+
+/// An element of the result after its epilogue; `at` is its place in what epilogues exchange.
+double finish(const Desc &desc, double value, Type type, void *aux, int64_t at) {
+  auto *bits = static_cast<uint8_t *>(aux) + at / 8;
+  const auto bit = static_cast<uint8_t>(1u << (at % 8));
+  if (desc.has(lt::ReluGradient))
+    return *bits & bit ? value : 0;
+  if (desc.has(lt::GeluGradient))
+    return value * slopeOf(load(type, aux, at));
+  if (desc.has(lt::Aux | lt::Relu))
+    *bits = static_cast<uint8_t>(value > 0 ? *bits | bit : *bits & ~bit);
+  else if (desc.has(lt::Aux))
+    store(type, aux, at, value);
+  if (desc.has(lt::Relu))
+    return value > 0 ? value : 0;
+  return desc.has(lt::Gelu) ? geluOf(value) : value;
+}
+
+/// Sums of an operand over the depth.
+void sumOperand(const Desc &desc, const void *a, const Matrix &la, const void *b, const Matrix &lb, Type type,
+                void *sums) {
+  bool first = desc.has(lt::SumA);
+  const Matrix &m = first ? la : lb;
+  Type element{};
+  typeOf(m.type, element);
+  for (int64_t i = 0; i < m.rows; ++i) { // A as it is stored, B transposed
+    float sum = 0;
+    for (int64_t p = 0; p < m.cols; ++p)
+      sum += static_cast<float>(load(element, first ? a : b, p * m.lead + i));
+    store(type, sums, i, sum);
+  }
+}
+
 void multiply(const Desc &desc, double alpha, const void *a, const Matrix &la, const void *b, const Matrix &lb,
-              double beta, void *d, const Matrix &ld, const void *bias) {
+              double beta, void *d, const Matrix &ld, void *bias, void *aux) {
   Type typeA{}, typeB{}, typeD{}, typeBias{};
   typeOf(la.type, typeA);
   typeOf(lb.type, typeB);
@@ -101,6 +189,9 @@ void multiply(const Desc &desc, double alpha, const void *a, const Matrix &la, c
   bool ta = desc.transposed[0] == lt::T, tb = desc.transposed[1] == lt::T, wide = la.type == lt::R64F;
   int64_t k = ta ? la.rows : la.cols;
   std::vector<double> column(static_cast<size_t>(k));
+  std::vector<float> sums(static_cast<size_t>(ld.rows));
+  if (desc.epilogue & (lt::SumA | lt::SumB))
+    sumOperand(desc, a, la, b, lb, typeBias, bias);
   for (int64_t batch = 0; batch < ld.batch; ++batch)
     for (int64_t j = 0; j < ld.cols; ++j) {
       for (int64_t p = 0; p < k; ++p)
@@ -118,15 +209,16 @@ void multiply(const Desc &desc, double alpha, const void *a, const Matrix &la, c
         double value = alpha * (wide ? exact : static_cast<double>(sum));
         if (beta != 0)
           value += beta * load(typeD, d, at);
-        if (desc.epilogue & lt::Bias)
+        if (desc.has(lt::Bias))
           value += load(typeBias, bias, i);
-        if (desc.epilogue & lt::Relu)
-          value = value > 0 ? value : 0;
-        if (desc.epilogue & lt::Gelu)
-          value = 0.5 * value * (1 + std::tanh(0.7978845608028654 * (value + 0.044715 * value * value * value)));
+        value = finish(desc, value, typeD, aux, j * desc.auxLead + i);
+        sums[static_cast<size_t>(i)] += static_cast<float>(value);
         store(typeD, d, at, value);
       }
     }
+  if (desc.has(lt::Aux | lt::SumD))
+    for (int64_t i = 0; i < ld.rows; ++i)
+      store(typeBias, bias, i, sums[static_cast<size_t>(i)]);
 }
 
 std::string describe(const Desc &desc, const Matrix &a, const Matrix &b, const Matrix &d) {
@@ -182,6 +274,10 @@ EXPORT lt::Status cublasLtMatmulDescSetAttribute(lt::MatmulDesc desc, int attrib
     return read(d.epilogue);
   case lt::BiasPointer:
     return read(d.bias);
+  case lt::AuxPointer:
+    return read(d.aux);
+  case lt::AuxLead:
+    return read(d.auxLead);
   case lt::ScaleA:
   case lt::ScaleB: {
     uint64_t &scale = d.scales[attribute - lt::ScaleA];
@@ -244,6 +340,8 @@ EXPORT lt::Status cublasLtMatmulAlgoGetHeuristic(lt::Handle, lt::MatmulDesc desc
   *found = 0;
   if (c != d || !shapesFit(of(desc), of(a), of(b), of(d)))
     return bad("matrices that do not fit together");
+  if (std::string fault = faultOf(of(desc), of(d)); !fault.empty())
+    return bad(fault);
   if (!supported(of(desc), of(a), of(b), of(d)))
     return lt::NotSupported;
   for (int i = 0; i < wanted && i < 2; ++i) {
@@ -291,11 +389,17 @@ EXPORT lt::Status cublasLtMatmul(lt::Handle, lt::MatmulDesc descHandle, const vo
     const void *x = translate(at(a), spanOf(ma) * sizeOf(ta), "product, first operand");
     const void *y = translate(at(b), spanOf(mb) * sizeOf(tb), "product, second operand");
     void *z = translate(at(d), spanOf(md) * sizeOf(td), "product, result");
-    const void *bias = nullptr;
-    if (desc.epilogue & lt::Bias) {
+    void *bias = nullptr, *aux = nullptr;
+    if (desc.takesVector()) {
       typeOf(desc.biasType < 0 ? md.type : desc.biasType, tBias);
-      bias = translate(desc.bias, md.rows * sizeOf(tBias), "product, bias");
+      bias = translate(desc.bias, (desc.has(lt::SumB) ? md.cols : md.rows) * sizeOf(tBias), "product, bias");
       if (!bias)
+        return;
+    }
+    if (desc.has(lt::Aux)) {
+      int64_t span = (md.cols - 1) * desc.auxLead + (desc.masks() ? (md.rows + 127) / 128 * 128 : md.rows);
+      aux = translate(desc.aux, desc.masks() ? span / 8 : span * sizeOf(td), "product, what epilogues exchange");
+      if (!aux)
         return;
     }
     if (workspaceBytes) { // its contents are anybody's
@@ -313,7 +417,7 @@ EXPORT lt::Status cublasLtMatmul(lt::Handle, lt::MatmulDesc descHandle, const vo
         factor *= load(Type::F32, value, 0);
       }
     if (x && y && z)
-      multiply(desc, factor, x, ma, y, mb, keep, z, md, bias);
+      multiply(desc, factor, x, ma, y, mb, keep, z, md, bias, aux);
   });
   return lt::Success;
 }
