@@ -66,6 +66,8 @@ struct Context {
   int64_t nextCall = 0;                 // number of the next call in `function`
   bool watched = false;                 // every call is waited for
   std::vector<void *> *marks = nullptr; // events behind calls, for a profile
+  const char *way = nullptr;            // how the present call computes, where there are several ways
+  std::vector<const char *> ways;       // with the marks
 };
 
 /// Threads to use for `exec`; what OpenMP says where there is no context.

@@ -15,7 +15,8 @@ int Profile::rows() {
 }
 
 Profile::Profile(const mpt_function_desc &function, int threads)
-    : function(function), threads(threads), seconds_(static_cast<size_t>(std::max<int64_t>(function.num_calls, 0))) {}
+    : function(function), threads(threads), seconds_(static_cast<size_t>(std::max<int64_t>(function.num_calls, 0))),
+      ways(seconds_.size()) {}
 
 double Profile::now() const {
   timespec time{};
@@ -43,17 +44,21 @@ std::string Profile::table(int rows) const {
   struct Row {
     double seconds = 0, bytes = 0, flops = 0;
     int64_t calls = 0;
-    const char *what = "", *node = "";
+    std::string what;
+    const char *node = "";
   };
   std::map<std::string, Row> merged;
   double inCalls = 0;
   for (size_t i = 0; i < seconds_.size(); ++i) {
     const mpt_call_desc &call = function.calls[i];
-    Row &row = merged[call.what];
+    std::string what = call.what;
+    if (ways[i])
+      what += std::string(" by ") + ways[i];
+    Row &row = merged[what];
     row.seconds += seconds_[i];
     row.bytes += static_cast<double>(call.bytes);
     row.flops += static_cast<double>(call.flops);
-    row.what = call.what;
+    row.what = what;
     if (row.calls++ == 0)
       row.node = call.node;
     inCalls += seconds_[i];
@@ -73,7 +78,7 @@ std::string Profile::table(int rows) const {
     double seconds = std::max(row.seconds * perRun, 1e-9);
     snprintf(line, sizeof line, "%5.1f%% %9.3f %6lld %7.1f %8.1f  ", 100 * row.seconds / std::max(total, 1e-9),
              1e3 * seconds, static_cast<long long>(row.calls), 1e-9 * row.bytes / seconds, 1e-9 * row.flops / seconds);
-    text += line + std::string(row.what) + " [" + row.node + "]\n";
+    text += line + row.what + " [" + row.node + "]\n";
   }
   return text;
 }

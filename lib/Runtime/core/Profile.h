@@ -18,9 +18,12 @@ public:
   explicit Profile(const mpt_function_desc &function, int threads);
   void beginRun();
   void endRun();
-  void add(double seconds) {
-    if (next < seconds_.size())
+  /// `way`: by what the call computes, where there is a choice.
+  void add(double seconds, const char *way = nullptr) {
+    if (next < seconds_.size()) {
+      ways[next] = way;
       seconds_[next++] += seconds;
+    }
   }
   bool enter() { return depth++ == 0; }
   bool leave() { return --depth == 0; }
@@ -35,6 +38,7 @@ private:
   size_t next = 0;
   double start = 0, total = 0;
   std::vector<double> seconds_;
+  std::vector<const char *> ways;
 };
 
 /// Adds the life of this object to the profile of `exec`, if it has one. Calls inside a call count as part of it.

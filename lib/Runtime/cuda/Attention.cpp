@@ -247,6 +247,7 @@ mpt_status attend(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot, const 
     site->plan = pointers.size() > 6 ? planAttentionGradient(device, *library, d, pointers)
                                      : planAttention(device, *library, d, pointers);
   }
+  static_cast<Context *>(exec->runtime)->way = site->plan ? "cuDNN" : "products";
   return site->plan ? site->plan->run(device, pointers) : Products(exec, *site, pointers).run();
 }
 

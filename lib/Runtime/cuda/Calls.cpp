@@ -13,6 +13,7 @@ Call::Call(const mpt_exec *exec) : device(deviceOf(exec)), context(*static_cast<
   if (f && context.nextCall < f->num_calls)
     call = &f->calls[context.nextCall];
   ++context.nextCall;
+  context.way = nullptr;
 }
 
 mpt_status Call::finish(mpt_status status) {
@@ -23,6 +24,7 @@ mpt_status Call::finish(mpt_status status) {
     device.api.EventCreate(&event, cu::EventDefault);
     device.api.EventRecord(event, device.stream);
     context.marks->push_back(event);
+    context.ways.push_back(context.way);
   }
   if (!status || !call)
     return status;

@@ -208,6 +208,7 @@ mpt_status CudaDevice::profile(const mpt_function_desc &f, FunctionState &state,
   state.profile->beginRun();
   mark();
   state.context.marks = &marks;
+  state.context.ways.clear();
   mpt_status status = runOnce(f, state, exec, false);
   state.context.marks = nullptr;
   if (!status)
@@ -215,7 +216,7 @@ mpt_status CudaDevice::profile(const mpt_function_desc &f, FunctionState &state,
   for (size_t i = 1; i < marks.size(); ++i) {
     float milliseconds = 0;
     api.EventElapsedTime(&milliseconds, static_cast<cu::Event>(marks[i - 1]), static_cast<cu::Event>(marks[i]));
-    state.profile->add(static_cast<double>(milliseconds) / 1000);
+    state.profile->add(static_cast<double>(milliseconds) / 1000, state.context.ways[i - 1]);
   }
   for (void *event : marks)
     api.EventDestroy_v2(static_cast<cu::Event>(event));
