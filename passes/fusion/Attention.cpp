@@ -1,7 +1,7 @@
 // --fusion-attention: products, softmax and products become one call, and so do their gradients.
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Dialect/RT/RTDialect.h"
-#include "passes/fusion/Masks.h"
+#include "mpt/Reference/Masks.h"
 #include "passes/fusion/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"

@@ -1,6 +1,6 @@
 // Masks of attention's scores: what they are made of, and whether they are causal.
-#ifndef MPT_PASSES_FUSION_MASKS_H
-#define MPT_PASSES_FUSION_MASKS_H
+#ifndef MPT_REFERENCE_MASKS_H
+#define MPT_REFERENCE_MASKS_H
 
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 
@@ -41,4 +41,4 @@ private:
 
 } // namespace mpt
 
-#endif // MPT_PASSES_FUSION_MASKS_H
+#endif // MPT_REFERENCE_MASKS_H

@@ -1,5 +1,5 @@
-// Masks of attention's scores as a bias that does not repeat and a flag.
-#include "passes/fusion/Masks.h"
+// Masks of attention scores as a bias that does not repeat and a flag; the interpreter finds what constants make.
+#include "mpt/Reference/Masks.h"
 
 #include "mpt/Dialect/Train/TrainDialect.h"
 #include "mpt/Reference/Frame.h"
