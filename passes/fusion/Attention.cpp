@@ -181,6 +181,9 @@ bool Match::findOperands() {
   probabilities = output.getA();
   Value a = scores.getA(), c = scores.getB(), v = output.getB();
   int64_t rank = rankOf(a);
+  for (MatMulOp product : {scores, output})
+    if (NumericsAttr numerics = product.getNumericsAttr(); numerics && numerics.getIn() != elementOf(v))
+      return false;
   int64_t depth = tensorType(a).getDimSize(rank - (scores.getTransposeA() ? 2 : 1));
   int64_t valueDepth = tensorType(v).getDimSize(rank - (output.getTransposeB() ? 2 : 1));
   Type type = elementOf(v);

@@ -81,3 +81,33 @@ def transformer(path):
               helper.make_node("ReduceMean", ["d", "axes"], ["logits"], name="mean", keepdims=0)]
     model(path, "transformer", nodes, weights, {"x": [batch, length, width]}, ("logits", TensorProto.FLOAT, [batch, 16]), opset=18)
     return values(10, batch, length, width)
+
+
+def attention(path, mask="causal", batch=4, heads=2, length=16, depth=8):
+    """Attention under a mask: "causal", a constant; "padding", keys that the inputs exclude; "both" in one; "none"."""
+    width = heads * depth
+    weights = {"qkv": values(1, width, 3 * width), "qkv_bias": values(2, 3 * width), "out": values(3, width, 16), "root": np.float32(depth**0.5),
+               "split": np.int64([0, 0, heads, depth]), "join": np.int64([0, 0, width]), "parts": np.int64([width] * 3), "axes": np.int64([1]),
+               "first": np.int64(0),
+               "least": np.float32(-0.2), "each": np.int64([batch, 1, 1, length]), "in": np.float32(0), "out_of_it": np.float32(-10000)}
+    # Not an initializer, which would be trained.
+    later = numpy_helper.from_array(np.triu(np.full((length, length), -np.inf, np.float32), 1)[None, None])
+    nodes = [helper.make_node("Constant", [], ["later"], name="later", value=later),
+             helper.make_node("MatMul", ["x", "qkv"], ["p0"], name="qkv"), helper.make_node("Add", ["p0", "qkv_bias"], ["p"], name="qkv_add"),
+             helper.make_node("Split", ["p", "parts"], ["q0", "k0", "v0"], name="parts", axis=-1)]
+    for name, order in (("q", [0, 2, 1, 3]), ("k", [0, 2, 3, 1]), ("v", [0, 2, 1, 3])):
+        nodes += [helper.make_node("Reshape", [name + "0", "split"], [name + "1"], name=name + "_split"),
+                  helper.make_node("Transpose", [name + "1"], [name], name=name + "_heads", perm=order)]
+    nodes += [helper.make_node("MatMul", ["q", "k"], ["s0"], name="scores"), helper.make_node("Div", ["s0", "root"], ["s1"], name="scaled"),
+              helper.make_node("Gather", ["x", "first"], ["e"], name="first", axis=2), helper.make_node("Greater", ["e", "least"], ["g"], name="seen"),
+              helper.make_node("Reshape", ["g", "each"], ["keys"], name="keys"),
+              helper.make_node("Where", ["keys", "in", "out_of_it"], ["padding"], name="padding"),
+              helper.make_node("Add", ["padding", "later"], ["both"], name="both")]
+    masked = {"none": None, "causal": "later", "padding": "padding", "both": "both"}[mask]
+    nodes += [helper.make_node("Add", ["s1", masked], ["s"], name="masked") if masked else helper.make_node("Identity", ["s1"], ["s"], name="scores_"),
+              helper.make_node("Softmax", ["s"], ["w"], name="softmax", axis=-1), helper.make_node("MatMul", ["w", "v"], ["a0"], name="attend"),
+              helper.make_node("Transpose", ["a0"], ["a1"], name="heads", perm=[0, 2, 1, 3]),
+              helper.make_node("Reshape", ["a1", "join"], ["a"], name="join"), helper.make_node("MatMul", ["a", "out"], ["o"], name="out"),
+              helper.make_node("ReduceMean", ["o", "axes"], ["logits"], name="mean", keepdims=0)]
+    model(path, "attention", nodes, weights, {"x": [batch, length, width]}, ("logits", TensorProto.FLOAT, [batch, 16]), opset=18)
+    return values(10, batch, length, width)

@@ -23,7 +23,7 @@ struct AttentionGeometry {
 };
 
 constexpr int64_t lanes = 32;
-constexpr int64_t scoreBytes = 128 << 20; // of a chunk's scores, probabilities and their gradients
+constexpr int64_t scoreBytes = 64 << 20; // of a chunk's scores, probabilities and their gradients
 
 struct AttentionSite : SiteCache {
   mpt_attention_desc desc;
@@ -82,7 +82,7 @@ private:
   uint8_t *part(void *tensor, const int64_t (&strides)[3], int64_t batch, int64_t head) const {
     return at(tensor, batch * strides[0] + head * strides[1], 2);
   }
-  mpt_status launch(const std::string &kernel, std::initializer_list<void *> args);
+  mpt_status launch(const std::string &kernel, const std::vector<void *> &args);
 
   /// A matrix for every head: its address, strides of batch, head, row and column, type.
   struct Matrix {
@@ -113,12 +113,12 @@ private:
   uint8_t *scratch = nullptr;
 };
 
-mpt_status Products::launch(const std::string &kernel, std::initializer_list<void *> args) {
+mpt_status Products::launch(const std::string &kernel, const std::vector<void *> &args) {
   int64_t number = device.kernelNumber(kernel.c_str());
   if (number < 0)
     return fail(MPT_UNSUPPORTED, "attention: no cuDNN on this machine that takes it, and the model has no kernel %s",
                 kernel.c_str());
-  return device.launch(number, args.begin());
+  return device.launch(number, args.data());
 }
 
 mpt_status Products::multiply(int slot, int64_t m, int64_t n, int64_t k, const Matrix &a, const Matrix &b,
@@ -160,7 +160,7 @@ mpt_status Products::prepare() {
 }
 
 mpt_status Products::chunk(int64_t batch, int64_t head) {
-  const int64_t count = site.batches * site.heads, squares = count * d.queries * d.keys, rows = count * d.queries;
+  const int64_t squares = site.batches * site.heads * d.queries * d.keys;
   auto rounded = [](int64_t bytes) { return (bytes + 255) / 256 * 256; };
   uint8_t *scores = scratch + BlasLibrary::workspaceBytes, *probabilities = scores + rounded(squares * 4);
   uint8_t *rest = probabilities + rounded(squares * 2);
@@ -177,13 +177,12 @@ mpt_status Products::chunk(int64_t batch, int64_t head) {
   Matrix s = square(scores, MPT_FLOAT32), probability = square(probabilities, d.type);
   if (mpt_status status = multiply(0, d.queries, d.keys, d.depth, q, transposed(k), s, d.scale))
     return status;
-  // The kernels of a biased attention have the bias before their geometry.
+  // Kernels that read scores have the bias, where there is one, before their geometry.
   auto row = [&](const std::string &kernel, std::vector<void *> args) {
     if (d.bias_type)
       args.push_back(bias);
     args.push_back(geometry);
-    int64_t number = device.kernelNumber((kernel + biased).c_str());
-    return number < 0 ? launch(kernel + biased, {}) : device.launch(number, args.data());
+    return launch(kernel + biased, args);
   };
   if (!backward) {
     if (mpt_status status = row("mpt_attention_parts", {scores, rest}))
@@ -195,7 +194,6 @@ mpt_status Products::chunk(int64_t batch, int64_t head) {
     return multiply(1, d.queries, d.value_depth, d.keys, probability, v, o, 1);
   }
   uint8_t *gradients = rest + rounded(squares * 4), *delta = gradients + rounded(squares * 2);
-  (void)rows;
   Matrix dO = matrix(part(p[6], d.do_strides, batch, head), d.do_strides);
   Matrix dp = square(rest, MPT_FLOAT32), ds = square(gradients, d.type);
   if (mpt_status status = multiply(1, d.queries, d.keys, d.value_depth, dO, transposed(v), dp, 1))

@@ -1,0 +1,42 @@
+"""Attention that the CUDA target computes as one call each way: steps against the CPU's, without a GPU."""
+import json
+import subprocess
+
+import numpy as np
+import pytest
+from conftest import build_folder
+from cuda_models import attention, transformer
+from test_cuda import TOLERANCE, train
+
+
+def attentions(model, *flags) -> int:
+    """Calls of attention in a step."""
+    done = subprocess.run([build_folder() / "bin" / "mpt-opt", model, "--loss=softmax-cross-entropy", "--optimizer=sgd,lr=0.01",
+                           "--target=cuda", "--arch=host", "--quiet", "--dry-run", "--report=kernels=-.json", *flags],
+                          check=True, capture_output=True, text=True, cwd=model.parent)
+    return json.loads((model.parent / "-.json").read_text() if not done.stdout else done.stdout)["step"]["attentions"]
+
+
+@pytest.mark.parametrize("mask, policy, cudnn", [("none", "amp-f16", True), ("causal", "amp-bf16", False), ("causal", "amp-f16", True),
+                                                 ("padding", "amp-f16", False), ("both", "amp-bf16", True), ("both", "amp-f16", False)])
+def test_steps_agree_with_the_cpu(tmp_path, mask, policy, cudnn):
+    result = train(tmp_path, lambda path: attention(path, mask), policy, cudnn, lr="1e-3")
+    assert attentions(tmp_path / "m.onnx", f"--policy={policy}") == 2
+    np.testing.assert_allclose(result["cuda"], result["cpu"], rtol=TOLERANCE[policy])
+    assert result["cuda"][-1] < result["cuda"][0]
+    assert result["violations"] == "" and result["live"] == 0 and result["resumed"]
+    assert (result["waits"], result["graphs"]) == (0, 4)
+
+
+def test_heads_take_turns(tmp_path):
+    """Scores of both heads together are more than the runtime keeps at a time."""
+    result = train(tmp_path, lambda path: attention(path, "causal", batch=1, length=1792), "amp-f16", cudnn=False, lr="1e-3")
+    np.testing.assert_allclose(result["cuda"], result["cpu"], rtol=TOLERANCE["amp-f16"])
+    assert result["violations"] == "" and result["live"] == 0 and (result["waits"], result["graphs"]) == (0, 4)
+
+
+@pytest.mark.parametrize("flags, expected", [(["--policy=amp-f16"], 2), (["--policy=amp-f16", "--no-fused-attention"], 0),
+                                             (["--policy=fp32"], 0), (["--policy=amp-f16", "--debug-nonfinite"], 0)])
+def test_where_it_is_one_call(tmp_path, flags, expected):
+    transformer(tmp_path / "m.onnx")
+    assert attentions(tmp_path / "m.onnx", *flags) == expected
