@@ -5,7 +5,7 @@ import subprocess
 import numpy as np
 import pytest
 from conftest import build_folder
-from cuda_models import attention, transformer
+from cuda_models import attention
 from test_cuda import TOLERANCE, train
 
 
@@ -26,11 +26,14 @@ def test_steps_agree_with_the_cpu(tmp_path, mask, policy, cudnn):
     assert result["cuda"][-1] < result["cuda"][0]
     assert result["violations"] == "" and result["live"] == 0 and result["resumed"]
     assert (result["waits"], result["graphs"]) == (0, 4)
+    calls = (tmp_path / "calls").read_text()
+    assert ("gradient of attention" in calls) == cudnn
 
 
-def test_heads_take_turns(tmp_path):
-    """Scores of both heads together are more than the runtime keeps at a time."""
-    result = train(tmp_path, lambda path: attention(path, "causal", batch=1, length=1792), "amp-f16", cudnn=False, lr="1e-3")
+@pytest.mark.parametrize("most", ["4000", "7000"])
+def test_heads_take_turns(tmp_path, most):
+    """Scratch for the scores of one head, and for those of one batch."""
+    result = train(tmp_path, lambda path: attention(path, "both"), "amp-f16", cudnn=False, lr="1e-3", MPT_CUDA_SCORE_BYTES=most)
     np.testing.assert_allclose(result["cuda"], result["cpu"], rtol=TOLERANCE["amp-f16"])
     assert result["violations"] == "" and result["live"] == 0 and (result["waits"], result["graphs"]) == (0, 4)
 
@@ -38,5 +41,5 @@ def test_heads_take_turns(tmp_path):
 @pytest.mark.parametrize("flags, expected", [(["--policy=amp-f16"], 2), (["--policy=amp-f16", "--no-fused-attention"], 0),
                                              (["--policy=fp32"], 0), (["--policy=amp-f16", "--debug-nonfinite"], 0)])
 def test_where_it_is_one_call(tmp_path, flags, expected):
-    transformer(tmp_path / "m.onnx")
+    attention(tmp_path / "m.onnx")
     assert attentions(tmp_path / "m.onnx", *flags) == expected

@@ -8,6 +8,7 @@
 #include "core/Types.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 
@@ -23,7 +24,13 @@ struct AttentionGeometry {
 };
 
 constexpr int64_t lanes = 32;
-constexpr int64_t scoreBytes = 64 << 20; // of a chunk's scores, probabilities and their gradients
+
+/// Of a chunk's scores, probabilities and their gradients.
+int64_t scoreBytes() {
+  const char *given = getenv("MPT_CUDA_SCORE_BYTES");
+  long long bytes = given ? atoll(given) : 0;
+  return bytes > 0 ? bytes : 64 << 20;
+}
 
 struct AttentionSite : SiteCache {
   mpt_attention_desc desc;
@@ -138,7 +145,7 @@ mpt_status Products::prepare() {
   if (d.kv_heads != d.heads)
     return fail(MPT_UNSUPPORTED,
                 "attention: no cuDNN on this machine that takes it, and products want keys for each head");
-  int64_t heads = std::max<int64_t>(1, scoreBytes / bytesOfHead());
+  int64_t heads = std::max<int64_t>(1, scoreBytes() / bytesOfHead());
   site.heads = divisor(d.heads, heads);
   site.batches = site.heads == d.heads ? divisor(d.batch, heads / d.heads) : 1;
   AttentionGeometry g{};
