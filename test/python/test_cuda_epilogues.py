@@ -7,7 +7,7 @@ from cuda_models import model, values
 from onnx import TensorProto, helper
 from test_cuda import TOLERANCE, train
 
-GELU_KEPT, GELU_GRADIENT, SUM_A, SUM_B = 32 + 128 + 4, 192, 256, 512  # as cuBLASLt counts
+CHAINED = {32 + 128 + 4, 192, 256, 512}  # GELU that keeps its operand, behind a bias; its gradient; sums of A and of B
 
 
 def feedforward(path):
@@ -21,9 +21,11 @@ def feedforward(path):
     return values(7, 128, 16)
 
 
-def epilogues(tmp_path):
-    """The numbers of the epilogues that products were called with."""
-    return {int(number) for number in re.findall(r"product .* epilogue (\d+)", (tmp_path / "calls").read_text())}
+def epilogues(tmp_path, share=1.0):
+    """The numbers of the epilogues that products were called with, in the last share of all calls."""
+    calls = (tmp_path / "calls").read_text().splitlines()
+    found = (re.match(r"product .* epilogue (\d+)", call) for call in calls[int(len(calls) * (1 - share)):])
+    return {int(match[1]) for match in found if match}
 
 
 @pytest.mark.parametrize("way", ["together", "apart"])
@@ -36,9 +38,19 @@ def test_products_make_activations_and_sums(tmp_path, policy, way):
     assert (result["waits"], result["graphs"]) == (0, 4), "one graph launch a step, whatever it is made of"
     for name, bias in result["cpu state"].items():
         np.testing.assert_allclose(result["cuda state"][name], bias, rtol=0.02, atol=4e-3, err_msg=name)
-    chained = epilogues(tmp_path) & {GELU_KEPT, GELU_GRADIENT, SUM_A, SUM_B}
-    assert (chained == {GELU_KEPT, GELU_GRADIENT, SUM_A, SUM_B}) == (way == "together"), chained
-    assert way == "together" or not chained
+    assert epilogues(tmp_path) & CHAINED == (CHAINED if way == "together" else set())
+
+
+def test_the_faster_way_is_taken_and_remembered(tmp_path):
+    variables = {"MPT_STANDIN_SLOW_EPILOGUES": "1", "MPT_CUDA_CACHE": str(tmp_path / "algorithms"), "MPT_CUDA_EAGER": "1"}
+    result = train(tmp_path, feedforward, "amp-bf16", **variables)
+    np.testing.assert_allclose(result["cuda"], result["cpu"], rtol=TOLERANCE["amp-bf16"])
+    assert epilogues(tmp_path) & CHAINED == CHAINED, "every epilogue was tried"
+    assert not epilogues(tmp_path, 0.5) & CHAINED, "and none of them taken"
+    (tmp_path / "calls").unlink()
+    again = train(tmp_path, feedforward, "amp-bf16", **variables)
+    assert again["cuda"] == result["cuda"] and again["violations"] == ""
+    assert not epilogues(tmp_path) & CHAINED, "the file says so"
 
 
 def test_fp32_keeps_its_kernels(tmp_path):

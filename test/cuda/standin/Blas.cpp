@@ -94,11 +94,13 @@ std::string faultOf(const Desc &desc, const Matrix &d) {
   return d.batch > 1 ? "a batch with an epilogue's matrix, but no stride of it" : "";
 }
 
+/// Whether an epilogue exchanges something, or may be wanted in another way.
+bool isChained(const Desc &desc) { return desc.has(lt::Aux) || desc.has(lt::Gelu) || desc.sums(); }
+
 /// Which epilogues there are for types and operations. Of gradients, sums of operands and depths of 1 the reference
 /// says less than nvmath-python's checks do: A has to be as it is stored, B transposed, and the depth more than 1.
 bool hasEpilogue(const Desc &desc, const Matrix &a) {
-  bool chained = desc.has(lt::Aux) || desc.has(lt::Gelu) || desc.sums();
-  if (chained && getenv("MPT_STANDIN_NO_EPILOGUES"))
+  if (isChained(desc) && getenv("MPT_STANDIN_NO_EPILOGUES"))
     return false;
   if ((desc.has(lt::Aux) || desc.sums()) && (a.type == lt::R64F || isFloat8(a.type)))
     return false;
@@ -381,6 +383,8 @@ EXPORT lt::Status cublasLtMatmul(lt::Handle, lt::MatmulDesc descHandle, const vo
   double scale = wide ? *static_cast<const double *>(alpha) : static_cast<double>(*static_cast<const float *>(alpha));
   double keep = wide ? *static_cast<const double *>(beta) : static_cast<double>(*static_cast<const float *>(beta));
   auto at = [](const void *p) { return reinterpret_cast<uint64_t>(p); };
+  if (isChained(desc) && getenv("MPT_STANDIN_SLOW_EPILOGUES"))
+    slowWork = true;
   note("product " + describe(desc, ma, mb, md));
   enqueue(stream, Kind::Product, [=] {
     Type ta{}, tb{}, td{}, tBias{};

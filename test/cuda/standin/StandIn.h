@@ -3,6 +3,7 @@
 #ifndef MPT_TEST_CUDA_STANDIN_H
 #define MPT_TEST_CUDA_STANDIN_H
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -47,6 +48,9 @@ bool dry();
 
 /// Appends a line to the file that $MPT_STANDIN_LOG names.
 void note(const std::string &text);
+
+/// Work was enqueued that takes long, as the next measurement by events will say.
+extern std::atomic<bool> slowWork;
 
 /// Notes a violation where the calling thread records a graph; true then.
 bool forbidWhileCapturing(const char *what);
