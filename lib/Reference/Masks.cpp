@@ -6,6 +6,8 @@
 
 #include "llvm/ADT/SetVector.h"
 
+#include <cmath>
+
 using namespace mlir;
 using namespace mpt;
 
@@ -114,6 +116,8 @@ Value MaskBuilder::compact(Value value) {
 bool MaskBuilder::addBias(Value value) {
   if (tensorType(value).getDimSize(scores.getRank() - 1) != scores.getDimSize(scores.getRank() - 1))
     return false;
+  if (tensorType(value).getElementTypeBitWidth() > 32)
+    value = b.cast(value, b.builder.getF32Type());
   if (!mask.bias) {
     mask.bias = value;
     return true;
@@ -128,20 +132,30 @@ bool MaskBuilder::addBias(Value value) {
   return true;
 }
 
+const std::optional<Tensor> &MaskBuilder::elementsOf(Value value, Value small) {
+  auto [slot, isNew] = known.try_emplace(value, std::nullopt);
+  if (isNew)
+    slot->second = evaluate(small);
+  return slot->second;
+}
+
 bool MaskBuilder::add(Value value, double factor) {
+  // The same for all keys changes nothing.
+  if (std::optional<double> all = splatNumber(value))
+    return std::isfinite(*all);
   Value small = compact(value);
   Type type = tensorType(small).getElementType();
-  if (std::optional<Tensor> known = evaluate(small)) {
-    std::vector<double> elements(known->reals().begin(), known->reals().end());
+  if (const std::optional<Tensor> &constant = elementsOf(value, small)) {
+    std::vector<double> elements(constant->reals().begin(), constant->reals().end());
     for (double &x : elements)
       x *= factor;
-    SmallVector<int64_t> shape(known->shape());
+    SmallVector<int64_t> shape(constant->shape());
     dropRepeated(elements, shape);
     if (llvm::all_of(elements, [](double x) { return x == 0; }))
       return true;
     if (isCausal(elements, shape, scores))
       return mask.causal = true;
-    if (factor == 1 && shape.back() == scores.getShape().back() && shape != known->shape()) {
+    if (factor == 1 && shape.back() == scores.getShape().back() && shape != constant->shape()) {
       SmallVector<APFloat> values;
       for (double x : elements) {
         bool loses;
@@ -159,11 +173,11 @@ bool MaskBuilder::select(Value condition, bool excluded, double sentinel) {
     return false;
   Value small = compact(condition);
   Type type = scores.getElementType();
-  if (std::optional<Tensor> known = evaluate(small)) {
+  if (const std::optional<Tensor> &constant = elementsOf(condition, small)) {
     std::vector<double> elements;
-    for (int64_t x : known->ints())
+    for (int64_t x : constant->ints())
       elements.push_back((x != 0) == excluded ? sentinel : 0);
-    SmallVector<int64_t> shape(known->shape());
+    SmallVector<int64_t> shape(constant->shape());
     dropRepeated(elements, shape);
     if (isCausal(elements, shape, scores))
       return mask.causal = true;

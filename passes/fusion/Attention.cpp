@@ -72,7 +72,7 @@ public:
   explicit Match(SoftmaxOp softmax) : softmax(softmax) {}
   bool find() { return findReaders() && findOperands() && (!gradient || findGradient()); }
   /// False where the mask is not one; nothing has changed then.
-  bool rewrite();
+  bool rewrite(KnownMasks &known);
   bool hasGradient() const { return gradient; }
 
 private:
@@ -86,7 +86,7 @@ private:
   bool follow(Value value);
   bool findOperands();
   bool findGradient();
-  bool buildMask(GraphBuilder &b, Mask &mask);
+  bool buildMask(GraphBuilder &b, KnownMasks &known, Mask &mask);
   /// The operand of the forward product in front of a scale that its gradient is multiplied by as well.
   Value beforeScale(Value operand, Part part, double &factor);
   void replace(GraphBuilder &b, Part part, Value operand, Value unscaled, Value result);
@@ -259,8 +259,8 @@ bool Match::findGradient() {
   return true;
 }
 
-bool Match::buildMask(GraphBuilder &b, Mask &mask) {
-  MaskBuilder masks(b, tensorType(softmax.getX()));
+bool Match::buildMask(GraphBuilder &b, KnownMasks &known, Mask &mask) {
+  MaskBuilder masks(b, tensorType(softmax.getX()), known);
   double factor = 1; // of what comes before, in the order from softmax up
   for (auto [i, op] : llvm::enumerate(chain)) {
     Value through = scores.getY();
@@ -313,11 +313,11 @@ void Match::replace(GraphBuilder &b, Part part, Value operand, Value unscaled, V
     user->getResult(0).replaceAllUsesWith(value);
 }
 
-bool Match::rewrite() {
+bool Match::rewrite(KnownMasks &known) {
   OpBuilder builder(output);
   GraphBuilder b(builder, output.getLoc());
   Mask mask;
-  if (!buildMask(b, mask))
+  if (!buildMask(b, known, mask))
     return false;
   double scale = 1;
   for (Operation *op : chain)
@@ -361,9 +361,10 @@ struct Attention : mpt::impl::AttentionBase<Attention> {
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       if (function.isExternal())
         continue;
+      KnownMasks known;
       for (auto softmax : llvm::to_vector(function.getOps<SoftmaxOp>())) {
         Match match(softmax);
-        if (!match.find() || !match.rewrite())
+        if (!match.find() || !match.rewrite(known))
           continue;
         ++numFused;
         numGradients += match.hasGradient();

@@ -3,6 +3,7 @@
 #define MPT_REFERENCE_MASKS_H
 
 #include "mpt/Dialect/MPT/GraphBuilder.h"
+#include "mpt/Reference/Tensor.h"
 
 #include <optional>
 
@@ -17,10 +18,13 @@ struct Mask {
   bool causal = false; ///< keys behind the query are excluded as well
 };
 
-/// Collects what masks scores of one shape.
+/// Elements of values that follow from constants alone, nothing for others.
+using KnownMasks = llvm::DenseMap<mlir::Value, std::optional<Tensor>>;
+
+/// Collects what masks scores of one shape. `known` serves all scores of a function.
 class MaskBuilder {
 public:
-  MaskBuilder(GraphBuilder &b, mlir::RankedTensorType scores) : b(b), scores(scores) {}
+  MaskBuilder(GraphBuilder &b, mlir::RankedTensorType scores, KnownMasks &known) : b(b), scores(scores), known(known) {}
 
   /// `factor` times `value` is added. False where that is more than a mask.
   bool add(mlir::Value value, double factor);
@@ -31,11 +35,13 @@ public:
 private:
   /// `value` before it was repeated; extents of 1 in the scores' rank.
   mlir::Value compact(mlir::Value value);
-  bool addConstant(mlir::ElementsAttr value);
   bool addBias(mlir::Value value);
+  /// Elements of `small`, which is what `value` repeats.
+  const std::optional<Tensor> &elementsOf(mlir::Value value, mlir::Value small);
 
   GraphBuilder &b;
   mlir::RankedTensorType scores;
+  KnownMasks &known;
   Mask mask;
 };
 
