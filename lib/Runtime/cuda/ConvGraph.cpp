@@ -83,8 +83,8 @@ dnn::Descriptor gradientGraph(GraphMaker &b, dnn::Handle handle, const mpt_conv_
     dnn::Descriptor masked = pointwise(dnn::ReluGradient, shifted, raw, inside());
     pointwise(dnn::Identity, masked, nullptr, x);
     dnn::Descriptor product = pointwise(dnn::Multiply, masked, normal, inside());
-    operations.push_back(b.reduction(dnn::ReduceAdd, masked, sum));
-    operations.push_back(b.reduction(dnn::ReduceAdd, product, other));
+    operations.push_back(b.reduction(dnn::ReduceAdd, masked, sum, true));
+    operations.push_back(b.reduction(dnn::ReduceAdd, product, other, true));
   }
   return b.graph(handle, operations);
 }
@@ -131,7 +131,8 @@ std::shared_ptr<GraphPlan> mpt::rt::planConvWithNormSums(CudaDevice &device, Con
     if (d.x_type == MPT_FLOAT16)
       forms.push_back(
           {[=, &library](GraphMaker &b) { return gradientGraph(b, library.handle, d, true); }, more, 3, d.ic * 4});
-    forms.push_back({[=, &library](GraphMaker &b) { return gradientGraph(b, library.handle, d, false); }, ids});
+    if (library.api.GetVersion() >= 91100)
+      forms.push_back({[=, &library](GraphMaker &b) { return gradientGraph(b, library.handle, d, false); }, ids});
     known->second = searchPlan(device, library, forms, pointers);
   }
   return known->second;

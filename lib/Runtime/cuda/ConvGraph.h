@@ -75,8 +75,9 @@ public:
   /// along `axis`.
   dnn::Descriptor pointwise(dnn::PointwiseFunction function, dnn::Descriptor x, dnn::Descriptor b, dnn::Descriptor y,
                             dnn::Descriptor t = nullptr, int64_t axis = -1);
-  /// The sum, or the largest, over dimensions that are 1 in y.
-  dnn::Descriptor reduction(dnn::Reduction function, dnn::Descriptor x, dnn::Descriptor y);
+  /// The sum, or the largest, over dimensions that are 1 in y. `ordered` (cuDNN 9.11): the same bits every time, which
+  /// engines' notes say nothing about.
+  dnn::Descriptor reduction(dnn::Reduction function, dnn::Descriptor x, dnn::Descriptor y, bool ordered = false);
   /// c = a b by matrices of the last two dimensions, with FP32 sums; where b has fewer heads, several of a's share one.
   dnn::Descriptor product(dnn::Descriptor a, dnn::Descriptor b, dnn::Descriptor c);
   /// Another view of x's elements.

@@ -109,6 +109,7 @@ enum Attribute {
   ProductDescriptorOf = 1523,
   ReductionOperator = 1600,
   ReductionPrecision = 1601,
+  ReductionIsDeterministic = 1602,
   ReductionX = 1610,
   ReductionY = 1611,
   ReductionDescriptorOf = 1612,

@@ -189,11 +189,13 @@ dnn::Descriptor GraphMaker::pointwise(dnn::PointwiseFunction function, dnn::Desc
   return finish(operation);
 }
 
-dnn::Descriptor GraphMaker::reduction(dnn::Reduction function, dnn::Descriptor x, dnn::Descriptor y) {
+dnn::Descriptor GraphMaker::reduction(dnn::Reduction function, dnn::Descriptor x, dnn::Descriptor y, bool ordered) {
   const int operation = function, single = dnn::Float;
   dnn::Descriptor settings = make(dnn::ReductionDescriptor);
   set(settings, dnn::ReductionOperator, dnn::ReductionType, operation);
   set(settings, dnn::ReductionPrecision, dnn::DataTypeType, single);
+  if (ordered)
+    set(settings, dnn::ReductionIsDeterministic, dnn::BooleanType, ordered);
   finish(settings);
   dnn::Descriptor reduce = make(dnn::ReductionOperationDescriptor);
   link(reduce, {{dnn::ReductionX, x}, {dnn::ReductionY, y}, {dnn::ReductionDescriptorOf, settings}});

@@ -151,6 +151,8 @@ bool GradientGraph::hasEngine() const {
       return false;
     reductions += reduces;
     weights += operation->kind == dnn::NormWeightsDescriptor;
+    if (reduces && !operation->ref(dnn::ReductionDescriptorOf)->one<char>(dnn::ReductionIsDeterministic))
+      violation("cuDNN graph: sums of channels in any order");
     if (reduces && (!operation->ref(dnn::ReductionX)->isVirtual() || !isByChannel(*operation->ref(dnn::ReductionY))))
       return false;
   }
