@@ -36,12 +36,12 @@ struct Reference {
 
 bool near(double a, double b) { return std::abs(a - b) <= 1e-5 * (1 + std::abs(b)); }
 
-mpt_trainer *make(const std::string &weights) {
+mpt_trainer *make(const std::string &weights, const char *file = LINEAR_DIR "/liblinear-cuda.so") {
   mpt_model *model = nullptr;
   mpt_trainer *trainer = nullptr;
   mpt_trainer_options options{};
   options.weights = weights.c_str();
-  if (!EXPECT(mpt_model_load(LINEAR_DIR "/liblinear-cuda.so", &model) == MPT_OK) ||
+  if (!EXPECT(mpt_model_load(file, &model) == MPT_OK) ||
       !EXPECT(mpt_trainer_create(model, &options, &trainer) == MPT_OK)) {
     fprintf(stderr, "%s\n", mpt_last_error());
     exit(1);
@@ -150,6 +150,38 @@ void states(const std::string &weights, const StandInLibrary &standin) {
   unlink(path.c_str());
 }
 
+/// A product keeps where its ReLU passed, and another one is masked by that and summed.
+void masked(const std::string &weights) {
+  mpt_trainer *trainer = make(weights, LINEAR_DIR "/liblinear-cuda-relu.so");
+  auto in = inputs();
+  for (int run = 0; run < 3; ++run) // call by call, as a graph is recorded, and from the graph
+    EXPECT(mpt_trainer_evaluate(trainer, in.data(), 1, nullptr) == MPT_OK);
+  const float *found[3];
+  const char *names[] = {"prediction", "masked", "sums"};
+  for (int i = 0; i < 3; ++i) {
+    mpt_tensor out;
+    if (!EXPECT(mpt_trainer_output(trainer, "evaluate", names[i], &out) == MPT_OK))
+      return;
+    found[i] = static_cast<const float *>(out.data);
+  }
+  float sums[2] = {};
+  int passed = 0;
+  for (int i = 0; i < 8; ++i) {
+    float product = 0;
+    for (int k = 0; k < 3; ++k)
+      product += dataX[i / 2 * 3 + k] * startW[k * 2 + i % 2];
+    float sum = product + startB[i % 2];
+    passed += sum > 0;
+    sums[i % 2] += sum > 0 ? product : 0;
+    EXPECT(near(static_cast<double>(found[0][i]), sum > 0 ? static_cast<double>(sum) : 0));
+    EXPECT(near(static_cast<double>(found[1][i]), sum > 0 ? static_cast<double>(product) : 0));
+  }
+  EXPECT(passed > 0 && passed < 8);
+  for (int i = 0; i < 2; ++i)
+    EXPECT(near(static_cast<double>(found[2][i]), static_cast<double>(sums[i])));
+  mpt_trainer_destroy(trainer);
+}
+
 /// Products of a trainer's first step, in which algorithms are tried.
 int64_t productsOfFirstStep(const std::string &weights, const StandInLibrary &standin) {
   mpt_trainer *trainer = make(weights);
@@ -197,6 +229,7 @@ int main() {
   pipelined(weights, standin);
   states(weights, standin);
   cached(weights, standin);
+  masked(weights);
   EXPECT(standin.now().violations == 0);
   fputs(standin.violations(), stderr);
   unlink(weights.c_str());

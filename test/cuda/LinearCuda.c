@@ -27,7 +27,11 @@ static const mpt_tensor_desc inputs[] = {
     {"learning_rate", "", NULL, 0, MPT_FLOAT32, MPT_ROLE_INPUT, 4, 0},
 };
 static const mpt_tensor_desc stepOutputs[] = {{"loss", "", NULL, 0, MPT_FLOAT32, MPT_ROLE_OUTPUT, 4, 0}};
-static const mpt_tensor_desc evaluateOutputs[] = {{"prediction", "", shapeY, 2, MPT_FLOAT32, MPT_ROLE_OUTPUT, 32, 0}};
+static const mpt_tensor_desc evaluateOutputs[] = {
+    {"prediction", "", shapeY, 2, MPT_FLOAT32, MPT_ROLE_OUTPUT, 32, 0},
+    {"masked", "", shapeY, 2, MPT_FLOAT32, MPT_ROLE_OUTPUT, 32, 0},
+    {"sums", "", shapeB, 1, MPT_FLOAT32, MPT_ROLE_OUTPUT, 8, 0},
+};
 /* clang-format on */
 
 /* delta <- 2 (delta - y) / n; loss */
@@ -64,13 +68,18 @@ static const mpt_host_image hostImage = {2, kernels, hostKernels};
 static const mpt_image_desc images[] = {
     {MODULE_ARCH ? MPT_IMAGE_CUBIN : MPT_IMAGE_HOST, MODULE_ARCH, sizeof hostImage, &hostImage}};
 
-static int32_t gemm(mpt_exec *exec, int64_t site, int64_t m, int64_t n, int64_t k, const void *a, int64_t aRow,
-                    int64_t aCol, const void *b, const void *bias, void *d) {
+static mpt_gemm_desc describe(int64_t m, int64_t n, int64_t k, int64_t aRow, int64_t aCol, int64_t flags) {
   mpt_gemm_desc g = {0};
   g.m = m, g.n = n, g.k = k, g.batch0 = g.batch1 = 1, g.alpha = 1;
   g.a_type = g.b_type = g.d_type = g.bias_type = MPT_FLOAT32;
   g.a_row = aRow, g.a_col = aCol, g.b_row = n, g.b_col = 1, g.d_row = n, g.d_col = 1;
-  g.flags = bias ? MPT_GEMM_BIAS : 0;
+  g.flags = flags;
+  return g;
+}
+
+static int32_t gemm(mpt_exec *exec, int64_t site, int64_t m, int64_t n, int64_t k, const void *a, int64_t aRow,
+                    int64_t aCol, const void *b, const void *bias, void *d) {
+  mpt_gemm_desc g = describe(m, n, k, aRow, aCol, bias ? MPT_GEMM_BIAS : 0);
   return mpt_cuda_gemm(exec, site, &g, a, b, bias, d);
 }
 
@@ -93,7 +102,21 @@ static int32_t step(mpt_exec *exec) {
   return status ? status : mpt_cuda_launch(exec, 1, update);
 }
 
-static int32_t evaluate(mpt_exec *exec) { return predict(exec, exec->outputs[0]); }
+/* With MODULE_RELU: prediction = relu(x w + b), and x w where that is positive, with its sums down the columns. */
+static int32_t evaluate(mpt_exec *exec) {
+#ifdef MODULE_RELU
+  const void *x = exec->inputs[0], *w = exec->state;
+  mpt_gemm_desc forward = describe(ROWS, OUT, IN, IN, 1, MPT_GEMM_BIAS | MPT_GEMM_RELU | MPT_GEMM_KEEP);
+  mpt_gemm_desc backward = describe(ROWS, OUT, IN, IN, 1, MPT_GEMM_RELU_GRADIENT | MPT_GEMM_SUM_D);
+  int32_t status =
+      mpt_cuda_gemm_chained(exec, 0, &forward, x, w, exec->state + 64, exec->outputs[0], NULL, NULL, exec->arena, NULL);
+  return status ? status
+                : mpt_cuda_gemm_chained(exec, 1, &backward, x, w, NULL, exec->outputs[1], NULL, NULL, exec->arena,
+                                        exec->outputs[2]);
+#else
+  return predict(exec, exec->outputs[0]);
+#endif
+}
 
 static const mpt_call_desc stepCalls[] = {{"gemm 4x2x3", "/fc/Gemm", 0, 0},   {"error (sub, mul)", "/loss", 0, 0},
                                           {"gemm 3x2x4 T", "/fc/Gemm", 0, 0}, {"copy", "/fc/Gemm", 0, 0},
@@ -101,7 +124,11 @@ static const mpt_call_desc stepCalls[] = {{"gemm 4x2x3", "/fc/Gemm", 0, 0},   {"
 static const mpt_buffer_desc buffers[] = {{"f32 4x2", "/fc/Gemm", MODULE_ARENA - 128}, {"f32 3x2", "/loss", 24}};
 static const mpt_function_desc functions[] = {
     {"step", step, MODULE_ARENA, 2, 3, inputs, 1, stepOutputs, 6, stepCalls, 2, buffers},
+#ifdef MODULE_RELU
+    {"evaluate", evaluate, 512, 2, 1, inputs, 3, evaluateOutputs, 0, NULL, 0, NULL},
+#else
     {"evaluate", evaluate, 0, 1, 1, inputs, 1, evaluateOutputs, 0, NULL, 0, NULL},
+#endif
 };
 
 __attribute__((visibility("default"))) const mpt_module_desc mpt_module = {
