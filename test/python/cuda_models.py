@@ -35,6 +35,24 @@ def cnn(path):
     return values(5, 4, 3, 9, 8)
 
 
+def convolutions(path, rank=2):
+    """Convolutions of `rank` dimensions with strides, dilations, groups and padding that differs between sides; channels in eights and not."""
+    extent, nodes, weights, last = {1: [40], 2: [15, 13], 3: [7, 8, 9]}[rank], [], {}, "x"
+    layers = [(3, 16, 1, 3, [2], [1], 1), (16, 16, 1, 3, [2, 1, 3], [1, 2, 1], 2), (16, 24, 1, 2, [1], [2, 1, 2], 1), (24, 24, 3, 1, [3], [1], 0),
+              (24, 24, 24, 3, [1], [1], 1), (24, 10, 2, 3, [1], [1], 1)]
+    for i, (inputs, outputs, groups, kernel, strides, dilations, pad) in enumerate(layers):
+        weights |= {f"w{i}": values(i, outputs, inputs // groups, *[kernel] * rank)}
+        nodes += [helper.make_node("Conv", [last, f"w{i}"], [f"c{i}"], name=f"conv{i}", group=groups, strides=(strides * rank)[:rank],
+                                   dilations=(dilations * rank)[:rank], pads=[pad] * rank + [max(pad, 1)] * rank),
+                  helper.make_node("Relu", [f"c{i}"], [f"r{i}"], name=f"relu{i}")]
+        last = f"r{i}"
+    nodes += [helper.make_node("GlobalAveragePool", [last], ["g"], name="pool"), helper.make_node("Flatten", ["g"], ["f"], name="flat"),
+              helper.make_node("Gemm", ["f", "fc"], ["logits"], name="fc")]
+    weights["fc"] = values(30, 10, 5)
+    model(path, "convolutions", nodes, weights, {"x": [4, 3, *extent]}, ("logits", TensorProto.FLOAT, [4, 5]))
+    return values(31, 4, 3, *extent)
+
+
 def normalized(path, shift=0.0):
     """Convolutions with batch norm, channels in eights; `shift` moves the inputs, and with them the means of what is normalized."""
     nodes, weights, last = [], {}, "x"

@@ -40,6 +40,9 @@ inline constexpr llvm::StringLiteral kGuardedAttr = "mpt.guarded";
 /// none.
 inline constexpr llvm::StringLiteral kInPlaceAttr = "mpt.in_place";
 
+/// On gpu.subgroup_mma_* ops: what their FP16 matrices hold are bits of BF16, which !gpu.mma_matrix has no name for.
+inline constexpr llvm::StringLiteral kBrainFloatAttr = "mpt.bf16";
+
 struct GpuLaunch {
   mlir::func::FuncOp function;
   std::array<int64_t, 3> grid, block;

@@ -1,4 +1,4 @@
-// mpt_cuda_conv: convolutions through cuDNN where it is present and has a deterministic algorithm, else by columns.
+// mpt_cuda_conv: convolutions through cuDNN where it is present and has a deterministic algorithm, else without it.
 #include "cuda/ConvGraph.h"
 #include "cuda/Library.h"
 
@@ -77,8 +77,8 @@ struct ConvSite : SiteCache {
   dnn::FilterDesc w = nullptr;
   dnn::ConvDesc conv = nullptr;
   dnn::Performance chosen{};
-  bool refused = false;               // cuDNN has nothing for it
-  std::unique_ptr<SiteCache> columns; // then
+  bool refused = false;             // cuDNN has nothing for it
+  std::unique_ptr<SiteCache> alone; // then
 };
 
 /// A convolution whose sums are wanted.
@@ -193,6 +193,15 @@ mpt_status run(CudaDevice &device, ConvLibrary &library, ConvSite &site, void *x
   return status ? fail(MPT_INTERNAL, "convolution: cuDNN: %s", api.GetErrorString(status)) : MPT_OK;
 }
 
+/// `library` becomes null where cuDNN is not to be asked.
+mpt_status libraryFor(CudaDevice &device, const mpt_conv_desc &d, ConvLibrary *&library) {
+  ConvWay way;
+  if (mpt_status status = convWay(way))
+    return status;
+  library = fits(d) && way <= ConvWay::Library ? device.convolutions() : nullptr;
+  return MPT_OK;
+}
+
 mpt_status conv(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot, const mpt_conv_desc &d, const void *bias,
                 void *x, void *w, void *y) {
   CudaDevice &device = deviceOf(exec);
@@ -201,9 +210,11 @@ mpt_status conv(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot, const mp
   if (d.groups < 1 || d.ic % d.groups || d.oc % d.groups || d.kind < 0 || d.kind > 2)
     return fail(MPT_INVALID_ARGUMENT, "convolution: expected %lld groups to divide %lld and %lld channels",
                 static_cast<long long>(d.groups), static_cast<long long>(d.ic), static_cast<long long>(d.oc));
-  ConvLibrary *library = fits(d) ? device.convolutions() : nullptr;
+  ConvLibrary *library = nullptr;
+  if (mpt_status status = libraryFor(device, d, library))
+    return status;
   if (!library)
-    return convByColumns(exec, slot, d, x, w, y);
+    return convAlone(exec, slot, d, x, w, y);
   auto *site = static_cast<ConvSite *>(slot.get());
   if (!site || memcmp(&site->desc, &d, sizeof d) != 0) {
     auto fresh = std::make_unique<ConvSite>(library->api);
@@ -217,7 +228,7 @@ mpt_status conv(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot, const mp
     slot = std::move(fresh);
   }
   if (site->refused)
-    return convByColumns(exec, site->columns, d, x, w, y);
+    return convAlone(exec, site->alone, d, x, w, y);
   return run(device, *library, *site, x, w, y);
 }
 
@@ -232,8 +243,10 @@ mpt_status convSums(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot, cons
   if (!site || memcmp(&site->desc, &d, sizeof d) != 0) {
     auto fresh = std::make_unique<SumsSite>();
     fresh->desc = d;
-    ConvLibrary *library = fits(d) && !device.capturing ? device.convolutions() : nullptr;
-    if (library)
+    ConvLibrary *library = nullptr;
+    if (mpt_status status = libraryFor(device, d, library))
+      return status;
+    if (library && !device.capturing)
       fresh->together = planner(device, *library, d, pointers);
     site = fresh.get();
     slot = std::move(fresh);

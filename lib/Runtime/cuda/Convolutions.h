@@ -95,10 +95,26 @@ private:
   ConvLibrary(const dnn::Functions &api, const dnn::GraphFunctions *graphs) : api(api), graphs(graphs) {}
 };
 
+/// What MPT_CUDA_CONV asks to be tried first.
+enum class ConvWay { Any, Library, Implicit, Columns };
+mpt_status convWay(ConvWay &way);
+
+/// A convolution without cuDNN: by the implicit-GEMM kernels or by columns, whichever is faster on the operands in the
+/// first run.
+mpt_status convAlone(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot, const mpt_conv_desc &desc, void *x,
+                     void *w, void *y);
+
 /// Convolutions as matrices of columns times matrices of weights; needs the kernels that emitted libraries with
 /// convolutions carry.
 mpt_status convByColumns(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot, const mpt_conv_desc &desc, void *x,
                          void *w, void *y);
+
+/// Likewise as products of matrices that lie nowhere (lib/Target/CUDA/ConvKernels.cpp).
+mpt_status convImplicit(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot, const mpt_conv_desc &desc, void *x,
+                        void *w, void *y);
+/// Whether the library has a kernel for it.
+bool hasImplicitKernel(const CudaDevice &device, const mpt_conv_desc &desc, const void *x, const void *w,
+                       const void *y);
 
 } // namespace mpt::rt
 

@@ -59,6 +59,8 @@ public:
   bool capturing = false;
   bool warming = false; // the first run of a function: library calls may try variants
   std::string name;     // as the driver calls the device
+  /// By description: whether a convolution without cuDNN is faster by implicit GEMM than by columns.
+  std::map<std::string, bool> implicitIsFaster;
 
 private:
   friend struct CudaFunction;

@@ -1,8 +1,13 @@
-// Kernels that the runtime launches by itself: convolutions as matrices of columns, where there is no cuDNN, and the
-// search for values that are not finite. Those of attention: AttentionKernels.cpp.
+// Kernels that the runtime launches by itself: convolutions as products, where there is no cuDNN or nothing in it fits,
+// and the search for values that are not finite. Those of attention: AttentionKernels.cpp.
+#include "ConvKernels.h"
 #include "KernelMaker.h"
+#include "TileProduct.h"
 
+#include "mpt-c/abi.h"
 #include "mpt/Dialect/RT/RTDialect.h"
+
+#include "llvm/ADT/StringSet.h"
 
 using namespace mlir;
 using namespace mpt;
@@ -109,6 +114,53 @@ func::FuncOp makeNarrow(OpBuilder &builder, Location loc, const std::string &suf
   return k.function;
 }
 
+/// The sums of so many slices, one behind another, in their order. Words: results, slices.
+void makeSlices(OpBuilder &builder, Location loc, Type type) {
+  Type wide = builder.getF32Type();
+  std::string name;
+  llvm::raw_string_ostream(name) << "mpt_slices_" << type;
+  KernelMaker k(builder, loc, name, {wide, type}, 2, 0);
+  auto slices = scf::ForOp::create(k.b, k.number(0), k.fields[1], k.number(1), ValueRange{k.zero(wide)});
+  {
+    OpBuilder::InsertionGuard guard(k.b);
+    k.b.setInsertionPointToStart(slices.getBody());
+    Value at = k.add(k.mul(slices.getInductionVar(), k.fields[0]), k.index());
+    Value term = memref::LoadOp::create(k.b, k.from(), ValueRange{at});
+    scf::YieldOp::create(k.b, ValueRange{arith::AddFOp::create(k.b, slices.getRegionIterArg(0), term)});
+  }
+  Value sum = slices.getResult(0);
+  if (type != wide)
+    sum = arith::TruncFOp::create(k.b, type, sum);
+  memref::StoreOp::create(k.b, sum, k.to(), ValueRange{k.index()});
+}
+
+/// Implicit-GEMM kernels for the convolutions of `module`, one for all of a kind, of the same types and access.
+void makeConvKernels(OpBuilder &builder, ModuleOp module) {
+  llvm::StringSet<> made;
+  llvm::SetVector<Type> sums;
+  module.walk([&](rt::ConvOp conv) {
+    auto type = [](Value buffer) { return cast<MemRefType>(buffer.getType()); };
+    auto x = type(conv.getX()), w = type(conv.getW()), y = type(conv.getY());
+    const int64_t kind = static_cast<int64_t>(conv.getKind());
+    const MemRefType &result = kind == MPT_CONV_FORWARD ? y : kind == MPT_CONV_BACKWARD_DATA ? x : w;
+    Type one = (kind == MPT_CONV_BACKWARD_DATA ? w : x).getElementType();
+    Type other = (kind == MPT_CONV_FORWARD ? w : y).getElementType(), to = result.getElementType();
+    if (one != other || (to != one && !to.isF32()) || !(one.isF32() || one.isF16() || one.isBF16()))
+      return;
+    const int64_t groups = static_cast<int64_t>(conv.getGroups()), run = conv::vectorWidth(one.isF32());
+    bool vectors = x.getShape()[1] / groups % run == 0 && y.getShape()[1] / groups % run == 0;
+    if (kind == MPT_CONV_BACKWARD_WEIGHTS) {
+      sums.insert(to);
+      to = builder.getF32Type();
+    }
+    ConvKernel kernel{kind, one, to, vectors};
+    if (made.insert(kernel.name()).second)
+      makeConvKernel(builder, module.getLoc(), kernel);
+  });
+  for (Type type : sums)
+    makeSlices(builder, module.getLoc(), type);
+}
+
 /// Whether some value of `bits` bits is NaN or infinite, by its pattern without the sign: all types of a width alike.
 void makeFinite(OpBuilder &builder, Location loc, unsigned bits) {
   Type pattern = builder.getIntegerType(bits), wide = builder.getI64Type();
@@ -153,4 +205,5 @@ void mpt::cuda::addSupportKernels(ModuleOp module, bool checks) {
     if (!type.isF32())
       makeNarrow(builder, module.getLoc(), suffix, type);
   }
+  makeConvKernels(builder, module);
 }

@@ -144,6 +144,7 @@ LogicalResult convert(ModuleOp part, unsigned bits) {
   populateFinalizeMemRefToLLVMConversionPatterns(types, patterns);
   cf::populateControlFlowToLLVMConversionPatterns(types, patterns);
   populateFuncToLLVMConversionPatterns(types, patterns);
+  cuda::populateMatrixPatterns(types, patterns);
   LLVMConversionTarget target(*context);
   target.addLegalDialect<NVVM::NVVMDialect>();
   // Truth values and the bytes that they lie in are one type from here on.

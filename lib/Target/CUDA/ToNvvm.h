@@ -4,11 +4,19 @@
 
 #include "mlir/IR/BuiltinOps.h"
 
+namespace mlir {
+class LLVMTypeConverter;
+class RewritePatternSet;
+} // namespace mlir
+
 namespace mpt::cuda {
 
 /// Lowers the functions of `kernels` to the LLVM and NVVM dialects, in modules inside it: those that 32-bit indices
 /// serve and the others, each with the globals.
 llvm::FailureOr<llvm::SmallVector<mlir::ModuleOp>> lowerKernels(mlir::ModuleOp kernels);
+
+/// gpu.subgroup_mma_* on matrices of 16 x 16, FP16 or BF16 (kBrainFloatAttr) with FP32 sums.
+void populateMatrixPatterns(mlir::LLVMTypeConverter &types, mlir::RewritePatternSet &patterns);
 
 } // namespace mpt::cuda
 

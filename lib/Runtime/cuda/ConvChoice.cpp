@@ -1,0 +1,86 @@
+// Convolutions without cuDNN: implicit GEMM or columns, as they were measured.
+#include "cuda/Convolutions.h"
+
+#include <cstdlib>
+#include <cstring>
+
+using namespace mpt::rt;
+
+namespace {
+
+struct AloneSite : SiteCache {
+  mpt_conv_desc desc;
+  bool implicit = false;
+  std::unique_ptr<SiteCache> kept;
+};
+
+using Way = decltype(&convByColumns);
+
+/// Milliseconds, the best of some; negative where it does not run.
+float measure(const mpt_exec *exec, Way way, const mpt_conv_desc &d, void *x, void *w, void *y) {
+  CudaDevice &device = deviceOf(exec);
+  std::unique_ptr<SiteCache> slot;
+  float best = -1;
+  cu::Event events[2] = {};
+  bool ok = true;
+  for (cu::Event &event : events)
+    ok = device.api.EventCreate(&event, cu::EventDefault) == cu::Success && ok;
+  for (int round = 0; ok && round < 3; ++round) {
+    float milliseconds = 0;
+    device.api.EventRecord(events[0], device.stream);
+    ok = way(exec, slot, d, x, w, y) == MPT_OK;
+    device.api.EventRecord(events[1], device.stream);
+    ok = device.api.EventSynchronize(events[1]) == cu::Success && ok &&
+         device.api.EventElapsedTime(&milliseconds, events[0], events[1]) == cu::Success;
+    if (ok && round > 0 && (best < 0 || milliseconds < best)) // the first one loads code and chooses products
+      best = milliseconds;
+  }
+  for (cu::Event event : events)
+    if (event)
+      device.api.EventDestroy_v2(event);
+  return ok ? best : -1;
+}
+
+/// Takes implicit GEMM where nothing can or need be measured.
+bool isImplicitFaster(const mpt_exec *exec, const mpt_conv_desc &d, void *x, void *w, void *y) {
+  CudaDevice &device = deviceOf(exec);
+  const char *search = getenv("MPT_CUDA_SEARCH");
+  if (device.capturing || (search && strcmp(search, "0") == 0))
+    return true;
+  auto [known, isNew] = device.implicitIsFaster.try_emplace(std::string(reinterpret_cast<const char *>(&d), sizeof d));
+  if (isNew) {
+    float implicit = measure(exec, convImplicit, d, x, w, y), columns = measure(exec, convByColumns, d, x, w, y);
+    known->second = columns < 0 || (implicit >= 0 && implicit <= columns);
+  }
+  return known->second;
+}
+
+} // namespace
+
+mpt_status mpt::rt::convWay(ConvWay &way) {
+  const char *given = getenv("MPT_CUDA_CONV");
+  const std::string text = given ? given : "";
+  way = text == "cudnn" ? ConvWay::Library : text == "implicit" ? ConvWay::Implicit : ConvWay::Columns;
+  if (text.empty())
+    way = ConvWay::Any;
+  else if (way == ConvWay::Columns && text != "columns")
+    return fail(MPT_INVALID_ARGUMENT, "MPT_CUDA_CONV: expected 'cudnn', 'implicit' or 'columns', got '%s'", given);
+  return MPT_OK;
+}
+
+mpt_status mpt::rt::convAlone(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot, const mpt_conv_desc &d, void *x,
+                              void *w, void *y) {
+  auto *site = static_cast<AloneSite *>(slot.get());
+  if (!site || memcmp(&site->desc, &d, sizeof d) != 0) {
+    ConvWay way;
+    if (mpt_status status = convWay(way))
+      return status;
+    auto fresh = std::make_unique<AloneSite>();
+    fresh->desc = d;
+    fresh->implicit = way != ConvWay::Columns && hasImplicitKernel(deviceOf(exec), d, x, w, y) &&
+                      (way == ConvWay::Implicit || isImplicitFaster(exec, d, x, w, y));
+    site = fresh.get();
+    slot = std::move(fresh);
+  }
+  return (site->implicit ? convImplicit : convByColumns)(exec, site->kept, d, x, w, y);
+}

@@ -1,0 +1,25 @@
+// Kernels of convolutions as products of matrices whose elements are gathered as they are needed.
+#ifndef MPT_LIB_TARGET_CUDA_CONVKERNELS_H
+#define MPT_LIB_TARGET_CUDA_CONVKERNELS_H
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace mpt::cuda {
+
+/// `kind` as in mpt_conv_desc. Backward weights leave FP32 sums of slices of their terms.
+struct ConvKernel {
+  int64_t kind;
+  mlir::Type operand, result;
+  bool vectors; ///< of channels, whose counts in a group are multiples of conv::vectorWidth
+
+  /// mpt_conv_{forward,data,weights}_<operand>_<result>_{v,s}
+  std::string name() const;
+};
+
+/// @name(source, filters, target, words): x, w and y of the forward kind, y, w and x of backward data; of backward
+/// weights y, x and w. `words` are those of conv::Word and the tables behind them.
+mlir::func::FuncOp makeConvKernel(mlir::OpBuilder &builder, mlir::Location loc, const ConvKernel &kernel);
+
+} // namespace mpt::cuda
+
+#endif // MPT_LIB_TARGET_CUDA_CONVKERNELS_H
