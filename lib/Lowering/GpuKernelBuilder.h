@@ -32,6 +32,8 @@ private:
   // ---- schedules
   void pointwise();
   void rows(int64_t extent, llvm::StringRef schedule, bool partial);
+  void storeKeptRow(Frame &frame, Team &team, llvm::ArrayRef<int64_t> order, llvm::SmallVector<IndexExpr> at,
+                    mlir::Value used, Team writer);
   void columns();
   bool columnsWithElements(ReduceOp main);
   mlir::Value guardOfReductions();

@@ -62,6 +62,33 @@ int64_t bytesOf(Type type) { return ceilDiv(type.getIntOrFloatBitWidth(), 8); }
 
 } // namespace
 
+/// The elements of a row that `team` holds after its sums, written one by one. `writer` is the same team by other
+/// numbers, so that of the sums' computations only the row itself lives on: comparisons with a position, for one, would
+/// take a register an element.
+void GpuKernelBuilder::storeKeptRow(Frame &frame, Team &team, ArrayRef<int64_t> order, SmallVector<IndexExpr> at,
+                                    Value used, Team writer) {
+  ElementEmitter &e = frame.e;
+  SmallVector<Value> streams;
+  for (auto [argument, type] : llvm::zip_equal(body().getArguments(), inputs))
+    if (type.getShape() == ArrayRef<int64_t>(shape))
+      streams.push_back(argument);
+  SmallVector<IndexExpr> positions;
+  team.forEach(extentOf(row), [&](IndexExpr position, Value) { positions.push_back(position); });
+  auto known = positions.begin();
+  writer.forEach(extentOf(row), [&](IndexExpr position, Value inside) {
+    SmallVector<Value> values;
+    e.spread(*known++, shape, order, at);
+    for (Value stream : streams)
+      values.push_back(e.element(stream, at));
+    e.spread(position, shape, order, at);
+    for (auto [stream, value] : llvm::zip_equal(streams, values))
+      e.define(stream, at, value);
+    if (used)
+      inside = inside ? Value(arith::AndIOp::create(e.b, used, inside)) : used;
+    store(e, outputBuffers(frame.function), outputsAt(e, at, /*rowLevel=*/false), inside);
+  });
+}
+
 /// Teams of 1 to 512 threads, a row each; `partial`: the rows' sums lie in scratch, in pieces.
 void GpuKernelBuilder::rows(int64_t extent, StringRef schedule, bool partial) {
   bool vectors = laneInRow && !row.empty();
@@ -95,14 +122,21 @@ void GpuKernelBuilder::rows(int64_t extent, StringRef schedule, bool partial) {
   // One operand that only sums read: half of a thread's registers hold the row.
   if (streams == 2 && llvm::all_of(yielded(), [&](Value output) { return isRowLevel(output) || row.empty(); }))
     unroll = 64;
+  // A longer row that the sums read once, of which nothing else has to be kept: as many as the registers of the largest
+  // team hold, since it would be read again for every sum and for what follows.
+  constexpr int64_t mostKept = 104;
+  auto heldBy = [&](int64_t threads) { return ceilDiv(pieces, threads) * vector; };
+  bool keepsLongRow = streams == 2 && reductions.size() <= 3 && chainLength(body()) <= 2 &&
+                      heldBy(mostThreads) > unroll && heldBy(mostThreads) <= mostKept;
+  if (keepsLongRow)
+    unroll = mostKept;
   // So do several sums over rows that no team keeps.
   if (reductions.size() > 3 && extent > mostThreads * unroll)
     mostThreads = target.maxThreads;
   int64_t threads = 1;
   while (threads < 32 && threads < pieces)
     threads *= 2;
-  auto held = [&] { return ceilDiv(pieces, threads) * vector; };
-  while (threads >= 32 && threads < mostThreads && held() > unroll)
+  while (threads >= 32 && threads < mostThreads && heldBy(threads) > unroll)
     threads *= 2;
   // Few rows: more threads each.
   while (threads >= 32 && threads < mostThreads && pieces >= 2 * threads &&
@@ -153,6 +187,13 @@ void GpuKernelBuilder::rows(int64_t extent, StringRef schedule, bool partial) {
         (void)e.element(op.getY(), point);
       }
       SmallVector<int64_t> order = walkOrder(e, shape, row);
+      if (keepsLongRow && team.isUnrolled(extentOf(row))) {
+        storeKeptRow(frame, team, order, at, used, Team(e, team.opaqueMember(), threads, vector, unroll));
+        if (!ofRow.empty())
+          store(e, buffers_, ofRow, both(used, team.isFirst()));
+        frame.sharedBytes += team.sharedBytes;
+        return;
+      }
       // Where the row is in registers, all its reads come before its writes, which could otherwise not overlap.
       bool gather = team.isUnrolled(extentOf(row));
       SmallVector<std::pair<SmallVector<Result>, Value>> waiting;

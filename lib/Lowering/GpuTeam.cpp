@@ -39,6 +39,17 @@ Value mpt::sharedBuffer(ElementEmitter &e, ArrayRef<int64_t> shape, Type element
   return memref::GetGlobalOp::create(b, type, name);
 }
 
+static Value shuffled(ElementEmitter &e, Value x, int64_t distance) {
+  ImplicitLocOpBuilder &b = e.b;
+  Type type = x.getType();
+  bool narrow = isa<IntegerType>(type) && type.getIntOrFloatBitWidth() < 32;
+  if (narrow)
+    x = arith::ExtSIOp::create(b, b.getI32Type(), x);
+  auto constant = [&](int64_t n) -> Value { return arith::ConstantOp::create(b, b.getI32IntegerAttr(n)); };
+  x = gpu::ShuffleOp::create(b, x, constant(distance), constant(Team::warp), gpu::ShuffleMode::XOR).getShuffleResult();
+  return narrow ? Value(arith::TruncIOp::create(b, type, x)) : x;
+}
+
 //===----------------------------------------------------------------------===//
 // Positions
 //===----------------------------------------------------------------------===//
@@ -121,6 +132,11 @@ Value Team::isFirst() {
       0, [&]() -> Value { return arith::CmpIOp::create(e.b, arith::CmpIPredicate::eq, member, e.indexConstant(0)); });
 }
 
+Value Team::opaqueMember() {
+  Value number = arith::IndexCastOp::create(e.b, e.b.getI32Type(), member);
+  return arith::IndexCastOp::create(e.b, e.b.getIndexType(), shuffled(e, number, 0));
+}
+
 //===----------------------------------------------------------------------===//
 // Sums
 //===----------------------------------------------------------------------===//
@@ -182,17 +198,6 @@ SmallVector<Value> Team::reduceRange(ArrayRef<ReduceOp> group, ArrayRef<Accumula
     return next;
   });
   return across(accumulators, totals);
-}
-
-static Value shuffled(ElementEmitter &e, Value x, int64_t distance) {
-  ImplicitLocOpBuilder &b = e.b;
-  Type type = x.getType();
-  bool narrow = isa<IntegerType>(type) && type.getIntOrFloatBitWidth() < 32;
-  if (narrow)
-    x = arith::ExtSIOp::create(b, b.getI32Type(), x);
-  auto constant = [&](int64_t n) -> Value { return arith::ConstantOp::create(b, b.getI32IntegerAttr(n)); };
-  x = gpu::ShuffleOp::create(b, x, constant(distance), constant(Team::warp), gpu::ShuffleMode::XOR).getShuffleResult();
-  return narrow ? Value(arith::TruncIOp::create(b, type, x)) : x;
 }
 
 SmallVector<Value> Team::across(ArrayRef<Accumulator> accumulators, ArrayRef<Value> partial) {

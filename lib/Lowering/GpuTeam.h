@@ -41,6 +41,9 @@ public:
   llvm::SmallVector<mlir::Value> across(llvm::ArrayRef<Accumulator> accumulators, llvm::ArrayRef<mlir::Value> partial);
   /// True when `at` is the same for all threads of the team.
   bool isUniform(llvm::ArrayRef<IndexExpr> at) const;
+  /// This thread's number in the team, of which compilers do not know that it is that (each lane sends it to itself):
+  /// what is computed from it is not kept from the same computation before. For all threads, outside of loops.
+  mlir::Value opaqueMember();
   /// Truth value: the team's first thread.
   mlir::Value isFirst();
   /// Bytes of shared memory declared so far.

@@ -1,17 +1,10 @@
 // --fusion-form: greedy grouping of ops into kernels.
-#include "mpt/Dialect/MPT/GraphBuilder.h"
-#include "mpt/Dialect/Train/TrainDialect.h"
-#include "mpt/Interfaces/FusionRole.h"
-#include "mpt/Lowering/Backward.h"
+#include "passes/fusion/Grouping.h"
+
 #include "mpt/Lowering/OpOrder.h"
 #include "passes/fusion/Passes.h"
-#include "passes/fusion/Sizes.h"
 
-#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/IRMapping.h"
-#include "llvm/ADT/MapVector.h"
-
-#include <map>
 
 namespace mpt {
 #define GEN_PASS_DEF_FORM
@@ -25,25 +18,15 @@ namespace {
 
 constexpr int64_t smallSpace = 4096; ///< elements that one thread reduces as part of scalar arithmetic
 constexpr int64_t fewSums = 16;      ///< of scalar arithmetic on a GPU, where one block makes them one after the other
-constexpr int64_t fewElements = 4;   ///< numbers and keys that all elements read
-constexpr size_t maxBundle = 200;    ///< operands and results of a bundle: more pointers than these spill
 constexpr int64_t largePass = 65536; ///< elements that are worth a pass of their own on a device
+constexpr int64_t longRow = 16384;   ///< elements of a row that a team of threads keeps only if it keeps nothing else
 constexpr int64_t maxOps = 256;      ///< ops of a group: bounds compile time and register pressure
 
-bool isSplat(Operation *op) {
-  auto constant = dyn_cast_or_null<ConstantOp>(op);
-  auto dense = constant ? dyn_cast<DenseElementsAttr>(constant.getValue()) : nullptr;
-  return dense && dense.isSplat();
-}
 /// Ops whose elements follow from few elements or none.
 bool isMadeAgain(Operation *op) {
   auto role = dyn_cast<FusionRole>(op);
   return isSplat(op) || (role && role.isMadeAgain());
 }
-bool isFusible(Operation *op) {
-  return isa<LoopLowering>(op) && !isViewOp(op) && (!isa<ConstantOp>(op) || isSplat(op));
-}
-ArrayRef<int64_t> shapeOf(Value value) { return tensorType(value).getShape(); }
 
 /// True for ops that are better made again for each reader: no operand as large as the result, or cheap arithmetic on
 /// one that is no larger in bytes.
@@ -68,6 +51,14 @@ bool isRepeatable(Operation *op) {
   return full && countOf(full) > 1 && bytesOf(full) <= bytesOf(op->getResult(0));
 }
 
+/// One of many sums along the contiguous axes of a large tensor.
+bool isRowSum(Operation *op) {
+  auto reduce = dyn_cast<ReduceOp>(op);
+  ArrayRef<int64_t> axes = reduce ? reduce.getAxes() : ArrayRef<int64_t>();
+  return !axes.empty() && axes.front() == tensorType(reduce.getX()).getRank() - static_cast<int64_t>(axes.size()) &&
+         countOf(reduce.getY()) >= 8 && countOf(reduce.getX()) >= largePass;
+}
+
 /// What an op reads and makes.
 SmallVector<Value> valuesOf(Operation *op) {
   SmallVector<Value> values(op->getOperands());
@@ -75,54 +66,17 @@ SmallVector<Value> valuesOf(Operation *op) {
   return values;
 }
 
-class Grouping {
-public:
-  Grouping(func::FuncOp function, bool device)
-      : block(function.getBody().front()), device(device), late(backwardOps(function)) {}
-
-  /// `separate`: every op stays a group of its own.
-  void run(bool separate);
-  template <typename F> void outline(F report);
-
-private:
-  void sink(MutableArrayRef<Operation *> fusions);
-  struct Group {
-    SmallVector<Operation *> ops; ///< in block order
-  };
-  void repeatCheapOps();
-  void findLate();
-  void findRowTerms();
-  void findUpdates();
-  void shareReaders(Value value);
-  std::string signatureOf(const Group &group, SetVector<Value> &operands);
-  void bundleUpdates();
-  bool isPlain(Operation *op, ArrayRef<int64_t> shape);
-  void bundleSums();
-  bool mixesRecomputed(ArrayRef<Operation *> ops) const;
-  bool tryMerge(unsigned a, unsigned b);
-  bool shareElements(const Group &a, const Group &b);
-  bool feedsBroadcasts(Operation *op, const DenseSet<Operation *> &members);
-  bool isLegal(ArrayRef<Operation *> ops, const DenseSet<Operation *> &members);
-  bool order(unsigned a, unsigned b);
-  bool leaves(Value value, const DenseSet<Operation *> &members) {
-    return llvm::any_of(value.getUsers(), [&](Operation *user) { return !members.contains(user); });
-  }
-
-  Block &block;
-  const bool device;
-  DenseSet<Operation *> updates;  ///< arithmetic on elements that state alone takes
-  DenseSet<Operation *> sums;     ///< of all elements of gradients, with what they add up: in bundles
-  DenseSet<Operation *> rowTerms; ///< on a device: arithmetic on elements that sums of rows add up
-  DenseSet<Operation *> late;     ///< ops of the backward pass, and all that only they read
-  DenseMap<Operation *, unsigned> groupOf, position;
-  SmallVector<Group> groups; ///< one for each op at first, fusible or not; merging empties one
-  /// A topological order of the groups, kept by every merge: rank[g] is g's place in sequence.
-  SmallVector<unsigned> rank, sequence;
-  /// Sizes with which a pair of groups was refused: until one grows, it is refused again.
-  DenseMap<std::pair<unsigned, unsigned>, std::pair<size_t, size_t>> refused;
-};
-
 } // namespace
+
+bool mpt::isSplat(Operation *op) {
+  auto constant = dyn_cast_or_null<ConstantOp>(op);
+  auto dense = constant ? dyn_cast<DenseElementsAttr>(constant.getValue()) : nullptr;
+  return dense && dense.isSplat();
+}
+
+bool mpt::isFusible(Operation *op) {
+  return isa<LoopLowering>(op) && !isViewOp(op) && (!isa<ConstantOp>(op) || isSplat(op));
+}
 
 void Grouping::repeatCheapOps() {
   for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block))) {
@@ -192,12 +146,6 @@ bool Grouping::feedsBroadcasts(Operation *op, const DenseSet<Operation *> &membe
 void Grouping::findRowTerms() {
   DenseMap<Operation *, unsigned> calls; // on the longest way to an op
   DenseSet<Operation *> following;       // from sums of rows, as far as the next call
-  auto isRowSum = [](Operation *op) {
-    auto reduce = dyn_cast<ReduceOp>(op);
-    ArrayRef<int64_t> axes = reduce ? reduce.getAxes() : ArrayRef<int64_t>();
-    return !axes.empty() && axes.front() == tensorType(reduce.getX()).getRank() - static_cast<int64_t>(axes.size()) &&
-           countOf(reduce.getY()) >= 8 && countOf(reduce.getX()) >= largePass;
-  };
   for (Operation &op : block) {
     unsigned count = 0;
     for (Value operand : op.getOperands())
@@ -227,6 +175,68 @@ void Grouping::findRowTerms() {
     if (added.contains(&op) && readLater.contains(&op))
       rowTerms.insert(&op);
   }
+}
+
+/// What the backward pass makes of the elements that a sum of the forward pass adds up, and of the sum itself, with no
+/// library call and no other sum in between, is made with the sum, as the gradient of a loss by rows: the elements are
+/// read once. Joined one by one they would not come together: each row's numbers serve the loss as well, and the kernel
+/// that adds up the loss would lie between the two.
+bool Grouping::joinRowGradient(ReduceOp sum) {
+  ArrayRef<int64_t> space = shapeOf(sum.getX()), rows = shapeOf(sum.getY());
+  // From the sum along numbers of the rows to elements of the backward pass.
+  SetVector<Operation *> numbers, elements;
+  numbers.insert(sum);
+  for (size_t i = 0; i < numbers.size(); ++i)
+    for (Operation *user : numbers[i]->getUsers()) {
+      if (!isFusible(user) || isa<ReduceOp>(user) || user->getNumResults() != 1)
+        continue;
+      if (shapeOf(user->getResult(0)) == rows)
+        numbers.insert(user);
+      else if (isa<BroadcastOp>(user) && late.contains(user) && shapeOf(user->getResult(0)) == space)
+        elements.insert(user);
+    }
+  if (elements.empty())
+    return false;
+  // What is made of them at the same index, and of what.
+  for (size_t i = 0; i < elements.size(); ++i)
+    for (Operation *user : elements[i]->getUsers())
+      if (isFusible(user) && late.contains(user) && user->getNumResults() == 1 && !isa<ReduceOp>(user) &&
+          shapeOf(user->getResult(0)) == space)
+        elements.insert(user);
+  // Further sums of them, which that kernel would take in, leave no registers for a long row: it would be read for
+  // each.
+  bool isLong = countOf(sum.getX()) / countOf(sum.getY()) > longRow;
+  if (isLong && llvm::any_of(elements, [](Operation *op) {
+        return llvm::any_of(op->getUsers(), [](Operation *user) { return isa<ReduceOp>(user); });
+      }))
+    return false;
+  for (size_t i = 0; i < elements.size(); ++i)
+    for (Value operand : elements[i]->getOperands())
+      if (Operation *source = operand.getDefiningOp();
+          source && isFusible(source) && late.contains(source) && !isa<ReduceOp>(source) && countOf(operand) > 1)
+        elements.insert(source);
+  // Numbers on the way, those next to the sum first; an element reads the last of them.
+  DenseSet<Operation *> leading(elements.begin(), elements.end());
+  for (Operation *number : llvm::reverse(numbers.getArrayRef()))
+    if (llvm::any_of(number->getUsers(), [&](Operation *user) { return leading.contains(user); }))
+      leading.insert(number);
+  SetVector<Operation *> wanted;
+  for (Operation *number : numbers)
+    if (leading.contains(number))
+      wanted.insert(number);
+  for (Operation *element : elements)
+    wanted.insert(element);
+  // What the sums are made of, as far as it is elements or rows' numbers of the forward pass.
+  for (size_t i = 0; i < wanted.size(); ++i)
+    for (Value operand : wanted[i]->getOperands())
+      if (Operation *source = operand.getDefiningOp();
+          source && isFusible(source) && !isSplat(source) && (shapeOf(operand) == space || shapeOf(operand) == rows))
+        wanted.insert(source);
+  if (!joinAll(wanted.getArrayRef()))
+    return false;
+  for (Operation *op : wanted)
+    op->removeAttr(kRecomputedAttr); // the forward pass is at its end: nothing is kept for long
+  return true;
 }
 
 /// One kernel can compute `ops`: see fusion-form's description.
@@ -398,6 +408,9 @@ void Grouping::run(bool separate) {
     findRowTerms();
     findUpdates();
     bundleSums();
+    for (auto reduce : block.getOps<ReduceOp>())
+      if (isRowSum(reduce) && !late.contains(reduce) && groups[groupOf[reduce]].ops.size() == 1)
+        joinRowGradient(reduce);
   }
   // Producers into consumers, from the last consumer back: a chain grows from its end, where its results are due.
   for (bool changed = true; changed;) {
@@ -419,6 +432,36 @@ void Grouping::run(bool separate) {
     bundleUpdates();
 }
 
+/// One group of ops each of which is a group of its own, or nothing.
+bool Grouping::joinAll(ArrayRef<Operation *> wanted) {
+  SmallVector<Operation *> ops(wanted);
+  llvm::sort(ops, [&](Operation *x, Operation *y) { return position[x] < position[y]; });
+  DenseSet<Operation *> members(ops.begin(), ops.end());
+  if (llvm::any_of(ops, [&](Operation *op) { return groups[groupOf[op]].ops.size() != 1 || updates.contains(op); }) ||
+      !isLegal(ops, members))
+    return false;
+  // In the order of the program: what lies between two of them and is not one of them keeps them apart for good.
+  SmallVector<unsigned> ranksBefore(rank), sequenceBefore(sequence);
+  unsigned into = groupOf[ops.front()];
+  for (Operation *op : ArrayRef(ops).drop_front()) {
+    unsigned own = position[op];
+    if (order(into, own)) {
+      groupOf[op] = into;
+      groups[into].ops.push_back(op);
+      groups[own].ops.clear();
+      continue;
+    }
+    for (Operation *joined : ops) {
+      groupOf[joined] = position[joined];
+      groups[position[joined]].ops.assign(1, joined);
+    }
+    rank = std::move(ranksBefore);
+    sequence = std::move(sequenceBefore);
+    return false;
+  }
+  return true;
+}
+
 /// Readers of one value that walk it alike share the pass over it.
 void Grouping::shareReaders(Value value) {
   SmallVector<Operation *> firsts;
@@ -430,190 +473,6 @@ void Grouping::shareReaders(Value value) {
       merged = merged || groupOf[first] == groupOf[user] || tryMerge(groupOf[first], groupOf[user]);
     if (!merged && firsts.size() < (device ? 8 : 1))
       firsts.push_back(user);
-  }
-}
-
-//===----------------------------------------------------------------------===//
-// Updates
-//===----------------------------------------------------------------------===//
-
-/// Arithmetic on the elements of one shape.
-bool Grouping::isPlain(Operation *op, ArrayRef<int64_t> shape) {
-  auto lowering = dyn_cast<LoopLowering>(op);
-  if (!lowering || !isFusible(op) || isSplat(op) || isa<ReduceOp>(op) || lowering.standsAlone() ||
-      op->getNumResults() != 1 || countOf(op->getResult(0)) <= fewElements || shapeOf(op->getResult(0)) != shape)
-    return false;
-  return llvm::all_of(op->getOpOperands(), [&](OpOperand &operand) {
-    // Keys of random streams and broadcast numbers are read by every element.
-    return lowering.readsOwnIndex(operand.getOperandNumber()) ? shapeOf(operand.get()) == shape
-                                                              : countOf(operand.get()) <= fewElements;
-  });
-}
-
-/// Arithmetic whose results only state takes; the same ops serve for parameters of all shapes.
-void Grouping::findUpdates() {
-  for (Operation &op : llvm::reverse(block))
-    if (op.getNumResults() == 1 && !op.use_empty() && isa<RankedTensorType>(op.getResult(0).getType()) &&
-        isPlain(&op, shapeOf(op.getResult(0))) && llvm::all_of(op.getUsers(), [&](Operation *user) {
-          return isa<train::WriteOp>(user) || updates.contains(user);
-        }))
-      updates.insert(&op);
-}
-
-/// Norms and finite checks of what updates read: one pass over a gradient for all of its own, one kernel for all
-/// gradients.
-void Grouping::bundleSums() {
-  llvm::MapVector<Value, SmallVector<Operation *>> byGradient;
-  for (auto reduce : block.getOps<ReduceOp>()) {
-    if (countOf(reduce.getY()) != 1 || countOf(reduce.getX()) <= fewElements || reduce.getKind() == ReduceKind::mean)
-      continue;
-    ArrayRef<int64_t> shape = shapeOf(reduce.getX());
-    SetVector<Operation *> region;
-    region.insert(reduce);
-    SetVector<Value> full;
-    for (size_t i = 0; i < region.size(); ++i)
-      for (Value operand : region[i]->getOperands()) {
-        Operation *source = operand.getDefiningOp();
-        if (source && isPlain(source, shape) &&
-            llvm::all_of(source->getUsers(), [&](Operation *user) { return region.contains(user); }))
-          region.insert(source);
-        else if (countOf(operand) > fewElements && !isSplat(source))
-          full.insert(operand);
-      }
-    if (full.size() == 1 && shapeOf(full[0]) == shape &&
-        llvm::any_of(full[0].getUsers(), [&](Operation *user) { return updates.contains(user); }))
-      llvm::append_range(byGradient[full[0]], region);
-  }
-  std::map<std::string, SmallVector<SmallVector<Operation *>>> kinds;
-  for (auto &[gradient, ops] : byGradient) {
-    llvm::sort(ops, [&](Operation *x, Operation *y) { return position[x] < position[y]; });
-    Group group;
-    group.ops = ops;
-    SetVector<Value> operands;
-    if (std::string signature = signatureOf(group, operands); !signature.empty())
-      kinds[signature].push_back(ops);
-  }
-  for (auto &[signature, members] : kinds) {
-    if (members.size() < 3)
-      continue;
-    Operation *first = nullptr;
-    size_t pointers = 0;
-    for (ArrayRef<Operation *> ops : members) {
-      // At most all of its operands anew, and a result each.
-      size_t more = ops.size() + 2;
-      if (!first || pointers + more > maxBundle) {
-        first = ops.front();
-        pointers = 0;
-      }
-      pointers += more;
-      // First one group for the member, then that into the bundle: either would wait for itself where a sum scales what
-      // another adds up.
-      unsigned own = groupOf[ops.front()], into = groupOf[first];
-      SmallVector<std::pair<Operation *, unsigned>> joined;
-      auto join = [&](Operation *op, unsigned group) {
-        joined.emplace_back(op, groupOf[op]);
-        groups[groupOf[op]].ops.clear();
-        groups[group].ops.push_back(op);
-        groupOf[op] = group;
-      };
-      bool whole = llvm::all_of(ops.drop_front(), [&](Operation *op) {
-        if (!order(own, groupOf[op]))
-          return false;
-        join(op, own);
-        return true;
-      });
-      if (!whole || (own != into && !order(into, own))) {
-        groups[own].ops.assign(1, ops.front());
-        for (auto [op, group] : joined) {
-          groups[group].ops.assign(1, op);
-          groupOf[op] = group;
-        }
-        if (own == into)
-          first = nullptr;
-        continue;
-      }
-      if (own != into)
-        for (Operation *op : ops)
-          join(op, into);
-      sums.insert(ops.begin(), ops.end());
-    }
-  }
-}
-
-/// Equal for groups that differ in shape alone; empty for a group that has results of several shapes.
-std::string Grouping::signatureOf(const Group &group, SetVector<Value> &operands) {
-  std::string text;
-  llvm::raw_string_ostream out(text);
-  DenseMap<Value, unsigned> inside;
-  auto spaceOf = [](Operation *op) {
-    auto reduce = dyn_cast<ReduceOp>(op);
-    return shapeOf(reduce ? Value(reduce.getX()) : Value(op->getResult(0)));
-  };
-  ArrayRef<int64_t> shape = spaceOf(group.ops.front());
-  for (Operation *op : group.ops) {
-    if (spaceOf(op) != shape)
-      return "";
-    out << op->getName() << ' ';
-    if (auto reduce = dyn_cast<ReduceOp>(op))
-      out << static_cast<unsigned>(reduce.getKind()) << ' ' << reduce.getNumericsAttr().getAsOpaquePointer() << ' ';
-    else
-      out << op->getPropertiesAsAttribute().getAsOpaquePointer() << ' ';
-    for (Value operand : op->getOperands()) {
-      Operation *source = operand.getDefiningOp();
-      if (auto known = inside.find(operand); known != inside.end()) {
-        out << '%' << known->second;
-      } else if (isSplat(source)) {
-        auto splat = cast<SplatElementsAttr>(cast<ConstantOp>(source).getValue());
-        out << splat.getSplatValue<Attribute>().getAsOpaquePointer();
-      } else {
-        operands.insert(operand);
-        out << '#' << llvm::find(operands, operand) - operands.begin() << ':'
-            << tensorType(operand).getElementType().getAsOpaquePointer() << (shapeOf(operand) == shape);
-        if (shapeOf(operand) != shape)
-          out << tensorType(operand).getAsOpaquePointer();
-      }
-      out << ',';
-    }
-    Value result = op->getResult(0);
-    bool written = llvm::any_of(result.getUsers(), [](Operation *user) { return isa<train::WriteOp>(user); });
-    out << "->" << tensorType(result).getElementType().getAsOpaquePointer() << written << ';';
-    inside.try_emplace(result, inside.size());
-  }
-  return text;
-}
-
-/// One kernel for all parameters that are updated alike.
-void Grouping::bundleUpdates() {
-  struct Bundle {
-    unsigned group;
-    SetVector<Value> operands;
-    size_t results = 0;
-  };
-  std::map<std::string, Bundle> open;
-  for (unsigned i : sequence) {
-    if (groups[i].ops.empty() || !updates.contains(groups[i].ops.front()))
-      continue;
-    SetVector<Value> operands;
-    std::string signature = signatureOf(groups[i], operands);
-    if (signature.empty())
-      continue;
-    size_t results = llvm::count_if(groups[i].ops, [](Operation *op) {
-      return llvm::any_of(op->getUsers(), [](Operation *user) { return isa<train::WriteOp>(user); });
-    });
-    auto [slot, isNew] = open.try_emplace(signature, Bundle{i, operands, results});
-    if (isNew)
-      continue;
-    Bundle &bundle = slot->second;
-    SetVector<Value> both = bundle.operands;
-    both.insert(operands.begin(), operands.end());
-    if (both.size() + bundle.results + results > maxBundle) {
-      bundle = {i, operands, results};
-      continue;
-    }
-    bundle.operands = std::move(both);
-    bundle.results += results;
-    llvm::append_range(groups[bundle.group].ops, groups[i].ops);
-    groups[i].ops.clear();
   }
 }
 

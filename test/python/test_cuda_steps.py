@@ -1,10 +1,15 @@
 """Steps of small networks of several kinds for CUDA, run without a GPU: losses and gradients against the same policy on the CPU."""
+import re
+import subprocess
+
 import cuda_kernels
+import cuda_models
 import cuda_steps
 import numpy as np
 import pytest
 import small_models
 from conftest import build_folder
+from onnx import TensorProto, helper
 
 # Between them every kind of network with every kind of policy; scripts for the whole corpus: test/e2e/check_cuda.py.
 CASES = [("lenet", "fp32"), ("lenet", "als-f16"), ("resnet", "amp-bf16"), ("unet", "amp-f16"), ("bert", "fp8-hybrid"),
@@ -64,6 +69,28 @@ def test_steps_agree(tmp_path, name, policy):
     feeds = batch_of(tmp_path / "exact", loss)
     text, problems = cuda_steps.judge(*(cuda_steps.train(build, tmp_path / target, feeds) for target in ("cuda", "cpu", "exact")))
     assert not problems, text
+
+
+@pytest.mark.parametrize("policy, width", [("fp32", 20001), ("amp-bf16", 34000)])
+def test_rows_of_a_long_vocabulary_are_kept(tmp_path, policy, width):
+    """Loss and gradient of rows that fill the registers of a block, which reads them once."""
+    build, rng = built(), np.random.default_rng(4)
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["logits"], name="product")]
+    cuda_models.model(tmp_path / "m.onnx", "rows", nodes, {"w": cuda_models.values(5, 16, width)}, {"x": [12, 16]},
+                      ("logits", TensorProto.FLOAT, [12, width]))
+    labels = rng.integers(0, width, 12)
+    labels[2] = -100  # ignored
+    batch = {"x": cuda_models.values(7, 12, 16), "labels": labels.astype(np.int64)}
+    flags = ["--loss=softmax-cross-entropy"]
+    exact = cuda_steps.run(build, tmp_path / "m.onnx", [*flags, "--policy=fp32"], batch, tmp_path / "exact", False)
+    cpu = exact if policy == "fp32" else cuda_steps.run(build, tmp_path / "m.onnx", [*flags, f"--policy={policy}"], batch, tmp_path / "cpu", False)
+    cuda = cuda_steps.run(build, tmp_path / "m.onnx", [*flags, f"--policy={policy}"], batch, tmp_path / "cuda", True)
+    text, problems = cuda_steps.judge(cuda, cpu, exact)
+    assert not problems, text
+    done = subprocess.run([build / "bin" / "mpt-opt", tmp_path / "m.onnx", *flags, f"--policy={policy}", "--target=cuda", "--to=memory", "--emit=mlir",
+                           "--quiet", "-o", "-"], capture_output=True, text=True, check=True)
+    loss = re.search(rf"func.func private @\w+\([^\n]*memref<12x{width}x\w+>[^\n]*memref<12x{width}x\w+>[^\n]*\"rows\"[^\n]*", done.stdout)
+    assert loss and "mpt.passes" not in loss[0] and "reduce x3" in loss[0], done.stdout[:2000]
 
 
 def test_a_wrong_gradient_is_noticed():
