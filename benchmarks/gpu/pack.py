@@ -92,7 +92,11 @@ def small_models(scratch, corpus, wanted):
     """{name: (model file, batch without its target, target, flags)}"""
     import cuda_models
     found = {}
-    for name, make in {"mlp": cuda_models.mlp, "cnn": cuda_models.cnn}.items():
+    # Attention under both masks, with rows and keys that fill no tile: cuDNN's and, without it, products (smoke).
+    def attention(path):
+        return cuda_models.attention(path, "both", batch=2, heads=2, length=200, depth=64)
+
+    for name, make in {"mlp": cuda_models.mlp, "cnn": cuda_models.cnn, "attention": attention}.items():
         path = scratch / f"{name}.onnx"
         x = make(path)
         found[f"own-{name}"] = path, {"x": x}, np.arange(len(x), dtype=np.int64) % 5, ["--loss=softmax-cross-entropy"]

@@ -154,9 +154,9 @@ def test_sums_come_with_the_convolution(tmp_path, policy, way):
     assert result["violations"] == "" and result["live"] == 0 and result["resumed"]
     assert (result["waits"], result["graphs"]) == (0, 4)
     # What FP16 is rounded to is summed; BF16 is summed in FP32 before it is rounded, since cuDNN sums no BF16.
-    kind = {"amp-f16": "type 2 summed as 2", "amp-bf16": "type 9 summed as 0"}[policy]
+    kind = {"amp-f16": " type 2 summed as 2", "amp-bf16": " reduced, type 9 summed as 0"}[policy]
     calls = (tmp_path / "calls").read_text()
-    assert (f"convolution with sums {kind}" in calls) == (way == "together")
+    assert (f"convolution with sums{kind}" in calls) == (way == "together")
     # Those of the norm's gradient: by the operation for them (23), which takes FP16 alone, or by reductions (22).
     kind = {"amp-f16": "type 2 by 23", "amp-bf16": "type 9 by 22"}[policy]
     assert (f"convolution with norm's sums {kind}" in calls) == (way == "together")

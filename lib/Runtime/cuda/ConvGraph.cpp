@@ -7,7 +7,8 @@ namespace {
 
 enum : int64_t { X = 1, W, Y, Sum, Other, Raw, Input, Mean, Inverse, Scale, Shift, Spare, Virtual = Spare + 3 };
 
-/// `wide`: the convolution's FP32 result is summed and, for y, rounded, else what was rounded is summed.
+/// `wide`: the convolution's FP32 result is rounded for y and summed, by reductions that keep an order, else what was
+/// rounded is summed.
 dnn::Descriptor statisticsGraph(GraphMaker &b, dnn::Handle handle, const mpt_conv_desc &d, bool wide) {
   const int type = graphType(d.x_type), single = dnn::Float, both = dnn::SumAndSquares;
   dnn::Descriptor x = b.tensor(X, type, d, d.n, d.ic, d.in), w = b.tensor(W, type, d, d.oc, d.ic, d.kernel);
@@ -20,8 +21,14 @@ dnn::Descriptor statisticsGraph(GraphMaker &b, dnn::Handle handle, const mpt_con
   b.set(forward, dnn::ForwardAlpha, dnn::FloatType, one);
   b.set(forward, dnn::ForwardBeta, dnn::FloatType, zero);
   std::vector<dnn::Descriptor> operations{b.finish(forward)};
-  if (wide)
+  if (wide) {
+    dnn::Descriptor squares = b.tensor(Virtual, single, d, d.n, d.oc, d.out, /*isVirtual=*/true);
     operations.push_back(b.pointwise(dnn::Identity, raw, nullptr, y));
+    operations.push_back(b.pointwise(dnn::Multiply, raw, raw, squares));
+    operations.push_back(b.reduction(dnn::ReduceAdd, raw, b.byChannel(Sum, d, d.oc), /*ordered=*/true));
+    operations.push_back(b.reduction(dnn::ReduceAdd, squares, b.byChannel(Other, d, d.oc), /*ordered=*/true));
+    return b.graph(handle, operations);
+  }
   dnn::Descriptor statistics = b.make(dnn::StatisticsDescriptor);
   b.set(statistics, dnn::StatisticsMode, dnn::StatisticsModeType, both);
   b.set(statistics, dnn::StatisticsPrecision, dnn::DataTypeType, single);
@@ -107,10 +114,11 @@ std::shared_ptr<GraphPlan> mpt::rt::planConvWithSums(CudaDevice &device, ConvLib
   auto [known, isNew] = library.plans.try_emplace(key);
   if (isNew) {
     std::vector<GraphForm> forms;
-    // BF16 results are summed before they are rounded, by libraries that sum FP16 and FP32 alone.
+    // GENSTATS takes FP16; what BF16 is rounded from is summed instead.
     for (bool wide : {false, true})
-      forms.push_back({[=, &library](GraphMaker &b) { return statisticsGraph(b, library.handle, d, wide); },
-                       {X, W, Y, Sum, Other}});
+      if (wide ? library.api.GetVersion() >= 91100 : d.x_type == MPT_FLOAT16)
+        forms.push_back({[=, &library](GraphMaker &b) { return statisticsGraph(b, library.handle, d, wide); },
+                         {X, W, Y, Sum, Other}});
     known->second = searchPlan(device, library, forms, pointers);
   }
   return known->second;

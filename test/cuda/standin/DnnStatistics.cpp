@@ -8,26 +8,46 @@ namespace {
 /// The operations of a graph, in the one form that there is an engine for.
 struct Pattern : Graph {
   Object *forward = nullptr, *round = nullptr, *statistics = nullptr;
+  Object *multiply = nullptr, *reductions[2] = {}; // instead of statistics
 
   explicit Pattern(const Object &graph) {
     for (void *operation : graph.all<void *>(dnn::GraphOperations)) {
       auto *object = static_cast<Object *>(operation);
-      (object->kind == dnn::ForwardDescriptor              ? forward
-       : object->kind == dnn::PointwiseOperationDescriptor ? round
-                                                           : statistics) = object;
+      const bool reduces = object->kind == dnn::ReductionOperationDescriptor;
+      const bool pointwise = object->kind == dnn::PointwiseOperationDescriptor;
+      (object->kind == dnn::ForwardDescriptor               ? forward
+       : pointwise && object->values.count(dnn::PointwiseB) ? multiply
+       : pointwise                                          ? round
+       : reduces                                            ? reductions[reductions[0] != nullptr]
+                                                            : statistics) = object;
     }
   }
   Object *x() const { return forward->ref(dnn::ForwardX); }
   Object *w() const { return forward->ref(dnn::ForwardW); }
   Object *raw() const { return forward->ref(dnn::ForwardY); }
   Object *y() const { return round ? round->ref(dnn::PointwiseY) : raw(); }
-  Object *sum() const { return statistics->ref(dnn::StatisticsSum); }
-  Object *squares() const { return statistics->ref(dnn::StatisticsSquares); }
+  Object *sum() const { return statistics ? statistics->ref(dnn::StatisticsSum) : reductions[0]->ref(dnn::ReductionY); }
+  Object *squares() const {
+    return statistics ? statistics->ref(dnn::StatisticsSquares) : reductions[1]->ref(dnn::ReductionY);
+  }
+  /// The FP32 result, and its product with itself, reduced in order.
+  bool reduces() const {
+    if (statistics || !multiply || !reductions[1] || !round)
+      return false;
+    for (const Object *reduction : reductions)
+      if (!reduction->ref(dnn::ReductionDescriptorOf)->one<char>(dnn::ReductionIsDeterministic))
+        return false;
+    const Object *product = multiply->ref(dnn::PointwiseY);
+    return multiply->ref(dnn::PointwiseX) == raw() && multiply->ref(dnn::PointwiseB) == raw() &&
+           multiply->ref(dnn::PointwiseDescriptorOf)->one<int>(dnn::PointwiseMode, -1) == dnn::Multiply &&
+           product->isVirtual() && product->type() == dnn::Float && raw()->type() == dnn::Float &&
+           reductions[0]->ref(dnn::ReductionX) == raw() && reductions[1]->ref(dnn::ReductionX) == product;
+  }
   std::vector<Object *> inMemory() const override { return {x(), w(), y(), sum(), squares()}; }
 
   /// What the guide to the runtime fusion engines lists for a convolution followed by statistics.
   bool hasEngine() const override {
-    if (!forward || !statistics || statistics->ref(dnn::StatisticsX) != raw() ||
+    if (!forward || !(reduces() || (statistics && !multiply && statistics->ref(dnn::StatisticsX) == raw())) ||
         (round && round->ref(dnn::PointwiseX) != raw()) || raw()->isVirtual() != (round != nullptr))
       return false;
     bool types = x()->type() == w()->type() && (x()->type() == dnn::Half || x()->type() == dnn::BFloat16) &&
@@ -38,7 +58,7 @@ struct Pattern : Graph {
     return types && x()->dims()[1] % 8 == 0 && y()->dims()[1] % 8 == 0;
   }
   bool fits() const override {
-    if (!forward || !statistics || y()->isVirtual())
+    if (!forward || (!statistics && !reductions[1]) || y()->isVirtual())
       return false;
     std::map<int64_t, Object *> ids;
     for (Object *tensor : {x(), w(), raw(), y()})
@@ -49,7 +69,8 @@ struct Pattern : Graph {
     return problem().fits();
   }
   std::string text() const override {
-    return "convolution with sums type " + std::to_string(x()->type()) + " summed as " + std::to_string(raw()->type());
+    return "convolution with sums" + std::string(statistics ? "" : " reduced,") + " type " +
+           std::to_string(x()->type()) + " summed as " + std::to_string(raw()->type());
   }
   void compute(const std::map<int64_t, void *> &host, const std::map<int64_t, float> &) const override;
   Problem problem() const {
