@@ -30,6 +30,12 @@ def test_steps_agree_with_the_cpu(tmp_path, mask, policy, cudnn):
     assert ("gradient of attention" in calls) == cudnn
 
 
+def test_cudnn_may_decline(tmp_path):
+    result = train(tmp_path, lambda path: attention(path, "causal"), "amp-bf16", lr="1e-3", MPT_STANDIN_NO_ATTENTION="1")
+    np.testing.assert_allclose(result["cuda"], result["cpu"], rtol=TOLERANCE["amp-bf16"])
+    assert result["violations"] == "" and "launch mpt_attention_gradient" in (tmp_path / "calls").read_text()
+
+
 @pytest.mark.parametrize("most", ["4000", "7000"])
 def test_heads_take_turns(tmp_path, most):
     """Scratch for the scores of one head, and for those of one batch."""
