@@ -137,6 +137,17 @@ def test_convolution_kernels_do_not_spill(tmp_path, policy, arch):
     assert (b"wmma.mma.sync" in ptx) == (policy != "fp32")
 
 
+def test_wide_results_of_convolutions_come_from_cudnn(tmp_path):
+    """Under fp8-hybrid operands of convolutions are FP16 and results FP32, which scales multiply."""
+    result = train(tmp_path, normalized, "fp8-hybrid", lr="1e-3")
+    np.testing.assert_allclose(result["cuda"], result["cpu"], rtol=EIGHT_BITS["fp8-hybrid"])
+    assert result["violations"] == "" and result["live"] == 0 and result["resumed"]
+    assert (result["waits"], result["graphs"]) == (0, 4)
+    calls = (tmp_path / "calls").read_text()
+    for kind in range(3):  # the result: x, w, y
+        assert f"wide convolution {kind} type 2" in calls
+
+
 def test_convolutions_are_measured(tmp_path):
     """In the first run alone; of two that take the same time, the first is taken."""
     result = train(tmp_path, cnn, "fp32", cudnn=False)

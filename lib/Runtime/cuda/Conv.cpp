@@ -193,6 +193,31 @@ mpt_status run(CudaDevice &device, ConvLibrary &library, ConvSite &site, void *x
   return status ? fail(MPT_INTERNAL, "convolution: cuDNN: %s", api.GetErrorString(status)) : MPT_OK;
 }
 
+/// A convolution whose result is wider than its operands.
+struct WideSite : SiteCache {
+  mpt_conv_desc desc;
+  std::shared_ptr<GraphPlan> plan;
+  std::unique_ptr<SiteCache> alone; // where cuDNN has none
+};
+
+mpt_status convWide(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot, const mpt_conv_desc &d, void *x, void *w,
+                    void *y) {
+  CudaDevice &device = deviceOf(exec);
+  auto *site = static_cast<WideSite *>(slot.get());
+  if (!site || memcmp(&site->desc, &d, sizeof d) != 0) {
+    ConvWay way;
+    if (mpt_status status = convWay(way))
+      return status;
+    auto fresh = std::make_unique<WideSite>();
+    fresh->desc = d;
+    if (ConvLibrary *library = way <= ConvWay::Library && !device.capturing ? device.convolutions() : nullptr)
+      fresh->plan = planWideConv(device, *library, d, {x, w, y});
+    site = fresh.get();
+    slot = std::move(fresh);
+  }
+  return site->plan ? site->plan->run(device, {x, w, y}) : convAlone(exec, site->alone, d, x, w, y);
+}
+
 /// `library` becomes null where cuDNN is not to be asked.
 mpt_status libraryFor(CudaDevice &device, const mpt_conv_desc &d, ConvLibrary *&library) {
   ConvWay way;
@@ -210,6 +235,8 @@ mpt_status conv(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot, const mp
   if (d.groups < 1 || d.ic % d.groups || d.oc % d.groups || d.kind < 0 || d.kind > 2)
     return fail(MPT_INVALID_ARGUMENT, "convolution: expected %lld groups to divide %lld and %lld channels",
                 static_cast<long long>(d.groups), static_cast<long long>(d.ic), static_cast<long long>(d.oc));
+  if (isWideConv(d))
+    return convWide(exec, slot, d, x, w, y);
   ConvLibrary *library = nullptr;
   if (mpt_status status = libraryFor(device, d, library))
     return status;

@@ -131,6 +131,12 @@ std::shared_ptr<GraphPlan> planConvWithSums(CudaDevice &device, ConvLibrary &lib
 std::shared_ptr<GraphPlan> planConvWithNormSums(CudaDevice &device, ConvLibrary &library, const mpt_conv_desc &desc,
                                                 const std::vector<void *> &pointers);
 
+/// A convolution whose FP32 result is wider than its operands. Pointers of a run: x, w, y.
+std::shared_ptr<GraphPlan> planWideConv(CudaDevice &device, ConvLibrary &library, const mpt_conv_desc &desc,
+                                        const std::vector<void *> &pointers);
+/// Whether `desc` is one that cuDNN can be asked for: of one group, and with the same padding on both sides.
+bool isWideConv(const mpt_conv_desc &desc);
+
 } // namespace mpt::rt
 
 #endif

@@ -68,6 +68,8 @@ struct Graph {
 std::unique_ptr<Graph> graphOf(const Object &graph);
 std::unique_ptr<Graph> statisticsGraph(const Object &graph);
 std::unique_ptr<Graph> attentionGraph(const Object &graph);
+/// Of a convolution alone, whose result is wider than its operands (DnnWide.cpp); null for others.
+std::unique_ptr<Graph> wideGraph(const Object &graph);
 
 /// An operation's tensors that are read, or written.
 std::vector<Object *> tensorsOf(const Object &operation, bool written);
