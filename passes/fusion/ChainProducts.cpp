@@ -3,9 +3,9 @@
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Interfaces/Contraction.h"
 #include "mpt/Lowering/Backward.h"
+#include "mpt/Lowering/Sizes.h"
 #include "mpt/Memory/Bufferize.h"
 #include "passes/fusion/Passes.h"
-#include "passes/fusion/Sizes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/IRMapping.h"

@@ -4,9 +4,9 @@
 #include "mpt/Interfaces/Contraction.h"
 #include "mpt/Interfaces/FusionRole.h"
 #include "mpt/Lowering/Backward.h"
+#include "mpt/Lowering/Sizes.h"
 #include "mpt/Precision/MinCut.h"
 #include "passes/fusion/Passes.h"
-#include "passes/fusion/Sizes.h"
 
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/Sequence.h"

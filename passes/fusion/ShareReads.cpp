@@ -3,8 +3,8 @@
 #include "mpt/Dialect/Train/TrainDialect.h"
 #include "mpt/Interfaces/FusionRole.h"
 #include "mpt/Lowering/Backward.h"
+#include "mpt/Lowering/Sizes.h"
 #include "passes/fusion/Passes.h"
-#include "passes/fusion/Sizes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/EquivalenceClasses.h"

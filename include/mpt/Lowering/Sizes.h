@@ -1,6 +1,6 @@
 // How much a tensor of the fusion stage holds.
-#ifndef MPT_PASSES_FUSION_SIZES_H
-#define MPT_PASSES_FUSION_SIZES_H
+#ifndef MPT_LOWERING_SIZES_H
+#define MPT_LOWERING_SIZES_H
 
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 
@@ -15,4 +15,4 @@ inline int64_t bytesOf(mlir::Value value) {
 
 } // namespace mpt
 
-#endif // MPT_PASSES_FUSION_SIZES_H
+#endif // MPT_LOWERING_SIZES_H

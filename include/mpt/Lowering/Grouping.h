@@ -1,11 +1,9 @@
 // The grouping of ops into kernels: what fusion-form's parts share.
-#ifndef MPT_PASSES_FUSION_GROUPING_H
-#define MPT_PASSES_FUSION_GROUPING_H
+#ifndef MPT_LOWERING_GROUPING_H
+#define MPT_LOWERING_GROUPING_H
 
 #include "mpt/Dialect/MPT/GraphBuilder.h"
-#include "mpt/Interfaces/FusionRole.h"
 #include "mpt/Lowering/Backward.h"
-#include "passes/fusion/Sizes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -25,7 +23,8 @@ public:
 
   /// `separate`: every op stays a group of its own.
   void run(bool separate);
-  template <typename F> void outline(F report);
+  /// Makes a fusion of every group, each of which `report` gets.
+  void outline(llvm::function_ref<void(FusionOp)> report);
 
 private:
   void sink(llvm::MutableArrayRef<mlir::Operation *> fusions);
@@ -69,4 +68,4 @@ private:
 
 } // namespace mpt
 
-#endif // MPT_PASSES_FUSION_GROUPING_H
+#endif // MPT_LOWERING_GROUPING_H

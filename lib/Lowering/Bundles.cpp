@@ -1,7 +1,8 @@
 // Kernels over many tensors: updates of all parameters alike, norms and finite checks of all gradients.
-#include "passes/fusion/Grouping.h"
+#include "mpt/Lowering/Grouping.h"
 
 #include "mpt/Dialect/Train/TrainDialect.h"
+#include "mpt/Lowering/Sizes.h"
 
 #include "llvm/ADT/MapVector.h"
 
