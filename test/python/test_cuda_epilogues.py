@@ -36,8 +36,10 @@ def test_products_make_activations_and_sums(tmp_path, policy, way):
     assert result["cuda"][-1] < result["cuda"][0]
     assert result["violations"] == "" and result["live"] == 0 and result["resumed"]
     assert (result["waits"], result["graphs"]) == (0, 4), "one graph launch a step, whatever it is made of"
-    for name, bias in result["cpu state"].items():
-        np.testing.assert_allclose(result["cuda state"][name], bias, rtol=0.02, atol=4e-3, err_msg=name)
+    gradients = {name: value for name, value in result["cpu state"].items() if ".moment1" in name}  # of the first step
+    assert len(gradients) == 6
+    for name, value in gradients.items():
+        np.testing.assert_allclose(result["cuda state"][name], value, rtol=0, atol=1e-2 * np.abs(value).max(), err_msg=name)
     assert epilogues(tmp_path) & CHAINED == (CHAINED if way == "together" else set())
 
 

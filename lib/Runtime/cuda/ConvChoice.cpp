@@ -16,31 +16,6 @@ struct AloneSite : SiteCache {
 
 using Way = decltype(&convByColumns);
 
-/// Milliseconds, the best of some; negative where it does not run.
-float measure(const mpt_exec *exec, Way way, const mpt_conv_desc &d, void *x, void *w, void *y) {
-  CudaDevice &device = deviceOf(exec);
-  std::unique_ptr<SiteCache> slot;
-  float best = -1;
-  cu::Event events[2] = {};
-  bool ok = true;
-  for (cu::Event &event : events)
-    ok = device.api.EventCreate(&event, cu::EventDefault) == cu::Success && ok;
-  for (int round = 0; ok && round < 3; ++round) {
-    float milliseconds = 0;
-    device.api.EventRecord(events[0], device.stream);
-    ok = way(exec, slot, d, x, w, y) == MPT_OK;
-    device.api.EventRecord(events[1], device.stream);
-    ok = device.api.EventSynchronize(events[1]) == cu::Success && ok &&
-         device.api.EventElapsedTime(&milliseconds, events[0], events[1]) == cu::Success;
-    if (ok && round > 0 && (best < 0 || milliseconds < best)) // the first one loads code and chooses products
-      best = milliseconds;
-  }
-  for (cu::Event event : events)
-    if (event)
-      device.api.EventDestroy_v2(event);
-  return ok ? best : -1;
-}
-
 /// Takes implicit GEMM where nothing can or need be measured.
 bool isImplicitFaster(const mpt_exec *exec, const mpt_conv_desc &d, void *x, void *w, void *y) {
   CudaDevice &device = deviceOf(exec);
@@ -49,7 +24,11 @@ bool isImplicitFaster(const mpt_exec *exec, const mpt_conv_desc &d, void *x, voi
     return true;
   auto [known, isNew] = device.implicitIsFaster.try_emplace(std::string(reinterpret_cast<const char *>(&d), sizeof d));
   if (isNew) {
-    float implicit = measure(exec, convImplicit, d, x, w, y), columns = measure(exec, convByColumns, d, x, w, y);
+    auto measure = [&](Way way) {
+      std::unique_ptr<SiteCache> site;
+      return device.fastest(2, [&] { return way(exec, site, d, x, w, y) == MPT_OK; });
+    };
+    float implicit = measure(convImplicit), columns = measure(convByColumns);
     known->second = columns < 0 || (implicit >= 0 && implicit <= columns);
   }
   return known->second;

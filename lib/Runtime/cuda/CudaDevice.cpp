@@ -305,6 +305,28 @@ ConvLibrary *CudaDevice::convolutions() {
   return convLibrary.get();
 }
 
+float CudaDevice::fastest(int rounds, const std::function<bool()> &enqueue) {
+  float best = -1;
+  cu::Event events[2] = {};
+  bool ok = true;
+  for (cu::Event &event : events)
+    ok = api.EventCreate(&event, cu::EventDefault) == cu::Success && ok;
+  for (int round = 0; ok && round <= rounds; ++round) {
+    float milliseconds = 0;
+    api.EventRecord(events[0], stream);
+    ok = enqueue();
+    api.EventRecord(events[1], stream);
+    ok = api.EventSynchronize(events[1]) == cu::Success && ok &&
+         api.EventElapsedTime(&milliseconds, events[0], events[1]) == cu::Success;
+    if (ok && round > 0 && (best < 0 || milliseconds < best))
+      best = milliseconds;
+  }
+  for (cu::Event event : events)
+    if (event)
+      api.EventDestroy_v2(event);
+  return ok ? best : -1;
+}
+
 int64_t CudaDevice::kernelNumber(const char *wanted) const {
   for (int64_t i = 0; i < module.num_kernels; ++i)
     if (strcmp(module.kernels[i].name, wanted) == 0)

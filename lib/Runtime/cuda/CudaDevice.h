@@ -6,6 +6,7 @@
 #include "core/Device.h"
 #include "cuda/Driver.h"
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -57,6 +58,9 @@ public:
   cu::Stream stream = nullptr;
   int ordinal = 0, arch = 0; // arch: 10 * major + minor
   bool capturing = false;
+  /// Milliseconds of what `enqueue` puts on the stream: the best of `rounds` behind a first one, which loads code.
+  /// Negative where it fails. Waits for the device.
+  float fastest(int rounds, const std::function<bool()> &enqueue);
   bool warming = false; // the first run of a function: library calls may try variants
   std::string name;     // as the driver calls the device
   /// By description: whether a convolution without cuDNN is faster by implicit GEMM than by columns.

@@ -44,6 +44,8 @@ uint32_t alignmentOf(const void *p, const Operand &m) {
   return static_cast<uint32_t>(bits & (~bits + 1));
 }
 
+constexpr int searchRounds = 3;
+
 struct GemmSite : SiteCache {
   explicit GemmSite(const lt::Functions &api) : api(api) {}
   ~GemmSite() override {
@@ -233,31 +235,6 @@ mpt_status multiply(CudaDevice &device, BlasLibrary &blas, GemmSite &site, const
   return ltCheck(status, "product");
 }
 
-/// Milliseconds of what `enqueue` does, the best of some; negative where that fails.
-template <typename F> float measure(CudaDevice &device, F enqueue) {
-  constexpr int rounds = 4;
-  float best = -1;
-  cu::Event events[2] = {};
-  for (cu::Event &event : events)
-    if (device.api.EventCreate(&event, cu::EventDefault) != cu::Success)
-      return -1;
-  for (int round = 0; round < rounds; ++round) {
-    float milliseconds = 0;
-    device.api.EventRecord(events[0], device.stream);
-    if (!enqueue())
-      break;
-    device.api.EventRecord(events[1], device.stream);
-    if (device.api.EventSynchronize(events[1]) != cu::Success ||
-        device.api.EventElapsedTime(&milliseconds, events[0], events[1]) != cu::Success)
-      break;
-    if (round > 0 && (best < 0 || milliseconds < best)) // the first one loads code
-      best = milliseconds;
-  }
-  for (cu::Event event : events)
-    device.api.EventDestroy_v2(event);
-  return best;
-}
-
 std::string keyOf(const GemmSite &site) {
   std::string key;
   int64_t words[sizeof(mpt_gemm_desc) / 8];
@@ -332,7 +309,7 @@ mpt_status choose(const mpt_exec *exec, BlasLibrary &blas, GemmSite &site, const
     float best = -1;
     for (int i = 0; i < count; ++i) {
       lt::Status tried = found[i].state;
-      float time = tried ? -1 : measure(device, [&] {
+      float time = tried ? -1 : device.fastest(searchRounds, [&] {
         return !multiply(device, blas, site, found[i], a, b, d, &tried) && tried == lt::Success;
       });
       if (time >= 0 && (best < 0 || time < best)) {
@@ -341,7 +318,8 @@ mpt_status choose(const mpt_exec *exec, BlasLibrary &blas, GemmSite &site, const
       }
     }
     if (site.apart) {
-      float time = measure(device, [&] { return !site.apart->run(exec, a, b, site.bias, d, site.scales, site.chain); });
+      float time = device.fastest(searchRounds,
+                                  [&] { return !site.apart->run(exec, a, b, site.bias, d, site.scales, site.chain); });
       site.isApart = time >= 0 && (best < 0 || time < best);
     }
     blas.remember(key, site.isApart ? lt::Heuristic{} : site.chosen);

@@ -79,28 +79,12 @@ public:
     status = b.status ? b.status : library.graphs->BackendExecute(library.handle, plan, pack);
     return MPT_OK;
   }
-  /// Milliseconds, the best of some; negative where it does not run.
+  /// Milliseconds; negative where it does not run.
   float measure(CudaDevice &device, const std::vector<void *> &pointers) {
-    float best = -1;
-    cu::Event events[2] = {};
-    bool ok = true;
-    for (cu::Event &event : events)
-      ok = device.api.EventCreate(&event, cu::EventDefault) == cu::Success && ok;
-    for (int round = 0; ok && round < 3; ++round) {
-      float milliseconds = 0;
+    return device.fastest(2, [&] {
       dnn::Status status = 0;
-      device.api.EventRecord(events[0], device.stream);
-      ok = execute(device, pointers, status) == MPT_OK && !status;
-      device.api.EventRecord(events[1], device.stream);
-      ok = device.api.EventSynchronize(events[1]) == cu::Success && ok &&
-           device.api.EventElapsedTime(&milliseconds, events[0], events[1]) == cu::Success;
-      if (ok && round > 0 && (best < 0 || milliseconds < best)) // the first one loads code
-        best = milliseconds;
-    }
-    for (cu::Event event : events)
-      if (event)
-        device.api.EventDestroy_v2(event);
-    return ok ? best : -1;
+      return execute(device, pointers, status) == MPT_OK && !status;
+    });
   }
 
 private:
