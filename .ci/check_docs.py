@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """docs/generated/ is what TableGen makes of the dialects, interfaces and passes. With --fix, writes it.
 
 The page of passes shows each pass's example, test/passes/STAGE/name.doctest.mlir, which lit runs.

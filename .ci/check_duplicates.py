@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """No logic twice: no run of 12 or more identical meaningful lines in two places of lib, passes, tools and python."""
 import re
 

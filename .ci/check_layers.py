@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Includes follow the layers of docs/design.md: a file sees its own module and lower layers, never a sibling.
 
 Support < Interfaces < Dialect < {Import Export Autodiff Precision Memory Reference Lowering} < Target < passes

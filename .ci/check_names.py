@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """One name a pass: passes/STAGE/Name.cpp, --STAGE-name in a Passes.td, class Name, test/passes/STAGE/name.mlir.
 
 Beside the test lies name.doctest.mlir, the example that the pass's page in docs/generated shows and lit runs.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the repository checks share: the list of files and the way a check ends."""
 import os
 import subprocess

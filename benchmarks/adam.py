@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """An Adam step in standard operators, 12 nodes a tensor, as exporters write it: adam.py TENSORS FILE.onnx.
 
 Parameters, gradients and both moments are inputs and the new ones results, so that a driver feeds results back.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """CPU seconds and peak memory of rewriting large graphs, and how both grow: one table by one command.
 
     compile_time.py [--compiler build/release/bin/mpt-opt] [--nodes 62500 250000 1000000] [--gigabytes 3] [--library MODEL ...]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes one benchmark model as ONNX with its loss, its inputs and its optimizer: export.py MODEL FOLDER [OPSET [EXAMPLES]].
 
 With EXAMPLES the model is traced on so many of its batch's examples, and the batch's extent stays symbolic, `batch`: tracing runs

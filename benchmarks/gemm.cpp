@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The runtime's GEMM in FP32, FP16 and BF16 against oneDNN's: rounds interleaved, median CPU time of one thread.
 #include "cpu/Gemm.h"
 #include "core/Context.h"

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """How much of a rewritten training graph's drift comes from choices (ReLU's masks, max-pool's indices) that rounding turns over.
 
     build/peers/bin/python benchmarks/kinks.py --joint DIR [--models resnet18,unet] [--compiler build/release/bin/mpt-opt]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the machine could do: matrix products and memory traffic, measured; and what a model's step asks for.
 
   limits.py [--threads N]     prints GFLOP/s of FP32 and 16-bit products and GB/s

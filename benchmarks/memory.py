@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Measures the memory of training steps against their plan and against PyTorch eager FP32, and prints one table.
 
   memory.py [--models a,b] [--policies fp32,amp-f16,amp-bf16] [--threads N] [--flags "--memory-budget=..."] [--no-eager]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The five models whose training steps are timed, as torch modules with their batches.
 
 resnet18 (64 px, batch 16), resnet50 (224 px, batch 4), bert (BERT-base, sequence 128, batch 4), gpt2 (124M, sequence 256,

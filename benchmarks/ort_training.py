@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A benchmark model's training step in ONNX Runtime Training (onnxruntime-training 1.19.2, the last release), in FP32 on the CPU.
 
 Its SGD has no momentum: a little less work than the other peers' steps do.

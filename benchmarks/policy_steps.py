@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """CPU time of whole training steps under several policies, one against another, with one thread.
 
   policy_steps.py [--policies amp-f16,als-f16] [--rounds N] [MODEL ...]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """onnx.reference with the operators that it gets wrong or cannot finish: pooling's indices, scatter with a reduction, transposed
 convolutions in groups, negative padding, gathering from larger data."""
 from __future__ import annotations

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Mixed-precision rewriters of .onnx files side by side, over a folder of graphs: one table by one command.
 
     python3 -m venv build/peers && build/peers/bin/pip install onnx onnxruntime onnxconverter-common numpy ml_dtypes

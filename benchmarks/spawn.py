@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """CPU seconds and peak memory of a command alone: a bare interpreter starts it, whose own size does not count.
 
 (A process started from a large one inherits the large one's peak.)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Times whole training steps of mpt and PyTorch, interleaved, and prints tables of times, ratios and shares of the limit.
 
   training_steps.py [--models a,b] [--peers mpt:fp32,mpt:amp-f16,eager:fp32,compile:bf16,...] [--threads N] [--rounds N]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # LLVM and MLIR 22, protobuf and the ONNX C++ library.
 find_package(MLIR 22.1 REQUIRED CONFIG HINTS /usr/lib/llvm-22/lib/cmake/mlir)
 list(APPEND CMAKE_MODULE_PATH ${MLIR_CMAKE_DIR} ${LLVM_CMAKE_DIR})

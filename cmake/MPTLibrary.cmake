@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # mpt_library(NAME [LINK lib...] [EXCEPTIONS]): a static library of the .cpp files in the current folder.
 function(mpt_library name)
   cmake_parse_arguments(ARG "EXCEPTIONS" "" "LINK" ${ARGN})

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Language level, warnings, build types and sanitizers that every target shares.
 set(CMAKE_CXX_STANDARD 17)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)

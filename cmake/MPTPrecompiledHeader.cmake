@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # One precompiled header of upstream's headers (never of ours), which otherwise cost seconds a file. It lies outside the
 # build folder, named after what goes into it, so that every build folder of a machine, and ccache, shares it.
 set(pch_flags -std=c++17 -fPIC -fvisibility-inlines-hidden)

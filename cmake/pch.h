@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Upstream headers that nearly every file includes. Files still include what they use; this only makes it cheap.
 #include "llvm/ADT/APFloat.h"
 #include "llvm/ADT/DenseMap.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The order of the compiler's phases and of the passes in them, and the reasons for it.
 #include "passes/Pipelines.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The compiler's phases: their names, their order, and what each of them runs.
 #ifndef MPT_PASSES_PIPELINES_H
 #define MPT_PASSES_PIPELINES_H

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Assembles every distinct kernel of the models in a folder: assemble-corpus.py FOLDER [--policies a,b] [--archs sm_90] [--only REGEX]
 
 Each *.onnx under FOLDER with the loss in its graph (*.loss.onnx where there are any) is compiled for every policy and

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # build.sh [PRESET] [TARGET...]: configures build/PRESET where needed and builds it (release by default).
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # corpus.sh OUT [--generators DIR] [--models a,b] [--venv DIR]: exports the training corpus from PyTorch and writes the
 # float64 and float32 references that test/e2e/check_corpus.py compares with. Uses an environment of its own, because
 # nothing else here needs PyTorch. Takes about ten minutes on two cores; a second run remakes the graphs, and references
@@ -7,7 +8,7 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 exec </dev/null
 
-usage() { sed -n '2,5s/^# //p' "$0"; exit 2; }
+usage() { sed -n '3,6s/^# //p' "$0"; exit 2; }
 out="" generators="$MPT_ROOT/../shared/corpus" venv=""
 models=mlp,mlp_mse,mlp_l1,mlp_bce,lenet,lenet_classic,alexnet,vgg11_bn,resnet18,resnet50,inception,mobilenet,unet
 models+=,unet_resize,dcgan_g,dcgan_d,bert,bert_sdpa,gpt2,gpt2_sdpa,vit,llama,transformer,dlrm

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # fuzz.sh [SECONDS] [FOLDER]: fuzzes the importer under address and undefined-behaviour sanitizers, 600 seconds by
 # default. FOLDER keeps the corpus and, in crashes/, what failed; the status is non-zero when something did.
 set -euo pipefail

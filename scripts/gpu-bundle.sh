@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # One folder for a machine with a GPU: gpu-bundle.sh FOLDER [pack.py's options]. There: python3 FOLDER/run.py
 #
 # $MPT_TORCH_PYTHON is a Python with PyTorch, onnx and ml_dtypes, which exports the models to be timed; without it (or with

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # From a fresh clone to trained models: set-up, release build, then the quickstart example's table.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Installs what is missing for building and testing mpt on Debian 12: system packages, the Python environment .venv
 # and the ONNX C++ library. Safe to run again; takes about a second when nothing is missing.
 set -euo pipefail

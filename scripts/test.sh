@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # All tests: set-up, release build, repository checks, C++ unit tests, lit tests, Python tests.
 # The last line is "N passed, N failed" over all of them; the status is non-zero when anything failed.
 set -uo pipefail

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Runs a command as on a machine without CUDA: without-cuda.sh COMMAND [ARGUMENT...]
 #
 # In a mount namespace of its own, toolkits (headers, ptxas, nvcc), the driver and what CUDA_PATH and the like name are not there.

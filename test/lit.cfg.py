@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # lit configuration of the whole test folder; test/lit.site.cfg.py in the build folder loads it.
 import os
 import platform

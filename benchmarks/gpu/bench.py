@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One peer's training step, timed: bench.py PEER MODEL [--tiny] [--profile], where PEER is mpt:POLICY, eager:TYPE or compile:TYPE.
 
 Prints one JSON line: milliseconds a step (runs of steps between two waits, after a warm-up), peak memory, the first losses.

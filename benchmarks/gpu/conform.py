@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs libraries of data/conformance or data/training on this machine: conform.py [--jobs N] FOLDER...
 
 Each library runs in a process of its own, since a kernel that faults takes its process's device along. Prints a JSON line a

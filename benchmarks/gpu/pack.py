@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fills a folder with what a machine with a GPU needs: pack.py FOLDER --scratch FOLDER [--corpus FOLDER] [--models a,b] ...
 
 data.tar.xz in it holds

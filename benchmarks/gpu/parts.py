@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The bundle's parts in the order in which they tell most, each a list of commands that can run by themselves."""
 from __future__ import annotations
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What this machine is and can do: driver, libraries, copy bandwidth, matrix products. Prints one JSON line."""
 from __future__ import annotations
 

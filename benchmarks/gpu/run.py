@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Everything that is to be known of the CUDA target on this machine's GPU, in one command: run.py [PART...] [options].
 
 Without parts, all of them, the most telling first (--list names them). Writes results.jsonl as it goes, results.json and table.md

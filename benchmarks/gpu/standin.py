@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Of runs without a GPU, where the tests' stand-in takes the driver's place: what it saw that the driver would forbid."""
 import ctypes
 import os

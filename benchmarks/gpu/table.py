@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """results.jsonl as one table: table.py FILE."""
 from __future__ import annotations
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Trains the same networks in FP32 and in each policy, over several seeds, and prints one table of the results.
 
   python benchmarks/parity [--policies a,b] [--tasks lenet,gpt] [--seeds N] [--steps-scale F] [--out DIR] [--json FILE]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What FP32 accumulators are for: a sum of 4,096 terms, trained with them and with narrower ones.
 
 A linear layer learns how much ink is on a sheet of 64 digits. No compiled library can narrow an accumulator (precision-verify

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What each mechanism of mixed precision is for: the same training with it and without it.
 
 Each case trains LeNet on digits through emitted libraries: in FP32, with the mechanism, and without it, which must fail visibly.

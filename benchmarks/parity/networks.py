@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The networks of the parity benchmark as ONNX files, written with the onnx package alone.
 
 All are in training form; initial values are random with a given seed. lenet and resnet18 read digits [batch, 1, 8, 8]; the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Built-in policies with lines of their files changed: a recipe without one of its mechanisms."""
 from __future__ import annotations
 

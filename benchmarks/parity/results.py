@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rows of the parity table on disk, one JSON object a line, so that a run which was cut off goes on where it stopped.
 
 A row belongs to a task, a policy, a seed and a number of steps; to the training step after the precision rewrite, which decides

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the parity benchmark trains: data, training loop and measure of each task.
 
 Every run gets a seed, which decides the initial weights, the order of the data and dropout. The learning rate falls linearly

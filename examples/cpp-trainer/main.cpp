@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Trains whatever model it is linked with:
 //   cpp-trainer STEPS NAME=FILE...
 // A file holds the raw bytes of one or more batches of the input NAME, back to back, which are used in turn. Inputs

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Compiles an ONNX model (or takes a compiled one) and trains it on the arrays of an .npz file.
 
     train.py MODEL.onnx DATA.npz --loss softmax-cross-entropy --optimizer adamw,lr=1e-3 --policy amp-f16

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The quickstart's two models as ONNX files: a CNN for 8x8 digits and a byte-level GPT.
 
 Both are written with the onnx package alone, in training form (BatchNormalization with training_mode=1, Dropout with

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Trains two models from .onnx in fp32, amp-f16 and amp-bf16 and prints one table.
 
   quickstart.py [--out DIR] [--epochs N] [--gpt-steps N] [--policies a,b] [--threads N]

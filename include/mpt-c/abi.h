@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The contract between the code that mpt-opt emits and libmpt_rt, the runtime that executes it.
  *
  * Users call runtime.h; only emitted libraries and the runtime include this file. An emitted library exports one

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What code emitted for CUDA calls: the part of mpt-c/abi.h (which includes this) that libmpt_rt_cuda has in place of
  * the mpt_rt_* functions: the same contract for calls. */
 #ifndef MPT_C_ABI_CUDA_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the kernels of implicit-GEMM convolutions read about one convolution: numbers of 32 bits. The compiler makes the
 // kernels (lib/Target/CUDA/ConvKernels.cpp), the runtime the numbers (lib/Runtime/cuda/ConvImplicit.cpp).
 #ifndef MPT_C_CONV_WORDS_HPP

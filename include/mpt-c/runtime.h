@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Using a compiled model: load it, train it, read and write its parameters, save and restore its state.
  *
  * Plain C. Every call that can fail returns an mpt_status; mpt_last_error() then describes the failure of the calling

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Element types and tensor roles that the runtime API, emitted libraries and state files share. */
 #ifndef MPT_C_TYPES_H
 #define MPT_C_TYPES_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gradients of convolution, pooling and resampling. The three convolution ops are each other's gradients, so transposed
 // convolutions in the forward graph need nothing more.
 #include "Rules.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reverse walk over a function, and the registration of all rules.
 #include "Rules.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gradients of the elementwise family. Kinks follow PyTorch: abs'(0) = relu'(0) = 0, ties of max and min share, clamp
 // passes gradient on the closed interval.
 #include "Rules.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Evaluation forms: what dropout and batch normalization mean outside training.
 #include "Rules.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gradients of the matrix-product family.
 #include "Rules.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gradients of normalizations and softmax: one composite backward op each. When gradient also arrives at a norm's
 // statistics, the decomposition serves.
 #include "Rules.h"

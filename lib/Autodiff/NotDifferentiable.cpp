@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ops that have no gradient rule on purpose, and why.
 #include "mpt/Interfaces/NotDifferentiable.h"
 

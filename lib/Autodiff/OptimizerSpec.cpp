@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Parser of optimizer specifications.
 #include "mpt/Autodiff/OptimizerSpec.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a family file states the gradient rules of its ops.
 #ifndef MPT_LIB_AUTODIFF_RULES_H
 #define MPT_LIB_AUTODIFF_RULES_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gradients of data movement: every op's adjoint moves the gradient back, and sums where elements were repeated.
 #include "Rules.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Editing the functions of a training module.
 #include "mpt/Autodiff/TrainingFunctions.h"
 

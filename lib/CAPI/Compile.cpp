@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The compilation driver: reads the input, runs phase after phase, writes the product.
 #include "mpt/CAPI/Compile.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The compiler's command line as a table of flags.
 #include "mpt/CAPI/CompileOptions.h"
 

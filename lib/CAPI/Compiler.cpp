@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The compiler's C interface (mpt-c/compiler.h).
 #include "mpt-c/compiler.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Dialects and external models of all layers.
 #include "mpt/CAPI/Registration.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // mpt-run: words to a command, and the command carried out.
 #include "mpt/CAPI/RunCommand.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Export of matrix products and convolutions. A product of narrow operands with a wide result is made wide first:
 // exact.
 #include "Writer.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Export of the elementwise family.
 #include "Writer.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Core graphs to ONNX files: functions to graphs, states to initializers.
 #include "mpt/Export/Export.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A model's file in pieces: protobuf bytes, and tensors whose elements are read only when they are written.
 #ifndef MPT_LIB_EXPORT_MODELFILE_H
 #define MPT_LIB_EXPORT_MODELFILE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Graphs of ONNX nodes back to files, one to one.
 #include "mpt/Export/Export.h"
 

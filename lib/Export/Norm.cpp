@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Export of norms that ONNX has as one op; the others go through their decomposition.
 #include "Writer.h"
 

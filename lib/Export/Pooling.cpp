@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Export of pooling and resampling.
 #include "Writer.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Export of casts, and of what draws from the counter-based generator (Philox 4x32-10: Salmon et al., SC 2011), whose
 // integer arithmetic is a model-local function of standard ops.
 #include "Writer.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Export of reductions. What losses and optimizers mean is in their decompositions.
 #include "Writer.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Nodes, attributes and tensors of an ONNX graph under construction.
 #include "Writer.h"
 

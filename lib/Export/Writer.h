@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Builds an ONNX graph node by node, and the table of export rules.
 #ifndef MPT_LIB_EXPORT_WRITER_H
 #define MPT_LIB_EXPORT_WRITER_H

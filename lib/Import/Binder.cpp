@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operand, attribute and result access of import rules, with located failures.
 #include "Binder.h"
 #include "Converter.h"

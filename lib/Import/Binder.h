@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What an import rule sees of one ONNX node, and the versioned table of rules.
 #ifndef MPT_LIB_IMPORT_BINDER_H
 #define MPT_LIB_IMPORT_BINDER_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ONNX Runtime's own operators (com.microsoft), which its optimizer puts into a model: written out in core ops.
 #include "Binder.h"
 

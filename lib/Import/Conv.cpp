@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Convolution and pooling over N, C and spatial dimensions.
 #include "Binder.h"
 

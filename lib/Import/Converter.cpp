@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The walk from onnx.node ops to core ops: rules by version, constant evaluation after each node, removal of dead code.
 #include "Converter.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The state of one conversion from onnx.node to core ops.
 #ifndef MPT_LIB_IMPORT_CONVERTER_H
 #define MPT_LIB_IMPORT_CONVERTER_H

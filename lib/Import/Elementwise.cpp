@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Elementwise ops: arithmetic, comparison, activations, casts.
 #include "Binder.h"
 #include "Host.h"

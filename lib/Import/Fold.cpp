@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Evaluation of core ops on constants: what is left of shape arithmetic once input shapes are numbers.
 #include "Converter.h"
 #include "Host.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gathers, scatters and what is made of them.
 #include "Binder.h"
 #include "Host.h"

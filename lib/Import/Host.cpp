@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Constant attributes to numbers and back.
 #include "Host.h"
 

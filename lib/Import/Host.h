@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Small constant tensors as plain numbers, for shape arithmetic.
 #ifndef MPT_LIB_IMPORT_HOST_H
 #define MPT_LIB_IMPORT_HOST_H

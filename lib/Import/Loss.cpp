@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Losses on class scores with N-D class axis 1: brought to rows of classes.
 #include "Binder.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Contractions: Gemm, MatMul and Einsum, with transposes of operands folded into the product's flags.
 #include "Binder.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Normalizations, softmax and dropout.
 #include "Converter.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Linear quantization: integers as they stand in the file, decoded where they are used.
 #include "Converter.h"
 #include "Host.h"

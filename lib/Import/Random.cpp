@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random tensors: uniform bits by counter (DropoutOp's generator), normal ones from them.
 #include "Binder.h"
 

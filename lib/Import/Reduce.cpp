@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reductions over axes, running sums and positions of extremes.
 #include "Binder.h"
 

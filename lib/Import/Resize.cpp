@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Resampling: ONNX's modes become, for each axis, the input positions and weights of every output sample.
 #include "Binder.h"
 #include "Host.h"

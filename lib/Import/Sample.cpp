@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operators that read or write at computed places of an image: GridSample, Col2Im, MaxUnpool.
 #include "Binder.h"
 

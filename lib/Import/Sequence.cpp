@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sequences of known length and conditionals with a known condition: both disappear.
 #include "Converter.h"
 

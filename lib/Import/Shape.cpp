@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shape ops: movement of data, and the integer arithmetic on shapes that constant evaluation removes.
 #include "Binder.h"
 #include "Host.h"

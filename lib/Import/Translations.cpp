@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // --import-onnx and --import-core: ONNX files as modules, for tools that translate.
 #include "mpt/Import/Translations.h"
 

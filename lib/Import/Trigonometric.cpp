@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tangent, hyperbolic and inverse functions, from the functions that core has.
 #include "Binder.h"
 

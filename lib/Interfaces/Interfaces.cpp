@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Generated interface methods, and the names of the numeric classes.
 #include "mpt/Interfaces/Interfaces.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Generated methods of the marker interface.
 #include "mpt/Interfaces/NotDifferentiable.h"
 

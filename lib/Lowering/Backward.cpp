@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The backward part of a function, by data flow.
 #include "mpt/Lowering/Backward.h"
 

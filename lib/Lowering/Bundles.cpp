@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels over many tensors: updates of all parameters alike, norms and finite checks of all gradients.
 #include "mpt/Lowering/Grouping.h"
 

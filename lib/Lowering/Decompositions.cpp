@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Losses, optimizers and the training arithmetic in simpler core ops, for targets without kernels of their own.
 #include "LoweringModels.h"
 #include "ScaleDecompositions.h"

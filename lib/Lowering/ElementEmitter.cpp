@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Scopes, memory accesses and remembered elements of the element emitter.
 #include "mpt/Lowering/ElementEmitter.h"
 

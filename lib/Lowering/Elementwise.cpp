@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Element forms of the elementwise family.
 #include "LoweringModels.h"
 #include "MathFunctions.h"

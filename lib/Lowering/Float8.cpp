@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // 8-bit floats (OCP 8-bit floating point specification): E4M3FN and E5M2, as f32 values and as bytes.
 #include "mpt/Lowering/ElementEmitter.h"
 

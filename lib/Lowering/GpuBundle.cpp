@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One launch for many tensors of different sizes that are treated alike: optimizer updates of all parameters.
 #include "GpuKernelBuilder.h"
 

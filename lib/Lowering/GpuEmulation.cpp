@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GPU kernels on a processor: loops over blocks and threads, split where threads wait for each other.
 #include "mpt/Lowering/GpuKernel.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which schedule a fusion gets, and the elementwise one.
 #include "GpuKernelBuilder.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Schedules of fusions on a grid of threads.
 #ifndef MPT_LIB_LOWERING_GPUKERNELBUILDER_H
 #define MPT_LIB_LOWERING_GPUKERNELBUILDER_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products of matrices by warps, as loops of their first lanes.
 #include "GpuMatrixEmulation.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What warps do with matrices (gpu.subgroup_mma_*), on a processor.
 #ifndef MPT_LIB_LOWERING_GPUMATRIXEMULATION_H
 #define MPT_LIB_LOWERING_GPUMATRIXEMULATION_H

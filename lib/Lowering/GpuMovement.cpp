@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Schedules of data movement: transposition through shared memory, scattering, copies and zeros.
 #include "GpuKernelBuilder.h"
 

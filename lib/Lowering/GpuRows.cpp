@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Schedules of reductions: a team of threads a row in one pass, and columns (or a few long rows) in two launches.
 #include "GpuKernelBuilder.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Scattering ops on many threads, without atomic operations: updates that share a place are linked in their order, each
 // chain's first update walks its slice of the updates, and what slices made is joined.
 #include "GpuKernelBuilder.h"

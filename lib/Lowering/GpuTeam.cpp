@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cooperative rows: strided visits, butterflies within warps and shared memory between them.
 #include "GpuTeam.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Threads of a block that share a row: who visits which elements, and sums across threads in a fixed order.
 #ifndef MPT_LIB_LOWERING_GPUTEAM_H
 #define MPT_LIB_LOWERING_GPUTEAM_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Greedy grouping of ops into kernels.
 #include "mpt/Lowering/Grouping.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Affine index expressions with exact division by constants.
 #include "mpt/Lowering/IndexExpr.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From a fusion to a kernel: which loops, in which order, which of them in vectors.
 #include "mpt/Lowering/Kernel.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Iteration spaces of fusions, and the choice of the axis along which memory is contiguous.
 #include "KernelNest.h"
 #include "Reductions.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The points that a kernel visits, and what it does at each: shared by the targets' mappings of them to hardware.
 #ifndef MPT_LIB_LOWERING_KERNELNEST_H
 #define MPT_LIB_LOWERING_KERNELNEST_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attachment of element forms, one function a family, and what kernels and reductions share.
 #ifndef MPT_LIB_LOWERING_LOWERINGMODELS_H
 #define MPT_LIB_LOWERING_LOWERINGMODELS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Elementary functions by argument reduction and polynomials: Taylor series where they converge fast, and one
 // least-squares fit for the tail of erf. Special values follow C's annex F.
 #include "MathFunctions.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Vectorisable elementary functions of f32 and f64 values. Errors are in units in the last place of the result.
 #ifndef MPT_LIB_LOWERING_MATHFUNCTIONS_H
 #define MPT_LIB_LOWERING_MATHFUNCTIONS_H

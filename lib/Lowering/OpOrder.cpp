@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A stable topological order: Kahn's algorithm with the earliest op first.
 #include "mpt/Lowering/OpOrder.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Element forms of pooling and resampling. Gradients gather: each input element asks which outputs used it.
 #include "LoweringModels.h"
 #include "MathFunctions.h"

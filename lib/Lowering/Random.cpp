@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Counter-based random numbers, and the ops that use them: casts with any rounding, dropout, random_uniform.
 #include "LoweringModels.h"
 #include "MathFunctions.h"

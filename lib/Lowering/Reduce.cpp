@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Element forms of reductions: loops over the reduced axes, with vector accumulators that a fixed tree folds.
 #include "LoweringModels.h"
 #include "MathFunctions.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Running values of reductions.
 #include "Reductions.h"
 

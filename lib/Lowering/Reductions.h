@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What every way to compute a reduction shares: the running value, its combination and its end.
 #ifndef MPT_LIB_LOWERING_REDUCTIONS_H
 #define MPT_LIB_LOWERING_REDUCTIONS_H

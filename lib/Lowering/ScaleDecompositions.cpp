@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Scale arithmetic in core ops: floors, scales of layers, scales of 8-bit tensors.
 #include "ScaleDecompositions.h"
 

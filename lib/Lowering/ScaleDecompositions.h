@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attachment of the scale ops' decompositions.
 #ifndef MPT_LIB_LOWERING_SCALEDECOMPOSITIONS_H
 #define MPT_LIB_LOWERING_SCALEDECOMPOSITIONS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Scattering ops: their common form and its kernel.
 #include "Scatter.h"
 #include "LoweringModels.h"

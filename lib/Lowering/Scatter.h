@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels of scattering ops: serial over the updates, parallel over the dimensions that updates and result share.
 #ifndef MPT_LIB_LOWERING_SCATTER_H
 #define MPT_LIB_LOWERING_SCATTER_H

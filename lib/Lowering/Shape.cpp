@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Element forms of data movement: each picks the operand element that a result element comes from.
 #include "LoweringModels.h"
 

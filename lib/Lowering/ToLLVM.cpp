@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lowering of emitted kernels to the LLVM dialect.
 #include "mpt/Lowering/Kernel.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Constants, splats and conversions between stored and computed types.
 #include "mpt/Lowering/ElementEmitter.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention: operands and results as they lie, as long as the depth is contiguous.
 #include "Bufferizer.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Values, views, kernels and the ends of functions.
 #include "Bufferizer.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rewrites one function from tensors to buffers; the state that its parts share.
 #ifndef MPT_MEMORY_BUFFERIZER_H
 #define MPT_MEMORY_BUFFERIZER_H

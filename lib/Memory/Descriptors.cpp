@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads descriptors off rt ops.
 #include "mpt/Memory/Descriptors.h"
 

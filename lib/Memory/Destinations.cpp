@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Destination passing: results are written where they are wanted, if nothing forbids it.
 #include "Bufferizer.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Moves bias, ReLU and scales from fusions into the products that feed them.
 #include "Epilogue.h"
 

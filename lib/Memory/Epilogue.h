@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a matrix product does to its result before it is stored.
 #ifndef MPT_MEMORY_EPILOGUE_H
 #define MPT_MEMORY_EPILOGUE_H

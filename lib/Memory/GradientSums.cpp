@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Hands sums that backward convolutions gather to the fusions that want the sums of batch norm's gradient.
 #include "Statistics.h"
 

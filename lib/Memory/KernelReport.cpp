@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Counts launches and the bytes that they move.
 #include "mpt/Memory/KernelReport.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Finds kernels that were emitted before by a structural hash of body and buffer types.
 #include "Kernels.h"
 

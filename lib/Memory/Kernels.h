@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The kernels of a module, each emitted once however often it is launched.
 #ifndef MPT_MEMORY_KERNELS_H
 #define MPT_MEMORY_KERNELS_H

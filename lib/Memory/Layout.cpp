@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Stride arithmetic on static shapes.
 #include "mpt/Memory/Layout.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // When scratch buffers are alive in a linear function.
 #ifndef MPT_MEMORY_LIFETIMES_H
 #define MPT_MEMORY_LIFETIMES_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decides dimension orders: consumers' wishes flow backward, then producers choose in program order.
 #include "mpt/Memory/Orders.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // In-place reuse, best-fit offsets, and the check of both.
 #include "mpt/Memory/Plan.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Matrix products and convolutions: operands in the layouts that the runtime takes, results where they are wanted.
 #include "Bufferizer.h"
 

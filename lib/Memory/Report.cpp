@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Adds up the memory of a planned module.
 #include "mpt/Memory/Report.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Hoists state updates to their gradients.
 #include "Schedule.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Order of ops where it decides how much memory is alive.
 #ifndef MPT_MEMORY_SCHEDULE_H
 #define MPT_MEMORY_SCHEDULE_H

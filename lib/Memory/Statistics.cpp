@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Hands sums that convolutions gather to the fusions that want means and variances of their results.
 #include "Statistics.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Batch statistics that a convolution's call gathers on its way.
 #ifndef MPT_MEMORY_STATISTICS_H
 #define MPT_MEMORY_STATISTICS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lower bounds of kernels' traffic from the graph of fusions and library calls.
 #include "mpt/Memory/Traffic.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Element-wise conversion of constants with range accounting.
 #include "mpt/Precision/Constants.h"
 

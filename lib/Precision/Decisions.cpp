@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decisions as attributes.
 #include "mpt/Precision/Decisions.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arithmetic that ends in an index.
 #include "mpt/Precision/IndexRules.h"
 

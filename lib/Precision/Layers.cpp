@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Walks a function forward and backward for what comes before and after each product.
 #include "mpt/Precision/Layers.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which casts round, and the count of them on a function.
 #include "mpt/Precision/LossyCasts.h"
 

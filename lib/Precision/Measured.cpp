@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Verdicts on measured ranges.
 #include "mpt/Precision/Measured.h"
 

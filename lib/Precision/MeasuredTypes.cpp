@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Looks up values of a module among the measured ones.
 #include "MeasuredTypes.h"
 

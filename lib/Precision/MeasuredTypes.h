@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Types for values of one module by their measured ranges.
 #ifndef MPT_LIB_PRECISION_MEASUREDTYPES_H
 #define MPT_LIB_PRECISION_MEASUREDTYPES_H

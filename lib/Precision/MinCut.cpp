@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Dinic's algorithm without recursion: chains of layers make paths of any length.
 #include "mpt/Precision/MinCut.h"
 

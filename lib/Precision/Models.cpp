@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lengths of the sums of matrix products and convolutions.
 #include "mpt/Precision/Models.h"
 

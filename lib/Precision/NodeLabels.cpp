@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cheapest labels as minimum cuts.
 #include "mpt/Precision/NodeLabels.h"
 

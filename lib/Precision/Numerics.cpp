@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What an op says about its accumulator.
 #include "mpt/Precision/Numerics.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Running sums of squares: backward from the roots to the squares, then forward to the divisions.
 #include "mpt/Precision/OptimizerRules.h"
 

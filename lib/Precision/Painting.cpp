@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Two sweeps for what lies between allowed ops, then a flood through clear ones.
 #include "mpt/Precision/Painting.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loading of policy files and matching of their rules.
 #include "mpt/Precision/Policy.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gathering and printing of the precision report.
 #include "mpt/Precision/Report.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The precision report as one HTML page: decisions, casts, and histograms of exponents beside the types' ranges.
 #include "mpt/Precision/Report.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Casts in a policy's rounding mode, and the key of stochastic ones.
 #include "mpt/Precision/RoundingCasts.h"
 

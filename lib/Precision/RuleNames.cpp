@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Looks names of ops up among the registered ops and the ONNX schemas.
 #include "RuleNames.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Names that rules of policies use, held against what there is.
 #ifndef MPT_LIB_PRECISION_RULENAMES_H
 #define MPT_LIB_PRECISION_RULENAMES_H

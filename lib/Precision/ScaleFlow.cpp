@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Forward propagation of loss scales through a function.
 #include "mpt/Precision/ScaleFlow.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reading of settings from a policy, and their form as an attribute of the module.
 #include "mpt/Precision/Settings.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What types an op's slots may have, and which ops make up the loss.
 #include "mpt/Precision/Solve.h"
 

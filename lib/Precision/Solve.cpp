@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The solver: hard constraints and policy rules first, then a minimum cut over what they leave free.
 #include "mpt/Precision/Solve.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The solver over ONNX nodes: schemas and policy first, then a minimum cut over the type groups they leave free.
 #include "mpt/Precision/SolveNodes.h"
 

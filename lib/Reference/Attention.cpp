@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention as rt.attend and rt.attend_gradient say it. Scores and sums are FP64 rounded to FP32 once; probabilities
 // and the gradients of scores are rounded to the operands' type before they enter products.
 #include "Rules.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where a step stopped being finite: the first op that made infinities or NaN out of finite operands.
 #include "mpt/Reference/Calibrate.h"
 

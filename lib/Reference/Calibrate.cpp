@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Batches of inputs, and the ranges that a step's values take on them.
 #include "mpt/Reference/Calibrate.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Casts with their rounding and overflow modes, and the counter-based generator (Salmon et al., SC 2011).
 #include "Rules.h"
 

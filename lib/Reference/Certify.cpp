@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The drift certificate: a step in its precision against the same model in FP64.
 #include "mpt/Reference/Calibrate.h"
 

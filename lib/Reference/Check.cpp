@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Check ops: a failed one reports where, what came and what was expected; the run goes on and fails at its end.
 #include "Rules.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Conv family: convolution and its two gradients as sums over one list of (x, w, y) position triples.
 #include "Rules.h"
 

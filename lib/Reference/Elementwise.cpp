@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Elementwise family: each result is the real-valued function in FP64, rounded once to the result type.
 #include "Rules.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Error bounds of whole functions, from the types and extents of their ops.
 #include "mpt/Reference/ErrorModel.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rounding to narrow float types in FP64 arithmetic, and bit encodings.
 #include "mpt/Reference/FloatFormat.h"
 

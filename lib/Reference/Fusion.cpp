@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fusion regions, and ops that mean their decomposition.
 #include "Rules.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shape family, indexed movement: gathers, and scatters that combine.
 #include "Rules.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Calls and state of the reference interpreter.
 #include "mpt/Reference/Interpreter.h"
 

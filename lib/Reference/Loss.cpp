@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loss family: labels are checked, the rest is the decomposition.
 #include "Rules.h"
 

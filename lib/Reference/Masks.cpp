@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Masks of attention scores as a bias that does not repeat and a flag; the interpreter finds what constants make.
 #include "mpt/Reference/Masks.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // MatMul family. Running sums go over k in ascending order: sum = round(sum + a b), the product and addition in FP64.
 #include "Rules.h"
 

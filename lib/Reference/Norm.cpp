@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Norm family: statistics and internals in FP32 or wider, as the decompositions state them.
 #include "Rules.h"
 

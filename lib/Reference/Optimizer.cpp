@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Optimizer family: an update means its decomposition, in the parameter's type or wider, step by step.
 #include "Rules.h"
 

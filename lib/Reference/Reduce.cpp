@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reduce family. Sums and products run over the input in row-major order, rounded to the accumulator type at each step.
 #include "Rules.h"
 

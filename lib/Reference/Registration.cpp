@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attaches all families' rules to their dialects.
 #include "mpt/Reference/Reference.h"
 

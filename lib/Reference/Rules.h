@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the families attach their rules: one function `interpret(Op, InterpreterFrame &)` an op.
 #ifndef MPT_LIB_REFERENCE_RULES_H
 #define MPT_LIB_REFERENCE_RULES_H

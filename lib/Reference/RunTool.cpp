@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Test cases, and single functions on tensors from files.
 #include "mpt/Reference/RunTool.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attachment of the scale ops' rules.
 #ifndef MPT_LIB_REFERENCE_SCALES_H
 #define MPT_LIB_REFERENCE_SCALES_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shape family: constants and strided data movement.
 #include "Rules.h"
 

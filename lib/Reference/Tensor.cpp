@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Storage, conversion and import of interpreter tensors.
 #include "mpt/Reference/Tensor.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files through temporary ones.
 #include "mpt/Support/Files.h"
 

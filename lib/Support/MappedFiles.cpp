@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which memory is a file's, from /proc.
 #include "mpt/Support/MappedFiles.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // FP32 to 16-bit floats by integer arithmetic without branches, which vectorises on every processor.
 #include "mpt/Support/NarrowFloat.h"
 

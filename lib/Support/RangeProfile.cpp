@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Histograms of exponents: gathering, shares, and their JSON form.
 #include "mpt/Support/RangeProfile.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The safetensors format over llvm::json and mapped files.
 #include "mpt/Support/SafeTensors.h"
 

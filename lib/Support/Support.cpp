@@ -1,1 +1,2 @@
+// SPDX-License-Identifier: Apache-2.0
 // Anchor of the support library.

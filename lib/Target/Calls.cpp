@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What each runtime call of a function does, in words and numbers: the rows of a profile.
 #include "Program.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The steps of emission that targets share.
 #ifndef MPT_TARGET_EMIT_H
 #define MPT_TARGET_EMIT_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Entry points: one LLVM function a program function, a straight line of runtime calls.
 #include "Program.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Staged output, weights files.
 #include "Files.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Output files that appear together or not at all, and the linker.
 #ifndef MPT_TARGET_FILES_H
 #define MPT_TARGET_FILES_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lowers kernels to LLVM and gives each the calling convention of mpt_kernel.
 #include "KernelCode.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels from structured MLIR to object code.
 #ifndef MPT_TARGET_KERNELCODE_H
 #define MPT_TARGET_KERNELCODE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writing the files of a library and linking it.
 #include "Emit.h"
 

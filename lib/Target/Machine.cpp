@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Target machines, optimization and object code.
 #include "Machine.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The processor that code is generated for, and LLVM's optimizer and code generator for it.
 #ifndef MPT_TARGET_MACHINE_H
 #define MPT_TARGET_MACHINE_H

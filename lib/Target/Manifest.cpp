@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The texts beside a library: manifest and C header.
 #include "Program.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads the tables of a program off its module.
 #include "Program.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What an emitted library contains besides code: tables of tensors, offsets, constants.
 #ifndef MPT_TARGET_PROGRAM_H
 #define MPT_TARGET_PROGRAM_H

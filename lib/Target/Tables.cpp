@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The table that an emitted library exports, field for field as mpt-c/abi.h declares it.
 #include "Program.h"
 

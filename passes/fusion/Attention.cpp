@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // --fusion-attention: products, softmax and products become one call, and so do their gradients.
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Dialect/RT/RTDialect.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // --fusion-chain-products: GELU, its gradient and bias gradients are made by the library calls of products.
 #include "mpt-c/abi.h"
 #include "mpt/Dialect/MPT/GraphBuilder.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // --fusion-decompose: composites in simpler ops, and reductions in two stages.
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Lowering/Backward.h"

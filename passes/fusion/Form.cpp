@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // --fusion-form: ops become kernels (lib/Lowering/Grouping.cpp says which go together).
 #include "mpt/Lowering/Grouping.h"
 #include "mpt/Lowering/Sizes.h"

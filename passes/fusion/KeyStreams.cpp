@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // fusion-key-streams: the streams of random ops as a table, so that equal ops share a kernel.
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "passes/fusion/Passes.h"

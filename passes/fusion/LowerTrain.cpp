@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // --fusion-lower-train: training arithmetic in core ops, conditional writes as selects.
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Dialect/Train/TrainDialect.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Passes of the fusion stage: constructors and registration.
 #ifndef MPT_PASSES_FUSION_PASSES_H
 #define MPT_PASSES_FUSION_PASSES_H

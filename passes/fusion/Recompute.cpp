@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // --fusion-recompute: computes values again in the backward pass instead of keeping them in memory until then.
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Dialect/Train/TrainDialect.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // --fusion-share-reads: arithmetic made again on either side of a sum, where both sides read its operands anyway.
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Dialect/Train/TrainDialect.h"

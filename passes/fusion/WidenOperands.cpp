@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // --fusion-widen-operands: 8-bit operands that no library call takes become FP16 where they are made.
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Interfaces/Contraction.h"

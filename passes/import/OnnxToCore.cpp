@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // --import-onnx-to-core: onnx.node ops to core ops; the rules are in lib/Import.
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/Train/TrainDialect.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Passes of the import stage: constructors and registration.
 #ifndef MPT_PASSES_IMPORT_PASSES_H
 #define MPT_PASSES_IMPORT_PASSES_H

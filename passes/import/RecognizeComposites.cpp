@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // --import-recognize-composites: chains of elementwise ops that exporters write for GELU, SiLU and RMS normalization
 // become the composite again, which keeps FP32 internals and has its own gradient.
 #include "mpt/Dialect/MPT/GraphBuilder.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // --lowering-emit-library: the CPU target as a pass.
 #include "mpt/Target/CPU.h"
 

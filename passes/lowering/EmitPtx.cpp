@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // --lowering-emit-ptx: the code of GPU kernels as a pass.
 #include "mpt/Lowering/GpuKernel.h"
 #include "mpt/Target/Ptx.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Passes of the lowering stage: constructors and registration.
 #ifndef MPT_PASSES_LOWERING_PASSES_H
 #define MPT_PASSES_LOWERING_PASSES_H

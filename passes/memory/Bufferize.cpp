@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // --memory-bufferize: connects the rewriting to buffers with the generator of kernels.
 #include "mpt/Memory/Bufferize.h"
 

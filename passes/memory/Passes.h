@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Passes of the memory stage: constructors and registration.
 #ifndef MPT_PASSES_MEMORY_PASSES_H
 #define MPT_PASSES_MEMORY_PASSES_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // --memory-plan: lays out the arena of every function.
 #include "mpt/Memory/Plan.h"
 

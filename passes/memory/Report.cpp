@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // --memory-report: text or JSON of what the module needs.
 #include "mpt/Memory/Report.h"
 #include "mpt/Support/Files.h"

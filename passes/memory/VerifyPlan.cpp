@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // --memory-verify-plan: checks the arena of every function.
 #include "mpt/Memory/Bufferize.h"
 #include "mpt/Memory/Plan.h"

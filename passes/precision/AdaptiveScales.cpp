@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // precision-adaptive-scales: layer-wise loss scaling (arXiv 1910.12385).
 #include "passes/precision/Passes.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // precision-assign: runs the solver under a policy and writes its decisions down as attributes.
 #include "passes/precision/Passes.h"
 

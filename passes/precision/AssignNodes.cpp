@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // precision-assign-nodes: runs the solver over ONNX nodes and writes its decisions down as attributes.
 #include "passes/precision/Passes.h"
 

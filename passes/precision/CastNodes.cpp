@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // precision-cast-nodes: carries out the decisions of precision-assign-nodes.
 #include "passes/precision/Passes.h"
 

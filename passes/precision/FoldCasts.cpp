@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // precision-fold-casts: joins casts where that changes no value.
 #include "passes/precision/Passes.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // precision-insert-casts: carries out the decisions of precision-assign.
 #include "passes/precision/Passes.h"
 

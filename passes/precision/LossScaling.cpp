@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // precision-loss-scaling: scale, unscale, finite check, conditional commit, next scale.
 #include "passes/precision/Passes.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // precision-master-weights: narrow parameters, and wide masters for the optimizer.
 #include "passes/precision/Passes.h"
 

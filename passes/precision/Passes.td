@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Passes of the precision stage. Flag, class, file and test share one name: --precision-<name>, <Name>.cpp, test/passes/precision/<name>.mlir.
 #ifndef MPT_PASSES_PRECISION_PASSES_TD
 #define MPT_PASSES_PRECISION_PASSES_TD

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // precision-quantize: 8-bit operands of products, and their scales.
 #include "passes/precision/Passes.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // precision-report: prints what the precision passes decided.
 #include "passes/precision/Passes.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // precision-verify: the rules that no later pass may rely on being kept by chance.
 #include "passes/precision/Passes.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // precision-widen-reductions: states accumulator types.
 #include "passes/precision/Passes.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // --training-accumulate: gradients summed over micro-steps.
 #include "mpt/Autodiff/Autodiff.h"
 #include "mpt/Autodiff/TrainingFunctions.h"

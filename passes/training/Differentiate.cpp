@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // --training-differentiate: @forward becomes @step.
 #include "mpt/Autodiff/Autodiff.h"
 #include "mpt/Autodiff/TrainingFunctions.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // --training-evaluate: the model as it is used after training.
 #include "mpt/Autodiff/Autodiff.h"
 #include "mpt/Autodiff/TrainingFunctions.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // --training-gradients: the gradients alone, for checks and outside optimizers.
 #include "mpt/Autodiff/Autodiff.h"
 #include "mpt/Autodiff/TrainingFunctions.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // --training-loss: appends a loss to @forward.
 #include "mpt/Autodiff/LossSpec.h"
 #include "mpt/Autodiff/TrainingFunctions.h"

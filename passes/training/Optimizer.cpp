@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // --training-optimizer: one update a parameter with a gradient.
 #include "mpt/Autodiff/OptimizerSpec.h"
 #include "mpt/Autodiff/TrainingFunctions.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Passes of the training stage: constructors and registration.
 #ifndef MPT_PASSES_TRAINING_PASSES_H
 #define MPT_PASSES_TRAINING_PASSES_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // --training-simplify: simpler forms of the core ops, equal ops merged.
 #include "mpt/Dialect/MPT/Simplify.h"
 #include "mpt/Dialect/MPT/MPTDialect.h"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compile models to training libraries with mpt-opt, and train them.
 
     import mpt

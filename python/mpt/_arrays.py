@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Arrays in and out: numpy, the buffer protocol and DLPack to the C API's tensors, and back."""
 import ctypes
 from ctypes import POINTER, c_int32, c_int64, c_uint8, c_uint16, c_uint64, c_void_p

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """mpt.compile: runs mpt-opt on an ONNX file or a PyTorch module."""
 import os
 import pathlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The C API (include/mpt-c/runtime.h) through ctypes, and where the binaries lie."""
 import ctypes
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """PyTorch modules to ONNX in training form: batch norm and dropout stay what they are in training, and every parameter
 keeps its name. torch.onnx.export's defaults fold batch norm into convolutions and merge equal parameters."""
 import copy

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Training a compiled model."""
 import json
 import numbers

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every function in cases/*.mlir is differentiated and compared with finite differences in FP64; every differentiable
 // op must occur in one. Arguments are filled with distinct values in [mpt.low, mpt.high], by default [-2, 2].
 #include "mpt/Autodiff/Autodiff.h"

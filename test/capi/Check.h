@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The few lines of test framework that the runtime's unit tests share.
 #ifndef MPT_TEST_CAPI_CHECK_H
 #define MPT_TEST_CAPI_CHECK_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* libmpt_compiler from C: a compilation, a refused one, and several at once. */
 #include "mpt-c/compiler.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Convolutions and both gradients against naive FP64 loops: one to three dimensions, strides, padding, dilation,
 // groups, depthwise, bias, types.
 #include "Check.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Conversions between FP32 and the narrow types, over every code and at the edges of rounding.
 #include "core/Float.h"
 #include "Check.h"

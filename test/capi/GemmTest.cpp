@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products against naive FP64 loops, for every kernel that this processor runs, over types, layouts, batches, epilogues
 // and odd sizes; and equal results for every thread count.
 #include "cpu/Gemm.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* An emitted library written by hand: prediction = x w + b, mean squared error, SGD with momentum, w stored in FP16
  * with an FP32 master, dynamic loss scale. It stands in for the compiler in the tests of the runtime. */
 #include "mpt-c/abi.h"

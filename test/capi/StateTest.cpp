@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // State files: resuming bit by bit, refusing files that are not this model's or not whole, and replacing files
 // atomically.
 #include "Check.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The C API against a hand-written model: training, gradients, parameters, checked inputs, refused libraries.
 #include "Check.h"
 #include "core/Float.h"

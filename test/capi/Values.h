@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Buffers of any floating-point type, read and written as FP64, and a context to call library routines with.
 #ifndef MPT_TEST_CAPI_VALUES_H
 #define MPT_TEST_CAPI_VALUES_H

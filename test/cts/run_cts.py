@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Conformance suite: every case in every float type, on a target and in the reference interpreter.
 
 Cases are the functions of test/cts/cases and test/autodiff/cases, written in f64; the suite rewrites them in each type, fills

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention and its gradients through cuDNN's graphs, in the stand-in, against loops in double.
 #include "Support.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What goes wrong on machines and in models, and what is said about it. Each case is a process of its own, since a
 // process opens the driver once.
 #include "Support.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Training on the stand-in: results, one graph launch a step, nothing waits, state in and out of the device.
 #include "Support.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Graphs of attention against cuDNN itself, where its library is: on processors that are only described to it, it has
 // to have an engine for each and to make the plan. Needs no GPU, runs nothing. Arguments: cuDNN, a driver's stand-in.
 #include "Check.h"

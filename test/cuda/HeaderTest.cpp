@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The runtime's own declarations of CUDA against NVIDIA's headers, where those are to be had: numbers and layouts.
 #include "cuda/Blas.h"
 #include "cuda/ConvGraph.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A library emitted for CUDA, written by hand: prediction = x w + b, mean squared error, SGD. Its kernels run on the
  * host, in the stand-in for the driver. */
 #include "mpt-c/abi.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A libcuda.so.1 for machines without a driver, so that cuDNN's parts can be loaded and asked for engines: it takes
  * code and never runs any. */
 #define MPT_EXPORT __attribute__((visibility("default")))

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the tests of the CUDA runtime share: the stand-in's counters, and the hand-written model's weights.
 #ifndef MPT_TEST_CUDA_SUPPORT_H
 #define MPT_TEST_CUDA_SUPPORT_H

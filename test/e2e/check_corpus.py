@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Compiles the corpus models and holds loss, gradients and ten optimizer steps against the float64 references.
 
   check_corpus.py CORPUS [--models a,b] [--forms ts,dyn,opt] [--variants loss,composed,logits] [--steps sgd,adamw|none]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Runs training steps of the corpus for CUDA without a GPU, and holds them against the same policy's steps on the CPU.
 
   check_cuda.py CORPUS [--models a,b] [--forms ts] [--policies fp32,amp-f16] [--parts kernels] [--no-cudnn]

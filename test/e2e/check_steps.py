@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes the training steps of the corpus as .onnx, and holds them against the steps they were made of.
 
   check_steps.py CORPUS [--models a,b] [--forms opt] [--policies fp32,amp-f16] [--optimizer SPEC] [--onnx-form joint]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How a compiled model's numbers are held against the float64 reference of a corpus model.
 
 An error is the largest difference over the larger of the reference's largest value and a floor, 1e-3 of the largest

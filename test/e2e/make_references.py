@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Reference losses, gradients and ten optimizer steps for every loss graph of a corpus, in float64 and float32.
 
   make_references.py --generators DIR --forward DIR --out DIR [--models a,b] [--forms ts,dyn,opt] [--variants loss,composed]

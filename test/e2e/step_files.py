@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Training steps as .onnx: export, the reference interpreter before and after, ONNX Runtime or ONNX's own evaluator."""
 import json
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The corpus' measure itself: what passes, what does not, and that noise around zero is forgiven."""
 import os
 import sys

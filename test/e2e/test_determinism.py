@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Training is a function of model, data, seed and threads: whole state files are compared, byte by byte."""
 import os
 import pathlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A library emitted from a hand-written step trains as numpy does."""
 import os
 import pathlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compiled small models of every family against ONNX's reference evaluator in float64.
 
 The evaluator shares nothing with the compiler: the loss is compared with its loss, every parameter's gradient with its

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Defects seen in other precision tools, each as a test that this compiler passes; the name says what the defect was."""
 import ctypes
 import json

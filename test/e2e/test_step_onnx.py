@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Training steps as .onnx: valid, the same bits in the reference interpreter after re-import, executable from the file alone."""
 import os
 import pathlib

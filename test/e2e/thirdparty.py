@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Model definitions of torchvision, timm and transformers for the corpus' make_forward.py, small and with random weights.
 
   PYTHONPATH=test/e2e python ../shared/corpus/make_forward.py --out DIR --source third --variants loss

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Feeds bytes to the importer as a model held in memory. Any diagnostic is fine; a crash, a leak or a hang is not.
 #include "Mutate.h"
 

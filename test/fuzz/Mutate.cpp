@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Mutation by protobuf reflection.
 #include "Mutate.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Damaged models for the fuzz target and the mutation test: bits, or fields of the message changed one by one.
 #ifndef MPT_TEST_FUZZ_MUTATE_H
 #define MPT_TEST_FUZZ_MUTATE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The whole compiler on damaged models: import, training form, precision, down to machine-independent kernels. Every
 // one ends in success or in a message; none crashes, hangs or takes more memory than a model of its size may.
 //

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Seeds for fuzz_import: make_seeds.py OUT writes the models of the folder seeds as binary files."""
 import pathlib
 import sys

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GPU kernels of the tests.
 #include "DeviceKernels.h"
 

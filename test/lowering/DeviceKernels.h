@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GPU kernels of the tests: their PTX is made and assembled, and they run as loops.
 #ifndef MPT_TEST_LOWERING_DEVICEKERNELS_H
 #define MPT_TEST_LOWERING_DEVICEKERNELS_H

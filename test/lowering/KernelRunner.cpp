@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Compilation and execution of single kernels for the tests.
 #include "KernelRunner.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Compiles a function of core ops as one kernel and runs it on buffers of this process.
 #ifndef MPT_TEST_LOWERING_KERNELRUNNER_H
 #define MPT_TEST_LOWERING_KERNELRUNNER_H

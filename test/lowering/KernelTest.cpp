@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Generated kernels against plain loops in double precision: every kind of loop, several types and layouts, in vectors
 // of every width that a target may ask for.
 #include "KernelRunner.h"

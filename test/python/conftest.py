@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The hand-written model of test/capi as a folder that a trainer can load, with weights that the tests write."""
 import json
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every kernel of a training step for CUDA against the interpreter on the very values that the kernel worked with.
 
 The step is compiled at the level of fusions with all results of fusions as outputs (but those that become state, which are read

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Small models that the CUDA target is tried out on, each written as ONNX without its loss; the result is a batch of inputs."""
 import numpy as np
 import onnx

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A training step for CUDA and one for the CPU, both run here: kernels for the GPU as loops on the host, and the stand-in in the
 place of driver, cuBLASLt and cuDNN. As a program: trains one library (cuda_steps.py LIBRARY BATCH.npz OUT.npz)."""
 import os

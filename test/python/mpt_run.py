@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs textual modules in the reference interpreter, with NumPy arrays in and out."""
 import json
 import os

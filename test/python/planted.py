@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models with a planted overflow: where blame has to find it."""
 import pathlib
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a policy decides about a model, in a few numbers: how many values of each class are narrow, and what its casts move.
 
   policy_summary.py CORPUS [--models a,b] [--policies p,q] [--expect FILE] [--update]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Small graphs of the kinds of networks that the corpus holds: what the tests of policies run on, without torch."""
 import pathlib
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """FP32 accumulation: a step compiled for amp-bf16 learns from sums of 4,096 terms, the same step with BF16 accumulators does not."""
 import os
 import sys

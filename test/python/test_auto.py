@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """--policy=auto: types from measured ranges, within an error budget."""
 import json
 import subprocess

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models that are not in order end in a located message and a non-zero status, never in a crash."""
 import os
 import subprocess

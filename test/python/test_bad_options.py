@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Options, policies and outputs that are not in order: a message, status 1, and what was there stays."""
 import contextlib
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who made the first infinity: mpt-run --blame, and libraries compiled with --debug-nonfinite, on planted models."""
 import json
 import os

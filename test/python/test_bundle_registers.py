@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Kernels over as many tensors as a large model has: finite checks and updates of a launch stay in the registers."""
 import pathlib
 import subprocess

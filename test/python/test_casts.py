@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """mpt.cast of every value against NumPy and ml_dtypes, and against tables of all values where they have no such mode."""
 import ml_dtypes
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """mpt.compile: the command line it makes, and how it reports what mpt-opt says."""
 import os
 import stat

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The conformance suite: the error model holds for the interpreter itself, and emitted libraries agree with it."""
 import pathlib
 import shutil

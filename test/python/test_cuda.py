@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models compiled for CUDA, trained without a GPU: kernels run as loops on the host, and a stand-in takes the place of
 the driver, cuBLASLt and cuDNN, executes as late as it may and notes what the real ones would forbid."""
 import json

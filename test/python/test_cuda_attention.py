@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Attention that the CUDA target computes as one call each way: steps against the CPU's, without a GPU."""
 import json
 import subprocess

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What calls of products make on the way: GELU, its gradient and bias gradients, by cuBLASLt or apart from it."""
 import re
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Steps of small networks of several kinds for CUDA, run without a GPU: losses and gradients against the same policy on the CPU."""
 import re
 import subprocess

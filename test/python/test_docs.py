@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Code in the documentation is code: the README's example trains, the C trainer of docs/c-api.md compiles and links."""
 import os
 import re

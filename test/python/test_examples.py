@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The examples, on the hand-written model: they build, train and lower the loss."""
 import re
 import shutil

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """--emit=onnx: the whole rewritten training step as standard operators, against the compiled library."""
 import os
 import subprocess

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """8-bit floats in emitted kernels and in the runtime, against ml_dtypes and the reference interpreter; statistics of stochastic
 rounding."""
 import os

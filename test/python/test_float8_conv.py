@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Convolutions whose operands have 8 bits, forward and both gradients: emitted code against the reference interpreter."""
 import os
 import pathlib

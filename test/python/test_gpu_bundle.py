@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The bundle for machines with a GPU: packed, run against the stand-in for driver and libraries, broken, and resumed."""
 import json
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Forms of graphs that some producers write: weights as Constant nodes, quantized weights, old attributes, random tensors."""
 import numpy as np
 import onnx

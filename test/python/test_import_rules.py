@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Import rules against ONNX's reference evaluator: each line of a table is one node, each table one compiled model."""
 import subprocess
 

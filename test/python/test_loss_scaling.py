@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Loss scaling end to end in the reference interpreter: skipped steps, the scale's state machine, underflow."""
 import os
 import subprocess

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Memory plans through the whole compiler: what is kept, what a budget makes the step compute again, and that bits stay."""
 import json
 import os

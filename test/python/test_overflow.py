@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Injected Inf, NaN and overflow through emitted libraries: what a skipped step keeps, and how the loss scale moves.
 
 Expected behaviour is a model in numpy of the scaler's state machine (arXiv 1710.03740 with hysteresis and bounds).

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The parity benchmark on its smallest task: it trains each policy, compares with FP32, and says so in a table and as JSON."""
 import json
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Policies over small graphs: each built-in one against its golden summary, casts against painting, and rules that users write.
 
 `python test/python/test_policies.py` writes golden/policies.json anew.

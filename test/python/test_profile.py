@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """MPT_PROFILE prints where the time of a function goes, by runtime call, with the names of the model's nodes."""
 import os
 import pathlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Each precision recipe end to end: the library trains as the interpreter does, resumes bit for bit, and learns."""
 import os
 import pathlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The repository checks find what they are for, and accept a repository in order."""
 import os
 import shutil

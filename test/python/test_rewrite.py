@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """--emit=onnx without a training step: the model's own graph, node by node, in the policy's types."""
 import os
 import subprocess

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Random graphs, with bodies, casts of their own and names that collide, rewritten node by node: valid, close, and at rest."""
 import random
 import subprocess

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Node-by-node rewriting of training graphs in standard operators: forward, backward and the optimizer in one file."""
 import os
 import sys

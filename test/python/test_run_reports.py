@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What mpt-run tells of a training step: ranges, the node that overflowed, the drift certificate."""
 import json
 import os

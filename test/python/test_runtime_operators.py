@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ONNX Runtime's operators against the same graph in standard ones: loss and every gradient of two compiled models."""
 import numpy as np
 import onnx

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two losses with a scale each, and an optimizer for each group of parameters, through emitted libraries."""
 import numpy as np
 import onnx

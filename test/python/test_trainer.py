@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """mpt.Trainer against the hand-written model, and its numbers against numpy."""
 import array
 import math

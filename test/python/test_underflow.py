@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Gradients too small for FP16, through emitted libraries: lost without a loss scale, kept and trained on with one."""
 import os
 

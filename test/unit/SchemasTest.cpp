@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The registry of schemas made on demand finds what the ONNX library's own registry finds, for every name and version.
 #include "mpt/Dialect/ONNX/Schemas.h"
 

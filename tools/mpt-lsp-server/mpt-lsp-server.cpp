@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // mpt-lsp-server: editor support for .mlir files with mpt's dialects.
 #include "mpt/CAPI/Registration.h"
 

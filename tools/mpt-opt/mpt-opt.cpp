@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // mpt-opt: compiles ONNX models, or runs passes on .mlir files.
 #include "mpt/CAPI/Compile.h"
 #include "mpt/CAPI/Registration.h"

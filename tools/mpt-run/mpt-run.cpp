@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // mpt-run: runs steps in the reference interpreter, and tells what it saw.
 #include "mpt/CAPI/RunCommand.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // mpt-translate: --import-onnx reads a binary or textual ONNX file and writes the module of onnx.node ops,
 // --import-core the core graph.
 #include "mpt/Import/Translations.h"

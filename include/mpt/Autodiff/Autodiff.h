@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reverse-mode differentiation of functions of core ops.
 #ifndef MPT_AUTODIFF_AUTODIFF_H
 #define MPT_AUTODIFF_AUTODIFF_H

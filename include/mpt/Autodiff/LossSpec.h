@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Text form of a loss, as users give it to --loss.
 #ifndef MPT_AUTODIFF_LOSSSPEC_H
 #define MPT_AUTODIFF_LOSSSPEC_H

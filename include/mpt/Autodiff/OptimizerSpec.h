@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Text form of an optimizer and its hyperparameters, as users give it to --optimizer.
 #ifndef MPT_AUTODIFF_OPTIMIZERSPEC_H
 #define MPT_AUTODIFF_OPTIMIZERSPEC_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Editing the functions of a training module: arguments and results by name, clones, state.
 #ifndef MPT_AUTODIFF_TRAININGFUNCTIONS_H
 #define MPT_AUTODIFF_TRAININGFUNCTIONS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One compilation from an input file to its product.
 #ifndef MPT_CAPI_COMPILE_H
 #define MPT_CAPI_COMPILE_H

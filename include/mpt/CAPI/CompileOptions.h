@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a user asks of the compiler, and how command-line words say it.
 #ifndef MPT_CAPI_COMPILEOPTIONS_H
 #define MPT_CAPI_COMPILEOPTIONS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Everything a tool needs in its dialect registry.
 #ifndef MPT_CAPI_REGISTRATION_H
 #define MPT_CAPI_REGISTRATION_H

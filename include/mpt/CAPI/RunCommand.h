@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // mpt-run's command line: which module to run, and what to learn from it.
 #ifndef MPT_CAPI_RUNCOMMAND_H
 #define MPT_CAPI_RUNCOMMAND_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Core graphs to ONNX files.
 #ifndef MPT_EXPORT_EXPORT_H
 #define MPT_EXPORT_EXPORT_H

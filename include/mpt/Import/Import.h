@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ONNX files to modules: the graph as onnx.node ops, then the core graph.
 #ifndef MPT_IMPORT_IMPORT_H
 #define MPT_IMPORT_IMPORT_H

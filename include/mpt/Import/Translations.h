@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ONNX files as translations of a tool in the manner of mlir-translate.
 #ifndef MPT_IMPORT_TRANSLATIONS_H
 #define MPT_IMPORT_TRANSLATIONS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The interface of contractions; apart from the other interfaces because only loss scaling uses it.
 #ifndef MPT_INTERFACES_CONTRACTION_H
 #define MPT_INTERFACES_CONTRACTION_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How many products a contraction sums. Attached by lib/Precision.
 #ifndef MPT_INTERFACES_CONTRACTION_TD
 #define MPT_INTERFACES_CONTRACTION_TD

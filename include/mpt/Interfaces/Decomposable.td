@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Composites that can be expressed in simpler core ops.
 #ifndef MPT_INTERFACES_DECOMPOSABLE_TD
 #define MPT_INTERFACES_DECOMPOSABLE_TD

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reverse-mode differentiation of one op. Bodies are attached by lib/Autodiff.
 #ifndef MPT_INTERFACES_DIFFERENTIABLE_TD
 #define MPT_INTERFACES_DIFFERENTIABLE_TD

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How an op takes part in forming kernels beyond having a loop form. Attached by lib/Lowering.
 #ifndef MPT_INTERFACES_FUSIONROLE_TD
 #define MPT_INTERFACES_FUSIONROLE_TD

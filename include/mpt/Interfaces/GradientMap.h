@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gradients of values while a function is differentiated in reverse.
 #ifndef MPT_INTERFACES_GRADIENTMAP_H
 #define MPT_INTERFACES_GRADIENTMAP_H

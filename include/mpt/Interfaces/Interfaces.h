@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The interfaces that carry op behaviour: one include for dialects and the layers that attach bodies.
 #ifndef MPT_INTERFACES_INTERFACES_H
 #define MPT_INTERFACES_INTERFACES_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Execution of one op by the reference interpreter. Bodies are attached by lib/Reference.
 #ifndef MPT_INTERFACES_INTERPRETABLE_TD
 #define MPT_INTERFACES_INTERPRETABLE_TD

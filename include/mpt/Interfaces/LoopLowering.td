@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Emission of one element of an op's result inside a generated loop. Bodies are attached by lib/Lowering.
 #ifndef MPT_INTERFACES_LOOPLOWERING_TD
 #define MPT_INTERFACES_LOOPLOWERING_TD

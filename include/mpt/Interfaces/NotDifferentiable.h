@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The marker of ops without gradient; apart from the other interfaces because only autodiff and the coverage test use
 // it.
 #ifndef MPT_INTERFACES_NOTDIFFERENTIABLE_H

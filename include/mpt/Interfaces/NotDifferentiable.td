@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ops that gradients never pass. Attached by lib/Autodiff.
 #ifndef MPT_INTERFACES_NOTDIFFERENTIABLE_TD
 #define MPT_INTERFACES_NOTDIFFERENTIABLE_TD

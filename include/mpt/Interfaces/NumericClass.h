@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Numeric classes of ops, the vocabulary of the precision passes.
 #ifndef MPT_INTERFACES_NUMERICCLASS_H
 #define MPT_INTERFACES_NUMERICCLASS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which ops of a training step make up the backward pass and the update.
 #ifndef MPT_LOWERING_BACKWARD_H
 #define MPT_LOWERING_BACKWARD_H

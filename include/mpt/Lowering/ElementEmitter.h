@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Builds the elements of a fusion's values inside generated loops, each once per point of the loops it depends on.
 #ifndef MPT_LOWERING_ELEMENTEMITTER_H
 #define MPT_LOWERING_ELEMENTEMITTER_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GPU kernels: a fusion region becomes one or more functions of one thread each, with the grid they are launched on.
 #ifndef MPT_LOWERING_GPUKERNEL_H
 #define MPT_LOWERING_GPUKERNEL_H

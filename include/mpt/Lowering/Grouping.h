@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The grouping of ops into kernels: what fusion-form's parts share.
 #ifndef MPT_LOWERING_GROUPING_H
 #define MPT_LOWERING_GROUPING_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Index arithmetic of generated loops: affine expressions of loop variables that simplify across reshapes.
 #ifndef MPT_LOWERING_INDEXEXPR_H
 #define MPT_LOWERING_INDEXEXPR_H

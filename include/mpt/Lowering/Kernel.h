@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels: a fusion region becomes a function of vectorised loops over buffers.
 #ifndef MPT_LOWERING_KERNEL_H
 #define MPT_LOWERING_KERNEL_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The processor that kernels are generated for, and the types they compute in.
 #ifndef MPT_LOWERING_KERNELTARGET_H
 #define MPT_LOWERING_KERNELTARGET_H

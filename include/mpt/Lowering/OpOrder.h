@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The order of a block's ops after some of them were merged.
 #ifndef MPT_LOWERING_OPORDER_H
 #define MPT_LOWERING_OPORDER_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How much a tensor of the fusion stage holds.
 #ifndef MPT_LOWERING_SIZES_H
 #define MPT_LOWERING_SIZES_H

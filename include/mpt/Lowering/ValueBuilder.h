@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Constants, splats and conversions of scalars and vectors inside generated loops.
 #ifndef MPT_LOWERING_VALUEBUILDER_H
 #define MPT_LOWERING_VALUEBUILDER_H

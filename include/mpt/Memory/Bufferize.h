@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From tensors to buffers: functions of core ops become functions of rt ops on memrefs.
 #ifndef MPT_MEMORY_BUFFERIZE_H
 #define MPT_MEMORY_BUFFERIZE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The runtime's view of rt ops: the descriptors of mpt-c/abi.h, filled from buffer types and attributes.
 #ifndef MPT_MEMORY_DESCRIPTORS_H
 #define MPT_MEMORY_DESCRIPTORS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How much a planned step launches and moves, against the least that its library calls allow.
 #ifndef MPT_MEMORY_KERNELREPORT_H
 #define MPT_MEMORY_KERNELREPORT_H

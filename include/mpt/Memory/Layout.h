@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Physical layouts of static tensors: dimension orders, strides, and the buffer types that carry them.
 #ifndef MPT_MEMORY_LAYOUT_H
 #define MPT_MEMORY_LAYOUT_H

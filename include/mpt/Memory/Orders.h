@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The one layout decision for a function: which dimension order each tensor value is stored in.
 #ifndef MPT_MEMORY_ORDERS_H
 #define MPT_MEMORY_ORDERS_H

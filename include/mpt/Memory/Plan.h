@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The arena: offsets of scratch buffers from their lifetimes.
 #ifndef MPT_MEMORY_PLAN_H
 #define MPT_MEMORY_PLAN_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a planned module needs: weights, masters, slots, saved activations, workspace, peak.
 #ifndef MPT_MEMORY_REPORT_H
 #define MPT_MEMORY_REPORT_H

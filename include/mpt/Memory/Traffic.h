@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The fewest bytes that the work between library calls can move.
 #ifndef MPT_MEMORY_TRAFFIC_H
 #define MPT_MEMORY_TRAFFIC_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Discardable attributes by which the precision passes talk to each other.
 #ifndef MPT_PRECISION_ATTRIBUTES_H
 #define MPT_PRECISION_ATTRIBUTES_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Conversion of constants to narrow types: keeps sign, keeps infinities, and says when a value was out of range.
 #ifndef MPT_PRECISION_CONSTANTS_H
 #define MPT_PRECISION_CONSTANTS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the assigning passes write on an op (kPrecisionAttr).
 #ifndef MPT_PRECISION_DECISIONS_H
 #define MPT_PRECISION_DECISIONS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arithmetic that ends in an index.
 #ifndef MPT_PRECISION_INDEXRULES_H
 #define MPT_PRECISION_INDEXRULES_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The count of rounding casts that precision passes keep on functions.
 #ifndef MPT_PRECISION_LOSSYCASTS_H
 #define MPT_PRECISION_LOSSYCASTS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Policy auto: types of values from what was measured of them, within an error budget.
 #ifndef MPT_PRECISION_MEASURED_H
 #define MPT_PRECISION_MEASURED_H

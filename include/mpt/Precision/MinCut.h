@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Minimum cut between two terminals (Dinic, Soviet Math. Doklady 11, 1970), for label problems with two labels.
 #ifndef MPT_PRECISION_MINCUT_H
 #define MPT_PRECISION_MINCUT_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the precision layer attaches to ops.
 #ifndef MPT_PRECISION_MODELS_H
 #define MPT_PRECISION_MODELS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The label problem of cast placement: which nodes are narrow, given what casts between them cost.
 #ifndef MPT_PRECISION_NODELABELS_H
 #define MPT_PRECISION_NODELABELS_H

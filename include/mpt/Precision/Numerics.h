@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Accumulators of contractions and reductions.
 #ifndef MPT_PRECISION_NUMERICS_H
 #define MPT_PRECISION_NUMERICS_H

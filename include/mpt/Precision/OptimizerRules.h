@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What stays FP32 in optimizers that are written in ONNX operators.
 #ifndef MPT_PRECISION_OPTIMIZERRULES_H
 #define MPT_PRECISION_OPTIMIZERRULES_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Four-colour painting, the placement of casts of TensorFlow's automatic mixed precision, for comparison.
 #ifndef MPT_PRECISION_PAINTING_H
 #define MPT_PRECISION_PAINTING_H

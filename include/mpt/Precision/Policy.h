@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A precision policy in memory: loaded from a policy file, asked for the decision on one op.
 #ifndef MPT_PRECISION_POLICY_H
 #define MPT_PRECISION_POLICY_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The precision report: every decision with its reason, and what the casts cost.
 #ifndef MPT_PRECISION_REPORT_H
 #define MPT_PRECISION_REPORT_H

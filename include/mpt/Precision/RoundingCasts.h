@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Casts in a policy's rounding mode.
 #ifndef MPT_PRECISION_ROUNDINGCASTS_H
 #define MPT_PRECISION_ROUNDINGCASTS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which values of a training step carry which loss scale.
 #ifndef MPT_PRECISION_SCALEFLOW_H
 #define MPT_PRECISION_SCALEFLOW_H

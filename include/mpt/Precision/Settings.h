@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a policy says beside its rules: types, rounding, loss scaling, scales of 8-bit tensors.
 #ifndef MPT_PRECISION_SETTINGS_H
 #define MPT_PRECISION_SETTINGS_H

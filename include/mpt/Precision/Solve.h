@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decides which values of a module are narrow: analysis only, nothing is changed.
 #ifndef MPT_PRECISION_SOLVE_H
 #define MPT_PRECISION_SOLVE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decides which values of a graph of ONNX nodes are narrow: analysis only, nothing is changed.
 #ifndef MPT_PRECISION_SOLVENODES_H
 #define MPT_PRECISION_SOLVENODES_H

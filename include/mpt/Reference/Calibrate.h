@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What mpt-run learns about a training step by running it: ranges, where it overflows, how far it drifts.
 #ifndef MPT_REFERENCE_CALIBRATE_H
 #define MPT_REFERENCE_CALIBRATE_H

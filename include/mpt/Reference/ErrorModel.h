@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How far two correct evaluations of one function may differ: rounding-error bounds from reduction lengths and types.
 #ifndef MPT_REFERENCE_ERRORMODEL_H
 #define MPT_REFERENCE_ERRORMODEL_H

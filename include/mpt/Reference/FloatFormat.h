@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Float types as sets of real numbers: exact decoding, and rounding of FP64 values to them.
 #ifndef MPT_REFERENCE_FLOATFORMAT_H
 #define MPT_REFERENCE_FLOATFORMAT_H

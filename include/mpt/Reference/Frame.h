@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What one op sees while it is interpreted: values, state, mode, and how its sums accumulate.
 #ifndef MPT_REFERENCE_FRAME_H
 #define MPT_REFERENCE_FRAME_H

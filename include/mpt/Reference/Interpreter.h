@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The reference interpreter: runs a module's functions on tensors and keeps its state from call to call.
 #ifndef MPT_REFERENCE_INTERPRETER_H
 #define MPT_REFERENCE_INTERPRETER_H

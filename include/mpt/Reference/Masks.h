@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Masks of attention's scores: what they are made of, and whether they are causal.
 #ifndef MPT_REFERENCE_MASKS_H
 #define MPT_REFERENCE_MASKS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Registration of the reference interpreter's rules.
 #ifndef MPT_REFERENCE_REFERENCE_H
 #define MPT_REFERENCE_REFERENCE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensors of the reference interpreter: FP64 or int64 elements in row-major order, whatever the element type.
 #ifndef MPT_REFERENCE_TENSOR_H
 #define MPT_REFERENCE_TENSOR_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writing of files that are whole or not there.
 #ifndef MPT_SUPPORT_FILES_H
 #define MPT_SUPPORT_FILES_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files that this process shows read-only in its memory.
 #ifndef MPT_SUPPORT_MAPPEDFILES_H
 #define MPT_SUPPORT_MAPPEDFILES_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rounding of FP32 arrays to 16-bit floats at memory speed.
 #ifndef MPT_SUPPORT_NARROWFLOAT_H
 #define MPT_SUPPORT_NARROWFLOAT_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Magnitudes that values took while a model ran: histograms of exponents, and what a float type would do to them.
 #ifndef MPT_SUPPORT_RANGEPROFILE_H
 #define MPT_SUPPORT_RANGEPROFILE_H

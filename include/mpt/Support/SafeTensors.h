@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reading and writing safetensors files (version 0.4): a JSON header, then packed little-endian tensors.
 #ifndef MPT_SUPPORT_SAFETENSORS_H
 #define MPT_SUPPORT_SAFETENSORS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The CPU target: from functions on planned buffers to a library that trainers link.
 #ifndef MPT_TARGET_CPU_H
 #define MPT_TARGET_CPU_H

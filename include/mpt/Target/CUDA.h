@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The CUDA target: from functions on planned buffers, whose kernels are GPU kernels, to a library that trainers link.
 #ifndef MPT_TARGET_CUDA_H
 #define MPT_TARGET_CUDA_H

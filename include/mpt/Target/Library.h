@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What every target's emitted library has in common: its files, its kind, how it is linked.
 #ifndef MPT_TARGET_LIBRARY_H
 #define MPT_TARGET_LIBRARY_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From GPU kernels to PTX, the virtual instructions that NVIDIA's driver and assembler take.
 #ifndef MPT_TARGET_PTX_H
 #define MPT_TARGET_PTX_H

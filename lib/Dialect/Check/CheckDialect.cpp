@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Registration of the check dialect.
 #include "mpt/Dialect/Check/CheckDialect.h"
 

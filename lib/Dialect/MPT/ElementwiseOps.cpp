@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Types, verification, folding and decompositions of the elementwise family.
 #include "TypeInference.h"
 

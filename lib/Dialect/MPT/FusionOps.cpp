@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Verification of fusion regions.
 #include "mpt/Dialect/MPT/MPTDialect.h"
 

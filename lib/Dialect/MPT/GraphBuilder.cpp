@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Short forms for building core ops.
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 

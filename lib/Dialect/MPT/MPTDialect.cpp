@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Registration of the core dialect, its attributes and enums.
 #include "mpt/Dialect/MPT/MPTDialect.h"
 

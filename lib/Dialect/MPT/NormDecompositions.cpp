@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Norms and softmax in elementwise and reduce ops, computed in FP32 or wider.
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 

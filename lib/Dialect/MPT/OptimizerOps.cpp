@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Types of the optimizer family: new values have the types of the old ones.
 #include "TypeInference.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Types of the reduce family.
 #include "TypeInference.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Types, verification and folding of the shape family.
 #include "TypeInference.h"
 

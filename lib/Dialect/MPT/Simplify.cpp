@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Simpler forms of core ops: neutral operands, shape changes in their simplest form, transposes and broadcasts that a
 // matrix product can take over.
 #include "mpt/Dialect/MPT/Simplify.h"

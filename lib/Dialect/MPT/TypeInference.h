@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the families' result-type rules share.
 #ifndef MPT_LIB_DIALECT_MPT_TYPEINFERENCE_H
 #define MPT_LIB_DIALECT_MPT_TYPEINFERENCE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Names of values that survive a change of policy.
 #include "mpt/Dialect/MPT/ValueKeys.h"
 

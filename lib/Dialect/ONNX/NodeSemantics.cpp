@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Numeric classes of ONNX operators: the same words that core ops state in ODS.
 #include "mpt/Dialect/ONNX/ONNXDialect.h"
 

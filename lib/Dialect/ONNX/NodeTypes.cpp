@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Type variables of ONNX schemas as groups of slots.
 #include "mpt/Dialect/ONNX/NodeTypes.h"
 #include "mpt/Dialect/ONNX/Schemas.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A registry that makes schemas on demand from the functions that the ONNX library's headers declare.
 #include "mpt/Dialect/ONNX/Schemas.h"
 

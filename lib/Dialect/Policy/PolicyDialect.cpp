@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Registration and verification of the policy dialect.
 #include "mpt/Dialect/Policy/PolicyDialect.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Registration of the rt dialect.
 #include "mpt/Dialect/RT/RTDialect.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Registration and verification of the training dialect.
 #include "mpt/Dialect/Train/TrainDialect.h"
 

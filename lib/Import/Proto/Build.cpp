@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A prepared model to a module of onnx.node ops.
 #include "Proto.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Entry points of the importer: from a file, from memory.
 #include "Proto.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ONNX shape inference, with values propagated where they may be shapes.
 #include "Proto.h"
 

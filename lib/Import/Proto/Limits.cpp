@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the ONNX library takes on trust: nesting, calls of functions, sizes, equations of Einsum, parts of Split.
 #include "Proto.h"
 

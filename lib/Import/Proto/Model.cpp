@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loading a model: parsing, checks with located messages, inlining, symbolic dimensions, shape inference.
 #include "Proto.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The protobuf side of the importer: loading and checking a model, tensors to attributes.
 #ifndef MPT_LIB_IMPORT_PROTO_PROTO_H
 #define MPT_LIB_IMPORT_PROTO_PROTO_H

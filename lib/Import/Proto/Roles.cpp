@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Parameters are found by use: what feeds a weight, bias or scale operand, not what the file calls it.
 #include "Roles.h"
 

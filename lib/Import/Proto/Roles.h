@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which initializers are parameters, statistics or constants.
 #ifndef MPT_LIB_IMPORT_PROTO_ROLES_H
 #define MPT_LIB_IMPORT_PROTO_ROLES_H

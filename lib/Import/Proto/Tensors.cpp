@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // TensorProto to elements attributes: typed fields, raw bytes, and files beside the model.
 #include "Proto.h"
 

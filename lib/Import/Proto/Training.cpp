@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Training steps in files: which outputs are the new values of which initializers.
 #include "Proto.h"
 

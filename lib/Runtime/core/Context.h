@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What mpt_exec.runtime points to: the thread count and what library calls keep between calls.
 #ifndef MPT_RUNTIME_CORE_CONTEXT_H
 #define MPT_RUNTIME_CORE_CONTEXT_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Element-wise conversion for parameters and metrics; nothing here is in a training step's inner loop.
 #include "core/Convert.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arrays of any element type to and from FP32.
 #ifndef MPT_RUNTIME_CORE_CONVERT_H
 #define MPT_RUNTIME_CORE_CONVERT_H

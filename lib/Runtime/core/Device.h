@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where a trainer's memory lies and its functions run: the seam between the core and the runtime of a target.
 #ifndef MPT_RUNTIME_CORE_DEVICE_H
 #define MPT_RUNTIME_CORE_DEVICE_H

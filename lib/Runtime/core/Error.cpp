@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Last error text, one a thread, in a fixed buffer so that reporting never allocates.
 #include "core/Error.h"
 

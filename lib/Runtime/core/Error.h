@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The thread's last error text, and how every part of the runtime reports a failure.
 #ifndef MPT_RUNTIME_CORE_ERROR_H
 #define MPT_RUNTIME_CORE_ERROR_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Processor features by the names that the operating system and the processor report.
 #include "core/Features.h"
 

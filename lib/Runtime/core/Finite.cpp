@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Looks at values for infinities and NaN, and says where the first ones came from.
 #include "core/Finite.h"
 

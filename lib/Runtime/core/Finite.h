@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The first value of a run that was not finite, for libraries compiled with --debug-nonfinite.
 #ifndef MPT_RUNTIME_CORE_FINITE_H
 #define MPT_RUNTIME_CORE_FINITE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Conversions between FP32 and the narrow floating-point types, exact or rounded to nearest even, without special
 // instructions. Formats: IEEE 754 binary16, bfloat16, and OCP 8-bit floating point (OFP8) revision 1.0.
 #ifndef MPT_RUNTIME_CORE_FLOAT_H

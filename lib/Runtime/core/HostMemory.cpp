@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Host memory in whole pages.
 #include "core/HostMemory.h"
 

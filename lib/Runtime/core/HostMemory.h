@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Zeroed host memory straight from the system: untouched pages cost nothing, large blocks use large pages.
 #ifndef MPT_RUNTIME_CORE_HOSTMEMORY_H
 #define MPT_RUNTIME_CORE_HOSTMEMORY_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A small strict JSON reader (RFC 8259) for state-file headers and manifests. Made for hostile input: bounded depth, no
 // recursion past it, positions in every error.
 #ifndef MPT_RUNTIME_CORE_JSON_H

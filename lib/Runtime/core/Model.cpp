@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loading emitted libraries and checking what they say about themselves.
 #include "core/Model.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A loaded, checked library, and the guard that keeps exceptions inside the C API.
 #ifndef MPT_RUNTIME_CORE_MODEL_H
 #define MPT_RUNTIME_CORE_MODEL_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Profiles as tables.
 #include "core/Profile.h"
 

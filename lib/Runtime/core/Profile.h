@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Times of runtime calls, collected while MPT_PROFILE is set and printed when the trainer goes.
 #ifndef MPT_RUNTIME_CORE_PROFILE_H
 #define MPT_RUNTIME_CORE_PROFILE_H

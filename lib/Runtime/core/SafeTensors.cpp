@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The safetensors reader trusts nothing that the header says; the writer is atomic.
 #include "core/SafeTensors.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reading and writing the safetensors format: eight bytes of little-endian header length, a JSON header, the data.
 // Format: https://huggingface.co/docs/safetensors (version 0.4).
 #ifndef MPT_RUNTIME_CORE_SAFETENSORS_H

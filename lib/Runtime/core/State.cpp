@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Parameters and state: initial values, reading and writing by name, saving and loading.
 #include "core/Convert.h"
 #include "core/HostMemory.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Creating trainers and running their functions.
 #include "core/Trainer.h"
 

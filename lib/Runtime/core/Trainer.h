@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One trainer: its state block, scratch, results and call-site caches.
 #ifndef MPT_RUNTIME_CORE_TRAINER_H
 #define MPT_RUNTIME_CORE_TRAINER_H

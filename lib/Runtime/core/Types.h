@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sizes and names of the element types.
 #ifndef MPT_RUNTIME_CORE_TYPES_H
 #define MPT_RUNTIME_CORE_TYPES_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // mpt_rt_conv: convolution and its two gradients through oneDNN, channels-last data and ONNX's weight layout.
 #include "cpu/Gemm.h"
 #include "cpu/OneDnn.h"

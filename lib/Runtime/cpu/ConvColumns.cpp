@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Convolutions over few positions. oneDNN reorders the weights at every call, which costs more than such a convolution;
 // here the small matrix of columns is brought into the weights' order instead.
 #include "cpu/Gemm.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The CPU as a device: memory is the host's own, functions run when they are called.
 #include "core/Device.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // mpt_rt_gemm: checks a product, cuts it into tasks for the threads, and picks the kernel for this processor.
 #include "cpu/Gemm.h"
 

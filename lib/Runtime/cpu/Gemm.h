@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Inside the GEMM: one task (a rectangle of one batch element) and the kernels that each instruction set provides.
 #ifndef MPT_RUNTIME_CPU_GEMM_H
 #define MPT_RUNTIME_CPU_GEMM_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The packed GEMM for AVX2, FMA and F16C: 6 x 16 tiles, 12 of the 16 registers are accumulators.
 #include "cpu/Gemm.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The packed GEMM for AVX-512: 12 x 32 tiles, 24 of the 32 registers are accumulators.
 #include "cpu/Gemm.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // FP64 products: no packing, one row of sums at a time. They serve tests and double-precision models, not speed.
 #include "cpu/Gemm.h"
 

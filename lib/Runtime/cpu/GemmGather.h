@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The packed GEMM, packing of an operand that is gathered from an image (see Gather).
 
 namespace {

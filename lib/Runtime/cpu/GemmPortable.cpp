@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The packed GEMM in plain C++: the fallback, and the reference that the others are tested against.
 #include "cpu/Gemm.h"
 

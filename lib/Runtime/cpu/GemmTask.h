@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The packed GEMM: the block loops. Its parts, included here, are written once over a vector type `Vec` that the
 // including file defines in an anonymous namespace (with `tileRows`, `depthMax` and `rowsMax`). Blocking after Goto and
 // van de Geijn, "Anatomy of High-Performance Matrix Multiplication", ACM TOMS 34(3), 2008; operands are widened to FP32

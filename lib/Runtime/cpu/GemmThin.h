@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The packed GEMM: results of few columns. Register tiles of NR columns would be mostly empty, so that the vectors run
 // along k: A is read where it lies, B is widened into rows along k, and the lanes of each sum are added at the end.
 

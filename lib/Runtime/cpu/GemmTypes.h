@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The packed GEMM: block sizes, element types, and conversions of vectors and runs of them.
 
 namespace {

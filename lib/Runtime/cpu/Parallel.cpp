@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Parallel loops, copies and fills over libgomp's thread pool.
 #include "core/Context.h"
 #include "core/Profile.h"

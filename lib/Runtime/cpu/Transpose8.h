@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Transposing a panel of B from contiguous columns in 8 x 8 blocks (AVX2); shared by the x86 kernels.
 
 namespace {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention through cuDNN's fused engines: graphs of products, softmax and their gradients, one engine for each.
 #ifndef MPT_RUNTIME_CUDA_ATTENTIONGRAPH_H
 #define MPT_RUNTIME_CUDA_ATTENTIONGRAPH_H

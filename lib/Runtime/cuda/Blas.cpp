@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Opening cuBLASLt, and the file of algorithms that searches found.
 #include "cuda/Blas.h"
 

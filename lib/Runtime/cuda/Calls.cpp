@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What emitted code calls: kernels, copies, fills, constants.
 #include "cuda/CudaDevice.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Convolutions without cuDNN: implicit GEMM or columns, as they were measured.
 #include "cuda/Convolutions.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loads the driver's functions and says what is wrong where they are not to be had.
 #include "cuda/Driver.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The CUDA driver, opened at run time: the functions of libcuda that the runtime uses, declared here so that building
 // needs no CUDA. Names, types and numbers are those of NVIDIA's CUDA Driver API reference (version 12 on; the ABI
 // names carry its _v2 suffixes).

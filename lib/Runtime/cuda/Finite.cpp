@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whether values on the device are finite, by a kernel that libraries compiled with --debug-nonfinite carry.
 #include "cuda/CudaDevice.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuDNN's graphs: descriptors that they are made of, and the search for an engine.
 #include "cuda/ConvGraph.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Opening a library of functions at run time.
 #ifndef MPT_RUNTIME_CUDA_LIBRARY_H
 #define MPT_RUNTIME_CUDA_LIBRARY_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Running functions: staged inputs, the first run, the graph of the later ones.
 #include "cuda/CudaDevice.h"
 

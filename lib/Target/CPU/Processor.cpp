@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the rest of the compiler asks about the processor that code is generated for.
 #include "mpt/Target/CPU.h"
 

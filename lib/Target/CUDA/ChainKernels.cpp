@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels for what products have epilogues for, where cuBLASLt has none (lib/Runtime/cuda/GemmApart.cpp): activations
 // and their gradients over whole matrices.
 #include "Images.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Implicit GEMM: tiles of results by blocks, chunks of both operands through shared memory. The operand that a
 // convolution reads by positions is gathered from where its positions and taps meet; nothing is stored in between.
 #include "ConvKernels.h"

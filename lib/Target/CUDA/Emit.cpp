@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Everything that a library for CUDA consists of, in order.
 #include "mpt/Target/CUDA.h"
 

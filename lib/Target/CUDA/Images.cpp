@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels to PTX, PTX to machine code where there is an assembler, or kernels to loops on the host.
 #include "Images.h"
 

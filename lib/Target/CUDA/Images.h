@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The code of a library's kernels, once for every architecture.
 #ifndef MPT_TARGET_CUDA_IMAGES_H
 #define MPT_TARGET_CUDA_IMAGES_H

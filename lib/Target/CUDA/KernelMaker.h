@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels that the runtime launches by itself: loops whose extents are words in the memory of the device.
 #ifndef MPT_LIB_TARGET_CUDA_KERNELMAKER_H
 #define MPT_LIB_TARGET_CUDA_KERNELMAKER_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What warps do with matrices of 16 x 16, as intrinsics (wmma). MLIR's own patterns know FP16 alone.
 #include "ToNvvm.h"
 

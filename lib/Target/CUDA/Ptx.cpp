@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // PTX from GPU kernels: code generation by LLVM.
 #include "mpt/Target/Ptx.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels that the runtime launches by itself: convolutions as products, where there is no cuDNN or nothing in it fits,
 // and the search for values that are not finite. Those of attention: AttentionKernels.cpp.
 #include "ConvKernels.h"

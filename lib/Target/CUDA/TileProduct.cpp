@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Inner products of the convolution kernels: 16 x 16 x 16 products of warps (wmma), or 8 x 8 sums of a thread by FMA.
 #include "TileProduct.h"
 

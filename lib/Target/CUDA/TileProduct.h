@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products of tiles that lie in shared memory: by warps on Tensor Cores, or by threads in registers.
 #ifndef MPT_LIB_TARGET_CUDA_TILEPRODUCT_H
 #define MPT_LIB_TARGET_CUDA_TILEPRODUCT_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GPU kernels to the LLVM and NVVM dialects, in one conversion with a chosen width of indices.
 #include "ToNvvm.h"
 

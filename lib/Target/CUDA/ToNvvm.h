@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GPU kernels in the LLVM dialect.
 #ifndef MPT_LIB_TARGET_CUDA_TONVVM_H
 #define MPT_LIB_TARGET_CUDA_TONVVM_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // In place of oneDNN on a processor that multiplies BF16 itself: takes the same products, so that what the runtime does
 // around them is tested where oneDNN would refuse them.
 #include "cpu/Gemm.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // In place of the compiler's header: AVX-512 intrinsics computed by SIMDe with AVX2, so that the AVX-512 kernels run,
 // and are tested, on processors without it. Conversions that SIMDe lacks are written out here.
 #ifndef MPT_TEST_CAPI_SIMULATED_IMMINTRIN_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The stand-in's cuBLASLt: checks descriptions as the real one documents them, multiplies in plain loops.
 #include "StandIn.h"
 #include "Values.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels of PTX and of machine code, by their names.
 #include "Code.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the stand-in reads of code for a device: which kernels it has, and what they take.
 #ifndef MPT_TEST_CUDA_STANDIN_CODE_H
 #define MPT_TEST_CUDA_STANDIN_CODE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The stand-in's cuDNN: convolutions in plain loops, over any strides.
 #include "Dnn.h"
 

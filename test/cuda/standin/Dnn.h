@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Convolutions as the stand-in's cuDNN computes them, whichever way they were described.
 #ifndef MPT_TEST_CUDA_STANDIN_DNN_H
 #define MPT_TEST_CUDA_STANDIN_DNN_H

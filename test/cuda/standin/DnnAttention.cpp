@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The stand-in's cuDNN graphs of attention and its gradients: operation by operation, in FP32, rounded where a tensor
 // has 16 bits. $MPT_STANDIN_NO_ATTENTION=1: no engine.
 #include "DnnObjects.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What descriptors of the stand-in's cuDNN take.
 #include "DnnObjects.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The stand-in's cuDNN graphs around a backward-data convolution: operation by operation, in FP32.
 #include "DnnObjects.h"
 

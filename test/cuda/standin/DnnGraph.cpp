@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The stand-in's cuDNN graphs: descriptors, engines and plans of those of DnnStatistics.cpp, DnnGradient.cpp and
 // DnnAttention.cpp. $MPT_STANDIN_NO_SUMS=1, $MPT_STANDIN_NO_ATTENTION=1: no engine.
 #include "DnnObjects.h"

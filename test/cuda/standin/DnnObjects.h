@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Descriptors of the stand-in's cuDNN graphs.
 #ifndef MPT_TEST_CUDA_STANDIN_DNNOBJECTS_H
 #define MPT_TEST_CUDA_STANDIN_DNNOBJECTS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The stand-in's cuDNN graphs of a convolution and the sums of its results by channel.
 #include "DnnObjects.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The stand-in's cuDNN graphs of one convolution of 16-bit operands with an FP32 result.
 #include "DnnObjects.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The stand-in's driver: memory, streams, events, graphs, modules.
 #include "Code.h"
 #include "StandIn.h"

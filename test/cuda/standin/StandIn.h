@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A stand-in for the CUDA driver, cuBLASLt and cuDNN that needs no GPU: it executes in host memory, as late as the
 // order of streams and events allows, and notes every use that the real ones would forbid or that races.
 #ifndef MPT_TEST_CUDA_STANDIN_H

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes ONNX models with their weights in files beside them, sound and hostile: make_external.py FOLDER."""
 import os
 import sys

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Steps a compiled model with an infinite input in between; every state tensor that a skipped step may not move is
  * compared. */
 #include "mpt-c/runtime.h"

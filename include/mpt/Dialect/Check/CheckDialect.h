@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The check dialect: assertions for tests.
 #ifndef MPT_DIALECT_CHECK_CHECKDIALECT_H
 #define MPT_DIALECT_CHECK_CHECKDIALECT_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Assertions for tests; executed by the reference interpreter.
 #ifndef MPT_DIALECT_CHECK_CHECKOPS_TD
 #define MPT_DIALECT_CHECK_CHECKOPS_TD

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Conv family: convolution, pooling and resampling over N, C, spatial... tensors.
 #ifndef MPT_DIALECT_MPT_CONVOPS_TD
 #define MPT_DIALECT_MPT_CONVOPS_TD

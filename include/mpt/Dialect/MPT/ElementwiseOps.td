@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Elementwise family: one result element from the operand elements at the same position.
 #ifndef MPT_DIALECT_MPT_ELEMENTWISEOPS_TD
 #define MPT_DIALECT_MPT_ELEMENTWISEOPS_TD

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fusion regions: groups of core ops that become one generated kernel.
 #ifndef MPT_DIALECT_MPT_FUSIONOPS_TD
 #define MPT_DIALECT_MPT_FUSIONOPS_TD

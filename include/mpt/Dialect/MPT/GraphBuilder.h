@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Short forms for building core ops: scalars splat to the other operand's type, axes drop or come back by name.
 #ifndef MPT_DIALECT_MPT_GRAPHBUILDER_H
 #define MPT_DIALECT_MPT_GRAPHBUILDER_H

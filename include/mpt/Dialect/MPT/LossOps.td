@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loss family. Other losses (mse, l1, bce-with-logits) are written in elementwise and reduce ops.
 #ifndef MPT_DIALECT_MPT_LOSSOPS_TD
 #define MPT_DIALECT_MPT_LOSSOPS_TD

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Dialect definition, types, attributes and op classes of the core graph.
 #ifndef MPT_DIALECT_MPT_MPTBASE_TD
 #define MPT_DIALECT_MPT_MPTBASE_TD

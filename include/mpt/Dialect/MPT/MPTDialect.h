@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The core dialect: dialect class, attributes, enums and ops.
 #ifndef MPT_DIALECT_MPT_MPTDIALECT_H
 #define MPT_DIALECT_MPT_MPTDIALECT_H

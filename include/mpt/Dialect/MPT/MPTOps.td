@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // All families of the core dialect.
 #ifndef MPT_DIALECT_MPT_MPTOPS_TD
 #define MPT_DIALECT_MPT_MPTOPS_TD

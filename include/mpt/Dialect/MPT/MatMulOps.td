@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // MatMul family: dense contractions.
 #ifndef MPT_DIALECT_MPT_MATMULOPS_TD
 #define MPT_DIALECT_MPT_MATMULOPS_TD

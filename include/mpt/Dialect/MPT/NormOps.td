@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Norm family: normalizations and softmax, with FP32 statistics and internals.
 #ifndef MPT_DIALECT_MPT_NORMOPS_TD
 #define MPT_DIALECT_MPT_NORMOPS_TD

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Optimizer family: one parameter's update. All arithmetic is FP32 or wider; lr and step are scalars.
 #ifndef MPT_DIALECT_MPT_OPTIMIZEROPS_TD
 #define MPT_DIALECT_MPT_OPTIMIZEROPS_TD

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reduce family: values over whole axes.
 #ifndef MPT_DIALECT_MPT_REDUCEOPS_TD
 #define MPT_DIALECT_MPT_REDUCEOPS_TD

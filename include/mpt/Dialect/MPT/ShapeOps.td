@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shape family: constants and data movement. Exact in every type.
 #ifndef MPT_DIALECT_MPT_SHAPEOPS_TD
 #define MPT_DIALECT_MPT_SHAPEOPS_TD

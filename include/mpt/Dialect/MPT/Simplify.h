@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Patterns that bring core ops into simpler forms.
 #ifndef MPT_DIALECT_MPT_SIMPLIFY_H
 #define MPT_DIALECT_MPT_SIMPLIFY_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Names of values that stay the same when a module is compiled under another policy.
 #ifndef MPT_DIALECT_MPT_VALUEKEYS_H
 #define MPT_DIALECT_MPT_VALUEKEYS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the ONNX schemas say about the float types of a node's operands and results.
 #ifndef MPT_DIALECT_ONNX_NODETYPES_H
 #define MPT_DIALECT_ONNX_NODETYPES_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The ONNX dialect: generic nodes.
 #ifndef MPT_DIALECT_ONNX_ONNXDIALECT_H
 #define MPT_DIALECT_ONNX_ONNXDIALECT_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ONNX graphs as they are in the file: one generic op.
 #ifndef MPT_DIALECT_ONNX_ONNXOPS_TD
 #define MPT_DIALECT_ONNX_ONNXOPS_TD

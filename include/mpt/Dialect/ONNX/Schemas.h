@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The operator schemas of the ONNX library, each made when it is first asked for.
 #ifndef MPT_DIALECT_ONNX_SCHEMAS_H
 #define MPT_DIALECT_ONNX_SCHEMAS_H

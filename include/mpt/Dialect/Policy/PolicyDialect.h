@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The policy dialect: precision policies as text.
 #ifndef MPT_DIALECT_POLICY_POLICYDIALECT_H
 #define MPT_DIALECT_POLICY_POLICYDIALECT_H

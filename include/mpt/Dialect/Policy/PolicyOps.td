@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Precision policies as text: what is stored, computed and accumulated in which type, and the rules that decide it.
 #ifndef MPT_DIALECT_POLICY_POLICYOPS_TD
 #define MPT_DIALECT_POLICY_POLICYOPS_TD

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The runtime dialect: calls on planned buffers.
 #ifndef MPT_DIALECT_RT_RTDIALECT_H
 #define MPT_DIALECT_RT_RTDIALECT_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Exit dialect: one op per runtime function of mpt-c/abi.h, on buffers.
 #ifndef MPT_DIALECT_RT_RTOPS_TD
 #define MPT_DIALECT_RT_RTOPS_TD

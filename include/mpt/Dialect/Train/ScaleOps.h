@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Scale ops of the training dialect.
 #ifndef MPT_DIALECT_TRAIN_SCALEOPS_H
 #define MPT_DIALECT_TRAIN_SCALEOPS_H

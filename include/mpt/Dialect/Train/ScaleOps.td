@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Scale arithmetic beyond one loss scale: floors, scales of layers, scales of 8-bit tensors. Apart from TrainOps.td because
 // few files use them.
 #ifndef MPT_DIALECT_TRAIN_SCALEOPS_TD

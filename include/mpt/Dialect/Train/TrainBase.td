@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Training dialect, roles of state, types and op class.
 #ifndef MPT_DIALECT_TRAIN_TRAINBASE_TD
 #define MPT_DIALECT_TRAIN_TRAINBASE_TD

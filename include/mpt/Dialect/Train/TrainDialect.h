@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The training dialect: dialect class, roles and ops.
 #ifndef MPT_DIALECT_TRAIN_TRAINDIALECT_H
 #define MPT_DIALECT_TRAIN_TRAINDIALECT_H

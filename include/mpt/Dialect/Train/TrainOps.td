@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Training form: named state, the gradient boundary, loss-scale arithmetic.
 #ifndef MPT_DIALECT_TRAIN_TRAINOPS_TD
 #define MPT_DIALECT_TRAIN_TRAINOPS_TD

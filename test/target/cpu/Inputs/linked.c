@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Runs one step of a model that is linked into this program. */
 #include "mpt-c/runtime.h"
 #include "toy.h"
