@@ -101,3 +101,100 @@ def test_format(repository):
 def test_docs_links(repository):
     status, output = run(repository, "check_docs.py", {"README.md": "[here](docs/a.md) [gone](docs/b.md)", "docs/a.md": ""})
     assert status == 1 and "docs/b.md" in output and "docs/a.md, which" not in output
+
+
+def long_function(lines):
+    return "namespace a {\nint f(int x) {\n" + "  x += 1;\n" * (lines - 3) + "  return x;\n}\n} // namespace a\n"
+
+
+def test_functions(repository):
+    braces = 'const char *text = "{{{"; // {\nstruct S {\n  S() : value{1} {}\n  int value;\n};\n'
+    assert run(repository, "check_functions.py", {"lib/Support/A.cpp": braces + long_function(80)})[0] == 0
+    status, output = run(repository, "check_functions.py", {
+        "lib/Support/B.cpp": braces + long_function(81), "python/c.py": "def g(x):\n" + "    x += 1\n" * 80})
+    assert status == 1 and "lib/Support/B.cpp:7: f has 81 lines" in output and "python/c.py:1: g has 81 lines" in output
+    assert "A.cpp" not in output
+
+
+@pytest.mark.parametrize("first, second, is_split", [
+    ("int Widget::a() { return 1; }\n", "int Widget::b() { return 2; }\n", True),
+    ("namespace mpt {\nWidget::Widget() : a{1} {}\n}\n", "using namespace mpt;\nint mpt::Widget::b() { return 2; }\n", True),
+    ("namespace {\nint Widget::a() { return 1; }\n}\n", "namespace {\nint Widget::a() { return 2; }\n}\n", False),
+    ("using namespace mpt::left;\nint Widget::a() { return 1; }\n", "int right::Widget::a() { return 2; }\nnamespace right {}\n", False),
+    ("int mpt::a() { return 1; }\n", "int mpt::b() { return 2; }\nnamespace mpt {}\n", False),
+])
+def test_classes(repository, first, second, is_split):
+    status, output = run(repository, "check_classes.py", {"lib/Support/A.cpp": first, "lib/Support/B.cpp": second})
+    assert status == int(is_split), output
+    assert ("class Widget is defined in 2 files: lib/Support/A.cpp (1), lib/Support/B.cpp (1)" in output) == is_split
+
+
+OP_LIST = "// A pass.\nbool f(Operation *op) {{\n  return {};\n}}\n"
+
+
+@pytest.mark.parametrize("question", [
+    "isa<AOp, mpt::BOp>(op)",
+    "isa<AOp>(op) || isa_and_present<BOp>(op)",
+    "dyn_cast<AOp>(op->getOperand(0)) || isa<BOp>(op->getOperand(0))",
+    "op->getOperand(0).getDefiningOp<AOp>() || op->getOperand(0).getDefiningOp<BOp>()",
+    "isa<AOp>(v.getDefiningOp()) || v.getDefiningOp<BOp>()",
+    "TypeSwitch<Operation *, bool>(op).Case<AOp>([](auto) { return true; }).Case<BOp>([](auto) { return false; })",
+])
+def test_op_lists_refused(repository, question):
+    status, output = run(repository, "check_op_lists.py", {"passes/export/A.cpp": OP_LIST.format(question)})
+    assert status == 1 and "passes/export/A.cpp:2: f asks whether" in output and "AOp, BOp" in output
+
+
+@pytest.mark.parametrize("path, text", [
+    ("passes/export/A.cpp", OP_LIST.format("isa<AOp>(op) || isa<BOp>(op->getNextNode())")),
+    ("passes/export/A.cpp", OP_LIST.format("isa<View>(op) // isa<AOp, BOp>(op)\n")),
+    ("passes/export/A.cpp", "// Matcher: x * sigmoid(x), which is swish.\n" + OP_LIST.format("isa<AOp, BOp>(op)")),
+    ("lib/Dialect/MPT/A.cpp", OP_LIST.format("isa<AOp, BOp>(op)")),
+    ("lib/Lowering/A.cpp", "struct M : X::ExternalModel<M, AOp> {};\n" + OP_LIST.format("isa<AOp, BOp>(op)")),
+])
+def test_op_lists_accepted(repository, path, text):
+    status, output = run(repository, "check_op_lists.py", {path: text})
+    assert status == 0, output
+
+
+def test_op_lists_matcher_without_a_reason(repository):
+    text = "// Matcher: yes.\n" + OP_LIST.format("isa<AOp, BOp>(op)")
+    assert run(repository, "check_op_lists.py", {"passes/export/A.cpp": text})[0] == 1
+
+
+def test_spdx(repository):
+    line = "SPDX-License-Identifier: Apache-2.0"
+    good = {"LICENSE": line + "\n\nText.\n", "lib/A.cpp": f"// {line}\nint a;\n", "x.py": f"#!/usr/bin/env python3\n# {line}\n",
+            "lib/CMakeLists.txt": f"# {line}\n", "docs/a.md": "no source\n"}
+    status, output = run(repository, "check_spdx.py", good)
+    assert status == 0, output
+    status, output = run(repository, "check_spdx.py", {
+        "lib/A.cpp": "int a;\n", "lib/B.td": f"// A table.\n// {line}\n", "x.py": "#!/usr/bin/env python3\nimport os\n",
+        "lib/C.h": "// SPDX-License-Identifier: MIT\n", "empty.py": ""})
+    assert status == 1 and "5 problems" in output
+    for place in ("lib/A.cpp:1", "lib/B.td:1", "x.py:2", "lib/C.h:1", "empty.py:1"):
+        assert place in output
+
+
+def commit(repository, message, date="2030-01-01T00:00:00Z"):
+    identity = {"GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b", "GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a@b"}
+    subprocess.run(["git", "commit", "-q", "--allow-empty", "-m", message], cwd=repository, check=True,
+                   env={**os.environ, **identity, "GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date})
+
+
+@pytest.mark.parametrize("message, complaint", [
+    ("x" * 73 + "\n\nWhy.", "73 characters, expected at most 72"),
+    ("Say nothing more", "expected a body that says why"),
+    ("Run on\ninto the body", "expected a blank line"),
+    ("x" * 72 + "\n\nWhy.", None),
+])
+def test_commits(repository, tmp_path_factory, message, complaint):
+    commit(repository, "A commit of before the rule: " + "x" * 100, date="2026-01-01T00:00:00Z")
+    commit(repository, message)
+    commit(repository, "The last one\n\nIn order.")
+    shallow = tmp_path_factory.mktemp("shallow") / "clone"
+    subprocess.run(["git", "clone", "-q", "--depth=2", f"file://{repository}", shallow], check=True)
+    shutil.copytree(repository / ".ci", shallow / ".ci")
+    for place in (repository, shallow):
+        status, output = run(place, "check_commits.py", {})
+        assert status == int(complaint is not None) and (complaint or "2 commits") in output, output
