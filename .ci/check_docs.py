@@ -19,10 +19,10 @@ GENERATED = "docs/generated"
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 
 
-def tblgen(action, *sources):
+def tblgen(action, *sources, options=()):
     texts = []
     for source in sources:
-        run = subprocess.run([TBLGEN, action, "-I", "include", "-I", ".", "-I", "/usr/lib/llvm-22/include", source],
+        run = subprocess.run([TBLGEN, action, *options, "-I", "include", "-I", ".", "-I", "/usr/lib/llvm-22/include", source],
                              cwd=repo.ROOT, capture_output=True, text=True)
         if run.returncode:
             sys.exit(f"check_docs: mlir-tblgen {action} {source} failed:\n{run.stderr[:2000]}")
@@ -61,7 +61,7 @@ def pages(have):
     dialects = [p for p in repo.files("include/mpt/Dialect", ends="Ops.td") if p.split("/")[-1] == p.split("/")[-2] + "Ops.td"]
     for path in dialects:
         name = path.split("/")[-2]
-        result[f"dialect-{name.lower()}.md"] = f"# Dialect {name}\n\n" + tblgen("-gen-dialect-doc", path)
+        result[f"dialect-{name.lower()}.md"] = f"# Dialect {name}\n\n" + tblgen("-gen-dialect-doc", path, options=[f"-dialect={name.lower()}"])
     interfaces = repo.files("include/mpt/Interfaces", ends=".td")
     if interfaces:
         result["interfaces.md"] = "# Operation interfaces\n\n" + tblgen("-gen-op-interface-docs", *interfaces)

@@ -6,6 +6,7 @@
 #include "mpt/Target/CUDA.h"
 #include "passes/fusion/Passes.h"
 #include "passes/import/Passes.h"
+#include "passes/library/Passes.h"
 #include "passes/lowering/Passes.h"
 #include "passes/memory/Passes.h"
 #include "passes/precision/Passes.h"
@@ -165,6 +166,7 @@ void mpt::registerAllPasses() {
   registerTrainingPasses();
   registerPrecisionPasses();
   registerFusionPasses();
+  registerLibraryPasses();
   registerMemoryPasses();
   registerLoweringPasses();
   mlir::registerTransformsPasses();

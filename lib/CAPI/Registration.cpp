@@ -4,6 +4,7 @@
 
 #include "mpt/Autodiff/Autodiff.h"
 #include "mpt/Dialect/Check/CheckDialect.h"
+#include "mpt/Dialect/Library/LibraryDialect.h"
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/ONNX/ONNXDialect.h"
 #include "mpt/Dialect/Policy/PolicyDialect.h"
@@ -25,7 +26,7 @@
 
 void mpt::registerAll(mlir::DialectRegistry &registry) {
   registry.insert<mpt::MPTDialect, mpt::train::TrainDialect, mpt::onnx::ONNXDialect, mpt::check::CheckDialect,
-                  mpt::policy::PolicyDialect, mpt::rt::RTDialect>();
+                  mpt::policy::PolicyDialect, mpt::library::LibraryDialect, mpt::rt::RTDialect>();
   registry.insert<mlir::func::FuncDialect, mlir::arith::ArithDialect, mlir::math::MathDialect, mlir::scf::SCFDialect,
                   mlir::memref::MemRefDialect, mlir::vector::VectorDialect, mlir::LLVM::LLVMDialect>();
   mpt::cpu::registerDialects(registry);

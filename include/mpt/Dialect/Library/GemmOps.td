@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// GEMM family: a matrix multiplication with what its library call does on the way.
+#ifndef MPT_DIALECT_LIBRARY_GEMMOPS_TD
+#define MPT_DIALECT_LIBRARY_GEMMOPS_TD
+
+include "mpt/Dialect/Library/LibraryBase.td"
+
+def Library_GemmOp : Library_Op<"gemm", "Contraction",
+    [AttrSizedOperandSegments, AttrSizedResultSegments, DeclareOpInterfaceMethods<Contraction>]> {
+  let summary = "matrix multiplication with an epilogue, as one library call";
+  let description = [{
+    With op(x) = x, or x transposed in its last two dimensions where its flag says so, for each batch index:
+
+    ```
+    s = alpha * scale * operand_scales[0] * operand_scales[1] * sum over k of op(a)[i, k] op(b)[k, j]
+    z = (round ? rounded(s) : s) + bias[j]          rounded: to d's element type
+    d = activation(z)                               kept = z, if the epilogue keeps it
+    d = s * activation'(aux)                        where the activation is a gradient
+    ```
+
+    Sums are FP32 (FP64 for FP64 operands); everything up to `d` and `kept` stays so, and both are rounded once. `sums` adds up
+    op(a) [m] or op(b) [n] over k, or d [n] over its rows. Absent factors are 1; an absent bias is 0.
+
+    C1: a and b have one rank of at least 2. C2: batch extents are equal. C3: contracted extents are equal. C4: d is
+    [batch..., m, n]. C5: bias is [n] of d's element type. C6: operand scales are two FP32 scalars, or none. C7: a result
+    scale is an FP32 scalar; it excludes every epilogue, a bias and operand scales. C8: aux, of d's type, goes with the gradient of an
+    activation, and nothing else does. C9: kept, of d's type, goes with `keep`, and that with gelu_tanh. C10: sums go with `sum`,
+    are [m] or [n] of d's element type, and belong to matrices without batch. C11: `sum` of a or b excludes a bias and activations; `sum` of
+    d needs the gradient of an activation. C12: `round` needs a bias; the gradient of an activation excludes one.
+
+    ```mlir
+    %d, %kept = library.gemm %x, %w bias %b : tensor<64xbf16> {epilogue = #library.epilogue<activation = gelu_tanh, keep = true>}
+      : tensor<128x16xbf16>, tensor<16x64xbf16> -> tensor<128x64xbf16> kept tensor<128x64xbf16>
+    ```
+  }];
+  let arguments = (ins MPT_Float:$a, MPT_Float:$b, Optional<MPT_Float>:$bias, Variadic<MPT_Float>:$operand_scales,
+    Optional<MPT_Float>:$scale, Optional<MPT_Float>:$aux, DefaultValuedAttr<BoolAttr, "false">:$transpose_a,
+    DefaultValuedAttr<BoolAttr, "false">:$transpose_b, DefaultValuedAttr<F64Attr, "1.0">:$alpha,
+    OptionalAttr<Library_EpilogueAttr>:$epilogue, OptionalAttr<MPT_NumericsAttr>:$numerics);
+  let results = (outs MPT_Float:$d, Optional<MPT_Float>:$kept, Optional<MPT_Float>:$sums);
+  let assemblyFormat = [{
+    $a `,` $b (`bias` $bias^ `:` type($bias))? (`operand_scales` $operand_scales^ `:` type($operand_scales))?
+    (`scale` $scale^ `:` type($scale))? (`aux` $aux^ `:` type($aux))? attr-dict `:` type($a) `,` type($b) `->` type($d)
+    (`kept` type($kept)^)? (`sums` type($sums)^)?
+  }];
+  let extraClassDeclaration = precisionMethods # [{
+    /// The epilogue, also where none is given.
+    EpilogueAttr getForm() {
+      return getEpilogueAttr() ? getEpilogueAttr() : EpilogueAttr::none(getContext());
+    }
+    /// The epilogue is the gradient of an activation, at `aux`.
+    bool isGradient() { return getForm().getActivation() == Activation::gelu_tanh_gradient; }
+  }];
+  let hasVerifier = 1;
+}
+
+#endif

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// Constraints of GEMMs.
+#include "mpt/Dialect/Library/LibraryDialect.h"
+#include "mpt/Dialect/MPT/GraphBuilder.h"
+
+using namespace mlir;
+using namespace mpt;
+using namespace mpt::library;
+
+namespace {
+
+/// Extents of op(matrix): rows and columns of its last two dimensions, swapped where `transposed`.
+std::pair<int64_t, int64_t> extentsOf(RankedTensorType matrix, bool transposed) {
+  int64_t rows = matrix.getDimSize(matrix.getRank() - 2), columns = matrix.getShape().back();
+  return transposed ? std::make_pair(columns, rows) : std::make_pair(rows, columns);
+}
+
+bool isF32Scalar(Value value) {
+  return tensorType(value).getRank() == 0 && tensorType(value).getElementType().isF32();
+}
+
+/// `given` is there exactly where `wanted`, with the shape of `like` and its element type.
+LogicalResult checkVector(GemmOp op, StringRef constraint, StringRef what, Value given, bool wanted,
+                          RankedTensorType like) {
+  if (static_cast<bool>(given) != wanted)
+    return op.emitOpError() << constraint << ": expected " << (wanted ? "" : "no ") << what << " with epilogue "
+                            << op.getForm() << ", got " << (given ? "one" : "none");
+  if (given && given.getType() != like)
+    return op.emitOpError() << constraint << ": expected " << what << " of type " << like << ", got "
+                            << given.getType();
+  return success();
+}
+
+/// C1 to C4.
+LogicalResult checkShapes(GemmOp op) {
+  RankedTensorType a = tensorType(op.getA()), b = tensorType(op.getB()), d = tensorType(op.getD());
+  if (a.getRank() < 2 || b.getRank() != a.getRank())
+    return op.emitOpError() << "C1: expected two matrices of one rank of at least 2, got " << a << " and " << b;
+  if (a.getShape().drop_back(2) != b.getShape().drop_back(2))
+    return op.emitOpError() << "C2: expected equal batch extents, got " << a << " and " << b;
+  auto [m, ka] = extentsOf(a, op.getTransposeA());
+  auto [kb, n] = extentsOf(b, op.getTransposeB());
+  if (ka != kb)
+    return op.emitOpError() << "C3: expected equal contracted extents, got " << ka << " and " << kb;
+  SmallVector<int64_t> shape(a.getShape().drop_back(2));
+  shape.append({m, n});
+  if (d.getShape() != ArrayRef(shape))
+    return op.emitOpError() << "C4: expected a result of shape [" << shape << "], got " << d;
+  return success();
+}
+
+/// C5 to C7.
+LogicalResult checkOperands(GemmOp op) {
+  RankedTensorType d = tensorType(op.getD());
+  if (op.getBias())
+    if (failed(checkVector(op, "C5", "a bias", op.getBias(), true,
+                           RankedTensorType::get({d.getShape().back()}, d.getElementType()))))
+      return failure();
+  OperandRange scales = op.getOperandScales();
+  if (!scales.empty() && (scales.size() != 2 || !llvm::all_of(scales, isF32Scalar)))
+    return op.emitOpError() << "C6: expected two FP32 scalars as operand scales, got " << scales.getTypes();
+  if (!op.getScale())
+    return success();
+  if (!isF32Scalar(op.getScale()))
+    return op.emitOpError() << "C7: expected an FP32 scalar as scale, got " << op.getScale().getType();
+  if (!op.getForm().isNone() || op.getBias() || !scales.empty())
+    return op.emitOpError() << "C7: expected no epilogue, bias or operand scales beside a scale, got epilogue "
+                            << op.getForm();
+  return success();
+}
+
+/// C8 to C12.
+LogicalResult checkEpilogue(GemmOp op) {
+  EpilogueAttr form = op.getForm();
+  RankedTensorType d = tensorType(op.getD());
+  GemmSum sum = form.getSum();
+  RankedTensorType vector = RankedTensorType::get(
+      {sum == GemmSum::a ? d.getDimSize(d.getRank() - 2) : d.getShape().back()}, d.getElementType());
+  if (failed(checkVector(op, "C8", "an aux operand", op.getAux(), op.isGradient(), d)) ||
+      failed(checkVector(op, "C9", "a kept result", op.getKept(), form.getKeep(), d)) ||
+      failed(checkVector(op, "C10", "sums", op.getSums(), sum != GemmSum::none, vector)))
+    return failure();
+  if (form.getKeep() && form.getActivation() != Activation::gelu_tanh)
+    return op.emitOpError() << "C9: expected gelu_tanh where its operand is kept, got " << form;
+  if (sum != GemmSum::none && d.getRank() != 2)
+    return op.emitOpError() << "C10: expected matrices without batch dimensions beside sums, got " << d;
+  if ((sum == GemmSum::a || sum == GemmSum::b) && (op.getBias() || form.getActivation() != Activation::none))
+    return op.emitOpError() << "C11: expected no bias or activation beside sums of an operand, got " << form;
+  if (sum == GemmSum::d && !op.isGradient())
+    return op.emitOpError() << "C11: expected the gradient of an activation beside sums of the result, got " << form;
+  if (form.getRound() && !op.getBias())
+    return op.emitOpError() << "C12: expected a bias where the sum is rounded before it";
+  if (op.isGradient() && op.getBias())
+    return op.emitOpError() << "C12: expected no bias before the gradient of an activation";
+  return success();
+}
+
+} // namespace
+
+LogicalResult GemmOp::verify() {
+  return success(succeeded(checkShapes(*this)) && succeeded(checkOperands(*this)) && succeeded(checkEpilogue(*this)));
+}
+
+int64_t GemmOp::getTermCount() { return extentsOf(tensorType(getA()), getTransposeA()).second; }
