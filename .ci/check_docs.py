@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """docs/generated/ is what TableGen makes of the dialects, interfaces and passes. With --fix, writes it.
 
-The page of passes shows each pass's example, test/passes/STAGE/name.doctest.mlir, which lit runs.
+A page follows one small model through all phases (walkthrough.py). The page of passes shows each pass's example, test/passes/STAGE/name.doctest.mlir, which lit runs.
 
 Also holds that links between the pages of docs/ and the README lead somewhere.
 """
@@ -13,6 +13,7 @@ import subprocess
 import sys
 
 import repo
+import walkthrough
 
 TBLGEN = "/usr/lib/llvm-22/bin/mlir-tblgen"
 GENERATED = "docs/generated"
@@ -58,6 +59,9 @@ def pages(have):
     status = op_status() or have.get("op-status.md")
     if status:
         result["op-status.md"] = status
+    followed = walkthrough.page() or have.get("walkthrough.md")
+    if followed:
+        result["walkthrough.md"] = followed
     dialects = [p for p in repo.files("include/mpt/Dialect", ends="Ops.td") if p.split("/")[-1] == p.split("/")[-2] + "Ops.td"]
     for path in dialects:
         name = path.split("/")[-2]

@@ -103,6 +103,27 @@ def test_docs_links(repository):
     assert status == 1 and "docs/b.md" in output and "docs/a.md, which" not in output
 
 
+FAKE_TOOL = """#!/bin/sh
+case "$*" in *"--to=?"*) echo "mpt-opt: expected import|target for --to, got '?'" >&2; exit 1;; esac
+for last; do :; done
+printf 'module {\\n  func.func @step() {\\n    return\\n  }\\n}\\n' > "$last"
+"""
+
+
+def test_docs_walkthrough(repository):
+    tool = repository / "build" / "any" / "bin" / "mpt-opt"
+    tool.parent.mkdir(parents=True)
+    tool.write_text(FAKE_TOOL)
+    tool.chmod(0o755)
+    status, output = run(repository, "check_docs.py", {
+        "README.md": "", ".gitignore": "build/\n", "test/walkthrough/Inputs/digits.onnxtxt": "a model\n",
+        "docs/generated/walkthrough.md": "old\n"})
+    assert status == 1 and "docs/generated/walkthrough.md is not what the sources generate" in output
+    assert subprocess.run([sys.executable, repository / ".ci" / "check_docs.py", "--fix"]).returncode == 0
+    page = (repository / "docs/generated/walkthrough.md").read_text()
+    assert "## import" in page and "func.func @step() {" in page and "a model" in page
+
+
 def long_function(lines):
     return "namespace a {\nint f(int x) {\n" + "  x += 1;\n" * (lines - 3) + "  return x;\n}\n} // namespace a\n"
 
