@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lengths of the sums of matrix products and convolutions.
+// The K of matrix multiplications and convolutions as GEMMs.
 #include "mpt/Precision/Models.h"
 
 #include "mpt/Dialect/MPT/GraphBuilder.h"
-#include "mpt/Interfaces/Contraction.h"
+#include "mpt/Interfaces/GemmLike.h"
 
 using namespace mlir;
 using namespace mpt;
@@ -15,23 +15,23 @@ static int64_t count(ArrayRef<int64_t> extents) {
   return product;
 }
 
-static int64_t terms(MatMulOp op) {
+static int64_t reductionLength(MatMulOp op) {
   RankedTensorType a = tensorType(op.getA());
   return a.getDimSize(a.getRank() - (op.getTransposeA() ? 2 : 1));
 }
-static int64_t terms(ConvOp op) { return count(tensorType(op.getW()).getShape().drop_front()); }
-static int64_t terms(ConvBackwardDataOp op) {
+static int64_t reductionLength(ConvOp op) { return count(tensorType(op.getW()).getShape().drop_front()); }
+static int64_t reductionLength(ConvBackwardDataOp op) {
   ArrayRef<int64_t> w = tensorType(op.getW()).getShape();
   return w[0] / static_cast<int64_t>(op.getGroups()) * count(w.drop_front(2));
 }
-static int64_t terms(ConvBackwardWeightsOp op) {
+static int64_t reductionLength(ConvBackwardWeightsOp op) {
   ArrayRef<int64_t> dy = tensorType(op.getDy()).getShape();
   return dy[0] * count(dy.drop_front(2));
 }
 
 namespace {
-template <typename Op> struct Model : Contraction::ExternalModel<Model<Op>, Op> {
-  int64_t getTermCount(Operation *op) const { return terms(cast<Op>(op)); }
+template <typename Op> struct Model : GemmLike::ExternalModel<Model<Op>, Op> {
+  int64_t getReductionLength(Operation *op) const { return reductionLength(cast<Op>(op)); }
 };
 template <typename... Ops> void attach(MLIRContext *context) {
   (Ops::template attachInterface<Model<Ops>>(*context), ...);

@@ -4,7 +4,7 @@
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/Train/ScaleOps.h"
-#include "mpt/Interfaces/Contraction.h"
+#include "mpt/Interfaces/GemmLike.h"
 #include "mpt/Precision/Attributes.h"
 
 using namespace mlir;
@@ -46,7 +46,7 @@ ScaleFlow::ScaleFlow(func::FuncOp function) {
           if (!carried || carried->size() < other->size())
             carried = other;
         }
-      if (factors > 1 && isa<Contraction>(op))
+      if (factors > 1 && isa<GemmLike>(op))
         products.insert(&op);
     }
     if (carried)

@@ -2,7 +2,7 @@
 // --fusion-chain-products: GELU, its gradient and bias gradients are made by the library calls of products.
 #include "mpt-c/abi.h"
 #include "mpt/Dialect/MPT/GraphBuilder.h"
-#include "mpt/Interfaces/Contraction.h"
+#include "mpt/Interfaces/GemmLike.h"
 #include "mpt/Lowering/Backward.h"
 #include "mpt/Lowering/Sizes.h"
 #include "mpt/Memory/Bufferize.h"
@@ -128,7 +128,7 @@ bool Chains::activate(GeluOp gelu) {
   collectReaders(gelu.getY(), readers);
   // What a kernel made of the activation in the same pass would be a pass of its own.
   if (gelu.getForm() != GeluForm::tanh ||
-      !llvm::all_of(readers, [](Operation *op) { return isa<Contraction, func::ReturnOp>(op); }))
+      !llvm::all_of(readers, [](Operation *op) { return isa<GemmLike, func::ReturnOp>(op); }))
     return false;
   SmallVector<Operation *> ops;
   SmallVector<Value> inputs, outputs{gelu.getY()};

@@ -2,8 +2,8 @@
 // --fusion-recompute: computes values again in the backward pass instead of keeping them in memory until then.
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
-#include "mpt/Interfaces/Contraction.h"
 #include "mpt/Interfaces/FusionRole.h"
+#include "mpt/Interfaces/GemmLike.h"
 #include "mpt/Lowering/Backward.h"
 #include "mpt/Lowering/Sizes.h"
 #include "mpt/Precision/MinCut.h"
@@ -321,8 +321,8 @@ namespace {
 
 double contractionFlops(func::FuncOp function) {
   double flops = 0;
-  for (auto op : function.getBody().front().getOps<Contraction>())
-    flops += 2.0 * op.getTermCount() * countOf(op->getResult(0));
+  for (auto op : function.getBody().front().getOps<GemmLike>())
+    flops += 2.0 * op.getReductionLength() * countOf(op->getResult(0));
   return flops;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // --fusion-widen-operands: 8-bit operands that no library call takes become FP16 where they are made.
 #include "mpt/Dialect/MPT/GraphBuilder.h"
-#include "mpt/Interfaces/Contraction.h"
+#include "mpt/Interfaces/GemmLike.h"
 #include "mpt/Lowering/Backward.h"
 #include "mpt/Memory/Bufferize.h"
 #include "passes/fusion/Passes.h"
@@ -41,7 +41,7 @@ private:
     Known known;
     for (Operation &op : llvm::make_early_inc_range(function.getBody().front())) {
       auto matmul = dyn_cast<MatMulOp>(op);
-      if (!isa<Contraction>(op) || (nativeFloat8 && matmul && memory::isNativeFloat8(matmul)))
+      if (!isa<GemmLike>(op) || (nativeFloat8 && matmul && memory::isNativeFloat8(matmul)))
         continue;
       for (OpOperand &operand : op.getOpOperands())
         if (isNarrow(operand.get()))

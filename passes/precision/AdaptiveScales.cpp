@@ -4,7 +4,7 @@
 
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Dialect/Train/ScaleOps.h"
-#include "mpt/Interfaces/Contraction.h"
+#include "mpt/Interfaces/GemmLike.h"
 #include "mpt/Interfaces/Interfaces.h"
 #include "mpt/Precision/Attributes.h"
 #include "mpt/Precision/LossyCasts.h"
@@ -102,7 +102,7 @@ private:
     Carried own = merge(op);
     FloatType type = op->getNumResults() ? elementOf(op->getResult(0)) : FloatType();
     bool narrow = type && type.getWidth() < 32;
-    if (narrow && isa<Contraction>(op))
+    if (narrow && isa<GemmLike>(op))
       return scaleProduct(op, own);
     if (own.scale == initial && isLossyCast(op))
       own = scaleFirst(op, op->getOpOperand(0), own.scale);
@@ -226,7 +226,7 @@ private:
     Value gain = b.div(own.scale, own.base);
     Value factor = train::LayerScaleOp::create(
         builder, op->getLoc(), initial.getType(), gs.getSquare(), gs.getMax(), ws.getSquare(), ws.getMax(), gain,
-        cast<Contraction>(op).getTermCount(), scaling.spread, APFloat(scaling.underflow), APFloat(smallest(type)),
+        cast<GemmLike>(op).getReductionLength(), scaling.spread, APFloat(scaling.underflow), APFloat(smallest(type)),
         APFloat(largest(type)), APFloat(scaling.layerMax), APFloat(scaling.totalMax));
     Value next = b.mul(own.scale, factor);
     builder.setInsertionPointAfter(op);

@@ -7,7 +7,7 @@
 
 namespace mpt {
 
-/// Attaches Contraction to core ops.
+/// Attaches GemmLike to core ops.
 void registerPrecisionModels(mlir::DialectRegistry &registry);
 
 } // namespace mpt

@@ -101,4 +101,4 @@ LogicalResult GemmOp::verify() {
   return success(succeeded(checkShapes(*this)) && succeeded(checkOperands(*this)) && succeeded(checkEpilogue(*this)));
 }
 
-int64_t GemmOp::getTermCount() { return extentsOf(tensorType(getA()), getTransposeA()).second; }
+int64_t GemmOp::getReductionLength() { return extentsOf(tensorType(getA()), getTransposeA()).second; }

@@ -6,7 +6,7 @@
 include "mpt/Dialect/Library/LibraryBase.td"
 
 def Library_GemmOp : Library_Op<"gemm", "Contraction",
-    [AttrSizedOperandSegments, AttrSizedResultSegments, DeclareOpInterfaceMethods<Contraction>]> {
+    [AttrSizedOperandSegments, AttrSizedResultSegments, DeclareOpInterfaceMethods<GemmLike>]> {
   let summary = "matrix multiplication with an epilogue, as one library call";
   let description = [{
     With op(x) = x, or x transposed in its last two dimensions where its flag says so, for each batch index:

@@ -5,7 +5,7 @@
 
 include "mpt/Dialect/Library/LibraryEnums.td"
 include "mpt/Dialect/MPT/MPTBase.td"
-include "mpt/Interfaces/Contraction.td"
+include "mpt/Interfaces/GemmLike.td"
 
 def Library_Dialect : Dialect {
   let name = "library";

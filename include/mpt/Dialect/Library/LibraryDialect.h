@@ -4,7 +4,7 @@
 #define MPT_DIALECT_LIBRARY_LIBRARYDIALECT_H
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
-#include "mpt/Interfaces/Contraction.h"
+#include "mpt/Interfaces/GemmLike.h"
 
 #include "mpt/Dialect/Library/LibraryDialect.h.inc"
 #include "mpt/Dialect/Library/LibraryEnums.h.inc"
