@@ -8,8 +8,8 @@
 #include "mpt/Precision/Attributes.h"
 #include "mpt/Precision/Constants.h"
 #include "mpt/Precision/IndexRules.h"
-#include "mpt/Precision/MinCut.h"
 #include "mpt/Precision/Painting.h"
+#include "mpt/Support/MinCut.h"
 
 using namespace mlir;
 using namespace mpt;

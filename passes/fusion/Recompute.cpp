@@ -6,7 +6,7 @@
 #include "mpt/Interfaces/GemmLike.h"
 #include "mpt/Lowering/Backward.h"
 #include "mpt/Lowering/Sizes.h"
-#include "mpt/Precision/MinCut.h"
+#include "mpt/Support/MinCut.h"
 #include "passes/fusion/Passes.h"
 
 #include "llvm/ADT/MapVector.h"

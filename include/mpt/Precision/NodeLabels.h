@@ -3,7 +3,7 @@
 #ifndef MPT_PRECISION_NODELABELS_H
 #define MPT_PRECISION_NODELABELS_H
 
-#include "mpt/Precision/MinCut.h"
+#include "mpt/Support/MinCut.h"
 
 #include "llvm/ADT/SmallVector.h"
 

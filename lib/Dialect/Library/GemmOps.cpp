@@ -15,9 +15,7 @@ std::pair<int64_t, int64_t> extentsOf(RankedTensorType matrix, bool transposed) 
   return transposed ? std::make_pair(columns, rows) : std::make_pair(rows, columns);
 }
 
-bool isF32Scalar(Value value) {
-  return tensorType(value).getRank() == 0 && tensorType(value).getElementType().isF32();
-}
+bool isF32Scalar(Value value) { return tensorType(value).getRank() == 0 && tensorType(value).getElementType().isF32(); }
 
 /// `given` is there exactly where `wanted`, with the shape of `like` and its element type.
 LogicalResult checkVector(GemmOp op, StringRef constraint, StringRef what, Value given, bool wanted,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Dinic's algorithm without recursion: chains of layers make paths of any length.
-#include "mpt/Precision/MinCut.h"
+#include "mpt/Support/MinCut.h"
 
 #include <algorithm>
 

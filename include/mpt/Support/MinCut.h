@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Minimum cut between two terminals (Dinic, Soviet Math. Doklady 11, 1970), for label problems with two labels.
-#ifndef MPT_PRECISION_MINCUT_H
-#define MPT_PRECISION_MINCUT_H
+#ifndef MPT_SUPPORT_MINCUT_H
+#define MPT_SUPPORT_MINCUT_H
 
 #include <cstdint>
 #include <vector>
@@ -46,4 +46,4 @@ private:
 
 } // namespace mpt
 
-#endif // MPT_PRECISION_MINCUT_H
+#endif // MPT_SUPPORT_MINCUT_H
