@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Includes follow the layers of docs/design.md: a file sees its own module and lower layers, never a sibling.
 
-Support < Interfaces < Dialect < {Import Export Autodiff Precision Memory Reference Lowering} < Target < passes
+Support < Interfaces < Dialect < {Import Export Autodiff Precision Memory Reference Fusion Lowering} < Target < passes
 < passes/STAGE < Pipelines < CAPI < tools. Runtime sees include/mpt-c alone, and include/mpt-c sees nothing of ours.
 """
 import os
@@ -11,8 +11,10 @@ import re
 import repo
 
 LAYERS = [["Support"], ["Interfaces"], ["Dialect"],
-          ["Import", "Export", "Autodiff", "Precision", "Memory", "Reference", "Lowering"],
+          ["Import", "Export", "Autodiff", "Precision", "Memory", "Reference", "Fusion", "Lowering"],
           ["Target"], ["passes"], ["passes/"], ["Pipelines"], ["CAPI"], ["tools"]]
+# Folders inside a module that have layers of their own; siblings never include each other here either.
+INSIDE = {"Lowering": [["Emission"], ["Models", "Nest"], ["CPU", "GPU"], ["Emulation"]]}
 RANK = {module: rank for rank, modules in enumerate(LAYERS) for module in modules}
 STAGE_RANK = RANK["passes/"]
 INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^">]+)[">]', re.M)
@@ -33,6 +35,8 @@ def module_of(path):
         rest = parts[2:] if parts[0] == "include" else parts[1:]
         if rest[0] == "Target" and len(rest) > 2:
             return "Target/" + rest[1]
+        if rest[0] in INSIDE and len(rest) > 2:
+            return f"{rest[0]}/{rest[1]}"
         return rest[0] if len(rest) > 1 else None
     return None
 
@@ -58,9 +62,26 @@ def rank_of(module):
     return STAGE_RANK if module.startswith("passes/") else RANK.get(module.split("/")[0])
 
 
+def inside_rank(module):
+    folder, inner = module.split("/")
+    return next((rank for rank, names in enumerate(INSIDE[folder]) if inner in names), None)
+
+
+def inside_complaint(source, target):
+    """What is wrong with an include between two folders of one module."""
+    for module in (source, target):
+        if inside_rank(module) is None:
+            return f"folder {module} has no layer: give it one in .ci/check_layers.py and docs/design.md"
+    if inside_rank(source) == inside_rank(target):
+        return f"{source} and {target} are siblings"
+    return f"{target} lies above {source}" if inside_rank(target) > inside_rank(source) else None
+
+
 def complaint(source, target):
     if source == target or target is None:
         return None
+    if "/" in source and "/" in target and source.split("/")[0] == target.split("/")[0] in INSIDE:
+        return inside_complaint(source, target)
     if source == "mpt-c":
         return "the C interface includes nothing of ours but itself"
     if source == "Runtime":

@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-# mpt_library(NAME [LINK lib...] [EXCEPTIONS]): a static library of the .cpp files in the current folder.
+# mpt_library(NAME [FOLDERS folder...] [LINK lib...] [EXCEPTIONS]): a static library of the .cpp files in the current
+# folder and in FOLDERS.
 function(mpt_library name)
-  cmake_parse_arguments(ARG "EXCEPTIONS" "" "LINK" ${ARGN})
-  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
+  cmake_parse_arguments(ARG "EXCEPTIONS" "" "FOLDERS;LINK" ${ARGN})
+  set(patterns ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
+  foreach(folder ${ARG_FOLDERS})
+    list(APPEND patterns ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cpp)
+  endforeach()
+  file(GLOB sources CONFIGURE_DEPENDS ${patterns})
   add_library(${name} STATIC ${sources})
   if(MPT_SANITIZE)
     # Generated code takes minutes a file under the undefined-behaviour sanitizer; what it calls stays checked.

@@ -10,7 +10,7 @@
 #include "mpt/Dialect/Policy/PolicyDialect.h"
 #include "mpt/Dialect/RT/RTDialect.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
-#include "mpt/Lowering/Kernel.h"
+#include "mpt/Lowering/Models/Models.h"
 #include "mpt/Precision/Models.h"
 #include "mpt/Reference/Reference.h"
 #include "mpt/Target/CPU.h"

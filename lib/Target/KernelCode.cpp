@@ -3,7 +3,7 @@
 #include "KernelCode.h"
 
 #include "mpt/Dialect/RT/RTDialect.h"
-#include "mpt/Lowering/Kernel.h"
+#include "mpt/Lowering/CPU/Kernel.h"
 #include "mpt/Memory/Bufferize.h"
 
 #include "mlir/Dialect/MemRef/IR/MemRef.h"

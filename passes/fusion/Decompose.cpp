@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // --fusion-decompose: composites in simpler ops, and reductions in two stages.
 #include "mpt/Dialect/MPT/GraphBuilder.h"
-#include "mpt/Lowering/Backward.h"
+#include "mpt/Interfaces/FusionRole.h"
 #include "passes/fusion/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // --fusion-recompute: computes values again in the backward pass instead of keeping them in memory until then.
 #include "mpt/Dialect/MPT/GraphBuilder.h"
+#include "mpt/Fusion/Sizes.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
+#include "mpt/Fusion/Backward.h"
 #include "mpt/Interfaces/FusionRole.h"
 #include "mpt/Interfaces/GemmLike.h"
-#include "mpt/Lowering/Backward.h"
-#include "mpt/Lowering/Sizes.h"
 #include "mpt/Support/MinCut.h"
 #include "passes/fusion/Passes.h"
 

@@ -2,9 +2,9 @@
 // --fusion-share-reads: arithmetic made again on either side of a sum, where both sides read its operands anyway.
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
+#include "mpt/Fusion/Backward.h"
+#include "mpt/Fusion/Sizes.h"
 #include "mpt/Interfaces/FusionRole.h"
-#include "mpt/Lowering/Backward.h"
-#include "mpt/Lowering/Sizes.h"
 #include "passes/fusion/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // --fusion-widen-operands: 8-bit operands that no library call takes become FP16 where they are made.
 #include "mpt/Dialect/MPT/GraphBuilder.h"
+#include "mpt/Fusion/Backward.h"
+#include "mpt/Interfaces/FusionRole.h"
 #include "mpt/Interfaces/GemmLike.h"
-#include "mpt/Lowering/Backward.h"
 #include "mpt/Memory/Bufferize.h"
 #include "passes/fusion/Passes.h"
 

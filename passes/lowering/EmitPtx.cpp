@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // --lowering-emit-ptx: the code of GPU kernels as a pass.
-#include "mpt/Lowering/GpuKernel.h"
+#include "mpt/Lowering/GPU/Kernel.h"
 #include "mpt/Target/Ptx.h"
 
 #include "passes/lowering/Passes.h"

@@ -3,8 +3,9 @@
 #include "mpt/Memory/Bufferize.h"
 
 #include "mpt/Dialect/RT/RTDialect.h"
-#include "mpt/Lowering/GpuKernel.h"
-#include "mpt/Lowering/Kernel.h"
+#include "mpt/Lowering/CPU/Kernel.h"
+#include "mpt/Lowering/Emulation/Emulation.h"
+#include "mpt/Lowering/GPU/Kernel.h"
 #include "passes/memory/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"

@@ -5,7 +5,7 @@
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
 #include "mpt/Interfaces/NotDifferentiable.h"
-#include "mpt/Lowering/Kernel.h"
+#include "mpt/Lowering/Models/Models.h"
 #include "mpt/Reference/Interpreter.h"
 #include "mpt/Reference/Reference.h"
 

@@ -3,7 +3,8 @@
 #include "DeviceKernels.h"
 
 #include "KernelRunner.h"
-#include "mpt/Lowering/GpuKernel.h"
+#include "mpt/Lowering/Emulation/Emulation.h"
+#include "mpt/Lowering/GPU/Kernel.h"
 #include "mpt/Target/Ptx.h"
 
 #include "mlir/Dialect/MemRef/IR/MemRef.h"

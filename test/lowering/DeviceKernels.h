@@ -3,7 +3,7 @@
 #ifndef MPT_TEST_LOWERING_DEVICEKERNELS_H
 #define MPT_TEST_LOWERING_DEVICEKERNELS_H
 
-#include "mpt/Lowering/Kernel.h"
+#include "mpt/Lowering/CPU/Kernel.h"
 
 /// Emits `@kernel` for a GPU as a function on the host; fails when its PTX cannot be made for an architecture, does not
 /// assemble, or spills.

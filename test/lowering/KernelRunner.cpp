@@ -4,7 +4,8 @@
 
 #include "DeviceKernels.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
-#include "mpt/Lowering/Kernel.h"
+#include "mpt/Lowering/CPU/Kernel.h"
+#include "mpt/Lowering/Models/Models.h"
 #include "mpt/Target/Ptx.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"

@@ -3,7 +3,7 @@
 #ifndef MPT_TEST_LOWERING_KERNELRUNNER_H
 #define MPT_TEST_LOWERING_KERNELRUNNER_H
 
-#include "mpt/Lowering/KernelTarget.h"
+#include "mpt/Lowering/Emission/KernelTarget.h"
 
 #include <cstdint>
 #include <set>

@@ -40,6 +40,10 @@ def include(header):
     ("lib/Target/CPU/A.cpp", "mpt/Target/CUDA/X.h", "siblings"),
     ("passes/fusion/A.cpp", "passes/memory/Passes.h", "siblings"),
     ("lib/Lowering/A.cpp", "passes/memory/Passes.h", "lies above"),
+    ("lib/Lowering/Emission/A.cpp", "mpt/Lowering/Models/X.h", "Lowering/Models lies above Lowering/Emission"),
+    ("lib/Lowering/CPU/A.cpp", "mpt/Lowering/GPU/X.h", "siblings"),
+    ("lib/Lowering/Novel/A.cpp", "mpt/Lowering/GPU/X.h", "folder Lowering/Novel has no layer"),
+    ("lib/Fusion/A.cpp", "mpt/Lowering/GPU/X.h", "Fusion and Lowering/GPU are siblings"),
     ("lib/Runtime/cpu/A.cpp", "mpt/Support/X.h", "the runtime sees include/mpt-c alone"),
     ("lib/CAPI/A.cpp", "lib/Runtime/core/X.h", "reached through include/mpt-c"),
     ("include/mpt-c/a.h", "mpt/Support/X.h", "the C interface includes nothing of ours"),
@@ -54,6 +58,7 @@ def test_layers_accepted(repository):
     status, output = run(repository, "check_layers.py", {
         "lib/Import/A.cpp": include("mpt/Dialect/MPT/X.h") + include("mpt/Support/X.h") + "#include <vector>\n",
         "lib/Target/CPU/A.cpp": include("mpt/Target/Target.h") + include("mpt/Lowering/X.h"),
+        "lib/Lowering/GPU/A.cpp": include("mpt/Lowering/Nest/X.h") + include("mpt/Lowering/Emission/X.h"),
         "passes/fusion/A.cpp": include("passes/fusion/Passes.h") + include("mpt/Target/Target.h"),
         "passes/Pipelines.cpp": include("passes/fusion/Passes.h") + include("passes/memory/Passes.h"),
         "lib/Runtime/cpu/A.cpp": include("../core/B.h") + include("mpt-c/runtime.h"),

@@ -7,4 +7,13 @@
 
 #include "mpt/Interfaces/FusionRole.h.inc"
 
+namespace mpt {
+
+/// Whether `op` costs no pass over memory: memory-bufferize makes strides of it, or its operands write their parts.
+bool isViewOp(mlir::Operation *op);
+/// Whether `op` is a view of its only operand: the same elements at other strides.
+bool isOperandView(mlir::Operation *op);
+
+} // namespace mpt
+
 #endif // MPT_INTERFACES_FUSIONROLE_H

@@ -6,7 +6,7 @@
 #include "mpt-c/abi.h"
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Dialect/RT/RTDialect.h"
-#include "mpt/Lowering/GpuKernel.h"
+#include "mpt/Lowering/GPU/Kernel.h"
 #include "mpt/Memory/Bufferize.h"
 #include "mpt/Memory/Layout.h"
 

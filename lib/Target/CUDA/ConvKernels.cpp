@@ -6,7 +6,7 @@
 #include "TileProduct.h"
 
 #include "mpt-c/abi.h"
-#include "mpt/Lowering/GpuKernel.h"
+#include "mpt/Lowering/GPU/Kernel.h"
 #include "mpt/Memory/Bufferize.h"
 
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"

@@ -7,7 +7,7 @@
 #include "Images.h"
 
 #include "mpt-c/abi.h"
-#include "mpt/Lowering/GpuKernel.h"
+#include "mpt/Lowering/GPU/Kernel.h"
 
 #include "llvm/Support/Threading.h"
 

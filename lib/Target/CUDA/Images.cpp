@@ -5,7 +5,8 @@
 #include "../KernelCode.h"
 
 #include "mpt-c/abi.h"
-#include "mpt/Lowering/GpuKernel.h"
+#include "mpt/Lowering/Emulation/Emulation.h"
+#include "mpt/Lowering/GPU/Kernel.h"
 
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "llvm/ADT/StringSet.h"

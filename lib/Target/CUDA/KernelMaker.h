@@ -5,7 +5,7 @@
 
 #include "Images.h"
 
-#include "mpt/Lowering/GpuKernel.h"
+#include "mpt/Lowering/GPU/Kernel.h"
 #include "mpt/Memory/Bufferize.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"

@@ -2,7 +2,7 @@
 // What warps do with matrices of 16 x 16, as intrinsics (wmma). MLIR's own patterns know FP16 alone.
 #include "ToNvvm.h"
 
-#include "mpt/Lowering/GpuKernel.h"
+#include "mpt/Lowering/GPU/Kernel.h"
 
 #include "mlir/Conversion/LLVMCommon/Pattern.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"

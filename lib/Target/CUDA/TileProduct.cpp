@@ -2,7 +2,7 @@
 // Inner products of the convolution kernels: 16 x 16 x 16 products of warps (wmma), or 8 x 8 sums of a thread by FMA.
 #include "TileProduct.h"
 
-#include "mpt/Lowering/GpuKernel.h"
+#include "mpt/Lowering/GPU/Kernel.h"
 
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"

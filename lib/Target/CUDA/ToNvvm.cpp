@@ -2,7 +2,7 @@
 // GPU kernels to the LLVM and NVVM dialects, in one conversion with a chosen width of indices.
 #include "ToNvvm.h"
 
-#include "mpt/Lowering/GpuKernel.h"
+#include "mpt/Lowering/GPU/Kernel.h"
 
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
 #include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"

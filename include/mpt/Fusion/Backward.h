@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which ops of a training step make up the backward pass and the update.
+#ifndef MPT_FUSION_BACKWARD_H
+#define MPT_FUSION_BACKWARD_H
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/DenseSet.h"
+
+namespace mpt {
+
+/// Marks arithmetic that fusion-recompute made again for the backward pass: fusion-form keeps it there.
+inline constexpr llvm::StringLiteral kRecomputedAttr = "mpt.recomputed";
+
+/// Ops that wait for a library call which the result "loss" does not need: the backward pass behind the gradient of the
+/// loss, and updates. Empty when no result has that name.
+llvm::DenseSet<mlir::Operation *> backwardOps(mlir::func::FuncOp function);
+
+} // namespace mpt
+
+#endif // MPT_FUSION_BACKWARD_H

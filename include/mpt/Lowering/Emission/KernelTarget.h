@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// The processor that kernels are generated for, and the types they compute in.
+#ifndef MPT_LOWERING_EMISSION_KERNELTARGET_H
+#define MPT_LOWERING_EMISSION_KERNELTARGET_H
+
+#include "mlir/IR/Types.h"
+
+namespace mpt {
+
+/// What code generation may assume of the processor.
+struct KernelTarget {
+  unsigned vectorBits = 256;
+  bool fma = true;
+  bool halves = true; ///< converts between f32 and f16 in one instruction
+  /// The processor this process runs on.
+  static KernelTarget host();
+  unsigned lanes() const { return vectorBits / 16; } ///< two registers of f32
+};
+
+/// The type in which elements of `type` are computed: FP32 for narrower floats, a signless
+/// integer of 32 or 64 bits for unsigned ones (which is not negative then, below 2^63), else itself.
+mlir::Type computeType(mlir::Type type);
+
+} // namespace mpt
+
+#endif // MPT_LOWERING_EMISSION_KERNELTARGET_H

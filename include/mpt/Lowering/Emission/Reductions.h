@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every way to compute a reduction shares: the running value, its combination and its end.
+#ifndef MPT_LOWERING_EMISSION_REDUCTIONS_H
+#define MPT_LOWERING_EMISSION_REDUCTIONS_H
+
+#include "mpt/Lowering/Emission/ElementEmitter.h"
+
+namespace mpt {
+
+/// One running value: its start and its step. Long sums gather partial sums of `type` in totals of type `total`.
+struct Accumulator {
+  ReduceKind kind;
+  mlir::Type type;
+  mlir::Type total;
+
+  mlir::Value identity(ElementEmitter &e, mlir::Type type) const;
+  mlir::Value combine(ElementEmitter &e, mlir::Value x, mlir::Value y) const;
+  /// Halves folded onto each other until one lane is left.
+  mlir::Value fold(ElementEmitter &e, mlir::Value x) const;
+};
+
+/// The running value of `op` in the type that its numerics ask for, at least the computed one.
+Accumulator accumulatorOf(ReduceOp op);
+/// As accumulatorOf, FP32 sums in FP64: between threads, or from the first element on. An error in a mean is the same
+/// for all that it is subtracted from, so that it grows in sums over them where roundings of single elements cancel
+/// out.
+Accumulator gatheringAccumulator(ReduceOp op, bool everyElement);
+/// The result's element from the accumulated one: division for means, rounding.
+mlir::Value finishReduction(ElementEmitter &e, ReduceOp op, mlir::Value value);
+/// Dimensions of the operand that the result has, in order.
+llvm::SmallVector<int64_t> keptAxes(ReduceOp op);
+int64_t reducedExtent(ReduceOp op);
+/// Product of the extents of `axes`.
+int64_t extentOf(llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<int64_t> axes);
+/// True when `user` is computed from `source`, in one block.
+bool dependsOn(mlir::Operation *user, mlir::Operation *source);
+
+} // namespace mpt
+
+#endif // MPT_LOWERING_EMISSION_REDUCTIONS_H

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Constants, splats and conversions of scalars and vectors inside generated loops.
+#ifndef MPT_LOWERING_EMISSION_VALUEBUILDER_H
+#define MPT_LOWERING_EMISSION_VALUEBUILDER_H
+
+#include "mlir/IR/ImplicitLocOpBuilder.h"
+
+namespace mpt {
+
+class ValueBuilder {
+public:
+  explicit ValueBuilder(mlir::ImplicitLocOpBuilder &builder) : b(builder) {}
+
+  mlir::Value constant(mlir::Type type, double value);
+  mlir::Value constantLike(mlir::Value like, double value);
+  mlir::Value constantLike(mlir::Value like, llvm::APInt value);
+  mlir::Value indexConstant(int64_t value);
+  /// `type`, as a vector where `like` is one.
+  mlir::Type typeLike(mlir::Type type, mlir::Value like);
+  /// Makes vectors of the scalars among `values` when any is a vector.
+  void unify(llvm::MutableArrayRef<mlir::Value> values);
+  mlir::Value splat(mlir::Value value, unsigned width);
+  /// `value` (in compute type) rounded to `type`, still in compute type.
+  mlir::Value round(mlir::Value value, mlir::Type type);
+  /// From and to the type in which `value` lies in memory; narrowing assumes a value that is rounded already.
+  mlir::Value widen(mlir::Value value);
+  /// Bits of an element of unsigned `type`, as the non-negative number of the compute type.
+  mlir::Value widenUnsigned(mlir::Value value, mlir::Type type);
+  mlir::Value narrow(mlir::Value value, mlir::Type type);
+  mlir::Value widenFloat8(mlir::Value value);
+  mlir::Value roundFloat8(mlir::Value value, mlir::Type type);
+  mlir::Value narrowFloat8(mlir::Value value, mlir::Type type);
+  static unsigned width(mlir::Value value);
+
+  mlir::ImplicitLocOpBuilder &b;
+};
+
+} // namespace mpt
+
+#endif // MPT_LOWERING_EMISSION_VALUEBUILDER_H

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// GPU kernels: a fusion region becomes one or more functions of one thread each, with the grid they are launched on.
+#ifndef MPT_LOWERING_GPU_KERNEL_H
+#define MPT_LOWERING_GPU_KERNEL_H
+
+#include "mpt/Dialect/MPT/MPTDialect.h"
+#include "mpt/Lowering/Emission/KernelTarget.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/BuiltinOps.h"
+#include <array>
+
+namespace mpt {
+
+/// What schedules may assume of the device. The defaults suit every architecture from sm_80 on; results depend on none
+/// of it but the grouping of sums.
+struct GpuTarget {
+  int64_t multiprocessors = 132; ///< grids are sized so that all of them are busy
+  int64_t maxThreads = 256;      ///< of a block of a row; other blocks are no larger
+  int64_t sharedBytes = 48 << 10;
+  int64_t accessBytes = 16; ///< widest access of one thread
+};
+
+/// On every function of a kernel: `array<i64: x, y, z>`.
+inline constexpr llvm::StringLiteral kGridAttr = "mpt.grid", kBlockAttr = "mpt.block";
+/// On every function of a kernel: the bytes of shared memory that it declares.
+inline constexpr llvm::StringLiteral kSharedAttr = "mpt.shared_bytes";
+/// On every function of a kernel: the schedule's name (pointwise, rows, columns, transpose, scatter, ...).
+inline constexpr llvm::StringLiteral kScheduleAttr = "mpt.schedule";
+/// On every function of a kernel: how many times the inputs with the most elements are read, where that is not once.
+inline constexpr llvm::StringLiteral kPassesAttr = "mpt.passes";
+/// On a function of a kernel: `array<i64: bytes, ...>`, what it moves of every argument at most; -1 where that is the
+/// whole.
+inline constexpr llvm::StringLiteral kMovedAttr = "mpt.moved";
+/// On a function of a kernel: `array<i64: input, ...>`, arguments that it reads only where its other inputs say that
+/// the reductions over them are wanted: `select(condition, other, reduce)`, with a condition that waits for no
+/// reduction.
+inline constexpr llvm::StringLiteral kGuardedAttr = "mpt.guarded";
+/// On the first function: `array<i64: input, output, input, output, ...>`, pairs of argument numbers that may be one
+/// buffer, since each thread reads the input only where it writes the output, before it does. Empty where there are
+/// none.
+inline constexpr llvm::StringLiteral kInPlaceAttr = "mpt.in_place";
+
+/// On gpu.subgroup_mma_* ops: what their FP16 matrices hold are bits of BF16, which !gpu.mma_matrix has no name for.
+inline constexpr llvm::StringLiteral kBrainFloatAttr = "mpt.bf16";
+
+struct GpuLaunch {
+  mlir::func::FuncOp function;
+  std::array<int64_t, 3> grid, block;
+  int64_t sharedBytes; ///< static: declared by the function itself, nothing to pass at launch
+};
+
+/// Launches follow each other on one stream; each sees what those before it wrote. All of them take the same arguments:
+/// inputs, outputs and, when scratchBytes > 0, one `memref<scratchBytes x i8>` of no particular content.
+struct GpuKernelInfo {
+  llvm::SmallVector<GpuLaunch, 2> launches;
+  int64_t scratchBytes = 0;
+};
+
+/// Builds `func.func private @name(inputs..., outputs..., scratch?)` (further launches: @name_1, @name_2, ...) at
+/// `builder`'s insertion point (in a module) in scf, arith, math, vector, memref and gpu (thread_id, block_id, barrier,
+/// shuffle); shared memory is a memref.global of memory space 3. Buffers have static strides and offset 0.
+///
+/// `alignments` are the bytes that each buffer's address is known to be a multiple of (inputs, then outputs); empty: 16
+/// for all. It limits the width of accesses, never the result. Sums have a fixed order: results do not change from run
+/// to run. Two outputs never share memory; an output may be the buffer of an input only as kInPlaceAttr says. Fails
+/// with an error at the op that has no loop form.
+llvm::FailureOr<GpuKernelInfo> emitGpuKernel(mlir::OpBuilder &builder, FusionOp fusion,
+                                             llvm::ArrayRef<mlir::MemRefType> inputs,
+                                             llvm::ArrayRef<mlir::MemRefType> outputs, llvm::StringRef name,
+                                             const GpuTarget &target = {}, llvm::ArrayRef<int64_t> alignments = {});
+
+/// A kernel `@name(from, to)` that copies between buffers of one shape and element type, whatever their strides; a
+/// change of the contiguous axis goes through shared memory.
+llvm::FailureOr<GpuKernelInfo> emitGpuCopy(mlir::OpBuilder &builder, mlir::Location loc, mlir::MemRefType from,
+                                           mlir::MemRefType to, llvm::StringRef name, const GpuTarget &target = {},
+                                           llvm::ArrayRef<int64_t> alignments = {});
+
+/// A kernel `@name(buffer)` that writes zeros to every element.
+llvm::FailureOr<GpuKernelInfo> emitGpuZero(mlir::OpBuilder &builder, mlir::Location loc, mlir::MemRefType type,
+                                           llvm::StringRef name, const GpuTarget &target = {});
+
+} // namespace mpt
+
+#endif // MPT_LOWERING_GPU_KERNEL_H

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels of scattering ops: serial over the updates, parallel over the dimensions that updates and result share.
+#ifndef MPT_LOWERING_MODELS_SCATTER_H
+#define MPT_LOWERING_MODELS_SCATTER_H
+
+#include "mpt/Lowering/Emission/ElementEmitter.h"
+
+#include <functional>
+
+namespace mpt {
+
+/// What the scattering ops have in common. Updates meet the result in the order of their positions, so that sums do not
+/// depend on threads.
+struct ScatterForm {
+  mlir::Value data; ///< start of the result; null for zeros
+  mlir::Value updates;
+  ScatterKind kind = ScatterKind::add;
+  llvm::SmallVector<std::pair<int64_t, int64_t>> shared; ///< result and update dimension
+  bool byRows = false;                                   ///< an update's place is the same at all shared positions
+  /// Result indices of an update, for the dimensions that are not shared; `at` is the update's index.
+  std::function<void(ElementEmitter &, llvm::ArrayRef<IndexExpr> at, llvm::MutableArrayRef<IndexExpr> result)> target;
+};
+std::optional<ScatterForm> scatterForm(mlir::Operation *op);
+
+/// Loops of the kernel for units [begin, end) of `chunk` positions of the last shared dimension each (all without one).
+struct ScatterUnits {
+  int64_t rows = 1, lanes = 1, chunk = 1;
+  int64_t extent() const { return rows * ((lanes + chunk - 1) / chunk); }
+};
+ScatterUnits scatterUnits(const ScatterForm &form, mlir::Value result, int64_t chunk);
+void emitScatter(ElementEmitter &e, const ScatterForm &form, mlir::Value result, mlir::Value buffer, mlir::Value begin,
+                 mlir::Value end, const ScatterUnits &units);
+/// `old` and an update of the same place, in compute type and of one width.
+mlir::Value combineUpdates(ElementEmitter &e, ScatterKind kind, mlir::Value old, mlir::Value update);
+
+} // namespace mpt
+
+#endif // MPT_LOWERING_MODELS_SCATTER_H

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// 8-bit floats (OCP 8-bit floating point specification): E4M3FN and E5M2, as f32 values and as bytes.
+#include "mpt/Lowering/Emission/ElementEmitter.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+using namespace mlir;
+using namespace mpt;
+
+namespace {
+
+struct Format {
+  unsigned mantissa, bias;
+  uint32_t largest;  ///< magnitude of the largest finite number
+  bool hasInfinity;  ///< 0x7c; else what lies beyond is NaN, 0x7f
+  double half;       ///< the number in an f16's place, its sign apart, is this much of its value
+  unsigned halfBits; ///< bits of an f16 below it there
+};
+
+/// Values are built by element emitters, which know the target.
+bool hasHalves(ValueBuilder &builder) { return static_cast<ElementEmitter &>(builder).target.halves; }
+
+Format formatOf(Type type) {
+  return isa<Float8E5M2Type>(type) ? Format{2, 15, 0x7b, true, 1.0, 8} : Format{3, 7, 0x7e, false, 0x1p-8, 7};
+}
+
+/// Integers beside a value, and operations on them.
+struct Bits {
+  ValueBuilder &e;
+  ImplicitLocOpBuilder &b = e.b;
+
+  Value cast(Value x, Type element) { return arith::BitcastOp::create(b, e.typeLike(element, x), x); }
+  Value zext(Value x, unsigned bits) { return arith::ExtUIOp::create(b, e.typeLike(b.getIntegerType(bits), x), x); }
+  Value trunc(Value x, unsigned bits) { return arith::TruncIOp::create(b, e.typeLike(b.getIntegerType(bits), x), x); }
+  Value number(Value like, uint32_t n) { return e.constantLike(like, APInt(32, n)); }
+  Value both(Value x, uint32_t n) { return arith::AndIOp::create(b, x, number(x, n)); }
+  Value either(Value x, Value y) { return arith::OrIOp::create(b, x, y); }
+  Value add(Value x, Value y) { return arith::AddIOp::create(b, x, y); }
+  Value up(Value x, unsigned n) { return arith::ShLIOp::create(b, x, number(x, n)); }
+  Value down(Value x, unsigned n) { return arith::ShRUIOp::create(b, x, number(x, n)); }
+  Value is(arith::CmpIPredicate predicate, Value x, uint32_t n) {
+    return arith::CmpIOp::create(b, predicate, x, number(x, n));
+  }
+  Value select(Value condition, uint32_t x, Value y) { return arith::SelectOp::create(b, condition, number(y, x), y); }
+};
+
+} // namespace
+
+Value ValueBuilder::widenFloat8(Value value) {
+  Format format = formatOf(getElementTypeOrSelf(value));
+  Bits t{*this};
+  Value byte = t.cast(value, b.getIntegerType(8)), magnitude;
+  if (hasHalves(*this)) {
+    Value bits = t.zext(byte, 16);
+    if (format.halfBits == 8)
+      return arith::ExtFOp::create(b, typeLike(b.getF32Type(), value), t.cast(t.up(bits, 8), b.getF16Type()));
+    magnitude = t.both(bits, 0x7f);
+    Value half = t.select(t.is(arith::CmpIPredicate::eq, magnitude, 0x7f), 0x7e00, t.up(magnitude, format.halfBits));
+    half = t.cast(t.either(half, t.up(t.both(bits, 0x80), 8)), b.getF16Type());
+    Value scaled = arith::ExtFOp::create(b, typeLike(b.getF32Type(), value), half);
+    return arith::MulFOp::create(b, scaled, constantLike(scaled, 1 / format.half));
+  }
+  Value bits = t.zext(byte, 32);
+  magnitude = t.both(bits, 0x7f);
+  // Exponent and mantissa in place of f32's; the product with a power of two corrects the bias, subnormals included.
+  Value scaled = t.cast(t.up(magnitude, 23 - format.mantissa), b.getF32Type());
+  scaled = arith::MulFOp::create(b, scaled, constantLike(scaled, std::ldexp(1.0, 127 - format.bias)));
+  Value result = t.cast(scaled, b.getI32Type());
+  if (format.hasInfinity)
+    result = t.select(t.is(arith::CmpIPredicate::eq, magnitude, 0x7c), 0x7f800000, result);
+  result = t.select(t.is(arith::CmpIPredicate::ugt, magnitude, format.hasInfinity ? 0x7c : 0x7e), 0x7fc00000, result);
+  return t.cast(t.either(result, t.up(t.both(bits, 0x80), 24)), b.getF32Type());
+}
+
+/// To nearest even; beyond the range to infinity, or NaN where there is none.
+Value ValueBuilder::roundFloat8(Value value, Type type) {
+  Format format = formatOf(type);
+  Bits t{*this};
+  unsigned drop = 23 - format.mantissa;
+  Value bits = t.cast(value, b.getI32Type()), magnitude = t.both(bits, 0x7fffffff);
+  Value odd = t.both(t.down(magnitude, drop), 1);
+  Value rounded = t.add(magnitude, t.add(odd, t.number(bits, (1u << (drop - 1)) - 1)));
+  rounded = t.both(rounded, ~((1u << drop) - 1));
+  // Subnormal results: adding a number whose unit is the format's smallest step rounds to that step.
+  Value wide = t.cast(magnitude, b.getF32Type());
+  Value anchor = constantLike(wide, std::ldexp(1.0, 24 - static_cast<int>(format.bias + format.mantissa)));
+  Value small = arith::SubFOp::create(b, arith::AddFOp::create(b, wide, anchor), anchor);
+  Value isSmall = t.is(arith::CmpIPredicate::slt, magnitude, (128 - format.bias) << 23);
+  Value result = arith::SelectOp::create(b, isSmall, t.cast(small, b.getI32Type()), rounded);
+  uint32_t largest = (format.largest << drop) + ((127 - format.bias) << 23);
+  result =
+      t.select(t.is(arith::CmpIPredicate::sgt, result, largest), format.hasInfinity ? 0x7f800000 : 0x7fc00000, result);
+  result = t.select(t.is(arith::CmpIPredicate::sgt, magnitude, 0x7f800000), 0x7fc00000, result);
+  return t.cast(t.either(result, t.both(bits, 0x80000000u)), b.getF32Type());
+}
+
+/// The byte of a value that is one of the format.
+Value ValueBuilder::narrowFloat8(Value value, Type type) {
+  Format format = formatOf(type);
+  Bits t{*this};
+  Value byte;
+  if (hasHalves(*this)) {
+    Value scaled = format.half == 1 ? value : arith::MulFOp::create(b, value, constantLike(value, format.half));
+    Value bits = t.cast(arith::TruncFOp::create(b, typeLike(b.getF16Type(), value), scaled), b.getIntegerType(16));
+    byte = t.down(bits, 8);
+    if (format.halfBits != 8) {
+      // An f16 of 2 or more is NaN.
+      Value magnitude = t.both(t.down(bits, format.halfBits), 0x7f);
+      magnitude = t.select(t.is(arith::CmpIPredicate::ne, t.both(bits, 0x4000), 0), 0x7f, magnitude);
+      byte = t.either(magnitude, t.both(byte, 0x80));
+    }
+    return t.cast(t.trunc(byte, 8), type);
+  }
+  unsigned drop = 23 - format.mantissa;
+  Value bits = t.cast(value, b.getI32Type()), magnitude = t.both(bits, 0x7fffffff);
+  Value normal = t.add(t.down(magnitude, drop), t.number(bits, 0u - ((127 - format.bias) << format.mantissa)));
+  Value wide = t.cast(magnitude, b.getF32Type());
+  Value anchor = constantLike(wide, std::ldexp(1.0, 24 - static_cast<int>(format.bias + format.mantissa)));
+  Value small = t.both(t.cast(arith::AddFOp::create(b, wide, anchor), b.getI32Type()), 0x7f);
+  Value isSmall = t.is(arith::CmpIPredicate::slt, magnitude, (128 - format.bias) << 23);
+  Value result = arith::SelectOp::create(b, isSmall, small, normal);
+  if (format.hasInfinity)
+    result = t.select(t.is(arith::CmpIPredicate::sge, magnitude, 0x7f800000), 0x7c, result);
+  result =
+      t.select(t.is(arith::CmpIPredicate::sgt, magnitude, format.hasInfinity ? 0x7f800000 : 0x7f7fffff), 0x7f, result);
+  byte = t.either(result, t.both(t.down(bits, 24), 0x80));
+  return t.cast(t.trunc(byte, 8), type);
+}

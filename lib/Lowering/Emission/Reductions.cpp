@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// Running values of reductions.
+#include "mpt/Lowering/Emission/Reductions.h"
+
+#include "mpt/Lowering/Emission/MathFunctions.h"
+
+#include "mlir/Analysis/SliceAnalysis.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+using namespace mlir;
+using namespace mpt;
+
+static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
+
+Value Accumulator::identity(ElementEmitter &e, Type type) const {
+  if (auto real = dyn_cast<FloatType>(type)) {
+    double values[] = {0, 0, -INFINITY, INFINITY, 1};
+    return e.constant(real, values[static_cast<unsigned>(kind)]);
+  }
+  unsigned bits = type.getIntOrFloatBitWidth();
+  APInt values[] = {APInt(bits, 0), APInt(bits, 0), bits == 1 ? APInt(1, 0) : APInt::getSignedMinValue(bits),
+                    bits == 1 ? APInt(1, 1) : APInt::getSignedMaxValue(bits), APInt(bits, 1)};
+  return arith::ConstantOp::create(e.b, e.b.getIntegerAttr(type, values[static_cast<unsigned>(kind)]));
+}
+
+Value Accumulator::combine(ElementEmitter &e, Value x, Value y) const {
+  ImplicitLocOpBuilder &b = e.b;
+  Type type = getElementTypeOrSelf(x);
+  bool real = isa<FloatType>(type), flag = type.isInteger(1);
+  switch (kind) {
+  case ReduceKind::sum:
+  case ReduceKind::mean:
+    return real ? Value(arith::AddFOp::create(b, x, y)) : Value(arith::AddIOp::create(b, x, y));
+  case ReduceKind::prod:
+    return real ? Value(arith::MulFOp::create(b, x, y)) : Value(arith::MulIOp::create(b, x, y));
+  case ReduceKind::max:
+    return real   ? Value(arith::MaximumFOp::create(b, x, y))
+           : flag ? Value(arith::OrIOp::create(b, x, y))
+                  : Value(arith::MaxSIOp::create(b, x, y));
+  case ReduceKind::min:
+    return real   ? Value(arith::MinimumFOp::create(b, x, y))
+           : flag ? Value(arith::AndIOp::create(b, x, y))
+                  : Value(arith::MinSIOp::create(b, x, y));
+  }
+  llvm_unreachable("unknown reduction");
+}
+
+Value Accumulator::fold(ElementEmitter &e, Value x) const {
+  for (int64_t lanes = e.width(x) / 2; lanes >= 1; lanes /= 2) {
+    Value low = vector::ExtractStridedSliceOp::create(e.b, x, ArrayRef<int64_t>{0}, ArrayRef<int64_t>{lanes},
+                                                      ArrayRef<int64_t>{1});
+    Value high = vector::ExtractStridedSliceOp::create(e.b, x, ArrayRef<int64_t>{lanes}, ArrayRef<int64_t>{lanes},
+                                                       ArrayRef<int64_t>{1});
+    x = combine(e, low, high);
+  }
+  return vector::ExtractOp::create(e.b, x, int64_t{0});
+}
+
+Accumulator mpt::accumulatorOf(ReduceOp op) {
+  Type type = computeType(typeOf(op.getX()).getElementType());
+  if (NumericsAttr numerics = op.getNumericsAttr())
+    if (auto wide = dyn_cast<FloatType>(numerics.getAcc()); wide && isa<FloatType>(type))
+      type = wide.getWidth() > type.getIntOrFloatBitWidth() ? wide : type;
+  return {op.getKind(), type, type};
+}
+
+Accumulator mpt::gatheringAccumulator(ReduceOp op, bool everyElement) {
+  Accumulator a = accumulatorOf(op);
+  if (a.type.isF32() && (op.getKind() == ReduceKind::sum || op.getKind() == ReduceKind::mean))
+    a.total = Float64Type::get(op.getContext());
+  return {a.kind, everyElement ? a.total : a.type, a.total};
+}
+
+Value mpt::finishReduction(ElementEmitter &e, ReduceOp op, Value value) {
+  MathBuilder m(e);
+  if (op.getKind() == ReduceKind::mean) {
+    int64_t extent = reducedExtent(op);
+    if (isa<FloatType>(getElementTypeOrSelf(value)))
+      value = m.div(value, m.c(value, static_cast<double>(extent)));
+    else
+      value = arith::DivSIOp::create(e.b, value, e.constantLike(value, APInt(64, extent)));
+  }
+  Type type = typeOf(op.getY()).getElementType();
+  if (isa<FloatType>(type))
+    value = e.round(m.toFloat(value, computeType(type)), type);
+  return value;
+}
+
+SmallVector<int64_t> mpt::keptAxes(ReduceOp op) {
+  SmallVector<int64_t> kept;
+  for (int64_t i = 0, rank = typeOf(op.getX()).getRank(); i < rank; ++i)
+    if (!llvm::is_contained(op.getAxes(), i))
+      kept.push_back(i);
+  return kept;
+}
+
+int64_t mpt::reducedExtent(ReduceOp op) {
+  int64_t extent = 1;
+  for (int64_t axis : op.getAxes())
+    extent *= typeOf(op.getX()).getDimSize(axis);
+  return extent;
+}
+
+bool mpt::dependsOn(Operation *user, Operation *source) {
+  SetVector<Operation *> slice;
+  BackwardSliceOptions options;
+  options.omitBlockArguments = true;
+  (void)getBackwardSlice(user, &slice, options);
+  return slice.contains(source);
+}

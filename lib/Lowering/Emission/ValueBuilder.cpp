@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// Constants, splats and conversions between stored and computed types.
+#include "mpt/Lowering/Emission/ElementEmitter.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+using namespace mlir;
+using namespace mpt;
+
+unsigned ValueBuilder::width(Value value) {
+  auto type = dyn_cast<VectorType>(value.getType());
+  return type ? type.getNumElements() : 1;
+}
+
+Type ValueBuilder::typeLike(Type type, Value like) {
+  unsigned lanes = width(like);
+  return lanes > 1 ? Type(VectorType::get(lanes, type)) : type;
+}
+
+static Attribute elementAttr(Type type, double value) {
+  if (auto real = dyn_cast<FloatType>(type))
+    return FloatAttr::get(real, value);
+  return IntegerAttr::get(type, static_cast<int64_t>(value));
+}
+
+Value ValueBuilder::constant(Type type, double value) {
+  return arith::ConstantOp::create(b, cast<TypedAttr>(elementAttr(type, value)));
+}
+
+static Value makeLike(ImplicitLocOpBuilder &b, Type type, Attribute element) {
+  if (auto vector = dyn_cast<VectorType>(type))
+    return arith::ConstantOp::create(b, DenseElementsAttr::get(vector, element));
+  return arith::ConstantOp::create(b, cast<TypedAttr>(element));
+}
+
+Value ValueBuilder::constantLike(Value like, double value) {
+  return makeLike(b, like.getType(), elementAttr(getElementTypeOrSelf(like), value));
+}
+
+Value ValueBuilder::constantLike(Value like, APInt value) {
+  Type type = getElementTypeOrSelf(like);
+  unsigned bits = type.isIndex() ? 64 : type.getIntOrFloatBitWidth();
+  return makeLike(b, like.getType(), IntegerAttr::get(type, value.zextOrTrunc(bits)));
+}
+
+Value ValueBuilder::splat(Value value, unsigned lanes) {
+  if (lanes <= 1 || width(value) > 1)
+    return value;
+  return vector::BroadcastOp::create(b, VectorType::get(lanes, value.getType()), value);
+}
+
+void ValueBuilder::unify(MutableArrayRef<Value> values) {
+  unsigned lanes = 1;
+  for (Value value : values)
+    lanes = std::max(lanes, width(value));
+  for (Value &value : values)
+    value = splat(value, lanes);
+}
+
+Value ValueBuilder::widen(Value value) {
+  Type type = getElementTypeOrSelf(value);
+  if (computeType(type) == type)
+    return value;
+  Type f32 = b.getF32Type(), i32 = b.getI32Type();
+  if (type.isF16())
+    return arith::ExtFOp::create(b, typeLike(f32, value), value);
+  if (type.isBF16()) {
+    Value bits = arith::BitcastOp::create(b, typeLike(b.getIntegerType(16), value), value);
+    bits = arith::ExtUIOp::create(b, typeLike(i32, value), bits);
+    bits = arith::ShLIOp::create(b, bits, constantLike(bits, APInt(32, 16)));
+    return arith::BitcastOp::create(b, typeLike(f32, value), bits);
+  }
+  return widenFloat8(value);
+}
+
+/// f32 bits rounded to bf16 to nearest even, in the upper half; a NaN keeps its sign and becomes quiet.
+static Value roundBFloat16Bits(ValueBuilder &e, Value value) {
+  ImplicitLocOpBuilder &b = e.b;
+  Value bits = arith::BitcastOp::create(b, e.typeLike(b.getI32Type(), value), value);
+  auto number = [&](uint32_t n) { return e.constantLike(bits, APInt(32, n)); };
+  Value odd = arith::AndIOp::create(b, arith::ShRUIOp::create(b, bits, number(16)), number(1));
+  Value up = arith::AddIOp::create(b, bits, arith::AddIOp::create(b, odd, number(0x7fff)));
+  Value quiet = arith::OrIOp::create(b, bits, number(0x400000));
+  Value isNaN = arith::CmpFOp::create(b, arith::CmpFPredicate::UNO, value, value);
+  return arith::SelectOp::create(b, isNaN, quiet, up);
+}
+
+Value ValueBuilder::widenUnsigned(Value value, Type type) {
+  Type wide = computeType(type);
+  return getElementTypeOrSelf(value) == wide ? value : arith::ExtUIOp::create(b, typeLike(wide, value), value);
+}
+
+Value ValueBuilder::round(Value value, Type type) {
+  if (computeType(type) == type || getElementTypeOrSelf(value) == type)
+    return value;
+  if (type.isUnsignedInteger()) {
+    unsigned bits = type.getIntOrFloatBitWidth(), held = computeType(type).getIntOrFloatBitWidth();
+    return bits == held ? value
+                        : arith::AndIOp::create(b, value, constantLike(value, APInt::getLowBitsSet(held, bits)));
+  }
+  if (type.isF16()) {
+    Value half = arith::TruncFOp::create(b, typeLike(type, value), value);
+    return arith::ExtFOp::create(b, value.getType(), half);
+  }
+  if (type.isBF16()) {
+    Value bits = roundBFloat16Bits(*this, value);
+    bits = arith::AndIOp::create(b, bits, constantLike(bits, APInt(32, 0xffff0000u)));
+    return arith::BitcastOp::create(b, value.getType(), bits);
+  }
+  return roundFloat8(value, type);
+}
+
+Value ValueBuilder::narrow(Value value, Type type) {
+  if (getElementTypeOrSelf(value) == type)
+    return value;
+  if (type.isUnsignedInteger()) {
+    Type stored = b.getIntegerType(type.getIntOrFloatBitWidth());
+    return getElementTypeOrSelf(value) == stored ? value : arith::TruncIOp::create(b, typeLike(stored, value), value);
+  }
+  if (type.isF16())
+    return arith::TruncFOp::create(b, typeLike(type, value), value);
+  if (type.isBF16()) {
+    Value bits = arith::BitcastOp::create(b, typeLike(b.getI32Type(), value), value);
+    bits = arith::ShRUIOp::create(b, bits, constantLike(bits, APInt(32, 16)));
+    bits = arith::TruncIOp::create(b, typeLike(b.getIntegerType(16), value), bits);
+    return arith::BitcastOp::create(b, typeLike(type, value), bits);
+  }
+  return narrowFloat8(value, type);
+}

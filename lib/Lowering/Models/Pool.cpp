@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0
+// Element forms of pooling and resampling. Gradients gather: each input element asks which outputs used it.
+#include "mpt/Lowering/Emission/MathFunctions.h"
+#include "mpt/Lowering/Models/Models.h"
+
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/IR/BuiltinOps.h"
+
+using namespace mlir;
+using namespace mpt;
+
+namespace {
+
+RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
+
+/// Calls `body` for every point of `extents`: in line for small boxes, in loops for others.
+using BoxBody = llvm::function_ref<SmallVector<Value>(ArrayRef<IndexExpr>, ValueRange)>;
+SmallVector<Value> overBox(ElementEmitter &e, ArrayRef<int64_t> extents, SmallVector<IndexExpr> at, ValueRange carried,
+                           BoxBody body) {
+  int64_t count = 1;
+  for (int64_t extent : extents)
+    count *= extent;
+  if (at.size() == extents.size())
+    return body(at, carried);
+  int64_t extent = extents[at.size()];
+  at.push_back(0);
+  if (count <= 16) {
+    SmallVector<Value> values(carried);
+    for (int64_t i = 0; i < extent; ++i) {
+      at.back() = IndexExpr(i);
+      values = overBox(e, extents, at, values, body);
+    }
+    return values;
+  }
+  return e.loop(e.indexConstant(0), e.indexConstant(extent), extent, 1, carried, [&](IndexExpr i, ValueRange values) {
+    at.back() = i;
+    return overBox(e, extents, at, values, body);
+  });
+}
+
+/// All of several flags; null flags always hold.
+Value both(ElementEmitter &e, Value p, Value q) {
+  if (!p || !q)
+    return p ? p : q;
+  Value flags[] = {p, q};
+  e.unify(flags);
+  return arith::AndIOp::create(e.b, flags[0], flags[1]);
+}
+Value pick(ElementEmitter &e, Value condition, Value x, Value y) {
+  if (!condition)
+    return x;
+  Value all[] = {condition, x, y};
+  e.unify(all);
+  return arith::SelectOp::create(e.b, all[0], all[1], all[2]);
+}
+
+template <typename Op> struct Window {
+  explicit Window(Op op)
+      : kernel(op.getKernel()), strides(op.getStrides()), dilations(op.getDilations()), pads(op.getPadsLow()) {}
+  /// Input position of tap `k` of output `o` in dimension d; `inside` becomes false in the padding.
+  IndexExpr input(ElementEmitter &e, size_t d, const IndexExpr &o, const IndexExpr &k, int64_t extent,
+                  Value &inside) const {
+    IndexExpr position = e.space.add(e.space.scale(o, strides[d]), e.space.scale(k, dilations[d]));
+    return e.clamp(e.space.add(position, IndexExpr(-pads[d])), extent, inside);
+  }
+  int64_t span(size_t d) const { return (kernel[d] - 1) * dilations[d] + 1; }
+  /// How many outputs can use one input.
+  SmallVector<int64_t> users() const {
+    SmallVector<int64_t> result;
+    for (size_t d = 0; d < kernel.size(); ++d)
+      result.push_back((span(d) + strides[d] - 1) / strides[d]);
+    return result;
+  }
+  /// Output that is the t-th from the last one whose window may hold input `i`.
+  IndexExpr output(ElementEmitter &e, size_t d, const IndexExpr &i, const IndexExpr &t, int64_t extent,
+                   Value &inside) const {
+    IndexExpr last = e.space.divide(e.space.add(i, IndexExpr(pads[d])), strides[d]).first;
+    return e.clamp(e.space.add(last, e.space.scale(t, -1)), extent, inside);
+  }
+  ArrayRef<int64_t> kernel, strides, dilations, pads;
+};
+
+struct MaxPoolModel : LoopLowering::ExternalModel<MaxPoolModel, MaxPoolOp> {
+  bool isCheap(Operation *) const { return false; }
+  Value emitElement(Operation *operation, ElementEmitter &e, unsigned index, ArrayRef<IndexExpr> at) const {
+    auto op = cast<MaxPoolOp>(operation);
+    Window<MaxPoolOp> window(op);
+    RankedTensorType x = typeOf(op.getX());
+    ArrayRef<int64_t> plane = x.getShape().drop_front(2);
+    unsigned lanes = e.laneWidth(at);
+    MathBuilder m(e);
+    Type real = computeType(x.getElementType());
+    Value best = e.splat(e.constant(real, -INFINITY), lanes), where = e.splat(e.constant(e.b.getI32Type(), 0), lanes);
+    auto result = overBox(e, window.kernel, {}, {best, where}, [&](ArrayRef<IndexExpr> k, ValueRange carried) {
+      SmallVector<IndexExpr> from(at.take_front(2));
+      Value inside;
+      for (size_t d = 0; d < k.size(); ++d)
+        from.push_back(window.input(e, d, at[2 + d], k[d], plane[d], inside));
+      Value value = e.splat(e.element(op.getX(), from), lanes);
+      Value larger = arith::OrIOp::create(e.b, m.compare(arith::CmpFPredicate::OGT, value, carried[0]),
+                                          m.compare(arith::CmpFPredicate::UNO, value, value));
+      larger = both(e, larger, inside);
+      Value position = e.indexAs(e.space.linearize(ArrayRef<IndexExpr>(from).drop_front(2), plane), e.b.getI32Type());
+      return SmallVector<Value>{pick(e, larger, value, carried[0]),
+                                pick(e, larger, e.splat(position, lanes), carried[1])};
+    });
+    e.define(op.getY(), at, result[0]);
+    e.define(op.getIndices(), at, result[1]);
+    return result[index];
+  }
+};
+
+struct MaxPoolBackwardModel : LoopLowering::ExternalModel<MaxPoolBackwardModel, MaxPoolBackwardOp> {
+  bool isCheap(Operation *) const { return false; }
+  Value emitElement(Operation *operation, ElementEmitter &e, unsigned, ArrayRef<IndexExpr> at) const {
+    auto op = cast<MaxPoolBackwardOp>(operation);
+    Window<MaxPoolBackwardOp> window(op);
+    RankedTensorType dx = typeOf(op.getDx());
+    ArrayRef<int64_t> outputs = typeOf(op.getDy()).getShape().drop_front(2);
+    unsigned lanes = e.laneWidth(at);
+    MathBuilder m(e);
+    IndexExpr here = e.space.linearize(at.drop_front(2), dx.getShape().drop_front(2));
+    Value own = e.indexAs(here, e.b.getI32Type());
+    Value zero = e.splat(e.constant(computeType(dx.getElementType()), 0), lanes);
+    Value sum = overBox(e, window.users(), {}, zero, [&](ArrayRef<IndexExpr> t, ValueRange carried) {
+      SmallVector<IndexExpr> from(at.take_front(2));
+      Value inside;
+      for (size_t d = 0; d < t.size(); ++d)
+        from.push_back(window.output(e, d, at[2 + d], t[d], outputs[d], inside));
+      Value pair[] = {e.element(op.getIndices(), from), own};
+      if (!getElementTypeOrSelf(pair[0]).isInteger(32))
+        pair[0] = arith::TruncIOp::create(e.b, e.typeLike(e.b.getI32Type(), pair[0]), pair[0]);
+      e.unify(pair);
+      Value hit = both(e, arith::CmpIOp::create(e.b, arith::CmpIPredicate::eq, pair[0], pair[1]), inside);
+      Value added = m.add(carried[0], e.splat(e.element(op.getDy(), from), lanes));
+      return SmallVector<Value>{pick(e, hit, added, carried[0])};
+    })[0];
+    return e.round(sum, dx.getElementType());
+  }
+};
+
+/// The number of values that window `o` averages.
+template <typename Op>
+Value divisor(ElementEmitter &e, Op op, ArrayRef<IndexExpr> o, ArrayRef<int64_t> plane, Type real) {
+  Window<Op> window(op);
+  MathBuilder m(e);
+  Value product = e.constant(real, 1);
+  for (size_t d = 0; d < o.size(); ++d) {
+    if (op.getCountIncludePad()) {
+      product = m.mul(product, static_cast<double>(window.kernel[d]));
+      continue;
+    }
+    Value count = e.constant(real, 0);
+    for (int64_t k = 0; k < window.kernel[d]; ++k) {
+      Value inside;
+      (void)window.input(e, d, o[d], IndexExpr(k), plane[d], inside);
+      Value both[] = {count, pick(e, inside, e.constant(real, 1), e.constant(real, 0))};
+      e.unify(both);
+      count = m.add(both[0], both[1]);
+    }
+    Value pair[] = {product, count};
+    e.unify(pair);
+    product = m.mul(pair[0], pair[1]);
+  }
+  return product;
+}
+
+struct AvgPoolModel : LoopLowering::ExternalModel<AvgPoolModel, AvgPoolOp> {
+  Value emitElement(Operation *operation, ElementEmitter &e, unsigned, ArrayRef<IndexExpr> at) const {
+    auto op = cast<AvgPoolOp>(operation);
+    Window<AvgPoolOp> window(op);
+    RankedTensorType x = typeOf(op.getX());
+    ArrayRef<int64_t> plane = x.getShape().drop_front(2);
+    unsigned lanes = e.laneWidth(at);
+    MathBuilder m(e);
+    Type real = computeType(x.getElementType());
+    Value zero = e.splat(e.constant(real, 0), lanes);
+    Value sum = overBox(e, window.kernel, {}, zero, [&](ArrayRef<IndexExpr> k, ValueRange carried) {
+      SmallVector<IndexExpr> from(at.take_front(2));
+      Value inside;
+      for (size_t d = 0; d < k.size(); ++d)
+        from.push_back(window.input(e, d, at[2 + d], k[d], plane[d], inside));
+      Value added = m.add(carried[0], e.splat(e.element(op.getX(), from), lanes));
+      return SmallVector<Value>{pick(e, inside, added, carried[0])};
+    })[0];
+    Value pair[] = {sum, divisor(e, op, at.drop_front(2), plane, real)};
+    e.unify(pair);
+    return e.round(m.div(pair[0], pair[1]), x.getElementType());
+  }
+};
+
+struct AvgPoolBackwardModel : LoopLowering::ExternalModel<AvgPoolBackwardModel, AvgPoolBackwardOp> {
+  Value emitElement(Operation *operation, ElementEmitter &e, unsigned, ArrayRef<IndexExpr> at) const {
+    auto op = cast<AvgPoolBackwardOp>(operation);
+    Window<AvgPoolBackwardOp> window(op);
+    RankedTensorType dx = typeOf(op.getDx());
+    ArrayRef<int64_t> plane = dx.getShape().drop_front(2), outputs = typeOf(op.getDy()).getShape().drop_front(2);
+    unsigned lanes = e.laneWidth(at);
+    MathBuilder m(e);
+    Type real = computeType(dx.getElementType());
+    Value zero = e.splat(e.constant(real, 0), lanes);
+    Value sum = overBox(e, window.users(), {}, zero, [&](ArrayRef<IndexExpr> t, ValueRange carried) {
+      SmallVector<IndexExpr> from(at.take_front(2));
+      Value used;
+      for (size_t d = 0; d < t.size(); ++d) {
+        IndexExpr o = window.output(e, d, at[2 + d], t[d], outputs[d], used);
+        from.push_back(o);
+        // The distance from the window's start must be one of its taps.
+        IndexExpr tap =
+            e.space.add(e.space.add(at[2 + d], IndexExpr(window.pads[d])), e.space.scale(o, -window.strides[d]));
+        Value number = e.indexAs(tap, e.b.getIndexType());
+        Value limit = e.constantLike(number, APInt(64, window.span(d)));
+        used = both(e, used, arith::CmpIOp::create(e.b, arith::CmpIPredicate::ult, number, limit));
+        if (window.dilations[d] > 1) {
+          Value step = e.constantLike(number, APInt(64, window.dilations[d]));
+          Value rest = arith::RemUIOp::create(e.b, number, step);
+          used = both(e, used, arith::CmpIOp::create(e.b, arith::CmpIPredicate::eq, rest, e.constantLike(rest, 0.0)));
+        }
+      }
+      Value pair[] = {e.element(op.getDy(), from),
+                      divisor(e, op, ArrayRef<IndexExpr>(from).drop_front(2), plane, real)};
+      e.unify(pair);
+      Value added = m.add(carried[0], e.splat(m.div(pair[0], pair[1]), lanes));
+      return SmallVector<Value>{pick(e, used, added, carried[0])};
+    })[0];
+    return e.round(sum, dx.getElementType());
+  }
+};
+
+/// Samples along one axis: for each position of the result, `taps` pairs of a source position and a weight.
+struct Samples {
+  int64_t axis, taps, sources;
+  std::vector<int64_t> positions;
+  std::vector<float> weights;
+};
+
+Value table(ElementEmitter &e, DenseElementsAttr values, const IndexExpr &at) {
+  ImplicitLocOpBuilder &b = e.b;
+  auto type = MemRefType::get(values.getType().getShape(), values.getElementType());
+  Value buffer = e.at(0, [&]() -> Value {
+    auto module = b.getInsertionBlock()->getParentOp()->getParentOfType<ModuleOp>();
+    std::string name;
+    for (unsigned i = 0; name.empty() || module.lookupSymbol(name); ++i)
+      name = "mpt_table_" + std::to_string(i);
+    {
+      OpBuilder::InsertionGuard guard(b);
+      b.setInsertionPointToStart(module.getBody());
+      memref::GlobalOp::create(b, name, b.getStringAttr("private"), type, values, /*constant=*/true, IntegerAttr());
+    }
+    return memref::GetGlobalOp::create(b, type, name);
+  });
+  return e.load(buffer, at);
+}
+
+Value resample(ElementEmitter &e, Value x, Type element, ArrayRef<IndexExpr> at, ArrayRef<Samples> axes) {
+  MathBuilder m(e);
+  unsigned lanes = e.laneWidth(at);
+  Value zero = e.splat(e.constant(computeType(element), 0), lanes);
+  SmallVector<int64_t> taps;
+  for (const Samples &samples : axes)
+    taps.push_back(samples.taps);
+  MLIRContext *context = e.b.getContext();
+  Value sum = overBox(e, taps, {}, zero, [&](ArrayRef<IndexExpr> t, ValueRange carried) {
+    SmallVector<IndexExpr> from(at);
+    Value weight = e.constant(computeType(element), 1);
+    for (size_t i = 0; i < axes.size(); ++i) {
+      const Samples &samples = axes[i];
+      const IndexExpr &tap = t[i];
+      IndexExpr entry = e.space.add(e.space.scale(at[samples.axis], samples.taps), tap);
+      int64_t count = samples.positions.size();
+      auto positions = DenseElementsAttr::get(RankedTensorType::get({count}, IntegerType::get(context, 64)),
+                                              ArrayRef<int64_t>(samples.positions));
+      auto weights = DenseElementsAttr::get(RankedTensorType::get({count}, Float32Type::get(context)),
+                                            ArrayRef<float>(samples.weights));
+      unsigned depth = e.space.depth(entry);
+      from[samples.axis] = e.at(depth, [&] { return e.opaque(table(e, positions, entry), samples.sources, depth); });
+      Value pair[] = {weight, m.toFloat(table(e, weights, entry), computeType(element))};
+      e.unify(pair);
+      weight = m.mul(pair[0], pair[1]);
+    }
+    Value pair[] = {e.splat(e.element(x, from), lanes), e.splat(weight, lanes)};
+    return SmallVector<Value>{m.fma(pair[0], pair[1], carried[0])};
+  })[0];
+  return e.round(sum, element);
+}
+
+template <typename Op> SmallVector<Samples> samplesOf(Op op, ArrayRef<int64_t> sources) {
+  SmallVector<Samples> result;
+  for (auto [i, axis] : llvm::enumerate(op.getAxes())) {
+    Samples samples{axis, op.getTaps()[i], sources[axis], {}, {}};
+    llvm::append_range(samples.positions, cast<DenseI64ArrayAttr>(op.getPositions()[i]).asArrayRef());
+    for (double weight : cast<DenseF64ArrayAttr>(op.getWeights()[i]).asArrayRef())
+      samples.weights.push_back(static_cast<float>(weight));
+    result.push_back(std::move(samples));
+  }
+  return result;
+}
+
+/// For each source position the results that used it, padded to one count with weights of 0.
+Samples transposed(const Samples &forward, int64_t results) {
+  std::vector<std::vector<std::pair<int64_t, float>>> users(forward.sources);
+  for (size_t i = 0; i < forward.positions.size(); ++i)
+    users[forward.positions[i]].push_back({static_cast<int64_t>(i) / forward.taps, forward.weights[i]});
+  size_t most = 1;
+  for (const auto &list : users)
+    most = std::max(most, list.size());
+  Samples back{forward.axis, static_cast<int64_t>(most), results, {}, {}};
+  for (auto &list : users) {
+    list.resize(most, {0, 0.0f});
+    for (auto [position, weight] : list) {
+      back.positions.push_back(position);
+      back.weights.push_back(weight);
+    }
+  }
+  return back;
+}
+
+struct ResizeModel : LoopLowering::ExternalModel<ResizeModel, ResizeOp> {
+  Value emitElement(Operation *operation, ElementEmitter &e, unsigned, ArrayRef<IndexExpr> at) const {
+    auto op = cast<ResizeOp>(operation);
+    RankedTensorType x = typeOf(op.getX());
+    return resample(e, op.getX(), x.getElementType(), at, samplesOf(op, x.getShape()));
+  }
+};
+struct ResizeBackwardModel : LoopLowering::ExternalModel<ResizeBackwardModel, ResizeBackwardOp> {
+  Value emitElement(Operation *operation, ElementEmitter &e, unsigned, ArrayRef<IndexExpr> at) const {
+    auto op = cast<ResizeBackwardOp>(operation);
+    RankedTensorType dy = typeOf(op.getDy());
+    SmallVector<Samples> axes = samplesOf(op, typeOf(op.getDx()).getShape());
+    for (Samples &samples : axes)
+      samples = transposed(samples, dy.getDimSize(samples.axis));
+    return resample(e, op.getDy(), dy.getElementType(), at, axes);
+  }
+};
+
+} // namespace
+
+void mpt::attachPoolModels(MLIRContext *context) {
+  MaxPoolOp::attachInterface<MaxPoolModel>(*context);
+  MaxPoolBackwardOp::attachInterface<MaxPoolBackwardModel>(*context);
+  AvgPoolOp::attachInterface<AvgPoolModel>(*context);
+  AvgPoolBackwardOp::attachInterface<AvgPoolBackwardModel>(*context);
+  ResizeOp::attachInterface<ResizeModel>(*context);
+  ResizeBackwardOp::attachInterface<ResizeBackwardModel>(*context);
+}

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// Scattering ops: their common form and its kernel.
+#include "mpt/Lowering/Models/Scatter.h"
+#include "mpt/Lowering/Models/Models.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace mpt;
+
+static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
+
+std::optional<ScatterForm> mpt::scatterForm(Operation *operation) {
+  ScatterForm form;
+  return llvm::TypeSwitch<Operation *, std::optional<ScatterForm>>(operation)
+      .Case([&](ScatterAddOp op) {
+        int64_t axis = op.getAxis(), rank = typeOf(op.getIndices()).getRank();
+        form.updates = op.getUpdates();
+        form.byRows = true;
+        for (int64_t i = 0, n = typeOf(op.getY()).getRank(); i < n; ++i)
+          if (i != axis)
+            form.shared.push_back({i, i < axis ? i : i + rank - 1});
+        form.target = [=](ElementEmitter &e, ArrayRef<IndexExpr> at, MutableArrayRef<IndexExpr> result) mutable {
+          result[axis] = indirectIndex(e, op.getIndices(), at.slice(axis, rank), typeOf(op.getY()).getDimSize(axis));
+        };
+        return form;
+      })
+      .Case([&](ScatterElementsOp op) {
+        int64_t axis = op.getAxis();
+        form.data = op.getData();
+        form.updates = op.getUpdates();
+        form.kind = op.getKind();
+        for (int64_t i = 0, n = typeOf(op.getY()).getRank(); i < n; ++i)
+          if (i != axis && typeOf(op.getUpdates()).getDimSize(i) == typeOf(op.getY()).getDimSize(i))
+            form.shared.push_back({i, i});
+        form.target = [=](ElementEmitter &e, ArrayRef<IndexExpr> at, MutableArrayRef<IndexExpr> result) mutable {
+          for (int64_t i = 0, n = at.size(); i < n; ++i)
+            result[i] = at[i];
+          result[axis] = indirectIndex(e, op.getIndices(), at, typeOf(op.getY()).getDimSize(axis));
+        };
+        return form;
+      })
+      .Case([&](ScatterNDOp op) {
+        int64_t batch = op.getBatchDims(), lead = typeOf(op.getIndices()).getRank() - 1;
+        int64_t count = typeOf(op.getIndices()).getShape().back();
+        form.data = op.getData();
+        form.updates = op.getUpdates();
+        form.kind = op.getKind();
+        form.byRows = batch == 0;
+        for (int64_t i = 0; i < batch; ++i)
+          form.shared.push_back({i, i});
+        for (int64_t i = batch + count, n = typeOf(op.getY()).getRank(); i < n; ++i)
+          form.shared.push_back({i, i - count - batch + lead});
+        form.target = [=](ElementEmitter &e, ArrayRef<IndexExpr> at, MutableArrayRef<IndexExpr> result) mutable {
+          SmallVector<IndexExpr> tuple(at.take_front(lead));
+          tuple.push_back(0);
+          for (int64_t i = 0; i < count; ++i) {
+            tuple.back() = IndexExpr(i);
+            result[batch + i] = indirectIndex(e, op.getIndices(), tuple, typeOf(op.getY()).getDimSize(batch + i));
+          }
+        };
+        return form;
+      })
+      .Default([](Operation *) { return std::nullopt; });
+}
+
+ScatterUnits mpt::scatterUnits(const ScatterForm &form, Value result, int64_t chunk) {
+  ScatterUnits units;
+  if (form.shared.empty())
+    return units;
+  for (auto [dim, update] : ArrayRef(form.shared).drop_back())
+    units.rows *= typeOf(result).getDimSize(dim);
+  units.lanes = typeOf(result).getDimSize(form.shared.back().first);
+  units.chunk = std::min(units.lanes, chunk);
+  return units;
+}
+
+Value mpt::combineUpdates(ElementEmitter &e, ScatterKind kind, Value old, Value update) {
+  ImplicitLocOpBuilder &b = e.b;
+  bool real = isa<FloatType>(getElementTypeOrSelf(old));
+  switch (kind) {
+  case ScatterKind::assign:
+    return update;
+  case ScatterKind::add:
+    return real ? Value(arith::AddFOp::create(b, old, update)) : Value(arith::AddIOp::create(b, old, update));
+  case ScatterKind::mul:
+    return real ? Value(arith::MulFOp::create(b, old, update)) : Value(arith::MulIOp::create(b, old, update));
+  case ScatterKind::min:
+    return real ? Value(arith::MinimumFOp::create(b, old, update)) : Value(arith::MinSIOp::create(b, old, update));
+  case ScatterKind::max:
+    return real ? Value(arith::MaximumFOp::create(b, old, update)) : Value(arith::MaxSIOp::create(b, old, update));
+  }
+  llvm_unreachable("unknown combination");
+}
+
+void mpt::emitScatter(ElementEmitter &e, const ScatterForm &form, Value result, Value buffer, Value begin, Value end,
+                      const ScatterUnits &units) {
+  ArrayRef<int64_t> shape = typeOf(result).getShape(), updates = typeOf(form.updates).getShape();
+  Type type = typeOf(result).getElementType();
+  SmallVector<IndexExpr> at(shape.size()), from(updates.size());
+  SmallVector<int64_t> others, otherUpdates;
+  for (int64_t i = 0, n = shape.size(); i < n; ++i)
+    if (llvm::none_of(form.shared, [&](auto pair) { return pair.first == i; }))
+      others.push_back(i);
+  for (int64_t i = 0, n = updates.size(); i < n; ++i)
+    if (llvm::none_of(form.shared, [&](auto pair) { return pair.second == i; }))
+      otherUpdates.push_back(i);
+
+  auto walk = [&](ArrayRef<int64_t> extents, ArrayRef<int64_t> dims, MutableArrayRef<IndexExpr> index, auto body) {
+    int64_t count = 1;
+    for (int64_t dim : dims)
+      count *= extents[dim];
+    e.loop(e.indexConstant(0), e.indexConstant(count), count, 1, {}, [&](IndexExpr i, ValueRange) {
+      e.spread(i, extents, dims, index);
+      body();
+      return SmallVector<Value>();
+    });
+  };
+  unsigned width = e.target.lanes();
+  while (static_cast<int64_t>(width) > units.chunk)
+    width /= 2;
+  e.loop(begin, end, units.extent(), 1, {}, [&](IndexExpr unit, ValueRange) {
+    int64_t chunks = (units.lanes + units.chunk - 1) / units.chunk;
+    auto [row, chunk] = e.space.divide(unit, chunks);
+    Value low = e.index(e.space.scale(chunk, units.chunk));
+    Value high = arith::MinUIOp::create(e.b, arith::AddIOp::create(e.b, low, e.indexConstant(units.chunk)),
+                                        e.indexConstant(units.lanes));
+    SmallVector<int64_t> rowDims, rowUpdateDims;
+    if (!form.shared.empty())
+      for (auto [dim, update] : ArrayRef(form.shared).drop_back()) {
+        rowDims.push_back(dim);
+        rowUpdateDims.push_back(update);
+      }
+    e.spread(row, shape, rowDims, at);
+    for (auto [dim, update] : llvm::zip_equal(rowDims, rowUpdateDims))
+      from[update] = at[dim];
+    auto lanes = [&](auto body) {
+      if (form.shared.empty())
+        return body();
+      e.vectorLoop(low, high, units.lanes, width < 4 ? 1 : width, [&](IndexExpr lane) {
+        at[form.shared.back().first] = lane;
+        from[form.shared.back().second] = lane;
+        body();
+      });
+    };
+    walk(shape, others, at, [&] {
+      lanes([&] {
+        Value start = form.data ? e.element(form.data, at) : e.constant(computeType(type), 0);
+        e.store(e.splat(start, e.laneWidth(at)), buffer, at);
+      });
+    });
+    walk(updates, otherUpdates, from, [&] {
+      SmallVector<IndexExpr> place(at);
+      lanes([&] {
+        place = at;
+        form.target(e, from, place);
+        Value update = e.element(form.updates, from), old = e.load(buffer, place);
+        Value both[] = {old, update};
+        e.unify(both);
+        e.store(e.round(combineUpdates(e, form.kind, both[0], both[1]), type), buffer, place);
+      });
+    });
+    return SmallVector<Value>();
+  });
+}
+
+namespace {
+/// Scatters write where their indices say, not where a loop over the result stands.
+template <typename Op> struct ScatterModel : LoopLowering::ExternalModel<ScatterModel<Op>, Op> {
+  bool isCheap(Operation *) const { return false; }
+  bool standsAlone(Operation *) const { return true; }
+  Value emitElement(Operation *op, ElementEmitter &e, unsigned, ArrayRef<IndexExpr>) const {
+    return e.fail(op, "expected a fusion of this op alone, got one that uses its result",
+                  getElementTypeOrSelf(op->getResult(0)));
+  }
+};
+} // namespace
+
+void mpt::attachScatterModels(MLIRContext *context) {
+  ScatterAddOp::attachInterface<ScatterModel<ScatterAddOp>>(*context);
+  ScatterElementsOp::attachInterface<ScatterModel<ScatterElementsOp>>(*context);
+  ScatterNDOp::attachInterface<ScatterModel<ScatterNDOp>>(*context);
+}

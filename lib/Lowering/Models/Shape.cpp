@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+// Element forms of data movement: each picks the operand element that a result element comes from.
+#include "mpt/Lowering/Models/Models.h"
+
+#include "mpt/Interfaces/FusionRole.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+using namespace mlir;
+using namespace mpt;
+
+namespace {
+
+RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
+
+struct ConstantModel : LoopLowering::ExternalModel<ConstantModel, ConstantOp> {
+  Value emitElement(Operation *op, ElementEmitter &e, unsigned, ArrayRef<IndexExpr>) const {
+    auto elements = dyn_cast<DenseElementsAttr>(cast<ConstantOp>(op).getValue());
+    Type element = typeOf(op->getResult(0)).getElementType();
+    if (!elements || !elements.isSplat())
+      return e.fail(op, "expected a splat constant inside a fusion; pass others as inputs", element);
+    if (auto real = dyn_cast<FloatType>(element))
+      return e.constant(computeType(real), elements.getSplatValue<APFloat>().convertToDouble());
+    APInt value = elements.getSplatValue<APInt>();
+    Type compute = computeType(element);
+    if (element.isUnsignedInteger())
+      value = value.zext(compute.getIntOrFloatBitWidth());
+    return arith::ConstantOp::create(e.b, e.b.getIntegerAttr(compute, value));
+  }
+};
+struct ReshapeModel : LoopLowering::ExternalModel<ReshapeModel, ReshapeOp> {
+  Value emitElement(Operation *op, ElementEmitter &e, unsigned, ArrayRef<IndexExpr> at) const {
+    auto reshape = cast<ReshapeOp>(op);
+    IndexExpr linear = e.space.linearize(at, typeOf(reshape.getY()).getShape());
+    return e.element(reshape.getX(), e.space.delinearize(linear, typeOf(reshape.getX()).getShape()));
+  }
+};
+struct TransposeModel : LoopLowering::ExternalModel<TransposeModel, TransposeOp> {
+  Value emitElement(Operation *op, ElementEmitter &e, unsigned, ArrayRef<IndexExpr> at) const {
+    auto transpose = cast<TransposeOp>(op);
+    SmallVector<IndexExpr> from(at.size());
+    for (auto [i, dim] : llvm::enumerate(transpose.getPermutation()))
+      from[dim] = at[i];
+    return e.element(transpose.getX(), from);
+  }
+};
+struct BroadcastModel : LoopLowering::ExternalModel<BroadcastModel, BroadcastOp> {
+  Value emitElement(Operation *op, ElementEmitter &e, unsigned, ArrayRef<IndexExpr> at) const {
+    auto broadcast = cast<BroadcastOp>(op);
+    SmallVector<IndexExpr> from;
+    for (int64_t dim : broadcast.getDims())
+      from.push_back(at[dim]);
+    return e.element(broadcast.getX(), from);
+  }
+};
+struct SliceModel : LoopLowering::ExternalModel<SliceModel, SliceOp> {
+  Value emitElement(Operation *op, ElementEmitter &e, unsigned, ArrayRef<IndexExpr> at) const {
+    auto slice = cast<SliceOp>(op);
+    SmallVector<IndexExpr> from;
+    for (auto [i, index] : llvm::enumerate(at))
+      from.push_back(e.space.add(e.space.scale(index, slice.getStrides()[i]), IndexExpr(slice.getStarts()[i])));
+    return e.element(slice.getX(), from);
+  }
+};
+struct ReverseModel : LoopLowering::ExternalModel<ReverseModel, ReverseOp> {
+  Value emitElement(Operation *op, ElementEmitter &e, unsigned, ArrayRef<IndexExpr> at) const {
+    auto reverse = cast<ReverseOp>(op);
+    SmallVector<IndexExpr> from(at);
+    for (int64_t axis : reverse.getAxes())
+      from[axis] = e.space.add(e.space.scale(at[axis], -1), IndexExpr(typeOf(reverse.getX()).getDimSize(axis) - 1));
+    return e.element(reverse.getX(), from);
+  }
+};
+struct PadModel : LoopLowering::ExternalModel<PadModel, PadOp> {
+  Value emitElement(Operation *op, ElementEmitter &e, unsigned, ArrayRef<IndexExpr> at) const {
+    auto pad = cast<PadOp>(op);
+    RankedTensorType x = typeOf(pad.getX());
+    SmallVector<IndexExpr> from;
+    Value inside;
+    for (auto [i, index] : llvm::enumerate(at)) {
+      int64_t step = pad.getInterior()[i] + 1;
+      IndexExpr position = e.space.add(index, IndexExpr(-pad.getLow()[i]));
+      position = e.clamp(position, (x.getDimSize(i) - 1) * step + 1, inside);
+      auto [quotient, rest] = e.space.divide(position, step);
+      if (step > 1) {
+        Value number = e.indexAs(rest, e.b.getIndexType());
+        Value both[] = {arith::CmpIOp::create(e.b, arith::CmpIPredicate::eq, number, e.constantLike(number, 0.0)),
+                        inside};
+        if (inside)
+          e.unify(both);
+        inside = inside ? Value(arith::AndIOp::create(e.b, both[0], both[1])) : both[0];
+      }
+      from.push_back(quotient);
+    }
+    Value value = e.element(pad.getX(), from);
+    if (!inside)
+      return value;
+    Value fill = e.round(e.constant(getElementTypeOrSelf(value), pad.getValue().convertToDouble()), x.getElementType());
+    Value all[] = {inside, value, fill};
+    e.unify(all);
+    return arith::SelectOp::create(e.b, all[0], all[1], all[2]);
+  }
+};
+struct IotaModel : LoopLowering::ExternalModel<IotaModel, IotaOp> {
+  Value emitElement(Operation *op, ElementEmitter &e, unsigned, ArrayRef<IndexExpr> at) const {
+    auto iota = cast<IotaOp>(op);
+    Type element = typeOf(iota.getY()).getElementType();
+    return e.round(e.indexAs(at[iota.getAxis()], computeType(element)), element);
+  }
+};
+struct ConcatModel : LoopLowering::ExternalModel<ConcatModel, ConcatOp> {
+  Value emitElement(Operation *op, ElementEmitter &e, unsigned, ArrayRef<IndexExpr> at) const {
+    auto concat = cast<ConcatOp>(op);
+    int64_t axis = concat.getAxis(), start = 0;
+    Value result;
+    for (Value input : concat.getInputs()) {
+      int64_t extent = typeOf(input).getDimSize(axis);
+      SmallVector<IndexExpr> from(at);
+      Value inside;
+      from[axis] = e.clamp(e.space.add(at[axis], IndexExpr(-start)), extent, inside);
+      Value value = e.element(input, from);
+      start += extent;
+      if (result && inside) {
+        Value all[] = {inside, value, result};
+        e.unify(all);
+        result = arith::SelectOp::create(e.b, all[0], all[1], all[2]);
+      } else {
+        result = value;
+      }
+    }
+    return result;
+  }
+};
+
+/// `index` (an element of an integer tensor) as a position within `extent`; negative ones count from the end.
+IndexExpr wrapped(ElementEmitter &e, Value index, int64_t extent, unsigned depth) {
+  ImplicitLocOpBuilder &b = e.b;
+  Value wide = getElementTypeOrSelf(index).isInteger(64)
+                   ? index
+                   : Value(arith::ExtSIOp::create(b, e.typeLike(b.getI64Type(), index), index));
+  Value negative = arith::CmpIOp::create(b, arith::CmpIPredicate::slt, wide, e.constantLike(wide, 0.0));
+  Value shifted = arith::AddIOp::create(b, wide, e.constantLike(wide, APInt(64, extent)));
+  wide = arith::SelectOp::create(b, negative, shifted, wide);
+  // An index out of range is the caller's error; it must not become a stray read.
+  wide = arith::MaxSIOp::create(b, arith::MinSIOp::create(b, wide, e.constantLike(wide, APInt(64, extent - 1))),
+                                e.constantLike(wide, 0.0));
+  return e.opaque(wide, extent, depth);
+}
+
+struct GatherModel : LoopLowering::ExternalModel<GatherModel, GatherOp> {
+  Value emitElement(Operation *op, ElementEmitter &e, unsigned, ArrayRef<IndexExpr> at) const {
+    auto gather = cast<GatherOp>(op);
+    int64_t axis = gather.getAxis(), rank = typeOf(gather.getIndices()).getRank();
+    SmallVector<IndexExpr> from(at.take_front(axis));
+    from.push_back(indirectIndex(e, gather.getIndices(), at.slice(axis, rank), typeOf(gather.getX()).getDimSize(axis)));
+    llvm::append_range(from, at.drop_front(axis + rank));
+    return e.element(gather.getX(), from);
+  }
+};
+struct GatherElementsModel : LoopLowering::ExternalModel<GatherElementsModel, GatherElementsOp> {
+  Value emitElement(Operation *op, ElementEmitter &e, unsigned, ArrayRef<IndexExpr> at) const {
+    auto gather = cast<GatherElementsOp>(op);
+    int64_t axis = gather.getAxis();
+    SmallVector<IndexExpr> from(at);
+    from[axis] = indirectIndex(e, gather.getIndices(), at, typeOf(gather.getX()).getDimSize(axis));
+    return e.element(gather.getX(), from);
+  }
+};
+struct GatherNDModel : LoopLowering::ExternalModel<GatherNDModel, GatherNDOp> {
+  Value emitElement(Operation *op, ElementEmitter &e, unsigned, ArrayRef<IndexExpr> at) const {
+    auto gather = cast<GatherNDOp>(op);
+    RankedTensorType indices = typeOf(gather.getIndices());
+    int64_t batch = gather.getBatchDims(), lead = indices.getRank() - 1, count = indices.getShape().back();
+    SmallVector<IndexExpr> from(at.take_front(batch)), tuple(at.take_front(lead));
+    tuple.push_back(0);
+    for (int64_t i = 0; i < count; ++i) {
+      tuple.back() = IndexExpr(i);
+      from.push_back(indirectIndex(e, gather.getIndices(), tuple, typeOf(gather.getX()).getDimSize(batch + i)));
+    }
+    llvm::append_range(from, at.drop_front(lead));
+    return e.element(gather.getX(), from);
+  }
+};
+
+template <typename Op> struct ViewRole : FusionRole::ExternalModel<ViewRole<Op>, Op> {
+  bool isView(Operation *) const { return true; }
+  bool isMadeAgain(Operation *) const { return false; }
+};
+template <typename Op> struct RepeatedRole : FusionRole::ExternalModel<RepeatedRole<Op>, Op> {
+  bool isView(Operation *) const { return false; }
+  bool isMadeAgain(Operation *) const { return true; }
+};
+
+} // namespace
+
+IndexExpr mpt::indirectIndex(ElementEmitter &e, Value indices, ArrayRef<IndexExpr> at, int64_t extent) {
+  // One variable an element, so that readers at the same index find each other's loads.
+  if (std::optional<IndexExpr> known = e.knownPosition(indices, at))
+    return *known;
+  unsigned depth = e.space.depth(at);
+  IndexExpr position = e.at(depth, [&] { return wrapped(e, e.element(indices, at), extent, depth); });
+  e.rememberPosition(indices, at, position);
+  return position;
+}
+
+void mpt::attachShapeModels(MLIRContext *context) {
+  ConstantOp::attachInterface<ConstantModel>(*context);
+  ReshapeOp::attachInterface<ReshapeModel, ViewRole<ReshapeOp>>(*context);
+  TransposeOp::attachInterface<TransposeModel, ViewRole<TransposeOp>>(*context);
+  BroadcastOp::attachInterface<BroadcastModel, RepeatedRole<BroadcastOp>>(*context);
+  SliceOp::attachInterface<SliceModel, ViewRole<SliceOp>>(*context);
+  ReverseOp::attachInterface<ReverseModel>(*context);
+  PadOp::attachInterface<PadModel>(*context);
+  IotaOp::attachInterface<IotaModel, RepeatedRole<IotaOp>>(*context);
+  ConcatOp::attachInterface<ConcatModel, ViewRole<ConcatOp>>(*context);
+  GatherOp::attachInterface<GatherModel>(*context);
+  GatherElementsOp::attachInterface<GatherElementsModel>(*context);
+  GatherNDOp::attachInterface<GatherNDModel>(*context);
+}
