@@ -2,8 +2,8 @@
 // Kernels over many tensors: updates of all parameters alike, norms and finite checks of all gradients.
 #include "mpt/Fusion/Grouping.h"
 
+#include "mpt/Dialect/MPT/TensorTypes.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
-#include "mpt/Fusion/Sizes.h"
 
 #include "llvm/ADT/MapVector.h"
 
@@ -146,8 +146,8 @@ std::string Grouping::signatureOf(const Group &group, SetVector<Value> &operands
         out << splat.getSplatValue<Attribute>().getAsOpaquePointer();
       } else {
         operands.insert(operand);
-        out << '#' << llvm::find(operands, operand) - operands.begin() << ':'
-            << tensorType(operand).getElementType().getAsOpaquePointer() << (shapeOf(operand) == shape);
+        out << '#' << llvm::find(operands, operand) - operands.begin() << ':' << elementOf(operand).getAsOpaquePointer()
+            << (shapeOf(operand) == shape);
         if (shapeOf(operand) != shape)
           out << tensorType(operand).getAsOpaquePointer();
       }
@@ -155,7 +155,7 @@ std::string Grouping::signatureOf(const Group &group, SetVector<Value> &operands
     }
     Value result = op->getResult(0);
     bool written = llvm::any_of(result.getUsers(), [](Operation *user) { return isa<train::WriteOp>(user); });
-    out << "->" << tensorType(result).getElementType().getAsOpaquePointer() << written << ';';
+    out << "->" << elementOf(result).getAsOpaquePointer() << written << ';';
     inside.try_emplace(result, inside.size());
   }
   return text;

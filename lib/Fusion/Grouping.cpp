@@ -2,9 +2,9 @@
 // Greedy grouping of ops into kernels.
 #include "mpt/Fusion/Grouping.h"
 
+#include "mpt/Dialect/MPT/TensorTypes.h"
 #include "mpt/Fusion/Backward.h"
 #include "mpt/Fusion/OpOrder.h"
-#include "mpt/Fusion/Sizes.h"
 #include "mpt/Interfaces/FusionRole.h"
 
 #include "mlir/IR/IRMapping.h"
@@ -53,7 +53,7 @@ bool isRepeatable(Operation *op) {
 bool isRowSum(Operation *op) {
   auto reduce = dyn_cast<ReduceOp>(op);
   ArrayRef<int64_t> axes = reduce ? reduce.getAxes() : ArrayRef<int64_t>();
-  return !axes.empty() && axes.front() == tensorType(reduce.getX()).getRank() - static_cast<int64_t>(axes.size()) &&
+  return !axes.empty() && axes.front() == rankOf(reduce.getX()) - static_cast<int64_t>(axes.size()) &&
          countOf(reduce.getY()) >= 8 && countOf(reduce.getX()) >= largePass;
 }
 

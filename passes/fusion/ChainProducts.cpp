@@ -2,7 +2,7 @@
 // --fusion-chain-products: GELU, its gradient and bias gradients are made by the library calls of products.
 #include "mpt-c/abi.h"
 #include "mpt/Dialect/MPT/GraphBuilder.h"
-#include "mpt/Fusion/Sizes.h"
+#include "mpt/Dialect/MPT/TensorTypes.h"
 #include "mpt/Interfaces/FusionRole.h"
 #include "mpt/Interfaces/GemmLike.h"
 #include "mpt/Memory/Bufferize.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // --fusion-form: ops become kernels (lib/Fusion/Grouping.cpp says which go together).
+#include "mpt/Dialect/MPT/TensorTypes.h"
 #include "mpt/Fusion/Grouping.h"
-#include "mpt/Fusion/Sizes.h"
 #include "passes/fusion/Passes.h"
 
 namespace mpt {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // --fusion-recompute: computes values again in the backward pass instead of keeping them in memory until then.
 #include "mpt/Dialect/MPT/GraphBuilder.h"
-#include "mpt/Fusion/Sizes.h"
+#include "mpt/Dialect/MPT/TensorTypes.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
 #include "mpt/Fusion/Backward.h"
 #include "mpt/Interfaces/FusionRole.h"

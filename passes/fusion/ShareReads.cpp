@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // --fusion-share-reads: arithmetic made again on either side of a sum, where both sides read its operands anyway.
 #include "mpt/Dialect/MPT/GraphBuilder.h"
+#include "mpt/Dialect/MPT/TensorTypes.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
 #include "mpt/Fusion/Backward.h"
-#include "mpt/Fusion/Sizes.h"
 #include "mpt/Interfaces/FusionRole.h"
 #include "passes/fusion/Passes.h"
 

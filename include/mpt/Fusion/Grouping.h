@@ -3,7 +3,7 @@
 #ifndef MPT_FUSION_GROUPING_H
 #define MPT_FUSION_GROUPING_H
 
-#include "mpt/Dialect/MPT/GraphBuilder.h"
+#include "mpt/Dialect/MPT/TensorTypes.h"
 #include "mpt/Fusion/Backward.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -14,7 +14,6 @@ inline constexpr int64_t fewElements = 4; ///< numbers and keys that all element
 
 bool isSplat(mlir::Operation *op);
 bool isFusible(mlir::Operation *op);
-inline llvm::ArrayRef<int64_t> shapeOf(mlir::Value value) { return tensorType(value).getShape(); }
 
 /// Groups of one block's ops, each a kernel at the end: see fusion-form's description.
 class Grouping {

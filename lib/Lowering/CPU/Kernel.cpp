@@ -2,6 +2,7 @@
 // From a fusion to a kernel: which loops, in which order, which of them in vectors.
 #include "mpt/Lowering/CPU/Kernel.h"
 
+#include "mpt/Dialect/MPT/TensorTypes.h"
 #include "mpt/Lowering/Emission/Reductions.h"
 #include "mpt/Lowering/Models/Models.h"
 #include "mpt/Lowering/Models/Scatter.h"
@@ -91,8 +92,7 @@ void KernelBuilder::chooseGathered() {
   };
   llvm::erase_if(inPlace, [&](std::pair<unsigned, unsigned> pair) {
     BlockArgument input = body().getArgument(pair.first);
-    return cast<RankedTensorType>(input.getType()).getShape() != ArrayRef<int64_t>(shape) ||
-           !llvm::all_of(input.getUses(), isReadInPlace);
+    return shapeOf(input) != ArrayRef<int64_t>(shape) || !llvm::all_of(input.getUses(), isReadInPlace);
   });
 }
 

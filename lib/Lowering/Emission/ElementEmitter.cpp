@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scopes, memory accesses and remembered elements of the element emitter.
 #include "mpt/Lowering/Emission/ElementEmitter.h"
+#include "mpt/Dialect/MPT/TensorTypes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -148,8 +149,6 @@ void ElementEmitter::vectorLoop(Value low, Value high, int64_t extent, unsigned 
 
 void ElementEmitter::bind(Value argument, Value buffer) { buffers[argument] = buffer; }
 
-static RankedTensorType typeOf(Value tensor) { return cast<RankedTensorType>(tensor.getType()); }
-
 /// Indices along extents of 1 do not matter, so that values that are alike are found again.
 std::optional<IndexExpr> ElementEmitter::knownPosition(Value indices, Indices at) const {
   auto found = positions.find(key(indices, at));
@@ -162,7 +161,7 @@ void ElementEmitter::rememberPosition(Value indices, Indices at, const IndexExpr
 
 ElementEmitter::Key ElementEmitter::key(Value tensor, Indices at) {
   Key key{tensor.getAsOpaquePointer(), {}};
-  for (auto [index, extent] : llvm::zip_equal(at, typeOf(tensor).getShape()))
+  for (auto [index, extent] : llvm::zip_equal(at, shapeOf(tensor)))
     key.second.push_back(extent == 1 ? IndexExpr(0) : index);
   return key;
 }
@@ -180,7 +179,7 @@ Value ElementEmitter::element(Value tensor, Indices at) {
 void ElementEmitter::define(Value tensor, Indices at, Value value) { memo[key(tensor, at)] = value; }
 
 Value ElementEmitter::emit(Value tensor, Indices at) {
-  Type type = typeOf(tensor).getElementType();
+  Type type = elementOf(tensor);
   if (Value buffer = buffers.lookup(tensor))
     return load(buffer, at);
   Operation *op = tensor.getDefiningOp();

@@ -2,6 +2,7 @@
 // Running values of reductions.
 #include "mpt/Lowering/Emission/Reductions.h"
 
+#include "mpt/Dialect/MPT/TensorTypes.h"
 #include "mpt/Lowering/Emission/MathFunctions.h"
 
 #include "mlir/Analysis/SliceAnalysis.h"
@@ -9,8 +10,6 @@
 
 using namespace mlir;
 using namespace mpt;
-
-static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
 
 Value Accumulator::identity(ElementEmitter &e, Type type) const {
   if (auto real = dyn_cast<FloatType>(type)) {
@@ -57,7 +56,7 @@ Value Accumulator::fold(ElementEmitter &e, Value x) const {
 }
 
 Accumulator mpt::accumulatorOf(ReduceOp op) {
-  Type type = computeType(typeOf(op.getX()).getElementType());
+  Type type = computeType(elementOf(op.getX()));
   if (NumericsAttr numerics = op.getNumericsAttr())
     if (auto wide = dyn_cast<FloatType>(numerics.getAcc()); wide && isa<FloatType>(type))
       type = wide.getWidth() > type.getIntOrFloatBitWidth() ? wide : type;
@@ -80,7 +79,7 @@ Value mpt::finishReduction(ElementEmitter &e, ReduceOp op, Value value) {
     else
       value = arith::DivSIOp::create(e.b, value, e.constantLike(value, APInt(64, extent)));
   }
-  Type type = typeOf(op.getY()).getElementType();
+  Type type = elementOf(op.getY());
   if (isa<FloatType>(type))
     value = e.round(m.toFloat(value, computeType(type)), type);
   return value;
@@ -88,7 +87,7 @@ Value mpt::finishReduction(ElementEmitter &e, ReduceOp op, Value value) {
 
 SmallVector<int64_t> mpt::keptAxes(ReduceOp op) {
   SmallVector<int64_t> kept;
-  for (int64_t i = 0, rank = typeOf(op.getX()).getRank(); i < rank; ++i)
+  for (int64_t i = 0, rank = rankOf(op.getX()); i < rank; ++i)
     if (!llvm::is_contained(op.getAxes(), i))
       kept.push_back(i);
   return kept;
@@ -97,7 +96,7 @@ SmallVector<int64_t> mpt::keptAxes(ReduceOp op) {
 int64_t mpt::reducedExtent(ReduceOp op) {
   int64_t extent = 1;
   for (int64_t axis : op.getAxes())
-    extent *= typeOf(op.getX()).getDimSize(axis);
+    extent *= tensorType(op.getX()).getDimSize(axis);
   return extent;
 }
 

@@ -2,6 +2,7 @@
 // One launch for many tensors of different sizes that are treated alike: optimizer updates of all parameters.
 #include "KernelBuilder.h"
 
+#include "mpt/Dialect/MPT/TensorTypes.h"
 #include "mpt/Lowering/Emission/MathFunctions.h"
 
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
@@ -11,8 +12,6 @@
 
 using namespace mlir;
 using namespace mpt;
-
-static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
 
 namespace {
 
@@ -43,7 +42,7 @@ SmallVector<Member> membersOf(Block &body, bool sums) {
   llvm::EquivalenceClasses<Operation *> parts;
   if (sums)
     for (BlockArgument argument : body.getArguments())
-      if (typeOf(argument).getNumElements() > kFew)
+      if (countOf(argument) > kFew)
         for (Operation *user : argument.getUsers())
           parts.unionSets(*argument.getUsers().begin(), user);
   for (Operation &op : body.without_terminator()) {
@@ -68,20 +67,19 @@ SmallVector<Member> membersOf(Block &body, bool sums) {
   for (auto &[leader, member] : members) {
     if (member.outputs.empty())
       return {};
-    ArrayRef<int64_t> shape = typeOf(spaceOf(member.ops.front())).getShape();
-    member.count = typeOf(spaceOf(member.ops.front())).getNumElements();
+    ArrayRef<int64_t> shape = shapeOf(spaceOf(member.ops.front()));
+    member.count = countOf(spaceOf(member.ops.front()));
     for (Operation *op : member.ops) {
       auto lowering = dyn_cast<LoopLowering>(op);
-      if (!lowering || op->getNumResults() != 1 || typeOf(spaceOf(op)).getShape() != shape)
+      if (!lowering || op->getNumResults() != 1 || shapeOf(spaceOf(op)) != shape)
         return {};
       if (auto reduce = dyn_cast<ReduceOp>(op)) {
-        if (!sums || reduce.getKind() == ReduceKind::mean || typeOf(reduce.getY()).getNumElements() != 1)
+        if (!sums || reduce.getKind() == ReduceKind::mean || countOf(reduce.getY()) != 1)
           return {};
         continue;
       }
       for (OpOperand &use : op->getOpOperands())
-        if (lowering.readsOwnIndex(use.getOperandNumber()) ? typeOf(use.get()).getShape() != shape
-                                                           : typeOf(use.get()).getNumElements() > kFew)
+        if (lowering.readsOwnIndex(use.getOperandNumber()) ? shapeOf(use.get()) != shape : countOf(use.get()) > kFew)
           return {};
     }
     result.push_back(std::move(member));
@@ -98,14 +96,14 @@ bool isAlike(Member &first, Member &member, ValueRange yielded) {
   for (auto [a, b] : llvm::zip_equal(first.ops, member.ops)) {
     if (a->getName() != b->getName() || a->getNumOperands() != b->getNumOperands() ||
         (!isa<ReduceOp>(a) && a->getPropertiesAsAttribute() != b->getPropertiesAsAttribute()) ||
-        typeOf(a->getResult(0)).getElementType() != typeOf(b->getResult(0)).getElementType())
+        elementOf(a->getResult(0)) != elementOf(b->getResult(0)))
       return false;
     if (auto one = dyn_cast<ReduceOp>(a))
       if (auto other = cast<ReduceOp>(b);
           one.getKind() != other.getKind() || one.getNumericsAttr() != other.getNumericsAttr())
         return false;
     for (auto [x, y] : llvm::zip_equal(a->getOperands(), b->getOperands())) {
-      RankedTensorType left = typeOf(x), right = typeOf(y);
+      RankedTensorType left = tensorType(x), right = tensorType(y);
       if (left.getElementType() != right.getElementType())
         return false;
       SplatElementsAttr one = splatOf(x.getDefiningOp()), other = splatOf(y.getDefiningOp());
@@ -265,7 +263,7 @@ bool GpuKernelBuilder::bundle() {
   auto flatType = [&](Type element) { return RankedTensorType::get({plan.longest}, element); };
   IRMapping mapping;
   for (unsigned input : first.inputs) {
-    RankedTensorType type = typeOf(body().getArgument(input));
+    RankedTensorType type = tensorType(body().getArgument(input));
     bool full = type.getNumElements() == first.count;
     plan.inputs.push_back(full ? MemRefType::get({plan.longest}, inputs[input].getElementType()) : inputs[input]);
     mapping.map(body().getArgument(input),
@@ -273,7 +271,7 @@ bool GpuKernelBuilder::bundle() {
   }
   for (Operation *op : first.ops) {
     if (auto reduce = dyn_cast<ReduceOp>(op)) {
-      auto type = RankedTensorType::get({}, typeOf(reduce.getY()).getElementType());
+      auto type = RankedTensorType::get({}, elementOf(reduce.getY()));
       mapping.map(reduce.getY(), ReduceOp::create(inner, op->getLoc(), type, mapping.lookup(reduce.getX()),
                                                   reduce.getKind(), ArrayRef<int64_t>{0}, reduce.getNumericsAttr())
                                      .getY());
@@ -286,7 +284,7 @@ bool GpuKernelBuilder::bundle() {
                     ConstantOp::create(inner, op->getLoc(), type, cast<ElementsAttr>(splat.resizeSplat(type))));
       }
     Operation *copy = inner.clone(*op, mapping);
-    copy->getResult(0).setType(flatType(typeOf(op->getResult(0)).getElementType()));
+    copy->getResult(0).setType(flatType(elementOf(op->getResult(0))));
   }
   SmallVector<Value> results;
   for (unsigned output : first.outputs) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which schedule a fusion gets, and the elementwise one.
 #include "KernelBuilder.h"
+#include "mpt/Dialect/MPT/TensorTypes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
@@ -8,8 +9,6 @@
 
 using namespace mlir;
 using namespace mpt;
-
-static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
 
 GpuKernelBuilder::GpuKernelBuilder(OpBuilder &builder, FusionOp fusion, ArrayRef<MemRefType> inputs,
                                    ArrayRef<MemRefType> outputs, StringRef name, const GpuTarget &target,
@@ -124,7 +123,7 @@ bool GpuKernelBuilder::feedsAtOwnIndex(Value value, bool reductionsToo, unsigned
     if (!lowering || !lowering.readsOwnIndex(use.getOperandNumber()))
       return false;
     for (Value result : user->getResults())
-      if (typeOf(result).getShape() != typeOf(value).getShape() || !feedsAtOwnIndex(result, reductionsToo, depth + 1))
+      if (shapeOf(result) != shapeOf(value) || !feedsAtOwnIndex(result, reductionsToo, depth + 1))
         return false;
   }
   return true;
@@ -135,7 +134,7 @@ void GpuKernelBuilder::markInPlace(bool reductionsToo) {
   for (auto [i, argument] : llvm::enumerate(body().getArguments()))
     for (auto [o, output] : llvm::enumerate(yielded())) {
       auto alignmentOf = [&](size_t n) { return n < alignments.size() ? alignments[n] : target.accessBytes; };
-      if (inputs[i] != outputs[o] || isRowLevel(output) || typeOf(argument).getShape() != typeOf(output).getShape() ||
+      if (inputs[i] != outputs[o] || isRowLevel(output) || shapeOf(argument) != shapeOf(output) ||
           alignmentOf(i) < alignmentOf(inputs.size() + o) || !feedsAtOwnIndex(argument, reductionsToo))
         continue;
       pairs.push_back(i);
@@ -203,17 +202,17 @@ void GpuKernelBuilder::pointwise() {
 /// True when one pass down the columns of `main`'s operand makes everything: sums over the same elements, and elements
 /// at their own index that wait for none of the sums.
 bool GpuKernelBuilder::columnsWithElements(ReduceOp main) {
-  ArrayRef<int64_t> space = typeOf(main.getX()).getShape();
+  ArrayRef<int64_t> space = shapeOf(main.getX());
   for (ReduceOp op : reductions) {
-    if (typeOf(op.getX()).getShape() != space || op.getAxes() != main.getAxes())
+    if (shapeOf(op.getX()) != space || op.getAxes() != main.getAxes())
       return false;
     for (ReduceOp other : reductions)
       if (other != op && dependsOn(other, op))
         return false;
   }
   return llvm::all_of(yielded(), [&](Value output) {
-    return isRowLevel(output) ? typeOf(output).getNumElements() == typeOf(main.getY()).getNumElements()
-                              : typeOf(output).getShape() == space && llvm::none_of(reductions, [&](ReduceOp op) {
+    return isRowLevel(output) ? countOf(output) == countOf(main.getY())
+                              : shapeOf(output) == space && llvm::none_of(reductions, [&](ReduceOp op) {
                                   return output.getDefiningOp() && dependsOn(output.getDefiningOp(), op);
                                 });
   });
@@ -240,12 +239,12 @@ FailureOr<GpuKernelInfo> GpuKernelBuilder::build() {
       if (reducedExtent(op) > reducedExtent(main))
         main = op;
     int64_t extent = reducedExtent(main), points = extentOf(kept);
-    ArrayRef<int64_t> space = typeOf(main.getX()).getShape();
+    ArrayRef<int64_t> space = shapeOf(main.getX());
     bool alongRow = llvm::is_contained(main.getAxes(), fastestAxis(space)) || extent == 1;
     // Sums of the same elements, none of which needs another: two launches may share them out.
     bool flat = row.empty() && llvm::all_of(reductions, [&](ReduceOp op) {
-                  return typeOf(op.getX()).getShape() == space && op.getAxes() == main.getAxes() &&
-                         typeOf(op.getY()).getNumElements() == points &&
+                  return shapeOf(op.getX()) == space && op.getAxes() == main.getAxes() &&
+                         countOf(op.getY()) == points &&
                          llvm::none_of(reductions, [&](ReduceOp other) { return other != op && dependsOn(other, op); });
                 });
     int64_t busy = 2 * target.multiprocessors;

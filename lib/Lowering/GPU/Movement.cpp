@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Schedules of data movement: transposition through shared memory, scattering, copies and zeros.
 #include "KernelBuilder.h"
+#include "mpt/Dialect/MPT/TensorTypes.h"
 
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 
 using namespace mlir;
 using namespace mpt;
-
-static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
 
 /// Neighbouring axes that one index walks with stride 1 in `strides`, the fastest last.
 static SmallVector<int64_t> fastestGroup(ArrayRef<int64_t> shape, ArrayRef<int64_t> strides, int64_t fastest,
@@ -37,7 +36,7 @@ bool GpuKernelBuilder::transposes() {
   int64_t offset, from = -1;
   for (auto [type, output] : llvm::zip_equal(outputs, yielded())) {
     SmallVector<int64_t> own;
-    if (type.getShape() != ArrayRef<int64_t>(shape) || typeOf(output).getShape() != ArrayRef<int64_t>(shape) ||
+    if (type.getShape() != ArrayRef<int64_t>(shape) || shapeOf(output) != ArrayRef<int64_t>(shape) ||
         mlir::failed(type.getStridesAndOffset(own, offset)) || (!strides.empty() && own != strides))
       return false;
     strides = own;

@@ -2,6 +2,7 @@
 // Schedules of reductions: a team of threads a row in one pass, and columns (or a few long rows) in two launches.
 #include "KernelBuilder.h"
 
+#include "mpt/Dialect/MPT/TensorTypes.h"
 #include "mpt/Lowering/Emission/MathFunctions.h"
 
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
@@ -10,8 +11,6 @@
 
 using namespace mlir;
 using namespace mpt;
-
-static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
 
 namespace {
 
@@ -28,7 +27,7 @@ public:
       accumulators.push_back(gatheringAccumulator(op, /*everyElement=*/true));
     SmallVector<Value> results = team.reduceAll(group, accumulators, slices, [&](ReduceOp op, IndexExpr slice) {
       size_t number = llvm::find(reductions, op) - reductions.begin();
-      IndexExpr point = e.space.linearize(at, typeOf(op.getY()).getShape());
+      IndexExpr point = e.space.linearize(at, shapeOf(op.getY()));
       return e.load(buffers[number], {point, slice});
     });
     for (auto [op, value] : llvm::zip_equal(group, results))
@@ -58,8 +57,6 @@ int64_t chainLength(Block &body) {
   }
   return most;
 }
-
-int64_t bytesOf(Type type) { return ceilDiv(type.getIntOrFloatBitWidth(), 8); }
 
 } // namespace
 
@@ -96,7 +93,7 @@ void GpuKernelBuilder::rows(int64_t extent, StringRef schedule, bool partial) {
   int64_t innermost = vectors ? extentOf(lane) : 1;
   if (row.empty() && !partial) {
     // The rows are those of the reductions' operands, which reshapes and gathers may scatter: their own strides tell.
-    ArrayRef<int64_t> space = typeOf(reductions.front().getX()).getShape();
+    ArrayRef<int64_t> space = shapeOf(reductions.front().getX());
     int64_t axis = fastestAxis(space);
     if (axis >= 0 && stridesOf(space)[axis] == 1 && llvm::is_contained(reductions.front().getAxes(), axis))
       innermost = space[axis];
@@ -180,7 +177,7 @@ void GpuKernelBuilder::rows(int64_t extent, StringRef schedule, bool partial) {
       // All sums come before the first write: an output may lie in the memory of an input.
       SmallVector<Result> ofRow = outputsAt(e, at, /*rowLevel=*/true);
       for (ReduceOp op : reductions) {
-        if (typeOf(op.getX()).getShape() != ArrayRef<int64_t>(shape) || op.getAxes() != ArrayRef<int64_t>(row))
+        if (shapeOf(op.getX()) != ArrayRef<int64_t>(shape) || op.getAxes() != ArrayRef<int64_t>(row))
           continue;
         SmallVector<IndexExpr> point;
         for (int64_t axis : kept)
@@ -225,13 +222,12 @@ void GpuKernelBuilder::rows(int64_t extent, StringRef schedule, bool partial) {
 Value GpuKernelBuilder::partialBuffer(Frame &frame, unsigned number) {
   int64_t offset = 0;
   auto bytes = [&](ReduceOp op) {
-    return llvm::alignTo(typeOf(op.getY()).getNumElements() * slices * bytesOf(gatheringAccumulator(op, true).type),
-                         16);
+    return llvm::alignTo(countOf(op.getY()) * slices * bytesOf(gatheringAccumulator(op, true).type), 16);
   };
   for (unsigned i = 0; i < number; ++i)
     offset += bytes(reductions[i]);
   ReduceOp op = reductions[number];
-  auto type = MemRefType::get({typeOf(op.getY()).getNumElements(), slices}, gatheringAccumulator(op, true).type);
+  auto type = MemRefType::get({countOf(op.getY()), slices}, gatheringAccumulator(op, true).type);
   ImplicitLocOpBuilder &b = frame.e.b;
   return memref::ViewOp::create(b, type, frame.function.getArguments().back(), frame.e.indexConstant(offset),
                                 ValueRange());
@@ -248,7 +244,7 @@ Value GpuKernelBuilder::guardOfReductions() {
     guard = select.getCondition();
   }
   Operation *source = guard.getDefiningOp();
-  bool waits = !source || typeOf(guard).getShape() != typeOf(reductions.front().getY()).getShape() ||
+  bool waits = !source || shapeOf(guard) != shapeOf(reductions.front().getY()) ||
                llvm::any_of(reductions, [&](ReduceOp op) { return dependsOn(source, op); });
   return waits ? Value() : guard;
 }
@@ -258,8 +254,8 @@ Value GpuKernelBuilder::guardOfReductions() {
 /// as well, the first launch writes them on its way.
 void GpuKernelBuilder::columns() {
   ReduceOp main = reductions.front();
-  ArrayRef<int64_t> space = typeOf(main.getX()).getShape();
-  int64_t extent = reducedExtent(main), points = typeOf(main.getY()).getNumElements();
+  ArrayRef<int64_t> space = shapeOf(main.getX());
+  int64_t extent = reducedExtent(main), points = countOf(main.getY());
   int64_t fastest = fastestAxis(space);
   bool alongRow = llvm::is_contained(main.getAxes(), fastest);
   SmallVector<int64_t> sizes;
@@ -323,7 +319,7 @@ void GpuKernelBuilder::columns() {
       SmallVector<IndexExpr> at;
       for (int64_t axis : keptDims)
         at.push_back(from[axis]);
-      return e.space.linearize(at, typeOf(main.getY()).getShape());
+      return e.space.linearize(at, shapeOf(main.getY()));
     };
     auto storeElements = [&](IndexExpr position, Value condition) {
       SmallVector<Result> results;
@@ -446,7 +442,7 @@ void GpuKernelBuilder::columns() {
   if (!row.empty()) {
     markInPlace(/*reductionsToo=*/true);
     // The second launch is one of the results' points.
-    shape = SmallVector<int64_t>(typeOf(main.getY()).getShape());
+    shape = SmallVector<int64_t>(shapeOf(main.getY()));
     row.clear();
     kept.clear();
     for (int64_t i = 0, rank = shape.size(); i < rank; ++i)

@@ -2,6 +2,7 @@
 // Scattering ops on many threads, without atomic operations: updates that share a place are linked in their order, each
 // chain's first update walks its slice of the updates, and what slices made is joined.
 #include "KernelBuilder.h"
+#include "mpt/Dialect/MPT/TensorTypes.h"
 #include "mpt/Lowering/Emission/Reductions.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -11,8 +12,6 @@
 
 using namespace mlir;
 using namespace mpt;
-
-static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
 
 namespace {
 
@@ -37,8 +36,8 @@ struct Links {
 };
 
 Links::Links(const ScatterForm &form, Value result)
-    : shape(typeOf(result).getShape()), updateShape(typeOf(form.updates).getShape()),
-      element(typeOf(result).getElementType()), compute(computeType(element)) {
+    : shape(shapeOf(result)), updateShape(shapeOf(form.updates)), element(elementOf(result)),
+      compute(computeType(element)) {
   // Where indices differ between positions, a place is an element.
   if (form.byRows)
     shared = form.shared;

@@ -2,6 +2,7 @@
 // Cooperative rows: strided visits, butterflies within warps and shared memory between them.
 #include "Team.h"
 
+#include "mpt/Dialect/MPT/TensorTypes.h"
 #include "mpt/Lowering/Emission/MathFunctions.h"
 
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
@@ -10,8 +11,6 @@
 
 using namespace mlir;
 using namespace mpt;
-
-static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
 
 SmallVector<int64_t> mpt::walkOrder(ElementEmitter &e, ArrayRef<int64_t> shape, ArrayRef<int64_t> axes) {
   SmallVector<int64_t> order;
@@ -256,7 +255,7 @@ std::optional<SmallVector<Value>> Team::reduce(ElementEmitter &, MutableArrayRef
   ReduceOp first = group.front();
   if (!isUniform(at))
     return std::nullopt;
-  ArrayRef<int64_t> shape = typeOf(first.getX()).getShape();
+  ArrayRef<int64_t> shape = shapeOf(first.getX());
   SmallVector<IndexExpr> from(shape.size());
   for (auto [position, axis] : llvm::enumerate(keptAxes(first)))
     from[axis] = at[position];

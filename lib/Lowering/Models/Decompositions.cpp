@@ -4,6 +4,7 @@
 #include "mpt/Lowering/Models/Models.h"
 
 #include "mpt/Dialect/MPT/GraphBuilder.h"
+#include "mpt/Dialect/MPT/TensorTypes.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
 
 using namespace mlir;
@@ -13,12 +14,8 @@ namespace {
 
 using Values = FailureOr<SmallVector<Value>>;
 
-Type elementOf(Value value) { return tensorType(value).getElementType(); }
-
 /// A scalar in every element of a tensor of `like`'s shape.
-Value everywhere(GraphBuilder &b, Value scalar, Value like) {
-  return b.broadcast(scalar, tensorType(like).getShape(), {});
-}
+Value everywhere(GraphBuilder &b, Value scalar, Value like) { return b.broadcast(scalar, shapeOf(like), {}); }
 
 //===----------------------------------------------------------------------===//
 // Losses
@@ -27,7 +24,7 @@ Value everywhere(GraphBuilder &b, Value scalar, Value like) {
 /// What both directions of softmax_cross_entropy share: per row, the label, whether it counts and its weight.
 struct Labels {
   Labels(GraphBuilder &b, Value logits, Value labels, Value weights, std::optional<int64_t> ignored)
-      : shape(tensorType(logits).getShape()) {
+      : shape(shapeOf(logits)) {
     Type wide = wideType(elementOf(logits));
     auto rows = RankedTensorType::get({shape[0]}, wide);
     // Positions of the classes in the labels' own integer type.
@@ -180,7 +177,7 @@ struct Adagrad : Decomposable::ExternalModel<Adagrad, AdagradOp> {
 // Training arithmetic
 //===----------------------------------------------------------------------===//
 
-SmallVector<int64_t> allAxes(Value value) { return axisRange(0, tensorType(value).getRank()); }
+SmallVector<int64_t> allAxes(Value value) { return axisRange(0, rankOf(value)); }
 
 struct Unscale : Decomposable::ExternalModel<Unscale, train::UnscaleOp> {
   Values decompose(Operation *operation, OpBuilder &builder) const {

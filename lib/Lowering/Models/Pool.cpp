@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Element forms of pooling and resampling. Gradients gather: each input element asks which outputs used it.
+#include "mpt/Dialect/MPT/TensorTypes.h"
 #include "mpt/Lowering/Emission/MathFunctions.h"
 #include "mpt/Lowering/Models/Models.h"
 
@@ -10,8 +11,6 @@ using namespace mlir;
 using namespace mpt;
 
 namespace {
-
-RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
 
 /// Calls `body` for every point of `extents`: in line for small boxes, in loops for others.
 using BoxBody = llvm::function_ref<SmallVector<Value>(ArrayRef<IndexExpr>, ValueRange)>;
@@ -85,7 +84,7 @@ struct MaxPoolModel : LoopLowering::ExternalModel<MaxPoolModel, MaxPoolOp> {
   Value emitElement(Operation *operation, ElementEmitter &e, unsigned index, ArrayRef<IndexExpr> at) const {
     auto op = cast<MaxPoolOp>(operation);
     Window<MaxPoolOp> window(op);
-    RankedTensorType x = typeOf(op.getX());
+    RankedTensorType x = tensorType(op.getX());
     ArrayRef<int64_t> plane = x.getShape().drop_front(2);
     unsigned lanes = e.laneWidth(at);
     MathBuilder m(e);
@@ -115,8 +114,8 @@ struct MaxPoolBackwardModel : LoopLowering::ExternalModel<MaxPoolBackwardModel, 
   Value emitElement(Operation *operation, ElementEmitter &e, unsigned, ArrayRef<IndexExpr> at) const {
     auto op = cast<MaxPoolBackwardOp>(operation);
     Window<MaxPoolBackwardOp> window(op);
-    RankedTensorType dx = typeOf(op.getDx());
-    ArrayRef<int64_t> outputs = typeOf(op.getDy()).getShape().drop_front(2);
+    RankedTensorType dx = tensorType(op.getDx());
+    ArrayRef<int64_t> outputs = shapeOf(op.getDy()).drop_front(2);
     unsigned lanes = e.laneWidth(at);
     MathBuilder m(e);
     IndexExpr here = e.space.linearize(at.drop_front(2), dx.getShape().drop_front(2));
@@ -169,7 +168,7 @@ struct AvgPoolModel : LoopLowering::ExternalModel<AvgPoolModel, AvgPoolOp> {
   Value emitElement(Operation *operation, ElementEmitter &e, unsigned, ArrayRef<IndexExpr> at) const {
     auto op = cast<AvgPoolOp>(operation);
     Window<AvgPoolOp> window(op);
-    RankedTensorType x = typeOf(op.getX());
+    RankedTensorType x = tensorType(op.getX());
     ArrayRef<int64_t> plane = x.getShape().drop_front(2);
     unsigned lanes = e.laneWidth(at);
     MathBuilder m(e);
@@ -193,8 +192,8 @@ struct AvgPoolBackwardModel : LoopLowering::ExternalModel<AvgPoolBackwardModel, 
   Value emitElement(Operation *operation, ElementEmitter &e, unsigned, ArrayRef<IndexExpr> at) const {
     auto op = cast<AvgPoolBackwardOp>(operation);
     Window<AvgPoolBackwardOp> window(op);
-    RankedTensorType dx = typeOf(op.getDx());
-    ArrayRef<int64_t> plane = dx.getShape().drop_front(2), outputs = typeOf(op.getDy()).getShape().drop_front(2);
+    RankedTensorType dx = tensorType(op.getDx());
+    ArrayRef<int64_t> plane = dx.getShape().drop_front(2), outputs = shapeOf(op.getDy()).drop_front(2);
     unsigned lanes = e.laneWidth(at);
     MathBuilder m(e);
     Type real = computeType(dx.getElementType());
@@ -318,15 +317,15 @@ Samples transposed(const Samples &forward, int64_t results) {
 struct ResizeModel : LoopLowering::ExternalModel<ResizeModel, ResizeOp> {
   Value emitElement(Operation *operation, ElementEmitter &e, unsigned, ArrayRef<IndexExpr> at) const {
     auto op = cast<ResizeOp>(operation);
-    RankedTensorType x = typeOf(op.getX());
+    RankedTensorType x = tensorType(op.getX());
     return resample(e, op.getX(), x.getElementType(), at, samplesOf(op, x.getShape()));
   }
 };
 struct ResizeBackwardModel : LoopLowering::ExternalModel<ResizeBackwardModel, ResizeBackwardOp> {
   Value emitElement(Operation *operation, ElementEmitter &e, unsigned, ArrayRef<IndexExpr> at) const {
     auto op = cast<ResizeBackwardOp>(operation);
-    RankedTensorType dy = typeOf(op.getDy());
-    SmallVector<Samples> axes = samplesOf(op, typeOf(op.getDx()).getShape());
+    RankedTensorType dy = tensorType(op.getDy());
+    SmallVector<Samples> axes = samplesOf(op, shapeOf(op.getDx()));
     for (Samples &samples : axes)
       samples = transposed(samples, dy.getDimSize(samples.axis));
     return resample(e, op.getDy(), dy.getElementType(), at, axes);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Element forms of reductions: loops over the reduced axes, with vector accumulators that a fixed tree folds.
+#include "mpt/Dialect/MPT/TensorTypes.h"
 #include "mpt/Lowering/Emission/MathFunctions.h"
 #include "mpt/Lowering/Emission/Reductions.h"
 #include "mpt/Lowering/Models/Models.h"
@@ -18,14 +19,12 @@ int64_t mpt::extentOf(ArrayRef<int64_t> shape, ArrayRef<int64_t> axes) {
 
 namespace {
 
-RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
-
 /// The running value of `op`. FP32 sums gather in FP64: `blocked` ones sum by sum over a block, others element by
 /// element where that is `cheap`. Largest magnitudes are those of the bits, NaN above all: one instruction where the
 /// maximum that looks for NaN takes several.
 Accumulator loopAccumulator(ReduceOp op, bool blocked, bool cheap) {
   if (op.getKind() == ReduceKind::max && op.getX().getDefiningOp<AbsOp>() && reducedExtent(op) > 0 &&
-      computeType(typeOf(op.getX()).getElementType()).isF32()) {
+      computeType(elementOf(op.getX())).isF32()) {
     Type bits = IntegerType::get(op.getContext(), 32);
     return {ReduceKind::max, bits, bits};
   }
@@ -38,8 +37,8 @@ SmallVector<ReduceOp> companions(ElementEmitter &e, ReduceOp op, ArrayRef<IndexE
     return e.alongside->group;
   SmallVector<ReduceOp> group{op};
   for (auto other : op->getBlock()->getOps<ReduceOp>()) {
-    if (other == op || typeOf(other.getX()).getShape() != typeOf(op.getX()).getShape() ||
-        other.getAxes() != op.getAxes() || e.open.contains(other) || e.knows(other.getY(), at) ||
+    if (other == op || shapeOf(other.getX()) != shapeOf(op.getX()) || other.getAxes() != op.getAxes() ||
+        e.open.contains(other) || e.knows(other.getY(), at) ||
         (e.alongside && llvm::is_contained(e.alongside->group, other)))
       continue;
     if (llvm::none_of(group, [&](ReduceOp member) { return dependsOn(other, member) || dependsOn(member, other); }))
@@ -56,7 +55,7 @@ class ReductionLoops {
 public:
   ReductionLoops(ElementEmitter &e, MutableArrayRef<ReduceOp> group, SmallVector<IndexExpr> from, unsigned outer,
                  bool inLanes)
-      : e(e), group(group), shape(typeOf(group.front().getX()).getShape()), from(std::move(from)),
+      : e(e), group(group), shape(shapeOf(group.front().getX())), from(std::move(from)),
         walk(e.walk(shape, group.front().getAxes())) {
     if (e.alongside && llvm::is_contained(e.alongside->group, group.front()))
       alongside = e.alongside;
@@ -85,7 +84,7 @@ public:
     for (size_t i = 0; i < group.size(); ++i) {
       if (lanes > 1)
         results[i] = accumulators[i].combine(e, accumulators[i].fold(e, results[i]), results[group.size() + i]);
-      if (isa<IntegerType>(accumulators[i].total) && isa<FloatType>(typeOf(group[i].getX()).getElementType()))
+      if (isa<IntegerType>(accumulators[i].total) && isa<FloatType>(elementOf(group[i].getX())))
         results[i] = ofBits(results[i]);
       results[i] = finishReduction(e, group[i], results[i]);
     }
@@ -215,7 +214,7 @@ struct ReduceModel : LoopLowering::ExternalModel<ReduceModel, ReduceOp> {
     SmallVector<ReduceOp> group = companions(e, op, at);
     for (ReduceOp member : group)
       e.open.insert(member);
-    SmallVector<IndexExpr> from(typeOf(op.getX()).getRank());
+    SmallVector<IndexExpr> from(rankOf(op.getX()));
     for (auto [position, axis] : llvm::enumerate(keptAxes(op)))
       from[axis] = at[position];
     bool inLanes = !e.probe && e.laneInReductions && !e.space.isLane(at);
@@ -234,7 +233,7 @@ struct ArgReduceModel : LoopLowering::ExternalModel<ArgReduceModel, ArgReduceOp>
   bool isCheap(Operation *) const { return false; }
   Value emitElement(Operation *operation, ElementEmitter &e, unsigned, ArrayRef<IndexExpr> at) const {
     auto op = cast<ArgReduceOp>(operation);
-    int64_t axis = op.getAxis(), extent = typeOf(op.getX()).getDimSize(axis);
+    int64_t axis = op.getAxis(), extent = tensorType(op.getX()).getDimSize(axis);
     ImplicitLocOpBuilder &b = e.b;
     SmallVector<IndexExpr> from(at.take_front(axis));
     from.push_back(0);
@@ -265,8 +264,8 @@ struct ArgReduceModel : LoopLowering::ExternalModel<ArgReduceModel, ArgReduceOp>
 struct CumSumModel : LoopLowering::ExternalModel<CumSumModel, CumSumOp> {
   Value emitElement(Operation *operation, ElementEmitter &e, unsigned, ArrayRef<IndexExpr> at) const {
     auto op = cast<CumSumOp>(operation);
-    int64_t axis = op.getAxis(), extent = typeOf(op.getX()).getDimSize(axis);
-    Type element = typeOf(op.getX()).getElementType();
+    int64_t axis = op.getAxis(), extent = tensorType(op.getX()).getDimSize(axis);
+    Type element = elementOf(op.getX());
     ImplicitLocOpBuilder &b = e.b;
     unsigned lanes = e.laneWidth(at);
     Type type = computeType(element);

@@ -3,6 +3,7 @@
 #include "ScaleDecompositions.h"
 
 #include "mpt/Dialect/MPT/GraphBuilder.h"
+#include "mpt/Dialect/MPT/TensorTypes.h"
 #include "mpt/Dialect/Train/ScaleOps.h"
 
 #include <limits>
@@ -14,7 +15,7 @@ namespace {
 
 using Values = FailureOr<SmallVector<Value>>;
 
-SmallVector<int64_t> allAxes(Value value) { return axisRange(0, tensorType(value).getRank()); }
+SmallVector<int64_t> allAxes(Value value) { return axisRange(0, rankOf(value)); }
 double real(const APFloat &value) { return value.convertToDouble(); }
 Value least(GraphBuilder &b, Value x, Value y) { return b.make<MinOp>(x, y); }
 Value most(GraphBuilder &b, Value x, Value y) { return b.make<MaxOp>(x, y); }
@@ -47,8 +48,8 @@ struct Rescale : Decomposable::ExternalModel<Rescale, train::RescaleOp> {
     auto op = cast<train::RescaleOp>(operation);
     GraphBuilder b(builder, op.getLoc());
     Value g = b.widen(op.getGradient()), factor = b.div(op.getTo(), op.getFrom());
-    Value all = b.broadcast(b.cast(factor, tensorType(g).getElementType()), tensorType(g).getShape(), {});
-    return SmallVector<Value>{b.cast(b.mul(g, all), tensorType(op.getResult()).getElementType())};
+    Value all = b.broadcast(b.cast(factor, elementOf(g)), shapeOf(g), {});
+    return SmallVector<Value>{b.cast(b.mul(g, all), elementOf(op.getResult()))};
   }
 };
 
@@ -56,7 +57,7 @@ struct Rescale : Decomposable::ExternalModel<Rescale, train::RescaleOp> {
 SmallVector<Value> inResultTypes(GraphBuilder &b, Operation *op, ArrayRef<Value> values) {
   SmallVector<Value> results;
   for (auto [value, result] : llvm::zip_equal(values, op->getResults()))
-    results.push_back(b.cast(value, tensorType(result).getElementType()));
+    results.push_back(b.cast(value, elementOf(result)));
   return results;
 }
 

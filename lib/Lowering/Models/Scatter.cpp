@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scattering ops: their common form and its kernel.
 #include "mpt/Lowering/Models/Scatter.h"
+#include "mpt/Dialect/MPT/TensorTypes.h"
 #include "mpt/Lowering/Models/Models.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -9,20 +10,19 @@
 using namespace mlir;
 using namespace mpt;
 
-static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
-
 std::optional<ScatterForm> mpt::scatterForm(Operation *operation) {
   ScatterForm form;
   return llvm::TypeSwitch<Operation *, std::optional<ScatterForm>>(operation)
       .Case([&](ScatterAddOp op) {
-        int64_t axis = op.getAxis(), rank = typeOf(op.getIndices()).getRank();
+        int64_t axis = op.getAxis(), rank = rankOf(op.getIndices());
         form.updates = op.getUpdates();
         form.byRows = true;
-        for (int64_t i = 0, n = typeOf(op.getY()).getRank(); i < n; ++i)
+        for (int64_t i = 0, n = rankOf(op.getY()); i < n; ++i)
           if (i != axis)
             form.shared.push_back({i, i < axis ? i : i + rank - 1});
         form.target = [=](ElementEmitter &e, ArrayRef<IndexExpr> at, MutableArrayRef<IndexExpr> result) mutable {
-          result[axis] = indirectIndex(e, op.getIndices(), at.slice(axis, rank), typeOf(op.getY()).getDimSize(axis));
+          result[axis] =
+              indirectIndex(e, op.getIndices(), at.slice(axis, rank), tensorType(op.getY()).getDimSize(axis));
         };
         return form;
       })
@@ -31,33 +31,33 @@ std::optional<ScatterForm> mpt::scatterForm(Operation *operation) {
         form.data = op.getData();
         form.updates = op.getUpdates();
         form.kind = op.getKind();
-        for (int64_t i = 0, n = typeOf(op.getY()).getRank(); i < n; ++i)
-          if (i != axis && typeOf(op.getUpdates()).getDimSize(i) == typeOf(op.getY()).getDimSize(i))
+        for (int64_t i = 0, n = rankOf(op.getY()); i < n; ++i)
+          if (i != axis && tensorType(op.getUpdates()).getDimSize(i) == tensorType(op.getY()).getDimSize(i))
             form.shared.push_back({i, i});
         form.target = [=](ElementEmitter &e, ArrayRef<IndexExpr> at, MutableArrayRef<IndexExpr> result) mutable {
           for (int64_t i = 0, n = at.size(); i < n; ++i)
             result[i] = at[i];
-          result[axis] = indirectIndex(e, op.getIndices(), at, typeOf(op.getY()).getDimSize(axis));
+          result[axis] = indirectIndex(e, op.getIndices(), at, tensorType(op.getY()).getDimSize(axis));
         };
         return form;
       })
       .Case([&](ScatterNDOp op) {
-        int64_t batch = op.getBatchDims(), lead = typeOf(op.getIndices()).getRank() - 1;
-        int64_t count = typeOf(op.getIndices()).getShape().back();
+        int64_t batch = op.getBatchDims(), lead = rankOf(op.getIndices()) - 1;
+        int64_t count = shapeOf(op.getIndices()).back();
         form.data = op.getData();
         form.updates = op.getUpdates();
         form.kind = op.getKind();
         form.byRows = batch == 0;
         for (int64_t i = 0; i < batch; ++i)
           form.shared.push_back({i, i});
-        for (int64_t i = batch + count, n = typeOf(op.getY()).getRank(); i < n; ++i)
+        for (int64_t i = batch + count, n = rankOf(op.getY()); i < n; ++i)
           form.shared.push_back({i, i - count - batch + lead});
         form.target = [=](ElementEmitter &e, ArrayRef<IndexExpr> at, MutableArrayRef<IndexExpr> result) mutable {
           SmallVector<IndexExpr> tuple(at.take_front(lead));
           tuple.push_back(0);
           for (int64_t i = 0; i < count; ++i) {
             tuple.back() = IndexExpr(i);
-            result[batch + i] = indirectIndex(e, op.getIndices(), tuple, typeOf(op.getY()).getDimSize(batch + i));
+            result[batch + i] = indirectIndex(e, op.getIndices(), tuple, tensorType(op.getY()).getDimSize(batch + i));
           }
         };
         return form;
@@ -70,8 +70,8 @@ ScatterUnits mpt::scatterUnits(const ScatterForm &form, Value result, int64_t ch
   if (form.shared.empty())
     return units;
   for (auto [dim, update] : ArrayRef(form.shared).drop_back())
-    units.rows *= typeOf(result).getDimSize(dim);
-  units.lanes = typeOf(result).getDimSize(form.shared.back().first);
+    units.rows *= tensorType(result).getDimSize(dim);
+  units.lanes = tensorType(result).getDimSize(form.shared.back().first);
   units.chunk = std::min(units.lanes, chunk);
   return units;
 }
@@ -96,8 +96,8 @@ Value mpt::combineUpdates(ElementEmitter &e, ScatterKind kind, Value old, Value 
 
 void mpt::emitScatter(ElementEmitter &e, const ScatterForm &form, Value result, Value buffer, Value begin, Value end,
                       const ScatterUnits &units) {
-  ArrayRef<int64_t> shape = typeOf(result).getShape(), updates = typeOf(form.updates).getShape();
-  Type type = typeOf(result).getElementType();
+  ArrayRef<int64_t> shape = shapeOf(result), updates = shapeOf(form.updates);
+  Type type = elementOf(result);
   SmallVector<IndexExpr> at(shape.size()), from(updates.size());
   SmallVector<int64_t> others, otherUpdates;
   for (int64_t i = 0, n = shape.size(); i < n; ++i)

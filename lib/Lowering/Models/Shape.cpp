@@ -2,6 +2,7 @@
 // Element forms of data movement: each picks the operand element that a result element comes from.
 #include "mpt/Lowering/Models/Models.h"
 
+#include "mpt/Dialect/MPT/TensorTypes.h"
 #include "mpt/Interfaces/FusionRole.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -11,12 +12,10 @@ using namespace mpt;
 
 namespace {
 
-RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
-
 struct ConstantModel : LoopLowering::ExternalModel<ConstantModel, ConstantOp> {
   Value emitElement(Operation *op, ElementEmitter &e, unsigned, ArrayRef<IndexExpr>) const {
     auto elements = dyn_cast<DenseElementsAttr>(cast<ConstantOp>(op).getValue());
-    Type element = typeOf(op->getResult(0)).getElementType();
+    Type element = elementOf(op->getResult(0));
     if (!elements || !elements.isSplat())
       return e.fail(op, "expected a splat constant inside a fusion; pass others as inputs", element);
     if (auto real = dyn_cast<FloatType>(element))
@@ -31,8 +30,8 @@ struct ConstantModel : LoopLowering::ExternalModel<ConstantModel, ConstantOp> {
 struct ReshapeModel : LoopLowering::ExternalModel<ReshapeModel, ReshapeOp> {
   Value emitElement(Operation *op, ElementEmitter &e, unsigned, ArrayRef<IndexExpr> at) const {
     auto reshape = cast<ReshapeOp>(op);
-    IndexExpr linear = e.space.linearize(at, typeOf(reshape.getY()).getShape());
-    return e.element(reshape.getX(), e.space.delinearize(linear, typeOf(reshape.getX()).getShape()));
+    IndexExpr linear = e.space.linearize(at, shapeOf(reshape.getY()));
+    return e.element(reshape.getX(), e.space.delinearize(linear, shapeOf(reshape.getX())));
   }
 };
 struct TransposeModel : LoopLowering::ExternalModel<TransposeModel, TransposeOp> {
@@ -67,14 +66,14 @@ struct ReverseModel : LoopLowering::ExternalModel<ReverseModel, ReverseOp> {
     auto reverse = cast<ReverseOp>(op);
     SmallVector<IndexExpr> from(at);
     for (int64_t axis : reverse.getAxes())
-      from[axis] = e.space.add(e.space.scale(at[axis], -1), IndexExpr(typeOf(reverse.getX()).getDimSize(axis) - 1));
+      from[axis] = e.space.add(e.space.scale(at[axis], -1), IndexExpr(tensorType(reverse.getX()).getDimSize(axis) - 1));
     return e.element(reverse.getX(), from);
   }
 };
 struct PadModel : LoopLowering::ExternalModel<PadModel, PadOp> {
   Value emitElement(Operation *op, ElementEmitter &e, unsigned, ArrayRef<IndexExpr> at) const {
     auto pad = cast<PadOp>(op);
-    RankedTensorType x = typeOf(pad.getX());
+    RankedTensorType x = tensorType(pad.getX());
     SmallVector<IndexExpr> from;
     Value inside;
     for (auto [i, index] : llvm::enumerate(at)) {
@@ -104,7 +103,7 @@ struct PadModel : LoopLowering::ExternalModel<PadModel, PadOp> {
 struct IotaModel : LoopLowering::ExternalModel<IotaModel, IotaOp> {
   Value emitElement(Operation *op, ElementEmitter &e, unsigned, ArrayRef<IndexExpr> at) const {
     auto iota = cast<IotaOp>(op);
-    Type element = typeOf(iota.getY()).getElementType();
+    Type element = elementOf(iota.getY());
     return e.round(e.indexAs(at[iota.getAxis()], computeType(element)), element);
   }
 };
@@ -114,7 +113,7 @@ struct ConcatModel : LoopLowering::ExternalModel<ConcatModel, ConcatOp> {
     int64_t axis = concat.getAxis(), start = 0;
     Value result;
     for (Value input : concat.getInputs()) {
-      int64_t extent = typeOf(input).getDimSize(axis);
+      int64_t extent = tensorType(input).getDimSize(axis);
       SmallVector<IndexExpr> from(at);
       Value inside;
       from[axis] = e.clamp(e.space.add(at[axis], IndexExpr(-start)), extent, inside);
@@ -150,9 +149,10 @@ IndexExpr wrapped(ElementEmitter &e, Value index, int64_t extent, unsigned depth
 struct GatherModel : LoopLowering::ExternalModel<GatherModel, GatherOp> {
   Value emitElement(Operation *op, ElementEmitter &e, unsigned, ArrayRef<IndexExpr> at) const {
     auto gather = cast<GatherOp>(op);
-    int64_t axis = gather.getAxis(), rank = typeOf(gather.getIndices()).getRank();
+    int64_t axis = gather.getAxis(), rank = rankOf(gather.getIndices());
     SmallVector<IndexExpr> from(at.take_front(axis));
-    from.push_back(indirectIndex(e, gather.getIndices(), at.slice(axis, rank), typeOf(gather.getX()).getDimSize(axis)));
+    from.push_back(
+        indirectIndex(e, gather.getIndices(), at.slice(axis, rank), tensorType(gather.getX()).getDimSize(axis)));
     llvm::append_range(from, at.drop_front(axis + rank));
     return e.element(gather.getX(), from);
   }
@@ -162,20 +162,20 @@ struct GatherElementsModel : LoopLowering::ExternalModel<GatherElementsModel, Ga
     auto gather = cast<GatherElementsOp>(op);
     int64_t axis = gather.getAxis();
     SmallVector<IndexExpr> from(at);
-    from[axis] = indirectIndex(e, gather.getIndices(), at, typeOf(gather.getX()).getDimSize(axis));
+    from[axis] = indirectIndex(e, gather.getIndices(), at, tensorType(gather.getX()).getDimSize(axis));
     return e.element(gather.getX(), from);
   }
 };
 struct GatherNDModel : LoopLowering::ExternalModel<GatherNDModel, GatherNDOp> {
   Value emitElement(Operation *op, ElementEmitter &e, unsigned, ArrayRef<IndexExpr> at) const {
     auto gather = cast<GatherNDOp>(op);
-    RankedTensorType indices = typeOf(gather.getIndices());
+    RankedTensorType indices = tensorType(gather.getIndices());
     int64_t batch = gather.getBatchDims(), lead = indices.getRank() - 1, count = indices.getShape().back();
     SmallVector<IndexExpr> from(at.take_front(batch)), tuple(at.take_front(lead));
     tuple.push_back(0);
     for (int64_t i = 0; i < count; ++i) {
       tuple.back() = IndexExpr(i);
-      from.push_back(indirectIndex(e, gather.getIndices(), tuple, typeOf(gather.getX()).getDimSize(batch + i)));
+      from.push_back(indirectIndex(e, gather.getIndices(), tuple, tensorType(gather.getX()).getDimSize(batch + i)));
     }
     llvm::append_range(from, at.drop_front(lead));
     return e.element(gather.getX(), from);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Iteration spaces of fusions, and the choice of the axis along which memory is contiguous.
 #include "mpt/Lowering/Nest/KernelNest.h"
+#include "mpt/Dialect/MPT/TensorTypes.h"
 #include "mpt/Lowering/Emission/Reductions.h"
 
 #include "mlir/IR/BuiltinOps.h"
@@ -10,8 +11,6 @@
 
 using namespace mlir;
 using namespace mpt;
-
-static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
 
 KernelNest::KernelNest(FusionOp fusion, ArrayRef<MemRefType> inputs, ArrayRef<MemRefType> outputs)
     : fusion(fusion), inputs(inputs), outputs(outputs) {
@@ -23,7 +22,7 @@ int64_t KernelNest::extentOf(ArrayRef<int64_t> axes) const { return mpt::extentO
 bool KernelNest::isRowLevel(Value output) {
   SmallVector<int64_t> axes(kept);
   llvm::append_range(axes, row);
-  return typeOf(output).getNumElements() < extentOf(axes);
+  return countOf(output) < extentOf(axes);
 }
 
 SmallVector<int64_t> KernelNest::outerAxes(ElementEmitter &e) {
@@ -57,14 +56,14 @@ void KernelNest::bind(ElementEmitter &e, func::FuncOp function) {
 void KernelNest::chooseSpace() {
   int64_t largest = -1;
   for (Value output : yielded())
-    if (typeOf(output).getNumElements() > largest) {
-      largest = typeOf(output).getNumElements();
-      shape = SmallVector<int64_t>(typeOf(output).getShape());
+    if (countOf(output) > largest) {
+      largest = countOf(output);
+      shape = SmallVector<int64_t>(shapeOf(output));
     }
   SmallVector<int64_t> axes;
   for (auto reduce : body().getOps<ReduceOp>())
-    if (typeOf(reduce.getX()).getNumElements() == largest && reduce.getAxes().size() > axes.size()) {
-      shape = SmallVector<int64_t>(typeOf(reduce.getX()).getShape());
+    if (countOf(reduce.getX()) == largest && reduce.getAxes().size() > axes.size()) {
+      shape = SmallVector<int64_t>(shapeOf(reduce.getX()));
       axes = SmallVector<int64_t>(reduce.getAxes());
     }
   for (int64_t i = 0, rank = shape.size(); i < rank; ++i)
@@ -76,7 +75,7 @@ SmallVector<KernelNest::Result> KernelNest::outputsAt(ElementEmitter &e, ArrayRe
   for (auto [i, output] : llvm::enumerate(yielded())) {
     if (isRowLevel(output) != rowLevel || (i < written.size() && written[i]))
       continue;
-    ArrayRef<int64_t> own = typeOf(output).getShape();
+    ArrayRef<int64_t> own = shapeOf(output);
     IndexExpr linear(0);
     if (rowLevel) {
       SmallVector<int64_t> extents;
