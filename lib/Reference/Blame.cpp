@@ -135,7 +135,7 @@ private:
 
   /// The result's largest magnitude when this op alone is computed in FP64 from the operands it had.
   static double largestInFP64(Operation *op, OpResult result, const InterpreterFrame &frame) {
-    InterpreterFrame exact(frame, ReferenceMode::Oracle);
+    InterpreterFrame exact(frame, EvaluationMode::Oracle);
     if (failed(cast<Interpretable>(op).interpret(exact)))
       return std::numeric_limits<double>::quiet_NaN();
     double largest = 0.0;

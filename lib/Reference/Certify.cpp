@@ -117,7 +117,8 @@ private:
 class Certification {
 public:
   Certification(ModuleOp module, ModuleOp reference, const CertificateLimits &limits)
-      : module(module), reference(reference), limits(limits), trained(module), exact(reference, ReferenceMode::Oracle) {
+      : module(module), reference(reference), limits(limits), trained(module),
+        exact(reference, EvaluationMode::Oracle) {
     step = module.lookupSymbol<func::FuncOp>("step");
     gradients = module.lookupSymbol<func::FuncOp>("gradients");
     exactStep = reference.lookupSymbol<func::FuncOp>("step");
@@ -169,7 +170,7 @@ private:
   /// Every tensor of the first step: as computed, against FP64 from the same state.
   LogicalResult watchTensors(const Batch &batch) {
     Recorder recorder;
-    Interpreter rounded(module), wide(module, ReferenceMode::Oracle);
+    Interpreter rounded(module), wide(module, EvaluationMode::Oracle);
     rounded.state() = trained.state();
     wide.state() = trained.state();
     rounded.observe(&recorder);
@@ -194,7 +195,7 @@ private:
   /// One step of both, from their own states. A step that ours skips, the reference takes back.
   LogicalResult compareStep(int64_t i, const Batch &batch, int64_t &skipped) {
     // Gradients are compared at the same point, ours: apart, a ReLU may open in one and not in the other.
-    Interpreter aligned(reference, ReferenceMode::Oracle);
+    Interpreter aligned(reference, EvaluationMode::Oracle);
     aligned.state() = exact.state();
     for (auto &[name, value] : aligned.state())
       if (const Tensor *ours = trainedState(name); ours && ours->shape() == value.shape() && ours->isFloat())

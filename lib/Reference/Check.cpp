@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Check ops: a failed one reports where, what came and what was expected; the run goes on and fails at its end.
-#include "Rules.h"
+#include "CheckRules.h"
+
+#include "mpt/Dialect/Check/CheckDialect.h"
+#include "mpt/Evaluation/Rule.h"
 
 using namespace mlir;
 using namespace mpt;

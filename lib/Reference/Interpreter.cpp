@@ -55,7 +55,7 @@ LogicalResult Interpreter::initialize() {
       continue;
     auto source = states.values.find(origin);
     if (source != states.values.end())
-      states.values[name] = source->second.as(type, /*rounds=*/mode == ReferenceMode::Exact);
+      states.values[name] = source->second.as(type, /*rounds=*/mode == EvaluationMode::Exact);
     else if (state.getRole() == train::Role::slot || state.getRole() == train::Role::accumulator)
       states.values[name] = Tensor(type);
   }

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Masks of attention scores as a bias that does not repeat and a flag; the interpreter finds what constants make.
+// Masks of attention scores as a bias that does not repeat and a flag; evaluation finds what constants make.
 #include "mpt/Reference/Masks.h"
 
-#include "mpt/Dialect/Train/TrainDialect.h"
-#include "mpt/Reference/Frame.h"
-
-#include "llvm/ADT/SetVector.h"
+#include "mpt/Evaluation/Constants.h"
 
 #include <cmath>
 
@@ -15,37 +12,7 @@ using namespace mpt;
 namespace {
 
 constexpr int64_t mostElements = 1 << 24; ///< of a value that is computed here
-constexpr size_t mostOps = 64;
-constexpr double excludes = -9000; ///< scores with this much added get a probability of 0 next to any other
-
-/// The ops that make `value`, in order, where nothing but constants goes into it.
-bool collectConstantOps(Value value, llvm::SetVector<Operation *> &ops) {
-  Operation *op = value.getDefiningOp();
-  if (op && ops.contains(op))
-    return true;
-  if (!op || !isa<Interpretable>(op) || op->getNumRegions() || op->getNumResults() != 1 ||
-      isa_and_nonnull<train::TrainDialect>(op->getDialect()) || tensorType(value).getNumElements() > mostElements ||
-      ops.size() >= mostOps)
-    return false;
-  for (Value operand : op->getOperands())
-    if (!collectConstantOps(operand, ops))
-      return false;
-  ops.insert(op);
-  return true;
-}
-
-/// The elements of a value that follows from constants alone.
-std::optional<Tensor> evaluate(Value value) {
-  llvm::SetVector<Operation *> ops;
-  if (!collectConstantOps(value, ops))
-    return std::nullopt;
-  ReferenceState state;
-  InterpreterFrame frame(ReferenceMode::Exact, state);
-  for (Operation *op : ops)
-    if (failed(cast<Interpretable>(op).interpret(frame)))
-      return std::nullopt;
-  return frame.get(value);
-}
+constexpr double excludes = -9000;        ///< scores with this much added get a probability of 0 next to any other
 
 /// Extents become 1 where all slices along a dimension but the last are the same.
 void dropRepeated(std::vector<double> &elements, SmallVectorImpl<int64_t> &shape) {
@@ -136,7 +103,7 @@ bool MaskBuilder::addBias(Value value) {
 const std::optional<Tensor> &MaskBuilder::elementsOf(Value value, Value small) {
   auto [slot, isNew] = known.try_emplace(value, std::nullopt);
   if (isNew)
-    slot->second = evaluate(small);
+    slot->second = evaluateConstant(small, mostElements);
   return slot->second;
 }
 

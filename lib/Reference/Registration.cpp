@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attaches all families' rules to their dialects.
+// Attaches the check ops' rules, which report instead of computing, and registers what the interpreter reads.
 #include "mpt/Reference/Reference.h"
 
-#include "Rules.h"
+#include "CheckRules.h"
 
+#include "mpt/Dialect/Check/CheckDialect.h"
+#include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/RT/RTDialect.h"
+#include "mpt/Dialect/Train/TrainDialect.h"
+#include "mpt/Evaluation/Evaluation.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -12,23 +16,8 @@ using namespace mlir;
 using namespace mpt;
 
 void mpt::registerReferenceModels(DialectRegistry &registry) {
-  registry.addExtension(+[](MLIRContext *context, MPTDialect *) {
-    attachElementwiseRules(context);
-    attachCastRules(context);
-    attachMatMulRules(context);
-    attachConvRules(context);
-    attachPoolRules(context);
-    attachReduceRules(context);
-    attachShapeRules(context);
-    attachGatherRules(context);
-    attachNormRules(context);
-    attachLossRules(context);
-    attachOptimizerRules(context);
-    attachFusionRules(context);
-  });
-  registry.addExtension(+[](MLIRContext *context, train::TrainDialect *) { attachTrainRules(context); });
+  registerEvaluationModels(registry);
   registry.addExtension(+[](MLIRContext *context, check::CheckDialect *) { attachCheckRules(context); });
-  registry.addExtension(+[](MLIRContext *context, rt::RTDialect *) { attachAttentionRules(context); });
 }
 
 void mpt::registerReferenceDialects(DialectRegistry &registry) {

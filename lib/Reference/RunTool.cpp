@@ -15,7 +15,7 @@ using namespace mpt;
 namespace {
 
 /// Runs every public function without arguments, each on fresh state.
-LogicalResult runCases(ModuleOp module, ReferenceMode mode) {
+LogicalResult runCases(ModuleOp module, EvaluationMode mode) {
   bool ok = true;
   int64_t count = 0;
   for (auto function : module.getOps<func::FuncOp>()) {
@@ -37,21 +37,21 @@ LogicalResult report(ModuleOp module, llvm::Error error) {
 
 /// The tensor of a file as `type`, or failure when it is of another shape or kind. Oracle mode takes F64 data
 /// unrounded.
-FailureOr<Tensor> load(ModuleOp module, StringRef name, SafeTensor entry, RankedTensorType type, ReferenceMode mode) {
+FailureOr<Tensor> load(ModuleOp module, StringRef name, SafeTensor entry, RankedTensorType type, EvaluationMode mode) {
   if (entry.type.getShape() != type.getShape() ||
       isa<FloatType>(entry.type.getElementType()) != isa<FloatType>(type.getElementType()))
     return module.emitError() << "expected a tensor like " << type << " for " << name << ", got " << entry.type;
-  return Tensor::fromBytes(entry.type, entry.bytes).as(type, /*rounds=*/mode == ReferenceMode::Exact);
+  return Tensor::fromBytes(entry.type, entry.bytes).as(type, /*rounds=*/mode == EvaluationMode::Exact);
 }
 
-LogicalResult save(ModuleOp module, StringRef path, const std::map<std::string, Tensor> &tensors, ReferenceMode mode) {
+LogicalResult save(ModuleOp module, StringRef path, const std::map<std::string, Tensor> &tensors, EvaluationMode mode) {
   if (path.empty())
     return success();
   std::map<std::string, std::vector<char>> bytes;
   std::map<std::string, SafeTensor> entries;
   for (const auto &[name, tensor] : tensors) {
     Tensor value = tensor;
-    if (mode == ReferenceMode::Oracle && value.isFloat())
+    if (mode == EvaluationMode::Oracle && value.isFloat())
       value.retype(value.getType().clone(Float64Type::get(module.getContext())));
     bytes[name] = value.toBytes();
     entries[name] = {value.getType(), bytes[name]};
@@ -61,7 +61,7 @@ LogicalResult save(ModuleOp module, StringRef path, const std::map<std::string, 
   return success();
 }
 
-LogicalResult loadState(ModuleOp module, StringRef path, Interpreter &interpreter, ReferenceMode mode) {
+LogicalResult loadState(ModuleOp module, StringRef path, Interpreter &interpreter, EvaluationMode mode) {
   auto file = SafeTensorsFile::open(path, module.getContext());
   if (!file)
     return report(module, file.takeError());
@@ -77,7 +77,7 @@ LogicalResult loadState(ModuleOp module, StringRef path, Interpreter &interprete
   return success();
 }
 
-FailureOr<SmallVector<Tensor>> loadInputs(ModuleOp module, func::FuncOp function, StringRef path, ReferenceMode mode) {
+FailureOr<SmallVector<Tensor>> loadInputs(ModuleOp module, func::FuncOp function, StringRef path, EvaluationMode mode) {
   SmallVector<Tensor> inputs;
   for (Type type : function.getArgumentTypes())
     inputs.push_back(Tensor(cast<RankedTensorType>(type)));
@@ -118,7 +118,7 @@ LogicalResult saveTolerances(func::FuncOp function, StringRef path, ArrayRef<Ten
     double tolerance = model.tolerance(expected, magnitudeOf(inputs));
     tolerances.emplace(name, Tensor::fromBytes(type, {reinterpret_cast<const char *>(&tolerance), sizeof tolerance}));
   }
-  return save(function->getParentOfType<ModuleOp>(), path, tolerances, ReferenceMode::Exact);
+  return save(function->getParentOfType<ModuleOp>(), path, tolerances, EvaluationMode::Exact);
 }
 
 /// Compares results from elsewhere with the interpreter's; integers must be equal, NaN and infinities meet themselves.
@@ -155,7 +155,7 @@ LogicalResult compare(func::FuncOp function, StringRef path, ArrayRef<Tensor> in
 } // namespace
 
 LogicalResult mpt::runModule(ModuleOp module, const RunOptions &options) {
-  ReferenceMode mode = options.oracle ? ReferenceMode::Oracle : ReferenceMode::Exact;
+  EvaluationMode mode = options.oracle ? EvaluationMode::Oracle : EvaluationMode::Exact;
   if (options.function.empty())
     return runCases(module, mode);
   auto function = module.lookupSymbol<func::FuncOp>(options.function);

@@ -120,7 +120,7 @@ private:
   }
 
   FailureOr<double> evaluate(ArrayRef<Tensor> inputs) {
-    auto results = Interpreter(module, ReferenceMode::Oracle).call(value, inputs);
+    auto results = Interpreter(module, EvaluationMode::Oracle).call(value, inputs);
     if (failed(results))
       return failure();
     return results->front().number(0);
@@ -131,7 +131,7 @@ private:
     for (auto [i, argument] : llvm::enumerate(value.getArguments()))
       inputs.push_back(fill(cast<RankedTensorType>(argument.getType()), bound(i, "mpt.low", -2.0),
                             bound(i, "mpt.high", 2.0), random));
-    auto gradients = Interpreter(module, ReferenceMode::Oracle).call(gradient, inputs);
+    auto gradients = Interpreter(module, EvaluationMode::Oracle).call(gradient, inputs);
     if (failed(gradients))
       return fails("the gradient cannot be interpreted");
     int64_t wrong = 0, next = 0;

@@ -70,7 +70,7 @@ public:
     };
     std::string stem = family(name).empty() ? "<Family>" : family(name);
     if (!name.hasInterface<mpt::Interpretable>())
-      missing("a rule of the reference interpreter (Interpretable)", "lib/Reference/" + stem + ".cpp");
+      missing("a rule of the reference interpreter (Interpretable)", "lib/Evaluation/" + stem + ".cpp");
     if (name.getDialectNamespace() == "mpt" && gradient(name).empty())
       missing("a gradient rule (Differentiable), a decomposition, or a reason for none (NotDifferentiable)",
               "lib/Autodiff/" + stem + ".cpp");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Execution of one op by the reference interpreter. Bodies are attached by lib/Reference.
+// Execution of one op by the reference interpreter. Bodies are attached by lib/Evaluation.
 #ifndef MPT_INTERFACES_INTERPRETABLE_TD
 #define MPT_INTERFACES_INTERPRETABLE_TD
 

@@ -3,7 +3,7 @@
 #ifndef MPT_REFERENCE_ERRORMODEL_H
 #define MPT_REFERENCE_ERRORMODEL_H
 
-#include "mpt/Reference/Tensor.h"
+#include "mpt/Evaluation/Tensor.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 

@@ -3,7 +3,7 @@
 #ifndef MPT_REFERENCE_INTERPRETER_H
 #define MPT_REFERENCE_INTERPRETER_H
 
-#include "mpt/Reference/Frame.h"
+#include "mpt/Evaluation/Frame.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -22,7 +22,8 @@ std::optional<double> resultNumber(mlir::func::FuncOp function, llvm::ArrayRef<T
 /// mode keeps every float in FP64. Errors are reported at the op and returned as failure.
 class Interpreter {
 public:
-  explicit Interpreter(mlir::ModuleOp module, ReferenceMode mode = ReferenceMode::Exact) : module(module), mode(mode) {}
+  explicit Interpreter(mlir::ModuleOp module, EvaluationMode mode = EvaluationMode::Exact)
+      : module(module), mode(mode) {}
 
   /// Gives every train.state without a value its initial one: `value`; else a master's parameter, or the state that
   /// `from` names; else zeros for slots and accumulators. States without any stay unset: reading one is an error.
@@ -41,8 +42,8 @@ public:
 
 private:
   mlir::ModuleOp module;
-  ReferenceMode mode;
-  ReferenceState states;
+  EvaluationMode mode;
+  EvaluationState states;
   InterpreterObserver *observer = nullptr;
 };
 

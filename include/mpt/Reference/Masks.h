@@ -4,7 +4,7 @@
 #define MPT_REFERENCE_MASKS_H
 
 #include "mpt/Dialect/MPT/GraphBuilder.h"
-#include "mpt/Reference/Tensor.h"
+#include "mpt/Evaluation/Tensor.h"
 
 #include <optional>
 

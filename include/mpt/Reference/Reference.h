@@ -7,7 +7,7 @@
 
 namespace mpt {
 
-/// Attaches the Interpretable model of every core, train and check op when its dialect is loaded.
+/// Attaches the Interpretable model of every core, train, rt and check op when its dialect is loaded.
 void registerReferenceModels(mlir::DialectRegistry &registry);
 /// All that the interpreter needs to read and run a module: core, train, check and func dialects, and the models.
 void registerReferenceDialects(mlir::DialectRegistry &registry);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Values of a running region, rounding on the way in, and the loop over its ops.
-#include "mpt/Reference/Frame.h"
+#include "mpt/Evaluation/Frame.h"
 
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Storage, conversion and import of interpreter tensors.
-#include "mpt/Reference/Tensor.h"
+#include "mpt/Evaluation/Tensor.h"
 
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/DialectResourceBlobManager.h"

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scale arithmetic (floors, scales of layers, scales of 8-bit tensors) means its decomposition.
-#include "Scales.h"
-
 #include "Rules.h"
 
 #include "mpt/Dialect/Train/ScaleOps.h"

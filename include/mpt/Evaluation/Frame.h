@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What one op sees while it is interpreted: values, state, mode, and how its sums accumulate.
-#ifndef MPT_REFERENCE_FRAME_H
-#define MPT_REFERENCE_FRAME_H
+#ifndef MPT_EVALUATION_FRAME_H
+#define MPT_EVALUATION_FRAME_H
 
-#include "mpt/Reference/Tensor.h"
+#include "mpt/Evaluation/Tensor.h"
 
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"
@@ -12,13 +12,13 @@
 
 namespace mpt {
 
-enum class ReferenceMode {
+enum class EvaluationMode {
   Exact, ///< every result is rounded to its IR type, sums accumulate in their accumulator type
   Oracle ///< floats are computed and kept in FP64, whatever their type; casts between float types do nothing
 };
 
 /// State tensors by name, and the writes of the running call (they take effect when the function returns).
-struct ReferenceState {
+struct EvaluationState {
   std::map<std::string, Tensor> values;
   std::map<std::string, Tensor> writes;
   /// check ops that did not hold so far.
@@ -38,10 +38,10 @@ public:
 /// The values of one region while it runs. A child frame sees its parent's values.
 class InterpreterFrame {
 public:
-  InterpreterFrame(ReferenceMode mode, ReferenceState &state, InterpreterObserver *observer = nullptr)
+  InterpreterFrame(EvaluationMode mode, EvaluationState &state, InterpreterObserver *observer = nullptr)
       : mode(mode), shared(state), observer(observer) {}
   /// A child that computes in `mode`, whatever its parent does.
-  InterpreterFrame(const InterpreterFrame &parent, ReferenceMode mode)
+  InterpreterFrame(const InterpreterFrame &parent, EvaluationMode mode)
       : mode(mode), shared(parent.shared), parent(&parent) {}
   explicit InterpreterFrame(const InterpreterFrame &parent, bool isolated)
       : mode(parent.mode), shared(parent.shared), parent(isolated ? nullptr : &parent) {}
@@ -54,8 +54,8 @@ public:
 
   /// Zeros of `value`'s type, to be filled and given to set().
   static Tensor zeros(mlir::Value value) { return Tensor(llvm::cast<mlir::RankedTensorType>(value.getType())); }
-  bool isOracle() const { return mode == ReferenceMode::Oracle; }
-  ReferenceState &state() const { return shared; }
+  bool isOracle() const { return mode == EvaluationMode::Oracle; }
+  EvaluationState &state() const { return shared; }
   /// Type of running sums of elements of `elementType`: what `numerics` says, else FP32 or wider; f64 in oracle mode.
   mlir::FloatType accumulatorType(mlir::Type elementType, NumericsAttr numerics = {}) const;
   /// `tensor` read as numerics' `in` says (rounded to it in exact mode).
@@ -67,8 +67,8 @@ public:
   llvm::LogicalResult run(mlir::Block &block);
 
 private:
-  ReferenceMode mode;
-  ReferenceState &shared;
+  EvaluationMode mode;
+  EvaluationState &shared;
   const InterpreterFrame *parent = nullptr;
   InterpreterObserver *observer = nullptr;
   llvm::DenseMap<mlir::Value, Tensor> values;
@@ -77,4 +77,4 @@ private:
 
 } // namespace mpt
 
-#endif // MPT_REFERENCE_FRAME_H
+#endif // MPT_EVALUATION_FRAME_H

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Train ops: state and the gradient boundary. Loss-scale arithmetic means its decomposition.
 #include "Rules.h"
-#include "Scales.h"
 
 using namespace mlir;
 using namespace mpt;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tensors of the reference interpreter: FP64 or int64 elements in row-major order, whatever the element type.
-#ifndef MPT_REFERENCE_TENSOR_H
-#define MPT_REFERENCE_TENSOR_H
+#ifndef MPT_EVALUATION_TENSOR_H
+#define MPT_EVALUATION_TENSOR_H
 
-#include "mpt/Reference/FloatFormat.h"
+#include "mpt/Evaluation/FloatFormat.h"
 
 #include "mlir/IR/BuiltinAttributes.h"
 #include <memory>
@@ -102,4 +102,4 @@ void forEachStrided(llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<int64_t> strid
 
 } // namespace mpt
 
-#endif // MPT_REFERENCE_TENSOR_H
+#endif // MPT_EVALUATION_TENSOR_H

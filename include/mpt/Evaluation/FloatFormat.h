@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Float types as sets of real numbers: exact decoding, and rounding of FP64 values to them.
-#ifndef MPT_REFERENCE_FLOATFORMAT_H
-#define MPT_REFERENCE_FLOATFORMAT_H
+#ifndef MPT_EVALUATION_FLOATFORMAT_H
+#define MPT_EVALUATION_FLOATFORMAT_H
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
 
@@ -78,4 +78,4 @@ template <typename Fn> void withRounding(mlir::FloatType type, Fn fn) {
 
 } // namespace mpt
 
-#endif // MPT_REFERENCE_FLOATFORMAT_H
+#endif // MPT_EVALUATION_FLOATFORMAT_H

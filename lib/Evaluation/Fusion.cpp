@@ -29,7 +29,7 @@ LogicalResult mpt::interpretDecomposition(Operation *op, InterpreterFrame &frame
 }
 
 LogicalResult mpt::interpretRounded(Operation *op, InterpreterFrame &frame) {
-  InterpreterFrame inner(frame, ReferenceMode::Exact);
+  InterpreterFrame inner(frame, EvaluationMode::Exact);
   return interpretInside(op, frame, inner);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rounding to narrow float types in FP64 arithmetic, and bit encodings.
-#include "mpt/Reference/FloatFormat.h"
+#include "mpt/Evaluation/FloatFormat.h"
 
 using namespace mlir;
 using namespace mpt;

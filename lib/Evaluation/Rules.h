@@ -1,28 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the families attach their rules: one function `interpret(Op, InterpreterFrame &)` an op.
-#ifndef MPT_LIB_REFERENCE_RULES_H
-#define MPT_LIB_REFERENCE_RULES_H
+// What the families share: rules by decomposition, running sums and random words.
+#ifndef MPT_LIB_EVALUATION_RULES_H
+#define MPT_LIB_EVALUATION_RULES_H
 
-#include "mpt/Dialect/Check/CheckDialect.h"
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
-#include "mpt/Reference/Frame.h"
+#include "mpt/Evaluation/Rule.h"
 
 namespace mpt {
-
-/// Model of `Op` that calls `rule`.
-template <typename Op, llvm::LogicalResult (*rule)(Op, InterpreterFrame &)>
-struct RuleModel : Interpretable::ExternalModel<RuleModel<Op, rule>, Op> {
-  llvm::LogicalResult interpret(mlir::Operation *op, InterpreterFrame &frame) const {
-    return rule(llvm::cast<Op>(op), frame);
-  }
-};
-
-template <typename Op, llvm::LogicalResult (*rule)(Op, InterpreterFrame &)>
-void attachRule(mlir::MLIRContext *context) {
-  Op::template attachInterface<RuleModel<Op, rule>>(*context);
-}
 
 /// Meaning by decomposition: builds it in a scratch block and runs that.
 llvm::LogicalResult interpretDecomposition(mlir::Operation *op, InterpreterFrame &frame);
@@ -84,9 +70,9 @@ void attachLossRules(mlir::MLIRContext *context);
 void attachOptimizerRules(mlir::MLIRContext *context);
 void attachFusionRules(mlir::MLIRContext *context);
 void attachTrainRules(mlir::MLIRContext *context);
-void attachCheckRules(mlir::MLIRContext *context);
+void attachScaleRules(mlir::MLIRContext *context);
 void attachAttentionRules(mlir::MLIRContext *context);
 
 } // namespace mpt
 
-#endif // MPT_LIB_REFERENCE_RULES_H
+#endif // MPT_LIB_EVALUATION_RULES_H

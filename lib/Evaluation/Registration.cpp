@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attaches all families' rules to their dialects.
+#include "mpt/Evaluation/Evaluation.h"
+
+#include "Rules.h"
+
+#include "mpt/Dialect/RT/RTDialect.h"
+
+using namespace mlir;
+using namespace mpt;
+
+void mpt::registerEvaluationModels(DialectRegistry &registry) {
+  registry.addExtension(+[](MLIRContext *context, MPTDialect *) {
+    attachElementwiseRules(context);
+    attachCastRules(context);
+    attachMatMulRules(context);
+    attachConvRules(context);
+    attachPoolRules(context);
+    attachReduceRules(context);
+    attachShapeRules(context);
+    attachGatherRules(context);
+    attachNormRules(context);
+    attachLossRules(context);
+    attachOptimizerRules(context);
+    attachFusionRules(context);
+  });
+  registry.addExtension(+[](MLIRContext *context, train::TrainDialect *) { attachTrainRules(context); });
+  registry.addExtension(+[](MLIRContext *context, rt::RTDialect *) { attachAttentionRules(context); });
+}
