@@ -166,12 +166,18 @@ int64_t mpt::eraseDeadOps(func::FuncOp function) {
 
 void mpt::registerAutodiffModels(DialectRegistry &registry) {
   registry.addExtension(+[](MLIRContext *context, MPTDialect *) {
-    attachElementwiseGradients(context);
+    attachCastGradients(context);
     attachConvGradients(context);
+    attachElementwiseGradients(context);
+    attachGatherGradients(context);
     attachLossGradients(context);
     attachMatMulGradients(context);
     attachNormGradients(context);
+    attachPoolGradients(context);
+    attachRandomGradients(context);
     attachReduceGradients(context);
+    attachResizeGradients(context);
+    attachScatterGradients(context);
     attachShapeGradients(context);
     attachEvaluationForms(context);
     attachNotDifferentiable(context);

@@ -160,17 +160,11 @@ MPT_GRADIENT(SelectOp) {
   b.give(op.getOnTrue(), [&] { return b.select(op.getCondition(), b.dy(), zero); });
   b.give(op.getOnFalse(), [&] { return b.select(op.getCondition(), zero, b.dy()); });
 }
-// `give` casts to the operand's type: the gradient of a rounding is the identity.
-MPT_GRADIENT(CastOp) { b.give(op.getX(), b.dy()); }
-MPT_GRADIENT(DropoutOp) {
-  b.give(op.getX(), [&] { return b.make<DropoutOp>(b.dy(), op.getKey(), op.getRatioAttr(), op.getStreamAttr()); });
-}
 
 void attachElementwiseGradients(MLIRContext *context) {
   attachGradients<AbsOp, NegOp, SignOp, FloorOp, CeilOp, RoundOp, ReluOp, ExpOp, LogOp, SqrtOp, RsqrtOp, ReciprocalOp,
                   SinOp, CosOp, TanhOp, SigmoidOp, ErfOp, SoftplusOp, GeluOp, SwishOp, EluOp, LeakyReluOp,
-                  HardSigmoidOp, ClampOp, AddOp, SubOp, MulOp, DivOp, ModOp, PowOp, MaxOp, MinOp, SelectOp, CastOp,
-                  DropoutOp>(context);
+                  HardSigmoidOp, ClampOp, AddOp, SubOp, MulOp, DivOp, ModOp, PowOp, MaxOp, MinOp, SelectOp>(context);
 }
 
 } // namespace mpt

@@ -56,12 +56,18 @@ template <typename... Ops> void attachGradients(mlir::MLIRContext *context) {
 }
 
 // One function a family file.
-void attachElementwiseGradients(mlir::MLIRContext *context);
+void attachCastGradients(mlir::MLIRContext *context);
 void attachConvGradients(mlir::MLIRContext *context);
+void attachElementwiseGradients(mlir::MLIRContext *context);
+void attachGatherGradients(mlir::MLIRContext *context);
 void attachLossGradients(mlir::MLIRContext *context);
 void attachMatMulGradients(mlir::MLIRContext *context);
 void attachNormGradients(mlir::MLIRContext *context);
+void attachPoolGradients(mlir::MLIRContext *context);
+void attachRandomGradients(mlir::MLIRContext *context);
 void attachReduceGradients(mlir::MLIRContext *context);
+void attachResizeGradients(mlir::MLIRContext *context);
+void attachScatterGradients(mlir::MLIRContext *context);
 void attachShapeGradients(mlir::MLIRContext *context);
 void attachEvaluationForms(mlir::MLIRContext *context);
 void attachNotDifferentiable(mlir::MLIRContext *context);

@@ -196,18 +196,6 @@ LogicalResult interpretSelect(SelectOp op, InterpreterFrame &frame) {
   return success();
 }
 
-LogicalResult interpretDropout(DropoutOp op, InterpreterFrame &frame) {
-  const Tensor &x = frame.get(op.getX());
-  RandomWords words(frame.get(op.getKey()), op.getStream());
-  double ratio = real(op.getRatio());
-  auto threshold = static_cast<uint64_t>(std::floor(std::ldexp(ratio, 32)));
-  Tensor y = frame.zeros(op.getY());
-  for (auto [i, in, out] : llvm::enumerate(x.reals(), y.writeReals()))
-    out = words[i] >= threshold ? in / (1 - ratio) : 0.0;
-  frame.set(op.getY(), std::move(y));
-  return success();
-}
-
 } // namespace
 
 void mpt::attachElementwiseRules(MLIRContext *context) {
@@ -222,5 +210,4 @@ void mpt::attachElementwiseRules(MLIRContext *context) {
   attachRule<IsFiniteOp, test<IsFiniteOp>>(context);
   attachRule<CompareOp, interpretCompare>(context);
   attachRule<SelectOp, interpretSelect>(context);
-  attachRule<DropoutOp, interpretDropout>(context);
 }

@@ -1,18 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pooling and resampling.
+// Pool family: maxima and means of windows, and what their gradients give back.
 #include "Rules.h"
 
 using namespace mlir;
 using namespace mpt;
 
 namespace {
-
-int64_t product(ArrayRef<int64_t> extents) {
-  int64_t result = 1;
-  for (int64_t extent : extents)
-    result *= extent;
-  return result;
-}
 
 /// Calls window(output position in the plane, input positions of its window that are inside, their kernel positions,
 /// how many kernel positions lie on the padded input) for every output position.
@@ -22,14 +15,14 @@ void forEachWindow(Op op, ArrayRef<int64_t> input, ArrayRef<int64_t> output, Fn 
   int64_t rank = in.size();
   SmallVector<int64_t> inStrides = rowMajorStrides(in), zeros(rank, 0);
   SmallVector<int64_t> members, positions;
-  for (int64_t o = 0, count = product(out); o < count; ++o) {
+  for (int64_t o = 0, count = ShapedType::getNumElements(out); o < count; ++o) {
     members.clear();
     positions.clear();
     SmallVector<int64_t> at(rank);
     for (int64_t d = rank - 1, rest = o; d >= 0; rest /= out[d], --d)
       at[d] = rest % out[d];
     int64_t padded = 0;
-    for (int64_t k = 0, taps = product(kernel); k < taps; ++k) {
+    for (int64_t k = 0, taps = ShapedType::getNumElements(kernel); k < taps; ++k) {
       int64_t position = 0, rest = k;
       bool inside = true, onPadding = true;
       for (int64_t d = rank - 1; d >= 0; rest /= kernel[d], --d) {
@@ -51,8 +44,8 @@ void forEachWindow(Op op, ArrayRef<int64_t> input, ArrayRef<int64_t> output, Fn 
 LogicalResult interpretMaxPool(MaxPoolOp op, InterpreterFrame &frame) {
   const Tensor &x = frame.get(op.getX());
   Tensor y = frame.zeros(op.getY()), indices = frame.zeros(op.getIndices());
-  int64_t planes = x.shape()[0] * x.shape()[1], inSize = product(x.shape().drop_front(2)),
-          outSize = product(y.shape().drop_front(2));
+  int64_t planes = x.shape()[0] * x.shape()[1], inSize = ShapedType::getNumElements(x.shape().drop_front(2)),
+          outSize = ShapedType::getNumElements(y.shape().drop_front(2));
   ArrayRef<double> xs = x.reals();
   MutableArrayRef<double> ys = y.writeReals();
   MutableArrayRef<int64_t> is = indices.writeInts();
@@ -84,7 +77,7 @@ LogicalResult interpretMaxPoolBackward(MaxPoolBackwardOp op, InterpreterFrame &f
   ArrayRef<double> dys = frame.get(op.getDy()).reals();
   ArrayRef<int64_t> indices = frame.get(op.getIndices()).ints();
   Tensor dx = frame.zeros(op.getDx());
-  int64_t planes = dx.shape()[0] * dx.shape()[1], inSize = product(dx.shape().drop_front(2));
+  int64_t planes = dx.shape()[0] * dx.shape()[1], inSize = ShapedType::getNumElements(dx.shape().drop_front(2));
   int64_t outSize = planes ? static_cast<int64_t>(dys.size()) / planes : 0;
   MutableArrayRef<double> out = dx.writeReals();
   for (int64_t i : indices)
@@ -103,8 +96,8 @@ LogicalResult interpretMaxPoolBackward(MaxPoolBackwardOp op, InterpreterFrame &f
 LogicalResult interpretAvgPool(AvgPoolOp op, InterpreterFrame &frame) {
   const Tensor &x = frame.get(op.getX());
   Tensor y = frame.zeros(op.getY());
-  int64_t planes = x.shape()[0] * x.shape()[1], inSize = product(x.shape().drop_front(2)),
-          outSize = product(y.shape().drop_front(2));
+  int64_t planes = x.shape()[0] * x.shape()[1], inSize = ShapedType::getNumElements(x.shape().drop_front(2)),
+          outSize = ShapedType::getNumElements(y.shape().drop_front(2));
   ArrayRef<double> xs = x.reals();
   MutableArrayRef<double> ys = y.writeReals();
   withRounding(frame.accumulatorType(x.getElementType()), [&](auto round) {
@@ -127,8 +120,9 @@ LogicalResult interpretAvgPool(AvgPoolOp op, InterpreterFrame &frame) {
 LogicalResult interpretAvgPoolBackward(AvgPoolBackwardOp op, InterpreterFrame &frame) {
   const Tensor &dy = frame.get(op.getDy());
   Tensor dx = frame.zeros(op.getDx());
-  int64_t planes = dx.shape()[0] * dx.shape()[1], inSize = product(dx.shape().drop_front(2)),
-          outSize = product(dy.shape().drop_front(2)), taps = product(op.getKernel());
+  int64_t planes = dx.shape()[0] * dx.shape()[1], inSize = ShapedType::getNumElements(dx.shape().drop_front(2)),
+          outSize = ShapedType::getNumElements(dy.shape().drop_front(2)),
+          taps = ShapedType::getNumElements(op.getKernel());
   // Input position of each kernel position, window by window; -1 outside.
   std::vector<int64_t> sources(taps * outSize, -1);
   std::vector<double> counts(outSize);
@@ -154,53 +148,6 @@ LogicalResult interpretAvgPoolBackward(AvgPoolBackwardOp op, InterpreterFrame &f
   return success();
 }
 
-/// One axis of resize, or of its adjoint: to[.., i, ..] += weight from[.., position, ..] (adjoint: the other way
-/// round).
-template <typename Op, typename Round>
-Tensor resample(Op op, size_t which, const Tensor &from, int64_t extent, bool adjoint, Round round) {
-  int64_t axis = op.getAxes()[which], taps = op.getTaps()[which];
-  ArrayRef<int64_t> positions = cast<DenseI64ArrayAttr>(op.getPositions()[which]).asArrayRef();
-  ArrayRef<double> weights = cast<DenseF64ArrayAttr>(op.getWeights()[which]).asArrayRef();
-  SmallVector<int64_t> shape(from.shape());
-  shape[axis] = extent;
-  Tensor to(from.getType().clone(shape));
-  int64_t inner = product(ArrayRef<int64_t>(shape).drop_front(axis + 1)),
-          outer = product(ArrayRef<int64_t>(shape).take_front(axis));
-  int64_t fromExtent = from.shape()[axis];
-  ArrayRef<double> in = from.reals();
-  MutableArrayRef<double> out = to.writeReals();
-  for (int64_t a = 0; a < outer; ++a)
-    for (size_t j = 0; j < positions.size(); ++j)
-      for (int64_t b = 0; b < inner; ++b) {
-        int64_t i = static_cast<int64_t>(j) / taps, p = positions[j];
-        double &sum = out[(a * extent + (adjoint ? p : i)) * inner + b];
-        sum = round(sum + round(weights[j] * in[(a * fromExtent + (adjoint ? i : p)) * inner + b]));
-      }
-  return to;
-}
-
-LogicalResult interpretResize(ResizeOp op, InterpreterFrame &frame) {
-  Tensor value = frame.get(op.getX());
-  ArrayRef<int64_t> shape = tensorType(op.getY()).getShape();
-  withRounding(frame.accumulatorType(value.getElementType()), [&](auto round) {
-    for (size_t a = 0; a < op.getAxes().size(); ++a)
-      value = resample(op, a, value, shape[op.getAxes()[a]], /*adjoint=*/false, round);
-  });
-  frame.set(op.getY(), std::move(value));
-  return success();
-}
-
-LogicalResult interpretResizeBackward(ResizeBackwardOp op, InterpreterFrame &frame) {
-  Tensor value = frame.get(op.getDy());
-  ArrayRef<int64_t> shape = tensorType(op.getDx()).getShape();
-  withRounding(frame.accumulatorType(value.getElementType()), [&](auto round) {
-    for (size_t a = op.getAxes().size(); a-- > 0;)
-      value = resample(op, a, value, shape[op.getAxes()[a]], /*adjoint=*/true, round);
-  });
-  frame.set(op.getDx(), std::move(value));
-  return success();
-}
-
 } // namespace
 
 void mpt::attachPoolRules(MLIRContext *context) {
@@ -208,6 +155,4 @@ void mpt::attachPoolRules(MLIRContext *context) {
   attachRule<MaxPoolBackwardOp, interpretMaxPoolBackward>(context);
   attachRule<AvgPoolOp, interpretAvgPool>(context);
   attachRule<AvgPoolBackwardOp, interpretAvgPoolBackward>(context);
-  attachRule<ResizeOp, interpretResize>(context);
-  attachRule<ResizeBackwardOp, interpretResizeBackward>(context);
 }

@@ -16,9 +16,12 @@ void mpt::registerEvaluationModels(DialectRegistry &registry) {
     attachMatMulRules(context);
     attachConvRules(context);
     attachPoolRules(context);
+    attachResizeRules(context);
     attachReduceRules(context);
     attachShapeRules(context);
     attachGatherRules(context);
+    attachScatterRules(context);
+    attachRandomRules(context);
     attachNormRules(context);
     attachLossRules(context);
     attachOptimizerRules(context);

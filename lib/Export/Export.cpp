@@ -16,8 +16,8 @@ namespace {
 const ExportRules &exportRules() {
   static const ExportRules rules = [] {
     ExportRules table;
-    for (auto add : {addElementwiseRules, addShapeRules, addContractionRules, addPoolingRules, addReduceRules,
-                     addNormRules, addRandomRules})
+    for (auto add : {addCastRules, addConvRules, addElementwiseRules, addGatherRules, addMatMulRules, addNormRules,
+                     addPoolRules, addRandomRules, addReduceRules, addResizeRules, addScatterRules, addShapeRules})
       add(table);
     return table;
   }();

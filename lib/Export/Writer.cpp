@@ -176,9 +176,24 @@ OnnxValue OnnxWriter::cast(OnnxValue x, Type from, Type to) {
   return from == to ? x : node("Cast", {x}, {{"to", int64_t(onnxElementType(to))}});
 }
 
+OnnxValue OnnxWriter::getAs(Value value, Type type) { return cast(get(value), elementOf(value), type); }
+
+OnnxValue OnnxWriter::indicesOf(Value value) { return getAs(value, IntegerType::get(value.getContext(), 64)); }
+
 OnnxValue OnnxWriter::transpose(OnnxValue x, ArrayRef<int64_t> permutation) {
   return node("Transpose", {x}, {{"perm", permutation}});
 }
 
-OnnxValue Arithmetic::in(Value value) { return w.cast(w.get(value), elementOf(value), type); }
+Type mpt::widerType(Value operand, Value result) {
+  return elementOf(operand).getIntOrFloatBitWidth() > elementOf(result).getIntOrFloatBitWidth() ? elementOf(operand)
+                                                                                                : elementOf(result);
+}
+
+SmallVector<int64_t> mpt::bothPads(ArrayRef<int64_t> low, ArrayRef<int64_t> high) {
+  SmallVector<int64_t> pads(low);
+  llvm::append_range(pads, high);
+  return pads;
+}
+
+OnnxValue Arithmetic::in(Value value) { return w.getAs(value, type); }
 OnnxValue Arithmetic::out(OnnxValue value, Value like) { return w.cast(value, type, elementOf(like)); }

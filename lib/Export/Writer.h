@@ -82,6 +82,10 @@ public:
   OnnxValue scalar(mlir::Type type, double value);
   OnnxValue integer(int64_t value);
   OnnxValue cast(OnnxValue x, mlir::Type from, mlir::Type to);
+  /// `value` cast to another element type.
+  OnnxValue getAs(mlir::Value value, mlir::Type type);
+  /// Indices in the type that the operators on tuples take, i64.
+  OnnxValue indicesOf(mlir::Value value);
   OnnxValue reshape(OnnxValue x, llvm::ArrayRef<int64_t> shape) { return node("Reshape", {x, indices(shape)}); }
   OnnxValue transpose(OnnxValue x, llvm::ArrayRef<int64_t> permutation);
 
@@ -119,6 +123,10 @@ using Values = llvm::SmallVector<OnnxValue>;
 
 inline mlir::Type elementOf(mlir::Value value) { return tensorType(value).getElementType(); }
 inline llvm::ArrayRef<int64_t> shapeOf(mlir::Value value) { return tensorType(value).getShape(); }
+/// The wider of the element types of a contraction's operand and result.
+mlir::Type widerType(mlir::Value operand, mlir::Value result);
+/// Pads of a window as ONNX lists them: all low ones, then all high ones.
+llvm::SmallVector<int64_t> bothPads(llvm::ArrayRef<int64_t> low, llvm::ArrayRef<int64_t> high);
 
 /// Export of one op: reads operands and sets results through the writer.
 using ExportRule = std::function<llvm::LogicalResult(mlir::Operation *, OnnxWriter &)>;
@@ -137,14 +145,19 @@ void addRule(ExportRules &rules, std::function<llvm::SmallVector<OnnxValue>(Op, 
   };
 }
 
+// One function a family, in the family's file.
+void addCastRules(ExportRules &rules);
+void addConvRules(ExportRules &rules);
 void addElementwiseRules(ExportRules &rules);
-void addShapeRules(ExportRules &rules);
-void addContractionRules(ExportRules &rules);
-void addPoolingRules(ExportRules &rules);
-void addReduceRules(ExportRules &rules);
+void addGatherRules(ExportRules &rules);
+void addMatMulRules(ExportRules &rules);
 void addNormRules(ExportRules &rules);
-/// Casts, and what draws from the counter-based generator.
+void addPoolRules(ExportRules &rules);
 void addRandomRules(ExportRules &rules);
+void addReduceRules(ExportRules &rules);
+void addResizeRules(ExportRules &rules);
+void addScatterRules(ExportRules &rules);
+void addShapeRules(ExportRules &rules);
 
 } // namespace mpt
 

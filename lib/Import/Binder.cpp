@@ -30,6 +30,17 @@ LogicalResult Binder::need(unsigned count) {
   return success();
 }
 
+LogicalResult Binder::needFloat(unsigned count, int64_t rank) {
+  if (failed(need(count)))
+    return failure();
+  for (unsigned i = 0; i < count; ++i)
+    if (!isFloat(i))
+      return fail() << "expected float operands, got " << in(i).getType();
+  if (rank(0) < rank)
+    return fail() << "expected an input of rank " << rank << " or more, got " << in(0).getType();
+  return success();
+}
+
 ElementsAttr Binder::given(unsigned i) { return has(i) ? constantOf(in(i)) : ElementsAttr(); }
 
 SmallVector<int64_t> Binder::intsOf(ElementsAttr values) {
@@ -208,6 +219,25 @@ FailureOr<std::pair<Value, Value>> Binder::broadcastPair(Value a, Value b) {
   if (failed(shape))
     return failure();
   return std::make_pair(broadcastTo(a, *shape), broadcastTo(b, *shape));
+}
+
+FailureOr<Value> Binder::optionalLike(unsigned i, Value like) {
+  if (!has(i))
+    return Value();
+  ArrayRef<int64_t> want = tensorType(like).getShape();
+  auto shape = broadcastShape(shape(i), want);
+  if (failed(shape))
+    return failure();
+  if (ArrayRef<int64_t>(*shape) != want || element(i) != tensorType(like).getElementType())
+    return fail() << "expected operand " << i << " to broadcast to " << like.getType() << ", got " << in(i).getType();
+  return broadcastTo(in(i), want);
+}
+
+FailureOr<Value> Binder::plusOptional(Value x, unsigned i) {
+  FailureOr<Value> y = optionalLike(i, x);
+  if (failed(y))
+    return failure();
+  return *y ? add(x, *y) : x;
 }
 
 std::pair<Value, int64_t> Binder::generator() { return converter.generator(loc); }

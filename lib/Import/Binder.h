@@ -34,6 +34,8 @@ public:
   bool isFloat(unsigned i) { return llvm::isa<mlir::FloatType>(element(i)); }
   /// Fails unless the first `count` operands are given.
   llvm::LogicalResult need(unsigned count);
+  /// The same, and fails unless they are floats and the first has at least `rank` dimensions.
+  llvm::LogicalResult needFloat(unsigned count, int64_t rank);
   /// The values of a constant operand; null when it is computed at run time.
   mlir::ElementsAttr given(unsigned i);
   /// A constant integer operand; fails when it is computed at run time.
@@ -81,6 +83,10 @@ public:
   llvm::FailureOr<llvm::SmallVector<int64_t>> broadcastShape(llvm::ArrayRef<int64_t> a, llvm::ArrayRef<int64_t> b);
   /// Both values broadcast to their common shape.
   llvm::FailureOr<std::pair<mlir::Value, mlir::Value>> broadcastPair(mlir::Value a, mlir::Value b);
+  /// Operand `i` broadcast to the shape of `like`, null where it is absent; fails where it does not fit.
+  llvm::FailureOr<mlir::Value> optionalLike(unsigned i, mlir::Value like);
+  /// `x` plus operand `i` where that is given.
+  llvm::FailureOr<mlir::Value> plusOptional(mlir::Value x, unsigned i);
   /// Values of a constant, as integers (floats truncate).
   static llvm::SmallVector<int64_t> intsOf(mlir::ElementsAttr values);
   /// The (seed, step) value of the module's generator state, made at the first call, and a stream number of its own.
@@ -118,21 +124,21 @@ private:
 };
 
 // One function a family file.
-void addContribRules(RuleTable &table);
+void addAttentionRules(RuleTable &table);
+void addCastRules(RuleTable &table);
 void addConvRules(RuleTable &table);
 void addElementwiseRules(RuleTable &table);
 void addGatherRules(RuleTable &table);
 void addLossRules(RuleTable &table);
 void addMatMulRules(RuleTable &table);
 void addNormRules(RuleTable &table);
-void addQuantizeRules(RuleTable &table);
+void addPoolRules(RuleTable &table);
 void addRandomRules(RuleTable &table);
 void addReduceRules(RuleTable &table);
 void addResizeRules(RuleTable &table);
-void addSampleRules(RuleTable &table);
+void addScatterRules(RuleTable &table);
 void addSequenceRules(RuleTable &table);
 void addShapeRules(RuleTable &table);
-void addTrigonometricRules(RuleTable &table);
 
 } // namespace mpt
 

@@ -18,9 +18,9 @@ using namespace mpt;
 const RuleTable &RuleTable::get() {
   static const RuleTable table = [] {
     RuleTable t;
-    for (auto add : {addContribRules, addConvRules, addElementwiseRules, addGatherRules, addLossRules, addMatMulRules,
-                     addNormRules, addQuantizeRules, addRandomRules, addReduceRules, addResizeRules, addSampleRules,
-                     addSequenceRules, addShapeRules, addTrigonometricRules})
+    for (auto add : {addAttentionRules, addCastRules, addConvRules, addElementwiseRules, addGatherRules, addLossRules,
+                     addMatMulRules, addNormRules, addPoolRules, addRandomRules, addReduceRules, addResizeRules,
+                     addScatterRules, addSequenceRules, addShapeRules})
       add(t);
     return t;
   }();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elementwise ops: arithmetic, comparison, activations, casts.
+// Elementwise ops: arithmetic, comparison, activations, and functions written out in those that core has.
 #include "Binder.h"
 #include "Host.h"
 
@@ -124,30 +124,6 @@ static LogicalResult importPow(Binder &b) {
     return b.done(b.cast(wide, element));
   }
   return b.done(b.make<PowOp>(pair->first, b.cast(pair->second, element)));
-}
-
-/// 8-bit types saturate unless the node says otherwise.
-static LogicalResult castTo(Binder &b, Type element) {
-  auto real = dyn_cast<FloatType>(element);
-  if (!real || real.getWidth() > 8 || b.element(0) == element || !b.intAttr("saturate", 1))
-    return b.done(b.cast(b.in(0), element));
-  RankedTensorType type = tensorType(b.in(0)).clone(element);
-  return b.done(b.make<CastOp>(type, b.in(0), Value(), Rounding::NearestEven, Overflow::Saturate, int64_t(0)));
-}
-
-static LogicalResult importCast(Binder &b) {
-  if (failed(b.need(1)))
-    return failure();
-  FailureOr<Type> element = b.typeAttr("to", {});
-  if (failed(element) || !*element)
-    return failed(element) ? failure() : LogicalResult(b.fail() << "expected attribute 'to', got none");
-  return castTo(b, *element);
-}
-
-static LogicalResult importCastLike(Binder &b) {
-  if (failed(b.need(2)))
-    return failure();
-  return castTo(b, b.element(1));
 }
 
 static LogicalResult importWhere(Binder &b) {
@@ -324,6 +300,109 @@ static LogicalResult importQuickGelu(Binder &b) {
   return b.done(b.make<SwishOp>(b.in(0).getType(), b.in(0), b.f64(alpha)));
 }
 
+static LogicalResult inType(Binder &b, bool asDouble, llvm::function_ref<Value(Value)> f) {
+  if (failed(b.need(1)))
+    return failure();
+  if (!b.isFloat(0))
+    return b.fail() << "expected a float tensor, got " << b.in(0).getType();
+  Value x = asDouble ? b.cast(b.in(0), b.builder.getF64Type()) : b.widen(b.in(0));
+  return b.done(b.cast(f(x), b.element(0)));
+}
+
+static LogicalResult inWide(Binder &b, llvm::function_ref<Value(Value)> f) { return inType(b, false, f); }
+/// In FP64: differences near zero keep FP32's precision there.
+static LogicalResult inDouble(Binder &b, llvm::function_ref<Value(Value)> f) { return inType(b, true, f); }
+
+static Value half(Binder &b, Value x) { return b.mul(x, 0.5); }
+static Value root(Binder &b, Value x) { return b.make<SqrtOp>(x); }
+static Value square(Binder &b, Value x) { return b.mul(x, x); }
+static Value quotient(Binder &b, Value x, Value y) { return b.div(x, y); }
+
+/// atan x = 2 atan(x / (1 + sqrt(1 + x^2))), four times, then its series: |x| < 0.1 leaves less than 1e-22.
+static Value arcTangent(Binder &b, Value x) {
+  // Beyond 1 the reciprocal's, so that the square stays finite.
+  Value large = b.compare(Predicate::gt, b.make<AbsOp>(x), 1.0);
+  Value z = b.select(large, b.make<ReciprocalOp>(b.select(large, x, b.splatLike(x, 1))), x);
+  for (int i = 0; i < 4; ++i)
+    z = quotient(b, z, b.add(root(b, b.add(square(b, z), 1.0)), 1.0));
+  Value z2 = square(b, z), sum = b.splatLike(z, 1.0 / 21);
+  for (int k = 19; k >= 1; k -= 2)
+    sum = b.add(b.neg(b.mul(sum, z2)), 1.0 / k);
+  Value angle = b.mul(b.mul(sum, z), 16.0);
+  constexpr double rightAngle = 1.57079632679489661923;
+  return b.select(large, b.sub(b.mul(b.make<SignOp>(x), rightAngle), angle), angle);
+}
+
+static Value arcSine(Binder &b, Value x) {
+  // (1 - x)(1 + x) does not cancel near 1.
+  Value cosine = root(b, b.mul(b.add(b.neg(x), 1.0), b.add(x, 1.0)));
+  return b.mul(arcTangent(b, quotient(b, x, b.add(cosine, 1.0))), 2.0);
+}
+
+static LogicalResult importTan(Binder &b) {
+  return inWide(b, [&](Value x) { return quotient(b, b.make<SinOp>(x), b.make<CosOp>(x)); });
+}
+static LogicalResult importAtan(Binder &b) {
+  return inWide(b, [&](Value x) { return arcTangent(b, x); });
+}
+static LogicalResult importAsin(Binder &b) {
+  return inWide(b, [&](Value x) { return arcSine(b, x); });
+}
+static LogicalResult importAcos(Binder &b) {
+  return inDouble(b, [&](Value x) { return b.add(b.neg(arcSine(b, x)), 1.57079632679489661923); });
+}
+static Value hyperbolicCosine(Binder &b, Value x) { return half(b, b.add(b.make<ExpOp>(x), b.make<ExpOp>(b.neg(x)))); }
+static LogicalResult importCosh(Binder &b) {
+  return inWide(b, [&](Value x) { return hyperbolicCosine(b, x); });
+}
+static LogicalResult importSinh(Binder &b) {
+  return inWide(b, [&](Value x) { return b.mul(b.make<TanhOp>(x), hyperbolicCosine(b, x)); });
+}
+static LogicalResult importAsinh(Binder &b) {
+  return inDouble(b, [&](Value x) {
+    Value size = b.make<AbsOp>(x);
+    Value log = b.make<LogOp>(b.add(size, root(b, b.add(square(b, x), 1.0))));
+    return b.select(b.compare(Predicate::lt, x, 0.0), b.neg(log), log);
+  });
+}
+static LogicalResult importAcosh(Binder &b) {
+  return inDouble(b, [&](Value x) { return b.make<LogOp>(b.add(x, root(b, b.mul(b.add(x, -1.0), b.add(x, 1.0))))); });
+}
+static LogicalResult importAtanh(Binder &b) {
+  return inDouble(b, [&](Value x) { return half(b, b.make<LogOp>(quotient(b, b.add(x, 1.0), b.add(b.neg(x), 1.0)))); });
+}
+
+template <GeluForm form> static LogicalResult importBiasGelu(Binder &b) {
+  if (failed(b.need(1)))
+    return failure();
+  FailureOr<Value> x = b.plusOptional(b.in(0), 1);
+  return failed(x) ? failure() : b.done(b.make<GeluOp>(*x, form));
+}
+
+static LogicalResult importBiasSplitGelu(Binder &b) {
+  if (failed(b.need(2)))
+    return failure();
+  FailureOr<Value> x = b.plusOptional(b.in(0), 1);
+  if (failed(x))
+    return failure();
+  SmallVector<int64_t> starts(b.rank(0), 0), sizes(b.shape(0));
+  if (sizes.empty() || sizes.back() % 2)
+    return b.fail() << "expected an even last extent, got " << b.in(0).getType();
+  sizes.back() /= 2;
+  Value value = b.slice(*x, starts, sizes);
+  starts.back() = sizes.back();
+  return b.done(b.mul(value, b.make<GeluOp>(b.slice(*x, starts, sizes), GeluForm::erf)));
+}
+
+static LogicalResult importBiasAdd(Binder &b) {
+  if (failed(b.need(3)))
+    return failure();
+  FailureOr<Value> x = b.plusOptional(b.in(0), 1);
+  if (succeeded(x))
+    x = b.plusOptional(*x, 2);
+  return failed(x) ? failure() : b.done(*x);
+}
+
 void mpt::addElementwiseRules(RuleTable &t) {
   t.on("Abs", 6, unary<AbsOp>);
   t.on("Neg", 6, unary<NegOp>);
@@ -363,8 +442,6 @@ void mpt::addElementwiseRules(RuleTable &t) {
   t.on("LessOrEqual", 12, comparison<Predicate::le>);
   t.on("Greater", 7, comparison<Predicate::gt>);
   t.on("GreaterOrEqual", 12, comparison<Predicate::ge>);
-  t.on("Cast", 6, importCast);
-  t.on("CastLike", 15, importCastLike);
   t.on("Where", 9, importWhere);
   t.on("Clip", 6, importClip6);
   t.on("Clip", 11, importClip11);
@@ -381,6 +458,19 @@ void mpt::addElementwiseRules(RuleTable &t) {
   t.on("PRelu", 7, importPRelu);
   t.on("Shrink", 9, importShrink);
   t.on("ThresholdedRelu", 10, importThresholdedRelu);
+  t.on("Tan", 7, importTan);
+  t.on("Atan", 7, importAtan);
+  t.on("Asin", 7, importAsin);
+  t.on("Acos", 7, importAcos);
+  t.on("Sinh", 9, importSinh);
+  t.on("Cosh", 9, importCosh);
+  t.on("Asinh", 9, importAsinh);
+  t.on("Acosh", 9, importAcosh);
+  t.on("Atanh", 9, importAtanh);
   t.onDomain("com.microsoft", "Gelu", importGelu);
   t.onDomain("com.microsoft", "QuickGelu", importQuickGelu);
+  t.onDomain("com.microsoft", "FastGelu", importBiasGelu<GeluForm::tanh>);
+  t.onDomain("com.microsoft", "BiasGelu", importBiasGelu<GeluForm::erf>);
+  t.onDomain("com.microsoft", "BiasSplitGelu", importBiasSplitGelu);
+  t.onDomain("com.microsoft", "BiasAdd", importBiasAdd);
 }

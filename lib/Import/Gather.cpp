@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gathers, scatters and what is made of them.
+// Gathers, and what reads or compares positions.
 #include "Binder.h"
 #include "Host.h"
 
@@ -47,47 +47,6 @@ static LogicalResult importGatherND(Binder &b) {
     return b.fail() << "expected index tuples that fit the data, got " << b.in(1).getType() << " for "
                     << b.in(0).getType();
   return b.done(b.make<GatherNDOp>(b.in(0), b.in(1), batch));
-}
-
-static FailureOr<ScatterKind> scatterKind(Binder &b) {
-  StringRef text = b.stringAttr("reduction", "none");
-  for (auto [name, kind] : {std::pair<StringRef, ScatterKind>{"none", ScatterKind::assign},
-                            {"add", ScatterKind::add},
-                            {"mul", ScatterKind::mul},
-                            {"min", ScatterKind::min},
-                            {"max", ScatterKind::max}})
-    if (text == name)
-      return kind;
-  return b.fail() << "expected reduction none, add, mul, min or max, got '" << text << "'";
-}
-
-static LogicalResult importScatterElements(Binder &b) {
-  if (failed(b.need(3)))
-    return failure();
-  FailureOr<int64_t> axis = b.axis(b.intAttr("axis", 0), b.rank(0));
-  FailureOr<ScatterKind> kind = scatterKind(b);
-  if (failed(axis) || failed(kind))
-    return failure();
-  if (b.shape(1) != b.shape(2) || b.rank(1) != b.rank(0) || b.element(2) != b.element(0))
-    return b.fail() << "expected indices and updates of one shape and the data's rank, got " << b.in(1).getType()
-                    << " and " << b.in(2).getType();
-  return b.done(b.make<ScatterElementsOp>(b.in(0), b.in(1), b.in(2), *axis, *kind));
-}
-
-static LogicalResult importScatterND(Binder &b) {
-  if (failed(b.need(3)))
-    return failure();
-  FailureOr<ScatterKind> kind = scatterKind(b);
-  if (failed(kind))
-    return failure();
-  if (b.rank(1) < 1 || b.shape(1).back() > b.rank(0) || b.element(2) != b.element(0))
-    return b.fail() << "expected index tuples that fit the data, got " << b.in(1).getType() << " for "
-                    << b.in(0).getType();
-  SmallVector<int64_t> want(b.shape(1).drop_back());
-  want.append(b.shape(0).begin() + b.shape(1).back(), b.shape(0).end());
-  if (b.shape(2) != ArrayRef<int64_t>(want))
-    return b.fail() << "expected updates of shape [" << want << "], got [" << b.shape(2) << "]";
-  return b.done(b.make<ScatterNDOp>(b.in(0), b.in(1), b.in(2), 0, *kind));
 }
 
 static LogicalResult importOneHot(Binder &b) {
@@ -148,9 +107,6 @@ void mpt::addGatherRules(RuleTable &t) {
   t.on("Gather", 1, importGather);
   t.on("GatherElements", 11, importGatherElements);
   t.on("GatherND", 11, importGatherND);
-  t.on("Scatter", 9, importScatterElements);
-  t.on("ScatterElements", 11, importScatterElements);
-  t.on("ScatterND", 11, importScatterND);
   t.on("OneHot", 9, importOneHot);
   t.on("NonZero", 9, importNonZero);
 }

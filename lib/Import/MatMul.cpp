@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Contractions: Gemm, MatMul and Einsum, with transposes of operands folded into the product's flags.
+// Matrix multiplications: Gemm, MatMul and Einsum, with transposes of operands folded into the multiplication's flags.
 #include "Binder.h"
-
-#include <cmath>
-#include <limits>
 
 using namespace mlir;
 using namespace mpt;
@@ -367,80 +364,9 @@ static LogicalResult importEinsum(Binder &b) {
   return b.done(b.reshape(arrange(b, result, kept), shape));
 }
 
-/// [B, T, heads D] as [B, heads, T, D].
-static FailureOr<Value> splitHeads(Binder &b, unsigned i, int64_t heads) {
-  if (b.rank(i) == 4)
-    return b.in(i);
-  ArrayRef<int64_t> shape = b.shape(i);
-  if (shape.size() != 3 || heads < 1 || shape[2] % heads != 0)
-    return b.fail() << "expected [B, heads, T, D], or [B, T, heads * D] with the number of heads, got [" << shape
-                    << "] and " << heads << " heads";
-  return b.transpose(b.reshape(b.in(i), {shape[0], shape[1], heads, shape[2] / heads}), {0, 2, 1, 3});
-}
-
-/// Scaled dot-product attention (arXiv 1706.03762), written out.
-static LogicalResult importAttention(Binder &b) {
-  if (failed(b.need(3)))
-    return failure();
-  if (b.has(4) || b.has(5) || b.has(6) || b.wants(1) || b.wants(2) || b.wants(3))
-    return b.fail()
-           << "expected attention without past keys, padding counts and further outputs, which serve inference";
-  FailureOr<Value> q = splitHeads(b, 0, b.intAttr("q_num_heads", 0));
-  FailureOr<Value> k = splitHeads(b, 1, b.intAttr("kv_num_heads", 0));
-  FailureOr<Value> v = splitHeads(b, 2, b.intAttr("kv_num_heads", 0));
-  if (failed(q) || failed(k) || failed(v))
-    return failure();
-  SmallVector<int64_t> qs(tensorType(*q).getShape()), ks(tensorType(*k).getShape()), vs(tensorType(*v).getShape());
-  if (ks[1] < 1 || ks[1] != vs[1] || ks[2] != vs[2] || qs[3] != ks[3] || qs[1] % ks[1] != 0 || qs[0] != ks[0])
-    return b.fail() << "expected queries, keys and values that fit, got [" << qs << "], [" << ks << "] and [" << vs
-                    << "]";
-  if (failed(b.checkShape({qs[0], qs[1], qs[2], ks[2]})))
-    return failure();
-  // Grouped queries: each key head serves several query heads.
-  auto repeat = [&](Value x, ArrayRef<int64_t> s) {
-    int64_t group = qs[1] / s[1];
-    if (group == 1)
-      return x;
-    return b.reshape(b.broadcast(x, {s[0], s[1], group, s[2], s[3]}, {0, 1, 3, 4}), {s[0], qs[1], s[2], s[3]});
-  };
-  Value scores = b.matmul(*q, repeat(*k, ks), false, true);
-  scores = b.mul(scores, b.floatAttr("scale", 1 / std::sqrt(static_cast<double>(qs[3]))));
-  RankedTensorType type = tensorType(scores);
-  Value lowest = b.splatLike(scores, -std::numeric_limits<double>::infinity());
-  auto softCap = [&] {
-    if (double cap = b.floatAttr("softcap", 0); cap != 0)
-      scores = b.mul(b.make<TanhOp>(b.mul(scores, 1 / cap)), cap);
-  };
-  // The cap comes before the mask: a capped -inf would let masked keys through.
-  softCap();
-  if (b.has(3)) {
-    if (failed(b.need(4)))
-      return failure();
-    auto shape = b.broadcastShape(b.shape(3), type.getShape());
-    if (failed(shape))
-      return failure();
-    Value mask = b.broadcastTo(b.in(3), type.getShape());
-    scores =
-        b.element(3).isInteger(1) ? b.select(mask, scores, lowest) : b.add(scores, b.cast(mask, type.getElementType()));
-  }
-  if (b.intAttr("is_causal", 0)) {
-    auto grid = RankedTensorType::get({qs[2], ks[2]}, b.builder.getI64Type());
-    Value row = IotaOp::create(b.builder, b.loc, grid, b.i64(0)),
-          column = IotaOp::create(b.builder, b.loc, grid, b.i64(1));
-    Value seen = b.compare(Predicate::le, column, row);
-    scores = b.select(b.broadcastTo(seen, type.getShape()), scores, lowest);
-  }
-  Value weights = b.make<SoftmaxOp>(type, scores, b.i64(3));
-  Value y = b.matmul(weights, repeat(*v, vs));
-  if (b.rank(0) == 3)
-    y = b.reshape(b.transpose(y, {0, 2, 1, 3}), {qs[0], qs[2], qs[1] * vs[3]});
-  return b.done(y);
-}
-
 void mpt::addMatMulRules(RuleTable &t) {
   t.on("Gemm", 7, importGemm);
   t.on("MatMul", 1, importMatMul);
   t.on("Einsum", 12, importEinsum);
-  t.on("Attention", 23, importAttention);
   t.onDomain("com.microsoft", "FusedMatMul", importFusedMatMul);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Normalizations, softmax and dropout.
+// Normalizations and softmax, with the sums that ONNX Runtime (com.microsoft) fuses into them.
 #include "Converter.h"
 
 #include "mpt/Dialect/Train/TrainDialect.h"
@@ -11,17 +11,6 @@ using namespace mpt;
 static LogicalResult expectShape(Binder &b, unsigned i, ArrayRef<int64_t> want, StringRef what) {
   if (b.shape(i) != want)
     return b.fail() << "expected " << what << " of shape [" << want << "], got [" << b.shape(i) << "]";
-  return success();
-}
-
-static LogicalResult needFloat(Binder &b, unsigned count, int64_t rank) {
-  if (failed(b.need(count)))
-    return failure();
-  for (unsigned i = 0; i < count; ++i)
-    if (!b.isFloat(i))
-      return b.fail() << "expected float operands, got " << b.in(i).getType();
-  if (b.rank(0) < rank)
-    return b.fail() << "expected an input of rank " << rank << " or more, got " << b.in(0).getType();
   return success();
 }
 
@@ -59,7 +48,7 @@ static LogicalResult inferenceBatchNorm(Binder &b, double epsilon) {
 }
 
 static LogicalResult importBatchNormalization(Binder &b) {
-  if (failed(needFloat(b, 5, 2)))
+  if (failed(b.needFloat(5, 2)))
     return failure();
   for (unsigned i = 1; i < 5; ++i)
     if (failed(expectShape(b, i, {b.shape(0)[1]}, "scale, bias, mean and variance")))
@@ -115,7 +104,7 @@ static FailureOr<Value> normOperand(Binder &b, unsigned i, ArrayRef<int64_t> ext
 }
 
 static LogicalResult importLayerNormalization(Binder &b) {
-  if (failed(needFloat(b, 2, 1)))
+  if (failed(b.needFloat(2, 1)))
     return failure();
   FailureOr<int64_t> axis = b.axis(b.intAttr("axis", -1), b.rank(0));
   if (failed(axis))
@@ -138,7 +127,7 @@ static LogicalResult importLayerNormalization(Binder &b) {
 }
 
 static LogicalResult importRMSNormalization(Binder &b) {
-  if (failed(needFloat(b, 2, 1)))
+  if (failed(b.needFloat(2, 1)))
     return failure();
   FailureOr<int64_t> axis = b.axis(b.intAttr("axis", -1), b.rank(0));
   if (failed(axis))
@@ -160,7 +149,7 @@ static LogicalResult groupNorm(Binder &b, Value scale, Value bias, int64_t group
 }
 
 static LogicalResult importGroupNormalization(Binder &b) {
-  if (failed(needFloat(b, 3, 3)))
+  if (failed(b.needFloat(3, 3)))
     return failure();
   int64_t groups = b.intAttr("num_groups", 0), channels = b.shape(0)[1];
   if (groups < 1 || channels % groups != 0)
@@ -181,7 +170,7 @@ static LogicalResult importGroupNormalization(Binder &b) {
 }
 
 static LogicalResult importInstanceNormalization(Binder &b) {
-  if (failed(needFloat(b, 3, 3)))
+  if (failed(b.needFloat(3, 3)))
     return failure();
   int64_t channels = b.shape(0)[1];
   for (unsigned i : {1u, 2u})
@@ -192,7 +181,7 @@ static LogicalResult importInstanceNormalization(Binder &b) {
 }
 
 template <typename Op> static LogicalResult importSoftmax(Binder &b) {
-  if (failed(needFloat(b, 1, 1)))
+  if (failed(b.needFloat(1, 1)))
     return failure();
   bool flatten = b.version() < 13;
   FailureOr<int64_t> axis = b.axis(b.intAttr("axis", flatten ? 1 : -1), b.rank(0));
@@ -209,45 +198,11 @@ template <typename Op> static LogicalResult importSoftmax(Binder &b) {
   return b.done(b.reshape(b.make<Op>(flat.getType(), flat, b.i64(1)), b.shape(0)));
 }
 
-static LogicalResult importDropout(Binder &b) {
-  if (failed(needFloat(b, 1, 0)))
-    return failure();
-  double ratio = b.version() < 12 ? b.floatAttr("ratio", 0.5) : 0.5;
-  // Before opset 12 there is no mode: such a node in a graph that is trained drops.
-  bool training = b.version() < 12;
-  if (b.version() >= 12 && b.has(1)) {
-    FailureOr<double> given = b.number(1, "ratio");
-    if (failed(given))
-      return failure();
-    ratio = *given;
-  }
-  if (b.version() >= 12 && b.has(2)) {
-    FailureOr<double> given = b.number(2, "training_mode");
-    if (failed(given))
-      return failure();
-    training = *given != 0;
-  }
-  if (!(ratio >= 0 && ratio < 1))
-    return b.fail() << "expected a ratio in [0, 1), got " << ratio;
-  if (!training || ratio == 0) {
-    if (b.wants(1) && failed(b.set(1, b.splat(tensorType(b.in(0)).clone(b.builder.getI1Type()), 1))))
-      return failure();
-    return b.done(b.in(0));
-  }
-  auto generator = b.generator();
-  auto drop = [&](Value x) -> Value {
-    return b.make<DropoutOp>(x, generator.first, b.f64(ratio), b.i64(generator.second));
-  };
-  if (b.wants(1) && failed(b.set(1, b.compare(Predicate::ne, drop(b.splatLike(b.in(0), 1)), 0.0))))
-    return failure();
-  return b.done(drop(b.in(0)));
-}
-
 /// Windows are written out, one shifted tensor a channel.
 constexpr int64_t mostShifts = 1024;
 
 static LogicalResult importLRN(Binder &b) {
-  if (failed(needFloat(b, 1, 3)))
+  if (failed(b.needFloat(1, 3)))
     return failure();
   int64_t size = b.intAttr("size", 0), channels = b.shape(0)[1];
   if (size < 1 || std::min(size, channels) > mostShifts)
@@ -272,7 +227,7 @@ static LogicalResult importLRN(Binder &b) {
 }
 
 static LogicalResult importMeanVarianceNormalization(Binder &b) {
-  if (failed(needFloat(b, 1, 1)))
+  if (failed(b.needFloat(1, 1)))
     return failure();
   FailureOr<SmallVector<int64_t>> axes = b.axes(b.intsAttr("axes", {0, 2, 3}), b.rank(0));
   if (failed(axes))
@@ -285,7 +240,7 @@ static LogicalResult importMeanVarianceNormalization(Binder &b) {
 }
 
 static LogicalResult importLpNormalization(Binder &b) {
-  if (failed(needFloat(b, 1, 1)))
+  if (failed(b.needFloat(1, 1)))
     return failure();
   FailureOr<int64_t> axis = b.axis(b.intAttr("axis", -1), b.rank(0));
   if (failed(axis))
@@ -300,6 +255,107 @@ static LogicalResult importLpNormalization(Binder &b) {
   return b.done(b.cast(b.div(x, b.broadcastAlong(safe, b.shape(0), {*axis})), b.element(0)));
 }
 
+static LogicalResult importBiasSoftmax(Binder &b) {
+  if (failed(b.need(2)))
+    return failure();
+  FailureOr<int64_t> axis = b.axis(b.intAttr("axis", 1), b.rank(0));
+  if (failed(axis))
+    return failure();
+  if (*axis != b.rank(0) - 1)
+    return b.fail() << "expected the last axis, got " << *axis;
+  FailureOr<Value> x = b.plusOptional(b.in(0), 1);
+  return failed(x) ? failure() : b.done(b.make<SoftmaxOp>(x->getType(), *x, b.i64(*axis)));
+}
+
+/// Scale or bias of a norm over the last axis; zeros where it is absent.
+static FailureOr<Value> normVector(Binder &b, unsigned i, Value like) {
+  int64_t extent = tensorType(like).getShape().back();
+  if (!b.has(i))
+    return b.splat(RankedTensorType::get({extent}, tensorType(like).getElementType()), 0);
+  if (b.shape(i) != ArrayRef<int64_t>{extent})
+    return b.fail() << "expected " << extent << " values as operand " << i << ", got " << b.in(i).getType();
+  return b.in(i);
+}
+
+/// Residual sum and norm: operands x, skip, gamma, beta (of LayerNorm), bias; the sum is result 3.
+template <bool rms> static LogicalResult importSkipNorm(Binder &b) {
+  if (failed(b.need(3)))
+    return failure();
+  if (b.rank(0) < 1 || !b.isFloat(0))
+    return b.fail() << "expected float tensors, got " << b.in(0).getType();
+  FailureOr<Value> sum = b.plusOptional(b.in(0), 1);
+  if (succeeded(sum))
+    sum = b.plusOptional(*sum, rms ? 3 : 4);
+  if (failed(sum))
+    return failure();
+  if (b.wants(1) || b.wants(2))
+    return b.fail() << "expected the mean and deviation to be unused";
+  FailureOr<Value> scale = normVector(b, 2, *sum);
+  if (failed(scale) || (b.wants(3) && failed(b.set(3, *sum))))
+    return failure();
+  IntegerAttr axis = b.i64(b.rank(0) - 1);
+  FloatAttr epsilon = b.f64(b.floatAttr("epsilon", 1e-12));
+  if (rms)
+    return b.done(RMSNormOp::create(b.builder, b.loc, *sum, *scale, axis, epsilon).getY());
+  FailureOr<Value> bias = normVector(b, 3, *sum);
+  if (failed(bias))
+    return failure();
+  return b.done(LayerNormOp::create(b.builder, b.loc, *sum, *scale, *bias, axis, epsilon).getY());
+}
+
+/// Group normalization of [N, ..., C] (channels_last, the default) or [N, C, ...], with SiLU after it if asked for.
+static LogicalResult importChannelsLastGroupNorm(Binder &b) {
+  if (failed(b.need(3)))
+    return failure();
+  int64_t rank = b.rank(0), groups = b.intAttr("groups", 0);
+  bool last = b.intAttr("channels_last", 1);
+  if (rank < 3)
+    return b.fail() << "expected an input of rank 3 or more, got " << b.in(0).getType();
+  SmallVector<int64_t> toFirst = {0, rank - 1}, toLast = {0};
+  toFirst.append(axisRange(1, rank - 1));
+  toLast.append(axisRange(2, rank));
+  toLast.push_back(1);
+  Value x = last ? b.transpose(b.in(0), toFirst) : b.in(0);
+  int64_t channels = tensorType(x).getDimSize(1);
+  if (groups < 1 || channels % groups || b.shape(1) != ArrayRef<int64_t>{channels} || b.shape(2) != b.shape(1))
+    return b.fail() << "expected groups that divide " << channels << " channels, and a scale and bias for each, got "
+                    << groups << " groups and " << b.in(1).getType();
+  auto vector = [&](unsigned i) { return b.cast(b.in(i), b.element(0)); };
+  Value y =
+      GroupNormOp::create(b.builder, b.loc, x, vector(1), vector(2), b.i64(groups), b.f64(b.floatAttr("epsilon", 1e-5)))
+          .getY();
+  if (b.intAttr("activation", 0))
+    y = b.make<SwishOp>(y.getType(), y, b.f64(1));
+  return b.done(last ? b.transpose(y, toLast) : y);
+}
+
+/// Word, position and segment embeddings, summed and normalized, as BERT has them.
+static LogicalResult importEmbedLayerNormalization(Binder &b) {
+  if (failed(b.need(1)) || !b.has(2) || !b.has(3) || !b.has(5))
+    return b.fail() << "expected ids, word and position embeddings and gamma";
+  if (b.wants(1))
+    return b.fail() << "expected the mask's index to be unused";
+  if (b.rank(0) != 2 || b.rank(2) != 2 || b.rank(3) != 2)
+    return b.fail() << "expected ids [B, T] and embeddings of rank 2, got " << b.in(0).getType();
+  Value sum = b.make<GatherOp>(b.in(2), b.in(0), 0);
+  int64_t batch = b.shape(0)[0], time = b.shape(0)[1];
+  if (b.has(8)) {
+    sum = b.add(sum, b.broadcastTo(b.make<GatherOp>(b.in(3), b.in(8), 0), tensorType(sum).getShape()));
+  } else {
+    if (b.shape(3)[0] < time)
+      return b.fail() << "expected at least " << time << " positions, got " << b.in(3).getType();
+    Value rows = b.slice(b.in(3), {0, 0}, {time, b.shape(3)[1]});
+    sum = b.add(sum, b.broadcast(rows, {batch, time, b.shape(3)[1]}, {1, 2}));
+  }
+  if (b.has(1) && b.has(4))
+    sum = b.add(sum, b.make<GatherOp>(b.in(4), b.in(1), 0));
+  FailureOr<Value> scale = normVector(b, 5, sum), bias = normVector(b, 6, sum);
+  if (failed(scale) || failed(bias) || (b.wants(2) && failed(b.set(2, sum))))
+    return failure();
+  FloatAttr epsilon = b.f64(b.floatAttr("epsilon", 1e-12));
+  return b.done(LayerNormOp::create(b.builder, b.loc, sum, *scale, *bias, b.i64(2), epsilon).getY());
+}
+
 void mpt::addNormRules(RuleTable &t) {
   t.on("BatchNormalization", 7, importBatchNormalization);
   t.on("LayerNormalization", 17, importLayerNormalization);
@@ -312,8 +368,12 @@ void mpt::addNormRules(RuleTable &t) {
   t.on("InstanceNormalization", 6, importInstanceNormalization);
   t.on("Softmax", 1, importSoftmax<SoftmaxOp>);
   t.on("LogSoftmax", 1, importSoftmax<LogSoftmaxOp>);
-  t.on("Dropout", 7, importDropout);
   t.on("LRN", 1, importLRN);
   t.on("MeanVarianceNormalization", 9, importMeanVarianceNormalization);
   t.on("LpNormalization", 1, importLpNormalization);
+  t.onDomain("com.microsoft", "BiasSoftmax", importBiasSoftmax);
+  t.onDomain("com.microsoft", "SkipLayerNormalization", importSkipNorm<false>);
+  t.onDomain("com.microsoft", "SkipSimplifiedLayerNormalization", importSkipNorm<true>);
+  t.onDomain("com.microsoft", "GroupNorm", importChannelsLastGroupNorm);
+  t.onDomain("com.microsoft", "EmbedLayerNormalization", importEmbedLayerNormalization);
 }

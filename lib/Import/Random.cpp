@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random tensors: uniform bits by counter (DropoutOp's generator), normal ones from them.
+// Random tensors (uniform bits by counter, normal ones from them) and dropout.
 #include "Binder.h"
 
 using namespace mlir;
@@ -47,9 +47,44 @@ template <auto make> static LogicalResult importShaped(Binder &b) {
   return make(b, shape, *element);
 }
 
+static LogicalResult importDropout(Binder &b) {
+  if (failed(b.needFloat(1, 0)))
+    return failure();
+  double ratio = b.version() < 12 ? b.floatAttr("ratio", 0.5) : 0.5;
+  // Before opset 12 there is no mode: such a node in a graph that is trained drops.
+  bool training = b.version() < 12;
+  if (b.version() >= 12 && b.has(1)) {
+    FailureOr<double> given = b.number(1, "ratio");
+    if (failed(given))
+      return failure();
+    ratio = *given;
+  }
+  if (b.version() >= 12 && b.has(2)) {
+    FailureOr<double> given = b.number(2, "training_mode");
+    if (failed(given))
+      return failure();
+    training = *given != 0;
+  }
+  if (!(ratio >= 0 && ratio < 1))
+    return b.fail() << "expected a ratio in [0, 1), got " << ratio;
+  if (!training || ratio == 0) {
+    if (b.wants(1) && failed(b.set(1, b.splat(tensorType(b.in(0)).clone(b.builder.getI1Type()), 1))))
+      return failure();
+    return b.done(b.in(0));
+  }
+  auto generator = b.generator();
+  auto drop = [&](Value x) -> Value {
+    return b.make<DropoutOp>(x, generator.first, b.f64(ratio), b.i64(generator.second));
+  };
+  if (b.wants(1) && failed(b.set(1, b.compare(Predicate::ne, drop(b.splatLike(b.in(0), 1)), 0.0))))
+    return failure();
+  return b.done(drop(b.in(0)));
+}
+
 void mpt::addRandomRules(RuleTable &t) {
   t.on("RandomUniform", 1, importShaped<randomUniform>);
   t.on("RandomUniformLike", 1, importLike<randomUniform>);
   t.on("RandomNormal", 1, importShaped<randomNormal>);
   t.on("RandomNormalLike", 1, importLike<randomNormal>);
+  t.on("Dropout", 7, importDropout);
 }

@@ -34,7 +34,7 @@ bool mentions(StringRef text, StringRef name) {
 class Coverage {
 public:
   Coverage(MLIRContext &context, std::string root) : context(context), root(std::move(root)) {
-    tests = readFolder("test/reference");
+    tests = readFolder("test/evaluation");
     cases = readFolder("test/cts/cases") + readFolder("test/autodiff/cases");
     std::error_code error;
     for (llvm::sys::fs::directory_iterator it(this->root + "/include/mpt/Dialect/MPT", error), end; it != end && !error;
@@ -70,12 +70,12 @@ public:
     };
     std::string stem = family(name).empty() ? "<Family>" : family(name);
     if (!name.hasInterface<mpt::Interpretable>())
-      missing("a rule of the reference interpreter (Interpretable)", "lib/Evaluation/" + stem + ".cpp");
+      missing("an evaluation rule (Interpretable)", "lib/Evaluation/" + stem + ".cpp");
     if (name.getDialectNamespace() == "mpt" && gradient(name).empty())
       missing("a gradient rule (Differentiable), a decomposition, or a reason for none (NotDifferentiable)",
               "lib/Autodiff/" + stem + ".cpp");
     if (!mentions(tests, name.getStringRef()))
-      missing("a test of its meaning", "test/reference/" + StringRef(stem).lower() + ".mlir");
+      missing("a test of its meaning", "test/evaluation/" + StringRef(stem).lower() + ".mlir");
     // Fusions are what targets make of the other ops; train ops are core ops by the time a target sees them.
     if (name.getDialectNamespace() == "mpt" && !name.hasTrait<OpTrait::OneRegion>() &&
         !mentions(cases, name.getStringRef()))

@@ -19,58 +19,6 @@ MPT_INFER(IsNaNOp) { return inferMask(adaptor.getX(), types); }
 MPT_INFER(IsInfOp) { return inferMask(adaptor.getX(), types); }
 MPT_INFER(IsFiniteOp) { return inferMask(adaptor.getX(), types); }
 MPT_INFER(CompareOp) { return inferMask(adaptor.getLhs(), types); }
-MPT_INFER(DropoutOp) {
-  types.push_back(adaptor.getX().getType());
-  return success();
-}
-
-/// Keys of the counter-based generator are tensor<2xi64>: seed, step.
-static LogicalResult verifyKey(Operation *op, Value key) {
-  RankedTensorType type = tensorType(key);
-  if (type.getShape() != ArrayRef<int64_t>{2} || !type.getElementType().isInteger(64))
-    return op->emitOpError() << "expected a generator key of type tensor<2xi64>, got " << type;
-  return success();
-}
-
-LogicalResult DropoutOp::verify() {
-  double ratio = getRatio().convertToDouble();
-  if (!(ratio >= 0.0 && ratio < 1.0))
-    return emitOpError() << "expected a ratio in [0, 1), got " << ratio;
-  return verifyKey(*this, getKey());
-}
-
-void CastOp::build(OpBuilder &builder, OperationState &state, Value x, Type elementType) {
-  state.addOperands(x);
-  state.addTypes(tensorType(x).clone(elementType));
-}
-
-LogicalResult CastOp::verify() {
-  if (tensorType(getX()).getShape() != tensorType(getY()).getShape())
-    return emitOpError() << "expected the result shape of " << getX().getType() << ", got " << getY().getType();
-  if ((getRounding() == Rounding::Stochastic) != static_cast<bool>(getKey()))
-    return emitOpError() << "expected a key for stochastic rounding, and only then";
-  return getKey() ? verifyKey(*this, getKey()) : success();
-}
-
-/// True when every value of float type `from` is a value of float type `to`.
-static bool isExact(Type from, Type to) {
-  auto source = dyn_cast<FloatType>(from), target = dyn_cast<FloatType>(to);
-  if (!source || !target)
-    return false;
-  const llvm::fltSemantics &a = source.getFloatSemantics(), &b = target.getFloatSemantics();
-  return llvm::APFloat::isRepresentableBy(a, b);
-}
-
-OpFoldResult CastOp::fold(FoldAdaptor) {
-  if (getX().getType() == getY().getType())
-    return getX();
-  // Only a widening followed by its exact inverse is no rounding at all; f32 -> bf16 -> f32 stays.
-  auto inner = getX().getDefiningOp<CastOp>();
-  if (inner && inner.getX().getType() == getY().getType() &&
-      isExact(tensorType(inner.getX()).getElementType(), tensorType(inner.getY()).getElementType()))
-    return inner.getX();
-  return {};
-}
 
 //===----------------------------------------------------------------------===//
 // Decompositions, in FP32 or wider.

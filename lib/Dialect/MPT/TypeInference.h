@@ -26,8 +26,8 @@ inline bool haveSameShapes(mlir::TypeRange inferred, mlir::TypeRange actual) {
   });
 }
 
-/// Extent of the dilated window of `kernel` samples.
-inline int64_t windowSpan(int64_t kernel, int64_t dilation) { return (kernel - 1) * dilation + 1; }
+/// Fails at `op` unless `key` can be one of the counter-based generator: tensor<2xi64>, seed and step.
+llvm::LogicalResult verifyKey(mlir::Operation *op, mlir::Value key);
 
 } // namespace mpt
 

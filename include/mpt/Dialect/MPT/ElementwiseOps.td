@@ -116,36 +116,5 @@ def MPT_SelectOp : MPT_Op<"select", "Movement",
   let results = (outs MPT_Number:$y);
   let assemblyFormat = "$condition `,` $on_true `,` $on_false attr-dict `:` type($condition) `,` type($y)";
 }
-def MPT_CastOp : MPT_Op<"cast", "Movement"> {
-  let summary = "conversion of element type";
-  let description = [{
-    Rounds floats as `rounding` says and treats values beyond the result's range as `overflow` says; NaN stays NaN. `key`
-    (tensor<2xi64>: seed, step) and `stream` select the random bits of stochastic rounding: element i of the tensor takes
-    number i of stream `stream`. Float to integer truncates toward zero; to i1 it means != 0. A rounding cast is meaning
-    and is never folded away; only casts that are exact for every value fold.
-    C1: key is given if and only if rounding is stochastic. C2: x and y have one shape.
-  }];
-  let arguments = (ins MPT_Number:$x, Optional<MPT_Int>:$key,
-    DefaultValuedAttr<MPT_RoundingAttr, "::mpt::Rounding::NearestEven">:$rounding,
-    DefaultValuedAttr<MPT_OverflowAttr, "::mpt::Overflow::Infinity">:$overflow,
-    DefaultValuedAttr<I64Attr, "0">:$stream);
-  let results = (outs MPT_Number:$y);
-  let builders = [OpBuilder<(ins "::mlir::Value":$x, "::mlir::Type":$element_type)>];
-  let assemblyFormat = "$x (`key` $key^ `:` type($key))? attr-dict `:` type($x) `to` type($y)";
-  let hasVerifier = 1;
-  let hasFolder = 1;
-}
-def MPT_DropoutOp : MPT_InferredOp<"dropout", "Neutral"> {
-  let summary = "x / (1 - ratio) where the generator keeps an element, else 0";
-  let description = [{
-    Linear in x, so its gradient is the same op with the same key and stream applied to dy: no mask is stored. `key` is
-    tensor<2xi64> (seed, step). Element i is kept when number i of Philox 4x32-10 keyed by (seed, step, stream), as a
-    fraction of 2^32, is not below `ratio` (in [0, 1)): word i % 4 of counter (i / 4, stream + step / 2^32, step % 2^32)
-    under key seed, all modulo 2^32 but i / 4, which has two words. C1: key has two elements. C2: 0 <= ratio < 1.
-  }];
-  let arguments = (ins MPT_Float:$x, MPT_Int:$key, F64Attr:$ratio, I64Attr:$stream);
-  let results = (outs MPT_Float:$y);
-  let hasVerifier = 1;
-}
 
 #endif

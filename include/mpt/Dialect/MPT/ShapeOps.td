@@ -62,42 +62,5 @@ def MPT_IotaOp : MPT_Op<"iota", "Movement"> {
   let arguments = (ins I64Attr:$axis);
   let results = (outs MPT_Number:$y);
 }
-def MPT_GatherOp : MPT_InferredOp<"gather", "Movement"> {
-  let summary = "slices of x along `axis` picked by `indices`, whose dimensions replace the axis; negative indices wrap";
-  let arguments = (ins MPT_Number:$x, MPT_Int:$indices, I64Attr:$axis);
-  let results = (outs MPT_Number:$y);
-}
-def MPT_ScatterAddOp : MPT_Op<"scatter_add", "Reduction"> {
-  let summary = "adjoint of gather: zeros of the result type, plus each update slice at its index along `axis` (FP32 sums)";
-  let arguments = (ins MPT_Int:$indices, MPT_Number:$updates, I64Attr:$axis);
-  let results = (outs MPT_Number:$y);
-}
-def MPT_GatherElementsOp : MPT_InferredOp<"gather_elements", "Movement"> {
-  let summary = "y[i...] = x at i... with position `axis` replaced by indices[i...]; negative indices wrap";
-  let arguments = (ins MPT_Number:$x, MPT_Int:$indices, I64Attr:$axis);
-  let results = (outs MPT_Number:$y);
-}
-def MPT_ScatterElementsOp : MPT_InferredOp<"scatter_elements", "Reduction"> {
-  let summary = "data with updates[i...] combined at i... with position `axis` replaced by indices[i...]";
-  let arguments = (ins MPT_Number:$data, MPT_Int:$indices, MPT_Number:$updates, I64Attr:$axis,
-    DefaultValuedAttr<MPT_ScatterKindAttr, "::mpt::ScatterKind::assign">:$kind);
-  let results = (outs MPT_Number:$y);
-}
-def MPT_GatherNDOp : MPT_InferredOp<"gather_nd", "Movement"> {
-  let summary = "slices of x at the index tuples in the last dimension of `indices`, after batch_dims shared dimensions";
-  let arguments = (ins MPT_Number:$x, MPT_Int:$indices, DefaultValuedAttr<I64Attr, "0">:$batch_dims);
-  let results = (outs MPT_Number:$y);
-}
-def MPT_ScatterNDOp : MPT_InferredOp<"scatter_nd", "Reduction"> {
-  let summary = "data with update slices combined at the index tuples in the last dimension of `indices`";
-  let arguments = (ins MPT_Number:$data, MPT_Int:$indices, MPT_Number:$updates,
-    DefaultValuedAttr<I64Attr, "0">:$batch_dims, DefaultValuedAttr<MPT_ScatterKindAttr, "::mpt::ScatterKind::assign">:$kind);
-  let results = (outs MPT_Number:$y);
-}
-def MPT_RandomUniformOp : MPT_Op<"random_uniform", "Movement"> {
-  let summary = "uniform values in [low, high) from Philox 4x32-10 keyed by key (tensor<2xi64>: seed, step) and stream";
-  let arguments = (ins MPT_Int:$key, F64Attr:$low, F64Attr:$high, I64Attr:$stream);
-  let results = (outs MPT_Float:$y);
-}
 
 #endif

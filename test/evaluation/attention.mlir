@@ -1,5 +1,5 @@
 // RUN: mpt-run %s
-// Attention among ops on tensors against the products and the softmax that it stands for: a bias, and a causal mask.
+// Attention among ops on tensors against the matrix multiplications and the softmax that it stands for: a bias, and a causal mask.
 
 func.func @biased() {
   %q = mpt.constant dense<[[[[0.125, -0.125, 0.625, 0.125], [-0.5625, 0.375, 1.3125, 0.9375], [-0.6875, -1.25, -0.625, 0.0625]], [[-2.3125, -0.25, -1.25, -0.75], [-0.5625, -0.3125, 0.4375, 1.0625], [-0.125, 1.375, -0.6875, 0.375]]]]> : tensor<1x2x3x4xf32>

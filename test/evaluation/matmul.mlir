@@ -1,5 +1,5 @@
 // RUN: mpt-run %s
-// Products against NumPy; small integers over 8, so that every sum is exact.
+// Matrix multiplications against NumPy; small integers over 8, so that every sum is exact.
 
 func.func @plain() {
   %x0 = mpt.constant dense<[[2.75, 0.75, 1.125], [2.375, 0.5, 1.75]]> : tensor<2x3xf32>

@@ -1,10 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear quantization: integers as they stand in the file, decoded where they are used.
+// Casts, and linear quantization: integers as they stand in the file, decoded where they are used.
 #include "Converter.h"
 #include "Host.h"
 
 using namespace mlir;
 using namespace mpt;
+
+/// 8-bit types saturate unless the node says otherwise.
+static LogicalResult castTo(Binder &b, Type element) {
+  auto real = dyn_cast<FloatType>(element);
+  if (!real || real.getWidth() > 8 || b.element(0) == element || !b.intAttr("saturate", 1))
+    return b.done(b.cast(b.in(0), element));
+  RankedTensorType type = tensorType(b.in(0)).clone(element);
+  return b.done(b.make<CastOp>(type, b.in(0), Value(), Rounding::NearestEven, Overflow::Saturate, int64_t(0)));
+}
+
+static LogicalResult importCast(Binder &b) {
+  if (failed(b.need(1)))
+    return failure();
+  FailureOr<Type> element = b.typeAttr("to", {});
+  if (failed(element) || !*element)
+    return failed(element) ? failure() : LogicalResult(b.fail() << "expected attribute 'to', got none");
+  return castTo(b, *element);
+}
+
+static LogicalResult importCastLike(Binder &b) {
+  if (failed(b.need(2)))
+    return failure();
+  return castTo(b, b.element(1));
+}
 
 /// Scale or zero point in the shape of operand 0: one for all, or one for each position on the axis.
 static FailureOr<Value> spread(Binder &b, unsigned i, StringRef what) {
@@ -80,7 +104,9 @@ static LogicalResult importQuantizeLinear(Binder &b) {
   return b.done(b.cast(whole, *element));
 }
 
-void mpt::addQuantizeRules(RuleTable &t) {
+void mpt::addCastRules(RuleTable &t) {
+  t.on("Cast", 6, importCast);
+  t.on("CastLike", 15, importCastLike);
   t.on("DequantizeLinear", 10, importDequantizeLinear);
   t.on("QuantizeLinear", 10, importQuantizeLinear);
 }

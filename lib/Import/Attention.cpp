@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ONNX Runtime's own operators (com.microsoft), which its optimizer puts into a model: written out in core ops.
+// Attention: scaled dot-product attention of ONNX, and the fused forms of ONNX Runtime (com.microsoft), written out.
 #include "Binder.h"
 
 #include <cmath>
@@ -8,131 +8,74 @@
 using namespace mlir;
 using namespace mpt;
 
-/// Operand `i` repeated to the shape of `like`, or null where it is absent.
-static FailureOr<Value> optionalLike(Binder &b, unsigned i, Value like) {
-  if (!b.has(i))
-    return Value();
-  ArrayRef<int64_t> want = tensorType(like).getShape();
-  auto shape = b.broadcastShape(b.shape(i), want);
-  if (failed(shape))
-    return failure();
-  if (ArrayRef<int64_t>(*shape) != want || b.element(i) != tensorType(like).getElementType())
-    return b.fail() << "expected operand " << i << " to broadcast to " << like.getType() << ", got "
-                    << b.in(i).getType();
-  return b.broadcastTo(b.in(i), want);
+/// [B, T, heads D] as [B, heads, T, D].
+static FailureOr<Value> splitHeads(Binder &b, unsigned i, int64_t heads) {
+  if (b.rank(i) == 4)
+    return b.in(i);
+  ArrayRef<int64_t> shape = b.shape(i);
+  if (shape.size() != 3 || heads < 1 || shape[2] % heads != 0)
+    return b.fail() << "expected [B, heads, T, D], or [B, T, heads * D] with the number of heads, got [" << shape
+                    << "] and " << heads << " heads";
+  return b.transpose(b.reshape(b.in(i), {shape[0], shape[1], heads, shape[2] / heads}), {0, 2, 1, 3});
 }
 
-/// `x` plus operand `i` where that is given.
-static FailureOr<Value> plusOptional(Binder &b, Value x, unsigned i) {
-  FailureOr<Value> y = optionalLike(b, i, x);
-  if (failed(y))
-    return failure();
-  return *y ? b.add(x, *y) : x;
-}
-
-template <GeluForm form> static LogicalResult importBiasGelu(Binder &b) {
-  if (failed(b.need(1)))
-    return failure();
-  FailureOr<Value> x = plusOptional(b, b.in(0), 1);
-  return failed(x) ? failure() : b.done(b.make<GeluOp>(*x, form));
-}
-
-static LogicalResult importBiasSplitGelu(Binder &b) {
-  if (failed(b.need(2)))
-    return failure();
-  FailureOr<Value> x = plusOptional(b, b.in(0), 1);
-  if (failed(x))
-    return failure();
-  SmallVector<int64_t> starts(b.rank(0), 0), sizes(b.shape(0));
-  if (sizes.empty() || sizes.back() % 2)
-    return b.fail() << "expected an even last extent, got " << b.in(0).getType();
-  sizes.back() /= 2;
-  Value value = b.slice(*x, starts, sizes);
-  starts.back() = sizes.back();
-  return b.done(b.mul(value, b.make<GeluOp>(b.slice(*x, starts, sizes), GeluForm::erf)));
-}
-
-static LogicalResult importBiasAdd(Binder &b) {
+/// Scaled dot-product attention (arXiv 1706.03762), written out.
+static LogicalResult importAttention(Binder &b) {
   if (failed(b.need(3)))
     return failure();
-  FailureOr<Value> x = plusOptional(b, b.in(0), 1);
-  if (succeeded(x))
-    x = plusOptional(b, *x, 2);
-  return failed(x) ? failure() : b.done(*x);
-}
-
-static LogicalResult importBiasSoftmax(Binder &b) {
-  if (failed(b.need(2)))
+  if (b.has(4) || b.has(5) || b.has(6) || b.wants(1) || b.wants(2) || b.wants(3))
+    return b.fail()
+           << "expected attention without past keys, padding counts and further outputs, which serve inference";
+  FailureOr<Value> q = splitHeads(b, 0, b.intAttr("q_num_heads", 0));
+  FailureOr<Value> k = splitHeads(b, 1, b.intAttr("kv_num_heads", 0));
+  FailureOr<Value> v = splitHeads(b, 2, b.intAttr("kv_num_heads", 0));
+  if (failed(q) || failed(k) || failed(v))
     return failure();
-  FailureOr<int64_t> axis = b.axis(b.intAttr("axis", 1), b.rank(0));
-  if (failed(axis))
+  SmallVector<int64_t> qs(tensorType(*q).getShape()), ks(tensorType(*k).getShape()), vs(tensorType(*v).getShape());
+  if (ks[1] < 1 || ks[1] != vs[1] || ks[2] != vs[2] || qs[3] != ks[3] || qs[1] % ks[1] != 0 || qs[0] != ks[0])
+    return b.fail() << "expected queries, keys and values that fit, got [" << qs << "], [" << ks << "] and [" << vs
+                    << "]";
+  if (failed(b.checkShape({qs[0], qs[1], qs[2], ks[2]})))
     return failure();
-  if (*axis != b.rank(0) - 1)
-    return b.fail() << "expected the last axis, got " << *axis;
-  FailureOr<Value> x = plusOptional(b, b.in(0), 1);
-  return failed(x) ? failure() : b.done(b.make<SoftmaxOp>(x->getType(), *x, b.i64(*axis)));
-}
-
-/// Scale or bias of a norm over the last axis; zeros where it is absent.
-static FailureOr<Value> normVector(Binder &b, unsigned i, Value like) {
-  int64_t extent = tensorType(like).getShape().back();
-  if (!b.has(i))
-    return b.splat(RankedTensorType::get({extent}, tensorType(like).getElementType()), 0);
-  if (b.shape(i) != ArrayRef<int64_t>{extent})
-    return b.fail() << "expected " << extent << " values as operand " << i << ", got " << b.in(i).getType();
-  return b.in(i);
-}
-
-/// Residual sum and norm: operands x, skip, gamma, beta (of LayerNorm), bias; the sum is result 3.
-template <bool rms> static LogicalResult importSkipNorm(Binder &b) {
-  if (failed(b.need(3)))
-    return failure();
-  if (b.rank(0) < 1 || !b.isFloat(0))
-    return b.fail() << "expected float tensors, got " << b.in(0).getType();
-  FailureOr<Value> sum = plusOptional(b, b.in(0), 1);
-  if (succeeded(sum))
-    sum = plusOptional(b, *sum, rms ? 3 : 4);
-  if (failed(sum))
-    return failure();
-  if (b.wants(1) || b.wants(2))
-    return b.fail() << "expected the mean and deviation to be unused";
-  FailureOr<Value> scale = normVector(b, 2, *sum);
-  if (failed(scale) || (b.wants(3) && failed(b.set(3, *sum))))
-    return failure();
-  IntegerAttr axis = b.i64(b.rank(0) - 1);
-  FloatAttr epsilon = b.f64(b.floatAttr("epsilon", 1e-12));
-  if (rms)
-    return b.done(RMSNormOp::create(b.builder, b.loc, *sum, *scale, axis, epsilon).getY());
-  FailureOr<Value> bias = normVector(b, 3, *sum);
-  if (failed(bias))
-    return failure();
-  return b.done(LayerNormOp::create(b.builder, b.loc, *sum, *scale, *bias, axis, epsilon).getY());
-}
-
-/// Group normalization of [N, ..., C] (channels_last, the default) or [N, C, ...], with SiLU after it if asked for.
-static LogicalResult importGroupNorm(Binder &b) {
-  if (failed(b.need(3)))
-    return failure();
-  int64_t rank = b.rank(0), groups = b.intAttr("groups", 0);
-  bool last = b.intAttr("channels_last", 1);
-  if (rank < 3)
-    return b.fail() << "expected an input of rank 3 or more, got " << b.in(0).getType();
-  SmallVector<int64_t> toFirst = {0, rank - 1}, toLast = {0};
-  toFirst.append(axisRange(1, rank - 1));
-  toLast.append(axisRange(2, rank));
-  toLast.push_back(1);
-  Value x = last ? b.transpose(b.in(0), toFirst) : b.in(0);
-  int64_t channels = tensorType(x).getDimSize(1);
-  if (groups < 1 || channels % groups || b.shape(1) != ArrayRef<int64_t>{channels} || b.shape(2) != b.shape(1))
-    return b.fail() << "expected groups that divide " << channels << " channels, and a scale and bias for each, got "
-                    << groups << " groups and " << b.in(1).getType();
-  auto vector = [&](unsigned i) { return b.cast(b.in(i), b.element(0)); };
-  Value y =
-      GroupNormOp::create(b.builder, b.loc, x, vector(1), vector(2), b.i64(groups), b.f64(b.floatAttr("epsilon", 1e-5)))
-          .getY();
-  if (b.intAttr("activation", 0))
-    y = b.make<SwishOp>(y.getType(), y, b.f64(1));
-  return b.done(last ? b.transpose(y, toLast) : y);
+  // Grouped queries: each key head serves several query heads.
+  auto repeat = [&](Value x, ArrayRef<int64_t> s) {
+    int64_t group = qs[1] / s[1];
+    if (group == 1)
+      return x;
+    return b.reshape(b.broadcast(x, {s[0], s[1], group, s[2], s[3]}, {0, 1, 3, 4}), {s[0], qs[1], s[2], s[3]});
+  };
+  Value scores = b.matmul(*q, repeat(*k, ks), false, true);
+  scores = b.mul(scores, b.floatAttr("scale", 1 / std::sqrt(static_cast<double>(qs[3]))));
+  RankedTensorType type = tensorType(scores);
+  Value lowest = b.splatLike(scores, -std::numeric_limits<double>::infinity());
+  auto softCap = [&] {
+    if (double cap = b.floatAttr("softcap", 0); cap != 0)
+      scores = b.mul(b.make<TanhOp>(b.mul(scores, 1 / cap)), cap);
+  };
+  // The cap comes before the mask: a capped -inf would let masked keys through.
+  softCap();
+  if (b.has(3)) {
+    if (failed(b.need(4)))
+      return failure();
+    auto shape = b.broadcastShape(b.shape(3), type.getShape());
+    if (failed(shape))
+      return failure();
+    Value mask = b.broadcastTo(b.in(3), type.getShape());
+    scores =
+        b.element(3).isInteger(1) ? b.select(mask, scores, lowest) : b.add(scores, b.cast(mask, type.getElementType()));
+  }
+  if (b.intAttr("is_causal", 0)) {
+    auto grid = RankedTensorType::get({qs[2], ks[2]}, b.builder.getI64Type());
+    Value row = IotaOp::create(b.builder, b.loc, grid, b.i64(0)),
+          column = IotaOp::create(b.builder, b.loc, grid, b.i64(1));
+    Value seen = b.compare(Predicate::le, column, row);
+    scores = b.select(b.broadcastTo(seen, type.getShape()), scores, lowest);
+  }
+  Value weights = b.make<SoftmaxOp>(type, scores, b.i64(3));
+  Value y = b.matmul(weights, repeat(*v, vs));
+  if (b.rank(0) == 3)
+    y = b.reshape(b.transpose(y, {0, 2, 1, 3}), {qs[0], qs[2], qs[1] * vs[3]});
+  return b.done(y);
 }
 
 /// softmax(scale q k^T + bias) v for [B, N, T, D] and a bias of the scores' shape, or none.
@@ -186,7 +129,7 @@ static FailureOr<Value> scoresBias(Binder &b, unsigned maskAt, RankedTensorType 
     plus(*mask);
   }
   if (b.has(5)) {
-    FailureOr<Value> given = optionalLike(b, 5, b.splat(scores, 0));
+    FailureOr<Value> given = b.optionalLike(5, b.splat(scores, 0));
     if (failed(given))
       return failure();
     plus(*given);
@@ -196,8 +139,9 @@ static FailureOr<Value> scoresBias(Binder &b, unsigned maskAt, RankedTensorType 
   return bias;
 }
 
-/// Self-attention with the projections of queries, keys and values in one product: x, weights, bias, mask.
-static LogicalResult importAttention(Binder &b) {
+/// Self-attention with the projections of queries, keys and values in one matrix multiplication: x, weights, bias,
+/// mask.
+static LogicalResult importFusedAttention(Binder &b) {
   if (failed(b.need(2)))
     return failure();
   int64_t heads = b.intAttr("num_heads", 0);
@@ -209,7 +153,7 @@ static LogicalResult importAttention(Binder &b) {
                     << " and " << b.in(1).getType();
   int64_t batch = b.shape(0)[0], time = b.shape(0)[1], width = b.shape(1)[1] / 3;
   Value flat = b.matmul(b.reshape(b.in(0), {batch * time, b.shape(0)[2]}), b.in(1));
-  FailureOr<Value> all = plusOptional(b, b.reshape(flat, {batch, time, 3 * width}), 2);
+  FailureOr<Value> all = b.plusOptional(b.reshape(flat, {batch, time, 3 * width}), 2);
   if (failed(all))
     return failure();
   Value parts[3];
@@ -316,45 +260,9 @@ static LogicalResult importRotaryEmbedding(Binder &b) {
   return b.done(b.rank(0) == 3 ? join(b, x) : x);
 }
 
-/// Word, position and segment embeddings, summed and normalized, as BERT has them.
-static LogicalResult importEmbedLayerNormalization(Binder &b) {
-  if (failed(b.need(1)) || !b.has(2) || !b.has(3) || !b.has(5))
-    return b.fail() << "expected ids, word and position embeddings and gamma";
-  if (b.wants(1))
-    return b.fail() << "expected the mask's index to be unused";
-  if (b.rank(0) != 2 || b.rank(2) != 2 || b.rank(3) != 2)
-    return b.fail() << "expected ids [B, T] and embeddings of rank 2, got " << b.in(0).getType();
-  Value sum = b.make<GatherOp>(b.in(2), b.in(0), 0);
-  int64_t batch = b.shape(0)[0], time = b.shape(0)[1];
-  if (b.has(8)) {
-    sum = b.add(sum, b.broadcastTo(b.make<GatherOp>(b.in(3), b.in(8), 0), tensorType(sum).getShape()));
-  } else {
-    if (b.shape(3)[0] < time)
-      return b.fail() << "expected at least " << time << " positions, got " << b.in(3).getType();
-    Value rows = b.slice(b.in(3), {0, 0}, {time, b.shape(3)[1]});
-    sum = b.add(sum, b.broadcast(rows, {batch, time, b.shape(3)[1]}, {1, 2}));
-  }
-  if (b.has(1) && b.has(4))
-    sum = b.add(sum, b.make<GatherOp>(b.in(4), b.in(1), 0));
-  FailureOr<Value> scale = normVector(b, 5, sum), bias = normVector(b, 6, sum);
-  if (failed(scale) || failed(bias) || (b.wants(2) && failed(b.set(2, sum))))
-    return failure();
-  FloatAttr epsilon = b.f64(b.floatAttr("epsilon", 1e-12));
-  return b.done(LayerNormOp::create(b.builder, b.loc, sum, *scale, *bias, b.i64(2), epsilon).getY());
-}
-
-void mpt::addContribRules(RuleTable &t) {
-  auto on = [&](StringRef name, Rule rule) { t.onDomain("com.microsoft", name, rule); };
-  on("FastGelu", importBiasGelu<GeluForm::tanh>);
-  on("BiasGelu", importBiasGelu<GeluForm::erf>);
-  on("BiasSplitGelu", importBiasSplitGelu);
-  on("BiasAdd", importBiasAdd);
-  on("BiasSoftmax", importBiasSoftmax);
-  on("SkipLayerNormalization", importSkipNorm<false>);
-  on("SkipSimplifiedLayerNormalization", importSkipNorm<true>);
-  on("GroupNorm", importGroupNorm);
-  on("Attention", importAttention);
-  on("MultiHeadAttention", importMultiHeadAttention);
-  on("RotaryEmbedding", importRotaryEmbedding);
-  on("EmbedLayerNormalization", importEmbedLayerNormalization);
+void mpt::addAttentionRules(RuleTable &t) {
+  t.on("Attention", 23, importAttention);
+  t.onDomain("com.microsoft", "Attention", importFusedAttention);
+  t.onDomain("com.microsoft", "MultiHeadAttention", importMultiHeadAttention);
+  t.onDomain("com.microsoft", "RotaryEmbedding", importRotaryEmbedding);
 }

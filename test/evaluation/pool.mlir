@@ -1,5 +1,5 @@
 // RUN: mpt-run %s
-// Pooling and resampling against NumPy.
+// Pooling against NumPy.
 
 func.func @max_pool() {
   %x0 = mpt.constant dense<[[[[-2.75, -2.0, -0.75, 2.375], [2.875, 0.875, 0.5, 0.375], [-2.75, -0.75, 3.0, -0.5]], [[-1.75, -1.625, 1.25, -2.875], [2.875, 2.25, 0.375, -0.25], [1.625, 0.25, -0.125, -1.125]]]]> : tensor<1x2x3x4xf32>
@@ -41,21 +41,5 @@ func.func @avg_pool_backward() {
   %y0 = mpt.avg_pool_backward %x0 {kernel = array<i64: 2, 2>, strides = array<i64: 1, 2>, dilations = array<i64: 1, 1>, pads_low = array<i64: 1, 0>, pads_high = array<i64: 0, 0>} : (tensor<1x2x3x2xf32>) -> tensor<1x2x3x4xf32>
   %e0 = mpt.constant dense<[[[[-0.875, -0.875, 0.03125, 0.03125], [-0.34375, -0.34375, -0.90625, -0.90625], [0.34375, 0.34375, -0.1875, -0.1875]], [[1.5625, 1.5625, -2.0, -2.0], [0.5, 0.5, 0.15625, 0.15625], [-0.125, -0.125, 0.71875, 0.71875]]]]> : tensor<1x2x3x4xf32>
   check.ulp_close %y0, %e0 {ulps = 2 : i64} : tensor<1x2x3x4xf32>
-  return
-}
-
-func.func @resize() {
-  %x0 = mpt.constant dense<[[[-2.375, 1.0, 1.375]]]> : tensor<1x1x3xf32>
-  %y0 = mpt.resize %x0 {axes = array<i64: 2>, taps = array<i64: 2>, positions = [array<i64: 0, 0, 0, 1, 1, 2, 2, 2>], weights = [array<f64: 0.75, 0.25, 0.5, 0.5, 0.25, 0.75, 1.0, 0.0>]} : (tensor<1x1x3xf32>) -> tensor<1x1x4xf32>
-  %e0 = mpt.constant dense<[[[-2.375, -0.6875, 1.28125, 1.375]]]> : tensor<1x1x4xf32>
-  check.ulp_close %y0, %e0 {ulps = 0 : i64} : tensor<1x1x4xf32>
-  return
-}
-
-func.func @resize_backward() {
-  %x0 = mpt.constant dense<[[[-0.5, -2.625, 0.125, -0.375]]]> : tensor<1x1x4xf32>
-  %y0 = mpt.resize_backward %x0 {axes = array<i64: 2>, taps = array<i64: 2>, positions = [array<i64: 0, 0, 0, 1, 1, 2, 2, 2>], weights = [array<f64: 0.75, 0.25, 0.5, 0.5, 0.25, 0.75, 1.0, 0.0>]} : (tensor<1x1x4xf32>) -> tensor<1x1x3xf32>
-  %e0 = mpt.constant dense<[[[-1.8125, -1.28125, -0.28125]]]> : tensor<1x1x3xf32>
-  check.ulp_close %y0, %e0 {ulps = 0 : i64} : tensor<1x1x3xf32>
   return
 }

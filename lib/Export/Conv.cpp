@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Export of matrix products and convolutions. A product of narrow operands with a wide result is made wide first:
-// exact.
+// Export of convolutions, in the wider of their operand and result types: exact.
 #include "Writer.h"
 
 using namespace mlir;
@@ -8,38 +7,10 @@ using namespace mpt;
 
 namespace {
 
-/// The operand in the type that the product is computed and delivered in.
-OnnxValue operand(OnnxWriter &w, Value value, Type type) { return w.cast(w.get(value), elementOf(value), type); }
-
-/// The wider of a contraction's operand and result types.
-Type productType(Value operand, Value result) {
-  return elementOf(operand).getIntOrFloatBitWidth() > elementOf(result).getIntOrFloatBitWidth() ? elementOf(operand)
-                                                                                                : elementOf(result);
-}
-
-OnnxValue exportMatMul(MatMulOp op, OnnxWriter &w) {
-  Type type = productType(op.getA(), op.getY());
-  int64_t rank = tensorType(op.getA()).getRank();
-  SmallVector<int64_t> swap = axisRange(0, rank);
-  std::swap(swap[rank - 2], swap[rank - 1]);
-  OnnxValue a = operand(w, op.getA(), type), b = operand(w, op.getB(), type);
-  if (op.getTransposeA())
-    a = w.transpose(a, swap);
-  if (op.getTransposeB())
-    b = w.transpose(b, swap);
-  return w.cast(w.node("MatMul", {a, b}), type, elementOf(op.getY()));
-}
-
-SmallVector<int64_t> bothPads(ArrayRef<int64_t> low, ArrayRef<int64_t> high) {
-  SmallVector<int64_t> pads(low);
-  llvm::append_range(pads, high);
-  return pads;
-}
-
 OnnxValue exportConv(ConvOp op, OnnxWriter &w) {
-  Type type = productType(op.getX(), op.getY());
+  Type type = widerType(op.getX(), op.getY());
   SmallVector<int64_t> pads = bothPads(op.getPadsLow(), op.getPadsHigh());
-  OnnxValue y = w.node("Conv", {operand(w, op.getX(), type), operand(w, op.getW(), type)},
+  OnnxValue y = w.node("Conv", {w.getAs(op.getX(), type), w.getAs(op.getW(), type)},
                        {{"strides", op.getStrides()},
                         {"dilations", op.getDilations()},
                         {"pads", ArrayRef<int64_t>(pads)},
@@ -50,14 +21,14 @@ OnnxValue exportConv(ConvOp op, OnnxWriter &w) {
 
 /// ConvTranspose; what the last windows do not reach of x is output_padding.
 OnnxValue exportConvBackwardData(ConvBackwardDataOp op, OnnxWriter &w) {
-  Type type = productType(op.getDy(), op.getY());
+  Type type = widerType(op.getDy(), op.getY());
   ArrayRef<int64_t> x = shapeOf(op.getY()).drop_front(2), dy = shapeOf(op.getDy()).drop_front(2),
                     kernel = shapeOf(op.getW()).drop_front(2);
   SmallVector<int64_t> pads = bothPads(op.getPadsLow(), op.getPadsHigh()), rest;
   for (size_t i = 0; i < x.size(); ++i)
     rest.push_back(x[i] + op.getPadsLow()[i] + op.getPadsHigh()[i] - (dy[i] - 1) * op.getStrides()[i] -
                    (kernel[i] - 1) * op.getDilations()[i] - 1);
-  OnnxValue y = w.node("ConvTranspose", {operand(w, op.getDy(), type), operand(w, op.getW(), type)},
+  OnnxValue y = w.node("ConvTranspose", {w.getAs(op.getDy(), type), w.getAs(op.getW(), type)},
                        {{"strides", op.getStrides()},
                         {"dilations", op.getDilations()},
                         {"pads", ArrayRef<int64_t>(pads)},
@@ -70,7 +41,7 @@ OnnxValue exportConvBackwardData(ConvBackwardDataOp op, OnnxWriter &w) {
 /// dW is a convolution of x with dy, batch and channels swapped: [C/g, g N, S] * [O, N, T] with stride and dilation
 /// swapped.
 OnnxValue exportConvBackwardWeights(ConvBackwardWeightsOp op, OnnxWriter &w) {
-  Type type = productType(op.getX(), op.getY());
+  Type type = widerType(op.getX(), op.getY());
   ArrayRef<int64_t> x = shapeOf(op.getX()), weights = shapeOf(op.getY()), dy = shapeOf(op.getDy());
   int64_t rank = x.size(), groups = op.getGroups();
   SmallVector<int64_t> split{x[0], groups, x[1] / groups}, merged{x[1] / groups, groups * x[0]}, order{2, 1, 0},
@@ -81,8 +52,8 @@ OnnxValue exportConvBackwardWeights(ConvBackwardWeightsOp op, OnnxWriter &w) {
     order.push_back(i + 1);
     swap.push_back(i);
   }
-  OnnxValue a = w.reshape(w.transpose(w.reshape(operand(w, op.getX(), type), split), order), merged);
-  OnnxValue b = w.transpose(operand(w, op.getDy(), type), swap);
+  OnnxValue a = w.reshape(w.transpose(w.reshape(w.getAs(op.getX(), type), split), order), merged);
+  OnnxValue b = w.transpose(w.getAs(op.getDy(), type), swap);
   SmallVector<int64_t> pads = bothPads(op.getPadsLow(), op.getPadsHigh());
   OnnxValue full = w.node("Conv", {a, b},
                           {{"strides", op.getDilations()},
@@ -98,8 +69,7 @@ OnnxValue exportConvBackwardWeights(ConvBackwardWeightsOp op, OnnxWriter &w) {
 
 } // namespace
 
-void mpt::addContractionRules(ExportRules &rules) {
-  addRule<MatMulOp>(rules, [](MatMulOp op, OnnxWriter &w) { return Values{exportMatMul(op, w)}; });
+void mpt::addConvRules(ExportRules &rules) {
   addRule<ConvOp>(rules, [](ConvOp op, OnnxWriter &w) { return Values{exportConv(op, w)}; });
   addRule<ConvBackwardDataOp>(
       rules, [](ConvBackwardDataOp op, OnnxWriter &w) { return Values{exportConvBackwardData(op, w)}; });

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Types of gathers.
+#include "TypeInference.h"
+
+#include "mpt/Dialect/MPT/GraphBuilder.h"
+
+using namespace mlir;
+using namespace mpt;
+
+/// x's shape with dimension `axis` replaced by `indices`' dimensions.
+MPT_INFER(GatherOp) {
+  RankedTensorType x = tensorType(adaptor.getX());
+  int64_t axis = adaptor.getAxis();
+  if (axis < 0 || axis >= x.getRank())
+    return emitOptionalError(loc, "expected an axis below ", x.getRank(), ", got ", axis);
+  SmallVector<int64_t> shape(x.getShape().take_front(axis));
+  llvm::append_range(shape, tensorType(adaptor.getIndices()).getShape());
+  llvm::append_range(shape, x.getShape().drop_front(axis + 1));
+  types.push_back(x.clone(shape));
+  return success();
+}
+
+MPT_INFER(GatherElementsOp) {
+  types.push_back(tensorType(adaptor.getX()).clone(tensorType(adaptor.getIndices()).getShape()));
+  return success();
+}
+
+MPT_INFER(GatherNDOp) {
+  RankedTensorType x = tensorType(adaptor.getX()), indices = tensorType(adaptor.getIndices());
+  int64_t batch = adaptor.getBatchDims();
+  if (indices.getRank() < 1 || batch < 0 || batch >= indices.getRank() ||
+      batch + indices.getShape().back() > x.getRank())
+    return emitOptionalError(loc, "expected index tuples into ", x, ", got ", indices);
+  SmallVector<int64_t> shape(indices.getShape().drop_back());
+  llvm::append_range(shape, x.getShape().drop_front(batch + indices.getShape().back()));
+  types.push_back(x.clone(shape));
+  return success();
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// Scatters: updates at given places, and the blocks of Col2Im, whose places follow from its window.
+#include "Binder.h"
+
+using namespace mlir;
+using namespace mpt;
+
+static FailureOr<ScatterKind> scatterKind(Binder &b) {
+  StringRef text = b.stringAttr("reduction", "none");
+  for (auto [name, kind] : {std::pair<StringRef, ScatterKind>{"none", ScatterKind::assign},
+                            {"add", ScatterKind::add},
+                            {"mul", ScatterKind::mul},
+                            {"min", ScatterKind::min},
+                            {"max", ScatterKind::max}})
+    if (text == name)
+      return kind;
+  return b.fail() << "expected reduction none, add, mul, min or max, got '" << text << "'";
+}
+
+static LogicalResult importScatterElements(Binder &b) {
+  if (failed(b.need(3)))
+    return failure();
+  FailureOr<int64_t> axis = b.axis(b.intAttr("axis", 0), b.rank(0));
+  FailureOr<ScatterKind> kind = scatterKind(b);
+  if (failed(axis) || failed(kind))
+    return failure();
+  if (b.shape(1) != b.shape(2) || b.rank(1) != b.rank(0) || b.element(2) != b.element(0))
+    return b.fail() << "expected indices and updates of one shape and the data's rank, got " << b.in(1).getType()
+                    << " and " << b.in(2).getType();
+  return b.done(b.make<ScatterElementsOp>(b.in(0), b.in(1), b.in(2), *axis, *kind));
+}
+
+static LogicalResult importScatterND(Binder &b) {
+  if (failed(b.need(3)))
+    return failure();
+  FailureOr<ScatterKind> kind = scatterKind(b);
+  if (failed(kind))
+    return failure();
+  if (b.rank(1) < 1 || b.shape(1).back() > b.rank(0) || b.element(2) != b.element(0))
+    return b.fail() << "expected index tuples that fit the data, got " << b.in(1).getType() << " for "
+                    << b.in(0).getType();
+  SmallVector<int64_t> want(b.shape(1).drop_back());
+  want.append(b.shape(0).begin() + b.shape(1).back(), b.shape(0).end());
+  if (b.shape(2) != ArrayRef<int64_t>(want))
+    return b.fail() << "expected updates of shape [" << want << "], got [" << b.shape(2) << "]";
+  return b.done(b.make<ScatterNDOp>(b.in(0), b.in(1), b.in(2), 0, *kind));
+}
+
+/// Most places that Col2Im adds up: they are a constant of i64.
+static constexpr int64_t mostPlaces = int64_t(1) << 24;
+
+/// x [N, C * block, columns]: overlapping blocks are added up into images [N, C, image...].
+static LogicalResult importCol2Im(Binder &b) {
+  if (failed(b.need(3)))
+    return failure();
+  FailureOr<SmallVector<int64_t>> image = b.ints(1, "the image's extents"), block = b.ints(2, "the block's extents");
+  if (failed(image) || failed(block))
+    return failure();
+  size_t rank = image->size();
+  SmallVector<int64_t> ones(rank, 1), zeros(2 * rank, 0);
+  SmallVector<int64_t> dilations = b.intsAttr("dilations", ones), strides = b.intsAttr("strides", ones),
+                       pads = b.intsAttr("pads", zeros);
+  if (rank < 1 || rank > 3)
+    return b.fail() << "expected an image of one to three extents, got [" << *image << "]";
+  if (failed(b.checkWindow("extents of the image", *image, rank)) ||
+      failed(b.checkWindow("extents of the block", *block, rank)) || failed(b.checkWindow("strides", strides, rank)) ||
+      failed(b.checkWindow("dilations", dilations, rank)) || failed(b.checkPads(pads, rank, /*cropping=*/false)))
+    return failure();
+  SmallVector<int64_t> steps;
+  for (size_t i = 0; i < rank; ++i) {
+    int64_t room = (*image)[i] + pads[i] + pads[rank + i] - ((*block)[i] - 1) * dilations[i] - 1;
+    steps.push_back(room < 0 ? 0 : room / strides[i] + 1);
+  }
+  if (failed(b.checkShape(*image)) || failed(b.checkShape(*block)) || failed(b.checkShape(steps)))
+    return failure();
+  auto count = [](ArrayRef<int64_t> extents) { return ShapedType::getNumElements(extents); };
+  int64_t taps = count(*block), columns = count(steps), size = count(*image);
+  if (b.rank(0) != 3 || !b.isFloat(0) || b.shape(0)[1] % taps != 0 || b.shape(0)[2] != columns || columns == 0)
+    return b.fail() << "expected float x [N, a multiple of " << taps << ", " << columns << "], got "
+                    << b.in(0).getType();
+  SmallVector<int64_t> shape{b.shape(0)[0], b.shape(0)[1] / taps};
+  shape.append(image->begin(), image->end());
+  if (failed(b.checkShape(shape)) || failed(b.checkShape({taps, columns})))
+    return failure();
+  if (taps * columns > mostPlaces)
+    return b.fail() << "expected up to " << mostPlaces << " places that are added up, got " << taps * columns;
+  SmallVector<int64_t> places;
+  places.reserve(taps * columns);
+  for (int64_t tap = 0; tap < taps; ++tap)
+    for (int64_t column = 0; column < columns; ++column) {
+      int64_t place = 0, stride = 1, t = tap, c = column;
+      for (size_t i = rank; i-- > 0; t /= (*block)[i], c /= steps[i], stride *= (*image)[i]) {
+        int64_t at = c % steps[i] * strides[i] + t % (*block)[i] * dilations[i] - pads[i];
+        if (at < 0 || at >= (*image)[i]) {
+          place = size; // what falls into the padding is added up behind the image
+          break;
+        }
+        place += at * stride;
+      }
+      places.push_back(place);
+    }
+  RankedTensorType type = tensorType(b.in(0)).clone({shape[0], shape[1], size + 1});
+  Value updates = b.reshape(b.in(0), {shape[0], shape[1], taps * columns});
+  Value all = b.make<ScatterAddOp>(type, b.indices(places), updates, b.i64(2));
+  return b.done(b.reshape(b.slice(all, {0, 0, 0}, {shape[0], shape[1], size}), shape));
+}
+
+void mpt::addScatterRules(RuleTable &t) {
+  t.on("Scatter", 9, importScatterElements);
+  t.on("ScatterElements", 11, importScatterElements);
+  t.on("ScatterND", 11, importScatterND);
+  t.on("Col2Im", 18, importCol2Im);
+}
