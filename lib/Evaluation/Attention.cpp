@@ -140,6 +140,6 @@ LogicalResult interpretAttendGradient(rt::AttendGradientOp op, InterpreterFrame 
 } // namespace
 
 void mpt::attachAttentionRules(MLIRContext *context) {
-  attachRule<rt::AttendOp, interpretAttend>(context);
-  attachRule<rt::AttendGradientOp, interpretAttendGradient>(context);
+  attachRule<rt::AttendOp, interpretAttend, AccessPattern::Windows>(context);
+  attachRule<rt::AttendGradientOp, interpretAttendGradient, AccessPattern::Windows>(context);
 }

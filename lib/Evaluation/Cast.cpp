@@ -37,7 +37,7 @@ static void castToFloat(CastOp op, const Tensor &x, Tensor &y, InterpreterFrame 
   Overflow overflow = op.getOverflow();
   auto convert = [&](auto round) {
     auto write = [&](auto in) { llvm::transform(in, y.writeReals().begin(), round); };
-    x.isFloat() ? write(x.reals()) : write(x.ints());
+    x.isFloat() ? write(x.reals()) : x.isUnsigned64() ? write(x.words()) : write(x.ints());
   };
   if (frame.isOracle())
     return convert([](double value) { return value; });
@@ -64,4 +64,16 @@ static LogicalResult interpretCast(CastOp op, InterpreterFrame &frame) {
   return success();
 }
 
-void mpt::attachCastRules(MLIRContext *context) { attachRule<CastOp, interpretCast>(context); }
+namespace {
+/// Stochastic rounding draws bits by position, so that its results differ where operands do not.
+struct CastPattern : EvaluationPattern::ExternalModel<CastPattern, CastOp> {
+  AccessPattern getAccessPattern(Operation *op) const {
+    return cast<CastOp>(op).getKey() ? AccessPattern::Elements : AccessPattern::Pointwise;
+  }
+};
+} // namespace
+
+void mpt::attachCastRules(MLIRContext *context) {
+  attachRule<CastOp, interpretCast>(context);
+  CastOp::attachInterface<CastPattern>(*context);
+}

@@ -150,7 +150,7 @@ LogicalResult interpretConvBackwardWeights(ConvBackwardWeightsOp op, Interpreter
 } // namespace
 
 void mpt::attachConvRules(MLIRContext *context) {
-  attachRule<ConvOp, interpretConv>(context);
-  attachRule<ConvBackwardDataOp, interpretConvBackwardData>(context);
-  attachRule<ConvBackwardWeightsOp, interpretConvBackwardWeights>(context);
+  attachRule<ConvOp, interpretConv, AccessPattern::Windows>(context);
+  attachRule<ConvBackwardDataOp, interpretConvBackwardData, AccessPattern::Windows>(context);
+  attachRule<ConvBackwardWeightsOp, interpretConvBackwardWeights, AccessPattern::Windows>(context);
 }

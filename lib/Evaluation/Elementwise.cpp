@@ -74,6 +74,22 @@ int64_t compute(XorOp, int64_t a, int64_t b) { return a ^ b; }
 double compute(ReluBackwardOp, double dy, double y) { return y > 0 ? dy : 0.0; }
 double compute(TanhBackwardOp, double dy, double y) { return dy * (1 - y * y); }
 double compute(SigmoidBackwardOp, double dy, double y) { return dy * (y * (1 - y)); }
+
+/// The same on integers of 64 bits without sign: most ops do not tell.
+template <typename Op> uint64_t computeWord(Op op, uint64_t x) {
+  return static_cast<uint64_t>(compute(op, static_cast<int64_t>(x)));
+}
+uint64_t computeWord(AbsOp, uint64_t x) { return x; }
+uint64_t computeWord(ReluOp, uint64_t x) { return x; }
+uint64_t computeWord(SignOp, uint64_t x) { return x != 0; }
+template <typename Op> uint64_t computeWord(Op op, uint64_t a, uint64_t b) {
+  return static_cast<uint64_t>(compute(op, static_cast<int64_t>(a), static_cast<int64_t>(b)));
+}
+uint64_t computeWord(DivOp, uint64_t a, uint64_t b) { return a / b; }
+uint64_t computeWord(ModOp, uint64_t a, uint64_t b) { return a % b; }
+uint64_t computeWord(MaxOp, uint64_t a, uint64_t b) { return std::max(a, b); }
+uint64_t computeWord(MinOp, uint64_t a, uint64_t b) { return std::min(a, b); }
+
 /// Rules of ops on floats alone, on integers alone, and on both.
 template <typename Op, typename Element>
 constexpr bool unaryRule = std::is_same_v<decltype(compute(std::declval<Op>(), Element())), Element>;
@@ -98,6 +114,9 @@ template <typename Op> LogicalResult unary(Op op, InterpreterFrame &frame) {
       // Rules given for reals alone (clamp) hold for integers too: their results are whole numbers in range.
       for (auto [in, out] : llvm::zip_equal(x.ints(), y.writeInts()))
         out = static_cast<int64_t>(compute(op, static_cast<double>(in)));
+    } else if (x.isUnsigned64()) {
+      for (auto [in, out] : llvm::zip_equal(x.words(), y.writeInts()))
+        out = static_cast<int64_t>(computeWord(op, in));
     } else {
       for (auto [in, out] : llvm::zip_equal(x.ints(), y.writeInts()))
         out = compute(op, in);
@@ -124,16 +143,24 @@ template <typename Op> LogicalResult binary(Op op, InterpreterFrame &frame) {
       constexpr bool divides = std::is_same_v<Op, DivOp> || std::is_same_v<Op, ModOp>;
       if (divides && llvm::is_contained(b.ints(), 0))
         return op.emitOpError() << "expected a divisor other than 0";
-      for (auto [l, r, out] : llvm::zip_equal(a.ints(), b.ints(), y.writeInts()))
-        out = compute(op, l, r);
+      if (a.isUnsigned64())
+        for (auto [l, r, out] : llvm::zip_equal(a.words(), b.words(), y.writeInts()))
+          out = static_cast<int64_t>(computeWord(op, l, r));
+      else
+        for (auto [l, r, out] : llvm::zip_equal(a.ints(), b.ints(), y.writeInts()))
+          out = compute(op, l, r);
     }
   }
   frame.set(op.getY(), std::move(y));
   return success();
 }
 
-template <typename... Ops> void attachUnary(MLIRContext *context) { (attachRule<Ops, unary<Ops>>(context), ...); }
-template <typename... Ops> void attachBinary(MLIRContext *context) { (attachRule<Ops, binary<Ops>>(context), ...); }
+template <typename... Ops> void attachUnary(MLIRContext *context) {
+  (attachRule<Ops, unary<Ops>, AccessPattern::Pointwise>(context), ...);
+}
+template <typename... Ops> void attachBinary(MLIRContext *context) {
+  (attachRule<Ops, binary<Ops>, AccessPattern::Pointwise>(context), ...);
+}
 
 bool holds(IsNaNOp, double x) { return std::isnan(x); }
 bool holds(IsInfOp, double x) { return std::isinf(x); }
@@ -174,10 +201,13 @@ LogicalResult interpretCompare(CompareOp op, InterpreterFrame &frame) {
   Tensor y = frame.zeros(op.getY());
   MutableArrayRef<int64_t> out = y.writeInts();
   withPredicate(op.getPredicate(), [&](auto holds) {
+    auto compareAll = [&](auto l, auto r) { std::transform(l.begin(), l.end(), r.begin(), out.begin(), holds); };
     if (a.isFloat())
-      std::transform(a.reals().begin(), a.reals().end(), b.reals().begin(), out.begin(), holds);
+      compareAll(a.reals(), b.reals());
+    else if (a.isUnsigned64())
+      compareAll(a.words(), b.words());
     else
-      std::transform(a.ints().begin(), a.ints().end(), b.ints().begin(), out.begin(), holds);
+      compareAll(a.ints(), b.ints());
   });
   frame.set(op.getY(), std::move(y));
   return success();
@@ -205,9 +235,9 @@ void mpt::attachElementwiseRules(MLIRContext *context) {
   attachBinary<AddOp, SubOp, MulOp, DivOp, ModOp, PowOp, MaxOp, MinOp, AndOp, OrOp, XorOp, ReluBackwardOp,
                TanhBackwardOp, SigmoidBackwardOp>(context);
   attachDecompositions<SwishOp, GeluBackwardOp>(context);
-  attachRule<IsNaNOp, test<IsNaNOp>>(context);
-  attachRule<IsInfOp, test<IsInfOp>>(context);
-  attachRule<IsFiniteOp, test<IsFiniteOp>>(context);
-  attachRule<CompareOp, interpretCompare>(context);
-  attachRule<SelectOp, interpretSelect>(context);
+  attachRule<IsNaNOp, test<IsNaNOp>, AccessPattern::Pointwise>(context);
+  attachRule<IsInfOp, test<IsInfOp>, AccessPattern::Pointwise>(context);
+  attachRule<IsFiniteOp, test<IsFiniteOp>, AccessPattern::Pointwise>(context);
+  attachRule<CompareOp, interpretCompare, AccessPattern::Pointwise>(context);
+  attachRule<SelectOp, interpretSelect, AccessPattern::Pointwise>(context);
 }

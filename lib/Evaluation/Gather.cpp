@@ -38,7 +38,7 @@ LogicalResult interpretGatherND(GatherNDOp op, InterpreterFrame &frame) {
 } // namespace
 
 void mpt::attachGatherRules(MLIRContext *context) {
-  attachRule<GatherOp, interpretGather>(context);
-  attachRule<GatherElementsOp, interpretGatherElements>(context);
-  attachRule<GatherNDOp, interpretGatherND>(context);
+  attachRule<GatherOp, interpretGather, AccessPattern::Moves>(context);
+  attachRule<GatherElementsOp, interpretGatherElements, AccessPattern::Moves>(context);
+  attachRule<GatherNDOp, interpretGatherND, AccessPattern::Moves>(context);
 }

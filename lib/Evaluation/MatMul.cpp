@@ -39,4 +39,6 @@ static LogicalResult interpretMatMul(MatMulOp op, InterpreterFrame &frame) {
   return success();
 }
 
-void mpt::attachMatMulRules(MLIRContext *context) { attachRule<MatMulOp, interpretMatMul>(context); }
+void mpt::attachMatMulRules(MLIRContext *context) {
+  attachRule<MatMulOp, interpretMatMul, AccessPattern::Windows>(context);
+}

@@ -151,8 +151,8 @@ LogicalResult interpretAvgPoolBackward(AvgPoolBackwardOp op, InterpreterFrame &f
 } // namespace
 
 void mpt::attachPoolRules(MLIRContext *context) {
-  attachRule<MaxPoolOp, interpretMaxPool>(context);
-  attachRule<MaxPoolBackwardOp, interpretMaxPoolBackward>(context);
-  attachRule<AvgPoolOp, interpretAvgPool>(context);
-  attachRule<AvgPoolBackwardOp, interpretAvgPoolBackward>(context);
+  attachRule<MaxPoolOp, interpretMaxPool, AccessPattern::Windows>(context);
+  attachRule<MaxPoolBackwardOp, interpretMaxPoolBackward, AccessPattern::Windows>(context);
+  attachRule<AvgPoolOp, interpretAvgPool, AccessPattern::Windows>(context);
+  attachRule<AvgPoolBackwardOp, interpretAvgPoolBackward, AccessPattern::Windows>(context);
 }

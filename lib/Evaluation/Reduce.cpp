@@ -40,8 +40,9 @@ LogicalResult interpretReduce(ReduceOp op, InterpreterFrame &frame) {
   ReduceKind kind = op.getKind();
   if (!x.isFloat()) {
     MutableArrayRef<int64_t> out = y.writeInts();
+    bool isUnsigned = x.getElementType().isUnsignedInteger() || x.getElementType().isInteger(1);
     int64_t top = wrapInteger(-1, x.getElementType()), low = 0; // unsigned bounds; signed ones below
-    if (top < 0) {
+    if (!isUnsigned) {
       unsigned width = x.getElementType().getIntOrFloatBitWidth();
       top = static_cast<int64_t>((UINT64_C(1) << (width - 1)) - 1);
       low = -top - 1;
@@ -49,15 +50,16 @@ LogicalResult interpretReduce(ReduceOp op, InterpreterFrame &frame) {
     int64_t start = kind == ReduceKind::prod ? 1 : kind == ReduceKind::max ? low : kind == ReduceKind::min ? top : 0;
     std::fill(out.begin(), out.end(), start);
     fold<int64_t>(x, strides, x.ints(), out, [&](int64_t a, int64_t b) -> int64_t {
+      bool isLess = isUnsigned ? uint64_t(a) < uint64_t(b) : a < b;
       if (kind == ReduceKind::max)
-        return std::max(a, b);
+        return isLess ? b : a;
       if (kind == ReduceKind::min)
-        return std::min(a, b);
+        return isLess ? a : b;
       return static_cast<int64_t>(kind == ReduceKind::prod ? uint64_t(a) * uint64_t(b) : uint64_t(a) + uint64_t(b));
     });
     if (kind == ReduceKind::mean)
       for (int64_t &sum : out)
-        sum = count ? sum / count : 0;
+        sum = !count ? 0 : isUnsigned ? static_cast<int64_t>(uint64_t(sum) / uint64_t(count)) : sum / count;
     frame.set(op.getY(), std::move(y));
     return success();
   }
@@ -115,6 +117,8 @@ LogicalResult interpretArgReduce(ArgReduceOp op, InterpreterFrame &frame) {
   };
   if (x.isFloat())
     search(x.reals());
+  else if (x.isUnsigned64())
+    search(x.words());
   else
     search(x.ints());
   frame.set(op.getY(), std::move(y));

@@ -57,6 +57,6 @@ LogicalResult interpretResizeBackward(ResizeBackwardOp op, InterpreterFrame &fra
 } // namespace
 
 void mpt::attachResizeRules(MLIRContext *context) {
-  attachRule<ResizeOp, interpretResize>(context);
-  attachRule<ResizeBackwardOp, interpretResizeBackward>(context);
+  attachRule<ResizeOp, interpretResize, AccessPattern::Windows>(context);
+  attachRule<ResizeBackwardOp, interpretResizeBackward, AccessPattern::Windows>(context);
 }

@@ -127,11 +127,11 @@ LogicalResult interpretIota(IotaOp op, InterpreterFrame &frame) {
 
 void mpt::attachShapeRules(MLIRContext *context) {
   attachRule<ConstantOp, interpretConstant>(context);
-  attachRule<ReshapeOp, interpretReshape>(context);
-  attachRule<TransposeOp, interpretTranspose>(context);
-  attachRule<BroadcastOp, interpretBroadcast>(context);
-  attachRule<SliceOp, interpretSlice>(context);
-  attachRule<ReverseOp, interpretReverse>(context);
+  attachRule<ReshapeOp, interpretReshape, AccessPattern::Moves>(context);
+  attachRule<TransposeOp, interpretTranspose, AccessPattern::Moves>(context);
+  attachRule<BroadcastOp, interpretBroadcast, AccessPattern::Moves>(context);
+  attachRule<SliceOp, interpretSlice, AccessPattern::Moves>(context);
+  attachRule<ReverseOp, interpretReverse, AccessPattern::Moves>(context);
   attachRule<ConcatOp, interpretConcat>(context);
   attachRule<PadOp, interpretPad>(context);
   attachRule<IotaOp, interpretIota>(context);

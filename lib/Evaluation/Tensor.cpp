@@ -135,6 +135,21 @@ std::vector<char> Tensor::toBytes() const {
   return bytes;
 }
 
+DenseElementsAttr Tensor::toAttribute() const {
+  if (size() == 0)
+    return isFloat() ? DenseElementsAttr::get(type, ArrayRef<APFloat>())
+                     : DenseElementsAttr::get(type, ArrayRef<APInt>());
+  std::vector<char> bytes = toBytes();
+  size_t width = elementBytes(getElementType());
+  // Equal to itself, one element on.
+  bool isUniform = std::equal(bytes.begin() + width, bytes.end(), bytes.begin());
+  if (isUniform)
+    bytes.resize(width);
+  if (getElementType().isInteger(1)) // packed in attributes, a byte each here
+    return DenseElementsAttr::get(type, SmallVector<bool>(bytes.begin(), bytes.end()));
+  return DenseElementsAttr::getFromRawBuffer(type, bytes);
+}
+
 uint64_t Tensor::bits(int64_t i) const {
   if (auto real = dyn_cast<FloatType>(getElementType()))
     return encode(FloatFormat(real), reals()[i]);

@@ -2,8 +2,8 @@
 // Operand, attribute and result access of import rules, with located failures.
 #include "Binder.h"
 #include "Converter.h"
-#include "Host.h"
 
+#include "mpt/Evaluation/Constants.h"
 #include "mpt/Import/Import.h"
 
 #include "llvm/Support/MathExtras.h"
@@ -45,9 +45,9 @@ ElementsAttr Binder::given(unsigned i) { return has(i) ? constantOf(in(i)) : Ele
 
 SmallVector<int64_t> Binder::intsOf(ElementsAttr values) {
   SmallVector<int64_t> result;
-  std::optional<HostTensor> host = readHost(values);
-  for (int64_t i = 0, e = host ? host->type.getNumElements() : 0; i < e; ++i)
-    result.push_back(host->isFloat() ? static_cast<int64_t>(host->real(i)) : host->integer(i));
+  FailureOr<Tensor> tensor = Tensor::fromAttribute(values, UnknownLoc::get(values.getContext()));
+  for (int64_t i = 0, e = succeeded(tensor) ? tensor->size() : 0; i < e; ++i)
+    result.push_back(tensor->isFloat() ? static_cast<int64_t>(tensor->reals()[i]) : tensor->ints()[i]);
   return result;
 }
 
@@ -64,11 +64,11 @@ FailureOr<SmallVector<int64_t>> Binder::ints(unsigned i, StringRef what) {
 
 FailureOr<double> Binder::number(unsigned i, StringRef what) {
   ElementsAttr values = given(i);
-  std::optional<HostTensor> host = values ? readHost(values) : std::nullopt;
-  if (!host || host->type.getNumElements() != 1)
+  if (!values || values.getNumElements() != 1)
     return fail() << "expected one constant number as " << what << " (operand " << i << "), got "
-                  << (!host ? "a value that is computed at run time" : "several");
-  return host->real(0);
+                  << (!values ? "a value that is computed at run time" : "several");
+  FailureOr<Tensor> tensor = Tensor::fromAttribute(values, loc);
+  return failed(tensor) ? FailureOr<double>() : tensor->number(0);
 }
 
 int64_t Binder::intAttr(StringRef name, int64_t otherwise) {

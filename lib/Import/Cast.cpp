@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Casts, and linear quantization: integers as they stand in the file, decoded where they are used.
 #include "Converter.h"
-#include "Host.h"
+
+#include "mpt/Evaluation/Tensor.h"
 
 using namespace mlir;
 using namespace mpt;
@@ -50,15 +51,14 @@ static FailureOr<Value> spread(Binder &b, unsigned i, StringRef what) {
 static Value decoded(Binder &b, Type wide) {
   if (Value whole = b.converter.quantized.lookup(b.node.getInputs()[0]))
     return b.cast(whole, wide);
-  std::optional<HostTensor> values =
-      b.element(0).isUnsignedInteger() && b.given(0) ? readHost(b.given(0)) : std::nullopt;
-  if (!values)
+  if (!b.element(0).isUnsignedInteger() || !b.given(0))
     return b.cast(b.in(0), wide);
+  FailureOr<Tensor> values = Tensor::fromAttribute(b.given(0), b.loc);
+  if (failed(values))
+    return Value();
   unsigned width = 2 * b.element(0).getIntOrFloatBitWidth();
-  HostTensor widened(tensorType(b.in(0)).clone(b.builder.getIntegerType(width)));
-  widened.splat = values->splat;
-  widened.ints = values->ints;
-  return b.cast(b.constant(writeHost(widened)), wide);
+  Tensor widened = values->as(tensorType(b.in(0)).clone(b.builder.getIntegerType(width)));
+  return b.cast(b.constant(widened.toAttribute()), wide);
 }
 
 static LogicalResult importDequantizeLinear(Binder &b) {
@@ -70,6 +70,8 @@ static LogicalResult importDequantizeLinear(Binder &b) {
     return failure();
   Type wide = wideType(b.element(1));
   Value x = decoded(b, wide);
+  if (!x)
+    return failure();
   if (*zero)
     x = b.sub(x, b.cast(*zero, wide));
   return b.done(b.cast(b.mul(x, b.widen(*scale)), b.element(1)));

@@ -4,6 +4,7 @@
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
+#include "mpt/Import/Fold.h"
 #include "mpt/Import/Import.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -85,7 +86,7 @@ void Converter::foldNew(Block *block, Operation *before) {
   Operation *op = before ? before->getNextNode() : (block->empty() ? nullptr : &block->front());
   while (op) {
     Operation *next = op->getNextNode();
-    if (ElementsAttr value = evaluateConstant(op)) {
+    if (ElementsAttr value = foldToConstant(op)) {
       OpBuilder here(op);
       Value constant = ConstantOp::create(here, op->getLoc(), value);
       op->getResult(0).replaceAllUsesWith(constant);

@@ -58,11 +58,6 @@ private:
   llvm::SmallVector<mlir::Operation *> graveyard;
 };
 
-/// The value of `op` when every operand is a constant and the result is not too large to keep; null otherwise.
-mlir::ElementsAttr evaluateConstant(mlir::Operation *op);
-/// The attribute of an mpt.constant, null for other values.
-mlir::ElementsAttr constantOf(mlir::Value value);
-
 } // namespace mpt
 
 #endif // MPT_LIB_IMPORT_CONVERTER_H

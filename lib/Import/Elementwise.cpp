@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Elementwise ops: arithmetic, comparison, activations, and functions written out in those that core has.
 #include "Binder.h"
-#include "Host.h"
+
+#include "mpt/Evaluation/Constants.h"
 
 using namespace mlir;
 using namespace mpt;
@@ -92,12 +93,11 @@ static LogicalResult importPow(Binder &b) {
     return failure();
   Value x = b.in(0);
   Type element = b.element(0);
-  std::optional<HostTensor> exponent = b.given(1) ? readHost(b.given(1)) : std::nullopt;
-  if (exponent && (exponent->splat || exponent->count() == 1)) {
+  if (std::optional<double> exponent = b.given(1) ? uniformNumber(b.given(1)) : std::nullopt) {
     auto shape = b.broadcastShape(b.shape(0), b.shape(1));
     if (failed(shape))
       return failure();
-    double value = exponent->real(0);
+    double value = *exponent;
     Value base = b.broadcastTo(x, *shape);
     if (value == 1)
       return b.done(base);
@@ -137,8 +137,8 @@ static LogicalResult importWhere(Binder &b) {
   if (failed(shape))
     return failure();
   // A condition known to be one value everywhere picks its branch, so that the other one's graph can go.
-  if (ElementsAttr condition = b.given(0); condition && condition.isSplat() && condition.getNumElements() > 0)
-    return b.done(b.broadcastTo(b.in(readHost(condition)->real(0) != 0 ? 1 : 2), *shape));
+  if (std::optional<double> condition = b.given(0) ? uniformNumber(b.given(0)) : std::nullopt)
+    return b.done(b.broadcastTo(b.in(*condition != 0 ? 1 : 2), *shape));
   return b.done(
       b.select(b.broadcastTo(b.in(0), *shape), b.broadcastTo(b.in(1), *shape), b.broadcastTo(b.in(2), *shape)));
 }

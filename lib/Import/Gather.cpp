@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gathers, and what reads or compares positions.
 #include "Binder.h"
-#include "Host.h"
+
+#include "mpt/Evaluation/Tensor.h"
 
 using namespace mlir;
 using namespace mpt;
@@ -77,18 +78,20 @@ static LogicalResult importNonZero(Binder &b) {
   if (failed(b.need(1)))
     return failure();
   ElementsAttr values = b.given(0);
-  std::optional<HostTensor> x = values ? readHost(values) : std::nullopt;
-  if (!x)
+  if (!values)
     return b.fail() << "expected constant values, as the result's shape depends on them, got values that are computed "
                        "at run time";
-  if (x->type.getNumElements() > (1 << 24))
-    return b.fail() << "expected at most 2^24 constant values, got " << x->type.getNumElements();
+  if (values.getNumElements() > (1 << 24))
+    return b.fail() << "expected at most 2^24 constant values, got " << values.getNumElements();
+  FailureOr<Tensor> x = Tensor::fromAttribute(values, b.loc);
+  if (failed(x))
+    return failure();
   int64_t rank = b.rank(0);
   SmallVector<SmallVector<int64_t>> positions(rank);
   SmallVector<int64_t> at(rank, 0);
   int64_t count = 0;
-  for (int64_t i = 0, e = x->type.getNumElements(); i < e; ++i) {
-    if (x->real(i) != 0) {
+  for (int64_t i = 0, e = x->size(); i < e; ++i) {
+    if (x->number(i) != 0) {
       ++count;
       for (int64_t d = 0; d < rank; ++d)
         positions[d].push_back(at[d]);

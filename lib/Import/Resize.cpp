@@ -2,7 +2,8 @@
 // Resampling: ONNX's modes become, for each axis, the input positions and weights of every output sample. GridSample
 // computes its positions at run time.
 #include "Binder.h"
-#include "Host.h"
+
+#include "mpt/Evaluation/Tensor.h"
 
 #include <cmath>
 #include <functional>
@@ -123,9 +124,13 @@ static FailureOr<SmallVector<Axis>> axesOf(Binder &b) {
   if (auto attribute = dyn_cast_or_null<DenseF32ArrayAttr>(b.attr("scales"))) // Upsample 7
     scaleValues = DenseElementsAttr::get(RankedTensorType::get({attribute.size()}, b.builder.getF32Type()),
                                          attribute.asArrayRef());
-  std::optional<HostTensor> scales = scaleValues ? readHost(scaleValues) : std::nullopt;
-  if (scales && scales->type.getNumElements() == 0)
-    scales.reset();
+  std::optional<Tensor> scales;
+  if (scaleValues && scaleValues.getNumElements() > 0) {
+    FailureOr<Tensor> given = Tensor::fromAttribute(scaleValues, b.loc);
+    if (failed(given))
+      return failure();
+    scales = *given;
+  }
   bool sized = b.version() >= 11 && b.has(3) && tensorType(b.in(3)).getNumElements() > 0;
   if (sized == scales.has_value())
     return b.fail() << "expected either constant scales or constant sizes, got " << (sized ? "both" : "neither");
@@ -136,9 +141,9 @@ static FailureOr<SmallVector<Axis>> axesOf(Binder &b) {
       return failure();
     sizes = *given;
   }
-  if (axes.size() != (sized ? sizes.size() : static_cast<size_t>(scales->type.getNumElements())))
+  if (axes.size() != (sized ? sizes.size() : static_cast<size_t>(scales->size())))
     return b.fail() << "expected " << axes.size() << " scales or sizes, got "
-                    << (sized ? static_cast<int64_t>(sizes.size()) : scales->type.getNumElements());
+                    << (sized ? static_cast<int64_t>(sizes.size()) : scales->size());
   StringRef policy = b.stringAttr("keep_aspect_ratio_policy", "stretch");
   double common = 0;
   for (size_t i = 0; i < axes.size(); ++i) {
@@ -146,7 +151,7 @@ static FailureOr<SmallVector<Axis>> axesOf(Binder &b) {
     if (failed(at))
       return failure();
     Axis &axis = result[*at];
-    axis.scale = sized ? static_cast<double>(sizes[i]) / static_cast<double>(axis.in) : scales->real(i);
+    axis.scale = sized ? static_cast<double>(sizes[i]) / static_cast<double>(axis.in) : scales->number(i);
     if (!(axis.scale > 0) || axis.scale * static_cast<double>(axis.in) > (1 << 24) || axis.in < 1)
       return b.fail() << "expected positive scales and sizes, got scale " << axis.scale << " on axis " << *at;
     axis.out = sized ? sizes[i] : static_cast<int64_t>(std::floor(axis.scale * static_cast<double>(axis.in)));

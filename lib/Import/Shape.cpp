@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shape ops: movement of data, and the integer arithmetic on shapes that constant evaluation removes.
 #include "Binder.h"
-#include "Host.h"
 
+#include "mpt/Evaluation/Tensor.h"
 #include "mpt/Import/Import.h"
 
 #include "llvm/Support/MathExtras.h"
@@ -429,13 +429,10 @@ static LogicalResult importRange(Binder &b) {
   auto type = RankedTensorType::get({std::max<int64_t>(static_cast<int64_t>(steps), 0)}, b.element(0));
   if (!b.isFloat(0) && type.getNumElements() > longestTable)
     return b.done(b.add(b.mul(IotaOp::create(b.builder, b.loc, type, 0), *delta), *start));
-  HostTensor values(type);
-  values.resize();
-  for (int64_t i = 0, e = values.count(); i < e; ++i) {
-    double value = *start + i * *delta;
-    values.isFloat() ? void(values.floats[i] = value) : void(values.ints[i] = static_cast<int64_t>(value));
-  }
-  return b.done(b.constant(writeHost(values)));
+  Tensor values(type);
+  for (int64_t i = 0, e = values.size(); i < e; ++i)
+    values.setNumber(i, *start + i * *delta);
+  return b.done(b.constant(values.toAttribute()));
 }
 
 static LogicalResult depthSpace(Binder &b, bool toSpace) {

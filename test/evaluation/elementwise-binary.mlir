@@ -153,3 +153,24 @@ func.func @and_bool() {
   check.equal %y0, %e0 : tensor<3xi1>
   return
 }
+
+// 2^64 - 1 is the largest number of its type, not -1.
+func.func @unsigned() {
+  %a = mpt.constant dense<[18446744073709551615, 7]> : tensor<2xui64>
+  %b = mpt.constant dense<2> : tensor<2xui64>
+  %less = mpt.compare lt %a, %b : tensor<2xui64>
+  %eless = mpt.constant dense<false> : tensor<2xi1>
+  check.equal %less, %eless : tensor<2xi1>
+  %max = mpt.max %a, %b : tensor<2xui64>
+  check.equal %max, %a : tensor<2xui64>
+  %div = mpt.div %a, %b : tensor<2xui64>
+  %ediv = mpt.constant dense<[9223372036854775807, 3]> : tensor<2xui64>
+  check.equal %div, %ediv : tensor<2xui64>
+  %real = mpt.cast %a : tensor<2xui64> to tensor<2xf64>
+  %ereal = mpt.constant dense<[1.8446744073709551616e19, 7.0]> : tensor<2xf64>
+  check.equal %real, %ereal : tensor<2xf64>
+  %top = mpt.reduce max %a {axes = array<i64: 0>} : (tensor<2xui64>) -> tensor<ui64>
+  %etop = mpt.constant dense<18446744073709551615> : tensor<ui64>
+  check.equal %top, %etop : tensor<ui64>
+  return
+}

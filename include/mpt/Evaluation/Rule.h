@@ -4,6 +4,7 @@
 #define MPT_EVALUATION_RULE_H
 
 #include "mpt/Evaluation/Frame.h"
+#include "mpt/Interfaces/EvaluationPattern.h"
 
 namespace mpt {
 
@@ -15,9 +16,20 @@ struct RuleModel : Interpretable::ExternalModel<RuleModel<Op, rule>, Op> {
   }
 };
 
+template <typename Op, AccessPattern pattern>
+struct PatternModel : EvaluationPattern::ExternalModel<PatternModel<Op, pattern>, Op> {
+  AccessPattern getAccessPattern(mlir::Operation *) const { return pattern; }
+};
+
 template <typename Op, llvm::LogicalResult (*rule)(Op, InterpreterFrame &)>
 void attachRule(mlir::MLIRContext *context) {
   Op::template attachInterface<RuleModel<Op, rule>>(*context);
+}
+
+/// The same for an op of another pattern than element by element in linear time.
+template <typename Op, llvm::LogicalResult (*rule)(Op, InterpreterFrame &), AccessPattern pattern>
+void attachRule(mlir::MLIRContext *context) {
+  Op::template attachInterface<RuleModel<Op, rule>, PatternModel<Op, pattern>>(*context);
 }
 
 } // namespace mpt

@@ -26,6 +26,8 @@ public:
   static Tensor fromBytes(mlir::RankedTensorType type, llvm::ArrayRef<char> bytes);
   std::vector<char> toBytes() const;
   static int64_t byteSize(mlir::RankedTensorType type);
+  /// The same elements as an attribute, a splat where all encodings are equal.
+  mlir::DenseElementsAttr toAttribute() const;
 
   explicit operator bool() const { return static_cast<bool>(type); }
   mlir::RankedTensorType getType() const { return type; }
@@ -37,10 +39,17 @@ public:
 
   llvm::ArrayRef<double> reals() const { return storage->reals; }
   llvm::ArrayRef<int64_t> ints() const { return storage->ints; }
+  /// Integers of 64 bits without sign are held with the same bits; what compares or divides them has to read them so.
+  bool isUnsigned64() const { return type.getElementType().isUnsignedInteger(64); }
+  llvm::ArrayRef<uint64_t> words() const {
+    return {reinterpret_cast<const uint64_t *>(storage->ints.data()), storage->ints.size()};
+  }
   llvm::MutableArrayRef<double> writeReals() { return detach().reals; }
   llvm::MutableArrayRef<int64_t> writeInts() { return detach().ints; }
   /// Element `i` as a number, whatever the element type.
-  double number(int64_t i) const { return isFloat() ? storage->reals[i] : static_cast<double>(storage->ints[i]); }
+  double number(int64_t i) const {
+    return isFloat() ? storage->reals[i] : isUnsigned64() ? double(words()[i]) : double(storage->ints[i]);
+  }
   void setNumber(int64_t i, double value);
 
   /// The same elements under another type of as many elements; between float types, rounded to `type` when `rounds`.

@@ -6,6 +6,7 @@
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/ONNX/ONNXDialect.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
+#include "mpt/Evaluation/Evaluation.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Verifier.h"
@@ -18,6 +19,9 @@ using namespace mpt;
 
 FailureOr<OwningOpRef<ModuleOp>> mpt::importOnnxBuffer(StringRef bytes, StringRef folder, const ImportOptions &options,
                                                        MLIRContext *context) {
+  DialectRegistry meanings; // constant folding evaluates ops
+  registerEvaluationModels(meanings);
+  context->appendDialectRegistry(meanings);
   context->loadDialect<MPTDialect, onnx::ONNXDialect, train::TrainDialect, func::FuncDialect>();
   Location loc = proto::namedLoc(context, options.name.empty() ? "model" : options.name);
   ::onnx::ModelProto model;
