@@ -57,6 +57,39 @@ template <typename Op, typename Slope> void gradient(ExportRules &rules, Slope s
   });
 }
 
+void addActivationRules(ExportRules &rules) {
+  addRule<GeluOp>(rules, [](GeluOp op, OnnxWriter &w) {
+    StringRef form = op.getForm() == GeluForm::tanh ? "tanh" : "none";
+    return Values{w.node("Gelu", {w.get(op.getX())}, {{"approximate", form}})};
+  });
+  addRule<EluOp>(rules, [](EluOp op, OnnxWriter &w) {
+    return Values{w.node("Elu", {w.get(op.getX())}, {{"alpha", op.getAlpha().convertToDouble()}})};
+  });
+  // Attributes of operators are FP32 numbers; a slope that is none is computed with.
+  addRule<LeakyReluOp>(rules, [](LeakyReluOp op, OnnxWriter &w) {
+    double alpha = op.getAlpha().convertToDouble();
+    if (isFloat32(alpha))
+      return Values{w.node("LeakyRelu", {w.get(op.getX())}, {{"alpha", alpha}})};
+    Arithmetic a(w, Float64Type::get(op.getContext()));
+    OnnxValue x = a.in(op.getX()), below = w.node("Less", {x, a.number(0)});
+    return Values{a.out(w.node("Where", {below, a.mul(x, alpha), x}), op.getY())};
+  });
+  addRule<HardSigmoidOp>(rules, [](HardSigmoidOp op, OnnxWriter &w) {
+    double alpha = op.getAlpha().convertToDouble(), beta = op.getBeta().convertToDouble();
+    // Its result in FP32 would be rounded twice, and executors have it in no wider type.
+    if (isFloat32(alpha) && isFloat32(beta) && !w.isWidened(op.getX()))
+      return Values{w.node("HardSigmoid", {w.get(op.getX())}, {{"alpha", alpha}, {"beta", beta}})};
+    Arithmetic a(w, Float64Type::get(op.getContext()));
+    OnnxValue line = a.add(a.mul(a.in(op.getX()), alpha), a.number(beta));
+    return Values{a.out(w.node("Clip", {line, a.number(0), a.number(1)}), op.getY())};
+  });
+  addRule<ClampOp>(rules, [](ClampOp op, OnnxWriter &w) {
+    Type type = elementOf(op.getY());
+    return Values{w.node("Clip", {w.get(op.getX()), w.scalar(type, op.getLow().convertToDouble()),
+                                  w.scalar(type, op.getHigh().convertToDouble())})};
+  });
+}
+
 } // namespace
 
 void mpt::addElementwiseRules(ExportRules &rules) {
@@ -91,6 +124,7 @@ void mpt::addElementwiseRules(ExportRules &rules) {
   logical<AndOp>(rules, "And", "BitwiseAnd");
   logical<OrOp>(rules, "Or", "BitwiseOr");
   logical<XorOp>(rules, "Xor", "BitwiseXor");
+  addActivationRules(rules);
 
   addRule<ModOp>(rules, [](ModOp op, OnnxWriter &w) {
     return Values{w.node("Mod", {w.get(op.getLhs()), w.get(op.getRhs())}, {{"fmod", int64_t(1)}})};
@@ -102,36 +136,6 @@ void mpt::addElementwiseRules(ExportRules &rules) {
   addRule<IsFiniteOp>(rules, [](IsFiniteOp op, OnnxWriter &w) {
     OnnxValue x = w.cast(w.get(op.getX()), elementOf(op.getX()), wideType(elementOf(op.getX())));
     return Values{w.node("Not", {w.node("Or", {w.node("IsNaN", {x}), w.node("IsInf", {x})})})};
-  });
-  addRule<GeluOp>(rules, [](GeluOp op, OnnxWriter &w) {
-    StringRef form = op.getForm() == GeluForm::tanh ? "tanh" : "none";
-    return Values{w.node("Gelu", {w.get(op.getX())}, {{"approximate", form}})};
-  });
-  addRule<EluOp>(rules, [](EluOp op, OnnxWriter &w) {
-    return Values{w.node("Elu", {w.get(op.getX())}, {{"alpha", op.getAlpha().convertToDouble()}})};
-  });
-  // Attributes of operators are FP32 numbers; a slope that is none is computed with.
-  addRule<LeakyReluOp>(rules, [](LeakyReluOp op, OnnxWriter &w) {
-    double alpha = op.getAlpha().convertToDouble();
-    if (isFloat32(alpha))
-      return Values{w.node("LeakyRelu", {w.get(op.getX())}, {{"alpha", alpha}})};
-    Arithmetic a(w, Float64Type::get(op.getContext()));
-    OnnxValue x = a.in(op.getX()), below = w.node("Less", {x, a.number(0)});
-    return Values{a.out(w.node("Where", {below, a.mul(x, alpha), x}), op.getY())};
-  });
-  addRule<HardSigmoidOp>(rules, [](HardSigmoidOp op, OnnxWriter &w) {
-    double alpha = op.getAlpha().convertToDouble(), beta = op.getBeta().convertToDouble();
-    // Its result in FP32 would be rounded twice, and executors have it in no wider type.
-    if (isFloat32(alpha) && isFloat32(beta) && !w.isWidened(op.getX()))
-      return Values{w.node("HardSigmoid", {w.get(op.getX())}, {{"alpha", alpha}, {"beta", beta}})};
-    Arithmetic a(w, Float64Type::get(op.getContext()));
-    OnnxValue line = a.add(a.mul(a.in(op.getX()), alpha), a.number(beta));
-    return Values{a.out(w.node("Clip", {line, a.number(0), a.number(1)}), op.getY())};
-  });
-  addRule<ClampOp>(rules, [](ClampOp op, OnnxWriter &w) {
-    Type type = elementOf(op.getY());
-    return Values{w.node("Clip", {w.get(op.getX()), w.scalar(type, op.getLow().convertToDouble()),
-                                  w.scalar(type, op.getHigh().convertToDouble())})};
   });
   addRule<CompareOp>(rules, [](CompareOp op, OnnxWriter &w) { return Values{compare(op, w)}; });
   addRule<ReluBackwardOp>(rules, [](ReluBackwardOp op, OnnxWriter &w) {

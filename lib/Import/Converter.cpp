@@ -128,15 +128,20 @@ LogicalResult Converter::convertNode(onnx::NodeOp node) {
 }
 
 LogicalResult Converter::convertOps(Block &block) {
-  for (Operation &op : block) {
+  for (Operation &op : block.without_terminator()) {
     if (auto node = dyn_cast<onnx::NodeOp>(op)) {
       if (failed(convertNode(node)))
         return failure();
-    } else if (isa<ConstantOp, train::ReadOp>(op)) {
-      values[op.getResult(0)] = builder.clone(op)->getResult(0);
-    } else if (!isa<onnx::AbsentOp, onnx::YieldOp, func::ReturnOp>(op)) {
-      return op.emitError() << "expected ONNX nodes and constants in @main, got '" << op.getName() << "'";
+      continue;
     }
+    // Besides nodes, a graph has values without operands: constants and states, which are core already, and operands
+    // that are absent.
+    bool isAbsent = op.getNumResults() == 1 && isa<NoneType>(op.getResult(0).getType());
+    if (op.getNumOperands() != 0 || op.getNumResults() != 1 ||
+        (isa_and_nonnull<onnx::ONNXDialect>(op.getDialect()) && !isAbsent))
+      return op.emitError() << "expected ONNX nodes and constants in @main, got '" << op.getName() << "'";
+    if (!isAbsent)
+      values[op.getResult(0)] = builder.clone(op)->getResult(0);
   }
   return success();
 }

@@ -296,16 +296,21 @@ constexpr int64_t mostPicks = 1 << 24;
 /// Ranges of up to this many numbers are constants.
 constexpr int64_t longestTable = 1 << 12;
 
-static LogicalResult importPad(Binder &b) {
-  if (failed(b.need(1)))
-    return failure();
-  int64_t rank = b.rank(0);
-  SmallVector<int64_t> pads, axes = axisRange(0, rank);
+namespace {
+/// Margins of every axis; negative ones crop.
+struct Margins {
+  SmallVector<int64_t> low, high;
   double value = 0;
-  if (b.version() < 11) {
-    pads = b.intsAttr("pads");
-    value = b.floatAttr("value", 0);
-  } else {
+};
+} // namespace
+
+/// The pads of the node, an attribute before opset 11, with the axes that they are given for.
+static FailureOr<Margins> marginsOf(Binder &b) {
+  int64_t rank = b.rank(0);
+  SmallVector<int64_t> pads = b.intsAttr("pads"), axes = axisRange(0, rank);
+  Margins margins{SmallVector<int64_t>(rank, 0), SmallVector<int64_t>(rank, 0), b.floatAttr("value", 0)};
+  if (b.version() >= 11) {
+    margins.value = 0;
     FailureOr<SmallVector<int64_t>> given = b.ints(1, "pads");
     if (failed(given))
       return failure();
@@ -314,7 +319,7 @@ static LogicalResult importPad(Binder &b) {
       FailureOr<double> number = b.number(2, "padding value");
       if (failed(number))
         return failure();
-      value = *number;
+      margins.value = *number;
     }
     if (b.has(3)) {
       FailureOr<SmallVector<int64_t>> some = b.ints(3, "axes");
@@ -331,55 +336,71 @@ static LogicalResult importPad(Binder &b) {
   }
   if (pads.size() != 2 * axes.size())
     return b.fail() << "expected " << 2 * axes.size() << " pads, got " << pads.size();
-  SmallVector<int64_t> low(rank, 0), high(rank, 0), padded(b.shape(0));
+  SmallVector<int64_t> padded(b.shape(0));
   for (auto [i, axis] : llvm::enumerate(axes)) {
-    low[axis] = pads[i];
-    high[axis] = pads[axes.size() + i];
-    for (int64_t pad : {low[axis], high[axis]})
+    int64_t low = pads[i], high = pads[axes.size() + i];
+    for (int64_t pad : {low, high})
       if (pad < -mostElements || pad > mostElements)
         return b.fail() << "expected pads below 2^40, got [" << pads << "]";
-    padded[axis] = b.shape(0)[axis] + low[axis] + high[axis];
+    margins.low[axis] = low;
+    margins.high[axis] = high;
+    padded[axis] = b.shape(0)[axis] + low + high;
   }
   if (failed(b.checkShape(padded)))
     return failure();
-  StringRef mode = b.stringAttr("mode", "constant");
+  return margins;
+}
+
+/// The element that stands at position `i` of an axis padded in `mode`; fails for an unknown mode.
+static FailureOr<int64_t> paddedPosition(Binder &b, StringRef mode, int64_t i, int64_t extent) {
+  if (mode == "edge")
+    return std::clamp<int64_t>(i, 0, extent - 1);
+  if (mode == "wrap")
+    return ((i % extent) + extent) % extent;
+  if (mode != "reflect")
+    return b.fail() << "expected mode constant, reflect, edge or wrap, got '" << mode << "'";
+  int64_t period = 2 * (extent - 1), at = ((i % period) + period) % period;
+  return at < extent ? at : period - at;
+}
+
+/// The modes that pick existing elements.
+static LogicalResult padByPicking(Binder &b, StringRef mode, const Margins &margins) {
   Value x = b.in(0);
-  if (mode == "constant") {
-    if (b.element(0).isInteger(1)) {
-      Value wide = b.make<PadOp>(b.cast(x, b.builder.getIntegerType(8)), b.list(low), b.list(high),
-                                 b.list(SmallVector<int64_t>(rank, 0)), b.f64(value));
-      return b.done(b.cast(wide, b.builder.getI1Type()));
-    }
-    return b.done(b.make<PadOp>(x, b.list(low), b.list(high), b.list(SmallVector<int64_t>(rank, 0)), b.f64(value)));
-  }
-  // The other modes pick existing elements.
-  for (int64_t axis = 0; axis < rank; ++axis) {
-    int64_t extent = b.shape(0)[axis];
-    if (low[axis] == 0 && high[axis] == 0)
+  for (int64_t axis = 0; axis < b.rank(0); ++axis) {
+    int64_t extent = b.shape(0)[axis], low = margins.low[axis], high = margins.high[axis];
+    if (low == 0 && high == 0)
       continue;
     if (extent == 0 || (mode == "reflect" && extent == 1))
       return b.fail() << "expected more than " << extent << " elements on axis " << axis << " for mode " << mode;
-    if (extent + low[axis] + high[axis] > mostPicks)
+    if (extent + low + high > mostPicks)
       return b.fail() << "expected fewer than 2^24 elements on axis " << axis << " for mode " << mode << ", got "
-                      << extent + low[axis] + high[axis];
+                      << extent + low + high;
     SmallVector<int64_t> picks;
-    for (int64_t i = -low[axis]; i < extent + high[axis]; ++i) {
-      int64_t period = 2 * (extent - 1), at = i;
-      if (mode == "edge") {
-        at = std::clamp<int64_t>(i, 0, extent - 1);
-      } else if (mode == "wrap") {
-        at = ((i % extent) + extent) % extent;
-      } else if (mode == "reflect") {
-        at = ((i % period) + period) % period;
-        at = at < extent ? at : period - at;
-      } else {
-        return b.fail() << "expected mode constant, reflect, edge or wrap, got '" << mode << "'";
-      }
-      picks.push_back(at);
+    for (int64_t i = -low; i < extent + high; ++i) {
+      FailureOr<int64_t> at = paddedPosition(b, mode, i, extent);
+      if (failed(at))
+        return failure();
+      picks.push_back(*at);
     }
     x = b.make<GatherOp>(x, b.indices(picks), axis);
   }
   return b.done(x);
+}
+
+static LogicalResult importPad(Binder &b) {
+  if (failed(b.need(1)))
+    return failure();
+  FailureOr<Margins> margins = marginsOf(b);
+  if (failed(margins))
+    return failure();
+  StringRef mode = b.stringAttr("mode", "constant");
+  if (mode != "constant")
+    return padByPicking(b, mode, *margins);
+  bool isMask = b.element(0).isInteger(1); // core pads numbers
+  Value x = isMask ? b.cast(b.in(0), b.builder.getIntegerType(8)) : b.in(0);
+  SmallVector<int64_t> interior(b.rank(0), 0);
+  Value y = b.make<PadOp>(x, b.list(margins->low), b.list(margins->high), b.list(interior), b.f64(margins->value));
+  return b.done(isMask ? b.cast(y, b.builder.getI1Type()) : y);
 }
 
 static LogicalResult importSplit(Binder &b) {

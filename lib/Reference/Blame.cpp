@@ -95,10 +95,14 @@ private:
     }
     found->op = op->getName().getStringRef().str();
     llvm::raw_string_ostream(found->result) << result.getType();
-    auto type = cast<FloatType>(value.getElementType());
-    found->limit = FloatFormat(type).largest();
+    found->limit = FloatFormat(cast<FloatType>(value.getElementType())).largest();
     found->largest = largestInFP64(op, result, frame);
-    bool narrow = type.getWidth() < 32;
+    found->advice = adviceForResult(op, result);
+  }
+
+  /// What to change so that `result` stays finite.
+  std::string adviceForResult(Operation *op, OpResult result) {
+    bool isNarrow = cast<FloatType>(getElementTypeOrSelf(result)).getWidth() < 32;
     // Differentiation puts the backward pass behind the op that computes the loss.
     auto function = op->getParentOfType<func::FuncOp>();
     Operation *end = op->getBlock()->getTerminator();
@@ -112,17 +116,16 @@ private:
         if (!llvm::is_contained(wide, reader))
           wide.push_back(reader);
     std::string keep = keepLine(wide);
-    if (isGradient && isFixed && narrow && std::isfinite(found->largest))
-      found->advice = "--loss-scale=dynamic which comes down to a scale that fits";
-    else if (isGradient && narrow && std::isfinite(found->largest))
-      found->advice = "nothing, if it happens now and then: the scale is lowered; " + keep + " if it goes on";
-    else if (narrow && std::isfinite(found->largest))
-      found->advice = keep;
-    else if (isGradient)
-      found->advice = "the gradient itself has no bound here: clip with --clip-norm, or lower the learning rate";
-    else
-      found->advice = "the value leaves FP32 as well, so no cast is to blame: look at the inputs, or lower the "
-                      "learning rate";
+    bool fitsFP64 = std::isfinite(found->largest);
+    if (isGradient && isFixed && isNarrow && fitsFP64)
+      return "--loss-scale=dynamic which comes down to a scale that fits";
+    if (isGradient && isNarrow && fitsFP64)
+      return "nothing, if it happens now and then: the scale is lowered; " + keep + " if it goes on";
+    if (isNarrow && fitsFP64)
+      return keep;
+    if (isGradient)
+      return "the gradient itself has no bound here: clip with --clip-norm, or lower the learning rate";
+    return "the value leaves FP32 as well, so no cast is to blame: look at the inputs, or lower the learning rate";
   }
 
   /// A narrow copy may have left its type's range although the master is sound.
