@@ -91,9 +91,8 @@ public:
   }
 
   void print(llvm::raw_ostream &os) {
-    os << "# State of the operations\n\nWritten by `CoverageTest --op-status`. Meaning: a rule of the reference "
-          "interpreter. "
-          "Decomposition: simpler\noperations that gradients and targets may inherit.\n\n"
+    os << "# State of the operations\n\nWritten by `CoverageTest --op-status`. Meaning: an evaluation rule. "
+          "Decomposition: simpler operations that\ngradients and targets may inherit.\n\n"
        << "| operation | family | meaning | gradient | decomposition |\n|---|---|---|---|---|\n";
     for (StringRef dialect : {"mpt", "train"})
       for (RegisteredOperationName name : ops(dialect))
