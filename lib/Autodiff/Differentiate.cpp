@@ -2,6 +2,7 @@
 // Reverse walk over a function, and the registration of all rules.
 #include "Rules.h"
 
+#include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
 
 #include "mlir/Interfaces/SideEffectInterfaces.h"
@@ -141,7 +142,8 @@ FailureOr<SmallVector<Value>> mpt::differentiate(func::FuncOp function, ArrayRef
     GraphBuilder b(builder, loss.value.getLoc());
     auto seed = train::ScaleLossOp::create(builder, b.loc, b.splat(tensorType(loss.value), loss.weight),
                                            b.scalar(builder.getF32Type(), 1.0));
-    seed->setAttr("mpt.seed", loss.name.empty() ? Attribute(builder.getUnitAttr()) : builder.getStringAttr(loss.name));
+    setAttr<MPTDialect::SeedAttrHelper>(seed, loss.name.empty() ? Attribute(builder.getUnitAttr())
+                                                                : builder.getStringAttr(loss.name));
     grads.add(builder, loss.value, seed);
   }
   for (Operation *op : llvm::reverse(forward)) {

@@ -2,6 +2,7 @@
 // Evaluation forms: what dropout and batch normalization mean outside training.
 #include "Rules.h"
 
+#include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
 
 using namespace mlir;
@@ -20,7 +21,7 @@ struct DropoutEvaluation : EvaluationForm::ExternalModel<DropoutEvaluation, Drop
 struct BatchNormEvaluation : EvaluationForm::ExternalModel<BatchNormEvaluation, BatchNormOp> {
   FailureOr<SmallVector<Value>> evaluationForm(Operation *operation, OpBuilder &builder) const {
     auto op = cast<BatchNormOp>(operation);
-    Attribute named = op->getAttr("mpt.statistics");
+    Attribute named = getAttr<MPTDialect::StatisticsAttrHelper>(op);
     if (!named)
       return SmallVector<Value>(op->getResults());
     auto states = dyn_cast<ArrayAttr>(named);

@@ -3,11 +3,10 @@
 #include "mpt/Autodiff/TrainingFunctions.h"
 
 #include "mpt/Dialect/MPT/GraphBuilder.h"
+#include "mpt/Dialect/MPT/MPTDialect.h"
 
 using namespace mlir;
 using namespace mpt;
-
-static constexpr StringLiteral nameAttr = "mpt.name";
 
 func::FuncOp mpt::findFunction(ModuleOp module, StringRef name) {
   auto function = module.lookupSymbol<func::FuncOp>(name);
@@ -17,17 +16,19 @@ func::FuncOp mpt::findFunction(ModuleOp module, StringRef name) {
   return nullptr;
 }
 
-static StringRef nameIn(DictionaryAttr attributes) {
-  auto name = attributes ? attributes.getAs<StringAttr>(nameAttr) : StringAttr();
+StringRef mpt::nameOfArgument(func::FuncOp function, unsigned index) {
+  auto name = getArgAttr<MPTDialect::NameAttrHelper>(function, index);
   return name ? name.getValue() : StringRef();
 }
-StringRef mpt::nameOfArgument(func::FuncOp function, unsigned index) { return nameIn(function.getArgAttrDict(index)); }
-StringRef mpt::nameOfResult(func::FuncOp function, unsigned index) { return nameIn(function.getResultAttrDict(index)); }
+StringRef mpt::nameOfResult(func::FuncOp function, unsigned index) {
+  auto name = getResultAttr<MPTDialect::NameAttrHelper>(function, index);
+  return name ? name.getValue() : StringRef();
+}
 
 Value mpt::addArgument(func::FuncOp function, StringRef name, Type type) {
   Builder builder(function.getContext());
   unsigned index = function.getNumArguments();
-  auto attributes = builder.getDictionaryAttr(builder.getNamedAttr(nameAttr, builder.getStringAttr(name)));
+  auto attributes = builder.getDictionaryAttr(namedAttr<MPTDialect::NameAttrHelper>(builder.getStringAttr(name)));
   (void)function.insertArgument(index, type, attributes, NameLoc::get(builder.getStringAttr(name)));
   return function.getArgument(index);
 }
@@ -52,8 +53,9 @@ void mpt::setResults(func::FuncOp function, ArrayRef<NamedValue> results) {
   function.setType(builder.getFunctionType(function.getArgumentTypes(), ValueRange(values).getTypes()));
   SmallVector<Attribute> attributes;
   for (const auto &[name, value] : results)
-    attributes.push_back(builder.getDictionaryAttr(
-        name.empty() ? ArrayRef<NamedAttribute>() : builder.getNamedAttr(nameAttr, builder.getStringAttr(name))));
+    attributes.push_back(
+        builder.getDictionaryAttr(name.empty() ? ArrayRef<NamedAttribute>()
+                                               : namedAttr<MPTDialect::NameAttrHelper>(builder.getStringAttr(name))));
   function.setResAttrsAttr(builder.getArrayAttr(attributes));
 }
 

@@ -2,6 +2,9 @@
 // Core graphs to ONNX files: functions to graphs, states to initializers.
 #include "mpt/Export/Export.h"
 
+#include "mpt/Dialect/MPT/MPTDialect.h"
+#include "mpt/Dialect/ONNX/ONNXDialect.h"
+
 #include "Writer.h"
 
 #include "mlir/IR/DialectResourceBlobManager.h"
@@ -134,7 +137,7 @@ private:
     if (ElementsAttr value = state.getValueAttr())
       return value;
     auto type = cast<RankedTensorType>(state.getType());
-    if (auto from = state->getAttrOfType<StringAttr>("from"))
+    if (StringAttr from = state.getFromAttr())
       if (auto source = module.lookupSymbol<train::StateOp>(from.getValue()); source && source.getValueAttr())
         return source.getValueAttr();
     if (state.getRole() == train::Role::slot || state.getRole() == train::Role::accumulator)
@@ -160,7 +163,7 @@ public:
   LogicalResult run() {
     graph.set_name(function.getName().str());
     for (auto [i, argument] : llvm::enumerate(function.getArguments())) {
-      auto name = function.getArgAttrOfType<StringAttr>(i, "mpt.name");
+      auto name = getArgAttr<MPTDialect::NameAttrHelper>(function, i);
       // An input of the same name belongs to another graph of the model, which this one sees.
       OnnxValue &known = inputs[name ? name.getValue() : "input"];
       if (known.empty()) {
@@ -193,7 +196,7 @@ private:
     for (auto write : function.getOps<train::WriteOp>())
       updates[write.getState()] = writer.unique((write.getState() + "_next").str());
     for (unsigned i = 0; i < function.getNumResults(); ++i) {
-      auto name = function.getResultAttrOfType<StringAttr>(i, "mpt.name");
+      auto name = getResultAttr<MPTDialect::NameAttrHelper>(function, i);
       results.push_back(writer.unique(name ? name.getValue() : "output"));
     }
     return success();
@@ -360,7 +363,7 @@ LogicalResult mpt::exportStep(ModuleOp module, StepForm form, bool widens, Strin
       return failure();
     model.bind(info);
   }
-  model.metadata("mpt.form", form == StepForm::Joint ? "joint" : "training-info");
-  model.metadata("mpt.states", model.describeStates());
+  model.metadata(onnx::ONNXDialect::kFormKey, form == StepForm::Joint ? "joint" : "training-info");
+  model.metadata(onnx::ONNXDialect::kStatesKey, model.describeStates());
   return model.write(path);
 }

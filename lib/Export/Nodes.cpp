@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Graphs of ONNX nodes back to files, one to one.
+#include "mpt/Dialect/MPT/MPTDialect.h"
+#include "mpt/Dialect/ONNX/ONNXDialect.h"
 #include "mpt/Export/Export.h"
 
 #include "ModelFile.h"
@@ -21,10 +23,10 @@ public:
   NodesExport(ModuleOp module, func::FuncOp main) : module(module), main(main) {}
 
   LogicalResult run(StringRef path) {
-    auto header = module->getAttrOfType<StringAttr>("mpt.model");
+    auto header = getAttr<onnx::ONNXDialect::ModelAttrHelper>(module);
     pb::ModelProto model;
     if (!header || !TextFormat::ParseFromString(header.str(), &model))
-      return module.emitError() << "expected mpt.model with the model's header, got none: import a file as nodes";
+      return module.emitError() << "expected onnx.model with the model's header, got none: import a file as nodes";
     pb::GraphProto interface;
     interface.Swap(model.mutable_graph());
     model.clear_graph();
@@ -43,7 +45,7 @@ private:
     if (auto argument = dyn_cast<BlockArgument>(value)) {
       auto function = dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp());
       if (auto name =
-              function ? function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), "mpt.name") : StringAttr())
+              function ? getArgAttr<MPTDialect::NameAttrHelper>(function, argument.getArgNumber()) : StringAttr())
         return name.getValue();
       auto loc = dyn_cast<NameLoc>(argument.getLoc());
       return loc ? loc.getName().getValue() : StringRef();
@@ -104,7 +106,7 @@ private:
       TensorPayload payload;
       if (failed(describeTensor(initializer, tensor, payload)))
         return failure();
-      external |= op.hasAttr("mpt.external");
+      external |= initializer.getExternal();
       file.addInitializer(std::move(tensor), payload);
       return success();
     }
@@ -126,7 +128,7 @@ private:
 
   /// Declares the types of results where the file did so, and of nodes that no inference knows.
   void describeResults(mpt::onnx::NodeOp node) {
-    if (node.getDomain().empty() && !module->hasAttr("mpt.declared_types"))
+    if (node.getDomain().empty() && !hasAttr<onnx::ONNXDialect::DeclaredTypesAttrHelper>(module))
       return;
     for (Value result : node.getOutputs()) {
       StringRef name = nameOf(result);
@@ -168,13 +170,13 @@ private:
   }
 
   LogicalResult fill(mpt::onnx::NodeOp node, pb::NodeProto &proto) {
-    if (auto details = node->getAttrOfType<StringAttr>("mpt.details"))
+    if (StringAttr details = node.getDetailsAttr())
       if (!TextFormat::ParseFromString(details.str(), &proto))
-        return node.emitOpError() << "expected the text of a NodeProto in mpt.details";
+        return node.emitOpError() << "expected the text of a NodeProto in 'details'";
     proto.set_op_type(node.getOpType().str());
     if (!node.getDomain().empty())
       proto.set_domain(node.getDomain().str());
-    if (auto name = dyn_cast<NameLoc>(node.getLoc()); name && !node->hasAttr("mpt.unnamed"))
+    if (auto name = dyn_cast<NameLoc>(node.getLoc()); name && !node.getUnnamed())
       proto.set_name(name.getName().str());
     for (Value input : node.getInputs())
       proto.add_input(nameOf(input).str());
@@ -183,18 +185,18 @@ private:
     for (NamedAttribute attribute : node.getAttrs())
       if (failed(fill(node, attribute, *proto.add_attribute())))
         return failure();
-    if (auto opaque = node->getAttrOfType<ArrayAttr>("mpt.opaque"))
+    if (ArrayAttr opaque = node.getOpaqueAttr())
       for (auto text : opaque.getAsRange<StringAttr>())
         if (!TextFormat::ParseFromString(text.str(), proto.add_attribute()))
-          return node.emitOpError() << "expected the text of an AttributeProto in mpt.opaque";
-    auto headers = node->getAttrOfType<ArrayAttr>("mpt.graphs");
+          return node.emitOpError() << "expected the text of an AttributeProto in 'opaque'";
+    ArrayAttr headers = node.getGraphsAttr();
     for (auto [i, body] : llvm::enumerate(node.getBodies())) {
       pb::AttributeProto &attribute = *proto.add_attribute();
       attribute.set_name(cast<StringAttr>((*node.getRegionNames())[i]).str());
       attribute.set_type(pb::AttributeProto::GRAPH);
       if (!headers || i >= headers.size() ||
           !TextFormat::ParseFromString(cast<StringAttr>(headers[i]).str(), attribute.mutable_g()))
-        return node.emitOpError() << "expected the header of each subgraph in mpt.graphs";
+        return node.emitOpError() << "expected the header of each subgraph in 'graphs'";
       if (failed(fill(body, *attribute.mutable_g())))
         return failure();
     }

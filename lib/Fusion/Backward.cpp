@@ -12,7 +12,7 @@ llvm::DenseSet<Operation *> mpt::backwardOps(func::FuncOp function) {
   Block &body = function.getBody().front();
   llvm::DenseSet<Operation *> forward, backward;
   for (OpOperand &operand : body.getTerminator()->getOpOperands()) {
-    auto name = function.getResultAttrOfType<StringAttr>(operand.getOperandNumber(), "mpt.name");
+    auto name = getResultAttr<MPTDialect::NameAttrHelper>(function, operand.getOperandNumber());
     if (name && name.getValue() == "loss" && operand.get().getDefiningOp())
       forward.insert(operand.get().getDefiningOp());
   }

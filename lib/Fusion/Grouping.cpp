@@ -2,6 +2,7 @@
 // Greedy grouping of ops into kernels.
 #include "mpt/Fusion/Grouping.h"
 
+#include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/MPT/TensorTypes.h"
 #include "mpt/Fusion/Backward.h"
 #include "mpt/Fusion/OpOrder.h"
@@ -115,14 +116,14 @@ void Grouping::repeatCheapOps() {
 
 void Grouping::findLate() {
   for (Operation &op : llvm::reverse(block))
-    if (op.hasAttr(kRecomputedAttr) ||
+    if (hasAttr<MPTDialect::RecomputedAttrHelper>(&op) ||
         (!op.use_empty() && llvm::all_of(op.getUsers(), [&](Operation *user) { return late.contains(user); })))
       late.insert(&op);
 }
 
 /// What was made again for the backward pass would be kept from the forward pass on.
 bool Grouping::mixesRecomputed(ArrayRef<Operation *> ops) const {
-  return llvm::any_of(ops, [](Operation *op) { return op->hasAttr(kRecomputedAttr); }) &&
+  return llvm::any_of(ops, [](Operation *op) { return hasAttr<MPTDialect::RecomputedAttrHelper>(op); }) &&
          llvm::any_of(ops, [&](Operation *op) { return !late.contains(op); });
 }
 
@@ -233,7 +234,7 @@ bool Grouping::joinRowGradient(ReduceOp sum) {
   if (!joinAll(wanted.getArrayRef()))
     return false;
   for (Operation *op : wanted)
-    op->removeAttr(kRecomputedAttr); // the forward pass is at its end: nothing is kept for long
+    removeAttr<MPTDialect::RecomputedAttrHelper>(op); // the forward pass is at its end: nothing is kept for long
   return true;
 }
 
@@ -507,7 +508,7 @@ void Grouping::outline(llvm::function_ref<void(FusionOp)> report) {
       for (Value operand : op->getOperands())
         if (isSplat(operand.getDefiningOp()) && !mapping.contains(operand))
           mapping.map(operand, builder.clone(*operand.getDefiningOp())->getResult(0));
-      builder.clone(*op, mapping)->removeAttr(kRecomputedAttr);
+      removeAttr<MPTDialect::RecomputedAttrHelper>(builder.clone(*op, mapping));
     }
     SmallVector<Value> values;
     for (Value output : outputs)
@@ -517,7 +518,7 @@ void Grouping::outline(llvm::function_ref<void(FusionOp)> report) {
       Value(outputs[i]).replaceUsesWithIf(fusion.getOutputs()[i], [&](OpOperand &use) {
         return !members.contains(use.getOwner());
       });
-    if (llvm::any_of(group.ops, [](Operation *op) { return op->hasAttr(kRecomputedAttr); }))
+    if (llvm::any_of(group.ops, [](Operation *op) { return hasAttr<MPTDialect::RecomputedAttrHelper>(op); }))
       recomputed.push_back(fusion);
     report(fusion);
   }

@@ -3,6 +3,7 @@
 #include "Converter.h"
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
+#include "mpt/Dialect/ONNX/ONNXDialect.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
 #include "mpt/Import/Fold.h"
 #include "mpt/Import/Import.h"
@@ -66,11 +67,12 @@ std::pair<Value, int64_t> Converter::generator(Location loc) {
     auto type = RankedTensorType::get({2}, builder.getI64Type());
     OpBuilder top = OpBuilder::atBlockBegin(module.getBody());
     auto value = DenseElementsAttr::get(type, ArrayRef<int64_t>{0, 0});
-    Location at = NameLoc::get(builder.getStringAttr("mpt.rng"));
-    train::StateOp::create(top, at, builder.getStringAttr("mpt.rng"), TypeAttr::get(type),
+    Location at = NameLoc::get(builder.getStringAttr(train::TrainDialect::kGenerator));
+    train::StateOp::create(top, at, builder.getStringAttr(train::TrainDialect::kGenerator), TypeAttr::get(type),
                            train::RoleAttr::get(builder.getContext(), train::Role::rng), StringAttr(), value,
                            UnitAttr());
-    key = train::ReadOp::create(builder, loc, type, FlatSymbolRefAttr::get(builder.getContext(), "mpt.rng"));
+    key = train::ReadOp::create(builder, loc, type,
+                                FlatSymbolRefAttr::get(builder.getContext(), train::TrainDialect::kGenerator));
   }
   return {key, streams++};
 }
@@ -168,7 +170,7 @@ void Converter::finish(func::FuncOp forward) {
   llvm::DenseMap<std::pair<Attribute, Type>, Value> constants;
   for (Operation &op : llvm::make_early_inc_range(block)) {
     auto constant = dyn_cast<ConstantOp>(op);
-    if (!constant || constant->hasAttr("mpt.seed"))
+    if (!constant || hasAttr<MPTDialect::SeedAttrHelper>(constant))
       continue;
     auto [at, fresh] = constants.try_emplace({constant.getValue(), constant.getType()}, constant.getResult());
     if (!fresh) {
@@ -191,7 +193,7 @@ void Converter::finish(func::FuncOp forward) {
   forward.walk([&](Operation *op) {
     if (auto state = op->getAttrOfType<FlatSymbolRefAttr>("state"))
       used.insert(state.getValue());
-    if (auto list = op->getAttrOfType<ArrayAttr>("mpt.statistics"))
+    if (auto list = getAttr<MPTDialect::StatisticsAttrHelper>(op))
       for (auto state : list.getAsRange<FlatSymbolRefAttr>())
         used.insert(state.getValue());
   });
@@ -224,14 +226,14 @@ LogicalResult Converter::run() {
   if (failed(convertOps(main.getBody().front())))
     return failure();
   // In a training step, some outputs are new values of states.
-  auto updates = module->getAttrOfType<DictionaryAttr>("mpt.step");
+  auto updates = getAttr<MPTDialect::StepAttrHelper>(module);
   SmallVector<Value> results;
   SmallVector<Attribute> names;
   for (auto [i, value] : llvm::enumerate(main.getBody().front().getTerminator()->getOperands())) {
     Value result = values.lookup(value);
     if (!result)
       return emitError(value.getLoc()) << "expected tensors as graph outputs, got a sequence or an optional value";
-    auto name = main.getResultAttrOfType<StringAttr>(i, "mpt.name");
+    auto name = getResultAttr<MPTDialect::NameAttrHelper>(main, i);
     auto state = updates && name ? updates.getAs<FlatSymbolRefAttr>(name.getValue()) : FlatSymbolRefAttr();
     if (state) {
       auto known = table->lookup<train::StateOp>(state.getValue());
@@ -251,7 +253,7 @@ LogicalResult Converter::run() {
   if (updates)
     forward.setName("step");
   main.erase();
-  module->removeAttr("mpt.producer");
+  removeAttr<onnx::ONNXDialect::ProducerAttrHelper>(module);
   finish(forward);
   return verify(module);
 }

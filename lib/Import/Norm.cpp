@@ -2,6 +2,7 @@
 // Normalizations and softmax, with the sums that ONNX Runtime (com.microsoft) fuses into them.
 #include "Converter.h"
 
+#include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
 
 using namespace mlir;
@@ -67,7 +68,7 @@ static LogicalResult importBatchNormalization(Binder &b) {
   if (shape.size() == 2)
     x = b.reshape(x, {shape[0], shape[1], 1});
   auto op = BatchNormOp::create(b.builder, b.loc, x, b.in(1), b.in(2), b.f64(epsilon));
-  op->setAttr("mpt.momentum", b.f64(momentum));
+  setAttr<MPTDialect::MomentumAttrHelper>(op, b.f64(momentum));
   Value updated[2];
   SmallVector<Attribute> names;
   for (unsigned i : {0u, 1u}) {
@@ -79,7 +80,7 @@ static LogicalResult importBatchNormalization(Binder &b) {
       names.push_back(FlatSymbolRefAttr::get(state.getSymNameAttr()));
   }
   if (names.size() == 2) {
-    op->setAttr("mpt.statistics", b.builder.getArrayAttr(names));
+    setAttr<MPTDialect::StatisticsAttrHelper>(op, b.builder.getArrayAttr(names));
     for (unsigned i : {0u, 1u})
       train::WriteOp::create(b.builder, b.loc, cast<FlatSymbolRefAttr>(names[i]), updated[i], Value());
   }

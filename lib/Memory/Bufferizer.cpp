@@ -4,6 +4,7 @@
 
 #include "Schedule.h"
 
+#include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Memory/Traffic.h"
 
 #include "llvm/ADT/ScopeExit.h"
@@ -152,7 +153,7 @@ static bool isBundle(FusionOp fusion) {
 }
 
 LogicalResult Bufferizer::lowerFusion(FusionOp fusion) {
-  if (fusion->hasAttr(kEpilogueAttr)) {
+  if (hasAttr<MPTDialect::EpilogueAttrHelper>(fusion)) {
     if (!buffer(fusion.getOutputs()[0]))
       return fusion.emitOpError() << "expected a product before it whose call makes it";
     return success();
@@ -209,7 +210,7 @@ LogicalResult Bufferizer::lowerFusion(FusionOp fusion) {
   for (Value input : fusion.getInputs())
     holds |= holdsInfinity(input.getDefiningOp()) || (handsOn && infinite.contains(input));
   if (holds) {
-    launch->setAttr(kInfiniteAttr, builder.getUnitAttr());
+    launch.setInfinite(true);
     infinite.insert(fusion.getOutputs().begin(), fusion.getOutputs().end());
   }
   return success();
@@ -329,7 +330,7 @@ LogicalResult Bufferizer::run() {
     auto tensor = cast<RankedTensorType>(type);
     types.push_back(denseType(tensor, rowMajor(tensor.getRank())));
     NamedAttrList given(source.getResultAttrDict(i) ? source.getResultAttrDict(i) : none);
-    given.set(kOutputAttr, builder.getUnitAttr());
+    given.set(MPTDialect::OutputAttrHelper::getNameStr(), builder.getUnitAttr());
     attributes.push_back(given.getDictionary(builder.getContext()));
   }
   builder.setInsertionPoint(source);
@@ -337,7 +338,7 @@ LogicalResult Bufferizer::run() {
   target.setArgAttrsAttr(builder.getArrayAttr(attributes));
   if (options.countTraffic)
     if (std::optional<Traffic> least = leastTraffic(source))
-      target->setAttr(kTrafficAttr, builder.getDenseI64ArrayAttr({least->minimum, least->withSums}));
+      setAttr<MPTDialect::TrafficAttrHelper>(target, builder.getDenseI64ArrayAttr({least->minimum, least->withSums}));
   builder.setInsertionPointToEnd(target.addEntryBlock());
   auto cleanup = llvm::make_scope_exit([&] { source.erase(); });
 

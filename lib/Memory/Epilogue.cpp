@@ -3,6 +3,7 @@
 #include "Epilogue.h"
 
 #include "mpt-c/abi.h"
+#include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Memory/Bufferize.h"
 
 using namespace mlir;
@@ -80,7 +81,7 @@ bool collectProducts(Value value, SmallVectorImpl<MatMulOp> &products) {
 /// Fusions that calls of products make. These run before whatever reads the fusion.
 void takeChained(func::FuncOp function, llvm::DenseMap<Operation *, Epilogue> &epilogues) {
   for (auto fusion : function.getOps<FusionOp>()) {
-    auto flags = fusion->getAttrOfType<IntegerAttr>(kEpilogueAttr);
+    auto flags = getAttr<MPTDialect::EpilogueAttrHelper>(fusion);
     if (!flags)
       continue;
     bool sums = (flags.getInt() & (MPT_GEMM_SUM_A | MPT_GEMM_SUM_B)) != 0;

@@ -15,8 +15,8 @@ struct Epilogue {
   /// FP32 numbers that a device multiplies 8-bit operands by, or null.
   mlir::Value operandScales[2];
   mlir::Value scale;   ///< an FP32 number that alpha is multiplied by, or null
-  FusionOp activation; ///< what the product makes in the place of its result (kEpilogueAttr), or null
-  FusionOp sums;       ///< what it makes beside its result (kEpilogueAttr), or null
+  FusionOp activation; ///< what the product makes in the place of its result (`mpt.epilogue`), or null
+  FusionOp sums;       ///< what it makes beside its result (`mpt.epilogue`), or null
   int64_t flags = 0;   ///< MPT_GEMM_RELU, MPT_GEMM_ROUND; those of the fusions
   double alpha = 1.0;  ///< of the product
 };
@@ -27,7 +27,7 @@ struct Epilogue {
 ///
 /// With `device`, biases are found through reshapes that keep the columns, and multiplications of operands and results
 /// by a constant become the product's alpha, which is applied to sums in FP32: one rounding less in narrow types.
-/// Fusions with kEpilogueAttr are given to their products.
+/// Fusions with `mpt.epilogue` are given to their products.
 /// With `nativeFloat8` as well, scales of 8-bit operands go to the product, and so does the rounding of what they
 /// scale.
 llvm::DenseMap<mlir::Operation *, Epilogue> foldEpilogues(mlir::func::FuncOp function, bool device, bool nativeFloat8);

@@ -2,6 +2,7 @@
 // Counts launches and the bytes that they move.
 #include "mpt/Memory/KernelReport.h"
 
+#include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/RT/RTDialect.h"
 #include "mpt/Memory/Bufferize.h"
 #include "mpt/Memory/Layout.h"
@@ -68,9 +69,9 @@ Moved movedBy(Operation &op) {
     for (Value buffer : launch.getBuffers().take_front(launch.getNumInputs()))
       most = std::max(most, countOf(buffer));
     for (func::FuncOp part : partsOf(launch)) {
-      auto passes = part->getAttrOfType<IntegerAttr>(kPassesAttr);
-      auto guarded = part->getAttrOfType<DenseI64ArrayAttr>(kGuardedAttr);
-      auto some = part->getAttrOfType<DenseI64ArrayAttr>(kMovedAttr);
+      auto passes = getAttr<MPTDialect::PassesAttrHelper>(part);
+      auto guarded = getAttr<MPTDialect::GuardedAttrHelper>(part);
+      auto some = getAttr<MPTDialect::MovedAttrHelper>(part);
       for (auto [i, buffer] : llvm::enumerate(launch.getBuffers())) {
         if (!part.isDeclaration() && part.getArgument(i).use_empty())
           continue;
@@ -117,7 +118,7 @@ json::Object reportOf(func::FuncOp function) {
     report[kColumns[i]] = counts[i];
   report["bytes"] = bytes;
   report["guarded_bytes"] = guarded;
-  auto least = function->getAttrOfType<DenseI64ArrayAttr>(kTrafficAttr);
+  auto least = getAttr<MPTDialect::TrafficAttrHelper>(function);
   report["minimum_bytes"] = least ? least[0] : 0;
   report["sums_minimum_bytes"] = least ? least[1] : 0;
   report["library_bytes"] = library;
@@ -130,7 +131,7 @@ json::Object reportOf(func::FuncOp function) {
 json::Object mpt::memory::kernelReport(ModuleOp module) {
   json::Object report;
   for (auto function : module.getOps<func::FuncOp>())
-    if (!function.isPrivate() && !function.isDeclaration() && !function->hasAttr(kKernelAttr))
+    if (!function.isPrivate() && !function.isDeclaration() && !hasAttr<MPTDialect::KernelAttrHelper>(function))
       report[function.getSymName()] = reportOf(function);
   return report;
 }

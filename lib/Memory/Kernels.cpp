@@ -2,6 +2,8 @@
 // Finds kernels that were emitted before by a structural hash of body and buffer types.
 #include "Kernels.h"
 
+#include "mpt/Dialect/MPT/MPTDialect.h"
+
 #include "mlir/IR/IRMapping.h"
 
 using namespace mlir;
@@ -65,11 +67,11 @@ FailureOr<Kernel> KernelTable::get(FusionOp fusion, ArrayRef<MemRefType> inputs,
     if (!several && function.getArgument(inputs.size() + i).use_empty())
       return fusion.emitOpError() << "expected a kernel that writes result " << i << ", got one that does not";
   function.setPrivate();
-  function->setAttr(kOpsAttr, builder.getStringAttr(opsOf(fusion)));
+  setAttr<MPTDialect::OpsAttrHelper>(function, builder.getStringAttr(opsOf(fusion)));
   // Further launches of the kernel are functions named after it.
   func::FuncOp launch = function;
   for (unsigned i = 1; launch; ++i) {
-    launch->setAttr(kKernelAttr, builder.getUnitAttr());
+    setAttr<MPTDialect::KernelAttrHelper>(launch);
     launch = module.lookupSymbol<func::FuncOp>(name + "_" + std::to_string(i));
   }
   Kernel kernel{function, *shape};
@@ -105,7 +107,7 @@ FailureOr<Kernel> KernelTable::getCopy(Location loc, MemRefType from, MemRefType
 bool mpt::memory::mayRunInPlace(func::FuncOp kernel, unsigned input, unsigned output) {
   if (kernel.getArgumentTypes()[input] != kernel.getArgumentTypes()[output])
     return false;
-  auto pairs = kernel->getAttrOfType<DenseI64ArrayAttr>(kInPlaceAttr);
+  auto pairs = getAttr<MPTDialect::InPlaceAttrHelper>(kernel);
   for (ArrayRef<int64_t> rest = pairs ? pairs.asArrayRef() : ArrayRef<int64_t>(); rest.size() >= 2;
        rest = rest.drop_front(2))
     if (rest[0] == input && rest[1] == output)

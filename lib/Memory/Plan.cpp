@@ -4,6 +4,7 @@
 
 #include "Lifetimes.h"
 
+#include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Memory/Bufferize.h"
 #include "mpt/Memory/Layout.h"
 
@@ -124,13 +125,14 @@ void mpt::memory::plan(func::FuncOp function, bool inPlace) {
       alloc->erase();
     else if (!alloc.getOffset()) // shown but never read or written
       alloc.setOffset(0);
-  function->setAttr(kArenaAttr, builder.getI64IntegerAttr(arena));
+  setAttr<MPTDialect::ArenaBytesAttrHelper>(function, builder.getI64IntegerAttr(arena));
 }
 
 LogicalResult mpt::memory::verifyPlan(func::FuncOp function) {
-  auto arena = function->getAttrOfType<IntegerAttr>(kArenaAttr);
+  auto arena = getAttr<MPTDialect::ArenaBytesAttrHelper>(function);
   if (!arena)
-    return function.emitOpError() << "expected the attribute " << kArenaAttr << "; run --memory-plan first";
+    return function.emitOpError() << "expected the attribute " << MPTDialect::ArenaBytesAttrHelper::getNameStr()
+                                  << "; run --memory-plan first";
   SmallVector<Lifetime> lifetimes = lifetimesOf(function);
   for (Lifetime &lifetime : lifetimes) {
     auto offset = lifetime.alloc.getOffset();

@@ -4,6 +4,7 @@
 
 #include "Lifetimes.h"
 
+#include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
 #include "mpt/Memory/Bufferize.h"
 #include "mpt/Memory/Layout.h"
@@ -19,8 +20,6 @@ using namespace mpt::memory;
 namespace json = llvm::json;
 
 namespace {
-
-constexpr StringLiteral kNameAttr = "mpt.name"; ///< the name of a function's input or result
 
 bool isProduct(Operation &op) { return isa<rt::GemmOp, rt::ConvOp, rt::AttentionOp, rt::AttentionGradientOp>(op); }
 
@@ -56,8 +55,9 @@ SmallVector<Value> writtenBy(Operation *op) {
 int64_t backwardStart(func::FuncOp function) {
   llvm::DenseSet<Value> needed;
   for (BlockArgument argument : function.getArguments()) {
-    auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), kNameAttr);
-    if (name && name.getValue() == "loss" && function.getArgAttr(argument.getArgNumber(), kOutputAttr))
+    auto name = getArgAttr<MPTDialect::NameAttrHelper>(function, argument.getArgNumber());
+    if (name && name.getValue() == "loss" &&
+        getArgAttr<MPTDialect::OutputAttrHelper>(function, argument.getArgNumber()))
       needed.insert(argument);
   }
   int64_t position = function.front().getOperations().size(), start = position;
@@ -135,7 +135,7 @@ llvm::DenseSet<Value> updateOperands(func::FuncOp function) {
 json::Object reportFunction(func::FuncOp function, int64_t state) {
   int64_t inputs = 0, outputs = 0, saved = 0, workspace = 0;
   for (BlockArgument argument : function.getArguments())
-    (function.getArgAttr(argument.getArgNumber(), kOutputAttr) ? outputs : inputs) +=
+    (getArgAttr<MPTDialect::OutputAttrHelper>(function, argument.getArgNumber()) ? outputs : inputs) +=
         spanBytes(cast<MemRefType>(argument.getType()));
   SmallVector<Operation *> ops;
   for (Operation &op : function.front())
@@ -192,7 +192,7 @@ json::Object reportFunction(func::FuncOp function, int64_t state) {
       kernels.insert(launch.getCallee());
     }
   }
-  auto arena = function->getAttrOfType<IntegerAttr>(kArenaAttr);
+  auto arena = getAttr<MPTDialect::ArenaBytesAttrHelper>(function);
   return json::Object{{"inputs", inputs},
                       {"outputs", outputs},
                       {"arena", arena ? json::Value(arena.getInt()) : json::Value(nullptr)},

@@ -26,7 +26,7 @@ mlir::Value throughCasts(mlir::Value value, bool widening);
 ///     select(sound, from the given sums, R)
 ///
 /// where `sound` holds for a channel when the variance that the FP32 sums give keeps its digits (kSoundShare below).
-/// Kernels compute R only where it does not (kGuardedAttr in GpuKernel.h). Sums that were not gathered are NaN, which
+/// Kernels compute R only where it does not (`mpt.guarded`). Sums that were not gathered are NaN, which
 /// is never sound.
 ///
 /// The results of the ops returned are sums and sums of squares.

@@ -36,7 +36,7 @@ bool isFree(Operation *op) {
 /// `op` as a kernel; null for library calls, and for what they make on the way.
 FusionOp kernelOf(Operation *op) {
   auto fusion = dyn_cast_or_null<FusionOp>(op);
-  return fusion && !fusion->hasAttr(kEpilogueAttr) ? fusion : FusionOp();
+  return fusion && !hasAttr<MPTDialect::EpilogueAttrHelper>(fusion) ? fusion : FusionOp();
 }
 
 /// One result's elements do not fit into one multiprocessor.

@@ -5,7 +5,6 @@
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
 #include "mpt/Interfaces/Interfaces.h"
-#include "mpt/Precision/Attributes.h"
 
 using namespace mlir;
 using namespace mpt;
@@ -13,7 +12,7 @@ using namespace mpt;
 DenseSet<Value> mpt::gradientValues(func::FuncOp function) {
   DenseSet<Value> gradients;
   for (Operation &op : function.getBody().front())
-    if (op.hasAttr(kSeedAttr) || isa<train::ScaleLossOp>(op) ||
+    if (hasAttr<MPTDialect::SeedAttrHelper>(&op) || isa<train::ScaleLossOp>(op) ||
         llvm::any_of(op.getOperands(), [&](Value operand) { return gradients.contains(operand); }))
       gradients.insert(op.getResults().begin(), op.getResults().end());
   return gradients;

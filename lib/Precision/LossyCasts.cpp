@@ -3,7 +3,7 @@
 #include "mpt/Precision/LossyCasts.h"
 
 #include "mpt/Dialect/MPT/GraphBuilder.h"
-#include "mpt/Precision/Attributes.h"
+#include "mpt/Dialect/MPT/MPTDialect.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -21,7 +21,8 @@ bool mpt::isLossyCast(Operation *op) {
 
 void mpt::addLossyCasts(Operation *op, int64_t count) {
   auto function = op->getParentOfType<func::FuncOp>();
-  auto recorded = function ? function->getAttrOfType<IntegerAttr>(kLossyCastsAttr) : IntegerAttr();
+  auto recorded = function ? getAttr<MPTDialect::LossyCastsAttrHelper>(function) : IntegerAttr();
   if (recorded)
-    function->setAttr(kLossyCastsAttr, Builder(op->getContext()).getI64IntegerAttr(recorded.getInt() + count));
+    setAttr<MPTDialect::LossyCastsAttrHelper>(function,
+                                              Builder(op->getContext()).getI64IntegerAttr(recorded.getInt() + count));
 }

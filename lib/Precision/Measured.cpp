@@ -2,8 +2,8 @@
 // Verdicts on measured ranges.
 #include "mpt/Precision/Measured.h"
 
+#include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
-#include "mpt/Precision/Attributes.h"
 
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -53,7 +53,7 @@ const RangeProfile *Measurements::of(Value value, const ValueKeys &keys) const {
   std::string key;
   if (auto argument = dyn_cast<BlockArgument>(value)) {
     auto function = dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp());
-    auto name = function ? function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), kNameAttr) : StringAttr();
+    auto name = function ? getArgAttr<MPTDialect::NameAttrHelper>(function, argument.getArgNumber()) : StringAttr();
     key = name ? ("input|" + name.getValue()).str() : "";
   } else if (auto read = value.getDefiningOp<train::ReadOp>()) {
     key = ("state|" + read.getState()).str();

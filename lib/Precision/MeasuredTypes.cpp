@@ -2,8 +2,8 @@
 // Looks up values of a module among the measured ones.
 #include "MeasuredTypes.h"
 
+#include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/ONNX/NodeTypes.h"
-#include "mpt/Precision/Attributes.h"
 #include "mpt/Precision/Solve.h"
 
 #include <cmath>
@@ -63,7 +63,7 @@ std::string MeasuredTypes::refuseQuantizing(Operation *op, const DenseSet<Value>
 const RangeProfile *MeasuredNodes::profileOf(Value value) const {
   if (auto argument = dyn_cast<BlockArgument>(value)) {
     auto function = dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp());
-    auto name = function ? function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), kNameAttr) : StringAttr();
+    auto name = function ? getArgAttr<MPTDialect::NameAttrHelper>(function, argument.getArgNumber()) : StringAttr();
     return name ? policy.measured()->named(("input|" + name.getValue()).str()) : nullptr;
   }
   if (auto initializer = value.getDefiningOp<onnx::InitializerOp>())

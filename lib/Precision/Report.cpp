@@ -3,10 +3,10 @@
 #include "mpt/Precision/Report.h"
 
 #include "mpt/Dialect/MPT/GraphBuilder.h"
+#include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/MPT/ValueKeys.h"
 #include "mpt/Dialect/ONNX/ONNXDialect.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
-#include "mpt/Precision/Attributes.h"
 #include "mpt/Precision/LossyCasts.h"
 #include "mpt/Precision/Policy.h"
 #include "mpt/Precision/Settings.h"
@@ -27,7 +27,7 @@ static int64_t bytesOf(RankedTensorType type) {
   return !type.hasStaticShape() ? 0 : type.getNumElements() * std::max<int64_t>(type.getElementTypeBitWidth(), 8) / 8;
 }
 static std::string ruleOf(Operation *op) {
-  auto decision = op->getAttrOfType<DictionaryAttr>(kPrecisionAttr);
+  auto decision = getAttr<MPTDialect::PrecisionAttrHelper>(op);
   auto rule = decision ? decision.getAs<StringAttr>("rule") : StringAttr();
   return rule ? rule.str() : "";
 }
@@ -57,7 +57,7 @@ static bool rounds(RankedTensorType from, RankedTensorType to) {
 static void addOp(PrecisionReport &report, StringRef function, Operation *op, const ValueKeys &keys,
                   const RangeProfiles *measured) {
   std::string node = llvm::json::fixUTF8(nodeName(op->getLoc()));
-  if (auto note = op->getAttrOfType<StringAttr>(kRangeAttr))
+  if (auto note = getAttr<MPTDialect::RangeAttrHelper>(op))
     report.ranges.push_back({node, note.str()});
   if (auto [from, to] = floatCast(op); from)
     report.casts.push_back({function.str(), node, text(from), text(to), bytesOf(from) + bytesOf(to), rounds(from, to)});
@@ -88,7 +88,7 @@ PrecisionReport mpt::makePrecisionReport(ModuleOp module, const RangeProfiles *m
       report.states.push_back({state.getSymName().str(), train::stringifyRole(state.getRole()).str(), text(type),
                                ruleOf(state), bytesOf(type),
                                profileOf(measured, ("state|" + state.getSymName()).str())});
-      if (auto note = op.getAttrOfType<StringAttr>(kRangeAttr))
+      if (auto note = getAttr<MPTDialect::RangeAttrHelper>(&op))
         report.ranges.push_back({state.getSymName().str(), note.str()});
     } else if (auto function = dyn_cast<func::FuncOp>(op); function && !function.isExternal()) {
       function.getBody().walk<WalkOrder::PreOrder>(

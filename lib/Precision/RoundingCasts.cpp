@@ -3,14 +3,16 @@
 #include "mpt/Precision/RoundingCasts.h"
 
 #include "mpt/Dialect/MPT/GraphBuilder.h"
+#include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
-#include "mpt/Precision/Attributes.h"
 #include "mpt/Precision/LossyCasts.h"
 
 using namespace mlir;
 using namespace mpt;
 
-static constexpr llvm::StringLiteral kKey = "mpt.rounding";
+static constexpr llvm::StringLiteral kKey = train::TrainDialect::kRounding;
+/// Streams below are the model's own (dropout), so that one seed serves both.
+static constexpr int64_t kFirstStream = 1 << 20;
 
 Value RoundingCasts::keyIn(func::FuncOp function) {
   Value &key = keys[function];
@@ -38,9 +40,9 @@ Value RoundingCasts::keyIn(func::FuncOp function) {
 }
 
 int64_t RoundingCasts::nextStream() {
-  auto known = module->getAttrOfType<IntegerAttr>(kStreamsAttr);
+  auto known = getAttr<MPTDialect::RoundingStreamsAttrHelper>(module);
   int64_t stream = known ? known.getInt() : kFirstStream;
-  module->setAttr(kStreamsAttr, Builder(module.getContext()).getI64IntegerAttr(stream + 1));
+  setAttr<MPTDialect::RoundingStreamsAttrHelper>(module, Builder(module.getContext()).getI64IntegerAttr(stream + 1));
   return stream;
 }
 

@@ -5,7 +5,6 @@
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/Train/ScaleOps.h"
 #include "mpt/Interfaces/GemmLike.h"
-#include "mpt/Precision/Attributes.h"
 
 using namespace mlir;
 using namespace mpt;
@@ -22,14 +21,14 @@ ScaleFlow::ScaleFlow(func::FuncOp function) {
   for (Operation &op : function.getBody().front()) {
     std::optional<Scales> carried;
     if (op.getNumOperands() == 0) {
-      if (op.hasTrait<OpTrait::ConstantLike>() && !op.hasAttr(kSeedAttr))
+      if (op.hasTrait<OpTrait::ConstantLike>() && !hasAttr<MPTDialect::SeedAttrHelper>(&op))
         continue;
       carried.emplace();
     } else if (isAboutGradients(&op)) {
       carried.emplace();
     } else if (auto scale = dyn_cast<train::ScaleLossOp>(op)) {
       carried = of(scale.getSeed()).value_or(Scales());
-      if (!op.hasAttr(kSeedAttr))
+      if (!hasAttr<MPTDialect::SeedAttrHelper>(&op))
         carried->push_back(scale.getScale());
     } else if (auto unscale = dyn_cast<train::UnscaleOp>(op)) {
       if ((carried = of(unscale.getGradient())) && !carried->empty())

@@ -2,7 +2,7 @@
 // Reading of settings from a policy, and their form as an attribute of the module.
 #include "mpt/Precision/Settings.h"
 
-#include "mpt/Precision/Attributes.h"
+#include "mpt/Dialect/MPT/MPTDialect.h"
 
 #include "llvm/ADT/StringSwitch.h"
 
@@ -208,7 +208,7 @@ PrecisionSettings PrecisionSettings::of(ModuleOp module) {
   for (Type *type : {&result.storage, &result.compute, &result.gradients, &result.accumulate, &result.master,
                      &result.slots, &result.parameterGradients})
     *type = f32;
-  auto summary = module->getAttrOfType<DictionaryAttr>(kPolicyAttr);
+  auto summary = getAttr<MPTDialect::PolicyAttrHelper>(module);
   if (!summary)
     return result;
   Reader all{summary};

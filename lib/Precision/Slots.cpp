@@ -3,7 +3,6 @@
 #include "mpt/Precision/Solve.h"
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
-#include "mpt/Precision/Attributes.h"
 
 #include "mlir/Interfaces/InferTypeOpInterface.h"
 
@@ -52,7 +51,7 @@ bool continuesLoss(Operation *op) {
 Value lossValue(func::FuncOp function) {
   Operation *end = function.getBody().front().getTerminator();
   for (auto [i, value] : llvm::enumerate(end->getOperands()))
-    if (auto name = function.getResultAttrOfType<StringAttr>(i, kNameAttr); name && name.getValue() == "loss")
+    if (auto name = getResultAttr<MPTDialect::NameAttrHelper>(function, i); name && name.getValue() == "loss")
       return value;
   return {};
 }
@@ -63,7 +62,7 @@ DenseSet<Operation *> mpt::lossIsland(func::FuncOp function) {
   DenseSet<Location> places;
   SmallVector<std::pair<Operation *, unsigned>> work;
   for (Operation &op : function.getBody().front())
-    if (op.hasAttr(kLossAttr)) {
+    if (hasAttr<MPTDialect::LossAttrHelper>(&op)) {
       island.insert(&op);
       places.insert(op.getLoc());
     }
@@ -83,7 +82,7 @@ DenseSet<Operation *> mpt::lossIsland(func::FuncOp function) {
   }
   // The backward pass of the loss: forward from the seed; of a tagged loss, where its ops stand.
   for (Operation &op : function.getBody().front())
-    if (op.hasAttr(kSeedAttr))
+    if (hasAttr<MPTDialect::SeedAttrHelper>(&op))
       work.emplace_back(&op, 0);
   while (!work.empty()) {
     auto [op, depth] = work.pop_back_val();

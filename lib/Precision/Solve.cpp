@@ -5,7 +5,6 @@
 #include "MeasuredTypes.h"
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
-#include "mpt/Precision/Attributes.h"
 #include "mpt/Precision/Constants.h"
 #include "mpt/Precision/IndexRules.h"
 #include "mpt/Precision/Painting.h"
@@ -98,7 +97,7 @@ private:
     if (!function.getOps<train::WriteOp>().empty())
       training.insert(function);
     for (Operation &op : function.getBody().front()) {
-      backward |= op.hasAttr(kSeedAttr);
+      backward |= hasAttr<MPTDialect::SeedAttrHelper>(&op);
       Slots slots = classify(&op);
       for (auto [operand, node] : llvm::zip_equal(op.getOpOperands(), slots.operands))
         if (isDecidable(operand.get().getType()) && node != kEither) {
@@ -148,8 +147,8 @@ private:
     if (!semantics)
       return all(op, kWide, "boundary of the graph");
     if (op->hasTrait<OpTrait::ConstantLike>())
-      return op->hasAttr(kSeedAttr) ? all(op, kWide, "gradient seed")
-                                    : all(op, kEither, "constant: converted for each user");
+      return hasAttr<MPTDialect::SeedAttrHelper>(op) ? all(op, kWide, "gradient seed")
+                                                     : all(op, kEither, "constant: converted for each user");
     return classifyCore(op, semantics);
   }
 

@@ -105,12 +105,13 @@ private:
     if (!isNew)
       return known->second;
     Attribute contents;
-    if (auto initializer = dyn_cast<onnx::InitializerOp>(op))
+    if (auto initializer = dyn_cast<onnx::InitializerOp>(op)) {
       contents = initializer.getValue();
-    else if (auto node = cast<onnx::NodeOp>(op); !(contents = node.getAttrs().get("value")))
+      if (initializer.getExternal() && !files)
+        files.emplace();
+    } else if (auto node = cast<onnx::NodeOp>(op); !(contents = node.getAttrs().get("value"))) {
       contents = node.getAttrs().get("value_float");
-    if (op->hasAttr("mpt.external") && !files)
-      files.emplace();
+    }
     return known->second = mpt::magnitudesOf(contents, files ? &*files : nullptr);
   }
 
@@ -143,7 +144,7 @@ private:
   void classify(Operation *op) {
     if (auto initializer = dyn_cast<onnx::InitializerOp>(op)) {
       // What a caller may override has the type of the graph's interface.
-      produce(initializer.getResult(), initializer->hasAttr("mpt.overridable") ? kWide : kEither);
+      produce(initializer.getResult(), initializer.getOverridable() ? kWide : kEither);
       return;
     }
     auto node = dyn_cast<onnx::NodeOp>(op);

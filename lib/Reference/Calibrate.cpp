@@ -2,6 +2,7 @@
 // Batches of inputs, and the ranges that a step's values take on them.
 #include "mpt/Reference/Calibrate.h"
 
+#include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/MPT/ValueKeys.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
 #include "mpt/Support/SafeTensors.h"
@@ -26,7 +27,7 @@ FailureOr<SmallVector<Tensor>> mpt::bindInputs(func::FuncOp function, const Batc
     auto type = cast<RankedTensorType>(argument.getType());
     auto found = batch.find(name);
     if (found == batch.end()) {
-      auto byDefault = function.getArgAttrOfType<FloatAttr>(i, "mpt.default");
+      auto byDefault = getArgAttr<MPTDialect::DefaultAttrHelper>(function, i);
       if (!byDefault)
         return function.emitOpError() << "expected input '" << name << "' of type " << type
                                       << " in the batch, got none";

@@ -2,6 +2,7 @@
 // Calls and state of the reference interpreter.
 #include "mpt/Reference/Interpreter.h"
 
+#include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
 
 using namespace mlir;
@@ -14,11 +15,11 @@ static std::string nameOr(Attribute name, StringRef prefix, unsigned index) {
 }
 
 std::string mpt::argumentName(func::FuncOp function, unsigned index) {
-  return nameOr(function.getArgAttr(index, "mpt.name"), "arg", index);
+  return nameOr(getArgAttr<MPTDialect::NameAttrHelper>(function, index), "arg", index);
 }
 
 std::string mpt::resultName(func::FuncOp function, unsigned index) {
-  return nameOr(function.getResultAttr(index, "mpt.name"), "out", index);
+  return nameOr(getResultAttr<MPTDialect::NameAttrHelper>(function, index), "out", index);
 }
 
 std::optional<double> mpt::resultNumber(func::FuncOp function, ArrayRef<Tensor> results, StringRef name) {
@@ -30,10 +31,8 @@ std::optional<double> mpt::resultNumber(func::FuncOp function, ArrayRef<Tensor> 
 
 /// Name of the state that `state` starts as, or empty.
 static std::string originOf(train::StateOp state) {
-  if (auto from = state->getAttrOfType<StringAttr>("from"))
-    return from.str();
-  if (auto from = state->getAttrOfType<FlatSymbolRefAttr>("from"))
-    return from.getValue().str();
+  if (state.getFrom())
+    return state.getFrom()->str();
   return state.getRole() == train::Role::master && state.getOf() ? state.getOf()->str() : std::string();
 }
 

@@ -2,6 +2,7 @@
 // What each runtime call of a function does, in words and numbers: the rows of a profile.
 #include "Program.h"
 
+#include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/RT/RTDialect.h"
 #include "mpt/Memory/Bufferize.h"
 #include "mpt/Memory/Descriptors.h"
@@ -111,7 +112,7 @@ std::optional<CallInfo> mpt::target::callOf(Operation *op) {
           .Case<rt::LaunchOp>([](rt::LaunchOp launch) {
             CallInfo call{launch.getCallee().str(), {}, bytesOf(launch.getBuffers()), 0};
             auto kernel = SymbolTable::lookupNearestSymbolFrom(launch, launch.getCalleeAttr());
-            if (auto ops = kernel ? kernel->getAttrOfType<StringAttr>(memory::kOpsAttr) : StringAttr())
+            if (auto ops = kernel ? getAttr<MPTDialect::OpsAttrHelper>(kernel) : StringAttr())
               call.what += " (" + ops.str() + ")";
             for (auto [i, buffer] : llvm::enumerate(launch.getBuffers()))
               if (i == launch.getNumInputs())

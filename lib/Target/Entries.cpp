@@ -2,6 +2,7 @@
 // Entry points: one LLVM function a program function, a straight line of runtime calls.
 #include "Program.h"
 
+#include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/RT/RTDialect.h"
 #include "mpt/Memory/Bufferize.h"
 #include "mpt/Memory/Descriptors.h"
@@ -48,7 +49,7 @@ public:
     arguments = ir.CreateAlloca(ptr, ir.getInt64(slots));
     unsigned nextInput = 0, nextOutput = 0;
     for (BlockArgument argument : info.op.getArguments()) {
-      bool output = bool(info.op.getArgAttr(argument.getArgNumber(), memory::kOutputAttr));
+      bool output = bool(getArgAttr<MPTDialect::OutputAttrHelper>(info.op, argument.getArgNumber()));
       llvm::Value *table = output ? outputs : inputs;
       unsigned index = output ? nextOutput++ : nextInput++;
       pointers[argument] = ir.CreateLoad(ptr, ir.CreateConstInBoundsGEP1_64(ptr, table, index));
@@ -217,7 +218,8 @@ private:
   /// Has the runtime look at the float buffers that `op` writes.
   void lookAtResults(Operation *op) {
     SmallVector<Value> results;
-    if (auto launch = dyn_cast<rt::LaunchOp>(op)) {
+    auto launch = dyn_cast<rt::LaunchOp>(op);
+    if (launch) {
       llvm::append_range(results, launch.getBuffers().drop_front(launch.getNumInputs()));
     } else if (auto gemm = dyn_cast<rt::GemmOp>(op)) {
       results.push_back(gemm.getD());
@@ -241,7 +243,7 @@ private:
       mpt_check_desc desc{};
       desc.call = static_cast<int64_t>(info.calls.size());
       desc.dtype = memory::runtimeType(type.getElementType());
-      desc.flags = op->hasAttr(memory::kInfiniteAttr) ? MPT_CHECK_INFINITIES_MEANT : 0;
+      desc.flags = launch && launch.getInfinite() ? MPT_CHECK_INFINITIES_MEANT : 0;
       desc.rank = dense ? 1 : rank;
       for (int64_t i = 0; i < desc.rank; ++i) {
         desc.shape[i] = dense ? count : type.getDimSize(i);

@@ -2,6 +2,7 @@
 // Lowers kernels to LLVM and gives each the calling convention of mpt_kernel.
 #include "KernelCode.h"
 
+#include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/RT/RTDialect.h"
 #include "mpt/Lowering/CPU/Kernel.h"
 #include "mpt/Memory/Bufferize.h"
@@ -103,8 +104,8 @@ LogicalResult mpt::target::compileKernels(ModuleOp module, const Program &progra
   }
   for (auto [i, kernel] : llvm::enumerate(program.kernels)) {
     Operation *copy = kernel->clone();
-    copy->removeAttr(memory::kKernelAttr);
-    copy->removeAttr(memory::kOpsAttr);
+    removeAttr<MPTDialect::KernelAttrHelper>(copy);
+    removeAttr<MPTDialect::OpsAttrHelper>(copy);
     parts[i % pieces].push_back(copy);
     SymbolTable::setSymbolVisibility(copy, SymbolTable::Visibility::Public);
   }

@@ -3,6 +3,7 @@
 #include "Program.h"
 
 #include "mpt-c/abi.h"
+#include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Memory/Layout.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -76,7 +77,7 @@ std::string comment(StringRef text) {
 
 std::string mpt::target::manifestOf(ModuleOp module, const Program &program) {
   json::Object manifest;
-  if (auto given = module->getAttrOfType<DictionaryAttr>("mpt.manifest"))
+  if (auto given = getAttr<MPTDialect::ManifestAttrHelper>(module))
     for (NamedAttribute entry : given)
       manifest[entry.getName().str()] = toJson(entry.getValue());
   manifest["name"] = program.name;

@@ -2,6 +2,7 @@
 // Reads the tables of a program off its module.
 #include "Program.h"
 
+#include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Memory/Bufferize.h"
 #include "mpt/Memory/Descriptors.h"
 #include "mpt/Memory/Layout.h"
@@ -61,7 +62,7 @@ FailureOr<Program> Program::read(ModuleOp module, StringRef name) {
     program.state.insert({state.getSymName(), info});
   }
   for (auto function : module.getOps<func::FuncOp>()) {
-    if (function->hasAttr(memory::kKernelAttr)) {
+    if (hasAttr<MPTDialect::KernelAttrHelper>(function)) {
       program.kernels.push_back(function);
       continue;
     }
@@ -70,7 +71,7 @@ FailureOr<Program> Program::read(ModuleOp module, StringRef name) {
     FunctionInfo info;
     info.name = function.getSymName().str();
     info.op = function;
-    auto arena = function->getAttrOfType<IntegerAttr>(memory::kArenaAttr);
+    auto arena = getAttr<MPTDialect::ArenaBytesAttrHelper>(function);
     if (!arena)
       return function.emitOpError() << "expected a memory plan; run --memory-plan first";
     info.arenaBytes = arena.getInt();
@@ -79,10 +80,10 @@ FailureOr<Program> Program::read(ModuleOp module, StringRef name) {
       if (!memref)
         return function.emitOpError() << "expected buffers, got an argument of type " << type
                                       << "; run --memory-bufferize first";
-      bool output = bool(function.getArgAttr(i, memory::kOutputAttr));
+      bool output = bool(getArgAttr<MPTDialect::OutputAttrHelper>(function, i));
       auto &table = output ? info.outputs : info.inputs;
       TensorInfo tensor;
-      if (auto given = function.getArgAttrOfType<StringAttr>(i, "mpt.name"))
+      if (auto given = getArgAttr<MPTDialect::NameAttrHelper>(function, i))
         tensor.name = given.str();
       else
         tensor.name = (output ? "output" : "input") + std::to_string(table.size());

@@ -2,6 +2,7 @@
 // --fusion-chain-products: GELU, its gradient and bias gradients are made by the library calls of products.
 #include "mpt-c/abi.h"
 #include "mpt/Dialect/MPT/GraphBuilder.h"
+#include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/MPT/TensorTypes.h"
 #include "mpt/Interfaces/FusionRole.h"
 #include "mpt/Interfaces/GemmLike.h"
@@ -101,7 +102,7 @@ FusionOp Chains::outline(OpBuilder &builder, ArrayRef<Operation *> ops, ArrayRef
                          int64_t flags) {
   Location loc = ops.back()->getLoc();
   auto fusion = FusionOp::create(builder, loc, TypeRange(ValueRange(outputs)), inputs);
-  fusion->setAttr(memory::kEpilogueAttr, builder.getI64IntegerAttr(flags));
+  setAttr<MPTDialect::EpilogueAttrHelper>(fusion, builder.getI64IntegerAttr(flags));
   Block &body = fusion.getBody().emplaceBlock();
   IRMapping mapping;
   for (Value input : inputs)
@@ -168,7 +169,7 @@ bool Chains::differentiate(GeluBackwardOp gelu) {
   Value product = gelu.getLhs(), x = gelu.getRhs();
   MatMulOp matmul = productOf(product);
   auto kept = x.getDefiningOp<FusionOp>();
-  if (!matmul || gelu.getForm() != GeluForm::tanh || !kept || !kept->hasAttr(memory::kEpilogueAttr) ||
+  if (!matmul || gelu.getForm() != GeluForm::tanh || !kept || !hasAttr<MPTDialect::EpilogueAttrHelper>(kept) ||
       !kept->isBeforeInBlock(matmul))
     return false;
   OpBuilder builder(gelu);
@@ -211,7 +212,8 @@ bool Chains::sum(ReduceOp reduce) {
     Value operand = first ? matmul.getA() : matmul.getB(), other = first ? matmul.getB() : matmul.getA();
     SmallVector<Operation *> users;
     collectReaders(matmul.getY(), users);
-    if (first == second || llvm::any_of(users, [](Operation *user) { return user->hasAttr(memory::kEpilogueAttr); }))
+    if (first == second ||
+        llvm::any_of(users, [](Operation *user) { return hasAttr<MPTDialect::EpilogueAttrHelper>(user); }))
       continue;
     // What the product's result costs in FP32: being written, and being read by each conversion.
     Type element = tensorType(matmul.getY()).getElementType();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // --fusion-recompute: computes values again in the backward pass instead of keeping them in memory until then.
 #include "mpt/Dialect/MPT/GraphBuilder.h"
+#include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/MPT/TensorTypes.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
 #include "mpt/Fusion/Backward.h"
@@ -305,7 +306,7 @@ int64_t Partition::rewrite() {
       Operation *copy = builder.clone(*op);
       copy->setOperands(operands);
       if (!isView(copy)) {
-        copy->setAttr(kRecomputedAttr, builder.getUnitAttr());
+        setAttr<MPTDialect::RecomputedAttrHelper>(copy);
         ++repeated;
       }
       return made[{value, Attribute(user->getLoc())}] = copy->getResult(0);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // --fusion-widen-operands: 8-bit operands that no library call takes become FP16 where they are made.
 #include "mpt/Dialect/MPT/GraphBuilder.h"
+#include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Fusion/Backward.h"
 #include "mpt/Interfaces/FusionRole.h"
 #include "mpt/Interfaces/GemmLike.h"
@@ -75,7 +76,7 @@ private:
       builder.setInsertionPointAfterValue(value);
     Value cast = GraphBuilder(builder, value.getLoc()).cast(value, builder.getF16Type());
     if (again)
-      cast.getDefiningOp()->setAttr(kRecomputedAttr, builder.getUnitAttr());
+      setAttr<MPTDialect::RecomputedAttrHelper>(cast.getDefiningOp());
     ++numWidened;
     return known[{value, again}] = cast;
   }

@@ -2,6 +2,7 @@
 // --import-recognize-composites: chains of elementwise ops that exporters write for GELU, SiLU and RMS normalization
 // become the composite again, which keeps FP32 internals and has its own gradient.
 #include "mpt/Dialect/MPT/GraphBuilder.h"
+#include "mpt/Dialect/MPT/MPTDialect.h"
 #include "passes/import/Passes.h"
 
 #include "mlir/IR/PatternMatch.h"
@@ -188,7 +189,7 @@ struct RMSNorm : OpRewritePattern<MulOp> {
 struct RecognizeComposites : mpt::impl::RecognizeCompositesBase<RecognizeComposites> {
   void runOnOperation() override {
     // A training step means what it says, rounding by rounding: a composite would round elsewhere.
-    if (getOperation()->hasAttr("mpt.step"))
+    if (hasAttr<MPTDialect::StepAttrHelper>(getOperation()))
       return;
     RewritePatternSet patterns(&getContext());
     patterns.add<Gelu, Silu, RMSNorm>(&getContext());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // --lowering-emit-library: the CPU target as a pass.
+#include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Target/CPU.h"
 
 #include "passes/lowering/Passes.h"
@@ -32,7 +33,7 @@ struct EmitLibrary : mpt::impl::EmitLibraryBase<EmitLibrary> {
     options.outDir = out.empty() ? "." : std::string(out);
     options.name = name;
     if (options.name.empty())
-      if (auto given = module->getAttrOfType<StringAttr>("mpt.name"))
+      if (auto given = getAttr<MPTDialect::NameAttrHelper>(module))
         options.name = given.str();
     if (kind == "static") {
       options.kind = mpt::cpu::LibraryKind::Static;

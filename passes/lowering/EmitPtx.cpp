@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // --lowering-emit-ptx: the code of GPU kernels as a pass.
+#include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Lowering/GPU/Kernel.h"
 #include "mpt/Target/Ptx.h"
 
@@ -35,7 +36,7 @@ struct EmitPtx : mpt::impl::EmitPtxBase<EmitPtx> {
     ModuleOp module = getOperation();
     OwningOpRef<ModuleOp> kernels = ModuleOp::create(module.getLoc());
     for (Operation &op : *module.getBody())
-      if (op.hasAttr(mpt::kGridAttr) || isa<memref::GlobalOp>(op))
+      if (hasAttr<MPTDialect::GridAttrHelper>(&op) || isa<memref::GlobalOp>(op))
         kernels->push_back(op.clone());
     FailureOr<std::string> text = mpt::cuda::compileToPtx(*kernels, arch);
     if (failed(text))

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // --memory-bufferize: connects the rewriting to buffers with the generator of kernels.
 #include "mpt/Memory/Bufferize.h"
+#include "mpt/Dialect/MPT/MPTDialect.h"
 
 #include "mpt/Dialect/RT/RTDialect.h"
 #include "mpt/Lowering/CPU/Kernel.h"
@@ -55,7 +56,7 @@ struct Bufferize : mpt::impl::BufferizeBase<Bufferize> {
       for (auto [input, output] : info->inPlace)
         inPlace.append({input, output});
       if (!inPlace.empty())
-        info->function->setAttr(memory::kInPlaceAttr, builder.getDenseI64ArrayAttr(inPlace));
+        setAttr<MPTDialect::InPlaceAttrHelper>(info->function, builder.getDenseI64ArrayAttr(inPlace));
       return memory::LaunchShape{info->extent, info->grain};
     };
     auto onDevice = [&](OpBuilder &builder, FusionOp fusion, ArrayRef<MemRefType> inputs, ArrayRef<MemRefType> outputs,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // --memory-plan: lays out the arena of every function.
 #include "mpt/Memory/Plan.h"
+#include "mpt/Dialect/MPT/MPTDialect.h"
 
 #include "mpt/Dialect/RT/RTDialect.h"
 #include "mpt/Memory/Bufferize.h"
@@ -19,7 +20,7 @@ struct Plan : mpt::impl::PlanBase<Plan> {
   using PlanBase::PlanBase;
   void runOnOperation() override {
     for (auto function : getOperation().getOps<func::FuncOp>())
-      if (!function.isDeclaration() && !function->hasAttr(mpt::memory::kKernelAttr))
+      if (!function.isDeclaration() && !hasAttr<MPTDialect::KernelAttrHelper>(function))
         mpt::memory::plan(function, inPlace);
   }
 };

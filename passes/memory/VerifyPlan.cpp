@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // --memory-verify-plan: checks the arena of every function.
+#include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Memory/Bufferize.h"
 #include "mpt/Memory/Plan.h"
 #include "passes/memory/Passes.h"
@@ -16,7 +17,7 @@ namespace {
 struct VerifyPlan : mpt::impl::VerifyPlanBase<VerifyPlan> {
   void runOnOperation() override {
     for (auto function : getOperation().getOps<func::FuncOp>())
-      if (!function.isDeclaration() && !function->hasAttr(mpt::memory::kKernelAttr) &&
+      if (!function.isDeclaration() && !hasAttr<MPTDialect::KernelAttrHelper>(function) &&
           failed(mpt::memory::verifyPlan(function)))
         return signalPassFailure();
     markAllAnalysesPreserved();

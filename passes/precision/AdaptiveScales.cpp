@@ -3,10 +3,10 @@
 #include "passes/precision/Passes.h"
 
 #include "mpt/Dialect/MPT/GraphBuilder.h"
+#include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/Train/ScaleOps.h"
 #include "mpt/Interfaces/GemmLike.h"
 #include "mpt/Interfaces/Interfaces.h"
-#include "mpt/Precision/Attributes.h"
 #include "mpt/Precision/LossyCasts.h"
 #include "mpt/Precision/Settings.h"
 #include "mpt/Precision/Solve.h"
@@ -69,7 +69,7 @@ private:
     initial = b.splat(RankedTensorType::get({}, start.getF32Type()), scaling.init);
     bool seeded = false;
     for (Operation *op : ops) {
-      if (op->hasAttr(kSeedAttr)) {
+      if (hasAttr<MPTDialect::SeedAttrHelper>(op)) {
         seed(op);
         seeded = true;
       } else if (llvm::any_of(op->getOperands(), [&](Value operand) { return carried.contains(operand); })) {
@@ -77,7 +77,7 @@ private:
       }
     }
     if (!seeded)
-      return function.emitOpError() << "expected a gradient seed (" << kSeedAttr
+      return function.emitOpError() << "expected a gradient seed (" << MPTDialect::SeedAttrHelper::getNameStr()
                                     << ") before the gradients, found none";
     return success();
   }
@@ -85,7 +85,7 @@ private:
   void seed(Operation *op) {
     if (auto marked = dyn_cast<train::ScaleLossOp>(op)) {
       marked.getScaleMutable().assign(initial);
-      marked->removeAttr(kSeedAttr);
+      removeAttr<MPTDialect::SeedAttrHelper>(marked);
       carried[marked.getResult()] = {initial, initial};
       return;
     }

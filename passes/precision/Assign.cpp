@@ -2,7 +2,7 @@
 // precision-assign: runs the solver under a policy and writes its decisions down as attributes.
 #include "passes/precision/Passes.h"
 
-#include "mpt/Precision/Attributes.h"
+#include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Precision/Decisions.h"
 #include "mpt/Precision/Solve.h"
 
@@ -30,7 +30,7 @@ public:
         emitError(loc) << wrong;
         return signalPassFailure();
       }
-    module->setAttr(kPolicyAttr, policy->toAttribute());
+    setAttr<MPTDialect::PolicyAttrHelper>(module, policy->toAttribute());
     if (!policy->narrows())
       return;
 
@@ -43,11 +43,12 @@ public:
     Builder b(&getContext());
     DecisionCounts counts;
     for (auto &[op, types] : solution.ops)
-      op->setAttr(kPrecisionAttr,
-                  decisionAttr(b, types.operands, types.results, b.getStringAttr(types.rule), types.quantized, counts));
+      setAttr<MPTDialect::PrecisionAttrHelper>(
+          op, decisionAttr(b, types.operands, types.results, b.getStringAttr(types.rule), types.quantized, counts));
     for (auto &[state, decision] : solution.states)
-      state->setAttr(kPrecisionAttr, b.getDictionaryAttr({b.getNamedAttr("type", TypeAttr::get(decision.type)),
-                                                          b.getNamedAttr("rule", b.getStringAttr(decision.rule))}));
+      setAttr<MPTDialect::PrecisionAttrHelper>(
+          state, b.getDictionaryAttr({b.getNamedAttr("type", TypeAttr::get(decision.type)),
+                                      b.getNamedAttr("rule", b.getStringAttr(decision.rule))}));
     numNarrow += counts.narrow;
     numWide += counts.wide;
   }

@@ -2,7 +2,7 @@
 // precision-assign-nodes: runs the solver over ONNX nodes and writes its decisions down as attributes.
 #include "passes/precision/Passes.h"
 
-#include "mpt/Precision/Attributes.h"
+#include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Precision/Decisions.h"
 #include "mpt/Precision/SolveNodes.h"
 
@@ -39,7 +39,7 @@ public:
                             "mpt-run --emit=onnx --calibrate";
       return signalPassFailure();
     }
-    module->setAttr(kPolicyAttr, policy->toAttribute());
+    setAttr<MPTDialect::PolicyAttrHelper>(module, policy->toAttribute());
     if (!policy->narrows())
       return;
     if (!policy->storage.isF16() && !policy->storage.isBF16()) {
@@ -51,7 +51,8 @@ public:
     Builder b(&getContext());
     DecisionCounts counts;
     auto decided = [&](Operation *op, ArrayRef<Type> operands, ArrayRef<Type> results, StringAttr rule) {
-      op->setAttr(kPrecisionAttr, decisionAttr(b, operands, results, rule, /*quantized=*/false, counts));
+      setAttr<MPTDialect::PrecisionAttrHelper>(op,
+                                               decisionAttr(b, operands, results, rule, /*quantized=*/false, counts));
     };
     numCastBytes += solveNodes(main, *policy, placement == "painting" ? Placement::painting : Placement::cut, decided);
     numNarrow += counts.narrow;

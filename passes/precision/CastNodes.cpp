@@ -2,9 +2,9 @@
 // precision-cast-nodes: carries out the decisions of precision-assign-nodes.
 #include "passes/precision/Passes.h"
 
+#include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/MPT/ValueKeys.h"
 #include "mpt/Dialect/ONNX/NodeTypes.h"
-#include "mpt/Precision/Attributes.h"
 #include "mpt/Precision/Constants.h"
 #include "mpt/Precision/Settings.h"
 
@@ -22,7 +22,7 @@ namespace {
 class CastNodes : public mpt::impl::CastNodesBase<CastNodes> {
 public:
   void runOnOperation() override {
-    if (!getOperation()->hasAttr(kPolicyAttr)) {
+    if (!hasAttr<MPTDialect::PolicyAttrHelper>(getOperation())) {
       getOperation().emitError() << "expected the decisions of precision-assign-nodes, got none: run it first";
       return signalPassFailure();
     }
@@ -78,7 +78,7 @@ private:
   StringAttr nameOf(Value value) {
     if (auto argument = dyn_cast<BlockArgument>(value)) {
       if (auto function = dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp()))
-        if (auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), kNameAttr))
+        if (auto name = getArgAttr<MPTDialect::NameAttrHelper>(function, argument.getArgNumber()))
           return name;
       return text(nodeName(argument.getLoc()));
     }
@@ -112,7 +112,7 @@ private:
             operand.set(restored(operand.get(), original->second, op));
       return success();
     }
-    auto decision = op->getAttrOfType<DictionaryAttr>(kPrecisionAttr);
+    auto decision = getAttr<MPTDialect::PrecisionAttrHelper>(op);
     if (!decision)
       return success();
     auto operands = decision.getAs<ArrayAttr>("operands"), results = decision.getAs<ArrayAttr>("results");
@@ -208,7 +208,7 @@ private:
     Operation *op = value.getDefiningOp();
     auto initializer = dyn_cast_or_null<onnx::InitializerOp>(op);
     auto node = dyn_cast_or_null<onnx::NodeOp>(op);
-    if ((!initializer || initializer->hasAttr("mpt.overridable")) && !(node && onnx::isConstantNode(node, narrow)))
+    if ((!initializer || initializer.getOverridable()) && !(node && onnx::isConstantNode(node, narrow)))
       return nullptr;
     OpBuilder builder(op);
     builder.setInsertionPointAfter(op);
@@ -243,7 +243,7 @@ private:
       copy->setLoc(NameLoc::get(name));
     }
     if (!note.empty())
-      copy->setAttr(kRangeAttr, builder.getStringAttr(note));
+      setAttr<MPTDialect::RangeAttrHelper>(copy, builder.getStringAttr(note));
     copies.emplace_back(op, copy);
     ++numConstants;
     return copy;

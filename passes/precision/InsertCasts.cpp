@@ -3,8 +3,8 @@
 #include "passes/precision/Passes.h"
 
 #include "mpt/Dialect/MPT/GraphBuilder.h"
+#include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
-#include "mpt/Precision/Attributes.h"
 #include "mpt/Precision/Constants.h"
 #include "mpt/Precision/LossyCasts.h"
 #include "mpt/Precision/Solve.h"
@@ -21,7 +21,7 @@ namespace {
 class InsertCasts : public mpt::impl::InsertCastsBase<InsertCasts> {
 public:
   void runOnOperation() override {
-    if (!getOperation()->hasAttr(kPolicyAttr)) {
+    if (!hasAttr<MPTDialect::PolicyAttrHelper>(getOperation())) {
       getOperation().emitError() << "expected the decisions of precision-assign, got none: run it first";
       return signalPassFailure();
     }
@@ -41,8 +41,8 @@ private:
     for (Operation &op : function.getBody().front())
       originals.push_back(&op);
     for (Operation *op : originals) {
-      backward |= op->hasAttr(kSeedAttr);
-      auto decision = op->getAttrOfType<DictionaryAttr>(kPrecisionAttr);
+      backward |= hasAttr<MPTDialect::SeedAttrHelper>(op);
+      auto decision = getAttr<MPTDialect::PrecisionAttrHelper>(op);
       if (decision && failed(apply(op, decision, backward)))
         return failure();
     }
@@ -51,7 +51,7 @@ private:
         op->erase();
     int64_t lossy = 0; // the model's own as well
     function.walk([&](Operation *op) { lossy += isLossyCast(op); });
-    function->setAttr(kLossyCastsAttr, Builder(&getContext()).getI64IntegerAttr(lossy));
+    setAttr<MPTDialect::LossyCastsAttrHelper>(function, Builder(&getContext()).getI64IntegerAttr(lossy));
     return success();
   }
 
@@ -81,12 +81,12 @@ private:
       return made;
     OpBuilder builder(user);
     auto constant = value.getDefiningOp<ConstantOp>();
-    if (constant && rounds && !constant->hasAttr(kSeedAttr))
+    if (constant && rounds && !hasAttr<MPTDialect::SeedAttrHelper>(constant))
       if (NarrowedConstant narrowed = narrowConstant(constant.getValue(), cast_or_null<FloatType>(type));
           narrowed.value) {
         auto copy = ConstantOp::create(builder, constant.getLoc(), narrowed.value);
         if (!narrowed.note.empty())
-          copy->setAttr(kRangeAttr, builder.getStringAttr(narrowed.note));
+          setAttr<MPTDialect::RangeAttrHelper>(copy, builder.getStringAttr(narrowed.note));
         ++numConstants;
         return made = copy;
       }

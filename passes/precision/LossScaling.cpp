@@ -3,8 +3,9 @@
 #include "passes/precision/Passes.h"
 
 #include "mpt/Dialect/MPT/GraphBuilder.h"
+#include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/Train/ScaleOps.h"
-#include "mpt/Precision/Attributes.h"
+#include "mpt/Dialect/Train/TrainDialect.h"
 #include "mpt/Precision/Settings.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -20,8 +21,8 @@ using namespace mlir;
 using namespace mpt;
 
 namespace {
-constexpr StringLiteral kScale = "mpt.loss_scale", kGoodSteps = "mpt.good_steps", kHysteresis = "mpt.hysteresis",
-                        kSteps = "mpt.scale_steps";
+constexpr StringLiteral kScale = train::TrainDialect::kLossScale, kGoodSteps = train::TrainDialect::kGoodSteps,
+                        kHysteresis = train::TrainDialect::kHysteresis, kSteps = train::TrainDialect::kScaleSteps;
 
 /// The losses that a gradient comes from, as a bit each, and the scale that it carries.
 struct Carried {
@@ -32,7 +33,7 @@ constexpr unsigned maxLosses = 64;
 
 /// The loss that a seed belongs to; empty where there is one.
 StringRef lossOf(Operation *seed) {
-  auto name = seed->getAttrOfType<StringAttr>(kSeedAttr);
+  auto name = getAttr<MPTDialect::SeedAttrHelper>(seed);
   return name ? name.getValue() : StringRef();
 }
 std::string stateName(StringRef what, StringRef loss) { return loss.empty() ? what.str() : (what + "." + loss).str(); }
@@ -47,14 +48,14 @@ class LossScaling : public mpt::impl::LossScalingBase<LossScaling> {
 public:
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    if (!module->hasAttr(kPolicyAttr)) {
+    if (!hasAttr<MPTDialect::PolicyAttrHelper>(module)) {
       module.emitError() << "expected the policy's summary, got none: run precision-assign first";
       return signalPassFailure();
     }
     scaling = PrecisionSettings::of(module).scaling;
     if (!scaling.multiplies())
       module.walk([](train::ScaleLossOp seed) {
-        if (!seed->hasAttr(kSeedAttr))
+        if (!hasAttr<MPTDialect::SeedAttrHelper>(seed))
           return;
         seed.getResult().replaceAllUsesWith(seed.getSeed());
         seed.erase();
@@ -69,7 +70,7 @@ public:
       return;
     for (func::FuncOp function : functions)
       for (Operation &op : function.getBody().front())
-        if (op.hasAttr(kSeedAttr) && !llvm::is_contained(losses, lossOf(&op)))
+        if (hasAttr<MPTDialect::SeedAttrHelper>(&op) && !llvm::is_contained(losses, lossOf(&op)))
           losses.push_back(lossOf(&op).str());
     if (losses.size() > maxLosses) {
       module.emitError() << "expected at most " << maxLosses << " losses, got " << losses.size();
@@ -110,10 +111,10 @@ private:
     Block &body = function.getBody().front();
     SmallVector<Operation *> seeds;
     for (Operation &op : body)
-      if (op.hasAttr(kSeedAttr))
+      if (hasAttr<MPTDialect::SeedAttrHelper>(&op))
         seeds.push_back(&op);
     if (seeds.empty() && scaling.multiplies())
-      return function.emitOpError() << "expected a gradient seed (" << kSeedAttr
+      return function.emitOpError() << "expected a gradient seed (" << MPTDialect::SeedAttrHelper::getNameStr()
                                     << ") before the gradients, found none";
     auto builder = OpBuilder::atBlockBegin(&body);
     GraphBuilder b(builder, (*function.getOps<train::GradientOp>().begin()).getLoc());
@@ -132,7 +133,7 @@ private:
         carried[seed->getResult(0)] = {scale, uint64_t(1) << number};
         if (auto marked = dyn_cast<train::ScaleLossOp>(seed)) {
           marked.getScaleMutable().assign(scale);
-          marked->removeAttr(kSeedAttr);
+          removeAttr<MPTDialect::SeedAttrHelper>(marked);
           continue;
         }
         builder.setInsertionPointAfter(seed);
@@ -232,7 +233,7 @@ private:
         own.assign(scales.size(), {});
       }
     for (Operation &op : *end->getBlock())
-      if (op.hasAttr(kCheckedAttr))
+      if (hasAttr<MPTDialect::CheckedAttrHelper>(&op))
         checked.append(op.result_begin(), op.result_end());
     Value last = *llvm::max_element(
         checked, [](Value a, Value b) { return a.getDefiningOp()->isBeforeInBlock(b.getDefiningOp()); });
@@ -313,7 +314,7 @@ private:
   void addResult(func::FuncOp function, StringRef name, Value value) {
     Builder b(&getContext());
     (void)function.insertResult(function.getNumResults(), value.getType(),
-                                b.getDictionaryAttr(b.getNamedAttr(kNameAttr, b.getStringAttr(name))));
+                                b.getDictionaryAttr(namedAttr<MPTDialect::NameAttrHelper>(b.getStringAttr(name))));
     Operation *end = function.getBody().front().getTerminator();
     end->insertOperands(end->getNumOperands(), value);
   }

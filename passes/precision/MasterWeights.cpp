@@ -3,8 +3,8 @@
 #include "passes/precision/Passes.h"
 
 #include "mpt/Dialect/MPT/GraphBuilder.h"
+#include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
-#include "mpt/Precision/Attributes.h"
 #include "mpt/Precision/Constants.h"
 #include "mpt/Precision/LossyCasts.h"
 #include "mpt/Precision/RoundingCasts.h"
@@ -46,7 +46,7 @@ public:
           return signalPassFailure();
         continue;
       }
-      auto decision = state->getAttrOfType<DictionaryAttr>(kPrecisionAttr);
+      auto decision = getAttr<MPTDialect::PrecisionAttrHelper>(state);
       auto type = decision ? decision.getAs<TypeAttr>("type") : TypeAttr();
       auto tensor = cast<RankedTensorType>(state.getType());
       if (!type || type.getValue() == tensor.getElementType())
@@ -68,7 +68,8 @@ private:
       return Type();
     if (state.getRole() == train::Role::parameter)
       return settings.master.isF32() ? Type() : settings.master;
-    if (state.getRole() != train::Role::slot || settings.slots.isF32() || !state->hasAttr(kStorableAttr))
+    if (state.getRole() != train::Role::slot || settings.slots.isF32() ||
+        !hasAttr<MPTDialect::StorableAttrHelper>(state))
       return Type();
     return settings.slots;
   }
@@ -82,7 +83,7 @@ private:
         return state.emitOpError() << "expected readable contents to store as " << element;
       state.setValueAttr(converted.value);
       if (!converted.note.empty())
-        state->setAttr(kRangeAttr, StringAttr::get(&getContext(), converted.note));
+        setAttr<MPTDialect::RangeAttrHelper>(state, StringAttr::get(&getContext(), converted.note));
     }
     state.setType(narrow);
     ++numNarrowStates;
@@ -112,8 +113,8 @@ private:
       if (!direct) {
         OpBuilder builder(read);
         auto added = train::ReadOp::create(builder, read.getLoc(), narrow, read.getStateAttr());
-        if (Attribute decision = read->getAttr(kPrecisionAttr))
-          added->setAttr(kPrecisionAttr, decision);
+        if (Attribute decision = getAttr<MPTDialect::PrecisionAttrHelper>(read))
+          setAttr<MPTDialect::PrecisionAttrHelper>(added, decision);
         direct = added;
       }
       addLossyCasts(cast, -1);
@@ -133,7 +134,7 @@ private:
     ++numMasters;
     state.setType(narrow);
     state.removeValueAttr();
-    state->setAttr(kFromAttr, builder.getStringAttr(name));
+    state.setFrom(name);
     auto masterName = FlatSymbolRefAttr::get(master.getSymNameAttr());
     for (train::ReadOp read : found.reads) {
       redirect(read, narrow);
@@ -142,7 +143,7 @@ private:
         continue;
       }
       read.setStateAttr(masterName);
-      read->removeAttr(kPrecisionAttr);
+      removeAttr<MPTDialect::PrecisionAttrHelper>(read);
     }
     for (train::WriteOp write : found.writes) {
       builder.setInsertionPointAfter(write);
@@ -171,7 +172,7 @@ private:
     state.setType(narrow);
     state.setValueAttr(value.value);
     if (!value.note.empty())
-      state->setAttr(kRangeAttr, StringAttr::get(&getContext(), value.note));
+      setAttr<MPTDialect::RangeAttrHelper>(state, StringAttr::get(&getContext(), value.note));
     for (train::ReadOp read : found.reads) {
       redirect(read, narrow);
       read.erase();

@@ -3,9 +3,10 @@
 #include "passes/precision/Passes.h"
 
 #include "mpt/Dialect/MPT/GraphBuilder.h"
+#include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/MPT/ValueKeys.h"
 #include "mpt/Dialect/Train/ScaleOps.h"
-#include "mpt/Precision/Attributes.h"
+#include "mpt/Dialect/Train/TrainDialect.h"
 #include "mpt/Precision/Layers.h"
 #include "mpt/Precision/LossyCasts.h"
 #include "mpt/Precision/Policy.h"
@@ -20,7 +21,7 @@ using namespace mlir;
 using namespace mpt;
 
 namespace {
-constexpr StringLiteral kHistory = "mpt.amax_history", kScales = "mpt.tensor_scales";
+constexpr StringLiteral kHistory = train::TrainDialect::kAmaxHistory, kScales = train::TrainDialect::kTensorScales;
 
 /// A tensor that is converted once for all its readers.
 struct Quantized {
@@ -59,7 +60,7 @@ private:
     llvm::StringMap<int> seen;
     DenseMap<std::pair<Value, Type>, std::string> names;
     for (Operation &op : llvm::make_early_inc_range(function.getBody().front())) {
-      auto decision = op.getAttrOfType<DictionaryAttr>(kPrecisionAttr);
+      auto decision = getAttr<MPTDialect::PrecisionAttrHelper>(&op);
       if (!decision || !decision.contains("quantized"))
         continue;
       for (OpOperand &operand : op.getOpOperands()) {
@@ -153,7 +154,7 @@ private:
 
   Value largestMagnitude(GraphBuilder &b, Value x) {
     Value top = b.reduce(ReduceKind::max, b.make<AbsOp>(x), axisRange(0, tensorType(x).getRank()));
-    top.getDefiningOp()->setAttr(kCheckedAttr, b.builder.getUnitAttr());
+    setAttr<MPTDialect::CheckedAttrHelper>(top.getDefiningOp());
     return b.widen(top);
   }
 

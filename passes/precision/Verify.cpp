@@ -3,8 +3,8 @@
 #include "passes/precision/Passes.h"
 
 #include "mpt/Dialect/MPT/GraphBuilder.h"
+#include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/Train/ScaleOps.h"
-#include "mpt/Precision/Attributes.h"
 #include "mpt/Precision/LossyCasts.h"
 #include "mpt/Precision/Numerics.h"
 #include "mpt/Precision/ScaleFlow.h"
@@ -78,13 +78,13 @@ private:
         fine &= succeeded(verifyWrite(write));
     }
     bool multiplies = scaling.multiplies() || scaling.mode == Scaling::adaptive;
-    bool scaled =
-        llvm::any_of(function.getOps<train::ScaleLossOp>(), [](Operation *op) { return !op->hasAttr(kSeedAttr); });
+    bool scaled = llvm::any_of(function.getOps<train::ScaleLossOp>(),
+                               [](Operation *op) { return !hasAttr<MPTDialect::SeedAttrHelper>(op); });
     if (trains && multiplies && !scaled) {
       function.emitOpError() << "expected the loss to be scaled, as the policy says: run precision-loss-scaling";
       fine = false;
     }
-    auto recorded = function->getAttrOfType<IntegerAttr>(kLossyCastsAttr);
+    auto recorded = getAttr<MPTDialect::LossyCastsAttrHelper>(function);
     if (recorded && recorded.getInt() != lossy) {
       function.emitOpError() << "expected " << recorded.getInt() << " rounding casts, got " << lossy
                              << ": a pass dropped or added a rounding";

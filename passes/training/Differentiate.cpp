@@ -3,6 +3,7 @@
 #include "mpt/Autodiff/Autodiff.h"
 #include "mpt/Autodiff/TrainingFunctions.h"
 #include "mpt/Dialect/MPT/GraphBuilder.h"
+#include "mpt/Dialect/MPT/MPTDialect.h"
 #include "passes/training/Passes.h"
 
 namespace mpt {
@@ -66,7 +67,7 @@ private:
     SmallVector<LossTerm> losses;
     SmallVector<NamedValue> results = namedResults(step);
     for (auto [i, result] : llvm::enumerate(results))
-      if (auto weight = step.getResultAttrOfType<FloatAttr>(i, kWeightAttr))
+      if (auto weight = getResultAttr<MPTDialect::WeightAttrHelper>(step, i))
         losses.push_back({StringRef(result.first).drop_front(StringRef("loss_").size()).str(), result.second,
                           weight.getValueAsDouble()});
     if (losses.empty())

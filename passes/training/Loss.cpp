@@ -3,6 +3,7 @@
 #include "mpt/Autodiff/LossSpec.h"
 #include "mpt/Autodiff/TrainingFunctions.h"
 #include "mpt/Dialect/MPT/GraphBuilder.h"
+#include "mpt/Dialect/MPT/MPTDialect.h"
 #include "passes/training/Passes.h"
 
 namespace mpt {
@@ -50,7 +51,7 @@ struct Loss : mpt::impl::LossBase<Loss> {
       if (sum != *value)
         for (Value made : {term, sum})
           if (made != *value)
-            made.getDefiningOp()->setAttr("mpt.loss", builder.getUnitAttr());
+            setAttr<MPTDialect::LossAttrHelper>(made.getDefiningOp());
     }
     llvm::erase_if(results, [&](const NamedValue &result) { return consumed.contains(result.second); });
     losses.insert(losses.begin(), {"loss", sum});
@@ -58,7 +59,8 @@ struct Loss : mpt::impl::LossBase<Loss> {
     setResults(forward, results);
     if (several) // where the gradients start, each with a loss scale of its own
       for (auto [i, spec] : llvm::enumerate(*parsed))
-        forward.setResultAttr(i + 1, kWeightAttr, Builder(&getContext()).getF64FloatAttr(spec.weight));
+        setResultAttr<MPTDialect::WeightAttrHelper>(forward, i + 1,
+                                                    Builder(&getContext()).getF64FloatAttr(spec.weight));
   }
 
 private:
@@ -109,7 +111,7 @@ private:
     // Precision passes keep what is written out here in FP32, and its gradient, which has the same location.
     for (Operation &op : forward.getBody().front())
       if (op.getLoc() == b.loc)
-        op.setAttr("mpt.loss", b.builder.getUnitAttr());
+        setAttr<MPTDialect::LossAttrHelper>(&op);
     return mean;
   }
 

@@ -3,6 +3,8 @@
 #include "mpt/Autodiff/OptimizerSpec.h"
 #include "mpt/Autodiff/TrainingFunctions.h"
 #include "mpt/Dialect/MPT/GraphBuilder.h"
+#include "mpt/Dialect/MPT/MPTDialect.h"
+#include "mpt/Dialect/Train/TrainDialect.h"
 #include "passes/training/Passes.h"
 
 #include <map>
@@ -79,11 +81,12 @@ struct Optimizer : mpt::impl::OptimizerBase<Optimizer> {
         return signalPassFailure();
       }
     OpBuilder builder(step.getBody().front().getTerminator());
-    module->setAttr("mpt.optimizer", describe(builder));
+    setAttr<MPTDialect::OptimizerAttrHelper>(module, describe(builder));
 
     SmallVector<train::GradientOp> gradients = llvm::to_vector(step.getOps<train::GradientOp>());
     lr = addArgument(step, "learning_rate", RankedTensorType::get({}, builder.getF32Type()));
-    step.setArgAttr(step.getNumArguments() - 1, "mpt.default", builder.getF64FloatAttr(groups.front().lr));
+    setArgAttr<MPTDialect::DefaultAttrHelper>(step, step.getNumArguments() - 1,
+                                              builder.getF64FloatAttr(groups.front().lr));
     if (failed(countSteps(step)))
       return signalPassFailure();
     Value coefficient = clipNorm > 0.0 ? clip(step, gradients) : Value();
@@ -106,13 +109,13 @@ private:
   LogicalResult countSteps(func::FuncOp step) {
     OpBuilder builder = OpBuilder::atBlockBegin(&step.getBody().front());
     auto type = RankedTensorType::get({}, builder.getI64Type());
-    auto state = addState(getOperation(), train::Role::counter, "mpt.step", type, 0.0);
+    auto state = addState(getOperation(), train::Role::counter, train::TrainDialect::kSteps, type, 0.0);
     if (!state)
       return failure();
     GraphBuilder b(builder, state.getLoc());
-    Value old = train::ReadOp::create(builder, b.loc, type, "mpt.step");
+    Value old = train::ReadOp::create(builder, b.loc, type, train::TrainDialect::kSteps);
     count = b.add(old, b.scalar(type.getElementType(), 1.0));
-    train::WriteOp::create(builder, b.loc, "mpt.step", count, Value());
+    train::WriteOp::create(builder, b.loc, train::TrainDialect::kSteps, count, Value());
     return success();
   }
 
@@ -159,7 +162,7 @@ private:
       if (!state)
         return failure();
       if (isStorableNarrow(slot))
-        state->setAttr("mpt.storable", builder.getUnitAttr());
+        setAttr<MPTDialect::StorableAttrHelper>(state);
       slots.push_back(train::ReadOp::create(builder, b.loc, state.getType(), targets.back()));
     }
     Operation *op = buildUpdate(builder, b.loc, spec, parameter, grad, rateOf(spec), count, slots);

@@ -3,6 +3,7 @@
 #ifndef MPT_AUTODIFF_TRAININGFUNCTIONS_H
 #define MPT_AUTODIFF_TRAININGFUNCTIONS_H
 
+#include "mpt/Dialect/Attributes.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -21,9 +22,6 @@ llvm::StringRef nameOfResult(mlir::func::FuncOp function, unsigned index);
 mlir::Value addArgument(mlir::func::FuncOp function, llvm::StringRef name, mlir::Type type);
 /// Erases the argument `name` when it is there and unused.
 void eraseUnusedArgument(mlir::func::FuncOp function, llvm::StringRef name);
-
-/// On a result of @forward: this one of several losses, and its weight in their sum.
-inline constexpr llvm::StringLiteral kWeightAttr = "mpt.weight";
 
 using NamedValue = std::pair<std::string, mlir::Value>;
 /// What the function returns, with names.

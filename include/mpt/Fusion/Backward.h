@@ -8,9 +8,6 @@
 
 namespace mpt {
 
-/// Marks arithmetic that fusion-recompute made again for the backward pass: fusion-form keeps it there.
-inline constexpr llvm::StringLiteral kRecomputedAttr = "mpt.recomputed";
-
 /// Ops that wait for a library call which the result "loss" does not need: the backward pass behind the gradient of the
 /// loss, and updates. Empty when no result has that name.
 llvm::DenseSet<mlir::Operation *> backwardOps(mlir::func::FuncOp function);

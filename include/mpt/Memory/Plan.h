@@ -8,8 +8,6 @@
 
 namespace mpt::memory {
 
-/// Size in bytes of the arena that a planned function needs (i64).
-inline constexpr llvm::StringLiteral kArenaAttr = "mpt.arena_bytes";
 inline constexpr int64_t kArenaAlignment = 64;
 
 /// Lets kernels write over inputs that nobody reads later, then gives every rt.alloc of `function` an offset so that

@@ -8,9 +8,6 @@
 
 namespace mpt::memory {
 
-/// On a function on buffers, where it was asked for: `array<i64: minimum, with sums>`, the fields of Traffic.
-inline constexpr llvm::StringLiteral kTrafficAttr = "mpt.traffic";
-
 /// Lower bounds of the bytes that kernels read and write, given the library calls and the values that the program
 /// names. Two fusions share a kernel unless a path leads from one to the other through a library call. So a value is
 /// read once for every member of the longest chain of its readers that no two of which may share one, not counting a

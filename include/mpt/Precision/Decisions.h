@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the assigning passes write on an op (kPrecisionAttr).
+// What the assigning passes write on an op (`mpt.precision`).
 #ifndef MPT_PRECISION_DECISIONS_H
 #define MPT_PRECISION_DECISIONS_H
 

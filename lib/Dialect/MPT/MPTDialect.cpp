@@ -29,6 +29,54 @@ void MPTDialect::initialize() {
       >();
 }
 
+namespace {
+
+/// Whether the attribute is the one of `Helper`, with a value of its class.
+template <typename Helper> bool isOne(NamedAttribute attribute) {
+  return attribute.getName() == Helper::getNameStr() && isa<AttrClass<Helper>>(attribute.getValue());
+}
+
+/// The discardable attributes of MPTBase.td, where each may stand.
+template <typename... Helpers> struct AttributeSet {
+  static LogicalResult verify(function_ref<InFlightDiagnostic()> error, NamedAttribute attribute, StringRef place) {
+    if ((isOne<Helpers>(attribute) || ...))
+      return success();
+    bool known = ((attribute.getName() == Helpers::getNameStr()) || ...);
+    if (known)
+      return error() << "expected another kind of attribute as '" << attribute.getName() << "', got "
+                     << attribute.getValue();
+    return error() << "expected a discardable attribute that the mpt dialect declares for " << place << ", got '"
+                   << attribute.getName() << "'";
+  }
+};
+using OperationAttributes =
+    AttributeSet<MPTDialect::NameAttrHelper, MPTDialect::StepAttrHelper, MPTDialect::OptimizerAttrHelper,
+                 MPTDialect::ManifestAttrHelper, MPTDialect::MomentumAttrHelper, MPTDialect::StatisticsAttrHelper,
+                 MPTDialect::LossAttrHelper, MPTDialect::SeedAttrHelper, MPTDialect::StorableAttrHelper,
+                 MPTDialect::PolicyAttrHelper, MPTDialect::PrecisionAttrHelper, MPTDialect::LossyCastsAttrHelper,
+                 MPTDialect::RoundingStreamsAttrHelper, MPTDialect::CheckedAttrHelper, MPTDialect::RangeAttrHelper,
+                 MPTDialect::RecomputedAttrHelper, MPTDialect::EpilogueAttrHelper, MPTDialect::TrafficAttrHelper,
+                 MPTDialect::ArenaBytesAttrHelper, MPTDialect::KernelAttrHelper, MPTDialect::OpsAttrHelper,
+                 MPTDialect::ScheduleAttrHelper, MPTDialect::PassesAttrHelper, MPTDialect::MovedAttrHelper,
+                 MPTDialect::GuardedAttrHelper, MPTDialect::InPlaceAttrHelper, MPTDialect::GridAttrHelper,
+                 MPTDialect::BlockAttrHelper, MPTDialect::SharedBytesAttrHelper, MPTDialect::Bf16AttrHelper>;
+/// Results of a function become arguments when it works on buffers, and keep their attributes.
+using ArgumentAttributes = AttributeSet<MPTDialect::NameAttrHelper, MPTDialect::DefaultAttrHelper,
+                                        MPTDialect::OutputAttrHelper, MPTDialect::WeightAttrHelper>;
+using ResultAttributes = AttributeSet<MPTDialect::NameAttrHelper, MPTDialect::WeightAttrHelper>;
+
+} // namespace
+
+LogicalResult MPTDialect::verifyOperationAttribute(Operation *op, NamedAttribute attribute) {
+  return OperationAttributes::verify([&] { return op->emitOpError(); }, attribute, "operations");
+}
+LogicalResult MPTDialect::verifyRegionArgAttribute(Operation *op, unsigned, unsigned, NamedAttribute attribute) {
+  return ArgumentAttributes::verify([&] { return op->emitOpError(); }, attribute, "arguments");
+}
+LogicalResult MPTDialect::verifyRegionResultAttribute(Operation *op, unsigned, unsigned, NamedAttribute attribute) {
+  return ResultAttributes::verify([&] { return op->emitOpError(); }, attribute, "results");
+}
+
 Operation *MPTDialect::materializeConstant(OpBuilder &builder, Attribute value, Type type, Location loc) {
   auto elements = dyn_cast<ElementsAttr>(value);
   if (!elements || elements.getShapedType() != type)

@@ -4,6 +4,7 @@
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/ONNX/NodeTypes.h"
+#include "mpt/Dialect/ONNX/ONNXDialect.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -165,8 +166,7 @@ LogicalResult ModuleBuilder::addUnchanged(TensorProto &tensor) {
     type = NoneType::get(context);
   }
   auto op = mpt::onnx::InitializerOp::create(builder, loc, type, builder.getStringAttr(tensor.name()), value);
-  if (tensor.data_location() == TensorProto::EXTERNAL)
-    op->setAttr("mpt.external", builder.getUnitAttr());
+  op.setExternal(tensor.data_location() == TensorProto::EXTERNAL);
   define(tensor.name(), op);
   return success();
 }
@@ -289,7 +289,7 @@ LogicalResult ModuleBuilder::addNode(NodeProto &node) {
       return failure();
   }
   if (!headers.empty())
-    op->setAttr("mpt.graphs", builder.getArrayAttr(headers));
+    op.setGraphsAttr(builder.getArrayAttr(headers));
   for (auto [name, value] : llvm::zip_equal(node.output(), op.getResults()))
     if (!name.empty())
       define(name, value);
@@ -303,9 +303,8 @@ void ModuleBuilder::keepDetails(mpt::onnx::NodeOp op, NodeProto &node, ArrayRef<
     names.push_back(builder.getStringAttr(output));
   op.setOutputNamesAttr(builder.getArrayAttr(names));
   if (!opaque.empty())
-    op->setAttr("mpt.opaque", builder.getArrayAttr(opaque));
-  if (node.name().empty())
-    op->setAttr("mpt.unnamed", builder.getUnitAttr());
+    op.setOpaqueAttr(builder.getArrayAttr(opaque));
+  op.setUnnamed(node.name().empty());
   NodeProto rest;
   if (node.has_doc_string())
     rest.set_doc_string(node.doc_string());
@@ -316,7 +315,7 @@ void ModuleBuilder::keepDetails(mpt::onnx::NodeOp op, NodeProto &node, ArrayRef<
     return;
   std::string text;
   google::protobuf::TextFormat::PrintToString(rest, &text);
-  op->setAttr("mpt.details", builder.getStringAttr(text));
+  op.setDetailsAttr(builder.getStringAttr(text));
 }
 
 /// A subgraph sees the outer values and may define names of its own, which end with it.
@@ -369,19 +368,19 @@ FailureOr<OwningOpRef<ModuleOp>> ModuleBuilder::build(StringRef name) {
     for (const ValueInfoProto &input : header->graph().input())
       declared.insert(input.name());
   OwningOpRef<ModuleOp> module = ModuleOp::create(proto::namedLoc(context, name));
-  (*module)->setAttr("mpt.name", builder.getStringAttr(name));
-  (*module)->setAttr("mpt.producer", builder.getStringAttr(model.producer_name()));
+  setAttr<MPTDialect::NameAttrHelper>(*module, builder.getStringAttr(name));
+  setAttr<onnx::ONNXDialect::ProducerAttrHelper>(*module, builder.getStringAttr(model.producer_name()));
   if (faithful) {
     *header->mutable_opset_import() = model.opset_import(); // inlining may have added domains
     std::string text;
     google::protobuf::TextFormat::PrintToString(*header, &text);
-    (*module)->setAttr("mpt.model", builder.getStringAttr(text));
+    setAttr<onnx::ONNXDialect::ModelAttrHelper>(*module, builder.getStringAttr(text));
   }
   if (!step.updates.empty()) {
     NamedAttrList updates;
     for (const auto &update : step.updates)
       updates.set(update.getKey(), FlatSymbolRefAttr::get(context, update.getValue()));
-    (*module)->setAttr("mpt.step", updates.getDictionary(context));
+    setAttr<MPTDialect::StepAttrHelper>(*module, updates.getDictionary(context));
   }
   addTypes(graph);
 
@@ -406,7 +405,7 @@ FailureOr<OwningOpRef<ModuleOp>> ModuleBuilder::build(StringRef name) {
   SmallVector<Attribute> inputAttrs; // set together: one by one would copy all of them each time
   for (auto [i, input] : llvm::enumerate(inputs)) {
     inputAttrs.push_back(
-        builder.getDictionaryAttr(builder.getNamedAttr("mpt.name", builder.getStringAttr(input->name()))));
+        builder.getDictionaryAttr(namedAttr<MPTDialect::NameAttrHelper>(builder.getStringAttr(input->name()))));
     body->getArgument(i).setLoc(proto::namedLoc(context, input->name()));
     values[input->name()] = body->getArgument(i);
   }
@@ -417,7 +416,7 @@ FailureOr<OwningOpRef<ModuleOp>> ModuleBuilder::build(StringRef name) {
       return failure();
     // From IR version 4 on, an initializer that is an input too is a default that callers may override.
     if (faithful && model.ir_version() >= 4 && declared.contains(tensor.name()))
-      values[tensor.name()].getDefiningOp()->setAttr("mpt.overridable", builder.getUnitAttr());
+      values[tensor.name()].getDefiningOp<mpt::onnx::InitializerOp>().setOverridable(true);
   }
   if (failed(addNodes(graph)))
     return failure();
@@ -429,7 +428,7 @@ FailureOr<OwningOpRef<ModuleOp>> ModuleBuilder::build(StringRef name) {
       return failure();
     results.push_back(*value);
     resultAttrs.push_back(
-        builder.getDictionaryAttr(builder.getNamedAttr("mpt.name", builder.getStringAttr(output.name()))));
+        builder.getDictionaryAttr(namedAttr<MPTDialect::NameAttrHelper>(builder.getStringAttr(output.name()))));
   }
   func::ReturnOp::create(builder, module->getLoc(), results);
   main.setFunctionType(builder.getFunctionType(inputTypes, ValueRange(results).getTypes()));

@@ -2,6 +2,8 @@
 // Training steps in files: which outputs are the new values of which initializers.
 #include "Proto.h"
 
+#include "mpt/Dialect/ONNX/ONNXDialect.h"
+
 #include "mlir/IR/Diagnostics.h"
 #include "llvm/Support/JSON.h"
 
@@ -65,7 +67,7 @@ bool hasRules(const GraphProto &graph, const ModelProto &model) {
 FailureOr<proto::StepInfo> proto::takeStep(ModelProto &model, Location loc) {
   StepInfo step;
   for (const StringStringEntryProto &entry : model.metadata_props())
-    if (entry.key() == "mpt.states" && failed(readStates(entry.value(), step, loc)))
+    if (entry.key() == onnx::ONNXDialect::kStatesKey && failed(readStates(entry.value(), step, loc)))
       return failure();
   bool ours = !step.states.empty();
   if (model.training_info_size() == 0)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // GPU kernels on a processor: loops over blocks and threads, split where threads wait for each other.
+#include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Lowering/Emulation/Emulation.h"
 #include "mpt/Lowering/GPU/Kernel.h"
 
@@ -23,7 +24,7 @@ namespace {
 class Launch {
 public:
   Launch(func::FuncOp kernel, ImplicitLocOpBuilder &b) : kernel(kernel), b(b) {
-    threads = cast<DenseI64ArrayAttr>(kernel->getAttr(kBlockAttr))[0];
+    threads = cast<DenseI64ArrayAttr>(getAttr<MPTDialect::BlockAttrHelper>(kernel))[0];
   }
 
   LogicalResult split() { return split(kernel.getBody().front(), steps); }
@@ -304,7 +305,7 @@ void Launch::emit(ValueRange arguments) {
       mapping.map(global.getResult(), allocate(global.getType().getShape(), global.getType().getElementType()));
   });
   keepWhatOutlives(steps);
-  auto grid = cast<DenseI64ArrayAttr>(kernel->getAttr(kGridAttr)).asArrayRef();
+  auto grid = cast<DenseI64ArrayAttr>(getAttr<MPTDialect::GridAttrHelper>(kernel)).asArrayRef();
   OpBuilder::InsertionGuard guard(b);
   for (int dimension : {2, 1, 0}) {
     auto loop = scf::ForOp::create(b, number(0), number(grid[dimension]), number(1));
@@ -342,8 +343,8 @@ FailureOr<func::FuncOp> mpt::emulateGpuKernel(OpBuilder &builder, ArrayRef<func:
       return failure();
     launch.emit(entry->getArguments().drop_back(2));
   }
-  if (Attribute pairs = first->getAttr(kInPlaceAttr))
-    function->setAttr(kInPlaceAttr, pairs);
+  if (Attribute pairs = getAttr<MPTDialect::InPlaceAttrHelper>(first))
+    setAttr<MPTDialect::InPlaceAttrHelper>(function, pairs);
   for (func::FuncOp kernel : launches) {
     auto module = kernel->getParentOfType<ModuleOp>();
     kernel.walk([&](memref::GetGlobalOp use) {

@@ -2,6 +2,7 @@
 // Products of matrices by warps, as loops of their first lanes.
 #include "MatrixEmulation.h"
 
+#include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Lowering/GPU/Kernel.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -81,7 +82,7 @@ void mpt::emulateMatrixOp(ImplicitLocOpBuilder &b, Operation &op, Value thread, 
       e.columns(shape[1], [&](Value j) {
         Value value = memref::LoadOp::create(
             b, from, elementAt(e, load.getIndices(), mapping, load.getTranspose().value_or(false), i, j));
-        if (op.hasAttr(kBrainFloatAttr))
+        if (hasAttr<MPTDialect::Bf16AttrHelper>(&op))
           value = arith::BitcastOp::create(b, b.getBF16Type(), value);
         if (!value.getType().isF32())
           value = arith::ExtFOp::create(b, b.getF32Type(), value);

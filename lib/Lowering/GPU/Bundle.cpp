@@ -2,6 +2,7 @@
 // One launch for many tensors of different sizes that are treated alike: optimizer updates of all parameters.
 #include "KernelBuilder.h"
 
+#include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/MPT/TensorTypes.h"
 #include "mpt/Lowering/Emission/MathFunctions.h"
 
@@ -363,7 +364,7 @@ void GpuKernelBuilder::bundleElements(BundlePlan &plan) {
         if (inputs[member.inputs[k]] == outputs[o] && alignmentOf(member.inputs[k]) >= alignmentOf(inputs.size() + o))
           pairs.append({member.inputs[k], static_cast<int64_t>(inputs.size()) + o});
   }
-  info.launches.front().function->setAttr(kInPlaceAttr, builder.getDenseI64ArrayAttr(pairs));
+  setAttr<MPTDialect::InPlaceAttrHelper>(info.launches.front().function, builder.getDenseI64ArrayAttr(pairs));
 }
 
 /// One value a tensor and sum. The first launch leaves one a block in scratch, the second adds a tensor's up.

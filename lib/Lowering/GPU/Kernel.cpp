@@ -3,6 +3,8 @@
 #include "KernelBuilder.h"
 #include "mpt/Dialect/MPT/TensorTypes.h"
 
+#include "mpt/Dialect/MPT/MPTDialect.h"
+
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/Utils/IndexingUtils.h"
@@ -46,12 +48,12 @@ void GpuKernelBuilder::launch(StringRef schedule, std::array<int64_t, 3> grid, i
   fill(frame);
   failed |= e.failed();
   info.launches.back().sharedBytes = frame.sharedBytes;
-  function->setAttr(kScheduleAttr, b.getStringAttr(schedule));
-  function->setAttr(kGridAttr, b.getDenseI64ArrayAttr(grid));
-  function->setAttr(kBlockAttr, b.getDenseI64ArrayAttr({block, 1, 1}));
+  setAttr<MPTDialect::ScheduleAttrHelper>(function, b.getStringAttr(schedule));
+  setAttr<MPTDialect::GridAttrHelper>(function, b.getDenseI64ArrayAttr(grid));
+  setAttr<MPTDialect::BlockAttrHelper>(function, b.getDenseI64ArrayAttr({block, 1, 1}));
   if (info.launches.size() == 1)
-    function->setAttr(kInPlaceAttr, b.getDenseI64ArrayAttr({}));
-  function->setAttr(kSharedAttr, b.getI64IntegerAttr(frame.sharedBytes));
+    setAttr<MPTDialect::InPlaceAttrHelper>(function, b.getDenseI64ArrayAttr({}));
+  setAttr<MPTDialect::SharedBytesAttrHelper>(function, b.getI64IntegerAttr(frame.sharedBytes));
 }
 
 //===----------------------------------------------------------------------===//
@@ -140,7 +142,7 @@ void GpuKernelBuilder::markInPlace(bool reductionsToo) {
       pairs.push_back(i);
       pairs.push_back(inputs.size() + o);
     }
-  info.launches.front().function->setAttr(kInPlaceAttr, builder.getDenseI64ArrayAttr(pairs));
+  setAttr<MPTDialect::InPlaceAttrHelper>(info.launches.front().function, builder.getDenseI64ArrayAttr(pairs));
 }
 
 //===----------------------------------------------------------------------===//

@@ -2,6 +2,7 @@
 // Schedules of reductions: a team of threads a row in one pass, and columns (or a few long rows) in two launches.
 #include "KernelBuilder.h"
 
+#include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/MPT/TensorTypes.h"
 #include "mpt/Lowering/Emission/MathFunctions.h"
 
@@ -213,7 +214,7 @@ void GpuKernelBuilder::rows(int64_t extent, StringRef schedule, bool partial) {
       passes = chainLength(body()) + !row.empty();
   });
   if (passes > 1)
-    info.launches.back().function->setAttr(kPassesAttr, builder.getI64IntegerAttr(passes));
+    setAttr<MPTDialect::PassesAttrHelper>(info.launches.back().function, builder.getI64IntegerAttr(passes));
   if (!partial)
     markInPlace(/*reductionsToo=*/!row.empty());
 }
@@ -437,7 +438,7 @@ void GpuKernelBuilder::columns() {
     for (auto [i, type] : llvm::enumerate(inputs))
       if (type.getNumElements() == points * extent)
         guarded.push_back(static_cast<int64_t>(i));
-    info.launches.front().function->setAttr(kGuardedAttr, builder.getDenseI64ArrayAttr(guarded));
+    setAttr<MPTDialect::GuardedAttrHelper>(info.launches.front().function, builder.getDenseI64ArrayAttr(guarded));
   }
   if (!row.empty()) {
     markInPlace(/*reductionsToo=*/true);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scattering ops on many threads, without atomic operations: updates that share a place are linked in their order, each
 // chain's first update walks its slice of the updates, and what slices made is joined.
+#include "mpt/Dialect/MPT/MPTDialect.h"
 #include "KernelBuilder.h"
 #include "mpt/Dialect/MPT/TensorTypes.h"
 #include "mpt/Lowering/Emission/Reductions.h"
@@ -107,7 +108,7 @@ void GpuKernelBuilder::scatterByLinks(const ScatterForm &form) {
     bytes[inputs.size()] = reached;
     bytes.back() =
         numbers * 4 * links.padded() + (sums && links.slices > 1 ? links.updates * links.positions * links.bytes : 0);
-    info.launches.back().function->setAttr(kMovedAttr, builder.getDenseI64ArrayAttr(bytes));
+    setAttr<MPTDialect::MovedAttrHelper>(info.launches.back().function, builder.getDenseI64ArrayAttr(bytes));
   };
   auto threads = [&](StringRef schedule, int64_t count, auto body) {
     launch(schedule, {ceilDiv(count, kSlice), 1, 1}, kSlice, [&](Frame &frame) {

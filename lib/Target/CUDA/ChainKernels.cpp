@@ -5,6 +5,7 @@
 
 #include "mpt-c/abi.h"
 #include "mpt/Dialect/MPT/GraphBuilder.h"
+#include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/RT/RTDialect.h"
 #include "mpt/Lowering/GPU/Kernel.h"
 #include "mpt/Memory/Bufferize.h"
@@ -50,7 +51,7 @@ LogicalResult makeGelu(ModuleOp module, Location loc, const std::string &name, i
   if (failed(info))
     return failure();
   for (GpuLaunch &launch : info->launches)
-    launch.function->setAttr(memory::kKernelAttr, builder.getUnitAttr());
+    setAttr<MPTDialect::KernelAttrHelper>(launch.function);
   if (info->launches.size() != 1 || !memory::mayRunInPlace(info->launches[0].function, 0, types.size()))
     return module.emitError() << "expected a kernel @" << name << " of one launch that may work in place";
   return success();

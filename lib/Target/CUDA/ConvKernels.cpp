@@ -6,6 +6,7 @@
 #include "TileProduct.h"
 
 #include "mpt-c/abi.h"
+#include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Lowering/GPU/Kernel.h"
 #include "mpt/Memory/Bufferize.h"
 
@@ -432,10 +433,10 @@ func::FuncOp ConvMaker::make() {
                           MemRefType::get({conv::Fixed * 1024}, b.getI32Type())};
   auto function = func::FuncOp::create(b, kernel.name(), b.getFunctionType(types, {}));
   function.setPrivate();
-  function->setAttr(memory::kKernelAttr, b.getUnitAttr());
-  function->setAttr(kGridAttr, b.getDenseI64ArrayAttr({conv::gridBlocks, 1, 1}));
-  function->setAttr(kBlockAttr, b.getDenseI64ArrayAttr({conv::threads, 1, 1}));
-  function->setAttr(kScheduleAttr, b.getStringAttr("implicit-gemm"));
+  setAttr<MPTDialect::KernelAttrHelper>(function);
+  setAttr<MPTDialect::GridAttrHelper>(function, b.getDenseI64ArrayAttr({conv::gridBlocks, 1, 1}));
+  setAttr<MPTDialect::BlockAttrHelper>(function, b.getDenseI64ArrayAttr({conv::threads, 1, 1}));
+  setAttr<MPTDialect::ScheduleAttrHelper>(function, b.getStringAttr("implicit-gemm"));
   for (unsigned i : {0, 1, 3})
     for (StringRef attribute : {"llvm.readonly", "llvm.noalias"})
       function.setArgAttr(i, attribute, b.getUnitAttr());
@@ -458,7 +459,7 @@ func::FuncOp ConvMaker::make() {
     rowTable = sharedMemory(b, {shape.rows, 4}, b.getI32Type(), bytes);
     rowTarget = sharedMemory(b, {shape.rows}, b.getI32Type(), bytes);
   }
-  function->setAttr(kSharedAttr, b.getI64IntegerAttr(bytes));
+  setAttr<MPTDialect::SharedBytesAttrHelper>(function, b.getI64IntegerAttr(bytes));
   copyWords();
 
   auto tiles = scf::ForOp::create(b, block, word(conv::Tiles), math.number(conv::gridBlocks));

@@ -7,6 +7,7 @@
 #include "Images.h"
 
 #include "mpt-c/abi.h"
+#include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Lowering/GPU/Kernel.h"
 
 #include "llvm/Support/Threading.h"
@@ -22,13 +23,13 @@ namespace {
 LogicalResult readKernels(ModuleOp module, Program &program) {
   program.kernels.clear();
   for (auto function : module.getOps<func::FuncOp>()) {
-    auto grid = function->getAttrOfType<DenseI64ArrayAttr>(kGridAttr);
-    auto block = function->getAttrOfType<DenseI64ArrayAttr>(kBlockAttr);
+    auto grid = getAttr<MPTDialect::GridAttrHelper>(function);
+    auto block = getAttr<MPTDialect::BlockAttrHelper>(function);
     if (!grid && !block)
       continue;
     if (!grid || !block || grid.size() != 3 || block.size() != 3)
-      return function.emitOpError() << "expected three extents each as '" << kGridAttr << "' and '" << kBlockAttr
-                                    << "'";
+      return function.emitOpError() << "expected three extents each as '" << MPTDialect::GridAttrHelper::getNameStr()
+                                    << "' and '" << MPTDialect::BlockAttrHelper::getNameStr() << "'";
     KernelEntry entry;
     entry.name = function.getSymName().str();
     llvm::copy(grid.asArrayRef(), entry.grid.begin());

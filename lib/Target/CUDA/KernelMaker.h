@@ -5,6 +5,7 @@
 
 #include "Images.h"
 
+#include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Lowering/GPU/Kernel.h"
 #include "mpt/Memory/Bufferize.h"
 
@@ -30,11 +31,11 @@ public:
     types.push_back(mlir::MemRefType::get({words}, b.getI64Type()));
     function = mlir::func::FuncOp::create(b, name, b.getFunctionType(types, {}));
     function.setPrivate();
-    function->setAttr(memory::kKernelAttr, b.getUnitAttr());
-    function->setAttr(kGridAttr, b.getDenseI64ArrayAttr({blocks, 1, 1}));
-    function->setAttr(kBlockAttr, b.getDenseI64ArrayAttr({kThreads, 1, 1}));
-    function->setAttr(kSharedAttr, b.getI64IntegerAttr(0));
-    function->setAttr(kScheduleAttr, b.getStringAttr("library"));
+    setAttr<MPTDialect::KernelAttrHelper>(function);
+    setAttr<MPTDialect::GridAttrHelper>(function, b.getDenseI64ArrayAttr({blocks, 1, 1}));
+    setAttr<MPTDialect::BlockAttrHelper>(function, b.getDenseI64ArrayAttr({kThreads, 1, 1}));
+    setAttr<MPTDialect::SharedBytesAttrHelper>(function, b.getI64IntegerAttr(0));
+    setAttr<MPTDialect::ScheduleAttrHelper>(function, b.getStringAttr("library"));
     b.setInsertionPointToStart(function.addEntryBlock());
     mlir::Value thread = mlir::gpu::ThreadIdOp::create(b, mlir::gpu::Dimension::x),
                 block = mlir::gpu::BlockIdOp::create(b, mlir::gpu::Dimension::x);

@@ -2,6 +2,7 @@
 // What warps do with matrices of 16 x 16, as intrinsics (wmma). MLIR's own patterns know FP16 alone.
 #include "ToNvvm.h"
 
+#include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Lowering/GPU/Kernel.h"
 
 #include "mlir/Conversion/LLVMCommon/Pattern.h"
@@ -15,7 +16,7 @@ namespace {
 
 constexpr unsigned words = 8; // of a thread's share of a matrix; BF16 operands have half as many
 
-bool isBrainFloat(Operation *op) { return op->hasAttr(kBrainFloatAttr); }
+bool isBrainFloat(Operation *op) { return hasAttr<MPTDialect::Bf16AttrHelper>(op); }
 
 LLVM::LLVMStructType structOf(Type element, unsigned count) {
   return LLVM::LLVMStructType::getLiteral(element.getContext(), SmallVector<Type>(count, element));

@@ -2,6 +2,7 @@
 // Inner products of the convolution kernels: 16 x 16 x 16 products of warps (wmma), or 8 x 8 sums of a thread by FMA.
 #include "TileProduct.h"
 
+#include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Lowering/GPU/Kernel.h"
 
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
@@ -93,7 +94,7 @@ private:
   UnitAttr flag(bool set) { return set ? b.getUnitAttr() : UnitAttr(); }
   void mark(Operation *op) {
     if (brainFloat)
-      op->setAttr(kBrainFloatAttr, b.getUnitAttr());
+      setAttr<MPTDialect::Bf16AttrHelper>(op);
   }
   Value load(const OperandTile &tile, StringRef role, Value buffer, Value at, int64_t k, bool transposed) {
     Value depth = math.number(k);

@@ -2,6 +2,7 @@
 // GPU kernels to the LLVM and NVVM dialects, in one conversion with a chosen width of indices.
 #include "ToNvvm.h"
 
+#include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Lowering/GPU/Kernel.h"
 
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
@@ -92,11 +93,11 @@ void lowerToNvvm(func::FuncOp kernel) {
     }
     op->erase();
   });
-  auto block = kernel->getAttrOfType<DenseI64ArrayAttr>(kBlockAttr);
+  auto block = getAttr<MPTDialect::BlockAttrHelper>(kernel);
   OpBuilder b(kernel.getContext());
   SmallVector<NamedAttribute> kept;
   for (NamedAttribute attribute : kernel->getDiscardableAttrs())
-    if (!attribute.getName().strref().starts_with("mpt."))
+    if (attribute.getNameDialect() != kernel.getContext()->getLoadedDialect<MPTDialect>())
       kept.push_back(attribute);
   kernel->setDiscardableAttrs(kept);
   kernel->setAttr("nvvm.kernel", b.getUnitAttr());
@@ -107,8 +108,7 @@ void lowerToNvvm(func::FuncOp kernel) {
 
 /// 32-bit indices serve where no buffer has 2^31 elements: division by constants costs half as much, and registers too.
 bool isWide(func::FuncOp kernel) {
-  auto grid = kernel->getAttrOfType<DenseI64ArrayAttr>(kGridAttr),
-       block = kernel->getAttrOfType<DenseI64ArrayAttr>(kBlockAttr);
+  auto grid = getAttr<MPTDialect::GridAttrHelper>(kernel), block = getAttr<MPTDialect::BlockAttrHelper>(kernel);
   int64_t threads = 1;
   if (grid && block)
     for (int i = 0; i < 3; ++i)

@@ -16,7 +16,7 @@ namespace mpt::cuda {
 /// serve and the others, each with the globals.
 llvm::FailureOr<llvm::SmallVector<mlir::ModuleOp>> lowerKernels(mlir::ModuleOp kernels);
 
-/// gpu.subgroup_mma_* on matrices of 16 x 16, FP16 or BF16 (kBrainFloatAttr) with FP32 sums.
+/// gpu.subgroup_mma_* on matrices of 16 x 16, FP16 or BF16 (`mpt.bf16`) with FP32 sums.
 void populateMatrixPatterns(mlir::LLVMTypeConverter &types, mlir::RewritePatternSet &patterns);
 
 } // namespace mpt::cuda

@@ -20,9 +20,58 @@ def MPT_Dialect : Dialect {
     Arithmetic on a narrow type means: compute the real-valued result (FP32 internals at least) and round it once to the
     result's type, to nearest even. Reductions and contractions accumulate as `#mpt.numerics` says, FP32 by default.
     Composites (softmax, norms, losses, GELU) keep FP32 internals whatever their operand types.
+
+    Discardable attributes by which phases talk to each other; any other `mpt.` attribute is an error:
+
+    | attribute | where | meaning |
+    |---|---|---|
+    | `mpt.name` | module, argument, result | its public name |
+    | `mpt.default` | argument | value where the caller gives none |
+    | `mpt.weight` | result of `@forward` | one of several losses: its weight in their sum |
+    | `mpt.output` | argument of a function on buffers | it is a result |
+    | `mpt.step` | module | the file holds a training step: output name to the state it updates |
+    | `mpt.optimizer` | module | kind, learning rate and text of the optimizer |
+    | `mpt.manifest` | module | what the driver adds to the manifest |
+    | `mpt.momentum`, `mpt.statistics` | `mpt.batch_norm` | of the running statistics; the states that hold them |
+    | `mpt.loss` | op | it computes the loss from the model's outputs |
+    | `mpt.seed` | `train.scale_loss`, constant | differentiation starts here; a string names one of several losses |
+    | `mpt.storable` | `train.state` | a slot that may be kept narrow between steps: first moments, not sums of squares |
+    | `mpt.policy` | module | summary of the policy |
+    | `mpt.precision` | op, `train.state` | decision of an assigning pass: types of operands and results, rule |
+    | `mpt.lossy_casts` | function | how many of its casts round, so that verification notices one that was optimized away |
+    | `mpt.rounding_streams` | module | next unused stream of random bits for stochastic rounding |
+    | `mpt.checked` | op | its scalar must be finite for a step to count, beside the gradients |
+    | `mpt.range` | constant, state | what conversion to a narrow type changed beyond rounding |
+    | `mpt.recomputed` | op | rematerialized for the backward pass: it stays there |
+    | `mpt.epilogue` | fusion | flags with which a matrix multiplication computes it |
+    | `mpt.traffic` | function | least bytes that its kernels move: without and with sums |
+    | `mpt.arena_bytes` | function | size of its planned arena |
+    | `mpt.kernel`, `mpt.ops` | function | a generated kernel; the names of the ops in it |
+    | `mpt.schedule` | kernel | name of its schedule |
+    | `mpt.passes` | kernel | how often it reads its largest inputs, where that is not once |
+    | `mpt.moved` | kernel | bytes that it moves of every argument at most; -1 where that is the whole |
+    | `mpt.guarded` | kernel | arguments that it reads only where its other inputs want the reductions over them |
+    | `mpt.in_place` | kernel | pairs of an input and an output that may share one buffer |
+    | `mpt.grid`, `mpt.block` | GPU kernel | blocks of the grid, threads of a block: x, y, z |
+    | `mpt.shared_bytes` | GPU kernel | shared memory that it declares |
+    | `mpt.bf16` | `gpu.subgroup_mma_*` | its FP16 matrices hold bits of BF16, for which `!gpu.mma_matrix` has no name |
   }];
+  let discardableAttrs = (ins "::mlir::StringAttr":$name, "::mlir::FloatAttr":$default, "::mlir::FloatAttr":$weight,
+    "::mlir::UnitAttr":$output, "::mlir::DictionaryAttr":$step, "::mlir::DictionaryAttr":$optimizer,
+    "::mlir::DictionaryAttr":$manifest, "::mlir::FloatAttr":$momentum, "::mlir::ArrayAttr":$statistics,
+    "::mlir::UnitAttr":$loss, "::mlir::Attribute":$seed, "::mlir::UnitAttr":$storable,
+    "::mlir::DictionaryAttr":$policy, "::mlir::DictionaryAttr":$precision, "::mlir::IntegerAttr":$lossy_casts,
+    "::mlir::IntegerAttr":$rounding_streams, "::mlir::UnitAttr":$checked, "::mlir::StringAttr":$range,
+    "::mlir::UnitAttr":$recomputed, "::mlir::IntegerAttr":$epilogue, "::mlir::DenseI64ArrayAttr":$traffic,
+    "::mlir::IntegerAttr":$arena_bytes, "::mlir::UnitAttr":$kernel, "::mlir::StringAttr":$ops,
+    "::mlir::StringAttr":$schedule, "::mlir::IntegerAttr":$passes, "::mlir::DenseI64ArrayAttr":$moved,
+    "::mlir::DenseI64ArrayAttr":$guarded, "::mlir::DenseI64ArrayAttr":$in_place, "::mlir::DenseI64ArrayAttr":$grid,
+    "::mlir::DenseI64ArrayAttr":$block, "::mlir::IntegerAttr":$shared_bytes, "::mlir::UnitAttr":$bf16);
   let useDefaultAttributePrinterParser = 1;
   let hasConstantMaterializer = 1;
+  let hasOperationAttrVerify = 1;
+  let hasRegionArgAttrVerify = 1;
+  let hasRegionResultAttrVerify = 1;
 }
 
 // ---- types

@@ -3,6 +3,7 @@
 #ifndef MPT_DIALECT_MPT_MPTDIALECT_H
 #define MPT_DIALECT_MPT_MPTDIALECT_H
 
+#include "mpt/Dialect/Attributes.h"
 #include "mpt/Interfaces/Interfaces.h"
 
 #include "mlir/Bytecode/BytecodeOpInterface.h"

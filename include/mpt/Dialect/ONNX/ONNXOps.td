@@ -15,7 +15,15 @@ def ONNX_Dialect : Dialect {
   let summary = "ONNX nodes, one to one";
   let description = [{
     What the importer writes first and the exporter writes last. Locations are node names (NameLoc). Absent optional operands
-    are `onnx.absent`.
+    are `onnx.absent`. On a module: `onnx.producer` is the file's producer, `onnx.model` the text of its ModelProto without
+    nodes and tensors, and `onnx.declared_types` says that the file declares the types of its nodes' results.
+  }];
+  let discardableAttrs = (ins "::mlir::StringAttr":$producer, "::mlir::StringAttr":$model,
+    "::mlir::UnitAttr":$declared_types);
+  let extraClassDeclaration = [{
+    // Metadata of the files that we write: which form a training step has, and which tensors are its states.
+    static constexpr ::llvm::StringLiteral kFormKey = "mpt.form";
+    static constexpr ::llvm::StringLiteral kStatesKey = "mpt.states";
   }];
 }
 
@@ -26,11 +34,13 @@ def ONNX_NodeOp : ONNX_Op<"node", [DeclareOpInterfaceMethods<PrecisionSemantics>
   let description = [{
     `op_type` in `domain` ("" is ai.onnx) as defined in opset `version`. ONNX attributes keep their names in `attrs`;
     subgraphs are regions, in the order of `region_names`. An unnamed (absent) output still has a result. `output_names` are
-    the results' names in a graph that goes back into a file.
+    the results' names in a graph that goes back into a file; `details`, `opaque` (attributes) and `graphs` (headers of
+    subgraphs) are the protobuf text of what no pass asks for, and an `unnamed` node's location is not its name.
   }];
   let arguments = (ins Variadic<AnyType>:$inputs, StrAttr:$domain, StrAttr:$op_type, I64Attr:$version,
     DictionaryAttr:$attrs, OptionalAttr<StrArrayAttr>:$region_names,
-    OptionalAttr<StrArrayAttr>:$output_names);
+    OptionalAttr<StrArrayAttr>:$output_names, OptionalAttr<StrAttr>:$details, OptionalAttr<StrArrayAttr>:$opaque,
+    OptionalAttr<StrArrayAttr>:$graphs, UnitAttr:$unnamed);
   let results = (outs Variadic<AnyType>:$outputs);
   let regions = (region VariadicRegion<AnyRegion>:$bodies);
 }
@@ -40,8 +50,9 @@ def ONNX_InitializerOp : ONNX_Op<"initializer", [Pure]> {
     `value` holds the elements, or the text of a TensorProto where the IR has no such elements. Elements wider than the
     result's are rounded to nearest even when they are written; that way a large blob is never converted in memory. A
     finite value beyond the range becomes the largest finite one of its sign, and none becomes zero.
+    `external` elements live in a file of their own; an `overridable` one is a default for a graph input.
   }];
-  let arguments = (ins StrAttr:$name, AnyAttr:$value);
+  let arguments = (ins StrAttr:$name, AnyAttr:$value, UnitAttr:$external, UnitAttr:$overridable);
   let results = (outs AnyType:$result);
   let assemblyFormat = "$name attr-dict `:` type($result)";
 }

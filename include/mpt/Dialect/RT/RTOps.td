@@ -50,10 +50,11 @@ def RT_LaunchOp : RT_Op<"launch"> {
   let summary = "runs kernel `callee` over [0, extent), in chunks of `grain`, across threads (mpt_rt_parallel)";
   let description = [{
     `callee` is a func.func of the buffers' types followed by two index arguments, begin and end. The first `num_inputs`
-    buffers are read, the others written (an in-place kernel names a buffer twice).
+    buffers are read, the others written (an in-place kernel names a buffer twice). `infinite`: the kernel reads a constant
+    with infinities, so its results may hold some on purpose.
   }];
   let arguments = (ins FlatSymbolRefAttr:$callee, Variadic<AnyStridedMemRef>:$buffers, I64Attr:$num_inputs, I64Attr:$extent,
-    I64Attr:$grain);
+    I64Attr:$grain, UnitAttr:$infinite);
   let assemblyFormat = "$callee `(` $buffers `)` attr-dict `:` type($buffers)";
 }
 def RT_GemmOp : RT_Op<"gemm", [AttrSizedOperandSegments]> {

@@ -21,6 +21,18 @@ def Train_Dialect : Dialect {
     on values, and writes new state; a write may be conditional on a scalar i1 value, decided on the device. All reads of
     a name see the value from before the call: writes take effect when the function returns.
   }];
+  let extraClassDeclaration = [{
+    // Names of the states that the compiler adds itself.
+    static constexpr ::llvm::StringLiteral kGenerator = "mpt.rng";          // seed and step of the model's own random ops
+    static constexpr ::llvm::StringLiteral kSteps = "mpt.step";             // counts the optimizer's steps
+    static constexpr ::llvm::StringLiteral kRounding = "mpt.rounding";      // seed and step of stochastic rounding
+    static constexpr ::llvm::StringLiteral kLossScale = "mpt.loss_scale";   // per loss
+    static constexpr ::llvm::StringLiteral kGoodSteps = "mpt.good_steps";   // since the scale changed
+    static constexpr ::llvm::StringLiteral kHysteresis = "mpt.hysteresis";  // overflows left before it shrinks
+    static constexpr ::llvm::StringLiteral kScaleSteps = "mpt.scale_steps"; // of a scale that follows a schedule
+    static constexpr ::llvm::StringLiteral kAmaxHistory = "mpt.amax_history";
+    static constexpr ::llvm::StringLiteral kTensorScales = "mpt.tensor_scales";
+  }];
   let useDefaultAttributePrinterParser = 1;
 }
 

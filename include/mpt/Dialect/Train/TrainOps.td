@@ -14,7 +14,8 @@ def Train_StateOp : Train_Op<"state", [Symbol]> {
     `frozen` parameters are read but never written by an optimizer.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<Train_Number>:$type, Train_RoleAttr:$role,
-    OptionalAttr<StrAttr>:$of, OptionalAttr<ElementsAttr>:$value, UnitAttr:$frozen);
+    OptionalAttr<StrAttr>:$of, OptionalAttr<ElementsAttr>:$value, UnitAttr:$frozen,
+    OptionalAttr<StrAttr>:$from);
   let assemblyFormat = "$role $sym_name `:` $type (`of` $of^)? (`=` $value^)? (`frozen` $frozen^)? attr-dict";
   let hasVerifier = 1;
 }

@@ -21,29 +21,6 @@ struct GpuTarget {
   int64_t accessBytes = 16; ///< widest access of one thread
 };
 
-/// On every function of a kernel: `array<i64: x, y, z>`.
-inline constexpr llvm::StringLiteral kGridAttr = "mpt.grid", kBlockAttr = "mpt.block";
-/// On every function of a kernel: the bytes of shared memory that it declares.
-inline constexpr llvm::StringLiteral kSharedAttr = "mpt.shared_bytes";
-/// On every function of a kernel: the schedule's name (pointwise, rows, columns, transpose, scatter, ...).
-inline constexpr llvm::StringLiteral kScheduleAttr = "mpt.schedule";
-/// On every function of a kernel: how many times the inputs with the most elements are read, where that is not once.
-inline constexpr llvm::StringLiteral kPassesAttr = "mpt.passes";
-/// On a function of a kernel: `array<i64: bytes, ...>`, what it moves of every argument at most; -1 where that is the
-/// whole.
-inline constexpr llvm::StringLiteral kMovedAttr = "mpt.moved";
-/// On a function of a kernel: `array<i64: input, ...>`, arguments that it reads only where its other inputs say that
-/// the reductions over them are wanted: `select(condition, other, reduce)`, with a condition that waits for no
-/// reduction.
-inline constexpr llvm::StringLiteral kGuardedAttr = "mpt.guarded";
-/// On the first function: `array<i64: input, output, input, output, ...>`, pairs of argument numbers that may be one
-/// buffer, since each thread reads the input only where it writes the output, before it does. Empty where there are
-/// none.
-inline constexpr llvm::StringLiteral kInPlaceAttr = "mpt.in_place";
-
-/// On gpu.subgroup_mma_* ops: what their FP16 matrices hold are bits of BF16, which !gpu.mma_matrix has no name for.
-inline constexpr llvm::StringLiteral kBrainFloatAttr = "mpt.bf16";
-
 struct GpuLaunch {
   mlir::func::FuncOp function;
   std::array<int64_t, 3> grid, block;
@@ -63,7 +40,7 @@ struct GpuKernelInfo {
 ///
 /// `alignments` are the bytes that each buffer's address is known to be a multiple of (inputs, then outputs); empty: 16
 /// for all. It limits the width of accesses, never the result. Sums have a fixed order: results do not change from run
-/// to run. Two outputs never share memory; an output may be the buffer of an input only as kInPlaceAttr says. Fails
+/// to run. Two outputs never share memory; an output may be the buffer of an input only as `mpt.in_place` says. Fails
 /// with an error at the op that has no loop form.
 llvm::FailureOr<GpuKernelInfo> emitGpuKernel(mlir::OpBuilder &builder, FusionOp fusion,
                                              llvm::ArrayRef<mlir::MemRefType> inputs,

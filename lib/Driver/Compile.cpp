@@ -75,7 +75,8 @@ public:
       return failure();
     for (const Phase &phase : compilerPhases()) {
       // A training step in a file is what it is: differentiated, updated and typed.
-      bool made = (*module)->hasAttr("mpt.step") && (phase.name == "training" || phase.name == "precision");
+      bool made =
+          hasAttr<MPTDialect::StepAttrHelper>(*module) && (phase.name == "training" || phase.name == "precision");
       if (!started(phase.name))
         continue;
       if (made && phase.name == options.to)
@@ -130,7 +131,8 @@ private:
     if (failed(imported))
       return failure();
     module = std::move(*imported);
-    if ((*module)->hasAttr("mpt.step") && (options.trains || options.policy != "fp32" || !options.lossScale.empty()))
+    if (hasAttr<MPTDialect::StepAttrHelper>(*module) &&
+        (options.trains || options.policy != "fp32" || !options.lossScale.empty()))
       return fail("'" + path + "' is a training step already: expected no loss, optimizer, policy or loss scale");
     return success();
   }
@@ -250,9 +252,9 @@ private:
     entries.set("loss", builder.getStringAttr(options.loss));
     if (options.debugNonfinite)
       entries.set("debug_nonfinite", builder.getBoolAttr(true));
-    if (Attribute optimizer = (*module)->getAttr("mpt.optimizer"))
+    if (Attribute optimizer = getAttr<MPTDialect::OptimizerAttrHelper>(*module))
       entries.set("optimizer", optimizer);
-    (*module)->setAttr("mpt.manifest", entries.getDictionary(&context));
+    setAttr<MPTDialect::ManifestAttrHelper>(*module, entries.getDictionary(&context));
   }
 
   /// The step (or, without training, the forward graph) as standard operators.
