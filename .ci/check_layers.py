@@ -3,7 +3,7 @@
 """Includes follow the layers of docs/design.md: a file sees its own module and lower layers, never a sibling.
 
 Support < Interfaces < Dialect < Evaluation < {Import Export Autodiff Precision Memory Reference Fusion Lowering} < Target < passes
-< passes/STAGE < Pipelines < CAPI < tools. Runtime sees include/mpt-c alone, and include/mpt-c sees nothing of ours.
+< passes/STAGE < Pipelines < Driver < {CAPI tools}. Runtime sees include/mpt-c alone, and include/mpt-c sees nothing of ours.
 """
 import os
 import re
@@ -12,7 +12,7 @@ import repo
 
 LAYERS = [["Support"], ["Interfaces"], ["Dialect"], ["Evaluation"],
           ["Import", "Export", "Autodiff", "Precision", "Memory", "Reference", "Fusion", "Lowering"],
-          ["Target"], ["passes"], ["passes/"], ["Pipelines"], ["CAPI"], ["tools"]]
+          ["Target"], ["passes"], ["passes/"], ["Pipelines"], ["Driver"], ["CAPI", "tools"]]
 # Folders inside a module that have layers of their own; siblings never include each other here either.
 INSIDE = {"Lowering": [["Emission"], ["Models", "Nest"], ["CPU", "GPU"], ["Emulation"]]}
 RANK = {module: rank for rank, modules in enumerate(LAYERS) for module in modules}

@@ -2,7 +2,7 @@
 // The compiler's C interface (mpt-c/compiler.h).
 #include "mpt-c/compiler.h"
 
-#include "mpt/CAPI/Compile.h"
+#include "mpt/Driver/Compile.h"
 
 #include "llvm/Support/raw_ostream.h"
 #include <cstdlib>
@@ -35,4 +35,4 @@ extern "C" int32_t mpt_compiler_run(int32_t count, const char *const *arguments,
 
 extern "C" void mpt_compiler_free_text(char *text) { std::free(text); }
 
-extern "C" const char *mpt_compiler_version(void) { return MPT_VERSION; }
+extern "C" const char *mpt_compiler_version(void) { return mpt::compilerVersion().data(); }

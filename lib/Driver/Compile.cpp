@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The compilation driver: reads the input, runs phase after phase, writes the product.
-#include "mpt/CAPI/Compile.h"
+#include "mpt/Driver/Compile.h"
 
-#include "mpt-c/compiler.h"
-#include "mpt/CAPI/Registration.h"
+#include "mpt/Driver/Registration.h"
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/ONNX/ONNXDialect.h"
 #include "mpt/Dialect/Policy/PolicyDialect.h"
@@ -247,7 +246,7 @@ private:
     Builder builder(&context);
     NamedAttrList entries;
     entries.set("source", builder.getStringAttr(llvm::sys::path::filename(options.input)));
-    entries.set("compiler", builder.getStringAttr(mpt_compiler_version()));
+    entries.set("compiler", builder.getStringAttr(compilerVersion()));
     entries.set("policy", builder.getStringAttr(options.policy));
     entries.set("loss", builder.getStringAttr(options.loss));
     if (options.debugNonfinite)
@@ -351,6 +350,8 @@ static std::unique_ptr<MLIRContext> makeContext(const CompileOptions &options, r
     context->loadAllAvailableDialects();
   return context;
 }
+
+StringRef mpt::compilerVersion() { return MPT_VERSION; }
 
 LogicalResult mpt::compile(const CompileOptions &options, raw_ostream &out, raw_ostream &log) {
   std::unique_ptr<MLIRContext> context = makeContext(options, log);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The compiler's command line as a table of flags.
-#include "mpt/CAPI/CompileOptions.h"
+#include "mpt/Driver/CompileOptions.h"
 
 #include "mpt/Autodiff/LossSpec.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Dialects and external models of all layers.
-#include "mpt/CAPI/Registration.h"
+#include "mpt/Driver/Registration.h"
 
 #include "mpt/Autodiff/Autodiff.h"
 #include "mpt/Dialect/Check/CheckDialect.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // mpt-run: words to a command, and the command carried out.
-#include "mpt/CAPI/RunCommand.h"
+#include "mpt/Driver/RunCommand.h"
 
-#include "mpt/CAPI/Compile.h"
+#include "mpt/Driver/Compile.h"
 #include "mpt/Support/Files.h"
 
 #include "mlir/Parser/Parser.h"

@@ -7,7 +7,7 @@
 // Each model comes from a text in the folder SEEDS and a number; a failure names both, and leaves the model behind.
 #include "Mutate.h"
 
-#include "mpt/CAPI/Compile.h"
+#include "mpt/Driver/Compile.h"
 
 #include "onnx/defs/parser.h"
 #include "onnx/onnx_pb.h"

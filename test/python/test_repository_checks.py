@@ -46,6 +46,7 @@ def include(header):
     ("lib/Fusion/A.cpp", "mpt/Lowering/GPU/X.h", "Fusion and Lowering/GPU are siblings"),
     ("lib/Runtime/cpu/A.cpp", "mpt/Support/X.h", "the runtime sees include/mpt-c alone"),
     ("lib/CAPI/A.cpp", "lib/Runtime/core/X.h", "reached through include/mpt-c"),
+    ("lib/Driver/A.cpp", "lib/CAPI/X.h", "CAPI lies above Driver"),
     ("include/mpt-c/a.h", "mpt/Support/X.h", "the C interface includes nothing of ours"),
     ("lib/Novel/A.cpp", "vector", "Novel has no layer"),
 ])
@@ -93,6 +94,26 @@ def test_duplicates(repository):
     assert status == 1 and "lib/B.cpp:1-" in output and "lib/A.cpp:2-" in output
     status, output = run(repository, "check_duplicates.py", {"lib/B.cpp": "\n".join(LONG_RUN.splitlines()[:11])})
     assert status == 0, output
+
+
+def test_attributes(repository):
+    ods = """def A_Dialect : Dialect {
+  let name = "mpt";
+  let description = [{ `mpt.grid` on kernels. }];
+  let discardableAttrs = (ins "::mlir::UnitAttr":$grid);
+}
+"""
+    files = {"include/mpt/Dialect/A.td": ods, "lib/A.cpp": 'auto name = "mptgrid"; // not "mpt.grid"\n'}
+    status, output = run(repository, "check_attributes.py", files)
+    assert status == 0, output
+    status, output = run(repository, "check_attributes.py", {"lib/B.cpp": 'op->setAttr("mpt.grid", value);\n'})
+    assert status == 1 and 'lib/B.cpp:1: "mpt.grid": declare it' in output
+    twice = {"include/mpt/Dialect/B.td": ods.replace("A_", "B_"), "lib/B.cpp": ""}
+    status, output = run(repository, "check_attributes.py", twice)
+    assert status == 1 and "attribute mpt.grid is defined in include/mpt/Dialect/A.td too" in output
+    undescribed = {"include/mpt/Dialect/B.td": "", "include/mpt/Dialect/A.td": ods.replace("`mpt.grid`", "")}
+    status, output = run(repository, "check_attributes.py", undescribed)
+    assert status == 1 and "`mpt.grid` is declared but not described" in output
 
 
 @pytest.mark.skipif(not shutil.which("clang-format-22"), reason="needs clang-format-22")

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Walks every registered core and train op: each needs a meaning, a gradient or a reason for none, and a test. The same
 // walk prints docs/generated/op-status.md with --op-status.
-#include "mpt/CAPI/Registration.h"
+#include "mpt/Driver/Registration.h"
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
 #include "mpt/Interfaces/NotDifferentiable.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // mpt-lsp-server: editor support for .mlir files with mpt's dialects.
-#include "mpt/CAPI/Registration.h"
+#include "mpt/Driver/Registration.h"
 
 #include "mlir/Tools/mlir-lsp-server/MlirLspServerMain.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"

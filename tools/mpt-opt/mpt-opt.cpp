@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // mpt-opt: compiles ONNX models, or runs passes on .mlir files.
-#include "mpt/CAPI/Compile.h"
-#include "mpt/CAPI/Registration.h"
+#include "mpt/Driver/Compile.h"
+#include "mpt/Driver/Registration.h"
 #include "passes/Pipelines.h"
 
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // mpt-reduce: shrinks a .mlir file while a test script still finds it interesting.
-#include "mpt/CAPI/Registration.h"
+#include "mpt/Driver/Registration.h"
 #include "passes/Pipelines.h"
 
 #include "mlir/IR/MLIRContext.h"

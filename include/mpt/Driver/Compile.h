@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // One compilation from an input file to its product.
-#ifndef MPT_CAPI_COMPILE_H
-#define MPT_CAPI_COMPILE_H
+#ifndef MPT_DRIVER_COMPILE_H
+#define MPT_DRIVER_COMPILE_H
 
-#include "mpt/CAPI/CompileOptions.h"
+#include "mpt/Driver/CompileOptions.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
@@ -23,9 +23,12 @@ llvm::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>> compileModule(const CompileOp
                                                                  mlir::MLIRContext &context, llvm::raw_ostream &out,
                                                                  llvm::raw_ostream &log);
 
+/// As the package and emitted manifests state it.
+llvm::StringRef compilerVersion();
+
 /// main() of a compilation: parses `words`, compiles, returns the process status.
 int compilerMain(llvm::ArrayRef<llvm::StringRef> words);
 
 } // namespace mpt
 
-#endif // MPT_CAPI_COMPILE_H
+#endif // MPT_DRIVER_COMPILE_H

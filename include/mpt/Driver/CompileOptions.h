@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a user asks of the compiler, and how command-line words say it.
-#ifndef MPT_CAPI_COMPILEOPTIONS_H
-#define MPT_CAPI_COMPILEOPTIONS_H
+#ifndef MPT_DRIVER_COMPILEOPTIONS_H
+#define MPT_DRIVER_COMPILEOPTIONS_H
 
 #include "passes/Pipelines.h"
 
@@ -46,4 +46,4 @@ bool isCompilation(llvm::ArrayRef<llvm::StringRef> words);
 
 } // namespace mpt
 
-#endif // MPT_CAPI_COMPILEOPTIONS_H
+#endif // MPT_DRIVER_COMPILEOPTIONS_H

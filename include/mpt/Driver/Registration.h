@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Everything a tool needs in its dialect registry.
-#ifndef MPT_CAPI_REGISTRATION_H
-#define MPT_CAPI_REGISTRATION_H
+#ifndef MPT_DRIVER_REGISTRATION_H
+#define MPT_DRIVER_REGISTRATION_H
 
 #include "mlir/IR/DialectRegistry.h"
 
@@ -12,4 +12,4 @@ void registerAll(mlir::DialectRegistry &registry);
 
 } // namespace mpt
 
-#endif // MPT_CAPI_REGISTRATION_H
+#endif // MPT_DRIVER_REGISTRATION_H

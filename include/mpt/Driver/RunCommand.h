@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // mpt-run's command line: which module to run, and what to learn from it.
-#ifndef MPT_CAPI_RUNCOMMAND_H
-#define MPT_CAPI_RUNCOMMAND_H
+#ifndef MPT_DRIVER_RUNCOMMAND_H
+#define MPT_DRIVER_RUNCOMMAND_H
 
 #include "mpt/Reference/Calibrate.h"
 #include "mpt/Reference/RunTool.h"
@@ -37,4 +37,4 @@ int runMain(llvm::ArrayRef<llvm::StringRef> words);
 
 } // namespace mpt
 
-#endif // MPT_CAPI_RUNCOMMAND_H
+#endif // MPT_DRIVER_RUNCOMMAND_H
