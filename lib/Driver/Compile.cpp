@@ -2,11 +2,11 @@
 // The compilation driver: reads the input, runs phase after phase, writes the product.
 #include "mpt/Driver/Compile.h"
 
-#include "mpt/Driver/Registration.h"
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/ONNX/ONNXDialect.h"
 #include "mpt/Dialect/Policy/PolicyDialect.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
+#include "mpt/Driver/Registration.h"
 #include "mpt/Export/Export.h"
 #include "mpt/Import/Import.h"
 #include "mpt/Memory/KernelReport.h"

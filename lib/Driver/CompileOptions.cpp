@@ -3,6 +3,7 @@
 #include "mpt/Driver/CompileOptions.h"
 
 #include "mpt/Autodiff/LossSpec.h"
+#include "mpt/Driver/DebugOnly.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSwitch.h"
@@ -227,6 +228,14 @@ const std::vector<Flag> &flags() {
        "the library checks every value it computes: a step that is skipped, or gives what is not finite, fails with "
        "the node",
        toggle(&Options::debugNonfinite)},
+      {"--debug-only", "PASSES", "say why these passes refused rewrites, as in fusion-form,memory-plan",
+       [](Options &, StringRef value) -> std::optional<std::string> {
+         Error unknown = debugOnly(value);
+         if (!unknown)
+           return std::nullopt;
+         consumeError(std::move(unknown));
+         return "names of passes, as in fusion-form,memory-plan (mpt-opt --help-passes lists them),";
+       }},
       {"--timing", "", "print the time that each pass took", toggle(&Options::timing)},
       {"--quiet", "", "no progress on standard error", toggle(&Options::quiet)},
   };

@@ -3,6 +3,7 @@
 // become the composite again, which keeps FP32 internals and has its own gradient.
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Dialect/MPT/MPTDialect.h"
+#include "mpt/Support/Refusal.h"
 #include "passes/import/Passes.h"
 
 #include "mlir/IR/PatternMatch.h"
@@ -17,6 +18,8 @@ namespace mpt {
 
 using namespace mlir;
 using namespace mpt;
+
+#define DEBUG_TYPE "import-recognize-composites"
 
 /// The number that every element of a constant has; through broadcasts.
 static std::optional<double> splatOf(Value value) {
@@ -114,7 +117,7 @@ struct Gelu : OpRewritePattern<MulOp> {
       if (std::optional<GeluForm> form = gateOf(inner, other))
         return replace(other, *form);
     }
-    return failure();
+    return rewriter.notifyMatchFailure(op, "not GELU: expected x/2 (1 + erf(x / sqrt 2)) or its tanh form");
   }
 };
 
@@ -129,7 +132,7 @@ struct Silu : OpRewritePattern<MulOp> {
       rewriter.replaceOp(op, SwishOp::create(rewriter, op.getLoc(), x.getType(), x, rewriter.getF64FloatAttr(1)));
       return success();
     }
-    return failure();
+    return rewriter.notifyMatchFailure(op, "not SiLU: expected x sigmoid(x)");
   }
 };
 
@@ -182,7 +185,8 @@ struct RMSNorm : OpRewritePattern<MulOp> {
         return success();
       }
     }
-    return failure();
+    return rewriter.notifyMatchFailure(
+        op, "not RMS normalization: expected scale x / sqrt(mean(x^2) + epsilon) over the last axis");
   }
 };
 
@@ -195,7 +199,8 @@ struct RecognizeComposites : mpt::impl::RecognizeCompositesBase<RecognizeComposi
     patterns.add<Gelu, Silu, RMSNorm>(&getContext());
     // Folding and block merging stay off: this pass changes what it recognizes and nothing else.
     GreedyRewriteConfig config;
-    config.enableFolding(false).enableConstantCSE(false);
+    RefusalListener refusals(DEBUG_TYPE);
+    config.enableFolding(false).enableConstantCSE(false).setListener(&refusals);
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns), config)))
       signalPassFailure();
   }

@@ -3,6 +3,7 @@
 #include "mpt/Dialect/MPT/Simplify.h"
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
+#include "mpt/Support/Refusal.h"
 #include "passes/training/Passes.h"
 
 #include "mlir/IR/Dominance.h"
@@ -16,6 +17,8 @@ namespace mpt {
 
 using namespace mlir;
 using namespace mpt;
+
+#define DEBUG_TYPE "training-simplify"
 
 namespace {
 
@@ -41,7 +44,9 @@ private:
     for (auto gradient : function.getOps<train::GradientOp>())
       end->insertOperands(end->getNumOperands(), gradient.getResult());
 
-    LogicalResult status = applyPatternsGreedily(function.getBody(), patterns);
+    RefusalListener refusals(DEBUG_TYPE);
+    LogicalResult status =
+        applyPatternsGreedily(function.getBody(), patterns, GreedyRewriteConfig().setListener(&refusals));
     IRRewriter rewriter(function.getContext());
     DominanceInfo dominance(function);
     eliminateCommonSubExpressions(rewriter, dominance, function);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // mpt-opt: compiles ONNX models, or runs passes on .mlir files.
 #include "mpt/Driver/Compile.h"
+#include "mpt/Driver/DebugOnly.h"
 #include "mpt/Driver/Registration.h"
 #include "passes/Pipelines.h"
 
@@ -17,5 +18,15 @@ int main(int argc, char **argv) {
   mlir::DialectRegistry registry;
   mpt::registerAll(registry);
   mpt::registerAllPasses();
-  return mlir::asMainReturnCode(mlir::MlirOptMain(argc, argv, "mpt's passes\n", registry));
+  llvm::SmallVector<char *> arguments;
+  for (char *word : llvm::ArrayRef(argv, argc)) {
+    llvm::StringRef flags = word;
+    if (!flags.consume_front("--debug-only=")) {
+      arguments.push_back(word);
+    } else if (llvm::Error unknown = mpt::debugOnly(flags)) {
+      llvm::errs() << "mpt-opt: " << llvm::toString(std::move(unknown)) << "\n";
+      return 1;
+    }
+  }
+  return mlir::asMainReturnCode(mlir::MlirOptMain(arguments.size(), arguments.data(), "mpt's passes\n", registry));
 }
