@@ -154,9 +154,10 @@ std::optional<std::string> addReport(CompileOptions &options, StringRef value) {
 
 constexpr StringLiteral phases = "import|training|precision|fusion|memory|target";
 
-const std::vector<Flag> &flags() {
+/// What is written, and in which form.
+std::vector<Flag> productFlags() {
   using Options = CompileOptions;
-  static const std::vector<Flag> table = {
+  return {
       {"-o", "PATH", "folder of the library, or file of any other product (- is standard output)",
        text(&Options::output)},
       {"--name", "NAME", "name of the library (the input's stem)", text(&Options::name)},
@@ -170,6 +171,13 @@ const std::vector<Flag> &flags() {
       {"--onnx-arithmetic", "HOW",
        "of a training step as ONNX: native (default), or wide, which computes bf16 in wider types between casts",
        choice(&Options::onnxArithmetic, "native|wide")},
+  };
+}
+
+/// What the step computes.
+std::vector<Flag> trainingFlags() {
+  using Options = CompileOptions;
+  return {
       {"--loss", "LOSS",
        "loss to add: softmax-cross-entropy[,class-axis=N][,ignore-index=N], mse, l1, bce-with-logits, none (default); "
        "several "
@@ -180,6 +188,13 @@ const std::vector<Flag> &flags() {
        "at the "
        "end (repeatable)",
        setOptimizer},
+  };
+}
+
+/// Which types it computes in.
+std::vector<Flag> precisionFlags() {
+  using Options = CompileOptions;
+  return {
       {"--policy", "POLICY",
        "fp32 (default), amp-f16, amp-bf16, pure-f16-static, als-f16, fp8-e5m2, fp8-current, fp8-hybrid, "
        "autocast-cuda-f16, autocast-cpu-bf16, a policy file, or auto[,base=POLICY][,budget=X] from measured --ranges",
@@ -197,6 +212,13 @@ const std::vector<Flag> &flags() {
        }},
       {"--loss-scale", "SCALE", "none, a number, or dynamic with settings, as in dynamic,init=1024,interval=500",
        text(&Options::lossScale)},
+  };
+}
+
+/// What of the model is trained, and at what cost.
+std::vector<Flag> modelFlags() {
+  using Options = CompileOptions;
+  return {
       {"--clip-norm", "NORM", "clip gradients to this global L2 norm", setClipNorm},
       {"--accumulate", "N", "sum the gradients of N micro-steps before an update", setAccumulate},
       {"--freeze", "REGEX", "parameters whose names match are not trained", pattern(&Options::freeze)},
@@ -215,6 +237,13 @@ const std::vector<Flag> &flags() {
       {"--target", "TARGET", "cpu (default) or cuda", choice(&Options::target, "cpu|cuda")},
       {"--mcpu", "CPU", "processor to generate code for (native)", text(&Options::mcpu)},
       {"--arch", "LIST", "with --target=cuda: architectures to carry code for (sm_80,sm_90,sm_100)", setArch},
+  };
+}
+
+/// Which phases run, and what they tell.
+std::vector<Flag> runFlags() {
+  using Options = CompileOptions;
+  return {
       {"--from", "PHASE", "first phase to run on an .mlir input", choice(&Options::from, phases)},
       {"--to", "PHASE", "last phase to run; the module is printed", choice(&Options::to, phases)},
       {"--report", "KIND",
@@ -239,6 +268,15 @@ const std::vector<Flag> &flags() {
       {"--timing", "", "print the time that each pass took", toggle(&Options::timing)},
       {"--quiet", "", "no progress on standard error", toggle(&Options::quiet)},
   };
+}
+
+const std::vector<Flag> &flags() {
+  static const std::vector<Flag> table = [] {
+    std::vector<Flag> all;
+    for (auto group : {productFlags, trainingFlags, precisionFlags, modelFlags, runFlags})
+      append_range(all, group());
+    return all;
+  }();
   return table;
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Walks every registered core and train op: each needs a meaning, a gradient or a reason for none, and a test. The same
 // walk prints docs/generated/op-status.md with --op-status.
-#include "mpt/Driver/Registration.h"
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
+#include "mpt/Driver/Registration.h"
 #include "mpt/Interfaces/NotDifferentiable.h"
 
 #include "llvm/Support/FileSystem.h"
