@@ -18,8 +18,14 @@ set(CMAKE_C_FLAGS_DEV "-O1 -g1 -UNDEBUG")
 set(CMAKE_CXX_FLAGS_RELEASE "-O2 -UNDEBUG")
 set(CMAKE_C_FLAGS_RELEASE "-O2 -UNDEBUG")
 
-add_compile_options(-Wall -Wextra -Wno-unused-parameter -fvisibility-inlines-hidden
+# Members that an aggregate leaves to their defaults need no initializer. Deprecations warn only: they come with versions of
+# LLVM, and libstdc++'s stable_sort uses what it deprecates itself.
+add_compile_options(-Wall -Wextra -Wno-unused-parameter -Wno-missing-field-initializers -fvisibility-inlines-hidden
                     $<$<CXX_COMPILER_ID:Clang>:-fcolor-diagnostics>)
+set(CMAKE_COMPILE_WARNING_AS_ERROR ${MPT_WERROR})
+if(MPT_WERROR)
+  add_compile_options(-Wno-error=deprecated-declarations)
+endif()
 if(MPT_SANITIZE)
   add_compile_options(-fsanitize=${MPT_SANITIZE} -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${MPT_SANITIZE})

@@ -7,9 +7,15 @@ cd "$MPT_ROOT"
 
 preset="${1:-release}"
 shift || true
-if [ ! -e "build/$preset/build.ninja" ] || ! grep -qxF "MPT_DEPS_DIR:PATH=$MPT_DEPS_DIR" "build/$preset/CMakeCache.txt"; then
+# Warnings are errors with the compiler that setup.sh installs; builds by cmake itself are tolerant of other compilers.
+werror="${MPT_WERROR:-ON}"
+is_configured() {
+  [ -e "build/$preset/build.ninja" ] && grep -qxF "MPT_DEPS_DIR:PATH=$MPT_DEPS_DIR" "build/$preset/CMakeCache.txt" &&
+    grep -qxF "MPT_WERROR:BOOL=$werror" "build/$preset/CMakeCache.txt"
+}
+if ! is_configured; then
   say "configuring build/$preset"
-  cmake --preset "$preset" -DMPT_DEPS_DIR="$MPT_DEPS_DIR" >"/tmp/mpt-configure.$$" 2>&1 || {
+  cmake --preset "$preset" -DMPT_DEPS_DIR="$MPT_DEPS_DIR" -DMPT_WERROR="$werror" >"/tmp/mpt-configure.$$" 2>&1 || {
     cat "/tmp/mpt-configure.$$" >&2
     rm -f "/tmp/mpt-configure.$$"
     die "configuring the $preset preset failed; has scripts/setup.sh been run?"

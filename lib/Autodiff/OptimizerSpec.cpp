@@ -91,7 +91,7 @@ StringRef mpt::stringifyOptimizerKind(OptimizerKind kind) {
 Expected<OptimizerSpec> mpt::parseOptimizerSpec(StringRef text) {
   auto [settings, params] = text.split(",params=");
   auto [name, rest] = settings.split(',');
-  const KindInfo *info = find_if(kinds, [&](const KindInfo &info) { return info.name == name.trim(); });
+  const KindInfo *info = find_if(kinds, [kind = name.trim()](const KindInfo &info) { return info.name == kind; });
   if (info == std::end(kinds))
     return problem("expected an optimizer (" + namesOf(kinds) + "), got '" + name + "'");
   OptimizerSpec spec;

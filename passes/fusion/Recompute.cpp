@@ -188,10 +188,9 @@ private:
 
   const bool device; ///< traffic counts more than what is kept
   llvm::DenseSet<Operation *> backward;
-  llvm::SetVector<Value> inside; ///< values that backward kernels read, and can make themselves
-  llvm::SetVector<Value> stored; ///< values that the backward pass wants in memory: for library calls and views
-  size_t free = 0, cheap = 0,
-         all = 0;                 ///< how many of them come for nothing, for cheap arithmetic, or can be had at all
+  llvm::SetVector<Value> inside;  ///< values that backward kernels read, and can make themselves
+  llvm::SetVector<Value> stored;  ///< values that the backward pass wants in memory: for library calls and views
+  size_t free = 0, all = 0;       ///< how many of them come for nothing, or can be had at all
   llvm::DenseSet<Value> inMemory; ///< those that are kept in any case
   llvm::DenseSet<Value> paid;     ///< those that may be made again by a pass over memory
   MinCut network;

@@ -384,7 +384,8 @@ static void addDefaults(ModelProto &model) {
     if (!schema || !schema->HasFunction())
       continue;
     for (const auto &[name, attribute] : schema->attributes()) {
-      bool given = llvm::any_of(node.attribute(), [&](const AttributeProto &attr) { return attr.name() == name; });
+      bool given =
+          llvm::any_of(node.attribute(), [&wanted = name](const AttributeProto &a) { return a.name() == wanted; });
       if (!given && attribute.default_value.type() != AttributeProto::UNDEFINED)
         *node.add_attribute() = attribute.default_value;
     }
