@@ -158,6 +158,7 @@ public:
               llvm::StringMap<OnnxValue> &inputs)
       : function(function), graph(graph), writer(graph, parts), states(states), inputs(inputs) {
     writer.context = function.getContext();
+    addStateRules();
   }
 
   LogicalResult run() {
@@ -176,9 +177,10 @@ public:
     if (failed(reserveNames()))
       return failure();
     findImplicit();
-    for (Operation &op : function.getBody().front())
+    for (Operation &op : function.getBody().front().without_terminator())
       if (failed(exportOp(op)))
         return failure();
+    exportReturn(function.getBody().front().getTerminator());
     return success();
   }
 
@@ -190,7 +192,7 @@ private:
   LogicalResult reserveNames() {
     for (Operation &op : function.getBody().front()) {
       auto state = op.getAttrOfType<FlatSymbolRefAttr>("state");
-      if (isa<train::ReadOp, train::WriteOp>(op) && failed(states.get(state.getValue())))
+      if (state && failed(states.get(state.getValue())))
         return failure();
     }
     for (auto write : function.getOps<train::WriteOp>())
@@ -206,7 +208,7 @@ private:
   /// operand, to which ONNX broadcasts.
   void findImplicit() {
     for (Operation &op : function.getBody().front()) {
-      if (!isa<BroadcastOp, ConstantOp>(op) || op.use_empty())
+      if ((!isa<BroadcastOp>(op) && !op.hasTrait<OpTrait::ConstantLike>()) || op.use_empty())
         continue;
       Value value = op.getResult(0);
       auto hasShape = [&](Value other) {
@@ -231,28 +233,33 @@ private:
 
   LogicalResult exportOp(Operation &op) {
     writer.startOp(op.getLoc());
-    if (auto read = dyn_cast<train::ReadOp>(op)) {
+    StringRef name = op.getName().getStringRef();
+    for (const ExportRules *rules : {&std::as_const(stateRules), &exportRules()})
+      if (auto rule = rules->find(name); rule != rules->end())
+        return rule->second(&op, writer);
+    return op.emitOpError() << "has no ONNX form";
+  }
+
+  void exportReturn(Operation *terminator) {
+    writer.startOp(terminator->getLoc());
+    for (auto [value, name] : llvm::zip_equal(terminator->getOperands(), results))
+      output(writer.get(value), value.getType(), name);
+  }
+
+  /// Rules of the ops around the core graph, which speak of this graph's states and outputs.
+  void addStateRules() {
+    stateRules[train::ReadOp::getOperationName()] = [this](Operation *op, OnnxWriter &) {
+      auto read = cast<train::ReadOp>(op);
       FailureOr<OnnxValue> value = states.get(read.getState());
-      if (failed(value))
-        return failure();
-      writer.set(read.getValue(), *value);
-      return success();
-    }
-    if (auto write = dyn_cast<train::WriteOp>(op))
-      return exportWrite(write);
-    if (auto gradient = dyn_cast<train::GradientOp>(op)) {
-      writer.set(gradient.getResult(), writer.get(gradient.getGradient()));
-      return success();
-    }
-    if (isa<func::ReturnOp>(op)) {
-      for (auto [value, name] : llvm::zip_equal(op.getOperands(), results))
-        output(writer.get(value), value.getType(), name);
-      return success();
-    }
-    auto rule = exportRules().find(op.getName().getStringRef());
-    if (rule == exportRules().end())
-      return op.emitOpError() << "has no ONNX form";
-    return rule->second(&op, writer);
+      if (succeeded(value))
+        writer.set(read.getValue(), *value);
+      return LogicalResult(value);
+    };
+    stateRules[train::WriteOp::getOperationName()] = [this](Operation *op, OnnxWriter &) {
+      return exportWrite(cast<train::WriteOp>(op));
+    };
+    addRule<train::GradientOp>(stateRules,
+                               [](train::GradientOp op, OnnxWriter &w) { return Values{w.get(op.getGradient())}; });
   }
 
   /// Where the condition does not hold, the new value is the old one.
@@ -270,6 +277,7 @@ private:
   func::FuncOp function;
   pb::GraphProto &graph;
   OnnxWriter writer;
+  ExportRules stateRules;
   States &states;
   llvm::StringMap<OnnxValue> &inputs;
   SmallVector<OnnxValue> results;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Graphs of ONNX nodes back to files, one to one.
+// Matcher: the dialect onnx, whose few ops are the entries of an ONNX file: node, initializer, absent input, yield.
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/ONNX/ONNXDialect.h"
 #include "mpt/Export/Export.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // --import-recognize-composites: chains of elementwise ops that exporters write for GELU, SiLU and RMS normalization
 // become the composite again, which keeps FP32 internals and has its own gradient.
+// Matcher: GELU, SiLU and RMS normalization in the elementwise ops that exporters write them with.
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Support/Refusal.h"

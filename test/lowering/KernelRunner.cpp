@@ -133,32 +133,65 @@ FusionOp wrap(func::FuncOp function) {
   return fusion;
 }
 
-} // namespace
+/// A context with what kernels are written in and lowered to.
+class KernelContext {
+public:
+  KernelContext() : context(registry(), MLIRContext::Threading::DISABLED) {
+    static bool ready = [] {
+      llvm::InitializeNativeTarget();
+      llvm::InitializeNativeTargetAsmPrinter();
+      return true;
+    }();
+    (void)ready;
+    context.loadAllAvailableDialects();
+  }
+  MLIRContext context;
 
-std::vector<TestTensor> runKernel(const std::string &text, const std::vector<TestTensor> &inputs,
-                                  const std::vector<std::vector<int64_t>> &outputStrides, int pieces) {
-  static bool ready = [] {
-    llvm::InitializeNativeTarget();
-    llvm::InitializeNativeTargetAsmPrinter();
-    return true;
-  }();
-  (void)ready;
-  DialectRegistry registry;
-  registry.insert<MPTDialect, train::TrainDialect, func::FuncDialect, arith::ArithDialect, math::MathDialect,
-                  scf::SCFDialect, memref::MemRefDialect, vector::VectorDialect, LLVM::LLVMDialect>();
-  registerLoopLoweringModels(registry);
-  registerAllToLLVMIRTranslations(registry);
-  cuda::registerPtxDialects(registry);
-  MLIRContext context(registry, MLIRContext::Threading::DISABLED);
-  context.loadAllAvailableDialects();
-  OwningOpRef<ModuleOp> module = parseSourceString<ModuleOp>(text, &context);
-  if (!module)
-    return {};
-  auto source = module->lookupSymbol<func::FuncOp>("f");
-  FusionOp fusion = wrap(source);
+private:
+  static DialectRegistry registry() {
+    DialectRegistry registry;
+    registry.insert<MPTDialect, train::TrainDialect, func::FuncDialect, arith::ArithDialect, math::MathDialect,
+                    scf::SCFDialect, memref::MemRefDialect, vector::VectorDialect, LLVM::LLVMDialect>();
+    registerLoopLoweringModels(registry);
+    registerAllToLLVMIRTranslations(registry);
+    cuda::registerPtxDialects(registry);
+    return registry;
+  }
+};
 
+/// One kernel: its buffers, its machine code, its calls.
+class KernelRun {
+public:
+  KernelRun(ModuleOp module, const std::vector<TestTensor> &inputs) : module(module), inputs(inputs) {}
+  ~KernelRun() {
+    for (Buffer &buffer : buffers)
+      std::free(buffer.data);
+  }
+
+  /// Emits the kernel of function f and compiles it.
+  LogicalResult build(const std::vector<std::vector<int64_t>> &outputStrides);
+  /// Runs the kernel in `pieces`; argument `written` shares the buffer of argument `read`.
+  LogicalResult call(int pieces, size_t read = 0, size_t written = 0);
+  std::vector<TestTensor> results();
+  /// Runs the kernel with each pair of arguments that it may hold in one place, and compares with `expected`.
+  LogicalResult checkInPlace(int pieces, const std::vector<TestTensor> &expected);
+
+private:
+  void addBuffers(FusionOp fusion, const std::vector<std::vector<int64_t>> &outputStrides);
+  LogicalResult compile();
+  void fill(size_t input);
+  bool isSame(Buffer &buffer, const TestTensor &expected, unsigned read, unsigned written, size_t result);
+
+  ModuleOp module;
+  const std::vector<TestTensor> &inputs;
   std::vector<Buffer> buffers;
   SmallVector<MemRefType> inTypes, outTypes;
+  FailureOr<KernelInfo> info = failure();
+  std::vector<char> scratch;
+  std::unique_ptr<ExecutionEngine> engine;
+};
+
+void KernelRun::addBuffers(FusionOp fusion, const std::vector<std::vector<int64_t>> &outputStrides) {
   for (auto [input, value] : llvm::zip_equal(inputs, fusion.getInputs())) {
     Buffer buffer(cast<RankedTensorType>(value.getType()), input.strides);
     inTypes.push_back(buffer.memref());
@@ -170,9 +203,13 @@ std::vector<TestTensor> runKernel(const std::string &text, const std::vector<Tes
     outTypes.push_back(buffer.memref());
     buffers.push_back(buffer);
   }
-  OpBuilder builder = OpBuilder::atBlockEnd(module->getBody());
-  FailureOr<KernelInfo> info = failure();
-  std::vector<char> scratch;
+}
+
+LogicalResult KernelRun::build(const std::vector<std::vector<int64_t>> &outputStrides) {
+  auto source = module.lookupSymbol<func::FuncOp>("f");
+  FusionOp fusion = wrap(source);
+  addBuffers(fusion, outputStrides);
+  OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
   if (testDevice) {
     int64_t scratchBytes = 0;
     info = emitForDevice(builder, fusion, inTypes, outTypes, scratchBytes);
@@ -181,56 +218,63 @@ std::vector<TestTensor> runKernel(const std::string &text, const std::vector<Tes
     info = emitKernel(builder, fusion, inTypes, outTypes, "kernel", testTarget);
   }
   if (failed(info))
-    return {};
-  int64_t extent = info->extent;
+    return failure();
   info->function.setPublic();
   source->erase();
   if (std::getenv("MPT_TEST_PRINT"))
     module->dump();
-  if (failed(verify(*module)))
-    return {};
-  PassManager manager(&context);
+  if (failed(verify(module)) || failed(compile()))
+    return failure();
+  for (size_t i = 0; i < inputs.size(); ++i)
+    fill(i);
+  return success();
+}
+
+LogicalResult KernelRun::compile() {
+  PassManager manager(module.getContext());
   buildKernelToLLVMPipeline(manager);
-  if (failed(manager.run(*module)))
-    return {};
+  if (failed(manager.run(module)))
+    return failure();
   ExecutionEngineOptions options;
   auto optimize = makeOptimizingTransformer(2, 0, nullptr);
   options.transformer = optimize;
-  auto engine = ExecutionEngine::create(*module, options);
-  if (!engine) {
-    llvm::errs() << engine.takeError() << "\n";
-    return {};
+  auto made = ExecutionEngine::create(module, options);
+  if (!made) {
+    llvm::errs() << made.takeError() << "\n";
+    return failure();
   }
-  auto fill = [&](size_t i) {
-    for (int64_t k = 0; k < inputs[i].count(); ++k)
-      put(buffers[i].at(k), buffers[i].type.getElementType(), inputs[i].values[k]);
-  };
-  for (size_t i = 0; i < inputs.size(); ++i)
-    fill(i);
-  // Runs the kernel; argument `written` shares the buffer of argument `read`.
-  auto run = [&](size_t read, size_t written) {
-    for (int piece = 0; piece < pieces; ++piece) {
-      int64_t begin = extent * piece / pieces, end = extent * (piece + 1) / pieces;
-      std::vector<void *> pointers;
-      for (Buffer &buffer : buffers)
-        pointers.push_back(buffer.data);
-      pointers[written] = pointers[read];
-      if (scratch.size() > 64)
-        pointers.push_back(scratch.data() + (64 - reinterpret_cast<uintptr_t>(scratch.data()) % 64));
-      std::vector<void *> arguments;
-      for (void *&pointer : pointers)
-        arguments.push_back(&pointer);
-      arguments.push_back(&begin);
-      arguments.push_back(&end);
-      if (llvm::Error error = (*engine)->invokePacked("kernel", arguments)) {
-        llvm::errs() << error << "\n";
-        return false;
-      }
+  engine = std::move(*made);
+  return success();
+}
+
+void KernelRun::fill(size_t input) {
+  for (int64_t k = 0; k < inputs[input].count(); ++k)
+    put(buffers[input].at(k), buffers[input].type.getElementType(), inputs[input].values[k]);
+}
+
+LogicalResult KernelRun::call(int pieces, size_t read, size_t written) {
+  for (int piece = 0; piece < pieces; ++piece) {
+    int64_t begin = info->extent * piece / pieces, end = info->extent * (piece + 1) / pieces;
+    std::vector<void *> pointers;
+    for (Buffer &buffer : buffers)
+      pointers.push_back(buffer.data);
+    pointers[written] = pointers[read];
+    if (scratch.size() > 64)
+      pointers.push_back(scratch.data() + (64 - reinterpret_cast<uintptr_t>(scratch.data()) % 64));
+    std::vector<void *> arguments;
+    for (void *&pointer : pointers)
+      arguments.push_back(&pointer);
+    arguments.push_back(&begin);
+    arguments.push_back(&end);
+    if (llvm::Error error = engine->invokePacked("kernel", arguments)) {
+      llvm::errs() << error << "\n";
+      return failure();
     }
-    return true;
-  };
-  if (!run(0, 0))
-    return {};
+  }
+  return success();
+}
+
+std::vector<TestTensor> KernelRun::results() {
   std::vector<TestTensor> results;
   for (Buffer &buffer : MutableArrayRef(buffers).drop_front(inputs.size())) {
     TestTensor result{std::vector<int64_t>(buffer.type.getShape()), {}};
@@ -238,23 +282,46 @@ std::vector<TestTensor> runKernel(const std::string &text, const std::vector<Tes
       result.values.push_back(get(buffer.at(i), buffer.type.getElementType()));
     results.push_back(std::move(result));
   }
-  auto same = [](double a, double b) { return a == b || (a != a && b != b); };
+  return results;
+}
+
+bool KernelRun::isSame(Buffer &buffer, const TestTensor &expected, unsigned read, unsigned written, size_t result) {
+  for (int64_t i = 0; i < expected.count(); ++i) {
+    double a = expected.values[i], b = get(buffer.at(i), buffer.type.getElementType());
+    if (a == b || (a != a && b != b))
+      continue;
+    std::printf("argument %u as argument %u: element %lld of result %zu differs\n", written, read,
+                static_cast<long long>(i), result);
+    return false;
+  }
+  return true;
+}
+
+LogicalResult KernelRun::checkInPlace(int pieces, const std::vector<TestTensor> &expected) {
   for (auto [read, written] : info->inPlace) {
-    if (!run(read, written))
-      return {};
-    for (size_t r = 0; r < results.size(); ++r) {
+    if (failed(call(pieces, read, written)))
+      return failure();
+    for (size_t r = 0; r < expected.size(); ++r) {
       size_t argument = inputs.size() + r;
-      Buffer &buffer = buffers[argument == written ? read : argument];
-      for (int64_t i = 0; i < results[r].count(); ++i)
-        if (!same(results[r].values[i], get(buffer.at(i), buffer.type.getElementType()))) {
-          std::printf("argument %u as argument %u: element %lld of result %zu differs\n", written, read,
-                      static_cast<long long>(i), r);
-          return {};
-        }
+      if (!isSame(buffers[argument == written ? read : argument], expected[r], read, written, r))
+        return failure();
     }
     fill(read);
   }
-  for (Buffer &buffer : buffers)
-    std::free(buffer.data);
-  return results;
+  return success();
+}
+
+} // namespace
+
+std::vector<TestTensor> runKernel(const std::string &text, const std::vector<TestTensor> &inputs,
+                                  const std::vector<std::vector<int64_t>> &outputStrides, int pieces) {
+  KernelContext kernels;
+  OwningOpRef<ModuleOp> module = parseSourceString<ModuleOp>(text, &kernels.context);
+  if (!module)
+    return {};
+  KernelRun run(*module, inputs);
+  if (failed(run.build(outputStrides)) || failed(run.call(pieces)))
+    return {};
+  std::vector<TestTensor> results = run.results();
+  return succeeded(run.checkInPlace(pieces, results)) ? results : std::vector<TestTensor>();
 }

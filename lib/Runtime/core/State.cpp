@@ -81,11 +81,24 @@ std::string checksumOfState(const mpt_module_desc &m, const uint8_t *state) {
   return text;
 }
 
+/// The state where the host can read it: the block itself, or a copy that `copy` owns.
+mpt_status hostState(const mpt_trainer &t, std::unique_ptr<Memory> &copy, const uint8_t *&out) {
+  out = t.state.data();
+  if (t.device->sharesHostMemory())
+    return t.device->synchronize();
+  copy = allocateHost(t.state.bytes());
+  if (!copy)
+    return fail(MPT_OUT_OF_MEMORY, "no memory for %lld bytes of state", static_cast<long long>(t.state.bytes()));
+  Transfer whole{copy->start, t.state.data(), t.state.bytes()};
+  out = copy->start;
+  return t.device->download(&whole, 1);
+}
+
 mpt_status save(const mpt_trainer &t, const char *path) {
   const mpt_module_desc &m = *t.model->desc;
   std::unique_ptr<Memory> copy;
   const uint8_t *state = nullptr;
-  if (mpt_status status = t.hostState(copy, state))
+  if (mpt_status status = hostState(t, copy, state))
     return status;
   std::vector<SafeTensorsItem> items;
   for (int64_t i = 0; i < m.num_state; ++i)
@@ -133,23 +146,11 @@ mpt_status load(mpt_trainer &t, const char *path) {
 
 } // namespace
 
-mpt_status mpt_trainer::hostState(std::unique_ptr<Memory> &copy, const uint8_t *&out) const {
-  out = state.data();
-  if (device->sharesHostMemory())
-    return device->synchronize();
-  copy = allocateHost(state.bytes());
-  if (!copy)
-    return fail(MPT_OUT_OF_MEMORY, "no memory for %lld bytes of state", static_cast<long long>(state.bytes()));
-  Transfer whole{copy->start, state.data(), state.bytes()};
-  out = copy->start;
-  return device->download(&whole, 1);
-}
-
-mpt_status mpt_trainer::initialize(const char *weights, bool setSeed, uint64_t seed) {
-  const mpt_module_desc &m = *model->desc;
+mpt_status mpt::rt::initializeState(mpt_trainer &trainer, const char *weights, bool setSeed, uint64_t seed) {
+  const mpt_module_desc &m = *trainer.model->desc;
   std::unique_ptr<Memory> copy;
-  uint8_t *host = state.data();
-  if (!device->sharesHostMemory()) {
+  uint8_t *host = trainer.state.data();
+  if (!trainer.device->sharesHostMemory()) {
     copy = allocateHost(m.state_bytes);
     if (!copy)
       return fail(MPT_OUT_OF_MEMORY, "no memory for %lld bytes of state", static_cast<long long>(m.state_bytes));
@@ -168,8 +169,8 @@ mpt_status mpt_trainer::initialize(const char *weights, bool setSeed, uint64_t s
     // A file with one copy of a parameter, narrow or wide, serves both.
     if (!entry && t.role == MPT_ROLE_MASTER)
       entry = file.find(t.of);
-    if (!entry && t.role == MPT_ROLE_PARAMETER && masters.count(t.name))
-      entry = file.find(tensor(masters[t.name]).name);
+    if (!entry && t.role == MPT_ROLE_PARAMETER && trainer.masters.count(t.name))
+      entry = file.find(trainer.tensor(trainer.masters[t.name]).name);
     if (entry) {
       if (mpt_status status = readInto(file, *entry, t, host + t.offset, weights))
         return status;
@@ -184,8 +185,8 @@ mpt_status mpt_trainer::initialize(const char *weights, bool setSeed, uint64_t s
   }
   if (!copy)
     return MPT_OK;
-  Transfer whole{state.data(), host, m.state_bytes};
-  return device->upload(&whole, 1);
+  Transfer whole{trainer.state.data(), host, m.state_bytes};
+  return trainer.device->upload(&whole, 1);
 }
 
 extern "C" {

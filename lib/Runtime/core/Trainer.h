@@ -45,10 +45,14 @@ struct mpt_trainer {
   const mpt_tensor_desc &tensor(int64_t i) const { return model->desc->state[i]; }
   /// In the device's memory.
   uint8_t *at(int64_t i) const { return state.data() + tensor(i).offset; }
-  /// Initial values from a weights file, zero for what training itself creates.
-  mpt_status initialize(const char *weights, bool setSeed, uint64_t seed);
-  /// The state where the host can read it: the block itself, or a copy that `copy` owns.
-  mpt_status hostState(std::unique_ptr<mpt::rt::Memory> &copy, const uint8_t *&out) const;
 };
+
+namespace mpt::rt {
+
+/// Gives the state its initial values: a weights file's, zero for what training itself creates. With `setSeed`, the
+/// state of the random generator becomes `seed`.
+mpt_status initializeState(mpt_trainer &trainer, const char *weights, bool setSeed, uint64_t seed);
+
+} // namespace mpt::rt
 
 #endif
