@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The repository checks find what they are for, and accept a repository in order."""
+import json
 import os
 import shutil
 import subprocess
@@ -245,3 +246,22 @@ def test_commits(repository, tmp_path_factory, message, complaint):
     for place in (repository, shallow):
         status, output = run(place, "check_commits.py", {})
         assert status == int(complaint is not None) and (complaint or "2 commits") in output, output
+
+
+@pytest.mark.skipif(not shutil.which("clang-tidy-22"), reason="needs clang-tidy-22")
+def test_tidy(repository):
+    shutil.copy(os.path.join(ROOT, ".clang-tidy"), repository)
+    commands = [{"directory": str(repository), "file": f"lib/{name}.cpp", "command": f"clang++-22 -std=c++17 -c lib/{name}.cpp"}
+                for name in ("Good", "Bad", "Old")]
+    bad = "int *nothing() { return 0; }\n"
+    files = {".gitignore": "build/\n", "build/any/compile_commands.json": json.dumps(commands), "lib/Old.cpp": bad}
+    run(repository, "check_sizes.py", files)
+    for message in ("The first one\n\nSays why.", "The second one\n\nSays why."):
+        subprocess.run(["git", "add", "lib"], cwd=repository, check=True)
+        commit(repository, message)
+    status, output = run(repository, "check_tidy.py", {"lib/Good.cpp": "int *nothing() { return nullptr; }\n"})
+    assert status == 0 and "1 files, 1 of them anew" in output, output
+    status, output = run(repository, "check_tidy.py", {"lib/Bad.cpp": bad})
+    assert status == 1 and "lib/Bad.cpp:1:" in output and "modernize-use-nullptr" in output and "Old.cpp" not in output
+    everything = subprocess.run([sys.executable, repository / ".ci" / "check_tidy.py", "--all"], capture_output=True, text=True)
+    assert everything.returncode == 1 and "lib/Old.cpp:1:" in everything.stdout and "Good" not in everything.stdout
