@@ -176,7 +176,6 @@ std::vector<Flag> productFlags() {
 
 /// What the step computes.
 std::vector<Flag> trainingFlags() {
-  using Options = CompileOptions;
   return {
       {"--loss", "LOSS",
        "loss to add: softmax-cross-entropy[,class-axis=N][,ignore-index=N], mse, l1, bce-with-logits, none (default); "

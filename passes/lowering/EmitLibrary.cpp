@@ -33,7 +33,7 @@ struct EmitLibrary : mpt::impl::EmitLibraryBase<EmitLibrary> {
     options.outDir = out.empty() ? "." : std::string(out);
     options.name = name;
     if (options.name.empty())
-      if (auto given = getAttr<MPTDialect::NameAttrHelper>(module))
+      if (auto given = mpt::getAttr<mpt::MPTDialect::NameAttrHelper>(module))
         options.name = given.str();
     if (kind == "static") {
       options.kind = mpt::cpu::LibraryKind::Static;

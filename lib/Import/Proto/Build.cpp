@@ -140,7 +140,7 @@ LogicalResult ModuleBuilder::addInitializer(TensorProto &tensor, func::FuncOp ma
   train::StateOp::create(top, loc, builder.getStringAttr(state.name), TypeAttr::get(type),
                          train::RoleAttr::get(context, state.role),
                          state.of.empty() ? StringAttr() : builder.getStringAttr(state.of), *value,
-                         state.frozen ? builder.getUnitAttr() : UnitAttr());
+                         state.frozen ? builder.getUnitAttr() : UnitAttr(), StringAttr());
   values[tensor.name()] = train::ReadOp::create(builder, loc, type, FlatSymbolRefAttr::get(context, state.name));
   return success();
 }
@@ -278,7 +278,8 @@ LogicalResult ModuleBuilder::addNode(NodeProto &node) {
   auto op = mpt::onnx::NodeOp::create(
       builder, loc, results, operands, builder.getStringAttr(domain), builder.getStringAttr(opType),
       builder.getI64IntegerAttr(proto::opsetVersion(model, domain)), attrs.getDictionary(context),
-      graphs.empty() ? ArrayAttr() : builder.getArrayAttr(graphNames), ArrayAttr(), graphs.size());
+      graphs.empty() ? ArrayAttr() : builder.getArrayAttr(graphNames), ArrayAttr(), StringAttr(), ArrayAttr(),
+      ArrayAttr(), UnitAttr(), graphs.size());
   if (faithful)
     keepDetails(op, node, opaque);
   SmallVector<Attribute> headers;
@@ -369,12 +370,12 @@ FailureOr<OwningOpRef<ModuleOp>> ModuleBuilder::build(StringRef name) {
       declared.insert(input.name());
   OwningOpRef<ModuleOp> module = ModuleOp::create(proto::namedLoc(context, name));
   setAttr<MPTDialect::NameAttrHelper>(*module, builder.getStringAttr(name));
-  setAttr<onnx::ONNXDialect::ProducerAttrHelper>(*module, builder.getStringAttr(model.producer_name()));
+  setAttr<mpt::onnx::ONNXDialect::ProducerAttrHelper>(*module, builder.getStringAttr(model.producer_name()));
   if (faithful) {
     *header->mutable_opset_import() = model.opset_import(); // inlining may have added domains
     std::string text;
     google::protobuf::TextFormat::PrintToString(*header, &text);
-    setAttr<onnx::ONNXDialect::ModelAttrHelper>(*module, builder.getStringAttr(text));
+    setAttr<mpt::onnx::ONNXDialect::ModelAttrHelper>(*module, builder.getStringAttr(text));
   }
   if (!step.updates.empty()) {
     NamedAttrList updates;
