@@ -83,14 +83,15 @@ def find_compiler() -> str:
     return found
 
 
-NAMES = {"cpu": ("MPT_RT", "libmpt_rt.so"), "cuda": ("MPT_RT_CUDA", "libmpt_rt_cuda.so")}
+DEFAULT_RUNTIME = "libmpt_rt.so"
+VARIABLES = {DEFAULT_RUNTIME: "MPT_RT", "libmpt_rt_cuda.so": "MPT_RT_CUDA"}
 
 
-def find_runtime(target: str = "cpu") -> str:
-    """Path of a target's runtime: $MPT_RT (or $MPT_RT_CUDA), beside the package, or beside the compiler."""
-    variable, name = NAMES[target]
-    if os.environ.get(variable):
-        return os.environ[variable]
+def find_runtime(name: str = DEFAULT_RUNTIME) -> str:
+    """Path of a runtime library: $MPT_RT (or $MPT_RT_CUDA), beside the package, or beside the compiler."""
+    given = os.environ.get(VARIABLES.get(name, ""))
+    if given:
+        return given
     for path in [PACKAGE / "lib" / name, *(b / "lib" / name for b in builds())]:
         if path.is_file():
             return str(path)
@@ -100,12 +101,12 @@ def find_runtime(target: str = "cpu") -> str:
 
 
 class Runtime:
-    """One target's runtime. Emitted libraries for the CPU resolve their calls against the whole process; those for CUDA
-    against their own runtime alone, so that a process may hold both."""
+    """One target's runtime library. Emitted libraries for the CPU resolve their calls against the whole process; others
+    against their own runtime alone, so that a process may hold several."""
 
-    def __init__(self, target: str):
+    def __init__(self, name: str, target: str):
         self.target = target
-        self.library = ctypes.CDLL(find_runtime(target), mode=ctypes.RTLD_GLOBAL if target == "cpu" else ctypes.RTLD_LOCAL)
+        self.library = ctypes.CDLL(find_runtime(name), mode=ctypes.RTLD_GLOBAL if name == DEFAULT_RUNTIME else ctypes.RTLD_LOCAL)
         for name, arguments in PROTOTYPES.items():
             function = getattr(self.library, name)
             function.argtypes, function.restype = arguments, c_int32
@@ -143,22 +144,18 @@ class Runtime:
 _runtimes = {}
 
 
-def runtime(target: str) -> Runtime:
-    """A target's runtime, loaded at first use."""
-    if target not in _runtimes:
-        _runtimes[target] = Runtime(target)
-    return _runtimes[target]
-
-
-def target_of(path) -> str:
-    """The target that a model was compiled for, by its manifest."""
+def runtime_of(path) -> Runtime:
+    """The runtime of the target that a model was compiled for, by its manifest; loaded at first use."""
     path = pathlib.Path(os.fsdecode(path))
     found = list(path.glob("*.json")) if path.is_dir() else [path.with_name(path.stem.removeprefix("lib") + ".json")]
+    name, target = DEFAULT_RUNTIME, "cpu"
     for manifest in found:
         try:
-            target = json.loads(manifest.read_text()).get("target")
-        except (OSError, ValueError, AttributeError):
+            entries = json.loads(manifest.read_text())
+            name, target = entries["runtime"], entries["target"]
+            break
+        except (OSError, ValueError, KeyError, TypeError):
             continue
-        if target in NAMES:
-            return target
-    return "cpu"
+    if name not in _runtimes:
+        _runtimes[name] = Runtime(name, target)
+    return _runtimes[name]

@@ -41,7 +41,7 @@ class Trainer:
     def __init__(self, path, *, threads: int = 0, seed: int | None = None, weights=None, device: int = 0):
         self._trainer = c_void_p()
         self._model = c_void_p()
-        self._runtime = _native.runtime(_native.target_of(path))
+        self._runtime = _native.runtime_of(path)
         self._device = device
         call = self._runtime.call
         call("mpt_model_load", os.fsencode(path), byref(self._model))
