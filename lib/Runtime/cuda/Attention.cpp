@@ -25,13 +25,6 @@ struct AttentionGeometry {
 
 constexpr int64_t lanes = 32;
 
-/// Of a chunk's scores, probabilities and their gradients.
-int64_t scoreBytes() {
-  const char *given = getenv("MPT_CUDA_SCORE_BYTES");
-  long long bytes = given ? atoll(given) : 0;
-  return bytes > 0 ? bytes : 64 << 20;
-}
-
 struct AttentionSite : SiteCache {
   mpt_attention_desc desc;
   std::shared_ptr<GraphPlan> plan; // cuDNN's
@@ -137,7 +130,7 @@ mpt_status Products::prepare() {
   if (d.kv_heads != d.heads)
     return fail(MPT_UNSUPPORTED,
                 "attention: no cuDNN on this machine that takes it, and products want keys for each head");
-  int64_t heads = std::max<int64_t>(1, scoreBytes() / bytesOfHead());
+  int64_t heads = std::max<int64_t>(1, device.options.scoreBytes / bytesOfHead());
   site.heads = divisor(d.heads, heads);
   site.batches = site.heads == d.heads ? divisor(d.batch, heads / d.heads) : 1;
   AttentionGeometry g{};

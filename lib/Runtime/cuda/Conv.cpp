@@ -5,7 +5,6 @@
 #include "core/Types.h"
 
 #include <cstring>
-#include <mutex>
 
 using namespace mpt::rt;
 
@@ -16,12 +15,11 @@ struct State {
   dnn::GraphFunctions graphs{};
   bool ok = false, haveGraphs = false;
 
-  void open() {
-    const char *given = getenv("MPT_CUDNN");
-    if (given && strcmp(given, "none") == 0)
+  void open(const std::string &file) {
+    if (file == "none")
       return;
     cu::Library library;
-    ok = library.open("MPT_CUDNN", {"libcudnn.so.9", "libcudnn.so"});
+    ok = library.open("cudnn", file, {"libcudnn.so.9", "libcudnn.so"});
 #define MPT_LOAD(name) ok = ok && library.load(functions.name, "cudnn" #name);
     MPT_LOAD(Create)
     MPT_LOAD(Destroy)
@@ -186,44 +184,35 @@ mpt_status run(CudaDevice &device, ConvLibrary &library, ConvSite &site, void *x
   return status ? fail(MPT_INTERNAL, "convolution: cuDNN: %s", api.GetErrorString(status)) : MPT_OK;
 }
 
-/// `library` becomes null where cuDNN is not to be asked, since it does not `fit`.
-mpt_status libraryFor(CudaDevice &device, bool fit, ConvLibrary *&library) {
-  ConvWay way;
-  if (mpt_status status = convWay(way))
-    return status;
-  library = fit && way <= ConvWay::Library ? device.convolutions() : nullptr;
-  return MPT_OK;
+/// Null where cuDNN is not to be asked: where the convolution does not `fit` it, or the trainer's options say so.
+ConvLibrary *libraryFor(CudaDevice &device, bool fit) {
+  return fit && device.options.convolutions <= ConvWay::Library ? device.convolutions() : nullptr;
 }
 
 using Planner = std::shared_ptr<GraphPlan> (*)(CudaDevice &device, ConvLibrary &library, const mpt_conv_desc &desc,
                                                const std::vector<void *> &pointers);
 
 /// The site of a convolution that `planner` makes a graph of, where it `fit`s.
-mpt_status siteFor(CudaDevice &device, std::unique_ptr<SiteCache> &slot, const mpt_conv_desc &d, bool fit,
-                   Planner planner, const std::vector<void *> &pointers, GraphSite *&site) {
-  site = static_cast<GraphSite *>(slot.get());
+GraphSite &siteFor(CudaDevice &device, std::unique_ptr<SiteCache> &slot, const mpt_conv_desc &d, bool fit,
+                   Planner planner, const std::vector<void *> &pointers) {
+  auto *site = static_cast<GraphSite *>(slot.get());
   if (site && memcmp(&site->desc, &d, sizeof d) == 0)
-    return MPT_OK;
+    return *site;
   auto fresh = std::make_unique<GraphSite>();
   fresh->desc = d;
-  ConvLibrary *library = nullptr;
-  if (mpt_status status = libraryFor(device, fit, library))
-    return status;
-  if (library && !device.capturing)
+  if (ConvLibrary *library = libraryFor(device, fit); library && !device.capturing)
     fresh->plan = planner(device, *library, d, pointers);
   site = fresh.get();
   slot = std::move(fresh);
-  return MPT_OK;
+  return *site;
 }
 
 /// A convolution whose result is wider than its operands.
 mpt_status convWide(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot, const mpt_conv_desc &d, void *x, void *w,
                     void *y) {
   CudaDevice &device = deviceOf(exec);
-  GraphSite *site;
-  if (mpt_status status = siteFor(device, slot, d, true, planWideConv, {x, w, y}, site))
-    return status;
-  return site->plan ? site->plan->run(device, {x, w, y}) : convAlone(exec, site->alone, d, x, w, y);
+  GraphSite &site = siteFor(device, slot, d, true, planWideConv, {x, w, y});
+  return site.plan ? site.plan->run(device, {x, w, y}) : convAlone(exec, site.alone, d, x, w, y);
 }
 
 mpt_status conv(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot, const mpt_conv_desc &d, const void *bias,
@@ -236,9 +225,7 @@ mpt_status conv(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot, const mp
                 static_cast<long long>(d.groups), static_cast<long long>(d.ic), static_cast<long long>(d.oc));
   if (isWideConv(d))
     return convWide(exec, slot, d, x, w, y);
-  ConvLibrary *library = nullptr;
-  if (mpt_status status = libraryFor(device, fits(d), library))
-    return status;
+  ConvLibrary *library = libraryFor(device, fits(d));
   if (!library)
     return convAlone(exec, slot, d, x, w, y);
   auto *site = static_cast<ConvSite *>(slot.get());
@@ -262,25 +249,21 @@ mpt_status conv(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot, const mp
 mpt_status convSums(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot, const mpt_conv_desc &d, int64_t channels,
                     Planner planner, const std::vector<void *> &pointers) {
   CudaDevice &device = deviceOf(exec);
-  GraphSite *site;
-  if (mpt_status status = siteFor(device, slot, d, fits(d), planner, pointers, site))
-    return status;
-  if (site->plan)
-    return site->plan->run(device, pointers);
+  GraphSite &site = siteFor(device, slot, d, fits(d), planner, pointers);
+  if (site.plan)
+    return site.plan->run(device, pointers);
   // Bytes of ones are NaN: kernels that want the sums compute them.
   cu::Result result =
       device.api.MemsetD8Async(address(pointers[3]), 0xff, static_cast<size_t>(channels) * 8, device.stream);
   if (mpt_status status = cu::check(device.api, result, "convolution with sums"))
     return status;
-  return conv(exec, site->alone, d, nullptr, pointers[0], pointers[1], pointers[2]);
+  return conv(exec, site.alone, d, nullptr, pointers[0], pointers[1], pointers[2]);
 }
 
 } // namespace
 
 std::unique_ptr<ConvLibrary> ConvLibrary::open(CudaDevice &device) {
-  static State state;
-  static std::once_flag once;
-  std::call_once(once, [] { state.open(); });
+  State &state = cu::openedOnce<State>(device.options.cudnn);
   if (!state.ok)
     return nullptr;
   std::unique_ptr<ConvLibrary> library(new ConvLibrary(state.functions, state.haveGraphs ? &state.graphs : nullptr));

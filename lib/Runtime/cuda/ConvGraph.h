@@ -112,7 +112,7 @@ struct GraphForm {
 };
 
 /// The fastest deterministic engine that cuDNN has for the first of `forms` that it has one for, measured on the
-/// operands (the first that runs with MPT_CUDA_SEARCH=0); null where it has none.
+/// operands (the first that runs with option search=0); null where it has none.
 std::shared_ptr<GraphPlan> searchPlan(CudaDevice &device, ConvLibrary &library, const std::vector<GraphForm> &forms,
                                       const std::vector<void *> &pointers);
 

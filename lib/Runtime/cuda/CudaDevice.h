@@ -4,6 +4,7 @@
 
 #include "core/Context.h"
 #include "core/Device.h"
+#include "cuda/CudaOptions.h"
 #include "cuda/Driver.h"
 
 #include <functional>
@@ -22,7 +23,7 @@ struct InputSlot;
 
 class CudaDevice final : public Device {
 public:
-  CudaDevice(const cu::Driver &api, const mpt_module_desc &module);
+  CudaDevice(const cu::Driver &api, const mpt_module_desc &module, CudaOptions options);
   ~CudaDevice() override;
   /// Takes device `ordinal` and loads the kernels.
   mpt_status open(int ordinal);
@@ -55,11 +56,12 @@ public:
 
   const cu::Driver &api;
   const mpt_module_desc &module;
+  const CudaOptions options;
   cu::Stream stream = nullptr;
   int ordinal = 0, arch = 0; // arch: 10 * major + minor
   bool capturing = false;
-  /// Launches a kernel that the runtime found the name of: `what` is for errors, for which `kernel` is one that the model
-  /// lacks, since cuDNN does its work.
+  /// Launches a kernel that the runtime found the name of: `what` is for errors, for which `kernel` is one that the
+  /// model lacks, since cuDNN does its work.
   mpt_status launchNamed(const char *what, const std::string &kernel, void *const *args);
   /// A copy of `bytes` of the host's in memory of its own; waits for it. `what` is for errors.
   mpt_status place(const char *what, const void *host, size_t bytes, std::unique_ptr<Memory> &to);

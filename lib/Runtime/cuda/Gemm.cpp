@@ -301,8 +301,7 @@ mpt_status choose(const mpt_exec *exec, BlasLibrary &blas, GemmSite &site, const
   if (status)
     return ltCheck(status, "choosing an algorithm for a product");
   site.chosen = found[0];
-  const char *search = getenv("MPT_CUDA_SEARCH");
-  if (search && strcmp(search, "0") == 0)
+  if (!device.options.search)
     return MPT_OK;
   // A sum into d cannot be tried without changing d.
   if ((count > 1 || site.apart) && device.warming && !device.capturing && !(g.flags & MPT_GEMM_ACCUMULATE)) {

@@ -60,8 +60,7 @@ int mpt::rt::threadsOf(const mpt_exec *) { return 1; }
 
 mpt_status mpt::rt::checkMachine(const mpt_module_desc &, const char *) { return MPT_OK; }
 
-mpt_status mpt::rt::openDevice(const mpt_module_desc &, const mpt_trainer_options &, int,
-                               std::unique_ptr<Device> &out) {
+mpt_status mpt::rt::openDevice(const mpt_module_desc &, int, Options &, std::unique_ptr<Device> &out) {
   out = std::make_unique<ToyDevice>();
   return MPT_OK;
 }
