@@ -49,7 +49,7 @@ def child_mpt(folder: str, library: str, threads: int) -> dict:
     import numpy as np
     import mpt
     from mpt import _native
-    _native.runtime("cpu").library
+    _native.runtime_of(library)
     feeds = dict(np.load(os.path.join(folder, "inputs.npz")))
     base = baseline()
     trainer = mpt.Trainer(library, threads=threads)

@@ -2,8 +2,6 @@
 // The order of the compiler's phases and of the passes in them, and the reasons for it.
 #include "passes/Pipelines.h"
 
-#include "mpt/Target/CPU.h"
-#include "mpt/Target/CUDA.h"
 #include "passes/fusion/Passes.h"
 #include "passes/import/Passes.h"
 #include "passes/library/Passes.h"
@@ -17,6 +15,8 @@
 
 using namespace mlir;
 using namespace mpt;
+using target::Capabilities;
+using target::Contraction;
 
 namespace {
 
@@ -26,14 +26,14 @@ void addCleanup(OpPassManager &passes) {
   passes.addPass(createCSEPass());
 }
 
-void buildImport(OpPassManager &passes, const PipelineOptions &) {
+void buildImport(OpPassManager &passes, const PipelineOptions &, const Capabilities &) {
   passes.addPass(createOnnxToCore());
   addCleanup(passes);
   // After the clean-up, so that a chain of primitives is whole and has no dead users.
   passes.addPass(createRecognizeComposites());
 }
 
-void buildTraining(OpPassManager &passes, const PipelineOptions &options) {
+void buildTraining(OpPassManager &passes, const PipelineOptions &options, const Capabilities &) {
   if (options.noDropout)
     passes.addPass(createRemoveDropout());
   // Before the clones, which share it, and before differentiation: what is simple has a simple backward pass.
@@ -78,7 +78,7 @@ template <typename Options> Options wishes(const PipelineOptions &options) {
   return wishes;
 }
 
-void buildPrecision(OpPassManager &passes, const PipelineOptions &options) {
+void buildPrecision(OpPassManager &passes, const PipelineOptions &options, const Capabilities &) {
   // Decisions first, on the whole module: functions share parameters.
   auto assign = wishes<AssignOptions>(options);
   assign.lossScale = options.lossScale;
@@ -99,46 +99,47 @@ void buildPrecision(OpPassManager &passes, const PipelineOptions &options) {
   passes.addPass(createVerify());
 }
 
-void buildFusion(OpPassManager &passes, const PipelineOptions &options) {
+void buildFusion(OpPassManager &passes, const PipelineOptions &options, const Capabilities &target) {
+  bool onGrids = target.kernels == target::KernelModel::ThreadGrid;
+  // The checks of --debug-nonfinite want every value in memory.
+  bool joins = !options.debugNonfinite;
   // First: what train ops turn into is decomposed and fused like everything else.
   passes.addPass(createLowerTrain());
-  // While softmax is whole. The checks of --debug-nonfinite want every value in memory.
-  if (options.target == "cuda" && options.fuseAttention && !options.debugNonfinite)
+  // While softmax is whole.
+  if (target.calls.attention && joins)
     passes.addPass(createAttention());
-  if (options.target == "cuda" && !options.debugNonfinite && !options.recomputeBytes)
+  if (target.calls.chainedGemms && joins && !options.recomputeBytes)
     passes.addPass(createChainProducts()); // before composites are taken apart
   DecomposeOptions decompose;
-  decompose.device = options.target == "cuda";
+  decompose.device = onGrids;
   passes.addPass(createDecompose(decompose));
   addCleanup(passes);
-  // After the last clean-up, which would merge what is made again with the original.
+  // After the last clean-up, which would merge what is rematerialized with the original.
   RecomputeOptions recompute;
   recompute.bytes = options.recomputeBytes;
-  recompute.device = options.target == "cuda" && !options.recomputeBytes;
+  recompute.device = onGrids && !options.recomputeBytes;
   passes.addPass(createRecompute(recompute));
-  if (options.target == "cuda") {
+  if (!target.calls.everyOperandType) {
     // Its conversions are kept apart for the backward pass as recomputed values are.
     WidenOperandsOptions widen;
-    widen.nativeFloat8 = cuda::haveFloat8(options.arch);
+    widen.nativeFloat8 = target.isNative(Contraction::MatMul, 0, MPT_FLOAT8E4M3FN);
     passes.addPass(createWidenOperands(widen));
   }
   passes.addPass(createKeyStreams());
-  if (options.target == "cuda" && !options.debugNonfinite)
+  if (onGrids && joins)
     passes.addPass(createShareReads());
   FormOptions form;
-  form.separate = options.debugNonfinite;
-  form.device = options.target == "cuda";
+  form.separate = !joins;
+  form.device = onGrids;
   passes.addPass(createForm(form));
 }
 
-void buildMemory(OpPassManager &passes, const PipelineOptions &options) {
+void buildMemory(OpPassManager &passes, const PipelineOptions &options, const Capabilities &target) {
   BufferizeOptions bufferize;
-  bufferize.nativeBf16 = cpu::hasFeature(options.mcpu, "avx512bf16");
-  bufferize.vectorBits = cpu::vectorBits(options.mcpu);
-  if (options.target == "cuda") {
-    bufferize.kernels = "gpu";
-    bufferize.nativeFloat8 = cuda::haveFloat8(options.arch);
-  }
+  bufferize.kernels = target.kernels == target::KernelModel::ThreadGrid ? "gpu" : "cpu";
+  bufferize.vectorBits = target.vectorBits;
+  bufferize.nativeBf16 = target.isNative(Contraction::Conv, 0, MPT_BFLOAT16);
+  bufferize.nativeFloat8 = target.isNative(Contraction::MatMul, 0, MPT_FLOAT8E4M3FN);
   bufferize.countTraffic = options.countTraffic;
   passes.addPass(createBufferize(bufferize));
   passes.addPass(createPlan());
@@ -153,6 +154,14 @@ constexpr Phase phases[] = {
 } // namespace
 
 ArrayRef<Phase> mpt::compilerPhases() { return phases; }
+
+void Phase::build(OpPassManager &passes, const PipelineOptions &options) const {
+  std::shared_ptr<const target::Target> target = options.target;
+  if (!target)
+    target = target::createTarget("");
+  addPasses(passes, options, target->capabilities());
+  target->addPasses(name, passes);
+}
 
 void mpt::buildNodeRewriting(OpPassManager &passes, const PipelineOptions &options) {
   auto assign = wishes<AssignNodesOptions>(options);

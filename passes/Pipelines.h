@@ -3,6 +3,8 @@
 #ifndef MPT_PASSES_PIPELINES_H
 #define MPT_PASSES_PIPELINES_H
 
+#include "mpt/Target/Target.h"
+
 #include "mlir/Pass/PassManager.h"
 #include <string>
 #include <vector>
@@ -13,11 +15,8 @@ namespace mpt {
 struct PipelineOptions {
   std::string loss = "none"; ///< of --training-loss; none: the graph has one
   std::string optimizer = "sgd,lr=0.01";
-  std::string policy = "fp32";   ///< built-in policy or a path to a policy file
-  std::string placement = "cut"; ///< of casts: cut, or painting for comparison
-  std::string target = "cpu";    ///< or cuda
-  std::string arch;              ///< CUDA: architectures to carry code for, separated by commas; the default if empty
-  std::string mcpu = "native";
+  std::string policy = "fp32";     ///< built-in policy or a path to a policy file
+  std::string placement = "cut";   ///< of casts: cut, or painting for comparison
   std::string keepF32, keepNarrow; ///< regular expressions over node names
   std::vector<std::string> rules;  ///< rules as in a policy file, without `policy.`, which beat the policy's
   std::string ranges;              ///< file of mpt-run --calibrate, for policy auto and the precision report
@@ -28,15 +27,18 @@ struct PipelineOptions {
   int64_t recomputeBytes = 0;      ///< bytes of saved activations to give up by further passes over memory
   bool countTraffic = false;       ///< functions on buffers say how little their kernels could move
   bool noDropout = false;
-  bool fuseAttention = true;   ///< CUDA: attention as one call where it can be
-  bool debugNonfinite = false; ///< the library looks for the first value that is not finite
-  bool forwardOnly = false;    ///< no loss, backward or optimizer
+  bool debugNonfinite = false;                  ///< the library looks for the first value that is not finite
+  bool forwardOnly = false;                     ///< no loss, backward or optimizer
+  std::shared_ptr<const target::Target> target; ///< asked what it is capable of; the default one if null
 };
 
 /// One named phase.
 struct Phase {
   llvm::StringLiteral name;
-  void (*build)(mlir::OpPassManager &, const PipelineOptions &);
+  void (*addPasses)(mlir::OpPassManager &, const PipelineOptions &, const target::Capabilities &);
+
+  /// Adds the phase's passes, then those that the target adds to it.
+  void build(mlir::OpPassManager &passes, const PipelineOptions &options) const;
 };
 
 /// All phases in order: import, training, precision, fusion, memory. (What follows, the target, writes files.)

@@ -129,7 +129,7 @@ def main() -> int:
     parse.add_argument("--markdown", type=pathlib.Path, help="writes the table of models and policies to a file")
     parse.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "release")
     a = parse.parse_args()
-    ptxas = os.environ.get("MPT_PTXAS") or shutil.which("ptxas") or shutil.which("ptxas", path="/usr/local/cuda/bin")
+    ptxas = shutil.which("ptxas") or shutil.which("ptxas", path="/usr/local/cuda/bin")
     if not ptxas:
         print("no ptxas: nothing was assembled")
         return 0

@@ -27,7 +27,7 @@ done
 while read -r library; do
   [ -e "$library" ] && mount --bind "$nothing" "$(readlink -f "$library")" && hidden+=("$library")
 done < <(ldconfig -p | sed -n 's/.*=> \(.*lib\(cuda\|cublasLt\|cudnn\|nvidia-ml\)\.so.*\)/\1/p')
-unset CUDA_PATH CUDA_HOME CUDA_ROOT MPT_CUDA_DRIVER MPT_CUBLASLT MPT_CUDNN MPT_PTXAS MPT_CUDA_HEADERS
+unset CUDA_PATH CUDA_HOME CUDA_ROOT MPT_CUDA_HEADERS
 echo "without-cuda.sh: hidden: ${hidden[*]:-nothing}" >&2
 status=0
 "$@" || status=$?

@@ -14,7 +14,7 @@ config.test_exec_root = os.path.join(config.mpt_build, "test")
 
 bin_dir = os.path.join(config.mpt_build, "bin")
 python = os.path.join(config.mpt_source, ".venv", "bin", "python")
-ours = ("mpt-opt", "mpt-run", "mpt-translate", "mpt-reduce", "mpt-lsp-server")
+ours = ("mpt-opt", "mpt-opt-toy", "mpt-run", "mpt-translate", "mpt-reduce", "mpt-lsp-server")
 tools = {name: os.path.join(bin_dir, name) for name in ours}
 tools.update({name: os.path.join(config.llvm_tools, name) for name in ("FileCheck", "not", "count", "split-file")})
 tools["FileCheck"] += " --enable-var-scope --allow-unused-prefixes=false"

@@ -19,6 +19,7 @@ import time
 
 import numpy as np
 import standin
+import trainers
 
 HERE = pathlib.Path(__file__).resolve().parent
 TINY = "mlp"
@@ -94,9 +95,8 @@ def mpt_peer(policy: str, model: str, a) -> dict:
         batch = {k: v.cuda() if gpu else v.numpy() for k, v in case.inputs.items()}
         del case
         free = torch.cuda.mem_get_info()[0] if gpu else 0
-        if a.profile:
-            os.environ["MPT_PROFILE"] = "80"  # the table is printed when the trainer closes
-        with mpt.Trainer(folder, weights=weights.name) as trainer:
+        options = {**trainers.options, **({"profile": 80} if a.profile else {})}  # a table, printed when the trainer closes
+        with mpt.Trainer(folder, weights=weights.name, options=options) as trainer:
             results = [trainer.step(batch) for _ in range(LOSSES)]
             row = {"losses": [r.loss for r in results], "skipped": sum(r.skipped for r in results)}
             if not a.profile:
@@ -152,7 +152,9 @@ def main() -> None:
     parse.add_argument("--tiny", action="store_true")
     parse.add_argument("--profile", action="store_true")
     parse.add_argument("--scratch", default=None, help="folder for weights")
+    trainers.add_argument(parse)
     a = parse.parse_args()
+    trainers.take(a.option)
     sys.path.insert(0, str(HERE))
     kind, kept = a.peer.split(":")
     row = mpt_peer(kept, a.model, a) if kind == "mpt" else torch_peer(kind, kept, a.model, a)

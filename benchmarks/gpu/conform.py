@@ -16,6 +16,7 @@ import traceback
 
 import numpy as np
 import standin
+import trainers
 
 # Relative, of the first step's loss and of later ones (5e-2 for the policies with 8 bits).
 TOLERANCE = {"fp32": 1e-5, "amp-f16": 4e-3, "als-f16": 4e-3, "amp-bf16": 2e-2}
@@ -54,7 +55,7 @@ def compare(got, want, tolerance):
 def run_cases(folder):
     import mpt
     tensors = read_tensors(folder / "cases.safetensors")
-    with mpt.Trainer(folder) as trainer:
+    with mpt.Trainer(folder, options=trainers.options) as trainer:
         for function in sorted({name.split("/")[0] for name in tensors}):
             part = lambda what: {name.split("/", 2)[2]: value for name, value in tensors.items()  # noqa: E731
                                  if name.startswith(f"{function}/{what}/")}
@@ -79,7 +80,7 @@ def run_training(folder):
     import mpt
     want = json.loads((folder / "expected.json").read_text())
     row = {"case": f"{folder.parent.name} {folder.name}", "policy": want["policy"]}
-    with mpt.Trainer(folder / "cuda") as trainer:
+    with mpt.Trainer(folder / "cuda", options=trainers.options) as trainer:
         batch = dict(np.load(folder / "batch.npz"))
         losses = [trainer.step(batch).loss for _ in want["losses"]]
     errors = [abs(a - b) / max(abs(b), 1e-30) if np.isfinite(a) else float("inf") for a, b in zip(losses, want["losses"])]
@@ -110,7 +111,9 @@ def main() -> None:
     parse.add_argument("folders", type=pathlib.Path, nargs="+")
     parse.add_argument("--jobs", type=int, default=1, help="processes at a time; 0: all in this one")
     parse.add_argument("--limit", type=float, default=60, help="seconds of one library")
+    trainers.add_argument(parse)
     a = parse.parse_args()
+    trainers.take(a.option)
     show = lambda row: print(json.dumps(row), flush=True)  # noqa: E731
     if not a.jobs:
         for folder in a.folders:

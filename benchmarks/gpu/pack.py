@@ -237,8 +237,9 @@ def main() -> int:
     a = parse.parse_args()
     a.build = a.build.resolve()
     os.environ.setdefault("MPT_BUILD", str(a.build))
-    os.environ.setdefault("MPT_OPT", str(a.build / "bin" / "mpt-opt"))
     sys.path.append(str(HERE.parent))
+    import mpt
+    mpt.use_build(a.build)
     opt, left_out = a.build / "bin" / "mpt-opt", {}
     data = a.folder / "data"
     if a.resume and not data.exists() and (a.folder / "data.tar.xz").exists():
@@ -286,7 +287,7 @@ def main() -> int:
     shutil.copytree(ROOT / "python" / "mpt", a.folder / "mpt", ignore=shutil.ignore_patterns("__pycache__", "lib", "bin"))
     lib.mkdir(exist_ok=True)
     shutil.copy(a.build / "lib" / "libmpt_rt_cuda.so", lib)
-    for script in ("run.py", "parts.py", "conform.py", "bench.py", "probe.py", "standin.py", "table.py"):
+    for script in ("run.py", "parts.py", "conform.py", "bench.py", "probe.py", "standin.py", "table.py", "trainers.py"):
         shutil.copy(HERE / script, a.folder)
     shutil.copy(ROOT / "benchmarks" / "models.py", a.folder)
     return 0

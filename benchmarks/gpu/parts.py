@@ -31,7 +31,7 @@ class Item:
     name: str
     command: list
     limit: float  # seconds
-    environment: dict = field(default_factory=dict)
+    options: dict = field(default_factory=dict)  # of trainers
     needs: str = ""  # a program
 
     @property
@@ -42,8 +42,8 @@ class Item:
 def items(tiny: bool, scratch: str) -> list:
     found = []
 
-    def script(part, name, file, *arguments, limit=180.0, prefix=(), needs="", **environment):
-        found.append(Item(part, name, [*prefix, sys.executable, str(HERE / file), *map(str, arguments)], limit, environment, needs))
+    def script(part, name, file, *arguments, limit=180.0, prefix=(), needs="", **options):
+        found.append(Item(part, name, [*prefix, sys.executable, str(HERE / file), *map(str, arguments)], limit, options, needs))
 
     data = HERE / "data"
     libraries = sorted(p for p in data.glob("conformance/*") if p.is_dir())
@@ -51,10 +51,10 @@ def items(tiny: bool, scratch: str) -> list:
     script("probe", "machine", "probe.py", limit=90)
     smoke = [p for p in training if p.parent.name.startswith("own-") and p.name in ("fp32", "amp-bf16")]
     if smoke:
-        script("smoke", "machine-code", "conform.py", *smoke, limit=120, MPT_CUDA_SYNC="1")
+        script("smoke", "machine-code", "conform.py", *smoke, limit=120, synchronous=1)
         script("smoke", "graph", "conform.py", *smoke, limit=120)
-        script("smoke", "ptx", "conform.py", *smoke, limit=120, MPT_CUDA_PTX="1")
-        script("smoke", "no-cudnn", "conform.py", *smoke, limit=120, MPT_CUDNN="none")
+        script("smoke", "ptx", "conform.py", *smoke, limit=120, ptx=1)
+        script("smoke", "no-cudnn", "conform.py", *smoke, limit=120, cudnn="none")
     for kind in ("f32", "f16", "bf16"):
         chosen = [p for p in libraries if p.name.endswith("-" + kind)]
         if chosen:
@@ -91,7 +91,7 @@ def items(tiny: bool, scratch: str) -> list:
                prefix=("ncu", "--clock-control", "none", "--launch-skip", "300", "--launch-count", "150", "--csv", "--metrics",
                        "gpu__time_duration.sum,dram__throughput.avg.pct_of_peak_sustained_elapsed,"
                        "sm__throughput.avg.pct_of_peak_sustained_elapsed,launch__registers_per_thread"),
-               MPT_CUDA_EAGER="1")
+               eager=1)
     order = {part: i for i, part in enumerate(PARTS)}
     found.sort(key=lambda item: order[item.part])
     for item in found:

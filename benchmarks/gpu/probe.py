@@ -2,10 +2,13 @@
 """What this machine is and can do: driver, libraries, copy bandwidth, matrix products. Prints one JSON line."""
 from __future__ import annotations
 
+import argparse
 import ctypes
 import json
 import os
 import subprocess
+
+import trainers
 
 
 def version_of(path: str, function: str):
@@ -16,13 +19,16 @@ def version_of(path: str, function: str):
 
 
 def main() -> None:
+    parse = argparse.ArgumentParser()
+    trainers.add_argument(parse)
+    trainers.take(parse.parse_args().option)
     smi = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version,memory.total,memory.used,clocks.sm,clocks.mem", "--format=csv,noheader"],
                          capture_output=True, text=True) if any(os.access(os.path.join(p, "nvidia-smi"), os.X_OK)
                                                                for p in os.environ.get("PATH", "").split(":")) else None
     row = {"gpu": smi.stdout.strip() if smi else "none", "libraries": {}}
-    for variable, function in (("MPT_CUBLASLT", "cublasLtGetVersion"), ("MPT_CUDNN", "cudnnGetVersion")):
-        if os.environ.get(variable):
-            row["libraries"][os.environ[variable]] = version_of(os.environ[variable], function)
+    for option, function in (("cublaslt", "cublasLtGetVersion"), ("cudnn", "cudnnGetVersion")):
+        if option in trainers.options:
+            row["libraries"][trainers.options[option]] = version_of(trainers.options[option], function)
     try:
         import torch
         row["torch"] = torch.__version__

@@ -24,25 +24,24 @@ import time
 
 import parts
 import table
+import trainers
 
 HERE = pathlib.Path(__file__).resolve().parent
 FULL = 20000  # characters that a failed process's row keeps of what it said
 
 
-def libraries() -> dict:
-    """cuBLASLt and cuDNN where Python's packages have them and the environment does not name them, and the folders of what
-    they open in turn."""
+def libraries() -> tuple[dict, str]:
+    """Trainers' options that name cuBLASLt and cuDNN where Python's packages have them, and the folders of what they open in
+    turn, for LD_LIBRARY_PATH."""
     found, folders = {}, []
     for base in sys.path:
         folders += [os.path.dirname(f) for f in glob.glob(os.path.join(base, "nvidia", "**", "lib", "lib*.so*"), recursive=True)]
     folders = list(dict.fromkeys(folders))
-    for variable, pattern in (("MPT_CUBLASLT", "libcublasLt.so.1[23]"), ("MPT_CUDNN", "libcudnn.so.9")):
+    for option, pattern in (("cublaslt", "libcublasLt.so.1[23]"), ("cudnn", "libcudnn.so.9")):
         matches = [m for folder in folders for m in sorted(glob.glob(os.path.join(folder, pattern)))]
-        if matches and variable not in os.environ:
-            found[variable] = matches[-1]
-    if folders:
-        found["LD_LIBRARY_PATH"] = ":".join([*filter(None, [os.environ.get("LD_LIBRARY_PATH")]), *folders])
-    return found
+        if matches:
+            found[option] = matches[-1]
+    return found, ":".join([*filter(None, [os.environ.get("LD_LIBRARY_PATH")]), *folders])
 
 
 def unpack() -> None:
@@ -51,13 +50,13 @@ def unpack() -> None:
             archive.extractall(HERE, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))  # Python 3.11.4 brought it
 
 
-def run_item(item, limit: float, log) -> list:
+def run_item(item, limit: float, log, options: dict) -> list:
     """The rows that an item printed, or one that says what went wrong."""
     if item.needs and not shutil.which(item.needs):
         return [{"ok": None, "problem": f"{item.needs} is not on this machine"}]
     start = time.monotonic()
-    process = subprocess.Popen(item.command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
-                               env={**os.environ, **item.environment}, start_new_session=True)
+    command = [*item.command, *trainers.words({**options, **item.options})]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True)
     try:
         out, err = process.communicate(timeout=limit)
         status = process.returncode
@@ -78,7 +77,7 @@ def run_item(item, limit: float, log) -> list:
     elif status or not rows:
         rows.append({"ok": False, "problem": f"status {status}: {tail(err or out)}", "text": (err or out)[-FULL:]})
     if status or status is None or not all(row.get("ok") for row in rows) or item.part in ("profile", "sanitizer", "ncu"):
-        log.write(f"==== {item.key}: status {status}, {seconds} s\n{' '.join(item.command)}\n" + "\n".join(other)[-200000:] + "\n" +
+        log.write(f"==== {item.key}: status {status}, {seconds} s\n{' '.join(command)}\n" + "\n".join(other)[-200000:] + "\n" +
                   err[-60000:] + "\n")
         log.flush()
     if item.part == "profile":
@@ -100,6 +99,7 @@ def main() -> int:
     parse.add_argument("--again", action="store_true", help="run what is there already, too")
     parse.add_argument("--tiny", action="store_true", help="small models for PyTorch, few steps: to try the scripts out")
     parse.add_argument("--scratch", default=tempfile.gettempdir(), help="folder for initial weights (10 GB)")
+    trainers.add_argument(parse)
     parse.add_argument("--list", action="store_true", help="name parts and items, run nothing")
     a = parse.parse_args()
     unknown = [part for part in a.parts if part not in parts.PARTS]
@@ -107,9 +107,9 @@ def main() -> int:
         parse.error(f"expected parts among {', '.join(parts.PARTS)}, got {', '.join(unknown)}")
     begin = time.monotonic()
     unpack()
-    os.environ.update(libraries())
+    options, os.environ["LD_LIBRARY_PATH"] = libraries()
+    options = {"cache": a.out.resolve() / "cublaslt", **options, **dict(word.split("=", 1) for word in a.option)}
     os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
-    os.environ.setdefault("MPT_CUDA_CACHE", str(a.out.resolve() / "cublaslt"))
     chosen = [item for item in parts.items(a.tiny, a.scratch) if (not a.parts or item.part in a.parts) and a.only in item.key]
     if a.list:
         for item in chosen:
@@ -128,7 +128,7 @@ def main() -> int:
             if rest < min(item.limit, 40):
                 left.append(item.key)
                 continue
-            rows = run_item(item, min(item.limit, rest), log)
+            rows = run_item(item, min(item.limit, rest), log, options)
             at, run = time.monotonic() - begin, time.time()
             for row in rows:
                 results.write(json.dumps({"item": item.key, "part": item.part, "run": run, **row}) + "\n")

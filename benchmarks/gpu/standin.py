@@ -3,6 +3,8 @@
 import ctypes
 import os
 
+import trainers
+
 
 def is_dry() -> bool:
     """Nothing is executed: results are not worth comparing, calls and sizes are checked all the same."""
@@ -11,7 +13,7 @@ def is_dry() -> bool:
 
 def violations() -> str:
     """Since the last call; nothing with a driver."""
-    driver = os.environ.get("MPT_CUDA_DRIVER")
+    driver = trainers.options.get("driver")
     library = ctypes.CDLL(driver) if driver else None
     if not hasattr(library, "standin_violations"):
         return ""

@@ -72,6 +72,11 @@ mpt_status mpt_model_output(const mpt_model *model, const char *function, int64_
 
 /* ---- training --------------------------------------------------------------------------------------------------- */
 
+/* A setting of a runtime library by name, as text. */
+typedef struct mpt_option {
+  const char *key, *value;
+} mpt_option;
+
 /* Zero-initialize, then set what differs. */
 typedef struct mpt_trainer_options {
   int32_t threads;  /* 0: all that OpenMP offers (OMP_NUM_THREADS) */
@@ -79,6 +84,11 @@ typedef struct mpt_trainer_options {
   uint64_t seed;
   const char *weights; /* initial values; NULL: <name>.safetensors beside the library */
   int32_t device;      /* CUDA: number of the device, as the driver counts them */
+  /* `num_options` further options, read when the trainer is created. "profile": rows of a table of calls on standard
+   * error when the trainer is destroyed (0: none; 1 stands for 40). docs/cuda.md lists those of CUDA. One that the
+   * runtime does not have fails with those that it has. */
+  const mpt_option *options;
+  int64_t num_options;
 } mpt_trainer_options;
 
 /* What a call computed. A field that the model does not compute is NaN (loss, grad_norm), 0 (skipped), 1 (loss_scale).

@@ -80,7 +80,7 @@ train::StateOp mpt::addState(ModuleOp module, train::Role role, StringRef name, 
                           : Attribute(builder.getIntegerAttr(type.getElementType(), static_cast<int64_t>(fill)));
   Location loc = NameLoc::get(builder.getStringAttr(name));
   return train::StateOp::create(builder, loc, name, type, role, of.empty() ? StringAttr() : builder.getStringAttr(of),
-                                DenseElementsAttr::get(type, element), /*frozen=*/false);
+                                DenseElementsAttr::get(type, element), /*frozen=*/false, /*from=*/StringAttr());
 }
 
 Value mpt::readState(func::FuncOp function, StringRef name, Type type) {

@@ -12,8 +12,6 @@
 #include "mpt/Memory/KernelReport.h"
 #include "mpt/Memory/Report.h"
 #include "mpt/Support/Files.h"
-#include "mpt/Target/CPU.h"
-#include "mpt/Target/CUDA.h"
 #include "passes/Pipelines.h"
 #include "passes/memory/Passes.h"
 #include "passes/precision/Passes.h"
@@ -279,28 +277,15 @@ private:
       });
     progress("writing " + options.output);
     describe();
-    if (options.target == "cuda") {
-      cuda::EmitOptions emit;
-      fill(emit);
-      SmallVector<StringRef> archs;
-      (options.arch.empty() ? StringRef(cuda::kDefaultArchs) : StringRef(options.arch)).split(archs, ',');
-      emit.archs.assign(archs.begin(), archs.end());
-      return cuda::emitLibrary(*module, emit);
-    }
-    cpu::EmitOptions emit;
-    fill(emit);
-    emit.cpu = options.mcpu;
-    return cpu::emitLibrary(*module, emit);
-  }
-
-  void fill(target::LibraryOptions &emit) {
-    emit.outDir = options.output;
-    emit.name = options.name;
-    emit.kind = options.emit == EmitKind::Static   ? target::LibraryKind::Static
-                : options.emit == EmitKind::Object ? target::LibraryKind::Object
-                                                   : target::LibraryKind::Shared;
-    emit.keepIR = options.emit == EmitKind::LLVM;
-    emit.debugNonfinite = options.debugNonfinite;
+    target::LibraryOptions library;
+    library.outDir = options.output;
+    library.name = options.name;
+    library.kind = options.emit == EmitKind::Static   ? target::LibraryKind::Static
+                   : options.emit == EmitKind::Object ? target::LibraryKind::Object
+                                                      : target::LibraryKind::Shared;
+    library.keepIR = options.emit == EmitKind::LLVM;
+    library.debugNonfinite = options.debugNonfinite;
+    return options.target->emit(*module, library);
   }
 
   LogicalResult writeText(llvm::function_ref<void(raw_ostream &)> print) {

@@ -4,8 +4,10 @@
 
 #include "mpt/Autodiff/LossSpec.h"
 #include "mpt/Driver/DebugOnly.h"
+#include "mpt/Driver/Registration.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/Path.h"
@@ -23,7 +25,8 @@ namespace {
 using Setter = std::function<std::optional<std::string>(CompileOptions &, StringRef)>;
 
 struct Flag {
-  StringRef name, value, text; ///< an empty `value` means a switch
+  StringRef name, value; ///< an empty `value` means a switch
+  std::string text;
   Setter set;
 };
 
@@ -132,18 +135,6 @@ std::optional<std::string> setAccumulate(CompileOptions &options, StringRef valu
   return std::nullopt;
 }
 
-std::optional<std::string> setArch(CompileOptions &options, StringRef value) {
-  SmallVector<StringRef> archs;
-  value.split(archs, ',');
-  for (StringRef arch : archs) {
-    unsigned number;
-    if (arch != "host" && (!arch.consume_front("sm_") || arch.getAsInteger(10, number) || number < 80))
-      return "sm_NN from sm_80 on, several separated by commas";
-  }
-  options.arch = value.str();
-  return std::nullopt;
-}
-
 std::optional<std::string> addReport(CompileOptions &options, StringRef value) {
   if (!is_contained({"precision", "memory", "kernels"}, value.split('=').first))
     return "precision|memory|kernels, optionally =FILE";
@@ -176,7 +167,6 @@ std::vector<Flag> productFlags() {
 
 /// What the step computes.
 std::vector<Flag> trainingFlags() {
-  using Options = CompileOptions;
   return {
       {"--loss", "LOSS",
        "loss to add: softmax-cross-entropy[,class-axis=N][,ignore-index=N], mse, l1, bce-with-logits, none (default); "
@@ -226,18 +216,37 @@ std::vector<Flag> modelFlags() {
        pattern(&Options::train)},
       {"--bind", "NAME=N", "extent of a symbolic dimension (repeatable)", setBinding},
       {"--no-dropout", "", "remove dropout from the training step", toggle(&Options::noDropout)},
-      {"--no-fused-attention", "", "with --target=cuda: keep attention's products and softmax apart",
-       [](Options &options, StringRef) -> std::optional<std::string> {
-         options.fuseAttention = false;
-         return std::nullopt;
-       }},
       {"--forward-only", "", "no loss, backward or optimizer", toggle(&Options::forwardOnly)},
       {"--memory-budget", "BYTES", "most that a step's state and scratch may take (or nK, nM, nG): recomputes to fit",
        setMemoryBudget},
-      {"--target", "TARGET", "cpu (default) or cuda", choice(&Options::target, "cpu|cuda")},
-      {"--mcpu", "CPU", "processor to generate code for (native)", text(&Options::mcpu)},
-      {"--arch", "LIST", "with --target=cuda: architectures to carry code for (sm_80,sm_90,sm_100)", setArch},
   };
+}
+
+/// Names of targets, the default one first.
+SmallVector<std::string> targetNames() {
+  return map_to_vector(target::allTargets(), [](auto &target) { return target->name().str(); });
+}
+
+std::optional<std::string> setTarget(CompileOptions &options, StringRef value) {
+  options.target = target::createTarget(value);
+  if (value.empty() || !options.target)
+    return join(targetNames(), "|");
+  return std::nullopt;
+}
+
+/// What the code is for: a target and the flags of its own.
+std::vector<Flag> targetFlags() {
+  SmallVector<std::string> names = targetNames();
+  names.front() += " (default)";
+  std::vector<Flag> flags = {{"--target", "TARGET", join(names, ", "), setTarget}};
+  for (const std::unique_ptr<target::Target> &target : target::allTargets())
+    for (const target::TargetFlag &flag : target->flags())
+      flags.push_back({flag.name, flag.value, ("with --target=" + target->name() + ": " + flag.text).str(),
+                       [name = flag.name](CompileOptions &options, StringRef value) -> std::optional<std::string> {
+                         options.targetFlags.emplace_back(name.str(), value.str());
+                         return std::nullopt;
+                       }});
+  return flags;
 }
 
 /// Which phases run, and what they tell.
@@ -272,8 +281,9 @@ std::vector<Flag> runFlags() {
 
 const std::vector<Flag> &flags() {
   static const std::vector<Flag> table = [] {
+    registerTargets();
     std::vector<Flag> all;
-    for (auto group : {productFlags, trainingFlags, precisionFlags, modelFlags, runFlags})
+    for (auto group : {productFlags, trainingFlags, precisionFlags, modelFlags, targetFlags, runFlags})
       append_range(all, group());
     return all;
   }();
@@ -281,6 +291,26 @@ const std::vector<Flag> &flags() {
 }
 
 Error bad(const Twine &message) { return createStringError(message); }
+
+/// Hands the target its own flags, whatever their place among the words.
+Error configureTarget(CompileOptions &options) {
+  std::unique_ptr<target::Target> target = target::createTarget(options.target ? options.target->name() : "");
+  auto takes = [](const target::Target &target, StringRef name) {
+    return any_of(target.flags(), [&](const target::TargetFlag &flag) { return flag.name == name; });
+  };
+  for (const auto &[name, value] : options.targetFlags) {
+    if (takes(*target, name)) {
+      if (std::optional<std::string> expected = target->set(name, value))
+        return bad("expected " + *expected + " for " + name + ", got '" + value + "'");
+      continue;
+    }
+    for (const std::unique_ptr<target::Target> &other : target::allTargets())
+      if (takes(*other, name))
+        return bad(name + " needs --target=" + other->name());
+  }
+  options.target = std::move(target);
+  return Error::success();
+}
 
 } // namespace
 
@@ -312,8 +342,8 @@ Expected<CompileOptions> CompileOptions::parse(ArrayRef<StringRef> words) {
   }
   if (options.input.empty())
     return bad("expected an input file (.onnx, .onnxtxt or .mlir)");
-  if (!options.arch.empty() && options.target != "cuda")
-    return bad("--arch needs --target=cuda; --mcpu names the processor of a CPU");
+  if (Error wrong = configureTarget(options))
+    return wrong;
   if (!options.to.empty())
     options.emit = EmitKind::MLIR;
   if (options.name.empty())

@@ -13,8 +13,7 @@
 #include "mpt/Lowering/Models/Models.h"
 #include "mpt/Precision/Models.h"
 #include "mpt/Reference/Reference.h"
-#include "mpt/Target/CPU.h"
-#include "mpt/Target/Ptx.h"
+#include "mpt/Target/Target.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -24,13 +23,27 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
+#define MPT_TARGET(name)                                                                                               \
+  namespace mpt::name {                                                                                                \
+  std::unique_ptr<target::Target> createTarget();                                                                      \
+  }
+#include "mpt/Target/Targets.def"
+#undef MPT_TARGET
+
+void mpt::registerTargets() {
+#define MPT_TARGET(name) target::registerTarget(name::createTarget);
+#include "mpt/Target/Targets.def"
+#undef MPT_TARGET
+}
+
 void mpt::registerAll(mlir::DialectRegistry &registry) {
   registry.insert<mpt::MPTDialect, mpt::train::TrainDialect, mpt::onnx::ONNXDialect, mpt::check::CheckDialect,
                   mpt::policy::PolicyDialect, mpt::library::LibraryDialect, mpt::rt::RTDialect>();
   registry.insert<mlir::func::FuncDialect, mlir::arith::ArithDialect, mlir::math::MathDialect, mlir::scf::SCFDialect,
                   mlir::memref::MemRefDialect, mlir::vector::VectorDialect, mlir::LLVM::LLVMDialect>();
-  mpt::cpu::registerDialects(registry);
-  mpt::cuda::registerPtxDialects(registry);
+  registerTargets();
+  for (const std::unique_ptr<target::Target> &target : target::allTargets())
+    target->registerDialects(registry);
   registerAutodiffModels(registry);
   registerPrecisionModels(registry);
   registerReferenceModels(registry);

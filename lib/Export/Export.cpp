@@ -371,7 +371,7 @@ LogicalResult mpt::exportStep(ModuleOp module, StepForm form, bool widens, Strin
       return failure();
     model.bind(info);
   }
-  model.metadata(onnx::ONNXDialect::kFormKey, form == StepForm::Joint ? "joint" : "training-info");
-  model.metadata(onnx::ONNXDialect::kStatesKey, model.describeStates());
+  model.metadata(mpt::onnx::ONNXDialect::kFormKey, form == StepForm::Joint ? "joint" : "training-info");
+  model.metadata(mpt::onnx::ONNXDialect::kStatesKey, model.describeStates());
   return model.write(path);
 }

@@ -24,7 +24,7 @@ public:
   NodesExport(ModuleOp module, func::FuncOp main) : module(module), main(main) {}
 
   LogicalResult run(StringRef path) {
-    auto header = getAttr<onnx::ONNXDialect::ModelAttrHelper>(module);
+    auto header = getAttr<mpt::onnx::ONNXDialect::ModelAttrHelper>(module);
     pb::ModelProto model;
     if (!header || !TextFormat::ParseFromString(header.str(), &model))
       return module.emitError() << "expected onnx.model with the model's header, got none: import a file as nodes";
@@ -129,7 +129,7 @@ private:
 
   /// Declares the types of results where the file did so, and of nodes that no inference knows.
   void describeResults(mpt::onnx::NodeOp node) {
-    if (node.getDomain().empty() && !hasAttr<onnx::ONNXDialect::DeclaredTypesAttrHelper>(module))
+    if (node.getDomain().empty() && !hasAttr<mpt::onnx::ONNXDialect::DeclaredTypesAttrHelper>(module))
       return;
     for (Value result : node.getOutputs()) {
       StringRef name = nameOf(result);

@@ -70,7 +70,7 @@ std::pair<Value, int64_t> Converter::generator(Location loc) {
     Location at = NameLoc::get(builder.getStringAttr(train::TrainDialect::kGenerator));
     train::StateOp::create(top, at, builder.getStringAttr(train::TrainDialect::kGenerator), TypeAttr::get(type),
                            train::RoleAttr::get(builder.getContext(), train::Role::rng), StringAttr(), value,
-                           UnitAttr());
+                           UnitAttr(), StringAttr());
     key = train::ReadOp::create(builder, loc, type,
                                 FlatSymbolRefAttr::get(builder.getContext(), train::TrainDialect::kGenerator));
   }

@@ -26,7 +26,7 @@ Value RoundingCasts::keyIn(func::FuncOp function) {
     for (auto state : module.getOps<train::StateOp>())
       top.setInsertionPointAfter(state);
     train::StateOp::create(top, loc, kKey, type, train::Role::rng, StringAttr(),
-                           DenseElementsAttr::get(type, ArrayRef<int64_t>{0, 0}));
+                           DenseElementsAttr::get(type, ArrayRef<int64_t>{0, 0}), /*frozen=*/false, StringAttr());
   }
   for (auto read : function.getOps<train::ReadOp>()) // of an earlier pass
     if (read.getState() == kKey)

@@ -32,7 +32,7 @@ template <typename T> llvm::GlobalVariable *descriptor(llvm::Module &module, con
 class EntryBuilder {
 public:
   EntryBuilder(Program &program, FunctionInfo &info, llvm::Module &module, bool checks)
-      : program(program), info(info), module(module), onDevice(program.target != "cpu"), checks(checks),
+      : program(program), info(info), module(module), onDevice(program.numbersKernels), checks(checks),
         ir(module.getContext()), ptr(ir.getPtrTy()), i64(ir.getInt64Ty()), i32(ir.getInt32Ty()) {}
 
   LogicalResult build() {
@@ -94,14 +94,15 @@ private:
   /// A call of the target's runtime; those of a device have a status each.
   void request(StringRef name, SmallVector<llvm::Value *> operands) {
     operands.insert(operands.begin(), exec);
+    std::string function = program.callPrefix + name.str();
     if (onDevice)
-      check(call(("mpt_cuda_" + name).str(), i32, operands));
+      check(call(function, i32, operands));
     else
-      call(("mpt_rt_" + name).str(), ir.getVoidTy(), operands);
+      call(function, ir.getVoidTy(), operands);
   }
   void library(StringRef name, SmallVector<llvm::Value *> operands) {
     operands.insert(operands.begin(), exec);
-    check(call(((onDevice ? "mpt_cuda_" : "mpt_rt_") + name).str(), i32, operands));
+    check(call(program.callPrefix + name.str(), i32, operands));
   }
   /// All kernels that make up a launch, one after the other.
   LogicalResult launchOnDevice(rt::LaunchOp op) {
@@ -144,7 +145,7 @@ private:
           auto *type = llvm::FunctionType::get(ir.getVoidTy(), {ptr, i64, i64}, false);
           auto kernel = module.getOrInsertFunction(("mpt_" + op.getCallee()).str(), type);
           cast<llvm::Function>(kernel.getCallee())->setVisibility(llvm::GlobalValue::HiddenVisibility);
-          call("mpt_rt_parallel", ir.getVoidTy(),
+          call(program.callPrefix + "parallel", ir.getVoidTy(),
                {exec, kernel.getCallee(), arguments, ir.getInt64(op.getExtent()), ir.getInt64(op.getGrain())});
           return success();
         })

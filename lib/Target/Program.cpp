@@ -46,9 +46,11 @@ std::string fingerprintOf(const Program &program) {
 
 } // namespace
 
-FailureOr<Program> Program::read(ModuleOp module, StringRef name) {
+FailureOr<Program> Program::read(ModuleOp module, StringRef name, const Target &target) {
   Program program;
   program.name = name.str();
+  program.target = target.name().str();
+  program.runtime = target.runtimeLibrary().str();
   for (auto state : module.getOps<train::StateOp>()) {
     TensorInfo info;
     info.name = state.getSymName().str();

@@ -4,6 +4,7 @@
 #define MPT_TARGET_PROGRAM_H
 
 #include "mpt/Dialect/Train/TrainDialect.h"
+#include "mpt/Target/Target.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -65,12 +66,16 @@ struct Program {
   int64_t stateBytes = 0;
   std::vector<FunctionInfo> functions;
   llvm::SmallVector<mlir::func::FuncOp> kernels;
-  std::string target = "cpu", cpu, cpuFeatures;
+  std::string target, runtime, cpu, cpuFeatures; ///< names of the target and of its runtime library
+  /// Of the functions that entry points call, and whether generated kernels are launched by their number among
+  /// `entries` rather than called.
+  std::string callPrefix;
+  bool numbersKernels = false;
   std::vector<KernelEntry> entries; ///< GPU: by number; one kernel function each
   llvm::StringMap<int64_t> entryNumbers;
   std::vector<Image> images; ///< GPU
 
-  static llvm::FailureOr<Program> read(mlir::ModuleOp module, llvm::StringRef name);
+  static llvm::FailureOr<Program> read(mlir::ModuleOp module, llvm::StringRef name, const Target &target);
 };
 
 /// JSON text for users and the runtime: the module's mpt.manifest, the model's name, target and functions.

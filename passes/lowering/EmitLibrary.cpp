@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// --lowering-emit-library: the CPU target as a pass.
+// --lowering-emit-library: what a target emits, as a pass.
 #include "mpt/Dialect/MPT/MPTDialect.h"
-#include "mpt/Target/CPU.h"
+#include "mpt/Target/Target.h"
 
 #include "passes/lowering/Passes.h"
 
@@ -29,27 +29,50 @@ struct EmitLibrary : mpt::impl::EmitLibraryBase<EmitLibrary> {
   using EmitLibraryBase::EmitLibraryBase;
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    mpt::cpu::EmitOptions options;
+    std::unique_ptr<mpt::target::Target> emitter = configuredTarget();
+    if (!emitter)
+      return signalPassFailure();
+    mpt::target::LibraryOptions options;
     options.outDir = out.empty() ? "." : std::string(out);
     options.name = name;
     if (options.name.empty())
-      if (auto given = getAttr<MPTDialect::NameAttrHelper>(module))
+      if (auto given = mpt::getAttr<mpt::MPTDialect::NameAttrHelper>(module))
         options.name = given.str();
     if (kind == "static") {
-      options.kind = mpt::cpu::LibraryKind::Static;
+      options.kind = mpt::target::LibraryKind::Static;
     } else if (kind == "object") {
-      options.kind = mpt::cpu::LibraryKind::Object;
+      options.kind = mpt::target::LibraryKind::Object;
     } else if (kind != "shared") {
       module.emitError() << "expected kind=shared, static or object, got '" << kind << "'";
       return signalPassFailure();
     }
-    options.cpu = mcpu;
     options.runtimeLibrary = runtime;
     options.linker = linker;
     options.keepIR = keepIR;
-    if (failed(mpt::cpu::emitLibrary(module, options)))
+    if (failed(emitter->emit(module, options)))
       return signalPassFailure();
     markAllAnalysesPreserved();
+  }
+
+private:
+  /// The target with its flags; null after an error.
+  std::unique_ptr<mpt::target::Target> configuredTarget() {
+    std::unique_ptr<mpt::target::Target> made = mpt::target::createTarget(target);
+    if (!made) {
+      getOperation().emitError() << "expected the name of a target, got '" << target << "'";
+      return nullptr;
+    }
+    for (StringRef word : flags) {
+      auto [name, value] = word.split('=');
+      auto isIt = [name = name](const mpt::target::TargetFlag &flag) { return flag.name == name; };
+      std::optional<std::string> expected =
+          llvm::any_of(made->flags(), isIt) ? made->set(name, value) : "a flag of target " + made->name().str();
+      if (expected) {
+        getOperation().emitError() << "expected " << *expected << ", got '" << word << "'";
+        return nullptr;
+      }
+    }
+    return made;
   }
 };
 

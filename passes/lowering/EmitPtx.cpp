@@ -36,7 +36,7 @@ struct EmitPtx : mpt::impl::EmitPtxBase<EmitPtx> {
     ModuleOp module = getOperation();
     OwningOpRef<ModuleOp> kernels = ModuleOp::create(module.getLoc());
     for (Operation &op : *module.getBody())
-      if (hasAttr<MPTDialect::GridAttrHelper>(&op) || isa<memref::GlobalOp>(op))
+      if (mpt::hasAttr<mpt::MPTDialect::GridAttrHelper>(&op) || isa<memref::GlobalOp>(op))
         kernels->push_back(op.clone());
     FailureOr<std::string> text = mpt::cuda::compileToPtx(*kernels, arch);
     if (failed(text))

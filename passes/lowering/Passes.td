@@ -6,7 +6,7 @@
 include "passes/PassBase.td"
 
 def EmitLibrary : Pass<"lowering-emit-library", "::mlir::ModuleOp"> {
-  let summary = "writes a planned module as a library for the CPU; the module stays as it is";
+  let summary = "writes a planned module as a library of a target; the module stays as it is";
   let dependentDialects = ["::mlir::LLVM::LLVMDialect", "::mlir::cf::ControlFlowDialect", "::mlir::affine::AffineDialect",
     "::mlir::scf::SCFDialect", "::mlir::memref::MemRefDialect", "::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
     "::mlir::vector::VectorDialect", "::mlir::ub::UBDialect", "::mlir::index::IndexDialect"];
@@ -14,8 +14,9 @@ def EmitLibrary : Pass<"lowering-emit-library", "::mlir::ModuleOp"> {
     Option<"out", "out", "std::string", "", "folder to write to">,
     Option<"name", "name", "std::string", "", "stem of the files written; the module's mpt.name if empty">,
     Option<"kind", "kind", "std::string", "\"shared\"", "shared, static or object">,
-    Option<"mcpu", "mcpu", "std::string", "\"native\"", "processor, as LLVM's -mcpu names it">,
-    Option<"runtime", "runtime", "std::string", "", "libmpt_rt.so to link with; the one of this installation if empty; none">,
+    Option<"target", "target", "std::string", "", "target, as --target names it; the default one if empty">,
+    ListOption<"flags", "flags", "std::string", "the target's flags, as in --mcpu=x86-64">,
+    Option<"runtime", "runtime", "std::string", "", "runtime library to link with; the one of this installation if empty; none">,
     Option<"linker", "linker", "std::string", "", "program that links; cc or ld.lld if empty">,
     Option<"keepIR", "keep-ir", "bool", "false", "also write the LLVM IR">
   ];

@@ -20,7 +20,7 @@ struct Plan : mpt::impl::PlanBase<Plan> {
   using PlanBase::PlanBase;
   void runOnOperation() override {
     for (auto function : getOperation().getOps<func::FuncOp>())
-      if (!function.isDeclaration() && !hasAttr<MPTDialect::KernelAttrHelper>(function))
+      if (!function.isDeclaration() && !mpt::hasAttr<mpt::MPTDialect::KernelAttrHelper>(function))
         mpt::memory::plan(function, inPlace);
   }
 };

@@ -17,7 +17,7 @@ namespace {
 struct VerifyPlan : mpt::impl::VerifyPlanBase<VerifyPlan> {
   void runOnOperation() override {
     for (auto function : getOperation().getOps<func::FuncOp>())
-      if (!function.isDeclaration() && !hasAttr<MPTDialect::KernelAttrHelper>(function) &&
+      if (!function.isDeclaration() && !mpt::hasAttr<mpt::MPTDialect::KernelAttrHelper>(function) &&
           failed(mpt::memory::verifyPlan(function)))
         return signalPassFailure();
     markAllAnalysesPreserved();

@@ -185,7 +185,7 @@ private:
         builder, NameLoc::get(name), TypeRange(have.clone(type)), ValueRange(value), builder.getStringAttr(""),
         builder.getStringAttr("Cast"), builder.getI64IntegerAttr(castVersion()),
         builder.getDictionaryAttr(builder.getNamedAttr("to", builder.getI64IntegerAttr(onnx::elementTypeNumber(type)))),
-        ArrayAttr(), builder.getArrayAttr(name), 0);
+        ArrayAttr(), builder.getArrayAttr(name), StringAttr(), ArrayAttr(), ArrayAttr(), UnitAttr(), 0);
     ++numCasts;
     return cast = node.getResult(0);
   }

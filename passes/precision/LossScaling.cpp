@@ -33,7 +33,7 @@ constexpr unsigned maxLosses = 64;
 
 /// The loss that a seed belongs to; empty where there is one.
 StringRef lossOf(Operation *seed) {
-  auto name = getAttr<MPTDialect::SeedAttrHelper>(seed);
+  auto name = dyn_cast_or_null<StringAttr>(getAttr<MPTDialect::SeedAttrHelper>(seed));
   return name ? name.getValue() : StringRef();
 }
 std::string stateName(StringRef what, StringRef loss) { return loss.empty() ? what.str() : (what + "." + loss).str(); }
@@ -96,7 +96,7 @@ private:
       if (Operation *other = SymbolTable::lookupSymbolIn(module, name))
         return other->emitOpError() << "expected no state named " << name << " before precision-loss-scaling";
       train::StateOp::create(builder, module.getLoc(), name, type, train::Role::scale, StringAttr(),
-                             DenseElementsAttr::get(type, value));
+                             DenseElementsAttr::get(type, value), /*frozen=*/false, StringAttr());
       return success();
     };
     for (StringRef loss : losses)

@@ -113,7 +113,7 @@ private:
       if (!direct) {
         OpBuilder builder(read);
         auto added = train::ReadOp::create(builder, read.getLoc(), narrow, read.getStateAttr());
-        if (Attribute decision = getAttr<MPTDialect::PrecisionAttrHelper>(read))
+        if (auto decision = getAttr<MPTDialect::PrecisionAttrHelper>(read))
           setAttr<MPTDialect::PrecisionAttrHelper>(added, decision);
         direct = added;
       }
@@ -130,7 +130,8 @@ private:
     if (SymbolTable::lookupSymbolIn(getOperation(), name))
       return state.emitOpError() << "expected no state named " << name << ", which the master needs";
     auto master = train::StateOp::create(builder, state.getLoc(), name, wide, train::Role::master,
-                                         builder.getStringAttr(state.getSymName()), state.getValueAttr());
+                                         builder.getStringAttr(state.getSymName()), state.getValueAttr(),
+                                         /*frozen=*/false, StringAttr());
     ++numMasters;
     state.setType(narrow);
     state.removeValueAttr();

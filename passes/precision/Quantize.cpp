@@ -95,7 +95,7 @@ private:
     int64_t count = numbers.size();
     auto add = [&](StringRef name, RankedTensorType type, float fill) {
       train::StateOp::create(builder, NameLoc::get(builder.getStringAttr(name)), name, type, train::Role::statistic,
-                             StringAttr(), DenseElementsAttr::get(type, fill));
+                             StringAttr(), DenseElementsAttr::get(type, fill), /*frozen=*/false, StringAttr());
     };
     add(kHistory, RankedTensorType::get({count, settings.tensorScaling.history}, builder.getF32Type()), 0);
     add(kScales, RankedTensorType::get({count}, builder.getF32Type()), 1);

@@ -22,9 +22,13 @@ class Tensor(ctypes.Structure):
     _fields_ = [("name", c_char_p), ("dtype", c_int32), ("rank", c_int32), ("shape", POINTER(c_int64)), ("data", c_void_p)]
 
 
+class Option(ctypes.Structure):
+    _fields_ = [("key", c_char_p), ("value", c_char_p)]
+
+
 class Options(ctypes.Structure):
     _fields_ = [("threads", c_int32), ("set_seed", c_int32), ("seed", c_uint64), ("weights", c_char_p),
-                ("device", c_int32)]
+                ("device", c_int32), ("options", POINTER(Option)), ("num_options", c_int64)]
 
 
 class Metrics(ctypes.Structure):
@@ -59,39 +63,41 @@ PROTOTYPES = {
 }
 
 
-def builds():
-    """Build folders that may hold the binaries, the one of MPT_OPT first."""
-    tool = os.environ.get("MPT_OPT")
-    if tool:
-        yield pathlib.Path(tool).resolve().parent.parent
+DEFAULT_RUNTIME = "libmpt_rt.so"
+_build = None  # where use_build() says that the binaries are
+
+
+def use_build(folder) -> None:
+    """Takes the compiler and the runtimes of a build folder (bin/, lib/) from here on."""
+    global _build
+    _build = pathlib.Path(folder).resolve()
+
+
+def candidates(folder: str, name: str):
+    """Where a binary may lie: in the folder of use_build(), beside the package, in its repository's build folders."""
+    if _build:
+        yield _build / folder / name
+    yield PACKAGE / folder / name
     root = PACKAGE.parent.parent / "build"
-    yield root / "release"
+    yield root / "release" / folder / name
     if root.is_dir():
-        yield from sorted(p for p in root.iterdir() if p.is_dir() and p.name != "release")
+        yield from sorted(p / folder / name for p in root.iterdir() if p.is_dir() and p.name != "release")
 
 
 def find_compiler() -> str:
-    """Path of mpt-opt: $MPT_OPT, beside the package, in its repository's build folders, or on the PATH."""
-    if os.environ.get("MPT_OPT"):
-        return os.environ["MPT_OPT"]
-    for path in [PACKAGE / "bin" / "mpt-opt", *(b / "bin" / "mpt-opt" for b in builds())]:
+    """Path of mpt-opt: in use_build()'s folder, beside the package, in its repository's build folders, or on the PATH."""
+    for path in candidates("bin", "mpt-opt"):
         if path.is_file():
             return str(path)
     found = shutil.which("mpt-opt")
     if not found:
-        raise FileNotFoundError("mpt-opt not found: build it, put it on the PATH or set MPT_OPT")
+        raise FileNotFoundError("mpt-opt not found: build it, put it on the PATH, or name its build with mpt.use_build(folder)")
     return found
 
 
-NAMES = {"cpu": ("MPT_RT", "libmpt_rt.so"), "cuda": ("MPT_RT_CUDA", "libmpt_rt_cuda.so")}
-
-
-def find_runtime(target: str = "cpu") -> str:
-    """Path of a target's runtime: $MPT_RT (or $MPT_RT_CUDA), beside the package, or beside the compiler."""
-    variable, name = NAMES[target]
-    if os.environ.get(variable):
-        return os.environ[variable]
-    for path in [PACKAGE / "lib" / name, *(b / "lib" / name for b in builds())]:
+def find_runtime(name: str = DEFAULT_RUNTIME) -> str:
+    """Path of a runtime library: as for the compiler, or beside the compiler that is on the PATH."""
+    for path in candidates("lib", name):
         if path.is_file():
             return str(path)
     tool = shutil.which("mpt-opt")
@@ -100,12 +106,12 @@ def find_runtime(target: str = "cpu") -> str:
 
 
 class Runtime:
-    """One target's runtime. Emitted libraries for the CPU resolve their calls against the whole process; those for CUDA
-    against their own runtime alone, so that a process may hold both."""
+    """One target's runtime library. Emitted libraries for the CPU resolve their calls against the whole process; others
+    against their own runtime alone, so that a process may hold several."""
 
-    def __init__(self, target: str):
+    def __init__(self, name: str, target: str, path: str):
         self.target = target
-        self.library = ctypes.CDLL(find_runtime(target), mode=ctypes.RTLD_GLOBAL if target == "cpu" else ctypes.RTLD_LOCAL)
+        self.library = ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL if name == DEFAULT_RUNTIME else ctypes.RTLD_LOCAL)
         for name, arguments in PROTOTYPES.items():
             function = getattr(self.library, name)
             function.argtypes, function.restype = arguments, c_int32
@@ -143,22 +149,19 @@ class Runtime:
 _runtimes = {}
 
 
-def runtime(target: str) -> Runtime:
-    """A target's runtime, loaded at first use."""
-    if target not in _runtimes:
-        _runtimes[target] = Runtime(target)
-    return _runtimes[target]
-
-
-def target_of(path) -> str:
-    """The target that a model was compiled for, by its manifest."""
+def runtime_of(path, library=None) -> Runtime:
+    """The runtime of the target that a model was compiled for, by its manifest, or `library`; loaded at first use."""
     path = pathlib.Path(os.fsdecode(path))
     found = list(path.glob("*.json")) if path.is_dir() else [path.with_name(path.stem.removeprefix("lib") + ".json")]
+    name, target = DEFAULT_RUNTIME, "cpu"
     for manifest in found:
         try:
-            target = json.loads(manifest.read_text()).get("target")
-        except (OSError, ValueError, AttributeError):
+            entries = json.loads(manifest.read_text())
+            name, target = entries["runtime"], entries["target"]
+            break
+        except (OSError, ValueError, KeyError, TypeError):
             continue
-        if target in NAMES:
-            return target
-    return "cpu"
+    file = os.fsdecode(library) if library is not None else find_runtime(name)
+    if file not in _runtimes:
+        _runtimes[file] = Runtime(name, target, file)
+    return _runtimes[file]

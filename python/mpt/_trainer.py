@@ -31,6 +31,8 @@ class Trainer:
     seed     seed of dropout; None keeps the one in the weights file
     weights  safetensors file of initial values; None means the one beside the library
     device   number of the CUDA device, for models compiled for CUDA
+    options  further options of the target's runtime by name, such as {"profile": 40}; for CUDA see docs/cuda.md
+    runtime  path of the runtime library; None means the one beside the package or the compiler
 
     Inputs are dicts from name to array: numpy, anything with the buffer protocol, or DLPack (a torch tensor). They are
     not copied when they are dense and aligned to 64 bytes. For a model compiled for CUDA they may also lie on its device
@@ -38,18 +40,22 @@ class Trainer:
     `with` block, releases its memory; every later call raises ValueError.
     """
 
-    def __init__(self, path, *, threads: int = 0, seed: int | None = None, weights=None, device: int = 0):
+    def __init__(self, path, *, threads: int = 0, seed: int | None = None, weights=None, device: int = 0,
+                 options: dict | None = None, runtime=None):
         self._trainer = c_void_p()
         self._model = c_void_p()
-        self._runtime = _native.runtime(_native.target_of(path))
+        self._runtime = _native.runtime_of(path, runtime)
         self._device = device
         call = self._runtime.call
         call("mpt_model_load", os.fsencode(path), byref(self._model))
         if not 0 <= threads < 2**31:
             raise ValueError(f"expected a number of threads of 0 or more, got {threads}")
-        options = _native.Options(threads, seed is not None, (seed or 0) & (2**64 - 1),
-                                  os.fsencode(weights) if weights is not None else None, device)
-        call("mpt_trainer_create", self._model, byref(options), byref(self._trainer))
+        pairs = [_native.Option(key.encode(), os.fsencode(value) if isinstance(value, (str, os.PathLike)) else b"%d" % value)
+                 for key, value in (options or {}).items()]
+        settings = _native.Options(threads, seed is not None, (seed or 0) & (2**64 - 1),
+                                   os.fsencode(weights) if weights is not None else None, device,
+                                   (_native.Option * len(pairs))(*pairs), len(pairs))
+        call("mpt_trainer_create", self._model, byref(settings), byref(self._trainer))
         self._shapes = {t.name.decode(): tuple(t.shape[:t.rank]) for t in self._parameters()}
 
     def close(self) -> None:

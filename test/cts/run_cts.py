@@ -28,6 +28,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path[:0] = [str(ROOT / "test" / "python"), str(ROOT / "python")]
 from mpt_run import KINDS, tool, write_tensors  # noqa: E402
+from standin import library  # noqa: E402
 
 TYPES = {mlir: np.dtype(kind) for kind, _, mlir in KINDS}
 FUNCTION = re.compile(r"^func\.func @(\w+)\((.*?)\)\s*(?:->\s*(\([^)]*\)|tensor<[^>]*>)\s*)?\{\n(.*?)^\}", re.S | re.M)
@@ -140,8 +141,9 @@ class Cuda(Cpu):
     def __init__(self, module, folder, options):
         import mpt
         self.mpt_opt(module, "--from=fusion", "--target=cuda", "--arch=host", "--emit=library", "-o", f"{folder}/library")
-        self.folder, self.trainer = folder, mpt.Trainer(f"{folder}/library")
-        self.standin = ctypes.CDLL(os.environ["MPT_CUDA_DRIVER"])
+        options = {name: library(tool().parents[1]) for name in ("driver", "cublaslt", "cudnn")}
+        self.folder, self.trainer = folder, mpt.Trainer(f"{folder}/library", options={**options, "cache": ""})
+        self.standin = ctypes.CDLL(options["driver"])
         self.standin.standin_violations.restype = ctypes.c_char_p
 
     def run(self, case, inputs):
@@ -151,13 +153,6 @@ class Cuda(Cpu):
         self.standin.standin_reset()
         if violations:
             raise RuntimeError(violations)
-
-    @staticmethod
-    def environment():
-        standin = str(tool().parent.parent / "lib" / "libcuda_standin.so")
-        for variable in ("MPT_CUDA_DRIVER", "MPT_CUBLASLT", "MPT_CUDNN"):
-            os.environ.setdefault(variable, standin)
-        os.environ["MPT_CUDA_CACHE"] = ""
 
 
 ASSEMBLER = shutil.which("ptxas") or shutil.which("ptxas", path="/usr/local/cuda/bin")
@@ -216,8 +211,8 @@ def main():
     parser.add_argument("--assemble", metavar="ARCHS", default="sm_80,sm_90,sm_100", help="for gpu-on-cpu: what ptxas assembles the kernels for")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    if options.target == "cuda":
-        Cuda.environment()
+    import mpt
+    mpt.use_build(tool().parents[1])
     skips, passed, failed, skipped = read_skips(), 0, 0, 0
     for kind in options.types.split(","):
         for file, group in cases(kind).items():

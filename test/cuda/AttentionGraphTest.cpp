@@ -295,11 +295,13 @@ void testDeclined(CudaDevice &device, ConvLibrary &library) {
 int main() {
   standIn().reset();
   const cu::Driver *api = nullptr;
-  if (!EXPECT(openDriver(api) == MPT_OK))
+  if (!EXPECT(openDriver(STANDIN, api) == MPT_OK))
     return finish("attention graphs");
   mpt_module_desc module{};
   module.name = "none";
-  CudaDevice device(*api, module);
+  CudaOptions options;
+  options.cudnn = options.cublaslt = STANDIN;
+  CudaDevice device(*api, module, options);
   if (!EXPECT(device.open(0) == MPT_OK))
     return finish("attention graphs");
   ContextScope scope(device);

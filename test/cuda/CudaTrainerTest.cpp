@@ -37,13 +37,10 @@ struct Reference {
 
 bool near(double a, double b) { return std::abs(a - b) <= 1e-5 * (1 + std::abs(b)); }
 
-mpt_trainer *make(const std::string &weights, const char *file = LINEAR_DIR "/liblinear-cuda.so") {
+mpt_trainer *make(const TrainerOptions &options, const char *file = LINEAR_DIR "/liblinear-cuda.so") {
   mpt_model *model = nullptr;
   mpt_trainer *trainer = nullptr;
-  mpt_trainer_options options{};
-  options.weights = weights.c_str();
-  if (!EXPECT(mpt_model_load(file, &model) == MPT_OK) ||
-      !EXPECT(mpt_trainer_create(model, &options, &trainer) == MPT_OK)) {
+  if (!EXPECT(mpt_model_load(file, &model) == MPT_OK) || !EXPECT(options.create(model, &trainer) == MPT_OK)) {
     fprintf(stderr, "%s\n", mpt_last_error());
     exit(1);
   }
@@ -184,8 +181,8 @@ void masked(const std::string &weights) {
 }
 
 /// Products of a trainer's first step, in which algorithms are tried.
-int64_t productsOfFirstStep(const std::string &weights, const StandInLibrary &standin) {
-  mpt_trainer *trainer = make(weights);
+int64_t productsOfFirstStep(const TrainerOptions &options, const StandInLibrary &standin) {
+  mpt_trainer *trainer = make(options);
   auto in = inputs();
   int64_t before = standin.now().products;
   EXPECT(mpt_trainer_step(trainer, in.data(), 2, nullptr) == MPT_OK);
@@ -198,8 +195,8 @@ int64_t productsOfFirstStep(const std::string &weights, const StandInLibrary &st
 /// Algorithms that were found stay in a file; one that is of no use any more is looked for again.
 void cached(const std::string &weights, const StandInLibrary &standin) {
   std::string path = weights + ".folder/algorithms";
-  setenv("MPT_CUDA_CACHE", path.c_str(), 1);
-  int64_t searched = productsOfFirstStep(weights, standin), known = productsOfFirstStep(weights, standin);
+  TrainerOptions options = TrainerOptions(weights).set("cache", path);
+  int64_t searched = productsOfFirstStep(options, standin), known = productsOfFirstStep(options, standin);
   EXPECT(known > 0 && searched > 2 * known);
   FILE *file = fopen(path.c_str(), "r+");
   if (EXPECT(file != nullptr)) {
@@ -208,15 +205,13 @@ void cached(const std::string &weights, const StandInLibrary &standin) {
     fputs("no line of ours\nneither\tthis\n", file);
     fclose(file);
   }
-  EXPECT(productsOfFirstStep(weights, standin) == known);
+  EXPECT(productsOfFirstStep(options, standin) == known);
   setenv("MPT_STANDIN_REFUSE", "0", 1); // the algorithm that was chosen
-  EXPECT(productsOfFirstStep(weights, standin) > known);
+  EXPECT(productsOfFirstStep(options, standin) > known);
   unsetenv("MPT_STANDIN_REFUSE");
-  setenv("MPT_CUDA_SEARCH", "0", 1);
+  options.set("search", "0");
   unlink(path.c_str());
-  EXPECT(productsOfFirstStep(weights, standin) == known);
-  unsetenv("MPT_CUDA_SEARCH");
-  setenv("MPT_CUDA_CACHE", "", 1);
+  EXPECT(productsOfFirstStep(options, standin) == known);
   unlink(path.c_str());
   rmdir((weights + ".folder").c_str());
 }

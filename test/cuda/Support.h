@@ -12,13 +12,42 @@
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
+#include <map>
 #include <string>
 #include <unistd.h>
 #include <vector>
 
 namespace mpt::test {
 
-/// The stand-in, which the runtime will open as driver, cuBLASLt and cuDNN.
+/// Options of trainers: the stand-in in the place of driver, cuBLASLt and cuDNN.
+class TrainerOptions {
+public:
+  TrainerOptions(std::string weights, int device = 0) // a path alone will do
+      : weights(std::move(weights)), device(device) {}
+  TrainerOptions &set(const std::string &key, const std::string &value) {
+    values[key] = value;
+    return *this;
+  }
+  mpt_status create(mpt_model *model, mpt_trainer **trainer) const {
+    std::vector<mpt_option> list;
+    for (const auto &[key, value] : values)
+      list.push_back({key.c_str(), value.c_str()});
+    mpt_trainer_options options{};
+    options.weights = weights.c_str();
+    options.device = device;
+    options.options = list.data();
+    options.num_options = static_cast<int64_t>(list.size());
+    return mpt_trainer_create(model, &options, trainer);
+  }
+
+private:
+  std::string weights;
+  int device;
+  std::map<std::string, std::string> values = {
+      {"driver", STANDIN}, {"cublaslt", STANDIN}, {"cudnn", STANDIN}, {"cache", ""}};
+};
+
+/// The stand-in itself.
 struct StandInLibrary {
   void (*counts)(StandInCounts *);
   void (*reset)();
@@ -28,9 +57,6 @@ struct StandInLibrary {
   void (*foreign)(int);
 
   StandInLibrary() {
-    for (const char *variable : {"MPT_CUDA_DRIVER", "MPT_CUBLASLT", "MPT_CUDNN"})
-      setenv(variable, STANDIN, 0);
-    setenv("MPT_CUDA_CACHE", "", 0);
     void *library = dlopen(STANDIN, RTLD_NOW | RTLD_LOCAL);
     if (!library) {
       fprintf(stderr, "%s\n", dlerror());

@@ -51,6 +51,7 @@ import sys
 import numpy as np
 import mpt
 lib, threads, begin, end, load, save = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), *sys.argv[5:7]
+mpt.use_build(sys.argv[7])
 trainer = mpt.Trainer(lib, threads=threads, seed=3)
 if load:
     trainer.load(load)
@@ -83,9 +84,8 @@ def library(request, tmp_path_factory):
 def train(library, threads, begin, end, save, load=""):
     """Trains from step `begin` to `end`; returns what the saved file holds and what the process said."""
     # Spinning threads would starve each other where tests share the processor.
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": "2",
-                   "MPT_RT": str(BUILD / "lib" / "libmpt_rt.so")}
-    said = subprocess.run([sys.executable, "-c", TRAIN, library, str(threads), str(begin), str(end), str(load), str(save)],
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": "2"}
+    said = subprocess.run([sys.executable, "-c", TRAIN, library, str(threads), str(begin), str(end), str(load), str(save), str(BUILD)],
                           env=environment, check=True, capture_output=True, text=True).stdout.split()
     return pathlib.Path(save).read_bytes(), int(said[0]), float(said[1])
 

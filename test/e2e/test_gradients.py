@@ -177,9 +177,8 @@ def compiled(name, optimizer, folder, loss="none"):
 
 
 @pytest.fixture(autouse=True)
-def tools(monkeypatch):
-    monkeypatch.setenv("MPT_OPT", str(BUILD / "bin" / "mpt-opt"))
-    monkeypatch.setenv("MPT_RT", str(BUILD / "lib" / "libmpt_rt.so"))
+def tools():
+    mpt.use_build(BUILD)
 
 
 def sgd(p, g, state, t):

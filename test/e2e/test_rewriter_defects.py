@@ -27,8 +27,8 @@ WEIGHT = (RNG.standard_normal((8, 8)) / 4).astype(np.float32)
 
 
 @pytest.fixture(autouse=True)
-def compiler(monkeypatch):
-    monkeypatch.setenv("MPT_OPT", str(BUILD / "bin" / "mpt-opt"))
+def compiler():
+    mpt.use_build(BUILD)
 
 
 def model(signature, body, opset=18, **initializers):

@@ -22,6 +22,11 @@ def build_folder() -> pathlib.Path:
     return max(built, key=lambda p: p.stat().st_mtime).parents[3]
 
 
+if os.environ.get("MPT_BUILD"):
+    import mpt
+    mpt.use_build(os.environ["MPT_BUILD"])
+
+
 def write_safetensors(path, tensors: dict, metadata: dict | None = None) -> None:
     header, data = {}, b""
     for name, array in tensors.items():
@@ -59,7 +64,7 @@ INITIAL = {
 def linear(tmp_path, monkeypatch):
     """A folder as mpt.compile writes it, holding the model prediction = x w + b."""
     build = build_folder()
-    monkeypatch.setenv("MPT_RT", str(build / "lib" / "libmpt_rt.so"))
+    monkeypatch.setattr("mpt._native._build", build)
     shutil.copy(build / "test" / "capi" / "linear" / "liblinear.so", tmp_path)
     write_safetensors(tmp_path / "linear.safetensors", INITIAL)
     return tmp_path

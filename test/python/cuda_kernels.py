@@ -252,8 +252,7 @@ def check(build, model, flags, batch, folder, cudnn=True, tamper=lambda text: te
     (folder / "seen.mlir").write_text(tamper(step.with_outputs([what for what in seen if what[2] not in written])))
     words(opt, folder / "seen.mlir", "--from=memory", "--target=cuda", "--arch=host", "--quiet", "-o", folder / "seen")
     np.savez(folder / "batch.npz", **batch)
-    environment = {**cuda_steps.environment(build, cudnn),
-                   "PYTHONPATH": os.pathsep.join([str(cuda_steps.ROOT / "python"), str(pathlib.Path(__file__).parent)])}
+    environment = cuda_steps.environment(build, cudnn)
     problems, distances = [], []
     words(sys.executable, __file__, folder / "plain", *(folder / name for name in ("state0.safetensors", "batch.npz", "state1.safetensors")),
           env=environment)
@@ -268,11 +267,9 @@ def check(build, model, flags, batch, folder, cudnn=True, tamper=lambda text: te
 
 
 def main(library, state, *rest):
-    import ctypes
-
-    import mpt
     from mpt_run import read_tensors, write_tensors
-    with mpt.Trainer(library) as trainer:
+    from standin import standin, trainer as make_trainer
+    with make_trainer(library) as trainer:
         batch, *rest = rest
         known = trainer.inputs()
         feeds = {name: value for name, value in np.load(batch).items() if name in known}
@@ -292,9 +289,7 @@ def main(library, state, *rest):
     rate = {} if "learning_rate" not in known else {"learning_rate": np.array(0.01, np.float32)}
     write_tensors(inputs, {**rate, **feeds, **{name: value for name, value in found.items() if name.startswith("value")}})
     write_tensors(values, found)
-    standin = ctypes.CDLL(os.environ["MPT_CUDA_DRIVER"])
-    standin.standin_violations.restype = ctypes.c_char_p
-    print(standin.standin_violations().decode())
+    print(standin().standin_violations().decode())
 
 
 if __name__ == "__main__":

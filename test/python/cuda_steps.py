@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """A training step for CUDA and one for the CPU, both run here: kernels for the GPU as loops on the host, and the stand-in in the
 place of driver, cuBLASLt and cuDNN. As a program: trains one library (cuda_steps.py LIBRARY BATCH.npz OUT.npz)."""
-import os
 import pathlib
 import subprocess
 import sys
 from dataclasses import dataclass
 
 import numpy as np
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from standin import environment  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TAKEN, MOST = 2, 24  # steps that moved the parameters, and steps in all (a loss scale may skip some)
@@ -20,13 +22,6 @@ class Distance:
     all: float   # relative to the movement, over all parameters
     each: dict   # of every parameter, absolute
     moved: dict  # what every parameter moved by in the other run
-
-
-def environment(build, cudnn=True):
-    standin = str(build / "lib" / "libcuda_standin.so")
-    return {**os.environ, "PYTHONPATH": str(ROOT / "python"), "MPT_RT": str(build / "lib" / "libmpt_rt.so"),
-            "MPT_RT_CUDA": str(build / "lib" / "libmpt_rt_cuda.so"), "MPT_CUDA_DRIVER": standin, "MPT_CUBLASLT": standin,
-            "MPT_CUDNN": standin if cudnn else "none", "MPT_CUDA_CACHE": "", "OMP_NUM_THREADS": "1"}
 
 
 def compile_step(build, model, out, flags, cuda):
@@ -91,11 +86,9 @@ def judge(cuda, cpu, exact):
 
 
 def main(library, batch, out):
-    import ctypes
-
-    import mpt
+    from standin import standin, trainer as make_trainer
     feeds = dict(np.load(batch))
-    with mpt.Trainer(library) as trainer:
+    with make_trainer(library) as trainer:
         feeds = {name: value for name, value in feeds.items() if name in trainer.inputs()}
         found = {"before/" + name: value for name, value in trainer.parameters().items()}
         losses, taken = [], 0
@@ -105,11 +98,7 @@ def main(library, batch, out):
             taken += not result.skipped
         found.update({"after/" + name: value for name, value in trainer.parameters().items()})
         cuda = trainer.manifest["target"] == "cuda"
-    violations = ""
-    if cuda:
-        standin = ctypes.CDLL(os.environ["MPT_CUDA_DRIVER"])
-        standin.standin_violations.restype = ctypes.c_char_p
-        violations = standin.standin_violations().decode()
+    violations = standin().standin_violations().decode() if cuda else ""
     np.savez(out, loss=np.float64(losses), taken=taken, violations=violations, **found)
 
 

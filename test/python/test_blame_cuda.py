@@ -11,20 +11,20 @@ import numpy as np
 import onnx
 import pytest
 from conftest import build_folder
-from cuda_steps import environment
 from planted import PLANTED, write_case
+from standin import environment
 
 # Prints what each step of each library said; arguments: LIBRARY and BATCH.npz in turn. Narrow types travel as bytes.
 STEPS = """
-import ctypes, json, os, sys
+import json, sys
 import ml_dtypes, numpy as np
 import mpt
-standin, said = ctypes.CDLL(os.environ["MPT_CUDA_DRIVER"]), []
-standin.standin_violations.restype = ctypes.c_char_p
+from standin import standin as library, trainer as make_trainer
+standin, said = library(), []
 for folder, batch in zip(sys.argv[1::2], sys.argv[2::2]):
     batch = {name.partition("/")[0]: value.view(name.partition("/")[2] or value.dtype) for name, value in np.load(batch).items()}
     standin.standin_reset()
-    with mpt.Trainer(folder) as trainer:
+    with make_trainer(folder) as trainer:
         try:
             trainer.start(batch)
             said.append("")

@@ -17,7 +17,7 @@ def compiler(tmp_path, monkeypatch):
         path = tmp_path / "mpt-opt"
         path.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {tmp_path}/arguments\n{script}\n')
         path.chmod(path.stat().st_mode | stat.S_IXUSR)
-        monkeypatch.setenv("MPT_OPT", str(path))
+        monkeypatch.setattr("mpt._compile.find_compiler", lambda: str(path))
         return lambda: (tmp_path / "arguments").read_text().split("\n")[:-1]
 
     return install
@@ -50,7 +50,7 @@ def test_crash(compiler, tmp_path):
 
 
 def test_missing_compiler(monkeypatch, tmp_path):
-    monkeypatch.setenv("MPT_OPT", str(tmp_path / "none"))
+    monkeypatch.setattr("mpt._compile.find_compiler", lambda: str(tmp_path / "none"))
     with pytest.raises(mpt.CompileError, match="cannot run"):
         mpt.compile("model.onnx", out=tmp_path)
 

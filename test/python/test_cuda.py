@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from conftest import build_folder
 from cuda_models import cnn, convolutions, mlp, normalized, transformer
+from standin import environment, library
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -22,7 +23,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 STEPS = """
 import ctypes, json, sys
 import numpy as np
-import mpt
+from standin import standin as library, trainer as make_trainer
 folder, out = sys.argv[1:]
 data = np.load(folder + "/data.npz")
 losses = {}
@@ -30,15 +31,13 @@ class Counts(ctypes.Structure):
     _fields_ = [(n, ctypes.c_int64) for n in (
         "synchronizations allocations frees live peak launches products convolutions to_device to_host on_device fills "
         "enqueued graphs captures violations").split()]
-import os
-standin = ctypes.CDLL(os.environ["MPT_CUDA_DRIVER"])
-standin.standin_violations.restype = ctypes.c_char_p
+standin = library()
 def counts():
     c = Counts()
     standin.standin_counts(ctypes.byref(c))
     return c
 for target in ("cpu", "cuda"):
-    with mpt.Trainer(folder + "/" + target) as trainer:
+    with make_trainer(folder + "/" + target) as trainer:
         batch = {"x": data["x"], "target": data["labels"]}
         names = [n for n in trainer.inputs() if n not in ("x", "learning_rate")]
         batch = {"x": data["x"], names[0]: data["labels"]}
@@ -67,10 +66,9 @@ json.dump(losses, open(out, "w"))
 """
 
 
-def train(tmp_path, make, policy, cudnn=True, lr="1e-2", **variables):
+def train(tmp_path, make, policy, cudnn=True, lr="1e-2", options=None, **variables):
     build = build_folder()
-    standin = build / "lib" / "libcuda_standin.so"
-    if not standin.exists() or not (build / "bin" / "mpt-opt").exists():
+    if not os.path.exists(library(build)) or not (build / "bin" / "mpt-opt").exists():
         pytest.skip("the compiler or the stand-in is not built")
     x = make(tmp_path / "m.onnx")
     np.savez(tmp_path / "data.npz", x=x, labels=np.arange(len(x), dtype=np.int64) % 5)
@@ -78,11 +76,8 @@ def train(tmp_path, make, policy, cudnn=True, lr="1e-2", **variables):
         subprocess.run([build / "bin" / "mpt-opt", tmp_path / "m.onnx", "--loss=softmax-cross-entropy", f"--optimizer=adamw,lr={lr}",
                         f"--policy={policy}", "--quiet", "-o", tmp_path / target, *flags], check=True)
     out = tmp_path / "losses.json"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "MPT_RT": str(build / "lib" / "libmpt_rt.so"),
-                   "MPT_RT_CUDA": str(build / "lib" / "libmpt_rt_cuda.so"), "MPT_CUDA_DRIVER": str(standin),
-                   "MPT_CUBLASLT": str(standin), "MPT_CUDNN": str(standin) if cudnn else "none", "MPT_CUDA_CACHE": "",
-                   "OMP_NUM_THREADS": "1", "MPT_STANDIN_LOG": str(tmp_path / "calls"), **variables}
-    subprocess.run([sys.executable, "-c", textwrap.dedent(STEPS), str(tmp_path), str(out)], check=True, env=environment)
+    subprocess.run([sys.executable, "-c", textwrap.dedent(STEPS), str(tmp_path), str(out)], check=True,
+                   env=environment(build, cudnn, options, MPT_STANDIN_LOG=str(tmp_path / "calls"), **variables))
     return json.loads(out.read_text())
 
 
@@ -106,7 +101,7 @@ def test_steps_agree_with_the_cpu(tmp_path, make, cudnn, policy):
 @pytest.mark.parametrize("rank, policy, way", [(1, "fp32", "implicit"), (2, "fp32", "implicit"), (3, "fp32", "implicit"), (2, "fp32", "columns"),
                                                (2, "amp-f16", "implicit"), (3, "amp-bf16", "implicit"), (2, "fp8-hybrid", "implicit")])
 def test_convolutions_without_cudnn(tmp_path, rank, policy, way):
-    result = train(tmp_path, lambda path: convolutions(path, rank), policy, cudnn=False, lr="1e-3", MPT_CUDA_CONV=way)
+    result = train(tmp_path, lambda path: convolutions(path, rank), policy, cudnn=False, lr="1e-3", options={"convolutions": way})
     np.testing.assert_allclose(result["cuda"], result["cpu"], rtol={**TOLERANCE, **EIGHT_BITS}[policy])
     for name, value in result["cpu state"].items() if policy == "fp32" else []:
         if ".moment1" in name:  # the gradient of the first step

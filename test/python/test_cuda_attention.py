@@ -40,7 +40,7 @@ def test_cudnn_may_decline(tmp_path):
 @pytest.mark.parametrize("most", ["4000", "7000"])
 def test_heads_take_turns(tmp_path, most):
     """Scratch for the scores of one head, and for those of one batch."""
-    result = train(tmp_path, lambda path: attention(path, "both"), "amp-f16", cudnn=False, lr="1e-3", MPT_CUDA_SCORE_BYTES=most)
+    result = train(tmp_path, lambda path: attention(path, "both"), "amp-f16", cudnn=False, lr="1e-3", options={"score-bytes": most})
     np.testing.assert_allclose(result["cuda"], result["cpu"], rtol=TOLERANCE["amp-f16"])
     assert result["violations"] == "" and result["live"] == 0 and (result["waits"], result["graphs"]) == (0, 4)
 

@@ -45,7 +45,7 @@ def test_products_make_activations_and_sums(tmp_path, policy, way):
 
 
 def test_the_faster_way_is_taken_and_remembered(tmp_path):
-    variables = {"MPT_STANDIN_SLOW_EPILOGUES": "1", "MPT_CUDA_CACHE": str(tmp_path / "algorithms"), "MPT_CUDA_EAGER": "1"}
+    variables = {"MPT_STANDIN_SLOW_EPILOGUES": "1", "options": {"cache": str(tmp_path / "algorithms"), "eager": 1}}
     result = train(tmp_path, feedforward, "amp-bf16", **variables)
     np.testing.assert_allclose(result["cuda"], result["cpu"], rtol=TOLERANCE["amp-bf16"])
     assert epilogues(tmp_path) & CHAINED == CHAINED, "every epilogue was tried"

@@ -55,8 +55,7 @@ def test_readme_example(tmp_path):
     (tmp_path / "make_model.py").write_text(make_model)
     (tmp_path / "train.py").write_text(train)
     folders = [os.path.dirname(sys.executable), os.path.join(BUILD, "bin"), os.environ["PATH"]]
-    environment = {**os.environ, "PATH": os.pathsep.join(folders), "MPT_OPT": os.path.join(BUILD, "bin", "mpt-opt"),
-                   "PYTHONPATH": os.path.join(ROOT, "python")}
+    environment = {**os.environ, "PATH": os.pathsep.join(folders), "PYTHONPATH": os.path.join(ROOT, "python")}
     result = subprocess.run(["bash", "-euc", commands + "python train.py"], cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert result.returncode == 0, result.stdout + result.stderr
     accuracy = float(re.search(r"has not seen: ([0-9.]+)", result.stdout).group(1))

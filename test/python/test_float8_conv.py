@@ -44,7 +44,7 @@ def network(path):
 
 @pytest.mark.parametrize("policy", ["fp8-e5m2", "fp8-current", "fp8-hybrid"])
 def test_convolutions_step_as_the_interpreter(policy, tmp_path):
-    os.environ.setdefault("MPT_OPT", str(BUILD / "bin" / "mpt-opt"))
+    mpt.use_build(BUILD)
     model = network(tmp_path / "network.onnx")
     mpt.compile(model, policy=policy, out=tmp_path / "library", **FLAGS)
     mpt.compile(model, policy=policy, out=tmp_path / "step.mlir", emit="mlir", to="precision", **FLAGS)

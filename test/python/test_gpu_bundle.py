@@ -8,17 +8,18 @@ import sys
 
 import pytest
 from conftest import build_folder
+from standin import library
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
-def environment():
-    standin = str(build_folder() / "lib" / "libcuda_standin.so")
-    return {**os.environ, **dict.fromkeys(("MPT_CUDA_DRIVER", "MPT_CUBLASLT", "MPT_CUDNN"), standin), "OMP_NUM_THREADS": "1"}
+def options():
+    return [f"--option={name}={library(build_folder())}" for name in ("driver", "cublaslt", "cudnn")]
 
 
 def run(bundle, *arguments, **variables):
-    done = subprocess.run([sys.executable, bundle / "run.py", *arguments], env={**environment(), **variables}, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, bundle / "run.py", *arguments, *options()], env={**os.environ, "OMP_NUM_THREADS": "1", **variables},
+                          capture_output=True, text=True)
     rows = [json.loads(line) for line in (bundle / "results" / "results.jsonl").read_text().splitlines()]
     return done, rows
 
@@ -71,11 +72,10 @@ def test_a_dry_run_compares_nothing_but_calls(bundle):
     _, before = run(bundle, "conformance", "training")
     done, rows = run(bundle, "conformance", "training", "--again", MPT_STANDIN_DRY="1")
     assert done.returncode == 0 and all(row["ok"] and not row.get("error") for row in rows[len(before):] if row["part"] == "conformance"), done.stdout
-    sys.path.insert(0, str(ROOT / "benchmarks" / "gpu"))
-    import standin
-    told = subprocess.run([sys.executable, "-c", "import ctypes, os, standin; ctypes.CDLL(os.environ['MPT_CUDA_DRIVER']).cuMemFree_v2(1); "
-                           "print(standin.violations() != '', standin.violations() == '')"], env=environment(), text=True,
-                          cwd=pathlib.Path(standin.__file__).parent, capture_output=True)
+    told = subprocess.run([sys.executable, "-c", "import ctypes, sys, standin, trainers; trainers.take(sys.argv[1:]); "
+                           "ctypes.CDLL(trainers.options['driver']).cuMemFree_v2(1); "
+                           "print(standin.violations() != '', standin.violations() == '')",
+                           f"driver={library(build_folder())}"], text=True, cwd=ROOT / "benchmarks" / "gpu", capture_output=True)
     assert told.stdout.split() == ["True", "True"], told.stderr
 
 
@@ -102,7 +102,6 @@ def test_names_of_parts(bundle):
 
 def test_weights_of_fewer_bits_are_the_compilers():
     torch = pytest.importorskip("torch")
-    sys.path.insert(0, str(ROOT / "benchmarks" / "gpu"))
     from bench import narrowed
     assert narrowed(torch.tensor([-1.7e-8, 1e6, 0.0, 1.0]), torch.float16).tolist() == [-2.0**-24, 65504, 0, 1]
     assert narrowed(torch.tensor([1.7e-8]), torch.float32).tolist() == torch.tensor([1.7e-8]).tolist()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MPT_PROFILE prints where the time of a function goes, by runtime call, with the names of the model's nodes."""
+"""Option "profile" prints where the time of a function goes, by runtime call, with the names of the model's nodes."""
 import os
 import pathlib
 import re
@@ -23,7 +23,8 @@ net (float[8, 64] x) => (float[8, 32] y) {
 """
 TRAIN = """
 import sys, numpy as np, mpt
-trainer = mpt.Trainer(sys.argv[1], threads=1)
+mpt.use_build(sys.argv[3])
+trainer = mpt.Trainer(sys.argv[1], threads=1, options={"profile": sys.argv[2]} if sys.argv[2] else None)
 for _ in range(4):
     trainer.step({"x": np.ones((8, 64), np.float32), "target": np.zeros((8, 32), np.float32)})
 trainer.close()
@@ -35,7 +36,6 @@ def compiled(tmp_path_factory):
     build, folder = build_folder(), tmp_path_factory.mktemp("profile")
     if not (build / "bin" / "mpt-opt").exists():
         pytest.skip("mpt-opt is not built")
-    os.environ.setdefault("MPT_BUILD", str(build))
     model, random = onnx.parser.parse_model(MODEL), np.random.default_rng(1)
     for name, shape in {"w1": (48, 64), "b1": (48,), "w2": (48, 32)}.items():
         model.graph.initializer.append(onnx.numpy_helper.from_array(random.standard_normal(shape).astype(np.float32), name))
@@ -43,14 +43,14 @@ def compiled(tmp_path_factory):
     return mpt.compile(folder / "net.onnx", loss="mse", optimizer="sgd,lr=0.01", policy="fp32", out=folder / "out")
 
 
-def train(folder, **env) -> str:
+def train(folder, rows="") -> str:
     path = os.pathsep.join([str(pathlib.Path(mpt.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
-    return subprocess.run([sys.executable, "-c", TRAIN, str(folder)], env={**os.environ, "PYTHONPATH": path, **env}, check=True,
+    return subprocess.run([sys.executable, "-c", TRAIN, str(folder), rows, str(build_folder())], env={**os.environ, "PYTHONPATH": path}, check=True,
                           capture_output=True, text=True, timeout=60).stderr
 
 
 def test_rows_name_calls_and_nodes(compiled):
-    lines = train(compiled, MPT_PROFILE="100").splitlines()
+    lines = train(compiled, "100").splitlines()
     # The first of the four steps is left out.
     head = re.fullmatch(r"step: 3 runs of ([\d.]+) ms CPU time, ([\d.]+) ms in (\d+) calls", lines[0])
     assert head and 0 < float(head[2]) <= float(head[1])
@@ -65,5 +65,13 @@ def test_rows_name_calls_and_nodes(compiled):
 
 
 def test_number_limits_rows_and_silence_without(compiled):
-    assert len(train(compiled, MPT_PROFILE="2").splitlines()) == 4
-    assert train(compiled) == "" and train(compiled, MPT_PROFILE="0") == ""
+    assert len(train(compiled, "2").splitlines()) == 4
+    assert train(compiled) == "" and train(compiled, "0") == ""
+
+
+def test_unknown_and_wrong_options_are_refused(compiled):
+    for options, message in (({"profil": 1}, "unknown option 'profil': this runtime has profile"),
+                             ({"profile": "many"}, "option 'profile': expected a whole number of 0 or more, got 'many'"),
+                             ({"profile": -1}, "got '-1'")):
+        with pytest.raises(mpt.Error, match=re.escape(message)):
+            mpt.Trainer(compiled, options=options)

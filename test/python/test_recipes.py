@@ -44,7 +44,7 @@ def batches(count, seed=0):
 @pytest.fixture(scope="module", params=POLICIES)
 def compiled(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp(request.param)
-    os.environ.setdefault("MPT_OPT", str(BUILD / "bin" / "mpt-opt"))
+    mpt.use_build(BUILD)
     model = mlp(folder / "mlp.onnx")
     mpt.compile(model, policy=request.param, out=folder / "library", **FLAGS)
     text = subprocess.run([BUILD / "bin" / "mpt-opt", model, f"--policy={request.param}", f"--loss={FLAGS['loss']}",

@@ -97,6 +97,15 @@ def test_duplicates(repository):
     assert status == 0, output
 
 
+def test_environment(repository):
+    files = {"lib/A.cpp": 'auto home = getenv("HOME");\n', "python/mpt/a.py": "import os\n", "test/b.py": 'os.environ["MPT_X"]\n'}
+    status, output = run(repository, "check_environment.py", files)
+    assert status == 0, output
+    for path, text in (("lib/A.cpp", 'getenv("MPT_FAST")'), ("lib/A.cpp", "getenv(name)"), ("python/mpt/a.py", 'os.environ["MPT_FAST"]')):
+        status, output = run(repository, "check_environment.py", {**files, path: text + "\n"})
+        assert status == 1 and f"{path}:1: reads the environment" in output, output
+
+
 def test_attributes(repository):
     ods = """def A_Dialect : Dialect {
   let name = "mpt";

@@ -31,6 +31,7 @@ struct CompileOptions : PipelineOptions {
   bool timing = false;
   bool quiet = false;
   EmitKind emit = EmitKind::Library;
+  std::vector<std::pair<std::string, std::string>> targetFlags; ///< of the target, as given
   llvm::StringMap<int64_t> bindings; ///< symbolic dimension -> extent
   std::vector<std::string> reports;  ///< precision, memory; "kind" or "kind=file"
 

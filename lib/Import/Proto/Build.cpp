@@ -140,7 +140,7 @@ LogicalResult ModuleBuilder::addInitializer(TensorProto &tensor, func::FuncOp ma
   train::StateOp::create(top, loc, builder.getStringAttr(state.name), TypeAttr::get(type),
                          train::RoleAttr::get(context, state.role),
                          state.of.empty() ? StringAttr() : builder.getStringAttr(state.of), *value,
-                         state.frozen ? builder.getUnitAttr() : UnitAttr(), /*from=*/StringAttr());
+                         state.frozen ? builder.getUnitAttr() : UnitAttr(), StringAttr());
   values[tensor.name()] = train::ReadOp::create(builder, loc, type, FlatSymbolRefAttr::get(context, state.name));
   return success();
 }
@@ -278,8 +278,8 @@ LogicalResult ModuleBuilder::addNode(NodeProto &node) {
   auto op = mpt::onnx::NodeOp::create(
       builder, loc, results, operands, builder.getStringAttr(domain), builder.getStringAttr(opType),
       builder.getI64IntegerAttr(proto::opsetVersion(model, domain)), attrs.getDictionary(context),
-      graphs.empty() ? ArrayAttr() : builder.getArrayAttr(graphNames), /*output_names=*/ArrayAttr(),
-      /*details=*/StringAttr(), /*opaque=*/ArrayAttr(), /*graphs=*/ArrayAttr(), /*unnamed=*/UnitAttr(), graphs.size());
+      graphs.empty() ? ArrayAttr() : builder.getArrayAttr(graphNames), ArrayAttr(), StringAttr(), ArrayAttr(),
+      ArrayAttr(), UnitAttr(), graphs.size());
   if (faithful)
     keepDetails(op, node, opaque);
   SmallVector<Attribute> headers;

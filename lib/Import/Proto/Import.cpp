@@ -66,7 +66,7 @@ FailureOr<OwningOpRef<ModuleOp>> mpt::importNodesBuffer(StringRef bytes, StringR
   if (failed(module) || failed(verify(**module)))
     return failure();
   if (declaresTypes)
-    setAttr<onnx::ONNXDialect::DeclaredTypesAttrHelper>(**module, UnitAttr::get(context));
+    setAttr<mpt::onnx::ONNXDialect::DeclaredTypesAttrHelper>(**module, UnitAttr::get(context));
   return module;
 }
 

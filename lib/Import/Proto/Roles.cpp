@@ -109,7 +109,7 @@ LogicalResult mpt::assignRoles(ModuleOp module, const ImportOptions &options) {
   auto train = compile(options.train, module.getLoc()), freeze = compile(options.freeze, module.getLoc());
   if (failed(train) || failed(freeze))
     return failure();
-  auto producer = getAttr<onnx::ONNXDialect::ProducerAttrHelper>(module);
+  auto producer = getAttr<mpt::onnx::ONNXDialect::ProducerAttrHelper>(module);
   bool torch = producer && producer.getValue().starts_with("pytorch");
   llvm::StringMap<train::ReadOp> reads;
   module.walk([&](train::ReadOp read) { reads[read.getState()] = read; });

@@ -67,7 +67,7 @@ bool hasRules(const GraphProto &graph, const ModelProto &model) {
 FailureOr<proto::StepInfo> proto::takeStep(ModelProto &model, Location loc) {
   StepInfo step;
   for (const StringStringEntryProto &entry : model.metadata_props())
-    if (entry.key() == onnx::ONNXDialect::kStatesKey && failed(readStates(entry.value(), step, loc)))
+    if (entry.key() == mpt::onnx::ONNXDialect::kStatesKey && failed(readStates(entry.value(), step, loc)))
       return failure();
   bool ours = !step.states.empty();
   if (model.training_info_size() == 0)

@@ -343,7 +343,7 @@ FailureOr<func::FuncOp> mpt::emulateGpuKernel(OpBuilder &builder, ArrayRef<func:
       return failure();
     launch.emit(entry->getArguments().drop_back(2));
   }
-  if (DenseI64ArrayAttr pairs = getAttr<MPTDialect::InPlaceAttrHelper>(first))
+  if (auto pairs = getAttr<MPTDialect::InPlaceAttrHelper>(first))
     setAttr<MPTDialect::InPlaceAttrHelper>(function, pairs);
   for (func::FuncOp kernel : launches) {
     auto module = kernel->getParentOfType<ModuleOp>();

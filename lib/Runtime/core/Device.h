@@ -13,6 +13,7 @@
 namespace mpt::rt {
 
 struct FunctionState;
+class Options;
 
 /// Memory of a device; the address is meaningful on that device alone.
 class Memory {
@@ -61,11 +62,10 @@ public:
 };
 
 /// Of each runtime library: the target whose models it runs, the reason why this machine cannot run `module` (MPT_OK
-/// when it can), and a device for a trainer.
+/// when it can), and device `number` for a trainer, which takes the target's options from `options`.
 extern const char *const targetName;
 mpt_status checkMachine(const mpt_module_desc &module, const char *source);
-mpt_status openDevice(const mpt_module_desc &module, const mpt_trainer_options &options, int threads,
-                      std::unique_ptr<Device> &out);
+mpt_status openDevice(const mpt_module_desc &module, int number, Options &options, std::unique_ptr<Device> &out);
 
 /// One grow-only block of a device's memory.
 class Block {

@@ -3,17 +3,10 @@
 #include "core/Profile.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <ctime>
 #include <map>
 
 namespace mpt::rt {
-
-int Profile::rows() {
-  const char *text = getenv("MPT_PROFILE");
-  int rows = text ? atoi(text) : 0;
-  return rows == 1 ? 40 : std::max(rows, 0);
-}
 
 Profile::Profile(const mpt_function_desc &function, int threads)
     : function(function), threads(threads), seconds_(static_cast<size_t>(std::max<int64_t>(function.num_calls, 0))),

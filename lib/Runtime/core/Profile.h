@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times of runtime calls, collected while MPT_PROFILE is set and printed when the trainer goes.
+// Times of runtime calls, collected with option "profile" and printed when the trainer goes.
 #ifndef MPT_RUNTIME_CORE_PROFILE_H
 #define MPT_RUNTIME_CORE_PROFILE_H
 
@@ -13,9 +13,6 @@ namespace mpt::rt {
 /// Times of one function's calls. The first run is left out: it touches memory and builds primitives.
 class Profile {
 public:
-  /// Rows of a printed profile: MPT_PROFILE as a number (1 stands for 40); 0 when there is to be none.
-  static int rows();
-
   explicit Profile(const mpt_function_desc &function, int threads);
   void beginRun();
   void endRun();

@@ -4,6 +4,7 @@
 
 #include "core/Convert.h"
 #include "core/Json.h"
+#include "core/Options.h"
 #include "core/Types.h"
 
 #include <algorithm>
@@ -19,7 +20,7 @@ mpt_trainer::~mpt_trainer() {
     device->synchronize();
   for (const FunctionState &f : functions)
     if (f.profile)
-      fputs(f.profile->table(Profile::rows()).c_str(), stderr);
+      fputs(f.profile->table(profileRows).c_str(), stderr);
 }
 
 namespace {
@@ -76,7 +77,16 @@ mpt_status create(mpt_model *model, const mpt_trainer_options &options, mpt_trai
       trainer->hasLearningRate = true;
     }
   }
-  if (mpt_status status = openDevice(m, options, trainer->threads, trainer->device))
+  Options further;
+  int64_t rows = 0;
+  if (mpt_status status = further.read(options))
+    return status;
+  if (mpt_status status = further.number("profile", 0, rows))
+    return status;
+  trainer->profileRows = static_cast<int>(rows == 1 ? 40 : std::min<int64_t>(rows, INT32_MAX));
+  if (mpt_status status = openDevice(m, options.device, further, trainer->device))
+    return status;
+  if (mpt_status status = further.finish())
     return status;
   if (finite)
     trainer->finite = std::make_unique<FiniteCheck>(*trainer->device);
@@ -90,7 +100,7 @@ mpt_status create(mpt_model *model, const mpt_trainer_options &options, mpt_trai
     context.device = trainer->device.get();
     context.function = &m.functions[i];
     context.finite = trainer->finite.get();
-    if (Profile::rows() > 0 && m.functions[i].num_calls > 0)
+    if (trainer->profileRows > 0 && m.functions[i].num_calls > 0)
       trainer->functions[static_cast<size_t>(i)].profile = // a device's work takes no time of the processor
           std::make_unique<Profile>(m.functions[i], trainer->device->sharesHostMemory() ? trainer->threads : 0);
     context.profile = trainer->functions[static_cast<size_t>(i)].profile.get();

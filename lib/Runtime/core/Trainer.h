@@ -33,7 +33,7 @@ struct mpt_trainer {
   ~mpt_trainer();
   std::shared_ptr<mpt::rt::Model> model;
   std::unique_ptr<mpt::rt::Device> device; // before the memory that it owns
-  int threads = 1;
+  int threads = 1, profileRows = 0;
   double learningRate = 0;
   bool hasLearningRate = false;
   std::unique_ptr<mpt::rt::FiniteCheck> finite; // where the library calls mpt_rt_check

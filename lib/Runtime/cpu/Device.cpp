@@ -90,8 +90,7 @@ mpt_status mpt::rt::checkMachine(const mpt_module_desc &m, const char *source) {
               source, m.cpu, missing.c_str());
 }
 
-mpt_status mpt::rt::openDevice(const mpt_module_desc &, const mpt_trainer_options &, int,
-                               std::unique_ptr<Device> &out) {
+mpt_status mpt::rt::openDevice(const mpt_module_desc &, int, Options &, std::unique_ptr<Device> &out) {
   out = std::make_unique<CpuDevice>();
   return MPT_OK;
 }

@@ -7,7 +7,6 @@
 #include <cinttypes>
 #include <cstdio>
 #include <fstream>
-#include <mutex>
 #include <sstream>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -21,9 +20,9 @@ struct State {
   bool ok = false;
   std::string problem;
 
-  void open() {
+  void open(const std::string &file) {
     cu::Library library;
-    ok = library.open("MPT_CUBLASLT", {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"});
+    ok = library.open("cublaslt", file, {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"});
 #define MPT_LOAD(name) ok = ok && library.load(functions.name, "cublasLt" #name);
     MPT_LOAD(Create)
     MPT_LOAD(Destroy)
@@ -50,25 +49,14 @@ void makeFolders(const std::string &file) {
     mkdir(file.substr(0, at).c_str(), 0777);
 }
 
-/// $MPT_CUDA_CACHE ("" for none), or a file of the user's cache folder.
-std::string cachePath() {
-  if (const char *given = getenv("MPT_CUDA_CACHE"))
-    return given;
-  if (const char *cache = getenv("XDG_CACHE_HOME"))
-    return std::string(cache) + "/mpt/cublaslt";
-  const char *home = getenv("HOME");
-  return home ? std::string(home) + "/.cache/mpt/cublaslt" : "";
-}
-
 } // namespace
 
 std::unique_ptr<BlasLibrary> BlasLibrary::open(CudaDevice &device) {
-  static State state;
-  static std::once_flag once;
-  std::call_once(once, [] { state.open(); });
+  State &state = cu::openedOnce<State>(device.options.cublaslt);
   if (!state.ok) {
     fail(MPT_UNSUPPORTED,
-         "no cuBLASLt on this machine (%s): install CUDA 12 or 13, or name libcublasLt.so in MPT_CUBLASLT",
+         "no cuBLASLt on this machine (%s): install CUDA 12 or 13, or name libcublasLt.so in option cublaslt of the "
+         "trainer",
          state.problem.c_str());
     return nullptr;
   }
@@ -79,7 +67,7 @@ std::unique_ptr<BlasLibrary> BlasLibrary::open(CudaDevice &device) {
     return nullptr;
   }
   blas->prefix = device.name + " " + std::to_string(blas->api.GetVersion()) + " ";
-  blas->cacheFile = cachePath();
+  blas->cacheFile = device.options.cache;
   blas->readCache();
   return blas;
 }

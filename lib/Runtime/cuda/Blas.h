@@ -87,7 +87,8 @@ struct Functions {
 /// cuBLASLt on one device, and the algorithms that were found best on it.
 class BlasLibrary {
 public:
-  /// Opens $MPT_CUBLASLT, or libcublasLt.so of CUDA 13 or 12. Null with an error text where there is none.
+  /// Opens the file of option cublaslt, or libcublasLt.so of CUDA 13 or 12. Null with an error text where there is
+  /// none.
   static std::unique_ptr<BlasLibrary> open(CudaDevice &device);
   ~BlasLibrary();
 

@@ -5,7 +5,6 @@
 #include "core/Types.h"
 
 #include <cstring>
-#include <mutex>
 
 using namespace mpt::rt;
 
@@ -16,12 +15,11 @@ struct State {
   dnn::GraphFunctions graphs{};
   bool ok = false, haveGraphs = false;
 
-  void open() {
-    const char *given = getenv("MPT_CUDNN");
-    if (given && strcmp(given, "none") == 0)
+  void open(const std::string &file) {
+    if (file == "none")
       return;
     cu::Library library;
-    ok = library.open("MPT_CUDNN", {"libcudnn.so.9", "libcudnn.so"});
+    ok = library.open("cudnn", file, {"libcudnn.so.9", "libcudnn.so"});
 #define MPT_LOAD(name) ok = ok && library.load(functions.name, "cudnn" #name);
     MPT_LOAD(Create)
     MPT_LOAD(Destroy)
@@ -81,23 +79,16 @@ struct ConvSite : SiteCache {
   std::unique_ptr<SiteCache> alone; // then
 };
 
-/// A convolution whose sums are wanted.
-struct SumsSite : SiteCache {
+/// A convolution that is a graph of cuDNN's.
+struct GraphSite : SiteCache {
   mpt_conv_desc desc;
-  std::shared_ptr<GraphPlan> together;
-  std::unique_ptr<SiteCache> alone; // where cuDNN does not sum
+  std::shared_ptr<GraphPlan> plan;
+  std::unique_ptr<SiteCache> alone; // where cuDNN has none
 };
-
-int dataType(int64_t dtype) {
-  return dtype == MPT_FLOAT32    ? dnn::Float
-         : dtype == MPT_FLOAT16  ? dnn::Half
-         : dtype == MPT_BFLOAT16 ? dnn::BFloat16
-                                 : -1;
-}
 
 /// What cuDNN can be asked: one type, and padding that is the same on both sides as far as it is read.
 bool fits(const mpt_conv_desc &d) {
-  if (dataType(d.x_type) < 0 || d.w_type != d.x_type || d.y_type != d.x_type)
+  if (dnnType(d.x_type) < 0 || d.w_type != d.x_type || d.y_type != d.x_type)
     return false;
   for (int i = 0; i < 3; ++i)
     if ((d.in[i] + 2 * d.pad_low[i] - d.dilation[i] * (d.kernel[i] - 1) - 1) / d.stride[i] + 1 != d.out[i])
@@ -120,7 +111,7 @@ dnn::Status describe(ConvSite &site) {
     }
     strides[0] = number(stride);
     dnn::Status status = api.CreateTensorDescriptor(&desc);
-    return status ? status : api.SetTensorNdDescriptor(desc, dataType(d.x_type), rank + 2, extents, strides);
+    return status ? status : api.SetTensorNdDescriptor(desc, dnnType(d.x_type), rank + 2, extents, strides);
   };
   if (dnn::Status status = data(site.x, d.ic, d.in))
     return status;
@@ -135,7 +126,7 @@ dnn::Status describe(ConvSite &site) {
   }
   if (dnn::Status status = api.CreateFilterDescriptor(&site.w))
     return status;
-  if (dnn::Status status = api.SetFilterNdDescriptor(site.w, dataType(d.w_type), dnn::ChannelsLast, rank + 2, filter))
+  if (dnn::Status status = api.SetFilterNdDescriptor(site.w, dnnType(d.w_type), dnn::ChannelsLast, rank + 2, filter))
     return status;
   if (dnn::Status status = api.CreateConvolutionDescriptor(&site.conv))
     return status;
@@ -193,38 +184,35 @@ mpt_status run(CudaDevice &device, ConvLibrary &library, ConvSite &site, void *x
   return status ? fail(MPT_INTERNAL, "convolution: cuDNN: %s", api.GetErrorString(status)) : MPT_OK;
 }
 
-/// A convolution whose result is wider than its operands.
-struct WideSite : SiteCache {
-  mpt_conv_desc desc;
-  std::shared_ptr<GraphPlan> plan;
-  std::unique_ptr<SiteCache> alone; // where cuDNN has none
-};
+/// Null where cuDNN is not to be asked: where the convolution does not `fit` it, or the trainer's options say so.
+ConvLibrary *libraryFor(CudaDevice &device, bool fit) {
+  return fit && device.options.convolutions <= ConvWay::Library ? device.convolutions() : nullptr;
+}
 
+using Planner = std::shared_ptr<GraphPlan> (*)(CudaDevice &device, ConvLibrary &library, const mpt_conv_desc &desc,
+                                               const std::vector<void *> &pointers);
+
+/// The site of a convolution that `planner` makes a graph of, where it `fit`s.
+GraphSite &siteFor(CudaDevice &device, std::unique_ptr<SiteCache> &slot, const mpt_conv_desc &d, bool fit,
+                   Planner planner, const std::vector<void *> &pointers) {
+  auto *site = static_cast<GraphSite *>(slot.get());
+  if (site && memcmp(&site->desc, &d, sizeof d) == 0)
+    return *site;
+  auto fresh = std::make_unique<GraphSite>();
+  fresh->desc = d;
+  if (ConvLibrary *library = libraryFor(device, fit); library && !device.capturing)
+    fresh->plan = planner(device, *library, d, pointers);
+  site = fresh.get();
+  slot = std::move(fresh);
+  return *site;
+}
+
+/// A convolution whose result is wider than its operands.
 mpt_status convWide(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot, const mpt_conv_desc &d, void *x, void *w,
                     void *y) {
   CudaDevice &device = deviceOf(exec);
-  auto *site = static_cast<WideSite *>(slot.get());
-  if (!site || memcmp(&site->desc, &d, sizeof d) != 0) {
-    ConvWay way;
-    if (mpt_status status = convWay(way))
-      return status;
-    auto fresh = std::make_unique<WideSite>();
-    fresh->desc = d;
-    if (ConvLibrary *library = way <= ConvWay::Library && !device.capturing ? device.convolutions() : nullptr)
-      fresh->plan = planWideConv(device, *library, d, {x, w, y});
-    site = fresh.get();
-    slot = std::move(fresh);
-  }
-  return site->plan ? site->plan->run(device, {x, w, y}) : convAlone(exec, site->alone, d, x, w, y);
-}
-
-/// `library` becomes null where cuDNN is not to be asked.
-mpt_status libraryFor(CudaDevice &device, const mpt_conv_desc &d, ConvLibrary *&library) {
-  ConvWay way;
-  if (mpt_status status = convWay(way))
-    return status;
-  library = fits(d) && way <= ConvWay::Library ? device.convolutions() : nullptr;
-  return MPT_OK;
+  GraphSite &site = siteFor(device, slot, d, true, planWideConv, {x, w, y});
+  return site.plan ? site.plan->run(device, {x, w, y}) : convAlone(exec, site.alone, d, x, w, y);
 }
 
 mpt_status conv(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot, const mpt_conv_desc &d, const void *bias,
@@ -237,9 +225,7 @@ mpt_status conv(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot, const mp
                 static_cast<long long>(d.groups), static_cast<long long>(d.ic), static_cast<long long>(d.oc));
   if (isWideConv(d))
     return convWide(exec, slot, d, x, w, y);
-  ConvLibrary *library = nullptr;
-  if (mpt_status status = libraryFor(device, d, library))
-    return status;
+  ConvLibrary *library = libraryFor(device, fits(d));
   if (!library)
     return convAlone(exec, slot, d, x, w, y);
   auto *site = static_cast<ConvSite *>(slot.get());
@@ -259,41 +245,25 @@ mpt_status conv(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot, const mp
   return run(device, *library, *site, x, w, y);
 }
 
-using Planner = std::shared_ptr<GraphPlan> (*)(CudaDevice &device, ConvLibrary &library, const mpt_conv_desc &desc,
-                                               const std::vector<void *> &pointers);
-
 /// `pointers` as the planner wants them: x, w, y and the first of `channels` FP32 sums of each kind at the start.
 mpt_status convSums(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot, const mpt_conv_desc &d, int64_t channels,
                     Planner planner, const std::vector<void *> &pointers) {
   CudaDevice &device = deviceOf(exec);
-  auto *site = static_cast<SumsSite *>(slot.get());
-  if (!site || memcmp(&site->desc, &d, sizeof d) != 0) {
-    auto fresh = std::make_unique<SumsSite>();
-    fresh->desc = d;
-    ConvLibrary *library = nullptr;
-    if (mpt_status status = libraryFor(device, d, library))
-      return status;
-    if (library && !device.capturing)
-      fresh->together = planner(device, *library, d, pointers);
-    site = fresh.get();
-    slot = std::move(fresh);
-  }
-  if (site->together)
-    return site->together->run(device, pointers);
+  GraphSite &site = siteFor(device, slot, d, fits(d), planner, pointers);
+  if (site.plan)
+    return site.plan->run(device, pointers);
   // Bytes of ones are NaN: kernels that want the sums compute them.
   cu::Result result =
       device.api.MemsetD8Async(address(pointers[3]), 0xff, static_cast<size_t>(channels) * 8, device.stream);
   if (mpt_status status = cu::check(device.api, result, "convolution with sums"))
     return status;
-  return conv(exec, site->alone, d, nullptr, pointers[0], pointers[1], pointers[2]);
+  return conv(exec, site.alone, d, nullptr, pointers[0], pointers[1], pointers[2]);
 }
 
 } // namespace
 
 std::unique_ptr<ConvLibrary> ConvLibrary::open(CudaDevice &device) {
-  static State state;
-  static std::once_flag once;
-  std::call_once(once, [] { state.open(); });
+  State &state = cu::openedOnce<State>(device.options.cudnn);
   if (!state.ok)
     return nullptr;
   std::unique_ptr<ConvLibrary> library(new ConvLibrary(state.functions, state.haveGraphs ? &state.graphs : nullptr));

@@ -2,7 +2,6 @@
 // Convolutions without cuDNN: implicit GEMM or columns, as they were measured.
 #include "cuda/Convolutions.h"
 
-#include <cstdlib>
 #include <cstring>
 
 using namespace mpt::rt;
@@ -20,8 +19,7 @@ using Way = decltype(&convByColumns);
 /// Takes implicit GEMM where nothing can or need be measured.
 bool isImplicitFaster(const mpt_exec *exec, const mpt_conv_desc &d, void *x, void *w, void *y) {
   CudaDevice &device = deviceOf(exec);
-  const char *search = getenv("MPT_CUDA_SEARCH");
-  if (device.capturing || (search && strcmp(search, "0") == 0))
+  if (device.capturing || !device.options.search)
     return true;
   auto [known, isNew] = device.implicitIsFaster.try_emplace(std::string(reinterpret_cast<const char *>(&d), sizeof d));
   if (isNew) {
@@ -37,24 +35,11 @@ bool isImplicitFaster(const mpt_exec *exec, const mpt_conv_desc &d, void *x, voi
 
 } // namespace
 
-mpt_status mpt::rt::convWay(ConvWay &way) {
-  const char *given = getenv("MPT_CUDA_CONV");
-  const std::string text = given ? given : "";
-  way = text == "cudnn" ? ConvWay::Library : text == "implicit" ? ConvWay::Implicit : ConvWay::Columns;
-  if (text.empty())
-    way = ConvWay::Any;
-  else if (way == ConvWay::Columns && text != "columns")
-    return fail(MPT_INVALID_ARGUMENT, "MPT_CUDA_CONV: expected 'cudnn', 'implicit' or 'columns', got '%s'", given);
-  return MPT_OK;
-}
-
 mpt_status mpt::rt::convAlone(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot, const mpt_conv_desc &d, void *x,
                               void *w, void *y) {
   auto *site = static_cast<AloneSite *>(slot.get());
   if (!site || memcmp(&site->desc, &d, sizeof d) != 0) {
-    ConvWay way;
-    if (mpt_status status = convWay(way))
-      return status;
+    ConvWay way = deviceOf(exec).options.convolutions;
     auto fresh = std::make_unique<AloneSite>();
     fresh->desc = d;
     fresh->implicit = way != ConvWay::Columns && hasImplicitKernel(deviceOf(exec), d, x, w, y) &&

@@ -73,12 +73,20 @@ struct GraphFunctions;
 
 } // namespace dnn
 
+/// cuDNN's number of an element type, -1 where it is none of those that it is asked about.
+inline int dnnType(int64_t dtype) {
+  return dtype == MPT_FLOAT32    ? dnn::Float
+         : dtype == MPT_FLOAT16  ? dnn::Half
+         : dtype == MPT_BFLOAT16 ? dnn::BFloat16
+                                 : -1;
+}
+
 class GraphPlan;
 
 /// cuDNN on one device.
 class ConvLibrary {
 public:
-  /// Opens $MPT_CUDNN ("none": does not) or libcudnn.so.9. Null where there is none.
+  /// Opens the file of option cudnn ("none": does not) or libcudnn.so.9. Null where there is none.
   static std::unique_ptr<ConvLibrary> open(CudaDevice &device);
   ~ConvLibrary();
 
@@ -94,10 +102,6 @@ public:
 private:
   ConvLibrary(const dnn::Functions &api, const dnn::GraphFunctions *graphs) : api(api), graphs(graphs) {}
 };
-
-/// What MPT_CUDA_CONV asks to be tried first.
-enum class ConvWay { Any, Library, Implicit, Columns };
-mpt_status convWay(ConvWay &way);
 
 /// A convolution without cuDNN: by the implicit-GEMM kernels or by columns, whichever is faster on the operands in the
 /// first run.

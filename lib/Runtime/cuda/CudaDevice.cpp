@@ -61,19 +61,25 @@ mpt_status mpt::rt::checkMachine(const mpt_module_desc &m, const char *source) {
   return MPT_OK;
 }
 
-mpt_status mpt::rt::openDevice(const mpt_module_desc &module, const mpt_trainer_options &options, int,
+mpt_status mpt::rt::openDevice(const mpt_module_desc &module, int number, Options &given,
                                std::unique_ptr<Device> &out) {
-  const cu::Driver *api = nullptr;
-  if (mpt_status status = cu::openDriver(api))
+  CudaOptions options;
+  if (mpt_status status = options.read(given))
     return status;
-  auto device = std::make_unique<CudaDevice>(*api, module);
-  if (mpt_status status = device->open(options.device))
+  if (mpt_status status = given.finish())
+    return status;
+  const cu::Driver *api = nullptr;
+  if (mpt_status status = cu::openDriver(options.driver, api))
+    return status;
+  auto device = std::make_unique<CudaDevice>(*api, module, std::move(options));
+  if (mpt_status status = device->open(number))
     return status;
   out = std::move(device);
   return MPT_OK;
 }
 
-CudaDevice::CudaDevice(const cu::Driver &api, const mpt_module_desc &module) : api(api), module(module) {}
+CudaDevice::CudaDevice(const cu::Driver &api, const mpt_module_desc &module, CudaOptions options)
+    : api(api), module(module), options(std::move(options)) {}
 
 // Kernels run on the device, and nothing else needs threads.
 int mpt::rt::threadsOf(const mpt_exec *) { return 1; }
@@ -107,11 +113,9 @@ mpt_status CudaDevice::open(int number) {
 mpt_status CudaDevice::loadImage() {
   if (!module.num_kernels)
     return MPT_OK;
-  const char *asked = getenv("MPT_CUDA_PTX");
-  const bool ptxOnly = asked && *asked && strcmp(asked, "0") != 0;
   std::vector<const mpt_image_desc *> images;
   for (int64_t i = 0; i < module.num_images; ++i)
-    if (runsOn(module.images[i], arch) && (!ptxOnly || module.images[i].kind != MPT_IMAGE_CUBIN))
+    if (runsOn(module.images[i], arch) && (!options.ptxOnly || module.images[i].kind != MPT_IMAGE_CUBIN))
       images.push_back(&module.images[i]);
   // The latest architecture first, and machine code before what the driver has to compile.
   std::sort(images.begin(), images.end(), [](const mpt_image_desc *a, const mpt_image_desc *b) {
@@ -125,9 +129,9 @@ mpt_status CudaDevice::loadImage() {
   cu::Result result = cu::Success;
   for (const mpt_image_desc *image : images) {
     std::vector<char> log(16 << 10, 0);
-    int options[] = {cu::JitErrorLog, cu::JitErrorLogBytes};
+    int settings[] = {cu::JitErrorLog, cu::JitErrorLogBytes};
     void *values[] = {log.data(), reinterpret_cast<void *>(log.size() - 1)};
-    result = api.ModuleLoadDataEx(&code, image->data, 2, options, values);
+    result = api.ModuleLoadDataEx(&code, image->data, 2, settings, values);
     if (result == cu::Success)
       return findKernels(*image);
     problems += std::string(problems.empty() ? "" : "; ") + (image->kind == MPT_IMAGE_PTX ? "PTX for sm_" : "sm_") +
@@ -251,7 +255,7 @@ mpt_status CudaDevice::synchronize() {
   cu::Result result = api.StreamSynchronize(stream);
   if (result == cu::Success)
     return MPT_OK;
-  return fail(MPT_INTERNAL, "the work on the device failed: %s; MPT_CUDA_SYNC=1 in the environment names the node",
+  return fail(MPT_INTERNAL, "the work on the device failed: %s; option synchronous=1 of the trainer names the node",
               cu::nameOf(api, result));
 }
 
@@ -303,6 +307,22 @@ ConvLibrary *CudaDevice::convolutions() {
     convLibrary = ConvLibrary::open(*this);
   }
   return convLibrary.get();
+}
+
+mpt_status CudaDevice::launchNamed(const char *what, const std::string &kernel, void *const *args) {
+  int64_t number = kernelNumber(kernel.c_str());
+  if (number < 0)
+    return fail(MPT_UNSUPPORTED, "%s: no cuDNN on this machine that takes it, and the model has no kernel %s", what,
+                kernel.c_str());
+  return launch(number, args);
+}
+
+mpt_status CudaDevice::place(const char *what, const void *host, size_t bytes, std::unique_ptr<Memory> &to) {
+  to = allocate(static_cast<int64_t>(bytes));
+  if (!to)
+    return fail(MPT_OUT_OF_MEMORY, "%s: no memory on the device", what);
+  Transfer whole{to->start, host, static_cast<int64_t>(bytes)};
+  return upload(&whole, 1);
 }
 
 float CudaDevice::fastest(int rounds, const std::function<bool()> &enqueue) {

@@ -4,8 +4,6 @@
 
 #include "cuda/Library.h"
 
-#include <mutex>
-
 using namespace mpt::rt;
 using namespace mpt::rt::cu;
 
@@ -21,9 +19,9 @@ struct State {
     text = std::move(what);
   }
 
-  void open() {
+  void open(const std::string &file) {
     Library library;
-    if (!library.open("MPT_CUDA_DRIVER", {"libcuda.so.1", "libcuda.so"}))
+    if (!library.open("driver", file, {"libcuda.so.1", "libcuda.so"}))
       return fail(MPT_UNSUPPORTED, "no CUDA driver on this machine (" + library.problem +
                                        "): install NVIDIA's driver, or compile the model with --target=cpu");
     Driver &d = functions;
@@ -96,10 +94,8 @@ struct State {
 
 } // namespace
 
-mpt_status mpt::rt::cu::openDriver(const Driver *&out) {
-  static State state;
-  static std::once_flag once;
-  std::call_once(once, [] { state.open(); });
+mpt_status mpt::rt::cu::openDriver(const std::string &file, const Driver *&out) {
+  State &state = openedOnce<State>(file);
   out = &state.functions;
   return state.status == MPT_OK ? MPT_OK : mpt::rt::fail(state.status, "%s", state.text.c_str());
 }

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 namespace mpt::rt::cu {
 
@@ -84,9 +85,9 @@ struct Driver {
   int version = 0; // as cuDriverGetVersion says: 1000 * major + 10 * minor
 };
 
-/// Opens $MPT_CUDA_DRIVER or libcuda.so.1 and initializes it, once a process. Fails where there is no driver, one older
-/// than the runtime needs, or no device.
-mpt_status openDriver(const Driver *&out);
+/// Opens `file`, or libcuda.so.1 if it is empty, and initializes it, once a process. Fails where there is no driver,
+/// one older than the runtime needs, or no device.
+mpt_status openDriver(const std::string &file, const Driver *&out);
 
 /// The oldest driver that has all of the above: CUDA 12.0.
 inline constexpr int oldestDriver = 12000;

@@ -301,8 +301,7 @@ mpt_status choose(const mpt_exec *exec, BlasLibrary &blas, GemmSite &site, const
   if (status)
     return ltCheck(status, "choosing an algorithm for a product");
   site.chosen = found[0];
-  const char *search = getenv("MPT_CUDA_SEARCH");
-  if (search && strcmp(search, "0") == 0)
+  if (!device.options.search)
     return MPT_OK;
   // A sum into d cannot be tried without changing d.
   if ((count > 1 || site.apart) && device.warming && !device.capturing && !(g.flags & MPT_GEMM_ACCUMULATE)) {
@@ -381,8 +380,8 @@ mpt_status mpt::rt::gemm(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot,
       // Nothing of it is bound to addresses, and it cannot be made while a graph is recorded.
       if (site && memcmp(&site->desc, &g, sizeof g) == 0)
         fresh->apart = std::move(site->apart);
-      else if (!device.capturing && !(fresh->apart = ApartGemm::make(device, g)))
-        return MPT_OUT_OF_MEMORY;
+      else if (mpt_status status = device.capturing ? MPT_OK : ApartGemm::make(device, g, fresh->apart))
+        return status;
     }
     if (mpt_status status = build(*fresh))
       return status;

@@ -214,8 +214,7 @@ dnn::Descriptor GraphMaker::graph(dnn::Handle handle, const std::vector<dnn::Des
 std::shared_ptr<GraphPlan> mpt::rt::searchPlan(CudaDevice &device, ConvLibrary &library,
                                                const std::vector<GraphForm> &forms,
                                                const std::vector<void *> &pointers) {
-  const char *wanted = getenv("MPT_CUDA_SEARCH");
-  const bool first = wanted && strcmp(wanted, "0") == 0;
+  const bool first = !device.options.search;
   std::shared_ptr<Plan> best;
   float bestTime = -1;
   for (const GraphForm &form : forms) {

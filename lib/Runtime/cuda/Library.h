@@ -3,9 +3,10 @@
 #ifndef MPT_RUNTIME_CUDA_LIBRARY_H
 #define MPT_RUNTIME_CUDA_LIBRARY_H
 
-#include <cstdlib>
 #include <dlfcn.h>
 #include <initializer_list>
+#include <map>
+#include <mutex>
 #include <string>
 
 namespace mpt::rt::cu {
@@ -17,13 +18,13 @@ class Library {
 public:
   std::string problem; // why it is not there, or what it lacks
 
-  /// Opens the file that environment variable `variable` names, or the first of `names` that is there.
-  bool open(const char *variable, std::initializer_list<const char *> names) {
-    const char *given = getenv(variable);
-    if (given && *given) {
-      handle = dlopen(given, RTLD_NOW | RTLD_LOCAL);
+  /// Opens the file `given`, or the first of `names` that is there if it is empty. `option` is the trainer's option
+  /// that gives it.
+  bool open(const char *option, const std::string &given, std::initializer_list<const char *> names) {
+    if (!given.empty()) {
+      handle = dlopen(given.c_str(), RTLD_NOW | RTLD_LOCAL);
       if (!handle)
-        problem = std::string("cannot load ") + given + " (" + variable + "): " + dlerror();
+        problem = "cannot load " + given + " (option " + option + "): " + dlerror();
       return handle;
     }
     for (const char *name : names) {
@@ -42,6 +43,17 @@ public:
     return function;
   }
 };
+
+/// One State, with `open(file)` and opened once, for every file that trainers of the process give.
+template <typename State> State &openedOnce(const std::string &file) {
+  static std::mutex lock;
+  static std::map<std::string, State> states;
+  std::lock_guard<std::mutex> guard(lock);
+  auto [entry, isNew] = states.try_emplace(file);
+  if (isNew)
+    entry->second.open(file);
+  return entry->second;
+}
 
 } // namespace mpt::rt::cu
 

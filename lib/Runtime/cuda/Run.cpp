@@ -5,7 +5,6 @@
 #include "core/Profile.h"
 #include "core/Trainer.h"
 
-#include <cstdlib>
 #include <cstring>
 
 using namespace mpt::rt;
@@ -80,11 +79,6 @@ struct CudaFunction : SiteCache {
 namespace {
 
 int64_t aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
-
-bool isSet(const char *variable) {
-  const char *text = getenv(variable);
-  return text && *text && strcmp(text, "0") != 0;
-}
 
 } // namespace
 
@@ -256,8 +250,7 @@ mpt_status CudaDevice::run(const mpt_function_desc &f, FunctionState &state, mpt
   }
   // The first run is not recorded: it chooses algorithms and grows scratch. It is also watched call by call, so that a
   // kernel that fails is named.
-  static const bool sync = isSet("MPT_CUDA_SYNC"), eager = isSet("MPT_CUDA_EAGER");
-  if (!function.warm || sync) {
+  if (!function.warm || options.synchronous) {
     if (mpt_status status = runOnce(f, state, exec, true))
       return status;
     bindings.back() = reinterpret_cast<const void *>(scratchGeneration);
@@ -267,7 +260,7 @@ mpt_status CudaDevice::run(const mpt_function_desc &f, FunctionState &state, mpt
   }
   if (state.profile)
     return profile(f, state, exec);
-  if (eager || state.context.finite) // what looks at values waits for them
+  if (options.eager || state.context.finite) // what looks at values waits for them
     return runOnce(f, state, exec, false);
   if (!function.graph)
     if (mpt_status status = capture(f, function, exec))

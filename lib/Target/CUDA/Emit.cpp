@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Everything that a library for CUDA consists of, in order.
-#include "mpt/Target/CUDA.h"
+#include "Emit.h"
 
 #include "../Emit.h"
 #include "../KernelCode.h"
@@ -44,28 +44,30 @@ LogicalResult readKernels(ModuleOp module, Program &program) {
 
 } // namespace
 
-LogicalResult mpt::cuda::emitLibrary(ModuleOp module, const EmitOptions &given) {
-  EmitOptions options = given;
-  if (failed(complete(module, "libmpt_rt_cuda.so", options)))
+LogicalResult mpt::cuda::emitLibrary(ModuleOp module, const LibraryOptions &given, const Target &about,
+                                     const CodeOptions &images) {
+  LibraryOptions options = given;
+  if (failed(complete(module, about.runtimeLibrary(), options)))
     return failure();
   addSupportKernels(module, options.debugNonfinite);
   if (failed(addChainKernels(module)))
     return failure();
-  FailureOr<Program> program = Program::read(module, options.name);
+  FailureOr<Program> program = Program::read(module, options.name, about);
   if (failed(program))
     return failure();
-  program->target = "cuda";
+  program->callPrefix = "mpt_cuda_";
+  program->numbersKernels = true;
   // What runs on the host calls the runtime and does nothing else: any processor of the family will do.
   llvm::Expected<Machine> machine = Machine::create("generic");
   if (!machine)
     return module.emitError() << llvm::toString(machine.takeError());
   program->cpu = machine->cpu;
   program->cpuFeatures = machine->features;
-  unsigned threads = options.threads ? options.threads : llvm::hardware_concurrency().compute_thread_count();
+  unsigned threads = llvm::hardware_concurrency().compute_thread_count();
   SmallVector<Object> objects;
   std::string listing;
   if (failed(readKernels(module, *program)) ||
-      failed(buildImages(module, *program, options, threads, objects, options.keepIR ? &listing : nullptr)))
+      failed(buildImages(module, *program, images, threads, objects, options.keepIR ? &listing : nullptr)))
     return failure();
 
   llvm::LLVMContext context;

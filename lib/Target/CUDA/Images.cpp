@@ -7,6 +7,7 @@
 #include "mpt-c/abi.h"
 #include "mpt/Lowering/Emulation/Emulation.h"
 #include "mpt/Lowering/GPU/Kernel.h"
+#include "mpt/Target/Ptx.h"
 
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "llvm/ADT/StringSet.h"
@@ -65,18 +66,7 @@ LogicalResult buildHostImage(ModuleOp module, Program &program, unsigned threads
 
 } // namespace
 
-bool mpt::cuda::haveFloat8(StringRef archs) {
-  SmallVector<StringRef> list;
-  (archs.empty() ? StringRef(kDefaultArchs) : archs).split(list, ',');
-  return llvm::all_of(list, [](StringRef arch) {
-    int64_t number;
-    return arch == "host" || (arch.consume_front("sm_") && !arch.getAsInteger(10, number) && number >= 89);
-  });
-}
-
 std::string mpt::cuda::findPtxas() {
-  if (const char *given = std::getenv("MPT_PTXAS"))
-    return given;
   if (auto found = llvm::sys::findProgramByName("ptxas"))
     return *found;
   if (auto found = llvm::sys::findProgramByName("ptxas", {"/usr/local/cuda/bin"}))
@@ -146,7 +136,7 @@ llvm::Expected<std::string> mpt::cuda::assemble(StringRef ptxas, std::string &pt
   return assembleOnce(ptxas, ptx, arch, said);
 }
 
-LogicalResult mpt::cuda::buildImages(ModuleOp module, Program &program, const EmitOptions &options, unsigned threads,
+LogicalResult mpt::cuda::buildImages(ModuleOp module, Program &program, const CodeOptions &options, unsigned threads,
                                      SmallVectorImpl<Object> &objects, std::string *listing) {
   if (program.entries.empty())
     return success();

@@ -4,13 +4,12 @@
 #define MPT_TARGET_CUDA_IMAGES_H
 
 #include "../Emit.h"
-
-#include "mpt/Target/CUDA.h"
+#include "Emit.h"
 
 namespace mpt::cuda {
 
 /// Fills program.images. Code for the host goes to `objects`; `listing`, when given, receives PTX.
-llvm::LogicalResult buildImages(mlir::ModuleOp module, target::Program &program, const EmitOptions &options,
+llvm::LogicalResult buildImages(mlir::ModuleOp module, target::Program &program, const CodeOptions &options,
                                 unsigned threads, llvm::SmallVectorImpl<target::Object> &objects, std::string *listing);
 
 /// Adds the kernels that the runtime launches by itself: for convolutions, where `module` has any, and with `checks`
@@ -20,7 +19,7 @@ void addSupportKernels(mlir::ModuleOp module, bool checks);
 /// Adds kernels for what products with epilogues do where the library has no such epilogue.
 llvm::LogicalResult addChainKernels(mlir::ModuleOp module);
 
-/// The assembler to use, as a path: $MPT_PTXAS, the PATH's, or that of /usr/local/cuda; empty when there is none.
+/// The assembler to use, as a path: the PATH's or that of /usr/local/cuda; empty when there is none.
 std::string findPtxas();
 
 /// Machine code of PTX text. Kernels that spill are allowed more registers, also in `ptx`: the assembler trades a few

@@ -1,34 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything that a library for the CPU consists of, in order.
-#include "mpt/Target/CPU.h"
+// Everything that a library for a host consists of, in order.
+#include "HostLibrary.h"
 
-#include "../Emit.h"
-#include "../KernelCode.h"
+#include "Emit.h"
+#include "KernelCode.h"
 
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
 #include "llvm/Support/Threading.h"
 
 using namespace mlir;
 using namespace mpt;
-using namespace mpt::cpu;
 using namespace mpt::target;
 
-LogicalResult mpt::cpu::emitLibrary(ModuleOp module, const EmitOptions &given) {
-  EmitOptions options = given;
-  if (failed(complete(module, "libmpt_rt.so", options)))
+LogicalResult mpt::target::emitHostLibrary(ModuleOp module, const LibraryOptions &given, const Target &target,
+                                           StringRef cpu, StringRef callPrefix) {
+  LibraryOptions options = given;
+  if (failed(complete(module, target.runtimeLibrary(), options)))
     return failure();
-  FailureOr<Program> program = Program::read(module, options.name);
+  FailureOr<Program> program = Program::read(module, options.name, target);
   if (failed(program))
     return failure();
-  llvm::Expected<Machine> machine = Machine::create(options.cpu);
+  program->callPrefix = callPrefix.str();
+  llvm::Expected<Machine> machine = Machine::create(cpu);
   if (!machine)
     return module.emitError() << llvm::toString(machine.takeError());
   program->cpu = machine->cpu;
   program->cpuFeatures = machine->features;
-  unsigned threads = options.threads ? options.threads : llvm::hardware_concurrency().compute_thread_count();
+  unsigned threads = llvm::hardware_concurrency().compute_thread_count();
   std::string manifest = manifestOf(module, *program), listing;
 
   SmallVector<Object> objects;
-  if (failed(compileKernels(module, *program, options.cpu, threads, objects, options.keepIR ? &listing : nullptr)))
+  if (failed(compileKernels(module, *program, cpu, threads, objects, options.keepIR ? &listing : nullptr)))
     return failure();
   llvm::LLVMContext context;
   llvm::Module code(options.name, context);
@@ -45,4 +49,10 @@ LogicalResult mpt::cpu::emitLibrary(ModuleOp module, const EmitOptions &given) {
   if (llvm::Error error = writeLibrary(*program, manifest, objects, listing, options))
     return module.emitError() << llvm::toString(std::move(error));
   return success();
+}
+
+void mpt::target::registerHostDialects(DialectRegistry &registry) {
+  registry.insert<LLVM::LLVMDialect>();
+  registerBuiltinDialectTranslation(registry);
+  registerLLVMDialectTranslation(registry);
 }

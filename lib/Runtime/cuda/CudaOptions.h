@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Options of a trainer on CUDA (docs/cuda.md).
+#ifndef MPT_RUNTIME_CUDA_CUDAOPTIONS_H
+#define MPT_RUNTIME_CUDA_CUDAOPTIONS_H
+
+#include "core/Options.h"
+
+namespace mpt::rt {
+
+/// What computes convolutions first.
+enum class ConvWay { Any, Library, Implicit, Columns };
+
+struct CudaOptions {
+  std::string driver, cublaslt;     ///< files; looked for by their usual names where empty
+  std::string cudnn;                ///< likewise; "none": cuDNN is not used
+  std::string cache = usualCache(); ///< file of algorithms that searches found; none where empty
+  bool search = true;               ///< first runs measure several algorithms
+  ConvWay convolutions = ConvWay::Any;
+  bool ptxOnly = false;          ///< machine code in the library is passed over
+  bool synchronous = false;      ///< every call is waited for, so that an error names the node
+  bool eager = false;            ///< no graphs of steps
+  int64_t scoreBytes = 64 << 20; ///< most memory for scores of attention without cuDNN
+
+  mpt_status read(Options &options);
+  /// In the user's cache folder ($XDG_CACHE_HOME or ~/.cache); empty where there is none.
+  static std::string usualCache();
+};
+
+} // namespace mpt::rt
+
+#endif

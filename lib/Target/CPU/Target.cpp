@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CPU as a target: what it is capable of and its options.
+#include "../HostLibrary.h"
+#include "Processor.h"
+
+using namespace mlir;
+using namespace mpt;
+using namespace mpt::target;
+
+namespace {
+
+class CpuTarget : public Target {
+public:
+  StringRef name() const override { return "cpu"; }
+  StringRef runtimeLibrary() const override { return "libmpt_rt.so"; }
+
+  ArrayRef<TargetFlag> flags() const override {
+    static constexpr TargetFlag table[] = {{"--mcpu", "CPU", "processor to generate code for (native)"}};
+    return table;
+  }
+  std::optional<std::string> set(StringRef, StringRef value) override {
+    mcpu = value.str();
+    return std::nullopt;
+  }
+
+  Capabilities capabilities() const override {
+    Capabilities result;
+    result.vectorBits = cpu::vectorBits(mcpu);
+    if (cpu::hasFeature(mcpu, "avx512bf16"))
+      result.native = {{Contraction::Conv, 0, MPT_BFLOAT16}, {Contraction::Conv, 1, MPT_BFLOAT16}};
+    return result;
+  }
+
+  void registerDialects(DialectRegistry &registry) const override { registerHostDialects(registry); }
+
+  LogicalResult emit(ModuleOp module, const LibraryOptions &options) const override {
+    return emitHostLibrary(module, options, *this, mcpu, "mpt_rt_");
+  }
+
+private:
+  std::string mcpu = "native"; ///< as LLVM's -mcpu names it
+};
+
+} // namespace
+
+namespace mpt::cpu {
+std::unique_ptr<Target> createTarget() { return std::make_unique<CpuTarget>(); }
+} // namespace mpt::cpu

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trainers in a process of its own whose driver, cuBLASLt and cuDNN are the stand-in: `environment` is for who starts it."""
+import ctypes
+import json
+import os
+import pathlib
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def library(build) -> str:
+    return str(pathlib.Path(build) / "lib" / "libcuda_standin.so")
+
+
+def environment(build, cudnn=True, options=None, **variables) -> dict:
+    """Of a process that uses `trainer` and `standin`; `options` are further ones of trainers for CUDA."""
+    path = os.pathsep.join([str(ROOT / "python"), str(pathlib.Path(__file__).parent)])
+    own = {"driver": library(build), "cublaslt": library(build), "cudnn": library(build) if cudnn else "none", "cache": ""}
+    return {**os.environ, "PYTHONPATH": path, "MPT_BUILD": str(build), "STANDIN_OPTIONS": json.dumps({**own, **(options or {})}),
+            "OMP_NUM_THREADS": "1", **variables}
+
+
+def standin():
+    """The stand-in itself."""
+    found = ctypes.CDLL(json.loads(os.environ["STANDIN_OPTIONS"])["driver"])
+    found.standin_violations.restype = ctypes.c_char_p
+    return found
+
+
+def trainer(path):
+    """A trainer of a model compiled for either target."""
+    import mpt
+    mpt.use_build(os.environ["MPT_BUILD"])
+    manifest = next(pathlib.Path(path).glob("*.json"))
+    target = json.loads(manifest.read_text())["target"]
+    return mpt.Trainer(path, options=json.loads(os.environ["STANDIN_OPTIONS"]) if target == "cuda" else None)

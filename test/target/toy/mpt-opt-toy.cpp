@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// mpt-opt with one more target: what a target costs outside its own two folders is the line that registers it.
+#include "mpt/Driver/Compile.h"
+#include "mpt/Driver/Registration.h"
+
+namespace mpt::toy {
+std::unique_ptr<target::Target> createTarget();
+}
+
+int main(int argc, char **argv) {
+  mpt::registerTargets();
+  mpt::target::registerTarget(mpt::toy::createTarget);
+  llvm::SmallVector<llvm::StringRef> words(argv + 1, argv + argc);
+  if (!llvm::is_contained(words, "--help"))
+    return mpt::compilerMain(words);
+  llvm::outs() << mpt::CompileOptions::help();
+  return 0;
+}
