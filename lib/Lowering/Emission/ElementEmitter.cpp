@@ -35,7 +35,7 @@ Type mpt::computeType(Type type) {
 ReductionStrategy::~ReductionStrategy() = default;
 
 ElementEmitter::ElementEmitter(ImplicitLocOpBuilder &builder, const KernelTarget &target, bool probe)
-    : ValueBuilder(builder), target(target), probe(probe) {
+    : ValueBuilder(builder, target), probe(probe) {
   scopes.push_back({builder.getInsertionBlock(), nullptr});
 }
 
@@ -208,8 +208,6 @@ Value ElementEmitter::fail(Operation *op, const Twine &message, Type type) {
 //===----------------------------------------------------------------------===//
 // Index values
 //===----------------------------------------------------------------------===//
-
-Value ValueBuilder::indexConstant(int64_t value) { return arith::ConstantIndexOp::create(b, value); }
 
 Value ElementEmitter::variableValue(unsigned id) {
   if (space[id].value)
