@@ -2,6 +2,7 @@
 // The order of the compiler's phases and of the passes in them, and the reasons for it.
 #include "passes/Pipelines.h"
 
+#include "mpt/Fusion/KernelCapabilities.h"
 #include "mpt/Target/CPU.h"
 #include "mpt/Target/CUDA.h"
 #include "passes/fusion/Passes.h"
@@ -107,15 +108,16 @@ void buildFusion(OpPassManager &passes, const PipelineOptions &options) {
     passes.addPass(createAttention());
   if (options.target == "cuda" && !options.debugNonfinite && !options.recomputeBytes)
     passes.addPass(createChainProducts()); // before composites are taken apart
+  KernelCapabilities kernels = options.target == "cuda" ? KernelCapabilities::ofThreadGrids() : KernelCapabilities();
   DecomposeOptions decompose;
-  decompose.device = options.target == "cuda";
+  decompose.sharedSums = kernels.sharedSums;
   passes.addPass(createDecompose(decompose));
   addCleanup(passes);
-  // After the last clean-up, which would merge what is made again with the original.
-  RecomputeOptions recompute;
-  recompute.bytes = options.recomputeBytes;
-  recompute.device = options.target == "cuda" && !options.recomputeBytes;
-  passes.addPass(createRecompute(recompute));
+  // After the last clean-up, which would merge what is rematerialized with the original.
+  RematerializeOptions rematerialize;
+  rematerialize.bytes = options.recomputeBytes;
+  rematerialize.memoryBound = kernels.memoryBound && !options.recomputeBytes;
+  passes.addPass(createRematerialize(rematerialize));
   if (options.target == "cuda") {
     // Its conversions are kept apart for the backward pass as recomputed values are.
     WidenOperandsOptions widen;
@@ -127,7 +129,11 @@ void buildFusion(OpPassManager &passes, const PipelineOptions &options) {
     passes.addPass(createShareReads());
   FormOptions form;
   form.separate = options.debugNonfinite;
-  form.device = options.target == "cuda";
+  form.sharedSums = kernels.sharedSums;
+  form.columnOutputs = kernels.columnOutputs;
+  form.keptRows = kernels.keptRows;
+  form.bundles = kernels.bundles;
+  form.memoryBound = kernels.memoryBound;
   passes.addPass(createForm(form));
 }
 

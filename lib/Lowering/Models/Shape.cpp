@@ -131,14 +131,10 @@ struct ConcatModel : LoopLowering::ExternalModel<ConcatModel, ConcatOp> {
   }
 };
 
-template <typename Op> struct ViewRole : FusionRole::ExternalModel<ViewRole<Op>, Op> {
-  bool isView(Operation *) const { return true; }
-  bool isMadeAgain(Operation *) const { return false; }
+template <typename Op, FusionKind kind> struct Role : FusionRole::ExternalModel<Role<Op, kind>, Op> {
+  FusionKind getFusionKind(Operation *) const { return kind; }
 };
-template <typename Op> struct RepeatedRole : FusionRole::ExternalModel<RepeatedRole<Op>, Op> {
-  bool isView(Operation *) const { return false; }
-  bool isMadeAgain(Operation *) const { return true; }
-};
+template <typename Op> using ViewRole = Role<Op, FusionKind::View>;
 
 } // namespace
 
@@ -146,10 +142,10 @@ void mpt::attachShapeModels(MLIRContext *context) {
   ConstantOp::attachInterface<ConstantModel>(*context);
   ReshapeOp::attachInterface<ReshapeModel, ViewRole<ReshapeOp>>(*context);
   TransposeOp::attachInterface<TransposeModel, ViewRole<TransposeOp>>(*context);
-  BroadcastOp::attachInterface<BroadcastModel, RepeatedRole<BroadcastOp>>(*context);
+  BroadcastOp::attachInterface<BroadcastModel, Role<BroadcastOp, FusionKind::Broadcast>>(*context);
   SliceOp::attachInterface<SliceModel, ViewRole<SliceOp>>(*context);
   ReverseOp::attachInterface<ReverseModel>(*context);
   PadOp::attachInterface<PadModel>(*context);
-  IotaOp::attachInterface<IotaModel, RepeatedRole<IotaOp>>(*context);
+  IotaOp::attachInterface<IotaModel, Role<IotaOp, FusionKind::Generator>>(*context);
   ConcatOp::attachInterface<ConcatModel, ViewRole<ConcatOp>>(*context);
 }
