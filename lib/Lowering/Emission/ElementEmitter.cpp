@@ -437,7 +437,7 @@ static Value viewedAs(ImplicitLocOpBuilder &b, Type element, Value memory) {
   auto type = MemRefType::get(cast<MemRefType>(memory.getType()).getShape(), element);
   return UnrealizedConversionCastOp::create(b, TypeRange{type}, memory).getResult(0);
 }
-/// A flat buffer of truth values as the bytes that it consists of.
+/// A flat buffer of i1 as the bytes that it consists of.
 static Value asBytes(ImplicitLocOpBuilder &b, Value memory) { return viewedAs(b, b.getI8Type(), memory); }
 
 Value ElementEmitter::load(Value buffer, Indices at) {
@@ -454,7 +454,7 @@ Value ElementEmitter::load(Value buffer, Indices at) {
   if (where.width == 1 || (!where.lanes && where.stride == 0)) {
     value = memref::LoadOp::create(b, memory, where.base);
   } else if (!where.lanes && where.stride == 1 && type.isInteger(1)) {
-    // A truth value is a byte of 0 or 1 in memory; vectors of i1 would be packed bits.
+    // An i1 is a byte of 0 or 1 in memory; vectors of i1 would be packed bits.
     Value bytes = vector::LoadOp::create(b, VectorType::get(where.width, b.getI8Type()), asBytes(b, memory),
                                          ValueRange{where.base}, false, alignmentOf(buffer, linear));
     value = arith::TruncIOp::create(b, VectorType::get(where.width, type), bytes);

@@ -60,7 +60,7 @@ Value mpt::widenFloat8(ValueBuilder &e, Value value) {
   }
   Value bits = t.zext(byte, 32);
   magnitude = t.both(bits, 0x7f);
-  // Exponent and mantissa in place of f32's; the product with a power of two corrects the bias, subnormals included.
+  // Exponent and mantissa in place of f32's; multiplication by a power of two corrects the bias, subnormals included.
   Value scaled = t.cast(t.up(magnitude, 23 - format.mantissa), b.getF32Type());
   scaled = arith::MulFOp::create(b, scaled, e.constantLike(scaled, std::ldexp(1.0, 127 - format.bias)));
   Value result = t.cast(scaled, b.getI32Type());
