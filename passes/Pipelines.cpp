@@ -2,6 +2,7 @@
 // The order of the compiler's phases and of the passes in them, and the reasons for it.
 #include "passes/Pipelines.h"
 
+#include "mpt/Fusion/KernelCapabilities.h"
 #include "passes/fusion/Passes.h"
 #include "passes/import/Passes.h"
 #include "passes/library/Passes.h"
@@ -110,15 +111,16 @@ void buildFusion(OpPassManager &passes, const PipelineOptions &options, const Ca
     passes.addPass(createAttention());
   if (target.calls.chainedGemms && joins && !options.recomputeBytes)
     passes.addPass(createChainProducts()); // before composites are taken apart
+  KernelCapabilities kernels = onGrids ? KernelCapabilities::ofThreadGrids() : KernelCapabilities();
   DecomposeOptions decompose;
-  decompose.device = onGrids;
+  decompose.sharedSums = kernels.sharedSums;
   passes.addPass(createDecompose(decompose));
   addCleanup(passes);
   // After the last clean-up, which would merge what is rematerialized with the original.
-  RecomputeOptions recompute;
-  recompute.bytes = options.recomputeBytes;
-  recompute.device = onGrids && !options.recomputeBytes;
-  passes.addPass(createRecompute(recompute));
+  RematerializeOptions rematerialize;
+  rematerialize.bytes = options.recomputeBytes;
+  rematerialize.memoryBound = kernels.memoryBound && !options.recomputeBytes;
+  passes.addPass(createRematerialize(rematerialize));
   if (!target.calls.everyOperandType) {
     // Its conversions are kept apart for the backward pass as recomputed values are.
     WidenOperandsOptions widen;
@@ -130,7 +132,11 @@ void buildFusion(OpPassManager &passes, const PipelineOptions &options, const Ca
     passes.addPass(createShareReads());
   FormOptions form;
   form.separate = !joins;
-  form.device = onGrids;
+  form.sharedSums = kernels.sharedSums;
+  form.columnOutputs = kernels.columnOutputs;
+  form.keptRows = kernels.keptRows;
+  form.bundles = kernels.bundles;
+  form.memoryBound = kernels.memoryBound;
   passes.addPass(createForm(form));
 }
 

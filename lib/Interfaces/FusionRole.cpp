@@ -4,9 +4,18 @@
 
 #include "mpt/Interfaces/FusionRole.cpp.inc"
 
-bool mpt::isViewOp(mlir::Operation *op) {
-  auto role = llvm::dyn_cast<FusionRole>(op);
-  return role && role.isView();
+using namespace mpt;
+
+FusionKind mpt::fusionKindOf(mlir::Operation *op) {
+  auto role = llvm::dyn_cast_or_null<FusionRole>(op);
+  return role ? role.getFusionKind() : FusionKind::Ordinary;
 }
+
+bool mpt::isRematerializedByReaders(mlir::Operation *op) {
+  FusionKind kind = fusionKindOf(op);
+  return kind == FusionKind::Broadcast || kind == FusionKind::Generator;
+}
+
+bool mpt::isViewOp(mlir::Operation *op) { return fusionKindOf(op) == FusionKind::View; }
 
 bool mpt::isOperandView(mlir::Operation *op) { return isViewOp(op) && op->getNumOperands() == 1; }

@@ -17,22 +17,27 @@ namespace {
 struct Form : mpt::impl::FormBase<Form> {
   using FormBase::FormBase;
   void runOnOperation() override {
-    for (auto function : getOperation().getOps<func::FuncOp>()) {
-      if (function.isExternal())
-        continue;
-      Grouping grouping(function, device);
-      grouping.run(separate);
-      grouping.outline([&](FusionOp fusion) {
-        ++numKernels;
-        for (Value input : fusion.getInputs())
-          bytesRead += bytesOf(input);
-        for (Value output : fusion.getOutputs())
-          bytesWritten += bytesOf(output);
-      });
-      for (Operation &op : llvm::make_early_inc_range(llvm::reverse(function.getBody().front())))
-        if (isOpTriviallyDead(&op))
-          op.erase();
-    }
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      if (!function.isExternal())
+        form(function);
+  }
+
+private:
+  void form(func::FuncOp function) {
+    KernelCapabilities kernels{sharedSums, columnOutputs, keptRows, bundles, memoryBound};
+    SmallVector<Group> groups = separate ? separateOps(function) : groupOps(function, kernels);
+    outlineGroups(function, groups, [&](FusionOp fusion) { count(fusion); });
+    for (Operation &op : llvm::make_early_inc_range(llvm::reverse(function.getBody().front())))
+      if (isOpTriviallyDead(&op))
+        op.erase();
+  }
+
+  void count(FusionOp fusion) {
+    ++numKernels;
+    for (Value input : fusion.getInputs())
+      bytesRead += bytesOf(input);
+    for (Value output : fusion.getOutputs())
+      bytesWritten += bytesOf(output);
   }
 };
 

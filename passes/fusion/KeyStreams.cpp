@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // fusion-key-streams: the streams of random ops as a table, so that equal ops share a kernel.
 #include "mpt/Dialect/MPT/GraphBuilder.h"
+#include "mpt/Support/Refusal.h"
 #include "passes/fusion/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -10,6 +11,8 @@ namespace mpt {
 #define GEN_PASS_DEF_KEYSTREAMS
 #include "passes/fusion/Passes.h.inc"
 } // namespace mpt
+
+#define DEBUG_TYPE "fusion-key-streams"
 
 using namespace mlir;
 using namespace mpt;
@@ -48,8 +51,10 @@ private:
     llvm::MapVector<int64_t, Value> rows;
     for (OpOperand *operand : operands)
       rows[streamOf(operand)];
-    if (rows.size() < 2)
+    if (rows.size() < 2) {
+      (void)(refuse(DEBUG_TYPE, key.getLoc()) << "not a table: expected ops of two streams or more, got one");
       return;
+    }
     auto count = static_cast<int64_t>(rows.size());
     numStreams += count;
     OpBuilder builder(key.getContext());

@@ -88,36 +88,48 @@ void Selects::lower(train::WriteOp write) {
 
 namespace {
 
+/// Takes out the markers of gradients.
+void eraseGradientMarkers(ModuleOp module) {
+  module.walk([](train::GradientOp gradient) {
+    gradient.getResult().replaceAllUsesWith(gradient.getGradient());
+    gradient->erase();
+  });
+}
+
+/// Writes the training arithmetic in core ops.
+LogicalResult decomposeTraining(ModuleOp module) {
+  SmallVector<Decomposable> composites;
+  module.walk([&](Decomposable composite) {
+    if (isa<train::TrainDialect>(composite->getDialect()))
+      composites.push_back(composite);
+  });
+  for (Decomposable composite : composites) {
+    OpBuilder builder(composite);
+    FailureOr<SmallVector<Value>> values = composite.decompose(builder);
+    if (failed(values))
+      return composite->emitOpError() << "expected a decomposition into core ops";
+    composite->replaceAllUsesWith(*values);
+    composite->erase();
+  }
+  return success();
+}
+
+/// Makes writes unconditional, those of masters first.
+void lowerWrites(ModuleOp module) {
+  Selects selects(module);
+  SmallVector<train::WriteOp> writes;
+  module.walk([&](train::WriteOp write) { writes.push_back(write); });
+  std::stable_partition(writes.begin(), writes.end(), [&](train::WriteOp write) { return selects.isOfMaster(write); });
+  for (train::WriteOp write : writes)
+    selects.lower(write);
+}
+
 struct LowerTrain : mpt::impl::LowerTrainBase<LowerTrain> {
   void runOnOperation() override {
-    Selects selects(getOperation());
-    SmallVector<Operation *> ops;
-    SmallVector<train::WriteOp> writes;
-    getOperation().walk([&](Operation *op) {
-      if (auto write = dyn_cast<train::WriteOp>(op))
-        writes.push_back(write);
-      else if (op->getDialect() == getContext().getLoadedDialect<train::TrainDialect>())
-        ops.push_back(op);
-    });
-    for (Operation *op : ops) {
-      if (auto gradient = dyn_cast<train::GradientOp>(op)) {
-        gradient.getResult().replaceAllUsesWith(gradient.getGradient());
-        op->erase();
-      } else if (auto composite = dyn_cast<Decomposable>(op)) {
-        OpBuilder builder(op);
-        FailureOr<SmallVector<Value>> values = composite.decompose(builder);
-        if (failed(values)) {
-          op->emitOpError() << "expected a decomposition into core ops";
-          return signalPassFailure();
-        }
-        op->replaceAllUsesWith(*values);
-        op->erase();
-      }
-    }
-    std::stable_partition(writes.begin(), writes.end(),
-                          [&](train::WriteOp write) { return selects.isOfMaster(write); });
-    for (train::WriteOp write : writes)
-      selects.lower(write);
+    eraseGradientMarkers(getOperation());
+    if (failed(decomposeTraining(getOperation())))
+      return signalPassFailure();
+    lowerWrites(getOperation());
   }
 };
 

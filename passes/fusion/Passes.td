@@ -74,25 +74,29 @@ def Decompose : Pass<"fusion-decompose", "::mlir::ModuleOp"> {
   let description = [{
     In: core ops. Out: every op is a library op, a view, or has a loop form. A reduction with few results over many elements
     becomes partial sums over a fixed number of blocks and a reduction of those: parallel, and the same sum whatever the
-    number of threads. With `device`, whose kernels share sums out themselves, no reduction is split; a variance around a
-    mean over the same elements becomes two sums in FP64 instead, so that one pass over the elements makes both.
+    number of threads. With `shared-sums` no reduction is split; a variance around a mean over the same elements becomes two
+    sums in FP64 instead, so that one pass over the elements makes both.
   }];
-  let options = [Option<"device", "device", "bool", "false", "for the kernels of a GPU">];
+  let options = [Option<"sharedSums", "shared-sums", "bool", "false", "the threads of a kernel share one sum among them">];
   let statistics = [Statistic<"numSplit", "split-reductions", "reductions that were split in two stages">];
   let dependentDialects = ["::mpt::MPTDialect"];
 }
 
-def Recompute : Pass<"fusion-recompute", "::mlir::ModuleOp"> {
-  let summary = "make values again in the backward pass where that costs no traffic, or to save memory";
+def Rematerialize : Pass<"fusion-rematerialize", "::mlir::ModuleOp"> {
+  let summary = "compute values once more in the backward pass where that costs no traffic, or to save memory";
   let description = [{
     In: core ops after fusion-decompose, with the loss as the result named "loss". Out: arithmetic that the backward pass
-    reads is made again from values that are kept anyway, inside the kernels that read it; casts of inputs are made again
-    too. What to keep is a minimum cut over bytes: library calls, reductions and random numbers are never repeated. Values
-    that library calls of the backward pass read are made again as well, by a pass over memory each, where that keeps fewer
-    bytes: cheap arithmetic such as ReLU and the scale and shift of a normalization first, large values first, while the traffic takes
-    less than `effort` percent of the time of the contractions (at 4 FLOP a byte moved; an exponential counts as 24 bytes), and
-    each is made from at most two values of its size. With `bytes`, further ones are until so many bytes fewer are kept. Repeated ops carry `mpt.recomputed`, so that fusion-form does not
-    join them with the forward pass. No bit of a result changes.
+    reads is rematerialized from values that are kept anyway, inside the kernels that read it; casts of inputs are too. What
+    to keep is a minimum cut over bytes: library calls, reductions and random numbers are never repeated.
+
+    Values that library calls of the backward pass read are rematerialized as well, by a pass over memory each, where that
+    keeps fewer bytes. Cheap arithmetic comes first, such as ReLU and the scale and shift of a normalization, and large
+    values before small ones. This goes on while the traffic takes less than `effort` percent of the time of the contractions
+    (at 4 FLOP a byte moved; an exponential counts as 24 bytes). Each is computed from at most two values of its size. With
+    `bytes`, further ones are until so many bytes fewer are kept. With `memory-bound` no pass over memory is added.
+
+    Rematerialized ops carry `mpt.recomputed`, so that fusion-form does not join them with the forward pass. No bit of a
+    result changes.
 
     ```mlir
     %f = mpt.exp %x : tensor<64x128xf32>              // forward
@@ -104,20 +108,20 @@ def Recompute : Pass<"fusion-recompute", "::mlir::ModuleOp"> {
   }];
   let options = [Option<"bytes", "bytes", "int64_t", "0", "bytes to keep less, by further passes over memory">,
     Option<"effort", "effort", "double", "1.0", "percent of the contractions' time that passes over memory may add">,
-    Option<"device", "device", "bool", "false", "make nothing again in memory or from several operands of its size: traffic counts more">];
+    Option<"memoryBound", "memory-bound", "bool", "false", "traffic counts more than bytes kept: rematerialize nothing in memory, nor from several operands of its size">];
   let statistics = [
-    Statistic<"numRepeated", "repeated", "ops made again">,
+    Statistic<"numRematerialized", "rematerialized", "ops computed once more">,
     Statistic<"keptBytes", "kept-bytes", "bytes kept for the backward pass">
   ];
 }
 
 def ShareReads : Pass<"fusion-share-reads", "::mlir::ModuleOp"> {
-  let summary = "for a GPU: make values again where their operands are read anyway";
+  let summary = "rematerialize values where their operands are read anyway";
   let description = [{
-    In: core ops after fusion-recompute. Out: the same values, with fewer bytes read and written by the kernels that fusion-form
-    will make. A value in memory is made again by a kernel that reads all it is made from for other reasons (the ReLU before a
+    In: core ops after fusion-rematerialize. Out: the same values, with fewer bytes read and written by the kernels that
+    fusion-form will make. A value in memory is rematerialized by a kernel that reads all it follows from for other reasons (the ReLU before a
     batch norm's gradient: its mask follows from the norm's input, which the gradient needs as well). What kernels on both sides
-    of a sum over many elements need is made on both sides, where that reads fewer bytes than writing and reading it (the masked
+    of a sum over many elements need is computed on both sides, where that reads fewer bytes than writing and reading it (the masked
     gradient). No bit of a result changes.
 
     ```mlir
@@ -128,13 +132,13 @@ def ShareReads : Pass<"fusion-share-reads", "::mlir::ModuleOp"> {
     %g = mpt.relu_backward %dy, %m : tensor<256x64x56x56xf16>
     ```
   }];
-  let statistics = [Statistic<"numRepeated", "repeated", "ops made again">];
+  let statistics = [Statistic<"numRematerialized", "rematerialized", "ops computed once more">];
 }
 
 def WidenOperands : Pass<"fusion-widen-operands", "::mlir::ModuleOp"> {
-  let summary = "for a GPU: 8-bit operands that no library call takes become FP16 where they are made";
+  let summary = "8-bit operands that no library call takes become FP16 where they are made";
   let description = [{
-    In: core ops after fusion-recompute. Out: convolutions, and products whose 8-bit operands the libraries do not take, have
+    In: core ops after fusion-rematerialize. Out: convolutions, and GEMMs whose 8-bit operands the libraries do not take, have
     FP16 operands, which hold every value of the 8-bit types. The conversion lies where the value is made, so that fusion-form
     has one kernel quantize and widen: what nothing else reads is never stored in 8 bits. Values of the forward pass are
     widened once more for the backward pass, and kept in 8 bits until then. No bit of a result changes.
@@ -148,7 +152,7 @@ def WidenOperands : Pass<"fusion-widen-operands", "::mlir::ModuleOp"> {
     %d = mpt.conv_backward_data %h, %w {...} : (tensor<8x16x9x9xf16>, tensor<16x4x3x3xf16>) -> tensor<8x4x9x9xf32>
     ```
   }];
-  let options = [Option<"nativeFloat8", "native-float8", "bool", "false", "products of 8-bit operands run as such where their extents allow it">];
+  let options = [Option<"nativeFloat8", "native-float8", "bool", "false", "GEMMs of 8-bit operands run as such where their extents allow it">];
   let statistics = [Statistic<"numWidened", "widened", "conversions to FP16">];
   let dependentDialects = ["::mpt::MPTDialect"];
 }
@@ -180,15 +184,20 @@ def Form : Pass<"fusion-form", "::mlir::ModuleOp"> {
     and constants. Producers join consumers as long as the group has one iteration space, no value leaves and comes back,
     and every result can be written in one pass: elementwise chains; a reduction with what feeds it and, when it is over
     whole rows, what uses it; scalar arithmetic of all kinds together. Cheap values (casts, broadcasts, arithmetic with one
-    full-size operand) are made again for each reader instead of being kept in memory.
+    full-size operand) are rematerialized for each reader instead of being kept in memory.
 
-    With `device`, sums over columns share a kernel with elements of the same pass that are written (not with those that sums
-    over rows add up too, where elements that follow from the rows read them again), and what only state
-    needs (optimizer updates with unscaling, clipping, masters, narrow copies) becomes a few kernels over all parameters:
-    updates that differ in nothing but shape are one fusion, up to 200 operands and results.
+    The options say what the target's schedules can do. With `column-outputs`, sums over columns share a kernel with elements
+    of the same pass that are written. With `kept-rows`, a row's gradient is computed with the row's sums, as that of a loss
+    by rows. With `bundles`, what only state needs (optimizer updates with unscaling, clipping, masters, narrow copies)
+    becomes a few kernels over all parameters: updates that differ in nothing but shape are one fusion, up to 200 operands
+    and results.
   }];
   let options = [Option<"separate", "separate", "bool", "false", "a kernel for each op, so that every value is in memory: for --debug-nonfinite">,
-    Option<"device", "device", "bool", "false", "for the kernels of a GPU">];
+    Option<"sharedSums", "shared-sums", "bool", "false", "the threads of a kernel share one sum among them">,
+    Option<"columnOutputs", "column-outputs", "bool", "false", "a pass down columns writes elements beside their sums">,
+    Option<"keptRows", "kept-rows", "bool", "false", "a team of threads keeps a row for what follows from its sums">,
+    Option<"bundles", "bundles", "bool", "false", "one kernel serves many tensors that are treated alike">,
+    Option<"memoryBound", "memory-bound", "bool", "false", "passes are joined only where they share a large tensor">];
   let statistics = [
     Statistic<"numKernels", "kernels", "fusions made">,
     Statistic<"bytesRead", "bytes-read", "bytes that the kernels read, each input once">,

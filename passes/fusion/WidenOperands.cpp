@@ -6,6 +6,7 @@
 #include "mpt/Interfaces/FusionRole.h"
 #include "mpt/Interfaces/GemmLike.h"
 #include "mpt/Memory/Bufferize.h"
+#include "mpt/Support/Refusal.h"
 #include "passes/fusion/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -14,6 +15,8 @@ namespace mpt {
 #define GEN_PASS_DEF_WIDENOPERANDS
 #include "passes/fusion/Passes.h.inc"
 } // namespace mpt
+
+#define DEBUG_TYPE "fusion-widen-operands"
 
 using namespace mlir;
 using namespace mpt;
@@ -42,8 +45,7 @@ private:
     DenseSet<Operation *> late = backwardOps(function);
     Known known;
     for (Operation &op : llvm::make_early_inc_range(function.getBody().front())) {
-      auto matmul = dyn_cast<MatMulOp>(op);
-      if (!isa<GemmLike>(op) || (nativeFloat8 && matmul && memory::isNativeFloat8(matmul)))
+      if (!isa<GemmLike>(op) || isNative(&op))
         continue;
       for (OpOperand &operand : op.getOpOperands())
         if (isNarrow(operand.get()))
@@ -55,6 +57,16 @@ private:
         op.erase();
   }
 
+  /// Whether the library multiplies the op's 8-bit operands as they are.
+  bool isNative(Operation *op) const {
+    auto matmul = dyn_cast<MatMulOp>(op);
+    if (!nativeFloat8 || !matmul || !memory::isNativeFloat8(matmul))
+      return false;
+    (void)(refuse(DEBUG_TYPE, op) << "not widened: expected operands that no library call takes, got 8-bit ones of a "
+                                     "GEMM");
+    return true;
+  }
+
   Value wide(Value value, Operation *user, const DenseSet<Operation *> &late, Known &known) {
     Operation *source = value.getDefiningOp();
     unsigned again = late.contains(user) && !(source && late.contains(source));
@@ -62,7 +74,7 @@ private:
     if (result)
       return result;
     OpBuilder builder(user);
-    if (source && isViewOp(source) && source->getNumOperands() == 1) {
+    if (isOperandView(source)) {
       // Conversions lie before views, where what makes the value can take them in.
       Value from = wide(source->getOperand(0), user, late, known);
       builder.setInsertionPoint(again ? user : source);

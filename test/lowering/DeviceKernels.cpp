@@ -18,6 +18,7 @@ using namespace mpt;
 
 int assembledKernels = 0;
 std::set<std::string> metSchedules;
+bool testPlanted = false;
 
 namespace {
 
@@ -68,7 +69,11 @@ bool assembles(const std::string &text, llvm::StringRef arch) {
 
 FailureOr<KernelInfo> emitForDevice(OpBuilder &builder, FusionOp fusion, ArrayRef<MemRefType> inputs,
                                     ArrayRef<MemRefType> outputs, int64_t &scratchBytes) {
-  FailureOr<GpuKernelInfo> info = emitGpuKernel(builder, fusion, inputs, outputs, "kernel");
+  SmallVector<GpuScheduleMaker> schedules;
+  if (testPlanted)
+    schedules.push_back(makeSerialSchedule);
+  llvm::append_range(schedules, gpuSchedules());
+  FailureOr<GpuKernelInfo> info = emitGpuKernel(builder, fusion, inputs, outputs, "kernel", {}, {}, schedules);
   if (failed(info))
     return failure();
   scratchBytes = info->scratchBytes;
@@ -76,14 +81,14 @@ FailureOr<KernelInfo> emitForDevice(OpBuilder &builder, FusionOp fusion, ArrayRe
   SmallVector<func::FuncOp> launches;
   for (GpuLaunch &launch : info->launches) {
     launches.push_back(launch.function);
-    metSchedules.insert(cast<StringAttr>(launch.function->getAttr(kScheduleAttr)).str());
+    metSchedules.insert(cast<StringAttr>(getAttr<MPTDialect::ScheduleAttrHelper>(launch.function)).str());
   }
   if (std::getenv("MPT_TEST_PRINT"))
     module->dump();
   for (llvm::StringRef arch : {"sm_80", "sm_90", "sm_100"}) {
     OwningOpRef<ModuleOp> kernels = ModuleOp::create(module.getLoc());
     for (Operation &op : *module.getBody())
-      if (op.hasAttr(kGridAttr) || isa<memref::GlobalOp>(op))
+      if (hasAttr<MPTDialect::GridAttrHelper>(&op) || isa<memref::GlobalOp>(op))
         kernels->push_back(op.clone());
     FailureOr<std::string> text = cuda::compileToPtx(*kernels, arch);
     if (failed(text) || !assembles(*text, arch))
@@ -93,7 +98,7 @@ FailureOr<KernelInfo> emitForDevice(OpBuilder &builder, FusionOp fusion, ArrayRe
   if (failed(emulated))
     return failure();
   KernelInfo result{*emulated, 1, 1, {}};
-  ArrayRef<int64_t> pairs = cast<DenseI64ArrayAttr>((*emulated)->getAttr(kInPlaceAttr)).asArrayRef();
+  ArrayRef<int64_t> pairs = cast<DenseI64ArrayAttr>(getAttr<MPTDialect::InPlaceAttrHelper>(*emulated)).asArrayRef();
   for (; pairs.size() >= 2; pairs = pairs.drop_front(2))
     result.inPlace.push_back({pairs[0], pairs[1]});
   return result;

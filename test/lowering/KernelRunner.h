@@ -26,6 +26,8 @@ extern mpt::KernelTarget testTarget;
 /// True: runKernel emits for a GPU and runs that in loops; PTX is made for every architecture, and assembled where
 /// ptxas is found.
 extern bool testDevice;
+/// True: runKernel prefers the schedule of SerialSchedule.cpp to the compiler's own.
+extern bool testPlanted;
 /// Kernels assembled so far, and schedules that runKernel has met.
 extern int assembledKernels;
 extern std::set<std::string> metSchedules;

@@ -663,6 +663,30 @@ static void scatters() {
            {{3000, 3000, 0, 0}}, 0);
 }
 
+/// A new schedule is one file and one line of the list: it makes what it matches, the others make the rest.
+static void plantedSchedule() {
+  testPlanted = true;
+  for (int64_t extent : {60, 100}) {
+    metSchedules.erase("serial");
+    TestTensor x = uniform({extent}, -1, 1);
+    std::vector<double> doubled;
+    for (double value : x.values)
+      doubled.push_back(static_cast<float>(value + value));
+    std::string type = "tensor<" + std::to_string(extent) + "xf32>";
+    expect("planted schedule",
+           runKernel("func.func @f(%x: " + type + ") -> " + type + " {\n%y = mpt.add %x, %x : " + type +
+                         "\nreturn %y : " + type + "\n}",
+                     {x}),
+           {doubled}, 0);
+    if (bool(metSchedules.count("serial")) != (extent <= 64)) {
+      std::printf("planted schedule: expected it for 64 points at most, got %s for %d\n",
+                  extent <= 64 ? "another" : "it", static_cast<int>(extent));
+      ++failures;
+    }
+  }
+  testPlanted = false;
+}
+
 static void everything() {
   elementwise();
   filters();
@@ -681,6 +705,7 @@ static void everything() {
     bundles();
     bundledSums();
     columnsWithElements();
+    plantedSchedule();
   }
 }
 

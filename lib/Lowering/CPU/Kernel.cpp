@@ -171,9 +171,8 @@ FailureOr<KernelInfo> KernelBuilder::buildScatter(OpBuilder &builder, StringRef 
 }
 
 FailureOr<KernelInfo> KernelBuilder::build(OpBuilder &builder, StringRef name) {
-  if (Operation *op = yielded().empty() ? nullptr : yielded().front().getDefiningOp())
-    if (auto form = scatterForm(op); form && outputs.size() == 1)
-      return buildScatter(builder, name, *form);
+  if (std::optional<ScatterForm> form = scatterForm(fusion))
+    return buildScatter(builder, name, *form);
   if (!chooseLane(target))
     return failure();
   chooseVectors();

@@ -35,7 +35,7 @@ Type mpt::computeType(Type type) {
 ReductionStrategy::~ReductionStrategy() = default;
 
 ElementEmitter::ElementEmitter(ImplicitLocOpBuilder &builder, const KernelTarget &target, bool probe)
-    : ValueBuilder(builder), target(target), probe(probe) {
+    : ValueBuilder(builder, target), probe(probe) {
   scopes.push_back({builder.getInsertionBlock(), nullptr});
 }
 
@@ -208,8 +208,6 @@ Value ElementEmitter::fail(Operation *op, const Twine &message, Type type) {
 //===----------------------------------------------------------------------===//
 // Index values
 //===----------------------------------------------------------------------===//
-
-Value ValueBuilder::indexConstant(int64_t value) { return arith::ConstantIndexOp::create(b, value); }
 
 Value ElementEmitter::variableValue(unsigned id) {
   if (space[id].value)
@@ -439,7 +437,7 @@ static Value viewedAs(ImplicitLocOpBuilder &b, Type element, Value memory) {
   auto type = MemRefType::get(cast<MemRefType>(memory.getType()).getShape(), element);
   return UnrealizedConversionCastOp::create(b, TypeRange{type}, memory).getResult(0);
 }
-/// A flat buffer of truth values as the bytes that it consists of.
+/// A flat buffer of i1 as the bytes that it consists of.
 static Value asBytes(ImplicitLocOpBuilder &b, Value memory) { return viewedAs(b, b.getI8Type(), memory); }
 
 Value ElementEmitter::load(Value buffer, Indices at) {
@@ -456,7 +454,7 @@ Value ElementEmitter::load(Value buffer, Indices at) {
   if (where.width == 1 || (!where.lanes && where.stride == 0)) {
     value = memref::LoadOp::create(b, memory, where.base);
   } else if (!where.lanes && where.stride == 1 && type.isInteger(1)) {
-    // A truth value is a byte of 0 or 1 in memory; vectors of i1 would be packed bits.
+    // An i1 is a byte of 0 or 1 in memory; vectors of i1 would be packed bits.
     Value bytes = vector::LoadOp::create(b, VectorType::get(where.width, b.getI8Type()), asBytes(b, memory),
                                          ValueRange{where.base}, false, alignmentOf(buffer, linear));
     value = arith::TruncIOp::create(b, VectorType::get(where.width, type), bytes);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // 8-bit floats (OCP 8-bit floating point specification): E4M3FN and E5M2, as f32 values and as bytes.
-#include "mpt/Lowering/Emission/ElementEmitter.h"
+#include "Float8.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
@@ -16,9 +16,6 @@ struct Format {
   double half;       ///< the number in an f16's place, its sign apart, is this much of its value
   unsigned halfBits; ///< bits of an f16 below it there
 };
-
-/// Values are built by element emitters, which know the target.
-bool hasHalves(ValueBuilder &builder) { return static_cast<ElementEmitter &>(builder).target.halves; }
 
 Format formatOf(Type type) {
   return isa<Float8E5M2Type>(type) ? Format{2, 15, 0x7b, true, 1.0, 8} : Format{3, 7, 0x7e, false, 0x1p-8, 7};
@@ -46,25 +43,26 @@ struct Bits {
 
 } // namespace
 
-Value ValueBuilder::widenFloat8(Value value) {
+Value mpt::widenFloat8(ValueBuilder &e, Value value) {
   Format format = formatOf(getElementTypeOrSelf(value));
-  Bits t{*this};
+  ImplicitLocOpBuilder &b = e.b;
+  Bits t{e};
   Value byte = t.cast(value, b.getIntegerType(8)), magnitude;
-  if (hasHalves(*this)) {
+  if (e.target.halves) {
     Value bits = t.zext(byte, 16);
     if (format.halfBits == 8)
-      return arith::ExtFOp::create(b, typeLike(b.getF32Type(), value), t.cast(t.up(bits, 8), b.getF16Type()));
+      return arith::ExtFOp::create(b, e.typeLike(b.getF32Type(), value), t.cast(t.up(bits, 8), b.getF16Type()));
     magnitude = t.both(bits, 0x7f);
     Value half = t.select(t.is(arith::CmpIPredicate::eq, magnitude, 0x7f), 0x7e00, t.up(magnitude, format.halfBits));
     half = t.cast(t.either(half, t.up(t.both(bits, 0x80), 8)), b.getF16Type());
-    Value scaled = arith::ExtFOp::create(b, typeLike(b.getF32Type(), value), half);
-    return arith::MulFOp::create(b, scaled, constantLike(scaled, 1 / format.half));
+    Value scaled = arith::ExtFOp::create(b, e.typeLike(b.getF32Type(), value), half);
+    return arith::MulFOp::create(b, scaled, e.constantLike(scaled, 1 / format.half));
   }
   Value bits = t.zext(byte, 32);
   magnitude = t.both(bits, 0x7f);
-  // Exponent and mantissa in place of f32's; the product with a power of two corrects the bias, subnormals included.
+  // Exponent and mantissa in place of f32's; multiplication by a power of two corrects the bias, subnormals included.
   Value scaled = t.cast(t.up(magnitude, 23 - format.mantissa), b.getF32Type());
-  scaled = arith::MulFOp::create(b, scaled, constantLike(scaled, std::ldexp(1.0, 127 - format.bias)));
+  scaled = arith::MulFOp::create(b, scaled, e.constantLike(scaled, std::ldexp(1.0, 127 - format.bias)));
   Value result = t.cast(scaled, b.getI32Type());
   if (format.hasInfinity)
     result = t.select(t.is(arith::CmpIPredicate::eq, magnitude, 0x7c), 0x7f800000, result);
@@ -72,10 +70,10 @@ Value ValueBuilder::widenFloat8(Value value) {
   return t.cast(t.either(result, t.up(t.both(bits, 0x80), 24)), b.getF32Type());
 }
 
-/// To nearest even; beyond the range to infinity, or NaN where there is none.
-Value ValueBuilder::roundFloat8(Value value, Type type) {
+Value mpt::roundFloat8(ValueBuilder &e, Value value, Type type) {
   Format format = formatOf(type);
-  Bits t{*this};
+  ImplicitLocOpBuilder &b = e.b;
+  Bits t{e};
   unsigned drop = 23 - format.mantissa;
   Value bits = t.cast(value, b.getI32Type()), magnitude = t.both(bits, 0x7fffffff);
   Value odd = t.both(t.down(magnitude, drop), 1);
@@ -83,7 +81,7 @@ Value ValueBuilder::roundFloat8(Value value, Type type) {
   rounded = t.both(rounded, ~((1u << drop) - 1));
   // Subnormal results: adding a number whose unit is the format's smallest step rounds to that step.
   Value wide = t.cast(magnitude, b.getF32Type());
-  Value anchor = constantLike(wide, std::ldexp(1.0, 24 - static_cast<int>(format.bias + format.mantissa)));
+  Value anchor = e.constantLike(wide, std::ldexp(1.0, 24 - static_cast<int>(format.bias + format.mantissa)));
   Value small = arith::SubFOp::create(b, arith::AddFOp::create(b, wide, anchor), anchor);
   Value isSmall = t.is(arith::CmpIPredicate::slt, magnitude, (128 - format.bias) << 23);
   Value result = arith::SelectOp::create(b, isSmall, t.cast(small, b.getI32Type()), rounded);
@@ -94,14 +92,14 @@ Value ValueBuilder::roundFloat8(Value value, Type type) {
   return t.cast(t.either(result, t.both(bits, 0x80000000u)), b.getF32Type());
 }
 
-/// The byte of a value that is one of the format.
-Value ValueBuilder::narrowFloat8(Value value, Type type) {
+Value mpt::narrowFloat8(ValueBuilder &e, Value value, Type type) {
   Format format = formatOf(type);
-  Bits t{*this};
+  ImplicitLocOpBuilder &b = e.b;
+  Bits t{e};
   Value byte;
-  if (hasHalves(*this)) {
-    Value scaled = format.half == 1 ? value : arith::MulFOp::create(b, value, constantLike(value, format.half));
-    Value bits = t.cast(arith::TruncFOp::create(b, typeLike(b.getF16Type(), value), scaled), b.getIntegerType(16));
+  if (e.target.halves) {
+    Value scaled = format.half == 1 ? value : arith::MulFOp::create(b, value, e.constantLike(value, format.half));
+    Value bits = t.cast(arith::TruncFOp::create(b, e.typeLike(b.getF16Type(), value), scaled), b.getIntegerType(16));
     byte = t.down(bits, 8);
     if (format.halfBits != 8) {
       // An f16 of 2 or more is NaN.
@@ -115,7 +113,7 @@ Value ValueBuilder::narrowFloat8(Value value, Type type) {
   Value bits = t.cast(value, b.getI32Type()), magnitude = t.both(bits, 0x7fffffff);
   Value normal = t.add(t.down(magnitude, drop), t.number(bits, 0u - ((127 - format.bias) << format.mantissa)));
   Value wide = t.cast(magnitude, b.getF32Type());
-  Value anchor = constantLike(wide, std::ldexp(1.0, 24 - static_cast<int>(format.bias + format.mantissa)));
+  Value anchor = e.constantLike(wide, std::ldexp(1.0, 24 - static_cast<int>(format.bias + format.mantissa)));
   Value small = t.both(t.cast(arith::AddFOp::create(b, wide, anchor), b.getI32Type()), 0x7f);
   Value isSmall = t.is(arith::CmpIPredicate::slt, magnitude, (128 - format.bias) << 23);
   Value result = arith::SelectOp::create(b, isSmall, small, normal);

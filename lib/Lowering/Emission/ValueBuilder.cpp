@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Constants, splats and conversions between stored and computed types.
-#include "mpt/Lowering/Emission/ElementEmitter.h"
+#include "mpt/Lowering/Emission/ValueBuilder.h"
+
+#include "Float8.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 using namespace mlir;
 using namespace mpt;
+
+Value ValueBuilder::indexConstant(int64_t value) { return arith::ConstantIndexOp::create(b, value); }
 
 unsigned ValueBuilder::width(Value value) {
   auto type = dyn_cast<VectorType>(value.getType());
@@ -71,7 +75,7 @@ Value ValueBuilder::widen(Value value) {
     bits = arith::ShLIOp::create(b, bits, constantLike(bits, APInt(32, 16)));
     return arith::BitcastOp::create(b, typeLike(f32, value), bits);
   }
-  return widenFloat8(value);
+  return widenFloat8(*this, value);
 }
 
 /// f32 bits rounded to bf16 to nearest even, in the upper half; a NaN keeps its sign and becomes quiet.
@@ -108,7 +112,7 @@ Value ValueBuilder::round(Value value, Type type) {
     bits = arith::AndIOp::create(b, bits, constantLike(bits, APInt(32, 0xffff0000u)));
     return arith::BitcastOp::create(b, value.getType(), bits);
   }
-  return roundFloat8(value, type);
+  return roundFloat8(*this, value, type);
 }
 
 Value ValueBuilder::narrow(Value value, Type type) {
@@ -126,5 +130,5 @@ Value ValueBuilder::narrow(Value value, Type type) {
     bits = arith::TruncIOp::create(b, typeLike(b.getIntegerType(16), value), bits);
     return arith::BitcastOp::create(b, typeLike(type, value), bits);
   }
-  return narrowFloat8(value, type);
+  return narrowFloat8(*this, value, type);
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // GPU kernels on a processor: loops over blocks and threads, split where threads wait for each other.
-#include "mpt/Dialect/MPT/MPTDialect.h"
+// Matcher: the ops of the gpu dialect at which threads meet, or that number threads and blocks.
 #include "mpt/Lowering/Emulation/Emulation.h"
+#include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Lowering/GPU/Kernel.h"
 
 #include "MatrixEmulation.h"
@@ -343,7 +344,7 @@ FailureOr<func::FuncOp> mpt::emulateGpuKernel(OpBuilder &builder, ArrayRef<func:
       return failure();
     launch.emit(entry->getArguments().drop_back(2));
   }
-  if (auto pairs = getAttr<MPTDialect::InPlaceAttrHelper>(first))
+  if (DenseI64ArrayAttr pairs = getAttr<MPTDialect::InPlaceAttrHelper>(first))
     setAttr<MPTDialect::InPlaceAttrHelper>(function, pairs);
   for (func::FuncOp kernel : launches) {
     auto module = kernel->getParentOfType<ModuleOp>();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of matrices by warps, as loops of their first lanes.
+// Multiplication of matrices by warps, as loops of their first lanes.
+// Matcher: gpu.subgroup_mma_*, the ops of the gpu dialect on matrices, each with its loops.
 #include "MatrixEmulation.h"
 
 #include "mpt/Dialect/MPT/MPTDialect.h"

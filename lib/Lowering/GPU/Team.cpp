@@ -21,7 +21,7 @@ SmallVector<int64_t> mpt::walkOrder(ElementEmitter &e, ArrayRef<int64_t> shape, 
 
 Value mpt::sharedBuffer(ElementEmitter &e, ArrayRef<int64_t> shape, Type element, int64_t &bytes) {
   ImplicitLocOpBuilder &b = e.b;
-  // Truth values lie as bytes.
+  // An i1 lies as a byte.
   if (element.isInteger(1))
     element = b.getI8Type();
   auto type = MemRefType::get(shape, element, MemRefLayoutAttrInterface(), b.getI64IntegerAttr(3));
@@ -208,7 +208,7 @@ SmallVector<Value> Team::across(ArrayRef<Accumulator> accumulators, ArrayRef<Val
     MathBuilder m(e);
     if (isa<FloatType>(a.total))
       x = m.toFloat(x, a.total);
-    // Both partners add the same two numbers: all threads get one result.
+    // Both partners add the same two values: all threads get one result.
     for (int64_t distance = 1; distance < std::min(threads, warp); distance *= 2)
       x = a.combine(e, x, shuffled(e, x, distance));
     totals.push_back(x);

@@ -10,8 +10,6 @@
 
 namespace mpt {
 
-inline int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 /// Element positions of a range of a row: `inside` is null where all threads hold one.
 using TeamBody = llvm::function_ref<void(IndexExpr position, mlir::Value inside)>;
 /// The element of `op`'s operand at reduced position `position`.
@@ -45,7 +43,7 @@ public:
   /// This thread's number in the team, of which compilers do not know that it is that (each lane sends it to itself):
   /// what is computed from it is not kept from the same computation before. For all threads, outside of loops.
   mlir::Value opaqueMember();
-  /// Truth value: the team's first thread.
+  /// i1: whether this is the team's first thread.
   mlir::Value isFirst();
   /// Bytes of shared memory declared so far.
   int64_t sharedBytes = 0;

@@ -13,11 +13,18 @@ void mpt::registerLoopLoweringModels(DialectRegistry &registry) {
   registry.addExtension(+[](MLIRContext *context, MPTDialect *) {
     attachElementwiseModels(context);
     attachCastModels(context);
+    attachRandomModels(context);
     attachShapeModels(context);
+    attachGatherModels(context);
+    attachScatterModels(context);
     attachReduceModels(context);
     attachPoolModels(context);
-    attachScatterModels(context);
-    attachDecompositions(context);
+    attachResizeModels(context);
+    attachLossModels(context);
+    attachOptimizerModels(context);
   });
-  registry.addExtension(+[](MLIRContext *context, train::TrainDialect *) { attachTrainDecompositions(context); });
+  registry.addExtension(+[](MLIRContext *context, train::TrainDialect *) {
+    attachTrainModels(context);
+    attachScaleModels(context);
+  });
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Element forms of reductions: loops over the reduced axes, with vector accumulators that a fixed tree folds.
 #include "mpt/Dialect/MPT/TensorTypes.h"
+#include "mpt/Interfaces/FusionRole.h"
 #include "mpt/Lowering/Emission/MathFunctions.h"
 #include "mpt/Lowering/Emission/Reductions.h"
 #include "mpt/Lowering/Models/Models.h"
@@ -229,6 +230,10 @@ struct ReduceModel : LoopLowering::ExternalModel<ReduceModel, ReduceOp> {
   }
 };
 
+struct ReduceRole : FusionRole::ExternalModel<ReduceRole, ReduceOp> {
+  FusionKind getFusionKind(Operation *) const { return FusionKind::Reduction; }
+};
+
 struct ArgReduceModel : LoopLowering::ExternalModel<ArgReduceModel, ArgReduceOp> {
   bool isCheap(Operation *) const { return false; }
   Value emitElement(Operation *operation, ElementEmitter &e, unsigned, ArrayRef<IndexExpr> at) const {
@@ -292,7 +297,7 @@ struct CumSumModel : LoopLowering::ExternalModel<CumSumModel, CumSumOp> {
 } // namespace
 
 void mpt::attachReduceModels(MLIRContext *context) {
-  ReduceOp::attachInterface<ReduceModel>(*context);
+  ReduceOp::attachInterface<ReduceModel, ReduceRole>(*context);
   ArgReduceOp::attachInterface<ArgReduceModel>(*context);
   CumSumOp::attachInterface<CumSumModel>(*context);
 }

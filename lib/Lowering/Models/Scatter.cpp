@@ -10,7 +10,7 @@
 using namespace mlir;
 using namespace mpt;
 
-std::optional<ScatterForm> mpt::scatterForm(Operation *operation) {
+static std::optional<ScatterForm> formOf(Operation *operation) {
   ScatterForm form;
   return llvm::TypeSwitch<Operation *, std::optional<ScatterForm>>(operation)
       .Case([&](ScatterAddOp op) {
@@ -63,6 +63,12 @@ std::optional<ScatterForm> mpt::scatterForm(Operation *operation) {
         return form;
       })
       .Default([](Operation *) { return std::nullopt; });
+}
+
+std::optional<ScatterForm> mpt::scatterForm(FusionOp fusion) {
+  Operation *yield = fusion.getBody().front().getTerminator();
+  Operation *op = yield->getNumOperands() == 1 ? yield->getOperand(0).getDefiningOp() : nullptr;
+  return op ? formOf(op) : std::nullopt;
 }
 
 ScatterUnits mpt::scatterUnits(const ScatterForm &form, Value result, int64_t chunk) {

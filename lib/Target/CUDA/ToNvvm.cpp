@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // GPU kernels to the LLVM and NVVM dialects, in one conversion with a chosen width of indices.
+// Matcher: the ops of the gpu dialect that schedules emit, each with its NVVM counterpart.
 #include "ToNvvm.h"
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
@@ -148,7 +149,7 @@ LogicalResult convert(ModuleOp part, unsigned bits) {
   cuda::populateMatrixPatterns(types, patterns);
   LLVMConversionTarget target(*context);
   target.addLegalDialect<NVVM::NVVMDialect>();
-  // Truth values and the bytes that they lie in are one type from here on.
+  // i1 and the bytes that hold it are one type from here on.
   target.addLegalOp<ModuleOp, UnrealizedConversionCastOp>();
   return applyPartialConversion(part, target, std::move(patterns));
 }

@@ -1,5 +1,5 @@
 // RUN: mpt-opt %s --fusion-chain-products | FileCheck %s
-// RUN: mpt-opt %s --fusion-chain-products --fusion-decompose=device --fusion-form=device --memory-bufferize=kernels=gpu | FileCheck %s --check-prefix=CALLS
+// RUN: mpt-opt %s --fusion-chain-products --fusion-decompose=shared-sums "--fusion-form=shared-sums column-outputs kept-rows bundles memory-bound" --memory-bufferize=kernels=gpu | FileCheck %s --check-prefix=CALLS
 
 // The product keeps the sum before the activation, which its gradient reads; the bias gradient comes with the product
 // that makes the weights' gradient, in FP32 for FP32's sake.

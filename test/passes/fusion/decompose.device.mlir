@@ -1,4 +1,4 @@
-// RUN: mpt-opt %s --fusion-decompose=device --split-input-file | FileCheck %s
+// RUN: mpt-opt %s --fusion-decompose=shared-sums --split-input-file | FileCheck %s
 
 // Kernels of a GPU share long sums out themselves.
 // CHECK-LABEL: func.func @long

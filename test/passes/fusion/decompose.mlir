@@ -1,4 +1,6 @@
 // RUN: mpt-opt %s --fusion-decompose --split-input-file | FileCheck %s
+// RUN: mpt-opt %s --fusion-decompose --split-input-file --debug-only=fusion-decompose 2>&1 >/dev/null | FileCheck %s --check-prefix=WHY
+// WHY: fusion-decompose: {{.*}}: not split: expected at most 64 units
 
 // CHECK-LABEL: func.func @long
 // CHECK: %[[B:.*]] = mpt.reshape %{{.*}} : (tensor<65536x8xf32>) -> tensor<64x1024x8xf32>

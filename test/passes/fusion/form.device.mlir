@@ -1,4 +1,4 @@
-// RUN: mpt-opt %s --fusion-form=device --split-input-file | FileCheck %s
+// RUN: mpt-opt %s "--fusion-form=shared-sums column-outputs kept-rows bundles memory-bound" --split-input-file | FileCheck %s
 
 // Parameters of all shapes that are updated alike are one kernel, apart from what makes their gradients.
 // CHECK-LABEL: func.func @updates

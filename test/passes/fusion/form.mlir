@@ -1,4 +1,6 @@
 // RUN: mpt-opt %s --fusion-form --split-input-file | FileCheck %s
+// RUN: mpt-opt %s --fusion-form --split-input-file --debug-only=fusion-form 2>&1 >/dev/null | FileCheck %s --check-prefix=WHY
+// WHY: fusion-form: {{.*}}: not one kernel with {{.*}}: expected broadcasts from the rows' results to their elements
 
 // A chain with two results is one kernel; the splat constant moves in.
 // CHECK-LABEL: func.func @chain

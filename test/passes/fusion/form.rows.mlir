@@ -1,4 +1,4 @@
-// RUN: mpt-opt %s --fusion-form=device=true --split-input-file | FileCheck %s
+// RUN: mpt-opt %s "--fusion-form=shared-sums column-outputs kept-rows bundles memory-bound" --split-input-file | FileCheck %s
 // RUN: mpt-opt %s --fusion-form --split-input-file | FileCheck %s --check-prefix=CPU
 
 // A loss by rows and its gradient: what the backward pass makes of the elements is made with the rows' sums, on a device, and

@@ -1,5 +1,7 @@
 // RUN: mpt-opt %s --fusion-key-streams | FileCheck %s
 // RUN: mpt-opt %s --fusion-key-streams --fusion-form --memory-bufferize | FileCheck %s --check-prefix=KERNELS
+// RUN: mpt-opt %s --fusion-key-streams --debug-only=fusion-key-streams 2>&1 >/dev/null | FileCheck %s --check-prefix=WHY
+// WHY: fusion-key-streams: {{.*}}: not a table: expected ops of two streams or more, got one
 
 // One table of keys; the casts differ in nothing but the row they read, and share a kernel.
 // CHECK-LABEL: func.func @two

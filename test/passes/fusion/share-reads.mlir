@@ -1,5 +1,7 @@
 // RUN: mpt-opt %s --fusion-share-reads | FileCheck %s
-// RUN: mpt-opt %s --fusion-share-reads --fusion-form=device | FileCheck %s --check-prefix=FORM
+// RUN: mpt-opt %s --fusion-share-reads "--fusion-form=shared-sums column-outputs kept-rows bundles memory-bound" | FileCheck %s --check-prefix=FORM
+// RUN: mpt-opt %s --fusion-share-reads --debug-only=fusion-share-reads 2>&1 >/dev/null | FileCheck %s --check-prefix=WHY
+// WHY: fusion-share-reads: {{.*}}: not rematerialized
 
 // The mask of a ReLU behind a normalization follows from the norm's input, which its gradient reads as well; the masked
 // gradient is made again behind the sums: neither is read, or written.

@@ -1,5 +1,7 @@
-// RUN: mpt-opt %s --fusion-widen-operands=native-float8 --fusion-form=device | FileCheck %s
-// RUN: mpt-opt %s --fusion-widen-operands --fusion-form=device | FileCheck %s --check-prefix=WIDE
+// RUN: mpt-opt %s --fusion-widen-operands=native-float8 "--fusion-form=shared-sums column-outputs kept-rows bundles memory-bound" | FileCheck %s
+// RUN: mpt-opt %s --fusion-widen-operands "--fusion-form=shared-sums column-outputs kept-rows bundles memory-bound" | FileCheck %s --check-prefix=WIDE
+// RUN: mpt-opt %s --fusion-widen-operands=native-float8 --debug-only=fusion-widen-operands 2>&1 >/dev/null | FileCheck %s --check-prefix=NATIVE
+// NATIVE: fusion-widen-operands: {{.*}}: not widened: expected operands that no library call takes, got 8-bit ones of a GEMM
 
 // One kernel quantizes and widens; nothing else reads the 8-bit gradient, which is not written. What the forward pass
 // made is kept in 8 bits, and widened again when the backward pass wants it.

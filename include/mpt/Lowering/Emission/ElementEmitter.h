@@ -95,7 +95,6 @@ public:
   bool failed() const { return hasFailed; }
 
   IndexSpace space;
-  const KernelTarget &target;
   const bool probe;
   bool laneInReductions = true;          ///< reductions may be vectorised along their own axes
   ReductionStrategy *strategy = nullptr; ///< how reductions are computed where not by loops
@@ -104,7 +103,7 @@ public:
   std::vector<Access> accesses;
   llvm::MapVector<mlir::Value, mlir::Value> buffers;
   llvm::SmallPtrSet<mlir::Operation *, 8> open; ///< reductions whose loops are being built
-  const struct Alongside *alongside = nullptr;  ///< what some of these loops carry along (LoweringModels.h)
+  const struct Alongside *alongside = nullptr;  ///< what some of these loops carry along (Models.h)
 
 private:
   struct Scope {

@@ -12,6 +12,8 @@
 
 namespace mpt {
 
+inline int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
 /// constant + sum of coefficient * variable; variables are numbered by an IndexSpace and never negative.
 class IndexExpr {
 public:

@@ -3,13 +3,15 @@
 #ifndef MPT_LOWERING_EMISSION_VALUEBUILDER_H
 #define MPT_LOWERING_EMISSION_VALUEBUILDER_H
 
+#include "mpt/Lowering/Emission/KernelTarget.h"
+
 #include "mlir/IR/ImplicitLocOpBuilder.h"
 
 namespace mpt {
 
 class ValueBuilder {
 public:
-  explicit ValueBuilder(mlir::ImplicitLocOpBuilder &builder) : b(builder) {}
+  ValueBuilder(mlir::ImplicitLocOpBuilder &builder, const KernelTarget &target) : b(builder), target(target) {}
 
   mlir::Value constant(mlir::Type type, double value);
   mlir::Value constantLike(mlir::Value like, double value);
@@ -27,12 +29,10 @@ public:
   /// Bits of an element of unsigned `type`, as the non-negative number of the compute type.
   mlir::Value widenUnsigned(mlir::Value value, mlir::Type type);
   mlir::Value narrow(mlir::Value value, mlir::Type type);
-  mlir::Value widenFloat8(mlir::Value value);
-  mlir::Value roundFloat8(mlir::Value value, mlir::Type type);
-  mlir::Value narrowFloat8(mlir::Value value, mlir::Type type);
   static unsigned width(mlir::Value value);
 
   mlir::ImplicitLocOpBuilder &b;
+  const KernelTarget &target;
 };
 
 } // namespace mpt

@@ -14,15 +14,20 @@ namespace mpt {
 /// Attaches LoopLowering, FusionRole and Decomposable to the ops of the core and training dialects.
 void registerLoopLoweringModels(mlir::DialectRegistry &registry);
 
+// ---- one function a family: lib/Lowering/Models/<Family>.cpp
 void attachElementwiseModels(mlir::MLIRContext *context);
 void attachCastModels(mlir::MLIRContext *context);
+void attachRandomModels(mlir::MLIRContext *context);
 void attachShapeModels(mlir::MLIRContext *context);
+void attachGatherModels(mlir::MLIRContext *context);
+void attachScatterModels(mlir::MLIRContext *context);
 void attachReduceModels(mlir::MLIRContext *context);
 void attachPoolModels(mlir::MLIRContext *context);
-void attachScatterModels(mlir::MLIRContext *context);
-/// Decomposable for losses and optimizers, and for training arithmetic.
-void attachDecompositions(mlir::MLIRContext *context);
-void attachTrainDecompositions(mlir::MLIRContext *context);
+void attachResizeModels(mlir::MLIRContext *context);
+void attachLossModels(mlir::MLIRContext *context);
+void attachOptimizerModels(mlir::MLIRContext *context);
+void attachTrainModels(mlir::MLIRContext *context);
+void attachScaleModels(mlir::MLIRContext *context);
 
 /// Element `at` of the integer tensor `indices` as a position within `extent`; negative ones count from the end.
 IndexExpr indirectIndex(ElementEmitter &emitter, mlir::Value indices, llvm::ArrayRef<IndexExpr> at, int64_t extent);

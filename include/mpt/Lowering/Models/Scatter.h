@@ -20,7 +20,8 @@ struct ScatterForm {
   /// Result indices of an update, for the dimensions that are not shared; `at` is the update's index.
   std::function<void(ElementEmitter &, llvm::ArrayRef<IndexExpr> at, llvm::MutableArrayRef<IndexExpr> result)> target;
 };
-std::optional<ScatterForm> scatterForm(mlir::Operation *op);
+/// The form of the scattering op that makes the only output of `fusion`; nothing where there is none.
+std::optional<ScatterForm> scatterForm(FusionOp fusion);
 
 /// Loops of the kernel for units [begin, end) of `chunk` positions of the last shared dimension each (all without one).
 struct ScatterUnits {

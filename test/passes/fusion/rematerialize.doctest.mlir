@@ -1,4 +1,4 @@
-// RUN: mpt-opt %s --fusion-recompute | FileCheck %s
+// RUN: mpt-opt %s --fusion-rematerialize | FileCheck %s
 // The example of docs/generated/passes.md: the backward pass makes %f again from %x, which is kept for a product anyway.
 // CHECK: mpt.exp %{{.*}} : tensor<64x128xf32>
 // CHECK: %[[G:.*]] = mpt.matmul %{{.*}} {transpose_b = true}

@@ -1,7 +1,9 @@
-// RUN: mpt-opt %s --fusion-recompute --split-input-file | FileCheck %s
-// RUN: mpt-opt %s --fusion-recompute=bytes=1 --split-input-file | FileCheck %s --check-prefix=LESS
-// RUN: mpt-opt %s --fusion-recompute=effort=0 --split-input-file | FileCheck %s --check-prefix=KEEP
-// RUN: mpt-opt %s --fusion-recompute --fusion-form --split-input-file | FileCheck %s --check-prefix=FORM
+// RUN: mpt-opt %s --fusion-rematerialize --split-input-file | FileCheck %s
+// RUN: mpt-opt %s --fusion-rematerialize=bytes=1 --split-input-file | FileCheck %s --check-prefix=LESS
+// RUN: mpt-opt %s --fusion-rematerialize=effort=0 --split-input-file | FileCheck %s --check-prefix=KEEP
+// RUN: mpt-opt %s --fusion-rematerialize --fusion-form --split-input-file | FileCheck %s --check-prefix=FORM
+// RUN: mpt-opt %s --fusion-rematerialize=effort=0 --split-input-file --debug-only=fusion-rematerialize 2>&1 >/dev/null | FileCheck %s --check-prefix=WHY
+// WHY: fusion-rematerialize: {{.*}}: not rematerialized: expected fewer bytes moved, or more of them saved
 
 // The derivative needs %h and %e. %h is made from the product's result by a bias, %e from %h: keeping the product's result
 // alone is cheapest. The activation itself is kept for the product that makes the weight's gradient.

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scale arithmetic in core ops: floors, scales of layers, scales of 8-bit tensors.
-#include "ScaleDecompositions.h"
+#include "Decompositions.h"
+#include "mpt/Lowering/Models/Models.h"
 
-#include "mpt/Dialect/MPT/GraphBuilder.h"
-#include "mpt/Dialect/MPT/TensorTypes.h"
 #include "mpt/Dialect/Train/ScaleOps.h"
 
 #include <limits>
@@ -13,9 +12,6 @@ using namespace mpt;
 
 namespace {
 
-using Values = FailureOr<SmallVector<Value>>;
-
-SmallVector<int64_t> allAxes(Value value) { return axisRange(0, rankOf(value)); }
 double real(const APFloat &value) { return value.convertToDouble(); }
 Value least(GraphBuilder &b, Value x, Value y) { return b.make<MinOp>(x, y); }
 Value most(GraphBuilder &b, Value x, Value y) { return b.make<MaxOp>(x, y); }
@@ -169,7 +165,7 @@ struct Roll : Decomposable::ExternalModel<Roll, train::RollOp> {
 
 } // namespace
 
-void mpt::attachScaleDecompositions(MLIRContext *context) {
+void mpt::attachScaleModels(MLIRContext *context) {
   train::FloorScaleOp::attachInterface<FloorScale>(*context);
   train::RescaleOp::attachInterface<Rescale>(*context);
   train::MomentsOp::attachInterface<Moments>(*context);

@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: Apache-2.0
+// Schedule: sums over many elements for few points, shared out over slices of the elements. One launch makes the
+// slices' sums, another adds them up and does the rest. The order of additions is fixed.
+#include "ReductionShape.h"
+#include "RowLaunch.h"
+#include "Schedules.h"
+#include "mpt/Dialect/MPT/TensorTypes.h"
+#include "mpt/Lowering/Emission/MathFunctions.h"
+
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+using namespace mlir;
+using namespace mpt;
+
+namespace {
+
+class Columns : public GpuSchedule {
+public:
+  Columns() : GpuSchedule("columns") {}
+
+  LogicalResult match(GpuKernelBuilder &kernel) override;
+  void emit(GpuKernelBuilder &kernel) override;
+
+private:
+  using Frame = GpuKernelBuilder::Frame;
+  /// What one launch's body is built from.
+  struct Slice {
+    GpuKernelBuilder &kernel;
+    Frame &frame;
+    ElementEmitter &e;
+    SmallVector<Value> buffers; ///< of partial sums
+    IndexExpr number, begin;    ///< of the slice, and its first element
+    SmallVector<int64_t> order, keptOrder;
+    SmallVector<IndexExpr> from; ///< index of an element of the sums' operand
+  };
+  /// A thread's place among those of a block.
+  struct Place {
+    Value x, y; ///< beside each other over points, and below each other over elements
+    Value used; ///< null where all columns exist
+  };
+
+  LogicalResult matchWithElements(GpuKernelBuilder &kernel, const ReductionShape &shape) const;
+  void measure(GpuKernelBuilder &kernel);
+  void chooseThreads(GpuKernelBuilder &kernel);
+  void emitSlice(GpuKernelBuilder &kernel, Frame &frame);
+  Value elementOf(Slice &slice, ReduceOp op, const IndexExpr &position) const;
+  IndexExpr pointOf(Slice &slice) const;
+  void storeElements(Slice &slice, const IndexExpr &position, Value condition) const;
+  void emitAlongRow(Slice &slice) const;
+  Place placeOf(Slice &slice) const;
+  Value countOfThread(Slice &slice, const IndexExpr &start) const;
+  SmallVector<Value> walkColumn(Slice &slice, const Place &place) const;
+  void combineColumns(Slice &slice, const Place &place, ArrayRef<Value> sums) const;
+  void storeColumn(Slice &slice, Value x, Value memory, const Accumulator &a, Value buffer) const;
+
+  ReduceOp main;
+  ArrayRef<int64_t> space; ///< of the sums' operand
+  SmallVector<int64_t> keptDims;
+  SmallVector<Accumulator> accumulators;
+  SmallVector<unsigned> elements; ///< outputs that the first launch writes on its way
+  int64_t extent = 0, points = 0;
+  bool alongRow = false;
+  unsigned vector = 1;
+  int64_t block = 256, across = 1, down = 1; ///< threads of a block, and how they lie
+  int64_t tiles = 0, slices = 1, length = 0; ///< blocks in x and y; elements of a slice
+  Value guard;                               ///< columns where it holds have sums that nothing reads
+};
+
+/// A condition of the results' shape under which no reduction is wanted: each is read by a select on it alone. Null
+/// without one.
+Value guardOf(ArrayRef<ReduceOp> reductions) {
+  Value guard;
+  for (ReduceOp op : reductions) {
+    auto select = op.getY().hasOneUse() ? dyn_cast<SelectOp>(*op.getY().getUsers().begin()) : SelectOp();
+    if (!select || select.getOnFalse() != op.getY() || select.getOnTrue() == op.getY() ||
+        (guard && guard != select.getCondition()))
+      return {};
+    guard = select.getCondition();
+  }
+  Operation *source = guard.getDefiningOp();
+  ReduceOp first = reductions.front();
+  bool waits = !source || shapeOf(guard) != shapeOf(first.getY()) ||
+               llvm::any_of(reductions, [&](ReduceOp op) { return dependsOn(source, op); });
+  return waits ? Value() : guard;
+}
+
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Match
+//===----------------------------------------------------------------------===//
+
+/// One pass down the columns makes everything: sums over the same elements, and elements at their own index that wait
+/// for none of the sums.
+LogicalResult Columns::matchWithElements(GpuKernelBuilder &kernel, const ReductionShape &shape) const {
+  ReduceOp main = shape.main;
+  ArrayRef<int64_t> space = shapeOf(main.getX());
+  for (ReduceOp op : kernel.reductions) {
+    if (shapeOf(op.getX()) != space || op.getAxes() != main.getAxes())
+      return refuse(kernel, "expected sums over the same elements");
+    for (ReduceOp other : kernel.reductions)
+      if (other != op && dependsOn(other, op))
+        return refuse(kernel, "expected sums that do not wait for each other");
+  }
+  bool served = llvm::all_of(kernel.yielded(), [&](Value output) {
+    if (kernel.isRowLevel(output))
+      return countOf(output) == countOf(main.getY());
+    return shapeOf(output) == space && llvm::none_of(kernel.reductions, [&](ReduceOp op) {
+             return output.getDefiningOp() && dependsOn(output.getDefiningOp(), op);
+           });
+  });
+  return served ? success() : refuse(kernel, "expected elements that wait for no sum");
+}
+
+LogicalResult Columns::match(GpuKernelBuilder &kernel) {
+  if (kernel.reductions.empty())
+    return refuse(kernel, "expected a reduction");
+  if (failed(kernel.findLane()))
+    return failure();
+  ReductionShape shape(kernel);
+  if (!shape.worthSharing)
+    return refuse(kernel, "expected at least 64 terms a sum and 8192 in all, got " + Twine(shape.extent) + " for " +
+                              Twine(shape.points) + " points");
+  if (shape.alongRow && !shape.fewLongRows)
+    return refuse(kernel, "expected columns, or fewer than " + Twine(shape.busy) + " long rows");
+  if (!kernel.row.empty())
+    return matchWithElements(kernel, shape);
+  if (!shape.flat)
+    return refuse(kernel, "expected sums over the same elements, none of which waits for another");
+  if (!shape.alongRow && shape.points >= 512 * shape.busy)
+    return refuse(kernel, "expected fewer points than keep every thread busy, got " + Twine(shape.points));
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Sizes
+//===----------------------------------------------------------------------===//
+
+void Columns::measure(GpuKernelBuilder &kernel) {
+  main = kernel.reductions.front();
+  space = shapeOf(main.getX());
+  extent = reducedExtent(main);
+  points = countOf(main.getY());
+  int64_t fastest = kernel.fastestAxis(space);
+  alongRow = llvm::is_contained(main.getAxes(), fastest);
+  SmallVector<int64_t> sizes;
+  for (MemRefType type : kernel.inputs)
+    if (type.getShape() == space)
+      sizes.push_back(bytesOf(type.getElementType()));
+  vector = kernel.stridesOf(space)[fastest] == 1 ? kernel.vectorWidth(space[fastest], sizes) : 1;
+  keptDims = keptAxes(main);
+  int64_t running = 0; // bytes a lane
+  for (ReduceOp op : kernel.reductions) {
+    accumulators.push_back(gatheringAccumulator(op, /*everyElement=*/true));
+    running += bytesOf(accumulators.back().type);
+  }
+  // Half the registers of a thread of 96 for running values: enough warps stay to wait for memory.
+  while (vector > 1 && vector * running > 192)
+    vector /= 2;
+}
+
+void Columns::chooseThreads(GpuKernelBuilder &kernel) {
+  if (!alongRow)
+    while (across < 32 && across * vector < points)
+      across *= 2;
+  down = block / across;
+  int64_t perTurn = alongRow ? block * vector : down;
+  tiles = alongRow ? points : ceilDiv(points, across * static_cast<int64_t>(vector));
+  // Some turns for each thread, and enough blocks for all multiprocessors.
+  int64_t turns = ceilDiv(extent, perTurn);
+  slices = std::clamp<int64_t>(ceilDiv(4 * kernel.target.multiprocessors, tiles), 1, std::max<int64_t>(1, turns / 4));
+  length = ceilDiv(turns, slices) * perTurn;
+  slices = ceilDiv(extent, length);
+}
+
+//===----------------------------------------------------------------------===//
+// The slices' sums
+//===----------------------------------------------------------------------===//
+
+Value Columns::elementOf(Slice &slice, ReduceOp op, const IndexExpr &position) const {
+  slice.e.spread(position, space, slice.order, slice.from);
+  return slice.e.element(op.getX(), slice.from);
+}
+
+/// The number of the result that `slice.from` adds to.
+IndexExpr Columns::pointOf(Slice &slice) const {
+  SmallVector<IndexExpr> at;
+  for (int64_t axis : keptDims)
+    at.push_back(slice.from[axis]);
+  return slice.e.space.linearize(at, shapeOf(ReduceOp(main).getY()));
+}
+
+void Columns::storeElements(Slice &slice, const IndexExpr &position, Value condition) const {
+  SmallVector<KernelNest::Result> results;
+  for (unsigned i : elements) {
+    slice.e.spread(position, space, slice.order, slice.from);
+    results.push_back({slice.e.element(slice.kernel.yielded()[i], slice.from), slice.from, i});
+  }
+  slice.kernel.store(slice.e, slice.kernel.outputBuffers(slice.frame.function), results, condition);
+}
+
+/// A block a row's slice.
+void Columns::emitAlongRow(Slice &slice) const {
+  ElementEmitter &e = slice.e;
+  ArrayRef<ReduceOp> reductions = slice.kernel.reductions;
+  Team team(e, slice.frame.thread, block, vector, /*unroll=*/0);
+  e.spread(e.variable(slice.frame.block, points), space, slice.keptOrder, slice.from);
+  // Elements are written when the last sum has read what it needs of them.
+  auto visit = [&](ReduceOp op, IndexExpr position) {
+    Value value = elementOf(slice, op, position);
+    if (op == reductions.back())
+      storeElements(slice, position, Value());
+    return value;
+  };
+  SmallVector<Value> sums = team.reduceRange(reductions, accumulators, slice.begin, length, extent, visit);
+  e.guarded(team.isFirst(), [&] {
+    for (auto [sum, buffer] : llvm::zip_equal(sums, slice.buffers))
+      e.store(sum, buffer, {pointOf(slice), slice.number});
+  });
+  slice.frame.sharedBytes += team.sharedBytes;
+}
+
+/// Sets the kept indices of `slice.from` to the thread's columns.
+Columns::Place Columns::placeOf(Slice &slice) const {
+  ElementEmitter &e = slice.e;
+  ImplicitLocOpBuilder &b = e.b;
+  Value x = arith::RemUIOp::create(b, slice.frame.thread, e.indexConstant(across));
+  Value y = arith::DivUIOp::create(b, slice.frame.thread, e.indexConstant(across));
+  Value first = arith::MulIOp::create(b, slice.frame.block, e.indexConstant(across)), used;
+  Value column = arith::AddIOp::create(b, first, x);
+  if (points % (across * vector) != 0) {
+    used = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, column, e.indexConstant(points / vector));
+    column = arith::SelectOp::create(b, used, column, e.indexConstant(0));
+  }
+  if (vector > 1)
+    column = arith::MulIOp::create(b, column, e.indexConstant(vector));
+  e.spread(e.variable(column, points, vector), space, slice.keptOrder, slice.from);
+  return {x, y, used};
+}
+
+/// How many elements a thread adds up: from `start`, every `down`-th before the end of the slice and of the extent.
+Value Columns::countOfThread(Slice &slice, const IndexExpr &start) const {
+  ElementEmitter &e = slice.e;
+  ImplicitLocOpBuilder &b = e.b;
+  Value left = arith::SubIOp::create(b, e.indexConstant(extent + down - 1), e.index(start));
+  Value count = arith::DivSIOp::create(b, left, e.indexConstant(down));
+  count =
+      arith::MinSIOp::create(b, arith::MaxSIOp::create(b, count, e.indexConstant(0)), e.indexConstant(length / down));
+  if (!guard)
+    return count;
+  SmallVector<IndexExpr> at;
+  for (int64_t axis : keptDims)
+    at.push_back(slice.from[axis]);
+  Value known = e.element(guard, at), all = vector > 1 ? Value() : known;
+  for (unsigned i = 0; vector > 1 && i < vector; ++i) {
+    Value lane = vector::ExtractOp::create(b, known, int64_t(i));
+    all = all ? Value(arith::AndIOp::create(b, all, lane)) : lane;
+  }
+  return arith::SelectOp::create(b, all, e.indexConstant(0), count);
+}
+
+/// A thread's sums.
+SmallVector<Value> Columns::walkColumn(Slice &slice, const Place &place) const {
+  ElementEmitter &e = slice.e;
+  IndexExpr start = e.space.add(slice.begin, e.variable(place.y, down));
+  Value count = countOfThread(slice, start);
+  SmallVector<Value> sums;
+  for (const Accumulator &a : accumulators)
+    sums.push_back(e.splat(a.identity(e, a.type), vector));
+  MathBuilder m(e);
+  return e.loop(e.indexConstant(0), count, length / down, 1, sums, [&](IndexExpr k, ValueRange carried) {
+    SmallVector<Value> next;
+    IndexExpr position = e.space.add(e.space.scale(k, down), start);
+    for (auto [op, a, sum] : llvm::zip_equal(slice.kernel.reductions, accumulators, carried)) {
+      Value value = elementOf(slice, op, position);
+      if (isa<FloatType>(a.type))
+        value = m.toFloat(value, a.type);
+      next.push_back(a.combine(e, sum, e.splat(value, vector)));
+    }
+    storeElements(slice, position, place.used);
+    return next;
+  });
+}
+
+/// Adds up what the threads of a column below each other hold in `memory`, and stores it.
+void Columns::storeColumn(Slice &slice, Value place, Value memory, const Accumulator &a, Value buffer) const {
+  ElementEmitter &e = slice.e;
+  ImplicitLocOpBuilder &b = e.b;
+  auto level = [&](Value y) {
+    SmallVector<Value> parts;
+    for (unsigned i = 0; i < vector; ++i) {
+      Value spot = arith::AddIOp::create(b, place, e.indexConstant(i));
+      Value part = memref::LoadOp::create(b, memory, ValueRange{y, spot});
+      parts.push_back(a.type.isInteger(1) ? Value(arith::TruncIOp::create(b, b.getI1Type(), part)) : part);
+    }
+    return parts;
+  };
+  SmallVector<Value> parts = e.loop(e.indexConstant(1), e.indexConstant(down), down, 1, level(e.indexConstant(0)),
+                                    [&](IndexExpr i, ValueRange carried) {
+                                      SmallVector<Value> next = level(e.index(i));
+                                      for (auto [value, sum] : llvm::zip_equal(next, carried))
+                                        value = a.combine(e, sum, value);
+                                      return next;
+                                    });
+  Value sum =
+      vector > 1 ? Value(vector::FromElementsOp::create(b, VectorType::get(vector, a.type), parts)) : parts.front();
+  e.store(sum, buffer, {pointOf(slice), slice.number});
+}
+
+/// Columns of the block's threads, one below the other, through shared memory.
+void Columns::combineColumns(Slice &slice, const Place &place, ArrayRef<Value> sums) const {
+  ElementEmitter &e = slice.e;
+  ImplicitLocOpBuilder &b = e.b;
+  SmallVector<Value> shared;
+  for (auto [sum, a] : llvm::zip_equal(sums, accumulators)) {
+    int64_t lanes = across * static_cast<int64_t>(vector);
+    Value memory = sharedBuffer(e, {down, lanes}, a.type, slice.frame.sharedBytes);
+    shared.push_back(memory);
+    Value first = arith::MulIOp::create(b, place.x, e.indexConstant(vector));
+    for (unsigned i = 0; i < vector; ++i) {
+      Value part = vector > 1 ? Value(vector::ExtractOp::create(b, sum, int64_t(i))) : sum;
+      if (a.type.isInteger(1))
+        part = arith::ExtUIOp::create(b, b.getI8Type(), part);
+      memref::StoreOp::create(b, part, memory,
+                              ValueRange{place.y, arith::AddIOp::create(b, first, e.indexConstant(i))});
+    }
+  }
+  gpu::BarrierOp::create(b);
+  Value writes = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, place.y, e.indexConstant(0));
+  if (place.used)
+    writes = arith::AndIOp::create(b, writes, place.used);
+  e.guarded(writes, [&] {
+    Value first = arith::MulIOp::create(b, place.x, e.indexConstant(vector));
+    for (auto [memory, a, buffer] : llvm::zip_equal(shared, accumulators, slice.buffers))
+      storeColumn(slice, first, memory, a, buffer);
+  });
+}
+
+void Columns::emitSlice(GpuKernelBuilder &kernel, Frame &frame) {
+  ElementEmitter &e = frame.e;
+  Slice slice{kernel, frame, e, PartialBuffers{kernel.reductions, slices}.all(frame), {}, {}, {}, {}, {}};
+  Value number = gpu::BlockIdOp::create(e.b, gpu::Dimension::y);
+  slice.number = e.variable(number, slices);
+  slice.begin = e.space.scale(slice.number, length);
+  slice.order = walkOrder(e, space, main.getAxes());
+  slice.keptOrder = walkOrder(e, space, keptDims);
+  slice.from.resize(space.size());
+  if (alongRow)
+    return emitAlongRow(slice);
+  Place place = placeOf(slice);
+  combineColumns(slice, place, walkColumn(slice, place));
+}
+
+//===----------------------------------------------------------------------===//
+// Launches
+//===----------------------------------------------------------------------===//
+
+void Columns::emit(GpuKernelBuilder &kernel) {
+  measure(kernel);
+  chooseThreads(kernel);
+  PartialBuffers partial{kernel.reductions, slices};
+  kernel.info.scratchBytes = partial.bytes();
+  bool withElements = !kernel.row.empty();
+  if (withElements)
+    for (auto [i, output] : llvm::enumerate(kernel.yielded())) {
+      kernel.written.push_back(!kernel.isRowLevel(output));
+      if (kernel.written.back())
+        elements.push_back(i);
+    }
+  // Threads of columns whose sums are known already have nothing to walk.
+  guard = alongRow || !elements.empty() ? Value() : guardOf(kernel.reductions);
+  kernel.launch("columns", {tiles, slices, 1}, block, [&](Frame &frame) { emitSlice(kernel, frame); });
+  if (guard) {
+    SmallVector<int64_t> guarded;
+    for (auto [i, type] : llvm::enumerate(kernel.inputs))
+      if (type.getNumElements() == points * extent)
+        guarded.push_back(static_cast<int64_t>(i));
+    setAttr<MPTDialect::GuardedAttrHelper>(kernel.info.launches.front().function,
+                                           kernel.builder.getDenseI64ArrayAttr(guarded));
+  }
+  if (withElements) {
+    kernel.markInPlace(/*reductionsToo=*/true);
+    // The second launch is one of the results' points.
+    kernel.shape = SmallVector<int64_t>(shapeOf(main.getY()));
+    kernel.row.clear();
+    kernel.kept.clear();
+    for (int64_t i = 0, rank = kernel.shape.size(); i < rank; ++i)
+      kernel.kept.push_back(i);
+  }
+  RowLaunch(kernel, slices, &partial).emit("columns-sum");
+}
+
+std::unique_ptr<GpuSchedule> mpt::makeColumnsSchedule() { return std::make_unique<Columns>(); }

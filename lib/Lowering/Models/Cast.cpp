@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loop form of cast, with any rounding and overflow mode.
+#include "Philox.h"
+#include "mpt/Lowering/Emission/MathFunctions.h"
+#include "mpt/Lowering/Models/Models.h"
+
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+using namespace mlir;
+using namespace mpt;
+
+namespace {
+
+/// Largest finite value of a float type.
+double largest(FloatType type) { return llvm::APFloat::getLargest(type.getFloatSemantics()).convertToDouble(); }
+
+struct CastModel : LoopLowering::ExternalModel<CastModel, CastOp> {
+  bool readsOwnIndex(Operation *, unsigned index) const { return index == 0; }
+  bool isCheap(Operation *op) const { return !mlir::cast<CastOp>(op).getKey(); }
+  Value emitElement(Operation *op, ElementEmitter &e, unsigned, ArrayRef<IndexExpr> at) const {
+    auto cast = mlir::cast<CastOp>(op);
+    Type from = getElementTypeOrSelf(cast.getX().getType()), to = getElementTypeOrSelf(cast.getType());
+    Value x = e.element(cast.getX(), at);
+    if (from == to)
+      return x;
+    bool fromFloat = isa<FloatType>(from), toFloat = isa<FloatType>(to);
+    if (!fromFloat && !toFloat)
+      return integer(e, x, from, to);
+    if (!fromFloat) {
+      Type target = e.typeLike(computeType(to), x);
+      return e.round(from.isInteger(1) ? Value(arith::UIToFPOp::create(e.b, target, x))
+                                       : Value(arith::SIToFPOp::create(e.b, target, x)),
+                     to);
+    }
+    MathBuilder m(e);
+    if (to.isInteger(1))
+      return m.compare(arith::CmpFPredicate::UNE, x, m.c(x, 0));
+    if (to.isUnsignedInteger())
+      return toUnsigned(m, x, to);
+    if (!toFloat)
+      return arith::FPToSIOp::create(e.b, e.typeLike(to, x), x);
+    if (cast.getRounding() == Rounding::Stochastic) {
+      Value word = randomWord(e, cast.getKey(), cast.getStream(), op, at);
+      return stochastic(e, op, x, word, mlir::cast<FloatType>(to), cast.getOverflow());
+    }
+    bool narrows = mlir::cast<FloatType>(to).getWidth() < mlir::cast<FloatType>(from).getWidth();
+    if (cast.getRounding() == Rounding::TowardZero && narrows)
+      x = truncated(e, op, x, mlir::cast<FloatType>(to));
+    if (cast.getOverflow() == Overflow::Saturate)
+      x = saturated(m, x, mlir::cast<FloatType>(to));
+    return e.round(m.toFloat(x, computeType(to)), to);
+  }
+
+  /// Truncated, and limited to the type's range; NaN gives 0.
+  static Value toUnsigned(MathBuilder &m, Value x, Type to) {
+    ElementEmitter &e = m.emitter();
+    unsigned bits = to.getIntOrFloatBitWidth(), held = computeType(to).getIntOrFloatBitWidth();
+    const llvm::fltSemantics &semantics = cast<FloatType>(getElementTypeOrSelf(x)).getFloatSemantics();
+    auto limit =
+        llvm::scalbn(llvm::APFloat::getOne(semantics), static_cast<int>(bits), llvm::RoundingMode::NearestTiesToEven);
+    if (bits == held)
+      limit.next(/*nextDown=*/true);
+    x = m.select(m.compare(arith::CmpFPredicate::OGT, x, m.c(x, 0)), x, m.c(x, 0));
+    Value whole =
+        arith::FPToUIOp::create(e.b, e.typeLike(computeType(to), x), m.min(x, m.c(x, limit.convertToDouble())));
+    return bits == held ? whole
+                        : arith::MinUIOp::create(e.b, whole, e.constantLike(whole, APInt::getLowBitsSet(held, bits)));
+  }
+
+  static Value integer(ElementEmitter &e, Value x, Type from, Type to) {
+    if (to.isInteger(1))
+      return arith::CmpIOp::create(e.b, arith::CmpIPredicate::ne, x, e.constantLike(x, 0.0));
+    // Unsigned numbers are held in a wider type, where they are not negative.
+    Type held = computeType(to), type = e.typeLike(held, x);
+    unsigned a = getElementTypeOrSelf(x).getIntOrFloatBitWidth(), c = held.getIntOrFloatBitWidth();
+    if (c < a)
+      x = arith::TruncIOp::create(e.b, type, x);
+    else if (c > a)
+      x = from.isInteger(1) ? Value(arith::ExtUIOp::create(e.b, type, x)) : arith::ExtSIOp::create(e.b, type, x);
+    return e.round(x, to);
+  }
+
+  /// Finite values and infinities limited to the type's finite range.
+  static Value saturated(MathBuilder &m, Value x, FloatType to) {
+    double limit = largest(to);
+    return m.min(m.max(x, m.c(x, -limit)), m.c(x, limit));
+  }
+
+  /// The two neighbours of x in `to`: rounding to nearest, then a step toward zero where that went outward.
+  static Value truncated(ElementEmitter &e, Operation *op, Value x, FloatType to) {
+    if (!getElementTypeOrSelf(x).isF32())
+      return e.fail(op, "expected f32 for a cast toward zero, got a wider type", to);
+    const llvm::fltSemantics &semantics = to.getFloatSemantics();
+    unsigned drop = 24 - llvm::APFloat::semanticsPrecision(semantics);
+    // Below the smallest normal number the step is constant: remove multiples of it by a scaled truncation.
+    double step = llvm::APFloat::getSmallest(semantics).convertToDouble();
+    double normal = llvm::APFloat::getSmallestNormalized(semantics).convertToDouble();
+    MathBuilder m(e);
+    Value bits = arith::BitcastOp::create(e.b, e.typeLike(e.b.getI32Type(), x), x);
+    Value masked = arith::AndIOp::create(e.b, bits, e.constantLike(bits, APInt(32, ~((1u << drop) - 1))));
+    Value wide = arith::BitcastOp::create(e.b, x.getType(), masked);
+    Value small = x;
+    if (step > 1e-40)
+      small = m.copySign(m.mul(math::FloorOp::create(e.b, m.mul(m.abs(x), 1 / step)), step), x);
+    Value result = m.select(m.less(m.abs(x), normal), step > 1e-40 ? small : wide, wide);
+    result = m.select(m.compare(arith::CmpFPredicate::UNO, x, x), x, result);
+    // A finite number beyond the range stops at the largest one; infinity stays.
+    Value beyond = arith::AndIOp::create(e.b, m.greater(m.abs(x), largest(to)), m.less(m.abs(x), INFINITY));
+    return m.select(beyond, m.copySign(m.c(x, largest(to)), x), result);
+  }
+
+  /// Up or down to a neighbour with probability proportional to nearness: random bits added to the discarded ones.
+  static Value stochastic(ElementEmitter &e, Operation *op, Value x, Value word, FloatType to, Overflow overflow) {
+    if (!getElementTypeOrSelf(x).isF32())
+      return e.fail(op, "expected f32 for stochastic rounding, got a wider type", to);
+    MathBuilder m(e);
+    Value both[] = {x, word};
+    e.unify(both);
+    x = both[0];
+    const llvm::fltSemantics &semantics = to.getFloatSemantics();
+    unsigned drop = 24 - llvm::APFloat::semanticsPrecision(semantics);
+    Value random = arith::ShRUIOp::create(e.b, both[1], e.constantLike(both[1], APInt(32, 32 - drop)));
+    Value bits = arith::BitcastOp::create(e.b, e.typeLike(e.b.getI32Type(), x), x);
+    bits = arith::AddIOp::create(e.b, bits, random);
+    bits = arith::AndIOp::create(e.b, bits, e.constantLike(bits, APInt(32, ~((1u << drop) - 1))));
+    Value moved = arith::BitcastOp::create(e.b, x.getType(), bits);
+    // Below the smallest normal number neighbours are one step apart. BF16's lie as FP32's do.
+    double step = llvm::APFloat::getSmallest(semantics).convertToDouble();
+    if (step > 1e-40) {
+      Value count = m.mul(m.abs(x), 1 / step), whole = math::FloorOp::create(e.b, count);
+      Value rest = m.mul(m.sub(count, whole), 4294967296.0);
+      rest = arith::FPToUIOp::create(e.b, both[1].getType(), rest);
+      Value sum = arith::AddIOp::create(e.b, rest, both[1]);
+      Value carries = arith::CmpIOp::create(e.b, arith::CmpIPredicate::ult, sum, rest);
+      Value up = m.select(carries, m.add(whole, 1.0), whole);
+      double normal = llvm::APFloat::getSmallestNormalized(semantics).convertToDouble();
+      moved = m.select(m.less(m.abs(x), normal), m.copySign(m.mul(up, step), x), moved);
+    }
+    moved = m.select(m.less(m.abs(x), INFINITY), moved, x);
+    if (overflow == Overflow::Saturate)
+      return saturated(m, moved, to);
+    // A value of `to` by now, or beyond its range. BF16's range ends where FP32's does.
+    if (to.isBF16())
+      return moved;
+    double beyond = llvm::APFloat::semanticsHasInf(semantics) ? INFINITY : NAN;
+    return m.select(m.greater(m.abs(moved), largest(to)), m.copySign(m.c(moved, beyond), moved), moved);
+  }
+};
+
+} // namespace
+
+void mpt::attachCastModels(MLIRContext *context) { CastOp::attachInterface<CastModel>(*context); }

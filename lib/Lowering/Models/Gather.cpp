@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loop forms of gathers: positions that integer tensors hold.
+#include "mpt/Lowering/Models/Models.h"
+
+#include "mpt/Dialect/MPT/TensorTypes.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+using namespace mlir;
+using namespace mpt;
+
+namespace {
+
+/// `index` (an element of an integer tensor) as a position within `extent`; negative ones count from the end.
+IndexExpr wrapped(ElementEmitter &e, Value index, int64_t extent, unsigned depth) {
+  ImplicitLocOpBuilder &b = e.b;
+  Value wide = getElementTypeOrSelf(index).isInteger(64)
+                   ? index
+                   : Value(arith::ExtSIOp::create(b, e.typeLike(b.getI64Type(), index), index));
+  Value negative = arith::CmpIOp::create(b, arith::CmpIPredicate::slt, wide, e.constantLike(wide, 0.0));
+  Value shifted = arith::AddIOp::create(b, wide, e.constantLike(wide, APInt(64, extent)));
+  wide = arith::SelectOp::create(b, negative, shifted, wide);
+  // An index out of range is the caller's error; it must not become a stray read.
+  wide = arith::MaxSIOp::create(b, arith::MinSIOp::create(b, wide, e.constantLike(wide, APInt(64, extent - 1))),
+                                e.constantLike(wide, 0.0));
+  return e.opaque(wide, extent, depth);
+}
+
+struct GatherModel : LoopLowering::ExternalModel<GatherModel, GatherOp> {
+  Value emitElement(Operation *op, ElementEmitter &e, unsigned, ArrayRef<IndexExpr> at) const {
+    auto gather = cast<GatherOp>(op);
+    int64_t axis = gather.getAxis(), rank = rankOf(gather.getIndices());
+    SmallVector<IndexExpr> from(at.take_front(axis));
+    from.push_back(
+        indirectIndex(e, gather.getIndices(), at.slice(axis, rank), tensorType(gather.getX()).getDimSize(axis)));
+    llvm::append_range(from, at.drop_front(axis + rank));
+    return e.element(gather.getX(), from);
+  }
+};
+struct GatherElementsModel : LoopLowering::ExternalModel<GatherElementsModel, GatherElementsOp> {
+  Value emitElement(Operation *op, ElementEmitter &e, unsigned, ArrayRef<IndexExpr> at) const {
+    auto gather = cast<GatherElementsOp>(op);
+    int64_t axis = gather.getAxis();
+    SmallVector<IndexExpr> from(at);
+    from[axis] = indirectIndex(e, gather.getIndices(), at, tensorType(gather.getX()).getDimSize(axis));
+    return e.element(gather.getX(), from);
+  }
+};
+struct GatherNDModel : LoopLowering::ExternalModel<GatherNDModel, GatherNDOp> {
+  Value emitElement(Operation *op, ElementEmitter &e, unsigned, ArrayRef<IndexExpr> at) const {
+    auto gather = cast<GatherNDOp>(op);
+    RankedTensorType indices = tensorType(gather.getIndices());
+    int64_t batch = gather.getBatchDims(), lead = indices.getRank() - 1, count = indices.getShape().back();
+    SmallVector<IndexExpr> from(at.take_front(batch)), tuple(at.take_front(lead));
+    tuple.push_back(0);
+    for (int64_t i = 0; i < count; ++i) {
+      tuple.back() = IndexExpr(i);
+      from.push_back(indirectIndex(e, gather.getIndices(), tuple, tensorType(gather.getX()).getDimSize(batch + i)));
+    }
+    llvm::append_range(from, at.drop_front(lead));
+    return e.element(gather.getX(), from);
+  }
+};
+
+} // namespace
+
+IndexExpr mpt::indirectIndex(ElementEmitter &e, Value indices, ArrayRef<IndexExpr> at, int64_t extent) {
+  // One variable an element, so that readers at the same index find each other's loads.
+  if (std::optional<IndexExpr> known = e.knownPosition(indices, at))
+    return *known;
+  unsigned depth = e.space.depth(at);
+  IndexExpr position = e.at(depth, [&] { return wrapped(e, e.element(indices, at), extent, depth); });
+  e.rememberPosition(indices, at, position);
+  return position;
+}
+
+void mpt::attachGatherModels(MLIRContext *context) {
+  GatherOp::attachInterface<GatherModel>(*context);
+  GatherElementsOp::attachInterface<GatherElementsModel>(*context);
+  GatherNDOp::attachInterface<GatherNDModel>(*context);
+}

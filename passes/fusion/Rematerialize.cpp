@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// --fusion-rematerialize: computes values once more in the backward pass instead of keeping them in memory until then.
+#include "mpt/Fusion/Rematerialization.h"
+#include "passes/fusion/Passes.h"
+
+namespace mpt {
+#define GEN_PASS_DEF_REMATERIALIZE
+#include "passes/fusion/Passes.h.inc"
+} // namespace mpt
+
+using namespace mlir;
+using namespace mpt;
+
+namespace {
+
+struct Rematerialize : mpt::impl::RematerializeBase<Rematerialize> {
+  using RematerializeBase::RematerializeBase;
+
+  void runOnOperation() override {
+    for (auto function : getOperation().getOps<func::FuncOp>()) {
+      if (function.isExternal())
+        continue;
+      RematerializationResult result = rematerialize(function, {bytes, effort, memoryBound});
+      keptBytes += result.keptBytes;
+      numRematerialized += result.numOps;
+      for (Operation &op : llvm::make_early_inc_range(llvm::reverse(function.getBody().front())))
+        if (isOpTriviallyDead(&op))
+          op.erase();
+    }
+  }
+};
+
+} // namespace
