@@ -30,14 +30,14 @@ LogicalResult Binder::need(unsigned count) {
   return success();
 }
 
-LogicalResult Binder::needFloat(unsigned count, int64_t rank) {
+LogicalResult Binder::needFloat(unsigned count, int64_t leastRank) {
   if (failed(need(count)))
     return failure();
   for (unsigned i = 0; i < count; ++i)
     if (!isFloat(i))
       return fail() << "expected float operands, got " << in(i).getType();
-  if (rank(0) < rank)
-    return fail() << "expected an input of rank " << rank << " or more, got " << in(0).getType();
+  if (rank(0) < leastRank)
+    return fail() << "expected an input of rank " << leastRank << " or more, got " << in(0).getType();
   return success();
 }
 
@@ -225,10 +225,10 @@ FailureOr<Value> Binder::optionalLike(unsigned i, Value like) {
   if (!has(i))
     return Value();
   ArrayRef<int64_t> want = tensorType(like).getShape();
-  auto shape = broadcastShape(shape(i), want);
-  if (failed(shape))
+  auto common = broadcastShape(shape(i), want);
+  if (failed(common))
     return failure();
-  if (ArrayRef<int64_t>(*shape) != want || element(i) != tensorType(like).getElementType())
+  if (ArrayRef<int64_t>(*common) != want || element(i) != tensorType(like).getElementType())
     return fail() << "expected operand " << i << " to broadcast to " << like.getType() << ", got " << in(i).getType();
   return broadcastTo(in(i), want);
 }

@@ -34,8 +34,8 @@ public:
   bool isFloat(unsigned i) { return llvm::isa<mlir::FloatType>(element(i)); }
   /// Fails unless the first `count` operands are given.
   llvm::LogicalResult need(unsigned count);
-  /// The same, and fails unless they are floats and the first has at least `rank` dimensions.
-  llvm::LogicalResult needFloat(unsigned count, int64_t rank);
+  /// The same, and fails unless they are floats and the first has at least `leastRank` dimensions.
+  llvm::LogicalResult needFloat(unsigned count, int64_t leastRank);
   /// The values of a constant operand; null when it is computed at run time.
   mlir::ElementsAttr given(unsigned i);
   /// A constant integer operand; fails when it is computed at run time.

@@ -4,6 +4,9 @@
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Evaluation/Constants.h"
+#include "mpt/Support/Refusal.h"
+
+#define DEBUG_TYPE "import-onnx-to-core"
 
 using namespace mlir;
 using namespace mpt;
@@ -23,13 +26,24 @@ ElementsAttr mpt::foldToConstant(Operation *op) {
     if (!operands.back())
       return {};
   }
-  // Windows and sums of products cost more than the sizes here bound.
   auto type = dyn_cast<RankedTensorType>(op->getResult(0).getType());
-  if (!type || accessPatternOf(op) == AccessPattern::Windows)
+  if (!type)
     return {};
+  if (accessPatternOf(op) == AccessPattern::Windows) {
+    refuse(DEBUG_TYPE, op) << "not folded: expected work that the sizes bound, got windows or sums of products";
+    return {};
+  }
   int64_t count = type.getNumElements();
-  bool isLarge = count > (isa<FloatType>(type.getElementType()) ? largestFloat : largestInteger) ||
-                 (isa<BroadcastOp>(op) && count > largestBroadcast) ||
+  int64_t most = isa<BroadcastOp>(op)                    ? largestBroadcast
+                 : isa<FloatType>(type.getElementType()) ? largestFloat
+                                                         : largestInteger;
+  bool isLarge = count > most ||
                  llvm::any_of(operands, [](ElementsAttr operand) { return operand.getNumElements() > largestInteger; });
-  return isLarge ? evaluateUniformOp(op, operands) : evaluateOp(op, operands);
+  ElementsAttr value = isLarge ? evaluateUniformOp(op, operands) : evaluateOp(op, operands);
+  if (!value && isLarge)
+    refuse(DEBUG_TYPE, op) << "not folded: expected uniform operands, or at most " << most << " elements, got "
+                           << count;
+  else if (!value && !operands.empty())
+    refuse(DEBUG_TYPE, op) << "not folded: expected operands that determine the result, got some that its rule refuses";
+  return value;
 }

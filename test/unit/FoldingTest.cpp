@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Import's constant folding and the interpreter give the same bits: every op of the conformance cases, in three float
 // types, on random operands and on uniform ones. Every op that folding may meet has to occur.
-#include "mpt/CAPI/Registration.h"
 #include "mpt/Dialect/MPT/GraphBuilder.h"
+#include "mpt/Driver/Registration.h"
 #include "mpt/Evaluation/Constants.h"
 #include "mpt/Import/Fold.h"
 #include "mpt/Reference/Interpreter.h"

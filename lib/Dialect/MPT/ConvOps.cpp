@@ -20,7 +20,7 @@ static LogicalResult convShape(std::optional<Location> loc, ArrayRef<int64_t> x,
     return emitOptionalError(loc, "C2: expected ", x[1], " channels in ", groups, " groups, got a filter for ", w[1],
                              " channels a group and ", w[0], " outputs");
   y.append({x[0], w[0]});
-  Window window{w.drop_front(2), op.getStrides(), op.getDilations(), op.getPadsLow(), op.getPadsHigh()};
+  SlidingWindow window{w.drop_front(2), op.getStrides(), op.getDilations(), op.getPadsLow(), op.getPadsHigh()};
   return slide(loc, x.drop_front(2), window, y);
 }
 

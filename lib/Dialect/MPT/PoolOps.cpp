@@ -13,7 +13,7 @@ template <typename Adaptor> static FailureOr<RankedTensorType> poolType(std::opt
   if (x.getRank() < 3)
     return emitOptionalError(loc, "expected N, C and spatial dimensions, got ", x);
   SmallVector<int64_t> shape(x.getShape().take_front(2));
-  Window window{op.getKernel(), op.getStrides(), op.getDilations(), op.getPadsLow(), op.getPadsHigh()};
+  SlidingWindow window{op.getKernel(), op.getStrides(), op.getDilations(), op.getPadsLow(), op.getPadsHigh()};
   if (failed(slide(loc, x.getShape().drop_front(2), window, shape)))
     return failure();
   return x.clone(shape);

@@ -5,7 +5,7 @@
 using namespace mlir;
 using namespace mpt;
 
-LogicalResult mpt::slide(std::optional<Location> loc, ArrayRef<int64_t> in, const Window &window,
+LogicalResult mpt::slide(std::optional<Location> loc, ArrayRef<int64_t> in, const SlidingWindow &window,
                          SmallVectorImpl<int64_t> &out) {
   size_t rank = in.size();
   for (ArrayRef<int64_t> values : {window.kernel, window.strides, window.dilations, window.low, window.high})

@@ -8,13 +8,13 @@
 namespace mpt {
 
 /// Kernel extents, strides, dilations and pads, one a spatial dimension.
-struct Window {
+struct SlidingWindow {
   llvm::ArrayRef<int64_t> kernel, strides, dilations, low, high;
 };
 
 /// Output extents of sliding `window` over the spatial extents `in`; fails when an attribute has the wrong length or an
 /// output would be empty.
-llvm::LogicalResult slide(std::optional<mlir::Location> loc, llvm::ArrayRef<int64_t> in, const Window &window,
+llvm::LogicalResult slide(std::optional<mlir::Location> loc, llvm::ArrayRef<int64_t> in, const SlidingWindow &window,
                           llvm::SmallVectorImpl<int64_t> &out);
 
 } // namespace mpt
