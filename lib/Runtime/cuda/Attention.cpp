@@ -41,10 +41,6 @@ struct AttentionSite : SiteCache {
   std::unique_ptr<SiteCache> products[5];
 };
 
-const char *suffixOf(int64_t dtype) {
-  return dtype == MPT_FLOAT32 ? "f32" : dtype == MPT_FLOAT16 ? "f16" : dtype == MPT_BFLOAT16 ? "bf16" : nullptr;
-}
-
 mpt_status validate(const mpt_attention_desc &d) {
   auto number = [](int64_t n) { return static_cast<long long>(n); };
   if (d.type != MPT_FLOAT16 && d.type != MPT_BFLOAT16)
@@ -121,11 +117,7 @@ private:
 };
 
 mpt_status Products::launch(const std::string &kernel, const std::vector<void *> &args) {
-  int64_t number = device.kernelNumber(kernel.c_str());
-  if (number < 0)
-    return fail(MPT_UNSUPPORTED, "attention: no cuDNN on this machine that takes it, and the model has no kernel %s",
-                kernel.c_str());
-  return device.launch(number, args.data());
+  return device.launchNamed("attention", kernel, args.data());
 }
 
 mpt_status Products::multiply(int slot, int64_t m, int64_t n, int64_t k, const Matrix &a, const Matrix &b,
@@ -159,11 +151,7 @@ mpt_status Products::prepare() {
   memcpy(g.bias, d.bias_strides, sizeof g.bias);
   memcpy(g.output, d.o_strides, sizeof g.output);
   memcpy(g.outputGradient, d.do_strides, sizeof g.outputGradient);
-  site.geometry = device.allocate(sizeof g);
-  if (!site.geometry)
-    return fail(MPT_OUT_OF_MEMORY, "attention: no memory on the device");
-  Transfer whole{site.geometry->start, &g, sizeof g};
-  return device.upload(&whole, 1);
+  return device.place("attention", &g, sizeof g, site.geometry);
 }
 
 mpt_status Products::chunk(int64_t batch, int64_t head) {

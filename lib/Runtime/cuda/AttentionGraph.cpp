@@ -33,7 +33,7 @@ using Shape = std::vector<int64_t>;
 
 class AttentionMaker {
 public:
-  AttentionMaker(GraphMaker &b, const mpt_attention_desc &d) : b(b), d(d), type(graphType(d.type)) {}
+  AttentionMaker(GraphMaker &b, const mpt_attention_desc &d) : b(b), d(d), type(dnnType(d.type)) {}
 
   dnn::Descriptor forward(dnn::Handle handle) {
     dnn::Descriptor q = operand(Q, d.heads, d.queries, d.depth, d.q_strides);
@@ -124,7 +124,6 @@ private:
     dnn::Descriptor score = pointwise(dnn::Multiply, raw, scale, inside(square()));
     if (!d.bias_type)
       return score;
-    const int biasType = d.bias_type == MPT_FLOAT32 ? static_cast<int>(dnn::Float) : graphType(d.bias_type);
     Shape shape = square(), strides(d.bias_strides, d.bias_strides + 4);
     for (size_t i = 0; i < 4; ++i)
       if (!strides[i])
@@ -132,7 +131,7 @@ private:
     for (size_t i = 4; i-- > 0;)
       if (!strides[i])
         strides[i] = i < 3 ? shape[i + 1] * strides[i + 1] : 1;
-    return pointwise(dnn::Add, score, b.tensor(Bias, biasType, shape, strides), inside(square()));
+    return pointwise(dnn::Add, score, b.tensor(Bias, dnnType(d.bias_type), shape, strides), inside(square()));
   }
   /// Of rows and columns: the column no larger than the row, else `Masked`.
   dnn::Descriptor masked(dnn::Descriptor score) {
@@ -170,12 +169,12 @@ private:
 
 bool isTaken(const mpt_attention_desc &d, const std::vector<void *> &pointers, bool gradient) {
   for (size_t i = 0; i < pointers.size(); ++i)
-    if (reinterpret_cast<uintptr_t>(pointers[i]) % graphAlignment || (!pointers[i] && (i != Bias - 1 || d.bias_type)))
+    if (!pointers[i] && (i != Bias - 1 || d.bias_type))
       return false;
   auto lines = [](const int64_t (&strides)[3]) {
     return std::all_of(strides, strides + 3, [](int64_t s) { return s > 0 && s % (graphAlignment / 2) == 0; });
   };
-  bool ok = (d.type == MPT_FLOAT16 || d.type == MPT_BFLOAT16) && d.kv_heads > 0 && d.heads % d.kv_heads == 0 &&
+  bool ok = areAligned(pointers) && (d.type == MPT_FLOAT16 || d.type == MPT_BFLOAT16) && d.kv_heads > 0 && d.heads % d.kv_heads == 0 &&
             d.depth % 8 == 0 && d.value_depth % 8 == 0 && lines(d.q_strides) && lines(d.k_strides) &&
             lines(d.v_strides) && lines(d.o_strides);
   if (d.bias_type)

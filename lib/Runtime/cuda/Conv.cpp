@@ -81,23 +81,16 @@ struct ConvSite : SiteCache {
   std::unique_ptr<SiteCache> alone; // then
 };
 
-/// A convolution whose sums are wanted.
-struct SumsSite : SiteCache {
+/// A convolution that is a graph of cuDNN's.
+struct GraphSite : SiteCache {
   mpt_conv_desc desc;
-  std::shared_ptr<GraphPlan> together;
-  std::unique_ptr<SiteCache> alone; // where cuDNN does not sum
+  std::shared_ptr<GraphPlan> plan;
+  std::unique_ptr<SiteCache> alone; // where cuDNN has none
 };
-
-int dataType(int64_t dtype) {
-  return dtype == MPT_FLOAT32    ? dnn::Float
-         : dtype == MPT_FLOAT16  ? dnn::Half
-         : dtype == MPT_BFLOAT16 ? dnn::BFloat16
-                                 : -1;
-}
 
 /// What cuDNN can be asked: one type, and padding that is the same on both sides as far as it is read.
 bool fits(const mpt_conv_desc &d) {
-  if (dataType(d.x_type) < 0 || d.w_type != d.x_type || d.y_type != d.x_type)
+  if (dnnType(d.x_type) < 0 || d.w_type != d.x_type || d.y_type != d.x_type)
     return false;
   for (int i = 0; i < 3; ++i)
     if ((d.in[i] + 2 * d.pad_low[i] - d.dilation[i] * (d.kernel[i] - 1) - 1) / d.stride[i] + 1 != d.out[i])
@@ -120,7 +113,7 @@ dnn::Status describe(ConvSite &site) {
     }
     strides[0] = number(stride);
     dnn::Status status = api.CreateTensorDescriptor(&desc);
-    return status ? status : api.SetTensorNdDescriptor(desc, dataType(d.x_type), rank + 2, extents, strides);
+    return status ? status : api.SetTensorNdDescriptor(desc, dnnType(d.x_type), rank + 2, extents, strides);
   };
   if (dnn::Status status = data(site.x, d.ic, d.in))
     return status;
@@ -135,7 +128,7 @@ dnn::Status describe(ConvSite &site) {
   }
   if (dnn::Status status = api.CreateFilterDescriptor(&site.w))
     return status;
-  if (dnn::Status status = api.SetFilterNdDescriptor(site.w, dataType(d.w_type), dnn::ChannelsLast, rank + 2, filter))
+  if (dnn::Status status = api.SetFilterNdDescriptor(site.w, dnnType(d.w_type), dnn::ChannelsLast, rank + 2, filter))
     return status;
   if (dnn::Status status = api.CreateConvolutionDescriptor(&site.conv))
     return status;
@@ -193,38 +186,44 @@ mpt_status run(CudaDevice &device, ConvLibrary &library, ConvSite &site, void *x
   return status ? fail(MPT_INTERNAL, "convolution: cuDNN: %s", api.GetErrorString(status)) : MPT_OK;
 }
 
-/// A convolution whose result is wider than its operands.
-struct WideSite : SiteCache {
-  mpt_conv_desc desc;
-  std::shared_ptr<GraphPlan> plan;
-  std::unique_ptr<SiteCache> alone; // where cuDNN has none
-};
-
-mpt_status convWide(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot, const mpt_conv_desc &d, void *x, void *w,
-                    void *y) {
-  CudaDevice &device = deviceOf(exec);
-  auto *site = static_cast<WideSite *>(slot.get());
-  if (!site || memcmp(&site->desc, &d, sizeof d) != 0) {
-    ConvWay way;
-    if (mpt_status status = convWay(way))
-      return status;
-    auto fresh = std::make_unique<WideSite>();
-    fresh->desc = d;
-    if (ConvLibrary *library = way <= ConvWay::Library && !device.capturing ? device.convolutions() : nullptr)
-      fresh->plan = planWideConv(device, *library, d, {x, w, y});
-    site = fresh.get();
-    slot = std::move(fresh);
-  }
-  return site->plan ? site->plan->run(device, {x, w, y}) : convAlone(exec, site->alone, d, x, w, y);
-}
-
-/// `library` becomes null where cuDNN is not to be asked.
-mpt_status libraryFor(CudaDevice &device, const mpt_conv_desc &d, ConvLibrary *&library) {
+/// `library` becomes null where cuDNN is not to be asked, since it does not `fit`.
+mpt_status libraryFor(CudaDevice &device, bool fit, ConvLibrary *&library) {
   ConvWay way;
   if (mpt_status status = convWay(way))
     return status;
-  library = fits(d) && way <= ConvWay::Library ? device.convolutions() : nullptr;
+  library = fit && way <= ConvWay::Library ? device.convolutions() : nullptr;
   return MPT_OK;
+}
+
+using Planner = std::shared_ptr<GraphPlan> (*)(CudaDevice &device, ConvLibrary &library, const mpt_conv_desc &desc,
+                                               const std::vector<void *> &pointers);
+
+/// The site of a convolution that `planner` makes a graph of, where it `fit`s.
+mpt_status siteFor(CudaDevice &device, std::unique_ptr<SiteCache> &slot, const mpt_conv_desc &d, bool fit,
+                   Planner planner, const std::vector<void *> &pointers, GraphSite *&site) {
+  site = static_cast<GraphSite *>(slot.get());
+  if (site && memcmp(&site->desc, &d, sizeof d) == 0)
+    return MPT_OK;
+  auto fresh = std::make_unique<GraphSite>();
+  fresh->desc = d;
+  ConvLibrary *library = nullptr;
+  if (mpt_status status = libraryFor(device, fit, library))
+    return status;
+  if (library && !device.capturing)
+    fresh->plan = planner(device, *library, d, pointers);
+  site = fresh.get();
+  slot = std::move(fresh);
+  return MPT_OK;
+}
+
+/// A convolution whose result is wider than its operands.
+mpt_status convWide(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot, const mpt_conv_desc &d, void *x, void *w,
+                    void *y) {
+  CudaDevice &device = deviceOf(exec);
+  GraphSite *site;
+  if (mpt_status status = siteFor(device, slot, d, true, planWideConv, {x, w, y}, site))
+    return status;
+  return site->plan ? site->plan->run(device, {x, w, y}) : convAlone(exec, site->alone, d, x, w, y);
 }
 
 mpt_status conv(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot, const mpt_conv_desc &d, const void *bias,
@@ -238,7 +237,7 @@ mpt_status conv(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot, const mp
   if (isWideConv(d))
     return convWide(exec, slot, d, x, w, y);
   ConvLibrary *library = nullptr;
-  if (mpt_status status = libraryFor(device, d, library))
+  if (mpt_status status = libraryFor(device, fits(d), library))
     return status;
   if (!library)
     return convAlone(exec, slot, d, x, w, y);
@@ -259,27 +258,15 @@ mpt_status conv(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot, const mp
   return run(device, *library, *site, x, w, y);
 }
 
-using Planner = std::shared_ptr<GraphPlan> (*)(CudaDevice &device, ConvLibrary &library, const mpt_conv_desc &desc,
-                                               const std::vector<void *> &pointers);
-
 /// `pointers` as the planner wants them: x, w, y and the first of `channels` FP32 sums of each kind at the start.
 mpt_status convSums(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot, const mpt_conv_desc &d, int64_t channels,
                     Planner planner, const std::vector<void *> &pointers) {
   CudaDevice &device = deviceOf(exec);
-  auto *site = static_cast<SumsSite *>(slot.get());
-  if (!site || memcmp(&site->desc, &d, sizeof d) != 0) {
-    auto fresh = std::make_unique<SumsSite>();
-    fresh->desc = d;
-    ConvLibrary *library = nullptr;
-    if (mpt_status status = libraryFor(device, d, library))
-      return status;
-    if (library && !device.capturing)
-      fresh->together = planner(device, *library, d, pointers);
-    site = fresh.get();
-    slot = std::move(fresh);
-  }
-  if (site->together)
-    return site->together->run(device, pointers);
+  GraphSite *site;
+  if (mpt_status status = siteFor(device, slot, d, fits(d), planner, pointers, site))
+    return status;
+  if (site->plan)
+    return site->plan->run(device, pointers);
   // Bytes of ones are NaN: kernels that want the sums compute them.
   cu::Result result =
       device.api.MemsetD8Async(address(pointers[3]), 0xff, static_cast<size_t>(channels) * 8, device.stream);

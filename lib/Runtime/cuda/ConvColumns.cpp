@@ -30,17 +30,8 @@ struct ColumnsSite : SiteCache {
 constexpr int64_t columnBytes = 128 << 20; // of a chunk's columns
 int64_t product(const int64_t (&v)[3]) { return v[0] * v[1] * v[2]; }
 
-const char *suffixOf(int64_t dtype) {
-  return dtype == MPT_FLOAT32 ? "f32" : dtype == MPT_FLOAT16 ? "f16" : dtype == MPT_BFLOAT16 ? "bf16" : nullptr;
-}
-
 mpt_status launch(CudaDevice &device, const char *kernel, int64_t dtype, std::initializer_list<void *> args) {
-  std::string name = std::string("mpt_") + kernel + "_" + suffixOf(dtype);
-  int64_t number = device.kernelNumber(name.c_str());
-  if (number < 0)
-    return fail(MPT_UNSUPPORTED, "convolution: no cuDNN on this machine that takes it, and the model has no kernel %s",
-                name.c_str());
-  return device.launch(number, args.begin());
+  return device.launchNamed("convolution", std::string("mpt_") + kernel + "_" + suffixOf(dtype), args.begin());
 }
 
 /// The product of a chunk of `rows` positions.
@@ -109,11 +100,7 @@ mpt_status mpt::rt::convByColumns(const mpt_exec *exec, std::unique_ptr<SiteCach
     fresh->images = std::clamp<int64_t>(columnBytes / std::max<int64_t>(image, 1), 1, d.n);
     Geometry geometry[3] = {geometryOf(d, fresh->images), geometryOf(d, d.n % fresh->images), {}};
     geometry[2].total = weights;
-    fresh->geometry = device.allocate(sizeof geometry);
-    if (!fresh->geometry)
-      return fail(MPT_OUT_OF_MEMORY, "convolution: no memory on the device");
-    Transfer whole{fresh->geometry->start, geometry, sizeof geometry};
-    if (mpt_status status = device.upload(&whole, 1))
+    if (mpt_status status = device.place("convolution", geometry, sizeof geometry, fresh->geometry))
       return status;
     site = fresh.get();
     slot = std::move(fresh);

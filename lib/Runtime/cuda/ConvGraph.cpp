@@ -10,7 +10,7 @@ enum : int64_t { X = 1, W, Y, Sum, Other, Raw, Input, Mean, Inverse, Scale, Shif
 /// `wide`: the convolution's FP32 result is rounded for y and summed, by reductions that keep an order, else what was
 /// rounded is summed.
 dnn::Descriptor statisticsGraph(GraphMaker &b, dnn::Handle handle, const mpt_conv_desc &d, bool wide) {
-  const int type = graphType(d.x_type), single = dnn::Float, both = dnn::SumAndSquares;
+  const int type = dnnType(d.x_type), single = dnn::Float, both = dnn::SumAndSquares;
   dnn::Descriptor x = b.tensor(X, type, d, d.n, d.ic, d.in), w = b.tensor(W, type, d, d.oc, d.ic, d.kernel);
   dnn::Descriptor y = b.tensor(Y, type, d, d.n, d.oc, d.out);
   dnn::Descriptor raw = wide ? b.tensor(Raw, single, d, d.n, d.oc, d.out, /*isVirtual=*/true) : y;
@@ -42,7 +42,7 @@ dnn::Descriptor statisticsGraph(GraphMaker &b, dnn::Handle handle, const mpt_con
 /// The gradient of a convolution's operand, masked by the ReLU of a norm whose result that was, and the norm's sums: by
 /// the operation for them (`fused`), or by two reductions of what is summed in FP32.
 dnn::Descriptor gradientGraph(GraphMaker &b, dnn::Handle handle, const mpt_conv_desc &d, bool fused) {
-  const int type = graphType(d.x_type), single = dnn::Float;
+  const int type = dnnType(d.x_type), single = dnn::Float;
   dnn::Descriptor y = b.tensor(Y, type, d, d.n, d.oc, d.out), w = b.tensor(W, type, d, d.oc, d.ic, d.kernel);
   int64_t last = Virtual;
   auto inside = [&] { return b.tensor(last++, single, d, d.n, d.ic, d.in, /*isVirtual=*/true); };
@@ -97,10 +97,7 @@ dnn::Descriptor gradientGraph(GraphMaker &b, dnn::Handle handle, const mpt_conv_
 }
 
 bool isTaken(const mpt_conv_desc &d, const std::vector<void *> &pointers) {
-  for (const void *pointer : pointers)
-    if (reinterpret_cast<uintptr_t>(pointer) % graphAlignment)
-      return false;
-  return d.groups == 1 && d.w_type == d.x_type && d.y_type == d.x_type &&
+  return areAligned(pointers) && d.groups == 1 && d.w_type == d.x_type && d.y_type == d.x_type &&
          (d.x_type == MPT_FLOAT16 || d.x_type == MPT_BFLOAT16);
 }
 

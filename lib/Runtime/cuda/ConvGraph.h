@@ -118,7 +118,11 @@ std::shared_ptr<GraphPlan> searchPlan(CudaDevice &device, ConvLibrary &library, 
 
 constexpr int64_t graphAlignment = 16; ///< of every operand
 
-inline int graphType(int64_t dtype) { return dtype == MPT_FLOAT16 ? dnn::Half : dnn::BFloat16; }
+/// Whether all pointers are as graphs state; null ones are.
+inline bool areAligned(const std::vector<void *> &pointers) {
+  return std::all_of(pointers.begin(), pointers.end(),
+                     [](const void *p) { return reinterpret_cast<uintptr_t>(p) % graphAlignment == 0; });
+}
 
 /// Plans a forward convolution and, by channel, the sums of its results and of their squares. Pointers of a run: x, w,
 /// y, sums, sums of squares. Null where cuDNN has no engine, or the operands are less aligned than it takes. One plan

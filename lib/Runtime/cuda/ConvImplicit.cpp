@@ -28,10 +28,6 @@ constexpr int64_t leastChunks = 8;                          // of a slice
 int64_t product(const int64_t (&v)[3]) { return v[0] * v[1] * v[2]; }
 int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-const char *suffixOf(int64_t dtype) {
-  return dtype == MPT_FLOAT32 ? "f32" : dtype == MPT_FLOAT16 ? "f16" : dtype == MPT_BFLOAT16 ? "bf16" : nullptr;
-}
-
 bool isWeights(const mpt_conv_desc &d) { return d.kind == MPT_CONV_BACKWARD_WEIGHTS; }
 int64_t operandType(const mpt_conv_desc &d) { return d.kind == MPT_CONV_BACKWARD_DATA ? d.w_type : d.x_type; }
 
@@ -127,26 +123,18 @@ std::vector<int32_t> wordsOf(const mpt_conv_desc &d, ImplicitSite &site) {
   return words;
 }
 
-mpt_status upload(CudaDevice &device, std::unique_ptr<Memory> &to, const void *from, size_t bytes) {
-  to = device.allocate(static_cast<int64_t>(bytes));
-  if (!to)
-    return fail(MPT_OUT_OF_MEMORY, "convolution: no memory on the device");
-  Transfer whole{to->start, from, static_cast<int64_t>(bytes)};
-  return device.upload(&whole, 1);
-}
-
 mpt_status prepare(CudaDevice &device, ImplicitSite &site, int64_t kernel) {
   const mpt_conv_desc &d = site.desc;
   site.kernel = kernel;
   std::vector<int32_t> words = wordsOf(d, site);
-  if (mpt_status status = upload(device, site.words, words.data(), words.size() * sizeof(int32_t)))
+  if (mpt_status status = device.place("convolution", words.data(), words.size() * sizeof(int32_t), site.words))
     return status;
   if (!isWeights(d) || (d.w_type == MPT_FLOAT32 && site.slices == 1))
     return MPT_OK;
   site.sum = device.kernelNumber((std::string("mpt_slices_") + suffixOf(d.w_type)).c_str());
   site.results = d.oc * (d.ic / d.groups) * product(d.kernel);
   const int64_t sums[] = {site.results, site.slices};
-  return upload(device, site.sumWords, sums, sizeof sums);
+  return device.place("convolution", sums, sizeof sums, site.sumWords);
 }
 
 } // namespace

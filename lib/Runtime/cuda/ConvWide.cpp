@@ -22,14 +22,12 @@ constexpr Names names[] = {{dnn::ForwardDescriptor, dnn::ForwardX, dnn::ForwardW
                             dnn::BackwardWeightsY, dnn::BackwardWeightsConvolution, dnn::BackwardWeightsAlpha,
                             dnn::BackwardWeightsBeta}};
 
-int typeOf(int64_t dtype) { return dtype == MPT_FLOAT32 ? int(dnn::Float) : graphType(dtype); }
-
 dnn::Descriptor graphOf(GraphMaker &b, dnn::Handle handle, const mpt_conv_desc &d) {
   const Names &n = names[d.kind];
   dnn::Descriptor operation = b.make(n.descriptor);
-  b.link(operation, {{n.x, b.tensor(X, typeOf(d.x_type), d, d.n, d.ic, d.in)},
-                     {n.w, b.tensor(W, typeOf(d.w_type), d, d.oc, d.ic, d.kernel)},
-                     {n.y, b.tensor(Y, typeOf(d.y_type), d, d.n, d.oc, d.out)},
+  b.link(operation, {{n.x, b.tensor(X, dnnType(d.x_type), d, d.n, d.ic, d.in)},
+                     {n.w, b.tensor(W, dnnType(d.w_type), d, d.oc, d.ic, d.kernel)},
+                     {n.y, b.tensor(Y, dnnType(d.y_type), d, d.n, d.oc, d.out)},
                      {n.convolution, b.convolution(d)}});
   const float one = 1, zero = 0;
   b.set(operation, n.alpha, dnn::FloatType, one);
@@ -50,10 +48,7 @@ bool mpt::rt::isWideConv(const mpt_conv_desc &d) {
 
 std::shared_ptr<GraphPlan> mpt::rt::planWideConv(CudaDevice &device, ConvLibrary &library, const mpt_conv_desc &d,
                                                  const std::vector<void *> &pointers) {
-  for (const void *pointer : pointers)
-    if (reinterpret_cast<uintptr_t>(pointer) % graphAlignment)
-      return nullptr;
-  if (!library.graphs)
+  if (!library.graphs || !areAligned(pointers))
     return nullptr;
   auto [known, isNew] = library.plans.try_emplace(std::string(reinterpret_cast<const char *>(&d), sizeof d));
   if (isNew) {

@@ -73,6 +73,14 @@ struct GraphFunctions;
 
 } // namespace dnn
 
+/// cuDNN's number of an element type, -1 where it is none of those that it is asked about.
+inline int dnnType(int64_t dtype) {
+  return dtype == MPT_FLOAT32    ? dnn::Float
+         : dtype == MPT_FLOAT16  ? dnn::Half
+         : dtype == MPT_BFLOAT16 ? dnn::BFloat16
+                                 : -1;
+}
+
 class GraphPlan;
 
 /// cuDNN on one device.

@@ -305,6 +305,22 @@ ConvLibrary *CudaDevice::convolutions() {
   return convLibrary.get();
 }
 
+mpt_status CudaDevice::launchNamed(const char *what, const std::string &kernel, void *const *args) {
+  int64_t number = kernelNumber(kernel.c_str());
+  if (number < 0)
+    return fail(MPT_UNSUPPORTED, "%s: no cuDNN on this machine that takes it, and the model has no kernel %s", what,
+                kernel.c_str());
+  return launch(number, args);
+}
+
+mpt_status CudaDevice::place(const char *what, const void *host, size_t bytes, std::unique_ptr<Memory> &to) {
+  to = allocate(static_cast<int64_t>(bytes));
+  if (!to)
+    return fail(MPT_OUT_OF_MEMORY, "%s: no memory on the device", what);
+  Transfer whole{to->start, host, static_cast<int64_t>(bytes)};
+  return upload(&whole, 1);
+}
+
 float CudaDevice::fastest(int rounds, const std::function<bool()> &enqueue) {
   float best = -1;
   cu::Event events[2] = {};

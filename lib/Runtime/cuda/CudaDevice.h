@@ -58,6 +58,11 @@ public:
   cu::Stream stream = nullptr;
   int ordinal = 0, arch = 0; // arch: 10 * major + minor
   bool capturing = false;
+  /// Launches a kernel that the runtime found the name of: `what` is for errors, for which `kernel` is one that the model
+  /// lacks, since cuDNN does its work.
+  mpt_status launchNamed(const char *what, const std::string &kernel, void *const *args);
+  /// A copy of `bytes` of the host's in memory of its own; waits for it. `what` is for errors.
+  mpt_status place(const char *what, const void *host, size_t bytes, std::unique_ptr<Memory> &to);
   /// Milliseconds of what `enqueue` puts on the stream: the best of `rounds` behind a first one, which loads code.
   /// Negative where it fails. Waits for the device.
   float fastest(int rounds, const std::function<bool()> &enqueue);
@@ -124,6 +129,11 @@ private:
   Context &context;
   const mpt_call_desc *call = nullptr;
 };
+
+/// How names of kernels that the runtime launches by itself end; null for types without such kernels.
+inline const char *suffixOf(int64_t dtype) {
+  return dtype == MPT_FLOAT32 ? "f32" : dtype == MPT_FLOAT16 ? "f16" : dtype == MPT_BFLOAT16 ? "bf16" : nullptr;
+}
 
 inline cu::Pointer address(const void *p) { return reinterpret_cast<cu::Pointer>(p); }
 

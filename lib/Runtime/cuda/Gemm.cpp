@@ -381,8 +381,8 @@ mpt_status mpt::rt::gemm(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot,
       // Nothing of it is bound to addresses, and it cannot be made while a graph is recorded.
       if (site && memcmp(&site->desc, &g, sizeof g) == 0)
         fresh->apart = std::move(site->apart);
-      else if (!device.capturing && !(fresh->apart = ApartGemm::make(device, g)))
-        return MPT_OUT_OF_MEMORY;
+      else if (mpt_status status = device.capturing ? MPT_OK : ApartGemm::make(device, g, fresh->apart))
+        return status;
     }
     if (mpt_status status = build(*fresh))
       return status;

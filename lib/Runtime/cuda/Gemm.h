@@ -30,8 +30,8 @@ mpt_status gemm(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot, const mp
 /// A product with chained flags as a product without, kernels of the library, and sums as products with ones.
 class ApartGemm {
 public:
-  /// Null with an error text. Copies to the device and waits.
-  static std::unique_ptr<ApartGemm> make(CudaDevice &device, const mpt_gemm_desc &desc);
+  /// Copies to the device and waits.
+  static mpt_status make(CudaDevice &device, const mpt_gemm_desc &desc, std::unique_ptr<ApartGemm> &out);
   mpt_status run(const mpt_exec *exec, const void *a, const void *b, const void *bias, void *d,
                  const OperandScales &scales, const Chain &chain);
 

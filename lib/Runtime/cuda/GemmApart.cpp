@@ -43,29 +43,20 @@ std::vector<uint8_t> onesOf(int64_t dtype, int64_t count) {
   return ones;
 }
 
-const char *suffixOf(int64_t dtype) {
-  return dtype == MPT_FLOAT16 ? "f16" : dtype == MPT_BFLOAT16 ? "bf16" : dtype == MPT_FLOAT32 ? "f32" : nullptr;
-}
-
 } // namespace
 
-std::unique_ptr<ApartGemm> ApartGemm::make(CudaDevice &device, const mpt_gemm_desc &g) {
+mpt_status ApartGemm::make(CudaDevice &device, const mpt_gemm_desc &g, std::unique_ptr<ApartGemm> &out) {
   std::unique_ptr<ApartGemm> made(new ApartGemm(g));
-  if (!(g.flags & sumFlags))
-    return made;
-  mpt_gemm_desc s = sumOf(g);
-  if (!suffixOf(s.b_type)) {
-    fail(MPT_UNSUPPORTED, "product: expected a matrix of FP32, FP16 or BF16 to sum, got %s", nameOf(s.b_type));
-    return nullptr;
+  if (g.flags & sumFlags) {
+    mpt_gemm_desc s = sumOf(g);
+    if (!suffixOf(s.b_type))
+      return fail(MPT_UNSUPPORTED, "product: expected a matrix of FP32, FP16 or BF16 to sum, got %s", nameOf(s.b_type));
+    std::vector<uint8_t> ones = onesOf(s.a_type, s.k);
+    if (mpt_status status = device.place("product", ones.data(), ones.size(), made->ones))
+      return status;
   }
-  std::vector<uint8_t> ones = onesOf(s.a_type, s.k);
-  made->ones = device.allocate(static_cast<int64_t>(ones.size()));
-  if (!made->ones) {
-    fail(MPT_OUT_OF_MEMORY, "product: no memory on the device");
-    return nullptr;
-  }
-  Transfer whole{made->ones->start, ones.data(), static_cast<int64_t>(ones.size())};
-  return device.upload(&whole, 1) ? nullptr : std::move(made);
+  out = std::move(made);
+  return MPT_OK;
 }
 
 mpt_status ApartGemm::run(const mpt_exec *exec, const void *a, const void *b, const void *bias, void *d,
