@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // mpt_cuda_attention: through cuDNN's fused engines where it has one, else as products of some heads at a time with
 // kernels between them.
 #include "cuda/AttentionGraph.h"

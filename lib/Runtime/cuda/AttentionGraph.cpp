@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention through cuDNN's fused engines, which know a graph by its operations, their order and their types: NVIDIA's
 // documentation of scaled dot-product attention in cuDNN 9. Products take k and v transposed where it says so;
 // everything inside is FP32 but what a product reads, which has q's type.
@@ -174,9 +175,9 @@ bool isTaken(const mpt_attention_desc &d, const std::vector<void *> &pointers, b
   auto lines = [](const int64_t (&strides)[3]) {
     return std::all_of(strides, strides + 3, [](int64_t s) { return s > 0 && s % (graphAlignment / 2) == 0; });
   };
-  bool ok = areAligned(pointers) && (d.type == MPT_FLOAT16 || d.type == MPT_BFLOAT16) && d.kv_heads > 0 && d.heads % d.kv_heads == 0 &&
-            d.depth % 8 == 0 && d.value_depth % 8 == 0 && lines(d.q_strides) && lines(d.k_strides) &&
-            lines(d.v_strides) && lines(d.o_strides);
+  bool ok = areAligned(pointers) && (d.type == MPT_FLOAT16 || d.type == MPT_BFLOAT16) && d.kv_heads > 0 &&
+            d.heads % d.kv_heads == 0 && d.depth % 8 == 0 && d.value_depth % 8 == 0 && lines(d.q_strides) &&
+            lines(d.k_strides) && lines(d.v_strides) && lines(d.o_strides);
   if (d.bias_type)
     ok = ok && (d.bias_type == d.type || d.bias_type == MPT_FLOAT32) && (d.bias_strides[3] == 1 || d.keys == 1);
   if (gradient)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Convolutions as products with matrices of columns, some images at a time: what there is without cuDNN.
 #include "cuda/Blas.h"
 #include "cuda/Convolutions.h"

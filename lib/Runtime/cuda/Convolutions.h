@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuDNN, opened at run time: the convolution functions of its version 9, declared here so that building needs no CUDA.
 // Names and numbers are those of NVIDIA's cuDNN API reference.
 #ifndef MPT_RUNTIME_CUDA_CONVOLUTIONS_H

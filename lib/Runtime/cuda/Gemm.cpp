@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // mpt_cuda_gemm: products through cuBLASLt, with the algorithm that measured fastest.
 #include "cuda/Gemm.h"
 #include "cuda/Blas.h"

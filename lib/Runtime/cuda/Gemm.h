@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products on the device, for mpt_cuda_gemm and for convolutions that are products.
 #ifndef MPT_RUNTIME_CUDA_GEMM_H
 #define MPT_RUNTIME_CUDA_GEMM_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products whose epilogue cuBLASLt does not have, or not as fast: the product, then what follows it.
 #include "cuda/Gemm.h"
 
