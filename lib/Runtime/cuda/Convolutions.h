@@ -118,7 +118,7 @@ mpt_status convAlone(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot, con
 mpt_status convByColumns(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot, const mpt_conv_desc &desc, void *x,
                          void *w, void *y);
 
-/// Likewise as products of matrices that lie nowhere (lib/Target/CUDA/ConvKernels.cpp).
+/// Likewise as GEMMs of matrices that lie nowhere (lib/Target/CUDA/ConvKernels.cpp).
 mpt_status convImplicit(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot, const mpt_conv_desc &desc, void *x,
                         void *w, void *y);
 /// Whether the library has a kernel for it.

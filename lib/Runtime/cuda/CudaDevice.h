@@ -47,7 +47,7 @@ public:
   mpt_status constant(const void *host, int64_t bytes, const void **out);
   /// Null with an error text where the library is not to be had.
   BlasLibrary *blas();
-  /// Null, without an error text, where there is no cuDNN: convolutions then are matrix products.
+  /// Null, without an error text, where there is no cuDNN: convolutions then are GEMMs.
   ConvLibrary *convolutions();
 
   /// Number of a kernel by name, -1 when the library has none of that name.
