@@ -4,7 +4,8 @@
 
 A page follows one small model through all phases (walkthrough.py). The page of passes shows each pass's example, test/passes/STAGE/name.doctest.mlir, which lit runs.
 
-Also holds that links between the pages of docs/ and the README lead somewhere.
+Also holds that links between the pages of docs/ and the README lead somewhere, and that docs/phases.md names every pass and
+no other.
 """
 import glob
 import os
@@ -17,6 +18,8 @@ import walkthrough
 
 TBLGEN = "/usr/lib/llvm-22/bin/mlir-tblgen"
 GENERATED = "docs/generated"
+PHASES = "docs/phases.md"
+FLAG = re.compile(r'^def\s+\w+\s*:\s*(?:Interface)?Pass<\s*"([^"]+)"', re.M)
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 
 
@@ -83,6 +86,17 @@ def dead_links():
                 yield f"{page}: link to {target}, which does not exist"
 
 
+def phases_amiss():
+    """Passes that the page of phases leaves out, and names on it that no pass has."""
+    if not os.path.exists(os.path.join(repo.ROOT, PHASES)):
+        return
+    flags = {flag for table in repo.files("passes", ends=".td") for flag in FLAG.findall(repo.text(table))}
+    stages = "|".join(sorted({flag.split("-")[0] for flag in flags})) or "-"
+    named = set(re.findall(rf"`((?:{stages})-[a-z0-9-]+)`", repo.text(PHASES)))
+    yield from (f"{PHASES}: does not name pass --{flag}: say what it does" for flag in sorted(flags - named))
+    yield from (f"{PHASES}: names --{flag}, which is no pass" for flag in sorted(named - flags))
+
+
 def main():
     if not os.path.exists(TBLGEN):
         sys.exit("check_docs: mlir-tblgen is missing: run scripts/setup.sh")
@@ -100,7 +114,7 @@ def main():
     for name in sorted(have.keys() | wanted.keys()):
         if have.get(name) != wanted.get(name):
             problems.append(f"{GENERATED}/{name} is not what the sources generate: run .ci/check_docs.py --fix")
-    problems += dead_links()
+    problems += [*dead_links(), *phases_amiss()]
     repo.finish("check_docs", problems, f"{len(wanted)} generated pages")
 
 

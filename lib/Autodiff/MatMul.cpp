@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradients of the matrix-product family.
+// Gradients of matrix multiplications.
 #include "Rules.h"
 
 using namespace mlir;
@@ -13,7 +13,7 @@ MPT_GRADIENT(MatMulOp) {
   auto product = [&](Value like, Value p, Value q, bool tp, bool tq) -> Value {
     return b.make<MatMulOp>(like.getType(), p, q, tp, tq, NumericsAttr());
   };
-  // A transposed operand takes the transposed product.
+  // A transposed operand takes the transposed result.
   b.give(x, [&] { return tx ? product(x, w, b.dy(), tw, true) : product(x, b.dy(), w, false, !tw); });
   b.give(w, [&] { return tw ? product(w, b.dy(), x, true, tx) : product(w, x, b.dy(), !tx, false); });
 }

@@ -139,6 +139,15 @@ def test_docs_links(repository):
     assert status == 1 and "docs/b.md" in output and "docs/a.md, which" not in output
 
 
+def test_docs_phases(repository):
+    files = {"README.md": "", "passes/fusion/Passes.td": 'include "mlir/Pass/PassBase.td"\ndef Form : Pass<"fusion-form">;\n'
+             'def Group : Pass<"fusion-group">;\n',
+             "docs/phases.md": "| `fusion-form` | forms |\n`fusion-gone` and `mpt.fusion`\n"}
+    status, output = run(repository, "check_docs.py", files)
+    assert status == 1 and "does not name pass --fusion-group" in output and "names --fusion-gone, which is no pass" in output
+    assert "fusion-form" not in output
+
+
 FAKE_TOOL = """#!/bin/sh
 case "$*" in *"--to=?"*) echo "mpt-opt: expected import|target for --to, got '?'" >&2; exit 1;; esac
 for last; do :; done

@@ -19,7 +19,7 @@ struct Columns {
   const char *image; // gathered from (forward)
   char *columns;
   int64_t taps, size;       // size: bytes of an element of the image
-  const float *sums, *bias; // backward data: the product, in FP32
+  const float *sums, *bias; // backward data: the GEMM, in FP32
   char *out;
 };
 

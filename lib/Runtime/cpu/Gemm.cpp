@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// mpt_rt_gemm: checks a product, cuts it into tasks for the threads, and picks the kernel for this processor.
+// mpt_rt_gemm: checks a GEMM, cuts it into tasks for the threads, and picks the kernel for this processor.
 #include "cpu/Gemm.h"
 
 #include "core/Context.h"
@@ -75,7 +75,7 @@ bool settleStrides(mpt_gemm_desc &g) {
   return settle(g.m, g.k, g.a_row, g.a_col) && settle(g.k, g.n, g.b_row, g.b_col) && g.d_col == 1;
 }
 
-/// Cuts one product into partsM x partsN rectangles so that packing is repeated least.
+/// Cuts one GEMM into partsM x partsN rectangles so that packing is repeated least.
 void split(Plan &plan, int threads) {
   const mpt_gemm_desc &g = plan.desc;
   int64_t batch = g.batch0 * g.batch1, m = (g.m + plan.kernels->mr - 1) / plan.kernels->mr,
@@ -152,7 +152,7 @@ mpt_status check(const mpt_gemm_desc &g) {
 
 constexpr int64_t epilogueApart = MPT_GEMM_ROUND | MPT_GEMM_BIAS | MPT_GEMM_RELU;
 
-/// The epilogue of a narrow product that lies in d, rounded, already.
+/// The epilogue of a narrow GEMM that lies in d, rounded, already.
 void finishApart(mpt_exec *exec, const mpt_gemm_desc &g, const void *bias, void *d) {
   struct Rows {
     const mpt_gemm_desc &g;
@@ -236,7 +236,7 @@ extern "C" int32_t mpt_rt_gemm(mpt_exec *exec, int64_t site, const mpt_gemm_desc
     return runProduct(exec, g, a, b, nullptr, d);
   }
   mpt_gemm_desc plain = g;
-  // oneDNN does not round between the steps of an epilogue: it computes the product alone.
+  // oneDNN does not round between the steps of an epilogue: it computes the GEMM alone.
   bool apart = g.flags & MPT_GEMM_ROUND && sizeOf(g.d_type) < 4 && !(g.flags & ~epilogueApart);
   if (apart)
     plain.flags = 0;

@@ -14,7 +14,7 @@ struct Gather {
   const mpt_conv_desc *conv;
 };
 
-/// The rectangle [m0, m1) x [n0, n1) of one product; pointers are those of the batch element.
+/// The rectangle [m0, m1) x [n0, n1) of one GEMM; pointers are those of the batch element.
 struct GemmTask {
   const mpt_gemm_desc *desc;
   const void *a, *b, *bias;
@@ -40,11 +40,11 @@ extern const GemmKernels gemmPortable, gemmAvx2, gemmAvx512;
 /// The best that this processor runs.
 const GemmKernels &gemmKernels();
 
-/// Splits a checked product over the threads and runs it with our kernels.
+/// Splits a checked GEMM over the threads and runs it with our kernels.
 int32_t runProduct(mpt_exec *exec, const mpt_gemm_desc &desc, const void *a, const void *b, const void *bias, void *d,
                    const Gather *gather = nullptr);
 
-/// Convolutions that are products: true when it took the case (`status` is then its result).
+/// Convolutions that are GEMMs: true when it took the case (`status` is then its result).
 bool convByGemm(mpt_exec *exec, int64_t site, const mpt_conv_desc &desc, const void *bias, void *x, void *w, void *y,
                 int32_t &status);
 
@@ -56,7 +56,7 @@ int32_t convByColumns(mpt_exec *exec, int64_t site, const mpt_conv_desc &desc, c
 /// FP64 operands.
 void gemmF64(const GemmTask &task);
 
-/// oneDNN's product, where it is faster: false means it does not take this case.
+/// oneDNN's GEMM, where it is faster: false means it does not take this case.
 bool gemmOneDnn(mpt_exec *exec, int64_t site, const mpt_gemm_desc &desc, const void *a, const void *b, const void *bias,
                 void *d);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// FP64 products: no packing, one row of sums at a time. They serve tests and double-precision models, not speed.
+// FP64 GEMMs: no packing, one row of sums at a time. They serve tests and double-precision models, not speed.
 #include "cpu/Gemm.h"
 
 #include "core/Float.h"

@@ -78,7 +78,7 @@ const Operand &operand(int64_t dtype) {
 void widenArray(int64_t dtype, const void *in, int64_t n, float *out) { operand(dtype).widen(in, n, out); }
 void narrowArray(int64_t dtype, const float *in, int64_t n, void *out) { operand(dtype).narrow(in, n, out); }
 
-/// A product of few columns; see GemmThin.h. All of them are in the task.
+/// A GEMM of few columns; see GemmThin.h. All of them are in the task.
 void runThin(const GemmTask &task, float *columns, float *sums, const Epilogue &e) {
   const mpt_gemm_desc &g = *task.desc;
   const Operand &opA = operand(g.a_type), &opD = operand(g.d_type);

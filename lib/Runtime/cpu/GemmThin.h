@@ -7,7 +7,7 @@ namespace {
 constexpr int64_t thinCols = NR - NR / 4; // more columns fill a tile well enough
 constexpr int thinGroup = 5;
 
-/// True for products that thinGemm computes. Depends on the whole product alone, so that every split gives equal bits.
+/// True for GEMMs that thinGemm computes. Depends on the whole GEMM alone, so that every split gives equal bits.
 inline bool isThin(const mpt_gemm_desc &g, const Gather *gather) {
   int64_t depth = (g.k + W - 1) / W * W;
   return g.n <= thinCols && g.a_col == 1 && g.k >= 4 * W && depth * g.n <= floatsB && !gather;

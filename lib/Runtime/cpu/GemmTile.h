@@ -24,7 +24,7 @@ __attribute__((always_inline)) inline void multiply(int64_t k, const float *a, c
   }
 }
 
-/// Asks for the rows that a tile's results go to while its products are computed.
+/// Asks for the rows that a tile's results go to while its sums are computed.
 template <int R> __attribute__((always_inline)) inline void prefetchRows(const char *p, int64_t pitch, int64_t bytes) {
   for (int i = 0; i < R; ++i, p += pitch) {
     __builtin_prefetch(p, 1);

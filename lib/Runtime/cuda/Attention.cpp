@@ -1,4 +1,5 @@
-// mpt_cuda_attention: through cuDNN's fused engines where it has one, else as products of some heads at a time with
+// SPDX-License-Identifier: Apache-2.0
+// mpt_cuda_attention: through cuDNN's fused engines where it has one, else as GEMMs of some heads at a time with
 // kernels between them.
 #include "cuda/AttentionGraph.h"
 #include "cuda/Blas.h"
@@ -57,7 +58,7 @@ int64_t divisor(int64_t extent, int64_t most) {
   return 1;
 }
 
-/// Attention as products; pointers as planAttentionGradient has them, those of gradients null in the forward pass.
+/// Attention as GEMMs; pointers as planAttentionGradient has them, those of gradients null in the forward pass.
 class Products {
 public:
   Products(const mpt_exec *exec, AttentionSite &site, const std::vector<void *> &pointers)

@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention through cuDNN's fused engines, which know a graph by its operations, their order and their types: NVIDIA's
-// documentation of scaled dot-product attention in cuDNN 9. Products take k and v transposed where it says so;
-// everything inside is FP32 but what a product reads, which has q's type.
+// documentation of scaled dot-product attention in cuDNN 9. GEMMs take k and v transposed where it says so;
+// everything inside is FP32 but what a GEMM reads, which has q's type.
 #include "cuda/AttentionGraph.h"
 
 #include <algorithm>
@@ -52,7 +53,7 @@ public:
     return b.graph(handle, operations);
   }
 
-  /// dq is written by the product that makes it. Engines are faster for a graph whose product leaves it in FP32, but
+  /// dq is written by the GEMM that makes it. Engines are faster for a graph whose GEMM leaves it in FP32, but
   /// their blocks then add to it in any order, and no note of theirs says so.
   dnn::Descriptor gradient(dnn::Handle handle) {
     dnn::Descriptor q = operand(Q, d.heads, d.queries, d.depth, d.q_strides);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention through cuDNN's fused engines: graphs of products, softmax and their gradients, one engine for each.
+// Attention through cuDNN's fused engines: graphs of GEMMs, softmax and their gradients, one engine for each.
 #ifndef MPT_RUNTIME_CUDA_ATTENTIONGRAPH_H
 #define MPT_RUNTIME_CUDA_ATTENTIONGRAPH_H
 

@@ -1,4 +1,5 @@
-// Convolutions as products with matrices of columns, some images at a time: what there is without cuDNN.
+// SPDX-License-Identifier: Apache-2.0
+// Convolutions as GEMMs with matrices of columns, some images at a time: what there is without cuDNN.
 #include "cuda/Blas.h"
 #include "cuda/Convolutions.h"
 #include "cuda/Gemm.h"
@@ -34,7 +35,7 @@ mpt_status launch(CudaDevice &device, const char *kernel, int64_t dtype, std::in
   return device.launchNamed("convolution", std::string("mpt_") + kernel + "_" + suffixOf(dtype), args.begin());
 }
 
-/// The product of a chunk of `rows` positions.
+/// The GEMM of a chunk of `rows` positions.
 mpt_gemm_desc productOf(const mpt_conv_desc &d, int64_t rows) {
   int64_t taps = product(d.kernel), depth = taps * (d.ic / d.groups), oc = d.oc / d.groups, pitch = d.groups * depth;
   mpt_gemm_desc g{};
@@ -105,7 +106,7 @@ mpt_status mpt::rt::convByColumns(const mpt_exec *exec, std::unique_ptr<SiteCach
     site = fresh.get();
     slot = std::move(fresh);
   }
-  // Scratch: what products use, the columns, then sums of weights' gradients.
+  // Scratch: what GEMMs use, the columns, then sums of weights' gradients.
   auto rounded = [](int64_t bytes) { return (bytes + 255) / 256 * 256; };
   const int64_t columnsAt = BlasLibrary::workspaceBytes, sumsAt = columnsAt + rounded(site->images * image);
   uint8_t *scratch = device.scratch(sumsAt + (backwardWeights ? rounded(weights * 4) : 0));
@@ -126,7 +127,7 @@ mpt_status mpt::rt::convByColumns(const mpt_exec *exec, std::unique_ptr<SiteCach
         return status;
     if (backwardWeights && first)
       g.flags |= MPT_GEMM_ACCUMULATE;
-    // A sum and the first term of one are different products.
+    // The first GEMM of a sum and those that add to it differ.
     std::unique_ptr<SiteCache> once, *kept = last ? &once : &site->products[first && backwardWeights];
     const void *a = d.kind == MPT_CONV_FORWARD ? columns : ys;
     const void *b = backwardWeights ? columns : static_cast<const uint8_t *>(w);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Convolutions whose results cuDNN sums up on the way: a graph of convolution and sums, one engine for both.
 #include "cuda/ConvGraph.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Graphs of cuDNN's with one engine for all of their operations, and convolutions that sum up their results by channel.
 #ifndef MPT_RUNTIME_CUDA_CONVGRAPH_H
 #define MPT_RUNTIME_CUDA_CONVGRAPH_H

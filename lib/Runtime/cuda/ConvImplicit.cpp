@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Convolutions by the implicit-GEMM kernels that emitted libraries carry: what those read of a convolution, and
 // launches.
 #include "cuda/Convolutions.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Convolutions of 16-bit operands whose results stay FP32: graphs of one operation, which cuDNN's other interface
 // lacks.
 #include "cuda/ConvGraph.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuDNN, opened at run time: the convolution functions of its version 9, declared here so that building needs no CUDA.
 // Names and numbers are those of NVIDIA's cuDNN API reference.
 #ifndef MPT_RUNTIME_CUDA_CONVOLUTIONS_H
@@ -113,7 +114,7 @@ mpt_status convAlone(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot, con
 mpt_status convByColumns(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot, const mpt_conv_desc &desc, void *x,
                          void *w, void *y);
 
-/// Likewise as products of matrices that lie nowhere (lib/Target/CUDA/ConvKernels.cpp).
+/// Likewise as GEMMs of matrices that lie nowhere (lib/Target/CUDA/ConvKernels.cpp).
 mpt_status convImplicit(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot, const mpt_conv_desc &desc, void *x,
                         void *w, void *y);
 /// Whether the library has a kernel for it.

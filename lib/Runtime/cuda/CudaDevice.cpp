@@ -1,8 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 // Opening a device, its memory, its kernels.
 #include "cuda/CudaDevice.h"
 
 #include "cuda/Blas.h"
 #include "cuda/Convolutions.h"
+#include "cuda/Finite.h"
+#include "cuda/Run.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -195,6 +198,21 @@ std::unique_ptr<Memory> CudaDevice::allocate(int64_t bytes) {
   if (api.MemsetD8Async(memory, 0, size, stream) != cu::Success)
     return nullptr;
   return result;
+}
+
+mpt_status CudaDevice::stage(const mpt_function_desc &f, FunctionState &state) {
+  ContextScope scope(*this);
+  return FunctionRun::of(*this, f, state).stage(state);
+}
+
+mpt_status CudaDevice::run(const mpt_function_desc &f, FunctionState &state, mpt_exec &exec) {
+  ContextScope scope(*this);
+  return FunctionRun::of(*this, f, state).run(state, exec);
+}
+
+mpt_status CudaDevice::findNonfinite(const mpt_check_desc &desc, const void *data, bool &nans, bool &infinities) {
+  ContextScope scope(*this);
+  return searchNonfinite(*this, searchMemory, desc, data, nans, infinities);
 }
 
 std::string CudaDevice::freeMemory() const {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A trainer's CUDA device: context, stream, kernels, memory, scratch of library calls, and the libraries' handles.
 #ifndef MPT_RUNTIME_CUDA_CUDADEVICE_H
 #define MPT_RUNTIME_CUDA_CUDADEVICE_H
@@ -17,10 +18,6 @@ namespace mpt::rt {
 class BlasLibrary;
 class ConvLibrary;
 
-/// What a function keeps between runs: where its inputs lie, and the graph of its work.
-struct CudaFunction;
-struct InputSlot;
-
 class CudaDevice final : public Device {
 public:
   CudaDevice(const cu::Driver &api, const mpt_module_desc &module, CudaOptions options);
@@ -39,15 +36,19 @@ public:
   mpt_status synchronize() override;
   std::string freeMemory() const override;
   int64_t stagingBytes() const override { return staged + scratchMemory.bytes() + constantBytes; }
+  /// Counts `bytes` of memory that functions keep for their inputs.
+  void addStaged(int64_t bytes) { staged += bytes; }
 
   /// Scratch for one library call at a time; null with an error text. What a larger call leaves behind stays valid
   /// until the next larger one, and graphs that used it are captured again.
   uint8_t *scratch(int64_t bytes);
+  /// Changes whenever scratch moves.
+  int64_t scratchVersion() const { return scratchGeneration; }
   /// The address on the device of constants of the library.
   mpt_status constant(const void *host, int64_t bytes, const void **out);
   /// Null with an error text where the library is not to be had.
   BlasLibrary *blas();
-  /// Null, without an error text, where there is no cuDNN: convolutions then are matrix products.
+  /// Null, without an error text, where there is no cuDNN: convolutions then are GEMMs.
   ConvLibrary *convolutions();
 
   /// Number of a kernel by name, -1 when the library has none of that name.
@@ -58,7 +59,8 @@ public:
   const mpt_module_desc &module;
   const CudaOptions options;
   cu::Stream stream = nullptr;
-  int ordinal = 0, arch = 0; // arch: 10 * major + minor
+  cu::Stream copies = nullptr; // of inputs from the host
+  int ordinal = 0, arch = 0;   // arch: 10 * major + minor
   bool capturing = false;
   /// Launches a kernel that the runtime found the name of: `what` is for errors, for which `kernel` is one that the
   /// model lacks, since cuDNN does its work.
@@ -74,21 +76,12 @@ public:
   std::map<std::string, bool> implicitIsFaster;
 
 private:
-  friend struct CudaFunction;
   friend class ContextScope;
   mpt_status loadImage();
   mpt_status findKernels(const mpt_image_desc &image);
-  mpt_status runOnce(const mpt_function_desc &f, FunctionState &state, mpt_exec &exec, bool watch);
-  mpt_status profile(const mpt_function_desc &f, FunctionState &state, mpt_exec &exec);
-  mpt_status capture(const mpt_function_desc &f, CudaFunction &function, mpt_exec &exec);
-  CudaFunction &functionOf(FunctionState &state);
-  mpt_status prepare(const mpt_function_desc &f, CudaFunction &function);
-  mpt_status reserve(const mpt_function_desc &f, InputSlot &slot, int64_t bytes);
-  mpt_status noInputs(const mpt_function_desc &f, int64_t bytes) const;
 
   cu::Device device = 0;
   cu::Context context = nullptr;
-  cu::Stream copies = nullptr;
   cu::Module code = nullptr;
   std::vector<cu::Function> kernels;
   std::map<const void *, std::unique_ptr<Memory>> constants;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whether values on the device are finite, by a kernel that libraries compiled with --debug-nonfinite carry.
-#include "cuda/CudaDevice.h"
+#include "cuda/Finite.h"
 
 #include "core/Types.h"
 
@@ -47,15 +47,15 @@ bool describe(int64_t dtype, Search &search) {
 
 } // namespace
 
-mpt_status CudaDevice::findNonfinite(const mpt_check_desc &desc, const void *data, bool &nans, bool &infinities) {
-  ContextScope scope(*this);
+mpt_status mpt::rt::searchNonfinite(CudaDevice &device, Block &memory, const mpt_check_desc &desc, const void *data,
+                                    bool &nans, bool &infinities) {
   Search search{};
   if (!describe(desc.dtype, search))
     return fail(MPT_UNSUPPORTED, "expected values of a floating type, got %s", nameOf(desc.dtype));
   std::string kernel = "mpt_finite_i" + std::to_string(8 * sizeOf(desc.dtype));
-  int64_t number = kernelNumber(kernel.c_str());
+  int64_t number = device.kernelNumber(kernel.c_str());
   if (number < 0)
-    return fail(MPT_BAD_FILE, "model '%s' has no kernel '%s'", module.name, kernel.c_str());
+    return fail(MPT_BAD_FILE, "model '%s' has no kernel '%s'", device.module.name, kernel.c_str());
   search.values = 1;
   for (int64_t i = 0; i < MPT_CHECK_RANK; ++i) {
     const int64_t own = i - (MPT_CHECK_RANK - desc.rank);
@@ -63,15 +63,16 @@ mpt_status CudaDevice::findNonfinite(const mpt_check_desc &desc, const void *dat
     search.strides[i] = own < 0 ? 0 : desc.strides[own];
     search.values *= search.shape[i];
   }
-  if (!searchMemory.data() && !searchMemory.allocate(*this, sizeof search))
-    return fail(MPT_OUT_OF_MEMORY, "no memory for a search for values that are not finite%s", freeMemory().c_str());
-  Transfer there{searchMemory.data(), &search, sizeof search}, back{&search, searchMemory.data(), sizeof search};
-  if (mpt_status status = upload(&there, 1))
+  if (!memory.data() && !memory.allocate(device, sizeof search))
+    return fail(MPT_OUT_OF_MEMORY, "no memory for a search for values that are not finite%s",
+                device.freeMemory().c_str());
+  Transfer there{memory.data(), &search, sizeof search}, back{&search, memory.data(), sizeof search};
+  if (mpt_status status = device.upload(&there, 1))
     return status;
-  void *args[] = {const_cast<void *>(data), searchMemory.data()};
-  if (mpt_status status = launch(number, args))
+  void *args[] = {const_cast<void *>(data), memory.data()};
+  if (mpt_status status = device.launch(number, args))
     return status;
-  if (mpt_status status = download(&back, 1))
+  if (mpt_status status = device.download(&back, 1))
     return status;
   nans = search.nan != 0;
   infinities = search.infinite != 0;

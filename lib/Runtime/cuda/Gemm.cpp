@@ -1,4 +1,5 @@
-// mpt_cuda_gemm: products through cuBLASLt, with the algorithm that measured fastest.
+// SPDX-License-Identifier: Apache-2.0
+// mpt_cuda_gemm: GEMMs through cuBLASLt, with the algorithm that measured fastest.
 #include "cuda/Gemm.h"
 #include "cuda/Blas.h"
 
@@ -74,7 +75,7 @@ mpt_status ltCheck(lt::Status status, const char *what) {
   return status == lt::Success ? MPT_OK : fail(MPT_INTERNAL, "%s: cuBLASLt status %d", what, status);
 }
 
-/// Our a and b trade places: the column-major product is the transpose of ours.
+/// Our a and b trade places: the column-major GEMM is the transpose of ours.
 void operandsOf(const mpt_gemm_desc &g, Operand &a, Operand &b, Operand &d) {
   auto transposed = [](int64_t type, int64_t rows, int64_t cols, int64_t row, int64_t col, int64_t batch0,
                        int64_t batch1) {
@@ -121,7 +122,7 @@ mpt_status epilogueOf(const mpt_gemm_desc &g, int &epilogue) {
   return MPT_OK;
 }
 
-/// Descriptions of the product for cuBLASLt.
+/// Descriptions of the GEMM for cuBLASLt.
 mpt_status build(GemmSite &site) {
   const mpt_gemm_desc &g = site.desc;
   const lt::Functions &api = site.api;
@@ -198,7 +199,7 @@ mpt_status build(GemmSite &site) {
   return ltCheck(status, "describing a product");
 }
 
-/// alpha or beta in the type that scales products of these types.
+/// alpha or beta in the type that scales GEMMs of these types.
 struct Scale {
   union {
     float narrow;
@@ -253,12 +254,12 @@ std::string keyOf(const GemmSite &site) {
   return key;
 }
 
-/// What stands in the file for a product that runs apart.
+/// What stands in the file for a GEMM that runs apart.
 bool isNone(const lt::Heuristic &how) {
   return std::all_of(std::begin(how.algorithm.data), std::end(how.algorithm.data), [](uint64_t word) { return !word; });
 }
 
-/// The fastest of what cuBLASLt proposes: measured on the operands themselves, whose result the real product replaces.
+/// The fastest of what cuBLASLt proposes: measured on the operands themselves, whose result the real GEMM replaces.
 /// Chained flags may be faster apart.
 mpt_status choose(const mpt_exec *exec, BlasLibrary &blas, GemmSite &site, const void *a, const void *b, void *d) {
   CudaDevice &device = deviceOf(exec);

@@ -1,4 +1,5 @@
-// Products on the device, for mpt_cuda_gemm and for convolutions that are products.
+// SPDX-License-Identifier: Apache-2.0
+// GEMMs on the device, for mpt_cuda_gemm and for convolutions that are GEMMs.
 #ifndef MPT_RUNTIME_CUDA_GEMM_H
 #define MPT_RUNTIME_CUDA_GEMM_H
 
@@ -18,16 +19,16 @@ struct Chain {
   void *aux = nullptr, *sums = nullptr;
 };
 
-/// Flags of products that cuBLASLt may not have an algorithm for: an activation's gradient, or something is made or
+/// Flags of GEMMs that cuBLASLt may not have an algorithm for: an activation's gradient, or something is made or
 /// kept beside the result.
 inline constexpr int64_t chainedFlags = MPT_GEMM_GELU_TANH | MPT_GEMM_KEEP | MPT_GEMM_RELU_GRADIENT |
                                         MPT_GEMM_GELU_TANH_GRADIENT | MPT_GEMM_SUM_A | MPT_GEMM_SUM_B | MPT_GEMM_SUM_D;
 
-/// Enqueues a product; `slot` keeps what was prepared for it. Bias and sums are of desc.bias_type.
+/// Enqueues a GEMM; `slot` keeps what was prepared for it. Bias and sums are of desc.bias_type.
 mpt_status gemm(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot, const mpt_gemm_desc &desc, const void *a,
                 const void *b, const void *bias, void *d, const OperandScales &scales = {}, const Chain &chain = {});
 
-/// A product with chained flags as a product without, kernels of the library, and sums as products with ones.
+/// A GEMM with chained flags as a GEMM without, kernels of the library, and sums as GEMMs with ones.
 class ApartGemm {
 public:
   /// Copies to the device and waits.

@@ -1,4 +1,5 @@
-// Products whose epilogue cuBLASLt does not have, or not as fast: the product, then what follows it.
+// SPDX-License-Identifier: Apache-2.0
+// GEMMs whose epilogue cuBLASLt does not have, or not as fast: the GEMM, then what follows it.
 #include "cuda/Gemm.h"
 
 #include "core/Types.h"
@@ -13,7 +14,7 @@ namespace {
 
 constexpr int64_t sumFlags = MPT_GEMM_SUM_A | MPT_GEMM_SUM_B | MPT_GEMM_SUM_D;
 
-/// The matrix that is summed, down its columns, as the second operand of a product with ones.
+/// The matrix that is summed, down its columns, as the second operand of a GEMM with ones.
 mpt_gemm_desc sumOf(const mpt_gemm_desc &g) {
   mpt_gemm_desc s{};
   s.m = s.batch0 = s.batch1 = s.a_col = s.d_col = 1;
