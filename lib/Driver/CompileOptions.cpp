@@ -4,8 +4,10 @@
 
 #include "mpt/Autodiff/LossSpec.h"
 #include "mpt/Driver/DebugOnly.h"
+#include "mpt/Precision/BuiltinPolicies.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/Path.h"
@@ -23,7 +25,8 @@ namespace {
 using Setter = std::function<std::optional<std::string>(CompileOptions &, StringRef)>;
 
 struct Flag {
-  StringRef name, value, text; ///< an empty `value` means a switch
+  StringRef name, value; ///< an empty `value` means a switch
+  std::string text;
   Setter set;
 };
 
@@ -196,8 +199,8 @@ std::vector<Flag> precisionFlags() {
   using Options = CompileOptions;
   return {
       {"--policy", "POLICY",
-       "fp32 (default), amp-f16, amp-bf16, pure-f16-static, als-f16, fp8-e5m2, fp8-current, fp8-hybrid, "
-       "autocast-cuda-f16, autocast-cpu-bf16, a policy file, or auto[,base=POLICY][,budget=X] from measured --ranges",
+       "built-in policy (fp32): " + llvm::join(builtinPolicies(), ", ") +
+           "; or a policy file, or auto[,base=POLICY][,budget=X] from measured --ranges",
        text(&Options::policy)},
       {"--placement", "HOW", "of casts: cut (default), or painting for comparison",
        choice(&Options::placement, "cut|painting")},

@@ -10,6 +10,7 @@
 #include "mpt/Dialect/Policy/PolicyDialect.h"
 #include "mpt/Dialect/RT/RTDialect.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
+#include "mpt/Import/Import.h"
 #include "mpt/Lowering/Models/Models.h"
 #include "mpt/Precision/Models.h"
 #include "mpt/Reference/Reference.h"
@@ -31,6 +32,7 @@ void mpt::registerAll(mlir::DialectRegistry &registry) {
                   mlir::memref::MemRefDialect, mlir::vector::VectorDialect, mlir::LLVM::LLVMDialect>();
   mpt::cpu::registerDialects(registry);
   mpt::cuda::registerPtxDialects(registry);
+  registerOperatorClasses(registry);
   registerAutodiffModels(registry);
   registerPrecisionModels(registry);
   registerReferenceModels(registry);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // GPU kernels on a processor: loops over blocks and threads, split where threads wait for each other.
-#include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Lowering/Emulation/Emulation.h"
+#include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Lowering/GPU/Kernel.h"
 
 #include "MatrixEmulation.h"

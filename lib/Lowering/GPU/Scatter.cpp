@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scattering ops on many threads, without atomic operations: updates that share a place are linked in their order, each
 // chain's first update walks its slice of the updates, and what slices made is joined.
-#include "mpt/Dialect/MPT/MPTDialect.h"
 #include "KernelBuilder.h"
+#include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/MPT/TensorTypes.h"
 #include "mpt/Lowering/Emission/Reductions.h"
 
