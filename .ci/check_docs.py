@@ -56,6 +56,21 @@ def with_examples(page):
     return "".join(sections).rstrip() + "\n"
 
 
+def policies():
+    """A table of the built-in policies: name, types, loss scaling, and what the head of each file says."""
+    rows = []
+    for path in repo.files("lib/Precision/policies", ends=".mlir"):
+        text = repo.text(path)
+        head = " ".join(line.lstrip("/ ").strip() for line in text.splitlines() if line.startswith("//"))
+        types = dict(re.findall(r"\b(storage|compute|gradients|master) = (\w+)", text))
+        scaling = re.search(r"policy\.loss_scaling (\w+)", text)
+        name = os.path.basename(path)[:-len(".mlir")]
+        rows.append(f"| [`{name}`](../../{path}) | {types['storage']} | {types['compute']} | {types['gradients']} | {types['master']} | "
+                    f"{scaling[1] if scaling else 'none'} | {head} |")
+    return ("# Built-in policies\n\nEach is a file of `lib/Precision/policies`; [precision.md](../precision.md) says how to add one.\n\n"
+            "| policy | storage | operands | gradients | masters | loss scale | what it is |\n|---|---|---|---|---|---|---|\n" + "\n".join(rows) + "\n")
+
+
 def pages(have):
     """{page: text} of all generated pages; `have` are those in the repository."""
     result = {}
@@ -65,6 +80,7 @@ def pages(have):
     followed = walkthrough.page() or have.get("walkthrough.md")
     if followed:
         result["walkthrough.md"] = followed
+    result["policies.md"] = policies()
     dialects = [p for p in repo.files("include/mpt/Dialect", ends="Ops.td") if p.split("/")[-1] == p.split("/")[-2] + "Ops.td"]
     for path in dialects:
         name = path.split("/")[-2]

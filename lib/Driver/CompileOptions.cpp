@@ -5,6 +5,7 @@
 #include "mpt/Autodiff/LossSpec.h"
 #include "mpt/Driver/DebugOnly.h"
 #include "mpt/Driver/Registration.h"
+#include "mpt/Precision/BuiltinPolicies.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -186,8 +187,8 @@ std::vector<Flag> precisionFlags() {
   using Options = CompileOptions;
   return {
       {"--policy", "POLICY",
-       "fp32 (default), amp-f16, amp-bf16, pure-f16-static, als-f16, fp8-e5m2, fp8-current, fp8-hybrid, "
-       "autocast-cuda-f16, autocast-cpu-bf16, a policy file, or auto[,base=POLICY][,budget=X] from measured --ranges",
+       "built-in policy (fp32): " + llvm::join(builtinPolicies(), ", ") +
+           "; or a policy file, or auto[,base=POLICY][,budget=X] from measured --ranges",
        text(&Options::policy)},
       {"--placement", "HOW", "of casts: cut (default), or painting for comparison",
        choice(&Options::placement, "cut|painting")},

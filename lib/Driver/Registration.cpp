@@ -10,6 +10,7 @@
 #include "mpt/Dialect/Policy/PolicyDialect.h"
 #include "mpt/Dialect/RT/RTDialect.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
+#include "mpt/Import/Import.h"
 #include "mpt/Lowering/Models/Models.h"
 #include "mpt/Precision/Models.h"
 #include "mpt/Reference/Reference.h"
@@ -44,6 +45,7 @@ void mpt::registerAll(mlir::DialectRegistry &registry) {
   registerTargets();
   for (const std::unique_ptr<target::Target> &target : target::allTargets())
     target->registerDialects(registry);
+  registerOperatorClasses(registry);
   registerAutodiffModels(registry);
   registerPrecisionModels(registry);
   registerReferenceModels(registry);

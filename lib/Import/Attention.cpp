@@ -261,8 +261,8 @@ static LogicalResult importRotaryEmbedding(Binder &b) {
 }
 
 void mpt::addAttentionRules(RuleTable &t) {
-  t.on("Attention", 23, importAttention);
-  t.onDomain("com.microsoft", "Attention", importFusedAttention);
-  t.onDomain("com.microsoft", "MultiHeadAttention", importMultiHeadAttention);
-  t.onDomain("com.microsoft", "RotaryEmbedding", importRotaryEmbedding);
+  t.on("Attention", 23, importAttention, NumericClass::Contraction);
+  t.onDomain("com.microsoft", "Attention", importFusedAttention, NumericClass::Contraction);
+  t.onDomain("com.microsoft", "MultiHeadAttention", importMultiHeadAttention, NumericClass::Contraction);
+  t.onDomain("com.microsoft", "RotaryEmbedding", importRotaryEmbedding, NumericClass::Neutral);
 }

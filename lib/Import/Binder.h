@@ -98,29 +98,51 @@ public:
 
 using Rule = llvm::LogicalResult (*)(Binder &);
 
-/// Rules by domain, op type and the version from which they hold.
+/// The numeric class of an operator's nodes: the same for all, or by a node's attributes and operands.
+struct NodeClass {
+  NodeClass(NumericClass same) : same(same) {}
+  NodeClass(NumericClass (*byNode)(onnx::NodeOp)) : byNode(byNode) {}
+  NumericClass of(onnx::NodeOp node) const { return byNode ? byNode(node) : same; }
+
+  NumericClass same = NumericClass::Pinned;
+  NumericClass (*byNode)(onnx::NodeOp) = nullptr;
+};
+
+/// What is known of one operator: how its nodes become core ops, and what reduced precision does to them.
+struct OperatorEntry {
+  llvm::SmallVector<std::pair<int64_t, Rule>, 2> rules; ///< with the version from which each holds
+  std::optional<NodeClass> numericClass;
+  llvm::StringRef whyNoRule; ///< for operators that are rewritten in the file and not imported
+};
+
+/// Operators by domain and op type.
 class RuleTable {
 public:
   static const RuleTable &get();
   /// The newest rule whose version is not above `version`.
   Rule find(llvm::StringRef domain, llvm::StringRef opType, int64_t version) const;
   bool contains(llvm::StringRef domain, llvm::StringRef opType) const;
+  /// In order.
+  std::vector<llvm::StringRef> names() const;
+  /// Null for operators without an entry.
+  const OperatorEntry *entry(llvm::StringRef domain, llvm::StringRef opType) const;
   /// Supported op types whose spelling is nearest to `opType`.
   llvm::SmallVector<llvm::StringRef> near(llvm::StringRef opType) const;
 
-  /// ai.onnx ops. `since` is the operator-set version from which the rule holds.
-  void on(llvm::StringRef opType, int64_t since, Rule rule) { rules[opType].emplace_back(since, rule); }
-  void on(std::initializer_list<llvm::StringRef> opTypes, int64_t since, Rule rule) {
+  /// ai.onnx ops. `since` is the operator-set version from which the rule holds; the class holds in all versions.
+  void on(llvm::StringRef opType, int64_t since, Rule rule, NodeClass numericClass);
+  void on(std::initializer_list<llvm::StringRef> opTypes, int64_t since, Rule rule, NodeClass numericClass) {
     for (llvm::StringRef opType : opTypes)
-      on(opType, since, rule);
+      on(opType, since, rule, numericClass);
   }
   /// Ops of another domain.
-  void onDomain(llvm::StringRef domain, llvm::StringRef opType, Rule rule) {
-    rules[(domain + ":" + opType).str()].emplace_back(1, rule);
-  }
+  void onDomain(llvm::StringRef domain, llvm::StringRef opType, Rule rule, NodeClass numericClass);
+  /// ai.onnx ops that node by node rewriting narrows and import refuses, or expands by their ONNX function; `why` is
+  /// for the user whose model was refused.
+  void noRule(llvm::StringRef opType, NodeClass numericClass, llvm::StringRef why);
 
 private:
-  llvm::StringMap<llvm::SmallVector<std::pair<int64_t, Rule>, 2>> rules;
+  llvm::StringMap<OperatorEntry> entries;
 };
 
 // One function a family file.

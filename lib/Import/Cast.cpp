@@ -107,8 +107,8 @@ static LogicalResult importQuantizeLinear(Binder &b) {
 }
 
 void mpt::addCastRules(RuleTable &t) {
-  t.on("Cast", 6, importCast);
-  t.on("CastLike", 15, importCastLike);
-  t.on("DequantizeLinear", 10, importDequantizeLinear);
-  t.on("QuantizeLinear", 10, importQuantizeLinear);
+  t.on("Cast", 6, importCast, NumericClass::Movement);
+  t.on("CastLike", 15, importCastLike, NumericClass::Movement);
+  t.on("DequantizeLinear", 10, importDequantizeLinear, NumericClass::Pinned);
+  t.on("QuantizeLinear", 10, importQuantizeLinear, NumericClass::Pinned);
 }

@@ -95,6 +95,8 @@ static LogicalResult importConvTranspose(Binder &b) {
 }
 
 void mpt::addConvRules(RuleTable &t) {
-  t.on("Conv", 1, importConv);
-  t.on("ConvTranspose", 1, importConvTranspose);
+  t.on("Conv", 1, importConv, NumericClass::Contraction);
+  t.on("ConvTranspose", 1, importConvTranspose, NumericClass::Contraction);
+  t.noRule("DeformConv", NumericClass::Contraction,
+           "deformable convolutions are rewritten node by node alone: leave out --loss and --optimizer");
 }

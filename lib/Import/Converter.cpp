@@ -33,13 +33,34 @@ static std::string ruleKey(StringRef domain, StringRef opType) {
   return domain.empty() ? opType.str() : (domain + ":" + opType).str();
 }
 
+void RuleTable::on(StringRef opType, int64_t since, Rule rule, NodeClass numericClass) {
+  OperatorEntry &entry = entries[opType];
+  assert((!entry.numericClass ||
+          (entry.numericClass->same == numericClass.same && entry.numericClass->byNode == numericClass.byNode)) &&
+         "an operator has one numeric class in all its versions");
+  entry.rules.emplace_back(since, rule);
+  entry.numericClass = numericClass;
+}
+
+void RuleTable::onDomain(StringRef domain, StringRef opType, Rule rule, NodeClass numericClass) {
+  on(ruleKey(domain, opType), 1, rule, numericClass);
+}
+
+void RuleTable::noRule(StringRef opType, NodeClass numericClass, StringRef why) {
+  entries[opType].numericClass = numericClass;
+  entries[opType].whyNoRule = why;
+}
+
+const OperatorEntry *RuleTable::entry(StringRef domain, StringRef opType) const {
+  auto found = entries.find(ruleKey(domain, opType));
+  return found == entries.end() ? nullptr : &found->second;
+}
+
 Rule RuleTable::find(StringRef domain, StringRef opType, int64_t version) const {
   Rule best = nullptr;
   int64_t since = -1;
-  auto found = rules.find(ruleKey(domain, opType));
-  if (found == rules.end())
-    return nullptr;
-  for (auto [from, rule] : found->second)
+  const OperatorEntry *known = entry(domain, opType);
+  for (auto [from, rule] : known ? ArrayRef(known->rules) : ArrayRef<std::pair<int64_t, Rule>>())
     if (from <= version && from > since) {
       best = rule;
       since = from;
@@ -47,18 +68,30 @@ Rule RuleTable::find(StringRef domain, StringRef opType, int64_t version) const 
   return best;
 }
 
-bool RuleTable::contains(StringRef domain, StringRef opType) const { return rules.contains(ruleKey(domain, opType)); }
+bool RuleTable::contains(StringRef domain, StringRef opType) const {
+  const OperatorEntry *known = entry(domain, opType);
+  return known && !known->rules.empty();
+}
 
 SmallVector<StringRef> RuleTable::near(StringRef opType) const {
   SmallVector<std::pair<unsigned, StringRef>> scored;
-  for (const auto &entry : rules)
-    scored.emplace_back(opType.edit_distance_insensitive(entry.getKey()), entry.getKey());
+  for (const auto &entry : entries)
+    if (!entry.second.rules.empty())
+      scored.emplace_back(opType.edit_distance_insensitive(entry.getKey()), entry.getKey());
   llvm::sort(scored);
   SmallVector<StringRef> result;
   for (auto &[distance, name] : ArrayRef(scored).take_front(4))
     result.push_back(name);
   return result;
 }
+
+std::vector<StringRef> RuleTable::names() const {
+  std::vector<StringRef> names(entries.keys().begin(), entries.keys().end());
+  llvm::sort(names);
+  return names;
+}
+
+std::vector<StringRef> mpt::knownOperators() { return RuleTable::get().names(); }
 
 bool mpt::hasImportRule(StringRef domain, StringRef opType) { return RuleTable::get().contains(domain, opType); }
 
@@ -116,8 +149,11 @@ LogicalResult Converter::convertNode(onnx::NodeOp node) {
     InFlightDiagnostic error = emitError(node.getLoc());
     error << "expected a supported operator, got " << (node.getDomain().empty() ? "" : node.getDomain())
           << (node.getDomain().empty() ? "" : ".") << node.getOpType() << " (opset " << node.getVersion() << "); ";
-    SmallVector<StringRef> near = RuleTable::get().near(node.getOpType());
-    error << "supported names near it: " << llvm::join(near, ", ");
+    const OperatorEntry *known = RuleTable::get().entry(node.getDomain(), node.getOpType());
+    if (known && !known->whyNoRule.empty())
+      error << known->whyNoRule;
+    else
+      error << "supported names near it: " << llvm::join(RuleTable::get().near(node.getOpType()), ", ");
     return error;
   }
   Operation *before = body->empty() ? nullptr : &body->back();

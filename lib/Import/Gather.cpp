@@ -107,9 +107,11 @@ static LogicalResult importNonZero(Binder &b) {
 }
 
 void mpt::addGatherRules(RuleTable &t) {
-  t.on("Gather", 1, importGather);
-  t.on("GatherElements", 11, importGatherElements);
-  t.on("GatherND", 11, importGatherND);
-  t.on("OneHot", 9, importOneHot);
-  t.on("NonZero", 9, importNonZero);
+  t.on("Gather", 1, importGather, NumericClass::Movement);
+  t.on("GatherElements", 11, importGatherElements, NumericClass::Movement);
+  t.on("GatherND", 11, importGatherND, NumericClass::Movement);
+  t.on("OneHot", 9, importOneHot, NumericClass::Movement);
+  t.on("NonZero", 9, importNonZero, NumericClass::Movement);
+  t.noRule("Compress", NumericClass::Movement,
+           "its result's extent is known at run time alone: select by Where or Gather instead");
 }

@@ -94,6 +94,6 @@ static LogicalResult importNegativeLogLikelihoodLoss(Binder &b) {
 }
 
 void mpt::addLossRules(RuleTable &t) {
-  t.on("SoftmaxCrossEntropyLoss", 12, importSoftmaxCrossEntropyLoss);
-  t.on("NegativeLogLikelihoodLoss", 12, importNegativeLogLikelihoodLoss);
+  t.on("SoftmaxCrossEntropyLoss", 12, importSoftmaxCrossEntropyLoss, NumericClass::Pinned);
+  t.on("NegativeLogLikelihoodLoss", 12, importNegativeLogLikelihoodLoss, NumericClass::Pinned);
 }

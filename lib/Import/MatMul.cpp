@@ -365,8 +365,12 @@ static LogicalResult importEinsum(Binder &b) {
 }
 
 void mpt::addMatMulRules(RuleTable &t) {
-  t.on("Gemm", 7, importGemm);
-  t.on("MatMul", 1, importMatMul);
-  t.on("Einsum", 12, importEinsum);
-  t.onDomain("com.microsoft", "FusedMatMul", importFusedMatMul);
+  t.on("Gemm", 7, importGemm, NumericClass::Contraction);
+  t.on("MatMul", 1, importMatMul, NumericClass::Contraction);
+  t.on("Einsum", 12, importEinsum, NumericClass::Contraction);
+  t.onDomain("com.microsoft", "FusedMatMul", importFusedMatMul, NumericClass::Contraction);
+  StringRef recurrent = "recurrent networks are rewritten node by node alone: leave out --loss and --optimizer";
+  t.noRule("RNN", NumericClass::Contraction, recurrent);
+  t.noRule("GRU", NumericClass::Contraction, recurrent);
+  t.noRule("LSTM", NumericClass::Contraction, recurrent);
 }

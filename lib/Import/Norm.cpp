@@ -357,24 +357,30 @@ static LogicalResult importEmbedLayerNormalization(Binder &b) {
   return b.done(LayerNormOp::create(b.builder, b.loc, sum, *scale, *bias, b.i64(2), epsilon).getY());
 }
 
+/// Statistics of a batch are reductions; in inference they are constants of an affine map.
+static NumericClass classOfBatchNormalization(onnx::NodeOp node) {
+  auto training = dyn_cast_or_null<IntegerAttr>(node.getAttrs().get("training_mode"));
+  return training && training.getInt() != 0 ? NumericClass::Reduction : NumericClass::Neutral;
+}
+
 void mpt::addNormRules(RuleTable &t) {
-  t.on("BatchNormalization", 7, importBatchNormalization);
-  t.on("LayerNormalization", 17, importLayerNormalization);
-  t.on("RMSNormalization", 23, importRMSNormalization);
-  t.on("SimplifiedLayerNormalization", 1, importRMSNormalization);
+  t.on("BatchNormalization", 7, importBatchNormalization, classOfBatchNormalization);
+  t.on("LayerNormalization", 17, importLayerNormalization, NumericClass::Reduction);
+  t.on("RMSNormalization", 23, importRMSNormalization, NumericClass::Reduction);
+  t.on("SimplifiedLayerNormalization", 1, importRMSNormalization, NumericClass::Reduction);
   // ONNX Runtime has these two in the default domain; see proto::prepareModel().
-  t.onDomain("com.microsoft", "LayerNormalization", importLayerNormalization);
-  t.onDomain("com.microsoft", "SimplifiedLayerNormalization", importRMSNormalization);
-  t.on("GroupNormalization", 18, importGroupNormalization);
-  t.on("InstanceNormalization", 6, importInstanceNormalization);
-  t.on("Softmax", 1, importSoftmax<SoftmaxOp>);
-  t.on("LogSoftmax", 1, importSoftmax<LogSoftmaxOp>);
-  t.on("LRN", 1, importLRN);
-  t.on("MeanVarianceNormalization", 9, importMeanVarianceNormalization);
-  t.on("LpNormalization", 1, importLpNormalization);
-  t.onDomain("com.microsoft", "BiasSoftmax", importBiasSoftmax);
-  t.onDomain("com.microsoft", "SkipLayerNormalization", importSkipNorm<false>);
-  t.onDomain("com.microsoft", "SkipSimplifiedLayerNormalization", importSkipNorm<true>);
-  t.onDomain("com.microsoft", "GroupNorm", importChannelsLastGroupNorm);
-  t.onDomain("com.microsoft", "EmbedLayerNormalization", importEmbedLayerNormalization);
+  t.onDomain("com.microsoft", "LayerNormalization", importLayerNormalization, NumericClass::Reduction);
+  t.onDomain("com.microsoft", "SimplifiedLayerNormalization", importRMSNormalization, NumericClass::Reduction);
+  t.on("GroupNormalization", 18, importGroupNormalization, NumericClass::Reduction);
+  t.on("InstanceNormalization", 6, importInstanceNormalization, NumericClass::Reduction);
+  t.on("Softmax", 1, importSoftmax<SoftmaxOp>, NumericClass::RangeExpanding);
+  t.on("LogSoftmax", 1, importSoftmax<LogSoftmaxOp>, NumericClass::RangeExpanding);
+  t.on("LRN", 1, importLRN, NumericClass::Reduction);
+  t.on("MeanVarianceNormalization", 9, importMeanVarianceNormalization, NumericClass::Reduction);
+  t.on("LpNormalization", 1, importLpNormalization, NumericClass::Reduction);
+  t.onDomain("com.microsoft", "BiasSoftmax", importBiasSoftmax, NumericClass::RangeExpanding);
+  t.onDomain("com.microsoft", "SkipLayerNormalization", importSkipNorm<false>, NumericClass::Reduction);
+  t.onDomain("com.microsoft", "SkipSimplifiedLayerNormalization", importSkipNorm<true>, NumericClass::Reduction);
+  t.onDomain("com.microsoft", "GroupNorm", importChannelsLastGroupNorm, NumericClass::Reduction);
+  t.onDomain("com.microsoft", "EmbedLayerNormalization", importEmbedLayerNormalization, NumericClass::Reduction);
 }

@@ -164,11 +164,11 @@ static LogicalResult importMaxUnpool(Binder &b) {
 }
 
 void mpt::addPoolRules(RuleTable &t) {
-  t.on("MaxPool", 1, importMaxPool);
-  t.on("AveragePool", 7, importAveragePool);
-  t.on("LpPool", 2, importLpPool);
-  t.on("GlobalLpPool", 2, importGlobalLpPool);
-  t.on("GlobalAveragePool", 1, importGlobalPool<ReduceKind::mean>);
-  t.on("GlobalMaxPool", 1, importGlobalPool<ReduceKind::max>);
-  t.on("MaxUnpool", 9, importMaxUnpool);
+  t.on("MaxPool", 1, importMaxPool, NumericClass::Movement);
+  t.on("AveragePool", 7, importAveragePool, NumericClass::Neutral);
+  t.on("LpPool", 2, importLpPool, NumericClass::Reduction);
+  t.on("GlobalLpPool", 2, importGlobalLpPool, NumericClass::Reduction);
+  t.on("GlobalAveragePool", 1, importGlobalPool<ReduceKind::mean>, NumericClass::Neutral);
+  t.on("GlobalMaxPool", 1, importGlobalPool<ReduceKind::max>, NumericClass::Movement);
+  t.on("MaxUnpool", 9, importMaxUnpool, NumericClass::Movement);
 }

@@ -82,9 +82,9 @@ static LogicalResult importDropout(Binder &b) {
 }
 
 void mpt::addRandomRules(RuleTable &t) {
-  t.on("RandomUniform", 1, importShaped<randomUniform>);
-  t.on("RandomUniformLike", 1, importLike<randomUniform>);
-  t.on("RandomNormal", 1, importShaped<randomNormal>);
-  t.on("RandomNormalLike", 1, importLike<randomNormal>);
-  t.on("Dropout", 7, importDropout);
+  t.on("RandomUniform", 1, importShaped<randomUniform>, NumericClass::Pinned);
+  t.on("RandomUniformLike", 1, importLike<randomUniform>, NumericClass::Pinned);
+  t.on("RandomNormal", 1, importShaped<randomNormal>, NumericClass::Pinned);
+  t.on("RandomNormalLike", 1, importLike<randomNormal>, NumericClass::Pinned);
+  t.on("Dropout", 7, importDropout, NumericClass::Neutral);
 }

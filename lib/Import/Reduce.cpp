@@ -160,19 +160,21 @@ static LogicalResult importHardmax(Binder &b) {
 }
 
 void mpt::addReduceRules(RuleTable &t) {
-  t.on("ReduceSum", 1, importReduce<ReduceKind::sum, Before::none, After::none, 13>);
-  t.on("ReduceMean", 1, importReduce<ReduceKind::mean, Before::none, After::none, 18>);
-  t.on("ReduceMax", 1, importReduce<ReduceKind::max, Before::none, After::none, 18>);
-  t.on("ReduceMin", 1, importReduce<ReduceKind::min, Before::none, After::none, 18>);
-  t.on("ReduceProd", 1, importReduce<ReduceKind::prod, Before::none, After::none, 18>);
-  t.on("ReduceL1", 1, importReduce<ReduceKind::sum, Before::absolute, After::none, 18>);
-  t.on("ReduceL2", 1, importReduce<ReduceKind::sum, Before::square, After::root, 18>);
-  t.on("ReduceSumSquare", 1, importReduce<ReduceKind::sum, Before::square, After::none, 18>);
-  t.on("ReduceLogSum", 1, importReduce<ReduceKind::sum, Before::none, After::logarithm, 18>);
-  t.on("ReduceLogSumExp", 1, importReduce<ReduceKind::sum, Before::exponential, After::none, 18>);
-  t.on("CumSum", 11, importCumSum);
-  t.on("TopK", 1, importTopK);
-  t.on("Hardmax", 1, importHardmax);
-  t.on("ArgMax", 1, importArg<ReduceKind::max>);
-  t.on("ArgMin", 1, importArg<ReduceKind::min>);
+  t.on("ReduceSum", 1, importReduce<ReduceKind::sum, Before::none, After::none, 13>, NumericClass::Reduction);
+  t.on("ReduceMean", 1, importReduce<ReduceKind::mean, Before::none, After::none, 18>, NumericClass::Reduction);
+  t.on("ReduceMax", 1, importReduce<ReduceKind::max, Before::none, After::none, 18>, NumericClass::Movement);
+  t.on("ReduceMin", 1, importReduce<ReduceKind::min, Before::none, After::none, 18>, NumericClass::Movement);
+  t.on("ReduceProd", 1, importReduce<ReduceKind::prod, Before::none, After::none, 18>, NumericClass::Reduction);
+  t.on("ReduceL1", 1, importReduce<ReduceKind::sum, Before::absolute, After::none, 18>, NumericClass::Reduction);
+  t.on("ReduceL2", 1, importReduce<ReduceKind::sum, Before::square, After::root, 18>, NumericClass::Reduction);
+  t.on("ReduceSumSquare", 1, importReduce<ReduceKind::sum, Before::square, After::none, 18>, NumericClass::Reduction);
+  t.on("ReduceLogSum", 1, importReduce<ReduceKind::sum, Before::none, After::logarithm, 18>, NumericClass::Reduction);
+  t.on("ReduceLogSumExp", 1, importReduce<ReduceKind::sum, Before::exponential, After::none, 18>,
+       NumericClass::Reduction);
+  t.on("CumSum", 11, importCumSum, NumericClass::Reduction);
+  t.on("TopK", 1, importTopK, NumericClass::Movement);
+  t.on("Hardmax", 1, importHardmax, NumericClass::Movement);
+  t.on("ArgMax", 1, importArg<ReduceKind::max>, NumericClass::Movement);
+  t.on("ArgMin", 1, importArg<ReduceKind::min>, NumericClass::Movement);
+  t.noRule("CumProd", NumericClass::Reduction, "expected a model of an opset that defines it by a function");
 }

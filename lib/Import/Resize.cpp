@@ -347,8 +347,9 @@ static LogicalResult importGridSample(Binder &b) {
 }
 
 void mpt::addResizeRules(RuleTable &t) {
-  t.on("Upsample", 7, importResize10);
-  t.on("Resize", 10, importResize10);
-  t.on("Resize", 11, importResize);
-  t.on("GridSample", 16, importGridSample);
+  t.on("Upsample", 7, importResize10, NumericClass::Neutral);
+  t.on("Resize", 10, importResize10, NumericClass::Neutral);
+  t.on("Resize", 11, importResize, NumericClass::Neutral);
+  t.on("GridSample", 16, importGridSample, NumericClass::Neutral);
+  t.noRule("AffineGrid", NumericClass::Neutral, "expected static extents, with which its function is imported");
 }

@@ -105,9 +105,16 @@ static LogicalResult importCol2Im(Binder &b) {
   return b.done(b.reshape(b.slice(all, {0, 0, 0}, {shape[0], shape[1], size}), shape));
 }
 
+/// Gradients and updates are summed where indices meet.
+static NumericClass classOfScatter(onnx::NodeOp node) {
+  auto kind = dyn_cast_or_null<StringAttr>(node.getAttrs().get("reduction"));
+  bool accumulates = kind && (kind.getValue() == "add" || kind.getValue() == "mul");
+  return accumulates ? NumericClass::Reduction : NumericClass::Movement;
+}
+
 void mpt::addScatterRules(RuleTable &t) {
-  t.on("Scatter", 9, importScatterElements);
-  t.on("ScatterElements", 11, importScatterElements);
-  t.on("ScatterND", 11, importScatterND);
-  t.on("Col2Im", 18, importCol2Im);
+  t.on("Scatter", 9, importScatterElements, NumericClass::Movement);
+  t.on("ScatterElements", 11, importScatterElements, classOfScatter);
+  t.on("ScatterND", 11, importScatterND, classOfScatter);
+  t.on("Col2Im", 18, importCol2Im, NumericClass::Reduction);
 }

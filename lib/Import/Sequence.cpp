@@ -185,13 +185,16 @@ static LogicalResult importIf(Binder &b) {
 }
 
 void mpt::addSequenceRules(RuleTable &t) {
-  t.on("SplitToSequence", 11, importSplitToSequence);
-  t.on("SequenceAt", 11, importSequenceAt);
-  t.on("SequenceConstruct", 11, importSequenceConstruct);
-  t.on("SequenceEmpty", 11, importSequenceEmpty);
-  t.on("SequenceInsert", 11, importSequenceInsert);
-  t.on("SequenceErase", 11, importSequenceErase);
-  t.on("SequenceLength", 11, importSequenceLength);
-  t.on("ConcatFromSequence", 11, importConcatFromSequence);
-  t.on("If", 1, importIf);
+  t.on("SplitToSequence", 11, importSplitToSequence, NumericClass::Movement);
+  t.on("SequenceAt", 11, importSequenceAt, NumericClass::Movement);
+  t.on("SequenceConstruct", 11, importSequenceConstruct, NumericClass::Movement);
+  t.on("SequenceEmpty", 11, importSequenceEmpty, NumericClass::Movement);
+  t.on("SequenceInsert", 11, importSequenceInsert, NumericClass::Movement);
+  t.on("SequenceErase", 11, importSequenceErase, NumericClass::Movement);
+  t.on("SequenceLength", 11, importSequenceLength, NumericClass::Movement);
+  t.on("ConcatFromSequence", 11, importConcatFromSequence, NumericClass::Movement);
+  t.on("If", 1, importIf, NumericClass::Pinned);
+  StringRef loops = "loops are rewritten node by node alone: leave out --loss and --optimizer, or unroll them";
+  t.noRule("Loop", NumericClass::Pinned, loops);
+  t.noRule("Scan", NumericClass::Pinned, loops);
 }

@@ -539,26 +539,27 @@ static LogicalResult importReverseSequence(Binder &b) {
 }
 
 void mpt::addShapeRules(RuleTable &t) {
-  t.on("Identity", 1, importIdentity);
-  t.on("Constant", 1, importConstant);
-  t.on("Shape", 1, importShape);
-  t.on("Size", 1, importSize);
-  t.on("ConstantOfShape", 9, importConstantOfShape);
-  t.on("Reshape", 5, importReshape);
-  t.on("Flatten", 1, importFlatten);
-  t.on("Squeeze", 1, importSqueeze);
-  t.on("Unsqueeze", 1, importUnsqueeze);
-  t.on("Transpose", 1, importTranspose);
-  t.on("Concat", 4, importConcat);
-  t.on("Expand", 8, importExpand);
-  t.on("Tile", 6, importTile);
-  t.on("Slice", 1, importSlice);
-  t.on("Pad", 2, importPad);
-  t.on("Split", 2, importSplit);
-  t.on("Range", 11, importRange);
-  t.on("DepthToSpace", 1, importDepthToSpace);
-  t.on("SpaceToDepth", 1, importSpaceToDepth);
-  t.on("Trilu", 14, importTrilu);
-  t.on("EyeLike", 9, importEyeLike);
-  t.on("ReverseSequence", 10, importReverseSequence);
+  t.on("Identity", 1, importIdentity, NumericClass::Movement);
+  t.on("Constant", 1, importConstant, NumericClass::Movement);
+  t.on("Shape", 1, importShape, NumericClass::Movement);
+  t.on("Size", 1, importSize, NumericClass::Movement);
+  t.on("ConstantOfShape", 9, importConstantOfShape, NumericClass::Movement);
+  t.on("Reshape", 5, importReshape, NumericClass::Movement);
+  t.on("Flatten", 1, importFlatten, NumericClass::Movement);
+  t.on("Squeeze", 1, importSqueeze, NumericClass::Movement);
+  t.on("Unsqueeze", 1, importUnsqueeze, NumericClass::Movement);
+  t.on("Transpose", 1, importTranspose, NumericClass::Movement);
+  t.on("Concat", 4, importConcat, NumericClass::Movement);
+  t.on("Expand", 8, importExpand, NumericClass::Movement);
+  t.on("Tile", 6, importTile, NumericClass::Movement);
+  t.on("Slice", 1, importSlice, NumericClass::Movement);
+  t.on("Pad", 2, importPad, NumericClass::Movement);
+  t.on("Split", 2, importSplit, NumericClass::Movement);
+  t.on("Range", 11, importRange, NumericClass::Pinned);
+  t.on("DepthToSpace", 1, importDepthToSpace, NumericClass::Movement);
+  t.on("SpaceToDepth", 1, importSpaceToDepth, NumericClass::Movement);
+  t.on("Trilu", 14, importTrilu, NumericClass::Movement);
+  t.on("EyeLike", 9, importEyeLike, NumericClass::Pinned);
+  t.on("ReverseSequence", 10, importReverseSequence, NumericClass::Movement);
+  t.noRule("CenterCropPad", NumericClass::Movement, "expected static extents, with which its function is imported");
 }

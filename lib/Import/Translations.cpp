@@ -67,6 +67,7 @@ mlir::OwningOpRef<mlir::Operation *> importCore(llvm::SourceMgr &sources, mlir::
 }
 
 void registerDialects(mlir::DialectRegistry &registry) {
+  mpt::registerOperatorClasses(registry);
   registry.insert<mpt::MPTDialect, mpt::onnx::ONNXDialect, mpt::train::TrainDialect, mlir::func::FuncDialect>();
 }
 

@@ -5,11 +5,12 @@
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/Train/ScaleOps.h"
+#include "mpt/Interfaces/FusionRole.h"
 #include "mpt/Interfaces/GemmLike.h"
 #include "mpt/Interfaces/Interfaces.h"
 #include "mpt/Precision/LossyCasts.h"
 #include "mpt/Precision/Settings.h"
-#include "mpt/Precision/Solve.h"
+#include "mpt/Precision/Slots.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -35,10 +36,12 @@ struct Carried {
   Value scale, base;
 };
 
-/// The same elements, shown in another shape or order.
+/// The value whose elements `value` shows in another shape or order.
 Value withoutViews(Value value) {
   while (Operation *op = value.getDefiningOp()) {
-    if (!isa<ReshapeOp, TransposeOp>(op))
+    auto role = dyn_cast<FusionRole>(op);
+    if (!role || !role.isView() || op->getNumOperands() != 1 ||
+        tensorType(op->getOperand(0)).getNumElements() != tensorType(value).getNumElements())
       break;
     value = op->getOperand(0);
   }

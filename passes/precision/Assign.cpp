@@ -34,21 +34,22 @@ public:
     if (!policy->narrows())
       return;
 
-    if (placement != "cut" && placement != "painting") {
+    std::optional<Placement> how = symbolizePlacement(placement);
+    if (!how) {
       emitError(loc) << "expected placement cut or painting, got " << placement;
       return signalPassFailure();
     }
-    PrecisionSolution solution =
-        solvePrecision(module, *policy, placement == "cut" ? Placement::cut : Placement::painting);
     Builder b(&getContext());
     DecisionCounts counts;
-    for (auto &[op, types] : solution.ops)
+    auto decided = [&](Operation *op, const OpTypes &types) {
+      setAttr<MPTDialect::PrecisionAttrHelper>(op, decisionAttr(b, types, counts));
+    };
+    auto stateDecided = [&](train::StateOp state, const StateType &stored) {
       setAttr<MPTDialect::PrecisionAttrHelper>(
-          op, decisionAttr(b, types.operands, types.results, b.getStringAttr(types.rule), types.quantized, counts));
-    for (auto &[state, decision] : solution.states)
-      setAttr<MPTDialect::PrecisionAttrHelper>(
-          state, b.getDictionaryAttr({b.getNamedAttr("type", TypeAttr::get(decision.type)),
-                                      b.getNamedAttr("rule", b.getStringAttr(decision.rule))}));
+          state, b.getDictionaryAttr({b.getNamedAttr("type", TypeAttr::get(stored.type)),
+                                      b.getNamedAttr("rule", b.getStringAttr(stored.rule))}));
+    };
+    solveModule(module, *policy, *how, decided, stateDecided);
     numNarrow += counts.narrow;
     numWide += counts.wide;
   }

@@ -4,7 +4,7 @@
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Precision/Decisions.h"
-#include "mpt/Precision/SolveNodes.h"
+#include "mpt/Precision/Solve.h"
 
 namespace mpt {
 #define GEN_PASS_DEF_ASSIGNNODES
@@ -27,7 +27,8 @@ public:
       module.emitError() << "expected func @main of ONNX nodes, found none: import a model as it is in the file";
       return signalPassFailure();
     }
-    if (placement != "cut" && placement != "painting") {
+    std::optional<Placement> how = symbolizePlacement(placement);
+    if (!how) {
       module.emitError() << "expected placement cut or painting, got " << placement;
       return signalPassFailure();
     }
@@ -50,11 +51,9 @@ public:
 
     Builder b(&getContext());
     DecisionCounts counts;
-    auto decided = [&](Operation *op, ArrayRef<Type> operands, ArrayRef<Type> results, StringAttr rule) {
-      setAttr<MPTDialect::PrecisionAttrHelper>(op,
-                                               decisionAttr(b, operands, results, rule, /*quantized=*/false, counts));
-    };
-    numCastBytes += solveNodes(main, *policy, placement == "painting" ? Placement::painting : Placement::cut, decided);
+    numCastBytes += solveNodes(main, *policy, *how, [&](Operation *op, const OpTypes &types) {
+      setAttr<MPTDialect::PrecisionAttrHelper>(op, decisionAttr(b, types, counts));
+    });
     numNarrow += counts.narrow;
     numWide += counts.wide;
   }

@@ -4,9 +4,11 @@
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/MPT/ValueKeys.h"
+#include "mpt/Dialect/ONNX/Constants.h"
 #include "mpt/Dialect/ONNX/NodeTypes.h"
 #include "mpt/Precision/Constants.h"
 #include "mpt/Precision/Settings.h"
+#include "mpt/Support/Refusal.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -17,6 +19,8 @@ namespace mpt {
 
 using namespace mlir;
 using namespace mpt;
+
+#define DEBUG_TYPE "precision-cast-nodes"
 
 namespace {
 class CastNodes : public mpt::impl::CastNodesBase<CastNodes> {
@@ -58,8 +62,11 @@ private:
   void note(Operation *op) {
     if (auto name = dyn_cast<NameLoc>(op->getLoc()))
       names.insert(name.getName());
-    if (auto initializer = dyn_cast<onnx::InitializerOp>(op))
-      names.insert(initializer.getNameAttr());
+    for (OpResult result : op->getResults())
+      names.insert(onnx::resultName(result));
+    for (Region &body : op->getRegions())
+      for (BlockArgument argument : body.getArguments())
+        names.insert(nameOf(argument));
     auto node = dyn_cast<onnx::NodeOp>(op);
     if (!node)
       return;
@@ -67,12 +74,6 @@ private:
       narrowings.try_emplace(node.getOperand(0), node);
     if (onnx::isCast(node, wide, narrow) || onnx::isCast(node, narrow, wide))
       modelCasts.push_back(node);
-    if (ArrayAttr outputs = node.getOutputNamesAttr())
-      for (auto name : outputs.getAsRange<StringAttr>())
-        names.insert(name);
-    for (Region &body : node.getBodies())
-      for (BlockArgument argument : body.getArguments())
-        names.insert(nameOf(argument));
   }
 
   StringAttr nameOf(Value value) {
@@ -82,14 +83,7 @@ private:
           return name;
       return text(nodeName(argument.getLoc()));
     }
-    Operation *op = value.getDefiningOp();
-    if (auto initializer = dyn_cast<onnx::InitializerOp>(op))
-      return initializer.getNameAttr();
-    auto node = dyn_cast<onnx::NodeOp>(op);
-    unsigned index = cast<OpResult>(value).getResultNumber();
-    if (node && node.getOutputNames() && index < node.getOutputNames()->size())
-      return cast<StringAttr>((*node.getOutputNames())[index]);
-    return text(nodeName(op->getLoc()));
+    return onnx::resultName(cast<OpResult>(value));
   }
 
   /// "x_float16", or with a number where that is taken.
@@ -105,7 +99,7 @@ private:
   }
 
   LogicalResult apply(Operation *op) {
-    if (isa<func::ReturnOp, onnx::YieldOp>(op)) {
+    if (op->hasTrait<OpTrait::IsTerminator>()) {
       for (OpOperand &operand : op->getOpOperands())
         if (!originalTypes.empty())
           if (auto original = originalTypes.find(operand.get()); original != originalTypes.end())
@@ -206,44 +200,24 @@ private:
   /// A copy of the constant `value` in `type`; null where it is no constant that may change.
   Operation *convertedConstant(Value value, Type type) {
     Operation *op = value.getDefiningOp();
-    auto initializer = dyn_cast_or_null<onnx::InitializerOp>(op);
-    auto node = dyn_cast_or_null<onnx::NodeOp>(op);
-    if ((!initializer || initializer.getOverridable()) && !(node && onnx::isConstantNode(node, narrow)))
+    if (!onnx::isConstant(op, narrow))
       return nullptr;
-    OpBuilder builder(op);
-    builder.setInsertionPointAfter(op);
-    Operation *copy = builder.clone(*op);
-    copy->getResult(0).setType(cast<TensorType>(value.getType()).clone(type));
+    if (onnx::isOverridable(op)) {
+      refuse(DEBUG_TYPE, op) << "not converted at compile time: expected a constant, got a default of a graph input";
+      return nullptr;
+    }
     StringAttr name = freshName(value, type);
-    std::string note;
-    if (initializer) {
-      cast<onnx::InitializerOp>(copy).setNameAttr(name);
-      if (auto dense = dyn_cast<DenseElementsAttr>(initializer.getValue())) {
-        NarrowedConstant narrowed = narrowConstant(dense, cast<FloatType>(type));
-        cast<onnx::InitializerOp>(copy).setValueAttr(narrowed.value);
-        note = narrowed.note;
-      }
-    } else {
-      NamedAttrList attributes(node.getAttrs());
-      auto scalar = RankedTensorType::get({}, builder.getF32Type());
-      ElementsAttr elements = DenseElementsAttr::get(RankedTensorType::get({1}, builder.getF32Type()), 0.0f);
-      if (auto given = dyn_cast_or_null<ElementsAttr>(attributes.get("value")))
-        elements = given;
-      else if (auto number = dyn_cast_or_null<FloatAttr>(attributes.erase("value_float")))
-        elements = DenseElementsAttr::get(scalar, number.getValue());
-      NarrowedConstant narrowed = narrowConstant(elements, cast<FloatType>(type));
+    NarrowedConstant narrowed;
+    if (!onnx::isConvertedWhenWritten(op)) {
+      narrowed = narrowConstant(cast<ElementsAttr>(onnx::contentsOf(op)), cast<FloatType>(type));
       if (!narrowed.value) {
-        copy->erase();
+        refuse(DEBUG_TYPE, op) << "not converted at compile time: expected elements in memory, got none";
         return nullptr;
       }
-      attributes.set("value", narrowed.value);
-      note = narrowed.note;
-      cast<onnx::NodeOp>(copy).setAttrsAttr(attributes.getDictionary(&getContext()));
-      cast<onnx::NodeOp>(copy).setOutputNamesAttr(builder.getArrayAttr(name));
-      copy->setLoc(NameLoc::get(name));
     }
-    if (!note.empty())
-      setAttr<MPTDialect::RangeAttrHelper>(copy, builder.getStringAttr(note));
+    Operation *copy = onnx::copyConstant(op, type, name, narrowed.value);
+    if (!narrowed.note.empty())
+      setAttr<MPTDialect::RangeAttrHelper>(copy, StringAttr::get(&getContext(), narrowed.note));
     copies.emplace_back(op, copy);
     ++numConstants;
     return copy;
@@ -258,10 +232,13 @@ private:
       bypassed.insert(widening);
       source = widening.getOperand(0);
     }
-    if (elementOf(source) != elementOf(result))
+    if (elementOf(source) != elementOf(result)) {
+      refuse(DEBUG_TYPE, node) << "not bypassed: expected a cast that no longer converts, got one from "
+                               << elementOf(source) << " to " << elementOf(result);
       return;
+    }
     bypassed.insert(node);
-    auto isEnd = [](Operation *user) { return isa<func::ReturnOp, onnx::YieldOp>(user); };
+    auto isEnd = [](Operation *user) { return user->hasTrait<OpTrait::IsTerminator>(); };
     auto maker = source.getDefiningOp<onnx::NodeOp>();
     if (llvm::any_of(result.getUsers(), isEnd) && maker && maker.getOutputNames() &&
         maker->getBlock() == node->getBlock() && llvm::none_of(source.getUsers(), isEnd)) {
@@ -278,11 +255,7 @@ private:
   void settle(Operation *original, Operation *copy) {
     if (!original->use_empty())
       return;
-    copy->setLoc(original->getLoc());
-    if (auto initializer = dyn_cast<onnx::InitializerOp>(original))
-      cast<onnx::InitializerOp>(copy).setNameAttr(initializer.getNameAttr());
-    else
-      cast<onnx::NodeOp>(copy).setOutputNamesAttr(cast<onnx::NodeOp>(original).getOutputNamesAttr());
+    onnx::takeName(copy, original);
     original->erase();
   }
 

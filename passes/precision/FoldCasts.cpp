@@ -4,6 +4,7 @@
 
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Precision/LossyCasts.h"
+#include "mpt/Support/Refusal.h"
 
 namespace mpt {
 #define GEN_PASS_DEF_FOLDCASTS
@@ -12,6 +13,8 @@ namespace mpt {
 
 using namespace mlir;
 using namespace mpt;
+
+#define DEBUG_TYPE "precision-fold-casts"
 
 namespace {
 class FoldCasts : public mpt::impl::FoldCastsBase<FoldCasts> {
@@ -35,9 +38,20 @@ private:
            isa<FloatType>(tensorType(cast.getY()).getElementType());
   }
 
+  static LogicalResult canJoin(CastOp inner, CastOp outer) {
+    if (!areFloats(inner) || !areFloats(outer))
+      return refuse(DEBUG_TYPE, outer) << "not foldable: expected casts between float types, got "
+                                       << inner.getX().getType() << " to " << inner.getY().getType() << " to "
+                                       << outer.getY().getType();
+    if (isLossyCast(inner))
+      return refuse(DEBUG_TYPE, outer) << "not foldable: expected an exact cast before it, got one that rounds "
+                                       << inner.getX().getType() << " to " << inner.getY().getType();
+    return success();
+  }
+
   void join(CastOp outer) {
     auto inner = outer.getX().getDefiningOp<CastOp>();
-    if (!inner || !areFloats(inner) || !areFloats(outer) || isLossyCast(inner))
+    if (!inner || failed(canJoin(inner, outer)))
       return;
     bool wasLossy = isLossyCast(outer);
     ++numFolded;

@@ -7,7 +7,6 @@
 #include "mpt/Dialect/Train/TrainDialect.h"
 #include "mpt/Precision/Constants.h"
 #include "mpt/Precision/LossyCasts.h"
-#include "mpt/Precision/Solve.h"
 
 namespace mpt {
 #define GEN_PASS_DEF_INSERTCASTS

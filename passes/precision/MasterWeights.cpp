@@ -8,6 +8,7 @@
 #include "mpt/Precision/Constants.h"
 #include "mpt/Precision/LossyCasts.h"
 #include "mpt/Precision/RoundingCasts.h"
+#include "mpt/Support/Refusal.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -18,6 +19,8 @@ namespace mpt {
 
 using namespace mlir;
 using namespace mpt;
+
+#define DEBUG_TYPE "precision-master-weights"
 
 namespace {
 struct Accesses {
@@ -30,12 +33,8 @@ public:
   void runOnOperation() override {
     ModuleOp module = getOperation();
     llvm::StringMap<Accesses> accesses;
-    module.walk([&](Operation *op) {
-      if (auto read = dyn_cast<train::ReadOp>(op))
-        accesses[read.getState()].reads.push_back(read);
-      else if (auto write = dyn_cast<train::WriteOp>(op))
-        accesses[write.getState()].writes.push_back(write);
-    });
+    module.walk([&](train::ReadOp read) { accesses[read.getState()].reads.push_back(read); });
+    module.walk([&](train::WriteOp write) { accesses[write.getState()].writes.push_back(write); });
     settings = PrecisionSettings::of(module);
     casts.emplace(module);
     for (auto state : llvm::make_early_inc_range(module.getOps<train::StateOp>())) {
@@ -166,10 +165,16 @@ private:
       value = narrowConstant(state.getValueAttr(), cast<FloatType>(narrow.getElementType()));
     for (train::ReadOp read : found.reads)
       for (Operation *user : read->getUsers())
-        if (auto cast = dyn_cast<CastOp>(user); !cast || cast.getY().getType() != narrow)
+        if (auto cast = dyn_cast<CastOp>(user); !cast || cast.getY().getType() != narrow) {
+          refuse(DEBUG_TYPE, state) << "not stored narrow: expected readers of " << narrow << ", got "
+                                    << user->getName();
           return;
-    if (!value.value)
+        }
+    if (!value.value) {
+      refuse(DEBUG_TYPE, state) << "not stored narrow: expected an initial value in memory, got "
+                                << (state.getValueAttr() ? "a blob" : "none");
       return;
+    }
     state.setType(narrow);
     state.setValueAttr(value.value);
     if (!value.note.empty())

@@ -8,11 +8,12 @@ include "passes/PassBase.td"
 def Assign : Pass<"precision-assign", "::mlir::ModuleOp"> {
   let summary = "decide the type of every float value, with the reason";
   let description = [{
-    In: a module of phase training; all functions are decided together. Out: the same module with `mpt.policy` on the
-    module and `mpt.precision = {operands, results, rule}` on ops and parameter states; no type changes yet. Rules apply
-    in the order class, layer, op, node, then `rules`, `keep-f32` and `keep-narrow`; slots that an op declares wide stay wide. What the rules leave
-    free takes the types that move the fewest bytes through casts (a minimum cut). FP64 values and values that are narrow
-    already are left alone.
+    In: a module of phase training. Out: the same module with `mpt.policy` on it and `mpt.precision = {operands, results, rule}`
+    on ops and parameter states; no type changes yet. All functions are decided together, because they share parameters.
+
+    Rules apply in the order class, layer, op, node, then `rules`, `keep-f32` and `keep-narrow`. Slots that an op declares
+    wide stay wide. Values that the rules leave free take the types that move the fewest bytes through casts: a minimum
+    cut. FP64 values and values that are narrow already are left alone.
   }];
   let options = [
     Option<"policy", "policy", "std::string", "\"amp-f16\"", "built-in policy, the path of a policy file, or auto with settings">,
@@ -33,10 +34,12 @@ def Assign : Pass<"precision-assign", "::mlir::ModuleOp"> {
 def InsertCasts : Pass<"precision-insert-casts", "::mlir::ModuleOp"> {
   let summary = "give every value its decided type, with one cast a value and type";
   let description = [{
-    In: a module with the decisions of `precision-assign`. Out: operands and results have the decided types; each value is
-    cast at most once to each type, before the first user. A widening cast, which is exact, is made again for the backward
-    pass instead of keeping a wide copy alive till then. Constants are converted at compile time (`mpt.range` says when one
-    was out of range). Parameters are still stored in FP32. `mpt.lossy_casts` on each function counts casts that round.
+    In: a module with the decisions of `precision-assign`. Out: operands and results have the decided types, and
+    `mpt.lossy_casts` on each function counts casts that round. Parameters are still stored in FP32.
+
+    A value is cast at most once to each type, before the first user. A widening cast, which is exact, is recomputed for the
+    backward pass instead of keeping a wide copy alive till then. Constants are converted at compile time; `mpt.range` says
+    when one was out of range.
   }];
   let statistics = [
     Statistic<"numCasts", "casts", "casts added">,
@@ -48,13 +51,14 @@ def InsertCasts : Pass<"precision-insert-casts", "::mlir::ModuleOp"> {
 def AssignNodes : Pass<"precision-assign-nodes", "::mlir::ModuleOp"> {
   let summary = "decide the type of every float value of a graph of ONNX nodes, with the reason";
   let description = [{
-    In: `func @main` of `onnx.node` ops, as it is in the file; subgraphs are decided together with it. Out: the same with
-    `mpt.policy` on the module and `mpt.precision = {operands, results, rule}` on nodes. The schema of a node's version
-    says which slots may be narrow and which share a type; nodes without a schema keep theirs. The graph's inputs and
-    results stay as they are. Training graphs need no flags: what leads from the last contraction to results of the graph
-    (a loss, an optimizer) stays wide, and no policy narrows an optimizer's running sum of squares (rule
-    `optimizer.second_moment`) and its epsilon with the division (`optimizer.epsilon`). What is left free takes the types
-    that move the fewest bytes through casts, or with `placement=painting` those of four-colour painting, for comparison.
+    In: `func @main` of `onnx.node` ops, as it is in the file. Out: the same with `mpt.policy` on the module and
+    `mpt.precision = {operands, results, rule}` on nodes. Subgraphs are decided together with the graph around them.
+
+    The schema of a node's version says which slots may be narrow and which share a type; nodes without a schema keep theirs.
+    The graph's inputs and results stay as they are. What leads from the last contraction to results of the graph (a loss, an
+    optimizer) stays wide. No policy narrows an optimizer's running sum of squares (rule `optimizer.second_moment`), nor its
+    epsilon with the division (`optimizer.epsilon`). What is left free takes the types that move the fewest bytes through
+    casts, or with `placement=painting` those of four-colour painting, for comparison.
 
     ```mlir
     %y = "onnx.node"(%x, %w) <{op_type = "MatMul", ...}> {mpt.precision = {operands = [f16, f16], results = [f16],
@@ -80,11 +84,12 @@ def AssignNodes : Pass<"precision-assign-nodes", "::mlir::ModuleOp"> {
 def CastNodes : Pass<"precision-cast-nodes", "::mlir::ModuleOp"> {
   let summary = "give every value of a graph of ONNX nodes its decided type, with one Cast a value and type";
   let description = [{
-    In: a graph with the decisions of `precision-assign-nodes`. Out: its values have the decided types. Each value is cast
-    at most once to each type, before its first user in the graph that defines it. Initializers and Constant nodes are
-    converted instead; one that is read in both types is there twice. A result of the graph keeps its name and its type.
-    A model that has casts already keeps those that round; what it widened is read narrow where narrow is wanted, and pairs
-    of casts that cancel exactly go away.
+    In: a graph with the decisions of `precision-assign-nodes`. Out: its values have the decided types. A result of the graph
+    keeps its name and its type.
+
+    A value is cast at most once to each type, before its first user in the graph that defines it. Initializers and Constant
+    nodes are converted instead; one that is read in both types is there twice. A model's own casts that round stay. What it
+    widened is read narrow where narrow is wanted, and pairs of casts that cancel exactly are removed.
 
     ```mlir
     %0 = "onnx.node"(%x) <{attrs = {to = 10 : i64}, op_type = "Cast", output_names = ["x_float16"], ...}>
@@ -100,11 +105,13 @@ def CastNodes : Pass<"precision-cast-nodes", "::mlir::ModuleOp"> {
 def MasterWeights : Pass<"precision-master-weights", "::mlir::ModuleOp"> {
   let summary = "store narrow parameters with a wide master that the optimizer updates";
   let description = [{
-    In: casts are in, parameters decided narrow are read in FP32 and cast. Out: their state is narrow; a trained one has
-    `train.state master @"<name>.master" of "<name>"` with the FP32 initial value, FP32 readers and writers use the master,
-    and each write of the master also writes its narrow copy. A parameter that nobody writes is converted at compile time.
-    Under a policy with a narrow `master` type, parameters are their own masters, and with narrow `slots`, optimizer slots that
-    may be narrow are: they are widened for the update and rounded after it.
+    In: a module with casts; parameters decided narrow are read in FP32 and cast. Out: their state is narrow. A trained one has
+    `train.state master @"<name>.master" of "<name>"` with the FP32 initial value.
+
+    FP32 readers and writers use the master, and each write of the master also writes its narrow copy. A parameter that
+    nobody writes is converted at compile time. Under a policy with a narrow `master` type, parameters are their own masters.
+    Under one with narrow `slots`, so are optimizer slots that may be narrow: they are widened for the update and rounded
+    after it.
   }];
   let statistics = [
     Statistic<"numMasters", "masters", "masters added">,
@@ -113,30 +120,34 @@ def MasterWeights : Pass<"precision-master-weights", "::mlir::ModuleOp"> {
 }
 
 def Quantize : Pass<"precision-quantize", "::mlir::ModuleOp"> {
-  let summary = "convert products' operands to the policy's 8-bit types, with scales";
+  let summary = "convert operands of GEMMs and convolutions to the policy's 8-bit types, with scales";
   let description = [{
-    In: masters are in, loss scaling is not. Operands of products that `precision-assign` marked `quantized` become the policy's
-    compute type, those computed from the gradient seed its gradients type: once a value and type, in the policy's rounding
-    mode, and from the value before its rounding to the storage type where there is one. With tensor scaling, the value is
-    multiplied by its scale first, and the FP32 product by the scales' reciprocals. Delayed scaling keeps
-    `@"mpt.amax_history"` [tensors, history] and `@"mpt.tensor_scales"` [tensors] as state, which functions that write state
-    update; a tensor that such a function does not have takes its own largest magnitude. Parameter gradients are rounded to
-    `parameter_gradients`. Nothing happens under a policy with one narrow type.
+    In: a module with masters and without loss scaling. Out: operands of the contractions that `precision-assign` marked
+    `quantized` have the policy's compute type, or its gradients type where they are computed from the gradient seed.
+
+    A tensor is converted once to each type, in the policy's rounding mode. It is converted from the value before its rounding
+    to the storage type, where there is one. With tensor scaling it is multiplied by its scale first, and the FP32 result of
+    the contraction by the reciprocals of both scales. Delayed scaling keeps `@"mpt.amax_history"` [tensors, history] and
+    `@"mpt.tensor_scales"` [tensors] as state, which functions that write state update; a tensor that such a function does not
+    have takes its own largest magnitude. Parameter gradients are rounded to `parameter_gradients`. Nothing happens under a
+    policy with one narrow type.
   }];
   let statistics = [
     Statistic<"numQuantized", "quantized", "values converted to an 8-bit type">,
-    Statistic<"numProducts", "products", "products with 8-bit operands">
+    Statistic<"numProducts", "products", "contractions with 8-bit operands">
   ];
 }
 
 def AdaptiveScales : Pass<"precision-adaptive-scales", "::mlir::ModuleOp"> {
   let summary = "give each layer's gradient a scale of its own, from its spread";
   let description = [{
-    Under adaptive loss scaling (arXiv 1910.12385): the seed starts with the policy's initial scale; a gradient that is
-    rounded to a narrow type, and each narrow gradient that a product makes, is rescaled in FP32 before its rounding by
-    `train.cast_scale` and `train.layer_scale`; gradients that meet with different scales are brought to one by
-    `train.merge_scale`; each parameter gradient is unscaled by the scale that it carries. All scales are values on the
-    device. Nothing happens in other modes.
+    In: a module under a policy of adaptive loss scaling (arXiv 1910.12385), with casts. Out: each narrow gradient carries a scale
+    of its own, a value on the device. Nothing happens in other modes.
+
+    The seed starts with the policy's initial scale. A gradient that is rounded to a narrow type is rescaled in FP32 before its
+    rounding by `train.cast_scale`, and a narrow gradient that a GEMM or convolution makes by `train.layer_scale`. Gradients
+    that meet with different scales are brought to one by `train.merge_scale`. Each parameter gradient is unscaled by the
+    scale that it carries.
   }];
   let statistics = [
     Statistic<"numScales", "scales", "scales of layers and casts">,
@@ -147,12 +158,14 @@ def AdaptiveScales : Pass<"precision-adaptive-scales", "::mlir::ModuleOp"> {
 def LossScaling : Pass<"precision-loss-scaling", "::mlir::ModuleOp"> {
   let summary = "scale the loss, unscale parameter gradients, and commit only steps whose gradients are finite";
   let description = [{
-    In: functions with `train.gradient`, and the policy's summary on the module. Out: the gradient seed is multiplied by
-    the scale, each gradient is unscaled in FP32 before its `train.gradient`, and every write of the step (but of generator
-    and scale state, and of sums over micro-steps) holds only if all gradients, or the sums that it reads, are finite. Dynamic scaling adds the states `@"mpt.loss_scale"`,
-    `@"mpt.good_steps"` and `@"mpt.hysteresis"`, which every step updates, a skipped one too; @accumulate leaves them. A fixed scale is a constant, and a scale
-    of 1 adds no arithmetic, only the check. The step gets the results "loss_scale" (the scale that it used) and "skipped".
-    The order is unscale, finite check, clip, update, commit: whatever reads `train.gradient` sees true gradients.
+    In: functions with `train.gradient`, and the policy's summary on the module. Out: the gradient seed is multiplied by the
+    scale, each gradient is unscaled in FP32 before its `train.gradient`, and writes hold only if all gradients are finite.
+
+    Writes of generator and scale state, and of sums over micro-steps, are not conditional; a step that reads such sums checks
+    them instead. Dynamic scaling adds the states `@"mpt.loss_scale"`, `@"mpt.good_steps"` and `@"mpt.hysteresis"`. Every step
+    updates them, a skipped one too; @accumulate leaves them. A fixed scale is a constant, and a scale of 1 adds no
+    arithmetic, only the check. The step gets the results "loss_scale" (the scale that it used) and "skipped". The order is
+    unscale, finite check, clip, update, commit: whatever reads `train.gradient` sees true gradients.
   }];
   let statistics = [
     Statistic<"numUnscaled", "unscaled", "parameter gradients unscaled">,
@@ -163,8 +176,9 @@ def LossScaling : Pass<"precision-loss-scaling", "::mlir::ModuleOp"> {
 def WidenReductions : Pass<"precision-widen-reductions", "::mlir::ModuleOp"> {
   let summary = "state the accumulator type of every contraction and reduction";
   let description = [{
-    Out: every op that has a `numerics` attribute and float types carries `#mpt.numerics<in, acc, out>`, acc at least the
-    policy's accumulator (FP32) and at least as wide as its inputs. A narrower accumulator is widened, a wider one kept.
+    In: a module of any phase of precision. Out: every op that has a `numerics` attribute and float types carries
+    `#mpt.numerics<in, acc, out>`. The accumulator type is at least the policy's (FP32) and at least as wide as the inputs. A
+    narrower accumulator is widened, a wider one kept.
   }];
   let statistics = [
     Statistic<"numStated", "stated", "ops whose accumulator is stated">,
@@ -175,8 +189,8 @@ def WidenReductions : Pass<"precision-widen-reductions", "::mlir::ModuleOp"> {
 def FoldCasts : Pass<"precision-fold-casts", "::mlir::ModuleOp"> {
   let summary = "join a cast with the exact cast before it";
   let description = [{
-    A widening cast that is exact for every value, followed by another cast, is one cast from the first type, or none where
-    the types agree. A cast that rounds is meaning and never disappears: f32 to bf16 to f32 stays.
+    In: a module with casts. Out: a widening cast that is exact for every value, followed by another cast, is one cast from the
+    first type, or none where the types agree. A cast that rounds is meaning and never disappears: f32 to bf16 to f32 stays.
   }];
   let statistics = [Statistic<"numFolded", "folded", "casts folded">];
 }
@@ -184,19 +198,23 @@ def FoldCasts : Pass<"precision-fold-casts", "::mlir::ModuleOp"> {
 def Verify : Pass<"precision-verify", "::mlir::ModuleOp"> {
   let summary = "refuse a module that breaks a precision rule";
   let description = [{
-    Changes nothing. Errors: a gradient that still carries the loss scale, or is unscaled twice; a loss scaled twice, or not
-    at all under a policy that scales; a state written with a scaled value, or unconditionally under a policy that skips;
-    an accumulator narrower than the policy's, or none stated on narrow inputs; a narrow value in a slot that is wide; a
-    narrow parameter that is trained without a master; fewer or more rounding casts than the passes recorded.
+    In: a module at the end of precision. Out: the same, or an error for each of:
+    - a gradient that still carries the loss scale, or is unscaled twice;
+    - a loss that is scaled twice, or not at all under a policy that scales;
+    - a state written with a scaled value, or unconditionally under a policy that skips steps;
+    - an accumulator narrower than the policy's, or none stated on narrow inputs;
+    - a narrow value in a slot that is wide;
+    - a narrow parameter that is trained without a master;
+    - fewer or more rounding casts than the passes recorded.
   }];
 }
 
 def Report : Pass<"precision-report", "::mlir::ModuleOp"> {
   let summary = "print every decision with its reason, and what the casts cost";
   let description = [{
-    Changes nothing. For each value: function, node, op, numeric class, type, rule. Then casts with their bytes, constants
-    that left the narrow range, parameters with their stored type, and totals a function (values and bytes narrow and wide,
-    casts and cast bytes).
+    In: a module with decisions, or with casts. Out: the same, and a report of each value (function, node, op, numeric class, type,
+    rule), of casts with their bytes, of constants that left the narrow range, and of parameters with their stored types.
+    Totals a function: values and bytes narrow and wide, casts and their bytes.
   }];
   let options = [
     Option<"format", "format", "std::string", "\"text\"", "text, json or html">,

@@ -123,40 +123,13 @@ private:
   }
 
   LogicalResult verifyScale(Operation *op, const ScaleFlow &flow) {
-    auto count = [&](Value value) { return flow.of(value).value_or(ScaleFlow::Scales()).size(); };
     if (flow.meets(op))
       return op->emitOpError()
              << "expected gradients that carry one scale, got different ones: train.rescale is missing";
     if (flow.multiplies(op))
       return op->emitOpError() << "expected one gradient among the factors, got two that carry a scale";
-    if (auto scale = dyn_cast<train::ScaleLossOp>(op)) {
-      if (count(scale.getSeed()) != 0)
-        return op->emitOpError() << "expected a seed without a scale: the loss is scaled twice";
-    } else if (auto unscale = dyn_cast<train::UnscaleOp>(op)) {
-      return verifyCarried(op, flow.of(unscale.getGradient()), unscale.getScale());
-    } else if (auto rescale = dyn_cast<train::RescaleOp>(op)) {
-      return verifyCarried(op, flow.of(rescale.getGradient()), rescale.getFrom());
-    } else if (auto gradient = dyn_cast<train::GradientOp>(op)) {
-      if (count(gradient.getGradient()) != 0)
-        return op->emitOpError() << "expected an unscaled gradient of " << gradient.getParameter()
-                                 << ", got one that carries the loss scale: train.unscale is missing";
-    } else if (auto write = dyn_cast<train::WriteOp>(op)) {
-      if (count(write.getValue()) != 0)
-        return op->emitOpError() << "expected a value without the loss scale for state " << write.getState();
-    }
-    return success();
-  }
-
-  /// A gradient that loses `scale` must carry it, and no other.
-  LogicalResult verifyCarried(Operation *op, std::optional<ScaleFlow::Scales> carried, Value scale) {
-    if (!carried)
-      return success();
-    if (carried->size() != 1)
-      return op->emitOpError() << "expected a gradient that carries the loss scale once, got it " << carried->size()
-                               << " times";
-    if (carried->front() != scale)
-      return op->emitOpError() << "expected the scale that the gradient carries, got another one";
-    return success();
+    auto scaled = dyn_cast<GradientScale>(op);
+    return scaled ? scaled.verifyOperandScales([&](Value value) { return flow.of(value); }) : success();
   }
 
   LogicalResult verifyWrite(train::WriteOp write) {

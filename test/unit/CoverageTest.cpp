@@ -2,8 +2,10 @@
 // Walks every registered core and train op: each needs a meaning, a gradient or a reason for none, and a test. The same
 // walk prints docs/generated/op-status.md with --op-status.
 #include "mpt/Dialect/MPT/MPTDialect.h"
+#include "mpt/Dialect/ONNX/OperatorClasses.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
 #include "mpt/Driver/Registration.h"
+#include "mpt/Import/Import.h"
 #include "mpt/Interfaces/NotDifferentiable.h"
 
 #include "llvm/Support/FileSystem.h"
@@ -82,6 +84,35 @@ public:
       missing("a case of the conformance suite", "test/autodiff/cases, or in test/cts/cases where it has no gradient");
   }
 
+  /// A node of each ONNX operator with an entry has that entry's numeric class, not the one of unknown operators.
+  int64_t checkOperatorClasses() {
+    auto *classes =
+        context.getLoadedDialect<mpt::onnx::ONNXDialect>()->getRegisteredInterface<mpt::onnx::OperatorClasses>();
+    if (!classes) {
+      llvm::errs() << "the ONNX dialect lacks numeric classes: register them in lib/Driver/Registration.cpp\n";
+      ++failures;
+      return 0;
+    }
+    OpBuilder builder(&context);
+    int64_t count = 0;
+    for (StringRef name : mpt::knownOperators()) {
+      auto [domain, opType] = name.contains(':') ? name.split(':') : std::make_pair(StringRef(), name);
+      OperationState state(builder.getUnknownLoc(), mpt::onnx::NodeOp::getOperationName());
+      state.addAttribute("domain", builder.getStringAttr(domain));
+      state.addAttribute("op_type", builder.getStringAttr(opType));
+      state.addAttribute("version", builder.getI64IntegerAttr(1));
+      state.addAttribute("attrs", builder.getDictionaryAttr({}));
+      Operation *node = builder.create(state);
+      if (!classes->classOf(cast<mpt::onnx::NodeOp>(node))) {
+        llvm::errs() << "ONNX operator " << name << " lacks a numeric class: state it in its entry, lib/Import\n";
+        ++failures;
+      }
+      node->destroy();
+      ++count;
+    }
+    return count;
+  }
+
   std::string gradient(RegisteredOperationName name) {
     if (name.hasInterface<mpt::Differentiable>())
       return "rule";
@@ -143,6 +174,12 @@ int main(int argc, char **argv) {
     llvm::errs() << "expected the core and train dialects to be registered, found " << count << " operations\n";
     return 1;
   }
-  llvm::outs() << "coverage: " << count << " operations, " << coverage.failures << " missing pieces\n";
+  int64_t operators = coverage.checkOperatorClasses();
+  if (operators < 150) {
+    llvm::errs() << "expected the entries of import rules, found " << operators << " operators\n";
+    return 1;
+  }
+  llvm::outs() << "coverage: " << count << " operations, " << operators << " ONNX operators, " << coverage.failures
+               << " missing pieces\n";
   return coverage.failures ? 1 : 0;
 }

@@ -4,6 +4,7 @@
 #define MPT_IMPORT_IMPORT_H
 
 #include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/DialectRegistry.h"
 #include "mlir/IR/OwningOpRef.h"
 #include "llvm/ADT/StringMap.h"
 
@@ -46,6 +47,12 @@ llvm::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>> importNodesBuffer(llvm::Strin
 /// Rewrites `func @main` of onnx.node ops to `func @forward` of core ops with static shapes; evaluates shape
 /// arithmetic.
 llvm::LogicalResult convertOnnxToCore(mlir::ModuleOp module);
+
+/// Gives nodes of the ONNX dialect the numeric classes that the entries of import rules state.
+void registerOperatorClasses(mlir::DialectRegistry &registry);
+
+/// Operators with an entry, in order: "Gemm", or "com.microsoft:Gelu" for one of another domain.
+std::vector<llvm::StringRef> knownOperators();
 
 /// True when an import rule exists for the op in some version.
 bool hasImportRule(llvm::StringRef domain, llvm::StringRef opType);

@@ -3,6 +3,8 @@
 #ifndef MPT_PRECISION_DECISIONS_H
 #define MPT_PRECISION_DECISIONS_H
 
+#include "mpt/Precision/Solve.h"
+
 #include "mlir/IR/Builders.h"
 
 namespace mpt {
@@ -13,9 +15,7 @@ struct DecisionCounts {
 };
 
 /// {operands, results, rule} with unit for null types; `quantized` as the attribute's description says.
-mlir::DictionaryAttr decisionAttr(mlir::Builder &builder, llvm::ArrayRef<mlir::Type> operands,
-                                  llvm::ArrayRef<mlir::Type> results, mlir::StringAttr rule, bool quantized,
-                                  DecisionCounts &counts);
+mlir::DictionaryAttr decisionAttr(mlir::Builder &builder, const OpTypes &types, DecisionCounts &counts);
 
 } // namespace mpt
 

@@ -7,7 +7,7 @@
 
 namespace mpt {
 
-/// Attaches GemmLike to core ops.
+/// Attaches GemmLike to core ops, PrecisionBoundary and GradientScale to train ops.
 void registerPrecisionModels(mlir::DialectRegistry &registry);
 
 } // namespace mpt

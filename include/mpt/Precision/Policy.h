@@ -60,7 +60,7 @@ private:
   };
 
   mlir::LogicalResult loadFile(llvm::StringRef nameOrPath, mlir::Location loc);
-  mlir::LogicalResult addRule(mlir::Operation &rule, bool fromCommandLine);
+  mlir::LogicalResult addRules(mlir::Block &rules, bool fromCommandLine);
   mlir::LogicalResult addOpRule(policy::OpRuleOp rule, bool fromCommandLine);
   mlir::LogicalResult addNodeRule(llvm::StringRef regex, std::optional<int64_t> operand, Decision decision,
                                   llvm::StringRef source, bool fromCommandLine, mlir::Location loc);
@@ -75,8 +75,6 @@ private:
   std::shared_ptr<const Measurements> measurements;
 };
 
-/// Names of the built-in policies.
-std::vector<llvm::StringRef> builtinPolicies();
 /// The name that op rules know an op by: its own, or onnx.<operator> for a node of a file.
 std::string ruleName(mlir::Operation *op);
 

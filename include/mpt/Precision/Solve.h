@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decides which values of a module are narrow: analysis only, nothing is changed.
+// Decides which values are narrow: analysis only, nothing is changed.
 #ifndef MPT_PRECISION_SOLVE_H
 #define MPT_PRECISION_SOLVE_H
 
@@ -10,53 +10,57 @@
 
 namespace mpt {
 
-/// True for values that a policy decides about: tensors of FP32 elements. FP64 and values that are narrow already stay.
-bool isDecidable(mlir::Type type);
-/// True when the op's float results may have another type than its operands.
-bool hasFlexibleTypes(mlir::Operation *op);
-/// Ops that compute the loss from the model's outputs, and the start of the backward pass.
-llvm::DenseSet<mlir::Operation *> lossIsland(mlir::func::FuncOp function);
-/// Ops of one type for all slots from which only parameter gradients are made: sums over uses, reshapes, transposes.
-llvm::DenseSet<mlir::Operation *> parameterGradientTail(mlir::func::FuncOp function);
-
 /// What casts and wide values cost, in bytes moved.
 struct CostModel {
   int64_t launchBytes = 4096; ///< a kernel launch, as the traffic that takes as long
-  int64_t cast(mlir::RankedTensorType wide, mlir::Type narrow) const;
-  int64_t wideValue(mlir::RankedTensorType wide, mlir::Type narrow) const;
+  /// Bytes that a cast between f32 and `narrow` reads and writes.
+  static int64_t cast(mlir::RankedTensorType wide, mlir::Type narrow);
+  /// Bytes that a value takes more when it is wide.
+  static int64_t wideValue(mlir::RankedTensorType wide, mlir::Type narrow);
 };
 
-/// How what the rules leave free is decided: by a minimum cut, or by four-colour painting (Painting.h).
+/// How what the rules leave free is decided: by a minimum cut, or by four-colour painting for comparison.
 enum class Placement { cut, painting };
+std::optional<Placement> symbolizePlacement(llvm::StringRef name);
 
 /// Element types of one op's operands and results; null where they stay as they are.
 struct OpTypes {
   llvm::SmallVector<mlir::Type, 4> operands, results;
-  std::string rule;
+  mlir::StringAttr rule;
   bool quantized = false; ///< operands are converted to the policy's compute and gradients types
 };
 struct StateType {
   mlir::Type type;
-  std::string rule;
-};
-struct PrecisionSolution {
-  llvm::DenseMap<mlir::Operation *, OpTypes> ops;
-  llvm::DenseMap<mlir::Operation *, StateType> states;
-  int64_t castBytes = 0;  ///< bytes that casts move, with their launches
-  int64_t movedBytes = 0; ///< bytes that the casts of training steps move (of all functions, where there is none)
+  llvm::StringRef rule;
 };
 
-/// Hard rules come from the ops' interfaces (wide slots, one type for all operands), then the policy's rules. Range
-/// that an expanding op or a wide reduction may have produced flows on to arithmetic behind it, until a contraction or
-/// a composite with FP32 internals. What is left free takes the types that move the fewest bytes through casts: a
-/// minimum cut over values, where a cast is paid once per value and type. Results of contractions, reductions and
-/// composites take either type at no cost, since the rounding is theirs. All functions are decided together, because
-/// they share parameters.
-///
-/// The cut weighs wide values and launches as well as casts. Where its casts move more bytes than those of painting
-/// under the same rules, the cut is taken over casts alone; where that moves more as well, painting is taken.
-PrecisionSolution solvePrecision(mlir::ModuleOp module, const Policy &policy, Placement placement = Placement::cut,
-                                 const CostModel &cost = {});
+/// Told of each op with a value to decide, in order.
+using OpDecided = llvm::function_ref<void(mlir::Operation *op, const OpTypes &types)>;
+using StateDecided = llvm::function_ref<void(train::StateOp state, const StateType &type)>;
+
+/// The solver works on a view of the graph (lib/Precision/Solve/GraphView.h), in four steps:
+///  1. rules: what the ops' interfaces and the policy say of each op by itself;
+///  2. flow: a forward analysis of ranges (RangeFlow.h), by which arithmetic behind an op that expands range stays
+///  wide;
+///  3. labels: each slot is narrow, wide, either, or free, with the rule that says so;
+///  4. placement: free slots take the types that move the fewest bytes through casts (CastPlacement.h).
+/// Painting serves as the baseline of step 4: a cut whose casts move more bytes is taken over other weights, at last
+/// over the casts' bytes alone, and where that moves more as well, painting is taken.
+
+/// Decides the types of all functions of a training module together, because they share parameters. Hard rules come
+/// from the ops' interfaces (wide slots, one type for all operands). Results of contractions, reductions and composites
+/// take either type at no cost, since the rounding is theirs.
+void solveModule(mlir::ModuleOp module, const Policy &policy, Placement placement, OpDecided decided,
+                 StateDecided stateDecided, const CostModel &cost = {});
+
+/// Decides the types of all nodes of the graph `main`, those of subgraphs too, and returns the bytes that casts will
+/// move. Hard rules are the schemas' (slots that allow no narrow type, slots of one type), inputs and results of the
+/// graph and of subgraphs, which stay as they are, optimizers' (OptimizerRules.h), constants that the narrow type
+/// cannot hold, and sums of more elements than it tells apart; then come the policy's rules, and under policy auto what
+/// was measured. Nodes whose values reach nothing but results of the graph, through no contraction, stay wide: they are
+/// the tail of a loss or an optimizer. Decisions on the output of an earlier run under the same policy change nothing.
+int64_t solveNodes(mlir::func::FuncOp main, const Policy &policy, Placement placement, OpDecided decided,
+                   const CostModel &cost = {});
 
 } // namespace mpt
 

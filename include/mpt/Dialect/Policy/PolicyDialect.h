@@ -14,6 +14,11 @@
 #include "mpt/Dialect/Policy/PolicyDialect.h.inc"
 #include "mpt/Dialect/Policy/PolicyEnums.h.inc"
 
+namespace mpt::policy {
+/// Of ops in a policy that decide for some ops; the others are settings of the policy as a whole.
+template <typename Op> class DecidesOps : public mlir::OpTrait::TraitBase<Op, DecidesOps> {};
+} // namespace mpt::policy
+
 #define GET_OP_CLASSES
 #include "mpt/Dialect/Policy/PolicyOps.h.inc"
 

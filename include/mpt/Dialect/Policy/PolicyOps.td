@@ -20,7 +20,11 @@ def Policy_Dialect : Dialect {
 }
 
 class Policy_Op<string mnemonic, list<Trait> traits = []> : Op<Policy_Dialect, mnemonic, traits>;
-class Policy_Rule<string mnemonic, list<Trait> traits = []> : Policy_Op<mnemonic, [HasParent<"PolicyOp">] # traits>;
+/// Decides for some ops.
+def Policy_DecidesOps : NativeOpTrait<"DecidesOps"> { let cppNamespace = "::mpt::policy"; }
+class Policy_Rule<string mnemonic> : Policy_Op<mnemonic, [HasParent<"PolicyOp">, Policy_DecidesOps]>;
+/// Holds for a policy as a whole.
+class Policy_Setting<string mnemonic> : Policy_Op<mnemonic, [HasParent<"PolicyOp">]>;
 
 def Policy_Decision : I32EnumAttr<"Decision", "what a rule decides", [
   I32EnumAttrCase<"narrow", 0>, I32EnumAttrCase<"wide", 1>, I32EnumAttrCase<"follow", 2>,
@@ -112,7 +116,7 @@ def Policy_WhereOp : Policy_Rule<"where"> {
   let arguments = (ins Policy_Predicate:$predicate, Policy_Decision:$decision);
   let assemblyFormat = "$predicate `->` $decision attr-dict";
 }
-def Policy_LossScalingOp : Policy_Rule<"loss_scaling"> {
+def Policy_LossScalingOp : Policy_Setting<"loss_scaling"> {
   let summary = "none, a fixed scale, a dynamic one (see train.update_scale), or one a layer (see train.layer_scale)";
   let description = [{
     All modes but none skip steps whose gradients are not finite. Dynamic: the scale does not fall below `floors[i]` from step
@@ -132,7 +136,7 @@ def Policy_LossScalingOp : Policy_Rule<"loss_scaling"> {
   let assemblyFormat = "$mode attr-dict";
   let hasVerifier = 1;
 }
-def Policy_TensorScalingOp : Policy_Rule<"tensor_scaling"> {
+def Policy_TensorScalingOp : Policy_Setting<"tensor_scaling"> {
   let summary = "products' 8-bit operands are multiplied by a scale of their own before rounding (see train.tensor_scale)";
   let description = [{
     `current`: from the tensor's own largest magnitude. `delayed`: from the largest one of the last `history` steps (with
@@ -145,7 +149,7 @@ def Policy_TensorScalingOp : Policy_Rule<"tensor_scaling"> {
   let assemblyFormat = "$mode attr-dict";
   let hasVerifier = 1;
 }
-def Policy_RoundingOp : Policy_Rule<"rounding"> {
+def Policy_RoundingOp : Policy_Setting<"rounding"> {
   let summary = "rounding of casts: nearest_even or stochastic, and beyond the range inf or saturate";
   let description = [{
     Of `operands` (forward operands of products that are converted to compute type), `gradients` (gradients converted to

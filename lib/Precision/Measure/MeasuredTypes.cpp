@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Looks up values of a module among the measured ones.
-#include "MeasuredTypes.h"
+#include "mpt/Precision/MeasuredTypes.h"
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/ONNX/NodeTypes.h"
-#include "mpt/Precision/Solve.h"
+#include "mpt/Precision/Slots.h"
 
 #include <cmath>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Four-colour painting, the placement of casts of TensorFlow's automatic mixed precision, for comparison.
-#ifndef MPT_PRECISION_PAINTING_H
-#define MPT_PRECISION_PAINTING_H
+#ifndef MPT_LIB_PRECISION_SOLVE_PAINTING_H
+#define MPT_LIB_PRECISION_SOLVE_PAINTING_H
 
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/SmallVector.h"
@@ -22,4 +22,4 @@ std::vector<bool> paint(llvm::ArrayRef<PaintVertex> vertices);
 
 } // namespace mpt
 
-#endif // MPT_PRECISION_PAINTING_H
+#endif // MPT_LIB_PRECISION_SOLVE_PAINTING_H

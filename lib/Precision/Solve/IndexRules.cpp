@@ -3,7 +3,6 @@
 #include "mpt/Precision/IndexRules.h"
 
 #include "mpt/Interfaces/Interfaces.h"
-#include "mpt/Precision/Solve.h"
 
 using namespace mlir;
 using namespace mpt;

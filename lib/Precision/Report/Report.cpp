@@ -39,10 +39,14 @@ static std::optional<RangeProfile> profileOf(const RangeProfiles *measured, Stri
   return found == measured->values.end() ? std::nullopt : std::optional(found->second);
 }
 
+static bool isCastNode(Operation *op) {
+  auto node = dyn_cast<onnx::NodeOp>(op);
+  return node && node.getDomain().empty() && node.getOpType() == "Cast";
+}
+
 /// A conversion between float types, with its operand and result; nulls for other ops.
 static std::pair<RankedTensorType, RankedTensorType> floatCast(Operation *op) {
-  auto node = dyn_cast<onnx::NodeOp>(op);
-  if (!isa<CastOp>(op) && !(node && node.getDomain().empty() && node.getOpType() == "Cast"))
+  if (!isa<CastOp>(op) && !isCastNode(op))
     return {};
   auto from = dyn_cast<RankedTensorType>(op->getOperand(0).getType());
   auto to = dyn_cast<RankedTensorType>(op->getResult(0).getType());
@@ -82,19 +86,16 @@ PrecisionReport mpt::makePrecisionReport(ModuleOp module, const RangeProfiles *m
     report.lossScale = settings.scaling.init;
   if (measured)
     report.measuredSteps = measured->steps;
-  for (Operation &op : *module.getBody()) {
-    if (auto state = dyn_cast<train::StateOp>(op)) {
-      auto type = cast<RankedTensorType>(state.getType());
-      report.states.push_back({state.getSymName().str(), train::stringifyRole(state.getRole()).str(), text(type),
-                               ruleOf(state), bytesOf(type),
-                               profileOf(measured, ("state|" + state.getSymName()).str())});
-      if (auto note = getAttr<MPTDialect::RangeAttrHelper>(&op))
-        report.ranges.push_back({state.getSymName().str(), note.str()});
-    } else if (auto function = dyn_cast<func::FuncOp>(op); function && !function.isExternal()) {
-      function.getBody().walk<WalkOrder::PreOrder>(
-          [&](Operation *inner) { addOp(report, function.getSymName(), inner, keys, measured); });
-    }
+  for (auto state : module.getOps<train::StateOp>()) {
+    auto type = cast<RankedTensorType>(state.getType());
+    report.states.push_back({state.getSymName().str(), train::stringifyRole(state.getRole()).str(), text(type),
+                             ruleOf(state), bytesOf(type), profileOf(measured, ("state|" + state.getSymName()).str())});
+    if (auto note = getAttr<MPTDialect::RangeAttrHelper>(state))
+      report.ranges.push_back({state.getSymName().str(), note.str()});
   }
+  for (auto function : module.getOps<func::FuncOp>())
+    function.getBody().walk<WalkOrder::PreOrder>(
+        [&](Operation *inner) { addOp(report, function.getSymName(), inner, keys, measured); });
   return report;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Two sweeps for what lies between allowed ops, then a flood through clear ones.
-#include "mpt/Precision/Painting.h"
+#include "Painting.h"
 
 using namespace mpt;
 

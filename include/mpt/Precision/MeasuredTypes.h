@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Types for values of one module by their measured ranges.
-#ifndef MPT_LIB_PRECISION_MEASUREDTYPES_H
-#define MPT_LIB_PRECISION_MEASUREDTYPES_H
+#ifndef MPT_PRECISION_MEASUREDTYPES_H
+#define MPT_PRECISION_MEASUREDTYPES_H
 
 #include "mpt/Precision/Policy.h"
 
@@ -51,4 +51,4 @@ private:
 
 } // namespace mpt
 
-#endif // MPT_LIB_PRECISION_MEASUREDTYPES_H
+#endif // MPT_PRECISION_MEASUREDTYPES_H

@@ -6,28 +6,13 @@
 
 #include "mpt/Dialect/MPT/ValueKeys.h"
 #include "mpt/Dialect/ONNX/ONNXDialect.h"
+#include "mpt/Precision/BuiltinPolicies.h"
 
 #include "mlir/Parser/Parser.h"
 #include "llvm/Support/FileSystem.h"
 
 using namespace mlir;
 using namespace mpt;
-
-namespace {
-struct Builtin {
-  StringRef name, text;
-};
-const Builtin builtins[] = {
-#include "mpt/Precision/BuiltinPolicies.inc"
-};
-} // namespace
-
-std::vector<StringRef> mpt::builtinPolicies() {
-  std::vector<StringRef> names;
-  for (const Builtin &builtin : builtins)
-    names.push_back(builtin.name);
-  return names;
-}
 
 LogicalResult Policy::loadFile(StringRef nameOrPath, Location loc) {
   ParserConfig config(loc.getContext());
@@ -38,11 +23,11 @@ LogicalResult Policy::loadFile(StringRef nameOrPath, Location loc) {
       return emitError(loc) << "cannot find policy file " << nameOrPath;
     file = parseSourceFile<ModuleOp>(nameOrPath, config);
   } else {
-    const Builtin *found = llvm::find_if(builtins, [&](const Builtin &builtin) { return builtin.name == nameOrPath; });
-    if (found == std::end(builtins))
+    std::optional<StringRef> text = builtinPolicyText(nameOrPath);
+    if (!text)
       return emitError(loc) << "expected policy " << llvm::join(builtinPolicies(), ", ")
                             << ", auto or the path of a policy file, got " << nameOrPath;
-    file = parseSourceString<ModuleOp>(found->text, config, found->name);
+    file = parseSourceString<ModuleOp>(*text, config, nameOrPath);
   }
   if (!file)
     return failure(); // the parser has said why
@@ -56,13 +41,7 @@ LogicalResult Policy::loadFile(StringRef nameOrPath, Location loc) {
     name = nameOrPath.str();
   classes.fill(Decision::follow);
   classes[static_cast<size_t>(NumericClass::Pinned)] = Decision::wide;
-  for (Operation &op : source.getRules().front()) {
-    if (isa<policy::LossScalingOp, policy::RoundingOp, policy::TensorScalingOp>(op))
-      continue;
-    if (failed(addRule(op, /*fromCommandLine=*/false)))
-      return failure();
-  }
-  return success();
+  return addRules(source.getRules().front(), /*fromCommandLine=*/false);
 }
 
 FailureOr<Policy> Policy::load(const PolicyWishes &wishes, Location loc) {
@@ -112,24 +91,27 @@ LogicalResult Policy::addTextRule(StringRef text, Location loc) {
   Block &rules = (*policies.begin()).getRules().front();
   if (!llvm::hasSingleElement(policies) || !llvm::hasSingleElement(rules))
     return emitError(loc) << "expected one rule, got '" << text << "'";
-  return addRule(rules.front(), /*fromCommandLine=*/true);
+  return addRules(rules, /*fromCommandLine=*/true);
 }
 
-LogicalResult Policy::addRule(Operation &op, bool fromCommandLine) {
-  if (auto rule = dyn_cast<policy::ClassOp>(op)) {
+LogicalResult Policy::addRules(Block &rules, bool fromCommandLine) {
+  for (Operation &op : rules) {
+    bool isSetting = isa_and_nonnull<policy::PolicyDialect>(op.getDialect()) && !op.hasTrait<policy::DecidesOps>();
+    if (!op.hasTrait<policy::DecidesOps>() && (fromCommandLine || !isSetting))
+      return op.emitError() << "expected a rule of kind class, where, op or node, got " << op.getName();
+  }
+  for (auto rule : rules.getOps<policy::ClassOp>())
     classes[static_cast<size_t>(*symbolizeNumericClass(rule.getNumericClass()))] = rule.getDecision();
-    return success();
-  }
-  if (auto rule = dyn_cast<policy::WhereOp>(op)) {
+  for (auto rule : rules.getOps<policy::WhereOp>())
     layerRules.emplace_back(rule.getPredicate(), rule.getDecision());
-    return success();
-  }
-  if (auto rule = dyn_cast<policy::NodeOp>(op))
-    return addNodeRule(rule.getRegex(), rule.getOperand(), rule.getDecision(),
-                       fromCommandLine ? "rule node" : "policy.node", fromCommandLine, rule.getLoc());
-  if (auto rule = dyn_cast<policy::OpRuleOp>(op))
-    return addOpRule(rule, fromCommandLine);
-  return op.emitError() << "expected a rule of kind class, where, op or node, got " << op.getName();
+  for (auto rule : rules.getOps<policy::OpRuleOp>())
+    if (failed(addOpRule(rule, fromCommandLine)))
+      return failure();
+  for (auto rule : rules.getOps<policy::NodeOp>())
+    if (failed(addNodeRule(rule.getRegex(), rule.getOperand(), rule.getDecision(),
+                           fromCommandLine ? "rule node" : "policy.node", fromCommandLine, rule.getLoc())))
+      return failure();
+  return success();
 }
 
 /// What a rule says, as reports quote it.

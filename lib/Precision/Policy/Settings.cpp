@@ -131,19 +131,18 @@ PrecisionSettings PrecisionSettings::from(policy::PolicyOp op) {
   result.master = op.getMaster();
   result.slots = op.getSlots().value_or(f32);
   result.parameterGradients = op.getParameterGradients().value_or(f32);
-  for (Operation &rule : op.getRules().front()) {
-    if (auto scaling = dyn_cast<policy::LossScalingOp>(rule))
-      result.scaling = readScaling(scaling);
-    else if (auto rounding = dyn_cast<policy::RoundingOp>(rule))
-      readRounding(rounding, result);
-    else if (auto tensors = dyn_cast<policy::TensorScalingOp>(rule))
-      result.tensorScaling = {true,
-                              tensors.getMode() == policy::TensorScaling::delayed,
-                              tensors.getMostRecent(),
-                              tensors.getPowerOfTwo(),
-                              static_cast<int64_t>(tensors.getHistory()),
-                              static_cast<int64_t>(tensors.getMargin())};
-  }
+  Block &rules = op.getRules().front();
+  for (auto scaling : rules.getOps<policy::LossScalingOp>())
+    result.scaling = readScaling(scaling);
+  for (auto rounding : rules.getOps<policy::RoundingOp>())
+    readRounding(rounding, result);
+  for (auto tensors : rules.getOps<policy::TensorScalingOp>())
+    result.tensorScaling = {true,
+                            tensors.getMode() == policy::TensorScaling::delayed,
+                            tensors.getMostRecent(),
+                            tensors.getPowerOfTwo(),
+                            static_cast<int64_t>(tensors.getHistory()),
+                            static_cast<int64_t>(tensors.getMargin())};
   return result;
 }
 

@@ -17,12 +17,11 @@ static ArrayAttr typeList(Builder &builder, ArrayRef<Type> types, mpt::DecisionC
   return builder.getArrayAttr(list);
 }
 
-DictionaryAttr mpt::decisionAttr(Builder &builder, ArrayRef<Type> operands, ArrayRef<Type> results, StringAttr rule,
-                                 bool quantized, DecisionCounts &counts) {
-  SmallVector<NamedAttribute> entries{builder.getNamedAttr("operands", typeList(builder, operands, counts)),
-                                      builder.getNamedAttr("results", typeList(builder, results, counts)),
-                                      builder.getNamedAttr("rule", rule)};
-  if (quantized)
+DictionaryAttr mpt::decisionAttr(Builder &builder, const OpTypes &types, DecisionCounts &counts) {
+  SmallVector<NamedAttribute> entries{builder.getNamedAttr("operands", typeList(builder, types.operands, counts)),
+                                      builder.getNamedAttr("results", typeList(builder, types.results, counts)),
+                                      builder.getNamedAttr("rule", types.rule)};
+  if (types.quantized)
     entries.push_back(builder.getNamedAttr("quantized", builder.getUnitAttr()));
   return builder.getDictionaryAttr(entries);
 }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What types an op's slots may have, and which ops make up the loss.
-#include "mpt/Precision/Solve.h"
+#include "mpt/Precision/Slots.h"
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
+#include "mpt/Dialect/Train/TrainDialect.h"
+#include "mpt/Interfaces/Interfaces.h"
 
 #include "mlir/Interfaces/InferTypeOpInterface.h"
 

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the ONNX dialect gets numeric classes from: the layer that knows what each operator means registers them.
+#ifndef MPT_DIALECT_ONNX_OPERATORCLASSES_H
+#define MPT_DIALECT_ONNX_OPERATORCLASSES_H
+
+#include "mpt/Dialect/ONNX/ONNXDialect.h"
+
+#include "mlir/IR/DialectInterface.h"
+#include <optional>
+
+namespace mpt::onnx {
+
+/// An interface of the dialect, which lib/Import implements by the entries of its rules (registerOperatorClasses).
+/// Nodes of operators without an entry, and all nodes where nobody registers any, are pinned: what an operator computes
+/// must be known before it may be narrow.
+class OperatorClasses : public mlir::DialectInterface::Base<OperatorClasses> {
+public:
+  explicit OperatorClasses(mlir::Dialect *dialect) : Base(dialect) {}
+  virtual ~OperatorClasses() = default;
+  /// Nothing for operators that are not known.
+  virtual std::optional<NumericClass> classOf(NodeOp node) const = 0;
+};
+
+} // namespace mpt::onnx
+
+#endif // MPT_DIALECT_ONNX_OPERATORCLASSES_H

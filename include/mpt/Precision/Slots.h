@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the types of an op's operands and results allow, and which ops make up the loss.
+#ifndef MPT_PRECISION_SLOTS_H
+#define MPT_PRECISION_SLOTS_H
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/DenseSet.h"
+
+namespace mpt {
+
+/// True for values that a policy decides about: tensors of FP32 elements. FP64 and values that are narrow already stay.
+bool isDecidable(mlir::Type type);
+/// True when the op's float results may have another type than its operands.
+bool hasFlexibleTypes(mlir::Operation *op);
+/// Ops that compute the loss from the model's outputs, and the start of the backward pass.
+llvm::DenseSet<mlir::Operation *> lossIsland(mlir::func::FuncOp function);
+/// Ops of one type for all slots from which only parameter gradients are made: sums over uses, reshapes, transposes.
+llvm::DenseSet<mlir::Operation *> parameterGradientTail(mlir::func::FuncOp function);
+
+} // namespace mpt
+
+#endif // MPT_PRECISION_SLOTS_H

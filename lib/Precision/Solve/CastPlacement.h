@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where casts are placed: which slots that the rules leave free become narrow, given what the casts between them cost.
+#ifndef MPT_LIB_PRECISION_SOLVE_CASTPLACEMENT_H
+#define MPT_LIB_PRECISION_SOLVE_CASTPLACEMENT_H
+
+#include "mpt/Support/MinCut.h"
+
+#include "mlir/IR/Operation.h"
+#include "llvm/ADT/MapVector.h"
+#include <optional>
+#include <vector>
+
+namespace mpt {
+
+/// The type of a slot: narrow, wide, either (it takes any type without a cast), or the number of a free label.
+using Label = int;
+inline constexpr Label kNarrow = MinCut::kSource, kWide = MinCut::kSink, kEither = -1;
+inline bool isFree(Label label) { return label > kWide; }
+
+/// By label: true where it is narrow.
+using Labelling = std::vector<bool>;
+
+/// Labels of one op's operands and results, and the rule that gave them.
+struct OpLabels {
+  mlir::Operation *op = nullptr;
+  llvm::SmallVector<Label, 4> operands, results;
+  mlir::StringAttr rule;
+  mlir::Type wideOperands, wideResults; ///< instead of f32 where they are wide, by measurement
+  bool quantized = false;               ///< operands are then converted to the policy's compute and gradients types
+};
+
+/// Labels whose type is open.
+struct FreeLabel {
+  bool exact = false;      ///< the op computes the same in either type
+  bool isStorage = false;  ///< of a stored parameter: painting makes it narrow where a reader is
+  int64_t wideBytes = 0;   ///< more bytes that its results take when they are wide
+  int64_t narrowBytes = 0; ///< moved in each step when it is narrow: a parameter is rounded from its master
+};
+
+/// What a cast of a value moves.
+struct ValueCost {
+  int64_t bytes = 0;        ///< read and written
+  bool hasWideCopy = false; ///< a stored parameter with a master: wide readers read that, and widen nothing
+  bool inEachStep = true;   ///< counts among the bytes that a training step moves
+};
+
+/// What one cut minimizes: the sum over casts of `perByte` a byte and `perCast` a cast, with `weighsValues` also the
+/// bytes of wide results, with `breaksTies` a unit for each exact op that is wide and each rounding op that is narrow.
+struct CutWeights {
+  int64_t perByte = 1, perCast = 0;
+  bool weighsValues = false, breaksTies = false;
+};
+
+/// Bytes that casts move, one cast a value and type.
+struct CastCost {
+  int64_t withLaunches = 0; ///< of all casts, each with the traffic that takes as long as a kernel launch
+  int64_t inEachStep = 0;   ///< of a training step alone
+};
+
+/// The problem: free labels, and values that cost a cast, once, where their producer and at least one user have
+/// different labels. It is solved exactly by a minimum cut (MinCut.h) whose terminals are the two types, or by
+/// four-colour painting for comparison.
+class CastPlacement {
+public:
+  Label addFree(const FreeLabel &label);
+  void produce(mlir::Value value, Label producer, const ValueCost &cost);
+  /// `inBackward`: the user stands in the backward pass, for which a widening cast is recomputed.
+  void use(mlir::Value value, Label user, bool inBackward = false);
+
+  /// The cheapest labels; among those of one cost, the ones with the fewest narrow labels.
+  Labelling cut(const CutWeights &weights) const;
+  /// Four-colour painting over `ops`, which come in topological order (Painting.h).
+  Labelling paint(llvm::ArrayRef<OpLabels> ops) const;
+  /// Each cast costs `launchBytes` more in `withLaunches`.
+  CastCost costOf(const Labelling &narrow, int64_t launchBytes) const;
+
+private:
+  struct CastValue {
+    Label producer = kEither;
+    ValueCost cost;
+    llvm::SmallVector<Label, 2> users;
+    unsigned usersInBackward = 0; ///< number of the last ones of `users`
+  };
+  bool isStorage(Label label) const { return isFree(label) && free[label - kWide - 1].isStorage; }
+
+  std::vector<FreeLabel> free;
+  llvm::MapVector<mlir::Value, CastValue> values;
+};
+
+} // namespace mpt
+
+#endif // MPT_LIB_PRECISION_SOLVE_CASTPLACEMENT_H

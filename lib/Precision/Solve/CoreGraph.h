@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// A module of core and train ops, as the solver sees it.
+#ifndef MPT_LIB_PRECISION_SOLVE_COREGRAPH_H
+#define MPT_LIB_PRECISION_SOLVE_COREGRAPH_H
+
+#include "GraphView.h"
+
+#include "mpt/Precision/MeasuredTypes.h"
+#include "mpt/Precision/Solve.h"
+
+namespace mpt {
+
+/// All functions of a module. Parameters that they share have one label each.
+class CoreGraph final : public GraphView {
+public:
+  CoreGraph(mlir::ModuleOp module, const Policy &policy, const CostModel &cost);
+
+  llvm::StringLiteral passFlag() const override { return "precision-assign"; }
+  llvm::SmallVector<mlir::func::FuncOp> functions() const override;
+  void enter(mlir::func::FuncOp function) override;
+  void forEachOp(llvm::function_ref<void(mlir::Operation *)> visit) const override;
+  RangeTransfer transferOf(mlir::OpResult result) const override { return at.transfers.lookup(result); }
+  bool isDecidable(mlir::Type type) const override;
+  std::optional<OpLabels> label(mlir::Operation *op, RangeFact in, CastPlacement &placement) override;
+  int64_t launchBytes() const override { return cost.launchBytes; }
+  llvm::SmallVector<Trial> trials() const override;
+  llvm::StringRef howItWasPlaced(bool painted) const override { return painted ? "; painted" : "; fewest cast bytes"; }
+
+  /// The stored types of parameters under `narrow`.
+  void reportStates(const Labelling &narrow, StateDecided decided) const;
+
+private:
+  /// How the labels of an op's slots hang together.
+  enum class Form {
+    fixed,    ///< all have one label that no rule changes
+    stored,   ///< reads a parameter: all have that one's label
+    source,   ///< made of no float: 0 and 1 are exact in every type
+    flexible, ///< results may have another type than operands
+    uniform   ///< one type for all
+  };
+  /// What the rules say of an op before anything flows.
+  struct OpRules {
+    Form form = Form::fixed;
+    Label label = kWide; ///< of form fixed
+    NumericClass numericClass = NumericClass::Pinned;
+    Ruling ruling;
+    bool quantizes = false;
+  };
+  struct Parameter {
+    train::StateOp state;
+    Label label = kEither;
+    bool isWritten = false;
+  };
+  /// Of one function.
+  struct FunctionFacts {
+    mlir::func::FuncOp function;
+    llvm::DenseMap<mlir::Operation *, OpRules> rules;
+    llvm::DenseMap<mlir::Value, RangeTransfer> transfers; ///< none for values that are not in it
+    llvm::DenseSet<mlir::Operation *> loss, gradientTail, indices;
+    llvm::DenseSet<mlir::Value> gradients; ///< where ranges were measured
+    llvm::DenseMap<mlir::Value, std::string>
+        outOfRange;          ///< read, and moved or not, of a state that the type cannot hold
+    bool inBackward = false; ///< set by the seed while ops are labelled in order
+  };
+
+  void findParameters();
+  /// The policy has no say.
+  static OpRules withoutPolicy(std::string rule, Label label = kWide, Form form = Form::fixed);
+  OpRules rulesOf(mlir::Operation *op, const Layers &layers);
+  OpRules rulesOfRead(train::ReadOp read);
+  OpRules rulesOfCore(mlir::Operation *op, PrecisionSemantics semantics, const Layers &layers);
+  std::optional<std::string> whyOutOfRange(mlir::Operation *op, NumericClass numericClass, const Ruling &ruling);
+  std::optional<Ruling> operandRuling(mlir::Operation *op) const;
+  void setTransfers(mlir::Operation *op, const OpRules &rules);
+  RangeTransfer uniformTransfer(mlir::Operation *op, const OpRules &rules) const;
+  bool isOpenResult(mlir::OpResult result, const OpRules &rules) const;
+
+  struct Draft;
+  static Draft labelAll(mlir::Operation *op, Label label, llvm::StringRef rule);
+  Draft labelSource(mlir::Operation *op, const OpRules &rules, CastPlacement &placement) const;
+  Draft labelFlexible(mlir::Operation *op, const OpRules &rules, CastPlacement &placement) const;
+  Draft labelUniform(mlir::Operation *op, const OpRules &rules, RangeFact in, CastPlacement &placement) const;
+  void labelOperands(const OpRules &rules, Label all, Draft &draft) const;
+  void restrictToMeasured(const OpRules &rules, Draft &draft) const;
+  Label parameterLabel(train::ReadOp read, CastPlacement &placement);
+  Label freeLabel(mlir::TypeRange results, CastPlacement &placement) const;
+  static Label contractionLabel(const OpRules &rules, CastPlacement &placement);
+  bool waitsForUpdate(mlir::OpResult result, const OpRules &rules) const;
+  void enterValues(const OpLabels &labels, CastPlacement &placement) const;
+  ValueCost costOf(mlir::Value value) const;
+
+  mlir::ModuleOp module;
+  CostModel cost;
+  std::optional<MeasuredTypes> measured;
+  llvm::DenseMap<mlir::StringAttr, float> beyond; ///< states that the storage type does not hold
+  llvm::MapVector<mlir::StringAttr, Parameter> parameters;
+  llvm::DenseSet<mlir::StringAttr> written;            ///< states
+  llvm::DenseSet<mlir::Operation *> trainingFunctions; ///< that write state
+  FunctionFacts at;
+};
+
+} // namespace mpt
+
+#endif // MPT_LIB_PRECISION_SOLVE_COREGRAPH_H

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the solver sees of a graph. Two graphs have a view: a module of core ops, and a file's ONNX nodes.
+#ifndef MPT_LIB_PRECISION_SOLVE_GRAPHVIEW_H
+#define MPT_LIB_PRECISION_SOLVE_GRAPHVIEW_H
+
+#include "CastPlacement.h"
+#include "RangeFlow.h"
+
+#include "mpt/Precision/Policy.h"
+
+namespace mpt {
+
+/// One way to weigh a cut. The solver takes the first whose casts move no more bytes than those of painting.
+struct Trial {
+  CutWeights weights;
+  bool comparesLaunches = false; ///< neither with launches nor in each step may it move more; else the latter alone
+};
+
+class GraphView {
+public:
+  virtual ~GraphView() = default;
+
+  /// The pass whose flag --debug-only names to see why cuts were refused.
+  virtual llvm::StringLiteral passFlag() const = 0;
+
+  // ---- walking
+  virtual llvm::SmallVector<mlir::func::FuncOp> functions() const = 0;
+  /// Finds what the rules say of `function`'s ops before anything flows. What follows speaks of this function.
+  virtual void enter(mlir::func::FuncOp function) = 0;
+  /// Definitions come before uses, the ops of a body behind the op that holds it.
+  virtual void forEachOp(llvm::function_ref<void(mlir::Operation *)> visit) const = 0;
+
+  // ---- the forward analysis
+  virtual RangeTransfer transferOf(mlir::OpResult result) const = 0;
+  /// What is known of an argument of the function or of a body.
+  virtual RangeFact entryOf(mlir::BlockArgument argument) const { return {}; }
+  /// The values at the ends of bodies that become `result` of the op that holds them.
+  virtual llvm::SmallVector<mlir::Value> bodyEnds(mlir::OpResult result) const { return {}; }
+
+  // ---- deciding
+  /// True for types that a policy decides about.
+  virtual bool isDecidable(mlir::Type type) const = 0;
+  /// Labels `op`, into which `in` flows, and enters what it reads and makes into `placement`. Nothing for ops that are
+  /// not reported.
+  virtual std::optional<OpLabels> label(mlir::Operation *op, RangeFact in, CastPlacement &placement) = 0;
+
+  // ---- choosing among cuts
+  virtual int64_t launchBytes() const = 0;
+  virtual llvm::SmallVector<Trial> trials() const = 0;
+  /// What reports add to the rule of an op with free labels.
+  virtual llvm::StringRef howItWasPlaced(bool painted) const { return ""; }
+
+protected:
+  mlir::StringAttr text(const llvm::Twine &rule) const {
+    return mlir::StringAttr::get(policy.storage.getContext(), rule);
+  }
+  explicit GraphView(const Policy &policy) : policy(policy) {}
+
+  const Policy &policy;
+};
+
+// ---- grounds on which both views keep an op of one type wide
+
+/// Why what flows into an op that follows its neighbours keeps it wide; empty where it may be narrow. `knowsRange`: it
+/// was measured to fit.
+llvm::StringRef whyFlowKeepsWide(NumericClass numericClass, RangeFact in, bool knowsRange);
+/// The rule of an op that no policy narrows because of `why`: says so where the policy asks for it by name.
+std::string pinnedRule(llvm::StringRef why, const Ruling &ruling);
+/// True where `ruling` would narrow an op or a node by its name.
+inline bool asksForNarrow(const Ruling &ruling) { return ruling.named && ruling.decision == Decision::narrow; }
+
+} // namespace mpt
+
+#endif // MPT_LIB_PRECISION_SOLVE_GRAPHVIEW_H

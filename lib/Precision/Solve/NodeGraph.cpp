@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rules and labels of ONNX nodes.
+#include "NodeGraph.h"
+
+#include "Solver.h"
+
+#include "mpt/Dialect/ONNX/Constants.h"
+#include "mpt/Precision/IndexRules.h"
+#include "mpt/Precision/OptimizerRules.h"
+
+#include <cmath>
+#include <limits>
+
+using namespace mlir;
+using namespace mpt;
+using onnx::NodeTypes;
+
+namespace {
+/// Constants up to this many elements are read to see whether the narrow type holds them.
+constexpr int64_t kReadElements = 1024;
+/// Assumed for an extent that the model does not state.
+constexpr int64_t kUnknownExtent = 16;
+} // namespace
+
+// ---- rules
+
+void NodeGraph::enter(func::FuncOp function) {
+  findTail(function.getBody().front());
+  pins = optimizerPins(function);
+  indices = indexArithmetic(function);
+  function.walk([&](onnx::NodeOp node) {
+    if (onnx::isConstantNode(node, policy.storage))
+      return;
+    NumericClass numericClass = node.getNumericClass();
+    Ruling ruling = policy.decide(node, numericClass);
+    rules[node] = {text(ruling.rule), numericClass, ruling.decision, ruling.named, node.getDomain().empty()};
+  });
+}
+
+void NodeGraph::forEachOp(llvm::function_ref<void(Operation *)> visit) const {
+  func::FuncOp(main).getBody().walk<WalkOrder::PreOrder>(visit);
+}
+
+bool NodeGraph::isTailUser(Operation *user) const {
+  Operation *reader = user->hasTrait<OpTrait::IsTerminator>() ? user->getParentOp() : user;
+  return isa<func::FuncOp>(reader) || tail.contains(reader);
+}
+
+/// Nodes from which only results of the graph are made, without a contraction on the way; in branches too.
+void NodeGraph::findTail(Block &block) {
+  for (Operation &op : llvm::reverse(block)) {
+    auto node = dyn_cast<onnx::NodeOp>(op);
+    bool isBranch = node && node.getDomain().empty() && node.getOpType() == "If";
+    if (!node || node.use_empty() || (!node.getBodies().empty() && !isBranch) ||
+        node.getNumericClass() == NumericClass::Contraction ||
+        !llvm::all_of(node->getUsers(), [&](Operation *user) { return isTailUser(user); }))
+      continue;
+    tail.insert(node);
+    for (Region &body : node.getBodies())
+      findTail(body.front());
+  }
+}
+
+// ---- flow
+
+RangeTransfer NodeGraph::transferOf(OpResult result) const {
+  auto found = rules.find(result.getOwner());
+  if (found == rules.end() || found->second.numericClass == NumericClass::Pinned || pins.contains(result.getOwner()))
+    return RangeTransfer::none();
+  const NodeRules &node = found->second;
+  bool expands = node.numericClass == NumericClass::RangeExpanding || node.numericClass == NumericClass::Reduction;
+  RangeTransfer transfer;
+  if (node.decision == Decision::narrow)
+    transfer.makes.narrowed = true;
+  else if (node.decision == Decision::wide)
+    transfer.makes.ranged = expands;
+  else
+    transfer = RangeTransfer::identity();
+  if (!node.takesNarrow) // wide whatever the rules say
+    transfer.makes.narrowed = transfer.passes.narrowed = false;
+  return transfer;
+}
+
+RangeFact NodeGraph::entryOf(BlockArgument argument) const {
+  return {/*ranged=*/!isa<func::FuncOp>(argument.getOwner()->getParentOp()), false};
+}
+
+/// A body yields as many values as its node has results, after the condition of a loop.
+SmallVector<Value> NodeGraph::bodyEnds(OpResult result) const {
+  SmallVector<Value> ends;
+  auto node = dyn_cast<onnx::NodeOp>(result.getOwner());
+  for (Region &body : node ? node.getBodies() : MutableArrayRef<Region>()) {
+    OperandRange yielded = body.front().getTerminator()->getOperands();
+    size_t count = std::min<size_t>(node.getNumResults(), yielded.size()), index = result.getResultNumber();
+    if (index < count)
+      ends.push_back(yielded[yielded.size() - count + index]);
+  }
+  return ends;
+}
+
+// ---- constants
+
+/// Magnitudes of the constant that `value` is, if it has up to `limit` elements.
+std::optional<Magnitudes> NodeGraph::magnitudesOf(Value value, int64_t limit) {
+  Operation *op = value.getDefiningOp();
+  auto type = dyn_cast<RankedTensorType>(value.getType());
+  if (!onnx::isConstant(op, policy.storage) || (type && type.hasStaticShape() && type.getNumElements() > limit))
+    return std::nullopt;
+  auto [known, isNew] = constants.try_emplace(op);
+  if (!isNew)
+    return known->second;
+  if (onnx::isExternal(op) && !files)
+    files.emplace();
+  return known->second = mpt::magnitudesOf(onnx::contentsOf(op), files ? &*files : nullptr);
+}
+
+static APFloat rounded(float value, Type type) {
+  bool loses;
+  APFloat number(value);
+  number.convert(cast<FloatType>(type).getFloatSemantics(), APFloat::rmNearestTiesToEven, &loses);
+  return number;
+}
+
+/// True when rounding `value`, if it is a small constant, would push an element over or under the narrow range.
+bool NodeGraph::leavesRange(Value value) {
+  std::optional<Magnitudes> found = magnitudesOf(value, kReadElements);
+  return found && (!rounded(found->largest, policy.storage).isFinite() ||
+                   (found->smallest != 0 && rounded(found->smallest, policy.storage).isZero()));
+}
+
+/// True where a constant of a contraction has elements beyond the narrow range, or a matrix none that is normal there.
+bool NodeGraph::losesWeight(Value value) {
+  std::optional<Magnitudes> found = magnitudesOf(value, std::numeric_limits<int64_t>::max());
+  if (!found)
+    return false;
+  auto type = dyn_cast<RankedTensorType>(value.getType());
+  const llvm::fltSemantics &semantics = cast<FloatType>(policy.storage).getFloatSemantics();
+  return !rounded(found->largest, policy.storage).isFinite() ||
+         (type && type.getRank() >= 2 && found->largest != 0 &&
+          found->largest < APFloat::getSmallestNormalized(semantics).convertToDouble());
+}
+
+/// True where one result is made of more elements than the narrow type tells apart: the file does not say in which type
+/// the operator sums them.
+bool NodeGraph::sumsBeyondPrecision(onnx::NodeOp node, NumericClass numericClass) const {
+  if (numericClass == NumericClass::Contraction || node.getInputs().empty() || node.getNumResults() == 0)
+    return false;
+  auto from = dyn_cast<RankedTensorType>(node.getInputs()[0].getType());
+  auto to = dyn_cast<RankedTensorType>(node.getResult(0).getType());
+  if (!from || !to)
+    return false;
+  auto elements = [](RankedTensorType type) {
+    double product = 1;
+    for (int64_t extent : type.getShape())
+      product *= static_cast<double>(extent == ShapedType::kDynamic ? kUnknownExtent : extent);
+    return product;
+  };
+  unsigned precision = APFloat::semanticsPrecision(cast<FloatType>(policy.storage).getFloatSemantics());
+  return elements(from) > std::ldexp(elements(to), static_cast<int>(precision));
+}
+
+// ---- labels
+
+std::optional<OpLabels> NodeGraph::label(Operation *op, RangeFact in, CastPlacement &placement) {
+  if (op->hasTrait<OpTrait::IsTerminator>()) {
+    use(op, SmallVector<Label, 4>(op->getNumOperands(), kWide), placement);
+    return std::nullopt;
+  }
+  auto found = rules.find(op);
+  if (found == rules.end()) { // a constant
+    // What a caller may override has the type of the graph's interface.
+    produce(op->getResult(0), onnx::isOverridable(op) ? kWide : kEither, placement);
+    return std::nullopt;
+  }
+  auto node = cast<onnx::NodeOp>(op);
+  for (Region &body : node.getBodies())
+    for (BlockArgument argument : body.getArguments())
+      produce(argument, kWide, placement);
+  if (llvm::none_of(llvm::concat<const Type>(op->getOperandTypes(), op->getResultTypes()), onnx::isFloat32Tensor))
+    return std::nullopt;
+  OpLabels labels = labelNode(node, found->second, in, placement);
+  use(op, labels.operands, placement);
+  for (auto [result, label] : llvm::zip_equal(op->getResults(), labels.results))
+    produce(result, label, placement);
+  // The model's own casts: where the operand is narrow they vanish, and readers of a widened value may read what was
+  // widened.
+  Type wide = Float32Type::get(op->getContext());
+  if (onnx::isCast(node, wide, policy.storage))
+    placement.use(op->getOperand(0), kNarrow);
+  if (onnx::isCast(node, policy.storage, wide))
+    produce(op->getResult(0), kEither, placement);
+  return labels;
+}
+
+void NodeGraph::produce(Value value, Label label, CastPlacement &placement) const {
+  if (isDecidable(value.getType()))
+    placement.produce(value, label, {castBytes(value.getType())});
+}
+
+void NodeGraph::use(Operation *op, ArrayRef<Label> labels, CastPlacement &placement) const {
+  for (auto [value, label] : llvm::zip_equal(op->getOperands(), labels))
+    if (label != kEither && isDecidable(value.getType()))
+      placement.use(value, label);
+}
+
+OpLabels NodeGraph::labelNode(onnx::NodeOp node, const NodeRules &rules, RangeFact in, CastPlacement &placement) {
+  NodeTypes types = onnx::nodeTypes(node, policy.storage);
+  bool isPinned = rules.numericClass == NumericClass::Pinned;
+  SmallVector<Label, 4> groups(types.groups, kWide);
+  std::string rule = "the operator takes no narrow type here";
+  if (types.main != NodeTypes::kFixed)
+    groups[types.main] = mainLabel(node, rules, in, rule, placement);
+  if (rules.numericClass == NumericClass::Contraction && types.main >= 0)
+    llvm::fill(groups, groups[types.main]);
+  SmallVector<std::pair<unsigned, Label>> ownLabels;
+  for (unsigned i = 0; i < node->getNumOperands(); ++i) {
+    std::optional<Ruling> own = policy.decideOperand(node, i);
+    int group = types.operands[i];
+    if (!own || own->decision == Decision::follow || isPinned || pins.contains(node) || group == NodeTypes::kFixed ||
+        !isDecidable(node->getOperand(i).getType()))
+      continue;
+    Label label = own->decision == Decision::wide ? kWide : kNarrow;
+    if (group == NodeTypes::kAny)
+      ownLabels.emplace_back(i, label);
+    else
+      groups[group] = label; // operands of one type obey together
+    rule += "; " + own->rule;
+  }
+  // Executors of nodes that stay as they are know the types that these had.
+  Label any = isPinned ? kWide : kEither;
+  auto labelsOf = [&](ArrayRef<int> slots) {
+    SmallVector<Label, 4> labels;
+    for (int group : slots)
+      labels.push_back(group >= 0 ? groups[group] : group == NodeTypes::kAny ? any : kWide);
+    return labels;
+  };
+  OpLabels labels{node, labelsOf(types.operands), labelsOf(types.results), text(rule), Type(), Type(), false};
+  for (auto [i, label] : ownLabels)
+    labels.operands[i] = label;
+  return labels;
+}
+
+/// The label of the type that a node's data have. The first ground that applies decides.
+Label NodeGraph::mainLabel(onnx::NodeOp node, const NodeRules &rules, RangeFact in, std::string &rule,
+                           CastPlacement &placement) {
+  if (rule = whyWideByRule(node, rules); !rule.empty())
+    return kWide;
+  MeasuredNodes::Choice choice = measured.choose(node);
+  std::string given = rules.rule.str();
+  std::string withMeasurement = given + (choice.text.empty() ? "" : "; " + choice.text);
+  rule = withMeasurement;
+  if (!choice.fits && !rules.named)
+    return kWide;
+  if (rules.decision == Decision::narrow) {
+    if (rules.named || llvm::none_of(node.getInputs(), [&](Value value) { return losesWeight(value); }))
+      return kNarrow;
+    rule = given + ": a constant is outside the narrow type's range";
+    return kWide;
+  }
+  if (std::string why = whyFollowerIsWide(node, rules, in, choice.known); !why.empty()) {
+    rule = given + why;
+    return kWide;
+  }
+  rule += "; fewest cast bytes";
+  FreeLabel properties;
+  properties.exact = rules.numericClass == NumericClass::Movement;
+  return placement.addFree(properties);
+}
+
+std::string NodeGraph::whyWideByRule(onnx::NodeOp node, const NodeRules &rules) {
+  Ruling ruling = rules.ruling();
+  if (auto pin = pins.find(node); pin != pins.end())
+    return pinnedRule(pin->second, ruling);
+  if (rules.numericClass == NumericClass::Pinned)
+    return asksForNarrow(ruling) ? pinnedRule("pinned: computes in f32", ruling) : ruling.rule;
+  if (ruling.decision == Decision::wide)
+    return ruling.rule;
+  return indices.contains(node) && !ruling.named ? "an index is made of it" : "";
+}
+
+std::string NodeGraph::whyFollowerIsWide(onnx::NodeOp node, const NodeRules &rules, RangeFact in, bool knowsRange) {
+  if (tail.contains(node))
+    return ": only results of the graph depend on it";
+  if (llvm::any_of(node.getInputs(), [&](Value value) { return leavesRange(value); }))
+    return ": a constant is outside the narrow type's range";
+  if (rules.numericClass != NumericClass::Movement && sumsBeyondPrecision(node, rules.numericClass))
+    return ": sums more values than the narrow type counts";
+  return whyFlowKeepsWide(rules.numericClass, in, knowsRange).str();
+}
+
+// ---- cost
+
+int64_t NodeGraph::castBytes(Type type) const {
+  int64_t elements = 1;
+  auto ranked = dyn_cast<RankedTensorType>(type);
+  for (int64_t extent : ranked ? ranked.getShape() : ArrayRef<int64_t>{})
+    if (__builtin_mul_overflow(elements, extent == ShapedType::kDynamic ? kUnknownExtent : extent, &elements))
+      return int64_t(1) << 40;
+  int64_t each = (32 + policy.storage.getIntOrFloatBitWidth()) / 8;
+  return std::min(std::max<int64_t>(elements, 0), (int64_t(1) << 40) / each) * each;
+}
+
+// One unit breaks ties: of cuts that cost the same, exact ops go narrow and rounding ops stay wide. A byte outweighs
+// the ties of a thousand nodes, or of a million where bytes alone count.
+SmallVector<Trial> NodeGraph::trials() const {
+  return {{{1 << 10, cost.launchBytes << 10, /*weighsValues=*/false, /*breaksTies=*/true}},
+          {{1 << 20, 1 << 10, /*weighsValues=*/false, /*breaksTies=*/true}}};
+}
+
+int64_t mpt::solveNodes(func::FuncOp main, const Policy &policy, Placement placement, OpDecided decided,
+                        const CostModel &cost) {
+  NodeGraph view(main, policy, cost);
+  return solve(view, policy, placement, decided).cost.inEachStep;
+}

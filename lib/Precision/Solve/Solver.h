@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one solver, over any view of a graph.
+#ifndef MPT_LIB_PRECISION_SOLVE_SOLVER_H
+#define MPT_LIB_PRECISION_SOLVE_SOLVER_H
+
+#include "GraphView.h"
+
+#include "mpt/Precision/Solve.h"
+
+namespace mpt {
+
+/// What was decided beside the types that `decided` was told of.
+struct Solved {
+  Labelling narrow;
+  CastCost cost;
+};
+Solved solve(GraphView &view, const Policy &policy, Placement placement, OpDecided decided);
+
+} // namespace mpt
+
+#endif // MPT_LIB_PRECISION_SOLVE_SOLVER_H
