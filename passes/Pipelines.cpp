@@ -105,8 +105,10 @@ void buildFusion(OpPassManager &passes, const PipelineOptions &options) {
   // While softmax is whole. The checks of --debug-nonfinite want every value in memory.
   if (options.target == "cuda" && options.fuseAttention && !options.debugNonfinite)
     passes.addPass(createAttention());
+  // A decision of stage library that has to be taken here: GELU is whole only before composites are decomposed, and
+  // what GEMMs compute on the way is nothing for kernels.
   if (options.target == "cuda" && !options.debugNonfinite && !options.recomputeBytes)
-    passes.addPass(createChainProducts()); // before composites are taken apart
+    passes.addPass(createChainGemms());
   DecomposeOptions decompose;
   decompose.device = options.target == "cuda";
   passes.addPass(createDecompose(decompose));
@@ -131,6 +133,20 @@ void buildFusion(OpPassManager &passes, const PipelineOptions &options) {
   passes.addPass(createForm(form));
 }
 
+void buildLibrary(OpPassManager &passes, const PipelineOptions &options) {
+  bool device = options.target == "cuda";
+  passes.addPass(createSelectGemms());
+  FoldScalesOptions scales;
+  scales.alphaScales = device;
+  scales.operandScales = device && cuda::haveFloat8(options.arch);
+  scales.resultScales = !device;
+  passes.addPass(createFoldScales(scales));
+  // After the scales, which multiply sums that nothing was added to yet.
+  FoldEpiloguesOptions epilogues;
+  epilogues.biasThroughReshape = device;
+  passes.addPass(createFoldEpilogues(epilogues));
+}
+
 void buildMemory(OpPassManager &passes, const PipelineOptions &options) {
   BufferizeOptions bufferize;
   bufferize.nativeBf16 = cpu::hasFeature(options.mcpu, "avx512bf16");
@@ -147,7 +163,7 @@ void buildMemory(OpPassManager &passes, const PipelineOptions &options) {
 
 constexpr Phase phases[] = {
     {"import", buildImport}, {"training", buildTraining}, {"precision", buildPrecision},
-    {"fusion", buildFusion}, {"memory", buildMemory},
+    {"fusion", buildFusion}, {"library", buildLibrary},   {"memory", buildMemory},
 };
 
 } // namespace

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // --fusion-widen-operands: 8-bit operands that no library call takes become FP16 where they are made.
+#include "mpt/Dialect/Library/LibraryDialect.h"
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Fusion/Backward.h"
 #include "mpt/Interfaces/FusionRole.h"
 #include "mpt/Interfaces/GemmLike.h"
-#include "mpt/Memory/Bufferize.h"
 #include "passes/fusion/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -38,12 +38,16 @@ private:
   /// until then stays narrow.
   using Known = DenseMap<std::pair<Value, unsigned>, Value>;
 
+  static bool takesFloat8(MatMulOp matmul) {
+    return library::GemmOp::takesFloat8(tensorType(matmul.getA()), tensorType(matmul.getB()));
+  }
+
   void widen(func::FuncOp function) {
     DenseSet<Operation *> late = backwardOps(function);
     Known known;
     for (Operation &op : llvm::make_early_inc_range(function.getBody().front())) {
       auto matmul = dyn_cast<MatMulOp>(op);
-      if (!isa<GemmLike>(op) || (nativeFloat8 && matmul && memory::isNativeFloat8(matmul)))
+      if (!isa<GemmLike>(op) || (nativeFloat8 && matmul && takesFloat8(matmul)))
         continue;
       for (OpOperand &operand : op.getOpOperands())
         if (isNarrow(operand.get()))
