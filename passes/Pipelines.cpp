@@ -109,8 +109,10 @@ void buildFusion(OpPassManager &passes, const PipelineOptions &options, const Ca
   // While softmax is whole.
   if (target.calls.attention && joins)
     passes.addPass(createAttention());
+  // A decision of stage library that has to be taken here: GELU is whole only before composites are decomposed, and
+  // what GEMMs compute on the way is nothing for kernels.
   if (target.calls.chainedGemms && joins && !options.recomputeBytes)
-    passes.addPass(createChainProducts()); // before composites are taken apart
+    passes.addPass(createChainGemms());
   KernelCapabilities kernels = onGrids ? KernelCapabilities::ofThreadGrids() : KernelCapabilities();
   DecomposeOptions decompose;
   decompose.sharedSums = kernels.sharedSums;
@@ -140,6 +142,19 @@ void buildFusion(OpPassManager &passes, const PipelineOptions &options, const Ca
   passes.addPass(createForm(form));
 }
 
+void buildLibrary(OpPassManager &passes, const PipelineOptions &options, const Capabilities &target) {
+  passes.addPass(createSelectGemms());
+  FoldScalesOptions scales;
+  scales.alphaScales = target.calls.alphaScales;
+  scales.operandScales = target.isNative(Contraction::MatMul, 0, MPT_FLOAT8E4M3FN);
+  scales.resultScales = target.calls.resultScales;
+  passes.addPass(createFoldScales(scales));
+  // After the scales, which multiply sums that nothing was added to yet.
+  FoldEpiloguesOptions epilogues;
+  epilogues.biasThroughReshape = target.calls.biasThroughReshape;
+  passes.addPass(createFoldEpilogues(epilogues));
+}
+
 void buildMemory(OpPassManager &passes, const PipelineOptions &options, const Capabilities &target) {
   BufferizeOptions bufferize;
   bufferize.kernels = target.kernels == target::KernelModel::ThreadGrid ? "gpu" : "cpu";
@@ -154,7 +169,7 @@ void buildMemory(OpPassManager &passes, const PipelineOptions &options, const Ca
 
 constexpr Phase phases[] = {
     {"import", buildImport}, {"training", buildTraining}, {"precision", buildPrecision},
-    {"fusion", buildFusion}, {"memory", buildMemory},
+    {"fusion", buildFusion}, {"library", buildLibrary},   {"memory", buildMemory},
 };
 
 } // namespace

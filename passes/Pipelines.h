@@ -41,7 +41,7 @@ struct Phase {
   void build(mlir::OpPassManager &passes, const PipelineOptions &options) const;
 };
 
-/// All phases in order: import, training, precision, fusion, memory. (What follows, the target, writes files.)
+/// All phases in order: import, training, precision, fusion, library, memory. (What follows, the target, writes files.)
 llvm::ArrayRef<Phase> compilerPhases();
 
 /// The rewriting of a graph of ONNX nodes that goes back into a file; the other phases have no part in it.

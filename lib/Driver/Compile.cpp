@@ -166,6 +166,10 @@ private:
     return passes.run(*module);
   }
 
+  static ArrayRef<Phase> phasesFrom(StringRef first) {
+    return compilerPhases().drop_until([&](const Phase &phase) { return phase.name == first; });
+  }
+
   /// Phase fusion under a budget runs as often as it takes for the plan that follows it.
   bool fitsBudget(const Phase &phase) const {
     return options.memoryBudget && phase.name == "fusion" && options.to != "fusion";
@@ -179,9 +183,7 @@ private:
     for (int attempt = 0; attempt < maxPlans; ++attempt) {
       module = source->clone();
       OwningOpRef<ModuleOp> fused;
-      for (const Phase &phase : compilerPhases()) {
-        if (phase.name != "fusion" && phase.name != "memory")
-          continue;
+      for (const Phase &phase : phasesFrom("fusion")) {
         if (failed(runPhase(phase, wishes)))
           return failure();
         if (phase.name == "fusion")

@@ -144,7 +144,7 @@ std::optional<std::string> addReport(CompileOptions &options, StringRef value) {
   return std::nullopt;
 }
 
-constexpr StringLiteral phases = "import|training|precision|fusion|memory|target";
+constexpr StringLiteral phases = "import|training|precision|fusion|library|memory|target";
 
 /// What is written, and in which form.
 std::vector<Flag> productFlags() {

@@ -5,14 +5,12 @@
 using namespace mlir;
 using namespace mpt;
 
-static LogicalResult interpretInside(Operation *op, InterpreterFrame &frame, InterpreterFrame &inner) {
-  auto composite = dyn_cast<Decomposable>(op);
-  if (!composite)
-    return op->emitOpError() << "expected a decomposition";
+static LogicalResult interpretInside(Operation *op, InterpreterFrame &frame, InterpreterFrame &inner,
+                                     Expansion expand) {
   Block scratch;
   OpBuilder builder(op->getContext());
   builder.setInsertionPointToEnd(&scratch);
-  FailureOr<SmallVector<Value>> results = composite.decompose(builder);
+  FailureOr<SmallVector<Value>> results = expand(builder);
   if (failed(results))
     return failure();
   inner.keep(*results);
@@ -23,14 +21,24 @@ static LogicalResult interpretInside(Operation *op, InterpreterFrame &frame, Int
   return success();
 }
 
-LogicalResult mpt::interpretDecomposition(Operation *op, InterpreterFrame &frame) {
+static FailureOr<SmallVector<Value>> decompose(Operation *op, OpBuilder &builder) {
+  if (auto composite = dyn_cast<Decomposable>(op))
+    return composite.decompose(builder);
+  return op->emitOpError() << "expected a decomposition";
+}
+
+LogicalResult mpt::interpretExpansion(Operation *op, InterpreterFrame &frame, Expansion expand) {
   InterpreterFrame inner(frame, /*isolated=*/false);
-  return interpretInside(op, frame, inner);
+  return interpretInside(op, frame, inner, expand);
+}
+
+LogicalResult mpt::interpretDecomposition(Operation *op, InterpreterFrame &frame) {
+  return interpretExpansion(op, frame, [&](OpBuilder &builder) { return decompose(op, builder); });
 }
 
 LogicalResult mpt::interpretRounded(Operation *op, InterpreterFrame &frame) {
   InterpreterFrame inner(frame, EvaluationMode::Exact);
-  return interpretInside(op, frame, inner);
+  return interpretInside(op, frame, inner, [&](OpBuilder &builder) { return decompose(op, builder); });
 }
 
 static LogicalResult interpretFusion(FusionOp op, InterpreterFrame &frame) {

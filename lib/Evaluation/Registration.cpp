@@ -4,6 +4,7 @@
 
 #include "Rules.h"
 
+#include "mpt/Dialect/Library/LibraryDialect.h"
 #include "mpt/Dialect/RT/RTDialect.h"
 
 using namespace mlir;
@@ -28,5 +29,6 @@ void mpt::registerEvaluationModels(DialectRegistry &registry) {
     attachFusionRules(context);
   });
   registry.addExtension(+[](MLIRContext *context, train::TrainDialect *) { attachTrainRules(context); });
+  registry.addExtension(+[](MLIRContext *context, library::LibraryDialect *) { attachGemmRules(context); });
   registry.addExtension(+[](MLIRContext *context, rt::RTDialect *) { attachAttentionRules(context); });
 }

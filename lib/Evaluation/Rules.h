@@ -10,6 +10,10 @@
 
 namespace mpt {
 
+/// Builds core ops in the place of an op; one value a result.
+using Expansion = llvm::function_ref<llvm::FailureOr<llvm::SmallVector<mlir::Value>>(mlir::OpBuilder &)>;
+/// Meaning by other ops: builds them in a scratch block and runs that.
+llvm::LogicalResult interpretExpansion(mlir::Operation *op, InterpreterFrame &frame, Expansion expand);
 /// Meaning by decomposition: builds it in a scratch block and runs that.
 llvm::LogicalResult interpretDecomposition(mlir::Operation *op, InterpreterFrame &frame);
 /// The same, rounded as the types say in oracle mode too: for arithmetic that finds powers of two by rounding.
@@ -74,6 +78,7 @@ void attachOptimizerRules(mlir::MLIRContext *context);
 void attachFusionRules(mlir::MLIRContext *context);
 void attachTrainRules(mlir::MLIRContext *context);
 void attachScaleRules(mlir::MLIRContext *context);
+void attachGemmRules(mlir::MLIRContext *context);
 void attachAttentionRules(mlir::MLIRContext *context);
 
 } // namespace mpt

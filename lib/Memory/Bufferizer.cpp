@@ -153,11 +153,6 @@ static bool isBundle(FusionOp fusion) {
 }
 
 LogicalResult Bufferizer::lowerFusion(FusionOp fusion) {
-  if (hasAttr<MPTDialect::EpilogueAttrHelper>(fusion)) {
-    if (!buffer(fusion.getOutputs()[0]))
-      return fusion.emitOpError() << "expected a product before it whose call makes it";
-    return success();
-  }
   if (lowerAsView(fusion))
     return success();
   Location loc = fusion.getLoc();
@@ -267,7 +262,7 @@ LogicalResult Bufferizer::lower(Operation *op) {
       .Case<ReshapeOp, TransposeOp, SliceOp>([&](Operation *op) { return lowerView(op); })
       .Case<ConcatOp>([&](ConcatOp concat) { return lowerConcat(concat); })
       .Case<FusionOp>([&](FusionOp fusion) { return lowerFusion(fusion); })
-      .Case<MatMulOp>([&](MatMulOp matmul) { return lowerMatMul(matmul); })
+      .Case<library::GemmOp>([&](library::GemmOp gemm) { return lowerGemm(gemm); })
       .Case<ConvOp>([&](ConvOp conv) { return lowerConv(conv, 0, conv.getX(), conv.getW(), conv.getY()); })
       .Case<ConvBackwardDataOp>(
           [&](ConvBackwardDataOp conv) { return lowerConv(conv, 1, conv.getY(), conv.getW(), conv.getDy()); })
@@ -278,8 +273,8 @@ LogicalResult Bufferizer::lower(Operation *op) {
       .Case<rt::ChannelSumsOp>([](Operation *) { return success(); }) // with their convolution
       .Case<func::ReturnOp>([&](func::ReturnOp op) { return finish(op); })
       .Default([](Operation *op) {
-        return op->emitOpError() << "expected a library call, a view or a fusion; run the fusion passes before "
-                                    "--memory-bufferize";
+        return op->emitOpError() << "expected a library call, a view or a fusion; run the passes of fusion and library "
+                                    "before --memory-bufferize";
       });
 }
 

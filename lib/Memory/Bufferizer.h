@@ -3,10 +3,10 @@
 #ifndef MPT_MEMORY_BUFFERIZER_H
 #define MPT_MEMORY_BUFFERIZER_H
 
-#include "Epilogue.h"
 #include "Kernels.h"
 #include "Statistics.h"
 
+#include "mpt/Dialect/Library/LibraryDialect.h"
 #include "mpt/Dialect/RT/RTDialect.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
 #include "mpt/Memory/Orders.h"
@@ -17,7 +17,6 @@ class Bufferizer {
 public:
   Bufferizer(mlir::func::FuncOp source, KernelTable &kernels, const BufferizeOptions &options)
       : source(source), kernels(kernels), options(options),
-        epilogues(foldEpilogues(source, options.device, options.nativeFloat8)),
         gathered(options.device ? gatherSums(source) : ChannelSums()), orders(source), builder(source) {}
 
   /// Replaces the source function by its form on buffers.
@@ -70,10 +69,15 @@ private:
                     mlir::Value target) const;
   mlir::Value stateBuffer(mlir::FlatSymbolRefAttr state, mlir::RankedTensorType type, mlir::Location loc);
 
-  // Library calls (Products.cpp).
-  /// A dense buffer of what a product's call makes of `tensor`, in `shape`.
-  mlir::Value chained(mlir::Location loc, mlir::Value tensor, llvm::ArrayRef<int64_t> shape);
-  llvm::LogicalResult lowerMatMul(MatMulOp matmul);
+  // GEMMs (Gemm.cpp).
+  /// A dense row-major buffer for `tensor`, a result of a library call: where it is wanted if that is one.
+  mlir::Value denseResult(mlir::Value tensor);
+  /// Buffers of a and b in types and strides that the runtime takes.
+  llvm::FailureOr<std::pair<mlir::Value, mlir::Value>> gemmOperands(library::GemmOp gemm);
+  /// Where `gemm` writes its result; `flipped` where the transposes are to be multiplied in the other order.
+  mlir::Value gemmResult(library::GemmOp gemm, bool &flipped);
+  llvm::LogicalResult lowerGemm(library::GemmOp gemm);
+  // Convolutions (Convolution.cpp).
   llvm::LogicalResult lowerConv(mlir::Operation *op, int64_t kind, mlir::Value x, mlir::Value w, mlir::Value y);
 
   // Attention (Attention.cpp).
@@ -86,7 +90,6 @@ private:
   mlir::func::FuncOp source, target;
   KernelTable &kernels;
   const BufferizeOptions &options;
-  llvm::DenseMap<mlir::Operation *, Epilogue> epilogues; // of products; taken out of fusions before anything else
   ChannelSums gathered;
   Orders orders;
   mlir::OpBuilder builder;

@@ -35,8 +35,8 @@ void Bufferizer::findDestinations() {
   auto add = [&](OpOperand &use) {
     Destination destination{{}, &use};
     Value value = producerOf(use, destination.views);
-    if (isa_and_nonnull<FusionOp, MatMulOp, ConvOp, ConvBackwardDataOp, ConvBackwardWeightsOp, ConcatOp, rt::AttendOp,
-                        rt::AttendGradientOp>(value.getDefiningOp()))
+    if (isa_and_nonnull<FusionOp, library::GemmOp, ConvOp, ConvBackwardDataOp, ConvBackwardWeightsOp, ConcatOp,
+                        rt::AttendOp, rt::AttendGradientOp>(value.getDefiningOp()))
       destinations[value].push_back(std::move(destination));
   };
   // States first: a copy of a parameter costs more than one of an output.

@@ -2,6 +2,7 @@
 // Decides dimension orders: consumers' wishes flow backward, then producers choose in program order.
 #include "mpt/Memory/Orders.h"
 
+#include "mpt/Dialect/Library/LibraryDialect.h"
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/RT/RTDialect.h"
 
@@ -127,11 +128,11 @@ void Orders::decide(Operation *op) {
         else if (const Order *order = known(concat.getInputs().front()))
           orders[concat.getY()] = Order(*order);
       })
-      .Case<MatMulOp>([&](MatMulOp matmul) {
-        // The product writes rows of unit stride, in any order of the other dimensions.
-        auto it = wishes.find(matmul.getY());
-        if (it != wishes.end() && it->second.order.back() == rankOf(matmul.getY()) - 1)
-          orders[matmul.getY()] = it->second.order;
+      .Case<library::GemmOp>([&](library::GemmOp gemm) {
+        // A GEMM writes rows of unit stride, in any order of the other dimensions.
+        auto it = wishes.find(gemm.getD());
+        if (it != wishes.end() && it->second.order.back() == rankOf(gemm.getD()) - 1)
+          orders[gemm.getD()] = it->second.order;
       })
       .Case<rt::AttendOp, rt::AttendGradientOp>([&](Operation *attend) {
         for (Value result : attend->getResults())

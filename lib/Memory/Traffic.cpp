@@ -33,12 +33,6 @@ bool isFree(Operation *op) {
          fusion.getBody().front().getOperations().size() <= 2;
 }
 
-/// `op` as a kernel; null for library calls, and for what they make on the way.
-FusionOp kernelOf(Operation *op) {
-  auto fusion = dyn_cast_or_null<FusionOp>(op);
-  return fusion && !hasAttr<MPTDialect::EpilogueAttrHelper>(fusion) ? fusion : FusionOp();
-}
-
 /// One result's elements do not fit into one multiprocessor.
 bool needsGrid(ReduceOp op) {
   auto type = cast<RankedTensorType>(op.getX().getType());
@@ -139,7 +133,7 @@ void Bounds::follow(Value root, Value value, int64_t bytes) {
       follow(root, shown, isa<ConcatOp>(op) ? bytes : std::min(bytes, bytesOf(shown)));
       continue;
     }
-    FusionOp fusion = kernelOf(op);
+    auto fusion = dyn_cast_or_null<FusionOp>(op);
     if (!fusion) {
       values[root].leaves = true;
       continue;
@@ -158,7 +152,7 @@ void Bounds::follow(Value root, Value value, int64_t bytes) {
 /// What reads `value` cannot share a kernel with what made it.
 bool Bounds::isCutBehind(Value value, bool withSums) {
   Operation *op = value.getDefiningOp();
-  FusionOp fusion = kernelOf(op);
+  auto fusion = dyn_cast_or_null<FusionOp>(op);
   if (!fusion)
     return op && op->getNumOperands() != 0;
   llvm::DenseMap<Value, bool> known;
@@ -189,7 +183,7 @@ int64_t Bounds::solve(bool withSums) {
   }
   int64_t bytes = 0;
   for (auto &[value, users] : values) {
-    FusionOp maker = kernelOf(value.getDefiningOp());
+    auto maker = dyn_cast_or_null<FusionOp>(value.getDefiningOp());
     SmallVector<Reader> readers(users.fusions);
     llvm::sort(readers, [](const Reader &a, const Reader &b) { return a.op < b.op; });
     if (maker)

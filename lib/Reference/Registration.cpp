@@ -5,6 +5,7 @@
 #include "CheckRules.h"
 
 #include "mpt/Dialect/Check/CheckDialect.h"
+#include "mpt/Dialect/Library/LibraryDialect.h"
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/RT/RTDialect.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
@@ -21,6 +22,7 @@ void mpt::registerReferenceModels(DialectRegistry &registry) {
 }
 
 void mpt::registerReferenceDialects(DialectRegistry &registry) {
-  registry.insert<MPTDialect, train::TrainDialect, check::CheckDialect, rt::RTDialect, func::FuncDialect>();
+  registry.insert<MPTDialect, train::TrainDialect, check::CheckDialect, library::LibraryDialect, rt::RTDialect,
+                  func::FuncDialect>();
   registerReferenceModels(registry);
 }

@@ -3,9 +3,8 @@
 #include "Program.h"
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
-#include "mpt/Dialect/RT/RTDialect.h"
+#include "mpt/Dialect/RT/AbiWords.h"
 #include "mpt/Memory/Bufferize.h"
-#include "mpt/Memory/Descriptors.h"
 #include "mpt/Memory/Layout.h"
 
 #include "llvm/ADT/TypeSwitch.h"
@@ -49,7 +48,7 @@ std::string shapeOf(Value memref) {
 }
 
 CallInfo callOf(rt::GemmOp gemm) {
-  mpt_gemm_desc d = memory::describe(gemm);
+  mpt_gemm_desc d = rt::describe(gemm);
   CallInfo call;
   llvm::raw_string_ostream out(call.what);
   int64_t batch = d.batch0 * d.batch1;
@@ -61,10 +60,10 @@ CallInfo callOf(rt::GemmOp gemm) {
       << typeOf(gemm.getB()).getElementType() << " -> " << typeOf(gemm.getD()).getElementType();
   if (d.flags)
     out << " epilogue " << d.flags;
-  if (!gemm.getScales().empty())
+  if (!gemm.getOperandScales().empty())
     out << " scaled";
   if (gemm.getAux())
-    out << (d.flags & MPT_GEMM_KEEP ? " kept " : " at ") << typeOf(gemm.getAux()).getElementType();
+    out << (gemm.getForm().getKeep() ? " kept " : " at ") << typeOf(gemm.getAux()).getElementType();
   if (gemm.getSums())
     out << " sums " << typeOf(gemm.getSums()).getElementType();
   call.flops = 2 * batch * d.m * d.n * d.k;
@@ -74,7 +73,7 @@ CallInfo callOf(rt::GemmOp gemm) {
 
 CallInfo callOf(rt::ConvOp conv) {
   static const char *kinds[] = {"conv", "conv backward data", "conv backward weights"};
-  mpt_conv_desc d = memory::describe(conv, false);
+  mpt_conv_desc d = rt::describe(conv, false);
   CallInfo call;
   call.what = std::string(kinds[d.kind]) + " x " + shapeOf(conv.getX()) + " w " + shapeOf(conv.getW()) + " y " +
               shapeOf(conv.getY()) +
@@ -91,7 +90,7 @@ CallInfo callOf(rt::ConvOp conv) {
 }
 
 template <typename Op> CallInfo attentionCall(Op op, StringRef what, int64_t products) {
-  mpt_attention_desc d = memory::describe(op);
+  mpt_attention_desc d = rt::describe(op);
   CallInfo call;
   call.what = (what + " q" + shapeOf(op.getQ()) + " k" + shapeOf(op.getK()) + " v" + shapeOf(op.getV())).str() +
               (op.getBias() ? " bias" : "") + (op.getCausal() ? " causal" : "");

@@ -3,9 +3,8 @@
 #include "Program.h"
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
-#include "mpt/Dialect/RT/RTDialect.h"
+#include "mpt/Dialect/RT/AbiWords.h"
 #include "mpt/Memory/Bufferize.h"
-#include "mpt/Memory/Descriptors.h"
 #include "mpt/Memory/Layout.h"
 
 #include "llvm/ADT/TypeSwitch.h"
@@ -150,24 +149,26 @@ private:
           return success();
         })
         .Case<rt::GemmOp>([&](rt::GemmOp op) {
-          auto *desc = descriptor(module, memory::describe(op));
-          SmallVector<llvm::Value *> operands{
-              site(), desc, pointer(op.getA()), pointer(op.getB()), pointer(op.getBias()), pointer(op.getD())};
-          for (Value scale : op.getScales())
+          Value vector = op.getBias() ? op.getBias() : op.getScale();
+          SmallVector<llvm::Value *> operands{site(),
+                                              descriptor(module, rt::describe(op)),
+                                              pointer(op.getA()),
+                                              pointer(op.getB()),
+                                              pointer(vector),
+                                              pointer(op.getD())};
+          for (Value scale : op.getOperandScales())
             operands.push_back(pointer(scale));
-          constexpr int64_t chained = MPT_GEMM_GELU_TANH | MPT_GEMM_KEEP | MPT_GEMM_RELU_GRADIENT |
-                                      MPT_GEMM_GELU_TANH_GRADIENT | MPT_GEMM_SUM_A | MPT_GEMM_SUM_B | MPT_GEMM_SUM_D;
-          if (onDevice && (op.getFlags() & chained)) {
+          if (onDevice && rt::isChained(op)) {
             operands.resize(8, pointer(Value()));
             operands.append({pointer(op.getAux()), pointer(op.getSums())});
             library("gemm_chained", operands);
             return success();
           }
-          library(op.getScales().empty() ? "gemm" : "gemm_scaled", operands);
+          library(op.getOperandScales().empty() ? "gemm" : "gemm_scaled", operands);
           return success();
         })
         .Case<rt::ConvOp>([&](rt::ConvOp op) {
-          mpt_conv_desc value = memory::describe(op, false);
+          mpt_conv_desc value = rt::describe(op, false);
           value.workspace_bytes = 0;
           if (op.getWorkspace())
             value.workspace_bytes = memory::spanBytes(cast<MemRefType>(op.getWorkspace().getType()));
@@ -189,7 +190,7 @@ private:
         })
         .Case<rt::AttentionOp, rt::AttentionGradientOp>([&](auto op) {
           SmallVector<llvm::Value *> operands{site(),
-                                              descriptor(module, memory::describe(op)),
+                                              descriptor(module, rt::describe(op)),
                                               pointer(op.getQ()),
                                               pointer(op.getK()),
                                               pointer(op.getV()),
@@ -243,7 +244,7 @@ private:
         continue;
       mpt_check_desc desc{};
       desc.call = static_cast<int64_t>(info.calls.size());
-      desc.dtype = memory::runtimeType(type.getElementType());
+      desc.dtype = rt::runtimeType(type.getElementType());
       desc.flags = launch && launch.getInfinite() ? MPT_CHECK_INFINITIES_MEANT : 0;
       desc.rank = dense ? 1 : rank;
       for (int64_t i = 0; i < desc.rank; ++i) {

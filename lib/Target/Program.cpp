@@ -3,8 +3,8 @@
 #include "Program.h"
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
+#include "mpt/Dialect/RT/AbiWords.h"
 #include "mpt/Memory/Bufferize.h"
-#include "mpt/Memory/Descriptors.h"
 #include "mpt/Memory/Layout.h"
 #include "mpt/Memory/Plan.h"
 
@@ -22,7 +22,7 @@ namespace {
 LogicalResult describe(Operation *at, ShapedType type, TensorInfo &info) {
   info.shape.assign(type.getShape().begin(), type.getShape().end());
   info.element = type.getElementType();
-  info.dtype = memory::runtimeType(info.element);
+  info.dtype = rt::runtimeType(info.element);
   if (!info.dtype)
     return at->emitOpError() << "expected an element type that the runtime knows for '" << info.name << "', got "
                              << info.element;

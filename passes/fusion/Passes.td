@@ -43,32 +43,6 @@ def Attention : Pass<"fusion-attention", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mpt::MPTDialect", "::mpt::rt::RTDialect"];
 }
 
-def ChainProducts : Pass<"fusion-chain-products", "::mlir::ModuleOp"> {
-  let summary = "for a GPU: activations, their gradients and bias gradients that calls of products make on the way";
-  let description = [{
-    In: core ops after fusion-lower-train. Out: a tanh-GELU behind a 16-bit product and its bias, its gradient behind the product
-    that makes it, and sums down the columns of a 16-bit matrix that a product reads along them are `mpt.fusion`s with
-    `mpt.epilogue`, the flags of mpt_cuda_gemm_chained: bufferization gives them to the product, which is their first operand or, for
-    sums, their second. Every other pass leaves them alone. What is kept of an activation is the sum before it.
-
-    An activation is taken where products alone read it, and its gradient where the activation was; a sum where no kernel passes
-    over the matrix anyway. cuBLASLt stores sums in the type of the product: where FP32 is wanted of a 16-bit product,
-    that has to be read by conversions to FP32 alone and becomes FP32 itself, if it is small beside the matrix. FP32 matrices
-    keep the FP64 sums of kernels. The product is not rounded before the activation; nor before conversion to FP32.
-
-    ```mlir
-    %s = mpt.reduce sum %dy {axes = array<i64: 0>} : (tensor<8192x64xbf16>) -> tensor<64xf32>
-    %w = mpt.matmul %dy, %x {transpose_a = true} : (tensor<8192x64xbf16>, tensor<8192x32xbf16>) -> tensor<64x32xbf16>
-    %d = mpt.cast %w : tensor<64x32xbf16> to tensor<64x32xf32>
-    // becomes
-    %d = mpt.matmul %dy, %x {transpose_a = true} : (tensor<8192x64xbf16>, tensor<8192x32xbf16>) -> tensor<64x32xf32>
-    %s = mpt.fusion(%dy, %d) {mpt.epilogue = 1024 : i64} : (tensor<8192x64xbf16>, tensor<64x32xf32>) -> tensor<64xf32> {...}
-    ```
-  }];
-  let statistics = [Statistic<"numChained", "chained", "fusions that calls of products make">];
-  let dependentDialects = ["::mpt::MPTDialect"];
-}
-
 def Decompose : Pass<"fusion-decompose", "::mlir::ModuleOp"> {
   let summary = "replace composites without a loop form by simpler ops; split long reductions in two stages";
   let description = [{

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // --fusion-widen-operands: 8-bit operands that no library call takes become FP16 where they are made.
+#include "mpt/Dialect/Library/LibraryDialect.h"
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Fusion/Backward.h"
 #include "mpt/Interfaces/FusionRole.h"
 #include "mpt/Interfaces/GemmLike.h"
-#include "mpt/Memory/Bufferize.h"
 #include "mpt/Support/Refusal.h"
 #include "passes/fusion/Passes.h"
 
@@ -41,6 +41,10 @@ private:
   /// until then stays narrow.
   using Known = DenseMap<std::pair<Value, unsigned>, Value>;
 
+  static bool takesFloat8(MatMulOp matmul) {
+    return library::GemmOp::takesFloat8(tensorType(matmul.getA()), tensorType(matmul.getB()));
+  }
+
   void widen(func::FuncOp function) {
     DenseSet<Operation *> late = backwardOps(function);
     Known known;
@@ -60,7 +64,7 @@ private:
   /// Whether the library multiplies the op's 8-bit operands as they are.
   bool isNative(Operation *op) const {
     auto matmul = dyn_cast<MatMulOp>(op);
-    if (!nativeFloat8 || !matmul || !memory::isNativeFloat8(matmul))
+    if (!nativeFloat8 || !matmul || !takesFloat8(matmul))
       return false;
     (void)(refuse(DEBUG_TYPE, op) << "not widened: expected operands that no library call takes, got 8-bit ones of a "
                                      "GEMM");

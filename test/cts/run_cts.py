@@ -121,10 +121,10 @@ class GpuSchedules(Cpu):
         fused, planned = f"{folder}/fused.mlir", f"{folder}/planned.mlir"
         self.mpt_opt(module, "--from=fusion", "--to=fusion", "--target=cuda", "-o", fused)
         for arch in filter(None, options.assemble.split(",") if ASSEMBLER else []):
-            self.passes(fused, "--memory-bufferize=kernels=gpu", f"--lowering-emit-ptx=arch={arch} file={folder}/{arch}.ptx",
+            self.passes(fused, *LIBRARY, "--memory-bufferize=kernels=gpu", f"--lowering-emit-ptx=arch={arch} file={folder}/{arch}.ptx",
                         "-o", os.devnull)
             assemble(f"{folder}/{arch}.ptx", arch)
-        self.passes(fused, "--memory-bufferize=kernels=gpu-on-cpu", "--memory-plan", "--memory-verify-plan", "-o", planned)
+        self.passes(fused, *LIBRARY, "--memory-bufferize=kernels=gpu-on-cpu", "--memory-plan", "--memory-verify-plan", "-o", planned)
         self.mpt_opt(planned, "--from=target", f"--mcpu={options.mcpu}", "--emit=library", "-o", f"{folder}/library")
         self.folder, self.trainer = folder, mpt.Trainer(f"{folder}/library")
 
@@ -155,6 +155,7 @@ class Cuda(Cpu):
             raise RuntimeError(violations)
 
 
+LIBRARY = ("--library-select-gemms", "--library-fold-scales=result-scales", "--library-fold-epilogues")
 ASSEMBLER = shutil.which("ptxas") or shutil.which("ptxas", path="/usr/local/cuda/bin")
 
 

@@ -26,8 +26,8 @@ def library(tmp_path_factory):
         pytest.skip("mpt-opt is not built")
     out = tmp_path_factory.mktemp("mlp")
     emit = f"--lowering-emit-library=out={out} runtime={build / 'lib' / 'libmpt_rt.so'}"
-    subprocess.run([build / "bin" / "mpt-opt", HERE / "Inputs" / "mlp.mlir", "--memory-bufferize", "--memory-plan",
-                    "--memory-verify-plan", emit, "-o", os.devnull], check=True)
+    subprocess.run([build / "bin" / "mpt-opt", HERE / "Inputs" / "mlp.mlir", "--library-select-gemms", "--library-fold-epilogues",
+                    "--memory-bufferize", "--memory-plan", "--memory-verify-plan", emit, "-o", os.devnull], check=True)
     return out
 
 

@@ -1,4 +1,4 @@
-// RUN: mpt-opt %s --memory-bufferize --memory-plan --memory-verify-plan | FileCheck %s
+// RUN: mpt-opt %s --library-select-gemms --library-fold-scales=result-scales --library-fold-epilogues --memory-bufferize --memory-plan --memory-verify-plan | FileCheck %s
 
 train.state parameter @w : tensor<4x8xf32> = dense<2.0> : tensor<4x8xf32>
 
@@ -44,7 +44,7 @@ func.func @shared(%a: tensor<4x8xf32>, %b: tensor<4x8xf32>) -> (tensor<4x8xf32>,
 
 // Bias and ReLU become the product's epilogue; in BF16 it rounds the product and the sum, as the ops do.
 // CHECK-LABEL: func.func @epilogue
-// CHECK: rt.gemm {{.*}} bias %{{.*}} {{.*}}flags = 3
+// CHECK: rt.gemm {{.*}} bias %{{.*}} {epilogue = #library.epilogue<activation = relu>}
 // CHECK-NOT: rt.launch
 // CHECK: return
 func.func @epilogue(%x: tensor<2x4xf32>, %w: tensor<4x8xf32>, %b: tensor<8xf32>) -> tensor<2x8xf32> {
@@ -61,7 +61,7 @@ func.func @epilogue(%x: tensor<2x4xf32>, %w: tensor<4x8xf32>, %b: tensor<8xf32>)
 // A number that an FP32 product is multiplied by before it is rounded to f16 is read by the product, through views; not
 // where the FP32 product has other readers.
 // CHECK-LABEL: func.func @scaled
-// CHECK: rt.gemm {{.*}} bias %{{.*}} : memref<f32{{.*}} into {{.*}}flags = 64 {{.*}}, memref<2x8xf16
+// CHECK: rt.gemm {{.*}} scale %{{.*}} : memref<f32> into {{.*}}, memref<2x8xf16
 // CHECK-NOT: rt.launch
 // CHECK: return
 func.func @scaled(%x: tensor<2x4xf16>, %w: tensor<4x8xf16>, %f: tensor<f32>) -> tensor<16xf16> {
@@ -77,7 +77,7 @@ func.func @scaled(%x: tensor<2x4xf16>, %w: tensor<4x8xf16>, %f: tensor<f32>) -> 
   return %r : tensor<16xf16>
 }
 // CHECK-LABEL: func.func @scaled_and_read
-// CHECK: rt.gemm {{.*}}flags = 0
+// CHECK: rt.gemm %{{[^ ]*}}, %{{[^ ]*}} into %{{[^ ]*}} : {{.*}}, memref<2x8xf32>
 // CHECK: rt.launch
 func.func @scaled_and_read(%x: tensor<2x4xf16>, %w: tensor<4x8xf16>, %f: tensor<f32>) -> (tensor<2x8xf16>, tensor<2x8xf32>) {
   %y = mpt.matmul %x, %w {numerics = #mpt.numerics<in = f16, acc = f32, out = f32>} : (tensor<2x4xf16>, tensor<4x8xf16>) -> tensor<2x8xf32>
@@ -91,7 +91,7 @@ func.func @scaled_and_read(%x: tensor<2x4xf16>, %w: tensor<4x8xf16>, %f: tensor<
   return %r, %y : tensor<2x8xf16>, tensor<2x8xf32>
 }
 // CHECK-LABEL: func.func @narrow
-// CHECK: rt.gemm {{.*}} bias %{{.*}} {{.*}}flags = 33
+// CHECK: rt.gemm {{.*}} bias %{{.*}} {epilogue = #library.epilogue<round = true>}
 // CHECK-NOT: rt.launch
 // CHECK: return
 func.func @narrow(%x: tensor<2x4xbf16>, %w: tensor<4x8xbf16>, %b: tensor<8xbf16>) -> tensor<2x8xbf16> {

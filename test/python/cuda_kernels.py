@@ -90,7 +90,7 @@ class Step:
     def roots(self) -> list:
         """Fusions, attention, and what else becomes a state or a result."""
         kept = {operand for op in self.ops if op.name in ("train.write", "func.return") for operand in op.operands}
-        return [op for op in self.ops if op.name in ("mpt.fusion", "rt.attend", "rt.attend_gradient") or op.name != "train.read" and kept & set(op.results)]
+        return [op for op in self.ops if op.name in ("mpt.fusion", "library.gemm", "rt.attend", "rt.attend_gradient") or op.name != "train.read" and kept & set(op.results)]
 
     def alone(self, root: Op, roots: list, states: dict) -> str:
         """A module whose function @alone makes `root` of the results of other roots, of states and of the step's inputs."""
@@ -201,7 +201,7 @@ def compare(build, step, roots, folder, n) -> dict:
 
 
 def ops_of(root: Op) -> list:
-    return list(dict.fromkeys(re.findall(r'"(?:mpt|rt)\.(\w+)"', "".join(root.lines))))
+    return list(dict.fromkeys(re.findall(r'"(?:library|mpt|rt)\.(\w+)"', "".join(root.lines))))
 
 
 def largest(values) -> float:
@@ -250,7 +250,7 @@ def check(build, model, flags, batch, folder, cudnn=True, tamper=lambda text: te
     seen = [(value, type_, name_of(value)) for op in roots for value, type_ in zip(op.results, op.types)]
     (folder / "states.json").write_text(json.dumps({name: written[name] for _, _, name in seen if name in written}))
     (folder / "seen.mlir").write_text(tamper(step.with_outputs([what for what in seen if what[2] not in written])))
-    words(opt, folder / "seen.mlir", "--from=memory", "--target=cuda", "--arch=host", "--quiet", "-o", folder / "seen")
+    words(opt, folder / "seen.mlir", "--from=library", "--target=cuda", "--arch=host", "--quiet", "-o", folder / "seen")
     np.savez(folder / "batch.npz", **batch)
     environment = cuda_steps.environment(build, cudnn)
     problems, distances = [], []

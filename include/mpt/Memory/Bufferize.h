@@ -24,9 +24,6 @@ using KernelEmitter = std::function<llvm::FailureOr<LaunchShape>(
     mlir::OpBuilder &moduleBuilder, FusionOp fusion, llvm::ArrayRef<mlir::MemRefType> inputs,
     llvm::ArrayRef<mlir::MemRefType> outputs, llvm::StringRef name, llvm::ArrayRef<int64_t> alignments)>;
 
-/// Whether a device multiplies these 8-bit types itself: cuBLASLt wants extents in sixteens, and no E5M2 pair.
-bool isNativeFloat8(MatMulOp matmul);
-
 struct BufferizeOptions {
   /// The processor multiplies BF16 itself, so that convolutions in it need no workspace.
   bool nativeBf16 = false;
@@ -40,8 +37,9 @@ struct BufferizeOptions {
   bool countTraffic = false;
 };
 
-/// Rewrites every public function of `module`. Expects train.read/write (unconditional), mpt.constant, matmul,
-/// convolutions, views (reshape, transpose, slice), concat and fusions; reports anything else at its location.
+/// Rewrites every public function of `module`. Expects train.read/write (unconditional), mpt.constant,
+/// library.gemm, convolutions, views (reshape, transpose, slice), concat and fusions; reports anything else at its
+/// location.
 llvm::LogicalResult bufferize(mlir::ModuleOp module, const KernelEmitter &emitter, const BufferizeOptions &options);
 
 /// True when argument `output` of a kernel may be the very buffer that argument `input` reads: they have one type

@@ -99,4 +99,25 @@ LogicalResult GemmOp::verify() {
   return success(succeeded(checkShapes(*this)) && succeeded(checkOperands(*this)) && succeeded(checkEpilogue(*this)));
 }
 
+void GemmOp::build(OpBuilder &builder, OperationState &state, MatMulOp matmul, Type d, EpilogueAttr form, Value bias,
+                   Value aux) {
+  auto type = cast<RankedTensorType>(d ? d : matmul.getY().getType());
+  Type kept = form && form.getKeep() ? type : Type(), sums;
+  if (form && form.getSum() != GemmSum::none)
+    sums = RankedTensorType::get({form.getSum() == GemmSum::a ? type.getDimSize(0) : type.getShape().back()},
+                                 type.getElementType());
+  build(builder, state, type, kept, sums, matmul.getA(), matmul.getB(), bias, ValueRange(), Value(), aux,
+        matmul.getTransposeA(), matmul.getTransposeB(), APFloat(1.0), form, matmul.getNumericsAttr());
+}
+
+bool GemmOp::takesFloat8(RankedTensorType a, RankedTensorType b) {
+  if (isa<Float8E5M2Type>(a.getElementType()) && isa<Float8E5M2Type>(b.getElementType()))
+    return false;
+  for (RankedTensorType type : {a, b})
+    for (int64_t extent : type.getShape().take_back(2))
+      if (extent % 16 != 0)
+        return false;
+  return a.getElementTypeBitWidth() == 8 && b.getElementTypeBitWidth() == 8;
+}
+
 int64_t GemmOp::getReductionLength() { return extentsOf(tensorType(getA()), getTransposeA()).second; }

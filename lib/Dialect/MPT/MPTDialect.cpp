@@ -55,7 +55,7 @@ using OperationAttributes =
                  MPTDialect::LossAttrHelper, MPTDialect::SeedAttrHelper, MPTDialect::StorableAttrHelper,
                  MPTDialect::PolicyAttrHelper, MPTDialect::PrecisionAttrHelper, MPTDialect::LossyCastsAttrHelper,
                  MPTDialect::RoundingStreamsAttrHelper, MPTDialect::CheckedAttrHelper, MPTDialect::RangeAttrHelper,
-                 MPTDialect::RecomputedAttrHelper, MPTDialect::EpilogueAttrHelper, MPTDialect::TrafficAttrHelper,
+                 MPTDialect::RecomputedAttrHelper, MPTDialect::TrafficAttrHelper,
                  MPTDialect::ArenaBytesAttrHelper, MPTDialect::KernelAttrHelper, MPTDialect::OpsAttrHelper,
                  MPTDialect::ScheduleAttrHelper, MPTDialect::PassesAttrHelper, MPTDialect::MovedAttrHelper,
                  MPTDialect::GuardedAttrHelper, MPTDialect::InPlaceAttrHelper, MPTDialect::GridAttrHelper,

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels for what products have epilogues for, where cuBLASLt has none (lib/Runtime/cuda/GemmApart.cpp): activations
-// and their gradients over whole matrices.
+// Kernels for epilogues of GEMMs that cuBLASLt lacks (lib/Runtime/cuda/GemmApart.cpp): activations and their gradients
+// over whole matrices.
 #include "Images.h"
 
-#include "mpt-c/abi.h"
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/RT/RTDialect.h"
@@ -60,15 +59,16 @@ LogicalResult makeGelu(ModuleOp module, Location loc, const std::string &name, i
 } // namespace
 
 LogicalResult mpt::cuda::addChainKernels(ModuleOp module) {
-  SmallVector<rt::GemmOp> products;
-  constexpr int64_t flags = MPT_GEMM_GELU_TANH | MPT_GEMM_GELU_TANH_GRADIENT;
+  using library::Activation;
+  SmallVector<rt::GemmOp> gemms;
   module.walk([&](rt::GemmOp gemm) {
-    if (gemm.getFlags() & flags)
-      products.push_back(gemm);
+    Activation activation = gemm.getForm().getActivation();
+    if (activation == Activation::gelu_tanh || activation == Activation::gelu_tanh_gradient)
+      gemms.push_back(gemm);
   });
-  for (rt::GemmOp gemm : products) {
+  for (rt::GemmOp gemm : gemms) {
     auto type = cast<MemRefType>(gemm.getD().getType());
-    bool gradient = (gemm.getFlags() & MPT_GEMM_GELU_TANH_GRADIENT) != 0;
+    bool gradient = gemm.getForm().getActivation() == Activation::gelu_tanh_gradient;
     int64_t count = memory::elementCount(type.getShape());
     std::string name = gradient ? "mpt_gelu_tanh_gradient_" : "mpt_gelu_tanh_";
     llvm::raw_string_ostream(name) << type.getElementType() << "_" << count;

@@ -53,6 +53,7 @@ public:
     result.kernels = KernelModel::ThreadGrid;
     result.calls.attention = fusesAttention;
     result.calls.chainedGemms = true;
+    result.calls.alphaScales = result.calls.biasThroughReshape = true;
     result.calls.everyOperandType = false;
     auto multipliesFloat8 = [](StringRef arch) { return arch == "host" || numberOf(arch) >= 89; };
     if (llvm::all_of(options.archs, multipliesFloat8))

@@ -43,6 +43,11 @@ def Library_GemmOp : Library_Op<"gemm", "Contraction",
     (`scale` $scale^ `:` type($scale))? (`aux` $aux^ `:` type($aux))? attr-dict `:` type($a) `,` type($b) `->` type($d)
     (`kept` type($kept)^)? (`sums` type($sums)^)?
   }];
+  let builders = [
+    // What `matmul` computes, as a library call: `form` decides which results there are beside `d`.
+    OpBuilder<(ins "::mpt::MatMulOp":$matmul, CArg<"::mlir::Type", "{}">:$d, CArg<"EpilogueAttr", "{}">:$form,
+      CArg<"::mlir::Value", "{}">:$bias, CArg<"::mlir::Value", "{}">:$aux)>
+  ];
   let extraClassDeclaration = precisionMethods # [{
     /// The epilogue, also where none is given.
     EpilogueAttr getForm() {
@@ -50,6 +55,10 @@ def Library_GemmOp : Library_Op<"gemm", "Contraction",
     }
     /// The epilogue is the gradient of an activation, at `aux`.
     bool isGradient() { return getForm().getActivation() == Activation::gelu_tanh_gradient; }
+    /// Builds core ops that compute the results; one value a result.
+    ::llvm::SmallVector<::mlir::Value> expand(::mlir::OpBuilder &builder);
+    /// Libraries multiply 8-bit matrices of these types as such: extents in sixteens, and not E5M2 both.
+    static bool takesFloat8(::mlir::RankedTensorType a, ::mlir::RankedTensorType b);
   }];
   let hasVerifier = 1;
 }

@@ -53,6 +53,11 @@ def Library_EpilogueAttr : Library_Attr<"Epilogue", "epilogue"> {
     EpilogueAttr withSum(GemmSum value) const {
       return get(getContext(), getActivation(), getRound(), getKeep(), value);
     }
+    /// The epilogue of the call that multiplies the transposes in the other order.
+    EpilogueAttr transposed() const {
+      GemmSum sum = getSum() == GemmSum::a ? GemmSum::b : getSum() == GemmSum::b ? GemmSum::a : getSum();
+      return withSum(sum);
+    }
     bool isNone() const { return *this == none(getContext()); }
   }];
 }

@@ -43,7 +43,6 @@ def MPT_Dialect : Dialect {
     | `mpt.checked` | op | its scalar must be finite for a step to count, beside the gradients |
     | `mpt.range` | constant, state | what conversion to a narrow type changed beyond rounding |
     | `mpt.recomputed` | op | rematerialized for the backward pass: it stays there |
-    | `mpt.epilogue` | fusion | flags with which a matrix multiplication computes it |
     | `mpt.traffic` | function | least bytes that its kernels move: without and with sums |
     | `mpt.arena_bytes` | function | size of its planned arena |
     | `mpt.kernel`, `mpt.ops` | function | a generated kernel; the names of the ops in it |
@@ -62,7 +61,7 @@ def MPT_Dialect : Dialect {
     "::mlir::UnitAttr":$loss, "::mlir::Attribute":$seed, "::mlir::UnitAttr":$storable,
     "::mlir::DictionaryAttr":$policy, "::mlir::DictionaryAttr":$precision, "::mlir::IntegerAttr":$lossy_casts,
     "::mlir::IntegerAttr":$rounding_streams, "::mlir::UnitAttr":$checked, "::mlir::StringAttr":$range,
-    "::mlir::UnitAttr":$recomputed, "::mlir::IntegerAttr":$epilogue, "::mlir::DenseI64ArrayAttr":$traffic,
+    "::mlir::UnitAttr":$recomputed, "::mlir::DenseI64ArrayAttr":$traffic,
     "::mlir::IntegerAttr":$arena_bytes, "::mlir::UnitAttr":$kernel, "::mlir::StringAttr":$ops,
     "::mlir::StringAttr":$schedule, "::mlir::IntegerAttr":$passes, "::mlir::DenseI64ArrayAttr":$moved,
     "::mlir::DenseI64ArrayAttr":$guarded, "::mlir::DenseI64ArrayAttr":$in_place, "::mlir::DenseI64ArrayAttr":$grid,

@@ -3,6 +3,8 @@
 #ifndef MPT_DIALECT_RT_RTDIALECT_H
 #define MPT_DIALECT_RT_RTDIALECT_H
 
+#include "mpt/Dialect/Library/LibraryDialect.h"
+
 #include "mlir/Bytecode/BytecodeOpInterface.h"
 #include "mlir/IR/BuiltinTypes.h"
 #include "mlir/IR/Dialect.h"

@@ -8,6 +8,7 @@ include "mlir/IR/EnumAttr.td"
 include "mlir/IR/OpBase.td"
 include "mlir/IR/SymbolInterfaces.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
+include "mpt/Dialect/Library/LibraryBase.td"
 
 def RT_Dialect : Dialect {
   let name = "rt";
@@ -60,17 +61,28 @@ def RT_LaunchOp : RT_Op<"launch"> {
 def RT_GemmOp : RT_Op<"gemm", [AttrSizedOperandSegments]> {
   let summary = "d = epilogue(alpha a b), over up to two leading batch dimensions (mpt_rt_gemm)";
   let description = [{
-    a [.., m, k], b [.., k, n], bias? [n], d [.., m, n]; `flags` as in mpt_gemm_desc. `scales`, on a device alone: two FP32
-    numbers by which a and b, of 8 bits both, are multiplied.
+    What `library.gemm` computes, with both matrices as they are multiplied: a [.., m, k], b [.., k, n], bias? [n], d [.., m, n];
+    a transposed operand is one with its strides swapped. `scale` (on the CPU) and the two `operand_scales` (on a device) are
+    FP32 scalars in memory.
 
-    `aux` and `sums`, on a device alone, are what epilogues between forward and backward products exchange: `aux` is written
-    (MPT_GEMM_KEEP) or read (MPT_GEMM_RELU_GRADIENT, MPT_GEMM_GELU_TANH_GRADIENT), `sums` are a bias gradient that the
-    product makes on the way (MPT_GEMM_SUM_A [m], MPT_GEMM_SUM_B [n], MPT_GEMM_SUM_D [n]).
+    `aux` and `sums`, on a device alone, are dense: `aux` is written where the epilogue keeps the activation's operand, and read
+    where it is a gradient; `sums` is written.
   }];
   let arguments = (ins AnyStridedMemRef:$a, AnyStridedMemRef:$b, Optional<AnyStridedMemRef>:$bias,
-    Variadic<AnyStridedMemRef>:$scales, Optional<AnyStridedMemRef>:$aux, Optional<AnyStridedMemRef>:$sums,
-    AnyStridedMemRef:$d, I64Attr:$flags, F64Attr:$alpha);
-  let assemblyFormat = "$a `,` $b (`bias` $bias^ `:` type($bias))? (`scales` $scales^ `:` type($scales))? (`aux` $aux^ `:` type($aux))? (`sums` $sums^ `:` type($sums))? `into` $d attr-dict `:` type($a) `,` type($b) `,` type($d)";
+    Variadic<AnyStridedMemRef>:$operand_scales, Optional<AnyStridedMemRef>:$scale, Optional<AnyStridedMemRef>:$aux,
+    Optional<AnyStridedMemRef>:$sums, AnyStridedMemRef:$d, OptionalAttr<Library_EpilogueAttr>:$epilogue,
+    DefaultValuedAttr<F64Attr, "1.0">:$alpha);
+  let assemblyFormat = [{
+    $a `,` $b (`bias` $bias^ `:` type($bias))? (`operand_scales` $operand_scales^ `:` type($operand_scales))?
+    (`scale` $scale^ `:` type($scale))? (`aux` $aux^ `:` type($aux))? (`sums` $sums^ `:` type($sums))? `into` $d attr-dict
+    `:` type($a) `,` type($b) `,` type($d)
+  }];
+  let extraClassDeclaration = [{
+    /// The epilogue, also where none is given.
+    ::mpt::library::EpilogueAttr getForm() {
+      return getEpilogueAttr() ? getEpilogueAttr() : ::mpt::library::EpilogueAttr::none(getContext());
+    }
+  }];
 }
 def RT_ConvOp : RT_Op<"conv", [AttrSizedOperandSegments]> {
   let summary = "convolution, forward (kind 0), backward data (1) or backward weights (2) (mpt_rt_conv)";

@@ -1,9 +1,9 @@
-// RUN: mpt-opt %s "--memory-bufferize=kernels=gpu native-float8" | FileCheck %s
-// RUN: mpt-opt %s --memory-bufferize=kernels=gpu | FileCheck %s --check-prefix=WIDE
+// RUN: mpt-opt %s --library-select-gemms "--library-fold-scales=alpha-scales operand-scales" "--memory-bufferize=kernels=gpu native-float8" | FileCheck %s
+// RUN: mpt-opt %s --library-select-gemms --library-fold-scales=alpha-scales --memory-bufferize=kernels=gpu | FileCheck %s --check-prefix=WIDE
 
 // The scales of 8-bit operands go to the product, which stores what is left after rounding.
 // CHECK-LABEL: func.func @scaled
-// CHECK: rt.gemm %arg0, %{{.*}} scales %arg2, %arg3 : memref<f32>, memref<f32> into %{{.*}} : {{.*}}, memref<32x64xbf16>
+// CHECK: rt.gemm %arg0, %{{.*}} operand_scales %arg2, %arg3 : memref<f32>, memref<f32> into %{{.*}} : {{.*}}, memref<32x64xbf16>
 // CHECK-NOT: rt.launch
 // CHECK: return
 // Where products are not of 8 bits, a kernel applies them.
@@ -26,7 +26,7 @@ func.func @scaled(%a: tensor<32x48xf8E4M3FN>, %b: tensor<64x48xf8E4M3FN>, %sa: t
 // Another reader wants the product without its scales.
 // CHECK-LABEL: func.func @read_twice
 // CHECK: rt.gemm
-// CHECK-NOT: scales
+// CHECK-NOT: operand_scales
 // CHECK: return
 func.func @read_twice(%a: tensor<32x48xf8E4M3FN>, %b: tensor<64x48xf8E4M3FN>, %sa: tensor<f32>, %sb: tensor<f32>) -> (tensor<32x64xbf16>, tensor<32x64xf32>) {
   %y = mpt.matmul %a, %b {transpose_b = true} : (tensor<32x48xf8E4M3FN>, tensor<64x48xf8E4M3FN>) -> tensor<32x64xf32>
@@ -43,7 +43,7 @@ func.func @read_twice(%a: tensor<32x48xf8E4M3FN>, %b: tensor<64x48xf8E4M3FN>, %s
 
 // Where the columns of the result lie one after the other, the transposes are multiplied, and the scales trade places.
 // CHECK-LABEL: func.func @transposed
-// CHECK: rt.gemm %{{.*}}, %{{.*}} scales %arg3, %arg2
+// CHECK: rt.gemm %{{.*}}, %{{.*}} operand_scales %arg3, %arg2
 func.func @transposed(%a: tensor<32x48xf8E4M3FN>, %b: tensor<64x48xf8E4M3FN>, %sa: tensor<f32>, %sb: tensor<f32>) -> tensor<64x32xbf16> {
   %y = mpt.matmul %a, %b {transpose_b = true} : (tensor<32x48xf8E4M3FN>, tensor<64x48xf8E4M3FN>) -> tensor<32x64xf32>
   %r = mpt.fusion(%sa, %sb, %y) : (tensor<f32>, tensor<f32>, tensor<32x64xf32>) -> tensor<32x64xbf16> {

@@ -1,16 +1,61 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads descriptors off rt ops.
-#include "mpt/Memory/Descriptors.h"
-
-#include "mpt/Memory/Layout.h"
+#include "mpt/Dialect/RT/AbiWords.h"
 
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
 using namespace mpt;
-using namespace mpt::memory;
+using namespace mpt::rt;
 
-int64_t mpt::memory::runtimeType(Type element) {
+namespace {
+
+MemRefType typeOf(Value memref) { return cast<MemRefType>(memref.getType()); }
+
+SmallVector<int64_t> stridesOf(MemRefType type) { return type.getStridesAndOffset().first; }
+
+int64_t flagOf(library::Activation activation) {
+  switch (activation) {
+  case library::Activation::none:
+    return 0;
+  case library::Activation::relu:
+    return MPT_GEMM_RELU;
+  case library::Activation::gelu_tanh:
+    return MPT_GEMM_GELU_TANH;
+  case library::Activation::gelu_tanh_gradient:
+    return MPT_GEMM_GELU_TANH_GRADIENT;
+  }
+  llvm_unreachable("an activation without a flag");
+}
+
+int64_t flagOf(library::GemmSum sum) {
+  switch (sum) {
+  case library::GemmSum::none:
+    return 0;
+  case library::GemmSum::a:
+    return MPT_GEMM_SUM_A;
+  case library::GemmSum::b:
+    return MPT_GEMM_SUM_B;
+  case library::GemmSum::d:
+    return MPT_GEMM_SUM_D;
+  }
+  llvm_unreachable("a sum without a flag");
+}
+
+/// The MPT_GEMM_* flags of what `gemm` does beside multiplying.
+int64_t flagsOf(GemmOp gemm) {
+  library::EpilogueAttr form = gemm.getForm();
+  int64_t flags = flagOf(form.getActivation()) | flagOf(form.getSum());
+  flags |= gemm.getBias() ? MPT_GEMM_BIAS : 0;
+  flags |= gemm.getScale() ? MPT_GEMM_SCALE : 0;
+  flags |= form.getRound() ? MPT_GEMM_ROUND : 0;
+  flags |= form.getKeep() ? MPT_GEMM_KEEP : 0;
+  return flags;
+}
+
+} // namespace
+
+int64_t mpt::rt::runtimeType(Type element) {
   return TypeSwitch<Type, int64_t>(element)
       .Case<Float32Type>([](Type) { return MPT_FLOAT32; })
       .Case<Float64Type>([](Type) { return MPT_FLOAT64; })
@@ -37,9 +82,8 @@ int64_t mpt::memory::runtimeType(Type element) {
       .Default([](Type) { return 0; });
 }
 
-mpt_gemm_desc mpt::memory::describe(rt::GemmOp gemm) {
-  auto type = [](Value value) { return cast<MemRefType>(value.getType()); };
-  MemRefType a = type(gemm.getA()), b = type(gemm.getB()), d = type(gemm.getD());
+mpt_gemm_desc mpt::rt::describe(GemmOp gemm) {
+  MemRefType a = typeOf(gemm.getA()), b = typeOf(gemm.getB()), d = typeOf(gemm.getD());
   int64_t rank = d.getRank(), batches = rank - 2;
   mpt_gemm_desc desc{};
   desc.m = d.getDimSize(rank - 2);
@@ -50,10 +94,10 @@ mpt_gemm_desc mpt::memory::describe(rt::GemmOp gemm) {
   desc.a_type = runtimeType(a.getElementType());
   desc.b_type = runtimeType(b.getElementType());
   desc.d_type = runtimeType(d.getElementType());
-  Value vector = gemm.getBias() ? gemm.getBias() : gemm.getSums();
-  desc.bias_type = vector ? runtimeType(type(vector).getElementType()) : 0;
+  Value vector = gemm.getBias() ? gemm.getBias() : gemm.getScale() ? gemm.getScale() : gemm.getSums();
+  desc.bias_type = vector ? runtimeType(typeOf(vector).getElementType()) : 0;
   auto fill = [&](MemRefType matrix, int64_t &batch0, int64_t &batch1, int64_t &row, int64_t &col) {
-    Sizes strides = stridesOf(matrix);
+    SmallVector<int64_t> strides = stridesOf(matrix);
     batch0 = batches == 2 ? strides[0] : 0;
     batch1 = batches >= 1 ? strides[batches - 1] : 0;
     row = strides[rank - 2];
@@ -69,14 +113,18 @@ mpt_gemm_desc mpt::memory::describe(rt::GemmOp gemm) {
   fill(d, desc.d_batch0, desc.d_batch1, desc.d_row, desc.d_col);
   if (desc.n == 1)
     desc.d_col = 1;
-  desc.flags = gemm.getFlags();
+  desc.flags = flagsOf(gemm);
   desc.alpha = gemm.getAlpha().convertToDouble();
   return desc;
 }
 
-mpt_conv_desc mpt::memory::describe(rt::ConvOp conv, bool native) {
-  auto type = [](Value value) { return cast<MemRefType>(value.getType()); };
-  MemRefType x = type(conv.getX()), w = type(conv.getW()), y = type(conv.getY());
+bool mpt::rt::isChained(GemmOp gemm) {
+  library::EpilogueAttr form = gemm.getForm();
+  return gemm.getAux() || gemm.getSums() || form.getActivation() == library::Activation::gelu_tanh;
+}
+
+mpt_conv_desc mpt::rt::describe(ConvOp conv, bool native) {
+  MemRefType x = typeOf(conv.getX()), w = typeOf(conv.getW()), y = typeOf(conv.getY());
   mpt_conv_desc desc{};
   desc.kind = conv.getKind();
   desc.n = x.getDimSize(0);
@@ -98,7 +146,7 @@ mpt_conv_desc mpt::memory::describe(rt::ConvOp conv, bool native) {
   desc.x_type = runtimeType(x.getElementType());
   desc.w_type = runtimeType(w.getElementType());
   desc.y_type = runtimeType(y.getElementType());
-  desc.bias_type = conv.getBias() ? runtimeType(type(conv.getBias()).getElementType()) : 0;
+  desc.bias_type = conv.getBias() ? runtimeType(typeOf(conv.getBias()).getElementType()) : 0;
   desc.flags = conv.getFlags();
   bool all = desc.x_type == MPT_BFLOAT16 && desc.w_type == MPT_BFLOAT16 && desc.y_type == MPT_BFLOAT16;
   desc.workspace_bytes = mpt_conv_workspace(&desc, native && all);
@@ -107,8 +155,7 @@ mpt_conv_desc mpt::memory::describe(rt::ConvOp conv, bool native) {
 
 /// What forward and backward calls have in common.
 template <typename Op> static mpt_attention_desc describeAttention(Op op) {
-  auto type = [](Value value) { return cast<MemRefType>(value.getType()); };
-  MemRefType q = type(op.getQ()), k = type(op.getK()), v = type(op.getV());
+  MemRefType q = typeOf(op.getQ()), k = typeOf(op.getK()), v = typeOf(op.getV());
   mpt_attention_desc desc{};
   desc.batch = q.getDimSize(0);
   desc.heads = q.getDimSize(1);
@@ -121,18 +168,18 @@ template <typename Op> static mpt_attention_desc describeAttention(Op op) {
   desc.causal = op.getCausal();
   desc.scale = op.getScale().convertToDouble();
   if (op.getBias()) {
-    desc.bias_type = runtimeType(type(op.getBias()).getElementType());
-    llvm::copy(stridesOf(type(op.getBias())), desc.bias_strides);
+    desc.bias_type = runtimeType(typeOf(op.getBias()).getElementType());
+    llvm::copy(stridesOf(typeOf(op.getBias())), desc.bias_strides);
   }
   return desc;
 }
 
 static void fillStrides(Value memref, int64_t (&strides)[3]) {
-  Sizes all = stridesOf(cast<MemRefType>(memref.getType()));
+  SmallVector<int64_t> all = stridesOf(typeOf(memref));
   std::copy(all.begin(), all.begin() + 3, strides);
 }
 
-mpt_attention_desc mpt::memory::describe(rt::AttentionOp op) {
+mpt_attention_desc mpt::rt::describe(AttentionOp op) {
   mpt_attention_desc desc = describeAttention(op);
   fillStrides(op.getQ(), desc.q_strides);
   fillStrides(op.getK(), desc.k_strides);
@@ -141,7 +188,7 @@ mpt_attention_desc mpt::memory::describe(rt::AttentionOp op) {
   return desc;
 }
 
-mpt_attention_desc mpt::memory::describe(rt::AttentionGradientOp op) {
+mpt_attention_desc mpt::rt::describe(AttentionGradientOp op) {
   mpt_attention_desc desc = describeAttention(op);
   fillStrides(op.getQ(), desc.q_strides);
   fillStrides(op.getK(), desc.k_strides);

@@ -1,0 +1,22 @@
+// RUN: mpt-opt %s --library-select-gemms | FileCheck %s
+
+// Types, transposes and numerics go along; a GEMM that is one already stays.
+// CHECK-LABEL: func.func @gemms
+// CHECK: %[[Y:.*]] = library.gemm %arg0, %arg1 {numerics = #mpt.numerics<in = f16, acc = f32, out = f32>, transpose_a = true} : tensor<2x8x4xf16>, tensor<2x8x16xf16> -> tensor<2x4x16xf32>
+// CHECK-NEXT: %[[G:.*]] = library.gemm %arg2, %arg3 {epilogue = #library.epilogue<activation = gelu_tanh>} : tensor<4x8xbf16>, tensor<8x16xbf16> -> tensor<4x16xbf16>
+// CHECK-NEXT: return %[[Y]], %[[G]]
+func.func @gemms(%a: tensor<2x8x4xf16>, %b: tensor<2x8x16xf16>, %c: tensor<4x8xbf16>, %d: tensor<8x16xbf16>) -> (tensor<2x4x16xf32>, tensor<4x16xbf16>) {
+  %y = mpt.matmul %a, %b {numerics = #mpt.numerics<in = f16, acc = f32, out = f32>, transpose_a = true} : (tensor<2x8x4xf16>, tensor<2x8x16xf16>) -> tensor<2x4x16xf32>
+  %g = library.gemm %c, %d {epilogue = #library.epilogue<activation = gelu_tanh>} : tensor<4x8xbf16>, tensor<8x16xbf16> -> tensor<4x16xbf16>
+  return %y, %g : tensor<2x4x16xf32>, tensor<4x16xbf16>
+}
+
+// Nothing else changes: convolutions have calls of their own.
+// CHECK-LABEL: func.func @others
+// CHECK-NOT: library.gemm
+// CHECK: mpt.conv
+// CHECK: return
+func.func @others(%x: tensor<2x1x8x8xf32>, %w: tensor<8x1x3x3xf32>) -> tensor<2x8x6x6xf32> {
+  %y = mpt.conv %x, %w {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>, pads_low = array<i64: 0, 0>, pads_high = array<i64: 0, 0>, groups = 1 : i64} : (tensor<2x1x8x8xf32>, tensor<8x1x3x3xf32>) -> tensor<2x8x6x6xf32>
+  return %y : tensor<2x8x6x6xf32>
+}
