@@ -11,6 +11,7 @@
 #include "mlir/IR/SymbolTable.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "llvm/ADT/SetVector.h"
+#include "llvm/Support/Threading.h"
 
 using namespace mlir;
 using namespace mpt;
@@ -28,7 +29,9 @@ bool followsFromOperands(Operation *op) {
 
 /// Runs one rule. An operand that it refuses is the program's error at run time, not one of whoever asks here.
 LogicalResult interpretSilently(Operation *op, InterpreterFrame &frame) {
-  ScopedDiagnosticHandler silence(op->getContext(), [](Diagnostic &) { return success(); });
+  // Handlers see all threads; others keep their diagnostics.
+  ScopedDiagnosticHandler silence(
+      op->getContext(), [here = llvm::get_threadid()](Diagnostic &) { return success(llvm::get_threadid() == here); });
   return cast<Interpretable>(op).interpret(frame);
 }
 
