@@ -13,7 +13,7 @@ import repo
 FAMILIES = ("Elementwise Cast MatMul Conv Pool Norm Reduce Shape Gather Scatter Resize Sequence Random Loss Optimizer "
             "Attention").split()
 # Groups of operations that come from no operator of a model.
-OTHERS = {"Fusion": "what fusion forms", "Train": "state and gradients", "Scale": "arithmetic on loss scales"}
+OTHERS = {"Fusion": "what fusion forms", "Train": "state and gradients", "Scale": "arithmetic on loss scales", "Gemm": "calls of dialect library"}
 # Folder -> the function that adds a family's rules.
 RULES = {
     "lib/Import": r"^void mpt::add(\w+)Rules\(",
