@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """docs/generated/ is what TableGen makes of the dialects, interfaces and passes. With --fix, writes it.
 
-A page follows one small model through all phases (walkthrough.py). The page of passes shows each pass's example, test/passes/STAGE/name.doctest.mlir, which lit runs.
+A page follows one small model through all phases (walkthrough.py). The page of passes shows each pass's example,
+test/passes/STAGE/name.doctest.mlir, which lit runs.
 
-Also holds that links between the pages of docs/ and the README lead somewhere, and that docs/phases.md names every pass and
-no other.
+Also holds that links between pages lead somewhere, that files which pages name exist, and that docs/phases.md names every pass
+and no other.
 """
 import glob
 import os
@@ -20,6 +21,8 @@ TBLGEN = "/usr/lib/llvm-22/bin/mlir-tblgen"
 GENERATED = "docs/generated"
 PHASES = "docs/phases.md"
 FLAG = re.compile(r'^def\s+\w+\s*:\s*(?:Interface)?Pass<\s*"([^"]+)"', re.M)
+FILE = re.compile(r"`((?:lib|include|passes|test|scripts|benchmarks|tools|python|examples|cmake|\.ci)/[\w./-]+)`")
+DATED = ("docs/results/", "docs/generated/")
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 
 
@@ -102,6 +105,17 @@ def dead_links():
                 yield f"{page}: link to {target}, which does not exist"
 
 
+def gone_files():
+    """Files and folders that pages name and that do not exist. Measurements tell of the trees that they were taken of."""
+    for page in repo.files("README.md", "CONTRIBUTING.md", "docs", ends=".md"):
+        if page.startswith(DATED):
+            continue
+        text = repo.text(page)
+        for name in sorted(set(FILE.findall(text))):
+            if "STAGE" not in name and not os.path.exists(os.path.join(repo.ROOT, name)):
+                yield f"{page}: names {name}, which does not exist"
+
+
 def phases_amiss():
     """Passes that the page of phases leaves out, and names on it that no pass has."""
     if not os.path.exists(os.path.join(repo.ROOT, PHASES)):
@@ -130,7 +144,7 @@ def main():
     for name in sorted(have.keys() | wanted.keys()):
         if have.get(name) != wanted.get(name):
             problems.append(f"{GENERATED}/{name} is not what the sources generate: run .ci/check_docs.py --fix")
-    problems += [*dead_links(), *phases_amiss()]
+    problems += [*dead_links(), *gone_files(), *phases_amiss()]
     repo.finish("check_docs", problems, f"{len(wanted)} generated pages")
 
 

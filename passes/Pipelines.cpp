@@ -101,7 +101,6 @@ void buildPrecision(OpPassManager &passes, const PipelineOptions &options, const
 }
 
 void buildFusion(OpPassManager &passes, const PipelineOptions &options, const Capabilities &target) {
-  bool onGrids = target.kernels == target::KernelModel::ThreadGrid;
   // The checks of --debug-nonfinite want every value in memory.
   bool joins = !options.debugNonfinite;
   // First: what train ops turn into is decomposed and fused like everything else.
@@ -113,7 +112,7 @@ void buildFusion(OpPassManager &passes, const PipelineOptions &options, const Ca
   // what GEMMs compute on the way is nothing for kernels.
   if (target.calls.chainedGemms && joins && !options.recomputeBytes)
     passes.addPass(createChainGemms());
-  KernelCapabilities kernels = onGrids ? KernelCapabilities::ofThreadGrids() : KernelCapabilities();
+  const KernelCapabilities &kernels = target.fusion;
   DecomposeOptions decompose;
   decompose.sharedSums = kernels.sharedSums;
   passes.addPass(createDecompose(decompose));
@@ -130,7 +129,7 @@ void buildFusion(OpPassManager &passes, const PipelineOptions &options, const Ca
     passes.addPass(createWidenOperands(widen));
   }
   passes.addPass(createKeyStreams());
-  if (onGrids && joins)
+  if (kernels.memoryBound && joins)
     passes.addPass(createShareReads());
   FormOptions form;
   form.separate = !joins;

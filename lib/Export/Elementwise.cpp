@@ -65,7 +65,7 @@ void addActivationRules(ExportRules &rules) {
   addRule<EluOp>(rules, [](EluOp op, OnnxWriter &w) {
     return Values{w.node("Elu", {w.get(op.getX())}, {{"alpha", op.getAlpha().convertToDouble()}})};
   });
-  // Attributes of operators are FP32 numbers; a slope that is none is computed with.
+  // Attributes of operators are FP32; a slope that FP32 does not hold becomes arithmetic.
   addRule<LeakyReluOp>(rules, [](LeakyReluOp op, OnnxWriter &w) {
     double alpha = op.getAlpha().convertToDouble();
     if (isFloat32(alpha))

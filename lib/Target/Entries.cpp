@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Entry points: one LLVM function a program function, a straight line of runtime calls.
+// Matcher: one case an op of dialect rt, whose translation to calls this is.
 #include "Program.h"
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
@@ -119,87 +120,13 @@ private:
   LogicalResult emit(Operation *op) {
     callsMade = 1;
     return TypeSwitch<Operation *, LogicalResult>(op)
-        .Case<rt::StateOp>([&](rt::StateOp op) -> LogicalResult {
-          auto it = program.state.find(op.getState());
-          if (it == program.state.end())
-            return op.emitOpError() << "expected a train.state named " << op.getStateAttr() << ", found none";
-          pointers[op.getBuffer()] = at(state, it->second.offset);
+        .Case<rt::StateOp, rt::ConstantOp, rt::AllocOp, rt::ViewOp, rt::LaunchOp>([&](auto op) { return emit(op); })
+        .Case<rt::GemmOp, rt::ConvOp>([&](auto op) {
+          emit(op);
           return success();
         })
-        .Case<rt::ConstantOp>([&](rt::ConstantOp op) { return emitConstant(op); })
-        .Case<rt::AllocOp>([&](rt::AllocOp op) {
-          pointers[op.getBuffer()] = at(arena, op.getOffset().value_or(0));
-          return success();
-        })
-        .Case<rt::ViewOp>([&](rt::ViewOp op) {
-          Type element = cast<MemRefType>(op.getView().getType()).getElementType();
-          pointers[op.getView()] = at(pointer(op.getSource()), op.getOffset() * memory::elementBytes(element));
-          return success();
-        })
-        .Case<rt::LaunchOp>([&](rt::LaunchOp op) -> LogicalResult {
-          for (auto [i, buffer] : llvm::enumerate(op.getBuffers()))
-            ir.CreateStore(pointer(buffer), ir.CreateConstInBoundsGEP1_64(ptr, arguments, i));
-          if (onDevice)
-            return launchOnDevice(op);
-          auto *type = llvm::FunctionType::get(ir.getVoidTy(), {ptr, i64, i64}, false);
-          auto kernel = module.getOrInsertFunction(("mpt_" + op.getCallee()).str(), type);
-          cast<llvm::Function>(kernel.getCallee())->setVisibility(llvm::GlobalValue::HiddenVisibility);
-          call(program.callPrefix + "parallel", ir.getVoidTy(),
-               {exec, kernel.getCallee(), arguments, ir.getInt64(op.getExtent()), ir.getInt64(op.getGrain())});
-          return success();
-        })
-        .Case<rt::GemmOp>([&](rt::GemmOp op) {
-          Value vector = op.getBias() ? op.getBias() : op.getScale();
-          SmallVector<llvm::Value *> operands{site(),
-                                              descriptor(module, rt::describe(op)),
-                                              pointer(op.getA()),
-                                              pointer(op.getB()),
-                                              pointer(vector),
-                                              pointer(op.getD())};
-          for (Value scale : op.getOperandScales())
-            operands.push_back(pointer(scale));
-          if (onDevice && rt::isChained(op)) {
-            operands.resize(8, pointer(Value()));
-            operands.append({pointer(op.getAux()), pointer(op.getSums())});
-            library("gemm_chained", operands);
-            return success();
-          }
-          library(op.getOperandScales().empty() ? "gemm" : "gemm_scaled", operands);
-          return success();
-        })
-        .Case<rt::ConvOp>([&](rt::ConvOp op) {
-          mpt_conv_desc value = rt::describe(op, false);
-          value.workspace_bytes = 0;
-          if (op.getWorkspace())
-            value.workspace_bytes = memory::spanBytes(cast<MemRefType>(op.getWorkspace().getType()));
-          if (op.getSums()) {
-            SmallVector<llvm::Value *> operands{site(),
-                                                descriptor(module, value),
-                                                pointer(op.getX()),
-                                                pointer(op.getW()),
-                                                pointer(op.getY()),
-                                                pointer(op.getSums())};
-            for (Value part : op.getNorm())
-              operands.push_back(pointer(part));
-            library(op.getNorm().empty() ? "conv_sums" : "conv_norm_sums", operands);
-            return success();
-          }
-          library("conv", {site(), descriptor(module, value), pointer(op.getBias()), pointer(op.getX()),
-                           pointer(op.getW()), pointer(op.getY()), pointer(op.getWorkspace())});
-          return success();
-        })
-        .Case<rt::AttentionOp, rt::AttentionGradientOp>([&](auto op) {
-          SmallVector<llvm::Value *> operands{site(),
-                                              descriptor(module, rt::describe(op)),
-                                              pointer(op.getQ()),
-                                              pointer(op.getK()),
-                                              pointer(op.getV()),
-                                              pointer(op.getBias())};
-          for (Value buffer : op->getOperands().drop_front(op.getBias() ? 4 : 3))
-            operands.push_back(pointer(buffer));
-          library(isa<rt::AttentionOp>(op.getOperation()) ? "attention" : "attention_gradient", operands);
-          return success();
-        })
+        .Case<rt::AttentionOp>([&](auto op) { return emitAttention("attention", op); })
+        .Case<rt::AttentionGradientOp>([&](auto op) { return emitAttention("attention_gradient", op); })
         .Case<rt::CopyOp>([&](rt::CopyOp op) {
           int64_t bytes = memory::spanBytes(cast<MemRefType>(op.getSource().getType()));
           request("copy", {pointer(op.getTarget()), pointer(op.getSource()), ir.getInt64(bytes)});
@@ -215,6 +142,83 @@ private:
           return success();
         })
         .Default([](Operation *op) { return op->emitOpError() << "expected an op of the rt dialect"; });
+  }
+
+  LogicalResult emit(rt::StateOp op) {
+    auto it = program.state.find(op.getState());
+    if (it == program.state.end())
+      return op.emitOpError() << "expected a train.state named " << op.getStateAttr() << ", found none";
+    pointers[op.getBuffer()] = at(state, it->second.offset);
+    return success();
+  }
+  LogicalResult emit(rt::AllocOp op) {
+    pointers[op.getBuffer()] = at(arena, op.getOffset().value_or(0));
+    return success();
+  }
+  LogicalResult emit(rt::ViewOp op) {
+    Type element = cast<MemRefType>(op.getView().getType()).getElementType();
+    pointers[op.getView()] = at(pointer(op.getSource()), op.getOffset() * memory::elementBytes(element));
+    return success();
+  }
+  LogicalResult emit(rt::LaunchOp op) {
+    for (auto [i, buffer] : llvm::enumerate(op.getBuffers()))
+      ir.CreateStore(pointer(buffer), ir.CreateConstInBoundsGEP1_64(ptr, arguments, i));
+    if (onDevice)
+      return launchOnDevice(op);
+    auto *type = llvm::FunctionType::get(ir.getVoidTy(), {ptr, i64, i64}, false);
+    auto kernel = module.getOrInsertFunction(("mpt_" + op.getCallee()).str(), type);
+    cast<llvm::Function>(kernel.getCallee())->setVisibility(llvm::GlobalValue::HiddenVisibility);
+    call(program.callPrefix + "parallel", ir.getVoidTy(),
+         {exec, kernel.getCallee(), arguments, ir.getInt64(op.getExtent()), ir.getInt64(op.getGrain())});
+    return success();
+  }
+
+  void emit(rt::GemmOp op) {
+    Value vector = op.getBias() ? op.getBias() : op.getScale();
+    SmallVector<llvm::Value *> operands{site(),
+                                        descriptor(module, rt::describe(op)),
+                                        pointer(op.getA()),
+                                        pointer(op.getB()),
+                                        pointer(vector),
+                                        pointer(op.getD())};
+    for (Value scale : op.getOperandScales())
+      operands.push_back(pointer(scale));
+    if (onDevice && rt::isChained(op)) {
+      operands.resize(8, pointer(Value()));
+      operands.append({pointer(op.getAux()), pointer(op.getSums())});
+      return library("gemm_chained", operands);
+    }
+    library(op.getOperandScales().empty() ? "gemm" : "gemm_scaled", operands);
+  }
+  void emit(rt::ConvOp op) {
+    mpt_conv_desc value = rt::describe(op, false);
+    value.workspace_bytes = 0;
+    if (op.getWorkspace())
+      value.workspace_bytes = memory::spanBytes(cast<MemRefType>(op.getWorkspace().getType()));
+    if (!op.getSums())
+      return library("conv", {site(), descriptor(module, value), pointer(op.getBias()), pointer(op.getX()),
+                              pointer(op.getW()), pointer(op.getY()), pointer(op.getWorkspace())});
+    SmallVector<llvm::Value *> operands{site(),
+                                        descriptor(module, value),
+                                        pointer(op.getX()),
+                                        pointer(op.getW()),
+                                        pointer(op.getY()),
+                                        pointer(op.getSums())};
+    for (Value part : op.getNorm())
+      operands.push_back(pointer(part));
+    library(op.getNorm().empty() ? "conv_sums" : "conv_norm_sums", operands);
+  }
+  template <typename Op> LogicalResult emitAttention(StringRef name, Op op) {
+    SmallVector<llvm::Value *> operands{site(),
+                                        descriptor(module, rt::describe(op)),
+                                        pointer(op.getQ()),
+                                        pointer(op.getK()),
+                                        pointer(op.getV()),
+                                        pointer(op.getBias())};
+    for (Value buffer : op->getOperands().drop_front(op.getBias() ? 4 : 3))
+      operands.push_back(pointer(buffer));
+    library(name, operands);
+    return success();
   }
 
   /// Has the runtime look at the float buffers that `op` writes.
@@ -255,7 +259,7 @@ private:
     }
   }
 
-  LogicalResult emitConstant(rt::ConstantOp op) {
+  LogicalResult emit(rt::ConstantOp op) {
     SmallVector<char> bytes;
     if (failed(streamBytes(op.getValue(), [&](ArrayRef<char> piece) { bytes.append(piece.begin(), piece.end()); })))
       return op.emitOpError() << "expected a constant whose bytes are known";

@@ -37,7 +37,7 @@ def Simplify : Pass<"training-simplify", "::mlir::ModuleOp"> {
   let summary = "Simpler forms of core ops, and common subexpressions";
   let description = [{
     Applies the core ops' folds and simpler forms (lib/Dialect/MPT/Simplify.cpp) and merges equal ops: transposes go into
-    products, products with a repeated matrix become one, neutral operands and dead ops vanish. Gradients that nothing uses yet
+    matrix multiplications, those with a repeated matrix become one, neutral operands and dead ops vanish. Gradients that nothing uses yet
     stay. Before differentiation it makes the backward graph smaller too.
   }];
   let dependentDialects = trainingDialects;

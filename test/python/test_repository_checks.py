@@ -139,6 +139,13 @@ def test_docs_links(repository):
     assert status == 1 and "docs/b.md" in output and "docs/a.md, which" not in output
 
 
+def test_docs_files(repository):
+    status, output = run(repository, "check_docs.py", {
+        "README.md": "`lib/A.cpp`, `lib/gone.cpp`, `passes/STAGE/Name.cpp`, `test/e2e/*.py`", "lib/A.cpp": "",
+        "docs/results/a.md": "`lib/of-then.cpp`"})
+    assert status == 1 and "README.md: names lib/gone.cpp, which does not exist" in output and output.count("does not exist") == 1
+
+
 def test_docs_phases(repository):
     files = {"README.md": "", "passes/fusion/Passes.td": 'include "mlir/Pass/PassBase.td"\ndef Form : Pass<"fusion-form">;\n'
              'def Group : Pass<"fusion-group">;\n',

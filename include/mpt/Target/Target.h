@@ -5,6 +5,7 @@
 #define MPT_TARGET_TARGET_H
 
 #include "mpt-c/types.h"
+#include "mpt/Fusion/KernelCapabilities.h"
 #include "mpt/Target/Library.h"
 
 #include "mlir/IR/BuiltinOps.h"
@@ -43,6 +44,7 @@ struct LibraryCalls {
 /// What passes are told of a target. Fusion and memory take these as options of their passes.
 struct Capabilities {
   KernelModel kernels = KernelModel::VectorLoops;
+  KernelCapabilities fusion; ///< what such kernels can do, and so what may share one
   unsigned vectorBits = 128; ///< of the vectors in VectorLoops
   LibraryCalls calls;
   llvm::SmallVector<NativeType> native; ///< 16-bit and 8-bit operands that are multiplied as they are

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Simpler forms of core ops: neutral operands, shape changes in their simplest form, transposes and broadcasts that a
-// matrix product can take over.
+// matrix multiplication can take over.
 #include "mpt/Dialect/MPT/Simplify.h"
 
 #include "mpt/Dialect/MPT/GraphBuilder.h"
@@ -151,7 +151,7 @@ static LogicalResult matmulOfTranspose(MatMulOp op, PatternRewriter &rewriter) {
   return success();
 }
 
-/// A batch of products with one matrix is one product of all rows; so is its gradient.
+/// A batch of matrix multiplications with one matrix is one of all rows; so is its gradient.
 static LogicalResult matmulOfBroadcast(MatMulOp op, PatternRewriter &rewriter) {
   auto repeat = op.getB().getDefiningOp<BroadcastOp>();
   RankedTensorType a = tensorType(op.getA()), y = tensorType(op.getY());

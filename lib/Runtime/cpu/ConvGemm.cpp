@@ -79,7 +79,7 @@ int32_t runWeights(mpt_exec *exec, const mpt_conv_desc &d, void *x, void *w, voi
   g.b_type = d.x_type, g.b_row = g.n, g.b_col = 1;
   g.d_type = MPT_FLOAT32;
   Gather gather{d.ic, &d};
-  if (int32_t status = runProduct(exec, g, y, x, nullptr, sums, &gather))
+  if (int32_t status = runOwnGemm(exec, g, y, x, nullptr, sums, &gather))
     return status;
   Reorder order{sums, w, taps, d.ic, d.w_type};
   void *args[] = {&order};

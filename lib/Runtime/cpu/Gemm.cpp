@@ -189,7 +189,7 @@ void finishApart(mpt_exec *exec, const mpt_gemm_desc &g, const void *bias, void 
 
 } // namespace
 
-int32_t mpt::rt::runProduct(mpt_exec *exec, const mpt_gemm_desc &desc, const void *a, const void *b, const void *bias,
+int32_t mpt::rt::runOwnGemm(mpt_exec *exec, const mpt_gemm_desc &desc, const void *a, const void *b, const void *bias,
                             void *d, const Gather *gather) {
   Plan plan{desc,
             static_cast<const char *>(a),
@@ -233,7 +233,7 @@ extern "C" int32_t mpt_rt_gemm(mpt_exec *exec, int64_t site, const mpt_gemm_desc
   if (g.flags & MPT_GEMM_SCALE) {
     g.alpha *= *static_cast<const float *>(bias);
     g.flags = 0;
-    return runProduct(exec, g, a, b, nullptr, d);
+    return runOwnGemm(exec, g, a, b, nullptr, d);
   }
   mpt_gemm_desc plain = g;
   // oneDNN does not round between the steps of an epilogue: it computes the GEMM alone.
@@ -245,5 +245,5 @@ extern "C" int32_t mpt_rt_gemm(mpt_exec *exec, int64_t site, const mpt_gemm_desc
       finishApart(exec, g, bias, d);
     return MPT_OK;
   }
-  return runProduct(exec, g, a, b, bias, d);
+  return runOwnGemm(exec, g, a, b, bias, d);
 }

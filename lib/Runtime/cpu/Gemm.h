@@ -41,7 +41,7 @@ extern const GemmKernels gemmPortable, gemmAvx2, gemmAvx512;
 const GemmKernels &gemmKernels();
 
 /// Splits a checked GEMM over the threads and runs it with our kernels.
-int32_t runProduct(mpt_exec *exec, const mpt_gemm_desc &desc, const void *a, const void *b, const void *bias, void *d,
+int32_t runOwnGemm(mpt_exec *exec, const mpt_gemm_desc &desc, const void *a, const void *b, const void *bias, void *d,
                    const Gather *gather = nullptr);
 
 /// Convolutions that are GEMMs: true when it took the case (`status` is then its result).

@@ -59,9 +59,9 @@ int64_t divisor(int64_t extent, int64_t most) {
 }
 
 /// Attention as GEMMs; pointers as planAttentionGradient has them, those of gradients null in the forward pass.
-class Products {
+class AttentionByGemms {
 public:
-  Products(const mpt_exec *exec, AttentionSite &site, const std::vector<void *> &pointers)
+  AttentionByGemms(const mpt_exec *exec, AttentionSite &site, const std::vector<void *> &pointers)
       : exec(exec), device(deviceOf(exec)), site(site), d(site.desc), p(pointers), backward(pointers.size() > 6) {}
   mpt_status run();
 
@@ -110,12 +110,12 @@ private:
   uint8_t *scratch = nullptr;
 };
 
-mpt_status Products::launch(const std::string &kernel, const std::vector<void *> &args) {
+mpt_status AttentionByGemms::launch(const std::string &kernel, const std::vector<void *> &args) {
   return device.launchNamed("attention", kernel, args.data());
 }
 
-mpt_status Products::multiply(int slot, int64_t m, int64_t n, int64_t k, const Matrix &a, const Matrix &b,
-                              const Matrix &result, double alpha) {
+mpt_status AttentionByGemms::multiply(int slot, int64_t m, int64_t n, int64_t k, const Matrix &a, const Matrix &b,
+                                      const Matrix &result, double alpha) {
   mpt_gemm_desc g{};
   g.m = m, g.n = n, g.k = k;
   g.batch0 = site.batches, g.batch1 = site.heads;
@@ -127,7 +127,7 @@ mpt_status Products::multiply(int slot, int64_t m, int64_t n, int64_t k, const M
   return gemm(exec, site.products[slot], g, a.data, b.data, nullptr, result.data);
 }
 
-mpt_status Products::prepare() {
+mpt_status AttentionByGemms::prepare() {
   if (d.kv_heads != d.heads)
     return fail(MPT_UNSUPPORTED,
                 "attention: no cuDNN on this machine that takes it, and products want keys for each head");
@@ -148,7 +148,7 @@ mpt_status Products::prepare() {
   return device.place("attention", &g, sizeof g, site.geometry);
 }
 
-mpt_status Products::chunk(int64_t batch, int64_t head) {
+mpt_status AttentionByGemms::chunk(int64_t batch, int64_t head) {
   const int64_t squares = site.batches * site.heads * d.queries * d.keys;
   auto rounded = [](int64_t bytes) { return (bytes + 255) / 256 * 256; };
   uint8_t *scores = scratch + BlasLibrary::workspaceBytes, *probabilities = scores + rounded(squares * 4);
@@ -201,7 +201,7 @@ mpt_status Products::chunk(int64_t batch, int64_t head) {
                   matrix(part(p[8], d.dk_strides, batch, head), d.dk_strides), d.scale);
 }
 
-mpt_status Products::run() {
+mpt_status AttentionByGemms::run() {
   if (!site.geometry)
     if (mpt_status status = prepare())
       return status;
@@ -235,7 +235,7 @@ mpt_status attend(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot, const 
                                      : planAttention(device, *library, d, pointers);
   }
   static_cast<Context *>(exec->runtime)->way = site->plan ? "cuDNN" : "products";
-  return site->plan ? site->plan->run(device, pointers) : Products(exec, *site, pointers).run();
+  return site->plan ? site->plan->run(device, pointers) : AttentionByGemms(exec, *site, pointers).run();
 }
 
 void *writable(const void *p) { return const_cast<void *>(p); }

@@ -187,7 +187,7 @@ bool isTaken(const mpt_attention_desc &d, const std::vector<void *> &pointers, b
 
 /// Leaves out what NVIDIA's own frontend of cuDNN leaves to no engine: releases whose attention is known to be wrong,
 /// and on Blackwell those before the one that it calls deterministic there. The engines' notes do not tell. Before 9.10
-/// it masks with finite numbers; a bias may hold infinities.
+/// it masks with finite values; a bias may hold infinities.
 bool isTrusted(const mpt_attention_desc &d, size_t version, int arch, bool gradient) {
   if (version == 91000 || version == 91001 || (d.bias_type && version < 91000))
     return false;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // mpt_cuda_conv: convolutions through cuDNN where it is present and has a deterministic algorithm, else without it.
 #include "cuda/ConvGraph.h"
 #include "cuda/Library.h"

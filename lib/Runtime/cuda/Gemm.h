@@ -9,7 +9,7 @@
 
 namespace mpt::rt {
 
-/// FP32 numbers on the device by which 8-bit operands are multiplied; null: by 1.
+/// FP32 scalars on the device by which 8-bit operands are multiplied; null: by 1.
 struct OperandScales {
   const void *a = nullptr, *b = nullptr;
 };

@@ -51,6 +51,7 @@ public:
   Capabilities capabilities() const override {
     Capabilities result;
     result.kernels = KernelModel::ThreadGrid;
+    result.fusion = KernelCapabilities::ofThreadGrids();
     result.calls.attention = fusesAttention;
     result.calls.chainedGemms = true;
     result.calls.alphaScales = result.calls.biasThroughReshape = true;
