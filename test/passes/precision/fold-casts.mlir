@@ -1,4 +1,7 @@
 // RUN: mpt-opt %s --precision-fold-casts | FileCheck %s
+// RUN: mpt-opt %s --precision-fold-casts --debug-only=precision-fold-casts 2>&1 >/dev/null | FileCheck %s --check-prefix=WHY
+
+// WHY: precision-fold-casts: {{.*}}not foldable: expected an exact cast before it, got one that rounds 'tensor<4xf32>' to 'tensor<4xbf16>'
 
 // CHECK-LABEL: func.func @exact_pair
 // CHECK-SAME: mpt.lossy_casts = 0
