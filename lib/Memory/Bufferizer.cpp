@@ -263,11 +263,14 @@ LogicalResult Bufferizer::lower(Operation *op) {
       .Case<ConcatOp>([&](ConcatOp concat) { return lowerConcat(concat); })
       .Case<FusionOp>([&](FusionOp fusion) { return lowerFusion(fusion); })
       .Case<library::GemmOp>([&](library::GemmOp gemm) { return lowerGemm(gemm); })
-      .Case<ConvOp>([&](ConvOp conv) { return lowerConv(conv, 0, conv.getX(), conv.getW(), conv.getY()); })
-      .Case<ConvBackwardDataOp>(
-          [&](ConvBackwardDataOp conv) { return lowerConv(conv, 1, conv.getY(), conv.getW(), conv.getDy()); })
-      .Case<ConvBackwardWeightsOp>(
-          [&](ConvBackwardWeightsOp conv) { return lowerConv(conv, 2, conv.getX(), conv.getY(), conv.getDy()); })
+      .Case<ConvOp>(
+          [&](ConvOp conv) { return lowerConv(conv, rt::ConvKind::forward, conv.getX(), conv.getW(), conv.getY()); })
+      .Case<ConvBackwardDataOp>([&](ConvBackwardDataOp conv) {
+        return lowerConv(conv, rt::ConvKind::backward_data, conv.getY(), conv.getW(), conv.getDy());
+      })
+      .Case<ConvBackwardWeightsOp>([&](ConvBackwardWeightsOp conv) {
+        return lowerConv(conv, rt::ConvKind::backward_weights, conv.getX(), conv.getY(), conv.getDy());
+      })
       .Case<rt::AttendOp>([&](rt::AttendOp attend) { return lowerAttend(attend); })
       .Case<rt::AttendGradientOp>([&](rt::AttendGradientOp attend) { return lowerAttendGradient(attend); })
       .Case<rt::ChannelSumsOp>([](Operation *) { return success(); }) // with their convolution

@@ -78,7 +78,7 @@ private:
   mlir::Value gemmResult(library::GemmOp gemm, bool &flipped);
   llvm::LogicalResult lowerGemm(library::GemmOp gemm);
   // Convolutions (Convolution.cpp).
-  llvm::LogicalResult lowerConv(mlir::Operation *op, int64_t kind, mlir::Value x, mlir::Value w, mlir::Value y);
+  llvm::LogicalResult lowerConv(mlir::Operation *op, rt::ConvKind kind, mlir::Value x, mlir::Value w, mlir::Value y);
 
   // Attention (Attention.cpp).
   llvm::LogicalResult lowerAttend(rt::AttendOp op);

@@ -8,7 +8,7 @@ using namespace mlir;
 using namespace mpt;
 using namespace mpt::memory;
 
-LogicalResult Bufferizer::lowerConv(Operation *op, int64_t kind, Value x, Value w, Value y) {
+LogicalResult Bufferizer::lowerConv(Operation *op, rt::ConvKind kind, Value x, Value w, Value y) {
   Location loc = op->getLoc();
   Value tensors[3] = {x, w, y}, memrefs[3];
   for (auto [tensor, memref] : llvm::zip_equal(tensors, memrefs)) {
@@ -36,7 +36,7 @@ LogicalResult Bufferizer::lowerConv(Operation *op, int64_t kind, Value x, Value 
   Value sums;
   SmallVector<Value> norm;
   if (rt::ChannelSumsOp left = gathered.lookup(op)) {
-    int64_t channels = typeOf(memrefs[kind == MPT_CONV_FORWARD ? 2 : 0]).getDimSize(1);
+    int64_t channels = typeOf(memrefs[kind == rt::ConvKind::forward ? 2 : 0]).getDimSize(1);
     for (Value part : left.getNorm()) {
       int64_t rank = typeOf(buffer(part)).getRank();
       FailureOr<Value> found = dense(loc, buffer(part), rank == 1 ? rowMajor(1) : channelsLast(rank));
@@ -49,9 +49,9 @@ LogicalResult Bufferizer::lowerConv(Operation *op, int64_t kind, Value x, Value 
       buffers[sum] = view(loc, sums, {channels}, {1}, static_cast<int64_t>(i) * channels);
   }
   auto attribute = [&](StringRef name) { return op->getAttrOfType<DenseI64ArrayAttr>(name); };
-  auto conv = rt::ConvOp::create(builder, loc, kind, memrefs[0], memrefs[1], memrefs[2], Value(), Value(), sums, norm,
+  auto conv = rt::ConvOp::create(builder, loc, kind, memrefs[0], memrefs[1], memrefs[2], Value(), sums, norm,
                                  attribute("strides"), attribute("dilations"), attribute("pads_low"),
-                                 attribute("pads_high"), op->getAttrOfType<IntegerAttr>("groups").getInt(), 0);
+                                 attribute("pads_high"), op->getAttrOfType<IntegerAttr>("groups").getInt());
   if (int64_t bytes = options.device ? 0 : rt::describe(conv, options.nativeBf16).workspace_bytes) {
     builder.setInsertionPoint(conv);
     conv.getWorkspaceMutable().assign(allocate(loc, MemRefType::get({bytes}, builder.getI8Type())));

@@ -184,8 +184,8 @@ private:
             library(op.getNorm().empty() ? "conv_sums" : "conv_norm_sums", operands);
             return success();
           }
-          library("conv", {site(), descriptor(module, value), pointer(op.getBias()), pointer(op.getX()),
-                           pointer(op.getW()), pointer(op.getY()), pointer(op.getWorkspace())});
+          library("conv", {site(), descriptor(module, value), pointer(Value()), pointer(op.getX()), pointer(op.getW()),
+                           pointer(op.getY()), pointer(op.getWorkspace())});
           return success();
         })
         .Case<rt::AttentionOp, rt::AttentionGradientOp>([&](auto op) {
@@ -228,8 +228,7 @@ private:
       if (gemm.getSums())
         results.push_back(gemm.getSums());
     } else if (auto conv = dyn_cast<rt::ConvOp>(op)) {
-      Value made[] = {conv.getY(), conv.getX(), conv.getW()};
-      results.push_back(made[conv.getKind()]);
+      results.push_back(conv.getMade().get());
     } else if (auto attention = dyn_cast<rt::AttentionOp>(op)) {
       results.push_back(attention.getO());
     } else if (auto gradient = dyn_cast<rt::AttentionGradientOp>(op)) {

@@ -32,8 +32,8 @@ struct CompileOptions : PipelineOptions {
   bool quiet = false;
   EmitKind emit = EmitKind::Library;
   std::vector<std::pair<std::string, std::string>> targetFlags; ///< of the target, as given
-  llvm::StringMap<int64_t> bindings; ///< symbolic dimension -> extent
-  std::vector<std::string> reports;  ///< precision, memory; "kind" or "kind=file"
+  llvm::StringMap<int64_t> bindings;                            ///< symbolic dimension -> extent
+  std::vector<std::string> reports;                             ///< precision, memory; "kind" or "kind=file"
 
   /// Reads command-line words (without the program's name). The error says which word is wrong and what was expected.
   static llvm::Expected<CompileOptions> parse(llvm::ArrayRef<llvm::StringRef> words);

@@ -7,7 +7,8 @@
 
 namespace mpt {
 
-/// Makes the targets of mpt/Target/Targets.def known. May be called again; other targets may be registered before or after.
+/// Makes the targets of mpt/Target/Targets.def known. May be called again; other targets may be registered before or
+/// after.
 void registerTargets();
 
 /// Registers targets, mpt's dialects, the upstream dialects they lower to, and every layer's external models.
