@@ -1,4 +1,4 @@
-// RUN: mpt-opt %s --library-select-gemms --memory-bufferize | FileCheck %s
+// RUN: mpt-opt %s --library-select-gemms --library-choose-layouts --memory-assign-destinations --memory-bufferize | FileCheck %s
 
 train.state parameter @w : tensor<3x4xf32>
 

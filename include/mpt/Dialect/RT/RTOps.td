@@ -120,16 +120,6 @@ def RT_ConvOp : RT_Call<"conv", "Convolution", [AttrSizedOperandSegments, Declar
   }];
   let assemblyFormat = "$kind $x `,` $w `,` $y (`workspace` $workspace^ `:` type($workspace))? (`sums` $sums^ `:` type($sums))? (`norm` $norm^ `:` type($norm))? attr-dict `:` type($x) `,` type($w) `,` type($y)";
 }
-def RT_ChannelSumsOp : RT_Op<"channel_sums", [Pure]> {
-  let summary = "FP32 sums by channel that the call of a convolution leaves";
-  let description = [{
-    Stands, among ops on tensors, for what `sums` of the convolution's `rt.conv` will hold: bufferization gives them to the call
-    of the convolution that makes `of`, with `norm`, and drops the op.
-  }];
-  let arguments = (ins AnyRankedTensor:$of, Variadic<AnyRankedTensor>:$norm);
-  let results = (outs AnyRankedTensor:$first, AnyRankedTensor:$second);
-  let assemblyFormat = "$of (`norm` $norm^ `:` type($norm))? attr-dict `:` type($of) `->` type($first) `,` type($second)";
-}
 def RT_AttentionOp : RT_Call<"attention", "Attention"> {
   let summary = "o = softmax(scale q k^T + bias) v by batch and head, on a device (mpt_cuda_attention)";
   let description = [{
@@ -151,25 +141,6 @@ def RT_AttentionGradientOp : RT_Call<"attention_gradient", "Attention"> {
   let arguments = (ins RT_Read:$q, RT_Read:$k, RT_Read:$v, RT_MaybeRead:$bias, RT_Read:$o, RT_Read:$stats, RT_Read:$d_o,
     RT_Written:$dq, RT_Written:$dk, RT_Written:$dv, F64Attr:$scale, UnitAttr:$causal);
   let assemblyFormat = "$q `,` $k `,` $v (`bias` $bias^ `:` type($bias))? `of` $o `,` $stats `from` $d_o `into` $dq `,` $dk `,` $dv attr-dict `:` type($q) `,` type($k) `,` type($v) `of` type($o) `,` type($stats) `from` type($d_o) `into` type($dq) `,` type($dk) `,` type($dv)";
-}
-def RT_AttendOp : RT_Op<"attend", [Pure]> {
-  let summary = "attention among ops on tensors: what rt.attention will compute";
-  let description = [{
-    Operands and results as of rt.attention, but bias is [batch or 1, heads or 1, queries or 1, keys], and how any of them
-    lies in memory is left to bufferization. Scores are masked by the bias and by `causal`, which excludes keys behind the
-    query.
-  }];
-  let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v, Optional<AnyRankedTensor>:$bias,
-    F64Attr:$scale, UnitAttr:$causal);
-  let results = (outs AnyRankedTensor:$o, AnyRankedTensor:$stats);
-  let assemblyFormat = "$q `,` $k `,` $v (`bias` $bias^ `:` type($bias))? attr-dict `:` type($q) `,` type($k) `,` type($v) `->` type($o) `,` type($stats)";
-}
-def RT_AttendGradientOp : RT_Op<"attend_gradient", [Pure]> {
-  let summary = "gradients of rt.attend's q, k and v from that of o, among ops on tensors";
-  let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v, Optional<AnyRankedTensor>:$bias,
-    AnyRankedTensor:$o, AnyRankedTensor:$stats, AnyRankedTensor:$d_o, F64Attr:$scale, UnitAttr:$causal);
-  let results = (outs AnyRankedTensor:$dq, AnyRankedTensor:$dk, AnyRankedTensor:$dv);
-  let assemblyFormat = "$q `,` $k `,` $v (`bias` $bias^ `:` type($bias))? `of` $o `,` $stats `from` $d_o attr-dict `:` type($q) `,` type($k) `,` type($v) `of` type($o) `,` type($stats) `from` type($d_o) `->` type($dq) `,` type($dk) `,` type($dv)";
 }
 def RT_CopyOp : RT_Call<"copy", "Copy"> {
   let summary = "dense copy of bytes";
