@@ -107,7 +107,7 @@ void buildFusion(OpPassManager &passes, const PipelineOptions &options, const Ca
   passes.addPass(createLowerTrain());
   // While softmax is whole.
   if (target.calls.attention && joins)
-    passes.addPass(createAttention());
+    passes.addPass(createFormAttention());
   // A decision of stage library that has to be taken here: GELU is whole only before composites are decomposed, and
   // what GEMMs compute on the way is nothing for kernels.
   if (target.calls.chainedGemms && joins && !options.recomputeBytes)
@@ -142,6 +142,8 @@ void buildFusion(OpPassManager &passes, const PipelineOptions &options, const Ca
 }
 
 void buildLibrary(OpPassManager &passes, const PipelineOptions &options, const Capabilities &target) {
+  // First: what a call can take in depends on which ops run before it.
+  passes.addPass(createScheduleUpdates());
   passes.addPass(createSelectGemms());
   FoldScalesOptions scales;
   scales.alphaScales = target.calls.alphaScales;
@@ -152,15 +154,23 @@ void buildLibrary(OpPassManager &passes, const PipelineOptions &options, const C
   FoldEpiloguesOptions epilogues;
   epilogues.biasThroughReshape = target.calls.biasThroughReshape;
   passes.addPass(createFoldEpilogues(epilogues));
+  if (target.calls.channelSums) {
+    passes.addPass(createGatherStatistics());
+    passes.addPass(createGatherGradientSums());
+  }
+  // After every pass that decides which values there are.
+  passes.addPass(createChooseLayouts());
+  if (options.countTraffic)
+    passes.addPass(createCountTraffic());
 }
 
 void buildMemory(OpPassManager &passes, const PipelineOptions &options, const Capabilities &target) {
+  passes.addPass(createAssignDestinations());
   BufferizeOptions bufferize;
   bufferize.kernels = target.kernels == target::KernelModel::ThreadGrid ? "gpu" : "cpu";
   bufferize.vectorBits = target.vectorBits;
   bufferize.nativeBf16 = target.isNative(Contraction::Conv, 0, MPT_BFLOAT16);
   bufferize.nativeFloat8 = target.isNative(Contraction::MatMul, 0, MPT_FLOAT8E4M3FN);
-  bufferize.countTraffic = options.countTraffic;
   passes.addPass(createBufferize(bufferize));
   passes.addPass(createPlan());
   passes.addPass(createVerifyPlan());

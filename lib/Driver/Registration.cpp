@@ -11,7 +11,9 @@
 #include "mpt/Dialect/RT/RTDialect.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
 #include "mpt/Import/Import.h"
+#include "mpt/Library/Library.h"
 #include "mpt/Lowering/Models/Models.h"
+#include "mpt/Memory/Bufferize.h"
 #include "mpt/Precision/Models.h"
 #include "mpt/Reference/Reference.h"
 #include "mpt/Target/Target.h"
@@ -50,4 +52,6 @@ void mpt::registerAll(mlir::DialectRegistry &registry) {
   registerPrecisionModels(registry);
   registerReferenceModels(registry);
   registerLoopLoweringModels(registry);
+  registerLibraryModels(registry);
+  memory::registerMemoryModels(registry);
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention as rt.attend and rt.attend_gradient say it. Scores and sums are FP64 rounded to FP32 once; probabilities
-// and the gradients of scores are rounded to the operands' type before they enter products.
+// Attention as library.attention and library.attention_gradient say it. Scores and sums are FP64 rounded to FP32 once;
+// probabilities and the gradients of scores are rounded to the operands' type before they enter products.
 #include "Rules.h"
 
-#include "mpt/Dialect/RT/RTDialect.h"
+#include "mpt/Dialect/Library/LibraryDialect.h"
 
 #include <cmath>
 
@@ -83,7 +83,7 @@ void multiply(double *sums, const double *a, const double *b, int64_t m, int64_t
       addProducts(sums + i * n, factor * a[i * aRow + p * aColumn], b + p * n, n, [](double x) { return x; });
 }
 
-LogicalResult interpretAttend(rt::AttendOp op, InterpreterFrame &frame) {
+LogicalResult interpretAttention(library::AttentionOp op, InterpreterFrame &frame) {
   Tensor o = frame.zeros(op.getO()), stats = frame.zeros(op.getStats());
   double *os = o.writeReals().data(), *logs = stats.writeReals().data();
   forEachHead(op, frame, [&](Head &head, int64_t n, int64_t) {
@@ -104,7 +104,7 @@ LogicalResult interpretAttend(rt::AttendOp op, InterpreterFrame &frame) {
   return success();
 }
 
-LogicalResult interpretAttendGradient(rt::AttendGradientOp op, InterpreterFrame &frame) {
+LogicalResult interpretAttentionGradient(library::AttentionGradientOp op, InterpreterFrame &frame) {
   Tensor dq = frame.zeros(op.getDq()), dk = frame.zeros(op.getDk()), dv = frame.zeros(op.getDv());
   Tensor o = frame.get(op.getO()), dO = frame.get(op.getDO()), stats = frame.get(op.getStats());
   double *dqs = dq.writeReals().data(), *dks = dk.writeReals().data(), *dvs = dv.writeReals().data();
@@ -140,6 +140,6 @@ LogicalResult interpretAttendGradient(rt::AttendGradientOp op, InterpreterFrame 
 } // namespace
 
 void mpt::attachAttentionRules(MLIRContext *context) {
-  attachRule<rt::AttendOp, interpretAttend, AccessPattern::Windows>(context);
-  attachRule<rt::AttendGradientOp, interpretAttendGradient, AccessPattern::Windows>(context);
+  attachRule<library::AttentionOp, interpretAttention, AccessPattern::Windows>(context);
+  attachRule<library::AttentionGradientOp, interpretAttentionGradient, AccessPattern::Windows>(context);
 }

@@ -5,7 +5,6 @@
 #include "Rules.h"
 
 #include "mpt/Dialect/Library/LibraryDialect.h"
-#include "mpt/Dialect/RT/RTDialect.h"
 
 using namespace mlir;
 using namespace mpt;
@@ -29,6 +28,8 @@ void mpt::registerEvaluationModels(DialectRegistry &registry) {
     attachFusionRules(context);
   });
   registry.addExtension(+[](MLIRContext *context, train::TrainDialect *) { attachTrainRules(context); });
-  registry.addExtension(+[](MLIRContext *context, library::LibraryDialect *) { attachGemmRules(context); });
-  registry.addExtension(+[](MLIRContext *context, rt::RTDialect *) { attachAttentionRules(context); });
+  registry.addExtension(+[](MLIRContext *context, library::LibraryDialect *) {
+    attachGemmRules(context);
+    attachAttentionRules(context);
+  });
 }

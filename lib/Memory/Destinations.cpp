@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Destination passing: results are written where they are wanted, if nothing forbids it.
-#include "Bufferizer.h"
+#include "mpt/Memory/Destinations.h"
+
+#include "mpt/Dialect/Library/LibraryDialect.h"
+#include "mpt/Dialect/MPT/GraphBuilder.h"
+#include "mpt/Dialect/Train/TrainDialect.h"
+#include "mpt/Memory/Layout.h"
+#include "mpt/Support/Refusal.h"
 
 using namespace mlir;
 using namespace mpt;
@@ -8,151 +14,122 @@ using namespace mpt::memory;
 
 namespace {
 
-/// Walks from `use` back through views with no other use to the value that some op computes.
-Value producerOf(OpOperand &use, SmallVectorImpl<Operation *> &views) {
-  Value value = use.get();
-  while (Operation *op = value.getDefiningOp()) {
-    // A slice leaves gaps that its source would have to fill; only full views can be written through.
-    if (!isa<ReshapeOp, TransposeOp>(op) || !op->getOperand(0).hasOneUse())
-      break;
-    views.insert(views.begin(), op);
-    value = op->getOperand(0);
-  }
-  return value;
-}
-
+/// Uses of `value`, and of views of it.
 void collectUses(Value value, SmallVectorImpl<OpOperand *> &uses) {
   for (OpOperand &use : value.getUses()) {
     uses.push_back(&use);
-    if (isView(use.getOwner()))
+    if (isa<StridedView>(use.getOwner()))
       collectUses(use.getOwner()->getResult(0), uses);
   }
 }
 
+WritesTo writesTo(Value result) {
+  auto op = dyn_cast_or_null<Bufferizable>(result.getDefiningOp());
+  return op ? op.writesTo() : WritesTo::Own;
+}
+
 } // namespace
 
-void Bufferizer::findDestinations() {
-  auto add = [&](OpOperand &use) {
-    Destination destination{{}, &use};
-    Value value = producerOf(use, destination.views);
-    if (isa_and_nonnull<FusionOp, library::GemmOp, ConvOp, ConvBackwardDataOp, ConvBackwardWeightsOp, ConcatOp,
-                        rt::AttendOp, rt::AttendGradientOp>(value.getDefiningOp()))
-      destinations[value].push_back(std::move(destination));
-  };
-  // States first: a copy of a parameter costs more than one of an output.
-  for (auto write : source.getOps<train::WriteOp>())
-    add(write->getOpOperand(0));
-  for (OpOperand &operand : source.front().getTerminator()->getOpOperands())
-    add(operand);
-  for (auto concat : source.getOps<ConcatOp>())
-    for (OpOperand &part : concat->getOpOperands())
-      if (part.get().hasOneUse())
-        add(part);
-  for (auto read : source.getOps<train::ReadOp>())
+Value mpt::memory::makerOf(OpOperand &use, SmallVectorImpl<Operation *> &views) {
+  Value value = use.get();
+  while (auto view = value.getDefiningOp<StridedView>()) {
+    if (!view.showsAll() || !view->getOperand(0).hasOneUse())
+      break;
+    views.insert(views.begin(), view);
+    value = view->getOperand(0);
+  }
+  return value;
+}
+
+Order mpt::memory::layoutOf(Value result) {
+  ArrayAttr layouts = getAttr<library::LibraryDialect::LayoutsAttrHelper>(result.getDefiningOp());
+  if (!layouts)
+    return rowMajor(tensorType(result).getRank());
+  return Order(cast<library::LayoutAttr>(layouts[cast<OpResult>(result).getResultNumber()]).getOrder());
+}
+
+Destinations::Destinations(func::FuncOp function) {
+  for (PlaceKind kind : {PlaceKind::State, PlaceKind::Output, PlaceKind::Part})
+    for (Operation &op : function.front())
+      if (auto owner = dyn_cast<PlacesOperands>(op); owner && owner.getPlaceKind() == kind)
+        for (OpOperand &use : op.getOpOperands())
+          if (kind != PlaceKind::Part || use.get().hasOneUse())
+            addCandidate(use);
+  for (auto read : function.getOps<train::ReadOp>())
     collectUses(read.getValue(), readers[read.getStateAttr()]);
 }
 
-Value Bufferizer::stateBuffer(FlatSymbolRefAttr state, RankedTensorType type, Location loc) {
-  Value &memref = states[state];
-  if (!memref) {
-    OpBuilder::InsertionGuard guard(builder);
-    builder.setInsertionPointToStart(&target.front());
-    memref = rt::StateOp::create(builder, loc, denseType(type, rowMajor(type.getRank())), state);
-  }
-  return memref;
+void Destinations::addCandidate(OpOperand &use) {
+  Destination candidate{&use, {}};
+  Value maker = makerOf(use, candidate.views);
+  if (writesTo(maker) != WritesTo::Own)
+    candidates[maker].push_back(std::move(candidate));
 }
 
-bool Bufferizer::readersPrecede(FlatSymbolRefAttr state, Operation *op) const {
-  auto it = readers.find(state);
-  if (it == readers.end())
-    return true;
-  int64_t position = positions.lookup(op);
-  return llvm::all_of(it->second, [&](OpOperand *use) {
-    Operation *user = use->getOwner();
-    if (user == op || isView(user))
-      return true; // `op` itself is checked apart, views through their uses
-    // Returns and other writes take effect at the end.
-    return !isa<func::ReturnOp, train::WriteOp>(user) && positions.lookup(user) < position;
-  });
-}
+OpOperand *Destinations::chosenFor(Value result) { return choose(result).use; }
 
-bool Bufferizer::readByFusion(FlatSymbolRefAttr state, FusionOp fusion, unsigned output, const Kernel &kernel,
-                              Value target) const {
-  auto it = readers.find(state);
-  if (it == readers.end())
-    return false;
-  for (OpOperand *use : it->second) {
-    if (use->getOwner() != fusion.getOperation())
-      continue;
-    // In place only at the same index: the operand must be the state as it lies.
-    if (!sameMemory(buffer(use->get()), target) ||
-        !mayRunInPlace(kernel.function, use->getOperandNumber(), fusion.getInputs().size() + output))
-      return true;
-  }
-  return false;
-}
-
-Value Bufferizer::resolve(const Destination &destination, Location loc, FlatSymbolRefAttr &state) {
-  Operation *user = destination.use->getOwner();
-  Value memref;
-  if (auto write = dyn_cast<train::WriteOp>(user)) {
-    state = write.getStateAttr();
-    memref = stateBuffer(state, cast<RankedTensorType>(write.getValue().getType()), loc);
-  } else if (isa<func::ReturnOp>(user)) {
-    memref = target.getArgument(source.getNumArguments() + destination.use->getOperandNumber());
-  } else {
-    auto concat = cast<ConcatOp>(user);
-    Value base = concatBuffer(concat, loc);
-    Sizes strides = stridesOf(typeOf(base));
-    int64_t offset = 0;
-    for (OpOperand &part : concat->getOpOperands()) {
-      if (&part == destination.use)
+Destinations::Choice Destinations::choose(Value result) {
+  if (auto known = choices.find(result); known != choices.end())
+    return known->second;
+  Choice choice;
+  auto wanted = candidates.find(result);
+  if (wanted != candidates.end())
+    for (const Destination &candidate : wanted->second) {
+      StringRef why = whyNotState(result, candidate);
+      std::optional<Strided> place = why.empty() ? placeOf(candidate) : std::nullopt;
+      if (place) {
+        choice = {candidate.use, *place};
         break;
-      offset += cast<RankedTensorType>(part.get().getType()).getDimSize(concat.getAxis()) * strides[concat.getAxis()];
+      }
+      (void)(refuse("memory-assign-destinations", result.getDefiningOp())
+             << "not written in place for " << candidate.use->getOwner()->getName() << ": "
+             << (why.empty() ? "expected a layout that strides can show, got another one" : why));
     }
-    auto type = cast<RankedTensorType>(destination.use->get().getType());
-    memref =
-        rt::ViewOp::create(builder, loc, bufferType(type.getShape(), type.getElementType(), strides), base, offset);
-  }
-  for (Operation *op : llvm::reverse(destination.views)) {
-    auto type = cast<RankedTensorType>(op->getOperand(0).getType());
-    Sizes strides = stridesOf(typeOf(memref));
-    if (auto transpose = dyn_cast<TransposeOp>(op)) {
-      Sizes inverse(strides.size());
-      for (auto [i, p] : llvm::enumerate(transpose.getPermutation()))
-        inverse[p] = strides[i];
-      strides = inverse;
-    } else {
-      std::optional<Sizes> found = reshapeStrides(typeOf(memref).getShape(), strides, type.getShape());
-      if (!found)
-        return nullptr;
-      strides = *found;
-    }
-    memref = view(loc, memref, type.getShape(), strides);
-  }
-  return memref;
+  choices[result] = choice;
+  return choice;
 }
 
-Bufferizer::Target Bufferizer::targetFor(Value result) {
-  auto it = destinations.find(result);
-  if (it == destinations.end())
-    return {};
+StringRef Destinations::whyNotState(Value result, const Destination &candidate) const {
+  auto write = dyn_cast<train::WriteOp>(candidate.use->getOwner());
+  if (!write)
+    return "";
   Operation *op = result.getDefiningOp();
-  for (const Destination &destination : it->second) {
-    if (auto write = dyn_cast<train::WriteOp>(destination.use->getOwner())) {
-      // The parts of a concatenation are written before the op itself runs.
-      if (isa<ConcatOp>(op) || !readersPrecede(write.getStateAttr(), op))
-        continue;
-      // Only kernels read and write at one index.
-      auto reads = readers.find(write.getStateAttr());
-      if (!isa<FusionOp>(op) && reads != readers.end() &&
-          llvm::any_of(reads->second, [&](OpOperand *use) { return use->getOwner() == op; }))
-        continue;
-    }
-    Target target;
-    target.memref = resolve(destination, result.getLoc(), target.state);
-    if (target.memref)
-      return target;
+  if (writesTo(result) < WritesTo::States)
+    return "expected an op that writes when it runs, got one whose parts are written before";
+  auto found = readers.find(write.getStateAttr());
+  if (found == readers.end())
+    return "";
+  for (OpOperand *use : found->second) {
+    Operation *user = use->getOwner();
+    if (user == op && writesTo(result) < WritesTo::StatesInPlace)
+      return "expected a kernel where the op itself reads the old value, got a library call";
+    if (user == op || isa<StridedView>(user))
+      continue; // views count through their uses
+    // Ops without results, writes and the return, take effect at the end.
+    if (user->getNumResults() == 0 || !user->isBeforeInBlock(op))
+      return "expected the old value to be read before, got a later reader";
   }
-  return {};
+  return "";
+}
+
+std::optional<Strided> Destinations::placeOf(const Destination &candidate) {
+  auto owner = cast<PlacesOperands>(candidate.use->getOwner());
+  Strided whole;
+  if (owner.getPlaceKind() == PlaceKind::Part)
+    whole = wholeOf(owner->getResult(0));
+  Strided place = owner.placeOf(candidate.use->getOperandNumber(), whole);
+  for (Operation *view : llvm::reverse(candidate.views)) {
+    std::optional<Strided> source = cast<StridedView>(view).sourceOf(place);
+    if (!source)
+      return std::nullopt;
+    place = *source;
+  }
+  return place;
+}
+
+Strided Destinations::wholeOf(Value result) {
+  if (Choice choice = choose(result); choice.use)
+    return choice.place;
+  MemRefType type = denseType(tensorType(result), layoutOf(result));
+  return {Sizes(type.getShape()), stridesOf(type), 0};
 }

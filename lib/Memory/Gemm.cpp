@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // GEMMs: operands in the layouts that the runtime takes, results where they are wanted.
-#include "Bufferizer.h"
+#include "Models.h"
 
+#include "mpt/Dialect/Library/LibraryDialect.h"
 #include "mpt/Dialect/MPT/GraphBuilder.h"
+#include "mpt/Memory/Bufferization.h"
+#include "mpt/Memory/Layout.h"
 
 using namespace mlir;
 using namespace mpt;
@@ -30,6 +33,10 @@ struct Matrices {
     return !repeated && (rowStride == 1 || colStride == 1 || rows == 1 || cols == 1);
   }
   bool hasUnitColumns() const { return colStride == 1 || cols == 1; }
+  void transpose() {
+    std::swap(rows, cols);
+    std::swap(rowStride, colStride);
+  }
 };
 
 /// Drops batch extents of 1 and merges neighbours that are one run in all three operands. Returns the number left.
@@ -53,142 +60,160 @@ size_t mergeBatches(Matrices &a, Matrices &b, Matrices &d) {
   return d.batch.size();
 }
 
-} // namespace
-
-/// An 8-bit tensor as FP16, which holds every value of it, dense in `order`.
-FailureOr<Value> Bufferizer::widened(Location loc, Value memref, const Order &order) {
-  ArrayRef<int64_t> shape = typeOf(memref).getShape();
-  Value wide = allocate(loc, bufferType(shape, builder.getF16Type(), denseStrides(shape, order)));
-  if (failed(launchCopy(loc, memref, wide)))
-    return failure();
-  return wide;
-}
-
-/// An 8-bit operand as products of a device take it: with the depth innermost where they take the type at all, else
+/// An 8-bit operand as calls take it: with the depth innermost where the library multiplies the types itself, else
 /// wide.
-FailureOr<Value> Bufferizer::float8Operand(Location loc, Value memref, bool depthLast, bool native) {
-  MemRefType type = typeOf(memref);
+FailureOr<Value> float8Operand(Location loc, Value memref, bool depthLast, bool native, BufferizationState &state) {
+  MemRefType type = bufferTypeOf(memref);
+  if (!native)
+    return state.widened(loc, memref, rowMajor(type.getRank()));
   Order order = rowMajor(type.getRank());
   if (!depthLast)
     std::swap(order[order.size() - 1], order[order.size() - 2]);
-  if (native)
-    return stridesOf(type)[order.back()] == 1 ? memref : dense(loc, memref, order);
-  return widened(loc, memref, rowMajor(type.getRank()));
+  return stridesOf(type)[order.back()] == 1 ? memref : state.dense(loc, memref, order);
 }
 
-Value Bufferizer::denseResult(Value tensor) {
-  auto type = cast<RankedTensorType>(tensor.getType());
-  Target place = targetFor(tensor);
+/// Row-major copies of `memrefs` where they are not that themselves.
+LogicalResult makeDense(Location loc, ArrayRef<Value *> memrefs, BufferizationState &state) {
+  for (Value *memref : memrefs) {
+    FailureOr<Value> copied = state.dense(loc, *memref, rowMajor(bufferTypeOf(*memref).getRank()));
+    if (failed(copied))
+      return failure();
+    *memref = *copied;
+  }
+  return success();
+}
+
+/// A dense row-major buffer for `tensor`, a result of a library call: its place if that is one.
+Value denseResult(Value tensor, BufferizationState &state) {
+  Order order = rowMajor(tensorType(tensor).getRank());
+  BufferizationState::Place place = state.placeFor(tensor);
   Value memref = place.memref;
-  if (!memref || place.state || !isDense(typeOf(memref), rowMajor(type.getRank())))
-    memref = allocate(tensor.getLoc(), denseType(type, rowMajor(type.getRank())));
-  buffers[tensor] = memref;
+  if (!memref || place.state || !isDense(bufferTypeOf(memref), order))
+    memref = state.allocate(tensor.getLoc(), state.ownType(tensor, order));
+  state.setBuffer(tensor, memref);
   return memref;
 }
 
-FailureOr<std::pair<Value, Value>> Bufferizer::gemmOperands(library::GemmOp gemm) {
+/// A GEMM's matrices as the call gets them.
+struct Call {
+  Value left, right, result;
+  bool flipped = false; ///< the transposes are multiplied in the other order
+};
+
+/// Buffers of a and b in types and strides that the runtime takes.
+LogicalResult findOperands(library::GemmOp gemm, Call &call, BufferizationState &state) {
   Location loc = gemm.getLoc();
-  Value operands[2] = {buffer(gemm.getA()), buffer(gemm.getB())};
+  Value operands[2] = {state.buffer(gemm.getA()), state.buffer(gemm.getB())};
   bool transposed[2] = {gemm.getTransposeA(), gemm.getTransposeB()};
-  bool native = options.nativeFloat8 && library::GemmOp::takesFloat8(tensorType(gemm.getA()), tensorType(gemm.getB()));
+  bool native =
+      state.options.nativeFloat8 && library::GemmOp::takesFloat8(tensorType(gemm.getA()), tensorType(gemm.getB()));
   for (int i = 0; i < 2; ++i) {
     FailureOr<Value> found = operands[i];
-    if (options.device && typeOf(operands[i]).getElementTypeBitWidth() == 8)
-      found = float8Operand(loc, operands[i], (i == 0) != transposed[i], native);
+    if (!state.options.widensFloat8 || bufferTypeOf(operands[i]).getElementTypeBitWidth() != 8)
+      continue;
+    found = float8Operand(loc, operands[i], (i == 0) != transposed[i], native, state);
     if (failed(found))
       return failure();
     operands[i] = *found;
   }
-  for (auto [memref, flag] : llvm::zip_equal(operands, transposed)) {
-    if (Matrices(typeOf(memref), flag).hasUnitStride())
-      continue;
-    FailureOr<Value> copied = dense(loc, memref, rowMajor(typeOf(memref).getRank()));
-    if (failed(copied))
+  for (auto [memref, flag] : llvm::zip_equal(operands, transposed))
+    if (!Matrices(bufferTypeOf(memref), flag).hasUnitStride() && failed(makeDense(loc, {&memref}, state)))
       return failure();
-    memref = *copied;
-  }
-  return std::make_pair(operands[0], operands[1]);
+  call.left = operands[0];
+  call.right = operands[1];
+  return success();
 }
 
-Value Bufferizer::gemmResult(library::GemmOp gemm, bool &flipped) {
-  flipped = false;
-  // What calls exchange through memory is dense; anything else is written where it is wanted.
-  library::EpilogueAttr form = gemm.getForm();
-  if (form.getKeep() || gemm.getAux() || form.getActivation() == library::Activation::gelu_tanh)
-    return denseResult(gemm.getD());
-  Value result = targetFor(gemm.getD()).memref;
-  if (result && Matrices(typeOf(result), false).hasUnitColumns())
-    return result;
+/// Where the call writes its result, and whether it multiplies the transposes for that.
+void findResult(library::GemmOp gemm, Call &call, BufferizationState &state) {
+  if (gemm.exchangesDense()) {
+    call.result = denseResult(gemm.getD(), state);
+    return;
+  }
+  call.result = state.placeFor(gemm.getD()).memref;
+  if (call.result && Matrices(bufferTypeOf(call.result), false).hasUnitColumns())
+    return;
   // Where the columns lie one after the other, the transposes are multiplied.
-  flipped = result && options.device && !gemm.getBias() && Matrices(typeOf(result), true).hasUnitColumns();
-  if (flipped)
-    return result;
-  return allocate(gemm.getLoc(), denseType(cast<RankedTensorType>(gemm.getD().getType()), orders.of(gemm.getD())));
+  call.flipped = call.result && state.options.transposesGemms && !gemm.getBias() &&
+                 Matrices(bufferTypeOf(call.result), true).hasUnitColumns();
+  if (!call.flipped)
+    call.result = state.allocate(gemm.getLoc(), state.ownType(gemm.getD()));
 }
 
-LogicalResult Bufferizer::lowerGemm(library::GemmOp gemm) {
-  Location loc = gemm.getLoc();
-  auto found = gemmOperands(gemm);
-  if (failed(found))
-    return failure();
-  auto [left, right] = *found;
-  bool transposed[2] = {gemm.getTransposeA(), gemm.getTransposeB()}, flipped;
-  auto resultType = cast<RankedTensorType>(gemm.getD().getType());
-  Value result = gemmResult(gemm, flipped), aux;
+/// What the call exchanges with other calls: the kept operand of an activation, or that which its gradient reads.
+FailureOr<Value> findAux(library::GemmOp gemm, BufferizationState &state) {
   if (gemm.getKept())
-    aux = denseResult(gemm.getKept());
-  if (gemm.getAux()) {
-    FailureOr<Value> given = dense(loc, buffer(gemm.getAux()), rowMajor(resultType.getRank()));
-    if (failed(given))
+    return denseResult(gemm.getKept(), state);
+  if (gemm.getAux())
+    return state.dense(gemm.getLoc(), state.buffer(gemm.getAux()), rowMajor(tensorType(gemm.getAux()).getRank()));
+  return Value();
+}
+
+struct GemmBufferization : Bufferizable::ExternalModel<GemmBufferization, library::GemmOp> {
+  WritesTo writesTo(Operation *) const { return WritesTo::States; }
+
+  LogicalResult bufferize(Operation *op, BufferizationState &state) const {
+    auto gemm = cast<library::GemmOp>(op);
+    Location loc = op->getLoc();
+    Call call;
+    if (failed(findOperands(gemm, call, state)))
       return failure();
-    aux = *given;
+    findResult(gemm, call, state);
+    FailureOr<Value> aux = findAux(gemm, state);
+    if (failed(aux))
+      return failure();
+    bool transposed[2] = {gemm.getTransposeA(), gemm.getTransposeB()};
+    auto matrices = [&] {
+      return std::array<Matrices, 3>{Matrices(bufferTypeOf(call.left), transposed[0]),
+                                     Matrices(bufferTypeOf(call.right), transposed[1]),
+                                     Matrices(bufferTypeOf(call.result), false)};
+    };
+    std::array<Matrices, 3> all = matrices();
+    auto &[a, b, d] = all;
+    if (mergeBatches(a, b, d) > 2) {
+      // Row-major batches always merge into one.
+      if (failed(makeDense(loc, {&call.left, &call.right}, state)))
+        return failure();
+      call.result = state.allocate(loc, state.ownType(gemm.getD(), rowMajor(tensorType(gemm.getD()).getRank())));
+      call.flipped = false;
+      all = matrices();
+      mergeBatches(a, b, d);
+    }
+    SmallVector<Value> scales =
+        llvm::map_to_vector(gemm.getOperandScales(), [&](Value scale) { return state.buffer(scale); });
+    library::EpilogueAttr epilogue = gemm.getEpilogueAttr();
+    if (call.flipped) {
+      for (Matrices *m : {&a, &b, &d})
+        m->transpose();
+      std::swap(a, b);
+      std::swap(call.left, call.right);
+      std::reverse(scales.begin(), scales.end());
+      epilogue = epilogue ? epilogue.transposed() : epilogue;
+    }
+    FailureOr<Value> bias = Value();
+    if (gemm.getBias())
+      bias = state.dense(loc, state.buffer(gemm.getBias()), rowMajor(1));
+    if (failed(bias))
+      return failure();
+    Value scale = gemm.getScale() ? state.buffer(gemm.getScale()) : Value();
+    Value sums = gemm.getSums() ? denseResult(gemm.getSums(), state) : Value();
+    rt::GemmOp::create(state.builder, loc, shown(loc, call.left, a, state), shown(loc, call.right, b, state), *bias,
+                       scales, scale, *aux, sums, shown(loc, call.result, d, state), epilogue, gemm.getAlpha());
+    state.setBuffer(gemm.getD(), call.result);
+    return success();
   }
 
-  Matrices a(typeOf(left), transposed[0]), b(typeOf(right), transposed[1]), d(typeOf(result), false);
-  if (mergeBatches(a, b, d) > 2) {
-    // Row-major batches always merge into one.
-    for (Value *memref : {&left, &right}) {
-      FailureOr<Value> copied = dense(loc, *memref, rowMajor(typeOf(*memref).getRank()));
-      if (failed(copied))
-        return failure();
-      *memref = *copied;
-    }
-    result = allocate(loc, denseType(resultType, rowMajor(resultType.getRank())));
-    a = Matrices(typeOf(left), transposed[0]);
-    b = Matrices(typeOf(right), transposed[1]);
-    d = Matrices(typeOf(result), false);
-    mergeBatches(a, b, d);
-    flipped = false;
-  }
-  SmallVector<Value> scales = llvm::map_to_vector(gemm.getOperandScales(), [&](Value scale) { return buffer(scale); });
-  if (flipped) {
-    for (Matrices *m : {&a, &b, &d}) {
-      std::swap(m->rows, m->cols);
-      std::swap(m->rowStride, m->colStride);
-    }
-    std::swap(a, b);
-    std::swap(left, right);
-    std::reverse(scales.begin(), scales.end());
-  }
-  library::EpilogueAttr epilogue = gemm.getEpilogueAttr();
-  if (flipped && epilogue)
-    epilogue = epilogue.transposed();
-  auto shown = [&](Value memref, const Matrices &m) {
+private:
+  static Value shown(Location loc, Value memref, const Matrices &m, BufferizationState &state) {
     Sizes shape(m.batch), strides(m.batchStrides);
     shape.append({m.rows, m.cols});
     strides.append({m.rowStride, m.colStride});
-    return view(loc, memref, shape, strides);
-  };
-  Value bias, scale = gemm.getScale() ? buffer(gemm.getScale()) : Value();
-  if (gemm.getBias()) {
-    FailureOr<Value> vector = dense(loc, buffer(gemm.getBias()), rowMajor(1));
-    if (failed(vector))
-      return failure();
-    bias = *vector;
+    return state.view(loc, memref, shape, strides);
   }
-  Value sums = gemm.getSums() ? denseResult(gemm.getSums()) : Value();
-  rt::GemmOp::create(builder, loc, shown(left, a), shown(right, b), bias, scales, scale, aux, sums, shown(result, d),
-                     epilogue, gemm.getAlpha());
-  buffers[gemm.getD()] = result;
-  return success();
+};
+
+} // namespace
+
+void mpt::memory::attachGemmModel(MLIRContext *context) {
+  library::GemmOp::attachInterface<GemmBufferization>(*context);
 }

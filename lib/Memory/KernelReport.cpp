@@ -2,11 +2,12 @@
 // Counts launches and the bytes that they move.
 #include "mpt/Memory/KernelReport.h"
 
+#include "Effects.h"
+
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/RT/RTDialect.h"
 #include "mpt/Memory/Bufferize.h"
 #include "mpt/Memory/Layout.h"
-#include "mpt/Memory/Traffic.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -22,25 +23,15 @@ constexpr StringLiteral kColumns[] = {
     "kernels", "products",      "convolutions",  "attentions",         "copies",        "fills",
     "bytes",   "guarded_bytes", "minimum_bytes", "sums_minimum_bytes", "library_bytes", "host_synchronizations"};
 
+constexpr std::pair<StringLiteral, CallKind> kCounted[] = {
+    {"kernels", CallKind::Kernel},       {"products", CallKind::Gemm}, {"convolutions", CallKind::Convolution},
+    {"attentions", CallKind::Attention}, {"copies", CallKind::Copy},   {"fills", CallKind::Fill}};
+
 unsigned widthOf(StringRef column) { return std::max<unsigned>(14, column.size()); }
 
 int64_t bytesOf(Value buffer) {
   auto type = cast<MemRefType>(buffer.getType());
   return elementCount(type.getShape()) * elementBytes(type.getElementType());
-}
-
-bool isLibraryCall(Operation &op) { return isa<rt::GemmOp, rt::ConvOp, rt::AttentionOp, rt::AttentionGradientOp>(op); }
-
-/// Buffers that an op of the runtime reads, and those that it writes.
-std::pair<SmallVector<Value>, SmallVector<Value>> effectsOf(Operation &op) {
-  if (auto launch = dyn_cast<rt::LaunchOp>(op))
-    return {llvm::to_vector(launch.getBuffers().take_front(launch.getNumInputs())),
-            llvm::to_vector(launch.getBuffers().drop_front(launch.getNumInputs()))};
-  if (auto copy = dyn_cast<rt::CopyOp>(op))
-    return {{copy.getSource()}, {copy.getTarget()}};
-  if (auto zero = dyn_cast<rt::ZeroOp>(op))
-    return {{}, {zero.getTarget()}};
-  return {};
 }
 
 /// Functions that one launch stands for: a GPU kernel may take several.
@@ -85,26 +76,25 @@ Moved movedBy(Operation &op) {
     }
     return moved;
   }
-  auto [reads, writes] = effectsOf(op);
-  for (Value buffer : llvm::concat<Value>(reads, writes))
+  for (Value buffer : readBy(&op))
+    moved.bytes += bytesOf(buffer);
+  for (Value buffer : writtenBy(&op))
     moved.bytes += bytesOf(buffer);
   return moved;
 }
 
 json::Object reportOf(func::FuncOp function) {
-  int64_t counts[6] = {}, bytes = 0, guarded = 0, library = 0, waits = 0;
+  llvm::DenseMap<CallKind, int64_t> counts;
+  int64_t bytes = 0, guarded = 0, library = 0, waits = 0;
   for (Operation &op : function.front()) {
-    // What a device does by itself, and what costs nothing; for anything else the host would have to wait.
-    waits += !isLibraryCall(op) && !isa<rt::LaunchOp, rt::CopyOp, rt::ZeroOp, rt::AllocOp, rt::ViewOp, rt::StateOp,
-                                        rt::ConstantOp, func::ReturnOp>(op);
-    if (auto launch = dyn_cast<rt::LaunchOp>(op))
-      counts[0] += partsOf(launch).size();
-    counts[1] += isa<rt::GemmOp>(op);
-    counts[2] += isa<rt::ConvOp>(op);
-    counts[3] += isa<rt::AttentionOp, rt::AttentionGradientOp>(op);
-    counts[4] += isa<rt::CopyOp>(op);
-    counts[5] += isa<rt::ZeroOp>(op);
-    if (isLibraryCall(op)) {
+    // Whatever is no op of the runtime, a device does not do by itself: the host would have to wait.
+    waits += !isa<rt::RTDialect>(op.getDialect()) && !op.hasTrait<OpTrait::IsTerminator>();
+    auto call = dyn_cast<RuntimeCall>(op);
+    if (!call)
+      continue;
+    auto launch = dyn_cast<rt::LaunchOp>(op);
+    counts[call.getCallKind()] += launch ? partsOf(launch).size() : 1;
+    if (isLibraryCall(call.getCallKind())) {
       for (Value operand : op.getOperands())
         library += bytesOf(operand);
     } else {
@@ -114,8 +104,8 @@ json::Object reportOf(func::FuncOp function) {
     }
   }
   json::Object report;
-  for (int i = 0; i < 6; ++i)
-    report[kColumns[i]] = counts[i];
+  for (auto [column, kind] : kCounted)
+    report[column] = counts.lookup(kind);
   report["bytes"] = bytes;
   report["guarded_bytes"] = guarded;
   auto least = getAttr<MPTDialect::TrafficAttrHelper>(function);

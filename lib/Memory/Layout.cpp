@@ -4,20 +4,10 @@
 
 #include "mlir/IR/BuiltinAttributes.h"
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/Sequence.h"
 
 using namespace mlir;
+using namespace mpt;
 using namespace mpt::memory;
-
-Order mpt::memory::rowMajor(int64_t rank) { return llvm::to_vector_of<int64_t, 6>(llvm::seq<int64_t>(rank)); }
-
-Order mpt::memory::channelsLast(int64_t rank) {
-  Order order{0};
-  for (int64_t d = 2; d < rank; ++d)
-    order.push_back(d);
-  order.push_back(1);
-  return order;
-}
 
 Sizes mpt::memory::denseStrides(ArrayRef<int64_t> shape, ArrayRef<int64_t> order) {
   Sizes strides(shape.size(), 1);

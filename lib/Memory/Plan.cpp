@@ -25,8 +25,8 @@ SmallVector<Lifetime> mpt::memory::lifetimesOf(func::FuncOp function) {
   SmallVector<Lifetime> result;
   llvm::DenseMap<Value, size_t> numbers;
   for (auto [position, op] : llvm::enumerate(function.front())) {
-    if (isa<rt::ViewOp, rt::AllocOp>(op))
-      continue;
+    if (!isa<RuntimeCall>(op))
+      continue; // names memory and touches none
     for (Value operand : op.getOperands()) {
       Value owner = ownerOf(operand);
       auto alloc = owner.getDefiningOp<rt::AllocOp>();

@@ -2,6 +2,7 @@
 // Adds up the memory of a planned module.
 #include "mpt/Memory/Report.h"
 
+#include "Effects.h"
 #include "Lifetimes.h"
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
@@ -11,7 +12,6 @@
 #include "mpt/Memory/Plan.h"
 
 #include "llvm/ADT/StringSet.h"
-#include "llvm/ADT/TypeSwitch.h"
 #include <map>
 
 using namespace mlir;
@@ -21,37 +21,14 @@ namespace json = llvm::json;
 
 namespace {
 
-bool isProduct(Operation &op) { return isa<rt::GemmOp, rt::ConvOp, rt::AttentionOp, rt::AttentionGradientOp>(op); }
-
-/// Buffers that `op` writes.
-SmallVector<Value> writtenBy(Operation *op) {
-  return TypeSwitch<Operation *, SmallVector<Value>>(op)
-      .Case<rt::LaunchOp>([](rt::LaunchOp launch) {
-        return llvm::map_to_vector(launch.getBuffers().drop_front(launch.getNumInputs()), ownerOf);
-      })
-      .Case<rt::GemmOp>([](rt::GemmOp gemm) {
-        SmallVector<Value> written{ownerOf(gemm.getD())};
-        for (Value beside : {gemm.getAux(), gemm.getSums()})
-          if (beside)
-            written.push_back(ownerOf(beside));
-        return written;
-      })
-      .Case<rt::ConvOp>([](rt::ConvOp conv) {
-        return SmallVector<Value>{ownerOf(conv.getKind() == 0   ? conv.getY()
-                                          : conv.getKind() == 1 ? conv.getX()
-                                                                : conv.getW())};
-      })
-      .Case<rt::AttentionOp>(
-          [](rt::AttentionOp op) { return SmallVector<Value>{ownerOf(op.getO()), ownerOf(op.getStats())}; })
-      .Case<rt::AttentionGradientOp>([](rt::AttentionGradientOp op) {
-        return SmallVector<Value>{ownerOf(op.getDq()), ownerOf(op.getDk()), ownerOf(op.getDv())};
-      })
-      .Case<rt::CopyOp, rt::ZeroOp>([](auto op) { return SmallVector<Value>{ownerOf(op.getTarget())}; })
-      .Default([](Operation *) { return SmallVector<Value>(); });
+/// A library call: a GEMM, a convolution or an attention.
+bool callsLibrary(Operation *op) {
+  auto call = dyn_cast<RuntimeCall>(op);
+  return call && isLibraryCall(call.getCallKind());
 }
 
-/// The position where the backward pass begins: its first product, which is the first one that the loss does not depend
-/// on. The end of the function when there is none, or no result named "loss".
+/// The position where the backward pass begins: its first library call, which is the first one that the loss does not
+/// depend on. The end of the function when there is none, or no result named "loss".
 int64_t backwardStart(func::FuncOp function) {
   llvm::DenseSet<Value> needed;
   for (BlockArgument argument : function.getArguments()) {
@@ -65,10 +42,10 @@ int64_t backwardStart(func::FuncOp function) {
     return start;
   for (Operation &op : llvm::reverse(function.front())) {
     --position;
-    if (llvm::any_of(writtenBy(&op), [&](Value buffer) { return needed.contains(buffer); })) {
+    if (llvm::any_of(writtenBy(&op), [&](Value buffer) { return needed.contains(ownerOf(buffer)); })) {
       for (Value operand : op.getOperands())
         needed.insert(ownerOf(operand));
-    } else if (isProduct(op)) {
+    } else if (callsLibrary(&op)) {
       start = position;
     }
   }
@@ -120,13 +97,12 @@ public:
 llvm::DenseSet<Value> updateOperands(func::FuncOp function) {
   llvm::DenseSet<Value> result;
   for (auto launch : function.getOps<rt::LaunchOp>()) {
-    auto buffers = launch.getBuffers();
-    bool updates = llvm::any_of(buffers.drop_front(launch.getNumInputs()), [](Value output) {
+    bool updates = llvm::any_of(writtenBy(launch), [](Value output) {
       auto state = ownerOf(output).getDefiningOp<rt::StateOp>();
       return state && cast<MemRefType>(state.getType()).getRank() > 0;
     });
     if (updates)
-      for (Value input : buffers.take_front(launch.getNumInputs()))
+      for (Value input : readBy(launch))
         result.insert(ownerOf(input));
   }
   return result;
@@ -183,14 +159,14 @@ json::Object reportFunction(func::FuncOp function, int64_t state) {
                                   {"bytes", lifetime->bytes},
                                   {"until", nodeOf(ops[lifetime->last]->getLoc())}});
   llvm::StringSet<> kernels;
-  int64_t launches = 0, products = 0, copies = 0;
+  llvm::DenseMap<CallKind, int64_t> counts;
+  int64_t libraryCalls = 0;
   for (Operation *op : ops) {
-    products += isProduct(*op);
-    copies += isa<rt::CopyOp>(op);
-    if (auto launch = dyn_cast<rt::LaunchOp>(op)) {
-      ++launches;
+    libraryCalls += callsLibrary(op);
+    if (auto call = dyn_cast<RuntimeCall>(op))
+      ++counts[call.getCallKind()];
+    if (auto launch = dyn_cast<rt::LaunchOp>(op))
       kernels.insert(launch.getCallee());
-    }
   }
   auto arena = getAttr<MPTDialect::ArenaBytesAttrHelper>(function);
   return json::Object{{"inputs", inputs},
@@ -208,9 +184,9 @@ json::Object reportFunction(func::FuncOp function, int64_t state) {
                                                {"other", atPeak[int(Use::Other)]}}},
                       {"saved_values", std::move(values)},
                       {"kernels", int64_t(kernels.size())},
-                      {"launches", launches},
-                      {"products", products},
-                      {"copies", copies}};
+                      {"launches", counts.lookup(CallKind::Kernel)},
+                      {"products", libraryCalls},
+                      {"copies", counts.lookup(CallKind::Copy)}};
 }
 
 } // namespace

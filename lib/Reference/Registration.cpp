@@ -7,7 +7,6 @@
 #include "mpt/Dialect/Check/CheckDialect.h"
 #include "mpt/Dialect/Library/LibraryDialect.h"
 #include "mpt/Dialect/MPT/MPTDialect.h"
-#include "mpt/Dialect/RT/RTDialect.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
 #include "mpt/Evaluation/Evaluation.h"
 
@@ -22,7 +21,6 @@ void mpt::registerReferenceModels(DialectRegistry &registry) {
 }
 
 void mpt::registerReferenceDialects(DialectRegistry &registry) {
-  registry.insert<MPTDialect, train::TrainDialect, check::CheckDialect, library::LibraryDialect, rt::RTDialect,
-                  func::FuncDialect>();
+  registry.insert<MPTDialect, train::TrainDialect, check::CheckDialect, library::LibraryDialect, func::FuncDialect>();
   registerReferenceModels(registry);
 }

@@ -196,7 +196,7 @@ private:
     if (op.getWorkspace())
       value.workspace_bytes = memory::spanBytes(cast<MemRefType>(op.getWorkspace().getType()));
     if (!op.getSums())
-      return library("conv", {site(), descriptor(module, value), pointer(op.getBias()), pointer(op.getX()),
+      return library("conv", {site(), descriptor(module, value), pointer(Value()), pointer(op.getX()),
                               pointer(op.getW()), pointer(op.getY()), pointer(op.getWorkspace())});
     SmallVector<llvm::Value *> operands{site(),
                                         descriptor(module, value),
@@ -232,8 +232,7 @@ private:
       if (gemm.getSums())
         results.push_back(gemm.getSums());
     } else if (auto conv = dyn_cast<rt::ConvOp>(op)) {
-      Value made[] = {conv.getY(), conv.getX(), conv.getW()};
-      results.push_back(made[conv.getKind()]);
+      results.push_back(conv.getMade().get());
     } else if (auto attention = dyn_cast<rt::AttentionOp>(op)) {
       results.push_back(attention.getO());
     } else if (auto gradient = dyn_cast<rt::AttentionGradientOp>(op)) {

@@ -15,34 +15,6 @@ def LowerTrain : Pass<"fusion-lower-train", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mpt::MPTDialect"];
 }
 
-def Attention : Pass<"fusion-attention", "::mlir::ModuleOp"> {
-  let summary = "for a GPU: attention and its gradients as one call each";
-  let description = [{
-    In: core ops after phase precision. Out: where a softmax over keys lies between two products of 16-bit operands,
-    `rt.attend` computes the second product's result, and `rt.attend_gradient` what the backward pass makes of it. Scores and
-    probabilities are not kept: the backward pass has them computed again from each row's log of the sum of exponentials.
-    Scales before, between and after become one; masks become `causal` or a bias that does not repeat. They are recognized by
-    their values where these follow from constants, however they were written.
-
-    The old path stays where anything else reads scores or probabilities (dropout, gradients of masks), where operands are not
-    all FP16 or all BF16, or where the depth is beyond 128 or no multiple of 8. Scores are not rounded to 16 bits in between, and a row
-    without any key gives 0 (`mpt.softmax` gives NaN).
-
-    ```mlir
-    %s = mpt.matmul %q, %k {transpose_b = true} : (tensor<8x12x64x64xbf16>, tensor<8x12x64x64xbf16>) -> tensor<8x12x64x64xbf16>
-    %p = mpt.softmax %s {axis = 3 : i64} : (tensor<8x12x64x64xbf16>) -> tensor<8x12x64x64xbf16>
-    %o = mpt.matmul %p, %v : (tensor<8x12x64x64xbf16>, tensor<8x12x64x64xbf16>) -> tensor<8x12x64x64xbf16>
-    // becomes
-    %o, %stats = rt.attend %q, %k, %v {scale = 1.000000e+00 : f64} : ...
-    ```
-  }];
-  let statistics = [
-    Statistic<"numFused", "fused", "attentions as one call">,
-    Statistic<"numGradients", "gradients", "of these, with their gradients">
-  ];
-  let dependentDialects = ["::mpt::MPTDialect", "::mpt::rt::RTDialect"];
-}
-
 def Decompose : Pass<"fusion-decompose", "::mlir::ModuleOp"> {
   let summary = "replace composites without a loop form by simpler ops; split long reductions in two stages";
   let description = [{

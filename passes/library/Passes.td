@@ -93,4 +93,85 @@ def FoldEpilogues : Pass<"library-fold-epilogues", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mpt::library::LibraryDialect"];
 }
 
+def ScheduleUpdates : Pass<"library-schedule-updates", "::mlir::ModuleOp"> {
+  let summary = "each update of a state moves to where its gradient is there and the old value has been read";
+  let description = [{
+    In: functions after fusion-form. Out: the same ops in another order. An `mpt.fusion` whose results all become states runs
+    right after the last op that it has to wait for: the makers of its operands, and the readers of the states' old values. A
+    gradient then need not live to the end of the step, and the update can write over the old value.
+  }];
+  let statistics = [Statistic<"numMoved", "moved", "updates that run earlier">];
+}
+
+def GatherStatistics : Pass<"library-gather-statistics", "::mlir::ModuleOp"> {
+  let summary = "for a GPU: convolutions leave the sums that batch norms want of their results";
+  let description = [{
+    In: functions after fusion-form. Out: where a fusion reduces the 16-bit result of an `mpt.conv` to nothing but the mean (or
+    sum) and mean square of each channel, the convolution is a `library.conv` with sums. In that fusion each reduction R becomes
+    `select(sound, from the given sums, R)`. `sound` holds for a channel where the variance that the FP32 sums give is at least
+    1/32 of the mean square, so that it keeps its digits. Kernels make R only where it does not. Sums that the library
+    did not gather are NaN, which is never sound.
+  }];
+  let statistics = [Statistic<"numGathered", "gathered", "convolutions that leave sums">];
+  let dependentDialects = ["::mpt::library::LibraryDialect"];
+}
+
+def GatherGradientSums : Pass<"library-gather-gradient-sums", "::mlir::ModuleOp"> {
+  let summary = "for a GPU: backward convolutions leave the sums that the gradient of a batch norm wants";
+  let description = [{
+    In: functions after fusion-form. Out: where every reader of the 16-bit result of an `mpt.conv_backward_data` masks it by the
+    ReLU behind one batch norm, and one of them makes nothing but sums by channel, the convolution is a
+    `library.conv_backward_data` with the norm's five parts as operands and two sums as results: of the masked gradient, and of
+    its product with the normalized input. The reductions of that fusion become `select(sums are no NaN, from the sums, R)`.
+
+    The library masks by the norm's result in FP32, kernels by what it is rounded to. They differ for results that round to 0,
+    or whose sign is that of a rounding.
+  }];
+  let statistics = [Statistic<"numGathered", "gathered", "convolutions that leave sums">];
+  let dependentDialects = ["::mpt::library::LibraryDialect"];
+}
+
+def ChooseLayouts : Pass<"library-choose-layouts", "::mlir::ModuleOp"> {
+  let summary = "chooses the order of dimensions in which each value lies in memory";
+  let description = [{
+    In: functions after fusion-form. Out: ops whose results are not row-major carry `library.layouts`, one `#library.layout` a
+    result: its dimensions from the outermost to the innermost. Ops say through `LayoutPreference` what they want of their
+    operands (asked from the last op to the first) and what they give (from the first to the last). Convolutions take and give
+    channels-last data, reshapes want row-major operands, elementwise kernels keep the layout of what they read, and GEMMs write
+    rows of unit stride. Views carry nothing: bufferization derives their strides from their operand's.
+  }];
+  let statistics = [Statistic<"numChosen", "chosen", "ops with a result that is not row-major">];
+  let dependentDialects = ["::mpt::library::LibraryDialect"];
+}
+
+def CountTraffic : Pass<"library-count-traffic", "::mlir::ModuleOp"> {
+  let summary = "notes on each function the least bytes that its kernels must move";
+  let description = [{
+    In: functions after the other passes of stage library. Out: functions carry `mpt.traffic`, two lower bounds of the bytes that the
+    work between library calls reads and writes. The first holds for any way to form kernels that keeps the calls and the named
+    values; the second is the same where a sum over more than a multiprocessor's shared memory holds ends a kernel. Functions of
+    more than 20,000 ops get none: the bookkeeping is quadratic.
+  }];
+}
+
+def FormAttention : Pass<"library-form-attention", "::mlir::ModuleOp"> {
+  let summary = "for a GPU: attention and its gradients as one call each";
+  let description = [{
+    In: core ops after phase precision. Out: where a softmax over keys lies between two GEMMs of 16-bit operands,
+    `library.attention` computes the second GEMM's result, and `library.attention_gradient` what the backward pass makes of it.
+    Scores and probabilities are not kept: the backward pass has them rematerialized from each row's log of the sum of
+    exponentials. Scales before, between and after become one; masks become `causal` or a bias that does not repeat. They are
+    recognized by their values where these follow from constants, however they were written.
+
+    The old path stays where anything else reads scores or probabilities (dropout, gradients of masks), where operands are not
+    all FP16 or all BF16, or where the depth is beyond 128 or no multiple of 8. Scores are not rounded to 16 bits in between,
+    and a row without any key gives 0 (`mpt.softmax` gives NaN).
+  }];
+  let statistics = [
+    Statistic<"numFused", "fused", "attentions as one call">,
+    Statistic<"numGradients", "gradients", "of these, with their gradients">
+  ];
+  let dependentDialects = ["::mpt::MPTDialect", "::mpt::library::LibraryDialect"];
+}
+
 #endif

@@ -3,6 +3,7 @@
 #include "mpt/Memory/Bufferize.h"
 #include "mpt/Dialect/MPT/MPTDialect.h"
 
+#include "mpt/Dialect/Library/LibraryDialect.h"
 #include "mpt/Dialect/RT/RTDialect.h"
 #include "mpt/Lowering/CPU/Kernel.h"
 #include "mpt/Lowering/Emulation/Emulation.h"
@@ -29,8 +30,6 @@ namespace {
 struct Bufferize : mpt::impl::BufferizeBase<Bufferize> {
   using BufferizeBase::BufferizeBase;
   void runOnOperation() override {
-    memory::BufferizeOptions options;
-    options.nativeBf16 = nativeBf16;
     KernelTarget target = KernelTarget::host();
     if (vectorBits) {
       target.vectorBits = vectorBits;
@@ -40,12 +39,12 @@ struct Bufferize : mpt::impl::BufferizeBase<Bufferize> {
       getOperation().emitError() << "expected kernels=cpu, gpu or gpu-on-cpu, got '" << kernels << "'";
       return signalPassFailure();
     }
+    bool gpu = kernels == "gpu";
+    auto options = gpu ? memory::BufferizeOptions::ofGpu() : memory::BufferizeOptions();
     if (kernels != "cpu")
       options.alignment = GpuTarget().accessBytes;
-    bool gpu = kernels == "gpu";
-    options.device = gpu;
+    options.nativeBf16 = nativeBf16;
     options.nativeFloat8 = nativeFloat8;
-    options.countTraffic = countTraffic;
     auto onProcessor = [&](OpBuilder &builder, FusionOp fusion, ArrayRef<MemRefType> inputs,
                            ArrayRef<MemRefType> outputs, StringRef name,
                            ArrayRef<int64_t>) -> FailureOr<memory::LaunchShape> {

@@ -5,14 +5,30 @@
 
 include "passes/PassBase.td"
 
+def AssignDestinations : Pass<"memory-assign-destinations", "::mlir::ModuleOp"> {
+  let summary = "which results are written straight to the place where they are wanted";
+  let description = [{
+    In: functions after stage library. Out: `train.write`, `func.return` and `mpt.concat` carry `library.placed`, the numbers of the
+    operands that their makers write to the state, to the output or to their part of the result. The others are copied.
+
+    A result gets the first place, states before outputs before parts, that reshapes and transposes on the way can show by
+    strides. A state needs more: every reader of its old value runs before the maker, which is a kernel if it reads that itself. Whether
+    that kernel may write over what it reads is known once it exists, so bufferization checks it.
+  }];
+  let statistics = [Statistic<"numAssigned", "assigned", "operands that their makers write in place">];
+  let dependentDialects = ["::mpt::library::LibraryDialect"];
+}
+
 def Bufferize : Pass<"memory-bufferize", "::mlir::ModuleOp"> {
   let summary = "tensors become buffers, library calls and kernel launches";
   let description = [{
-    Chooses a layout for every value (channels-last around convolutions), turns views into strides, writes results where
-    they are wanted (outputs, state, parts of a concatenation) and generates one kernel for each distinct fusion. A GPU
-    kernel may be several launches: functions @kernelN, @kernelN_1, ... of the same arguments, in order.
+    In: functions after stage library. Out: functions on buffers, whose results are arguments behind the others. One op after the
+    other is asked for its form (`Bufferizable`): views become strides, library calls ops of dialect `rt`, fusions launches of
+    kernels, one kernel for each distinct fusion. Layouts are those of --library-choose-layouts, and places those of
+    --memory-assign-destinations; without these passes, buffers are row-major and results are copied. A GPU kernel may be several
+    launches: functions @kernelN, @kernelN_1, ... of the same arguments, in order.
   }];
-  let dependentDialects = ["::mpt::rt::RTDialect", "::mlir::scf::SCFDialect", "::mlir::memref::MemRefDialect",
+  let dependentDialects = ["::mpt::library::LibraryDialect", "::mpt::rt::RTDialect", "::mlir::scf::SCFDialect", "::mlir::memref::MemRefDialect",
     "::mlir::arith::ArithDialect", "::mlir::math::MathDialect", "::mlir::vector::VectorDialect",
     "::mlir::gpu::GPUDialect"];
   let options = [
@@ -20,7 +36,6 @@ def Bufferize : Pass<"memory-bufferize", "::mlir::ModuleOp"> {
            "cpu; gpu; or gpu-on-cpu, which runs the GPU's schedules in loops on this processor (for tests)">,
     Option<"nativeBf16", "native-bf16", "bool", "false", "the processor multiplies BF16: convolutions need no workspace">,
     Option<"nativeFloat8", "native-float8", "bool", "false", "gpu: the device multiplies 8-bit floats itself">,
-    Option<"countTraffic", "count-traffic", "bool", "false", "functions get mpt.traffic, the least that kernels must move">,
     Option<"vectorBits", "vector-bits", "unsigned", "0", "width of the vectors in kernels; this machine's if 0">
   ];
 }

@@ -23,8 +23,8 @@ func.func @biased() {
   %ds = mpt.mul %ds0, %scale : tensor<1x2x3x5xf32>
   %dq = mpt.matmul %ds, %k : (tensor<1x2x3x5xf32>, tensor<1x2x5x4xf32>) -> tensor<1x2x3x4xf32>
   %dk = mpt.matmul %ds, %q {transpose_a = true} : (tensor<1x2x3x5xf32>, tensor<1x2x3x4xf32>) -> tensor<1x2x5x4xf32>
-  %o1, %stats = rt.attend %q, %k, %v bias %bias : tensor<1x1x1x5xf32> {scale = 5.0e-01 : f64} : tensor<1x2x3x4xf32>, tensor<1x2x5x4xf32>, tensor<1x2x5x2xf32> -> tensor<1x2x3x2xf32>, tensor<1x2x3xf32>
-  %dq1, %dk1, %dv1 = rt.attend_gradient %q, %k, %v bias %bias : tensor<1x1x1x5xf32> of %o1, %stats from %g {scale = 5.0e-01 : f64} : tensor<1x2x3x4xf32>, tensor<1x2x5x4xf32>, tensor<1x2x5x2xf32> of tensor<1x2x3x2xf32>, tensor<1x2x3xf32> from tensor<1x2x3x2xf32> -> tensor<1x2x3x4xf32>, tensor<1x2x5x4xf32>, tensor<1x2x5x2xf32>
+  %o1, %stats = library.attention %q, %k, %v bias %bias : tensor<1x1x1x5xf32> {scale = 5.0e-01 : f64} : tensor<1x2x3x4xf32>, tensor<1x2x5x4xf32>, tensor<1x2x5x2xf32> -> tensor<1x2x3x2xf32>, tensor<1x2x3xf32>
+  %dq1, %dk1, %dv1 = library.attention_gradient %q, %k, %v bias %bias : tensor<1x1x1x5xf32> of %o1, %stats from %g {scale = 5.0e-01 : f64} : tensor<1x2x3x4xf32>, tensor<1x2x5x4xf32>, tensor<1x2x5x2xf32> of tensor<1x2x3x2xf32>, tensor<1x2x3xf32> from tensor<1x2x3x2xf32> -> tensor<1x2x3x4xf32>, tensor<1x2x5x4xf32>, tensor<1x2x5x2xf32>
   check.close %o1, %o {atol = 1.0e-06, rtol = 1.0e-05} : tensor<1x2x3x2xf32>
   check.close %stats, %log {atol = 1.0e-06, rtol = 1.0e-05} : tensor<1x2x3xf32>
   check.close %dq1, %dq {atol = 1.0e-06, rtol = 1.0e-05} : tensor<1x2x3x4xf32>
@@ -55,8 +55,8 @@ func.func @causal() {
   %ds = mpt.mul %ds0, %scale : tensor<1x2x3x5xf32>
   %dq = mpt.matmul %ds, %k : (tensor<1x2x3x5xf32>, tensor<1x2x5x4xf32>) -> tensor<1x2x3x4xf32>
   %dk = mpt.matmul %ds, %q {transpose_a = true} : (tensor<1x2x3x5xf32>, tensor<1x2x3x4xf32>) -> tensor<1x2x5x4xf32>
-  %o1, %stats = rt.attend %q, %k, %v {causal, scale = 5.0e-01 : f64} : tensor<1x2x3x4xf32>, tensor<1x2x5x4xf32>, tensor<1x2x5x2xf32> -> tensor<1x2x3x2xf32>, tensor<1x2x3xf32>
-  %dq1, %dk1, %dv1 = rt.attend_gradient %q, %k, %v of %o1, %stats from %g {causal, scale = 5.0e-01 : f64} : tensor<1x2x3x4xf32>, tensor<1x2x5x4xf32>, tensor<1x2x5x2xf32> of tensor<1x2x3x2xf32>, tensor<1x2x3xf32> from tensor<1x2x3x2xf32> -> tensor<1x2x3x4xf32>, tensor<1x2x5x4xf32>, tensor<1x2x5x2xf32>
+  %o1, %stats = library.attention %q, %k, %v {causal, scale = 5.0e-01 : f64} : tensor<1x2x3x4xf32>, tensor<1x2x5x4xf32>, tensor<1x2x5x2xf32> -> tensor<1x2x3x2xf32>, tensor<1x2x3xf32>
+  %dq1, %dk1, %dv1 = library.attention_gradient %q, %k, %v of %o1, %stats from %g {causal, scale = 5.0e-01 : f64} : tensor<1x2x3x4xf32>, tensor<1x2x5x4xf32>, tensor<1x2x5x2xf32> of tensor<1x2x3x2xf32>, tensor<1x2x3xf32> from tensor<1x2x3x2xf32> -> tensor<1x2x3x4xf32>, tensor<1x2x5x4xf32>, tensor<1x2x5x2xf32>
   check.close %o1, %o {atol = 1.0e-06, rtol = 1.0e-05} : tensor<1x2x3x2xf32>
   check.close %stats, %log {atol = 1.0e-06, rtol = 1.0e-05} : tensor<1x2x3xf32>
   check.close %dq1, %dq {atol = 1.0e-06, rtol = 1.0e-05} : tensor<1x2x3x4xf32>

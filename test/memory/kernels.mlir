@@ -1,4 +1,4 @@
-// RUN: mpt-opt %s --library-select-gemms --library-fold-scales=result-scales --library-fold-epilogues --memory-bufferize --memory-plan --memory-verify-plan | FileCheck %s
+// RUN: mpt-opt %s --library-schedule-updates --library-select-gemms --library-fold-scales=result-scales --library-fold-epilogues --library-choose-layouts --memory-assign-destinations --memory-bufferize --memory-plan --memory-verify-plan | FileCheck %s
 
 train.state parameter @w : tensor<4x8xf32> = dense<2.0> : tensor<4x8xf32>
 
@@ -109,9 +109,9 @@ func.func @narrow(%x: tensor<2x4xbf16>, %w: tensor<4x8xbf16>, %b: tensor<8xbf16>
 // CHECK-LABEL: func.func @image
 // CHECK: %[[X:.*]] = rt.alloc at {{.*}} : memref<2x3x8x8xf32, strided<[192, 1, 24, 3]>>
 // CHECK: rt.launch @{{.*}}(%{{.*}}, %[[X]])
-// CHECK: rt.conv 0 %[[X]]
+// CHECK: rt.conv forward %[[X]]
 // CHECK: rt.launch {{.*}} : memref<2x8x6x6xf32, strided<[288, 1, 48, 8]>>, memref<2x8x6x6xf32, strided<[288, 1, 48, 8]>>
-// CHECK: rt.conv 2 %[[X]]
+// CHECK: rt.conv backward_weights %[[X]]
 func.func @image(%x: tensor<2x3x8x8xf32>, %w: tensor<8x3x3x3xf32>) -> tensor<8x3x3x3xf32> {
   %y = mpt.conv %x, %w {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>, pads_low = array<i64: 0, 0>, pads_high = array<i64: 0, 0>, groups = 1 : i64} : (tensor<2x3x8x8xf32>, tensor<8x3x3x3xf32>) -> tensor<2x8x6x6xf32>
   %r = mpt.fusion(%y) : (tensor<2x8x6x6xf32>) -> tensor<2x8x6x6xf32> {

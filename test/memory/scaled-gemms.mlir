@@ -1,5 +1,5 @@
-// RUN: mpt-opt %s --library-select-gemms "--library-fold-scales=alpha-scales operand-scales" "--memory-bufferize=kernels=gpu native-float8" | FileCheck %s
-// RUN: mpt-opt %s --library-select-gemms --library-fold-scales=alpha-scales --memory-bufferize=kernels=gpu | FileCheck %s --check-prefix=WIDE
+// RUN: mpt-opt %s --library-select-gemms "--library-fold-scales=alpha-scales operand-scales" --library-choose-layouts --memory-assign-destinations "--memory-bufferize=kernels=gpu native-float8" | FileCheck %s
+// RUN: mpt-opt %s --library-select-gemms --library-fold-scales=alpha-scales --library-choose-layouts --memory-assign-destinations --memory-bufferize=kernels=gpu | FileCheck %s --check-prefix=WIDE
 
 // The scales of 8-bit operands go to the product, which stores what is left after rounding.
 // CHECK-LABEL: func.func @scaled

@@ -90,7 +90,7 @@ class Step:
     def roots(self) -> list:
         """Fusions, attention, and what else becomes a state or a result."""
         kept = {operand for op in self.ops if op.name in ("train.write", "func.return") for operand in op.operands}
-        return [op for op in self.ops if op.name in ("mpt.fusion", "library.gemm", "rt.attend", "rt.attend_gradient") or op.name != "train.read" and kept & set(op.results)]
+        return [op for op in self.ops if op.name in ("mpt.fusion", "library.gemm", "library.attention", "library.attention_gradient") or op.name != "train.read" and kept & set(op.results)]
 
     def alone(self, root: Op, roots: list, states: dict) -> str:
         """A module whose function @alone makes `root` of the results of other roots, of states and of the step's inputs."""

@@ -77,7 +77,8 @@ def emit(text: str, folder: pathlib.Path, bits: int = 0) -> pathlib.Path:
     out = folder / "library"
     library = f"--lowering-emit-library=out={out} runtime={BUILD / 'lib' / 'libmpt_rt.so'}"
     subprocess.run([BUILD / "bin" / "mpt-opt", folder / "module.mlir", "--fusion-lower-train", "--fusion-decompose", "--fusion-form",
-                    f"--memory-bufferize=vector-bits={bits}", "--memory-plan", "--memory-verify-plan", library, "-o", os.devnull], check=True)
+                    "--library-choose-layouts", "--memory-assign-destinations", f"--memory-bufferize=vector-bits={bits}", "--memory-plan",
+                    "--memory-verify-plan", library, "-o", os.devnull], check=True)
     return out
 
 

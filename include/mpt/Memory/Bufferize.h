@@ -24,22 +24,38 @@ using KernelEmitter = std::function<llvm::FailureOr<LaunchShape>(
     mlir::OpBuilder &moduleBuilder, FusionOp fusion, llvm::ArrayRef<mlir::MemRefType> inputs,
     llvm::ArrayRef<mlir::MemRefType> outputs, llvm::StringRef name, llvm::ArrayRef<int64_t> alignments)>;
 
+/// What a target's libraries and kernels want; the defaults are a processor's.
 struct BufferizeOptions {
-  /// The processor multiplies BF16 itself, so that convolutions in it need no workspace.
-  bool nativeBf16 = false;
   /// Largest alignment in bytes that kernels care about; those that differ in less are not told apart.
   int64_t alignment = 1;
-  /// Library calls work on a GPU: convolutions bring their own workspace and want channels-last filters.
-  bool device = false;
-  /// The device multiplies 8-bit floats where its library allows; else they pass through FP16.
+  /// The processor multiplies BF16 itself, so that convolutions in it need no workspace.
+  bool nativeBf16 = false;
+  /// Convolutions get the workspace that they need from the plan; else they bring their own.
+  bool plansWorkspace = true;
+  /// Filters of convolutions lie channels-last as their data do; else row-major.
+  bool channelsLastFilters = false;
+  /// 8-bit operands pass through FP16, but for GEMMs whose library multiplies them where there is nativeFloat8.
+  bool widensFloat8 = false;
   bool nativeFloat8 = false;
-  /// Functions are to carry `mpt.traffic`.
-  bool countTraffic = false;
+  /// GEMMs multiply the transposes where the columns of their result lie one after the other.
+  bool transposesGemms = false;
+  /// One kernel updates several states, as flat memory.
+  bool flatUpdates = false;
+
+  /// The wishes of a GPU's libraries and kernels.
+  static BufferizeOptions ofGpu() {
+    BufferizeOptions options;
+    options.plansWorkspace = false;
+    options.channelsLastFilters = options.widensFloat8 = options.transposesGemms = options.flatUpdates = true;
+    return options;
+  }
 };
 
-/// Rewrites every public function of `module`. Expects train.read/write (unconditional), mpt.constant,
-/// library.gemm, convolutions, views (reshape, transpose, slice), concat and fusions; reports anything else at its
-/// location.
+/// Attaches the forms on buffers of all ops that have one to the dialects that `registry` loads.
+void registerMemoryModels(mlir::DialectRegistry &registry);
+
+/// Rewrites every public function of `module`, one op after the other by `Bufferizable`. Reports ops without that
+/// interface at their location.
 llvm::LogicalResult bufferize(mlir::ModuleOp module, const KernelEmitter &emitter, const BufferizeOptions &options);
 
 /// True when argument `output` of a kernel may be the very buffer that argument `input` reads: they have one type

@@ -3,6 +3,8 @@
 #ifndef MPT_MEMORY_LAYOUT_H
 #define MPT_MEMORY_LAYOUT_H
 
+#include "mpt/Interfaces/LayoutPreference.h"
+
 #include "mlir/IR/BuiltinTypes.h"
 #include "llvm/ADT/SmallVector.h"
 #include <optional>
@@ -10,12 +12,6 @@
 namespace mpt::memory {
 
 using Sizes = llvm::SmallVector<int64_t, 6>;
-/// A tensor's dimensions from the outermost to the innermost in memory.
-using Order = llvm::SmallVector<int64_t, 6>;
-
-Order rowMajor(int64_t rank);
-/// N, S..., C: the order of convolutions' data.
-Order channelsLast(int64_t rank);
 
 /// Strides, in elements, of a dense buffer of `shape` in `order`.
 Sizes denseStrides(llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<int64_t> order);

@@ -29,3 +29,52 @@ void LibraryDialect::initialize() {
 #include "mpt/Dialect/Library/LibraryOps.cpp.inc"
       >();
 }
+
+LogicalResult LayoutAttr::verify(function_ref<InFlightDiagnostic()> emitError, ArrayRef<int64_t> order) {
+  SmallVector<int64_t> sorted(order);
+  llvm::sort(sorted);
+  if (!llvm::equal(sorted, llvm::seq<int64_t>(order.size())))
+    return emitError() << "C1: expected every dimension of the tensor once, got [" << order << "]";
+  return success();
+}
+
+Attribute LayoutAttr::parse(AsmParser &parser, Type) {
+  SmallVector<int64_t> order;
+  auto parseDimension = [&] { return parser.parseInteger(order.emplace_back()); };
+  if (parser.parseLess() || parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, parseDimension) ||
+      parser.parseGreater())
+    return {};
+  return parser.getChecked<LayoutAttr>(parser.getContext(), order);
+}
+
+void LayoutAttr::print(AsmPrinter &printer) const {
+  printer << "<[";
+  llvm::interleaveComma(getOrder(), printer);
+  printer << "]>";
+}
+
+/// One layout a result, of the result's rank.
+static LogicalResult verifyLayouts(Operation *op, ArrayAttr layouts) {
+  if (!layouts || layouts.size() != op->getNumResults())
+    return op->emitOpError() << "expected one #library.layout for each of " << op->getNumResults() << " results, got "
+                             << (layouts ? layouts.size() : 0);
+  for (auto [layout, type] : llvm::zip_equal(layouts, op->getResultTypes())) {
+    auto order = dyn_cast<LayoutAttr>(layout);
+    auto tensor = dyn_cast<RankedTensorType>(type);
+    if (!order || !tensor || static_cast<int64_t>(order.getOrder().size()) != tensor.getRank())
+      return op->emitOpError() << "expected a #library.layout of the rank of " << type << ", got " << layout;
+  }
+  return success();
+}
+
+LogicalResult LibraryDialect::verifyOperationAttribute(Operation *op, NamedAttribute attribute) {
+  if (attribute.getName() == LayoutsAttrHelper::getNameStr())
+    return verifyLayouts(op, dyn_cast<ArrayAttr>(attribute.getValue()));
+  if (attribute.getName() == PlacedAttrHelper::getNameStr()) {
+    auto placed = dyn_cast<DenseI64ArrayAttr>(attribute.getValue());
+    auto isOperand = [&](int64_t number) { return number >= 0 && number < static_cast<int64_t>(op->getNumOperands()); };
+    if (!placed || !llvm::all_of(placed.asArrayRef(), isOperand))
+      return op->emitOpError() << "expected numbers of operands, got " << attribute.getValue();
+  }
+  return success();
+}

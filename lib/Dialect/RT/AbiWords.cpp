@@ -123,10 +123,22 @@ bool mpt::rt::isChained(GemmOp gemm) {
   return gemm.getAux() || gemm.getSums() || form.getActivation() == library::Activation::gelu_tanh;
 }
 
+int64_t mpt::rt::runtimeKind(ConvKind kind) {
+  switch (kind) {
+  case ConvKind::forward:
+    return MPT_CONV_FORWARD;
+  case ConvKind::backward_data:
+    return MPT_CONV_BACKWARD_DATA;
+  case ConvKind::backward_weights:
+    return MPT_CONV_BACKWARD_WEIGHTS;
+  }
+  llvm_unreachable("unknown kind of convolution");
+}
+
 mpt_conv_desc mpt::rt::describe(ConvOp conv, bool native) {
   MemRefType x = typeOf(conv.getX()), w = typeOf(conv.getW()), y = typeOf(conv.getY());
   mpt_conv_desc desc{};
-  desc.kind = conv.getKind();
+  desc.kind = runtimeKind(conv.getKind());
   desc.n = x.getDimSize(0);
   desc.groups = conv.getGroups();
   desc.ic = x.getDimSize(1);
@@ -146,8 +158,6 @@ mpt_conv_desc mpt::rt::describe(ConvOp conv, bool native) {
   desc.x_type = runtimeType(x.getElementType());
   desc.w_type = runtimeType(w.getElementType());
   desc.y_type = runtimeType(y.getElementType());
-  desc.bias_type = conv.getBias() ? runtimeType(typeOf(conv.getBias()).getElementType()) : 0;
-  desc.flags = conv.getFlags();
   bool all = desc.x_type == MPT_BFLOAT16 && desc.w_type == MPT_BFLOAT16 && desc.y_type == MPT_BFLOAT16;
   desc.workspace_bytes = mpt_conv_workspace(&desc, native && all);
   return desc;

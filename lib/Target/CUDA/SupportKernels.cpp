@@ -6,6 +6,7 @@
 #include "TileProduct.h"
 
 #include "mpt-c/abi.h"
+#include "mpt/Dialect/RT/AbiWords.h"
 #include "mpt/Dialect/RT/RTDialect.h"
 
 #include "llvm/ADT/StringSet.h"
@@ -142,8 +143,8 @@ void makeConvKernels(OpBuilder &builder, ModuleOp module) {
   module.walk([&](rt::ConvOp conv) {
     auto type = [](Value buffer) { return cast<MemRefType>(buffer.getType()); };
     auto x = type(conv.getX()), w = type(conv.getW()), y = type(conv.getY());
-    const int64_t kind = static_cast<int64_t>(conv.getKind());
-    const MemRefType &result = kind == MPT_CONV_FORWARD ? y : kind == MPT_CONV_BACKWARD_DATA ? x : w;
+    const int64_t kind = rt::runtimeKind(conv.getKind());
+    MemRefType result = type(conv.getMade().get());
     Type one = (kind == MPT_CONV_BACKWARD_DATA ? w : x).getElementType();
     Type other = (kind == MPT_CONV_FORWARD ? w : y).getElementType(), to = result.getElementType();
     if (one != other || (to != one && !to.isF32()) || !(one.isF32() || one.isF16() || one.isBF16()))

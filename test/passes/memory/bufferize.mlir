@@ -1,4 +1,4 @@
-// RUN: mpt-opt %s --library-select-gemms --memory-bufferize | FileCheck %s
+// RUN: mpt-opt %s --library-select-gemms --library-choose-layouts --memory-assign-destinations --memory-bufferize | FileCheck %s
 
 train.state parameter @w : tensor<3x4xf32>
 
@@ -60,9 +60,9 @@ func.func @heads(%qkv: tensor<2x8x192xf32>, %w: tensor<64x64xf32>) -> tensor<16x
 // Convolutions run in channels-last memory; weights stay as ONNX stores them.
 // CHECK-LABEL: func.func @conv
 // CHECK: %[[Y:.*]] = rt.alloc : memref<2x8x6x6xf32, strided<[288, 1, 48, 8]>>
-// CHECK: rt.conv 0 %{{.*}}, %{{.*}}, %[[Y]]
+// CHECK: rt.conv forward %{{.*}}, %{{.*}}, %[[Y]]
 // CHECK-SAME: memref<2x1x8x8xf32>, memref<8x1x3x3xf32>, memref<2x8x6x6xf32, strided<[288, 1, 48, 8]>>
-// CHECK: rt.conv 2 %{{.*}}, %{{.*}}, %[[Y]]
+// CHECK: rt.conv backward_weights %{{.*}}, %{{.*}}, %[[Y]]
 func.func @conv(%x: tensor<2x1x8x8xf32>, %w: tensor<8x1x3x3xf32>) -> tensor<8x1x3x3xf32> {
   %y = mpt.conv %x, %w {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>, pads_low = array<i64: 0, 0>, pads_high = array<i64: 0, 0>, groups = 1 : i64} : (tensor<2x1x8x8xf32>, tensor<8x1x3x3xf32>) -> tensor<2x8x6x6xf32>
   %g = mpt.conv_backward_weights %x, %y {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>, pads_low = array<i64: 0, 0>, pads_high = array<i64: 0, 0>, groups = 1 : i64} : (tensor<2x1x8x8xf32>, tensor<2x8x6x6xf32>) -> tensor<8x1x3x3xf32>

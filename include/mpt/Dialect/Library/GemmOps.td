@@ -55,6 +55,10 @@ def Library_GemmOp : Library_Op<"gemm", "Contraction",
     }
     /// The epilogue is the gradient of an activation, at `aux`.
     bool isGradient() { return getForm().getActivation() == Activation::gelu_tanh_gradient; }
+    /// The result goes through memory between two calls as it is: around activations, dense and row-major.
+    bool exchangesDense() {
+      return getForm().getKeep() || getAux() || getForm().getActivation() == Activation::gelu_tanh;
+    }
     /// Builds core ops that compute the results; one value a result.
     ::llvm::SmallVector<::mlir::Value> expand(::mlir::OpBuilder &builder);
     /// Libraries multiply 8-bit matrices of these types as such: extents in sixteens, and not E5M2 both.

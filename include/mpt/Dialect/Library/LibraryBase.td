@@ -18,6 +18,10 @@ def Library_Dialect : Dialect {
   }];
   let useDefaultAttributePrinterParser = 1;
   let dependentDialects = ["::mpt::MPTDialect"];
+  // `layouts`: on an op, one #library.layout a result, where one is not row-major. `placed`: on an op that has places for its
+  // operands (PlacesOperands), numbers of those that their makers write there.
+  let discardableAttrs = (ins "::mlir::ArrayAttr":$layouts, "::mlir::DenseI64ArrayAttr":$placed);
+  let hasOperationAttrVerify = 1;
 }
 
 class Library_Attr<string name, string mnemonic_> : AttrDef<Library_Dialect, name> { let mnemonic = mnemonic_; }
@@ -62,6 +66,19 @@ def Library_EpilogueAttr : Library_Attr<"Epilogue", "epilogue"> {
   }];
 }
 
+def Library_LayoutAttr : Library_Attr<"Layout", "layout"> {
+  let summary = "a tensor's dimensions from the outermost to the innermost in memory";
+  let description = [{
+    C1: `order` has every number below the tensor's rank once.
+
+    ```mlir
+    #library.layout<[0, 2, 3, 1]>  // channels-last
+    ```
+  }];
+  let parameters = (ins ArrayRefParameter<"int64_t">:$order);
+  let hasCustomAssemblyFormat = 1;
+  let genVerifyDecl = 1;
+}
 // ---- op class
 // `numericClass` is an enumerator of ::mpt::NumericClass.
 class Library_Op<string mnemonic, string numericClass, list<Trait> traits = []>

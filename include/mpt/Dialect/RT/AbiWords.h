@@ -11,6 +11,9 @@ namespace mpt::rt {
 /// The mpt_dtype of an element type; 0 for types that the runtime does not know.
 int64_t runtimeType(mlir::Type element);
 
+/// MPT_CONV_FORWARD, MPT_CONV_BACKWARD_DATA or MPT_CONV_BACKWARD_WEIGHTS.
+int64_t runtimeKind(ConvKind kind);
+
 /// What `gemm` does, with the MPT_GEMM_* flags of its epilogue and operands.
 mpt_gemm_desc describe(GemmOp gemm);
 /// What `conv` does. `native`: see mpt_conv_workspace; counts only where all three tensors are BF16.

@@ -4,6 +4,7 @@
 #define MPT_DIALECT_RT_RTDIALECT_H
 
 #include "mpt/Dialect/Library/LibraryDialect.h"
+#include "mpt/Interfaces/RuntimeCall.h"
 
 #include "mlir/Bytecode/BytecodeOpInterface.h"
 #include "mlir/IR/BuiltinTypes.h"
@@ -12,6 +13,10 @@
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
 #include "mpt/Dialect/RT/RTDialect.h.inc"
+#include "mpt/Dialect/RT/RTEnums.h.inc"
+
+#define GET_ATTRDEF_CLASSES
+#include "mpt/Dialect/RT/RTAttributes.h.inc"
 
 #define GET_OP_CLASSES
 #include "mpt/Dialect/RT/RTOps.h.inc"

@@ -9,6 +9,8 @@ include "mlir/IR/OpBase.td"
 include "mlir/IR/SymbolInterfaces.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 include "mpt/Dialect/Library/LibraryBase.td"
+include "mpt/Dialect/RT/RTEnums.td"
+include "mpt/Interfaces/RuntimeCall.td"
 
 def RT_Dialect : Dialect {
   let name = "rt";
@@ -17,11 +19,21 @@ def RT_Dialect : Dialect {
   let description = [{
     Operands are statically shaped memrefs with static strides; a buffer's physical order (channels-last, transposed views,
     slices of a larger buffer) is in its strides alone. All decisions are made before this dialect; code generation prints
-    it.
+    it. Every call states which operands it reads and writes as memory effects, and what work it is (`RuntimeCall`).
   }];
+  let useDefaultAttributePrinterParser = 1;
 }
 
 class RT_Op<string mnemonic, list<Trait> traits = []> : Op<RT_Dialect, mnemonic, traits>;
+class RT_Call<string mnemonic, string kind, list<Trait> traits = []> : RT_Op<mnemonic, [RuntimeCall] # traits> {
+  code callKind = "::mpt::CallKind getCallKind() { return ::mpt::CallKind::" # kind # "; }\n";
+  let extraClassDeclaration = callKind;
+}
+defvar RT_Read = Arg<AnyStridedMemRef, "", [MemRead]>;
+defvar RT_Written = Arg<AnyStridedMemRef, "", [MemWrite]>;
+defvar RT_MaybeRead = Arg<Optional<AnyStridedMemRef>, "", [MemRead]>;
+
+def RT_ConvKindAttr : EnumAttr<RT_Dialect, RT_ConvKind, "conv_kind">;
 
 def RT_StateOp : RT_Op<"state", [Pure]> {
   let summary = "dense row-major buffer of a state tensor, in the persistent block";
@@ -47,7 +59,7 @@ def RT_ViewOp : RT_Op<"view", [Pure]> {
   let results = (outs AnyStridedMemRef:$view);
   let assemblyFormat = "$source `[` $offset `]` attr-dict `:` type($source) `to` type($view)";
 }
-def RT_LaunchOp : RT_Op<"launch"> {
+def RT_LaunchOp : RT_Call<"launch", "Kernel", [DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
   let summary = "runs kernel `callee` over [0, extent), in chunks of `grain`, across threads (mpt_rt_parallel)";
   let description = [{
     `callee` is a func.func of the buffers' types followed by two index arguments, begin and end. The first `num_inputs`
@@ -58,7 +70,7 @@ def RT_LaunchOp : RT_Op<"launch"> {
     I64Attr:$grain, UnitAttr:$infinite);
   let assemblyFormat = "$callee `(` $buffers `)` attr-dict `:` type($buffers)";
 }
-def RT_GemmOp : RT_Op<"gemm", [AttrSizedOperandSegments]> {
+def RT_GemmOp : RT_Call<"gemm", "Gemm", [AttrSizedOperandSegments]> {
   let summary = "d = epilogue(alpha a b), over up to two leading batch dimensions (mpt_rt_gemm)";
   let description = [{
     What `library.gemm` computes, with both matrices as they are multiplied: a [.., m, k], b [.., k, n], bias? [n], d [.., m, n];
@@ -68,26 +80,27 @@ def RT_GemmOp : RT_Op<"gemm", [AttrSizedOperandSegments]> {
     `aux` and `sums`, on a device alone, are dense: `aux` is written where the epilogue keeps the activation's operand, and read
     where it is a gradient; `sums` is written.
   }];
-  let arguments = (ins AnyStridedMemRef:$a, AnyStridedMemRef:$b, Optional<AnyStridedMemRef>:$bias,
-    Variadic<AnyStridedMemRef>:$operand_scales, Optional<AnyStridedMemRef>:$scale, Optional<AnyStridedMemRef>:$aux,
-    Optional<AnyStridedMemRef>:$sums, AnyStridedMemRef:$d, OptionalAttr<Library_EpilogueAttr>:$epilogue,
+  let arguments = (ins RT_Read:$a, RT_Read:$b, RT_MaybeRead:$bias,
+    Arg<Variadic<AnyStridedMemRef>, "", [MemRead]>:$operand_scales, RT_MaybeRead:$scale,
+    Arg<Optional<AnyStridedMemRef>, "", [MemRead, MemWrite]>:$aux,
+    Arg<Optional<AnyStridedMemRef>, "", [MemWrite]>:$sums, RT_Written:$d, OptionalAttr<Library_EpilogueAttr>:$epilogue,
     DefaultValuedAttr<F64Attr, "1.0">:$alpha);
   let assemblyFormat = [{
     $a `,` $b (`bias` $bias^ `:` type($bias))? (`operand_scales` $operand_scales^ `:` type($operand_scales))?
     (`scale` $scale^ `:` type($scale))? (`aux` $aux^ `:` type($aux))? (`sums` $sums^ `:` type($sums))? `into` $d attr-dict
     `:` type($a) `,` type($b) `,` type($d)
   }];
-  let extraClassDeclaration = [{
+  let extraClassDeclaration = callKind # [{
     /// The epilogue, also where none is given.
     ::mpt::library::EpilogueAttr getForm() {
       return getEpilogueAttr() ? getEpilogueAttr() : ::mpt::library::EpilogueAttr::none(getContext());
     }
   }];
 }
-def RT_ConvOp : RT_Op<"conv", [AttrSizedOperandSegments]> {
-  let summary = "convolution, forward (kind 0), backward data (1) or backward weights (2) (mpt_rt_conv)";
+def RT_ConvOp : RT_Call<"conv", "Convolution", [AttrSizedOperandSegments, DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
+  let summary = "convolution: forward, backward data or backward weights (mpt_rt_conv)";
   let description = [{
-    x and y are N, C, S... with channels-last strides; w is dense. The tensor that the kind makes is written.
+    x and y are N, C, S... with channels-last strides; w is dense. `kind` says which of them is written.
 
     `sums` (forward, on a device alone) is FP32 [2, channels of y]: sums of y's elements and of their squares by channel where
     the library gathers them on the way, else NaN.
@@ -97,23 +110,17 @@ def RT_ConvOp : RT_Op<"conv", [AttrSizedOperandSegments]> {
     n * scale + shift > 0, else 0, `sums` is FP32 [2, channels of x], the sums of g and of g * n by channel, or NaN; and
     the library may leave g in x.
   }];
-  let arguments = (ins I64Attr:$kind, AnyStridedMemRef:$x, AnyStridedMemRef:$w, AnyStridedMemRef:$y,
-    Optional<AnyStridedMemRef>:$bias, Optional<AnyStridedMemRef>:$workspace, Optional<AnyStridedMemRef>:$sums,
-    Variadic<AnyStridedMemRef>:$norm, DenseI64ArrayAttr:$strides, DenseI64ArrayAttr:$dilations,
-    DenseI64ArrayAttr:$pads_low, DenseI64ArrayAttr:$pads_high, I64Attr:$groups, I64Attr:$flags);
-  let assemblyFormat = "$kind $x `,` $w `,` $y (`bias` $bias^ `:` type($bias))? (`workspace` $workspace^ `:` type($workspace))? (`sums` $sums^ `:` type($sums))? (`norm` $norm^ `:` type($norm))? attr-dict `:` type($x) `,` type($w) `,` type($y)";
-}
-def RT_ChannelSumsOp : RT_Op<"channel_sums", [Pure]> {
-  let summary = "FP32 sums by channel that the call of a convolution leaves";
-  let description = [{
-    Stands, among ops on tensors, for what `sums` of the convolution's `rt.conv` will hold: bufferization gives them to the call
-    of the convolution that makes `of`, with `norm`, and drops the op.
+  let arguments = (ins RT_ConvKindAttr:$kind, AnyStridedMemRef:$x, AnyStridedMemRef:$w, AnyStridedMemRef:$y,
+    Optional<AnyStridedMemRef>:$workspace, Optional<AnyStridedMemRef>:$sums, Variadic<AnyStridedMemRef>:$norm,
+    DenseI64ArrayAttr:$strides, DenseI64ArrayAttr:$dilations, DenseI64ArrayAttr:$pads_low, DenseI64ArrayAttr:$pads_high,
+    I64Attr:$groups);
+  let extraClassDeclaration = callKind # [{
+    /// The operand that `kind` makes.
+    ::mlir::OpOperand &getMade();
   }];
-  let arguments = (ins AnyRankedTensor:$of, Variadic<AnyRankedTensor>:$norm);
-  let results = (outs AnyRankedTensor:$first, AnyRankedTensor:$second);
-  let assemblyFormat = "$of (`norm` $norm^ `:` type($norm))? attr-dict `:` type($of) `->` type($first) `,` type($second)";
+  let assemblyFormat = "$kind $x `,` $w `,` $y (`workspace` $workspace^ `:` type($workspace))? (`sums` $sums^ `:` type($sums))? (`norm` $norm^ `:` type($norm))? attr-dict `:` type($x) `,` type($w) `,` type($y)";
 }
-def RT_AttentionOp : RT_Op<"attention"> {
+def RT_AttentionOp : RT_Call<"attention", "Attention"> {
   let summary = "o = softmax(scale q k^T + bias) v by batch and head, on a device (mpt_cuda_attention)";
   let description = [{
     q [batch, heads, queries, depth], k [batch, kv heads, keys, depth], v [batch, kv heads, keys, value depth],
@@ -122,47 +129,27 @@ def RT_AttentionOp : RT_Op<"attention"> {
     stats, FP32 [batch, heads, queries], becomes each row's log of the sum of exponentials. Scores, probabilities and sums
     are FP32 or, where the library's products need it, probabilities of q's type.
   }];
-  let arguments = (ins AnyStridedMemRef:$q, AnyStridedMemRef:$k, AnyStridedMemRef:$v, Optional<AnyStridedMemRef>:$bias,
-    AnyStridedMemRef:$o, AnyStridedMemRef:$stats, F64Attr:$scale, UnitAttr:$causal);
+  let arguments = (ins RT_Read:$q, RT_Read:$k, RT_Read:$v, RT_MaybeRead:$bias, RT_Written:$o, RT_Written:$stats,
+    F64Attr:$scale, UnitAttr:$causal);
   let assemblyFormat = "$q `,` $k `,` $v (`bias` $bias^ `:` type($bias))? `into` $o `,` $stats attr-dict `:` type($q) `,` type($k) `,` type($v) `into` type($o) `,` type($stats)";
 }
-def RT_AttentionGradientOp : RT_Op<"attention_gradient"> {
+def RT_AttentionGradientOp : RT_Call<"attention_gradient", "Attention"> {
   let summary = "gradients of rt.attention's q, k and v from that of o (mpt_cuda_attention_gradient)";
   let description = [{
     Shapes are those of rt.attention; d_o is like o, dq, dk and dv like q, k and v. The bias gets no gradient.
   }];
-  let arguments = (ins AnyStridedMemRef:$q, AnyStridedMemRef:$k, AnyStridedMemRef:$v, Optional<AnyStridedMemRef>:$bias,
-    AnyStridedMemRef:$o, AnyStridedMemRef:$stats, AnyStridedMemRef:$d_o, AnyStridedMemRef:$dq, AnyStridedMemRef:$dk,
-    AnyStridedMemRef:$dv, F64Attr:$scale, UnitAttr:$causal);
+  let arguments = (ins RT_Read:$q, RT_Read:$k, RT_Read:$v, RT_MaybeRead:$bias, RT_Read:$o, RT_Read:$stats, RT_Read:$d_o,
+    RT_Written:$dq, RT_Written:$dk, RT_Written:$dv, F64Attr:$scale, UnitAttr:$causal);
   let assemblyFormat = "$q `,` $k `,` $v (`bias` $bias^ `:` type($bias))? `of` $o `,` $stats `from` $d_o `into` $dq `,` $dk `,` $dv attr-dict `:` type($q) `,` type($k) `,` type($v) `of` type($o) `,` type($stats) `from` type($d_o) `into` type($dq) `,` type($dk) `,` type($dv)";
 }
-def RT_AttendOp : RT_Op<"attend", [Pure]> {
-  let summary = "attention among ops on tensors: what rt.attention will compute";
-  let description = [{
-    Operands and results as of rt.attention, but bias is [batch or 1, heads or 1, queries or 1, keys], and how any of them
-    lies in memory is left to bufferization. Scores are masked by the bias and by `causal`, which excludes keys behind the
-    query.
-  }];
-  let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v, Optional<AnyRankedTensor>:$bias,
-    F64Attr:$scale, UnitAttr:$causal);
-  let results = (outs AnyRankedTensor:$o, AnyRankedTensor:$stats);
-  let assemblyFormat = "$q `,` $k `,` $v (`bias` $bias^ `:` type($bias))? attr-dict `:` type($q) `,` type($k) `,` type($v) `->` type($o) `,` type($stats)";
-}
-def RT_AttendGradientOp : RT_Op<"attend_gradient", [Pure]> {
-  let summary = "gradients of rt.attend's q, k and v from that of o, among ops on tensors";
-  let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v, Optional<AnyRankedTensor>:$bias,
-    AnyRankedTensor:$o, AnyRankedTensor:$stats, AnyRankedTensor:$d_o, F64Attr:$scale, UnitAttr:$causal);
-  let results = (outs AnyRankedTensor:$dq, AnyRankedTensor:$dk, AnyRankedTensor:$dv);
-  let assemblyFormat = "$q `,` $k `,` $v (`bias` $bias^ `:` type($bias))? `of` $o `,` $stats `from` $d_o attr-dict `:` type($q) `,` type($k) `,` type($v) `of` type($o) `,` type($stats) `from` type($d_o) `->` type($dq) `,` type($dk) `,` type($dv)";
-}
-def RT_CopyOp : RT_Op<"copy"> {
+def RT_CopyOp : RT_Call<"copy", "Copy"> {
   let summary = "dense copy of bytes";
-  let arguments = (ins AnyStridedMemRef:$source, AnyStridedMemRef:$target);
+  let arguments = (ins RT_Read:$source, RT_Written:$target);
   let assemblyFormat = "$source `to` $target attr-dict `:` type($source) `,` type($target)";
 }
-def RT_ZeroOp : RT_Op<"zero"> {
+def RT_ZeroOp : RT_Call<"zero", "Fill"> {
   let summary = "sets every byte of a dense buffer to 0";
-  let arguments = (ins AnyStridedMemRef:$target);
+  let arguments = (ins RT_Written:$target);
   let assemblyFormat = "$target attr-dict `:` type($target)";
 }
 

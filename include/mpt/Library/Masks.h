@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Masks of attention's scores: what they are made of, and whether they are causal.
-#ifndef MPT_REFERENCE_MASKS_H
-#define MPT_REFERENCE_MASKS_H
+#ifndef MPT_LIBRARY_MASKS_H
+#define MPT_LIBRARY_MASKS_H
 
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Evaluation/Tensor.h"
@@ -48,4 +48,4 @@ private:
 
 } // namespace mpt
 
-#endif // MPT_REFERENCE_MASKS_H
+#endif // MPT_LIBRARY_MASKS_H

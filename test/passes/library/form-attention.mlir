@@ -1,12 +1,13 @@
-// RUN: mpt-opt %s --fusion-attention --canonicalize | FileCheck %s
+// RUN: mpt-opt %s --library-form-attention --canonicalize | FileCheck %s
+// RUN: mpt-opt %s --library-form-attention --debug-only=library-form-attention 2>&1 >/dev/null | FileCheck %s --check-prefix=WHY
 
 // Scales of queries and of keys, a causal mask by compared positions, and the backward pass: one call each way.
 // CHECK-LABEL: func.func @step
 // CHECK-SAME: %[[Q:.*]]: tensor<2x2x8x16xbf16>, %[[K:.*]]: tensor<2x2x16x8xbf16>, %[[V:.*]]: tensor<2x2x8x16xbf16>, %[[G:.*]]: tensor<2x2x8x16xbf16>)
 // CHECK: %[[T:.*]] = mpt.transpose %[[K]] {permutation = array<i64: 0, 1, 3, 2>}
-// CHECK: %[[O:.*]], %[[STATS:.*]] = rt.attend %[[Q]], %[[T]], %[[V]] {causal, scale = 2.500000e-01 : f64}
+// CHECK: %[[O:.*]], %[[STATS:.*]] = library.attention %[[Q]], %[[T]], %[[V]] {causal, scale = 2.500000e-01 : f64}
 // CHECK-NOT: mpt.softmax
-// CHECK: %[[DQ:.*]], %[[DK:.*]], %[[DV:.*]] = rt.attend_gradient %[[Q]], %[[T]], %[[V]] of %[[O]], %[[STATS]] from %[[G]] {causal, scale = 2.500000e-01 : f64}
+// CHECK: %[[DQ:.*]], %[[DK:.*]], %[[DV:.*]] = library.attention_gradient %[[Q]], %[[T]], %[[V]] of %[[O]], %[[STATS]] from %[[G]] {causal, scale = 2.500000e-01 : f64}
 // CHECK: %[[DKT:.*]] = mpt.transpose %[[DK]] {permutation = array<i64: 0, 1, 3, 2>}
 // CHECK: return %[[O]], %[[DQ]], %[[DKT]], %[[DV]]
 func.func @step(%q: tensor<2x2x8x16xbf16>, %kt: tensor<2x2x16x8xbf16>, %v: tensor<2x2x8x16xbf16>, %g: tensor<2x2x8x16xbf16>) -> (tensor<2x2x8x16xbf16>, tensor<2x2x8x16xbf16>, tensor<2x2x16x8xbf16>, tensor<2x2x8x16xbf16>) {
@@ -37,7 +38,7 @@ func.func @step(%q: tensor<2x2x8x16xbf16>, %kt: tensor<2x2x16x8xbf16>, %v: tenso
 
 // A padding mask for each batch is a bias that repeats over heads and queries; scores in FP32 between casts.
 // CHECK-LABEL: func.func @padding
-// CHECK: rt.attend %{{.*}}, %{{.*}}, %{{.*}} bias %arg3 : tensor<2x1x1x8xf32> {scale = 2.500000e-01 : f64}
+// CHECK: library.attention %{{.*}}, %{{.*}}, %{{.*}} bias %arg3 : tensor<2x1x1x8xf32> {scale = 2.500000e-01 : f64}
 func.func @padding(%q: tensor<2x2x8x16xbf16>, %k: tensor<2x2x8x16xbf16>, %v: tensor<2x2x8x16xbf16>, %mask: tensor<2x1x1x8xf32>) -> tensor<2x2x8x16xbf16> {
   %s = mpt.matmul %q, %k {transpose_b = true} : (tensor<2x2x8x16xbf16>, tensor<2x2x8x16xbf16>) -> tensor<2x2x8x8xf32>
   %c = mpt.constant dense<4.0> : tensor<2x2x8x8xf32>
@@ -53,7 +54,7 @@ func.func @padding(%q: tensor<2x2x8x16xbf16>, %k: tensor<2x2x8x16xbf16>, %v: ten
 // Keys that a condition excludes, then a guard of rows without any.
 // CHECK-LABEL: func.func @selected
 // CHECK: %[[BIAS:.*]] = mpt.select %arg3, %{{.*}}, %{{.*}} : tensor<2x1x1x8xi1>, tensor<2x1x1x8xbf16>
-// CHECK: rt.attend %arg0, %arg1, %arg2 bias %[[BIAS]] : tensor<2x1x1x8xbf16> {scale = 1.000000e+00 : f64}
+// CHECK: library.attention %arg0, %arg1, %arg2 bias %[[BIAS]] : tensor<2x1x1x8xbf16> {scale = 1.000000e+00 : f64}
 func.func @selected(%q: tensor<2x2x8x16xbf16>, %k: tensor<2x2x8x16xbf16>, %v: tensor<2x2x8x16xbf16>, %seen: tensor<2x1x1x8xi1>) -> tensor<2x2x8x16xbf16> {
   %s = mpt.matmul %q, %k {transpose_b = true} : (tensor<2x2x8x16xbf16>, tensor<2x2x8x16xbf16>) -> tensor<2x2x8x8xbf16>
   %c = mpt.broadcast %seen {dims = array<i64: 0, 1, 2, 3>} : (tensor<2x1x1x8xi1>) -> tensor<2x2x8x8xi1>
@@ -70,7 +71,7 @@ func.func @selected(%q: tensor<2x2x8x16xbf16>, %k: tensor<2x2x8x16xbf16>, %v: te
 // Heads and batch in one dimension.
 // CHECK-LABEL: func.func @three
 // CHECK: %[[R:.*]] = mpt.reshape %arg0 : (tensor<4x8x16xf16>) -> tensor<4x1x8x16xf16>
-// CHECK: rt.attend %[[R]]
+// CHECK: library.attention %[[R]]
 // CHECK: mpt.reshape %{{.*}} : (tensor<4x1x8x16xf16>) -> tensor<4x8x16xf16>
 func.func @three(%q: tensor<4x8x16xf16>, %k: tensor<4x8x16xf16>, %v: tensor<4x8x16xf16>) -> tensor<4x8x16xf16> {
   %s = mpt.matmul %q, %k {transpose_b = true} : (tensor<4x8x16xf16>, tensor<4x8x16xf16>) -> tensor<4x8x8xf16>
@@ -81,7 +82,8 @@ func.func @three(%q: tensor<4x8x16xf16>, %k: tensor<4x8x16xf16>, %v: tensor<4x8x
 
 // Dropout inside.
 // CHECK-LABEL: func.func @dropout
-// CHECK-NOT: rt.attend
+// WHY: library-form-attention: {{.*}}: not an attention: expected GEMMs and the gradient alone to read the probabilities, got another reader
+// CHECK-NOT: library.attention
 // CHECK: mpt.softmax
 func.func @dropout(%q: tensor<2x2x8x16xbf16>, %k: tensor<2x2x8x16xbf16>, %v: tensor<2x2x8x16xbf16>, %key: tensor<2xi64>) -> tensor<2x2x8x16xbf16> {
   %s = mpt.matmul %q, %k {transpose_b = true} : (tensor<2x2x8x16xbf16>, tensor<2x2x8x16xbf16>) -> tensor<2x2x8x8xbf16>
@@ -93,7 +95,8 @@ func.func @dropout(%q: tensor<2x2x8x16xbf16>, %k: tensor<2x2x8x16xbf16>, %v: ten
 
 // Somebody else reads the probabilities.
 // CHECK-LABEL: func.func @read
-// CHECK-NOT: rt.attend
+// WHY: library-form-attention: {{.*}}: not an attention: expected GEMMs and the gradient alone to read the probabilities, got another reader
+// CHECK-NOT: library.attention
 // CHECK: mpt.softmax
 func.func @read(%q: tensor<2x2x8x16xbf16>, %k: tensor<2x2x8x16xbf16>, %v: tensor<2x2x8x16xbf16>) -> (tensor<2x2x8x16xbf16>, tensor<2x2x8x8xbf16>) {
   %s = mpt.matmul %q, %k {transpose_b = true} : (tensor<2x2x8x16xbf16>, tensor<2x2x8x16xbf16>) -> tensor<2x2x8x8xbf16>
@@ -104,7 +107,8 @@ func.func @read(%q: tensor<2x2x8x16xbf16>, %k: tensor<2x2x8x16xbf16>, %v: tensor
 
 // Or the scores.
 // CHECK-LABEL: func.func @scores
-// CHECK-NOT: rt.attend
+// WHY: library-form-attention: {{.*}}: not an attention: expected scores of a GEMM that scales and masks alone read on the way, got others
+// CHECK-NOT: library.attention
 // CHECK: mpt.softmax
 func.func @scores(%q: tensor<2x2x8x16xbf16>, %k: tensor<2x2x8x16xbf16>, %v: tensor<2x2x8x16xbf16>) -> (tensor<2x2x8x16xbf16>, tensor<2x2x8x8xbf16>) {
   %s = mpt.matmul %q, %k {transpose_b = true} : (tensor<2x2x8x16xbf16>, tensor<2x2x8x16xbf16>) -> tensor<2x2x8x8xbf16>
@@ -115,7 +119,8 @@ func.func @scores(%q: tensor<2x2x8x16xbf16>, %k: tensor<2x2x8x16xbf16>, %v: tens
 
 // Operands of FP32.
 // CHECK-LABEL: func.func @wide
-// CHECK-NOT: rt.attend
+// WHY: library-form-attention: {{.*}}: not an attention: expected operands and a result all of FP16 or all of BF16, got others
+// CHECK-NOT: library.attention
 // CHECK: mpt.softmax
 func.func @wide(%q: tensor<2x2x8x16xf32>, %k: tensor<2x2x8x16xf32>, %v: tensor<2x2x8x16xf32>) -> tensor<2x2x8x16xf32> {
   %s = mpt.matmul %q, %k {transpose_b = true} : (tensor<2x2x8x16xf32>, tensor<2x2x8x16xf32>) -> tensor<2x2x8x8xf32>
@@ -126,7 +131,8 @@ func.func @wide(%q: tensor<2x2x8x16xf32>, %k: tensor<2x2x8x16xf32>, %v: tensor<2
 
 // A depth that is no multiple of 8.
 // CHECK-LABEL: func.func @odd
-// CHECK-NOT: rt.attend
+// WHY: library-form-attention: {{.*}}: not an attention: expected depths of at most 128 in eights, got another depth
+// CHECK-NOT: library.attention
 // CHECK: mpt.softmax
 func.func @odd(%q: tensor<2x2x8x12xbf16>, %k: tensor<2x2x8x12xbf16>, %v: tensor<2x2x8x12xbf16>) -> tensor<2x2x8x12xbf16> {
   %s = mpt.matmul %q, %k {transpose_b = true} : (tensor<2x2x8x12xbf16>, tensor<2x2x8x12xbf16>) -> tensor<2x2x8x8xbf16>
@@ -137,7 +143,8 @@ func.func @odd(%q: tensor<2x2x8x12xbf16>, %k: tensor<2x2x8x12xbf16>, %v: tensor<
 
 // A bias with a gradient.
 // CHECK-LABEL: func.func @learned
-// CHECK-NOT: rt.attend
+// WHY: library-form-attention: {{.*}}: not an attention: expected GEMMs alone to read the gradient of the scores, got another reader
+// CHECK-NOT: library.attention
 // CHECK: mpt.softmax
 func.func @learned(%q: tensor<2x2x8x16xbf16>, %k: tensor<2x2x8x16xbf16>, %v: tensor<2x2x8x16xbf16>, %bias: tensor<2x2x8x8xbf16>, %g: tensor<2x2x8x16xbf16>) -> (tensor<2x2x8x16xbf16>, tensor<2x2x8x16xbf16>, tensor<2x2x8x16xbf16>, tensor<2x2x8x16xbf16>, tensor<8x8xbf16>) {
   %s = mpt.matmul %q, %k {transpose_b = true} : (tensor<2x2x8x16xbf16>, tensor<2x2x8x16xbf16>) -> tensor<2x2x8x8xbf16>
@@ -155,7 +162,8 @@ func.func @learned(%q: tensor<2x2x8x16xbf16>, %k: tensor<2x2x8x16xbf16>, %v: ten
 
 // A gradient that is scaled otherwise than the scores.
 // CHECK-LABEL: func.func @apart
-// CHECK-NOT: rt.attend
+// WHY: library-form-attention: {{.*}}: not an attention: expected the gradient to be scaled as the scores are, got another factor
+// CHECK-NOT: library.attention
 // CHECK: mpt.softmax
 func.func @apart(%q: tensor<2x2x8x16xbf16>, %k: tensor<2x2x8x16xbf16>, %v: tensor<2x2x8x16xbf16>, %g: tensor<2x2x8x16xbf16>) -> (tensor<2x2x8x16xbf16>, tensor<2x2x8x16xbf16>, tensor<2x2x8x16xbf16>, tensor<2x2x8x16xbf16>) {
   %s = mpt.matmul %q, %k {transpose_b = true} : (tensor<2x2x8x16xbf16>, tensor<2x2x8x16xbf16>) -> tensor<2x2x8x8xbf16>

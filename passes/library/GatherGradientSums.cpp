@@ -1,17 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hands sums that backward convolutions gather to the fusions that want the sums of batch norm's gradient.
-#include "Statistics.h"
-
+// --library-gather-gradient-sums: backward convolutions leave the sums that the gradient of a batch norm wants.
+// Matcher: fusions that sum a gradient by channel behind the ReLU of a batch norm, and the norm's five parts.
+#include "mpt/Dialect/Library/LibraryDialect.h"
 #include "mpt/Dialect/MPT/GraphBuilder.h"
+#include "mpt/Library/ChannelSums.h"
+#include "mpt/Support/Refusal.h"
+#include "passes/library/Passes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+#define DEBUG_TYPE "library-gather-gradient-sums"
+
+namespace mpt {
+#define GEN_PASS_DEF_GATHERGRADIENTSUMS
+#include "passes/library/Passes.h.inc"
+} // namespace mpt
 
 using namespace mlir;
 using namespace mpt;
-using namespace mpt::memory;
 
 namespace {
 
-/// Fields are operands of one fusion, or the values that it is given for them.
-using Normalization = std::array<Value, normParts>;
+/// Input, mean, 1/deviation, scale and shift of a batch norm: operands of one fusion, or the values that it is given
+/// for them.
+using Normalization = std::array<Value, 5>;
 
 /// One FP32 number a channel, repeated over the elements of `value`.
 Value byChannel(Value value) {
@@ -112,7 +124,8 @@ SmallVector<Term> sumsOf(FusionOp fusion, unsigned operand) {
   std::optional<Normalization> norm = mask ? maskedBy(mask) : std::nullopt;
   SmallVector<Term> terms;
   for (auto reduce : body.getOps<ReduceOp>()) {
-    Term term{reduce};
+    Term term;
+    term.reduce = reduce;
     Type element = tensorType(reduce.getY()).getElementType();
     if (!norm || (reduce.getKind() != ReduceKind::sum && reduce.getKind() != ReduceKind::mean) ||
         reduce.getAxes() != ArrayRef<int64_t>(otherAxes(type.getRank(), {1})) ||
@@ -125,16 +138,11 @@ SmallVector<Term> sumsOf(FusionOp fusion, unsigned operand) {
 
 /// Adds the sums to the fusion's operands and guards its reductions by them.
 void useSums(FusionOp fusion, ArrayRef<Term> terms, ValueRange sums) {
-  Block &body = fusion.getBody().front();
-  Location loc = fusion.getLoc();
   OpBuilder builder(fusion.getContext());
-  builder.setInsertionPointToStart(&body);
-  GraphBuilder b(builder, loc);
-  Value given[2];
-  for (auto [i, sum] : llvm::enumerate(sums)) {
-    fusion.getInputsMutable().append(sum);
-    given[i] = b.cast(body.addArgument(sum.getType(), loc), builder.getF64Type());
-  }
+  builder.setInsertionPointToStart(&fusion.getBody().front());
+  GraphBuilder b(builder, fusion.getLoc());
+  Value given[2] = {takeSum(fusion, sums[0], builder), Value()};
+  given[1] = takeSum(fusion, sums[1], builder);
   // NaN, in either, differs from itself.
   Value both = b.add(given[0], given[1]), sound = b.compare(Predicate::eq, both, both);
   for (const Term &term : terms) {
@@ -147,54 +155,73 @@ void useSums(FusionOp fusion, ArrayRef<Term> terms, ValueRange sums) {
     if (reduce.getKind() == ReduceKind::mean)
       known = b.div(known, b.splatLike(known, static_cast<double>(x.getNumElements() / x.getDimSize(1))));
     known = b.cast(known, tensorType(reduce.getY()).getElementType());
-    Value chosen = b.select(sound, known, reduce.getY());
-    reduce.getY().replaceAllUsesExcept(chosen, chosen.getDefiningOp());
+    guardReduction(reduce, sound, known, builder);
   }
 }
 
-} // namespace
+/// `conv` as a library call that leaves the sums of its masked result, and of that times the normalized input.
+library::ConvBackwardDataOp withSums(ConvBackwardDataOp conv, const Normalization &norm) {
+  OpBuilder builder(conv);
+  Type sum = RankedTensorType::get({tensorType(conv.getY()).getDimSize(1)}, builder.getF32Type());
+  auto call = library::ConvBackwardDataOp::create(builder, conv.getLoc(), conv.getY().getType(), TypeRange{sum, sum},
+                                                  conv.getDy(), conv.getW(), ValueRange(norm), conv.getStrides(),
+                                                  conv.getDilations(), conv.getPadsLow(), conv.getPadsHigh(),
+                                                  conv.getGroups(), conv.getNumericsAttr());
+  conv.getY().replaceAllUsesWith(call.getDx());
+  conv.erase();
+  return call;
+}
 
-ChannelSums mpt::memory::gatherGradientSums(func::FuncOp function) {
-  ChannelSums result;
-  for (auto conv : function.getOps<ConvBackwardDataOp>()) {
-    if (!leavesSums(tensorType(conv.getY()), tensorType(conv.getDy()), tensorType(conv.getW()).getElementType(),
-                    conv.getGroups()))
-      continue;
+struct GatherGradientSums : mpt::impl::GatherGradientSumsBase<GatherGradientSums> {
+  using GatherGradientSumsBase::GatherGradientSumsBase;
+
+  void runOnOperation() override {
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      if (!function.isExternal())
+        gather(function);
+  }
+
+private:
+  void gather(func::FuncOp function) {
+    for (auto conv : llvm::make_early_inc_range(function.getOps<ConvBackwardDataOp>()))
+      numGathered += succeeded(gather(conv));
+  }
+  static LogicalResult gather(ConvBackwardDataOp conv) {
+    StringRef why = whyNoChannelSums(tensorType(conv.getY()), tensorType(conv.getDy()),
+                                     tensorType(conv.getW()).getElementType(), conv.getGroups());
+    if (!why.empty())
+      return refuse(DEBUG_TYPE, conv) << "no channel sums: " << why;
     std::optional<Normalization> norm;
     FusionOp summing;
     SmallVector<Term> terms;
-    bool masked = llvm::all_of(conv.getY().getUses(), [&](OpOperand &use) {
+    for (OpOperand &use : conv.getY().getUses()) {
       auto fusion = dyn_cast<FusionOp>(use.getOwner());
       auto found = fusion ? maskedBy(fusion, use.getOperandNumber()) : std::nullopt;
       if (!found || (norm && *norm != *found))
-        return false;
+        return refuse(DEBUG_TYPE, conv)
+               << "no channel sums: expected every reader to mask it by the ReLU of one batch norm, got another reader";
       norm = found;
       if (SmallVector<Term> sums = sumsOf(fusion, use.getOperandNumber()); !sums.empty() && !summing) {
         summing = fusion;
         terms = std::move(sums);
       }
-      return true;
-    });
+    }
+    if (!summing)
+      return refuse(DEBUG_TYPE, conv)
+             << "no channel sums: expected a kernel that makes nothing but sums by channel of it, got none";
     auto isEarlier = [&](Value part) {
       Operation *op = part.getDefiningOp();
       return !op || (op->getBlock() == conv->getBlock() && op->isBeforeInBlock(conv));
     };
-    RankedTensorType type = tensorType(conv.getY());
-    if (!masked || !summing || !llvm::all_of(*norm, isEarlier) || norm->front().getType() != type)
-      continue;
-    OpBuilder builder(conv);
-    builder.setInsertionPointAfter(conv);
-    Type sum = RankedTensorType::get({type.getDimSize(1)}, builder.getF32Type());
-    auto sums = rt::ChannelSumsOp::create(builder, conv.getLoc(), sum, sum, conv.getY(), ValueRange(*norm));
-    useSums(summing, terms, sums->getResults());
-    result[conv] = sums;
+    if (!llvm::all_of(*norm, isEarlier))
+      return refuse(DEBUG_TYPE, conv)
+             << "no channel sums: expected the parts of the norm before the convolution, got them behind it";
+    if (norm->front().getType() != conv.getY().getType())
+      return refuse(DEBUG_TYPE, conv)
+             << "no channel sums: expected an input of the norm of the gradient's type, got another";
+    useSums(summing, terms, withSums(conv, *norm).getSums());
+    return success();
   }
-  return result;
-}
+};
 
-ChannelSums mpt::memory::gatherSums(func::FuncOp function) {
-  ChannelSums result = gatherStatistics(function);
-  for (auto [conv, sums] : gatherGradientSums(function))
-    result[conv] = sums;
-  return result;
-}
+} // namespace

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The fewest bytes that the work between library calls can move.
-#ifndef MPT_MEMORY_TRAFFIC_H
-#define MPT_MEMORY_TRAFFIC_H
+#ifndef MPT_LIBRARY_TRAFFIC_H
+#define MPT_LIBRARY_TRAFFIC_H
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include <optional>
 
-namespace mpt::memory {
+namespace mpt::library {
 
 /// Lower bounds of the bytes that kernels read and write, given the library calls and the values that the program
 /// names. Two fusions share a kernel unless a path leads from one to the other through a library call. So a value is
@@ -24,6 +24,6 @@ struct Traffic {
 /// For functions after fusion-form. Nothing where there are too many ops for the quadratic bookkeeping (20,000).
 std::optional<Traffic> leastTraffic(mlir::func::FuncOp function);
 
-} // namespace mpt::memory
+} // namespace mpt::library
 
-#endif // MPT_MEMORY_TRAFFIC_H
+#endif // MPT_LIBRARY_TRAFFIC_H

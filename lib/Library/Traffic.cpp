@@ -1,32 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lower bounds of kernels' traffic from the graph of fusions and library calls.
-#include "mpt/Memory/Traffic.h"
+// Matcher: in a fusion, sums that need a grid, reductions that a select guards, and rows that gathers read.
+#include "mpt/Library/Traffic.h"
 
-#include "mpt/Dialect/MPT/MPTDialect.h"
-#include "mpt/Dialect/Train/TrainDialect.h"
-#include "mpt/Memory/Bufferize.h"
-#include "mpt/Memory/Layout.h"
+#include "mpt/Dialect/MPT/TensorTypes.h"
+#include "mpt/Interfaces/FusionRole.h"
 
 #include "llvm/ADT/BitVector.h"
 #include "llvm/ADT/MapVector.h"
 
 using namespace mlir;
 using namespace mpt;
-using namespace mpt::memory;
+using namespace mpt::library;
 
 namespace {
 
 constexpr size_t kMostOps = 20000;
 constexpr int64_t kSharedBytes = 227 << 10, kSectorBytes = 32;
 
-int64_t bytesOf(Value value) {
-  auto type = cast<RankedTensorType>(value.getType());
-  return elementCount(type.getShape()) * elementBytes(type.getElementType());
-}
-
 /// A value's elements are those of its operands: nothing is moved.
 bool isFree(Operation *op) {
-  if (isa<ReshapeOp, TransposeOp, SliceOp, ConcatOp>(op))
+  if (isViewOp(op))
     return true;
   auto fusion = dyn_cast<FusionOp>(op);
   return fusion && fusion.getNumResults() == 1 && isa<BroadcastOp, YieldOp>(fusion.getBody().front().front()) &&
@@ -41,7 +35,7 @@ bool needsGrid(ReduceOp op) {
   for (int64_t axis : axes)
     extent *= type.getDimSize(axis);
   bool alongRow = !axes.empty() && axes.front() == type.getRank() - static_cast<int64_t>(axes.size());
-  return extent * (alongRow ? elementBytes(type.getElementType()) : kSectorBytes) > kSharedBytes;
+  return extent * (alongRow ? bytesOf(type.getElementType()) : kSectorBytes) > kSharedBytes;
 }
 
 bool dependsOnGridSum(Value value, llvm::DenseMap<Value, bool> &known) {
@@ -125,12 +119,12 @@ private:
 
 /// Notes who takes `root`, of which `value` shows `bytes`.
 void Bounds::follow(Value root, Value value, int64_t bytes) {
-  Users &users = values[root];
+  values.insert({root, {}});
   for (OpOperand &use : value.getUses()) {
     Operation *op = use.getOwner();
     if (isFree(op)) {
       Value shown = op->getResult(0);
-      follow(root, shown, isa<ConcatOp>(op) ? bytes : std::min(bytes, bytesOf(shown)));
+      follow(root, shown, op->getNumOperands() > 1 ? bytes : std::min(bytes, bytesOf(shown)));
       continue;
     }
     auto fusion = dyn_cast_or_null<FusionOp>(op);
@@ -146,7 +140,6 @@ void Bounds::follow(Value root, Value value, int64_t bytes) {
     else
       readers.push_back({number[op], read});
   }
-  (void)users;
 }
 
 /// What reads `value` cannot share a kernel with what made it.
@@ -206,7 +199,7 @@ int64_t Bounds::solve(bool withSums) {
   return bytes;
 }
 
-std::optional<Traffic> mpt::memory::leastTraffic(func::FuncOp function) {
+std::optional<Traffic> mpt::library::leastTraffic(func::FuncOp function) {
   if (static_cast<size_t>(std::distance(function.front().begin(), function.front().end())) > kMostOps)
     return std::nullopt;
   Bounds bounds(function);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Masks of attention scores as a bias that does not repeat and a flag; evaluation finds what constants make.
 // Matcher: constants, and what casts and repeats them on the way to the scores.
-#include "mpt/Reference/Masks.h"
+#include "mpt/Library/Masks.h"
 
 #include "mpt/Evaluation/Constants.h"
 

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// --fusion-attention: products, softmax and products become one call, and so do their gradients.
-#include "mpt/Dialect/MPT/GraphBuilder.h"
-#include "mpt/Dialect/RT/RTDialect.h"
-#include "mpt/Reference/Masks.h"
-#include "passes/fusion/Passes.h"
+// --library-form-attention: a softmax between two GEMMs becomes one call, and so do their gradients.
+// Matcher: softmax between two GEMMs, the scales, casts and masks on the way, and the ops of its gradient.
+#include "mpt/Dialect/Library/LibraryDialect.h"
+#include "mpt/Dialect/MPT/TensorTypes.h"
+#include "mpt/Library/Masks.h"
+#include "mpt/Support/Refusal.h"
+#include "passes/library/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
+#define DEBUG_TYPE "library-form-attention"
+
 namespace mpt {
-#define GEN_PASS_DEF_ATTENTION
-#include "passes/fusion/Passes.h.inc"
+#define GEN_PASS_DEF_FORMATTENTION
+#include "passes/library/Passes.h.inc"
 } // namespace mpt
 
 using namespace mlir;
@@ -19,8 +23,6 @@ namespace {
 
 constexpr int64_t mostDepth = 128, depthUnit = 8; ///< what fused engines take
 
-int64_t rankOf(Value value) { return tensorType(value).getRank(); }
-Type elementOf(Value value) { return tensorType(value).getElementType(); }
 bool isHalf(Value value) { return elementOf(value).isF16() || elementOf(value).isBF16(); }
 
 /// A cast between floats that rounds to nearest, if any.
@@ -52,22 +54,20 @@ Value flipped(GraphBuilder &b, Value value) {
   return b.transpose(value, order);
 }
 
-/// Whether `product` sums over a dimension of `x` and one of `y`, each the last but one or the last; and if x's other
+/// Whether `gemm` sums over a dimension of `x` and one of `y`, each the last but one or the last; and if x's other
 /// dimension comes first in its result.
-struct Contraction2 {
+struct Contracted {
   bool holds = false, xFirst = false;
 };
-Contraction2 contracts(MatMulOp product, Value x, bool lastOfX, Value y, bool lastOfY) {
-  if (product.getA() == x && product.getB() == y && product.getTransposeA() != lastOfX &&
-      product.getTransposeB() == lastOfY)
+Contracted contracts(MatMulOp gemm, Value x, bool lastOfX, Value y, bool lastOfY) {
+  if (gemm.getA() == x && gemm.getB() == y && gemm.getTransposeA() != lastOfX && gemm.getTransposeB() == lastOfY)
     return {true, true};
-  if (product.getA() == y && product.getB() == x && product.getTransposeA() != lastOfY &&
-      product.getTransposeB() == lastOfX)
+  if (gemm.getA() == y && gemm.getB() == x && gemm.getTransposeA() != lastOfY && gemm.getTransposeB() == lastOfX)
     return {true, false};
   return {};
 }
 
-/// A softmax between two products, and what reads it in the backward pass.
+/// A softmax between two GEMMs, and what reads it in the backward pass.
 class Match {
 public:
   explicit Match(SoftmaxOp softmax) : softmax(softmax) {}
@@ -75,20 +75,26 @@ public:
   /// False where the mask is not one; nothing has changed then.
   bool rewrite(KnownMasks &known);
   bool hasGradient() const { return gradient; }
+  /// Why it is no attention.
+  StringRef whyNot() const { return why; }
 
 private:
-  /// A product that makes a gradient; `flipped`: with the depth before the tokens.
+  bool no(StringRef reason) {
+    why = reason;
+    return false;
+  }
+  /// A GEMM that makes a gradient; `flipped`: with the depth before the tokens.
   struct Part {
-    MatMulOp product;
+    MatMulOp gemm;
     bool flipped = false;
   };
   bool findReaders();
-  /// The way from `value` up to the product, through what scales and masks; buildMask looks at the rest.
+  /// The way from `value` up to the GEMM, through what scales and masks; buildMask looks at the rest.
   bool follow(Value value);
   bool findOperands();
   bool findGradient();
   bool buildMask(GraphBuilder &b, KnownMasks &known, Mask &mask);
-  /// The operand of the forward product in front of a scale that its gradient is multiplied by as well.
+  /// The operand of the forward GEMM in front of a scale that its gradient is multiplied by as well.
   Value beforeScale(Value operand, Part part, double &factor);
   void replace(GraphBuilder &b, Part part, Value operand, Value unscaled, Value result);
   Value fourDimensional(GraphBuilder &b, Value value) {
@@ -106,17 +112,18 @@ private:
   SoftmaxBackwardOp gradient;
   DenseSet<Value> family;         ///< softmax's result and its casts
   DenseSet<Value> guards;         ///< is_nan of them
-  SmallVector<Operation *> chain; ///< from softmax's operand up to the product
+  SmallVector<Operation *> chain; ///< from softmax's operand up to the GEMM
   Part dA, dB, dV;
+  StringRef why;
 };
 
 bool Match::findReaders() {
   Value x = softmax.getX();
   int64_t rank = rankOf(x);
   if (rank < 3 || rank > 4 || static_cast<int64_t>(softmax.getAxis()) != rank - 1)
-    return false;
+    return no("expected scores of rank 3 or 4 and a softmax over the last dimension, got others");
   SmallVector<Value> open{softmax.getY()};
-  SmallVector<MatMulOp> products;
+  SmallVector<MatMulOp> gemms;
   while (!open.empty()) {
     Value value = open.pop_back_val();
     family.insert(value);
@@ -131,28 +138,30 @@ bool Match::findReaders() {
         auto nan = select.getCondition().getDefiningOp<IsNaNOp>();
         if (use.getOperandNumber() != 2 || !nan || !family.contains(nan.getOperand()) ||
             splatNumber(select.getOnTrue()) != 0.0)
-          return false;
+          return no("expected a select behind softmax to put 0 for NaN, got another one");
         open.push_back(select.getY());
-      } else if (auto product = dyn_cast<MatMulOp>(user)) {
-        products.push_back(product);
+      } else if (auto gemm = dyn_cast<MatMulOp>(user)) {
+        gemms.push_back(gemm);
       } else if (auto backward = dyn_cast<SoftmaxBackwardOp>(user)) {
         if (gradient || use.getOperandNumber() != 1 || static_cast<int64_t>(backward.getAxis()) != rank - 1)
-          return false;
+          return no("expected one gradient of softmax, over the same dimension, got another one");
         gradient = backward;
       } else {
-        return false;
+        return no("expected GEMMs and the gradient alone to read the probabilities, got another reader");
       }
     }
   }
   for (Value guard : guards)
     for (OpOperand &use : guard.getUses())
       if (!isa<SelectOp>(use.getOwner()) || use.getOperandNumber() != 0)
-        return false;
-  if (products.size() != (gradient ? 2 : 1))
-    return false;
-  for (MatMulOp product : products)
-    (family.contains(product.getA()) && !product.getTransposeA() ? output : dValue) = product;
-  return output && bool(dValue) == bool(gradient) && !family.contains(output.getB());
+        return no("expected selects alone to read where probabilities are NaN, got another reader");
+  if (gemms.size() != (gradient ? 2 : 1))
+    return no("expected one GEMM with the probabilities each way, got more or fewer");
+  for (MatMulOp gemm : gemms)
+    (family.contains(gemm.getA()) && !gemm.getTransposeA() ? output : dValue) = gemm;
+  if (!output || bool(dValue) != bool(gradient) || family.contains(output.getB()))
+    return no("expected the probabilities to be the first operand of a GEMM, got them elsewhere");
+  return true;
 }
 
 bool Match::follow(Value value) {
@@ -178,20 +187,22 @@ bool Match::follow(Value value) {
 
 bool Match::findOperands() {
   if (!follow(softmax.getX()))
-    return false;
+    return no("expected scores of a GEMM that scales and masks alone read on the way, got others");
   probabilities = output.getA();
   Value a = scores.getA(), c = scores.getB(), v = output.getB();
   int64_t rank = rankOf(a);
-  for (MatMulOp product : {scores, output})
-    if (NumericsAttr numerics = product.getNumericsAttr(); numerics && numerics.getIn() != elementOf(v))
-      return false;
+  for (MatMulOp gemm : {scores, output})
+    if (NumericsAttr numerics = gemm.getNumericsAttr(); numerics && numerics.getIn() != elementOf(v))
+      return no("expected GEMMs that multiply in their operands' type, got another type");
   int64_t depth = tensorType(a).getDimSize(rank - (scores.getTransposeA() ? 2 : 1));
   int64_t valueDepth = tensorType(v).getDimSize(rank - (output.getTransposeB() ? 2 : 1));
   Type type = elementOf(v);
   for (Value operand : {a, c, v, probabilities, Value(output.getY())})
     if (!isHalf(operand) || elementOf(operand) != type)
-      return false;
-  return depth <= mostDepth && valueDepth <= mostDepth && depth % depthUnit == 0 && valueDepth % depthUnit == 0;
+      return no("expected operands and a result all of FP16 or all of BF16, got others");
+  if (depth > mostDepth || valueDepth > mostDepth || depth % depthUnit != 0 || valueDepth % depthUnit != 0)
+    return no("expected depths of at most 128 in eights, got another depth");
+  return true;
 }
 
 bool Match::findGradient() {
@@ -202,7 +213,7 @@ bool Match::findGradient() {
     auto select = dyn_cast_or_null<SelectOp>(op);
     if (!dp.hasOneUse() || !(isPlainCast(op) || (select && guards.contains(select.getCondition()) &&
                                                  splatNumber(select.getOnTrue()) == 0.0)))
-      return false;
+      return no("expected the gradient of the probabilities from one GEMM, got it changed on the way");
     dp = op->getOperand(select ? 2 : 0);
   }
   Value v = output.getB();
@@ -213,9 +224,9 @@ bool Match::findGradient() {
   if (!dp.hasOneUse() || !ofValue.holds || !ofValue.xFirst || !toValue.holds || !isHalf(dOutput) ||
       elementOf(dOutput) != elementOf(v) || elementOf(dValue.getY()) != elementOf(v) ||
       !family.contains(toValue.xFirst ? dValue.getA() : dValue.getB()))
-    return false;
+    return no("expected the GEMMs of the output's gradient, got others");
   dV = {dValue, !toValue.xFirst};
-  // The gradient of scores, back to the product.
+  // The gradient of scores, back to the gemm.
   double forward = 1, backward = 1;
   SmallVector<Value> conditions;
   for (Operation *op : chain) {
@@ -229,7 +240,7 @@ bool Match::findGradient() {
     if (llvm::all_of(ds.getUsers(), [](Operation *user) { return isa<MatMulOp>(user); }))
       break;
     if (!ds.hasOneUse())
-      return false;
+      return no("expected GEMMs alone to read the gradient of the scores, got another reader");
     Operation *op = *ds.user_begin();
     if (auto [inner, factor] = scaled(op); inner == ds)
       backward *= factor;
@@ -237,25 +248,25 @@ bool Match::findGradient() {
       Value other = select.getOnTrue() == ds ? select.getOnFalse() : select.getOnTrue();
       if (!llvm::is_contained(conditions, select.getCondition()) || select.getCondition() == ds ||
           splatNumber(other) != 0.0)
-        return false;
+        return no("expected the gradient of the scores to be masked as they are, got another mask");
     } else if (!isPlainCast(op)) {
-      return false;
+      return no("expected scales and masks between the gradient of the scores and its GEMMs, got another op");
     }
     ds = op->getResult(0);
   }
   if (!isClose(backward, forward))
-    return false;
+    return no("expected the gradient to be scaled as the scores are, got another factor");
   Value a = scores.getA(), c = scores.getB();
   for (Operation *user : ds.getUsers()) {
-    auto product = cast<MatMulOp>(user);
-    if (elementOf(product.getY()) != elementOf(v))
-      return false;
-    if (auto found = contracts(product, ds, true, c, !scores.getTransposeB()); found.holds && !dA.product)
-      dA = {product, !found.xFirst};
-    else if (auto found = contracts(product, ds, false, a, scores.getTransposeA()); found.holds && !dB.product)
-      dB = {product, !found.xFirst};
+    auto gemm = cast<MatMulOp>(user);
+    if (elementOf(gemm.getY()) != elementOf(v))
+      return no("expected gradients of q and k in v's type, got another type");
+    if (auto found = contracts(gemm, ds, true, c, !scores.getTransposeB()); found.holds && !dA.gemm)
+      dA = {gemm, !found.xFirst};
+    else if (auto found = contracts(gemm, ds, false, a, scores.getTransposeA()); found.holds && !dB.gemm)
+      dB = {gemm, !found.xFirst};
     else
-      return false;
+      return no("expected the GEMMs of q's and k's gradients, got another one");
   }
   return true;
 }
@@ -287,30 +298,30 @@ Value Match::beforeScale(Value operand, Part part, double &factor) {
   auto [inner, number] = scaled(operand.getDefiningOp());
   if (!inner)
     return operand;
-  if (gradient && part.product)
-    for (Operation *user : part.product.getY().getUsers())
+  if (gradient && part.gemm)
+    for (Operation *user : part.gemm.getY().getUsers())
       if (auto [of, by] = scaled(user);
-          of != part.product.getY() || !isClose(by, number) || elementOf(user->getResult(0)) != elementOf(operand))
+          of != part.gemm.getY() || !isClose(by, number) || elementOf(user->getResult(0)) != elementOf(operand))
         return operand;
   factor *= number;
   return inner;
 }
 
 void Match::replace(GraphBuilder &b, Part part, Value operand, Value unscaled, Value result) {
-  if (!part.product)
+  if (!part.gemm)
     return;
-  MatMulOp product = part.product;
-  Value value = rankOf(product.getY()) == 4
+  MatMulOp gemm = part.gemm;
+  Value value = rankOf(gemm.getY()) == 4
                     ? result
                     : b.reshape(result, {tensorType(result).getDimSize(0), tensorType(result).getDimSize(2),
                                          tensorType(result).getDimSize(3)});
   if (part.flipped)
     value = flipped(b, value);
   if (operand == unscaled) {
-    product.getY().replaceAllUsesWith(value);
+    gemm.getY().replaceAllUsesWith(value);
     return;
   }
-  for (Operation *user : llvm::make_early_inc_range(product.getY().getUsers()))
+  for (Operation *user : llvm::make_early_inc_range(gemm.getY().getUsers()))
     user->getResult(0).replaceAllUsesWith(value);
 }
 
@@ -319,7 +330,7 @@ bool Match::rewrite(KnownMasks &known) {
   GraphBuilder b(builder, output.getLoc());
   Mask mask;
   if (!buildMask(b, known, mask))
-    return false;
+    return no("expected additions and selects that mask keys, got others");
   double scale = 1;
   for (Operation *op : chain)
     if (auto [inner, number] = scaled(op); inner)
@@ -334,21 +345,21 @@ bool Match::rewrite(KnownMasks &known) {
   SmallVector<int64_t> shape(type.getShape());
   RankedTensorType statistics = RankedTensorType::get(ArrayRef(shape).drop_back(), builder.getF32Type());
   shape.back() = tensorType(v).getShape().back();
-  auto attend = rt::AttendOp::create(builder, output.getLoc(), type.clone(shape), statistics, q, k, v, mask.bias,
-                                     APFloat(scale), mask.causal);
-  Value o = attend.getO();
+  auto attention = library::AttentionOp::create(builder, output.getLoc(), type.clone(shape), statistics, q, k, v,
+                                                mask.bias, APFloat(scale), mask.causal);
+  Value o = attention.getO();
   if (gradient) {
     Operation *first = dScoresOfOutput->isBeforeInBlock(dValue) ? dScoresOfOutput : dValue;
     builder.setInsertionPoint(first);
     GraphBuilder g(builder, gradient.getLoc());
     Value dO = fourDimensional(g, dOutput);
     auto gradients =
-        rt::AttendGradientOp::create(builder, gradient.getLoc(), q.getType(), k.getType(), v.getType(), q, k, v,
-                                     mask.bias, o, attend.getStats(), dO, APFloat(scale), mask.causal);
+        library::AttentionGradientOp::create(builder, gradient.getLoc(), q.getType(), k.getType(), v.getType(), q, k, v,
+                                             mask.bias, o, attention.getStats(), dO, APFloat(scale), mask.causal);
     replace(g, dV, output.getB(), output.getB(), gradients.getDv());
     replace(g, dA, a, plainA, gradients.getDq());
     replace(g, dB, c, plainC, gradients.getDk());
-    builder.setInsertionPointAfter(attend);
+    builder.setInsertionPointAfter(attention);
   }
   if (rankOf(output.getY()) == 3)
     o = b.reshape(o, tensorType(output.getY()).getShape());
@@ -356,8 +367,8 @@ bool Match::rewrite(KnownMasks &known) {
   return true;
 }
 
-struct Attention : mpt::impl::AttentionBase<Attention> {
-  using AttentionBase::AttentionBase;
+struct FormAttention : mpt::impl::FormAttentionBase<FormAttention> {
+  using FormAttentionBase::FormAttentionBase;
   void runOnOperation() override {
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       if (function.isExternal())
@@ -365,8 +376,10 @@ struct Attention : mpt::impl::AttentionBase<Attention> {
       KnownMasks known;
       for (auto softmax : llvm::to_vector(function.getOps<SoftmaxOp>())) {
         Match match(softmax);
-        if (!match.find() || !match.rewrite(known))
+        if (!match.find() || !match.rewrite(known)) {
+          (void)(refuse(DEBUG_TYPE, softmax) << "not an attention: " << match.whyNot());
           continue;
+        }
         ++numFused;
         numGradients += match.hasGradient();
       }

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which results are written straight to the place where they are wanted, as far as tensors tell.
+#ifndef MPT_MEMORY_DESTINATIONS_H
+#define MPT_MEMORY_DESTINATIONS_H
+
+#include "mpt/Interfaces/Bufferizable.h"
+#include "mpt/Interfaces/LayoutPreference.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/MapVector.h"
+
+namespace mpt::memory {
+
+/// A use that wants its operand at a place of its own, and the views between the operand's maker and the use, the one
+/// that reads the maker's result first.
+struct Destination {
+  mlir::OpOperand *use;
+  llvm::SmallVector<mlir::Operation *, 2> views;
+};
+
+/// Follows `use` back through views that show all of their operand to nobody else, to the value that some op makes.
+/// `views` are those on the way, the one that reads the value first.
+mlir::Value makerOf(mlir::OpOperand &use, llvm::SmallVectorImpl<mlir::Operation *> &views);
+
+/// The order that --library-choose-layouts has chosen for an op's result; row-major where it chose none.
+Order layoutOf(mlir::Value result);
+
+/// The place of every result of a function. Of the places that a result is wanted at, states come first (a copy of a
+/// parameter costs more than one of an output), then outputs, then parts of concatenations; it gets the first one at
+/// which nothing forbids to write it. Whether a kernel may write over what it reads is known only once there are
+/// kernels; bufferization checks that.
+class Destinations {
+public:
+  explicit Destinations(mlir::func::FuncOp function);
+
+  /// The use whose place `result` is to be written at, or null.
+  mlir::OpOperand *chosenFor(mlir::Value result);
+
+private:
+  struct Choice {
+    mlir::OpOperand *use = nullptr;
+    Strided place;
+  };
+  void addCandidate(mlir::OpOperand &use);
+  Choice choose(mlir::Value result);
+  /// Why `result` cannot be written to the state of `candidate`; empty where it can.
+  llvm::StringRef whyNotState(mlir::Value result, const Destination &candidate) const;
+  /// How `result` lies at the place of `candidate`, if strides show it.
+  std::optional<Strided> placeOf(const Destination &candidate);
+  /// How the result of a concatenation lies.
+  Strided wholeOf(mlir::Value result);
+
+  llvm::MapVector<mlir::Value, llvm::SmallVector<Destination, 1>> candidates;
+  llvm::DenseMap<mlir::Value, Choice> choices;
+  llvm::DenseMap<mlir::Attribute, llvm::SmallVector<mlir::OpOperand *>> readers; // state to uses of its old value
+};
+
+} // namespace mpt::memory
+
+#endif // MPT_MEMORY_DESTINATIONS_H

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bufferization, one op after the other; what ops need for it.
+#include "mpt/Memory/Bufferization.h"
+
+#include "Kernels.h"
+
+#include "mpt/Dialect/Library/LibraryDialect.h"
+#include "mpt/Dialect/MPT/GraphBuilder.h"
+#include "mpt/Memory/Layout.h"
+
+using namespace mlir;
+using namespace mpt;
+using namespace mpt::memory;
+
+// ---- values outside any function
+
+std::pair<Value, int64_t> mpt::memory::rootOf(Value memref) {
+  int64_t offset = 0;
+  while (auto view = memref.getDefiningOp<rt::ViewOp>()) {
+    offset += view.getOffset();
+    memref = view.getSource();
+  }
+  return {memref, offset};
+}
+
+bool mpt::memory::sameMemory(Value a, Value b) {
+  MemRefType typeA = bufferTypeOf(a), typeB = bufferTypeOf(b);
+  return typeA.getShape() == typeB.getShape() && rootOf(a) == rootOf(b) &&
+         sameAddresses(typeA.getShape(), stridesOf(typeA), stridesOf(typeB));
+}
+
+Strided mpt::memory::stridedOf(Value memref) {
+  MemRefType type = bufferTypeOf(memref);
+  return {Sizes(type.getShape()), stridesOf(type), 0};
+}
+
+// ---- one function
+
+BufferizationState::BufferizationState(func::FuncOp source, func::FuncOp target, KernelTable &kernels,
+                                       const BufferizeOptions &options)
+    : source(source), target(target), builder(source.getContext()), kernels(kernels), options(options) {
+  builder.setInsertionPointToEnd(target.addEntryBlock());
+  for (auto [from, to] : llvm::zip_first(source.getArguments(), target.getArguments()))
+    buffers[from] = to;
+  for (Operation &op : source.front())
+    if (DenseI64ArrayAttr operands = getAttr<library::LibraryDialect::PlacedAttrHelper>(&op))
+      for (int64_t operand : operands.asArrayRef()) {
+        Destination destination{&op.getOpOperand(operand), {}};
+        Value value = makerOf(*destination.use, destination.views);
+        destinations[value] = std::move(destination);
+      }
+}
+
+MemRefType BufferizationState::ownType(Value tensor) const { return denseType(tensorType(tensor), layoutOf(tensor)); }
+MemRefType BufferizationState::ownType(Value tensor, ArrayRef<int64_t> order) const {
+  return denseType(tensorType(tensor), order);
+}
+
+// ---- places
+
+bool BufferizationState::isWantedInPlace(Value result) const {
+  return llvm::any_of(result.getUses(), [&](OpOperand &use) {
+    if (auto owner = dyn_cast<PlacesOperands>(use.getOwner()))
+      return owner.getPlaceKind() != PlaceKind::Part || result.hasOneUse();
+    auto view = dyn_cast<StridedView>(use.getOwner());
+    return view && view.showsAll() && result.hasOneUse() && isWantedInPlace(view->getResult(0));
+  });
+}
+
+BufferizationState::Place BufferizationState::placeFor(Value result) {
+  auto it = destinations.find(result);
+  if (it == destinations.end())
+    return {};
+  auto &[use, views] = it->second;
+  auto owner = cast<PlacesOperands>(use->getOwner());
+  Place place;
+  place.memref = owner.bufferFor(use->getOperandNumber(), *this);
+  if (auto write = dyn_cast<train::WriteOp>(owner.getOperation()))
+    place.state = write.getStateAttr();
+  for (Operation *view : llvm::reverse(views)) {
+    std::optional<Strided> source = cast<StridedView>(view).sourceOf(stridedOf(place.memref));
+    assert(source && "--memory-assign-destinations assigns no place that strides cannot show");
+    place.memref = this->view(result.getLoc(), place.memref, *source);
+  }
+  return place;
+}
+
+Value BufferizationState::stateBuffer(FlatSymbolRefAttr state, RankedTensorType type, Location loc) {
+  Value &memref = states[state];
+  if (!memref) {
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToStart(&target.front());
+    memref = rt::StateOp::create(builder, loc, denseType(type, rowMajor(type.getRank())), state);
+  }
+  return memref;
+}
+
+FlatSymbolRefAttr BufferizationState::stateReadBy(Value tensor) const {
+  while (auto view = tensor.getDefiningOp<StridedView>())
+    tensor = view->getOperand(0);
+  auto read = tensor.getDefiningOp<train::ReadOp>();
+  return read ? read.getStateAttr() : FlatSymbolRefAttr();
+}
+
+// ---- memory
+
+Value BufferizationState::allocate(Location loc, MemRefType type) {
+  return rt::AllocOp::create(builder, loc, type, IntegerAttr());
+}
+
+Value BufferizationState::view(Location loc, Value memref, ArrayRef<int64_t> shape, ArrayRef<int64_t> strides,
+                               int64_t offset) {
+  MemRefType type = bufferType(shape, bufferTypeOf(memref).getElementType(), strides);
+  if (type == memref.getType() && offset == 0)
+    return memref;
+  return rt::ViewOp::create(builder, loc, type, memref, offset);
+}
+
+LogicalResult BufferizationState::copy(Location loc, Value from, Value to) {
+  MemRefType type = bufferTypeOf(from);
+  bool isWhole = spanBytes(type) == elementCount(type.getShape()) * elementBytes(type.getElementType());
+  if (!isWhole || !sameAddresses(type.getShape(), stridesOf(type), stridesOf(bufferTypeOf(to))))
+    return convert(loc, from, to);
+  rt::CopyOp::create(builder, loc, from, to);
+  return success();
+}
+
+LogicalResult BufferizationState::convert(Location loc, Value from, Value to) {
+  FailureOr<Kernel> kernel =
+      kernels.getCopy(loc, bufferTypeOf(from), bufferTypeOf(to), {alignmentOf(from), alignmentOf(to)});
+  if (failed(kernel))
+    return failure();
+  rt::LaunchOp::create(builder, loc, kernel->function.getSymName(), ValueRange{from, to}, 1, kernel->shape.extent,
+                       kernel->shape.grain);
+  return success();
+}
+
+FailureOr<Value> BufferizationState::dense(Location loc, Value memref, ArrayRef<int64_t> order) {
+  MemRefType type = bufferTypeOf(memref);
+  if (isDense(type, order))
+    return memref;
+  Value result =
+      allocate(loc, bufferType(type.getShape(), type.getElementType(), denseStrides(type.getShape(), order)));
+  if (failed(copy(loc, memref, result)))
+    return failure();
+  return result;
+}
+
+FailureOr<Value> BufferizationState::widened(Location loc, Value memref, ArrayRef<int64_t> order) {
+  ArrayRef<int64_t> shape = bufferTypeOf(memref).getShape();
+  Value wide = allocate(loc, bufferType(shape, builder.getF16Type(), denseStrides(shape, order)));
+  if (failed(convert(loc, memref, wide)))
+    return failure();
+  return wide;
+}
+
+int64_t BufferizationState::alignmentOf(Value memref) const {
+  int64_t bytes = rootOf(memref).second * elementBytes(bufferTypeOf(memref).getElementType());
+  int64_t alignment = options.alignment;
+  while (bytes % alignment != 0)
+    alignment /= 2;
+  return alignment;
+}
+
+// ---- the pass
+
+/// An empty function on buffers: the arguments of `source`, then its results as outputs.
+static func::FuncOp signatureOf(func::FuncOp source) {
+  OpBuilder builder(source);
+  SmallVector<Type> types;
+  SmallVector<Attribute> attributes;
+  DictionaryAttr none = builder.getDictionaryAttr({});
+  auto add = [&](Type given, DictionaryAttr attribute) {
+    auto tensor = cast<RankedTensorType>(given);
+    types.push_back(denseType(tensor, rowMajor(tensor.getRank())));
+    attributes.push_back(attribute ? attribute : none);
+  };
+  for (auto [i, type] : llvm::enumerate(source.getArgumentTypes()))
+    add(type, source.getArgAttrDict(i));
+  for (auto [i, type] : llvm::enumerate(source.getResultTypes())) {
+    NamedAttrList given(source.getResultAttrDict(i) ? source.getResultAttrDict(i) : none);
+    given.set(MPTDialect::OutputAttrHelper::getNameStr(), builder.getUnitAttr());
+    add(type, given.getDictionary(builder.getContext()));
+  }
+  auto target = func::FuncOp::create(builder, source.getLoc(), source.getSymName(), builder.getFunctionType(types, {}));
+  target.setArgAttrsAttr(builder.getArrayAttr(attributes));
+  if (DenseI64ArrayAttr traffic = getAttr<MPTDialect::TrafficAttrHelper>(source))
+    setAttr<MPTDialect::TrafficAttrHelper>(target, traffic);
+  return target;
+}
+
+static LogicalResult bufferizeFunction(func::FuncOp source, KernelTable &kernels, const BufferizeOptions &options) {
+  BufferizationState state(source, signatureOf(source), kernels, options);
+  for (Operation &op : source.front()) {
+    auto bufferizable = dyn_cast<Bufferizable>(op);
+    if (!bufferizable)
+      return op.emitOpError() << "expected a library call, a view or a fusion; run the fusion and library passes "
+                                 "before --memory-bufferize";
+    if (failed(bufferizable.bufferize(state)))
+      return failure();
+  }
+  return success();
+}
+
+LogicalResult mpt::memory::bufferize(ModuleOp module, const KernelEmitter &emitter, const BufferizeOptions &options) {
+  KernelTable kernels(module, emitter);
+  for (auto function : llvm::to_vector(module.getOps<func::FuncOp>())) {
+    if (function.isPrivate() || function.isDeclaration())
+      continue;
+    if (!function.getBody().hasOneBlock())
+      return function.emitOpError() << "expected one block";
+    LogicalResult result = bufferizeFunction(function, kernels, options);
+    function.erase();
+    if (failed(result))
+      return failure();
+  }
+  return success();
+}

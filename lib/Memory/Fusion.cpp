@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fusions on buffers: each a launch of a generated kernel, or a view where it only repeats its operand.
+#include "Kernels.h"
+#include "Models.h"
+
+#include "mpt/Dialect/MPT/GraphBuilder.h"
+#include "mpt/Memory/Bufferization.h"
+#include "mpt/Memory/Layout.h"
+
+using namespace mlir;
+using namespace mpt;
+using namespace mpt::memory;
+
+namespace {
+
+/// The broadcast that `fusion` does and nothing else, or null.
+BroadcastOp onlyBroadcast(FusionOp fusion) {
+  Block &body = fusion.getBody().front();
+  bool isOne = fusion.getNumResults() == 1 && body.getOperations().size() == 2;
+  return isOne ? dyn_cast<BroadcastOp>(body.front()) : BroadcastOp();
+}
+
+/// What `broadcast` makes of `from`, with strides of 0 where it repeats.
+Value repeated(BroadcastOp broadcast, Value from, Location loc, BufferizationState &state) {
+  RankedTensorType type = tensorType(broadcast.getY());
+  Sizes given = stridesOf(bufferTypeOf(from)), strides(type.getRank(), 0);
+  for (auto [i, d] : llvm::enumerate(broadcast.getDims()))
+    if (bufferTypeOf(from).getDimSize(i) == type.getDimSize(d))
+      strides[d] = given[i];
+  return state.view(loc, from, type.getShape(), strides);
+}
+
+/// Updates of several states, which some kernels walk as flat memory.
+bool isBundle(FusionOp fusion) {
+  return fusion.getNumResults() > 1 &&
+         llvm::all_of(fusion->getUsers(), [](Operation *user) { return isa<train::WriteOp>(user); }) &&
+         fusion.getBody().front().getOps<ReduceOp>().empty();
+}
+
+/// `fusion` reads the old value of the state that it writes to `place` elsewhere than at the index that it writes.
+bool readsOtherIndices(FusionOp fusion, unsigned output, const BufferizationState::Place &place, const Kernel &kernel,
+                       const BufferizationState &state) {
+  return llvm::any_of(fusion->getOpOperands(), [&](OpOperand &operand) {
+    return state.stateReadBy(operand.get()) == place.state &&
+           (!sameMemory(state.buffer(operand.get()), place.memref) ||
+            !mayRunInPlace(kernel.function, operand.getOperandNumber(), fusion.getInputs().size() + output));
+  });
+}
+
+/// True for constants with infinities, which masks hold on purpose.
+bool holdsInfinity(Operation *op) {
+  auto constant = dyn_cast_or_null<ConstantOp>(op);
+  auto dense = constant ? dyn_cast<DenseFPElementsAttr>(constant.getValue()) : DenseFPElementsAttr();
+  if (!dense || dense.empty())
+    return false;
+  return dense.isSplat() ? dense.getSplatValue<APFloat>().isInfinity()
+                         : llvm::any_of(dense.getValues<APFloat>(), [](const APFloat &x) { return x.isInfinity(); });
+}
+
+/// Results of `fusion` may hold infinities of a mask: arithmetic hands them on; an exponential, a sum or a GEMM ends
+/// them.
+bool mayHoldInfinity(FusionOp fusion, const BufferizationState &state) {
+  bool holds = false, handsOn = true;
+  for (Operation &op : fusion.getBody().front()) {
+    holds |= holdsInfinity(&op);
+    auto semantics = dyn_cast<PrecisionSemantics>(op);
+    NumericClass kind = semantics ? semantics.getNumericClass() : NumericClass::Movement;
+    handsOn &= kind == NumericClass::Movement || kind == NumericClass::Neutral;
+  }
+  return holds || llvm::any_of(fusion.getInputs(), [&](Value input) {
+           return holdsInfinity(input.getDefiningOp()) || (handsOn && state.mayHoldInfinity.contains(input));
+         });
+}
+
+/// Buffers of a launch, and what its kernel is made for.
+struct LaunchBuffers {
+  SmallVector<Value> operands;
+  SmallVector<BufferizationState::Place> places; ///< of the outputs
+  SmallVector<MemRefType> inputTypes, outputTypes;
+  SmallVector<int64_t> alignments;
+
+  LogicalResult addInputs(FusionOp fusion, BufferizationState &state) {
+    bool flat = state.options.flatUpdates && isBundle(fusion);
+    for (Value input : fusion.getInputs()) {
+      FailureOr<Value> operand = state.buffer(input);
+      if (flat && failed(operand = state.dense(fusion.getLoc(), *operand, rowMajor(tensorType(input).getRank()))))
+        return failure();
+      operands.push_back(*operand);
+      inputTypes.push_back(bufferTypeOf(*operand));
+      alignments.push_back(state.alignmentOf(*operand));
+    }
+    return success();
+  }
+  void addOutputs(FusionOp fusion, BufferizationState &state) {
+    for (Value output : fusion.getOutputs()) {
+      BufferizationState::Place place = state.placeFor(output);
+      outputTypes.push_back(place.memref ? bufferTypeOf(place.memref) : state.ownType(output));
+      alignments.push_back(place.memref ? state.alignmentOf(place.memref) : state.options.alignment);
+      places.push_back(place);
+    }
+  }
+};
+
+struct FusionBufferization : Bufferizable::ExternalModel<FusionBufferization, FusionOp> {
+  WritesTo writesTo(Operation *) const { return WritesTo::StatesInPlace; }
+
+  LogicalResult bufferize(Operation *op, BufferizationState &state) const {
+    auto fusion = cast<FusionOp>(op);
+    BroadcastOp broadcast = onlyBroadcast(fusion);
+    if (!broadcast || state.isWantedInPlace(fusion.getOutputs()[0]))
+      return launch(fusion, state);
+    Value from = state.buffer(fusion.getInputs()[0]);
+    state.setBuffer(fusion.getOutputs()[0], repeated(broadcast, from, fusion.getLoc(), state));
+    return success();
+  }
+
+private:
+  static LogicalResult launch(FusionOp fusion, BufferizationState &state) {
+    Location loc = fusion.getLoc();
+    LaunchBuffers buffers;
+    if (failed(buffers.addInputs(fusion, state)))
+      return failure();
+    buffers.addOutputs(fusion, state);
+    FailureOr<Kernel> kernel = state.kernels.get(fusion, buffers.inputTypes, buffers.outputTypes, buffers.alignments);
+    if (failed(kernel))
+      return failure();
+    SmallVector<Value> all(buffers.operands);
+    for (auto [i, output] : llvm::enumerate(fusion.getOutputs())) {
+      const BufferizationState::Place &place = buffers.places[i];
+      // Only the kernel says whether it may write over what it reads; if not, the function's end copies to the state.
+      bool inPlace = place.memref && !(place.state && readsOtherIndices(fusion, i, place, *kernel, state));
+      Value memref = inPlace ? place.memref : state.allocate(loc, buffers.outputTypes[i]);
+      state.setBuffer(output, memref);
+      all.push_back(memref);
+    }
+    if (int64_t bytes = kernel->shape.scratchBytes)
+      all.push_back(state.allocate(loc, MemRefType::get({bytes}, state.builder.getI8Type())));
+    auto launch = rt::LaunchOp::create(state.builder, loc, kernel->function.getSymName(), all, buffers.operands.size(),
+                                       kernel->shape.extent, kernel->shape.grain);
+    if (mayHoldInfinity(fusion, state)) {
+      launch.setInfinite(true);
+      state.mayHoldInfinity.insert_range(fusion.getOutputs());
+    }
+    return success();
+  }
+};
+
+} // namespace
+
+void mpt::memory::attachFusionModel(MLIRContext *context) { FusionOp::attachInterface<FusionBufferization>(*context); }

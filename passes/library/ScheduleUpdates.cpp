@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// --library-schedule-updates: a state is updated as soon as its gradient is there and its old value has been read.
+#include "mpt/Dialect/MPT/MPTDialect.h"
+#include "mpt/Dialect/Train/TrainDialect.h"
+#include "mpt/Interfaces/FusionRole.h"
+#include "mpt/Support/Refusal.h"
+#include "passes/library/Passes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+#define DEBUG_TYPE "library-schedule-updates"
+
+namespace mpt {
+#define GEN_PASS_DEF_SCHEDULEUPDATES
+#include "passes/library/Passes.h.inc"
+} // namespace mpt
+
+using namespace mlir;
+using namespace mpt;
+
+namespace {
+
+/// States and the ops that read their old values.
+using StateReaders = llvm::DenseMap<Attribute, SmallVector<Operation *>>;
+
+/// Ops that read `value`, through views, while the function runs. Ops without results take effect at its end.
+void collectReaders(Value value, SmallVectorImpl<Operation *> &readers) {
+  for (Operation *user : value.getUsers()) {
+    if (isOperandView(user))
+      collectReaders(user->getResult(0), readers);
+    else if (user->getNumResults() != 0)
+      readers.push_back(user);
+  }
+}
+
+/// Every result of `fusion` becomes a state, and nothing else reads one.
+bool isUpdate(FusionOp fusion) {
+  return !fusion->use_empty() &&
+         llvm::all_of(fusion->getUsers(), [](Operation *user) { return isa<train::WriteOp>(user); });
+}
+
+struct ScheduleUpdates : mpt::impl::ScheduleUpdatesBase<ScheduleUpdates> {
+  using ScheduleUpdatesBase::ScheduleUpdatesBase;
+
+  void runOnOperation() override {
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      if (!function.isExternal())
+        schedule(function);
+  }
+
+private:
+  void schedule(func::FuncOp function) {
+    StateReaders readers;
+    for (auto read : function.getOps<train::ReadOp>())
+      collectReaders(read.getValue(), readers[read.getStateAttr()]);
+    for (auto fusion : llvm::make_early_inc_range(function.getOps<FusionOp>())) {
+      Operation *before = fusion->getPrevNode();
+      if (succeeded(hoist(fusion, readers)))
+        numMoved += fusion->getPrevNode() != before;
+    }
+  }
+
+  static LogicalResult hoist(FusionOp fusion, const StateReaders &readers) {
+    if (!isUpdate(fusion))
+      return refuse(DEBUG_TYPE, fusion) << "not an update: expected results that train.write alone reads, got others";
+    Operation *latest = latestBefore(fusion, readers);
+    if (!latest || !latest->isBeforeInBlock(fusion))
+      return refuse(DEBUG_TYPE, fusion) << "not earlier: expected the old value to be read before, got a later reader";
+    fusion->moveAfter(latest);
+    return success();
+  }
+
+  /// The last op that `update` has to wait for: its operands' makers and the readers of the states that it replaces.
+  static Operation *latestBefore(FusionOp update, const StateReaders &readers) {
+    Operation *latest = nullptr;
+    auto after = [&](Operation *op) {
+      if (op && op != update && (!latest || latest->isBeforeInBlock(op)))
+        latest = op;
+    };
+    for (Value input : update.getInputs())
+      after(input.getDefiningOp());
+    for (Operation *write : update->getUsers())
+      for (Operation *reader : readers.lookup(cast<train::WriteOp>(write).getStateAttr()))
+        after(reader);
+    return latest;
+  }
+};
+
+} // namespace

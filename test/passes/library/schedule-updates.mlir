@@ -1,0 +1,57 @@
+// RUN: mpt-opt %s --library-schedule-updates | FileCheck %s
+// RUN: mpt-opt %s --library-schedule-updates --debug-only=library-schedule-updates 2>&1 >/dev/null | FileCheck %s --check-prefix=WHY
+
+train.state parameter @w : tensor<4x8xf32>
+
+// An update waits for the readers of the old value, also of views of it, and for its gradient.
+// CHECK-LABEL: func.func @waits
+// CHECK: %[[T:.*]] = mpt.transpose
+// CHECK: %[[Y:.*]] = mpt.matmul %{{.*}}, %[[T]]
+// CHECK-NEXT: mpt.fusion
+// CHECK: mpt.matmul %arg1, %arg2
+func.func @waits(%x: tensor<2x8xf32>, %d: tensor<2x8xf32>, %a: tensor<8x8xf32>, %g: tensor<4x8xf32>) -> (tensor<2x4xf32>, tensor<2x8xf32>) {
+  %w = train.read @w : tensor<4x8xf32>
+  %t = mpt.transpose %w {permutation = array<i64: 1, 0>} : (tensor<4x8xf32>) -> tensor<8x4xf32>
+  %y = mpt.matmul %x, %t : (tensor<2x8xf32>, tensor<8x4xf32>) -> tensor<2x4xf32>
+  %z = mpt.matmul %d, %a : (tensor<2x8xf32>, tensor<8x8xf32>) -> tensor<2x8xf32>
+  %new = mpt.fusion(%g) : (tensor<4x8xf32>) -> tensor<4x8xf32> {
+  ^bb0(%q: tensor<4x8xf32>):
+    %s = mpt.neg %q : tensor<4x8xf32>
+    mpt.yield %s : tensor<4x8xf32>
+  }
+  train.write @w, %new : tensor<4x8xf32>
+  return %y, %z : tensor<2x4xf32>, tensor<2x8xf32>
+}
+
+// Somebody else reads the new value: it stays.
+// CHECK-LABEL: func.func @shared
+// CHECK: mpt.matmul
+// CHECK: mpt.fusion
+// WHY: library-schedule-updates: {{.*}}: not an update: expected results that train.write alone reads, got others
+func.func @shared(%d: tensor<2x8xf32>, %a: tensor<8x8xf32>, %g: tensor<4x8xf32>) -> (tensor<2x8xf32>, tensor<4x8xf32>) {
+  %z = mpt.matmul %d, %a : (tensor<2x8xf32>, tensor<8x8xf32>) -> tensor<2x8xf32>
+  %new = mpt.fusion(%g) : (tensor<4x8xf32>) -> tensor<4x8xf32> {
+  ^bb0(%q: tensor<4x8xf32>):
+    %s = mpt.neg %q : tensor<4x8xf32>
+    mpt.yield %s : tensor<4x8xf32>
+  }
+  train.write @w, %new : tensor<4x8xf32>
+  return %z, %new : tensor<2x8xf32>, tensor<4x8xf32>
+}
+
+// The old value is read behind the update.
+// CHECK-LABEL: func.func @late
+// CHECK: mpt.fusion
+// CHECK: mpt.matmul
+// WHY: library-schedule-updates: {{.*}}: not earlier: expected the old value to be read before, got a later reader
+func.func @late(%x: tensor<2x4xf32>, %g: tensor<4x8xf32>) -> tensor<2x8xf32> {
+  %w = train.read @w : tensor<4x8xf32>
+  %new = mpt.fusion(%g) : (tensor<4x8xf32>) -> tensor<4x8xf32> {
+  ^bb0(%q: tensor<4x8xf32>):
+    %s = mpt.neg %q : tensor<4x8xf32>
+    mpt.yield %s : tensor<4x8xf32>
+  }
+  %y = mpt.matmul %x, %w : (tensor<2x4xf32>, tensor<4x8xf32>) -> tensor<2x8xf32>
+  train.write @w, %new : tensor<4x8xf32>
+  return %y : tensor<2x8xf32>
+}
