@@ -39,9 +39,7 @@ struct Carried {
 /// The value whose elements `value` shows in another shape or order.
 Value withoutViews(Value value) {
   while (Operation *op = value.getDefiningOp()) {
-    auto role = dyn_cast<FusionRole>(op);
-    if (!role || !role.isView() || op->getNumOperands() != 1 ||
-        tensorType(op->getOperand(0)).getNumElements() != tensorType(value).getNumElements())
+    if (!isOperandView(op) || tensorType(op->getOperand(0)).getNumElements() != tensorType(value).getNumElements())
       break;
     value = op->getOperand(0);
   }
