@@ -15,11 +15,14 @@ def Library_Dialect : Dialect {
     One op a library call, with value semantics: operands and results are static tensors, and everything that the call computes
     beside its main result is a result of its own. Passes of stage library choose the form (layout, epilogue, side results);
     bufferization turns each op into one op of dialect `rt` and decides nothing.
+
+    | attribute | on | says |
+    |---|---|---|
+    | `library.layouts` | op | one `#library.layout` a result, where one of them is not row-major |
+    | `library.placed` | op with places for its operands | numbers of the operands that their makers write there |
   }];
   let useDefaultAttributePrinterParser = 1;
   let dependentDialects = ["::mpt::MPTDialect"];
-  // `layouts`: on an op, one #library.layout a result, where one is not row-major. `placed`: on an op that has places for its
-  // operands (PlacesOperands), numbers of those that their makers write there.
   let discardableAttrs = (ins "::mlir::ArrayAttr":$layouts, "::mlir::DenseI64ArrayAttr":$placed);
   let hasOperationAttrVerify = 1;
 }
