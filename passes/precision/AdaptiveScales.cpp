@@ -215,7 +215,7 @@ private:
     return known;
   }
 
-  /// A narrow gradient that a product makes: kept in FP32 until it is rescaled.
+  /// A narrow gradient that a GEMM or convolution makes: kept in FP32 until it is rescaled.
   void scaleProduct(Operation *op, Carried own) {
     OpBuilder builder(op);
     GraphBuilder b(builder, op->getLoc());

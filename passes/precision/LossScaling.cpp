@@ -38,7 +38,7 @@ StringRef lossOf(Operation *seed) {
 }
 std::string stateName(StringRef what, StringRef loss) { return loss.empty() ? what.str() : (what + "." + loss).str(); }
 
-/// A skipped step still draws new random numbers, and always moves the scale. Sums over micro-steps take up what is not
+/// A skipped step still draws new random bits, and always moves the scale. Sums over micro-steps take up what is not
 /// finite, so that the step which reads them is skipped, and are emptied after it: a mean without one of them is wrong.
 bool commitsAlways(train::Role role) {
   return role == train::Role::rng || role == train::Role::scale || role == train::Role::accumulator;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// precision-quantize: 8-bit operands of products, and their scales.
+// precision-quantize: 8-bit operands of GEMMs and convolutions, and their scales.
 #include "passes/precision/Passes.h"
 
 #include "mpt/Dialect/MPT/GraphBuilder.h"
@@ -54,7 +54,7 @@ public:
   }
 
 private:
-  /// An operand of a product that changes its type, and the type.
+  /// An operand of a contraction that changes its type, and the type.
   template <typename F> void eachOperand(func::FuncOp function, F visit) {
     DenseSet<Value> gradients = gradientValues(function);
     llvm::StringMap<int> seen;
@@ -184,7 +184,7 @@ private:
                                         settings.tensorScaling.margin, settings.tensorScaling.powerOfTwo);
   }
 
-  /// The product in FP32 without its operands' scales, then in its own type.
+  /// The result in FP32 without the operands' scales, then in its own type.
   void unscale(Operation *op, ArrayRef<Value> list) {
     Value result = op->getResult(0);
     RankedTensorType type = tensorType(result);
@@ -197,9 +197,9 @@ private:
       Value one = b.make<ReciprocalOp>(scale);
       inverse = inverse ? b.mul(inverse, one) : one;
     }
-    auto product = MulOp::create(builder, op->getLoc(), result, b.broadcast(inverse, type.getShape(), {}));
-    Value y = casts->cast(builder, op->getLoc(), product, type.getElementType(), {});
-    result.replaceAllUsesExcept(y, product);
+    auto unscaled = MulOp::create(builder, op->getLoc(), result, b.broadcast(inverse, type.getShape(), {}));
+    Value y = casts->cast(builder, op->getLoc(), unscaled, type.getElementType(), {});
+    result.replaceAllUsesExcept(y, unscaled);
   }
 
   void writeHistory(func::FuncOp function) {

@@ -20,7 +20,7 @@ public:
   Choice choose(llvm::ArrayRef<mlir::Value> values) const;
   /// All float values that `op` reads and makes were measured.
   bool knows(mlir::Operation *op) const;
-  /// Why operands of a product may not be converted to the policy's 8-bit types, or nothing.
+  /// Why operands of a GEMM may not be converted to the policy's 8-bit types, or nothing.
   std::string refuseQuantizing(mlir::Operation *op, const llvm::DenseSet<mlir::Value> &gradients) const;
 
 private:

@@ -19,7 +19,7 @@ public:
   /// Operands of one op carry different scales.
   bool meets(mlir::Operation *op) const { return meetings.contains(op); }
   /// Both operands of a GEMM carry a scale: the result carries neither.
-  bool multiplies(mlir::Operation *op) const { return products.contains(op); }
+  bool multiplies(mlir::Operation *op) const { return multiplications.contains(op); }
 
 private:
   std::optional<GradientScales> resultScales(mlir::Operation *op);
@@ -27,7 +27,7 @@ private:
   std::optional<GradientScales> throughLinear(mlir::Operation *op);
 
   llvm::DenseMap<mlir::Value, GradientScales> scales;
-  llvm::DenseSet<mlir::Operation *> meetings, products;
+  llvm::DenseSet<mlir::Operation *> meetings, multiplications;
 };
 
 } // namespace mpt

@@ -48,7 +48,7 @@ struct PrecisionSettings {
   RoundingMode operands, gradientCasts, masters;
   TensorScaling tensorScaling;
 
-  /// Operands of products are converted from the storage type to 8-bit types.
+  /// Operands of GEMMs are converted from the storage type to 8-bit types.
   bool quantizes() const { return compute.getIntOrFloatBitWidth() == 8 || gradients.getIntOrFloatBitWidth() == 8; }
   /// False for policies that store everything in FP32.
   bool narrows() const { return !storage.isF32(); }

@@ -39,7 +39,7 @@ std::optional<GradientScales> ScaleFlow::throughLinear(Operation *op) {
         carried = other;
     }
   if (factors > 1 && isa<GemmLike>(op))
-    products.insert(op);
+    multiplications.insert(op);
   return carried;
 }
 

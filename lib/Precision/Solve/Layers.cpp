@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Walks a function forward and backward for what comes before and after each product.
+// Walks a function forward and backward for what comes before and after each GEMM.
 #include "mpt/Precision/Layers.h"
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
@@ -38,7 +38,7 @@ Layers::Layers(func::FuncOp function) {
   for (auto state : module.getOps<train::StateOp>())
     if (state.getRole() == train::Role::parameter || state.getRole() == train::Role::master)
       parameters.insert(state.getSymName());
-  SmallVector<Operation *> products, backward;
+  SmallVector<Operation *> forward, backward;
   for (Operation &op : body) {
     if (auto read = dyn_cast<train::ReadOp>(op); read && parameters.contains(read.getState()))
       weights.insert(read.getValue());
@@ -59,7 +59,7 @@ Layers::Layers(func::FuncOp function) {
       continue;
     }
     if (contracts) {
-      products.push_back(&op);
+      forward.push_back(&op);
       properties[&op] =
           (after ? 0 : bit(policy::Predicate::first)) | (weighted ? 0 : bit(policy::Predicate::unweighted));
     }
@@ -83,7 +83,7 @@ Layers::Layers(func::FuncOp function) {
   }
   // Gradient ops carry the location of their forward op.
   DenseMap<Location, unsigned> places;
-  for (Operation *op : products)
+  for (Operation *op : forward)
     places[op->getLoc()] |= properties[op];
   for (Operation *op : backward)
     if (auto place = places.find(op->getLoc()); place != places.end())

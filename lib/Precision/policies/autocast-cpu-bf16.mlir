@@ -1,4 +1,4 @@
-// The op lists of PyTorch's autocast for CPU in bf16, for comparison: products narrow; losses, products of elements, sampling on
+// The op lists of PyTorch's autocast for CPU in bf16, for comparison: GEMMs narrow; losses, products of elements, sampling on
 // grids and Fourier transforms in FP32; the rest, sums and softmax too, in the type that arrives. No loss scale, no skipping.
 policy.policy @autocast_cpu_bf16 storage = bf16 compute = bf16 accumulate = f32 master = f32 gradients = f32 {
   policy.class "contraction" -> narrow

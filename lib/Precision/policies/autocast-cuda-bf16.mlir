@@ -1,4 +1,4 @@
-// The op lists of PyTorch's autocast for CUDA in bf16, for comparison: products narrow; exponentials, sums, softmax, norms over layers
+// The op lists of PyTorch's autocast for CUDA in bf16, for comparison: GEMMs narrow; exponentials, sums, softmax, norms over layers
 // and groups, losses and resizing in FP32; the rest in the type that arrives. Loss scale: none, but a step that is not finite is skipped.
 policy.policy @autocast_cuda_bf16 storage = bf16 compute = bf16 accumulate = f32 master = f32 gradients = f32 {
   policy.class "contraction" -> narrow

@@ -1,4 +1,4 @@
-// The op lists of PyTorch's autocast for CUDA in f16, for comparison: products narrow; exponentials, sums, softmax, norms over layers
+// The op lists of PyTorch's autocast for CUDA in f16, for comparison: GEMMs narrow; exponentials, sums, softmax, norms over layers
 // and groups, losses and resizing in FP32; the rest in the type that arrives. Loss scale: as its GradScaler does, but bounded.
 policy.policy @autocast_cuda_f16 storage = f16 compute = f16 accumulate = f32 master = f32 gradients = f32 {
   policy.class "contraction" -> narrow

@@ -1,5 +1,5 @@
-// 8-bit products: E4M3 operands in the forward pass, E5M2 gradients in the backward pass, each tensor with a scale from
-// the tensor's own largest magnitude. BF16 elsewhere, FP32 masters. The first and the last layer and products of two
+// GEMMs of 8-bit operands: E4M3 in the forward pass, E5M2 gradients in the backward pass, each tensor with a scale from
+// the tensor's own largest magnitude. BF16 elsewhere, FP32 masters. The first and the last layer and GEMMs of two
 // activations stay BF16.
 policy.policy @fp8_current storage = bf16 compute = f8E4M3FN accumulate = f32 master = f32 gradients = f8E5M2 {
   policy.class "contraction" -> narrow

@@ -1,4 +1,4 @@
-// arXiv 1905.12334: weights, activations, errors and gradients in 1-5-2 where products read them, FP32 accumulation, FP16
+// arXiv 1905.12334: weights, activations, errors and gradients in 1-5-2 where GEMMs read them, FP32 accumulation, FP16
 // parameters without FP32 masters and FP16 for all else, stochastic rounding of gradients and updates, a dynamic loss scale
 // with a rising floor. The first and the last layer compute in FP16.
 policy.policy @fp8_e5m2 storage = f16 compute = f8E5M2 accumulate = f32 master = f16 gradients = f8E5M2 slots = f16 parameter_gradients = f8E5M2 {

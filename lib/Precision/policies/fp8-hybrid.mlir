@@ -1,6 +1,6 @@
-// 8-bit products: E4M3 operands in the forward pass, E5M2 gradients in the backward pass, each tensor with a scale from
+// GEMMs of 8-bit operands: E4M3 in the forward pass, E5M2 gradients in the backward pass, each tensor with a scale from
 // the largest magnitude of the last 1024 steps. BF16 elsewhere, FP32 masters. The first and the last layer and
-// products of two activations stay BF16.
+// GEMMs of two activations stay BF16.
 policy.policy @fp8_hybrid storage = bf16 compute = f8E4M3FN accumulate = f32 master = f32 gradients = f8E5M2 {
   policy.class "contraction" -> narrow
   policy.class "reduction" -> follow

@@ -22,7 +22,7 @@ struct NodeTypes {
 /// everything of a node without a schema or with subgraphs.
 NodeTypes nodeTypes(NodeOp node, mlir::Type narrow);
 
-/// A node whose FP32 result is stated by an attribute: it can be made again in another type, where the node's version
+/// A node whose FP32 result is stated by an attribute: it can be there in another type, where the node's version
 /// has results of type `narrow`.
 bool isConstantNode(NodeOp node, mlir::Type narrow);
 

@@ -38,7 +38,7 @@ def Policy_Scaling : I32EnumAttr<"Scaling", "how the loss is scaled", [
   let cppNamespace = "::mpt::policy";
   let genSpecializedAttr = 1;
 }
-def Policy_Predicate : I32EnumAttr<"Predicate", "what a layer, a product of the forward pass with its gradients, is like", [
+def Policy_Predicate : I32EnumAttr<"Predicate", "what a layer, a GEMM of the forward pass with those of its gradients, is like", [
   I32EnumAttrCase<"first", 0>, I32EnumAttrCase<"last", 1>, I32EnumAttrCase<"unweighted", 2>]> {
   let cppNamespace = "::mpt::policy";
   let genSpecializedAttr = 1;
@@ -58,12 +58,12 @@ def Policy_TensorScaling : I32EnumAttr<"TensorScaling", "where the scale of one 
 def Policy_PolicyOp : Policy_Op<"policy", [Symbol, SingleBlock, NoTerminator]> {
   let summary = "one policy";
   let description = [{
-    `storage` is the type of narrow values in memory, `compute` the type of products' operands in the forward pass,
+    `storage` is the type of narrow values in memory, `compute` the type of GEMMs' operands in the forward pass,
     `accumulate` the type of running sums, `master` the type of what optimizers update between steps, `slots` the type
     of optimizer slots that may be narrow (first moments). `gradients` is the type in which parameters' gradients wait for
-    the update, or, where it is an 8-bit type, that of products' operands that are gradients (those of activations are
+    the update, or, where it is an 8-bit type, that of GEMMs' operands that are gradients (those of activations are
     otherwise stored like activations). `parameter_gradients` is a further rounding of parameters' gradients. `slots` and
-    `parameter_gradients` default to f32. Products' operands are converted from the storage type to 8-bit types.
+    `parameter_gradients` default to f32. GEMMs' operands are converted from the storage type to 8-bit types.
     C1: storage is f16, bf16 or f32; compute is that or f8E4M3FN or f8E5M2, gradients too or f32. C2: accumulate is f32.
     C3: master is f32, or storage's type, which makes each parameter its own master. C4: slots and parameter_gradients
     are at most f32.
@@ -106,10 +106,10 @@ def Policy_NodeOp : Policy_Rule<"node"> {
   let hasVerifier = 1;
 }
 def Policy_WhereOp : Policy_Rule<"where"> {
-  let summary = "decision for the products of layers with a property";
+  let summary = "decision for the GEMMs of layers with a property";
   let description = [{
-    A layer is a product of the forward pass and the products of its gradients. `first`: no product comes before it.
-    `last`: no product of the forward pass comes after it. `unweighted`: neither operand is made of a parameter (attention
+    A layer is a GEMM of the forward pass and the GEMMs of its gradients. `first`: no GEMM comes before it.
+    `last`: no GEMM of the forward pass comes after it. `unweighted`: neither operand is made of a parameter (attention
     scores). Decision `storage` computes in the storage type where the policy has narrower operands. Applies after class
     rules and before op rules.
   }];
@@ -120,7 +120,7 @@ def Policy_LossScalingOp : Policy_Setting<"loss_scaling"> {
   let summary = "none, a fixed scale, a dynamic one (see train.update_scale), or one a layer (see train.layer_scale)";
   let description = [{
     All modes but none skip steps whose gradients are not finite. Dynamic: the scale does not fall below `floors[i]` from step
-    `floor_steps[i]` on (arXiv 1905.12334). Adaptive: each product that makes a gradient picks a further scale from the
+    `floor_steps[i]` on (arXiv 1905.12334). Adaptive: each GEMM that makes a gradient picks a further scale from the
     spread of its result; `spread` is "product" (of one term) or "sum" (of all terms), `underflow` the share of results
     that may fall below the type's range, `layer_max` and `total_max` bound one factor and the whole scale.
     C1: 0 < min <= init <= max. C2: growth > 1, 0 < backoff < 1, interval and hysteresis of at least 1. C3: floors and
@@ -137,7 +137,7 @@ def Policy_LossScalingOp : Policy_Setting<"loss_scaling"> {
   let hasVerifier = 1;
 }
 def Policy_TensorScalingOp : Policy_Setting<"tensor_scaling"> {
-  let summary = "products' 8-bit operands are multiplied by a scale of their own before rounding (see train.tensor_scale)";
+  let summary = "GEMMs' 8-bit operands are multiplied by a scale of their own before rounding (see train.tensor_scale)";
   let description = [{
     `current`: from the tensor's own largest magnitude. `delayed`: from the largest one of the last `history` steps (with
     `most_recent`: the last step's), which is state. The largest magnitude lands 2^margin below the format's largest value;
@@ -152,7 +152,7 @@ def Policy_TensorScalingOp : Policy_Setting<"tensor_scaling"> {
 def Policy_RoundingOp : Policy_Setting<"rounding"> {
   let summary = "rounding of casts: nearest_even or stochastic, and beyond the range inf or saturate";
   let description = [{
-    Of `operands` (forward operands of products that are converted to compute type), `gradients` (gradients converted to
+    Of `operands` (forward operands of GEMMs that are converted to compute type), `gradients` (gradients converted to
     the gradients' types), `masters` (what optimizers write narrow), or `all` of these. Later rules win. Casts between f32 and
     the storage type are to nearest, with infinities.
   }];
