@@ -21,6 +21,7 @@ public:
   void forEachOp(llvm::function_ref<void(mlir::Operation *)> visit) const override;
   RangeTransfer transferOf(mlir::OpResult result) const override { return at.transfers.lookup(result); }
   bool isDecidable(mlir::Type type) const override;
+  ValueCost costOf(mlir::Value value) const override;
   std::optional<OpLabels> label(mlir::Operation *op, RangeFact in, CastPlacement &placement) override;
   int64_t launchBytes() const override { return cost.launchBytes; }
   llvm::SmallVector<Trial> trials() const override;
@@ -87,7 +88,6 @@ private:
   static Label contractionLabel(const OpRules &rules, CastPlacement &placement);
   bool waitsForUpdate(mlir::OpResult result, const OpRules &rules) const;
   void enterValues(const OpLabels &labels, CastPlacement &placement) const;
-  ValueCost costOf(mlir::Value value) const;
 
   mlir::ModuleOp module;
   CostModel cost;

@@ -40,6 +40,8 @@ public:
   // ---- deciding
   /// True for types that a policy decides about.
   virtual bool isDecidable(mlir::Type type) const = 0;
+  /// What a cast of `value` moves.
+  virtual ValueCost costOf(mlir::Value value) const = 0;
   /// Labels `op`, into which `in` flows, and enters what it reads and makes into `placement`. Nothing for ops that are
   /// not reported.
   virtual std::optional<OpLabels> label(mlir::Operation *op, RangeFact in, CastPlacement &placement) = 0;

@@ -194,7 +194,7 @@ std::optional<OpLabels> NodeGraph::label(Operation *op, RangeFact in, CastPlacem
 
 void NodeGraph::produce(Value value, Label label, CastPlacement &placement) const {
   if (isDecidable(value.getType()))
-    placement.produce(value, label, {castBytes(value.getType())});
+    placement.produce(value, label, costOf(value));
 }
 
 void NodeGraph::use(Operation *op, ArrayRef<Label> labels, CastPlacement &placement) const {
@@ -290,14 +290,15 @@ std::string NodeGraph::whyFollowerIsWide(onnx::NodeOp node, const NodeRules &rul
 
 // ---- cost
 
-int64_t NodeGraph::castBytes(Type type) const {
+ValueCost NodeGraph::costOf(Value value) const {
+  constexpr int64_t kMost = int64_t(1) << 40;
   int64_t elements = 1;
-  auto ranked = dyn_cast<RankedTensorType>(type);
+  auto ranked = dyn_cast<RankedTensorType>(value.getType());
   for (int64_t extent : ranked ? ranked.getShape() : ArrayRef<int64_t>{})
     if (__builtin_mul_overflow(elements, extent == ShapedType::kDynamic ? kUnknownExtent : extent, &elements))
-      return int64_t(1) << 40;
+      return {kMost};
   int64_t each = (32 + policy.storage.getIntOrFloatBitWidth()) / 8;
-  return std::min(std::max<int64_t>(elements, 0), (int64_t(1) << 40) / each) * each;
+  return {std::min(std::max<int64_t>(elements, 0), kMost / each) * each};
 }
 
 // One unit breaks ties: of cuts that cost the same, exact ops go narrow and rounding ops stay wide. A byte outweighs

@@ -27,6 +27,7 @@ public:
   RangeFact entryOf(mlir::BlockArgument argument) const override;
   llvm::SmallVector<mlir::Value> bodyEnds(mlir::OpResult result) const override;
   bool isDecidable(mlir::Type type) const override { return onnx::isFloat32Tensor(type); }
+  ValueCost costOf(mlir::Value value) const override;
   std::optional<OpLabels> label(mlir::Operation *op, RangeFact in, CastPlacement &placement) override;
   int64_t launchBytes() const override { return cost.launchBytes; }
   llvm::SmallVector<Trial> trials() const override;
@@ -48,7 +49,6 @@ private:
   bool leavesRange(mlir::Value value);
   bool losesWeight(mlir::Value value);
   bool sumsBeyondPrecision(onnx::NodeOp node, NumericClass numericClass) const;
-  int64_t castBytes(mlir::Type type) const;
 
   OpLabels labelNode(onnx::NodeOp node, const NodeRules &rules, RangeFact in, CastPlacement &placement);
   Label mainLabel(onnx::NodeOp node, const NodeRules &rules, RangeFact in, std::string &rule, CastPlacement &placement);

@@ -52,6 +52,9 @@ public:
 private:
   void label(func::FuncOp function) {
     view.enter(function);
+    for (BlockArgument argument : function.getArguments()) // of the types that callers know
+      if (view.isDecidable(argument.getType()))
+        placement.produce(argument, kWide, view.costOf(argument));
     RangeFlow flow(function, view);
     view.forEachOp([&](Operation *op) {
       if (std::optional<OpLabels> labels = view.label(op, flow.into(op), placement))
