@@ -15,8 +15,6 @@ NAMESPACE = re.compile(r"\bnamespace\s+([\w:]+)\s*\{")
 GENERATED_NAMESPACE = re.compile(r'\bcppNamespace\s*=\s*"([^"]+)"')
 USING = re.compile(r"\busing\s+namespace\s+([\w:]+)\s*;")
 OUTER = {"std", "mlir", "llvm", "mpt"}
-# Folders whose classes a change that is under way takes apart.
-PENDING = ("lib/Memory/",)
 
 
 def namespaces():
@@ -70,7 +68,7 @@ def main():
                 groups.append((room, [path]))
         for _, paths in groups:
             files = collections.Counter(paths)
-            if len(files) > 1 and not all(path.startswith(PENDING) for path in files):
+            if len(files) > 1:
                 members = ", ".join(f"{path} ({count})" for path, count in sorted(files.items()))
                 problems.append(f"class {owner} is defined in {len(files)} files: {members}: expected one, so split the class by concept")
     repo.finish("check_classes", problems, f"{len(found)} classes with members outside their declaration")
