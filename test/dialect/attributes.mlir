@@ -6,7 +6,7 @@ module attributes {mpt.name = "m", mpt.optimizer = {kind = "sgd"}} {
   func.func private @kernel(memref<4xf32> {mpt.name = "x"}, memref<4xf32> {mpt.name = "y", mpt.output})
     attributes {mpt.kernel, mpt.grid = array<i64: 1, 1, 1>, mpt.in_place = array<i64>}
   func.func @forward(%x: tensor<4xf32> {mpt.name = "x", mpt.default = 1.0 : f64}) -> (tensor<4xf32> {mpt.weight = 2.0 : f64}) {
-    %y = mpt.relu %x {mpt.loss} : (tensor<4xf32>) -> tensor<4xf32>
+    %y = mpt.relu %x {mpt.loss} : tensor<4xf32>
     return %y : tensor<4xf32>
   }
 }

@@ -7,7 +7,6 @@ so that a wrong kernel stands out in every policy, whatever that makes of the st
 steps: cuda_kernels.py LIBRARY STATE BATCH.npz LATER-STATE, or LIBRARY STATE BATCH.npz INPUTS VALUES STATE-AFTER STATES.json."""
 import concurrent.futures
 import json
-import os
 import pathlib
 import re
 import subprocess

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Libraries for CUDA compiled with --debug-nonfinite: the node that the library for the CPU names, found on the device."""
 import json
-import os
 import re
 import subprocess
 import sys

@@ -43,10 +43,10 @@ template <typename... Helpers> struct AttributeSet {
       return success();
     bool known = ((attribute.getName() == Helpers::getNameStr()) || ...);
     if (known)
-      return error() << "expected another kind of attribute as '" << attribute.getName() << "', got "
+      return error() << "expected another kind of attribute as '" << attribute.getName().getValue() << "', got "
                      << attribute.getValue();
     return error() << "expected a discardable attribute that the mpt dialect declares for " << place << ", got '"
-                   << attribute.getName() << "'";
+                   << attribute.getName().getValue() << "'";
   }
 };
 using OperationAttributes =
