@@ -33,7 +33,7 @@ func.func @result(%a: tensor<4x8xf32>, %b: tensor<8x16xf32>) -> tensor<16x4xf32>
 // -----
 
 func.func @bias(%a: tensor<4x8xbf16>, %b: tensor<8x16xbf16>, %bias: tensor<16xf32>) -> tensor<4x16xbf16> {
-  // expected-error @+1 {{C5: expected a bias of type 'tensor<16xbf16>', got 'tensor<16xf32>'}}
+  // expected-error @+1 {{C5: expected bias of type 'tensor<16xbf16>', got 'tensor<16xf32>'}}
   %d = library.gemm %a, %b bias %bias : tensor<16xf32> : tensor<4x8xbf16>, tensor<8x16xbf16> -> tensor<4x16xbf16>
   return %d : tensor<4x16xbf16>
 }
@@ -65,7 +65,7 @@ func.func @scale_and_bias(%a: tensor<4x8xf16>, %b: tensor<8x16xf16>, %s: tensor<
 // -----
 
 func.func @gradient_without_aux(%a: tensor<4x8xf16>, %b: tensor<8x16xf16>) -> tensor<4x16xf16> {
-  // expected-error @+1 {{C8: expected an aux operand with epilogue #library.epilogue<activation = gelu_tanh_gradient>, got none}}
+  // expected-error @+1 {{C8: expected aux with epilogue #library.epilogue<activation = gelu_tanh_gradient>, got none}}
   %d = library.gemm %a, %b {epilogue = #library.epilogue<activation = gelu_tanh_gradient>} : tensor<4x8xf16>, tensor<8x16xf16> -> tensor<4x16xf16>
   return %d : tensor<4x16xf16>
 }
@@ -73,7 +73,7 @@ func.func @gradient_without_aux(%a: tensor<4x8xf16>, %b: tensor<8x16xf16>) -> te
 // -----
 
 func.func @aux_without_gradient(%a: tensor<4x8xf16>, %b: tensor<8x16xf16>, %x: tensor<4x16xf16>) -> tensor<4x16xf16> {
-  // expected-error @+1 {{C8: expected no aux operand with epilogue}}
+  // expected-error @+1 {{C8: expected no aux with epilogue #library.epilogue<>, got one}}
   %d = library.gemm %a, %b aux %x : tensor<4x16xf16> : tensor<4x8xf16>, tensor<8x16xf16> -> tensor<4x16xf16>
   return %d : tensor<4x16xf16>
 }
@@ -81,7 +81,7 @@ func.func @aux_without_gradient(%a: tensor<4x8xf16>, %b: tensor<8x16xf16>, %x: t
 // -----
 
 func.func @keep_without_result(%a: tensor<4x8xf16>, %b: tensor<8x16xf16>) -> tensor<4x16xf16> {
-  // expected-error @+1 {{C9: expected a kept result with epilogue #library.epilogue<activation = gelu_tanh, keep = true>, got none}}
+  // expected-error @+1 {{C9: expected kept with epilogue #library.epilogue<activation = gelu_tanh, keep = true>, got none}}
   %d = library.gemm %a, %b {epilogue = #library.epilogue<activation = gelu_tanh, keep = true>} : tensor<4x8xf16>, tensor<8x16xf16> -> tensor<4x16xf16>
   return %d : tensor<4x16xf16>
 }

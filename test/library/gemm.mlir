@@ -1,4 +1,4 @@
-// RUN: mpt-opt %s | mpt-opt | FileCheck %s
+// RUN: mpt-opt %s -o %t && mpt-opt %t | FileCheck %s
 
 // CHECK-LABEL: func.func @forms
 // CHECK: library.gemm %arg0, %arg1 : tensor<4x8xbf16>, tensor<8x16xbf16> -> tensor<4x16xf32>

@@ -51,7 +51,7 @@ LogicalResult checkShapes(GemmOp op) {
 LogicalResult checkOperands(GemmOp op) {
   RankedTensorType d = tensorType(op.getD());
   if (op.getBias())
-    if (failed(checkVector(op, "C5", "a bias", op.getBias(), true,
+    if (failed(checkVector(op, "C5", "bias", op.getBias(), true,
                            RankedTensorType::get({d.getShape().back()}, d.getElementType()))))
       return failure();
   OperandRange scales = op.getOperandScales();
@@ -74,8 +74,8 @@ LogicalResult checkEpilogue(GemmOp op) {
   GemmSum sum = form.getSum();
   RankedTensorType vector = RankedTensorType::get(
       {sum == GemmSum::a ? d.getDimSize(d.getRank() - 2) : d.getShape().back()}, d.getElementType());
-  if (failed(checkVector(op, "C8", "an aux operand", op.getAux(), op.isGradient(), d)) ||
-      failed(checkVector(op, "C9", "a kept result", op.getKept(), form.getKeep(), d)) ||
+  if (failed(checkVector(op, "C8", "aux", op.getAux(), op.isGradient(), d)) ||
+      failed(checkVector(op, "C9", "kept", op.getKept(), form.getKeep(), d)) ||
       failed(checkVector(op, "C10", "sums", op.getSums(), sum != GemmSum::none, vector)))
     return failure();
   if (form.getKeep() && form.getActivation() != Activation::gelu_tanh)

@@ -17,7 +17,7 @@ func.func @chain(%a: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>) {
 }
 
 // A sum over more than a multiprocessor holds ends a kernel: what it depends on is read again.
-// CHECK: func.func @grid({{.*}}mpt.traffic = array<i64: 1048580, 1048584>
+// CHECK: func.func @grid({{.*}}mpt.traffic = array<i64: 1048580, 1048588>
 func.func @grid(%a: tensor<262144xf32>) -> tensor<f32> {
   %s = mpt.fusion(%a) : (tensor<262144xf32>) -> tensor<f32> {
   ^bb0(%p: tensor<262144xf32>):
