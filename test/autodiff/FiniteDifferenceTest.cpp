@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every function in cases/*.mlir is differentiated and compared with finite differences in FP64; every differentiable
-// op must occur in one. Arguments are filled with distinct values in [mpt.low, mpt.high], by default [-2, 2].
+// op must occur in one. Arguments are filled with distinct values in [check.low, check.high], by default [-2, 2].
 #include "mpt/Autodiff/Autodiff.h"
+#include "mpt/Dialect/Check/CheckDialect.h"
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
 #include "mpt/Interfaces/NotDifferentiable.h"
@@ -129,8 +130,9 @@ private:
   int64_t compare() {
     SmallVector<Tensor> inputs;
     for (auto [i, argument] : llvm::enumerate(value.getArguments()))
-      inputs.push_back(fill(cast<RankedTensorType>(argument.getType()), bound(i, "mpt.low", -2.0),
-                            bound(i, "mpt.high", 2.0), random));
+      inputs.push_back(fill(cast<RankedTensorType>(argument.getType()),
+                            bound(i, check::CheckDialect::LowAttrHelper::getNameStr(), -2.0),
+                            bound(i, check::CheckDialect::HighAttrHelper::getNameStr(), 2.0), random));
     auto gradients = Interpreter(module, EvaluationMode::Oracle).call(gradient, inputs);
     if (failed(gradients))
       return fails("the gradient cannot be interpreted");
@@ -191,7 +193,7 @@ int main(int argc, char **argv) {
     return 2;
   }
   DialectRegistry registry;
-  registry.insert<func::FuncDialect, MPTDialect, train::TrainDialect>();
+  registry.insert<func::FuncDialect, MPTDialect, train::TrainDialect, check::CheckDialect>();
   registerAutodiffModels(registry);
   registerReferenceModels(registry);
   registerLoopLoweringModels(registry); // composites are interpreted through their decompositions

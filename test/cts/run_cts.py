@@ -3,7 +3,7 @@
 """Conformance suite: every case in every float type, on a target and in the reference interpreter.
 
 Cases are the functions of test/cts/cases and test/autodiff/cases, written in f64; the suite rewrites them in each type, fills
-arguments with random values in [mpt.low, mpt.high] (default [-2, 2]; integers in [0, mpt.high)), and runs
+arguments with random values in [check.low, check.high] (default [-2, 2]; integers in [0, check.high)), and runs
 
 * oracle: the interpreter with types and roundings against the interpreter in FP64 (holds the error model itself);
 * cpu: the library that mpt-opt emits against the interpreter;
@@ -54,7 +54,7 @@ class Case:
         rng = np.random.default_rng([seed, *self.name.encode()])
         values = {}
         for name, shape, element, attributes in self.arguments:
-            bound = {key: float(value) for key, value in re.findall(r"mpt\.(low|high) = ([-\d.e]+)", attributes)}
+            bound = {key: float(value) for key, value in re.findall(r"check\.(low|high) = ([-\d.e]+)", attributes)}
             if element.startswith("i"):
                 high = 2 if element == "i1" else int(bound.get("high", 2))
                 values[name] = rng.integers(int(bound.get("low", 0)), high, shape).astype(TYPES[element])

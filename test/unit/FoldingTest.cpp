@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Import's constant folding and the interpreter give the same bits: every op of the conformance cases, in three float
 // types, on random operands and on uniform ones. Every op that folding may meet has to occur.
+#include "mpt/Dialect/Check/CheckDialect.h"
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Driver/Registration.h"
 #include "mpt/Evaluation/Constants.h"
@@ -20,14 +21,15 @@ using namespace mpt;
 
 namespace {
 
-/// Random numbers in the argument's range, as the conformance suite draws them: integers below mpt.high.
+/// Random numbers in the argument's range, as the conformance suite draws them: integers below check.high.
 Tensor fill(func::FuncOp function, unsigned argument, std::mt19937_64 &random) {
   auto bound = [&](StringRef name, double otherwise) {
     auto value = function.getArgAttrOfType<FloatAttr>(argument, name);
     return value ? value.getValueAsDouble() : otherwise;
   };
   Tensor tensor(cast<RankedTensorType>(function.getArgument(argument).getType()));
-  double low = bound("mpt.low", tensor.isFloat() ? -2 : 0), high = bound("mpt.high", 2);
+  double low = bound(check::CheckDialect::LowAttrHelper::getNameStr(), tensor.isFloat() ? -2 : 0),
+         high = bound(check::CheckDialect::HighAttrHelper::getNameStr(), 2);
   std::uniform_real_distribution<double> numbers(low, high);
   for (int64_t i = 0; i < tensor.size(); ++i)
     tensor.setNumber(i, tensor.isFloat() ? numbers(random) : std::floor(numbers(random)));

@@ -19,15 +19,15 @@ func.func @min(%a: tensor<2x3xf64>, %b: tensor<2x3xf64>) -> tensor<2x3xf64> {
   %y = mpt.min %a, %b : tensor<2x3xf64>
   return %y : tensor<2x3xf64>
 }
-func.func @div(%a: tensor<2x3xf64>, %b: tensor<2x3xf64> {mpt.low = 0.5, mpt.high = 2.0}) -> tensor<2x3xf64> {
+func.func @div(%a: tensor<2x3xf64>, %b: tensor<2x3xf64> {check.low = 0.5, check.high = 2.0}) -> tensor<2x3xf64> {
   %y = mpt.div %a, %b : tensor<2x3xf64>
   return %y : tensor<2x3xf64>
 }
-func.func @mod(%a: tensor<2x3xf64> {mpt.low = 2.0, mpt.high = 3.0}, %b: tensor<2x3xf64> {mpt.low = 1.1, mpt.high = 1.4}) -> tensor<2x3xf64> {
+func.func @mod(%a: tensor<2x3xf64> {check.low = 2.0, check.high = 3.0}, %b: tensor<2x3xf64> {check.low = 1.1, check.high = 1.4}) -> tensor<2x3xf64> {
   %y = mpt.mod %a, %b : tensor<2x3xf64>
   return %y : tensor<2x3xf64>
 }
-func.func @pow(%a: tensor<2x3xf64> {mpt.low = 0.5, mpt.high = 2.0}, %b: tensor<2x3xf64>) -> tensor<2x3xf64> {
+func.func @pow(%a: tensor<2x3xf64> {check.low = 0.5, check.high = 2.0}, %b: tensor<2x3xf64>) -> tensor<2x3xf64> {
   %y = mpt.pow %a, %b : tensor<2x3xf64>
   return %y : tensor<2x3xf64>
 }

@@ -1,5 +1,5 @@
 // Backward ops of the norm family as forward ops: through their decompositions.
-func.func @batch_norm_backward(%dy: tensor<3x2xf64>, %x: tensor<3x2xf64>, %s: tensor<2xf64>, %m: tensor<2xf64>, %v: tensor<2xf64> {mpt.low = 0.5, mpt.high = 2.0}) -> (tensor<3x2xf64>, tensor<2xf64>, tensor<2xf64>) {
+func.func @batch_norm_backward(%dy: tensor<3x2xf64>, %x: tensor<3x2xf64>, %s: tensor<2xf64>, %m: tensor<2xf64>, %v: tensor<2xf64> {check.low = 0.5, check.high = 2.0}) -> (tensor<3x2xf64>, tensor<2xf64>, tensor<2xf64>) {
   %dx, %ds, %db = mpt.batch_norm_backward %dy, %x, %s, %m, %v {epsilon = 1.0e-3} : (tensor<3x2xf64>, tensor<3x2xf64>, tensor<2xf64>, tensor<2xf64>, tensor<2xf64>) -> (tensor<3x2xf64>, tensor<2xf64>, tensor<2xf64>)
   return %dx, %ds, %db : tensor<3x2xf64>, tensor<2xf64>, tensor<2xf64>
 }

@@ -55,19 +55,19 @@ func.func @softplus(%x: tensor<2x3xf64>) -> tensor<2x3xf64> {
   %y = mpt.softplus %x : tensor<2x3xf64>
   return %y : tensor<2x3xf64>
 }
-func.func @log(%x: tensor<2x3xf64> {mpt.low = 0.5, mpt.high = 2.5}) -> tensor<2x3xf64> {
+func.func @log(%x: tensor<2x3xf64> {check.low = 0.5, check.high = 2.5}) -> tensor<2x3xf64> {
   %y = mpt.log %x : tensor<2x3xf64>
   return %y : tensor<2x3xf64>
 }
-func.func @sqrt(%x: tensor<2x3xf64> {mpt.low = 0.5, mpt.high = 2.5}) -> tensor<2x3xf64> {
+func.func @sqrt(%x: tensor<2x3xf64> {check.low = 0.5, check.high = 2.5}) -> tensor<2x3xf64> {
   %y = mpt.sqrt %x : tensor<2x3xf64>
   return %y : tensor<2x3xf64>
 }
-func.func @rsqrt(%x: tensor<2x3xf64> {mpt.low = 0.5, mpt.high = 2.5}) -> tensor<2x3xf64> {
+func.func @rsqrt(%x: tensor<2x3xf64> {check.low = 0.5, check.high = 2.5}) -> tensor<2x3xf64> {
   %y = mpt.rsqrt %x : tensor<2x3xf64>
   return %y : tensor<2x3xf64>
 }
-func.func @reciprocal(%x: tensor<2x3xf64> {mpt.low = 0.5, mpt.high = 2.5}) -> tensor<2x3xf64> {
+func.func @reciprocal(%x: tensor<2x3xf64> {check.low = 0.5, check.high = 2.5}) -> tensor<2x3xf64> {
   %y = mpt.reciprocal %x : tensor<2x3xf64>
   return %y : tensor<2x3xf64>
 }

@@ -5,17 +5,17 @@ func.func @narrow(%a: tensor<67xf64>) -> (tensor<67xf16>, tensor<67xbf16>, tenso
   %2 = mpt.cast %1 : tensor<67xbf16> to tensor<67xf32>
   return %0, %1, %2 : tensor<67xf16>, tensor<67xbf16>, tensor<67xf32>
 }
-func.func @subnormal(%a: tensor<67xf32> {mpt.low = -1.0e-5, mpt.high = 1.0e-5}) -> (tensor<67xf16>, tensor<67xf32>) {
+func.func @subnormal(%a: tensor<67xf32> {check.low = -1.0e-5, check.high = 1.0e-5}) -> (tensor<67xf16>, tensor<67xf32>) {
   %0 = mpt.cast %a : tensor<67xf32> to tensor<67xf16>
   %1 = mpt.cast %0 : tensor<67xf16> to tensor<67xf32>
   return %0, %1 : tensor<67xf16>, tensor<67xf32>
 }
-func.func @subnormal_bf16(%a: tensor<67xf32> {mpt.low = -2.0e-38, mpt.high = 2.0e-38}) -> (tensor<67xbf16>, tensor<67xf32>) {
+func.func @subnormal_bf16(%a: tensor<67xf32> {check.low = -2.0e-38, check.high = 2.0e-38}) -> (tensor<67xbf16>, tensor<67xf32>) {
   %0 = mpt.cast %a : tensor<67xf32> to tensor<67xbf16>
   %1 = mpt.cast %0 : tensor<67xbf16> to tensor<67xf32>
   return %0, %1 : tensor<67xbf16>, tensor<67xf32>
 }
-func.func @overflow(%a: tensor<67xf32> {mpt.low = -2.0e5, mpt.high = 2.0e5}) -> (tensor<67xf16>, tensor<67xf16>) {
+func.func @overflow(%a: tensor<67xf32> {check.low = -2.0e5, check.high = 2.0e5}) -> (tensor<67xf16>, tensor<67xf16>) {
   %0 = mpt.cast %a : tensor<67xf32> to tensor<67xf16>
   %1 = mpt.cast %a {overflow = #mpt<overflow saturate>} : tensor<67xf32> to tensor<67xf16>
   return %0, %1 : tensor<67xf16>, tensor<67xf16>
@@ -31,7 +31,7 @@ func.func @stochastic(%a: tensor<67xf32>) -> (tensor<67xf16>, tensor<67xbf16>) {
   %1 = mpt.cast %a key %k : tensor<2xi64> {rounding = #mpt<rounding stochastic>, stream = 2 : i64} : tensor<67xf32> to tensor<67xbf16>
   return %0, %1 : tensor<67xf16>, tensor<67xbf16>
 }
-func.func @e4m3(%a: tensor<67xf32> {mpt.low = -500.0, mpt.high = 500.0}) -> (tensor<67xf32>, tensor<67xf32>) {
+func.func @e4m3(%a: tensor<67xf32> {check.low = -500.0, check.high = 500.0}) -> (tensor<67xf32>, tensor<67xf32>) {
   %0 = mpt.cast %a : tensor<67xf32> to tensor<67xf8E4M3FN>
   %1 = mpt.cast %0 : tensor<67xf8E4M3FN> to tensor<67xf32>
   %2 = mpt.cast %a {overflow = #mpt<overflow saturate>} : tensor<67xf32> to tensor<67xf8E4M3FN>
@@ -43,12 +43,12 @@ func.func @e5m2(%a: tensor<67xf64>) -> tensor<67xf64> {
   %1 = mpt.cast %0 : tensor<67xf8E5M2> to tensor<67xf64>
   return %1 : tensor<67xf64>
 }
-func.func @e5m2_small(%a: tensor<67xf32> {mpt.low = -1.0e-4, mpt.high = 1.0e-4}) -> tensor<67xf32> {
+func.func @e5m2_small(%a: tensor<67xf32> {check.low = -1.0e-4, check.high = 1.0e-4}) -> tensor<67xf32> {
   %0 = mpt.cast %a : tensor<67xf32> to tensor<67xf8E5M2>
   %1 = mpt.cast %0 : tensor<67xf8E5M2> to tensor<67xf32>
   return %1 : tensor<67xf32>
 }
-func.func @integers(%a: tensor<67xf64> {mpt.low = -99.0, mpt.high = 99.0}, %i: tensor<67xi64> {mpt.low = -99.0, mpt.high = 99.0}) -> (tensor<67xi64>, tensor<67xi32>, tensor<67xf64>, tensor<67xi1>) {
+func.func @integers(%a: tensor<67xf64> {check.low = -99.0, check.high = 99.0}, %i: tensor<67xi64> {check.low = -99.0, check.high = 99.0}) -> (tensor<67xi64>, tensor<67xi32>, tensor<67xf64>, tensor<67xi1>) {
   %0 = mpt.cast %a : tensor<67xf64> to tensor<67xi64>
   %1 = mpt.cast %a : tensor<67xf64> to tensor<67xi32>
   %2 = mpt.cast %i : tensor<67xi64> to tensor<67xf64>
@@ -56,7 +56,7 @@ func.func @integers(%a: tensor<67xf64> {mpt.low = -99.0, mpt.high = 99.0}, %i: t
   return %0, %1, %2, %3 : tensor<67xi64>, tensor<67xi32>, tensor<67xf64>, tensor<67xi1>
 }
 // Arithmetic of unsigned numbers wraps, and floats beyond their range become its ends.
-func.func @unsigned(%a: tensor<67xf64> {mpt.low = -99.0, mpt.high = 399.0}, %i: tensor<67xi64> {mpt.low = -300.0, mpt.high = 300.0}) -> (tensor<67xf64>, tensor<67xi64>, tensor<67xi64>, tensor<67xi1>) {
+func.func @unsigned(%a: tensor<67xf64> {check.low = -99.0, check.high = 399.0}, %i: tensor<67xi64> {check.low = -300.0, check.high = 300.0}) -> (tensor<67xf64>, tensor<67xi64>, tensor<67xi64>, tensor<67xi1>) {
   %0 = mpt.cast %i : tensor<67xi64> to tensor<67xui8>
   %1 = mpt.cast %0 : tensor<67xui8> to tensor<67xf64>
   %2 = mpt.mul %0, %0 : tensor<67xui8>

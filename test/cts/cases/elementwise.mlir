@@ -16,7 +16,7 @@ func.func @logic(%a: tensor<3x3xi1>, %b: tensor<3x3xi1>) -> (tensor<3x3xi1>, ten
   %3 = mpt.not %a : tensor<3x3xi1>
   return %0, %1, %2, %3 : tensor<3x3xi1>, tensor<3x3xi1>, tensor<3x3xi1>, tensor<3x3xi1>
 }
-func.func @integers(%a: tensor<9xi64> {mpt.low = -9.0, mpt.high = 9.0}, %b: tensor<9xi64> {mpt.low = 1.0, mpt.high = 5.0}) -> (tensor<9xi64>, tensor<9xi64>, tensor<9xi64>) {
+func.func @integers(%a: tensor<9xi64> {check.low = -9.0, check.high = 9.0}, %b: tensor<9xi64> {check.low = 1.0, check.high = 5.0}) -> (tensor<9xi64>, tensor<9xi64>, tensor<9xi64>) {
   %0 = mpt.mul %a, %b : tensor<9xi64>
   %1 = mpt.div %a, %b : tensor<9xi64>
   %2 = mpt.mod %a, %b : tensor<9xi64>

@@ -12,6 +12,10 @@ def Check_Dialect : Dialect {
   let name = "check";
   let cppNamespace = "::mpt::check";
   let summary = "test-only assertions; tolerances are always explicit";
+  let description = [{
+    On arguments of a case of the conformance suite, `check.low` and `check.high` bound the values that it draws.
+  }];
+  let discardableAttrs = (ins "::mlir::FloatAttr":$low, "::mlir::FloatAttr":$high);
 }
 
 class Check_Op<string mnemonic, list<Trait> traits = []> : Op<Check_Dialect, mnemonic, traits>;
