@@ -1,5 +1,4 @@
 #!/usr/bin/env python3
-# SPDX-License-Identifier: Apache-2.0
 """Fingerprints of what a built tree makes of models, and what differs between two trees.
 
   compare-trees.py record TREE FILE MODELS... [--cells onnx,ptx,traffic,memory,step] [--only REGEX]
@@ -18,6 +17,7 @@ differ and ends with status 1 when there are any; figures that became smaller ar
 """
 import argparse
 import concurrent.futures
+import functools
 import hashlib
 import json
 import os
@@ -49,20 +49,32 @@ def compiler_output(tree, model, *flags) -> tuple[str, bytes]:
         done = subprocess.run([f"{tree}/build/release/bin/mpt-opt", str(model), "--quiet", *flags, "-o", str(out)],
                               capture_output=True, text=True, timeout=TIME_LIMIT)
         if done.returncode or not out.exists():
-            return "refused: " + re.sub(r"\S*/", "", (done.stderr.strip().splitlines() or [str(done.returncode)])[0]), b""
-        return "", out.read_bytes()
+            return refusal(done.stderr), b""
+        return "", b"".join(file.read_bytes() for file in sorted(out.glob("*.ll"))) if out.is_dir() else out.read_bytes()
+
+
+@functools.lru_cache
+def without_assembler(tree: str) -> list[str]:
+    """PTX is what is compared: machine code would only cost time. Trees without the flag take the variable that record() sets."""
+    text = subprocess.run([f"{tree}/build/release/bin/mpt-opt", "--help"], capture_output=True, text=True).stdout
+    return ["--ptxas=none"] if "--ptxas" in text else []
+
+
+def refusal(errors: str) -> str:
+    """The first line of what a command complained of, without folders."""
+    return "refused: " + re.sub(r"\S*/", "", (errors.strip().splitlines() or ["no reason"])[0])
 
 
 def ptx_of(text: bytes) -> str:
-    """The entries of every PTX text in a module of LLVM IR, without names and in an order of their own."""
+    """The kernels of the PTX behind a program's listing, without names and comments and in an order of their own."""
     found = set()
-    for literal in re.findall(rb'c"((?:[^"\\]|\\[0-9A-Fa-f]{2})*?\.visible \.entry(?:[^"\\]|\\[0-9A-Fa-f]{2})*)"', text):
-        ptx = re.sub(rb"\\([0-9A-Fa-f]{2})", lambda m: bytes([int(m[1], 16)]), literal).decode(errors="replace")
-        for piece in re.split(r"(?=^\s*\.visible \.entry)", ptx, flags=re.M)[1:]:
-            names = dict.fromkeys(re.findall(r"\b(?:kernel\w*|__\w+|\$?\w+_param_\d+|table\w*|shared\w*)\b", piece))
-            for number, name in enumerate(names):
-                piece = re.sub(rf"\b{re.escape(name)}\b", f"N{number}", piece)
-            found.add(re.sub(r"//.*", "", piece))
+    for piece in re.split(r"(?=^\s*\.visible \.entry)", text.decode(errors="replace"), flags=re.M)[1:]:
+        piece = re.sub(r"//.*", "", piece)
+        piece = re.sub(r"\$L__BB\d+_", "$L__BB_", piece)  # labels carry the kernel's number
+        names = dict.fromkeys(re.findall(r"\b(?:kernel\w*|__\w+|table\w*|shared\w*)", piece))
+        for number, name in enumerate(names):
+            piece = re.sub(rf"\b{re.escape(name)}\b", f"N{number}", piece)
+        found.add(piece)
     return f"{len(found)} kernels " + digest("\n".join(sorted(found)).encode())
 
 
@@ -79,17 +91,19 @@ def cell(tree: str, model: pathlib.Path, kind: str, policy: str):
         return problem or digest(data)
     training = [policy_flag, OPTIMIZER, *loss_flags(model)]
     if kind == "ptx":
-        problem, data = compiler_output(tree, model, *training, "--target=cuda", "--arch=sm_90", "--emit=llvm")
+        problem, data = compiler_output(tree, model, *training, "--target=cuda", "--arch=sm_90", "--emit=llvm", *without_assembler(tree))
         return problem or ptx_of(data)
     if kind in ("traffic", "memory"):
         with tempfile.TemporaryDirectory() as scratch:
             target = ["--target=cuda", "--arch=sm_90", f"--report=kernels={scratch}/r.json"] if kind == "traffic" else [f"--report=memory={scratch}/r.json"]
-            problem, _ = compiler_output(tree, model, *training, *target, "--emit=llvm")
-            return problem or figures(json.loads(pathlib.Path(scratch, "r.json").read_text()))
+            done = subprocess.run([f"{tree}/build/release/bin/mpt-opt", str(model), "--quiet", "--dry-run", *training, *target], capture_output=True,
+                                  text=True, timeout=TIME_LIMIT)
+            file = pathlib.Path(scratch, "r.json")
+            return figures(json.loads(file.read_text())) if done.returncode == 0 and file.exists() else refusal(done.stderr)
     done = subprocess.run([sys.executable, __file__, "step", str(model), *training], capture_output=True, text=True, timeout=TIME_LIMIT,
                           env={**os.environ, "PYTHONPATH": f"{tree}/python", "OMP_WAIT_POLICY": "passive"})
     lines = done.stdout.strip().splitlines()
-    return lines[-1] if done.returncode == 0 and lines else "refused: " + re.sub(r"\S*/", "", (done.stderr.strip().splitlines() or ["?"])[-1])
+    return lines[-1] if done.returncode == 0 and lines else refusal((done.stderr.strip().splitlines() or [""])[-1])
 
 
 def figures(report, path="") -> dict:
@@ -151,6 +165,7 @@ def record(a) -> int:
         for kind in a.cells.split(","):
             policies = {"onnx": GRAPH_POLICIES, "step": STEP_POLICIES, "memory": STEP_POLICIES}.get(kind, DEVICE_POLICIES)
             jobs += [(model, kind, policy) for policy in policies]
+    os.environ["MPT_PTXAS"] = "none"
     known = json.loads(a.file.read_text()) if a.file.exists() else {}
 
     def work(job):
@@ -163,7 +178,7 @@ def record(a) -> int:
     with concurrent.futures.ThreadPoolExecutor(a.jobs) as pool:
         for number, (name, result) in enumerate(zip(names, pool.map(work, jobs)), 1):
             known[name] = result
-            if number % 100 == 0:
+            if number % 20 == 0:
                 a.file.write_text(json.dumps(known, indent=1))
     a.file.write_text(json.dumps(known, indent=1) + "\n")
     refused = sum(isinstance(value, str) and value.startswith("refused") for value in known.values())

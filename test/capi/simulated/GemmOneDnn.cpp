@@ -7,5 +7,5 @@
 bool mpt::rt::gemmOneDnn(mpt_exec *exec, int64_t, const mpt_gemm_desc &desc, const void *a, const void *b,
                          const void *bias, void *d) {
   bool plain = desc.a_type == MPT_BFLOAT16 && desc.b_type == MPT_BFLOAT16 && desc.flags == 0;
-  return plain && runProduct(exec, desc, a, b, bias, d) == MPT_OK;
+  return plain && runOwnGemm(exec, desc, a, b, bias, d) == MPT_OK;
 }
