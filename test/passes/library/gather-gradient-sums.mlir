@@ -69,3 +69,110 @@ func.func @unmasked(%dy: tensor<4x8x16x16xbf16>, %w: tensor<8x16x3x3xbf16>, %v: 
   }
   return %r, %n : tensor<16xf32>, tensor<4x16x16x16xbf16>
 }
+
+// Every reader masks the gradient, and none sums it.
+// CHECK-LABEL: func.func @elements
+// CHECK: mpt.conv_backward_data
+// WHY: library-gather-gradient-sums: {{.*}}: no channel sums: expected a kernel that makes nothing but sums by channel of it, got none
+func.func @elements(%dy: tensor<4x8x16x16xbf16>, %w: tensor<8x16x3x3xbf16>, %x: tensor<4x16x16x16xbf16>, %mean: tensor<16xf32>, %inverse: tensor<16xf32>, %scale: tensor<16xf32>, %shift: tensor<16xf32>) -> tensor<4x16x16x16xbf16> {
+  %dx = mpt.conv_backward_data %dy, %w {dilations = array<i64: 1, 1>, groups = 1 : i64, pads_high = array<i64: 1, 1>, pads_low = array<i64: 1, 1>, strides = array<i64: 1, 1>} : (tensor<4x8x16x16xbf16>, tensor<8x16x3x3xbf16>) -> tensor<4x16x16x16xbf16>
+  %r = mpt.fusion(%x, %mean, %inverse, %scale, %shift, %dx) : (tensor<4x16x16x16xbf16>, tensor<16xf32>, tensor<16xf32>, tensor<16xf32>, tensor<16xf32>, tensor<4x16x16x16xbf16>) -> tensor<4x16x16x16xbf16> {
+  ^bb0(%a: tensor<4x16x16x16xbf16>, %m: tensor<16xf32>, %i: tensor<16xf32>, %s: tensor<16xf32>, %b: tensor<16xf32>, %g: tensor<4x16x16x16xbf16>):
+    %wide = mpt.cast %a : tensor<4x16x16x16xbf16> to tensor<4x16x16x16xf32>
+    %ms = mpt.broadcast %m {dims = array<i64: 1>} : (tensor<16xf32>) -> tensor<4x16x16x16xf32>
+    %centred = mpt.sub %wide, %ms : tensor<4x16x16x16xf32>
+    %is = mpt.broadcast %i {dims = array<i64: 1>} : (tensor<16xf32>) -> tensor<4x16x16x16xf32>
+    %normal = mpt.mul %centred, %is : tensor<4x16x16x16xf32>
+    %ss = mpt.broadcast %s {dims = array<i64: 1>} : (tensor<16xf32>) -> tensor<4x16x16x16xf32>
+    %scaled = mpt.mul %normal, %ss : tensor<4x16x16x16xf32>
+    %bs = mpt.broadcast %b {dims = array<i64: 1>} : (tensor<16xf32>) -> tensor<4x16x16x16xf32>
+    %shifted = mpt.add %scaled, %bs : tensor<4x16x16x16xf32>
+    %narrow = mpt.cast %shifted : tensor<4x16x16x16xf32> to tensor<4x16x16x16xbf16>
+    %relu = mpt.relu %narrow : tensor<4x16x16x16xbf16>
+    %masked = mpt.relu_backward %g, %relu : tensor<4x16x16x16xbf16>
+    mpt.yield %masked : tensor<4x16x16x16xbf16>
+  }
+  return %r : tensor<4x16x16x16xbf16>
+}
+
+// The norm's input is made behind the convolution.
+// CHECK-LABEL: func.func @late
+// CHECK: mpt.conv_backward_data
+// WHY: library-gather-gradient-sums: {{.*}}: no channel sums: expected the parts of the norm before the convolution, got them behind it
+func.func @late(%dy: tensor<4x8x16x16xbf16>, %w: tensor<8x16x3x3xbf16>, %x: tensor<4x16x16x16xbf16>, %mean: tensor<16xf32>, %inverse: tensor<16xf32>, %scale: tensor<16xf32>, %shift: tensor<16xf32>) -> tensor<16xf32> {
+  %dx = mpt.conv_backward_data %dy, %w {dilations = array<i64: 1, 1>, groups = 1 : i64, pads_high = array<i64: 1, 1>, pads_low = array<i64: 1, 1>, strides = array<i64: 1, 1>} : (tensor<4x8x16x16xbf16>, tensor<8x16x3x3xbf16>) -> tensor<4x16x16x16xbf16>
+  %late = mpt.fusion(%x) : (tensor<4x16x16x16xbf16>) -> tensor<4x16x16x16xbf16> {
+  ^bb0(%p: tensor<4x16x16x16xbf16>):
+    %neg = mpt.neg %p : tensor<4x16x16x16xbf16>
+    mpt.yield %neg : tensor<4x16x16x16xbf16>
+  }
+  %r = mpt.fusion(%late, %mean, %inverse, %scale, %shift, %dx) : (tensor<4x16x16x16xbf16>, tensor<16xf32>, tensor<16xf32>, tensor<16xf32>, tensor<16xf32>, tensor<4x16x16x16xbf16>) -> tensor<16xf32> {
+  ^bb0(%a: tensor<4x16x16x16xbf16>, %m: tensor<16xf32>, %i: tensor<16xf32>, %s: tensor<16xf32>, %b: tensor<16xf32>, %g: tensor<4x16x16x16xbf16>):
+    %wide = mpt.cast %a : tensor<4x16x16x16xbf16> to tensor<4x16x16x16xf32>
+    %ms = mpt.broadcast %m {dims = array<i64: 1>} : (tensor<16xf32>) -> tensor<4x16x16x16xf32>
+    %centred = mpt.sub %wide, %ms : tensor<4x16x16x16xf32>
+    %is = mpt.broadcast %i {dims = array<i64: 1>} : (tensor<16xf32>) -> tensor<4x16x16x16xf32>
+    %normal = mpt.mul %centred, %is : tensor<4x16x16x16xf32>
+    %ss = mpt.broadcast %s {dims = array<i64: 1>} : (tensor<16xf32>) -> tensor<4x16x16x16xf32>
+    %scaled = mpt.mul %normal, %ss : tensor<4x16x16x16xf32>
+    %bs = mpt.broadcast %b {dims = array<i64: 1>} : (tensor<16xf32>) -> tensor<4x16x16x16xf32>
+    %shifted = mpt.add %scaled, %bs : tensor<4x16x16x16xf32>
+    %narrow = mpt.cast %shifted : tensor<4x16x16x16xf32> to tensor<4x16x16x16xbf16>
+    %relu = mpt.relu %narrow : tensor<4x16x16x16xbf16>
+    %masked = mpt.relu_backward %g, %relu : tensor<4x16x16x16xbf16>
+    %gw = mpt.cast %masked : tensor<4x16x16x16xbf16> to tensor<4x16x16x16xf32>
+    %r0 = mpt.reduce sum %gw {axes = array<i64: 0, 2, 3>} : (tensor<4x16x16x16xf32>) -> tensor<16xf32>
+    mpt.yield %r0 : tensor<16xf32>
+  }
+  return %r : tensor<16xf32>
+}
+
+// The norm's input is wider than the gradient.
+// CHECK-LABEL: func.func @input
+// CHECK: mpt.conv_backward_data
+// WHY: library-gather-gradient-sums: {{.*}}: no channel sums: expected an input of the norm of the gradient's type, got another
+func.func @input(%dy: tensor<4x8x16x16xbf16>, %w: tensor<8x16x3x3xbf16>, %x: tensor<4x16x16x16xf32>, %mean: tensor<16xf32>, %inverse: tensor<16xf32>, %scale: tensor<16xf32>, %shift: tensor<16xf32>) -> tensor<16xf32> {
+  %dx = mpt.conv_backward_data %dy, %w {dilations = array<i64: 1, 1>, groups = 1 : i64, pads_high = array<i64: 1, 1>, pads_low = array<i64: 1, 1>, strides = array<i64: 1, 1>} : (tensor<4x8x16x16xbf16>, tensor<8x16x3x3xbf16>) -> tensor<4x16x16x16xbf16>
+  %r = mpt.fusion(%x, %mean, %inverse, %scale, %shift, %dx) : (tensor<4x16x16x16xf32>, tensor<16xf32>, tensor<16xf32>, tensor<16xf32>, tensor<16xf32>, tensor<4x16x16x16xbf16>) -> tensor<16xf32> {
+  ^bb0(%a: tensor<4x16x16x16xf32>, %m: tensor<16xf32>, %i: tensor<16xf32>, %s: tensor<16xf32>, %b: tensor<16xf32>, %g: tensor<4x16x16x16xbf16>):
+    %ms = mpt.broadcast %m {dims = array<i64: 1>} : (tensor<16xf32>) -> tensor<4x16x16x16xf32>
+    %centred = mpt.sub %a, %ms : tensor<4x16x16x16xf32>
+    %is = mpt.broadcast %i {dims = array<i64: 1>} : (tensor<16xf32>) -> tensor<4x16x16x16xf32>
+    %normal = mpt.mul %centred, %is : tensor<4x16x16x16xf32>
+    %ss = mpt.broadcast %s {dims = array<i64: 1>} : (tensor<16xf32>) -> tensor<4x16x16x16xf32>
+    %scaled = mpt.mul %normal, %ss : tensor<4x16x16x16xf32>
+    %bs = mpt.broadcast %b {dims = array<i64: 1>} : (tensor<16xf32>) -> tensor<4x16x16x16xf32>
+    %shifted = mpt.add %scaled, %bs : tensor<4x16x16x16xf32>
+    %narrow = mpt.cast %shifted : tensor<4x16x16x16xf32> to tensor<4x16x16x16xbf16>
+    %relu = mpt.relu %narrow : tensor<4x16x16x16xbf16>
+    %masked = mpt.relu_backward %g, %relu : tensor<4x16x16x16xbf16>
+    %gw = mpt.cast %masked : tensor<4x16x16x16xbf16> to tensor<4x16x16x16xf32>
+    %r0 = mpt.reduce sum %gw {axes = array<i64: 0, 2, 3>} : (tensor<4x16x16x16xf32>) -> tensor<16xf32>
+    mpt.yield %r0 : tensor<16xf32>
+  }
+  return %r : tensor<16xf32>
+}
+
+// FP32 keeps its own sums.
+// CHECK-LABEL: func.func @wide
+// CHECK: mpt.conv_backward_data
+// WHY: library-gather-gradient-sums: {{.*}}: no channel sums: expected tensors of one 16-bit type, got others
+func.func @wide(%dy: tensor<4x8x16x16xf32>, %w: tensor<8x16x3x3xf32>, %x: tensor<4x16x16x16xf32>, %mean: tensor<16xf32>, %inverse: tensor<16xf32>, %scale: tensor<16xf32>, %shift: tensor<16xf32>) -> tensor<16xf32> {
+  %dx = mpt.conv_backward_data %dy, %w {dilations = array<i64: 1, 1>, groups = 1 : i64, pads_high = array<i64: 1, 1>, pads_low = array<i64: 1, 1>, strides = array<i64: 1, 1>} : (tensor<4x8x16x16xf32>, tensor<8x16x3x3xf32>) -> tensor<4x16x16x16xf32>
+  %r = mpt.fusion(%x, %mean, %inverse, %scale, %shift, %dx) : (tensor<4x16x16x16xf32>, tensor<16xf32>, tensor<16xf32>, tensor<16xf32>, tensor<16xf32>, tensor<4x16x16x16xf32>) -> tensor<16xf32> {
+  ^bb0(%a: tensor<4x16x16x16xf32>, %m: tensor<16xf32>, %i: tensor<16xf32>, %s: tensor<16xf32>, %b: tensor<16xf32>, %g: tensor<4x16x16x16xf32>):
+    %ms = mpt.broadcast %m {dims = array<i64: 1>} : (tensor<16xf32>) -> tensor<4x16x16x16xf32>
+    %centred = mpt.sub %a, %ms : tensor<4x16x16x16xf32>
+    %is = mpt.broadcast %i {dims = array<i64: 1>} : (tensor<16xf32>) -> tensor<4x16x16x16xf32>
+    %normal = mpt.mul %centred, %is : tensor<4x16x16x16xf32>
+    %ss = mpt.broadcast %s {dims = array<i64: 1>} : (tensor<16xf32>) -> tensor<4x16x16x16xf32>
+    %scaled = mpt.mul %normal, %ss : tensor<4x16x16x16xf32>
+    %bs = mpt.broadcast %b {dims = array<i64: 1>} : (tensor<16xf32>) -> tensor<4x16x16x16xf32>
+    %shifted = mpt.add %scaled, %bs : tensor<4x16x16x16xf32>
+    %relu = mpt.relu %shifted : tensor<4x16x16x16xf32>
+    %masked = mpt.relu_backward %g, %relu : tensor<4x16x16x16xf32>
+    %r0 = mpt.reduce sum %masked {axes = array<i64: 0, 2, 3>} : (tensor<4x16x16x16xf32>) -> tensor<16xf32>
+    mpt.yield %r0 : tensor<16xf32>
+  }
+  return %r : tensor<16xf32>
+}
