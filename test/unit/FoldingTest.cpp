@@ -14,6 +14,7 @@
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
 
+#include <cmath>
 #include <random>
 
 using namespace mlir;
@@ -68,7 +69,8 @@ public:
 private:
   void compare(Operation *op, ArrayRef<Tensor> operands) {
     Block scratch;
-    OpBuilder builder = OpBuilder::atBlockEnd(&scratch);
+    OpBuilder builder(op->getContext()); // the block has no region to ask
+    builder.setInsertionPointToEnd(&scratch);
     GraphBuilder b(builder, op->getLoc());
     IRMapping constants;
     SmallVector<Value> values;
@@ -96,7 +98,8 @@ private:
     }
     const Tensor &want = frame.get(copy->getResult(0));
     for (int64_t i = 0; i < want.size(); ++i)
-      if (got->bits(i) != want.bits(i)) {
+      // A NaN's sign and payload mean nothing: an attribute of 8-bit floats keeps neither.
+      if (got->bits(i) != want.bits(i) && !(std::isnan(got->number(i)) && std::isnan(want.number(i)))) {
         fails(name, "element " + Twine(i) + ": folding gives " + std::to_string(got->number(i)) + ", the interpreter " +
                         std::to_string(want.number(i)));
         return;
