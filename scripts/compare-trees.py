@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Fingerprints of what a built tree makes of models, and what differs between two trees.
 
   compare-trees.py record TREE FILE MODELS... [--cells onnx,ptx,traffic,memory,step] [--only REGEX]
