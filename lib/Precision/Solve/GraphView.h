@@ -34,8 +34,8 @@ public:
   virtual RangeTransfer transferOf(mlir::OpResult result) const = 0;
   /// What is known of an argument of the function or of a body.
   virtual RangeFact entryOf(mlir::BlockArgument argument) const { return {}; }
-  /// The values at the ends of bodies that become `result` of the op that holds them.
-  virtual llvm::SmallVector<mlir::Value> bodyEnds(mlir::OpResult result) const { return {}; }
+  /// The result of the op around a body that an operand at the body's end becomes; null for other operands.
+  virtual mlir::Value resultOfEnd(mlir::OpOperand &end) const { return {}; }
 
   // ---- deciding
   /// True for types that a policy decides about.

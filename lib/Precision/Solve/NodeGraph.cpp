@@ -86,16 +86,14 @@ RangeFact NodeGraph::entryOf(BlockArgument argument) const {
 }
 
 /// A body yields as many values as its node has results, after the condition of a loop.
-SmallVector<Value> NodeGraph::bodyEnds(OpResult result) const {
-  SmallVector<Value> ends;
-  auto node = dyn_cast<onnx::NodeOp>(result.getOwner());
-  for (Region &body : node ? node.getBodies() : MutableArrayRef<Region>()) {
-    OperandRange yielded = body.front().getTerminator()->getOperands();
-    size_t count = std::min<size_t>(node.getNumResults(), yielded.size()), index = result.getResultNumber();
-    if (index < count)
-      ends.push_back(yielded[yielded.size() - count + index]);
-  }
-  return ends;
+Value NodeGraph::resultOfEnd(OpOperand &end) const {
+  Operation *yield = end.getOwner();
+  if (!isa<onnx::YieldOp>(yield))
+    return {};
+  Operation *node = yield->getParentOp();
+  unsigned count = std::min(node->getNumResults(), yield->getNumOperands());
+  unsigned before = yield->getNumOperands() - count;
+  return end.getOperandNumber() >= before ? Value(node->getResult(end.getOperandNumber() - before)) : Value();
 }
 
 // ---- constants

@@ -25,7 +25,7 @@ public:
   RangeTransfer transferOf(mlir::OpResult result) const override;
   /// Arguments of bodies are ranged: an earlier iteration may have made them.
   RangeFact entryOf(mlir::BlockArgument argument) const override;
-  llvm::SmallVector<mlir::Value> bodyEnds(mlir::OpResult result) const override;
+  mlir::Value resultOfEnd(mlir::OpOperand &end) const override;
   bool isDecidable(mlir::Type type) const override { return onnx::isFloat32Tensor(type); }
   ValueCost costOf(mlir::Value value) const override;
   std::optional<OpLabels> label(mlir::Operation *op, RangeFact in, CastPlacement &placement) override;

@@ -55,9 +55,11 @@ private:
     for (BlockArgument argument : function.getArguments()) // of the types that callers know
       if (view.isDecidable(argument.getType()))
         placement.produce(argument, kWide, view.costOf(argument));
-    RangeFlow flow(function, view);
+    RangeFlow flow(view);
     view.forEachOp([&](Operation *op) {
-      if (std::optional<OpLabels> labels = view.label(op, flow.into(op), placement))
+      RangeFact in = flow.into(op);
+      flow.visit(op, in);
+      if (std::optional<OpLabels> labels = view.label(op, in, placement))
         ops.push_back(std::move(*labels));
     });
   }
