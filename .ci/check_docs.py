@@ -13,6 +13,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 
 import repo
 import walkthrough
@@ -35,6 +36,18 @@ def tblgen(action, *sources, options=()):
             sys.exit(f"check_docs: mlir-tblgen {action} {source} failed:\n{run.stderr[:2000]}")
         texts.append("\n".join(line.rstrip() for line in run.stdout.splitlines()).strip())
     return "\n\n".join(filter(None, texts)) + "\n"
+
+
+def dialect_page(folder, name):
+    """The operations of every definition file of a dialect, also of those that no other file includes."""
+    with tempfile.NamedTemporaryFile("w", suffix=".td") as whole:
+        whole.writelines(f'include "{path}"\n' for path in definitions(folder))
+        whole.flush()
+        return tblgen("-gen-dialect-doc", whole.name, options=[f"-dialect={name.lower()}"])
+
+
+def definitions(folder):
+    return [path.removeprefix("include/") for path in repo.files(folder, ends="Ops.td")]
 
 
 def op_status():
@@ -87,7 +100,7 @@ def pages(have):
     dialects = [p for p in repo.files("include/mpt/Dialect", ends="Ops.td") if p.split("/")[-1] == p.split("/")[-2] + "Ops.td"]
     for path in dialects:
         name = path.split("/")[-2]
-        result[f"dialect-{name.lower()}.md"] = f"# Dialect {name}\n\n" + tblgen("-gen-dialect-doc", path, options=[f"-dialect={name.lower()}"])
+        result[f"dialect-{name.lower()}.md"] = f"# Dialect {name}\n\n" + dialect_page(os.path.dirname(path), name)
     interfaces = repo.files("include/mpt/Interfaces", ends=".td")
     if interfaces:
         result["interfaces.md"] = "# Operation interfaces\n\n" + tblgen("-gen-op-interface-docs", *interfaces)

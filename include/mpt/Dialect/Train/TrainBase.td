@@ -38,7 +38,7 @@ def Train_Dialect : Dialect {
 
 class Train_Op<string mnemonic, list<Trait> traits = []> : Op<Train_Dialect, mnemonic, traits>;
 
-def Train_Role : I32EnumAttr<"Role", "what a state tensor is for (numbered as mpt_role in mpt-c/abi.h)", [
+def Train_Role : I32EnumAttr<"Role", "what a state tensor is for (numbered as mpt_role in mpt-c/types.h)", [
   I32EnumAttrCase<"parameter", 0>, I32EnumAttrCase<"master", 1>, I32EnumAttrCase<"slot", 2>,
   I32EnumAttrCase<"statistic", 3>, I32EnumAttrCase<"scale", 4>, I32EnumAttrCase<"rng", 5>,
   I32EnumAttrCase<"counter", 6>, I32EnumAttrCase<"constant", 7>, I32EnumAttrCase<"accumulator", 8>]> {
