@@ -87,7 +87,7 @@ std::function<void()> oneDnn(const Case &c, dnnl::memory::data_type type, void *
   memory::desc md({c.batch, c.m, c.n}, type, Dims{c.m * c.n, c.n, 1});
   matmul::primitive_desc desc(cpu, ma, mb, md, {}, true);
   if (!desc)
-    return nullptr; // oneDNN has no such product on this processor
+    return nullptr; // oneDNN has no such GEMM on this processor
   matmul product(desc);
   memory xa(ma, cpu, a), xb(mb, cpu, b), xd(md, cpu, d);
   return [=]() mutable {

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the machine could do: matrix products and memory traffic, measured; and what a model's step asks for.
+"""What the machine could do: GEMMs and memory traffic, measured; and what a model's step asks for.
 
-  limits.py [--threads N]     prints GFLOP/s of FP32 and 16-bit products and GB/s
+  limits.py [--threads N]     prints GFLOP/s of FP32 and 16-bit GEMMs and GB/s
 
-The rate of products is the best of PyTorch's and the runtime's own on 1024 x 1024 x 1024, whose operands fit the caches. The
+The rate of GEMMs is the best of PyTorch's and the runtime's own on 1024 x 1024 x 1024, whose operands fit the caches. The
 bandwidth is that of an in-place vector sum over buffers far larger than the caches. Both are the best of several tries.
 """
 from __future__ import annotations
@@ -19,18 +19,18 @@ FLOAT32, FLOAT16, BFLOAT16 = 1, 10, 16  # mpt_dtype
 
 @dataclass
 class Limits:
-    f32: float          # FLOP/s of FP32 products
-    narrow: float       # FLOP/s of the fastest products of FP32, FP16 or BF16 operands
+    f32: float          # FLOP/s of FP32 GEMMs
+    narrow: float       # FLOP/s of the fastest GEMMs of FP32, FP16 or BF16 operands
     bandwidth: float    # bytes/s
 
     def seconds(self, work: "Work", precision: str) -> float:
-        """The least time of a step: its products at the rate of products, then its optimizer at the bandwidth."""
+        """The least time of a step: its GEMMs at the rate of GEMMs, then its optimizer at the bandwidth."""
         return work.flops / (self.f32 if precision == "fp32" else self.narrow) + work.optimizer_bytes / self.bandwidth
 
 
 @dataclass
 class Work:
-    flops: float            # of products and convolutions, forward and backward
+    flops: float            # of GEMMs and convolutions, forward and backward
     optimizer_bytes: float  # FP32 parameters, gradients and slots, read and written once
 
 
@@ -52,7 +52,7 @@ def best(run, tries: int = 12) -> float:
 
 
 def own_product(dtype: int):
-    """One product by the runtime that emitted libraries call."""
+    """One GEMM by the runtime that emitted libraries call."""
     import torch
     from mpt._native import runtime
     kind = {FLOAT32: torch.float32, FLOAT16: torch.float16, BFLOAT16: torch.bfloat16}[dtype]
@@ -82,7 +82,7 @@ def measure(threads: int) -> Limits:
 
     f32 = flops / min(best(torch_product(torch.float32)), best(own_product(FLOAT32)))
     narrow = flops / min(best(own_product(FLOAT16)), best(own_product(BFLOAT16)))
-    # Processors without BF16 instructions take seconds for such a product in PyTorch: a small one tells.
+    # Processors without BF16 instructions take seconds for such a GEMM in PyTorch: a small one tells.
     if 2.0 * 256**3 / best(torch_product(torch.bfloat16, 256), 1) > f32 / 2:
         narrow = max(narrow, flops / best(torch_product(torch.bfloat16)))
     a, b = torch.ones(1 << 25), torch.ones(1 << 25)
@@ -108,7 +108,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=2)
     limits = measure(parser.parse_args().threads)
-    print(f"products: {limits.f32 * 1e-9:.0f} GFLOP/s in FP32, {limits.narrow * 1e-9:.0f} at best; "
+    print(f"GEMMs: {limits.f32 * 1e-9:.0f} GFLOP/s in FP32, {limits.narrow * 1e-9:.0f} at best; "
           f"memory: {limits.bandwidth * 1e-9:.1f} GB/s")
 
 

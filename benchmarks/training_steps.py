@@ -14,7 +14,7 @@ includes the copy of its inputs, forward, backward, loss scaling and optimizer.
 
 `x best PyTorch` is the ratio to the faster of PyTorch's two (eager and compile) in the same precision, with mpt's FP16 held
 against PyTorch's BF16; `x own fp32` is that to mpt's own FP32 step; both of median times, with those of CPU times after the
-slash. `of limit` is the share of the least possible time that benchmarks/limits.py derives from the machine's products and
+slash. `of limit` is the share of the least possible time that benchmarks/limits.py derives from the machine's GEMMs and
 bandwidth, measured before the models. Needs torch, onnx and onnxscript beside mpt, and a C++ compiler for torch.compile.
 The peer ort:fp32 is ONNX Runtime Training and runs in the Python that --ort-python names, with onnxruntime-training==1.19.2,
 onnx==1.17.0, numpy<2, torch and onnxscript; jax:fp32 in that of --jax-python, with jax and torch. The ratios of the others do
@@ -254,7 +254,7 @@ def main() -> int:
         [sys.executable, os.path.abspath(__file__), "--child", "limits", "--models", a.models, "--threads", str(a.threads)],
         env=dict(os.environ, OMP_NUM_THREADS=str(a.threads)), check=True, stdout=subprocess.PIPE, text=True).stdout)
     machine = limits.Limits(**facts["limits"])
-    print(f"{a.threads} threads; products at {machine.f32 * 1e-9:.0f} GFLOP/s in FP32, {machine.narrow * 1e-9:.0f} at best; "
+    print(f"{a.threads} threads; GEMMs at {machine.f32 * 1e-9:.0f} GFLOP/s in FP32, {machine.narrow * 1e-9:.0f} at best; "
           f"memory at {machine.bandwidth * 1e-9:.1f} GB/s\n")
     print("| model | peer | median ms | cpu ms | x best PyTorch | x own fp32 | of limit | peak MiB | first step s | first losses | chunks |\n"
           "|---|---|---|---|---|---|---|---|---|---|---|")

@@ -110,7 +110,7 @@ void buildFusion(OpPassManager &passes, const PipelineOptions &options, const Ca
     passes.addPass(createFormAttention());
   // A decision of stage library that has to be taken here: GELU is whole only before composites are decomposed, and
   // what GEMMs compute on the way is nothing for kernels.
-  if (target.calls.chainedGemms && joins && !options.recomputeBytes)
+  if (target.calls.chainedGemms && joins && !options.rematerializeBytes)
     passes.addPass(createChainGemms());
   const KernelCapabilities &kernels = target.fusion;
   DecomposeOptions decompose;
@@ -119,11 +119,11 @@ void buildFusion(OpPassManager &passes, const PipelineOptions &options, const Ca
   addCleanup(passes);
   // After the last clean-up, which would merge what is rematerialized with the original.
   RematerializeOptions rematerialize;
-  rematerialize.bytes = options.recomputeBytes;
-  rematerialize.memoryBound = kernels.memoryBound && !options.recomputeBytes;
+  rematerialize.bytes = options.rematerializeBytes;
+  rematerialize.memoryBound = kernels.memoryBound && !options.rematerializeBytes;
   passes.addPass(createRematerialize(rematerialize));
   if (!target.calls.everyOperandType) {
-    // Its conversions are kept apart for the backward pass as recomputed values are.
+    // Its conversions are kept apart for the backward pass as rematerialized values are.
     WidenOperandsOptions widen;
     widen.nativeFloat8 = target.isNative(Contraction::MatMul, 0, MPT_FLOAT8E4M3FN);
     passes.addPass(createWidenOperands(widen));
@@ -144,7 +144,7 @@ void buildFusion(OpPassManager &passes, const PipelineOptions &options, const Ca
 void buildLibrary(OpPassManager &passes, const PipelineOptions &options, const Capabilities &target) {
   // First: what a call can take in depends on which ops run before it.
   passes.addPass(createScheduleUpdates());
-  passes.addPass(createSelectGemms());
+  passes.addPass(createConvertGemms());
   FoldScalesOptions scales;
   scales.alphaScales = target.calls.alphaScales;
   scales.operandScales = target.isNative(Contraction::MatMul, 0, MPT_FLOAT8E4M3FN);
@@ -155,8 +155,8 @@ void buildLibrary(OpPassManager &passes, const PipelineOptions &options, const C
   epilogues.biasThroughReshape = target.calls.biasThroughReshape;
   passes.addPass(createFoldEpilogues(epilogues));
   if (target.calls.channelSums) {
-    passes.addPass(createGatherStatistics());
-    passes.addPass(createGatherGradientSums());
+    passes.addPass(createFuseStatistics());
+    passes.addPass(createFuseGradientSums());
   }
   // After every pass that decides which values there are.
   passes.addPass(createChooseLayouts());

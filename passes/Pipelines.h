@@ -24,7 +24,7 @@ struct PipelineOptions {
   double clipNorm = 0.0;           ///< largest global gradient norm; 0 does not clip
   int64_t accumulate = 1;          ///< micro-steps whose gradients are summed before an update
   int64_t memoryBudget = 0;        ///< most bytes of state and arena that the step may need; 0 does not limit
-  int64_t recomputeBytes = 0;      ///< bytes of saved activations to give up by further passes over memory
+  int64_t rematerializeBytes = 0;  ///< bytes of saved activations to give up by further passes over memory
   bool countTraffic = false;       ///< functions on buffers say how little their kernels could move
   bool noDropout = false;
   bool debugNonfinite = false;                  ///< the library looks for the first value that is not finite

@@ -93,7 +93,7 @@ def small_models(scratch, corpus, wanted):
     """{name: (model file, batch without its target, target, flags)}"""
     import cuda_models
     found = {}
-    # Attention under both masks, with rows and keys that fill no tile: cuDNN's and, without it, products (smoke).
+    # Attention under both masks, with rows and keys that fill no tile: cuDNN's and, without it, GEMMs (smoke).
     def attention(path):
         return cuda_models.attention(path, "both", batch=2, heads=2, length=200, depth=64)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 HERE = pathlib.Path(__file__).resolve().parent
 MODELS = ["bert-gpu", "resnet50-gpu", "gpt2-gpu", "gpt4096-gpu"]
 PARTS = {
-    "probe": "the machine: driver, libraries, bandwidth, products",
+    "probe": "the machine: driver, libraries, bandwidth, GEMMs",
     "smoke": "two small models in FP32 and BF16, from machine code and compiled by the driver",
     "conformance": "every operation and gradient against the interpreter's stored results",
     "training": "small models' losses against the processor's, every policy",

@@ -3,7 +3,7 @@
 
 A linear layer learns how much ink is on a sheet of 64 digits. No compiled library can narrow an accumulator (precision-verify
 refuses it), so the step runs in the reference interpreter, which adds in the accumulator's type: once as compiled for a
-policy, and once with every accumulator of its products in 16 bits.
+policy, and once with every accumulator of its GEMMs in 16 bits.
 """
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ def read_scalar(path, name: str) -> float:
 class Case:
     policy: str
     changes: tuple               # (old text, new text) of the policy's file
-    products: str                # type of the products' operands
+    operands: str                # type of the GEMMs' operands
     narrow: str = "bf16"         # the accumulators that FP32 is held against
     margin: float = 100.0        # least factor between the losses
 
     @property
     def name(self) -> str:
-        return f"{self.policy}, {self.products}"
+        return f"{self.policy}, {self.operands}"
 
 
 # One layer is the first and the last of its network, which the 8-bit policies keep wider.
@@ -84,9 +84,9 @@ def losses(images, folder, case: Case = CASES[0]) -> dict:
     mpt.compile(folder / "ink.onnx", out=folder / "library", **flags)  # for the file with the initial state
     mpt.compile(folder / "ink.onnx", out=folder / "f32.mlir", emit="mlir", to="precision", **flags)
     text = (folder / "f32.mlir").read_text()
-    wide, narrow = (f"in = {case.products}, acc = {kind}" for kind in ("f32", case.narrow))
+    wide, narrow = (f"in = {case.operands}, acc = {kind}" for kind in ("f32", case.narrow))
     if wide not in text:
-        raise ValueError(f"policy {case.policy} made no product of {case.products}")
+        raise ValueError(f"policy {case.policy} made no GEMM of {case.operands}")
     (folder / f"{case.narrow}.mlir").write_text(text.replace(wide, narrow))
     results = {}
     for kind in ("f32", case.narrow):
@@ -106,5 +106,5 @@ def report(images, folder, print_table) -> bool:
         fine &= missed
         rows += [[case.name, "f32", f"{found['f32']:.2e}", ""],
                  [case.name, case.narrow, f"{found[case.narrow]:.2e}", "fails, as it must" if missed else "DOES NOT FAIL"]]
-    print_table(["products", "accumulators", "loss on sums of 4,096 terms", ""], rows)
+    print_table(["operands", "accumulators", "loss on sums of 4,096 terms", ""], rows)
     return fine

@@ -65,7 +65,7 @@ CASES = [
     Case("masters and stochastic rounding", 3e-4, 2000, [
         Side("fp32", "fp32"), Side("FP32 masters", "amp-f16"), Side("FP16, stochastic", "pure-f16-static"),
         Side("FP16, to nearest", "pure-f16-static", changes=(STOCHASTIC_MASTERS,), fails=True)]),
-    # 1-5-2 products are behind FP32 while the loss still falls, so these runs go on until it hardly does.
+    # 1-5-2 GEMMs are behind FP32 while the loss still falls, so these runs go on until it hardly does.
     Case("stochastic rounding, 1-5-2 products", 3e-4, 6000, [
         Side("fp32", "fp32"), Side("stochastic", "fp8-e5m2"),
         Side("to nearest", "fp8-e5m2", changes=(STOCHASTIC_MASTERS, STOCHASTIC_GRADIENTS), fails=True)]),

@@ -47,7 +47,7 @@ typedef struct mpt_call_desc {
   const char *what; /* the library call with its shape, or the kernel with the ops in it */
   const char *node; /* name of the node that it computes, or of the last one of several */
   int64_t bytes;    /* of the buffers that it reads and writes */
-  int64_t flops;    /* of products and convolutions, a multiplication and an addition counted as two; else 0 */
+  int64_t flops;    /* of GEMMs and convolutions, a multiplication and an addition counted as two; else 0 */
 } mpt_call_desc;
 
 /* One scratch buffer of a function's plan, for messages. */
@@ -136,18 +136,18 @@ enum {
   MPT_GEMM_ACCUMULATE = 4, /* d += result; d is read in its own type */
   MPT_GEMM_GELU_ERF = 8,   /* x/2 (1 + erf(x/sqrt 2)) after bias */
   MPT_GEMM_GELU_TANH = 16, /* tanh form after bias */
-  MPT_GEMM_ROUND = 32,     /* round to d's type after the product and after each step that follows it */
+  MPT_GEMM_ROUND = 32,     /* round to d's type after the GEMM and after each step that follows it */
   MPT_GEMM_SCALE = 64,     /* alpha is multiplied by bias[0], an FP32 number; CPU only, without any other flag */
   /* CUDA only, mpt_cuda_gemm_chained: */
   MPT_GEMM_KEEP = 128,               /* writes aux: what MPT_GEMM_RELU or MPT_GEMM_GELU_TANH needs for its gradient */
-  MPT_GEMM_RELU_GRADIENT = 256,      /* reads aux: the product is masked by it */
-  MPT_GEMM_GELU_TANH_GRADIENT = 512, /* reads aux: the product is multiplied by the derivative there */
+  MPT_GEMM_RELU_GRADIENT = 256,      /* reads aux: the GEMM is masked by it */
+  MPT_GEMM_GELU_TANH_GRADIENT = 512, /* reads aux: the GEMM is multiplied by the derivative there */
   MPT_GEMM_SUM_A = 1024,             /* sums[m] of a over k, of bias_type */
   MPT_GEMM_SUM_B = 2048,             /* sums[n] of b over k, likewise */
   MPT_GEMM_SUM_D = 4096              /* sums[n] of d over its rows, with a gradient of ReLU or GELU, likewise */
 };
 
-/* d[i,j] = epilogue(alpha * sum_k a[i,k] * b[k,j]) for every (batch0, batch1). Products are exact in FP32 for 16-bit
+/* d[i,j] = epilogue(alpha * sum_k a[i,k] * b[k,j]) for every (batch0, batch1). GEMMs are exact in FP32 for 16-bit
  * inputs and sums are FP32 (FP64 for FP64 inputs); the result is rounded once, to nearest even, to d's type. Strides
  * are in elements; one of row and col is 1 for each matrix; a zero batch stride broadcasts. All fields are 64 bits
  * wide. */
@@ -208,9 +208,9 @@ static inline int mpt_conv_is_pointwise(const mpt_conv_desc *d) {
   return 1;
 }
 
-/* Non-zero for convolutions that the runtime computes as matrix products in the types as they are stored: 1 x 1 ones,
+/* Non-zero for convolutions that the runtime computes as GEMMs in the types as they are stored: 1 x 1 ones,
  * those by columns, and gradients of weights over channels that fill vectors. */
-static inline int mpt_conv_is_product(const mpt_conv_desc *d) {
+static inline int mpt_conv_is_gemm(const mpt_conv_desc *d) {
   const int64_t types[3] = {d->x_type, d->w_type, d->y_type};
   for (int i = 0; i < 3; ++i)
     if (types[i] == MPT_FLOAT64)
@@ -220,7 +220,7 @@ static inline int mpt_conv_is_product(const mpt_conv_desc *d) {
 }
 
 /* Scratch that a convolution needs: FP32 copies of its 16-bit and 8-bit tensors, each rounded up to 64 bytes, unless it
- * is a product or the processor multiplies that type itself (native != 0). Shared by compiler and runtime so that they
+ * is a GEMM or the processor multiplies that type itself (native != 0). Shared by compiler and runtime so that they
  * cannot disagree. */
 static inline int64_t mpt_conv_workspace(const mpt_conv_desc *d, int native) {
   int64_t xs = d->n * d->ic, ys = d->n * d->oc, ws = d->oc * (d->ic / d->groups), total = 0;
@@ -229,7 +229,7 @@ static inline int64_t mpt_conv_workspace(const mpt_conv_desc *d, int native) {
     ys *= d->out[i];
     ws *= d->kernel[i];
   }
-  if (native || mpt_conv_is_product(d))
+  if (native || mpt_conv_is_gemm(d))
     return 0;
   if (d->x_type != MPT_FLOAT32 && d->x_type != MPT_FLOAT64)
     total += (xs * 4 + 63) / 64 * 64;

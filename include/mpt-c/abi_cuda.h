@@ -14,7 +14,7 @@ extern "C" {
  * that nothing was enqueued. Names of their own, because a process may hold models and runtimes of both kinds.
  *
  * Differences: filters of convolutions lie in memory as [oc, kernel..., ic/groups]; `workspace` is not used (the
- * runtime has its own); MPT_GEMM_ROUND has no effect, the result is rounded once. Products of FP32 never pass through
+ * runtime has its own); MPT_GEMM_ROUND has no effect, the result is rounded once. GEMMs of FP32 never pass through
  * TF32; sums are FP32 (FP64 for FP64). */
 int32_t mpt_cuda_launch(mpt_exec *exec, int64_t kernel, void *const *args);
 int32_t mpt_cuda_gemm(mpt_exec *exec, int64_t site, const mpt_gemm_desc *desc, const void *a, const void *b,
@@ -22,7 +22,7 @@ int32_t mpt_cuda_gemm(mpt_exec *exec, int64_t site, const mpt_gemm_desc *desc, c
 /* The same with 8-bit operands that are multiplied by one FP32 number each, on the device. */
 int32_t mpt_cuda_gemm_scaled(mpt_exec *exec, int64_t site, const mpt_gemm_desc *desc, const void *a, const void *b,
                              const void *bias, void *d, const void *scale_a, const void *scale_b);
-/* mpt_cuda_gemm_scaled (scales may be null) with what epilogues of forward and backward products exchange. aux: after
+/* mpt_cuda_gemm_scaled (scales may be null) with what epilogues of forward and backward GEMMs exchange. aux: after
  * MPT_GEMM_GELU_TANH the sum before it, of d's type and strides; after MPT_GEMM_RELU a bit an element, rows of 128 bits
  * or a multiple. Null where no flag wants it. */
 int32_t mpt_cuda_gemm_chained(mpt_exec *exec, int64_t site, const mpt_gemm_desc *desc, const void *a, const void *b,
@@ -41,7 +41,7 @@ typedef struct mpt_attention_desc {
   double scale;
 } mpt_attention_desc;
 
-/* stats: FP32 [batch, heads, queries], dense. Through cuDNN where it has an engine, else by products of some heads at a
+/* stats: FP32 [batch, heads, queries], dense. Through cuDNN where it has an engine, else by GEMMs of some heads at a
  * time with scores in scratch. */
 int32_t mpt_cuda_attention(mpt_exec *exec, int64_t site, const mpt_attention_desc *desc, const void *q, const void *k,
                            const void *v, const void *bias, void *o, void *stats);

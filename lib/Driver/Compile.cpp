@@ -196,16 +196,16 @@ private:
       }
       progress("needs " + Twine(peak) + " bytes, more than --memory-budget: keeping less");
       // Bytes kept less are not bytes of the peak less; the last attempt gives up all that can be.
-      if (wishes.recomputeBytes == INT64_MAX)
+      if (wishes.rematerializeBytes == INT64_MAX)
         break;
       if (attempt + 2 >= maxPlans || peak == before)
-        wishes.recomputeBytes = INT64_MAX;
+        wishes.rematerializeBytes = INT64_MAX;
       else
-        wishes.recomputeBytes += peak - budget;
+        wishes.rematerializeBytes += peak - budget;
       before = peak;
     }
     return fail("expected a plan of at most " + Twine(budget) + " bytes (--memory-budget), got " + Twine(peak) +
-                " with all recomputed that can be");
+                " with all rematerialized that can be");
   }
 
   /// Reports asked for that phase `phase` has made possible.

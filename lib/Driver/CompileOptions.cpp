@@ -218,8 +218,8 @@ std::vector<Flag> modelFlags() {
       {"--bind", "NAME=N", "extent of a symbolic dimension (repeatable)", setBinding},
       {"--no-dropout", "", "remove dropout from the training step", toggle(&Options::noDropout)},
       {"--forward-only", "", "no loss, backward or optimizer", toggle(&Options::forwardOnly)},
-      {"--memory-budget", "BYTES", "most that a step's state and scratch may take (or nK, nM, nG): recomputes to fit",
-       setMemoryBudget},
+      {"--memory-budget", "BYTES",
+       "most that a step's state and scratch may take (or nK, nM, nG): rematerializes to fit", setMemoryBudget},
   };
 }
 

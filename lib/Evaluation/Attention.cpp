@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention as library.attention and library.attention_gradient say it. Scores and sums are FP64 rounded to FP32 once;
-// probabilities and the gradients of scores are rounded to the operands' type before they enter products.
+// probabilities and the gradients of scores are rounded to the operands' type before they enter GEMMs.
 #include "Rules.h"
 
 #include "mpt/Dialect/Library/LibraryDialect.h"
@@ -63,7 +63,7 @@ void forEachHead(Op op, InterpreterFrame &frame, llvm::function_ref<void(Head &,
   }
 }
 
-/// Values as operands of a product of type `element` take them.
+/// Values as operands of a GEMM of type `element` take them.
 void roundTo(Type element, InterpreterFrame &frame, std::vector<double> &values) {
   if (!frame.isOracle())
     withRounding(cast<FloatType>(element), [&](auto round) {

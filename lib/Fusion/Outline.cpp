@@ -84,7 +84,7 @@ void sinkToFirstReader(MutableArrayRef<Operation *> fusions) {
 } // namespace
 
 void mpt::outlineGroups(func::FuncOp function, ArrayRef<Group> groups, function_ref<void(FusionOp)> report) {
-  SmallVector<Operation *> recomputed;
+  SmallVector<Operation *> rematerialized;
   for (const Group &group : groups) {
     // Constants are part of the kernels that read them.
     if (group.members.size() == 1 && isSplat(group.members.front()))
@@ -93,7 +93,7 @@ void mpt::outlineGroups(func::FuncOp function, ArrayRef<Group> groups, function_
     if (!fusion)
       continue;
     if (llvm::any_of(group.members, [](Operation *op) { return hasAttr<MPTDialect::RecomputedAttrHelper>(op); }))
-      recomputed.push_back(fusion);
+      rematerialized.push_back(fusion);
     report(fusion);
   }
   for (const Group &group : groups)
@@ -101,5 +101,5 @@ void mpt::outlineGroups(func::FuncOp function, ArrayRef<Group> groups, function_
       if (op->use_empty())
         op->erase();
   orderByReadiness(function.getBody().front());
-  sinkToFirstReader(recomputed);
+  sinkToFirstReader(rematerialized);
 }

@@ -6,7 +6,7 @@ using namespace mlir;
 using namespace mpt;
 
 namespace {
-/// A matrix operand and whether the product reads it transposed.
+/// A matrix operand and whether the GEMM reads it transposed.
 struct Operand {
   Value value;
   bool transposed = false;
@@ -28,7 +28,7 @@ static Operand lookThrough(Value value) {
   return {transpose.getX(), true};
 }
 
-static Value product(Binder &b, Value x, Value y, bool transposeX = false, bool transposeY = false) {
+static Value matmul(Binder &b, Value x, Value y, bool transposeX = false, bool transposeY = false) {
   Operand p = lookThrough(x), q = lookThrough(y);
   return b.matmul(p.value, q.value, p.transposed != transposeX, q.transposed != transposeY);
 }
@@ -44,7 +44,7 @@ static LogicalResult importGemm(Binder &b) {
   if (b.shape(0)[transA ? 0 : 1] != b.shape(1)[transB ? 1 : 0])
     return b.fail() << "expected equal contracted extents, got [" << b.shape(0) << "]" << (transA ? "^T" : "")
                     << " and [" << b.shape(1) << "]" << (transB ? "^T" : "");
-  Value y = product(b, b.in(0), b.in(1), transA, transB);
+  Value y = matmul(b, b.in(0), b.in(1), transA, transB);
   if (double alpha = b.floatAttr("alpha", 1); alpha != 1)
     y = b.mul(y, alpha);
   double beta = b.floatAttr("beta", 1);

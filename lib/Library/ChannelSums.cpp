@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the passes that gather statistics and gradient sums share.
+// What the passes that fuse statistics and gradient sums into convolutions share.
 #include "mpt/Library/ChannelSums.h"
 
 #include "mpt/Dialect/MPT/GraphBuilder.h"
@@ -14,7 +14,7 @@ constexpr int64_t channelsTogether = 8;             ///< 16 bytes of channels, w
 
 } // namespace
 
-StringRef mpt::whyNoChannelSums(RankedTensorType summed, RankedTensorType other, Type filter, int64_t groups) {
+std::string mpt::whyNoChannelSums(RankedTensorType summed, RankedTensorType other, Type filter, int64_t groups) {
   Type element = summed.getElementType();
   int64_t channels = summed.getDimSize(1), rows = channels ? summed.getNumElements() / channels : 0;
   if (!(element.isF16() || element.isBF16()) || other.getElementType() != element || filter != element)
@@ -24,7 +24,8 @@ StringRef mpt::whyNoChannelSums(RankedTensorType summed, RankedTensorType other,
   if (other.getDimSize(1) % channelsTogether != 0 || channels % channelsTogether != 0)
     return "expected channels in eights, got others";
   if (rows < fewRows || summed.getNumElements() < fewElements)
-    return "expected 64 elements a channel and 8192 in all, got fewer";
+    return ("expected " + Twine(fewRows) + " elements a channel and " + Twine(fewElements) + " in all, got fewer")
+        .str();
   return "";
 }
 

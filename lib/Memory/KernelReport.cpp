@@ -20,12 +20,12 @@ namespace json = llvm::json;
 namespace {
 
 constexpr StringLiteral kColumns[] = {
-    "kernels", "products",      "convolutions",  "attentions",         "copies",        "fills",
+    "kernels", "gemms",         "convolutions",  "attentions",         "copies",        "fills",
     "bytes",   "guarded_bytes", "minimum_bytes", "sums_minimum_bytes", "library_bytes", "host_synchronizations"};
 
 constexpr std::pair<StringLiteral, CallKind> kCounted[] = {
-    {"kernels", CallKind::Kernel},       {"products", CallKind::Gemm}, {"convolutions", CallKind::Convolution},
-    {"attentions", CallKind::Attention}, {"copies", CallKind::Copy},   {"fills", CallKind::Fill}};
+    {"kernels", CallKind::Kernel},       {"gemms", CallKind::Gemm},  {"convolutions", CallKind::Convolution},
+    {"attentions", CallKind::Attention}, {"copies", CallKind::Copy}, {"fills", CallKind::Fill}};
 
 unsigned widthOf(StringRef column) { return std::max<unsigned>(14, column.size()); }
 

@@ -185,7 +185,7 @@ json::Object reportFunction(func::FuncOp function, int64_t state) {
                       {"saved_values", std::move(values)},
                       {"kernels", int64_t(kernels.size())},
                       {"launches", counts.lookup(CallKind::Kernel)},
-                      {"products", libraryCalls},
+                      {"gemms", libraryCalls},
                       {"copies", counts.lookup(CallKind::Copy)}};
 }
 
@@ -237,7 +237,7 @@ void mpt::memory::printReport(const json::Object &report, raw_ostream &out) {
       line(role, *bytes);
   if (const json::Object *functions = report.getObject("functions"))
     for (auto [name, entries] : sorted(*functions)) {
-      out << "@" << name << " (bytes; kernels, launches, products, copies: counts)\n";
+      out << "@" << name << " (bytes; kernels, launches, gemms, copies: counts)\n";
       const json::Object *object = entries->getAsObject();
       if (!object)
         continue;

@@ -90,12 +90,12 @@ CallInfo callOf(rt::ConvOp conv) {
   return call;
 }
 
-template <typename Op> CallInfo attentionCall(Op op, StringRef what, int64_t products) {
+template <typename Op> CallInfo attentionCall(Op op, StringRef what, int64_t gemms) {
   mpt_attention_desc d = rt::describe(op);
   CallInfo call;
   call.what = (what + " q" + shapeOf(op.getQ()) + " k" + shapeOf(op.getK()) + " v" + shapeOf(op.getV())).str() +
               (op.getBias() ? " bias" : "") + (op.getCausal() ? " causal" : "");
-  call.flops = products * d.batch * d.heads * d.queries * d.keys * (d.depth + d.value_depth);
+  call.flops = gemms * d.batch * d.heads * d.queries * d.keys * (d.depth + d.value_depth);
   call.bytes = bytesOf(op->getOperands());
   return call;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// --library-select-gemms: every matrix multiplication becomes a library call.
+// --library-convert-gemms: every matrix multiplication becomes a library call.
 #include "mpt/Dialect/Library/LibraryDialect.h"
 #include "passes/library/Passes.h"
 
@@ -7,7 +7,7 @@
 #include "mlir/Transforms/WalkPatternRewriteDriver.h"
 
 namespace mpt {
-#define GEN_PASS_DEF_SELECTGEMMS
+#define GEN_PASS_DEF_CONVERTGEMMS
 #include "passes/library/Passes.h.inc"
 } // namespace mpt
 
@@ -24,8 +24,8 @@ struct Select : OpRewritePattern<MatMulOp> {
   }
 };
 
-struct SelectGemms : mpt::impl::SelectGemmsBase<SelectGemms> {
-  using SelectGemmsBase::SelectGemmsBase;
+struct ConvertGemms : mpt::impl::ConvertGemmsBase<ConvertGemms> {
+  using ConvertGemmsBase::ConvertGemmsBase;
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
     patterns.add<Select>(&getContext());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// --library-gather-gradient-sums: backward convolutions leave the sums that the gradient of a batch norm wants.
+// --library-fuse-gradient-sums: backward convolutions leave the sums that the gradient of a batch norm wants.
 // Matcher: fusions that sum a gradient by channel behind the ReLU of a batch norm, and the norm's five parts.
 #include "mpt/Dialect/Library/LibraryDialect.h"
 #include "mpt/Dialect/MPT/GraphBuilder.h"
@@ -9,10 +9,10 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
-#define DEBUG_TYPE "library-gather-gradient-sums"
+#define DEBUG_TYPE "library-fuse-gradient-sums"
 
 namespace mpt {
-#define GEN_PASS_DEF_GATHERGRADIENTSUMS
+#define GEN_PASS_DEF_FUSEGRADIENTSUMS
 #include "passes/library/Passes.h.inc"
 } // namespace mpt
 
@@ -172,23 +172,23 @@ library::ConvBackwardDataOp withSums(ConvBackwardDataOp conv, const Normalizatio
   return call;
 }
 
-struct GatherGradientSums : mpt::impl::GatherGradientSumsBase<GatherGradientSums> {
-  using GatherGradientSumsBase::GatherGradientSumsBase;
+struct FuseGradientSums : mpt::impl::FuseGradientSumsBase<FuseGradientSums> {
+  using FuseGradientSumsBase::FuseGradientSumsBase;
 
   void runOnOperation() override {
     for (auto function : getOperation().getOps<func::FuncOp>())
       if (!function.isExternal())
-        gather(function);
+        fuse(function);
   }
 
 private:
-  void gather(func::FuncOp function) {
+  void fuse(func::FuncOp function) {
     for (auto conv : llvm::make_early_inc_range(function.getOps<ConvBackwardDataOp>()))
-      numGathered += succeeded(gather(conv));
+      numFused += succeeded(fuse(conv));
   }
-  static LogicalResult gather(ConvBackwardDataOp conv) {
-    StringRef why = whyNoChannelSums(tensorType(conv.getY()), tensorType(conv.getDy()),
-                                     tensorType(conv.getW()).getElementType(), conv.getGroups());
+  static LogicalResult fuse(ConvBackwardDataOp conv) {
+    std::string why = whyNoChannelSums(tensorType(conv.getY()), tensorType(conv.getDy()),
+                                       tensorType(conv.getW()).getElementType(), conv.getGroups());
     if (!why.empty())
       return refuse(DEBUG_TYPE, conv) << "no channel sums: " << why;
     std::optional<Normalization> norm;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// --library-gather-statistics: calls of convolutions leave the sums that batch norms want of their results.
+// --library-fuse-statistics: calls of convolutions leave the sums that batch norms want of their results.
 // Matcher: fusions that reduce a convolution's result to its first two moments by channel, through casts and squares.
 #include "mpt/Dialect/Library/LibraryDialect.h"
 #include "mpt/Dialect/MPT/GraphBuilder.h"
@@ -9,10 +9,10 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
-#define DEBUG_TYPE "library-gather-statistics"
+#define DEBUG_TYPE "library-fuse-statistics"
 
 namespace mpt {
-#define GEN_PASS_DEF_GATHERSTATISTICS
+#define GEN_PASS_DEF_FUSESTATISTICS
 #include "passes/library/Passes.h.inc"
 } // namespace mpt
 
@@ -98,23 +98,23 @@ library::ConvOp withSums(ConvOp conv) {
   return call;
 }
 
-struct GatherStatistics : mpt::impl::GatherStatisticsBase<GatherStatistics> {
-  using GatherStatisticsBase::GatherStatisticsBase;
+struct FuseStatistics : mpt::impl::FuseStatisticsBase<FuseStatistics> {
+  using FuseStatisticsBase::FuseStatisticsBase;
 
   void runOnOperation() override {
     for (auto function : getOperation().getOps<func::FuncOp>())
       if (!function.isExternal())
-        gather(function);
+        fuse(function);
   }
 
 private:
-  void gather(func::FuncOp function) {
+  void fuse(func::FuncOp function) {
     for (auto conv : llvm::make_early_inc_range(function.getOps<ConvOp>()))
-      numGathered += succeeded(gather(conv));
+      numFused += succeeded(fuse(conv));
   }
-  static LogicalResult gather(ConvOp conv) {
-    StringRef why = whyNoChannelSums(tensorType(conv.getY()), tensorType(conv.getX()),
-                                     tensorType(conv.getW()).getElementType(), conv.getGroups());
+  static LogicalResult fuse(ConvOp conv) {
+    std::string why = whyNoChannelSums(tensorType(conv.getY()), tensorType(conv.getX()),
+                                       tensorType(conv.getW()).getElementType(), conv.getGroups());
     if (!why.empty())
       return refuse(DEBUG_TYPE, conv) << "no channel sums: " << why;
     for (OpOperand &use : conv.getY().getUses()) {

@@ -31,7 +31,7 @@ def ChainGemms : Pass<"library-chain-gemms", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mpt::library::LibraryDialect"];
 }
 
-def SelectGemms : Pass<"library-select-gemms", "::mlir::ModuleOp"> {
+def ConvertGemms : Pass<"library-convert-gemms", "::mlir::ModuleOp"> {
   let summary = "every matrix multiplication becomes a GEMM of the library";
   let description = [{
     In: functions of fusions, views and library operations. Out: `library.gemm` in the place of each `mpt.matmul`, without an
@@ -103,20 +103,20 @@ def ScheduleUpdates : Pass<"library-schedule-updates", "::mlir::ModuleOp"> {
   let statistics = [Statistic<"numMoved", "moved", "updates that run earlier">];
 }
 
-def GatherStatistics : Pass<"library-gather-statistics", "::mlir::ModuleOp"> {
+def FuseStatistics : Pass<"library-fuse-statistics", "::mlir::ModuleOp"> {
   let summary = "for a GPU: convolutions leave the sums that batch norms want of their results";
   let description = [{
     In: functions after fusion-form. Out: where a fusion reduces the 16-bit result of an `mpt.conv` to nothing but the mean (or
     sum) and mean square of each channel, the convolution is a `library.conv` with sums. In that fusion each reduction R becomes
     `select(sound, from the given sums, R)`. `sound` holds for a channel where the variance that the FP32 sums give is at least
     1/32 of the mean square, so that it keeps its digits. Kernels make R only where it does not. Sums that the library
-    did not gather are NaN, which is never sound.
+    did not leave are NaN, which is never sound.
   }];
-  let statistics = [Statistic<"numGathered", "gathered", "convolutions that leave sums">];
+  let statistics = [Statistic<"numFused", "fused", "convolutions that leave sums">];
   let dependentDialects = ["::mpt::library::LibraryDialect"];
 }
 
-def GatherGradientSums : Pass<"library-gather-gradient-sums", "::mlir::ModuleOp"> {
+def FuseGradientSums : Pass<"library-fuse-gradient-sums", "::mlir::ModuleOp"> {
   let summary = "for a GPU: backward convolutions leave the sums that the gradient of a batch norm wants";
   let description = [{
     In: functions after fusion-form. Out: where every reader of the 16-bit result of an `mpt.conv_backward_data` masks it by the
@@ -127,7 +127,7 @@ def GatherGradientSums : Pass<"library-gather-gradient-sums", "::mlir::ModuleOp"
     The library masks by the norm's result in FP32, kernels by what it is rounded to. They differ for results that round to 0,
     or whose sign is that of a rounding.
   }];
-  let statistics = [Statistic<"numGathered", "gathered", "convolutions that leave sums">];
+  let statistics = [Statistic<"numFused", "fused", "convolutions that leave sums">];
   let dependentDialects = ["::mpt::library::LibraryDialect"];
 }
 

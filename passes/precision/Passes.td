@@ -37,7 +37,7 @@ def InsertCasts : Pass<"precision-insert-casts", "::mlir::ModuleOp"> {
     In: a module with the decisions of `precision-assign`. Out: operands and results have the decided types, and
     `mpt.lossy_casts` on each function counts casts that round. Parameters are still stored in FP32.
 
-    A value is cast at most once to each type, before the first user. A widening cast, which is exact, is recomputed for the
+    A value is cast at most once to each type, before the first user. A widening cast, which is exact, is rematerialized for the
     backward pass instead of keeping a wide copy alive till then. Constants are converted at compile time; `mpt.range` says
     when one was out of range.
   }];
@@ -134,7 +134,7 @@ def Quantize : Pass<"precision-quantize", "::mlir::ModuleOp"> {
   }];
   let statistics = [
     Statistic<"numQuantized", "quantized", "values converted to an 8-bit type">,
-    Statistic<"numProducts", "products", "contractions with 8-bit operands">
+    Statistic<"numContractions", "contractions", "contractions with 8-bit operands">
   ];
 }
 

@@ -111,7 +111,7 @@ private:
       Operation *op = operand.getOwner();
       const Quantized &q = convert(op, operand.get(), type, isGradient, name);
       auto [entry, isNew] = scalesOf.try_emplace(op);
-      numProducts += isNew;
+      numContractions += isNew;
       if (q.scale)
         entry->second.push_back(q.scale);
       Value before = operand.get();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products against naive FP64 loops, for every kernel that this processor runs, over types, layouts, batches, epilogues
+// GEMMs against naive FP64 loops, for every kernel that this processor runs, over types, layouts, batches, epilogues
 // and odd sizes; and equal results for every thread count.
 #include "cpu/Gemm.h"
 #include "Check.h"
@@ -181,7 +181,7 @@ void testKernels() {
   }
 }
 
-/// Narrow products with MPT_GEMM_ROUND give the bits of separate steps, each rounded to the narrow type.
+/// Narrow GEMMs with MPT_GEMM_ROUND give the bits of separate steps, each rounded to the narrow type.
 void testRoundedSteps() {
   for (int64_t type : {MPT_FLOAT16, MPT_BFLOAT16})
     for (int64_t n : {3, 10, 40})
@@ -206,7 +206,7 @@ void testRoundedSteps() {
       }
 }
 
-/// A scale that is there at run time gives the bits of the product in FP32, multiplied and rounded once.
+/// A scale that is there at run time gives the bits of the GEMM in FP32, multiplied and rounded once.
 void testScale() {
   for (float scale : {0x1p-9f, 4.0f, 0.3f})
     for (int64_t n : {3, 40}) {

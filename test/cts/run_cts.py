@@ -155,7 +155,7 @@ class Cuda(Cpu):
             raise RuntimeError(violations)
 
 
-LIBRARY = ("--library-schedule-updates", "--library-select-gemms", "--library-fold-scales=result-scales", "--library-fold-epilogues",
+LIBRARY = ("--library-schedule-updates", "--library-convert-gemms", "--library-fold-scales=result-scales", "--library-fold-epilogues",
            "--library-choose-layouts", "--memory-assign-destinations")
 ASSEMBLER = shutil.which("ptxas") or shutil.which("ptxas", path="/usr/local/cuda/bin")
 

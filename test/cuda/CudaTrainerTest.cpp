@@ -148,7 +148,7 @@ void states(const std::string &weights, const StandInLibrary &standin) {
   unlink(path.c_str());
 }
 
-/// A product keeps where its ReLU passed, and another one is masked by that and summed.
+/// A GEMM keeps where its ReLU passed, and another one is masked by that and summed.
 void masked(const std::string &weights) {
   mpt_trainer *trainer = make(weights, LINEAR_DIR "/liblinear-cuda-relu.so");
   auto in = inputs();
@@ -180,14 +180,14 @@ void masked(const std::string &weights) {
   mpt_trainer_destroy(trainer);
 }
 
-/// Products of a trainer's first step, in which algorithms are tried.
-int64_t productsOfFirstStep(const TrainerOptions &options, const StandInLibrary &standin) {
+/// GEMMs of a trainer's first step, in which algorithms are tried.
+int64_t gemmsOfFirstStep(const TrainerOptions &options, const StandInLibrary &standin) {
   mpt_trainer *trainer = make(options);
   auto in = inputs();
-  int64_t before = standin.now().products;
+  int64_t before = standin.now().gemms;
   EXPECT(mpt_trainer_step(trainer, in.data(), 2, nullptr) == MPT_OK);
   mpt_trainer_synchronize(trainer);
-  int64_t after = standin.now().products;
+  int64_t after = standin.now().gemms;
   mpt_trainer_destroy(trainer);
   return after - before;
 }
@@ -196,7 +196,7 @@ int64_t productsOfFirstStep(const TrainerOptions &options, const StandInLibrary 
 void cached(const std::string &weights, const StandInLibrary &standin) {
   std::string path = weights + ".folder/algorithms";
   TrainerOptions options = TrainerOptions(weights).set("cache", path);
-  int64_t searched = productsOfFirstStep(options, standin), known = productsOfFirstStep(options, standin);
+  int64_t searched = gemmsOfFirstStep(options, standin), known = gemmsOfFirstStep(options, standin);
   EXPECT(known > 0 && searched > 2 * known);
   FILE *file = fopen(path.c_str(), "r+");
   if (EXPECT(file != nullptr)) {
@@ -205,13 +205,13 @@ void cached(const std::string &weights, const StandInLibrary &standin) {
     fputs("no line of ours\nneither\tthis\n", file);
     fclose(file);
   }
-  EXPECT(productsOfFirstStep(options, standin) == known);
+  EXPECT(gemmsOfFirstStep(options, standin) == known);
   setenv("MPT_STANDIN_REFUSE", "0", 1); // the algorithm that was chosen
-  EXPECT(productsOfFirstStep(options, standin) > known);
+  EXPECT(gemmsOfFirstStep(options, standin) > known);
   unsetenv("MPT_STANDIN_REFUSE");
   options.set("search", "0");
   unlink(path.c_str());
-  EXPECT(productsOfFirstStep(options, standin) == known);
+  EXPECT(gemmsOfFirstStep(options, standin) == known);
   unlink(path.c_str());
   rmdir((weights + ".folder").c_str());
 }

@@ -58,7 +58,7 @@ def main():
     ap.add_argument("--forms", default="ts")
     ap.add_argument("--policies", default=POLICIES)
     ap.add_argument("--parts", default="kernels,steps", help="what to compare")
-    ap.add_argument("--no-cudnn", action="store_true", help="convolutions as products with columns")
+    ap.add_argument("--no-cudnn", action="store_true", help="convolutions as GEMMs with columns")
     ap.add_argument("--results", type=pathlib.Path, help="keeps what passed, so that a run that was cut off goes on")
     args = ap.parse_args()
     build = pathlib.Path(os.environ.get("MPT_BUILD", cuda_steps.ROOT / "build" / "release"))

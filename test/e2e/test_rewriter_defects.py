@@ -127,7 +127,7 @@ def test_d6_one_cast_a_value_and_constants_up_to_the_largest(tmp_path):
 
 
 def test_d7_bodies_are_rewritten_and_shared_constants_split(tmp_path):
-    """A product in a branch is narrow, and a constant that a wide node shares is narrow for its narrow readers."""
+    """A GEMM in a branch is narrow, and a constant that a wide node shares is narrow for its narrow readers."""
     source = model("(float[8, 8] x, bool c) => (float[8, 8] y)", """
         h = MatMul(x, w)
         s = Softmax(w)

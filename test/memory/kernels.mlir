@@ -1,4 +1,4 @@
-// RUN: mpt-opt %s --library-schedule-updates --library-select-gemms --library-fold-scales=result-scales --library-fold-epilogues --library-choose-layouts --memory-assign-destinations --memory-bufferize --memory-plan --memory-verify-plan | FileCheck %s
+// RUN: mpt-opt %s --library-schedule-updates --library-convert-gemms --library-fold-scales=result-scales --library-fold-epilogues --library-choose-layouts --memory-assign-destinations --memory-bufferize --memory-plan --memory-verify-plan | FileCheck %s
 
 train.state parameter @w : tensor<4x8xf32> = dense<2.0> : tensor<4x8xf32>
 
@@ -42,7 +42,7 @@ func.func @shared(%a: tensor<4x8xf32>, %b: tensor<4x8xf32>) -> (tensor<4x8xf32>,
   return %c, %d : tensor<4x8xf32>, tensor<4x8xf32>
 }
 
-// Bias and ReLU become the product's epilogue; in BF16 it rounds the product and the sum, as the ops do.
+// Bias and ReLU become the GEMM's epilogue; in BF16 it rounds the GEMM and the sum, as the ops do.
 // CHECK-LABEL: func.func @epilogue
 // CHECK: rt.gemm {{.*}} bias %{{.*}} {epilogue = #library.epilogue<activation = relu>}
 // CHECK-NOT: rt.launch
@@ -58,8 +58,8 @@ func.func @epilogue(%x: tensor<2x4xf32>, %w: tensor<4x8xf32>, %b: tensor<8xf32>)
   }
   return %r : tensor<2x8xf32>
 }
-// A number that an FP32 product is multiplied by before it is rounded to f16 is read by the product, through views; not
-// where the FP32 product has other readers.
+// A number that an FP32 GEMM is multiplied by before it is rounded to f16 is read by the GEMM, through views; not
+// where the FP32 GEMM has other readers.
 // CHECK-LABEL: func.func @scaled
 // CHECK: rt.gemm {{.*}} scale %{{.*}} : memref<f32> into {{.*}}, memref<2x8xf16
 // CHECK-NOT: rt.launch

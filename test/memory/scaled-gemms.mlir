@@ -1,12 +1,12 @@
-// RUN: mpt-opt %s --library-select-gemms "--library-fold-scales=alpha-scales operand-scales" --library-choose-layouts --memory-assign-destinations "--memory-bufferize=kernels=gpu native-float8" | FileCheck %s
-// RUN: mpt-opt %s --library-select-gemms --library-fold-scales=alpha-scales --library-choose-layouts --memory-assign-destinations --memory-bufferize=kernels=gpu | FileCheck %s --check-prefix=WIDE
+// RUN: mpt-opt %s --library-convert-gemms "--library-fold-scales=alpha-scales operand-scales" --library-choose-layouts --memory-assign-destinations "--memory-bufferize=kernels=gpu native-float8" | FileCheck %s
+// RUN: mpt-opt %s --library-convert-gemms --library-fold-scales=alpha-scales --library-choose-layouts --memory-assign-destinations --memory-bufferize=kernels=gpu | FileCheck %s --check-prefix=WIDE
 
-// The scales of 8-bit operands go to the product, which stores what is left after rounding.
+// The scales of 8-bit operands go to the GEMM, which stores what is left after rounding.
 // CHECK-LABEL: func.func @scaled
 // CHECK: rt.gemm %arg0, %{{.*}} operand_scales %arg2, %arg3 : memref<f32>, memref<f32> into %{{.*}} : {{.*}}, memref<32x64xbf16>
 // CHECK-NOT: rt.launch
 // CHECK: return
-// Where products are not of 8 bits, a kernel applies them.
+// Where GEMMs are not of 8 bits, a kernel applies them.
 // WIDE-LABEL: func.func @scaled
 // WIDE: rt.gemm %{{.*}}, %{{.*}} into %{{.*}} : memref<32x48xf16>
 // WIDE: rt.launch
@@ -23,7 +23,7 @@ func.func @scaled(%a: tensor<32x48xf8E4M3FN>, %b: tensor<64x48xf8E4M3FN>, %sa: t
   return %r : tensor<32x64xbf16>
 }
 
-// Another reader wants the product without its scales.
+// Another reader wants the GEMM without its scales.
 // CHECK-LABEL: func.func @read_twice
 // CHECK: rt.gemm
 // CHECK-NOT: operand_scales
@@ -58,7 +58,7 @@ func.func @transposed(%a: tensor<32x48xf8E4M3FN>, %b: tensor<64x48xf8E4M3FN>, %s
   return %t : tensor<64x32xbf16>
 }
 
-// Constant factors of an operand or of the result become the product's alpha, of views of them, too.
+// Constant factors of an operand or of the result become the GEMM's alpha, of views of them, too.
 // CHECK-LABEL: func.func @alpha
 // CHECK: rt.gemm {{.*}}alpha = 2.500000e-01
 // CHECK-NOT: rt.launch

@@ -24,7 +24,7 @@ func.func @main(%x: tensor<8x8xf16> {mpt.name = "x"}) -> (tensor<8x8xf16> {mpt.n
 
 // -----
 
-// An FP32 product behind a widening reads what was widened; one narrowing of the model serves the new narrow reader too.
+// An FP32 GEMM behind a widening reads what was widened; one narrowing of the model serves the new narrow reader too.
 // CHECK-LABEL: func.func @main
 // CHECK-NOT: op_type = "Cast"
 // CHECK: "onnx.node"(%arg0, %arg0) {{.*}}op_type = "MatMul"

@@ -47,7 +47,7 @@ func.func @main(%x: tensor<8x8xf32> {mpt.name = "x"}) -> (tensor<8x8xf32> {mpt.n
   // PAINT: op_type = "Sqrt"{{.*}}results = [f16]
   %3 = "onnx.node"(%2) <{attrs = {}, domain = "", op_type = "Sqrt", output_names = ["root"], version = 17 : i64}> : (tensor<8x8xf32>) -> tensor<8x8xf32>
   %4 = "onnx.node"(%3, %x) <{attrs = {}, domain = "", op_type = "MatMul", output_names = ["next"], version = 17 : i64}> : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
-  // Painting moves nothing that does not lie between two products, but what is exact.
+  // Painting moves nothing that does not lie between two GEMMs, but what is exact.
   // PAINT: op_type = "Sigmoid"{{.*}}results = [f32]
   %5 = "onnx.node"(%4) <{attrs = {}, domain = "", op_type = "Sigmoid", output_names = ["gate"], version = 17 : i64}> : (tensor<8x8xf32>) -> tensor<8x8xf32>
   // PAINT: op_type = "Exp"{{.*}}results = [f32]

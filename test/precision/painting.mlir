@@ -4,7 +4,7 @@
 
 // BAD: expected placement cut or painting, got random
 
-// An infer op between two products becomes narrow; one after the last product stays wide, a clear one next to it does not.
+// An infer op between two GEMMs becomes narrow; one after the last GEMM stays wide, a clear one next to it does not.
 // PAINT-LABEL: func.func @sandwich
 // PAINT: mpt.tanh {{.*}}operands = [f16], results = [f16]
 // PAINT: mpt.tanh {{.*}}operands = [f32], results = [f32]
@@ -18,7 +18,7 @@ func.func @sandwich(%x: tensor<64x64xf32>) -> (tensor<64x64xf32>, tensor<64x64xf
   return %3, %4 : tensor<64x64xf32>, tensor<64x64xf32>
 }
 
-// A product delivers f32 to a wide reader by itself: the cut casts nothing behind the product, painting does.
+// A GEMM delivers f32 to a wide reader by itself: the cut casts nothing behind the GEMM, painting does.
 // CUT-LABEL: func.func @delivers
 // CUT: mpt.matmul {{.*}}results = [f32]
 // PAINT-LABEL: func.func @delivers

@@ -2,7 +2,7 @@
 """Every kernel of a training step for CUDA against the interpreter on the very values that the kernel worked with.
 
 The step is compiled at the level of fusions with all results of fusions as outputs (but those that become state, which are read
-there), and runs without a GPU. The interpreter takes every fusion by itself, with the products and convolutions that feed it, and computes it from what the kernel read: both round alike,
+there), and runs without a GPU. The interpreter takes every fusion by itself, with the GEMMs and convolutions that feed it, and computes it from what the kernel read: both round alike,
 so that a wrong kernel stands out in every policy, whatever that makes of the step as a whole. As a program it makes
 steps: cuda_kernels.py LIBRARY STATE BATCH.npz LATER-STATE, or LIBRARY STATE BATCH.npz INPUTS VALUES STATE-AFTER STATES.json."""
 import concurrent.futures

@@ -73,7 +73,7 @@ def normalized(path, shift=0.0):
 
 
 def transformer(path):
-    """Attention, layer norm, tanh-GELU by its parts and dropout; extents in sixteens, which 8-bit products want."""
+    """Attention, layer norm, tanh-GELU by its parts and dropout; extents in sixteens, which 8-bit GEMMs want."""
     width, heads, length, batch = 32, 2, 16, 4
     weights = {"qkv": values(1, width, 3 * width), "qkv_bias": values(2, 3 * width), "out": values(3, width, width),
                "out_bias": values(4, width), "gain": 1 + values(5, width), "shift": values(6, width), "up": values(7, width, 64),

@@ -32,13 +32,13 @@ def case(body, policy, node, *, inputs=None, weights=None, result=(4, 6), words=
 
 
 PLANTED = {
-    # Products and sums beyond 65504.
+    # GEMMs and sums beyond 65504.
     "product": case("a = MatMul(x, w) y = MatMul(a, w)", "amp-f16", "a", inputs={"x": randn(4, 6, scale=2.7e4)}),
     "sum": case("a = MatMul(x, w) b = Add(a, a) y = MatMul(b, w)", "amp-f16", "b", inputs={"x": randn(4, 6, scale=1.2e4)}),
     "square": case("a = MatMul(x, w) b = Mul(a, a) y = MatMul(b, w)", "amp-f16", "b", inputs={"x": randn(4, 6, scale=300)}),
     "convolution": case("a = Conv<kernel_shape = [3, 3]>(x, k) b = Conv<kernel_shape = [1, 1]>(a, l) y = Flatten(b)", "amp-f16", "a",
                         inputs={"x": randn(2, 2, 4, 4, scale=2e4)}, weights={"k": randn(3, 2, 3, 3), "l": randn(1, 3, 1, 1)}, result=(2, 4)),
-    # An exponential in FP32, as the policy has it, and the cast for the product behind it.
+    # An exponential in FP32, as the policy has it, and the cast for the GEMM behind it.
     "exponential": case("a = MatMul(x, w) b = Exp(a) y = MatMul(b, w)", "amp-f16", "b", inputs={"x": randn(4, 6, scale=4)}),
     # The same in a policy without the rule, and sums of exponentials and squares.
     "exponential narrow": case("a = MatMul(x, w) b = Exp(a) c = Log(b) y = MatMul(c, w)", "all-narrow", "b", inputs={"x": randn(4, 6, scale=5)}),
@@ -60,7 +60,7 @@ PLANTED = {
     "division by zero": case("a = Sub(x, x) b = Div(x, a) y = MatMul(b, w)", "fp32", "b", fixed_by=None, says="no cast is to blame"),
     "reciprocal": case("a = Sub(x, x) b = Reciprocal(a) y = MatMul(b, w)", "amp-bf16", "b", fixed_by=None, says="no cast is to blame"),
     "difference": case("a = Mul(x, huge) b = Mul(a, huge) y = MatMul(b, w)", "fp32", "b", fixed_by=None, says="no cast is to blame"),
-    # A mask's infinities are meant: the product behind the softmax is to blame, not the mask.
+    # A mask's infinities are meant: the GEMM behind the softmax is to blame, not the mask.
     "behind a mask": case("a = MatMul(x, w) h = Where(mask, a, minus) s = Softmax<axis = -1>(h) t = MatMul(s, big) b = Add(t, t) "
                           "y = MatMul(b, w)", "amp-f16", "b", weights={"big": np.full((6, 6), 4e4, np.float32)}, words=["--loss-scale=1"]),
 }

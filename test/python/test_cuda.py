@@ -29,7 +29,7 @@ data = np.load(folder + "/data.npz")
 losses = {}
 class Counts(ctypes.Structure):
     _fields_ = [(n, ctypes.c_int64) for n in (
-        "synchronizations allocations frees live peak launches products convolutions to_device to_host on_device fills "
+        "synchronizations allocations frees live peak launches gemms convolutions to_device to_host on_device fills "
         "enqueued graphs captures violations").split()]
 standin = library()
 def counts():
@@ -189,9 +189,9 @@ def test_attention_with_dropout(tmp_path, policy):
     assert result["violations"] == "" and result["live"] == 0 and result["resumed"]
     assert all(result["parameters"].values())
     assert (result["waits"], result["graphs"]) == (0, 4)
-    # E4M3 and E5M2 are 28 and 29, BF16 14: operands scaled by numbers on the device, the product rounded as it is stored.
+    # E4M3 and E5M2 are 28 and 29, BF16 14: operands scaled by numbers on the device, the GEMM rounded as it is stored.
     if policy == "fp8-hybrid":
-        assert re.search("product .* types 2[89] 2[89] 14 .* scaled", (tmp_path / "calls").read_text())
+        assert re.search("gemm .* types 2[89] 2[89] 14 .* scaled", (tmp_path / "calls").read_text())
 
 
 @pytest.mark.parametrize("policy", EIGHT_BITS)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What calls of products make on the way: GELU, its gradient and bias gradients, by cuBLASLt or apart from it."""
+"""What calls of GEMMs make on the way: GELU, its gradient and bias gradients, by cuBLASLt or apart from it."""
 import re
 
 import numpy as np
@@ -12,7 +12,7 @@ CHAINED = {32 + 128 + 4, 192, 256, 512}  # GELU that keeps its operand, behind a
 
 
 def feedforward(path):
-    """Two products in a row, whose bias gradient no kernel makes on the way, then tanh-GELU. Far more rows than columns."""
+    """Two GEMMs in a row, whose bias gradient no kernel makes on the way, then tanh-GELU. Far more rows than columns."""
     nodes = [helper.make_node("Gemm", ["x", "w0", "b0"], ["h"], name="first"), helper.make_node("Gemm", ["h", "w1", "b1"], ["u"], name="up", transB=1),
              helper.make_node("Gelu", ["u"], ["g"], name="gelu", approximate="tanh"),
              helper.make_node("Gemm", ["g", "w2", "b2"], ["logits"], name="down")]
@@ -23,9 +23,9 @@ def feedforward(path):
 
 
 def epilogues(tmp_path, share=1.0):
-    """The numbers of the epilogues that products were called with, in the last share of all calls."""
+    """The numbers of the epilogues that GEMMs were called with, in the last share of all calls."""
     calls = (tmp_path / "calls").read_text().splitlines()
-    found = (re.match(r"product .* epilogue (\d+)", call) for call in calls[int(len(calls) * (1 - share)):])
+    found = (re.match(r"gemm .* epilogue (\d+)", call) for call in calls[int(len(calls) * (1 - share)):])
     return {int(match[1]) for match in found if match}
 
 

@@ -62,7 +62,7 @@ def build(model, folder, *flags):
 def test_only_products_operands_are_kept(model, tmp_path):
     step = build(model, tmp_path)[0]["functions"]["step"]
     value = BATCH * WIDTH * 4
-    # Of each layer its product's result and its activation (the last one's also feeds the loss); no error function.
+    # Of each layer its GEMM's result and its activation (the last one's also feeds the loss); no error function.
     assert step["saved"] <= (2 * LAYERS + 1) * value + 4096
     assert step["lower_bound"] <= step["arena"] <= 1.1 * step["lower_bound"]
     assert step["saved"] >= sum(v["bytes"] for v in step["saved_values"]) - 1

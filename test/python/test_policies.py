@@ -66,7 +66,7 @@ def types_of(report, node, op, function="step"):
 
 
 def test_lists_of_autocast(models):
-    """What the lists are known for: softmax and layer norm are FP32 on CUDA and follow on the CPU; products are narrow in both."""
+    """What the lists are known for: softmax and layer norm are FP32 on CUDA and follow on the CPU; GEMMs are narrow in both."""
     cuda, cpu = decide(models["bert"], "autocast-cuda-f16"), decide(models["bert"], "autocast-cpu-bf16")
     assert types_of(cuda, "weights", "mpt.softmax") == ["f32"] and types_of(cpu, "weights", "mpt.softmax") == ["bf16"]
     assert types_of(cuda, "m", "mpt.layer_norm")[0] == "f32" and types_of(cpu, "m", "mpt.layer_norm")[0] == "bf16"
@@ -95,7 +95,7 @@ def test_rules_override_the_policy(models, rule):
     plain = decide(models["bert"], "amp-f16")
     report = decide(models["bert"], "amp-f16", "--rule=" + rule)
     got = types_of(report, node, op)[0]
-    # The result of a product may be rounded by the product: its operands are what a rule on them is about.
+    # The result of a GEMM may be rounded by the GEMM: its operands are what a rule on them is about.
     reasons = [value["rule"] for value in report["values"] if value["node"] == node and value["op"] == op and value["function"] == "step"]
     if expected == "f16" or op != "mpt.matmul":
         assert types_of(plain, node, op)[0] == "f16" and got == expected, reasons

@@ -63,7 +63,7 @@ def test_nodes_names_and_interface_are_kept(tmp_path):
     assert result.graph.input == source.graph.input and result.graph.output == source.graph.output
     assert [n.name for n in result.graph.node if n.op_type != "Cast"] == ["first", "relu", "second", "softmax"]
     assert next(n for n in result.graph.node if n.name == "first").doc_string == "kept"
-    assert len(nodes_of(path, "Cast")) == 2  # x before the first product, s before the softmax
+    assert len(nodes_of(path, "Cast")) == 2  # x before the first GEMM, s before the softmax
     assert {i.name: i.data_type for i in result.graph.initializer} == {"w": HALF}
     x = np.random.default_rng(1).standard_normal((3, 8)).astype(np.float32)
     got, want = (onnx.reference.ReferenceEvaluator(m).run(None, {"x": x})[0] for m in (result, source))

@@ -17,7 +17,7 @@ import adam
 
 HALF = TensorProto.FLOAT16
 PARAMETERS = {"table": (10, 8), "w1": (24, 16), "bias": (16,), "w2": (16, 5), "filter": (2, 1, 3, 3)}
-# What exporters make of a backward pass: products with transposed operands, masks, scatter-adds, a convolution's filter
+# What exporters make of a backward pass: GEMMs with transposed operands, masks, scatter-adds, a convolution's filter
 # gradient as a convolution and its input gradient as a transposed one.
 JOINT = """
     e = Gather(table, tokens)
@@ -154,7 +154,7 @@ def test_joint_graphs_are_valid_and_close(tmp_path, update, policy):
         if node.op_type in ("LogSoftmax", "Exp", "ReduceMean", "ReduceSum", "ScatterND", "Sqrt", "Div", "Sub"):
             assert kinds[node.output[0]] == TensorProto.FLOAT, node.name
     if policy == "amp-bf16":
-        return  # numpy has no bf16 for the evaluator's products
+        return  # numpy has no bf16 for the evaluator's GEMMs
     exact, got = results(str(tmp_path / "out.in.onnx")), results(path)
     for name, want in exact.items():
         assert got[name].dtype == np.float32

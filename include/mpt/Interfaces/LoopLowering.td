@@ -18,7 +18,7 @@ def LoopLowering : OpInterface<"LoopLowering"> {
       (ins "::mpt::ElementEmitter &":$emitter, "unsigned":$index, "::llvm::ArrayRef<::mpt::IndexExpr>":$at)>,
     InterfaceMethod<"Operand `index` is read at the result's own index alone.", "bool", "readsOwnIndex",
       (ins "unsigned":$index), [{}], [{ return $_op->template hasTrait<::mlir::OpTrait::Elementwise>(); }]>,
-    InterfaceMethod<"A few instructions an element: better made again for each reader than kept in memory.", "bool",
+    InterfaceMethod<"A few instructions an element: better rematerialized for each reader than kept in memory.", "bool",
       "isCheap", (ins), [{}], [{ return $_op.getNumericClass() == ::mpt::NumericClass::Movement; }]>,
     InterfaceMethod<"Has a kernel of its own, which nothing joins.", "bool", "standsAlone", (ins), [{}], [{ return false; }]>
   ];

@@ -10,8 +10,8 @@ namespace mpt {
 /// Why no library's fused convolution leaves sums of `summed` beside making it of `other` and a filter of element type
 /// `filter`; empty where one does. `summed` has to be of 16 bits, and large enough for another pass over it to cost
 /// something.
-llvm::StringRef whyNoChannelSums(mlir::RankedTensorType summed, mlir::RankedTensorType other, mlir::Type filter,
-                                 int64_t groups);
+std::string whyNoChannelSums(mlir::RankedTensorType summed, mlir::RankedTensorType other, mlir::Type filter,
+                             int64_t groups);
 
 /// `value` before conversions between floats; with `widening`, before exact ones alone.
 mlir::Value throughCasts(mlir::Value value, bool widening);

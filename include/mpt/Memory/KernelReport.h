@@ -9,8 +9,8 @@
 
 namespace mpt::memory {
 
-/// For every function: `kernels`, launches of generated kernels; `products`, `convolutions`, `copies`, `fills`: calls
-/// of the runtime; `library_bytes`, what products and convolutions read and write; `bytes`, what everything else does,
+/// For every function: `kernels`, launches of generated kernels; `gemms`, `convolutions`, `copies`, `fills`: calls
+/// of the runtime; `library_bytes`, what GEMMs and convolutions read and write; `bytes`, what everything else does,
 /// a buffer counted once a launch that uses it, and a long row as often as it is read again; `guarded_bytes`, what is
 /// read besides where a convolution's call leaves no sums that do (`mpt.guarded`); `minimum_bytes` and
 /// `sums_minimum_bytes`, lower bounds of that (Traffic.h; 0 where they were not asked for); `host_synchronizations`,

@@ -11,10 +11,10 @@ namespace mpt::memory {
 
 /// Bytes by purpose. `state`: one entry a role. For each function: `inputs` and `outputs`; `arena`, the planned
 /// scratch; `peak`, all state, the arena and the outputs; `lower_bound`, the largest sum of scratch alive at once,
-/// below which no arena gets; `saved`, scratch alive where the first product that the loss does not need begins, and
+/// below which no arena gets; `saved`, scratch alive where the first GEMM that the loss does not need begins, and
 /// `saved_values`, each of these buffers with its node, type and the node that reads it last; `gradients`, the most
 /// that parameters' gradients take while they wait for their updates; `workspace`, the largest scratch of one
-/// convolution; `at_peak`, what is alive where `lower_bound` is reached; `kernels`, `launches`, `products`, `copies`:
+/// convolution; `at_peak`, what is alive where `lower_bound` is reached; `kernels`, `launches`, `gemms`, `copies`:
 /// counts.
 llvm::json::Object report(mlir::ModuleOp module);
 /// The `peak` of @step, or the largest where there is no @step.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Types of the matrix-product family.
+// Types of the MatMul family.
 #include "TypeInference.h"
 
 #include "mpt/Dialect/MPT/GraphBuilder.h"

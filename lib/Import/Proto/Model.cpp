@@ -355,8 +355,8 @@ static void liftWeights(ModelProto &model) {
     if (const TensorProto *tensor = floats(node); tensor && tensor->dims_size() >= 2)
       matrices.insert(node.output(0));
   bool weights = !matrices.empty() && llvm::any_of(graph.node(), [&](const NodeProto &node) {
-    bool product = llvm::is_contained({"Conv", "ConvTranspose", "MatMul", "Gemm"}, node.op_type());
-    return product && node.input_size() > 1 && matrices.contains(node.input(1));
+    bool contracts = llvm::is_contained({"Conv", "ConvTranspose", "MatMul", "Gemm"}, node.op_type());
+    return contracts && node.input_size() > 1 && matrices.contains(node.input(1));
   });
   if (!weights)
     return;

@@ -68,7 +68,7 @@ CastCost CastPlacement::costOf(const Labelling &narrow, int64_t launchBytes) con
       continue;
     total.withLaunches += entry.cost.bytes + launchBytes;
     auto late = llvm::count_if(ArrayRef(entry.users).take_back(entry.usersInBackward), differs);
-    bool twice = isNarrow && late > 0 && late < all; // recomputed for the backward pass
+    bool twice = isNarrow && late > 0 && late < all; // rematerialized for the backward pass
     if (entry.cost.inEachStep)
       total.inEachStep += (twice ? 2 : 1) * entry.cost.bytes;
   }

@@ -64,7 +64,7 @@ class CastPlacement {
 public:
   Label addFree(const FreeLabel &label);
   void produce(mlir::Value value, Label producer, const ValueCost &cost);
-  /// `inBackward`: the user stands in the backward pass, for which a widening cast is recomputed.
+  /// `inBackward`: the user stands in the backward pass, for which a widening cast is rematerialized.
   void use(mlir::Value value, Label user, bool inBackward = false);
 
   /// The cheapest labels; among those of one cost, the ones with the fewest narrow labels.

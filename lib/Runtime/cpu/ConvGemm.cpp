@@ -12,7 +12,7 @@ using namespace mpt::rt;
 
 namespace {
 
-mpt_gemm_desc product(int64_t m, int64_t n, int64_t k) {
+mpt_gemm_desc gemmOf(int64_t m, int64_t n, int64_t k) {
   mpt_gemm_desc g{};
   g.m = m, g.n = n, g.k = k;
   g.batch0 = g.batch1 = 1;
@@ -26,14 +26,14 @@ int32_t runPointwise(mpt_exec *exec, int64_t site, const mpt_conv_desc &d, const
   int64_t rows = d.n * d.out[0] * d.out[1] * d.out[2];
   mpt_gemm_desc g;
   if (d.kind == MPT_CONV_BACKWARD_WEIGHTS) {
-    g = product(d.oc, d.ic, rows);
+    g = gemmOf(d.oc, d.ic, rows);
     g.a_type = d.y_type, g.a_row = 1, g.a_col = d.oc;
     g.b_type = d.x_type, g.b_row = d.ic, g.b_col = 1;
     g.d_type = d.w_type;
     return mpt_rt_gemm(exec, site, &g, y, x, nullptr, w);
   }
   bool forward = d.kind == MPT_CONV_FORWARD;
-  g = forward ? product(rows, d.oc, d.ic) : product(rows, d.ic, d.oc);
+  g = forward ? gemmOf(rows, d.oc, d.ic) : gemmOf(rows, d.ic, d.oc);
   g.a_type = forward ? d.x_type : d.y_type, g.a_row = g.k, g.a_col = 1;
   g.b_type = d.w_type, g.b_row = forward ? 1 : d.ic, g.b_col = forward ? d.ic : 1;
   g.d_type = forward ? d.y_type : d.x_type;
@@ -74,7 +74,7 @@ int32_t runWeights(mpt_exec *exec, const mpt_conv_desc &d, void *x, void *w, voi
   auto *sums = static_cast<float *>(scratch.get(bytes));
   if (!sums)
     return fail(MPT_OUT_OF_MEMORY, "convolution: no memory for %lld bytes of scratch", static_cast<long long>(bytes));
-  mpt_gemm_desc g = product(d.oc, taps * d.ic, d.n * d.out[0] * d.out[1] * d.out[2]);
+  mpt_gemm_desc g = gemmOf(d.oc, taps * d.ic, d.n * d.out[0] * d.out[1] * d.out[2]);
   g.a_type = d.y_type, g.a_row = 1, g.a_col = d.oc;
   g.b_type = d.x_type, g.b_row = g.n, g.b_col = 1;
   g.d_type = MPT_FLOAT32;
@@ -92,7 +92,7 @@ int32_t runWeights(mpt_exec *exec, const mpt_conv_desc &d, void *x, void *w, voi
 bool mpt::rt::convByGemm(mpt_exec *exec, int64_t site, const mpt_conv_desc &d, const void *bias, void *x, void *w,
                          void *y, int32_t &status) {
   bool sameType = d.x_type == d.w_type && d.x_type == d.y_type;
-  if (!mpt_conv_is_product(&d) || (sameType && d.x_type == MPT_BFLOAT16 && oneDnnNative(MPT_BFLOAT16)))
+  if (!mpt_conv_is_gemm(&d) || (sameType && d.x_type == MPT_BFLOAT16 && oneDnnNative(MPT_BFLOAT16)))
     return false;
   if (mpt_conv_is_pointwise(&d))
     status = runPointwise(exec, site, d, bias, x, w, y);

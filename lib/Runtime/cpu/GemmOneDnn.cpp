@@ -16,7 +16,7 @@ struct MatmulSite : SiteCache {
   mpt_gemm_desc desc;
   int threads;
   bool usable = false; // oneDNN has a fast kernel for it
-  dnnl::matmul product;
+  dnnl::matmul primitive;
   memory::desc a, b, d, bias, scratchpad;
 };
 
@@ -76,7 +76,7 @@ void build(MatmulSite &site) {
   if (!site.usable)
     return;
   site.scratchpad = pd.scratchpad_desc();
-  site.product = dnnl::matmul(pd);
+  site.primitive = dnnl::matmul(pd);
 }
 
 } // namespace
@@ -114,7 +114,7 @@ bool gemmOneDnn(mpt_exec *exec, int64_t number, const mpt_gemm_desc &desc, const
                                          {DNNL_ARG_SCRATCHPAD, memory(site->scratchpad, engine, pad)}};
     if (desc.flags & MPT_GEMM_BIAS)
       args.emplace(DNNL_ARG_BIAS, memory(site->bias, engine, const_cast<void *>(bias)));
-    site->product.execute(stream, args);
+    site->primitive.execute(stream, args);
     stream.wait();
     return true;
   } catch (const std::exception &) {

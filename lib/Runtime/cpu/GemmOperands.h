@@ -31,7 +31,7 @@ struct Operand {
   LastFn lastTile[2]; // of this output type, by rowsA
   // For results of few columns.
   void (*thinColumns)(const void *, int64_t, int64_t, int64_t, int64_t, float *);
-  void (*thinProduct)(const void *, int64_t, int64_t, const float *, int64_t, int64_t, int64_t, float *);
+  void (*thinGemm)(const void *, int64_t, int64_t, const float *, int64_t, int64_t, int64_t, float *);
   void (*widen)(const void *in, int64_t n, float *out);
   void (*narrow)(const float *in, int64_t n, void *out);
 };
@@ -53,7 +53,7 @@ template <typename T> constexpr Operand operandOf() {
           finishTile<T>,
           {lastTile<false, T>, lastTile<true, T>},
           thinColumns<T>,
-          thinProduct<T>,
+          thinGemm<T>,
           widenFrom<T>,
           narrowTo<T>};
 }
@@ -86,8 +86,8 @@ void runThin(const GemmTask &task, float *columns, float *sums, const Epilogue &
   int64_t depth = (g.k + W - 1) / W * W;
   for (int64_t i = task.m0; i < task.m1; i += rowsMax) {
     int64_t rows = task.m1 - i < rowsMax ? task.m1 - i : rowsMax;
-    opA.thinProduct(static_cast<const char *>(task.a) + i * g.a_row * opA.size, g.a_row, rows, columns, depth, g.k, g.n,
-                    sums);
+    opA.thinGemm(static_cast<const char *>(task.a) + i * g.a_row * opA.size, g.a_row, rows, columns, depth, g.k, g.n,
+                 sums);
     opD.finish(sums, NR, static_cast<char *>(task.d) + i * g.d_row * opD.size, g.d_row, rows, g.n, e, 0);
   }
 }

@@ -65,8 +65,8 @@ void thinRows(const T *a, int64_t row, int64_t rows, const float *b, int64_t dep
 
 /// c (rows x n, pitch NR) = a * b.
 template <typename T>
-void thinProduct(const void *from, int64_t row, int64_t rows, const float *b, int64_t depth, int64_t k, int64_t n,
-                 float *c) {
+void thinGemm(const void *from, int64_t row, int64_t rows, const float *b, int64_t depth, int64_t k, int64_t n,
+              float *c) {
   auto *a = static_cast<const T *>(from);
   for (int64_t j = 0; j < n;) {
     // Groups of columns as even as possible.

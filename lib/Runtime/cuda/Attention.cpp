@@ -32,7 +32,7 @@ struct AttentionSite : SiteCache {
   bool planned = false;
   int64_t batches = 0, heads = 0; // of a chunk: all heads of several batches, or some heads of one
   std::unique_ptr<Memory> geometry;
-  std::unique_ptr<SiteCache> products[5];
+  std::unique_ptr<SiteCache> gemms[5];
 };
 
 mpt_status validate(const mpt_attention_desc &d) {
@@ -124,13 +124,13 @@ mpt_status AttentionByGemms::multiply(int slot, int64_t m, int64_t n, int64_t k,
   g.b_batch0 = b.batch, g.b_batch1 = b.head, g.b_row = b.row, g.b_col = b.col;
   g.d_batch0 = result.batch, g.d_batch1 = result.head, g.d_row = result.row, g.d_col = result.col;
   g.alpha = alpha;
-  return gemm(exec, site.products[slot], g, a.data, b.data, nullptr, result.data);
+  return gemm(exec, site.gemms[slot], g, a.data, b.data, nullptr, result.data);
 }
 
 mpt_status AttentionByGemms::prepare() {
   if (d.kv_heads != d.heads)
     return fail(MPT_UNSUPPORTED,
-                "attention: no cuDNN on this machine that takes it, and products want keys for each head");
+                "attention: no cuDNN on this machine that takes it, and GEMMs want keys for each head");
   int64_t heads = std::max<int64_t>(1, device.options.scoreBytes / bytesOfHead());
   site.heads = divisor(d.heads, heads);
   site.batches = site.heads == d.heads ? divisor(d.batch, heads / d.heads) : 1;
@@ -234,7 +234,7 @@ mpt_status attend(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot, const 
     site->plan = pointers.size() > 6 ? planAttentionGradient(device, *library, d, pointers)
                                      : planAttention(device, *library, d, pointers);
   }
-  static_cast<Context *>(exec->runtime)->way = site->plan ? "cuDNN" : "products";
+  static_cast<Context *>(exec->runtime)->way = site->plan ? "cuDNN" : "GEMMs";
   return site->plan ? site->plan->run(device, pointers) : AttentionByGemms(exec, *site, pointers).run();
 }
 

@@ -49,7 +49,7 @@ public:
     pointwise(dnn::Logarithm, sum, nullptr, logarithm);
     pointwise(dnn::Add, largest, logarithm, perRow(Stats));
     dnn::Descriptor p = pointwise(dnn::Divide, exponential, sum, inside(square(), type));
-    operations.push_back(b.product(p, v, operand(O, d.heads, d.queries, d.value_depth, d.o_strides)));
+    operations.push_back(b.gemm(p, v, operand(O, d.heads, d.queries, d.value_depth, d.o_strides)));
     return b.graph(handle, operations);
   }
 
@@ -72,7 +72,7 @@ public:
     byKeys(p, dO, d.value_depth, GradientV, d.dv_strides);
 
     dnn::Descriptor dP = inside(square());
-    operations.push_back(b.product(dO, vT, dP));
+    operations.push_back(b.gemm(dO, vT, dP));
     dnn::Descriptor centred = pointwise(dnn::Subtract, dP, rowSums, inside(square()));
     dnn::Descriptor dS = pointwise(dnn::Multiply, centred, p, inside(square()));
     dnn::Descriptor scaled = pointwise(dnn::Multiply, dS, scale, inside(square()));
@@ -80,7 +80,7 @@ public:
 
     dnn::Descriptor k = tensor(Inside + count++, d.kv_heads, d.keys, d.depth, d.k_strides, GraphMaker::Place::Inside);
     operations.push_back(b.reshape(kT, k));
-    operations.push_back(b.product(scaled, k, operand(GradientQ, d.heads, d.queries, d.depth, d.dq_strides)));
+    operations.push_back(b.gemm(scaled, k, operand(GradientQ, d.heads, d.queries, d.depth, d.dq_strides)));
     return b.graph(handle, operations);
   }
 
@@ -120,7 +120,7 @@ private:
   /// scale q k^T + bias.
   dnn::Descriptor scores(dnn::Descriptor q, dnn::Descriptor kT) {
     dnn::Descriptor raw = inside(square());
-    operations.push_back(b.product(q, kT, raw));
+    operations.push_back(b.gemm(q, kT, raw));
     scale = number(Scale);
     dnn::Descriptor score = pointwise(dnn::Multiply, raw, scale, inside(square()));
     if (!d.bias_type)
@@ -152,11 +152,11 @@ private:
     operations.push_back(b.reshape(x, turned));
     dnn::Descriptor result = operand(target, d.kv_heads, d.keys, depth, strides);
     if (d.heads == d.kv_heads) {
-      operations.push_back(b.product(turned, y, result));
+      operations.push_back(b.gemm(turned, y, result));
       return;
     }
     dnn::Descriptor every = inside({d.batch, d.heads, d.keys, depth}, type);
-    operations.push_back(b.product(turned, y, every));
+    operations.push_back(b.gemm(turned, y, every));
     operations.push_back(b.reduction(dnn::ReduceAdd, every, result));
   }
 

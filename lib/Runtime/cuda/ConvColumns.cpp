@@ -25,7 +25,7 @@ struct ColumnsSite : SiteCache {
   mpt_conv_desc desc;
   int64_t images = 0;               // of a chunk
   std::unique_ptr<Memory> geometry; // of whole chunks, of the last one, of the weights
-  std::unique_ptr<SiteCache> products[2];
+  std::unique_ptr<SiteCache> gemms[2];
 };
 
 constexpr int64_t columnBytes = 128 << 20; // of a chunk's columns
@@ -36,7 +36,7 @@ mpt_status launch(CudaDevice &device, const char *kernel, int64_t dtype, std::in
 }
 
 /// The GEMM of a chunk of `rows` positions.
-mpt_gemm_desc productOf(const mpt_conv_desc &d, int64_t rows) {
+mpt_gemm_desc gemmOf(const mpt_conv_desc &d, int64_t rows) {
   int64_t taps = product(d.kernel), depth = taps * (d.ic / d.groups), oc = d.oc / d.groups, pitch = d.groups * depth;
   mpt_gemm_desc g{};
   g.batch0 = 1;
@@ -121,14 +121,14 @@ mpt_status mpt::rt::convByColumns(const mpt_exec *exec, std::unique_ptr<SiteCach
     uint8_t *geometry = site->geometry->start + (last ? sizeof(Geometry) : 0);
     uint8_t *xs = static_cast<uint8_t *>(x) + first * product(d.in) * d.ic * sizeX;
     uint8_t *ys = static_cast<uint8_t *>(y) + first * product(d.out) * d.oc * sizeY;
-    mpt_gemm_desc g = productOf(d, rows);
+    mpt_gemm_desc g = gemmOf(d, rows);
     if (!backwardData)
       if (mpt_status status = launch(device, "im2col", d.x_type, {xs, columns, geometry}))
         return status;
     if (backwardWeights && first)
       g.flags |= MPT_GEMM_ACCUMULATE;
     // The first GEMM of a sum and those that add to it differ.
-    std::unique_ptr<SiteCache> once, *kept = last ? &once : &site->products[first && backwardWeights];
+    std::unique_ptr<SiteCache> once, *kept = last ? &once : &site->gemms[first && backwardWeights];
     const void *a = d.kind == MPT_CONV_FORWARD ? columns : ys;
     const void *b = backwardWeights ? columns : static_cast<const uint8_t *>(w);
     void *result = d.kind == MPT_CONV_FORWARD ? ys : backwardData ? columns : sums;

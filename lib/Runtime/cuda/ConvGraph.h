@@ -80,7 +80,7 @@ public:
   /// engines' notes say nothing about.
   dnn::Descriptor reduction(dnn::Reduction function, dnn::Descriptor x, dnn::Descriptor y, bool ordered = false);
   /// c = a b by matrices of the last two dimensions, with FP32 sums; where b has fewer heads, several of a's share one.
-  dnn::Descriptor product(dnn::Descriptor a, dnn::Descriptor b, dnn::Descriptor c);
+  dnn::Descriptor gemm(dnn::Descriptor a, dnn::Descriptor b, dnn::Descriptor c);
   /// Another view of x's elements.
   dnn::Descriptor reshape(dnn::Descriptor x, dnn::Descriptor y);
   /// `handle` is null for graphs that are looked at without a device.

@@ -116,7 +116,7 @@ mpt_status epilogueOf(const mpt_gemm_desc &g, int &epilogue) {
   if (g.flags & MPT_GEMM_SUM_B)
     epilogue |= lt::SumA;
   if (g.flags & MPT_GEMM_GELU_ERF)
-    return fail(MPT_UNSUPPORTED, "product: cuBLASLt has no GELU by erf");
+    return fail(MPT_UNSUPPORTED, "gemm: cuBLASLt has no GELU by erf");
   if (!epilogue)
     epilogue = lt::Default;
   return MPT_OK;
@@ -196,7 +196,7 @@ mpt_status build(GemmSite &site) {
         status = api.MatrixLayoutSetAttribute(*layouts[i], lt::StridedBatchOffset, &strided[i], sizeof strided[i]);
     }
   }
-  return ltCheck(status, "describing a product");
+  return ltCheck(status, "describing a GEMM");
 }
 
 /// alpha or beta in the type that scales GEMMs of these types.
@@ -233,7 +233,7 @@ mpt_status multiply(CudaDevice &device, BlasLibrary &blas, GemmSite &site, const
     *raw = status;
     return MPT_OK;
   }
-  return ltCheck(status, "product");
+  return ltCheck(status, "gemm");
 }
 
 std::string keyOf(const GemmSite &site) {
@@ -296,11 +296,11 @@ mpt_status choose(const mpt_exec *exec, BlasLibrary &blas, GemmSite &site, const
   if (site.isApart)
     return MPT_OK;
   if (status == lt::NotSupported || (!status && !count))
-    return fail(MPT_UNSUPPORTED, "product: cuBLASLt has no algorithm for %s x %s -> %s, %lld x %lld x %lld",
+    return fail(MPT_UNSUPPORTED, "gemm: cuBLASLt has no algorithm for %s x %s -> %s, %lld x %lld x %lld",
                 nameOf(g.a_type), nameOf(g.b_type), nameOf(g.d_type), static_cast<long long>(g.m),
                 static_cast<long long>(g.n), static_cast<long long>(g.k));
   if (status)
-    return ltCheck(status, "choosing an algorithm for a product");
+    return ltCheck(status, "choosing an algorithm for a GEMM");
   site.chosen = found[0];
   if (!device.options.search)
     return MPT_OK;
@@ -336,7 +336,7 @@ mpt_status checkChain(const mpt_gemm_desc &g, const Chain &chain) {
   if (wantsAux == !chain.aux || wantsSums == !chain.sums || (summed & (summed - 1)) ||
       (wantsSums && (g.flags & MPT_GEMM_BIAS)) || ((summed & MPT_GEMM_SUM_D) && !(g.flags & gradients)) ||
       ((wantsAux || wantsSums) && g.batch0 * g.batch1 > 1))
-    return fail(MPT_INVALID_ARGUMENT, "product: flags %lld do not go with what is exchanged, or with a batch",
+    return fail(MPT_INVALID_ARGUMENT, "gemm: flags %lld do not go with what is exchanged, or with a batch",
                 static_cast<long long>(g.flags));
   return MPT_OK;
 }
@@ -348,16 +348,16 @@ mpt_status mpt::rt::gemm(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot,
   CudaDevice &device = deviceOf(exec);
   for (int64_t type : {g.a_type, g.b_type, g.d_type})
     if (dataType(type) < 0)
-      return fail(MPT_UNSUPPORTED, "product: no kernel for %s", nameOf(type));
+      return fail(MPT_UNSUPPORTED, "gemm: no kernel for %s", nameOf(type));
   if ((scales.a || scales.b) && (sizeOf(g.a_type) != 1 || sizeOf(g.b_type) != 1))
-    return fail(MPT_INVALID_ARGUMENT, "product: expected 8-bit operands for scales, got %s and %s", nameOf(g.a_type),
+    return fail(MPT_INVALID_ARGUMENT, "gemm: expected 8-bit operands for scales, got %s and %s", nameOf(g.a_type),
                 nameOf(g.b_type));
   if (mpt_status status = checkChain(g, chain))
     return status;
   if (g.m <= 0 || g.n <= 0 || g.batch0 <= 0 || g.batch1 <= 0)
     return MPT_OK;
   if (g.k <= 0)
-    return fail(MPT_UNSUPPORTED, "product: expected a sum over at least one term");
+    return fail(MPT_UNSUPPORTED, "gemm: expected a sum over at least one term");
   BlasLibrary *blas = device.blas();
   if (!blas)
     return MPT_UNSUPPORTED;

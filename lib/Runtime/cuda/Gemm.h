@@ -42,7 +42,7 @@ private:
   mpt_status sum(const mpt_exec *exec, const void *a, const void *b, const void *d, void *sums);
   mpt_gemm_desc desc;
   std::unique_ptr<Memory> ones; ///< as many as are summed, in the type of what is
-  std::unique_ptr<SiteCache> product, total;
+  std::unique_ptr<SiteCache> matmul, total;
 };
 
 } // namespace mpt::rt

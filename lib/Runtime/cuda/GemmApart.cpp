@@ -51,9 +51,9 @@ mpt_status ApartGemm::make(CudaDevice &device, const mpt_gemm_desc &g, std::uniq
   if (g.flags & sumFlags) {
     mpt_gemm_desc s = sumOf(g);
     if (!suffixOf(s.b_type))
-      return fail(MPT_UNSUPPORTED, "product: expected a matrix of FP32, FP16 or BF16 to sum, got %s", nameOf(s.b_type));
+      return fail(MPT_UNSUPPORTED, "gemm: expected a matrix of FP32, FP16 or BF16 to sum, got %s", nameOf(s.b_type));
     std::vector<uint8_t> ones = onesOf(s.a_type, s.k);
-    if (mpt_status status = device.place("product", ones.data(), ones.size(), made->ones))
+    if (mpt_status status = device.place("gemm", ones.data(), ones.size(), made->ones))
       return status;
   }
   out = std::move(made);
@@ -67,8 +67,8 @@ mpt_status ApartGemm::run(const mpt_exec *exec, const void *a, const void *b, co
   if (!(plain.flags & MPT_GEMM_BIAS))
     plain.bias_type = 0;
   bool before = (desc.flags & MPT_GEMM_KEEP) && (desc.flags & MPT_GEMM_GELU_TANH);
-  if (mpt_status status = gemm(exec, product, plain, a, b, plain.flags & MPT_GEMM_BIAS ? bias : nullptr,
-                               before ? chain.aux : d, scales))
+  if (mpt_status status =
+          gemm(exec, matmul, plain, a, b, plain.flags & MPT_GEMM_BIAS ? bias : nullptr, before ? chain.aux : d, scales))
     return status;
   if (desc.flags & ~sumFlags & chainedFlags)
     if (mpt_status status = activate(deviceOf(exec), d, chain))
@@ -85,8 +85,7 @@ mpt_status ApartGemm::activate(CudaDevice &device, void *d, const Chain &chain) 
   int64_t number = device.kernelNumber(name.c_str());
   if (!suffix || desc.d_row != desc.n || !(desc.flags & (MPT_GEMM_GELU_TANH | MPT_GEMM_GELU_TANH_GRADIENT)) ||
       number < 0)
-    return fail(MPT_UNSUPPORTED, "product: cuBLASLt has no such epilogue, and the model has no kernel %s",
-                name.c_str());
+    return fail(MPT_UNSUPPORTED, "gemm: cuBLASLt has no such epilogue, and the model has no kernel %s", name.c_str());
   void *forward[] = {desc.flags & MPT_GEMM_KEEP ? chain.aux : d, d}, *backward[] = {d, chain.aux, d};
   return device.launch(number, gradient ? backward : forward);
 }

@@ -187,14 +187,14 @@ dnn::Descriptor GraphMaker::reduction(dnn::Reduction function, dnn::Descriptor x
   return finish(reduce);
 }
 
-dnn::Descriptor GraphMaker::product(dnn::Descriptor a, dnn::Descriptor b, dnn::Descriptor c) {
+dnn::Descriptor GraphMaker::gemm(dnn::Descriptor a, dnn::Descriptor b, dnn::Descriptor c) {
   const int single = dnn::Float;
-  dnn::Descriptor settings = make(dnn::ProductDescriptor);
-  set(settings, dnn::ProductPrecision, dnn::DataTypeType, single);
+  dnn::Descriptor settings = make(dnn::MatmulDescriptor);
+  set(settings, dnn::MatmulPrecision, dnn::DataTypeType, single);
   finish(settings);
-  dnn::Descriptor product = make(dnn::ProductOperationDescriptor);
-  link(product, {{dnn::ProductA, a}, {dnn::ProductB, b}, {dnn::ProductC, c}, {dnn::ProductDescriptorOf, settings}});
-  return finish(product);
+  dnn::Descriptor matmul = make(dnn::MatmulOperationDescriptor);
+  link(matmul, {{dnn::MatmulA, a}, {dnn::MatmulB, b}, {dnn::MatmulC, c}, {dnn::MatmulDescriptorOf, settings}});
+  return finish(matmul);
 }
 
 dnn::Descriptor GraphMaker::reshape(dnn::Descriptor x, dnn::Descriptor y) {

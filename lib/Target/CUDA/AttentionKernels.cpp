@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels between attention's products where no engine of cuDNN does all of it: masked softmax with its statistics, and
+// Kernels between attention's GEMMs where no engine of cuDNN does all of it: masked softmax with its statistics, and
 // the gradient of scores. 32 threads share a row of scores; each walks every 32nd key.
 #include "KernelMaker.h"
 

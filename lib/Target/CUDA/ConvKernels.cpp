@@ -3,7 +3,7 @@
 // convolution reads by positions is gathered from where its positions and taps meet; nothing is stored in between.
 #include "ConvKernels.h"
 
-#include "TileProduct.h"
+#include "TileGemm.h"
 
 #include "mpt-c/abi.h"
 #include "mpt/Dialect/MPT/MPTDialect.h"
@@ -100,7 +100,7 @@ private:
   const conv::TileShape shape;
   const int64_t width;
   Value thread, words, first, second, target; // the arguments
-  std::unique_ptr<TileProduct> product;
+  std::unique_ptr<TileGemm> gemm;
   OperandTile left, right;
   // Shared memory: words and the tile's entries, where rows read and write, sums on their way.
   Value copies, rowTable, rowTarget, stage;
@@ -332,7 +332,7 @@ void ConvMaker::eachOperand(
 }
 
 void ConvMaker::storeOperand(const OperandTile &tile, Value line, int64_t pieces, ValueRange &values, Value buffer) {
-  const bool depthFirst = tile.depthFirst && product->keepsDepthFirst();
+  const bool depthFirst = tile.depthFirst && gemm->keepsDepthFirst();
   eachPiece(tile, line, pieces, [&](Value line, Value k) {
     Value value = values.front();
     values = values.drop_front();
@@ -387,11 +387,11 @@ void ConvMaker::storeTile(ValueRange sums) {
   Value y = math.div(thread, math.number(across)), column = math.add(firstColumn, x);
   Value rows = copied(conv::Rows), columns = copied(conv::Columns), targetChannels = copied(conv::TargetChannels);
   Value insideColumn = math.below(column, columns);
-  for (int64_t pass = 0; pass < product->passes(); ++pass) {
-    product->leave(pass, sums, stage);
+  for (int64_t pass = 0; pass < gemm->passes(); ++pass) {
+    gemm->leave(pass, sums, stage);
     gpu::BarrierOp::create(b);
-    for (int64_t s = 0; s < product->stageRows(); s += conv::threads / across) {
-      Value staged = math.add(y, math.number(s)), row = product->rowOf(pass, staged), address, inside;
+    for (int64_t s = 0; s < gemm->stageRows(); s += conv::threads / across) {
+      Value staged = math.add(y, math.number(s)), row = gemm->rowOf(pass, staged), address, inside;
       if (weights) {
         row = math.add(firstRow, row);
         inside = math.both(insideColumn, math.below(row, rows));
@@ -426,7 +426,7 @@ void ConvMaker::storeTile(ValueRange sums) {
 }
 
 func::FuncOp ConvMaker::make() {
-  // Operands of BF16 are moved as FP16, in which products take them.
+  // Operands of BF16 are moved as FP16, in which GEMMs take them.
   Type operand = kernel.operand.isBF16() ? b.getF16Type() : kernel.operand;
   auto memory = [&](Type element) { return MemRefType::get({kMany}, element); };
   SmallVector<Type> types{memory(operand), memory(operand), memory(weights ? b.getF32Type() : kernel.result),
@@ -445,16 +445,16 @@ func::FuncOp ConvMaker::make() {
   words = function.getArgument(3);
   thread = gpu::ThreadIdOp::create(b, gpu::Dimension::x);
   Value block = gpu::BlockIdOp::create(b, gpu::Dimension::x);
-  product = TileProduct::create(b, kernel.operand, shape, thread);
+  gemm = TileGemm::create(b, kernel.operand, shape, thread);
   int64_t bytes = 0;
   auto tileOf = [&](int64_t extent, bool depthFirst) {
-    std::array<int64_t, 2> extents = product->extents(extent, depthFirst);
+    std::array<int64_t, 2> extents = gemm->extents(extent, depthFirst);
     return OperandTile{extent, depthFirst, sharedMemory(b, {2, extents[0], extents[1]}, operand, bytes)};
   };
   left = tileOf(shape.rows, !weights);
   right = tileOf(shape.columns, kernel.kind == MPT_CONV_FORWARD);
   copies = sharedMemory(b, {conv::Fixed + 3 * conv::EntryWords}, b.getI32Type(), bytes);
-  stage = sharedMemory(b, {product->stageRows(), shape.columns + 4}, b.getF32Type(), bytes);
+  stage = sharedMemory(b, {gemm->stageRows(), shape.columns + 4}, b.getF32Type(), bytes);
   if (!weights) {
     rowTable = sharedMemory(b, {shape.rows, 4}, b.getI32Type(), bytes);
     rowTarget = sharedMemory(b, {shape.rows}, b.getI32Type(), bytes);
@@ -479,7 +479,7 @@ func::FuncOp ConvMaker::make() {
   else
     moveChunk(math.number(0), math.number(0));
   gpu::BarrierOp::create(b);
-  auto loop = scf::ForOp::create(b, math.number(0), chunks, math.number(1), product->start());
+  auto loop = scf::ForOp::create(b, math.number(0), chunks, math.number(1), gemm->start());
   {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(loop.getBody());
@@ -489,11 +489,11 @@ func::FuncOp ConvMaker::make() {
     // Vectors arrive while the chunk before is added; single elements would need too many registers for that.
     if (kernel.vectors) {
       SmallVector<Value> values = loadChunk(next);
-      sums = product->add(left, right, buffer, loop.getRegionIterArgs());
+      sums = gemm->add(left, right, buffer, loop.getRegionIterArgs());
       storeChunk(values, other);
     } else {
       moveChunk(next, other);
-      sums = product->add(left, right, buffer, loop.getRegionIterArgs());
+      sums = gemm->add(left, right, buffer, loop.getRegionIterArgs());
     }
     gpu::BarrierOp::create(b);
     scf::YieldOp::create(b, sums);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels of convolutions as products of matrices whose elements are gathered as they are needed.
+// Kernels of convolutions as GEMMs whose elements are gathered as they are needed.
 #ifndef MPT_LIB_TARGET_CUDA_CONVKERNELS_H
 #define MPT_LIB_TARGET_CUDA_CONVKERNELS_H
 

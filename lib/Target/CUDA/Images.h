@@ -16,7 +16,7 @@ llvm::LogicalResult buildImages(mlir::ModuleOp module, target::Program &program,
 /// those that look for infinities and NaN.
 void addSupportKernels(mlir::ModuleOp module, bool checks);
 
-/// Adds kernels for what products with epilogues do where the library has no such epilogue.
+/// Adds kernels for what GEMMs with epilogues do where the library has no such epilogue.
 llvm::LogicalResult addChainKernels(mlir::ModuleOp module);
 
 /// The assembler to use, as a path: the PATH's or that of /usr/local/cuda; empty when there is none.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels that the runtime launches by itself: convolutions as products, where there is no cuDNN or nothing in it fits,
+// Kernels that the runtime launches by itself: convolutions as GEMMs, where there is no cuDNN or nothing in it fits,
 // and the search for values that are not finite. Those of attention: AttentionKernels.cpp.
 #include "ConvKernels.h"
 #include "KernelMaker.h"
-#include "TileProduct.h"
+#include "TileGemm.h"
 
 #include "mpt-c/abi.h"
 #include "mpt/Dialect/RT/AbiWords.h"

@@ -35,7 +35,7 @@ public:
         {"--arch", "LIST", "architectures to carry code for (sm_80,sm_90,sm_100)"},
         {"--ptxas", "PATH",
          "assembler of machine code, or none for PTX alone (the one on the PATH, where there is one)"},
-        {"--no-fused-attention", "", "keep attention's products and softmax apart"}};
+        {"--no-fused-attention", "", "keep attention's GEMMs and softmax apart"}};
     return table;
   }
   std::optional<std::string> set(StringRef flag, StringRef value) override {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inner products of the convolution kernels: 16 x 16 x 16 products of warps (wmma), or 8 x 8 sums of a thread by FMA.
-#include "TileProduct.h"
+// GEMMs of tiles for the convolution kernels: 16 x 16 x 16 multiplications of warps (wmma), or 8 x 8 sums of a thread
+// by FMA.
+#include "TileGemm.h"
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Lowering/GPU/Kernel.h"
@@ -32,18 +33,18 @@ Value mpt::cuda::sharedMemory(ImplicitLocOpBuilder &b, ArrayRef<int64_t> shape, 
 
 namespace {
 
-/// Four warps, two above two, each with products of 16 x 16.
-class WarpProduct : public TileProduct {
+/// Four warps, two above two, each with tiles of 16 x 16.
+class WarpGemm : public TileGemm {
 public:
-  WarpProduct(ImplicitLocOpBuilder &b, Type operand, conv::TileShape shape, Value thread)
-      : TileProduct(b, shape, thread), brainFloat(operand.isBF16()), height(shape.rows / 2 / 16),
+  WarpGemm(ImplicitLocOpBuilder &b, Type operand, conv::TileShape shape, Value thread)
+      : TileGemm(b, shape, thread), brainFloat(operand.isBF16()), height(shape.rows / 2 / 16),
         width(shape.columns / 2 / 16) {
     Value warp = math.div(thread, math.number(32));
     firstRow = math.mul(math.div(warp, math.number(2)), math.number(shape.rows / 2));
     firstColumn = math.mul(math.rem(warp, math.number(2)), math.number(shape.columns / 2));
     warpAbove = math.mul(math.div(warp, math.number(2)), math.number(16));
   }
-  // Rows begin at multiples of 16 bytes, which is what the products' loads take.
+  // Rows begin at multiples of 16 bytes, which is what the loads of wmma take.
   std::array<int64_t, 2> extents(int64_t extent, bool depthFirst) const override {
     return depthFirst ? std::array<int64_t, 2>{extent, shape.depth + 8}
                       : std::array<int64_t, 2>{shape.depth, extent + 8};
@@ -64,11 +65,11 @@ public:
         columns.push_back(load(right, "BOp", buffer, math.add(firstColumn, math.number(j * 16)), k, right.depthFirst));
       for (int64_t i = 0; i < height; ++i)
         for (int64_t j = 0; j < width; ++j) {
-          auto product =
+          auto sum =
               gpu::SubgroupMmaComputeOp::create(b, result[i * width + j].getType(), rows[i], columns[j],
                                                 result[i * width + j], flag(!left.depthFirst), flag(right.depthFirst));
-          mark(product);
-          result[i * width + j] = product;
+          mark(sum);
+          result[i * width + j] = sum;
         }
     }
     return result;
@@ -108,15 +109,15 @@ private:
   }
 
   bool brainFloat;
-  int64_t height, width; ///< of a warp's part, in products
+  int64_t height, width; ///< of a warp's part, in tiles
   Value firstRow, firstColumn, warpAbove;
 };
 
 /// 8 x 8 sums a thread: four neighbours in either direction, and four further on.
-class ThreadProduct : public TileProduct {
+class ThreadGemm : public TileGemm {
 public:
-  ThreadProduct(ImplicitLocOpBuilder &b, conv::TileShape shape, Value thread)
-      : TileProduct(b, shape, thread), across(shape.columns / 8), down(conv::threads / across) {
+  ThreadGemm(ImplicitLocOpBuilder &b, conv::TileShape shape, Value thread)
+      : TileGemm(b, shape, thread), across(shape.columns / 8), down(conv::threads / across) {
     line = math.div(thread, math.number(across));
     row = math.mul(line, math.number(4));
     column = math.mul(math.rem(thread, math.number(across)), math.number(4));
@@ -174,9 +175,8 @@ private:
 
 } // namespace
 
-std::unique_ptr<TileProduct> TileProduct::create(ImplicitLocOpBuilder &b, Type operand, conv::TileShape shape,
-                                                 Value thread) {
+std::unique_ptr<TileGemm> TileGemm::create(ImplicitLocOpBuilder &b, Type operand, conv::TileShape shape, Value thread) {
   if (operand.isF32())
-    return std::make_unique<ThreadProduct>(b, shape, thread);
-  return std::make_unique<WarpProduct>(b, operand, shape, thread);
+    return std::make_unique<ThreadGemm>(b, shape, thread);
+  return std::make_unique<WarpGemm>(b, operand, shape, thread);
 }

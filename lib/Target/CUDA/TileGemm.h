@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of tiles that lie in shared memory: by warps on Tensor Cores, or by threads in registers.
-#ifndef MPT_LIB_TARGET_CUDA_TILEPRODUCT_H
-#define MPT_LIB_TARGET_CUDA_TILEPRODUCT_H
+// GEMMs of tiles that lie in shared memory: by warps on Tensor Cores, or by threads in registers.
+#ifndef MPT_LIB_TARGET_CUDA_TILEGEMM_H
+#define MPT_LIB_TARGET_CUDA_TILEGEMM_H
 
 #include "mpt-c/conv_words.hpp"
 
@@ -35,12 +35,12 @@ struct OperandTile {
   mlir::Value memory;
 };
 
-/// The product of a chunk of two operands, of FP32 or of 16 bits.
-class TileProduct {
+/// The GEMM of a chunk of two operands, of FP32 or of 16 bits.
+class TileGemm {
 public:
-  static std::unique_ptr<TileProduct> create(mlir::ImplicitLocOpBuilder &b, mlir::Type operand, conv::TileShape shape,
-                                             mlir::Value thread);
-  virtual ~TileProduct() = default;
+  static std::unique_ptr<TileGemm> create(mlir::ImplicitLocOpBuilder &b, mlir::Type operand, conv::TileShape shape,
+                                          mlir::Value thread);
+  virtual ~TileGemm() = default;
 
   /// Extents of an operand's memory behind the two buffers, with padding against bank conflicts.
   virtual std::array<int64_t, 2> extents(int64_t extent, bool depthFirst) const = 0;
@@ -58,7 +58,7 @@ public:
   virtual void leave(int64_t pass, mlir::ValueRange sums, mlir::Value stage) = 0;
 
 protected:
-  TileProduct(mlir::ImplicitLocOpBuilder &b, conv::TileShape shape, mlir::Value thread)
+  TileGemm(mlir::ImplicitLocOpBuilder &b, conv::TileShape shape, mlir::Value thread)
       : b(b), math{b}, shape(shape), thread(thread) {}
   mlir::ImplicitLocOpBuilder &b;
   IndexMath math;
@@ -72,4 +72,4 @@ mlir::Value sharedMemory(mlir::ImplicitLocOpBuilder &b, llvm::ArrayRef<int64_t> 
 
 } // namespace mpt::cuda
 
-#endif // MPT_LIB_TARGET_CUDA_TILEPRODUCT_H
+#endif // MPT_LIB_TARGET_CUDA_TILEGEMM_H

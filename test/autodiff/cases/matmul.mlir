@@ -1,4 +1,4 @@
-// Matrix products with every pair of flags.
+// GEMMs with every pair of flags.
 func.func @plain(%a: tensor<2x3xf64>, %b: tensor<3x4xf64>) -> tensor<2x4xf64> {
   %y = mpt.matmul %a, %b : (tensor<2x3xf64>, tensor<3x4xf64>) -> tensor<2x4xf64>
   return %y : tensor<2x4xf64>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// In place of oneDNN on a processor that multiplies BF16 itself: takes the same products, so that what the runtime does
+// In place of oneDNN on a processor that multiplies BF16 itself: takes the same GEMMs, so that what the runtime does
 // around them is tested where oneDNN would refuse them.
 #include "cpu/Gemm.h"
 #include "mpt-c/runtime.h"

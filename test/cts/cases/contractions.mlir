@@ -1,4 +1,4 @@
-// Products and convolutions of odd extents, and reductions of lengths that no vector divides.
+// GEMMs and convolutions of odd extents, and reductions of lengths that no vector divides.
 func.func @matmul(%a: tensor<7x33xf64>, %b: tensor<33x5xf64>) -> tensor<7x5xf64> {
   %y = mpt.matmul %a, %b : (tensor<7x33xf64>, tensor<33x5xf64>) -> tensor<7x5xf64>
   return %y : tensor<7x5xf64>
@@ -29,7 +29,7 @@ func.func @arg_max(%x: tensor<5x19xf64>) -> tensor<5xi64> {
   %0 = mpt.arg_reduce %x {kind = #mpt<reduce_kind max>, axis = 1 : i64} : (tensor<5x19xf64>) -> tensor<5xi64>
   return %0 : tensor<5xi64>
 }
-// The bias and the activation run in the product's epilogue, rounded as the ops say.
+// The bias and the activation run in the GEMM's epilogue, rounded as the ops say.
 func.func @linear_relu(%x: tensor<9x70xf64>, %w: tensor<21x70xf64>, %b: tensor<21xf64>) -> tensor<9x21xf64> {
   %y = mpt.matmul %x, %w {transpose_b = true} : (tensor<9x70xf64>, tensor<21x70xf64>) -> tensor<9x21xf64>
   %r = mpt.broadcast %b {dims = array<i64: 1>} : (tensor<21xf64>) -> tensor<9x21xf64>

@@ -121,7 +121,7 @@ bool supported(const Desc &desc, const Matrix &a, const Matrix &b, const Matrix 
   // Numbers that scale operands are for 8 bits.
   if ((desc.scales[0] && !isFloat8(a.type)) || (desc.scales[1] && !isFloat8(b.type)))
     return false;
-  // A bias and its gradient are of the result's type; products of 8 bits into FP32 take one of BF16.
+  // A bias and its gradient are of the result's type; GEMMs of 8 bits into FP32 take one of BF16.
   if (desc.takesVector() && desc.biasType >= 0 &&
       desc.biasType != (isFloat8(a.type) && d.type == lt::R32F ? int(lt::R16BF) : d.type))
     return false;
@@ -292,7 +292,7 @@ EXPORT lt::Status cublasLtMatmulDescSetAttribute(lt::MatmulDesc desc, int attrib
   case lt::BiasDataType:
     return read(d.biasType);
   default:
-    return bad("an unknown attribute of a product");
+    return bad("an unknown attribute of a GEMM");
   }
 }
 EXPORT lt::Status cublasLtMatrixLayoutCreate(lt::Layout *layout, int type, uint64_t rows, uint64_t cols, int64_t lead) {
@@ -373,7 +373,7 @@ EXPORT lt::Status cublasLtMatmul(lt::Handle, lt::MatmulDesc descHandle, const vo
   if (getenv("MPT_STANDIN_REFUSE") && words[Variant] == strtoull(getenv("MPT_STANDIN_REFUSE"), nullptr, 10))
     return lt::NotSupported;
   if (words[Digest] != digest(desc, ma, mb, md))
-    return bad("an algorithm for another product");
+    return bad("an algorithm for another GEMM");
   if (c != d || lc != ldHandle || workspaceBytes > words[Workspace])
     return bad("another result or more workspace than was said");
   const void *pointers[] = {a, b, d, d};
@@ -386,29 +386,29 @@ EXPORT lt::Status cublasLtMatmul(lt::Handle, lt::MatmulDesc descHandle, const vo
   auto at = [](const void *p) { return reinterpret_cast<uint64_t>(p); };
   if (isChained(desc) && getenv("MPT_STANDIN_SLOW_EPILOGUES"))
     slowWork = true;
-  note("product " + describe(desc, ma, mb, md));
+  note("gemm " + describe(desc, ma, mb, md));
   enqueue(stream, Kind::Product, [=] {
     Type ta{}, tb{}, td{}, tBias{};
     if (!typeOf(ma.type, ta) || !typeOf(mb.type, tb) || !typeOf(md.type, td))
       return violation("cuBLASLt: an unknown type");
-    const void *x = translate(at(a), spanOf(ma) * sizeOf(ta), "product, first operand");
-    const void *y = translate(at(b), spanOf(mb) * sizeOf(tb), "product, second operand");
-    void *z = translate(at(d), spanOf(md) * sizeOf(td), "product, result");
+    const void *x = translate(at(a), spanOf(ma) * sizeOf(ta), "gemm, first operand");
+    const void *y = translate(at(b), spanOf(mb) * sizeOf(tb), "gemm, second operand");
+    void *z = translate(at(d), spanOf(md) * sizeOf(td), "gemm, result");
     void *bias = nullptr, *aux = nullptr;
     if (desc.takesVector()) {
       typeOf(desc.biasType < 0 ? md.type : desc.biasType, tBias);
-      bias = translate(desc.bias, (desc.has(lt::SumB) ? md.cols : md.rows) * sizeOf(tBias), "product, bias");
+      bias = translate(desc.bias, (desc.has(lt::SumB) ? md.cols : md.rows) * sizeOf(tBias), "gemm, bias");
       if (!bias)
         return;
     }
     if (desc.has(lt::Aux)) {
       int64_t span = (md.cols - 1) * desc.auxLead + (desc.masks() ? (md.rows + 127) / 128 * 128 : md.rows);
-      aux = translate(desc.aux, desc.masks() ? span / 8 : span * sizeOf(td), "product, what epilogues exchange");
+      aux = translate(desc.aux, desc.masks() ? span / 8 : span * sizeOf(td), "gemm, what epilogues exchange");
       if (!aux)
         return;
     }
     if (workspaceBytes) { // its contents are anybody's
-      void *scratch = translate(at(workspace), static_cast<int64_t>(workspaceBytes), "product, workspace");
+      void *scratch = translate(at(workspace), static_cast<int64_t>(workspaceBytes), "gemm, workspace");
       if (!scratch)
         return;
       memset(scratch, 0x5a, workspaceBytes);
@@ -416,7 +416,7 @@ EXPORT lt::Status cublasLtMatmul(lt::Handle, lt::MatmulDesc descHandle, const vo
     double factor = scale;
     for (uint64_t number : desc.scales)
       if (number) {
-        const void *value = translate(number, 4, "product, scale");
+        const void *value = translate(number, 4, "gemm, scale");
         if (!value)
           return;
         factor *= load(Type::F32, value, 0);

@@ -48,11 +48,11 @@ struct AttentionGraph : Graph {
   const char *refusal() const override { return "MPT_STANDIN_NO_ATTENTION"; }
   std::string text() const override {
     return std::string(isGradient() ? "gradient of attention" : "attention") + " type " +
-           std::to_string(firstProduct().ref(dnn::ProductA)->type());
+           std::to_string(firstProduct().ref(dnn::MatmulA)->type());
   }
   /// Gradients keep those of all probabilities, in whole tiles.
   int64_t workspaceBytes() const override {
-    std::vector<int64_t> d = firstProduct().ref(dnn::ProductC)->dims();
+    std::vector<int64_t> d = firstProduct().ref(dnn::MatmulC)->dims();
     auto tiles = [](int64_t extent) { return (extent + 127) / 128 * 128; };
     return isGradient() ? d[0] * d[1] * tiles(d[2]) * tiles(d[3]) * 2 + 128 : 0;
   }
@@ -66,7 +66,7 @@ struct AttentionGraph : Graph {
     std::string text;
     for (const Object *operation : operations) {
       char letter = '?';
-      if (operation->kind == dnn::ProductOperationDescriptor)
+      if (operation->kind == dnn::MatmulOperationDescriptor)
         letter = 'P';
       else if (operation->kind == dnn::ReshapeDescriptor)
         letter = 'R';
@@ -84,7 +84,7 @@ struct AttentionGraph : Graph {
   bool isGradient() const { return operations.front()->kind == dnn::PointwiseOperationDescriptor; }
   const Object &firstProduct() const {
     for (const Object *operation : operations)
-      if (operation->kind == dnn::ProductOperationDescriptor)
+      if (operation->kind == dnn::MatmulOperationDescriptor)
         return *operation;
     return *operations.front();
   }
@@ -98,8 +98,8 @@ struct AttentionGraph : Graph {
           if (tensor->dims().size() != 4 || (tensor->isNumber() && (written || elementsOf(*tensor) != 1)))
             return false;
       std::vector<int64_t> result = tensorsOf(*operation, true).front()->dims();
-      if (operation->kind == dnn::ProductOperationDescriptor) {
-        std::vector<int64_t> a = operation->ref(dnn::ProductA)->dims(), b = operation->ref(dnn::ProductB)->dims();
+      if (operation->kind == dnn::MatmulOperationDescriptor) {
+        std::vector<int64_t> a = operation->ref(dnn::MatmulA)->dims(), b = operation->ref(dnn::MatmulB)->dims();
         if (a[3] != b[2] || result[0] != a[0] || result[1] != a[1] || result[2] != a[2] || result[3] != b[3] ||
             b[0] != a[0] || a[1] % b[1])
           return false;
@@ -122,13 +122,13 @@ struct AttentionGraph : Graph {
         gradient("\\*A\\*P\\*\\+?-(iigs)?eRPA?P-\\*\\*RPA?RP");
     if (!std::regex_match(form(), isGradient() ? gradient : forward))
       return false;
-    const int type = firstProduct().ref(dnn::ProductA)->type();
+    const int type = firstProduct().ref(dnn::MatmulA)->type();
     if (type != dnn::Half && type != dnn::BFloat16)
       return false;
     for (const Object *operation : operations) {
-      if (operation->kind == dnn::ProductOperationDescriptor) {
-        const Object *a = operation->ref(dnn::ProductA), *b = operation->ref(dnn::ProductB),
-                     *c = operation->ref(dnn::ProductC);
+      if (operation->kind == dnn::MatmulOperationDescriptor) {
+        const Object *a = operation->ref(dnn::MatmulA), *b = operation->ref(dnn::MatmulB),
+                     *c = operation->ref(dnn::MatmulC);
         // Results stay FP32 inside, but for those of heads that are summed up.
         const int wanted = c->isVirtual() && !isSummed(c) ? static_cast<int>(dnn::Float) : type;
         if ((a->type() != type && !a->isVirtual()) || b->type() != type || c->type() != wanted)
@@ -260,7 +260,7 @@ void AttentionGraph::compute(const std::map<int64_t, void *> &host, const std::m
       i = 0;
       forEach(dims, [&](const Index &index) { out[i++] = at.at(offsetAt(*result, index)); });
     } else {
-      const Object *a = operation->ref(dnn::ProductA), *b = operation->ref(dnn::ProductB);
+      const Object *a = operation->ref(dnn::MatmulA), *b = operation->ref(dnn::MatmulB);
       std::vector<int64_t> ofA = a->dims(), ofB = b->dims();
       const std::vector<float> &left = elements.read(a), &right = elements.read(b);
       const int64_t share = ofA[1] / ofB[1];
@@ -290,7 +290,7 @@ std::unique_ptr<Graph> standin::graphOf(const Object &graph) {
       return statisticsGraph(graph);
     case dnn::BackwardDataDescriptor:
       return std::make_unique<GradientGraph>(graph);
-    case dnn::ProductOperationDescriptor:
+    case dnn::MatmulOperationDescriptor:
       return attentionGraph(graph);
     default:
       break;

@@ -16,7 +16,7 @@ const std::map<int, std::pair<std::vector<int>, std::vector<int>>> &operands() {
       {BackwardDataDescriptor, {{BackwardDataW, BackwardDataY}, {BackwardDataX}}},
       {PointwiseOperationDescriptor,
        {{PointwiseX, PointwiseB, PointwiseT, PointwiseGradientY}, {PointwiseY, PointwiseGradientX}}},
-      {ProductOperationDescriptor, {{ProductA, ProductB}, {ProductC}}},
+      {MatmulOperationDescriptor, {{MatmulA, MatmulB}, {MatmulC}}},
       {ReshapeDescriptor, {{ReshapeX}, {ReshapeY}}},
       {ReductionOperationDescriptor, {{ReductionX}, {ReductionY}}},
       {NormWeightsDescriptor,

@@ -157,7 +157,7 @@ void standin::enqueue(void *handle, Kind kind, std::function<void()> work) {
   std::lock_guard lock(mutex);
   auto *stream = static_cast<Stream *>(handle);
   auto counted = [kind, work = std::move(work)] {
-    int64_t *counters[] = {&counts.launches,       &counts.products,       &counts.convolutions, &counts.fills,
+    int64_t *counters[] = {&counts.launches,       &counts.gemms,          &counts.convolutions, &counts.fills,
                            &counts.copiesOnDevice, &counts.copiesToDevice, &counts.copiesToHost};
     ++*counters[static_cast<int>(kind)];
     if (!failed)

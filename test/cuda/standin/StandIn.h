@@ -13,8 +13,8 @@ extern "C" {
 /// What happened since the last reset. Counters of work count its execution, in graphs or not.
 struct StandInCounts {
   int64_t synchronizations, allocations, frees, liveBytes, peakBytes;
-  int64_t launches, products, convolutions, copiesToDevice, copiesToHost, copiesOnDevice, fills;
-  int64_t enqueued; ///< requests that were not part of a graph: launches, copies, fills, products
+  int64_t launches, gemms, convolutions, copiesToDevice, copiesToHost, copiesOnDevice, fills;
+  int64_t enqueued; ///< requests that were not part of a graph: launches, copies, fills, GEMMs
   int64_t graphLaunches, captures, violations;
 };
 void standin_counts(StandInCounts *out);

@@ -1,5 +1,5 @@
 // RUN: mpt-opt %s --fusion-form | FileCheck %s
-// An elementwise chain is one kernel; the product between two of them is a library call.
+// An elementwise chain is one kernel; the GEMM between two of them is a library call.
 // CHECK: %[[A:.*]] = mpt.fusion(%arg0, %arg1)
 // CHECK: mpt.add
 // CHECK: mpt.relu

@@ -44,7 +44,7 @@ func.func @columns(%x: tensor<6400x256xf32>) -> tensor<6400x256xf32> {
 
 // -----
 
-// The sum needs the product's result and so does the product's consumer: no kernel may wait for itself.
+// The sum needs the GEMM's result and so does the GEMM's consumer: no kernel may wait for itself.
 // CHECK-LABEL: func.func @cycle
 // CHECK: %[[A:.*]] = mpt.fusion
 // CHECK: %[[M:.*]] = mpt.matmul %[[A]]
@@ -58,7 +58,7 @@ func.func @cycle(%x: tensor<64x64xf32>) -> tensor<64x64xf32> {
 
 // -----
 
-// The first sum joins the second's pass over %a, so that the product that reads it has to wait: it comes right behind that
+// The first sum joins the second's pass over %a, so that the GEMM that reads it has to wait: it comes right behind that
 // kernel, not behind everything.
 // CHECK-LABEL: func.func @waits
 // CHECK: %[[P:.*]] = mpt.matmul %arg0, %arg0

@@ -1,5 +1,5 @@
 // RUN: mpt-opt %s --fusion-rematerialize | FileCheck %s
-// The example of docs/generated/passes.md: the backward pass makes %f again from %x, which is kept for a product anyway.
+// The example of docs/generated/passes.md: the backward pass rematerializes %f from %x, which is kept for a GEMM anyway.
 // CHECK: mpt.exp %{{.*}} : tensor<64x128xf32>
 // CHECK: %[[G:.*]] = mpt.matmul %{{.*}} {transpose_b = true}
 // CHECK: %[[E:.*]] = mpt.exp %{{.*}} {mpt.recomputed} : tensor<64x128xf32>

@@ -5,8 +5,8 @@
 // RUN: mpt-opt %s --fusion-rematerialize=effort=0 --split-input-file --debug-only=fusion-rematerialize 2>&1 >/dev/null | FileCheck %s --check-prefix=WHY
 // WHY: fusion-rematerialize: {{.*}}: not rematerialized: expected fewer bytes moved, or more of them saved
 
-// The derivative needs %h and %e. %h is made from the product's result by a bias, %e from %h: keeping the product's result
-// alone is cheapest. The activation itself is kept for the product that makes the weight's gradient.
+// The derivative needs %h and %e. %h is made from the GEMM's result by a bias, %e from %h: keeping the GEMM's result
+// alone is cheapest. The activation itself is kept for the GEMM that makes the weight's gradient.
 // CHECK-LABEL: func.func @step
 // CHECK: %[[P:.*]] = mpt.matmul %arg0
 // CHECK: %[[E:.*]] = mpt.erf
@@ -26,7 +26,7 @@
 // LESS: %[[B:.*]] = mpt.mul %{{.*}} {mpt.recomputed}
 // LESS: mpt.matmul %[[B]], %{{.*}}transpose_a
 
-// One kernel forward with one result, one backward that reads the product's result: no error function is stored.
+// One kernel forward with one result, one backward that reads the GEMM's result: no error function is stored.
 // FORM-LABEL: func.func @step
 // FORM: %[[P:.*]] = mpt.matmul %arg0
 // FORM: mpt.fusion({{.*}}%[[P]]{{.*}}) : {{.*}} -> tensor<128x64xf32>
@@ -52,7 +52,7 @@ func.func @step(%x: tensor<128x32xf32>, %w: tensor<32x64xf32>, %b: tensor<128x64
 
 // -----
 
-// The narrow copy of an input is made again; products, reductions and random numbers are not.
+// The narrow copy of an input is rematerialized; GEMMs, reductions and random numbers are not.
 // CHECK-LABEL: func.func @input
 // CHECK: %[[X:.*]] = mpt.cast %arg0
 // CHECK: mpt.matmul %[[X]]
@@ -83,8 +83,8 @@ func.func @plain(%x: tensor<128x64xf32>) -> tensor<128x64xf32> {
 
 // -----
 
-// The products take long enough for one more pass over memory: the ReLU's result is made again for the weight's gradient from
-// the product's, which its derivative needs anyway. Without effort, it is kept.
+// The GEMMs take long enough for one more pass over memory: the ReLU's result is rematerialized for the weight's gradient from
+// the GEMM's, which its derivative needs anyway. Without effort, it is kept.
 // CHECK-LABEL: func.func @cheap
 // CHECK: %[[P:.*]] = mpt.matmul %arg0
 // CHECK: %[[R:.*]] = mpt.relu %[[P]]
@@ -109,8 +109,8 @@ func.func @cheap(%x: tensor<128x8192xf32>, %w: tensor<8192x64xf32>, %v: tensor<6
 
 // -----
 
-// A chain of sums: all of its terms are kept for other readers. The first sum is made again from two of them; the second would be made
-// from three, and is kept; the third is made again from the second.
+// A chain of sums: all of its terms are kept for other readers. The first sum is rematerialized from two of them; the second would be made
+// from three, and is kept; the third is rematerialized from the second.
 // CHECK-LABEL: func.func @chain
 // CHECK: %[[S1:.*]] = mpt.add %[[A:.*]], %[[B:.*]] :
 // CHECK: %[[S2:.*]] = mpt.add %[[S1]], %[[C:.*]] :

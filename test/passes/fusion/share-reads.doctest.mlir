@@ -1,5 +1,5 @@
 // RUN: mpt-opt %s --fusion-share-reads | FileCheck %s
-// The example of docs/generated/passes.md: %n is made from %x, which the gradient reads as well; %y itself is for a product.
+// The example of docs/generated/passes.md: %n is made from %x, which the gradient reads as well; %y itself is for a GEMM.
 // CHECK: %[[Y:.*]] = mpt.relu
 // CHECK: %[[DY:.*]] = mpt.matmul %[[Y]]
 // CHECK: %[[M:.*]] = mpt.relu

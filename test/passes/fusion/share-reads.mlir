@@ -4,7 +4,7 @@
 // WHY: fusion-share-reads: {{.*}}: not rematerialized
 
 // The mask of a ReLU behind a normalization follows from the norm's input, which its gradient reads as well; the masked
-// gradient is made again behind the sums: neither is read, or written.
+// gradient is rematerialized behind the sums: neither is read, or written.
 // CHECK-LABEL: func.func @norm
 // CHECK: %[[DY:.*]] = mpt.matmul
 // CHECK: %[[W:.*]] = mpt.cast %arg0

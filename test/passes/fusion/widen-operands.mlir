@@ -24,15 +24,15 @@ func.func @step(%x: tensor<8x16x9x9xf32>, %w: tensor<4x16x3x3xf16>) -> (tensor<f
   return %loss, %dw, %dx : tensor<f32>, tensor<4x16x3x3xf32>, tensor<8x16x9x9xf32>
 }
 
-// Products that libraries take keep 8 bits: extents in sixteens, not both E5M2. The conversion goes before views.
-// CHECK-LABEL: func.func @product
+// GEMMs that libraries take keep 8 bits: extents in sixteens, not both E5M2. The conversion goes before views.
+// CHECK-LABEL: func.func @gemm
 // CHECK: %[[E:.*]]:2 = mpt.fusion(%arg0) : (tensor<4x16x64xf32>) -> (tensor<4x16x64xf8E4M3FN>, tensor<4x16x64xf16>)
 // CHECK: mpt.matmul %{{.*}}, %arg1 : (tensor<64x64xf8E4M3FN>, tensor<64x32xf8E5M2>)
 // CHECK: %[[R:.*]] = mpt.reshape %[[E]]#1
 // CHECK: mpt.matmul %[[R]], %{{.*}} : (tensor<64x64xf16>, tensor<64x32xf16>)
-// WIDE-LABEL: func.func @product
+// WIDE-LABEL: func.func @gemm
 // WIDE-NOT: mpt.matmul {{.*}}f8
-func.func @product(%x: tensor<4x16x64xf32>, %w: tensor<64x32xf8E5M2>) -> (tensor<64x32xf32>, tensor<64x32xf32>) {
+func.func @gemm(%x: tensor<4x16x64xf32>, %w: tensor<64x32xf8E5M2>) -> (tensor<64x32xf32>, tensor<64x32xf32>) {
   %q = mpt.cast %x {overflow = #mpt<overflow saturate>} : tensor<4x16x64xf32> to tensor<4x16x64xf8E4M3FN>
   %r = mpt.reshape %q : (tensor<4x16x64xf8E4M3FN>) -> tensor<64x64xf8E4M3FN>
   %y = mpt.matmul %r, %w : (tensor<64x64xf8E4M3FN>, tensor<64x32xf8E5M2>) -> tensor<64x32xf32>

@@ -1,4 +1,4 @@
-// RUN: mpt-opt %s --library-select-gemms | FileCheck %s
+// RUN: mpt-opt %s --library-convert-gemms | FileCheck %s
 
 // Types, transposes and numerics go along; a GEMM that is one already stays.
 // CHECK-LABEL: func.func @gemms

@@ -1,5 +1,5 @@
-// RUN: mpt-opt %s --library-gather-gradient-sums | FileCheck %s
-// RUN: mpt-opt %s --library-gather-gradient-sums --debug-only=library-gather-gradient-sums 2>&1 >/dev/null | FileCheck %s --check-prefix=WHY
+// RUN: mpt-opt %s --library-fuse-gradient-sums | FileCheck %s
+// RUN: mpt-opt %s --library-fuse-gradient-sums --debug-only=library-fuse-gradient-sums 2>&1 >/dev/null | FileCheck %s --check-prefix=WHY
 
 // Both sums come with the gradient; the kernel takes them unless they are NaN.
 // CHECK-LABEL: func.func @norm
@@ -40,7 +40,7 @@ func.func @norm(%dy: tensor<4x8x16x16xbf16>, %w: tensor<8x16x3x3xbf16>, %v: tens
 // A reader that does not mask the gradient wants all of it, so that the library may not leave it masked.
 // CHECK-LABEL: func.func @unmasked
 // CHECK: mpt.conv_backward_data
-// WHY: library-gather-gradient-sums: {{.*}}: no channel sums: expected every reader to mask it by the ReLU of one batch norm, got another reader
+// WHY: library-fuse-gradient-sums: {{.*}}: no channel sums: expected every reader to mask it by the ReLU of one batch norm, got another reader
 func.func @unmasked(%dy: tensor<4x8x16x16xbf16>, %w: tensor<8x16x3x3xbf16>, %v: tensor<4x3x16x16xbf16>, %u: tensor<16x3x1x1xbf16>, %mean: tensor<16xf32>, %inverse: tensor<16xf32>, %scale: tensor<16xf32>, %shift: tensor<16xf32>) -> (tensor<16xf32>, tensor<4x16x16x16xbf16>) {
   %x = mpt.conv %v, %u {dilations = array<i64: 1, 1>, groups = 1 : i64, pads_high = array<i64: 0, 0>, pads_low = array<i64: 0, 0>, strides = array<i64: 1, 1>} : (tensor<4x3x16x16xbf16>, tensor<16x3x1x1xbf16>) -> tensor<4x16x16x16xbf16>
   %dx = mpt.conv_backward_data %dy, %w {dilations = array<i64: 1, 1>, groups = 1 : i64, pads_high = array<i64: 1, 1>, pads_low = array<i64: 1, 1>, strides = array<i64: 1, 1>} : (tensor<4x8x16x16xbf16>, tensor<8x16x3x3xbf16>) -> tensor<4x16x16x16xbf16>
@@ -73,7 +73,7 @@ func.func @unmasked(%dy: tensor<4x8x16x16xbf16>, %w: tensor<8x16x3x3xbf16>, %v: 
 // Every reader masks the gradient, and none sums it.
 // CHECK-LABEL: func.func @elements
 // CHECK: mpt.conv_backward_data
-// WHY: library-gather-gradient-sums: {{.*}}: no channel sums: expected a kernel that makes nothing but sums by channel of it, got none
+// WHY: library-fuse-gradient-sums: {{.*}}: no channel sums: expected a kernel that makes nothing but sums by channel of it, got none
 func.func @elements(%dy: tensor<4x8x16x16xbf16>, %w: tensor<8x16x3x3xbf16>, %x: tensor<4x16x16x16xbf16>, %mean: tensor<16xf32>, %inverse: tensor<16xf32>, %scale: tensor<16xf32>, %shift: tensor<16xf32>) -> tensor<4x16x16x16xbf16> {
   %dx = mpt.conv_backward_data %dy, %w {dilations = array<i64: 1, 1>, groups = 1 : i64, pads_high = array<i64: 1, 1>, pads_low = array<i64: 1, 1>, strides = array<i64: 1, 1>} : (tensor<4x8x16x16xbf16>, tensor<8x16x3x3xbf16>) -> tensor<4x16x16x16xbf16>
   %r = mpt.fusion(%x, %mean, %inverse, %scale, %shift, %dx) : (tensor<4x16x16x16xbf16>, tensor<16xf32>, tensor<16xf32>, tensor<16xf32>, tensor<16xf32>, tensor<4x16x16x16xbf16>) -> tensor<4x16x16x16xbf16> {
@@ -98,7 +98,7 @@ func.func @elements(%dy: tensor<4x8x16x16xbf16>, %w: tensor<8x16x3x3xbf16>, %x: 
 // The norm's input is made behind the convolution.
 // CHECK-LABEL: func.func @late
 // CHECK: mpt.conv_backward_data
-// WHY: library-gather-gradient-sums: {{.*}}: no channel sums: expected the parts of the norm before the convolution, got them behind it
+// WHY: library-fuse-gradient-sums: {{.*}}: no channel sums: expected the parts of the norm before the convolution, got them behind it
 func.func @late(%dy: tensor<4x8x16x16xbf16>, %w: tensor<8x16x3x3xbf16>, %x: tensor<4x16x16x16xbf16>, %mean: tensor<16xf32>, %inverse: tensor<16xf32>, %scale: tensor<16xf32>, %shift: tensor<16xf32>) -> tensor<16xf32> {
   %dx = mpt.conv_backward_data %dy, %w {dilations = array<i64: 1, 1>, groups = 1 : i64, pads_high = array<i64: 1, 1>, pads_low = array<i64: 1, 1>, strides = array<i64: 1, 1>} : (tensor<4x8x16x16xbf16>, tensor<8x16x3x3xbf16>) -> tensor<4x16x16x16xbf16>
   %late = mpt.fusion(%x) : (tensor<4x16x16x16xbf16>) -> tensor<4x16x16x16xbf16> {
@@ -130,7 +130,7 @@ func.func @late(%dy: tensor<4x8x16x16xbf16>, %w: tensor<8x16x3x3xbf16>, %x: tens
 // The norm's input is wider than the gradient.
 // CHECK-LABEL: func.func @input
 // CHECK: mpt.conv_backward_data
-// WHY: library-gather-gradient-sums: {{.*}}: no channel sums: expected an input of the norm of the gradient's type, got another
+// WHY: library-fuse-gradient-sums: {{.*}}: no channel sums: expected an input of the norm of the gradient's type, got another
 func.func @input(%dy: tensor<4x8x16x16xbf16>, %w: tensor<8x16x3x3xbf16>, %x: tensor<4x16x16x16xf32>, %mean: tensor<16xf32>, %inverse: tensor<16xf32>, %scale: tensor<16xf32>, %shift: tensor<16xf32>) -> tensor<16xf32> {
   %dx = mpt.conv_backward_data %dy, %w {dilations = array<i64: 1, 1>, groups = 1 : i64, pads_high = array<i64: 1, 1>, pads_low = array<i64: 1, 1>, strides = array<i64: 1, 1>} : (tensor<4x8x16x16xbf16>, tensor<8x16x3x3xbf16>) -> tensor<4x16x16x16xbf16>
   %r = mpt.fusion(%x, %mean, %inverse, %scale, %shift, %dx) : (tensor<4x16x16x16xf32>, tensor<16xf32>, tensor<16xf32>, tensor<16xf32>, tensor<16xf32>, tensor<4x16x16x16xbf16>) -> tensor<16xf32> {
@@ -156,7 +156,7 @@ func.func @input(%dy: tensor<4x8x16x16xbf16>, %w: tensor<8x16x3x3xbf16>, %x: ten
 // FP32 keeps its own sums.
 // CHECK-LABEL: func.func @wide
 // CHECK: mpt.conv_backward_data
-// WHY: library-gather-gradient-sums: {{.*}}: no channel sums: expected tensors of one 16-bit type, got others
+// WHY: library-fuse-gradient-sums: {{.*}}: no channel sums: expected tensors of one 16-bit type, got others
 func.func @wide(%dy: tensor<4x8x16x16xf32>, %w: tensor<8x16x3x3xf32>, %x: tensor<4x16x16x16xf32>, %mean: tensor<16xf32>, %inverse: tensor<16xf32>, %scale: tensor<16xf32>, %shift: tensor<16xf32>) -> tensor<16xf32> {
   %dx = mpt.conv_backward_data %dy, %w {dilations = array<i64: 1, 1>, groups = 1 : i64, pads_high = array<i64: 1, 1>, pads_low = array<i64: 1, 1>, strides = array<i64: 1, 1>} : (tensor<4x8x16x16xf32>, tensor<8x16x3x3xf32>) -> tensor<4x16x16x16xf32>
   %r = mpt.fusion(%x, %mean, %inverse, %scale, %shift, %dx) : (tensor<4x16x16x16xf32>, tensor<16xf32>, tensor<16xf32>, tensor<16xf32>, tensor<16xf32>, tensor<4x16x16x16xf32>) -> tensor<16xf32> {

@@ -1,5 +1,5 @@
-// RUN: mpt-opt %s --library-select-gemms --library-choose-layouts --memory-assign-destinations --memory-bufferize | FileCheck %s
-// The transpose is a view, the product a library call that writes the output itself.
+// RUN: mpt-opt %s --library-convert-gemms --library-choose-layouts --memory-assign-destinations --memory-bufferize | FileCheck %s
+// The transpose is a view, the GEMM a library call that writes the output itself.
 // CHECK: func.func @evaluate(%[[X:.*]]: memref<3x2xf32> {mpt.name = "x"}, %[[Y:.*]]: memref<2x4xf32> {mpt.name = "y", mpt.output})
 // CHECK: %[[W:.*]] = rt.state @w : memref<3x4xf32>
 // CHECK: %[[T:.*]] = rt.view %[[X]][0] : memref<3x2xf32> to memref<2x3xf32, strided<[1, 2]>>

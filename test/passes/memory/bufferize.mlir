@@ -1,8 +1,8 @@
-// RUN: mpt-opt %s --library-select-gemms --library-choose-layouts --memory-assign-destinations --memory-bufferize | FileCheck %s
+// RUN: mpt-opt %s --library-convert-gemms --library-choose-layouts --memory-assign-destinations --memory-bufferize | FileCheck %s
 
 train.state parameter @w : tensor<3x4xf32>
 
-// The product is written straight to the output, the new state straight to the state once nobody reads the old value.
+// The GEMM is written straight to the output, the new state straight to the state once nobody reads the old value.
 // CHECK-LABEL: func.func @step(
 // CHECK-SAME: %[[X:.*]]: memref<2x3xf32> {mpt.name = "x"}, %[[Y:.*]]: memref<2x4xf32> {mpt.name = "y", mpt.output})
 // CHECK: %[[W:.*]] = rt.state @w : memref<3x4xf32>
@@ -69,7 +69,7 @@ func.func @conv(%x: tensor<2x1x8x8xf32>, %w: tensor<8x1x3x3xf32>) -> tensor<8x1x
   return %g : tensor<8x1x3x3xf32>
 }
 
-// Products write their part of a concatenation.
+// GEMMs write their part of a concatenation.
 // CHECK-LABEL: func.func @concat
 // CHECK-SAME: %[[OUT:[^:]*]]: memref<2x8xf32> {mpt.output}
 // CHECK: %[[LEFT:.*]] = rt.view %[[OUT]][0] : memref<2x8xf32> to memref<2x4xf32, strided<[8, 1]>>

@@ -1,5 +1,5 @@
-// RUN: mpt-opt %s --library-select-gemms --library-choose-layouts --memory-assign-destinations --memory-bufferize --memory-plan --memory-report -o %t | FileCheck %s
-// RUN: mpt-opt %s --library-select-gemms --library-choose-layouts --memory-assign-destinations --memory-bufferize --memory-plan --memory-report="json=true file=%t.json" -o %t
+// RUN: mpt-opt %s --library-convert-gemms --library-choose-layouts --memory-assign-destinations --memory-bufferize --memory-plan --memory-report -o %t | FileCheck %s
+// RUN: mpt-opt %s --library-convert-gemms --library-choose-layouts --memory-assign-destinations --memory-bufferize --memory-plan --memory-report="json=true file=%t.json" -o %t
 // RUN: FileCheck %s --check-prefix=JSON --input-file=%t.json
 
 // CHECK: state (bytes)
@@ -7,9 +7,9 @@
 // CHECK-NEXT: slot 16,384
 // CHECK-NEXT: @step
 // CHECK-NEXT: arena 32,768
+// CHECK: gemms 4
 // CHECK: lower_bound 32,768
-// CHECK: products 4
-// The hidden value lives on into the backward pass, which starts at the first product that the loss does not need.
+// The hidden value lives on into the backward pass, which starts at the first GEMM that the loss does not need.
 // CHECK: saved 16,384
 // CHECK: most bytes are live at one:
 // CHECK: other 16,384

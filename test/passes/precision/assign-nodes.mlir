@@ -4,7 +4,7 @@
 
 // PLACEMENT: expected placement cut or painting, got greedy
 
-// A product is narrow, softmax wide, and what lies between two products without range goes narrow with them.
+// A GEMM is narrow, softmax wide, and what lies between two GEMMs without range goes narrow with them.
 // CHECK-LABEL: func.func @main
 // KEEP-LABEL: func.func @main
 // KEEP: op_type = "MatMul"{{.*}}operands = [f32, f32]{{.*}}rule = "keep-f32 \22product\22 -> wide"

@@ -3,7 +3,7 @@
 
 // NONE: expected the decisions of precision-assign-nodes, got none: run it first
 
-// One cast of the input for both products; the initializer is converted in place, its elements when they are written;
+// One cast of the input for both GEMMs; the initializer is converted in place, its elements when they are written;
 // the result keeps its name and its type.
 // CHECK-LABEL: func.func @main
 func.func @main(%x: tensor<4x8xf32> {mpt.name = "x"}) -> (tensor<4x8xf32> {mpt.name = "y"}) {

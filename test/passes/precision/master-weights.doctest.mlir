@@ -1,5 +1,5 @@
 // RUN: mpt-opt %s --precision-assign=policy=amp-f16 --precision-insert-casts --precision-master-weights | FileCheck %s
-// The product reads the narrow parameter, the update its master; both are written.
+// The GEMM reads the narrow parameter, the update its master; both are written.
 // CHECK: train.state{{ +}}master @w.master : tensor<4x2xf32> of "w" = dense<5.000000e-01>
 // CHECK: train.state{{ +}}parameter @w : tensor<4x2xf16> {from = "w.master"
 // CHECK: %[[NARROW:.*]] = train.read @w {{.*}}: tensor<4x2xf16>

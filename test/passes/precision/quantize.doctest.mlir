@@ -1,5 +1,5 @@
 // RUN: mpt-opt %s --precision-assign='policy=fp8-current rules="where first -> narrow"' --precision-insert-casts --precision-quantize | FileCheck %s
-// The product reads 8-bit operands; its sum is FP32 and loses both scales.
+// The GEMM reads 8-bit operands; its sum is FP32 and loses both scales.
 // CHECK: %[[A:.*]] = train.tensor_scale
 // CHECK: %[[B:.*]] = train.tensor_scale
 // CHECK: mpt.matmul {{.*}} : (tensor<8x4xf8E4M3FN>, tensor<4x2xf8E4M3FN>) -> tensor<8x2xf32>

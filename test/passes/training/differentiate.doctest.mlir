@@ -1,5 +1,5 @@
 // RUN: mpt-opt %s --training-differentiate | FileCheck %s
-// A linear layer: the gradient of w comes right after its product, and is named by its parameter.
+// A linear layer: the gradient of w comes right after its GEMM, and is named by its parameter.
 train.state parameter @w : tensor<3x2xf32> = dense<0.5> : tensor<3x2xf32>
 
 // CHECK-LABEL: func.func @step(

@@ -1,5 +1,5 @@
 // RUN: mpt-opt %s --training-simplify | FileCheck %s
-// A linear layer over a sequence: its transposed, repeated weight becomes a flag of one product over all rows.
+// A linear layer over a sequence: its transposed, repeated weight becomes a flag of one GEMM over all rows.
 
 // CHECK-LABEL: func.func @linear(
 // CHECK-SAME: %[[X:.*]]: tensor<2x5x3xf32>, %[[W:.*]]: tensor<4x3xf32>)

@@ -6,7 +6,7 @@
 include "mpt/Dialect/MPT/MPTBase.td"
 
 def MPT_MatMulOp : MPT_FlexibleOp<"matmul", "Contraction"> {
-  let summary = "batched matrix product";
+  let summary = "batched GEMM";
   let description = [{
     y[b..., i, j] = sum over k of a[b..., i, k] * b[b..., k, j], each matrix transposed in its last two dimensions where
     its flag says so. C1: equal ranks of at least 2. C2: equal batch extents. C3: equal contracted extents.

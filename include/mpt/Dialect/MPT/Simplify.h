@@ -10,9 +10,9 @@ class RewritePatternSet;
 namespace mpt {
 
 /// Adds patterns that need no knowledge of the graph and change no bit of a result, but for the order in which a
-/// product of many rows sums: x * 1, x / 1, x - 0, x + -0, x^1, x^2, -(-x); broadcasts, transposes and reductions that
-/// only reshape; transposes of matrices into the flags of products; batches of products with one repeated matrix into
-/// one product.
+/// GEMM of many rows sums: x * 1, x / 1, x - 0, x + -0, x^1, x^2, -(-x); broadcasts, transposes and reductions that
+/// only reshape; transposes of matrices into the flags of GEMMs; batches of GEMMs with one repeated matrix into
+/// one GEMM.
 void populateSimplifyPatterns(mlir::RewritePatternSet &patterns);
 
 } // namespace mpt

@@ -127,7 +127,7 @@ def RT_AttentionOp : RT_Call<"attention", "Attention"> {
     o [batch, heads, queries, value depth], of FP16 or BF16, contiguous along the last dimension. bias, where there is one,
     has q's batch, heads, queries and keys with strides of 0 where it repeats. `causal`: query i sees keys 0 to i.
     stats, FP32 [batch, heads, queries], becomes each row's log of the sum of exponentials. Scores, probabilities and sums
-    are FP32 or, where the library's products need it, probabilities of q's type.
+    are FP32 or, where the library's GEMMs need it, probabilities of q's type.
   }];
   let arguments = (ins RT_Read:$q, RT_Read:$k, RT_Read:$v, RT_MaybeRead:$bias, RT_Written:$o, RT_Written:$stats,
     F64Attr:$scale, UnitAttr:$causal);
