@@ -51,7 +51,9 @@ const char *mpt_last_error(void);
 
 /* ---- models ----------------------------------------------------------------------------------------------------- */
 
-/* `path` is an emitted lib<name>.so, or a directory that holds exactly one. */
+/* `path` is an emitted lib<name>.so, or a directory that holds exactly one. What is loaded is a copy of the file as it
+ * is now, and the weights file beside it as it is now: compiling into the same directory later changes neither this
+ * model nor its trainers, and loading again gives the new one. */
 mpt_status mpt_model_load(const char *path, mpt_model **out);
 
 /* A model that is linked into the program (`extern const mpt_module_desc mpt_module`). `directory` is where its
@@ -82,7 +84,7 @@ typedef struct mpt_trainer_options {
   int32_t threads;  /* 0: all that OpenMP offers (OMP_NUM_THREADS) */
   int32_t set_seed; /* non-zero: `seed` replaces the dropout seed of the weights file */
   uint64_t seed;
-  const char *weights; /* initial values; NULL: <name>.safetensors beside the library */
+  const char *weights; /* initial values; NULL: <name>.safetensors beside the library, as it was when it was loaded */
   int32_t device;      /* CUDA: number of the device, as the driver counts them */
   /* `num_options` further options, read when the trainer is created. "profile": rows of a table of calls on standard
    * error when the trainer is destroyed (0: none; 1 stands for 40). docs/cuda.md lists those of CUDA. One that the
@@ -91,8 +93,8 @@ typedef struct mpt_trainer_options {
   int64_t num_options;
 } mpt_trainer_options;
 
-/* What a call computed. A field that the model does not compute is NaN (loss, grad_norm), 0 (skipped), 1 (loss_scale).
- */
+/* What a call computed. A field that the function does not compute, because it has no output of that name, is NaN
+ * (loss, grad_norm), 0 (skipped), 1 (loss_scale). A step computes grad_norm where it clips by it. */
 typedef struct mpt_metrics {
   double loss;
   double loss_scale; /* the scale that this call multiplied the loss with */

@@ -4,6 +4,7 @@
 
 #include "mpt-c/abi.h"
 
+#include "llvm/ADT/ScopeExit.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
 
@@ -145,6 +146,14 @@ llvm::Error OutputFolder::write(StringRef name, ArrayRef<char> bytes) {
 }
 
 llvm::Error OutputFolder::commit() {
+  // Who loads meanwhile holds this lock too, and gets files of one compilation. Not every file system has locks.
+  int exchange = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (exchange >= 0)
+    flock(exchange, LOCK_EX);
+  auto unlock = llvm::scope_exit([&] {
+    if (exchange >= 0)
+      close(exchange);
+  });
   for (const std::string &name : names)
     if (std::error_code code = fs::rename(pathIn(staging, name), pathIn(folder, name)))
       return fileError(pathIn(folder, name), code);

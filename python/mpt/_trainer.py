@@ -16,11 +16,12 @@ PARAMETER, MASTER, SLOT, STATISTIC, CONSTANT, ACCUMULATOR = 0, 1, 2, 3, 7, 8  # 
 
 @dataclass(frozen=True)
 class StepResult:
-    """What a step computed; `grad_norm` is NaN where the model does not compute it."""
+    """What a step computed. `grad_norm` is the global norm of the gradients before clipping, None where the step does not
+    compute it: without clip_norm it would cost a pass over all gradients."""
     loss: float
     skipped: bool
     loss_scale: float
-    grad_norm: float
+    grad_norm: float | None
 
 
 class Trainer:
@@ -56,6 +57,7 @@ class Trainer:
                                    os.fsencode(weights) if weights is not None else None, device,
                                    (_native.Option * len(pairs))(*pairs), len(pairs))
         call("mpt_trainer_create", self._model, byref(settings), byref(self._trainer))
+        self._has_norm = "grad_norm" in self.outputs("step")
         self._shapes = {t.name.decode(): tuple(t.shape[:t.rank]) for t in self._parameters()}
 
     def close(self) -> None:
@@ -237,6 +239,6 @@ class Trainer:
         return {t.name.decode(): to_array(t)
                 for t in self._runtime.tensors("mpt_trainer_output_at", self._trainer, function.encode())}
 
-    @staticmethod
-    def _result(metrics) -> StepResult:
-        return StepResult(metrics.loss, bool(metrics.skipped), metrics.loss_scale, metrics.grad_norm)
+    def _result(self, metrics) -> StepResult:
+        return StepResult(metrics.loss, bool(metrics.skipped), metrics.loss_scale,
+                          metrics.grad_norm if self._has_norm else None)

@@ -8,6 +8,8 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
+#include <dlfcn.h>
+#include <fcntl.h>
 #include <string>
 #include <thread>
 #include <unistd.h>
@@ -223,6 +225,22 @@ void testModels() {
   mpt_trainer_destroy(nullptr);
 }
 
+/// A library that stays loaded keeps the name that the loader knows it by, and others must not be taken for it.
+void testNumbersInUse() {
+  std::vector<void *> held;
+  for (int i = 0; i < 3; ++i) {
+    int fd = open(LINEAR_DIR "/liblinear-abi.so", O_RDONLY);
+    held.push_back(dlopen(("/proc/self/fd/" + std::to_string(fd)).c_str(), RTLD_NOW | RTLD_LOCAL));
+    EXPECT(held.back());
+    close(fd); // the next file gets the same number
+  }
+  mpt_model *model = nullptr;
+  EXPECT(mpt_model_load(LINEAR_DIR "/liblinear.so", &model) == MPT_OK);
+  mpt_model_destroy(model);
+  for (void *library : held)
+    dlclose(library);
+}
+
 void testThreads() {
   // Trainers of one model on several threads compute what each computes alone, and errors stay with their thread.
   std::vector<double> losses(4);
@@ -257,6 +275,7 @@ int main() {
   testSkip();
   testInputs();
   testModels();
+  testNumbersInUse();
   testThreads();
   unlink(weights().c_str());
   rmdir(weights().substr(0, weights().rfind('/')).c_str());

@@ -11,18 +11,22 @@
 #include <cstdlib>
 #include <cstring>
 #include <dirent.h>
-#include <dlfcn.h>
+#include <fcntl.h>
 #include <set>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 using namespace mpt::rt;
 
 namespace mpt::rt {
 
 Model::~Model() {
-  if (library)
-    dlclose(library);
+  if (weights >= 0)
+    close(weights);
 }
+
+std::string Model::weightsFile() const { return directory + "/" + desc->name + ".safetensors"; }
 
 const mpt_function_desc *Model::function(const char *name) const {
   std::string known;
@@ -106,6 +110,25 @@ mpt_status findLibrary(const std::string &directory, std::string &out) {
   return MPT_OK;
 }
 
+/// Keeps a compiler from exchanging the files of a folder one by one, for as long as this object lives. Best effort:
+/// not every file system has locks.
+class FolderLock {
+  int fd;
+
+public:
+  explicit FolderLock(const std::string &folder) : fd(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+    if (fd >= 0)
+      flock(fd, LOCK_SH);
+  }
+  FolderLock(const FolderLock &) = delete;
+  ~FolderLock() {
+    if (fd < 0)
+      return;
+    flock(fd, LOCK_UN); // a child that was forked meanwhile has the descriptor too
+    close(fd);
+  }
+};
+
 mpt_status load(const char *path, mpt_model **out) {
   struct stat info;
   if (stat(path, &info) != 0)
@@ -118,15 +141,16 @@ mpt_status load(const char *path, mpt_model **out) {
   if (!realpath(file.c_str(), real))
     return fail(MPT_IO_ERROR, "cannot open '%s': %s", file.c_str(), strerror(errno));
   auto model = std::make_shared<Model>();
-  model->library = dlopen(real, RTLD_NOW | RTLD_LOCAL);
-  if (!model->library)
-    return fail(MPT_BAD_FILE, "cannot load '%s': %s", real, dlerror());
-  model->desc = static_cast<const mpt_module_desc *>(dlsym(model->library, "mpt_module"));
+  model->directory = std::string(real).substr(0, std::string(real).rfind('/'));
+  FolderLock lock(model->directory);
+  if (mpt_status status = model->library.open(real))
+    return status;
+  model->desc = static_cast<const mpt_module_desc *>(model->library.symbol("mpt_module"));
   if (!model->desc)
     return fail(MPT_BAD_FILE, "'%s' is no compiled model: it has no symbol mpt_module", real);
   if (mpt_status status = checkModule(*model->desc, real))
     return status;
-  model->directory = std::string(real).substr(0, std::string(real).rfind('/'));
+  model->weights = open(model->weightsFile().c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   *out = new mpt_model{std::move(model)};
   return MPT_OK;
 }

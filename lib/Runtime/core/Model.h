@@ -4,6 +4,7 @@
 #define MPT_RUNTIME_CORE_MODEL_H
 
 #include "core/Error.h"
+#include "core/LoadedLibrary.h"
 
 #include "mpt-c/abi.h"
 
@@ -17,10 +18,15 @@ namespace mpt::rt {
 
 struct Model {
   const mpt_module_desc *desc = nullptr;
+  LoadedLibrary library; // where it was loaded rather than linked
   std::string directory; // where the weights lie
-  void *library = nullptr;
+  int weights = -1;      // those beside the library, open since it was loaded: they belong together
+  Model() = default;
+  Model(const Model &) = delete;
   ~Model();
 
+  /// The path of the weights beside the library.
+  std::string weightsFile() const;
   /// Null when the model has no such function; the error is then set.
   const mpt_function_desc *function(const char *name) const;
 };

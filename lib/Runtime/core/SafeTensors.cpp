@@ -122,6 +122,19 @@ mpt_status SafeTensorsReader::open(const char *file) {
   fd = ::open(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK); // a pipe is refused below instead of waited for
   if (fd < 0)
     return fail(errno == ENOENT ? MPT_NOT_FOUND : MPT_IO_ERROR, "cannot open '%s': %s", file, strerror(errno));
+  return start();
+}
+
+mpt_status SafeTensorsReader::open(int descriptor, const char *file) {
+  path = file;
+  fd = fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
+  if (fd < 0)
+    return fail(MPT_IO_ERROR, "cannot open '%s': %s", file, strerror(errno));
+  return start();
+}
+
+mpt_status SafeTensorsReader::start() {
+  const char *file = path.c_str();
   struct stat info;
   if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode))
     return fail(MPT_IO_ERROR, "cannot read '%s': expected a regular file", file);

@@ -26,6 +26,8 @@ public:
   ~SafeTensorsReader();
 
   mpt_status open(const char *path);
+  /// Reads the open file `descriptor`, which stays the caller's; `path` is for errors.
+  mpt_status open(int descriptor, const char *path);
   /// Null when the file has no such tensor.
   const Entry *find(const std::string &name) const;
   /// Reads a tensor's bytes.
@@ -34,6 +36,7 @@ public:
   std::string metadata(const std::string &key) const;
 
 private:
+  mpt_status start();
   mpt_status parse(const std::string &header, int64_t dataBegin, int64_t fileBytes);
 
   std::string path;

@@ -146,7 +146,7 @@ mpt_status load(mpt_trainer &t, const char *path) {
 
 } // namespace
 
-mpt_status mpt::rt::initializeState(mpt_trainer &trainer, const char *weights, bool setSeed, uint64_t seed) {
+mpt_status mpt::rt::initializeState(mpt_trainer &trainer, const char *given, bool setSeed, uint64_t seed) {
   const mpt_module_desc &m = *trainer.model->desc;
   std::unique_ptr<Memory> copy;
   uint8_t *host = trainer.state.data();
@@ -157,7 +157,10 @@ mpt_status mpt::rt::initializeState(mpt_trainer &trainer, const char *weights, b
     host = copy->start;
   }
   SafeTensorsReader file;
-  if (mpt_status status = file.open(weights))
+  const std::string beside = given ? "" : trainer.model->weightsFile();
+  const char *weights = given ? given : beside.c_str();
+  const bool isOpen = !given && trainer.model->weights >= 0;
+  if (mpt_status status = isOpen ? file.open(trainer.model->weights, weights) : file.open(weights))
     return status;
   std::string fingerprint = file.metadata("fingerprint");
   if (!fingerprint.empty() && fingerprint != m.fingerprint)

@@ -110,9 +110,7 @@ mpt_status create(mpt_model *model, const mpt_trainer_options &options, mpt_trai
     if (m.state[i].role == MPT_ROLE_MASTER)
       trainer->masters[m.state[i].of] = i;
   }
-  std::string weights =
-      options.weights ? std::string(options.weights) : model->model->directory + "/" + m.name + ".safetensors";
-  if (mpt_status status = initializeState(*trainer, weights.c_str(), options.set_seed != 0, options.seed))
+  if (mpt_status status = initializeState(*trainer, options.weights, options.set_seed != 0, options.seed))
     return status;
   *out = trainer.release();
   return MPT_OK;

@@ -49,9 +49,9 @@ struct mpt_trainer {
 
 namespace mpt::rt {
 
-/// Gives the state its initial values: a weights file's, zero for what training itself creates. With `setSeed`, the
-/// state of the random generator becomes `seed`.
-mpt_status initializeState(mpt_trainer &trainer, const char *weights, bool setSeed, uint64_t seed);
+/// Gives the state its initial values: those of the weights file `given`, or, where it is null, of the one beside the
+/// library; zero for what training itself creates. With `setSeed`, the state of the random generator becomes `seed`.
+mpt_status initializeState(mpt_trainer &trainer, const char *given, bool setSeed, uint64_t seed);
 
 } // namespace mpt::rt
 
