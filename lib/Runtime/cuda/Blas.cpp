@@ -66,7 +66,8 @@ std::unique_ptr<BlasLibrary> BlasLibrary::open(CudaDevice &device) {
     fail(MPT_INTERNAL, "cuBLASLt does not start: status %d", status);
     return nullptr;
   }
-  blas->prefix = device.name + " " + std::to_string(blas->api.GetVersion()) + " ";
+  // "wide-sums": files from before held algorithms that add up in 16 bits.
+  blas->prefix = device.name + " " + std::to_string(blas->api.GetVersion()) + " wide-sums ";
   blas->cacheFile = device.options.cache;
   blas->readCache();
   return blas;

@@ -35,7 +35,16 @@ enum DescAttribute {
   BiasDataType = 26
 };
 enum LayoutAttribute { BatchCount = 5, StridedBatchOffset = 6 };
-enum PreferenceAttribute { MaxWorkspace = 1, AlignmentA = 5, AlignmentB = 6, AlignmentC = 7, AlignmentD = 8 };
+enum PreferenceAttribute {
+  MaxWorkspace = 1,
+  ReductionSchemes = 3,
+  AlignmentA = 5,
+  AlignmentB = 6,
+  AlignmentC = 7,
+  AlignmentD = 8
+};
+/// Where an algorithm that splits K adds up its parts. Without one it does not split, which is always allowed.
+enum ReductionScheme { SumsInPlace = 1, SumsInComputeType = 2, SumsInOutputType = 4 };
 enum Epilogue {
   Default = 1,
   Relu = 2,

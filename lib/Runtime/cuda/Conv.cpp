@@ -140,6 +140,11 @@ dnn::Status describe(ConvSite &site) {
   return api.SetConvolutionMathType(site.conv, d.x_type == MPT_FLOAT32 ? dnn::FmaMath : dnn::TensorMath);
 }
 
+/// cuDNN tries its default mathematics too, which rounds FP32 operands to TF32.
+bool keepsOperands(const ConvSite &site, const dnn::Performance &result) {
+  return site.desc.x_type != MPT_FLOAT32 || result.mathType == dnn::FmaMath;
+}
+
 /// Measures cuDNN's algorithms on the operands and takes the fastest that gives the same bits every time.
 dnn::Status choose(ConvLibrary &library, ConvSite &site, void *x, void *w, void *y, uint8_t *workspace) {
   constexpr int most = 8;
@@ -159,7 +164,8 @@ dnn::Status choose(ConvLibrary &library, ConvSite &site, void *x, void *w, void 
   if (status)
     return status;
   for (int i = 0; i < found; ++i)
-    if (!results[i].status && results[i].determinism == dnn::Deterministic && results[i].memory <= bytes) {
+    if (!results[i].status && results[i].determinism == dnn::Deterministic && results[i].memory <= bytes &&
+        keepsOperands(site, results[i])) {
       site.chosen = results[i];
       return api.SetConvolutionMathType(site.conv, results[i].mathType);
     }

@@ -18,7 +18,7 @@ using ConvDesc = struct cudnnConvolutionStruct *;
 
 enum DataType { Float = 0, Double = 1, Half = 2, BFloat16 = 9 };
 enum { ChannelsLast = 1, CrossCorrelation = 1, Deterministic = 1 };
-enum MathType { TensorMath = 1, FmaMath = 3 };
+enum MathType { DefaultMath = 0, TensorMath = 1, FmaMath = 3 };
 
 struct Performance { // cudnnConvolutionFwdAlgoPerf_t and its two siblings
   int algorithm;

@@ -282,6 +282,9 @@ mpt_status choose(const mpt_exec *exec, BlasLibrary &blas, GemmSite &site, const
   };
   uint64_t workspace = BlasLibrary::workspaceBytes;
   set(lt::MaxWorkspace, workspace);
+  // Other schemes add up the parts of K in the result's type, which may have 16 bits.
+  uint32_t schemes = lt::SumsInComputeType;
+  set(lt::ReductionSchemes, schemes);
   set(lt::AlignmentA, site.alignments[0]);
   set(lt::AlignmentB, site.alignments[1]);
   set(lt::AlignmentC, site.alignments[2]);

@@ -64,7 +64,8 @@ enum PointwiseFunction {
   Select = 601
 };
 enum Reduction { ReduceAdd = 0, ReduceMaximum = 3 };
-enum { SumAndSquares = 0, HeuristicA = 3, NoteNondeterministic = 4, NoteCount = 10, Integer = 4, Boolean = 11 };
+enum { SumAndSquares = 0, HeuristicA = 3, NoteCount = 10, Integer = 4, Boolean = 11 };
+enum NumericalNote { NoteTensorCore = 0, NoteDownConvert = 1, NoteNarrowSums = 2, NoteNondeterministic = 4 };
 
 } // namespace mpt::rt::dnn
 

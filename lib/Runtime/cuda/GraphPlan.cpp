@@ -11,12 +11,13 @@ using namespace mpt::rt;
 
 namespace {
 
-constexpr int64_t mostEngines = 4; // each may be compiled
+constexpr int64_t mostEngines = 16; // that are asked for their notes
+constexpr int64_t mostPlans = 4;    // each may be compiled
 
 int rankOf(const mpt_conv_desc &d) { return d.in[0] == 1 && d.out[0] == 1 && d.kernel[0] == 1 ? 2 : 3; }
 
-/// False as well where the engine says nothing.
-bool isDeterministic(GraphMaker &b, dnn::Descriptor config) {
+/// The same bits every time, of the operands as they are, summed in FP32. False as well where the engine says nothing.
+bool isExact(GraphMaker &b, dnn::Descriptor config) {
   dnn::Descriptor engine = b.make(dnn::EngineDescriptor);
   int64_t count = 0;
   int notes[dnn::NoteCount] = {};
@@ -25,7 +26,7 @@ bool isDeterministic(GraphMaker &b, dnn::Descriptor config) {
       b.api.BackendGetAttribute(engine, dnn::EngineNotes, dnn::NumericalNoteType, dnn::NoteCount, &count, notes))
     return false;
   for (int64_t i = 0; i < count; ++i)
-    if (notes[i] == dnn::NoteNondeterministic)
+    if (notes[i] == dnn::NoteNondeterministic || notes[i] == dnn::NoteDownConvert || notes[i] == dnn::NoteNarrowSums)
       return false;
   return true;
 }
@@ -232,9 +233,13 @@ std::shared_ptr<GraphPlan> mpt::rt::searchPlan(CudaDevice &device, ConvLibrary &
     if (origin->status || library.graphs->BackendGetAttribute(heuristic, dnn::HeuristicResults, dnn::DescriptorsType,
                                                               mostEngines, &count, configs))
       continue;
-    for (int64_t i = 0; i < count && i < mostEngines && !(first && best); ++i) {
+    int64_t plans = 0;
+    for (int64_t i = 0; i < count && i < mostEngines && plans < mostPlans && !(first && best); ++i) {
+      if (!isExact(*origin, configs[i]))
+        continue;
       auto candidate = std::make_shared<Plan>(library, origin, form);
-      if (!isDeterministic(*origin, configs[i]) || !candidate->build(configs[i]))
+      ++plans;
+      if (!candidate->build(configs[i]))
         continue;
       float time = candidate->measure(device, pointers);
       if (time >= 0 && (!best || time < bestTime)) {

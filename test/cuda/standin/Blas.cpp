@@ -36,6 +36,7 @@ struct Matrix {
 struct Preference {
   uint64_t workspace = 0;
   uint32_t alignments[4] = {256, 256, 256, 256};
+  uint32_t schemes = lt::SumsInPlace | lt::SumsInComputeType | lt::SumsInOutputType;
 };
 
 uint64_t digest(const Desc &desc, const Matrix &a, const Matrix &b, const Matrix &d) {
@@ -52,7 +53,7 @@ uint64_t digest(const Desc &desc, const Matrix &a, const Matrix &b, const Matrix
 
 /// An algorithm's words: what it was proposed for as a digest, and what was said of workspace and alignment. They mean
 /// the same in every process, as those of the library do.
-enum Word { Magic, Digest, Workspace, Alignments, Variant };
+enum Word { Magic, Digest, Workspace, Alignments, Variant, Schemes };
 constexpr uint64_t magic = 0x5eed5eed;
 int handles = 0;
 
@@ -331,6 +332,10 @@ EXPORT lt::Status cublasLtMatmulPreferenceSetAttribute(lt::Preference preference
     memcpy(&of(preference).workspace, value, bytes);
     return lt::Success;
   }
+  if (attribute == lt::ReductionSchemes && bytes == 4) {
+    memcpy(&of(preference).schemes, value, bytes);
+    return lt::Success;
+  }
   if (attribute >= lt::AlignmentA && attribute <= lt::AlignmentD && bytes == 4) {
     memcpy(&of(preference).alignments[attribute - lt::AlignmentA], value, bytes);
     return lt::Success;
@@ -345,6 +350,8 @@ EXPORT lt::Status cublasLtMatmulAlgoGetHeuristic(lt::Handle, lt::MatmulDesc desc
     return bad("matrices that do not fit together");
   if (std::string fault = faultOf(of(desc), of(d)); !fault.empty())
     return bad(fault);
+  if (of(preference).schemes & ~static_cast<uint32_t>(lt::SumsInComputeType))
+    return bad("a search that allows sums in the result's type");
   if (!supported(of(desc), of(a), of(b), of(d)))
     return lt::NotSupported;
   for (int i = 0; i < wanted && i < 2; ++i) {
@@ -356,6 +363,7 @@ EXPORT lt::Status cublasLtMatmulAlgoGetHeuristic(lt::Handle, lt::MatmulDesc desc
     for (int k = 0; k < 4; ++k)
       words[Alignments] |= uint64_t(of(preference).alignments[k]) << (16 * k);
     words[Variant] = static_cast<uint64_t>(i);
+    words[Schemes] = of(preference).schemes;
     results[i].workspace = i ? 1 << 20 : 0;
     ++*found;
   }
@@ -372,6 +380,8 @@ EXPORT lt::Status cublasLtMatmul(lt::Handle, lt::MatmulDesc descHandle, const vo
     return bad("an algorithm that was never proposed");
   if (getenv("MPT_STANDIN_REFUSE") && words[Variant] == strtoull(getenv("MPT_STANDIN_REFUSE"), nullptr, 10))
     return lt::NotSupported;
+  if (words[Schemes] != lt::SumsInComputeType)
+    return bad("an algorithm that may add up in the result's type");
   if (words[Digest] != digest(desc, ma, mb, md))
     return bad("an algorithm for another GEMM");
   if (c != d || lc != ldHandle || workspaceBytes > words[Workspace])

@@ -17,6 +17,7 @@ namespace {
 
 std::set<void *> live;
 constexpr dnn::Status badParameter = 2000, notSupported = 3000;
+constexpr int exactEngine = 3;
 
 Object *find(dnn::Descriptor descriptor, int kind = -1) {
   if (!live.count(descriptor)) {
@@ -175,8 +176,9 @@ EXPORT dnn::Status cudnnBackendGetAttribute(dnn::Descriptor descriptor, int name
     return object->kind == kind && name == attribute && type == expected;
   };
   if (asked(dnn::HeuristicDescriptor, dnn::HeuristicResults, dnn::DescriptorsType)) {
-    // Two engines: a fast one whose sums depend on the order of atomic additions, and one that is deterministic.
-    *count = std::min<int64_t>(wanted, 2);
+    // Engines from the fastest on: sums that depend on the order of atomic additions, sums in 16 bits, operands that
+    // are rounded first, and none of these.
+    *count = std::min<int64_t>(wanted, exactEngine + 1);
     for (int i = 0; i < *count; ++i) {
       Object *config = find(static_cast<void **>(elements)[i], dnn::EngineConfigDescriptor);
       if (!config)
@@ -197,10 +199,14 @@ EXPORT dnn::Status cudnnBackendGetAttribute(dnn::Descriptor descriptor, int name
     return 0;
   }
   if (asked(dnn::EngineDescriptor, dnn::EngineNotes, dnn::NumericalNoteType) && wanted >= 2) {
+    constexpr dnn::NumericalNote second[] = {dnn::NoteNondeterministic, dnn::NoteNarrowSums, dnn::NoteDownConvert};
     auto *notes = static_cast<int *>(elements);
-    notes[0] = 0; // tensor cores
-    notes[1] = dnn::NoteNondeterministic;
-    *count = object->engine == 0 ? 2 : 1;
+    notes[0] = dnn::NoteTensorCore;
+    *count = 1;
+    if (object->engine < exactEngine) {
+      notes[1] = second[object->engine];
+      *count = 2;
+    }
     return 0;
   }
   if (asked(dnn::PlanDescriptor, dnn::PlanWorkspace, dnn::Int64Type) && wanted == 1) {
@@ -218,8 +224,8 @@ EXPORT dnn::Status cudnnBackendExecute(dnn::Handle, dnn::Descriptor planned, dnn
   Object *config = find(plan->ref(dnn::PlanConfig), dnn::EngineConfigDescriptor);
   if (!config || !find(config->graph, dnn::GraphDescriptor))
     return bad("a plan whose graph is gone");
-  if (config->engine != 1)
-    return bad("an engine that may differ from run to run");
+  if (config->engine != exactEngine)
+    return bad("an engine that may differ from run to run, or rounds more than it is asked to");
   std::shared_ptr<Graph> graph = graphOf(*config->graph);
   std::map<int64_t, uint64_t> pointers;
   std::vector<int64_t> ids = pack->all<int64_t>(dnn::PackIds);
