@@ -156,6 +156,7 @@ void addMatMulRules(RuleTable &table);
 void addNormRules(RuleTable &table);
 void addPoolRules(RuleTable &table);
 void addRandomRules(RuleTable &table);
+void addRecurrentRules(RuleTable &table);
 void addReduceRules(RuleTable &table);
 void addResizeRules(RuleTable &table);
 void addScatterRules(RuleTable &table);

@@ -21,8 +21,8 @@ const RuleTable &RuleTable::get() {
   static const RuleTable table = [] {
     RuleTable t;
     for (auto add : {addAttentionRules, addCastRules, addConvRules, addElementwiseRules, addGatherRules, addLossRules,
-                     addMatMulRules, addNormRules, addPoolRules, addRandomRules, addReduceRules, addResizeRules,
-                     addScatterRules, addSequenceRules, addShapeRules})
+                     addMatMulRules, addNormRules, addPoolRules, addRandomRules, addRecurrentRules, addReduceRules,
+                     addResizeRules, addScatterRules, addSequenceRules, addShapeRules})
       add(t);
     return t;
   }();

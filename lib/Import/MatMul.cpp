@@ -369,8 +369,4 @@ void mpt::addMatMulRules(RuleTable &t) {
   t.on("MatMul", 1, importMatMul, NumericClass::Contraction);
   t.on("Einsum", 12, importEinsum, NumericClass::Contraction);
   t.onDomain("com.microsoft", "FusedMatMul", importFusedMatMul, NumericClass::Contraction);
-  StringRef recurrent = "recurrent networks are rewritten node by node alone: leave out --loss and --optimizer";
-  t.noRule("RNN", NumericClass::Contraction, recurrent);
-  t.noRule("GRU", NumericClass::Contraction, recurrent);
-  t.noRule("LSTM", NumericClass::Contraction, recurrent);
 }

@@ -41,7 +41,7 @@ static bool isWeightOperand(onnx::NodeOp node, unsigned index) {
       .Cases({"Conv", "ConvTranspose", "BatchNormalization", "InstanceNormalization", "GroupNormalization"},
              index == 1 || index == 2)
       .Cases({"LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization"}, index == 1 || index == 2)
-      .Cases({"LSTM", "GRU", "RNN"}, index >= 1 && index <= 3)
+      .Cases({"LSTM", "GRU", "RNN"}, (index >= 1 && index <= 3) || index == 7)
       .Cases({"Gemm", "MatMul", "Einsum", "Add", "Mul", "Sub", "Div"}, true)
       .Case("PRelu", index == 1)
       .Cases({"Gather", "GatherND", "GatherElements"}, index == 0)
