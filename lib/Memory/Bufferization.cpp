@@ -146,14 +146,6 @@ FailureOr<Value> BufferizationState::dense(Location loc, Value memref, ArrayRef<
   return result;
 }
 
-FailureOr<Value> BufferizationState::widened(Location loc, Value memref, ArrayRef<int64_t> order) {
-  ArrayRef<int64_t> shape = bufferTypeOf(memref).getShape();
-  Value wide = allocate(loc, bufferType(shape, builder.getF16Type(), denseStrides(shape, order)));
-  if (failed(convert(loc, memref, wide)))
-    return failure();
-  return wide;
-}
-
 int64_t BufferizationState::alignmentOf(Value memref) const {
   int64_t bytes = rootOf(memref).second * elementBytes(bufferTypeOf(memref).getElementType());
   int64_t alignment = options.alignment;

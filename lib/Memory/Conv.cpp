@@ -54,9 +54,9 @@ Value resultBuffer(Value tensor, const Order &order, Location loc, Bufferization
 FailureOr<Value> operandBuffer(const Convolution &conv, Value tensor, const Order &order, Location loc,
                                BufferizationState &state) {
   Value given = state.buffer(tensor);
-  // FP16 holds every value of an 8-bit float.
-  if (state.options.widensFloat8 && bufferTypeOf(given).getElementTypeBitWidth() == 8)
-    return state.widened(loc, given, order);
+  if (state.options.restrictsFloat8 && bufferTypeOf(given).getElementTypeBitWidth() == 8)
+    return emitError(loc) << "expected operands of 16 bits or more for a convolution's call, got "
+                          << bufferTypeOf(given).getElementType() << ": run fusion-widen-operands";
   FailureOr<Value> found = state.dense(loc, given, order);
   // An input that had to be rearranged is read in its new layout from here on; filters that are data to the library are
   // small.

@@ -60,12 +60,9 @@ size_t mergeBatches(Matrices &a, Matrices &b, Matrices &d) {
   return d.batch.size();
 }
 
-/// An 8-bit operand as calls take it: with the depth innermost where the library multiplies the types itself, else
-/// wide.
-FailureOr<Value> float8Operand(Location loc, Value memref, bool depthLast, bool native, BufferizationState &state) {
+/// An 8-bit operand as calls take it: with the depth innermost.
+FailureOr<Value> float8Operand(Location loc, Value memref, bool depthLast, BufferizationState &state) {
   MemRefType type = bufferTypeOf(memref);
-  if (!native)
-    return state.widened(loc, memref, rowMajor(type.getRank()));
   Order order = rowMajor(type.getRank());
   if (!depthLast)
     std::swap(order[order.size() - 1], order[order.size() - 2]);
@@ -109,9 +106,12 @@ LogicalResult findOperands(library::GemmOp gemm, Call &call, BufferizationState 
       state.options.nativeFloat8 && library::GemmOp::takesFloat8(tensorType(gemm.getA()), tensorType(gemm.getB()));
   for (int i = 0; i < 2; ++i) {
     FailureOr<Value> found = operands[i];
-    if (!state.options.widensFloat8 || bufferTypeOf(operands[i]).getElementTypeBitWidth() != 8)
+    if (!state.options.restrictsFloat8 || bufferTypeOf(operands[i]).getElementTypeBitWidth() != 8)
       continue;
-    found = float8Operand(loc, operands[i], (i == 0) != transposed[i], native, state);
+    if (!native)
+      return gemm.emitOpError() << "expected 8-bit operands that the library multiplies, got others: run "
+                                   "fusion-widen-operands";
+    found = float8Operand(loc, operands[i], (i == 0) != transposed[i], state);
     if (failed(found))
       return failure();
     operands[i] = *found;

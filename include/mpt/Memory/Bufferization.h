@@ -62,8 +62,6 @@ public:
   llvm::LogicalResult convert(mlir::Location loc, mlir::Value from, mlir::Value to);
   /// `memref` itself when dense in `order`, else a copy that is.
   llvm::FailureOr<mlir::Value> dense(mlir::Location loc, mlir::Value memref, llvm::ArrayRef<int64_t> order);
-  /// An 8-bit tensor as FP16, which holds every value of it, dense in `order`.
-  llvm::FailureOr<mlir::Value> widened(mlir::Location loc, mlir::Value memref, llvm::ArrayRef<int64_t> order);
   /// Bytes that the address of `memref` is a multiple of, up to what kernels care about.
   int64_t alignmentOf(mlir::Value memref) const;
 

@@ -34,8 +34,9 @@ struct BufferizeOptions {
   bool plansWorkspace = true;
   /// Filters of convolutions lie channels-last as their data do; else row-major.
   bool channelsLastFilters = false;
-  /// 8-bit operands pass through FP16, but for GEMMs whose library multiplies them where there is nativeFloat8.
-  bool widensFloat8 = false;
+  /// Of 8-bit operands the library takes those of GEMMs that it multiplies as such (nativeFloat8), depth innermost. The
+  /// others have been widened before (--fusion-widen-operands).
+  bool restrictsFloat8 = false;
   bool nativeFloat8 = false;
   /// GEMMs multiply the transposes where the columns of their result lie one after the other.
   bool transposesGemms = false;
@@ -46,7 +47,7 @@ struct BufferizeOptions {
   static BufferizeOptions ofGpu() {
     BufferizeOptions options;
     options.plansWorkspace = false;
-    options.channelsLastFilters = options.widensFloat8 = options.transposesGemms = options.flatUpdates = true;
+    options.channelsLastFilters = options.restrictsFloat8 = options.transposesGemms = options.flatUpdates = true;
     return options;
   }
 };
