@@ -17,6 +17,8 @@ PYTHON_PACKAGES=(
   "cmake>=3.26" ninja lit numpy "onnx==$ONNX_VERSION" scikit-learn ml_dtypes pytest pytest-xdist setuptools wheel
   "onednn-devel-cpu-gomp==2023.2.0"
 )
+# Only tests need these: references to compare with, exporters, and NVIDIA's assembler.
+TEST_PACKAGES=("torch==2.13.0" onnxruntime onnxscript nvidia-cuda-nvcc-cu12)
 
 # ---- system packages ------------------------------------------------------------------------------------------------
 missing_packages() {
@@ -56,7 +58,7 @@ install_system_packages() {
 
 # ---- Python environment ---------------------------------------------------------------------------------------------
 fingerprint() {
-  printf '%s\n' "$MPT_ROOT" "${PYTHON_PACKAGES[@]}"
+  printf '%s\n' "$MPT_ROOT" "${PYTHON_PACKAGES[@]}" "${TEST_PACKAGES[@]}"
   cat "$MPT_ROOT/python/pyproject.toml" 2>/dev/null || true
 }
 
@@ -81,9 +83,11 @@ install_python_packages() {
     "$python" -m venv "$venv" || die "could not make $venv"
     printf '%s\n' "$MPT_ROOT" >"$venv/.mpt-setup"
   fi
-  say "installing Python packages (about a minute)"
+  say "installing Python packages (some minutes: tests compare with PyTorch and ONNX Runtime)"
   "$venv/bin/python" -m pip install -q --disable-pip-version-check "${PYTHON_PACKAGES[@]}" ||
     die "pip could not install: ${PYTHON_PACKAGES[*]}"
+  "$venv/bin/python" -m pip install -q --disable-pip-version-check "${TEST_PACKAGES[@]}" ||
+    die "pip could not install what tests compare with: ${TEST_PACKAGES[*]}"
   if [ -e "$MPT_ROOT/python/pyproject.toml" ]; then
     "$venv/bin/python" -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps -e "$MPT_ROOT/python" ||
       die "pip could not install the mpt package from python/"

@@ -24,10 +24,12 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import mechanisms  # noqa: E402
+import policies as builtin  # noqa: E402
 import tasks as parity_tasks  # noqa: E402
 from results import Results, Row, build  # noqa: E402
 
-POLICIES = "amp-f16,amp-bf16,pure-f16-static,als-f16,als-f16-product,fp8-e5m2,fp8-current,fp8-hybrid"
+# All but the lists of PyTorch's autocast, which are there for comparison.
+POLICIES = ",".join(name for name in builtin.NAMES if name != "fp32" and not name.startswith("autocast"))
 
 
 def print_table(head, rows) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pathlib
 
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / "lib" / "Precision" / "policies"
+NAMES = sorted(path.stem for path in FOLDER.glob("*.mlir"))
 
 
 def changed(policy: str, changes, path) -> str:

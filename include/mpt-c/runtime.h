@@ -30,7 +30,8 @@ typedef enum mpt_status {
   MPT_UNSUPPORTED = 6,      /* a case that the library routines do not cover */
   MPT_OUT_OF_MEMORY = 7,
   MPT_INTERNAL = 8,
-  MPT_NOT_FINITE = 9 /* only from libraries compiled with --debug-nonfinite: a run met infinities or NaN */
+  MPT_NOT_FINITE = 9, /* only from libraries compiled with --debug-nonfinite: a run met infinities or NaN */
+  MPT_STALLED = 10    /* steps are skipped one after the other, and the loss scale does not fall any more */
 } mpt_status;
 
 typedef struct mpt_module_desc mpt_module_desc; /* abi.h */
@@ -87,8 +88,9 @@ typedef struct mpt_trainer_options {
   const char *weights; /* initial values; NULL: <name>.safetensors beside the library, as it was when it was loaded */
   int32_t device;      /* CUDA: number of the device, as the driver counts them */
   /* `num_options` further options, read when the trainer is created. "profile": rows of a table of calls on standard
-   * error when the trainer is destroyed (0: none; 1 stands for 40). docs/cuda.md lists those of CUDA. One that the
-   * runtime does not have fails with those that it has. */
+   * error when the trainer is destroyed (0: none; 1 stands for 40). "skip_limit": after how many steps that were
+   * skipped in a row, without a fall of the loss scale, a step returns MPT_STALLED (64; 0: never). docs/cuda.md lists
+   * those of CUDA. One that the runtime does not have fails with those that it has. */
   const mpt_option *options;
   int64_t num_options;
 } mpt_trainer_options;
@@ -118,9 +120,15 @@ void mpt_trainer_destroy(mpt_trainer *trainer);
  * Inputs that are not aligned to 64 bytes are copied. `metrics` may be NULL. A step whose gradient is not finite
  * succeeds and reports `skipped`.
  *
+ * MPT_STALLED: this step and those before it, "skip_limit" in a row, were skipped, and the loss scale stayed where it
+ * is, because it is fixed, at its smallest, or chosen a layer. mpt_last_error() names the input, the state or the
+ * parameter's gradient that is not finite; to find the latter, "gradients" runs where the model has it. Metrics are
+ * there and nothing has changed: the next step may be tried, and after as many more the call fails again.
+ *
  * On CUDA inputs may lie in host memory or on the trainer's device (written before the call as far as that device's
  * streams are concerned: synchronize them); host memory may be reused at once. Without `metrics` nothing waits for the
- * device; mpt_trainer_metrics reads them later. A failure on the device is reported by the next call that waits.
+ * device; mpt_trainer_metrics reads them later (MPT_STALLED, too, then comes from there). A failure on the device is
+ * reported by the next call that waits.
  *
  * A library compiled with --debug-nonfinite refuses inputs and parameters that are not finite, and a run that is
  * skipped or whose results are not finite returns MPT_NOT_FINITE once it is over: mpt_last_error() names the first node

@@ -8,11 +8,14 @@
 #include "mpt/Interfaces/FusionRole.h"
 #include "mpt/Interfaces/GemmLike.h"
 #include "mpt/Interfaces/Interfaces.h"
+#include "mpt/Precision/KeptFactors.h"
 #include "mpt/Precision/LossyCasts.h"
 #include "mpt/Precision/Settings.h"
 #include "mpt/Precision/Slots.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+
+#include <cmath>
 
 namespace mpt {
 #define GEN_PASS_DEF_ADAPTIVESCALES
@@ -27,8 +30,9 @@ FloatType elementOf(Value value) {
   auto type = dyn_cast<RankedTensorType>(value.getType());
   return type ? dyn_cast<FloatType>(type.getElementType()) : FloatType();
 }
-double largest(FloatType type) { return APFloat::getLargest(type.getFloatSemantics()).convertToDouble(); }
-double smallest(FloatType type) { return APFloat::getSmallest(type.getFloatSemantics()).convertToDouble(); }
+constexpr double unbounded = 3e38;
+/// The power of two at or below a positive number.
+double powerBelow(double x) { return std::exp2(std::floor(std::log2(x))); }
 
 /// What a gradient carries. `base` is the scale with which it was first rounded, whatever the loss was multiplied by:
 /// the layers' factors since then are scale / base. While both are the initial scale it is still wide.
@@ -52,9 +56,21 @@ public:
     scaling = PrecisionSettings::of(getOperation()).scaling;
     if (scaling.mode != Scaling::adaptive)
       return;
+    std::optional<KeptFactors> states;
+    if (scaling.updateInterval > 1)
+      states.emplace(getOperation());
+    kept = states ? &*states : nullptr;
+    SmallVector<func::FuncOp> functions;
     for (auto function : getOperation().getOps<func::FuncOp>())
-      if (!function.isExternal() && !function.getOps<train::GradientOp>().empty() && failed(rewrite(function)))
+      if (!function.isExternal() && !function.getOps<train::GradientOp>().empty())
+        functions.push_back(function);
+    if (kept)
+      llvm::stable_sort(functions, [&](func::FuncOp a, func::FuncOp b) { return kept->updates(a) > kept->updates(b); });
+    for (func::FuncOp function : functions)
+      if (failed(rewrite(function)))
         return signalPassFailure();
+    if (kept && !functions.empty())
+      kept->addStates();
   }
 
 private:
@@ -68,6 +84,8 @@ private:
     auto start = OpBuilder::atBlockBegin(&body);
     GraphBuilder b(start, function.getLoc());
     initial = b.splat(RankedTensorType::get({}, start.getF32Type()), scaling.init);
+    if (kept)
+      kept->begin(function);
     bool seeded = false;
     for (Operation *op : ops) {
       if (hasAttr<MPTDialect::SeedAttrHelper>(op)) {
@@ -80,7 +98,27 @@ private:
     if (!seeded)
       return function.emitOpError() << "expected a gradient seed (" << MPTDialect::SeedAttrHelper::getNameStr()
                                     << ") before the gradients, found none";
+    if (kept)
+      kept->end(function);
     return success();
+  }
+
+  double largest(FloatType type) const {
+    return scaling.largest > 0 ? scaling.largest : APFloat::getLargest(type.getFloatSemantics()).convertToDouble();
+  }
+  double smallest(FloatType type) const {
+    return scaling.smallest > 0 ? scaling.smallest : APFloat::getSmallest(type.getFloatSemantics()).convertToDouble();
+  }
+  bool countsFirst() const { return scaling.totalFrom == "loss"; }
+  bool scalesFirst() const { return scaling.first != "none"; }
+
+  /// `factor`, or the one kept for `site`, within the bounds that hold in this step. Powers of two throughout, so that
+  /// bounding and rounding down may change places.
+  Value bound(GraphBuilder &b, Operation *site, Value factor, Value gain) {
+    if (kept)
+      factor = kept->keep(b, site, factor);
+    Value total = b.div(b.splatLike(factor, powerBelow(scaling.totalMax)), gain);
+    return b.make<MinOp>(b.make<MinOp>(factor, b.splatLike(factor, powerBelow(scaling.layerMax))), total);
   }
 
   void seed(Operation *op) {
@@ -105,9 +143,10 @@ private:
     bool narrow = type && type.getWidth() < 32;
     if (narrow && isa<GemmLike>(op))
       return scaleProduct(op, own);
-    if (own.scale == initial && isLossyCast(op))
+    if (own.scale == initial && scalesFirst() && isLossyCast(op))
       own = scaleFirst(op, op->getOpOperand(0), own.scale);
-    bool rounds = own.scale == initial && hasFlexibleTypes(op) && llvm::none_of(op->getOperands(), [&](Value operand) {
+    bool rounds = own.scale == initial && scalesFirst() && hasFlexibleTypes(op) &&
+                  llvm::none_of(op->getOperands(), [&](Value operand) {
                     return carried.contains(operand) && elementOf(operand).getWidth() < 32;
                   });
     for (Value result : op->getResults()) {
@@ -168,21 +207,27 @@ private:
   }
 
   /// The scale of `x`, which carries `scale` and is still wide, in `type`.
-  Value firstScale(OpBuilder &builder, Location loc, Value x, FloatType type, Value scale) {
+  Value firstScale(OpBuilder &builder, Operation *op, Value x, FloatType type, Value scale) {
+    Location loc = op->getLoc();
+    GraphBuilder b(builder, loc);
     auto stats = train::LogMomentsOp::create(builder, loc, initial.getType(), initial.getType(), initial.getType(),
                                              withoutViews(x));
-    Value factor =
-        train::CastScaleOp::create(builder, loc, initial.getType(), stats.getMean(), stats.getSquare(), stats.getMax(),
-                                   APFloat(scaling.underflow), APFloat(smallest(type)), APFloat(largest(type)));
+    Value factor = train::CastScaleOp::create(builder, loc, initial.getType(), stats.getMean(), stats.getSquare(),
+                                              stats.getMax(), APFloat(scaling.underflow), APFloat(smallest(type)),
+                                              APFloat(largest(type)), APFloat(scaling.headroom));
     ++numScales;
-    return GraphBuilder(builder, loc).mul(scale, factor);
+    if (countsFirst())
+      factor = bound(b, op, factor, scale);
+    else if (kept)
+      factor = kept->keep(b, op, factor);
+    return b.mul(scale, factor);
   }
 
   /// A gradient that a cast rounds: its scale before that.
   Carried scaleFirst(Operation *op, OpOperand &operand, Value scale) {
     OpBuilder builder(op);
     Value x = operand.get();
-    Value next = firstScale(builder, op->getLoc(), x, elementOf(op->getResult(0)), scale);
+    Value next = firstScale(builder, op, x, elementOf(op->getResult(0)), scale);
     operand.set(train::RescaleOp::create(builder, op->getLoc(), x.getType(), x, scale, next));
     return {next, next};
   }
@@ -193,7 +238,7 @@ private:
     builder.setInsertionPointAfter(op);
     RankedTensorType narrow = tensorType(result);
     result.setType(narrow.clone(builder.getF32Type()));
-    Value next = firstScale(builder, op->getLoc(), result, cast<FloatType>(narrow.getElementType()), scale);
+    Value next = firstScale(builder, op, result, cast<FloatType>(narrow.getElementType()), scale);
     rescale(builder, result, narrow, scale, {next, next});
   }
 
@@ -224,11 +269,14 @@ private:
     RankedTensorType narrow = tensorType(result);
     auto type = cast<FloatType>(narrow.getElementType());
     train::MomentsOp gs = momentsOf(builder, op->getLoc(), g), ws = momentsOf(builder, op->getLoc(), w);
-    Value gain = b.div(own.scale, own.base);
+    Value gain = countsFirst() ? own.scale : b.div(own.scale, own.base);
     Value factor = train::LayerScaleOp::create(
         builder, op->getLoc(), initial.getType(), gs.getSquare(), gs.getMax(), ws.getSquare(), ws.getMax(), gain,
         cast<GemmLike>(op).getReductionLength(), scaling.spread, APFloat(scaling.underflow), APFloat(smallest(type)),
-        APFloat(largest(type)), APFloat(scaling.layerMax), APFloat(scaling.totalMax));
+        APFloat(largest(type)), APFloat(kept ? unbounded : scaling.layerMax),
+        APFloat(kept ? unbounded : scaling.totalMax));
+    if (kept) // what bounds a factor that was chosen earlier holds in each step
+      factor = bound(b, op, factor, gain);
     Value next = b.mul(own.scale, factor);
     builder.setInsertionPointAfter(op);
     result.setType(narrow.clone(builder.getF32Type()));
@@ -237,6 +285,7 @@ private:
   }
 
   LossScaling scaling;
+  KeptFactors *kept = nullptr; ///< where factors hold for several steps
   Value initial;
   DenseMap<Value, Carried> carried;
   DenseMap<Value, train::MomentsOp> moments;

@@ -264,6 +264,8 @@ private:
     if (scaling.mode == Scaling::dynamic && updates)
       for (auto [i, loss] : llvm::enumerate(losses))
         nextScale(builder, loc, loss, i == 0, scales[i], finiteOf[i]);
+    if (scaling.mode == Scaling::adaptive && scaling.updateInterval > 1 && updates)
+      countSteps(builder, loc, finite);
     addResult(function, "loss_scale", least);
     addResult(function, "skipped", skipped);
   }
@@ -289,6 +291,16 @@ private:
     return AndOp::create(builder, loc, alone, shared);
   }
 
+  /// Layers' factors hold for `update_interval` steps (the count is 0 where they are chosen anew), or until one is
+  /// skipped.
+  void countSteps(OpBuilder &builder, Location loc, Value finite) {
+    GraphBuilder b(builder, loc);
+    auto count = RankedTensorType::get({}, builder.getI32Type());
+    Value steps = b.add(train::ReadOp::create(builder, loc, count, kSteps), 1.0), zero = b.splat(count, 0);
+    Value holds = b.make<AndOp>(finite, b.compare(Predicate::lt, steps, static_cast<double>(scaling.updateInterval)));
+    train::WriteOp::create(builder, loc, kSteps, b.select(holds, steps, zero), Value());
+  }
+
   void nextScale(OpBuilder &builder, Location loc, StringRef loss, bool first, Value scale, Value finite) {
     auto count = RankedTensorType::get({}, builder.getI32Type());
     Value good = train::ReadOp::create(builder, loc, count, stateName(kGoodSteps, loss));
@@ -301,8 +313,9 @@ private:
     Value newScale = next.getNewScale();
     if (!scaling.floors.empty()) { // they go by calls, skipped ones included
       Value steps = train::ReadOp::create(builder, loc, count, kSteps);
-      newScale = train::FloorScaleOp::create(builder, loc, scale.getType(), newScale, steps, scaling.floorSteps,
-                                             scaling.floors);
+      newScale = train::FloorScaleOp::create(builder, loc, scale.getType(), newScale, scale, steps,
+                                             next.getNewHysteresisLeft(), scaling.floorSteps, scaling.floors,
+                                             scaling.hysteresis, scaling.patience);
       if (first)
         train::WriteOp::create(builder, loc, kSteps, GraphBuilder(builder, loc).add(steps, 1.0), Value());
     }

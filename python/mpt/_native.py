@@ -18,6 +18,10 @@ class Error(RuntimeError):
         self.status = status
 
 
+class Stalled(Error):
+    """Steps are skipped one after the other, and the loss scale does not fall any more; the text names what is not finite."""
+
+
 class Tensor(ctypes.Structure):
     _fields_ = [("name", c_char_p), ("dtype", c_int32), ("rank", c_int32), ("shape", POINTER(c_int64)), ("data", c_void_p)]
 
@@ -39,7 +43,7 @@ class Memory(ctypes.Structure):
     _fields_ = [(name, c_int64) for name in ("state_bytes", "arena_bytes", "output_bytes", "staging_bytes")]
 
 
-NOT_FOUND = 2
+NOT_FOUND, STALLED = 2, 10  # mpt_status
 
 PROTOTYPES = {
     "mpt_model_load": [c_char_p, POINTER(c_void_p)],
@@ -124,7 +128,7 @@ class Runtime:
         self.library.mpt_last_error.argtypes, self.library.mpt_last_error.restype = [], c_char_p
 
     def fail(self, status: int):
-        raise Error(status, self.library.mpt_last_error().decode(errors="replace"))
+        raise (Stalled if status == STALLED else Error)(status, self.library.mpt_last_error().decode(errors="replace"))
 
     def call(self, name: str, *arguments) -> None:
         """Calls a function that returns a status; raises Error when it is not 0."""

@@ -13,11 +13,11 @@ arguments with random values in [check.low, check.high] (default [-2, 2]; intege
 Results must agree within the error model of include/mpt/Reference/ErrorModel.h. skips.txt lists what a target may skip, and why.
 """
 import argparse
+import collections
 import ctypes
 import os
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -27,7 +27,7 @@ import numpy as np
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path[:0] = [str(ROOT / "test" / "python"), str(ROOT / "python")]
-from mpt_run import KINDS, tool, write_tensors  # noqa: E402
+from mpt_run import KINDS, ptxas, tool, write_tensors  # noqa: E402
 from standin import library  # noqa: E402
 
 TYPES = {mlir: np.dtype(kind) for kind, _, mlir in KINDS}
@@ -157,7 +157,8 @@ class Cuda(Cpu):
 
 LIBRARY = ("--library-schedule-updates", "--library-convert-gemms", "--library-fold-scales=result-scales", "--library-fold-epilogues",
            "--library-choose-layouts", "--memory-assign-destinations")
-ASSEMBLER = shutil.which("ptxas") or shutil.which("ptxas", path="/usr/local/cuda/bin")
+ASSEMBLER = ptxas()
+assembled = collections.Counter()  # kernels, by architecture
 
 
 def assemble(path, arch):
@@ -166,6 +167,7 @@ def assemble(path, arch):
     if result.returncode:
         raise RuntimeError(result.stderr)
     for name, report in re.findall(r"entry function '(\w+)'(.*?)(?=Compiling entry|\Z)", result.stderr, re.S):
+        assembled[arch] += 1
         spills = [int(count) for count in re.findall(r"(\d+) bytes spill", report)]
         if any(spills):
             raise RuntimeError(f"{name} spills on {arch}: {report}")
@@ -227,7 +229,8 @@ def main():
                 passed, failed = passed + (not error), failed + bool(error)
                 if error:
                     print(f"FAIL {name} {kind}: {error.strip()}")
-    print(f"{options.target}: {passed} passed, {failed} failed, {skipped} skipped")
+    print(f"{options.target}: {passed} passed, {failed} failed, {skipped} skipped"
+          + "".join(f", {count} kernels assembled for {arch}" for arch, count in assembled.items()))
     return 1 if failed or not passed else 0
 
 

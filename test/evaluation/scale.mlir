@@ -89,7 +89,8 @@ func.func @cast_scale() {
   return
 }
 
-// The larger scale, unless the other gradient would overflow with it; an eighth of the smaller one where none fits.
+// The larger scale, unless the other gradient would overflow with it; where none fits, the largest power of two that does,
+// however small: 65504 / 2^20 = 0.0624, down to 2^-5, for a largest magnitude of 2^24 that carries 16. 1 where one is not finite.
 func.func @merge_scale() {
   %a = mpt.constant dense<1024.0> : tensor<f32>
   %b = mpt.constant dense<16.0> : tensor<f32>
@@ -100,9 +101,12 @@ func.func @merge_scale() {
   %1 = train.merge_scale(%a, %b) maxima(%one, %large) {largest = 65504.0 : f64} : (tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>) -> tensor<f32>
   check.equal %1, %b : tensor<f32>
   %inf = mpt.constant dense<0x7F800000> : tensor<f32>
-  %two = mpt.constant dense<2.0> : tensor<f32>
   %2 = train.merge_scale(%a, %b) maxima(%inf, %large) {largest = 65504.0 : f64} : (tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>) -> tensor<f32>
-  check.equal %2, %two : tensor<f32>
+  check.equal %2, %one : tensor<f32>
+  %huge = mpt.constant dense<0x4B800000> : tensor<f32>
+  %3 = train.merge_scale(%a, %b) maxima(%one, %huge) {largest = 65504.0 : f64} : (tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>) -> tensor<f32>
+  %thirtysecond = mpt.constant dense<0.03125> : tensor<f32>
+  check.equal %3, %thirtysecond : tensor<f32>
   return
 }
 
@@ -133,19 +137,31 @@ func.func @roll() {
   return
 }
 
-// 4 from step 10 on, 32 from step 20 on.
+// 4 from step 10 on, 32 from step 20 on. Where a floor begins it lifts the scale; it holds the scale while fewer than 3 steps
+// in a row were not finite (hysteresis 2, so down to a count of 0); it gives way then, and lifts nothing from below.
 func.func @floors() {
-  %scale = mpt.constant dense<1.0> : tensor<f32>
-  %early = mpt.constant dense<8> : tensor<i32>
-  %middle = mpt.constant dense<9> : tensor<i32>
-  %late = mpt.constant dense<19> : tensor<i32>
-  %0 = train.floor_scale %scale, %early {floor_steps = array<i64: 10, 20>, floors = array<f64: 4.0, 32.0>} : (tensor<f32>, tensor<i32>) -> tensor<f32>
-  check.equal %0, %scale : tensor<f32>
-  %1 = train.floor_scale %scale, %middle {floor_steps = array<i64: 10, 20>, floors = array<f64: 4.0, 32.0>} : (tensor<f32>, tensor<i32>) -> tensor<f32>
+  %one = mpt.constant dense<1.0> : tensor<f32>
+  %two = mpt.constant dense<2.0> : tensor<f32>
   %four = mpt.constant dense<4.0> : tensor<f32>
-  check.equal %1, %four : tensor<f32>
-  %2 = train.floor_scale %scale, %late {floor_steps = array<i64: 10, 20>, floors = array<f64: 4.0, 32.0>} : (tensor<f32>, tensor<i32>) -> tensor<f32>
   %32 = mpt.constant dense<32.0> : tensor<f32>
-  check.equal %2, %32 : tensor<f32>
+  %8 = mpt.constant dense<8> : tensor<i32>
+  %9 = mpt.constant dense<9> : tensor<i32>
+  %12 = mpt.constant dense<12> : tensor<i32>
+  %19 = mpt.constant dense<19> : tensor<i32>
+  %full = mpt.constant dense<2> : tensor<i32>
+  %none = mpt.constant dense<0> : tensor<i32>
+  %less = mpt.constant dense<-1> : tensor<i32>
+  %early = train.floor_scale %one, %one, %8, %full {floor_steps = array<i64: 10, 20>, floors = array<f64: 4.0, 32.0>, hysteresis = 2 : i64, patience = 3 : i64} : (tensor<f32>, tensor<f32>, tensor<i32>, tensor<i32>) -> tensor<f32>
+  check.equal %early, %one : tensor<f32>
+  %begins = train.floor_scale %one, %one, %9, %full {floor_steps = array<i64: 10, 20>, floors = array<f64: 4.0, 32.0>, hysteresis = 2 : i64, patience = 3 : i64} : (tensor<f32>, tensor<f32>, tensor<i32>, tensor<i32>) -> tensor<f32>
+  check.equal %begins, %four : tensor<f32>
+  %rises = train.floor_scale %one, %one, %19, %less {floor_steps = array<i64: 10, 20>, floors = array<f64: 4.0, 32.0>, hysteresis = 2 : i64, patience = 3 : i64} : (tensor<f32>, tensor<f32>, tensor<i32>, tensor<i32>) -> tensor<f32>
+  check.equal %rises, %32 : tensor<f32>
+  %holds = train.floor_scale %two, %four, %12, %none {floor_steps = array<i64: 10, 20>, floors = array<f64: 4.0, 32.0>, hysteresis = 2 : i64, patience = 3 : i64} : (tensor<f32>, tensor<f32>, tensor<i32>, tensor<i32>) -> tensor<f32>
+  check.equal %holds, %four : tensor<f32>
+  %yields = train.floor_scale %two, %four, %12, %less {floor_steps = array<i64: 10, 20>, floors = array<f64: 4.0, 32.0>, hysteresis = 2 : i64, patience = 3 : i64} : (tensor<f32>, tensor<f32>, tensor<i32>, tensor<i32>) -> tensor<f32>
+  check.equal %yields, %two : tensor<f32>
+  %below = train.floor_scale %two, %two, %12, %full {floor_steps = array<i64: 10, 20>, floors = array<f64: 4.0, 32.0>, hysteresis = 2 : i64, patience = 3 : i64} : (tensor<f32>, tensor<f32>, tensor<i32>, tensor<i32>) -> tensor<f32>
+  check.equal %below, %two : tensor<f32>
   return
 }

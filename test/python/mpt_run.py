@@ -3,8 +3,10 @@
 import json
 import os
 import pathlib
+import shutil
 import struct
 import subprocess
+import sysconfig
 
 import ml_dtypes
 import numpy as np
@@ -30,6 +32,12 @@ def tool() -> pathlib.Path:
 
         pytest.skip("build mpt-run first (scripts/build.sh dev mpt-run)")
     return max(built, key=lambda path: path.stat().st_mtime)
+
+
+def ptxas() -> str | None:
+    """NVIDIA's assembler: on the PATH, of a toolkit, or of the Python package nvidia-cuda-nvcc."""
+    wheels = sorted(pathlib.Path(sysconfig.get_path("purelib"), "nvidia").glob("*/bin/ptxas"))
+    return shutil.which("ptxas") or shutil.which("ptxas", path="/usr/local/cuda/bin") or (str(wheels[-1]) if wheels else None)
 
 
 def mlir_type(array) -> str:

@@ -5,7 +5,8 @@
 
 CORPUS is the folder that scripts/corpus.sh made. Each model is compiled up to phase precision under each policy, with the cut and
 with painting; the command fails where the cut moves more bytes through casts than painting does, and where a row differs from
---expect (golden/policies-corpus.json), which --update writes anew.
+--expect (golden/policies-corpus.json), which --update writes anew. Policies are those of lib/Precision/policies; one without a
+row is compared with painting alone.
 """
 import argparse
 import collections
@@ -16,8 +17,8 @@ import subprocess
 import sys
 import tempfile
 
-POLICIES = ("fp32 amp-f16 amp-bf16 pure-f16-static als-f16 als-f16-product fp8-e5m2 fp8-hybrid fp8-current autocast-cuda-f16 "
-            "autocast-cuda-bf16 autocast-cpu-bf16").split()
+FOLDER = pathlib.Path(__file__).resolve().parents[2] / "lib" / "Precision" / "policies"
+POLICIES = sorted(path.stem for path in FOLDER.glob("*.mlir"))
 
 
 def compiler() -> pathlib.Path:
@@ -81,8 +82,8 @@ def main() -> int:
                 bad += worse
             if wishes.update:
                 known.setdefault(name, {})[policy] = ours
-            elif wishes.expect.exists() and known.get(name, {}).get(policy) != ours:
-                print(f"{name} {policy}: expected {known.get(name, {}).get(policy)}, got {ours}")
+            elif (expected := known.get(name, {}).get(policy)) and expected != ours:
+                print(f"{name} {policy}: expected {expected}, got {ours}")
                 bad += 1
     if wishes.update:
         write_golden(wishes.expect, known)

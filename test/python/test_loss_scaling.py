@@ -113,3 +113,73 @@ def test_f16_gradients_underflow_without_a_scale(tmp_path):
     assert np.all(updates["none"] == 0.0), "every value of the gradient is flushed to zero"
     assert np.all(updates["16777216"] != 0.0)
     np.testing.assert_allclose(updates["16777216"], exact, rtol=0.02)
+
+
+def machine_under(folder, scaling, base="amp-f16"):
+    """A step of linear.mlir under a built-in policy whose loss scaling is `scaling`."""
+    policy = folder / "policy.mlir"
+    lines = [line for line in open(os.path.join(ROOT, f"lib/Precision/policies/{base}.mlir"), encoding="utf-8")
+             if "loss_scaling" not in line]
+    lines.insert(len(lines) - 1, f"policy.loss_scaling {scaling}\n")
+    policy.write_text("".join(lines))
+    return Machine(folder, f"policy={policy}")
+
+
+def test_floors_hold_against_stray_overflows_and_give_way_to_lasting_ones(tmp_path):
+    machine = machine_under(tmp_path, "dynamic {init = 8.0, interval = 4 : i64, max = 64.0, patience = 3 : i64, "
+                                      "floor_steps = array<i64: 0, 14>, floors = array<f64: 8.0, 32.0>}")
+    bad = X.copy()
+    bad[0, 0] = np.inf
+    scale, good, row, trail = 8.0, 0, 0, []
+    for step, finite in enumerate([0, 1, 0, 0, 1, 0, 0, 0, 0, 1, 1, 1, 1, 0, 1, 0, 0, 0, 1], start=1):
+        before = scale
+        machine.step(X if finite else bad, TARGET)
+        row, good = (0, good + 1) if finite else (row + 1, 0)
+        if good == 4:
+            scale, good = scale * 2, 0
+        elif not finite:
+            scale = max(scale / 2, 1)
+        floor = 32 if step >= 14 else 8
+        if step in (1, 14) or (before >= floor and row < 3):
+            scale = max(scale, floor)
+        trail.append(scale)
+        assert machine.state["mpt.loss_scale"] == scale, (step, trail)
+    assert min(trail[:7]) == 8 and 2 in trail and trail[13] == 32 and trail[-1] == 16, trail
+
+
+@pytest.mark.parametrize("words", ["loss-scale=dynamic,init=4096,floors=4096", "policy=fp8-e5m2"])
+def test_no_floor_traps_a_model_that_cannot_bear_it(tmp_path, words):
+    """Gradients that overflow with more than a small scale: training goes on below the floor, whatever the floor is."""
+    assign = ["policy=amp-f16", words] if "loss" in words else [words]
+    machine = Machine(tmp_path, *assign)
+    large = 200 * X
+    skipped = [bool(machine.step(large, 400 * TARGET, lr=1e-6)["skipped"]) for _ in range(40)]
+    assert skipped[0] and not skipped[-1], skipped
+
+
+def test_layer_scales_are_kept_between_updates_and_chosen_anew_after_a_skipped_step(tmp_path):
+    text = subprocess.run([os.path.join(BUILD, "bin", "mpt-opt"), os.path.join(ROOT, "test/passes/precision/Inputs/three.mlir"),
+                           "--precision-assign=policy=als-f16-2020-01", "--precision-insert-casts", "--precision-master-weights",
+                           "--precision-adaptive-scales", *PASSES[2:]], capture_output=True, text=True, check=True).stdout
+    machine = Machine.__new__(Machine)
+    machine.folder, machine.module, machine.state = tmp_path, tmp_path / "step.mlir", {}
+    machine.module.write_text(text.replace("dense<1000> : tensor<i32>", "dense<3> : tensor<i32>"))
+    assert machine.module.read_text() != text
+
+    def step(x):
+        write_safetensors(tmp_path / "in", {"x": x.astype(np.float32), "learning_rate": np.array(2.0 ** -30, np.float32)})
+        write_safetensors(tmp_path / "state", machine.state)
+        subprocess.run([os.path.join(BUILD, "bin", "mpt-run"), machine.module, "--function=step", f"--inputs={tmp_path / 'in'}",
+                        f"--state={tmp_path / 'state'}", f"--outputs={tmp_path / 'out'}", f"--new-state={tmp_path / 'new'}"], check=True)
+        machine.state = read_safetensors(tmp_path / "new")[0]
+        return machine.state["mpt.scale_steps"].item(), machine.state["mpt.layer_scales"]
+
+    x = np.ones((8, 4)) / 8
+    _, first = step(x)
+    machine.state["c"], machine.state["c.master"] = (machine.state[name] * machine.state[name].dtype.type(2.0 ** -18)
+                                                     for name in ("c", "c.master"))  # the next factor would be larger
+    assert step(x)[0] == 2 and np.all(machine.state["mpt.layer_scales"] == first)
+    assert step(x)[0] == 0 and np.all(machine.state["mpt.layer_scales"] == first)
+    count, later = step(x)
+    assert count == 1 and np.any(later > first), (first, later)
+    assert step(np.full((8, 4), np.inf))[0] == 0, "a skipped step has them chosen anew"

@@ -16,14 +16,15 @@ using policy::Scaling;
 struct LossScaling {
   Scaling mode = Scaling::none;
   double init = 65536.0, growth = 2.0, backoff = 0.5, min = 1.0, max = 16777216.0;
-  int64_t interval = 2000, hysteresis = 1;
+  int64_t interval = 2000, hysteresis = 1, patience = 16, updateInterval = 1;
   llvm::SmallVector<int64_t> floorSteps;
   llvm::SmallVector<double> floors;
-  std::string spread = "sum";
-  double underflow = 1e-3, layerMax = 16.0, totalMax = 1024.0;
+  std::string spread = "sum", totalFrom = "rounding", first = "log_normal";
+  double underflow = 1e-3, layerMax = 16.0, totalMax = 1024.0, headroom = 256.0, smallest = 0.0, largest = 0.0;
 
   /// Replaces what `text` names: none, a positive number (a fixed scale), or dynamic with any of init, growth, backoff,
-  /// interval, hysteresis, min and max, as in "dynamic,init=1024,interval=500". Returns what was wrong, or nothing.
+  /// interval, hysteresis, min, max, patience and floors, as in "dynamic,init=1024,floors=0:1024/40000:8192". Returns
+  /// what was wrong, or nothing.
   std::string override(llvm::StringRef text);
   /// The loss is multiplied by a scale, which each parameter gradient is divided by.
   bool multiplies() const { return mode == Scaling::dynamic || (mode == Scaling::fixed && init != 1.0); }

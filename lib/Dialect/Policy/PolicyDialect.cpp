@@ -90,17 +90,28 @@ LogicalResult LossScalingOp::verify() {
   if (!(0.0 < min && min <= init && init <= max))
     return emitOpError() << "C1: expected 0 < min <= init <= max, got min " << min << ", init " << init << ", max "
                          << max;
-  if (!(growth > 1.0 && 0.0 < backoff && backoff < 1.0) || getInterval() < 1 || getHysteresis() < 1)
-    return emitOpError()
-           << "C2: expected growth above 1, backoff between 0 and 1, interval and hysteresis of at least 1";
+  if (!(growth > 1.0 && 0.0 < backoff && backoff < 1.0) || getInterval() < 1 || getHysteresis() < 1 ||
+      getPatience() < 1 || getUpdateInterval() < 1)
+    return emitOpError() << "C2: expected growth above 1, backoff between 0 and 1, interval, hysteresis, patience and "
+                            "update_interval of at least 1";
   ArrayRef<int64_t> steps = getFloorSteps();
   if (steps.size() != getFloors().size() || !llvm::is_sorted(steps))
     return emitOpError() << "C3: expected as many floors as floor_steps, which ascend, got " << getFloors().size()
                          << " and " << steps.size();
+  for (double floor : getFloors())
+    if (!(0.0 < floor && floor <= max))
+      return emitOpError() << "C3: expected floors above 0 and at most max, " << max << ", got " << floor;
   double underflow = getUnderflow().convertToDouble();
   if ((getSpread() != "sum" && getSpread() != "product") || !(0.0 < underflow && underflow < 1.0) ||
-      !(getLayerMax().convertToDouble() > 0.0) || !(getTotalMax().convertToDouble() > 0.0))
-    return emitOpError() << "C4: expected spread \"sum\" or \"product\", underflow between 0 and 1, bounds above 0";
+      !(getLayerMax().convertToDouble() > 0.0) || !(getTotalMax().convertToDouble() > 0.0) ||
+      !(getHeadroom().convertToDouble() > 0.0))
+    return emitOpError()
+           << "C4: expected spread \"sum\" or \"product\", underflow between 0 and 1, bounds and headroom above 0";
+  if ((getFirst() != "log_normal" && getFirst() != "none") ||
+      (getTotalFrom() != "rounding" && getTotalFrom() != "loss"))
+    return emitOpError()
+           << "C4: expected first \"log_normal\" or \"none\" and total_from \"rounding\" or \"loss\", got \""
+           << getFirst() << "\" and \"" << getTotalFrom() << "\"";
   return success();
 }
 

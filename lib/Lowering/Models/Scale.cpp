@@ -31,11 +31,19 @@ struct FloorScale : Decomposable::ExternalModel<FloorScale, train::FloorScaleOp>
   Values decompose(Operation *operation, OpBuilder &builder) const {
     auto op = cast<train::FloorScaleOp>(operation);
     GraphBuilder b(builder, op.getLoc());
-    Value scale = op.getScale(), step = b.add(op.getSteps(), 1.0);
-    for (auto [from, floor] : llvm::zip_equal(op.getFloorSteps(), op.getFloors()))
-      scale = b.select(b.compare(Predicate::ge, step, static_cast<double>(from)),
-                       most(b, scale, b.splatLike(scale, floor)), scale);
-    return SmallVector<Value>{scale};
+    if (op.getFloors().empty())
+      return SmallVector<Value>{op.getNext()};
+    Value next = op.getNext(), step = b.add(op.getSteps(), 1.0), floor = b.splatLike(next, 0), begins;
+    for (auto [from, value] : llvm::zip_equal(op.getFloorSteps(), op.getFloors())) {
+      floor = b.select(b.compare(Predicate::ge, step, static_cast<double>(from)), b.splatLike(floor, value), floor);
+      Value now = b.compare(Predicate::eq, step, static_cast<double>(std::max<int64_t>(from, 1)));
+      begins = begins ? b.make<OrOp>(begins, now) : now;
+    }
+    Value bears = b.compare(Predicate::gt, op.getHysteresisLeft(),
+                            static_cast<double>(op.getHysteresis()) - static_cast<double>(op.getPatience()));
+    Value above = b.compare(Predicate::ge, op.getScale(), floor);
+    Value holds = b.make<OrOp>(begins, b.make<AndOp>(above, bears));
+    return SmallVector<Value>{b.select(holds, most(b, next, floor), next)};
   }
 };
 
@@ -110,7 +118,7 @@ struct CastScale : Decomposable::ExternalModel<CastScale, train::CastScaleOp> {
     Value deviation = b.make<SqrtOp>(most(b, variance, b.splatLike(variance, 0)));
     Value level = b.make<ExpOp>(b.add(mean, b.mul(deviation, op.getQuantile())));
     Value low = most(b, b.div(b.splatLike(level, real(op.getSmallest())), level), b.splatLike(level, 1));
-    Value high = b.div(b.splatLike(level, real(op.getLargest()) / op.headroom), op.getMax());
+    Value high = b.div(b.splatLike(level, real(op.getLargest()) / real(op.getHeadroom())), op.getMax());
     return SmallVector<Value>{powerOrOne(b, least(b, low, high))};
   }
 };
@@ -119,7 +127,11 @@ struct MergeScale : Decomposable::ExternalModel<MergeScale, train::MergeScaleOp>
   Values decompose(Operation *operation, OpBuilder &builder) const {
     auto op = cast<train::MergeScaleOp>(operation);
     GraphBuilder b(builder, op.getLoc());
-    Value best, smallest;
+    Value best, unit; // unit: the largest magnitude with scale 1
+    for (auto [own, maximum] : llvm::zip_equal(op.getScales(), op.getMaxima())) {
+      Value top = b.div(maximum, own);
+      unit = unit ? most(b, unit, top) : top;
+    }
     for (Value candidate : op.getScales()) {
       Value top;
       for (auto [own, maximum] : llvm::zip_equal(op.getScales(), op.getMaxima())) {
@@ -129,9 +141,9 @@ struct MergeScale : Decomposable::ExternalModel<MergeScale, train::MergeScaleOp>
       Value fits = b.compare(Predicate::lt, top, real(op.getLargest()));
       Value kept = b.select(fits, candidate, b.splatLike(candidate, 0));
       best = best ? most(b, best, kept) : kept;
-      smallest = smallest ? least(b, smallest, candidate) : candidate;
     }
-    return SmallVector<Value>{b.select(b.compare(Predicate::gt, best, 0), best, b.mul(smallest, 0.125))};
+    Value smaller = powerOrOne(b, b.div(b.splatLike(unit, real(op.getLargest())), unit));
+    return SmallVector<Value>{b.select(b.compare(Predicate::gt, best, 0), best, smaller)};
   }
 };
 

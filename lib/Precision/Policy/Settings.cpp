@@ -50,6 +50,13 @@ template <typename F> void eachScalingField(LossScaling &s, F field) {
   field("underflow", s.underflow);
   field("layer_max", s.layerMax);
   field("total_max", s.totalMax);
+  field("patience", s.patience);
+  field("update_interval", s.updateInterval);
+  field("total_from", s.totalFrom);
+  field("first", s.first);
+  field("headroom", s.headroom);
+  field("smallest", s.smallest);
+  field("largest", s.largest);
 }
 
 struct Writer {
@@ -146,6 +153,28 @@ PrecisionSettings PrecisionSettings::from(policy::PolicyOp op) {
   return result;
 }
 
+/// Reads "SCALE" (from the first step on), "STEP:SCALE/STEP:SCALE..." or "none" as the floors of a dynamic scale.
+static std::string readFloors(StringRef text, LossScaling &scaling) {
+  scaling.floorSteps.clear();
+  scaling.floors.clear();
+  if (text == "none")
+    return "";
+  SmallVector<StringRef> parts;
+  text.split(parts, '/');
+  for (StringRef part : parts) {
+    auto [step, scale] = part.contains(':') ? part.split(':') : std::pair(StringRef("0"), part);
+    int64_t from = 0;
+    double floor = 0;
+    if (step.getAsInteger(10, from) || from < 0 || scale.getAsDouble(floor) || !(floor > 0.0) || !std::isfinite(floor))
+      return ("expected floors of the loss scale as SCALE, STEP:SCALE/STEP:SCALE or none, got " + text).str();
+    if (!scaling.floorSteps.empty() && from <= scaling.floorSteps.back())
+      return ("expected steps of the loss scale's floors that ascend, got " + text).str();
+    scaling.floorSteps.push_back(from);
+    scaling.floors.push_back(floor);
+  }
+  return "";
+}
+
 std::string LossScaling::override(StringRef text) {
   SmallVector<StringRef> parts;
   text.split(parts, ',');
@@ -163,6 +192,11 @@ std::string LossScaling::override(StringRef text) {
     return ("expected settings of the loss scale after dynamic only, got " + text).str();
   for (StringRef part : ArrayRef(parts).drop_front()) {
     auto [key, value] = part.split('=');
+    if (key == "floors") {
+      if (std::string wrong = readFloors(value, next); !wrong.empty())
+        return wrong;
+      continue;
+    }
     double *real = llvm::StringSwitch<double *>(key)
                        .Case("init", &next.init)
                        .Case("growth", &next.growth)
@@ -173,9 +207,13 @@ std::string LossScaling::override(StringRef text) {
     int64_t *whole = llvm::StringSwitch<int64_t *>(key)
                          .Case("interval", &next.interval)
                          .Case("hysteresis", &next.hysteresis)
+                         .Case("patience", &next.patience)
                          .Default(nullptr);
     if (!real && !whole)
-      return ("expected init, growth, backoff, interval, hysteresis, min or max of the loss scale, got " + part).str();
+      return ("expected init, growth, backoff, interval, hysteresis, min, max, floors or patience of the loss scale, "
+              "got " +
+              part)
+          .str();
     if (real ? value.getAsDouble(*real) || !std::isfinite(*real) : value.getAsInteger(10, *whole))
       return ("expected a " + Twine(real ? "finite" : "whole") + " number for " + key + " of the loss scale, got " +
               value)
@@ -183,9 +221,14 @@ std::string LossScaling::override(StringRef text) {
   }
   if (!(0.0 < next.min && next.min <= next.init && next.init <= next.max) && next.mode == Scaling::dynamic)
     return ("expected 0 < min <= init <= max of the loss scale, got " + text).str();
-  if (!(next.growth > 1.0 && 0.0 < next.backoff && next.backoff < 1.0) || next.interval < 1 || next.hysteresis < 1)
-    return ("expected growth above 1, backoff between 0 and 1, interval and hysteresis of at least 1, got " + text)
+  if (!(next.growth > 1.0 && 0.0 < next.backoff && next.backoff < 1.0) || next.interval < 1 || next.hysteresis < 1 ||
+      next.patience < 1)
+    return ("expected growth above 1, backoff between 0 and 1, interval, hysteresis and patience of at least 1, got " +
+            text)
         .str();
+  for (double floor : next.floors)
+    if (floor > next.max)
+      return ("expected floors of the loss scale of at most max, got " + text).str();
   *this = next;
   return "";
 }

@@ -32,6 +32,50 @@ static Labelling allWide(size_t freeLabels) {
   return narrow;
 }
 
+int64_t CastPlacement::priceOf(const CastValue &value, const CutWeights &weights) {
+  int64_t bytes = std::min(value.cost.bytes, MinCut::kInfinite / (4 * weights.perByte));
+  return bytes * weights.perByte + weights.perCast;
+}
+
+int64_t CastPlacement::objectiveOf(const Labelling &narrow, const CutWeights &weights) const {
+  if (weights.asReported)
+    return costOf(narrow, 0).inEachStep;
+  int64_t total = 0;
+  for (auto [i, label] : llvm::enumerate(free)) {
+    bool isNarrow = narrow[kWide + 1 + i];
+    if (weights.breaksTies)
+      total += label.exact != isNarrow;
+    if (weights.weighsValues && !isNarrow)
+      total += label.wideBytes * weights.perByte;
+  }
+  for (const auto &[value, entry] : values) {
+    if (entry.producer == kEither || (narrow[entry.producer] && entry.cost.hasWideCopy))
+      continue;
+    bool isNarrow = narrow[entry.producer];
+    if (llvm::any_of(entry.users, [&](Label user) { return narrow[user] != isNarrow; }))
+      total += priceOf(entry, weights);
+  }
+  return total;
+}
+
+void CastPlacement::addWeighted(MinCut &cut, const CastValue &value, const CutWeights &weights) {
+  int64_t price = priceOf(value, weights);
+  cut.addSharedEdge(value.producer, {value.users.begin(), value.users.end()}, value.cost.hasWideCopy ? 0 : price,
+                    price);
+}
+
+/// As costOf() counts: a narrow value is widened once for the forward and once for the backward pass.
+void CastPlacement::addReported(MinCut &cut, const CastValue &value) {
+  if (!value.cost.inEachStep)
+    return;
+  int64_t bytes = std::min(value.cost.bytes, MinCut::kInfinite / 4);
+  ArrayRef<Label> users = value.users;
+  for (ArrayRef<Label> pass : {users.drop_back(value.usersInBackward), users.take_back(value.usersInBackward)})
+    if (!pass.empty() && !value.cost.hasWideCopy)
+      cut.addSharedEdge(value.producer, {pass.begin(), pass.end()}, bytes, 0);
+  cut.addSharedEdge(value.producer, {users.begin(), users.end()}, 0, bytes);
+}
+
 Labelling CastPlacement::cut(const CutWeights &weights) const {
   MinCut cut;
   for (const FreeLabel &label : free) {
@@ -40,14 +84,16 @@ Labelling CastPlacement::cut(const CutWeights &weights) const {
       cut.addEdge(label.exact ? kNarrow : node, label.exact ? node : kWide, 1);
     if (weights.weighsValues)
       cut.addEdge(kNarrow, node, label.wideBytes * weights.perByte);
+    if (weights.asReported)
+      cut.addEdge(node, kWide, label.narrowBytes);
   }
   for (const auto &[value, entry] : values) {
     if (entry.producer == kEither || entry.users.empty())
       continue;
-    int64_t bytes = std::min(entry.cost.bytes, MinCut::kInfinite / (4 * weights.perByte));
-    int64_t price = bytes * weights.perByte + weights.perCast;
-    cut.addSharedEdge(entry.producer, {entry.users.begin(), entry.users.end()}, entry.cost.hasWideCopy ? 0 : price,
-                      price);
+    if (weights.asReported)
+      addReported(cut, entry);
+    else
+      addWeighted(cut, entry, weights);
   }
   cut.solve();
   Labelling narrow = allWide(free.size());

@@ -46,9 +46,10 @@ struct ValueCost {
 
 /// What one cut minimizes: the sum over casts of `perByte` a byte and `perCast` a cast, with `weighsValues` also the
 /// bytes of wide results, with `breaksTies` a unit for each exact op that is wide and each rounding op that is narrow.
+/// With `asReported` it is CastCost::inEachStep instead, and nothing else.
 struct CutWeights {
   int64_t perByte = 1, perCast = 0;
-  bool weighsValues = false, breaksTies = false;
+  bool weighsValues = false, breaksTies = false, asReported = false;
 };
 
 /// Bytes that casts move, one cast a value and type.
@@ -67,8 +68,11 @@ public:
   /// `inBackward`: the user stands in the backward pass, for which a widening cast is rematerialized.
   void use(mlir::Value value, Label user, bool inBackward = false);
 
-  /// The cheapest labels; among those of one cost, the ones with the fewest narrow labels.
+  /// The labels that objectiveOf() is least for; among those of one cost, the ones with the fewest narrow labels.
   Labelling cut(const CutWeights &weights) const;
+  /// What cut() minimizes, as CutWeights says.
+  int64_t objectiveOf(const Labelling &narrow, const CutWeights &weights) const;
+  size_t countFree() const { return free.size(); }
   /// Four-colour painting over `ops`, which come in topological order (Painting.h).
   Labelling paint(llvm::ArrayRef<OpLabels> ops) const;
   /// Each cast costs `launchBytes` more in `withLaunches`.
@@ -81,6 +85,10 @@ private:
     llvm::SmallVector<Label, 2> users;
     unsigned usersInBackward = 0; ///< number of the last ones of `users`
   };
+  /// Of one cast of `value`.
+  static int64_t priceOf(const CastValue &value, const CutWeights &weights);
+  static void addWeighted(MinCut &cut, const CastValue &value, const CutWeights &weights);
+  static void addReported(MinCut &cut, const CastValue &value);
   bool isStorage(Label label) const { return isFree(label) && free[label - kWide - 1].isStorage; }
 
   std::vector<FreeLabel> free;

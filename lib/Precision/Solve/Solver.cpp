@@ -32,40 +32,44 @@ std::string mpt::pinnedRule(StringRef why, const Ruling &ruling) {
   return (why + (asksForNarrow(ruling) ? " (" + ruling.rule + " does not apply)" : "")).str();
 }
 
+static void poseFunction(GraphView &view, func::FuncOp function, Posed &posed) {
+  view.enter(function);
+  for (BlockArgument argument : function.getArguments()) // of the types that callers know
+    if (view.isDecidable(argument.getType()))
+      posed.placement.produce(argument, kWide, view.costOf(argument));
+  RangeFlow flow(view);
+  view.forEachOp([&](Operation *op) {
+    RangeFact in = flow.into(op);
+    flow.visit(op, in);
+    if (std::optional<OpLabels> labels = view.label(op, in, posed.placement))
+      posed.ops.push_back(std::move(*labels));
+  });
+}
+
+Posed mpt::pose(GraphView &view) {
+  Posed posed;
+  for (func::FuncOp function : view.functions())
+    poseFunction(view, function, posed);
+  return posed;
+}
+
 namespace {
 class Solver {
 public:
-  Solver(GraphView &view, const Policy &policy) : view(view), policy(policy) {}
+  Solver(GraphView &view, const Policy &policy)
+      : view(view), policy(policy), posed(pose(view)), placement(posed.placement) {}
 
   Solved run(Placement how, OpDecided decided) {
-    for (func::FuncOp function : view.functions())
-      label(function);
-    Labelling painted = placement.paint(ops);
-    std::optional<Labelling> cut = how == Placement::cut ? bestCut(painted) : std::nullopt;
-    const Labelling &narrow = cut ? *cut : painted;
-    for (const OpLabels &labels : ops)
-      report(labels, narrow, view.howItWasPlaced(!cut), decided);
+    Labelling painted = placement.paint(posed.ops), narrow = how == Placement::cut ? bestCut(painted) : painted;
+    for (const OpLabels &labels : posed.ops)
+      report(labels, narrow, view.howItWasPlaced(how == Placement::painting), decided);
     CastCost cost = placement.costOf(narrow, view.launchBytes());
     return {narrow, cost};
   }
 
 private:
-  void label(func::FuncOp function) {
-    view.enter(function);
-    for (BlockArgument argument : function.getArguments()) // of the types that callers know
-      if (view.isDecidable(argument.getType()))
-        placement.produce(argument, kWide, view.costOf(argument));
-    RangeFlow flow(view);
-    view.forEachOp([&](Operation *op) {
-      RangeFact in = flow.into(op);
-      flow.visit(op, in);
-      if (std::optional<OpLabels> labels = view.label(op, in, placement))
-        ops.push_back(std::move(*labels));
-    });
-  }
-
-  /// The first cut whose casts move no more bytes than those of painting; nothing where none does.
-  std::optional<Labelling> bestCut(const Labelling &painted) const {
+  /// The first cut whose casts move no more bytes than those of painting. The last one is of that very cost.
+  Labelling bestCut(const Labelling &painted) const {
     CastCost most = placement.costOf(painted, view.launchBytes());
     for (const Trial &trial : view.trials()) {
       Labelling narrow = placement.cut(trial.weights);
@@ -77,7 +81,9 @@ private:
           << "cut not taken: expected casts of at most " << most.inEachStep << " bytes, or " << most.withLaunches
           << " with launches, as painting's, got " << cost.inEachStep << " and " << cost.withLaunches;
     }
-    return std::nullopt;
+    CutWeights reported;
+    reported.asReported = true;
+    return placement.cut(reported);
   }
 
   void report(const OpLabels &labels, const Labelling &narrow, StringRef how, OpDecided decided) const {
@@ -107,8 +113,8 @@ private:
 
   GraphView &view;
   const Policy &policy;
-  CastPlacement placement;
-  std::vector<OpLabels> ops; ///< in topological order, function by function
+  Posed posed;
+  const CastPlacement &placement;
 };
 } // namespace
 

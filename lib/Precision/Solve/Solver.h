@@ -9,6 +9,14 @@
 
 namespace mpt {
 
+/// A graph as a problem of placing casts.
+struct Posed {
+  CastPlacement placement;
+  std::vector<OpLabels> ops; ///< in topological order, function by function
+};
+/// Rules, flow and labels of all functions of `view`.
+Posed pose(GraphView &view);
+
 /// What was decided beside the types that `decided` was told of.
 struct Solved {
   Labelling narrow;

@@ -1,4 +1,4 @@
-// arXiv 1910.12385: FP16 with a scale a layer, chosen each step from the spread of one term of a result; no scale is set by hand. Parameter gradients are FP32.
+// As als-f16, with scales from the spread of one term of a result and without bounds a layer; not one of the published forms.
 policy.policy @als_f16_product storage = f16 compute = f16 accumulate = f32 master = f32 gradients = f32 {
   policy.class "contraction" -> narrow
   policy.class "reduction" -> wide

@@ -33,9 +33,11 @@ public:
   /// After a run: MPT_NOT_FINITE with the finding as error text, when the run was skipped or gave what is not finite.
   mpt_status end(const mpt_function_desc &function, const std::vector<void *> &outputs, bool skipped, double lossScale);
 
+  /// Of a tensor in the device's memory; nothing where it is NULL or holds integers.
+  mpt_status count(const mpt_tensor_desc &tensor, const void *data, FiniteCounts &counts);
+
 private:
   mpt_status count(const mpt_check_desc &desc, const void *data, FiniteCounts &counts);
-  mpt_status count(const mpt_tensor_desc &tensor, const void *data, FiniteCounts &counts);
   std::string describe(const mpt_function_desc &function, bool skipped, double lossScale) const;
 
   Device &device;

@@ -83,6 +83,8 @@ mpt_status create(mpt_model *model, const mpt_trainer_options &options, mpt_trai
     return status;
   if (mpt_status status = further.number("profile", 0, rows))
     return status;
+  if (mpt_status status = further.number("skip_limit", 0, trainer->stall.limit))
+    return status;
   trainer->profileRows = static_cast<int>(rows == 1 ? 40 : std::min<int64_t>(rows, INT32_MAX));
   if (mpt_status status = openDevice(m, options.device, further, trainer->device))
     return status;
@@ -240,6 +242,61 @@ FunctionState &stateOf(mpt_trainer &t, const mpt_function_desc *f) {
   return t.functions[static_cast<size_t>(f - t.model->desc->functions)];
 }
 
+mpt_status run(mpt_trainer &t, const char *name, const mpt_tensor *inputs, int64_t count, mpt_metrics *metrics);
+
+/// What "gradients" says of the step that was just skipped. Random numbers are those of the next step afterwards.
+mpt_status nameGradient(mpt_trainer &t, const mpt_tensor *inputs, int64_t count, std::string &cause) {
+  const mpt_module_desc &m = *t.model->desc;
+  const mpt_function_desc *f = nullptr;
+  for (int64_t i = 0; i < m.num_functions; ++i)
+    if (strcmp(m.functions[i].name, "gradients") == 0)
+      f = &m.functions[i];
+  if (!f)
+    return MPT_OK;
+  std::vector<mpt_tensor> taken;
+  for (int64_t i = 0; i < count; ++i)
+    for (int64_t k = 0; k < f->num_inputs; ++k)
+      if (strcmp(f->inputs[k].name, inputs[i].name) == 0)
+        taken.push_back(inputs[i]);
+  std::vector<std::vector<uint8_t>> kept;
+  std::vector<Transfer> down, up;
+  for (int64_t i = 0; i < m.num_state; ++i)
+    if (m.state[i].role == MPT_ROLE_RNG) {
+      kept.emplace_back(static_cast<size_t>(m.state[i].bytes));
+      down.push_back({kept.back().data(), t.at(i), m.state[i].bytes});
+      up.push_back({t.at(i), kept.back().data(), m.state[i].bytes});
+    }
+  if (mpt_status status = t.device->download(down.data(), down.size()))
+    return status;
+  if (mpt_status status = run(t, "gradients", taken.data(), static_cast<int64_t>(taken.size()), nullptr))
+    return status;
+  if (mpt_status status = t.device->upload(up.data(), up.size()))
+    return status;
+  return nameNonfinite(t, *f, stateOf(t, f), cause);
+}
+
+/// MPT_STALLED once too many steps in a row were skipped at a scale that does not fall.
+mpt_status watch(mpt_trainer &t, const mpt_function_desc &f, FunctionState &state, const mpt_tensor *inputs,
+                 int64_t count, const mpt_metrics &read) {
+  if (strcmp(f.name, "step") != 0 || state.watched)
+    return MPT_OK;
+  state.watched = true;
+  if (!t.stall.add(read))
+    return MPT_OK;
+  std::string cause;
+  if (mpt_status status = nameNonfinite(t, f, state, cause))
+    return status;
+  if (cause.empty() && inputs)
+    if (mpt_status status = nameGradient(t, inputs, count, cause))
+      return status;
+  return fail(
+      MPT_STALLED,
+      "%lld steps in a row were skipped, the last ones at a loss scale of %g, which does not fall any more: %s; "
+      "`mpt-run MODEL --blame`, or a library compiled with --debug-nonfinite, names the node",
+      static_cast<long long>(t.stall.skipped()), read.loss_scale,
+      cause.empty() ? "a gradient is not finite" : cause.c_str());
+}
+
 mpt_status run(mpt_trainer &t, const char *name, const mpt_tensor *inputs, int64_t count, mpt_metrics *metrics) {
   const mpt_function_desc *f = t.model->function(name);
   if (!f)
@@ -247,7 +304,7 @@ mpt_status run(mpt_trainer &t, const char *name, const mpt_tensor *inputs, int64
   if (count < 0 || (count > 0 && !inputs))
     return fail(MPT_INVALID_ARGUMENT, "expected inputs, got NULL");
   FunctionState &state = stateOf(t, f);
-  state.ran = state.copied = false;
+  state.ran = state.copied = state.watched = false;
   if (mpt_status status = bindInputs(t, *f, state, inputs, count))
     return status;
   if (mpt_status status = bindOutputs(t, *f, state))
@@ -263,10 +320,15 @@ mpt_status run(mpt_trainer &t, const char *name, const mpt_tensor *inputs, int64
     return status;
   state.ran = true;
   mpt_metrics own;
-  if (mpt_status status = metrics || t.finite ? readMetrics(t, *f, state, metrics ? *metrics : own) : MPT_OK)
+  if (!metrics && !t.finite && !t.device->sharesHostMemory()) // nothing waits for the device
+    return MPT_OK;
+  if (mpt_status status = readMetrics(t, *f, state, metrics ? *metrics : own))
     return status;
   const mpt_metrics &read = metrics ? *metrics : own;
-  return t.finite ? t.finite->end(*f, state.outputPointers, read.skipped != 0, read.loss_scale) : MPT_OK;
+  if (mpt_status status =
+          t.finite ? t.finite->end(*f, state.outputPointers, read.skipped != 0, read.loss_scale) : MPT_OK)
+    return status;
+  return watch(t, *f, state, inputs, count, read);
 }
 
 /// Where the host reads the outputs of the last run.
@@ -362,7 +424,10 @@ mpt_status mpt_trainer_metrics(mpt_trainer *trainer, const char *function, mpt_m
       return MPT_NOT_FOUND;
     if (!stateOf(*trainer, f).ran)
       return fail(MPT_INVALID_ARGUMENT, "'%s' has not run", f->name);
-    return readMetrics(*trainer, *f, stateOf(*trainer, f), *metrics);
+    FunctionState &state = stateOf(*trainer, f);
+    if (mpt_status status = readMetrics(*trainer, *f, state, *metrics))
+      return status;
+    return watch(*trainer, *f, state, nullptr, 0, *metrics);
   });
 }
 

@@ -8,6 +8,7 @@
 #include "core/Finite.h"
 #include "core/Model.h"
 #include "core/Profile.h"
+#include "core/Stall.h"
 
 #include <map>
 
@@ -24,6 +25,7 @@ struct FunctionState {
   std::vector<uint8_t> hostOutputs;        // a copy of `outputs` where the host cannot read it
   alignas(64) uint8_t learningRate[64];    // the default, where the caller gives none
   bool ran = false, copied = false;        // copied: hostOutputs is that of the last run
+  bool watched = false;                    // the last run was counted by the trainer's StallWatch
 };
 
 } // namespace mpt::rt
@@ -37,6 +39,7 @@ struct mpt_trainer {
   double learningRate = 0;
   bool hasLearningRate = false;
   std::unique_ptr<mpt::rt::FiniteCheck> finite; // where the library calls mpt_rt_check
+  mpt::rt::StallWatch stall;
   mpt::rt::Block state, arena;
   std::vector<mpt::rt::FunctionState> functions; // as in the module's table
   std::map<std::string, int64_t> index;          // state tensors by name

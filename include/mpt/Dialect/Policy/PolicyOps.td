@@ -119,20 +119,31 @@ def Policy_WhereOp : Policy_Rule<"where"> {
 def Policy_LossScalingOp : Policy_Setting<"loss_scaling"> {
   let summary = "none, a fixed scale, a dynamic one (see train.update_scale), or one a layer (see train.layer_scale)";
   let description = [{
-    All modes but none skip steps whose gradients are not finite. Dynamic: the scale does not fall below `floors[i]` from step
-    `floor_steps[i]` on (arXiv 1905.12334). Adaptive: each GEMM that makes a gradient picks a further scale from the
-    spread of its result; `spread` is "product" (of one term) or "sum" (of all terms), `underflow` the share of results
-    that may fall below the type's range, `layer_max` and `total_max` bound one factor and the whole scale.
-    C1: 0 < min <= init <= max. C2: growth > 1, 0 < backoff < 1, interval and hysteresis of at least 1. C3: floors and
-    their steps are of one length, steps ascend. C4: spread is "product" or "sum", 0 < underflow < 1, bounds are positive.
+    All modes but none skip steps whose gradients are not finite. Dynamic: the scale is kept above `floors[i]` from step
+    `floor_steps[i]` on (arXiv 1905.12334), unless `patience` steps in a row were not finite (see train.floor_scale).
+
+    Adaptive (arXiv 1910.12385): each GEMM that makes a gradient picks a further scale from the spread of its result;
+    `spread` is "product" (of one term) or "sum" (of all terms), `underflow` the share of results that may fall below
+    `smallest`; `largest` bounds magnitudes. Both are the type's own where they are 0. `first` says how the first rounding is
+    scaled: by the "log_normal" fit, `headroom` below the largest, or "none". `layer_max` bounds one factor and `total_max`
+    their product, counted from the first rounding (`total_from` "rounding") or from the loss, the first factor included
+    ("loss"). Factors are chosen anew every `update_interval` steps and after a skipped one; what bounds them holds in each.
+    C1: 0 < min <= init <= max. C2: growth > 1, 0 < backoff < 1, interval, hysteresis, patience and update_interval of at
+    least 1. C3: floors and their steps are of one length, steps ascend, floors are positive and at most max. C4: spread is
+    "product" or "sum", first "log_normal" or "none", total_from "rounding" or "loss", 0 < underflow < 1, bounds and
+    headroom are positive.
   }];
   let arguments = (ins Policy_Scaling:$mode, DefaultValuedAttr<F64Attr, "65536.0">:$init,
     DefaultValuedAttr<F64Attr, "2.0">:$growth, DefaultValuedAttr<F64Attr, "0.5">:$backoff,
     DefaultValuedAttr<I64Attr, "2000">:$interval, DefaultValuedAttr<I64Attr, "1">:$hysteresis,
     DefaultValuedAttr<F64Attr, "1.0">:$min, DefaultValuedAttr<F64Attr, "16777216.0">:$max,
     DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$floor_steps, DefaultValuedAttr<DenseF64ArrayAttr, "{}">:$floors,
+    DefaultValuedAttr<I64Attr, "16">:$patience,
     DefaultValuedAttr<StrAttr, "\"sum\"">:$spread, DefaultValuedAttr<F64Attr, "1.0e-3">:$underflow,
-    DefaultValuedAttr<F64Attr, "16.0">:$layer_max, DefaultValuedAttr<F64Attr, "1024.0">:$total_max);
+    DefaultValuedAttr<F64Attr, "16.0">:$layer_max, DefaultValuedAttr<F64Attr, "1024.0">:$total_max,
+    DefaultValuedAttr<StrAttr, "\"rounding\"">:$total_from, DefaultValuedAttr<StrAttr, "\"log_normal\"">:$first,
+    DefaultValuedAttr<F64Attr, "256.0">:$headroom, DefaultValuedAttr<F64Attr, "0.0">:$smallest,
+    DefaultValuedAttr<F64Attr, "0.0">:$largest, DefaultValuedAttr<I64Attr, "1">:$update_interval);
   let assemblyFormat = "$mode attr-dict";
   let hasVerifier = 1;
 }

@@ -14,12 +14,17 @@ def Train_RescaleOp : Train_Op<"rescale", [Pure]> {
   let assemblyFormat = "$gradient `,` $from `to` $to attr-dict `:` functional-type(operands, results)";
 }
 def Train_FloorScaleOp : Train_Op<"floor_scale", [Pure]> {
-  let summary = "scale, raised to the floor of the step (arXiv 1905.12334)";
+  let summary = "next scale, kept above the floor of its step (arXiv 1905.12334) as long as steps get through";
   let description = [{
-    `steps` (i32) counts the calls so far. The result is the larger of scale and the last of `floors` whose entry in
-    `floor_steps`, which ascend, is not above steps + 1.
+    Scalars: `next` and `scale`, FP32, are what train.update_scale made and read; `steps` (i32) counts the calls so far;
+    `hysteresis_left` (i32) is its new count, of which `hysteresis` - hysteresis_left is the number of steps in a row that
+    were not finite. The floor is the last of `floors` whose entry in `floor_steps`, which ascend, is not above steps + 1.
+    The result is max(next, floor) in the call where that floor begins, and while scale is not below it and fewer than
+    `patience` steps in a row were not finite; else it is `next`. So a floor that a model cannot bear gives way, and the
+    scale rises from there as a dynamic scale does.
   }];
-  let arguments = (ins Train_Float:$scale, Train_Int:$steps, DenseI64ArrayAttr:$floor_steps, DenseF64ArrayAttr:$floors);
+  let arguments = (ins Train_Float:$next, Train_Float:$scale, Train_Int:$steps, Train_Int:$hysteresis_left,
+    DenseI64ArrayAttr:$floor_steps, DenseF64ArrayAttr:$floors, I64Attr:$hysteresis, I64Attr:$patience);
   let results = (outs Train_Float:$new_scale);
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
 }
@@ -52,30 +57,30 @@ def Train_LayerScaleOp : Train_Op<"layer_scale", [Pure]> {
     F64Attr:$layer_max, F64Attr:$total_max);
   let results = (outs Train_Float:$factor);
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
-  let extraClassDeclaration = [{ double getReach(); }];
+  let extraClassDeclaration = [{
+    double getReach();
+    static constexpr ::llvm::StringLiteral state = "mpt.layer_scales"; // factors kept for several steps
+  }];
 }
 def Train_CastScaleOp : Train_Op<"cast_scale", [Pure]> {
   let summary = "factor for a gradient that is about to be rounded to a narrower type";
   let description = [{
     Takes train.log_moments of the gradient. ln |g| is taken for normal: low = smallest / exp(mu + sigma sqrt(2) erfinv(2
-    underflow - 1)) lifts all but a share `underflow` above `smallest`. high = largest / (256 max |g|): what follows may
-    make the gradient larger before the next product looks at it. The result is min(max(1, low), high), down to a power of
+    underflow - 1)) lifts all but a share `underflow` above `smallest`. high = largest / (headroom max |g|): what
+    follows may make the gradient larger before the next GEMM looks at it. The result is min(max(1, low), high), down to a power of
     two; 1 where it is not a positive finite number.
   }];
   let arguments = (ins Train_Float:$mean, Train_Float:$square, Train_Float:$max, F64Attr:$underflow, F64Attr:$smallest,
-    F64Attr:$largest);
+    F64Attr:$largest, DefaultValuedAttr<F64Attr, "256.0">:$headroom);
   let results = (outs Train_Float:$factor);
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
-  let extraClassDeclaration = [{
-    double getQuantile();
-    static constexpr double headroom = 256;
-  }];
+  let extraClassDeclaration = [{ double getQuantile(); }];
 }
 def Train_MergeScaleOp : Train_Op<"merge_scale", [Pure, AttrSizedOperandSegments]> {
   let summary = "common scale of gradients that meet";
   let description = [{
-    Of `scales`, the largest with which no gradient's largest magnitude (`maxima`, carrying its own scale) exceeds `largest`;
-    the smallest one divided by 8 where none fits. C1: as many scales as maxima, at least two.
+    Of `scales`, the largest with which every gradient's largest magnitude (`maxima`, carrying its own scale) stays below
+    `largest`; where none fits, the largest power of two with which all are at most `largest` (1 where they are not finite). C1: as many scales as maxima, at least two.
   }];
   let arguments = (ins Variadic<Train_Float>:$scales, Variadic<Train_Float>:$maxima, F64Attr:$largest);
   let results = (outs Train_Float:$scale);
