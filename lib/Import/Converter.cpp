@@ -121,7 +121,7 @@ void Converter::foldNew(Block *block, Operation *before) {
   Operation *op = before ? before->getNextNode() : (block->empty() ? nullptr : &block->front());
   while (op) {
     Operation *next = op->getNextNode();
-    if (ElementsAttr value = foldToConstant(op)) {
+    if (ElementsAttr value = hasAttr<MPTDialect::SeedAttrHelper>(op) ? ElementsAttr() : foldToConstant(op)) {
       OpBuilder here(op);
       Value constant = ConstantOp::create(here, op->getLoc(), value);
       op->getResult(0).replaceAllUsesWith(constant);

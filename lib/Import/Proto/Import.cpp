@@ -29,11 +29,19 @@ FailureOr<OwningOpRef<ModuleOp>> mpt::importOnnxBuffer(StringRef bytes, StringRe
   if (failed(proto::parseModel(bytes, model, loc)))
     return failure();
   FailureOr<proto::StepInfo> step = proto::takeStep(model, loc);
-  if (failed(step) || failed(proto::prepareModel(model, initializers, options, loc)))
+  if (failed(step))
+    return failure();
+  FailureOr<proto::JointRoles> joint =
+      step->states.empty() ? proto::takeJoint(model, options, loc) : FailureOr<proto::JointRoles>(proto::JointRoles());
+  if (failed(joint) || failed(proto::prepareModel(model, initializers, options, loc)))
     return failure();
   FailureOr<OwningOpRef<ModuleOp>> module = proto::buildModule(model, initializers, folder, options, context, *step);
   // A step says itself what its tensors are.
-  if (failed(module) || (step->states.empty() && failed(assignRoles(**module, options))) || failed(verify(**module)))
+  if (failed(module) || (step->states.empty() && failed(assignRoles(**module, options, *joint))))
+    return failure();
+  if (joint->any())
+    proto::noteJoint(**module, *joint);
+  if (failed(verify(**module)))
     return failure();
   return module;
 }
@@ -81,6 +89,19 @@ static FailureOr<std::unique_ptr<llvm::MemoryBuffer>> openModel(StringRef path, 
 static StringRef folderOf(StringRef path) {
   StringRef folder = llvm::sys::path::parent_path(path);
   return folder.empty() ? "." : folder;
+}
+
+bool mpt::bringsBackward(StringRef path) {
+  auto file = llvm::MemoryBuffer::getFile(path, /*IsText=*/false, /*RequiresNullTerminator=*/false);
+  if (!file)
+    return false;
+  // Whether the file is one at all is said where it is imported.
+  MLIRContext quiet(MLIRContext::Threading::DISABLED);
+  ScopedDiagnosticHandler ignored(&quiet, [](Diagnostic &) { return success(); });
+  ::onnx::ModelProto model;
+  if (failed(proto::parseModel((*file)->getBuffer(), model, UnknownLoc::get(&quiet))))
+    return false;
+  return proto::namesRoles(model);
 }
 
 FailureOr<OwningOpRef<ModuleOp>> mpt::importNodes(StringRef path, StringRef name, MLIRContext *context) {
