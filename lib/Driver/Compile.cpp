@@ -130,6 +130,8 @@ private:
     import.gradients = options.gradients;
     import.next = options.next;
     import.seed = options.seed;
+    import.checkpoint = options.checkpoint;
+    import.optimizerModel = options.optimizerModel;
     FailureOr<OwningOpRef<ModuleOp>> imported = importOnnx(path, import, &context);
     if (failed(imported))
       return failure();

@@ -10,6 +10,7 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSwitch.h"
+#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/Regex.h"
@@ -208,6 +209,10 @@ std::vector<Flag> jointFlags() {
        roleSetter(&Options::next)},
       {"--seed", "NAME", "the value that the backward pass of the file starts from, where loss scaling enters",
        text(&Options::seed)},
+      {"--checkpoint", "FILE",
+       "values of the parameters of an ONNX Runtime training model: its checkpoint, or an .onnx",
+       text(&Options::checkpoint)},
+      {"--optimizer-model", "FILE", "optimizer of an ONNX Runtime training model", text(&Options::optimizerModel)},
   };
 }
 
@@ -396,6 +401,8 @@ std::string CompileOptions::help() {
 bool mpt::isCompilation(ArrayRef<StringRef> words) {
   return any_of(words, [](StringRef word) {
     StringRef flag = word.split('=').first;
-    return word.ends_with(".onnx") || word.ends_with(".onnxtxt") || is_contained({"--emit", "--from", "--to"}, flag);
+    bool isFolder = !word.starts_with("-") && sys::fs::exists(word + "/training_model.onnx");
+    return isFolder || word.ends_with(".onnx") || word.ends_with(".onnxtxt") ||
+           is_contained({"--emit", "--from", "--to"}, flag);
   });
 }

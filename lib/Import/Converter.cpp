@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The walk from onnx.node ops to core ops: rules by version, constant evaluation after each node, removal of dead code.
 #include "Converter.h"
+#include "RuntimeGradients.h"
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/ONNX/ONNXDialect.h"
@@ -22,7 +23,7 @@ const RuleTable &RuleTable::get() {
     RuleTable t;
     for (auto add : {addAttentionRules, addCastRules, addConvRules, addElementwiseRules, addGatherRules, addLossRules,
                      addMatMulRules, addNormRules, addPoolRules, addRandomRules, addReduceRules, addResizeRules,
-                     addScatterRules, addSequenceRules, addShapeRules})
+                     addScatterRules, addSequenceRules, addShapeRules, registerRuntimeGradients})
       add(t);
     return t;
   }();

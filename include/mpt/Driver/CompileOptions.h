@@ -25,6 +25,7 @@ struct CompileOptions : PipelineOptions {
   std::string freeze, train;                    ///< regular expressions over parameter names
   std::string backward;                         ///< of a joint graph: file or own
   std::string seed;                             ///< of a joint graph: the value that its backward pass starts from
+  std::string checkpoint, optimizerModel;       ///< beside a training model of ONNX Runtime
   llvm::StringMap<std::string> gradients, next; ///< outputs of a joint graph, by initializer
   std::string onnxForm = "joint";               ///< of a training step as ONNX: joint or training-info
   std::string onnxArithmetic = "native";        ///< of a training step as ONNX: native, or wide without bf16 arithmetic

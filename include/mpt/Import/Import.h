@@ -30,6 +30,8 @@ struct ImportOptions {
   llvm::StringMap<std::string> gradients, next;
   /// The value that the backward pass of the file starts from; empty looks for it.
   std::string seed;
+  /// Files beside a training model of ONNX Runtime: the values of its parameters, and its optimizer.
+  std::string checkpoint, optimizerModel;
 };
 
 /// Reads a binary or textual ONNX model: `onnx.node` ops one to one in `func @main`, one `train.state` an initializer
@@ -42,6 +44,10 @@ llvm::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>> importOnnx(llvm::StringRef pa
 llvm::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>> importOnnxBuffer(llvm::StringRef bytes, llvm::StringRef folder,
                                                                     const ImportOptions &options,
                                                                     mlir::MLIRContext *context);
+
+/// Where `path` is a folder of ONNX Runtime's training artifacts: its training_model.onnx, with `options` naming the
+/// other files that it holds. Other paths as they are.
+std::string trainingModelIn(llvm::StringRef path, ImportOptions &options);
 
 /// True where outputs of the model in the file are gradients or new values of its initializers by their names.
 bool bringsBackward(llvm::StringRef path);

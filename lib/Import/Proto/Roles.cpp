@@ -68,7 +68,7 @@ static Use usesOf(Value start) {
       if (!node)
         continue;
       unsigned index = operand.getOperandNumber();
-      bool norm = node.getOpType() == "BatchNormalization";
+      bool norm = llvm::is_contained({"BatchNormalization", "BatchNormInternal"}, node.getOpType());
       use.statistic |= norm && index >= 3;
       use.weight |= isWeightOperand(node, index);
       if (isMovement(node) && (index == 0 || node.getOpType() == "Concat"))
