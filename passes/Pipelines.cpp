@@ -39,6 +39,10 @@ void buildTraining(OpPassManager &passes, const PipelineOptions &options, const 
     passes.addPass(createRemoveDropout());
   // Before the clones, which share it, and before differentiation: what is simple has a simple backward pass.
   passes.addPass(createSimplify());
+  // Before all that looks at results: those of a joint graph have roles.
+  AdoptBackwardOptions adopt;
+  adopt.update = options.optimizer.empty();
+  passes.addPass(createAdoptBackward(adopt));
   if (options.forwardOnly) {
     passes.addPass(createEvaluate());
     return;
@@ -55,10 +59,12 @@ void buildTraining(OpPassManager &passes, const PipelineOptions &options, const 
   passes.addPass(createSimplify());
   // @gradients shares everything with @step up to the optimizer, so it is cloned before there is one.
   passes.addPass(createGradients());
-  OptimizerOptions optimizer;
-  optimizer.optimizer = options.optimizer;
-  optimizer.clipNorm = options.clipNorm;
-  passes.addPass(createOptimizer(optimizer));
+  if (!options.optimizer.empty()) {
+    OptimizerOptions optimizer;
+    optimizer.optimizer = options.optimizer;
+    optimizer.clipNorm = options.clipNorm;
+    passes.addPass(createOptimizer(optimizer));
+  }
   AccumulateOptions accumulate;
   accumulate.microSteps = options.accumulate;
   passes.addPass(createAccumulate(accumulate));

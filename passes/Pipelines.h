@@ -14,6 +14,7 @@ namespace mpt {
 /// What the phases need to know of the user's wishes. Empty text means not given.
 struct PipelineOptions {
   std::string loss = "none"; ///< of --training-loss; none: the graph has one
+  /// Empty where the file has an update of its own.
   std::string optimizer = "sgd,lr=0.01";
   std::string policy = "fp32";     ///< built-in policy or a path to a policy file
   std::string placement = "cut";   ///< of casts: cut, or painting for comparison

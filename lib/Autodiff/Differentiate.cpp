@@ -166,6 +166,12 @@ int64_t mpt::eraseDeadOps(func::FuncOp function) {
   return count;
 }
 
+void mpt::eraseAllButGradients(func::FuncOp function) {
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(function.getBody().front())))
+    if (!isa<train::GradientOp>(op) && isOpTriviallyDead(&op))
+      op.erase();
+}
+
 void mpt::registerAutodiffModels(DialectRegistry &registry) {
   registry.addExtension(+[](MLIRContext *context, MPTDialect *) {
     attachCastGradients(context);
@@ -183,5 +189,6 @@ void mpt::registerAutodiffModels(DialectRegistry &registry) {
     attachShapeGradients(context);
     attachEvaluationForms(context);
     attachNotDifferentiable(context);
+    attachLinearity(context);
   });
 }

@@ -71,6 +71,7 @@ void attachScatterGradients(mlir::MLIRContext *context);
 void attachShapeGradients(mlir::MLIRContext *context);
 void attachEvaluationForms(mlir::MLIRContext *context);
 void attachNotDifferentiable(mlir::MLIRContext *context);
+void attachLinearity(mlir::MLIRContext *context);
 
 } // namespace mpt
 

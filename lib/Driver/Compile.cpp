@@ -4,11 +4,13 @@
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/ONNX/ONNXDialect.h"
+#include "mpt/Dialect/ONNX/TrainingRoles.h"
 #include "mpt/Dialect/Policy/PolicyDialect.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
 #include "mpt/Driver/Registration.h"
 #include "mpt/Export/Export.h"
 #include "mpt/Import/Import.h"
+#include "mpt/Import/TrainingForm.h"
 #include "mpt/Memory/KernelReport.h"
 #include "mpt/Memory/Report.h"
 #include "mpt/Support/Files.h"
@@ -57,7 +59,7 @@ bool rewritesNodes(const CompileOptions &options) {
 class Compilation {
 public:
   Compilation(const CompileOptions &options, MLIRContext &context, raw_ostream &out, raw_ostream &log)
-      : options(options), out(out), log(log), context(context) {}
+      : options(options), pipeline(options), out(out), log(log), context(context) {}
 
   LogicalResult run() {
     if (rewritesNodes(options))
@@ -80,7 +82,7 @@ public:
         break;
       if (made)
         continue;
-      if (failed(fitsBudget(phase) ? planWithin(options.memoryBudget) : runPhase(phase)))
+      if (failed(fitsBudget(phase) ? planWithin(options.memoryBudget) : runPhase(phase, pipeline)))
         return failure();
       if (failed(report(phase.name)))
         return failure();
@@ -124,13 +126,52 @@ private:
       import.train.push_back(options.train);
     if (!options.freeze.empty())
       import.freeze.push_back(options.freeze);
+    import.backward = options.backward;
+    import.gradients = options.gradients;
+    import.next = options.next;
+    import.seed = options.seed;
+    import.checkpoint = options.checkpoint;
+    import.optimizerModel = options.optimizerModel;
     FailureOr<OwningOpRef<ModuleOp>> imported = importOnnx(path, import, &context);
     if (failed(imported))
       return failure();
     module = std::move(*imported);
+    sayForm();
+    if (failed(takeForm()))
+      return failure();
     if (hasAttr<MPTDialect::StepAttrHelper>(*module) &&
         (options.trains || options.policy != "fp32" || !options.lossScale.empty()))
       return fail("'" + path + "' is a training step already: expected no loss, optimizer, policy or loss scale");
+    return success();
+  }
+
+  /// Says what of training the file holds, and what of it is used.
+  void sayForm() {
+    std::optional<TrainingForm> form = notedForm(*module);
+    if (!form)
+      return;
+    if (form->used.empty())
+      form->used = options.hasOptimizer ? "all but the optimizer, which is --optimizer=" + options.optimizer : "all";
+    note(*module, *form);
+    progress(form->text());
+  }
+
+  /// A joint graph has its loss, and an optimizer where the user names none.
+  LogicalResult takeForm() {
+    auto training = (*module)->getAttrOfType<DictionaryAttr>(onnx::kTrainingRoles);
+    if (!training)
+      return success();
+    if (options.hasLoss && options.loss != "none")
+      return fail("'" + options.input + "' has a loss: expected no --loss");
+    auto optimizer = training.getAs<StringAttr>("optimizer");
+    if (options.hasOptimizer)
+      return success();
+    if (optimizer)
+      pipeline.optimizer = optimizer.getValue().str();
+    else if (training.contains("updates"))
+      pipeline.optimizer.clear();
+    if (pipeline.optimizer.empty() && options.clipNorm > 0.0)
+      return fail("--clip-norm needs --optimizer: the file updates with operators of its own");
     return success();
   }
 
@@ -156,7 +197,6 @@ private:
     return exportNodes(*module, options.output);
   }
 
-  LogicalResult runPhase(const Phase &phase) { return runPhase(phase, options); }
   LogicalResult runPhase(const Phase &phase, const PipelineOptions &wishes) {
     progress("phase " + phase.name);
     PassManager passes(&context);
@@ -178,7 +218,7 @@ private:
   /// Leaves phase fusion's form whose plan needs at most `budget` bytes, keeping as much as that allows.
   LogicalResult planWithin(int64_t budget) {
     OwningOpRef<ModuleOp> source = std::move(module);
-    PipelineOptions wishes = options;
+    PipelineOptions wishes = pipeline;
     int64_t peak = 0, before = 0;
     for (int attempt = 0; attempt < maxPlans; ++attempt) {
       module = source->clone();
@@ -244,7 +284,7 @@ private:
   /// What the emitted manifest says beside the tables: where the library comes from and how it trains.
   void describe() {
     Builder builder(&context);
-    NamedAttrList entries;
+    NamedAttrList entries(getAttr<MPTDialect::ManifestAttrHelper>(*module));
     entries.set("source", builder.getStringAttr(llvm::sys::path::filename(options.input)));
     entries.set("compiler", builder.getStringAttr(compilerVersion()));
     entries.set("policy", builder.getStringAttr(options.policy));
@@ -302,6 +342,7 @@ private:
 
   static constexpr int maxPlans = 6;
   const CompileOptions &options;
+  PipelineOptions pipeline; ///< with what the module asks for
   raw_ostream &out, &log;
   MLIRContext &context;
   OwningOpRef<ModuleOp> module;
@@ -340,7 +381,15 @@ static std::unique_ptr<MLIRContext> makeContext(const CompileOptions &options, r
 
 StringRef mpt::compilerVersion() { return MPT_VERSION; }
 
-LogicalResult mpt::compile(const CompileOptions &options, raw_ostream &out, raw_ostream &log) {
+/// A graph with a backward pass is a step to be written, whatever the flags say.
+static CompileOptions withForm(CompileOptions options) {
+  if (rewritesNodes(options) && bringsBackward(options.input))
+    options.trains = true;
+  return options;
+}
+
+LogicalResult mpt::compile(const CompileOptions &given, raw_ostream &out, raw_ostream &log) {
+  CompileOptions options = withForm(given);
   std::unique_ptr<MLIRContext> context = makeContext(options, log);
   return Compilation(options, *context, out, log).run();
 }
@@ -378,6 +427,7 @@ int mpt::compilerMain(ArrayRef<StringRef> words) {
     llvm::errs() << "mpt-opt: " << llvm::toString(options.takeError()) << "\n";
     return 1;
   }
+  *options = withForm(std::move(*options));
   // The process ends here: taking a module of a million nodes apart first would take longer than making it.
   MLIRContext *context = makeContext(*options, llvm::errs()).release();
   auto *compilation = new Compilation(*options, *context, llvm::outs(), llvm::errs());

@@ -10,6 +10,7 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSwitch.h"
+#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/Regex.h"
@@ -97,6 +98,17 @@ std::optional<std::string> setLoss(CompileOptions &options, StringRef value) {
   return std::nullopt;
 }
 
+/// NAME=OUTPUT, where names may have colons and slashes but no equals sign.
+Setter roleSetter(llvm::StringMap<std::string> CompileOptions::*member) {
+  return [=](CompileOptions &options, StringRef value) -> std::optional<std::string> {
+    auto [name, output] = value.split('=');
+    if (name.empty() || output.empty())
+      return "NAME=OUTPUT";
+    (options.*member)[name] = output.str();
+    return std::nullopt;
+  };
+}
+
 /// Given again, the flag adds one of several optimizers; the training phase reads them.
 std::optional<std::string> setOptimizer(CompileOptions &options, StringRef value) {
   options.optimizer = options.hasOptimizer ? options.optimizer + ";" + value.str() : value.str();
@@ -179,6 +191,28 @@ std::vector<Flag> trainingFlags() {
        "at the "
        "end (repeatable)",
        setOptimizer},
+  };
+}
+
+/// What a graph with gradients or new values as outputs is taken for.
+std::vector<Flag> jointFlags() {
+  using Options = CompileOptions;
+  return {
+      {"--backward", "WHOSE",
+       "of a graph with gradients (P_grad) or new values (P_next) as outputs: file (default) takes its backward pass, "
+       "own "
+       "only its loss",
+       choice(&Options::backward, "file|own")},
+      {"--gradient", "NAME=OUTPUT", "the output that is the gradient of parameter NAME (repeatable)",
+       roleSetter(&Options::gradients)},
+      {"--next", "NAME=OUTPUT", "the output that is the new value of initializer NAME (repeatable)",
+       roleSetter(&Options::next)},
+      {"--seed", "NAME", "the value that the backward pass of the file starts from, where loss scaling enters",
+       text(&Options::seed)},
+      {"--checkpoint", "FILE",
+       "values of the parameters of an ONNX Runtime training model: its checkpoint, or an .onnx",
+       text(&Options::checkpoint)},
+      {"--optimizer-model", "FILE", "optimizer of an ONNX Runtime training model", text(&Options::optimizerModel)},
   };
 }
 
@@ -284,7 +318,7 @@ const std::vector<Flag> &flags() {
   static const std::vector<Flag> table = [] {
     registerTargets();
     std::vector<Flag> all;
-    for (auto group : {productFlags, trainingFlags, precisionFlags, modelFlags, targetFlags, runFlags})
+    for (auto group : {productFlags, trainingFlags, jointFlags, precisionFlags, modelFlags, targetFlags, runFlags})
       append_range(all, group());
     return all;
   }();
@@ -337,7 +371,9 @@ Expected<CompileOptions> CompileOptions::parse(ArrayRef<StringRef> words) {
         return bad("expected " + flag->value + " after " + name);
       value = words[++i];
     }
-    options.trains |= is_contained({"--loss", "--optimizer", "--accumulate", "--clip-norm", "--forward-only"}, name);
+    options.trains |= is_contained({"--loss", "--optimizer", "--accumulate", "--clip-norm", "--forward-only",
+                                    "--backward", "--gradient", "--next"},
+                                   name);
     if (std::optional<std::string> expected = flag->set(options, value))
       return bad("expected " + *expected + " for " + name + ", got '" + value + "'");
   }
@@ -365,6 +401,8 @@ std::string CompileOptions::help() {
 bool mpt::isCompilation(ArrayRef<StringRef> words) {
   return any_of(words, [](StringRef word) {
     StringRef flag = word.split('=').first;
-    return word.ends_with(".onnx") || word.ends_with(".onnxtxt") || is_contained({"--emit", "--from", "--to"}, flag);
+    bool isFolder = !word.starts_with("-") && sys::fs::exists(word + "/training_model.onnx");
+    return isFolder || word.ends_with(".onnx") || word.ends_with(".onnxtxt") ||
+           is_contained({"--emit", "--from", "--to"}, flag);
   });
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The walk from onnx.node ops to core ops: rules by version, constant evaluation after each node, removal of dead code.
 #include "Converter.h"
+#include "RuntimeGradients.h"
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/ONNX/ONNXDialect.h"
@@ -22,7 +23,7 @@ const RuleTable &RuleTable::get() {
     RuleTable t;
     for (auto add : {addAttentionRules, addCastRules, addConvRules, addElementwiseRules, addGatherRules, addLossRules,
                      addMatMulRules, addNormRules, addPoolRules, addRandomRules, addRecurrentRules, addReduceRules,
-                     addResizeRules, addScatterRules, addSequenceRules, addShapeRules})
+                     addResizeRules, addScatterRules, addSequenceRules, addShapeRules, registerRuntimeGradients})
       add(t);
     return t;
   }();
@@ -121,7 +122,7 @@ void Converter::foldNew(Block *block, Operation *before) {
   Operation *op = before ? before->getNextNode() : (block->empty() ? nullptr : &block->front());
   while (op) {
     Operation *next = op->getNextNode();
-    if (ElementsAttr value = foldToConstant(op)) {
+    if (ElementsAttr value = hasAttr<MPTDialect::SeedAttrHelper>(op) ? ElementsAttr() : foldToConstant(op)) {
       OpBuilder here(op);
       Value constant = ConstantOp::create(here, op->getLoc(), value);
       op->getResult(0).replaceAllUsesWith(constant);

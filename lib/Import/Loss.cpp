@@ -2,6 +2,8 @@
 // Losses on class scores with N-D class axis 1: brought to rows of classes.
 #include "Binder.h"
 
+#include "mpt/Dialect/Train/TrainDialect.h"
+
 using namespace mlir;
 using namespace mpt;
 
@@ -93,7 +95,17 @@ static LogicalResult importNegativeLogLikelihoodLoss(Binder &b) {
   return b.done(b.cast(loss, b.element(0)));
 }
 
+/// The value that a backward pass in the file starts from: loss scaling enters here.
+static LogicalResult importSeed(Binder &b) {
+  if (failed(b.needFloat(1, 0)))
+    return failure();
+  auto seed = train::ScaleLossOp::create(b.builder, b.loc, b.in(0), b.scalar(b.builder.getF32Type(), 1.0));
+  setAttr<MPTDialect::SeedAttrHelper>(seed, b.builder.getUnitAttr());
+  return b.done(seed);
+}
+
 void mpt::addLossRules(RuleTable &t) {
+  t.onDomain("mpt", "Seed", importSeed, NumericClass::Pinned);
   t.on("SoftmaxCrossEntropyLoss", 12, importSoftmaxCrossEntropyLoss, NumericClass::Pinned);
   t.on("NegativeLogLikelihoodLoss", 12, importNegativeLogLikelihoodLoss, NumericClass::Pinned);
 }

@@ -84,6 +84,13 @@ static LogicalResult importBatchNormalization(Binder &b) {
     for (unsigned i : {0u, 1u})
       train::WriteOp::create(b.builder, b.loc, cast<FlatSymbolRefAttr>(names[i]), updated[i], Value());
   }
+  // ONNX Runtime's training form has what its gradient reads as further results: the inverse deviation, not the
+  // variance.
+  bool saves = b.node.getOpType() == "BatchNormInternal";
+  if (saves && b.wants(3) && failed(b.set(3, op.getMean())))
+    return failure();
+  if (saves && b.wants(4) && failed(b.set(4, b.make<RsqrtOp>(b.add(op.getVariance(), epsilon)))))
+    return failure();
   return b.done(b.reshape(op.getY(), shape));
 }
 
@@ -365,6 +372,7 @@ static NumericClass classOfBatchNormalization(onnx::NodeOp node) {
 
 void mpt::addNormRules(RuleTable &t) {
   t.on("BatchNormalization", 7, importBatchNormalization, classOfBatchNormalization);
+  t.onDomain("com.microsoft", "BatchNormInternal", importBatchNormalization, NumericClass::Reduction);
   t.on("LayerNormalization", 17, importLayerNormalization, NumericClass::Reduction);
   t.on("RMSNormalization", 23, importRMSNormalization, NumericClass::Reduction);
   t.on("SimplifiedLayerNormalization", 1, importRMSNormalization, NumericClass::Reduction);

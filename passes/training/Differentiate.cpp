@@ -19,6 +19,10 @@ namespace {
 struct Differentiate : mpt::impl::DifferentiateBase<Differentiate> {
   void runOnOperation() override {
     func::FuncOp step = findFunction(getOperation(), "forward");
+    if (step && getOperation().lookupSymbol("step")) { // the file brought its own backward pass
+      step.erase();
+      return;
+    }
     if (!step || failed(checkLoss(step)))
       return signalPassFailure();
     step.setName("step");
@@ -54,7 +58,7 @@ struct Differentiate : mpt::impl::DifferentiateBase<Differentiate> {
              "parameters where --freeze does not name them, and --train=REGEX names others";
     backwardOps += block.getOperations().size() - before;
     setResults(step, {{"loss", loss}});
-    keepGradients(step);
+    eraseAllButGradients(step);
   }
 
 private:
@@ -81,34 +85,6 @@ private:
     if (!type || type.getRank() != 0 || !isa<FloatType>(type.getElementType()) || results.front().first != "loss")
       return step.emitError() << "expected @forward to return a scalar float named \"loss\" first: run --training-loss";
     return success();
-  }
-
-  /// Gives each drawing op a stream of its own and moves the generators on by one step.
-  static void advanceGenerators(func::FuncOp step) {
-    Builder attributes(step.getContext());
-    int64_t stream = 0;
-    for (auto read : llvm::to_vector(step.getOps<train::ReadOp>())) {
-      train::StateOp state = stateOf(read);
-      if (!state || state.getRole() != train::Role::rng)
-        continue;
-      for (Operation &op : step.getBody().front())
-        if (op.hasAttr("stream") && llvm::is_contained(op.getOperands(), read.getValue()))
-          op.setAttr("stream", attributes.getI64IntegerAttr(stream++));
-      bool written = llvm::any_of(step.getOps<train::WriteOp>(),
-                                  [&](train::WriteOp write) { return write.getState() == read.getState(); });
-      if (written)
-        continue;
-      OpBuilder builder(step.getBody().front().getTerminator());
-      GraphBuilder b(builder, read.getLoc());
-      train::WriteOp::create(builder, read.getLoc(), read.getState(), b.add(read, b.indices({0, 1})), Value());
-    }
-  }
-
-  /// Dead ops go, but not the gradients that nothing uses yet.
-  static void keepGradients(func::FuncOp step) {
-    for (Operation &op : llvm::make_early_inc_range(llvm::reverse(step.getBody().front())))
-      if (!isa<train::GradientOp>(op) && isOpTriviallyDead(&op))
-        op.erase();
   }
 };
 

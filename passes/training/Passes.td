@@ -33,6 +33,28 @@ def Loss : Pass<"training-loss", "::mlir::ModuleOp"> {
   ];
 }
 
+def AdoptBackward : Pass<"training-adopt-backward", "::mlir::ModuleOp"> {
+  let dependentDialects = trainingDialects;
+  let summary = "Take up the backward pass and the updates that a joint graph brings along";
+  let description = [{
+    In: a module with `onnx.training`, whose `@forward` returns a loss, and gradients and new values of states. Out:
+    `@forward` returns the scalar "loss" and what has no role; `@step` beside it is the whole graph, with a
+    `train.gradient` a parameter that is not frozen, a `train.write` a state, and a seed (`mpt.seed`) where the gradients
+    begin, as `training-differentiate` makes them. With `backward = "own"`, `@forward` keeps its loss and the writes of
+    statistics, and differentiation follows. Other modules stay as they are.
+
+    Where no seed is found, a warning names the operation at which the gradients cease to be multiples of one number;
+    policies that scale the loss then refuse the step.
+  }];
+  let options = [
+    Option<"update", "update", "bool", "true", "write new values that are computed from gradients; without, an optimizer follows">
+  ];
+  let statistics = [
+    Statistic<"gradients", "gradients", "gradients taken up">,
+    Statistic<"writes", "writes", "new values of states taken up">
+  ];
+}
+
 def Simplify : Pass<"training-simplify", "::mlir::ModuleOp"> {
   let summary = "Simpler forms of core ops, and common subexpressions";
   let description = [{
@@ -71,7 +93,8 @@ def Differentiate : Pass<"training-differentiate", "::mlir::ModuleOp"> {
     parameter that is not frozen and that the loss depends on, as early as its gradient is complete. Backward ops come in
     reverse order of the forward ops and carry their locations. The seed is a `train.scale_loss` of 1 by 1 with the
     attribute `mpt.seed`, to which loss scaling gives its scale. Every user of the generator state has a stream of its own, and a write advances the generator's step.
-    An op without gradient rule and decomposition is an error where a gradient must pass it.
+    An op without gradient rule and decomposition is an error where a gradient must pass it. Where `@step` is there
+    already (`training-adopt-backward`), `@forward` is erased.
   }];
   let statistics = [
     Statistic<"gradients", "gradients", "parameters that get a gradient">,

@@ -45,6 +45,8 @@ mlir::LogicalResult differentiateDecomposition(mlir::Operation *op, mlir::OpBuil
 
 /// Erases ops without uses and effects, last to first; returns how many.
 int64_t eraseDeadOps(mlir::func::FuncOp function);
+/// The same, but keeps gradients, which nothing uses before there is an optimizer.
+void eraseAllButGradients(mlir::func::FuncOp function);
 
 } // namespace mpt
 

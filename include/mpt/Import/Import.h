@@ -22,6 +22,16 @@ struct ImportOptions {
   /// Initializers whose whole name matches one of `train` are the parameters, and no others; without expressions the
   /// use of an initializer decides. Those that match one of `freeze` are parameters that no optimizer changes.
   std::vector<std::string> train, freeze;
+  /// Of a graph with gradients or new values as outputs: "file" takes its backward pass, "own" only its loss; empty
+  /// takes the file's where there is one.
+  std::string backward;
+  /// Outputs that are gradients of initializers, and new values of initializers, by initializer; those called P_grad
+  /// and P_next need no entry.
+  llvm::StringMap<std::string> gradients, next;
+  /// The value that the backward pass of the file starts from; empty looks for it.
+  std::string seed;
+  /// Files beside a training model of ONNX Runtime: the values of its parameters, and its optimizer.
+  std::string checkpoint, optimizerModel;
 };
 
 /// Reads a binary or textual ONNX model: `onnx.node` ops one to one in `func @main`, one `train.state` an initializer
@@ -34,6 +44,13 @@ llvm::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>> importOnnx(llvm::StringRef pa
 llvm::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>> importOnnxBuffer(llvm::StringRef bytes, llvm::StringRef folder,
                                                                     const ImportOptions &options,
                                                                     mlir::MLIRContext *context);
+
+/// Where `path` is a folder of ONNX Runtime's training artifacts: its training_model.onnx, with `options` naming the
+/// other files that it holds. Other paths as they are.
+std::string trainingModelIn(llvm::StringRef path, ImportOptions &options);
+
+/// True where outputs of the model in the file are gradients or new values of its initializers by their names.
+bool bringsBackward(llvm::StringRef path);
 
 /// Reads a model that goes back into a file (exportNodes): `func @main` of onnx.node and onnx.initializer ops with the
 /// names of all values, types with symbolic extents, subgraphs as regions, everything else as text in attributes. Local

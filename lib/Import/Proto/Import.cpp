@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Entry points of the importer: from a file, from memory.
+#include "Artifacts.h"
 #include "Proto.h"
 
 #include "Roles.h"
@@ -11,6 +12,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Verifier.h"
 #include "llvm/ADT/StringSet.h"
+#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 
@@ -29,11 +31,27 @@ FailureOr<OwningOpRef<ModuleOp>> mpt::importOnnxBuffer(StringRef bytes, StringRe
   if (failed(proto::parseModel(bytes, model, loc)))
     return failure();
   FailureOr<proto::StepInfo> step = proto::takeStep(model, loc);
-  if (failed(step) || failed(proto::prepareModel(model, initializers, options, loc)))
+  if (failed(step))
+    return failure();
+  FailureOr<bool> artifacts = proto::takeArtifacts(model, options, loc);
+  if (failed(artifacts))
+    return failure();
+  FailureOr<proto::JointRoles> joint =
+      step->states.empty() ? proto::takeJoint(model, options, loc) : FailureOr<proto::JointRoles>(proto::JointRoles());
+  if (failed(joint) || failed(proto::prepareModel(model, initializers, options, loc)))
     return failure();
   FailureOr<OwningOpRef<ModuleOp>> module = proto::buildModule(model, initializers, folder, options, context, *step);
   // A step says itself what its tensors are.
-  if (failed(module) || (step->states.empty() && failed(assignRoles(**module, options))) || failed(verify(**module)))
+  if (failed(module) || (step->states.empty() && failed(assignRoles(**module, options, *joint))))
+    return failure();
+  if (*artifacts) {
+    joint->form.form = "ONNX Runtime artifacts";
+    if (failed(proto::takeOptimizer(options, *joint, loc)))
+      return failure();
+  }
+  if (joint->any())
+    proto::noteJoint(**module, *joint);
+  if (failed(verify(**module)))
     return failure();
   return module;
 }
@@ -83,6 +101,34 @@ static StringRef folderOf(StringRef path) {
   return folder.empty() ? "." : folder;
 }
 
+std::string mpt::trainingModelIn(StringRef path, ImportOptions &options) {
+  if (!llvm::sys::fs::is_directory(path))
+    return path.str();
+  auto in = [&](StringRef name) {
+    SmallString<256> file(path);
+    llvm::sys::path::append(file, name);
+    return file.str().str();
+  };
+  for (auto [name, member] :
+       {std::pair("checkpoint", &options.checkpoint), std::pair("optimizer_model.onnx", &options.optimizerModel)})
+    if (member->empty() && llvm::sys::fs::exists(in(name)))
+      *member = in(name);
+  return in("training_model.onnx");
+}
+
+bool mpt::bringsBackward(StringRef path) {
+  auto file = llvm::MemoryBuffer::getFile(path, /*IsText=*/false, /*RequiresNullTerminator=*/false);
+  if (!file)
+    return false;
+  // Whether the file is one at all is said where it is imported.
+  MLIRContext quiet(MLIRContext::Threading::DISABLED);
+  ScopedDiagnosticHandler ignored(&quiet, [](Diagnostic &) { return success(); });
+  ::onnx::ModelProto model;
+  if (failed(proto::parseModel((*file)->getBuffer(), model, UnknownLoc::get(&quiet))))
+    return false;
+  return proto::namesRoles(model);
+}
+
 FailureOr<OwningOpRef<ModuleOp>> mpt::importNodes(StringRef path, StringRef name, MLIRContext *context) {
   auto file = openModel(path, context);
   if (failed(file))
@@ -92,11 +138,12 @@ FailureOr<OwningOpRef<ModuleOp>> mpt::importNodes(StringRef path, StringRef name
 }
 
 FailureOr<OwningOpRef<ModuleOp>> mpt::importOnnx(StringRef path, const ImportOptions &options, MLIRContext *context) {
-  auto file = openModel(path, context);
+  ImportOptions named = options;
+  std::string model = trainingModelIn(path, named);
+  auto file = openModel(model, context);
   if (failed(file))
     return failure();
-  ImportOptions named = options;
   if (named.name.empty())
     named.name = llvm::sys::path::stem(path).str();
-  return importOnnxBuffer((*file)->getBuffer(), folderOf(path), named, context);
+  return importOnnxBuffer((*file)->getBuffer(), folderOf(model), named, context);
 }

@@ -318,14 +318,15 @@ LogicalResult proto::prepareNodes(ModelProto &model, std::vector<TensorProto> &i
   return success();
 }
 
-/// ONNX Runtime's optimizer writes two of its operators into the default domain, where the standard has none of them.
+/// ONNX Runtime writes some of its operators into the default domain, where the standard has none of them.
 static void renameRuntimeOperators(ModelProto &model) {
   int64_t version = proto::opsetVersion(model, "");
   bool any = false;
   for (NodeProto &node : *model.mutable_graph()->mutable_node()) {
     bool renamed =
         (node.domain().empty() || node.domain() == "ai.onnx") &&
-        (node.op_type() == "SimplifiedLayerNormalization" || (node.op_type() == "LayerNormalization" && version < 17));
+        (node.op_type() == "SimplifiedLayerNormalization" || (node.op_type() == "LayerNormalization" && version < 17) ||
+         llvm::is_contained({"MaxPoolGrad", "AveragePoolGrad", "SinGrad", "CosGrad"}, node.op_type()));
     if (renamed)
       node.set_domain("com.microsoft");
     any |= renamed;

@@ -3,6 +3,7 @@
 #ifndef MPT_LIB_IMPORT_PROTO_PROTO_H
 #define MPT_LIB_IMPORT_PROTO_PROTO_H
 
+#include "JointRoles.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
 #include "mpt/Import/Import.h"
 
@@ -80,6 +81,16 @@ struct StepInfo {
 /// The step that metadata `mpt.states` or training information describe. An algorithm's graph becomes part of the
 /// model's graph.
 llvm::FailureOr<StepInfo> takeStep(::onnx::ModelProto &model, mlir::Location loc);
+
+/// Finds gradients and new values among the outputs: `P_grad` and `P_next`, P an initializer, and what the options
+/// name. Outputs that are not used are dropped; a seed becomes a node mpt.Seed.
+llvm::FailureOr<JointRoles> takeJoint(::onnx::ModelProto &model, const ImportOptions &options, mlir::Location loc);
+
+/// True where takeJoint() would find roles by name, and the file is not a step of ours.
+bool namesRoles(const ::onnx::ModelProto &model);
+
+/// Leaves the roles on the module, for phase training (`onnx.training`) and for the user (`mpt.manifest`).
+void noteJoint(mlir::ModuleOp module, const JointRoles &roles);
 
 /// Builds the module of a prepared model, with the states of `step`; with the `header` of the model as it was in the
 /// file, one that goes back into a file (see importNodes).

@@ -9,6 +9,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Diagnostics.h"
 #include "llvm/ADT/SmallPtrSet.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/Support/Regex.h"
 
@@ -67,7 +68,7 @@ static Use usesOf(Value start) {
       if (!node)
         continue;
       unsigned index = operand.getOperandNumber();
-      bool norm = node.getOpType() == "BatchNormalization";
+      bool norm = llvm::is_contained({"BatchNormalization", "BatchNormInternal"}, node.getOpType());
       use.statistic |= norm && index >= 3;
       use.weight |= isWeightOperand(node, index);
       if (isMovement(node) && (index == 0 || node.getOpType() == "Concat"))
@@ -105,12 +106,20 @@ static bool isTorchPath(StringRef name) {
   return !last.empty() && !buffer;
 }
 
-LogicalResult mpt::assignRoles(ModuleOp module, const ImportOptions &options) {
+static llvm::StringSet<> namesIn(const llvm::StringMap<std::string> &map) {
+  llvm::StringSet<> names;
+  for (const auto &entry : map)
+    names.insert(entry.getValue());
+  return names;
+}
+
+LogicalResult mpt::assignRoles(ModuleOp module, const ImportOptions &options, const proto::JointRoles &roles) {
   auto train = compile(options.train, module.getLoc()), freeze = compile(options.freeze, module.getLoc());
   if (failed(train) || failed(freeze))
     return failure();
   auto producer = getAttr<mpt::onnx::ONNXDialect::ProducerAttrHelper>(module);
   bool torch = producer && producer.getValue().starts_with("pytorch");
+  llvm::StringSet<> trained = namesIn(roles.gradients), renewed = namesIn(roles.next);
   llvm::StringMap<train::ReadOp> reads;
   module.walk([&](train::ReadOp read) { reads[read.getState()] = read; });
   for (auto state : llvm::make_early_inc_range(module.getOps<train::StateOp>())) {
@@ -125,7 +134,17 @@ LogicalResult mpt::assignRoles(ModuleOp module, const ImportOptions &options) {
     if (!train->empty())
       parameter = matches(*train, name);
     parameter |= frozen;
-    train::Role role = parameter       ? train::Role::parameter
+    bool changes = false;            // a state that is no parameter
+    if (roles.any() && !roles.own) { // the file says what it trains
+      bool wanted = trained.contains(name), unnamed = !train->empty() && !parameter;
+      changes = renewed.contains(name) && !wanted && (!trained.empty() || !parameter);
+      frozen |= wanted ? unnamed : parameter && !renewed.contains(name);
+      parameter |= wanted;
+    } else {
+      changes = renewed.contains(name) && !parameter && !trained.contains(name);
+    }
+    train::Role role = changes         ? train::Role::statistic
+                       : parameter     ? train::Role::parameter
                        : use.statistic ? train::Role::statistic
                                        : train::Role::constant;
     state.setRoleAttr(train::RoleAttr::get(module.getContext(), role));

@@ -3,13 +3,14 @@
 #ifndef MPT_LIB_IMPORT_PROTO_ROLES_H
 #define MPT_LIB_IMPORT_PROTO_ROLES_H
 
+#include "JointRoles.h"
 #include "mpt/Import/Import.h"
 
 namespace mpt {
 
-/// Sets the role of every train.state by the use of its value, then by the options; small constants become
-/// mpt.constant.
-llvm::LogicalResult assignRoles(mlir::ModuleOp module, const ImportOptions &options);
+/// Sets the role of every train.state by the use of its value, then by the options and by the `roles` that outputs have
+/// in a joint graph; small constants become mpt.constant.
+llvm::LogicalResult assignRoles(mlir::ModuleOp module, const ImportOptions &options, const proto::JointRoles &roles);
 
 } // namespace mpt
 

@@ -1,0 +1,408 @@
+// SPDX-License-Identifier: Apache-2.0
+// Joint graphs of others: which outputs are gradients and new values, where the seed is, which optimizer the update is.
+#include "Proto.h"
+
+#include "mpt/Dialect/ONNX/ONNXDialect.h"
+#include "mpt/Dialect/ONNX/TrainingRoles.h"
+
+#include "mlir/IR/Diagnostics.h"
+#include "llvm/ADT/StringSet.h"
+#include "llvm/Support/FormatVariadic.h"
+
+#include <cstring>
+
+using namespace mlir;
+using namespace mpt;
+using namespace ::onnx;
+
+namespace {
+
+/// Elements of a parameter that is fed in, at most.
+constexpr int64_t mostZeros = int64_t(1) << 28;
+constexpr StringLiteral gradientSuffix = "_grad", nextSuffix = "_next";
+
+const ValueInfoProto *find(const google::protobuf::RepeatedPtrField<ValueInfoProto> &list, StringRef name) {
+  for (const ValueInfoProto &info : list)
+    if (info.name() == name)
+      return &info;
+  return nullptr;
+}
+
+bool isScalarFloat(const ValueInfoProto &info) {
+  const auto &type = info.type().tensor_type();
+  bool real = type.elem_type() == TensorProto::FLOAT || type.elem_type() == TensorProto::FLOAT16 ||
+              type.elem_type() == TensorProto::BFLOAT16 || type.elem_type() == TensorProto::DOUBLE;
+  return info.type().has_tensor_type() && real &&
+         llvm::all_of(type.shape().dim(), [](const auto &dim) { return dim.dim_value() == 1; });
+}
+
+/// The graph as its nodes' results, through Identity.
+class Values {
+public:
+  explicit Values(const GraphProto &graph) {
+    for (const NodeProto &node : graph.node())
+      for (const std::string &output : node.output())
+        producers[output] = &node;
+    for (const TensorProto &tensor : graph.initializer())
+      tensors[tensor.name()] = &tensor;
+  }
+  StringRef origin(StringRef name) const {
+    for (const NodeProto *node = producers.lookup(name); node && node->op_type() == "Identity" && node->input_size();
+         node = producers.lookup(name))
+      name = node->input(0);
+    return name;
+  }
+  const NodeProto *producer(StringRef name, StringRef opType) const {
+    const NodeProto *node = producers.lookup(origin(name));
+    return node && node->op_type() == opType && node->domain().empty() ? node : nullptr;
+  }
+  bool defines(StringRef name) const { return producers.contains(name); }
+  const TensorProto *tensor(StringRef name) const { return tensors.lookup(name); }
+  /// The number that a scalar of floats holds.
+  std::optional<double> number(StringRef name) const {
+    const TensorProto *tensor = tensors.lookup(origin(name));
+    if (const NodeProto *node = tensor ? nullptr : producer(name, "Constant"))
+      for (const AttributeProto &attr : node->attribute()) {
+        if (attr.name() == "value_float")
+          return attr.f();
+        if (attr.name() == "value" && attr.has_t())
+          tensor = &attr.t();
+      }
+    if (!tensor || tensor->data_type() != TensorProto::FLOAT ||
+        llvm::any_of(tensor->dims(), [](int64_t extent) { return extent != 1; }))
+      return std::nullopt;
+    float value = 0;
+    if (tensor->float_data_size() == 1)
+      value = tensor->float_data(0);
+    else if (tensor->raw_data().size() == sizeof value)
+      std::memcpy(&value, tensor->raw_data().data(), sizeof value);
+    else
+      return std::nullopt;
+    return value;
+  }
+
+private:
+  llvm::StringMap<const NodeProto *> producers;
+  llvm::StringMap<const TensorProto *> tensors;
+};
+
+/// One parameter's new value as P - rate * gradient.
+struct SGDUpdate {
+  std::string gradient;         ///< the value
+  std::string rate;             ///< the value
+  std::optional<double> number; ///< of the rate, where that is constant
+};
+
+std::optional<SGDUpdate> matchSGD(const Values &values, StringRef next, StringRef parameter) {
+  const NodeProto *sub = values.producer(next, "Sub");
+  if (!sub || values.origin(sub->input(0)) != parameter)
+    return std::nullopt;
+  const NodeProto *mul = values.producer(sub->input(1), "Mul");
+  for (int i = 0; mul && i < 2; ++i) {
+    StringRef rate = values.origin(mul->input(i));
+    std::optional<double> number = values.number(rate);
+    if (number || rate == "learning_rate")
+      return SGDUpdate{mul->input(1 - i), rate.str(), number};
+  }
+  return std::nullopt;
+}
+
+class JointReader {
+public:
+  JointReader(ModelProto &model, const ImportOptions &options, Location loc)
+      : model(model), graph(*model.mutable_graph()), options(options), loc(loc) {}
+
+  FailureOr<proto::JointRoles> run() {
+    if (failed(takeRoles()) || failed(chooseBackward()))
+      return failure();
+    if (!roles.any())
+      return roles;
+    if (failed(takeLoss()) || failed(markSeed()))
+      return failure();
+    describe();
+    return roles;
+  }
+
+private:
+  /// An initializer, or an input of floats that can become one.
+  bool isState(StringRef name) const {
+    const ValueInfoProto *input = find(graph.input(), name);
+    return states.contains(name) || (input && canHold(*input));
+  }
+  static bool canHold(const ValueInfoProto &input) {
+    const auto &type = input.type().tensor_type();
+    return type.elem_type() == TensorProto::FLOAT && type.has_shape() &&
+           llvm::all_of(type.shape().dim(), [](const auto &dim) { return dim.has_dim_value() && dim.dim_value() > 0; });
+  }
+
+  /// Parameters that are fed in become state, which starts at zero.
+  void takeInputs() {
+    llvm::StringSet<> wanted;
+    for (const auto *map : {&roles.gradients, &roles.next})
+      for (const auto &entry : *map)
+        if (!states.contains(entry.getValue()))
+          wanted.insert(entry.getValue());
+    if (wanted.empty())
+      return;
+    google::protobuf::RepeatedPtrField<ValueInfoProto> kept;
+    for (ValueInfoProto &input : *graph.mutable_input()) {
+      if (!wanted.contains(input.name())) {
+        kept.Add(std::move(input));
+        continue;
+      }
+      TensorProto &tensor = *graph.add_initializer();
+      tensor.set_name(input.name());
+      tensor.set_data_type(TensorProto::FLOAT);
+      int64_t count = 1;
+      for (const auto &dim : input.type().tensor_type().shape().dim()) {
+        tensor.add_dims(dim.dim_value());
+        if (__builtin_mul_overflow(count, dim.dim_value(), &count) || count > mostZeros)
+          count = mostZeros;
+      }
+      tensor.mutable_raw_data()->resize(count * sizeof(float));
+    }
+    graph.mutable_input()->Swap(&kept);
+    emitWarning(loc) << wanted.size()
+                     << " parameters are inputs of the graph: they become state that starts at zero; set "
+                     << "their values before the first step";
+  }
+
+  /// Roles by name, then those that the user states.
+  LogicalResult takeRoles() {
+    for (const TensorProto &tensor : graph.initializer())
+      states.insert(tensor.name());
+    for (const ValueInfoProto &output : graph.output()) {
+      StringRef name = output.name();
+      if (StringRef of = name; of.consume_back(gradientSuffix) && isState(of))
+        roles.gradients[name] = of.str();
+      if (StringRef of = name; of.consume_back(nextSuffix) && isState(of))
+        roles.next[name] = of.str();
+    }
+    for (auto [given, map, flag] : {std::tuple(&options.gradients, &roles.gradients, "--gradient"),
+                                    std::tuple(&options.next, &roles.next, "--next")})
+      for (const auto &[state, output] : *given) {
+        if (!isState(state))
+          return emitError(loc) << flag << ": expected an initializer, got '" << state << "'";
+        if (!find(graph.output(), output)) {
+          InFlightDiagnostic error = emitError(loc);
+          error << flag << ": expected an output of the graph, got '" << output << "'; there are ";
+          llvm::interleaveComma(graph.output(), error,
+                                [&](const ValueInfoProto &o) { error << "'" << o.name() << "'"; });
+          return error;
+        }
+        for (auto &[known, of] : llvm::make_early_inc_range(*map))
+          if (of == state)
+            map->erase(known);
+        (*map)[output] = state;
+      }
+    takeInputs();
+    return success();
+  }
+
+  /// The backward pass of the file, or only what it says beside one.
+  LogicalResult chooseBackward() {
+    if (options.backward == "file" && roles.gradients.empty() && roles.next.empty())
+      return emitError(loc) << "--backward=file: expected outputs that are gradients or new values of initializers, "
+                               "named P_grad and P_next, got none; name them: --gradient P=OUTPUT, --next P=OUTPUT";
+    takeUpdate();
+    if (roles.gradients.empty() && roles.next.empty())
+      return success();
+    roles.own = options.backward == "own";
+    if (!roles.own && roles.gradients.empty())
+      // New statistics alone are no backward pass.
+      roles.own = options.backward.empty() && !changesWeights();
+    return success();
+  }
+
+  /// True where a matrix or filter has a new value.
+  bool changesWeights() const {
+    return llvm::any_of(roles.next, [&](const auto &next) {
+      return llvm::any_of(graph.initializer(), [&](const TensorProto &tensor) {
+        return tensor.name() == next.getValue() && tensor.dims_size() >= 2;
+      });
+    });
+  }
+
+  /// Where all new values of parameters are P - rate * gradient, the update is SGD, which --optimizer can say.
+  void takeUpdate() {
+    Values values(graph);
+    llvm::StringMap<std::string> gradientOf;
+    for (const auto &gradient : roles.gradients)
+      gradientOf[gradient.getValue()] = gradient.getKey().str();
+    llvm::StringMap<std::string> found; // value of the gradient -> parameter
+    std::optional<SGDUpdate> first;
+    llvm::StringSet<> outputs;
+    for (const auto &next : roles.next) {
+      StringRef parameter = next.getValue();
+      std::optional<SGDUpdate> update = matchSGD(values, next.getKey(), parameter);
+      auto known = gradientOf.find(parameter);
+      if (!update) {
+        if (known != gradientOf.end())
+          return;
+        continue;
+      }
+      if (known != gradientOf.end() && values.origin(update->gradient) != values.origin(known->second))
+        return;
+      if (first && (first->rate != update->rate && first->number != update->number))
+        return;
+      first = update;
+      if (known == gradientOf.end())
+        found[update->gradient] = parameter.str();
+      outputs.insert(next.getKey());
+    }
+    if (!first)
+      return;
+    roles.optimizer = first->number ? llvm::formatv("sgd,lr={0}", *first->number).str() : "sgd,lr=0.001";
+    roles.rate = first->rate;
+    drop(outputs);
+    for (const auto &gradient : found) {
+      if (!find(graph.output(), gradient.getKey())) {
+        ValueInfoProto &info = *graph.add_output();
+        info.set_name(gradient.getKey().str());
+        info.mutable_type()->mutable_tensor_type()->set_elem_type(values.tensor(gradient.getValue())->data_type());
+      }
+      roles.gradients[gradient.getKey()] = gradient.getValue();
+    }
+  }
+
+  /// Outputs that are not needed any more; what computes them dies with them.
+  void drop(const llvm::StringSet<> &names) {
+    google::protobuf::RepeatedPtrField<ValueInfoProto> kept;
+    for (ValueInfoProto &output : *graph.mutable_output())
+      if (!names.contains(output.name()))
+        kept.Add(std::move(output));
+    graph.mutable_output()->Swap(&kept);
+    for (const auto &name : names) {
+      roles.gradients.erase(name.getKey());
+      roles.next.erase(name.getKey());
+    }
+  }
+
+  LogicalResult takeLoss() {
+    for (const ValueInfoProto &output : graph.output()) {
+      bool free = !roles.gradients.contains(output.name()) && !roles.next.contains(output.name());
+      if (free && isScalarFloat(output) && (roles.loss.empty() || output.name() == "loss"))
+        roles.loss = output.name();
+    }
+    if (roles.loss.empty())
+      return emitError(loc) << "expected a scalar loss among the outputs of a graph that has gradients or new values "
+                               "as outputs, got none; add it as an output";
+    return success();
+  }
+
+  /// `X` becomes mpt.Seed(X) for all its readers, X being named, or by custom called like the loss's gradient.
+  LogicalResult markSeed() {
+    if (roles.own)
+      return success();
+    std::string seed = options.seed;
+    if (seed.empty())
+      for (const TensorProto &tensor : graph.initializer())
+        if (tensor.name() == roles.loss + gradientSuffix.str())
+          seed = tensor.name();
+    if (seed.empty())
+      return success();
+    Values values(graph);
+    const ValueInfoProto *input = find(graph.input(), seed);
+    if (!values.defines(seed) && !values.tensor(seed) && !input)
+      return emitError(loc) << "--seed: expected a value of the graph, got '" << seed << "'";
+    if (input && !values.tensor(seed))
+      return emitError(loc) << "--seed: expected a value that the file computes or holds, got the graph input '" << seed
+                            << "'; make it an initializer of ones";
+    roles.seed = seed;
+    std::string marked = seed + "/seed";
+    int at = 0;
+    for (int i = 0; i < graph.node_size(); ++i) {
+      if (llvm::is_contained(graph.node(i).output(), seed))
+        at = i + 1;
+      for (std::string &operand : *graph.mutable_node(i)->mutable_input())
+        if (operand == seed)
+          operand = marked;
+    }
+    NodeProto &node = *graph.add_node();
+    node.set_name(seed);
+    node.set_domain("mpt");
+    node.set_op_type("Seed");
+    node.add_input(seed);
+    node.add_output(marked);
+    for (int i = graph.node_size() - 1; i > at; --i)
+      graph.mutable_node()->SwapElements(i, i - 1);
+    if (!proto::opsetVersion(model, "mpt")) {
+      OperatorSetIdProto &opset = *model.add_opset_import();
+      opset.set_domain("mpt");
+      opset.set_version(1);
+    }
+    return success();
+  }
+
+  void describe() {
+    size_t gradients = roles.gradients.size(), next = roles.next.size();
+    TrainingForm &form = roles.form;
+    form.form = "joint graph";
+    form.loss = "'" + roles.loss + "'";
+    if (gradients)
+      form.gradients = "of " + std::to_string(gradients) + " tensors" +
+                       (roles.seed.empty() ? "" : " from seed '" + roles.seed + "'");
+    size_t updates = llvm::count_if(roles.next, [&](const auto &entry) {
+      return roles.gradients.empty() || llvm::any_of(roles.gradients, [&](const auto &gradient) {
+               return gradient.getValue() == entry.getValue();
+             });
+    });
+    roles.updates = updates && !roles.own;
+    form.optimizer = updates ? "operators of the file" : roles.optimizer;
+    if (next > updates)
+      form.state = "of " + std::to_string(next - updates) + " tensors";
+    if (roles.own)
+      form.used = "loss, optimizer, state; the backward pass is made anew";
+  }
+
+  ModelProto &model;
+  GraphProto &graph;
+  const ImportOptions &options;
+  Location loc;
+  llvm::StringSet<> states; ///< initializers
+  proto::JointRoles roles;
+};
+
+} // namespace
+
+FailureOr<proto::JointRoles> proto::takeJoint(ModelProto &model, const ImportOptions &options, Location loc) {
+  return JointReader(model, options, loc).run();
+}
+
+bool proto::namesRoles(const ModelProto &model) {
+  for (const StringStringEntryProto &entry : model.metadata_props())
+    if (entry.key() == mpt::onnx::ONNXDialect::kStatesKey)
+      return false;
+  llvm::StringSet<> known;
+  for (const TensorProto &tensor : model.graph().initializer())
+    known.insert(tensor.name());
+  for (const ValueInfoProto &input : model.graph().input())
+    known.insert(input.name());
+  return llvm::any_of(model.graph().output(), [&](const ValueInfoProto &output) {
+    StringRef name = output.name();
+    return (name.consume_back(gradientSuffix) || name.consume_back(nextSuffix)) && known.contains(name);
+  });
+}
+
+void proto::noteJoint(ModuleOp module, const JointRoles &roles) {
+  Builder builder(module.getContext());
+  auto dictionary = [&](const llvm::StringMap<std::string> &map) {
+    NamedAttrList entries;
+    for (const auto &entry : map)
+      entries.set(entry.getKey(), FlatSymbolRefAttr::get(builder.getContext(), entry.getValue()));
+    return entries.getDictionary(builder.getContext());
+  };
+  NamedAttrList entries;
+  entries.set("loss", builder.getStringAttr(roles.loss));
+  entries.set("backward", builder.getStringAttr(roles.own ? "own" : "file"));
+  entries.set("gradients", dictionary(roles.gradients));
+  entries.set("next", dictionary(roles.next));
+  if (!roles.optimizer.empty())
+    entries.set("optimizer", builder.getStringAttr(roles.optimizer));
+  if (roles.updates)
+    entries.set("updates", builder.getUnitAttr());
+  if (!roles.rate.empty())
+    entries.set("learning_rate", builder.getStringAttr(roles.rate));
+  module->setAttr(mpt::onnx::kTrainingRoles, entries.getDictionary(builder.getContext()));
+  note(module, roles.form);
+}

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Roles of the outputs of a joint graph; apart from Proto.h, so that who assigns roles does not see protobuf.
+#ifndef MPT_LIB_IMPORT_PROTO_JOINTROLES_H
+#define MPT_LIB_IMPORT_PROTO_JOINTROLES_H
+
+#include "mpt/Import/TrainingForm.h"
+
+#include "llvm/ADT/StringMap.h"
+
+namespace mpt::proto {
+
+/// What the outputs of a joint graph of someone else are, by name.
+struct JointRoles {
+  bool any() const { return !gradients.empty() || !next.empty() || !optimizer.empty(); }
+
+  std::string loss;
+  llvm::StringMap<std::string> gradients, next; ///< output -> initializer
+  std::string seed;                             ///< the value that the backward pass starts from, where it is known
+  std::string optimizer;                        ///< the update where it is an optimizer: --optimizer's text
+  std::string rate;                             ///< the value that is the learning rate then
+  bool updates = false;                         ///< new values of parameters are among the outputs
+  bool own = false;                             ///< the backward pass of the file is not used
+  TrainingForm form;
+};
+
+} // namespace mpt::proto
+
+#endif // MPT_LIB_IMPORT_PROTO_JOINTROLES_H

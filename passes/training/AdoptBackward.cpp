@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+// --training-adopt-backward: a joint graph's own gradients and new values become those of the step.
+#include "mpt/Autodiff/Autodiff.h"
+#include "mpt/Autodiff/Seed.h"
+#include "mpt/Autodiff/TrainingFunctions.h"
+#include "mpt/Dialect/MPT/GraphBuilder.h"
+#include "mpt/Dialect/MPT/MPTDialect.h"
+#include "mpt/Dialect/ONNX/TrainingRoles.h"
+#include "passes/training/Passes.h"
+
+namespace mpt {
+#define GEN_PASS_DEF_ADOPTBACKWARD
+#include "passes/training/Passes.h.inc"
+} // namespace mpt
+
+using namespace mlir;
+using namespace mpt;
+
+namespace {
+
+/// A result with the role of giving a state something.
+struct Given {
+  FlatSymbolRefAttr state;
+  Value value;
+};
+
+struct AdoptBackward : mpt::impl::AdoptBackwardBase<AdoptBackward> {
+  using AdoptBackwardBase::AdoptBackwardBase;
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    auto found = module->getAttrOfType<DictionaryAttr>(mpt::onnx::kTrainingRoles);
+    if (!found)
+      return;
+    func::FuncOp forward = findFunction(module, "forward");
+    if (!forward)
+      return signalPassFailure();
+    training = found;
+    module->removeAttr(mpt::onnx::kTrainingRoles);
+    auto backward = training.getAs<StringAttr>("backward");
+    bool own = backward && backward.getValue() == "own";
+    func::FuncOp step = own ? forward : cloneFunction(forward, "step");
+    if (failed(adopt(step, own)))
+      return signalPassFailure();
+    if (own)
+      return;
+    keepLoss(forward);
+  }
+
+private:
+  FlatSymbolRefAttr roleOf(StringRef kind, StringRef result) {
+    auto map = training.getAs<DictionaryAttr>(kind);
+    return map ? map.getAs<FlatSymbolRefAttr>(result) : FlatSymbolRefAttr();
+  }
+  bool hasRole(StringRef result) { return roleOf("gradients", result) || roleOf("next", result); }
+  train::StateOp stateOf(FlatSymbolRefAttr name) { return getOperation().lookupSymbol<train::StateOp>(name.getAttr()); }
+
+  /// The loss as an FP32 scalar, or wider, then what has no role.
+  FailureOr<SmallVector<NamedValue>> plainResults(func::FuncOp function) {
+    auto name = training.getAs<StringAttr>("loss");
+    SmallVector<NamedValue> rest;
+    Value loss;
+    for (NamedValue &result : namedResults(function)) {
+      if (name && result.first == name.getValue())
+        loss = result.second;
+      else if (!hasRole(result.first))
+        rest.push_back(result);
+    }
+    if (!loss || tensorType(loss).getNumElements() != 1)
+      return function.emitError() << "expected a scalar loss among the results of a graph with gradients";
+    OpBuilder builder(function.getBody().front().getTerminator());
+    GraphBuilder b(builder, loss.getLoc());
+    rest.insert(rest.begin(), {"loss", b.widen(b.reshape(loss, {}))});
+    return rest;
+  }
+
+  void keepLoss(func::FuncOp forward) {
+    auto results = plainResults(forward);
+    if (failed(results))
+      return signalPassFailure();
+    setResults(forward, *results);
+    eraseDeadOps(forward);
+  }
+
+  LogicalResult collect(func::FuncOp step, StringRef kind, SmallVectorImpl<Given> &list) {
+    for (NamedValue &result : namedResults(step)) {
+      FlatSymbolRefAttr name = roleOf(kind, result.first);
+      train::StateOp state = name ? stateOf(name) : train::StateOp();
+      if (!state) // an initializer that nothing reads is no state
+        continue;
+      if (state.getType() != result.second.getType())
+        return mlir::emitError(result.second.getLoc())
+               << "expected output '" << result.first << "' to have the type of '" << name.getValue() << "', "
+               << state.getType() << ", got " << result.second.getType();
+      if (kind == "next" || !state.getFrozen())
+        list.push_back({name, result.second});
+    }
+    return success();
+  }
+
+  LogicalResult adopt(func::FuncOp step, bool own) {
+    SmallVector<Given> grads, next;
+    auto results = plainResults(step);
+    if (failed(results) || failed(collect(step, "gradients", grads)) || failed(collect(step, "next", next)))
+      return failure();
+    if (grads.empty() && !own && !update)
+      return step.emitError() << "expected gradients among the outputs, which another optimizer than the file's own "
+                                 "needs, got new values alone; name them: --gradient PARAMETER=OUTPUT";
+    mergeReads(step);
+    DenseSet<Operation *> backward = sliceOf(grads);
+    SmallVector<Value> fixed{results->front().second};
+    for (Given &gradient : grads)
+      mark(gradient, backward);
+    for (const Given &value : next)
+      write(step, value, own, fixed);
+    setResults(step, own ? ArrayRef<NamedValue>(*results) : ArrayRef<NamedValue>(*results).take_front());
+    if (own) {
+      for (Operation *gradient : marked)
+        gradient->erase();
+      eraseDeadOps(step);
+      return success();
+    }
+    advanceGenerators(step);
+    eraseAllButGradients(step);
+    if (auto rate = training.getAs<StringAttr>("learning_rate"); rate && !update)
+      eraseUnusedArgument(step, rate.getValue());
+    if (grads.empty())
+      return success();
+    if (Operation *culprit = markSeeds(step, fixed))
+      mlir::emitWarning(culprit->getLoc())
+          << "no seed found: from here on the gradients of the file are not multiples of one value, so that no loss "
+             "scale can be used; name the value that its backward pass starts from: --seed NAME";
+    return success();
+  }
+
+  /// The ops that the values of `list` are computed by.
+  static DenseSet<Operation *> sliceOf(ArrayRef<Given> list) {
+    DenseSet<Operation *> slice;
+    SmallVector<Value> work = llvm::map_to_vector(list, [](const Given &given) { return given.value; });
+    while (!work.empty())
+      if (Operation *op = work.pop_back_val().getDefiningOp(); op && slice.insert(op).second)
+        llvm::append_range(work, op->getOperands());
+    return slice;
+  }
+
+  /// The gradient is marked as soon as it is complete; updates take the marked one, other gradients the value itself.
+  void mark(Given &given, const DenseSet<Operation *> &backward) {
+    OpBuilder builder(given.value.getContext());
+    builder.setInsertionPointAfterValue(given.value);
+    Location loc = NameLoc::get(given.state.getAttr());
+    auto gradient = train::GradientOp::create(builder, loc, given.state, given.value);
+    given.value.replaceUsesWithIf(gradient.getResult(), [&](OpOperand &use) {
+      Operation *user = use.getOwner();
+      return user != gradient && !backward.contains(user) && !isa<train::GradientOp>(user) &&
+             !user->hasTrait<OpTrait::IsTerminator>();
+    });
+    marked.insert(gradient);
+    ++gradients;
+  }
+
+  /// True where `value` is computed from a marked gradient.
+  bool isUpdate(Value value) {
+    SmallVector<Value> work{value};
+    DenseSet<Operation *> seen;
+    while (!work.empty()) {
+      Operation *op = work.pop_back_val().getDefiningOp();
+      if (!op || !seen.insert(op).second)
+        continue;
+      if (marked.contains(op))
+        return true;
+      llvm::append_range(work, op->getOperands());
+    }
+    return false;
+  }
+
+  /// Writes a new value, unless another optimizer makes those of gradients. What is no update is a statistic, which
+  /// must not carry a scale.
+  void write(func::FuncOp step, const Given &given, bool own, SmallVectorImpl<Value> &fixed) {
+    train::StateOp state = stateOf(given.state);
+    bool updates = isUpdate(given.value) || state.getRole() == train::Role::parameter;
+    if (updates && (own || !update))
+      return;
+    if (updates && state.getRole() == train::Role::statistic)
+      state.setRoleAttr(train::RoleAttr::get(&getContext(), train::Role::slot));
+    if (!updates)
+      fixed.push_back(given.value);
+    OpBuilder builder(step.getBody().front().getTerminator());
+    train::WriteOp::create(builder, state.getLoc(), given.state, given.value, Value());
+    ++writes;
+  }
+
+  DictionaryAttr training;
+  DenseSet<Operation *> marked;
+};
+
+} // namespace

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Joint graphs of others: their backward pass agrees with ours, trains in every policy, and is scaled where it begins."""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper, parser
+
+sys.path.insert(0, os.path.dirname(__file__))
+import step_files  # noqa: E402
+
+pytestmark = pytest.mark.skipif(not (step_files.BUILD / "bin" / "mpt-opt").exists(), reason="mpt-opt is not built")
+
+INPUTS = pathlib.Path(__file__).parent / "Inputs"
+SHAPES = {"w1": (5, 4), "b1": (5,), "w2": (3, 5), "b2": (3,)}
+FEEDS = {"x": np.random.default_rng(3).standard_normal((6, 4)).astype(np.float32), "y": np.array([2, 0, -100, 1, 1, 0])}
+
+
+def graph_of(text, values):
+    model = parser.parse_model(text)
+    for name, value in values.items():
+        model.graph.initializer.append(numpy_helper.from_array(np.asarray(value, np.float32), name))
+    return model
+
+
+def weights(scale=0.5):
+    rng = np.random.default_rng(7)
+    return {name: (scale * rng.standard_normal(shape)).astype(np.float32) for name, shape in SHAPES.items()}
+
+
+@pytest.fixture(scope="module")
+def tanh(tmp_path_factory):
+    path = tmp_path_factory.mktemp("joint") / "joint.onnx"
+    onnx.save(graph_of((INPUTS / "joint_tanh.onnxtxt").read_text(), weights()), path)
+    return path
+
+
+def with_update(path, folder, update, outputs, values):
+    """The file with further nodes and outputs after its gradients."""
+    model = onnx.load(path)
+    model.graph.node.extend(parser.parse_graph("u () => () {" + update + "}").node)
+    for name, shape in outputs.items():
+        model.graph.output.append(helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape))
+    for name, value in values.items():
+        model.graph.initializer.append(numpy_helper.from_array(np.asarray(value, np.float32), name))
+    onnx.save(model, folder / "updated.onnx")
+    return folder / "updated.onnx"
+
+
+def gradients(model, folder, *flags):
+    step_files.mpt_run.write_tensors(folder / "in.safetensors", FEEDS)
+    step_files.call("mpt-run", model, *flags, "--function=gradients", f"--inputs={folder}/in.safetensors",
+                    f"--outputs={folder}/out.safetensors")
+    return step_files.mpt_run.read_tensors(folder / "out.safetensors")
+
+
+def refusal(model, *flags):
+    done = subprocess.run([step_files.BUILD / "bin" / "mpt-opt", model, *flags, "--to=training", "-o", os.devnull],
+                          capture_output=True, text=True)
+    assert done.returncode != 0
+    return done.stderr
+
+
+def test_file_and_own_backward_agree(tanh, tmp_path):
+    files, ours = (gradients(tanh, tmp_path, f"--backward={whose}", "--fp64") for whose in ("file", "own"))
+    assert set(files) == set(ours) == {"loss", *SHAPES}
+    for name in ours:
+        np.testing.assert_allclose(files[name], ours[name], rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("policy", step_files.POLICIES)
+def test_every_policy_steps(tanh, tmp_path, policy):
+    flags = ["--optimizer=adamw,lr=0.01", f"--policy={policy}"]
+    files, ours = (step_files.steps(tanh, [*flags, f"--backward={whose}"], FEEDS, tmp_path, whose, count=3) for whose in ("file", "own"))
+    assert np.isfinite(files[0]["loss"]) and abs(files[0]["loss"] - ours[0]["loss"]) < 0.05 * abs(ours[0]["loss"])
+    assert set(files[1]) == set(ours[1])  # the same masters, slots, scales
+
+
+def test_scale_enters_where_the_gradients_begin(tanh, tmp_path):
+    """Gradients below the range of f16 are lost without a scale and kept with one."""
+    model = onnx.load(tanh)
+    small = weights(1e-4)
+    for tensor in model.graph.initializer:
+        tensor.CopyFrom(numpy_helper.from_array(small[tensor.name] if tensor.name == "w2" else numpy_helper.to_array(tensor), tensor.name))
+    onnx.save(model, tmp_path / "small.onnx")
+    feeds = {"x": FEEDS["x"] * np.float32(1e-4), "y": FEEDS["y"]}
+    step_files.mpt_run.write_tensors(tmp_path / "in.safetensors", feeds)
+    found = {}
+    for scale in ("none", "8192"):
+        step_files.call("mpt-run", tmp_path / "small.onnx", "--policy=amp-f16", f"--loss-scale={scale}", "--function=gradients",
+                        f"--inputs={tmp_path}/in.safetensors", f"--outputs={tmp_path}/out.safetensors")
+        found[scale] = step_files.mpt_run.read_tensors(tmp_path / "out.safetensors")["w1"].astype(np.float64)
+    step_files.call("mpt-run", tmp_path / "small.onnx", "--function=gradients", f"--inputs={tmp_path}/in.safetensors",
+                    f"--outputs={tmp_path}/out.safetensors", "--fp64")
+    exact = step_files.mpt_run.read_tensors(tmp_path / "out.safetensors")["w1"]
+    errors = {scale: np.max(np.abs(value - exact)) / np.max(np.abs(exact)) for scale, value in found.items()}
+    assert errors["8192"] < 5e-3 < errors["none"]
+
+
+SGD = "".join(f"{p}_step = Mul({p}_grad, learning_rate)\n{p}_next = Sub({p}, {p}_step)\n" for p in SHAPES)
+
+
+def test_sgd_of_the_file_is_the_optimizer(tanh, tmp_path):
+    model = with_update(tanh, tmp_path, SGD, {f"{p}_next": shape for p, shape in SHAPES.items()}, {"learning_rate": 0.25})
+    said = subprocess.run([step_files.BUILD / "bin" / "mpt-opt", model, "--to=training", "-o", os.devnull], capture_output=True,
+                          text=True).stderr
+    assert "joint graph: loss 'loss'; gradients of 4 tensors; optimizer sgd,lr=0.25; used all" in said
+    _, state = step_files.steps(model, ["--clip-norm=1e9"], FEEDS, tmp_path, "sgd", count=1)
+    grads = gradients(model, tmp_path)
+    for name, value in weights().items():
+        np.testing.assert_allclose(state[name], value - 0.25 * grads[name], rtol=1e-6, atol=1e-7)
+
+
+def test_new_values_alone_are_enough_where_they_are_sgd(tanh, tmp_path):
+    model = onnx.load(with_update(tanh, tmp_path, SGD, {f"{p}_next": shape for p, shape in SHAPES.items()}, {"learning_rate": 0.25}))
+    kept = [value for value in model.graph.output if not value.name.endswith("_grad")]
+    del model.graph.output[:]
+    model.graph.output.extend(kept)
+    onnx.save(model, tmp_path / "next.onnx")
+    loss, state = step_files.steps(tmp_path / "next.onnx", ["--policy=amp-f16"], FEEDS, tmp_path, "next", count=1)
+    reference = gradients(tanh, tmp_path)
+    for name, value in weights().items():
+        master = state.get(name + ".master", state[name])
+        np.testing.assert_allclose(master, value - 0.25 * reference[name], rtol=2e-3, atol=2e-3)
+
+
+MOMENTUM = "".join(f"{p}_kept = Mul({p}_v, mu)\n{p}_v_next = Add({p}_kept, {p}_grad)\n{p}_step = Mul({p}_v_next, rate)\n"
+                   f"{p}_next = Sub({p}, {p}_step)\n" for p in SHAPES)
+
+
+@pytest.mark.parametrize("policy", ["fp32", "amp-f16"])
+def test_update_of_the_file_runs_as_it_is(tanh, tmp_path, policy):
+    outputs = {f"{p}{kind}_next": shape for p, shape in SHAPES.items() for kind in ("", "_v")}
+    slots = {f"{p}_v": np.full(shape, 0.125) for p, shape in SHAPES.items()}
+    model = with_update(tanh, tmp_path, MOMENTUM, outputs, {**slots, "mu": 0.9, "rate": 0.5})
+    _, state = step_files.steps(model, [f"--policy={policy}"], FEEDS, tmp_path, "momentum", count=1)
+    grads = gradients(tanh, tmp_path)
+    tolerance = 1e-6 if policy == "fp32" else 4e-3
+    for name, value in weights().items():
+        slot = 0.9 * 0.125 + grads[name]
+        np.testing.assert_allclose(state[name + "_v"], slot, rtol=tolerance, atol=tolerance)
+        np.testing.assert_allclose(state.get(name + ".master", state[name]), value - 0.5 * slot, rtol=tolerance, atol=tolerance)
+    text = refusal(model, "--clip-norm=1")
+    assert "--clip-norm needs --optimizer" in text
+
+
+def test_roles_by_flags(tanh, tmp_path):
+    model = onnx.load(tanh)
+    for node in model.graph.node:
+        for i, name in enumerate(node.output):
+            node.output[i] = name.replace("_grad", "_cotangent")
+    for value in model.graph.output:
+        value.name = value.name.replace("_grad", "_cotangent")
+    onnx.save(model, tmp_path / "named.onnx")
+    flags = [f"--gradient={p}={p}_cotangent" for p in SHAPES]
+    files, reference = gradients(tmp_path / "named.onnx", tmp_path, *flags, "--seed=seed"), gradients(tanh, tmp_path)
+    for name in reference:
+        np.testing.assert_array_equal(files[name], reference[name])
+    assert "expected an initializer, got 'w9'" in refusal(tmp_path / "named.onnx", "--gradient=w9=w1_cotangent")
+    assert "expected an output of the graph, got 'nothing'" in refusal(tmp_path / "named.onnx", "--gradient=w1=nothing")
+    assert "expected a value of the graph, got 'nowhere'" in refusal(tmp_path / "named.onnx", *flags, "--seed=nowhere")
+    assert "expected outputs that are gradients" in refusal(tmp_path / "named.onnx", "--backward=file")
+    assert "expected no --loss" in refusal(tmp_path / "named.onnx", *flags, "--loss=mse")
+
+
+def test_a_file_without_a_seed_says_how_to_name_it(tanh, tmp_path):
+    clipped = "".join(f"{p}_square = Mul({p}_grad, {p}_grad)\n{p}_sum = ReduceSum<keepdims = 0>({p}_square)\n{p}_norm = Sqrt({p}_sum)\n"
+                      f"{p}_unit = Div({p}_grad, {p}_norm)\n" for p in SHAPES)
+    model = onnx.load(with_update(tanh, tmp_path, clipped, {}, {}))
+    del model.graph.output[1:]
+    model.graph.output.extend(helper.make_tensor_value_info(f"{p}_unit", onnx.TensorProto.FLOAT, shape) for p, shape in SHAPES.items())
+    onnx.save(model, tmp_path / "clipped.onnx")
+    flags = [f"--gradient={p}={p}_unit" for p in SHAPES]
+    gradients(tmp_path / "clipped.onnx", tmp_path, *flags)
+    done = subprocess.run([step_files.BUILD / "bin" / "mpt-opt", tmp_path / "clipped.onnx", *flags, "--policy=amp-f16",
+                           "--to=precision", "-o", os.devnull], capture_output=True, text=True)
+    assert done.returncode != 0 and "--seed NAME" in done.stderr and "at node '" in done.stderr
+
+
+def test_freezing_and_exporting(tanh, tmp_path):
+    files = gradients(tanh, tmp_path, "--freeze=w1|b1")
+    assert set(files) == {"loss", "w2", "b2"}
+    step_files.export(tanh, ["--policy=amp-f16", "--optimizer=sgd,lr=0.1"], tmp_path / "step.onnx")
+    assert json.dumps(step_files.states_of(step_files.check(tmp_path / "step.onnx"))).count("master") >= 2
+    step_files.call("mpt-opt", tanh, "--policy=fp32", "--emit=onnx", "-o", tmp_path / "plain.onnx", "--quiet")
+    assert step_files.states_of(onnx.load(tmp_path / "plain.onnx"))

@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gradient operators of ONNX Runtime Training: each agrees with our own differentiation of its forward operator, in float64."""
+import os
+import struct
+import subprocess
+import sys
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+sys.path.insert(0, os.path.dirname(__file__))
+import mpt_run  # noqa: E402
+
+MS = "com.microsoft"
+RNG = np.random.default_rng(11)
+
+
+def values(*shape):
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def node(op, inputs, outputs, domain="", **attributes):
+    return helper.make_node(op, inputs.split(","), outputs.split(","), domain=domain, **attributes)
+
+
+def ms(op, inputs, outputs, **attributes):
+    return node(op, inputs, outputs, MS, **attributes)
+
+
+# Per case: forward nodes from p (and q) to y, backward nodes from dy to p_grad (and q_grad), parameters, constants.
+CASES = {
+    "Relu": ([node("Relu", "p", "y")], [ms("ReluGrad", "dy,y", "p_grad")], {"p": values(3, 4)}, {}),
+    "Tanh": ([node("Tanh", "p", "y")], [ms("TanhGrad", "dy,y", "p_grad")], {"p": values(3, 4)}, {}),
+    "Sigmoid": ([node("Sigmoid", "p", "y")], [ms("SigmoidGrad", "dy,y", "p_grad")], {"p": values(3, 4)}, {}),
+    "LeakyRelu": ([node("LeakyRelu", "p", "y", alpha=0.2)], [ms("LeakyReluGrad", "dy,y", "p_grad", alpha=0.2)], {"p": values(3, 4)}, {}),
+    "Gelu": ([ms("Gelu", "p", "y")], [ms("GeluGrad", "dy,p", "p_grad")], {"p": values(3, 4)}, {}),
+    "GeluTanh": ([node("Gelu", "p", "y", approximate="tanh")], [ms("GeluGrad", "dy,p", "p_grad")], {"p": values(3, 4)}, {}),
+    "FastGelu": ([ms("FastGelu", "p", "y")], [ms("FastGeluGrad", "dy,p", "p_grad")], {"p": values(3, 4)}, {}),
+    "BiasGelu": ([ms("BiasGelu", "p,q", "y")],
+                 [ms("BiasGeluGrad_dX", "dy,p,q", "p_grad"), node("ReduceSum", "p_grad,first", "q_grad", keepdims=0)],
+                 {"p": values(3, 4), "q": values(4)}, {"first": np.array([0])}),
+    "QuickGelu": ([ms("QuickGelu", "p", "y", alpha=1.0)], [ms("QuickGeluGrad", "dy,p", "p_grad", alpha=1.0)], {"p": values(3, 4)}, {}),
+    "Softmax": ([node("Softmax", "p", "y", axis=1)], [ms("SoftmaxGrad_13", "dy,y", "p_grad", axis=1)], {"p": values(2, 4, 3)}, {}),
+    "LogSoftmax": ([node("LogSoftmax", "p", "y", axis=-1)], [ms("LogSoftmaxGrad_13", "dy,y", "p_grad", axis=-1)], {"p": values(3, 4)}, {}),
+    "Conv": ([node("Conv", "p,q,r", "y", pads=[1, 0, 1, 2], strides=[2, 1], dilations=[1, 2], group=2)],
+             [ms("ConvGrad", "dy,p,q", "p_grad,q_grad,r_grad", pads=[1, 0, 1, 2], strides=[2, 1], dilations=[1, 2], group=2)],
+             {"p": values(2, 4, 7, 6), "q": values(6, 2, 3, 2), "r": values(6)}, {}),
+    "ConvTranspose": ([node("ConvTranspose", "p,q,r", "y", pads=[1, 1, 1, 1], strides=[2, 2], output_padding=[1, 0])],
+                      [ms("ConvTransposeGrad", "dy,p,q", "p_grad,q_grad,r_grad", pads=[1, 1, 1, 1], strides=[2, 2], output_padding=[1, 0])],
+                      {"p": values(2, 3, 4, 4), "q": values(3, 2, 3, 3), "r": values(2)}, {}),
+    "BatchNormalization": ([ms("BatchNormInternal", "p,q,r,mean,var", "y,mean2,var2,m,i", training_mode=1, epsilon=1e-3)],
+                           [ms("BatchNormalizationGrad", "dy,p,q,m,i", "p_grad,q_grad,r_grad", epsilon=1e-3)],
+                           {"p": values(4, 3, 2, 2), "q": values(3), "r": values(3)},
+                           {"mean": np.zeros(3, np.float32), "var": np.ones(3, np.float32)}),
+    "LayerNormalization": ([node("LayerNormalization", "p,q,r", "y,m,i", axis=1)],
+                           [ms("LayerNormalizationGrad", "dy,p,q,m,i", "p_grad,q_grad,r_grad", axis=1)],
+                           {"p": values(3, 4, 5), "q": values(4, 5), "r": values(4, 5)}, {}),
+    "SimplifiedLayerNormalization": ([node("SimplifiedLayerNormalization", "p,q", "y,i", axis=-1)],
+                                     [ms("SimplifiedLayerNormalizationGrad", "dy,p,q,i", "p_grad,q_grad", axis=-1)],
+                                     {"p": values(3, 5), "q": values(5)}, {}),
+    "Gather": ([node("Gather", "p,index", "y", axis=1)], [node("Shape", "p", "shape"), ms("GatherGrad", "shape,index,dy", "p_grad", axis=1)],
+               {"p": values(3, 5)}, {"index": np.array([4, 0, 4, -1])}),
+    "GatherElements": ([node("GatherElements", "p,index", "y", axis=1)],
+                       [node("Shape", "p", "shape"), ms("GatherElementsGrad", "dy,shape,index", "p_grad", axis=1)],
+                       {"p": values(2, 4)}, {"index": np.array([[0, 3, 3], [1, 1, 2]])}),
+    "GatherND": ([node("GatherND", "p,index", "y")], [node("Shape", "p", "shape"), ms("GatherNDGrad", "shape,index,dy", "p_grad")],
+                 {"p": values(3, 4, 2)}, {"index": np.array([[0, 1], [2, 3], [0, 1]])}),
+    "Concat": ([ms("ConcatTraining", "p,q", "y,lengths", axis=1)], [ms("SplitTraining", "dy,lengths", "p_grad,q_grad", axis=1)],
+               {"p": values(2, 3), "q": values(2, 5)}, {}),
+    "Slice": ([node("Slice", "p,starts,ends,axes,steps", "y")],
+              [node("Shape", "p", "shape"), ms("SliceGrad", "dy,shape,starts,ends,axes,steps", "p_grad")],
+              {"p": values(9, 8)}, {"starts": np.array([1, -1]), "ends": np.array([9, -8]), "axes": np.array([0, 1]), "steps": np.array([3, -2])}),
+    "MaxPool": ([node("MaxPool", "p", "y,index", kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])],
+                [node("MaxPoolGrad", "dy,index", "p_grad", kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])],
+                {"p": values(2, 3, 6, 5)}, {}),
+    "Div": ([node("Div", "p,q", "y")], [ms("DivGrad", "dy,p,q", "p_grad,q_grad")], {"p": values(3, 4), "q": 2 + np.abs(values(4))}, {}),
+    "Resize": ([node("Resize", "p,,scales", "y", mode="linear")], [ms("ResizeGrad", "dy,p,,scales", "p_grad", mode="linear")],
+               {"p": values(1, 2, 3, 4)}, {"scales": np.array([1, 1, 2, 2], np.float32)}),
+    "MatMul": ([ms("FusedMatMul", "p,q", "y", transB=1, alpha=0.5)],
+               [ms("FusedMatMul", "dy,q", "p_grad", alpha=0.5), ms("FusedMatMul", "dy,p", "q_grad", transA=1, alpha=0.5)],
+               {"p": values(3, 4), "q": values(5, 4)}, {}),
+    "Sin": ([node("Sin", "p", "y")], [node("SinGrad", "dy,p", "p_grad")], {"p": values(3, 4)}, {}),
+    "Cos": ([node("Cos", "p", "y")], [node("CosGrad", "dy,p", "p_grad")], {"p": values(3, 4)}, {}),
+}
+
+
+def build(case):
+    """The model, as ONNX Runtime's parts of it lie: forward, the mean of y w as loss, backward from the seed `loss_grad`."""
+    forward, backward, parameters, constants = CASES[case]
+    nodes = list(forward) + [
+        node("Mul", "y,w", "weighted"), node("ReduceMean", "weighted", "loss", keepdims=0),
+        node("Size", "weighted", "count"), ms("Scale", "loss_grad,count", "share", scale_down=1), node("Shape", "weighted", "every"),
+        node("Expand", "share,every", "spread"), node("Mul", "spread,w", "dy"), *backward]
+    tensors = [numpy_helper.from_array(np.asarray(value), name) for name, value in {**parameters, **constants}.items()]
+    tensors.append(numpy_helper.from_array(np.float32(1), "loss_grad"))
+    graph = helper.make_graph(nodes, case, [helper.make_tensor_value_info("w", TensorProto.FLOAT, shape_of(forward, parameters, constants))],
+                              [helper.make_tensor_value_info("loss", TensorProto.FLOAT, [])] +
+                              [helper.make_tensor_value_info(name + "_grad", TensorProto.FLOAT, value.shape) for name, value in parameters.items()],
+                              tensors)
+    opsets = [helper.make_opsetid("", 20), helper.make_opsetid(MS, 1)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=9, producer_name="test")
+
+
+SHAPES = {"Concat": (2, 8), "Conv": (2, 6, 4, 6), "ConvTranspose": (2, 2, 8, 7), "Gather": (3, 4), "GatherElements": (2, 3), "GatherND": (3, 2),
+          "Slice": (3, 4), "MaxPool": (2, 3, 3, 3), "Resize": (1, 2, 6, 8), "MatMul": (3, 5)}
+
+
+def shape_of(forward, parameters, constants):
+    name = next((case for case, (nodes, *_) in CASES.items() if nodes is forward), "")
+    return SHAPES.get(name, parameters["p"].shape)
+
+
+def run(model, folder, *flags):
+    done = subprocess.run([mpt_run.tool(), model, *flags, "--function=gradients", f"--inputs={folder}/in.safetensors",
+                           f"--outputs={folder}/out.safetensors", "--fp64"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return mpt_run.read_tensors(folder / "out.safetensors"), done.stderr
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_gradient_operator_agrees_with_differentiation(case, tmp_path):
+    model = build(case)
+    onnx.save(model, tmp_path / "m.onnx")
+    shape = [dim.dim_value for dim in model.graph.input[0].type.tensor_type.shape.dim]
+    mpt_run.write_tensors(tmp_path / "in.safetensors", {"w": values(*shape)})
+    train = "--train=" + "|".join(CASES[case][2])
+    (files, said), (ours, _) = run(tmp_path / "m.onnx", tmp_path, train, "--backward=file"), run(tmp_path / "m.onnx", tmp_path, train, "--backward=own")
+    assert set(files) == set(ours) and len(files) == 1 + len(CASES[case][2])
+    for name in ours:
+        np.testing.assert_allclose(files[name], ours[name], rtol=1e-9, atol=1e-11, err_msg=name)
+    assert ("replaced by the gradient of the tanh form" in said) == (case == "GeluTanh")
+
+
+# ---- checkpoints
+def flatbuffer(tensors, frozen=()):
+    """A checkpoint as ONNX Runtime 1.19 lays it out: Checkpoint{version, ModuleState{trained, frozen}}."""
+    out = bytearray(struct.pack("<I", 0) + b"ODTC")
+
+    def table(fields):
+        """Appends a vtable and a table of (slot, format, value or None for an offset); returns (place, offset places)."""
+        slots = 1 + max(slot for slot, _, _ in fields)
+        place = len(out) + 4 + 2 * slots
+        place += -place % 8
+        at, body, offsets, entries = 4, b"", {}, [0] * slots
+        for slot, form, value in fields:
+            pad = -(at) % struct.calcsize("<" + form)
+            body += b"\0" * pad
+            at += pad
+            entries[slot] = at
+            offsets[slot] = place + at
+            body += struct.pack("<" + form, value or 0)
+            at += struct.calcsize("<" + form)
+        out.extend(b"\0" * (place - 4 - 2 * slots - len(out)))
+        out.extend(struct.pack(f"<HH{slots}H", 4 + 2 * slots, at, *entries) + struct.pack("<i", 4 + 2 * slots) + body)
+        return place, offsets
+
+    def point(place, target):
+        struct.pack_into("<I", out, place, target - place)
+
+    def vector(data, count, align):
+        out.extend(b"\0" * (-(len(out) + 4) % align))
+        place = len(out)
+        out.extend(struct.pack("<I", count) + data)
+        return place
+
+    root, of_root = table([(0, "i", 1), (1, "I", None)])
+    struct.pack_into("<I", out, 0, root)
+    state, of_state = table([(0, "I", None), (1, "I", None)])
+    point(of_root[1], state)
+    for slot, group in ((0, tensors), (1, dict(frozen))):
+        place = vector(b"\0" * 4 * len(group), len(group), 4)
+        point(of_state[slot], place)
+        for i, (name, value) in enumerate(group.items()):
+            tensor, of_tensor = table([(0, "I", None), (2, "I", None), (3, "i", 1), (4, "I", None)])
+            point(place + 4 + 4 * i, tensor)
+            point(of_tensor[0], vector(name.encode() + b"\0", len(name), 4))
+            point(of_tensor[2], vector(np.asarray(value.shape, np.int64).tobytes(), value.ndim, 8))
+            point(of_tensor[4], vector(value.tobytes(), value.nbytes, 8))
+    return bytes(out)
+
+
+@pytest.fixture
+def artifacts(tmp_path):
+    """A folder as generate_artifacts writes it, for y = x p, the mean as loss."""
+    rows, columns = 3, 4
+    nodes = [node("MatMul", "x,p", "y"), node("ReduceMean", "y", "loss", keepdims=0), node("Size", "y", "count"),
+             ms("Scale", "loss_grad,count", "share", scale_down=1), node("Shape", "y", "every"), node("Expand", "share,every", "dy"),
+             ms("FusedMatMul", "x,dy", "p_grad", transA=1),
+             ms("InPlaceAccumulatorV2", "p_grad.accumulation.buffer,p_grad,lazy_reset_grad", "p_grad.accumulation.out")]
+    info = helper.make_tensor_value_info
+    graph = helper.make_graph(nodes, "training", [info("x", 1, [rows, columns]), info("p", 1, [columns, 2]),
+                                                  info("p_grad.accumulation.buffer", 1, [columns, 2]), info("lazy_reset_grad", 9, [1])],
+                              [info("loss", 1, []), info("p_grad.accumulation.out", 9, [1])],
+                              [numpy_helper.from_array(np.float32(1), "loss_grad")])
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid(MS, 1)]
+    folder = tmp_path / "artifacts"
+    folder.mkdir()
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=9), folder / "training_model.onnx")
+    optimizer = helper.make_graph([ms("SGDOptimizerV2", "learning_rate,params,gradients", "done")], "optimizer",
+                                  [info("learning_rate", 1, [1])], [info("done", 9, [1])])
+    onnx.save(helper.make_model(optimizer, opset_imports=opsets, ir_version=9), folder / "optimizer_model.onnx")
+    weights = values(columns, 2)
+    (folder / "checkpoint").write_bytes(flatbuffer({"p": weights}))
+    return folder, weights
+
+
+def test_folder_of_artifacts_trains(artifacts, tmp_path):
+    folder, weights = artifacts
+    x = values(3, 4)
+    mpt_run.write_tensors(tmp_path / "in.safetensors", {"x": x})
+    done = subprocess.run([mpt_run.tool(), folder / "training_model.onnx", f"--checkpoint={folder}/checkpoint",
+                           f"--optimizer-model={folder}/optimizer_model.onnx", "--function=step", f"--inputs={tmp_path}/in.safetensors",
+                           f"--outputs={tmp_path}/out.safetensors", f"--new-state={tmp_path}/state.safetensors"],
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    loss = mpt_run.read_tensors(tmp_path / "out.safetensors")["loss"]
+    np.testing.assert_allclose(loss, np.mean(x @ weights), rtol=1e-5)
+    gradient = x.T @ np.full((3, 2), 1 / 6, np.float32)
+    np.testing.assert_allclose(mpt_run.read_tensors(tmp_path / "state.safetensors")["p"], weights - 1e-3 * gradient, rtol=1e-6)
+    tool = mpt_run.tool().parent / "mpt-opt"
+    said = subprocess.run([tool, folder, "--to=training", "-o", os.devnull], capture_output=True, text=True)
+    assert said.returncode == 0, said.stderr
+    assert "ONNX Runtime artifacts: loss 'loss'; gradients of 1 tensors from seed 'loss_grad'; optimizer sgd,lr=0.001" in said.stderr
+
+
+def test_damaged_checkpoints_are_refused(artifacts, tmp_path):
+    """Every cut, and random bytes anywhere: an error or other values, never a crash."""
+    folder, _ = artifacts
+    tool = mpt_run.tool().parent / "mpt-opt"
+    whole = (folder / "checkpoint").read_bytes()
+    damaged = [whole[:n] for n in range(0, len(whole), 13)]
+    for seed in range(40):
+        noise = bytearray(whole)
+        for place in np.random.default_rng(seed).integers(8, len(whole), 3):
+            noise[place] = np.random.default_rng(seed + 1000).integers(256)
+        damaged.append(bytes(noise))
+    for bytes_ in damaged:
+        (tmp_path / "bad").write_bytes(bytes_)
+        done = subprocess.run([tool, folder / "training_model.onnx", f"--checkpoint={tmp_path}/bad", "--to=import", "-o", os.devnull],
+                              capture_output=True, text=True)
+        assert done.returncode in (0, 1) and (done.returncode == 0 or "error:" in done.stderr), done.stderr
+    missing = subprocess.run([tool, folder / "training_model.onnx", "--to=import"], capture_output=True, text=True)
+    assert missing.returncode == 1 and "--checkpoint=FILE" in missing.stderr
