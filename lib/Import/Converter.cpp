@@ -158,7 +158,7 @@ LogicalResult Converter::convertNode(onnx::NodeOp node) {
   }
   Operation *before = body->empty() ? nullptr : &body->back();
   Binder binder(node, *this, builder);
-  if (failed(rule(binder)))
+  if (failed(rule(binder)) || failed(binder.checkAllWasRead()))
     return failure();
   touched.assign(node.getResults().begin(), node.getResults().end());
   foldNew(body, before);

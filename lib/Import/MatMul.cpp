@@ -103,19 +103,16 @@ static FailureOr<Value> batched(Binder &b, Value x, Value y) {
   return b.matmul(p.value, q.value, p.transposed, q.transposed);
 }
 
-static LogicalResult importMatMul(Binder &b) {
-  if (failed(b.need(2)))
-    return failure();
-  Value x = b.in(0), y = b.in(1);
-  if (b.rank(0) < 1 || b.rank(1) < 1)
+/// NumPy's matmul of floats of one type.
+static FailureOr<Value> matrixProduct(Binder &b, Value x, Value y) {
+  SmallVector<int64_t> xs(tensorType(x).getShape()), ys(tensorType(y).getShape());
+  if (xs.empty() || ys.empty())
     return b.fail() << "expected operands of rank 1 or more, got a scalar";
-  if (!b.isFloat(0) || b.element(0) != b.element(1))
-    return b.fail() << "expected float operands of one type, got " << b.element(0) << " and " << b.element(1);
-  bool vectorX = b.rank(0) == 1, vectorY = b.rank(1) == 1;
+  bool vectorX = xs.size() == 1, vectorY = ys.size() == 1;
   if (vectorX)
-    x = b.reshape(x, {1, b.shape(0)[0]});
+    x = b.reshape(x, {1, xs[0]});
   if (vectorY)
-    y = b.reshape(y, {b.shape(1)[0], 1});
+    y = b.reshape(y, {ys[0], 1});
   FailureOr<Value> result = batched(b, x, y);
   if (failed(result))
     return failure();
@@ -124,7 +121,123 @@ static LogicalResult importMatMul(Binder &b) {
     shape.pop_back();
   if (vectorX)
     shape.erase(shape.end() - (vectorY ? 1 : 2));
-  return b.done(b.reshape(*result, shape));
+  return b.reshape(*result, shape);
+}
+
+static LogicalResult importMatMul(Binder &b) {
+  if (failed(b.need(2)))
+    return failure();
+  if (b.element(0) != b.element(1))
+    return b.fail() << "expected operands of one type, got " << b.element(0) << " and " << b.element(1);
+  if (b.isFloat(0)) {
+    FailureOr<Value> y = matrixProduct(b, b.in(0), b.in(1));
+    return failed(y) ? failure() : b.done(*y);
+  }
+  // Integers below 2^26 or so; products of larger ones leave FP64's whole numbers, as they leave their own type.
+  Type wide = b.builder.getF64Type();
+  if (b.element(0).getIntOrFloatBitWidth() > 32)
+    return b.fail() << "expected floats or integers of up to 32 bits, got " << b.element(0);
+  FailureOr<Value> y = matrixProduct(b, b.cast(b.in(0), wide), b.cast(b.in(1), wide));
+  return failed(y) ? failure() : b.done(b.cast(b.cast(*y, b.builder.getI64Type()), b.element(0)));
+}
+
+/// Operand `i`, of 8 bits, without its zero point: one number, one for each of its rows (matrices on the left) or
+/// columns, or a tensor that broadcasts. FP64 holds all sums of their products.
+static FailureOr<Value> withoutZero(Binder &b, unsigned i, unsigned zero, bool byRow) {
+  Type wide = b.builder.getF64Type();
+  if (!isa<IntegerType>(b.element(i)) || b.element(i).getIntOrFloatBitWidth() > 8 || b.rank(i) < 1)
+    return b.fail() << "expected matrices of 8-bit integers, got " << b.in(i).getType();
+  Value x = b.cast(b.in(i), wide);
+  if (!b.has(zero))
+    return x;
+  Value point = b.cast(b.in(zero), wide);
+  if (byRow && b.rank(zero) == 1 && b.rank(i) > 1)
+    point = b.reshape(point, {b.shape(zero)[0], 1});
+  auto shape = b.broadcastShape(tensorType(point).getShape(), b.shape(i));
+  if (failed(shape))
+    return failure();
+  if (ArrayRef<int64_t>(*shape) != b.shape(i))
+    return b.fail() << "expected a zero point that broadcasts to [" << b.shape(i) << "], got " << b.in(zero).getType();
+  return b.sub(x, b.broadcastTo(point, *shape));
+}
+
+static LogicalResult importMatMulInteger(Binder &b) {
+  if (failed(b.need(2)))
+    return failure();
+  FailureOr<Value> x = withoutZero(b, 0, 2, true), y = withoutZero(b, 1, 3, false);
+  if (failed(x) || failed(y))
+    return failure();
+  FailureOr<Value> product = matrixProduct(b, *x, *y);
+  return failed(product) ? failure() : b.done(b.cast(*product, b.builder.getI32Type()));
+}
+
+/// a, its scale and zero point, b likewise, and those of the result.
+static LogicalResult importQLinearMatMul(Binder &b) {
+  if (failed(b.need(8)))
+    return failure();
+  FailureOr<Value> x = withoutZero(b, 0, 2, true), y = withoutZero(b, 3, 5, false);
+  if (failed(x) || failed(y))
+    return failure();
+  FailureOr<Value> product = matrixProduct(b, *x, *y);
+  if (failed(product))
+    return failure();
+  RankedTensorType type = tensorType(*product);
+  Type wide = b.builder.getF64Type();
+  SmallVector<Value> parameters;
+  for (unsigned i : {1u, 4u, 6u, 7u}) {
+    Value value = b.cast(b.in(i), wide);
+    if (i == 1 && b.rank(i) == 1 && b.rank(0) > 1 && b.shape(i)[0] > 1)
+      value = b.reshape(value, {b.shape(i)[0], 1});
+    auto shape = b.broadcastShape(tensorType(value).getShape(), type.getShape());
+    if (failed(shape))
+      return failure();
+    if (ArrayRef<int64_t>(*shape) != type.getShape())
+      return b.fail() << "expected scales and zero points that broadcast to " << type << ", got " << b.in(i).getType();
+    parameters.push_back(b.broadcastTo(value, *shape));
+  }
+  auto integer = dyn_cast<IntegerType>(b.element(7));
+  if (!integer || integer.getWidth() != 8)
+    return b.fail() << "expected a zero point of 8-bit integers, got " << b.in(7).getType();
+  Value factor = b.div(b.mul(parameters[0], parameters[1]), parameters[2]);
+  Value whole = b.add(b.make<RoundOp>(b.mul(*product, factor)), parameters[3]);
+  double low = integer.isUnsigned() ? 0 : -128;
+  return b.done(b.cast(b.make<ClampOp>(whole, b.f64(low), b.f64(low + 255)), integer));
+}
+
+/// Largest matrix whose determinant is expanded; the expansion has 2^n terms.
+constexpr int64_t largestDeterminant = 8;
+
+/// Laplace's expansion by rows: the minor of the first k rows and a set of k columns from those of k - 1.
+static LogicalResult importDet(Binder &b) {
+  if (failed(b.needFloat(1, 2)))
+    return failure();
+  int64_t rank = b.rank(0), n = b.shape(0).back();
+  if (b.shape(0)[rank - 2] != n || n < 1 || n > largestDeterminant)
+    return b.fail() << "expected square matrices of up to " << largestDeterminant << " rows, got " << b.in(0).getType();
+  SmallVector<int64_t> outer(b.shape(0).drop_back(2)), starts(rank, 0), sizes(b.shape(0));
+  sizes[rank - 1] = sizes[rank - 2] = 1;
+  Value x = b.widen(b.in(0));
+  auto element = [&](int64_t row, int64_t column) {
+    starts[rank - 2] = row;
+    starts[rank - 1] = column;
+    return b.reshape(b.slice(x, starts, sizes), outer);
+  };
+  SmallVector<Value> minors(size_t(1) << n);
+  for (uint32_t columns = 1; columns < minors.size(); ++columns) {
+    int64_t row = llvm::popcount(columns) - 1;
+    bool negative = row % 2 != 0;
+    for (int64_t column = 0; column < n; ++column) {
+      if (!(columns >> column & 1))
+        continue;
+      Value term = element(row, column);
+      if (row != 0)
+        term = b.mul(term, minors[columns & ~(1u << column)]);
+      Value &sum = minors[columns];
+      sum = !sum ? (negative ? b.neg(term) : term) : negative ? b.sub(sum, term) : b.add(sum, term);
+      negative = !negative;
+    }
+  }
+  return b.done(b.cast(minors.back(), b.element(0)));
 }
 
 static LogicalResult importFusedMatMul(Binder &b) {
@@ -367,6 +480,9 @@ static LogicalResult importEinsum(Binder &b) {
 void mpt::addMatMulRules(RuleTable &t) {
   t.on("Gemm", 7, importGemm, NumericClass::Contraction);
   t.on("MatMul", 1, importMatMul, NumericClass::Contraction);
+  t.on("MatMulInteger", 10, importMatMulInteger, NumericClass::Pinned);
+  t.on("QLinearMatMul", 10, importQLinearMatMul, NumericClass::Pinned);
+  t.on("Det", 11, importDet, NumericClass::RangeExpanding);
   t.on("Einsum", 12, importEinsum, NumericClass::Contraction);
   t.onDomain("com.microsoft", "FusedMatMul", importFusedMatMul, NumericClass::Contraction);
 }
