@@ -63,6 +63,37 @@ static LogicalResult importConv(Binder &b) {
   return b.done(b.has(2) ? addBias(b, *y, b.in(2)) : *y);
 }
 
+/// Depthwise convolution along time that sees the present and the past: x [N, C, T], filters [C, 1, K], bias, and the K
+/// - 1 samples before x, or zeros; the last K - 1 are the next call's past.
+static LogicalResult importCausalConvWithState(Binder &b) {
+  if (failed(b.need(2)))
+    return failure();
+  StringRef activation = b.stringAttr("activation", "none");
+  ArrayRef<int64_t> x = b.shape(0), w = b.shape(1);
+  if (x.size() != 3 || !b.isFloat(0) || b.element(1) != b.element(0) || w.size() != 3 || w[0] != x[1] || w[1] != 1 ||
+      w[2] < 1 || (activation != "none" && activation != "silu" && activation != "swish"))
+    return b.fail() << "expected float x [N, C, T], filters [C, 1, K] and activation none, silu or swish, got "
+                    << b.in(0).getType() << ", " << b.in(1).getType() << " and '" << activation << "'";
+  SmallVector<int64_t> past = {x[0], x[1], w[2] - 1};
+  auto pastType = RankedTensorType::get(past, b.element(0));
+  if (b.has(3) && b.in(3).getType() != pastType)
+    return b.fail() << "expected a past state of type " << pastType << ", got " << b.in(3).getType();
+  Value padded = b.in(0);
+  if (past[2] != 0)
+    padded = b.concat({b.has(3) ? b.in(3) : b.splat(pastType, 0), padded}, 2);
+  SmallVector<int64_t> one = {1}, none = {0};
+  Value y = b.make<ConvOp>(padded, b.in(1), one, one, none, none, x[1], NumericsAttr());
+  if (failed(checkBias(b, 2, x[1])))
+    return failure();
+  if (b.has(2))
+    y = addBias(b, y, b.in(2));
+  if (activation != "none")
+    y = b.make<SwishOp>(y.getType(), y, b.f64(1));
+  if (b.wants(1) && failed(b.set(1, b.slice(padded, {0, 0, x[2]}, past))))
+    return failure();
+  return b.done(y);
+}
+
 /// Operand `i` without its zero point, operand `zero`: one, or (of filters) one for each output channel.
 static FailureOr<Value> withoutZero(Binder &b, unsigned i, unsigned zero) {
   Type wide = b.builder.getF32Type();
@@ -195,6 +226,7 @@ static LogicalResult importConvTranspose(Binder &b) {
 
 void mpt::addConvRules(RuleTable &t) {
   t.on("Conv", 1, importConv, NumericClass::Contraction);
+  t.on("CausalConvWithState", 27, importCausalConvWithState, NumericClass::Contraction);
   t.on("ConvInteger", 10, importConvInteger, NumericClass::Pinned);
   t.on("QLinearConv", 10, importQLinearConv, NumericClass::Pinned);
   t.on("ConvTranspose", 1, importConvTranspose, NumericClass::Contraction);

@@ -326,6 +326,12 @@ static LogicalResult importShrink(Binder &b) {
   return b.done(b.select(b.compare(Predicate::gt, x, threshold), b.add(x, -bias), low));
 }
 
+static LogicalResult importBinarizer(Binder &b) {
+  if (failed(b.need(1)))
+    return failure();
+  return b.done(b.cast(b.compare(Predicate::gt, b.in(0), b.floatAttr("threshold", 0)), b.element(0)));
+}
+
 static LogicalResult importQuickGelu(Binder &b) {
   if (failed(b.need(1)))
     return failure();
@@ -507,6 +513,7 @@ void mpt::addElementwiseRules(RuleTable &t) {
   t.on("Asinh", 9, importAsinh, NumericClass::RangeExpanding);
   t.on("Acosh", 9, importAcosh, NumericClass::RangeExpanding);
   t.on("Atanh", 9, importAtanh, NumericClass::RangeExpanding);
+  t.onDomain("ai.onnx.ml", "Binarizer", importBinarizer, NumericClass::Movement);
   t.onDomain("com.microsoft", "Gelu", importGelu, NumericClass::Neutral);
   t.onDomain("com.microsoft", "QuickGelu", importQuickGelu, NumericClass::Neutral);
   t.onDomain("com.microsoft", "FastGelu", importBiasGelu<GeluForm::tanh>, NumericClass::Neutral);

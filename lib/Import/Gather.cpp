@@ -213,7 +213,18 @@ static LogicalResult importUnique(Binder &b) {
   return b.done(b.make<GatherOp>(data, b.indices(found.first), axis));
 }
 
+static LogicalResult importArrayFeatureExtractor(Binder &b) {
+  if (failed(b.need(2)))
+    return failure();
+  if (b.rank(0) < 1)
+    return b.fail() << "expected x of rank 1 or more, got a scalar";
+  Value x = b.rank(0) == 1 ? b.reshape(b.in(0), {1, b.shape(0)[0]}) : b.in(0);
+  Value places = b.reshape(b.in(1), {tensorType(b.in(1)).getNumElements()});
+  return b.done(b.make<GatherOp>(x, places, tensorType(x).getRank() - 1));
+}
+
 void mpt::addGatherRules(RuleTable &t) {
+  t.onDomain("ai.onnx.ml", "ArrayFeatureExtractor", importArrayFeatureExtractor, NumericClass::Movement);
   t.on("Gather", 1, importGather, NumericClass::Movement);
   t.on("GatherElements", 11, importGatherElements, NumericClass::Movement);
   t.on("GatherND", 11, importGatherND, NumericClass::Movement);

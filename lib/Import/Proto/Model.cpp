@@ -437,6 +437,16 @@ LogicalResult proto::prepareModel(ModelProto &model, std::vector<TensorProto> &i
     return proto::lowerStorageTypes(model, context);
   // The inliner infers shapes with the registered schemas, so ours had to find nothing wrong before.
   ModelProto expanded = model;
+  // It looks for the types of initializers among those of values.
+  for (const TensorProto &tensor : expanded.graph().initializer()) {
+    ValueInfoProto &value = *expanded.mutable_graph()->add_value_info();
+    value.set_name(tensor.name());
+    auto &type = *value.mutable_type()->mutable_tensor_type();
+    type.set_elem_type(tensor.data_type());
+    type.mutable_shape();
+    for (int64_t extent : tensor.dims())
+      type.mutable_shape()->add_dim()->set_dim_value(extent);
+  }
   try {
     inliner::InlineSelectedFunctions(expanded, WithoutRule(), nullptr);
     if (!proto::inferShapes(expanded))
