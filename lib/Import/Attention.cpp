@@ -19,16 +19,187 @@ static FailureOr<Value> splitHeads(Binder &b, unsigned i, int64_t heads) {
   return b.transpose(b.reshape(b.in(i), {shape[0], shape[1], heads, shape[2] / heads}), {0, 2, 1, 3});
 }
 
-/// Scaled dot-product attention (arXiv 1706.03762), written out.
+namespace {
+constexpr double minusInfinity = -std::numeric_limits<double>::infinity();
+
+/// Which keys each query sees: what the mask operand, causality, windows and padding leave, and what is added to the
+/// scores. All are as small as their origin; they broadcast to the scores [B, heads, queries, keys] with trailing
+/// dimensions lined up.
+class AttentionMask {
+public:
+  AttentionMask(Binder &b, RankedTensorType scores, int64_t past) : b(b), scores(scores), past(past) {}
+
+  LogicalResult read();
+  /// The scores with what is masked at -inf.
+  Value apply(Value values);
+  /// True for queries that see no key, which the plain mask alone cannot rule out; null where every query sees one.
+  Value findEmptyRows();
+
+private:
+  LogicalResult readOperand();
+  void readPositions();
+  void keep(Value more) { kept = kept ? b.make<AndOp>(spread(kept, more), spread(more, kept)) : more; }
+  Value spread(Value x, Value like);
+
+  Binder &b;
+  RankedTensorType scores;
+  int64_t past;
+  Value kept, bias;
+  bool mayBeEmpty = false;
+};
+} // namespace
+
+/// `x` in the common shape of both.
+Value AttentionMask::spread(Value x, Value like) {
+  auto shape = b.broadcastShape(tensorType(x).getShape(), tensorType(like).getShape());
+  return b.broadcastTo(x, *shape); // each broadcasts to the scores, so both do to one another
+}
+
+LogicalResult AttentionMask::readOperand() {
+  int64_t keys = scores.getDimSize(3), rank = b.rank(3), given = rank ? b.shape(3)[rank - 1] : 1;
+  Value mask = b.in(3);
+  bool isBool = b.element(3).isInteger(1);
+  if (given < keys && (given != 1 || b.version() > 23)) {
+    // Keys behind the mask's end are not seen.
+    SmallVector<int64_t> low(rank, 0), high(rank, 0);
+    if (rank)
+      high[rank - 1] = keys - given;
+    if (isBool) {
+      Value number = b.cast(mask, b.builder.getIntegerType(8));
+      number = b.make<PadOp>(number, b.list(low), b.list(high), b.list(low), b.f64(0));
+      mask = b.compare(Predicate::ne, number, 0.0);
+    } else {
+      mask = b.make<PadOp>(mask, b.list(low), b.list(high), b.list(low), b.f64(minusInfinity));
+    }
+  }
+  auto shape = b.broadcastShape(tensorType(mask).getShape(), scores.getShape());
+  if (failed(shape))
+    return failure();
+  if (ArrayRef<int64_t>(*shape) != scores.getShape())
+    return b.fail() << "expected a mask that broadcasts to [" << scores.getShape() << "], got " << b.in(3).getType();
+  mayBeEmpty = true;
+  if (isBool)
+    kept = mask;
+  else
+    bias = b.cast(mask, scores.getElementType());
+  return success();
+}
+
+/// Causality, windows and padding: what follows from the positions of queries and keys.
+void AttentionMask::readPositions() {
+  bool isCausal = b.intAttr("is_causal", 0) != 0, isPadded = b.has(6);
+  int64_t left = b.intAttr("left_window_size", -1), right = b.intAttr("right_window_size", -1);
+  if (!isCausal && !isPadded && left < 0 && right < 0)
+    return;
+  Type i64 = b.builder.getI64Type();
+  int64_t queries = scores.getDimSize(2), keys = scores.getDimSize(3);
+  SmallVector<int64_t> shape = {queries, keys};
+  if (isPadded)
+    shape = {scores.getDimSize(0), 1, queries, keys};
+  auto grid = RankedTensorType::get(shape, i64);
+  auto rank = static_cast<int64_t>(shape.size());
+  Value row = IotaOp::create(b.builder, b.loc, grid, b.i64(rank - 2)),
+        column = IotaOp::create(b.builder, b.loc, grid, b.i64(rank - 1));
+  if (isPadded) {
+    // The valid keys come first, and the queries are the last of them.
+    Value valid = b.broadcast(b.cast(b.in(6), i64), shape, {0});
+    keep(b.compare(Predicate::lt, column, valid));
+    row = b.add(b.add(row, valid), -static_cast<double>(queries));
+  } else if (past != 0) {
+    row = b.add(row, static_cast<double>(past));
+  }
+  if (isCausal)
+    keep(b.compare(Predicate::le, column, row));
+  if (left >= 0)
+    keep(b.compare(Predicate::ge, column, b.add(row, -static_cast<double>(left))));
+  if (right >= 0)
+    keep(b.compare(Predicate::le, column, b.add(row, static_cast<double>(right))));
+  // Without padding each query sees itself, unless there are fewer keys than queries.
+  mayBeEmpty |= isPadded || queries + past > keys;
+}
+
+LogicalResult AttentionMask::read() {
+  for (StringRef name : {"left_window_size", "right_window_size"})
+    if (b.intAttr(name, -1) < -1)
+      return b.fail() << "expected " << name << " of -1 or more, got " << b.intAttr(name, -1);
+  if (b.has(3) && (failed(b.need(4)) || failed(readOperand())))
+    return failure();
+  if (b.has(6) && (!b.in(6) || b.shape(6) != ArrayRef<int64_t>{scores.getDimSize(0)}))
+    return b.fail() << "expected one number of keys for each of " << scores.getDimSize(0)
+                    << " in the batch as operand 6";
+  readPositions();
+  return success();
+}
+
+Value AttentionMask::apply(Value values) {
+  ArrayRef<int64_t> shape = scores.getShape();
+  if (bias)
+    values = b.add(values, b.broadcastTo(bias, shape));
+  if (kept)
+    values = b.select(b.broadcastTo(kept, shape), values, b.splatLike(values, minusInfinity));
+  return values;
+}
+
+Value AttentionMask::findEmptyRows() {
+  if (!mayBeEmpty || (!kept && !bias))
+    return {};
+  Type element = scores.getElementType();
+  Value seen = bias;
+  if (kept) {
+    Value open = bias ? spread(bias, kept) : b.splat(tensorType(kept).clone(element), 0);
+    Value which = bias ? spread(kept, bias) : kept;
+    seen = b.select(which, open, b.splatLike(open, minusInfinity));
+  }
+  SmallVector<int64_t> shape(tensorType(seen).getShape());
+  if (shape.empty())
+    return b.broadcastTo(b.compare(Predicate::eq, seen, minusInfinity), scores.getShape());
+  int64_t last = static_cast<int64_t>(shape.size()) - 1;
+  shape[last] = 1;
+  Value best = b.reshape(b.reduce(ReduceKind::max, seen, {last}), shape);
+  return b.broadcastTo(b.compare(Predicate::eq, best, minusInfinity), scores.getShape());
+}
+
+/// Keys or values (operand `i`) behind the past ones (operand `past`), which become result `present`.
+static FailureOr<Value> withPast(Binder &b, unsigned i, unsigned past, unsigned present) {
+  FailureOr<Value> x = splitHeads(b, i, b.intAttr("kv_num_heads", 0));
+  if (failed(x))
+    return failure();
+  if (b.has(past)) {
+    SmallVector<int64_t> want(tensorType(*x).getShape());
+    if (!b.in(past) || b.rank(past) != 4 || b.element(past) != b.element(i))
+      return b.fail() << "expected past keys and values [B, heads, T, D] of the type of the new ones";
+    want[2] = b.shape(past)[2];
+    if (b.shape(past) != ArrayRef<int64_t>(want))
+      return b.fail() << "expected past keys and values of shape [" << want << "], got [" << b.shape(past) << "]";
+    if (want[2] != 0)
+      x = b.concat({b.in(past), *x}, 2);
+  }
+  if (b.wants(present) && failed(b.set(present, *x)))
+    return failure();
+  return x;
+}
+
+/// Softmax over the keys; rows without a key are zeros, and so is what flows back through them.
+static FailureOr<Value> attentionWeights(Binder &b, Value scores, Value emptyRows) {
+  FailureOr<Type> precision = b.typeAttr("softmax_precision", tensorType(scores).getElementType());
+  if (failed(precision) || !isa<FloatType>(*precision))
+    return b.fail() << "expected a float type as softmax_precision";
+  Type element = tensorType(scores).getElementType();
+  if (emptyRows)
+    scores = b.select(emptyRows, b.splatLike(scores, 0), scores);
+  scores = b.cast(scores, *precision);
+  Value weights = b.cast(b.make<SoftmaxOp>(scores.getType(), scores, b.i64(3)), element);
+  return emptyRows ? b.select(emptyRows, b.splatLike(weights, 0), weights) : weights;
+}
+
+/// Scaled dot-product attention (arXiv 1706.03762) with grouped queries (arXiv 2305.13245), written out.
 static LogicalResult importAttention(Binder &b) {
   if (failed(b.need(3)))
     return failure();
-  if (b.has(4) || b.has(5) || b.has(6) || b.wants(1) || b.wants(2) || b.wants(3))
-    return b.fail()
-           << "expected attention without past keys, padding counts and further outputs, which serve inference";
+  if (b.has(4) != b.has(5) || (b.has(4) && b.has(6)))
+    return b.fail() << "expected past keys with past values, and neither with counts of keys that are no padding";
   FailureOr<Value> q = splitHeads(b, 0, b.intAttr("q_num_heads", 0));
-  FailureOr<Value> k = splitHeads(b, 1, b.intAttr("kv_num_heads", 0));
-  FailureOr<Value> v = splitHeads(b, 2, b.intAttr("kv_num_heads", 0));
+  FailureOr<Value> k = withPast(b, 1, 4, 1), v = withPast(b, 2, 5, 2);
   if (failed(q) || failed(k) || failed(v))
     return failure();
   SmallVector<int64_t> qs(tensorType(*q).getShape()), ks(tensorType(*k).getShape()), vs(tensorType(*v).getShape());
@@ -44,35 +215,32 @@ static LogicalResult importAttention(Binder &b) {
       return x;
     return b.reshape(b.broadcast(x, {s[0], s[1], group, s[2], s[3]}, {0, 1, 3, 4}), {s[0], qs[1], s[2], s[3]});
   };
-  Value scores = b.matmul(*q, repeat(*k, ks), false, true);
-  scores = b.mul(scores, b.floatAttr("scale", 1 / std::sqrt(static_cast<double>(qs[3]))));
-  RankedTensorType type = tensorType(scores);
-  Value lowest = b.splatLike(scores, -std::numeric_limits<double>::infinity());
-  auto softCap = [&] {
-    if (double cap = b.floatAttr("softcap", 0); cap != 0)
-      scores = b.mul(b.make<TanhOp>(b.mul(scores, 1 / cap)), cap);
-  };
+  double scale = b.floatAttr("scale", 1 / std::sqrt(static_cast<double>(qs[3])));
+  // Narrow scores might overflow before they are scaled: both operands take the root of the scale, as in the standard.
+  bool isNarrow = tensorType(*q).getElementTypeBitWidth() < 32 && scale > 0;
+  auto scaled = [&](Value x) { return isNarrow ? b.mul(x, std::sqrt(scale)) : x; };
+  Value scores = b.matmul(scaled(*q), repeat(scaled(*k), ks), false, true);
+  if (!isNarrow)
+    scores = b.mul(scores, scale);
+  Value shown[4] = {scores};
   // The cap comes before the mask: a capped -inf would let masked keys through.
-  softCap();
-  if (b.has(3)) {
-    if (failed(b.need(4)))
-      return failure();
-    auto shape = b.broadcastShape(b.shape(3), type.getShape());
-    if (failed(shape))
-      return failure();
-    Value mask = b.broadcastTo(b.in(3), type.getShape());
-    scores =
-        b.element(3).isInteger(1) ? b.select(mask, scores, lowest) : b.add(scores, b.cast(mask, type.getElementType()));
-  }
-  if (b.intAttr("is_causal", 0)) {
-    auto grid = RankedTensorType::get({qs[2], ks[2]}, b.builder.getI64Type());
-    Value row = IotaOp::create(b.builder, b.loc, grid, b.i64(0)),
-          column = IotaOp::create(b.builder, b.loc, grid, b.i64(1));
-    Value seen = b.compare(Predicate::le, column, row);
-    scores = b.select(b.broadcastTo(seen, type.getShape()), scores, lowest);
-  }
-  Value weights = b.make<SoftmaxOp>(type, scores, b.i64(3));
-  Value y = b.matmul(weights, repeat(*v, vs));
+  if (double cap = b.floatAttr("softcap", 0); cap != 0)
+    scores = b.mul(b.make<TanhOp>(b.mul(scores, 1 / cap)), cap);
+  shown[1] = scores;
+  AttentionMask mask(b, tensorType(scores), b.has(4) ? b.shape(4)[2] : 0);
+  if (failed(mask.read()))
+    return failure();
+  scores = shown[2] = mask.apply(scores);
+  FailureOr<Value> weights = attentionWeights(b, scores, mask.findEmptyRows());
+  if (failed(weights))
+    return failure();
+  shown[3] = *weights;
+  int64_t mode = b.intAttr("qk_matmul_output_mode", 0);
+  if (mode < 0 || mode > 3)
+    return b.fail() << "expected qk_matmul_output_mode from 0 to 3, got " << mode;
+  if (b.wants(3) && failed(b.set(3, shown[mode])))
+    return failure();
+  Value y = b.matmul(*weights, repeat(*v, vs));
   if (b.rank(0) == 3)
     y = b.reshape(b.transpose(y, {0, 2, 1, 3}), {qs[0], qs[2], qs[1] * vs[3]});
   return b.done(y);
@@ -145,6 +313,7 @@ static LogicalResult importFusedAttention(Binder &b) {
   if (failed(b.need(2)))
     return failure();
   int64_t heads = b.intAttr("num_heads", 0);
+  b.ignore({"mask_filter_value"}); // where there is no mask
   if (b.has(4) || b.has(6) || b.wants(1) || b.intAttr("do_rotary", 0) || b.attr("qkv_hidden_sizes"))
     return b.fail()
            << "expected attention without past keys, rotary embedding and qkv_hidden_sizes, which are not supported";
@@ -174,6 +343,7 @@ static LogicalResult importMultiHeadAttention(Binder &b) {
   if (failed(b.need(3)))
     return failure();
   int64_t heads = b.intAttr("num_heads", 0);
+  b.ignore({"mask_filter_value"}); // where there is no mask
   if (b.has(6) || b.has(7) || b.wants(1) || b.wants(2))
     return b.fail() << "expected attention without past keys, which serve inference";
   Value parts[3];
@@ -215,6 +385,7 @@ static LogicalResult importRotaryEmbedding(Binder &b) {
   if (b.rank(2) != 2 || b.shape(2) != b.shape(3) || (b.rank(0) != 3 && b.rank(0) != 4))
     return b.fail() << "expected x of rank 3 or 4 and tables [positions, D / 2], got " << b.in(0).getType() << " and "
                     << b.in(2).getType();
+  b.ignore({"num_heads"}); // the tables say how wide a head is
   int64_t half = b.shape(2)[1], width = 2 * half;
   Value x = b.in(0);
   if (b.shape(0).back() % width || (b.rank(0) == 4 && b.shape(0).back() != width))

@@ -3,6 +3,7 @@
 #include "Binder.h"
 #include "Converter.h"
 
+#include "mpt/Dialect/ONNX/Defaults.h"
 #include "mpt/Evaluation/Constants.h"
 #include "mpt/Import/Import.h"
 
@@ -18,13 +19,18 @@ bool Binder::has(unsigned i) {
   return i < node.getInputs().size() && !isa_and_nonnull<onnx::AbsentOp>(node.getInputs()[i].getDefiningOp());
 }
 
-Value Binder::in(unsigned i) { return converter.lookup(node.getInputs()[i]); }
+Value Binder::named(unsigned i) {
+  operandsRead.insert(i);
+  return node.getInputs()[i];
+}
+
+Value Binder::in(unsigned i) { return converter.lookup(named(i)); }
 
 LogicalResult Binder::need(unsigned count) {
   for (unsigned i = 0; i < count; ++i) {
     if (!has(i))
       return fail() << "expected at least " << count << " operands, got none at position " << i;
-    if (!in(i))
+    if (!converter.lookup(node.getInputs()[i]))
       return fail() << "expected a tensor as operand " << i << ", got a sequence or an optional value";
   }
   return success();
@@ -69,6 +75,39 @@ FailureOr<double> Binder::number(unsigned i, StringRef what) {
                   << (!values ? "a value that is computed at run time" : "several");
   FailureOr<Tensor> tensor = Tensor::fromAttribute(values, loc);
   return failed(tensor) ? FailureOr<double>() : tensor->number(0);
+}
+
+Attribute Binder::attr(StringRef name) {
+  attributesRead.insert(name);
+  return node.getAttrs().get(name);
+}
+
+void Binder::ignore(std::initializer_list<StringRef> names) { attributesRead.insert_range(names); }
+
+LogicalResult Binder::checkAllWasRead() {
+  for (unsigned i = 0, e = node.getInputs().size(); i < e; ++i)
+    if (has(i) && !operandsRead.contains(i))
+      return fail() << "expected no operand " << i
+                    << " in this form of the operator, got one; its meaning here is not "
+                       "supported";
+  for (NamedAttribute given : node.getAttrs()) {
+    StringRef name = given.getName();
+    if (attributesRead.contains(name))
+      continue;
+    Attribute usual = onnx::defaultAttribute(node.getContext(), node.getDomain(), opType(), version(), name);
+    if (usual == given.getValue())
+      continue;
+    InFlightDiagnostic error = fail() << "expected attribute '" << name << "' to be ";
+    if (usual)
+      error << usual;
+    else
+      error << "absent";
+    return error << ", got " << given.getValue() << ", which is not supported";
+  }
+  for (auto [i, result] : llvm::enumerate(node.getResults()))
+    if (!result.use_empty() && !converter.lookup(result) && !converter.sequences.contains(result))
+      return fail() << "expected result " << i << " to be unused, as it is not supported";
+  return success();
 }
 
 int64_t Binder::intAttr(StringRef name, int64_t otherwise) {

@@ -6,7 +6,9 @@
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Dialect/ONNX/ONNXDialect.h"
 
+#include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringSet.h"
 
 namespace mpt {
 
@@ -28,6 +30,8 @@ public:
   bool has(unsigned i);
   /// Operand `i` as a core value; only call for operands that are given (`need` checks).
   mlir::Value in(unsigned i);
+  /// Operand `i` as the node names it: a sequence, say.
+  mlir::Value named(unsigned i);
   llvm::ArrayRef<int64_t> shape(unsigned i) { return tensorType(in(i)).getShape(); }
   int64_t rank(unsigned i) { return tensorType(in(i)).getRank(); }
   mlir::Type element(unsigned i) { return tensorType(in(i)).getElementType(); }
@@ -44,7 +48,9 @@ public:
   llvm::FailureOr<double> number(unsigned i, llvm::StringRef what);
 
   // ---- attributes
-  mlir::Attribute attr(llvm::StringRef name) { return node.getAttrs().get(name); }
+  mlir::Attribute attr(llvm::StringRef name);
+  /// States that these attributes, where given, cannot change what the rule builds.
+  void ignore(std::initializer_list<llvm::StringRef> names);
   int64_t intAttr(llvm::StringRef name, int64_t otherwise);
   /// Defaults too are the FP32 numbers that the operator's text means.
   double floatAttr(llvm::StringRef name, double otherwise);
@@ -61,6 +67,10 @@ public:
   bool wants(unsigned i) { return i < node.getNumResults() && !node.getResult(i).use_empty(); }
   llvm::LogicalResult set(unsigned i, mlir::Value value);
   llvm::LogicalResult done(mlir::Value value) { return set(0, value); }
+
+  /// Fails where the node says more than the rule asked for: an operand, an attribute that is not its default, a
+  /// result that is used and was not set.
+  llvm::LogicalResult checkAllWasRead();
 
   mlir::InFlightDiagnostic fail();
   mlir::InFlightDiagnostic warn();
@@ -94,6 +104,10 @@ public:
 
   onnx::NodeOp node;
   Converter &converter;
+
+private:
+  llvm::StringSet<> attributesRead;
+  llvm::SmallDenseSet<unsigned> operandsRead;
 };
 
 using Rule = llvm::LogicalResult (*)(Binder &);

@@ -2,6 +2,8 @@
 // Convolution over N, C and spatial dimensions.
 #include "Windows.h"
 
+#include "llvm/Support/MathExtras.h"
+
 using namespace mlir;
 using namespace mpt;
 
@@ -25,11 +27,10 @@ static LogicalResult checkOperands(Binder &b) {
   return success();
 }
 
-static LogicalResult importConv(Binder &b) {
-  if (failed(checkOperands(b)))
-    return failure();
+/// The convolution of x and w, which are operands 0 and `filter` or stand for them.
+static FailureOr<Value> convolve(Binder &b, Value input, Value weights) {
   int64_t groups = b.intAttr("group", 1);
-  ArrayRef<int64_t> x = b.shape(0), w = b.shape(1);
+  ArrayRef<int64_t> x = tensorType(input).getShape(), w = tensorType(weights).getShape();
   if (groups < 1 || x[1] != groups * w[1] || w[0] % groups != 0)
     return b.fail() << "expected " << x[1] << " channels in " << groups << " groups, got a filter for " << w[1]
                     << " channels a group and " << w[0] << " outputs";
@@ -37,11 +38,133 @@ static LogicalResult importConv(Binder &b) {
   if (ArrayRef<int64_t>(kernel) != w.drop_front(2))
     return b.fail() << "expected kernel_shape [" << w.drop_front(2) << "] as in the filter, got [" << kernel << "]";
   FailureOr<Window> window = windowOf(b, x.drop_front(2), kernel);
-  if (failed(window) || failed(checkBias(b, 2, w[0])))
+  if (failed(window))
     return failure();
-  Value y = b.make<ConvOp>(b.in(0), b.in(1), window->strides, window->dilations, window->low, window->high, groups,
-                           NumericsAttr());
-  return b.done(b.has(2) ? addBias(b, y, b.in(2)) : y);
+  // Negative pads crop, which convolutions do not.
+  SmallVector<int64_t> none(x.size(), 0), low(none), high(none);
+  for (size_t i = 0; i < kernel.size(); ++i) {
+    low[i + 2] = std::min<int64_t>(window->low[i], 0);
+    high[i + 2] = std::min<int64_t>(window->high[i], 0);
+    window->low[i] -= low[i + 2];
+    window->high[i] -= high[i + 2];
+  }
+  if (low != none || high != none)
+    input = b.make<PadOp>(input, b.list(low), b.list(high), b.list(none), b.f64(0));
+  return b.make<ConvOp>(input, weights, window->strides, window->dilations, window->low, window->high, groups,
+                        NumericsAttr());
+}
+
+static LogicalResult importConv(Binder &b) {
+  if (failed(checkOperands(b)))
+    return failure();
+  FailureOr<Value> y = convolve(b, b.in(0), b.in(1));
+  if (failed(y) || failed(checkBias(b, 2, b.shape(1)[0])))
+    return failure();
+  return b.done(b.has(2) ? addBias(b, *y, b.in(2)) : *y);
+}
+
+/// Depthwise convolution along time that sees the present and the past: x [N, C, T], filters [C, 1, K], bias, and the K
+/// - 1 samples before x, or zeros; the last K - 1 are the next call's past.
+static LogicalResult importCausalConvWithState(Binder &b) {
+  if (failed(b.need(2)))
+    return failure();
+  StringRef activation = b.stringAttr("activation", "none");
+  ArrayRef<int64_t> x = b.shape(0), w = b.shape(1);
+  if (x.size() != 3 || !b.isFloat(0) || b.element(1) != b.element(0) || w.size() != 3 || w[0] != x[1] || w[1] != 1 ||
+      w[2] < 1 || (activation != "none" && activation != "silu" && activation != "swish"))
+    return b.fail() << "expected float x [N, C, T], filters [C, 1, K] and activation none, silu or swish, got "
+                    << b.in(0).getType() << ", " << b.in(1).getType() << " and '" << activation << "'";
+  SmallVector<int64_t> past = {x[0], x[1], w[2] - 1};
+  auto pastType = RankedTensorType::get(past, b.element(0));
+  if (b.has(3) && b.in(3).getType() != pastType)
+    return b.fail() << "expected a past state of type " << pastType << ", got " << b.in(3).getType();
+  Value padded = b.in(0);
+  if (past[2] != 0)
+    padded = b.concat({b.has(3) ? b.in(3) : b.splat(pastType, 0), padded}, 2);
+  SmallVector<int64_t> one = {1}, none = {0};
+  Value y = b.make<ConvOp>(padded, b.in(1), one, one, none, none, x[1], NumericsAttr());
+  if (failed(checkBias(b, 2, x[1])))
+    return failure();
+  if (b.has(2))
+    y = addBias(b, y, b.in(2));
+  if (activation != "none")
+    y = b.make<SwishOp>(y.getType(), y, b.f64(1));
+  if (b.wants(1) && failed(b.set(1, b.slice(padded, {0, 0, x[2]}, past))))
+    return failure();
+  return b.done(y);
+}
+
+/// Operand `i` without its zero point, operand `zero`: one, or (of filters) one for each output channel.
+static FailureOr<Value> withoutZero(Binder &b, unsigned i, unsigned zero) {
+  Type wide = b.builder.getF32Type();
+  if (!isa<IntegerType>(b.element(i)) || b.element(i).getIntOrFloatBitWidth() > 8 || b.rank(i) < 3 || b.rank(i) > 5)
+    return b.fail() << "expected 8-bit integers of rank 3 to 5, got " << b.in(i).getType();
+  Value x = b.cast(b.in(i), wide);
+  if (!b.has(zero))
+    return x;
+  Value point = b.cast(b.in(zero), wide);
+  int64_t count = tensorType(point).getNumElements();
+  if (count != 1 && count != b.shape(i)[0])
+    return b.fail() << "expected a zero point of one value, or of " << b.shape(i)[0] << ", got "
+                    << b.in(zero).getType();
+  return b.sub(x, count == 1 ? b.broadcastTo(b.reshape(point, {}), b.shape(i))
+                             : b.broadcast(b.reshape(point, {count}), b.shape(i), {0}));
+}
+
+/// FP32 sums of products of 8-bit numbers are exact up to this many of them.
+constexpr int64_t mostExactProducts = (1 << 24) / (255 * 255);
+
+/// The sums of products of a convolution of 8-bit integers, as whole FP32 numbers.
+static FailureOr<Value> convolveIntegers(Binder &b, unsigned filter, unsigned inputZero, unsigned filterZero) {
+  FailureOr<Value> x = withoutZero(b, 0, inputZero), w = withoutZero(b, filter, filterZero);
+  if (failed(x) || failed(w))
+    return failure();
+  int64_t products = ShapedType::getNumElements(b.shape(filter).drop_front());
+  if (products > mostExactProducts)
+    return b.fail() << "expected sums of at most " << mostExactProducts << " products, which are exact, got "
+                    << products;
+  return convolve(b, *x, *w);
+}
+
+static LogicalResult importConvInteger(Binder &b) {
+  if (failed(b.need(2)))
+    return failure();
+  FailureOr<Value> y = convolveIntegers(b, 1, 2, 3);
+  return failed(y) ? failure() : b.done(b.cast(*y, b.builder.getI32Type()));
+}
+
+/// x, its scale and zero point, the filter's, the result's, and a bias in steps of both scales.
+static LogicalResult importQLinearConv(Binder &b) {
+  if (failed(b.need(8)))
+    return failure();
+  FailureOr<Value> y = convolveIntegers(b, 3, 2, 5);
+  if (failed(y))
+    return failure();
+  RankedTensorType type = tensorType(*y);
+  int64_t channels = type.getDimSize(1);
+  auto one = [&](unsigned i) {
+    return b.broadcastTo(b.reshape(b.cast(b.in(i), type.getElementType()), {}), type.getShape());
+  };
+  for (unsigned i : {1u, 6u, 7u})
+    if (tensorType(b.in(i)).getNumElements() != 1)
+      return b.fail() << "expected one scale and zero point of x and y, got " << b.in(i).getType();
+  int64_t scales = tensorType(b.in(4)).getNumElements();
+  if (scales != 1 && scales != channels)
+    return b.fail() << "expected a scale of the filter of one value, or of " << channels << ", got "
+                    << b.in(4).getType();
+  Value filterScale = scales == 1 ? one(4) : b.broadcast(b.reshape(b.in(4), {channels}), type.getShape(), {1});
+  if (b.has(8)) {
+    if (failed(checkBias(b, 8, channels)))
+      return failure();
+    y = addBias(b, *y, b.cast(b.in(8), type.getElementType()));
+  }
+  auto integer = dyn_cast<IntegerType>(b.element(7));
+  if (!integer || integer.getWidth() != 8)
+    return b.fail() << "expected a zero point of 8-bit integers, got " << b.in(7).getType();
+  Value factor = b.div(b.mul(one(1), filterScale), one(6));
+  Value whole = b.add(b.make<RoundOp>(b.mul(*y, factor)), one(7));
+  double low = integer.isUnsigned() ? 0 : -128;
+  return b.done(b.cast(b.make<ClampOp>(whole, b.f64(low), b.f64(low + 255)), integer));
 }
 
 static LogicalResult importConvTranspose(Binder &b) {
@@ -55,7 +178,9 @@ static LogicalResult importConvTranspose(Binder &b) {
   SmallVector<int64_t> ones(rank, 1), zeros(2 * rank, 0), none(rank, 0);
   SmallVector<int64_t> strides = b.intsAttr("strides", ones), dilations = b.intsAttr("dilations", ones);
   SmallVector<int64_t> pads = b.intsAttr("pads", zeros), extra = b.intsAttr("output_padding", none);
-  SmallVector<int64_t> wanted = b.intsAttr("output_shape");
+  SmallVector<int64_t> wanted = b.intsAttr("output_shape"), kernel = b.intsAttr("kernel_shape", w.drop_front(2));
+  if (ArrayRef<int64_t>(kernel) != w.drop_front(2))
+    return b.fail() << "expected kernel_shape [" << w.drop_front(2) << "] as in the filter, got [" << kernel << "]";
   if (failed(b.checkWindow("strides", strides, rank)) || failed(b.checkWindow("dilations", dilations, rank)) ||
       failed(b.checkPads(pads, rank, /*cropping=*/true)))
     return failure();
@@ -65,7 +190,7 @@ static LogicalResult importConvTranspose(Binder &b) {
       (wanted.size() < rank || llvm::any_of(wanted, [](int64_t v) { return v < 1 || v > int64_t(1) << 31; })))
     return b.fail() << "expected " << rank << " positive entries of output_shape, got [" << wanted << "]";
   StringRef mode = b.stringAttr("auto_pad", "NOTSET");
-  SmallVector<int64_t> shape = {x[0], w[1] * groups}, low, high;
+  SmallVector<int64_t> shape = {x[0], w[1] * groups}, low, high, before(x.size(), 0), zero(x.size(), 0);
   for (size_t i = 0; i < rank; ++i) {
     FailureOr<int64_t> spread = b.spread(x[i + 2], strides[i]), span = b.spread(w[i + 2], dilations[i]);
     if (failed(spread) || failed(span))
@@ -75,15 +200,18 @@ static LogicalResult importConvTranspose(Binder &b) {
     if (same || !wanted.empty()) {
       int64_t out = wanted.empty() ? x[i + 2] * strides[i] : wanted[wanted.size() - rank + i];
       int64_t total = full - out;
-      begin = mode == "SAME_UPPER" ? total / 2 : total - total / 2;
+      int64_t half = llvm::divideFloorSigned(total, 2); // negative where the result is longer than what is computed
+      begin = mode == "SAME_UPPER" ? half : total - half;
       end = total - begin;
     }
     int64_t out = full - begin - end;
     if (out < 1 || out > (int64_t(1) << 31))
       return b.fail() << "expected a positive output extent, got " << out << " on spatial axis " << i;
+    // A result that begins before the first window has zeros there.
+    before[i + 2] = std::max<int64_t>(-begin, 0);
     // The convolution whose data gradient this is reads `extra` fewer samples at the end.
-    shape.push_back(out);
-    low.push_back(begin);
+    shape.push_back(out - before[i + 2]);
+    low.push_back(begin + before[i + 2]);
     high.push_back(end - extra[i]);
   }
   if (failed(checkBias(b, 2, shape[1])))
@@ -91,11 +219,16 @@ static LogicalResult importConvTranspose(Binder &b) {
   auto type = RankedTensorType::get(shape, b.element(0));
   Value y = b.make<ConvBackwardDataOp>(type, b.in(0), b.in(1), b.list(strides), b.list(dilations), b.list(low),
                                        b.list(high), b.i64(groups), NumericsAttr());
+  if (before != zero)
+    y = b.make<PadOp>(y, b.list(before), b.list(zero), b.list(zero), b.f64(0));
   return b.done(b.has(2) ? addBias(b, y, b.in(2)) : y);
 }
 
 void mpt::addConvRules(RuleTable &t) {
   t.on("Conv", 1, importConv, NumericClass::Contraction);
+  t.on("CausalConvWithState", 27, importCausalConvWithState, NumericClass::Contraction);
+  t.on("ConvInteger", 10, importConvInteger, NumericClass::Pinned);
+  t.on("QLinearConv", 10, importQLinearConv, NumericClass::Pinned);
   t.on("ConvTranspose", 1, importConvTranspose, NumericClass::Contraction);
   t.noRule("DeformConv", NumericClass::Contraction,
            "deformable convolutions are rewritten node by node alone: leave out --loss and --optimizer");

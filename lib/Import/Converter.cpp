@@ -96,6 +96,13 @@ std::vector<StringRef> mpt::knownOperators() { return RuleTable::get().names(); 
 
 bool mpt::hasImportRule(StringRef domain, StringRef opType) { return RuleTable::get().contains(domain, opType); }
 
+void Converter::map(Value onnx, Value core) {
+  auto type = cast<RankedTensorType>(core.getType());
+  bool isEmpty = type.getNumElements() == 0 && !core.getDefiningOp<ConstantOp>();
+  values[onnx] =
+      isEmpty ? Value(ConstantOp::create(builder, core.getLoc(), DenseElementsAttr::getFromRawBuffer(type, {}))) : core;
+}
+
 std::pair<Value, int64_t> Converter::generator(Location loc) {
   if (!key) {
     auto type = RankedTensorType::get({2}, builder.getI64Type());
@@ -159,7 +166,7 @@ LogicalResult Converter::convertNode(onnx::NodeOp node) {
   }
   Operation *before = body->empty() ? nullptr : &body->back();
   Binder binder(node, *this, builder);
-  if (failed(rule(binder)))
+  if (failed(rule(binder)) || failed(binder.checkAllWasRead()))
     return failure();
   touched.assign(node.getResults().begin(), node.getResults().end());
   foldNew(body, before);
@@ -254,12 +261,12 @@ LogicalResult Converter::run() {
   auto forward =
       func::FuncOp::create(builder, main.getLoc(), "forward", builder.getFunctionType(main.getArgumentTypes(), {}));
   body = forward.addEntryBlock();
+  builder.setInsertionPointToEnd(body);
   for (auto [from, to] : llvm::zip_equal(main.getArguments(), body->getArguments())) {
-    values[from] = to;
+    map(from, to);
     to.setLoc(from.getLoc());
     forward.setArgAttrs(to.getArgNumber(), main.getArgAttrDict(from.getArgNumber()));
   }
-  builder.setInsertionPointToEnd(body);
   if (failed(convertOps(main.getBody().front())))
     return failure();
   // In a training step, some outputs are new values of states.

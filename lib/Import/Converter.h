@@ -19,7 +19,8 @@ public:
 
   /// The core value of a value of @main; null for absent operands and sequences.
   mlir::Value lookup(mlir::Value onnx) { return values.lookup(onnx); }
-  void map(mlir::Value onnx, mlir::Value core) { values[onnx] = core; }
+  /// What has no elements is a constant: no operation reads it, and what follows from it folds.
+  void map(mlir::Value onnx, mlir::Value core);
   /// Converts the ops of a block in place of a node (the taken branch of an If); maps its yielded values to `results`.
   llvm::LogicalResult inlineBlock(mlir::Block &block, mlir::ValueRange results);
   /// The elements of a sequence value.

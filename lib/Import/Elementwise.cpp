@@ -73,8 +73,6 @@ static LogicalResult importMod(Binder &b) {
   if (b.element(0) != b.element(1))
     return b.fail() << "expected operands of one element type, got " << b.element(0) << " and " << b.element(1);
   bool fmod = b.intAttr("fmod", 0);
-  if (!fmod && b.isFloat(0))
-    return b.fail() << "expected fmod = 1 for float operands, got 0";
   auto pair = b.broadcastPair(b.in(0), b.in(1));
   if (failed(pair))
     return failure();
@@ -86,6 +84,41 @@ static LogicalResult importMod(Binder &b) {
   Value differs = b.make<XorOp>(b.compare(Predicate::lt, rest, 0.0), b.compare(Predicate::lt, y, 0.0));
   Value wrong = b.make<AndOp>(differs, b.compare(Predicate::ne, rest, 0.0));
   return b.done(b.select(wrong, b.add(rest, y), rest));
+}
+
+/// Shifts by powers of two; distances outside of the type leave zeros, or copies of the sign to the right.
+static LogicalResult importBitShift(Binder &b) {
+  if (failed(b.need(2)))
+    return failure();
+  auto type = dyn_cast<IntegerType>(b.element(0));
+  StringRef direction = b.stringAttr("direction", "");
+  if (!type || b.element(1) != type || type.getWidth() < 8 || (direction != "LEFT" && direction != "RIGHT"))
+    return b.fail() << "expected integers of one type and direction LEFT or RIGHT, got " << b.in(0).getType() << ", "
+                    << b.in(1).getType() << " and '" << direction << "'";
+  auto pair = b.broadcastPair(b.in(0), b.in(1));
+  if (failed(pair))
+    return failure();
+  auto [x, distance] = *pair;
+  bool isLeft = direction == "LEFT", isSigned = !type.isUnsigned();
+  // The largest power of a signed type is negative; all shifts to the right by it and beyond leave the sign.
+  int64_t count = type.getWidth() - (isSigned && !isLeft ? 1 : 0);
+  SmallVector<APInt> powers;
+  for (int64_t i = 0; i < count; ++i)
+    powers.push_back(APInt::getOneBitSet(type.getWidth(), i));
+  Value table = b.constant(DenseElementsAttr::get(RankedTensorType::get({count}, type), powers));
+  Value beyond = b.compare(Predicate::ge, distance, static_cast<double>(count));
+  if (isSigned)
+    beyond = b.make<OrOp>(beyond, b.compare(Predicate::lt, distance, 0.0));
+  Value zero = b.splatLike(x, 0), place = b.select(beyond, zero, distance);
+  Value power = b.make<GatherOp>(table, b.cast(place, b.builder.getI64Type()), 0);
+  if (isLeft)
+    return b.done(b.select(beyond, zero, b.mul(x, power)));
+  if (!isSigned)
+    return b.done(b.select(beyond, zero, b.div(x, power)));
+  // Division rounds to zero and the shift downward: the rest is taken off first.
+  Value rest = b.make<ModOp>(b.add(b.make<ModOp>(x, power), power), power);
+  Value sign = b.select(b.compare(Predicate::lt, x, 0.0), b.splatLike(x, -1), zero);
+  return b.done(b.select(beyond, sign, b.div(b.sub(x, rest), power)));
 }
 
 static LogicalResult importPow(Binder &b) {
@@ -293,6 +326,12 @@ static LogicalResult importShrink(Binder &b) {
   return b.done(b.select(b.compare(Predicate::gt, x, threshold), b.add(x, -bias), low));
 }
 
+static LogicalResult importBinarizer(Binder &b) {
+  if (failed(b.need(1)))
+    return failure();
+  return b.done(b.cast(b.compare(Predicate::gt, b.in(0), b.floatAttr("threshold", 0)), b.element(0)));
+}
+
 static LogicalResult importQuickGelu(Binder &b) {
   if (failed(b.need(1)))
     return failure();
@@ -360,9 +399,9 @@ static LogicalResult importSinh(Binder &b) {
 }
 static LogicalResult importAsinh(Binder &b) {
   return inDouble(b, [&](Value x) {
-    Value size = b.make<AbsOp>(x);
-    Value log = b.make<LogOp>(b.add(size, root(b, b.add(square(b, x), 1.0))));
-    return b.select(b.compare(Predicate::lt, x, 0.0), b.neg(log), log);
+    // A sign that is never 0, unlike the absolute value's slope: the gradient at 0 is 1.
+    Value sign = b.select(b.compare(Predicate::lt, x, 0.0), b.splatLike(x, -1), b.splatLike(x, 1));
+    return b.mul(sign, b.make<LogOp>(b.add(b.mul(x, sign), root(b, b.add(square(b, x), 1.0)))));
   });
 }
 static LogicalResult importAcosh(Binder &b) {
@@ -442,6 +481,7 @@ void mpt::addElementwiseRules(RuleTable &t) {
   t.on("Min", 6, variadic<MinOp>, NumericClass::Movement);
   t.on("Mean", 6, importMean, NumericClass::Neutral);
   t.on("Mod", 10, importMod, NumericClass::Neutral);
+  t.on("BitShift", 11, importBitShift, NumericClass::Pinned);
   t.on("Pow", 7, importPow, NumericClass::RangeExpanding);
   t.on("Equal", 7, comparison<Predicate::eq>, NumericClass::Movement);
   t.on("Less", 7, comparison<Predicate::lt>, NumericClass::Movement);
@@ -473,6 +513,7 @@ void mpt::addElementwiseRules(RuleTable &t) {
   t.on("Asinh", 9, importAsinh, NumericClass::RangeExpanding);
   t.on("Acosh", 9, importAcosh, NumericClass::RangeExpanding);
   t.on("Atanh", 9, importAtanh, NumericClass::RangeExpanding);
+  t.onDomain("ai.onnx.ml", "Binarizer", importBinarizer, NumericClass::Movement);
   t.onDomain("com.microsoft", "Gelu", importGelu, NumericClass::Neutral);
   t.onDomain("com.microsoft", "QuickGelu", importQuickGelu, NumericClass::Neutral);
   t.onDomain("com.microsoft", "FastGelu", importBiasGelu<GeluForm::tanh>, NumericClass::Neutral);

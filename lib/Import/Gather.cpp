@@ -106,12 +106,130 @@ static LogicalResult importNonZero(Binder &b) {
   return b.done(b.constant(DenseElementsAttr::get(type, ArrayRef<int64_t>(flat))));
 }
 
+static LogicalResult failOnShape(Binder &b, StringRef what) {
+  return b.fail() << "expected constant " << what
+                  << ", as the result's shape depends on them, got values that are computed at run time; select by "
+                     "Where or Gather instead";
+}
+
+/// The slices of x that a condition keeps.
+static LogicalResult importCompress(Binder &b) {
+  if (failed(b.need(2)))
+    return failure();
+  ElementsAttr condition = b.given(1);
+  if (!condition)
+    return failOnShape(b, "conditions");
+  Value x = b.in(0);
+  int64_t axis = 0;
+  if (auto given = dyn_cast_or_null<IntegerAttr>(b.attr("axis"))) {
+    FailureOr<int64_t> checked = b.axis(given.getInt(), b.rank(0));
+    if (failed(checked))
+      return failure();
+    axis = *checked;
+  } else {
+    x = b.reshape(x, {tensorType(x).getNumElements()});
+  }
+  SmallVector<int64_t> kept;
+  for (auto [i, flag] : llvm::enumerate(Binder::intsOf(condition)))
+    if (flag && static_cast<int64_t>(i) < tensorType(x).getDimSize(axis))
+      kept.push_back(i);
+  return b.done(b.make<GatherOp>(x, b.indices(kept), axis));
+}
+
+namespace {
+/// The different slices of a constant tensor: where each is found first, which one stands at each place, and how often.
+struct Distinct {
+  SmallVector<int64_t> first, inverse, counts;
+};
+} // namespace
+
+/// The slices of x, outer x extent x inner, in order of their values, or of where they are found first.
+static Distinct distinctSlices(const Tensor &x, int64_t extent, int64_t inner, bool sorted) {
+  int64_t outer = x.size() / std::max<int64_t>(extent * inner, 1);
+  auto compare = [&](int64_t a, int64_t b) {
+    for (int64_t o = 0; o < outer; ++o)
+      for (int64_t i = 0; i < inner; ++i) {
+        int64_t p = (o * extent + a) * inner + i, q = (o * extent + b) * inner + i;
+        if (x.isFloat() ? x.reals()[p] != x.reals()[q] : x.ints()[p] != x.ints()[q])
+          return (x.isFloat() ? x.reals()[p] < x.reals()[q] : x.ints()[p] < x.ints()[q]) ? -1 : 1;
+      }
+    return 0;
+  };
+  SmallVector<int64_t> order = axisRange(0, extent);
+  llvm::stable_sort(order, [&](int64_t a, int64_t b) { return compare(a, b) < 0; });
+  Distinct found;
+  found.inverse.resize(extent);
+  for (auto [i, at] : llvm::enumerate(order)) {
+    if (i == 0 || compare(order[i - 1], at) != 0) {
+      found.first.push_back(at);
+      found.counts.push_back(0);
+    }
+    ++found.counts.back();
+    found.inverse[at] = static_cast<int64_t>(found.first.size()) - 1;
+  }
+  if (sorted)
+    return found;
+  SmallVector<int64_t> byPlace = axisRange(0, found.first.size()), rank(found.first.size());
+  llvm::sort(byPlace, [&](int64_t a, int64_t b) { return found.first[a] < found.first[b]; });
+  Distinct result;
+  for (auto [i, at] : llvm::enumerate(byPlace)) {
+    rank[at] = i;
+    result.first.push_back(found.first[at]);
+    result.counts.push_back(found.counts[at]);
+  }
+  for (int64_t at : found.inverse)
+    result.inverse.push_back(rank[at]);
+  return result;
+}
+
+static LogicalResult importUnique(Binder &b) {
+  if (failed(b.need(1)))
+    return failure();
+  ElementsAttr values = b.given(0);
+  if (!values)
+    return failOnShape(b, "values");
+  FailureOr<Tensor> x = Tensor::fromAttribute(values, b.loc);
+  if (failed(x))
+    return failure();
+  Value data = b.in(0);
+  SmallVector<int64_t> shape(b.shape(0));
+  int64_t axis = 0;
+  if (auto given = dyn_cast_or_null<IntegerAttr>(b.attr("axis"))) {
+    FailureOr<int64_t> checked = b.axis(given.getInt(), b.rank(0));
+    if (failed(checked))
+      return failure();
+    axis = *checked;
+  } else {
+    shape = {x->size()};
+    data = b.reshape(data, shape);
+  }
+  int64_t inner = 1;
+  for (int64_t extent : ArrayRef(shape).drop_front(axis + 1))
+    inner *= extent;
+  Distinct found = distinctSlices(*x, shape[axis], inner, b.intAttr("sorted", 1) != 0);
+  for (auto [i, list] : llvm::enumerate(ArrayRef<SmallVector<int64_t>>{found.first, found.inverse, found.counts}))
+    if (b.wants(i + 1) && failed(b.set(i + 1, b.indices(list))))
+      return failure();
+  return b.done(b.make<GatherOp>(data, b.indices(found.first), axis));
+}
+
+static LogicalResult importArrayFeatureExtractor(Binder &b) {
+  if (failed(b.need(2)))
+    return failure();
+  if (b.rank(0) < 1)
+    return b.fail() << "expected x of rank 1 or more, got a scalar";
+  Value x = b.rank(0) == 1 ? b.reshape(b.in(0), {1, b.shape(0)[0]}) : b.in(0);
+  Value places = b.reshape(b.in(1), {tensorType(b.in(1)).getNumElements()});
+  return b.done(b.make<GatherOp>(x, places, tensorType(x).getRank() - 1));
+}
+
 void mpt::addGatherRules(RuleTable &t) {
+  t.onDomain("ai.onnx.ml", "ArrayFeatureExtractor", importArrayFeatureExtractor, NumericClass::Movement);
   t.on("Gather", 1, importGather, NumericClass::Movement);
   t.on("GatherElements", 11, importGatherElements, NumericClass::Movement);
   t.on("GatherND", 11, importGatherND, NumericClass::Movement);
   t.on("OneHot", 9, importOneHot, NumericClass::Movement);
   t.on("NonZero", 9, importNonZero, NumericClass::Movement);
-  t.noRule("Compress", NumericClass::Movement,
-           "its result's extent is known at run time alone: select by Where or Gather instead");
+  t.on("Compress", 9, importCompress, NumericClass::Movement);
+  t.on("Unique", 11, importUnique, NumericClass::Movement);
 }

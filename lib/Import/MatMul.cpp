@@ -2,6 +2,8 @@
 // Matrix multiplications: Gemm, MatMul and Einsum, with transposes of operands folded into the multiplication's flags.
 #include "Binder.h"
 
+#include <cmath>
+
 using namespace mlir;
 using namespace mpt;
 
@@ -103,19 +105,16 @@ static FailureOr<Value> batched(Binder &b, Value x, Value y) {
   return b.matmul(p.value, q.value, p.transposed, q.transposed);
 }
 
-static LogicalResult importMatMul(Binder &b) {
-  if (failed(b.need(2)))
-    return failure();
-  Value x = b.in(0), y = b.in(1);
-  if (b.rank(0) < 1 || b.rank(1) < 1)
+/// NumPy's matmul of floats of one type.
+static FailureOr<Value> matrixProduct(Binder &b, Value x, Value y) {
+  SmallVector<int64_t> xs(tensorType(x).getShape()), ys(tensorType(y).getShape());
+  if (xs.empty() || ys.empty())
     return b.fail() << "expected operands of rank 1 or more, got a scalar";
-  if (!b.isFloat(0) || b.element(0) != b.element(1))
-    return b.fail() << "expected float operands of one type, got " << b.element(0) << " and " << b.element(1);
-  bool vectorX = b.rank(0) == 1, vectorY = b.rank(1) == 1;
+  bool vectorX = xs.size() == 1, vectorY = ys.size() == 1;
   if (vectorX)
-    x = b.reshape(x, {1, b.shape(0)[0]});
+    x = b.reshape(x, {1, xs[0]});
   if (vectorY)
-    y = b.reshape(y, {b.shape(1)[0], 1});
+    y = b.reshape(y, {ys[0], 1});
   FailureOr<Value> result = batched(b, x, y);
   if (failed(result))
     return failure();
@@ -124,7 +123,123 @@ static LogicalResult importMatMul(Binder &b) {
     shape.pop_back();
   if (vectorX)
     shape.erase(shape.end() - (vectorY ? 1 : 2));
-  return b.done(b.reshape(*result, shape));
+  return b.reshape(*result, shape);
+}
+
+static LogicalResult importMatMul(Binder &b) {
+  if (failed(b.need(2)))
+    return failure();
+  if (b.element(0) != b.element(1))
+    return b.fail() << "expected operands of one type, got " << b.element(0) << " and " << b.element(1);
+  if (b.isFloat(0)) {
+    FailureOr<Value> y = matrixProduct(b, b.in(0), b.in(1));
+    return failed(y) ? failure() : b.done(*y);
+  }
+  // Integers below 2^26 or so; products of larger ones leave FP64's whole numbers, as they leave their own type.
+  Type wide = b.builder.getF64Type();
+  if (b.element(0).getIntOrFloatBitWidth() > 32)
+    return b.fail() << "expected floats or integers of up to 32 bits, got " << b.element(0);
+  FailureOr<Value> y = matrixProduct(b, b.cast(b.in(0), wide), b.cast(b.in(1), wide));
+  return failed(y) ? failure() : b.done(b.cast(b.cast(*y, b.builder.getI64Type()), b.element(0)));
+}
+
+/// Operand `i`, of 8 bits, without its zero point: one number, one for each of its rows (matrices on the left) or
+/// columns, or a tensor that broadcasts. FP64 holds all sums of their products.
+static FailureOr<Value> withoutZero(Binder &b, unsigned i, unsigned zero, bool byRow) {
+  Type wide = b.builder.getF64Type();
+  if (!isa<IntegerType>(b.element(i)) || b.element(i).getIntOrFloatBitWidth() > 8 || b.rank(i) < 1)
+    return b.fail() << "expected matrices of 8-bit integers, got " << b.in(i).getType();
+  Value x = b.cast(b.in(i), wide);
+  if (!b.has(zero))
+    return x;
+  Value point = b.cast(b.in(zero), wide);
+  if (byRow && b.rank(zero) == 1 && b.rank(i) > 1)
+    point = b.reshape(point, {b.shape(zero)[0], 1});
+  auto shape = b.broadcastShape(tensorType(point).getShape(), b.shape(i));
+  if (failed(shape))
+    return failure();
+  if (ArrayRef<int64_t>(*shape) != b.shape(i))
+    return b.fail() << "expected a zero point that broadcasts to [" << b.shape(i) << "], got " << b.in(zero).getType();
+  return b.sub(x, b.broadcastTo(point, *shape));
+}
+
+static LogicalResult importMatMulInteger(Binder &b) {
+  if (failed(b.need(2)))
+    return failure();
+  FailureOr<Value> x = withoutZero(b, 0, 2, true), y = withoutZero(b, 1, 3, false);
+  if (failed(x) || failed(y))
+    return failure();
+  FailureOr<Value> product = matrixProduct(b, *x, *y);
+  return failed(product) ? failure() : b.done(b.cast(*product, b.builder.getI32Type()));
+}
+
+/// a, its scale and zero point, b likewise, and those of the result.
+static LogicalResult importQLinearMatMul(Binder &b) {
+  if (failed(b.need(8)))
+    return failure();
+  FailureOr<Value> x = withoutZero(b, 0, 2, true), y = withoutZero(b, 3, 5, false);
+  if (failed(x) || failed(y))
+    return failure();
+  FailureOr<Value> product = matrixProduct(b, *x, *y);
+  if (failed(product))
+    return failure();
+  RankedTensorType type = tensorType(*product);
+  Type wide = b.builder.getF64Type();
+  SmallVector<Value> parameters;
+  for (unsigned i : {1u, 4u, 6u, 7u}) {
+    Value value = b.cast(b.in(i), wide);
+    if (i == 1 && b.rank(i) == 1 && b.rank(0) > 1 && b.shape(i)[0] > 1)
+      value = b.reshape(value, {b.shape(i)[0], 1});
+    auto shape = b.broadcastShape(tensorType(value).getShape(), type.getShape());
+    if (failed(shape))
+      return failure();
+    if (ArrayRef<int64_t>(*shape) != type.getShape())
+      return b.fail() << "expected scales and zero points that broadcast to " << type << ", got " << b.in(i).getType();
+    parameters.push_back(b.broadcastTo(value, *shape));
+  }
+  auto integer = dyn_cast<IntegerType>(b.element(7));
+  if (!integer || integer.getWidth() != 8)
+    return b.fail() << "expected a zero point of 8-bit integers, got " << b.in(7).getType();
+  Value factor = b.div(b.mul(parameters[0], parameters[1]), parameters[2]);
+  Value whole = b.add(b.make<RoundOp>(b.mul(*product, factor)), parameters[3]);
+  double low = integer.isUnsigned() ? 0 : -128;
+  return b.done(b.cast(b.make<ClampOp>(whole, b.f64(low), b.f64(low + 255)), integer));
+}
+
+/// Largest matrix whose determinant is expanded; the expansion has 2^n terms.
+constexpr int64_t largestDeterminant = 8;
+
+/// Laplace's expansion by rows: the minor of the first k rows and a set of k columns from those of k - 1.
+static LogicalResult importDet(Binder &b) {
+  if (failed(b.needFloat(1, 2)))
+    return failure();
+  int64_t rank = b.rank(0), n = b.shape(0).back();
+  if (b.shape(0)[rank - 2] != n || n < 1 || n > largestDeterminant)
+    return b.fail() << "expected square matrices of up to " << largestDeterminant << " rows, got " << b.in(0).getType();
+  SmallVector<int64_t> outer(b.shape(0).drop_back(2)), starts(rank, 0), sizes(b.shape(0));
+  sizes[rank - 1] = sizes[rank - 2] = 1;
+  Value x = b.widen(b.in(0));
+  auto element = [&](int64_t row, int64_t column) {
+    starts[rank - 2] = row;
+    starts[rank - 1] = column;
+    return b.reshape(b.slice(x, starts, sizes), outer);
+  };
+  SmallVector<Value> minors(size_t(1) << n);
+  for (uint32_t columns = 1; columns < minors.size(); ++columns) {
+    int64_t row = llvm::popcount(columns) - 1;
+    bool negative = row % 2 != 0;
+    for (int64_t column = 0; column < n; ++column) {
+      if (!(columns >> column & 1))
+        continue;
+      Value term = element(row, column);
+      if (row != 0)
+        term = b.mul(term, minors[columns & ~(1u << column)]);
+      Value &sum = minors[columns];
+      sum = !sum ? (negative ? b.neg(term) : term) : negative ? b.sub(sum, term) : b.add(sum, term);
+      negative = !negative;
+    }
+  }
+  return b.done(b.cast(minors.back(), b.element(0)));
 }
 
 static LogicalResult importFusedMatMul(Binder &b) {
@@ -364,9 +479,148 @@ static LogicalResult importEinsum(Binder &b) {
   return b.done(b.reshape(arrange(b, result, kept), shape));
 }
 
+namespace {
+/// A discrete Fourier transform as a matrix: rows are samples and columns frequencies (of the inverse, the other way
+/// round), each of one real number or a real and an imaginary one.
+struct Transform {
+  int64_t length = 1, rows = 1, columns = 1, rowParts = 1, columnParts = 2;
+  bool inverse = false, halved = false; ///< halved: the rows are those frequencies that a real signal's others mirror
+
+  double at(int64_t row, int64_t rowPart, int64_t column, int64_t columnPart) const;
+};
+} // namespace
+
+/// Most elements of a transform's matrix.
+constexpr int64_t largestTransform = 1 << 22;
+
+double Transform::at(int64_t row, int64_t rowPart, int64_t column, int64_t columnPart) const {
+  constexpr double pi = 3.14159265358979323846;
+  auto turn = static_cast<double>(row * column % length) / static_cast<double>(length);
+  double angle = (inverse ? 2 : -2) * pi * turn, scale = inverse ? 1 / static_cast<double>(length) : 1;
+  if (halved && row != 0 && 2 * row != length)
+    scale *= 2;
+  // (x + i y) e^(i angle), part by part
+  double value = rowPart == columnPart ? std::cos(angle) : rowPart == 0 ? std::sin(angle) : -std::sin(angle);
+  return value * scale;
+}
+
+/// x [..., rows, rowParts] as [..., columns, columnParts].
+static FailureOr<Value> transformed(Binder &b, Value x, const Transform &t) {
+  SmallVector<int64_t> shape(tensorType(x).getShape());
+  int64_t height = t.rows * t.rowParts, width = t.columns * t.columnParts;
+  if (height * width > largestTransform)
+    return b.fail() << "expected a transform of up to " << largestTransform << " coefficients, got " << height * width;
+  Type element = wideType(tensorType(x).getElementType());
+  SmallVector<Attribute> values;
+  for (int64_t i = 0; i < height; ++i)
+    for (int64_t j = 0; j < width; ++j)
+      values.push_back(
+          b.builder.getFloatAttr(element, t.at(i / t.rowParts, i % t.rowParts, j / t.columnParts, j % t.columnParts)));
+  Value matrix = b.constant(DenseElementsAttr::get(RankedTensorType::get({height, width}, element), values));
+  int64_t count = productOf(ArrayRef(shape).drop_back(2));
+  Value y = b.matmul(b.reshape(b.widen(x), {count, height}), matrix);
+  shape[shape.size() - 2] = t.columns;
+  shape.back() = t.columnParts;
+  return b.cast(b.reshape(y, shape), tensorType(x).getElementType());
+}
+
+static LogicalResult importDFT(Binder &b) {
+  if (failed(b.needFloat(1, 3)))
+    return failure();
+  int64_t rank = b.rank(0), parts = b.shape(0).back();
+  int64_t at = b.version() < 20 ? b.intAttr("axis", 1) : -2;
+  if (b.version() >= 20 && b.has(2)) {
+    FailureOr<SmallVector<int64_t>> given = b.ints(2, "axis");
+    if (failed(given) || given->size() != 1)
+      return failed(given) ? failure() : LogicalResult(b.fail() << "expected one axis, got " << given->size());
+    at = given->front();
+  }
+  FailureOr<int64_t> axis = b.axis(at, rank);
+  if (failed(axis))
+    return failure();
+  bool onesided = b.intAttr("onesided", 0) != 0;
+  Transform t;
+  t.inverse = b.intAttr("inverse", 0) != 0;
+  t.halved = t.inverse && onesided;
+  int64_t extent = b.shape(0)[*axis];
+  t.length = t.halved ? 2 * (extent - 1) : extent;
+  if (b.has(1)) {
+    FailureOr<SmallVector<int64_t>> given = b.ints(1, "dft_length");
+    if (failed(given) || given->size() != 1)
+      return failed(given) ? failure() : LogicalResult(b.fail() << "expected one length, got " << given->size());
+    t.length = given->front();
+  }
+  if (*axis == rank - 1 || (parts != 1 && parts != 2) || t.length < 1 || t.length > largestTransform ||
+      (onesided && !t.inverse && parts == 2))
+    return b.fail()
+           << "expected signals of one or two parts on the last axis, of two for one-sided inverses alone, and a "
+              "positive length, got "
+           << b.in(0).getType() << ", axis " << *axis << " and length " << t.length;
+  t.rows = std::min(extent, t.halved ? t.length / 2 + 1 : t.length);
+  t.columns = onesided && !t.inverse ? t.length / 2 + 1 : t.length;
+  t.rowParts = parts;
+  t.columnParts = t.halved ? 1 : 2;
+  // The axis next to the parts; samples behind the length are left out, and those that are missing are zeros.
+  SmallVector<int64_t> order = otherAxes(rank - 1, {*axis}), back(rank), starts(rank, 0);
+  order.append({*axis, rank - 1});
+  for (auto [to, from] : llvm::enumerate(order))
+    back[from] = static_cast<int64_t>(to);
+  Value x = b.transpose(b.in(0), order);
+  SmallVector<int64_t> sizes(tensorType(x).getShape());
+  sizes[rank - 2] = t.rows;
+  if (t.rows != extent)
+    x = b.slice(x, starts, sizes);
+  FailureOr<Value> y = transformed(b, x, t);
+  return failed(y) ? failure() : b.done(b.transpose(*y, back));
+}
+
+/// Windows of a signal [B, T] or [B, T, parts], each transformed: [B, windows, frequencies, 2].
+static LogicalResult importSTFT(Binder &b) {
+  if (failed(b.need(2)))
+    return failure();
+  FailureOr<SmallVector<int64_t>> step = b.ints(1, "frame_step"), length = SmallVector<int64_t>();
+  if (b.has(3))
+    length = b.ints(3, "frame_length");
+  else if (b.has(2) && b.rank(2) == 1)
+    length = SmallVector<int64_t>(b.shape(2));
+  if (failed(step) || failed(length))
+    return failure();
+  int64_t rank = b.rank(0), time = rank >= 2 ? b.shape(0)[1] : 0, parts = rank == 3 ? b.shape(0)[2] : 1;
+  bool onesided = b.intAttr("onesided", 1) != 0;
+  if (!b.isFloat(0) || rank < 2 || rank > 3 || step->size() != 1 || step->front() < 1 || length->size() != 1 ||
+      length->front() < 1 || length->front() > time || parts > 2 || (onesided && parts == 2) ||
+      (b.has(2) && b.shape(2) != ArrayRef<int64_t>(*length)))
+    return b.fail()
+           << "expected a float signal [B, T] or [B, T, parts], a positive step, and a window or length of up to "
+           << time << ", got " << b.in(0).getType();
+  Transform t;
+  t.length = t.rows = length->front();
+  t.columns = onesided ? t.length / 2 + 1 : t.length;
+  t.rowParts = parts;
+  int64_t frames = (time - t.length) / step->front() + 1;
+  if (failed(b.checkShape({b.shape(0)[0], frames, t.length, parts})) || frames * t.length > largestTransform)
+    return b.fail() << "expected windows of up to " << largestTransform << " samples, got " << frames << " of "
+                    << t.length;
+  SmallVector<int64_t> places;
+  for (int64_t frame = 0; frame < frames; ++frame)
+    for (int64_t i = 0; i < t.length; ++i)
+      places.push_back(frame * step->front() + i);
+  Value signal = b.reshape(b.in(0), {b.shape(0)[0], time, parts});
+  Value windows = b.make<GatherOp>(signal, b.reshape(b.indices(places), {frames, t.length}), 1);
+  if (b.has(2))
+    windows = b.mul(windows, b.broadcast(b.cast(b.in(2), b.element(0)), tensorType(windows).getShape(), {2}));
+  FailureOr<Value> y = transformed(b, windows, t);
+  return failed(y) ? failure() : b.done(*y);
+}
+
 void mpt::addMatMulRules(RuleTable &t) {
   t.on("Gemm", 7, importGemm, NumericClass::Contraction);
   t.on("MatMul", 1, importMatMul, NumericClass::Contraction);
+  t.on("MatMulInteger", 10, importMatMulInteger, NumericClass::Pinned);
+  t.on("QLinearMatMul", 10, importQLinearMatMul, NumericClass::Pinned);
+  t.on("DFT", 17, importDFT, NumericClass::Contraction);
+  t.on("STFT", 17, importSTFT, NumericClass::Contraction);
+  t.on("Det", 11, importDet, NumericClass::RangeExpanding);
   t.on("Einsum", 12, importEinsum, NumericClass::Contraction);
   t.onDomain("com.microsoft", "FusedMatMul", importFusedMatMul, NumericClass::Contraction);
 }

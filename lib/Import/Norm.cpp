@@ -117,6 +117,7 @@ static LogicalResult importLayerNormalization(Binder &b) {
   FailureOr<int64_t> axis = b.axis(b.intAttr("axis", -1), b.rank(0));
   if (failed(axis))
     return failure();
+  b.ignore({"stash_type"}); // statistics are never narrower than FP32
   ArrayRef<int64_t> extents = b.shape(0).drop_front(*axis);
   FailureOr<Value> scale = normOperand(b, 1, extents);
   FailureOr<Value> bias = failed(scale) ? scale
@@ -140,6 +141,7 @@ static LogicalResult importRMSNormalization(Binder &b) {
   FailureOr<int64_t> axis = b.axis(b.intAttr("axis", -1), b.rank(0));
   if (failed(axis))
     return failure();
+  b.ignore({"stash_type"}); // statistics are never narrower than FP32
   FailureOr<Value> scale = normOperand(b, 1, b.shape(0).drop_front(*axis));
   if (failed(scale))
     return failure();
@@ -162,6 +164,7 @@ static LogicalResult importGroupNormalization(Binder &b) {
   int64_t groups = b.intAttr("num_groups", 0), channels = b.shape(0)[1];
   if (groups < 1 || channels % groups != 0)
     return b.fail() << "expected num_groups that divides " << channels << " channels, got " << groups;
+  b.ignore({"stash_type"}); // statistics are never narrower than FP32
   // Opset 18 has one scale and bias a group, opset 21 one a channel.
   int64_t count = b.version() < 21 ? groups : channels;
   Value affine[2];
@@ -343,6 +346,9 @@ static LogicalResult importEmbedLayerNormalization(Binder &b) {
     return b.fail() << "expected ids, word and position embeddings and gamma";
   if (b.wants(1))
     return b.fail() << "expected the mask's index to be unused";
+  b.ignore({"mask_index_type"});
+  if (b.has(7))
+    b.named(7); // only the index comes from the mask
   if (b.rank(0) != 2 || b.rank(2) != 2 || b.rank(3) != 2)
     return b.fail() << "expected ids [B, T] and embeddings of rank 2, got " << b.in(0).getType();
   Value sum = b.make<GatherOp>(b.in(2), b.in(0), 0);

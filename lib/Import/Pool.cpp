@@ -13,17 +13,39 @@ static LogicalResult checkPooled(Binder &b) {
   return success();
 }
 
+/// Positions in a plane of `extents`, counted along the first axis first instead of the last.
+static Value columnMajor(Binder &b, Value position, ArrayRef<int64_t> extents) {
+  Value result = b.splatLike(position, 0);
+  int64_t stride = 1;
+  for (int64_t extent : extents)
+    stride *= extent;
+  for (int64_t extent : llvm::reverse(extents)) {
+    auto size = static_cast<double>(extent);
+    stride /= extent;
+    Value at = b.make<ModOp>(position, b.splatLike(position, size));
+    result = b.add(result, b.mul(at, static_cast<double>(stride)));
+    position = b.div(position, b.splatLike(position, size));
+  }
+  return result;
+}
+
 static LogicalResult importMaxPool(Binder &b) {
-  if (failed(checkPooled(b)))
+  if (failed(b.need(1)))
+    return failure();
+  // Core has windows over floats; those of 8 bits are exact in FP32.
+  bool isByte = isa<IntegerType>(b.element(0)) && b.element(0).getIntOrFloatBitWidth() == 8;
+  if (!isByte && failed(checkPooled(b)))
     return failure();
   ArrayRef<int64_t> x = b.shape(0);
+  if (x.size() < 3)
+    return b.fail() << "expected N, C and spatial dimensions, got " << b.in(0).getType();
   FailureOr<Window> w = windowOf(b, x.drop_front(2), b.intsAttr("kernel_shape"));
   if (failed(w))
     return failure();
-  auto op = MaxPoolOp::create(b.builder, b.loc, b.in(0), w->kernel, w->strides, w->dilations, w->low, w->high);
+  b.ignore({"storage_order"}); // of the indices
+  Value input = isByte ? b.cast(b.in(0), b.builder.getF32Type()) : b.in(0);
+  auto op = MaxPoolOp::create(b.builder, b.loc, input, w->kernel, w->strides, w->dilations, w->low, w->high);
   if (b.wants(1)) {
-    if (b.intAttr("storage_order", 0))
-      return b.fail() << "expected storage_order 0 (row-major indices), got 1";
     // ONNX counts positions in the whole tensor, core in each plane.
     Type i64 = b.builder.getI64Type();
     int64_t plane = 1;
@@ -34,10 +56,12 @@ static LogicalResult importMaxPool(Binder &b) {
     Value channel = IotaOp::create(b.builder, b.loc, planes, b.i64(1));
     Value base = b.mul(b.add(b.mul(image, static_cast<double>(x[1])), channel), static_cast<double>(plane));
     Value indices = b.cast(op.getIndices(), i64);
+    if (b.intAttr("storage_order", 0))
+      indices = columnMajor(b, indices, x.drop_front(2));
     if (failed(b.set(1, b.add(indices, b.broadcast(base, tensorType(indices).getShape(), {0, 1})))))
       return failure();
   }
-  return b.done(op.getY());
+  return b.done(b.cast(op.getY(), b.element(0)));
 }
 
 static LogicalResult importAveragePool(Binder &b) {

@@ -6,6 +6,7 @@ using namespace mlir;
 using namespace mpt;
 
 static Value uniform(Binder &b, ArrayRef<int64_t> shape, Type element, double low, double high) {
+  b.ignore({"seed"}); // the generator of the model has its own
   auto [key, stream] = b.generator();
   return b.make<RandomUniformOp>(RankedTensorType::get(shape, element), key, b.f64(low), b.f64(high), b.i64(stream));
 }
@@ -50,6 +51,7 @@ template <auto make> static LogicalResult importShaped(Binder &b) {
 static LogicalResult importDropout(Binder &b) {
   if (failed(b.needFloat(1, 0)))
     return failure();
+  b.ignore({"seed"}); // the generator of the model has its own
   double ratio = b.version() < 12 ? b.floatAttr("ratio", 0.5) : 0.5;
   // Before opset 12 there is no mode: such a node in a graph that is trained drops.
   bool training = b.version() < 12;

@@ -9,6 +9,7 @@ using namespace mpt;
 
 /// The axes of a reduction: an attribute in old versions, an operand since `asOperand`; empty means all, or none.
 static FailureOr<SmallVector<int64_t>> reducedAxes(Binder &b, int64_t asOperand) {
+  b.ignore({"noop_with_empty_axes"}); // where there are axes
   SmallVector<int64_t> axes;
   if (b.version() < asOperand) {
     axes = b.intsAttr("axes");
@@ -65,16 +66,50 @@ template <ReduceKind kind, Before before, After after, int asOperand> static Log
     y = b.make<SqrtOp>(y);
   if (after == After::logarithm)
     y = b.make<LogOp>(y);
+  if (logical) // over nothing at all, the least and the largest number
+    return finish(b, b.compare(Predicate::gt, y, 0.0), *axes);
   return finish(b, b.cast(y, element), *axes);
+}
+
+/// The axis of a running sum or product.
+static FailureOr<int64_t> runningAxis(Binder &b) {
+  FailureOr<SmallVector<int64_t>> given = b.ints(1, "axis");
+  if (failed(given))
+    return failure();
+  if (given->size() != 1)
+    return b.fail() << "expected one number as axis, got " << given->size();
+  return b.axis(given->front(), b.rank(0));
+}
+
+/// Running products in log2(n) steps of shifted copies (Hillis and Steele, 1986).
+static LogicalResult importCumProd(Binder &b) {
+  if (failed(b.need(2)))
+    return failure();
+  FailureOr<int64_t> axis = runningAxis(b);
+  if (failed(axis))
+    return failure();
+  bool reverse = b.intAttr("reverse", 0) != 0;
+  SmallVector<int64_t> shape(b.shape(0)), zero(b.rank(0), 0);
+  int64_t extent = shape[*axis];
+  auto shifted = [&](Value x, int64_t distance) {
+    SmallVector<int64_t> starts(zero), sizes(shape), low(zero), high(zero);
+    starts[*axis] = reverse ? distance : 0;
+    sizes[*axis] = extent - distance;
+    (reverse ? high : low)[*axis] = distance;
+    return b.make<PadOp>(b.slice(x, starts, sizes), b.list(low), b.list(high), b.list(zero), b.f64(1));
+  };
+  Value x = b.in(0);
+  if (b.intAttr("exclusive", 0) && extent > 0)
+    x = extent == 1 ? b.splatLike(x, 1) : shifted(x, 1);
+  for (int64_t distance = 1; distance < extent; distance *= 2)
+    x = b.mul(x, shifted(x, distance));
+  return b.done(x);
 }
 
 static LogicalResult importCumSum(Binder &b) {
   if (failed(b.need(2)))
     return failure();
-  FailureOr<SmallVector<int64_t>> given = b.ints(1, "axis");
-  if (failed(given) || given->size() != 1)
-    return failed(given) ? failure() : LogicalResult(b.fail() << "expected one number as axis, got " << given->size());
-  FailureOr<int64_t> axis = b.axis(given->front(), b.rank(0));
+  FailureOr<int64_t> axis = runningAxis(b);
   if (failed(axis))
     return failure();
   return b.done(b.make<CumSumOp>(b.in(0), *axis, b.intAttr("exclusive", 0) != 0, b.intAttr("reverse", 0) != 0));
@@ -96,6 +131,7 @@ constexpr int64_t mostTopK = 256;
 static LogicalResult importTopK(Binder &b) {
   if (failed(b.need(1)))
     return failure();
+  b.ignore({"sorted"}); // sorted serves who wants no order too
   int64_t count = b.intAttr("k", 0);
   if (b.version() >= 10) {
     FailureOr<SmallVector<int64_t>> given = b.ints(1, "k");
@@ -176,5 +212,5 @@ void mpt::addReduceRules(RuleTable &t) {
   t.on("Hardmax", 1, importHardmax, NumericClass::Movement);
   t.on("ArgMax", 1, importArg<ReduceKind::max>, NumericClass::Movement);
   t.on("ArgMin", 1, importArg<ReduceKind::min>, NumericClass::Movement);
-  t.noRule("CumProd", NumericClass::Reduction, "expected a model of an opset that defines it by a function");
+  t.on("CumProd", 26, importCumProd, NumericClass::Reduction);
 }

@@ -16,12 +16,15 @@ namespace {
 /// Resampling of one axis.
 struct Axis {
   int64_t in = 1, out = 1;
-  double scale = 1, roiStart = 0, roiEnd = 1;
+  double scale = 1;
+  double length = 1; ///< the output's, before it is rounded down to whole samples
+  double roiStart = 0, roiEnd = 1;
 };
 struct Modes {
   StringRef mode, coordinates, nearest;
   double cubic = -0.75;
   bool excludeOutside = false, antialias = false;
+  double outside = 0; ///< what tf_crop_and_resize gives beyond the input
 };
 /// `taps` positions and weights for every output sample.
 struct Taps {
@@ -34,8 +37,6 @@ struct Taps {
 /// Position in the input of output sample `i` (ONNX's coordinate_transformation_mode); none for an unknown mode.
 static std::optional<double> sourceOf(const Axis &axis, StringRef mode, int64_t i) {
   double x = static_cast<double>(i), in = static_cast<double>(axis.in);
-  // The extent before rounding to a whole number of samples.
-  double exact = axis.scale * in;
   if (mode == "asymmetric")
     return x / axis.scale;
   if (mode == "half_pixel")
@@ -43,9 +44,13 @@ static std::optional<double> sourceOf(const Axis &axis, StringRef mode, int64_t 
   if (mode == "pytorch_half_pixel")
     return axis.out > 1 ? (x + 0.5) / axis.scale - 0.5 : 0;
   if (mode == "align_corners")
-    return axis.out > 1 ? x * (in - 1) / (static_cast<double>(axis.out) - 1) : 0;
+    return axis.length != 1 ? x * (in - 1) / (axis.length - 1) : 0;
+  if (mode == "tf_crop_and_resize") {
+    double span = (axis.roiEnd - axis.roiStart) * (in - 1);
+    return axis.roiStart * (in - 1) + (axis.length != 1 ? x * span / (axis.length - 1) : span / 2);
+  }
   if (mode == "half_pixel_symmetric") {
-    double adjustment = static_cast<double>(axis.out) / exact, centre = in / 2;
+    double adjustment = static_cast<double>(axis.out) / axis.length, centre = in / 2;
     return centre * (1 - adjustment) + (x + 0.5) / axis.scale - 0.5;
   }
   if (mode == "tf_half_pixel_for_nn")
@@ -112,6 +117,40 @@ static FailureOr<Taps> tapsOf(Binder &b, const Axis &axis, const Modes &modes) {
   return result;
 }
 
+/// The part of the input that tf_crop_and_resize spreads over the output: starts, then ends, of the resized axes.
+static LogicalResult readRegion(Binder &b, ArrayRef<int64_t> axes, MutableArrayRef<Axis> result) {
+  ElementsAttr values = b.given(1);
+  if (!values || values.getNumElements() != static_cast<int64_t>(2 * axes.size()))
+    return b.fail() << "expected constant regions of interest, " << 2 * axes.size() << " numbers, as operand 1";
+  FailureOr<Tensor> region = Tensor::fromAttribute(values, b.loc);
+  if (failed(region))
+    return failure();
+  for (auto [i, at] : llvm::enumerate(axes)) {
+    Axis &axis = result[at < 0 ? at + static_cast<int64_t>(result.size()) : at];
+    axis.roiStart = region->number(i);
+    axis.roiEnd = region->number(axes.size() + i);
+  }
+  return success();
+}
+
+/// `y` where every axis' sample comes from within the input, and `outside` elsewhere.
+static Value replaceOutside(Binder &b, Value y, ArrayRef<Axis> axes, const Modes &modes) {
+  for (auto [d, axis] : llvm::enumerate(axes)) {
+    SmallVector<bool> inside;
+    for (int64_t i = 0; i < axis.out; ++i) {
+      double x = sourceOf(axis, modes.coordinates, i).value_or(0);
+      inside.push_back(x >= 0 && x <= static_cast<double>(axis.in) - 1);
+    }
+    if (llvm::all_of(inside, [](bool is) { return is; }))
+      continue;
+    auto type = RankedTensorType::get({axis.out}, b.builder.getI1Type());
+    Value kept = b.broadcast(b.constant(DenseElementsAttr::get(type, inside)), tensorType(y).getShape(),
+                             {static_cast<int64_t>(d)});
+    y = b.select(kept, y, b.splatLike(y, modes.outside));
+  }
+  return y;
+}
+
 /// Scales and output extents of the axes that the node resizes.
 static FailureOr<SmallVector<Axis>> axesOf(Binder &b) {
   int64_t rank = b.rank(0);
@@ -154,15 +193,22 @@ static FailureOr<SmallVector<Axis>> axesOf(Binder &b) {
     axis.scale = sized ? static_cast<double>(sizes[i]) / static_cast<double>(axis.in) : scales->number(i);
     if (!(axis.scale > 0) || axis.scale * static_cast<double>(axis.in) > (1 << 24) || axis.in < 1)
       return b.fail() << "expected positive scales and sizes, got scale " << axis.scale << " on axis " << *at;
-    axis.out = sized ? sizes[i] : static_cast<int64_t>(std::floor(axis.scale * static_cast<double>(axis.in)));
+    axis.length = sized ? static_cast<double>(sizes[i]) : axis.scale * static_cast<double>(axis.in);
+    axis.out = static_cast<int64_t>(std::floor(axis.length));
     common = i == 0 ? axis.scale : policy == "not_larger" ? std::min(common, axis.scale) : std::max(common, axis.scale);
   }
   if (sized && policy != "stretch")
     for (int64_t at : axes) {
       Axis &axis = result[at < 0 ? at + rank : at];
       axis.scale = common;
-      axis.out = static_cast<int64_t>(std::round(common * static_cast<double>(axis.in)));
+      axis.length = common * static_cast<double>(axis.in);
+      axis.out = static_cast<int64_t>(std::round(axis.length));
     }
+  bool crops = b.stringAttr("coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize";
+  if (crops && failed(readRegion(b, axes, result)))
+    return failure();
+  if (!crops && b.version() >= 11 && b.has(1))
+    b.named(1); // the region that tf_crop_and_resize alone reads
   return result;
 }
 
@@ -171,8 +217,10 @@ static LogicalResult resize(Binder &b, const Modes &modes) {
     return failure();
   if (modes.mode != "nearest" && modes.mode != "linear" && modes.mode != "cubic")
     return b.fail() << "expected mode nearest, linear or cubic, got '" << modes.mode << "'";
-  if (!b.isFloat(0))
-    return b.fail() << "expected a float tensor, got " << b.in(0).getType();
+  // Integers of up to 8 bits are exact in every float, and nearest keeps all.
+  bool isByte = isa<IntegerType>(b.element(0)) && b.element(0).getIntOrFloatBitWidth() <= 8;
+  if (!b.isFloat(0) && !isByte)
+    return b.fail() << "expected a float tensor, or integers of 8 bits, got " << b.in(0).getType();
   FailureOr<SmallVector<Axis>> axes = axesOf(b);
   if (failed(axes))
     return failure();
@@ -180,7 +228,7 @@ static LogicalResult resize(Binder &b, const Modes &modes) {
   SmallVector<Attribute> positions, weights;
   for (auto [i, axis] : llvm::enumerate(*axes)) {
     shape.push_back(axis.out);
-    if (axis.in == axis.out && axis.scale == 1)
+    if (axis.in == axis.out && axis.scale == 1 && modes.coordinates != "tf_crop_and_resize")
       continue;
     if (axis.out < 1)
       return b.fail() << "expected a positive output extent on axis " << i << ", got " << axis.out;
@@ -194,9 +242,13 @@ static LogicalResult resize(Binder &b, const Modes &modes) {
   }
   if (numbers.empty())
     return b.done(b.in(0));
-  auto type = RankedTensorType::get(shape, b.element(0));
-  return b.done(b.make<ResizeOp>(type, b.in(0), b.list(numbers), b.list(taps), b.builder.getArrayAttr(positions),
-                                 b.builder.getArrayAttr(weights)));
+  Value x = isByte ? b.cast(b.in(0), b.builder.getF32Type()) : b.in(0);
+  auto type = RankedTensorType::get(shape, tensorType(x).getElementType());
+  Value y = b.make<ResizeOp>(type, x, b.list(numbers), b.list(taps), b.builder.getArrayAttr(positions),
+                             b.builder.getArrayAttr(weights));
+  if (modes.coordinates == "tf_crop_and_resize")
+    y = replaceOutside(b, y, *axes, modes);
+  return b.done(b.cast(y, b.element(0)));
 }
 
 static LogicalResult importResize(Binder &b) {
@@ -205,7 +257,8 @@ static LogicalResult importResize(Binder &b) {
               b.stringAttr("nearest_mode", "round_prefer_floor"),
               b.floatAttr("cubic_coeff_a", -0.75),
               b.intAttr("exclude_outside", 0) != 0,
-              b.intAttr("antialias", 0) != 0};
+              b.intAttr("antialias", 0) != 0,
+              b.floatAttr("extrapolation_value", 0)};
   return resize(b, modes);
 }
 

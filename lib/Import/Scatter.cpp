@@ -46,6 +46,35 @@ static LogicalResult importScatterND(Binder &b) {
   return b.done(b.make<ScatterNDOp>(b.in(0), b.in(1), b.in(2), 0, *kind));
 }
 
+/// Writes updates into a cache from a position on, which may differ by batch; circular ones begin again behind the end.
+static LogicalResult importTensorScatter(Binder &b) {
+  if (failed(b.need(2)))
+    return failure();
+  int64_t rank = b.rank(0);
+  FailureOr<int64_t> axis = b.axis(b.intAttr("axis", -2), rank);
+  if (failed(axis))
+    return failure();
+  StringRef mode = b.stringAttr("mode", "linear");
+  SmallVector<int64_t> want(b.shape(0));
+  if (b.rank(1) == rank)
+    want[*axis] = b.shape(1)[*axis];
+  if (*axis == 0 || b.shape(1) != ArrayRef<int64_t>(want) || want[*axis] > b.shape(0)[*axis] ||
+      b.element(1) != b.element(0) || (mode != "linear" && mode != "circular"))
+    return b.fail() << "expected updates that fit the cache on every axis but " << *axis
+                    << ", behind the first, and mode linear or circular, got " << b.in(1).getType() << ", "
+                    << b.in(0).getType() << " and '" << mode << "'";
+  Type i64 = b.builder.getI64Type();
+  Value place = IotaOp::create(b.builder, b.loc, RankedTensorType::get(want, i64), b.i64(*axis));
+  if (b.has(2)) {
+    if (b.shape(2) != ArrayRef<int64_t>{want[0]})
+      return b.fail() << "expected one position for each of the batch, got " << b.in(2).getType();
+    place = b.add(place, b.broadcast(b.cast(b.in(2), i64), want, {0}));
+  }
+  if (mode == "circular")
+    place = b.make<ModOp>(place, b.splatLike(place, static_cast<double>(b.shape(0)[*axis])));
+  return b.done(b.make<ScatterElementsOp>(b.in(0), place, b.in(1), *axis, ScatterKind::assign));
+}
+
 /// Most places that Col2Im adds up: they are a constant of i64.
 static constexpr int64_t mostPlaces = int64_t(1) << 24;
 
@@ -116,5 +145,6 @@ void mpt::addScatterRules(RuleTable &t) {
   t.on("Scatter", 9, importScatterElements, NumericClass::Movement);
   t.on("ScatterElements", 11, importScatterElements, classOfScatter);
   t.on("ScatterND", 11, importScatterND, classOfScatter);
+  t.on("TensorScatter", 24, importTensorScatter, NumericClass::Movement);
   t.on("Col2Im", 18, importCol2Im, NumericClass::Reduction);
 }

@@ -8,6 +8,7 @@ using namespace mpt;
 static LogicalResult importSplitToSequence(Binder &b) {
   if (failed(b.need(1)))
     return failure();
+  b.ignore({"keepdims"}); // where the parts have sizes, they keep the axis
   FailureOr<int64_t> axis = b.axis(b.intAttr("axis", 0), b.rank(0));
   if (failed(axis))
     return failure();
@@ -58,7 +59,7 @@ static LogicalResult importSplitToSequence(Binder &b) {
 /// The elements of the sequence operand 0.
 static FailureOr<ArrayRef<Value>> elementsOf(Binder &b) {
   if (b.has(0))
-    if (auto found = b.converter.sequences.find(b.node.getInputs()[0]); found != b.converter.sequences.end())
+    if (auto found = b.converter.sequences.find(b.named(0)); found != b.converter.sequences.end())
       return ArrayRef<Value>(found->second);
   return b.fail() << "expected a sequence of known length as operand 0, got one that is built at run time";
 }
@@ -87,6 +88,7 @@ static LogicalResult importSequenceConstruct(Binder &b) {
 }
 
 static LogicalResult importSequenceEmpty(Binder &b) {
+  b.ignore({"dtype"}); // what is inserted has it
   b.converter.sequences[b.node.getResult(0)] = {};
   return success();
 }

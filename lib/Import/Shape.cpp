@@ -403,12 +403,35 @@ static LogicalResult importPad(Binder &b) {
   return b.done(isMask ? b.cast(y, b.builder.getI1Type()) : y);
 }
 
+/// Half of what an axis gains or loses at each end, rounded down at the front.
+static LogicalResult importCenterCropPad(Binder &b) {
+  if (failed(b.need(2)))
+    return failure();
+  FailureOr<SmallVector<int64_t>> wanted = b.ints(1, "shape");
+  if (failed(wanted) || failed(b.checkShape(*wanted)))
+    return failure();
+  int64_t rank = b.rank(0);
+  SmallVector<int64_t> axes = b.intsAttr("axes", axisRange(0, rank)), zero(rank, 0), low(zero), high(zero);
+  if (axes.size() != wanted->size())
+    return b.fail() << "expected " << axes.size() << " extents, got " << wanted->size();
+  for (auto [given, extent] : llvm::zip_equal(axes, *wanted)) {
+    FailureOr<int64_t> axis = b.axis(given, rank);
+    if (failed(axis))
+      return failure();
+    int64_t more = extent - b.shape(0)[*axis];
+    low[*axis] = more / 2;
+    high[*axis] = more - more / 2;
+  }
+  return b.done(b.make<PadOp>(b.in(0), b.list(low), b.list(high), b.list(zero), b.f64(0)));
+}
+
 static LogicalResult importSplit(Binder &b) {
   if (failed(b.need(1)))
     return failure();
   auto axis = b.axis(b.intAttr("axis", 0), b.rank(0));
   if (failed(axis))
     return failure();
+  b.ignore({"num_outputs"}); // the results are counted
   int64_t extent = b.shape(0)[*axis], count = b.resultCount();
   SmallVector<int64_t> sizes = b.version() < 13 ? b.intsAttr("split") : SmallVector<int64_t>();
   if (b.version() >= 13 && b.has(1)) {
@@ -440,6 +463,7 @@ static LogicalResult importSplit(Binder &b) {
 static LogicalResult importRange(Binder &b) {
   if (failed(b.need(3)))
     return failure();
+  b.ignore({"stash_type"}); // computed in FP64
   FailureOr<double> start = b.number(0, "start"), limit = b.number(1, "limit"), delta = b.number(2, "delta");
   if (failed(start) || failed(limit) || failed(delta))
     return failure();
@@ -467,12 +491,17 @@ static LogicalResult depthSpace(Binder &b, bool toSpace) {
     return b.fail() << "expected extents divisible by blocksize " << s << ", got [" << b.shape(0) << "]";
   if (failed(b.checkShape({n, h, w, s, s})))
     return failure();
+  StringRef mode = b.stringAttr("mode", "DCR");
+  if (mode != "DCR" && mode != "CRD")
+    return b.fail() << "expected mode DCR or CRD, got '" << mode << "'";
+  bool columnRow = mode == "CRD";
   if (!toSpace) {
     Value split = b.reshape(b.in(0), {n, c, h / s, s, w / s, s});
-    return b.done(b.reshape(b.transpose(split, {0, 3, 5, 1, 2, 4}), {n, c * s * s, h / s, w / s}));
+    SmallVector<int64_t> order =
+        columnRow ? SmallVector<int64_t>{0, 1, 3, 5, 2, 4} : SmallVector<int64_t>{0, 3, 5, 1, 2, 4};
+    return b.done(b.reshape(b.transpose(split, order), {n, c * s * s, h / s, w / s}));
   }
   int64_t k = c / (s * s);
-  bool columnRow = b.stringAttr("mode", "DCR") == "CRD";
   Value split = columnRow ? b.reshape(b.in(0), {n, k, s, s, h, w}) : b.reshape(b.in(0), {n, s, s, k, h, w});
   SmallVector<int64_t> order =
       columnRow ? SmallVector<int64_t>{0, 1, 4, 2, 5, 3} : SmallVector<int64_t>{0, 3, 4, 1, 5, 2};
@@ -561,5 +590,5 @@ void mpt::addShapeRules(RuleTable &t) {
   t.on("Trilu", 14, importTrilu, NumericClass::Movement);
   t.on("EyeLike", 9, importEyeLike, NumericClass::Pinned);
   t.on("ReverseSequence", 10, importReverseSequence, NumericClass::Movement);
-  t.noRule("CenterCropPad", NumericClass::Movement, "expected static extents, with which its function is imported");
+  t.on("CenterCropPad", 18, importCenterCropPad, NumericClass::Movement);
 }

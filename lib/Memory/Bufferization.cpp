@@ -126,6 +126,8 @@ LogicalResult BufferizationState::copy(Location loc, Value from, Value to) {
 }
 
 LogicalResult BufferizationState::convert(Location loc, Value from, Value to) {
+  if (bufferTypeOf(from).getNumElements() == 0)
+    return success();
   FailureOr<Kernel> kernel =
       kernels.getCopy(loc, bufferTypeOf(from), bufferTypeOf(to), {alignmentOf(from), alignmentOf(to)});
   if (failed(kernel))

@@ -121,6 +121,14 @@ private:
     if (failed(buffers.addInputs(fusion, state)))
       return failure();
     buffers.addOutputs(fusion, state);
+    // Nothing to compute: the results have no elements.
+    if (llvm::all_of(buffers.outputTypes, [](MemRefType type) { return type.getNumElements() == 0; })) {
+      for (auto [i, output] : llvm::enumerate(fusion.getOutputs())) {
+        Value place = buffers.places[i].memref;
+        state.setBuffer(output, place ? place : state.allocate(loc, buffers.outputTypes[i]));
+      }
+      return success();
+    }
     FailureOr<Kernel> kernel = state.kernels.get(fusion, buffers.inputTypes, buffers.outputTypes, buffers.alignments);
     if (failed(kernel))
       return failure();

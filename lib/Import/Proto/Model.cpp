@@ -89,6 +89,26 @@ LogicalResult proto::parseModel(StringRef bytes, ModelProto &model, Location loc
   return success();
 }
 
+/// The schema of a node's operator in an operator set; null where it has none.
+static const OpSchema *schemaAt(const NodeProto &node, int64_t version) {
+  return mpt::onnx::schemas().GetSchema(node.op_type(), static_cast<int>(version), "");
+}
+
+/// The first node of ai.onnx, at any depth, that means something else in `version` than in the oldest one known here,
+/// or for version 0, which is none, any node of ai.onnx.
+static const NodeProto *findChanged(const GraphProto &graph, int64_t version) {
+  for (const NodeProto &node : graph.node()) {
+    bool isStandard = node.domain().empty() || node.domain() == "ai.onnx";
+    if (isStandard && (version == 0 || schemaAt(node, version) != schemaAt(node, oldestOpset)))
+      return &node;
+    for (const AttributeProto &attribute : node.attribute())
+      if (attribute.has_g())
+        if (const NodeProto *inner = findChanged(attribute.g(), version))
+          return inner;
+  }
+  return nullptr;
+}
+
 /// Versions that this importer knows.
 static LogicalResult checkVersions(const ModelProto &model, Location loc) {
   if (!model.has_graph())
@@ -98,7 +118,8 @@ static LogicalResult checkVersions(const ModelProto &model, Location loc) {
                           << model.ir_version();
   int64_t newest = OpSchemaRegistry::DomainToVersionRange::Instance().Map().at("").second;
   int64_t version = proto::opsetVersion(model, "");
-  if (version < oldestOpset || version > newest)
+  bool isOld = version < oldestOpset && (version < 0 || findChanged(model.graph(), version));
+  if (isOld || version > newest)
     return emitError(loc) << "expected opset " << oldestOpset << " to " << newest << " of ai.onnx, got " << version
                           << (version && version < oldestOpset ? "; convert the model to a newer opset first" : "");
   return success();
@@ -414,9 +435,19 @@ LogicalResult proto::prepareModel(ModelProto &model, std::vector<TensorProto> &i
     return emitError(errorLoc(*message, model.graph(), context))
            << "expected consistent types and shapes: " << *message;
   if (!anyWithoutRule)
-    return success();
+    return proto::lowerStorageTypes(model, context);
   // The inliner infers shapes with the registered schemas, so ours had to find nothing wrong before.
   ModelProto expanded = model;
+  // It looks for the types of initializers among those of values.
+  for (const TensorProto &tensor : expanded.graph().initializer()) {
+    ValueInfoProto &value = *expanded.mutable_graph()->add_value_info();
+    value.set_name(tensor.name());
+    auto &type = *value.mutable_type()->mutable_tensor_type();
+    type.set_elem_type(tensor.data_type());
+    type.mutable_shape();
+    for (int64_t extent : tensor.dims())
+      type.mutable_shape()->add_dim()->set_dim_value(extent);
+  }
   try {
     inliner::InlineSelectedFunctions(expanded, WithoutRule(), nullptr);
     if (!proto::inferShapes(expanded))
@@ -424,5 +455,5 @@ LogicalResult proto::prepareModel(ModelProto &model, std::vector<TensorProto> &i
   } catch (const std::exception &) {
     // The op keeps its name, and conversion says that there is no rule for it.
   }
-  return success();
+  return proto::lowerStorageTypes(model, context);
 }

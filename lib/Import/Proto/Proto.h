@@ -41,6 +41,10 @@ llvm::LogicalResult checkLimits(::onnx::ModelProto &model, mlir::MLIRContext *co
 /// Strict inference of every value's type, in place; ONNX's message where the graph contradicts itself.
 std::optional<std::string> inferShapes(::onnx::ModelProto &model);
 
+/// Turns values of types that core does not compute in into bytes, in place of which nodes of `storageDomain` decode
+/// and encode (lib/Import/StorageTypes.h). Types are inferred already.
+llvm::LogicalResult lowerStorageTypes(::onnx::ModelProto &model, mlir::MLIRContext *context);
+
 /// First line of an ONNX message, without its bracketed prefixes.
 std::string plainMessage(llvm::StringRef what);
 

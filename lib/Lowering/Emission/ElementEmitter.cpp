@@ -384,6 +384,8 @@ Value ElementEmitter::flat(Value buffer) {
   (void)type.getStridesAndOffset(strides, offset);
   for (auto [extent, stride] : llvm::zip_equal(type.getShape(), strides))
     size += (extent - 1) * stride;
+  if (type.getNumElements() == 0)
+    size = 0;
   AtScope scope(*this, 0);
   // Beside the buffer, so that every use comes after it.
   if (isa<BlockArgument>(buffer))
