@@ -199,13 +199,17 @@ def Verify : Pass<"precision-verify", "::mlir::ModuleOp"> {
   let summary = "refuse a module that breaks a precision rule";
   let description = [{
     In: a module at the end of precision. Out: the same, or an error for each of:
-    - a gradient that still carries the loss scale, or is unscaled twice;
-    - a loss that is scaled twice, or not at all under a policy that scales;
-    - a state written with a scaled value, or unconditionally under a policy that skips steps;
+    - a value whose scale does not follow by the rules of docs/scale-types.md: gradients that meet with different scales, an
+      op that is not homogeneous in an operand with a scale, an op without a rule;
+    - a gradient, a state or a result that carries a scale; a gradient of a loss that is not scaled under a policy that scales;
+    - a commit whose condition does not prove every gradient finite, or never holds;
+    - a dynamic scale that is no state, or does not move by the commit's checks as the policy says;
+    - an update that does not start from the master, the gradient and the slots of its own parameter; a narrow copy that is
+      not its master rounded; sums over micro-steps that are neither kept nor emptied;
     - an accumulator narrower than the policy's, or none stated on narrow inputs;
-    - a narrow value in a slot that is wide;
+    - a narrow value in a slot that is wide, or an operand of another type than was decided;
     - a narrow parameter that is trained without a master;
-    - fewer or more rounding casts than the passes recorded.
+    - fewer or more rounding casts than the passes recorded, or no record.
   }];
 }
 

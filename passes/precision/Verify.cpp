@@ -4,11 +4,9 @@
 
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Dialect/MPT/MPTDialect.h"
-#include "mpt/Dialect/Train/ScaleOps.h"
 #include "mpt/Precision/LossyCasts.h"
 #include "mpt/Precision/Numerics.h"
-#include "mpt/Precision/ScaleFlow.h"
-#include "mpt/Precision/Settings.h"
+#include "mpt/Precision/StepRules.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -31,7 +29,6 @@ public:
   void runOnOperation() override {
     ModuleOp module = getOperation();
     settings = PrecisionSettings::of(module);
-    scaling = settings.scaling;
     accumulator = settings.accumulate;
     bool fine = true;
     for (auto state : module.getOps<train::StateOp>()) {
@@ -68,29 +65,49 @@ private:
 
   LogicalResult verifyFunction(func::FuncOp function) {
     bool fine = true;
-    int64_t lossy = 0;
-    ScaleFlow flow(function);
-    bool trains = !function.getOps<train::GradientOp>().empty();
-    for (Operation &op : function.getBody().front()) {
-      lossy += isLossyCast(&op);
-      fine &= succeeded(verifySlots(&op)) && succeeded(verifyAccumulator(&op)) && succeeded(verifyScale(&op, flow));
-      if (auto write = dyn_cast<train::WriteOp>(op); write && trains)
-        fine &= succeeded(verifyWrite(write));
+    for (Operation &op : function.getBody().front())
+      fine &= succeeded(verifySlots(&op)) && succeeded(verifyDecided(&op)) && succeeded(verifyAccumulator(&op));
+    ScaleFlow flow(function, states);
+    fine &= succeeded(flow.infer());
+    if (!function.getOps<train::GradientOp>().empty()) {
+      StepFunction step(function, states);
+      fine &= succeeded(verifyScaledLosses(step, settings.scaling));
+      fine &= succeeded(verifyScaleUpdates(step, settings.scaling));
+      fine &= succeeded(verifyCommits(step, flow, settings.scaling));
+      fine &= succeeded(verifyUpdates(step));
     }
-    bool multiplies = scaling.multiplies() || scaling.mode == Scaling::adaptive;
-    bool scaled = llvm::any_of(function.getOps<train::ScaleLossOp>(),
-                               [](Operation *op) { return !hasAttr<MPTDialect::SeedAttrHelper>(op); });
-    if (trains && multiplies && !scaled) {
-      function.emitOpError() << "expected the loss to be scaled, as the policy says: run precision-loss-scaling";
-      fine = false;
-    }
+    return success(fine && succeeded(verifyRoundings(function)));
+  }
+
+  LogicalResult verifyRoundings(func::FuncOp function) {
+    int64_t lossy = llvm::count_if(function.getBody().front(), [](Operation &op) { return isLossyCast(&op); });
     auto recorded = getAttr<MPTDialect::LossyCastsAttrHelper>(function);
-    if (recorded && recorded.getInt() != lossy) {
-      function.emitOpError() << "expected " << recorded.getInt() << " rounding casts, got " << lossy
-                             << ": a pass dropped or added a rounding";
-      fine = false;
+    if (!recorded && settings.narrows())
+      return function.emitOpError() << "expected the number of its rounding casts ("
+                                    << MPTDialect::LossyCastsAttrHelper::getNameStr()
+                                    << "), got none: run precision-insert-casts";
+    if (recorded && recorded.getInt() != lossy)
+      return function.emitOpError() << "expected " << recorded.getInt() << " rounding casts, got " << lossy
+                                    << ": a pass dropped or added a rounding";
+    return success();
+  }
+
+  /// Operands have the types that were decided: no other rounding stands in for one that is missing.
+  LogicalResult verifyDecided(Operation *op) {
+    auto decision = getAttr<MPTDialect::PrecisionAttrHelper>(op);
+    auto types = decision ? decision.getAs<ArrayAttr>("operands") : ArrayAttr();
+    // Writes obey their states, whose types are verified with them.
+    if (!types || decision.contains("quantized") || op->getNumResults() == 0)
+      return success();
+    for (auto [i, operand, wanted] : llvm::enumerate(op->getOperands().take_front(types.size()),
+                                                     types.getValue().take_front(op->getNumOperands()))) {
+      auto type = dyn_cast<TypeAttr>(wanted);
+      Type have = getElementTypeOrSelf(operand.getType());
+      if (type && isa<FloatType>(have) && isa<FloatType>(type.getValue()) && have != type.getValue())
+        return op->emitOpError() << "expected " << type.getValue() << " for operand " << i << ", as was decided, got "
+                                 << have << ": a cast is missing";
     }
-    return success(fine);
+    return success();
   }
 
   LogicalResult verifySlots(Operation *op) {
@@ -122,30 +139,9 @@ private:
     return success();
   }
 
-  LogicalResult verifyScale(Operation *op, const ScaleFlow &flow) {
-    if (flow.meets(op))
-      return op->emitOpError()
-             << "expected gradients that carry one scale, got different ones: train.rescale is missing";
-    if (flow.multiplies(op))
-      return op->emitOpError() << "expected one gradient among the factors, got two that carry a scale";
-    auto scaled = dyn_cast<GradientScale>(op);
-    return scaled ? scaled.verifyOperandScales([&](Value value) { return flow.of(value); }) : success();
-  }
-
-  LogicalResult verifyWrite(train::WriteOp write) {
-    train::StateOp state = states.lookup(write.getStateAttr().getAttr());
-    bool always = state.getRole() == train::Role::rng || state.getRole() == train::Role::scale ||
-                  state.getRole() == train::Role::accumulator;
-    if (scaling.mode != Scaling::none && !always && !write.getCondition())
-      return write.emitOpError() << "expected a condition: a step whose gradients are not finite must leave "
-                                 << write.getState() << " as it is";
-    return success();
-  }
-
   PrecisionSettings settings;
-  LossScaling scaling;
   Type accumulator;
-  DenseMap<StringAttr, train::StateOp> states;
+  States states;
   DenseSet<StringAttr> written, mastered; // mastered: names of parameters
 };
 } // namespace

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Walks every registered core and train op: each needs a meaning, a gradient or a reason for none, and a test. The same
+// Walks every registered core and train op: each needs a meaning, a gradient or a reason for none, a
+// scale rule, and a test. The same
 // walk prints docs/generated/op-status.md with --op-status.
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/ONNX/OperatorClasses.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
 #include "mpt/Driver/Registration.h"
 #include "mpt/Import/Import.h"
+#include "mpt/Interfaces/GradientScale.h"
 #include "mpt/Interfaces/NotDifferentiable.h"
 
 #include "llvm/Support/FileSystem.h"
@@ -76,6 +78,9 @@ public:
     if (name.getDialectNamespace() == "mpt" && gradient(name).empty())
       missing("a gradient rule (Differentiable), a decomposition, or a reason for none (NotDifferentiable)",
               "lib/Autodiff/" + stem + ".cpp");
+    if (!name.hasInterface<mpt::GradientScale>())
+      missing("a rule by which loss scales go through it (GradientScale; NotHomogeneous where none may reach it)",
+              "lib/Precision/Scales");
     if (!mentions(tests, name.getStringRef()))
       missing("a test of its meaning", "test/evaluation/" + StringRef(stem).lower() + ".mlir");
     // Fusions are what targets make of the other ops; train ops are core ops by the time a target sees them.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The interface of ops that change loss scales; apart from the others because only their verification asks for it.
+// Scale types of values, and the interface by which an op says how they go through it; apart from the other interfaces
+// because only precision-verify asks for it.
 #ifndef MPT_INTERFACES_GRADIENTSCALE_H
 #define MPT_INTERFACES_GRADIENTSCALE_H
 
@@ -7,10 +8,70 @@
 #include <optional>
 
 namespace mpt {
-/// The loss scales that a value carries, as the IR values that hold them.
-using GradientScales = llvm::SmallVector<mlir::Value, 1>;
-/// Nothing for a value that would fit any scale.
-using GradientScalesOf = llvm::function_ref<std::optional<GradientScales>(mlir::Value)>;
+
+/// By what a value is multiplied, beside what it would be without loss scaling (docs/scale-types.md).
+class ScaleType {
+public:
+  enum class Kind {
+    zero,    ///< every element is zero: fits any scale
+    product, ///< all elements carry one product of integer powers of scales; the empty one is unscaled
+    scales,  ///< every element is a scale of its own
+    mixed    ///< elements carry scales that are not known, or are statistics of values with scales
+  };
+  /// A scale, and its exponent, which is not 0.
+  using Power = std::pair<mlir::Value, int64_t>;
+
+  static ScaleType unscaled() { return ScaleType(Kind::product); }
+  static ScaleType zero() { return ScaleType(Kind::zero); }
+  static ScaleType mixed() { return ScaleType(Kind::mixed); }
+  static ScaleType scales() { return ScaleType(Kind::scales); }
+  /// The type of `scale` itself, which is nothing but that scale.
+  static ScaleType of(mlir::Value scale);
+
+  bool isZero() const { return kind == Kind::zero; }
+  bool isProduct() const { return kind == Kind::product; }
+  bool isUnscaled() const { return isProduct() && powers.empty(); }
+  bool isElementwise() const { return kind == Kind::scales || kind == Kind::mixed; }
+  bool isScales() const { return kind == Kind::scales; }
+  /// The value is a product of scales, and no more: what gradients may be multiplied by and divided by.
+  bool isScale() const { return isPure && isProduct() && !powers.empty(); }
+  llvm::ArrayRef<Power> getPowers() const { return powers; }
+  /// The same scales, whether or not the value is more than a product of them.
+  bool carriesAs(const ScaleType &other) const { return kind == other.kind && powers == other.powers; }
+
+  /// Of a value that is more than the scale that it carries.
+  ScaleType withoutPurity() const;
+  /// The type of a product: exponents add.
+  ScaleType times(const ScaleType &other) const;
+  /// The type of the n-th power, and of the root where `root` is above 1; nothing where that has no integer exponents.
+  std::optional<ScaleType> power(int64_t n, int64_t root = 1) const;
+
+  /// As messages say it: "no scale", "the scale mpt.loss_scale^2".
+  std::string str() const;
+
+private:
+  explicit ScaleType(Kind kind) : kind(kind) {}
+
+  Kind kind;
+  bool isPure = false;
+  llvm::SmallVector<Power, 1> powers; ///< in order of the values' addresses
+};
+
+/// What a rule sees of one op and says about it. Results are unscaled unless a rule says otherwise.
+class ScaleInference {
+public:
+  virtual ~ScaleInference() = default;
+  virtual ScaleType of(mlir::Value value) const = 0;
+  virtual void set(mlir::Value result, ScaleType type) = 0;
+  /// What reading the state of this name gives; `read` stands for the scale that it may be.
+  virtual ScaleType ofState(mlir::Value read, llvm::StringRef state) const = 0;
+  /// The op is refused: an error at it.
+  virtual mlir::InFlightDiagnostic refuse() = 0;
+};
+
+/// What is known of a scalar i1; nothing where it is not.
+using Flag = std::optional<bool>;
+
 } // namespace mpt
 
 #include "mpt/Interfaces/GradientScale.h.inc"

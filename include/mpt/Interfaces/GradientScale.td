@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an op does with the loss scale that a gradient carries. Attached by lib/Precision.
+// How loss scales go through an op, and what it says about finite values. Attached by lib/Precision.
 #ifndef MPT_INTERFACES_GRADIENTSCALE_TD
 #define MPT_INTERFACES_GRADIENTSCALE_TD
 
@@ -8,16 +8,21 @@ include "mlir/IR/OpBase.td"
 def GradientScale : OpInterface<"GradientScale"> {
   let cppNamespace = "::mpt";
   let description = [{
-    For ops that add a loss scale, take it away, exchange it, or whose result is about gradients without being one. An op
-    without this interface is linear in the gradients that it reads: its results carry their scale.
+    The scale rule of an op: how its results scale with each operand (docs/scale-types.md). Every op of a step has one;
+    precision-verify refuses an op without it.
   }];
   let methods = [
-    InterfaceMethod<[{The scales that all results carry, as the values that hold them, outermost last; nothing where any would
-      fit (constants). `of` answers the same for an operand.}],
-      "std::optional<::mpt::GradientScales>", "getResultScales",
-      (ins "::mpt::GradientScalesOf":$of)>,
-    InterfaceMethod<"Refuses operands with scales that the op does not take.", "::llvm::LogicalResult",
-      "verifyOperandScales", (ins "::mpt::GradientScalesOf":$of), [{}], [{ return ::mlir::success(); }]>
+    InterfaceMethod<"Sets the scale types of results that are not unscaled; refuses operands that the op does not take.",
+      "void", "inferScales", (ins "::mpt::ScaleInference &":$inference)>,
+    InterfaceMethod<"Operands that the op uses as scales: each is one from here on, whatever it is made of.",
+      "::llvm::SmallVector<::mlir::Value, 2>", "getScaleOperands", (ins), [{}], [{ return {}; }]>,
+    InterfaceMethod<"The op's only result says whether all elements of all operands are finite.",
+      "bool", "checksFinite", (ins), [{}], [{ return false; }]>,
+    InterfaceMethod<[{Wherever an element of an operand is not finite, some element of a result is not finite either: a
+      finite result proves finite operands.}],
+      "bool", "spreadsNonFinite", (ins), [{}], [{ return false; }]>,
+    InterfaceMethod<"The scalar i1 result, as far as it follows from what is known of the operands.",
+      "::mpt::Flag", "evaluateFlag", (ins "::llvm::ArrayRef<::mpt::Flag>":$operands), [{}], [{ return std::nullopt; }]>
   ];
 }
 

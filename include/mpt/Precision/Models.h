@@ -7,7 +7,7 @@
 
 namespace mpt {
 
-/// Attaches GemmLike to core ops, PrecisionBoundary and GradientScale to train ops.
+/// Attaches GemmLike to core ops, PrecisionBoundary to train ops, and scale rules (GradientScale) to both.
 void registerPrecisionModels(mlir::DialectRegistry &registry);
 
 } // namespace mpt

@@ -1,33 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which values of a training step carry which loss scale.
+// The scale type of each value of a function, by the rules that its ops state.
 #ifndef MPT_PRECISION_SCALEFLOW_H
 #define MPT_PRECISION_SCALEFLOW_H
 
+#include "mpt/Dialect/Train/TrainDialect.h"
 #include "mpt/Interfaces/GradientScale.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 namespace mpt {
 
-/// The scales that each value carries. Ops that change them say so (GradientScale.td); everything between them is
-/// linear in the gradient. Gradients that meet carry the same scales. Constants other than the seed fit any.
-class ScaleFlow {
+/// The module's states by name.
+using States = llvm::DenseMap<mlir::StringAttr, train::StateOp>;
+
+/// One walk forward over a function (docs/scale-types.md). Arguments, and states but those of scales, are unscaled.
+class ScaleFlow : private ScaleInference {
 public:
-  explicit ScaleFlow(mlir::func::FuncOp function);
-  /// Nothing for values that would fit any scale (constants, and what is made of them alone).
-  std::optional<GradientScales> of(mlir::Value value) const;
-  /// Operands of one op carry different scales.
-  bool meets(mlir::Operation *op) const { return meetings.contains(op); }
-  /// Both operands of a GEMM carry a scale: the result carries neither.
-  bool multiplies(mlir::Operation *op) const { return multiplications.contains(op); }
+  ScaleFlow(mlir::func::FuncOp function, const States &states)
+      : function(function), context(function.getContext()), states(states) {}
+  /// Refuses an op without a rule, and what rules refuse: errors at the ops.
+  llvm::LogicalResult infer();
+  ScaleType of(mlir::Value value) const override;
 
 private:
-  std::optional<GradientScales> resultScales(mlir::Operation *op);
-  /// What gradients among the operands carry; notes where they differ and where two of them are multiplied.
-  std::optional<GradientScales> throughLinear(mlir::Operation *op);
+  void set(mlir::Value result, ScaleType type) override;
+  ScaleType ofState(mlir::Value read, llvm::StringRef state) const override;
+  mlir::InFlightDiagnostic refuse() override;
+  void nameScales();
 
-  llvm::DenseMap<mlir::Value, GradientScales> scales;
-  llvm::DenseSet<mlir::Operation *> meetings, multiplications;
+  mlir::func::FuncOp function;
+  mlir::MLIRContext *context;
+  const States &states;
+  llvm::DenseMap<mlir::Value, ScaleType> types; ///< but unscaled ones
+  llvm::DenseSet<mlir::Value> named;            ///< what ops use as scales
+  llvm::DenseMap<mlir::StringAttr, mlir::Value> reads;
+  mlir::Operation *current = nullptr;
+  bool refused = false;
 };
 
 } // namespace mpt

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// What precision passes know of ops: the K of GEMMs, edges of the graph, and what happens to loss scales.
+// What precision passes know of ops: the K of GEMMs, edges of the graph; scale rules lie in Scales/.
 #include "mpt/Precision/Models.h"
+
+#include "../Scales/Rules.h"
 
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/Train/ScaleOps.h"
 #include "mpt/Interfaces/GemmLike.h"
-#include "mpt/Interfaces/GradientScale.h"
 #include "mpt/Interfaces/PrecisionBoundary.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 
 using namespace mlir;
 using namespace mpt;
@@ -54,84 +57,6 @@ template <typename Op> struct ExactReader : PrecisionBoundary::ExternalModel<Exa
   bool readsAnyType(Operation *) const { return true; }
 };
 
-// ---- loss scales
-
-size_t scaleCount(Value value, GradientScalesOf of) { return of(value).value_or(GradientScales()).size(); }
-
-/// A gradient that loses `scale` must carry it, and no other.
-LogicalResult verifyCarried(Operation *op, std::optional<GradientScales> carried, Value scale) {
-  if (!carried)
-    return success();
-  if (carried->size() != 1)
-    return op->emitOpError() << "expected a gradient that carries the loss scale once, got it " << carried->size()
-                             << " times";
-  if (carried->front() != scale)
-    return op->emitOpError() << "expected the scale that the gradient carries, got another one";
-  return success();
-}
-
-struct AddsScale : GradientScale::ExternalModel<AddsScale, train::ScaleLossOp> {
-  std::optional<GradientScales> getResultScales(Operation *op, GradientScalesOf of) const {
-    auto scale = cast<train::ScaleLossOp>(op);
-    GradientScales carried = of(scale.getSeed()).value_or(GradientScales());
-    if (!hasAttr<MPTDialect::SeedAttrHelper>(op)) // until loss scaling the scale is a placeholder
-      carried.push_back(scale.getScale());
-    return carried;
-  }
-  LogicalResult verifyOperandScales(Operation *op, GradientScalesOf of) const {
-    if (scaleCount(cast<train::ScaleLossOp>(op).getSeed(), of) != 0)
-      return op->emitOpError() << "expected a seed without a scale: the loss is scaled twice";
-    return success();
-  }
-};
-struct RemovesScale : GradientScale::ExternalModel<RemovesScale, train::UnscaleOp> {
-  std::optional<GradientScales> getResultScales(Operation *op, GradientScalesOf of) const {
-    std::optional<GradientScales> carried = of(cast<train::UnscaleOp>(op).getGradient());
-    if (carried && !carried->empty())
-      carried->pop_back();
-    return carried;
-  }
-  LogicalResult verifyOperandScales(Operation *op, GradientScalesOf of) const {
-    auto unscale = cast<train::UnscaleOp>(op);
-    return verifyCarried(op, of(unscale.getGradient()), unscale.getScale());
-  }
-};
-struct ExchangesScale : GradientScale::ExternalModel<ExchangesScale, train::RescaleOp> {
-  std::optional<GradientScales> getResultScales(Operation *op, GradientScalesOf) const {
-    return GradientScales{cast<train::RescaleOp>(op).getTo()};
-  }
-  LogicalResult verifyOperandScales(Operation *op, GradientScalesOf of) const {
-    auto rescale = cast<train::RescaleOp>(op);
-    return verifyCarried(op, of(rescale.getGradient()), rescale.getFrom());
-  }
-};
-/// What leaves the backward pass is unscaled.
-struct UnscaledGradient : GradientScale::ExternalModel<UnscaledGradient, train::GradientOp> {
-  std::optional<GradientScales> getResultScales(Operation *op, GradientScalesOf of) const {
-    return of(cast<train::GradientOp>(op).getGradient());
-  }
-  LogicalResult verifyOperandScales(Operation *op, GradientScalesOf of) const {
-    auto gradient = cast<train::GradientOp>(op);
-    if (scaleCount(gradient.getGradient(), of) != 0)
-      return op->emitOpError() << "expected an unscaled gradient of " << gradient.getParameter()
-                               << ", got one that carries the loss scale: train.unscale is missing";
-    return success();
-  }
-};
-struct UnscaledState : GradientScale::ExternalModel<UnscaledState, train::WriteOp> {
-  std::optional<GradientScales> getResultScales(Operation *, GradientScalesOf) const { return std::nullopt; }
-  LogicalResult verifyOperandScales(Operation *op, GradientScalesOf of) const {
-    auto write = cast<train::WriteOp>(op);
-    if (scaleCount(write.getValue(), of) != 0)
-      return op->emitOpError() << "expected a value without the loss scale for state " << write.getState();
-    return success();
-  }
-};
-/// Statistics of gradients, and scales computed from them.
-template <typename Op> struct AboutGradients : GradientScale::ExternalModel<AboutGradients<Op>, Op> {
-  std::optional<GradientScales> getResultScales(Operation *, GradientScalesOf) const { return GradientScales(); }
-};
-
 template <template <typename> class Model, typename... Ops> void attach(MLIRContext *context) {
   (Ops::template attachInterface<Model<Ops>>(*context), ...);
 }
@@ -140,17 +65,15 @@ template <template <typename> class Model, typename... Ops> void attach(MLIRCont
 void mpt::registerPrecisionModels(DialectRegistry &registry) {
   registry.addExtension(+[](MLIRContext *context, MPTDialect *) {
     attach<GemmModel, MatMulOp, ConvOp, ConvBackwardDataOp, ConvBackwardWeightsOp>(context);
+    scales::attachElementwiseScales(context);
+    scales::attachTensorScales(context);
+    scales::attachCompositeScales(context);
   });
   registry.addExtension(+[](MLIRContext *context, train::TrainDialect *) {
     train::WriteOp::attachInterface<WriteBoundary>(*context);
     train::GradientOp::attachInterface<GradientBoundary>(*context);
     attach<ExactReader, train::GlobalNormOp, train::AllFiniteOp>(context);
-    train::ScaleLossOp::attachInterface<AddsScale>(*context);
-    train::UnscaleOp::attachInterface<RemovesScale>(*context);
-    train::RescaleOp::attachInterface<ExchangesScale>(*context);
-    train::GradientOp::attachInterface<UnscaledGradient>(*context);
-    train::WriteOp::attachInterface<UnscaledState>(*context);
-    attach<AboutGradients, train::MomentsOp, train::LogMomentsOp, train::LayerScaleOp, train::CastScaleOp,
-           train::MergeScaleOp, train::TensorScaleOp, train::RollOp, train::AllFiniteOp>(context);
+    scales::attachTrainScales(context);
   });
+  registry.addExtension(+[](MLIRContext *context, func::FuncDialect *) { scales::attachFunctionScales(context); });
 }

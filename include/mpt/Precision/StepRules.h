@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a function may commit, and from what: the rules of precision-verify beyond types.
+#ifndef MPT_PRECISION_STEPRULES_H
+#define MPT_PRECISION_STEPRULES_H
+
+#include "mpt/Precision/FiniteChecks.h"
+#include "mpt/Precision/ScaleFlow.h"
+#include "mpt/Precision/Settings.h"
+
+namespace mpt {
+
+/// A function that computes gradients, and what its writes go to.
+struct StepFunction {
+  StepFunction(mlir::func::FuncOp function, const States &states);
+
+  const States &states;
+  llvm::DenseMap<mlir::StringAttr, train::WriteOp> writes;
+  llvm::DenseMap<mlir::Value, mlir::StringAttr> reads;     ///< state by value
+  llvm::DenseMap<mlir::Value, mlir::StringAttr> gradients; ///< parameter by value
+  bool updates = false;                                    ///< writes parameters
+
+  mlir::func::FuncOp getFunction() const { return function; }
+  train::StateOp state(mlir::StringAttr name) const { return states.lookup(name); }
+
+private:
+  mlir::func::FuncOp function;
+};
+
+/// Every write that a step may skip has a condition which proves all gradients finite, and which a finite step meets.
+llvm::LogicalResult verifyCommits(const StepFunction &step, const ScaleFlow &flow, const LossScaling &scaling);
+/// Each loss is multiplied by the policy's kind of scale, and each gradient comes from a loss that is.
+llvm::LogicalResult verifyScaledLosses(const StepFunction &step, const LossScaling &scaling);
+/// Scales of a dynamic policy move by the checks that the commit depends on.
+llvm::LogicalResult verifyScaleUpdates(const StepFunction &step, const LossScaling &scaling);
+/// Updates start from masters where there are any, from their own gradients and slots; sums over micro-steps are kept
+/// or emptied.
+llvm::LogicalResult verifyUpdates(const StepFunction &step);
+
+} // namespace mpt
+
+#endif // MPT_PRECISION_STEPRULES_H

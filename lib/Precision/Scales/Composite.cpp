@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// How loss scales go through GEMMs, normalizations, losses and optimizers.
+#include "Rules.h"
+
+using namespace mlir;
+using namespace mpt;
+using namespace mpt::scales;
+
+void scales::attachCompositeScales(MLIRContext *context) {
+  attachPlain<Multilinear, MatMulOp, ConvOp, ConvBackwardDataOp, ConvBackwardWeightsOp>(context);
+  // Gradients are linear in the gradient of the result, which comes first, and in nothing else.
+  attach<LinearIn<0>::Model, BatchNormBackwardOp, LayerNormBackwardOp, RMSNormBackwardOp, GroupNormBackwardOp,
+         SoftmaxBackwardOp, LogSoftmaxBackwardOp, SoftmaxCrossEntropyBackwardOp>(context);
+  attach<NotHomogeneous, BatchNormOp, LayerNormOp, RMSNormOp, GroupNormOp, SoftmaxOp, LogSoftmaxOp,
+         SoftmaxCrossEntropyOp>(context);
+  // A step of an optimizer is in no proportion to a gradient's scale.
+  attach<NotHomogeneous, SGDOp, AdamOp, AdagradOp>(context);
+  // Formed after the scales are gone from sight; what is inside is not looked at.
+  attach<NotHomogeneous, FusionOp>(context);
+}
