@@ -73,7 +73,8 @@ private:
     bool trains = !function.getOps<train::GradientOp>().empty();
     for (Operation &op : function.getBody().front()) {
       lossy += isLossyCast(&op);
-      fine &= succeeded(verifySlots(&op)) && succeeded(verifyAccumulator(&op)) && succeeded(verifyScale(&op, flow));
+      fine &= succeeded(verifySlots(&op)) && succeeded(verifyAccumulator(&op, accumulator, /*stated=*/true)) &&
+              succeeded(verifyScale(&op, flow));
       if (auto write = dyn_cast<train::WriteOp>(op); write && trains)
         fine &= succeeded(verifyWrite(write));
     }
@@ -105,20 +106,6 @@ private:
       if (semantics.isWideResult(i) && isNarrowFloat(op->getResult(i).getType()))
         return op->emitOpError() << "expected f32 or wider for result " << i << ", got "
                                  << getElementTypeOrSelf(op->getResult(i).getType());
-    return success();
-  }
-
-  LogicalResult verifyAccumulator(Operation *op) {
-    std::optional<Accumulation> found = accumulationOf(op);
-    if (!found)
-      return success();
-    Type needed = widest({accumulator, found->in});
-    if (!found->stated && isNarrower(found->in, needed))
-      return op->emitOpError() << "expected an accumulator type for " << found->in
-                               << " inputs: run precision-widen-reductions";
-    if (found->stated && isNarrower(found->stated.getAcc(), needed))
-      return op->emitOpError() << "expected an accumulator of at least " << needed << ", got "
-                               << found->stated.getAcc();
     return success();
   }
 

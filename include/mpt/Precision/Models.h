@@ -9,6 +9,8 @@ namespace mpt {
 
 /// Attaches GemmLike to core ops, PrecisionBoundary and GradientScale to train ops.
 void registerPrecisionModels(mlir::DialectRegistry &registry);
+/// Attaches Accumulates to what sums.
+void registerAccumulators(mlir::DialectRegistry &registry);
 
 } // namespace mpt
 
