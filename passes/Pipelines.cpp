@@ -145,6 +145,7 @@ void buildFusion(OpPassManager &passes, const PipelineOptions &options, const Ca
   form.bundles = kernels.bundles;
   form.memoryBound = kernels.memoryBound;
   passes.addPass(createForm(form));
+  passes.addPass(createVerifyAccumulators());
 }
 
 void buildLibrary(OpPassManager &passes, const PipelineOptions &options, const Capabilities &target) {
@@ -166,6 +167,8 @@ void buildLibrary(OpPassManager &passes, const PipelineOptions &options, const C
   }
   // After every pass that decides which values there are.
   passes.addPass(createChooseLayouts());
+  // Calls were made of sums that fusion left: their accumulators are looked at again.
+  passes.addPass(createVerifyAccumulators());
   if (options.countTraffic)
     passes.addPass(createCountTraffic());
 }
@@ -178,6 +181,8 @@ void buildMemory(OpPassManager &passes, const PipelineOptions &options, const Ca
   bufferize.nativeBf16 = target.isNative(Contraction::Conv, 0, MPT_BFLOAT16);
   bufferize.nativeFloat8 = target.isNative(Contraction::MatMul, 0, MPT_FLOAT8E4M3FN);
   passes.addPass(createBufferize(bufferize));
+  // Before the plan: a running value is told from the buffers that a kernel itself names.
+  passes.addPass(createMemoryVerifyAccumulators());
   passes.addPass(createPlan());
   passes.addPass(createVerifyPlan());
 }

@@ -50,6 +50,7 @@ void mpt::registerAll(mlir::DialectRegistry &registry) {
   registerOperatorClasses(registry);
   registerAutodiffModels(registry);
   registerPrecisionModels(registry);
+  registerAccumulators(registry);
   registerReferenceModels(registry);
   registerLoopLoweringModels(registry);
   registerLibraryModels(registry);

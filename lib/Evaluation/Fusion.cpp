@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fusion regions, and ops that mean their decomposition.
 #include "Rules.h"
+#include "mpt/Dialect/MPT/Accumulators.h"
 
 using namespace mlir;
 using namespace mpt;
@@ -23,7 +24,7 @@ static LogicalResult interpretInside(Operation *op, InterpreterFrame &frame, Int
 
 static FailureOr<SmallVector<Value>> decompose(Operation *op, OpBuilder &builder) {
   if (auto composite = dyn_cast<Decomposable>(op))
-    return composite.decompose(builder);
+    return decomposeAccumulating(composite, builder);
   return op->emitOpError() << "expected a decomposition";
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pool family: maxima and means of windows, and what their gradients give back.
 #include "Rules.h"
+#include "mpt/Dialect/MPT/Accumulators.h"
 
 using namespace mlir;
 using namespace mpt;
@@ -83,7 +84,7 @@ LogicalResult interpretMaxPoolBackward(MaxPoolBackwardOp op, InterpreterFrame &f
   for (int64_t i : indices)
     if (i < 0 || i >= inSize)
       return op.emitOpError() << "expected positions below " << inSize << ", got " << i;
-  withRounding(frame.accumulatorType(dx.getElementType()), [&](auto round) {
+  withRounding(frame.accumulatorType(dx.getElementType(), numericsOf(op)), [&](auto round) {
     for (int64_t i = 0; i < static_cast<int64_t>(dys.size()); ++i) {
       double &sum = out[i / outSize * inSize + indices[i]];
       sum = round(sum + dys[i]);
@@ -100,7 +101,7 @@ LogicalResult interpretAvgPool(AvgPoolOp op, InterpreterFrame &frame) {
           outSize = ShapedType::getNumElements(y.shape().drop_front(2));
   ArrayRef<double> xs = x.reals();
   MutableArrayRef<double> ys = y.writeReals();
-  withRounding(frame.accumulatorType(x.getElementType()), [&](auto round) {
+  withRounding(frame.accumulatorType(x.getElementType(), numericsOf(op)), [&](auto round) {
     forEachWindow(op, x.shape(), y.shape(),
                   [&](int64_t o, ArrayRef<int64_t> members, ArrayRef<int64_t>, int64_t padded) {
                     double count = op.getCountIncludePad() ? padded : members.size();
@@ -134,7 +135,7 @@ LogicalResult interpretAvgPoolBackward(AvgPoolBackwardOp op, InterpreterFrame &f
                 });
   ArrayRef<double> dys = dy.reals();
   MutableArrayRef<double> out = dx.writeReals();
-  withRounding(frame.accumulatorType(dx.getElementType()), [&](auto round) {
+  withRounding(frame.accumulatorType(dx.getElementType(), numericsOf(op)), [&](auto round) {
     for (int64_t plane = 0; plane < planes; ++plane)
       for (size_t i = 0; i < sources.size(); ++i) {
         if (sources[i] < 0)

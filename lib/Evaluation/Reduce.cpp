@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reduce family. Sums and products run over the input in row-major order, rounded to the accumulator type at each step.
 #include "Rules.h"
+#include "mpt/Dialect/MPT/Accumulators.h"
 
 using namespace mlir;
 using namespace mpt;
@@ -143,7 +144,7 @@ LogicalResult interpretCumSum(CumSumOp op, InterpreterFrame &frame) {
       }
   };
   if (x.isFloat())
-    withRounding(frame.accumulatorType(x.getElementType()),
+    withRounding(frame.accumulatorType(x.getElementType(), numericsOf(op)),
                  [&](auto round) { scan(x.reals(), y.writeReals(), round); });
   else
     scan(x.ints(), y.writeInts(), [](int64_t value) { return value; });

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Resize family: resampling axis by axis, and its adjoint.
 #include "Rules.h"
+#include "mpt/Dialect/MPT/Accumulators.h"
 
 using namespace mlir;
 using namespace mpt;
@@ -35,7 +36,7 @@ Tensor resample(Op op, size_t which, const Tensor &from, int64_t extent, bool ad
 LogicalResult interpretResize(ResizeOp op, InterpreterFrame &frame) {
   Tensor value = frame.get(op.getX());
   ArrayRef<int64_t> shape = tensorType(op.getY()).getShape();
-  withRounding(frame.accumulatorType(value.getElementType()), [&](auto round) {
+  withRounding(frame.accumulatorType(value.getElementType(), numericsOf(op)), [&](auto round) {
     for (size_t a = 0; a < op.getAxes().size(); ++a)
       value = resample(op, a, value, shape[op.getAxes()[a]], /*adjoint=*/false, round);
   });
@@ -46,7 +47,7 @@ LogicalResult interpretResize(ResizeOp op, InterpreterFrame &frame) {
 LogicalResult interpretResizeBackward(ResizeBackwardOp op, InterpreterFrame &frame) {
   Tensor value = frame.get(op.getDy());
   ArrayRef<int64_t> shape = tensorType(op.getDx()).getShape();
-  withRounding(frame.accumulatorType(value.getElementType()), [&](auto round) {
+  withRounding(frame.accumulatorType(value.getElementType(), numericsOf(op)), [&](auto round) {
     for (size_t a = op.getAxes().size(); a-- > 0;)
       value = resample(op, a, value, shape[op.getAxes()[a]], /*adjoint=*/true, round);
   });

@@ -2,6 +2,7 @@
 // Scatter family: updates combined at indices.
 #include "Positions.h"
 #include "Rules.h"
+#include "mpt/Dialect/MPT/Accumulators.h"
 
 using namespace mlir;
 using namespace mpt;
@@ -10,7 +11,7 @@ namespace {
 
 /// Combines updates into `data` in row-major order of the updates; float sums and products round to the accumulator.
 LogicalResult combine(InterpreterFrame &frame, Tensor data, Value updates, Value y, ScatterKind kind,
-                      const Positions &positions) {
+                      NumericsAttr numerics, const Positions &positions) {
   if (failed(positions))
     return failure();
   const Tensor &source = frame.get(updates);
@@ -37,7 +38,7 @@ LogicalResult combine(InterpreterFrame &frame, Tensor data, Value updates, Value
     }
   };
   if (data.isFloat())
-    withRounding(frame.accumulatorType(data.getElementType()),
+    withRounding(frame.accumulatorType(data.getElementType(), numerics),
                  [&](auto round) { merge(source.reals(), data.writeReals(), round); });
   else
     merge(source.ints(), data.writeInts(), [](int64_t value) { return value; });
@@ -46,18 +47,18 @@ LogicalResult combine(InterpreterFrame &frame, Tensor data, Value updates, Value
 }
 
 LogicalResult interpretScatterAdd(ScatterAddOp op, InterpreterFrame &frame) {
-  return combine(frame, frame.zeros(op.getY()), op.getUpdates(), op.getY(), ScatterKind::add,
+  return combine(frame, frame.zeros(op.getY()), op.getUpdates(), op.getY(), ScatterKind::add, numericsOf(op),
                  slicePositions(op, tensorType(op.getY()).getShape(), frame.get(op.getIndices()), op.getAxis()));
 }
 
 LogicalResult interpretScatterElements(ScatterElementsOp op, InterpreterFrame &frame) {
-  return combine(frame, frame.get(op.getData()), op.getUpdates(), op.getY(), op.getKind(),
+  return combine(frame, frame.get(op.getData()), op.getUpdates(), op.getY(), op.getKind(), numericsOf(op),
                  elementPositions(op, tensorType(op.getData()).getShape(), frame.get(op.getIndices()), op.getAxis()));
 }
 
 LogicalResult interpretScatterND(ScatterNDOp op, InterpreterFrame &frame) {
   return combine(
-      frame, frame.get(op.getData()), op.getUpdates(), op.getY(), op.getKind(),
+      frame, frame.get(op.getData()), op.getUpdates(), op.getY(), op.getKind(), numericsOf(op),
       tuplePositions(op, tensorType(op.getData()).getShape(), frame.get(op.getIndices()), op.getBatchDims()));
 }
 

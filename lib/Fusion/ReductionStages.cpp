@@ -191,14 +191,17 @@ bool mpt::splitInBlocks(ReduceOp op) {
   RankedTensorType y = tensorType(op.getY());
   ReduceKind kind = op.getKind() == ReduceKind::mean ? ReduceKind::sum : op.getKind();
   Type element = elementOf(op.getX());
+  NumericsAttr numerics = op.getNumericsAttr();
   auto wide = dyn_cast<FloatType>(element);
   if (wide && kind != ReduceKind::max && kind != ReduceKind::min)
-    wide = wideType(element);
+    wide = wideType(numerics && numerics.getAcc().getIntOrFloatBitWidth() > 32 ? numerics.getAcc() : element);
   RankedTensorType partial = tensorType(b.reduce(kind, stages->operand, stages->first));
   if (wide)
     partial = partial.clone(wide);
-  Value value =
-      ReduceOp::create(builder, op.getLoc(), partial, stages->operand, kind, stages->first, op.getNumericsAttr());
+  // Partial sums are delivered as they are gathered: only the total is rounded to the result's type.
+  if (numerics && wide)
+    numerics = NumericsAttr::get(op.getContext(), numerics.getIn(), numerics.getAcc(), wide);
+  Value value = ReduceOp::create(builder, op.getLoc(), partial, stages->operand, kind, stages->first, numerics);
   RankedTensorType total = y.clone(partial.getElementType());
   value = ReduceOp::create(builder, op.getLoc(), total, value, kind, stages->second, NumericsAttr());
   if (op.getKind() == ReduceKind::mean)

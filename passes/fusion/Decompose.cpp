@@ -2,7 +2,11 @@
 // --fusion-decompose: composites in simpler ops, and reductions in two stages.
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Fusion/ReductionStages.h"
+#include "mpt/Precision/Numerics.h"
 #include "passes/fusion/Passes.h"
+
+#include "mlir/IR/IRMapping.h"
+#include "mlir/IR/Matchers.h"
 
 namespace mpt {
 #define GEN_PASS_DEF_DECOMPOSE
@@ -23,7 +27,7 @@ LogicalResult decomposeComposites(func::FuncOp function) {
       if (!composite || isa<LoopLowering>(op))
         continue;
       OpBuilder builder(&op);
-      FailureOr<SmallVector<Value>> values = composite.decompose(builder);
+      FailureOr<SmallVector<Value>> values = decomposeAccumulating(composite, builder);
       if (failed(values))
         return op.emitOpError() << "expected a decomposition into ops with loop forms";
       op.replaceAllUsesWith(*values);
@@ -34,18 +38,35 @@ LogicalResult decomposeComposites(func::FuncOp function) {
   return success();
 }
 
-/// Sums of scattered narrow values run in FP32 and are rounded once.
-void widenScatter(ScatterAddOp op) {
-  RankedTensorType y = tensorType(op.getY());
-  auto element = dyn_cast<FloatType>(y.getElementType());
-  if (!element || element.getWidth() >= 32)
+/// Kernels of ops that stand alone keep running values in the result's memory: there the result has the accumulator's
+/// type, and is rounded once, after all that meets in it.
+void widenRunningValues(Operation *op) {
+  auto lowering = dyn_cast<LoopLowering>(op);
+  std::optional<Accumulation> sums = accumulationOf(op);
+  if (!lowering || !lowering.standsAlone() || !sums)
+    return;
+  Type acc = widest({Float32Type::get(op->getContext()), sums->in, sums->stated ? sums->stated.getAcc() : sums->in});
+  if (acc == sums->out)
     return;
   OpBuilder builder(op);
-  GraphBuilder b(builder, op.getLoc());
-  Value wide = ScatterAddOp::create(builder, op.getLoc(), y.clone(wideType(element)), op.getIndices(),
-                                    b.widen(op.getUpdates()), op.getAxis());
-  op.getY().replaceAllUsesWith(b.cast(wide, element));
-  op.erase();
+  GraphBuilder b(builder, op->getLoc());
+  IRMapping mapping;
+  for (Value operand : op->getOperands())
+    if (isa<FloatType>(tensorType(operand).getElementType())) {
+      // A filled start stays one that kernels fill by themselves.
+      SplatElementsAttr splat;
+      bool filled = matchPattern(operand, m_Constant(&splat));
+      mapping.map(operand,
+                  filled ? b.splat(tensorType(operand).clone(acc), splat.getSplatValue<APFloat>().convertToDouble())
+                         : b.cast(operand, acc));
+    }
+  Operation *wide = builder.clone(*op, mapping);
+  Value result = wide->getResult(0);
+  result.setType(tensorType(result).clone(acc));
+  if (sums->stated)
+    wide->setAttr(kNumericsAttr, NumericsAttr::get(op->getContext(), acc, acc, acc));
+  op->getResult(0).replaceAllUsesWith(b.cast(result, sums->out));
+  op->erase();
 }
 
 /// What no result or write needs; decompositions make more than is used.
@@ -61,8 +82,8 @@ struct Decompose : mpt::impl::DecomposeBase<Decompose> {
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       if (failed(decomposeComposites(function)))
         return signalPassFailure();
-      for (ScatterAddOp op : llvm::make_early_inc_range(function.getOps<ScatterAddOp>()))
-        widenScatter(op);
+      for (Operation &op : llvm::make_early_inc_range(function.getBody().front()))
+        widenRunningValues(&op);
       sharedSums ? formSharedSums(function) : splitReductions(function);
       eraseUnused(function);
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // --fusion-lower-train: training arithmetic in core ops, conditional writes as selects.
+#include "mpt/Dialect/MPT/Accumulators.h"
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
 #include "passes/fusion/Passes.h"
@@ -105,7 +106,7 @@ LogicalResult decomposeTraining(ModuleOp module) {
   });
   for (Decomposable composite : composites) {
     OpBuilder builder(composite);
-    FailureOr<SmallVector<Value>> values = composite.decompose(builder);
+    FailureOr<SmallVector<Value>> values = decomposeAccumulating(composite, builder);
     if (failed(values))
       return composite->emitOpError() << "expected a decomposition into core ops";
     composite->replaceAllUsesWith(*values);

@@ -152,4 +152,22 @@ def Form : Pass<"fusion-form", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mpt::MPTDialect"];
 }
 
+def VerifyAccumulators : Pass<"fusion-verify-accumulators", "::mlir::ModuleOp"> {
+  let summary = "refuse a module in which fusion or libraries narrowed a sum";
+  let description = [{
+    In: a module of stage fusion or library. Out: the same, or an error for each of:
+    - an accumulator narrower than the policy's, or none stated on narrow inputs under a policy (FP32 without one);
+    - sums that are rounded to less than the type of the result;
+    - a contraction whose accumulator no runtime has: FP32, or FP64 of FP64 operands;
+    - an op with a kernel of its own, which adds up in its result's memory, whose result is narrower than its accumulator.
+
+    Formed a second time by other passes, a sum may lose what phase precision said of it; this pass looks again.
+
+    ```mlir
+    %y = mpt.reduce sum %x {axes = array<i64: 0>} : (tensor<4096xbf16>) -> tensor<bf16>  // refused under a policy
+    %y = mpt.reduce sum %x {axes = array<i64: 0>, numerics = #mpt.numerics<in = bf16, acc = f32, out = bf16>} : ...
+    ```
+  }];
+}
+
 #endif

@@ -2,6 +2,7 @@
 // --library-form-attention: a softmax between two GEMMs becomes one call, and so do their gradients.
 // Matcher: softmax between two GEMMs, the scales, casts and masks on the way, and the ops of its gradient.
 #include "mpt/Dialect/Library/LibraryDialect.h"
+#include "mpt/Dialect/MPT/Accumulators.h"
 #include "mpt/Dialect/MPT/TensorTypes.h"
 #include "mpt/Library/Masks.h"
 #include "mpt/Support/Refusal.h"
@@ -192,8 +193,9 @@ bool Match::findOperands() {
   Value a = scores.getA(), c = scores.getB(), v = output.getB();
   int64_t rank = rankOf(a);
   for (MatMulOp gemm : {scores, output})
-    if (NumericsAttr numerics = gemm.getNumericsAttr(); numerics && numerics.getIn() != elementOf(v))
-      return no("expected GEMMs that multiply in their operands' type, got another type");
+    if (NumericsAttr numerics = gemm.getNumericsAttr();
+        numerics && (numerics.getIn() != elementOf(v) || !numerics.getAcc().isF32()))
+      return no("expected GEMMs that multiply in their operands' type and accumulate in FP32, got other types");
   int64_t depth = tensorType(a).getDimSize(rank - (scores.getTransposeA() ? 2 : 1));
   int64_t valueDepth = tensorType(v).getDimSize(rank - (output.getTransposeB() ? 2 : 1));
   Type type = elementOf(v);
@@ -347,6 +349,8 @@ bool Match::rewrite(KnownMasks &known) {
   shape.back() = tensorType(v).getShape().back();
   auto attention = library::AttentionOp::create(builder, output.getLoc(), type.clone(shape), statistics, q, k, v,
                                                 mask.bias, APFloat(scale), mask.causal);
+  if (NumericsAttr numerics = output.getNumericsAttr())
+    attention->setAttr(kNumericsAttr, numerics);
   Value o = attention.getO();
   if (gradient) {
     Operation *first = dScoresOfOutput->isBeforeInBlock(dValue) ? dScoresOfOutput : dValue;
@@ -356,6 +360,8 @@ bool Match::rewrite(KnownMasks &known) {
     auto gradients =
         library::AttentionGradientOp::create(builder, gradient.getLoc(), q.getType(), k.getType(), v.getType(), q, k, v,
                                              mask.bias, o, attention.getStats(), dO, APFloat(scale), mask.causal);
+    if (NumericsAttr numerics = output.getNumericsAttr())
+      gradients->setAttr(kNumericsAttr, numerics);
     replace(g, dV, output.getB(), output.getB(), gradients.getDv());
     replace(g, dA, a, plainA, gradients.getDq());
     replace(g, dB, c, plainC, gradients.getDk());

@@ -50,6 +50,18 @@ def VerifyPlan : Pass<"memory-verify-plan", "::mlir::ModuleOp"> {
   let summary = "fails when two buffers that are alive together overlap, or one leaves the arena";
 }
 
+def MemoryVerifyAccumulators : Pass<"memory-verify-accumulators", "::mlir::ModuleOp"> {
+  let summary = "fails when a kernel keeps a running value in less than FP32";
+  let description = [{
+    In: kernels as loops, after memory-bufferize. Out: the same, or an error for each of:
+    - arithmetic on floats narrower than FP32;
+    - a value that goes round a loop in a narrow type and is combined on the way;
+    - a narrow element of memory that is read, combined and stored again: every update would round it.
+
+    Maxima, selections and casts move values; the rule leaves them alone.
+  }];
+}
+
 def MemoryReport : Pass<"memory-report", "::mlir::ModuleOp"> {
   let summary = "prints what a planned module needs: state by role, scratch, saved activations, peak";
   let options = [

@@ -66,7 +66,7 @@ private:
   LogicalResult verifyFunction(func::FuncOp function) {
     bool fine = true;
     for (Operation &op : function.getBody().front())
-      fine &= succeeded(verifySlots(&op)) && succeeded(verifyDecided(&op)) && succeeded(verifyAccumulator(&op));
+      fine &= succeeded(verifySlots(&op)) && succeeded(verifyDecided(&op)) && succeeded(verifyAccumulator(&op, accumulator, /*stated=*/true));
     ScaleFlow flow(function, states);
     fine &= succeeded(flow.infer());
     if (!function.getOps<train::GradientOp>().empty()) {
@@ -122,20 +122,6 @@ private:
       if (semantics.isWideResult(i) && isNarrowFloat(op->getResult(i).getType()))
         return op->emitOpError() << "expected f32 or wider for result " << i << ", got "
                                  << getElementTypeOrSelf(op->getResult(i).getType());
-    return success();
-  }
-
-  LogicalResult verifyAccumulator(Operation *op) {
-    std::optional<Accumulation> found = accumulationOf(op);
-    if (!found)
-      return success();
-    Type needed = widest({accumulator, found->in});
-    if (!found->stated && isNarrower(found->in, needed))
-      return op->emitOpError() << "expected an accumulator type for " << found->in
-                               << " inputs: run precision-widen-reductions";
-    if (found->stated && isNarrower(found->stated.getAcc(), needed))
-      return op->emitOpError() << "expected an accumulator of at least " << needed << ", got "
-                               << found->stated.getAcc();
     return success();
   }
 

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Walks every registered core and train op: each needs a meaning, a gradient or a reason for none, a
-// scale rule, and a test. The same
-// walk prints docs/generated/op-status.md with --op-status.
+// Walks every registered core and train op: each needs a meaning, a gradient or a reason for none, a scale rule, a
+// test, and an accumulator where it sums. The same walk prints docs/generated/op-status.md with --op-status; --sums
+// names what sums.
+#include "FindSums.h"
+
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/ONNX/OperatorClasses.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
 #include "mpt/Driver/Registration.h"
 #include "mpt/Import/Import.h"
+#include "mpt/Interfaces/Accumulates.h"
 #include "mpt/Interfaces/GradientScale.h"
 #include "mpt/Interfaces/NotDifferentiable.h"
 
@@ -89,17 +92,62 @@ public:
       missing("a case of the conformance suite", "test/autodiff/cases, or in test/cts/cases where it has no gradient");
   }
 
+  /// Ops that sum in some conformance case state their accumulator.
+  void checkSums() {
+    mpt::test::SumFinder finder;
+    for (StringRef folder : {"test/cts/cases", "test/autodiff/cases"}) {
+      std::error_code error;
+      for (llvm::sys::fs::directory_iterator it(root + "/" + folder.str(), error), end; it != end && !error;
+           it.increment(error))
+        if (OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(it->path(), &context))
+          finder.look(*module);
+    }
+    if (finder.sums.size() < 20) {
+      llvm::errs() << "expected conformance cases in which ops sum, found " << finder.sums.size() << "\n";
+      ++failures;
+    }
+    for (const std::string &name : finder.sums)
+      if (!RegisteredOperationName::lookup(name, &context)->hasInterface<mpt::Accumulates>()) {
+        llvm::errs() << name << " sums without an accumulator: attach Accumulates in "
+                     << "lib/Precision/Rewrite/Accumulators.cpp\n";
+        ++failures;
+      }
+  }
+
+  /// Core and train ops that state an accumulator, and ONNX operators whose class says that they sum.
+  void printSums(llvm::raw_ostream &os) {
+    for (StringRef dialect : {"mpt", "train"})
+      for (RegisteredOperationName name : ops(dialect))
+        if (name.hasInterface<mpt::Accumulates>())
+          os << name.getStringRef() << "\n";
+    forEachOperator([&](StringRef name, std::optional<mpt::NumericClass> numeric) {
+      if (numeric == mpt::NumericClass::Contraction || numeric == mpt::NumericClass::Reduction)
+        os << name << "\n";
+    });
+  }
+
   /// A node of each ONNX operator with an entry has that entry's numeric class, not the one of unknown operators.
   int64_t checkOperatorClasses() {
+    int64_t count = 0;
+    forEachOperator([&](StringRef name, std::optional<mpt::NumericClass> numeric) {
+      if (!numeric) {
+        llvm::errs() << "ONNX operator " << name << " lacks a numeric class: state it in its entry, lib/Import\n";
+        ++failures;
+      }
+      ++count;
+    });
+    return count;
+  }
+
+  void forEachOperator(llvm::function_ref<void(StringRef, std::optional<mpt::NumericClass>)> visit) {
     auto *classes =
         context.getLoadedDialect<mpt::onnx::ONNXDialect>()->getRegisteredInterface<mpt::onnx::OperatorClasses>();
     if (!classes) {
       llvm::errs() << "the ONNX dialect lacks numeric classes: register them in lib/Driver/Registration.cpp\n";
       ++failures;
-      return 0;
+      return;
     }
     OpBuilder builder(&context);
-    int64_t count = 0;
     for (StringRef name : mpt::knownOperators()) {
       auto [domain, opType] = name.contains(':') ? name.split(':') : std::make_pair(StringRef(), name);
       OperationState state(builder.getUnknownLoc(), mpt::onnx::NodeOp::getOperationName());
@@ -108,14 +156,9 @@ public:
       state.addAttribute("version", builder.getI64IntegerAttr(1));
       state.addAttribute("attrs", builder.getDictionaryAttr({}));
       Operation *node = builder.create(state);
-      if (!classes->classOf(cast<mpt::onnx::NodeOp>(node))) {
-        llvm::errs() << "ONNX operator " << name << " lacks a numeric class: state it in its entry, lib/Import\n";
-        ++failures;
-      }
+      visit(name, classes->classOf(cast<mpt::onnx::NodeOp>(node)));
       node->destroy();
-      ++count;
     }
-    return count;
   }
 
   std::string gradient(RegisteredOperationName name) {
@@ -169,6 +212,11 @@ int main(int argc, char **argv) {
     coverage.print(llvm::outs());
     return 0;
   }
+  if (argc > 1 && StringRef(argv[1]) == "--sums") {
+    coverage.printSums(llvm::outs());
+    return 0;
+  }
+  coverage.checkSums();
   int64_t count = 0;
   for (StringRef dialect : {"mpt", "train"})
     for (RegisteredOperationName name : coverage.ops(dialect)) {

@@ -3,19 +3,19 @@
 #ifndef MPT_PRECISION_NUMERICS_H
 #define MPT_PRECISION_NUMERICS_H
 
-#include "mpt/Dialect/MPT/MPTDialect.h"
+#include "mpt/Dialect/MPT/Accumulators.h"
 
 namespace mpt {
-
-/// The inherent attribute by which an op states its accumulator.
-inline constexpr llvm::StringLiteral kNumericsAttr = "numerics";
 
 struct Accumulation {
   mlir::Type in, out;  ///< float element types of the inputs and the result
   NumericsAttr stated; ///< null when the op does not say
 };
-/// Nothing for ops that accumulate no floats or have no `numerics` attribute.
+/// Nothing for ops that accumulate no floats (interface Accumulates).
 std::optional<Accumulation> accumulationOf(mlir::Operation *op);
+/// An error at `op` where it accumulates in less than `accumulator`, reads narrower floats without saying what it
+/// accumulates in (`stated`), or rounds what it gathered to less than its result.
+llvm::LogicalResult verifyAccumulator(mlir::Operation *op, mlir::Type accumulator, bool stated);
 /// The float type of most bits; for different ones of as many bits, the next wider type, which holds both.
 mlir::Type widest(llvm::ArrayRef<mlir::Type> types);
 /// True for float types of fewer bits than `than`.

@@ -55,11 +55,15 @@ Value Accumulator::fold(ElementEmitter &e, Value x) const {
   return vector::ExtractOp::create(e.b, x, int64_t{0});
 }
 
+Type mpt::runningType(Type element, NumericsAttr numerics) {
+  Type type = computeType(element);
+  if (auto wide = numerics ? dyn_cast<FloatType>(numerics.getAcc()) : FloatType(); wide && isa<FloatType>(type))
+    type = wide.getWidth() > type.getIntOrFloatBitWidth() ? wide : type;
+  return type;
+}
+
 Accumulator mpt::accumulatorOf(ReduceOp op) {
-  Type type = computeType(elementOf(op.getX()));
-  if (NumericsAttr numerics = op.getNumericsAttr())
-    if (auto wide = dyn_cast<FloatType>(numerics.getAcc()); wide && isa<FloatType>(type))
-      type = wide.getWidth() > type.getIntOrFloatBitWidth() ? wide : type;
+  Type type = runningType(elementOf(op.getX()), op.getNumericsAttr());
   return {op.getKind(), type, type};
 }
 
@@ -68,6 +72,10 @@ Accumulator mpt::gatheringAccumulator(ReduceOp op, bool everyElement) {
   if (a.type.isF32() && (op.getKind() == ReduceKind::sum || op.getKind() == ReduceKind::mean))
     a.total = Float64Type::get(op.getContext());
   return {a.kind, everyElement ? a.total : a.type, a.total};
+}
+
+Value mpt::finishSum(ElementEmitter &e, Value sum, Type element) {
+  return e.round(isa<FloatType>(element) ? MathBuilder(e).toFloat(sum, computeType(element)) : sum, element);
 }
 
 Value mpt::finishReduction(ElementEmitter &e, ReduceOp op, Value value) {
@@ -80,9 +88,7 @@ Value mpt::finishReduction(ElementEmitter &e, ReduceOp op, Value value) {
       value = arith::DivSIOp::create(e.b, value, e.constantLike(value, APInt(64, extent)));
   }
   Type type = elementOf(op.getY());
-  if (isa<FloatType>(type))
-    value = e.round(m.toFloat(value, computeType(type)), type);
-  return value;
+  return isa<FloatType>(type) ? finishSum(e, value, type) : value;
 }
 
 SmallVector<int64_t> mpt::keptAxes(ReduceOp op) {

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loop forms of pooling. Gradients gather: each input element asks which outputs used it.
 #include "Boxes.h"
+#include "mpt/Dialect/MPT/Accumulators.h"
 #include "mpt/Dialect/MPT/TensorTypes.h"
 #include "mpt/Lowering/Emission/MathFunctions.h"
+#include "mpt/Lowering/Emission/Reductions.h"
 #include "mpt/Lowering/Models/Models.h"
 
 using namespace mlir;
@@ -93,7 +95,8 @@ struct MaxPoolBackwardModel : LoopLowering::ExternalModel<MaxPoolBackwardModel, 
     MathBuilder m(e);
     IndexExpr here = e.space.linearize(at.drop_front(2), dx.getShape().drop_front(2));
     Value own = e.indexAs(here, e.b.getI32Type());
-    Value zero = e.splat(e.constant(computeType(dx.getElementType()), 0), lanes);
+    Type running = runningType(dx.getElementType(), numericsOf(op));
+    Value zero = e.splat(e.constant(running, 0), lanes);
     Value sum = overBox(e, window.users(), {}, zero, [&](ArrayRef<IndexExpr> t, ValueRange carried) {
       SmallVector<IndexExpr> from(at.take_front(2));
       Value inside;
@@ -104,10 +107,10 @@ struct MaxPoolBackwardModel : LoopLowering::ExternalModel<MaxPoolBackwardModel, 
         pair[0] = arith::TruncIOp::create(e.b, e.typeLike(e.b.getI32Type(), pair[0]), pair[0]);
       e.unify(pair);
       Value hit = both(e, arith::CmpIOp::create(e.b, arith::CmpIPredicate::eq, pair[0], pair[1]), inside);
-      Value added = m.add(carried[0], e.splat(e.element(op.getDy(), from), lanes));
+      Value added = m.add(carried[0], e.splat(m.toFloat(e.element(op.getDy(), from), running), lanes));
       return SmallVector<Value>{pick(e, hit, added, carried[0])};
     })[0];
-    return e.round(sum, dx.getElementType());
+    return finishSum(e, sum, dx.getElementType());
   }
 };
 
@@ -145,19 +148,19 @@ struct AvgPoolModel : LoopLowering::ExternalModel<AvgPoolModel, AvgPoolOp> {
     ArrayRef<int64_t> plane = x.getShape().drop_front(2);
     unsigned lanes = e.laneWidth(at);
     MathBuilder m(e);
-    Type real = computeType(x.getElementType());
+    Type real = runningType(x.getElementType(), numericsOf(op));
     Value zero = e.splat(e.constant(real, 0), lanes);
     Value sum = overBox(e, window.kernel, {}, zero, [&](ArrayRef<IndexExpr> k, ValueRange carried) {
       SmallVector<IndexExpr> from(at.take_front(2));
       Value inside;
       for (size_t d = 0; d < k.size(); ++d)
         from.push_back(window.input(e, d, at[2 + d], k[d], plane[d], inside));
-      Value added = m.add(carried[0], e.splat(e.element(op.getX(), from), lanes));
+      Value added = m.add(carried[0], e.splat(m.toFloat(e.element(op.getX(), from), real), lanes));
       return SmallVector<Value>{pick(e, inside, added, carried[0])};
     })[0];
     Value pair[] = {sum, divisor(e, op, at.drop_front(2), plane, real)};
     e.unify(pair);
-    return e.round(m.div(pair[0], pair[1]), x.getElementType());
+    return finishSum(e, m.div(pair[0], pair[1]), x.getElementType());
   }
 };
 
@@ -169,7 +172,7 @@ struct AvgPoolBackwardModel : LoopLowering::ExternalModel<AvgPoolBackwardModel, 
     ArrayRef<int64_t> plane = dx.getShape().drop_front(2), outputs = shapeOf(op.getDy()).drop_front(2);
     unsigned lanes = e.laneWidth(at);
     MathBuilder m(e);
-    Type real = computeType(dx.getElementType());
+    Type real = runningType(dx.getElementType(), numericsOf(op));
     Value zero = e.splat(e.constant(real, 0), lanes);
     Value sum = overBox(e, window.users(), {}, zero, [&](ArrayRef<IndexExpr> t, ValueRange carried) {
       SmallVector<IndexExpr> from(at.take_front(2));
@@ -189,13 +192,13 @@ struct AvgPoolBackwardModel : LoopLowering::ExternalModel<AvgPoolBackwardModel, 
           used = both(e, used, arith::CmpIOp::create(e.b, arith::CmpIPredicate::eq, rest, e.constantLike(rest, 0.0)));
         }
       }
-      Value pair[] = {e.element(op.getDy(), from),
+      Value pair[] = {m.toFloat(e.element(op.getDy(), from), real),
                       divisor(e, op, ArrayRef<IndexExpr>(from).drop_front(2), plane, real)};
       e.unify(pair);
       Value added = m.add(carried[0], e.splat(m.div(pair[0], pair[1]), lanes));
       return SmallVector<Value>{pick(e, used, added, carried[0])};
     })[0];
-    return e.round(sum, dx.getElementType());
+    return finishSum(e, sum, dx.getElementType());
   }
 };
 

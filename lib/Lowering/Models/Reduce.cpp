@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Element forms of reductions: loops over the reduced axes, with vector accumulators that a fixed tree folds.
+#include "mpt/Dialect/MPT/Accumulators.h"
 #include "mpt/Dialect/MPT/TensorTypes.h"
 #include "mpt/Interfaces/FusionRole.h"
 #include "mpt/Lowering/Emission/MathFunctions.h"
@@ -273,7 +274,7 @@ struct CumSumModel : LoopLowering::ExternalModel<CumSumModel, CumSumOp> {
     Type element = elementOf(op.getX());
     ImplicitLocOpBuilder &b = e.b;
     unsigned lanes = e.laneWidth(at);
-    Type type = computeType(element);
+    Type type = runningType(element, numericsOf(op));
     Accumulator sum{ReduceKind::sum, type, type};
     SmallVector<IndexExpr> from(at);
     Value here = e.splat(e.indexAs(at[axis], b.getIndexType()), lanes);
@@ -283,14 +284,15 @@ struct CumSumModel : LoopLowering::ExternalModel<CumSumModel, CumSumOp> {
         e.loop(low, high, extent, 1, {e.splat(sum.identity(e, type), lanes)}, [&](IndexExpr i, ValueRange carried) {
           using P = arith::CmpIPredicate;
           from[axis] = i;
-          Value x = e.splat(e.element(op.getX(), from), lanes);
+          Value x = e.element(op.getX(), from);
+          x = e.splat(isa<FloatType>(type) ? MathBuilder(e).toFloat(x, type) : x, lanes);
           Value j = e.splat(e.indexAs(i, b.getIndexType()), lanes);
           P predicate = reverse ? (exclusive ? P::ugt : P::uge) : (exclusive ? P::ult : P::ule);
           Value used = arith::CmpIOp::create(b, predicate, j, here);
           Value next = sum.combine(e, carried[0], x);
           return SmallVector<Value>{arith::SelectOp::create(b, used, next, carried[0])};
         })[0];
-    return e.round(total, element);
+    return finishSum(e, total, element);
   }
 };
 

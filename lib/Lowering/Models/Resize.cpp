@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loop forms of resampling. Gradients gather: each input element asks which outputs used it.
 #include "Boxes.h"
+#include "mpt/Dialect/MPT/Accumulators.h"
 #include "mpt/Dialect/MPT/TensorTypes.h"
 #include "mpt/Lowering/Emission/MathFunctions.h"
+#include "mpt/Lowering/Emission/Reductions.h"
 #include "mpt/Lowering/Models/Models.h"
 
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -38,17 +40,17 @@ Value table(ElementEmitter &e, DenseElementsAttr values, const IndexExpr &at) {
   return e.load(buffer, at);
 }
 
-Value resample(ElementEmitter &e, Value x, Type element, ArrayRef<IndexExpr> at, ArrayRef<Samples> axes) {
+Value resample(ElementEmitter &e, Value x, Type running, ArrayRef<IndexExpr> at, ArrayRef<Samples> axes) {
   MathBuilder m(e);
   unsigned lanes = e.laneWidth(at);
-  Value zero = e.splat(e.constant(computeType(element), 0), lanes);
+  Value zero = e.splat(e.constant(running, 0), lanes);
   SmallVector<int64_t> taps;
   for (const Samples &samples : axes)
     taps.push_back(samples.taps);
   MLIRContext *context = e.b.getContext();
   Value sum = overBox(e, taps, {}, zero, [&](ArrayRef<IndexExpr> t, ValueRange carried) {
     SmallVector<IndexExpr> from(at);
-    Value weight = e.constant(computeType(element), 1);
+    Value weight = e.constant(running, 1);
     for (size_t i = 0; i < axes.size(); ++i) {
       const Samples &samples = axes[i];
       const IndexExpr &tap = t[i];
@@ -60,14 +62,14 @@ Value resample(ElementEmitter &e, Value x, Type element, ArrayRef<IndexExpr> at,
                                             ArrayRef<float>(samples.weights));
       unsigned depth = e.space.depth(entry);
       from[samples.axis] = e.at(depth, [&] { return e.opaque(table(e, positions, entry), samples.sources, depth); });
-      Value pair[] = {weight, m.toFloat(table(e, weights, entry), computeType(element))};
+      Value pair[] = {weight, m.toFloat(table(e, weights, entry), running)};
       e.unify(pair);
       weight = m.mul(pair[0], pair[1]);
     }
-    Value pair[] = {e.splat(e.element(x, from), lanes), e.splat(weight, lanes)};
+    Value pair[] = {e.splat(m.toFloat(e.element(x, from), running), lanes), e.splat(weight, lanes)};
     return SmallVector<Value>{m.fma(pair[0], pair[1], carried[0])};
   })[0];
-  return e.round(sum, element);
+  return finishSum(e, sum, elementOf(x));
 }
 
 template <typename Op> SmallVector<Samples> samplesOf(Op op, ArrayRef<int64_t> sources) {
@@ -105,7 +107,8 @@ struct ResizeModel : LoopLowering::ExternalModel<ResizeModel, ResizeOp> {
   Value emitElement(Operation *operation, ElementEmitter &e, unsigned, ArrayRef<IndexExpr> at) const {
     auto op = cast<ResizeOp>(operation);
     RankedTensorType x = tensorType(op.getX());
-    return resample(e, op.getX(), x.getElementType(), at, samplesOf(op, x.getShape()));
+    Type running = runningType(x.getElementType(), numericsOf(op));
+    return resample(e, op.getX(), running, at, samplesOf(op, x.getShape()));
   }
 };
 struct ResizeBackwardModel : LoopLowering::ExternalModel<ResizeBackwardModel, ResizeBackwardOp> {
@@ -115,7 +118,7 @@ struct ResizeBackwardModel : LoopLowering::ExternalModel<ResizeBackwardModel, Re
     SmallVector<Samples> axes = samplesOf(op, shapeOf(op.getDx()));
     for (Samples &samples : axes)
       samples = transposed(samples, dy.getDimSize(samples.axis));
-    return resample(e, op.getDy(), dy.getElementType(), at, axes);
+    return resample(e, op.getDy(), runningType(dy.getElementType(), numericsOf(op)), at, axes);
   }
 };
 

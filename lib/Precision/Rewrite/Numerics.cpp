@@ -2,6 +2,8 @@
 // What an op says about its accumulator.
 #include "mpt/Precision/Numerics.h"
 
+#include "mpt/Interfaces/Accumulates.h"
+
 using namespace mlir;
 using namespace mpt;
 
@@ -20,9 +22,8 @@ Type mpt::widest(ArrayRef<Type> types) {
 }
 
 std::optional<Accumulation> mpt::accumulationOf(Operation *op) {
-  auto names = op->getName().isRegistered() ? op->getName().getAttributeNames() : ArrayRef<StringAttr>();
-  if (op->getNumOperands() == 0 || op->getNumResults() == 0 ||
-      llvm::none_of(names, [](StringAttr name) { return name.getValue() == kNumericsAttr; }))
+  auto accumulates = dyn_cast<Accumulates>(op);
+  if (!accumulates || !accumulates.accumulates())
     return std::nullopt;
   SmallVector<Type> inputs;
   for (Type type : op->getOperandTypes())
@@ -31,5 +32,28 @@ std::optional<Accumulation> mpt::accumulationOf(Operation *op) {
   Type out = getElementTypeOrSelf(op->getResult(0).getType());
   if (inputs.empty() || !isa<FloatType>(out))
     return std::nullopt;
-  return Accumulation{widest(inputs), out, op->getAttrOfType<NumericsAttr>(kNumericsAttr)};
+  return Accumulation{widest(inputs), out, numericsOf(op)};
+}
+
+LogicalResult mpt::verifyAccumulator(Operation *op, Type accumulator, bool stated) {
+  std::optional<Accumulation> found = accumulationOf(op);
+  if (!found)
+    return success();
+  Type needed = widest({accumulator, found->in});
+  auto readsNarrow = [&](Type type) {
+    Type element = getElementTypeOrSelf(type);
+    return isa<FloatType>(element) && isNarrower(element, needed);
+  };
+  if (!found->stated) {
+    if (stated && llvm::any_of(op->getOperandTypes(), readsNarrow))
+      return op->emitOpError() << "expected an accumulator type for " << found->in
+                               << " inputs: run precision-widen-reductions";
+    return success();
+  }
+  if (isNarrower(found->stated.getAcc(), needed))
+    return op->emitOpError() << "expected an accumulator of at least " << needed << ", got " << found->stated.getAcc();
+  if (isNarrower(found->stated.getOut(), found->out))
+    return op->emitOpError() << "expected sums that are delivered in " << found->out << ", got a rounding to "
+                             << found->stated.getOut();
+  return success();
 }

@@ -19,6 +19,8 @@ struct Accumulator {
   mlir::Value fold(ElementEmitter &e, mlir::Value x) const;
 };
 
+/// The type of running values of elements of type `element`: what `numerics` states, at least the computed one.
+mlir::Type runningType(mlir::Type element, NumericsAttr numerics);
 /// The running value of `op` in the type that its numerics ask for, at least the computed one.
 Accumulator accumulatorOf(ReduceOp op);
 /// As accumulatorOf, FP32 sums in FP64: between threads, or from the first element on. An error in a mean is the same
@@ -27,6 +29,8 @@ Accumulator accumulatorOf(ReduceOp op);
 Accumulator gatheringAccumulator(ReduceOp op, bool everyElement);
 /// The result's element from the accumulated one: division for means, rounding.
 mlir::Value finishReduction(ElementEmitter &e, ReduceOp op, mlir::Value value);
+/// A running value as an element of type `element`, rounded once.
+mlir::Value finishSum(ElementEmitter &e, mlir::Value sum, mlir::Type element);
 /// Dimensions of the operand that the result has, in order.
 llvm::SmallVector<int64_t> keptAxes(ReduceOp op);
 int64_t reducedExtent(ReduceOp op);
