@@ -34,6 +34,23 @@ void buildImport(OpPassManager &passes, const PipelineOptions &, const Capabilit
   passes.addPass(createRecognizeComposites());
 }
 
+/// What follows the gradients.
+void addUpdates(OpPassManager &passes, const PipelineOptions &options) {
+  // @gradients shares everything with @step up to the optimizer, so it is cloned before there is one.
+  passes.addPass(createGradients());
+  OptimizerOptions optimizer;
+  optimizer.optimizer = options.optimizer;
+  optimizer.clipNorm = options.clipNorm;
+  passes.addPass(createOptimizer(optimizer));
+  // Before the clone for micro-steps, which drops what an update writes.
+  passes.addPass(createAverage({options.ema}));
+  AccumulateOptions accumulate;
+  accumulate.microSteps = options.accumulate;
+  passes.addPass(createAccumulate(accumulate));
+  // Not before the optimizer: a gradient that nobody uses yet would be dead code.
+  addCleanup(passes);
+}
+
 void buildTraining(OpPassManager &passes, const PipelineOptions &options, const Capabilities &) {
   if (options.noDropout)
     passes.addPass(createRemoveDropout());
@@ -53,17 +70,7 @@ void buildTraining(OpPassManager &passes, const PipelineOptions &options, const 
   passes.addPass(createEvaluate({"evaluate"}));
   passes.addPass(createDifferentiate());
   passes.addPass(createSimplify());
-  // @gradients shares everything with @step up to the optimizer, so it is cloned before there is one.
-  passes.addPass(createGradients());
-  OptimizerOptions optimizer;
-  optimizer.optimizer = options.optimizer;
-  optimizer.clipNorm = options.clipNorm;
-  passes.addPass(createOptimizer(optimizer));
-  AccumulateOptions accumulate;
-  accumulate.microSteps = options.accumulate;
-  passes.addPass(createAccumulate(accumulate));
-  // Not before the optimizer: a gradient that nobody uses yet would be dead code.
-  addCleanup(passes);
+  addUpdates(passes, options);
 }
 
 /// What the user wants of types, for the pass that decides them in modules or in files.

@@ -22,6 +22,7 @@ struct PipelineOptions {
   std::string ranges;              ///< file of mpt-run --calibrate, for policy auto and the precision report
   std::string lossScale;           ///< overrides the policy's: none, a number, or dynamic with settings
   double clipNorm = 0.0;           ///< largest global gradient norm; 0 does not clip
+  double ema = 0.0;                ///< decay of averages of the parameters; 0 keeps none
   int64_t accumulate = 1;          ///< micro-steps whose gradients are summed before an update
   int64_t memoryBudget = 0;        ///< most bytes of state and arena that the step may need; 0 does not limit
   int64_t rematerializeBytes = 0;  ///< bytes of saved activations to give up by further passes over memory

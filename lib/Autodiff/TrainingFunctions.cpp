@@ -2,6 +2,7 @@
 // Editing the functions of a training module.
 #include "mpt/Autodiff/TrainingFunctions.h"
 
+#include "mpt/Autodiff/Autodiff.h"
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Dialect/MPT/MPTDialect.h"
 
@@ -100,4 +101,68 @@ void mpt::mergeReads(func::FuncOp function) {
       read.erase();
     }
   }
+}
+
+void mpt::advanceGenerators(func::FuncOp function) {
+  Builder attributes(function.getContext());
+  int64_t stream = 0;
+  for (auto read : llvm::to_vector(function.getOps<train::ReadOp>())) {
+    auto state = SymbolTable::lookupNearestSymbolFrom<train::StateOp>(read, read.getStateAttr());
+    if (!state || state.getRole() != train::Role::rng)
+      continue;
+    for (Operation &op : function.getBody().front())
+      if (op.hasAttr("stream") && llvm::is_contained(op.getOperands(), read.getValue()))
+        op.setAttr("stream", attributes.getI64IntegerAttr(stream++));
+    bool written = llvm::any_of(function.getOps<train::WriteOp>(),
+                                [&](train::WriteOp write) { return write.getState() == read.getState(); });
+    if (written)
+      continue;
+    OpBuilder builder(function.getBody().front().getTerminator());
+    GraphBuilder b(builder, read.getLoc());
+    train::WriteOp::create(builder, read.getLoc(), read.getState(), b.add(read, b.indices({0, 1})), Value());
+  }
+}
+
+FailureOr<int64_t> mpt::makeEvaluationForm(func::FuncOp function, StringRef name) {
+  func::FuncOp evaluate = cloneFunction(function, name);
+  int64_t replaced = 0;
+  for (auto write : llvm::make_early_inc_range(evaluate.getOps<train::WriteOp>()))
+    write.erase();
+  for (Operation &op : llvm::make_early_inc_range(evaluate.getBody().front())) {
+    auto form = dyn_cast<EvaluationForm>(op);
+    if (!form)
+      continue;
+    OpBuilder builder(&op);
+    auto values = form.evaluationForm(builder);
+    if (failed(values))
+      return failure();
+    if (ValueRange(*values) == ValueRange(op.getResults()))
+      continue;
+    op.replaceAllUsesWith(*values);
+    op.erase();
+    ++replaced;
+  }
+  eraseDeadOps(evaluate);
+  return replaced;
+}
+
+Value mpt::clipCoefficient(func::FuncOp function, OpBuilder &builder, ArrayRef<train::GradientOp> gradients,
+                           double norm) {
+  GraphBuilder b(builder, NameLoc::get(builder.getStringAttr("grad_norm")));
+  auto type = RankedTensorType::get({}, builder.getF32Type());
+  SmallVector<Value> values =
+      llvm::map_to_vector(gradients, [](train::GradientOp op) -> Value { return op.getResult(); });
+  Value length = train::GlobalNormOp::create(builder, b.loc, type, values);
+  SmallVector<NamedValue> results = namedResults(function);
+  results.emplace_back("grad_norm", length);
+  setResults(function, results);
+  Value ratio = b.div(b.splat(type, norm), b.add(length, 1e-6));
+  return b.make<MinOp>(ratio, b.splat(type, 1.0));
+}
+
+Value mpt::clippedGradient(OpBuilder &builder, train::GradientOp gradient, Value coefficient) {
+  GraphBuilder b(builder, gradient.getLoc());
+  Value wide = b.widen(gradient.getResult());
+  RankedTensorType type = tensorType(wide);
+  return b.mul(wide, b.broadcast(b.cast(coefficient, type.getElementType()), type.getShape(), {}));
 }

@@ -83,27 +83,6 @@ private:
     return success();
   }
 
-  /// Gives each drawing op a stream of its own and moves the generators on by one step.
-  static void advanceGenerators(func::FuncOp step) {
-    Builder attributes(step.getContext());
-    int64_t stream = 0;
-    for (auto read : llvm::to_vector(step.getOps<train::ReadOp>())) {
-      train::StateOp state = stateOf(read);
-      if (!state || state.getRole() != train::Role::rng)
-        continue;
-      for (Operation &op : step.getBody().front())
-        if (op.hasAttr("stream") && llvm::is_contained(op.getOperands(), read.getValue()))
-          op.setAttr("stream", attributes.getI64IntegerAttr(stream++));
-      bool written = llvm::any_of(step.getOps<train::WriteOp>(),
-                                  [&](train::WriteOp write) { return write.getState() == read.getState(); });
-      if (written)
-        continue;
-      OpBuilder builder(step.getBody().front().getTerminator());
-      GraphBuilder b(builder, read.getLoc());
-      train::WriteOp::create(builder, read.getLoc(), read.getState(), b.add(read, b.indices({0, 1})), Value());
-    }
-  }
-
   /// Dead ops go, but not the gradients that nothing uses yet.
   static void keepGradients(func::FuncOp step) {
     for (Operation &op : llvm::make_early_inc_range(llvm::reverse(step.getBody().front())))

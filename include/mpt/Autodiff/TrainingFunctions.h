@@ -41,6 +41,19 @@ mlir::Value readState(mlir::func::FuncOp function, llvm::StringRef name, mlir::T
 /// Leaves one read a state, the first, and replaces the others by it.
 void mergeReads(mlir::func::FuncOp function);
 
+/// Gives each drawing op a stream of its own and moves the generators on by one step.
+void advanceGenerators(mlir::func::FuncOp function);
+
+/// The copy of `function` as the model is used after training: ops in their evaluation form, no state written. Returns
+/// how many ops were replaced.
+llvm::FailureOr<int64_t> makeEvaluationForm(mlir::func::FuncOp function, llvm::StringRef name);
+
+/// min(1, norm / (global L2 norm of the gradients + 1e-6)), FP32; the norm becomes the result "grad_norm".
+mlir::Value clipCoefficient(mlir::func::FuncOp function, mlir::OpBuilder &builder,
+                            llvm::ArrayRef<train::GradientOp> gradients, double norm);
+/// The gradient, widened, times a coefficient.
+mlir::Value clippedGradient(mlir::OpBuilder &builder, train::GradientOp gradient, mlir::Value coefficient);
+
 } // namespace mpt
 
 #endif // MPT_AUTODIFF_TRAININGFUNCTIONS_H
