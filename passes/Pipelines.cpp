@@ -34,19 +34,23 @@ void buildImport(OpPassManager &passes, const PipelineOptions &, const Capabilit
   passes.addPass(createRecognizeComposites());
 }
 
-/// What follows the gradients.
+/// What follows the gradients: an optimizer, unless the file has one, and micro-steps.
 void addUpdates(OpPassManager &passes, const PipelineOptions &options) {
   // @gradients shares everything with @step up to the optimizer, so it is cloned before there is one.
-  passes.addPass(createGradients());
-  OptimizerOptions optimizer;
-  optimizer.optimizer = options.optimizer;
-  optimizer.clipNorm = options.clipNorm;
-  passes.addPass(createOptimizer(optimizer));
+  if (options.algorithms <= 1)
+    passes.addPass(createGradients());
+  if (!options.algorithms || options.ownOptimizer) {
+    OptimizerOptions optimizer;
+    optimizer.optimizer = options.optimizer;
+    optimizer.clipNorm = options.clipNorm;
+    passes.addPass(createOptimizer(optimizer));
+  }
   // Before the clone for micro-steps, which drops what an update writes.
   passes.addPass(createAverage({options.ema}));
   AccumulateOptions accumulate;
   accumulate.microSteps = options.accumulate;
-  passes.addPass(createAccumulate(accumulate));
+  if (options.algorithms <= 1)
+    passes.addPass(createAccumulate(accumulate));
   // Not before the optimizer: a gradient that nobody uses yet would be dead code.
   addCleanup(passes);
 }
@@ -56,8 +60,19 @@ void buildTraining(OpPassManager &passes, const PipelineOptions &options, const 
     passes.addPass(createRemoveDropout());
   // Before the clones, which share it, and before differentiation: what is simple has a simple backward pass.
   passes.addPass(createSimplify());
+  // Before the evaluation form, whose ops have no gradients.
+  passes.addPass(createDerive());
   if (options.forwardOnly) {
     passes.addPass(createEvaluate());
+    return;
+  }
+  if (options.algorithms) {
+    AlgorithmsOptions algorithms;
+    algorithms.updates = !options.ownOptimizer;
+    algorithms.clipNorm = options.clipNorm;
+    passes.addPass(createAlgorithms(algorithms));
+    passes.addPass(createSimplify());
+    addUpdates(passes, options);
     return;
   }
   // Before the loss: what @predict returns needs no targets.

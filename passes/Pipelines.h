@@ -30,6 +30,8 @@ struct PipelineOptions {
   bool noDropout = false;
   bool debugNonfinite = false;                  ///< the library looks for the first value that is not finite
   bool forwardOnly = false;                     ///< no loss, backward or optimizer
+  int64_t algorithms = 0;                       ///< steps that the file brings: there are these and no others
+  bool ownOptimizer = false;                    ///< `optimizer` updates, not what the file's algorithms have
   std::shared_ptr<const target::Target> target; ///< asked what it is capable of; the default one if null
 };
 

@@ -9,6 +9,7 @@
 #include "mpt/Driver/Registration.h"
 #include "mpt/Export/Export.h"
 #include "mpt/Import/Import.h"
+#include "mpt/Import/TrainingForm.h"
 #include "mpt/Memory/KernelReport.h"
 #include "mpt/Memory/Report.h"
 #include "mpt/Support/Files.h"
@@ -51,13 +52,14 @@ void printDiagnostic(raw_ostream &log, Diagnostic &diagnostic) {
 
 /// The graph that comes in leaves node by node: none of the dialects that code is generated through is needed.
 bool rewritesNodes(const CompileOptions &options) {
-  return options.emit == EmitKind::ONNX && !options.trains && !StringRef(options.input).ends_with(".mlir");
+  return options.emit == EmitKind::ONNX && !options.trains && !StringRef(options.input).ends_with(".mlir") &&
+         !holdsSteps(options.input);
 }
 
 class Compilation {
 public:
   Compilation(const CompileOptions &options, MLIRContext &context, raw_ostream &out, raw_ostream &log)
-      : options(options), out(out), log(log), context(context) {}
+      : options(options), pipeline(options), out(out), log(log), context(context) {}
 
   LogicalResult run() {
     if (rewritesNodes(options))
@@ -80,7 +82,9 @@ public:
         break;
       if (made)
         continue;
-      if (failed(fitsBudget(phase) ? planWithin(options.memoryBudget) : runPhase(phase)))
+      if (phase.name == "training" && failed(countAlgorithms()))
+        return failure();
+      if (failed(fitsBudget(phase) ? planWithin(options.memoryBudget) : runPhase(phase, pipeline)))
         return failure();
       if (failed(report(phase.name)))
         return failure();
@@ -124,13 +128,42 @@ private:
       import.train.push_back(options.train);
     if (!options.freeze.empty())
       import.freeze.push_back(options.freeze);
+    // Whoever names a loss wants another step than the file's.
+    import.ignoresAlgorithms = options.hasLoss || options.forwardOnly;
     FailureOr<OwningOpRef<ModuleOp>> imported = importOnnx(path, import, &context);
     if (failed(imported))
       return failure();
     module = std::move(*imported);
+    sayForm();
     if (hasAttr<MPTDialect::StepAttrHelper>(*module) &&
         (options.trains || options.policy != "fp32" || !options.lossScale.empty()))
       return fail("'" + path + "' is a training step already: expected no loss, optimizer, policy or loss scale");
+    return success();
+  }
+
+  /// Says what of training the file holds, and what of it is used.
+  void sayForm() {
+    std::optional<TrainingForm> form = notedForm(*module);
+    if (!form)
+      return;
+    if (form->used.empty())
+      form->used = options.forwardOnly    ? "nothing: --forward-only asks for the graph alone"
+                   : options.hasLoss      ? "nothing: --loss asks for another step"
+                   : options.hasOptimizer ? "all but the optimizer, which is --optimizer=" + options.optimizer
+                                          : "all";
+    note(*module, *form);
+    progress(form->text());
+  }
+
+  /// The training phase makes steps of what the file brings where it brings some.
+  LogicalResult countAlgorithms() {
+    pipeline.ownOptimizer = options.hasOptimizer;
+    pipeline.algorithms = llvm::count_if(module->getOps<func::FuncOp>(), [](func::FuncOp function) {
+      return function.getSymName().starts_with("algorithm.");
+    });
+    if (pipeline.algorithms > 1 && options.accumulate > 1)
+      return fail("expected --accumulate=1 for " + Twine(pipeline.algorithms) + " algorithms, got " +
+                  Twine(options.accumulate));
     return success();
   }
 
@@ -156,7 +189,6 @@ private:
     return exportNodes(*module, options.output);
   }
 
-  LogicalResult runPhase(const Phase &phase) { return runPhase(phase, options); }
   LogicalResult runPhase(const Phase &phase, const PipelineOptions &wishes) {
     progress("phase " + phase.name);
     PassManager passes(&context);
@@ -178,7 +210,7 @@ private:
   /// Leaves phase fusion's form whose plan needs at most `budget` bytes, keeping as much as that allows.
   LogicalResult planWithin(int64_t budget) {
     OwningOpRef<ModuleOp> source = std::move(module);
-    PipelineOptions wishes = options;
+    PipelineOptions wishes = pipeline;
     int64_t peak = 0, before = 0;
     for (int attempt = 0; attempt < maxPlans; ++attempt) {
       module = source->clone();
@@ -244,7 +276,7 @@ private:
   /// What the emitted manifest says beside the tables: where the library comes from and how it trains.
   void describe() {
     Builder builder(&context);
-    NamedAttrList entries;
+    NamedAttrList entries(getAttr<MPTDialect::ManifestAttrHelper>(*module));
     entries.set("source", builder.getStringAttr(llvm::sys::path::filename(options.input)));
     entries.set("compiler", builder.getStringAttr(compilerVersion()));
     entries.set("policy", builder.getStringAttr(options.policy));
@@ -302,6 +334,7 @@ private:
 
   static constexpr int maxPlans = 6;
   const CompileOptions &options;
+  PipelineOptions pipeline; ///< with what the module asks for
   raw_ostream &out, &log;
   MLIRContext &context;
   OwningOpRef<ModuleOp> module;

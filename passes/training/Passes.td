@@ -37,6 +37,35 @@ def Loss : Pass<"training-loss", "::mlir::ModuleOp"> {
   ];
 }
 
+def Derive : Pass<"training-derive", "::mlir::ModuleOp"> {
+  let dependentDialects = trainingDialects;
+  let summary = "Put a backward pass in place of every request for gradients of a graph";
+  let description = [{
+    In: functions with `train.derive`, which operator Gradient of ai.onnx.preview.training becomes. Out: none; the
+    backward pass stands before the request. Requests of algorithms are left to training-algorithms.
+  }];
+  let statistics = [Statistic<"answered", "answered", "requests for gradients">];
+}
+
+def Algorithms : Pass<"training-algorithms", "::mlir::ModuleOp"> {
+  let dependentDialects = trainingDialects;
+  let summary = "Make training steps of the algorithms that a file brings";
+  let description = [{
+    In: `@forward`, the model's graph, and `@algorithm.N` with `train.derive`, optimizers and `train.write`, of a
+    TrainingInfoProto each. Out: one algorithm is `@step`; each of several is a function of the name that it has in the
+    file (`mpt.name`). A step returns "loss", what was derived, and what else its algorithm returns; gradients of parameters are
+    `train.gradient`. `@evaluate` is the model in use, with "loss" first; `@predict` where the algorithm computes the loss.
+
+    Constant learning rates become the input "learning_rate"; rates that differ from the first keep their ratio to it.
+    Without `updates` the file's optimizers and slots are dropped, and training-optimizer makes others.
+  }];
+  let options = [
+    Option<"updates", "updates", "bool", "true", "use the optimizers of the file">,
+    Option<"clipNorm", "clip-norm", "double", "0.0", "largest global norm of the gradients; 0 does not clip">
+  ];
+  let statistics = [Statistic<"steps", "steps", "algorithms that became steps">];
+}
+
 def Simplify : Pass<"training-simplify", "::mlir::ModuleOp"> {
   let summary = "Simpler forms of core ops, and common subexpressions";
   let description = [{

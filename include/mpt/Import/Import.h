@@ -22,6 +22,8 @@ struct ImportOptions {
   /// Initializers whose whole name matches one of `train` are the parameters, and no others; without expressions the
   /// use of an initializer decides. Those that match one of `freeze` are parameters that no optimizer changes.
   std::vector<std::string> train, freeze;
+  /// Leave algorithms in training information aside.
+  bool ignoresAlgorithms = false;
 };
 
 /// Reads a binary or textual ONNX model: `onnx.node` ops one to one in `func @main`, one `train.state` an initializer
@@ -50,6 +52,9 @@ llvm::LogicalResult convertOnnxToCore(mlir::ModuleOp module);
 
 /// Gives nodes of the ONNX dialect the numeric classes that the entries of import rules state.
 void registerOperatorClasses(mlir::DialectRegistry &registry);
+
+/// True for a file whose training information updates something. Looks at that part of the file alone.
+bool holdsSteps(llvm::StringRef path);
 
 /// Operators with an entry, in order: "Gemm", or "com.microsoft:Gelu" for one of another domain.
 std::vector<llvm::StringRef> knownOperators();

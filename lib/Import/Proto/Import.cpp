@@ -28,12 +28,33 @@ FailureOr<OwningOpRef<ModuleOp>> mpt::importOnnxBuffer(StringRef bytes, StringRe
   std::vector<::onnx::TensorProto> initializers;
   if (failed(proto::parseModel(bytes, model, loc)))
     return failure();
-  FailureOr<proto::StepInfo> step = proto::takeStep(model, loc);
-  if (failed(step) || failed(proto::prepareModel(model, initializers, options, loc)))
+  FailureOr<proto::Algorithms> algorithms = proto::takeAlgorithms(model, loc);
+  if (failed(algorithms))
     return failure();
-  FailureOr<OwningOpRef<ModuleOp>> module = proto::buildModule(model, initializers, folder, options, context, *step);
+  bool brings = !algorithms->steps.empty() && !options.ignoresAlgorithms;
+  FailureOr<proto::StepInfo> step = proto::takeStep(model, loc);
+  if (failed(step))
+    return failure();
+  ::onnx::ModelProto header;
+  if (brings) {
+    if (!options.train.empty())
+      return emitError(loc) << "expected no --train: the training information of the file says what is trained";
+    *step = std::move(algorithms->states);
+    header = proto::modelHeader(model);
+    *header.mutable_functions() = model.functions();
+  }
+  if (failed(proto::prepareModel(model, initializers, options, loc)) ||
+      (brings && failed(proto::joinAlgorithms(*algorithms, model, header, initializers, options, loc))))
+    return failure();
+  FailureOr<OwningOpRef<ModuleOp>> module = proto::buildModule(model, initializers, folder, options, context, *step,
+                                                               /*header=*/nullptr, brings ? &*algorithms : nullptr);
   // A step says itself what its tensors are.
-  if (failed(module) || (step->states.empty() && failed(assignRoles(**module, options))) || failed(verify(**module)))
+  if (failed(module) || (step->states.empty() && failed(assignRoles(**module, options))) ||
+      (brings && failed(freezeParameters(**module, options))))
+    return failure();
+  if (!algorithms->form.form.empty())
+    note(**module, algorithms->form);
+  if (failed(verify(**module)))
     return failure();
   return module;
 }

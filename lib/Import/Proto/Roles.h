@@ -11,6 +11,9 @@ namespace mpt {
 /// mpt.constant.
 llvm::LogicalResult assignRoles(mlir::ModuleOp module, const ImportOptions &options);
 
+/// Of a module whose file says what its parameters are: freezes those that the options name.
+llvm::LogicalResult freezeParameters(mlir::ModuleOp module, const ImportOptions &options);
+
 } // namespace mpt
 
 #endif // MPT_LIB_IMPORT_PROTO_ROLES_H

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// What of training a file brings beside its forward pass, for the user and for the manifest.
+#ifndef MPT_IMPORT_TRAININGFORM_H
+#define MPT_IMPORT_TRAININGFORM_H
+
+#include "mlir/IR/BuiltinOps.h"
+
+#include <optional>
+#include <string>
+
+namespace mpt {
+
+/// What was found in a file, in words; empty: none of it.
+struct TrainingForm {
+  std::string form;      ///< "TrainingInfoProto", ...
+  std::string loss;      ///< name of the value, or of several
+  std::string gradients; ///< of how many tensors, and how the file says so
+  std::string optimizer; ///< operator with its settings
+  std::string state;     ///< how many tensors it carries from step to step
+  std::string used;      ///< which of these the compilation uses
+
+  /// "TrainingInfoProto: loss 'loss'; gradients of 6 tensors; ...; used: all".
+  std::string text() const;
+};
+
+/// Puts `form` into the module's `mpt.manifest` as "training", in place of an earlier one.
+void note(mlir::ModuleOp module, const TrainingForm &form);
+/// What note() has put there.
+std::optional<TrainingForm> notedForm(mlir::ModuleOp module);
+
+} // namespace mpt
+
+#endif // MPT_IMPORT_TRAININGFORM_H
