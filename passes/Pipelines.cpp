@@ -34,6 +34,28 @@ void buildImport(OpPassManager &passes, const PipelineOptions &, const Capabilit
   passes.addPass(createRecognizeComposites());
 }
 
+/// What follows the gradients: an optimizer, unless the file has one, and micro-steps.
+void addUpdates(OpPassManager &passes, const PipelineOptions &options) {
+  // @gradients shares everything with @step up to the optimizer, so it is cloned before there is one.
+  if (options.algorithms <= 1)
+    passes.addPass(createGradients());
+  // A joint graph that updates by itself has none.
+  if (options.algorithms ? options.ownOptimizer : !options.optimizer.empty()) {
+    OptimizerOptions optimizer;
+    optimizer.optimizer = options.optimizer;
+    optimizer.clipNorm = options.clipNorm;
+    passes.addPass(createOptimizer(optimizer));
+  }
+  // Before the clone for micro-steps, which drops what an update writes.
+  passes.addPass(createAverage({options.ema}));
+  AccumulateOptions accumulate;
+  accumulate.microSteps = options.accumulate;
+  if (options.algorithms <= 1)
+    passes.addPass(createAccumulate(accumulate));
+  // Not before the optimizer: a gradient that nobody uses yet would be dead code.
+  addCleanup(passes);
+}
+
 void buildTraining(OpPassManager &passes, const PipelineOptions &options, const Capabilities &) {
   if (options.noDropout)
     passes.addPass(createRemoveDropout());
@@ -43,8 +65,19 @@ void buildTraining(OpPassManager &passes, const PipelineOptions &options, const 
   AdoptBackwardOptions adopt;
   adopt.update = options.optimizer.empty();
   passes.addPass(createAdoptBackward(adopt));
+  // Before the evaluation form, whose ops have no gradients.
+  passes.addPass(createDerive());
   if (options.forwardOnly) {
     passes.addPass(createEvaluate());
+    return;
+  }
+  if (options.algorithms) {
+    AlgorithmsOptions algorithms;
+    algorithms.updates = !options.ownOptimizer;
+    algorithms.clipNorm = options.clipNorm;
+    passes.addPass(createAlgorithms(algorithms));
+    passes.addPass(createSimplify());
+    addUpdates(passes, options);
     return;
   }
   // Before the loss: what @predict returns needs no targets.
@@ -57,19 +90,7 @@ void buildTraining(OpPassManager &passes, const PipelineOptions &options, const 
   passes.addPass(createEvaluate({"evaluate"}));
   passes.addPass(createDifferentiate());
   passes.addPass(createSimplify());
-  // @gradients shares everything with @step up to the optimizer, so it is cloned before there is one.
-  passes.addPass(createGradients());
-  if (!options.optimizer.empty()) {
-    OptimizerOptions optimizer;
-    optimizer.optimizer = options.optimizer;
-    optimizer.clipNorm = options.clipNorm;
-    passes.addPass(createOptimizer(optimizer));
-  }
-  AccumulateOptions accumulate;
-  accumulate.microSteps = options.accumulate;
-  passes.addPass(createAccumulate(accumulate));
-  // Not before the optimizer: a gradient that nobody uses yet would be dead code.
-  addCleanup(passes);
+  addUpdates(passes, options);
 }
 
 /// What the user wants of types, for the pass that decides them in modules or in files.

@@ -23,6 +23,7 @@ struct PipelineOptions {
   std::string ranges;              ///< file of mpt-run --calibrate, for policy auto and the precision report
   std::string lossScale;           ///< overrides the policy's: none, a number, or dynamic with settings
   double clipNorm = 0.0;           ///< largest global gradient norm; 0 does not clip
+  double ema = 0.0;                ///< decay of averages of the parameters; 0 keeps none
   int64_t accumulate = 1;          ///< micro-steps whose gradients are summed before an update
   int64_t memoryBudget = 0;        ///< most bytes of state and arena that the step may need; 0 does not limit
   int64_t rematerializeBytes = 0;  ///< bytes of saved activations to give up by further passes over memory
@@ -30,6 +31,8 @@ struct PipelineOptions {
   bool noDropout = false;
   bool debugNonfinite = false;                  ///< the library looks for the first value that is not finite
   bool forwardOnly = false;                     ///< no loss, backward or optimizer
+  int64_t algorithms = 0;                       ///< steps that the file brings: there are these and no others
+  bool ownOptimizer = false;                    ///< `optimizer` updates, not what the file's algorithms have
   std::shared_ptr<const target::Target> target; ///< asked what it is capable of; the default one if null
 };
 

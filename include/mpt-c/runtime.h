@@ -68,8 +68,9 @@ const char *mpt_model_name(const mpt_model *model);
 const char *mpt_model_manifest(const mpt_model *model); /* JSON */
 const char *mpt_model_target(const mpt_model *model);   /* "cpu" or "cuda" */
 
-/* Functions are "step" and, where the model has them, "gradients", "evaluate", "accumulate". The i-th input or output's
- * name, dtype and shape go to `out`, whose data is NULL; MPT_NOT_FOUND past the last one. */
+/* Functions are "step" and, where the model has them, "gradients", "evaluate", "predict", "accumulate", "initialize"; a
+ * model with several training algorithms has a function for each instead of "step", of the algorithm's name. The i-th
+ * input or output's name, dtype and shape go to `out`, whose data is NULL; MPT_NOT_FOUND past the last one. */
 mpt_status mpt_model_input(const mpt_model *model, const char *function, int64_t i, mpt_tensor *out);
 mpt_status mpt_model_output(const mpt_model *model, const char *function, int64_t i, mpt_tensor *out);
 
@@ -114,6 +115,11 @@ typedef struct mpt_memory {
 /* `options` may be NULL. Reads the initial weights. */
 mpt_status mpt_trainer_create(mpt_model *model, const mpt_trainer_options *options, mpt_trainer **out);
 void mpt_trainer_destroy(mpt_trainer *trainer);
+
+/* The state of a new trainer again: initial weights, slots and counters. A model whose file has initialization graphs
+ * (TrainingInfoProto) then runs them, as its function "initialize": what they bind gets the values that they compute.
+ */
+mpt_status mpt_trainer_reset(mpt_trainer *trainer);
 
 /* Runs a function on `inputs`, which are matched by name and checked against the model. An input named "learning_rate"
  * may be left out: it then has the value last set, or the manifest's "learning_rate" (its own, or its "optimizer"'s).

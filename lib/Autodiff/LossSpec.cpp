@@ -18,9 +18,15 @@ struct KindInfo {
   StringLiteral name;
 };
 constexpr KindInfo kinds[] = {{LossKind::softmaxCrossEntropy, "softmax-cross-entropy"},
+                              {LossKind::nll, "nll"},
+                              {LossKind::focal, "focal"},
                               {LossKind::mse, "mse"},
                               {LossKind::l1, "l1"},
+                              {LossKind::smoothL1, "smooth-l1"},
+                              {LossKind::huber, "huber"},
                               {LossKind::bceWithLogits, "bce-with-logits"},
+                              {LossKind::kl, "kl"},
+                              {LossKind::cosine, "cosine"},
                               {LossKind::none, "none"}};
 
 Error problem(const Twine &message) { return createStringError(inconvertibleErrorCode(), message); }
@@ -35,7 +41,11 @@ Expected<LossSpec> parseOne(StringRef text) {
                    "), got '" + name + "'");
   LossSpec spec;
   spec.kind = info->kind;
-  bool classes = spec.kind == LossKind::softmaxCrossEntropy;
+  bool classes = hasClasses(spec.kind), focal = spec.kind == LossKind::focal;
+  StringRef edge = spec.kind == LossKind::smoothL1 ? "beta" : spec.kind == LossKind::huber ? "delta" : "";
+  auto positive = [](StringRef text, double &field) {
+    return !text.getAsDouble(field) && field > 0.0 && std::isfinite(field);
+  };
   for (StringRef part : drop_begin(parts)) {
     auto [key, value] = part.trim().split('=');
     int64_t number = 0;
@@ -46,14 +56,27 @@ Expected<LossSpec> parseOne(StringRef text) {
       spec.ignoreIndex = number;
     else if (key == "output" && !value.empty())
       spec.output = value.str();
+    else if (!edge.empty() && key == edge && positive(value, spec.beta))
+      continue;
+    else if (focal && key == "alpha" && positive(value, spec.alpha))
+      continue;
+    else if (focal && key == "gamma" && !value.getAsDouble(spec.gamma) && spec.gamma >= 0 && std::isfinite(spec.gamma))
+      continue;
     else if (key != "weight" || value.getAsDouble(spec.weight) || !std::isfinite(spec.weight))
       return problem("expected " + Twine(classes ? "class-axis=N, ignore-index=N, " : "") +
+                     (focal          ? "gamma=NUMBER, alpha=NUMBER, "
+                      : edge.empty() ? ""
+                                     : edge + "=NUMBER, ") +
                      "output=NAME or weight=NUMBER after " + info->name + ", got '" + part + "'");
   }
   return spec;
 }
 
 } // namespace
+
+bool mpt::hasClasses(LossKind kind) {
+  return kind == LossKind::softmaxCrossEntropy || kind == LossKind::nll || kind == LossKind::focal;
+}
 
 StringRef mpt::stringifyLossKind(LossKind kind) {
   return find_if(kinds, [&](const KindInfo &info) { return info.kind == kind; })->name;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ops that have no gradient rule on purpose, and why.
 #include "mpt/Interfaces/NotDifferentiable.h"
+#include "mpt/Dialect/MPT/UpdateOps.h"
 
 #include "Rules.h"
 
@@ -41,6 +42,7 @@ void mpt::attachNotDifferentiable(MLIRContext *context) {
   attach<Reason::Discrete, NotOp, AndOp, OrOp, XorOp, IsNaNOp, IsInfOp, IsFiniteOp, CompareOp, ArgReduceOp>(context);
   attach<Reason::NoInput, ConstantOp, IotaOp, RandomUniformOp>(context);
   attach<Reason::FirstOrder, ReluBackwardOp, TanhBackwardOp, SigmoidBackwardOp, SoftmaxCrossEntropyBackwardOp>(context);
-  attach<Reason::Update, SGDOp, AdamOp, AdagradOp>(context);
+  attach<Reason::Update, SGDOp, AdamOp, AdagradOp, MomentumOp, AdamHatOp, RMSPropOp, LionOp, LAMBOp, LARSOp,
+         AdafactorOp>(context);
   attach<Reason::Kernel, FusionOp>(context);
 }

@@ -30,7 +30,22 @@ struct KindInfo {
 constexpr KindInfo kinds[] = {{OptimizerKind::sgd, "sgd", 1e-2, 0.0, 0.0},
                               {OptimizerKind::adam, "adam", 1e-3, 0.0, 1e-8},
                               {OptimizerKind::adamw, "adamw", 1e-3, 1e-2, 1e-8},
-                              {OptimizerKind::adagrad, "adagrad", 1e-2, 0.0, 1e-10}};
+                              {OptimizerKind::adagrad, "adagrad", 1e-2, 0.0, 1e-10},
+                              {OptimizerKind::rmsprop, "rmsprop", 1e-2, 0.0, 1e-8},
+                              {OptimizerKind::lion, "lion", 1e-4, 0.0, 0.0},
+                              {OptimizerKind::lamb, "lamb", 1e-3, 0.0, 1e-6},
+                              {OptimizerKind::lars, "lars", 1e-1, 0.0, 0.0},
+                              {OptimizerKind::adafactor, "adafactor", 1e-2, 0.0, 0.0}};
+
+struct ScheduleInfo {
+  ScheduleKind kind;
+  StringRef name;
+};
+constexpr ScheduleInfo schedules[] = {{ScheduleKind::constant, "constant"},
+                                      {ScheduleKind::linear, "linear"},
+                                      {ScheduleKind::cosine, "cosine"},
+                                      {ScheduleKind::step, "step"},
+                                      {ScheduleKind::oneCycle, "one-cycle"}};
 
 bool isNumber(StringRef text, double &value) { return !text.getAsDouble(value); }
 
@@ -53,34 +68,91 @@ Key flag(StringRef name, bool &field) {
   return {name, store, "true or false"};
 }
 
-SmallVector<Key> keysOf(OptimizerSpec &spec) {
-  SmallVector<Key> keys{number("lr", spec.lr), number("weight-decay", spec.weightDecay)};
-  switch (spec.kind) {
-  case OptimizerKind::sgd:
-    keys.append(
-        {fraction("momentum", spec.momentum), number("dampening", spec.dampening), flag("nesterov", spec.nesterov)});
-    break;
-  case OptimizerKind::adam:
-  case OptimizerKind::adamw: {
-    auto betas = [&spec](StringRef text) {
-      auto [first, second] = text.split(':');
-      return fraction("", spec.beta1).store(first) && fraction("", spec.beta2).store(second);
-    };
-    keys.append({Key{"betas", betas, "two numbers in [0, 1), as 0.9:0.999"}, number("eps", spec.epsilon)});
-    break;
-  }
-  case OptimizerKind::adagrad:
-    keys.append({number("lr-decay", spec.lrDecay), number("eps", spec.epsilon)});
-    break;
-  }
-  return keys;
+Key count(StringRef name, int64_t &field) {
+  auto store = [&field](StringRef text) { return !text.getAsInteger(10, field) && field >= 0; };
+  return {name, store, "a whole number that is not negative"};
+}
+
+Key betas(OptimizerSpec &spec) {
+  auto store = [&spec](StringRef text) {
+    auto [first, second] = text.split(':');
+    return fraction("", spec.beta1).store(first) && fraction("", spec.beta2).store(second);
+  };
+  return {"betas", store, "two numbers in [0, 1), as 0.9:0.999"};
 }
 
 template <typename Range> std::string namesOf(const Range &range) {
   return join(map_range(range, [](const auto &entry) { return entry.name.str(); }), ", ");
 }
 
+/// Keys of the learning rate's schedule, which all optimizers have.
+void addScheduleKeys(ScheduleSpec &schedule, SmallVectorImpl<Key> &keys) {
+  auto kind = [&schedule](StringRef text) {
+    const ScheduleInfo *found = find_if(schedules, [&](const ScheduleInfo &info) { return info.name == text; });
+    if (found == std::end(schedules))
+      return false;
+    schedule.kind = found->kind;
+    return true;
+  };
+  keys.append({Key{"schedule", kind, "constant, linear, cosine, step or one-cycle"}, count("warmup", schedule.warmup),
+               count("steps", schedule.steps), number("min", schedule.min), number("gamma", schedule.gamma),
+               count("every", schedule.every), fraction("rise", schedule.rise), number("div", schedule.div),
+               number("final", schedule.final)});
+}
+
+SmallVector<Key> keysOf(OptimizerSpec &spec) {
+  SmallVector<Key> keys{number("lr", spec.lr), number("weight-decay", spec.weightDecay)};
+  Key anyDecay{"decay", [&spec](StringRef text) { return isNumber(text, spec.decay) && std::isfinite(spec.decay); },
+               "a number"};
+  switch (spec.kind) {
+  case OptimizerKind::sgd:
+    keys.append(
+        {fraction("momentum", spec.momentum), number("dampening", spec.dampening), flag("nesterov", spec.nesterov)});
+    break;
+  case OptimizerKind::adam:
+  case OptimizerKind::adamw:
+  case OptimizerKind::lamb:
+    keys.append({betas(spec), number("eps", spec.epsilon)});
+    break;
+  case OptimizerKind::adagrad:
+    keys.append({number("lr-decay", spec.lrDecay), number("eps", spec.epsilon)});
+    break;
+  case OptimizerKind::rmsprop:
+    keys.append({fraction("alpha", spec.alpha), number("eps", spec.epsilon), fraction("momentum", spec.momentum),
+                 flag("centered", spec.centered)});
+    break;
+  case OptimizerKind::lion:
+    keys.append({betas(spec)});
+    break;
+  case OptimizerKind::lars:
+    keys.append({fraction("momentum", spec.momentum), number("trust", spec.trust), number("eps", spec.epsilon)});
+    break;
+  case OptimizerKind::adafactor:
+    keys.append({anyDecay, number("eps1", spec.epsilon1), number("eps2", spec.epsilon2), number("clip", spec.clip)});
+    break;
+  }
+  addScheduleKeys(spec.schedule, keys);
+  return keys;
+}
+
 Error problem(const Twine &message) { return createStringError(inconvertibleErrorCode(), message); }
+
+/// What a schedule needs; nothing where all is there.
+std::string missing(const ScheduleSpec &schedule) {
+  bool ends = schedule.kind == ScheduleKind::linear || schedule.kind == ScheduleKind::cosine ||
+              schedule.kind == ScheduleKind::oneCycle;
+  if (ends && schedule.steps <= schedule.warmup)
+    return "steps above warmup";
+  if (schedule.kind == ScheduleKind::step && schedule.every < 1)
+    return "every=N, the steps between two reductions,";
+  if (schedule.kind != ScheduleKind::oneCycle)
+    return "";
+  if (schedule.warmup > 0)
+    return "rise=SHARE instead of warmup";
+  return schedule.div > 0 && schedule.final > 0 && schedule.rise * static_cast<double>(schedule.steps) > 1
+             ? ""
+             : "positive div and final, and a rise over more than one of the steps,";
+}
 
 } // namespace
 
@@ -103,6 +175,10 @@ Expected<OptimizerSpec> mpt::parseOptimizerSpec(StringRef text) {
   spec.lr = info->lr;
   spec.weightDecay = info->weightDecay;
   spec.epsilon = info->epsilon;
+  if (spec.kind == OptimizerKind::lion)
+    spec.beta2 = 0.99;
+  if (spec.kind == OptimizerKind::lars)
+    spec.momentum = 0.9;
   SmallVector<Key> keys = keysOf(spec);
   SmallVector<StringRef> parts;
   rest.split(parts, ',', /*MaxSplit=*/-1, /*KeepEmpty=*/false);
@@ -116,6 +192,8 @@ Expected<OptimizerSpec> mpt::parseOptimizerSpec(StringRef text) {
   }
   if (spec.nesterov && (spec.momentum == 0.0 || spec.dampening != 0.0))
     return problem("expected momentum and no dampening with nesterov");
+  if (std::string wanted = missing(spec.schedule); !wanted.empty())
+    return problem("expected " + wanted + " with the schedule of " + info->name);
   return spec;
 }
 

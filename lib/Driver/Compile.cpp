@@ -53,7 +53,8 @@ void printDiagnostic(raw_ostream &log, Diagnostic &diagnostic) {
 
 /// The graph that comes in leaves node by node: none of the dialects that code is generated through is needed.
 bool rewritesNodes(const CompileOptions &options) {
-  return options.emit == EmitKind::ONNX && !options.trains && !StringRef(options.input).ends_with(".mlir");
+  return options.emit == EmitKind::ONNX && !options.trains && !StringRef(options.input).ends_with(".mlir") &&
+         !holdsSteps(options.input);
 }
 
 class Compilation {
@@ -82,6 +83,8 @@ public:
         break;
       if (made)
         continue;
+      if (phase.name == "training" && failed(countAlgorithms()))
+        return failure();
       if (failed(fitsBudget(phase) ? planWithin(options.memoryBudget) : runPhase(phase, pipeline)))
         return failure();
       if (failed(report(phase.name)))
@@ -132,6 +135,8 @@ private:
     import.seed = options.seed;
     import.checkpoint = options.checkpoint;
     import.optimizerModel = options.optimizerModel;
+    // Whoever names a loss wants another step than the file's.
+    import.ignoresAlgorithms = options.hasLoss || options.forwardOnly;
     FailureOr<OwningOpRef<ModuleOp>> imported = importOnnx(path, import, &context);
     if (failed(imported))
       return failure();
@@ -151,7 +156,10 @@ private:
     if (!form)
       return;
     if (form->used.empty())
-      form->used = options.hasOptimizer ? "all but the optimizer, which is --optimizer=" + options.optimizer : "all";
+      form->used = options.forwardOnly    ? "nothing: --forward-only asks for the graph alone"
+                   : options.hasLoss      ? "nothing: --loss asks for another step"
+                   : options.hasOptimizer ? "all but the optimizer, which is --optimizer=" + options.optimizer
+                                          : "all";
     note(*module, *form);
     progress(form->text());
   }
@@ -172,6 +180,18 @@ private:
       pipeline.optimizer.clear();
     if (pipeline.optimizer.empty() && options.clipNorm > 0.0)
       return fail("--clip-norm needs --optimizer: the file updates with operators of its own");
+    return success();
+  }
+
+  /// The training phase makes steps of what the file brings where it brings some.
+  LogicalResult countAlgorithms() {
+    pipeline.ownOptimizer = options.hasOptimizer;
+    pipeline.algorithms = llvm::count_if(module->getOps<func::FuncOp>(), [](func::FuncOp function) {
+      return function.getSymName().starts_with("algorithm.");
+    });
+    if (pipeline.algorithms > 1 && options.accumulate > 1)
+      return fail("expected --accumulate=1 for " + Twine(pipeline.algorithms) + " algorithms, got " +
+                  Twine(options.accumulate));
     return success();
   }
 

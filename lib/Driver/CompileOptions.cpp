@@ -131,6 +131,12 @@ std::optional<std::string> setClipNorm(CompileOptions &options, StringRef value)
   return std::nullopt;
 }
 
+std::optional<std::string> setEma(CompileOptions &options, StringRef value) {
+  if (value.getAsDouble(options.ema) || !(options.ema > 0.0 && options.ema < 1.0))
+    return "a number between 0 and 1";
+  return std::nullopt;
+}
+
 std::optional<std::string> setMemoryBudget(CompileOptions &options, StringRef value) {
   static constexpr StringLiteral units = "KMG";
   size_t unit = value.empty() ? StringRef::npos : units.find(value.back());
@@ -182,14 +188,14 @@ std::vector<Flag> productFlags() {
 std::vector<Flag> trainingFlags() {
   return {
       {"--loss", "LOSS",
-       "loss to add: softmax-cross-entropy[,class-axis=N][,ignore-index=N], mse, l1, bce-with-logits, none (default); "
-       "several "
-       "with ,output=NAME[,weight=NUMBER] each (repeatable)",
+       "loss to add: softmax-cross-entropy, nll, focal [,class-axis=N][,ignore-index=N][,gamma=2][,alpha=1], mse, l1, "
+       "smooth-l1[,beta=1], huber[,delta=1], bce-with-logits, kl, cosine, none (default); several with "
+       ",output=NAME[,weight=NUMBER] each (repeatable)",
        setLoss},
       {"--optimizer", "SPEC",
-       "sgd, adam, adamw or adagrad with settings, as in adamw,lr=1e-3,weight-decay=0.01; several with ,params=REGEX "
-       "at the "
-       "end (repeatable)",
+       "sgd, adam, adamw, adagrad, rmsprop, lion, lamb, lars or adafactor with settings, as in "
+       "adamw,lr=1e-3,weight-decay=0.01,schedule=cosine,warmup=100,steps=1000; several with ,params=REGEX at the end "
+       "(repeatable)",
        setOptimizer},
   };
 }
@@ -245,6 +251,8 @@ std::vector<Flag> modelFlags() {
   using Options = CompileOptions;
   return {
       {"--clip-norm", "NORM", "clip gradients to this global L2 norm", setClipNorm},
+      {"--ema", "DECAY",
+       "keep averages of the parameters, DECAY of the old one and the rest of the new parameter a step", setEma},
       {"--accumulate", "N", "sum the gradients of N micro-steps before an update", setAccumulate},
       {"--freeze", "REGEX", "parameters whose names match are not trained", pattern(&Options::freeze)},
       {"--train", "REGEX", "float initializers whose names match are parameters, whatever their use",
@@ -371,7 +379,7 @@ Expected<CompileOptions> CompileOptions::parse(ArrayRef<StringRef> words) {
         return bad("expected " + flag->value + " after " + name);
       value = words[++i];
     }
-    options.trains |= is_contained({"--loss", "--optimizer", "--accumulate", "--clip-norm", "--forward-only",
+    options.trains |= is_contained({"--loss", "--optimizer", "--accumulate", "--clip-norm", "--ema", "--forward-only",
                                     "--backward", "--gradient", "--next"},
                                    name);
     if (std::optional<std::string> expected = flag->set(options, value))

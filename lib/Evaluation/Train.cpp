@@ -2,6 +2,8 @@
 // Train ops: state and the gradient boundary. Loss-scale arithmetic means its decomposition.
 #include "Rules.h"
 
+#include "mpt/Dialect/Train/RequestOps.h"
+
 using namespace mlir;
 using namespace mpt;
 
@@ -27,12 +29,17 @@ LogicalResult interpretGradient(train::GradientOp op, InterpreterFrame &frame) {
   return success();
 }
 
+LogicalResult interpretDerive(train::DeriveOp op, InterpreterFrame &) {
+  return op.emitOpError() << "expected a backward pass in place of the request: run training-algorithms";
+}
+
 } // namespace
 
 void mpt::attachTrainRules(MLIRContext *context) {
   attachRule<train::ReadOp, interpretRead>(context);
   attachRule<train::WriteOp, interpretWrite>(context);
   attachRule<train::GradientOp, interpretGradient>(context);
+  attachRule<train::DeriveOp, interpretDerive>(context);
   attachDecompositions<train::AllFiniteOp, train::GlobalNormOp, train::ScaleLossOp, train::UnscaleOp,
                        train::UpdateScaleOp>(context);
   attachScaleRules(context);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The walk from onnx.node ops to core ops: rules by version, constant evaluation after each node, removal of dead code.
 #include "Converter.h"
+
 #include "RuntimeGradients.h"
+#include "Training.h"
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/ONNX/ONNXDialect.h"
@@ -21,9 +23,10 @@ using namespace mpt;
 const RuleTable &RuleTable::get() {
   static const RuleTable table = [] {
     RuleTable t;
-    for (auto add : {addAttentionRules, addCastRules, addConvRules, addElementwiseRules, addGatherRules, addLossRules,
-                     addMatMulRules, addNormRules, addPoolRules, addRandomRules, addRecurrentRules, addReduceRules,
-                     addResizeRules, addScatterRules, addSequenceRules, addShapeRules, registerRuntimeGradients})
+    for (auto add :
+         {addAttentionRules, addCastRules, addConvRules, addElementwiseRules, addGatherRules, addLossRules,
+          addMatMulRules, addNormRules, addPoolRules, addRandomRules, addRecurrentRules, addReduceRules, addResizeRules,
+          addScatterRules, addSequenceRules, addShapeRules, addTrainingRules, registerRuntimeGradients})
       add(t);
     return t;
   }();
@@ -106,12 +109,14 @@ void Converter::map(Value onnx, Value core) {
 std::pair<Value, int64_t> Converter::generator(Location loc) {
   if (!key) {
     auto type = RankedTensorType::get({2}, builder.getI64Type());
-    OpBuilder top = OpBuilder::atBlockBegin(module.getBody());
-    auto value = DenseElementsAttr::get(type, ArrayRef<int64_t>{0, 0});
-    Location at = NameLoc::get(builder.getStringAttr(train::TrainDialect::kGenerator));
-    train::StateOp::create(top, at, builder.getStringAttr(train::TrainDialect::kGenerator), TypeAttr::get(type),
-                           train::RoleAttr::get(builder.getContext(), train::Role::rng), StringAttr(), value,
-                           UnitAttr(), StringAttr());
+    if (!module.lookupSymbol(train::TrainDialect::kGenerator)) {
+      OpBuilder top = OpBuilder::atBlockBegin(module.getBody());
+      auto value = DenseElementsAttr::get(type, ArrayRef<int64_t>{0, 0});
+      Location at = NameLoc::get(builder.getStringAttr(train::TrainDialect::kGenerator));
+      train::StateOp::create(top, at, builder.getStringAttr(train::TrainDialect::kGenerator), TypeAttr::get(type),
+                             train::RoleAttr::get(builder.getContext(), train::Role::rng), StringAttr(), value,
+                             UnitAttr(), StringAttr());
+    }
     key = train::ReadOp::create(builder, loc, type,
                                 FlatSymbolRefAttr::get(builder.getContext(), train::TrainDialect::kGenerator));
   }
@@ -204,7 +209,7 @@ LogicalResult Converter::inlineBlock(Block &block, ValueRange results) {
   return success();
 }
 
-/// Erases dead ops, moves reads to their first use and drops states that nothing reads.
+/// Erases dead ops and moves reads to their first use.
 void Converter::finish(func::FuncOp forward) {
   clearFolded();
   Block &block = forward.getBody().front();
@@ -233,8 +238,12 @@ void Converter::finish(func::FuncOp forward) {
   }
   for (auto [read, first] : moves)
     read->moveBefore(first);
+}
+
+/// Drops states that no function names.
+void Converter::dropStates() {
   llvm::StringSet<> used;
-  forward.walk([&](Operation *op) {
+  module.walk([&](Operation *op) {
     if (auto state = op->getAttrOfType<FlatSymbolRefAttr>("state"))
       used.insert(state.getValue());
     if (auto list = getAttr<MPTDialect::StatisticsAttrHelper>(op))
@@ -246,31 +255,8 @@ void Converter::finish(func::FuncOp forward) {
       state.erase();
 }
 
-LogicalResult Converter::run() {
-  auto main = module.lookupSymbol<func::FuncOp>("main");
-  if (!main)
-    return module.emitError() << "expected func @main of onnx.node ops; import an ONNX file first";
-  for (BlockArgument argument : main.getArguments()) {
-    auto type = dyn_cast<RankedTensorType>(argument.getType());
-    if (!type || !type.hasStaticShape())
-      return emitError(argument.getLoc()) << "expected static extents, got " << argument.getType()
-                                          << "; bind symbolic dimensions: --bind N=<extent>";
-  }
-  table.emplace(module);
-  builder.setInsertionPoint(main);
-  auto forward =
-      func::FuncOp::create(builder, main.getLoc(), "forward", builder.getFunctionType(main.getArgumentTypes(), {}));
-  body = forward.addEntryBlock();
-  builder.setInsertionPointToEnd(body);
-  for (auto [from, to] : llvm::zip_equal(main.getArguments(), body->getArguments())) {
-    map(from, to);
-    to.setLoc(from.getLoc());
-    forward.setArgAttrs(to.getArgNumber(), main.getArgAttrDict(from.getArgNumber()));
-  }
-  if (failed(convertOps(main.getBody().front())))
-    return failure();
-  // In a training step, some outputs are new values of states.
-  auto updates = getAttr<MPTDialect::StepAttrHelper>(module);
+/// What `main` returns: new values of states are written, the rest are the results of `forward`.
+LogicalResult Converter::convertResults(func::FuncOp main, func::FuncOp forward, DictionaryAttr updates) {
   SmallVector<Value> results;
   SmallVector<Attribute> names;
   for (auto [i, value] : llvm::enumerate(main.getBody().front().getTerminator()->getOperands())) {
@@ -284,6 +270,10 @@ LogicalResult Converter::run() {
       if (!known || known.getType() != result.getType())
         return emitError(value.getLoc()) << "expected the new value of state '" << state.getValue()
                                          << "' in its type, got " << result.getType();
+      // Batch normalizations write their statistics unasked.
+      for (auto write : llvm::make_early_inc_range(body->getOps<train::WriteOp>()))
+        if (write.getStateAttr() == state)
+          write.erase();
       train::WriteOp::create(builder, value.getLoc(), state, result, Value());
       continue;
     }
@@ -294,11 +284,60 @@ LogicalResult Converter::run() {
   forward.setFunctionType(builder.getFunctionType(main.getArgumentTypes(), ValueRange(results).getTypes()));
   if (!names.empty() && llvm::all_of(names, [](Attribute attr) { return attr != nullptr; }))
     forward.setAllResultAttrs(builder.getArrayAttr(names));
-  if (updates)
-    forward.setName("step");
+  return success();
+}
+
+LogicalResult Converter::convertFunction(func::FuncOp main, StringRef name, DictionaryAttr updates) {
+  for (BlockArgument argument : main.getArguments()) {
+    auto type = dyn_cast<RankedTensorType>(argument.getType());
+    if (!type || !type.hasStaticShape())
+      return emitError(argument.getLoc()) << "expected static extents, got " << argument.getType()
+                                          << "; bind symbolic dimensions: --bind N=<extent>";
+  }
+  values.clear();
+  sequences.clear();
+  quantized.clear();
+  normUses.clear();
+  key = {};
+  streams = 0;
+  builder.setInsertionPoint(main);
+  auto forward =
+      func::FuncOp::create(builder, main.getLoc(), name, builder.getFunctionType(main.getArgumentTypes(), {}));
+  body = forward.addEntryBlock();
+  builder.setInsertionPointToEnd(body);
+  for (auto [from, to] : llvm::zip_equal(main.getArguments(), body->getArguments())) {
+    map(from, to);
+    to.setLoc(from.getLoc());
+    forward.setArgAttrs(to.getArgNumber(), main.getArgAttrDict(from.getArgNumber()));
+  }
+  if (failed(convertOps(main.getBody().front())) || failed(convertResults(main, forward, updates)))
+    return failure();
+  if (auto given = getAttr<MPTDialect::NameAttrHelper>(main))
+    setAttr<MPTDialect::NameAttrHelper>(forward, given);
   main.erase();
-  removeAttr<onnx::ONNXDialect::ProducerAttrHelper>(module);
   finish(forward);
+  return success();
+}
+
+LogicalResult Converter::run() {
+  auto main = module.lookupSymbol<func::FuncOp>("main");
+  if (!main)
+    return module.emitError() << "expected func @main of onnx.node ops; import an ONNX file first";
+  table.emplace(module);
+  // In a training step, some outputs are new values of states.
+  auto updates = getAttr<MPTDialect::StepAttrHelper>(module);
+  if (failed(convertFunction(main, updates ? "step" : "forward", updates)))
+    return failure();
+  // Algorithms, and the initialization of state, which their names keep apart.
+  for (auto function : llvm::to_vector(module.getOps<func::FuncOp>()))
+    if (auto own = getAttr<MPTDialect::StepAttrHelper>(function)) {
+      std::string name = function.getSymName() == "initialization" ? "initialize" : function.getSymName().str();
+      function.setSymName(name + ".graph");
+      if (failed(convertFunction(function, name, own)))
+        return failure();
+    }
+  dropStates();
+  removeAttr<onnx::ONNXDialect::ProducerAttrHelper>(module);
   return verify(module);
 }
 

@@ -41,7 +41,10 @@ private:
   llvm::LogicalResult convertOps(mlir::Block &block);
   llvm::LogicalResult convertNode(onnx::NodeOp node);
   void foldNew(mlir::Block *block, mlir::Operation *before);
+  llvm::LogicalResult convertFunction(mlir::func::FuncOp main, llvm::StringRef name, mlir::DictionaryAttr updates);
+  llvm::LogicalResult convertResults(mlir::func::FuncOp main, mlir::func::FuncOp forward, mlir::DictionaryAttr updates);
   void finish(mlir::func::FuncOp forward);
+  void dropStates();
   void clearFolded() {
     for (mlir::Operation *op : llvm::reverse(graveyard))
       op->destroy();

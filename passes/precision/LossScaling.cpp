@@ -121,14 +121,21 @@ private:
     auto real = RankedTensorType::get({}, builder.getF32Type());
     scales.clear();
     carried.clear();
+    // Of several steps in a module each moves the scales of its own losses alone.
+    own.clear();
+    for (Operation *seed : seeds)
+      if (!llvm::is_contained(own, lossOf(seed)))
+        own.push_back(lossOf(seed).str());
+    if (own.empty())
+      own = losses;
     if (scaling.mode == Scaling::dynamic)
-      for (StringRef loss : losses)
+      for (StringRef loss : own)
         scales.push_back(train::ReadOp::create(builder, b.loc, real, stateName(kScale, loss)));
     else
       scales.push_back(b.splat(real, scaling.init));
     if (scaling.multiplies())
       for (Operation *seed : seeds) {
-        unsigned number = std::distance(losses.begin(), llvm::find(losses, lossOf(seed)));
+        unsigned number = std::distance(own.begin(), llvm::find(own, lossOf(seed)));
         Value scale = scales[scales.size() == 1 ? 0 : number];
         carried[seed->getResult(0)] = {scale, uint64_t(1) << number};
         if (auto marked = dyn_cast<train::ScaleLossOp>(seed)) {
@@ -219,18 +226,18 @@ private:
     bool updates = llvm::any_of(function.getOps<train::WriteOp>(), [&](train::WriteOp write) {
       return roleOf(write) == train::Role::parameter || roleOf(write) == train::Role::master;
     });
-    SmallVector<SmallVector<Value>> own(scales.size()); // gradients of one loss alone
+    SmallVector<SmallVector<Value>> alone(scales.size()); // gradients of one loss
     if (scales.size() > 1)
       for (auto gradient : function.getOps<train::GradientOp>()) {
         auto unscaled = gradient.getGradient().getDefiningOp<train::UnscaleOp>();
         uint64_t bits = unscaled ? carried.lookup(unscaled.getGradient()).losses : 0;
         if (llvm::isPowerOf2_64(bits))
-          own[llvm::Log2_64(bits)].push_back(gradient.getResult());
+          alone[llvm::Log2_64(bits)].push_back(gradient.getResult());
       }
     if (updates)
       if (SmallVector<Value> total = sums(function); !total.empty()) {
         checked = std::move(total);
-        own.assign(scales.size(), {});
+        alone.assign(scales.size(), {});
       }
     for (Operation &op : *end->getBlock())
       if (hasAttr<MPTDialect::CheckedAttrHelper>(&op))
@@ -246,7 +253,7 @@ private:
     if (scales.size() == 1)
       finiteOf.push_back(finite = train::AllFiniteOp::create(builder, loc, flag, checked));
     else
-      finite = finiteLosses(builder, loc, checked, own, finiteOf);
+      finite = finiteLosses(builder, loc, checked, alone, finiteOf);
     Value skipped = NotOp::create(builder, loc, finite);
     for (train::WriteOp write : llvm::to_vector(function.getOps<train::WriteOp>())) {
       if (commitsAlways(roleOf(write)))
@@ -262,7 +269,7 @@ private:
     for (Value scale : ArrayRef(scales).drop_front())
       least = MinOp::create(builder, loc, least, scale);
     if (scaling.mode == Scaling::dynamic && updates)
-      for (auto [i, loss] : llvm::enumerate(losses))
+      for (auto [i, loss] : llvm::enumerate(own))
         nextScale(builder, loc, loss, i == 0, scales[i], finiteOf[i]);
     if (scaling.mode == Scaling::adaptive && scaling.updateInterval > 1 && updates)
       countSteps(builder, loc, finite);
@@ -335,6 +342,7 @@ private:
   mpt::LossScaling scaling;
   DenseMap<StringAttr, train::Role> roles;
   SmallVector<std::string> losses;  ///< "" where there is one
+  SmallVector<std::string> own;     ///< of the function at hand
   SmallVector<Value> scales;        ///< of the function at hand, by loss; one for all where it is fixed
   DenseMap<Value, Carried> carried; ///< gradients of the function at hand
 };

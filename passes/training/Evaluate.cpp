@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // --training-evaluate: the model as it is used after training.
-#include "mpt/Autodiff/Autodiff.h"
 #include "mpt/Autodiff/TrainingFunctions.h"
-#include "mpt/Dialect/MPT/MPTDialect.h"
 #include "passes/training/Passes.h"
 
 namespace mpt {
@@ -22,24 +20,10 @@ struct Evaluate : mpt::impl::EvaluateBase<Evaluate> {
     func::FuncOp forward = findFunction(getOperation(), "forward");
     if (!forward)
       return signalPassFailure();
-    func::FuncOp evaluate = cloneFunction(forward, function);
-    for (auto write : llvm::make_early_inc_range(evaluate.getOps<train::WriteOp>()))
-      write.erase();
-    for (Operation &op : llvm::make_early_inc_range(evaluate.getBody().front())) {
-      auto form = dyn_cast<EvaluationForm>(op);
-      if (!form)
-        continue;
-      OpBuilder builder(&op);
-      auto values = form.evaluationForm(builder);
-      if (failed(values))
-        return signalPassFailure();
-      if (ValueRange(*values) == ValueRange(op.getResults()))
-        continue;
-      op.replaceAllUsesWith(*values);
-      op.erase();
-      ++replaced;
-    }
-    eraseDeadOps(evaluate);
+    FailureOr<int64_t> count = makeEvaluationForm(forward, function);
+    if (failed(count))
+      return signalPassFailure();
+    replaced += *count;
   }
 };
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // --training-loss: appends a loss to @forward.
+#include "mpt/Autodiff/LossFormulas.h"
 #include "mpt/Autodiff/LossSpec.h"
 #include "mpt/Autodiff/TrainingFunctions.h"
 #include "mpt/Dialect/MPT/GraphBuilder.h"
@@ -93,26 +94,23 @@ private:
   /// The loss; its target's name starts with `prefix`.
   FailureOr<Value> build(func::FuncOp forward, GraphBuilder &b, Value prediction, const LossSpec &spec,
                          const std::string &prefix) {
-    if (spec.kind == LossKind::softmaxCrossEntropy)
-      return crossEntropy(forward, b, prediction, spec, prefix + "labels");
+    if (hasClasses(spec.kind))
+      return classLoss(forward, b, prediction, spec, prefix + "labels");
     if (spec.kind == LossKind::none)
       return ownLoss(forward, b, prediction);
     FailureOr<Value> target = addTarget(forward, prefix + "target", prediction.getType());
     if (failed(target))
       return failure();
-    Value x = b.widen(prediction), t = b.widen(*target), each;
-    if (spec.kind == LossKind::bceWithLogits) {
-      each = b.sub(b.make<SoftplusOp>(x), b.mul(x, t));
-    } else {
-      Value difference = b.sub(x, t);
-      each = spec.kind == LossKind::mse ? b.mul(difference, difference) : b.make<AbsOp>(difference);
-    }
-    Value mean = b.mean(each, axisRange(0, tensorType(each).getRank()));
-    // Precision passes keep what is written out here in FP32, and its gradient, which has the same location.
+    Value loss = lossOfTarget(b, spec, b.widen(prediction), b.widen(*target));
+    markLoss(forward, b.loc);
+    return loss;
+  }
+
+  /// Precision passes keep what is written out here in FP32, and its gradient, which has the same location.
+  static void markLoss(func::FuncOp forward, Location loc) {
     for (Operation &op : forward.getBody().front())
-      if (op.getLoc() == b.loc)
+      if (op.getLoc() == loc)
         setAttr<MPTDialect::LossAttrHelper>(&op);
-    return mean;
   }
 
   FailureOr<Value> ownLoss(func::FuncOp forward, GraphBuilder &b, Value value) {
@@ -123,8 +121,8 @@ private:
   }
 
   /// Classes go last, everything else becomes rows.
-  FailureOr<Value> crossEntropy(func::FuncOp forward, GraphBuilder &b, Value logits, const LossSpec &spec,
-                                const std::string &target) {
+  FailureOr<Value> classLoss(func::FuncOp forward, GraphBuilder &b, Value logits, const LossSpec &spec,
+                             const std::string &target) {
     RankedTensorType type = tensorType(logits);
     int64_t rank = type.getRank(), axis = spec.classAxis < 0 ? spec.classAxis + rank : spec.classAxis;
     if (rank < 2 || axis < 0 || axis >= rank)
@@ -140,6 +138,11 @@ private:
     order.push_back(axis);
     int64_t classes = type.getDimSize(axis), rows = labelType.getNumElements();
     Value flat = b.reshape(b.transpose(logits, order), {rows, classes});
+    if (spec.kind != LossKind::softmaxCrossEntropy) {
+      Value loss = lossOfLabels(b, spec, b.widen(flat), b.reshape(*labels, {rows}));
+      markLoss(forward, b.loc);
+      return loss;
+    }
     IntegerAttr ignored = spec.ignoreIndex ? b.builder.getI64IntegerAttr(*spec.ignoreIndex) : IntegerAttr();
     auto reduction = LossReductionAttr::get(b.builder.getContext(), LossReduction::mean);
     return b.make<SoftmaxCrossEntropyOp>(flat, b.reshape(*labels, {rows}), Value(), reduction, ignored);

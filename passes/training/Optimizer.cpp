@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // --training-optimizer: one update a parameter with a gradient.
 #include "mpt/Autodiff/OptimizerSpec.h"
+#include "mpt/Autodiff/Schedule.h"
 #include "mpt/Autodiff/TrainingFunctions.h"
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Dialect/MPT/MPTDialect.h"
+#include "mpt/Dialect/MPT/UpdateOps.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
 #include "passes/training/Passes.h"
 
@@ -17,16 +19,44 @@ namespace mpt {
 using namespace mlir;
 using namespace mpt;
 
-/// Names of the slots that an optimizer keeps for each parameter.
-static SmallVector<StringRef> slotsOf(const OptimizerSpec &spec) {
+/// A tensor that an optimizer keeps for each parameter.
+struct Slot {
+  StringRef name;
+  SmallVector<int64_t> shape;
+};
+
+static SmallVector<Slot> slotsOf(const OptimizerSpec &spec, ArrayRef<int64_t> shape) {
+  auto like = [&](ArrayRef<StringRef> names) {
+    return llvm::map_to_vector(names, [&](StringRef name) { return Slot{name, SmallVector<int64_t>(shape)}; });
+  };
   switch (spec.kind) {
   case OptimizerKind::sgd:
-    return spec.momentum == 0.0 ? SmallVector<StringRef>() : SmallVector<StringRef>{"momentum"};
+    return spec.momentum == 0.0 ? SmallVector<Slot>() : like({"momentum"});
   case OptimizerKind::adam:
   case OptimizerKind::adamw:
-    return {"moment1", "moment2"};
+  case OptimizerKind::lamb:
+    return like({"moment1", "moment2"});
   case OptimizerKind::adagrad:
-    return {"sum"};
+    return like({"sum"});
+  case OptimizerKind::rmsprop: {
+    SmallVector<StringRef> names{"square"};
+    if (spec.centered)
+      names.push_back("mean");
+    if (spec.momentum != 0.0)
+      names.push_back("buffer");
+    return like(names);
+  }
+  case OptimizerKind::lion:
+    return like({"moment1"});
+  case OptimizerKind::lars:
+    return like({"momentum"});
+  case OptimizerKind::adafactor: {
+    SmallVector<Slot> slots;
+    SmallVector<SmallVector<int64_t>> shapes = AdafactorOp::slotShapes(shape);
+    for (auto [i, extents] : llvm::enumerate(shapes))
+      slots.push_back({shapes.size() == 1 ? "square" : i == 0 ? "rows" : "columns", extents});
+    return slots;
+  }
   }
   llvm_unreachable("unknown optimizer");
 }
@@ -50,6 +80,21 @@ static Operation *buildUpdate(OpBuilder &builder, Location loc, const OptimizerS
   case OptimizerKind::adagrad:
     return AdagradOp::create(builder, loc, param, grad, lr, step, slots[0], number(spec.lrDecay), number(spec.epsilon),
                              number(spec.weightDecay));
+  case OptimizerKind::rmsprop:
+    return RMSPropOp::create(builder, loc, param, grad, lr, slots, number(spec.alpha), number(spec.epsilon),
+                             number(spec.momentum), number(spec.weightDecay), builder.getBoolAttr(spec.centered));
+  case OptimizerKind::lion:
+    return LionOp::create(builder, loc, param, grad, lr, slots[0], number(spec.beta1), number(spec.beta2),
+                          number(spec.weightDecay));
+  case OptimizerKind::lamb:
+    return LAMBOp::create(builder, loc, param, grad, lr, step, slots[0], slots[1], number(spec.beta1),
+                          number(spec.beta2), number(spec.epsilon), number(spec.weightDecay));
+  case OptimizerKind::lars:
+    return LARSOp::create(builder, loc, param, grad, lr, slots[0], number(spec.momentum), number(spec.trust),
+                          number(spec.epsilon), number(spec.weightDecay));
+  case OptimizerKind::adafactor:
+    return AdafactorOp::create(builder, loc, param, grad, lr, step, slots, number(spec.decay), number(spec.epsilon1),
+                               number(spec.epsilon2), number(spec.clip), number(spec.weightDecay));
   }
   llvm_unreachable("unknown optimizer");
 }
@@ -61,7 +106,8 @@ struct Optimizer : mpt::impl::OptimizerBase<Optimizer> {
 
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    func::FuncOp step = findFunction(module, "step");
+    SmallVector<func::FuncOp> steps = stepsOf(module);
+    func::FuncOp step = steps.empty() ? findFunction(module, "step") : steps.front();
     if (!step)
       return signalPassFailure();
     auto parsed = parseOptimizerSpecs(optimizer);
@@ -83,19 +129,44 @@ struct Optimizer : mpt::impl::OptimizerBase<Optimizer> {
     OpBuilder builder(step.getBody().front().getTerminator());
     setAttr<MPTDialect::OptimizerAttrHelper>(module, describe(builder));
 
-    SmallVector<train::GradientOp> gradients = llvm::to_vector(step.getOps<train::GradientOp>());
-    lr = addArgument(step, "learning_rate", RankedTensorType::get({}, builder.getF32Type()));
-    setArgAttr<MPTDialect::DefaultAttrHelper>(step, step.getNumArguments() - 1,
-                                              builder.getF64FloatAttr(groups.front().lr));
-    if (failed(countSteps(step)))
-      return signalPassFailure();
-    Value coefficient = clipNorm > 0.0 ? clip(step, gradients) : Value();
-    for (train::GradientOp gradient : gradients)
-      if (failed(update(step, gradient, coefficient)))
+    for (func::FuncOp function : steps)
+      if (failed(updateAll(function, steps.size() > 1)))
         return signalPassFailure();
   }
 
 private:
+  /// @step, or what several algorithms have become.
+  static SmallVector<func::FuncOp> stepsOf(ModuleOp module) {
+    SmallVector<func::FuncOp> steps;
+    if (auto step = module.lookupSymbol<func::FuncOp>("step"))
+      steps.push_back(step);
+    else
+      for (auto function : module.getOps<func::FuncOp>())
+        if (!function.isExternal() && !function.getOps<train::GradientOp>().empty())
+          steps.push_back(function);
+    return steps;
+  }
+
+  /// Each of several steps counts for itself.
+  LogicalResult updateAll(func::FuncOp step, bool several) {
+    SmallVector<train::GradientOp> gradients = llvm::to_vector(step.getOps<train::GradientOp>());
+    OpBuilder builder(step.getContext());
+    lr = addArgument(step, "learning_rate", RankedTensorType::get({}, builder.getF32Type()));
+    setArgAttr<MPTDialect::DefaultAttrHelper>(step, step.getNumArguments() - 1,
+                                              builder.getF64FloatAttr(groups.front().lr));
+    rates.clear();
+    std::string counter = train::TrainDialect::kSteps.str();
+    if (failed(countSteps(step, several ? counter + "." + step.getSymName().str() : counter)))
+      return failure();
+    // Which needs every gradient first.
+    OpBuilder end(step.getBody().front().getTerminator());
+    Value coefficient = clipNorm > 0.0 ? clipCoefficient(step, end, gradients, clipNorm) : Value();
+    for (train::GradientOp gradient : gradients)
+      if (failed(update(step, gradient, coefficient)))
+        return failure();
+    return success();
+  }
+
   /// The optimizer for the manifest: kind and default learning rate (of the first of several), and the text they came
   /// from.
   DictionaryAttr describe(Builder builder) {
@@ -106,32 +177,17 @@ private:
   }
 
   /// Adds the counter; `count` is the number of this step, from 1.
-  LogicalResult countSteps(func::FuncOp step) {
+  LogicalResult countSteps(func::FuncOp step, StringRef name) {
     OpBuilder builder = OpBuilder::atBlockBegin(&step.getBody().front());
     auto type = RankedTensorType::get({}, builder.getI64Type());
-    auto state = addState(getOperation(), train::Role::counter, train::TrainDialect::kSteps, type, 0.0);
+    auto state = addState(getOperation(), train::Role::counter, name, type, 0.0);
     if (!state)
       return failure();
     GraphBuilder b(builder, state.getLoc());
-    Value old = train::ReadOp::create(builder, b.loc, type, train::TrainDialect::kSteps);
+    Value old = train::ReadOp::create(builder, b.loc, type, name);
     count = b.add(old, b.scalar(type.getElementType(), 1.0));
-    train::WriteOp::create(builder, b.loc, train::TrainDialect::kSteps, count, Value());
+    train::WriteOp::create(builder, b.loc, name, count, Value());
     return success();
-  }
-
-  /// min(1, clip-norm / (norm + 1e-6)), which needs every gradient first.
-  Value clip(func::FuncOp step, ArrayRef<train::GradientOp> gradients) {
-    OpBuilder builder(step.getBody().front().getTerminator());
-    GraphBuilder b(builder, NameLoc::get(builder.getStringAttr("grad_norm")));
-    auto type = RankedTensorType::get({}, builder.getF32Type());
-    SmallVector<Value> values =
-        llvm::map_to_vector(gradients, [](train::GradientOp op) -> Value { return op.getResult(); });
-    Value norm = train::GlobalNormOp::create(builder, b.loc, type, values);
-    SmallVector<NamedValue> results = namedResults(step);
-    results.emplace_back("grad_norm", norm);
-    setResults(step, results);
-    Value ratio = b.div(b.splat(type, clipNorm), b.add(norm, 1e-6));
-    return b.make<MinOp>(ratio, b.splat(type, 1.0));
   }
 
   /// Right after the gradient, so that its memory is free again early; at the end when it is clipped.
@@ -151,17 +207,17 @@ private:
     RankedTensorType type = tensorType(parameter);
     Type wide = wideType(type.getElementType());
     if (coefficient)
-      grad = b.mul(b.widen(grad), b.broadcast(b.cast(coefficient, wide), type.getShape(), {}));
+      grad = clippedGradient(builder, gradient, coefficient);
 
     SmallVector<Value> slots;
     SmallVector<std::string> targets{name.str()};
-    for (StringRef slot : slotsOf(spec)) {
-      targets.push_back((name + "." + slot).str());
-      auto state = addState(getOperation(), train::Role::slot, targets.back(),
-                            RankedTensorType::get(type.getShape(), wide), 0.0, name);
+    for (const Slot &slot : slotsOf(spec, type.getShape())) {
+      targets.push_back((name + "." + slot.name).str());
+      auto state = addState(getOperation(), train::Role::slot, targets.back(), RankedTensorType::get(slot.shape, wide),
+                            0.0, name);
       if (!state)
         return failure();
-      if (isStorableNarrow(slot))
+      if (isStorableNarrow(slot.name))
         setAttr<MPTDialect::StorableAttrHelper>(state);
       slots.push_back(train::ReadOp::create(builder, b.loc, state.getType(), targets.back()));
     }
@@ -172,19 +228,25 @@ private:
     return success();
   }
 
-  /// The step's rate times the group's share of the first group's rate: schedules serve all groups alike.
+  /// The step's rate times the group's share of the first group's rate: what the caller gives serves all groups alike.
   Value rateOf(const OptimizerSpec &spec) {
     double share = spec.lr == groups.front().lr ? 1.0 : spec.lr / groups.front().lr;
-    Value &rate = rates[share];
-    if (!rate) {
-      OpBuilder builder = OpBuilder::atBlockBegin(lr.getParentBlock());
-      rate = share == 1.0 ? lr : GraphBuilder(builder, lr.getLoc()).mul(lr, share);
+    Value &rate = rates[{share, spec.schedule.isConstant() ? nullptr : &spec}];
+    if (rate)
+      return rate;
+    OpBuilder builder = OpBuilder::atBlockBegin(lr.getParentBlock());
+    GraphBuilder b(builder, lr.getLoc());
+    rate = share == 1.0 ? lr : b.mul(lr, share);
+    if (!spec.schedule.isConstant()) {
+      builder.setInsertionPointAfterValue(count);
+      Value scheduled = b.mul(b.cast(rate, builder.getF64Type()), buildSchedule(b, spec.schedule, count));
+      rate = b.cast(scheduled, builder.getF32Type());
     }
     return rate;
   }
 
   SmallVector<OptimizerSpec, 1> groups;
-  std::map<double, Value> rates; ///< by share
+  std::map<std::pair<double, const OptimizerSpec *>, Value> rates; ///< by share, and group where it has a schedule
   Value lr, count;
 };
 

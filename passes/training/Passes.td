@@ -22,14 +22,18 @@ def Loss : Pass<"training-loss", "::mlir::ModuleOp"> {
     | loss | prediction | target |
     |---|---|---|
     | `softmax-cross-entropy` | logits [N, C, d...] | `labels`: i64 class indices [N, d...] |
-    | `mse`, `l1` | any | `target`: the prediction's type |
+    | `nll` | log-probabilities [N, C, d...] | `labels`, as above |
+    | `focal` | logits [N, C, d...] | `labels`, as above |
+    | `mse`, `l1`, `smooth-l1`, `huber`, `cosine` | any | `target`: the prediction's type |
+    | `kl` | log-probabilities | `target`: probabilities in the prediction's type |
     | `bce-with-logits` | logits | `target`: the prediction's type, values from 0 to 1 |
     | `none` | the graph's own scalar loss | |
   }];
   let options = [
     Option<"loss", "loss", "std::string", "\"softmax-cross-entropy\"",
            "KIND[,KEY=VALUE]...[;KIND...]: softmax-cross-entropy (class-axis=N, 1, negative from the end; ignore-index=N, a label "
-           "whose samples do not count), mse, l1, bce-with-logits or none; all with output=NAME and weight=NUMBER">
+           "whose samples do not count), nll and focal (the same, focal also gamma=2 and alpha=1), mse, l1, smooth-l1 (beta=1), "
+           "huber (delta=1), bce-with-logits, kl, cosine or none; all with output=NAME and weight=NUMBER">
   ];
 }
 
@@ -53,6 +57,35 @@ def AdoptBackward : Pass<"training-adopt-backward", "::mlir::ModuleOp"> {
     Statistic<"gradients", "gradients", "gradients taken up">,
     Statistic<"writes", "writes", "new values of states taken up">
   ];
+}
+
+def Derive : Pass<"training-derive", "::mlir::ModuleOp"> {
+  let dependentDialects = trainingDialects;
+  let summary = "Put a backward pass in place of every request for gradients of a graph";
+  let description = [{
+    In: functions with `train.derive`, which operator Gradient of ai.onnx.preview.training becomes. Out: none; the
+    backward pass stands before the request. Requests of algorithms are left to training-algorithms.
+  }];
+  let statistics = [Statistic<"answered", "answered", "requests for gradients">];
+}
+
+def Algorithms : Pass<"training-algorithms", "::mlir::ModuleOp"> {
+  let dependentDialects = trainingDialects;
+  let summary = "Make training steps of the algorithms that a file brings";
+  let description = [{
+    In: `@forward`, the model's graph, and `@algorithm.N` with `train.derive`, optimizers and `train.write`, of a
+    TrainingInfoProto each. Out: one algorithm is `@step`; each of several is a function of the name that it has in the
+    file (`mpt.name`). A step returns "loss", what was derived, and what else its algorithm returns; gradients of parameters are
+    `train.gradient`. `@evaluate` is the model in use, with "loss" first; `@predict` where the algorithm computes the loss.
+
+    Constant learning rates become the input "learning_rate"; rates that differ from the first keep their ratio to it.
+    Without `updates` the file's optimizers and slots are dropped, and training-optimizer makes others.
+  }];
+  let options = [
+    Option<"updates", "updates", "bool", "true", "use the optimizers of the file">,
+    Option<"clipNorm", "clip-norm", "double", "0.0", "largest global norm of the gradients; 0 does not clip">
+  ];
+  let statistics = [Statistic<"steps", "steps", "algorithms that became steps">];
 }
 
 def Simplify : Pass<"training-simplify", "::mlir::ModuleOp"> {
@@ -117,10 +150,25 @@ def Optimizer : Pass<"training-optimizer", "::mlir::ModuleOp"> {
   let options = [
     Option<"optimizer", "optimizer", "std::string", "\"sgd\"",
            "KIND[,KEY=VALUE]...: sgd (lr, momentum, dampening, nesterov, weight-decay), adam and adamw (lr, betas=B1:B2, eps, "
-           "weight-decay), adagrad (lr, lr-decay, eps, weight-decay); several, separated by semicolons, end in ,params=REGEX">,
+           "weight-decay), adagrad (lr, lr-decay, eps, weight-decay), rmsprop (alpha, eps, momentum, centered), lion (betas), lamb "
+           "(betas, eps), lars (momentum, trust, eps), adafactor (decay, eps1, eps2, clip); all with schedule=constant, linear, "
+           "cosine, step or one-cycle (warmup, steps, min, gamma, every, rise, div, final); several, separated by semicolons, end in "
+           ",params=REGEX">,
     Option<"clipNorm", "clip-norm", "double", "0.0", "largest global norm of the gradients; 0 does not clip">
   ];
   let statistics = [Statistic<"updates", "updates", "parameters updated">];
+}
+
+def Average : Pass<"training-average", "::mlir::ModuleOp"> {
+  let dependentDialects = trainingDialects;
+  let summary = "Keep exponential moving averages of the parameters";
+  let description = [{
+    In: steps that write parameters. Out: each of these has a slot `@"<param>.ema"`, which starts as the parameter and of
+    which every step makes decay ema + (1 - decay) p', p' being the new parameter; `@evaluate_ema` and `@predict_ema` are
+    `@evaluate` and `@predict` with the averages in place of the parameters.
+  }];
+  let options = [Option<"decay", "decay", "double", "0.0", "share of the old average, in (0, 1); 0 changes nothing">];
+  let statistics = [Statistic<"averages", "averages", "parameters averaged">];
 }
 
 def Accumulate : Pass<"training-accumulate", "::mlir::ModuleOp"> {

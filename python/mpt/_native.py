@@ -59,6 +59,7 @@ PROTOTYPES = {
     "mpt_trainer_device_output": [c_void_p, c_char_p, c_int64, POINTER(Tensor)],
     "mpt_trainer_metrics": [c_void_p, c_char_p, POINTER(Metrics)],
     "mpt_trainer_synchronize": [c_void_p],
+    "mpt_trainer_reset": [c_void_p],
     "mpt_trainer_read": [c_void_p, c_int64, c_void_p, c_int64],
     "mpt_trainer_get": [c_void_p, c_char_p, POINTER(c_float), c_int64],
     "mpt_trainer_set": [c_void_p, c_char_p, POINTER(c_float), c_int64],

@@ -99,13 +99,18 @@ class Trainer:
     def outputs(self, function: str = "step") -> dict:
         return self._describe("mpt_model_output", function)
 
-    def step(self, inputs: dict, learning_rate: float | None = None) -> StepResult:
-        """One training step. A learning rate given here stays in force until another one is given."""
+    def step(self, inputs: dict, learning_rate: float | None = None, function: str = "step") -> StepResult:
+        """One training step. A learning rate given here stays in force until another one is given. `function` names one of
+        several training algorithms."""
         if learning_rate is not None:
             if not isinstance(learning_rate, numbers.Real):
                 raise TypeError(f"expected a number as learning_rate, got {learning_rate!r}")
             self._runtime.call("mpt_trainer_set_learning_rate", self._trainer, float(learning_rate))
-        return self._result(self._run("step", inputs))
+        return self._result(self._run(function, inputs))
+
+    def reset(self) -> None:
+        """The state of a new trainer again; a model with initialization graphs then runs them."""
+        self._runtime.call("mpt_trainer_reset", self._trainer)
 
     def gradients(self, inputs: dict):
         """(loss, {parameter: unscaled float32 gradient}), without an update."""

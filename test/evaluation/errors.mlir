@@ -3,6 +3,7 @@
 // RUN: not mpt-run %s --function=divide 2>&1 | FileCheck %s --check-prefix=DIVIDE
 // RUN: not mpt-run %s --function=unset 2>&1 | FileCheck %s --check-prefix=UNSET
 // RUN: not mpt-run %s --function=absent 2>&1 | FileCheck %s --check-prefix=ABSENT
+// RUN: not mpt-run %s --function=request 2>&1 | FileCheck %s --check-prefix=REQUEST
 // RUN: not mpt-run %s 2>&1 | FileCheck %s --check-prefix=CASES
 
 // ABSENT: expected a function named absent, found none
@@ -14,6 +15,13 @@ func.func @index(%i: tensor<1xi64>) {
   %three = mpt.constant dense<3> : tensor<1xi64>
   // INDEX: errors.mlir:[[#@LINE+1]]:8: error: 'mpt.gather' op expected indices from -2 to 1, got 3
   %y = mpt.gather %x, %three {axis = 0 : i64} : (tensor<2xf32>, tensor<1xi64>) -> tensor<1xf32>
+  return
+}
+
+func.func @request(%x: tensor<1xf32>) {
+  // REQUEST: error: 'train.derive' op expected a backward pass in place of the request: run training-algorithms
+  %y = mpt.mul %x, %x : tensor<1xf32>
+  %dx = train.derive %y of (%x) : (tensor<1xf32>, tensor<1xf32>) -> tensor<1xf32>
   return
 }
 

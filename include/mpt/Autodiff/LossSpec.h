@@ -11,20 +11,26 @@
 
 namespace mpt {
 
-enum class LossKind { softmaxCrossEntropy, mse, l1, bceWithLogits, none };
+enum class LossKind { softmaxCrossEntropy, nll, focal, mse, l1, smoothL1, huber, bceWithLogits, kl, cosine, none };
 
 /// A loss of one of the model's results; fields that its kind does not use keep their defaults.
 struct LossSpec {
   LossKind kind = LossKind::none;
   std::string output;                 ///< the result; empty: the first one
   double weight = 1.0;                ///< in the sum of several losses
-  int64_t classAxis = 1;              ///< softmax-cross-entropy: axis of the classes; negative from the end
-  std::optional<int64_t> ignoreIndex; ///< softmax-cross-entropy: label whose samples do not count
+  int64_t classAxis = 1;              ///< softmax-cross-entropy, nll, focal: axis of the classes; negative from the end
+  std::optional<int64_t> ignoreIndex; ///< softmax-cross-entropy, nll, focal: label whose samples do not count
+  double beta = 1.0;                  ///< smooth-l1, huber: where the square ends
+  double gamma = 2.0, alpha = 1.0;    ///< focal
 };
 
-/// Parses `KIND[,KEY=VALUE]...[;KIND...]`: softmax-cross-entropy (class-axis, ignore-index), mse, l1, bce-with-logits
-/// or none, each with output and weight. Each of several losses names its output, all different. The error of unknown
-/// or malformed text names what was expected.
+/// True for losses whose targets are class indices.
+bool hasClasses(LossKind kind);
+
+/// Parses `KIND[,KEY=VALUE]...[;KIND...]`: softmax-cross-entropy, nll and focal (class-axis, ignore-index; focal also
+/// gamma, alpha), mse, l1, smooth-l1 (beta), huber (delta), bce-with-logits, kl, cosine or none, each with output and
+/// weight. Each of several losses names its output, all different. The error of unknown or malformed text names what
+/// was expected.
 llvm::Expected<llvm::SmallVector<LossSpec, 1>> parseLossSpecs(llvm::StringRef text);
 
 llvm::StringRef stringifyLossKind(LossKind kind);

@@ -32,6 +32,8 @@ struct ImportOptions {
   std::string seed;
   /// Files beside a training model of ONNX Runtime: the values of its parameters, and its optimizer.
   std::string checkpoint, optimizerModel;
+  /// Leave algorithms in training information aside.
+  bool ignoresAlgorithms = false;
 };
 
 /// Reads a binary or textual ONNX model: `onnx.node` ops one to one in `func @main`, one `train.state` an initializer
@@ -67,6 +69,9 @@ llvm::LogicalResult convertOnnxToCore(mlir::ModuleOp module);
 
 /// Gives nodes of the ONNX dialect the numeric classes that the entries of import rules state.
 void registerOperatorClasses(mlir::DialectRegistry &registry);
+
+/// True for a file whose training information updates something. Looks at that part of the file alone.
+bool holdsSteps(llvm::StringRef path);
 
 /// Operators with an entry, in order: "Gemm", or "com.microsoft:Gelu" for one of another domain.
 std::vector<llvm::StringRef> knownOperators();

@@ -2,6 +2,8 @@
 // Registration of the core dialect, its attributes and enums.
 #include "mpt/Dialect/MPT/MPTDialect.h"
 
+#include "mpt/Dialect/MPT/UpdateOps.h"
+
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -17,6 +19,8 @@ using namespace mpt;
 
 #define GET_OP_CLASSES
 #include "mpt/Dialect/MPT/MPTOps.cpp.inc"
+#define GET_OP_CLASSES
+#include "mpt/Dialect/MPT/UpdateOps.cpp.inc"
 
 void MPTDialect::initialize() {
   addAttributes<
@@ -26,6 +30,9 @@ void MPTDialect::initialize() {
   addOperations<
 #define GET_OP_LIST
 #include "mpt/Dialect/MPT/MPTOps.cpp.inc"
+      ,
+#define GET_OP_LIST
+#include "mpt/Dialect/MPT/UpdateOps.cpp.inc"
       >();
 }
 

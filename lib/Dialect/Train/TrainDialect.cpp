@@ -2,6 +2,7 @@
 // Registration and verification of the training dialect.
 #include "mpt/Dialect/Train/TrainDialect.h"
 
+#include "mpt/Dialect/Train/RequestOps.h"
 #include "mpt/Dialect/Train/ScaleOps.h"
 
 #include "mlir/IR/Builders.h"
@@ -23,6 +24,8 @@ using namespace mpt::train;
 #include "mpt/Dialect/Train/TrainOps.cpp.inc"
 #define GET_OP_CLASSES
 #include "mpt/Dialect/Train/ScaleOps.cpp.inc"
+#define GET_OP_CLASSES
+#include "mpt/Dialect/Train/RequestOps.cpp.inc"
 
 void TrainDialect::initialize() {
   addAttributes<
@@ -35,6 +38,9 @@ void TrainDialect::initialize() {
       ,
 #define GET_OP_LIST
 #include "mpt/Dialect/Train/ScaleOps.cpp.inc"
+      ,
+#define GET_OP_LIST
+#include "mpt/Dialect/Train/RequestOps.cpp.inc"
       >();
 }
 
@@ -60,6 +66,13 @@ LogicalResult MergeScaleOp::verify() {
   if (getScales().size() != getMaxima().size() || getScales().size() < 2)
     return emitOpError() << "C1: expected as many scales as maxima, at least two, got " << getScales().size() << " and "
                          << getMaxima().size();
+  return success();
+}
+
+LogicalResult DeriveOp::verify() {
+  if (getXs().getTypes() != getGradients().getTypes())
+    return emitOpError() << "C1: expected a result of the type of each of " << getXs().size() << " tensors, got "
+                         << getNumResults() << " results";
   return success();
 }
 

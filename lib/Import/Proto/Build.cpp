@@ -58,13 +58,19 @@ class ModuleBuilder {
 public:
   ModuleBuilder(ModelProto &model, std::vector<TensorProto> &initializers, StringRef folder,
                 const proto::StepInfo &step, ModelProto *header, MLIRContext *context)
-      : model(model), initializers(initializers), folder(folder), step(step), header(header), faithful(header),
+      : model(&model), initializers(initializers), folder(folder), step(step), header(header), faithful(header),
         context(context), builder(context) {}
 
   FailureOr<OwningOpRef<ModuleOp>> build(StringRef name);
+  /// Another graph over the same states, as the function `name`.
+  LogicalResult addAlgorithm(ModuleOp module, proto::Algorithm &algorithm, StringRef name);
 
 private:
+  FailureOr<func::FuncOp> addFunction(ModuleOp module, GraphProto &graph, StringRef name);
+  LogicalResult addTensors(func::FuncOp function);
+  DictionaryAttr updatesAttr(const llvm::StringMap<std::string> &updates);
   LogicalResult addInitializer(TensorProto &tensor, func::FuncOp main);
+  void bring(StringRef name, Location loc);
   LogicalResult addUnchanged(TensorProto &tensor);
   LogicalResult addNodes(GraphProto &graph);
   LogicalResult addNode(NodeProto &node);
@@ -81,7 +87,14 @@ private:
 
   Type typeOf(const ::onnx::TypeProto &type) { return proto::valueType(context, type, faithful); }
 
-  ModelProto &model;
+  /// What an initializer has become: a constant, or a state.
+  struct Source {
+    ElementsAttr value; ///< null for states
+    std::string state;
+    Type type;
+  };
+
+  ModelProto *model; ///< of the function at hand
   std::vector<TensorProto> &initializers;
   StringRef folder;
   const proto::StepInfo &step;
@@ -92,6 +105,7 @@ private:
   llvm::StringMap<Value> values;
   std::vector<std::pair<std::string, Value>> *shadowed = nullptr; ///< what the names of a subgraph meant outside
   llvm::StringMap<Type> types;
+  llvm::StringMap<Source> sources; ///< by initializer
 };
 } // namespace
 
@@ -128,7 +142,8 @@ LogicalResult ModuleBuilder::addInitializer(TensorProto &tensor, func::FuncOp ma
   // In a training step only what it names is state, and the rest may be an operand that must be constant.
   bool small = !step.states.empty() && type.getNumElements() <= smallConstant;
   if (!isState && (small || !isa<FloatType>(type.getElementType()) || type.getNumElements() == 0)) {
-    values[tensor.name()] = mpt::ConstantOp::create(builder, loc, *value);
+    sources[tensor.name()] = {*value, "", type};
+    bring(tensor.name(), loc);
     return success();
   }
   proto::StepState state;
@@ -141,8 +156,18 @@ LogicalResult ModuleBuilder::addInitializer(TensorProto &tensor, func::FuncOp ma
                          train::RoleAttr::get(context, state.role),
                          state.of.empty() ? StringAttr() : builder.getStringAttr(state.of), *value,
                          state.frozen ? builder.getUnitAttr() : UnitAttr(), StringAttr());
-  values[tensor.name()] = train::ReadOp::create(builder, loc, type, FlatSymbolRefAttr::get(context, state.name));
+  sources[tensor.name()] = {{}, state.name, type};
+  bring(tensor.name(), loc);
   return success();
+}
+
+/// Gives the function at hand the value of an initializer.
+void ModuleBuilder::bring(StringRef name, Location loc) {
+  const Source &source = sources[name];
+  values[name] =
+      source.value
+          ? Value(mpt::ConstantOp::create(builder, loc, source.value))
+          : Value(train::ReadOp::create(builder, loc, source.type, FlatSymbolRefAttr::get(context, source.state)));
 }
 
 /// An initializer of a graph that goes back into a file; elements that the IR does not know stay text.
@@ -277,7 +302,7 @@ LogicalResult ModuleBuilder::addNode(NodeProto &node) {
     }
   auto op = mpt::onnx::NodeOp::create(
       builder, loc, results, operands, builder.getStringAttr(domain), builder.getStringAttr(opType),
-      builder.getI64IntegerAttr(proto::opsetVersion(model, domain)), attrs.getDictionary(context),
+      builder.getI64IntegerAttr(proto::opsetVersion(*model, domain)), attrs.getDictionary(context),
       graphs.empty() ? ArrayAttr() : builder.getArrayAttr(graphNames), ArrayAttr(), StringAttr(), ArrayAttr(),
       ArrayAttr(), UnitAttr(), graphs.size());
   if (faithful)
@@ -362,29 +387,35 @@ LogicalResult ModuleBuilder::addNodes(GraphProto &graph) {
   return success();
 }
 
-FailureOr<OwningOpRef<ModuleOp>> ModuleBuilder::build(StringRef name) {
-  GraphProto &graph = *model.mutable_graph();
+DictionaryAttr ModuleBuilder::updatesAttr(const llvm::StringMap<std::string> &updates) {
+  NamedAttrList entries;
+  for (const auto &update : updates)
+    entries.set(update.getKey(), FlatSymbolRefAttr::get(context, update.getValue()));
+  return entries.getDictionary(context);
+}
+
+/// The values of all initializers.
+LogicalResult ModuleBuilder::addTensors(func::FuncOp function) {
   llvm::StringSet<> declared;
   if (faithful)
     for (const ValueInfoProto &input : header->graph().input())
       declared.insert(input.name());
-  OwningOpRef<ModuleOp> module = ModuleOp::create(proto::namedLoc(context, name));
-  setAttr<MPTDialect::NameAttrHelper>(*module, builder.getStringAttr(name));
-  setAttr<mpt::onnx::ONNXDialect::ProducerAttrHelper>(*module, builder.getStringAttr(model.producer_name()));
-  if (faithful) {
-    *header->mutable_opset_import() = model.opset_import(); // inlining may have added domains
-    std::string text;
-    google::protobuf::TextFormat::PrintToString(*header, &text);
-    setAttr<mpt::onnx::ONNXDialect::ModelAttrHelper>(*module, builder.getStringAttr(text));
+  for (TensorProto &tensor : initializers) {
+    if (sources.contains(tensor.name())) {
+      bring(tensor.name(), proto::namedLoc(context, tensor.name()));
+      continue;
+    }
+    if (failed(faithful ? addUnchanged(tensor) : addInitializer(tensor, function)))
+      return failure();
+    // From IR version 4 on, an initializer that is an input too is a default that callers may override.
+    if (faithful && model->ir_version() >= 4 && declared.contains(tensor.name()))
+      values[tensor.name()].getDefiningOp<mpt::onnx::InitializerOp>().setOverridable(true);
   }
-  if (!step.updates.empty()) {
-    NamedAttrList updates;
-    for (const auto &update : step.updates)
-      updates.set(update.getKey(), FlatSymbolRefAttr::get(context, update.getValue()));
-    setAttr<MPTDialect::StepAttrHelper>(*module, updates.getDictionary(context));
-  }
-  addTypes(graph);
+  return success();
+}
 
+FailureOr<func::FuncOp> ModuleBuilder::addFunction(ModuleOp module, GraphProto &graph, StringRef name) {
+  addTypes(graph);
   llvm::StringSet<> tensors;
   for (const TensorProto &tensor : initializers)
     tensors.insert(tensor.name());
@@ -400,8 +431,8 @@ FailureOr<OwningOpRef<ModuleOp>> ModuleBuilder::build(StringRef name) {
     inputs.push_back(&input);
     inputTypes.push_back(type);
   }
-  builder.setInsertionPointToEnd(module->getBody());
-  auto main = func::FuncOp::create(builder, module->getLoc(), "main", builder.getFunctionType(inputTypes, {}));
+  builder.setInsertionPointToEnd(module.getBody());
+  auto main = func::FuncOp::create(builder, module.getLoc(), name, builder.getFunctionType(inputTypes, {}));
   Block *body = main.addEntryBlock();
   SmallVector<Attribute> inputAttrs; // set together: one by one would copy all of them each time
   for (auto [i, input] : llvm::enumerate(inputs)) {
@@ -412,14 +443,7 @@ FailureOr<OwningOpRef<ModuleOp>> ModuleBuilder::build(StringRef name) {
   }
   main.setArgAttrsAttr(builder.getArrayAttr(inputAttrs));
   builder.setInsertionPointToEnd(body);
-  for (TensorProto &tensor : initializers) {
-    if (failed(faithful ? addUnchanged(tensor) : addInitializer(tensor, main)))
-      return failure();
-    // From IR version 4 on, an initializer that is an input too is a default that callers may override.
-    if (faithful && model.ir_version() >= 4 && declared.contains(tensor.name()))
-      values[tensor.name()].getDefiningOp<mpt::onnx::InitializerOp>().setOverridable(true);
-  }
-  if (failed(addNodes(graph)))
+  if (failed(addTensors(main)) || failed(addNodes(graph)))
     return failure();
   SmallVector<Value> results;
   SmallVector<Attribute> resultAttrs;
@@ -431,15 +455,55 @@ FailureOr<OwningOpRef<ModuleOp>> ModuleBuilder::build(StringRef name) {
     resultAttrs.push_back(
         builder.getDictionaryAttr(namedAttr<MPTDialect::NameAttrHelper>(builder.getStringAttr(output.name()))));
   }
-  func::ReturnOp::create(builder, module->getLoc(), results);
+  func::ReturnOp::create(builder, module.getLoc(), results);
   main.setFunctionType(builder.getFunctionType(inputTypes, ValueRange(results).getTypes()));
   main.setResAttrsAttr(builder.getArrayAttr(resultAttrs));
+  return main;
+}
+
+FailureOr<OwningOpRef<ModuleOp>> ModuleBuilder::build(StringRef name) {
+  OwningOpRef<ModuleOp> module = ModuleOp::create(proto::namedLoc(context, name));
+  setAttr<MPTDialect::NameAttrHelper>(*module, builder.getStringAttr(name));
+  setAttr<mpt::onnx::ONNXDialect::ProducerAttrHelper>(*module, builder.getStringAttr(model->producer_name()));
+  if (faithful) {
+    *header->mutable_opset_import() = model->opset_import(); // inlining may have added domains
+    std::string text;
+    google::protobuf::TextFormat::PrintToString(*header, &text);
+    setAttr<mpt::onnx::ONNXDialect::ModelAttrHelper>(*module, builder.getStringAttr(text));
+  }
+  if (!step.updates.empty())
+    setAttr<MPTDialect::StepAttrHelper>(*module, updatesAttr(step.updates));
+  if (failed(addFunction(*module, *model->mutable_graph(), "main")))
+    return failure();
   return module;
+}
+
+LogicalResult ModuleBuilder::addAlgorithm(ModuleOp module, proto::Algorithm &algorithm, StringRef name) {
+  model = &algorithm.model;
+  values.clear();
+  types.clear();
+  FailureOr<func::FuncOp> function = addFunction(module, *model->mutable_graph(), name);
+  if (failed(function))
+    return failure();
+  setAttr<MPTDialect::NameAttrHelper>(*function, builder.getStringAttr(algorithm.name));
+  setAttr<MPTDialect::StepAttrHelper>(*function, updatesAttr(algorithm.updates));
+  return success();
 }
 
 FailureOr<OwningOpRef<ModuleOp>> proto::buildModule(ModelProto &model, std::vector<TensorProto> &initializers,
                                                     StringRef folder, const ImportOptions &options,
-                                                    MLIRContext *context, const StepInfo &step, ModelProto *header) {
+                                                    MLIRContext *context, const StepInfo &step, ModelProto *header,
+                                                    Algorithms *algorithms) {
   StringRef name = options.name.empty() ? "model" : StringRef(options.name);
-  return ModuleBuilder(model, initializers, folder, step, header, context).build(name);
+  ModuleBuilder builder(model, initializers, folder, step, header, context);
+  FailureOr<OwningOpRef<ModuleOp>> module = builder.build(name);
+  if (failed(module) || !algorithms)
+    return module;
+  for (auto [i, algorithm] : llvm::enumerate(algorithms->steps))
+    if (failed(builder.addAlgorithm(**module, algorithm, "algorithm." + std::to_string(i))))
+      return failure();
+  if (algorithms->initialization &&
+      failed(builder.addAlgorithm(**module, *algorithms->initialization, "initialization")))
+    return failure();
+  return module;
 }

@@ -30,19 +30,36 @@ FailureOr<OwningOpRef<ModuleOp>> mpt::importOnnxBuffer(StringRef bytes, StringRe
   std::vector<::onnx::TensorProto> initializers;
   if (failed(proto::parseModel(bytes, model, loc)))
     return failure();
+  FailureOr<proto::Algorithms> algorithms = proto::takeAlgorithms(model, loc);
+  if (failed(algorithms))
+    return failure();
+  bool brings = !algorithms->steps.empty() && !options.ignoresAlgorithms;
   FailureOr<proto::StepInfo> step = proto::takeStep(model, loc);
   if (failed(step))
     return failure();
+  ::onnx::ModelProto header;
+  if (brings) {
+    if (!options.train.empty())
+      return emitError(loc) << "expected no --train: the training information of the file says what is trained";
+    *step = std::move(algorithms->states);
+    header = proto::modelHeader(model);
+    *header.mutable_functions() = model.functions();
+  }
   FailureOr<bool> artifacts = proto::takeArtifacts(model, options, loc);
   if (failed(artifacts))
     return failure();
-  FailureOr<proto::JointRoles> joint =
-      step->states.empty() ? proto::takeJoint(model, options, loc) : FailureOr<proto::JointRoles>(proto::JointRoles());
-  if (failed(joint) || failed(proto::prepareModel(model, initializers, options, loc)))
+  // What an algorithm asks for is in no output of the graph.
+  FailureOr<proto::JointRoles> joint = step->states.empty() && !brings
+                                           ? proto::takeJoint(model, options, loc)
+                                           : FailureOr<proto::JointRoles>(proto::JointRoles());
+  if (failed(joint) || failed(proto::prepareModel(model, initializers, options, loc)) ||
+      (brings && failed(proto::joinAlgorithms(*algorithms, model, header, initializers, options, loc))))
     return failure();
-  FailureOr<OwningOpRef<ModuleOp>> module = proto::buildModule(model, initializers, folder, options, context, *step);
+  FailureOr<OwningOpRef<ModuleOp>> module = proto::buildModule(model, initializers, folder, options, context, *step,
+                                                               /*header=*/nullptr, brings ? &*algorithms : nullptr);
   // A step says itself what its tensors are.
-  if (failed(module) || (step->states.empty() && failed(assignRoles(**module, options, *joint))))
+  if (failed(module) || (step->states.empty() && failed(assignRoles(**module, options, *joint))) ||
+      (brings && failed(freezeParameters(**module, options))))
     return failure();
   if (*artifacts) {
     joint->form.form = "ONNX Runtime artifacts";
@@ -51,6 +68,8 @@ FailureOr<OwningOpRef<ModuleOp>> mpt::importOnnxBuffer(StringRef bytes, StringRe
   }
   if (joint->any())
     proto::noteJoint(**module, *joint);
+  if (!algorithms->form.form.empty())
+    note(**module, algorithms->form);
   if (failed(verify(**module)))
     return failure();
   return module;

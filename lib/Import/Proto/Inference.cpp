@@ -27,6 +27,8 @@ constexpr int64_t longestShape = 1024;
 class Schemas : public ISchemaRegistry {
 public:
   const OpSchema *GetSchema(const std::string &key, int version, const std::string &domain) const override {
+    if (key == "Gradient" && domain == proto::kTrainingDomain)
+      return gradient(version);
     const OpSchema *schema = mpt::onnx::schemas().GetSchema(key, version, domain);
     bool counts = schema && schema->has_type_and_shape_inference_function() &&
                   llvm::any_of(llvm::ArrayRef{"axis", "axes", "batch_dims"},
@@ -57,6 +59,24 @@ public:
   }
 
 private:
+  /// The library has no inference for Gradient. Its operands are y, then xs (takeGradientOperands).
+  const OpSchema *gradient(int version) const {
+    const OpSchema *schema = mpt::onnx::schemas().GetSchema("Gradient", version, proto::kTrainingDomain.str());
+    if (!schema)
+      return nullptr;
+    std::lock_guard<std::mutex> lock(mutex);
+    auto [entry, fresh] = guarded.try_emplace(schema);
+    if (fresh) {
+      entry->second = std::make_unique<OpSchema>(*schema);
+      entry->second->TypeAndShapeInferenceFunction([](InferenceContext &context) {
+        for (size_t i = 0; i < context.getNumOutputs() && i + 1 < context.getNumInputs(); ++i)
+          if (context.getInputType(i + 1))
+            *context.getOutputType(i) = *context.getInputType(i + 1);
+      });
+    }
+    return entry->second.get();
+  }
+
   /// -1 where it is not known.
   static int64_t rankOf(InferenceContext &context, size_t input) {
     const TypeProto *type = context.getNumInputs() > input ? context.getInputType(input) : nullptr;

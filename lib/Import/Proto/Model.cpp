@@ -6,6 +6,7 @@
 
 #include "mlir/IR/Diagnostics.h"
 #include "llvm/ADT/StringSet.h"
+#include "llvm/Support/MemoryBuffer.h"
 
 #include "onnx/checker.h"
 #include "onnx/defs/parser.h"
@@ -14,6 +15,7 @@
 
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
+#include "google/protobuf/wire_format_lite.h"
 
 #include <climits>
 #include <set>
@@ -107,6 +109,33 @@ static const NodeProto *findChanged(const GraphProto &graph, int64_t version) {
           return inner;
   }
   return nullptr;
+}
+
+bool mpt::holdsSteps(StringRef path) {
+  auto file = llvm::MemoryBuffer::getFile(path, /*IsText=*/false, /*RequiresNullTerminator=*/false);
+  if (!file || (*file)->getBufferSize() > INT_MAX)
+    return false;
+  StringRef bytes = (*file)->getBuffer();
+  google::protobuf::io::ArrayInputStream array(bytes.data(), static_cast<int>(bytes.size()));
+  google::protobuf::io::CodedInputStream stream(&array);
+  using google::protobuf::internal::WireFormatLite;
+  while (uint32_t tag = stream.ReadTag()) {
+    uint32_t size;
+    if (tag !=
+        WireFormatLite::MakeTag(ModelProto::kTrainingInfoFieldNumber, WireFormatLite::WIRETYPE_LENGTH_DELIMITED)) {
+      if (!WireFormatLite::SkipField(&stream, tag))
+        return false;
+      continue;
+    }
+    TrainingInfoProto info;
+    if (!stream.ReadVarint32(&size))
+      return false;
+    auto limit = stream.PushLimit(static_cast<int>(size));
+    if (!info.ParseFromCodedStream(&stream) || info.update_binding_size() > 0)
+      return info.update_binding_size() > 0;
+    stream.PopLimit(limit);
+  }
+  return false;
 }
 
 /// Versions that this importer knows.
@@ -209,7 +238,8 @@ static LogicalResult splitInitializers(ModelProto &model, std::vector<TensorProt
 }
 
 /// Replaces the symbols of the inputs' shapes by the user's numbers.
-static LogicalResult bindDimensions(GraphProto &graph, const ImportOptions &options, MLIRContext *context) {
+static LogicalResult bindDimensions(GraphProto &graph, const ImportOptions &options, bool isPart,
+                                    MLIRContext *context) {
   llvm::StringSet<> used;
   for (ValueInfoProto &input : *graph.mutable_input()) {
     if (!input.type().has_tensor_type())
@@ -241,7 +271,7 @@ static LogicalResult bindDimensions(GraphProto &graph, const ImportOptions &opti
     }
   }
   for (const auto &binding : options.bindings)
-    if (!used.contains(binding.getKey()))
+    if (!isPart && !used.contains(binding.getKey()))
       emitWarning(UnknownLoc::get(context))
           << "binding of '" << binding.getKey() << "' has no effect: no graph input has such a symbol";
   return success();
@@ -415,12 +445,12 @@ static void addDefaults(ModelProto &model) {
 }
 
 LogicalResult proto::prepareModel(ModelProto &model, std::vector<TensorProto> &initializers,
-                                  const ImportOptions &options, Location loc) {
+                                  const ImportOptions &options, Location loc, bool isPart) {
   MLIRContext *context = loc.getContext();
   renameRuntimeOperators(model);
   liftWeights(model);
-  if (failed(checkAndInline(model, initializers, loc)) ||
-      failed(bindDimensions(*model.mutable_graph(), options, context)))
+  if (failed(takeGradientOperands(model, context)) || failed(checkAndInline(model, initializers, loc)) ||
+      failed(bindDimensions(*model.mutable_graph(), options, isPart, context)))
     return failure();
   addDefaults(model);
   GraphProto &graph = *model.mutable_graph();

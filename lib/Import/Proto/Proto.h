@@ -6,6 +6,7 @@
 #include "JointRoles.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
 #include "mpt/Import/Import.h"
+#include "mpt/Import/TrainingForm.h"
 
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/BuiltinTypes.h"
@@ -25,9 +26,10 @@ llvm::StringRef nodeName(const ::onnx::NodeProto &node);
 llvm::LogicalResult parseModel(llvm::StringRef bytes, ::onnx::ModelProto &model, mlir::Location loc);
 
 /// Versions, names, order, the ONNX checker, inlining of local functions, symbolic dimensions, shape inference.
-/// Initializers of more than a few elements are moved out to `initializers`.
+/// Initializers of more than a few elements are moved out to `initializers`. `isPart`: bindings without effect may have
+/// one in another part of the file.
 llvm::LogicalResult prepareModel(::onnx::ModelProto &model, std::vector<::onnx::TensorProto> &initializers,
-                                 const ImportOptions &options, mlir::Location loc);
+                                 const ImportOptions &options, mlir::Location loc, bool isPart = false);
 /// The same, but symbolic extents, ops without an import rule and declared types stay.
 llvm::LogicalResult prepareNodes(::onnx::ModelProto &model, std::vector<::onnx::TensorProto> &initializers,
                                  mlir::Location loc);
@@ -96,13 +98,47 @@ bool namesRoles(const ::onnx::ModelProto &model);
 /// Leaves the roles on the module, for phase training (`onnx.training`) and for the user (`mpt.manifest`).
 void noteJoint(mlir::ModuleOp module, const JointRoles &roles);
 
+/// A graph beside the model's own that becomes a function: an algorithm with the model's graph before it, or the
+/// initialization of state.
+struct Algorithm {
+  std::string name;                     ///< of the graph in the file
+  ::onnx::ModelProto model;             ///< without the tensors that are states of the module
+  llvm::StringMap<std::string> updates; ///< state whose new value an output is, by output
+};
+
+/// Training information that asks for gradients or names optimizers, or of which there are several.
+struct Algorithms {
+  std::vector<Algorithm> steps; ///< none in other files
+  std::optional<Algorithm> initialization;
+  StepInfo states; ///< of all of them; no updates
+  TrainingForm form;
+};
+
+/// Domain of Gradient and of the standard's optimizers.
+inline constexpr llvm::StringLiteral kTrainingDomain = "ai.onnx.preview.training";
+bool isTrainingDomain(llvm::StringRef domain);
+
+/// Gives each Gradient node the operands y, xs and zs as its attributes name them, and where its inputs are other
+/// tensors than these, the points for xs and zs. Nodes move behind what they need. Aliases of the domain become it.
+llvm::LogicalResult takeGradientOperands(::onnx::ModelProto &model, mlir::MLIRContext *context);
+
+/// Takes the training information out of `model` if it is of this kind; none otherwise. The algorithms have their own
+/// graphs alone; joinAlgorithms() puts the model's before them.
+llvm::FailureOr<Algorithms> takeAlgorithms(::onnx::ModelProto &model, mlir::Location loc);
+
+/// Completes the algorithms' models once `model` is prepared: its nodes, `inputs` (as in the file), functions and
+/// tensors, of which `initializers` has the elements, come first. Tensors that algorithms bring go to `initializers`.
+llvm::LogicalResult joinAlgorithms(Algorithms &algorithms, const ::onnx::ModelProto &model,
+                                   const ::onnx::ModelProto &header, std::vector<::onnx::TensorProto> &initializers,
+                                   const ImportOptions &options, mlir::Location loc);
+
 /// Builds the module of a prepared model, with the states of `step`; with the `header` of the model as it was in the
-/// file, one that goes back into a file (see importNodes).
-llvm::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>> buildModule(::onnx::ModelProto &model,
-                                                               std::vector<::onnx::TensorProto> &initializers,
-                                                               llvm::StringRef folder, const ImportOptions &options,
-                                                               mlir::MLIRContext *context, const StepInfo &step = {},
-                                                               ::onnx::ModelProto *header = nullptr);
+/// file, one that goes back into a file (see importNodes). Each algorithm becomes a function beside @main:
+/// @algorithm.N, @initialization.
+llvm::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>>
+buildModule(::onnx::ModelProto &model, std::vector<::onnx::TensorProto> &initializers, llvm::StringRef folder,
+            const ImportOptions &options, mlir::MLIRContext *context, const StepInfo &step = {},
+            ::onnx::ModelProto *header = nullptr, Algorithms *algorithms = nullptr);
 
 /// Everything of `graph` but its nodes, initializers and inferred types.
 void copyHeader(const ::onnx::GraphProto &graph, ::onnx::GraphProto &header);

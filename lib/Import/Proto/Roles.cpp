@@ -159,3 +159,13 @@ LogicalResult mpt::assignRoles(ModuleOp module, const ImportOptions &options, co
   }
   return success();
 }
+
+LogicalResult mpt::freezeParameters(ModuleOp module, const ImportOptions &options) {
+  auto freeze = compile(options.freeze, module.getLoc());
+  if (failed(freeze))
+    return failure();
+  for (auto state : module.getOps<train::StateOp>())
+    if (state.getRole() == train::Role::parameter && matches(*freeze, state.getSymName()))
+      state.setFrozen(true);
+  return success();
+}

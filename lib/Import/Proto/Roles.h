@@ -12,6 +12,9 @@ namespace mpt {
 /// in a joint graph; small constants become mpt.constant.
 llvm::LogicalResult assignRoles(mlir::ModuleOp module, const ImportOptions &options, const proto::JointRoles &roles);
 
+/// Of a module whose file says what its parameters are: freezes those that the options name.
+llvm::LogicalResult freezeParameters(mlir::ModuleOp module, const ImportOptions &options);
+
 } // namespace mpt
 
 #endif // MPT_LIB_IMPORT_PROTO_ROLES_H

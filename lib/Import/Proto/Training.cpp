@@ -72,10 +72,10 @@ FailureOr<proto::StepInfo> proto::takeStep(ModelProto &model, Location loc) {
   bool ours = !step.states.empty();
   if (model.training_info_size() == 0)
     return step;
-  // Requests to differentiate, which are what training information of others holds, are made anew from the graph.
-  if (!ours && (model.training_info_size() > 1 || model.training_info(0).update_binding_size() == 0 ||
-                !hasRules(model.training_info(0).algorithm(), model))) {
-    emitWarning(loc) << "training information of the file is not used: its algorithm asks for gradients, or is not one";
+  if (!ours &&
+      (model.training_info(0).update_binding_size() == 0 || !hasRules(model.training_info(0).algorithm(), model))) {
+    emitWarning(loc) << "training information of the file is not used: it has operators that mpt does not import, or "
+                        "updates nothing";
     return step;
   }
   TrainingInfoProto &info = *model.mutable_training_info(0);

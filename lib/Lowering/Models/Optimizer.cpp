@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Optimizers in simpler core ops.
 #include "Decompositions.h"
+#include "Update.h"
 #include "mpt/Lowering/Models/Models.h"
 
 using namespace mlir;
@@ -89,4 +90,5 @@ void mpt::attachOptimizerModels(MLIRContext *context) {
   SGDOp::attachInterface<SGD>(*context);
   AdamOp::attachInterface<Adam>(*context);
   AdagradOp::attachInterface<Adagrad>(*context);
+  attachUpdateModels(context);
 }

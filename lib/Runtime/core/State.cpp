@@ -177,7 +177,9 @@ mpt_status mpt::rt::initializeState(mpt_trainer &trainer, const char *given, boo
     if (entry) {
       if (mpt_status status = readInto(file, *entry, t, host + t.offset, weights))
         return status;
-    } else if (!startsAtZero(t.role)) {
+    } else if (startsAtZero(t.role)) {
+      memset(host + t.offset, 0, static_cast<size_t>(t.bytes)); // a trainer that is reset holds other values
+    } else {
       return fail(MPT_BAD_FILE, "'%s' has no tensor '%s', which model '%s' needs", weights, t.name, m.name);
     }
     // The generator's state is the seed, then its counters.

@@ -112,7 +112,12 @@ mpt_status create(mpt_model *model, const mpt_trainer_options &options, mpt_trai
     if (m.state[i].role == MPT_ROLE_MASTER)
       trainer->masters[m.state[i].of] = i;
   }
-  if (mpt_status status = initializeState(*trainer, options.weights, options.set_seed != 0, options.seed))
+  trainer->hasWeights = options.weights != nullptr;
+  if (options.weights)
+    trainer->weights = options.weights;
+  trainer->setsSeed = options.set_seed != 0;
+  trainer->seed = options.seed;
+  if (mpt_status status = initializeState(*trainer, options.weights, trainer->setsSeed, trainer->seed))
     return status;
   *out = trainer.release();
   return MPT_OK;
@@ -385,6 +390,24 @@ mpt_status mpt_trainer_create(mpt_model *model, const mpt_trainer_options *optio
 }
 
 void mpt_trainer_destroy(mpt_trainer *trainer) { delete trainer; }
+
+mpt_status mpt_trainer_reset(mpt_trainer *trainer) {
+  if (!trainer)
+    return fail(MPT_INVALID_ARGUMENT, "expected a trainer, got NULL");
+  return guarded([&] {
+    // What runs may still read the state.
+    if (mpt_status status = trainer->device->synchronize())
+      return status;
+    const char *weights = trainer->hasWeights ? trainer->weights.c_str() : nullptr;
+    if (mpt_status status = initializeState(*trainer, weights, trainer->setsSeed, trainer->seed))
+      return status;
+    const mpt_module_desc &m = *trainer->model->desc;
+    for (int64_t i = 0; i < m.num_functions; ++i)
+      if (strcmp(m.functions[i].name, "initialize") == 0)
+        return run(*trainer, "initialize", nullptr, 0, nullptr);
+    return MPT_OK;
+  });
+}
 
 mpt_status mpt_trainer_run(mpt_trainer *trainer, const char *function, const mpt_tensor *inputs, int64_t count,
                            mpt_metrics *metrics) {

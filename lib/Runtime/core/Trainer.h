@@ -41,6 +41,9 @@ struct mpt_trainer {
   std::unique_ptr<mpt::rt::FiniteCheck> finite; // where the library calls mpt_rt_check
   mpt::rt::StallWatch stall;
   mpt::rt::Block state, arena;
+  std::string weights; // file of initial values, where the caller named one
+  bool hasWeights = false, setsSeed = false;
+  uint64_t seed = 0;                             // of generators, where `setsSeed`
   std::vector<mpt::rt::FunctionState> functions; // as in the module's table
   std::map<std::string, int64_t> index;          // state tensors by name
   std::map<std::string, int64_t> masters;        // parameter name to its master

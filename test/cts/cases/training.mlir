@@ -33,6 +33,49 @@ func.func @adagrad(%p: tensor<37xf32>, %g: tensor<37xf32>, %s: tensor<37xf32> {c
   %new, %sum = mpt.adagrad %p, %g, %lr, %t, %s {lr_decay = 0.5 : f64} : (tensor<37xf32>, tensor<37xf32>, tensor<f32>, tensor<i64>, tensor<37xf32>) -> (tensor<37xf32>, tensor<37xf32>)
   return %new, %sum : tensor<37xf32>, tensor<37xf32>
 }
+func.func @momentum(%p: tensor<37xf32>, %g: tensor<37xf32>, %m: tensor<37xf32>, %t: tensor<i64> {check.low = 0.0, check.high = 3.0}) -> (tensor<37xf32>, tensor<37xf32>) {
+  %lr = mpt.constant dense<0.1> : tensor<f32>
+  %new, %slot = mpt.momentum %p, %g, %lr, %t, %m {alpha = 0.9 : f64, beta = 0.8 : f64, norm_coefficient = 0.01 : f64} : (tensor<37xf32>, tensor<37xf32>, tensor<f32>, tensor<i64>, tensor<37xf32>) -> (tensor<37xf32>, tensor<37xf32>)
+  return %new, %slot : tensor<37xf32>, tensor<37xf32>
+}
+func.func @momentum_nesterov(%p: tensor<3x5xf32>, %g: tensor<3x5xf32>, %m: tensor<3x5xf32>) -> (tensor<3x5xf32>, tensor<3x5xf32>) {
+  %lr = mpt.constant dense<0.1> : tensor<f32>
+  %t = mpt.constant dense<2> : tensor<i64>
+  %new, %slot = mpt.momentum %p, %g, %lr, %t, %m {alpha = 0.9 : f64, beta = 1.0 : f64, nesterov = true} : (tensor<3x5xf32>, tensor<3x5xf32>, tensor<f32>, tensor<i64>, tensor<3x5xf32>) -> (tensor<3x5xf32>, tensor<3x5xf32>)
+  return %new, %slot : tensor<3x5xf32>, tensor<3x5xf32>
+}
+func.func @adam_hat(%p: tensor<37xf32>, %g: tensor<37xf32>, %m: tensor<37xf32>, %v: tensor<37xf32> {check.low = 0.0, check.high = 2.0}, %t: tensor<i64> {check.low = 0.0, check.high = 99.0}) -> (tensor<37xf32>, tensor<37xf32>, tensor<37xf32>) {
+  %lr = mpt.constant dense<0.01> : tensor<f32>
+  %new, %m1, %v1 = mpt.adam_hat %p, %g, %lr, %t, %m, %v {norm_coefficient = 0.01 : f64, norm_coefficient_post = 0.1 : f64, late_decay = 0.1 : f64} : (tensor<37xf32>, tensor<37xf32>, tensor<f32>, tensor<i64>, tensor<37xf32>, tensor<37xf32>) -> (tensor<37xf32>, tensor<37xf32>, tensor<37xf32>)
+  return %new, %m1, %v1 : tensor<37xf32>, tensor<37xf32>, tensor<37xf32>
+}
+func.func @rmsprop(%p: tensor<37xf32>, %g: tensor<37xf32>, %v: tensor<37xf32> {check.low = 4.0, check.high = 6.0}, %a: tensor<37xf32> {check.low = -1.0, check.high = 1.0}, %b: tensor<37xf32>) -> (tensor<37xf32>, tensor<37xf32>, tensor<37xf32>, tensor<37xf32>) {
+  %lr = mpt.constant dense<0.01> : tensor<f32>
+  %new, %v1, %a1, %b1 = mpt.rmsprop %p, %g, %lr, %v, %a, %b {momentum = 0.9 : f64, centered = true, weight_decay = 0.01 : f64} : (tensor<37xf32>, tensor<37xf32>, tensor<f32>, tensor<37xf32>, tensor<37xf32>, tensor<37xf32>) -> (tensor<37xf32>, tensor<37xf32>, tensor<37xf32>, tensor<37xf32>)
+  return %new, %v1, %a1, %b1 : tensor<37xf32>, tensor<37xf32>, tensor<37xf32>, tensor<37xf32>
+}
+func.func @lion(%p: tensor<37xf32>, %g: tensor<37xf32> {check.low = 1.0, check.high = 2.0}, %m: tensor<37xf32> {check.low = 1.0, check.high = 2.0}) -> (tensor<37xf32>, tensor<37xf32>) {
+  %lr = mpt.constant dense<0.01> : tensor<f32>
+  %new, %m1 = mpt.lion %p, %g, %lr, %m {weight_decay = 0.1 : f64} : (tensor<37xf32>, tensor<37xf32>, tensor<f32>, tensor<37xf32>) -> (tensor<37xf32>, tensor<37xf32>)
+  return %new, %m1 : tensor<37xf32>, tensor<37xf32>
+}
+func.func @lamb(%p: tensor<37xf32>, %g: tensor<37xf32>, %m: tensor<37xf32>, %v: tensor<37xf32> {check.low = 1.0, check.high = 2.0}) -> (tensor<37xf32>, tensor<37xf32>, tensor<37xf32>) {
+  %lr = mpt.constant dense<0.01> : tensor<f32>
+  %t = mpt.constant dense<3> : tensor<i64>
+  %new, %m1, %v1 = mpt.lamb %p, %g, %lr, %t, %m, %v {weight_decay = 0.1 : f64} : (tensor<37xf32>, tensor<37xf32>, tensor<f32>, tensor<i64>, tensor<37xf32>, tensor<37xf32>) -> (tensor<37xf32>, tensor<37xf32>, tensor<37xf32>)
+  return %new, %m1, %v1 : tensor<37xf32>, tensor<37xf32>, tensor<37xf32>
+}
+func.func @lars(%p: tensor<3x5xf32>, %g: tensor<3x5xf32>, %m: tensor<3x5xf32>) -> (tensor<3x5xf32>, tensor<3x5xf32>) {
+  %lr = mpt.constant dense<0.1> : tensor<f32>
+  %new, %m1 = mpt.lars %p, %g, %lr, %m {weight_decay = 0.1 : f64} : (tensor<3x5xf32>, tensor<3x5xf32>, tensor<f32>, tensor<3x5xf32>) -> (tensor<3x5xf32>, tensor<3x5xf32>)
+  return %new, %m1 : tensor<3x5xf32>, tensor<3x5xf32>
+}
+func.func @adafactor(%p: tensor<3x5xf32>, %g: tensor<3x5xf32>, %r: tensor<3x1xf32> {check.low = 1.0, check.high = 2.0}, %c: tensor<1x5xf32> {check.low = 1.0, check.high = 2.0}) -> (tensor<3x5xf32>, tensor<3x1xf32>, tensor<1x5xf32>) {
+  %lr = mpt.constant dense<0.1> : tensor<f32>
+  %t = mpt.constant dense<7> : tensor<i64>
+  %new, %r1, %c1 = mpt.adafactor %p, %g, %lr, %t, %r, %c {weight_decay = 0.1 : f64} : (tensor<3x5xf32>, tensor<3x5xf32>, tensor<f32>, tensor<i64>, tensor<3x1xf32>, tensor<1x5xf32>) -> (tensor<3x5xf32>, tensor<3x1xf32>, tensor<1x5xf32>)
+  return %new, %r1, %c1 : tensor<3x5xf32>, tensor<3x1xf32>, tensor<1x5xf32>
+}
 func.func @relu_backward(%dy: tensor<5x19xf64>, %y: tensor<5x19xf64>) -> tensor<5x19xf64> {
   %0 = mpt.relu_backward %dy, %y : tensor<5x19xf64>
   return %0 : tensor<5x19xf64>

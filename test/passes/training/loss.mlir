@@ -62,7 +62,7 @@ func.func @forward(%x: tensor<2xf32> {mpt.name = "target"}) -> (tensor<2xf32> {m
 //--- none.mlir
 module {}
 // NOT-SCALAR: error: expected the first result to be a scalar loss, got 'tensor<2x3xf32>'
-// UNKNOWN: error: loss: expected a loss (softmax-cross-entropy, mse, l1, bce-with-logits, none), got 'hinge'
+// UNKNOWN: error: loss: expected a loss (softmax-cross-entropy, nll, focal, mse, l1, smooth-l1, huber, bce-with-logits, kl, cosine, none), got 'hinge'
 // Several losses: a target each, their weighted sum first, then each with its weight.
 // SEVERAL: %[[A:[a-z0-9]+]]: tensor<2x3xi64> {mpt.name = "words_labels"}, %[[B:[a-z0-9]+]]: tensor<4xf32> {mpt.name = "size_target"}
 // SEVERAL-SAME: -> (tensor<f32> {mpt.name = "loss"}, tensor<f32> {mpt.name = "loss_words", mpt.weight = 1.000000e+00 : f64}, tensor<f32> {mpt.name = "loss_size", mpt.weight = 5.000000e-01 : f64}, tensor<2x3x7xf32> {mpt.name = "words"}, tensor<4xf32> {mpt.name = "size"})

@@ -2,7 +2,7 @@
 // RUN: mpt-opt %s --training-optimizer=optimizer=adam,betas=0.8:0.9,eps=1e-6 | FileCheck %s --check-prefix=ADAM
 // RUN: mpt-opt %s --training-optimizer=optimizer=adagrad,lr-decay=0.1 | FileCheck %s --check-prefix=ADAGRAD
 // RUN: mpt-opt %s --training-optimizer="optimizer=sgd clip-norm=2.0" | FileCheck %s --check-prefix=CLIP
-// RUN: not mpt-opt %s --training-optimizer=optimizer=lion 2>&1 | FileCheck %s --check-prefix=KIND
+// RUN: not mpt-opt %s --training-optimizer=optimizer=lyon 2>&1 | FileCheck %s --check-prefix=KIND
 // RUN: not mpt-opt %s --training-optimizer=optimizer=sgd,beta=1 2>&1 | FileCheck %s --check-prefix=KEY
 // RUN: not mpt-opt %s --training-optimizer=optimizer=adam,betas=0.9 2>&1 | FileCheck %s --check-prefix=BETAS
 // RUN: not mpt-opt %s --training-optimizer=optimizer=sgd,lr=fast 2>&1 | FileCheck %s --check-prefix=VALUE
@@ -29,8 +29,8 @@
 // CLIP: %[[GA:.*]] = mpt.mul %[[A]], %[[CA]]
 // CLIP: mpt.sgd %{{.*}}, %[[GA]]
 // CLIP: return %{{.*}}, %[[NORM]]
-// KIND: error: optimizer: expected an optimizer (sgd, adam, adamw, adagrad), got 'lion'
-// KEY: error: optimizer: expected a key of sgd (lr, weight-decay, momentum, dampening, nesterov), got 'beta'
+// KIND: error: optimizer: expected an optimizer (sgd, adam, adamw, adagrad, rmsprop, lion, lamb, lars, adafactor), got 'lyon'
+// KEY: error: optimizer: expected a key of sgd (lr, weight-decay, momentum, dampening, nesterov, schedule, warmup, steps, min, gamma, every, rise, div, final), got 'beta'
 // BETAS: error: optimizer: expected two numbers in [0, 1), as 0.9:0.999 for betas of adam, got '0.9'
 // VALUE: error: optimizer: expected a number that is not negative for lr of sgd, got 'fast'
 // NESTEROV: error: optimizer: expected momentum and no dampening with nesterov

@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Trains files with TrainingInfoProto and holds three steps against a torch interpretation of the same files.
+
+  check_algorithms.py FILES DATA --scripts FOLDER [--models a,b] [--policy P]
+
+FILES holds NAME.OPTIMIZER.train.onnx, DATA the inputs NAME.npz, and FOLDER the corpus' own make_traininginfo.py and torch_onnx.py, whose
+interpretation in float64 is the reference and whose one in float32 says what rounding may lose. The measure is that of
+check_corpus.py: an error passes at four times what float32 loses there, or 1e-5. Parameters after Adam and Adagrad count where the first
+gradient is above 1e-3 of the largest; below, rounding noise becomes whole steps. With a narrow policy only the losses are compared, to
+a hundredth of the first one. Needs torch. Prints a line a file; the status is non-zero when any failed.
+"""
+import argparse
+import glob
+import os
+import sys
+import tempfile
+
+import numpy as np
+
+import corpus_measure as measure
+
+STEPS = 3
+
+
+def reference(scripts, path, data, real):
+    """Losses, parameters and states after the steps, and the first gradients."""
+    sys.path.insert(0, scripts)
+    import make_traininginfo
+    import onnx
+    import torch
+    import torch_onnx
+
+    model = onnx.load(path)
+    whole, info = make_traininginfo.combined(model), model.training_info[0]
+    keys = {binding.key: binding.value for binding in info.update_binding}
+    values = {tensor.name: torch_onnx.to_torch(tensor) for tensor in whole.graph.initializer if tensor.name in keys}
+    values = {name: value.to(real) if value.is_floating_point() else value for name, value in values.items()}
+    losses, first = [], None
+    for _ in range(STEPS):
+        feeds = {name: torch.from_numpy(np.array(array)) for name, array in data.items()}
+        feeds.update({name: value.clone().requires_grad_(value.is_floating_point()) for name, value in values.items()})
+        _, found = torch_onnx.run(whole, feeds, real=real)
+        losses.append(found[model.graph.output[0].name].item())
+        first = first or {n[:-5]: found[n].detach().double().numpy() for n in found if n.endswith("_grad") and n[:-5] in keys}
+        values = {name: found[value].detach() for name, value in keys.items()}
+    return losses, {name: value.double().numpy() for name, value in values.items()}, first
+
+
+def check(path, data, arguments):
+    import mpt
+    import torch
+
+    exact, single = (reference(arguments.scripts, path, data, real) for real in (torch.float64, torch.float32))
+    with tempfile.TemporaryDirectory() as out, mpt.Trainer(mpt.compile(path, out=out, policy=arguments.policy, dropout=False), threads=1) as trainer:
+        feeds = {name: data[name] for name in trainer.inputs() if name in data}
+        losses = [trainer.step(feeds).loss for _ in range(STEPS)]
+        after = {name: trainer.parameter(name) for name in exact[1]}
+    if arguments.policy != "fp32":
+        return [measure.Row("loss", max(abs(a - b) for a, b in zip(losses, exact[0])) / abs(exact[0][0]), 1e-2 / measure.FACTOR)]
+    scale = max(abs(loss) for loss in exact[0])
+    rows = [measure.Row("loss", max(abs(a - b) for a, b in zip(losses, exact[0])) / scale,
+                        max(abs(a - b) for a, b in zip(single[0], exact[0])) / scale)]
+    noise = 1e-3 * max(measure.largest(gradient) for gradient in exact[2].values())
+    adaptive = ".adam." in path or ".adagrad." in path
+    for name, value in exact[1].items():
+        owner = name if name in exact[2] else name.rsplit(".", 1)[0]
+        counts = np.abs(exact[2][owner]) > noise if adaptive and owner in exact[2] else np.ones(value.shape, bool)
+        if counts.any():
+            rows.append(measure.Row(name, *(measure.error(a[counts], value[counts], 1e-6) for a in (after[name], single[1][name]))))
+    return rows
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files")
+    parser.add_argument("data")
+    parser.add_argument("--scripts", required=True)
+    parser.add_argument("--models", default="")
+    parser.add_argument("--policy", default="fp32")
+    arguments = parser.parse_args()
+    wanted, bad = set(filter(None, arguments.models.split(","))), 0
+    paths = sorted(glob.glob(os.path.join(arguments.files, "*.train.onnx")))
+    for path in paths:
+        model = os.path.basename(path).split(".")[0]
+        if wanted and model not in wanted:
+            continue
+        data = dict(np.load(os.path.join(arguments.data, model + ".npz")))
+        rows = check(path, data, arguments)
+        worst = max(rows, key=lambda row: row.error / row.limit)
+        failed = [row for row in rows if not row.ok]
+        bad += bool(failed)
+        print(f"{os.path.basename(path)}: {len(rows)} compared, worst {worst.what} {worst.error:.1e} of {worst.limit:.1e}"
+              + (f", {len(failed)} beyond their limit" if failed else ""), flush=True)
+    print(f"{len(paths)} files, {bad} failed")
+    return bad > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
