@@ -20,9 +20,10 @@ using namespace mpt;
 const RuleTable &RuleTable::get() {
   static const RuleTable table = [] {
     RuleTable t;
-    for (auto add : {addAttentionRules, addCastRules, addConvRules, addElementwiseRules, addGatherRules, addLossRules,
-                     addMatMulRules, addNormRules, addPoolRules, addRandomRules, addRecurrentRules, addReduceRules,
-                     addResizeRules, addScatterRules, addSequenceRules, addShapeRules})
+    for (auto add :
+         {addAttentionRules, addCastRules, addControlRules, addConvRules, addElementwiseRules, addGatherRules,
+          addLossRules, addMatMulRules, addNormRules, addPoolRules, addRandomRules, addRecurrentRules, addReduceRules,
+          addResizeRules, addScatterRules, addSequenceRules, addShapeRules})
       add(t);
     return t;
   }();
