@@ -162,6 +162,7 @@ private:
 // One function a family file.
 void addAttentionRules(RuleTable &table);
 void addCastRules(RuleTable &table);
+void addControlRules(RuleTable &table);
 void addConvRules(RuleTable &table);
 void addElementwiseRules(RuleTable &table);
 void addGatherRules(RuleTable &table);

@@ -24,9 +24,10 @@ const RuleTable &RuleTable::get() {
   static const RuleTable table = [] {
     RuleTable t;
     for (auto add :
-         {addAttentionRules, addCastRules, addConvRules, addElementwiseRules, addGatherRules, addLossRules,
-          addMatMulRules, addNormRules, addPoolRules, addRandomRules, addRecurrentRules, addReduceRules, addResizeRules,
-          addScatterRules, addSequenceRules, addShapeRules, addTrainingRules, registerRuntimeGradients})
+         {addAttentionRules, addCastRules, addControlRules, addConvRules, addElementwiseRules, addGatherRules,
+          addLossRules, addMatMulRules, addNormRules, addPoolRules, addRandomRules, addRecurrentRules, addReduceRules,
+          addResizeRules, addScatterRules, addSequenceRules, addShapeRules, addTrainingRules,
+          registerRuntimeGradients})
       add(t);
     return t;
   }();

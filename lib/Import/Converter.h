@@ -36,6 +36,8 @@ public:
   mlir::ModuleOp module;
   /// Per batch-normalization parameter, how many normalizations read it: a sign of merged initializers.
   llvm::StringMap<int> normUses;
+  /// Nodes of subgraphs that were converted so far, each copy counted.
+  int64_t unrolledNodes = 0;
 
 private:
   llvm::LogicalResult convertOps(mlir::Block &block);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sequences of known length and conditionals with a known condition: both disappear.
+// Sequences of known length, which disappear.
 #include "Converter.h"
 
 using namespace mlir;
@@ -172,20 +172,6 @@ static LogicalResult importConcatFromSequence(Binder &b) {
   return b.done(parts.size() == 1 ? parts.front() : b.concat(parts, *axis));
 }
 
-static LogicalResult importIf(Binder &b) {
-  ElementsAttr condition = b.given(0);
-  if (!condition || condition.getNumElements() != 1)
-    return b.fail()
-           << "expected a condition that is constant once shapes are known, got one that is computed at run time; "
-              "compute both branches and choose with Where";
-  bool taken = Binder::intsOf(condition)[0];
-  ArrayAttr names = b.node.getRegionNamesAttr();
-  for (auto [i, region] : llvm::enumerate(b.node.getBodies()))
-    if (names && i < names.size() && cast<StringAttr>(names[i]).getValue() == (taken ? "then_branch" : "else_branch"))
-      return b.converter.inlineBlock(region.front(), b.node.getResults());
-  return b.fail() << "expected then_branch and else_branch";
-}
-
 void mpt::addSequenceRules(RuleTable &t) {
   t.on("SplitToSequence", 11, importSplitToSequence, NumericClass::Movement);
   t.on("SequenceAt", 11, importSequenceAt, NumericClass::Movement);
@@ -195,8 +181,4 @@ void mpt::addSequenceRules(RuleTable &t) {
   t.on("SequenceErase", 11, importSequenceErase, NumericClass::Movement);
   t.on("SequenceLength", 11, importSequenceLength, NumericClass::Movement);
   t.on("ConcatFromSequence", 11, importConcatFromSequence, NumericClass::Movement);
-  t.on("If", 1, importIf, NumericClass::Pinned);
-  StringRef loops = "loops are rewritten node by node alone: leave out --loss and --optimizer, or unroll them";
-  t.noRule("Loop", NumericClass::Pinned, loops);
-  t.noRule("Scan", NumericClass::Pinned, loops);
 }

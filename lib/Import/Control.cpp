@@ -1,0 +1,373 @@
+// SPDX-License-Identifier: Apache-2.0
+// Control flow: If, Loop and Scan disappear. Loops are unrolled; what is decided at run time becomes a choice of
+// values.
+#include "Converter.h"
+
+#include "mpt/Evaluation/Constants.h"
+
+using namespace mlir;
+using namespace mpt;
+
+namespace {
+
+/// A value of a subgraph: a tensor, or a sequence of known length.
+struct Carried {
+  Value tensor;
+  std::optional<SmallVector<Value>> sequence;
+};
+
+/// A node with subgraphs, while its bodies are converted in its place.
+class Body {
+public:
+  explicit Body(Binder &b) : b(b) {}
+
+  /// The subgraph `name`, or the first one; null when there is none.
+  Block *block(StringRef name) {
+    ArrayAttr names = b.node.getRegionNamesAttr();
+    for (auto [i, region] : llvm::enumerate(b.node.getBodies()))
+      if (names && i < names.size() && cast<StringAttr>(names[i]).getValue() == name)
+        return &region.front();
+    return nullptr;
+  }
+
+  /// Operand `i` of the node.
+  Carried operand(unsigned i) {
+    Value onnx = b.node.getInputs()[i];
+    if (auto found = b.converter.sequences.find(onnx); found != b.converter.sequences.end())
+      return {Value(), SmallVector<Value>(found->second)};
+    return {b.converter.lookup(onnx), std::nullopt};
+  }
+
+  /// One copy of the subgraph with these arguments; its results.
+  FailureOr<SmallVector<Carried>> inlined(Block &block, ArrayRef<Carried> arguments = {}) {
+    // Every copy is compiled, so their number is bounded.
+    constexpr int64_t mostNodes = 1 << 18;
+    b.converter.unrolledNodes += static_cast<int64_t>(block.getOperations().size());
+    if (b.converter.unrolledNodes > mostNodes)
+      return b.fail() << "expected at most " << mostNodes << " nodes once loops are unrolled; split the sequence";
+    if (block.getNumArguments() != arguments.size())
+      return b.fail() << "expected a body with " << arguments.size() << " inputs, got " << block.getNumArguments();
+    for (auto [argument, value] : llvm::zip_equal(block.getArguments(), arguments)) {
+      if (value.sequence)
+        b.converter.sequences[argument] = *value.sequence;
+      else
+        b.converter.map(argument, value.tensor);
+    }
+    SmallVector<Carried> results;
+    if (failed(b.converter.inlineBlock(block, {})))
+      return failure();
+    for (Value value : cast<onnx::YieldOp>(block.getTerminator()).getValues()) {
+      auto found = b.converter.sequences.find(value);
+      bool isSequence = found != b.converter.sequences.end();
+      results.push_back({isSequence ? Value() : b.converter.lookup(value),
+                         isSequence ? std::optional(SmallVector<Value>(found->second)) : std::nullopt});
+    }
+    return results;
+  }
+
+  /// `value` becomes result `i` of the node.
+  LogicalResult give(unsigned i, const Carried &value) {
+    if (i >= b.node.getNumResults())
+      return success();
+    if (value.sequence)
+      b.converter.sequences[b.node.getResult(i)] = *value.sequence;
+    else if (value.tensor)
+      return b.set(i, value.tensor);
+    return success();
+  }
+
+  /// `yes` where the boolean scalar `condition` holds, else `no`. Both have been computed, which costs time and no
+  /// more: nodes have no effects.
+  FailureOr<Carried> chosen(Value condition, const Carried &yes, const Carried &no) {
+    if (yes.sequence || no.sequence || !yes.tensor || !no.tensor || yes.tensor.getType() != no.tensor.getType())
+      return b.fail() << "expected tensors of one type on both sides of a condition that is computed at run time, got "
+                      << describe(yes) << " and " << describe(no);
+    if (yes.tensor == no.tensor)
+      return yes;
+    Value mask = b.broadcast(b.reshape(condition, {}), tensorType(yes.tensor).getShape(), {});
+    return Carried{b.select(mask, yes.tensor, no.tensor), std::nullopt};
+  }
+
+  /// The value of a constant boolean or integer; nothing for others.
+  static std::optional<int64_t> constant(Value value) {
+    ElementsAttr known = value ? constantOf(value) : ElementsAttr();
+    if (!known || known.getNumElements() != 1)
+      return std::nullopt;
+    return Binder::intsOf(known).front();
+  }
+
+private:
+  static std::string describe(const Carried &value) {
+    std::string text;
+    llvm::raw_string_ostream out(text);
+    if (value.tensor)
+      out << value.tensor.getType();
+    else
+      out << "a sequence";
+    return text;
+  }
+
+  Binder &b;
+};
+
+/// Parts of one scan output, in the order of the steps, joined along a new dimension `axis`.
+FailureOr<Value> stacked(Binder &b, ArrayRef<Value> parts, int64_t axis, bool reverse) {
+  SmallVector<Value> rows;
+  SmallVector<int64_t> shape;
+  for (Value part : parts) {
+    if (part.getType() != parts.front().getType())
+      return b.fail() << "expected scan outputs of one shape in all steps, got " << parts.front().getType() << " and "
+                      << part.getType();
+    shape.assign(tensorType(part).getShape().begin(), tensorType(part).getShape().end());
+    FailureOr<int64_t> at = b.axis(axis, static_cast<int64_t>(shape.size()) + 1);
+    if (failed(at))
+      return failure();
+    shape.insert(shape.begin() + *at, 1);
+    rows.push_back(b.reshape(part, shape));
+    axis = *at;
+  }
+  if (reverse)
+    std::reverse(rows.begin(), rows.end());
+  return rows.size() == 1 ? rows.front() : b.concat(rows, axis);
+}
+
+LogicalResult importIf(Binder &b) {
+  if (failed(b.need(1)))
+    return failure();
+  if (tensorType(b.in(0)).getNumElements() != 1)
+    return b.fail() << "expected a condition of one element, got " << b.in(0).getType();
+  Body body(b);
+  Block *branches[2] = {body.block("else_branch"), body.block("then_branch")};
+  if (!branches[0] || !branches[1])
+    return b.fail() << "expected then_branch and else_branch";
+  if (std::optional<int64_t> known = Body::constant(b.in(0)))
+    return b.converter.inlineBlock(*branches[*known != 0], b.node.getResults());
+  FailureOr<SmallVector<Carried>> no = body.inlined(*branches[0]), yes = body.inlined(*branches[1]);
+  if (failed(no) || failed(yes))
+    return failure();
+  for (auto [i, sides] : llvm::enumerate(llvm::zip(*yes, *no))) {
+    FailureOr<Carried> value = body.chosen(b.in(0), std::get<0>(sides), std::get<1>(sides));
+    if (failed(value) || failed(body.give(i, *value)))
+      return failure();
+  }
+  return success();
+}
+
+/// Loop, unrolled: its trip count, or the step after which its condition is false, must be known.
+class Loop {
+public:
+  explicit Loop(Binder &b) : b(b), body(b) {}
+
+  LogicalResult run() {
+    Block *block = body.block("body");
+    if (!block || b.operandCount() < 2)
+      return b.fail() << "expected a body, a trip count and a condition";
+    unsigned numCarried = b.operandCount() - 2;
+    if (block->getNumArguments() != numCarried + 2 || results(*block) < numCarried + 1)
+      return b.fail() << "expected a body of " << numCarried << " carried values, got " << block->getNumArguments()
+                      << " inputs and " << results(*block) << " results";
+    scans.resize(results(*block) - 1 - numCarried);
+    for (unsigned i = 0; i < numCarried; ++i)
+      carried.push_back(body.operand(i + 2));
+    if (failed(readBounds()) || failed(unroll(*block)))
+      return failure();
+    return give();
+  }
+
+private:
+  Binder &b;
+  Body body;
+  SmallVector<Carried> carried;
+  SmallVector<SmallVector<Value>> scans;
+  int64_t most = 0;
+  bool bounded = false;
+  Value condition; ///< before the next step; null where it always holds
+
+  static unsigned results(Block &block) { return block.getTerminator()->getNumOperands(); }
+
+  LogicalResult readBounds() {
+    // Exporters write the largest integer for "no bound".
+    constexpr int64_t mostSteps = 1 << 14;
+    most = mostSteps;
+    if (b.has(0)) {
+      std::optional<int64_t> count = Body::constant(b.in(0));
+      if (!count)
+        return b.fail() << "expected a trip count that is constant once shapes are known, got one that is computed at "
+                           "run time";
+      bounded = *count <= mostSteps;
+      most = std::min(std::max<int64_t>(*count, 0), mostSteps);
+    }
+    condition = b.has(1) ? b.in(1) : Value();
+    return success();
+  }
+
+  LogicalResult unroll(Block &block) {
+    auto counter = RankedTensorType::get({}, b.builder.getI64Type());
+    auto flag = RankedTensorType::get({}, b.builder.getI1Type());
+    for (int64_t step = 0; step < most; ++step) {
+      std::optional<int64_t> holds = condition ? Body::constant(condition) : 1;
+      if (holds && *holds == 0)
+        return success();
+      if (!holds && (!bounded || !scans.empty()))
+        return b.fail() << "expected a condition that is constant once shapes are known, got one that is computed at "
+                           "run time; give a trip count and no scan outputs, or unroll the loop";
+      SmallVector<Carried> arguments = {
+          {b.constant(DenseElementsAttr::get(counter, step)), std::nullopt},
+          {holds ? b.constant(DenseElementsAttr::get(flag, true)) : condition, std::nullopt}};
+      arguments.append(carried);
+      FailureOr<SmallVector<Carried>> results = body.inlined(block, arguments);
+      if (failed(results) || failed(advance(*results, holds.has_value())))
+        return failure();
+    }
+    if (!bounded)
+      return b.fail() << "expected a loop that ends after at most " << most << " steps";
+    return success();
+  }
+
+  /// Takes the results of a step; one that runs only if the condition held, unless that is known.
+  LogicalResult advance(ArrayRef<Carried> results, bool known) {
+    for (auto [i, value] : llvm::enumerate(carried)) {
+      FailureOr<Carried> next =
+          known ? FailureOr<Carried>(results[i + 1]) : body.chosen(condition, results[i + 1], value);
+      if (failed(next))
+        return failure();
+      value = *next;
+    }
+    for (auto [i, parts] : llvm::enumerate(scans)) {
+      if (!results[carried.size() + 1 + i].tensor)
+        return b.fail() << "expected tensors as scan outputs, got a sequence";
+      parts.push_back(results[carried.size() + 1 + i].tensor);
+    }
+    Value next = results.front().tensor;
+    condition = known ? next : b.make<AndOp>(b.reshape(condition, {}), b.reshape(next, {}));
+    return success();
+  }
+
+  LogicalResult give() {
+    for (auto [i, value] : llvm::enumerate(carried))
+      if (failed(body.give(i, value)))
+        return failure();
+    for (auto [i, parts] : llvm::enumerate(scans)) {
+      if (!b.wants(carried.size() + i))
+        continue;
+      if (parts.empty())
+        return b.fail() << "expected at least one step where there are scan outputs";
+      FailureOr<Value> joined = stacked(b, parts, 0, false);
+      if (failed(joined) || failed(b.set(carried.size() + i, *joined)))
+        return failure();
+    }
+    return success();
+  }
+};
+
+LogicalResult importLoop(Binder &b) { return Loop(b).run(); }
+
+/// Scan (from version 9 on), unrolled over the extent of its scan inputs.
+class Scan {
+public:
+  explicit Scan(Binder &b) : b(b), body(b) {}
+
+  LogicalResult run() {
+    Block *block = body.block("body");
+    numInputs = b.intAttr("num_scan_inputs", 0);
+    if (!block || numInputs < 1 || numInputs > b.operandCount() || failed(b.need(b.operandCount())))
+      return b.fail() << "expected a body and at least one scan input, got " << numInputs;
+    numStates = b.operandCount() - numInputs;
+    numOutputs = static_cast<int64_t>(block->getTerminator()->getNumOperands()) - numStates;
+    if (numOutputs < 0)
+      return b.fail() << "expected a body with " << numStates << " states, got fewer results";
+    if (failed(read("scan_input_axes", numInputs, inputAxes)) ||
+        failed(read("scan_input_directions", numInputs, inputReversed)) ||
+        failed(read("scan_output_axes", numOutputs, outputAxes)) ||
+        failed(read("scan_output_directions", numOutputs, outputReversed)) || failed(readSteps()))
+      return failure();
+    return unroll(*block);
+  }
+
+private:
+  Binder &b;
+  Body body;
+  int64_t numInputs = 0, numStates = 0, numOutputs = 0, steps = 0;
+  SmallVector<int64_t> inputAxes, inputReversed, outputAxes, outputReversed;
+
+  LogicalResult read(StringRef name, int64_t count, SmallVector<int64_t> &values) {
+    values = b.intsAttr(name, SmallVector<int64_t>(count, 0));
+    if (static_cast<int64_t>(values.size()) != count)
+      return b.fail() << "expected " << count << " numbers as " << name << ", got " << values.size();
+    return success();
+  }
+
+  LogicalResult readSteps() {
+    for (int64_t i = 0; i < numInputs; ++i) {
+      FailureOr<int64_t> axis = b.axis(inputAxes[i], b.rank(numStates + i));
+      if (failed(axis))
+        return failure();
+      inputAxes[i] = *axis;
+      int64_t extent = b.shape(numStates + i)[*axis];
+      if (i == 0)
+        steps = extent;
+      if (extent != steps || steps < 1)
+        return b.fail() << "expected scan inputs of one number of steps, at least 1, got " << steps << " and "
+                        << extent;
+    }
+    return success();
+  }
+
+  /// Scan input `i` in a step, without its scan axis.
+  Value sliced(int64_t i, int64_t step) {
+    Value x = b.in(numStates + i);
+    SmallVector<int64_t> shape(tensorType(x).getShape()), starts(shape.size(), 0);
+    starts[inputAxes[i]] = inputReversed[i] ? steps - 1 - step : step;
+    shape[inputAxes[i]] = 1;
+    Value part = b.slice(x, starts, shape);
+    shape.erase(shape.begin() + inputAxes[i]);
+    return b.reshape(part, shape);
+  }
+
+  LogicalResult unroll(Block &block) {
+    SmallVector<Carried> states;
+    SmallVector<SmallVector<Value>> outputs(numOutputs);
+    for (int64_t i = 0; i < numStates; ++i)
+      states.push_back(body.operand(i));
+    for (int64_t step = 0; step < steps; ++step) {
+      SmallVector<Carried> arguments(states);
+      for (int64_t i = 0; i < numInputs; ++i)
+        arguments.push_back({sliced(i, step), std::nullopt});
+      FailureOr<SmallVector<Carried>> results = body.inlined(block, arguments);
+      if (failed(results))
+        return failure();
+      states.assign(results->begin(), results->begin() + numStates);
+      for (int64_t i = 0; i < numOutputs; ++i) {
+        if (!(*results)[numStates + i].tensor)
+          return b.fail() << "expected tensors as scan outputs, got a sequence";
+        outputs[i].push_back((*results)[numStates + i].tensor);
+      }
+    }
+    for (auto [i, state] : llvm::enumerate(states))
+      if (failed(body.give(i, state)))
+        return failure();
+    for (int64_t i = 0; i < numOutputs; ++i) {
+      if (!b.wants(numStates + i))
+        continue;
+      FailureOr<Value> joined = stacked(b, outputs[i], outputAxes[i], outputReversed[i]);
+      if (failed(joined) || failed(b.set(numStates + i, *joined)))
+        return failure();
+    }
+    return success();
+  }
+};
+
+LogicalResult importScan(Binder &b) { return Scan(b).run(); }
+
+LogicalResult refuseOldScan(Binder &b) {
+  return b.fail() << "expected Scan of version 9 or later, got version " << b.version() << "; convert the model";
+}
+
+} // namespace
+
+void mpt::addControlRules(RuleTable &t) {
+  t.on("If", 1, importIf, NumericClass::Pinned);
+  t.on("Loop", 1, importLoop, NumericClass::Pinned);
+  t.on("Scan", 8, refuseOldScan, NumericClass::Pinned);
+  t.on("Scan", 9, importScan, NumericClass::Pinned);
+}
