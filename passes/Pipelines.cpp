@@ -41,6 +41,7 @@ void buildTraining(OpPassManager &passes, const PipelineOptions &options, const 
   passes.addPass(createSimplify());
   if (options.forwardOnly) {
     passes.addPass(createEvaluate());
+    passes.addPass(createCheckIndices());
     return;
   }
   // Before the loss: what @predict returns needs no targets.
@@ -64,6 +65,8 @@ void buildTraining(OpPassManager &passes, const PipelineOptions &options, const 
   passes.addPass(createAccumulate(accumulate));
   // Not before the optimizer: a gradient that nobody uses yet would be dead code.
   addCleanup(passes);
+  // Last: every function is there, and clean-up has folded what indices are computed from.
+  passes.addPass(createCheckIndices());
 }
 
 /// What the user wants of types, for the pass that decides them in modules or in files.
