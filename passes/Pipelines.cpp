@@ -54,6 +54,8 @@ void addUpdates(OpPassManager &passes, const PipelineOptions &options) {
     passes.addPass(createAccumulate(accumulate));
   // Not before the optimizer: a gradient that nobody uses yet would be dead code.
   addCleanup(passes);
+  // Last: every function is there, and clean-up has folded what indices are computed from.
+  passes.addPass(createCheckIndices());
 }
 
 void buildTraining(OpPassManager &passes, const PipelineOptions &options, const Capabilities &) {
@@ -69,6 +71,7 @@ void buildTraining(OpPassManager &passes, const PipelineOptions &options, const 
   passes.addPass(createDerive());
   if (options.forwardOnly) {
     passes.addPass(createEvaluate());
+    passes.addPass(createCheckIndices());
     return;
   }
   if (options.algorithms) {

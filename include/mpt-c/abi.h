@@ -15,7 +15,7 @@ extern "C" {
 #endif
 
 /* Raised whenever a struct below or the meaning of a field changes; the runtime refuses other versions. */
-#define MPT_ABI_VERSION 3
+#define MPT_ABI_VERSION 4
 
 typedef struct mpt_tensor_desc {
   const char *name;     /* ONNX name of the value; unique within its table */
@@ -57,6 +57,19 @@ typedef struct mpt_buffer_desc {
   int64_t bytes;
 } mpt_buffer_desc;
 
+/* Elements of an input that a node takes as indices or labels. They form a box: `offset` plus a multiple below shape[i]
+ * of each strides[i], in the input's row-major elements. Each, rounded toward zero where it is floating-point, has to
+ * lie in one of the ranges, which are pairs of a lowest and a highest value. The runtime looks before it starts the
+ * function. */
+typedef struct mpt_index_desc {
+  int64_t input; /* its number */
+  const char *node;
+  int64_t offset, rank;
+  const int64_t *shape, *strides;
+  int64_t num_ranges;
+  const int64_t *ranges;
+} mpt_index_desc;
+
 typedef struct mpt_function_desc {
   const char *name; /* "step", "gradients", "evaluate", "accumulate" */
   mpt_function entry;
@@ -70,6 +83,8 @@ typedef struct mpt_function_desc {
   const mpt_call_desc *calls; /* in the order in which the function makes them */
   int64_t num_buffers;
   const mpt_buffer_desc *buffers; /* the largest ones of the arena, largest first */
+  int64_t num_indices;
+  const mpt_index_desc *indices;
 } mpt_function_desc;
 
 /* A kernel for a GPU. Its parameters are `num_args` addresses in device memory. */

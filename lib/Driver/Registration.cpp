@@ -5,6 +5,7 @@
 #include "mpt/Autodiff/Autodiff.h"
 #include "mpt/Dialect/Check/CheckDialect.h"
 #include "mpt/Dialect/Library/LibraryDialect.h"
+#include "mpt/Dialect/MPT/Indices.h"
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/ONNX/ONNXDialect.h"
 #include "mpt/Dialect/Policy/PolicyDialect.h"
@@ -48,6 +49,7 @@ void mpt::registerAll(mlir::DialectRegistry &registry) {
   for (const std::unique_ptr<target::Target> &target : target::allTargets())
     target->registerDialects(registry);
   registerOperatorClasses(registry);
+  registerIndexModels(registry);
   registerAutodiffModels(registry);
   registerPrecisionModels(registry);
   registerAccumulators(registry);

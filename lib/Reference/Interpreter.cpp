@@ -2,8 +2,13 @@
 // Calls and state of the reference interpreter.
 #include "mpt/Reference/Interpreter.h"
 
+#include "mpt/Dialect/Attributes.h"
 #include "mpt/Dialect/MPT/MPTDialect.h"
+#include "mpt/Dialect/RT/RTDialect.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
+
+#include "llvm/Support/FormatVariadic.h"
+#include <cmath>
 
 using namespace mlir;
 using namespace mpt;
@@ -61,6 +66,32 @@ LogicalResult Interpreter::initialize() {
   return success();
 }
 
+/// Every element of a box of `values` lies in one of the ranges.
+static LogicalResult checkIndices(func::FuncOp function, unsigned argument, const Tensor &values,
+                                  rt::IndexCheckAttr check) {
+  ArrayRef<int64_t> shape = check.getShape(), strides = check.getStrides(), ranges = check.getRanges();
+  SmallVector<int64_t> at(shape.size(), 0);
+  for (int64_t count = llvm::product_of(shape); count > 0; --count) {
+    int64_t position = check.getOffset();
+    for (auto [i, stride] : llvm::zip_equal(at, strides))
+      position += i * stride;
+    double value = std::trunc(values.number(position));
+    bool legal = false;
+    for (size_t r = 0; r < ranges.size(); r += 2)
+      legal |= double(ranges[r]) <= value && value <= double(ranges[r + 1]);
+    if (!legal) {
+      InFlightDiagnostic error = function.emitOpError() << "expected ";
+      for (size_t r = 0; r < ranges.size(); r += 2)
+        error << (r ? " or " : "") << ranges[r] << " to " << ranges[r + 1];
+      return error << " for node '" << check.getNode().getValue() << "', got " << llvm::formatv("{0:f0}", value).str()
+                   << " in input '" << argumentName(function, argument) << "'";
+    }
+    for (size_t d = shape.size(); d-- > 0 && ++at[d] == shape[d];)
+      at[d] = 0;
+  }
+  return success();
+}
+
 FailureOr<SmallVector<Tensor>> Interpreter::call(func::FuncOp function, ArrayRef<Tensor> inputs) {
   if (function.isExternal() || !function.getBody().hasOneBlock())
     return function.emitOpError() << "expected a body of one block";
@@ -73,6 +104,10 @@ FailureOr<SmallVector<Tensor>> Interpreter::call(func::FuncOp function, ArrayRef
     if (inputs[i].shape() != type.getShape() || inputs[i].isFloat() != isa<FloatType>(type.getElementType()))
       return function.emitOpError() << "expected " << type << " for input " << argumentName(function, i) << ", got "
                                     << inputs[i].getType();
+    if (ArrayAttr checks = getArgAttr<rt::RTDialect::IndicesAttrHelper>(function, i))
+      for (auto check : checks.getAsRange<rt::IndexCheckAttr>())
+        if (failed(checkIndices(function, i, inputs[i], check)))
+          return failure();
     frame.set(argument, inputs[i]);
   }
   states.writes.clear();

@@ -4,6 +4,7 @@
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/RT/AbiWords.h"
+#include "mpt/Dialect/RT/RTDialect.h"
 #include "mpt/Memory/Bufferize.h"
 #include "mpt/Memory/Layout.h"
 #include "mpt/Memory/Plan.h"
@@ -42,6 +43,17 @@ std::string fingerprintOf(const Program &program) {
   llvm::SHA256 hash;
   hash.update(text);
   return llvm::toHex(hash.final(), /*LowerCase=*/true);
+}
+
+/// The checks of argument `i`, which is input `input`.
+void readIndices(func::FuncOp function, unsigned i, int64_t input, FunctionInfo &info) {
+  ArrayAttr checks = getArgAttr<rt::RTDialect::IndicesAttrHelper>(function, i);
+  if (!checks)
+    return;
+  for (auto check : checks.getAsRange<rt::IndexCheckAttr>())
+    info.indices.push_back(
+        {input, check.getNode().str(), check.getOffset(), llvm::to_vector<4>(check.getShape().asArrayRef()),
+         llvm::to_vector<4>(check.getStrides().asArrayRef()), llvm::to_vector<4>(check.getRanges().asArrayRef())});
 }
 
 } // namespace
@@ -92,6 +104,8 @@ FailureOr<Program> Program::read(ModuleOp module, StringRef name, const Target &
       tensor.role = output ? MPT_ROLE_OUTPUT : MPT_ROLE_INPUT;
       if (failed(::describe(function, memref, tensor)))
         return failure();
+      if (!output)
+        readIndices(function, i, static_cast<int64_t>(table.size()), info);
       table.push_back(std::move(tensor));
     }
     program.functions.push_back(std::move(info));

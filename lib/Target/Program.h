@@ -36,6 +36,14 @@ struct BufferInfo {
   int64_t bytes;
 };
 
+/// What mpt_index_desc says.
+struct IndexInfo {
+  int64_t input;
+  std::string node;
+  int64_t offset;
+  llvm::SmallVector<int64_t, 4> shape, strides, ranges;
+};
+
 struct FunctionInfo {
   std::string name;
   mlir::func::FuncOp op;
@@ -43,6 +51,7 @@ struct FunctionInfo {
   std::vector<TensorInfo> inputs, outputs;
   std::vector<CallInfo> calls;
   std::vector<BufferInfo> buffers; ///< the largest of the arena, largest first
+  std::vector<IndexInfo> indices;
 };
 
 /// One launch of a generated kernel, where kernels run on a GPU.

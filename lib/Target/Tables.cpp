@@ -13,10 +13,11 @@ using llvm::Constant;
 namespace {
 
 // The order and width of fields below are those of the structs; all are pointers or 64-bit integers.
-static_assert(sizeof(mpt_tensor_desc) == 8 * 8 && sizeof(mpt_function_desc) == 12 * 8 &&
+static_assert(sizeof(mpt_tensor_desc) == 8 * 8 && sizeof(mpt_function_desc) == 14 * 8 &&
                   sizeof(mpt_call_desc) == 4 * 8 && sizeof(mpt_buffer_desc) == 3 * 8 &&
                   sizeof(mpt_kernel_desc) == 9 * 8 && sizeof(mpt_image_desc) == 4 * 8 &&
-                  sizeof(mpt_host_image) == 3 * 8 && sizeof(mpt_module_desc) == 16 * 8,
+                  sizeof(mpt_host_image) == 3 * 8 && sizeof(mpt_index_desc) == 8 * 8 &&
+                  sizeof(mpt_module_desc) == 16 * 8,
               "the tables here have to follow mpt-c/abi.h");
 
 class TableBuilder {
@@ -42,12 +43,15 @@ public:
       return llvm::ConstantPointerNull::get(ir.getPtrTy());
     return global(llvm::ConstantArray::get(llvm::ArrayType::get(records.front()->getType(), records.size()), records));
   }
+  /// A pointer to an array of integers; null when there are none.
+  Constant *numbers(llvm::ArrayRef<int64_t> values) {
+    if (values.empty())
+      return llvm::ConstantPointerNull::get(ir.getPtrTy());
+    return global(llvm::ConstantDataArray::get(
+        context, llvm::ArrayRef<uint64_t>(reinterpret_cast<const uint64_t *>(values.data()), values.size())));
+  }
   Constant *tensor(const TensorInfo &info) {
-    Constant *shape = llvm::ConstantPointerNull::get(ir.getPtrTy());
-    if (!info.shape.empty())
-      shape = global(llvm::ConstantDataArray::get(
-          context, llvm::ArrayRef<uint64_t>(reinterpret_cast<const uint64_t *>(info.shape.data()), info.shape.size())));
-    return record({text(info.name), text(info.of), shape, number(info.shape.size()), number(info.dtype),
+    return record({text(info.name), text(info.of), numbers(info.shape), number(info.shape.size()), number(info.dtype),
                    number(info.role), number(info.bytes), number(info.offset)});
   }
   template <typename Range> Constant *tensors(const Range &range) {
@@ -68,6 +72,15 @@ public:
     llvm::SmallVector<Constant *> records;
     for (const BufferInfo &buffer : buffers)
       records.push_back(record({text(buffer.what), text(buffer.node), number(buffer.bytes)}));
+    return array(records);
+  }
+
+  Constant *indices(llvm::ArrayRef<IndexInfo> indices) {
+    llvm::SmallVector<Constant *> records;
+    for (const IndexInfo &index : indices)
+      records.push_back(record({number(index.input), text(index.node), number(index.offset), number(index.shape.size()),
+                                numbers(index.shape), numbers(index.strides), number(index.ranges.size() / 2),
+                                numbers(index.ranges)}));
     return array(records);
   }
 
@@ -130,7 +143,8 @@ void mpt::target::buildTables(const Program &program, llvm::StringRef manifest, 
         build.record({build.text(info.name), out.getFunction("mpt_entry_" + info.name), build.number(info.arenaBytes),
                       build.number(info.callSites), build.number(info.inputs.size()), build.tensors(info.inputs),
                       build.number(info.outputs.size()), build.tensors(info.outputs), build.number(info.calls.size()),
-                      build.calls(info.calls), build.number(info.buffers.size()), build.buffers(info.buffers)}));
+                      build.calls(info.calls), build.number(info.buffers.size()), build.buffers(info.buffers),
+                      build.number(info.indices.size()), build.indices(info.indices)}));
   Constant *kernels = build.kernels(program.entries);
   Constant *table = build.record(
       {build.number(MPT_ABI_VERSION), build.text(program.name), build.text(program.fingerprint), build.text(manifest),

@@ -183,6 +183,19 @@ def Accumulate : Pass<"training-accumulate", "::mlir::ModuleOp"> {
   let options = [Option<"microSteps", "micro-steps", "int64_t", "1", "micro-steps an optimizer step; 1 changes nothing">];
 }
 
+def CheckIndices : Pass<"training-check-indices", "::mlir::ModuleOp"> {
+  let dependentDialects = trainingDialects # ["::mpt::rt::RTDialect"];
+  let summary = "Note which elements of arguments are indices, and what they may be";
+  let description = [{
+    Out: arguments whose elements are used as indices or labels carry `rt.indices`. The runtime looks at them before the function
+    starts and refuses what is out of range, with nothing changed. Indices are the operands that IndexOperands names. They are
+    followed back to arguments through views, casts, concatenations, arithmetic with constants and selections by comparisons with
+    constants. A range shrinks or grows on the way; elements that a view leaves out may be anything. Indices that are
+    computed otherwise are not looked at: kernels bring them into range.
+  }];
+  let statistics = [Statistic<"checks", "checks", "ranges of elements noted">];
+}
+
 def Gradients : Pass<"training-gradients", "::mlir::ModuleOp"> {
   let dependentDialects = trainingDialects;
   let summary = "Clone @step to @gradients, which returns the gradients and changes nothing";

@@ -141,9 +141,9 @@ static int32_t gradients(mpt_exec *exec) {
 static int32_t evaluate(mpt_exec *exec) { return predict(exec, exec->outputs[0]); }
 
 static const mpt_function_desc functions[] = {
-    {"step", step, 128, 2, 3, stepInputs, 4, stepOutputs, 0, NULL, 0, NULL},
-    {"gradients", gradients, 64, 2, 2, stepInputs, 3, gradientOutputs, 0, NULL, 0, NULL},
-    {"evaluate", evaluate, 0, 1, 1, stepInputs, 1, evaluateOutputs, 0, NULL, 0, NULL},
+    {"step", step, 128, 2, 3, stepInputs, 4, stepOutputs, 0, NULL, 0, NULL, 0, NULL},
+    {"gradients", gradients, 64, 2, 2, stepInputs, 3, gradientOutputs, 0, NULL, 0, NULL, 0, NULL},
+    {"evaluate", evaluate, 0, 1, 1, stepInputs, 1, evaluateOutputs, 0, NULL, 0, NULL, 0, NULL},
 };
 
 const mpt_module_desc mpt_module = {MODULE_ABI,

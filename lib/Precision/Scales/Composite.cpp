@@ -2,6 +2,8 @@
 // How loss scales go through GEMMs, normalizations, losses and optimizers.
 #include "Rules.h"
 
+#include "mpt/Dialect/MPT/UpdateOps.h"
+
 using namespace mlir;
 using namespace mpt;
 using namespace mpt::scales;
@@ -14,7 +16,8 @@ void scales::attachCompositeScales(MLIRContext *context) {
   attach<NotHomogeneous, BatchNormOp, LayerNormOp, RMSNormOp, GroupNormOp, SoftmaxOp, LogSoftmaxOp,
          SoftmaxCrossEntropyOp>(context);
   // A step of an optimizer is in no proportion to a gradient's scale.
-  attach<NotHomogeneous, SGDOp, AdamOp, AdagradOp>(context);
+  attach<NotHomogeneous, SGDOp, AdamOp, AdagradOp, MomentumOp, AdamHatOp, RMSPropOp, LionOp, LAMBOp, LARSOp,
+         AdafactorOp>(context);
   // Formed after the scales are gone from sight; what is inside is not looked at.
   attach<NotHomogeneous, FusionOp>(context);
 }

@@ -2,6 +2,7 @@
 // How loss scales come and go: state, gradients, and arithmetic on scales.
 #include "Rules.h"
 
+#include "mpt/Dialect/Train/RequestOps.h"
 #include "mpt/Dialect/Train/ScaleOps.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
 
@@ -194,6 +195,8 @@ void scales::attachTrainScales(MLIRContext *context) {
   train::RollOp::attachInterface<History>(*context);
   // A norm is of degree 1, but one of scaled gradients is of use to nobody: clipping would take the scale for size.
   attach<NotHomogeneous, train::GlobalNormOp>(context);
+  // A request is answered before there are scales.
+  attach<NotHomogeneous, train::DeriveOp>(context);
 }
 
 void scales::attachFunctionScales(MLIRContext *context) { func::ReturnOp::attachInterface<Return>(*context); }

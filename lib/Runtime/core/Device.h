@@ -41,6 +41,8 @@ public:
   /// Host to device and back, after all work that was started before; done on return.
   virtual mpt_status upload(const Transfer *transfers, size_t count) = 0;
   virtual mpt_status download(const Transfer *transfers, size_t count) = 0;
+  /// Brings what a caller gave as an input to the host, without waiting for work that was started before.
+  virtual mpt_status fetch(const Transfer &transfer) { return download(&transfer, 1); }
   /// Whether the host can read `data`, which a caller gave as an input. An error for memory of another device.
   virtual mpt_status locate(const void *data, bool &onHost) = 0;
   /// Brings the inputs that `state.inputPointers` names, on the host or the device, to where `f` will read them.

@@ -4,6 +4,7 @@
 
 #include "core/Device.h"
 #include "core/Features.h"
+#include "core/Indices.h"
 #include "core/Types.h"
 
 #include <cerrno>
@@ -86,6 +87,8 @@ mpt_status checkModule(const mpt_module_desc &m, const char *source) {
     if (mpt_status status = checkTable(m, f.inputs, f.num_inputs, false))
       return status;
     if (mpt_status status = checkTable(m, f.outputs, f.num_outputs, false))
+      return status;
+    if (mpt_status status = checkIndexTable(m, f))
       return status;
   }
   return MPT_OK;

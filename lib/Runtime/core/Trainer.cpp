@@ -3,6 +3,7 @@
 #include "core/Trainer.h"
 
 #include "core/Convert.h"
+#include "core/Indices.h"
 #include "core/Json.h"
 #include "core/Options.h"
 #include "core/Types.h"
@@ -195,6 +196,8 @@ mpt_status bindInputs(mpt_trainer &t, const mpt_function_desc &f, FunctionState 
       fromFloat(want.dtype, &rate, 1, state.learningRate);
     given = state.learningRate;
   }
+  if (mpt_status status = checkIndices(*t.device, f, state.inputPointers))
+    return status;
   return t.device->stage(f, state);
 }
 

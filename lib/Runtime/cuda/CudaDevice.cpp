@@ -248,6 +248,17 @@ mpt_status CudaDevice::download(const Transfer *transfers, size_t count) {
   return synchronize();
 }
 
+/// On the stream of inputs, which nothing else waits for.
+mpt_status CudaDevice::fetch(const Transfer &transfer) {
+  ContextScope scope(*this);
+  cu::Result result = cu::Success;
+  if (transfer.bytes)
+    result = api.MemcpyDtoHAsync_v2(transfer.to, address(transfer.from), static_cast<size_t>(transfer.bytes), copies);
+  if (result == cu::Success)
+    result = api.StreamSynchronize(copies);
+  return cu::check(api, result, "copying indices from the device");
+}
+
 mpt_status CudaDevice::locate(const void *data, bool &onHost) {
   ContextScope scope(*this);
   int type = 0, where = 0;

@@ -29,6 +29,7 @@ public:
   std::unique_ptr<Memory> allocate(int64_t bytes) override;
   mpt_status upload(const Transfer *transfers, size_t count) override;
   mpt_status download(const Transfer *transfers, size_t count) override;
+  mpt_status fetch(const Transfer &transfer) override;
   mpt_status locate(const void *data, bool &onHost) override;
   mpt_status stage(const mpt_function_desc &f, FunctionState &state) override;
   mpt_status run(const mpt_function_desc &f, FunctionState &state, mpt_exec &exec) override;

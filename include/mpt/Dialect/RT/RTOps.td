@@ -20,8 +20,13 @@ def RT_Dialect : Dialect {
     Operands are statically shaped memrefs with static strides; a buffer's physical order (channels-last, transposed views,
     slices of a larger buffer) is in its strides alone. All decisions are made before this dialect; code generation prints
     it. Every call states which operands it reads and writes as memory effects, and what work it is (`RuntimeCall`).
+
+    | attribute | on | says |
+    |---|---|---|
+    | `rt.indices` | argument | what its elements may be: one `#rt.index_check` each, looked at before the function starts |
   }];
   let useDefaultAttributePrinterParser = 1;
+  let discardableAttrs = (ins "::mlir::ArrayAttr":$indices);
 }
 
 class RT_Op<string mnemonic, list<Trait> traits = []> : Op<RT_Dialect, mnemonic, traits>;
@@ -33,6 +38,21 @@ defvar RT_Read = Arg<AnyStridedMemRef, "", [MemRead]>;
 defvar RT_Written = Arg<AnyStridedMemRef, "", [MemWrite]>;
 defvar RT_MaybeRead = Arg<Optional<AnyStridedMemRef>, "", [MemRead]>;
 
+def RT_IndexCheckAttr : AttrDef<RT_Dialect, "IndexCheck"> {
+  let mnemonic = "index_check";
+  let summary = "elements of an argument that have to lie in one of some ranges";
+  let description = [{
+    The elements form a box: `offset` plus a multiple below `shape` of each of `strides`, in the argument's row-major elements.
+    `ranges` are pairs of a lowest and a highest value. `node` is the ONNX node that takes the elements as indices.
+
+    ```mlir
+    #rt.index_check<node = "loss", offset = 0, shape = array<i64: 8>, strides = array<i64: 1>, ranges = array<i64: 0, 9>>
+    ```
+  }];
+  let parameters = (ins "::mlir::StringAttr":$node, "int64_t":$offset, "::mlir::DenseI64ArrayAttr":$shape,
+    "::mlir::DenseI64ArrayAttr":$strides, "::mlir::DenseI64ArrayAttr":$ranges);
+  let assemblyFormat = "`<` struct(params) `>`";
+}
 def RT_ConvKindAttr : EnumAttr<RT_Dialect, RT_ConvKind, "conv_kind">;
 
 def RT_StateOp : RT_Op<"state", [Pure]> {
