@@ -32,13 +32,15 @@ struct PowerOf : GradientScale::ExternalModel<PowerOf, PowOp> {
   }
 };
 
-/// The larger or smaller one of two scales is a scale, though another one; of other values, as every selection.
-template <typename Op> struct Extremum : GradientScale::ExternalModel<Extremum<Op>, Op> {
+/// A scalar chosen of a scale and a bound, or of two scales, is a scale of its own: only what is divided by it again
+/// loses it. Other values are chosen among those that carry one scale.
+template <typename Op> struct Choice : GradientScale::ExternalModel<Choice<Op>, Op> {
   void inferScales(Operation *op, ScaleInference &inference) const {
-    ScaleType a = inference.of(op->getOperand(0)), b = inference.of(op->getOperand(1));
-    bool differ = a.isScale() && b.isScale() && !a.carriesAs(b);
-    setResults(op, inference,
-               differ ? ScaleType::of(op->getResult(0)) : meet(inference, op->getOperands()).withoutPurity());
+    ValueRange chosen = op->getOperands().take_back(2);
+    ScaleType a = inference.of(chosen[0]), b = inference.of(chosen[1]);
+    bool fits = a.isZero() || b.isZero() || a.carriesAs(b);
+    bool bounds = !fits && (a.isScale() || b.isScale()) && tensorType(chosen[0]).getRank() == 0;
+    setResults(op, inference, bounds ? ScaleType::of(op->getResult(0)) : meet(inference, chosen).withoutPurity());
   }
 };
 
@@ -82,8 +84,8 @@ template <> Flag Logic<OrOp>::meaning(ArrayRef<Flag> known) {
 
 void scales::attachElementwiseScales(MLIRContext *context) {
   attachSpreading<Homogeneous, AddOp, SubOp, NegOp, AbsOp>(context);
-  attachPlain<Homogeneous, ReluOp, LeakyReluOp, SelectOp>(context);
-  attach<Extremum, MaxOp, MinOp>(context);
+  attachPlain<Homogeneous, ReluOp, LeakyReluOp>(context);
+  attach<Choice, SelectOp, MaxOp, MinOp>(context);
   attachSpreading<Multilinear, MulOp>(context);
   DivOp::attachInterface<Quotient>(*context);
   PowOp::attachInterface<PowerOf>(*context);
