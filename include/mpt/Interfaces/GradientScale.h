@@ -22,6 +22,8 @@ public:
   using Power = std::pair<mlir::Value, int64_t>;
 
   static ScaleType unscaled() { return ScaleType(Kind::product); }
+  /// A positive number that scales may be bounded by.
+  static ScaleType bound();
   static ScaleType zero() { return ScaleType(Kind::zero); }
   static ScaleType mixed() { return ScaleType(Kind::mixed); }
   static ScaleType scales() { return ScaleType(Kind::scales); }
@@ -35,6 +37,8 @@ public:
   bool isScales() const { return kind == Kind::scales; }
   /// The value is a product of scales, and no more: what gradients may be multiplied by and divided by.
   bool isScale() const { return isPure && isProduct() && !powers.empty(); }
+  /// A product of scales and of a positive number: of such values new scales are made.
+  bool isScaleMaterial() const { return isProduct() && isPositive; }
   llvm::ArrayRef<Power> getPowers() const { return powers; }
   /// The same scales, whether or not the value is more than a product of them.
   bool carriesAs(const ScaleType &other) const { return kind == other.kind && powers == other.powers; }
@@ -53,8 +57,8 @@ private:
   explicit ScaleType(Kind kind) : kind(kind) {}
 
   Kind kind;
-  bool isPure = false;
-  llvm::SmallVector<Power, 1> powers; ///< in order of the values' addresses
+  bool isPure = false, isPositive = false; ///< what is pure is positive
+  llvm::SmallVector<Power, 1> powers;      ///< in order of the values' addresses
 };
 
 /// What a rule sees of one op and says about it. Results are unscaled unless a rule says otherwise.

@@ -19,6 +19,8 @@ struct StepFunction {
   llvm::DenseMap<mlir::Value, mlir::StringAttr> gradients; ///< parameter by value
   bool updates = false;                                    ///< writes parameters
 
+  /// The state gets what it was plus `by`, element by element, whether or not the step commits.
+  bool advances(mlir::StringAttr name, llvm::ArrayRef<int64_t> by) const;
   mlir::func::FuncOp getFunction() const { return function; }
   train::StateOp state(mlir::StringAttr name) const { return states.lookup(name); }
 

@@ -32,15 +32,9 @@ struct PowerOf : GradientScale::ExternalModel<PowerOf, PowOp> {
   }
 };
 
-/// A scalar chosen of a scale and a bound, or of two scales, is a scale of its own: only what is divided by it again
-/// loses it. Other values are chosen among those that carry one scale.
 template <typename Op> struct Choice : GradientScale::ExternalModel<Choice<Op>, Op> {
   void inferScales(Operation *op, ScaleInference &inference) const {
-    ValueRange chosen = op->getOperands().take_back(2);
-    ScaleType a = inference.of(chosen[0]), b = inference.of(chosen[1]);
-    bool fits = a.isZero() || b.isZero() || a.carriesAs(b);
-    bool bounds = !fits && (a.isScale() || b.isScale()) && tensorType(chosen[0]).getRank() == 0;
-    setResults(op, inference, bounds ? ScaleType::of(op->getResult(0)) : meet(inference, chosen).withoutPurity());
+    inferChoice(op, inference, op->getOperands().take_back(2));
   }
 };
 
@@ -85,7 +79,7 @@ template <> Flag Logic<OrOp>::meaning(ArrayRef<Flag> known) {
 void scales::attachElementwiseScales(MLIRContext *context) {
   attachSpreading<Homogeneous, AddOp, SubOp, NegOp, AbsOp>(context);
   attachPlain<Homogeneous, ReluOp, LeakyReluOp>(context);
-  attach<Choice, SelectOp, MaxOp, MinOp>(context);
+  attach<Choice, MaxOp, MinOp, SelectOp>(context);
   attachSpreading<Multilinear, MulOp>(context);
   DivOp::attachInterface<Quotient>(*context);
   PowOp::attachInterface<PowerOf>(*context);

@@ -43,6 +43,12 @@ void scales::needUnscaled(Operation *op, ScaleInference &inference, std::optiona
   }
 }
 
+void scales::inferChoice(Operation *op, ScaleInference &inference, ValueRange values) {
+  bool ofScales = llvm::all_of(values, [&](Value value) { return inference.of(value).isScaleMaterial(); });
+  bool any = llvm::any_of(values, [&](Value value) { return inference.of(value).isScale(); });
+  setResults(op, inference, ofScales && any ? ScaleType::scales() : meet(inference, values).withoutPurity());
+}
+
 void scales::inferPower(Operation *op, ScaleInference &inference, int64_t n, int64_t root) {
   ScaleType type = inference.of(op->getOperand(0));
   std::optional<ScaleType> result = type.power(n, root);

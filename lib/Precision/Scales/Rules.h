@@ -15,6 +15,8 @@ void setResults(mlir::Operation *op, ScaleInference &inference, const ScaleType 
 ScaleType meet(ScaleInference &inference, mlir::ValueRange values);
 /// Refuses an operand with a scale, but for operand `but`.
 void needUnscaled(mlir::Operation *op, ScaleInference &inference, std::optional<unsigned> but = std::nullopt);
+/// One of `values`: of scales, and of numbers that bound them, one is a scale again, though another one.
+void inferChoice(mlir::Operation *op, ScaleInference &inference, mlir::ValueRange values);
 void inferPower(mlir::Operation *op, ScaleInference &inference, int64_t n, int64_t root);
 void inferMovement(mlir::Operation *op, ScaleInference &inference);
 void inferMultilinear(mlir::Operation *op, ScaleInference &inference);

@@ -45,7 +45,7 @@ ScaleType ScaleFlow::of(Value value) const {
 void ScaleFlow::set(Value result, ScaleType type) {
   if (type.isScales() && tensorType(result).getNumElements() == 1)
     type = ScaleType::of(result);
-  if (!type.isUnscaled())
+  if (!type.isUnscaled() || type.isScaleMaterial())
     types.insert_or_assign(result, std::move(type));
 }
 
@@ -58,6 +58,8 @@ ScaleType ScaleFlow::ofState(Value read, StringRef name) const {
     return ScaleType::mixed();
   if (state == states.end() || train::StateOp(state->second).getRole() != train::Role::scale)
     return ScaleType::unscaled();
+  if (cast<RankedTensorType>(train::StateOp(state->second).getType()).getNumElements() != 1)
+    return ScaleType::scales();
   return ScaleType::of(read ? reads.lookup(key) : read);
 }
 

@@ -9,14 +9,20 @@ using namespace mpt;
 
 ScaleType ScaleType::of(Value scale) {
   ScaleType type(Kind::product);
-  type.isPure = true;
+  type.isPure = type.isPositive = true;
   type.powers.emplace_back(scale, 1);
   return type;
 }
 
 ScaleType ScaleType::withoutPurity() const {
   ScaleType type = *this;
-  type.isPure = false;
+  type.isPure = type.isPositive = false;
+  return type;
+}
+
+ScaleType ScaleType::bound() {
+  ScaleType type = unscaled();
+  type.isPositive = true;
   return type;
 }
 
@@ -27,6 +33,7 @@ ScaleType ScaleType::times(const ScaleType &other) const {
     return mixed();
   ScaleType product(Kind::product);
   product.isPure = isPure && other.isPure;
+  product.isPositive = isPositive && other.isPositive;
   const Power *a = powers.begin(), *b = other.powers.begin();
   auto before = [](const Power &x, const Power &y) {
     return x.first.getAsOpaquePointer() < y.first.getAsOpaquePointer();
@@ -47,6 +54,7 @@ std::optional<ScaleType> ScaleType::power(int64_t n, int64_t root) const {
     return *this;
   ScaleType result(Kind::product);
   result.isPure = isPure;
+  result.isPositive = isPositive;
   for (auto [scale, exponent] : powers) {
     if (exponent * n % root != 0)
       return std::nullopt;

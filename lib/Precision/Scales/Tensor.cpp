@@ -29,6 +29,8 @@ struct Literal : GradientScale::ExternalModel<Literal, ConstantOp> {
 struct Concatenation : GradientScale::ExternalModel<Concatenation, ConcatOp> {
   void inferScales(Operation *op, ScaleInference &inference) const {
     std::optional<ScaleType> common;
+    if (llvm::all_of(op->getOperands(), [&](Value operand) { return inference.of(operand).isScale(); }))
+      return setResults(op, inference, ScaleType::scales());
     for (Value operand : op->getOperands()) {
       ScaleType type = inference.of(operand);
       if (!common || common->isZero())

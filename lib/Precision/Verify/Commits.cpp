@@ -18,6 +18,17 @@ StepFunction::StepFunction(func::FuncOp function, const States &states) : states
     gradients[gradient.getResult()] = gradient.getParameterAttr().getAttr();
 }
 
+bool StepFunction::advances(StringAttr name, ArrayRef<int64_t> by) const {
+  train::WriteOp write = writes.lookup(name);
+  auto sum = write && !write.getCondition() ? train::WriteOp(write).getValue().getDefiningOp<AddOp>() : AddOp();
+  auto constant = sum ? sum.getRhs().getDefiningOp<ConstantOp>() : ConstantOp();
+  auto elements = constant ? dyn_cast<DenseIntElementsAttr>(constant.getValue()) : DenseIntElementsAttr();
+  return elements && reads.lookup(sum.getLhs()) == name &&
+         elements.getNumElements() == static_cast<int64_t>(by.size()) &&
+         llvm::all_of(llvm::zip_equal(elements.getValues<APInt>(), by),
+                      [](auto pair) { return std::get<0>(pair).getSExtValue() == std::get<1>(pair); });
+}
+
 namespace {
 
 /// A skipped step still draws new random bits and moves the scale; sums over micro-steps take up what is not finite.

@@ -75,8 +75,11 @@ private:
   LogicalResult verifyState(train::UpdateScaleOp update, StringAttr scale) {
     Value next = update.getNewScale();
     for (Operation *user : next.getUsers())
-      if (auto floor = dyn_cast<train::FloorScaleOp>(user))
+      if (auto floor = dyn_cast<train::FloorScaleOp>(user)) {
         next = floor.getNewScale();
+        if (StringAttr steps = step.reads.lookup(floor.getSteps()); !steps || !step.advances(steps, {1}))
+          return floor.emitOpError() << "expected a state that each call raises by 1, by which floors go";
+      }
     if ((next != update.getNewScale()) != !scaling.floors.empty())
       return update.emitOpError() << "expected " << (scaling.floors.empty() ? "no floor" : "a floor")
                                   << " under the scale, as the policy says";

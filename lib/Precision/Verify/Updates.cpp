@@ -75,6 +75,10 @@ private:
       return verifySlot(write, name);
     case train::Role::accumulator:
       return verifyAccumulator(write, state);
+    case train::Role::rng: // the model's own generators count what the model draws
+      if (name != train::TrainDialect::kRounding || step.advances(name, {0, 1}))
+        return success();
+      return write.emitOpError() << "expected new random bits for the rounding of each call: the step plus 1";
     default:
       return success();
     }
@@ -151,7 +155,8 @@ private:
     if (!state || step.writes.contains(state.getSymNameAttr()))
       return success();
     bool moves = state.getRole() == train::Role::slot || state.getRole() == train::Role::accumulator ||
-                 state.getRole() == train::Role::scale || state.getRole() == train::Role::counter;
+                 state.getRole() == train::Role::scale || state.getRole() == train::Role::counter ||
+                 state.getSymName() == train::TrainDialect::kRounding;
     if (!moves)
       return success();
     return read.emitOpError() << "expected a write of " << read.getState() << " in the function that updates by it";

@@ -129,8 +129,10 @@ module {
 
 module attributes {mpt.policy = {storage = f16}} {
   // expected-error @below {{expected the number of its rounding casts (mpt.lossy_casts), got none: run precision-insert-casts}}
-  func.func @uncounted(%x: tensor<4xf32>) -> tensor<4xf32> {
-    return %x : tensor<4xf32>
+  func.func @uncounted(%x: tensor<4xf16>) -> tensor<4xf32> {
+    %0 = mpt.cast %x : tensor<4xf16> to tensor<4xf32>
+    %1 = mpt.cast %0 : tensor<4xf32> to tensor<4xf16>
+    return %0 : tensor<4xf32>
   }
 }
 
