@@ -26,8 +26,7 @@ const RuleTable &RuleTable::get() {
     for (auto add :
          {addAttentionRules, addCastRules, addControlRules, addConvRules, addElementwiseRules, addGatherRules,
           addLossRules, addMatMulRules, addNormRules, addPoolRules, addRandomRules, addRecurrentRules, addReduceRules,
-          addResizeRules, addScatterRules, addSequenceRules, addShapeRules, addTrainingRules,
-          registerRuntimeGradients})
+          addResizeRules, addScatterRules, addSequenceRules, addShapeRules, addTrainingRules, registerRuntimeGradients})
       add(t);
     return t;
   }();

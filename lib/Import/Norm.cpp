@@ -87,6 +87,8 @@ static LogicalResult importBatchNormalization(Binder &b) {
   // ONNX Runtime's training form has what its gradient reads as further results: the inverse deviation, not the
   // variance.
   bool saves = b.node.getOpType() == "BatchNormInternal";
+  if (saves)
+    b.ignore({"training_mode"});
   if (saves && b.wants(3) && failed(b.set(3, op.getMean())))
     return failure();
   if (saves && b.wants(4) && failed(b.set(4, b.make<RsqrtOp>(b.add(op.getVariance(), epsilon)))))

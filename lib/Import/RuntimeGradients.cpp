@@ -177,6 +177,7 @@ static LogicalResult importConvGrad(Binder &b) {
   if (x.size() != w.size() || x.size() != b.shape(0).size() || groups < 1 || x[1] != groups * w[1])
     return b.fail() << "expected dY, X and W of one rank and matching channels, got " << b.in(0).getType() << ", "
                     << b.in(1).getType() << " and " << b.in(2).getType();
+  b.ignore({"kernel_shape"});
   FailureOr<Window> window = windowOf(b, x.drop_front(2), w.drop_front(2));
   if (failed(window))
     return failure();
@@ -194,6 +195,7 @@ static LogicalResult importConvGrad(Binder &b) {
 
 /// The forward operator is a convolution's data gradient: its windows are that op's.
 static LogicalResult importConvTransposeGrad(Binder &b) {
+  b.ignore({"auto_pad", "dilations", "group", "kernel_shape", "output_padding", "output_shape", "pads", "strides"});
   if (failed(b.needFloat(3, 3)))
     return failure();
   ConvBackwardDataOp forward;
@@ -218,6 +220,8 @@ static LogicalResult importBatchNormalizationGrad(Binder &b) {
   if (failed(b.needFloat(5, 2)) || failed(expectLike(b, 1, b.in(0))))
     return failure();
   SmallVector<int64_t> shape(b.shape(0));
+  b.ignore({"epsilon", "momentum", "training_mode"});
+  (void)b.in(4);
   Value dy = b.in(0), x = b.in(1), mean = b.cast(b.in(3), b.builder.getF32Type()), variance;
   double epsilon = 0;
   // The fifth operand is the inverse deviation; the forward op has the variance itself.
@@ -251,6 +255,7 @@ template <bool rms> static LogicalResult importNormGrad(Binder &b) {
   FailureOr<int64_t> axis = b.axis(b.intAttr("axis", -1), b.rank(0));
   if (failed(axis))
     return failure();
+  b.ignore({"epsilon", "stash_type"}); // the inverse deviation has them in it
   ArrayRef<int64_t> x = b.shape(1), extents = x.drop_front(*axis);
   int64_t outer = ShapedType::getNumElements(x.take_front(*axis));
   for (unsigned i = 3; i < (rms ? 4u : 5u); ++i)
@@ -294,6 +299,8 @@ static LogicalResult importDropoutGrad(Binder &b) {
   if (failed(b.needFloat(1, 0)) || failed(b.need(2)))
     return failure();
   double ratio = 0.5;
+  if (b.has(3))
+    (void)b.in(3); // a mask of ones says the same
   if (b.has(2)) {
     FailureOr<double> given = b.number(2, "ratio");
     if (failed(given))
@@ -398,7 +405,9 @@ static LogicalResult importSplitTraining(Binder &b) {
 static LogicalResult importMaxPoolGrad(Binder &b) {
   if (failed(b.needFloat(1, 3)) || failed(b.need(2)))
     return failure();
-  // The shape of X is no operand: the forward op, which counted the positions, has it.
+  // The shape of X is no operand: the forward op, which counted the positions, has it, and its windows.
+  (void)b.in(1);
+  b.ignore({"auto_pad", "ceil_mode", "dilations", "kernel_shape", "pads", "storage_order", "strides"});
   auto node = b.node.getInputs()[1].getDefiningOp<onnx::NodeOp>();
   Value y = node && node.getOpType() == "MaxPool" ? b.converter.lookup(node.getResult(0)) : Value();
   auto forward = y ? y.getDefiningOp<MaxPoolOp>() : MaxPoolOp();
@@ -491,6 +500,11 @@ static LogicalResult importDivGrad(Binder &b) {
 static LogicalResult importResizeGrad(Binder &b) {
   if (failed(b.needFloat(2, 1)))
     return failure();
+  for (unsigned i = 2; i < b.operandCount(); ++i)
+    if (b.has(i))
+      (void)b.in(i); // as the forward op has them
+  b.ignore({"antialias", "axes", "coordinate_transformation_mode", "cubic_coeff_a", "exclude_outside",
+            "extrapolation_value", "keep_aspect_ratio_policy", "mode", "nearest_mode"});
   ResizeOp forward;
   for (Operation *user : b.in(1).getUsers())
     if (auto op = dyn_cast<ResizeOp>(user); op && op.getY().getType() == b.in(0).getType())

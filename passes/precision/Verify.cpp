@@ -66,7 +66,8 @@ private:
   LogicalResult verifyFunction(func::FuncOp function) {
     bool fine = true;
     for (Operation &op : function.getBody().front())
-      fine &= succeeded(verifySlots(&op)) && succeeded(verifyDecided(&op)) && succeeded(verifyAccumulator(&op, accumulator, /*stated=*/true));
+      fine &= succeeded(verifySlots(&op)) && succeeded(verifyDecided(&op)) &&
+              succeeded(verifyAccumulator(&op, accumulator, /*stated=*/true));
     ScaleFlow flow(function, states);
     fine &= succeeded(flow.infer());
     if (!function.getOps<train::GradientOp>().empty()) {

@@ -75,10 +75,13 @@ def test_file_and_own_backward_agree(tanh, tmp_path):
 
 @pytest.mark.parametrize("policy", step_files.POLICIES)
 def test_every_policy_steps(tanh, tmp_path, policy):
-    flags = ["--optimizer=adamw,lr=0.01", f"--policy={policy}"]
-    files, ours = (step_files.steps(tanh, [*flags, f"--backward={whose}"], FEEDS, tmp_path, whose, count=3) for whose in ("file", "own"))
+    flags, feeds = ["--optimizer=sgd,lr=0.01", f"--policy={policy}"], {**FEEDS, "learning_rate": np.float32(0.01)}
+    files, ours = (step_files.steps(tanh, [*flags, f"--backward={whose}"], feeds, tmp_path, whose, count=3) for whose in ("file", "own"))
     assert np.isfinite(files[0]["loss"]) and abs(files[0]["loss"] - ours[0]["loss"]) < 0.05 * abs(ours[0]["loss"])
-    assert set(files[1]) == set(ours[1])  # the same masters, slots, scales
+    # The same masters, slots and loss scale. Policies tell the first and the last layer by the nodes' names, which the
+    # file's backward pass has of its own, so that one may quantize there what it keeps wide on ours.
+    quantized = {"mpt.amax_history", "mpt.tensor_scales"}
+    assert set(files[1]) - quantized == set(ours[1]) - quantized
 
 
 def test_scale_enters_where_the_gradients_begin(tanh, tmp_path):
@@ -102,6 +105,7 @@ def test_scale_enters_where_the_gradients_begin(tanh, tmp_path):
     assert errors["8192"] < 5e-3 < errors["none"]
 
 
+RATE = {**FEEDS, "learning_rate": np.float32(0.25)}
 SGD = "".join(f"{p}_step = Mul({p}_grad, learning_rate)\n{p}_next = Sub({p}, {p}_step)\n" for p in SHAPES)
 
 
@@ -110,7 +114,7 @@ def test_sgd_of_the_file_is_the_optimizer(tanh, tmp_path):
     said = subprocess.run([step_files.BUILD / "bin" / "mpt-opt", model, "--to=training", "-o", os.devnull], capture_output=True,
                           text=True).stderr
     assert "joint graph: loss 'loss'; gradients of 4 tensors; optimizer sgd,lr=0.25; used all" in said
-    _, state = step_files.steps(model, ["--clip-norm=1e9"], FEEDS, tmp_path, "sgd", count=1)
+    _, state = step_files.steps(model, ["--clip-norm=1e9"], RATE, tmp_path, "sgd", count=1)
     grads = gradients(model, tmp_path)
     for name, value in weights().items():
         np.testing.assert_allclose(state[name], value - 0.25 * grads[name], rtol=1e-6, atol=1e-7)
@@ -122,7 +126,7 @@ def test_new_values_alone_are_enough_where_they_are_sgd(tanh, tmp_path):
     del model.graph.output[:]
     model.graph.output.extend(kept)
     onnx.save(model, tmp_path / "next.onnx")
-    loss, state = step_files.steps(tmp_path / "next.onnx", ["--policy=amp-f16"], FEEDS, tmp_path, "next", count=1)
+    loss, state = step_files.steps(tmp_path / "next.onnx", ["--policy=amp-f16"], RATE, tmp_path, "next", count=1)
     reference = gradients(tanh, tmp_path)
     for name, value in weights().items():
         master = state.get(name + ".master", state[name])

@@ -81,18 +81,19 @@ CASES = {
     "MatMul": ([ms("FusedMatMul", "p,q", "y", transB=1, alpha=0.5)],
                [ms("FusedMatMul", "dy,q", "p_grad", alpha=0.5), ms("FusedMatMul", "dy,p", "q_grad", transA=1, alpha=0.5)],
                {"p": values(3, 4), "q": values(5, 4)}, {}),
+    "Scale": ([node("Div", "p,four", "y")], [ms("Scale", "dy,count", "p_grad", scale_down=1)], {"p": values(3, 4)},
+              {"four": np.float32(4), "count": np.array(4)}),
     "Sin": ([node("Sin", "p", "y")], [node("SinGrad", "dy,p", "p_grad")], {"p": values(3, 4)}, {}),
     "Cos": ([node("Cos", "p", "y")], [node("CosGrad", "dy,p", "p_grad")], {"p": values(3, 4)}, {}),
 }
 
 
 def build(case):
-    """The model, as ONNX Runtime's parts of it lie: forward, the mean of y w as loss, backward from the seed `loss_grad`."""
+    """The model, as ONNX Runtime's parts of it lie: forward, the sum of y w as loss, backward from the seed `loss_grad`."""
     forward, backward, parameters, constants = CASES[case]
     nodes = list(forward) + [
-        node("Mul", "y,w", "weighted"), node("ReduceMean", "weighted", "loss", keepdims=0),
-        node("Size", "weighted", "count"), ms("Scale", "loss_grad,count", "share", scale_down=1), node("Shape", "weighted", "every"),
-        node("Expand", "share,every", "spread"), node("Mul", "spread,w", "dy"), *backward]
+        node("Mul", "y,w", "weighted"), node("ReduceSum", "weighted", "loss", keepdims=0), node("Shape", "weighted", "every"),
+        node("Expand", "loss_grad,every", "spread"), node("Mul", "spread,w", "dy"), *backward]
     tensors = [numpy_helper.from_array(np.asarray(value), name) for name, value in {**parameters, **constants}.items()]
     tensors.append(numpy_helper.from_array(np.float32(1), "loss_grad"))
     graph = helper.make_graph(nodes, case, [helper.make_tensor_value_info("w", TensorProto.FLOAT, shape_of(forward, parameters, constants))],
@@ -209,7 +210,7 @@ def artifacts(tmp_path):
 def test_folder_of_artifacts_trains(artifacts, tmp_path):
     folder, weights = artifacts
     x = values(3, 4)
-    mpt_run.write_tensors(tmp_path / "in.safetensors", {"x": x})
+    mpt_run.write_tensors(tmp_path / "in.safetensors", {"x": x, "learning_rate": np.float32(1e-3)})
     done = subprocess.run([mpt_run.tool(), folder / "training_model.onnx", f"--checkpoint={folder}/checkpoint",
                            f"--optimizer-model={folder}/optimizer_model.onnx", "--function=step", f"--inputs={tmp_path}/in.safetensors",
                            f"--outputs={tmp_path}/out.safetensors", f"--new-state={tmp_path}/state.safetensors"],

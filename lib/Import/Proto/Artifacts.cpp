@@ -56,6 +56,9 @@ private:
     graph.mutable_node()->Swap(&kept);
     erase(*graph.mutable_input(), dropped);
     erase(*graph.mutable_output(), dropped);
+    llvm::StringMap<const ValueInfoProto *> inputs;
+    for (const ValueInfoProto &input : graph.input())
+      inputs[input.name()] = &input;
     for (auto &[value, parameter] : gradients) {
       std::string name = parameter + "_grad";
       if (value != name) {
@@ -65,8 +68,9 @@ private:
         node.add_output(name);
       }
       ValueInfoProto &output = *graph.add_output();
+      if (const ValueInfoProto *input = inputs.lookup(parameter))
+        output = *input;
       output.set_name(name);
-      output.mutable_type()->mutable_tensor_type()->set_elem_type(TensorProto::FLOAT);
       trained.insert(parameter);
     }
     return success();

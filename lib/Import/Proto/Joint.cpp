@@ -259,7 +259,11 @@ private:
       if (!find(graph.output(), gradient.getKey())) {
         ValueInfoProto &info = *graph.add_output();
         info.set_name(gradient.getKey().str());
-        info.mutable_type()->mutable_tensor_type()->set_elem_type(values.tensor(gradient.getValue())->data_type());
+        const TensorProto &parameter = *values.tensor(gradient.getValue());
+        auto &type = *info.mutable_type()->mutable_tensor_type();
+        type.set_elem_type(parameter.data_type());
+        for (int64_t extent : parameter.dims())
+          type.mutable_shape()->add_dim()->set_dim_value(extent);
       }
       roles.gradients[gradient.getKey()] = gradient.getValue();
     }
