@@ -2,6 +2,7 @@
 // --training-derive: backward passes in place of the requests of a graph.
 #include "mpt/Autodiff/Requests.h"
 #include "mpt/Dialect/MPT/MPTDialect.h"
+#include "mpt/Dialect/Train/TrainDialect.h"
 #include "passes/training/Passes.h"
 
 namespace mpt {
