@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // --training-evaluate: the model as it is used after training.
 #include "mpt/Autodiff/TrainingFunctions.h"
+#include "mpt/Dialect/MPT/MPTDialect.h"
+#include "mpt/Dialect/Train/TrainDialect.h"
 #include "passes/training/Passes.h"
 
 namespace mpt {
