@@ -90,8 +90,10 @@ def model():
         {text}
         y = Concat <axis = 0> ({", ".join(results)})
       }}""")
-    for name, value in (parameters | constants(random)).items():
+    for name, value in parameters.items():
         graph.graph.initializer.append(onnx.numpy_helper.from_array(value, name))
+    for name, value in constants(random).items():  # initializers of floats would be trained
+        graph.graph.node.insert(0, onnx.helper.make_node("Constant", [], [name], value=onnx.numpy_helper.from_array(value)))
     return graph
 
 

@@ -87,7 +87,7 @@ def test_chains(policy, chains):
     """The library's gradients are as far from FP64 as the interpreter's, whose sums are FP32; those of positive chains are as far as
     a few roundings of the narrowest type."""
     outputs, interpreted = chains.library(policy), chains.interpret(policy)
-    write_tensors(chains.folder / "library.safetensors", {name: np.ascontiguousarray(value) for name, value in outputs.items()})
+    write_tensors(chains.folder / "library.safetensors", outputs)
     chains.interpret(policy, f"--expect={chains.folder}/library.safetensors")  # the error model's own tolerance
     wrong, unit = [], narrowest(policy)
     for name, exact in chains.exact.items():

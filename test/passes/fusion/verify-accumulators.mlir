@@ -9,6 +9,11 @@ func.func @by_default(%x: tensor<4096xbf16>) -> tensor<bf16> {
 // -----
 
 module attributes {mpt.policy = {accumulate = f32}} {
+  // Largest magnitudes are exact in any type.
+  func.func @extremum(%x: tensor<4096xbf16>) -> tensor<bf16> {
+    %y = mpt.reduce max %x {axes = array<i64: 0>} : (tensor<4096xbf16>) -> tensor<bf16>
+    return %y : tensor<bf16>
+  }
   func.func @unstated(%x: tensor<4096xbf16>) -> tensor<bf16> {
     // expected-error@+1 {{expected an accumulator type for 'bf16' inputs: run precision-widen-reductions}}
     %y = mpt.reduce sum %x {axes = array<i64: 0>} : (tensor<4096xbf16>) -> tensor<bf16>

@@ -58,7 +58,7 @@ func.func @second(%q: tensor<2x2x8x16xbf16>, %k: tensor<2x2x8x16xbf16>, %v: tens
 
 // Scores multiplied in FP32.
 // CHECK-LABEL: func.func @type
-// WHY: not an attention: expected GEMMs that multiply in their operands' type, got another type
+// WHY: not an attention: expected GEMMs that multiply in their operands' type and accumulate in FP32, got other types
 func.func @type(%q: tensor<2x2x8x16xbf16>, %k: tensor<2x2x8x16xbf16>, %v: tensor<2x2x8x16xbf16>) -> tensor<2x2x8x16xbf16> {
   %s = mpt.matmul %q, %k {numerics = #mpt.numerics<in = f32, acc = f32, out = bf16>, transpose_b = true} : (tensor<2x2x8x16xbf16>, tensor<2x2x8x16xbf16>) -> tensor<2x2x8x8xbf16>
   %p = mpt.softmax %s {axis = 3 : i64} : (tensor<2x2x8x8xbf16>) -> tensor<2x2x8x8xbf16>
