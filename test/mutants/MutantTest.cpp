@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// Mutation of verified modules: whatever changes what a step does under scale must be refused by precision-verify.
+//
+//   MutantTest MODELS [--each=N] [--every=N] [--list=FILE] [--policy=NAME]
+//
+// Compiles each recipe (a model of the folder with flags) under each policy to the end of precision, makes mutants, and
+// verifies them. --each: how many other values an operand is exchanged for; --every: one mutant of so many, evenly;
+// --list: where survivors are written. Fails where a survivor's step is wrong (StepOracle.h), or where a right module
+// is refused.
+#include "Mutants.h"
+#include "StepOracle.h"
+
+#include "mpt/Driver/Compile.h"
+#include "passes/precision/Passes.h"
+
+#include "mlir/Pass/PassManager.h"
+
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/raw_ostream.h"
+
+#include <cstdio>
+#include <cstdlib>
+
+using namespace mlir;
+using namespace mpt;
+using namespace mpt::mutants;
+
+namespace {
+
+struct Recipe {
+  const char *model;
+  std::vector<StringRef> flags;
+};
+const Recipe recipes[] = {
+    {"mlp", {"--optimizer=sgd,lr=0.1,momentum=0.9"}},
+    {"mlp", {"--optimizer=adamw", "--clip-norm=0.5"}},
+    {"mlp", {"--optimizer=sgd,lr=0.1", "--accumulate=2", "--clip-norm=0.5"}},
+    {"mlp", {"--optimizer=adam", "--optimizer=sgd,lr=0.1,params=w1"}},
+    {"conv", {"--optimizer=sgd,lr=0.1,momentum=0.9"}},
+    {"residual", {"--optimizer=adagrad"}},
+    {"attention", {"--optimizer=adamw"}},
+    {"embedding", {"--optimizer=sgd,lr=0.1"}},
+    {"losses", {"--loss=mse,output=a", "--loss=mse,output=b,weight=0.25", "--optimizer=sgd,lr=0.1"}},
+    {"losses", {"--loss=mse,output=a", "--loss=mse,output=b", "--optimizer=adam", "--accumulate=2"}},
+};
+const StringRef policies[] = {"fp32",     "amp-f16",         "amp-bf16",   "pure-f16-static", "als-f16",
+                              "fp8-e5m2", "als-f16-product", "fp8-hybrid", "fp8-current",     "autocast-cuda-f16"};
+
+struct Options {
+  std::string folder, list, policy;
+  unsigned each = 2, every = 1;
+};
+
+struct Counts {
+  int64_t made = 0, refused = 0, equivalent = 0, legitimate = 0, wrong = 0;
+  void operator+=(const Counts &other) {
+    made += other.made;
+    refused += other.refused;
+    equivalent += other.equivalent;
+    legitimate += other.legitimate;
+    wrong += other.wrong;
+  }
+};
+
+/// Whether precision-verify lets a module pass; diagnostics are not shown.
+bool passes(ModuleOp module) {
+  ScopedDiagnosticHandler quiet(module.getContext(), [](Diagnostic &) { return success(); });
+  PassManager manager(module.getContext());
+  manager.addPass(createVerify());
+  return succeeded(manager.run(module));
+}
+
+class Test {
+public:
+  explicit Test(Options options) : options(std::move(options)) {
+    if (!this->options.list.empty()) {
+      std::error_code code;
+      list = std::make_unique<llvm::raw_fd_ostream>(this->options.list, code);
+    }
+  }
+
+  /// The number of failures.
+  int run() {
+    printf(
+        "| policy | mutants | refused | equivalent | another legitimate step | wrong |\n|---|---|---|---|---|---|\n");
+    Counts total;
+    for (StringRef policy : policies) {
+      if (!options.policy.empty() && policy != options.policy)
+        continue;
+      Counts counts;
+      for (const Recipe &recipe : recipes)
+        counts += mutate(recipe, policy);
+      print(policy, counts);
+      total += counts;
+    }
+    print("all", total);
+    return failures + static_cast<int>(total.wrong);
+  }
+
+private:
+  static void print(StringRef what, const Counts &counts) {
+    printf("| %s | %lld | %lld | %lld | %lld | %lld |\n", what.str().c_str(), static_cast<long long>(counts.made),
+           static_cast<long long>(counts.refused), static_cast<long long>(counts.equivalent),
+           static_cast<long long>(counts.legitimate), static_cast<long long>(counts.wrong));
+    fflush(stdout);
+  }
+
+  Counts mutate(const Recipe &recipe, StringRef policy) {
+    std::string path = options.folder + "/" + recipe.model + ".onnxtxt", chosen = ("--policy=" + policy).str();
+    std::vector<StringRef> words = {path, chosen, "--quiet", "--to=precision"};
+    words.insert(words.end(), recipe.flags.begin(), recipe.flags.end());
+    title = llvm::join(words, " ");
+    llvm::Expected<CompileOptions> parsed = CompileOptions::parse(words);
+    if (!parsed)
+      return fail(llvm::toString(parsed.takeError()));
+    MLIRContext context;
+    std::string said;
+    llvm::raw_string_ostream log(said);
+    prepareContext(context, log);
+    auto module = compileModule(*parsed, context, llvm::nulls(), log);
+    if (failed(module))
+      return fail(said);
+    Behaviour right = behaviourOf(**module);
+    if (!right.ran)
+      return fail("expected the interpreter to run the step");
+    Counts counts;
+    std::vector<Mutation> all = mutationsOf(**module, options.each, 1 + next);
+    for (const Mutation &mutation : all)
+      if (next++ % options.every == 0)
+        judge(**module, right, mutation, counts);
+    return counts;
+  }
+
+  void judge(ModuleOp module, const Behaviour &right, const Mutation &mutation, Counts &counts) {
+    OwningOpRef<ModuleOp> mutant = apply(module, mutation);
+    if (!mutant)
+      return; // no module: the IR's own verifiers refuse it
+    ++counts.made;
+    if (!passes(*mutant)) {
+      ++counts.refused;
+      return;
+    }
+    Verdict verdict = compare(right, behaviourOf(*mutant));
+    ++(verdict == Verdict::equivalent   ? counts.equivalent
+       : verdict == Verdict::legitimate ? counts.legitimate
+                                        : counts.wrong);
+    std::string text = title + ": " + describe(module, mutation) + "\n";
+    if (verdict == Verdict::wrong)
+      fprintf(stderr, "survives, and is wrong: %s", text.c_str());
+    if (list)
+      *list << (verdict == Verdict::equivalent   ? "equivalent "
+                : verdict == Verdict::legitimate ? "legitimate "
+                                                 : "wrong ")
+            << text;
+  }
+
+  Counts fail(const std::string &why) {
+    fprintf(stderr, "%s: %s\n", title.c_str(), why.c_str());
+    ++failures;
+    return {};
+  }
+
+  Options options;
+  std::unique_ptr<llvm::raw_fd_ostream> list;
+  std::string title;
+  uint64_t next = 0; ///< counts mutants over all modules
+  int failures = 0;
+};
+
+} // namespace
+
+int main(int argc, char **argv) {
+  Options options;
+  for (int i = 1; i < argc; ++i) {
+    StringRef word(argv[i]);
+    if (word.consume_front("--each="))
+      options.each = static_cast<unsigned>(std::atoi(word.data()));
+    else if (word.consume_front("--every="))
+      options.every = static_cast<unsigned>(std::atoi(word.data()));
+    else if (word.consume_front("--list="))
+      options.list = word.str();
+    else if (word.consume_front("--policy="))
+      options.policy = word.str();
+    else
+      options.folder = word.str();
+  }
+  return Test(options).run() ? 1 : 0;
+}

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a module's training step does under scale: steps that are finite, that overflow, and that move the scale.
+#ifndef MPT_TEST_MUTANTS_STEPORACLE_H
+#define MPT_TEST_MUTANTS_STEPORACLE_H
+
+#include "mlir/IR/BuiltinOps.h"
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace mpt::mutants {
+
+/// States and results after each call of a run, in the interpreter's FP64 mode, which rounds nothing.
+using Trace = std::vector<std::map<std::string, std::vector<double>>>;
+
+/// Runs of a step: two scales far apart, and for each gradient (and each value that is checked beside them) a run in
+/// which it is not finite at one step. A run that failed has no trace.
+struct Behaviour {
+  std::vector<Trace> scales, overflows;
+  std::vector<std::string> always; ///< states that a skipped step moves
+  bool ran = true;
+};
+Behaviour behaviourOf(mlir::ModuleOp module);
+
+enum class Verdict {
+  equivalent, ///< the same states and results in every run, but for the last bits of FP64
+  legitimate, ///< others, which do not depend on the scale: a step that was not finite left everything, and the scale
+              ///< moved as it did
+  wrong       ///< results depend on the scale, or something that is not finite was committed
+};
+Verdict compare(const Behaviour &original, const Behaviour &mutant);
+
+} // namespace mpt::mutants
+
+#endif // MPT_TEST_MUTANTS_STEPORACLE_H
