@@ -95,6 +95,9 @@ def main():
     parser.add_argument("--policies", default="amp-f16")
     parser.add_argument("--markdown")
     given = parser.parse_args()
+    import mpt
+
+    mpt.use_build(step_files.BUILD)
     wanted = [name for name in given.models.split(",") if name]
     bad, lines = 0, []
     models = sorted(given.folder.glob("*.joint.onnx"))
