@@ -32,7 +32,7 @@ public:
 
   /// Operand `i` of the node.
   Carried operand(unsigned i) {
-    Value onnx = b.node.getInputs()[i];
+    Value onnx = b.named(i);
     if (auto found = b.converter.sequences.find(onnx); found != b.converter.sequences.end())
       return {Value(), SmallVector<Value>(found->second)};
     return {b.converter.lookup(onnx), std::nullopt};
