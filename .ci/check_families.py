@@ -11,7 +11,7 @@ import re
 import repo
 
 FAMILIES = ("Elementwise Cast MatMul Conv Pool Norm Reduce Shape Gather Scatter Resize Sequence Random Loss Optimizer "
-            "Attention Recurrent Control").split()
+            "Attention Recurrent Control Update Training").split()
 # Groups of operations that come from no operator of a model.
 OTHERS = {"Fusion": "what fusion forms", "Gemm": "matrix multiplications with an epilogue, formed by stage library",
           "Train": "state and gradients", "Scale": "arithmetic on loss scales"}

@@ -8,7 +8,7 @@ import lit.formats
 config.name = "mpt"
 config.test_format = lit.formats.ShTest(execute_external=False)
 config.suffixes = [".mlir", ".test", ".onnxtxt"]
-config.excludes = ["Inputs", "cases", "CMakeLists.txt", "capi", "cts", "e2e", "fuzz", "python", "unit"]
+config.excludes = ["Inputs", "cases", "CMakeLists.txt", "capi", "cts", "e2e", "fuzz", "mutants", "python", "unit"]
 config.test_source_root = os.path.dirname(__file__)
 config.test_exec_root = os.path.join(config.mpt_build, "test")
 

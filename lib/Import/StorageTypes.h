@@ -8,7 +8,7 @@
 namespace mpt {
 
 /// Domain of the operators that stand for others where such types are involved.
-constexpr llvm::StringLiteral storageDomain = "mpt.storage";
+constexpr llvm::StringLiteral storageDomain = "mpt-storage";
 
 /// True for the numbers of TensorProto.DataType of such types: E4M3FNUZ, E5M2FNUZ, E2M1, E8M0 and integers of 4 and 2
 /// bits.

@@ -69,7 +69,11 @@ private:
       return function.emitError() << "expected no function @" << name << " beside the algorithm of this name";
     function.setSymName(name);
     removeAttr<MPTDialect::NameAttrHelper>(function);
-    eraseDeadOps(function);
+    // Another optimizer takes the gradients after this pass.
+    if (updates)
+      eraseDeadOps(function);
+    else
+      eraseAllButGradients(function);
     ++steps;
     return success();
   }

@@ -10,12 +10,17 @@ using namespace mpt::scales;
 
 namespace {
 
-/// Zeros fit any scale, but where differentiation starts.
+/// Zeros fit any scale, but where differentiation starts; positive numbers bound scales.
 struct Literal : GradientScale::ExternalModel<Literal, ConstantOp> {
   void inferScales(Operation *op, ScaleInference &inference) const {
     auto value = dyn_cast<DenseFPElementsAttr>(cast<ConstantOp>(op).getValue());
-    if (value && value.isSplat() && value.getSplatValue<APFloat>().isZero() && !hasAttr<MPTDialect::SeedAttrHelper>(op))
+    if (!value || !value.isSplat() || hasAttr<MPTDialect::SeedAttrHelper>(op))
+      return;
+    APFloat number = value.getSplatValue<APFloat>();
+    if (number.isZero())
       inference.set(op->getResult(0), ScaleType::zero());
+    else if (number.isFinite() && !number.isNegative() && value.getNumElements() == 1) // as bounds of scales are
+      inference.set(op->getResult(0), ScaleType::bound());
   }
   Flag evaluateFlag(Operation *op, ArrayRef<Flag>) const {
     auto value = dyn_cast<DenseIntElementsAttr>(cast<ConstantOp>(op).getValue());
