@@ -94,8 +94,9 @@ void options(const std::string &weights) {
   auto with = [&](const char *key, const char *value) {
     return make("linear-cuda", TrainerOptions(weights).set(key, value), &trainer);
   };
-  EXPECT(says(with("convolution", "any"), MPT_INVALID_ARGUMENT,
-              {"unknown option 'convolution'", "profile, driver, cublaslt, cudnn", "convolutions", "score-bytes"}));
+  EXPECT(says(
+      with("convolution", "any"), MPT_INVALID_ARGUMENT,
+      {"unknown option 'convolution'", "profile, skip_limit, driver, cublaslt, cudnn", "convolutions", "score-bytes"}));
   EXPECT(says(with("convolutions", "fast"), MPT_INVALID_ARGUMENT,
               {"'convolutions'", "any, cudnn, implicit, columns", "got 'fast'"}));
   EXPECT(says(with("eager", "yes"), MPT_INVALID_ARGUMENT, {"'eager'", "0, 1", "got 'yes'"}));

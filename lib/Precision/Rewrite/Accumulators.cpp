@@ -4,6 +4,7 @@
 
 #include "mpt/Dialect/Library/LibraryDialect.h"
 #include "mpt/Dialect/MPT/MPTDialect.h"
+#include "mpt/Dialect/MPT/UpdateOps.h"
 #include "mpt/Dialect/Train/ScaleOps.h"
 #include "mpt/Interfaces/Accumulates.h"
 
@@ -36,6 +37,7 @@ void mpt::registerAccumulators(DialectRegistry &registry) {
     attach<Sums, AvgPoolOp, AvgPoolBackwardOp, MaxPoolBackwardOp, ResizeOp, ResizeBackwardOp>(context);
     attach<Sums, BatchNormOp, BatchNormBackwardOp, LayerNormOp, LayerNormBackwardOp, RMSNormOp, RMSNormBackwardOp,
            GroupNormOp, GroupNormBackwardOp>(context);
+    attach<Sums, AdafactorOp, LAMBOp, LARSOp>(context); // norms and means of whole parameters
     attach<Sums, SoftmaxOp, SoftmaxBackwardOp, LogSoftmaxOp, LogSoftmaxBackwardOp, SoftmaxCrossEntropyOp>(context);
   });
   registry.addExtension(+[](MLIRContext *context, train::TrainDialect *) {
