@@ -153,7 +153,7 @@ private:
     if (failed(gradients))
       return failure();
     if (!marks)
-      dropSeeds();
+      dropSeeds(*gradients);
     for (auto [entry, x, gradient] : llvm::zip_equal(wanted, xs, *gradients)) {
       Value value = marked.lookup(x);
       if (!value && gradient && marks) {
@@ -171,10 +171,11 @@ private:
     return success();
   }
 
-  /// What was derived last starts at its seeds, without a scale.
-  void dropSeeds() {
+  /// What was derived last starts at its seeds, without a scale; a gradient may be a seed itself.
+  void dropSeeds(MutableArrayRef<Value> gradients) {
     for (auto seed : llvm::make_early_inc_range(function.getOps<train::ScaleLossOp>()))
       if (!seeds.contains(seed)) {
+        std::replace(gradients.begin(), gradients.end(), Value(seed.getResult()), Value(seed.getSeed()));
         seed.getResult().replaceAllUsesWith(seed.getSeed());
         seed.erase();
       }

@@ -46,6 +46,7 @@ static size_t listSize(Binder &b, StringRef name) {
 
 /// Operands are y, xs and zs, and points for xs and zs where they are others; see proto::takeGradientOperands().
 static LogicalResult importGradient(Binder &b) {
+  b.ignore({"y"}); // an operand by now
   size_t xs = listSize(b, "xs"), named = xs + listSize(b, "zs"), count = b.operandCount();
   if (xs == 0 || (count != 1 + named && count != 1 + 2 * named))
     return b.fail() << "expected a tensor for each name in xs and zs, got " << count << " operands";
