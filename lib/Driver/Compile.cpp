@@ -24,6 +24,7 @@
 #include "mlir/Pass/PassManager.h"
 #include "llvm/Support/ErrorHandling.h"
 #include "llvm/Support/FileUtilities.h"
+#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/Signals.h"
 #include "llvm/Support/SourceMgr.h"
@@ -54,7 +55,7 @@ void printDiagnostic(raw_ostream &log, Diagnostic &diagnostic) {
 /// The graph that comes in leaves node by node: none of the dialects that code is generated through is needed.
 bool rewritesNodes(const CompileOptions &options) {
   return options.emit == EmitKind::ONNX && !options.trains && !StringRef(options.input).ends_with(".mlir") &&
-         !holdsSteps(options.input);
+         !holdsSteps(options.input) && !llvm::sys::fs::is_directory(options.input);
 }
 
 class Compilation {
@@ -401,15 +402,7 @@ static std::unique_ptr<MLIRContext> makeContext(const CompileOptions &options, r
 
 StringRef mpt::compilerVersion() { return MPT_VERSION; }
 
-/// A graph with a backward pass is a step to be written, whatever the flags say.
-static CompileOptions withForm(CompileOptions options) {
-  if (rewritesNodes(options) && bringsBackward(options.input))
-    options.trains = true;
-  return options;
-}
-
-LogicalResult mpt::compile(const CompileOptions &given, raw_ostream &out, raw_ostream &log) {
-  CompileOptions options = withForm(given);
+LogicalResult mpt::compile(const CompileOptions &options, raw_ostream &out, raw_ostream &log) {
   std::unique_ptr<MLIRContext> context = makeContext(options, log);
   return Compilation(options, *context, out, log).run();
 }
@@ -447,7 +440,6 @@ int mpt::compilerMain(ArrayRef<StringRef> words) {
     llvm::errs() << "mpt-opt: " << llvm::toString(options.takeError()) << "\n";
     return 1;
   }
-  *options = withForm(std::move(*options));
   // The process ends here: taking a module of a million nodes apart first would take longer than making it.
   MLIRContext *context = makeContext(*options, llvm::errs()).release();
   auto *compilation = new Compilation(*options, *context, llvm::outs(), llvm::errs());

@@ -380,7 +380,7 @@ Expected<CompileOptions> CompileOptions::parse(ArrayRef<StringRef> words) {
       value = words[++i];
     }
     options.trains |= is_contained({"--loss", "--optimizer", "--accumulate", "--clip-norm", "--ema", "--forward-only",
-                                    "--backward", "--gradient", "--next"},
+                                    "--backward", "--gradient", "--next", "--seed", "--checkpoint", "--optimizer-model"},
                                    name);
     if (std::optional<std::string> expected = flag->set(options, value))
       return bad("expected " + *expected + " for " + name + ", got '" + value + "'");

@@ -2,8 +2,9 @@
 """A model of one chain for each operator whose forward or backward pass sums: x @ w -> operator -> @ w2 -> Relu -> @ w3.
 
 Numbers are positive, so that nothing cancels and a relative error is one of the sums. The chains are the branches of one graph,
-each with parameters of its own, whose results lie one after another in y: an error of one operator is in its own gradients.
-Thousands of terms meet in one element, forward or backward.
+each with parameters of its own: an error of one operator is in its own gradients. Thousands of terms meet in one element, forward or
+backward. The loss adds 256 times the mean of every chain's result, so that under a loss scale of 1 values and gradients lie
+within FP16's and E5M2's range: what is lost there would hide what is lost in a sum.
 """
 import re
 
@@ -20,6 +21,9 @@ SHARE = "\nG{k} = Mul (Z{k}, share)"
 LINES = ROWS_OF + "T{k} = Transpose <perm = [1, 0]> (U{k})\n"
 BACK = "\nG{k} = Transpose <perm = [1, 0]> (Z{k})"
 SMALL_IMAGE = "T{k} = Transpose <perm = [1, 0]> (H{k})\nI{k} = Reshape (T{k}, corners)\n"
+
+STEPS = ROWS_OF + "T{k} = Reshape (U{k}, steps)\n"
+ROWS_OF_STEPS = "\nG{k} = Reshape (Z{k}, back)"
 
 # ONNX operator, with what tells two chains of it apart: (nodes, shapes of its own parameters, whether all stays positive).
 CHAINS = {
@@ -65,30 +69,36 @@ CHAINS = {
     "LogSoftmax": (ROWS_OF + "Z{k} = LogSoftmax <axis = 0> (U{k})\nG{k} = Neg (Z{k})", [], False),
     "Attention": ("V{k} = Gather (H{k}, few)\nT{k} = Unsqueeze (V{k}, front)\n"
                   "Z{k} = Attention <q_num_heads = 1, kv_num_heads = 1> (T{k}, T{k}, T{k})\nG{k} = Squeeze (Z{k}, front)", [], False),
+    "RNN": (STEPS + "Z{k} = RNN <hidden_size = 8> (T{k}, P{k}, Q{k})" + ROWS_OF_STEPS, [(1, 8, 8), (1, 8, 8)], False),
+    "GRU": (STEPS + "Z{k} = GRU <hidden_size = 8> (T{k}, P{k}, Q{k})" + ROWS_OF_STEPS, [(1, 24, 8), (1, 24, 8)], False),
+    "LSTM": (STEPS + "Z{k} = LSTM <hidden_size = 8> (T{k}, P{k}, Q{k})" + ROWS_OF_STEPS, [(1, 32, 8), (1, 32, 8)], False),
 }
-# Operators that sum by their numeric class and have no chain, with the reason.
+# Operators that sum by their numeric class and have no chain, with the reason. Those of domain com.microsoft become the core
+# operations of the chains.
 WITHOUT = {
-    "LSTM": "not imported", "GRU": "not imported", "RNN": "not imported", "DeformConv": "not imported",
-    "CumProd": "a product: tested with ReduceProd", "SimplifiedLayerNormalization": "RMSNormalization under another name",
+    "DeformConv": "not imported", "CumProd": "a product: tested with ReduceProd",
+    "SimplifiedLayerNormalization": "RMSNormalization under another name", "CausalConvWithState": "a Conv behind a Concat",
+    "DFT": "a GEMM with constants", "STFT": "a GEMM with constants",
 }
 
 
-def model():
-    """The graph of all chains; parameters of chain k are w_k, w2_k, w3_k, P_k and Q_k."""
+def model(loss=True):
+    """The graph of all chains, with their loss or their results; parameters of chain k are w_k, w2_k, w3_k, P_k and Q_k."""
     random = np.random.default_rng(7)
     eighths = lambda low, high, shape, of: random.integers(low, high, shape).astype(np.float32) / of  # noqa: E731
     body, parameters, results = [], {}, []
     for k, (nodes, shapes, _) in enumerate(CHAINS.values()):
         body += [f"H{k} = MatMul (x, w_{k})", nodes.format(k=k), f"A{k} = MatMul (G{k}, w2_{k})", f"R{k} = Relu (A{k})",
-                 f"Y_{k} = MatMul (R{k}, w3_{k})"]
+                 f"Y_{k} = MatMul (R{k}, w3_{k})", f"M_{k} = ReduceMean <keepdims = 0> (Y_{k})", f"L_{k} = Mul (M_{k}, weight)"]
         parameters |= {f"w_{k}": eighths(2, 9, (8, 8), 32), f"w2_{k}": eighths(2, 9, (8, 8), 32), f"w3_{k}": eighths(2, 9, (8, 4), 32)}
         parameters |= {f"{name}{k}": eighths(2, 9, shape, 32) for name, shape in zip("PQ", shapes)}
         results.append(f"Y_{k}")
+    losses = ", ".join(f"L_{k}" for k in range(len(CHAINS)))
+    body.append(f"loss = Sum ({losses})" if loss else f"y = Concat <axis = 0> ({', '.join(results)})")
     text = "\n".join(body)
     graph = onnx.parser.parse_model(f"""<ir_version: 10, opset_import: ["" : 23]>
-      chains (float[4, 8] x) => (float[n, 4] y) {{
+      chains (float[4, 8] x) => ({"float loss" if loss else "float[n, 4] y"}) {{
         {text}
-        y = Concat <axis = 0> ({", ".join(results)})
       }}""")
     for name, value in parameters.items():
         graph.graph.initializer.append(onnx.numpy_helper.from_array(value, name))
@@ -105,14 +115,14 @@ def constants(random):
     return {
         "rows": rows, "few": rows[:256], "tuples": rows.reshape(-1, 1),
         "elements": random.choice(4, (ROWS, 8), p=[0.85, 0.05, 0.05, 0.05]).astype(np.int64),
-        "apart": integers(4, 1, 8), "repeated": integers(4, ROWS // 4, 8), "back": integers(ROWS, 8), "wide": integers(ROWS, 8),
+        "apart": integers(4, 1, 8), "repeated": integers(4, ROWS // 4, 8), "back": integers(ROWS, 8), "steps": integers(4, ROWS // 4, 8), "wide": integers(ROWS, 8),
         "nought": integers(0), "one": integers(1), "first": integers(0), "axis": np.array(0, np.int64), "front": integers(0),
         "image": integers(1, 8, 64, 64), "flat": integers(8, -1), "corners": integers(1, 8, 2, 2), "grown": integers(1, 8, 64, 64),
         "blocks": integers(1, 8 * 64, 64), "pixels": integers(15, 15), "block": integers(8, 8),
         "zeros": np.zeros((4, 8), np.float32), "tiny": np.full((ROWS, 8), 0.125, np.float32),
         "mix": random.integers(4, 9, (16, ROWS)).astype(np.float32) / 8, "means": np.zeros(8, np.float32), "ones": np.ones(8, np.float32),
         "share": number(1 / 4096), "root": number(1 / 64), "two": number(2), "sixteen": number(16), "sixteenth": number(1 / 16),
-        "many": number(4096),
+        "many": number(4096), "weight": number(256),
     }
 
 

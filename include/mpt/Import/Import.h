@@ -51,9 +51,6 @@ llvm::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>> importOnnxBuffer(llvm::String
 /// other files that it holds. Other paths as they are.
 std::string trainingModelIn(llvm::StringRef path, ImportOptions &options);
 
-/// True where outputs of the model in the file are gradients or new values of its initializers by their names.
-bool bringsBackward(llvm::StringRef path);
-
 /// Reads a model that goes back into a file (exportNodes): `func @main` of onnx.node and onnx.initializer ops with the
 /// names of all values, types with symbolic extents, subgraphs as regions, everything else as text in attributes. Local
 /// functions are inlined and CastLike becomes Cast; the rest is one to one.

@@ -135,19 +135,6 @@ std::string mpt::trainingModelIn(StringRef path, ImportOptions &options) {
   return in("training_model.onnx");
 }
 
-bool mpt::bringsBackward(StringRef path) {
-  auto file = llvm::MemoryBuffer::getFile(path, /*IsText=*/false, /*RequiresNullTerminator=*/false);
-  if (!file)
-    return false;
-  // Whether the file is one at all is said where it is imported.
-  MLIRContext quiet(MLIRContext::Threading::DISABLED);
-  ScopedDiagnosticHandler ignored(&quiet, [](Diagnostic &) { return success(); });
-  ::onnx::ModelProto model;
-  if (failed(proto::parseModel((*file)->getBuffer(), model, UnknownLoc::get(&quiet))))
-    return false;
-  return proto::namesRoles(model);
-}
-
 FailureOr<OwningOpRef<ModuleOp>> mpt::importNodes(StringRef path, StringRef name, MLIRContext *context) {
   auto file = openModel(path, context);
   if (failed(file))

@@ -373,21 +373,6 @@ FailureOr<proto::JointRoles> proto::takeJoint(ModelProto &model, const ImportOpt
   return JointReader(model, options, loc).run();
 }
 
-bool proto::namesRoles(const ModelProto &model) {
-  for (const StringStringEntryProto &entry : model.metadata_props())
-    if (entry.key() == mpt::onnx::ONNXDialect::kStatesKey)
-      return false;
-  llvm::StringSet<> known;
-  for (const TensorProto &tensor : model.graph().initializer())
-    known.insert(tensor.name());
-  for (const ValueInfoProto &input : model.graph().input())
-    known.insert(input.name());
-  return llvm::any_of(model.graph().output(), [&](const ValueInfoProto &output) {
-    StringRef name = output.name();
-    return (name.consume_back(gradientSuffix) || name.consume_back(nextSuffix)) && known.contains(name);
-  });
-}
-
 void proto::noteJoint(ModuleOp module, const JointRoles &roles) {
   Builder builder(module.getContext());
   auto dictionary = [&](const llvm::StringMap<std::string> &map) {

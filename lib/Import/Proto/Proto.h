@@ -92,9 +92,6 @@ llvm::FailureOr<StepInfo> takeStep(::onnx::ModelProto &model, mlir::Location loc
 /// name. Outputs that are not used are dropped; a seed becomes a node mpt.Seed.
 llvm::FailureOr<JointRoles> takeJoint(::onnx::ModelProto &model, const ImportOptions &options, mlir::Location loc);
 
-/// True where takeJoint() would find roles by name, and the file is not a step of ours.
-bool namesRoles(const ::onnx::ModelProto &model);
-
 /// Leaves the roles on the module, for phase training (`onnx.training`) and for the user (`mpt.manifest`).
 void noteJoint(mlir::ModuleOp module, const JointRoles &roles);
 
