@@ -276,6 +276,7 @@ static LogicalResult importBiasSoftmax(Binder &b) {
     return failure();
   if (*axis != b.rank(0) - 1)
     return b.fail() << "expected the last axis, got " << *axis;
+  b.ignore({"is_inner_broadcast"}); // the bias has extents of 1 where it is repeated
   FailureOr<Value> x = b.plusOptional(b.in(0), 1);
   return failed(x) ? failure() : b.done(b.make<SoftmaxOp>(x->getType(), *x, b.i64(*axis)));
 }
