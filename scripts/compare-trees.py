@@ -4,6 +4,7 @@
 
   compare-trees.py record TREE FILE MODELS... [--cells onnx,ptx,traffic,memory,step] [--only REGEX]
   compare-trees.py compare BEFORE AFTER
+  compare-trees.py times BEFORE_TREE AFTER_TREE MODELS... [--only REGEX] [--policies P,P] [--rounds N]
 
 `record` runs build/release of TREE over every .onnx and .onnxtxt file under MODELS and writes one hash (traffic and memory: figures) a cell to FILE:
 
@@ -14,7 +15,9 @@
   step     losses and every bit of the state after ten training steps on the CPU, one thread
 
 A model may lie beside <stem>.npz or <stem before the first dot>.npz with its inputs; others get inputs made from their names. `compare` prints the cells that
-differ and ends with status 1 when there are any; figures that became smaller are named but are no difference. A redesign runs both before it lands.
+differ and ends with status 1 when there are any; figures that became smaller are named but are no difference. `times` prints the CPU
+time of a training step, one thread, of both trees that take turns: medians, and the median of the turns' ratios. A redesign runs all three
+before it lands.
 """
 import argparse
 import concurrent.futures
@@ -24,9 +27,11 @@ import json
 import os
 import pathlib
 import re
+import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 CELLS = "onnx,ptx,traffic,memory,step"
 STEPS = 10
@@ -155,14 +160,62 @@ def train(model: str, flags: list[str]) -> None:
     print(f"loss {losses[0]:.6g} to {losses[-1]:.6g} {digest(text)}")
 
 
-# ---- the two commands
+# ---- times
+
+def take_turns(model: str, flags: list[str]) -> None:
+    """A child that is asked for CPU seconds a step, a chunk of half a second a line of standard input."""
+    import mpt
+    from mpt import _native
+    with tempfile.TemporaryDirectory() as scratch:
+        subprocess.run([_native.find_compiler(), model, "--quiet", *flags, "-o", scratch], check=True, stderr=subprocess.DEVNULL)
+        with mpt.Trainer(scratch, threads=1) as trainer:
+            inputs = made_inputs(trainer, pathlib.Path(model))
+            trainer.step(inputs)
+            for _ in sys.stdin:
+                start, steps = time.process_time(), 0
+                while steps == 0 or time.process_time() - start < 0.5:
+                    trainer.step(inputs)
+                    steps += 1
+                print((time.process_time() - start) / steps, flush=True)
+
+
+def times(a) -> int:
+    slower = 0
+    for model in models_under(a):
+        for policy in a.policies.split(","):
+            flags = [f"--policy={policy}", OPTIMIZER, *loss_flags(model)]
+            children = [subprocess.Popen([sys.executable, __file__, "turns", str(model), *flags], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                         text=True, env={**os.environ, "PYTHONPATH": f"{tree}/python"}) for tree in (a.before, a.after)]
+            rounds = []
+            for turn in range(a.rounds + 1):
+                order = children if turn % 2 else children[::-1]
+                found = {}
+                for child in order:
+                    child.stdin.write("\n")
+                    child.stdin.flush()
+                    found[child.pid] = float(child.stdout.readline() or "nan")
+                if turn:  # the first warms up
+                    rounds.append([found[child.pid] for child in children])
+            for child in children:
+                child.stdin.close()
+                child.wait()
+            before, after = (statistics.median(column) for column in zip(*rounds))
+            ratio = statistics.median(y / x for x, y in rounds)
+            slower += not ratio <= 1.03
+            print(f"{model.name} {policy}: {before * 1e3:.2f} ms before, {after * 1e3:.2f} ms after, ratio {ratio:.3f}", flush=True)
+    return 1 if slower else 0
+
+
+# ---- the commands
+
+def models_under(a) -> list[pathlib.Path]:
+    models = sorted({path for root in a.models for path in ([root] if root.is_file() else [*root.rglob("*.onnx"), *root.rglob("*.onnxtxt")])})
+    return [model for model in models if not a.only or re.search(a.only, str(model))]
+
 
 def record(a) -> int:
-    models = sorted({path for root in a.models for path in ([root] if root.is_file() else [*root.rglob("*.onnx"), *root.rglob("*.onnxtxt")])})
     jobs = []
-    for model in models:
-        if a.only and not re.search(a.only, str(model)):
-            continue
+    for model in models_under(a):
         for kind in a.cells.split(","):
             policies = {"onnx": GRAPH_POLICIES, "step": STEP_POLICIES, "memory": STEP_POLICIES}.get(kind, DEVICE_POLICIES)
             jobs += [(model, kind, policy) for policy in policies]
@@ -210,8 +263,8 @@ def compare(a) -> int:
 
 
 def main() -> int:
-    if sys.argv[1:2] == ["step"]:
-        train(sys.argv[2], sys.argv[3:])
+    if sys.argv[1:2] in (["step"], ["turns"]):
+        {"step": train, "turns": take_turns}[sys.argv[1]](sys.argv[2], sys.argv[3:])
         return 0
     parse = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     commands = parse.add_subparsers(dest="command", required=True)
@@ -225,8 +278,15 @@ def main() -> int:
     two = commands.add_parser("compare")
     two.add_argument("before", type=pathlib.Path)
     two.add_argument("after", type=pathlib.Path)
+    three = commands.add_parser("times")
+    three.add_argument("before", type=pathlib.Path)
+    three.add_argument("after", type=pathlib.Path)
+    three.add_argument("models", type=pathlib.Path, nargs="+")
+    three.add_argument("--only", help="regular expression over the models' paths")
+    three.add_argument("--policies", default="fp32,amp-f16")
+    three.add_argument("--rounds", type=int, default=9)
     a = parse.parse_args()
-    return record(a) if a.command == "record" else compare(a)
+    return {"record": record, "compare": compare, "times": times}[a.command](a)
 
 
 if __name__ == "__main__":

@@ -379,9 +379,10 @@ Expected<CompileOptions> CompileOptions::parse(ArrayRef<StringRef> words) {
         return bad("expected " + flag->value + " after " + name);
       value = words[++i];
     }
-    options.trains |= is_contained({"--loss", "--optimizer", "--accumulate", "--clip-norm", "--ema", "--forward-only",
-                                    "--backward", "--gradient", "--next", "--seed", "--checkpoint", "--optimizer-model"},
-                                   name);
+    options.trains |=
+        is_contained({"--loss", "--optimizer", "--accumulate", "--clip-norm", "--ema", "--forward-only", "--backward",
+                      "--gradient", "--next", "--seed", "--checkpoint", "--optimizer-model"},
+                     name);
     if (std::optional<std::string> expected = flag->set(options, value))
       return bad("expected " + *expected + " for " + name + ", got '" + value + "'");
   }

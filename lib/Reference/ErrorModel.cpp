@@ -15,6 +15,8 @@ static double epsilonOf(Type type) {
 /// About how many terms meet in one result element, from the extents alone: exact for GEMMs and reductions; for a
 /// convolution's terms, K taps a channel count as the root of K, which errors of random sign stay below.
 static int64_t reductionLength(Operation *op) {
+  if (auto running = dyn_cast<CumSumOp>(op)) // the last of its results has all terms
+    return running.getType().getDimSize(running.getAxis());
   SmallVector<int64_t> sizes;
   for (Type type : op->getOperandTypes())
     if (auto tensor = dyn_cast<RankedTensorType>(type))

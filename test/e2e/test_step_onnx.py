@@ -2,7 +2,6 @@
 """Training steps as .onnx: valid, the same bits in the reference interpreter after re-import, executable from the file alone."""
 import os
 import pathlib
-import subprocess
 import sys
 
 import numpy as np
@@ -11,7 +10,8 @@ import onnx.reference
 import pytest
 from onnx import helper, numpy_helper, parser
 
-sys.path.insert(0, os.path.dirname(__file__))
+sys.path[:0] = [os.path.dirname(__file__), str(pathlib.Path(__file__).resolve().parents[2] / "benchmarks")]
+import spawn  # noqa: E402
 import step_files  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not (step_files.BUILD / "bin" / "mpt-opt").exists(), reason="mpt-opt is not built")
@@ -209,11 +209,10 @@ def test_large_states_stream_to_a_file_beside(tmp_path):
                               "large", [helper.make_tensor_value_info("x", 1, [1, rows])],
                               [helper.make_tensor_value_info("loss", 1, [])], [weights])
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9), tmp_path / "large.onnx")
-    compiler = subprocess.Popen([step_files.BUILD / "bin" / "mpt-opt", tmp_path / "large.onnx", "--loss=none", "--optimizer=adam,lr=0.1",
-                                 "--policy=amp-f16", "--emit=onnx", "--quiet", "-o", tmp_path / "step.onnx"])
-    _, status, usage = os.wait4(compiler.pid, 0)
-    assert status == 0
-    assert usage.ru_maxrss / 1024 < 300, f"{usage.ru_maxrss / 1024} MiB"
+    status, _, peak, said = spawn.measure([step_files.BUILD / "bin" / "mpt-opt", tmp_path / "large.onnx", "--loss=none", "--optimizer=adam,lr=0.1",
+                                           "--policy=amp-f16", "--emit=onnx", "--quiet", "-o", tmp_path / "step.onnx"])
+    assert status == 0, said
+    assert peak < 300, f"{peak} MiB"
     data = tmp_path / "step.onnx.data"
     proto = onnx.load(tmp_path / "step.onnx", load_external_data=False)
     beside = {tensor.name: {entry.key: entry.value for entry in tensor.external_data}
