@@ -1,0 +1,165 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Gradients of the node suite's float cases against differences in FP64, and of formulas by cases at their seams.
+
+    gradient.py --results docs/results/gradients.tsv [--adapter mpt_adapter.Adapter] [--filter REGEX] [--write] [--jobs N]
+
+For a case with float inputs x and float outputs y, the loss is the sum of y times fixed random weights. A backend's gradients
+along random directions are held against central differences of ONNX's reference evaluator in FP64. Directions in which the
+differences from the left and from the right disagree cross a kink; they say nothing and are drawn again. Another backend
+takes one class: see mpt_adapter.py.
+"""
+import argparse
+import importlib
+import re
+import sys
+import zlib
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import cases  # noqa: E402
+import forward  # noqa: E402
+import seams  # noqa: E402
+import table  # noqa: E402
+import workers  # noqa: E402
+
+DIRECTIONS, DRAWS, STEP = 3, 12, 1e-6
+TOLERANCE = 2e-3  # of a directional derivative, relative to the sizes of what is added up
+# Operators whose results do not depend on their operands' values by slopes.
+FLAT = {"ArgMax", "ArgMin", "Ceil", "ConstantOfShape", "Equal", "EyeLike", "Floor", "Greater", "GreaterOrEqual", "Hardmax",
+        "IsInf", "IsNaN", "Less", "LessOrEqual", "NonZero", "OneHot", "Range", "Round", "Shape", "Sign", "Size",
+        "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "QLinearConv", "QLinearMatMul", "NonMaxSuppression",
+        "Binarizer", "MelWeightMatrix", "HannWindow", "HammingWindow", "BlackmanWindow", "Unique", "BitCast", "Adam", "Adagrad",
+        "Momentum"}
+
+
+def float_type(value) -> bool:
+    return value.type.tensor_type.elem_type == 1
+
+
+class Problem:
+    """A case as a scalar function of its float inputs."""
+
+    def __init__(self, case):
+        import onnx
+        from onnx.reference import ReferenceEvaluator
+        self.model = onnx.load_model_from_string(case.model)
+        arrays = forward.as_arrays(case.data_sets[0][0])
+        self.inputs = dict(zip([value.name for value in self.model.graph.input], arrays))
+        self.wanted = forward.as_arrays(case.data_sets[0][1])
+        self.variables = [value.name for value in self.model.graph.input if float_type(value) and self.inputs[value.name].size]
+        random = np.random.default_rng(zlib.crc32(case.name.encode()))
+        self.weights = {value.name: random.standard_normal(want.shape).astype(np.float32)
+                        for value, want in zip(self.model.graph.output, self.wanted) if float_type(value)}
+        self.random = random
+        self.evaluator = ReferenceEvaluator(cases.in_double(self.model))
+        self.names = [value.name for value in self.model.graph.output]
+
+    def loss(self, moved: dict) -> float:
+        given = {name: moved.get(name, value) for name, value in self.inputs.items()}
+        results = dict(zip(self.names, self.evaluator.run(None, given)))
+        return sum(float(np.sum(np.asarray(results[name], np.float64) * weight)) for name, weight in self.weights.items())
+
+    def directions(self):
+        """(direction, difference quotient) in which the function is smooth."""
+        wide = {name: self.inputs[name].astype(np.float64) for name in self.variables}
+        found = 0
+        for _ in range(DRAWS):
+            way = {name: self.random.standard_normal(value.shape) for name, value in wide.items()}
+
+            def at(step):
+                return self.loss({name: value + step * way[name] for name, value in wide.items()})
+
+            here, up, down = at(0), at(STEP), at(-STEP)
+            right, left = (up - here) / STEP, (here - down) / STEP
+            if not np.isfinite([right, left]).all() or abs(right - left) > 1e-3 * max(1, abs(right), abs(left)):
+                continue
+            yield way, (up - down) / (2 * STEP)
+            found += 1
+            if found == DIRECTIONS:
+                return
+
+
+def compare(gradients: dict, way: dict, expected: float) -> str:
+    got = size = 0.0
+    for name, direction in way.items():
+        if name not in gradients:
+            return f"no gradient of {name}"
+        terms = np.asarray(gradients[name], np.float64) * direction
+        got += float(np.sum(terms))
+        size += float(np.sqrt(np.sum(terms**2)))
+    if abs(got - expected) <= TOLERANCE * max(size, abs(expected), 1e-2):
+        return ""
+    return f"expected a derivative of {expected:.6g}, got {got:.6g}"
+
+
+def load_adapter(name: str):
+    module, _, attribute = name.rpartition(".")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def run_case(case, setting) -> table.Row:
+    adapter, build = setting
+    row = table.Row(case.name, case.op, case.group, "right", "")
+    if isinstance(case, seams.Seam):
+        return seams.run(case, load_adapter(adapter)(build), row)
+    if case.op in FLAT:
+        return row._replace(status="left out", detail="no slope")
+    try:
+        problem = Problem(case)
+        ways = list(problem.directions()) if problem.variables and problem.weights else []
+    except Exception as refusal:  # the reference evaluator has FP64 for most operators, not for all
+        return row._replace(status="left out", detail="no reference: " + table.one_line(refusal))
+    if not ways:
+        return row._replace(status="left out", detail="no float input, or no smooth direction")
+    try:
+        gradients = load_adapter(adapter)(build).gradients(problem.model, problem.inputs, problem.variables, problem.weights)
+    except Exception as refusal:  # whatever a backend raises
+        return row._replace(status="refused", detail=table.one_line(refusal))
+    for way, expected in ways:
+        if text := compare(gradients, way, expected):
+            return row._replace(status="wrong", detail=text)
+    return row
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--results", type=Path, required=True)
+    parser.add_argument("--cache", type=Path, default=Path("build/conformance"))
+    parser.add_argument("--adapter", default="mpt_adapter.Adapter")
+    parser.add_argument("--build", help="folder of mpt's binaries, for the adapter of mpt")
+    parser.add_argument("--filter", default="")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--limit", type=float, default=300, help="seconds a case")
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--verbose", action="store_true")
+    options = parser.parse_args()
+    suite = [case for case in cases.load(options.cache) if case.group == "plain"] + seams.SEAMS
+    chosen = [case for case in suite if re.search(options.filter, case.name)]
+
+    def report(row):
+        if options.verbose and row.status not in ("right", "left out"):
+            print(*row, sep="\t", flush=True)
+
+    def died(case, why):
+        return table.Row(case.name, case.op, case.group, "died", why)
+
+    rows = workers.run_all(chosen, run_case, (options.adapter, options.build), jobs=options.jobs, limit=options.limit,
+                           died=died, report=report)
+    before = table.read(options.results) if options.results.exists() else {}
+    counted = [row for row in rows if row.status != "left out"]
+    if options.write:
+        merged = (before if options.filter else {}) | {row.name: row for row in rows}
+        table.write(options.results, [row for _, row in sorted(merged.items())], table.gradient_page)
+    found = table.counts(counted)
+    print(f"gradients: {table.share(counted)} right, {found['refused']} refused, {found['wrong']} wrong, {found['died']} died")
+    problems = table.regressions(before, rows)
+    for text in problems:
+        print(text)
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

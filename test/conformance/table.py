@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Results of a conformance run: the stored file, its comparison with a new run, and the page by operator."""
+import collections
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+import cases
+
+COUNTED = ("plain", "expanded")
+
+
+class Row(NamedTuple):
+    """`detail`: of a case that is right, the inputs that were compiled in; otherwise why it is not."""
+    name: str
+    op: str
+    group: str
+    status: str
+    detail: str
+
+
+def one_line(text) -> str:
+    line = next((line for line in str(text).splitlines() if "error:" in line), str(text).strip().split("\n")[0])
+    return re.sub(r"\s+", " ", line.removeprefix("error: "))[:240] or "no message"
+
+
+def read(path: Path) -> dict:
+    lines = path.read_text().splitlines()[1:]
+    return {row.name: row for row in (Row(*line.split("\t")) for line in lines)}
+
+
+def write(path: Path, rows, make_page=None) -> None:
+    """The rows in the file, and the page of the same name beside it."""
+    text = ["\t".join(Row._fields), *("\t".join(row) for row in rows)]
+    path.write_text("\n".join(text) + "\n")
+    path.with_suffix(".md").write_text((make_page or page)(rows))
+
+
+def cells(values) -> str:
+    return "| " + " | ".join(str(value) for value in values) + " |"
+
+
+def reasons(rows):
+    """(operator, message, cases) of what is not right, the same messages together."""
+    found = collections.defaultdict(list)
+    for row in rows:
+        if row.group == "plain" and row.status != "right":
+            text = re.sub(r"^at node '[^']*': ", "", row.detail)
+            text = re.sub(r"; supported names near it.*", "", text).replace("|", "\\|")
+            found[row.op, row.status, text].append(row.name)
+    return sorted((op, status, text, names) for (op, status, text), names in found.items())
+
+
+def page(rows) -> str:
+    import onnx
+    by_op = collections.defaultdict(list)
+    for row in rows:
+        if row.group in COUNTED:
+            by_op[row.op, row.group].append(row)
+    lines = [
+        "# Conformance, forward", "",
+        "The node suite of `onnx.backend.test`, onnx " + onnx.__version__ + ", through libraries that `mpt-opt` emits for the CPU",
+        "(`python/mpt/backend.py`). Written by `scripts/conformance.sh --write`; `scripts/conformance.sh` compares with the stored",
+        "[conformance.tsv](conformance.tsv), which has every case. Tolerances are the suite's own.", "",
+        cells(["cases", "right", "refused", "wrong", "died"]), cells(["---"] * 5)]
+    for what, chosen in subsets(rows):
+        found = counts(chosen)
+        lines.append(cells([what, share(chosen), found["refused"], found["wrong"], found["died"]]))
+    left = collections.Counter(row.detail for row in rows if row.group not in COUNTED)
+    lines += ["", "Not counted: " + "; ".join(f"{count} cases {what}" for what, count in sorted(left.items())) + ".",
+              "\"Not tensors\" are strings, sequences and optional values; \"random\" are results that depend on a generator;",
+              "\"outside\" are " + ", ".join(f"{op} ({why})" for op, why in sorted(cases.OUTSIDE.items())) + ".",
+              "The expanded cases are the plain ones through the operator's function. Where a shape depends on the values of",
+              "inputs, these were compiled in; the file names them.",
+              "", "## What is not right", "", cells(["operator", "cases", "", "message"]), cells(["---"] * 4)]
+    lines += [cells([op, len(names), status, text]) for op, status, text, names in reasons(rows)]
+    lines += ["", "## By operator", "", cells(["operator", "plain", "expanded"]), cells(["---"] * 3)]
+    for op in sorted({op for op, _ in by_op}):
+        shown = []
+        for group in COUNTED:
+            chosen = by_op.get((op, group), [])
+            right = counts(chosen)["right"]
+            shown.append("" if not chosen else str(right) if right == len(chosen) else f"{right} of {len(chosen)}")
+        lines.append(cells([op, *shown]))
+    return "\n".join(lines) + "\n"
+
+
+def regressions(before: dict, rows) -> list:
+    problems = [f"{row.name}: {row.status}: {row.detail}" for row in rows if row.status in ("wrong", "died")]
+    problems += [f"{row.name}: was right, is now {row.status}: {row.detail}" for row in rows
+                 if row.status == "refused" and row.name in before and before[row.name].status == "right"]
+    return problems
+
+
+def counts(rows) -> collections.Counter:
+    return collections.Counter(row.status for row in rows)
+
+
+def share(rows) -> str:
+    rows = list(rows)
+    right = counts(rows)["right"]
+    return f"{right} of {len(rows)} ({100 * right / max(len(rows), 1):.1f} %)"
+
+
+def summary(rows) -> str:
+    lines = []
+    for what, chosen in subsets(rows):
+        found = counts(chosen)
+        lines.append(f"{what}: {share(chosen)} right, {found['refused']} refused, {found['wrong']} wrong, {found['died']} died")
+    return "\n".join(lines)
+
+
+def subsets(rows):
+    """(name, rows) of what the targets are stated for."""
+    counted = [row for row in rows if row.group in COUNTED]
+    yield "operators of training graphs, plain", [row for row in counted if row.group == "plain" and row.op in cases.NAMED]
+    yield "all plain", [row for row in counted if row.group == "plain"]
+    yield "all, with expanded", counted
+
+
+def gradient_page(rows) -> str:
+    counted = [row for row in rows if row.status != "left out"]
+    found, left = counts(counted), collections.Counter(row.detail.split(":")[0] for row in rows if row.status == "left out")
+    lines = [
+        "# Conformance, gradient", "",
+        "Gradients of the float cases of `onnx.backend.test` along random directions, beside differences of ONNX's reference",
+        "evaluator in FP64; and of formulas by cases at their seams (`test/conformance/seams.py`). Written by",
+        "`scripts/conformance.sh --gradient --write`; [gradients.tsv](gradients.tsv) has every case. Another backend takes one",
+        "adapter class (`test/conformance/mpt_adapter.py`).", "",
+        f"{share(counted)} right, {found['refused']} refused, {found['wrong']} wrong, {found['died']} died. Not counted: "
+        + "; ".join(f"{count} cases with {what}" for what, count in sorted(left.items())) + ".",
+        "", "## What is not right", "", cells(["operator", "cases", "", "message"]), cells(["---"] * 4)]
+    plain = [row._replace(group="plain") for row in counted]
+    lines += [cells([op, len(names), status, text]) for op, status, text, names in reasons(plain)]
+    lines += ["", "## By operator", "", cells(["operator", "right", "of"]), cells(["---"] * 3)]
+    for op in sorted({row.op for row in counted}):
+        chosen = [row for row in counted if row.op == op]
+        lines.append(cells([op, counts(chosen)["right"], len(chosen)]))
+    return "\n".join(lines) + "\n"
