@@ -86,6 +86,14 @@ double RangeProfile::relativeError(const FloatRange &range, int shift) const {
   return squares > 0.0 ? std::sqrt(changes / squares) : 0.0;
 }
 
+double RangeProfile::rootMeanSquare() const {
+  double squares = 0.0;
+  for (auto [exponent, count] : exponents)
+    squares += 7.0 / 3.0 * static_cast<double>(count) * std::ldexp(1.0, 2 * exponent);
+  int64_t finite = zeros + nonZero();
+  return finite == 0 ? 0.0 : std::sqrt(squares / static_cast<double>(finite));
+}
+
 json::Value RangeProfile::toJSON() const {
   json::Object histogram;
   for (auto [exponent, count] : exponents)

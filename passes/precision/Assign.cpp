@@ -49,7 +49,9 @@ public:
           state, b.getDictionaryAttr({b.getNamedAttr("type", TypeAttr::get(stored.type)),
                                       b.getNamedAttr("rule", b.getStringAttr(stored.rule))}));
     };
-    solveModule(module, *policy, *how, decided, stateDecided);
+    policy->bounds = solveModule(module, *policy, *how, decided, stateDecided);
+    if (!policy->bounds.empty())
+      setAttr<MPTDialect::PolicyAttrHelper>(module, policy->toAttribute());
     numNarrow += counts.narrow;
     numWide += counts.wide;
   }

@@ -13,7 +13,9 @@ def GemmLike : OpInterface<"GemmLike"> {
   }];
   let methods = [
     InterfaceMethod<"K, the length of each inner product, in terms; those that padding makes zero count.", "int64_t",
-      "getReductionLength">
+      "getReductionLength">,
+    InterfaceMethod<"Terms of an inner product that no padding makes zero, in the mean over the result's elements.", "double",
+      "getMeanTerms", (ins), "", "return static_cast<double>($_op.getReductionLength());">
   ];
 }
 

@@ -12,12 +12,14 @@
 
 namespace mpt {
 
-/// Settings of `--policy=auto[,base=NAME][,budget=X][,underflow=X][,subnormal=X]`.
+/// Settings of `--policy=auto[,base=NAME][,budget=X][,underflow=X][,subnormal=X][,headroom=X]`.
 struct AutoSettings {
   std::string base = "amp-f16"; ///< whose types and rules are taken where they fit what was measured
-  double budget = 0.01;         ///< most that rounding a tensor may change it: L2 norm of the change over the tensor's
+  double budget = 0.5;          ///< most that all roundings together may change a result or a gradient of the step
+                                ///< (ErrorFlow): L2 norm of the change over the tensor's
   double underflow = 0.01;      ///< most of a tensor's non-zero values that may become zero
   double subnormal = 0.1;       ///< most of them that may become subnormal
+  double headroom = 2.0;        ///< by which the largest measured value has to stay below the largest of the type
 
   /// Reads the words after "auto". Returns what was wrong, or nothing.
   std::string set(llvm::StringRef text);
@@ -41,16 +43,21 @@ public:
   const RangeProfile *named(llvm::StringRef key) const;
   /// The ranges are those of what a graph's nodes hand on ("node|NAME"), not of a training step.
   bool ofGraph() const;
-  /// No value may overflow, few may underflow or become subnormal, and rounding must stay within the budget. `shift` is
-  /// the power of two that the tensor is multiplied by.
+  /// No value may come near overflow, few may underflow or become subnormal, and rounding by itself must stay within
+  /// the budget. `shift` is the power of two that the tensor is multiplied by.
   Verdict judge(const RangeProfile &profile, mlir::FloatType type, int shift) const;
   /// The same for an 8-bit type with a scale of the tensor's own.
   Verdict judgeScaled(const RangeProfile &profile, mlir::FloatType type) const;
+  /// The power of two by which a tensor with a scale of its own is multiplied to fill `range`.
+  static int ownShift(const RangeProfile &profile, const FloatRange &range);
+  double budget() const { return settings.budget; }
   /// Where the policy scales the loss, its first scale becomes the power of two with which most gradients fit the
   /// storage type; `note` of the settings says how it was found.
   void chooseLossScale(PrecisionSettings &settings) const;
 
 private:
+  Verdict judge(const RangeProfile &profile, mlir::FloatType type, int shift, double headroom) const;
+
   RangeProfiles profiles;
   AutoSettings settings;
 };

@@ -23,6 +23,16 @@ public:
   /// Why operands of a GEMM may not be converted to the policy's 8-bit types, or nothing.
   std::string refuseQuantizing(mlir::Operation *op, const llvm::DenseSet<mlir::Value> &gradients) const;
 
+  // ---- for error flow
+
+  /// Root mean square of what was measured of `value`; 0 where nothing was.
+  double magnitudeOf(mlir::Value value) const;
+  /// L2 norm of what rounding `value` to `type` changes, over the value's own; of normal values where it was not
+  /// measured.
+  double roundingOf(mlir::Value value, mlir::Type type) const;
+  /// The same for an operand in the policy's 8-bit type, with its own scale where the policy has such.
+  double roundingOfQuantized(mlir::Value value, bool isGradient) const;
+
 private:
   int shiftOf(const RangeProfile &profile) const;
 

@@ -31,13 +31,18 @@ struct ReportState {
 struct ReportRange {
   std::string where, note;
 };
+struct ReportError {
+  std::string output;
+  double bound = 0.0; ///< relative in the L2 norm, by the error model
+};
 struct PrecisionReport {
   std::string policy, note; ///< the note says how a policy was made of measurements
   std::vector<ReportState> states;
   std::vector<ReportValue> values;
   std::vector<ReportCast> casts;
   std::vector<ReportRange> ranges;
-  double lossScale = 1.0; ///< by which the policy multiplies gradients at the start
+  std::vector<ReportError> errors; ///< of results and gradients, where types were made of measurements
+  double lossScale = 1.0;          ///< by which the policy multiplies gradients at the start
   int64_t measuredSteps = 0;
 };
 

@@ -40,6 +40,12 @@ struct TensorScaling {
   int64_t history = 1024, margin = 0;
 };
 
+/// What an error model says that all roundings come to in a result or a gradient, relative in the L2 norm.
+struct ErrorBound {
+  std::string output;
+  double error;
+};
+
 struct PrecisionSettings {
   std::string name;
   std::string note; ///< how the policy was made, where it was made of measurements
@@ -48,6 +54,7 @@ struct PrecisionSettings {
   LossScaling scaling;
   RoundingMode operands, gradientCasts, masters;
   TensorScaling tensorScaling;
+  std::vector<ErrorBound> bounds; ///< of the training step, where types were made of measurements
 
   /// Operands of GEMMs are converted from the storage type to 8-bit types.
   bool quantizes() const { return compute.getIntOrFloatBitWidth() == 8 || gradients.getIntOrFloatBitWidth() == 8; }

@@ -48,6 +48,9 @@ struct RangeProfile {
   /// 2^shift first. Values are taken as spread evenly within their binade; what overflows is left out.
   double relativeError(const FloatRange &range, int shift = 0) const;
 
+  /// Root of the mean square of the finite values, spread evenly within their binade; zeros count.
+  double rootMeanSquare() const;
+
   llvm::json::Value toJSON() const;
   static llvm::Expected<RangeProfile> fromJSON(const llvm::json::Value &value);
 };

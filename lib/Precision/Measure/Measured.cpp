@@ -25,11 +25,16 @@ std::string AutoSettings::set(StringRef text) {
                          .Case("budget", &budget)
                          .Case("underflow", &underflow)
                          .Case("subnormal", &subnormal)
+                         .Case("headroom", &headroom)
                          .Default(nullptr);
     if (!number)
-      return ("expected base, budget, underflow or subnormal of policy auto, got '" + part + "'").str();
-    if (value.getAsDouble(*number) || !(*number >= 0.0 && *number <= 1.0))
-      return ("expected a number from 0 to 1 for " + key + " of policy auto, got '" + value + "'").str();
+      return ("expected base, budget, underflow, subnormal or headroom of policy auto, got '" + part + "'").str();
+    bool isFactor = number == &headroom;
+    if (value.getAsDouble(*number) ||
+        !(isFactor ? *number >= 1.0 && std::isfinite(*number) : *number >= 0.0 && *number <= 1.0))
+      return ("expected a number " + Twine(isFactor ? "of at least 1" : "from 0 to 1") + " for " + key +
+              " of policy auto, got '" + value + "'")
+          .str();
   }
   return "";
 }
@@ -75,6 +80,10 @@ bool Measurements::ofGraph() const {
 }
 
 Verdict Measurements::judge(const RangeProfile &profile, FloatType type, int shift) const {
+  return judge(profile, type, shift, settings.headroom);
+}
+
+Verdict Measurements::judge(const RangeProfile &profile, FloatType type, int shift, double headroom) const {
   FloatRange range = FloatRange::of(type);
   RangeShares shares = profile.shares(range, shift);
   double error = profile.relativeError(range, shift);
@@ -96,7 +105,10 @@ Verdict Measurements::judge(const RangeProfile &profile, FloatType type, int shi
          "infinite or NaN before any rounding to");
   else if (shares.overflow > 0.0)
     fail(shares.overflow, "overflow");
-  else if (shares.underflow > settings.underflow)
+  else if (std::ldexp(profile.largest, shift) * headroom > range.largest) {
+    verdict.fits = false;
+    out << llvm::formatv(": less than a factor of {0} below the largest value of ", headroom) << type;
+  } else if (shares.underflow > settings.underflow)
     fail(shares.underflow, "become zero in");
   else if (shares.subnormal + shares.underflow > settings.subnormal)
     fail(shares.subnormal + shares.underflow, "below the normal values of");
@@ -109,19 +121,22 @@ Verdict Measurements::judge(const RangeProfile &profile, FloatType type, int shi
   return verdict;
 }
 
+int Measurements::ownShift(const RangeProfile &profile, const FloatRange &range) {
+  return profile.largest > 0.0 ? std::ilogb(range.largest / profile.largest) : 0;
+}
+
 Verdict Measurements::judgeScaled(const RangeProfile &profile, FloatType type) const {
-  int shift = 0;
-  if (profile.largest > 0.0)
-    shift = std::ilogb(FloatRange::of(type).largest / profile.largest);
-  return judge(profile, type, shift);
+  // Scales follow the largest value, and what is beyond saturates: no headroom.
+  return judge(profile, type, ownShift(profile, FloatRange::of(type)), /*headroom=*/1.0);
 }
 
 void Measurements::chooseLossScale(PrecisionSettings &policy) const {
   auto type = dyn_cast<FloatType>(policy.storage);
   policy.note = llvm::formatv(
-      "base {0}, error budget {1:e1}, at most {2:f1} % underflow and {3:f1} % subnormal, ranges of {4} "
-      "steps",
-      settings.base, settings.budget, settings.underflow * 100.0, settings.subnormal * 100.0, profiles.steps);
+      "base {0}, error budget {1:e1} of results and gradients, headroom {2}, at most {3:f1} % underflow and {4:f1} % "
+      "subnormal, ranges of {5} steps",
+      settings.base, settings.budget, settings.headroom, settings.underflow * 100.0, settings.subnormal * 100.0,
+      profiles.steps);
   if (!type || !policy.scaling.multiplies())
     return;
   constexpr int most = 24;

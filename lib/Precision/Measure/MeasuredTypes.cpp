@@ -60,6 +60,30 @@ std::string MeasuredTypes::refuseQuantizing(Operation *op, const DenseSet<Value>
   return "";
 }
 
+double MeasuredTypes::magnitudeOf(Value value) const {
+  const RangeProfile *profile = policy.measured()->of(value, keys);
+  return profile ? profile->rootMeanSquare() : 0.0;
+}
+
+double MeasuredTypes::roundingOf(Value value, Type type) const {
+  FloatRange range = FloatRange::of(cast<FloatType>(type));
+  const RangeProfile *profile = policy.measured()->of(value, keys);
+  if (profile)
+    return profile->relativeError(range, shiftOf(*profile));
+  RangeProfile normal;
+  normal.exponents[0] = 1;
+  return normal.relativeError(range);
+}
+
+double MeasuredTypes::roundingOfQuantized(Value value, bool isGradient) const {
+  auto type = cast<FloatType>(isGradient ? policy.gradients : policy.compute);
+  const RangeProfile *profile = policy.measured()->of(value, keys);
+  if (!profile || !policy.tensorScaling.enabled)
+    return roundingOf(value, type);
+  FloatRange range = FloatRange::of(type);
+  return profile->relativeError(range, Measurements::ownShift(*profile, range));
+}
+
 const RangeProfile *MeasuredNodes::profileOf(Value value) const {
   if (auto argument = dyn_cast<BlockArgument>(value)) {
     auto function = dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp());

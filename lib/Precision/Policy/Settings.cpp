@@ -35,6 +35,7 @@ template <typename F> void eachField(PrecisionSettings &s, F field) {
   field("power_of_two", s.tensorScaling.powerOfTwo);
   field("history", s.tensorScaling.history);
   field("margin", s.tensorScaling.margin);
+  field("bounds", s.bounds);
 }
 template <typename F> void eachScalingField(LossScaling &s, F field) {
   field("init", s.init);
@@ -75,6 +76,13 @@ struct Writer {
   }
   void operator()(StringRef key, ArrayRef<int64_t> value) { add(key, b.getDenseI64ArrayAttr(value)); }
   void operator()(StringRef key, ArrayRef<double> value) { add(key, b.getDenseF64ArrayAttr(value)); }
+  void operator()(StringRef key, const std::vector<ErrorBound> &value) {
+    NamedAttrList errors;
+    for (const ErrorBound &bound : value)
+      errors.set(bound.output, b.getF64FloatAttr(bound.error));
+    if (!value.empty())
+      add(key, errors.getDictionary(b.getContext()));
+  }
   void add(StringRef key, Attribute value) { list.push_back(b.getNamedAttr(key, value)); }
 };
 
@@ -104,6 +112,11 @@ struct Reader {
   void operator()(StringRef key, SmallVector<double> &value) {
     if (auto attr = dictionary.getAs<DenseF64ArrayAttr>(key))
       value.assign(attr.asArrayRef().begin(), attr.asArrayRef().end());
+  }
+  void operator()(StringRef key, std::vector<ErrorBound> &value) {
+    for (NamedAttribute entry : dictionary.getAs<DictionaryAttr>(key) ? dictionary.getAs<DictionaryAttr>(key).getValue()
+                                                                      : ArrayRef<NamedAttribute>())
+      value.push_back({entry.getName().str(), cast<FloatAttr>(entry.getValue()).getValueAsDouble()});
   }
 };
 } // namespace

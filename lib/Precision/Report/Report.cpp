@@ -84,6 +84,8 @@ PrecisionReport mpt::makePrecisionReport(ModuleOp module, const RangeProfiles *m
   report.note = settings.note;
   if (settings.scaling.mode != Scaling::none)
     report.lossScale = settings.scaling.init;
+  for (const ErrorBound &bound : settings.bounds)
+    report.errors.push_back({bound.output, bound.error});
   if (measured)
     report.measuredSteps = measured->steps;
   for (auto state : module.getOps<train::StateOp>()) {
@@ -146,6 +148,10 @@ void mpt::printText(const PrecisionReport &report, raw_ostream &out) {
     out << "\nconstants out of range\n";
   for (const ReportRange &range : report.ranges)
     out << "  " << (range.where.empty() ? "-" : range.where) << ": " << range.note << "\n";
+  if (!report.errors.empty())
+    out << "\nerrors by the model (mpt-run --certify measures them)\n";
+  for (const ReportError &error : report.errors)
+    out << llvm::formatv("  {0}: {1:e1}\n", error.output, error.bound);
   out << "\ntotals\n";
   for (const ReportTotals &t : totalsOf(report))
     out << llvm::formatv(
@@ -154,7 +160,7 @@ void mpt::printText(const PrecisionReport &report, raw_ostream &out) {
 }
 
 llvm::json::Value mpt::toJSON(const PrecisionReport &report) {
-  llvm::json::Array states, values, casts, ranges, totals;
+  llvm::json::Array states, values, casts, ranges, errors, totals;
   for (const ReportState &s : report.states)
     states.push_back(
         llvm::json::Object{{"name", s.name}, {"role", s.role}, {"type", s.type}, {"rule", s.rule}, {"bytes", s.bytes}});
@@ -174,6 +180,8 @@ llvm::json::Value mpt::toJSON(const PrecisionReport &report) {
                                        {"rounds", c.lossy}});
   for (const ReportRange &r : report.ranges)
     ranges.push_back(llvm::json::Object{{"where", r.where}, {"note", r.note}});
+  for (const ReportError &e : report.errors)
+    errors.push_back(llvm::json::Object{{"output", e.output}, {"bound", e.bound}});
   for (const ReportTotals &t : totalsOf(report))
     totals.push_back(llvm::json::Object{{"function", t.function},
                                         {"narrow_values", t.narrow},
@@ -183,7 +191,7 @@ llvm::json::Value mpt::toJSON(const PrecisionReport &report) {
                                         {"casts", t.casts},
                                         {"cast_bytes", t.castBytes},
                                         {"rounding_casts", t.lossy}});
-  return llvm::json::Object{{"policy", report.policy},     {"note", report.note},       {"states", std::move(states)},
-                            {"values", std::move(values)}, {"casts", std::move(casts)}, {"ranges", std::move(ranges)},
-                            {"totals", std::move(totals)}};
+  return llvm::json::Object{{"policy", report.policy},     {"note", report.note},        {"states", std::move(states)},
+                            {"values", std::move(values)}, {"casts", std::move(casts)},  {"ranges", std::move(ranges)},
+                            {"errors", std::move(errors)}, {"totals", std::move(totals)}};
 }

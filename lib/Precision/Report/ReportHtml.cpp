@@ -142,6 +142,7 @@ public:
     printValues();
     printCasts();
     printStates();
+    printErrors();
     printRanges();
     out << kTail;
   }
@@ -309,6 +310,16 @@ private:
     openTable("Constants out of range", "ranges", report.ranges.size(), true, "<th>node<th>what happened");
     for (const ReportRange &range : report.ranges)
       out << llvm::formatv("<tr><td>{0}<td>{1}</tr>\n", code(range.where), escaped(range.note));
+    closeTable();
+  }
+
+  void printErrors() {
+    if (report.errors.empty())
+      return;
+    openTable("Errors by the model (mpt-run --certify measures them)", "errors", report.errors.size(), true,
+              "<th>result or gradient<th class=n>relative error, at most");
+    for (const ReportError &error : report.errors)
+      out << llvm::formatv("<tr><td>{0}<td class=n>{1:e1}</tr>\n", code(error.output), error.bound);
     closeTable();
   }
 

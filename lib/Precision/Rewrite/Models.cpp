@@ -36,9 +36,40 @@ static int64_t reductionLength(ConvBackwardWeightsOp op) {
   return dy[0] * count(dy.drop_front(2));
 }
 
+/// Pairs of a result's position and a tap that read no padding, of a convolution of x with w to y.
+template <typename Op> static double readPairs(Op op, Value x, Value w, Value y) {
+  double pairs = 1.0;
+  ArrayRef<int64_t> in = tensorType(x).getShape().drop_front(2), out = tensorType(y).getShape().drop_front(2);
+  for (auto [d, taps] : llvm::enumerate(tensorType(w).getShape().drop_front(2))) {
+    int64_t found = 0;
+    for (int64_t tap = 0; tap < taps; ++tap) {
+      // Positions o with 0 <= o stride + first < in.
+      int64_t first = tap * op.getDilations()[d] - op.getPadsLow()[d], stride = op.getStrides()[d];
+      int64_t low = first >= 0 ? 0 : llvm::divideCeil(-first, stride);
+      int64_t high = in[d] - first <= 0 ? 0 : llvm::divideCeil(in[d] - first, stride);
+      found += std::max<int64_t>(0, std::min(high, out[d]) - low);
+    }
+    pairs *= static_cast<double>(found);
+  }
+  return pairs;
+}
+
+/// Batch x channels of one side x channels a group of the other x pairs of positions, over the result's elements: all
+/// three convolutions of a layer multiply the same pairs.
+template <typename Op> static double meanTerms(Op op, Value x, Value w, Value y) {
+  ArrayRef<int64_t> filter = tensorType(w).getShape();
+  double all = static_cast<double>(tensorType(x).getDimSize(0) * filter[0] * filter[1]) * readPairs(op, x, w, y);
+  return all / static_cast<double>(tensorType(op->getResult(0)).getNumElements());
+}
+static double meanTerms(MatMulOp op) { return static_cast<double>(reductionLength(op)); }
+static double meanTerms(ConvOp op) { return meanTerms(op, op.getX(), op.getW(), op.getY()); }
+static double meanTerms(ConvBackwardDataOp op) { return meanTerms(op, op.getY(), op.getW(), op.getDy()); }
+static double meanTerms(ConvBackwardWeightsOp op) { return meanTerms(op, op.getX(), op.getY(), op.getDy()); }
+
 namespace {
 template <typename Op> struct GemmModel : GemmLike::ExternalModel<GemmModel<Op>, Op> {
   int64_t getReductionLength(Operation *op) const { return reductionLength(cast<Op>(op)); }
+  double getMeanTerms(Operation *op) const { return meanTerms(cast<Op>(op)); }
 };
 
 // ---- edges of the graph

@@ -22,8 +22,9 @@ struct CoreGraph::Draft {
   bool quantized = false;
 };
 
-CoreGraph::CoreGraph(ModuleOp module, const Policy &policy, const CostModel &cost)
-    : GraphView(policy), module(module), cost(cost), beyond(statesBeyond(module, cast<FloatType>(policy.storage))) {
+CoreGraph::CoreGraph(ModuleOp module, const Policy &policy, const CostModel &cost, const KeptOps *kept)
+    : GraphView(policy), module(module), cost(cost), kept(kept),
+      beyond(statesBeyond(module, cast<FloatType>(policy.storage))) {
   if (policy.measured())
     measured.emplace(module, policy);
   module.walk([&](train::WriteOp write) { written.insert(write.getStateAttr().getAttr()); });
@@ -240,8 +241,10 @@ std::optional<OpLabels> CoreGraph::label(Operation *op, RangeFact in, CastPlacem
   }
   draft.quantized = rules.quantizes;
   bool decidedByRules = rules.form == Form::flexible || rules.form == Form::uniform;
-  if (decidedByRules && measured && !rules.ruling.named)
+  if (decidedByRules && measured && !rules.ruling.named) {
     restrictToMeasured(rules, draft);
+    restrictToBudget(draft);
+  }
   OpLabels labels{
       op, draft.operands, draft.results, text(draft.rule), draft.wideOperands, draft.wideResults, draft.quantized};
   enterValues(labels, placement);
@@ -385,6 +388,31 @@ CoreGraph::Draft CoreGraph::labelUniform(Operation *op, const OpRules &rules, Ra
 
 static bool isOpen(Label label) { return label != kWide && label != kEither; }
 
+static void widen(MutableArrayRef<Label> labels) {
+  for (Label &label : labels)
+    if (isOpen(label))
+      label = kWide;
+}
+
+/// Makes an op wide, or takes its 8-bit operands away, where the error budget keeps it.
+void CoreGraph::restrictToBudget(Draft &draft) const {
+  auto found = kept ? kept->find(draft.op) : KeptOps::const_iterator();
+  if (!kept || found == kept->end())
+    return;
+  bool changes = llvm::any_of(draft.operands, isOpen) || llvm::any_of(draft.results, isOpen) || draft.wideOperands ||
+                 draft.wideResults;
+  draft.quantized = false;
+  if (!found->second.wide) {
+    draft.rule += "; " + found->second.rule;
+    return;
+  }
+  widen(draft.operands);
+  widen(draft.results);
+  draft.wideOperands = draft.wideResults = Type();
+  if (changes)
+    draft.rule = found->second.rule;
+}
+
 /// Makes slots wide whose values were measured not to fit the storage type.
 void CoreGraph::restrictToMeasured(const OpRules &rules, Draft &draft) const {
   Operation *op = draft.op;
@@ -397,11 +425,6 @@ void CoreGraph::restrictToMeasured(const OpRules &rules, Draft &draft) const {
   for (auto [result, label] : llvm::zip_equal(op->getResults(), draft.results))
     if (isOpen(label) && isDecidable(result.getType()))
       results.push_back(result);
-  auto widen = [](MutableArrayRef<Label> labels) {
-    for (Label &label : labels)
-      if (isOpen(label))
-        label = kWide;
-  };
   if (uniform)
     llvm::append_range(operands, results);
   MeasuredTypes::Choice read = measured->choose(operands);
@@ -445,9 +468,28 @@ void CoreGraph::reportStates(const Labelling &narrow, StateDecided decided) cons
   }
 }
 
-void mpt::solveModule(ModuleOp module, const Policy &policy, Placement placement, OpDecided decided,
-                      StateDecided stateDecided, const CostModel &cost) {
-  CoreGraph view(module, policy, cost);
+/// Solves until the budget keeps nothing more.
+static void solveWithin(ErrorBudget &budget, ModuleOp module, const Policy &policy, Placement placement,
+                        const CostModel &cost) {
+  constexpr int mostRounds = 64;
+  for (int round = 0; round < mostRounds; ++round) {
+    Decisions decisions;
+    CoreGraph view(module, policy, cost, &budget.kept());
+    solve(view, policy, placement, [&](Operation *op, const OpTypes &types) { decisions[op] = types; });
+    if (!budget.restrict(decisions))
+      break;
+  }
+}
+
+std::vector<ErrorBound> mpt::solveModule(ModuleOp module, const Policy &policy, Placement placement, OpDecided decided,
+                                         StateDecided stateDecided, const CostModel &cost) {
+  std::optional<ErrorBudget> budget;
+  if (policy.measured()) {
+    budget.emplace(module, policy);
+    solveWithin(*budget, module, policy, placement, cost);
+  }
+  CoreGraph view(module, policy, cost, budget ? &budget->kept() : nullptr);
   Solved solved = solve(view, policy, placement, decided);
   view.reportStates(solved.narrow, stateDecided);
+  return budget ? budget->bounds() : std::vector<ErrorBound>();
 }

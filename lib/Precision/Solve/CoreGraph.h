@@ -3,6 +3,7 @@
 #ifndef MPT_LIB_PRECISION_SOLVE_COREGRAPH_H
 #define MPT_LIB_PRECISION_SOLVE_COREGRAPH_H
 
+#include "Budget.h"
 #include "GraphView.h"
 
 #include "mpt/Precision/MeasuredTypes.h"
@@ -13,7 +14,8 @@ namespace mpt {
 /// All functions of a module. Parameters that they share have one label each.
 class CoreGraph final : public GraphView {
 public:
-  CoreGraph(mlir::ModuleOp module, const Policy &policy, const CostModel &cost);
+  /// `kept`, if given, has to outlive the graph.
+  CoreGraph(mlir::ModuleOp module, const Policy &policy, const CostModel &cost, const KeptOps *kept = nullptr);
 
   llvm::StringLiteral passFlag() const override { return "precision-assign"; }
   llvm::SmallVector<mlir::func::FuncOp> functions() const override;
@@ -83,6 +85,7 @@ private:
   Draft labelUniform(mlir::Operation *op, const OpRules &rules, RangeFact in, CastPlacement &placement) const;
   void labelOperands(const OpRules &rules, Label all, Draft &draft) const;
   void restrictToMeasured(const OpRules &rules, Draft &draft) const;
+  void restrictToBudget(Draft &draft) const;
   Label parameterLabel(train::ReadOp read, CastPlacement &placement);
   Label freeLabel(mlir::TypeRange results, CastPlacement &placement) const;
   static Label contractionLabel(const OpRules &rules, CastPlacement &placement);
@@ -92,6 +95,7 @@ private:
   mlir::ModuleOp module;
   CostModel cost;
   std::optional<MeasuredTypes> measured;
+  const KeptOps *kept;                            ///< by the error budget
   llvm::DenseMap<mlir::StringAttr, float> beyond; ///< states that the storage type does not hold
   llvm::MapVector<mlir::StringAttr, Parameter> parameters;
   llvm::DenseSet<mlir::StringAttr> written;            ///< states
