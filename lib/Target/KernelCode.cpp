@@ -10,6 +10,7 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Target/LLVMIR/Export.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/IR/IRBuilder.h"
 #include "llvm/Support/ThreadPool.h"
 #include "llvm/Transforms/Utils/ModuleUtils.h"
@@ -123,6 +124,7 @@ LogicalResult mpt::target::compileKernels(ModuleOp module, const Program &progra
   objects.resize(pieces);
   std::mutex mutex;
   std::string error;
+  std::vector<std::string> listings(pieces); // in order, whoever is ready first
   auto compile = [&](size_t number) {
     llvm::LLVMContext context;
     std::unique_ptr<llvm::Module> code = translateModuleToLLVMIR(parts[number], context, "kernels");
@@ -145,12 +147,12 @@ LogicalResult mpt::target::compileKernels(ModuleOp module, const Program &progra
       machine->adopt(*code);
       if (llvm::Error failed = machine->compile(*code, objects[number]))
         problem = llvm::toString(std::move(failed));
+      else if (listing)
+        llvm::raw_string_ostream(listings[number]) << *code;
     }
     std::lock_guard lock(mutex);
     if (!problem.empty())
       error = problem;
-    else if (listing)
-      llvm::raw_string_ostream(*listing) << *code;
   };
   // Translation makes types and attributes, which only a context with threads guards.
   if (pieces == 1 || threads == 1 || !module.getContext()->isMultithreadingEnabled()) {
@@ -162,6 +164,8 @@ LogicalResult mpt::target::compileKernels(ModuleOp module, const Program &progra
       pool.async([&, i] { compile(i); });
     pool.wait();
   }
+  if (listing)
+    *listing += llvm::join(listings, "");
   if (!error.empty())
     return module.emitError() << error;
   return success();

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Schedules: ways to share the points of a fusion among units of work, and to walk those of one unit in vectors.
+//
+// To teach the compiler a new one, write lib/Lowering/CPU/<Name>.cpp with a class derived from CpuSchedule and the
+// function make<Name>Schedule(), and name it in lib/Lowering/CPU/Schedules.def, at its place in the order of
+// preference.
+#ifndef MPT_LOWERING_CPU_SCHEDULE_H
+#define MPT_LOWERING_CPU_SCHEDULE_H
+
+#include "mpt/Lowering/CPU/KernelBuilder.h"
+
+namespace mpt {
+
+/// One object serves one kernel: `match` may keep what `emit` needs.
+class CpuSchedule {
+public:
+  explicit CpuSchedule(llvm::StringRef name) : name(name) {}
+  virtual ~CpuSchedule();
+
+  /// Whether this schedule serves the kernel better than those behind it in the order. Changes nothing but the lane
+  /// that findLane chooses.
+  virtual mlir::LogicalResult match(CpuKernelBuilder &kernel) = 0;
+  /// Fills the kernel's function after `match` succeeded, and returns how many units of work there are.
+  virtual CpuUnits emit(CpuKernelBuilder &kernel, ElementEmitter &e) = 0;
+
+  const llvm::StringRef name;
+
+protected:
+  /// Fails, and with --debug-only=memory-bufferize says why: "expected X, got Y".
+  mlir::LogicalResult refuse(CpuKernelBuilder &kernel, const llvm::Twine &reason) const;
+};
+
+using CpuScheduleMaker = std::unique_ptr<CpuSchedule> (*)();
+/// All schedules of Schedules.def. The first that matches makes the kernel.
+llvm::ArrayRef<CpuScheduleMaker> cpuSchedules();
+
+} // namespace mpt
+
+#endif // MPT_LOWERING_CPU_SCHEDULE_H

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// The choice of a kernel's schedule.
+#include "mpt/Lowering/CPU/Schedule.h"
+
+#include "Schedules.h"
+
+#include "mpt/Support/Refusal.h"
+
+#define DEBUG_TYPE "memory-bufferize"
+
+using namespace mlir;
+using namespace mpt;
+
+CpuSchedule::~CpuSchedule() = default;
+
+LogicalResult CpuSchedule::refuse(CpuKernelBuilder &kernel, const Twine &reason) const {
+  return mpt::refuse(DEBUG_TYPE, kernel.fusion) << "not " << name << ": " << reason;
+}
+
+ArrayRef<CpuScheduleMaker> mpt::cpuSchedules() {
+  static constexpr CpuScheduleMaker schedules[] = {
+#define CPU_SCHEDULE(NAME) cpu::make##NAME##Schedule,
+#include "Schedules.def"
+  };
+  return schedules;
+}
+
+/// The first schedule that matches. Null where one reported an op without a loop form.
+static std::unique_ptr<CpuSchedule> firstMatch(CpuKernelBuilder &kernel) {
+  for (CpuScheduleMaker make : cpuSchedules()) {
+    std::unique_ptr<CpuSchedule> schedule = make();
+    if (succeeded(schedule->match(kernel)))
+      return schedule;
+    if (kernel.hasFailed())
+      return nullptr;
+  }
+  kernel.fusion.emitError() << "expected a CPU schedule that serves this fusion, got none";
+  return nullptr;
+}
+
+FailureOr<KernelInfo> mpt::emitKernel(OpBuilder &builder, FusionOp fusion, ArrayRef<MemRefType> inputs,
+                                      ArrayRef<MemRefType> outputs, StringRef name, const KernelTarget &target) {
+  CpuKernelBuilder kernel(fusion, inputs, outputs, target);
+  std::unique_ptr<CpuSchedule> schedule = firstMatch(kernel);
+  if (!schedule)
+    return failure();
+  kernel.function = kernel.makeFunction(builder, name, {builder.getIndexType(), builder.getIndexType()});
+  ImplicitLocOpBuilder b(fusion.getLoc(), fusion.getContext());
+  b.setInsertionPointToStart(&kernel.function.getBody().front());
+  ElementEmitter e(b, target, /*probe=*/false);
+  kernel.bind(e, kernel.function);
+  CpuUnits units = schedule->emit(kernel, e);
+  if (e.failed()) {
+    kernel.function->erase();
+    return failure();
+  }
+  return KernelInfo{kernel.function, units.extent, units.grain, kernel.inPlace};
+}
