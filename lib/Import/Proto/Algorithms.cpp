@@ -22,7 +22,7 @@ constexpr int mostAlgorithms = 64;
 using Bindings = google::protobuf::RepeatedPtrField<StringStringEntryProto>;
 
 bool usesTrainingDomain(const GraphProto &graph) {
-  return llvm::any_of(graph.node(), [](const NodeProto &node) { return proto::isTrainingDomain(node.domain()); });
+  return llvm::any_of(graph.node(), [](const NodeProto &node) { return proto::isTrainingOperator(node); });
 }
 
 /// Other names for tensors, in a graph and its subgraphs.
@@ -46,7 +46,7 @@ public:
         for (std::string &name : *list)
           apply(name);
       for (AttributeProto &attribute : *node.mutable_attribute())
-        applyTo(attribute, proto::isTrainingDomain(node.domain()));
+        applyTo(attribute, proto::isTrainingOperator(node));
     }
   }
   void apply(Bindings &bindings) const {
@@ -119,7 +119,7 @@ public:
       }
     }
     for (const NodeProto &node : algorithm.node())
-      if (proto::isTrainingDomain(node.domain()))
+      if (proto::isTrainingOperator(node))
         enter(node);
   }
 
@@ -204,7 +204,7 @@ void describe(const GraphProto &algorithm, TrainingForm &form, int64_t &gradient
       list += (list.empty() ? "" : ", ") + text;
   };
   for (const NodeProto &node : algorithm.node()) {
-    if (!proto::isTrainingDomain(node.domain()))
+    if (!proto::isTrainingOperator(node))
       continue;
     if (node.op_type() != "Gradient") {
       append(form.optimizer, settingsOf(node));

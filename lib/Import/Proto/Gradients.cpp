@@ -2,7 +2,11 @@
 // Gradient nodes: the tensors that they name become operands, and they move behind what these need.
 #include "Proto.h"
 
+#include "mpt/Dialect/ONNX/Schemas.h"
+
 #include "mlir/IR/Diagnostics.h"
+
+#include "onnx/defs/schema.h"
 
 using namespace mlir;
 using namespace mpt;
@@ -86,16 +90,17 @@ private:
 
 } // namespace
 
-bool proto::isTrainingDomain(StringRef domain) {
-  // A producer writes Gradient into the shorter one.
-  return domain == kTrainingDomain || domain == "ai.onnx.preview";
+bool proto::isTrainingOperator(const NodeProto &node) {
+  // A producer writes Gradient into the shorter domain, which has operators of its own.
+  return node.domain() == kTrainingDomain || (node.domain() == "ai.onnx.preview" &&
+                                              mpt::onnx::schemas().GetSchema(node.op_type(), 1, kTrainingDomain.str()));
 }
 
 LogicalResult proto::takeGradientOperands(ModelProto &model, MLIRContext *context) {
   GraphProto &graph = *model.mutable_graph();
   bool any = false;
   for (NodeProto &node : *graph.mutable_node()) {
-    if (!isTrainingDomain(node.domain()))
+    if (!isTrainingOperator(node))
       continue;
     any = true;
     node.set_domain(kTrainingDomain.str());

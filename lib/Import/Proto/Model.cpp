@@ -426,14 +426,14 @@ static void liftWeights(ModelProto &model) {
 }
 
 /// Gives ops that the standard defines by a function their default attributes, which some functions' bodies name
-/// without having them.
+/// without having them. The inference of STFT takes another default than its text.
 static void addDefaults(ModelProto &model) {
   int64_t version = proto::opsetVersion(model, "");
   for (NodeProto &node : *model.mutable_graph()->mutable_node()) {
     if (!node.domain().empty() && node.domain() != "ai.onnx")
       continue;
     const OpSchema *schema = mpt::onnx::schemas().GetSchema(node.op_type(), static_cast<int>(version), "");
-    if (!schema || !schema->HasFunction())
+    if (!schema || (!schema->HasFunction() && node.op_type() != "STFT"))
       continue;
     for (const auto &[name, attribute] : schema->attributes()) {
       bool given =
@@ -478,8 +478,13 @@ LogicalResult proto::prepareModel(ModelProto &model, std::vector<TensorProto> &i
     for (int64_t extent : tensor.dims())
       type.mutable_shape()->add_dim()->set_dim_value(extent);
   }
+  // It looks for the types of absent operands too, whose name is empty.
+  auto &values = *expanded.mutable_graph()->mutable_value_info();
+  values.Add()->mutable_type()->mutable_tensor_type()->set_elem_type(TensorProto::FLOAT);
   try {
     inliner::InlineSelectedFunctions(expanded, WithoutRule(), nullptr);
+    values.erase(llvm::remove_if(values, [](const ValueInfoProto &value) { return value.name().empty(); }),
+                 values.end());
     if (!proto::inferShapes(expanded))
       model = std::move(expanded);
   } catch (const std::exception &) {

@@ -113,7 +113,8 @@ struct Algorithms {
 
 /// Domain of Gradient and of the standard's optimizers.
 inline constexpr llvm::StringLiteral kTrainingDomain = "ai.onnx.preview.training";
-bool isTrainingDomain(llvm::StringRef domain);
+/// True for operators of that domain, also where a file spells it ai.onnx.preview.
+bool isTrainingOperator(const ::onnx::NodeProto &node);
 
 /// Gives each Gradient node the operands y, xs and zs as its attributes name them, and where its inputs are other
 /// tensors than these, the points for xs and zs. Nodes move behind what they need. Aliases of the domain become it.
