@@ -33,6 +33,26 @@ static LogicalResult importCastLike(Binder &b) {
   return castTo(b, b.in(0), b.element(1));
 }
 
+/// The same bits as another type of that width: integers keep their value modulo 2^width, and constants are rewritten.
+static LogicalResult importBitCast(Binder &b) {
+  if (failed(b.need(1)))
+    return failure();
+  FailureOr<Type> element = b.typeAttr("to", {});
+  if (failed(element) || !*element)
+    return failed(element) ? failure() : LogicalResult(b.fail() << "expected attribute 'to', got none");
+  RankedTensorType from = tensorType(b.in(0)), to = from.clone(*element);
+  if (Tensor::byteSize(from) != Tensor::byteSize(to))
+    return b.fail() << "expected a type of the operand's width, got " << *element << " for " << from;
+  if (isa<IntegerType>(b.element(0)) && isa<IntegerType>(*element))
+    return b.done(b.cast(b.in(0), *element));
+  ElementsAttr known = b.given(0);
+  if (!known)
+    return b.fail() << "expected integers, or constant values, got " << from
+                    << " that is computed at run time; the bits of floats are not supported there";
+  FailureOr<Tensor> values = Tensor::fromAttribute(known, b.loc);
+  return failed(values) ? failure() : b.done(b.constant(Tensor::fromBytes(to, values->toBytes()).toAttribute()));
+}
+
 /// Each of x's slices along `axis` `block` times in a row, `extent` in all.
 static Value repeatBlocks(Binder &b, Value x, int64_t axis, int64_t block, int64_t extent) {
   SmallVector<int64_t> shape(tensorType(x).getShape()), starts(shape.size(), 0), repeated(shape), dims;
@@ -188,6 +208,7 @@ static LogicalResult importQuantizeStorage(Binder &b) {
 
 void mpt::addCastRules(RuleTable &t) {
   t.on("Cast", 6, importCast, NumericClass::Movement);
+  t.on("BitCast", 26, importBitCast, NumericClass::Pinned);
   t.on("CastLike", 15, importCastLike, NumericClass::Movement);
   t.on("DequantizeLinear", 10, importDequantizeLinear, NumericClass::Pinned);
   t.on("QuantizeLinear", 10, importQuantizeLinear, NumericClass::Pinned);

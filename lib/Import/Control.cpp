@@ -262,33 +262,46 @@ private:
 
 LogicalResult importLoop(Binder &b) { return Loop(b).run(); }
 
-/// Scan (from version 9 on), unrolled over the extent of its scan inputs.
+/// Scan, unrolled over the extent of its scan inputs. Version 8 has a batch in front, whose elements scan by
+/// themselves.
 class Scan {
 public:
-  explicit Scan(Binder &b) : b(b), body(b) {}
+  explicit Scan(Binder &b) : b(b), body(b), isBatched(b.version() < 9), first(isBatched ? 1 : 0) {}
 
   LogicalResult run() {
     Block *block = body.block("body");
     numInputs = b.intAttr("num_scan_inputs", 0);
-    if (!block || numInputs < 1 || numInputs > b.operandCount() || failed(b.need(b.operandCount())))
+    if (isBatched && b.has(0))
+      return b.fail() << "expected no sequence_lens, got some; convert the model to opset 9, where there are none";
+    if (!block || numInputs < 1 || numInputs > b.operandCount() - first || failed(needOperands()))
       return b.fail() << "expected a body and at least one scan input, got " << numInputs;
-    numStates = b.operandCount() - numInputs;
+    numStates = b.operandCount() - first - numInputs;
     numOutputs = static_cast<int64_t>(block->getTerminator()->getNumOperands()) - numStates;
     if (numOutputs < 0)
       return b.fail() << "expected a body with " << numStates << " states, got fewer results";
     if (failed(read("scan_input_axes", numInputs, inputAxes)) ||
-        failed(read("scan_input_directions", numInputs, inputReversed)) ||
+        failed(read(isBatched ? "directions" : "scan_input_directions", numInputs, inputReversed)) ||
         failed(read("scan_output_axes", numOutputs, outputAxes)) ||
-        failed(read("scan_output_directions", numOutputs, outputReversed)) || failed(readSteps()))
+        failed(read("scan_output_directions", numOutputs, outputReversed)))
       return failure();
-    return unroll(*block);
+    return isBatched ? scanBatch(*block) : scanOnce(*block);
   }
 
 private:
   Binder &b;
   Body body;
+  bool isBatched;
+  unsigned first; ///< operand that is a state
   int64_t numInputs = 0, numStates = 0, numOutputs = 0, steps = 0;
   SmallVector<int64_t> inputAxes, inputReversed, outputAxes, outputReversed;
+  SmallVector<Value> inputs;
+
+  LogicalResult needOperands() {
+    for (unsigned i = first; i < b.operandCount(); ++i)
+      if (!b.has(i) || !b.in(i) || (isBatched && b.rank(i) < 1))
+        return failure();
+    return success();
+  }
 
   LogicalResult read(StringRef name, int64_t count, SmallVector<int64_t> &values) {
     values = b.intsAttr(name, SmallVector<int64_t>(count, 0));
@@ -298,12 +311,12 @@ private:
   }
 
   LogicalResult readSteps() {
-    for (int64_t i = 0; i < numInputs; ++i) {
-      FailureOr<int64_t> axis = b.axis(inputAxes[i], b.rank(numStates + i));
+    for (auto [i, input] : llvm::enumerate(inputs)) {
+      FailureOr<int64_t> axis = b.axis(inputAxes[i], tensorType(input).getRank());
       if (failed(axis))
         return failure();
       inputAxes[i] = *axis;
-      int64_t extent = b.shape(numStates + i)[*axis];
+      int64_t extent = tensorType(input).getDimSize(*axis);
       if (i == 0)
         steps = extent;
       if (extent != steps || steps < 1)
@@ -313,26 +326,25 @@ private:
     return success();
   }
 
-  /// Scan input `i` in a step, without its scan axis.
-  Value sliced(int64_t i, int64_t step) {
-    Value x = b.in(numStates + i);
+  /// `x` at a place of an axis, without that axis.
+  Value sliced(Value x, int64_t axis, int64_t at) {
     SmallVector<int64_t> shape(tensorType(x).getShape()), starts(shape.size(), 0);
-    starts[inputAxes[i]] = inputReversed[i] ? steps - 1 - step : step;
-    shape[inputAxes[i]] = 1;
+    starts[axis] = at;
+    shape[axis] = 1;
     Value part = b.slice(x, starts, shape);
-    shape.erase(shape.begin() + inputAxes[i]);
+    shape.erase(shape.begin() + axis);
     return b.reshape(part, shape);
   }
 
-  LogicalResult unroll(Block &block) {
-    SmallVector<Carried> states;
+  /// The last states, then the scan outputs, of which those are null that nothing uses.
+  FailureOr<SmallVector<Carried>> unroll(Block &block, SmallVector<Carried> states) {
     SmallVector<SmallVector<Value>> outputs(numOutputs);
-    for (int64_t i = 0; i < numStates; ++i)
-      states.push_back(body.operand(i));
+    if (failed(readSteps()))
+      return failure();
     for (int64_t step = 0; step < steps; ++step) {
       SmallVector<Carried> arguments(states);
-      for (int64_t i = 0; i < numInputs; ++i)
-        arguments.push_back({sliced(i, step), std::nullopt});
+      for (auto [i, input] : llvm::enumerate(inputs))
+        arguments.push_back({sliced(input, inputAxes[i], inputReversed[i] ? steps - 1 - step : step), std::nullopt});
       FailureOr<SmallVector<Carried>> results = body.inlined(block, arguments);
       if (failed(results))
         return failure();
@@ -343,14 +355,59 @@ private:
         outputs[i].push_back((*results)[numStates + i].tensor);
       }
     }
-    for (auto [i, state] : llvm::enumerate(states))
-      if (failed(body.give(i, state)))
-        return failure();
     for (int64_t i = 0; i < numOutputs; ++i) {
-      if (!b.wants(numStates + i))
+      FailureOr<Value> joined = Value();
+      if (b.wants(numStates + i))
+        joined = stacked(b, outputs[i], outputAxes[i], outputReversed[i]);
+      if (failed(joined))
+        return failure();
+      states.push_back({*joined, std::nullopt});
+    }
+    return states;
+  }
+
+  LogicalResult scanOnce(Block &block) {
+    SmallVector<Carried> states;
+    for (int64_t i = 0; i < numStates; ++i)
+      states.push_back(body.operand(i));
+    for (int64_t i = 0; i < numInputs; ++i)
+      inputs.push_back(b.in(numStates + i));
+    FailureOr<SmallVector<Carried>> results = unroll(block, states);
+    if (failed(results))
+      return failure();
+    for (auto [i, result] : llvm::enumerate(*results))
+      if (failed(body.give(i, result)))
+        return failure();
+    return success();
+  }
+
+  LogicalResult scanBatch(Block &block) {
+    int64_t batch = b.shape(first)[0];
+    SmallVector<SmallVector<Value>> parts(numStates + numOutputs);
+    for (unsigned i = first; i < b.operandCount(); ++i)
+      if (b.shape(i)[0] != batch || batch < 1)
+        return b.fail() << "expected a batch of one extent, at least 1, got " << batch << " and " << b.shape(i)[0];
+    for (int64_t at = 0; at < batch; ++at) {
+      SmallVector<Carried> states;
+      inputs.clear();
+      for (int64_t i = 0; i < numStates; ++i)
+        states.push_back({sliced(b.in(first + i), 0, at), std::nullopt});
+      for (int64_t i = 0; i < numInputs; ++i)
+        inputs.push_back(sliced(b.in(first + numStates + i), 0, at));
+      FailureOr<SmallVector<Carried>> results = unroll(block, states);
+      if (failed(results))
+        return failure();
+      for (auto [i, result] : llvm::enumerate(*results)) {
+        if (b.wants(i) && !result.tensor)
+          return b.fail() << "expected tensors as results, got a sequence";
+        parts[i].push_back(result.tensor);
+      }
+    }
+    for (auto [i, list] : llvm::enumerate(parts)) {
+      if (!b.wants(i))
         continue;
-      FailureOr<Value> joined = stacked(b, outputs[i], outputAxes[i], outputReversed[i]);
-      if (failed(joined) || failed(b.set(numStates + i, *joined)))
+      FailureOr<Value> joined = stacked(b, list, 0, false);
+      if (failed(joined) || failed(b.set(i, *joined)))
         return failure();
     }
     return success();
@@ -359,15 +416,10 @@ private:
 
 LogicalResult importScan(Binder &b) { return Scan(b).run(); }
 
-LogicalResult refuseOldScan(Binder &b) {
-  return b.fail() << "expected Scan of version 9 or later, got version " << b.version() << "; convert the model";
-}
-
 } // namespace
 
 void mpt::addControlRules(RuleTable &t) {
   t.on("If", 1, importIf, NumericClass::Pinned);
   t.on("Loop", 1, importLoop, NumericClass::Pinned);
-  t.on("Scan", 8, refuseOldScan, NumericClass::Pinned);
-  t.on("Scan", 9, importScan, NumericClass::Pinned);
+  t.on("Scan", 8, importScan, NumericClass::Pinned);
 }

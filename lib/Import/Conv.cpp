@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolution over N, C and spatial dimensions.
+#include "Sampling.h"
 #include "Windows.h"
 
 #include "llvm/Support/MathExtras.h"
@@ -224,12 +225,116 @@ static LogicalResult importConvTranspose(Binder &b) {
   return b.done(b.has(2) ? addBias(b, y, b.in(2)) : y);
 }
 
+namespace {
+/// Convolution that reads its samples at places of its own, between pixels (arXiv:1703.06870), and weighs them
+/// (arXiv:1811.11168): a matrix multiplication of the filters with what was read.
+class DeformableConv {
+public:
+  explicit DeformableConv(Binder &b) : b(b) {}
+
+  LogicalResult run();
+
+private:
+  LogicalResult readOperands();
+  Value positions(size_t axis);
+  Value sampled();
+
+  Binder &b;
+  int64_t groups = 1, parts = 1; ///< of channels; of channels that share their places
+  int64_t taps = 1, points = 1;  ///< of the filter; of the result
+  Window window;
+  SmallVector<int64_t> result;
+};
+} // namespace
+
+LogicalResult DeformableConv::readOperands() {
+  if (failed(checkOperands(b)) || failed(b.need(3)))
+    return failure();
+  ArrayRef<int64_t> x = b.shape(0), w = b.shape(1), offset = b.shape(2);
+  groups = b.intAttr("group", 1);
+  parts = b.intAttr("offset_group", 1);
+  if (groups < 1 || parts < 1 || x[1] != groups * w[1] || w[0] % groups != 0 || x[1] % parts != 0)
+    return b.fail() << "expected " << x[1] << " channels in " << groups << " groups and " << parts
+                    << " groups of offsets, got a filter of " << b.in(1).getType();
+  SmallVector<int64_t> kernel = b.intsAttr("kernel_shape", w.drop_front(2));
+  if (ArrayRef<int64_t>(kernel) != w.drop_front(2))
+    return b.fail() << "expected kernel_shape [" << w.drop_front(2) << "] as in the filter, got [" << kernel << "]";
+  FailureOr<Window> read = windowOf(b, x.drop_front(2), kernel);
+  if (failed(read))
+    return failure();
+  window = *read;
+  result = {x[0], w[0]};
+  auto rank = static_cast<int64_t>(kernel.size());
+  for (int64_t i = 0; i < rank; ++i) {
+    int64_t span = (kernel[i] - 1) * window.dilations[i] + 1;
+    result.push_back((x[i + 2] + window.low[i] + window.high[i] - span) / window.strides[i] + 1);
+    taps *= kernel[i];
+    points *= result.back();
+  }
+  SmallVector<int64_t> want(result), mask(result);
+  want[1] = parts * taps * rank;
+  mask[1] = parts * taps;
+  if (offset != ArrayRef<int64_t>(want) || b.element(2) != b.element(0) || tensorType(b.in(0)).getNumElements() == 0)
+    return b.fail() << "expected offsets [" << want << "] of the input's type, got " << b.in(2).getType();
+  if (b.has(4) && (b.shape(4) != ArrayRef<int64_t>(mask) || b.element(4) != b.element(0)))
+    return b.fail() << "expected a mask [" << mask << "] of the input's type, got " << b.in(4).getType();
+  return checkBias(b, 3, w[0]);
+}
+
+/// Where along a spatial axis each tap of each point reads, [N * parts, taps * points].
+Value DeformableConv::positions(size_t axis) {
+  int64_t batch = b.shape(0)[0] * parts;
+  auto rank = static_cast<int64_t>(window.kernel.size());
+  SmallVector<int64_t> grid(window.kernel);
+  grid.append(result.begin() + 2, result.end());
+  auto type = RankedTensorType::get(grid, b.builder.getI64Type());
+  auto along = [&](int64_t dimension, int64_t step) {
+    return b.mul(IotaOp::create(b.builder, b.loc, type, b.i64(dimension)), static_cast<double>(step));
+  };
+  Value origin = b.add(along(axis, window.dilations[axis]), along(rank + axis, window.strides[axis]));
+  origin = b.add(origin, -static_cast<double>(window.low[axis]));
+  Value offset = b.slice(b.reshape(b.in(2), {batch, taps, rank, points}), {0, 0, static_cast<int64_t>(axis), 0},
+                         {batch, taps, 1, points});
+  offset = b.widen(b.reshape(offset, {batch, taps * points}));
+  origin = b.cast(b.reshape(origin, {taps * points}), tensorType(offset).getElementType());
+  return b.add(offset, b.broadcast(origin, {batch, taps * points}, {1}));
+}
+
+/// What each tap of each point reads, [groups, channels of a group * taps, N * points].
+Value DeformableConv::sampled() {
+  ArrayRef<int64_t> x = b.shape(0);
+  int64_t channels = x[1] / parts, batch = x[0] * parts;
+  SmallVector<int64_t> split = {batch, channels};
+  split.append(x.begin() + 2, x.end());
+  SmallVector<AxisTaps> axes;
+  for (size_t i = 0; i < window.kernel.size(); ++i)
+    axes.push_back(linearTaps(b, positions(i), x[i + 2]));
+  Value read = readSamples(b, rowsOf(b, b.reshape(b.in(0), split)), x.drop_front(2), axes);
+  if (b.has(4))
+    read = b.mul(read, b.broadcast(b.reshape(b.in(4), {batch, taps * points}), tensorType(read).getShape(), {0, 1}));
+  read = b.transpose(b.reshape(read, {x[0], parts, taps, points, channels}), {1, 4, 2, 0, 3});
+  return b.reshape(read, {groups, x[1] / groups * taps, x[0] * points});
+}
+
+LogicalResult DeformableConv::run() {
+  if (failed(readOperands()))
+    return failure();
+  int64_t batch = b.shape(0)[0], outputs = b.shape(1)[0] / groups;
+  if (failed(b.checkShape(result)) || failed(b.checkShape({batch, b.shape(0)[1], taps, points})))
+    return failure();
+  Value filters = b.reshape(b.in(1), {groups, outputs, b.shape(1)[1] * taps});
+  Value y = b.reshape(b.matmul(filters, sampled()), {groups * outputs, batch, points});
+  y = b.reshape(b.transpose(y, {1, 0, 2}), result);
+  return b.done(b.has(3) ? addBias(b, y, b.in(3)) : y);
+}
+
+static LogicalResult importDeformConv(Binder &b) { return DeformableConv(b).run(); }
+
 void mpt::addConvRules(RuleTable &t) {
   t.on("Conv", 1, importConv, NumericClass::Contraction);
   t.on("CausalConvWithState", 27, importCausalConvWithState, NumericClass::Contraction);
   t.on("ConvInteger", 10, importConvInteger, NumericClass::Pinned);
   t.on("QLinearConv", 10, importQLinearConv, NumericClass::Pinned);
   t.on("ConvTranspose", 1, importConvTranspose, NumericClass::Contraction);
-  t.noRule("DeformConv", NumericClass::Contraction,
-           "deformable convolutions are rewritten node by node alone: leave out --loss and --optimizer");
+  t.on("DeformConv", 19, importDeformConv, NumericClass::Contraction);
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pooling over N, C and spatial dimensions, and its inverse.
+#include "Regions.h"
 #include "Windows.h"
 
 using namespace mlir;
@@ -195,4 +196,7 @@ void mpt::addPoolRules(RuleTable &t) {
   t.on("GlobalAveragePool", 1, importGlobalPool<ReduceKind::mean>, NumericClass::Neutral);
   t.on("GlobalMaxPool", 1, importGlobalPool<ReduceKind::max>, NumericClass::Movement);
   t.on("MaxUnpool", 9, importMaxUnpool, NumericClass::Movement);
+  t.on("RoiAlign", 10, importRoiAlign, NumericClass::Neutral);
+  t.on("MaxRoiPool", 1, importMaxRoiPool, NumericClass::Movement);
+  t.on("NonMaxSuppression", 10, importNonMaxSuppression, NumericClass::Pinned);
 }

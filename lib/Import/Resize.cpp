@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Resampling: ONNX's modes become, for each axis, the input positions and weights of every output sample. GridSample
 // computes its positions at run time.
-#include "Binder.h"
+#include "Sampling.h"
 
 #include "mpt/Evaluation/Tensor.h"
 
 #include <cmath>
-#include <functional>
 #include <optional>
 
 using namespace mlir;
@@ -268,16 +267,11 @@ static LogicalResult importResize10(Binder &b) {
 }
 
 namespace {
-/// A sample along one axis for every point: its index (i64), its weight (none: 1), whether it is inside (none: it is).
-struct Tap {
-  Value index, weight, inside;
-};
-
 class GridSampler {
 public:
   GridSampler(Binder &b, StringRef padding, bool alignCorners) : b(b), padding(padding), alignCorners(alignCorners) {}
 
-  SmallVector<Tap> taps(Value coordinate, int64_t extent, StringRef mode);
+  AxisTaps taps(Value coordinate, int64_t extent, StringRef mode);
 
 private:
   Tap tap(Value position, Value weight, int64_t extent);
@@ -321,7 +315,7 @@ Tap GridSampler::tap(Value position, Value weight, int64_t extent) {
   return tap;
 }
 
-SmallVector<Tap> GridSampler::taps(Value coordinate, int64_t extent, StringRef mode) {
+AxisTaps GridSampler::taps(Value coordinate, int64_t extent, StringRef mode) {
   double size = static_cast<double>(extent);
   // From [-1, 1] to samples: the outermost centres, or the outer edges, are at -1 and 1.
   Value at = alignCorners ? b.mul(b.add(coordinate, 1.0), (size - 1) / 2)
@@ -368,33 +362,12 @@ static LogicalResult importGridSample(Binder &b) {
 
   Value coordinates = b.reshape(b.widen(b.in(1)), {batch, points, rank});
   GridSampler sampler(b, padding, b.intAttr("align_corners", 0) != 0);
-  SmallVector<SmallVector<Tap>> axes; // from the first spatial axis to the last
+  SmallVector<AxisTaps> axes; // from the first spatial axis to the last
   for (int64_t i = 0; i < rank; ++i) {
     Value along = b.slice(coordinates, {0, 0, rank - 1 - i}, {batch, points, 1});
     axes.push_back(sampler.taps(b.reshape(along, {batch, points}), x[i + 2], mode));
   }
-  // Channels innermost, so that one place's are read together.
-  Value rows = b.transpose(b.reshape(b.in(0), {batch, channels, samples}), {0, 2, 1}), sum;
-  std::function<void(int64_t, Value, Value, Value)> visit = [&](int64_t axis, Value place, Value weight, Value inside) {
-    if (axis == rank) {
-      Value index = b.reshape(place, {batch, points, 1});
-      Value read = b.make<GatherNDOp>(rows, index, 1);
-      SmallVector<int64_t> shape{batch, points, channels};
-      if (weight)
-        read = b.mul(read, b.broadcast(b.cast(weight, b.element(0)), shape, {0, 1}));
-      if (inside)
-        read = b.select(b.broadcast(inside, shape, {0, 1}), read, b.splatLike(read, 0.0));
-      sum = sum ? b.add(sum, read) : read;
-      return;
-    }
-    for (const Tap &tap : axes[axis]) {
-      Value next = place ? b.add(b.mul(place, static_cast<double>(x[axis + 2])), tap.index) : tap.index;
-      auto both = [&](Value a, Value c, auto join) { return a && c ? join(a, c) : a ? a : c; };
-      visit(axis + 1, next, both(weight, tap.weight, [&](Value a, Value c) { return b.mul(a, c); }),
-            both(inside, tap.inside, [&](Value a, Value c) { return b.make<AndOp>(a, c); }));
-    }
-  };
-  visit(0, {}, {}, {});
+  Value sum = readSamples(b, rowsOf(b, b.in(0)), x.drop_front(2), axes);
   outShape.insert(outShape.begin() + 1, channels);
   return b.done(b.reshape(b.transpose(sum, {0, 2, 1}), outShape));
 }

@@ -172,6 +172,25 @@ static LogicalResult importConcatFromSequence(Binder &b) {
   return b.done(parts.size() == 1 ? parts.front() : b.concat(parts, *axis));
 }
 
+/// A tensor or a sequence has an element; only an absent operand has none, as graphs have no optional inputs.
+static LogicalResult importOptionalHasElement(Binder &b) {
+  if (b.has(0))
+    b.named(0);
+  auto type = RankedTensorType::get({}, b.builder.getI1Type());
+  return b.done(b.constant(DenseElementsAttr::get(type, b.has(0))));
+}
+
+static LogicalResult importOptionalGetElement(Binder &b) {
+  if (!b.has(0))
+    return b.fail() << "expected an operand, got none";
+  if (auto found = b.converter.sequences.find(b.named(0)); found != b.converter.sequences.end()) {
+    SmallVector<Value> elements(found->second);
+    b.converter.sequences[b.node.getResult(0)] = elements;
+    return success();
+  }
+  return failed(b.need(1)) ? failure() : b.done(b.in(0));
+}
+
 void mpt::addSequenceRules(RuleTable &t) {
   t.on("SplitToSequence", 11, importSplitToSequence, NumericClass::Movement);
   t.on("SequenceAt", 11, importSequenceAt, NumericClass::Movement);
@@ -180,5 +199,7 @@ void mpt::addSequenceRules(RuleTable &t) {
   t.on("SequenceInsert", 11, importSequenceInsert, NumericClass::Movement);
   t.on("SequenceErase", 11, importSequenceErase, NumericClass::Movement);
   t.on("SequenceLength", 11, importSequenceLength, NumericClass::Movement);
+  t.on("OptionalHasElement", 15, importOptionalHasElement, NumericClass::Movement);
+  t.on("OptionalGetElement", 15, importOptionalGetElement, NumericClass::Movement);
   t.on("ConcatFromSequence", 11, importConcatFromSequence, NumericClass::Movement);
 }

@@ -480,6 +480,52 @@ static LogicalResult importRange(Binder &b) {
   return b.done(b.constant(values.toAttribute()));
 }
 
+/// Triangles over the bins of a spectrum, evenly spaced on the mel scale.
+static LogicalResult importMelWeightMatrix(Binder &b) {
+  if (failed(b.need(5)))
+    return failure();
+  double settings[5];
+  StringRef names[5] = {"num_mel_bins", "dft_length", "sample_rate", "lower_edge_hertz", "upper_edge_hertz"};
+  for (unsigned i = 0; i < 5; ++i) {
+    FailureOr<double> number = b.number(i, names[i]);
+    if (failed(number))
+      return failure();
+    settings[i] = *number;
+  }
+  FailureOr<Type> element = b.typeAttr("output_datatype", b.builder.getF32Type());
+  if (failed(element))
+    return failure();
+  auto [count, length, rate, lowest, highest] = settings;
+  auto bins = static_cast<int64_t>(count), rows = static_cast<int64_t>(length) / 2 + 1;
+  if (!(count >= 1 && count < mostPicks && length >= 1 && length < mostPicks && rate >= 1) ||
+      !(lowest >= 0 && lowest <= highest) || bins * rows > mostPicks)
+    return b.fail() << "expected a positive number of bins, length and rate, and edges from 0 up, got " << count << ", "
+                    << length << ", " << rate << ", " << lowest << " and " << highest;
+  auto mel = [](double hertz) { return 2595 * std::log10(1 + hertz / 700); };
+  SmallVector<int64_t> edges;
+  for (int64_t i = 0; i < bins + 2; ++i) {
+    double at = mel(lowest) + static_cast<double>(i) * (mel(highest) - mel(lowest)) / static_cast<double>(bins + 2);
+    double hertz = 700 * (std::pow(10, at / 2595) - 1);
+    edges.push_back(static_cast<int64_t>(std::floor((length + 1) * hertz / rate)));
+  }
+  if (edges.back() > rows)
+    return b.fail() << "expected edges up to half of the sample rate, got " << highest << " for " << rate;
+  Tensor values(RankedTensorType::get({rows, bins}, *element));
+  for (int64_t i = 0; i < bins; ++i) {
+    int64_t low = edges[i], peak = edges[i + 1], high = edges[i + 2];
+    auto set = [&](int64_t row, double value) {
+      if (row < rows)
+        values.setNumber(row * bins + i, value);
+    };
+    for (int64_t row = low; row < peak; ++row)
+      set(row, static_cast<double>(row - low) / static_cast<double>(peak - low));
+    set(peak, 1);
+    for (int64_t row = peak + 1; row < high; ++row)
+      set(row, static_cast<double>(high - row) / static_cast<double>(high - peak));
+  }
+  return b.done(b.constant(values.toAttribute()));
+}
+
 static LogicalResult depthSpace(Binder &b, bool toSpace) {
   if (failed(b.need(1)))
     return failure();
@@ -585,6 +631,7 @@ void mpt::addShapeRules(RuleTable &t) {
   t.on("Pad", 2, importPad, NumericClass::Movement);
   t.on("Split", 2, importSplit, NumericClass::Movement);
   t.on("Range", 11, importRange, NumericClass::Pinned);
+  t.on("MelWeightMatrix", 17, importMelWeightMatrix, NumericClass::Pinned);
   t.on("DepthToSpace", 1, importDepthToSpace, NumericClass::Movement);
   t.on("SpaceToDepth", 1, importSpaceToDepth, NumericClass::Movement);
   t.on("Trilu", 14, importTrilu, NumericClass::Movement);

@@ -76,7 +76,7 @@ CHAINS = {
 # Operators that sum by their numeric class and have no chain, with the reason. Those of domain com.microsoft become the core
 # operations of the chains.
 WITHOUT = {
-    "DeformConv": "not imported", "CumProd": "a product: tested with ReduceProd",
+    "DeformConv": "a MatMul behind GatherND", "CumProd": "a product: tested with ReduceProd",
     "SimplifiedLayerNormalization": "RMSNormalization under another name", "CausalConvWithState": "a Conv behind a Concat",
     "DFT": "a GEMM with constants", "STFT": "a GEMM with constants",
 }

@@ -19,11 +19,13 @@ INPUTS = {"x": "float[4,4,6,6]", "y": "float[4,4,6,6]", "p": "float[4,4,6,6]", "
 CONSTANTS = """int64[1] one = {1}, int64[2] one_two = {1, 2}, int64[2] zeros = {0, 0}, int64[2] twos = {2, 2}, int64[3] parts = {1, 2, 1},
                int64 axis = {1}, int64 depth = {5}, int64 from = {2}, int64 to = {11}, int64 by = {3}, int64[2,3] rows = {0, 3, 1, 2, 2, -1},
                int64[2,2] places = {0, 1, 3, 2}, int64[2,4] across = {0, 1, 2, 3, 3, 2, 1, 0}, int64[2] shape44 = {4, 4},
-               int64[2,2] fixed = {0, 3, 1, 0}, int64[1] three = {3}, int64 none_left = {0}, int64[2] zero_one = {0, 1}, int64[4] lengths = {1, 4, 3, 2},
+               int64[2,2] fixed = {0, 3, 1, 0}, int64[1] three = {3}, int64 none_left = {0}, int64[2] zero_one = {0, 1}, int64[4] lengths = {1, 4, 3, 2}, int64[4] lengths0 = {0, 3, 2, 0},
                int64[4] gridshape = {4, 12, 6, 2}, int64[3] lineshape = {4, 144, 1}, int64[3] flatshape = {4, 4, 36}, int64[3] colshape = {4, 16, 9},
                int64[2] shape55 = {5, 5}, int64 rank = {4}, int64[4] shape4478 = {4, 4, 7, 8}"""
 SCALARS = {"low": -0.5, "high": 0.75, "off_on": (-1.0, 2.0), "slope": 0.25, "scale4": (0.5, 1.0, 1.5, 2.0), "shift4": (0.1, -0.2, 0.3, 0.4),
+           "boxes": ((0.0, 0.0, 5.0, 5.0), (1.2, -0.7, 9.0, 5.9), (2.0, 2.0, 2.4, 2.1), (-3.0, 4.0, -0.5, 4.5)),
            "updates": ((1, 2, 3, 4), (5, 6, 7, 8)), "gain": (0.5, 1.0, 1.5, 2.0, 2.5, 3.0), "half": (1.0, 1.0, 0.5, 0.5), "lowest": -np.inf}
+SHAPED = {"filters": (4, 2, 2, 2), "offsets": (4, 16, 5, 5), "weights": (4, 8, 5, 5), "strided": (4, 8, 3, 3)}
 
 TABLES = {
     "unary": [f"{op} (x)" for op in "Ceil Floor Cos Sin Erf Sign Softplus Softsign Elu Selu Celu Mish HardSigmoid HardSwish "
@@ -63,6 +65,12 @@ TABLES = {
     + ["GridSample (flat, line)", "Col2Im (columns, shape44, twos)", "Col2Im <pads = [1, 1, 1, 1], strides = [2, 2]> (columns, shape44, twos)",
        "Col2Im <dilations = [2, 2]> (columns, shape55, twos)", "MaxUnpool <kernel_shape = [2, 2], strides = [2, 2]> (pooled, pooled_at)",
        "MaxUnpool <kernel_shape = [2, 2], strides = [2, 2]> (pooled, pooled_at, shape4478)"],
+    "regions": [f"RoiAlign <output_height = 2, output_width = 3, {more}> (x, {regions}, lengths0)" for regions, more in (
+        ("boxes", "sampling_ratio = 2"), ("moved", "sampling_ratio = 2, spatial_scale = 0.5"), ("boxes", "spatial_scale = 0.75"),
+        ("boxes", 'coordinate_transformation_mode = "output_half_pixel"'), ("moved", 'sampling_ratio = 1, mode = "max"'),
+        ("boxes", 'mode = "max"'), ("boxes", 'mode = "max", coordinate_transformation_mode = "output_half_pixel"'))]
+    + ["DeformConv <group = 2, offset_group = 2> (x, filters, offsets, scale4, weights)",
+       "DeformConv <group = 2, offset_group = 1, strides = [2, 2], pads = [1, 1, 0, 0], dilations = [2, 2]> (x, filters, strided)"],
     "norm": ["LRN <size = 3> (x)", "InstanceNormalization (x, scale4, shift4)", "GroupNormalization <num_groups = 2> (x, scale4, shift4)",
              "RMSNormalization (x, gain)", "LayerNormalization (x, gain)", "GlobalMaxPool (x)", "GlobalAveragePool (x)", "Softmax <axis = 1> (x)",
              "LogSoftmax <axis = 2> (x)", "MeanVarianceNormalization (x)",
@@ -96,11 +104,15 @@ def model_of(nodes):
         pooled, pooled_at = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (x)
         small = ReduceMax (p, one_two)
         four = Cast <to = 2> (rank)
+        shifts = ReduceMean <keepdims = 0> (m, one)
+        moved = Add (boxes, shifts)
         low_bits = Mod (u, four)
         index = Cast <to = 6> (low_bits)
         {text}
       }}""")
-    for name, value in SCALARS.items():
+    random = np.random.default_rng(6)
+    shaped = {name: random.uniform(-1.5, 1.5, shape) for name, shape in SHAPED.items()}
+    for name, value in (SCALARS | shaped).items():
         constant = onnx.helper.make_node("Constant", [], [name], value=onnx.numpy_helper.from_array(np.array(value, np.float32)))
         model.graph.node.insert(0, constant)
     return model
@@ -136,3 +148,50 @@ def test_rules(family, tmp_path):
         have = np.asarray(got[f"r{k}"])
         assert have.shape == want.shape, node
         np.testing.assert_allclose(have.astype(np.float64), want.astype(np.float64), rtol=2e-5, atol=2e-6, err_msg=node)
+
+
+def max_roi_pool(x, regions, bins, scale):
+    """Fast R-CNN's pooling, by loops."""
+    result = np.zeros((len(regions), x.shape[1], *bins), np.float32)
+    for r, region in enumerate(regions):
+        left, top, right, bottom = (int(np.floor(value * scale + 0.5)) for value in region[1:])
+        sizes = max(bottom - top + 1, 1) / bins[0], max(right - left + 1, 1) / bins[1]
+        for i in range(bins[0]):
+            for j in range(bins[1]):
+                rows, columns = ([int(np.clip(at + start, 0, most)) for at in (np.floor(k * size), np.ceil((k + 1) * size))]
+                                 for k, size, start, most in ((i, sizes[0], top, x.shape[2]), (j, sizes[1], left, x.shape[3])))
+                part = x[int(region[0]), :, rows[0]:rows[1], columns[0]:columns[1]]
+                if part.size:
+                    result[r, :, i, j] = part.max(axis=(1, 2))
+    return result
+
+
+def compiled(text, folder):
+    if not (tool().parent / "mpt-opt").exists():
+        pytest.skip("mpt-opt is not built")
+    onnx.save(onnx.parser.parse_model(text), folder / "m.onnx")
+    mpt.compile(folder / "m.onnx", forward_only=True, quiet=True, out=folder / "out")
+    return mpt.Trainer(folder / "out", threads=1)
+
+
+def test_max_roi_pool(tmp_path):
+    trainer = compiled("""<ir_version: 10, opset_import: ["" : 22]>
+        m (float[2,3,9,8] x, float[5,5] regions) => (float[5,3,2,3] y) {
+          y = MaxRoiPool <pooled_shape = [2, 3], spatial_scale = 0.5> (x, regions) }""", tmp_path)
+    x = np.random.default_rng(3).standard_normal((2, 3, 9, 8)).astype(np.float32)
+    regions = np.array([[0, 0, 0, 15, 17], [1, 3, 2, 11, 9], [0, 4, 4, 4, 4], [1, 12, 14, 40, 50], [1, 30, 30, 40, 40]], np.float32)
+    got = trainer.run("evaluate", {"x": x, "regions": regions})["y"]
+    np.testing.assert_array_equal(got, max_roi_pool(x, regions, (2, 3), 0.5))
+
+
+def test_scan_of_opset_8_has_a_batch(tmp_path):
+    trainer = compiled("""<ir_version: 3, opset_import: ["" : 8]>
+        m (float[2,3] s, float[2,4,3] x) => (float[2,3] h, float[2,4,3] all) {
+          h, all = Scan <num_scan_inputs = 1, directions = [1], body = step (float[3] a, float[3] v) => (float[3] t, float[3] o) {
+            t = Add (a, v)  o = Identity (t) }> (, s, x) }""", tmp_path)
+    random = np.random.default_rng(4)
+    s, x = random.standard_normal((2, 3)).astype(np.float32), random.standard_normal((2, 4, 3)).astype(np.float32)
+    got = trainer.run("evaluate", {"s": s, "x": x})
+    want = s[:, None] + np.cumsum(x[:, ::-1], axis=1)
+    np.testing.assert_allclose(got["all"], want, rtol=1e-5)
+    np.testing.assert_allclose(got["h"], want[:, -1], rtol=1e-5)
