@@ -16,7 +16,8 @@ import forward  # noqa: E402
 import table  # noqa: E402
 from conftest import build_folder  # noqa: E402
 
-MODULES = ("bitshift", "center_crop_pad", "compress", "cumprod", "det", "spacetodepth", "qlinearmatmul", "unique", "mod")
+MODULES = ("bitcast", "bitshift", "center_crop_pad", "compress", "cumprod", "deformconv", "det", "flexattention", "mod", "nonmaxsuppression",
+           "optionalgetelement", "qlinearmatmul", "roialign", "spacetodepth", "unique")
 
 
 def test_modules_keep_their_results():
