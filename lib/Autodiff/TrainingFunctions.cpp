@@ -69,7 +69,10 @@ func::FuncOp mpt::cloneFunction(func::FuncOp function, StringRef name) {
 
 train::StateOp mpt::addState(ModuleOp module, train::Role role, StringRef name, RankedTensorType type, double fill,
                              StringRef of) {
-  if (module.lookupSymbol(name)) {
+  if (Operation *symbol = module.lookupSymbol(name)) {
+    auto state = dyn_cast<train::StateOp>(symbol);
+    if (state && state.getRole() == role && state.getType() == type && state.getOf().value_or("") == of)
+      return state; // which the file brings
     module.emitError() << "expected no symbol @\"" << name << "\", which a new state needs: rename it";
     return nullptr;
   }
@@ -105,14 +108,17 @@ void mpt::mergeReads(func::FuncOp function) {
 
 void mpt::advanceGenerators(func::FuncOp function) {
   Builder attributes(function.getContext());
-  int64_t stream = 0;
+  DenseMap<Attribute, Attribute> streams; // ops of one stream draw the same numbers, in both passes of a joint graph
   for (auto read : llvm::to_vector(function.getOps<train::ReadOp>())) {
     auto state = SymbolTable::lookupNearestSymbolFrom<train::StateOp>(read, read.getStateAttr());
     if (!state || state.getRole() != train::Role::rng)
       continue;
     for (Operation &op : function.getBody().front())
       if (op.hasAttr("stream") && llvm::is_contained(op.getOperands(), read.getValue()))
-        op.setAttr("stream", attributes.getI64IntegerAttr(stream++));
+        op.setAttr("stream", streams
+                                 .try_emplace(op.getAttr("stream"),
+                                              attributes.getI64IntegerAttr(static_cast<int64_t>(streams.size())))
+                                 .first->second);
     bool written = llvm::any_of(function.getOps<train::WriteOp>(),
                                 [&](train::WriteOp write) { return write.getState() == read.getState(); });
     if (written)

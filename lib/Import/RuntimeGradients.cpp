@@ -295,6 +295,12 @@ static LogicalResult importScale(Binder &b) {
   return b.done(b.intAttr("scale_down", 0) ? b.div(b.in(0), scale) : b.mul(b.in(0), scale));
 }
 
+/// The forward op whose mask this is.
+static DropoutOp dropoutOf(Value mask) {
+  auto compare = mask.getDefiningOp<CompareOp>();
+  return compare ? compare.getLhs().getDefiningOp<DropoutOp>() : DropoutOp();
+}
+
 static LogicalResult importDropoutGrad(Binder &b) {
   if (failed(b.needFloat(1, 0)) || failed(b.need(2)))
     return failure();
@@ -312,6 +318,15 @@ static LogicalResult importDropoutGrad(Binder &b) {
                     << b.in(1).getType();
   if (ratio == 0)
     return b.done(b.in(0));
+  auto node = b.node.getInputs()[1].getDefiningOp<onnx::NodeOp>();
+  if (node && node.getOpType() == "Dropout" && !dropoutOf(b.in(1))) {
+    b.warn() << "the file scales the gradient of a Dropout that keeps everything, as ONNX Runtime 1.19.2 writes it: "
+                "replaced by the gradient unscaled";
+    return b.done(b.in(0));
+  }
+  // The same draws again, so that one op is dropout in both passes, and neither has it without.
+  if (DropoutOp forward = dropoutOf(b.in(1)); forward && forward.getRatio().convertToDouble() == ratio)
+    return b.done(b.make<DropoutOp>(b.in(0), forward.getKey(), forward.getRatioAttr(), forward.getStreamAttr()));
   return b.done(b.select(b.in(1), b.mul(b.in(0), 1 / (1 - ratio)), b.splatLike(b.in(0), 0.0)));
 }
 

@@ -107,16 +107,22 @@ private:
       return step.emitError() << "expected gradients among the outputs, which another optimizer than the file's own "
                                  "needs, got new values alone; name them: --gradient PARAMETER=OUTPUT";
     mergeReads(step);
-    DenseSet<Operation *> backward = sliceOf(grads);
+    // A gradient may be a value of the forward pass, such as an input: only updates take the marked one.
+    SmallVector<Value> kept = llvm::map_to_vector(grads, [](const Given &given) { return given.value; });
+    for (const NamedValue &result : *results)
+      kept.push_back(result.second);
+    DenseSet<Operation *> others = sliceOf(kept);
     SmallVector<Value> fixed{results->front().second};
     for (Given &gradient : grads)
-      mark(gradient, backward);
+      mark(gradient, others);
     for (const Given &value : next)
       write(step, value, own, fixed);
     setResults(step, own ? ArrayRef<NamedValue>(*results) : ArrayRef<NamedValue>(*results).take_front());
     if (own) {
-      for (Operation *gradient : marked)
+      for (Operation *gradient : marked) {
+        gradient->replaceAllUsesWith(gradient->getOperands());
         gradient->erase();
+      }
       eraseDeadOps(step);
       return success();
     }
@@ -133,25 +139,24 @@ private:
     return success();
   }
 
-  /// The ops that the values of `list` are computed by.
-  static DenseSet<Operation *> sliceOf(ArrayRef<Given> list) {
+  /// The ops that `work` is computed by.
+  static DenseSet<Operation *> sliceOf(SmallVector<Value> work) {
     DenseSet<Operation *> slice;
-    SmallVector<Value> work = llvm::map_to_vector(list, [](const Given &given) { return given.value; });
     while (!work.empty())
       if (Operation *op = work.pop_back_val().getDefiningOp(); op && slice.insert(op).second)
         llvm::append_range(work, op->getOperands());
     return slice;
   }
 
-  /// The gradient is marked as soon as it is complete; updates take the marked one, other gradients the value itself.
-  void mark(Given &given, const DenseSet<Operation *> &backward) {
+  /// The gradient is marked as soon as it is complete; updates take the marked one, the `others` the value itself.
+  void mark(Given &given, const DenseSet<Operation *> &others) {
     OpBuilder builder(given.value.getContext());
     builder.setInsertionPointAfterValue(given.value);
     Location loc = NameLoc::get(given.state.getAttr());
     auto gradient = train::GradientOp::create(builder, loc, given.state, given.value);
     given.value.replaceUsesWithIf(gradient.getResult(), [&](OpOperand &use) {
       Operation *user = use.getOwner();
-      return user != gradient && !backward.contains(user) && !isa<train::GradientOp>(user) &&
+      return user != gradient && !others.contains(user) && !isa<train::GradientOp>(user) &&
              !user->hasTrait<OpTrait::IsTerminator>();
     });
     marked.insert(gradient);

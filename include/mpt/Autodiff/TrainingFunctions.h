@@ -32,7 +32,8 @@ void setResults(mlir::func::FuncOp function, llvm::ArrayRef<NamedValue> results)
 /// A copy after `function` under another symbol name.
 mlir::func::FuncOp cloneFunction(mlir::func::FuncOp function, llvm::StringRef name);
 
-/// Adds a state after the existing ones, every element `fill`; an error at `module`, and null, when the name is taken.
+/// Adds a state after the existing ones, every element `fill`. One of that name, role and type is it already; an error
+/// at `module`, and null, when anything else has the name.
 train::StateOp addState(mlir::ModuleOp module, train::Role role, llvm::StringRef name, mlir::RankedTensorType type,
                         double fill, llvm::StringRef of = {});
 
@@ -41,7 +42,7 @@ mlir::Value readState(mlir::func::FuncOp function, llvm::StringRef name, mlir::T
 /// Leaves one read a state, the first, and replaces the others by it.
 void mergeReads(mlir::func::FuncOp function);
 
-/// Gives each drawing op a stream of its own and moves the generators on by one step.
+/// Gives each draw a stream of its own, which ops of one stream stay in, and moves the generators on by one step.
 void advanceGenerators(mlir::func::FuncOp function);
 
 /// The copy of `function` as the model is used after training: ops in their evaluation form, no state written. Returns

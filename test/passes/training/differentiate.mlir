@@ -68,13 +68,15 @@ func.func @forward() -> (tensor<f32> {mpt.name = "loss"}, tensor<f32> {mpt.name 
   %other = mpt.exp %u : tensor<f32>
   return %y, %other : tensor<f32>, tensor<f32>
 }
-// Each dropout draws its own numbers, the same in both directions, and the next step others.
+// Each stream draws its own numbers, the same in both directions and in all ops of it, and the next step others.
 // STREAMS: %[[KEY:.*]] = train.read @mpt.rng
 // STREAMS: mpt.dropout %{{.*}}, %[[KEY]] {{.*}}stream = 0
 // STREAMS: mpt.dropout %{{.*}}, %[[KEY]] {{.*}}stream = 1
+// STREAMS: mpt.dropout %{{.*}}, %[[KEY]] {{.*}}stream = 0
 // STREAMS: %[[ONE:.*]] = mpt.constant dense<[0, 1]>
 // STREAMS: %[[NEXT:.*]] = mpt.add %[[KEY]], %[[ONE]]
 // STREAMS: train.write @mpt.rng, %[[NEXT]]
+// STREAMS: mpt.dropout %{{.*}}, %[[KEY]] {{.*}}stream = 0
 // STREAMS: mpt.dropout %{{.*}}, %[[KEY]] {{.*}}stream = 1
 // STREAMS: mpt.dropout %{{.*}}, %[[KEY]] {{.*}}stream = 0
 //--- streams.mlir
@@ -83,9 +85,10 @@ train.state rng @mpt.rng : tensor<2xi64> = dense<[7, 0]> : tensor<2xi64>
 func.func @forward() -> (tensor<f32> {mpt.name = "loss"}) {
   %w = train.read @w : tensor<4xf32>
   %key = train.read @mpt.rng : tensor<2xi64>
-  %a = mpt.dropout %w, %key {ratio = 0.5, stream = 0} : (tensor<4xf32>, tensor<2xi64>) -> tensor<4xf32>
-  %b = mpt.dropout %a, %key {ratio = 0.5, stream = 0} : (tensor<4xf32>, tensor<2xi64>) -> tensor<4xf32>
-  %loss = mpt.reduce sum %b {axes = array<i64: 0>} : (tensor<4xf32>) -> tensor<f32>
+  %a = mpt.dropout %w, %key {ratio = 0.5, stream = 7} : (tensor<4xf32>, tensor<2xi64>) -> tensor<4xf32>
+  %b = mpt.dropout %a, %key {ratio = 0.5, stream = 3} : (tensor<4xf32>, tensor<2xi64>) -> tensor<4xf32>
+  %c = mpt.dropout %b, %key {ratio = 0.5, stream = 7} : (tensor<4xf32>, tensor<2xi64>) -> tensor<4xf32>
+  %loss = mpt.reduce sum %c {axes = array<i64: 0>} : (tensor<4xf32>) -> tensor<f32>
   return %loss : tensor<f32>
 }
 // NO-RULE: no-rule.mlir:[[#]]:{{.*}} error: no gradient for mpt.relu_backward: it has neither a gradient rule nor a decomposition
