@@ -81,6 +81,15 @@ Key betas(OptimizerSpec &spec) {
   return {"betas", store, "two numbers in [0, 1), as 0.9:0.999"};
 }
 
+Key epsilonHat(OptimizerSpec &spec) {
+  Key epsilon = number("eps-hat", spec.epsilon);
+  auto store = [&spec, epsilon](StringRef text) {
+    spec.epsilonHat = true;
+    return epsilon.store(text);
+  };
+  return {epsilon.name, store, epsilon.expects};
+}
+
 template <typename Range> std::string namesOf(const Range &range) {
   return join(map_range(range, [](const auto &entry) { return entry.name.str(); }), ", ");
 }
@@ -111,6 +120,8 @@ SmallVector<Key> keysOf(OptimizerSpec &spec) {
     break;
   case OptimizerKind::adam:
   case OptimizerKind::adamw:
+    keys.append({epsilonHat(spec), flag("bias-correction", spec.correctsBias)});
+    [[fallthrough]];
   case OptimizerKind::lamb:
     keys.append({betas(spec), number("eps", spec.epsilon)});
     break;

@@ -177,6 +177,8 @@ private:
       return success();
     if (optimizer)
       pipeline.optimizer = optimizer.getValue().str();
+    if (auto norm = training.getAs<FloatAttr>("clip_norm"); norm && options.clipNorm == 0.0)
+      pipeline.clipNorm = norm.getValueAsDouble();
     else if (training.contains("updates"))
       pipeline.optimizer.clear();
     if (pipeline.optimizer.empty() && options.clipNorm > 0.0)

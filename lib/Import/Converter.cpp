@@ -240,7 +240,7 @@ void Converter::finish(func::FuncOp forward) {
     read->moveBefore(first);
 }
 
-/// Drops states that no function names.
+/// Drops states that no function names, unless an optimizer may go on from them.
 void Converter::dropStates() {
   llvm::StringSet<> used;
   module.walk([&](Operation *op) {
@@ -251,7 +251,8 @@ void Converter::dropStates() {
         used.insert(state.getValue());
   });
   for (auto state : llvm::make_early_inc_range(module.getOps<train::StateOp>()))
-    if (!used.contains(state.getSymName()))
+    if (!used.contains(state.getSymName()) && state.getSymName() != train::TrainDialect::kSteps &&
+        !(state.getRole() == train::Role::slot && state.getOf()))
       state.erase();
 }
 

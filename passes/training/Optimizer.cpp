@@ -9,6 +9,8 @@
 #include "mpt/Dialect/Train/TrainDialect.h"
 #include "passes/training/Passes.h"
 
+#include "llvm/ADT/StringSet.h"
+
 #include <map>
 
 namespace mpt {
@@ -64,6 +66,18 @@ static SmallVector<Slot> slotsOf(const OptimizerSpec &spec, ArrayRef<int64_t> sh
 /// Slots that hold averages of gradients may be kept as narrow as parameters; sums of squares may not.
 static bool isStorableNarrow(StringRef slot) { return slot == "momentum" || slot == "moment1"; }
 
+/// Adam with epsilon beside the uncorrected second moment, and decay of the new parameter where it is decoupled.
+static Operation *buildAdamHat(OpBuilder &builder, Location loc, const OptimizerSpec &spec, Value param, Value grad,
+                               Value lr, Value step, ArrayRef<Value> slots) {
+  auto number = [&](double value) { return builder.getF64FloatAttr(value); };
+  bool decoupled = spec.kind == OptimizerKind::adamw;
+  if (!spec.correctsBias) // which step 0 says
+    step = GraphBuilder(builder, loc).scalar(tensorType(step).getElementType(), 0.0);
+  return AdamHatOp::create(builder, loc, param, grad, lr, step, slots[0], slots[1], number(spec.beta1),
+                           number(spec.beta2), number(spec.epsilon), number(decoupled ? 0.0 : spec.weightDecay),
+                           number(0.0), number(decoupled ? spec.weightDecay : 0.0));
+}
+
 /// The optimizer op: new parameter, then new slots.
 static Operation *buildUpdate(OpBuilder &builder, Location loc, const OptimizerSpec &spec, Value param, Value grad,
                               Value lr, Value step, ArrayRef<Value> slots) {
@@ -74,6 +88,8 @@ static Operation *buildUpdate(OpBuilder &builder, Location loc, const OptimizerS
                          number(spec.dampening), builder.getBoolAttr(spec.nesterov), number(spec.weightDecay));
   case OptimizerKind::adam:
   case OptimizerKind::adamw:
+    if (spec.epsilonHat || !spec.correctsBias)
+      return buildAdamHat(builder, loc, spec, param, grad, lr, step, slots);
     return AdamOp::create(builder, loc, param, grad, lr, step, slots[0], slots[1], number(spec.beta1),
                           number(spec.beta2), number(spec.epsilon), number(spec.weightDecay),
                           builder.getBoolAttr(spec.kind == OptimizerKind::adamw));
@@ -132,9 +148,20 @@ struct Optimizer : mpt::impl::OptimizerBase<Optimizer> {
     for (func::FuncOp function : steps)
       if (failed(updateAll(function, steps.size() > 1)))
         return signalPassFailure();
+    eraseUnusedSlots(module);
   }
 
 private:
+  /// Slots that the file brings for an optimizer that is not used.
+  static void eraseUnusedSlots(ModuleOp module) {
+    llvm::StringSet<> used;
+    module.walk([&](train::ReadOp op) { used.insert(op.getState()); });
+    module.walk([&](train::WriteOp op) { used.insert(op.getState()); });
+    for (auto state : llvm::make_early_inc_range(module.getOps<train::StateOp>()))
+      if (state.getRole() == train::Role::slot && state.getOf() && !used.contains(state.getSymName()))
+        state.erase();
+  }
+
   /// @step, or what several algorithms have become.
   static SmallVector<func::FuncOp> stepsOf(ModuleOp module) {
     SmallVector<func::FuncOp> steps;

@@ -149,8 +149,8 @@ def Optimizer : Pass<"training-optimizer", "::mlir::ModuleOp"> {
   }];
   let options = [
     Option<"optimizer", "optimizer", "std::string", "\"sgd\"",
-           "KIND[,KEY=VALUE]...: sgd (lr, momentum, dampening, nesterov, weight-decay), adam and adamw (lr, betas=B1:B2, eps, "
-           "weight-decay), adagrad (lr, lr-decay, eps, weight-decay), rmsprop (alpha, eps, momentum, centered), lion (betas), lamb "
+           "KIND[,KEY=VALUE]...: sgd (lr, momentum, dampening, nesterov, weight-decay), adam and adamw (lr, betas=B1:B2, eps "
+           "or eps-hat, bias-correction, weight-decay), adagrad (lr, lr-decay, eps, weight-decay), rmsprop (alpha, eps, momentum, centered), lion (betas), lamb "
            "(betas, eps), lars (momentum, trust, eps), adafactor (decay, eps1, eps2, clip); all with schedule=constant, linear, "
            "cosine, step or one-cycle (warmup, steps, min, gamma, every, rise, div, final); several, separated by semicolons, end in "
            ",params=REGEX">,

@@ -83,7 +83,18 @@ def adafactor(p, g, s, t, lr, decay=0.0):
     return p - width / max(1, rms(u)) * u
 
 
+def adam_hat(p, g, s, t, lr, decay=0.0, late=0.0, corrects=True):
+    g = g + decay * p
+    s["moment1"] = 0.9 * s.get("moment1", 0) + 0.1 * g
+    s["moment2"] = 0.999 * s.get("moment2", 0) + 0.001 * g * g
+    rate = lr * math.sqrt(1 - 0.999**t) / (1 - 0.9**t) if corrects else lr
+    return (p - rate * s["moment1"] / (np.sqrt(s["moment2"]) + 1e-3)) * (1 - lr * late)
+
+
 CASES = {
+    "adam,lr=0.01,eps-hat=1e-3,weight-decay=0.1": (adam_hat, {"lr": 0.01, "decay": 0.1}),
+    "adamw,lr=0.01,eps-hat=1e-3,weight-decay=0.1": (adam_hat, {"lr": 0.01, "late": 0.1}),
+    "adamw,lr=0.001,eps=1e-3,bias-correction=false,weight-decay=0.1": (adam_hat, {"lr": 0.001, "late": 0.1, "corrects": False}),
     "rmsprop,lr=0.01": (rmsprop, {"lr": 0.01}),
     "rmsprop,lr=0.01,alpha=0.9,eps=1e-3,momentum=0.9,centered=true,weight-decay=0.1":
         (rmsprop, {"lr": 0.01, "alpha": 0.9, "eps": 1e-3, "momentum": 0.9, "centered": True, "decay": 0.1}),

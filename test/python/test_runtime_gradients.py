@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gradient operators of ONNX Runtime Training: each agrees with our own differentiation of its forward operator, in float64."""
 import os
-import struct
 import subprocess
 import sys
 
@@ -12,21 +11,13 @@ from onnx import TensorProto, helper, numpy_helper
 
 sys.path.insert(0, os.path.dirname(__file__))
 import mpt_run  # noqa: E402
+from runtime_artifacts import MS, flatbuffer, ms, node  # noqa: E402
 
-MS = "com.microsoft"
 RNG = np.random.default_rng(11)
 
 
 def values(*shape):
     return RNG.standard_normal(shape).astype(np.float32)
-
-
-def node(op, inputs, outputs, domain="", **attributes):
-    return helper.make_node(op, inputs.split(","), outputs.split(","), domain=domain, **attributes)
-
-
-def ms(op, inputs, outputs, **attributes):
-    return node(op, inputs, outputs, MS, **attributes)
 
 
 # Per case: forward nodes from p (and q) to y, backward nodes from dy to p_grad (and q_grad), parameters, constants.
@@ -120,6 +111,26 @@ def run(model, folder, *flags):
     return mpt_run.read_tensors(folder / "out.safetensors"), done.stderr
 
 
+@pytest.mark.parametrize("flags", [[], ["--no-dropout"]])
+def test_gradient_of_dropout_draws_what_the_forward_pass_draws(flags, tmp_path):
+    """Also without dropout: then neither pass scales."""
+    x = values(64, 32)
+    constants = [numpy_helper.from_array(x, "p"), numpy_helper.from_array(np.float32(0.25), "ratio"), numpy_helper.from_array(np.array(True), "on"),
+                 numpy_helper.from_array(np.float32(1), "loss_grad")]
+    nodes = [node("Dropout", "p,ratio,on", "y,mask"), node("Mul", "y,w", "weighted"), node("ReduceSum", "weighted", "loss", keepdims=0),
+             node("Mul", "w,loss_grad", "dy"), ms("DropoutGrad", "dy,mask,ratio,on", "p_grad")]
+    info = helper.make_tensor_value_info
+    graph = helper.make_graph(nodes, "dropout", [info("w", 1, x.shape)], [info("loss", 1, []), info("p_grad", 1, x.shape)], constants)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20), helper.make_opsetid(MS, 1)], ir_version=9), tmp_path / "m.onnx")
+    w = values(64, 32)
+    mpt_run.write_tensors(tmp_path / "in.safetensors", {"w": w})
+    (files, _), (ours, _) = (run(tmp_path / "m.onnx", tmp_path, "--train=p", f"--backward={whose}", *flags) for whose in ("file", "own"))
+    assert np.array_equal(files["p"], ours["p"])
+    kept = files["p"] != 0
+    assert (kept.all() if flags else 0.6 < kept.mean() < 0.9)
+    np.testing.assert_allclose(files["p"][kept], w[kept] * (1 if flags else 1 / 0.75), rtol=1e-6)
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_gradient_operator_agrees_with_differentiation(case, tmp_path):
     model = build(case)
@@ -134,54 +145,7 @@ def test_gradient_operator_agrees_with_differentiation(case, tmp_path):
     assert ("replaced by the gradient of the tanh form" in said) == (case == "GeluTanh")
 
 
-# ---- checkpoints
-def flatbuffer(tensors, frozen=()):
-    """A checkpoint as ONNX Runtime 1.19 lays it out: Checkpoint{version, ModuleState{trained, frozen}}."""
-    out = bytearray(struct.pack("<I", 0) + b"ODTC")
-
-    def table(fields):
-        """Appends a vtable and a table of (slot, format, value or None for an offset); returns (place, offset places)."""
-        slots = 1 + max(slot for slot, _, _ in fields)
-        place = len(out) + 4 + 2 * slots
-        place += -place % 8
-        at, body, offsets, entries = 4, b"", {}, [0] * slots
-        for slot, form, value in fields:
-            pad = -(at) % struct.calcsize("<" + form)
-            body += b"\0" * pad
-            at += pad
-            entries[slot] = at
-            offsets[slot] = place + at
-            body += struct.pack("<" + form, value or 0)
-            at += struct.calcsize("<" + form)
-        out.extend(b"\0" * (place - 4 - 2 * slots - len(out)))
-        out.extend(struct.pack(f"<HH{slots}H", 4 + 2 * slots, at, *entries) + struct.pack("<i", 4 + 2 * slots) + body)
-        return place, offsets
-
-    def point(place, target):
-        struct.pack_into("<I", out, place, target - place)
-
-    def vector(data, count, align):
-        out.extend(b"\0" * (-(len(out) + 4) % align))
-        place = len(out)
-        out.extend(struct.pack("<I", count) + data)
-        return place
-
-    root, of_root = table([(0, "i", 1), (1, "I", None)])
-    struct.pack_into("<I", out, 0, root)
-    state, of_state = table([(0, "I", None), (1, "I", None)])
-    point(of_root[1], state)
-    for slot, group in ((0, tensors), (1, dict(frozen))):
-        place = vector(b"\0" * 4 * len(group), len(group), 4)
-        point(of_state[slot], place)
-        for i, (name, value) in enumerate(group.items()):
-            tensor, of_tensor = table([(0, "I", None), (2, "I", None), (3, "i", 1), (4, "I", None)])
-            point(place + 4 + 4 * i, tensor)
-            point(of_tensor[0], vector(name.encode() + b"\0", len(name), 4))
-            point(of_tensor[2], vector(np.asarray(value.shape, np.int64).tobytes(), value.ndim, 8))
-            point(of_tensor[4], vector(value.tobytes(), value.nbytes, 8))
-    return bytes(out)
-
-
+# ---- artifacts
 @pytest.fixture
 def artifacts(tmp_path):
     """A folder as generate_artifacts writes it, for y = x p, the mean as loss."""
@@ -242,5 +206,136 @@ def test_damaged_checkpoints_are_refused(artifacts, tmp_path):
         done = subprocess.run([tool, folder / "training_model.onnx", f"--checkpoint={tmp_path}/bad", "--to=import", "-o", os.devnull],
                               capture_output=True, text=True)
         assert done.returncode in (0, 1) and (done.returncode == 0 or "error:" in done.stderr), done.stderr
-    missing = subprocess.run([tool, folder / "training_model.onnx", "--to=import"], capture_output=True, text=True)
-    assert missing.returncode == 1 and "--checkpoint=FILE" in missing.stderr
+
+
+ADAM = {"alpha": 0.9, "beta": 0.99, "epsilon": 1e-3, "weight_decay": 0.1}
+
+
+def write_optimizer(folder, nodes):
+    info = helper.make_tensor_value_info
+    graph = helper.make_graph(nodes, "optimizer", [info("learning_rate", 1, [1])], [info("done", 9, [1])])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid(MS, 1)], ir_version=9),
+              folder / "optimizer_model.onnx")
+
+
+def adamw(p, g, m, v, t, mode, corrects):
+    """AdamWOptimizer in float64."""
+    m, v = 0.9 * m + 0.1 * g, 0.99 * v + 0.01 * g * g
+    c1, c2 = (1 - 0.9**t, 1 - 0.99**t) if corrects else (1, 1)
+    if mode == 0:
+        return p * (1 - 1e-4) - 1e-3 / c1 * m / (np.sqrt(v / c2) + 1e-3)
+    return (p - 1e-3 * np.sqrt(c2) / c1 * m / (np.sqrt(v) + 1e-3)) * (1 - 1e-4)
+
+
+def step_of(folder, tmp_path, x, *flags):
+    """Parameters and all other state after a step, and what was said."""
+    mpt_run.write_tensors(tmp_path / "in.safetensors", {"x": x, "learning_rate": np.float32(1e-3)})
+    done = subprocess.run([mpt_run.tool(), folder, *flags, "--function=step", f"--inputs={tmp_path}/in.safetensors",
+                           f"--new-state={tmp_path}/state.safetensors"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return mpt_run.read_tensors(tmp_path / "state.safetensors"), done.stderr
+
+
+@pytest.mark.parametrize("mode,corrects", [(0, 1), (1, 1), (1, 0)])
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_adamw_of_the_file_steps(artifacts, tmp_path, mode, corrects, goes_on):
+    """Both modes with the file's own numbers, from zero and from the moments of a checkpoint."""
+    folder, weights = artifacts
+    write_optimizer(folder, [ms("AdamWOptimizer", "learning_rate,step,params,gradients,m,v", "done", adam_mode=mode, correct_bias=corrects, **ADAM)])
+    m, v, step = np.zeros_like(weights), np.zeros_like(weights), 0
+    if goes_on:
+        m, v, step = values(*weights.shape) * 0.1, np.abs(values(*weights.shape)) * 0.01, 7
+        (folder / "checkpoint").write_bytes(flatbuffer({"p": weights}, moments={"p": (m, v)}, step=step))
+    x = values(3, 4)
+    state, _ = step_of(folder, tmp_path, x)
+    gradient = (x.T @ np.full((3, 2), 1 / 6, np.float32)).astype(np.float64)
+    np.testing.assert_allclose(state["p"], adamw(weights.astype(np.float64), gradient, m, v, step + 1, mode, corrects), rtol=2e-6)
+    assert state["mpt.step"] == step + 1
+    # Another optimizer leaves the state of the file's aside.
+    state, _ = step_of(folder, tmp_path, x, "--optimizer=sgd,lr=0.001")
+    assert not any("moment" in name for name in state) and state["p"] == pytest.approx(weights - 1e-3 * gradient, rel=1e-5)
+
+
+def test_clipping_of_the_file_is_used(artifacts, tmp_path):
+    folder, weights = artifacts
+    write_optimizer(folder, [ms("InplaceClipGradNorm", "gradients", "clipped", max_norm=0.125),
+                             ms("SGDOptimizerV2", "learning_rate,params,clipped", "done")])
+    x = values(3, 4)
+    gradient = (x.T @ np.full((3, 2), 1 / 6, np.float32)).astype(np.float64)
+    norm = np.sqrt(np.sum(gradient**2))
+    assert norm > 0.125
+    np.testing.assert_allclose(step_of(folder, tmp_path, x)[0]["p"], weights - 1e-3 * gradient * 0.125 / (norm + 1e-6), rtol=1e-6)
+    np.testing.assert_allclose(step_of(folder, tmp_path, x, "--clip-norm=0.5")[0]["p"],
+                               weights - 1e-3 * gradient * min(1, 0.5 / (norm + 1e-6)), rtol=1e-6)
+    said = subprocess.run([mpt_run.tool().parent / "mpt-opt", folder, "--to=training", "-o", os.devnull], capture_output=True, text=True)
+    assert "gradients clipped to norm 0.125" in said.stderr
+
+
+def test_parameters_without_a_checkpoint_start_at_zero(artifacts, tmp_path):
+    folder, _ = artifacts
+    (folder / "checkpoint").unlink()
+    x = values(3, 4)
+    state, said = step_of(folder, tmp_path, x)
+    assert "--checkpoint=FILE" in said and "start" in said
+    np.testing.assert_allclose(state["p"], -1e-3 * (x.T @ np.full((3, 2), 1 / 6, np.float32)), rtol=1e-5)
+
+
+@pytest.mark.parametrize("content", [b"", b"\n\n"])
+def test_empty_files_say_so(artifacts, content):
+    folder, _ = artifacts
+    for name in ("training_model.onnx", "optimizer_model.onnx"):
+        kept = (folder / name).read_bytes()
+        (folder / name).write_bytes(content)
+        done = subprocess.run([mpt_run.tool().parent / "mpt-opt", folder, "--to=import", "-o", os.devnull], capture_output=True, text=True)
+        assert done.returncode == 1 and "got an empty file" in done.stderr, done.stderr
+        (folder / name).write_bytes(kept)
+
+
+def test_gradient_of_dropout_that_keeps_everything_is_not_scaled(tmp_path):
+    """Without training_mode a Dropout is the identity; ONNX Runtime 1.19.2 scales its gradient all the same."""
+    info, x = helper.make_tensor_value_info, values(4, 3)
+    nodes = [node("Dropout", "p,ratio", "y,mask"), node("Mul", "y,w", "weighted"), node("ReduceSum", "weighted", "loss", keepdims=0),
+             node("Mul", "w,loss_grad", "dy"), ms("DropoutGrad", "dy,mask,ratio", "p_grad")]
+    graph = helper.make_graph(nodes, "dropout", [info("w", 1, x.shape)], [info("loss", 1, []), info("p_grad", 1, x.shape)],
+                              [numpy_helper.from_array(np.float32(value), name) for name, value in (("p", x), ("ratio", 0.25), ("loss_grad", 1))])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid(MS, 1)], ir_version=9), tmp_path / "m.onnx")
+    mpt_run.write_tensors(tmp_path / "in.safetensors", {"w": x + 1})
+    files, said = run(tmp_path / "m.onnx", tmp_path, "--train=p")
+    np.testing.assert_allclose(files["p"], x + 1, rtol=1e-7)
+    assert "replaced by the gradient unscaled" in said
+
+
+def test_merged_statistics_are_separated(tmp_path):
+    """Two normalizations share a mean, and one of them has it as variance too: each gets its own, named after its scale."""
+    info, x = helper.make_tensor_value_info, values(4, 3, 2, 2)
+    tensors = {name: np.ones(3, np.float32) for name in ("a.weight", "b.weight", "b.running_mean")}
+    tensors.update({name: np.zeros(3, np.float32) for name in ("a.bias", "b.bias")})
+    attributes = {"training_mode": 1, "momentum": 0.75}
+    nodes = [node("BatchNormalization", "x,a.weight,a.bias,b.running_mean,b.running_mean", "y,,", **attributes),
+             node("BatchNormalization", "y,b.weight,b.bias,b.running_mean,b.running_mean", "z,,", **attributes),
+             node("ReduceMean", "z", "loss", keepdims=0)]
+    graph = helper.make_graph(nodes, "merged", [info("x", 1, x.shape)], [info("loss", 1, [])],
+                              [numpy_helper.from_array(value, name) for name, value in tensors.items()])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
+    mpt_run.write_tensors(tmp_path / "in.safetensors", {"x": x, "learning_rate": np.float32(0)})
+    done = subprocess.run([mpt_run.tool(), tmp_path / "m.onnx", "--loss=none", "--optimizer=sgd,lr=0", "--function=step",
+                           f"--inputs={tmp_path}/in.safetensors", f"--new-state={tmp_path}/state.safetensors"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    state = mpt_run.read_tensors(tmp_path / "state.safetensors")
+    mean, variance = x.mean((0, 2, 3)), x.var((0, 2, 3))
+    for name, fresh in {"a.running_mean": mean, "a.running_var": variance, "b.running_mean": 0, "b.running_var": variance / (variance + 1e-5)}.items():
+        np.testing.assert_allclose(state[name], 0.75 + 0.25 * fresh, rtol=1e-4, atol=1e-6, err_msg=name)
+
+
+def test_folded_constants_are_no_parameters(tmp_path):
+    """An optimizer's name for a node's result has dots where the framework's path has them; the ratio of a dropout stays constant."""
+    info, x = helper.make_tensor_value_info, values(4, 3)
+    graph = helper.make_graph([node("Gemm", "x,fc.weight", "y"), node("Dropout", "y,/model/layers.1/drop/Constant_output_0,on", "z"),
+                               node("ReduceMean", "z", "loss", keepdims=0)], "folded", [info("x", 1, x.shape)], [info("loss", 1, [])],
+                              [numpy_helper.from_array(values(3, 2), "fc.weight"), numpy_helper.from_array(np.array(True), "on"),
+                               numpy_helper.from_array(np.float32(0.1), "/model/layers.1/drop/Constant_output_0")])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8, producer_name="pytorch"), tmp_path / "m.onnx")
+    done = subprocess.run([mpt_run.tool().parent / "mpt-opt", tmp_path / "m.onnx", "--to=import"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "parameter @fc.weight" in done.stdout and "Constant_output" not in done.stdout.split("{-#")[0]
+    assert "ratio = 0.1" in done.stdout

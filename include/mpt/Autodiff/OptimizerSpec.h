@@ -39,6 +39,8 @@ struct OptimizerSpec {
   bool nesterov = false;                  ///< sgd
   double beta1 = 0.9, beta2 = 0.999;      ///< adam, adamw
   double epsilon = 1e-8;                  ///< all but sgd, lion and adafactor
+  bool epsilonHat = false;                ///< adam, adamw: epsilon joins the second moment before its correction
+  bool correctsBias = true;               ///< adam, adamw
   double lrDecay = 0.0;                   ///< adagrad
   double alpha = 0.99;                    ///< rmsprop
   bool centered = false;                  ///< rmsprop
@@ -48,11 +50,12 @@ struct OptimizerSpec {
   std::string params; ///< regular expression: the parameters it updates; empty: all
 };
 
-/// Parses `KIND[,KEY=VALUE]...`: sgd (momentum, dampening, nesterov), adam, adamw and lamb (betas=B1:B2, eps), adagrad
-/// (lr-decay, eps), rmsprop (alpha, eps, momentum, centered), lion (betas), lars (momentum, trust, eps), adafactor
-/// (decay, eps1, eps2, clip), and of all lr, weight-decay and schedule=constant|linear|cosine|step|one-cycle with
-/// warmup, steps, min, gamma, every, rise, div, final. Defaults are those of the table in the source. The error of
-/// unknown or malformed text names what was expected.
+/// Parses `KIND[,KEY=VALUE]...`: sgd (momentum, dampening, nesterov), adam and adamw (betas=B1:B2, eps, or eps-hat for
+/// the form at the end of section 2 of arXiv 1412.6980, bias-correction), lamb (betas, eps), adagrad (lr-decay, eps),
+/// rmsprop (alpha, eps, momentum, centered), lion (betas), lars (momentum, trust, eps), adafactor (decay, eps1, eps2,
+/// clip), and of all lr, weight-decay and schedule=constant|linear|cosine|step|one-cycle with warmup, steps, min,
+/// gamma, every, rise, div, final. Defaults are those of the table in the source. The error of unknown or malformed
+/// text names what was expected.
 llvm::Expected<OptimizerSpec> parseOptimizerSpec(llvm::StringRef text);
 
 /// Parses `SPEC[;SPEC]...`, one optimizer a group of parameters: a specification may end in `,params=REGEX`, which goes

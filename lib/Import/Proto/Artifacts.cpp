@@ -4,7 +4,6 @@
 
 #include "mlir/IR/Diagnostics.h"
 #include "llvm/ADT/StringSet.h"
-#include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MemoryBuffer.h"
 
 using namespace mlir;
@@ -22,13 +21,14 @@ bool isAccumulator(const NodeProto &node) {
 
 class ArtifactReader {
 public:
-  ArtifactReader(ModelProto &model, const ImportOptions &options, Location loc)
-      : graph(*model.mutable_graph()), options(options), loc(loc) {}
+  ArtifactReader(ModelProto &model, const ImportOptions &options, Location loc, proto::Artifacts &artifacts)
+      : graph(*model.mutable_graph()), options(options), loc(loc), artifacts(artifacts) {}
 
   LogicalResult run() {
     if (failed(takeAccumulators()) || failed(takeValues()))
       return failure();
     keepShapes();
+    warnOfSequences();
     return success();
   }
 
@@ -84,12 +84,10 @@ private:
     list.Swap(&kept);
   }
 
-  /// Inputs of which the checkpoint has values become initializers.
+  /// Inputs of which the checkpoint has values become initializers. Without one, takeJoint() makes state of them.
   LogicalResult takeValues() {
     if (options.checkpoint.empty())
-      return emitError(loc) << "expected the values of " << trained.size()
-                            << " parameters, which ONNX Runtime's training models take as inputs; name the checkpoint "
-                               "beside it: --checkpoint=FILE";
+      return success();
     auto file = llvm::MemoryBuffer::getFile(options.checkpoint, /*IsText=*/false, /*RequiresNullTerminator=*/false);
     if (!file)
       return emitError(loc) << "cannot open checkpoint '" << options.checkpoint << "': " << file.getError().message();
@@ -97,6 +95,7 @@ private:
         proto::readCheckpoint((*file)->getBuffer(), proto::namedLoc(loc.getContext(), options.checkpoint));
     if (failed(checkpoint))
       return failure();
+    artifacts.optimizer = std::move(checkpoint->optimizer);
     llvm::StringMap<TensorProto *> values;
     for (auto *list : {&checkpoint->trained, &checkpoint->frozen})
       for (TensorProto &tensor : *list)
@@ -153,59 +152,32 @@ private:
     }
   }
 
+  /// ONNX Runtime builds no gradient through sequences, and drops that part of the sum without a word.
+  void warnOfSequences() {
+    if (options.backward == "own")
+      return;
+    for (const NodeProto &node : graph.node())
+      if (node.op_type() == "SplitToSequence" || node.op_type() == "SequenceConstruct") {
+        emitWarning(proto::namedLoc(loc.getContext(), proto::nodeName(node)))
+            << "the file has no gradient through " << node.op_type()
+            << ", where ONNX Runtime Training stops: gradients behind it lack a part; --backward=own computes them all";
+        return;
+      }
+  }
+
   GraphProto &graph;
   const ImportOptions &options;
   Location loc;
+  proto::Artifacts &artifacts;
   llvm::StringSet<> trained;
 };
 
 } // namespace
 
-FailureOr<bool> proto::takeArtifacts(ModelProto &model, const ImportOptions &options, Location loc) {
-  if (llvm::none_of(model.graph().node(), isAccumulator))
-    return false;
-  if (failed(ArtifactReader(model, options, loc).run()))
+FailureOr<proto::Artifacts> proto::takeArtifacts(ModelProto &model, const ImportOptions &options, Location loc) {
+  Artifacts artifacts;
+  artifacts.found = llvm::any_of(model.graph().node(), isAccumulator);
+  if ((artifacts.found || !options.checkpoint.empty()) && failed(ArtifactReader(model, options, loc, artifacts).run()))
     return failure();
-  return true;
-}
-
-static double numberOf(const NodeProto &node, StringRef name, double otherwise) {
-  for (const AttributeProto &attribute : node.attribute())
-    if (attribute.name() == name)
-      return attribute.type() == AttributeProto::INT ? static_cast<double>(attribute.i()) : attribute.f();
-  return otherwise;
-}
-
-LogicalResult proto::takeOptimizer(const ImportOptions &options, JointRoles &roles, Location loc) {
-  if (options.optimizerModel.empty())
-    return success();
-  auto file = llvm::MemoryBuffer::getFile(options.optimizerModel, /*IsText=*/false, /*RequiresNullTerminator=*/false);
-  if (!file)
-    return emitError(loc) << "cannot open optimizer model '" << options.optimizerModel
-                          << "': " << file.getError().message();
-  Location at = namedLoc(loc.getContext(), options.optimizerModel);
-  ModelProto model;
-  if (failed(parseModel((*file)->getBuffer(), model, at)))
-    return failure();
-  for (const NodeProto &node : model.graph().node()) {
-    if (node.op_type() == "SGDOptimizerV2")
-      roles.optimizer = "sgd,lr=0.001";
-    if (node.op_type() == "InplaceClipGradNorm")
-      emitWarning(at) << "the optimizer model clips gradients: give --clip-norm="
-                      << llvm::formatv("{0}", numberOf(node, "max_norm", 1)).str() << " to do so";
-    if (node.op_type() != "AdamWOptimizer")
-      continue;
-    if (numberOf(node, "adam_mode", 0) != 0)
-      emitWarning(at) << "the optimizer model adds epsilon before it corrects the second moment (adam_mode 1), adamw "
-                         "after: first steps differ where gradients are small";
-    roles.optimizer = llvm::formatv("adamw,lr=0.001,betas={0}:{1},eps={2},weight-decay={3}",
-                                    numberOf(node, "alpha", 0.9), numberOf(node, "beta", 0.999),
-                                    numberOf(node, "epsilon", 1e-8), numberOf(node, "weight_decay", 1e-2))
-                          .str();
-  }
-  if (roles.optimizer.empty())
-    return emitError(at) << "expected AdamWOptimizer or SGDOptimizerV2 in the optimizer model, got neither; give "
-                            "--optimizer";
-  roles.form.optimizer = roles.optimizer;
-  return success();
+  return artifacts;
 }

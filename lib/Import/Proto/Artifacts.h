@@ -7,9 +7,22 @@
 
 namespace mpt::proto {
 
+/// What a checkpoint says of one group of an optimizer: finished steps, and the moments of each parameter.
+struct CheckpointOptimizer {
+  int64_t step = 0;
+  std::vector<std::pair<std::string, std::vector<::onnx::TensorProto>>> moments;
+};
+
 /// Tensors of a checkpoint in the order of the file.
 struct Checkpoint {
   std::vector<::onnx::TensorProto> trained, frozen;
+  std::vector<CheckpointOptimizer> optimizer;
+};
+
+/// What was taken out of a training model and its checkpoint.
+struct Artifacts {
+  bool found = false; ///< the model is one of ONNX Runtime's
+  std::vector<CheckpointOptimizer> optimizer;
 };
 
 /// Reads a checkpoint: the flatbuffer of ONNX Runtime (identifier ODTC; onnxruntime/core/flatbuffers/schema,
@@ -17,12 +30,17 @@ struct Checkpoint {
 llvm::FailureOr<Checkpoint> readCheckpoint(llvm::StringRef bytes, mlir::Location loc);
 
 /// Turns a training model into a joint graph: parameters, which it takes as inputs, become initializers with the values
-/// of the checkpoint; gradient accumulators go, and their gradients become outputs called P_grad. Returns false for
-/// files without accumulators, which stay as they are.
-llvm::FailureOr<bool> takeArtifacts(::onnx::ModelProto &model, const ImportOptions &options, mlir::Location loc);
+/// of the checkpoint; gradient accumulators go, and their gradients become outputs called P_grad. Files without
+/// accumulators get no more than these values.
+llvm::FailureOr<Artifacts> takeArtifacts(::onnx::ModelProto &model, const ImportOptions &options, mlir::Location loc);
 
 /// Leaves the optimizer of `options.optimizerModel`, with its own settings and a rate of 1e-3, in `roles`.
 llvm::LogicalResult takeOptimizer(const ImportOptions &options, JointRoles &roles, mlir::Location loc);
+
+/// Adds the moments of trained parameters as slots P.moment1 and P.moment2, and the number of steps, to the states of
+/// `module`, from which an optimizer that has these slots goes on.
+llvm::LogicalResult addOptimizerState(mlir::ModuleOp module, std::vector<CheckpointOptimizer> &groups,
+                                      JointRoles &roles);
 
 } // namespace mpt::proto
 

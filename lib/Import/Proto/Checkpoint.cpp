@@ -63,8 +63,10 @@ private:
 
 /// Field numbers of the schemas' tables.
 namespace slot {
-constexpr unsigned moduleState = 1;              // Checkpoint
+constexpr unsigned moduleState = 1, groups = 2;  // Checkpoint
 constexpr unsigned trained = 0, frozen = 1;      // ModuleState
+constexpr unsigned step = 1, parameters = 3;     // OptimizerGroup
+constexpr unsigned parameter = 0, moments = 1;   // ParameterOptimizerState
 constexpr unsigned name = 0, dims = 2, type = 3, // Tensor
     raw = 4, external = 6;
 } // namespace slot
@@ -87,15 +89,50 @@ LogicalResult readTensor(const Flat &flat, uint64_t table, ::onnx::TensorProto &
   return proto::checkTensor(tensor, proto::namedLoc(loc.getContext(), *name));
 }
 
-LogicalResult readTensors(const Flat &flat, uint64_t table, unsigned slot, std::vector<::onnx::TensorProto> &tensors,
-                          Location loc) {
+/// Places of the tables in a vector of them.
+FailureOr<SmallVector<uint64_t>> tablesOf(const Flat &flat, uint64_t table, unsigned slot, Location loc) {
+  SmallVector<uint64_t> places;
   std::optional<StringRef> list = flat.vector(table, slot, 4);
   for (uint64_t i = 0; list && i < list->size(); i += 4) {
     std::optional<uint64_t> at = flat.follow(flat.placeOf(*list) + i);
     if (!at)
-      return emitError(loc) << "expected tensors within the checkpoint, got an offset beyond its end";
-    if (failed(readTensor(flat, *at, tensors.emplace_back(), loc)))
+      return emitError(loc) << "expected tables within the checkpoint, got an offset beyond its end";
+    places.push_back(*at);
+  }
+  return places;
+}
+
+LogicalResult readTensors(const Flat &flat, uint64_t table, unsigned slot, std::vector<::onnx::TensorProto> &tensors,
+                          Location loc) {
+  FailureOr<SmallVector<uint64_t>> places = tablesOf(flat, table, slot, loc);
+  if (failed(places))
+    return failure();
+  for (uint64_t at : *places)
+    if (failed(readTensor(flat, at, tensors.emplace_back(), loc)))
       return failure();
+  return success();
+}
+
+LogicalResult readOptimizer(const Flat &flat, uint64_t root, std::vector<proto::CheckpointOptimizer> &groups,
+                            Location loc) {
+  FailureOr<SmallVector<uint64_t>> tables = tablesOf(flat, root, slot::groups, loc);
+  if (failed(tables))
+    return failure();
+  for (uint64_t table : *tables) {
+    proto::CheckpointOptimizer &group = groups.emplace_back();
+    if (auto at = flat.field(table, slot::step))
+      group.step = flat.number<int64_t>(*at).value_or(0);
+    FailureOr<SmallVector<uint64_t>> parameters = tablesOf(flat, table, slot::parameters, loc);
+    if (failed(parameters))
+      return failure();
+    for (uint64_t parameter : *parameters) {
+      auto &[name, moments] = group.moments.emplace_back();
+      name = flat.vector(parameter, slot::parameter, 1).value_or("").str();
+      if (failed(readTensors(flat, parameter, slot::moments, moments, loc)))
+        return failure();
+      // They lie in the order of a hash table, called momentum0 and momentum1.
+      llvm::sort(moments, [](const auto &a, const auto &b) { return a.name() < b.name(); });
+    }
   }
   return success();
 }
@@ -117,7 +154,8 @@ FailureOr<proto::Checkpoint> proto::readCheckpoint(StringRef bytes, Location loc
   if (!state)
     return emitError(loc) << "expected the state of a module in the checkpoint, got none; the file may be truncated";
   if (failed(readTensors(flat, *state, slot::trained, checkpoint.trained, loc)) ||
-      failed(readTensors(flat, *state, slot::frozen, checkpoint.frozen, loc)))
+      failed(readTensors(flat, *state, slot::frozen, checkpoint.frozen, loc)) ||
+      failed(readOptimizer(flat, *root, checkpoint.optimizer, loc)))
     return failure();
   return checkpoint;
 }

@@ -45,9 +45,11 @@ FailureOr<OwningOpRef<ModuleOp>> mpt::importOnnxBuffer(StringRef bytes, StringRe
     header = proto::modelHeader(model);
     *header.mutable_functions() = model.functions();
   }
-  FailureOr<bool> artifacts = proto::takeArtifacts(model, options, loc);
+  FailureOr<proto::Artifacts> artifacts = proto::takeArtifacts(model, options, loc);
   if (failed(artifacts))
     return failure();
+  if (step->states.empty())
+    proto::separateStatistics(model);
   // What an algorithm asks for is in no output of the graph.
   FailureOr<proto::JointRoles> joint = step->states.empty() && !brings
                                            ? proto::takeJoint(model, options, loc)
@@ -61,9 +63,10 @@ FailureOr<OwningOpRef<ModuleOp>> mpt::importOnnxBuffer(StringRef bytes, StringRe
   if (failed(module) || (step->states.empty() && failed(assignRoles(**module, options, *joint))) ||
       (brings && failed(freezeParameters(**module, options))))
     return failure();
-  if (*artifacts) {
+  if (artifacts->found) {
     joint->form.form = "ONNX Runtime artifacts";
-    if (failed(proto::takeOptimizer(options, *joint, loc)))
+    if (failed(proto::takeOptimizer(options, *joint, loc)) ||
+        failed(proto::addOptimizerState(**module, artifacts->optimizer, *joint)))
       return failure();
   }
   if (joint->any())

@@ -7,7 +7,6 @@
 
 #include "mlir/IR/Diagnostics.h"
 #include "llvm/ADT/StringSet.h"
-#include "llvm/Support/FormatVariadic.h"
 
 #include <cstring>
 
@@ -164,7 +163,7 @@ private:
     graph.mutable_input()->Swap(&kept);
     emitWarning(loc) << wanted.size()
                      << " parameters are inputs of the graph: they become state that starts at zero; set "
-                     << "their values before the first step";
+                        "their values before the first step, or name a file that has them: --checkpoint=FILE";
   }
 
   /// Roles by name, then those that the user states.
@@ -252,7 +251,8 @@ private:
     }
     if (!first)
       return;
-    roles.optimizer = first->number ? llvm::formatv("sgd,lr={0}", *first->number).str() : "sgd,lr=0.001";
+    roles.optimizer =
+        first->number ? "sgd,lr=" + proto::numberText(static_cast<float>(*first->number)) : "sgd,lr=0.001";
     roles.rate = first->rate;
     drop(outputs);
     for (const auto &gradient : found) {
@@ -390,6 +390,8 @@ void proto::noteJoint(ModuleOp module, const JointRoles &roles) {
     entries.set("optimizer", builder.getStringAttr(roles.optimizer));
   if (roles.updates)
     entries.set("updates", builder.getUnitAttr());
+  if (roles.clipNorm > 0.0)
+    entries.set("clip_norm", builder.getF64FloatAttr(roles.clipNorm));
   if (!roles.rate.empty())
     entries.set("learning_rate", builder.getStringAttr(roles.rate));
   module->setAttr(mpt::onnx::kTrainingRoles, entries.getDictionary(builder.getContext()));

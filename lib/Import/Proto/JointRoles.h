@@ -18,6 +18,7 @@ struct JointRoles {
   std::string seed;                             ///< the value that the backward pass starts from, where it is known
   std::string optimizer;                        ///< the update where it is an optimizer: --optimizer's text
   std::string rate;                             ///< the value that is the learning rate then
+  double clipNorm = 0.0;                        ///< the norm that it clips gradients to; 0: it does not
   bool updates = false;                         ///< new values of parameters are among the outputs
   bool own = false;                             ///< the backward pass of the file is not used
   TrainingForm form;

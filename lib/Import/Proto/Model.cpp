@@ -17,6 +17,7 @@
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 #include "google/protobuf/wire_format_lite.h"
 
+#include <charconv>
 #include <climits>
 #include <set>
 
@@ -55,6 +56,11 @@ int64_t proto::opsetVersion(const ModelProto &model, StringRef domain) {
   return 0;
 }
 
+std::string proto::numberText(float value) {
+  char text[32];
+  return {text, std::to_chars(text, std::end(text), value).ptr};
+}
+
 /// First line of an ONNX message, without its bracketed prefixes.
 std::string proto::plainMessage(StringRef what) {
   std::string text;
@@ -65,6 +71,8 @@ std::string proto::plainMessage(StringRef what) {
 
 LogicalResult proto::parseModel(StringRef bytes, ModelProto &model, Location loc) {
   StringRef head = bytes.ltrim();
+  if (head.empty())
+    return emitError(loc) << "expected an ONNX model, got an empty file";
   if (head.starts_with("<") || head.starts_with("#")) {
     if (failed(proto::checkTextDepth(bytes, loc)))
       return failure();

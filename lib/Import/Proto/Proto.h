@@ -47,6 +47,9 @@ std::optional<std::string> inferShapes(::onnx::ModelProto &model);
 /// and encode (lib/Import/StorageTypes.h). Types are inferred already.
 llvm::LogicalResult lowerStorageTypes(::onnx::ModelProto &model, mlir::MLIRContext *context);
 
+/// The shortest text that reads as `value`.
+std::string numberText(float value);
+
 /// First line of an ONNX message, without its bracketed prefixes.
 std::string plainMessage(llvm::StringRef what);
 
@@ -83,6 +86,10 @@ struct StepInfo {
   llvm::StringMap<StepState> states;    ///< by initializer
   llvm::StringMap<std::string> updates; ///< state whose new value an output is, by output
 };
+
+/// Gives each batch normalization that updates its running statistics initializers of its own for them, named after its
+/// scale, where several share one: optimizers merge tensors that are equal, and these are before the first step.
+void separateStatistics(::onnx::ModelProto &model);
 
 /// The step that metadata `mpt.states` or training information describe. An algorithm's graph becomes part of the
 /// model's graph.

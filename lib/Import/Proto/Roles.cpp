@@ -103,7 +103,8 @@ static bool isTorchPath(StringRef name) {
                     .Cases({"cos", "sin", "cos_cached", "sin_cached", "inv_freq", "position_ids"}, true)
                     .Cases({"mask", "attn_mask", "causal_mask", "masked_bias", "relative_position_index"}, true)
                     .Default(false);
-  return !last.empty() && !buffer;
+  // Slashes are of a node's result that an optimizer has folded.
+  return !last.empty() && !buffer && !name.contains('/');
 }
 
 static llvm::StringSet<> namesIn(const llvm::StringMap<std::string> &map) {
