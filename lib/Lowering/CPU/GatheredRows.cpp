@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Schedule: rows with reductions that no element of the row needs. They are gathered in the walk that stores the elements;
-// otherwise the elements would be computed twice, for their statistics and to be stored.
+// Schedule: rows with reductions that no element of the row needs. They are gathered in the walk that stores the
+// elements; otherwise the elements would be computed twice, for their statistics and to be stored.
 #include "Schedules.h"
 
 #include "mpt/Dialect/MPT/TensorTypes.h"
@@ -92,7 +92,7 @@ void GatheredRows::emitRow(CpuKernelBuilder &kernel, ElementEmitter &e, SmallVec
     // Twice the registers overlap the sums of short elements; long ones have work to overlap, and need the registers.
     bool isShort = llvm::range_size(kernel.body().without_terminator()) <= 16;
     walk.lanes = isShort && 2 * static_cast<int64_t>(kernel.width) <= kernel.extentOf(kernel.lane) ? 2 * kernel.width
-                                                                                                  : kernel.width;
+                                                                                                   : kernel.width;
   }
   e.alongside = &walk;
   for (ReduceOp reduce : before)

@@ -17,8 +17,8 @@ struct CpuUnits {
 /// The kernel of one fusion while it is made: `function` of the inputs, the outputs, and the first and the last unit.
 class CpuKernelBuilder : public KernelNest {
 public:
-  CpuKernelBuilder(FusionOp fusion, llvm::ArrayRef<mlir::MemRefType> inputs,
-                   llvm::ArrayRef<mlir::MemRefType> outputs, const KernelTarget &target)
+  CpuKernelBuilder(FusionOp fusion, llvm::ArrayRef<mlir::MemRefType> inputs, llvm::ArrayRef<mlir::MemRefType> outputs,
+                   const KernelTarget &target)
       : KernelNest(fusion, inputs, outputs), target(target) {}
 
   /// Chooses the axes that vectors walk, and their width. Fails after reporting an op without a loop form.
