@@ -97,8 +97,9 @@ struct FoldAlpha : CountingPattern<FusionOp> {
     if (!collectGemms(fusion.getOutputs()[0], gemms)) {
       GemmOp gemm = gemmBefore(fusion.getInputs()[0]);
       if (!gemm)
-        return rewriter.notifyMatchFailure(fusion, "no GEMM beside it: expected GEMMs alone as readers of the product, "
-                                                   "or one without epilogue as its source");
+        return rewriter.notifyMatchFailure(fusion,
+                                           "no GEMM beside it: expected GEMMs alone as readers of the scaled tensor, "
+                                           "or one without epilogue as its source");
       gemms.assign(1, gemm);
     }
     // Sums of an operand come from the call unscaled, or not, as the library likes.

@@ -90,7 +90,7 @@ std::optional<Normalization> maskedBy(FusionOp fusion, unsigned operand) {
   return norm;
 }
 
-/// A reduction's terms as a product: the masked gradient, the normalized input or not, numbers by channel.
+/// A reduction's terms as a product: the masked gradient, the normalized input or not, factors by channel.
 struct Term {
   ReduceOp reduce;
   unsigned gradients = 0, inputs = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// precision-cast-nodes: carries out the decisions of precision-assign-nodes.
+// precision-cast-nodes: carries out the decisions of precision-assign-nodes (lib/Precision/Solve/CastPlacement.h).
 #include "passes/precision/Passes.h"
 
 #include "mpt/Dialect/MPT/MPTDialect.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// precision-insert-casts: carries out the decisions of precision-assign.
+// precision-insert-casts: carries out the decisions of precision-assign; where casts stand was decided by
+// lib/Precision/Solve/CastPlacement.h.
 #include "passes/precision/Passes.h"
 
 #include "mpt/Dialect/MPT/GraphBuilder.h"

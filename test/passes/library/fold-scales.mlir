@@ -28,7 +28,7 @@ func.func @alpha(%a: tensor<32x48xf16>, %b: tensor<64x48xf16>) -> tensor<32x64xf
   return %r : tensor<32x64xf16>
 }
 
-// WHY: no GEMM beside it: expected GEMMs alone as readers of the product, or one without epilogue as its source
+// WHY: no GEMM beside it: expected GEMMs alone as readers of the scaled tensor, or one without epilogue as its source
 // WHY: GEMM sums a matrix too: expected one without sums
 // WHY: no GEMM beside it
 // WHY: not a scale: expected a multiplication by a constant alone
