@@ -14,7 +14,8 @@ own oracle.py and torch_onnx.py, whose float64 run is the reference. For each fo
   step             parameters after a step against the optimizer's formula on the float64 gradients; the limit is four times
                    ONNX Runtime's own distance. After Adam only where the gradient is above 1e-3 of the largest
   POLICY           relative error of all gradients together in that policy, the file's backward pass against our own of the same file (four
-                   times), and the losses of five steps against those of FP32 (a hundredth of the first)
+                   times; left out where both overflow at the first scale), and the losses of five steps against those of FP32 (a hundredth of the
+                   first)
 Dropout is switched off; files with a ratio above 0 have no step of ONNX Runtime to compare with. Needs torch. Prints a line a folder; the
 status is non-zero when one fails.
 """
@@ -162,7 +163,8 @@ def check(case, policies, out):
     for policy in policies:
         narrow, own = (trainer(f"{policy}-{whose}", policy=policy, backward=whose) for whose in ("file", "own"))
         apart = [distance(model.gradients(feeds)[1], exact) for model in (narrow, own)]
-        rows.append(measure.Row(policy, *apart))
+        if np.isfinite(apart).any():  # where both overflow at the first scale, the steps decide
+            rows.append(measure.Row(policy, *apart))
         done = []
         for _ in range(64):
             if len(done) == STEPS:
