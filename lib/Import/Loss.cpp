@@ -56,7 +56,7 @@ static LogicalResult importSoftmaxCrossEntropyLoss(Binder &b) {
   Value logits = classRows(b, b.in(0));
   int64_t rows = tensorType(logits).getDimSize(0);
   Value labels = b.reshape(b.in(1), {rows});
-  Value weights = b.has(2) ? b.in(2) : Value();
+  Value weights = b.has(2) ? b.widen(b.in(2)) : Value();
   auto op = SoftmaxCrossEntropyOp::create(b.builder, b.loc, logits, labels, weights, *reduction, ignoreIndex(b));
   Value loss = b.cast(op.getLoss(), b.element(0));
   if (*reduction == LossReduction::none)

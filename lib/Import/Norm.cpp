@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Normalizations and softmax, with the sums that ONNX Runtime (com.microsoft) fuses into them.
 #include "Converter.h"
+#include "Roots.h"
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
@@ -67,7 +68,7 @@ static LogicalResult importBatchNormalization(Binder &b) {
   Value x = b.in(0);
   if (shape.size() == 2)
     x = b.reshape(x, {shape[0], shape[1], 1});
-  auto op = BatchNormOp::create(b.builder, b.loc, x, b.in(1), b.in(2), b.f64(epsilon));
+  auto op = BatchNormOp::create(b.builder, b.loc, x, b.widen(b.in(1)), b.widen(b.in(2)), b.f64(epsilon));
   setAttr<MPTDialect::MomentumAttrHelper>(op, b.f64(momentum));
   Value updated[2];
   SmallVector<Attribute> names;
@@ -103,14 +104,14 @@ static Value keepDims(Binder &b, Value statistic, int64_t axis) {
   return b.reshape(statistic, shape);
 }
 
-/// Scale or bias in full: what broadcasts to the normalized extents.
+/// Scale or bias in full, FP32 or wider: what broadcasts to the normalized extents.
 static FailureOr<Value> normOperand(Binder &b, unsigned i, ArrayRef<int64_t> extents) {
   auto shape = b.broadcastShape(b.shape(i), extents);
   if (failed(shape))
     return failure();
   if (ArrayRef<int64_t>(*shape) != extents)
     return b.fail() << "expected a scale and bias that broadcast to [" << extents << "], got [" << b.shape(i) << "]";
-  return b.broadcastTo(b.in(i), extents);
+  return b.broadcastTo(b.widen(b.in(i)), extents);
 }
 
 static LogicalResult importLayerNormalization(Binder &b) {
@@ -155,8 +156,8 @@ static LogicalResult importRMSNormalization(Binder &b) {
 }
 
 static LogicalResult groupNorm(Binder &b, Value scale, Value bias, int64_t groups) {
-  auto op =
-      GroupNormOp::create(b.builder, b.loc, b.in(0), scale, bias, b.i64(groups), b.f64(b.floatAttr("epsilon", 1e-5)));
+  auto op = GroupNormOp::create(b.builder, b.loc, b.in(0), b.widen(scale), b.widen(bias), b.i64(groups),
+                                b.f64(b.floatAttr("epsilon", 1e-5)));
   return b.done(op.getY());
 }
 
@@ -248,7 +249,7 @@ static LogicalResult importMeanVarianceNormalization(Binder &b) {
   Value x = b.widen(b.in(0));
   auto spread = [&](Value reduced) { return b.broadcastAlong(reduced, b.shape(0), *axes); };
   Value centred = b.sub(x, spread(b.mean(x, *axes)));
-  Value deviation = b.make<SqrtOp>(b.mean(b.mul(centred, centred), *axes));
+  Value deviation = rootOfPowers(b, b.mean(b.mul(centred, centred), *axes));
   return b.done(b.cast(b.div(centred, spread(b.add(deviation, 1e-9))), b.element(0)));
 }
 
@@ -262,9 +263,11 @@ static LogicalResult importLpNormalization(Binder &b) {
   if (p != 1 && p != 2)
     return b.fail() << "expected p = 1 or 2, got " << p;
   Value x = b.widen(b.in(0));
-  Value norm = p == 1 ? b.sum(b.make<AbsOp>(x), {*axis}) : b.make<SqrtOp>(b.sum(b.mul(x, x), {*axis}));
-  // A vector of zeros stays one.
-  Value safe = b.select(b.compare(Predicate::eq, norm, 0.0), b.splatLike(norm, 1), norm);
+  Value sum = b.sum(p == 1 ? b.make<AbsOp>(x) : b.mul(x, x), {*axis});
+  // A vector of zeros stays one; before the root, whose slope at 0 is infinite.
+  Value safe = b.select(b.compare(Predicate::eq, sum, 0.0), b.splatLike(sum, 1), sum);
+  if (p == 2)
+    safe = b.make<SqrtOp>(safe);
   return b.done(b.cast(b.div(x, b.broadcastAlong(safe, b.shape(0), {*axis})), b.element(0)));
 }
 
@@ -285,10 +288,10 @@ static LogicalResult importBiasSoftmax(Binder &b) {
 static FailureOr<Value> normVector(Binder &b, unsigned i, Value like) {
   int64_t extent = tensorType(like).getShape().back();
   if (!b.has(i))
-    return b.splat(RankedTensorType::get({extent}, tensorType(like).getElementType()), 0);
+    return b.splat(RankedTensorType::get({extent}, wideType(tensorType(like).getElementType())), 0);
   if (b.shape(i) != ArrayRef<int64_t>{extent})
     return b.fail() << "expected " << extent << " values as operand " << i << ", got " << b.in(i).getType();
-  return b.in(i);
+  return b.widen(b.in(i));
 }
 
 /// Residual sum and norm: operands x, skip, gamma, beta (of LayerNorm), bias; the sum is result 3.
@@ -334,7 +337,7 @@ static LogicalResult importChannelsLastGroupNorm(Binder &b) {
   if (groups < 1 || channels % groups || b.shape(1) != ArrayRef<int64_t>{channels} || b.shape(2) != b.shape(1))
     return b.fail() << "expected groups that divide " << channels << " channels, and a scale and bias for each, got "
                     << groups << " groups and " << b.in(1).getType();
-  auto vector = [&](unsigned i) { return b.cast(b.in(i), b.element(0)); };
+  auto vector = [&](unsigned i) { return b.cast(b.in(i), wideType(b.element(0))); };
   Value y =
       GroupNormOp::create(b.builder, b.loc, x, vector(1), vector(2), b.i64(groups), b.f64(b.floatAttr("epsilon", 1e-5)))
           .getY();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pooling over N, C and spatial dimensions, and its inverse.
 #include "Regions.h"
+#include "Roots.h"
 #include "Windows.h"
 
 using namespace mlir;
@@ -91,13 +92,10 @@ static LogicalResult importAveragePool(Binder &b) {
   return b.done(b.make<AvgPoolOp>(b.in(0), w->kernel, w->strides, w->dilations, w->low, w->high, countPadding));
 }
 
-/// |x|^p, and the root of a sum of them.
+/// |x|^p.
 static Value power(Binder &b, Value x, int64_t p) {
   Value size = b.make<AbsOp>(x);
   return p == 1 ? size : p == 2 ? b.mul(x, x) : b.make<PowOp>(size, b.splatLike(size, static_cast<double>(p)));
-}
-static Value rootOf(Binder &b, Value sum, int64_t p) {
-  return p == 1 ? sum : p == 2 ? b.make<SqrtOp>(sum) : b.make<PowOp>(sum, b.splatLike(sum, 1 / static_cast<double>(p)));
 }
 
 static LogicalResult checkPower(Binder &b, int64_t p) {
@@ -118,7 +116,7 @@ static LogicalResult importLpPool(Binder &b) {
     count *= static_cast<double>(extent);
   Value powers = power(b, b.widen(b.in(0)), p);
   Value mean = b.make<AvgPoolOp>(powers, w->kernel, w->strides, w->dilations, w->low, w->high, true);
-  return b.done(b.cast(rootOf(b, b.mul(mean, count), p), b.element(0)));
+  return b.done(b.cast(rootOfPowers(b, b.mul(mean, count), p), b.element(0)));
 }
 
 static LogicalResult importGlobalLpPool(Binder &b) {
@@ -129,7 +127,7 @@ static LogicalResult importGlobalLpPool(Binder &b) {
   shape[0] = b.shape(0)[0];
   shape[1] = b.shape(0)[1];
   Value sum = b.sum(power(b, b.widen(b.in(0)), p), axes);
-  return b.done(b.reshape(b.cast(rootOf(b, sum, p), b.element(0)), shape));
+  return b.done(b.reshape(b.cast(rootOfPowers(b, sum, p), b.element(0)), shape));
 }
 
 template <ReduceKind kind> static LogicalResult importGlobalPool(Binder &b) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reductions over axes, running sums and positions of extremes.
-#include "Binder.h"
+#include "Roots.h"
 
 #include <limits>
 
@@ -63,7 +63,7 @@ template <ReduceKind kind, Before before, After after, int asOperand> static Log
   }
   Value y = b.reduce(kind, x, *axes);
   if (after == After::root)
-    y = b.make<SqrtOp>(y);
+    y = rootOfPowers(b, y);
   if (after == After::logarithm)
     y = b.make<LogOp>(y);
   if (logical) // over nothing at all, the least and the largest number

@@ -17,11 +17,14 @@ class Seam:
     attributes: dict = field(default_factory=dict)
     opset: int = 22
     group: str = "seam"
+    shape: tuple = (2,)
+    result: tuple = (2,)
 
     @property
     def name(self) -> str:
         settings = "".join(f"_{key}_{value}" for key, value in sorted(self.attributes.items()))
-        return f"seam_{self.op.lower()}{settings}_at_{self.x:g}"
+        sizes = "" if self.shape == (2,) else "_of_" + "x".join(map(str, self.shape))
+        return f"seam_{self.op.lower()}{settings}{sizes}_at_{self.x:g}"
 
 
 def _seams():
@@ -47,23 +50,42 @@ def _seams():
     # Where slopes differ, those of training frameworks: the mean, or the one from the side that the formula names.
     yield Seam("Relu", 0.0, 0)
     yield Seam("Abs", 0.0, 0)
+    # Products with factors of 0, and moments of equal numbers.
+    yield Seam("ReduceProd", 0.0, 0, {"axes": [1]}, opset=13, shape=(2, 3), result=(2, 1))
+    yield Seam("ReduceProd", 0.0, 1, {"axes": [1]}, opset=13, shape=(2, 1), result=(2, 1))
+    yield Seam("MeanVarianceNormalization", 3.0, 0, {"axes": [1]}, shape=(2, 3), result=(2, 3))
+    yield Seam("ReduceLogSumExp", -100.0, 1 / 3, {"axes": [1]}, opset=13, shape=(2, 3), result=(2, 1))
+    yield Seam("LRN", 0.0, 1, {"size": 3}, shape=(2, 3, 1, 1), result=(2, 3, 1, 1))
+    # Norms of vectors of zeros.
+    yield Seam("ReduceL2", 0.0, 0, {"axes": [1]}, opset=13, shape=(2, 3), result=(2, 1))
+    yield Seam("ReduceL1", 0.0, 0, {"axes": [1]}, opset=13, shape=(2, 3), result=(2, 1))
+    yield Seam("LpPool", 0.0, 0, {"kernel_shape": [3]}, shape=(2, 1, 3), result=(2, 1, 1))
+    yield Seam("GlobalLpPool", 0.0, 0, shape=(2, 1, 3), result=(2, 1, 1))
+    yield Seam("LpNormalization", 0.0, 1, shape=(2, 3), result=(2, 3))
 
 
 SEAMS = list({seam.name: seam for seam in _seams()}.values())
 
 
+def spread(shape) -> np.ndarray:
+    """1 in the first part of a tensor of two, 2 in the other."""
+    return np.broadcast_to(np.array([1.0, 2.0]).reshape(2, *[1] * (len(shape) - 1)), shape)
+
+
 def run(seam: Seam, adapter, row: table.Row) -> table.Row:
     from onnx import TensorProto, helper
     node = helper.make_node(seam.op, ["x"], ["y"], **seam.attributes)
-    value = {name: helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in ("x", "y")}
+    value = {name: helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+             for name, shape in (("x", seam.shape), ("y", seam.result))}
     model = helper.make_model(helper.make_graph([node], "seam", [value["x"]], [value["y"]]), ir_version=10,
                               opset_imports=[helper.make_opsetid("", seam.opset)])
     try:
-        found = adapter.gradients(model, {"x": np.array([seam.x, seam.x], np.float32)}, ["x"], {"y": np.array([1, 2], np.float32)})
+        found = adapter.gradients(model, {"x": np.full(seam.shape, seam.x, np.float32)}, ["x"],
+                                  {"y": spread(seam.result).astype(np.float32)})
     except Exception as refusal:  # whatever a backend raises
         return row._replace(status="refused", detail=table.one_line(refusal))
     got = np.asarray(found["x"], np.float64)
-    want = np.array([seam.slope, 2 * seam.slope])
+    want = seam.slope * spread(seam.shape)
     if np.allclose(got, want, rtol=1e-5, atol=1e-12):
         return row
     return row._replace(status="wrong", detail=f"expected slopes {want.tolist()}, got {got.tolist()}")
