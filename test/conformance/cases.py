@@ -27,6 +27,8 @@ Reshape Resize RotaryEmbedding Round ScatterElements ScatterND Selu Shape Sigmoi
 SoftmaxCrossEntropyLoss Softplus Softsign SpaceToDepth Split Sqrt Squeeze Sub Sum SwiGLU Swish Tanh Tile TopK Transpose Trilu
 Unsqueeze Where Xor Attention""".split())
 
+_OF_MODULE = {}
+
 
 @dataclass
 class Case:
@@ -97,8 +99,11 @@ def make(modules=()) -> list:
     from onnx.backend.test.case import node as suite_of
     with np.errstate(all="ignore"):
         for name in modules:
-            importlib.import_module(f"{suite_of.__name__}.{name}")
-        suite = suite_of._NodeTestCases if modules else suite_of.collect_testcases(None)
+            if name not in _OF_MODULE:  # importing a module makes its cases, once a process
+                before = len(suite_of._NodeTestCases)
+                importlib.import_module(f"{suite_of.__name__}.{name}")
+                _OF_MODULE[name] = suite_of._NodeTestCases[before:]
+        suite = [case for name in modules for case in _OF_MODULE[name]] if modules else suite_of.collect_testcases(None)
     suite = [case for case in suite if case.model is not None]
     # A plain case of the suite is one node, or a few that make sequences and the like around it.
     ops = {}

@@ -6,9 +6,11 @@ from pathlib import Path
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
+LOSS = "sum.of.weighted.outputs"  # no output of the suite is called that
+
 
 def with_loss(model, inputs: dict, variables: list, weights: dict):
-    """The model with its variables as initializers, all other inputs as constants, and `loss`, the sum of its float outputs
+    """The model with its variables as initializers, all other inputs as constants, and LOSS, the sum of its float outputs
     times their weights, as its only output."""
     graph = model.graph
     nodes = list(graph.node)
@@ -23,10 +25,12 @@ def with_loss(model, inputs: dict, variables: list, weights: dict):
         nodes.append(helper.make_node("Mul", [name, constant], [product]))
         nodes.append(helper.make_node("ReduceSum", [product], [term], keepdims=0))
         terms.append(term)
-    nodes.append(helper.make_node("Sum", terms, ["loss"]))
-    made = helper.make_graph(nodes, "gradient", [], [helper.make_tensor_value_info("loss", TensorProto.FLOAT, [])], initializers)
-    result = helper.make_model(made, opset_imports=model.opset_import, ir_version=model.ir_version)
-    return result
+    nodes.append(helper.make_node("Sum", terms, [LOSS]))
+    made = helper.make_graph(nodes, "gradient", [], [helper.make_tensor_value_info(LOSS, TensorProto.FLOAT, [])], initializers)
+    opsets = list(model.opset_import)
+    if not any(opset.domain in ("", "ai.onnx") for opset in opsets):
+        opsets.append(helper.make_opsetid("", 18))
+    return helper.make_model(made, opset_imports=opsets, ir_version=max(model.ir_version, 8))
 
 
 class Adapter:

@@ -13,6 +13,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "test/conformance"))
 import cases  # noqa: E402
 import forward  # noqa: E402
+import gradient  # noqa: E402
+import seams  # noqa: E402
+import storage  # noqa: E402
 import table  # noqa: E402
 from conftest import build_folder  # noqa: E402
 
@@ -26,6 +29,58 @@ def test_modules_keep_their_results():
     assert len(chosen) > 60
     rows = [forward.run_case(case, ("mpt.backend", str(build_folder()))) for case in chosen]
     assert not table.regressions(stored, rows)
+
+
+ADAPTER = "mpt_adapter.Adapter"
+
+
+def test_slopes_at_seams():
+    setting = (ADAPTER, str(build_folder()))
+    rows = [gradient.run_case(seam, setting) for seam in seams.SEAMS if seam.op in ("Asinh", "Atan", "LpPool", "ReduceL2", "Softplus")]
+    assert len(rows) > 10
+    assert [row for row in rows if row.status != "right"] == []
+
+
+@pytest.mark.parametrize("modules", [("lpnormalization", "reducel2"), ("roialign", "rotaryembedding"), ("swiglu", "gelu")])
+def test_gradients_keep_their_results(modules):
+    stored = table.read(ROOT / "docs/results/gradients.tsv")
+    chosen = [case for case in cases.make(modules) if case.group == "plain"]
+    rows = [gradient.run_case(case, (ADAPTER, str(build_folder()))) for case in chosen]
+    assert sum(row.status == "right" for row in rows) >= 5
+    assert not table.regressions(stored, rows)
+
+
+class Doubled:
+    """A backend whose gradients are wrong."""
+
+    def __init__(self, _):
+        pass
+
+    def gradients(self, model, inputs, variables, weights):
+        return {name: 2 * (1 - np.tanh(inputs[name]) ** 2) * weights["y"] for name in variables}
+
+
+def test_wrong_gradients_are_seen(monkeypatch):
+    monkeypatch.setattr(gradient, "load_adapter", lambda name: Doubled)
+    case, = (case for case in cases.make(("tanh",)) if case.name == "test_tanh")
+    row = gradient.run_case(case, ("", ""))
+    assert row.status == "wrong", row
+
+
+@pytest.mark.parametrize("kind", list(storage.UNITS))
+def test_narrow_storage(kind):
+    names = ("test_softmax_axis_1", "test_group_normalization_example", "test_batchnorm_example_training_mode")
+    chosen = [case for case in cases.make(("softmax", "groupnormalization", "batch_normalization")) if case.name in names]
+    rows = [storage.run_case((case, kind), str(build_folder())) for case in chosen]
+    assert [row.status for row in rows] == ["right"] * 3, rows
+
+
+def test_narrow_results_are_judged():
+    unit, least = storage.UNITS["FLOAT16"]
+    exact = np.array([1.0, -2.0, np.nan, np.inf])
+    assert not storage.is_near(exact * (1 + 2 * unit), exact, unit, least)
+    assert storage.is_near(exact * (1 + 9 * unit), exact, unit, least)
+    assert storage.is_near(np.nan_to_num(exact), exact, unit, least)
 
 
 def test_regressions_are_seen():
