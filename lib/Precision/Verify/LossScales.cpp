@@ -77,6 +77,8 @@ private:
     for (Operation *user : next.getUsers())
       if (auto floor = dyn_cast<train::FloorScaleOp>(user)) {
         next = floor.getNewScale();
+        if (failed(verifyFloor(floor, update)))
+          return failure();
         if (StringAttr steps = step.reads.lookup(floor.getSteps()); !steps || !step.advances(steps, {1}))
           return floor.emitOpError() << "expected a state that each call raises by 1, by which floors go";
       }
@@ -94,6 +96,19 @@ private:
                                        "written without a condition";
     }
     return success();
+  }
+
+  /// The floor lies under what the update made of the scale that it read, and moves as the policy says.
+  LogicalResult verifyFloor(train::FloorScaleOp floor, train::UpdateScaleOp update) {
+    if (floor.getNext() != update.getNewScale() || floor.getScale() != update.getScale() ||
+        floor.getHysteresisLeft() != update.getNewHysteresisLeft())
+      return floor.emitOpError()
+             << "expected the next scale, the scale and the hysteresis of one update, in this order";
+    if (floor.getFloorSteps() == ArrayRef(scaling.floorSteps) && floor.getFloors() == ArrayRef(scaling.floors) &&
+        static_cast<int64_t>(floor.getHysteresis()) == scaling.hysteresis &&
+        static_cast<int64_t>(floor.getPatience()) == scaling.patience)
+      return success();
+    return floor.emitOpError() << "expected the policy's floors, hysteresis and patience";
   }
 
   LogicalResult verifyOptions(train::UpdateScaleOp update) {

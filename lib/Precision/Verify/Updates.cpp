@@ -34,7 +34,7 @@ public:
     for (auto write : step.getFunction().getOps<train::WriteOp>())
       if (train::StateOp state = step.state(write.getStateAttr().getAttr()))
         fine &= succeeded(verifyWrite(write, state));
-    if (step.updates)
+    if (step.updates || accumulates)
       for (auto read : step.getFunction().getOps<train::ReadOp>())
         fine &= succeeded(verifyKept(read));
     return success(fine);
@@ -149,14 +149,15 @@ private:
     return elements && elements.isSplat() && elements.getSplatValue<APFloat>().isZero();
   }
 
-  /// What an optimizer reads of the step's own state it also writes.
+  /// What an optimizer reads of the step's own state it also writes; micro-steps round by new random bits, too.
   LogicalResult verifyKept(train::ReadOp read) {
     train::StateOp state = step.state(read.getStateAttr().getAttr());
     if (!state || step.writes.contains(state.getSymNameAttr()))
       return success();
-    bool moves = state.getRole() == train::Role::slot || state.getRole() == train::Role::accumulator ||
-                 state.getRole() == train::Role::scale || state.getRole() == train::Role::counter ||
-                 state.getSymName() == train::TrainDialect::kRounding;
+    bool moves = state.getSymName() == train::TrainDialect::kRounding;
+    if (step.updates)
+      moves |= state.getRole() == train::Role::slot || state.getRole() == train::Role::accumulator ||
+               state.getRole() == train::Role::scale || state.getRole() == train::Role::counter;
     if (!moves)
       return success();
     return read.emitOpError() << "expected a write of " << read.getState() << " in the function that updates by it";
