@@ -64,8 +64,10 @@ LogicalResult InterpreterFrame::run(Block &block) {
       return op.emitOpError() << "has no rule in the reference interpreter";
     if (failed(interpretable.interpret(*this)))
       return failure();
-    if (observer)
+    if (observer) {
+      observer->adjust(&op, *this);
       observer->computed(&op, *this);
+    }
     // The last op that reads a value frees it. Values from outside the block stay.
     for (Value operand : op.getOperands())
       if (readers.lookup(operand) == &op && !kept.contains(operand))

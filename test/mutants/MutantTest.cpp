@@ -8,6 +8,7 @@
 // --list: where survivors are written. Fails where a survivor's step is wrong (StepOracle.h), or where a right module
 // is refused.
 #include "Mutants.h"
+#include "Recipes.h"
 #include "StepOracle.h"
 
 #include "mpt/Driver/Compile.h"
@@ -26,25 +27,6 @@ using namespace mpt;
 using namespace mpt::mutants;
 
 namespace {
-
-struct Recipe {
-  const char *model;
-  std::vector<StringRef> flags;
-};
-const Recipe recipes[] = {
-    {"mlp", {"--optimizer=sgd,lr=0.1,momentum=0.9"}},
-    {"mlp", {"--optimizer=adamw", "--clip-norm=0.5"}},
-    {"mlp", {"--optimizer=sgd,lr=0.1", "--accumulate=2", "--clip-norm=0.5"}},
-    {"mlp", {"--optimizer=adam", "--optimizer=sgd,lr=0.1,params=w1"}},
-    {"conv", {"--optimizer=sgd,lr=0.1,momentum=0.9"}},
-    {"residual", {"--optimizer=adagrad"}},
-    {"attention", {"--optimizer=adamw"}},
-    {"embedding", {"--optimizer=sgd,lr=0.1"}},
-    {"losses", {"--loss=mse,output=a", "--loss=mse,output=b,weight=0.25", "--optimizer=sgd,lr=0.1"}},
-    {"losses", {"--loss=mse,output=a", "--loss=mse,output=b", "--optimizer=adam", "--accumulate=2"}},
-};
-const StringRef policies[] = {"fp32",     "amp-f16",         "amp-bf16",   "pure-f16-static", "als-f16",
-                              "fp8-e5m2", "als-f16-product", "fp8-hybrid", "fp8-current",     "autocast-cuda-f16"};
 
 struct Options {
   std::string folder, list, policy;

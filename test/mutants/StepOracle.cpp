@@ -8,6 +8,8 @@
 
 #include "mlir/IR/Diagnostics.h"
 
+#include "llvm/Support/FormatVariadic.h"
+
 #include <cmath>
 
 using namespace mlir;
@@ -21,13 +23,14 @@ namespace {
 class Overflow : public InterpreterObserver {
 public:
   explicit Overflow(Value at) : at(at) {}
-  void computed(Operation *op, const InterpreterFrame &frame) override {
+  void adjust(Operation *op, InterpreterFrame &frame) override {
     if (!isOn || !at || op != at.getDefiningOp())
       return;
     Tensor value = frame.get(at);
     value.setNumber(0, INFINITY);
-    const_cast<InterpreterFrame &>(frame).set(at, value);
+    frame.set(at, value);
   }
+  void computed(Operation *, const InterpreterFrame &) override {}
   bool isOn = false;
 
 private:
@@ -50,7 +53,8 @@ Value beforeUnscaling(Value gradient) {
 
 class Run {
 public:
-  explicit Run(ModuleOp module) : module(module), interpreter(module, EvaluationMode::Oracle) {}
+  explicit Run(ModuleOp module, EvaluationMode mode = EvaluationMode::Oracle, bool poisons = false)
+      : module(module), interpreter(module, mode), poisons(poisons) {}
 
   /// `scale` is what losses are multiplied by at first; `at` overflows in the second update.
   std::optional<Trace> operator()(double scale, Value at) {
@@ -83,6 +87,10 @@ private:
     SmallVector<Tensor> inputs;
     for (auto [i, type] : llvm::enumerate(function.getArgumentTypes()))
       inputs.push_back(input(cast<RankedTensorType>(type), update * 7 + i, argumentName(function, i)));
+    if (poisons && update == 1)
+      for (Tensor &tensor : inputs)
+        if (tensor.isFloat() && tensor.size() > 1)
+          tensor.setNumber(0, INFINITY);
     FailureOr<SmallVector<Tensor>> results = interpreter.call(function, inputs);
     if (failed(results))
       return failure();
@@ -112,6 +120,7 @@ private:
 
   ModuleOp module;
   Interpreter interpreter;
+  bool poisons;
 };
 
 /// A constant that scales the loss is set as the state would be.
@@ -247,4 +256,56 @@ Verdict mutants::compare(const Behaviour &original, const Behaviour &mutant) {
       return Verdict::wrong;
   }
   return Verdict::legitimate;
+}
+
+std::optional<PhaseRuns> mutants::phaseRunsOf(ModuleOp module) {
+  PhaseRuns runs;
+  auto add = [&](std::optional<Trace> trace, std::vector<Trace> &traces) {
+    if (trace)
+      traces.push_back(std::move(*trace));
+    return trace.has_value();
+  };
+  for (double scale : {4096.0, 32.0})
+    if (!add(Run(module)(scale, Value()), runs.scales))
+      return std::nullopt;
+  for (double scale : {0x1p24, 1024.0})
+    for (bool poisons : {false, true})
+      if (!add(Run(module, EvaluationMode::Exact, poisons)(scale, Value()), runs.exact))
+        return std::nullopt;
+  return runs;
+}
+
+/// The first number that `equal` takes for another one: "run 0, call 2, NAME: 1 and 2".
+static std::string difference(ArrayRef<Trace> a, ArrayRef<Trace> b,
+                              llvm::function_ref<bool(double, double, double)> equal) {
+  for (size_t run = 0; run < a.size(); ++run)
+    for (size_t call = 0; call < a[run].size(); ++call)
+      for (const auto &[name, list] : a[run][call]) {
+        auto other = b[run][call].find(name);
+        std::string where = llvm::formatv("run {0}, call {1}, {2}", run, call, name).str();
+        if (other == b[run][call].end() || list.size() != other->second.size())
+          return where;
+        double size = 0;
+        for (double value : list)
+          size = std::isfinite(value) ? std::max(size, std::abs(value)) : size;
+        for (auto [x, y] : llvm::zip_equal(list, other->second))
+          if (!(x == y || (std::isnan(x) && std::isnan(y)) || equal(x, y, size)))
+            return where + llvm::formatv(": {0:e12} and {1:e12}", x, y).str();
+      }
+  return "";
+}
+
+std::string mutants::differenceUnderScale(const PhaseRuns &a, const PhaseRuns &b) {
+  for (auto [x, y] : llvm::zip_equal(a.exact, b.exact))
+    for (auto [u, v] : llvm::zip_equal(x, y))
+      if (skips(u) != skips(v))
+        return "another step is skipped";
+  // Scales of tensors are FP32 even here. A gradient that is 0 but for FP64's last bits, as that of a bias before batch
+  // normalization, is 0.
+  return difference(a.scales, b.scales,
+                    [](double x, double y, double size) { return std::abs(x - y) <= 1e-7 * std::max(size, 1e-5); });
+}
+
+std::string mutants::differenceOfBits(const PhaseRuns &a, const PhaseRuns &b) {
+  return difference(a.exact, b.exact, [](double, double, double) { return false; });
 }

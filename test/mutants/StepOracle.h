@@ -6,6 +6,7 @@
 #include "mlir/IR/BuiltinOps.h"
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,19 @@ enum class Verdict {
   wrong       ///< results depend on the scale, or something that is not finite was committed
 };
 Verdict compare(const Behaviour &original, const Behaviour &mutant);
+
+/// Runs that need no marks of gradients, so that they mean the same after each phase: under two scales in FP64; then
+/// rounding exactly, from a scale under which FP16 overflows, and with an input that is not finite in the second
+/// update.
+struct PhaseRuns {
+  std::vector<Trace> scales, exact;
+};
+std::optional<PhaseRuns> phaseRunsOf(mlir::ModuleOp module);
+/// What is not the same: of states and results in FP64, but for its last bits, and of the steps that are skipped. Empty
+/// where all is.
+std::string differenceUnderScale(const PhaseRuns &a, const PhaseRuns &b);
+/// The same of bits in exact runs.
+std::string differenceOfBits(const PhaseRuns &a, const PhaseRuns &b);
 
 } // namespace mpt::mutants
 

@@ -31,6 +31,8 @@ class InterpreterFrame;
 class InterpreterObserver {
 public:
   virtual ~InterpreterObserver() = default;
+  /// As computed(), before it: may give `op`'s results other values.
+  virtual void adjust(mlir::Operation *op, InterpreterFrame &frame) {}
   /// `op`, directly in the function's body, has set its results; its operands are still there.
   virtual void computed(mlir::Operation *op, const InterpreterFrame &frame) = 0;
 };
