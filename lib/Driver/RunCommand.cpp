@@ -4,6 +4,7 @@
 
 #include "mpt/Driver/Compile.h"
 #include "mpt/Support/Files.h"
+#include "mpt/Target/Runtime.h"
 
 #include "mlir/Parser/Parser.h"
 #include "mlir/Support/FileUtilities.h"
@@ -37,9 +38,13 @@ Setter mode(RunMode mode) {
     return true;
   };
 }
-Setter limit(double CertificateLimits::*member) {
+template <typename Limit> Setter limit(Limit CertificateLimits::*member) {
   return [=](RunCommand &command, StringRef value) {
-    return !value.getAsDouble(command.limits.*member) && command.limits.*member >= 0.0;
+    double number = 0.0;
+    if (value.getAsDouble(number) || !(number >= 0.0))
+      return false;
+    command.limits.*member = number;
+    return true;
   };
 }
 
@@ -74,11 +79,22 @@ const std::vector<RunFlag> &flags() {
          command.batches.push_back(value.str());
          return !value.empty();
        }},
-      {"--max-loss-difference", "X", "certificate: relative, of any step (0.01)",
+      {"--library", "DIR", "certify the library in this folder; it is compiled where the folder has none",
+       [](RunCommand &command, StringRef value) {
+         command.library = value.str();
+         return !value.empty();
+       }},
+      {"--max-loss-difference", "X", "certificate: relative, of any step (0.01; 8-bit types 0.06)",
        limit(&CertificateLimits::lossDifference)},
-      {"--min-gradient-cosine", "X", "certificate: of any parameter (0.98)", limit(&CertificateLimits::gradientCosine)},
-      {"--max-gradient-error", "X", "certificate: relative norm, of any parameter (0.2)",
+      {"--min-gradient-cosine", "X", "certificate: of any parameter (by the error model)",
+       limit(&CertificateLimits::gradientCosine)},
+      {"--max-gradient-error", "X", "certificate: relative norm, of any parameter (by the error model)",
        limit(&CertificateLimits::gradientError)},
+      {"--max-update-error", "X", "certificate: relative norm, of any parameter (by the error model)",
+       limit(&CertificateLimits::updateError)},
+      {"--max-ulp", "X", "certificate: mean error of a tensor in units of its type's last place (by the error model)",
+       limit(&CertificateLimits::ulp)},
+      {"--max-overflow", "X", "certificate: share of a tensor's values (0)", limit(&CertificateLimits::overflowShare)},
       {"--max-underflow", "X", "certificate: share of a tensor's values (0.05)",
        limit(&CertificateLimits::underflowShare)},
       {"--max-skipped", "X", "certificate: share of steps (0.5)", limit(&CertificateLimits::skippedShare)},
@@ -121,11 +137,12 @@ public:
   }
 
 private:
+  bool isText() const { return command.input == "-" || StringRef(command.input).ends_with(".mlir"); }
+
   /// The input as a module ready to run; `policy` overrides the one asked for. Null after an error was printed.
   OwningOpRef<ModuleOp> load(StringRef policy) {
-    StringRef input = command.input;
-    if (input == "-" || input.ends_with(".mlir"))
-      return loadText(input);
+    if (isText())
+      return loadText(command.input);
     std::vector<std::string> words = command.compileWords;
     words.push_back(command.input);
     // With --emit=onnx the graph itself is meant, not a training step.
@@ -136,14 +153,20 @@ private:
       words.push_back(("--policy=" + policy).str());
       words.push_back("--loss-scale=none");
     }
-    SmallVector<StringRef> views(words.begin(), words.end());
-    llvm::Expected<CompileOptions> options = CompileOptions::parse(views);
-    if (!options) {
-      llvm::errs() << "mpt-run: " << llvm::toString(options.takeError()) << "\n";
+    std::optional<CompileOptions> options = parse(words);
+    if (!options)
       return {};
-    }
     FailureOr<OwningOpRef<ModuleOp>> module = compileModule(*options, context, llvm::outs(), llvm::errs());
     return failed(module) ? OwningOpRef<ModuleOp>() : std::move(*module);
+  }
+
+  static std::optional<CompileOptions> parse(ArrayRef<std::string> words) {
+    SmallVector<StringRef> views(words.begin(), words.end());
+    llvm::Expected<CompileOptions> options = CompileOptions::parse(views);
+    if (options)
+      return std::move(*options);
+    llvm::errs() << "mpt-run: " << llvm::toString(options.takeError()) << "\n";
+    return std::nullopt;
   }
 
   /// Errors in and about a text point at its lines.
@@ -165,7 +188,7 @@ private:
   OwningOpRef<ModuleOp> loadReference() {
     if (!command.reference.empty())
       return loadText(command.reference);
-    if (!StringRef(command.input).ends_with(".mlir"))
+    if (!isText())
       return load("fp32");
     llvm::errs() << "mpt-run: expected a model (.onnx), or the FP32 form of '" << command.input
                  << "' as --reference=FILE.mlir\n";
@@ -181,13 +204,43 @@ private:
     OwningOpRef<ModuleOp> wide = loadReference();
     if (!wide)
       return kBroken;
-    FailureOr<llvm::json::Object> certificate = certify(module, *wide, batches, command.steps, command.limits);
+    FailureOr<std::unique_ptr<CertifiedStep>> step =
+        command.library.empty() ? interpretedStep(module) : loadLibrary(module);
+    if (failed(step))
+      return kBroken;
+    FailureOr<llvm::json::Object> certificate = certify(**step, module, *wide, batches, command.steps, command.limits);
     if (failed(certificate))
       return kBroken;
     bool pass = certificate->getBoolean("pass").value_or(false);
     for (const llvm::json::Value &failure : *certificate->getArray("failures"))
       llvm::errs() << "mpt-run: " << failure.getAsString().value_or("") << "\n";
     return write(std::move(*certificate), pass ? 0 : kFound);
+  }
+
+  /// The library of the same words, compiled first where the folder has none.
+  FailureOr<std::unique_ptr<CertifiedStep>> loadLibrary(ModuleOp module) {
+    std::shared_ptr<const target::Target> target = target::createTarget("");
+    if (!isText()) {
+      std::vector<std::string> words = command.compileWords;
+      words.insert(words.end(), {command.input, "--quiet", "-o", command.library});
+      std::optional<CompileOptions> options = parse(words);
+      if (!options)
+        return failure();
+      target = options->target ? options->target : target;
+      if (!hasLibrary() && failed(compile(*options, llvm::outs(), llvm::errs())))
+        return failure();
+    }
+    return emittedStep(module, command.library, target::findRuntime(target->runtimeLibrary()));
+  }
+
+  bool hasLibrary() const {
+    if (!llvm::sys::fs::is_directory(command.library))
+      return llvm::sys::fs::exists(command.library);
+    std::error_code code;
+    for (llvm::sys::fs::directory_iterator file(command.library, code), end; !code && file != end; file.increment(code))
+      if (StringRef(file->path()).ends_with(".so"))
+        return true;
+    return false;
   }
 
   int runBlame(ModuleOp module, ArrayRef<Batch> batches) {

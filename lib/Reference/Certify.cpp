@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The drift certificate: a step in its precision against the same model in FP64.
-#include "mpt/Reference/Calibrate.h"
+// Runs a step beside what was meant, FP64 and the error model, and says where it is farther off than it may be.
+#include "mpt/Reference/Certificate.h"
 
-#include "mpt/Dialect/MPT/ValueKeys.h"
+#include "Drift.h"
+#include "mpt/Dialect/MPT/GraphBuilder.h"
+#include "mpt/Dialect/Train/TrainDialect.h"
 
+#include "llvm/Support/Format.h"
 #include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
@@ -13,6 +16,25 @@ using llvm::json::Object;
 
 namespace {
 
+/// What right code may be off beside the spread of the error model's runs.
+constexpr double tiny = 1e-5;
+/// Two executions of one module round alike but for the order of sums in FP32: the share of the spread that is left.
+constexpr double alikeFactor = 0.1, alikeTiny = 1e-4;
+constexpr uint64_t samples = 3;
+
+/// More than the spread where few elements say what it is.
+double spreadFactor(const Tensor &value) {
+  return 1.0 + 4.0 / std::sqrt(static_cast<double>(std::max<int64_t>(1, value.size())));
+}
+
+std::string text(double x) {
+  std::string digits;
+  llvm::raw_string_ostream(digits) << llvm::format("%.4g", x);
+  return digits;
+}
+std::string text(const std::string &x) { return x; }
+template <typename T> T text(T x) { return x; }
+
 /// JSON has no NaN and no infinity.
 llvm::json::Value number(double x) {
   if (std::isfinite(x))
@@ -20,256 +42,409 @@ llvm::json::Value number(double x) {
   return std::isnan(x) ? "NaN" : x > 0 ? "Infinity" : "-Infinity";
 }
 
-struct Comparison {
-  double cosine = 1.0;        ///< 1 for two zero vectors
-  double relativeError = 0.0; ///< L2 norm of the difference over the reference's
+/// Both calls of one step, and the state after it.
+struct StepRun {
+  NamedTensors gradients, results, after;
+  double result(StringRef name, double otherwise) const {
+    auto found = results.find(name.str());
+    return found != results.end() && found->second.size() == 1 ? found->second.number(0) : otherwise;
+  }
+  double loss() const { return result("loss", std::numeric_limits<double>::quiet_NaN()); }
+  bool skipped() const { return result("skipped", 0.0) == 1.0; }
 };
 
-Comparison compareVectors(const Tensor &value, const Tensor &reference) {
-  double dot = 0.0, a = 0.0, b = 0.0, difference = 0.0;
-  for (int64_t i = 0; i < value.size(); ++i) {
-    double x = value.number(i), y = reference.number(i);
-    dot += x * y;
-    a += x * x;
-    b += y * y;
-    difference += (x - y) * (x - y);
-  }
-  Comparison result;
-  if (b > 0.0) {
-    result.cosine = a > 0.0 ? dot / std::sqrt(a * b) : 0.0;
-    result.relativeError = std::sqrt(difference / b);
-  } else if (a > 0.0) {
-    result = {0.0, std::numeric_limits<double>::infinity()};
-  }
-  return result;
+/// Larger of a tensor's distances to the same one in perturbed runs.
+double spreadOf(const std::string &name, const NamedTensors &center, NamedTensors StepRun::*part,
+                ArrayRef<StepRun> runs) {
+  double spread = 0.0;
+  for (const StepRun &run : runs)
+    if (auto moved = (run.*part).find(name); moved != (run.*part).end())
+      spread = std::max(spread, distance(moved->second, center.at(name)));
+  return spread;
 }
 
-/// What the type of one tensor did to its values in one run.
-struct TensorDrift {
-  std::string key, type;
-  double underflowShare = 0.0, overflowShare = 0.0, maxUlp = 0.0, meanUlp = 0.0, relativeError = 0.0;
-};
+/// A module with the two functions that are compared.
+struct Side {
+  explicit Side(ModuleOp module)
+      : module(module), step(module.lookupSymbol<func::FuncOp>("step")),
+        gradients(module.lookupSymbol<func::FuncOp>("gradients")) {}
 
-/// Distance between neighbouring values of `format` at `x`.
-double ulpAt(const FloatFormat &format, double x) {
-  double magnitude = std::max(std::fabs(x), format.smallestNormal());
-  return std::ldexp(2.0 * format.epsilon(), std::ilogb(magnitude));
-}
-
-TensorDrift driftOf(const Tensor &value, const Tensor &reference) {
-  TensorDrift drift;
-  auto type = cast<FloatType>(value.getElementType());
-  llvm::raw_string_ostream(drift.type) << type;
-  FloatFormat format(type);
-  int64_t nonZero = 0;
-  double sum = 0.0;
-  for (int64_t i = 0; i < value.size(); ++i) {
-    double x = value.number(i), y = reference.number(i);
-    nonZero += y != 0.0;
-    drift.underflowShare += y != 0.0 && x == 0.0;
-    drift.overflowShare += std::isfinite(y) && !std::isfinite(x);
-    if (!std::isfinite(x) || !std::isfinite(y))
-      continue;
-    double ulps = std::fabs(x - y) / ulpAt(format, y);
-    drift.maxUlp = std::max(drift.maxUlp, ulps);
-    sum += ulps;
+  static FailureOr<NamedTensors> call(Interpreter &interpreter, func::FuncOp function, const Batch &batch,
+                                      bool rounds) {
+    FailureOr<SmallVector<Tensor>> inputs = bindInputs(function, batch, rounds);
+    if (failed(inputs))
+      return failure();
+    FailureOr<SmallVector<Tensor>> results = interpreter.call(function, *inputs);
+    if (failed(results))
+      return failure();
+    NamedTensors named;
+    for (auto [i, result] : llvm::enumerate(*results))
+      named[resultName(function, i)] = result;
+    return named;
   }
-  drift.underflowShare /= std::max<int64_t>(1, nonZero);
-  drift.overflowShare /= std::max<int64_t>(1, value.size());
-  drift.meanUlp = sum / std::max<int64_t>(1, value.size());
-  drift.relativeError = compareVectors(value, reference).relativeError;
-  return drift;
-}
 
-/// Keeps every float value of one call by its op.
-class Recorder : public InterpreterObserver {
-public:
-  void computed(Operation *op, const InterpreterFrame &frame) override {
-    for (OpResult result : op->getResults())
-      if (frame.get(result).isFloat())
-        values[result] = frame.get(result);
-  }
-  llvm::DenseMap<Value, Tensor> values;
-};
-
-/// Compares with recorded values of the same module, op by op.
-class DriftWatch : public InterpreterObserver {
-public:
-  DriftWatch(ModuleOp module, const Recorder &recorded) : keys(module), recorded(recorded) {}
-  void computed(Operation *op, const InterpreterFrame &frame) override {
-    for (OpResult result : op->getResults()) {
-      auto found = recorded.values.find(result);
-      std::string key = keys.of(result);
-      if (found == recorded.values.end() || key.empty())
-        continue;
-      TensorDrift drift = driftOf(found->second, frame.get(result));
-      drift.key = key;
-      drifts.push_back(std::move(drift));
+  /// `ours` as this module's state: masters are the parameters of a module that has none.
+  LogicalResult adopt(Interpreter &interpreter, const NamedTensors &ours) const {
+    if (failed(interpreter.initialize()))
+      return failure();
+    for (auto &[name, value] : interpreter.state()) {
+      std::string master = name + ".master";
+      auto found = ours.find(interpreter.state().count(master) ? name : master);
+      if (found == ours.end())
+        found = ours.find(name);
+      if (found != ours.end() && found->second.shape() == value.shape() && found->second.isFloat() == value.isFloat())
+        value = found->second;
     }
+    return success();
   }
-  std::vector<TensorDrift> drifts;
 
-private:
-  ValueKeys keys;
-  const Recorder &recorded;
+  /// Gradients from state `before`, a step from state `between` (random counters have moved).
+  FailureOr<StepRun> run(EvaluationMode mode, const NamedTensors &before, const NamedTensors &between,
+                         const Batch &batch, InterpreterObserver *inGradients, InterpreterObserver *inStep) const {
+    bool rounds = mode == EvaluationMode::Exact;
+    StepRun result;
+    Interpreter first(module, mode), second(module, mode);
+    first.observe(inGradients);
+    second.observe(inStep);
+    if (failed(adopt(first, before)) || failed(adopt(second, between)))
+      return failure();
+    FailureOr<NamedTensors> g = call(first, gradients, batch, rounds), s = call(second, step, batch, rounds);
+    if (failed(g) || failed(s))
+      return failure();
+    result.gradients = std::move(*g);
+    result.results = std::move(*s);
+    result.after = second.state();
+    return result;
+  }
+
+  FailureOr<StepRun> perturbed(uint64_t seed, const NamedTensors &before, const NamedTensors &between, Batch batch,
+                               DriftWatch *watch) const {
+    Perturbation first(2 * seed), second(2 * seed + 1);
+    for (auto &[name, value] : batch)
+      if (value.isFloat())
+        first.move(value, Float32Type::get(value.getElementType().getContext()));
+    if (!watch)
+      return run(EvaluationMode::Oracle, before, between, batch, &first, &second);
+    ModelWatch watched(2 * seed + 1, *watch);
+    return run(EvaluationMode::Oracle, before, between, batch, &first, &watched);
+  }
+
+  ModuleOp module;
+  func::FuncOp step, gradients;
+};
+
+/// All runs of one step. `ours` is what is certified.
+struct Runs {
+  NamedTensors before, between;
+  StepRun ours, meant, center, exact, exactMoved;
+  SmallVector<StepRun> moved;
 };
 
 class Certification {
 public:
-  Certification(ModuleOp module, ModuleOp reference, const CertificateLimits &limits)
-      : module(module), reference(reference), limits(limits), trained(module),
-        exact(reference, EvaluationMode::Oracle) {
-    step = module.lookupSymbol<func::FuncOp>("step");
-    gradients = module.lookupSymbol<func::FuncOp>("gradients");
-    exactStep = reference.lookupSymbol<func::FuncOp>("step");
-    exactGradients = reference.lookupSymbol<func::FuncOp>("gradients");
+  Certification(CertifiedStep &subject, ModuleOp module, ModuleOp reference, const CertificateLimits &limits)
+      : subject(subject), ours(module), wide(reference), exact(reference, EvaluationMode::Oracle), limits(limits) {
+    ours.module.walk([&](Operation *op) {
+      for (Type type : op->getResultTypes())
+        if (auto real = dyn_cast<FloatType>(getElementTypeOrSelf(type)))
+          narrowest = std::max(narrowest, FloatFormat(real).epsilon());
+    });
+    for (auto state : module.getOps<train::StateOp>())
+      roles[state.getSymName().str()] = state.getRole();
   }
 
   FailureOr<Object> run(ArrayRef<Batch> batches, int64_t count) {
-    if (!step || !gradients || !exactStep || !exactGradients)
-      return module.emitError() << "expected functions step and gradients to certify, found none; name an optimizer";
-    if (failed(trained.initialize()) || failed(exact.initialize()))
+    if (!ours.step || !ours.gradients || !wide.step || !wide.gradients)
+      return ours.module.emitError()
+             << "expected functions step and gradients to certify, found none; name an optimizer";
+    FailureOr<NamedTensors> initial = subject.state();
+    if (failed(initial) || failed(wide.adopt(exact, *initial)))
       return failure();
     int64_t skipped = 0;
-    for (int64_t i = 0; i < count; ++i) {
-      const Batch &batch = batches[i % batches.size()];
-      if (i == 0 && failed(watchTensors(batch)))
+    for (int64_t i = 0; i < count; ++i)
+      if (failed(certifyStep(i, batches[i % batches.size()], /*last=*/i + 1 == count, skipped)))
         return failure();
-      if (failed(compareStep(i, batch, skipped)))
-        return failure();
-    }
     double share = static_cast<double>(skipped) / static_cast<double>(std::max<int64_t>(1, count));
     if (share > limits.skippedShare)
       fail("{0} of {1} steps were skipped", skipped, count);
     bool pass = failures.empty();
     return Object{{"pass", pass},
                   {"failures", std::move(failures)},
-                  {"limits", Object{{"loss_difference", limits.lossDifference},
-                                    {"gradient_cosine", limits.gradientCosine},
-                                    {"gradient_error", limits.gradientError},
-                                    {"underflow_share", limits.underflowShare},
-                                    {"skipped_share", limits.skippedShare}}},
+                  {"limits", limitsAsJSON()},
                   {"steps", std::move(steps)},
                   {"gradients", std::move(gradientRows)},
+                  {"updates", std::move(updateRows)},
                   {"tensors", std::move(tensors)}};
   }
 
 private:
   template <typename... Args> void fail(const char *format, Args &&...args) {
-    failures.push_back(llvm::formatv(format, args...).str());
+    failures.push_back(llvm::formatv(format, text(args)...).str());
   }
 
-  static FailureOr<SmallVector<Tensor>> call(Interpreter &interpreter, func::FuncOp function, const Batch &batch,
-                                             bool rounds) {
-    FailureOr<SmallVector<Tensor>> inputs = bindInputs(function, batch, rounds);
-    if (failed(inputs))
-      return failure();
-    return interpreter.call(function, *inputs);
+  Object limitsAsJSON() const {
+    auto stated = [](std::optional<double> limit) { return limit ? number(*limit) : "error model"; };
+    return Object{{"loss_difference", stated(limits.lossDifference)},
+                  {"gradient_cosine", stated(limits.gradientCosine)},
+                  {"gradient_error", stated(limits.gradientError)},
+                  {"update_error", stated(limits.updateError)},
+                  {"ulp", stated(limits.ulp)},
+                  {"overflow_share", limits.overflowShare},
+                  {"underflow_share", limits.underflowShare},
+                  {"skipped_share", limits.skippedShare}};
   }
 
-  /// Every tensor of the first step: as computed, against FP64 from the same state.
-  LogicalResult watchTensors(const Batch &batch) {
-    Recorder recorder;
-    Interpreter rounded(module), wide(module, EvaluationMode::Oracle);
-    rounded.state() = trained.state();
-    wide.state() = trained.state();
-    rounded.observe(&recorder);
-    DriftWatch watch(module, recorder);
-    wide.observe(&watch);
-    if (failed(call(rounded, step, batch, true)) || failed(call(wide, step, batch, false)))
+  LogicalResult certifyStep(int64_t i, const Batch &batch, bool last, int64_t &skipped) {
+    Runs runs;
+    if (failed(runOurs(batch, runs)))
       return failure();
-    for (const TensorDrift &drift : watch.drifts) {
+    bool skips = runs.ours.skipped();
+    Recorder rounded;
+    // Tensors of the first step that is committed; of the last one, where none is.
+    bool watches = (!skips || last) && tensors.empty();
+    FailureOr<StepRun> meant =
+        ours.run(EvaluationMode::Exact, runs.before, runs.between, batch, nullptr, watches ? &rounded : nullptr);
+    if (failed(meant))
+      return failure();
+    runs.meant = std::move(*meant);
+    if (skips != runs.meant.skipped())
+      fail("step {0}: it was {1}skipped, expected {2}", i, skips ? "" : "not ", skips ? "not to be" : "to be");
+    if (failed(compareLoss(i, batch, runs)))
+      return failure();
+    if (skips) {
+      ++skipped;
+      compareSkipped(i, runs);
+      return watches ? watchSkipped(batch, runs, rounded) : success();
+    }
+    DriftWatch watch(ours.module, rounded);
+    if (failed(runModels(batch, runs, watches ? &watch : nullptr)))
+      return failure();
+    if (watches)
+      judgeTensors(watch, /*modelled=*/true);
+    compareGradients(i, runs);
+    compareUpdates(i, runs);
+    compareWithMeant(i, runs);
+    return success();
+  }
+
+  /// Without the error model, which knows no overflow.
+  LogicalResult watchSkipped(const Batch &batch, const Runs &runs, const Recorder &rounded) {
+    DriftWatch watch(ours.module, rounded);
+    if (failed(ours.run(EvaluationMode::Oracle, runs.before, runs.between, batch, nullptr, &watch)))
+      return failure();
+    judgeTensors(watch, /*modelled=*/false);
+    return success();
+  }
+
+  LogicalResult runOurs(const Batch &batch, Runs &runs) {
+    FailureOr<NamedTensors> before = subject.state();
+    FailureOr<NamedTensors> gradients = subject.call("gradients", batch);
+    FailureOr<NamedTensors> between = subject.state();
+    FailureOr<NamedTensors> results = subject.call("step", batch);
+    FailureOr<NamedTensors> after = subject.state();
+    if (failed(before) || failed(gradients) || failed(between) || failed(results) || failed(after))
+      return failure();
+    runs.before = std::move(*before);
+    runs.between = std::move(*between);
+    runs.ours = {std::move(*gradients), std::move(*results), std::move(*after)};
+    return success();
+  }
+
+  LogicalResult runModels(const Batch &batch, Runs &runs, DriftWatch *watch) {
+    constexpr auto oracle = EvaluationMode::Oracle;
+    FailureOr<StepRun> center = ours.run(oracle, runs.before, runs.between, batch, nullptr, watch),
+                       exactly = wide.run(oracle, runs.before, runs.between, batch, nullptr, nullptr),
+                       moved = wide.perturbed(samples + 1, runs.before, runs.between, batch, nullptr);
+    if (failed(center) || failed(exactly) || failed(moved))
+      return failure();
+    runs.center = std::move(*center);
+    runs.exact = std::move(*exactly);
+    runs.exactMoved = std::move(*moved);
+    for (uint64_t seed = 0; seed < samples; ++seed) {
+      FailureOr<StepRun> sample = ours.perturbed(seed, runs.before, runs.between, batch, watch);
+      if (failed(sample))
+        return failure();
+      runs.moved.push_back(std::move(*sample));
+    }
+    return success();
+  }
+
+  /// Against the same model trained in FP64 all along, which takes back what ours skips.
+  LogicalResult compareLoss(int64_t i, const Batch &batch, Runs &runs) {
+    for (auto &[name, value] : exact.state()) {
+      auto role = roles.find(name);
+      auto ours = runs.between.find(name);
+      if (role != roles.end() && role->second == train::Role::rng && ours != runs.between.end())
+        value = ours->second;
+    }
+    auto before = exact.state();
+    FailureOr<NamedTensors> theirs = Side::call(exact, wide.step, batch, /*rounds=*/false);
+    if (failed(theirs))
+      return failure();
+    double loss = runs.ours.loss(), expected = StepRun{{}, *theirs, {}}.loss();
+    double difference = std::fabs(loss - expected) / std::max(std::fabs(expected), 1e-30);
+    double limit = limits.lossDifference.value_or(std::max(0.01, narrowest / 2));
+    steps.push_back(Object{{"step", i},
+                           {"loss", number(loss)},
+                           {"reference_loss", number(expected)},
+                           {"difference", number(difference)},
+                           {"limit", number(limit)},
+                           {"skipped", runs.ours.skipped()}});
+    if (!(difference <= limit))
+      fail("step {0}: the loss is {1}, in FP64 {2}", i, loss, expected);
+    if (runs.ours.skipped())
+      exact.state() = std::move(before);
+    return success();
+  }
+
+  /// A skipped step moves scales, random counters and sums over micro-steps alone; those as they were meant to.
+  void compareSkipped(int64_t i, const Runs &runs) {
+    for (const auto &[name, value] : runs.ours.after) {
+      auto role = roles.find(name);
+      bool moves = role != roles.end() && (role->second == train::Role::scale || role->second == train::Role::rng ||
+                                           role->second == train::Role::accumulator);
+      const NamedTensors &expected = moves ? runs.meant.after : runs.between;
+      auto found = expected.find(name);
+      if (found == expected.end() || found->second.shape() != value.shape())
+        continue;
+      double limit = moves ? alikeTiny * norm(found->second) : 0.0;
+      if (!(distance(value, found->second) <= limit))
+        fail("step {0}: it was skipped, and {1} changed{2}", i, name, moves ? " as it was not meant to" : "");
+    }
+  }
+
+  /// The most that a gradient or an update may be off, relative to its `length`, whatever types do to it: what a user
+  /// expects of a type, or what first-order errors of that size come to where the model itself magnifies errors. All,
+  /// where the value is noise in FP32 too.
+  double ceiling(double spreadInFloat, double length) const {
+    double noise = length > 0.0 ? spreadInFloat / length : 0.0;
+    if (noise > 1e-3)
+      return std::numeric_limits<double>::infinity();
+    return std::max({0.2, 4 * narrowest, std::min(0.75, noise * narrowest / 0x1p-24)});
+  }
+
+  void compareGradients(int64_t i, const Runs &runs) {
+    for (const auto &[name, value] : runs.ours.gradients) {
+      auto found = runs.exact.gradients.find(name);
+      if (name == "loss" || found == runs.exact.gradients.end() || !value.isFloat() ||
+          value.shape() != found->second.shape())
+        continue;
+      double length = norm(found->second), error = distance(value, found->second), factor = spreadFactor(value);
+      double spread = spreadOf(name, runs.center.gradients, &StepRun::gradients, runs.moved);
+      double inFloat = spreadOf(name, runs.exact.gradients, &StepRun::gradients, {runs.exactMoved});
+      double most = ceiling(inFloat, length);
+      double relative = length > 0.0 ? error / length : error > 0.0 ? INFINITY : 0.0;
+      double model = length > 0.0 ? std::min(most, factor * spread / length) + tiny : tiny;
+      double limit = limits.gradientError.value_or(model);
+      double least = limits.gradientCosine.value_or(std::sqrt(std::max(0.0, 1.0 - model * model)));
+      double angle = cosine(value, found->second);
+      if (!(angle >= least - 1e-9))
+        fail("step {0}: the gradient of {1} has cosine {2} with its FP64 gradient, expected {3}", i, name, angle,
+             least);
+      else if (!(relative <= limit))
+        fail("step {0}: the gradient of {1} differs from its FP64 gradient by {2} of its norm, expected {3}", i, name,
+             relative, limit);
+      gradientRows.push_back(Object{{"step", i},
+                                    {"parameter", name},
+                                    {"cosine", number(angle)},
+                                    {"relative_error", number(relative)},
+                                    {"limit", number(limit)}});
+    }
+  }
+
+  /// What the step added to each parameter, and its narrow copy.
+  void compareUpdates(int64_t i, const Runs &runs) {
+    for (const auto &[name, role] : roles) {
+      auto expected = runs.exact.after.find(name);
+      if (role != train::Role::parameter || expected == runs.exact.after.end() || !expected->second.isFloat())
+        continue;
+      std::string key = runs.ours.after.count(name + ".master") ? name + ".master" : name;
+      auto value = runs.ours.after.find(key);
+      if (value == runs.ours.after.end() || value->second.shape() != expected->second.shape())
+        continue;
+      const Tensor &before = runs.between.at(key);
+      double moved = distance(expected->second, before), error = distance(value->second, expected->second);
+      double spread = spreadOf(key, runs.center.after, &StepRun::after, runs.moved);
+      double factor = spreadFactor(before);
+      double most = ceiling(spreadOf(name, runs.exact.after, &StepRun::after, {runs.exactMoved}), moved);
+      // Rounding the sum of parameter and update is no error of the update.
+      auto stored = cast<FloatType>(value->second.getElementType());
+      double rounding = 2 * FloatFormat(stored).epsilon() * norm(expected->second);
+      double relative = moved > 0.0 ? std::max(0.0, error - rounding) / moved : error > rounding ? INFINITY : 0.0;
+      double limit = limits.updateError.value_or(
+          (moved > 0.0 ? std::min(std::max(0.75, most), factor * spread / moved) : 0.0) + tiny);
+      if (!(relative <= limit))
+        fail("step {0}: the update of {1} differs from its FP64 update by {2} of its norm, expected {3}", i, name,
+             relative, limit);
+      if (key != name)
+        compareCopy(i, name, value->second, runs.ours.after);
+      updateRows.push_back(
+          Object{{"step", i}, {"parameter", name}, {"relative_error", number(relative)}, {"limit", number(limit)}});
+    }
+  }
+
+  /// The narrow copy of a parameter is its master, rounded.
+  void compareCopy(int64_t i, const std::string &name, const Tensor &master, const NamedTensors &after) {
+    auto copy = after.find(name);
+    if (copy != after.end() && copy->second.shape() == master.shape() &&
+        !(distance(master.as(copy->second.getType(), /*rounds=*/true), copy->second) == 0.0))
+      fail("step {0}: {1} is not its master, rounded", i, name);
+  }
+
+  /// Values and state against the interpreter's, from the same state: roundings are the same ones.
+  void compareWithMeant(int64_t i, const Runs &runs) {
+    auto compare = [&](StringRef what, NamedTensors StepRun::*part) {
+      for (const auto &[name, meant] : runs.meant.*part) {
+        auto found = (runs.ours.*part).find(name);
+        if (found == (runs.ours.*part).end() || found->second.shape() != meant.shape())
+          continue;
+        double spread = spreadOf(name, runs.center.*part, part, runs.moved);
+        double share = alikeFactor * spreadFactor(meant) + 0.5 / std::sqrt(static_cast<double>(meant.size()));
+        double limit = meant.isFloat() ? share * spread + alikeTiny * norm(meant) : 0.0;
+        double off = distance(found->second, meant);
+        if (!(off <= limit))
+          fail("step {0}: {1} {2} is {3} off what the module says, expected {4}", i, what, name, off, limit);
+      }
+    };
+    compare("the gradient of", &StepRun::gradients);
+    compare("result", &StepRun::results);
+    compare("state", &StepRun::after);
+  }
+
+  void judgeTensors(const DriftWatch &watch, bool modelled) {
+    for (const auto &[value, drift] : watch.drifts) {
+      double limit = limits.ulp.value_or(spreadFactor(watch.values.find(value)->second) * drift.modelUlp + 1.0);
       if (drift.underflowShare > limits.underflowShare)
         fail("{0} of the values of {1} ({2}) became zero", drift.underflowShare, drift.key, drift.type);
+      if (modelled && drift.overflowShare > limits.overflowShare)
+        fail("{0} of the values of {1} ({2}) are finite in FP64 alone", drift.overflowShare, drift.key, drift.type);
+      if (modelled && !(drift.meanUlp <= limit))
+        fail("the values of {0} ({1}) are {2} units in the last place off, expected {3}", drift.key, drift.type,
+             drift.meanUlp, limit);
       tensors.push_back(Object{{"value", drift.key},
                                {"type", drift.type},
                                {"underflow_share", drift.underflowShare},
                                {"overflow_share", drift.overflowShare},
                                {"max_ulp", number(drift.maxUlp)},
                                {"mean_ulp", number(drift.meanUlp)},
+                               {"ulp_limit", number(limit)},
                                {"relative_error", number(drift.relativeError)}});
     }
-    return success();
   }
 
-  /// One step of both, from their own states. A step that ours skips, the reference takes back.
-  LogicalResult compareStep(int64_t i, const Batch &batch, int64_t &skipped) {
-    // Gradients are compared at the same point, ours: apart, a ReLU may open in one and not in the other.
-    Interpreter aligned(reference, EvaluationMode::Oracle);
-    aligned.state() = exact.state();
-    for (auto &[name, value] : aligned.state())
-      if (const Tensor *ours = trainedState(name); ours && ours->shape() == value.shape() && ours->isFloat())
-        value = *ours;
-    FailureOr<SmallVector<Tensor>> ourGradients = call(trained, gradients, batch, true),
-                                   theirGradients = call(aligned, exactGradients, batch, false);
-    if (failed(ourGradients) || failed(theirGradients))
-      return failure();
-    auto before = exact.state();
-    FailureOr<SmallVector<Tensor>> ours = call(trained, step, batch, true),
-                                   theirs = call(exact, exactStep, batch, false);
-    if (failed(ours) || failed(theirs))
-      return failure();
-    constexpr double missing = std::numeric_limits<double>::quiet_NaN();
-    double loss = resultNumber(step, *ours, "loss").value_or(missing),
-           expected = resultNumber(exactStep, *theirs, "loss").value_or(missing);
-    bool wasSkipped = resultNumber(step, *ours, "skipped") == 1.0;
-    double difference = std::fabs(loss - expected) / std::max(std::fabs(expected), 1e-30);
-    steps.push_back(Object{{"step", i},
-                           {"loss", number(loss)},
-                           {"reference_loss", number(expected)},
-                           {"difference", number(difference)},
-                           {"skipped", wasSkipped}});
-    if (!(difference <= limits.lossDifference))
-      fail("step {0}: the loss is {1}, in FP64 {2}", i, loss, expected);
-    if (wasSkipped) {
-      ++skipped;
-      exact.state() = std::move(before);
-    } else {
-      compareGradients(i, *ourGradients, *theirGradients);
-    }
-    return success();
-  }
-
-  void compareGradients(int64_t i, ArrayRef<Tensor> ours, ArrayRef<Tensor> theirs) {
-    std::map<std::string, const Tensor *> expected;
-    for (auto [k, value] : llvm::enumerate(theirs))
-      expected[resultName(exactGradients, k)] = &value;
-    for (auto [k, value] : llvm::enumerate(ours)) {
-      std::string name = resultName(gradients, k);
-      auto found = expected.find(name);
-      if (name == "loss" || found == expected.end() || !value.isFloat() || value.shape() != found->second->shape())
-        continue;
-      Comparison comparison = compareVectors(value, *found->second);
-      if (!(comparison.cosine >= limits.gradientCosine))
-        fail("step {0}: the gradient of {1} has cosine {2} with its FP64 gradient", i, name, comparison.cosine);
-      else if (!(comparison.relativeError <= limits.gradientError))
-        fail("step {0}: the gradient of {1} differs from its FP64 gradient by {2} of its norm", i, name,
-             comparison.relativeError);
-      gradientRows.push_back(Object{{"step", i},
-                                    {"parameter", name},
-                                    {"cosine", number(comparison.cosine)},
-                                    {"relative_error", number(comparison.relativeError)}});
-    }
-  }
-
-  /// State `name` as it is trained: the master, where the parameter has one.
-  const Tensor *trainedState(const std::string &name) {
-    for (const std::string &key : {name + ".master", name})
-      if (auto found = trained.state().find(key); found != trained.state().end())
-        return &found->second;
-    return nullptr;
-  }
-
-  ModuleOp module, reference;
+  CertifiedStep &subject;
+  Side ours, wide;
+  Interpreter exact; ///< trains by itself
   const CertificateLimits &limits;
-  Interpreter trained, exact;
-  func::FuncOp step, gradients, exactStep, exactGradients;
-  Array steps, gradientRows, tensors, failures;
+  double narrowest = 0.0; ///< relative error of a rounding to the narrowest type of the module
+  std::map<std::string, train::Role> roles;
+  Array steps, gradientRows, updateRows, tensors, failures;
 };
 
 } // namespace
 
-FailureOr<Object> mpt::certify(ModuleOp module, ModuleOp reference, ArrayRef<Batch> batches, int64_t steps,
-                               const CertificateLimits &limits) {
-  return Certification(module, reference, limits).run(batches, steps ? steps : static_cast<int64_t>(batches.size()));
+FailureOr<Object> mpt::certify(CertifiedStep &subject, ModuleOp module, ModuleOp reference, ArrayRef<Batch> batches,
+                               int64_t steps, const CertificateLimits &limits) {
+  return Certification(subject, module, reference, limits)
+      .run(batches, steps ? steps : static_cast<int64_t>(batches.size()));
 }

@@ -12,9 +12,7 @@ static double epsilonOf(Type type) {
   return real ? FloatFormat(real).epsilon() : 0.0;
 }
 
-/// About how many terms meet in one result element, from the extents alone: exact for GEMMs and reductions; for a
-/// convolution's terms, K taps a channel count as the root of K, which errors of random sign stay below.
-static int64_t reductionLength(Operation *op) {
+int64_t mpt::reductionLength(Operation *op) {
   if (auto running = dyn_cast<CumSumOp>(op)) // the last of its results has all terms
     return running.getType().getDimSize(running.getAxis());
   SmallVector<int64_t> sizes;

@@ -3,6 +3,7 @@
 #include "Emit.h"
 
 #include "Files.h"
+#include "mpt/Target/Runtime.h"
 
 #include "llvm/Object/ArchiveWriter.h"
 #include "llvm/Support/FileSystem.h"
@@ -64,8 +65,7 @@ llvm::Error mpt::target::writeLibrary(const Program &program, const std::string 
   return folder.commit();
 }
 
-/// The runtime library of the tree or installation that this program belongs to; empty when there is none.
-static std::string findRuntime(StringRef file) {
+std::string mpt::target::findRuntime(StringRef file) {
   std::string program = llvm::sys::fs::getMainExecutable(nullptr, nullptr);
   SmallString<128> path(llvm::sys::path::parent_path(program));
   llvm::sys::path::append(path, "..", "lib", file);

@@ -103,7 +103,8 @@ def test_certificate_catches_planted_bugs(tmp_path):
     result = mpt_run(good, *words)
     certificate = json.loads(result.stdout)
     assert result.returncode == 0 and certificate["pass"] and not certificate["failures"], result.stderr
-    assert set(certificate["limits"]) == {"loss_difference", "gradient_cosine", "gradient_error", "underflow_share", "skipped_share"}
+    assert set(certificate["limits"]) == {"loss_difference", "gradient_cosine", "gradient_error", "update_error", "ulp", "overflow_share",
+                                          "underflow_share", "skipped_share"}
     text = good.read_text()
     bugs = {
         "narrow": (text.replace("acc = f32", "acc = bf16"), "the loss is|differs from its FP64 gradient"),

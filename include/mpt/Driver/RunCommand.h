@@ -3,7 +3,7 @@
 #ifndef MPT_DRIVER_RUNCOMMAND_H
 #define MPT_DRIVER_RUNCOMMAND_H
 
-#include "mpt/Reference/Calibrate.h"
+#include "mpt/Reference/Certificate.h"
 #include "mpt/Reference/RunTool.h"
 
 #include "llvm/ADT/ArrayRef.h"
@@ -24,6 +24,7 @@ struct RunCommand {
   int64_t steps = 0;                ///< 0: one for each batch
   std::string output = "-";         ///< JSON of calibrate, blame and certify; - is standard output
   std::string reference;            ///< .mlir file in FP32 that an .mlir input is certified against
+  std::string library; ///< folder of an emitted library, which is certified in place of the interpreter's run
   CertificateLimits limits;
   std::vector<std::string> compileWords; ///< mpt-opt's words: loss, optimizer, policy, ...
 

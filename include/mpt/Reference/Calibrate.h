@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What mpt-run learns about a training step by running it: ranges, where it overflows, how far it drifts.
+// What mpt-run learns about a training step by running it: ranges, and where it overflows.
 #ifndef MPT_REFERENCE_CALIBRATE_H
 #define MPT_REFERENCE_CALIBRATE_H
 
@@ -44,22 +44,6 @@ struct Blame {
 /// Runs as calibrate() does and names the origin of each step that was skipped or whose loss is not finite. With
 /// `function` "evaluate" or "forward" nothing is skipped: every run that yields a value that is not finite counts.
 llvm::FailureOr<std::vector<Blame>> blame(mlir::ModuleOp module, llvm::ArrayRef<Batch> batches, int64_t steps);
-
-/// Limits of a certificate.
-struct CertificateLimits {
-  double lossDifference = 0.01; ///< relative, of any step's loss against FP64
-  double gradientCosine = 0.98; ///< smallest cosine of a parameter's gradient with its FP64 gradient
-  double gradientError = 0.2;   ///< largest norm of a gradient's difference, relative to its FP64 gradient
-  double underflowShare = 0.05; ///< largest share of a tensor's values that became zero
-  double skippedShare = 0.5;    ///< largest share of steps skipped
-};
-
-/// Trains `module` (in its own precision) and `reference` (the same model in FP32, evaluated in FP64) from the same
-/// state on the same batches and compares losses, gradients and, within `module`, every tensor with its FP64 value.
-/// The result is the certificate: {"pass", "limits", "steps": [...], "gradients": [...], "tensors": [...], "failures"}.
-llvm::FailureOr<llvm::json::Object> certify(mlir::ModuleOp module, mlir::ModuleOp reference,
-                                            llvm::ArrayRef<Batch> batches, int64_t steps,
-                                            const CertificateLimits &limits);
 
 } // namespace mpt
 

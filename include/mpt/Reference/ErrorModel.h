@@ -35,6 +35,10 @@ struct ErrorModel {
   double tolerance(const Tensor &expected, double inputMagnitude) const;
 };
 
+/// About how many terms meet in one result element of `op`, from the extents alone: exact for GEMMs and reductions; for
+/// a convolution's terms, K taps a channel count as the root of K, which errors of random sign stay below.
+int64_t reductionLength(mlir::Operation *op);
+
 /// Largest finite magnitude of a float tensor's elements; 0 for integers.
 double largestMagnitude(const Tensor &tensor);
 

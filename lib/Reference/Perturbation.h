@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// The error model of a whole step: Monte Carlo arithmetic (Parker, UCLA CSD-970002, 1997).
+#ifndef MPT_LIB_REFERENCE_PERTURBATION_H
+#define MPT_LIB_REFERENCE_PERTURBATION_H
+
+#include "mpt/Reference/Interpreter.h"
+
+#include <random>
+
+namespace mpt {
+
+/// In an interpreter that computes in FP64: moves every float that an op computes, or reads from state, by a random
+/// share of `magnified` times the error that rounding it to its type may have. A stochastic rounding errs by twice
+/// that, a sum of n terms by the root of n roundings of its accumulator. What such runs differ by is what right code in
+/// these types may differ by, whatever the order of its sums. Magnified, they cross every kink (of ReLU, of a maximum)
+/// that right code may cross. Scales (powers of two) and what only moves values stay as they are.
+class Perturbation : public InterpreterObserver {
+public:
+  explicit Perturbation(uint64_t seed, double magnified = 4.0) : engine(seed), magnified(magnified) {}
+  void adjust(mlir::Operation *op, InterpreterFrame &frame) override;
+  void computed(mlir::Operation *op, const InterpreterFrame &frame) override {}
+  /// `value` moved by up to a rounding to `type`.
+  void move(Tensor &value, mlir::FloatType type, double roundings = 1.0);
+
+private:
+  std::mt19937_64 engine;
+  double magnified;
+};
+
+} // namespace mpt
+
+#endif // MPT_LIB_REFERENCE_PERTURBATION_H
