@@ -120,7 +120,8 @@ def test_certificate_catches_planted_bugs(tmp_path):
         assert re.search(said, result.stderr), (name, result.stderr)
     # Limits are the user's: the same bug passes where they allow it.
     (tmp_path / "bug.mlir").write_text(bugs["unscaled"][0])
-    assert mpt_run(tmp_path / "bug.mlir", *words, "--max-gradient-error=1e9", "--max-loss-difference=1e9", "--max-underflow=1").returncode == 0
+    assert mpt_run(tmp_path / "bug.mlir", *words, "--max-gradient-error=1e9", "--max-update-error=1e9", "--max-ulp=1e9",
+                   "--max-loss-difference=1e9", "--max-underflow=1").returncode == 0
     assert mpt_run(good, "--certify", f"--batch={tmp_path / 'long.st'}").returncode == 2
 
 
