@@ -2,6 +2,7 @@
 """The node cases of onnx.backend.test, made once and kept in a file, each with its operator and its kind."""
 import importlib
 import pickle
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -99,9 +100,13 @@ def make(modules=()) -> list:
     from onnx.backend.test.case import node as suite_of
     with np.errstate(all="ignore"):
         for name in modules:
-            if name not in _OF_MODULE:  # importing a module makes its cases, once a process
-                before = len(suite_of._NodeTestCases)
-                importlib.import_module(f"{suite_of.__name__}.{name}")
+            if name not in _OF_MODULE:  # executing a module makes its cases; somebody else may have imported it
+                before, full = len(suite_of._NodeTestCases), f"{suite_of.__name__}.{name}"
+                if full in sys.modules:
+                    suite_of._existing_names.clear()  # it refuses to make a case again
+                    importlib.reload(sys.modules[full])
+                else:
+                    importlib.import_module(full)
                 _OF_MODULE[name] = suite_of._NodeTestCases[before:]
         suite = [case for name in modules for case in _OF_MODULE[name]] if modules else suite_of.collect_testcases(None)
     suite = [case for case in suite if case.model is not None]

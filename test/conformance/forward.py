@@ -8,9 +8,7 @@ A case is right, wrong (a value differs), refused (the backend said so), or died
 is not, one that is wrong, and one that died are failures; with --write the file is replaced (with --filter, those rows), and
 the page beside it.
 """
-import argparse
 import importlib
-import re
 import sys
 from pathlib import Path
 
@@ -18,8 +16,8 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import cases  # noqa: E402
+import suite  # noqa: E402
 import table  # noqa: E402
-import workers  # noqa: E402
 
 
 def find_bad(got, want, rtol: float, atol: float):
@@ -106,37 +104,11 @@ def run_case(case, setting) -> table.Row:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--results", type=Path, required=True)
-    parser.add_argument("--cache", type=Path, default=Path("build/conformance"))
+    parser = suite.options_of(__doc__)
     parser.add_argument("--backend", default="mpt.backend")
-    parser.add_argument("--build", help="folder of mpt's binaries, for the backend mpt.backend")
-    parser.add_argument("--filter", default="")
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--limit", type=float, default=300, help="seconds a case")
-    parser.add_argument("--write", action="store_true")
-    parser.add_argument("--verbose", action="store_true")
     options = parser.parse_args()
-    chosen = [case for case in cases.load(options.cache) if re.search(options.filter, case.name)]
-
-    def report(row):
-        if options.verbose and row.status not in ("right", "left out"):
-            print(*row, sep="\t", flush=True)
-
-    def died(case, why):
-        return table.Row(case.name, case.op, case.group, "died", why)
-
-    rows = workers.run_all(chosen, run_case, (options.backend, options.build), jobs=options.jobs, limit=options.limit, died=died,
-                           report=report)
-    before = table.read(options.results) if options.results.exists() else {}
-    if options.write:
-        merged = (before if options.filter else {}) | {row.name: row for row in rows}
-        table.write(options.results, [row for _, row in sorted(merged.items())])
-    print(table.summary(rows))
-    problems = table.regressions(before, rows)
-    for text in problems:
-        print(text)
-    return 1 if problems else 0
+    return suite.run(options, suite.named(cases.load(options.cache), options), run_case, (options.backend, options.build), died=suite.died,
+                     summary=table.summary)
 
 
 if __name__ == "__main__":

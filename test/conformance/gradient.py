@@ -9,9 +9,7 @@ along random directions are held against central differences of ONNX's reference
 differences of two steps, or from both sides, disagree cross a kink; they say nothing and are drawn again. Operands that ONNX's
 schemas call non-differentiable stay constants. Another backend takes one class: see mpt_adapter.py.
 """
-import argparse
 import importlib
-import re
 import sys
 import zlib
 from pathlib import Path
@@ -22,8 +20,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import cases  # noqa: E402
 import forward  # noqa: E402
 import seams  # noqa: E402
+import suite  # noqa: E402
 import table  # noqa: E402
-import workers  # noqa: E402
 
 DIRECTIONS, DRAWS, STEP = 2, 10, 1e-4
 NOISE = 3e-4  # of a difference quotient: some operators of the evaluator compute in FP32
@@ -168,40 +166,12 @@ def run_case(case, setting) -> table.Row:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--results", type=Path, required=True)
-    parser.add_argument("--cache", type=Path, default=Path("build/conformance"))
+    parser = suite.options_of(__doc__)
     parser.add_argument("--adapter", default="mpt_adapter.Adapter")
-    parser.add_argument("--build", help="folder of mpt's binaries, for the adapter of mpt")
-    parser.add_argument("--filter", default="")
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--limit", type=float, default=300, help="seconds a case")
-    parser.add_argument("--write", action="store_true")
-    parser.add_argument("--verbose", action="store_true")
     options = parser.parse_args()
-    suite = [case for case in cases.load(options.cache) if case.group == "plain"] + seams.SEAMS
-    chosen = [case for case in suite if re.search(options.filter, case.name)]
-
-    def report(row):
-        if options.verbose and row.status not in ("right", "left out"):
-            print(*row, sep="\t", flush=True)
-
-    def died(case, why):
-        return table.Row(case.name, case.op, case.group, "died", why)
-
-    rows = workers.run_all(chosen, run_case, (options.adapter, options.build), jobs=options.jobs, limit=options.limit,
-                           died=died, report=report)
-    before = table.read(options.results) if options.results.exists() else {}
-    counted = [row for row in rows if row.status != "left out"]
-    if options.write:
-        merged = (before if options.filter else {}) | {row.name: row for row in rows}
-        table.write(options.results, [row for _, row in sorted(merged.items())], table.gradient_page)
-    found = table.counts(counted)
-    print(f"gradients: {table.share(counted)} right, {found['refused']} refused, {found['wrong']} wrong, {found['died']} died")
-    problems = table.regressions(before, rows)
-    for text in problems:
-        print(text)
-    return 1 if problems else 0
+    plain = [case for case in cases.load(options.cache) if case.group == "plain"]
+    return suite.run(options, suite.named(plain + seams.SEAMS, options), run_case, (options.adapter, options.build), died=suite.died,
+                     summary=suite.counted("gradients"), page=table.gradient_page)
 
 
 if __name__ == "__main__":

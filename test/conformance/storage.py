@@ -8,7 +8,6 @@ A case's FP32 inputs are rounded to the type; the operator computes in it where 
 and results are rounded to it. The reference is ONNX's evaluator in FP64 on the rounded inputs. A result may be off by ROUNDINGS
 units of the type, relative to the larger of itself and the results' mean size.
 """
-import argparse
 import re
 import sys
 from pathlib import Path
@@ -18,8 +17,8 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import cases  # noqa: E402
 import forward  # noqa: E402
+import suite  # noqa: E402
 import table  # noqa: E402
-import workers  # noqa: E402
 
 ROUNDINGS = 4
 # Units in the last place of 1, and the smallest normal number.
@@ -169,37 +168,13 @@ def page(rows) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--results", type=Path, required=True)
-    parser.add_argument("--cache", type=Path, default=Path("build/conformance"))
-    parser.add_argument("--build", required=True, help="folder of mpt's binaries")
-    parser.add_argument("--filter", default="")
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--limit", type=float, default=300, help="seconds a case")
-    parser.add_argument("--write", action="store_true")
-    parser.add_argument("--verbose", action="store_true")
-    options = parser.parse_args()
-
-    def report(row):
-        if options.verbose and row.status not in ("right", "left out"):
-            print(*row, sep="\t", flush=True)
+    options = suite.options_of(__doc__).parse_args()
 
     def died(item, why):
         return table.Row(f"{item[0].name}@{item[1]}", item[0].op, item[1], "died", why)
 
-    rows = workers.run_all(chosen(options.cache, options.filter), run_case, options.build, jobs=options.jobs, limit=options.limit,
-                           died=died, report=report)
-    before = table.read(options.results) if options.results.exists() else {}
-    if options.write:
-        merged = (before if options.filter else {}) | {row.name: row for row in rows}
-        table.write(options.results, [row for _, row in sorted(merged.items())], page)
-    counted = [row for row in rows if row.status != "left out"]
-    found = table.counts(counted)
-    print(f"storage: {table.share(counted)} right, {found['refused']} refused, {found['wrong']} wrong, {found['died']} died")
-    problems = table.regressions(before, rows)
-    for text in problems:
-        print(text)
-    return 1 if problems else 0
+    return suite.run(options, chosen(options.cache, options.filter), run_case, options.build, died=died, summary=suite.counted("storage"),
+                     page=page)
 
 
 if __name__ == "__main__":

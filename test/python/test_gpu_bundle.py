@@ -100,7 +100,8 @@ def test_names_of_parts(bundle):
     assert done.returncode == 2 and "expected parts among probe, smoke" in done.stderr
 
 
-def test_weights_of_fewer_bits_are_the_compilers():
+def test_weights_of_fewer_bits_are_the_compilers(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks" / "gpu"))
     torch = pytest.importorskip("torch")
     from bench import narrowed
     assert narrowed(torch.tensor([-1.7e-8, 1e6, 0.0, 1.0]), torch.float16).tolist() == [-2.0**-24, 65504, 0, 1]

@@ -308,16 +308,6 @@ FailureOr<proto::Algorithms> proto::takeAlgorithms(ModelProto &model, Location l
 
 namespace {
 
-/// Declares a tensor of the module as an input of a graph that reads it.
-void declare(GraphProto &graph, const TensorProto &tensor) {
-  ValueInfoProto &input = *graph.add_input();
-  input.set_name(tensor.name());
-  input.mutable_type()->mutable_tensor_type()->set_elem_type(tensor.data_type());
-  auto &shape = *input.mutable_type()->mutable_tensor_type()->mutable_shape();
-  for (int64_t extent : tensor.dims())
-    shape.add_dim()->set_dim_value(extent);
-}
-
 /// Puts the model's graph before those of algorithms.
 class Joining {
 public:
@@ -367,7 +357,7 @@ private:
       present.insert(tensor.name());
     for (const TensorProto &tensor : ArrayRef(initializers).take_front(shared))
       if (!present.contains(tensor.name()))
-        declare(graph, tensor);
+        proto::declareInput(graph, tensor);
   }
 
   /// Also new values of state that the algorithm does not list.

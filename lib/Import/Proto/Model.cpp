@@ -213,6 +213,15 @@ static int64_t elementCount(const TensorProto &tensor) {
   return count;
 }
 
+void proto::declareInput(GraphProto &graph, const TensorProto &tensor) {
+  ValueInfoProto &input = *graph.add_input();
+  input.set_name(tensor.name());
+  input.mutable_type()->mutable_tensor_type()->set_elem_type(tensor.data_type());
+  auto &shape = *input.mutable_type()->mutable_tensor_type()->mutable_shape();
+  for (int64_t extent : tensor.dims())
+    shape.add_dim()->set_dim_value(extent);
+}
+
 /// Moves large initializers out and declares them as inputs, so that neither the checker nor inference copies them.
 static LogicalResult splitInitializers(ModelProto &model, std::vector<TensorProto> &initializers,
                                        MLIRContext *context) {
@@ -232,12 +241,7 @@ static LogicalResult splitInitializers(ModelProto &model, std::vector<TensorProt
     if (small) {
       *kept.Add() = tensor;
     } else if (!inputs.contains(tensor.name())) {
-      ValueInfoProto &input = *graph.add_input();
-      input.set_name(tensor.name());
-      input.mutable_type()->mutable_tensor_type()->set_elem_type(tensor.data_type());
-      auto &shape = *input.mutable_type()->mutable_tensor_type()->mutable_shape();
-      for (int64_t extent : tensor.dims())
-        shape.add_dim()->set_dim_value(extent);
+      proto::declareInput(graph, tensor);
     }
     initializers.push_back(std::move(tensor));
   }

@@ -95,6 +95,9 @@ void separateStatistics(::onnx::ModelProto &model);
 /// model's graph.
 llvm::FailureOr<StepInfo> takeStep(::onnx::ModelProto &model, mlir::Location loc);
 
+/// Declares a tensor as an input of a graph that reads it without holding it.
+void declareInput(::onnx::GraphProto &graph, const ::onnx::TensorProto &tensor);
+
 /// Finds gradients and new values among the outputs: `P_grad` and `P_next`, P an initializer, and what the options
 /// name. Outputs that are not used are dropped; a seed becomes a node mpt.Seed.
 llvm::FailureOr<JointRoles> takeJoint(::onnx::ModelProto &model, const ImportOptions &options, mlir::Location loc);
