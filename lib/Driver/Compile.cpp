@@ -177,10 +177,10 @@ private:
       return success();
     if (optimizer)
       pipeline.optimizer = optimizer.getValue().str();
-    if (auto norm = training.getAs<FloatAttr>("clip_norm"); norm && options.clipNorm == 0.0)
-      pipeline.clipNorm = norm.getValueAsDouble();
     else if (training.contains("updates"))
       pipeline.optimizer.clear();
+    if (auto norm = training.getAs<FloatAttr>("clip_norm"); norm && options.clipNorm == 0.0)
+      pipeline.clipNorm = norm.getValueAsDouble();
     if (pipeline.optimizer.empty() && options.clipNorm > 0.0)
       return fail("--clip-norm needs --optimizer: the file updates with operators of its own");
     return success();
