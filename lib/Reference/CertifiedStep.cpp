@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is certified: a module in the interpreter, or an emitted library by way of its C interface.
-#include "mpt/Reference/Certificate.h"
+#include "NamedCall.h"
 
 #include "mpt-c/runtime.h"
 #include "mpt/Dialect/RT/AbiWords.h"
@@ -11,14 +11,21 @@
 using namespace mlir;
 using namespace mpt;
 
-namespace {
-
-NamedTensors byName(func::FuncOp function, ArrayRef<Tensor> results) {
+FailureOr<NamedTensors> mpt::callByName(Interpreter &interpreter, func::FuncOp function, const Batch &batch,
+                                        bool rounds) {
+  FailureOr<SmallVector<Tensor>> inputs = bindInputs(function, batch, rounds);
+  if (failed(inputs))
+    return failure();
+  FailureOr<SmallVector<Tensor>> results = interpreter.call(function, *inputs);
+  if (failed(results))
+    return failure();
   NamedTensors named;
-  for (auto [i, result] : llvm::enumerate(results))
+  for (auto [i, result] : llvm::enumerate(*results))
     named[resultName(function, i)] = result;
   return named;
 }
+
+namespace {
 
 class InterpretedStep : public CertifiedStep {
 public:
@@ -26,14 +33,7 @@ public:
   LogicalResult initialize() { return interpreter.initialize(); }
   FailureOr<NamedTensors> state() override { return interpreter.state(); }
   FailureOr<NamedTensors> call(StringRef name, const Batch &batch) override {
-    auto function = module.lookupSymbol<func::FuncOp>(name);
-    FailureOr<SmallVector<Tensor>> inputs = bindInputs(function, batch, /*rounds=*/true);
-    if (failed(inputs))
-      return failure();
-    FailureOr<SmallVector<Tensor>> results = interpreter.call(function, *inputs);
-    if (failed(results))
-      return failure();
-    return byName(function, *results);
+    return callByName(interpreter, module.lookupSymbol<func::FuncOp>(name), batch, /*rounds=*/true);
   }
 
 private:

@@ -3,6 +3,7 @@
 #include "mpt/Reference/Certificate.h"
 
 #include "Drift.h"
+#include "NamedCall.h"
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
 
@@ -69,20 +70,6 @@ struct Side {
       : module(module), step(module.lookupSymbol<func::FuncOp>("step")),
         gradients(module.lookupSymbol<func::FuncOp>("gradients")) {}
 
-  static FailureOr<NamedTensors> call(Interpreter &interpreter, func::FuncOp function, const Batch &batch,
-                                      bool rounds) {
-    FailureOr<SmallVector<Tensor>> inputs = bindInputs(function, batch, rounds);
-    if (failed(inputs))
-      return failure();
-    FailureOr<SmallVector<Tensor>> results = interpreter.call(function, *inputs);
-    if (failed(results))
-      return failure();
-    NamedTensors named;
-    for (auto [i, result] : llvm::enumerate(*results))
-      named[resultName(function, i)] = result;
-    return named;
-  }
-
   /// `ours` as this module's state: masters are the parameters of a module that has none.
   LogicalResult adopt(Interpreter &interpreter, const NamedTensors &ours) const {
     if (failed(interpreter.initialize()))
@@ -108,7 +95,8 @@ struct Side {
     second.observe(inStep);
     if (failed(adopt(first, before)) || failed(adopt(second, between)))
       return failure();
-    FailureOr<NamedTensors> g = call(first, gradients, batch, rounds), s = call(second, step, batch, rounds);
+    FailureOr<NamedTensors> g = callByName(first, gradients, batch, rounds),
+                            s = callByName(second, step, batch, rounds);
     if (failed(g) || failed(s))
       return failure();
     result.gradients = std::move(*g);
@@ -278,7 +266,7 @@ private:
         value = ours->second;
     }
     auto before = exact.state();
-    FailureOr<NamedTensors> theirs = Side::call(exact, wide.step, batch, /*rounds=*/false);
+    FailureOr<NamedTensors> theirs = callByName(exact, wide.step, batch, /*rounds=*/false);
     if (failed(theirs))
       return failure();
     double loss = runs.ours.loss(), expected = StepRun{{}, *theirs, {}}.loss();
