@@ -259,11 +259,7 @@ private:
       if (!find(graph.output(), gradient.getKey())) {
         ValueInfoProto &info = *graph.add_output();
         info.set_name(gradient.getKey().str());
-        const TensorProto &parameter = *values.tensor(gradient.getValue());
-        auto &type = *info.mutable_type()->mutable_tensor_type();
-        type.set_elem_type(parameter.data_type());
-        for (int64_t extent : parameter.dims())
-          type.mutable_shape()->add_dim()->set_dim_value(extent);
+        proto::declareType(info, *values.tensor(gradient.getValue()));
       }
       roles.gradients[gradient.getKey()] = gradient.getValue();
     }

@@ -213,13 +213,18 @@ static int64_t elementCount(const TensorProto &tensor) {
   return count;
 }
 
+void proto::declareType(ValueInfoProto &value, const TensorProto &tensor) {
+  auto &type = *value.mutable_type()->mutable_tensor_type();
+  type.set_elem_type(tensor.data_type());
+  auto &shape = *type.mutable_shape(); // also of a scalar
+  for (int64_t extent : tensor.dims())
+    shape.add_dim()->set_dim_value(extent);
+}
+
 void proto::declareInput(GraphProto &graph, const TensorProto &tensor) {
   ValueInfoProto &input = *graph.add_input();
   input.set_name(tensor.name());
-  input.mutable_type()->mutable_tensor_type()->set_elem_type(tensor.data_type());
-  auto &shape = *input.mutable_type()->mutable_tensor_type()->mutable_shape();
-  for (int64_t extent : tensor.dims())
-    shape.add_dim()->set_dim_value(extent);
+  declareType(input, tensor);
 }
 
 /// Moves large initializers out and declares them as inputs, so that neither the checker nor inference copies them.
@@ -484,11 +489,7 @@ LogicalResult proto::prepareModel(ModelProto &model, std::vector<TensorProto> &i
   for (const TensorProto &tensor : expanded.graph().initializer()) {
     ValueInfoProto &value = *expanded.mutable_graph()->add_value_info();
     value.set_name(tensor.name());
-    auto &type = *value.mutable_type()->mutable_tensor_type();
-    type.set_elem_type(tensor.data_type());
-    type.mutable_shape();
-    for (int64_t extent : tensor.dims())
-      type.mutable_shape()->add_dim()->set_dim_value(extent);
+    proto::declareType(value, tensor);
   }
   // It looks for the types of absent operands too, whose name is empty.
   auto &values = *expanded.mutable_graph()->mutable_value_info();

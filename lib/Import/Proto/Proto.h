@@ -95,6 +95,8 @@ void separateStatistics(::onnx::ModelProto &model);
 /// model's graph.
 llvm::FailureOr<StepInfo> takeStep(::onnx::ModelProto &model, mlir::Location loc);
 
+/// Gives a graph's input or output that stands for a tensor its element type and shape.
+void declareType(::onnx::ValueInfoProto &value, const ::onnx::TensorProto &tensor);
 /// Declares a tensor as an input of a graph that reads it without holding it.
 void declareInput(::onnx::GraphProto &graph, const ::onnx::TensorProto &tensor);
 
