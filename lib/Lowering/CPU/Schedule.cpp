@@ -4,18 +4,8 @@
 
 #include "Schedules.h"
 
-#include "mpt/Support/Refusal.h"
-
-#define DEBUG_TYPE "memory-bufferize"
-
 using namespace mlir;
 using namespace mpt;
-
-CpuSchedule::~CpuSchedule() = default;
-
-LogicalResult CpuSchedule::refuse(CpuKernelBuilder &kernel, const Twine &reason) const {
-  return mpt::refuse(DEBUG_TYPE, kernel.fusion) << "not " << name << ": " << reason;
-}
 
 ArrayRef<CpuScheduleMaker> mpt::cpuSchedules() {
   static constexpr CpuScheduleMaker schedules[] = {
@@ -25,23 +15,10 @@ ArrayRef<CpuScheduleMaker> mpt::cpuSchedules() {
   return schedules;
 }
 
-/// The first schedule that matches. Null where one reported an op without a loop form.
-static std::unique_ptr<CpuSchedule> firstMatch(CpuKernelBuilder &kernel) {
-  for (CpuScheduleMaker make : cpuSchedules()) {
-    std::unique_ptr<CpuSchedule> schedule = make();
-    if (succeeded(schedule->match(kernel)))
-      return schedule;
-    if (kernel.hasFailed())
-      return nullptr;
-  }
-  kernel.fusion.emitError() << "expected a CPU schedule that serves this fusion, got none";
-  return nullptr;
-}
-
 FailureOr<KernelInfo> mpt::emitKernel(OpBuilder &builder, FusionOp fusion, ArrayRef<MemRefType> inputs,
                                       ArrayRef<MemRefType> outputs, StringRef name, const KernelTarget &target) {
   CpuKernelBuilder kernel(fusion, inputs, outputs, target);
-  std::unique_ptr<CpuSchedule> schedule = firstMatch(kernel);
+  std::unique_ptr<CpuSchedule> schedule = firstMatch(kernel, cpuSchedules());
   if (!schedule)
     return failure();
   kernel.function = kernel.makeFunction(builder, name, {builder.getIndexType(), builder.getIndexType()});

@@ -4,18 +4,8 @@
 
 #include "Schedules.h"
 
-#include "mpt/Support/Refusal.h"
-
-#define DEBUG_TYPE "memory-bufferize"
-
 using namespace mlir;
 using namespace mpt;
-
-GpuSchedule::~GpuSchedule() = default;
-
-LogicalResult GpuSchedule::refuse(GpuKernelBuilder &kernel, const Twine &reason) const {
-  return mpt::refuse(DEBUG_TYPE, kernel.fusion) << "not " << name << ": " << reason;
-}
 
 ArrayRef<GpuScheduleMaker> mpt::gpuSchedules() {
   static constexpr GpuScheduleMaker schedules[] = {
@@ -23,20 +13,6 @@ ArrayRef<GpuScheduleMaker> mpt::gpuSchedules() {
 #include "Schedules.def"
   };
   return schedules;
-}
-
-/// Emits with the first of `schedules` that matches. Fails where one reported an op without a loop form.
-static LogicalResult emitFirstMatch(GpuKernelBuilder &kernel, ArrayRef<GpuScheduleMaker> schedules) {
-  for (GpuScheduleMaker make : schedules) {
-    std::unique_ptr<GpuSchedule> schedule = make();
-    if (succeeded(schedule->match(kernel))) {
-      schedule->emit(kernel);
-      return success(!kernel.hasFailed());
-    }
-    if (kernel.hasFailed())
-      return failure();
-  }
-  return kernel.fusion.emitError() << "expected a GPU schedule that serves this fusion, got none";
 }
 
 FailureOr<GpuKernelInfo> mpt::emitGpuKernel(OpBuilder &builder, FusionOp fusion, ArrayRef<MemRefType> inputs,
@@ -49,7 +25,10 @@ FailureOr<GpuKernelInfo> mpt::emitGpuKernel(OpBuilder &builder, FusionOp fusion,
                                             ArrayRef<MemRefType> outputs, StringRef name, const GpuTarget &target,
                                             ArrayRef<int64_t> alignments, ArrayRef<GpuScheduleMaker> schedules) {
   GpuKernelBuilder kernel(builder, fusion, inputs, outputs, name, target, alignments);
-  if (failed(emitFirstMatch(kernel, schedules))) {
+  std::unique_ptr<GpuSchedule> schedule = firstMatch(kernel, schedules);
+  if (schedule)
+    schedule->emit(kernel);
+  if (!schedule || kernel.hasFailed()) {
     for (GpuLaunch &launch : kernel.info.launches)
       launch.function->erase();
     return failure();

@@ -8,26 +8,19 @@
 #define MPT_LOWERING_CPU_SCHEDULE_H
 
 #include "mpt/Lowering/CPU/KernelBuilder.h"
+#include "mpt/Lowering/Nest/KernelSchedule.h"
 
 namespace mpt {
 
-/// One object serves one kernel: `match` may keep what `emit` needs.
-class CpuSchedule {
+class CpuSchedule : public KernelSchedule {
 public:
-  explicit CpuSchedule(llvm::StringRef name) : name(name) {}
-  virtual ~CpuSchedule();
+  using KernelSchedule::KernelSchedule;
 
   /// Whether this schedule serves the kernel better than those behind it in the order. Changes nothing but the lane
   /// that findLane chooses.
   virtual mlir::LogicalResult match(CpuKernelBuilder &kernel) = 0;
   /// Fills the kernel's function after `match` succeeded, and returns how many units of work there are.
   virtual CpuUnits emit(CpuKernelBuilder &kernel, ElementEmitter &e) = 0;
-
-  const llvm::StringRef name;
-
-protected:
-  /// Fails, and with --debug-only=memory-bufferize says why: "expected X, got Y".
-  mlir::LogicalResult refuse(CpuKernelBuilder &kernel, const llvm::Twine &reason) const;
 };
 
 using CpuScheduleMaker = std::unique_ptr<CpuSchedule> (*)();

@@ -8,26 +8,19 @@
 #define MPT_LOWERING_GPU_SCHEDULE_H
 
 #include "mpt/Lowering/GPU/KernelBuilder.h"
+#include "mpt/Lowering/Nest/KernelSchedule.h"
 
 namespace mpt {
 
-/// One object serves one kernel: `match` may keep what `emit` needs.
-class GpuSchedule {
+class GpuSchedule : public KernelSchedule {
 public:
-  explicit GpuSchedule(llvm::StringRef name) : name(name) {}
-  virtual ~GpuSchedule();
+  using KernelSchedule::KernelSchedule;
 
   /// Whether this schedule serves the kernel better than those behind it in the order. Changes nothing but the lane
   /// that findLane chooses.
   virtual mlir::LogicalResult match(GpuKernelBuilder &kernel) = 0;
   /// Adds the kernel's launches, after `match` succeeded.
   virtual void emit(GpuKernelBuilder &kernel) = 0;
-
-  const llvm::StringRef name;
-
-protected:
-  /// Fails, and with --debug-only=memory-bufferize says why: "expected X, got Y".
-  mlir::LogicalResult refuse(GpuKernelBuilder &kernel, const llvm::Twine &reason) const;
 };
 
 using GpuScheduleMaker = std::unique_ptr<GpuSchedule> (*)();
