@@ -31,7 +31,8 @@ typedef enum mpt_status {
   MPT_OUT_OF_MEMORY = 7,
   MPT_INTERNAL = 8,
   MPT_NOT_FINITE = 9, /* only from libraries compiled with --debug-nonfinite: a run met infinities or NaN */
-  MPT_STALLED = 10    /* steps are skipped one after the other, and the loss scale does not fall any more */
+  MPT_STALLED = 10,   /* steps are skipped one after the other, and the loss scale does not fall any more */
+  MPT_PEER_LOST = 11  /* a rank of the world died, hung or was cut off; the text has its number (world.h) */
 } mpt_status;
 
 typedef struct mpt_module_desc mpt_module_desc; /* abi.h */

@@ -7,7 +7,7 @@
     result = trainer.step({"x": images, "labels": labels})
 """
 from ._compile import CompileError, compile
-from ._native import Error, Stalled, use_build
+from ._native import Error, PeerLost, Stalled, use_build
 from ._trainer import StepResult, Trainer
 
-__all__ = ["CompileError", "Error", "Stalled", "StepResult", "Trainer", "compile", "use_build"]
+__all__ = ["CompileError", "Error", "PeerLost", "Stalled", "StepResult", "Trainer", "compile", "use_build"]

@@ -22,6 +22,10 @@ class Stalled(Error):
     """Steps are skipped one after the other, and the loss scale does not fall any more; the text names what is not finite."""
 
 
+class PeerLost(Error):
+    """A rank of the world died, hung or was cut off; the text has its number. The world is of no further use."""
+
+
 class Tensor(ctypes.Structure):
     _fields_ = [("name", c_char_p), ("dtype", c_int32), ("rank", c_int32), ("shape", POINTER(c_int64)), ("data", c_void_p)]
 
@@ -43,7 +47,8 @@ class Memory(ctypes.Structure):
     _fields_ = [(name, c_int64) for name in ("state_bytes", "arena_bytes", "output_bytes", "staging_bytes")]
 
 
-NOT_FOUND, STALLED = 2, 10  # mpt_status
+NOT_FOUND, STALLED, PEER_LOST = 2, 10, 11  # mpt_status
+ERRORS = {STALLED: Stalled, PEER_LOST: PeerLost}
 
 PROTOTYPES = {
     "mpt_model_load": [c_char_p, POINTER(c_void_p)],
@@ -129,7 +134,7 @@ class Runtime:
         self.library.mpt_last_error.argtypes, self.library.mpt_last_error.restype = [], c_char_p
 
     def fail(self, status: int):
-        raise (Stalled if status == STALLED else Error)(status, self.library.mpt_last_error().decode(errors="replace"))
+        raise ERRORS.get(status, Error)(status, self.library.mpt_last_error().decode(errors="replace"))
 
     def call(self, name: str, *arguments) -> None:
         """Calls a function that returns a status; raises Error when it is not 0."""
