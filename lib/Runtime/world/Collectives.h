@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collectives that are no reductions, on a communicator.
+#ifndef MPT_RUNTIME_WORLD_COLLECTIVES_H
+#define MPT_RUNTIME_WORLD_COLLECTIVES_H
+
+#include "world/Communicator.h"
+
+namespace mpt::rt {
+
+/// Done once every rank has begun it.
+Failure barrierAcross(Communicator &communicator, const Tag &tag);
+
+/// Copies `bytes` of the root's to all: small ones at once, others by pieces that the ranks pass on, so that the root
+/// sends its data once or twice instead of once a rank.
+Failure broadcastAcross(Communicator &communicator, Tag tag, int root, void *data, int64_t bytes);
+
+constexpr size_t longestText = 1 << 20;
+
+/// Compares a text of at most `longestText` over all ranks. `difference` becomes what rank differs from rank 0 and how,
+/// the same on all ranks, or stays empty.
+Failure compareAcross(Communicator &communicator, Tag tag, const std::string &what, const std::string &text,
+                      std::string &difference);
+
+} // namespace mpt::rt
+
+#endif

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// The exchange of a bucket's nodes between ranks: reduce-scatter along the canonical tree, then all-gather.
+#include "world/Bucket.h"
+#include "world/Sums.h"
+
+#include <algorithm>
+
+using namespace mpt::rt;
+
+namespace {
+
+/// Below this, one message to each rank costs less than two rounds of smaller ones: every rank adds everything itself.
+constexpr int64_t smallElements = 64;
+
+/// The nodes of all ranks, for some of a bucket's elements, and their sum along the tree.
+class NodeSum {
+  const Bucket &bucket;
+  int64_t count;
+  std::vector<Leaves> nodes; // in order
+  std::vector<float *> values;
+
+  /// Leaves the value of `node` where that of its first leaf's lies, or in `out`.
+  float *add(const Leaves &node, size_t &next, float *out) {
+    if (nodes[next] == node)
+      return values[next++];
+    float *left = add(leftChild(node), next, nullptr), *right = add(rightChild(node), next, nullptr);
+    float *to = out ? out : left;
+    bucket.combine(to, left, right, count);
+    return to;
+  }
+
+public:
+  NodeSum(const Bucket &bucket, int64_t count) : bucket(bucket), count(count) {}
+  void append(const Leaves &node, float *at) {
+    nodes.push_back(node);
+    values.push_back(at);
+  }
+  /// `out` may be one of the values. Their contents are lost.
+  void run(int64_t replicas, float *out) {
+    DefaultRounding rounding;
+    size_t next = 0;
+    add({0, replicas}, next, out);
+  }
+};
+
+int64_t bytesOf(const Leaves &elements) { return elements.count() * static_cast<int64_t>(sizeof(float)); }
+
+} // namespace
+
+/// Each rank sends `whole` or the receiver's chunk of its nodes, and adds all that it gets.
+static Failure reduce(Communicator &communicator, const Tag &tag, const ReductionPlan &plan, Bucket &bucket,
+                      bool whole) {
+  auto part = [&](int owner) {
+    return whole ? Leaves{0, bucket.elements} : chunkOf(bucket.elements, owner, plan.ranks);
+  };
+  Leaves own = part(plan.rank);
+  size_t total = 0;
+  for (auto &nodes : plan.owners)
+    total += nodes.size();
+  float *space = bucket.received.get(static_cast<int64_t>(total) * own.count());
+  std::vector<Outgoing> sends;
+  std::vector<Incoming> receives;
+  NodeSum sum(bucket, own.count());
+  for (int peer = 0; peer < plan.ranks; ++peer) {
+    auto &nodes = plan.owners[static_cast<size_t>(peer)];
+    for (size_t i = 0; i < nodes.size(); ++i) {
+      float *at = space;
+      if (peer == plan.rank) {
+        at = bucket.slot(plan, static_cast<int64_t>(i)) + own.begin;
+      } else {
+        receives.push_back({peer, at, bytesOf(own)});
+        space += own.count();
+      }
+      sum.append(nodes[i], at);
+    }
+    if (peer != plan.rank)
+      for (size_t i = 0; i < plan.owners[static_cast<size_t>(plan.rank)].size(); ++i)
+        sends.push_back({peer, bucket.slot(plan, static_cast<int64_t>(i)) + part(peer).begin, bytesOf(part(peer))});
+  }
+  if (Failure failure = communicator.exchange(tag, sends, receives))
+    return failure;
+  sum.run(plan.replicas, bucket.slot(plan, 0) + own.begin);
+  return {};
+}
+
+static Failure gather(Communicator &communicator, const Tag &tag, const ReductionPlan &plan, Bucket &bucket) {
+  std::vector<Outgoing> sends;
+  std::vector<Incoming> receives;
+  float *values = bucket.slot(plan, 0);
+  Leaves own = chunkOf(bucket.elements, plan.rank, plan.ranks);
+  for (int peer = 0; peer < plan.ranks; ++peer) {
+    if (peer == plan.rank)
+      continue;
+    Leaves theirs = chunkOf(bucket.elements, peer, plan.ranks);
+    sends.push_back({peer, values + own.begin, bytesOf(own)});
+    receives.push_back({peer, values + theirs.begin, bytesOf(theirs)});
+  }
+  return communicator.exchange(tag, sends, receives);
+}
+
+Failure mpt::rt::reduceAcross(Communicator &communicator, Tag tag, const ReductionPlan &plan, Bucket &bucket) {
+  bool whole = bucket.elements <= smallElements;
+  if (Failure failure = reduce(communicator, tag, plan, bucket, whole))
+    return failure;
+  if (whole || bucket.result == Reduction::Result::Shard)
+    return {};
+  ++tag.phase;
+  return gather(communicator, tag, plan, bucket);
+}
