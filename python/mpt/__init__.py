@@ -9,5 +9,7 @@
 from ._compile import CompileError, compile
 from ._native import Error, PeerLost, Stalled, use_build
 from ._trainer import StepResult, Trainer
+from ._world import World, WorldStats, init
 
-__all__ = ["CompileError", "Error", "PeerLost", "Stalled", "StepResult", "Trainer", "compile", "use_build"]
+__all__ = ["CompileError", "Error", "PeerLost", "Stalled", "StepResult", "Trainer", "World", "WorldStats", "compile",
+           "init", "use_build"]

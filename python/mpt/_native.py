@@ -47,6 +47,18 @@ class Memory(ctypes.Structure):
     _fields_ = [(name, c_int64) for name in ("state_bytes", "arena_bytes", "output_bytes", "staging_bytes")]
 
 
+class WorldOptions(ctypes.Structure):
+    _fields_ = [("version", c_int32), ("rank", c_int32), ("size", c_int32), ("transport", c_char_p), ("address", c_char_p),
+                ("port", c_int32), ("token", c_char_p), ("mpi_library", c_char_p), ("timeout_seconds", c_double),
+                ("patience_seconds", c_double), ("start_seconds", c_double)]
+
+
+class WorldStats(ctypes.Structure):
+    _fields_ = [("version", c_int32), ("slowest_rank", c_int32),
+                *((name, c_int64) for name in ("collectives", "bytes_sent", "bytes_received", "overhead_bytes")),
+                *((name, c_double) for name in ("seconds", "waited_seconds", "hidden_seconds", "slowest_seconds"))]
+
+
 NOT_FOUND, STALLED, PEER_LOST = 2, 10, 11  # mpt_status
 ERRORS = {STALLED: Stalled, PEER_LOST: PeerLost}
 
@@ -70,6 +82,15 @@ PROTOTYPES = {
     "mpt_trainer_set": [c_void_p, c_char_p, POINTER(c_float), c_int64],
     "mpt_trainer_save": [c_void_p, c_char_p],
     "mpt_trainer_load": [c_void_p, c_char_p],
+    "mpt_world_init": [POINTER(WorldOptions), POINTER(c_void_p)],
+    "mpt_world_barrier": [c_void_p],
+    "mpt_world_broadcast": [c_void_p, c_int32, c_void_p, c_int64],
+    "mpt_world_agree": [c_void_p, c_char_p, c_char_p],
+    "mpt_world_abandon": [c_void_p, c_char_p],
+    "mpt_world_statistics": [c_void_p, POINTER(WorldStats)],
+    "mpt_world_rank": [c_void_p],
+    "mpt_world_size": [c_void_p],
+    "mpt_world_local_rank": [c_void_p],
 }
 
 
@@ -125,10 +146,10 @@ class Runtime:
         for name, arguments in PROTOTYPES.items():
             function = getattr(self.library, name)
             function.argtypes, function.restype = arguments, c_int32
-        for name in ("mpt_model_destroy", "mpt_trainer_destroy"):
+        for name in ("mpt_model_destroy", "mpt_trainer_destroy", "mpt_world_destroy"):
             function = getattr(self.library, name)
             function.argtypes, function.restype = [c_void_p], None
-        for name in ("mpt_model_name", "mpt_model_manifest"):
+        for name in ("mpt_model_name", "mpt_model_manifest", "mpt_world_transport"):
             function = getattr(self.library, name)
             function.argtypes, function.restype = [c_void_p], c_char_p
         self.library.mpt_last_error.argtypes, self.library.mpt_last_error.restype = [], c_char_p
@@ -159,6 +180,14 @@ class Runtime:
 _runtimes = {}
 
 
+def runtime(name: str, target: str, library=None) -> Runtime:
+    """A runtime library by name, or the one at the path `library`; loaded at first use."""
+    file = os.fsdecode(library) if library is not None else find_runtime(name)
+    if file not in _runtimes:
+        _runtimes[file] = Runtime(name, target, file)
+    return _runtimes[file]
+
+
 def runtime_of(path, library=None) -> Runtime:
     """The runtime of the target that a model was compiled for, by its manifest, or `library`; loaded at first use."""
     path = pathlib.Path(os.fsdecode(path))
@@ -171,7 +200,4 @@ def runtime_of(path, library=None) -> Runtime:
             break
         except (OSError, ValueError, KeyError, TypeError):
             continue
-    file = os.fsdecode(library) if library is not None else find_runtime(name)
-    if file not in _runtimes:
-        _runtimes[file] = Runtime(name, target, file)
-    return _runtimes[file]
+    return runtime(name, target, library)
