@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // fusion-key-streams: the streams of random ops as a table, so that equal ops share a kernel.
+#include "mpt/Dialect/MPT/Draws.h"
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Support/Refusal.h"
 #include "passes/fusion/Passes.h"
@@ -19,17 +20,6 @@ using namespace mpt;
 
 namespace {
 
-constexpr llvm::StringLiteral kStream = "stream";
-
-/// The key of an op that draws random numbers: its last operand, where it has a stream.
-OpOperand *keyOf(Operation *op) {
-  if (!op->getAttrOfType<IntegerAttr>(kStream) || op->getNumOperands() == 0)
-    return nullptr;
-  OpOperand &last = op->getOpOperand(op->getNumOperands() - 1);
-  auto type = dyn_cast<RankedTensorType>(last.get().getType());
-  return type && type.getElementType().isInteger(64) && type.getShape() == ArrayRef<int64_t>{2} ? &last : nullptr;
-}
-
 class KeyStreams : public mpt::impl::KeyStreamsBase<KeyStreams> {
 public:
   void runOnOperation() override {
@@ -45,7 +35,9 @@ public:
   }
 
 private:
-  static int64_t streamOf(OpOperand *key) { return key->getOwner()->getAttrOfType<IntegerAttr>(kStream).getInt(); }
+  static int64_t streamOf(OpOperand *key) {
+    return key->getOwner()->getAttrOfType<IntegerAttr>(kStreamOfDraws).getInt();
+  }
 
   void tabulate(Value key, ArrayRef<OpOperand *> operands) {
     llvm::MapVector<int64_t, Value> rows;
@@ -71,7 +63,7 @@ private:
       row = b.reshape(b.slice(all, {index++, 0}, {1, 2}), {2});
     for (OpOperand *operand : operands) {
       Value row = rows[streamOf(operand)];
-      operand->getOwner()->setAttr(kStream, builder.getI64IntegerAttr(0));
+      operand->getOwner()->setAttr(kStreamOfDraws, builder.getI64IntegerAttr(0));
       operand->set(row);
     }
   }

@@ -2,6 +2,7 @@
 // Types and verification of what draws from the counter-based generator.
 #include "TypeInference.h"
 
+#include "mpt/Dialect/MPT/Draws.h"
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 
 using namespace mlir;
@@ -24,4 +25,12 @@ LogicalResult DropoutOp::verify() {
   if (!(ratio >= 0.0 && ratio < 1.0))
     return emitOpError() << "expected a ratio in [0, 1), got " << ratio;
   return verifyKey(*this, getKey());
+}
+
+OpOperand *mpt::keyOf(Operation *op) {
+  if (!op->getAttrOfType<IntegerAttr>(kStreamOfDraws) || op->getNumOperands() == 0)
+    return nullptr;
+  OpOperand &last = op->getOpOperand(op->getNumOperands() - 1);
+  auto type = dyn_cast<RankedTensorType>(last.get().getType());
+  return type && type.getElementType().isInteger(64) && type.getShape() == ArrayRef<int64_t>{2} ? &last : nullptr;
 }
