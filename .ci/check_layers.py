@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Includes follow the layers of docs/design.md: a file sees its own module and lower layers, never a sibling.
 
-Support < Interfaces < Dialect < Evaluation < {Import Export Autodiff Precision Library Memory Reference Fusion Lowering} < Target < passes
+Support < Interfaces < Dialect < Evaluation < Distribution < {Import Export Autodiff Precision Library Memory Reference Fusion Lowering} < Target < passes
 < passes/STAGE < Pipelines < Driver < {CAPI tools}. Runtime sees include/mpt-c alone, and include/mpt-c sees nothing of ours.
 """
 import os
@@ -10,7 +10,7 @@ import re
 
 import repo
 
-LAYERS = [["Support"], ["Interfaces"], ["Dialect"], ["Evaluation"],
+LAYERS = [["Support"], ["Interfaces"], ["Dialect"], ["Evaluation"], ["Distribution"],
           ["Import", "Export", "Autodiff", "Precision", "Library", "Memory", "Reference", "Fusion", "Lowering"],
           ["Target"], ["passes"], ["passes/"], ["Pipelines"], ["Driver"], ["CAPI", "tools"]]
 # Folders inside a module that have layers of their own; siblings never include each other here either.

@@ -39,4 +39,10 @@ typedef enum mpt_role {
   MPT_ROLE_OUTPUT = 10      /* function result (not in the state block) */
 } mpt_role;
 
+/* Names of what a step with replicas has beside the model's own inputs and outputs (mpt_function_desc). */
+#define MPT_NAME_REPLICA "mpt.replica"
+#define MPT_NAME_REPLICAS "mpt.replicas"
+#define MPT_NAME_SUM "mpt.sum."
+#define MPT_NAME_MAX "mpt.max."
+
 #endif

@@ -4,6 +4,7 @@
 
 #include "mpt/Autodiff/Autodiff.h"
 #include "mpt/Dialect/Check/CheckDialect.h"
+#include "mpt/Dialect/Dist/DistDialect.h"
 #include "mpt/Dialect/Library/LibraryDialect.h"
 #include "mpt/Dialect/MPT/Indices.h"
 #include "mpt/Dialect/MPT/MPTDialect.h"
@@ -25,6 +26,7 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Shard/IR/ShardDialect.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 #define MPT_TARGET(name)                                                                                               \
@@ -41,10 +43,12 @@ void mpt::registerTargets() {
 }
 
 void mpt::registerAll(mlir::DialectRegistry &registry) {
-  registry.insert<mpt::MPTDialect, mpt::train::TrainDialect, mpt::onnx::ONNXDialect, mpt::check::CheckDialect,
-                  mpt::policy::PolicyDialect, mpt::library::LibraryDialect, mpt::rt::RTDialect>();
+  registry
+      .insert<mpt::MPTDialect, mpt::train::TrainDialect, mpt::onnx::ONNXDialect, mpt::check::CheckDialect,
+              mpt::policy::PolicyDialect, mpt::library::LibraryDialect, mpt::rt::RTDialect, mpt::dist::DistDialect>();
   registry.insert<mlir::func::FuncDialect, mlir::arith::ArithDialect, mlir::math::MathDialect, mlir::scf::SCFDialect,
-                  mlir::memref::MemRefDialect, mlir::vector::VectorDialect, mlir::LLVM::LLVMDialect>();
+                  mlir::memref::MemRefDialect, mlir::vector::VectorDialect, mlir::LLVM::LLVMDialect,
+                  mlir::shard::ShardDialect>();
   registerTargets();
   for (const std::unique_ptr<target::Target> &target : target::allTargets())
     target->registerDialects(registry);

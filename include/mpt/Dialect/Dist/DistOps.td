@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// What MLIR's dialect `shard` has no words for: how the replicas of a training step take their inputs.
+#ifndef MPT_DIALECT_DIST_DISTOPS_TD
+#define MPT_DIALECT_DIST_DISTOPS_TD
+
+include "mlir/IR/OpBase.td"
+
+def Dist_Dialect : Dialect {
+  let name = "dist";
+  let cppNamespace = "::mpt::dist";
+  let summary = "replicas of a training step: what each of them reads";
+  let description = [{
+    A distributed step is one program that every replica runs (SPMD). Collectives are those of MLIR's dialect `shard`: the
+    replicas are the grid `@replicas`, one axis of as many devices as there are replicas, or `?` where each process brings one.
+    `shard.all_reduce` has all that a step needs: a reduction, a group, and accumulation in the type of its result.
+
+    This dialect has no operation. Its attributes say of an argument what `shard` says of global tensors alone, or not at all:
+
+    | attribute | on | says |
+    |---|---|---|
+    | `dist.split` | argument | every replica has rows of its own: the global batch is one behind the other in dimension 0 |
+    | `dist.number` | argument, `tensor<i64>` | the number of the replica, from 0; the runtime fills it in |
+    | `dist.count` | argument, `tensor<f32>` | how many replicas there are; the runtime fills it in |
+
+    `shard.process_linear_index` gives a number of type `index`; streams of random numbers need a tensor of 64 bits.
+  }];
+  let discardableAttrs = (ins "::mlir::UnitAttr":$split, "::mlir::UnitAttr":$number, "::mlir::UnitAttr":$count);
+}
+
+#endif

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Replicas of a training step: the grid that they form, their inputs, and which values may differ among them.
+#ifndef MPT_DISTRIBUTION_REPLICAS_H
+#define MPT_DISTRIBUTION_REPLICAS_H
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Shard/IR/ShardDialect.h"
+#include "mlir/Dialect/Shard/IR/ShardOps.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "llvm/ADT/DenseSet.h"
+
+#include <optional>
+
+namespace mpt::dist {
+
+/// Symbol of the grid whose devices are the replicas.
+inline constexpr llvm::StringLiteral kReplicas = "replicas";
+/// Instead of a number of replicas: one a process, however many processes there are.
+inline constexpr int64_t kOneAProcess = mlir::ShapedType::kDynamic;
+
+/// How many replicas the steps of `module` have, or kOneAProcess; nothing where a step has no replicas.
+std::optional<int64_t> replicasOf(mlir::ModuleOp module);
+
+/// True where `function` has collectives: every replica runs it, and they meet there.
+bool hasCollectives(mlir::func::FuncOp function);
+
+/// Reduces `value` over all replicas, in FP32 or wider. Its location is that of the value.
+mlir::Value allReduce(mlir::OpBuilder &builder, mlir::Value value, mlir::shard::ReductionKind kind);
+
+/// Rows of the batch: the first extent of the first argument that is no scalar. Nothing where every argument is one.
+std::optional<int64_t> batchOf(mlir::func::FuncOp function);
+
+/// Which values of a step may differ from replica to replica. What depends on split arguments or on the number of the
+/// replica does, unless a collective lies between. One walk, in the order of the block.
+class Variance {
+public:
+  Variance() = default;
+  explicit Variance(mlir::func::FuncOp step);
+
+  /// Notes the arguments of `step`.
+  void enter(mlir::func::FuncOp step);
+  /// Notes the results of `op`, whose operands have been noted.
+  void visit(mlir::Operation &op);
+  void add(mlir::Value value) { varying.insert(value); }
+  bool varies(mlir::Value value) const { return varying.contains(value); }
+  bool anyVaries(mlir::ValueRange values) const {
+    return llvm::any_of(values, [&](mlir::Value value) { return varies(value); });
+  }
+
+private:
+  llvm::DenseSet<mlir::Value> varying;
+};
+
+/// Where `value` comes from, for messages: the first split argument that it depends on.
+llvm::StringRef originOf(mlir::Value value, const Variance &variance);
+
+} // namespace mpt::dist
+
+#endif // MPT_DISTRIBUTION_REPLICAS_H

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+// --distribution-replicate: a training step as every replica runs it, with collectives where replicas meet.
+#include "mpt-c/types.h"
+#include "mpt/Autodiff/TrainingFunctions.h"
+#include "mpt/Dialect/Dist/DistDialect.h"
+#include "mpt/Dialect/MPT/Draws.h"
+#include "mpt/Dialect/MPT/GraphBuilder.h"
+#include "mpt/Dialect/Train/ScaleOps.h"
+#include "mpt/Distribution/Replicas.h"
+#include "passes/distribution/Passes.h"
+
+#include "mlir/Analysis/SliceAnalysis.h"
+
+namespace mpt {
+#define GEN_PASS_DEF_REPLICATE
+#include "passes/distribution/Passes.h.inc"
+} // namespace mpt
+
+using namespace mlir;
+using namespace mpt;
+using namespace mpt::dist;
+using shard::ReductionKind;
+
+namespace {
+
+/// The program of one replica.
+class Replica {
+public:
+  Replica(func::FuncOp step, std::optional<int64_t> count) : step(step), builder(step.getContext()), count(count) {}
+
+  LogicalResult splitInputs() {
+    std::optional<int64_t> rows = batchOf(step);
+    if (!rows)
+      return step.emitError() << "expected an input whose first dimension is the batch, found scalars: replicas need "
+                                 "rows of their own";
+    for (BlockArgument argument : step.getArguments())
+      if (tensorType(argument).getRank() > 0 && tensorType(argument).getDimSize(0) == *rows)
+        setArgAttr<DistDialect::SplitAttrHelper>(step, argument.getArgNumber(), builder.getUnitAttr());
+    return success();
+  }
+
+  /// Lets what draws random numbers on the way to a gradient or a result do so by the number of the replica.
+  int64_t shiftDraws() {
+    SetVector<Operation *> onTheWay = sources();
+    DenseMap<Value, Value> shifted;
+    int64_t draws = 0;
+    Variance variance;
+    variance.enter(step);
+    for (Operation &op : step.getBody().front()) {
+      OpOperand *key = keyOf(&op);
+      // A weight that is rounded by chance is rounded alike everywhere: what is drawn belongs to the weight.
+      if (key && onTheWay.contains(&op) && (!isa<CastOp>(op) || variance.varies(op.getOperand(0)))) {
+        Value &mine = shifted[key->get()];
+        if (!mine)
+          mine = shift(key->get());
+        key->set(mine);
+        variance.add(mine);
+        ++draws;
+      }
+      variance.visit(op);
+    }
+    return draws;
+  }
+
+  /// Brings what replicas must agree on together; returns how many values.
+  FailureOr<int64_t> meet() {
+    for (auto gradient : llvm::to_vector(step.getOps<train::GradientOp>())) {
+      if (tensorType(gradient.getGradient()).getElementType().isF64())
+        return gradient.emitError() << "expected the gradient of '" << gradient.getParameter()
+                                    << "' in f32 or narrower, got f64: replicas add in f32";
+      gradient.getGradientMutable().assign(mean(gradient.getGradient()));
+    }
+    Variance variance(step);
+    for (auto roll : llvm::to_vector(step.getOps<train::RollOp>()))
+      if (variance.varies(roll.getNewest()))
+        roll.getNewestMutable().assign(reduce(roll.getNewest(), ReductionKind::Max));
+    variance = Variance(step);
+    for (auto write : llvm::to_vector(step.getOps<train::WriteOp>()))
+      if (variance.varies(write.getValue()))
+        write.getValueMutable().assign(agreed(write));
+    auto results = namedResults(step);
+    for (auto &[name, value] : results)
+      if (variance.varies(value) && isa<FloatType>(tensorType(value).getElementType()) &&
+          tensorType(value).getNumElements() == 1)
+        value = mean(value);
+    setResults(step, results);
+    return reduced;
+  }
+
+private:
+  /// What gradients and results are computed from.
+  SetVector<Operation *> sources() {
+    SetVector<Operation *> slice;
+    BackwardSliceOptions options;
+    options.inclusive = true;
+    for (auto gradient : step.getOps<train::GradientOp>())
+      (void)getBackwardSlice(gradient.getGradient(), &slice, options);
+    for (Value result : step.getBody().front().getTerminator()->getOperands())
+      (void)getBackwardSlice(result, &slice, options);
+    return slice;
+  }
+
+  /// [seed, step] of this replica.
+  Value shift(Value key) {
+    if (!number) {
+      number = addArgument(step, MPT_NAME_REPLICA, RankedTensorType::get({}, builder.getI64Type()));
+      setArgAttr<DistDialect::NumberAttrHelper>(step, step.getNumArguments() - 1, builder.getUnitAttr());
+    }
+    builder.setInsertionPointAfterValue(key);
+    GraphBuilder b(builder, key.getLoc());
+    // The word behind the stream's 16 bits; steps have the 48 below.
+    Value apart = b.mul(b.broadcast(number, {2}, {}), b.indices({0, int64_t(1) << 48}));
+    return b.add(key, apart);
+  }
+
+  Value reduce(Value value, ReductionKind kind) {
+    ++reduced;
+    builder.setInsertionPointAfterValue(value);
+    return allReduce(builder, value, kind);
+  }
+
+  Value mean(Value value) {
+    Value sum = reduce(value, ReductionKind::Sum);
+    GraphBuilder b(builder, value.getLoc());
+    RankedTensorType type = tensorType(sum);
+    Value replicas = count ? b.splat(type, static_cast<double>(*count)) : b.broadcast(counted(), type.getShape(), {});
+    return b.cast(b.div(sum, replicas), tensorType(value).getElementType());
+  }
+
+  /// The number of replicas where only the runtime knows it.
+  Value counted() {
+    if (!count32) {
+      count32 = addArgument(step, MPT_NAME_REPLICAS, RankedTensorType::get({}, builder.getF32Type()));
+      setArgAttr<DistDialect::CountAttrHelper>(step, step.getNumArguments() - 1, builder.getUnitAttr());
+    }
+    return count32;
+  }
+
+  /// What all replicas write. Statistics are means; a scale has to suit every replica, which the smallest one does.
+  Value agreed(train::WriteOp write) {
+    auto state = SymbolTable::lookupNearestSymbolFrom<train::StateOp>(write, write.getStateAttr());
+    Value value = write.getValue();
+    if (!state || !isa<FloatType>(tensorType(value).getElementType()))
+      return value; // the verifier says what is wrong with it
+    if (state.getRole() == train::Role::statistic)
+      return mean(value);
+    if (state.getRole() != train::Role::scale)
+      return value;
+    builder.setInsertionPointAfterValue(value);
+    Value least = reduce(GraphBuilder(builder, value.getLoc()).neg(value), ReductionKind::Max);
+    return GraphBuilder(builder, value.getLoc()).neg(least);
+  }
+
+  func::FuncOp step;
+  OpBuilder builder;
+  std::optional<int64_t> count; ///< nothing: one a process
+  Value number, count32;        ///< arguments, once something needs them
+  int64_t reduced = 0;
+};
+
+struct Replicate : mpt::impl::ReplicateBase<Replicate> {
+  using ReplicateBase::ReplicateBase;
+
+  void runOnOperation() override {
+    if (replicas == "1")
+      return;
+    ModuleOp module = getOperation();
+    int64_t count = kOneAProcess;
+    if (replicas != "any" && (StringRef(replicas).getAsInteger(10, count) || count < 1 || count > mostReplicas)) {
+      module.emitError() << "expected 1 to " << mostReplicas << " replicas or any, got '" << replicas << "'";
+      return signalPassFailure();
+    }
+    func::FuncOp step = findFunction(module, "step");
+    if (!step)
+      return signalPassFailure();
+    if (module.lookupSymbol<func::FuncOp>("accumulate")) {
+      step.emitError() << "expected a step without micro-steps: a process runs its replicas one after the other, so "
+                          "--replicas takes the place of --accumulate";
+      return signalPassFailure();
+    }
+    if (step.getOps<train::GradientOp>().empty()) {
+      step.emitError() << "expected gradients of parameters in the step, found none: replicas have nothing to share";
+      return signalPassFailure();
+    }
+    OpBuilder builder = OpBuilder::atBlockBegin(module.getBody());
+    shard::GridOp::create(builder, module.getLoc(), builder.getStringAttr(kReplicas),
+                          builder.getDenseI64ArrayAttr({count}));
+    Replica replica(step, count == kOneAProcess ? std::nullopt : std::optional(count));
+    if (failed(replica.splitInputs()))
+      return signalPassFailure();
+    numDraws += replica.shiftDraws();
+    FailureOr<int64_t> met = replica.meet();
+    if (failed(met))
+      return signalPassFailure();
+    numReduced += *met;
+  }
+
+private:
+  static constexpr int64_t mostReplicas = 32767; // their numbers have 15 bits in keys of random numbers
+};
+
+} // namespace

@@ -1,0 +1,111 @@
+// RUN: split-file %s %t
+// RUN: mpt-opt %t/step.mlir --distribution-replicate=replicas=4 | FileCheck %s
+// RUN: mpt-opt %t/step.mlir --distribution-replicate=replicas=any | FileCheck %s --check-prefix=ANY
+// RUN: mpt-opt %t/step.mlir --distribution-replicate | FileCheck %s --check-prefix=ONE
+// RUN: not mpt-opt %t/step.mlir --distribution-replicate=replicas=0 2>&1 | FileCheck %s --check-prefix=ZERO
+// RUN: not mpt-opt %t/accumulate.mlir --distribution-replicate=replicas=2 2>&1 | FileCheck %s --check-prefix=ACCUMULATE
+// RUN: not mpt-opt %t/scalars.mlir --distribution-replicate=replicas=2 2>&1 | FileCheck %s --check-prefix=SCALARS
+// RUN: not mpt-opt %t/wide.mlir --distribution-replicate=replicas=2 2>&1 | FileCheck %s --check-prefix=WIDE
+// RUN: not mpt-opt %t/nothing.mlir --distribution-replicate=replicas=2 2>&1 | FileCheck %s --check-prefix=NOTHING
+
+// ONE-NOT: shard
+// ANY: shard.grid @replicas(shape = ?)
+// ANY: tensor<f32> {dist.count, mpt.name = "mpt.replicas"}
+// ZERO: expected 1 to 32767 replicas or any, got '0'
+// ACCUMULATE: expected a step without micro-steps
+// SCALARS: expected an input whose first dimension is the batch, found scalars
+// WIDE: expected the gradient of 'w' in f32 or narrower, got f64
+// NOTHING: expected gradients of parameters in the step, found none
+
+//--- step.mlir
+// Rows are split, other inputs shared. What draws on the way to the gradient draws by the number of the replica; a weight
+// that is rounded by chance does not. The generator itself moves on as before.
+// CHECK: shard.grid @replicas(shape = 4)
+// CHECK: func.func @step(%[[X:.*]]: tensor<8x4xf32> {dist.split, mpt.name = "x"}, %[[M:.*]]: tensor<4xf32> {mpt.name = "mask"}, %[[N:.*]]: tensor<i64> {dist.number, mpt.name = "mpt.replica"})
+// CHECK: %[[KEY:.*]] = train.read @rng
+// CHECK-DAG: %[[BOTH:.*]] = mpt.broadcast %[[N]]
+// CHECK-DAG: %[[FAR:.*]] = mpt.constant dense<[0, 281474976710656]>
+// CHECK: %[[APART:.*]] = mpt.mul %[[BOTH]], %[[FAR]]
+// CHECK: %[[MINE:.*]] = mpt.add %[[KEY]], %[[APART]]
+// CHECK: %[[D:.*]] = mpt.dropout %{{.*}}, %[[MINE]]
+// A scale is the smallest of all replicas.
+// CHECK: %[[NEGATIVE:.*]] = mpt.neg %[[D]]
+// CHECK: %[[MOST:.*]] = shard.all_reduce %[[NEGATIVE]] on @replicas grid_axes = [0] reduction = max
+// CHECK: %[[LEAST:.*]] = mpt.neg %[[MOST]]
+// CHECK: mpt.cast %{{.*}} key %[[KEY]]
+// The mean over replicas stands before the marker: all that looks at the gradient sees it.
+// CHECK: %[[G:.*]] = mpt.reduce
+// CHECK: %[[SUM:.*]] = shard.all_reduce %[[G]] on @replicas grid_axes = [0] : tensor<4xf32>
+// CHECK: %[[FOUR:.*]] = mpt.constant dense<4.000000e+00>
+// CHECK: %[[MEAN:.*]] = mpt.div %[[SUM]], %[[FOUR]]
+// A statistic is the mean, and so is the loss; a history takes the largest.
+// CHECK: %[[STATISTIC:.*]] = mpt.div
+// CHECK: %[[LOSS:.*]] = mpt.div
+// CHECK: train.gradient @w, %[[MEAN]]
+// CHECK: %[[LARGEST:.*]] = shard.all_reduce %{{.*}} on @replicas grid_axes = [0] reduction = max : tensor<1xf32>
+// CHECK: train.roll %{{.*}}, %[[LARGEST]]
+// CHECK: train.write @s, %[[STATISTIC]]
+// CHECK: train.write @f, %[[LEAST]]
+// The generator's state is the same everywhere, and written as before.
+// CHECK: train.write @rng
+// CHECK: return %[[LOSS]]
+module {
+  train.state rng @rng : tensor<2xi64> = dense<0> : tensor<2xi64>
+  train.state parameter @w : tensor<4xf32> = dense<1.0> : tensor<4xf32>
+  train.state statistic @s : tensor<4xf32> = dense<1.0> : tensor<4xf32>
+  train.state scale @f : tensor<8x4xf32> = dense<1.0> : tensor<8x4xf32>
+  train.state statistic @h : tensor<1x3xf32> = dense<1.0> : tensor<1x3xf32>
+  func.func @step(%x: tensor<8x4xf32> {mpt.name = "x"}, %m: tensor<4xf32> {mpt.name = "mask"}) -> (tensor<f32> {mpt.name = "loss"}) {
+    %key = train.read @rng : tensor<2xi64>
+    %w = train.read @w : tensor<4xf32>
+    %d = mpt.dropout %x, %key {ratio = 0.5 : f64, stream = 0 : i64} : (tensor<8x4xf32>, tensor<2xi64>) -> tensor<8x4xf32>
+    %n = mpt.cast %w key %key : tensor<2xi64> {rounding = #mpt<rounding stochastic>, stream = 1 : i64} : tensor<4xf32> to tensor<4xf16>
+    %c = mpt.cast %n : tensor<4xf16> to tensor<4xf32>
+    %g = mpt.reduce sum %d {axes = array<i64: 0>} : (tensor<8x4xf32>) -> tensor<4xf32>
+    %gc = mpt.mul %g, %c : tensor<4xf32>
+    %loss = mpt.reduce sum %gc {axes = array<i64: 0>} : (tensor<4xf32>) -> tensor<f32>
+    %gradient = train.gradient @w, %g : tensor<4xf32>
+    %h = train.read @h : tensor<1x3xf32>
+    %largest = mpt.reshape %loss : (tensor<f32>) -> tensor<1xf32>
+    %rolled = train.roll %h, %largest : tensor<1x3xf32>, tensor<1xf32>
+    %one = mpt.constant dense<[0, 1]> : tensor<2xi64>
+    %next = mpt.add %key, %one : tensor<2xi64>
+    train.write @w, %gradient : tensor<4xf32>
+    train.write @s, %gc : tensor<4xf32>
+    train.write @h, %rolled : tensor<1x3xf32>
+    train.write @f, %d : tensor<8x4xf32>
+    train.write @rng, %next : tensor<2xi64>
+    return %loss : tensor<f32>
+  }
+}
+
+//--- accumulate.mlir
+func.func @accumulate() {
+  return
+}
+func.func @step(%x: tensor<8x4xf32>) {
+  return
+}
+
+//--- scalars.mlir
+module {
+  train.state parameter @w : tensor<f32> = dense<1.0> : tensor<f32>
+  func.func @step(%x: tensor<f32>) {
+    %g = train.gradient @w, %x : tensor<f32>
+    return
+  }
+}
+
+//--- wide.mlir
+module {
+  train.state parameter @w : tensor<4xf64> = dense<1.0> : tensor<4xf64>
+  func.func @step(%x: tensor<4xf64>) {
+    %g = train.gradient @w, %x : tensor<4xf64>
+    return
+  }
+}
+
+//--- nothing.mlir
+func.func @step(%x: tensor<4xf32>) {
+  return
+}
