@@ -34,6 +34,7 @@ TEXTS = {
                 "parameter, and its update. (`@gradients`, `@evaluate` and `@predict`, not shown, are clones of earlier forms.)",
     "precision": "Types are decided and casts are placed. Parameters are stored in FP16 and have FP32 masters. The gradient's seed is the "
                  "loss scale; gradients are unscaled in FP32. Writes happen where all gradients are finite, and the loss scale moves.",
+    "distribution": "Nothing: this step has one replica. With `--replicas` there would be `shard.all_reduce` before each `train.gradient`.",
     "fusion": "Training arithmetic became core operations: conditional writes are selects now. Everything but GEMMs is grouped into "
               "`mpt.fusion`, each of which becomes one kernel.",
     "library": "Operations that a library computes became calls with their epilogues, layouts and side results. Values are still tensors.",

@@ -3,6 +3,7 @@
 #include "passes/Pipelines.h"
 
 #include "mpt/Fusion/KernelCapabilities.h"
+#include "passes/distribution/Passes.h"
 #include "passes/fusion/Passes.h"
 #include "passes/import/Passes.h"
 #include "passes/library/Passes.h"
@@ -130,10 +131,22 @@ void buildPrecision(OpPassManager &passes, const PipelineOptions &options, const
   passes.addPass(createVerify());
 }
 
+void buildDistribution(OpPassManager &passes, const PipelineOptions &options, const Capabilities &) {
+  if (options.replicas == "1")
+    return;
+  passes.addPass(createReplicate({options.replicas}));
+  // Before values are gathered, so that messages are about one value.
+  passes.addPass(createVerifyReplicas());
+  passes.addPass(createBucket());
+  passes.addPass(createVerifyReplicas());
+}
+
 void buildFusion(OpPassManager &passes, const PipelineOptions &options, const Capabilities &target) {
+  // Before all else: each of the two functions is fused by itself. Nothing happens without collectives.
+  passes.addPass(createSplitReplicas());
   // The checks of --debug-nonfinite want every value in memory.
   bool joins = !options.debugNonfinite;
-  // First: what train ops turn into is decomposed and fused like everything else.
+  // Before fusion: what train ops turn into is decomposed and fused like everything else.
   passes.addPass(createLowerTrain());
   // While softmax is whole.
   if (target.calls.attention && joins)
@@ -212,8 +225,10 @@ void buildMemory(OpPassManager &passes, const PipelineOptions &options, const Ca
 }
 
 constexpr Phase phases[] = {
-    {"import", buildImport}, {"training", buildTraining}, {"precision", buildPrecision},
-    {"fusion", buildFusion}, {"library", buildLibrary},   {"memory", buildMemory},
+    {"import", buildImport},       {"training", buildTraining},
+    {"precision", buildPrecision}, {"distribution", buildDistribution},
+    {"fusion", buildFusion},       {"library", buildLibrary},
+    {"memory", buildMemory},
 };
 
 } // namespace
@@ -239,6 +254,7 @@ void mpt::registerAllPasses() {
   registerImportPasses();
   registerTrainingPasses();
   registerPrecisionPasses();
+  registerDistributionPasses();
   registerFusionPasses();
   registerLibraryPasses();
   registerMemoryPasses();

@@ -25,6 +25,7 @@ struct PipelineOptions {
   double clipNorm = 0.0;           ///< largest global gradient norm; 0 does not clip
   double ema = 0.0;                ///< decay of averages of the parameters; 0 keeps none
   int64_t accumulate = 1;          ///< micro-steps whose gradients are summed before an update
+  std::string replicas = "1";      ///< of the step, each with rows of its own: a number, or any (one a process)
   int64_t memoryBudget = 0;        ///< most bytes of state and arena that the step may need; 0 does not limit
   int64_t rematerializeBytes = 0;  ///< bytes of saved activations to give up by further passes over memory
   bool countTraffic = false;       ///< functions on buffers say how little their kernels could move
@@ -45,7 +46,8 @@ struct Phase {
   void build(mlir::OpPassManager &passes, const PipelineOptions &options) const;
 };
 
-/// All phases in order: import, training, precision, fusion, library, memory. (What follows, the target, writes files.)
+/// All phases in order: import, training, precision, distribution, fusion, library, memory. (What follows, the target,
+/// writes files.)
 llvm::ArrayRef<Phase> compilerPhases();
 
 /// The rewriting of a graph of ONNX nodes that goes back into a file; the other phases have no part in it.

@@ -2,6 +2,7 @@
 // The compilation driver: reads the input, runs phase after phase, writes the product.
 #include "mpt/Driver/Compile.h"
 
+#include "mpt/Dialect/Dist/DistDialect.h"
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/ONNX/ONNXDialect.h"
 #include "mpt/Dialect/ONNX/TrainingRoles.h"
@@ -192,6 +193,9 @@ private:
     pipeline.algorithms = llvm::count_if(module->getOps<func::FuncOp>(), [](func::FuncOp function) {
       return function.getSymName().starts_with("algorithm.");
     });
+    if (pipeline.algorithms > 1 && options.replicas != "1")
+      return fail("expected --replicas=1 for " + Twine(pipeline.algorithms) + " algorithms, got " + options.replicas +
+                  ": replicas share the gradients of one step");
     if (pipeline.algorithms > 1 && options.accumulate > 1)
       return fail("expected --accumulate=1 for " + Twine(pipeline.algorithms) + " algorithms, got " +
                   Twine(options.accumulate));
@@ -314,9 +318,23 @@ private:
     entries.set("loss", builder.getStringAttr(options.loss));
     if (options.debugNonfinite)
       entries.set("debug_nonfinite", builder.getBoolAttr(true));
+    if (auto replica = module->lookupSymbol<func::FuncOp>("replica"))
+      entries.set("replicas", describeReplicas(replica));
     if (Attribute optimizer = getAttr<MPTDialect::OptimizerAttrHelper>(*module))
       entries.set("optimizer", optimizer);
     setAttr<MPTDialect::ManifestAttrHelper>(*module, entries.getDictionary(&context));
+  }
+
+  /// How many replicas a global step has (0: one a process), and which inputs hold rows for all of them.
+  DictionaryAttr describeReplicas(func::FuncOp replica) {
+    Builder builder(&context);
+    SmallVector<Attribute> split;
+    for (unsigned i = 0; i < replica.getNumArguments(); ++i)
+      if (getArgAttr<dist::DistDialect::SplitAttrHelper>(replica, i))
+        split.push_back(getArgAttr<MPTDialect::NameAttrHelper>(replica, i));
+    int64_t count = options.replicas == "any" ? 0 : std::stoll(options.replicas);
+    return builder.getDictionaryAttr({builder.getNamedAttr("count", builder.getI64IntegerAttr(count)),
+                                      builder.getNamedAttr("split", builder.getArrayAttr(split))});
   }
 
   /// The step (or, without training, the forward graph) as standard operators.

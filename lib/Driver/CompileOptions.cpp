@@ -154,6 +154,14 @@ std::optional<std::string> setAccumulate(CompileOptions &options, StringRef valu
   return std::nullopt;
 }
 
+std::optional<std::string> setReplicas(CompileOptions &options, StringRef value) {
+  int64_t count;
+  if (value != "any" && (value.getAsInteger(10, count) || count < 1 || count > 32767))
+    return "a whole number from 1 to 32767, or any";
+  options.replicas = value.str();
+  return std::nullopt;
+}
+
 std::optional<std::string> addReport(CompileOptions &options, StringRef value) {
   if (!is_contained({"precision", "memory", "kernels"}, value.split('=').first))
     return "precision|memory|kernels, optionally =FILE";
@@ -162,7 +170,7 @@ std::optional<std::string> addReport(CompileOptions &options, StringRef value) {
   return std::nullopt;
 }
 
-constexpr StringLiteral phases = "import|training|precision|fusion|library|memory|target";
+constexpr StringLiteral phases = "import|training|precision|distribution|fusion|library|memory|target";
 
 /// What is written, and in which form.
 std::vector<Flag> productFlags() {
@@ -254,6 +262,10 @@ std::vector<Flag> modelFlags() {
       {"--ema", "DECAY",
        "keep averages of the parameters, DECAY of the old one and the rest of the new parameter a step", setEma},
       {"--accumulate", "N", "sum the gradients of N micro-steps before an update", setAccumulate},
+      {"--replicas", "V",
+       "a global step takes V batches, divided over processes: the same bits on any number of them; any: one batch a "
+       "process",
+       setReplicas},
       {"--freeze", "REGEX", "parameters whose names match are not trained", pattern(&Options::freeze)},
       {"--train", "REGEX", "float initializers whose names match are parameters, whatever their use",
        pattern(&Options::train)},
@@ -381,7 +393,7 @@ Expected<CompileOptions> CompileOptions::parse(ArrayRef<StringRef> words) {
     }
     options.trains |=
         is_contained({"--loss", "--optimizer", "--accumulate", "--clip-norm", "--ema", "--forward-only", "--backward",
-                      "--gradient", "--next", "--seed", "--checkpoint", "--optimizer-model"},
+                      "--gradient", "--next", "--seed", "--checkpoint", "--optimizer-model", "--replicas"},
                      name);
     if (std::optional<std::string> expected = flag->set(options, value))
       return bad("expected " + *expected + " for " + name + ", got '" + value + "'");
@@ -390,6 +402,14 @@ Expected<CompileOptions> CompileOptions::parse(ArrayRef<StringRef> words) {
     return bad("expected an input file (.onnx, .onnxtxt or .mlir)");
   if (Error wrong = configureTarget(options))
     return wrong;
+  if (options.replicas != "1" && options.accumulate > 1)
+    return bad("expected --accumulate=1 with --replicas: a process runs its replicas one after the other and "
+               "communicates once a step, so --replicas=" +
+               Twine(options.accumulate) + " does on one process what --accumulate does");
+  if (options.replicas != "1" && options.forwardOnly)
+    return bad("expected no --forward-only with --replicas: replicas share gradients");
+  if (options.replicas != "1" && options.emit == EmitKind::ONNX && options.to.empty())
+    return bad("expected a library for --replicas, got --emit=onnx: ONNX has no operators for collectives");
   if (!options.to.empty())
     options.emit = EmitKind::MLIR;
   if (options.name.empty())

@@ -5,6 +5,17 @@
 
 include "passes/PassBase.td"
 
+def SplitReplicas : Pass<"fusion-split-replicas", "::mlir::ModuleOp"> {
+  let dependentDialects = ["::mpt::MPTDialect", "::mpt::train::TrainDialect", "::mlir::shard::ShardDialect"];
+  let summary = "A step with collectives becomes two functions, before and after the replicas meet";
+  let description = [{
+    In: `@step` after stage distribution. Out: `@replica`, which computes from a replica's rows what collectives take in, and
+    changes no state; `@combine`, which takes what they make, and does the rest. The i-th collective's value is a result of the
+    one and an argument of the other: `mpt.sum.<i>` or `mpt.max.<i>`. The runtime reduces between the two, so a process runs
+    `@replica` once for each of its replicas and `@combine` once a step. What both need of states, each computes.
+  }];
+}
+
 def LowerTrain : Pass<"fusion-lower-train", "::mlir::ModuleOp"> {
   let summary = "write the training arithmetic in core ops; make conditional writes unconditional";
   let description = [{
