@@ -43,10 +43,8 @@ void InterpreterFrame::deliver(Value value, Tensor sums, NumericsAttr numerics) 
   set(value, std::move(sums));
 }
 
-/// The last op that reads each value of `block`, null for its terminator. Regions see nothing from outside, so that all
-/// readers are in the block.
-static llvm::DenseMap<Value, Operation *> lastReaders(Block &block) {
-  llvm::DenseMap<Value, Operation *> readers;
+LastReaders mpt::lastReadersOf(Block &block) {
+  LastReaders readers;
   for (Operation &op : block)
     for (Value operand : op.getOperands())
       if (operand.getParentBlock() == &block)
@@ -54,24 +52,30 @@ static llvm::DenseMap<Value, Operation *> lastReaders(Block &block) {
   return readers;
 }
 
+LogicalResult InterpreterFrame::run(Operation &op, const LastReaders &readers) {
+  auto interpretable = dyn_cast<Interpretable>(op);
+  if (!interpretable)
+    return op.emitOpError() << "has no rule in the reference interpreter";
+  if (failed(interpretable.interpret(*this)))
+    return failure();
+  if (observer) {
+    observer->adjust(&op, *this);
+    observer->computed(&op, *this);
+  }
+  // The last op that reads a value frees it. Values from outside the block stay.
+  for (Value operand : op.getOperands())
+    if (readers.lookup(operand) == &op && !kept.contains(operand))
+      values.erase(operand);
+  return success();
+}
+
 LogicalResult InterpreterFrame::run(Block &block) {
-  llvm::DenseMap<Value, Operation *> readers = lastReaders(block);
+  LastReaders readers = lastReadersOf(block);
   for (Operation &op : block) {
     if (op.hasTrait<OpTrait::IsTerminator>())
       break;
-    auto interpretable = dyn_cast<Interpretable>(op);
-    if (!interpretable)
-      return op.emitOpError() << "has no rule in the reference interpreter";
-    if (failed(interpretable.interpret(*this)))
+    if (failed(run(op, readers)))
       return failure();
-    if (observer) {
-      observer->adjust(&op, *this);
-      observer->computed(&op, *this);
-    }
-    // The last op that reads a value frees it. Values from outside the block stay.
-    for (Value operand : op.getOperands())
-      if (readers.lookup(operand) == &op && !kept.contains(operand))
-        values.erase(operand);
   }
   return success();
 }

@@ -2,10 +2,13 @@
 // Calls and state of the reference interpreter.
 #include "mpt/Reference/Interpreter.h"
 
+#include "Arguments.h"
+
 #include "mpt/Dialect/Attributes.h"
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/RT/RTDialect.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
+#include "mpt/Distribution/Replicas.h"
 
 #include "llvm/Support/FormatVariadic.h"
 #include <cmath>
@@ -92,14 +95,8 @@ static LogicalResult checkIndices(func::FuncOp function, unsigned argument, cons
   return success();
 }
 
-FailureOr<SmallVector<Tensor>> Interpreter::call(func::FuncOp function, ArrayRef<Tensor> inputs) {
-  if (function.isExternal() || !function.getBody().hasOneBlock())
-    return function.emitOpError() << "expected a body of one block";
-  if (inputs.size() != function.getNumArguments())
-    return function.emitOpError() << "expected " << function.getNumArguments() << " inputs, got " << inputs.size();
-  Block &body = function.getBody().front();
-  InterpreterFrame frame(mode, states, observer);
-  for (auto [i, argument] : llvm::enumerate(body.getArguments())) {
+LogicalResult mpt::bindArguments(func::FuncOp function, ArrayRef<Tensor> inputs, InterpreterFrame &frame) {
+  for (auto [i, argument] : llvm::enumerate(function.getArguments())) {
     auto type = cast<RankedTensorType>(argument.getType());
     if (inputs[i].shape() != type.getShape() || inputs[i].isFloat() != isa<FloatType>(type.getElementType()))
       return function.emitOpError() << "expected " << type << " for input " << argumentName(function, i) << ", got "
@@ -110,6 +107,20 @@ FailureOr<SmallVector<Tensor>> Interpreter::call(func::FuncOp function, ArrayRef
           return failure();
     frame.set(argument, inputs[i]);
   }
+  return success();
+}
+
+FailureOr<SmallVector<Tensor>> Interpreter::call(func::FuncOp function, ArrayRef<Tensor> inputs) {
+  if (function.isExternal() || !function.getBody().hasOneBlock())
+    return function.emitOpError() << "expected a body of one block";
+  if (dist::hasCollectives(function))
+    return callReplicas(function, inputs, mode, states);
+  if (inputs.size() != function.getNumArguments())
+    return function.emitOpError() << "expected " << function.getNumArguments() << " inputs, got " << inputs.size();
+  Block &body = function.getBody().front();
+  InterpreterFrame frame(mode, states, observer);
+  if (failed(bindArguments(function, inputs, frame)))
+    return failure();
   states.writes.clear();
   if (failed(frame.run(body)))
     return failure();

@@ -3,6 +3,7 @@
 #include "mpt/Reference/RunTool.h"
 
 #include "mpt/Dialect/Train/TrainDialect.h"
+#include "mpt/Distribution/Replicas.h"
 #include "mpt/Reference/ErrorModel.h"
 #include "mpt/Reference/Interpreter.h"
 #include "mpt/Support/SafeTensors.h"
@@ -79,8 +80,13 @@ LogicalResult loadState(ModuleOp module, StringRef path, Interpreter &interprete
 
 FailureOr<SmallVector<Tensor>> loadInputs(ModuleOp module, func::FuncOp function, StringRef path, EvaluationMode mode) {
   SmallVector<Tensor> inputs;
-  for (Type type : function.getArgumentTypes())
-    inputs.push_back(Tensor(cast<RankedTensorType>(type)));
+  int64_t replicas = std::max<int64_t>(1, dist::replicasOf(module).value_or(1));
+  SmallVector<bool> given;
+  for (auto [i, type] : llvm::enumerate(function.getArgumentTypes())) {
+    RankedTensorType global = globalType(function, i, dist::hasCollectives(function) ? replicas : 1);
+    given.push_back(bool(global));
+    inputs.push_back(Tensor(global ? global : cast<RankedTensorType>(type)));
+  }
   if (path.empty())
     return inputs;
   auto file = SafeTensorsFile::open(path, module.getContext());
@@ -88,6 +94,8 @@ FailureOr<SmallVector<Tensor>> loadInputs(ModuleOp module, func::FuncOp function
     return report(module, file.takeError());
   for (auto [i, input] : llvm::enumerate(inputs)) {
     std::string name = argumentName(function, i);
+    if (!given[i])
+      continue;
     SafeTensor entry = file->find(name);
     if (!entry.type)
       return module.emitError() << "expected input " << name << " in " << path << ", found none";

@@ -27,6 +27,11 @@ struct EvaluationState {
 
 class InterpreterFrame;
 
+/// The last op that reads each value of a block, null for its terminator.
+using LastReaders = llvm::DenseMap<mlir::Value, mlir::Operation *>;
+/// Regions see nothing from outside, so that all readers are in the block.
+LastReaders lastReadersOf(mlir::Block &block);
+
 /// Sees the values of a function while it runs.
 class InterpreterObserver {
 public:
@@ -67,6 +72,8 @@ public:
 
   /// Runs the ops of `block` in order, without its terminator.
   llvm::LogicalResult run(mlir::Block &block);
+  /// Runs one op of a block of these last readers.
+  llvm::LogicalResult run(mlir::Operation &op, const LastReaders &readers);
 
 private:
   EvaluationMode mode;

@@ -17,6 +17,10 @@ std::string resultName(mlir::func::FuncOp function, unsigned index);
 /// The one number in the result of that name; nothing where there is none of one element.
 std::optional<double> resultNumber(mlir::func::FuncOp function, llvm::ArrayRef<Tensor> results, llvm::StringRef name);
 
+/// The type of an argument as the caller of a step with `replicas` replicas gives it: rows of all replicas one behind
+/// the other where it is split; null where the runtime fills it in.
+mlir::RankedTensorType globalType(mlir::func::FuncOp function, unsigned index, int64_t replicas);
+
 /// Executes functions of core, train and check ops element by element. Exact mode rounds every value to its IR type;
 /// contractions and reductions accumulate in their accumulator type, elements in row-major order of the input. Oracle
 /// mode keeps every float in FP64. Errors are reported at the op and returned as failure.
@@ -33,7 +37,8 @@ public:
   void observe(InterpreterObserver *seer) { observer = seer; }
 
   /// Runs `function`; inputs are in argument order and are rounded to their types (not in oracle mode). State writes
-  /// take effect when it has returned. Results are in order.
+  /// take effect when it has returned. Results are in order. A step with collectives runs as all its replicas, on the
+  /// inputs of the global step (globalType); nobody observes it.
   llvm::FailureOr<llvm::SmallVector<Tensor>> call(mlir::func::FuncOp function, llvm::ArrayRef<Tensor> inputs);
 
   /// State tensors by name.
