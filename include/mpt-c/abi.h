@@ -70,8 +70,12 @@ typedef struct mpt_index_desc {
   const int64_t *ranges;
 } mpt_index_desc;
 
+/* A step with replicas is two functions. "replica" computes what one replica adds: outputs of FP32 named "mpt.sum.<i>"
+ * or "mpt.max.<i>", and an input "mpt.replica" (int64) with its number where it draws random numbers. "combine" takes
+ * the reductions over all replicas under the same names, and the number of replicas as "mpt.replicas" (float32) where
+ * it is not fixed; the manifest's "replicas" has it, and the inputs that are split. */
 typedef struct mpt_function_desc {
-  const char *name; /* "step", "gradients", "evaluate", "accumulate" */
+  const char *name; /* "step", "gradients", "evaluate", "accumulate", "replica", "combine" */
   mpt_function entry;
   int64_t arena_bytes;
   int64_t call_sites; /* library calls in the function; `site` arguments are below this */
@@ -258,6 +262,9 @@ static inline int64_t mpt_conv_workspace(const mpt_conv_desc *d, int native) {
 /* Dense copy; zero fill. Parallel for large sizes. */
 void mpt_rt_copy(mpt_exec *exec, void *dst, const void *src, int64_t bytes);
 void mpt_rt_zero(mpt_exec *exec, void *dst, int64_t bytes);
+
+/* Output `output` of the running function "replica" is complete, so that it can travel while the rest is computed. */
+void mpt_rt_ready(mpt_exec *exec, int64_t output);
 
 /* A float buffer that call `call` of the running function has written, in libraries that were compiled with
  * --debug-nonfinite. All fields are 64 bits wide; strides are in elements. */

@@ -36,6 +36,7 @@ typedef enum mpt_status {
 } mpt_status;
 
 typedef struct mpt_module_desc mpt_module_desc; /* abi.h */
+struct mpt_world;                               /* world.h */
 typedef struct mpt_model mpt_model;             /* a loaded library; holds no state */
 typedef struct mpt_trainer mpt_trainer;         /* one set of parameters, slots and counters, and scratch memory */
 
@@ -95,6 +96,10 @@ typedef struct mpt_trainer_options {
    * those of CUDA. One that the runtime does not have fails with those that it has. */
   const mpt_option *options;
   int64_t num_options;
+  /* world.h; NULL: this process alone. For libraries compiled with --replicas. Creating, loading and saving are then
+   * collective, and a step takes the rows of this process's replicas: rank r of N has replicas r V/N to (r+1) V/N - 1.
+   */
+  struct mpt_world *world;
 } mpt_trainer_options;
 
 /* What a call computed. A field that the function does not compute, because it has no output of that name, is NaN

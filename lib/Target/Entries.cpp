@@ -8,6 +8,7 @@
 #include "mpt/Memory/Bufferize.h"
 #include "mpt/Memory/Layout.h"
 
+#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/IR/IRBuilder.h"
 
@@ -54,9 +55,12 @@ public:
       unsigned index = output ? nextOutput++ : nextInput++;
       pointers[argument] = ir.CreateLoad(ptr, ir.CreateConstInBoundsGEP1_64(ptr, table, index));
     }
+    llvm::DenseMap<Operation *, SmallVector<unsigned>> complete = completions();
     for (Operation &op : info.op.front()) {
       if (failed(emit(&op)))
         return failure();
+      for (unsigned output : complete.lookup(&op))
+        request("ready", {ir.getInt64(output)});
       if (checks)
         lookAtResults(&op);
       if (std::optional<CallInfo> call = callOf(&op))
@@ -66,6 +70,36 @@ public:
   }
 
 private:
+  /// After which op each output of a replica holds its values: communication starts there. Those of a device are read
+  /// when it has run.
+  llvm::DenseMap<Operation *, SmallVector<unsigned>> completions() {
+    llvm::DenseMap<Operation *, SmallVector<unsigned>> complete;
+    if (onDevice || info.name != "replica")
+      return complete;
+    llvm::MapVector<Value, Operation *> last; // write of each output
+    llvm::DenseMap<Value, Value> whole;       // of views
+    for (BlockArgument argument : info.op.getArguments())
+      if (getArgAttr<MPTDialect::OutputAttrHelper>(info.op, argument.getArgNumber()))
+        last[argument] = nullptr;
+    auto wholeOf = [&](Value buffer) { return whole.contains(buffer) ? whole.lookup(buffer) : buffer; };
+    for (Operation &op : info.op.front()) {
+      if (auto view = dyn_cast<rt::ViewOp>(op))
+        whole[view.getView()] = wholeOf(view.getSource());
+      auto effects = dyn_cast<MemoryEffectOpInterface>(op);
+      if (!effects)
+        continue;
+      SmallVector<MemoryEffects::EffectInstance> found;
+      effects.getEffects(found);
+      for (const MemoryEffects::EffectInstance &effect : found)
+        if (Value buffer = effect.getValue(); buffer && isa<MemoryEffects::Write>(effect.getEffect()))
+          if (auto output = last.find(wholeOf(buffer)); output != last.end())
+            output->second = &op;
+    }
+    for (auto [i, output] : llvm::enumerate(last))
+      if (output.second)
+        complete[output.second].push_back(i);
+    return complete;
+  }
   llvm::Value *field(unsigned index) { return ir.CreateLoad(ptr, ir.CreateConstInBoundsGEP1_64(ptr, exec, index)); }
   llvm::Value *at(llvm::Value *base, int64_t bytes) {
     return bytes ? ir.CreateConstInBoundsGEP1_64(ir.getInt8Ty(), base, bytes) : base;

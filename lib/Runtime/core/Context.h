@@ -51,6 +51,15 @@ public:
   }
 };
 
+/// Hears of outputs that are complete while the function still runs.
+class OutputListener {
+public:
+  virtual void ready(int64_t output) = 0;
+
+protected:
+  ~OutputListener() = default;
+};
+
 class Device;
 class Profile;
 class FiniteCheck;
@@ -63,6 +72,7 @@ struct Context {
   Scratch *scratch = nullptr; // shared by library calls, one at a time
   Device *device = nullptr;
   const mpt_function_desc *function = nullptr;
+  OutputListener *listener = nullptr; // of the function "replica"
   // Of devices that calls do not wait for:
   int64_t nextCall = 0;                 // number of the next call in `function`
   bool watched = false;                 // every call is waited for

@@ -7,6 +7,7 @@
 #include "core/Indices.h"
 #include "core/Types.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <cstdlib>
@@ -31,6 +32,8 @@ std::string Model::weightsFile() const { return directory + "/" + desc->name + "
 
 const mpt_function_desc *Model::function(const char *name) const {
   std::string known;
+  if (step && name && strcmp(name, ReplicatedStep::step) == 0)
+    return &step->desc();
   for (int64_t i = 0; i < desc->num_functions; ++i) {
     if (name && strcmp(desc->functions[i].name, name) == 0)
       return &desc->functions[i];
@@ -94,6 +97,16 @@ mpt_status checkModule(const mpt_module_desc &m, const char *source) {
   return MPT_OK;
 }
 
+/// Puts the step of a library with replicas together.
+mpt_status findStep(Model &model) {
+  std::unique_ptr<ReplicasOfModel> replicas;
+  if (mpt_status status = readReplicas(*model.desc, replicas))
+    return status;
+  if (replicas)
+    model.step = std::make_unique<GlobalStep>(*model.desc, *replicas, std::max<int64_t>(1, replicas->count));
+  return MPT_OK;
+}
+
 /// The one lib*.so of a directory.
 mpt_status findLibrary(const std::string &directory, std::string &out) {
   DIR *dir = opendir(directory.c_str());
@@ -153,6 +166,8 @@ mpt_status load(const char *path, mpt_model **out) {
     return fail(MPT_BAD_FILE, "'%s' is no compiled model: it has no symbol mpt_module", real);
   if (mpt_status status = checkModule(*model->desc, real))
     return status;
+  if (mpt_status status = findStep(*model))
+    return status;
   model->weights = open(model->weightsFile().c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   *out = new mpt_model{std::move(model)};
   return MPT_OK;
@@ -195,6 +210,8 @@ mpt_status mpt_model_from_desc(const mpt_module_desc *desc, const char *director
     auto model = std::make_shared<Model>();
     model->desc = desc;
     model->directory = directory ? directory : ".";
+    if (mpt_status status = findStep(*model))
+      return status;
     *out = new mpt_model{std::move(model)};
     return MPT_OK;
   });

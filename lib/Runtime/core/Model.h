@@ -5,6 +5,7 @@
 
 #include "core/Error.h"
 #include "core/LoadedLibrary.h"
+#include "core/Replicas.h"
 
 #include "mpt-c/abi.h"
 
@@ -21,13 +22,15 @@ struct Model {
   LoadedLibrary library; // where it was loaded rather than linked
   std::string directory; // where the weights lie
   int weights = -1;      // those beside the library, open since it was loaded: they belong together
+  std::unique_ptr<GlobalStep>
+      step; // of a library with replicas: with the rows of all, or of one where each process has one
   Model() = default;
   Model(const Model &) = delete;
   ~Model();
 
   /// The path of the weights beside the library.
   std::string weightsFile() const;
-  /// Null when the model has no such function; the error is then set.
+  /// Null when the model has no such function; the error is then set. "step" of a library with replicas is theirs.
   const mpt_function_desc *function(const char *name) const;
 };
 

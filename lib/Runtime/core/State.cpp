@@ -283,13 +283,20 @@ mpt_status mpt_trainer_set(mpt_trainer *trainer, const char *name, const float *
 mpt_status mpt_trainer_save(const mpt_trainer *trainer, const char *path) {
   if (!trainer || !path)
     return fail(MPT_INVALID_ARGUMENT, "expected a trainer and a path, got NULL");
-  return guarded([&] { return save(*trainer, path); });
+  return guarded([&] {
+    if (!trainer->replicas)
+      return save(*trainer, path);
+    return trainer->replicas->followFirst(trainer->replicas->isFirst() ? save(*trainer, path) : MPT_OK);
+  });
 }
 
 mpt_status mpt_trainer_load(mpt_trainer *trainer, const char *path) {
   if (!trainer || !path)
     return fail(MPT_INVALID_ARGUMENT, "expected a trainer and a path, got NULL");
-  return guarded([&] { return load(*trainer, path); });
+  return guarded([&] {
+    mpt_status status = load(*trainer, path);
+    return trainer->replicas ? trainer->replicas->compareStates(*trainer, status) : status;
+  });
 }
 
 } // extern "C"

@@ -24,6 +24,47 @@ mpt_trainer::~mpt_trainer() {
       fputs(f.profile->table(profileRows).c_str(), stderr);
 }
 
+/// True for the scalar that has a default: the trainer's own rate.
+static bool isLearningRate(const mpt_tensor_desc &t) {
+  return strcmp(t.name, "learning_rate") == 0 && isFloating(t.dtype) && elementsOf(t) == 1;
+}
+
+mpt_status mpt::rt::matchInputs(const mpt_function_desc &f, const mpt_tensor *inputs, int64_t count,
+                                std::vector<const mpt_tensor *> &out) {
+  out.assign(static_cast<size_t>(f.num_inputs), nullptr);
+  for (int64_t i = 0; i < count; ++i) {
+    const mpt_tensor &given = inputs[i];
+    std::string known;
+    int64_t k = 0;
+    for (; k < f.num_inputs; ++k) {
+      if (given.name && strcmp(f.inputs[k].name, given.name) == 0)
+        break;
+      known += (k ? ", " : "") + std::string(f.inputs[k].name);
+    }
+    if (k == f.num_inputs)
+      return fail(MPT_INVALID_ARGUMENT, "'%s' has no input '%s' (it has: %s)", f.name, given.name ? given.name : "",
+                  known.c_str());
+    const mpt_tensor_desc &want = f.inputs[k];
+    bool fits = given.dtype == want.dtype && given.rank == want.rank && (given.shape || given.rank == 0);
+    for (int64_t d = 0; fits && d < want.rank; ++d)
+      fits = given.shape[d] == want.shape[d];
+    if (!fits)
+      return fail(MPT_INVALID_ARGUMENT, "input '%s' of '%s': expected %s, got %s", want.name, f.name,
+                  describe(want.dtype, want.rank, want.shape).c_str(),
+                  describe(given.dtype, given.shape ? std::clamp(given.rank, 0, 32) : 0, given.shape).c_str());
+    if (!given.data && want.bytes)
+      return fail(MPT_INVALID_ARGUMENT, "input '%s' of '%s': expected data, got NULL", want.name, f.name);
+    if (out[static_cast<size_t>(k)])
+      return fail(MPT_INVALID_ARGUMENT, "input '%s' of '%s' is given twice", want.name, f.name);
+    out[static_cast<size_t>(k)] = &given;
+  }
+  for (int64_t k = 0; k < f.num_inputs; ++k)
+    if (!out[static_cast<size_t>(k)] && !isLearningRate(f.inputs[k]))
+      return fail(MPT_INVALID_ARGUMENT, "input '%s' of '%s' is missing: expected %s", f.inputs[k].name, f.name,
+                  describe(f.inputs[k].dtype, f.inputs[k].rank, f.inputs[k].shape).c_str());
+  return MPT_OK;
+}
+
 namespace {
 
 constexpr int64_t alignment = 64;
@@ -120,13 +161,10 @@ mpt_status create(mpt_model *model, const mpt_trainer_options &options, mpt_trai
   trainer->seed = options.seed;
   if (mpt_status status = initializeState(*trainer, options.weights, trainer->setsSeed, trainer->seed))
     return status;
+  if (mpt_status status = ReplicatedStep::make(*trainer, options.world, trainer->replicas))
+    return status;
   *out = trainer.release();
   return MPT_OK;
-}
-
-/// True for the scalar that has a default: the trainer's own rate.
-bool isLearningRate(const mpt_tensor_desc &t) {
-  return strcmp(t.name, "learning_rate") == 0 && isFloating(t.dtype) && elementsOf(t) == 1;
 }
 
 /// The value of a floating-point scalar.
@@ -144,48 +182,28 @@ double scalarOf(const mpt_tensor_desc &t, const void *data) {
 mpt_status bindInputs(mpt_trainer &t, const mpt_function_desc &f, FunctionState &state, const mpt_tensor *inputs,
                       int64_t count) {
   state.inputPointers.assign(static_cast<size_t>(f.num_inputs), nullptr);
-  for (int64_t i = 0; i < count; ++i) {
-    const mpt_tensor &given = inputs[i];
-    std::string known;
-    int64_t k = 0;
-    for (; k < f.num_inputs; ++k) {
-      if (given.name && strcmp(f.inputs[k].name, given.name) == 0)
-        break;
-      known += (k ? ", " : "") + std::string(f.inputs[k].name);
-    }
-    if (k == f.num_inputs)
-      return fail(MPT_INVALID_ARGUMENT, "'%s' has no input '%s' (it has: %s)", f.name, given.name ? given.name : "",
-                  known.c_str());
+  std::vector<const mpt_tensor *> matched;
+  if (mpt_status status = matchInputs(f, inputs, count, matched))
+    return status;
+  for (int64_t k = 0; k < f.num_inputs; ++k) {
+    const mpt_tensor *given = matched[static_cast<size_t>(k)];
     const mpt_tensor_desc &want = f.inputs[k];
-    bool fits = given.dtype == want.dtype && given.rank == want.rank && (given.shape || given.rank == 0);
-    for (int64_t d = 0; fits && d < want.rank; ++d)
-      fits = given.shape[d] == want.shape[d];
-    if (!fits)
-      return fail(MPT_INVALID_ARGUMENT, "input '%s' of '%s': expected %s, got %s", want.name, f.name,
-                  describe(want.dtype, want.rank, want.shape).c_str(),
-                  describe(given.dtype, given.shape ? std::clamp(given.rank, 0, 32) : 0, given.shape).c_str());
-    if (!given.data && want.bytes)
-      return fail(MPT_INVALID_ARGUMENT, "input '%s' of '%s': expected data, got NULL", want.name, f.name);
-    const void *&slot = state.inputPointers[static_cast<size_t>(k)];
-    if (slot)
-      return fail(MPT_INVALID_ARGUMENT, "input '%s' of '%s' is given twice", want.name, f.name);
+    if (!given)
+      continue;
     bool onHost = true;
-    if (given.data)
-      if (mpt_status status = t.device->locate(given.data, onHost))
+    if (given->data)
+      if (mpt_status status = t.device->locate(given->data, onHost))
         return status;
-    if (onHost && isLearningRate(want) && !std::isfinite(scalarOf(want, given.data)))
+    if (onHost && isLearningRate(want) && !std::isfinite(scalarOf(want, given->data)))
       return fail(MPT_INVALID_ARGUMENT, "input '%s' of '%s': expected a finite number, got %g", want.name, f.name,
-                  scalarOf(want, given.data));
-    slot = given.data ? given.data : t.state.data();
+                  scalarOf(want, given->data));
+    state.inputPointers[static_cast<size_t>(k)] = given->data ? given->data : t.state.data();
   }
   for (int64_t k = 0; k < f.num_inputs; ++k) {
     const void *&given = state.inputPointers[static_cast<size_t>(k)];
     const mpt_tensor_desc &want = f.inputs[k];
     if (given)
       continue;
-    if (!isLearningRate(want))
-      return fail(MPT_INVALID_ARGUMENT, "input '%s' of '%s' is missing: expected %s", want.name, f.name,
-                  describe(want.dtype, want.rank, want.shape).c_str());
     if (!t.hasLearningRate)
       return fail(MPT_INVALID_ARGUMENT, "input 'learning_rate' of '%s' is missing and the model has no default",
                   f.name);
@@ -252,6 +270,11 @@ FunctionState &stateOf(mpt_trainer &t, const mpt_function_desc *f) {
 
 mpt_status run(mpt_trainer &t, const char *name, const mpt_tensor *inputs, int64_t count, mpt_metrics *metrics);
 
+/// Where the state of the step changes: in the part of a step of replicas that all processes share.
+bool isStep(const mpt_trainer &t, const mpt_function_desc &f) {
+  return strcmp(f.name, t.replicas ? ReplicatedStep::combine : ReplicatedStep::step) == 0;
+}
+
 /// What "gradients" says of the step that was just skipped. Random numbers are those of the next step afterwards.
 mpt_status nameGradient(mpt_trainer &t, const mpt_tensor *inputs, int64_t count, std::string &cause) {
   const mpt_module_desc &m = *t.model->desc;
@@ -286,7 +309,7 @@ mpt_status nameGradient(mpt_trainer &t, const mpt_tensor *inputs, int64_t count,
 /// MPT_STALLED once too many steps in a row were skipped at a scale that does not fall.
 mpt_status watch(mpt_trainer &t, const mpt_function_desc &f, FunctionState &state, const mpt_tensor *inputs,
                  int64_t count, const mpt_metrics &read) {
-  if (strcmp(f.name, "step") != 0 || state.watched)
+  if (!isStep(t, f) || state.watched)
     return MPT_OK;
   state.watched = true;
   if (!t.stall.add(read))
@@ -294,7 +317,7 @@ mpt_status watch(mpt_trainer &t, const mpt_function_desc &f, FunctionState &stat
   std::string cause;
   if (mpt_status status = nameNonfinite(t, f, state, cause))
     return status;
-  if (cause.empty() && inputs)
+  if (cause.empty() && inputs && !t.replicas)
     if (mpt_status status = nameGradient(t, inputs, count, cause))
       return status;
   return fail(
@@ -306,41 +329,54 @@ mpt_status watch(mpt_trainer &t, const mpt_function_desc &f, FunctionState &stat
 }
 
 mpt_status run(mpt_trainer &t, const char *name, const mpt_tensor *inputs, int64_t count, mpt_metrics *metrics) {
-  const mpt_function_desc *f = t.model->function(name);
-  if (!f)
-    return MPT_NOT_FOUND;
   if (count < 0 || (count > 0 && !inputs))
     return fail(MPT_INVALID_ARGUMENT, "expected inputs, got NULL");
-  FunctionState &state = stateOf(t, f);
+  if (t.replicas && strcmp(name, ReplicatedStep::step) == 0)
+    return t.replicas->run(t, inputs, count, metrics);
+  const mpt_function_desc *f = t.model->function(name);
+  return f ? runFunction(t, *f, inputs, count, metrics) : MPT_NOT_FOUND;
+}
+
+/// The function that the results of `name` are those of; null after an error.
+const mpt_function_desc *functionOfResults(mpt_trainer &t, const char *name) {
+  return t.model->function(name && t.replicas && strcmp(name, ReplicatedStep::step) == 0 ? ReplicatedStep::combine
+                                                                                         : name);
+}
+
+} // namespace
+
+mpt_status mpt::rt::runFunction(mpt_trainer &t, const mpt_function_desc &f, const mpt_tensor *inputs, int64_t count,
+                                mpt_metrics *metrics) {
+  FunctionState &state = stateOf(t, &f);
   state.ran = state.copied = state.watched = false;
-  if (mpt_status status = bindInputs(t, *f, state, inputs, count))
+  if (mpt_status status = bindInputs(t, f, state, inputs, count))
     return status;
-  if (mpt_status status = bindOutputs(t, *f, state))
+  if (mpt_status status = bindOutputs(t, f, state))
     return status;
-  if (t.arena.bytes() < f->arena_bytes && !t.arena.allocate(*t.device, f->arena_bytes))
-    return outOfScratch(*t.device, *f);
+  if (t.arena.bytes() < f.arena_bytes && !t.arena.allocate(*t.device, f.arena_bytes))
+    return outOfScratch(*t.device, f);
   if (t.finite)
-    if (mpt_status status = t.finite->begin(*f, state.inputPointers, *t.model->desc, t.state.data()))
+    if (mpt_status status = t.finite->begin(f, state.inputPointers, *t.model->desc, t.state.data()))
       return status;
   mpt_exec exec{t.state.data(), t.arena.data(), nullptr, state.inputPointers.data(), state.outputPointers.data(),
                 &state.context};
-  if (mpt_status status = t.device->run(*f, state, exec))
+  if (mpt_status status = t.device->run(f, state, exec))
     return status;
   state.ran = true;
   mpt_metrics own;
   if (!metrics && !t.finite && !t.device->sharesHostMemory()) // nothing waits for the device
     return MPT_OK;
-  if (mpt_status status = readMetrics(t, *f, state, metrics ? *metrics : own))
+  if (mpt_status status = readMetrics(t, f, state, metrics ? *metrics : own))
     return status;
   const mpt_metrics &read = metrics ? *metrics : own;
   if (mpt_status status =
-          t.finite ? t.finite->end(*f, state.outputPointers, read.skipped != 0, read.loss_scale) : MPT_OK)
+          t.finite ? t.finite->end(f, state.outputPointers, read.skipped != 0, read.loss_scale) : MPT_OK)
     return status;
-  return watch(t, *f, state, inputs, count, read);
+  return watch(t, f, state, inputs, count, read);
 }
 
-/// Where the host reads the outputs of the last run.
-mpt_status hostOutput(mpt_trainer &t, const mpt_function_desc &f, FunctionState &state, int64_t i, void *&out) {
+mpt_status mpt::rt::hostOutput(mpt_trainer &t, const mpt_function_desc &f, FunctionState &state, int64_t i,
+                               void *&out) {
   out = state.outputPointers[static_cast<size_t>(i)];
   if (t.device->sharesHostMemory())
     return t.device->synchronize();
@@ -355,11 +391,13 @@ mpt_status hostOutput(mpt_trainer &t, const mpt_function_desc &f, FunctionState 
   return MPT_OK;
 }
 
+namespace {
+
 mpt_status output(mpt_trainer *t, const char *function, const char *name, int64_t i, bool onDevice, mpt_tensor *out) {
   return guarded([&] {
     if (!t || !out)
       return fail(MPT_INVALID_ARGUMENT, "expected a trainer and a place for the result, got NULL");
-    const mpt_function_desc *f = t->model->function(function);
+    const mpt_function_desc *f = functionOfResults(*t, function);
     if (!f)
       return MPT_NOT_FOUND;
     FunctionState &state = stateOf(*t, f);
@@ -445,7 +483,7 @@ mpt_status mpt_trainer_metrics(mpt_trainer *trainer, const char *function, mpt_m
   if (!trainer || !metrics)
     return fail(MPT_INVALID_ARGUMENT, "expected a trainer and a place for the result, got NULL");
   return guarded([&] {
-    const mpt_function_desc *f = trainer->model->function(function);
+    const mpt_function_desc *f = functionOfResults(*trainer, function);
     if (!f)
       return MPT_NOT_FOUND;
     if (!stateOf(*trainer, f).ran)

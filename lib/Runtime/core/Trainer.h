@@ -8,6 +8,7 @@
 #include "core/Finite.h"
 #include "core/Model.h"
 #include "core/Profile.h"
+#include "core/Replicas.h"
 #include "core/Stall.h"
 
 #include <map>
@@ -40,6 +41,7 @@ struct mpt_trainer {
   bool hasLearningRate = false;
   std::unique_ptr<mpt::rt::FiniteCheck> finite; // where the library calls mpt_rt_check
   mpt::rt::StallWatch stall;
+  std::unique_ptr<mpt::rt::ReplicatedStep> replicas; // of a library whose step has replicas
   mpt::rt::Block state, arena;
   std::string weights; // file of initial values, where the caller named one
   bool hasWeights = false, setsSeed = false;
@@ -58,6 +60,18 @@ namespace mpt::rt {
 /// Gives the state its initial values: those of the weights file `given`, or, where it is null, of the one beside the
 /// library; zero for what training itself creates. With `setSeed`, the state of the random generator becomes `seed`.
 mpt_status initializeState(mpt_trainer &trainer, const char *given, bool setSeed, uint64_t seed);
+
+/// The caller's tensor for each input of `f`, by name, or null for a learning rate that is not given. Refuses tensors
+/// that are unknown, missing, given twice, or of another shape or type.
+mpt_status matchInputs(const mpt_function_desc &f, const mpt_tensor *inputs, int64_t count,
+                       std::vector<const mpt_tensor *> &out);
+
+/// Runs one function of the library.
+mpt_status runFunction(mpt_trainer &trainer, const mpt_function_desc &f, const mpt_tensor *inputs, int64_t count,
+                       mpt_metrics *metrics);
+
+/// Where the host reads output `i` of the last run of `f`.
+mpt_status hostOutput(mpt_trainer &trainer, const mpt_function_desc &f, FunctionState &state, int64_t i, void *&out);
 
 } // namespace mpt::rt
 

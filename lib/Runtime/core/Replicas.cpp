@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: Apache-2.0
+// A global step: local replicas, reduction, agreement, update.
+#include "core/Replicas.h"
+
+#include "core/HostMemory.h"
+#include "core/Json.h"
+#include "core/Trainer.h"
+#include "core/Types.h"
+#include "world/Reduction.h"
+#include "world/World.h"
+
+#include <algorithm>
+#include <cstring>
+
+using namespace mpt::rt;
+
+namespace {
+
+bool startsWith(const char *text, const char *prefix) { return strncmp(text, prefix, strlen(prefix)) == 0; }
+bool isSum(const char *name) { return startsWith(name, MPT_NAME_SUM); }
+bool isReduced(const char *name) { return isSum(name) || startsWith(name, MPT_NAME_MAX); }
+/// What the runtime gives, not the caller.
+bool isOwn(const char *name) {
+  return isReduced(name) || strcmp(name, MPT_NAME_REPLICA) == 0 || strcmp(name, MPT_NAME_REPLICAS) == 0;
+}
+
+const mpt_function_desc *find(const mpt_module_desc &m, const char *name) {
+  for (int64_t i = 0; i < m.num_functions; ++i)
+    if (strcmp(m.functions[i].name, name) == 0)
+      return &m.functions[i];
+  return nullptr;
+}
+
+int64_t indexOf(const mpt_tensor_desc *table, int64_t count, const char *name) {
+  for (int64_t i = 0; i < count; ++i)
+    if (strcmp(table[i].name, name) == 0)
+      return i;
+  return -1;
+}
+
+/// FNV-1a over words of eight bytes.
+class Hash {
+  uint64_t state = 14695981039346656037u;
+
+public:
+  void add(uint64_t word) { state = (state ^ word) * 1099511628211u; }
+  void add(const void *data, int64_t bytes) {
+    auto *next = static_cast<const uint8_t *>(data);
+    for (; bytes >= 8; bytes -= 8, next += 8) {
+      uint64_t word;
+      memcpy(&word, next, 8);
+      add(word);
+    }
+    uint64_t rest = static_cast<uint64_t>(bytes) << 56;
+    memcpy(&rest, next, static_cast<size_t>(bytes));
+    add(rest);
+  }
+  uint64_t value() const { return state ^ (state >> 32); }
+};
+
+/// What ranks compare in a step: the largest of each number, and of its negative, are the same number where all agree.
+struct Agreement {
+  static constexpr int pieces = 3, bitsOfPiece = 22; // whole numbers below 2^24 are exact in FP32
+  float refused = 0;                                 // 1 + the highest rank that cannot go on
+  float hash[pieces][2] = {};                        // of the shared inputs
+
+  void set(uint64_t value) {
+    for (auto &piece : hash) {
+      piece[0] = static_cast<float>(value & ((1u << bitsOfPiece) - 1));
+      piece[1] = -piece[0];
+      value >>= bitsOfPiece;
+    }
+  }
+  bool isSame() const {
+    return std::all_of(std::begin(hash), std::end(hash), [](auto &piece) { return piece[0] == -piece[1]; });
+  }
+};
+
+} // namespace
+
+mpt_status mpt::rt::readReplicas(const mpt_module_desc &module, std::unique_ptr<ReplicasOfModel> &out) {
+  const mpt_function_desc *replica = find(module, ReplicatedStep::replica);
+  const mpt_function_desc *combine = find(module, ReplicatedStep::combine);
+  if (!replica || !combine || find(module, ReplicatedStep::step))
+    return MPT_OK;
+  Json manifest;
+  std::string error;
+  const Json *found =
+      module.manifest && parseJson(module.manifest, manifest, error) ? manifest.find("replicas") : nullptr;
+  const Json *count = found ? found->find("count") : nullptr, *split = found ? found->find("split") : nullptr;
+  if (!count || !count->integral || count->integer < 0 || !split || split->kind != Json::Array)
+    return fail(MPT_BAD_FILE, "model '%s': expected 'replicas' with 'count' and 'split' in its manifest", module.name);
+  auto info = std::make_unique<ReplicasOfModel>();
+  info->count = count->integer;
+  for (const Json &name : split->array) {
+    int64_t i = indexOf(replica->inputs, replica->num_inputs, name.string.c_str());
+    if (i >= 0 && replica->inputs[i].rank > 0)
+      info->split.insert(name.string);
+  }
+  out = std::move(info);
+  return MPT_OK;
+}
+
+GlobalStep::GlobalStep(const mpt_module_desc &module, const ReplicasOfModel &of, int64_t replicas) {
+  const mpt_function_desc *parts[] = {find(module, ReplicatedStep::replica), find(module, ReplicatedStep::combine)};
+  for (const mpt_function_desc *part : parts)
+    for (int64_t i = 0; i < part->num_inputs; ++i) {
+      mpt_tensor_desc input = part->inputs[i];
+      if (isOwn(input.name) || indexOf(inputs.data(), static_cast<int64_t>(inputs.size()), input.name) >= 0)
+        continue;
+      shapes.emplace_back(input.shape, input.shape + input.rank);
+      if (of.split.count(input.name)) {
+        shapes.back().front() *= replicas;
+        input.bytes *= replicas;
+      }
+      inputs.push_back(input);
+    }
+  for (size_t i = 0; i < inputs.size(); ++i)
+    inputs[i].shape = shapes[i].data();
+  function.name = ReplicatedStep::step;
+  function.num_inputs = static_cast<int64_t>(inputs.size());
+  function.inputs = inputs.data();
+  function.num_outputs = parts[1]->num_outputs;
+  function.outputs = parts[1]->outputs;
+}
+
+ReplicatedStep::ReplicatedStep(mpt_trainer &trainer, const ReplicasOfModel &of, std::shared_ptr<World> given)
+    : world(given && given->size() > 1 ? std::move(given) : nullptr),
+      replicaFunction(find(*trainer.model->desc, replica)), combineFunction(find(*trainer.model->desc, combine)),
+      split(of.split), replicas(of.count ? of.count
+                                : world  ? world->size()
+                                         : 1),
+      first(world ? world->rank() * (replicas / world->size()) : 0), local(world ? replicas / world->size() : replicas),
+      global(*trainer.model->desc, of, local), reduction(std::make_unique<Reduction>(world, replicas)) {}
+
+ReplicatedStep::~ReplicatedStep() = default;
+
+bool ReplicatedStep::isFirst() const { return !world || world->rank() == 0; }
+
+mpt_status ReplicatedStep::make(mpt_trainer &trainer, mpt_world *world, std::unique_ptr<ReplicatedStep> &out) {
+  const mpt_module_desc &module = *trainer.model->desc;
+  std::unique_ptr<ReplicasOfModel> of;
+  if (mpt_status status = readReplicas(module, of))
+    return status;
+  const int size = world ? world->world->size() : 1;
+  if (!of && size > 1)
+    return fail(MPT_INVALID_ARGUMENT,
+                "model '%s' trains on one process, and the world has %d: compile it with --replicas=V for V batches a "
+                "step, or with --replicas=any for one batch a process",
+                module.name, size);
+  if (!of)
+    return MPT_OK;
+  if (of->count && of->count % size != 0)
+    return fail(MPT_INVALID_ARGUMENT,
+                "expected a number of processes that divides the %lld replicas of model '%s', got %d",
+                static_cast<long long>(of->count), module.name, size);
+  std::unique_ptr<ReplicatedStep> made(new ReplicatedStep(trainer, *of, world ? world->world : nullptr));
+  if (mpt_status status = made->matchValues())
+    return status;
+  if (made->world)
+    if (mpt_status status = made->world->agree("model", module.manifest ? module.manifest : ""))
+      return status;
+  if (mpt_status status = made->compareStates(trainer, MPT_OK))
+    return status;
+  out = std::move(made);
+  return MPT_OK;
+}
+
+mpt_status ReplicatedStep::matchValues() {
+  agreement = reduction->declare(sizeof(Agreement) / sizeof(float), Reduction::Kind::Max);
+  for (int64_t i = 0; i < replicaFunction->num_outputs; ++i) {
+    const mpt_tensor_desc &made = replicaFunction->outputs[i];
+    int64_t input = indexOf(combineFunction->inputs, combineFunction->num_inputs, made.name);
+    if (!isReduced(made.name) || made.dtype != MPT_FLOAT32 || input < 0 ||
+        combineFunction->inputs[input].bytes != made.bytes || combineFunction->inputs[input].dtype != MPT_FLOAT32)
+      return fail(MPT_BAD_FILE, "expected what '%s' makes as an input of '%s', got '%s'", replica, combine, made.name);
+    Value value{reduction->declare(elementsOf(made), isSum(made.name) ? Reduction::Kind::Sum : Reduction::Kind::Max), i,
+                input, allocateHost(made.bytes)};
+    if (!value.total)
+      return fail(MPT_OUT_OF_MEMORY, "no memory for %lld bytes of '%s'", static_cast<long long>(made.bytes), made.name);
+    values.push_back(std::move(value));
+  }
+  return MPT_OK;
+}
+
+/// The bits of the whole state, as a number.
+static mpt_status hashState(mpt_trainer &trainer, uint64_t &out) {
+  const int64_t bytes = trainer.model->desc->state_bytes;
+  std::unique_ptr<Memory> copy;
+  const uint8_t *host = trainer.state.data();
+  if (!trainer.device->sharesHostMemory()) {
+    copy = allocateHost(bytes);
+    if (!copy)
+      return fail(MPT_OUT_OF_MEMORY, "no memory for %lld bytes of state", static_cast<long long>(bytes));
+    Transfer whole{copy->start, trainer.state.data(), bytes};
+    if (mpt_status status = trainer.device->download(&whole, 1))
+      return status;
+    host = copy->start;
+  }
+  Hash hash;
+  hash.add(host, bytes);
+  out = hash.value();
+  return MPT_OK;
+}
+
+mpt_status ReplicatedStep::compareStates(mpt_trainer &trainer, mpt_status own) {
+  if (!world)
+    return own;
+  uint64_t bits = 0;
+  if (!own)
+    own = hashState(trainer, bits);
+  const std::string why = own ? mpt_last_error() : "";
+  mpt_status agreed = world->agree("state", own ? "no state: " + why : "bits " + std::to_string(bits));
+  return own ? fail(own, "%s", why.c_str()) : agreed;
+}
+
+mpt_status ReplicatedStep::followFirst(mpt_status own) {
+  if (!world)
+    return own;
+  auto status = static_cast<int32_t>(own);
+  std::string why = own ? mpt_last_error() : "";
+  if (mpt_status lost = world->broadcast(0, &status, sizeof status))
+    return lost;
+  if (!isFirst() && status)
+    return fail(static_cast<mpt_status>(status), "rank 0 failed, and with it all ranks: its own message says why");
+  return own ? fail(own, "%s", why.c_str()) : MPT_OK;
+}
+
+mpt_status ReplicatedStep::contribute(Value &value, const void *data) {
+  return reduction->contribute(value.bucket, value.given++, static_cast<const float *>(data));
+}
+
+void ReplicatedStep::ready(int64_t output) {
+  // In the order of the table, which is that of all ranks, also of one that fails and contributes nothing.
+  for (Value &value : values)
+    value.complete |= value.output == output;
+  for (Value &value : values) {
+    if (value.given > present)
+      continue;
+    if (!value.complete)
+      return;
+    if (!early)
+      early = contribute(value, running->outputPointers[static_cast<size_t>(value.output)]);
+  }
+}
+
+/// One local replica: what it computes, given away as soon as it is complete.
+mpt_status ReplicatedStep::runReplica(mpt_trainer &trainer, const std::vector<const mpt_tensor *> &given, int64_t k) {
+  const mpt_function_desc &f = *replicaFunction;
+  FunctionState &state = trainer.functions[static_cast<size_t>(&f - trainer.model->desc->functions)];
+  int64_t number = first + k;
+  std::vector<mpt_tensor> mine;
+  for (int64_t i = 0; i < f.num_inputs; ++i) {
+    const mpt_tensor_desc &want = f.inputs[i];
+    mpt_tensor input = viewOf(want, &number);
+    if (!isOwn(want.name)) {
+      const mpt_tensor *whole =
+          given[static_cast<size_t>(indexOf(global.desc().inputs, global.desc().num_inputs, want.name))];
+      if (!whole)
+        continue; // a learning rate that the trainer knows
+      input.data = static_cast<uint8_t *>(whole->data) + (split.count(want.name) ? k * want.bytes : 0);
+    }
+    mine.push_back(input);
+  }
+  running = &state;
+  present = k;
+  early = MPT_OK;
+  for (Value &value : values)
+    value.complete = false;
+  state.context.listener = this;
+  mpt_status status = runFunction(trainer, f, mine.data(), static_cast<int64_t>(mine.size()), nullptr);
+  state.context.listener = nullptr;
+  if (!status)
+    status = early;
+  for (Value &value : values)
+    if (!status && value.given == k) { // of a device, which says nothing while it runs
+      void *data = nullptr;
+      status = hostOutput(trainer, f, state, value.output, data);
+      if (!status)
+        status = contribute(value, data);
+    }
+  return status;
+}
+
+/// Keeps the others from waiting for what this rank cannot compute.
+void ReplicatedStep::contributeNothing() {
+  const std::string why = mpt_last_error();
+  int64_t most = 0;
+  for (const Value &value : values)
+    most = std::max(most, value.total->length);
+  const std::vector<float> zeros(static_cast<size_t>(most) / sizeof(float) + 1);
+  for (int64_t k = 0; k < local; ++k)
+    for (Value &value : values)
+      if (value.given == k)
+        (void)contribute(value, zeros.data());
+  fail(MPT_INTERNAL, "%s", why.c_str()); // the caller has the status; this is its text again
+}
+
+mpt_status ReplicatedStep::agree(mpt_status own, const std::vector<const mpt_tensor *> &given,
+                                 const mpt_trainer &trainer) {
+  if (!world)
+    return own;
+  const std::string why = own ? mpt_last_error() : "";
+  Agreement mine;
+  mine.refused = own ? static_cast<float>(world->rank() + 1) : 0;
+  Hash shared;
+  uint64_t rate;
+  static_assert(sizeof rate == sizeof trainer.learningRate, "a double is a word");
+  memcpy(&rate, &trainer.learningRate, sizeof rate);
+  shared.add(rate);
+  for (int64_t i = 0; i < global.desc().num_inputs; ++i) {
+    const mpt_tensor_desc &input = global.desc().inputs[i];
+    bool onHost = false;
+    if (const mpt_tensor *tensor = split.count(input.name) ? nullptr : given[static_cast<size_t>(i)])
+      if (tensor->data && trainer.device->locate(tensor->data, onHost) == MPT_OK && onHost)
+        shared.add(tensor->data, input.bytes);
+  }
+  mine.set(shared.value());
+  for (int64_t k = 0; k < local; ++k)
+    if (mpt_status status = reduction->contribute(agreement, k, reinterpret_cast<const float *>(&mine)))
+      return status;
+  Agreement all;
+  if (mpt_status status = reduction->receive(agreement, reinterpret_cast<float *>(&all)))
+    return status;
+  if (own)
+    return fail(own, "%s", why.c_str());
+  if (all.refused > 0)
+    return fail(MPT_INVALID_ARGUMENT,
+                "rank %d could not take this step, which its own message explains: no rank has changed its state",
+                static_cast<int>(all.refused) - 1);
+  if (!all.isSame())
+    return fail(MPT_INVALID_ARGUMENT, "expected the same learning rate and shared inputs on every rank, got different "
+                                      "ones: no rank has changed its state");
+  return MPT_OK;
+}
+
+mpt_status ReplicatedStep::update(mpt_trainer &trainer, const std::vector<const mpt_tensor *> &given,
+                                  mpt_metrics *metrics) {
+  const mpt_function_desc &f = *combineFunction;
+  for (Value &value : values)
+    if (mpt_status status = reduction->receive(value.bucket, reinterpret_cast<float *>(value.total->start)))
+      return status;
+  auto count = static_cast<float>(replicas);
+  std::vector<mpt_tensor> inputs;
+  for (int64_t i = 0; i < f.num_inputs; ++i) {
+    const mpt_tensor_desc &want = f.inputs[i];
+    mpt_tensor input = viewOf(want, &count);
+    if (isReduced(want.name)) {
+      auto value = std::find_if(values.begin(), values.end(), [&](const Value &v) { return v.input == i; });
+      if (value == values.end())
+        return fail(MPT_BAD_FILE, "'%s' takes '%s', which '%s' does not make", combine, want.name, replica);
+      input.data = value->total->start;
+    } else if (!isOwn(want.name)) {
+      const mpt_tensor *whole =
+          given[static_cast<size_t>(indexOf(global.desc().inputs, global.desc().num_inputs, want.name))];
+      if (!whole)
+        continue;
+      input.data = whole->data;
+    }
+    inputs.push_back(input);
+  }
+  return runFunction(trainer, f, inputs.data(), static_cast<int64_t>(inputs.size()), metrics);
+}
+
+mpt_status ReplicatedStep::run(mpt_trainer &trainer, const mpt_tensor *inputs, int64_t count, mpt_metrics *metrics) {
+  if (mpt_status status = reduction->begin(++steps))
+    return status;
+  for (Value &value : values)
+    value.given = 0;
+  std::vector<const mpt_tensor *> given;
+  mpt_status status = matchInputs(global.desc(), inputs, count, given);
+  for (int64_t k = 0; !status && k < local; ++k)
+    status = runReplica(trainer, given, k);
+  if (status)
+    contributeNothing();
+  if ((status = agree(status, given, trainer)))
+    return status;
+  return update(trainer, given, metrics);
+}
+
+extern "C" void mpt_rt_ready(mpt_exec *exec, int64_t output) {
+  if (OutputListener *listener = static_cast<Context *>(exec->runtime)->listener)
+    listener->ready(output);
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// The step of a library with replicas: this process's replicas one after the other, the reduction over all of them,
+// and the update.
+#ifndef MPT_RUNTIME_CORE_REPLICAS_H
+#define MPT_RUNTIME_CORE_REPLICAS_H
+
+#include "core/Context.h"
+
+#include "mpt-c/abi.h"
+#include "mpt-c/runtime.h"
+
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace mpt::rt {
+
+struct FunctionState;
+class Memory;
+class Reduction;
+class World;
+
+/// What the manifest of a library says of its replicas.
+struct ReplicasOfModel {
+  int64_t count = 0;           ///< 0: one a process
+  std::set<std::string> split; ///< inputs with rows for all replicas
+};
+
+/// The function "step" as callers see it: inputs for several replicas, results of "combine".
+class GlobalStep {
+public:
+  /// The rows of `replicas` replicas.
+  GlobalStep(const mpt_module_desc &module, const ReplicasOfModel &of, int64_t replicas);
+  GlobalStep(const GlobalStep &) = delete;
+  const mpt_function_desc &desc() const { return function; }
+
+private:
+  mpt_function_desc function{};
+  std::vector<mpt_tensor_desc> inputs;
+  std::vector<std::vector<int64_t>> shapes;
+};
+
+/// Reads the manifest. Null in `out` where the library has no replicas.
+mpt_status readReplicas(const mpt_module_desc &module, std::unique_ptr<ReplicasOfModel> &out);
+
+/// Runs "step" of a library with replicas. The functions that the compiler made of it are "replica" and "combine", and
+/// what the replicas reduce goes from the one to the other as "mpt.sum.<i>" or "mpt.max.<i>".
+///
+/// Processes cannot come to disagree: what all of them compute from is compared over the ranks at the start (library,
+/// state) and in every step (shared inputs). A rank that refuses its inputs, or fails, lets the others know in the same
+/// step, and nobody changes its state.
+class ReplicatedStep final : private OutputListener {
+public:
+  static constexpr const char *step = "step", *replica = "replica", *combine = "combine";
+
+  ~ReplicatedStep();
+  /// Null in `out` where the library has no replicas; a world of several processes is then an error.
+  static mpt_status make(mpt_trainer &trainer, mpt_world *world, std::unique_ptr<ReplicatedStep> &out);
+  /// A step; `inputs` have the rows of this process's replicas, in the order of their numbers.
+  mpt_status run(mpt_trainer &trainer, const mpt_tensor *inputs, int64_t count, mpt_metrics *metrics);
+  /// Collective: fails where the states of two ranks have different bits. `own` says how this rank came to its state;
+  /// a rank that failed says so, and returns that.
+  mpt_status compareStates(mpt_trainer &trainer, mpt_status own);
+  /// Collective: the status that rank 0 has, which is what all of them return.
+  mpt_status followFirst(mpt_status own);
+  bool isFirst() const;
+
+private:
+  struct Value {                   ///< that replicas reduce
+    int64_t bucket, output, input; // of "replica" and of "combine"
+    std::unique_ptr<Memory> total;
+    bool complete = false; // computed by the replica that runs
+    int64_t given = 0;     // local replicas that have contributed to it in this step
+  };
+
+  ReplicatedStep(mpt_trainer &trainer, const ReplicasOfModel &of, std::shared_ptr<World> world);
+  mpt_status matchValues();
+  mpt_status runReplica(mpt_trainer &trainer, const std::vector<const mpt_tensor *> &given, int64_t k);
+  mpt_status contribute(Value &value, const void *data);
+  void contributeNothing();
+  void ready(int64_t output) override;
+  mpt_status agree(mpt_status own, const std::vector<const mpt_tensor *> &given, const mpt_trainer &trainer);
+  mpt_status update(mpt_trainer &trainer, const std::vector<const mpt_tensor *> &given, mpt_metrics *metrics);
+
+  std::shared_ptr<World> world; ///< null: one process
+  const mpt_function_desc *replicaFunction, *combineFunction;
+  const std::set<std::string> split;
+  const int64_t replicas, first, local; ///< in all; number of the first one here; how many here
+  GlobalStep global;
+  std::unique_ptr<Reduction> reduction;
+  std::vector<Value> values;
+  int64_t agreement = 0; ///< bucket of what ranks compare in every step
+  uint64_t steps = 0;
+  const FunctionState *running = nullptr; ///< whose outputs `ready` speaks of
+  int64_t present = 0;                    ///< the local replica that runs
+  mpt_status early = MPT_OK;              ///< of contributions that were made while the function ran
+};
+
+} // namespace mpt::rt
+
+#endif
