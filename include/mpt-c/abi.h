@@ -70,10 +70,10 @@ typedef struct mpt_index_desc {
   const int64_t *ranges;
 } mpt_index_desc;
 
-/* A step with replicas is two functions. "replica" computes what one replica adds: outputs of FP32 named "mpt.sum.<i>"
- * or "mpt.max.<i>", and an input "mpt.replica" (int64) with its number where it draws random numbers. "combine" takes
- * the reductions over all replicas under the same names, and the number of replicas as "mpt.replicas" (float32) where
- * it is not fixed; the manifest's "replicas" has it, and the inputs that are split. */
+/* A step with replicas is two functions. "replica" computes what one replica adds: outputs of FP32 named
+ * "replica.sum.<i>" or "replica.max.<i>", and an input "replica.number" (int64) with its number where it draws random
+ * numbers. "combine" takes the reductions over all replicas under the same names, and the number of replicas as
+ * "replica.count" (float32) where it is not fixed; the manifest's "replicas" has it, and the inputs that are split. */
 typedef struct mpt_function_desc {
   const char *name; /* "step", "gradients", "evaluate", "accumulate", "replica", "combine" */
   mpt_function entry;

@@ -40,9 +40,9 @@ typedef enum mpt_role {
 } mpt_role;
 
 /* Names of what a step with replicas has beside the model's own inputs and outputs (mpt_function_desc). */
-#define MPT_NAME_REPLICA "mpt.replica"
-#define MPT_NAME_REPLICAS "mpt.replicas"
-#define MPT_NAME_SUM "mpt.sum."
-#define MPT_NAME_MAX "mpt.max."
+#define MPT_NAME_REPLICA "replica.number"
+#define MPT_NAME_REPLICAS "replica.count"
+#define MPT_NAME_SUM "replica.sum."
+#define MPT_NAME_MAX "replica.max."
 
 #endif

@@ -11,7 +11,7 @@ def SplitReplicas : Pass<"fusion-split-replicas", "::mlir::ModuleOp"> {
   let description = [{
     In: `@step` after stage distribution. Out: `@replica`, which computes from a replica's rows what collectives take in, and
     changes no state; `@combine`, which takes what they make, and does the rest. The i-th collective's value is a result of the
-    one and an argument of the other: `mpt.sum.<i>` or `mpt.max.<i>`. The runtime reduces between the two, so a process runs
+    one and an argument of the other: `replica.sum.<i>` or `replica.max.<i>`. The runtime reduces between the two, so a process runs
     `@replica` once for each of its replicas and `@combine` once a step. What both need of states, each computes.
   }];
 }

@@ -5,6 +5,8 @@ import pathlib
 import subprocess
 import tempfile
 
+import numpy as np
+
 from ._native import find_compiler
 
 
@@ -30,7 +32,7 @@ def option(name: str, value) -> list:
 
 
 def compile(model, *, out, loss=None, optimizer=None, policy=None, bind=None, inputs=None,
-            input_names=None, name=None, emit="library", **flags) -> str:
+            input_names=None, name=None, emit="library", replicas=None, world=None, **flags) -> str:
     """Compiles a model for training into the folder `out`, which it returns.
 
     model        path of an .onnx file, or a torch.nn.Module
@@ -43,10 +45,19 @@ def compile(model, *, out, loss=None, optimizer=None, policy=None, bind=None, in
     inputs       example inputs of a torch module: a tuple of tensors, or a dict by name
     input_names  names for the inputs of a torch module given as a tuple
     name         name of the library; the file's stem by default
+    replicas     batches of the model that a global step takes, divided over processes: the same bits on any number of them; or
+                 "any", one batch a process, which is the default in a world of several processes
+    world        mpt.init(): rank 0 compiles and the others wait, so that a folder that all see is written once
     flags        further options of mpt-opt: keep_f32="/head.*" is --keep-f32=/head.*, dropout=False is --no-dropout
 
     Raises CompileError with mpt-opt's diagnostic.
     """
+    if world is not None:
+        replicas = replicas or ("any" if world.size > 1 else None)
+        return _compile_once(world, lambda: compile(
+            model, out=out, loss=loss, optimizer=optimizer, policy=policy, bind=bind, inputs=inputs, input_names=input_names,
+            name=name, emit=emit, replicas=replicas, **flags), os.fspath(out))
+    flags["replicas"] = replicas
     if isinstance(model, (str, os.PathLike)):
         return run(model, out, loss=loss, optimizer=optimizer, policy=policy, emit=emit, name=name, bind=bind, **flags)
     from ._torch import export
@@ -54,6 +65,23 @@ def compile(model, *, out, loss=None, optimizer=None, policy=None, bind=None, in
         path = pathlib.Path(folder) / f"{name or type(model).__name__.lower()}.onnx"
         export(model, path, inputs, input_names)
         return run(path, out, loss=loss, optimizer=optimizer, policy=policy, emit=emit, name=name, bind=bind, **flags)
+
+
+def _compile_once(world, make, out: str) -> str:
+    """What `make` writes on rank 0, known to be there on all ranks; its error on all of them."""
+    problem = ""
+    if world.rank == 0:
+        try:
+            make()
+        except Exception as error:  # whatever it is, the others must not wait for a folder that never comes
+            problem = str(error) or type(error).__name__
+    text = np.zeros(4096, np.uint8)
+    raw = problem.encode()[:text.size]
+    text[:len(raw)] = np.frombuffer(raw, np.uint8)
+    problem = bytes(world.broadcast(text)).rstrip(b"\0").decode(errors="replace")
+    if problem:
+        raise CompileError(problem)
+    return out
 
 
 def run(path, out, **flags) -> str:

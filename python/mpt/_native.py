@@ -36,7 +36,7 @@ class Option(ctypes.Structure):
 
 class Options(ctypes.Structure):
     _fields_ = [("threads", c_int32), ("set_seed", c_int32), ("seed", c_uint64), ("weights", c_char_p),
-                ("device", c_int32), ("options", POINTER(Option)), ("num_options", c_int64)]
+                ("device", c_int32), ("options", POINTER(Option)), ("num_options", c_int64), ("world", c_void_p)]
 
 
 class Metrics(ctypes.Structure):

@@ -34,6 +34,9 @@ class Trainer:
     device   number of the CUDA device, for models compiled for CUDA
     options  further options of the target's runtime by name, such as {"profile": 40}; for CUDA see docs/cuda.md
     runtime  path of the runtime library; None means the one beside the package or the compiler
+    world    mpt.init(), for a library compiled with replicas: rank r of N then trains its replicas r*V/N to (r+1)*V/N - 1, and
+             every step takes the rows of these. Making a trainer, step, load and save are collective; results are those of
+             the global step, the same on every rank, and one rank writes what save writes
 
     Inputs are dicts from name to array: numpy, anything with the buffer protocol, or DLPack (a torch tensor). They are
     not copied when they are dense and aligned to 64 bytes. For a model compiled for CUDA they may also lie on its device
@@ -42,7 +45,7 @@ class Trainer:
     """
 
     def __init__(self, path, *, threads: int = 0, seed: int | None = None, weights=None, device: int = 0,
-                 options: dict | None = None, runtime=None):
+                 options: dict | None = None, runtime=None, world=None):
         self._trainer = c_void_p()
         self._model = c_void_p()
         self._runtime = _native.runtime_of(path, runtime)
@@ -55,7 +58,7 @@ class Trainer:
                  for key, value in (options or {}).items()]
         settings = _native.Options(threads, seed is not None, (seed or 0) & (2**64 - 1),
                                    os.fsencode(weights) if weights is not None else None, device,
-                                   (_native.Option * len(pairs))(*pairs), len(pairs))
+                                   (_native.Option * len(pairs))(*pairs), len(pairs), world and world._world)
         call("mpt_trainer_create", self._model, byref(settings), byref(self._trainer))
         self._has_norm = "grad_norm" in self.outputs("step")
         self._shapes = {t.name.decode(): tuple(t.shape[:t.rank]) for t in self._parameters()}

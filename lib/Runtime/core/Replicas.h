@@ -45,7 +45,7 @@ private:
 mpt_status readReplicas(const mpt_module_desc &module, std::unique_ptr<ReplicasOfModel> &out);
 
 /// Runs "step" of a library with replicas. The functions that the compiler made of it are "replica" and "combine", and
-/// what the replicas reduce goes from the one to the other as "mpt.sum.<i>" or "mpt.max.<i>".
+/// what the replicas reduce goes from the one to the other as "replica.sum.<i>" or "replica.max.<i>".
 ///
 /// Processes cannot come to disagree: what all of them compute from is compared over the ranks at the start (library,
 /// state) and in every step (shared inputs). A rank that refuses its inputs, or fails, lets the others know in the same

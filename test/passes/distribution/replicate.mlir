@@ -10,7 +10,7 @@
 
 // ONE-NOT: shard
 // ANY: shard.grid @replicas(shape = ?)
-// ANY: tensor<f32> {dist.count, mpt.name = "mpt.replicas"}
+// ANY: tensor<f32> {dist.count, mpt.name = "replica.count"}
 // ZERO: expected 1 to 32767 replicas or any, got '0'
 // ACCUMULATE: expected a step without micro-steps
 // SCALARS: expected an input whose first dimension is the batch, found scalars
@@ -21,7 +21,7 @@
 // Rows are split, other inputs shared. What draws on the way to the gradient draws by the number of the replica; a weight
 // that is rounded by chance does not. The generator itself moves on as before.
 // CHECK: shard.grid @replicas(shape = 4)
-// CHECK: func.func @step(%[[X:.*]]: tensor<8x4xf32> {dist.split, mpt.name = "x"}, %[[M:.*]]: tensor<4xf32> {mpt.name = "mask"}, %[[N:.*]]: tensor<i64> {dist.number, mpt.name = "mpt.replica"})
+// CHECK: func.func @step(%[[X:.*]]: tensor<8x4xf32> {dist.split, mpt.name = "x"}, %[[M:.*]]: tensor<4xf32> {mpt.name = "mask"}, %[[N:.*]]: tensor<i64> {dist.number, mpt.name = "replica.number"})
 // CHECK: %[[KEY:.*]] = train.read @rng
 // CHECK-DAG: %[[BOTH:.*]] = mpt.broadcast %[[N]]
 // CHECK-DAG: %[[FAR:.*]] = mpt.constant dense<[0, 281474976710656]>

@@ -14,7 +14,7 @@
 // CHECK: train.write @w
 // VALUE: expected a value that is the same on every replica for state 'w', got one that depends on 'x' without a collective
 // CONDITION: expected a condition that is the same on every replica for state 'w', got one that depends on 'x' without a collective
-// NUMBER: expected a value that is the same on every replica for state 'n', got one that depends on 'mpt.replica' without a collective
+// NUMBER: expected a value that is the same on every replica for state 'n', got one that depends on 'replica.number' without a collective
 // RESULT: expected results that are the same on every replica, got 'sum', which depends on 'x'
 // AXES: expected a collective over axis 0 of @replicas, got @other
 // NARROW: expected replicas to reduce in f32, got
@@ -65,7 +65,7 @@ module {
 module {
   shard.grid @replicas(shape = 4)
   train.state counter @n : tensor<i64> = dense<0> : tensor<i64>
-  func.func @step(%x: tensor<8x4xf32> {dist.split, mpt.name = "x"}, %m: tensor<4xf32> {mpt.name = "mask"}, %r: tensor<i64> {dist.number, mpt.name = "mpt.replica"}) {
+  func.func @step(%x: tensor<8x4xf32> {dist.split, mpt.name = "x"}, %m: tensor<4xf32> {mpt.name = "mask"}, %r: tensor<i64> {dist.number, mpt.name = "replica.number"}) {
     %g = mpt.reduce sum %x {axes = array<i64: 0>} : (tensor<8x4xf32>) -> tensor<4xf32>
     %0 = shard.all_reduce %g on @replicas grid_axes = [0] : tensor<4xf32> -> tensor<4xf32>
     train.write @n, %r : tensor<i64>

@@ -8,11 +8,11 @@
 //--- step.mlir
 // Before the replicas meet: their own inputs, no state. After: the reductions, shared inputs, every write.
 // CHECK-NOT: @step
-// CHECK: func.func @combine(%[[RATE:.*]]: tensor<4xf32> {mpt.name = "rate"}, %[[SUM:.*]]: tensor<4xf32> {mpt.name = "mpt.sum.0"}, %[[MAX:.*]]: tensor<4xf32> {mpt.name = "mpt.max.1"}) -> (tensor<4xf32> {mpt.name = "largest"})
+// CHECK: func.func @combine(%[[RATE:.*]]: tensor<4xf32> {mpt.name = "rate"}, %[[SUM:.*]]: tensor<4xf32> {mpt.name = "replica.sum.0"}, %[[MAX:.*]]: tensor<4xf32> {mpt.name = "replica.max.1"}) -> (tensor<4xf32> {mpt.name = "largest"})
 // CHECK: mpt.mul %[[SUM]], %[[RATE]]
 // CHECK: train.write @w
 // CHECK: return %[[MAX]]
-// CHECK: func.func @replica(%{{.*}}: tensor<8x4xf32> {dist.split, mpt.name = "x"}) -> (tensor<4xf32> {mpt.name = "mpt.sum.0"}, tensor<4xf32> {mpt.name = "mpt.max.1"})
+// CHECK: func.func @replica(%{{.*}}: tensor<8x4xf32> {dist.split, mpt.name = "x"}) -> (tensor<4xf32> {mpt.name = "replica.sum.0"}, tensor<4xf32> {mpt.name = "replica.max.1"})
 // CHECK-NOT: train.
 // CHECK: return %[[G:.*]], %[[G]]
 module {
