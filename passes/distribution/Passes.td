@@ -19,6 +19,7 @@ def Replicate : Pass<"distribution-replicate", "::mlir::ModuleOp"> {
     | gradient of a parameter, unscaled | its mean, before anything looks at it: checks, norm and optimizer see one value |
     | statistic that is written (batch norm) | its mean |
     | newest largest magnitude of a history (`train.roll`) | the largest |
+    | check that values are finite which each replica has of its own | true where it is for all |
     | scale that is written | the smallest |
     | floating-point scalar that is returned (losses) | its mean |
 

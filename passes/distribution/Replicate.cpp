@@ -74,6 +74,8 @@ public:
     for (auto roll : llvm::to_vector(step.getOps<train::RollOp>()))
       if (variance.varies(roll.getNewest()))
         roll.getNewestMutable().assign(reduce(roll.getNewest(), ReductionKind::Max));
+    for (auto finite : llvm::to_vector(step.getOps<train::AllFiniteOp>()))
+      agreeOn(finite, variance);
     variance = Variance(step);
     for (auto write : llvm::to_vector(step.getOps<train::WriteOp>()))
       if (variance.varies(write.getValue()))
@@ -134,6 +136,25 @@ private:
       setArgAttr<DistDialect::CountAttrHelper>(step, step.getNumArguments() - 1, builder.getUnitAttr());
     }
     return count32;
+  }
+
+  /// Lets a check of values that each replica has of its own, such as operands in 8 bits, hold where it holds for all.
+  void agreeOn(train::AllFiniteOp finite, const Variance &variance) {
+    SmallVector<Value> own, shared;
+    for (Value value : finite.getValues())
+      (variance.varies(value) ? own : shared).push_back(value);
+    if (own.empty())
+      return;
+    builder.setInsertionPoint(finite);
+    GraphBuilder b(builder, finite.getLoc());
+    Value isFinite = train::AllFiniteOp::create(builder, finite.getLoc(), finite.getType(), own);
+    Value zero = b.scalar(builder.getF32Type(), 0.0);
+    Value worst = reduce(b.select(isFinite, zero, b.scalar(builder.getF32Type(), 1.0)), ReductionKind::Max);
+    builder.setInsertionPointAfter(finite);
+    Value holds = b.compare(Predicate::eq, worst, 0.0);
+    finite.getValuesMutable().assign(shared);
+    Value both = b.make<AndOp>(finite.getFinite(), holds);
+    finite.getFinite().replaceAllUsesExcept(both, both.getDefiningOp());
   }
 
   /// What all replicas write. Statistics are means; a scale has to suit every replica, which the smallest one does.

@@ -44,6 +44,14 @@
 // CHECK: train.gradient @w, %[[MEAN]]
 // CHECK: %[[LARGEST:.*]] = shard.all_reduce %{{.*}} on @replicas grid_axes = [0] reduction = max : tensor<1xf32>
 // CHECK: train.roll %{{.*}}, %[[LARGEST]]
+// A check of what each replica has of its own holds where it holds for all; the gradient is the same anyway.
+// CHECK: %[[OWN:.*]] = train.all_finite %[[D]] : (tensor<8x4xf32>)
+// CHECK: %[[BAD:.*]] = mpt.select %[[OWN]]
+// CHECK: %[[WORST:.*]] = shard.all_reduce %[[BAD]] on @replicas grid_axes = [0] reduction = max : tensor<f32>
+// CHECK: %[[SHARED:.*]] = train.all_finite %{{.*}} : (tensor<4xf32>)
+// CHECK: %[[HOLDS:.*]] = mpt.compare
+// CHECK: %[[ALL:.*]] = mpt.and %[[SHARED]], %[[HOLDS]]
+// CHECK: train.write @w, %{{.*}} if %[[ALL]]
 // CHECK: train.write @s, %[[STATISTIC]]
 // CHECK: train.write @f, %[[LEAST]]
 // The generator's state is the same everywhere, and written as before.
@@ -70,7 +78,8 @@ module {
     %rolled = train.roll %h, %largest : tensor<1x3xf32>, tensor<1xf32>
     %one = mpt.constant dense<[0, 1]> : tensor<2xi64>
     %next = mpt.add %key, %one : tensor<2xi64>
-    train.write @w, %gradient : tensor<4xf32>
+    %finite = train.all_finite %gradient, %d : (tensor<4xf32>, tensor<8x4xf32>) -> tensor<i1>
+    train.write @w, %gradient if %finite : tensor<i1> : tensor<4xf32>
     train.write @s, %gc : tensor<4xf32>
     train.write @h, %rolled : tensor<1x3xf32>
     train.write @f, %d : tensor<8x4xf32>
