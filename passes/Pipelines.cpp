@@ -141,6 +141,12 @@ void buildDistribution(OpPassManager &passes, const PipelineOptions &options, co
   passes.addPass(createVerifyReplicas());
 }
 
+/// What phase precision verified, in what later phases made of it.
+void addVerification(OpPassManager &passes) {
+  passes.addPass(createVerifyAccumulators());
+  passes.addPass(createVerifyScales());
+}
+
 void buildFusion(OpPassManager &passes, const PipelineOptions &options, const Capabilities &target) {
   // Before all else: each of the two functions is fused by itself. Nothing happens without collectives.
   passes.addPass(createSplitReplicas());
@@ -182,7 +188,7 @@ void buildFusion(OpPassManager &passes, const PipelineOptions &options, const Ca
   form.bundles = kernels.bundles;
   form.memoryBound = kernels.memoryBound;
   passes.addPass(createForm(form));
-  passes.addPass(createVerifyAccumulators());
+  addVerification(passes);
 }
 
 void buildLibrary(OpPassManager &passes, const PipelineOptions &options, const Capabilities &target) {
@@ -204,8 +210,8 @@ void buildLibrary(OpPassManager &passes, const PipelineOptions &options, const C
   }
   // After every pass that decides which values there are.
   passes.addPass(createChooseLayouts());
-  // Calls were made of sums that fusion left: their accumulators are looked at again.
-  passes.addPass(createVerifyAccumulators());
+  // Calls were made of sums and factors that fusion left: they are looked at again.
+  addVerification(passes);
   if (options.countTraffic)
     passes.addPass(createCountTraffic());
 }

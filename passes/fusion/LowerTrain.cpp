@@ -3,6 +3,7 @@
 #include "mpt/Dialect/MPT/Accumulators.h"
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
+#include "mpt/Interfaces/GradientScale.h"
 #include "passes/fusion/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -97,6 +98,16 @@ void eraseGradientMarkers(ModuleOp module) {
   });
 }
 
+/// Later phases cannot tell what was made as a scale from other arithmetic.
+void markScales(Decomposable composite, ArrayRef<Value> values) {
+  auto rule = dyn_cast<GradientScale>(composite.getOperation());
+  if (!rule)
+    return;
+  for (OpResult scale : rule.getMadeScales())
+    if (Operation *made = values[scale.getResultNumber()].getDefiningOp())
+      setAttr<train::TrainDialect::ScaleAttrHelper>(made);
+}
+
 /// Writes the training arithmetic in core ops.
 LogicalResult decomposeTraining(ModuleOp module) {
   SmallVector<Decomposable> composites;
@@ -109,6 +120,7 @@ LogicalResult decomposeTraining(ModuleOp module) {
     FailureOr<SmallVector<Value>> values = decomposeAccumulating(composite, builder);
     if (failed(values))
       return composite->emitOpError() << "expected a decomposition into core ops";
+    markScales(composite, *values);
     composite->replaceAllUsesWith(*values);
     composite->erase();
   }

@@ -181,4 +181,22 @@ def VerifyAccumulators : Pass<"fusion-verify-accumulators", "::mlir::ModuleOp"> 
   }];
 }
 
+def VerifyScales : Pass<"fusion-verify-scales", "::mlir::ModuleOp"> {
+  let summary = "refuse a module in which fusion or libraries lost, doubled or added a scale";
+  let description = [{
+    In: a module of stage fusion or library. Out: the same, or an error for each value that is written to a state, or returned,
+    with a scale on it, or with one that is not known. Scale types (docs/scale-types.md) are inferred again by the rules that
+    precision-verify uses, through the bodies of fusions and through library calls. Scales are the states that hold them, and results of
+    ops that fusion-lower-train marked `train.scale`.
+
+    A constant scale, as `--loss-scale=NUMBER` gives, is a number like any other by now, and is not seen.
+
+    ```mlir
+    %s = train.read @mpt.loss_scale : tensor<f32>
+    %g = mpt.fusion(%dy, %s) ... { ... %0 = mpt.mul %dy, %scale ... }  // carries mpt.loss_scale
+    train.write @w, %g : tensor<4xf32>                                 // refused: not divided by it
+    ```
+  }];
+}
+
 #endif

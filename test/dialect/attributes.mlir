@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // RUN: mpt-opt %s -split-input-file -verify-diagnostics
-// Discardable attributes of the mpt dialect: those that MPTBase.td declares, in their kinds, where they belong.
+// Discardable attributes of the mpt and train dialects: those that their ODS declares, in their kinds, where they belong.
 
 module attributes {mpt.name = "m", mpt.optimizer = {kind = "sgd"}} {
   func.func private @kernel(memref<4xf32> {mpt.name = "x"}, memref<4xf32> {mpt.name = "y", mpt.output})
@@ -35,3 +35,13 @@ func.func private @f(memref<4xf32> {mpt.output = true})
 
 // expected-error @below {{expected a discardable attribute that the mpt dialect declares for results, got 'mpt.output'}}
 func.func private @f() -> (tensor<f32> {mpt.output})
+
+// -----
+
+// expected-error @below {{expected a discardable attribute that the train dialect declares, got 'train.scales'}}
+module attributes {train.scales} {}
+
+// -----
+
+// expected-error @below {{expected a unit attribute as 'train.scale', got true}}
+module attributes {train.scale = true} {}

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Mutation of verified modules: whatever changes what a step does under scale must be refused by precision-verify.
 //
-//   MutantTest MODELS [--each=N] [--every=N] [--list=FILE] [--policy=NAME]
+//   MutantTest MODELS [--each=N] [--every=N] [--list=FILE] [--policy=NAME] [--phase=NAME] [--target=NAME]
 //
 // Compiles each recipe (a model of the folder with flags) under each policy to the end of precision, makes mutants, and
-// verifies them. --each: how many other values an operand is exchanged for; --every: one mutant of so many, evenly;
+// verifies them. With --phase fusion or library, the passes that verify those phases do, and what depends on the scale
+// is wrong. --each: how many other values an operand is exchanged for; --every: one mutant of so many, evenly;
 // --list: where survivors are written. Fails where a survivor's step is wrong (StepOracle.h), or where a right module
 // is refused.
 #include "Mutants.h"
@@ -12,6 +13,7 @@
 #include "StepOracle.h"
 
 #include "mpt/Driver/Compile.h"
+#include "passes/fusion/Passes.h"
 #include "passes/precision/Passes.h"
 
 #include "mlir/Pass/PassManager.h"
@@ -29,7 +31,7 @@ using namespace mpt::mutants;
 namespace {
 
 struct Options {
-  std::string folder, list, policy;
+  std::string folder, list, policy, phase = "precision", target = "cpu";
   unsigned each = 2, every = 1;
 };
 
@@ -44,11 +46,16 @@ struct Counts {
   }
 };
 
-/// Whether precision-verify lets a module pass; diagnostics are not shown.
-bool passes(ModuleOp module) {
+/// Whether the passes that verify the phase let a module pass; diagnostics are not shown.
+bool passes(ModuleOp module, bool lowered) {
   ScopedDiagnosticHandler quiet(module.getContext(), [](Diagnostic &) { return success(); });
   PassManager manager(module.getContext());
-  manager.addPass(createVerify());
+  if (lowered) {
+    manager.addPass(createVerifyAccumulators());
+    manager.addPass(createVerifyScales());
+  } else {
+    manager.addPass(createVerify());
+  }
   return succeeded(manager.run(module));
 }
 
@@ -89,7 +96,8 @@ private:
 
   Counts mutate(const Recipe &recipe, StringRef policy) {
     std::string path = options.folder + "/" + recipe.model + ".onnxtxt", chosen = ("--policy=" + policy).str();
-    std::vector<StringRef> words = {path, chosen, "--quiet", "--to=precision"};
+    std::string last = "--to=" + options.phase, kernels = "--target=" + options.target;
+    std::vector<StringRef> words = {path, chosen, "--quiet", last, kernels};
     words.insert(words.end(), recipe.flags.begin(), recipe.flags.end());
     title = llvm::join(words, " ");
     llvm::Expected<CompileOptions> parsed = CompileOptions::parse(words);
@@ -118,11 +126,13 @@ private:
     if (!mutant)
       return; // no module: the IR's own verifiers refuse it
     ++counts.made;
-    if (!passes(*mutant)) {
+    bool lowered = options.phase != "precision";
+    if (!passes(*mutant, lowered)) {
       ++counts.refused;
       return;
     }
-    Verdict verdict = compare(right, behaviourOf(*mutant));
+    Behaviour behaviour = behaviourOf(*mutant);
+    Verdict verdict = lowered ? compareUnderScale(right, behaviour) : compare(right, behaviour);
     ++(verdict == Verdict::equivalent   ? counts.equivalent
        : verdict == Verdict::legitimate ? counts.legitimate
                                         : counts.wrong);
@@ -163,6 +173,10 @@ int main(int argc, char **argv) {
       options.list = word.str();
     else if (word.consume_front("--policy="))
       options.policy = word.str();
+    else if (word.consume_front("--phase="))
+      options.phase = word.str();
+    else if (word.consume_front("--target="))
+      options.target = word.str();
     else
       options.folder = word.str();
   }

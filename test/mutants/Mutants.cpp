@@ -46,21 +46,31 @@ public:
   }
 
   std::vector<Mutation> all() {
-    for (auto function : module.getOps<func::FuncOp>()) {
-      if (function.isExternal() || function.getOps<train::GradientOp>().empty())
-        continue;
-      known.clear();
-      for (Operation &op : function.getBody().front()) {
-        if (!op.hasTrait<OpTrait::IsTerminator>())
-          visit(&op);
-        for (Value result : op.getResults())
-          known[result.getType()].push_back(result);
-      }
-    }
+    for (auto function : module.getOps<func::FuncOp>())
+      if (!function.isExternal() && (computesGradients(function) || hasFusedWrites(function)))
+        visit(function.getBody().front());
     return std::move(mutations);
   }
 
 private:
+  static bool computesGradients(func::FuncOp function) { return !function.getOps<train::GradientOp>().empty(); }
+  /// Behind stage fusion gradients have no marks.
+  static bool hasFusedWrites(func::FuncOp function) {
+    return !function.getOps<FusionOp>().empty() && !function.getOps<train::WriteOp>().empty();
+  }
+
+  void visit(Block &block) {
+    known.clear();
+    for (Operation &op : block) {
+      if (!op.hasTrait<OpTrait::IsTerminator>())
+        visit(&op);
+      for (Value result : op.getResults())
+        known[result.getType()].push_back(result);
+    }
+    for (auto fusion : block.getOps<FusionOp>())
+      visit(fusion.getBody().front());
+  }
+
   void add(Kind kind, Operation *op, unsigned operand = 0, unsigned otherOp = 0, unsigned otherResult = 0) {
     mutations.push_back({kind, positions[op], operand, otherOp, otherResult});
   }
@@ -123,7 +133,7 @@ private:
   unsigned each;
   uint64_t random;
   DenseMap<Operation *, unsigned> positions;
-  DenseMap<Type, SmallVector<Value>> known; ///< so far in the function
+  DenseMap<Type, SmallVector<Value>> known; ///< so far in the block
   std::vector<Mutation> mutations;
 };
 

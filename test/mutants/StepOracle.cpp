@@ -214,6 +214,21 @@ Behaviour mutants::behaviourOf(ModuleOp original) {
   return behaviour;
 }
 
+/// In what is no scale itself.
+static bool dependsOnScale(const Behaviour &mutant) {
+  std::vector<std::string> about = {"result loss_scale", TrainDialect::kAmaxHistory.str(),
+                                    TrainDialect::kTensorScales.str()};
+  llvm::append_range(about, mutant.always);
+  return !same(mutant.scales[0], mutant.scales[1], about);
+}
+
+Verdict mutants::compareUnderScale(const Behaviour &original, const Behaviour &mutant) {
+  if (!mutant.ran || dependsOnScale(mutant))
+    return Verdict::wrong;
+  bool equal = same(original.scales[0], mutant.scales[0]) && same(original.scales[1], mutant.scales[1]);
+  return equal ? Verdict::equivalent : Verdict::legitimate;
+}
+
 Verdict mutants::compare(const Behaviour &original, const Behaviour &mutant) {
   if (!mutant.ran || mutant.overflows.size() != original.overflows.size())
     return Verdict::wrong;
@@ -224,11 +239,7 @@ Verdict mutants::compare(const Behaviour &original, const Behaviour &mutant) {
     equal &= same(a, b);
   if (equal)
     return Verdict::equivalent;
-  std::vector<std::string> about = {"result loss_scale", TrainDialect::kAmaxHistory.str(),
-                                    TrainDialect::kTensorScales.str()};
-  for (const std::string &name : mutant.always)
-    about.push_back(name);
-  if (!same(mutant.scales[0], mutant.scales[1], about))
+  if (dependsOnScale(mutant))
     return Verdict::wrong;
   // Scales move as they did, whatever else the step computes; until it computes nothing any more, or overflows
   // elsewhere.

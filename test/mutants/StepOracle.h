@@ -31,6 +31,8 @@ enum class Verdict {
   wrong       ///< results depend on the scale, or something that is not finite was committed
 };
 Verdict compare(const Behaviour &original, const Behaviour &mutant);
+/// The same, with nothing said of steps that are not finite and of how the scale moves.
+Verdict compareUnderScale(const Behaviour &original, const Behaviour &mutant);
 
 /// Runs that need no marks of gradients, so that they mean the same after each phase: under two scales in FP64; then
 /// rounding exactly, from a scale under which FP16 overflows, and with an input that is not finite in the second

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Walks every registered core and train op: each needs a meaning, a gradient or a reason for none, a scale rule, a
-// test, and an accumulator where it sums. The same walk prints docs/generated/op-status.md with --op-status; --sums
-// names what sums.
+// Walks every registered core and train op: each needs a meaning, a gradient or a reason for none, a scale rule
+// (library calls too), a test, and an accumulator where it sums. The same walk prints docs/generated/op-status.md with
+// --op-status; --sums names what sums.
 #include "FindSums.h"
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
@@ -70,20 +70,26 @@ public:
     return name.getDialectNamespace() == "mpt" ? "" : "Train";
   }
 
+  void missing(RegisteredOperationName name, StringRef what, const llvm::Twine &file) {
+    llvm::errs() << name.getStringRef() << " lacks " << what << ": add one in " << file << "\n";
+    ++failures;
+  }
+
+  void checkScales(RegisteredOperationName name) {
+    if (!name.hasInterface<mpt::GradientScale>())
+      missing(name, "a rule by which loss scales go through it (GradientScale; NotHomogeneous where none may reach it)",
+              "lib/Precision/Scales");
+  }
+
   void check(RegisteredOperationName name) {
-    auto missing = [&](StringRef what, const llvm::Twine &file) {
-      llvm::errs() << name.getStringRef() << " lacks " << what << ": add one in " << file << "\n";
-      ++failures;
-    };
+    auto missing = [&](StringRef what, const llvm::Twine &file) { this->missing(name, what, file); };
     std::string stem = family(name).empty() ? "<Family>" : family(name);
     if (!name.hasInterface<mpt::Interpretable>())
       missing("an evaluation rule (Interpretable)", "lib/Evaluation/" + stem + ".cpp");
     if (name.getDialectNamespace() == "mpt" && gradient(name).empty())
       missing("a gradient rule (Differentiable), a decomposition, or a reason for none (NotDifferentiable)",
               "lib/Autodiff/" + stem + ".cpp");
-    if (!name.hasInterface<mpt::GradientScale>())
-      missing("a rule by which loss scales go through it (GradientScale; NotHomogeneous where none may reach it)",
-              "lib/Precision/Scales");
+    checkScales(name);
     if (!mentions(tests, name.getStringRef()))
       missing("a test of its meaning", "test/evaluation/" + StringRef(stem).lower() + ".mlir");
     // Fusions are what targets make of the other ops; train ops are core ops by the time a target sees them.
@@ -223,6 +229,8 @@ int main(int argc, char **argv) {
       coverage.check(name);
       ++count;
     }
+  for (RegisteredOperationName name : coverage.ops("library"))
+    coverage.checkScales(name);
   if (count < 50) {
     llvm::errs() << "expected the core and train dialects to be registered, found " << count << " operations\n";
     return 1;

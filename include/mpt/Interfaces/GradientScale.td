@@ -16,6 +16,8 @@ def GradientScale : OpInterface<"GradientScale"> {
       "void", "inferScales", (ins "::mpt::ScaleInference &":$inference)>,
     InterfaceMethod<"Operands that the op uses as scales: each is one from here on, whatever it is made of.",
       "::llvm::SmallVector<::mlir::Value, 2>", "getScaleOperands", (ins), [{}], [{ return {}; }]>,
+    InterfaceMethod<"Results that are scales by what the op is: where it is lowered, they are marked (`train.scale`).",
+      "::mlir::ResultRange", "getMadeScales", (ins), [{}], [{ return $_op->getResults().take_front(0); }]>,
     InterfaceMethod<"The op's only result says whether all elements of all operands are finite.",
       "bool", "checksFinite", (ins), [{}], [{ return false; }]>,
     InterfaceMethod<[{Wherever an element of an operand is not finite, some element of a result is not finite either: a

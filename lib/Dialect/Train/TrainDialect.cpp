@@ -44,6 +44,16 @@ void TrainDialect::initialize() {
       >();
 }
 
+LogicalResult TrainDialect::verifyOperationAttribute(Operation *op, NamedAttribute attribute) {
+  if (attribute.getName() != ScaleAttrHelper::getNameStr())
+    return op->emitOpError() << "expected a discardable attribute that the train dialect declares, got '"
+                             << attribute.getName().getValue() << "'";
+  if (!isa<UnitAttr>(attribute.getValue()))
+    return op->emitOpError() << "expected a unit attribute as '" << attribute.getName().getValue() << "', got "
+                             << attribute.getValue();
+  return success();
+}
+
 LogicalResult StateOp::verify() {
   auto type = cast<RankedTensorType>(getType());
   if (ElementsAttr value = getValueAttr())

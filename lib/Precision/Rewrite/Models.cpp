@@ -4,6 +4,7 @@
 
 #include "../Scales/Rules.h"
 
+#include "mpt/Dialect/Library/LibraryDialect.h"
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/Train/ScaleOps.h"
@@ -106,5 +107,6 @@ void mpt::registerPrecisionModels(DialectRegistry &registry) {
     attach<ExactReader, train::GlobalNormOp, train::AllFiniteOp>(context);
     scales::attachTrainScales(context);
   });
+  registry.addExtension(+[](MLIRContext *context, library::LibraryDialect *) { scales::attachLibraryScales(context); });
   registry.addExtension(+[](MLIRContext *context, func::FuncDialect *) { scales::attachFunctionScales(context); });
 }

@@ -80,6 +80,7 @@ void attachElementwiseScales(mlir::MLIRContext *context);
 void attachTensorScales(mlir::MLIRContext *context);
 void attachCompositeScales(mlir::MLIRContext *context);
 void attachTrainScales(mlir::MLIRContext *context);
+void attachLibraryScales(mlir::MLIRContext *context);
 void attachFunctionScales(mlir::MLIRContext *context);
 
 } // namespace mpt::scales

@@ -153,12 +153,14 @@ struct LogMoments : GradientScale::ExternalModel<LogMoments, train::LogMomentsOp
 };
 /// Makes scales, which are positive and finite whatever they were made of.
 template <typename Op> struct MakesScale : GradientScale::ExternalModel<MakesScale<Op>, Op> {
+  ResultRange getMadeScales(Operation *op) const { return op->getResults(); }
   void inferScales(Operation *op, ScaleInference &inference) const { setResults(op, inference, ScaleType::scales()); }
 };
 struct MergesScales : GradientScale::ExternalModel<MergesScales, train::MergeScaleOp> {
   SmallVector<Value, 2> getScaleOperands(Operation *op) const {
     return llvm::to_vector<2>(cast<train::MergeScaleOp>(op).getScales());
   }
+  ResultRange getMadeScales(Operation *op) const { return op->getResults(); }
   void inferScales(Operation *op, ScaleInference &inference) const {
     for (Value scale : cast<train::MergeScaleOp>(op).getScales())
       needScale(inference, scale);
@@ -168,6 +170,7 @@ struct MergesScales : GradientScale::ExternalModel<MergesScales, train::MergeSca
 /// The next scale of one: counters are no scales.
 template <typename Op> struct NextScale : GradientScale::ExternalModel<NextScale<Op>, Op> {
   SmallVector<Value, 2> getScaleOperands(Operation *op) const { return {op->getOperand(0)}; }
+  ResultRange getMadeScales(Operation *op) const { return op->getResults().take_front(1); }
   void inferScales(Operation *op, ScaleInference &inference) const {
     needScale(inference, op->getOperand(0));
     inference.set(op->getResult(0), ScaleType::scales());

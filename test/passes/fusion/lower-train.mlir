@@ -77,3 +77,25 @@ module {
     return %u, %f : tensor<8xf32>, tensor<i1>
   }
 }
+
+// -----
+
+// What is made as a scale is marked; what else a decomposition makes is not.
+// CHECK-LABEL: func.func @scales
+// CHECK-COUNT-1: train.scale
+// CHECK-NOT: train.scale
+func.func @scales(%amax: tensor<4xf32>, %old: tensor<4xf32>) -> tensor<4xf32> {
+  %new = train.tensor_scale %amax, %old {largest = 448.0 : f64} : tensor<4xf32>
+  return %new : tensor<4xf32>
+}
+
+// -----
+
+// CHECK-LABEL: func.func @update
+// CHECK: %[[NEW:.*]] = mpt.select {{.*}}{train.scale}
+// CHECK-NOT: train.scale
+// CHECK: return %[[NEW]]
+func.func @update(%scale: tensor<f32>, %good: tensor<i32>, %left: tensor<i32>, %finite: tensor<i1>) -> (tensor<f32>, tensor<i32>, tensor<i32>) {
+  %0:3 = train.update_scale %scale, %good, %left, %finite {growth = 2.0, backoff = 0.5, interval = 2000 : i64, hysteresis = 1 : i64, min = 1.0, max = 16777216.0} : (tensor<f32>, tensor<i32>, tensor<i32>, tensor<i1>) -> (tensor<f32>, tensor<i32>, tensor<i32>)
+  return %0#0, %0#1, %0#2 : tensor<f32>, tensor<i32>, tensor<i32>
+}

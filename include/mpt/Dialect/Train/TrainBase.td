@@ -20,7 +20,13 @@ def Train_Dialect : Dialect {
     A module holds `train.state` symbols and the functions `step`, `gradients`, `evaluate`. A function reads state, computes
     on values, and writes new state; a write may be conditional on a scalar i1 value, decided on the device. All reads of
     a name see the value from before the call: writes take effect when the function returns.
+
+    | attribute | where | meaning |
+    |---|---|---|
+    | `train.scale` | op | its results are scales: what ops that make scales are lowered to |
   }];
+  let discardableAttrs = (ins "::mlir::UnitAttr":$scale);
+  let hasOperationAttrVerify = 1;
   let extraClassDeclaration = [{
     // Names of the states that the compiler adds itself.
     static constexpr ::llvm::StringLiteral kGenerator = "mpt.rng";          // seed and step of the model's own random ops
