@@ -14,7 +14,8 @@ namespace mpt {
 llvm::DenseSet<mlir::Value> gradientValues(mlir::func::FuncOp function);
 
 /// Which contractions of a function have the properties that policy.where names. A contraction with a gradient operand
-/// belongs to the forward contraction of its location.
+/// belongs to the forward contraction of its location, or else, as in the backward pass of a file, of the weight that
+/// it reads or makes the gradient of.
 class Layers {
 public:
   explicit Layers(mlir::func::FuncOp function);

@@ -6,6 +6,8 @@
 #include "mpt/Dialect/Train/TrainDialect.h"
 #include "mpt/Interfaces/Interfaces.h"
 
+#include "llvm/ADT/StringMap.h"
+
 using namespace mlir;
 using namespace mpt;
 
@@ -29,6 +31,98 @@ static bool isFloatTensor(Value value) {
 }
 
 static unsigned bit(policy::Predicate predicate) { return 1u << static_cast<unsigned>(predicate); }
+
+namespace {
+/// Finds the forward contractions that a contraction of a foreign backward pass belongs to, by what both read.
+class Kinship {
+public:
+  explicit Kinship(const DenseSet<Value> &weights) : weights(weights) {}
+
+  /// A contraction of the forward pass with its properties.
+  void add(Operation *op, unsigned properties) {
+    for (Value operand : op->getOperands())
+      if (weights.contains(operand))
+        for (StringRef state : statesOf(operand))
+          byWeight[state] |= properties;
+      else if (Value base = baseOf(operand))
+        byOperand[base] |= properties;
+  }
+
+  /// A gradient of data reads the layer's weight, one of a weight is for that weight; attention has neither, but reads
+  /// what the forward pass multiplied.
+  std::optional<unsigned> find(Operation *op) const {
+    for (Value operand : op->getOperands())
+      if (weights.contains(operand))
+        if (auto known = ofStates(statesOf(operand)))
+          return known;
+    if (auto known = ofStates(trainedBy(op)))
+      return known;
+    for (Value operand : op->getOperands())
+      if (auto known = byOperand.find(baseOf(operand)); known != byOperand.end())
+        return known->second;
+    return std::nullopt;
+  }
+
+private:
+  std::optional<unsigned> ofStates(ArrayRef<StringRef> states) const {
+    for (StringRef state : states)
+      if (auto known = byWeight.find(state); known != byWeight.end())
+        return known->second;
+    return std::nullopt;
+  }
+
+  /// The parameters that a weight is made of.
+  SmallVector<StringRef> statesOf(Value weight) const {
+    SmallVector<StringRef> states;
+    SmallVector<Value> work{weight};
+    DenseSet<Value> seen;
+    while (!work.empty()) {
+      Value value = work.pop_back_val();
+      if (!weights.contains(value) || !seen.insert(value).second)
+        continue;
+      if (auto read = value.getDefiningOp<train::ReadOp>())
+        states.push_back(read.getState());
+      else
+        llvm::append_range(work, value.getDefiningOp()->getOperands());
+    }
+    return states;
+  }
+
+  /// The parameters whose gradient `op` makes, with no other contraction in between.
+  static SmallVector<StringRef> trainedBy(Operation *op) {
+    SmallVector<StringRef> states;
+    SmallVector<Operation *> work(op->user_begin(), op->user_end());
+    DenseSet<Operation *> seen;
+    while (!work.empty()) {
+      Operation *user = work.pop_back_val();
+      if (!seen.insert(user).second || isContraction(user))
+        continue;
+      if (auto gradient = dyn_cast<train::GradientOp>(user))
+        states.push_back(gradient.getParameter());
+      else
+        work.append(user->user_begin(), user->user_end());
+    }
+    return states;
+  }
+
+  /// What `value` is a view or a cast of; null for what is no float.
+  static Value baseOf(Value value) {
+    while (isFloatTensor(value)) {
+      Operation *op = value.getDefiningOp();
+      auto semantics = dyn_cast_or_null<PrecisionSemantics>(op);
+      if (!semantics || op->getNumOperands() != 1 || semantics.getNumericClass() != NumericClass::Movement ||
+          !isFloatTensor(op->getOperand(0)))
+        return value;
+      value = op->getOperand(0);
+    }
+    return {};
+  }
+
+  const DenseSet<Value> &weights;
+  llvm::StringMap<unsigned> byWeight;
+  DenseMap<Value, unsigned> byOperand;
+};
+} // namespace
 
 Layers::Layers(func::FuncOp function) {
   Block &body = function.getBody().front();
@@ -81,13 +175,18 @@ Layers::Layers(func::FuncOp function) {
     if (reaches || before)
       reaching.insert(op.getOperands().begin(), op.getOperands().end());
   }
-  // Gradient ops carry the location of their forward op.
+  // Our own gradient ops carry the location of their forward op. Those of a file have one of their own.
   DenseMap<Location, unsigned> places;
   for (Operation *op : forward)
     places[op->getLoc()] |= properties[op];
-  for (Operation *op : backward)
-    if (auto place = places.find(op->getLoc()); place != places.end())
-      properties[op] = place->second;
+  Kinship kinship(weights);
+  for (Operation *op : forward)
+    kinship.add(op, properties[op]);
+  for (Operation *op : backward) {
+    auto place = places.find(op->getLoc());
+    if (std::optional<unsigned> found = place != places.end() ? place->second : kinship.find(op))
+      properties[op] = *found;
+  }
 }
 
 bool Layers::is(policy::Predicate predicate, Operation *op) const {
