@@ -33,6 +33,9 @@ void buildImport(OpPassManager &passes, const PipelineOptions &, const Capabilit
   addCleanup(passes);
   // After the clean-up, so that a chain of primitives is whole and has no dead users.
   passes.addPass(createRecognizeComposites());
+  // Gradients last: they are looked for at the composites of the forward pass.
+  passes.addPass(createRecognizeNorms());
+  passes.addPass(createRecognizeGradients());
 }
 
 /// What follows the gradients: an optimizer, unless the file has one, and micro-steps.

@@ -23,4 +23,31 @@ def RecognizeComposites : Pass<"import-recognize-composites", "::mlir::ModuleOp"
   let dependentDialects = ["::mpt::MPTDialect"];
 }
 
+def RecognizeNorms : Pass<"import-recognize-norms", "::mlir::ModuleOp"> {
+  let summary = "arithmetic of joint graphs that means a normalization or a softmax becomes that op";
+  let description = [{
+    Exporters of joint graphs write batch normalization and others in primitives, in many forms. Values that follow from
+    the operand of a sum or a maximum and at most two parameters are computed at random points of several magnitudes, in
+    FP64, and compared with each normalization (SameFunction.h). Statistics that the file computes besides become results
+    of the op. Graphs without gradients among their results stay as they are.
+  }];
+  let dependentDialects = ["::mpt::MPTDialect"];
+  let statistics = [Statistic<"numRecognized", "norms", "Values that became a normalization or a softmax">];
+}
+
+def RecognizeGradients : Pass<"import-recognize-gradients", "::mlir::ModuleOp"> {
+  let summary = "arithmetic of a file's backward pass that is the gradient of a composite becomes that gradient op";
+  let description = [{
+    A file's backward pass is primitives. For each normalization, softmax, GELU and the like of the forward pass, the value
+    is found that equals our gradient op of some value of the file, at random points of several magnitudes, in FP64
+    (SameFunction.h). That op keeps FP32 internals under every policy and has the location of its forward op, whose rules
+    it follows. Gradients of scale and bias become its results. What is not found stays as it is.
+  }];
+  let dependentDialects = ["::mpt::MPTDialect"];
+  let statistics = [
+    Statistic<"numRecognized", "gradients", "Forward operations whose gradient was found">,
+    Statistic<"numOthers", "others", "Forward operations whose gradient was not found">
+  ];
+}
+
 #endif

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// What passes ask of a graph that brings its backward pass.
+#ifndef MPT_AUTODIFF_JOINTGRAPH_H
+#define MPT_AUTODIFF_JOINTGRAPH_H
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "llvm/ADT/DenseSet.h"
+
+namespace mpt {
+
+/// The function of a module whose file brings gradients; null in other modules.
+mlir::func::FuncOp jointGraph(mlir::ModuleOp module);
+/// Whether the gradients of that file are those that train.
+bool usesBackwardOfFile(mlir::ModuleOp module);
+/// The ops that results without the role of a gradient or a new value are computed by.
+llvm::DenseSet<mlir::Operation *> forwardOps(mlir::func::FuncOp function);
+
+} // namespace mpt
+
+#endif // MPT_AUTODIFF_JOINTGRAPH_H

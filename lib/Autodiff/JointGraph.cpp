@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// The roles of a joint graph's results, as passes of this stage need them.
+#include "mpt/Autodiff/JointGraph.h"
+
+#include "mpt/Autodiff/TrainingFunctions.h"
+#include "mpt/Dialect/ONNX/TrainingRoles.h"
+
+using namespace mlir;
+
+func::FuncOp mpt::jointGraph(ModuleOp module) {
+  auto training = module->getAttrOfType<DictionaryAttr>(onnx::kTrainingRoles);
+  auto gradients = training ? training.getAs<DictionaryAttr>("gradients") : DictionaryAttr();
+  return gradients && !gradients.empty() ? findFunction(module, "forward") : func::FuncOp();
+}
+
+bool mpt::usesBackwardOfFile(ModuleOp module) {
+  auto training = module->getAttrOfType<DictionaryAttr>(onnx::kTrainingRoles);
+  auto backward = training ? training.getAs<StringAttr>("backward") : StringAttr();
+  return training && !(backward && backward.getValue() == "own");
+}
+
+DenseSet<Operation *> mpt::forwardOps(func::FuncOp function) {
+  auto training = function->getParentOfType<ModuleOp>()->getAttrOfType<DictionaryAttr>(onnx::kTrainingRoles);
+  auto has = [&](StringRef kind, StringRef name) {
+    auto map = training.getAs<DictionaryAttr>(kind);
+    return map && map.contains(name);
+  };
+  SmallVector<Value> work;
+  for (auto &[name, value] : namedResults(function))
+    if (!has("gradients", name) && !has("next", name))
+      work.push_back(value);
+  DenseSet<Operation *> ops;
+  while (!work.empty())
+    if (Operation *op = work.pop_back_val().getDefiningOp(); op && ops.insert(op).second)
+      llvm::append_range(work, op->getOperands());
+  return ops;
+}
