@@ -34,7 +34,7 @@ def simulate(folder, model, inputs, steps, **flags):
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_library_is_what_the_interpreter_simulates(tmp_path, policy):
-    model = classifier(tmp_path / "model.onnx", norm=True, dropout=True)
+    model = classifier(tmp_path / "model.onnx", norm=True, dropout=True, inner=2)
     inputs = batch(4)
     mpt.compile(model, out=tmp_path / "lib", policy=policy, replicas=4, **FLAGS)
     trainer = mpt.Trainer(tmp_path / "lib", threads=1)
@@ -80,7 +80,7 @@ def test_replicas_draw_masks_of_their_own(tmp_path):
 
 @pytest.mark.parametrize("policy", ["amp-f16", "als-f16", "fp8-hybrid"])
 def test_one_bad_replica_skips_the_step(tmp_path, policy):
-    mpt.compile(classifier(tmp_path / "model.onnx", norm=True), out=tmp_path / "lib", policy=policy, replicas=4, **FLAGS)
+    mpt.compile(classifier(tmp_path / "model.onnx", norm=True, inner=2), out=tmp_path / "lib", policy=policy, replicas=4, **FLAGS)
     trainer = mpt.Trainer(tmp_path / "lib", threads=1)
     good = batch(4)
     while trainer.step(good).skipped:
