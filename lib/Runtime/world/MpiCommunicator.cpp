@@ -44,6 +44,7 @@ class MpiCommunicator : public Communicator {
   std::deque<std::pair<int, MpiRequest>> requests; // of the exchange, with their peers
   Peers peers;
   int bell;
+  Failure news; // that came with the end of an exchange
 
   Channel &channel(int peer) { return channels[static_cast<size_t>(peer)]; }
   Failure failed(int peer, int error, const char *what) const {
@@ -135,6 +136,8 @@ Failure MpiCommunicator::speak(int peer) {
 
 /// Notices of all peers, both ways, and who is silent.
 Failure MpiCommunicator::turn() {
+  if (news)
+    return news;
   Failure told, broken;
   bool beat = peers.beatDue();
   for (int peer = 0; peer < size; ++peer) {
@@ -268,8 +271,13 @@ Failure MpiCommunicator::converse(const Tag &tag) {
       return {};
     if (int64_t now = nanoseconds(); now - lastTurn > betweenTurns) {
       lastTurn = now;
-      if (Failure failure = turn())
-        return failure;
+      if (Failure failure = turn()) {
+        // What this exchange needs may have come before the news. Then it is done here as it is elsewhere.
+        if (advance(tag, begin, done, moved) || !done)
+          return failure;
+        news = failure;
+        return {};
+      }
       for (int peer = 0; peer < size; ++peer) {
         Message &message = messages[static_cast<size_t>(peer)];
         if (message.receives && !message.checked && peers.hasLeft(peer)) {
@@ -295,6 +303,8 @@ Failure MpiCommunicator::converse(const Tag &tag) {
 
 Failure MpiCommunicator::exchange(const Tag &tag, const std::vector<Outgoing> &sends,
                                   const std::vector<Incoming> &receives) {
+  if (news)
+    return news;
   requests.clear();
   Failure failure = post(tag, sends, receives);
   if (!failure)

@@ -73,6 +73,11 @@ void Progress::run(const Open &open, Failure &opening) {
     if (toTell) {
       communicator->tell(toTell);
       toTell = {};
+      {
+        std::lock_guard<std::mutex> lock(mutex);
+        told = true;
+      }
+      changed.notify_all();
     } else if (job) {
       int64_t begin = now();
       Failure result;
@@ -94,9 +99,7 @@ bool Progress::next(Job &job, Failure &toTell) {
   std::unique_lock<std::mutex> lock(mutex);
   job = nullptr;
   if (failure && !told) {
-    told = true;
     toTell = failure;
-    changed.notify_all();
     return true;
   }
   if (failure) { // nothing but waiting for the end is left
@@ -134,13 +137,15 @@ uint64_t Progress::submit(Job job) {
 
 Failure Progress::wait(uint64_t ticket) {
   std::unique_lock<std::mutex> lock(mutex);
-  // After a failure the job may still run, on its caller's memory, until the thread has turned to telling of it.
+  // After a failure the job may still run, on its caller's memory. And a caller that ends its process at once must not
+  // be the first that the others miss.
   changed.wait(lock, [&] { return good >= ticket || (failure && told); });
   return good >= ticket ? Failure() : failure;
 }
 
 Failure Progress::check() {
-  std::lock_guard<std::mutex> lock(mutex);
+  std::unique_lock<std::mutex> lock(mutex);
+  changed.wait(lock, [&] { return !failure || told; });
   return failure;
 }
 

@@ -37,7 +37,7 @@ public:
   uint64_t submit(Job job);
   /// Waits for a job; its failure, or an earlier one. A job that was done stays done whatever fails later.
   Failure wait(uint64_t ticket);
-  /// How the world has failed, if it has.
+  /// How the world has failed, if it has. The other ranks have been told then.
   Failure check();
   /// Makes every call fail with `failure` from now on, here and on the other ranks.
   void fail(Failure failure);

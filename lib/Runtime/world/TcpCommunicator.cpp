@@ -28,7 +28,8 @@ class TcpCommunicator : public Communicator {
   std::vector<Channel> channels;
   std::vector<TcpFlow> flows;
   Peers peers;
-  Socket bell; // of wake()
+  Socket bell;  // of wake()
+  Failure news; // that came with the end of an exchange
   std::vector<pollfd> entries;
 
   Channel &channel(int peer) { return channels[static_cast<size_t>(peer)]; }
@@ -200,6 +201,8 @@ void TcpCommunicator::gatherEntries(bool exchanging) {
 
 /// Waits until something can be moved or is due, and hears what there is to hear.
 Failure TcpCommunicator::turn(bool exchanging, const Tag &tag) {
+  if (news)
+    return news;
   if (peers.beatDue())
     for (int peer = 0; peer < size; ++peer)
       if (channel(peer).control && channel(peer).outgoing.empty()) // who does not read gets no more to read
@@ -234,6 +237,8 @@ Failure TcpCommunicator::moveAll(const Tag &tag) {
 
 Failure TcpCommunicator::exchange(const Tag &tag, const std::vector<Outgoing> &sends,
                                   const std::vector<Incoming> &receives) {
+  if (news)
+    return news;
   for (TcpFlow &message : flows)
     message = TcpFlow();
   for (const Outgoing &part : sends)
@@ -257,8 +262,13 @@ Failure TcpCommunicator::exchange(const Tag &tag, const std::vector<Outgoing> &s
       }
     if (finished())
       break;
-    if (Failure failure = turn(true, tag))
-      return failure;
+    if (Failure failure = turn(true, tag)) {
+      // What this exchange needs may have come before the news. Then it is done here as it is elsewhere.
+      if (moveAll(tag) || !finished())
+        return failure;
+      news = failure;
+      break;
+    }
   }
   for (const TcpFlow &message : flows) {
     traffic.sent += message.outBytes;

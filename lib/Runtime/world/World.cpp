@@ -75,6 +75,7 @@ mpt_status World::abandon(const char *why) {
   if (!progress)
     return MPT_OK;
   progress->fail({MPT_PEER_LOST, ownRank, "rank " + std::to_string(ownRank) + " cannot go on: " + why});
+  progress->check(); // whose caller may end the process at once
   return MPT_OK;
 }
 
