@@ -13,6 +13,8 @@ SYSTEM_PACKAGES=(
   clang-22 clang-format-22 clang-tidy-22 lld-22 libclang-rt-22-dev llvm-22-dev llvm-22-tools libmlir-22-dev mlir-22-tools
   libprotobuf-dev protobuf-compiler libgomp1 libsimde-dev zlib1g-dev ccache git python3 python3-venv ca-certificates
 )
+# Only tests need these: both implementations of MPI, and network namespaces.
+SYSTEM_PACKAGES+=(openmpi-bin mpich iproute2)
 PYTHON_PACKAGES=(
   "cmake>=3.26" ninja lit numpy "onnx==$ONNX_VERSION" scikit-learn ml_dtypes pytest pytest-xdist setuptools wheel
   "onednn-devel-cpu-gomp==2023.2.0"
