@@ -10,6 +10,7 @@ import numpy as np
 
 from . import _native
 from ._arrays import NAMES, SIZES, DeviceArray, to_array, to_tensor
+from ._world import joined
 
 PARAMETER, MASTER, SLOT, STATISTIC, CONSTANT, ACCUMULATOR = 0, 1, 2, 3, 7, 8  # mpt_role
 
@@ -37,6 +38,7 @@ class Trainer:
     world    mpt.init(), for a library compiled with replicas: rank r of N then trains its replicas r*V/N to (r+1)*V/N - 1, and
              every step takes the rows of these. Making a trainer, step, load and save are collective; results are those of
              the global step, the same on every rank, and one rank writes what save writes
+    data_parallel  True stands for world=mpt.init() without arguments: the launcher's world, joined once a process
 
     Inputs are dicts from name to array: numpy, anything with the buffer protocol, or DLPack (a torch tensor). They are
     not copied when they are dense and aligned to 64 bytes. For a model compiled for CUDA they may also lie on its device
@@ -45,7 +47,9 @@ class Trainer:
     """
 
     def __init__(self, path, *, threads: int = 0, seed: int | None = None, weights=None, device: int = 0,
-                 options: dict | None = None, runtime=None, world=None):
+                 options: dict | None = None, runtime=None, world=None, data_parallel: bool = False):
+        if data_parallel and world is None:
+            world = joined()
         self._trainer = c_void_p()
         self._model = c_void_p()
         self._runtime = _native.runtime_of(path, runtime)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The processes that train one model together (include/mpt-c/world.h)."""
+import functools
 import os
 from ctypes import byref, c_char_p, c_void_p
 from dataclasses import dataclass
@@ -123,6 +124,12 @@ def init(*, rank: int | None = None, size: int | None = None, transport: str | N
         VERSION, rank or 0, size or 0, _text(transport), _text(address), port or 0, _text(token), _text(mpi_library),
         timeout or 0, patience or 0, start_timeout or 0)
     return World(options, runtime)
+
+
+@functools.cache
+def joined() -> World:
+    """The launcher's world, joined at the first call; for mpt.Trainer(data_parallel=True)."""
+    return init()
 
 
 def _text(value) -> c_char_p | None:
