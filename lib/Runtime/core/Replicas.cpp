@@ -157,9 +157,13 @@ mpt_status ReplicatedStep::make(mpt_trainer &trainer, mpt_world *world, std::uni
   std::unique_ptr<ReplicatedStep> made(new ReplicatedStep(trainer, *of, world ? world->world : nullptr));
   if (mpt_status status = made->matchValues())
     return status;
-  if (made->world)
+  if (made->world) {
     if (mpt_status status = made->world->agree("model", module.manifest ? module.manifest : ""))
       return status;
+    // Sums of the update, such as the norm of the gradients, are split by threads.
+    if (mpt_status status = made->world->agree("threads", std::to_string(trainer.threads)))
+      return status;
+  }
   if (mpt_status status = made->compareStates(trainer, MPT_OK))
     return status;
   out = std::move(made);
@@ -296,6 +300,14 @@ void ReplicatedStep::contributeNothing() {
   fail(MPT_INTERNAL, "%s", why.c_str()); // the caller has the status; this is its text again
 }
 
+void ReplicatedStep::edited(const char *what, const void *data, int64_t bytes) {
+  Hash hash;
+  hash.add(edits);
+  hash.add(what, static_cast<int64_t>(strlen(what)));
+  hash.add(data, bytes);
+  edits = hash.value();
+}
+
 mpt_status ReplicatedStep::agree(mpt_status own, const std::vector<const mpt_tensor *> &given,
                                  const mpt_trainer &trainer) {
   if (!world)
@@ -308,6 +320,7 @@ mpt_status ReplicatedStep::agree(mpt_status own, const std::vector<const mpt_ten
   static_assert(sizeof rate == sizeof trainer.learningRate, "a double is a word");
   memcpy(&rate, &trainer.learningRate, sizeof rate);
   shared.add(rate);
+  shared.add(edits);
   for (int64_t i = 0; i < global.desc().num_inputs; ++i) {
     const mpt_tensor_desc &input = global.desc().inputs[i];
     bool onHost = false;
@@ -329,8 +342,8 @@ mpt_status ReplicatedStep::agree(mpt_status own, const std::vector<const mpt_ten
                 "rank %d could not take this step, which its own message explains: no rank has changed its state",
                 static_cast<int>(all.refused) - 1);
   if (!all.isSame())
-    return fail(MPT_INVALID_ARGUMENT, "expected the same learning rate and shared inputs on every rank, got different "
-                                      "ones: no rank has changed its state");
+    return fail(MPT_INVALID_ARGUMENT, "expected the same learning rate, shared inputs and parameters set by the "
+                                      "caller on every rank, got different ones: no rank has changed its state");
   return MPT_OK;
 }
 

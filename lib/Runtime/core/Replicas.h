@@ -48,8 +48,8 @@ mpt_status readReplicas(const mpt_module_desc &module, std::unique_ptr<ReplicasO
 /// what the replicas reduce goes from the one to the other as "replica.sum.<i>" or "replica.max.<i>".
 ///
 /// Processes cannot come to disagree: what all of them compute from is compared over the ranks at the start (library,
-/// state) and in every step (shared inputs). A rank that refuses its inputs, or fails, lets the others know in the same
-/// step, and nobody changes its state.
+/// state) and in every step (shared inputs, edits of the state). A rank that refuses its inputs, or fails, lets the
+/// others know in the same step, and nobody changes its state.
 class ReplicatedStep final : private OutputListener {
 public:
   static constexpr const char *step = "step", *replica = "replica", *combine = "combine";
@@ -62,6 +62,8 @@ public:
   /// Collective: fails where the states of two ranks have different bits. `own` says how this rank came to its state;
   /// a rank that failed says so, and returns that.
   mpt_status compareStates(mpt_trainer &trainer, mpt_status own);
+  /// The caller changes the state by hand: the next step is refused unless all ranks were given the same.
+  void edited(const char *what, const void *data, int64_t bytes);
   /// Collective: the status that rank 0 has, which is what all of them return.
   mpt_status followFirst(mpt_status own);
   bool isFirst() const;
@@ -91,7 +93,7 @@ private:
   std::unique_ptr<Reduction> reduction;
   std::vector<Value> values;
   int64_t agreement = 0; ///< bucket of what ranks compare in every step
-  uint64_t steps = 0;
+  uint64_t steps = 0, edits = 0;
   const FunctionState *running = nullptr; ///< whose outputs `ready` speaks of
   int64_t present = 0;                    ///< the local replica that runs
   mpt_status early = MPT_OK;              ///< of contributions that were made while the function ran

@@ -268,6 +268,8 @@ mpt_status mpt_trainer_set(mpt_trainer *trainer, const char *name, const float *
       Transfer whole{trainer->at(i), raw.data(), t.bytes};
       return trainer->device->upload(&whole, 1);
     };
+    if (trainer->replicas)
+      trainer->replicas->edited(name, data, count * static_cast<int64_t>(sizeof *data));
     // A master and its narrow copy change together, whichever of them is named.
     if (trainer->tensor(i).role == MPT_ROLE_MASTER)
       if (auto narrow = trainer->index.find(trainer->tensor(i).of); narrow != trainer->index.end())

@@ -439,6 +439,8 @@ mpt_status mpt_trainer_reset(mpt_trainer *trainer) {
     // What runs may still read the state.
     if (mpt_status status = trainer->device->synchronize())
       return status;
+    if (trainer->replicas)
+      trainer->replicas->edited("reset", nullptr, 0);
     const char *weights = trainer->hasWeights ? trainer->weights.c_str() : nullptr;
     if (mpt_status status = initializeState(*trainer, weights, trainer->setsSeed, trainer->seed))
       return status;
