@@ -96,6 +96,18 @@ def test_one_bad_replica_skips_the_step(tmp_path, policy):
     assert not trainer.step(good).skipped
 
 
+def test_debugging_names_the_node_and_the_scale_still_falls(tmp_path):
+    mpt.compile(classifier(tmp_path / "model.onnx"), out=tmp_path / "lib", policy="amp-f16", replicas=2, debug_nonfinite=True,
+                **FLAGS)
+    trainer = mpt.Trainer(tmp_path / "lib", threads=1)
+    good = batch(2)
+    bad = {**good, "x": good["x"] * np.float32(1e4)}  # finite inputs, infinite products in FP16
+    scale = trainer.parameter("mpt.loss_scale")
+    with pytest.raises(mpt.Error, match="fc1|fc2|relu|loss"):
+        trainer.step(bad)
+    assert trainer.parameter("mpt.loss_scale") < scale
+
+
 def test_any_number_of_replicas_on_one_process_is_a_plain_step(tmp_path):
     model = classifier(tmp_path / "model.onnx", norm=True, dropout=True)
     states = []

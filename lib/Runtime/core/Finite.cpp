@@ -6,6 +6,7 @@
 #include "core/Convert.h"
 #include "core/Device.h"
 #include "core/Error.h"
+#include "core/Replicas.h"
 #include "core/Types.h"
 
 #include <algorithm>
@@ -129,6 +130,8 @@ mpt_status FiniteCheck::begin(const mpt_function_desc &function, const std::vect
   found = false;
   FiniteCounts counts;
   for (int64_t i = 0; i < function.num_inputs; ++i) {
+    if (isReduced(function.inputs[i].name)) // of a step of replicas, which knows what to do with infinities
+      continue;
     if (mpt_status status = count(function.inputs[i], inputs[static_cast<size_t>(i)], counts))
       return status;
     if (!counts.allFinite())

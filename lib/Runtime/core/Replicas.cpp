@@ -18,7 +18,6 @@ namespace {
 
 bool startsWith(const char *text, const char *prefix) { return strncmp(text, prefix, strlen(prefix)) == 0; }
 bool isSum(const char *name) { return startsWith(name, MPT_NAME_SUM); }
-bool isReduced(const char *name) { return isSum(name) || startsWith(name, MPT_NAME_MAX); }
 /// What the runtime gives, not the caller.
 bool isOwn(const char *name) {
   return isReduced(name) || strcmp(name, MPT_NAME_REPLICA) == 0 || strcmp(name, MPT_NAME_REPLICAS) == 0;
@@ -77,6 +76,8 @@ struct Agreement {
 };
 
 } // namespace
+
+bool mpt::rt::isReduced(const char *name) { return isSum(name) || startsWith(name, MPT_NAME_MAX); }
 
 mpt_status mpt::rt::readReplicas(const mpt_module_desc &module, std::unique_ptr<ReplicasOfModel> &out) {
   const mpt_function_desc *replica = find(module, ReplicatedStep::replica);
@@ -274,6 +275,11 @@ mpt_status ReplicatedStep::runReplica(mpt_trainer &trainer, const std::vector<co
   state.context.listener = this;
   mpt_status status = runFunction(trainer, f, mine.data(), static_cast<int64_t>(mine.size()), nullptr);
   state.context.listener = nullptr;
+  if (status == MPT_NOT_FINITE &&
+      state.ran) { // found by the checks of --debug-nonfinite; the step goes on, and skips everywhere
+    notFinite = mpt_last_error();
+    status = MPT_OK;
+  }
   if (!status)
     status = early;
   for (Value &value : values)
@@ -380,6 +386,7 @@ mpt_status ReplicatedStep::run(mpt_trainer &trainer, const mpt_tensor *inputs, i
     return status;
   for (Value &value : values)
     value.given = 0;
+  notFinite.clear();
   std::vector<const mpt_tensor *> given;
   mpt_status status = matchInputs(global.desc(), inputs, count, given);
   for (int64_t k = 0; !status && k < local; ++k)
@@ -388,7 +395,9 @@ mpt_status ReplicatedStep::run(mpt_trainer &trainer, const mpt_tensor *inputs, i
     contributeNothing();
   if ((status = agree(status, given, trainer)))
     return status;
-  return update(trainer, given, metrics);
+  status = update(trainer, given, metrics);
+  const bool found = !notFinite.empty() && (status == MPT_OK || status == MPT_NOT_FINITE);
+  return found ? fail(MPT_NOT_FINITE, "%s", notFinite.c_str()) : status;
 }
 
 extern "C" void mpt_rt_ready(mpt_exec *exec, int64_t output) {

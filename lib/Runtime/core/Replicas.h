@@ -41,6 +41,9 @@ private:
   std::vector<std::vector<int64_t>> shapes;
 };
 
+/// Whether replicas reduce the value of that name.
+bool isReduced(const char *name);
+
 /// Reads the manifest. Null in `out` where the library has no replicas.
 mpt_status readReplicas(const mpt_module_desc &module, std::unique_ptr<ReplicasOfModel> &out);
 
@@ -94,6 +97,7 @@ private:
   std::vector<Value> values;
   int64_t agreement = 0; ///< bucket of what ranks compare in every step
   uint64_t steps = 0, edits = 0;
+  std::string notFinite;                  ///< what --debug-nonfinite found in this step's replicas
   const FunctionState *running = nullptr; ///< whose outputs `ready` speaks of
   int64_t present = 0;                    ///< the local replica that runs
   mpt_status early = MPT_OK;              ///< of contributions that were made while the function ran
