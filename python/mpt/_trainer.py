@@ -54,6 +54,7 @@ class Trainer:
         self._model = c_void_p()
         self._runtime = _native.runtime_of(path, runtime)
         self._device = device
+        self._processes = world.size if world else 1
         call = self._runtime.call
         call("mpt_model_load", os.fsencode(path), byref(self._model))
         if not 0 <= threads < 2**31:
@@ -100,8 +101,13 @@ class Trainer:
         return json.loads(self._runtime.library.mpt_model_manifest(self._model))
 
     def inputs(self, function: str = "step") -> dict:
-        """{name: (type, shape)} of a function's inputs."""
-        return self._describe("mpt_model_input", function)
+        """{name: (type, shape)} of a function's inputs: of a step with replicas, the rows of this process's."""
+        described = self._describe("mpt_model_input", function)
+        replicas = self.manifest.get("replicas") or {}
+        if function != "step" or not replicas.get("count"):
+            return described
+        return {name: (kind, (shape[0] // self._processes, *shape[1:]) if name in replicas["split"] else shape)
+                for name, (kind, shape) in described.items()}
 
     def outputs(self, function: str = "step") -> dict:
         return self._describe("mpt_model_output", function)
