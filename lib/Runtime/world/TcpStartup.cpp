@@ -78,6 +78,8 @@ class Startup {
   Failure tryToJoin(const Address &address, bool &again);
   Failure connect(int peer, Hello::Channel channel, Socket &socket, int64_t until);
   Failure acceptOthers(int64_t until);
+  Failure news() const;
+  Failure connectAll();
 
 public:
   Startup(const TcpOptions &options, std::vector<TcpLink> &links)
@@ -256,6 +258,25 @@ Failure Startup::connect(int peer, Hello::Channel channel, Socket &socket, int64
   return died(peer, "cannot be reached at " + address.text() + ": " + strerror(error ? error : EPIPE));
 }
 
+/// What those say, or show, with whom this rank is connected: who waits for a rank may have no connection to the one
+/// that was lost. What they say later than at start-up stays to be read.
+Failure Startup::news() const {
+  Failure told, closed;
+  for (int peer = 0; peer < options.size; ++peer) {
+    const Socket &control = links[static_cast<size_t>(peer)].control;
+    if (!control)
+      continue;
+    Notice notices[8];
+    ssize_t got = recv(control.fd(), notices, sizeof notices, MSG_PEEK | MSG_DONTWAIT);
+    for (ssize_t i = 0; !told && i < got / static_cast<ssize_t>(sizeof(Notice)); ++i)
+      if (notices[i].kind == Notice::Failed)
+        told = notices[i].failure();
+    if (!closed && isClosed(control))
+      closed = died(peer, "has closed its connection during start-up");
+  }
+  return told ? told : closed;
+}
+
 /// Connections of the ranks above this one. Those that come know the token and this world's number.
 Failure Startup::acceptOthers(int64_t until) {
   for (;;) {
@@ -267,8 +288,13 @@ Failure Startup::acceptOthers(int64_t until) {
       return {};
     Hello guest;
     Socket socket;
-    if (!door.accept(options.token, guest, socket, until))
-      return died(missing, "has not connected to rank " + number(options.rank) + strangers());
+    if (!door.accept(options.token, guest, socket, std::min(until, nanoseconds() + nanoseconds(0.05)))) {
+      if (Failure failure = news())
+        return failure;
+      if (nanoseconds() >= until)
+        return died(missing, "has not connected to rank " + number(options.rank) + strangers());
+      continue;
+    }
     bool fits = guest.version == Hello::Version && guest.world == hello.world && guest.rank > options.rank &&
                 guest.rank < options.size && (guest.channel == Hello::Control || guest.channel == Hello::Data);
     if (!fits)
@@ -292,17 +318,30 @@ Failure Startup::run() {
   } else {
     failure = join(addresses);
   }
-  if (failure)
-    return failure;
-  // All are there: from now on the time of a lost rank counts.
+  return failure ? failure : connectAll();
+}
+
+/// All are there: from now on the time of a lost rank counts.
+Failure Startup::connectAll() {
   int64_t until = nanoseconds() + nanoseconds(options.times.timeout);
-  for (int peer = 0; peer < options.rank; ++peer) {
-    if ((failure = connect(peer, Hello::Data, link(peer).data, until)))
-      return failure;
-    if (peer > 0 && (failure = connect(peer, Hello::Control, link(peer).control, until)))
-      return failure;
+  Failure failure;
+  for (int peer = 0; !failure && peer < options.rank; ++peer) {
+    failure = connect(peer, Hello::Data, link(peer).data, until);
+    if (!failure && peer > 0)
+      failure = connect(peer, Hello::Control, link(peer).control, until);
   }
-  return acceptOthers(until);
+  if (!failure)
+    failure = acceptOthers(until);
+  if (!failure)
+    return failure;
+  // A rank that this one cannot reach may have said why to another.
+  if (Failure told = news(); told.status != MPT_OK && told.rank != options.rank)
+    failure = told;
+  Notice notice = Notice::of(failure);
+  for (const TcpLink &other : links)
+    if (other.control)
+      send(other.control.fd(), &notice, sizeof notice, MSG_NOSIGNAL | MSG_DONTWAIT);
+  return failure;
 }
 
 Failure mpt::rt::connectRanks(const TcpOptions &options, std::vector<TcpLink> &links) {
