@@ -16,12 +16,13 @@ import mpt
 BAD = {3: 5, 17: 0, 40: -1}  # step to the row whose first value is infinite
 
 
-def global_batch(trainer: mpt.Trainer, below: dict, bad: bool, step: int) -> dict:
-    """All rows of a step, of which each rank takes a part."""
+def global_batch(trainer: mpt.Trainer, ranks: int, below: dict, bad: bool, step: int) -> dict:
+    """All rows of a step, of which each of `ranks` takes a part."""
     random, inputs = np.random.default_rng(step), {}
     for name, (kind, shape) in sorted(trainer.inputs("step").items()):
         if name == "learning_rate":
             continue
+        shape = (shape[0] * ranks, *shape[1:])  # every input of these models is split
         if name in below:
             inputs[name] = random.integers(0, below[name], shape).astype(kind)
         else:
@@ -35,7 +36,7 @@ def run(world, spec: dict, one: dict) -> dict:
     trainer = mpt.Trainer(one["library"], threads=1, world=world)
     losses, skipped = [], []
     for step in range(spec["steps"]):
-        inputs = global_batch(trainer, one["below"], one["bad"], step)
+        inputs = global_batch(trainer, world.size, one["below"], one["bad"], step)
         mine = {name: np.split(values, world.size)[world.rank] for name, values in inputs.items()}
         result = trainer.step(mine)
         losses.append(result.loss.hex())
