@@ -7,18 +7,18 @@
 FILES holds NAME.OPTIMIZER.train.onnx, DATA the inputs NAME.npz, and FOLDER the corpus' own make_traininginfo.py and torch_onnx.py, whose
 interpretation in float64 is the reference and whose one in float32 says what rounding may lose. The measure is that of
 check_corpus.py: an error passes at four times what float32 loses there, or 1e-5. Parameters after Adam and Adagrad count where the first
-gradient is above 1e-3 of the largest; below, rounding noise becomes whole steps. With a narrow policy only the losses are compared, to
-a hundredth of the first one. Needs torch. Prints a line a file; the status is non-zero when any failed.
+gradient is above 1e-3 of the largest; below, rounding noise becomes whole steps. With a narrow policy only the losses of
+steps that are not skipped are compared, to a hundredth of the first one. Needs torch. Prints a line a file; the status is non-zero when any failed.
 """
 import argparse
 import glob
 import os
 import sys
-import tempfile
 
 import numpy as np
 
 import corpus_measure as measure
+import training_report as report
 
 STEPS = 3
 
@@ -47,17 +47,17 @@ def reference(scripts, path, data, real):
     return losses, {name: value.double().numpy() for name, value in values.items()}, first
 
 
-def check(path, data, arguments):
+def check(path, data, arguments, folder):
     import mpt
     import torch
 
     exact, single = (reference(arguments.scripts, path, data, real) for real in (torch.float64, torch.float32))
-    with tempfile.TemporaryDirectory() as out, mpt.Trainer(mpt.compile(path, out=out, policy=arguments.policy, dropout=False), threads=1) as trainer:
+    with mpt.Trainer(mpt.compile(path, out=folder, policy=arguments.policy, dropout=False), threads=1) as trainer:
         feeds = {name: data[name] for name in trainer.inputs() if name in data}
-        losses = [trainer.step(feeds).loss for _ in range(STEPS)]
+        losses = report.committed(trainer, feeds, STEPS)
         after = {name: trainer.parameter(name) for name in exact[1]}
     if arguments.policy != "fp32":
-        return [measure.Row("loss", max(abs(a - b) for a, b in zip(losses, exact[0])) / abs(exact[0][0]), 1e-2 / measure.FACTOR)]
+        return [measure.Row("loss", report.parting(losses, exact[0]), 1e-2 / measure.FACTOR)]
     scale = max(abs(loss) for loss in exact[0])
     rows = [measure.Row("loss", max(abs(a - b) for a, b in zip(losses, exact[0])) / scale,
                         max(abs(a - b) for a, b in zip(single[0], exact[0])) / scale)]
@@ -67,7 +67,7 @@ def check(path, data, arguments):
         owner = name if name in exact[2] else name.rsplit(".", 1)[0]
         counts = np.abs(exact[2][owner]) > noise if adaptive and owner in exact[2] else np.ones(value.shape, bool)
         if counts.any():
-            rows.append(measure.Row(name, *(measure.error(a[counts], value[counts], 1e-6) for a in (after[name], single[1][name]))))
+            rows.append(measure.Row("after " + name, *(measure.error(a[counts], value[counts], 1e-6) for a in (after[name], single[1][name]))))
     return rows
 
 
@@ -79,21 +79,15 @@ def main():
     parser.add_argument("--models", default="")
     parser.add_argument("--policy", default="fp32")
     arguments = parser.parse_args()
-    wanted, bad = set(filter(None, arguments.models.split(","))), 0
+    wanted = set(filter(None, arguments.models.split(",")))
+
+    def run(path, folder):
+        with np.load(os.path.join(arguments.data, os.path.basename(path).split(".")[0] + ".npz")) as data:
+            return check(path, dict(data), arguments, folder), ""
+
     paths = sorted(glob.glob(os.path.join(arguments.files, "*.train.onnx")))
-    for path in paths:
-        model = os.path.basename(path).split(".")[0]
-        if wanted and model not in wanted:
-            continue
-        data = dict(np.load(os.path.join(arguments.data, model + ".npz")))
-        rows = check(path, data, arguments)
-        worst = max(rows, key=lambda row: row.error / row.limit)
-        failed = [row for row in rows if not row.ok]
-        bad += bool(failed)
-        print(f"{os.path.basename(path)}: {len(rows)} compared, worst {worst.what} {worst.error:.1e} of {worst.limit:.1e}"
-              + (f", {len(failed)} beyond their limit" if failed else ""), flush=True)
-    print(f"{len(paths)} files, {bad} failed")
-    return bad > 0
+    files = [(os.path.basename(path).removesuffix(".train.onnx"), path) for path in paths]
+    return report.run("algorithms", [entry for entry in files if not wanted or entry[0].split(".")[0] in wanted], run)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,6 @@ import os
 import pathlib
 import re
 import sys
-import tempfile
 
 import numpy as np
 import onnx
@@ -32,6 +31,7 @@ from onnx import numpy_helper
 
 sys.path.insert(0, os.path.dirname(__file__))
 import corpus_measure as measure  # noqa: E402
+import training_report as report  # noqa: E402
 
 SUFFIX = "_grad.accumulation.buffer"
 ALIASES = {"labels": "y", "target": "y"}
@@ -112,12 +112,6 @@ def adamw(p, g, settings, rate=1e-3):
     return p * (1 - rate * decay) - rate / corrected[0] * m / (np.sqrt(v / corrected[1]) + epsilon)
 
 
-def distance(gradients, exact):
-    """Of all gradients together, relative."""
-    apart = sum(float(np.sum((gradients[name].astype(np.float64) - value)**2)) for name, value in exact.items())
-    return (apart / max(sum(float(np.sum(value.astype(np.float64)**2)) for value in exact.values()), 1e-300))**0.5
-
-
 def step_row(case, before, gradients, ours):
     """All parameters after one step beside ONNX Runtime's, both against the formula in float64."""
     settings, worst = case.optimizer(), [0.0, 0.0]
@@ -147,8 +141,8 @@ def check(case, policies, out):
     losses += [single.step(feeds).loss for _ in range(STEPS - 1)]
     said, truth = case.by_file(torch.float64, before), case.by_autograd(torch.float64)
     # What the file computes where its backward pass is not that of its forward pass, and we do not replace it.
-    wrong = truth and distance(said[1], truth[1])
-    takes_file = not truth or wrong > 1e-6 and distance(gradients, said[1]) < distance(gradients, truth[1])
+    wrong = truth and report.distance(said[1], truth[1])
+    takes_file = not truth or wrong > 1e-6 and report.distance(gradients, said[1]) < report.distance(gradients, truth[1])
     exact_loss, exact = said if takes_file else truth
     rounded_loss, rounded = case.by_file(torch.float32, before) if takes_file else case.by_autograd(torch.float32)
     floor = 1e-3 * max(map(measure.largest, exact.values()))
@@ -162,28 +156,12 @@ def check(case, policies, out):
         rows.append(step_row(case, before, exact, after))
     for policy in policies:
         narrow, own = (trainer(f"{policy}-{whose}", policy=policy, backward=whose) for whose in ("file", "own"))
-        apart = [distance(model.gradients(feeds)[1], exact) for model in (narrow, own)]
+        apart = [report.distance(model.gradients(feeds)[1], exact) for model in (narrow, own)]
         if np.isfinite(apart).any():  # where both overflow at the first scale, the steps decide
             rows.append(measure.Row(policy, *apart))
-        done = []
-        for _ in range(64):
-            if len(done) == STEPS:
-                break
-            result = narrow.step(feeds)
-            done += [] if result.skipped else [result.loss]
-        rows.append(measure.Row(policy + " steps", max(abs(a - b) for a, b in zip(done, losses)) / max(abs(losses[0]), 1e-6)
-                                if len(done) == STEPS else float("inf"), 1e-2 / measure.FACTOR))
+        rows.append(measure.Row(policy + " steps", report.parting(report.committed(narrow, feeds, STEPS), losses),
+                                1e-2 / measure.FACTOR))
     return rows, f"gradients of the file, {wrong:.1e} from those of its forward pass" if truth and takes_file else ""
-
-
-def summary(rows, note):
-    """(passed, cells): the worst of each kind beside its limit."""
-    cells = [note] if note else []
-    for kind in dict.fromkeys(row.what.split(" ")[0] for row in rows):
-        worst = max((row for row in rows if row.what.split(" ")[0] == kind), key=lambda row: row.error / row.limit
-                    if row.error == row.error else float("inf"))
-        cells.append(f"{worst.what} {worst.error:.1e}/{worst.limit:.1e}" + ("" if worst.ok else " <<<"))
-    return all(row.ok for row in rows), cells
 
 
 def main():
@@ -196,24 +174,10 @@ def main():
     parser.add_argument("--markdown")
     given = parser.parse_args()
     sys.path.insert(0, given.scripts)
-    bad, lines = 0, []
-    for path in sorted(given.folder.rglob("training_model.onnx")):
-        if not re.search(given.only, str(path.parent)):
-            continue
-        with tempfile.TemporaryDirectory() as out:
-            try:
-                case = Artifacts(path.parent, given.folder, given.data)
-                ok, cells = summary(*check(case, [p for p in given.policies.split(",") if p], pathlib.Path(out)))
-            except Exception as problem:  # the line says it
-                ok, cells = False, [f"{type(problem).__name__}: " + " ".join(str(problem).split())[:400]]
-        bad += not ok
-        key = str(path.parent.relative_to(given.folder))
-        print(f"{key:32s} {'ok  ' if ok else 'FAIL'} " + "  ".join(cells), flush=True)
-        lines.append(f"| {key} | " + " | ".join(cells) + f" | {'yes' if ok else '**no**'} |")
-    print(f"artifacts: {len(lines) - bad} passed, {bad} failed")
-    if given.markdown:
-        pathlib.Path(given.markdown).write_text("\n".join(lines) + "\n")
-    return bad != 0 or not lines
+    policies = [name for name in given.policies.split(",") if name]
+    folders = [path.parent for path in sorted(given.folder.rglob("training_model.onnx")) if re.search(given.only, str(path.parent))]
+    return report.run("artifacts", [(str(folder.relative_to(given.folder)), folder) for folder in folders],
+                      lambda folder, out: check(Artifacts(folder, given.folder, given.data), policies, out), given.markdown)
 
 
 if __name__ == "__main__":
