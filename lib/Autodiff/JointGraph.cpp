@@ -35,3 +35,13 @@ DenseSet<Operation *> mpt::forwardOps(func::FuncOp function) {
       llvm::append_range(work, op->getOperands());
   return ops;
 }
+
+SmallVector<std::pair<Value, FlatSymbolRefAttr>> mpt::newValues(func::FuncOp function) {
+  auto training = function->getParentOfType<ModuleOp>()->getAttrOfType<DictionaryAttr>(onnx::kTrainingRoles);
+  auto next = training ? training.getAs<DictionaryAttr>("next") : DictionaryAttr();
+  SmallVector<std::pair<Value, FlatSymbolRefAttr>> found;
+  for (auto &[name, value] : namedResults(function))
+    if (auto state = next ? next.getAs<FlatSymbolRefAttr>(name) : FlatSymbolRefAttr())
+      found.emplace_back(value, state);
+  return found;
+}

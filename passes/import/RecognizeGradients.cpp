@@ -42,9 +42,19 @@ public:
     if (replacesResult()) {
       arguments.insert(result);
     } else {
-      for (Value operand : forward->getOperands())
-        if (!operand.getDefiningOp<ConstantOp>())
+      for (Value operand : forward->getOperands()) {
+        given.insert(operand);
+        Operation *source = operand.getDefiningOp();
+        bool isConstant = source && source->hasTrait<OpTrait::ConstantLike>();
+        bool isView = source && isComparable(source) && source->getNumOperands() == 1 && moves(source);
+        if (isConstant || isView)
+          prepared.push_back(source);
+        if (isView) // files read either
+          arguments.insert(source->getOperand(0));
+        else if (!isConstant)
           arguments.insert(operand);
+      }
+      prepared.push_back(forward);
       given.insert(forward->result_begin(), forward->result_end());
     }
     given.insert(arguments.begin(), arguments.end());
@@ -87,6 +97,10 @@ public:
   }
 
 private:
+  static bool moves(Operation *op) {
+    auto semantics = dyn_cast<PrecisionSemantics>(op);
+    return semantics && semantics.getNumericClass() == NumericClass::Movement;
+  }
   /// Of one type, or at least as many elements: files reshape what we do not.
   bool isAlike(Value a, Value b) const {
     return isExact ? a.getType() == b.getType()
@@ -266,13 +280,8 @@ private:
     if (rest)
       drawn.push_back(rest);
     points.draw(drawn);
-    if (!replacesResult()) {
-      for (Value operand : forward->getOperands())
-        if (auto constant = operand.getDefiningOp<ConstantOp>(); constant && !points.compute({constant.getOperation()}))
-          return false;
-      if (!points.compute({forward}))
-        return false;
-    }
+    if (!points.compute(prepared))
+      return false;
     return (!reshape || points.compute({reshape})) && points.compute({built.op});
   }
 
@@ -285,10 +294,11 @@ private:
   Value result;
   const DenseSet<Operation *> &forwardPass;
   RandomPoints &points;
-  llvm::SetVector<Value> arguments; ///< values that the gradients depend on, but for dy
-  llvm::SetVector<Value> given;     ///< and what the forward op makes of them
-  Value dy, rest;                   ///< gradient of the result; other gradients that are added to the operand's
-  Operation *reshape = nullptr;     ///< of dy, where the file's has another shape
+  SmallVector<Operation *> prepared; ///< the forward op, behind constants and views that it reads
+  llvm::SetVector<Value> arguments;  ///< values that the gradients depend on, but for dy
+  llvm::SetVector<Value> given;      ///< and what the forward op makes of them
+  Value dy, rest;                    ///< gradient of the result; other gradients that are added to the operand's
+  Operation *reshape = nullptr;      ///< of dy, where the file's has another shape
   Built built;
   std::optional<OperationName> name; ///< of our gradient op
   bool isExact = true;

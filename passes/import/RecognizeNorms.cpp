@@ -95,8 +95,13 @@ private:
     FloatAttr e = b.builder.getF64FloatAttr(epsilon);
     int64_t rank = type.getRank(), axis = guess.axes.front();
     ArrayRef<int64_t> extents = tensorType(scale).getShape();
-    if (bias && rank > 1 && guess.axes == otherAxes(rank, {1}) && extents == type.getShape().slice(1, 1))
-      return BatchNormOp::create(b.builder, b.loc, guess.x, scale, bias, e);
+    if (bias && rank > 1 && guess.axes == otherAxes(rank, {1}) && extents == type.getShape().slice(1, 1)) {
+      // Core takes channels on axis 1 of rank 3 and more.
+      SmallVector<int64_t> shape(type.getShape());
+      if (rank == 2)
+        shape.push_back(1);
+      return BatchNormOp::create(b.builder, b.loc, b.reshape(guess.x, shape), scale, bias, e);
+    }
     if (guess.axes != axisRange(axis, rank) || extents != type.getShape().drop_front(axis))
       return nullptr;
     IntegerAttr from = b.builder.getI64IntegerAttr(axis);
@@ -183,14 +188,16 @@ private:
         read->moveBefore(behind);
     builder.setInsertionPoint(behind);
     Operation *norm = NormBuilder(*guess, builder, y.getLoc()).firstThat([&](Operation *op) {
-      bool agrees = points.compute({op}) && points.agree(y, op->getResult(0));
+      Cone shaped(op->getOperand(0), {x});
+      bool agrees = points.compute(shaped.ops) && points.compute({op}) && points.agree(y, op->getResult(0));
       if (!agrees)
         points.forget(op);
       return agrees;
     });
     if (!norm)
       return false;
-    y.replaceAllUsesWith(norm->getResult(0));
+    builder.setInsertionPointAfter(norm);
+    y.replaceAllUsesWith(GraphBuilder(builder, y.getLoc()).reshape(norm->getResult(0), tensorType(y).getShape()));
     replaceStatistics(norm, others);
     return true;
   }
@@ -229,16 +236,45 @@ struct RecognizeNorms : mpt::impl::RecognizeNormsBase<RecognizeNorms> {
     for (auto reduce : function.getOps<ReduceOp>())
       if (forwardPass.contains(reduce))
         reductions.insert({reduce.getX(), reduce.getAxes()});
+    llvm::SetVector<Operation *> before = batchNorms(function);
     for (auto [value, axes] : reductions) {
       bool found = search(value, axes, points);
       numRecognized += found;
       if (!found)
         refuse(DEBUG_TYPE, value.getLoc()) << "no norm of this value: expected one over the axes of its reduction";
     }
+    for (Operation *norm : batchNorms(function))
+      if (!before.contains(norm))
+        nameStatistics(function, norm);
     eraseDeadOps(function);
   }
 
 private:
+  static llvm::SetVector<Operation *> batchNorms(func::FuncOp function) {
+    llvm::SetVector<Operation *> norms;
+    for (auto norm : function.getOps<BatchNormOp>())
+      norms.insert(norm);
+    return norms;
+  }
+
+  /// Running statistics are the states whose new value is made of their old one and of a statistic alone: what
+  /// evaluation normalizes with.
+  static void nameStatistics(func::FuncOp function, Operation *norm) {
+    Attribute states[2];
+    for (auto &[result, state] : newValues(function))
+      for (unsigned i : {0u, 1u}) {
+        Value statistic = norm->getResult(1 + i);
+        Cone cone(result, {statistic});
+        auto read = cone.leaves.size() == 1 ? cone.leaves.front().getDefiningOp<train::ReadOp>() : train::ReadOp();
+        bool uses =
+            llvm::any_of(cone.ops, [&](Operation *op) { return llvm::is_contained(op->getOperands(), statistic); });
+        if (uses && read && read.getStateAttr() == state)
+          states[i] = state;
+      }
+    if (states[0] && states[1])
+      setAttr<MPTDialect::StatisticsAttrHelper>(norm, ArrayAttr::get(norm->getContext(), states));
+  }
+
   /// Of the value that is reduced, and of what it is made of: a root mean square reduces squares, a softmax
   /// exponentials.
   static bool search(Value value, ArrayRef<int64_t> axes, RandomPoints &points) {

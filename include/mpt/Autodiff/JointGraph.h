@@ -15,6 +15,8 @@ mlir::func::FuncOp jointGraph(mlir::ModuleOp module);
 bool usesBackwardOfFile(mlir::ModuleOp module);
 /// The ops that results without the role of a gradient or a new value are computed by.
 llvm::DenseSet<mlir::Operation *> forwardOps(mlir::func::FuncOp function);
+/// The results that are new values of states, with the states.
+llvm::SmallVector<std::pair<mlir::Value, mlir::FlatSymbolRefAttr>> newValues(mlir::func::FuncOp function);
 
 } // namespace mpt
 
