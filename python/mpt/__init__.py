@@ -8,8 +8,9 @@
 """
 from ._compile import CompileError, compile
 from ._native import Error, PeerLost, Stalled, use_build
+from ._shard import shard
 from ._trainer import StepResult, Trainer
 from ._world import World, WorldStats, init
 
 __all__ = ["CompileError", "Error", "PeerLost", "Stalled", "StepResult", "Trainer", "World", "WorldStats", "compile",
-           "init", "use_build"]
+           "init", "shard", "use_build"]

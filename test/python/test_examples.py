@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The examples, on the hand-written model: they build, train and lower the loss."""
+import os
 import re
 import shutil
 import subprocess
@@ -8,7 +9,10 @@ import sys
 import numpy as np
 import pytest
 
+import mpt
 from conftest import ROOT, build_folder
+from replica_models import batch, classifier
+from world_processes import clean_environment, run_mpi
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.standard_normal((32, 3)).astype(np.float32)
@@ -28,19 +32,58 @@ def test_python_trainer(linear, tmp_path):
     assert losses(done.stdout)[-1] < 1e-3 * losses(done.stdout)[0] and (tmp_path / "trained").exists()
 
 
-def test_cpp_trainer(linear, tmp_path):
+def build_cpp_trainer(model, folder):
     if not shutil.which("cmake") or not shutil.which("ninja"):
         pytest.skip("needs cmake and ninja on the PATH")
-    X.tofile(tmp_path / "x.bin")
-    Y.tofile(tmp_path / "y.bin")
-    build = tmp_path / "example"
-    for command in (["cmake", "-G", "Ninja", "-S", str(ROOT / "examples/cpp-trainer"), "-B", str(build),
-                     f"-DMPT_MODEL_DIR={linear}", f"-DMPT_BUILD={build_folder()}", "-DCMAKE_CXX_COMPILER=clang++-22"],
-                    ["cmake", "--build", str(build)]):
+    for command in (["cmake", "-G", "Ninja", "-S", str(ROOT / "examples/cpp-trainer"), "-B", str(folder),
+                     f"-DMPT_MODEL_DIR={model}", f"-DMPT_BUILD_DIR={build_folder()}", "-DCMAKE_CXX_COMPILER=clang++-22"],
+                    ["cmake", "--build", str(folder)]):
         done = subprocess.run(command, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
-    done = subprocess.run([str(build / "cpp-trainer"), "200", f"x={tmp_path}/x.bin", f"y={tmp_path}/y.bin"],
-                          cwd=tmp_path, capture_output=True, text=True)
+    return str(folder / "cpp-trainer")
+
+
+def test_cpp_trainer(linear, tmp_path):
+    X.tofile(tmp_path / "x.bin")
+    Y.tofile(tmp_path / "y.bin")
+    program = build_cpp_trainer(linear, tmp_path / "example")
+    done = subprocess.run([program, "200", f"x={tmp_path}/x.bin", f"y={tmp_path}/y.bin"], cwd=tmp_path, capture_output=True, text=True,
+                          env=clean_environment())
     assert done.returncode == 0, done.stderr
     assert losses(done.stdout)[-1] < 1e-3 * losses(done.stdout)[0]
     assert (tmp_path / "linear.trained.safetensors").exists()
+
+
+def test_cpp_trainer_on_two_processes(tmp_path):
+    mpt.compile(classifier(tmp_path / "model.onnx", norm=True, dropout=True), out=tmp_path / "lib", policy="amp-f16", replicas=4,
+                loss="softmax-cross-entropy", optimizer="adamw,lr=1e-2")
+    inputs = batch(8)  # two global batches
+    for name, values in inputs.items():
+        values.tofile(tmp_path / f"{name}.bin")
+    program = build_cpp_trainer(tmp_path / "lib", tmp_path / "example")
+    arguments = ["30", *(f"{name}={tmp_path}/{name}.bin" for name in inputs)]
+    states, printed = [], []
+    for size in (1, 2):
+        done = run_mpi("openmpi", size, "sh", "-c", f'cd {tmp_path}; exec "$@"', "sh", program, *arguments)
+        assert done.returncode == 0, done.stderr
+        states.append((tmp_path / "model.trained.safetensors").read_bytes())
+        printed.append(done.stdout)
+    assert states[0] == states[1] and printed[0] == printed[1]
+
+
+def test_distributed_example_goes_on_with_another_number_of_processes(tmp_path):
+    """Two processes for the first steps, one for the rest, against one for all."""
+    command = [sys.executable, str(ROOT / "examples/distributed/train.py"), "digits", "--threads", "1", "--save-every", "4"]
+    environment = clean_environment(PYTHONPATH=os.pathsep.join(path for path in sys.path if path))
+
+    def train(size, steps, out):
+        done = run_mpi("mpich", size, *command, "--steps", str(steps), "--out", str(out), environment=environment)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert train(2, 6, tmp_path / "cut").count("loss") == 1, "one rank prints"
+    shutil.copytree(tmp_path / "cut", tmp_path / "whole", ignore=shutil.ignore_patterns("*.state"))
+    train(1, 10, tmp_path / "cut")
+    train(1, 10, tmp_path / "whole")
+    name = "digits-amp-f16/10.state"
+    assert (tmp_path / "cut" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
