@@ -6,6 +6,7 @@ some steps have an infinity in a row); "steps", "out", and "world", the argument
 depend on the step alone, and saves its state as OUT/NAME.state. A rank writes what it saw to OUT/RANK.json.
 """
 import json
+import os
 import pathlib
 import sys
 
@@ -13,6 +14,8 @@ import numpy as np
 
 import mpt
 
+if os.environ.get("MPT_BUILD"):
+    mpt.use_build(os.environ["MPT_BUILD"])
 BAD = {3: 5, 17: 0, 40: -1}  # step to the row whose first value is infinite
 
 
