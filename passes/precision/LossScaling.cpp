@@ -6,6 +6,7 @@
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/Train/ScaleOps.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
+#include "mpt/Precision/ScaleFlow.h"
 #include "mpt/Precision/Settings.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -273,7 +274,7 @@ private:
         nextScale(builder, loc, loss, i == 0, scales[i], finiteOf[i]);
     if (scaling.mode == Scaling::adaptive && scaling.updateInterval > 1 && updates)
       countSteps(builder, loc, finite);
-    addResult(function, "loss_scale", least);
+    addResult(function, kReportedScale, least);
     addResult(function, "skipped", skipped);
   }
 

@@ -143,20 +143,15 @@ LogicalResult LoweredScaleFlow::verifyWrite(train::WriteOp write) {
   return failure();
 }
 
-/// The largest of what all replicas have: scales themselves agree that way, and no gradient does.
-static bool isMaximumOverReplicas(OpOperand &result) {
-  auto function = cast<func::FuncOp>(result.getOwner()->getParentOp());
-  auto name = getResultAttr<MPTDialect::NameAttrHelper>(function, result.getOperandNumber());
-  return name && name.getValue().starts_with(MPT_NAME_MAX);
-}
-
-/// A result of a function is a number of the model, or a scale to be reported.
+/// A result of a function is a number of the model, the scale that is reported, or what replicas agree on by its
+/// largest value: scales themselves do so, and no gradient does.
 LogicalResult LoweredScaleFlow::verifyResult(OpOperand &result) {
   ScaleType type = of(result.get());
   auto isOpaque = [&](const ScaleType::Power &power) { return unknown.contains(power.first); };
-  if (!scales::carriesScales(result.get()) || type.isUnscaled() || type.isZero() ||
-      (type.isScales() && isMaximumOverReplicas(result)) ||
-      (type.isScale() && llvm::none_of(type.getPowers(), isOpaque)))
+  StringAttr name = getResultAttr<MPTDialect::NameAttrHelper>(function, result.getOperandNumber());
+  bool reports = name && name == kReportedScale, agrees = name && name.getValue().starts_with(MPT_NAME_MAX);
+  if (!scales::carriesScales(result.get()) || type.isUnscaled() || type.isZero() || (agrees && type.isScales()) ||
+      ((reports || agrees) && type.isScale() && llvm::none_of(type.getPowers(), isOpaque)))
     return success();
   InFlightDiagnostic diagnostic = result.getOwner()->emitOpError();
   diagnostic << "expected result " << result.getOperandNumber() << " without a scale, got " << type.str();
