@@ -81,6 +81,7 @@ void DriftWatch::computed(Operation *op, const InterpreterFrame &frame) {
       continue;
     TensorDrift drift = driftOf(found->second, frame.get(result));
     drift.key = key;
+    drift.isMoved = roundingsOf(op) == 0.0;
     drifts.insert({result, std::move(drift)});
   }
 }

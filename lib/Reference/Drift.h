@@ -20,6 +20,8 @@ struct TensorDrift {
   std::string key, type;
   double underflowShare = 0.0, overflowShare = 0.0, maxUlp = 0.0, meanUlp = 0.0, relativeError = 0.0;
   double modelUlp = 0.0; ///< mean error that the error model has for it
+  bool isMoved =
+      false; ///< its values were made, and are judged, elsewhere: repeated ones tell no more than one of them
 };
 
 /// Keeps every float value of one call by its op.

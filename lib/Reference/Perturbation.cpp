@@ -9,10 +9,7 @@
 using namespace mlir;
 using namespace mpt;
 
-namespace {
-
-/// How many roundings to its results' types `op` may err by: 0 where it moves values that are in the type already.
-double roundingsOf(Operation *op) {
+double mpt::roundingsOf(Operation *op) {
   // Parameters are exact; that they are moved stands for the order of sums in FP32.
   if (auto read = dyn_cast<train::ReadOp>(op)) {
     auto state = SymbolTable::lookupNearestSymbolFrom<train::StateOp>(op, read.getStateAttr());
@@ -33,8 +30,6 @@ double roundingsOf(Operation *op) {
   auto rounding = op->getAttrOfType<RoundingAttr>("rounding");
   return rounding && rounding.getValue() == Rounding::Stochastic ? 2.0 : 1.0;
 }
-
-} // namespace
 
 void Perturbation::adjust(Operation *op, InterpreterFrame &frame) {
   double roundings = roundingsOf(op);
@@ -61,4 +56,40 @@ void Perturbation::move(Tensor &value, FloatType type, double roundings) {
   for (double &x : value.writeReals())
     if (x != 0.0 && std::isfinite(x))
       x += share(engine) * format.epsilon() * std::max(std::fabs(x), format.smallestNormal());
+}
+
+/// Root mean square of the finite elements: what cancels in a sum leaves errors of its terms' size.
+static double typicalSize(const Tensor &value) {
+  double square = 0.0;
+  for (int64_t i = 0; i < value.size(); ++i)
+    if (double x = value.number(i); std::isfinite(x))
+      square += x * x;
+  return std::sqrt(square / static_cast<double>(std::max<int64_t>(1, value.size())));
+}
+
+void Reordering::adjust(Operation *op, InterpreterFrame &frame) {
+  // What moves values, and casts do too, rounds alike in both.
+  auto semantics = dyn_cast<PrecisionSemantics>(op);
+  if (!semantics || semantics.getNumericClass() == NumericClass::Movement || roundingsOf(op) == 0.0)
+    return;
+  double error = magnified * 0x1p-24 * std::sqrt(static_cast<double>(reductionLength(op)));
+  std::uniform_real_distribution<double> share(-1.0, 1.0);
+  for (OpResult result : op->getResults()) {
+    auto type = dyn_cast<FloatType>(getElementTypeOrSelf(result.getType()));
+    if (!type)
+      continue;
+    FloatFormat format(type);
+    Tensor value = frame.get(result);
+    double typical = typicalSize(value), largest = format.largest();
+    bool narrow = type.getWidth() < 32;
+    for (double &x : value.writeReals()) {
+      double size = std::fabs(x);
+      if (x == 0.0 || !(size < largest))
+        continue;
+      double step = std::max(std::exp2(std::floor(std::log2(size))), format.smallestNormal());
+      double place = narrow ? share(engine) * format.epsilon() * step : 0.0; // before it was rounded
+      x += place + share(engine) * error * std::max(size, typical);
+    }
+    frame.set(result, value.as(value.getType(), /*rounds=*/true));
+  }
 }

@@ -9,6 +9,9 @@
 
 namespace mpt {
 
+/// How many roundings to its results' types `op` may err by: 0 where it moves values that are in the type already.
+double roundingsOf(mlir::Operation *op);
+
 /// In an interpreter that computes in FP64: moves every float that an op computes, or reads from state, by a random
 /// share of `magnified` times the error that rounding it to its type may have. A stochastic rounding errs by twice
 /// that, a sum of n terms by the root of n roundings of its accumulator. What such runs differ by is what right code in
@@ -21,6 +24,21 @@ public:
   void computed(mlir::Operation *op, const InterpreterFrame &frame) override {}
   /// `value` moved by up to a rounding to `type`.
   void move(Tensor &value, mlir::FloatType type, double roundings = 1.0);
+
+private:
+  std::mt19937_64 engine;
+  double magnified;
+};
+
+/// In an interpreter that rounds exactly: moves the result of every op but casts by a random share of `magnified` times
+/// what FP32 may err by, the root of n roundings for a sum of n terms, before the op rounds it. What such runs differ
+/// by is what two right executions of one module in one set of types may differ by: sums in another order, functions by
+/// other polynomials. An element of a narrow type moves as seldom as it lies so close to where its rounding turns.
+class Reordering : public InterpreterObserver {
+public:
+  explicit Reordering(uint64_t seed, double magnified = 4.0) : engine(seed), magnified(magnified) {}
+  void adjust(mlir::Operation *op, InterpreterFrame &frame) override;
+  void computed(mlir::Operation *op, const InterpreterFrame &frame) override {}
 
 private:
   std::mt19937_64 engine;

@@ -14,6 +14,9 @@ PLANTED = {"rounding_dropped": "amp-f16", "partial_sums": "fp32", "tile_dropped"
            "not_unscaled": "als-f16", "master_stale": "fp8-current", "copy_stale": "als-f16-product", "overflow_committed": "fp8-e5m2",
            "scale_stays": "amp-f16", "slot_rounded": "autocast-cuda-f16", "mask_dropped": "pure-f16-static", "updates_narrow": "amp-bf16"}
 
+# What the compiler itself notices behind fusion.
+NOT_COMPILED = {"not_unscaled"}
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
@@ -38,6 +41,9 @@ def test_every_bug_is_tried():
 @pytest.mark.parametrize("bug, policy", PLANTED.items())
 def test_planted_bug_is_caught(folder, bug, policy):
     result = planted_steps.certify(folder, policy, bug)
+    assert (result is planted_steps.REFUSED) == (bug in NOT_COMPILED)
+    if bug in NOT_COMPILED:
+        return
     assert result is not None and result.returncode == 1, result and result.stderr
     assert not json.loads(result.stdout)["pass"]
 
