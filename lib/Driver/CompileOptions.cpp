@@ -356,7 +356,7 @@ Error configureTarget(CompileOptions &options) {
   for (const auto &[name, value] : options.targetFlags) {
     if (takes(*target, name)) {
       if (std::optional<std::string> expected = target->set(name, value))
-        return bad("expected " + *expected + " for " + name + ", got '" + value + "'");
+        return bad("expected " + Twine(*expected) + " for " + name + ", got '" + value + "'");
       continue;
     }
     for (const std::unique_ptr<target::Target> &other : target::allTargets())

@@ -116,7 +116,9 @@ mpt_status findLibrary(const std::string &directory, std::string &out) {
   while (dirent *entry = readdir(dir)) {
     std::string name = entry->d_name;
     if (name.size() > 6 && name.rfind("lib", 0) == 0 && name.compare(name.size() - 3, 3, ".so") == 0) {
-      out = directory + "/" + name;
+      out = directory;
+      out += "/";
+      out += name;
       ++found;
     }
   }

@@ -101,6 +101,7 @@ mpt_status save(const mpt_trainer &t, const char *path) {
   if (mpt_status status = hostState(t, copy, state))
     return status;
   std::vector<SafeTensorsItem> items;
+  items.reserve(static_cast<size_t>(m.num_state));
   for (int64_t i = 0; i < m.num_state; ++i)
     items.push_back(
         {m.state[i].name, m.state[i].dtype, shapeOf(m.state[i]), state + m.state[i].offset, m.state[i].bytes});

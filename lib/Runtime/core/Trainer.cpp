@@ -79,6 +79,7 @@ mpt_status outOfMemory(const Device &device, const char *what, int64_t bytes, co
 mpt_status outOfState(const Device &device, const mpt_module_desc &m) {
   constexpr size_t named = 5;
   std::vector<const mpt_tensor_desc *> tensors;
+  tensors.reserve(static_cast<size_t>(m.num_state));
   for (int64_t i = 0; i < m.num_state; ++i)
     tensors.push_back(&m.state[i]);
   std::sort(tensors.begin(), tensors.end(), [](auto *a, auto *b) { return a->bytes > b->bytes; });

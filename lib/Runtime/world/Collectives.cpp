@@ -89,6 +89,7 @@ static Failure compareWithOthers(Communicator &communicator, Tag tag, const std:
   std::vector<uint64_t> lengths(others);
   std::vector<std::string> texts(others);
   std::vector<Incoming> receives;
+  receives.reserve(others);
   for (size_t i = 0; i < others; ++i)
     receives.push_back({static_cast<int>(i) + 1, &lengths[i], sizeof lengths[i]});
   if (Failure failure = communicator.exchange(tag, {}, receives))

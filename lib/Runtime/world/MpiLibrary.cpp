@@ -131,7 +131,10 @@ Failure makeTable(void *library, const Constants<Handle> &constants, std::unique
   return {};
 }
 
-void *handleOf(uintptr_t number) { return reinterpret_cast<void *>(number); }
+/// The standard interface defines handles as numbers.
+void *handleOf(uintptr_t number) {
+  return reinterpret_cast<void *>(number); // NOLINT(performance-no-int-to-ptr)
+}
 
 /// Which binary interface a library has. MPI 5 has a call that says whether it is the standard one; it comes first, as
 /// that interface may lie in front of Open MPI's names.
