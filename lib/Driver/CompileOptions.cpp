@@ -266,6 +266,8 @@ std::vector<Flag> modelFlags() {
        "a global step takes V batches, divided over processes: the same bits on any number of them; any: one batch a "
        "process",
        setReplicas},
+      {"--shared-inputs", "REGEX", "with --replicas: inputs whose names match are not divided over replicas",
+       pattern(&Options::sharedInputs)},
       {"--freeze", "REGEX", "parameters whose names match are not trained", pattern(&Options::freeze)},
       {"--train", "REGEX", "float initializers whose names match are parameters, whatever their use",
        pattern(&Options::train)},

@@ -12,7 +12,7 @@ def Replicate : Pass<"distribution-replicate", "::mlir::ModuleOp"> {
   let summary = "Make a training step the program of every replica, with collectives where replicas meet";
   let description = [{
     In: `@step` after stage precision. Out: the grid `@replicas`, and `@step` as each replica runs it on rows of its own
-    (`dist.split`). A global step is the mean over the replicas of what one of them computes:
+    (`dist.split`): those of every input whose first dimension is a multiple of the batch, which is the first one's. A global step is the mean over the replicas of what one of them computes:
 
     | value | becomes |
     |---|---|
@@ -27,7 +27,8 @@ def Replicate : Pass<"distribution-replicate", "::mlir::ModuleOp"> {
     times the number, so that replica 0 draws as a step without replicas does. With one replica nothing changes.
   }];
   let options = [
-    Option<"replicas", "replicas", "std::string", "\"1\"", "number of replicas, or any: one a process, however many there are">
+    Option<"replicas", "replicas", "std::string", "\"1\"", "number of replicas, or any: one a process, however many there are">,
+    Option<"shared", "shared", "std::string", "\"\"", "regular expression: inputs of these names are the same for all replicas">
   ];
   let statistics = [
     Statistic<"numReduced", "reduced", "values that replicas reduce">,

@@ -10,6 +10,7 @@
 #include "passes/distribution/Passes.h"
 
 #include "mlir/Analysis/SliceAnalysis.h"
+#include "llvm/Support/Regex.h"
 
 namespace mpt {
 #define GEN_PASS_DEF_REPLICATE
@@ -28,13 +29,16 @@ class Replica {
 public:
   Replica(func::FuncOp step, std::optional<int64_t> count) : step(step), builder(step.getContext()), count(count) {}
 
-  LogicalResult splitInputs() {
+  /// Rows of several replicas lie one behind the other in every input with a row for each sample, or several: labels of
+  /// sequences may be flat. Those whose names match `shared` are the same for all.
+  LogicalResult splitInputs(llvm::Regex &shared) {
     std::optional<int64_t> rows = batchOf(step);
-    if (!rows)
+    if (!rows || *rows == 0)
       return step.emitError() << "expected an input whose first dimension is the batch, found scalars: replicas need "
                                  "rows of their own";
     for (BlockArgument argument : step.getArguments())
-      if (tensorType(argument).getRank() > 0 && tensorType(argument).getDimSize(0) == *rows)
+      if (tensorType(argument).getRank() > 0 && tensorType(argument).getDimSize(0) % *rows == 0 &&
+          !shared.match(nameOfArgument(step, argument.getArgNumber())))
         setArgAttr<DistDialect::SplitAttrHelper>(step, argument.getArgNumber(), builder.getUnitAttr());
     return success();
   }
@@ -203,11 +207,17 @@ struct Replicate : mpt::impl::ReplicateBase<Replicate> {
       step.emitError() << "expected gradients of parameters in the step, found none: replicas have nothing to share";
       return signalPassFailure();
     }
+    llvm::Regex pattern(shared.empty() ? "^$" : "^(" + shared + ")$");
+    std::string problem;
+    if (!pattern.isValid(problem)) {
+      module.emitError() << "expected a regular expression for shared inputs, got '" << shared << "': " << problem;
+      return signalPassFailure();
+    }
     OpBuilder builder = OpBuilder::atBlockBegin(module.getBody());
     shard::GridOp::create(builder, module.getLoc(), builder.getStringAttr(kReplicas),
                           builder.getDenseI64ArrayAttr({count}));
     Replica replica(step, count == kOneAProcess ? std::nullopt : std::optional(count));
-    if (failed(replica.splitInputs()))
+    if (failed(replica.splitInputs(pattern)))
       return signalPassFailure();
     numDraws += replica.shiftDraws();
     FailureOr<int64_t> met = replica.meet();

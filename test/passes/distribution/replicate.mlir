@@ -2,12 +2,19 @@
 // RUN: mpt-opt %t/step.mlir --distribution-replicate=replicas=4 | FileCheck %s
 // RUN: mpt-opt %t/step.mlir --distribution-replicate=replicas=any | FileCheck %s --check-prefix=ANY
 // RUN: mpt-opt %t/step.mlir --distribution-replicate | FileCheck %s --check-prefix=ONE
+// RUN: mpt-opt %t/inputs.mlir --distribution-replicate=replicas=2 | FileCheck %s --check-prefix=INPUTS
+// RUN: mpt-opt %t/inputs.mlir --distribution-replicate="replicas=2 shared=ma.k" | FileCheck %s --check-prefix=WHOLE
+// RUN: not mpt-opt %t/inputs.mlir --distribution-replicate="replicas=2 shared=(" 2>&1 | FileCheck %s --check-prefix=REGEX
 // RUN: not mpt-opt %t/step.mlir --distribution-replicate=replicas=0 2>&1 | FileCheck %s --check-prefix=ZERO
 // RUN: not mpt-opt %t/accumulate.mlir --distribution-replicate=replicas=2 2>&1 | FileCheck %s --check-prefix=ACCUMULATE
 // RUN: not mpt-opt %t/scalars.mlir --distribution-replicate=replicas=2 2>&1 | FileCheck %s --check-prefix=SCALARS
 // RUN: not mpt-opt %t/wide.mlir --distribution-replicate=replicas=2 2>&1 | FileCheck %s --check-prefix=WIDE
 // RUN: not mpt-opt %t/nothing.mlir --distribution-replicate=replicas=2 2>&1 | FileCheck %s --check-prefix=NOTHING
 
+// Labels may be flat: [batch * length]. What is not a row a sample has to be named.
+// INPUTS: @step(%{{.*}}: tensor<2x3xf32> {dist.split, mpt.name = "x"}, %{{.*}}: tensor<6xi64> {dist.split, mpt.name = "labels"}, %{{.*}}: tensor<4x4xf32> {dist.split, mpt.name = "mask"}, %{{.*}}: tensor<3xf32> {mpt.name = "odd"}, %{{.*}}: tensor<f32> {mpt.name = "rate"})
+// WHOLE: @step(%{{.*}}: tensor<2x3xf32> {dist.split, mpt.name = "x"}, %{{.*}}: tensor<6xi64> {dist.split, mpt.name = "labels"}, %{{.*}}: tensor<4x4xf32> {mpt.name = "mask"}
+// REGEX: expected a regular expression for shared inputs, got '('
 // ONE-NOT: shard
 // ANY: shard.grid @replicas(shape = ?)
 // ANY: tensor<f32> {dist.count, mpt.name = "replica.count"}
@@ -85,6 +92,15 @@ module {
     train.write @f, %d : tensor<8x4xf32>
     train.write @rng, %next : tensor<2xi64>
     return %loss : tensor<f32>
+  }
+}
+
+//--- inputs.mlir
+module {
+  train.state parameter @w : tensor<2x3xf32> = dense<1.0> : tensor<2x3xf32>
+  func.func @step(%x: tensor<2x3xf32> {mpt.name = "x"}, %l: tensor<6xi64> {mpt.name = "labels"}, %m: tensor<4x4xf32> {mpt.name = "mask"}, %o: tensor<3xf32> {mpt.name = "odd"}, %r: tensor<f32> {mpt.name = "rate"}) {
+    %g = train.gradient @w, %x : tensor<2x3xf32>
+    return
   }
 }
 
