@@ -51,7 +51,7 @@ static TensorDrift driftOf(const Tensor &value, const Tensor &reference) {
   for (int64_t i = 0; i < value.size(); ++i) {
     double x = value.number(i), y = reference.number(i);
     nonZero += y != 0.0;
-    drift.underflowShare += y != 0.0 && x == 0.0;
+    drift.underflowShare += y != 0.0 && x == 0.0 && std::fabs(y) < format.smallestNormal(); // else it cancelled
     drift.overflowShare += std::isfinite(y) && !std::isfinite(x);
     if (!std::isfinite(x) || !std::isfinite(y))
       continue;
