@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ranks as processes: build/bin/WorldWorker (test/world/WorldWorker.cpp) started several times, by hand or by mpirun."""
 import os
+import random
 import re
 import shutil
 import socket
@@ -23,9 +24,15 @@ def worker() -> str:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """Below those that the system gives to connections, one of which could take it before rank 0 does."""
+    while True:
+        port = random.randrange(10000, 32000)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
 
 
 def clean_environment(**more) -> dict:

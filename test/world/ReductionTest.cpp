@@ -99,9 +99,11 @@ static void shardsAreParts() {
     });
 }
 
-/// Callers may have switched their thread to other roundings.
+/// Callers may have switched their thread to other roundings, also before they made the world and with it its thread.
 static void roundingIsOurs() {
+  fesetround(FE_UPWARD);
   onRanks(2, [&](std::shared_ptr<World> world) { train(world, 4, 1, world->rank() ? FE_UPWARD : FE_DOWNWARD); });
+  fesetround(FE_TONEAREST);
 }
 
 /// Ranks that start buckets in different orders are told, instead of adding what does not belong together.
@@ -163,7 +165,9 @@ static void collectives() {
 
 static void abandonedWorldsFailEverywhere() {
   onRanks(3, [&](std::shared_ptr<World> world) {
-    EXPECT(world->barrier() == MPT_OK);
+    // The others may hear of it before they have begun the barrier that it has passed.
+    mpt_status status = world->barrier();
+    EXPECT(status == MPT_OK || (status == MPT_PEER_LOST && world->rank() != 1));
     if (world->rank() == 1)
       EXPECT(world->abandon("its disk is full") == MPT_OK);
     EXPECT(world->barrier() == MPT_PEER_LOST);
