@@ -76,7 +76,7 @@ class Step:
     def with_outputs(self, seen: list) -> str:
         """The module with the values `seen` [(value, type, name)] as outputs of the step."""
         outputs, results = self.attributes("res_attrs"), [*self.returned, *(type_ for _, type_, _ in seen)]
-        names = ", ".join(f'{{mpt.name = "{name}"}}' for _, _, name in seen)
+        names = ", ".join(f'{{check.observed, mpt.name = "{name}"}}' for _, _, name in seen)
         head = self.head.replace("res_attrs = " + outputs, f"res_attrs = [{', '.join(filter(None, [outputs[1:-1], names]))}]")
         kind = head[head.index("function_type = ") + len("function_type = "):head.index(", res_attrs")]
         head = head.replace(kind, f"({', '.join(type_ for _, type_ in self.arguments)}) -> ({', '.join(results)})")

@@ -5,6 +5,8 @@
 #include "Rules.h"
 
 #include "mpt-c/types.h"
+#include "mpt/Dialect/Attributes.h"
+#include "mpt/Dialect/Check/CheckDialect.h"
 #include "mpt/Dialect/MPT/TensorTypes.h"
 
 using namespace mlir;
@@ -150,7 +152,8 @@ LogicalResult LoweredScaleFlow::verifyResult(OpOperand &result) {
   auto isOpaque = [&](const ScaleType::Power &power) { return unknown.contains(power.first); };
   StringAttr name = getResultAttr<MPTDialect::NameAttrHelper>(function, result.getOperandNumber());
   bool reports = name && name == kReportedScale, agrees = name && name.getValue().starts_with(MPT_NAME_MAX);
-  if (!scales::carriesScales(result.get()) || type.isUnscaled() || type.isZero() || (agrees && type.isScales()) ||
+  bool observed = bool(getResultAttr<check::CheckDialect::ObservedAttrHelper>(function, result.getOperandNumber()));
+  if (observed || !scales::carriesScales(result.get()) || type.isUnscaled() || type.isZero() || (agrees && type.isScales()) ||
       ((reports || agrees) && type.isScale() && llvm::none_of(type.getPowers(), isOpaque)))
     return success();
   InFlightDiagnostic diagnostic = result.getOwner()->emitOpError();

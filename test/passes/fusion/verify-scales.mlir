@@ -171,3 +171,14 @@ module {
     return %s : tensor<f32>
   }
 }
+
+// -----
+
+// A test looks at values on the way, whatever their scale.
+module {
+  train.state scale @mpt.loss_scale : tensor<f32> = dense<1024.0> : tensor<f32>
+  func.func @step() -> (tensor<f32> {check.observed, mpt.name = "seen"}) {
+    %s = train.read @mpt.loss_scale : tensor<f32>
+    return %s : tensor<f32>
+  }
+}

@@ -13,9 +13,10 @@ def Check_Dialect : Dialect {
   let cppNamespace = "::mpt::check";
   let summary = "test-only assertions; tolerances are always explicit";
   let description = [{
-    On arguments of a case of the conformance suite, `check.low` and `check.high` bound the values that it draws.
+    On arguments of a case of the conformance suite, `check.low` and `check.high` bound the values that it draws. A result with
+    `check.observed` is a value on the way that a test looks at, so it may carry a loss scale.
   }];
-  let discardableAttrs = (ins "::mlir::FloatAttr":$low, "::mlir::FloatAttr":$high);
+  let discardableAttrs = (ins "::mlir::FloatAttr":$low, "::mlir::FloatAttr":$high, "::mlir::UnitAttr":$observed);
 }
 
 class Check_Op<string mnemonic, list<Trait> traits = []> : Op<Check_Dialect, mnemonic, traits>;
