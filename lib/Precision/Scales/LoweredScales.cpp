@@ -153,7 +153,8 @@ LogicalResult LoweredScaleFlow::verifyResult(OpOperand &result) {
   StringAttr name = getResultAttr<MPTDialect::NameAttrHelper>(function, result.getOperandNumber());
   bool reports = name && name == kReportedScale, agrees = name && name.getValue().starts_with(MPT_NAME_MAX);
   bool observed = bool(getResultAttr<check::CheckDialect::ObservedAttrHelper>(function, result.getOperandNumber()));
-  if (observed || !scales::carriesScales(result.get()) || type.isUnscaled() || type.isZero() || (agrees && type.isScales()) ||
+  if (observed || !scales::carriesScales(result.get()) || type.isUnscaled() || type.isZero() ||
+      (agrees && type.isScales()) ||
       ((reports || agrees) && type.isScale() && llvm::none_of(type.getPowers(), isOpaque)))
     return success();
   InFlightDiagnostic diagnostic = result.getOwner()->emitOpError();
