@@ -4,6 +4,7 @@
 
 #include "core/HostMemory.h"
 #include "core/Json.h"
+#include "core/SafeTensors.h"
 #include "core/Trainer.h"
 #include "core/Types.h"
 #include "world/Reduction.h"
@@ -36,26 +37,6 @@ int64_t indexOf(const mpt_tensor_desc *table, int64_t count, const char *name) {
       return i;
   return -1;
 }
-
-/// FNV-1a over words of eight bytes.
-class Hash {
-  uint64_t state = 14695981039346656037u;
-
-public:
-  void add(uint64_t word) { state = (state ^ word) * 1099511628211u; }
-  void add(const void *data, int64_t bytes) {
-    auto *next = static_cast<const uint8_t *>(data);
-    for (; bytes >= 8; bytes -= 8, next += 8) {
-      uint64_t word;
-      memcpy(&word, next, 8);
-      add(word);
-    }
-    uint64_t rest = static_cast<uint64_t>(bytes) << 56;
-    memcpy(&rest, next, static_cast<size_t>(bytes));
-    add(rest);
-  }
-  uint64_t value() const { return state ^ (state >> 32); }
-};
 
 /// What ranks compare in a step: the largest of each number, and of its negative, are the same number where all agree.
 struct Agreement {
@@ -188,34 +169,16 @@ mpt_status ReplicatedStep::matchValues() {
   return MPT_OK;
 }
 
-/// The bits of the whole state, as a number.
-static mpt_status hashState(mpt_trainer &trainer, uint64_t &out) {
-  const int64_t bytes = trainer.model->desc->state_bytes;
-  std::unique_ptr<Memory> copy;
-  const uint8_t *host = trainer.state.data();
-  if (!trainer.device->sharesHostMemory()) {
-    copy = allocateHost(bytes);
-    if (!copy)
-      return fail(MPT_OUT_OF_MEMORY, "no memory for %lld bytes of state", static_cast<long long>(bytes));
-    Transfer whole{copy->start, trainer.state.data(), bytes};
-    if (mpt_status status = trainer.device->download(&whole, 1))
-      return status;
-    host = copy->start;
-  }
-  Hash hash;
-  hash.add(host, bytes);
-  out = hash.value();
-  return MPT_OK;
-}
-
 mpt_status ReplicatedStep::compareStates(mpt_trainer &trainer, mpt_status own) {
   if (!world)
     return own;
-  uint64_t bits = 0;
+  std::unique_ptr<Memory> copy;
+  const uint8_t *state = nullptr;
   if (!own)
-    own = hashState(trainer, bits);
+    own = hostState(trainer, copy, state);
   const std::string why = own ? mpt_last_error() : "";
-  mpt_status agreed = world->agree("state", own ? "no state: " + why : "bits " + std::to_string(bits));
+  mpt_status agreed =
+      world->agree("state", own ? "no state: " + why : "checksum " + checksumOfState(*trainer.model->desc, state));
   return own ? fail(own, "%s", why.c_str()) : agreed;
 }
 
@@ -249,18 +212,21 @@ void ReplicatedStep::ready(int64_t output) {
   }
 }
 
+const mpt_tensor *ReplicatedStep::callersTensor(const std::vector<const mpt_tensor *> &given, const char *name) const {
+  return given[static_cast<size_t>(indexOf(global.desc().inputs, global.desc().num_inputs, name))];
+}
+
 /// One local replica: what it computes, given away as soon as it is complete.
 mpt_status ReplicatedStep::runReplica(mpt_trainer &trainer, const std::vector<const mpt_tensor *> &given, int64_t k) {
   const mpt_function_desc &f = *replicaFunction;
-  FunctionState &state = trainer.functions[static_cast<size_t>(&f - trainer.model->desc->functions)];
+  FunctionState &state = stateOf(trainer, f);
   int64_t number = first + k;
   std::vector<mpt_tensor> mine;
   for (int64_t i = 0; i < f.num_inputs; ++i) {
     const mpt_tensor_desc &want = f.inputs[i];
     mpt_tensor input = viewOf(want, &number);
     if (!isOwn(want.name)) {
-      const mpt_tensor *whole =
-          given[static_cast<size_t>(indexOf(global.desc().inputs, global.desc().num_inputs, want.name))];
+      const mpt_tensor *whole = callersTensor(given, want.name);
       if (!whole)
         continue; // a learning rate that the trainer knows
       input.data = static_cast<uint8_t *>(whole->data) + (split.count(want.name) ? k * want.bytes : 0);
@@ -307,11 +273,7 @@ void ReplicatedStep::contributeNothing() {
 }
 
 void ReplicatedStep::edited(const char *what, const void *data, int64_t bytes) {
-  Hash hash;
-  hash.add(edits);
-  hash.add(what, static_cast<int64_t>(strlen(what)));
-  hash.add(data, bytes);
-  edits = hash.value();
+  edits = checksumOf(data, bytes, checksumOf(what, static_cast<int64_t>(strlen(what)), edits));
 }
 
 mpt_status ReplicatedStep::agree(mpt_status own, const std::vector<const mpt_tensor *> &given,
@@ -321,20 +283,15 @@ mpt_status ReplicatedStep::agree(mpt_status own, const std::vector<const mpt_ten
   const std::string why = own ? mpt_last_error() : "";
   Agreement mine;
   mine.refused = own ? static_cast<float>(world->rank() + 1) : 0;
-  Hash shared;
-  uint64_t rate;
-  static_assert(sizeof rate == sizeof trainer.learningRate, "a double is a word");
-  memcpy(&rate, &trainer.learningRate, sizeof rate);
-  shared.add(rate);
-  shared.add(edits);
+  uint64_t shared = checksumOf(&trainer.learningRate, sizeof trainer.learningRate, edits);
   for (int64_t i = 0; i < global.desc().num_inputs; ++i) {
     const mpt_tensor_desc &input = global.desc().inputs[i];
     bool onHost = false;
     if (const mpt_tensor *tensor = split.count(input.name) ? nullptr : given[static_cast<size_t>(i)])
       if (tensor->data && trainer.device->locate(tensor->data, onHost) == MPT_OK && onHost)
-        shared.add(tensor->data, input.bytes);
+        shared = checksumOf(tensor->data, input.bytes, shared);
   }
-  mine.set(shared.value());
+  mine.set(shared);
   for (int64_t k = 0; k < local; ++k)
     if (mpt_status status = reduction->contribute(agreement, k, reinterpret_cast<const float *>(&mine)))
       return status;
@@ -370,8 +327,7 @@ mpt_status ReplicatedStep::update(mpt_trainer &trainer, const std::vector<const 
         return fail(MPT_BAD_FILE, "'%s' takes '%s', which '%s' does not make", combine, want.name, replica);
       input.data = value->total->start;
     } else if (!isOwn(want.name)) {
-      const mpt_tensor *whole =
-          given[static_cast<size_t>(indexOf(global.desc().inputs, global.desc().num_inputs, want.name))];
+      const mpt_tensor *whole = callersTensor(given, want.name);
       if (!whole)
         continue;
       input.data = whole->data;

@@ -81,6 +81,7 @@ private:
 
   ReplicatedStep(mpt_trainer &trainer, const ReplicasOfModel &of, std::shared_ptr<World> world);
   mpt_status matchValues();
+  const mpt_tensor *callersTensor(const std::vector<const mpt_tensor *> &given, const char *name) const;
   mpt_status runReplica(mpt_trainer &trainer, const std::vector<const mpt_tensor *> &given, int64_t k);
   mpt_status contribute(Value &value, const void *data);
   void contributeNothing();

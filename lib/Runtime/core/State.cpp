@@ -71,8 +71,9 @@ mpt_status find(mpt_trainer *t, const char *name, const void *data, int64_t coun
   return MPT_OK;
 }
 
-/// The text of a state block's checksum, over its tensors in the module's order.
-std::string checksumOfState(const mpt_module_desc &m, const uint8_t *state) {
+} // namespace
+
+std::string mpt::rt::checksumOfState(const mpt_module_desc &m, const uint8_t *state) {
   uint64_t sum = 0;
   for (int64_t i = 0; i < m.num_state; ++i)
     sum = checksumOf(state + m.state[i].offset, m.state[i].bytes, sum);
@@ -81,8 +82,7 @@ std::string checksumOfState(const mpt_module_desc &m, const uint8_t *state) {
   return text;
 }
 
-/// The state where the host can read it: the block itself, or a copy that `copy` owns.
-mpt_status hostState(const mpt_trainer &t, std::unique_ptr<Memory> &copy, const uint8_t *&out) {
+mpt_status mpt::rt::hostState(const mpt_trainer &t, std::unique_ptr<Memory> &copy, const uint8_t *&out) {
   out = t.state.data();
   if (t.device->sharesHostMemory())
     return t.device->synchronize();
@@ -93,6 +93,8 @@ mpt_status hostState(const mpt_trainer &t, std::unique_ptr<Memory> &copy, const 
   out = copy->start;
   return t.device->download(&whole, 1);
 }
+
+namespace {
 
 mpt_status save(const mpt_trainer &t, const char *path) {
   const mpt_module_desc &m = *t.model->desc;

@@ -265,10 +265,6 @@ mpt_status readMetrics(mpt_trainer &t, const mpt_function_desc &f, const Functio
   return MPT_OK;
 }
 
-FunctionState &stateOf(mpt_trainer &t, const mpt_function_desc *f) {
-  return t.functions[static_cast<size_t>(f - t.model->desc->functions)];
-}
-
 mpt_status run(mpt_trainer &t, const char *name, const mpt_tensor *inputs, int64_t count, mpt_metrics *metrics);
 
 /// Where the state of the step changes: in the part of a step of replicas that all processes share.
@@ -304,7 +300,7 @@ mpt_status nameGradient(mpt_trainer &t, const mpt_tensor *inputs, int64_t count,
     return status;
   if (mpt_status status = t.device->upload(up.data(), up.size()))
     return status;
-  return nameNonfinite(t, *f, stateOf(t, f), cause);
+  return nameNonfinite(t, *f, stateOf(t, *f), cause);
 }
 
 /// MPT_STALLED once too many steps in a row were skipped at a scale that does not fall.
@@ -348,7 +344,7 @@ const mpt_function_desc *functionOfResults(mpt_trainer &t, const char *name) {
 
 mpt_status mpt::rt::runFunction(mpt_trainer &t, const mpt_function_desc &f, const mpt_tensor *inputs, int64_t count,
                                 mpt_metrics *metrics) {
-  FunctionState &state = stateOf(t, &f);
+  FunctionState &state = stateOf(t, f);
   state.ran = state.copied = state.watched = false;
   if (mpt_status status = bindInputs(t, f, state, inputs, count))
     return status;
@@ -401,7 +397,7 @@ mpt_status output(mpt_trainer *t, const char *function, const char *name, int64_
     const mpt_function_desc *f = functionOfResults(*t, function);
     if (!f)
       return MPT_NOT_FOUND;
-    FunctionState &state = stateOf(*t, f);
+    FunctionState &state = stateOf(*t, *f);
     for (int64_t k = 0; name && k < f->num_outputs; ++k)
       if (strcmp(f->outputs[k].name, name) == 0)
         i = k;
@@ -489,9 +485,9 @@ mpt_status mpt_trainer_metrics(mpt_trainer *trainer, const char *function, mpt_m
     const mpt_function_desc *f = functionOfResults(*trainer, function);
     if (!f)
       return MPT_NOT_FOUND;
-    if (!stateOf(*trainer, f).ran)
+    if (!stateOf(*trainer, *f).ran)
       return fail(MPT_INVALID_ARGUMENT, "'%s' has not run", f->name);
-    FunctionState &state = stateOf(*trainer, f);
+    FunctionState &state = stateOf(*trainer, *f);
     if (mpt_status status = readMetrics(*trainer, *f, state, *metrics))
       return status;
     return watch(*trainer, *f, state, nullptr, 0, *metrics);

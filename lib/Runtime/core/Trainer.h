@@ -61,6 +61,17 @@ namespace mpt::rt {
 /// library; zero for what training itself creates. With `setSeed`, the state of the random generator becomes `seed`.
 mpt_status initializeState(mpt_trainer &trainer, const char *given, bool setSeed, uint64_t seed);
 
+/// The state where the host can read it: the block itself, or a copy that `copy` owns.
+mpt_status hostState(const mpt_trainer &trainer, std::unique_ptr<Memory> &copy, const uint8_t *&out);
+
+/// The text of a state block's checksum, over its tensors in the module's order.
+std::string checksumOfState(const mpt_module_desc &module, const uint8_t *state);
+
+/// What the trainer keeps for a function of its model.
+inline FunctionState &stateOf(mpt_trainer &trainer, const mpt_function_desc &f) {
+  return trainer.functions[static_cast<size_t>(&f - trainer.model->desc->functions)];
+}
+
 /// The caller's tensor for each input of `f`, by name, or null for a learning rate that is not given. Refuses tensors
 /// that are unknown, missing, given twice, or of another shape or type.
 mpt_status matchInputs(const mpt_function_desc &f, const mpt_tensor *inputs, int64_t count,
