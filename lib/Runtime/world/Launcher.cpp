@@ -21,12 +21,18 @@ static bool isComplete(const Launch &launch) {
   return launch.rank >= 0 && launch.size > 0 && launch.rank < launch.size;
 }
 
-static Launch torchrun() {
+/// The ranks that the values of three variables tell.
+static Launch ranksOf(const char *by, const char *rank, const char *size, const char *localRank) {
   Launch launch;
-  launch.by = "RANK and WORLD_SIZE";
-  launch.rank = numberOf(getenv("RANK"));
-  launch.size = numberOf(getenv("WORLD_SIZE"));
-  launch.localRank = numberOf(getenv("LOCAL_RANK"));
+  launch.by = by;
+  launch.rank = numberOf(rank);
+  launch.size = numberOf(size);
+  launch.localRank = numberOf(localRank);
+  return launch;
+}
+
+static Launch torchrun() {
+  Launch launch = ranksOf("RANK and WORLD_SIZE", getenv("RANK"), getenv("WORLD_SIZE"), getenv("LOCAL_RANK"));
   launch.address = textOf(getenv("MASTER_ADDR"));
   launch.port = numberOf(getenv("MASTER_PORT"));
   // torchrun's agent listens at the port itself.
@@ -39,31 +45,20 @@ static Launch torchrun() {
 }
 
 static Launch openMpi() {
-  Launch launch;
-  launch.by = "Open MPI's mpirun";
+  Launch launch = ranksOf("Open MPI's mpirun", getenv("OMPI_COMM_WORLD_RANK"), getenv("OMPI_COMM_WORLD_SIZE"),
+                          getenv("OMPI_COMM_WORLD_LOCAL_RANK"));
   launch.speaksMpi = launch.isOpenMpi = true;
-  launch.rank = numberOf(getenv("OMPI_COMM_WORLD_RANK"));
-  launch.size = numberOf(getenv("OMPI_COMM_WORLD_SIZE"));
-  launch.localRank = numberOf(getenv("OMPI_COMM_WORLD_LOCAL_RANK"));
   return launch;
 }
 
 static Launch pmi() {
-  Launch launch;
-  launch.by = "a launcher with PMI";
+  Launch launch = ranksOf("a launcher with PMI", getenv("PMI_RANK"), getenv("PMI_SIZE"), getenv("MPI_LOCALRANKID"));
   launch.speaksMpi = true;
-  launch.rank = numberOf(getenv("PMI_RANK"));
-  launch.size = numberOf(getenv("PMI_SIZE"));
-  launch.localRank = numberOf(getenv("MPI_LOCALRANKID"));
   return launch;
 }
 
 static Launch slurm() {
-  Launch launch;
-  launch.by = "srun";
-  launch.rank = numberOf(getenv("SLURM_PROCID"));
-  launch.size = numberOf(getenv("SLURM_STEP_NUM_TASKS"));
-  launch.localRank = numberOf(getenv("SLURM_LOCALID"));
+  Launch launch = ranksOf("srun", getenv("SLURM_PROCID"), getenv("SLURM_STEP_NUM_TASKS"), getenv("SLURM_LOCALID"));
   launch.address = textOf(getenv("MASTER_ADDR"));
   launch.port = numberOf(getenv("MASTER_PORT"));
   if (launch.address.empty())
