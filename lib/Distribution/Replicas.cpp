@@ -10,6 +10,13 @@ using namespace mlir;
 using namespace mpt;
 using namespace mpt::dist;
 
+std::optional<int64_t> dist::parseReplicas(StringRef text) {
+  int64_t count = kOneAProcess;
+  if (text != "any" && (text.getAsInteger(10, count) || count < 1 || count > kMostReplicas))
+    return std::nullopt;
+  return count;
+}
+
 std::optional<int64_t> dist::replicasOf(ModuleOp module) {
   auto grid = module.lookupSymbol<shard::GridOp>(kReplicas);
   if (!grid || grid.getShape().size() != 1)

@@ -8,6 +8,7 @@
 #include "mpt/Dialect/ONNX/TrainingRoles.h"
 #include "mpt/Dialect/Policy/PolicyDialect.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
+#include "mpt/Distribution/Replicas.h"
 #include "mpt/Driver/Registration.h"
 #include "mpt/Export/Export.h"
 #include "mpt/Import/Import.h"
@@ -332,9 +333,10 @@ private:
     for (unsigned i = 0; i < replica.getNumArguments(); ++i)
       if (getArgAttr<dist::DistDialect::SplitAttrHelper>(replica, i))
         split.push_back(getArgAttr<MPTDialect::NameAttrHelper>(replica, i));
-    int64_t count = options.replicas == "any" ? 0 : std::stoll(options.replicas);
-    return builder.getDictionaryAttr({builder.getNamedAttr("count", builder.getI64IntegerAttr(count)),
-                                      builder.getNamedAttr("split", builder.getArrayAttr(split))});
+    int64_t count = dist::replicasOf(*module).value_or(1);
+    return builder.getDictionaryAttr(
+        {builder.getNamedAttr("count", builder.getI64IntegerAttr(count == dist::kOneAProcess ? 0 : count)),
+         builder.getNamedAttr("split", builder.getArrayAttr(split))});
   }
 
   /// The step (or, without training, the forward graph) as standard operators.

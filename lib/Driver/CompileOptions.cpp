@@ -3,6 +3,7 @@
 #include "mpt/Driver/CompileOptions.h"
 
 #include "mpt/Autodiff/LossSpec.h"
+#include "mpt/Distribution/Replicas.h"
 #include "mpt/Driver/DebugOnly.h"
 #include "mpt/Driver/Registration.h"
 #include "mpt/Precision/BuiltinPolicies.h"
@@ -155,8 +156,7 @@ std::optional<std::string> setAccumulate(CompileOptions &options, StringRef valu
 }
 
 std::optional<std::string> setReplicas(CompileOptions &options, StringRef value) {
-  int64_t count;
-  if (value != "any" && (value.getAsInteger(10, count) || count < 1 || count > 32767))
+  if (!dist::parseReplicas(value))
     return "a whole number from 1 to 32767, or any";
   options.replicas = value.str();
   return std::nullopt;

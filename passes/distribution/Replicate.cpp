@@ -27,7 +27,7 @@ namespace {
 /// The program of one replica.
 class Replica {
 public:
-  Replica(func::FuncOp step, std::optional<int64_t> count) : step(step), builder(step.getContext()), count(count) {}
+  Replica(func::FuncOp step, int64_t count) : step(step), builder(step.getContext()), count(count) {}
 
   /// Rows of several replicas lie one behind the other in every input with a row for each sample, or several: labels of
   /// sequences may be flat. Those whose names match `shared` are the same for all.
@@ -129,7 +129,8 @@ private:
     Value sum = reduce(value, ReductionKind::Sum);
     GraphBuilder b(builder, value.getLoc());
     RankedTensorType type = tensorType(sum);
-    Value replicas = count ? b.splat(type, static_cast<double>(*count)) : b.broadcast(counted(), type.getShape(), {});
+    Value replicas =
+        count == kOneAProcess ? b.broadcast(counted(), type.getShape(), {}) : b.splat(type, static_cast<double>(count));
     return b.cast(b.div(sum, replicas), tensorType(value).getElementType());
   }
 
@@ -178,8 +179,8 @@ private:
 
   func::FuncOp step;
   OpBuilder builder;
-  std::optional<int64_t> count; ///< nothing: one a process
-  Value number, count32;        ///< arguments, once something needs them
+  int64_t count;         ///< or kOneAProcess
+  Value number, count32; ///< arguments, once something needs them
   int64_t reduced = 0;
 };
 
@@ -190,9 +191,9 @@ struct Replicate : mpt::impl::ReplicateBase<Replicate> {
     if (replicas == "1")
       return;
     ModuleOp module = getOperation();
-    int64_t count = kOneAProcess;
-    if (replicas != "any" && (StringRef(replicas).getAsInteger(10, count) || count < 1 || count > mostReplicas)) {
-      module.emitError() << "expected 1 to " << mostReplicas << " replicas or any, got '" << replicas << "'";
+    std::optional<int64_t> count = parseReplicas(replicas);
+    if (!count) {
+      module.emitError() << "expected 1 to " << kMostReplicas << " replicas or any, got '" << replicas << "'";
       return signalPassFailure();
     }
     func::FuncOp step = findFunction(module, "step");
@@ -215,8 +216,8 @@ struct Replicate : mpt::impl::ReplicateBase<Replicate> {
     }
     OpBuilder builder = OpBuilder::atBlockBegin(module.getBody());
     shard::GridOp::create(builder, module.getLoc(), builder.getStringAttr(kReplicas),
-                          builder.getDenseI64ArrayAttr({count}));
-    Replica replica(step, count == kOneAProcess ? std::nullopt : std::optional(count));
+                          builder.getDenseI64ArrayAttr({*count}));
+    Replica replica(step, *count);
     if (failed(replica.splitInputs(pattern)))
       return signalPassFailure();
     numDraws += replica.shiftDraws();
@@ -225,9 +226,6 @@ struct Replicate : mpt::impl::ReplicateBase<Replicate> {
       return signalPassFailure();
     numReduced += *met;
   }
-
-private:
-  static constexpr int64_t mostReplicas = 32767; // their numbers have 15 bits in keys of random numbers
 };
 
 } // namespace

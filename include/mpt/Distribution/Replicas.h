@@ -18,6 +18,12 @@ inline constexpr llvm::StringLiteral kReplicas = "replicas";
 /// Instead of a number of replicas: one a process, however many processes there are.
 inline constexpr int64_t kOneAProcess = mlir::ShapedType::kDynamic;
 
+/// Numbers of replicas have 15 bits in keys of random numbers.
+inline constexpr int64_t kMostReplicas = 32767;
+
+/// The number of replicas that `text` names: 1 to kMostReplicas, or kOneAProcess for "any". Nothing for another text.
+std::optional<int64_t> parseReplicas(llvm::StringRef text);
+
 /// How many replicas the steps of `module` have, or kOneAProcess; nothing where a step has no replicas.
 std::optional<int64_t> replicasOf(mlir::ModuleOp module);
 
