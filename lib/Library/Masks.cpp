@@ -50,19 +50,6 @@ bool isCausal(const std::vector<double> &elements, ArrayRef<int64_t> shape, Rank
 
 } // namespace
 
-std::optional<double> mpt::splatNumber(Value value) {
-  if (auto broadcast = value.getDefiningOp<BroadcastOp>())
-    return splatNumber(broadcast.getX());
-  auto constant = value.getDefiningOp<ConstantOp>();
-  auto splat = constant ? dyn_cast<SplatElementsAttr>(constant.getValue()) : SplatElementsAttr();
-  if (!splat || !isa<FloatType>(splat.getElementType()))
-    return std::nullopt;
-  APFloat number = splat.getSplatValue<APFloat>();
-  bool loses;
-  number.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven, &loses);
-  return number.convertToDouble();
-}
-
 Value MaskBuilder::compact(Value value) {
   if (auto cast = value.getDefiningOp<CastOp>(); cast && !cast.getKey()) {
     Value inner = compact(cast.getX());

@@ -4,6 +4,7 @@
 // Matcher: GELU, SiLU and RMS normalization in the elementwise ops that exporters write them with.
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Dialect/MPT/MPTDialect.h"
+#include "mpt/Dialect/MPT/Splats.h"
 #include "mpt/Support/Refusal.h"
 #include "passes/import/Passes.h"
 
@@ -22,22 +23,8 @@ using namespace mpt;
 
 #define DEBUG_TYPE "import-recognize-composites"
 
-/// The number that every element of a constant has; through broadcasts.
-static std::optional<double> splatOf(Value value) {
-  while (auto broadcast = value.getDefiningOp<BroadcastOp>())
-    value = broadcast.getX();
-  auto constant = value.getDefiningOp<ConstantOp>();
-  auto dense = constant ? dyn_cast<DenseFPElementsAttr>(constant.getValue()) : DenseFPElementsAttr();
-  if (!dense || !dense.isSplat())
-    return std::nullopt;
-  APFloat number = dense.getSplatValue<APFloat>();
-  bool lossy;
-  number.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven, &lossy);
-  return number.convertToDouble();
-}
-
 static bool isNumber(Value value, double want) {
-  std::optional<double> number = splatOf(value);
+  std::optional<double> number = splatNumber(value);
   return number && std::fabs(*number - want) <= 2e-3 * std::fabs(want);
 }
 
@@ -155,7 +142,7 @@ struct RMSNorm : OpRewritePattern<MulOp> {
       if (auto sqrt = div.getRhs().getDefiningOp<SqrtOp>())
         sum = sqrt.getX();
     auto add = sum ? sum.getDefiningOp<AddOp>() : AddOp();
-    std::optional<double> epsilon = add ? splatOf(add.getRhs()) : std::nullopt;
+    std::optional<double> epsilon = add ? splatNumber(add.getRhs()) : std::nullopt;
     Value mean = add ? add.getLhs() : Value();
     while (mean && mean.getDefiningOp<ReshapeOp>())
       mean = mean.getDefiningOp()->getOperand(0);

@@ -4,6 +4,7 @@
 #include "mpt/Autodiff/JointGraph.h"
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Dialect/MPT/MPTDialect.h"
+#include "mpt/Dialect/MPT/Splats.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
 #include "mpt/Evaluation/SameFunction.h"
 #include "mpt/Support/Refusal.h"
@@ -33,18 +34,6 @@ struct Guess {
   SmallVector<Value> parameters;
   SmallVector<double> epsilons;
 };
-
-/// The number that every element of a constant has.
-std::optional<double> splatOf(Operation *op) {
-  auto constant = dyn_cast<ConstantOp>(op);
-  auto dense = constant ? dyn_cast<DenseFPElementsAttr>(constant.getValue()) : DenseFPElementsAttr();
-  if (!dense || !dense.isSplat())
-    return std::nullopt;
-  APFloat number = dense.getSplatValue<APFloat>();
-  bool lossy;
-  number.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven, &lossy);
-  return number.convertToDouble();
-}
 
 /// The norms that a guess allows, one at a time.
 class NormBuilder {
@@ -155,7 +144,9 @@ private:
     for (Operation *op : cone.ops) {
       auto reduce = dyn_cast<ReduceOp>(op);
       sums |= reduce && reduce.getAxes() == ArrayRef<int64_t>(axes);
-      if (std::optional<double> number = splatOf(op); number && *number > 0.0 && *number < 0.1)
+      if (std::optional<double> number =
+              op->hasTrait<OpTrait::ConstantLike>() ? splatNumber(op->getResult(0)) : std::nullopt;
+          number && *number > 0.0 && *number < 0.1)
         guess.epsilons.push_back(*number);
     }
     for (Value leaf : cone.leaves) {

@@ -4,14 +4,12 @@
 #define MPT_LIBRARY_MASKS_H
 
 #include "mpt/Dialect/MPT/GraphBuilder.h"
+#include "mpt/Dialect/MPT/Splats.h"
 #include "mpt/Evaluation/Tensor.h"
 
 #include <optional>
 
 namespace mpt {
-
-/// The number in every element of a constant.
-std::optional<double> splatNumber(mlir::Value value);
 
 /// What is added to scores [.., queries, keys] before softmax.
 struct Mask {

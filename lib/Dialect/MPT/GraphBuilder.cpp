@@ -2,6 +2,8 @@
 // Short forms for building core ops.
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 
+#include "mpt/Dialect/MPT/Splats.h"
+
 #include "llvm/ADT/STLExtras.h"
 
 using namespace mlir;
@@ -91,4 +93,17 @@ Value GraphBuilder::matmul(Value a, Value b, bool transposeA, bool transposeB) {
 Value GraphBuilder::slice(Value x, ArrayRef<int64_t> starts, ArrayRef<int64_t> sizes, ArrayRef<int64_t> strides) {
   SmallVector<int64_t> ones(starts.size(), 1);
   return make<SliceOp>(x, starts, sizes, strides.empty() ? ArrayRef<int64_t>(ones) : strides);
+}
+
+std::optional<double> mpt::splatNumber(Value value) {
+  if (auto broadcast = value.getDefiningOp<BroadcastOp>())
+    return splatNumber(broadcast.getX());
+  auto constant = value.getDefiningOp<ConstantOp>();
+  auto splat = constant ? dyn_cast<SplatElementsAttr>(constant.getValue()) : SplatElementsAttr();
+  if (!splat || !isa<FloatType>(splat.getElementType()))
+    return std::nullopt;
+  APFloat number = splat.getSplatValue<APFloat>();
+  bool loses;
+  number.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven, &loses);
+  return number.convertToDouble();
 }
