@@ -26,7 +26,8 @@ def test_reductions_over_tcp_have_the_bits_of_the_tree(size):
 @pytest.mark.parametrize("kind", KINDS)
 def test_reductions_over_mpi_have_the_bits_of_the_tree(kind, size):
     done = run_mpi(kind, size, worker(), "bits")
-    assert done.returncode == 0 and done.stdout.count("ok\n") == size, done
+    # MPICH's launcher joins the output of ranks without regard to ends of lines.
+    assert done.returncode == 0 and "".join(done.stdout.split()) == "ok" * size, done
 
 
 def test_training_has_one_state_for_all_numbers_of_processes():
