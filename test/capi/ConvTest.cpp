@@ -39,7 +39,8 @@ const Shape shapes[] = {
 
 const int64_t types[] = {MPT_FLOAT32, MPT_FLOAT16, MPT_BFLOAT16, MPT_FLOAT8E4M3FN};
 
-mpt_conv_desc describe(const Shape &s, int64_t kind, int64_t type) {
+/// Operands of `type`; 16-bit ones with a result of the same type, or a wide one.
+mpt_conv_desc describe(const Shape &s, int64_t kind, int64_t type, bool wide = false) {
   mpt_conv_desc d{};
   d.kind = kind, d.n = s.n, d.groups = s.groups, d.ic = s.ic, d.oc = s.oc;
   for (int i = 0; i < 3; ++i) {
@@ -48,6 +49,8 @@ mpt_conv_desc describe(const Shape &s, int64_t kind, int64_t type) {
     d.out[i] = (s.in[i] + s.low[i] + s.high[i] - s.dilation[i] * (s.kernel[i] - 1) - 1) / s.stride[i] + 1;
   }
   d.x_type = d.w_type = d.y_type = type;
+  if (wide)
+    (kind == MPT_CONV_FORWARD ? d.y_type : kind == MPT_CONV_BACKWARD_DATA ? d.x_type : d.w_type) = MPT_FLOAT32;
   if (type == MPT_FLOAT8E4M3FN) { // as recipes have it: gradients in 1-5-2, results wider
     d.y_type = MPT_FLOAT8E5M2;
     (kind == MPT_CONV_FORWARD         ? d.y_type
@@ -110,8 +113,8 @@ double worst(const mpt_conv_desc &d, const Tensors &t) {
   return worst;
 }
 
-void testCase(const Shape &s, int64_t kind, int64_t type, bool bias) {
-  mpt_conv_desc d = describe(s, kind, type);
+void testCase(const Shape &s, int64_t kind, int64_t type, bool bias, bool wide = false) {
+  mpt_conv_desc d = describe(s, kind, type, wide);
   if (bias)
     d.bias_type = type;
   if (bias && kind == MPT_CONV_FORWARD)
@@ -121,7 +124,8 @@ void testCase(const Shape &s, int64_t kind, int64_t type, bool bias) {
     xs *= d.in[i], ys *= d.out[i], ws *= d.kernel[i];
   Tensors t{Values::random(d.x_type, xs), Values::random(d.w_type, ws), Values::random(d.y_type, ys),
             Values::random(type, kind == MPT_CONV_BACKWARD_DATA ? d.ic : d.oc)};
-  Scratch workspace, scratch;
+  Scratch workspace;
+  ScratchStack scratch;
   std::vector<uint8_t> first;
   Call call(2);
   call.context.scratch = &scratch;
@@ -129,7 +133,7 @@ void testCase(const Shape &s, int64_t kind, int64_t type, bool bias) {
     int32_t status = mpt_rt_conv(&call.exec, 0, &d, bias ? t.bias.data() : nullptr, t.x.data(), t.w.data(), t.y.data(),
                                  workspace.get(d.workspace_bytes + 64));
     if (!EXPECT(status == 0) || !EXPECT(worst(d, t) < 1)) {
-      fprintf(stderr, "  %s kind %ld %s bias %d: status %d %s, error %g\n", s.what, (long)kind, nameOf(type), bias,
+      fprintf(stderr, "  %s kind %ld %s wide %d bias %d: status %d %s, error %g\n", s.what, (long)kind, nameOf(type), wide, bias,
               status, status ? mpt_last_error() : "", worst(d, t));
       return;
     }
@@ -151,6 +155,8 @@ int main() {
         if (type != MPT_FLOAT8E4M3FN &&
             (kind == MPT_CONV_FORWARD || (kind == MPT_CONV_BACKWARD_DATA && type != MPT_BFLOAT16)))
           testCase(s, kind, type, true);
+        if (type == MPT_FLOAT16 || type == MPT_BFLOAT16)
+          testCase(s, kind, type, false, true);
       }
   Call call(1);
   mpt_conv_desc d = describe(shapes[0], MPT_CONV_FORWARD, MPT_FLOAT16);

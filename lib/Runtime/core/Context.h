@@ -51,6 +51,21 @@ public:
   }
 };
 
+/// Scratch of library calls, which may call each other: each holds memory of its own until it returns.
+class ScratchStack {
+  friend class ScratchLease;
+  std::vector<std::unique_ptr<Scratch>> levels; // the outermost call first
+  size_t held = 0;
+
+public:
+  int64_t size() const {
+    int64_t sum = 0;
+    for (const std::unique_ptr<Scratch> &level : levels)
+      sum += level->size();
+    return sum;
+  }
+};
+
 /// Hears of outputs that are complete while the function still runs.
 class OutputListener {
 public:
@@ -69,7 +84,7 @@ struct Context {
   Profile *profile = nullptr;
   FiniteCheck *finite = nullptr; // of libraries compiled with --debug-nonfinite
   std::vector<std::unique_ptr<SiteCache>> sites;
-  Scratch *scratch = nullptr; // shared by library calls, one at a time
+  ScratchStack *scratch = nullptr; // of library calls
   Device *device = nullptr;
   const mpt_function_desc *function = nullptr;
   OutputListener *listener = nullptr; // of the function "replica"
@@ -79,6 +94,31 @@ struct Context {
   std::vector<void *> *marks = nullptr; // events behind calls, for a profile
   const char *way = nullptr;            // how the present call computes, where there are several ways
   std::vector<const char *> ways;       // with the marks
+};
+
+/// Memory of one library call, which the calls inside it cannot get. The context keeps it for the next call; without a
+/// context it goes with the lease.
+class ScratchLease {
+  ScratchStack *stack = nullptr;
+  Scratch own, *memory = &own;
+
+public:
+  explicit ScratchLease(const mpt_exec *exec) {
+    auto *context = exec ? static_cast<Context *>(exec->runtime) : nullptr;
+    if (!context || !context->scratch)
+      return;
+    stack = context->scratch;
+    if (stack->held == stack->levels.size())
+      stack->levels.push_back(std::make_unique<Scratch>());
+    memory = stack->levels[stack->held++].get();
+  }
+  ScratchLease(const ScratchLease &) = delete;
+  ~ScratchLease() {
+    if (stack)
+      --stack->held;
+  }
+  /// As Scratch::get.
+  void *get(int64_t bytes) { return memory->get(bytes); }
 };
 
 /// Threads to use for `exec`; what OpenMP says where there is no context.

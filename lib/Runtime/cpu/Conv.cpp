@@ -119,8 +119,8 @@ void build(ConvSite &site) {
   }
 }
 
-/// Runs a built convolution. `memory` is the scratch of this context.
-mpt_status execute(ConvSite &site, Scratch &scratch, const void *bias, void *x, void *w, void *y) {
+/// Runs a built convolution.
+mpt_status execute(ConvSite &site, ScratchLease &&scratch, const void *bias, void *x, void *w, void *y) {
   auto round = [](size_t bytes) { return (static_cast<int64_t>(bytes) + 63) / 64 * 64; };
   int64_t padBytes = round(site.scratchpad.get_size()), weightBytes = site.reorder ? round(site.w.get_size()) : 0;
   auto *pool = static_cast<char *>(scratch.get(padBytes + weightBytes + 64));
@@ -212,9 +212,7 @@ mpt_status run(mpt_exec *exec, int64_t number, const mpt_conv_desc &d, const voi
     site = fresh.get();
     *slot = std::move(fresh);
   }
-  auto *context = exec ? static_cast<Context *>(exec->runtime) : nullptr;
-  Scratch own;
-  return execute(*site, context && context->scratch ? *context->scratch : own, bias, x, w, y);
+  return execute(*site, ScratchLease(exec), bias, x, w, y);
 }
 
 } // namespace

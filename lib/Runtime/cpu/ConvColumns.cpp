@@ -120,8 +120,7 @@ int32_t mpt::rt::convByColumns(mpt_exec *exec, int64_t site, const mpt_conv_desc
   int64_t taps = d.kernel[0] * d.kernel[1] * d.kernel[2], width = d.ic * taps;
   int64_t rows = d.n * d.out[0] * d.out[1] * d.out[2], size = sizeOf(d.x_type);
   int64_t bytes = rows * width * (forward || weights ? size : 4), biasBytes = (d.ic * 4 + 63) / 64 * 64;
-  auto *context = exec ? static_cast<Context *>(exec->runtime) : nullptr;
-  Scratch own, &scratch = context && context->scratch ? *context->scratch : own;
+  ScratchLease scratch(exec);
   auto *memory = static_cast<char *>(scratch.get(biasBytes + bytes));
   if (!memory)
     return fail(MPT_OUT_OF_MEMORY, "convolution: no memory for %lld bytes of scratch", static_cast<long long>(bytes));

@@ -69,8 +69,7 @@ void reorder(void *const *args, int64_t begin, int64_t end) {
 
 int32_t runWeights(mpt_exec *exec, const mpt_conv_desc &d, void *x, void *w, void *y) {
   int64_t taps = d.kernel[0] * d.kernel[1] * d.kernel[2], bytes = d.oc * taps * d.ic * 4;
-  auto *context = exec ? static_cast<Context *>(exec->runtime) : nullptr;
-  Scratch own, &scratch = context && context->scratch ? *context->scratch : own;
+  ScratchLease scratch(exec);
   auto *sums = static_cast<float *>(scratch.get(bytes));
   if (!sums)
     return fail(MPT_OUT_OF_MEMORY, "convolution: no memory for %lld bytes of scratch", static_cast<long long>(bytes));

@@ -76,8 +76,8 @@ public:
   int64_t stagingBytes() const override { return staging.size() + scratch.size(); }
 
 private:
-  Scratch scratch; // of library calls
-  Scratch staging; // unaligned inputs
+  ScratchStack scratch; // of library calls
+  Scratch staging;      // unaligned inputs
 };
 
 } // namespace

@@ -101,8 +101,7 @@ bool gemmOneDnn(mpt_exec *exec, int64_t number, const mpt_gemm_desc &desc, const
     }
     if (!site->usable)
       return false;
-    auto *context = exec ? static_cast<Context *>(exec->runtime) : nullptr;
-    Scratch own, &scratch = context && context->scratch ? *context->scratch : own;
+    ScratchLease scratch(exec);
     void *pad = scratch.get(static_cast<int64_t>(site->scratchpad.get_size()) + 64);
     if (!pad)
       return false;
