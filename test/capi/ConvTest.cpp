@@ -133,8 +133,8 @@ void testCase(const Shape &s, int64_t kind, int64_t type, bool bias, bool wide =
     int32_t status = mpt_rt_conv(&call.exec, 0, &d, bias ? t.bias.data() : nullptr, t.x.data(), t.w.data(), t.y.data(),
                                  workspace.get(d.workspace_bytes + 64));
     if (!EXPECT(status == 0) || !EXPECT(worst(d, t) < 1)) {
-      fprintf(stderr, "  %s kind %ld %s wide %d bias %d: status %d %s, error %g\n", s.what, (long)kind, nameOf(type), wide, bias,
-              status, status ? mpt_last_error() : "", worst(d, t));
+      fprintf(stderr, "  %s kind %ld %s wide %d bias %d: status %d %s, error %g\n", s.what, (long)kind, nameOf(type),
+              wide, bias, status, status ? mpt_last_error() : "", worst(d, t));
       return;
     }
     Values &result = kind == MPT_CONV_FORWARD ? t.y : kind == MPT_CONV_BACKWARD_DATA ? t.x : t.w;
