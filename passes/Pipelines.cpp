@@ -252,6 +252,8 @@ void Phase::build(OpPassManager &passes, const PipelineOptions &options) const {
   target->addPasses(name, passes);
 }
 
+void mpt::buildSizes(OpPassManager &passes) { passes.addPass(createJoinSizes()); }
+
 void mpt::buildNodeRewriting(OpPassManager &passes, const PipelineOptions &options) {
   auto assign = wishes<AssignNodesOptions>(options);
   assign.ranges = options.ranges;

@@ -51,6 +51,10 @@ struct Phase {
 /// writes files.)
 llvm::ArrayRef<Phase> compilerPhases();
 
+/// Between phases training and precision: makes one module of a model's modules in several sizes. Types are decided
+/// after it, for all sizes at once, since they share their states.
+void buildSizes(mlir::OpPassManager &passes);
+
 /// The rewriting of a graph of ONNX nodes that goes back into a file; the other phases have no part in it.
 void buildNodeRewriting(mlir::OpPassManager &passes, const PipelineOptions &options);
 

@@ -71,8 +71,10 @@ const char *mpt_model_manifest(const mpt_model *model); /* JSON */
 const char *mpt_model_target(const mpt_model *model);   /* "cpu" or "cuda" */
 
 /* Functions are "step" and, where the model has them, "gradients", "evaluate", "predict", "accumulate", "initialize"; a
- * model with several training algorithms has a function for each instead of "step", of the algorithm's name. The i-th
- * input or output's name, dtype and shape go to `out`, whose data is NULL; MPT_NOT_FOUND past the last one. */
+ * model with several training algorithms has a function for each instead of "step", of the algorithm's name. In a
+ * library of several sizes (the manifest's "sizes") these are functions of the first size, "step[batch=8]" is that of
+ * another one; a call by the short name runs the size whose shapes its inputs have. The i-th input or output's name,
+ * dtype and shape go to `out`, whose data is NULL; MPT_NOT_FOUND past the last one. */
 mpt_status mpt_model_input(const mpt_model *model, const char *function, int64_t i, mpt_tensor *out);
 mpt_status mpt_model_output(const mpt_model *model, const char *function, int64_t i, mpt_tensor *out);
 

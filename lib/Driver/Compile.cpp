@@ -74,9 +74,38 @@ public:
   }
 
   LogicalResult runPhases() {
-    if (failed(read()))
+    std::vector<Size> sizes = options.sizes();
+    if (sizes.size() == 1)
+      return failed(read(sizes.front())) ? failure() : runPhases(compilerPhases());
+    ArrayRef<Phase> decided = phasesFrom("precision");
+    if (failed(joinSizes(sizes, compilerPhases().drop_back(decided.size()))))
       return failure();
-    for (const Phase &phase : compilerPhases()) {
+    return options.to == "training" ? success() : runPhases(decided);
+  }
+
+  OwningOpRef<ModuleOp> takeModule() { return std::move(module); }
+
+private:
+  /// Runs the first phases size by size and leaves what they make as one module.
+  LogicalResult joinSizes(ArrayRef<Size> sizes, ArrayRef<Phase> each) {
+    OwningOpRef<ModuleOp> all;
+    for (const Size &size : sizes) {
+      if (failed(read(size)) || failed(runPhases(each)))
+        return failure();
+      if (!all)
+        all = ModuleOp::create(module->getLoc());
+      module->setSymName(size.name);
+      all->push_back(module.release());
+    }
+    module = std::move(all);
+    progress("joining " + Twine(sizes.size()) + " sizes");
+    PassManager passes(&context);
+    buildSizes(passes);
+    return passes.run(*module);
+  }
+
+  LogicalResult runPhases(ArrayRef<Phase> phases) {
+    for (const Phase &phase : phases) {
       // A training step in a file is what it is: differentiated, updated and typed.
       bool made =
           hasAttr<MPTDialect::StepAttrHelper>(*module) && (phase.name == "training" || phase.name == "precision");
@@ -99,9 +128,6 @@ public:
     return success();
   }
 
-  OwningOpRef<ModuleOp> takeModule() { return std::move(module); }
-
-private:
   bool started(StringRef phase) {
     if (phase == options.from)
       reached = true;
@@ -118,16 +144,16 @@ private:
       log << "mpt-opt: " << message << "\n";
   }
 
-  LogicalResult read() {
+  LogicalResult read(const Size &size) {
     StringRef path = options.input;
     if (path.ends_with(".mlir")) {
       module = parseSourceFile<ModuleOp>(path, &context);
       return success(static_cast<bool>(module));
     }
-    progress("importing " + path);
+    progress("importing " + path + (size.name.empty() ? "" : " with " + size.name));
     ImportOptions import;
     import.name = options.name;
-    import.bindings = options.bindings;
+    import.bindings = size.bindings;
     if (!options.train.empty())
       import.train.push_back(options.train);
     if (!options.freeze.empty())
@@ -164,7 +190,8 @@ private:
                    : options.hasOptimizer ? "all but the optimizer, which is --optimizer=" + options.optimizer
                                           : "all";
     note(*module, *form);
-    progress(form->text());
+    if (std::string text = form->text(); text != said) // sizes are found in the same file
+      progress(said = text);
   }
 
   /// A joint graph has its loss, and an optimizer where the user names none.
@@ -390,6 +417,7 @@ private:
   MLIRContext &context;
   OwningOpRef<ModuleOp> module;
   bool reached = false;
+  std::string said; ///< of the file's form
 };
 
 } // namespace

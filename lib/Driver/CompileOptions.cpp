@@ -9,6 +9,7 @@
 #include "mpt/Precision/BuiltinPolicies.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SmallSet.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/Support/FileSystem.h"
@@ -117,12 +118,27 @@ std::optional<std::string> setOptimizer(CompileOptions &options, StringRef value
   return std::nullopt;
 }
 
+/// NAME=N, or NAME,NAME=N,N: symbols that have the same extent, and each extent of a size.
 std::optional<std::string> setBinding(CompileOptions &options, StringRef value) {
-  auto [name, extent] = value.split('=');
-  int64_t number;
-  if (name.empty() || extent.getAsInteger(10, number) || number < 1)
+  auto [names, extents] = value.split('=');
+  SmallVector<StringRef> symbols, words;
+  names.split(symbols, ',');
+  extents.split(words, ',');
+  Binding binding;
+  for (StringRef word : words)
+    if (word.getAsInteger(10, binding.extents.emplace_back()) || binding.extents.back() < 1)
+      return "NAME=N with a positive N";
+  if (is_contained(symbols, ""))
     return "NAME=N with a positive N";
-  options.bindings[name] = number;
+  if (SmallSet<int64_t, 8>(binding.extents.begin(), binding.extents.end()).size() != words.size())
+    return "NAME=N,N... with different extents";
+  for (StringRef symbol : symbols) {
+    for (Binding &earlier : options.bindings) // the last one counts
+      erase(earlier.symbols, symbol.str());
+    binding.symbols.push_back(symbol.str());
+  }
+  erase_if(options.bindings, [](const Binding &earlier) { return earlier.symbols.empty(); });
+  options.bindings.push_back(std::move(binding));
   return std::nullopt;
 }
 
@@ -271,7 +287,10 @@ std::vector<Flag> modelFlags() {
       {"--freeze", "REGEX", "parameters whose names match are not trained", pattern(&Options::freeze)},
       {"--train", "REGEX", "float initializers whose names match are parameters, whatever their use",
        pattern(&Options::train)},
-      {"--bind", "NAME=N", "extent of a symbolic dimension (repeatable)", setBinding},
+      {"--bind", "NAME=N",
+       "extent of a symbolic dimension (repeatable); N,N... makes a library of all these sizes, NAME,NAME are of one "
+       "extent",
+       setBinding},
       {"--no-dropout", "", "remove dropout from the training step", toggle(&Options::noDropout)},
       {"--forward-only", "", "no loss, backward or optimizer", toggle(&Options::forwardOnly)},
       {"--memory-budget", "BYTES",
@@ -371,6 +390,29 @@ Error configureTarget(CompileOptions &options) {
 
 } // namespace
 
+/// Several sizes are one library; whatever else a compilation makes has one.
+static Error checkSizes(const CompileOptions &options) {
+  constexpr size_t mostSizes = 16;
+  size_t count = 1;
+  for (const Binding &binding : options.bindings)
+    count = std::min(count * binding.extents.size(), 2 * mostSizes);
+  if (count == 1)
+    return Error::success();
+  auto refuse = [](const Twine &what) { return bad("expected one extent for each --bind with " + what); };
+  if (count > mostSizes)
+    return bad("expected at most " + Twine(mostSizes) +
+               " sizes, got more: the library has every combination of the extents that --bind lists");
+  if (options.replicas != "1")
+    return refuse("--replicas: replicas have rows of one shape");
+  if (options.emit == EmitKind::ONNX)
+    return refuse("--emit=onnx: a graph has one shape");
+  if (StringRef(options.input).ends_with(".mlir"))
+    return refuse("an .mlir file, whose shapes are static");
+  if (options.to == "import")
+    return refuse("--to=import: sizes are joined after phase training");
+  return Error::success();
+}
+
 Expected<CompileOptions> CompileOptions::parse(ArrayRef<StringRef> words) {
   CompileOptions options;
   for (size_t i = 0; i < words.size(); ++i) {
@@ -414,11 +456,31 @@ Expected<CompileOptions> CompileOptions::parse(ArrayRef<StringRef> words) {
     return bad("expected a library for --replicas, got --emit=onnx: ONNX has no operators for collectives");
   if (!options.to.empty())
     options.emit = EmitKind::MLIR;
+  if (Error wrong = checkSizes(options))
+    return wrong;
   if (options.name.empty())
     options.name = sys::path::stem(options.input).str();
   if (options.output.empty())
     options.output = options.emit == EmitKind::Library || options.emit == EmitKind::Static ? "." : "-";
   return options;
+}
+
+std::vector<Size> CompileOptions::sizes() const {
+  std::vector<Size> sizes(1);
+  for (const Binding &binding : bindings) {
+    std::vector<Size> longer;
+    for (const Size &size : sizes)
+      for (int64_t extent : binding.extents) {
+        Size &next = longer.emplace_back(size);
+        for (const std::string &symbol : binding.symbols) {
+          next.bindings[symbol] = extent;
+          if (binding.extents.size() > 1)
+            next.name += (next.name.empty() ? "" : ",") + symbol + "=" + std::to_string(extent);
+        }
+      }
+    sizes = std::move(longer);
+  }
+  return sizes;
 }
 
 std::string CompileOptions::help() {

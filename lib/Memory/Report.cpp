@@ -212,10 +212,11 @@ int64_t mpt::memory::peakOf(const json::Object &report) {
   const json::Object *functions = report.getObject("functions");
   if (!functions)
     return largest;
-  if (const json::Object *step = functions->getObject("step"))
-    return step->getInteger("peak").value_or(0);
+  // A library of several sizes has a step for each.
+  auto isStep = [](StringRef name) { return name == "step" || name.starts_with("step["); };
+  bool hasStep = functions->getObject("step");
   for (const auto &entry : *functions)
-    if (const json::Object *function = entry.second.getAsObject())
+    if (const json::Object *function = entry.second.getAsObject(); function && (!hasStep || isStep(entry.first)))
       largest = std::max(largest, function->getInteger("peak").value_or(0));
   return largest;
 }

@@ -196,6 +196,21 @@ def CheckIndices : Pass<"training-check-indices", "::mlir::ModuleOp"> {
   let statistics = [Statistic<"checks", "checks", "ranges of elements noted">];
 }
 
+def JoinSizes : Pass<"training-join-sizes", "::mlir::ModuleOp"> {
+  let dependentDialects = trainingDialects;
+  let summary = "Join a model's functions for several extents of its symbols over one state";
+  let description = [{
+    In: a module of modules, one a size, each named by its extents (`batch=8`) and otherwise as the stage leaves it. Out: one
+    module. The functions of the first size keep their names, those of the others are named `step[batch=8]`. States are shared;
+    constants that hang on the size are one a size. A public function whose inputs are those of another size's is not repeated.
+    The manifest lists the `sizes`, and the runtime takes the function whose inputs have the caller's shapes. Other modules stay
+    as they are.
+
+    It is an error when the type of any other state hangs on the size, and when the inputs do not tell the sizes apart.
+  }];
+  let statistics = [Statistic<"functions", "functions", "functions added to those of the first size">];
+}
+
 def Gradients : Pass<"training-gradients", "::mlir::ModuleOp"> {
   let dependentDialects = trainingDialects;
   let summary = "Clone @step to @gradients, which returns the gradients and changes nothing";

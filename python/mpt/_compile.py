@@ -16,7 +16,8 @@ class CompileError(RuntimeError):
 
 def option(name: str, value) -> list:
     """Keyword to command line: keep_f32="/head.*" is --keep-f32=/head.*, dropout=False is --no-dropout, a list repeats the
-    flag, a dict is NAME=VALUE each."""
+    flag, a dict is NAME=VALUE each, and a list in it is
+    VALUE,VALUE."""
     flag = "--" + name.replace("_", "-")
     if value is None:
         return []
@@ -25,7 +26,8 @@ def option(name: str, value) -> list:
     if value is False:
         return ["--no-" + name.replace("_", "-")]
     if isinstance(value, dict):
-        return [f"{flag}={k}={v}" for k, v in value.items()]
+        joined = lambda item: ",".join(map(str, item)) if isinstance(item, (list, tuple)) else item
+        return [f"{flag}={joined(k)}={joined(v)}" for k, v in value.items()]
     if isinstance(value, (list, tuple)):
         return [item for v in value for item in option(name, v)]
     return [f"{flag}={value}"]
@@ -41,7 +43,8 @@ def compile(model, *, out, loss=None, optimizer=None, policy=None, bind=None, in
     optimizer    name and settings, such as "adamw,lr=1e-3,weight-decay=0.01"; or a list, those after the first with the
                  parameters that they update, such as "sgd,lr=0.1,params=head\\..*"
     policy       fp32 (the default), amp-f16, amp-bf16, or a policy file
-    bind         {"N": 32}: sizes of symbolic dimensions
+    bind         {"N": 32}: sizes of symbolic dimensions; {"N": [1, 8, 32]} makes a library of all these sizes,
+                 and {("N", "M"): 32} binds both symbols
     inputs       example inputs of a torch module: a tuple of tensors, or a dict by name
     input_names  names for the inputs of a torch module given as a tuple
     name         name of the library; the file's stem by default

@@ -100,6 +100,14 @@ class Trainer:
         """What the compiler noted: policy, optimizer and its settings, source file."""
         return json.loads(self._runtime.library.mpt_model_manifest(self._model))
 
+    @property
+    def sizes(self) -> list:
+        """[{symbol: extent}] of a library of several sizes: a call takes the one that its inputs have the shapes of. "step" names
+        the first one for `inputs` and `outputs`, "step[batch=8]" another one."""
+        sizes = self.manifest.get("sizes") or [""]
+        return [{name: int(extent) for name, extent in (pair.rsplit("=", 1) for pair in size.split(",") if pair)}
+                for size in sizes]
+
     def inputs(self, function: str = "step") -> dict:
         """{name: (type, shape)} of a function's inputs: of a step with replicas, the rows of this process's."""
         described = self._describe("mpt_model_input", function)

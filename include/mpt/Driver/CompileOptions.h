@@ -15,6 +15,18 @@ namespace mpt {
 /// The product of a compilation.
 enum class EmitKind { Library, Static, Object, LLVM, MLIR, ONNX };
 
+/// Symbolic dimensions of one extent, and what it may be.
+struct Binding {
+  std::vector<std::string> symbols;
+  std::vector<int64_t> extents;
+};
+
+/// One choice of extents for the symbolic dimensions.
+struct Size {
+  std::string name; ///< the extents that other sizes do not share, as in batch=8,length=64
+  llvm::StringMap<int64_t> bindings;
+};
+
 /// One compilation. Member defaults are the command line's defaults; empty means not given.
 struct CompileOptions : PipelineOptions {
   std::string input;                            ///< .onnx, .onnxtxt or .mlir file
@@ -36,11 +48,13 @@ struct CompileOptions : PipelineOptions {
   bool quiet = false;
   EmitKind emit = EmitKind::Library;
   std::vector<std::pair<std::string, std::string>> targetFlags; ///< of the target, as given
-  llvm::StringMap<int64_t> bindings;                            ///< symbolic dimension -> extent
+  std::vector<Binding> bindings;                                ///< several extents make a library of several sizes
   std::vector<std::string> reports;                             ///< precision, memory; "kind" or "kind=file"
 
   /// Reads command-line words (without the program's name). The error says which word is wrong and what was expected.
   static llvm::Expected<CompileOptions> parse(llvm::ArrayRef<llvm::StringRef> words);
+  /// All combinations of the extents bound, those of the first symbol changing last.
+  std::vector<Size> sizes() const;
   /// One line a flag.
   static std::string help();
 };

@@ -11,7 +11,8 @@ namespace mpt {
 
 /// Builds casts that round, counts them on their function (`mpt.lossy_casts`), and gives each stochastic one a stream
 /// of its own. Random bits are keyed by (seed, step, stream, element): the state @"mpt.rounding" holds seed and step,
-/// every call of a function that writes state moves the step on, and the next free stream stands on the module.
+/// every call of a function that writes state moves the step on, and the next free stream stands on the module, or for
+/// further sizes on a function of the size.
 class RoundingCasts {
 public:
   explicit RoundingCasts(mlir::ModuleOp module) : module(module) {}
@@ -20,10 +21,12 @@ public:
 
 private:
   mlir::Value keyIn(mlir::func::FuncOp function);
-  int64_t nextStream();
+  mlir::Operation *counterOf(mlir::func::FuncOp function);
+  int64_t nextStream(mlir::func::FuncOp function);
 
   mlir::ModuleOp module;
   llvm::DenseMap<mlir::Operation *, mlir::Value> keys;
+  llvm::DenseMap<mlir::Operation *, mlir::Operation *> counters; ///< what holds the next stream, by function
 };
 
 } // namespace mpt

@@ -254,9 +254,40 @@ static LogicalResult splitInitializers(ModelProto &model, std::vector<TensorProt
   return success();
 }
 
+/// What --bind calls a dimension: its symbol, or the input and the axis where it has none.
+static std::string symbolOf(const ValueInfoProto &input, int axis) {
+  const auto &dim = input.type().tensor_type().shape().dim(axis);
+  return dim.dim_param().empty() ? input.name() + "." + std::to_string(axis) : dim.dim_param();
+}
+
+/// Refuses dimensions that nothing binds, with the flags that would.
+static LogicalResult checkBound(const GraphProto &graph, const ImportOptions &options, MLIRContext *context) {
+  llvm::StringSet<> seen;
+  SmallVector<std::string> unbound;
+  const ValueInfoProto *first = nullptr;
+  for (const ValueInfoProto &input : graph.input())
+    for (int i = 0; i < input.type().tensor_type().shape().dim_size(); ++i)
+      if (std::string symbol = symbolOf(input, i);
+          !input.type().tensor_type().shape().dim(i).has_dim_value() && !options.bindings.contains(symbol)) {
+        first = first ? first : &input;
+        if (seen.insert(symbol).second)
+          unbound.push_back(symbol);
+      }
+  if (!first)
+    return success();
+  InFlightDiagnostic error = emitError(proto::namedLoc(context, first->name()));
+  error << "expected static extents for graph input '" << first->name() << "', got symbol '" << unbound.front()
+        << "'; bind it:";
+  for (const std::string &symbol : unbound)
+    error << " --bind " << symbol << "=<extent>";
+  return error;
+}
+
 /// Replaces the symbols of the inputs' shapes by the user's numbers.
 static LogicalResult bindDimensions(GraphProto &graph, const ImportOptions &options, bool isPart,
                                     MLIRContext *context) {
+  if (failed(checkBound(graph, options, context)))
+    return failure();
   llvm::StringSet<> used;
   for (ValueInfoProto &input : *graph.mutable_input()) {
     if (!input.type().has_tensor_type())
@@ -266,7 +297,8 @@ static LogicalResult bindDimensions(GraphProto &graph, const ImportOptions &opti
     if (!tensor.has_shape())
       return emitError(loc) << "expected a shape for graph input '" << input.name() << "', got none";
     int64_t count = 1;
-    for (auto &dim : *tensor.mutable_shape()->mutable_dim()) {
+    for (int i = 0; i < tensor.shape().dim_size(); ++i) {
+      auto &dim = *tensor.mutable_shape()->mutable_dim(i);
       if (dim.has_dim_value()) {
         if (dim.dim_value() < 0)
           return emitError(loc) << "expected extents that are not negative, got " << dim.dim_value();
@@ -275,12 +307,8 @@ static LogicalResult bindDimensions(GraphProto &graph, const ImportOptions &opti
                                 << " beyond them";
         continue;
       }
-      auto bound = options.bindings.find(dim.dim_param());
-      if (dim.dim_param().empty() || bound == options.bindings.end())
-        return emitError(loc) << "expected static extents for graph input '" << input.name() << "', got symbol '"
-                              << dim.dim_param() << "'; bind it: --bind "
-                              << (dim.dim_param().empty() ? "N" : dim.dim_param()) << "=<extent>";
-      used.insert(dim.dim_param());
+      auto bound = options.bindings.find(symbolOf(input, i));
+      used.insert(bound->first());
       dim.set_dim_value(bound->second);
       if (__builtin_mul_overflow(count, bound->second, &count) || count > mostElements)
         return emitError(loc) << "expected fewer than 2^40 elements, got --bind " << bound->first() << "="

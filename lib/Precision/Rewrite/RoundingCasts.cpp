@@ -4,6 +4,7 @@
 
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Dialect/MPT/MPTDialect.h"
+#include "mpt/Dialect/MPT/Sizes.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
 #include "mpt/Precision/LossyCasts.h"
 
@@ -39,10 +40,22 @@ Value RoundingCasts::keyIn(func::FuncOp function) {
   return key;
 }
 
-int64_t RoundingCasts::nextStream() {
-  auto known = getAttr<MPTDialect::RoundingStreamsAttrHelper>(module);
+/// Each size counts for itself, and so draws what a module of that size alone draws.
+Operation *RoundingCasts::counterOf(func::FuncOp function) {
+  StringRef size = sizeOf(function, module);
+  if (size.empty())
+    return module;
+  return *llvm::find_if(module.getOps<func::FuncOp>(),
+                        [&](func::FuncOp other) { return sizeOf(other, module) == size; });
+}
+
+int64_t RoundingCasts::nextStream(func::FuncOp function) {
+  Operation *&counter = counters[function];
+  if (!counter)
+    counter = counterOf(function);
+  auto known = getAttr<MPTDialect::RoundingStreamsAttrHelper>(counter);
   int64_t stream = known ? known.getInt() : kFirstStream;
-  setAttr<MPTDialect::RoundingStreamsAttrHelper>(module, Builder(module.getContext()).getI64IntegerAttr(stream + 1));
+  setAttr<MPTDialect::RoundingStreamsAttrHelper>(counter, Builder(module.getContext()).getI64IntegerAttr(stream + 1));
   return stream;
 }
 
@@ -59,7 +72,7 @@ Value RoundingCasts::cast(OpBuilder &builder, Location loc, Value x, Type elemen
   };
   if (!mode.stochastic)
     return create(x, Value(), Rounding::NearestEven, 0);
-  auto function = builder.getInsertionBlock()->getParentOp();
-  Value wide = GraphBuilder(builder, loc).widen(x), key = keyIn(::cast<func::FuncOp>(function));
-  return create(wide, key, Rounding::Stochastic, nextStream());
+  auto function = ::cast<func::FuncOp>(builder.getInsertionBlock()->getParentOp());
+  Value wide = GraphBuilder(builder, loc).widen(x), key = keyIn(function);
+  return create(wide, key, Rounding::Stochastic, nextStream(function));
 }

@@ -97,8 +97,9 @@ mpt_status checkModule(const mpt_module_desc &m, const char *source) {
   return MPT_OK;
 }
 
-/// Puts the step of a library with replicas together.
+/// Finds what the steps of the library are: of which sizes, and with replicas of what parts.
 mpt_status findStep(Model &model) {
+  model.sizes.read(*model.desc);
   std::unique_ptr<ReplicasOfModel> replicas;
   if (mpt_status status = readReplicas(*model.desc, replicas))
     return status;

@@ -6,6 +6,7 @@
 #include "core/Error.h"
 #include "core/LoadedLibrary.h"
 #include "core/Replicas.h"
+#include "core/Sizes.h"
 
 #include "mpt-c/abi.h"
 
@@ -24,6 +25,7 @@ struct Model {
   int weights = -1;      // those beside the library, open since it was loaded: they belong together
   std::unique_ptr<GlobalStep>
       step; // of a library with replicas: with the rows of all, or of one where each process has one
+  Sizes sizes;
   Model() = default;
   Model(const Model &) = delete;
   ~Model();

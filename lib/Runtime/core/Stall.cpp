@@ -49,7 +49,7 @@ mpt_status nameNonfinite(mpt_trainer &trainer, const mpt_function_desc &f, const
       if (!counts.allFinite())
         out = describe("state", m.state[i], counts);
     }
-  bool gradients = strcmp(f.name, "gradients") == 0;
+  bool gradients = trainer.model->sizes.nameOf(f) == "gradients";
   for (int64_t i = 0; i < f.num_outputs && out.empty(); ++i) {
     const char *name = f.outputs[i].name;
     if (strcmp(name, "grad_norm") == 0) // says no more than that the step was skipped

@@ -269,7 +269,7 @@ mpt_status run(mpt_trainer &t, const char *name, const mpt_tensor *inputs, int64
 
 /// Where the state of the step changes: in the part of a step of replicas that all processes share.
 bool isStep(const mpt_trainer &t, const mpt_function_desc &f) {
-  return strcmp(f.name, t.replicas ? ReplicatedStep::combine : ReplicatedStep::step) == 0;
+  return t.model->sizes.nameOf(f) == (t.replicas ? ReplicatedStep::combine : ReplicatedStep::step);
 }
 
 /// What "gradients" says of the step that was just skipped. Random numbers are those of the next step afterwards.
@@ -300,6 +300,7 @@ mpt_status nameGradient(mpt_trainer &t, const mpt_tensor *inputs, int64_t count,
     return status;
   if (mpt_status status = t.device->upload(up.data(), up.size()))
     return status;
+  f = t.last["gradients"];
   return nameNonfinite(t, *f, stateOf(t, *f), cause);
 }
 
@@ -331,11 +332,16 @@ mpt_status run(mpt_trainer &t, const char *name, const mpt_tensor *inputs, int64
   if (t.replicas && strcmp(name, ReplicatedStep::step) == 0)
     return t.replicas->run(t, inputs, count, metrics);
   const mpt_function_desc *f = t.model->function(name);
-  return f ? runFunction(t, *f, inputs, count, metrics) : MPT_NOT_FOUND;
+  if (!f)
+    return MPT_NOT_FOUND;
+  f = t.model->sizes.choose(name, inputs, count, f);
+  return f ? runFunction(t, *f, inputs, count, metrics) : MPT_INVALID_ARGUMENT;
 }
 
-/// The function that the results of `name` are those of; null after an error.
+/// The function that the results of `name` are those of, of several sizes the one that ran last; null after an error.
 const mpt_function_desc *functionOfResults(mpt_trainer &t, const char *name) {
+  if (auto found = name && !t.replicas ? t.last.find(name) : t.last.end(); found != t.last.end())
+    return found->second;
   return t.model->function(name && t.replicas && strcmp(name, ReplicatedStep::step) == 0 ? ReplicatedStep::combine
                                                                                          : name);
 }
@@ -346,6 +352,7 @@ mpt_status mpt::rt::runFunction(mpt_trainer &t, const mpt_function_desc &f, cons
                                 mpt_metrics *metrics) {
   FunctionState &state = stateOf(t, f);
   state.ran = state.copied = state.watched = false;
+  t.last[t.model->sizes.nameOf(f)] = &f;
   if (mpt_status status = bindInputs(t, f, state, inputs, count))
     return status;
   if (mpt_status status = bindOutputs(t, f, state))

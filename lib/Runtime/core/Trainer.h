@@ -47,8 +47,10 @@ struct mpt_trainer {
   bool hasWeights = false, setsSeed = false;
   uint64_t seed = 0;                             // of generators, where `setsSeed`
   std::vector<mpt::rt::FunctionState> functions; // as in the module's table
-  std::map<std::string, int64_t> index;          // state tensors by name
-  std::map<std::string, int64_t> masters;        // parameter name to its master
+  /// The function that ran last, by its name without the size.
+  std::map<std::string, const mpt_function_desc *, std::less<>> last;
+  std::map<std::string, int64_t> index;   // state tensors by name
+  std::map<std::string, int64_t> masters; // parameter name to its master
 
   const mpt_tensor_desc &tensor(int64_t i) const { return model->desc->state[i]; }
   /// In the device's memory.
