@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import shutil
+import sys
 from ctypes import POINTER, byref, c_char_p, c_double, c_float, c_int32, c_int64, c_uint64, c_void_p
 
 PACKAGE = pathlib.Path(__file__).resolve().parent
@@ -175,6 +176,12 @@ class Runtime:
                 self.fail(status)
             yield tensor
             i += 1
+
+
+def packaged_libraries() -> str:
+    """Folders of NVIDIA's libraries in Python's packages (nvidia-cublas, nvidia-cudnn-cu13 ...), with colons between."""
+    found = [folder for base in sys.path for folder in sorted(pathlib.Path(base or ".").glob("nvidia/*/lib")) if folder.is_dir()]
+    return ":".join(dict.fromkeys(str(folder.resolve()) for folder in found if ":" not in str(folder.resolve())))
 
 
 _runtimes = {}

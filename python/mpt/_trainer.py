@@ -33,7 +33,8 @@ class Trainer:
     seed     seed of dropout; None keeps the one in the weights file
     weights  safetensors file of initial values; None means the one beside the library
     device   number of the CUDA device, for models compiled for CUDA
-    options  further options of the target's runtime by name, such as {"profile": 40}; for CUDA see docs/cuda.md
+    options  further options of the target's runtime by name, such as {"profile": 40}; for CUDA see docs/cuda.md. Unless
+             they name "libraries", cuBLASLt and cuDNN are found in Python's packages too
     runtime  path of the runtime library; None means the one beside the package or the compiler
     world    mpt.init(), for a library compiled with replicas: rank r of N then trains its replicas r*V/N to (r+1)*V/N - 1, and
              every step takes the rows of these. Making a trainer, step, load and save are collective; results are those of
@@ -59,6 +60,8 @@ class Trainer:
         call("mpt_model_load", os.fsencode(path), byref(self._model))
         if not 0 <= threads < 2**31:
             raise ValueError(f"expected a number of threads of 0 or more, got {threads}")
+        if self._runtime.target == "cuda":
+            options = {"libraries": _native.packaged_libraries(), **(options or {})}
         pairs = [_native.Option(key.encode(), os.fsencode(value) if isinstance(value, (str, os.PathLike)) else b"%d" % value)
                  for key, value in (options or {}).items()]
         settings = _native.Options(threads, seed is not None, (seed or 0) & (2**64 - 1),

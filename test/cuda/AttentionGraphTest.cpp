@@ -4,6 +4,7 @@
 
 #include "core/Float.h"
 #include "cuda/AttentionGraph.h"
+#include "cuda/PlanCache.h"
 
 #include <algorithm>
 #include <cmath>
@@ -283,7 +284,7 @@ void testDeclined(CudaDevice &device, ConvLibrary &library) {
   d = p.d;
   d.queries = d.keys = 1;
   EXPECT(!planAttentionGradient(device, library, d, p.pointers(true)));
-  library.plans.clear();
+  library.plans->clear();
   setenv("MPT_STANDIN_NO_ATTENTION", "1", 1);
   EXPECT(declined(p.d, p.pointers(false)) && !planAttentionGradient(device, library, p.d, p.pointers(true)));
   unsetenv("MPT_STANDIN_NO_ATTENTION");
@@ -301,6 +302,7 @@ int main() {
   module.name = "none";
   CudaOptions options;
   options.cudnn = options.cublaslt = STANDIN;
+  options.cache = "";
   CudaDevice device(*api, module, options);
   if (!EXPECT(device.open(0) == MPT_OK))
     return finish("attention graphs");

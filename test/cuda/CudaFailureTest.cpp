@@ -28,6 +28,24 @@ mpt_status make(const char *library, const TrainerOptions &options, mpt_trainer 
   return status;
 }
 
+/// What `body` writes to standard error.
+template <typename F> std::string standardError(F body) {
+  char path[] = "/tmp/mpt-stderr-XXXXXX";
+  int file = mkstemp(path), kept = dup(2);
+  fflush(stderr);
+  dup2(file, 2);
+  body();
+  fflush(stderr);
+  dup2(kept, 2);
+  std::string text(4096, '\0');
+  const ssize_t length = pread(file, text.data(), text.size(), 0);
+  text.resize(length < 0 ? 0 : static_cast<size_t>(length));
+  for (int descriptor : {file, kept})
+    close(descriptor);
+  unlink(path);
+  return text;
+}
+
 void noDriver(const std::string &weights) {
   TrainerOptions options = TrainerOptions(weights).set("driver", "/nowhere/libcuda.so.1");
   mpt_trainer *trainer = nullptr;
@@ -94,9 +112,9 @@ void options(const std::string &weights) {
   auto with = [&](const char *key, const char *value) {
     return make("linear-cuda", TrainerOptions(weights).set(key, value), &trainer);
   };
-  EXPECT(says(
-      with("convolution", "any"), MPT_INVALID_ARGUMENT,
-      {"unknown option 'convolution'", "profile, skip_limit, driver, cublaslt, cudnn", "convolutions", "score-bytes"}));
+  EXPECT(says(with("convolution", "any"), MPT_INVALID_ARGUMENT,
+              {"unknown option 'convolution'", "profile, skip_limit, driver, cublaslt, cudnn, libraries",
+               "search, convolutions", "score-bytes"}));
   EXPECT(says(with("convolutions", "fast"), MPT_INVALID_ARGUMENT,
               {"'convolutions'", "any, cudnn, implicit, columns", "got 'fast'"}));
   EXPECT(says(with("eager", "yes"), MPT_INVALID_ARGUMENT, {"'eager'", "0, 1", "got 'yes'"}));
@@ -171,6 +189,71 @@ void kernels(const std::string &weights) {
   mpt_trainer_destroy(trainer);
 }
 
+/// A library that cannot be recorded costs the graph, not the training.
+void uncapturable(const std::string &weights) {
+  StandInLibrary standin;
+  setenv("MPT_STANDIN_REFUSE_CAPTURE", "cublaslt", 1);
+  mpt_trainer *trainer = nullptr;
+  EXPECT(make("linear-cuda", weights, &trainer) == MPT_OK);
+  auto in = inputs();
+  mpt_metrics first, last;
+  std::string said = standardError([&] {
+    EXPECT(mpt_trainer_step(trainer, in.data(), 2, &first) == MPT_OK);
+    for (int i = 0; i < 4; ++i)
+      EXPECT(mpt_trainer_step(trainer, in.data(), 2, &last) == MPT_OK);
+  });
+  const std::string wanted = "mpt: 'step' runs call by call";
+  EXPECT(said.find(wanted) != std::string::npos && said.find(wanted) == said.rfind(wanted)); // once
+  EXPECT(last.loss < first.loss && standin.now().captures == 1 && standin.now().graphLaunches == 0);
+  mpt_trainer_destroy(trainer);
+  EXPECT(standin.now().violations == 0);
+  fputs(standin.violations(), stderr);
+}
+
+/// Every allocation of a trainer's life may be the one that fails: an error then, nothing lost, and the next try works.
+void allocations(const std::string &weights) {
+  StandInLibrary standin;
+  auto in = inputs();
+  int failed = 0;
+  for (int n = 1; n < 30; ++n) {
+    standin.failAllocation(n);
+    mpt_trainer *trainer = nullptr;
+    mpt_status status = make("linear-cuda", weights, &trainer);
+    for (int step = 0; !status && step < 3; ++step)
+      status = mpt_trainer_step(trainer, in.data(), 2, nullptr);
+    standin.failAllocation(0);
+    if (status) {
+      ++failed;
+      EXPECT(says(status, MPT_OUT_OF_MEMORY, {"memory"}));
+      EXPECT(!trainer || mpt_trainer_step(trainer, in.data(), 2, nullptr) == MPT_OK);
+    }
+    mpt_trainer_destroy(trainer);
+    EXPECT(standin.now().liveBytes == 0);
+  }
+  EXPECT(failed >= 4); // state, arena, scratch, inputs
+  EXPECT(standin.now().violations == 0);
+  fputs(standin.violations(), stderr);
+}
+
+/// After a fault nothing works any more, and every call says so.
+void sticky(const std::string &weights) {
+  StandInLibrary standin;
+  mpt_trainer *trainer = nullptr;
+  EXPECT(make("linear-cuda", weights, &trainer) == MPT_OK);
+  auto in = inputs();
+  for (int i = 0; i < 2; ++i)
+    EXPECT(mpt_trainer_step(trainer, in.data(), 2, nullptr) == MPT_OK);
+  EXPECT(mpt_trainer_synchronize(trainer) == MPT_OK);
+  standin.failLaunch(1);
+  EXPECT(mpt_trainer_step(trainer, in.data(), 2, nullptr) == MPT_OK); // it has only been put on the stream
+  float w[6];
+  EXPECT(says(mpt_trainer_get(trainer, "w", w, 6), MPT_INTERNAL, {"ILLEGAL_ADDRESS", "synchronous=1"}));
+  EXPECT(says(mpt_trainer_step(trainer, in.data(), 2, nullptr), MPT_INTERNAL, {"ILLEGAL_ADDRESS"}));
+  EXPECT(says(mpt_trainer_save(trainer, (weights + ".none").c_str()), MPT_INTERNAL, {"ILLEGAL_ADDRESS"}));
+  EXPECT(access((weights + ".none").c_str(), F_OK) != 0);
+  mpt_trainer_destroy(trainer);
+}
+
 void runIn(void (*test)(const std::string &), const std::string &weights) {
   fflush(stderr);
   pid_t child = fork();
@@ -188,7 +271,7 @@ void runIn(void (*test)(const std::string &), const std::string &weights) {
 int main() {
   std::string weights = writeWeights();
   for (auto test : {noDriver, notTheDriver, oldDriver, notStarting, noDevice, options, noBlas, notBlas, memory, models,
-                    pointers, kernels})
+                    pointers, kernels, uncapturable, allocations, sticky})
     runIn(test, weights);
   unlink(weights.c_str());
   return finish("cuda-failure");

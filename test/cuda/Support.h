@@ -54,6 +54,7 @@ struct StandInLibrary {
   const char *(*violations)();
   void (*device)(int, int, int64_t);
   void (*failLaunch)(int);
+  void (*failAllocation)(int);
   void (*foreign)(int);
 
   StandInLibrary() {
@@ -67,6 +68,7 @@ struct StandInLibrary {
     load(library, violations, "standin_violations");
     load(library, device, "standin_device");
     load(library, failLaunch, "standin_fail_launch");
+    load(library, failAllocation, "standin_fail_allocation");
     load(library, foreign, "standin_foreign");
   }
   StandInCounts now() const {

@@ -59,6 +59,11 @@ public:
   virtual mpt_status synchronize() = 0;
   /// What is free where allocate() takes its memory from, for the end of an error's text; empty where nobody knows.
   virtual std::string freeMemory() const { return ""; }
+  /// What the device chose by measuring, as text for a trainer's state; empty where it measures nothing.
+  virtual std::string choices() const { return ""; }
+  /// Chooses as the state of `path` says from here on. True where that changes anything: what call sites keep is then
+  /// to be dropped.
+  virtual bool takeChoices(const std::string &, const char * /*path*/) { return false; }
   /// Bytes of staged inputs and of scratch of library calls.
   virtual int64_t stagingBytes() const = 0;
 };

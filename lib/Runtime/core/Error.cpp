@@ -15,4 +15,13 @@ mpt_status mpt::rt::fail(mpt_status status, const char *format, ...) {
   return status;
 }
 
+void mpt::rt::warn(const char *format, ...) {
+  char line[1024];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(line, sizeof line, format, args);
+  va_end(args);
+  fprintf(stderr, "mpt: %s\n", line);
+}
+
 extern "C" const char *mpt_last_error(void) { return text; }

@@ -7,6 +7,9 @@
 
 namespace mpt::rt {
 
+/// Writes a line to standard error: what a caller should know although the call succeeds.
+void warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 /// Stores the formatted text as this thread's last error and returns `status`.
 mpt_status fail(mpt_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

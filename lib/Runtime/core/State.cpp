@@ -107,13 +107,15 @@ mpt_status save(const mpt_trainer &t, const char *path) {
   for (int64_t i = 0; i < m.num_state; ++i)
     items.push_back(
         {m.state[i].name, m.state[i].dtype, shapeOf(m.state[i]), state + m.state[i].offset, m.state[i].bytes});
-  return writeSafeTensors(path, items,
-                          {{"format", "mpt"},
-                           {"model", m.name},
-                           {"fingerprint", m.fingerprint},
-                           {"abi", std::to_string(m.abi_version)},
-                           {"step", stepOf(m, state)},
-                           {"checksum", checksumOfState(m, state)}});
+  std::vector<std::pair<std::string, std::string>> metadata{{"format", "mpt"},
+                                                            {"model", m.name},
+                                                            {"fingerprint", m.fingerprint},
+                                                            {"abi", std::to_string(m.abi_version)},
+                                                            {"step", stepOf(m, state)},
+                                                            {"checksum", checksumOfState(m, state)}};
+  if (std::string choices = t.device->choices(); !choices.empty())
+    metadata.emplace_back("choices", std::move(choices));
+  return writeSafeTensors(path, items, metadata);
 }
 
 mpt_status load(mpt_trainer &t, const char *path) {
@@ -144,7 +146,15 @@ mpt_status load(mpt_trainer &t, const char *path) {
     return fail(MPT_BAD_FILE, "'%s': expected data with checksum %.20s, got %s: the file is damaged", path,
                 checksum.c_str(), checksumOfState(m, fresh->start).c_str());
   Transfer whole{t.state.data(), fresh->start, m.state_bytes};
-  return t.device->upload(&whole, 1);
+  if (mpt_status status = t.device->upload(&whole, 1))
+    return status;
+  if (t.device->takeChoices(file.metadata("choices"), path))
+    for (FunctionState &f : t.functions) {
+      f.device.reset(); // before what its graphs run
+      for (std::unique_ptr<SiteCache> &site : f.context.sites)
+        site.reset();
+    }
+  return MPT_OK;
 }
 
 } // namespace

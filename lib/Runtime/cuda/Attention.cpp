@@ -221,6 +221,12 @@ mpt_status attend(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot, const 
   if (mpt_status status = validate(d))
     return status;
   CudaDevice &device = deviceOf(exec);
+  const bool gradient = pointers.size() > 6;
+  if (device.expecting) {
+    if (ConvLibrary *library = device.convolutions())
+      expectAttention(device, *library, d, pointers, gradient);
+    return MPT_OK;
+  }
   auto *site = static_cast<AttentionSite *>(slot.get());
   if (!site || memcmp(&site->desc, &d, sizeof d) != 0) {
     auto fresh = std::make_unique<AttentionSite>();
@@ -231,8 +237,8 @@ mpt_status attend(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot, const 
   ConvLibrary *library = device.convolutions();
   if (library && !site->planned && !device.capturing) {
     site->planned = true;
-    site->plan = pointers.size() > 6 ? planAttentionGradient(device, *library, d, pointers)
-                                     : planAttention(device, *library, d, pointers);
+    site->plan =
+        gradient ? planAttentionGradient(device, *library, d, pointers) : planAttention(device, *library, d, pointers);
   }
   static_cast<Context *>(exec->runtime)->way = site->plan ? "cuDNN" : "GEMMs";
   return site->plan ? site->plan->run(device, pointers) : AttentionByGemms(exec, *site, pointers).run();

@@ -3,6 +3,7 @@
 // documentation of scaled dot-product attention in cuDNN 9. GEMMs take k and v transposed where it says so;
 // everything inside is FP32 but what a GEMM reads, which has q's type.
 #include "cuda/AttentionGraph.h"
+#include "cuda/PlanCache.h"
 
 #include <algorithm>
 #include <array>
@@ -36,7 +37,7 @@ class AttentionMaker {
 public:
   AttentionMaker(GraphMaker &b, const mpt_attention_desc &d) : b(b), d(d), type(dnnType(d.type)) {}
 
-  dnn::Descriptor forward(dnn::Handle handle) {
+  dnn::Descriptor forward() {
     dnn::Descriptor q = operand(Q, d.heads, d.queries, d.depth, d.q_strides);
     dnn::Descriptor kT = transposed(K, d.kv_heads, d.keys, d.depth, d.k_strides);
     dnn::Descriptor v = operand(V, d.kv_heads, d.keys, d.value_depth, d.v_strides);
@@ -50,12 +51,12 @@ public:
     pointwise(dnn::Add, largest, logarithm, perRow(Stats));
     dnn::Descriptor p = pointwise(dnn::Divide, exponential, sum, inside(square(), type));
     operations.push_back(b.gemm(p, v, operand(O, d.heads, d.queries, d.value_depth, d.o_strides)));
-    return b.graph(handle, operations);
+    return b.graph(operations);
   }
 
   /// dq is written by the GEMM that makes it. Engines are faster for a graph whose GEMM leaves it in FP32, but
   /// their blocks then add to it in any order, and no note of theirs says so.
-  dnn::Descriptor gradient(dnn::Handle handle) {
+  dnn::Descriptor gradient() {
     dnn::Descriptor q = operand(Q, d.heads, d.queries, d.depth, d.q_strides);
     dnn::Descriptor kT = transposed(K, d.kv_heads, d.keys, d.depth, d.k_strides);
     dnn::Descriptor vT = transposed(V, d.kv_heads, d.keys, d.value_depth, d.v_strides);
@@ -81,7 +82,7 @@ public:
     dnn::Descriptor k = tensor(Inside + count++, d.kv_heads, d.keys, d.depth, d.k_strides, GraphMaker::Place::Inside);
     operations.push_back(b.reshape(kT, k));
     operations.push_back(b.gemm(scaled, k, operand(GradientQ, d.heads, d.queries, d.depth, d.dq_strides)));
-    return b.graph(handle, operations);
+    return b.graph(operations);
   }
 
 private:
@@ -229,10 +230,9 @@ int64_t partsOf(int64_t extent, int64_t bytes, int64_t most) {
   return parts;
 }
 
-/// The engines keep the gradient of all probabilities, in 16 bits and whole tiles, where nothing is summed up in
-/// memory.
-std::shared_ptr<GraphPlan> planGradient(CudaDevice &device, ConvLibrary &library, const mpt_attention_desc &d,
-                                        const std::vector<void *> &pointers, int64_t most) {
+/// One part of a gradient: the engines keep the gradient of all probabilities, in 16 bits and whole tiles, where
+/// nothing is summed up in memory.
+mpt_attention_desc partOfGradient(const mpt_attention_desc &d, int64_t most) {
   auto tiles = [](int64_t extent) { return (extent + 127) / 128 * 128; };
   const int64_t bytes = d.batch * d.heads * tiles(d.queries) * tiles(d.keys) * 2,
                 batches = partsOf(d.batch, bytes, most);
@@ -241,6 +241,13 @@ std::shared_ptr<GraphPlan> planGradient(CudaDevice &device, ConvLibrary &library
   part.batch /= batches;
   part.heads /= heads;
   part.kv_heads /= heads;
+  return part;
+}
+
+std::shared_ptr<GraphPlan> planGradient(ConvLibrary &library, const mpt_attention_desc &d,
+                                        const std::vector<void *> &pointers, int64_t most) {
+  const mpt_attention_desc part = partOfGradient(d, most);
+  const int64_t batches = d.batch / part.batch, heads = d.kv_heads / part.kv_heads;
   std::vector<std::array<int64_t, 2>> steps;
   auto step = [&](const int64_t *strides, int64_t ofHeads, int64_t size) {
     steps.push_back({part.batch * strides[0] * size, ofHeads * strides[1] * size});
@@ -260,33 +267,23 @@ std::shared_ptr<GraphPlan> planGradient(CudaDevice &device, ConvLibrary &library
     for (const auto &bytesOf : steps)
       if (bytesOf[0] % graphAlignment || bytesOf[1] % graphAlignment)
         return nullptr;
-  auto one =
-      searchPlan(device, library, {attentionForm(library.handle, library.api.GetVersion(), part, true)}, pointers);
+  auto one = library.plans->find(requestAttention(part, true, library.api.GetVersion()), pointers);
   return one && batches * heads > 1 ? std::make_shared<Parts>(one, batches, heads, steps) : one;
 }
 
-std::shared_ptr<GraphPlan> plan(CudaDevice &device, ConvLibrary &library, const mpt_attention_desc &d,
-                                const std::vector<void *> &pointers, bool gradient, int64_t most) {
-  const size_t version = library.api.GetVersion();
-  if (!library.graphs || !isTaken(d, pointers, gradient) || !isTrusted(d, version, device.arch, gradient))
-    return nullptr;
-  std::string key = gradient ? "attention gradient" : "attention";
-  key.append(reinterpret_cast<const char *>(&d), sizeof d);
-  auto [known, isNew] = library.plans.try_emplace(key);
-  if (isNew)
-    known->second = gradient
-                        ? planGradient(device, library, d, pointers, most)
-                        : searchPlan(device, library, {attentionForm(library.handle, version, d, false)}, pointers);
-  return known->second;
+bool isAsked(const CudaDevice &device, const ConvLibrary &library, const mpt_attention_desc &d,
+             const std::vector<void *> &pointers, bool gradient) {
+  return library.graphs && isTaken(d, pointers, gradient) &&
+         isTrusted(d, library.api.GetVersion(), device.arch, gradient);
 }
 
 } // namespace
 
-GraphForm mpt::rt::attentionForm(dnn::Handle handle, size_t version, const mpt_attention_desc &d, bool gradient) {
+GraphRequest mpt::rt::requestAttention(const mpt_attention_desc &d, bool gradient, size_t version) {
   GraphForm form;
   form.make = [=](GraphMaker &b) {
     AttentionMaker maker(b, d);
-    return gradient ? maker.gradient(handle) : maker.forward(handle);
+    return gradient ? maker.gradient() : maker.forward();
   };
   form.ids = {Q, K, V, Bias, O, Stats}; // Bias goes without a pointer where there is none
   form.numbers = {{Scale, static_cast<float>(d.scale)}};
@@ -300,16 +297,25 @@ GraphForm mpt::rt::attentionForm(dnn::Handle handle, size_t version, const mpt_a
     form.spares = 1;
     form.spareBytes = d.batch * d.heads * d.queries * 4;
   }
-  return form;
+  return {(gradient ? "attention gradient " : "attention ") + wordsOf(d), {form}};
+}
+
+void mpt::rt::expectAttention(CudaDevice &device, ConvLibrary &library, const mpt_attention_desc &d,
+                              const std::vector<void *> &pointers, bool gradient) {
+  if (isAsked(device, library, d, pointers, gradient))
+    library.plans->expect(requestAttention(gradient ? partOfGradient(d, ConvLibrary::workspaceBytes) : d, gradient,
+                                           library.api.GetVersion()));
 }
 
 std::shared_ptr<GraphPlan> mpt::rt::planAttention(CudaDevice &device, ConvLibrary &library, const mpt_attention_desc &d,
                                                   const std::vector<void *> &pointers) {
-  return plan(device, library, d, pointers, false, ConvLibrary::workspaceBytes);
+  return isAsked(device, library, d, pointers, false)
+             ? library.plans->find(requestAttention(d, false, library.api.GetVersion()), pointers)
+             : nullptr;
 }
 
 std::shared_ptr<GraphPlan> mpt::rt::planAttentionGradient(CudaDevice &device, ConvLibrary &library,
                                                           const mpt_attention_desc &d,
                                                           const std::vector<void *> &pointers, int64_t most) {
-  return plan(device, library, d, pointers, true, most);
+  return isAsked(device, library, d, pointers, true) ? planGradient(library, d, pointers, most) : nullptr;
 }

@@ -3,12 +3,16 @@
 #ifndef MPT_RUNTIME_CUDA_ATTENTIONGRAPH_H
 #define MPT_RUNTIME_CUDA_ATTENTIONGRAPH_H
 
-#include "cuda/ConvGraph.h"
+#include "cuda/GraphPlan.h"
 
 namespace mpt::rt {
 
 /// The graph of attention, or of its gradients, for cuDNN of `version`.
-GraphForm attentionForm(dnn::Handle handle, size_t version, const mpt_attention_desc &desc, bool gradient);
+GraphRequest requestAttention(const mpt_attention_desc &desc, bool gradient, size_t version);
+
+/// Has plans made for what planAttention() or planAttentionGradient() will ask for.
+void expectAttention(CudaDevice &device, ConvLibrary &library, const mpt_attention_desc &desc,
+                     const std::vector<void *> &pointers, bool gradient);
 
 /// Plans attention that leaves its statistics (max + log of the sum, FP32). Pointers of a run: q, k, v, bias (null
 /// where there is none), o, stats. Null where cuDNN has no engine that gives the same bits every time, or the operands

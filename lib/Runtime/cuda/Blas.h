@@ -6,7 +6,6 @@
 
 #include "cuda/CudaDevice.h"
 
-#include <map>
 #include <memory>
 #include <string>
 
@@ -93,7 +92,7 @@ struct Functions {
 
 } // namespace lt
 
-/// cuBLASLt on one device, and the algorithms that were found best on it.
+/// cuBLASLt on one device.
 class BlasLibrary {
 public:
   /// Opens the file of option cublaslt, or libcublasLt.so of CUDA 13 or 12. Null with an error text where there is
@@ -104,20 +103,13 @@ public:
   const lt::Functions &api;
   lt::Handle handle = nullptr;
 
-  /// An algorithm found by an earlier search, here or in another process.
-  const lt::Heuristic *find(const std::string &key) const;
-  void remember(const std::string &key, const lt::Heuristic &algorithm);
+  std::string maker; ///< device and version, for choices
 
   /// Scratch that algorithms may use.
   static constexpr int64_t workspaceBytes = 32 << 20;
 
 private:
   explicit BlasLibrary(const lt::Functions &api) : api(api) {}
-  void readCache();
-  void writeCache();
-  std::string cacheFile, prefix; // prefix: what an algorithm is good for besides its key
-  std::map<std::string, lt::Heuristic> algorithms;
-  bool changed = false;
 };
 
 } // namespace mpt::rt

@@ -37,11 +37,15 @@ extern "C" {
 
 int32_t mpt_cuda_launch(mpt_exec *exec, int64_t kernel, void *const *args) {
   Call call(exec);
+  if (call.device.expecting)
+    return MPT_OK;
   return call.finish(call.device.launch(kernel, args));
 }
 
 int32_t mpt_cuda_copy(mpt_exec *exec, void *dst, const void *src, int64_t bytes) {
   Call call(exec);
+  if (call.device.expecting)
+    return MPT_OK;
   CudaDevice &d = call.device;
   if (bytes <= 0)
     return call.finish(MPT_OK);
@@ -51,6 +55,8 @@ int32_t mpt_cuda_copy(mpt_exec *exec, void *dst, const void *src, int64_t bytes)
 
 int32_t mpt_cuda_zero(mpt_exec *exec, void *dst, int64_t bytes) {
   Call call(exec);
+  if (call.device.expecting)
+    return MPT_OK;
   CudaDevice &d = call.device;
   if (bytes <= 0)
     return call.finish(MPT_OK);
@@ -60,7 +66,7 @@ int32_t mpt_cuda_zero(mpt_exec *exec, void *dst, int64_t bytes) {
 
 int32_t mpt_cuda_check(mpt_exec *exec, const mpt_check_desc *desc, const void *data) {
   auto *context = static_cast<Context *>(exec->runtime);
-  return context->finite ? context->finite->look(*desc, data) : MPT_OK;
+  return context->finite && !deviceOf(exec).expecting ? context->finite->look(*desc, data) : MPT_OK;
 }
 
 int32_t mpt_cuda_constant(mpt_exec *exec, const void *host, int64_t bytes, const void **out) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolutions without cuDNN: implicit GEMM or columns, as they were measured.
+#include "cuda/Blas.h"
 #include "cuda/Convolutions.h"
 
 #include <cstring>
@@ -19,18 +20,24 @@ using Way = decltype(&convByColumns);
 /// Takes implicit GEMM where nothing can or need be measured.
 bool isImplicitFaster(const mpt_exec *exec, const mpt_conv_desc &d, void *x, void *w, void *y) {
   CudaDevice &device = deviceOf(exec);
-  if (device.capturing || !device.options.search)
+  const Effort search = device.options.search;
+  if (device.capturing)
     return true;
-  auto [known, isNew] = device.implicitIsFaster.try_emplace(std::string(reinterpret_cast<const char *>(&d), sizeof d));
-  if (isNew) {
+  BlasLibrary *blas = device.blas(); // which columns are multiplied by
+  const std::string maker = blas ? blas->maker : device.name, key = "conv alone " + wordsOf(d);
+  if (const std::string *known = device.chosen.find(maker, key, search))
+    return *known == "implicit";
+  bool isFaster = true;
+  if (search != Effort::Off) {
     auto measure = [&](Way way) {
       std::unique_ptr<SiteCache> site;
       return device.fastest(2, [&] { return way(exec, site, d, x, w, y) == MPT_OK; });
     };
     float implicit = measure(convImplicit), columns = measure(convByColumns);
-    known->second = columns < 0 || (implicit >= 0 && implicit <= columns);
+    isFaster = columns < 0 || (implicit >= 0 && implicit <= columns);
   }
-  return known->second;
+  device.chosen.remember(maker, key, search, isFaster ? "implicit" : "columns");
+  return isFaster;
 }
 
 } // namespace

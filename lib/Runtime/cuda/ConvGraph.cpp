@@ -10,25 +10,20 @@ enum : int64_t { X = 1, W, Y, Sum, Other, Raw, Input, Mean, Inverse, Scale, Shif
 
 /// `wide`: the convolution's FP32 result is rounded for y and summed, by reductions that keep an order, else what was
 /// rounded is summed.
-dnn::Descriptor statisticsGraph(GraphMaker &b, dnn::Handle handle, const mpt_conv_desc &d, bool wide) {
+dnn::Descriptor statisticsGraph(GraphMaker &b, const mpt_conv_desc &d, bool wide) {
   const int type = dnnType(d.x_type), single = dnn::Float, both = dnn::SumAndSquares;
   dnn::Descriptor x = b.tensor(X, type, d, d.n, d.ic, d.in), w = b.tensor(W, type, d, d.oc, d.ic, d.kernel);
   dnn::Descriptor y = b.tensor(Y, type, d, d.n, d.oc, d.out);
   dnn::Descriptor raw = wide ? b.tensor(Raw, single, d, d.n, d.oc, d.out, /*isVirtual=*/true) : y;
 
-  dnn::Descriptor conv = b.convolution(d), forward = b.make(dnn::ForwardDescriptor);
-  const float one = 1, zero = 0;
-  b.link(forward, {{dnn::ForwardX, x}, {dnn::ForwardW, w}, {dnn::ForwardY, raw}, {dnn::ForwardConvolution, conv}});
-  b.set(forward, dnn::ForwardAlpha, dnn::FloatType, one);
-  b.set(forward, dnn::ForwardBeta, dnn::FloatType, zero);
-  std::vector<dnn::Descriptor> operations{b.finish(forward)};
+  std::vector<dnn::Descriptor> operations{convOperation(b, d, x, w, raw)};
   if (wide) {
     dnn::Descriptor squares = b.tensor(Virtual, single, d, d.n, d.oc, d.out, /*isVirtual=*/true);
     operations.push_back(b.pointwise(dnn::Identity, raw, nullptr, y));
     operations.push_back(b.pointwise(dnn::Multiply, raw, raw, squares));
     operations.push_back(b.reduction(dnn::ReduceAdd, raw, b.byChannel(Sum, d, d.oc), /*ordered=*/true));
     operations.push_back(b.reduction(dnn::ReduceAdd, squares, b.byChannel(Other, d, d.oc), /*ordered=*/true));
-    return b.graph(handle, operations);
+    return b.graph(operations);
   }
   dnn::Descriptor statistics = b.make(dnn::StatisticsDescriptor);
   b.set(statistics, dnn::StatisticsMode, dnn::StatisticsModeType, both);
@@ -37,12 +32,12 @@ dnn::Descriptor statisticsGraph(GraphMaker &b, dnn::Handle handle, const mpt_con
                       {dnn::StatisticsSum, b.byChannel(Sum, d, d.oc)},
                       {dnn::StatisticsSquares, b.byChannel(Other, d, d.oc)}});
   operations.push_back(b.finish(statistics));
-  return b.graph(handle, operations);
+  return b.graph(operations);
 }
 
 /// The gradient of a convolution's operand, masked by the ReLU of a norm whose result that was, and the norm's sums: by
 /// the operation for them (`fused`), or by two reductions of what is summed in FP32.
-dnn::Descriptor gradientGraph(GraphMaker &b, dnn::Handle handle, const mpt_conv_desc &d, bool fused) {
+dnn::Descriptor gradientGraph(GraphMaker &b, const mpt_conv_desc &d, bool fused) {
   const int type = dnnType(d.x_type), single = dnn::Float;
   dnn::Descriptor y = b.tensor(Y, type, d, d.n, d.oc, d.out), w = b.tensor(W, type, d, d.oc, d.ic, d.kernel);
   int64_t last = Virtual;
@@ -54,15 +49,7 @@ dnn::Descriptor gradientGraph(GraphMaker &b, dnn::Handle handle, const mpt_conv_
     return result;
   };
   dnn::Descriptor raw = b.tensor(Raw, single, d, d.n, d.ic, d.in, /*isVirtual=*/true);
-  dnn::Descriptor conv = b.convolution(d), backward = b.make(dnn::BackwardDataDescriptor);
-  const float one = 1, zero = 0;
-  b.link(backward, {{dnn::BackwardDataX, raw},
-                    {dnn::BackwardDataW, w},
-                    {dnn::BackwardDataY, y},
-                    {dnn::BackwardDataConvolution, conv}});
-  b.set(backward, dnn::BackwardDataAlpha, dnn::FloatType, one);
-  b.set(backward, dnn::BackwardDataBeta, dnn::FloatType, zero);
-  operations.push_back(b.finish(backward));
+  operations.push_back(convOperation(b, d, raw, w, y));
 
   dnn::Descriptor input = b.tensor(Input, type, d, d.n, d.ic, d.in), mean = b.byChannel(Mean, d, d.ic);
   dnn::Descriptor inverse = b.byChannel(Inverse, d, d.ic), scale = b.byChannel(Scale, d, d.ic);
@@ -94,52 +81,41 @@ dnn::Descriptor gradientGraph(GraphMaker &b, dnn::Handle handle, const mpt_conv_
     operations.push_back(b.reduction(dnn::ReduceAdd, masked, sum, true));
     operations.push_back(b.reduction(dnn::ReduceAdd, product, other, true));
   }
-  return b.graph(handle, operations);
+  return b.graph(operations);
 }
 
-bool isTaken(const mpt_conv_desc &d, const std::vector<void *> &pointers) {
-  return areAligned(pointers) && d.groups == 1 && d.w_type == d.x_type && d.y_type == d.x_type &&
+bool hasSums(const mpt_conv_desc &d) {
+  return isTakenByGraphs(d) && d.groups == 1 && d.w_type == d.x_type && d.y_type == d.x_type &&
          (d.x_type == MPT_FLOAT16 || d.x_type == MPT_BFLOAT16);
 }
 
+constexpr const char *name = "convolution with sums";
+
 } // namespace
 
-std::shared_ptr<GraphPlan> mpt::rt::planConvWithSums(CudaDevice &device, ConvLibrary &library, const mpt_conv_desc &d,
-                                                     const std::vector<void *> &pointers) {
-  if (!library.graphs || d.kind != MPT_CONV_FORWARD || !isTaken(d, pointers))
-    return nullptr;
-  std::string key(reinterpret_cast<const char *>(&d), sizeof d);
-  auto [known, isNew] = library.plans.try_emplace(key);
-  if (isNew) {
-    std::vector<GraphForm> forms;
-    // GENSTATS takes FP16; what BF16 is rounded from is summed instead.
-    for (bool wide : {false, true})
-      if (wide ? library.api.GetVersion() >= 91100 : d.x_type == MPT_FLOAT16)
-        forms.push_back({[=, &library](GraphMaker &b) { return statisticsGraph(b, library.handle, d, wide); },
-                         {X, W, Y, Sum, Other}});
-    known->second = searchPlan(device, library, forms, pointers);
-  }
-  return known->second;
+GraphRequest mpt::rt::requestConvWithSums(const mpt_conv_desc &d, size_t version) {
+  GraphRequest request{"conv sums " + wordsOf(d), {}};
+  if (d.kind != MPT_CONV_FORWARD || !hasSums(d))
+    return request;
+  // GENSTATS takes FP16; what BF16 is rounded from is summed instead.
+  for (bool wide : {false, true})
+    if (wide ? version >= 91100 : d.x_type == MPT_FLOAT16)
+      request.forms.push_back(
+          {[=](GraphMaker &b) { return statisticsGraph(b, d, wide); }, {X, W, Y, Sum, Other}, 0, 0, {}, name});
+  return request;
 }
 
-std::shared_ptr<GraphPlan> mpt::rt::planConvWithNormSums(CudaDevice &device, ConvLibrary &library,
-                                                         const mpt_conv_desc &d, const std::vector<void *> &pointers) {
-  if (!library.graphs || d.kind != MPT_CONV_BACKWARD_DATA || !isTaken(d, pointers))
-    return nullptr;
-  std::string key(reinterpret_cast<const char *>(&d), sizeof d);
-  auto [known, isNew] = library.plans.try_emplace(key);
-  if (isNew) {
-    const std::vector<int64_t> ids{X, W, Y, Sum, Other, Input, Mean, Inverse, Scale, Shift};
-    std::vector<int64_t> more(ids);
-    more.insert(more.end(), {Spare, Spare + 1, Spare + 2});
-    // The engine for the operation takes FP16 alone; the other graph is for what fuses at run time.
-    std::vector<GraphForm> forms;
-    if (d.x_type == MPT_FLOAT16)
-      forms.push_back(
-          {[=, &library](GraphMaker &b) { return gradientGraph(b, library.handle, d, true); }, more, 3, d.ic * 4});
-    if (library.api.GetVersion() >= 91100)
-      forms.push_back({[=, &library](GraphMaker &b) { return gradientGraph(b, library.handle, d, false); }, ids});
-    known->second = searchPlan(device, library, forms, pointers);
-  }
-  return known->second;
+GraphRequest mpt::rt::requestConvWithNormSums(const mpt_conv_desc &d, size_t version) {
+  GraphRequest request{"conv norm-sums " + wordsOf(d), {}};
+  if (d.kind != MPT_CONV_BACKWARD_DATA || !hasSums(d))
+    return request;
+  const std::vector<int64_t> ids{X, W, Y, Sum, Other, Input, Mean, Inverse, Scale, Shift};
+  std::vector<int64_t> more(ids);
+  more.insert(more.end(), {Spare, Spare + 1, Spare + 2});
+  // The engine for the operation takes FP16 alone; the other graph is for what fuses at run time.
+  if (d.x_type == MPT_FLOAT16)
+    request.forms.push_back({[=](GraphMaker &b) { return gradientGraph(b, d, true); }, more, 3, d.ic * 4, {}, name});
+  if (version >= 91100)
+    request.forms.push_back({[=](GraphMaker &b) { return gradientGraph(b, d, false); }, ids, 0, 0, {}, name});
+  return request;
 }

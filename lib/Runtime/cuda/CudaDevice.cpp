@@ -5,6 +5,7 @@
 #include "cuda/Blas.h"
 #include "cuda/Convolutions.h"
 #include "cuda/Finite.h"
+#include "cuda/PlanCache.h"
 #include "cuda/Run.h"
 
 #include <algorithm>
@@ -82,7 +83,7 @@ mpt_status mpt::rt::openDevice(const mpt_module_desc &module, int number, Option
 }
 
 CudaDevice::CudaDevice(const cu::Driver &api, const mpt_module_desc &module, CudaOptions options)
-    : api(api), module(module), options(std::move(options)) {}
+    : api(api), module(module), options(std::move(options)), chosen(this->options.cache) {}
 
 // Kernels run on the device, and nothing else needs threads.
 int mpt::rt::threadsOf(const mpt_exec *) { return 1; }
@@ -333,7 +334,8 @@ BlasLibrary *CudaDevice::blas() {
 ConvLibrary *CudaDevice::convolutions() {
   if (!triedConvolutions && !capturing) {
     triedConvolutions = true;
-    convLibrary = ConvLibrary::open(*this);
+    if (options.cudnn != "none" && blas())
+      convLibrary = ConvLibrary::open(*this);
   }
   return convLibrary.get();
 }
@@ -354,26 +356,87 @@ mpt_status CudaDevice::place(const char *what, const void *host, size_t bytes, s
   return upload(&whole, 1);
 }
 
+bool CudaDevice::takeChoices(const std::string &text, const char *path) {
+  if (!chosen.take(text, path))
+    return false;
+  if (convLibrary)
+    convLibrary->plans->clear();
+  return true;
+}
+
+void CudaDevice::makePlans() {
+  if (convLibrary)
+    convLibrary->plans->build();
+}
+
+float CudaDevice::timeOnce(const std::function<bool()> &enqueue, cu::Event (&events)[2]) {
+  float milliseconds = 0;
+  api.EventRecord(events[0], stream);
+  bool ok = enqueue();
+  api.EventRecord(events[1], stream);
+  ok = api.EventSynchronize(events[1]) == cu::Success && ok &&
+       api.EventElapsedTime(&milliseconds, events[0], events[1]) == cu::Success;
+  return ok ? milliseconds : -1;
+}
+
+cu::GraphExec CudaDevice::record(int count, const std::function<bool()> &enqueue) {
+  if (api.StreamBeginCapture_v2(stream, cu::CaptureThreadLocal) != cu::Success)
+    return nullptr;
+  bool ok = true;
+  capturing = true;
+  for (int i = 0; ok && i < count; ++i)
+    ok = enqueue();
+  capturing = false;
+  cu::Graph recorded = nullptr;
+  cu::GraphExec graph = nullptr;
+  ok = api.StreamEndCapture(stream, &recorded) == cu::Success && ok;
+  if (!ok || api.GraphInstantiateWithFlags(&graph, recorded, 0) != cu::Success)
+    graph = nullptr;
+  if (recorded)
+    api.GraphDestroy(recorded);
+  return graph;
+}
+
 float CudaDevice::fastest(int rounds, const std::function<bool()> &enqueue) {
-  float best = -1;
+  constexpr float longEnough = 1; // ms
+  constexpr int mostRepeats = 20;
   cu::Event events[2] = {};
   bool ok = true;
   for (cu::Event &event : events)
     ok = api.EventCreate(&event, cu::EventDefault) == cu::Success && ok;
-  for (int round = 0; ok && round <= rounds; ++round) {
-    float milliseconds = 0;
-    api.EventRecord(events[0], stream);
-    ok = enqueue();
-    api.EventRecord(events[1], stream);
-    ok = api.EventSynchronize(events[1]) == cu::Success && ok &&
-         api.EventElapsedTime(&milliseconds, events[0], events[1]) == cu::Success;
-    if (ok && round > 0 && (best < 0 || milliseconds < best))
-      best = milliseconds;
+  float best = ok && timeOnce(enqueue, events) >= 0 ? timeOnce(enqueue, events) : -1;
+  int repeats = 1;
+  cu::GraphExec graph = nullptr;
+  if (best >= 0 && best < longEnough) {
+    repeats = std::clamp(static_cast<int>(longEnough / std::max(best, longEnough / mostRepeats)), 1, mostRepeats);
+    graph = record(repeats, enqueue);
+    best = graph ? mostRepeats * longEnough : best; // launched one by one it counts no more
   }
+  for (int round = graph ? 0 : 1; best >= 0 && round < rounds; ++round) {
+    const float time = graph ? timeOnce([&] { return api.GraphLaunch(graph, stream) == cu::Success; }, events) /
+                                   static_cast<float>(repeats)
+                             : timeOnce(enqueue, events);
+    best = time < 0 ? -1 : std::min(best, time);
+  }
+  if (graph)
+    api.GraphExecDestroy(graph);
   for (cu::Event event : events)
     if (event)
       api.EventDestroy_v2(event);
-  return ok ? best : -1;
+  return best;
+}
+
+float CudaDevice::timeOfPass(int64_t bytes) {
+  constexpr int64_t most = 64 << 20;
+  const int64_t piece = std::min(most, std::max<int64_t>(bytes / 2, 1)); // read, and as much written
+  uint8_t *data = scratch(2 * most);
+  if (!data)
+    return -1;
+  const float time = fastest(2, [&] {
+    return api.MemcpyDtoDAsync_v2(address(data + most), address(data), static_cast<size_t>(piece), stream) ==
+           cu::Success;
+  });
+  return time < 0 ? -1 : time * static_cast<float>(bytes) / static_cast<float>(2 * piece);
 }
 
 int64_t CudaDevice::kernelNumber(const char *wanted) const {

@@ -5,6 +5,7 @@
 
 #include "core/Context.h"
 #include "core/Device.h"
+#include "cuda/Choices.h"
 #include "cuda/CudaOptions.h"
 #include "cuda/Driver.h"
 
@@ -37,6 +38,8 @@ public:
   mpt_status synchronize() override;
   std::string freeMemory() const override;
   int64_t stagingBytes() const override { return staged + scratchMemory.bytes() + constantBytes; }
+  std::string choices() const override { return chosen.text(); }
+  bool takeChoices(const std::string &text, const char *path) override;
   /// Counts `bytes` of memory that functions keep for their inputs.
   void addStaged(int64_t bytes) { staged += bytes; }
 
@@ -69,12 +72,17 @@ public:
   /// A copy of `bytes` of the host's in memory of its own; waits for it. `what` is for errors.
   mpt_status place(const char *what, const void *host, size_t bytes, std::unique_ptr<Memory> &to);
   /// Milliseconds of what `enqueue` puts on the stream: the best of `rounds` behind a first one, which loads code.
-  /// Negative where it fails. Waits for the device.
+  /// What is short runs several times in a graph, so that its launches do not count. Negative where it fails. Waits for
+  /// the device.
   float fastest(int rounds, const std::function<bool()> &enqueue);
+  /// Milliseconds of reading `bytes`: of a copy that moves as many. Negative where it cannot be measured.
+  float timeOfPass(int64_t bytes);
   bool warming = false; // the first run of a function: library calls may try variants
   std::string name;     // as the driver calls the device
-  /// By description: whether a convolution without cuDNN is faster by implicit GEMM than by columns.
-  std::map<std::string, bool> implicitIsFaster;
+  Choices chosen;
+  bool expecting = false; // calls only say which plans of cuDNN's they will ask for
+  /// Makes the plans that calls have asked for.
+  void makePlans();
 
 private:
   friend class ContextScope;
@@ -92,6 +100,9 @@ private:
   std::unique_ptr<BlasLibrary> blasLibrary;
   std::unique_ptr<ConvLibrary> convLibrary;
   bool triedConvolutions = false;
+  float timeOnce(const std::function<bool()> &enqueue, cu::Event (&events)[2]);
+  /// A graph of `count` times `enqueue`; null where that cannot be recorded.
+  cu::GraphExec record(int count, const std::function<bool()> &enqueue);
 };
 
 /// The device's context on the calling thread while this object lives.

@@ -10,11 +10,15 @@ namespace mpt::rt {
 /// What computes convolutions first.
 enum class ConvWay { Any, Library, Implicit, Columns };
 
+/// How much is measured in first runs: nothing, one or two plans of cuDNN's and cuBLASLt's proposals, or all of them.
+enum class Effort { Off, Quick, Full };
+
 struct CudaOptions {
   std::string driver, cublaslt;     ///< files; looked for by their usual names where empty
+  std::string libraries;            ///< folders where cuBLASLt, cuDNN and what they open are looked for, with colons
   std::string cudnn;                ///< likewise; "none": cuDNN is not used
-  std::string cache = usualCache(); ///< file of algorithms that searches found; none where empty
-  bool search = true;               ///< first runs measure several algorithms
+  std::string cache = usualCache(); ///< file of what searches chose; none where empty
+  Effort search = Effort::Quick;
   ConvWay convolutions = ConvWay::Any;
   bool ptxOnly = false;          ///< machine code in the library is passed over
   bool synchronous = false;      ///< every call is waited for, so that an error names the node

@@ -19,9 +19,9 @@ struct State {
     text = std::move(what);
   }
 
-  void open(const std::string &file) {
+  void open(const std::string &file, const std::string &folders) {
     Library library;
-    if (!library.open("driver", file, {"libcuda.so.1", "libcuda.so"}))
+    if (!library.open("driver", file, folders, {"libcuda.so.1", "libcuda.so"}))
       return fail(MPT_UNSUPPORTED, "no CUDA driver on this machine (" + library.problem +
                                        "): install NVIDIA's driver, or compile the model with --target=cpu");
     Driver &d = functions;
@@ -95,7 +95,7 @@ struct State {
 } // namespace
 
 mpt_status mpt::rt::cu::openDriver(const std::string &file, const Driver *&out) {
-  State &state = openedOnce<State>(file);
+  State &state = openedOnce<State>(file, "");
   out = &state.functions;
   return state.status == MPT_OK ? MPT_OK : mpt::rt::fail(state.status, "%s", state.text.c_str());
 }

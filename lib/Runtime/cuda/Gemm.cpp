@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <sstream>
 
 using namespace mpt::rt;
 
@@ -45,7 +46,7 @@ uint32_t alignmentOf(const void *p, const Operand &m) {
   return static_cast<uint32_t>(bits & (~bits + 1));
 }
 
-constexpr int searchRounds = 3;
+constexpr int searchRounds = 3, quickAlgorithms = 8;
 
 struct GemmSite : SiteCache {
   explicit GemmSite(const lt::Functions &api) : api(api) {}
@@ -237,11 +238,7 @@ mpt_status multiply(CudaDevice &device, BlasLibrary &blas, GemmSite &site, const
 }
 
 std::string keyOf(const GemmSite &site) {
-  std::string key;
-  int64_t words[sizeof(mpt_gemm_desc) / 8];
-  memcpy(words, &site.desc, sizeof words);
-  for (int64_t word : words)
-    key += std::to_string(word) + ",";
+  std::string key = "gemm " + wordsOf(site.desc);
   if (site.scales.a || site.scales.b)
     key += "scaled,";
   for (uint32_t alignment : site.alignments)
@@ -254,9 +251,25 @@ std::string keyOf(const GemmSite &site) {
   return key;
 }
 
-/// What stands in the file for a GEMM that runs apart.
-bool isNone(const lt::Heuristic &how) {
-  return std::all_of(std::begin(how.algorithm.data), std::end(how.algorithm.data), [](uint64_t word) { return !word; });
+/// The choice for a GEMM that runs apart.
+const std::string apart = "apart";
+
+/// An algorithm as a choice's text: bytes of workspace and eight words.
+std::string textOf(const lt::Heuristic &how) {
+  std::ostringstream text;
+  text << std::hex << how.workspace;
+  for (uint64_t word : how.algorithm.data)
+    text << ' ' << word;
+  return text.str();
+}
+
+bool readAlgorithm(const std::string &text, lt::Heuristic &out) {
+  std::istringstream words(text);
+  out = {};
+  words >> std::hex >> out.workspace;
+  for (uint64_t &word : out.algorithm.data)
+    words >> word;
+  return words && out.workspace <= static_cast<size_t>(BlasLibrary::workspaceBytes);
 }
 
 /// The fastest of what cuBLASLt proposes: measured on the operands themselves, whose result the real GEMM replaces.
@@ -264,14 +277,16 @@ bool isNone(const lt::Heuristic &how) {
 mpt_status choose(const mpt_exec *exec, BlasLibrary &blas, GemmSite &site, const void *a, const void *b, void *d) {
   CudaDevice &device = deviceOf(exec);
   std::string key = keyOf(site);
-  if (const lt::Heuristic *known = blas.find(key); known && !site.remembered) {
-    site.chosen = *known;
-    site.isApart = site.apart && isNone(*known);
-    site.remembered = !site.isApart;
-    return MPT_OK;
+  const Effort search = device.options.search;
+  if (const std::string *known = device.chosen.find(blas.maker, key, search); known && !site.remembered) {
+    site.isApart = site.apart && *known == apart;
+    site.remembered = !site.isApart && readAlgorithm(*known, site.chosen);
+    if (site.isApart || site.remembered)
+      return MPT_OK;
   }
   site.remembered = false;
-  constexpr int most = 8;
+  constexpr int most = 24;
+  const int wanted = search == Effort::Full ? most : quickAlgorithms;
   lt::Heuristic found[most];
   int count = 0;
   lt::Preference preference = nullptr;
@@ -290,8 +305,8 @@ mpt_status choose(const mpt_exec *exec, BlasLibrary &blas, GemmSite &site, const
   set(lt::AlignmentC, site.alignments[2]);
   set(lt::AlignmentD, site.alignments[2]);
   if (!status)
-    status = blas.api.MatmulAlgoGetHeuristic(blas.handle, site.matmul, site.a, site.b, site.d, site.d, preference, most,
-                                             found, &count);
+    status = blas.api.MatmulAlgoGetHeuristic(blas.handle, site.matmul, site.a, site.b, site.d, site.d, preference,
+                                             wanted, found, &count);
   if (preference)
     blas.api.MatmulPreferenceDestroy(preference);
   const mpt_gemm_desc &g = site.desc;
@@ -305,8 +320,10 @@ mpt_status choose(const mpt_exec *exec, BlasLibrary &blas, GemmSite &site, const
   if (status)
     return ltCheck(status, "choosing an algorithm for a GEMM");
   site.chosen = found[0];
-  if (!device.options.search)
+  if (search == Effort::Off) {
+    device.chosen.remember(blas.maker, key, search, textOf(site.chosen));
     return MPT_OK;
+  }
   // A sum into d cannot be tried without changing d.
   if ((count > 1 || site.apart) && device.warming && !device.capturing && !(g.flags & MPT_GEMM_ACCUMULATE)) {
     float best = -1;
@@ -325,7 +342,7 @@ mpt_status choose(const mpt_exec *exec, BlasLibrary &blas, GemmSite &site, const
                                   [&] { return !site.apart->run(exec, a, b, site.bias, d, site.scales, site.chain); });
       site.isApart = time >= 0 && (best < 0 || time < best);
     }
-    blas.remember(key, site.isApart ? lt::Heuristic{} : site.chosen);
+    device.chosen.remember(blas.maker, key, search, site.isApart ? apart : textOf(site.chosen));
   }
   return MPT_OK;
 }
@@ -414,6 +431,8 @@ mpt_status mpt::rt::gemm(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot,
 extern "C" int32_t mpt_cuda_gemm(mpt_exec *exec, int64_t site, const mpt_gemm_desc *desc, const void *a, const void *b,
                                  const void *bias, void *d) {
   Call call(exec);
+  if (call.device.expecting)
+    return MPT_OK;
   std::unique_ptr<SiteCache> none, *slot = slotOf(exec, site);
   return call.finish(gemm(exec, slot ? *slot : none, *desc, a, b, bias, d));
 }
@@ -422,6 +441,8 @@ extern "C" int32_t mpt_cuda_gemm_scaled(mpt_exec *exec, int64_t site, const mpt_
                                         const void *b, const void *bias, void *d, const void *scale_a,
                                         const void *scale_b) {
   Call call(exec);
+  if (call.device.expecting)
+    return MPT_OK;
   std::unique_ptr<SiteCache> none, *slot = slotOf(exec, site);
   return call.finish(gemm(exec, slot ? *slot : none, *desc, a, b, bias, d, {scale_a, scale_b}));
 }
@@ -430,6 +451,8 @@ extern "C" int32_t mpt_cuda_gemm_chained(mpt_exec *exec, int64_t site, const mpt
                                          const void *b, const void *bias, void *d, const void *scale_a,
                                          const void *scale_b, void *aux, void *sums) {
   Call call(exec);
+  if (call.device.expecting)
+    return MPT_OK;
   std::unique_ptr<SiteCache> none, *slot = slotOf(exec, site);
   return call.finish(gemm(exec, slot ? *slot : none, *desc, a, b, bias, d, {scale_a, scale_b}, {aux, sums}));
 }

@@ -18,6 +18,7 @@ enum DescriptorType {
   EngineConfigDescriptor = 3,
   HeuristicDescriptor = 4,
   PlanDescriptor = 5,
+  KnobDescriptor = 7,
   ForwardDescriptor = 10,
   BackwardWeightsDescriptor = 11,
   BackwardDataDescriptor = 12,
@@ -43,6 +44,7 @@ enum AttributeType {
   PointerType = 6,
   ConvolutionModeType = 7,
   HeuristicModeType = 8,
+  KnobTypeType = 9,
   NumericalNoteType = 11,
   PointwiseModeType = 14,
   DescriptorsType = 15,
@@ -64,8 +66,15 @@ enum PointwiseFunction {
   Select = 601
 };
 enum Reduction { ReduceAdd = 0, ReduceMaximum = 3 };
-enum { SumAndSquares = 0, HeuristicA = 3, NoteCount = 10, Integer = 4, Boolean = 11 };
-enum NumericalNote { NoteTensorCore = 0, NoteDownConvert = 1, NoteNarrowSums = 2, NoteNondeterministic = 4 };
+enum { SumAndSquares = 0, HeuristicFallback = 2, HeuristicA = 3, NoteCount = 10, Integer = 4, Boolean = 11 };
+enum NumericalNote {
+  NoteTensorCore = 0,
+  NoteDownConvert = 1,
+  NoteNarrowSums = 2,
+  NoteFft = 3,
+  NoteNondeterministic = 4,
+  NoteLastWinograd = 8
+};
 
 } // namespace mpt::rt::dnn
 

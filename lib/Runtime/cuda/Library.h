@@ -7,7 +7,10 @@
 #include <initializer_list>
 #include <map>
 #include <mutex>
+#include <sstream>
 #include <string>
+#include <unistd.h>
+#include <utility>
 
 namespace mpt::rt::cu {
 
@@ -18,15 +21,26 @@ class Library {
 public:
   std::string problem; // why it is not there, or what it lacks
 
-  /// Opens the file `given`, or the first of `names` that is there if it is empty. `option` is the trainer's option
-  /// that gives it.
-  bool open(const char *option, const std::string &given, std::initializer_list<const char *> names) {
+  /// Opens the file `given`; if it is empty, the first of `names` that the process has open already, that is in one of
+  /// `folders` (with colons between), or that the system finds. `option` is the trainer's option that gives the file.
+  bool open(const char *option, const std::string &given, const std::string &folders,
+            std::initializer_list<const char *> names) {
     if (!given.empty()) {
       handle = dlopen(given.c_str(), RTLD_NOW | RTLD_LOCAL);
       if (!handle)
         problem = "cannot load " + given + " (option " + option + "): " + dlerror();
       return handle;
     }
+    for (const char *name : names)
+      if ((handle = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD)))
+        return true;
+    std::istringstream list(folders);
+    for (std::string folder; std::getline(list, folder, ':');)
+      for (const char *name : names) {
+        const std::string file = folder + "/" + name;
+        if (access(file.c_str(), R_OK) == 0 && (handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL)))
+          return true;
+      }
     for (const char *name : names) {
       handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
       if (handle)
@@ -44,14 +58,14 @@ public:
   }
 };
 
-/// One State, with `open(file)` and opened once, for every file that trainers of the process give.
-template <typename State> State &openedOnce(const std::string &file) {
+/// One State, with `open(file, folders)` and opened once, for every file and folders that trainers of the process give.
+template <typename State> State &openedOnce(const std::string &file, const std::string &folders) {
   static std::mutex lock;
-  static std::map<std::string, State> states;
+  static std::map<std::pair<std::string, std::string>, State> states;
   std::lock_guard<std::mutex> guard(lock);
-  auto [entry, isNew] = states.try_emplace(file);
+  auto [entry, isNew] = states.try_emplace({file, folders});
   if (isNew)
-    entry->second.open(file);
+    entry->second.open(file, folders);
   return entry->second;
 }
 

@@ -5,6 +5,7 @@
 #include "core/Profile.h"
 
 #include <cstring>
+#include <utility>
 
 using namespace mpt::rt;
 
@@ -31,6 +32,18 @@ mpt_status FunctionRun::runOnce(FunctionState &state, mpt_exec &exec, bool watch
   device.warming = watch;
   auto status = static_cast<mpt_status>(f.entry(&exec));
   device.warming = state.context.watched = false;
+  return status;
+}
+
+mpt_status FunctionRun::makePlans(FunctionState &state, mpt_exec &exec) {
+  OutputListener *const listener = std::exchange(state.context.listener, nullptr);
+  state.context.nextCall = 0;
+  device.expecting = true;
+  auto status = static_cast<mpt_status>(f.entry(&exec));
+  device.expecting = false;
+  state.context.listener = listener;
+  if (!status)
+    device.makePlans();
   return status;
 }
 
@@ -93,8 +106,12 @@ mpt_status FunctionRun::run(FunctionState &state, mpt_exec &exec) {
   // The first run is not recorded: it chooses algorithms and grows scratch. It is also watched call by call, so that a
   // kernel that fails is named.
   if (!warm || device.options.synchronous) {
+    if (mpt_status status = hasPlans ? MPT_OK : makePlans(state, exec))
+      return status;
+    hasPlans = true;
     if (mpt_status status = runOnce(state, exec, true))
       return status;
+    device.chosen.write(); // for a process that ends without closing its trainers
     now.back() = reinterpret_cast<const void *>(device.scratchVersion());
     bindings = now;
     warm = true;
@@ -104,8 +121,12 @@ mpt_status FunctionRun::run(FunctionState &state, mpt_exec &exec) {
     return profile(state, exec);
   if (device.options.eager || state.context.finite) // what looks at values waits for them
     return runOnce(state, exec, false);
-  if (!graph)
-    if (mpt_status status = capture(exec))
-      return status;
+  if (!graph && !eager && capture(exec)) {
+    dropGraph();
+    eager = true;
+    warn("'%s' runs call by call from here on, since its graph could not be recorded: %s", f.name, mpt_last_error());
+  }
+  if (eager)
+    return runOnce(state, exec, false);
   return cu::check(device.api, device.api.GraphLaunch(graph, device.stream), "starting the graph of a step");
 }

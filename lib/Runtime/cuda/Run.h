@@ -24,6 +24,8 @@ private:
   mpt_status runOnce(FunctionState &state, mpt_exec &exec, bool watch);
   mpt_status profile(FunctionState &state, mpt_exec &exec);
   mpt_status capture(mpt_exec &exec);
+  /// Has plans made for all of its calls at once, before the first run. Nothing is put on the stream.
+  mpt_status makePlans(FunctionState &state, mpt_exec &exec);
   void dropGraph();
 
   CudaDevice &device;
@@ -31,7 +33,8 @@ private:
   StagedInputs inputs;
   /// What the last run worked with: a graph is good while it stays the same.
   std::vector<const void *> bindings;
-  bool warm = false;
+  bool warm = false, hasPlans = false;
+  bool eager = false; // its graph could not be recorded
   cu::GraphExec graph = nullptr;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions as the stand-in's cuDNN computes them, whichever way they were described.
+// Convolutions as the stand-in's cuDNN computes them.
 #ifndef MPT_TEST_CUDA_STANDIN_DNN_H
 #define MPT_TEST_CUDA_STANDIN_DNN_H
 
@@ -8,11 +8,14 @@
 
 #include "cuda/Convolutions.h"
 
+#include <atomic>
+
 namespace standin {
 
 namespace dnn = mpt::rt::dnn;
 namespace cu = mpt::rt::cu;
 
+enum { ChannelsLast = 1 };
 struct Tensor {
   int type = -1, rank = 0, extents[5], strides[5];
 };
@@ -20,7 +23,7 @@ struct Filter {
   int type = -1, format = 0, rank = 0, extents[5];
 };
 struct Convolution {
-  int rank = 0, pads[3], strides[3], dilations[3], mode = 0, compute = 0, groups = 1, math = 0;
+  int rank = 0, pads[3], strides[3], dilations[3], mode = 0, compute = 0, groups = 1;
 };
 
 inline bool typeOf(int type, Type &out) {
@@ -35,10 +38,10 @@ struct Problem {
 
   bool fits() const {
     int rank = conv.rank;
-    bool ok = x.rank == rank + 2 && y.rank == rank + 2 && w.rank == rank + 2 && w.format == dnn::ChannelsLast &&
+    bool ok = x.rank == rank + 2 && y.rank == rank + 2 && w.rank == rank + 2 && w.format == ChannelsLast &&
               conv.mode == dnn::CrossCorrelation && conv.compute == dnn::Float && x.type == y.type &&
               x.type == w.type && x.extents[0] == y.extents[0] && w.extents[0] == y.extents[1] &&
-              w.extents[1] * conv.groups == x.extents[1] && (x.type != dnn::Float || conv.math == dnn::FmaMath);
+              w.extents[1] * conv.groups == x.extents[1];
     for (int i = 0; ok && i < rank; ++i)
       ok = y.extents[2 + i] ==
            (x.extents[2 + i] + 2 * conv.pads[i] - conv.dilations[i] * (w.extents[2 + i] - 1) - 1) / conv.strides[i] + 1;
@@ -87,8 +90,11 @@ template <typename F> void forEachTerm(const Problem &p, F fn) {
       }
 }
 
-/// The stream of cuDNN's handle.
-extern cu::Stream dnnStream;
+/// cuDNN on a stream; one thread at a time may use it.
+struct DnnHandle {
+  cu::Stream stream = nullptr;
+  std::atomic<bool> busy{false};
+};
 
 } // namespace standin
 

@@ -282,8 +282,8 @@ void AttentionGraph::compute(const std::map<int64_t, void *> &host, const std::m
 std::unique_ptr<Graph> standin::attentionGraph(const Object &graph) { return std::make_unique<AttentionGraph>(graph); }
 
 std::unique_ptr<Graph> standin::graphOf(const Object &graph) {
-  if (std::unique_ptr<Graph> wide = wideGraph(graph))
-    return wide;
+  if (std::unique_ptr<Graph> plain = plainGraph(graph))
+    return plain;
   for (void *operation : graph.all<void *>(dnn::GraphOperations))
     switch (static_cast<Object *>(operation)->kind) {
     case dnn::ForwardDescriptor:

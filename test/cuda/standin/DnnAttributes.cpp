@@ -98,6 +98,7 @@ const std::map<int, std::map<int, standin::Attribute>> all{
     {HeuristicDescriptor, {{HeuristicGraph, {DescriptorsType, 1, 1}}, {dnn::HeuristicMode, {HeuristicModeType, 1, 1}}}},
     {EngineConfigDescriptor, {}},
     {EngineDescriptor, {}},
+    {KnobDescriptor, {}},
     {PlanDescriptor, {{PlanHandle, {HandleType, 1, 1, false}}, {PlanConfig, {DescriptorsType, 1, 1}}}},
     {PackDescriptor,
      {{PackIds, {Int64Type, 1, 64}}, {PackPointers, {PointerType, 1, 64}}, {PackWorkspace, {PointerType, 1, 1}}}}};

@@ -90,7 +90,7 @@ Problem standin::problemOf(const Object &x, const Object &w, const Object &y, co
     std::vector<int64_t> strides = from->all<int64_t>(dnn::TensorStrides);
     std::copy(strides.begin(), strides.end(), to->strides);
   }
-  p.w.format = dnn::ChannelsLast;
+  p.w.format = ChannelsLast;
   p.conv.rank = static_cast<int>(convolution.one<int64_t>(dnn::ConvolutionSpatialDims));
   p.conv.mode = convolution.one<int>(dnn::ConvolutionMode, -1);
   p.conv.compute = convolution.one<int>(dnn::ConvolutionCompute, -1);

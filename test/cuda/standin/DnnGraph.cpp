@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stand-in's cuDNN graphs: descriptors, engines and plans of those of DnnStatistics.cpp, DnnGradient.cpp and
-// DnnAttention.cpp. $MPT_STANDIN_NO_SUMS=1, $MPT_STANDIN_NO_ATTENTION=1: no engine.
+// The stand-in's cuDNN graphs: descriptors, engines and plans of those of DnnPlain.cpp, DnnStatistics.cpp,
+// DnnGradient.cpp and DnnAttention.cpp. $MPT_STANDIN_NO_SUMS=1 ...: no engine. $MPT_STANDIN_PLAN_MS: how long a plan
+// takes. $MPT_STANDIN_FASTEST_ENGINE: the fastest of those that are exact.
 #include "DnnObjects.h"
 
+#include <chrono>
 #include <cstdlib>
+#include <mutex>
 #include <set>
+#include <thread>
 
 using namespace standin;
 
@@ -15,11 +19,35 @@ dnn::Status standin::bad(const std::string &text) {
 
 namespace {
 
+std::recursive_mutex lock;
 std::set<void *> live;
 constexpr dnn::Status badParameter = 2000, notSupported = 3000;
-constexpr int exactEngine = 3;
+constexpr int exactEngine = 4, exactEngines = 12; // the first of them, and how many
+
+int64_t environment(const char *variable, int64_t otherwise) {
+  const char *given = getenv(variable);
+  return given ? atoll(given) : otherwise;
+}
+
+/// A handle while one call uses it.
+class InUse {
+public:
+  explicit InUse(dnn::Handle of) : handle(reinterpret_cast<DnnHandle *>(of)) {
+    if (handle && handle->busy.exchange(true))
+      bad("a handle that two threads use at a time");
+  }
+  InUse(const InUse &) = delete;
+  ~InUse() {
+    if (handle)
+      handle->busy = false;
+  }
+
+private:
+  DnnHandle *const handle;
+};
 
 Object *find(dnn::Descriptor descriptor, int kind = -1) {
+  std::lock_guard guard(lock);
   if (!live.count(descriptor)) {
     bad("a descriptor that does not exist, or no more");
     return nullptr;
@@ -120,10 +148,12 @@ EXPORT dnn::Status cudnnBackendCreateDescriptor(int kind, dnn::Descriptor *out) 
     return bad("an unknown kind of descriptor");
   *out = new Object;
   static_cast<Object *>(*out)->kind = kind;
+  std::lock_guard guard(lock);
   live.insert(*out);
   return 0;
 }
 EXPORT dnn::Status cudnnBackendDestroyDescriptor(dnn::Descriptor descriptor) {
+  std::lock_guard guard(lock);
   if (Object *object = find(descriptor)) {
     live.erase(descriptor);
     delete object;
@@ -163,7 +193,11 @@ EXPORT dnn::Status cudnnBackendFinalize(dnn::Descriptor descriptor) {
   for (const auto &[name, attribute] : attributes().at(object->kind))
     if (attribute.required && !object->values.count(name))
       return bad("no attribute " + std::to_string(name) + " in a descriptor of kind " + std::to_string(object->kind));
+  InUse use(
+      object->one<dnn::Handle>(object->kind == dnn::PlanDescriptor ? int(dnn::PlanHandle) : int(dnn::GraphHandle)));
   dnn::Status status = check(*object);
+  if (object->kind == dnn::PlanDescriptor)
+    std::this_thread::sleep_for(std::chrono::milliseconds(environment("MPT_STANDIN_PLAN_MS", 0)));
   object->finished = !status;
   return status;
 }
@@ -177,8 +211,8 @@ EXPORT dnn::Status cudnnBackendGetAttribute(dnn::Descriptor descriptor, int name
   };
   if (asked(dnn::HeuristicDescriptor, dnn::HeuristicResults, dnn::DescriptorsType)) {
     // Engines from the fastest on: sums that depend on the order of atomic additions, sums in 16 bits, operands that
-    // are rounded first, and none of these.
-    *count = std::min<int64_t>(wanted, exactEngine + 1);
+    // are rounded first, operands that are transformed or pass through Tensor Cores in FP32, and none of these.
+    *count = std::min<int64_t>(wanted, exactEngine + exactEngines);
     for (int i = 0; i < *count; ++i) {
       Object *config = find(static_cast<void **>(elements)[i], dnn::EngineConfigDescriptor);
       if (!config)
@@ -194,6 +228,7 @@ EXPORT dnn::Status cudnnBackendGetAttribute(dnn::Descriptor descriptor, int name
     if (!engine)
       return badParameter;
     engine->engine = object->engine;
+    engine->graph = object->graph;
     engine->finished = true;
     *count = 1;
     return 0;
@@ -201,12 +236,38 @@ EXPORT dnn::Status cudnnBackendGetAttribute(dnn::Descriptor descriptor, int name
   if (asked(dnn::EngineDescriptor, dnn::EngineNotes, dnn::NumericalNoteType) && wanted >= 2) {
     constexpr dnn::NumericalNote second[] = {dnn::NoteNondeterministic, dnn::NoteNarrowSums, dnn::NoteDownConvert};
     auto *notes = static_cast<int *>(elements);
-    notes[0] = dnn::NoteTensorCore;
+    const bool single = graphOf(*object->graph)->single();
+    *count = 0;
+    if (!single || object->engine == exactEngine - 1)
+      notes[(*count)++] = dnn::NoteTensorCore;
+    if (object->engine < exactEngine - 1)
+      notes[(*count)++] = second[object->engine];
+    else if (object->engine < exactEngine && !single)
+      notes[(*count)++] = dnn::NoteLastWinograd;
+    return 0;
+  }
+  if (asked(dnn::EngineDescriptor, dnn::EngineIndex, dnn::Int64Type) && wanted == 1) {
+    *static_cast<int64_t *>(elements) = object->engine / 2;
     *count = 1;
-    if (object->engine < exactEngine) {
-      notes[1] = second[object->engine];
-      *count = 2;
-    }
+    return 0;
+  }
+  if (asked(dnn::EngineConfigDescriptor, dnn::ConfigKnobs, dnn::DescriptorsType)) { // one knob
+    *count = 1;
+    Object *choice = find(*static_cast<void **>(elements), dnn::KnobDescriptor);
+    if (!choice)
+      return badParameter;
+    choice->knob = object->engine % 2;
+    choice->finished = true;
+    return 0;
+  }
+  if (asked(dnn::KnobDescriptor, dnn::KnobType, dnn::KnobTypeType) && wanted == 1) {
+    *static_cast<int *>(elements) = 2;
+    *count = 1;
+    return 0;
+  }
+  if (asked(dnn::KnobDescriptor, dnn::KnobValue, dnn::Int64Type) && wanted == 1) {
+    *static_cast<int64_t *>(elements) = object->knob;
+    *count = 1;
     return 0;
   }
   if (asked(dnn::PlanDescriptor, dnn::PlanWorkspace, dnn::Int64Type) && wanted == 1) {
@@ -217,14 +278,17 @@ EXPORT dnn::Status cudnnBackendGetAttribute(dnn::Descriptor descriptor, int name
   }
   return bad("a question for attribute " + std::to_string(name));
 }
-EXPORT dnn::Status cudnnBackendExecute(dnn::Handle, dnn::Descriptor planned, dnn::Descriptor given) {
+EXPORT dnn::Status cudnnBackendExecute(dnn::Handle handle, dnn::Descriptor planned, dnn::Descriptor given) {
+  InUse use(handle);
+  if (refusesCapture("cudnn"))
+    return notSupported;
   Object *plan = find(planned, dnn::PlanDescriptor), *pack = find(given, dnn::PackDescriptor);
   if (!plan || !pack || !plan->finished || !pack->finished)
     return bad("a plan or pointers that are not finished");
   Object *config = find(plan->ref(dnn::PlanConfig), dnn::EngineConfigDescriptor);
   if (!config || !find(config->graph, dnn::GraphDescriptor))
     return bad("a plan whose graph is gone");
-  if (config->engine != exactEngine)
+  if (config->engine < exactEngine)
     return bad("an engine that may differ from run to run, or rounds more than it is asked to");
   std::shared_ptr<Graph> graph = graphOf(*config->graph);
   std::map<int64_t, uint64_t> pointers;
@@ -256,11 +320,17 @@ EXPORT dnn::Status cudnnBackendExecute(dnn::Handle, dnn::Descriptor planned, dnn
     }
     bytes[tensor->id()] = (last + 1) * (tensor->type() == dnn::Float ? 4 : 2);
   }
-  note(text);
+  note(text + ", engine " + std::to_string(config->engine - exactEngine));
   auto workspace = reinterpret_cast<uint64_t>(pack->one<void *>(dnn::PackWorkspace));
   // The graph may be run again when the descriptors that it was recorded with are gone: only its own stay.
-  enqueue(dnnStream, standin::Kind::Convolution, [=] {
-    if (!live.count(planned))
+  const double behind =
+      std::abs(config->engine - exactEngine - static_cast<double>(environment("MPT_STANDIN_FASTEST_ENGINE", 0)));
+  const double milliseconds = (graph->text().find("sums") == std::string::npos ? 2 : 3) * (1 + behind / 100);
+  enqueue(reinterpret_cast<DnnHandle *>(handle)->stream, standin::Kind::Convolution, milliseconds, [=] {
+    std::unique_lock guard(lock);
+    const bool isThere = live.count(planned);
+    guard.unlock();
+    if (!isThere)
       return violation("cuDNN graph: run after its plan was destroyed");
     std::map<int64_t, void *> host;
     const int64_t wanted = graph->workspaceBytes();

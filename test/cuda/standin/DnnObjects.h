@@ -20,6 +20,7 @@ struct Object {
   std::map<int, std::vector<char>> values;
   Object *graph = nullptr; // of engines and their configurations
   int engine = -1;
+  int knob = 0; // of a knob's choice: its value
 
   template <typename T> std::vector<T> all(int name) const {
     auto it = values.find(name);
@@ -41,6 +42,8 @@ struct Object {
 };
 
 dnn::Status bad(const std::string &text);
+/// Of cuDNN, as $MPT_STANDIN_CUDNN says.
+int64_t version();
 
 struct Attribute {
   int type, least, most; // elements
@@ -62,6 +65,8 @@ struct Graph {
   /// The environment variable that takes the engines away.
   virtual const char *refusal() const { return "MPT_STANDIN_NO_SUMS"; }
   virtual int64_t workspaceBytes() const { return 1 << 16; }
+  /// Operands are FP32, which Tensor Cores would round.
+  virtual bool single() const { return false; }
   /// `host`: where tensors lie, by id; `numbers`: those by value.
   virtual void compute(const std::map<int64_t, void *> &host, const std::map<int64_t, float> &numbers) const = 0;
 };
@@ -69,8 +74,8 @@ struct Graph {
 std::unique_ptr<Graph> graphOf(const Object &graph);
 std::unique_ptr<Graph> statisticsGraph(const Object &graph);
 std::unique_ptr<Graph> attentionGraph(const Object &graph);
-/// Of a convolution alone, whose result is wider than its operands (DnnWide.cpp); null for others.
-std::unique_ptr<Graph> wideGraph(const Object &graph);
+/// Of a convolution alone (DnnPlain.cpp); null for others.
+std::unique_ptr<Graph> plainGraph(const Object &graph);
 
 /// An operation's tensors that are read, or written.
 std::vector<Object *> tensorsOf(const Object &operation, bool written);

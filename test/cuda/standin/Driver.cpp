@@ -22,7 +22,7 @@ namespace {
 
 // Addresses on the device are host addresses with a bit that makes any use of them on the host a fault.
 constexpr uint64_t deviceBit = uint64_t(1) << 62;
-constexpr cu::Result captureUnsupported = 900, illegalAddress = 700, invalidHandle = 400;
+constexpr cu::Result captureUnsupported = 900, captureInvalidated = 901, illegalAddress = 700, invalidHandle = 400;
 
 std::recursive_mutex mutex;
 StandInCounts counts;
@@ -33,12 +33,15 @@ int64_t environment(const char *variable, int64_t otherwise) {
 }
 int deviceArch = static_cast<int>(environment("MPT_STANDIN_ARCH", 0)), driverVersion = 13000;
 int64_t deviceBytes = environment("MPT_STANDIN_BYTES", int64_t(8) << 30);
-int failingLaunch = 0, foreignDevice = 0; // device whose memory allocations are said to be
-bool failed = false;                      // the context, as after a fault
+int failingLaunch = 0, failingAllocation = 0;
+int foreignDevice = 0;                   // whose memory allocations are said to be
+bool failed = false, isReported = false; // the context, as after a fault, and whether a call has said so
 int retained = 0;
 thread_local std::vector<void *> contexts;
 struct CapturedGraph {
   std::vector<std::function<void()>> nodes;
+  double milliseconds = 0;
+  bool spoiled = false; // by a call that cannot be recorded
 };
 thread_local CapturedGraph *recording = nullptr;
 
@@ -56,11 +59,13 @@ struct Stream {
   std::deque<Operation> queue;
   size_t done = 0; // operations that have left the queue
   CapturedGraph *capture = nullptr;
+  double milliseconds = 0; // of all that was enqueued
   size_t end() const { return done + queue.size(); }
 };
 struct Event {
   Stream *stream = nullptr;
   size_t position = 0; // of the stream, reached when everything before is done
+  double milliseconds = 0;
 };
 std::set<Stream *> streams;
 std::set<Event *> events;
@@ -88,6 +93,20 @@ bool needsContext(const char *what) {
     violation(std::string(what) + " without a current context");
   return !contexts.empty();
 }
+
+/// What a call says that waits, or that comes after one that did.
+cu::Result report() {
+  isReported = isReported || failed;
+  return failed ? illegalAddress : cu::Success;
+}
+
+/// By which events multiply times: launches shorter than usual, to see how they are timed.
+float speed() {
+  static const float factor = getenv("MPT_STANDIN_SHORT") ? 0.001f : 1;
+  return factor;
+}
+
+double copyTime(size_t bytes) { return 0.01 + static_cast<double>(bytes) / (1 << 20) / 100; }
 
 std::string hex(uint64_t address) {
   char text[32];
@@ -153,7 +172,15 @@ bool standin::forbidWhileCapturing(const char *what) {
   return true;
 }
 
-void standin::enqueue(void *handle, Kind kind, std::function<void()> work) {
+bool standin::refusesCapture(const char *library) {
+  const char *refused = getenv("MPT_STANDIN_REFUSE_CAPTURE");
+  if (!recording || !refused || strcmp(refused, library) != 0)
+    return false;
+  recording->spoiled = true;
+  return true;
+}
+
+void standin::enqueue(void *handle, Kind kind, double milliseconds, std::function<void()> work) {
   std::lock_guard lock(mutex);
   auto *stream = static_cast<Stream *>(handle);
   auto counted = [kind, work = std::move(work)] {
@@ -167,11 +194,13 @@ void standin::enqueue(void *handle, Kind kind, std::function<void()> work) {
     return violation("work on a stream that does not exist");
   if (stream->capture) {
     stream->capture->nodes.push_back(std::move(counted));
+    stream->capture->milliseconds += milliseconds;
     return;
   }
   if (recording)
     violation("work on another stream while a graph is recorded");
   ++counts.enqueued;
+  stream->milliseconds += milliseconds;
   stream->queue.push_back({std::move(counted)});
 }
 
@@ -187,8 +216,8 @@ EXPORT void standin_reset() {
   counts = {};
   counts.liveBytes = counts.peakBytes = live;
   violations.clear();
-  failed = false;
-  failingLaunch = 0;
+  failed = isReported = false;
+  failingLaunch = failingAllocation = 0;
 }
 EXPORT const char *standin_violations() { return violations.c_str(); }
 EXPORT void standin_device(int arch, int version, int64_t bytes) {
@@ -197,6 +226,7 @@ EXPORT void standin_device(int arch, int version, int64_t bytes) {
   deviceBytes = bytes;
 }
 EXPORT void standin_fail_launch(int n) { failingLaunch = n; }
+EXPORT void standin_fail_allocation(int n) { failingAllocation = n; }
 EXPORT void standin_foreign(int ordinal) { foreignDevice = ordinal; }
 
 // ---- device and context
@@ -262,7 +292,7 @@ EXPORT cu::Result cuMemAlloc_v2(cu::Pointer *memory, size_t bytes) {
   needsContext("cuMemAlloc");
   if (forbidWhileCapturing("cuMemAlloc"))
     return captureUnsupported;
-  if (counts.liveBytes + static_cast<int64_t>(bytes) > deviceBytes)
+  if ((failingAllocation && --failingAllocation == 0) || counts.liveBytes + static_cast<int64_t>(bytes) > deviceBytes)
     return cu::OutOfMemory;
   void *host = nullptr;
   if (dry()) {
@@ -334,6 +364,8 @@ EXPORT cu::Result cuPointerGetAttribute(void *value, int attribute, cu::Pointer 
 }
 EXPORT cu::Result cuMemcpyHtoDAsync_v2(cu::Pointer to, const void *from, size_t bytes, cu::Stream stream) {
   needsContext("cuMemcpyHtoDAsync");
+  if (isReported)
+    return illegalAddress;
   auto *start = static_cast<const char *>(from);
   auto it = pinned.upper_bound(start);
   bool locked = it != pinned.begin() && (--it, start + bytes <= it->first + it->second);
@@ -341,7 +373,7 @@ EXPORT cu::Result cuMemcpyHtoDAsync_v2(cu::Pointer to, const void *from, size_t 
   // Memory that is not page-locked is read before the call returns.
   if (!locked && !dry())
     copy.assign(start, start + bytes);
-  enqueue(stream, Kind::CopyToDevice, [=, copy = std::move(copy)] {
+  enqueue(stream, Kind::CopyToDevice, copyTime(bytes), [=, copy = std::move(copy)] {
     if (void *target = translate(to, static_cast<int64_t>(bytes), "copy to the device"))
       memcpy(target, copy.empty() ? from : copy.data(), bytes);
   });
@@ -349,7 +381,9 @@ EXPORT cu::Result cuMemcpyHtoDAsync_v2(cu::Pointer to, const void *from, size_t 
 }
 EXPORT cu::Result cuMemcpyDtoHAsync_v2(void *to, cu::Pointer from, size_t bytes, cu::Stream stream) {
   needsContext("cuMemcpyDtoHAsync");
-  enqueue(stream, Kind::CopyToHost, [=] {
+  if (isReported)
+    return illegalAddress;
+  enqueue(stream, Kind::CopyToHost, copyTime(bytes), [=] {
     void *source = translate(from, static_cast<int64_t>(bytes), "copy from the device");
     if (source)
       memcpy(to, source, bytes);
@@ -360,7 +394,9 @@ EXPORT cu::Result cuMemcpyDtoHAsync_v2(void *to, cu::Pointer from, size_t bytes,
 }
 EXPORT cu::Result cuMemcpyDtoDAsync_v2(cu::Pointer to, cu::Pointer from, size_t bytes, cu::Stream stream) {
   needsContext("cuMemcpyDtoDAsync");
-  enqueue(stream, Kind::CopyOnDevice, [=] {
+  if (isReported)
+    return illegalAddress;
+  enqueue(stream, Kind::CopyOnDevice, copyTime(bytes), [=] {
     void *target = translate(to, static_cast<int64_t>(bytes), "copy on the device, target");
     void *source = translate(from, static_cast<int64_t>(bytes), "copy on the device, source");
     if (!target || !source)
@@ -373,7 +409,9 @@ EXPORT cu::Result cuMemcpyDtoDAsync_v2(cu::Pointer to, cu::Pointer from, size_t 
 }
 EXPORT cu::Result cuMemsetD8Async(cu::Pointer to, unsigned char value, size_t bytes, cu::Stream stream) {
   needsContext("cuMemsetD8Async");
-  enqueue(stream, Kind::Fill, [=] {
+  if (isReported)
+    return illegalAddress;
+  enqueue(stream, Kind::Fill, copyTime(bytes), [=] {
     if (void *target = translate(to, static_cast<int64_t>(bytes), "fill"))
       memset(target, value, bytes);
   });
@@ -412,7 +450,7 @@ EXPORT cu::Result cuStreamSynchronize(cu::Stream handle) {
   ++counts.synchronizations;
   auto *stream = reinterpret_cast<Stream *>(handle);
   execute(*stream, stream->end());
-  return failed ? illegalAddress : cu::Success;
+  return report();
 }
 EXPORT cu::Result cuEventCreate(cu::Event *event, unsigned) {
   std::lock_guard lock(mutex);
@@ -438,6 +476,7 @@ EXPORT cu::Result cuEventRecord(cu::Event handle, cu::Stream stream) {
   auto *event = reinterpret_cast<Event *>(handle);
   event->stream = reinterpret_cast<Stream *>(stream);
   event->position = event->stream->end();
+  event->milliseconds = event->stream->milliseconds;
   return cu::Success;
 }
 EXPORT cu::Result cuStreamWaitEvent(cu::Stream handle, cu::Event waitFor, unsigned) {
@@ -457,15 +496,13 @@ EXPORT cu::Result cuEventSynchronize(cu::Event handle) {
   auto *event = reinterpret_cast<Event *>(handle);
   if (event->stream)
     execute(*event->stream, event->position);
-  return failed ? illegalAddress : cu::Success;
+  return report();
 }
-std::atomic<bool> standin::slowWork{false};
-EXPORT cu::Result cuEventElapsedTime(float *milliseconds, cu::Event, cu::Event) {
-  static float next = 1;
-  *milliseconds = next += 0.001f; // the first of several equals is the fastest
-  if (slowWork.exchange(false))
-    *milliseconds += 100;
-  return cu::Success;
+EXPORT cu::Result cuEventElapsedTime(float *milliseconds, cu::Event start, cu::Event end) {
+  static float disorder = 0; // the first of several equals is the fastest
+  const double between = reinterpret_cast<Event *>(end)->milliseconds - reinterpret_cast<Event *>(start)->milliseconds;
+  *milliseconds = static_cast<float>(between) * speed() * (1 + (disorder += 1e-6f));
+  return report();
 }
 
 // ---- graphs
@@ -485,8 +522,13 @@ EXPORT cu::Result cuStreamEndCapture(cu::Stream handle, cu::Graph *graph) {
   *graph = reinterpret_cast<cu::Graph>(stream->capture);
   if (!stream->capture)
     violation("the end of a graph that was not begun");
+  const bool spoiled = stream->capture && stream->capture->spoiled;
+  if (spoiled) {
+    delete stream->capture;
+    *graph = nullptr;
+  }
   recording = stream->capture = nullptr;
-  return cu::Success;
+  return spoiled ? captureInvalidated : cu::Success;
 }
 EXPORT cu::Result cuGraphInstantiateWithFlags(cu::GraphExec *exec, cu::Graph graph, unsigned long long) {
   *exec = reinterpret_cast<cu::GraphExec>(new CapturedGraph(*reinterpret_cast<CapturedGraph *>(graph)));
@@ -499,11 +541,14 @@ EXPORT cu::Result cuGraphDestroy(cu::Graph graph) {
 EXPORT cu::Result cuGraphLaunch(cu::GraphExec exec, cu::Stream handle) {
   std::lock_guard lock(mutex);
   needsContext("cuGraphLaunch");
+  if (isReported)
+    return illegalAddress;
   ++counts.graphLaunches;
   auto *stream = reinterpret_cast<Stream *>(handle);
   // Its nodes may outlive the graph that was launched.
   for (const auto &node : reinterpret_cast<CapturedGraph *>(exec)->nodes)
     stream->queue.push_back({node});
+  stream->milliseconds += reinterpret_cast<CapturedGraph *>(exec)->milliseconds;
   return cu::Success;
 }
 EXPORT cu::Result cuGraphExecDestroy(cu::GraphExec exec) {
@@ -576,6 +621,8 @@ EXPORT cu::Result cuLaunchKernel(cu::Function function, unsigned gridX, unsigned
       violation("kernel " + kernel->name + " is launched on another grid than its own");
     args = d->num_args;
   }
+  if (isReported)
+    return illegalAddress;
   int64_t threads = int64_t(blockX) * blockY * blockZ;
   if (threads > 1024 || blockZ > 64 || gridX > 0x7fffffff || gridY > 65535 || gridZ > 65535 || !gridX || !gridY ||
       !gridZ || static_cast<int>(shared) > kernel->entry.shared) {
@@ -589,7 +636,7 @@ EXPORT cu::Result cuLaunchKernel(cu::Function function, unsigned gridX, unsigned
   std::vector<uint64_t> values;
   for (int64_t i = 0; i < args; ++i)
     values.push_back(*static_cast<uint64_t *>(parameters[i]));
-  enqueue(stream, Kind::Launch, [kernel, values] {
+  enqueue(stream, Kind::Launch, 2, [kernel, values] {
     if (failingLaunch && --failingLaunch == 0) {
       failed = true;
       return;

@@ -4,7 +4,6 @@
 #ifndef MPT_TEST_CUDA_STANDIN_H
 #define MPT_TEST_CUDA_STANDIN_H
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -24,8 +23,11 @@ const char *standin_violations();
 /// The device: compute capability 10 * major + minor (0: kernels for the host run), version of the driver, bytes of
 /// memory. In force from the next call of the driver on.
 void standin_device(int arch, int version, int64_t bytes);
-/// Makes the n-th kernel launch from now fail with an illegal address when it is executed; 0: none.
+/// Makes the n-th kernel launch from now fail with an illegal address when it is executed; 0: none. As with the real
+/// driver, what waits for it reports that, and every later call does.
 void standin_fail_launch(int n);
+/// Makes the n-th allocation of device memory from now fail; 0: none.
+void standin_fail_allocation(int n);
 }
 
 namespace standin {
@@ -40,8 +42,8 @@ bool onDevice(uint64_t address);
 
 enum class Kind { Launch, Product, Convolution, Fill, CopyOnDevice, CopyToDevice, CopyToHost };
 
-/// Puts work on a stream, or into the graph that it is recording.
-void enqueue(void *stream, Kind kind, std::function<void()> work);
+/// Puts work on a stream, or into the graph that it is recording: work that takes so long, as events will say.
+void enqueue(void *stream, Kind kind, double milliseconds, std::function<void()> work);
 
 /// Whether nothing is executed ($MPT_STANDIN_DRY): sizes, lifetimes and calls are checked all the same, device memory
 /// is addresses alone, and code for a real architecture ($MPT_STANDIN_ARCH) is searched for its kernels.
@@ -50,11 +52,11 @@ bool dry();
 /// Appends a line to the file that $MPT_STANDIN_LOG names.
 void note(const std::string &text);
 
-/// Work was enqueued that takes long, as the next measurement by events will say.
-extern std::atomic<bool> slowWork;
-
 /// Notes a violation where the calling thread records a graph; true then.
 bool forbidWhileCapturing(const char *what);
+/// Whether a call of `library` ("cublaslt", "cudnn") fails because a graph is recorded, which it spoils
+/// ($MPT_STANDIN_REFUSE_CAPTURE).
+bool refusesCapture(const char *library);
 
 } // namespace standin
 

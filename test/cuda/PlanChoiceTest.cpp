@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which of cuDNN's plans are taken, in the stand-in: on threads, the fastest, the one of a saved state.
+#include "Support.h"
+
+#include "cuda/ConvGraph.h"
+#include "cuda/PlanCache.h"
+
+#include <chrono>
+
+using namespace mpt::rt;
+using namespace mpt::test;
+
+namespace {
+
+const StandInLibrary &standIn() {
+  static const StandInLibrary library;
+  return library;
+}
+
+/// 1x1 convolutions of two images of 3x3 pixels.
+mpt_conv_desc convOf(int64_t channels, int64_t type = MPT_BFLOAT16, bool isWide = false) {
+  mpt_conv_desc d{};
+  d.kind = MPT_CONV_FORWARD, d.n = 2, d.ic = d.oc = channels, d.groups = 1;
+  d.x_type = d.w_type = d.y_type = type;
+  if (isWide)
+    d.y_type = MPT_FLOAT32;
+  for (int i = 0; i < 3; ++i)
+    d.in[i] = d.out[i] = i ? 3 : 1, d.kernel[i] = d.stride[i] = d.dilation[i] = 1;
+  return d;
+}
+
+/// A device of the stand-in, and memory for the operands of any of these convolutions.
+class Machine {
+public:
+  explicit Machine(Effort search) {
+    const cu::Driver *api = nullptr;
+    CudaOptions options;
+    options.cudnn = options.cublaslt = STANDIN;
+    options.cache = "";
+    options.search = search;
+    module.name = "none";
+    if (cu::openDriver(STANDIN, api) != MPT_OK)
+      exit(1);
+    device = std::make_unique<CudaDevice>(*api, module, options);
+    EXPECT(device->open(0) == MPT_OK);
+    scope = std::make_unique<ContextScope>(*device);
+    for (int i = 0; i < 5; ++i) {
+      memory.push_back(device->allocate(1 << 16));
+      pointers.push_back(memory.back()->start);
+    }
+  }
+  ~Machine() {
+    memory.clear();
+    scope.reset();
+  }
+  PlanCache &plans() { return *device->convolutions()->plans; }
+  GraphRequest ask(const mpt_conv_desc &d) { return requestConv(d, device->convolutions()->api.GetVersion()); }
+  /// What was chosen; empty for nothing.
+  std::string choose(const GraphRequest &request, const PlanCache::Alternative &otherwise = {}) {
+    const size_t count = request.key.rfind("conv sums", 0) == 0 ? 5 : 3;
+    auto plan = plans().find(request, {pointers.begin(), pointers.begin() + static_cast<long>(count)}, otherwise);
+    return plan ? static_cast<EnginePlan &>(*plan).label : "";
+  }
+
+  mpt_module_desc module{};
+  std::unique_ptr<CudaDevice> device;
+  std::unique_ptr<ContextScope> scope;
+  std::vector<std::unique_ptr<Memory>> memory;
+  std::vector<void *> pointers;
+};
+
+/// A variable of the stand-in for as long as this lives.
+class Variable {
+public:
+  Variable(const char *name, const char *value) : name(name) { setenv(name, value, 1); }
+  Variable(const Variable &) = delete;
+  ~Variable() { unsetenv(name); }
+
+private:
+  const char *const name;
+};
+
+/// Engines 0 to 3 of the stand-in are not exact, the next ones are, two of a number; the seventh of them is the
+/// fastest.
+void testFastest() {
+  Variable fastest("MPT_STANDIN_FASTEST_ENGINE", "7");
+  Machine off(Effort::Off), quick(Effort::Quick), full(Effort::Full);
+  for (int64_t type : {MPT_BFLOAT16, MPT_FLOAT32}) {
+    EXPECT(off.choose(off.ask(convOf(8, type))) == "0/2/2=0");
+    EXPECT(quick.choose(quick.ask(convOf(8, type))) == "0/2/2=1");
+    EXPECT(full.choose(full.ask(convOf(8, type))) == "0/5/2=1");
+  }
+}
+
+void testShort() {
+  const int64_t before = standIn().now().captures;
+  Machine machine(Effort::Full);
+  EXPECT(!machine.choose(machine.ask(convOf(8))).empty());
+  EXPECT(standIn().now().captures - before == 12); // a graph of several runs for each plan
+}
+
+/// Plans are made side by side, each thread with a handle of its own (the stand-in looks).
+void testThreads() {
+  Variable slow("MPT_STANDIN_PLAN_MS", "60");
+  Machine machine(Effort::Quick);
+  constexpr int convolutions = 8;
+  for (int i = 1; i <= convolutions; ++i)
+    machine.plans().expect(machine.ask(convOf(8 * i)));
+  auto seconds = [](auto body) {
+    const auto start = std::chrono::steady_clock::now();
+    body();
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
+  constexpr double alone = convolutions * 2 * 0.06;
+  EXPECT(seconds([&] { machine.plans().build(); }) < 0.8 * alone);
+  EXPECT(seconds([&] {
+           for (int i = 1; i <= convolutions; ++i)
+             EXPECT(!machine.choose(machine.ask(convOf(8 * i))).empty());
+         }) < 0.3 * alone); // they are there
+}
+
+/// What 9.19 has engines for, and what it has none for.
+void testWide() {
+  for (const char *version : {"91900", "92800"}) {
+    Variable cudnn("MPT_STANDIN_CUDNN", version);
+    Machine machine(Effort::Quick);
+    const std::string label = machine.choose(machine.ask(convOf(8, MPT_FLOAT16, true)));
+    EXPECT(label.substr(0, 2) == (version[2] == '9' ? "1/" : "0/"));
+  }
+  Variable none("MPT_STANDIN_NO_WIDE", "1");
+  Machine machine(Effort::Quick);
+  EXPECT(machine.choose(machine.ask(convOf(8, MPT_FLOAT16, true))).empty());
+}
+
+/// A convolution with sums, or one without and a kernel: what took less time.
+void testApart() {
+  for (float otherwise : {1.0f, 100.0f, -1.0f}) {
+    Machine full(Effort::Full), quick(Effort::Quick);
+    auto ask = [](Machine &on) { return requestConvWithSums(convOf(8), on.device->convolutions()->api.GetVersion()); };
+    EXPECT(full.choose(ask(full), [=] { return otherwise; }).empty() == (otherwise == 1));
+    EXPECT(!quick.choose(ask(quick), [=] { return otherwise; }).empty());
+  }
+}
+
+void testSaved() {
+  std::string saved;
+  {
+    Variable fastest("MPT_STANDIN_FASTEST_ENGINE", "9");
+    Machine machine(Effort::Full);
+    EXPECT(machine.choose(machine.ask(convOf(8))) == "0/6/2=1");
+    EXPECT(machine.choose(requestConvWithSums(convOf(8), 92800), [] { return 0.f; }).empty());
+    saved = machine.device->choices();
+  }
+  Machine machine(Effort::Quick);
+  EXPECT(machine.choose(machine.ask(convOf(8))) == "0/2/2=0");
+  EXPECT(machine.device->takeChoices(saved, "a state"));
+  EXPECT(!machine.device->takeChoices(saved, "a state")); // they are used already
+  const int64_t before = standIn().now().convolutions;
+  machine.plans().expect(machine.ask(convOf(8)));
+  machine.plans().build();
+  EXPECT(machine.choose(machine.ask(convOf(8))) == "0/6/2=1");
+  EXPECT(machine.choose(requestConvWithSums(convOf(8), 92800), [] { return 100.f; }).empty());
+  EXPECT(machine.device->synchronize() == MPT_OK && standIn().now().convolutions == before); // nothing was measured
+}
+
+} // namespace
+
+int main(int argc, char **) {
+  standIn().reset();
+  if (argc > 1)
+    testShort();
+  else
+    for (auto test : {testFastest, testThreads, testWide, testApart, testSaved})
+      test();
+  EXPECT(std::string(standIn().violations()).empty());
+  fprintf(stderr, "%s", standIn().violations());
+  return finish("choices of plans");
+}
