@@ -140,6 +140,8 @@ void buildDistribution(OpPassManager &passes, const PipelineOptions &options, co
   passes.addPass(createReplicate({options.replicas, options.sharedInputs}));
   // Before values are gathered, so that messages are about one value.
   passes.addPass(createVerifyReplicas());
+  if (options.shardOptimizer)
+    passes.addPass(createShardOptimizer());
   passes.addPass(createBucket());
   passes.addPass(createVerifyReplicas());
 }

@@ -14,8 +14,12 @@
 extern "C" {
 #endif
 
+#define MPT_NAME_SCATTER "replica.scatter."
+#define MPT_NAME_GATHER "replica.gather."
+#define MPT_NAME_SHARD "shard_" /* functions */
+
 /* Raised whenever a struct below or the meaning of a field changes; the runtime refuses other versions. */
-#define MPT_ABI_VERSION 4
+#define MPT_ABI_VERSION 5
 
 typedef struct mpt_tensor_desc {
   const char *name;     /* ONNX name of the value; unique within its table */
@@ -30,7 +34,8 @@ typedef struct mpt_tensor_desc {
 
 /* What a running function sees. The runtime fills it in; emitted code reads `state`, `arena`, `constants`, `inputs` and
  * `outputs` (the first five fields, in this order) and hands the pointer back to mpt_rt_*. On CUDA all of these are
- * addresses in the memory of the device (the two tables themselves lie on the host). */
+ * addresses in the memory of the device (the two tables themselves lie on the host). Functions "shard_<i>" read `shard`
+ * too. */
 typedef struct mpt_exec {
   uint8_t *state;            /* persistent block, mpt_module_desc.state_bytes, 64-byte aligned */
   uint8_t *arena;            /* scratch of one call, mpt_function_desc.arena_bytes, 64-byte aligned */
@@ -38,6 +43,7 @@ typedef struct mpt_exec {
   const void *const *inputs; /* one pointer an input, in table order, 64-byte aligned */
   void *const *outputs;      /* one pointer an output, in table order */
   void *runtime;             /* the runtime's own */
+  uint8_t *shard;            /* `state`, moved on by a shard for each local replica before the one that runs */
 } mpt_exec;
 
 typedef int32_t (*mpt_function)(mpt_exec *); /* 0, or the first non-zero status an mpt_rt_* call returned */
@@ -70,12 +76,19 @@ typedef struct mpt_index_desc {
   const int64_t *ranges;
 } mpt_index_desc;
 
-/* A step with replicas is two functions. "replica" computes what one replica adds: outputs of FP32 named
+/* With divided states, replicas meet more than once: between the two are "shard_1", "shard_2" ..., which run once a
+ * replica. Their outputs, and those of "replica", may be "replica.scatter.<i>" too, of V rows: the sums of row k are
+ * what replica k gets under that name; and "replica.gather.<i>", one row a replica, which come back as V rows in their
+ * order. States that are divided lie behind all others. The table has one replica's shard of each; a process has one
+ * behind the other for its replicas, and mpt_exec.shard is where their offsets count from. The manifest's "shards" has
+ * the shapes of the whole tensors, and the bytes of the shards of a replica.
+ *
+ * A step with replicas is two functions. "replica" computes what one replica adds: outputs of FP32 named
  * "replica.sum.<i>" or "replica.max.<i>", and an input "replica.number" (int64) with its number where it draws random
  * numbers. "combine" takes the reductions over all replicas under the same names, and the number of replicas as
  * "replica.count" (float32) where it is not fixed; the manifest's "replicas" has it, and the inputs that are split. */
 typedef struct mpt_function_desc {
-  const char *name; /* "step", "gradients", "evaluate", "accumulate", "replica", "combine" */
+  const char *name; /* "step", "gradients", "evaluate", "accumulate", "replica", "shard_1", "combine" */
   mpt_function entry;
   int64_t arena_bytes;
   int64_t call_sites; /* library calls in the function; `site` arguments are below this */

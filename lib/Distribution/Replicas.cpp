@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The grid of replicas, and which values differ among them.
+// Matcher: collectives of dialect shard, and reads of divided states.
 #include "mpt/Distribution/Replicas.h"
 
 #include "mpt/Dialect/Attributes.h"
@@ -24,7 +25,36 @@ std::optional<int64_t> dist::replicasOf(ModuleOp module) {
   return grid.getShape().front();
 }
 
-bool dist::hasCollectives(func::FuncOp function) { return !function.getOps<shard::AllReduceOp>().empty(); }
+bool dist::hasCollectives(func::FuncOp function) {
+  return llvm::any_of(function.getOps(), [](Operation &op) { return isCollective(&op); });
+}
+
+bool dist::isCollective(Operation *op) {
+  return isa_and_present<shard::ShardDialect>(op->getDialect()) && !isa<shard::AllSliceOp>(op);
+}
+
+std::optional<int64_t> dist::shardOf(train::StateOp state) {
+  auto elements = state ? getAttr<DistDialect::ShardAttrHelper>(state) : IntegerAttr();
+  return elements ? std::optional(elements.getInt()) : std::nullopt;
+}
+
+std::optional<int64_t> dist::shardOf(Operation *access, FlatSymbolRefAttr state) {
+  return shardOf(SymbolTable::lookupNearestSymbolFrom<train::StateOp>(access, state));
+}
+
+Meetings::Meetings(func::FuncOp step) {
+  for (Operation &op : step.getBody().front())
+    if (int64_t count = before(&op) + isCollective(&op))
+      for (Value result : op.getResults())
+        counts[result] = count;
+}
+
+int64_t Meetings::before(Operation *op) const {
+  int64_t most = 0;
+  for (Value operand : op->getOperands())
+    most = std::max(most, before(operand));
+  return most;
+}
 
 Value dist::allReduce(OpBuilder &builder, Value value, shard::ReductionKind kind) {
   RankedTensorType type = tensorType(value);
@@ -49,13 +79,22 @@ void Variance::enter(func::FuncOp step) {
   for (BlockArgument argument : step.getArguments())
     if (getArgAttr<DistDialect::SplitAttrHelper>(step, argument.getArgNumber()) ||
         getArgAttr<DistDialect::NumberAttrHelper>(step, argument.getArgNumber()))
-      varying.insert(argument);
+      addOwn(argument);
 }
 
 void Variance::visit(Operation &op) {
-  if (isa<shard::AllReduceOp>(op) || !anyVaries(op.getOperands()))
+  if (isa<shard::AllReduceOp, shard::AllGatherOp>(op))
+    return;
+  auto read = dyn_cast<train::ReadOp>(op);
+  if (isa<shard::ReduceScatterOp, shard::AllSliceOp>(op) || (read && shardOf(read, read.getStateAttr()))) {
+    varying.insert(op.result_begin(), op.result_end());
+    return;
+  }
+  if (!anyVaries(op.getOperands()))
     return;
   varying.insert(op.result_begin(), op.result_end());
+  if (llvm::any_of(op.getOperands(), [&](Value operand) { return own.contains(operand); }))
+    own.insert(op.result_begin(), op.result_end());
 }
 
 StringRef dist::originOf(Value value, const Variance &variance) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // All replicas of a step at once: op by op, with the collectives between them.
+// Matcher: collectives of dialect shard, whose rules these are.
 #include "Arguments.h"
 
 #include "mpt/Dialect/Attributes.h"
@@ -11,6 +12,7 @@
 
 #include <cmath>
 #include <deque>
+#include <map>
 
 using namespace mlir;
 using namespace mpt;
@@ -38,8 +40,14 @@ class Replicas {
 public:
   Replicas(func::FuncOp step, int64_t count, EvaluationMode mode, const EvaluationState &before)
       : step(step), mode(mode), states(count, before) {
-    for (EvaluationState &state : states) {
+    for (auto state : step->getParentOfType<ModuleOp>().getOps<train::StateOp>())
+      if (std::optional<int64_t> elements = dist::shardOf(state))
+        divided[state.getSymName().str()] = *elements;
+    for (auto [number, state] : llvm::enumerate(states)) {
       state.writes.clear();
+      for (auto &[name, elements] : divided)
+        if (auto whole = state.values.find(name); whole != state.values.end())
+          whole->second = pieceOf(before.values.at(name), whole->second.getType().clone({elements}), number);
       frames.emplace_back(mode, state);
     }
   }
@@ -59,8 +67,8 @@ public:
     Block &body = step.getBody().front();
     LastReaders readers = lastReadersOf(body);
     for (Operation &op : body.without_terminator()) {
-      if (auto reduce = dyn_cast<shard::AllReduceOp>(op)) {
-        if (failed(meet(reduce)))
+      if (isa_and_nonnull<shard::ShardDialect>(op.getDialect())) {
+        if (failed(meet(&op)))
           return failure();
         continue;
       }
@@ -76,7 +84,7 @@ public:
     after.failedChecks = states.front().failedChecks;
     for (auto &[name, value] : states.front().writes)
       for (EvaluationState &other : states)
-        if (!sameBits(value, other.writes[name]))
+        if (!divided.count(name) && !sameBits(value, other.writes[name]))
           return step.emitOpError() << "expected every replica to write the same to state '" << name
                                     << "', got different bits";
     SmallVector<Tensor> results;
@@ -87,8 +95,16 @@ public:
                                     << ", got different bits";
       results.push_back(frames.front().get(value));
     }
-    for (auto &[name, value] : states.front().writes)
-      after.values[name] = value;
+    for (auto &[name, value] : states.front().writes) {
+      if (!divided.count(name)) {
+        after.values[name] = value;
+        continue;
+      }
+      std::vector<Tensor> pieces;
+      for (EvaluationState &state : states)
+        pieces.push_back(state.writes[name]);
+      after.values[name] = joined(pieces, after.values[name].getType());
+    }
     return results;
   }
 
@@ -104,27 +120,53 @@ private:
     }
     if (!isSplit(step, index))
       return global;
-    Tensor rows(global.getType().clone(type.getShape()));
-    const int64_t start = number * rows.size();
-    for (int64_t i = 0; i < rows.size(); ++i)
-      if (rows.isFloat())
-        rows.writeReals()[i] = global.reals()[start + i];
-      else
-        rows.writeInts()[i] = global.ints()[start + i];
-    return rows;
+    return pieceOf(global, global.getType().clone(type.getShape()), number);
   }
 
-  LogicalResult meet(shard::AllReduceOp reduce) {
-    bool isSum = reduce.getReduction() == shard::ReductionKind::Sum;
-    if (!isSum && reduce.getReduction() != shard::ReductionKind::Max)
-      return reduce.emitOpError() << "expected a sum or the largest, got another reduction";
-    auto type = cast<RankedTensorType>(reduce.getResult().getType());
+  /// Elements [number n, (number + 1) n) of `whole`, with n those of `type`; zeros behind its last one.
+  static Tensor pieceOf(const Tensor &whole, RankedTensorType type, int64_t number) {
+    Tensor piece(type);
+    const int64_t start = number * piece.size();
+    for (int64_t i = 0; i < piece.size() && start + i < whole.size(); ++i)
+      if (piece.isFloat())
+        piece.writeReals()[i] = whole.reals()[start + i];
+      else
+        piece.writeInts()[i] = whole.ints()[start + i];
+    return piece;
+  }
+
+  /// The pieces one behind the other, as far as `type` has elements.
+  static Tensor joined(ArrayRef<Tensor> pieces, RankedTensorType type) {
+    Tensor whole(type);
+    for (int64_t i = 0; i < whole.size(); ++i) {
+      const Tensor &piece = pieces[i / pieces.front().size()];
+      if (whole.isFloat())
+        whole.writeReals()[i] = piece.reals()[i % piece.size()];
+      else
+        whole.writeInts()[i] = piece.ints()[i % piece.size()];
+    }
+    return whole;
+  }
+
+  LogicalResult meet(Operation *op) {
+    auto reduce = dyn_cast<shard::AllReduceOp>(op);
+    auto scatter = dyn_cast<shard::ReduceScatterOp>(op);
+    Value result = op->getResult(0);
+    auto type = cast<RankedTensorType>(result.getType()), from = cast<RankedTensorType>(op->getOperand(0).getType());
     SmallVector<Tensor> leaves;
     for (InterpreterFrame &frame : frames)
-      leaves.push_back(frame.get(reduce.getInput()).as(type));
-    Tensor total = fold(leaves, isSum);
-    for (InterpreterFrame &frame : frames)
-      frame.set(reduce.getResult(), total);
+      leaves.push_back(frame.get(op->getOperand(0)).as(from.clone(type.getElementType())));
+    if (reduce || scatter) {
+      shard::ReductionKind kind = reduce ? reduce.getReduction() : scatter.getReduction();
+      bool isSum = kind == shard::ReductionKind::Sum;
+      if (!isSum && kind != shard::ReductionKind::Max)
+        return op->emitOpError() << "expected a sum or the largest, got another reduction";
+      leaves.assign(1, fold(leaves, isSum));
+    }
+    const bool gathers = isa<shard::AllGatherOp>(op);
+    Tensor whole = gathers ? joined(leaves, type) : leaves.front();
+    for (auto [number, frame] : llvm::enumerate(frames))
+      frame.set(result, reduce || gathers ? whole : pieceOf(whole, type, static_cast<int64_t>(number)));
     return success();
   }
 
@@ -145,8 +187,9 @@ private:
 
   func::FuncOp step;
   EvaluationMode mode;
-  std::vector<EvaluationState> states; ///< copies of tensors share their elements
-  std::deque<InterpreterFrame> frames; ///< frames refer to their state
+  std::map<std::string, int64_t> divided; ///< states to the elements of a shard
+  std::vector<EvaluationState> states;    ///< copies of tensors share their elements
+  std::deque<InterpreterFrame> frames;    ///< frames refer to their state
 };
 
 } // namespace

@@ -7,6 +7,8 @@
 #include "passes/distribution/Passes.h"
 
 #include "mlir/Analysis/TopologicalSortUtils.h"
+#include "mlir/IR/IRMapping.h"
+#include "llvm/ADT/MapVector.h"
 
 namespace mpt {
 #define GEN_PASS_DEF_BUCKET
@@ -28,14 +30,31 @@ struct Bucket : mpt::impl::BucketBase<Bucket> {
   }
 
 private:
+  /// Collectives of one kind that do not wait for each other: kind, element type, meetings before.
+  using Family = std::tuple<OperationName, Type, int64_t>;
+
   void gather(func::FuncOp step) {
-    SmallVector<shard::AllReduceOp> members;
+    dist::Meetings meetings(step);
+    llvm::MapVector<Family, SmallVector<Operation *>> families;
+    for (Operation &op : step.getBody().front()) {
+      auto reduce = dyn_cast<shard::AllReduceOp>(op);
+      if (dist::isCollective(&op) && (!reduce || reduce.getReduction() == shard::ReductionKind::Sum))
+        families[{op.getName(), tensorType(op.getResult(0)).getElementType(), meetings.before(&op)}].push_back(&op);
+    }
+    for (auto &[family, members] : families)
+      fill(members);
+    // What early members become stands before the last member of their bucket: it moves behind it.
+    (void)sortTopologically(&step.getBody().front());
+  }
+
+  void fill(ArrayRef<Operation *> all) {
+    SmallVector<Operation *> members;
     int64_t held = 0, wanted = firstBytes;
-    for (auto reduce : llvm::to_vector(step.getOps<shard::AllReduceOp>())) {
-      if (reduce.getReduction() != shard::ReductionKind::Sum)
-        continue;
-      members.push_back(reduce);
-      held += tensorType(reduce.getResult()).getNumElements() * static_cast<int64_t>(sizeof(float));
+    for (Operation *op : all) {
+      members.push_back(op);
+      int64_t elements =
+          std::max(tensorType(op->getOperand(0)).getNumElements(), tensorType(op->getResult(0)).getNumElements());
+      held += elements * (tensorType(op->getResult(0)).getElementTypeBitWidth() / 8);
       if (held < wanted)
         continue;
       join(members);
@@ -45,29 +64,38 @@ private:
     }
     if (!members.empty())
       join(members);
-    // Means of early members stand before the last member of their bucket: they move behind it.
-    (void)sortTopologically(&step.getBody().front());
   }
 
-  /// One collective on a vector in the place of the last of `members`.
-  void join(ArrayRef<shard::AllReduceOp> members) {
+  /// One collective in the place of the last of `members`: on a vector, or on rows that lie side by side.
+  void join(ArrayRef<Operation *> members) {
     ++numBuckets;
-    shard::AllReduceOp last = members.back();
+    Operation *last = members.back();
+    const bool flat = isa<shard::AllReduceOp>(last);
+    const int64_t axis = flat ? 0 : 1;
     OpBuilder builder(last);
-    GraphBuilder b(builder, last.getLoc());
+    GraphBuilder b(builder, last->getLoc());
     SmallVector<Value> parts;
-    for (shard::AllReduceOp member : members) {
-      Value wide = b.cast(member.getInput(), tensorType(member.getResult()).getElementType());
-      parts.push_back(b.reshape(wide, {tensorType(wide).getNumElements()}));
+    for (Operation *member : members) {
+      Value wide = b.cast(member->getOperand(0), tensorType(member->getResult(0)).getElementType());
+      parts.push_back(flat ? b.reshape(wide, {tensorType(wide).getNumElements()}) : wide);
     }
-    Value all = parts.size() == 1 ? parts.front() : b.concat(parts, 0);
-    Value sums = dist::allReduce(builder, all, shard::ReductionKind::Sum);
+    Value all = parts.size() == 1 ? parts.front() : b.concat(parts, axis);
+    SmallVector<int64_t> shape(tensorType(all).getShape());
+    if (!flat)
+      shape[0] = tensorType(last->getResult(0)).getDimSize(0);
+    IRMapping mapping;
+    mapping.map(last->getOperand(0), all);
+    Value result = builder.clone(*last, mapping)->getResult(0);
+    result.setType(tensorType(result).clone(shape));
     int64_t start = 0;
-    for (shard::AllReduceOp member : members) {
-      RankedTensorType type = tensorType(member.getResult());
-      Value part = parts.size() == 1 ? sums : b.slice(sums, {start}, {type.getNumElements()});
-      start += type.getNumElements();
-      member.getResult().replaceAllUsesWith(b.reshape(part, type.getShape()));
+    for (auto [member, input] : llvm::zip_equal(members, parts)) {
+      RankedTensorType type = tensorType(member->getResult(0));
+      SmallVector<int64_t> starts(shape.size(), 0), sizes(shape);
+      starts[axis] = start;
+      sizes[axis] = tensorType(input).getDimSize(axis);
+      start += sizes[axis];
+      Value part = parts.size() == 1 ? result : b.slice(result, starts, sizes);
+      member->getResult(0).replaceAllUsesWith(b.reshape(part, type.getShape()));
       member->erase();
     }
   }

@@ -36,13 +36,38 @@ def Replicate : Pass<"distribution-replicate", "::mlir::ModuleOp"> {
   ];
 }
 
+def ShardOptimizer : Pass<"distribution-shard-optimizer", "::mlir::ModuleOp"> {
+  let dependentDialects = distributionDialects;
+  let summary = "Divide the optimizer's work and state over the replicas (ZeRO, stage 1)";
+  let description = [{
+    In: `@step` with means of gradients over `@replicas`. Out: replica k of V updates elements [k c, (k + 1) c) of every
+    parameter, where c is the V-th part of its elements, rounded up to a multiple of 16; zeros follow the last element
+    (arXiv 1910.02054, P_os).
+
+    | value | becomes |
+    |---|---|
+    | sum of a gradient | `shard.reduce_scatter` of its rows, [V, c] to [1, c] |
+    | op of the update, element by element | the same on [c]; constants and scalars as before, other operands by `shard.all_slice` |
+    | master, slot | a state with `dist.shard` = c: each replica keeps its own |
+    | value that is written to another state, such as the narrow weight | `shard.all_gather` of its shards |
+    | op that draws by an element's position (stochastic rounding) | the same on the gathered value |
+    | check that gradients are finite | that of every shard, combined as a maximum |
+    | norm of gradients | sums of squares of shards, added over the replicas |
+
+    A parameter whose shard would not be smaller stays whole. So does a master or slot that something else reads. Updates
+    that take norms or means of a parameter (LAMB, LARS, Adafactor) are refused.
+  }];
+  let statistics = [Statistic<"numStates", "states", "states that are divided">];
+}
+
 def Bucket : Pass<"distribution-bucket", "::mlir::ModuleOp"> {
   let dependentDialects = distributionDialects;
   let summary = "Gather values that are summed over replicas in buckets";
   let description = [{
     In: collectives of single values. Out: sums one behind the other, in the order in which the backward pass makes them, in
     buckets of at least `bytes` (the first one of `first-bytes`, so that communication starts early). A bucket is one
-    collective on a vector of FP32. Other reductions stay single.
+    collective on a vector of FP32; sums that are scattered, and shards that are gathered, lie side by side in rows.
+    Collectives that wait for each other, or have different types, are never joined. Other reductions stay single.
 
     ```mlir
     %a = shard.all_reduce %0 on @replicas grid_axes = [0] : tensor<2x3xf32> -> tensor<2x3xf32>
@@ -64,15 +89,16 @@ def VerifyReplicas : Pass<"distribution-verify-replicas", "::mlir::ModuleOp"> {
   let description = [{
     In: steps with collectives. Out: the same, or an error for each of:
     - a state that is written from a value, or under a condition, that may differ from replica to replica;
+    - a divided state (`dist.shard`) that is written from more than a shard: from what depends on a replica's own rows;
     - a result that may differ;
-    - a collective over another grid, or over less than all replicas;
+    - a collective over another grid, or over less than all replicas, or along another axis than the first;
     - a sum in less than FP32;
-    - a collective that waits for the result of another one: a step meets once.
+    - a collective that waits for the result of another one, unless all that it takes in are shards.
 
     A value differs where it depends on a split argument or on the number of the replica, and no collective lies between. The
     argument: a step is one block without branches, so that all replicas run the same collectives in the same order; what
     depends on states, on shared arguments and on results of collectives alone is computed from the same bits by the same
-    operations. So states stay equal, by induction over steps.
+    operations. So states stay equal, by induction over steps. Shards are parts of one tensor that all would compute alike.
   }];
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // --distribution-verify-replicas: replicas cannot come to disagree, nor wait for each other for ever.
+// Matcher: collectives of dialect shard.
 #include "mpt/Dialect/Dist/DistDialect.h"
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
@@ -34,45 +35,63 @@ private:
     if (!replicasOf(getOperation()))
       return step.emitError() << "expected a grid @" << kReplicas << " of one axis for the collectives of the step";
     Variance variance(step);
-    DenseSet<Value> met; // what depends on a collective
+    Meetings meetings(step);
     bool fine = true;
-    for (Operation &op : step.getBody().front()) {
-      if (auto reduce = dyn_cast<shard::AllReduceOp>(op)) {
-        fine &= succeeded(verifyCollective(reduce, met));
-      } else if (op.getDialect() && isa<shard::ShardDialect>(op.getDialect())) {
-        op.emitError() << "expected shard.all_reduce alone in a step, got " << op.getName();
-        fine = false;
-      }
-      if (isa<shard::AllReduceOp>(op) || llvm::any_of(op.getOperands(), [&](Value v) { return met.contains(v); }))
-        met.insert(op.result_begin(), op.result_end());
-    }
+    for (Operation &op : step.getBody().front())
+      if (isa_and_nonnull<shard::ShardDialect>(op.getDialect()))
+        fine &= succeeded(verifyCollective(&op, variance, meetings));
     // One message is enough: what is wrong with one write is mostly wrong with all.
     fine = fine && llvm::all_of(step.getOps<train::WriteOp>(),
                                 [&](train::WriteOp write) { return succeeded(verifyWrite(write, variance)); });
     return success(fine && succeeded(verifyResults(step, variance)));
   }
 
-  static LogicalResult verifyCollective(shard::AllReduceOp reduce, const DenseSet<Value> &met) {
-    if (reduce.getGrid() != kReplicas || reduce.getGridAxes() != ArrayRef<shard::GridAxis>{0})
-      return reduce.emitError() << "expected a collective over axis 0 of @" << kReplicas << ", got @"
-                                << reduce.getGrid();
-    if (!tensorType(reduce.getResult()).getElementType().isF32())
-      return reduce.emitError() << "expected replicas to reduce in f32, got "
-                                << tensorType(reduce.getResult()).getElementType();
-    if (met.contains(reduce.getInput()))
-      return reduce.emitError()
-             << "expected a value that no other collective is part of: a step meets once, got one that "
-                "waits for another";
+  static LogicalResult verifyCollective(Operation *op, const Variance &variance, const Meetings &meetings) {
+    if (!isa<shard::AllReduceOp, shard::ReduceScatterOp, shard::AllGatherOp, shard::AllSliceOp>(op))
+      return op->emitError() << "expected shard.all_reduce, reduce_scatter, all_gather or all_slice in a step, got "
+                             << op->getName();
+    auto grid = op->getAttrOfType<FlatSymbolRefAttr>("grid");
+    auto axes = op->getAttrOfType<DenseI16ArrayAttr>("grid_axes");
+    if (!grid || grid.getValue() != kReplicas || !axes || axes.asArrayRef() != ArrayRef<shard::GridAxis>{0})
+      return op->emitError() << "expected a collective over axis 0 of @" << kReplicas << ", got " << grid;
+    for (StringRef name : {"scatter_axis", "gather_axis", "slice_axis"})
+      if (auto axis = op->getAttrOfType<IntegerAttr>(name); axis && axis.getInt() != 0)
+        return op->emitError() << "expected 0 as its " << name << ", got " << axis.getInt()
+                               << ": shards are rows, one behind the other";
+    bool reduces = isa<shard::AllReduceOp, shard::ReduceScatterOp>(op);
+    if (reduces && !tensorType(op->getResult(0)).getElementType().isF32())
+      return op->emitError() << "expected replicas to reduce in f32, got "
+                             << tensorType(op->getResult(0)).getElementType();
+    Value input = op->getOperand(0);
+    if (isa<shard::AllSliceOp>(op))
+      return variance.varies(input)
+                 ? op->emitError()
+                       << "expected a shard of a value that is the same on every replica, got one that varies"
+                 : success();
+    if (isa<shard::AllGatherOp>(op) && !variance.isShard(input))
+      return op->emitError() << "expected a shard to gather, got a value that is the same on every replica, or that "
+                                "depends on a replica's own rows";
+    if (meetings.before(input) > 0 && !variance.isShard(input))
+      return op->emitError() << "expected a value that no other collective is part of: a step meets once, got one that "
+                                "waits for another";
     return success();
   }
 
   static LogicalResult verifyWrite(train::WriteOp write, const Variance &variance) {
-    for (Value value : write->getOperands())
-      if (variance.varies(value))
-        return write.emitError() << "expected a " << (value == write.getValue() ? "value" : "condition")
+    bool divided = shardOf(write, write.getStateAttr()).has_value();
+    for (Value value : write->getOperands()) {
+      bool isValue = value == write.getValue();
+      if (!variance.varies(value) || (isValue && divided && variance.isShard(value)))
+        continue;
+      if (variance.isShard(value))
+        return write.emitError() << "expected a " << (isValue ? "value" : "condition")
                                  << " that is the same on every replica for state '" << write.getState()
-                                 << "', got one that depends on '" << originOf(value, variance)
-                                 << "' without a collective";
+                                 << "', got one that is computed from a replica's shard: gather it first";
+      return write.emitError() << "expected a " << (isValue ? "value" : "condition") << " that is "
+                               << (isValue && divided ? "computed from shards" : "the same on every replica")
+                               << " for state '" << write.getState() << "', got one that depends on '"
+                               << originOf(value, variance) << "' without a collective";
+    }
     return success();
   }
 

@@ -7,12 +7,16 @@ include "passes/PassBase.td"
 
 def SplitReplicas : Pass<"fusion-split-replicas", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mpt::MPTDialect", "::mpt::train::TrainDialect", "::mlir::shard::ShardDialect"];
-  let summary = "A step with collectives becomes two functions, before and after the replicas meet";
+  let summary = "A step with collectives becomes functions, before and after the replicas meet";
   let description = [{
     In: `@step` after stage distribution. Out: `@replica`, which computes from a replica's rows what collectives take in, and
     changes no state; `@combine`, which takes what they make, and does the rest. The i-th collective's value is a result of the
     one and an argument of the other: `replica.sum.<i>` or `replica.max.<i>`. The runtime reduces between the two, so a process runs
     `@replica` once for each of its replicas and `@combine` once a step. What both need of states, each computes.
+
+    Where states are divided (`dist.shard`), replicas meet more than once. `@shard_1`, `@shard_2` ... are between the two, and
+    run once a replica: each takes what was exchanged before (`replica.scatter.<i>` is the replica's own row) and makes what the
+    next meeting exchanges (`replica.gather.<i>` is its row). The last of them writes the divided states.
   }];
 }
 

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // --fusion-split-replicas: a step of replicas as two functions, before and after the replicas meet.
-#include "mpt-c/types.h"
+// Matcher: collectives of dialect shard.
+#include "mpt-c/abi.h"
 #include "mpt/Autodiff/Autodiff.h"
 #include "mpt/Autodiff/TrainingFunctions.h"
+#include "mpt/Dialect/Dist/DistDialect.h"
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Distribution/Replicas.h"
 #include "passes/fusion/Passes.h"
@@ -17,10 +19,30 @@ using namespace mpt;
 
 namespace {
 
-/// Name of what the i-th collective reduces, as mpt-c/abi.h has it.
-std::string nameOf(shard::AllReduceOp reduce, size_t i) {
-  StringRef prefix = reduce.getReduction() == shard::ReductionKind::Max ? MPT_NAME_MAX : MPT_NAME_SUM;
+/// Name of what the i-th collective exchanges, as mpt-c/abi.h has it.
+std::string nameOf(Operation *collective, size_t i) {
+  auto reduce = dyn_cast<shard::AllReduceOp>(collective);
+  StringRef prefix = isa<shard::ReduceScatterOp>(collective)              ? MPT_NAME_SCATTER
+                     : isa<shard::AllGatherOp>(collective)                ? MPT_NAME_GATHER
+                     : reduce.getReduction() == shard::ReductionKind::Max ? MPT_NAME_MAX
+                                                                          : MPT_NAME_SUM;
   return (prefix + Twine(i)).str();
+}
+
+/// What the i-th collective takes in, and what it results in, with the meetings before.
+struct Exchange {
+  Operation *op;
+  std::string name;
+  int64_t meeting;
+};
+
+SmallVector<Exchange> exchangesOf(func::FuncOp function) {
+  dist::Meetings meetings(function);
+  SmallVector<Exchange> exchanges;
+  for (Operation &op : function.getBody().front())
+    if (dist::isCollective(&op))
+      exchanges.push_back({&op, nameOf(&op, exchanges.size()), meetings.before(&op)});
+  return exchanges;
 }
 
 void eraseUnusedArguments(func::FuncOp function) {
@@ -29,38 +51,86 @@ void eraseUnusedArguments(func::FuncOp function) {
       (void)function.eraseArgument(i);
 }
 
+bool isDivided(train::WriteOp write) { return dist::shardOf(write, write.getStateAttr()).has_value(); }
+
 struct SplitReplicas : mpt::impl::SplitReplicasBase<SplitReplicas> {
   void runOnOperation() override {
     for (auto function : llvm::to_vector(getOperation().getOps<func::FuncOp>())) {
       if (function.isExternal() || !dist::hasCollectives(function))
         continue;
-      before(cloneFunction(function, "replica"));
+      // Functions that run once a replica: up to the last meeting to which one contributes.
+      int64_t last = 0;
+      for (const Exchange &exchange : exchangesOf(function))
+        last = std::max(last, exchange.meeting);
+      dist::Meetings meetings(function);
+      for (auto write : function.getOps<train::WriteOp>())
+        if (isDivided(write))
+          last = std::max(last, meetings.before(write));
+      before(cloneFunction(function, "replica"), 0, last == 0);
+      for (int64_t i = 1; i <= last; ++i)
+        before(cloneFunction(function, (MPT_NAME_SHARD + Twine(i)).str()), i, i == last);
       after(cloneFunction(function, "combine"));
       function.erase();
     }
   }
 
 private:
-  /// What one replica computes for the others; it changes no state.
-  static void before(func::FuncOp function) {
+  /// What one replica computes between two meetings; the last such function changes divided states.
+  static void before(func::FuncOp function, int64_t meeting, bool isLast) {
     for (auto write : llvm::make_early_inc_range(function.getOps<train::WriteOp>()))
-      write.erase();
+      if (!isLast || !isDivided(write))
+        write.erase();
     SmallVector<NamedValue> contributions;
-    for (auto [i, reduce] : llvm::enumerate(function.getOps<shard::AllReduceOp>()))
-      contributions.emplace_back(nameOf(reduce, i), reduce.getInput());
+    for (const Exchange &exchange : exchangesOf(function))
+      if (exchange.meeting == meeting)
+        contributions.emplace_back(exchange.name, exchange.op->getOperand(0));
+    takeResults(function, meeting);
     setResults(function, contributions);
+    takeSlices(function);
     eraseDeadOps(function);
     eraseUnusedArguments(function);
   }
 
   /// What every process computes from what they have together.
   static void after(func::FuncOp function) {
-    for (auto [i, reduce] : llvm::enumerate(llvm::to_vector(function.getOps<shard::AllReduceOp>()))) {
-      reduce.getResult().replaceAllUsesWith(addArgument(function, nameOf(reduce, i), tensorType(reduce.getResult())));
-      reduce.erase();
-    }
+    for (auto write : llvm::make_early_inc_range(function.getOps<train::WriteOp>()))
+      if (isDivided(write))
+        write.erase();
+    takeResults(function, std::numeric_limits<int64_t>::max());
     eraseDeadOps(function);
     eraseUnusedArguments(function);
+  }
+
+  /// Results of collectives before `meeting` are arguments.
+  static void takeResults(func::FuncOp function, int64_t meeting) {
+    for (const Exchange &exchange : exchangesOf(function)) {
+      if (exchange.meeting >= meeting)
+        continue;
+      Value result = exchange.op->getResult(0);
+      result.replaceAllUsesWith(addArgument(function, exchange.name, result.getType()));
+      exchange.op->erase();
+    }
+  }
+
+  /// A replica picks its row by its number.
+  static void takeSlices(func::FuncOp function) {
+    Value number;
+    for (auto slice : llvm::to_vector(function.getOps<shard::AllSliceOp>())) {
+      if (slice->use_empty())
+        continue;
+      OpBuilder builder(slice);
+      GraphBuilder b(builder, slice.getLoc());
+      for (BlockArgument argument : function.getArguments())
+        if (!number && getArgAttr<dist::DistDialect::NumberAttrHelper>(function, argument.getArgNumber()))
+          number = argument;
+      if (!number) {
+        number = addArgument(function, MPT_NAME_REPLICA, RankedTensorType::get({}, builder.getI64Type()));
+        setArgAttr<dist::DistDialect::NumberAttrHelper>(function, function.getNumArguments() - 1,
+                                                        builder.getUnitAttr());
+      }
+      slice.getResult().replaceAllUsesWith(b.make<GatherOp>(slice.getInput(), b.reshape(number, {1}), 0));
+      slice.erase();
+    }
   }
 };
 

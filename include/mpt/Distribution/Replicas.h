@@ -3,6 +3,8 @@
 #ifndef MPT_DISTRIBUTION_REPLICAS_H
 #define MPT_DISTRIBUTION_REPLICAS_H
 
+#include "mpt/Dialect/Train/TrainDialect.h"
+
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Shard/IR/ShardDialect.h"
 #include "mlir/Dialect/Shard/IR/ShardOps.h"
@@ -36,8 +38,29 @@ mlir::Value allReduce(mlir::OpBuilder &builder, mlir::Value value, mlir::shard::
 /// Rows of the batch: the first extent of the first argument that is no scalar. Nothing where every argument is one.
 std::optional<int64_t> batchOf(mlir::func::FuncOp function);
 
-/// Which values of a step may differ from replica to replica. What depends on split arguments or on the number of the
-/// replica does, unless a collective lies between. One walk, in the order of the block.
+/// Elements that a replica keeps of a state that is divided over replicas; nothing for other states.
+std::optional<int64_t> shardOf(train::StateOp state);
+/// The same for the state that a read or a write names.
+std::optional<int64_t> shardOf(mlir::Operation *access, mlir::FlatSymbolRefAttr state);
+
+/// True for ops at which replicas exchange values: collectives, but for shard.all_slice, which looks at one's own.
+bool isCollective(mlir::Operation *op);
+
+/// How often replicas have met before a value is known: 0 where no collective is part of it.
+class Meetings {
+public:
+  explicit Meetings(mlir::func::FuncOp step);
+  int64_t before(mlir::Value value) const { return counts.lookup(value); }
+  /// Before the operands of `op` are known.
+  int64_t before(mlir::Operation *op) const;
+
+private:
+  llvm::DenseMap<mlir::Value, int64_t> counts;
+};
+
+/// Which values of a step may differ from replica to replica. What depends on split arguments, on the number of the
+/// replica or on shards does, unless a collective lies between that makes it the same. One walk, in the order of the
+/// block.
 class Variance {
 public:
   Variance() = default;
@@ -47,14 +70,20 @@ public:
   void enter(mlir::func::FuncOp step);
   /// Notes the results of `op`, whose operands have been noted.
   void visit(mlir::Operation &op);
-  void add(mlir::Value value) { varying.insert(value); }
+  void add(mlir::Value value) { addOwn(value); }
   bool varies(mlir::Value value) const { return varying.contains(value); }
+  /// Varies, but as the replicas' parts of one tensor do, which all of them agree on.
+  bool isShard(mlir::Value value) const { return varying.contains(value) && !own.contains(value); }
   bool anyVaries(mlir::ValueRange values) const {
     return llvm::any_of(values, [&](mlir::Value value) { return varies(value); });
   }
 
 private:
-  llvm::DenseSet<mlir::Value> varying;
+  void addOwn(mlir::Value value) {
+    varying.insert(value);
+    own.insert(value);
+  }
+  llvm::DenseSet<mlir::Value> varying, own; ///< own: beyond being a shard
 };
 
 /// Where `value` comes from, for messages: the first split argument that it depends on.

@@ -12,7 +12,9 @@ def OptimizerUpdate : OpInterface<"OptimizerUpdate"> {
     is the new parameter, and the others are the new slots.
   }];
   let methods = [
-    InterfaceMethod<"The operand that is the learning rate.", "::mlir::OpOperand &", "getRateMutable">
+    InterfaceMethod<"The operand that is the learning rate.", "::mlir::OpOperand &", "getRateMutable">,
+    InterfaceMethod<"Whether an element of the results depends on the scalars and on elements at its position alone.",
+                    "bool", "isElementwise">
   ];
 }
 

@@ -2,6 +2,8 @@
 // Registration and verification of the training dialect.
 #include "mpt/Dialect/Train/TrainDialect.h"
 
+#include "mpt/Dialect/Attributes.h"
+#include "mpt/Dialect/Dist/DistDialect.h"
 #include "mpt/Dialect/Train/RequestOps.h"
 #include "mpt/Dialect/Train/ScaleOps.h"
 
@@ -67,8 +69,11 @@ static LogicalResult verifyStateUse(Operation *op, FlatSymbolRefAttr name, Type 
   auto state = symbols.lookupNearestSymbolFrom<StateOp>(op, name);
   if (!state)
     return op->emitOpError() << "expected a train.state named " << name << ", found none";
-  if (state.getType() != type)
-    return op->emitOpError() << "expected the type of state " << name << ", " << state.getType() << ", got " << type;
+  auto expected = cast<RankedTensorType>(state.getType());
+  if (auto shard = mpt::getAttr<mpt::dist::DistDialect::ShardAttrHelper>(state))
+    expected = expected.clone(shard.getInt());
+  if (expected != type)
+    return op->emitOpError() << "expected the type of state " << name << ", " << expected << ", got " << type;
   return success();
 }
 

@@ -201,11 +201,12 @@ private:
 };
 
 /// The operands that all optimizers have.
-template <typename Op> struct Rated : OptimizerUpdate::ExternalModel<Rated<Op>, Op> {
+template <typename Op, bool elementwise> struct Rated : OptimizerUpdate::ExternalModel<Rated<Op, elementwise>, Op> {
   OpOperand &getRateMutable(Operation *op) const { return cast<Op>(op).getLrMutable(); }
+  bool isElementwise(Operation *) const { return elementwise; }
 };
-template <typename... Ops> void attachRates(MLIRContext *context) {
-  (Ops::template attachInterface<Rated<Ops>>(*context), ...);
+template <bool elementwise, typename... Ops> void attachRates(MLIRContext *context) {
+  (Ops::template attachInterface<Rated<Ops, elementwise>>(*context), ...);
 }
 
 } // namespace
@@ -218,5 +219,7 @@ void mpt::attachUpdateModels(MLIRContext *context) {
   LAMBOp::attachInterface<LAMB>(*context);
   LARSOp::attachInterface<LARS>(*context);
   AdafactorOp::attachInterface<Adafactor>(*context);
-  attachRates<SGDOp, AdamOp, AdagradOp, MomentumOp, AdamHatOp, RMSPropOp, LionOp, LAMBOp, LARSOp, AdafactorOp>(context);
+  attachRates<true, SGDOp, AdamOp, AdagradOp, MomentumOp, AdamHatOp, RMSPropOp, LionOp>(context);
+  // Norms and means over a parameter.
+  attachRates<false, LAMBOp, LARSOp, AdafactorOp>(context);
 }

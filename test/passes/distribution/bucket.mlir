@@ -1,4 +1,5 @@
 // RUN: mpt-opt %s --distribution-bucket=first-bytes=40 | FileCheck %s
+// RUN: mpt-opt %s --distribution-bucket | FileCheck %s --check-prefix=SHARDS
 // RUN: mpt-opt %s --distribution-bucket="first-bytes=1 bytes=1" | FileCheck %s --check-prefix=SINGLE
 
 shard.grid @replicas(shape = 4)
@@ -30,4 +31,24 @@ func.func @step(%a: tensor<2x3xf32> {dist.split}, %b: tensor<4xf16> {dist.split}
 // CHECK-NOT: mpt.concat
 func.func @alone(%a: tensor<4xf32>) -> tensor<4xf32> {
   return %a : tensor<4xf32>
+}
+
+// Sums that are scattered, and shards that are gathered, lie side by side. What is gathered waits for what was scattered,
+// and types differ: these are no family.
+// SHARDS-LABEL: func.func @shards
+// SHARDS: %[[ROWS:.*]] = mpt.concat %{{.*}}, %{{.*}} {axis = 1 : i64} : (tensor<4x16xf32>, tensor<4x32xf32>) -> tensor<4x48xf32>
+// SHARDS: %[[ROW:.*]] = shard.reduce_scatter %[[ROWS]] on @replicas grid_axes = [0] {{.*}}scatter_axis = 0 : tensor<4x48xf32> -> tensor<1x48xf32>
+// SHARDS-DAG: mpt.slice %[[ROW]] {sizes = array<i64: 1, 16>, starts = array<i64: 0, 0>
+// SHARDS-DAG: mpt.slice %[[ROW]] {sizes = array<i64: 1, 32>, starts = array<i64: 0, 16>
+// SHARDS: shard.all_gather %{{.*}} : tensor<1x48xf16> -> tensor<4x48xf16>
+// SHARDS: shard.all_gather %{{.*}} : tensor<1x16xf32> -> tensor<4x16xf32>
+func.func @shards(%a: tensor<4x16xf32> {dist.split}, %b: tensor<4x32xf32> {dist.split}) -> (tensor<4x16xf16>, tensor<4x32xf16>, tensor<4x16xf32>) {
+  %0 = shard.reduce_scatter %a on @replicas grid_axes = [0] scatter_axis = 0 : tensor<4x16xf32> -> tensor<1x16xf32>
+  %1 = shard.reduce_scatter %b on @replicas grid_axes = [0] scatter_axis = 0 : tensor<4x32xf32> -> tensor<1x32xf32>
+  %2 = mpt.cast %0 : tensor<1x16xf32> to tensor<1x16xf16>
+  %3 = mpt.cast %1 : tensor<1x32xf32> to tensor<1x32xf16>
+  %4 = shard.all_gather %2 on @replicas grid_axes = [0] gather_axis = 0 : tensor<1x16xf16> -> tensor<4x16xf16>
+  %5 = shard.all_gather %3 on @replicas grid_axes = [0] gather_axis = 0 : tensor<1x32xf16> -> tensor<4x32xf16>
+  %6 = shard.all_gather %0 on @replicas grid_axes = [0] gather_axis = 0 : tensor<1x16xf32> -> tensor<4x16xf32>
+  return %4, %5, %6 : tensor<4x16xf16>, tensor<4x32xf16>, tensor<4x16xf32>
 }

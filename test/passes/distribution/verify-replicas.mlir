@@ -19,7 +19,7 @@
 // AXES: expected a collective over axis 0 of @replicas, got @other
 // NARROW: expected replicas to reduce in f32, got
 // TWICE: a step meets once, got one that waits for another
-// OTHER: expected shard.all_reduce alone in a step, got shard.all_gather
+// OTHER: expected shard.all_reduce, reduce_scatter, all_gather or all_slice in a step, got shard.broadcast
 // GRID: expected a grid @replicas of one axis
 
 //--- fine.mlir
@@ -128,7 +128,7 @@ module {
   func.func @step(%x: tensor<8x4xf32> {dist.split, mpt.name = "x"}, %m: tensor<4xf32> {mpt.name = "mask"}) {
     %g = mpt.reduce sum %x {axes = array<i64: 0>} : (tensor<8x4xf32>) -> tensor<4xf32>
     %0 = shard.all_reduce %g on @replicas grid_axes = [0] : tensor<4xf32> -> tensor<4xf32>
-    %1 = shard.all_gather %g on @replicas grid_axes = [0] gather_axis = 0 : tensor<4xf32> -> tensor<16xf32>
+    %1 = shard.broadcast %g on @replicas grid_axes = [0] root = [0] : (tensor<4xf32>) -> tensor<4xf32>
     return
   }
 }

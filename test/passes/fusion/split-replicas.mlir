@@ -1,5 +1,6 @@
 // RUN: split-file %s %t
 // RUN: mpt-opt %t/step.mlir --fusion-split-replicas | FileCheck %s
+// RUN: mpt-opt %t/shards.mlir --fusion-split-replicas | FileCheck %s --check-prefix=SHARDS
 // RUN: mpt-opt %t/alone.mlir --fusion-split-replicas | FileCheck %s --check-prefix=ALONE
 
 // A step without collectives stays.
@@ -33,4 +34,52 @@ module {
 //--- alone.mlir
 func.func @step(%x: tensor<4xf32>) -> tensor<4xf32> {
   return %x : tensor<4xf32>
+}
+
+//--- shards.mlir
+// Three functions before the last: gradients; what shards add to a condition; the update of shards, which alone writes the
+// divided state. A replica takes its part of a parameter by its number. The last function writes what was gathered.
+// SHARDS-LABEL: func.func @combine(
+// SHARDS-SAME: mpt.name = "replica.gather.2"
+// SHARDS-NOT: train.write @m
+// SHARDS: train.write @w
+// SHARDS-LABEL: func.func @shard_2(
+// SHARDS-SAME: tensor<1x16xf32> {mpt.name = "replica.scatter.0"}
+// SHARDS-SAME: tensor<f32> {mpt.name = "replica.max.1"}
+// SHARDS-SAME: tensor<i64> {dist.number, mpt.name = "replica.number"}
+// SHARDS-SAME: -> (tensor<1x16xf32> {mpt.name = "replica.gather.2"})
+// SHARDS: train.write @m
+// SHARDS: mpt.gather %{{.*}}, %{{.*}} {axis = 0 : i64} : (tensor<2x16xf32>, tensor<1xi64>) -> tensor<1x16xf32>
+// SHARDS-NOT: train.write @w
+// SHARDS-LABEL: func.func @shard_1(
+// SHARDS-SAME: tensor<1x16xf32> {mpt.name = "replica.scatter.0"}) -> (tensor<f32> {mpt.name = "replica.max.1"})
+// SHARDS-NOT: train.write
+// SHARDS-LABEL: func.func @replica(
+// SHARDS-SAME: -> (tensor<2x16xf32> {mpt.name = "replica.scatter.0"})
+// SHARDS-NOT: train.
+module {
+  shard.grid @replicas(shape = 2)
+  train.state parameter @w : tensor<32xf32> = dense<1.0> : tensor<32xf32>
+  train.state slot @m : tensor<32xf32> of "w" = dense<1.0> : tensor<32xf32> {dist.shard = 16 : i64}
+  func.func @step(%x: tensor<2x16xf32> {dist.split, mpt.name = "x"}) {
+    %w = train.read @w : tensor<32xf32>
+    %rows = mpt.reshape %w : (tensor<32xf32>) -> tensor<2x16xf32>
+    %g = mpt.neg %x : tensor<2x16xf32>
+    %0 = shard.reduce_scatter %g on @replicas grid_axes = [0] scatter_axis = 0 : tensor<2x16xf32> -> tensor<1x16xf32>
+    %sum = mpt.reshape %0 : (tensor<1x16xf32>) -> tensor<16xf32>
+    %largest = mpt.reduce max %sum {axes = array<i64: 0>} : (tensor<16xf32>) -> tensor<f32>
+    %1 = shard.all_reduce %largest on @replicas grid_axes = [0] reduction = max : tensor<f32> -> tensor<f32>
+    %scale = mpt.broadcast %1 {dims = array<i64>} : (tensor<f32>) -> tensor<16xf32>
+    %m = train.read @m : tensor<16xf32>
+    %scaled = mpt.mul %sum, %scale : tensor<16xf32>
+    %next = mpt.add %m, %scaled : tensor<16xf32>
+    train.write @m, %next : tensor<16xf32>
+    %mine = shard.all_slice %rows on @replicas grid_axes = [0] slice_axis = 0 : tensor<2x16xf32> -> tensor<1x16xf32>
+    %step = mpt.reshape %next : (tensor<16xf32>) -> tensor<1x16xf32>
+    %new = mpt.sub %mine, %step : tensor<1x16xf32>
+    %2 = shard.all_gather %new on @replicas grid_axes = [0] gather_axis = 0 : tensor<1x16xf32> -> tensor<2x16xf32>
+    %whole = mpt.reshape %2 : (tensor<2x16xf32>) -> tensor<32xf32>
+    train.write @w, %whole : tensor<32xf32>
+    return
+  }
 }

@@ -12,19 +12,22 @@ def Dist_Dialect : Dialect {
   let description = [{
     A distributed step is one program that every replica runs (SPMD). Collectives are those of MLIR's dialect `shard`: the
     replicas are the grid `@replicas`, one axis of as many devices as there are replicas, or `?` where each process brings one.
-    `shard.all_reduce` has all that a step needs: a reduction, a group, and accumulation in the type of its result.
+    `shard.all_reduce` and `shard.reduce_scatter` have all that a step needs: a reduction, a group, and accumulation in the
+    type of the result; `shard.all_gather` and `shard.all_slice` go between a tensor and its shards.
 
-    This dialect has no operation. Its attributes say of an argument what `shard` says of global tensors alone, or not at all:
+    This dialect has no operation. Its attributes say of an argument or a state what `shard` says of global tensors alone, or not at all:
 
     | attribute | on | says |
     |---|---|---|
     | `dist.split` | argument | every replica has rows of its own: the global batch is one behind the other in dimension 0 |
     | `dist.number` | argument, `tensor<i64>` | the number of the replica, from 0; the runtime fills it in |
     | `dist.count` | argument, `tensor<f32>` | how many replicas there are; the runtime fills it in |
+    | `dist.shard` = c | `train.state` | replica k of V keeps elements [k c, (k + 1) c) of the tensor, row-major; zeros follow its last one. Reads and writes have the type of a shard, `tensor<c x ...>` |
 
     `shard.process_linear_index` gives a number of type `index`; streams of random numbers need a tensor of 64 bits.
   }];
-  let discardableAttrs = (ins "::mlir::UnitAttr":$split, "::mlir::UnitAttr":$number, "::mlir::UnitAttr":$count);
+  let discardableAttrs = (ins "::mlir::UnitAttr":$split, "::mlir::UnitAttr":$number, "::mlir::UnitAttr":$count,
+    "::mlir::IntegerAttr":$shard);
 }
 
 #endif
