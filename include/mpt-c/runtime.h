@@ -174,7 +174,8 @@ mpt_status mpt_trainer_memory(const mpt_trainer *trainer, mpt_memory *out);
 /* The i-th trained parameter: its name, shape and the type it is stored in, with `data` in the state block (no copy; do
  * not write to it), which is in the device's memory. MPT_NOT_FOUND past the last one. */
 mpt_status mpt_trainer_parameter(mpt_trainer *trainer, int64_t i, mpt_tensor *out);
-/* The same for every tensor of the state block; `role` may be NULL. */
+/* The same for every tensor of the state block; `role` may be NULL. `data` is NULL for a tensor that ranks divide among
+ * them (--shard-optimizer): mpt_trainer_read and mpt_trainer_get collect it, and are collective then. */
 mpt_status mpt_trainer_state(mpt_trainer *trainer, int64_t i, mpt_tensor *out, mpt_role *role);
 
 /* The bytes of the i-th tensor of the state, in the type it is stored in, to host memory. */
@@ -190,6 +191,10 @@ mpt_status mpt_trainer_set(mpt_trainer *trainer, const char *name, const float *
  * or stays as it was. Loading refuses another model's state and leaves the trainer as it was on failure; a run that
  * continues from a saved state is bit-equal to one that was not interrupted. */
 mpt_status mpt_trainer_save(const mpt_trainer *trainer, const char *path);
+/* The same where ranks have divided the state (--shard-optimizer), and without collecting it anywhere: collective, each
+ * rank writes its shards beside `path`, as `path`.<16 digits>.<rank>, and rank 0 the index that names them, once all
+ * are on disk. The folder is one that all ranks see. Loading an index reads its shards, for any number of processes. */
+mpt_status mpt_trainer_save_sharded(const mpt_trainer *trainer, const char *path);
 mpt_status mpt_trainer_load(mpt_trainer *trainer, const char *path);
 
 #ifdef __cplusplus

@@ -282,6 +282,9 @@ std::vector<Flag> modelFlags() {
        "a global step takes V batches, divided over processes: the same bits on any number of them; any: one batch a "
        "process",
        setReplicas},
+      {"--shard-optimizer", "",
+       "with --replicas: masters and slots are divided over the replicas, so that a process has those of its own alone",
+       toggle(&Options::shardOptimizer)},
       {"--shared-inputs", "REGEX", "with --replicas: inputs whose names match are not divided over replicas",
        pattern(&Options::sharedInputs)},
       {"--freeze", "REGEX", "parameters whose names match are not trained", pattern(&Options::freeze)},
@@ -450,6 +453,9 @@ Expected<CompileOptions> CompileOptions::parse(ArrayRef<StringRef> words) {
     return bad("expected --accumulate=1 with --replicas: a process runs its replicas one after the other and "
                "communicates once a step, so --replicas=" +
                Twine(options.accumulate) + " does on one process what --accumulate does");
+  if (options.shardOptimizer && (options.replicas == "1" || options.replicas == "any"))
+    return bad("expected --replicas=V with --shard-optimizer, got --replicas=" + options.replicas +
+               ": masters and slots are divided over V replicas, and a process has those of its own");
   if (options.replicas != "1" && options.forwardOnly)
     return bad("expected no --forward-only with --replicas: replicas share gradients");
   if (options.replicas != "1" && options.emit == EmitKind::ONNX && options.to.empty())

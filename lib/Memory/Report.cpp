@@ -7,6 +7,7 @@
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
+#include "mpt/Distribution/Replicas.h"
 #include "mpt/Memory/Bufferize.h"
 #include "mpt/Memory/Layout.h"
 #include "mpt/Memory/Plan.h"
@@ -196,7 +197,8 @@ json::Object mpt::memory::report(ModuleOp module) {
   int64_t all = 0;
   for (auto op : module.getOps<train::StateOp>()) {
     auto type = cast<ShapedType>(op.getType());
-    int64_t bytes = elementCount(type.getShape()) * elementBytes(type.getElementType());
+    int64_t elements = dist::shardOf(op).value_or(elementCount(type.getShape()));
+    int64_t bytes = elements * elementBytes(type.getElementType());
     json::Value &total = state[train::stringifyRole(op.getRole())];
     total = total.getAsInteger().value_or(0) + bytes;
     all += bytes;

@@ -182,7 +182,9 @@ private:
     auto it = program.state.find(op.getState());
     if (it == program.state.end())
       return op.emitOpError() << "expected a train.state named " << op.getStateAttr() << ", found none";
-    pointers[op.getBuffer()] = at(state, it->second.offset);
+    if (it->second.divided && !shard)
+      shard = field(6);
+    pointers[op.getBuffer()] = at(it->second.divided ? shard : state, it->second.offset);
     return success();
   }
   LogicalResult emit(rt::AllocOp op) {
@@ -317,7 +319,7 @@ private:
   llvm::IRBuilder<> ir;
   llvm::Type *ptr, *i64, *i32;
   llvm::Function *entry = nullptr;
-  llvm::Value *exec = nullptr, *state = nullptr, *arena = nullptr, *arguments = nullptr;
+  llvm::Value *exec = nullptr, *state = nullptr, *shard = nullptr, *arena = nullptr, *arguments = nullptr;
   llvm::DenseMap<Value, llvm::Value *> pointers;
 };
 

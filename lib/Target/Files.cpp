@@ -3,6 +3,7 @@
 #include "Files.h"
 
 #include "mpt-c/abi.h"
+#include "mpt/Memory/Layout.h"
 
 #include "llvm/ADT/ScopeExit.h"
 #include "llvm/Support/FileSystem.h"
@@ -168,10 +169,13 @@ llvm::Error mpt::target::writeWeights(const Program &program, StringRef file) {
   for (const auto &[name, info] : program.state) {
     if (!initialValue(info))
       continue;
+    // The whole tensor, also of a state that replicas divide.
+    auto type = cast<RankedTensorType>(train::StateOp(info.state).getType());
+    int64_t bytes = type.getNumElements() * memory::elementBytes(info.element);
     header[info.name] = llvm::json::Object{{"dtype", safetensorsType(info.dtype)},
-                                           {"shape", llvm::json::Array(info.shape)},
-                                           {"data_offsets", llvm::json::Array{offset, offset + info.bytes}}};
-    offset += info.bytes;
+                                           {"shape", llvm::json::Array(type.getShape())},
+                                           {"data_offsets", llvm::json::Array{offset, offset + bytes}}};
+    offset += bytes;
   }
   std::string text;
   llvm::raw_string_ostream(text) << llvm::json::Value(std::move(header));

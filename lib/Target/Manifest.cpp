@@ -98,6 +98,13 @@ std::string mpt::target::manifestOf(ModuleOp module, const Program &program) {
     manifest["kernels"] = static_cast<int64_t>(program.entries.size());
   }
   manifest["state_bytes"] = program.stateBytes;
+  if (program.shardBytes) {
+    json::Object states;
+    for (const auto &[name, info] : program.state)
+      if (info.divided)
+        states[name] = json::Object{{"shape", json::Array(info.wholeShape)}, {"shard_bytes", info.bytes}};
+    manifest["shards"] = json::Object{{"bytes", program.shardBytes}, {"states", std::move(states)}};
+  }
   json::Object functions;
   for (const FunctionInfo &info : program.functions)
     functions[info.name] = json::Object{{"inputs", tensorsToJson(info.inputs)},

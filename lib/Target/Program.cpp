@@ -5,6 +5,7 @@
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/RT/AbiWords.h"
 #include "mpt/Dialect/RT/RTDialect.h"
+#include "mpt/Distribution/Replicas.h"
 #include "mpt/Memory/Bufferize.h"
 #include "mpt/Memory/Layout.h"
 #include "mpt/Memory/Plan.h"
@@ -37,7 +38,7 @@ std::string fingerprintOf(const Program &program) {
   llvm::raw_string_ostream out(text);
   for (const auto &[name, info] : program.state) {
     out << name << '\0' << info.dtype << ' ' << info.role << ' ';
-    llvm::interleave(info.shape, out, "x");
+    llvm::interleave(info.divided ? info.wholeShape : info.shape, out, "x");
     out << '\n';
   }
   llvm::SHA256 hash;
@@ -69,12 +70,24 @@ FailureOr<Program> Program::read(ModuleOp module, StringRef name, const Target &
     info.of = state.getOf().value_or("").str();
     info.role = static_cast<int64_t>(state.getRole());
     info.state = state;
-    if (failed(describe(state, cast<ShapedType>(state.getType()), info)))
+    auto type = cast<RankedTensorType>(state.getType());
+    if (std::optional<int64_t> elements = dist::shardOf(state)) {
+      info.divided = true;
+      info.wholeShape.assign(type.getShape().begin(), type.getShape().end());
+      type = type.clone(*elements);
+    }
+    if (failed(describe(state, type, info)))
       return failure();
-    info.offset = program.stateBytes;
-    program.stateBytes += llvm::alignTo(info.bytes, 64);
+    int64_t &end = info.divided ? program.shardBytes : program.stateBytes;
+    info.offset = end;
+    end += llvm::alignTo(info.bytes, 64);
     program.state.insert({state.getSymName(), info});
   }
+  // Behind what every replica has: the shard of replica k lies k shards further on.
+  for (auto &[name, info] : program.state)
+    if (info.divided)
+      info.offset += program.stateBytes;
+  program.stateBytes += program.shardBytes;
   for (auto function : module.getOps<func::FuncOp>()) {
     if (hasAttr<MPTDialect::KernelAttrHelper>(function)) {
       program.kernels.push_back(function);

@@ -21,6 +21,8 @@ struct TensorInfo {
   llvm::SmallVector<int64_t, 4> shape;
   mlir::Type element;
   int64_t dtype = 0, role = 0, bytes = 0, offset = 0;
+  llvm::SmallVector<int64_t, 4> wholeShape; ///< of a divided state; `shape`, `bytes` and `offset` are those of a shard
+  bool divided = false;
   train::StateOp state; ///< null for inputs and outputs
 };
 
@@ -72,7 +74,7 @@ struct Image {
 struct Program {
   std::string name, fingerprint;
   llvm::MapVector<llvm::StringRef, TensorInfo> state;
-  int64_t stateBytes = 0;
+  int64_t stateBytes = 0, shardBytes = 0; ///< of all state for one replica, and of what is divided
   std::vector<FunctionInfo> functions;
   llvm::SmallVector<mlir::func::FuncOp> kernels;
   std::string target, runtime, cpu, cpuFeatures; ///< names of the target and of its runtime library

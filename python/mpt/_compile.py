@@ -49,7 +49,8 @@ def compile(model, *, out, loss=None, optimizer=None, policy=None, bind=None, in
     input_names  names for the inputs of a torch module given as a tuple
     name         name of the library; the file's stem by default
     replicas     batches of the model that a global step takes, divided over processes: the same bits on any number of them; or
-                 "any", one batch a process, which is the default in a world of several processes
+                 "any", one batch a process, which is the default in a world of several processes; with shard_optimizer=True
+                 masters and slots are divided over them, so that a process holds those of its own alone
     world        mpt.init(): rank 0 compiles and the others wait, so that a folder that all see is written once
     flags        further options of mpt-opt: keep_f32="/head.*" is --keep-f32=/head.*, dropout=False is --no-dropout
 

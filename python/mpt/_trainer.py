@@ -200,9 +200,11 @@ class Trainer:
                  self._runtime.tensors("mpt_trainer_device_output", self._trainer, function.encode()))
         return {t.name.decode(): DeviceArray(t, self._device, self) for t in found}
 
-    def save(self, path) -> None:
-        """Writes the whole state as safetensors; an existing file is replaced at once or not at all."""
-        self._runtime.call("mpt_trainer_save", self._trainer, os.fsencode(path))
+    def save(self, path, sharded: bool = False) -> None:
+        """Writes the whole state as safetensors; an existing file is replaced at once or not at all. With `sharded`, each rank
+        writes what it has of a divided state (shard_optimizer=True) beside `path`, which becomes their index: nobody needs
+        memory for all of it."""
+        self._runtime.call("mpt_trainer_save_sharded" if sharded else "mpt_trainer_save", self._trainer, os.fsencode(path))
 
     def load(self, path) -> None:
         self._runtime.call("mpt_trainer_load", self._trainer, os.fsencode(path))
@@ -215,8 +217,13 @@ class Trainer:
         result = {name: getattr(memory, name) for name, _ in memory._fields_}
         result["peak_bytes"] = sum(result.values())
         result["weight_bytes"] = result["slot_bytes"] = 0
+        manifest = self.manifest
+        shards = manifest.get("shards", {}).get("states", {})
+        local = manifest["replicas"]["count"] // self._processes if shards else 1
         for tensor, role in self._state():
             bytes_ = int(np.prod(tensor.shape[:tensor.rank], dtype=np.int64)) * SIZES[NAMES[tensor.dtype]]
+            if shard := shards.get(tensor.name.decode()):
+                bytes_ = shard["shard_bytes"] * local
             if role in (PARAMETER, MASTER, STATISTIC, CONSTANT):
                 result["weight_bytes"] += bytes_
             elif role in (SLOT, ACCUMULATOR):

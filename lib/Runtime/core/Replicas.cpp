@@ -7,6 +7,7 @@
 #include "core/SafeTensors.h"
 #include "core/Trainer.h"
 #include "core/Types.h"
+#include "world/Collectives.h"
 #include "world/Reduction.h"
 #include "world/World.h"
 
@@ -19,6 +20,8 @@ namespace {
 
 bool startsWith(const char *text, const char *prefix) { return strncmp(text, prefix, strlen(prefix)) == 0; }
 bool isSum(const char *name) { return startsWith(name, MPT_NAME_SUM); }
+bool isScattered(const char *name) { return startsWith(name, MPT_NAME_SCATTER); }
+bool isGathered(const char *name) { return startsWith(name, MPT_NAME_GATHER); }
 /// What the runtime gives, not the caller.
 bool isOwn(const char *name) {
   return isReduced(name) || strcmp(name, MPT_NAME_REPLICA) == 0 || strcmp(name, MPT_NAME_REPLICAS) == 0;
@@ -58,7 +61,17 @@ struct Agreement {
 
 } // namespace
 
-bool mpt::rt::isReduced(const char *name) { return isSum(name) || startsWith(name, MPT_NAME_MAX); }
+bool mpt::rt::isReduced(const char *name) {
+  return isSum(name) || startsWith(name, MPT_NAME_MAX) || isScattered(name) || isGathered(name);
+}
+
+std::vector<const mpt_function_desc *> ReplicatedStep::phasesOf(const mpt_module_desc &m) {
+  std::vector<const mpt_function_desc *> phases{find(m, replica)};
+  for (int i = 1; const mpt_function_desc *shard = find(m, (MPT_NAME_SHARD + std::to_string(i)).c_str()); ++i)
+    phases.push_back(shard);
+  phases.push_back(find(m, combine));
+  return phases;
+}
 
 mpt_status mpt::rt::readReplicas(const mpt_module_desc &module, std::unique_ptr<ReplicasOfModel> &out) {
   const mpt_function_desc *replica = find(module, ReplicatedStep::replica);
@@ -84,7 +97,7 @@ mpt_status mpt::rt::readReplicas(const mpt_module_desc &module, std::unique_ptr<
 }
 
 GlobalStep::GlobalStep(const mpt_module_desc &module, const ReplicasOfModel &of, int64_t replicas) {
-  const mpt_function_desc *parts[] = {find(module, ReplicatedStep::replica), find(module, ReplicatedStep::combine)};
+  const std::vector<const mpt_function_desc *> parts = ReplicatedStep::phasesOf(module);
   for (const mpt_function_desc *part : parts)
     for (int64_t i = 0; i < part->num_inputs; ++i) {
       mpt_tensor_desc input = part->inputs[i];
@@ -102,18 +115,18 @@ GlobalStep::GlobalStep(const mpt_module_desc &module, const ReplicasOfModel &of,
   function.name = ReplicatedStep::step;
   function.num_inputs = static_cast<int64_t>(inputs.size());
   function.inputs = inputs.data();
-  function.num_outputs = parts[1]->num_outputs;
-  function.outputs = parts[1]->outputs;
+  function.num_outputs = parts.back()->num_outputs;
+  function.outputs = parts.back()->outputs;
 }
 
 ReplicatedStep::ReplicatedStep(mpt_trainer &trainer, const ReplicasOfModel &of, std::shared_ptr<World> given)
-    : world(given && given->size() > 1 ? std::move(given) : nullptr),
-      replicaFunction(find(*trainer.model->desc, replica)), combineFunction(find(*trainer.model->desc, combine)),
+    : world(given && given->size() > 1 ? std::move(given) : nullptr), phases(phasesOf(*trainer.model->desc)),
       split(of.split), replicas(of.count ? of.count
                                 : world  ? world->size()
                                          : 1),
       first(world ? world->rank() * (replicas / world->size()) : 0), local(world ? replicas / world->size() : replicas),
-      global(*trainer.model->desc, of, local), reduction(std::make_unique<Reduction>(world, replicas)) {}
+      global(*trainer.model->desc, of, local), reduction(std::make_unique<Reduction>(world, replicas)),
+      count(static_cast<float>(replicas)) {}
 
 ReplicatedStep::~ReplicatedStep() = default;
 
@@ -154,18 +167,38 @@ mpt_status ReplicatedStep::make(mpt_trainer &trainer, mpt_world *world, std::uni
 
 mpt_status ReplicatedStep::matchValues() {
   agreement = reduction->declare(sizeof(Agreement) / sizeof(float), Reduction::Kind::Max);
-  for (int64_t i = 0; i < replicaFunction->num_outputs; ++i) {
-    const mpt_tensor_desc &made = replicaFunction->outputs[i];
-    int64_t input = indexOf(combineFunction->inputs, combineFunction->num_inputs, made.name);
-    if (!isReduced(made.name) || made.dtype != MPT_FLOAT32 || input < 0 ||
-        combineFunction->inputs[input].bytes != made.bytes || combineFunction->inputs[input].dtype != MPT_FLOAT32)
-      return fail(MPT_BAD_FILE, "expected what '%s' makes as an input of '%s', got '%s'", replica, combine, made.name);
-    Value value{reduction->declare(elementsOf(made), isSum(made.name) ? Reduction::Kind::Sum : Reduction::Kind::Max), i,
-                input, allocateHost(made.bytes)};
-    if (!value.total)
-      return fail(MPT_OUT_OF_MEMORY, "no memory for %lld bytes of '%s'", static_cast<long long>(made.bytes), made.name);
-    values.push_back(std::move(value));
+  for (size_t phase = 0; phase + 1 < phases.size(); ++phase)
+    for (int64_t i = 0; i < phases[phase]->num_outputs; ++i)
+      if (mpt_status status = addValue(phase, i))
+        return status;
+  return MPT_OK;
+}
+
+mpt_status ReplicatedStep::addValue(size_t phase, int64_t output) {
+  const mpt_tensor_desc &made = phases[phase]->outputs[output];
+  const bool gathers = isGathered(made.name), scatters = isScattered(made.name);
+  bool fits = isReduced(made.name) && (gathers || made.dtype == MPT_FLOAT32), taken = false;
+  const int64_t all = gathers ? made.bytes * replicas : made.bytes, part = scatters ? made.bytes / replicas : all;
+  fits = fits && (!scatters || made.bytes % replicas == 0);
+  for (size_t later = phase + 1; later < phases.size(); ++later) {
+    const mpt_function_desc &f = *phases[later];
+    if (int64_t input = indexOf(f.inputs, f.num_inputs, made.name); input >= 0) {
+      taken = true;
+      fits = fits && f.inputs[input].dtype == made.dtype && f.inputs[input].bytes == part;
+    }
   }
+  if (!fits || !taken)
+    return fail(MPT_BAD_FILE, "expected what '%s' makes as an input of a later function of the step, got '%s'",
+                phases[phase]->name, made.name);
+  Value value{made.name, phase, 0, output, gathers ? made.bytes : scatters ? part : 0, gathers, nullptr};
+  if (!gathers)
+    value.bucket =
+        reduction->declare(elementsOf(made), isSum(made.name) || scatters ? Reduction::Kind::Sum : Reduction::Kind::Max,
+                           scatters ? Reduction::Result::Shard : Reduction::Result::All);
+  value.total = allocateHost(scatters ? part * local : all);
+  if (!value.total)
+    return fail(MPT_OUT_OF_MEMORY, "no memory for %lld bytes of '%s'", static_cast<long long>(all), made.name);
+  values.push_back(std::move(value));
   return MPT_OK;
 }
 
@@ -177,8 +210,8 @@ mpt_status ReplicatedStep::compareStates(mpt_trainer &trainer, mpt_status own) {
   if (!own)
     own = hostState(trainer, copy, state);
   const std::string why = own ? mpt_last_error() : "";
-  mpt_status agreed =
-      world->agree("state", own ? "no state: " + why : "checksum " + checksumOfState(*trainer.model->desc, state));
+  mpt_status agreed = world->agree(
+      "state", own ? "no state: " + why : "checksum " + checksumOfState(trainer, state) + trainer.checksumOfShards);
   return own ? fail(own, "%s", why.c_str()) : agreed;
 }
 
@@ -195,15 +228,47 @@ mpt_status ReplicatedStep::followFirst(mpt_status own) {
 }
 
 mpt_status ReplicatedStep::contribute(Value &value, const void *data) {
-  return reduction->contribute(value.bucket, value.given++, static_cast<const float *>(data));
+  if (!value.gathers)
+    return reduction->contribute(value.bucket, value.given++, static_cast<const float *>(data));
+  memcpy(value.total->start + (first + value.given++) * value.bytes, data, static_cast<size_t>(value.bytes));
+  return value.given == local && world ? startGather(value) : MPT_OK;
+}
+
+/// Starts the exchange of rows that this process has put in their places.
+mpt_status ReplicatedStep::startGather(Value &value) {
+  Tag tag;
+  tag.kind = Tag::Gather;
+  tag.step = steps;
+  value.ticket =
+      world->start(tag, [total = value.total, bytes = value.bytes * local](Communicator &communicator, const Tag &tag) {
+        return gatherAcross(communicator, tag, -1, total->start + communicator.rank * bytes, bytes, total->start);
+      });
+  return MPT_OK;
+}
+
+/// Waits for what all replicas have computed in a phase.
+mpt_status ReplicatedStep::receive(size_t phase) {
+  for (Value &value : values) {
+    if (value.phase != phase)
+      continue;
+    mpt_status status = MPT_OK;
+    if (!value.gathers)
+      status = reduction->receive(value.bucket, reinterpret_cast<float *>(value.total->start));
+    else if (value.ticket)
+      status = world->wait(value.ticket);
+    value.ticket = 0;
+    if (status)
+      return status;
+  }
+  return MPT_OK;
 }
 
 void ReplicatedStep::ready(int64_t output) {
   // In the order of the table, which is that of all ranks, also of one that fails and contributes nothing.
   for (Value &value : values)
-    value.complete |= value.output == output;
+    value.complete |= value.phase == 0 && value.output == output;
   for (Value &value : values) {
-    if (value.given > present)
+    if (value.phase > 0 || value.given > present)
       continue;
     if (!value.complete)
       return;
@@ -216,30 +281,46 @@ const mpt_tensor *ReplicatedStep::callersTensor(const std::vector<const mpt_tens
   return given[static_cast<size_t>(indexOf(global.desc().inputs, global.desc().num_inputs, name))];
 }
 
-/// One local replica: what it computes, given away as soon as it is complete.
-mpt_status ReplicatedStep::runReplica(mpt_trainer &trainer, const std::vector<const mpt_tensor *> &given, int64_t k) {
-  const mpt_function_desc &f = *replicaFunction;
-  FunctionState &state = stateOf(trainer, f);
-  int64_t number = first + k;
-  std::vector<mpt_tensor> mine;
+/// The inputs of a phase for local replica `k`: the caller's, what replicas have exchanged before, and its number.
+mpt_status ReplicatedStep::bind(size_t phase, const std::vector<const mpt_tensor *> &given, int64_t k,
+                                std::vector<mpt_tensor> &out) {
+  const mpt_function_desc &f = *phases[phase];
+  number = first + k;
   for (int64_t i = 0; i < f.num_inputs; ++i) {
     const mpt_tensor_desc &want = f.inputs[i];
-    mpt_tensor input = viewOf(want, &number);
-    if (!isOwn(want.name)) {
+    mpt_tensor input = viewOf(want, strcmp(want.name, MPT_NAME_REPLICA) == 0 ? static_cast<void *>(&number) : &count);
+    if (isReduced(want.name)) {
+      auto value = std::find_if(values.begin(), values.end(),
+                                [&](const Value &v) { return v.phase < phase && strcmp(v.name, want.name) == 0; });
+      if (value == values.end())
+        return fail(MPT_BAD_FILE, "'%s' takes '%s', which no function before it makes", f.name, want.name);
+      input.data = value->total->start + (isScattered(want.name) ? k * value->bytes : 0);
+    } else if (!isOwn(want.name)) {
       const mpt_tensor *whole = callersTensor(given, want.name);
       if (!whole)
         continue; // a learning rate that the trainer knows
       input.data = static_cast<uint8_t *>(whole->data) + (split.count(want.name) ? k * want.bytes : 0);
     }
-    mine.push_back(input);
+    out.push_back(input);
   }
+  return MPT_OK;
+}
+
+/// One local replica: what it computes, given away as soon as it is complete.
+mpt_status ReplicatedStep::runReplica(mpt_trainer &trainer, size_t phase, const std::vector<const mpt_tensor *> &given,
+                                      int64_t k) {
+  const mpt_function_desc &f = *phases[phase];
+  FunctionState &state = stateOf(trainer, f);
+  std::vector<mpt_tensor> mine;
+  if (mpt_status status = bind(phase, given, k, mine))
+    return status;
   running = &state;
   present = k;
   early = MPT_OK;
   for (Value &value : values)
     value.complete = false;
   state.context.listener = this;
-  mpt_status status = runFunction(trainer, f, mine.data(), static_cast<int64_t>(mine.size()), nullptr);
+  mpt_status status = runFunction(trainer, f, mine.data(), static_cast<int64_t>(mine.size()), nullptr, k);
   state.context.listener = nullptr;
   if (status == MPT_NOT_FINITE &&
       state.ran) { // found by the checks of --debug-nonfinite; the step goes on, and skips everywhere
@@ -249,7 +330,7 @@ mpt_status ReplicatedStep::runReplica(mpt_trainer &trainer, const std::vector<co
   if (!status)
     status = early;
   for (Value &value : values)
-    if (!status && value.given == k) { // of a device, which says nothing while it runs
+    if (!status && value.phase == phase && value.given == k) { // of a device, which says nothing while it runs
       void *data = nullptr;
       status = hostOutput(trainer, f, state, value.output, data);
       if (!status)
@@ -258,16 +339,34 @@ mpt_status ReplicatedStep::runReplica(mpt_trainer &trainer, const std::vector<co
   return status;
 }
 
+/// The phases in which each replica has its shard. A rank that fails has changed some of them: nobody can go on.
+mpt_status ReplicatedStep::runShards(mpt_trainer &trainer, const std::vector<const mpt_tensor *> &given) {
+  mpt_status status = receive(0);
+  for (size_t phase = 1; !status && phase + 1 < phases.size(); ++phase) {
+    for (int64_t k = 0; !status && k < local; ++k)
+      status = runReplica(trainer, phase, given, k);
+    if (!status)
+      status = receive(phase);
+  }
+  if (status && status != MPT_PEER_LOST && world && phases.size() > 2) {
+    const std::string why = mpt_last_error();
+    world->abandon(why.c_str());
+    fail(status, "%s", why.c_str());
+  }
+  return status;
+}
+
 /// Keeps the others from waiting for what this rank cannot compute.
 void ReplicatedStep::contributeNothing() {
   const std::string why = mpt_last_error();
   int64_t most = 0;
   for (const Value &value : values)
-    most = std::max(most, value.total->length);
+    if (value.phase == 0)
+      most = std::max(most, phases[0]->outputs[value.output].bytes);
   const std::vector<float> zeros(static_cast<size_t>(most) / sizeof(float) + 1);
   for (int64_t k = 0; k < local; ++k)
     for (Value &value : values)
-      if (value.given == k)
+      if (value.phase == 0 && value.given == k)
         (void)contribute(value, zeros.data());
   fail(MPT_INTERNAL, "%s", why.c_str()); // the caller has the status; this is its text again
 }
@@ -312,29 +411,10 @@ mpt_status ReplicatedStep::agree(mpt_status own, const std::vector<const mpt_ten
 
 mpt_status ReplicatedStep::update(mpt_trainer &trainer, const std::vector<const mpt_tensor *> &given,
                                   mpt_metrics *metrics) {
-  const mpt_function_desc &f = *combineFunction;
-  for (Value &value : values)
-    if (mpt_status status = reduction->receive(value.bucket, reinterpret_cast<float *>(value.total->start)))
-      return status;
-  auto count = static_cast<float>(replicas);
   std::vector<mpt_tensor> inputs;
-  for (int64_t i = 0; i < f.num_inputs; ++i) {
-    const mpt_tensor_desc &want = f.inputs[i];
-    mpt_tensor input = viewOf(want, &count);
-    if (isReduced(want.name)) {
-      auto value = std::find_if(values.begin(), values.end(), [&](const Value &v) { return v.input == i; });
-      if (value == values.end())
-        return fail(MPT_BAD_FILE, "'%s' takes '%s', which '%s' does not make", combine, want.name, replica);
-      input.data = value->total->start;
-    } else if (!isOwn(want.name)) {
-      const mpt_tensor *whole = callersTensor(given, want.name);
-      if (!whole)
-        continue;
-      input.data = whole->data;
-    }
-    inputs.push_back(input);
-  }
-  return runFunction(trainer, f, inputs.data(), static_cast<int64_t>(inputs.size()), metrics);
+  if (mpt_status status = bind(phases.size() - 1, given, 0, inputs))
+    return status;
+  return runFunction(trainer, *phases.back(), inputs.data(), static_cast<int64_t>(inputs.size()), metrics);
 }
 
 mpt_status ReplicatedStep::run(mpt_trainer &trainer, const mpt_tensor *inputs, int64_t count, mpt_metrics *metrics) {
@@ -346,10 +426,12 @@ mpt_status ReplicatedStep::run(mpt_trainer &trainer, const mpt_tensor *inputs, i
   std::vector<const mpt_tensor *> given;
   mpt_status status = matchInputs(global.desc(), inputs, count, given);
   for (int64_t k = 0; !status && k < local; ++k)
-    status = runReplica(trainer, given, k);
+    status = runReplica(trainer, 0, given, k);
   if (status)
     contributeNothing();
   if ((status = agree(status, given, trainer)))
+    return status;
+  if ((status = runShards(trainer, given)))
     return status;
   status = update(trainer, given, metrics);
   const bool found = !notFinite.empty() && (status == MPT_OK || status == MPT_NOT_FINITE);

@@ -48,7 +48,8 @@ bool isReduced(const char *name);
 mpt_status readReplicas(const mpt_module_desc &module, std::unique_ptr<ReplicasOfModel> &out);
 
 /// Runs "step" of a library with replicas. The functions that the compiler made of it are "replica" and "combine", and
-/// what the replicas reduce goes from the one to the other as "replica.sum.<i>" or "replica.max.<i>".
+/// what the replicas reduce goes from the one to the other as "replica.sum.<i>" or "replica.max.<i>". Where states are
+/// divided, replicas meet more often: "shard_1", "shard_2" ... run between the two, once a replica.
 ///
 /// Processes cannot come to disagree: what all of them compute from is compared over the ranks at the start (library,
 /// state) and in every step (shared inputs, edits of the state). A rank that refuses its inputs, or fails, lets the
@@ -56,33 +57,49 @@ mpt_status readReplicas(const mpt_module_desc &module, std::unique_ptr<ReplicasO
 class ReplicatedStep final : private OutputListener {
 public:
   static constexpr const char *step = "step", *replica = "replica", *combine = "combine";
+  /// The functions of a step in their order: "replica", "shard_1" ..., "combine".
+  static std::vector<const mpt_function_desc *> phasesOf(const mpt_module_desc &module);
 
   ~ReplicatedStep();
   /// Null in `out` where the library has no replicas; a world of several processes is then an error.
   static mpt_status make(mpt_trainer &trainer, mpt_world *world, std::unique_ptr<ReplicatedStep> &out);
   /// A step; `inputs` have the rows of this process's replicas, in the order of their numbers.
   mpt_status run(mpt_trainer &trainer, const mpt_tensor *inputs, int64_t count, mpt_metrics *metrics);
-  /// Collective: fails where the states of two ranks have different bits. `own` says how this rank came to its state;
-  /// a rank that failed says so, and returns that.
+  /// Collective: fails where the states of two ranks have different bits; `divided` is the checksum of the whole
+  /// tensors that this rank has cut its shards from. `own` says how this rank came to its state; a rank that failed
+  /// says so, and returns that.
   mpt_status compareStates(mpt_trainer &trainer, mpt_status own);
   /// The caller changes the state by hand: the next step is refused unless all ranks were given the same.
   void edited(const char *what, const void *data, int64_t bytes);
   /// Collective: the status that rank 0 has, which is what all of them return.
   mpt_status followFirst(mpt_status own);
   bool isFirst() const;
+  /// Null: one process.
+  World *ranks() const { return world.get(); }
 
 private:
-  struct Value {                   ///< that replicas reduce
-    int64_t bucket, output, input; // of "replica" and of "combine"
-    std::unique_ptr<Memory> total;
-    bool complete = false; // computed by the replica that runs
-    int64_t given = 0;     // local replicas that have contributed to it in this step
+  struct Value { ///< that replicas exchange
+    const char *name;
+    size_t phase;   // that makes it
+    int64_t bucket; // of the reduction; none where shards are gathered
+    int64_t output; // of the phase
+    int64_t bytes;  // of one replica's contribution to what is gathered, or of its row of what is scattered; else 0
+    bool gathers;
+    std::shared_ptr<Memory> total; // all that this process gets of it
+    bool complete = false;         // computed by the replica that runs
+    int64_t given = 0;             // local replicas that have contributed to it in this step
+    uint64_t ticket = 0;           // of what is gathered
   };
 
   ReplicatedStep(mpt_trainer &trainer, const ReplicasOfModel &of, std::shared_ptr<World> world);
   mpt_status matchValues();
   const mpt_tensor *callersTensor(const std::vector<const mpt_tensor *> &given, const char *name) const;
-  mpt_status runReplica(mpt_trainer &trainer, const std::vector<const mpt_tensor *> &given, int64_t k);
+  mpt_status addValue(size_t phase, int64_t output);
+  mpt_status bind(size_t phase, const std::vector<const mpt_tensor *> &given, int64_t k, std::vector<mpt_tensor> &out);
+  mpt_status runReplica(mpt_trainer &trainer, size_t phase, const std::vector<const mpt_tensor *> &given, int64_t k);
+  mpt_status runShards(mpt_trainer &trainer, const std::vector<const mpt_tensor *> &given);
+  mpt_status receive(size_t phase);
+  mpt_status startGather(Value &value);
   mpt_status contribute(Value &value, const void *data);
   void contributeNothing();
   void ready(int64_t output) override;
@@ -90,7 +107,7 @@ private:
   mpt_status update(mpt_trainer &trainer, const std::vector<const mpt_tensor *> &given, mpt_metrics *metrics);
 
   std::shared_ptr<World> world; ///< null: one process
-  const mpt_function_desc *replicaFunction, *combineFunction;
+  const std::vector<const mpt_function_desc *> phases;
   const std::set<std::string> split;
   const int64_t replicas, first, local; ///< in all; number of the first one here; how many here
   GlobalStep global;
@@ -99,6 +116,8 @@ private:
   int64_t agreement = 0; ///< bucket of what ranks compare in every step
   uint64_t steps = 0, edits = 0;
   std::string notFinite;                  ///< what --debug-nonfinite found in this step's replicas
+  int64_t number = 0;                     ///< of the replica that runs; an input where functions ask for it
+  float count = 0;                        ///< of all replicas, likewise
   const FunctionState *running = nullptr; ///< whose outputs `ready` speaks of
   int64_t present = 0;                    ///< the local replica that runs
   mpt_status early = MPT_OK;              ///< of contributions that were made while the function ran

@@ -3,8 +3,10 @@
 #include "core/Convert.h"
 #include "core/HostMemory.h"
 #include "core/SafeTensors.h"
+#include "core/ShardedState.h"
 #include "core/Trainer.h"
 #include "core/Types.h"
+#include "world/World.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -43,7 +45,24 @@ bool startsAtZero(int64_t role) {
   return role == MPT_ROLE_SLOT || role == MPT_ROLE_ACCUMULATOR || role == MPT_ROLE_COUNTER || role == MPT_ROLE_RNG;
 }
 
-std::string stepOf(const mpt_module_desc &m, const uint8_t *state) {
+mpt_status find(mpt_trainer *t, const char *name, const void *data, int64_t count, int64_t &i) {
+  if (!t || !name || !data)
+    return fail(MPT_INVALID_ARGUMENT, "expected a trainer, a name and data, got NULL");
+  auto it = t->index.find(name);
+  if (it == t->index.end())
+    return fail(MPT_NOT_FOUND, "model '%s' has no parameter or state '%s'", t->model->desc->name, name);
+  i = it->second;
+  if (elementsOf(t->shards.whole(i)) != count)
+    return fail(MPT_INVALID_ARGUMENT, "'%s': expected %lld values for %s, got %lld", name,
+                static_cast<long long>(elementsOf(t->shards.whole(i))),
+                describe(t->tensor(i).dtype, t->shards.whole(i).rank, t->shards.whole(i).shape).c_str(),
+                static_cast<long long>(count));
+  return MPT_OK;
+}
+
+} // namespace
+
+std::string mpt::rt::stepOf(const mpt_module_desc &m, const uint8_t *state) {
   for (int64_t i = 0; i < m.num_state; ++i)
     if (m.state[i].role == MPT_ROLE_COUNTER && m.state[i].bytes >= sizeOf(m.state[i].dtype)) {
       float value = 0;
@@ -56,30 +75,19 @@ std::string stepOf(const mpt_module_desc &m, const uint8_t *state) {
   return "0";
 }
 
-mpt_status find(mpt_trainer *t, const char *name, const void *data, int64_t count, int64_t &i) {
-  if (!t || !name || !data)
-    return fail(MPT_INVALID_ARGUMENT, "expected a trainer, a name and data, got NULL");
-  auto it = t->index.find(name);
-  if (it == t->index.end())
-    return fail(MPT_NOT_FOUND, "model '%s' has no parameter or state '%s'", t->model->desc->name, name);
-  i = it->second;
-  if (elementsOf(t->tensor(i)) != count)
-    return fail(MPT_INVALID_ARGUMENT, "'%s': expected %lld values for %s, got %lld", name,
-                static_cast<long long>(elementsOf(t->tensor(i))),
-                describe(t->tensor(i).dtype, t->tensor(i).rank, t->tensor(i).shape).c_str(),
-                static_cast<long long>(count));
-  return MPT_OK;
+static std::string textOf(uint64_t checksum) {
+  char text[17];
+  snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(checksum));
+  return text;
 }
 
-} // namespace
-
-std::string mpt::rt::checksumOfState(const mpt_module_desc &m, const uint8_t *state) {
+std::string mpt::rt::checksumOfState(const mpt_trainer &t, const uint8_t *state) {
+  const mpt_module_desc &m = *t.model->desc;
   uint64_t sum = 0;
   for (int64_t i = 0; i < m.num_state; ++i)
-    sum = checksumOf(state + m.state[i].offset, m.state[i].bytes, sum);
-  char text[17];
-  snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(sum));
-  return text;
+    if (!t.shards.divides(i))
+      sum = checksumOf(state + m.state[i].offset, m.state[i].bytes, sum);
+  return textOf(sum);
 }
 
 mpt_status mpt::rt::hostState(const mpt_trainer &t, std::unique_ptr<Memory> &copy, const uint8_t *&out) {
@@ -96,27 +104,87 @@ mpt_status mpt::rt::hostState(const mpt_trainer &t, std::unique_ptr<Memory> &cop
 
 namespace {
 
+/// `status`, which keeps this rank from a collective that the others wait for: they are told.
+mpt_status abandoned(const mpt_trainer &t, mpt_status status) {
+  World *world = t.replicas ? t.replicas->ranks() : nullptr;
+  if (!world || !t.shards.any())
+    return status;
+  const std::string why = mpt_last_error();
+  world->abandon(why.c_str());
+  return fail(status, "%s", why.c_str());
+}
+
+/// Writes the whole state. Where parts of it are divided this is collective: the first rank collects them.
 mpt_status save(const mpt_trainer &t, const char *path) {
   const mpt_module_desc &m = *t.model->desc;
+  const bool writes = !t.replicas || t.replicas->isFirst();
+  World *world = t.replicas ? t.replicas->ranks() : nullptr;
   std::unique_ptr<Memory> copy;
   const uint8_t *state = nullptr;
   if (mpt_status status = hostState(t, copy, state))
-    return status;
+    return abandoned(t, status);
+  std::vector<std::unique_ptr<Memory>> collected;
   std::vector<SafeTensorsItem> items;
-  items.reserve(static_cast<size_t>(m.num_state));
-  for (int64_t i = 0; i < m.num_state; ++i)
-    items.push_back(
-        {m.state[i].name, m.state[i].dtype, shapeOf(m.state[i]), state + m.state[i].offset, m.state[i].bytes});
+  uint64_t sum = 0;
+  for (int64_t i = 0; i < m.num_state; ++i) {
+    const mpt_tensor_desc &tensor = t.shards.whole(i);
+    const uint8_t *data = state + tensor.offset;
+    if (t.shards.divides(i)) {
+      std::unique_ptr<Memory> whole = writes ? allocateHost(t.shards.paddedBytes(i)) : nullptr;
+      if (writes && !whole)
+        return abandoned(t, fail(MPT_OUT_OF_MEMORY, "no memory for %lld bytes of '%s'",
+                                 static_cast<long long>(t.shards.paddedBytes(i)), tensor.name));
+      if (mpt_status status = t.shards.gather(world, i, state, 0, whole ? whole->start : nullptr))
+        return status;
+      data = whole ? whole->start : nullptr;
+      collected.push_back(std::move(whole));
+    }
+    if (!writes)
+      continue;
+    sum = checksumOf(data, tensor.bytes, sum);
+    items.push_back({tensor.name, tensor.dtype, shapeOf(tensor), data, tensor.bytes});
+  }
+  if (!writes)
+    return MPT_OK;
   std::vector<std::pair<std::string, std::string>> metadata{{"format", "mpt"},
                                                             {"model", m.name},
                                                             {"fingerprint", m.fingerprint},
                                                             {"abi", std::to_string(m.abi_version)},
                                                             {"step", stepOf(m, state)},
-                                                            {"checksum", checksumOfState(m, state)}};
+                                                            {"checksum", textOf(sum)}};
   if (std::string choices = t.device->choices(); !choices.empty())
     metadata.emplace_back("choices", std::move(choices));
   return writeSafeTensors(path, items, metadata);
 }
+
+/// A trainer's block, filled with whole tensors in the module's order.
+class Filling {
+public:
+  Filling(const mpt_trainer &trainer, uint8_t *block) : trainer(trainer), block(block) {}
+
+  /// `read` writes the tensor's bytes.
+  template <typename Read> mpt_status put(int64_t i, Read read) {
+    const mpt_tensor_desc &tensor = trainer.shards.whole(i);
+    if (!trainer.shards.divides(i))
+      return read(tensor, block + tensor.offset);
+    std::unique_ptr<Memory> whole = allocateHost(tensor.bytes); // one tensor at a time
+    if (!whole)
+      return fail(MPT_OUT_OF_MEMORY, "no memory for %lld bytes of '%s'", static_cast<long long>(tensor.bytes),
+                  tensor.name);
+    if (mpt_status status = read(tensor, whole->start))
+      return status;
+    divided = checksumOf(whole->start, tensor.bytes, divided);
+    trainer.shards.cut(i, whole->start, block);
+    return MPT_OK;
+  }
+  /// Of the whole tensors that were divided; empty without any.
+  std::string checksumOfShards() const { return trainer.shards.any() ? " and " + textOf(divided) : ""; }
+
+private:
+  const mpt_trainer &trainer;
+  uint8_t *block;
+  uint64_t divided = 0;
+};
 
 mpt_status load(mpt_trainer &t, const char *path) {
   const mpt_module_desc &m = *t.model->desc;
@@ -129,23 +197,42 @@ mpt_status load(mpt_trainer &t, const char *path) {
   if (fingerprint != m.fingerprint)
     return fail(MPT_INCOMPATIBLE, "'%s': expected the state of model '%s' (fingerprint %s), got that of '%s' (%s)",
                 path, m.name, m.fingerprint, file.metadata("model").c_str(), fingerprint.c_str());
+  ShardedReader pieces;
+  const bool isIndex = ShardedReader::isIndex(file);
+  if (isIndex)
+    if (mpt_status status = pieces.open(file, path, m))
+      return status;
   // Everything is read aside first, so that a failure leaves the trainer as it was.
-  std::unique_ptr<Memory> fresh = allocateHost(m.state_bytes);
+  std::unique_ptr<Memory> fresh = allocateHost(t.state.bytes());
   if (!fresh)
-    return fail(MPT_OUT_OF_MEMORY, "no memory for %lld bytes of state", static_cast<long long>(m.state_bytes));
+    return fail(MPT_OUT_OF_MEMORY, "no memory for %lld bytes of state", static_cast<long long>(t.state.bytes()));
+  Filling filling(t, fresh->start);
+  uint64_t indexed = 0;
   for (int64_t i = 0; i < m.num_state; ++i) {
-    const SafeTensorsReader::Entry *entry = file.find(m.state[i].name);
-    if (!entry || entry->dtype != m.state[i].dtype)
-      return fail(MPT_INCOMPATIBLE, "'%s': expected a tensor '%s' of type %s", path, m.state[i].name,
-                  nameOf(m.state[i].dtype));
-    if (mpt_status status = readInto(file, *entry, m.state[i], fresh->start + m.state[i].offset, path))
+    mpt_status status = filling.put(i, [&](const mpt_tensor_desc &tensor, uint8_t *out) {
+      const SafeTensorsReader::Entry *entry = file.find(tensor.name);
+      if (!entry && isIndex)
+        return pieces.read(tensor, out);
+      if (!entry || entry->dtype != tensor.dtype)
+        return fail(MPT_INCOMPATIBLE, "'%s': expected a tensor '%s' of type %s", path, tensor.name,
+                    nameOf(tensor.dtype));
+      mpt_status status = readInto(file, *entry, tensor, out, path);
+      if (!status)
+        indexed = checksumOf(out, tensor.bytes, indexed);
+      return status;
+    });
+    if (status)
       return status;
   }
   std::string checksum = file.metadata("checksum");
-  if (!checksum.empty() && checksum != checksumOfState(m, fresh->start))
+  if (!checksum.empty() && checksum != textOf(indexed))
     return fail(MPT_BAD_FILE, "'%s': expected data with checksum %.20s, got %s: the file is damaged", path,
-                checksum.c_str(), checksumOfState(m, fresh->start).c_str());
-  Transfer whole{t.state.data(), fresh->start, m.state_bytes};
+                checksum.c_str(), textOf(indexed).c_str());
+  if (isIndex)
+    if (mpt_status status = pieces.finish())
+      return status;
+  t.checksumOfShards = filling.checksumOfShards();
+  Transfer whole{t.state.data(), fresh->start, t.state.bytes()};
   if (mpt_status status = t.device->upload(&whole, 1))
     return status;
   if (t.device->takeChoices(file.metadata("choices"), path))
@@ -164,9 +251,10 @@ mpt_status mpt::rt::initializeState(mpt_trainer &trainer, const char *given, boo
   std::unique_ptr<Memory> copy;
   uint8_t *host = trainer.state.data();
   if (!trainer.device->sharesHostMemory()) {
-    copy = allocateHost(m.state_bytes);
+    copy = allocateHost(trainer.state.bytes());
     if (!copy)
-      return fail(MPT_OUT_OF_MEMORY, "no memory for %lld bytes of state", static_cast<long long>(m.state_bytes));
+      return fail(MPT_OUT_OF_MEMORY, "no memory for %lld bytes of state",
+                  static_cast<long long>(trainer.state.bytes()));
     host = copy->start;
   }
   SafeTensorsReader file;
@@ -179,33 +267,71 @@ mpt_status mpt::rt::initializeState(mpt_trainer &trainer, const char *given, boo
   if (!fingerprint.empty() && fingerprint != m.fingerprint)
     return fail(MPT_INCOMPATIBLE, "'%s': expected weights of model '%s' (fingerprint %s), got %s", weights, m.name,
                 m.fingerprint, fingerprint.c_str());
+  Filling filling(trainer, host);
   for (int64_t i = 0; i < m.num_state; ++i) {
-    const mpt_tensor_desc &t = m.state[i];
+    const mpt_tensor_desc &t = trainer.shards.whole(i);
     const SafeTensorsReader::Entry *entry = file.find(t.name);
     // A file with one copy of a parameter, narrow or wide, serves both.
     if (!entry && t.role == MPT_ROLE_MASTER)
       entry = file.find(t.of);
     if (!entry && t.role == MPT_ROLE_PARAMETER && trainer.masters.count(t.name))
       entry = file.find(trainer.tensor(trainer.masters[t.name]).name);
-    if (entry) {
-      if (mpt_status status = readInto(file, *entry, t, host + t.offset, weights))
-        return status;
-    } else if (startsAtZero(t.role)) {
-      memset(host + t.offset, 0, static_cast<size_t>(t.bytes)); // a trainer that is reset holds other values
-    } else {
+    mpt_status status = MPT_OK;
+    if (entry)
+      status = filling.put(
+          i, [&](const mpt_tensor_desc &, uint8_t *out) { return readInto(file, *entry, t, out, weights); });
+    else if (startsAtZero(t.role))
+      status = filling.put(i, [&](const mpt_tensor_desc &, uint8_t *out) {
+        memset(out, 0, static_cast<size_t>(t.bytes)); // a trainer that is reset holds other values
+        return MPT_OK;
+      });
+    else
       return fail(MPT_BAD_FILE, "'%s' has no tensor '%s', which model '%s' needs", weights, t.name, m.name);
-    }
+    if (status)
+      return status;
     // The generator's state is the seed, then its counters.
     if (t.role == MPT_ROLE_RNG && setSeed && t.bytes >= 4) {
       memset(host + t.offset, 0, static_cast<size_t>(t.bytes));
       memcpy(host + t.offset, &seed, static_cast<size_t>(std::min<int64_t>(sizeOf(t.dtype), 8)));
     }
   }
+  trainer.checksumOfShards = filling.checksumOfShards();
   if (!copy)
     return MPT_OK;
-  Transfer whole{trainer.state.data(), host, m.state_bytes};
+  Transfer whole{trainer.state.data(), host, trainer.state.bytes()};
   return trainer.device->upload(&whole, 1);
 }
+
+namespace {
+
+/// Collective: a divided tensor, whole.
+mpt_status collect(const mpt_trainer &t, int64_t i, std::unique_ptr<Memory> &out) {
+  std::unique_ptr<Memory> copy;
+  const uint8_t *state = nullptr;
+  mpt_status status = hostState(t, copy, state);
+  if (!status && !(out = allocateHost(t.shards.paddedBytes(i))))
+    status = fail(MPT_OUT_OF_MEMORY, "no memory for %lld bytes of '%s'",
+                  static_cast<long long>(t.shards.paddedBytes(i)), t.tensor(i).name);
+  if (status)
+    return abandoned(t, status);
+  return t.shards.gather(t.replicas ? t.replicas->ranks() : nullptr, i, state, -1, out->start);
+}
+
+/// Writes this process's part of a divided tensor.
+mpt_status putShards(mpt_trainer &t, int64_t i, const float *data, int64_t count) {
+  std::vector<uint8_t> raw(static_cast<size_t>(t.shards.whole(i).bytes)),
+      shard(static_cast<size_t>(t.shards.localBytes(i)));
+  fromFloat(t.tensor(i).dtype, data, count, raw.data());
+  const int64_t begin = std::min<int64_t>(t.shards.begin(i), t.shards.whole(i).bytes);
+  const int64_t there = std::min(t.shards.localBytes(i), t.shards.whole(i).bytes - begin);
+  memcpy(shard.data(), raw.data() + begin, static_cast<size_t>(there));
+  std::vector<Transfer> parts;
+  for (int64_t k = 0; k < t.shards.local; ++k)
+    parts.push_back({t.at(i) + t.shards.shift(k), shard.data() + k * t.shards.shardBytes(i), t.shards.shardBytes(i)});
+  return t.device->upload(parts.data(), parts.size());
+}
+
+} // namespace
 
 extern "C" {
 
@@ -214,7 +340,8 @@ mpt_status mpt_trainer_state(mpt_trainer *trainer, int64_t i, mpt_tensor *out, m
     return fail(MPT_INVALID_ARGUMENT, "expected a trainer and a place for the result, got NULL");
   if (i < 0 || i >= trainer->model->desc->num_state)
     return fail(MPT_NOT_FOUND, "the state has %lld tensors", static_cast<long long>(trainer->model->desc->num_state));
-  *out = viewOf(trainer->tensor(i), trainer->at(i));
+  // The shards of a divided tensor are no tensor of its shape.
+  *out = viewOf(trainer->shards.whole(i), trainer->shards.divides(i) ? nullptr : trainer->at(i));
   if (role)
     *role = static_cast<mpt_role>(trainer->tensor(i).role);
   return MPT_OK;
@@ -235,10 +362,17 @@ mpt_status mpt_trainer_read(mpt_trainer *trainer, int64_t i, void *data, int64_t
     mpt_tensor tensor;
     if (mpt_status status = mpt_trainer_state(trainer, i, &tensor, nullptr))
       return status;
-    int64_t want = trainer->tensor(i).bytes;
+    int64_t want = trainer->shards.whole(i).bytes;
     if (!data || bytes != want)
       return fail(MPT_INVALID_ARGUMENT, "'%s': expected a place for %lld bytes, got %lld", tensor.name,
                   static_cast<long long>(want), static_cast<long long>(bytes));
+    if (trainer->shards.divides(i)) {
+      std::unique_ptr<Memory> whole;
+      if (mpt_status status = collect(*trainer, i, whole))
+        return status;
+      memcpy(data, whole->start, static_cast<size_t>(bytes));
+      return MPT_OK;
+    }
     Transfer whole{data, tensor.data, bytes};
     return trainer->device->download(&whole, 1);
   });
@@ -252,6 +386,13 @@ mpt_status mpt_trainer_get(mpt_trainer *trainer, const char *name, float *data, 
     if (auto master = trainer->masters.find(name); master != trainer->masters.end())
       i = master->second;
     const mpt_tensor_desc &t = trainer->tensor(i);
+    if (trainer->shards.divides(i)) {
+      std::unique_ptr<Memory> whole;
+      if (mpt_status status = collect(*trainer, i, whole))
+        return status;
+      toFloat(t.dtype, whole->start, count, data);
+      return MPT_OK;
+    }
     if (trainer->device->sharesHostMemory()) {
       toFloat(t.dtype, trainer->at(i), count, data);
       return MPT_OK;
@@ -272,6 +413,8 @@ mpt_status mpt_trainer_set(mpt_trainer *trainer, const char *name, const float *
       return status;
     auto write = [&](int64_t i) {
       const mpt_tensor_desc &t = trainer->tensor(i);
+      if (trainer->shards.divides(i))
+        return putShards(*trainer, i, data, count);
       if (trainer->device->sharesHostMemory()) {
         fromFloat(t.dtype, data, count, trainer->at(i));
         return MPT_OK;
@@ -301,8 +444,17 @@ mpt_status mpt_trainer_save(const mpt_trainer *trainer, const char *path) {
   return guarded([&] {
     if (!trainer->replicas)
       return save(*trainer, path);
-    return trainer->replicas->followFirst(trainer->replicas->isFirst() ? save(*trainer, path) : MPT_OK);
+    const bool takesPart = trainer->replicas->isFirst() || trainer->shards.any();
+    return trainer->replicas->followFirst(takesPart ? save(*trainer, path) : MPT_OK);
   });
+}
+
+mpt_status mpt_trainer_save_sharded(const mpt_trainer *trainer, const char *path) {
+  if (!trainer || !path)
+    return fail(MPT_INVALID_ARGUMENT, "expected a trainer and a path, got NULL");
+  if (!trainer->shards.any())
+    return mpt_trainer_save(trainer, path);
+  return guarded([&] { return saveShards(*trainer, path); });
 }
 
 mpt_status mpt_trainer_load(mpt_trainer *trainer, const char *path) {

@@ -7,6 +7,7 @@
 #include "core/Json.h"
 #include "core/Options.h"
 #include "core/Types.h"
+#include "world/World.h"
 
 #include <algorithm>
 #include <cmath>
@@ -135,7 +136,9 @@ mpt_status create(mpt_model *model, const mpt_trainer_options &options, mpt_trai
     return status;
   if (finite)
     trainer->finite = std::make_unique<FiniteCheck>(*trainer->device);
-  if (!trainer->state.allocate(*trainer->device, m.state_bytes))
+  if (mpt_status status = trainer->shards.read(m, options.world ? options.world->world.get() : nullptr))
+    return status;
+  if (!trainer->state.allocate(*trainer->device, trainer->shards.blockBytes()))
     return outOfState(*trainer->device, m);
   trainer->functions = std::vector<FunctionState>(static_cast<size_t>(m.num_functions));
   for (int64_t i = 0; i < m.num_functions; ++i) {
@@ -349,7 +352,7 @@ const mpt_function_desc *functionOfResults(mpt_trainer &t, const char *name) {
 } // namespace
 
 mpt_status mpt::rt::runFunction(mpt_trainer &t, const mpt_function_desc &f, const mpt_tensor *inputs, int64_t count,
-                                mpt_metrics *metrics) {
+                                mpt_metrics *metrics, int64_t replica) {
   FunctionState &state = stateOf(t, f);
   state.ran = state.copied = state.watched = false;
   t.last[t.model->sizes.nameOf(f)] = &f;
@@ -362,8 +365,13 @@ mpt_status mpt::rt::runFunction(mpt_trainer &t, const mpt_function_desc &f, cons
   if (t.finite)
     if (mpt_status status = t.finite->begin(f, state.inputPointers, *t.model->desc, t.state.data()))
       return status;
-  mpt_exec exec{t.state.data(), t.arena.data(), nullptr, state.inputPointers.data(), state.outputPointers.data(),
-                &state.context};
+  mpt_exec exec{t.state.data(),
+                t.arena.data(),
+                nullptr,
+                state.inputPointers.data(),
+                state.outputPointers.data(),
+                &state.context,
+                t.state.data() + t.shards.shift(replica)};
   if (mpt_status status = t.device->run(f, state, exec))
     return status;
   state.ran = true;

@@ -9,6 +9,7 @@
 #include "core/Model.h"
 #include "core/Profile.h"
 #include "core/Replicas.h"
+#include "core/Shards.h"
 #include "core/Stall.h"
 
 #include <map>
@@ -42,6 +43,8 @@ struct mpt_trainer {
   std::unique_ptr<mpt::rt::FiniteCheck> finite; // where the library calls mpt_rt_check
   mpt::rt::StallWatch stall;
   std::unique_ptr<mpt::rt::ReplicatedStep> replicas; // of a library whose step has replicas
+  mpt::rt::Shards shards;                            // how `state` is laid out
+  std::string checksumOfShards;                      // of the whole tensors that shards were cut from
   mpt::rt::Block state, arena;
   std::string weights; // file of initial values, where the caller named one
   bool hasWeights = false, setsSeed = false;
@@ -53,7 +56,7 @@ struct mpt_trainer {
   std::map<std::string, int64_t> masters; // parameter name to its master
 
   const mpt_tensor_desc &tensor(int64_t i) const { return model->desc->state[i]; }
-  /// In the device's memory.
+  /// In the device's memory: of a divided tensor, the shard of the first local replica.
   uint8_t *at(int64_t i) const { return state.data() + tensor(i).offset; }
 };
 
@@ -66,8 +69,11 @@ mpt_status initializeState(mpt_trainer &trainer, const char *given, bool setSeed
 /// The state where the host can read it: the block itself, or a copy that `copy` owns.
 mpt_status hostState(const mpt_trainer &trainer, std::unique_ptr<Memory> &copy, const uint8_t *&out);
 
-/// The text of a state block's checksum, over its tensors in the module's order.
-std::string checksumOfState(const mpt_module_desc &module, const uint8_t *state);
+/// The text of a state block's checksum, over its tensors in the module's order, but for divided ones.
+std::string checksumOfState(const mpt_trainer &trainer, const uint8_t *state);
+
+/// The finished steps that a state says it has, for the metadata of files.
+std::string stepOf(const mpt_module_desc &module, const uint8_t *state);
 
 /// What the trainer keeps for a function of its model.
 inline FunctionState &stateOf(mpt_trainer &trainer, const mpt_function_desc &f) {
@@ -79,9 +85,9 @@ inline FunctionState &stateOf(mpt_trainer &trainer, const mpt_function_desc &f) 
 mpt_status matchInputs(const mpt_function_desc &f, const mpt_tensor *inputs, int64_t count,
                        std::vector<const mpt_tensor *> &out);
 
-/// Runs one function of the library.
+/// Runs one function of the library; divided states are those of local replica `replica`.
 mpt_status runFunction(mpt_trainer &trainer, const mpt_function_desc &f, const mpt_tensor *inputs, int64_t count,
-                       mpt_metrics *metrics);
+                       mpt_metrics *metrics, int64_t replica = 0);
 
 /// Where the host reads output `i` of the last run of `f`.
 mpt_status hostOutput(mpt_trainer &trainer, const mpt_function_desc &f, FunctionState &state, int64_t i, void *&out);

@@ -95,7 +95,7 @@ mpt_status FunctionRun::capture(mpt_exec &exec) {
 }
 
 mpt_status FunctionRun::run(FunctionState &state, mpt_exec &exec) {
-  std::vector<const void *> now{exec.state, exec.arena};
+  std::vector<const void *> now{exec.state, exec.shard, exec.arena};
   now.insert(now.end(), exec.inputs, exec.inputs + f.num_inputs);
   now.insert(now.end(), exec.outputs, exec.outputs + f.num_outputs);
   now.push_back(reinterpret_cast<const void *>(device.scratchVersion()));

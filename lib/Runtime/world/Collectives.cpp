@@ -3,6 +3,7 @@
 #include "world/Collectives.h"
 
 #include <algorithm>
+#include <cstring>
 
 using namespace mpt::rt;
 
@@ -14,6 +15,25 @@ Failure mpt::rt::barrierAcross(Communicator &communicator, const Tag &tag) {
       sends.push_back({peer, nullptr, 0});
       receives.push_back({peer, nullptr, 0});
     }
+  return communicator.exchange(tag, sends, receives);
+}
+
+Failure mpt::rt::gatherAcross(Communicator &communicator, const Tag &tag, int root, const void *mine, int64_t bytes,
+                              void *all) {
+  std::vector<Outgoing> sends;
+  std::vector<Incoming> receives;
+  const bool collects = root < 0 || communicator.rank == root;
+  auto placeOf = [&](int rank) { return static_cast<uint8_t *>(all) + rank * bytes; };
+  for (int peer = 0; peer < communicator.size; ++peer) {
+    if (peer == communicator.rank)
+      continue;
+    if (root < 0 || peer == root)
+      sends.push_back({peer, mine, bytes});
+    if (collects)
+      receives.push_back({peer, placeOf(peer), bytes});
+  }
+  if (collects && mine != placeOf(communicator.rank))
+    memcpy(placeOf(communicator.rank), mine, static_cast<size_t>(bytes));
   return communicator.exchange(tag, sends, receives);
 }
 

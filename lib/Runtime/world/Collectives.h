@@ -14,6 +14,10 @@ Failure barrierAcross(Communicator &communicator, const Tag &tag);
 /// sends its data once or twice instead of once a rank.
 Failure broadcastAcross(Communicator &communicator, Tag tag, int root, void *data, int64_t bytes);
 
+/// `bytes` of each rank, in the order of ranks, on rank `root`, or on all where it is negative. A rank's own lie at
+/// `mine`, which may be their place in `all`.
+Failure gatherAcross(Communicator &communicator, const Tag &tag, int root, const void *mine, int64_t bytes, void *all);
+
 constexpr size_t longestText = 1 << 20;
 
 /// Compares a text of at most `longestText` over all ranks. `difference` becomes what rank differs from rank 0 and how,

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 
 using namespace mpt::rt;
 
@@ -51,6 +52,19 @@ mpt_status World::broadcast(int root, void *data, int64_t bytes) {
   tag.bucket = static_cast<uint32_t>(root);
   return wait(start(tag, [=](Communicator &communicator, const Tag &tag) {
     return broadcastAcross(communicator, tag, root, data, bytes);
+  }));
+}
+
+mpt_status World::gather(int root, const void *mine, int64_t bytes, void *all) {
+  if (!progress) {
+    if (mine != all)
+      memcpy(all, mine, static_cast<size_t>(bytes));
+    return MPT_OK;
+  }
+  Tag tag;
+  tag.kind = Tag::Gather;
+  return wait(start(tag, [=](Communicator &communicator, const Tag &tag) {
+    return gatherAcross(communicator, tag, root, mine, bytes, all);
   }));
 }
 

@@ -30,6 +30,8 @@ public:
 
   mpt_status barrier();
   mpt_status broadcast(int root, void *data, int64_t bytes);
+  /// `bytes` of each rank one behind the other at `all`, on rank `root`, or on all ranks where it is negative.
+  mpt_status gather(int root, const void *mine, int64_t bytes, void *all);
   mpt_status agree(const char *what, const std::string &text);
   mpt_status abandon(const char *why);
   void statistics(mpt_world_stats &out) const;
