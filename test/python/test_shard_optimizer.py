@@ -7,6 +7,7 @@ import pathlib
 import re
 import signal
 import subprocess
+import sys
 import time
 
 import numpy as np
@@ -19,7 +20,8 @@ import world_restarts
 from mpt_run import read_tensors, write_tensors
 from replica_models import ROWS, batch, classifier
 from test_replicas import FLAGS, tool
-from world_processes import free_port
+from test_world_training import environment
+from world_processes import free_port, run_mpi
 
 V = 4
 POLICIES = ["fp32", "amp-f16", "amp-bf16", "als-f16", "fp8-hybrid", "fp8-e5m2", "pure-f16-static"]
@@ -67,6 +69,16 @@ def test_bits_are_those_of_a_step_that_divides_nothing(tmp_path, policy):
 def test_every_optimizer_that_works_element_by_element(tmp_path, policy, optimizer):
     model = classifier(tmp_path / "model.onnx")
     flags = {"policy": policy, "optimizer": optimizer}
+    whole, _ = train(build(tmp_path, model, False, **flags), bad=(), file=tmp_path / "whole.state")
+    sharded, _ = train(build(tmp_path, model, True, **flags), bad=(), file=tmp_path / "sharded.state")
+    assert sharded == whole
+    assert (tmp_path / "sharded.state").read_bytes() == (tmp_path / "whole.state").read_bytes()
+
+
+@pytest.mark.parametrize("flags", [{"policy": "amp-f16", "ema": 0.9}, {"policy": "fp8-hybrid", "ema": 0.9}, {"policy": "amp-f16", "freeze": "w1"},
+                                   {"policy": "amp-bf16", "optimizer": ["sgd,lr=0.1,params=w1", "adamw,lr=1e-2"]}])
+def test_averages_frozen_parameters_and_several_optimizers(tmp_path, flags):
+    model = classifier(tmp_path / "model.onnx", inner=2)
     whole, _ = train(build(tmp_path, model, False, **flags), bad=(), file=tmp_path / "whole.state")
     sharded, _ = train(build(tmp_path, model, True, **flags), bad=(), file=tmp_path / "sharded.state")
     assert sharded == whole
@@ -169,6 +181,25 @@ def test_states_are_the_same_on_1_2_and_4_processes(tmp_path, policy):
         assert (tmp_path / f"{size}.state").read_bytes() == (tmp_path / "whole.state").read_bytes()
 
 
+@pytest.mark.parametrize("kind, size", [("openmpi", 2), ("mpich", 4)])
+def test_states_over_mpi_are_those_of_one_process(tmp_path, kind, size):
+    model = classifier(tmp_path / "model.onnx", norm=True, dropout=True)
+    states = []
+    for sharded in (False, True):
+        library, out = build(tmp_path, model, sharded, policy="amp-f16"), tmp_path / f"out{sharded}"
+        out.mkdir()
+        runs = [{"name": "one", "library": str(library), "below": {"labels": 3}, "bad": True}]
+        spec = out / "spec.json"
+        spec.write_text(json.dumps({"runs": runs, "steps": 20, "out": str(out), "world": {}}))
+        command = [sys.executable, str(pathlib.Path(__file__).with_name("world_training.py")), str(spec)]
+        done = (run_mpi(kind, size, *command, timeout=600, environment=environment()) if sharded else
+                subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=600))
+        assert done.returncode == 0, done.stderr
+        states.append((out / "one.state").read_bytes())
+        assert json.loads((out / "0.json").read_text())["world"]["size"] == (size if sharded else 1)
+    assert states[0] == states[1]
+
+
 def wide(path, width=512):
     """Two layers of a million weights together, and biases."""
     random = np.random.default_rng(0)
@@ -258,6 +289,17 @@ def test_shards_load_where_nothing_is_divided(library, tmp_path):
     whole = mpt.Trainer(pathlib.Path(library).parent / "whole", threads=1)
     whole.load(file)
     whole.save(tmp_path / "again")
+    assert (tmp_path / "again").read_bytes() == (tmp_path / "state.whole").read_bytes()
+
+
+def test_shards_load_with_another_number_of_replicas(library, tmp_path):
+    file = save_on(4, library, tmp_path)
+    model = pathlib.Path(library).parent / "model.onnx"
+    other = mpt.compile(model, out=tmp_path / "two", name="model", replicas=2, shard_optimizer=True, policy="amp-f16",
+                        loss="softmax-cross-entropy", optimizer="adamw,lr=1e-2")
+    trainer = mpt.Trainer(other, threads=1)
+    trainer.load(file)
+    trainer.save(tmp_path / "again")
     assert (tmp_path / "again").read_bytes() == (tmp_path / "state.whole").read_bytes()
 
 

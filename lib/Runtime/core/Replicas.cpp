@@ -425,6 +425,9 @@ mpt_status ReplicatedStep::run(mpt_trainer &trainer, const mpt_tensor *inputs, i
   notFinite.clear();
   std::vector<const mpt_tensor *> given;
   mpt_status status = matchInputs(global.desc(), inputs, count, given);
+  // Before anything changes: a step that runs out of memory on the way would leave some shards of the next one.
+  for (size_t phase = 0; !status && phases.size() > 2 && phase < phases.size(); ++phase)
+    status = prepareFunction(trainer, *phases[phase]);
   for (int64_t k = 0; !status && k < local; ++k)
     status = runReplica(trainer, 0, given, k);
   if (status)

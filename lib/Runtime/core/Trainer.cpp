@@ -351,6 +351,14 @@ const mpt_function_desc *functionOfResults(mpt_trainer &t, const char *name) {
 
 } // namespace
 
+mpt_status mpt::rt::prepareFunction(mpt_trainer &t, const mpt_function_desc &f) {
+  if (mpt_status status = bindOutputs(t, f, stateOf(t, f)))
+    return status;
+  if (t.arena.bytes() < f.arena_bytes && !t.arena.allocate(*t.device, f.arena_bytes))
+    return outOfScratch(*t.device, f);
+  return MPT_OK;
+}
+
 mpt_status mpt::rt::runFunction(mpt_trainer &t, const mpt_function_desc &f, const mpt_tensor *inputs, int64_t count,
                                 mpt_metrics *metrics, int64_t replica) {
   FunctionState &state = stateOf(t, f);
@@ -358,10 +366,8 @@ mpt_status mpt::rt::runFunction(mpt_trainer &t, const mpt_function_desc &f, cons
   t.last[t.model->sizes.nameOf(f)] = &f;
   if (mpt_status status = bindInputs(t, f, state, inputs, count))
     return status;
-  if (mpt_status status = bindOutputs(t, f, state))
+  if (mpt_status status = prepareFunction(t, f))
     return status;
-  if (t.arena.bytes() < f.arena_bytes && !t.arena.allocate(*t.device, f.arena_bytes))
-    return outOfScratch(*t.device, f);
   if (t.finite)
     if (mpt_status status = t.finite->begin(f, state.inputPointers, *t.model->desc, t.state.data()))
       return status;

@@ -85,6 +85,9 @@ inline FunctionState &stateOf(mpt_trainer &trainer, const mpt_function_desc &f) 
 mpt_status matchInputs(const mpt_function_desc &f, const mpt_tensor *inputs, int64_t count,
                        std::vector<const mpt_tensor *> &out);
 
+/// Takes the memory that runs of `f` need, where it is not there yet.
+mpt_status prepareFunction(mpt_trainer &trainer, const mpt_function_desc &f);
+
 /// Runs one function of the library; divided states are those of local replica `replica`.
 mpt_status runFunction(mpt_trainer &trainer, const mpt_function_desc &f, const mpt_tensor *inputs, int64_t count,
                        mpt_metrics *metrics, int64_t replica = 0);
