@@ -306,6 +306,7 @@ def test_shards_load_with_another_number_of_replicas(library, tmp_path):
 def test_the_next_save_removes_the_shards_before(library, tmp_path):
     trainer = mpt.Trainer(library, threads=1)
     (tmp_path / "state.0123456789abcdef.7").write_bytes(b"left by a killed process")
+    (tmp_path / "state.0123456789abcdef.8.tmp-100-1").write_bytes(b"left while it was written")
     (tmp_path / "state.mine.7").write_bytes(b"another's")
     for _ in range(3):
         trainer.step(batch(V))

@@ -35,7 +35,13 @@ std::string shardFile(const std::string &path, const std::string &generation, in
   return path + "." + generation + "." + std::to_string(shard);
 }
 
-/// Removes shards of `path` that no index names any more: those of other generations.
+/// Whether a name goes on behind the generation as a shard's does: .3, or, while it is written, .3.tmp-100-7.
+bool isShard(const std::string &rest) {
+  size_t end = rest.find_first_not_of("0123456789", 1);
+  return rest[0] == '.' && end != 1 && (end == std::string::npos || rest.compare(end, 5, ".tmp-") == 0);
+}
+
+/// Removes shards of `path` that no index names any more: those of other generations, also of ranks that were killed.
 void removeOthers(const std::string &path, const std::string &generation) {
   size_t slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : slash ? path.substr(0, slash) : "/";
@@ -49,8 +55,7 @@ void removeOthers(const std::string &path, const std::string &generation) {
     if (name.compare(0, prefix.size(), prefix) != 0 || name.size() < prefix.size() + digits + 2)
       continue;
     std::string of = name.substr(prefix.size(), digits), shard = name.substr(prefix.size() + digits);
-    if (isHex(of) && of != generation && shard[0] == '.' &&
-        shard.find_first_not_of("0123456789", 1) == std::string::npos)
+    if (isHex(of) && of != generation && isShard(shard))
       stale.push_back(folder + "/" + name);
   }
   closedir(dir);
