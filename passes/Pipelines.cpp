@@ -137,7 +137,7 @@ void buildPrecision(OpPassManager &passes, const PipelineOptions &options, const
 void buildDistribution(OpPassManager &passes, const PipelineOptions &options, const Capabilities &) {
   if (options.replicas == "1")
     return;
-  passes.addPass(createReplicate({options.replicas, options.sharedInputs}));
+  passes.addPass(createReplicate({options.replicas, options.sharedInputs, options.reduceType}));
   // Before values are gathered, so that messages are about one value.
   passes.addPass(createVerifyReplicas());
   if (options.shardOptimizer)

@@ -26,6 +26,7 @@ struct PipelineOptions {
   double ema = 0.0;                ///< decay of averages of the parameters; 0 keeps none
   int64_t accumulate = 1;          ///< micro-steps whose gradients are summed before an update
   std::string replicas = "1";      ///< of the step, each with rows of its own: a number, or any (one a process)
+  std::string reduceType = "f32";  ///< of a replica's gradients when they travel
   bool shardOptimizer = false;     ///< divide masters and slots over replicas
   std::string sharedInputs;        ///< regular expression over inputs that all replicas read whole
   int64_t memoryBudget = 0;        ///< most bytes of state and arena that the step may need; 0 does not limit

@@ -178,6 +178,13 @@ std::optional<std::string> setReplicas(CompileOptions &options, StringRef value)
   return std::nullopt;
 }
 
+std::optional<std::string> setReduceType(CompileOptions &options, StringRef value) {
+  if (value != "f32" && value != "bf16")
+    return "f32 or bf16";
+  options.reduceType = value.str();
+  return std::nullopt;
+}
+
 std::optional<std::string> addReport(CompileOptions &options, StringRef value) {
   if (!is_contained({"precision", "memory", "kernels"}, value.split('=').first))
     return "precision|memory|kernels, optionally =FILE";
@@ -285,6 +292,9 @@ std::vector<Flag> modelFlags() {
       {"--shard-optimizer", "",
        "with --replicas: masters and slots are divided over the replicas, so that a process has those of its own alone",
        toggle(&Options::shardOptimizer)},
+      {"--reduce-type", "TYPE",
+       "with --replicas: type of a replica's gradients when they travel: f32 (the default) or bf16; sums are f32",
+       setReduceType},
       {"--shared-inputs", "REGEX", "with --replicas: inputs whose names match are not divided over replicas",
        pattern(&Options::sharedInputs)},
       {"--freeze", "REGEX", "parameters whose names match are not trained", pattern(&Options::freeze)},
@@ -453,6 +463,8 @@ Expected<CompileOptions> CompileOptions::parse(ArrayRef<StringRef> words) {
     return bad("expected --accumulate=1 with --replicas: a process runs its replicas one after the other and "
                "communicates once a step, so --replicas=" +
                Twine(options.accumulate) + " does on one process what --accumulate does");
+  if (options.reduceType != "f32" && options.replicas == "1")
+    return bad("expected --replicas with --reduce-type, got one replica: nothing travels");
   if (options.shardOptimizer && (options.replicas == "1" || options.replicas == "any"))
     return bad("expected --replicas=V with --shard-optimizer, got --replicas=" + options.replicas +
                ": masters and slots are divided over V replicas, and a process has those of its own");

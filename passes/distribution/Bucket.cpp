@@ -30,7 +30,7 @@ struct Bucket : mpt::impl::BucketBase<Bucket> {
   }
 
 private:
-  /// Collectives of one kind that do not wait for each other: kind, element type, meetings before.
+  /// Collectives of one kind that do not wait for each other: kind, element type of what travels, meetings before.
   using Family = std::tuple<OperationName, Type, int64_t>;
 
   void gather(func::FuncOp step) {
@@ -39,7 +39,7 @@ private:
     for (Operation &op : step.getBody().front()) {
       auto reduce = dyn_cast<shard::AllReduceOp>(op);
       if (dist::isCollective(&op) && (!reduce || reduce.getReduction() == shard::ReductionKind::Sum))
-        families[{op.getName(), tensorType(op.getResult(0)).getElementType(), meetings.before(&op)}].push_back(&op);
+        families[{op.getName(), tensorType(op.getOperand(0)).getElementType(), meetings.before(&op)}].push_back(&op);
     }
     for (auto &[family, members] : families)
       fill(members);
@@ -76,8 +76,8 @@ private:
     GraphBuilder b(builder, last->getLoc());
     SmallVector<Value> parts;
     for (Operation *member : members) {
-      Value wide = b.cast(member->getOperand(0), tensorType(member->getResult(0)).getElementType());
-      parts.push_back(flat ? b.reshape(wide, {tensorType(wide).getNumElements()}) : wide);
+      Value given = member->getOperand(0);
+      parts.push_back(flat ? b.reshape(given, {tensorType(given).getNumElements()}) : given);
     }
     Value all = parts.size() == 1 ? parts.front() : b.concat(parts, axis);
     SmallVector<int64_t> shape(tensorType(all).getShape());

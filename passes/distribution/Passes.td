@@ -23,12 +23,14 @@ def Replicate : Pass<"distribution-replicate", "::mlir::ModuleOp"> {
     | scale that is written | the smallest |
     | floating-point scalar that is returned (losses) | its mean |
 
-    Sums are FP32 or wider. What draws random numbers on the way to a gradient draws by the number of its replica: step + 2^48
+    Sums are FP32 or wider. With `reduce-type=bf16` each replica's gradient is rounded to BF16 before it is added: to nearest
+    even, so that the mean is off by at most 2^-9 of the mean magnitude, where nothing underflows. What draws random numbers on the way to a gradient draws by the number of its replica: step + 2^48
     times the number, so that replica 0 draws as a step without replicas does. With one replica nothing changes.
   }];
   let options = [
     Option<"replicas", "replicas", "std::string", "\"1\"", "number of replicas, or any: one a process, however many there are">,
-    Option<"shared", "shared", "std::string", "\"\"", "regular expression: inputs of these names are the same for all replicas">
+    Option<"shared", "shared", "std::string", "\"\"", "regular expression: inputs of these names are the same for all replicas">,
+    Option<"reduceType", "reduce-type", "std::string", "\"f32\"", "type of a replica's gradients when they travel: f32 or bf16">
   ];
   let statistics = [
     Statistic<"numReduced", "reduced", "values that replicas reduce">,
@@ -66,7 +68,7 @@ def Bucket : Pass<"distribution-bucket", "::mlir::ModuleOp"> {
   let description = [{
     In: collectives of single values. Out: sums one behind the other, in the order in which the backward pass makes them, in
     buckets of at least `bytes` (the first one of `first-bytes`, so that communication starts early). A bucket is one
-    collective on a vector of FP32; sums that are scattered, and shards that are gathered, lie side by side in rows.
+    collective on a vector, in the type that is given; sums that are scattered, and shards that are gathered, lie side by side in rows.
     Collectives that wait for each other, or have different types, are never joined. Other reductions stay single.
 
     ```mlir

@@ -27,7 +27,8 @@ namespace {
 /// The program of one replica.
 class Replica {
 public:
-  Replica(func::FuncOp step, int64_t count) : step(step), builder(step.getContext()), count(count) {}
+  Replica(func::FuncOp step, int64_t count, bool narrow)
+      : step(step), builder(step.getContext()), count(count), narrow(narrow) {}
 
   /// Rows of several replicas lie one behind the other in every input with a row for each sample, or several: labels of
   /// sequences may be flat. Those whose names match `shared` are the same for all.
@@ -72,7 +73,7 @@ public:
       if (tensorType(gradient.getGradient()).getElementType().isF64())
         return gradient.emitError() << "expected the gradient of '" << gradient.getParameter()
                                     << "' in f32 or narrower, got f64: replicas add in f32";
-      gradient.getGradientMutable().assign(mean(gradient.getGradient()));
+      gradient.getGradientMutable().assign(mean(gradient.getGradient(), narrow));
     }
     Variance variance(step);
     for (auto roll : llvm::to_vector(step.getOps<train::RollOp>()))
@@ -125,8 +126,14 @@ private:
     return allReduce(builder, value, kind);
   }
 
-  Value mean(Value value) {
-    Value sum = reduce(value, ReductionKind::Sum);
+  /// With `rounds`, what each replica adds is rounded to BF16.
+  Value mean(Value value, bool rounds = false) {
+    Value added = value;
+    if (rounds) {
+      builder.setInsertionPointAfterValue(value);
+      added = GraphBuilder(builder, value.getLoc()).cast(value, builder.getBF16Type());
+    }
+    Value sum = reduce(added, ReductionKind::Sum);
     GraphBuilder b(builder, value.getLoc());
     RankedTensorType type = tensorType(sum);
     Value replicas =
@@ -180,6 +187,7 @@ private:
   func::FuncOp step;
   OpBuilder builder;
   int64_t count;         ///< or kOneAProcess
+  bool narrow;           ///< gradients are rounded before they travel
   Value number, count32; ///< arguments, once something needs them
   int64_t reduced = 0;
 };
@@ -194,6 +202,10 @@ struct Replicate : mpt::impl::ReplicateBase<Replicate> {
     std::optional<int64_t> count = parseReplicas(replicas);
     if (!count) {
       module.emitError() << "expected 1 to " << kMostReplicas << " replicas or any, got '" << replicas << "'";
+      return signalPassFailure();
+    }
+    if (reduceType != "f32" && reduceType != "bf16") {
+      module.emitError() << "expected f32 or bf16 as type of gradients that travel, got '" << reduceType << "'";
       return signalPassFailure();
     }
     func::FuncOp step = findFunction(module, "step");
@@ -217,7 +229,7 @@ struct Replicate : mpt::impl::ReplicateBase<Replicate> {
     OpBuilder builder = OpBuilder::atBlockBegin(module.getBody());
     shard::GridOp::create(builder, module.getLoc(), builder.getStringAttr(kReplicas),
                           builder.getDenseI64ArrayAttr({*count}));
-    Replica replica(step, *count);
+    Replica replica(step, *count, reduceType == "bf16");
     if (failed(replica.splitInputs(pattern)))
       return signalPassFailure();
     numDraws += replica.shiftDraws();

@@ -173,7 +173,7 @@ private:
   void scatter(shard::AllReduceOp sum) {
     GraphBuilder b(builder, sum.getLoc());
     RankedTensorType type = tensorType(sum.getResult());
-    Value rows = rowsOf(b.cast(sum.getInput(), type.getElementType()));
+    Value rows = rowsOf(sum.getInput());
     Value row = shard::ReduceScatterOp::create(
         builder, sum.getLoc(), type.clone({1, shardSize(type)}),
         FlatSymbolRefAttr::get(builder.getContext(), kReplicas), builder.getDenseI16ArrayAttr({0}), rows,

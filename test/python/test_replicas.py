@@ -168,13 +168,14 @@ def test_what_replicas_do_not_go_with_is_refused(tmp_path, flags, text):
         mpt.compile(classifier(tmp_path / "model.onnx"), out=tmp_path / "lib", **{**FLAGS, **flags})
 
 
-@pytest.mark.parametrize("policy", ["fp32", "amp-f16", "fp8-hybrid"])
-def test_steps_on_a_device_are_those_of_the_cpu(tmp_path, policy):
-    """The device is the stand-in; what replicas reduce comes to the host and goes back."""
+@pytest.mark.parametrize("policy, more", [("fp32", []), ("amp-f16", []), ("fp8-hybrid", []), ("fp32", ["--shard-optimizer"]),
+                                          ("amp-f16", ["--shard-optimizer", "--reduce-type=bf16"])])
+def test_steps_on_a_device_are_those_of_the_cpu(tmp_path, policy, more):
+    """The device is the stand-in; what replicas exchange comes to the host and goes back."""
     if not (build_folder() / "lib" / "libcuda_standin.so").exists():
         pytest.skip("the stand-in is not built")
     model = classifier(tmp_path / "model.onnx", norm=True, dropout=True, inner=2)
-    flags = [f"--loss={FLAGS['loss']}", "--replicas=3"]
+    flags = [f"--loss={FLAGS['loss']}", "--replicas=3", *more]
     runs = [cuda_steps.run(build_folder(), model, [*flags, f"--policy={kind}"], batch(3), tmp_path / f"{kind}{cuda}", cuda)
             for kind, cuda in ((policy, True), (policy, False), ("fp32", False))]
     text, problems = cuda_steps.judge(*runs)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Masters and slots divided over replicas (--shard-optimizer): the bits of a step that divides nothing, on any number of processes;
-memory, bytes on the wire, saved states in one file and in shards."""
+memory, bytes on the wire, saved states in one file and in shards. Gradients that travel in BF16 (--reduce-type)."""
 import json
 import os
 import pathlib
@@ -398,3 +398,57 @@ def test_kills_leave_a_state_that_loads(library, tmp_path, seed):
     trainer.step(batch(V, seed=done))
     trainer.save(file, sharded=True)
     assert len(list(tmp_path.glob("state.*.[0-9]*"))) == 1
+
+
+# ---- narrow gradients ------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("sharded", [False, True])
+def test_narrow_gradients_have_the_same_bits_on_all_numbers_of_processes(tmp_path, sharded):
+    model = classifier(tmp_path / "model.onnx", norm=True, dropout=True)
+    library = build(tmp_path, model, sharded, policy="amp-f16", reduce_type="bf16")
+    whole, _ = train(library, 8, (3,), tmp_path / "1.state")
+    assert [step for step, (_, skipped) in enumerate(whole) if skipped].count(3) == 1
+    for size in (2, 4):
+        def body(world):
+            trainer = mpt.Trainer(library, threads=1, world=world)
+            losses = steps_of(trainer, world, 0, 8, (3,))
+            trainer.save(tmp_path / f"{size}.state")
+            return losses
+        assert on_ranks(size, tmp_path, body) == [[loss for loss, _ in whole]] * size
+        assert (tmp_path / f"{size}.state").read_bytes() == (tmp_path / "1.state").read_bytes()
+
+
+def test_narrow_gradients_are_off_by_their_rounding(tmp_path):
+    """A step of plain descent at rate 1 subtracts the mean: it is off by 2^-9 of the mean magnitude at most, and it is off."""
+    model = classifier(tmp_path / "model.onnx")
+    means, magnitudes = [], {}
+    for kind in ("f32", "bf16"):
+        library = mpt.compile(model, out=tmp_path / kind, replicas=V, reduce_type=kind, loss="softmax-cross-entropy",
+                              optimizer="sgd,lr=1")
+        trainer = mpt.Trainer(library, threads=1)
+        before = trainer.parameters()
+        trainer.step(batch(V))
+        means.append({name: before[name].astype(np.float64) - value for name, value in trainer.parameters().items()})
+    single = mpt.Trainer(mpt.compile(model, out=tmp_path / "one", loss="softmax-cross-entropy", optimizer="sgd,lr=1"), threads=1)
+    for rows in range(V):
+        _, gradients = single.gradients({name: np.split(values, V)[rows] for name, values in batch(V).items()})
+        for name, gradient in gradients.items():
+            magnitudes[name] = magnitudes.get(name, 0) + np.abs(gradient.astype(np.float64)) / V
+    for name, exact in means[0].items():
+        error = np.abs(means[1][name] - exact)
+        assert error.max() > 0 and (error <= 2.0**-9 * magnitudes[name] + 2.0**-22 * np.abs(before[name]) + 1e-30).all(), name
+
+
+@pytest.mark.parametrize("sharded, parts", [(False, 2 + 4), (True, 2 + 2)])
+def test_narrow_gradients_send_half(tmp_path, sharded, parts):
+    model, weights = wide(tmp_path / "model.onnx")
+    library = build(tmp_path, model, sharded, policy="amp-f16", reduce_type="bf16")
+
+    def body(world):
+        trainer = mpt.Trainer(library, threads=1, world=world)
+        before = world.statistics().bytes_sent
+        steps_of(trainer, world, 0, 2)
+        return (world.statistics().bytes_sent - before) // 2
+    for sent in on_ranks(V, tmp_path, body):
+        least = parts * weights * (V - 1) // V
+        assert least <= sent <= least * 1.001 + 2048, (sent, least)

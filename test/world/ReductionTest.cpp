@@ -5,6 +5,7 @@
 #include "Check.h"
 #include "ThreadWorld.h"
 #include "TreeSum.h"
+#include "core/Convert.h"
 
 #include "mpt-c/runtime.h"
 
@@ -48,6 +49,36 @@ static void train(std::shared_ptr<World> world, int replicas, int steps, int rou
       EXPECT(sameBits(result, treeSum(all[i], i % 2 == 1)));
     }
   }
+}
+
+/// Contributions of 16 bits: the same sums as of the FP32 numbers that they are, and half of reduce-scatter's bytes
+/// where each process has one replica.
+static void narrowContributions() {
+  constexpr int64_t elements = 4099;
+  for (int64_t dtype : {int64_t(MPT_BFLOAT16), int64_t(MPT_FLOAT16)})
+    for (int replicas : {1, 2, 4, 6})
+      for (int ranks = 1; ranks <= replicas; ++ranks) {
+        if (replicas % ranks != 0)
+          continue;
+        onRanks(ranks, [&](std::shared_ptr<World> world) {
+          Reduction reduction(world, replicas);
+          int64_t bucket = reduction.declare(elements, Kind::Sum, Reduction::Result::All, dtype);
+          Values all = hardValues(static_cast<size_t>(replicas), elements, 7);
+          std::vector<std::vector<uint16_t>> narrow;
+          for (std::vector<float> &values : all) {
+            narrow.emplace_back(elements);
+            fromFloat(dtype, values.data(), elements, narrow.back().data());
+            toFloat(dtype, narrow.back().data(), elements, values.data());
+          }
+          int64_t local = replicas / (world ? world->size() : 1), first = (world ? world->rank() : 0) * local;
+          EXPECT(reduction.begin(1) == MPT_OK);
+          for (int64_t k = 0; k < local; ++k)
+            EXPECT(reduction.contribute(bucket, k, narrow[static_cast<size_t>(first + k)].data()) == MPT_OK);
+          std::vector<float> result(elements);
+          EXPECT(reduction.receive(bucket, result.data()) == MPT_OK);
+          EXPECT(sameBits(result, treeSum(all, false)));
+        });
+      }
 }
 
 static void bitsOfTheTree() {
@@ -176,6 +207,7 @@ static void abandonedWorldsFailEverywhere() {
 }
 
 int main() {
+  narrowContributions();
   bitsOfTheTree();
   bytesAreTheLeast();
   shardsAreParts();

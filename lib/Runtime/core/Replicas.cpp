@@ -177,14 +177,17 @@ mpt_status ReplicatedStep::matchValues() {
 mpt_status ReplicatedStep::addValue(size_t phase, int64_t output) {
   const mpt_tensor_desc &made = phases[phase]->outputs[output];
   const bool gathers = isGathered(made.name), scatters = isScattered(made.name);
-  bool fits = isReduced(made.name) && (gathers || made.dtype == MPT_FLOAT32), taken = false;
-  const int64_t all = gathers ? made.bytes * replicas : made.bytes, part = scatters ? made.bytes / replicas : all;
-  fits = fits && (!scatters || made.bytes % replicas == 0);
+  const bool is16Bits = made.dtype == MPT_FLOAT16 || made.dtype == MPT_BFLOAT16;
+  const int64_t dtype = gathers ? made.dtype : MPT_FLOAT32; // of the result
+  bool fits = isReduced(made.name) && (gathers || made.dtype == MPT_FLOAT32 || is16Bits), taken = false;
+  const int64_t bytes = elementsOf(made) * sizeOf(dtype);
+  const int64_t all = gathers ? bytes * replicas : bytes, part = scatters ? bytes / replicas : all;
+  fits = fits && (!scatters || bytes % replicas == 0);
   for (size_t later = phase + 1; later < phases.size(); ++later) {
     const mpt_function_desc &f = *phases[later];
     if (int64_t input = indexOf(f.inputs, f.num_inputs, made.name); input >= 0) {
       taken = true;
-      fits = fits && f.inputs[input].dtype == made.dtype && f.inputs[input].bytes == part;
+      fits = fits && f.inputs[input].dtype == dtype && f.inputs[input].bytes == part;
     }
   }
   if (!fits || !taken)
@@ -194,7 +197,7 @@ mpt_status ReplicatedStep::addValue(size_t phase, int64_t output) {
   if (!gathers)
     value.bucket =
         reduction->declare(elementsOf(made), isSum(made.name) || scatters ? Reduction::Kind::Sum : Reduction::Kind::Max,
-                           scatters ? Reduction::Result::Shard : Reduction::Result::All);
+                           scatters ? Reduction::Result::Shard : Reduction::Result::All, made.dtype);
   value.total = allocateHost(scatters ? part * local : all);
   if (!value.total)
     return fail(MPT_OUT_OF_MEMORY, "no memory for %lld bytes of '%s'", static_cast<long long>(all), made.name);
@@ -229,7 +232,7 @@ mpt_status ReplicatedStep::followFirst(mpt_status own) {
 
 mpt_status ReplicatedStep::contribute(Value &value, const void *data) {
   if (!value.gathers)
-    return reduction->contribute(value.bucket, value.given++, static_cast<const float *>(data));
+    return reduction->contribute(value.bucket, value.given++, data);
   memcpy(value.total->start + (first + value.given++) * value.bytes, data, static_cast<size_t>(value.bytes));
   return value.given == local && world ? startGather(value) : MPT_OK;
 }

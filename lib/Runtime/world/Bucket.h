@@ -38,16 +38,23 @@ struct ReductionPlan {
   ReductionPlan(int rank, int ranks, int64_t replicas);
 };
 
+/// Of a contribution's element that is not FP32.
+constexpr int64_t narrowBytes = 2;
+
 struct Bucket {
   uint32_t number;
   int64_t elements;
   Reduction::Kind kind;
   Reduction::Result result;
-  Floats memory, received;
-  int64_t contributed = 0; // local replicas in this step
-  uint64_t ticket = 0;     // of the communication; 0 where none is under way
+  int64_t dtype;
+  Floats memory, received, widened;
+  std::vector<uint8_t> narrow, narrowReceived; // one replica's contribution in its own type, and those of others
+  int64_t contributed = 0;                     // local replicas in this step
+  uint64_t ticket = 0;                         // of the communication; 0 where none is under way
 
   float *slot(const ReductionPlan &plan, int64_t i) { return memory.get(plan.slots * elements) + i * elements; }
+  /// Whether what ranks exchange first is contributions of 16 bits, not sums.
+  bool travelsNarrow(const ReductionPlan &plan) const { return dtype != MPT_FLOAT32 && plan.replicas == plan.ranks; }
   void combine(float *out, const float *a, const float *b, int64_t count) const;
 };
 

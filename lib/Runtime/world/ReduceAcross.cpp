@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The exchange of a bucket's nodes between ranks: reduce-scatter along the canonical tree, then all-gather.
+#include "core/Convert.h"
 #include "world/Bucket.h"
 #include "world/Sums.h"
 
@@ -46,6 +47,37 @@ public:
 int64_t bytesOf(const Leaves &elements) { return elements.count() * static_cast<int64_t>(sizeof(float)); }
 
 } // namespace
+
+/// reduce() for contributions of 16 bits, one a rank: the others' are widened when they are there.
+static Failure reduceNarrow(Communicator &communicator, const Tag &tag, const ReductionPlan &plan, Bucket &bucket,
+                            bool whole) {
+  auto part = [&](int owner) {
+    return whole ? Leaves{0, bucket.elements} : chunkOf(bucket.elements, owner, plan.ranks);
+  };
+  Leaves own = part(plan.rank);
+  const int64_t count = own.count(), bytes = count * narrowBytes;
+  float *space = bucket.received.get(plan.ranks * count);
+  bucket.narrowReceived.resize(static_cast<size_t>(plan.ranks * bytes));
+  std::vector<Outgoing> sends;
+  std::vector<Incoming> receives;
+  for (int peer = 0; peer < plan.ranks; ++peer)
+    if (peer != plan.rank) {
+      Leaves theirs = part(peer);
+      sends.push_back({peer, bucket.narrow.data() + theirs.begin * narrowBytes, theirs.count() * narrowBytes});
+      receives.push_back({peer, bucket.narrowReceived.data() + peer * bytes, bytes});
+    }
+  if (Failure failure = communicator.exchange(tag, sends, receives))
+    return failure;
+  NodeSum sum(bucket, count);
+  for (int peer = 0; peer < plan.ranks; ++peer) {
+    float *at = peer == plan.rank ? bucket.slot(plan, 0) + own.begin : space + peer * count;
+    if (peer != plan.rank)
+      toFloat(bucket.dtype, bucket.narrowReceived.data() + peer * bytes, count, at);
+    sum.append({peer, peer + 1}, at);
+  }
+  sum.run(plan.replicas, bucket.slot(plan, 0) + own.begin);
+  return {};
+}
 
 /// Each rank sends `whole` or the receiver's chunk of its nodes, and adds all that it gets.
 static Failure reduce(Communicator &communicator, const Tag &tag, const ReductionPlan &plan, Bucket &bucket,
@@ -100,7 +132,7 @@ static Failure gather(Communicator &communicator, const Tag &tag, const Reductio
 
 Failure mpt::rt::reduceAcross(Communicator &communicator, Tag tag, const ReductionPlan &plan, Bucket &bucket) {
   bool whole = bucket.elements <= smallElements;
-  if (Failure failure = reduce(communicator, tag, plan, bucket, whole))
+  if (Failure failure = (bucket.travelsNarrow(plan) ? reduceNarrow : reduce)(communicator, tag, plan, bucket, whole))
     return failure;
   if (whole || bucket.result == Reduction::Result::Shard)
     return {};

@@ -2,6 +2,7 @@
 // Folding of local replicas, and the life of a bucket within a step.
 #include "world/Reduction.h"
 
+#include "core/Convert.h"
 #include "core/Error.h"
 #include "world/Bucket.h"
 #include "world/Sums.h"
@@ -50,12 +51,13 @@ Reduction::~Reduction() = default;
 
 int64_t Reduction::localReplicas() const { return static_cast<int64_t>(plan->leaves.size()); }
 
-int64_t Reduction::declare(int64_t elements, Kind kind, Result result) {
+int64_t Reduction::declare(int64_t elements, Kind kind, Result result, int64_t dtype) {
   auto bucket = std::make_shared<Bucket>();
   bucket->number = static_cast<uint32_t>(buckets.size());
   bucket->elements = elements;
   bucket->kind = kind;
   bucket->result = result;
+  bucket->dtype = dtype;
   buckets.push_back(std::move(bucket));
   return static_cast<int64_t>(buckets.size()) - 1;
 }
@@ -82,7 +84,7 @@ mpt_status Reduction::begin(uint64_t next) {
   return MPT_OK;
 }
 
-mpt_status Reduction::contribute(int64_t number, int64_t replica, const float *values) {
+mpt_status Reduction::contribute(int64_t number, int64_t replica, const void *given) {
   std::shared_ptr<Bucket> bucket = buckets[static_cast<size_t>(number)];
   if (replica != bucket->contributed || replica >= localReplicas())
     return fail(MPT_INTERNAL,
@@ -91,6 +93,15 @@ mpt_status Reduction::contribute(int64_t number, int64_t replica, const float *v
   DefaultRounding rounding;
   ReductionPlan::Leaf leaf = plan->leaves[static_cast<size_t>(replica)];
   int64_t count = bucket->elements;
+  auto *values = static_cast<const float *>(given);
+  if (bucket->dtype != MPT_FLOAT32) {
+    float *wide = bucket->widened.get(count);
+    toFloat(bucket->dtype, given, count, wide);
+    values = wide;
+    auto *bytes = static_cast<const uint8_t *>(given);
+    if (bucket->travelsNarrow(*plan))
+      bucket->narrow.assign(bytes, bytes + count * narrowBytes);
+  }
   if (!leaf.merges) {
     memcpy(bucket->slot(*plan, leaf.slot), values, static_cast<size_t>(count) * sizeof(float));
   } else {

@@ -21,6 +21,9 @@ struct ReductionPlan;
 /// powers of two a rank has one node: 2 (N-1)/N of a bucket's bytes are sent, the least there is. Else it may have
 /// several, at most 2 log2 V, and reduce-scatter sends each of them.
 ///
+/// Contributions may be of 16 bits: they are exact in FP32, in which all is added. Where each process has one replica
+/// they travel as they are, so that reduce-scatter sends half. Results are FP32.
+///
 /// One a trainer, used by one thread. Communication runs on the world's thread, in the order in which buckets were
 /// completed, which has to be that of all ranks.
 class Reduction {
@@ -36,9 +39,9 @@ public:
   /// Replicas of this process.
   int64_t localReplicas() const;
 
-  /// A bucket of `elements` FP32 values (0 is fine): its number, from 0 on. The same calls in the same order on all
-  /// ranks.
-  int64_t declare(int64_t elements, Kind kind, Result result = Result::All);
+  /// A bucket of `elements` values (0 is fine), contributed as `dtype`: FP32, FP16 or BF16. Its number, from 0 on. The
+  /// same calls in the same order on all ranks.
+  int64_t declare(int64_t elements, Kind kind, Result result = Result::All, int64_t dtype = MPT_FLOAT32);
   /// The elements of a bucket that this rank sums, and gets where its result is a shard.
   Leaves shard(int64_t bucket) const;
 
@@ -46,7 +49,7 @@ public:
   mpt_status begin(uint64_t step);
   /// The values of local replica 0, 1, ... localReplicas() - 1, in this order for each bucket. They are copied or
   /// added. The last one starts the communication.
-  mpt_status contribute(int64_t bucket, int64_t replica, const float *values);
+  mpt_status contribute(int64_t bucket, int64_t replica, const void *values);
   /// Waits for the result of all replicas and copies it to `values`: all elements, or those of shard().
   mpt_status receive(int64_t bucket, float *values);
 

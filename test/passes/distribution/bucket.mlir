@@ -4,26 +4,27 @@
 
 shard.grid @replicas(shape = 4)
 
-// Two sums make the first bucket, in FP32; the largest stays single; the last bucket holds what is left. What reads a
+// Two sums make the first bucket; the largest stays single; the last bucket holds what is left. What is narrow travels so. What reads a
 // member moves behind its bucket.
 // CHECK-LABEL: func.func @step
 // CHECK-DAG: %[[A:.*]] = mpt.reshape %arg0 : (tensor<2x3xf32>) -> tensor<6xf32>
-// CHECK-DAG: %[[B:.*]] = mpt.cast %arg1 : tensor<4xf16> to tensor<4xf32>
-// CHECK: %[[BOTH:.*]] = mpt.concat %[[A]], %{{.*}} {axis = 0 : i64} : (tensor<6xf32>, tensor<4xf32>) -> tensor<10xf32>
+// CHECK: %[[BOTH:.*]] = mpt.concat %[[A]], %arg1 {axis = 0 : i64} : (tensor<6xf32>, tensor<4xf32>) -> tensor<10xf32>
 // CHECK: %[[SUMS:.*]] = shard.all_reduce %[[BOTH]] on @replicas grid_axes = [0] : tensor<10xf32> -> tensor<10xf32>
 // CHECK: shard.all_reduce %arg2 on @replicas grid_axes = [0] reduction = max
 // CHECK: shard.all_reduce %{{.*}} on @replicas grid_axes = [0] : tensor<5xf32> -> tensor<5xf32>
-// CHECK: mpt.neg
+// CHECK: shard.all_reduce %{{.*}} : tensor<8xbf16> -> tensor<8xf32>
 // SINGLE-LABEL: func.func @step
 // SINGLE-NOT: mpt.concat
-// SINGLE-COUNT-4: shard.all_reduce
-func.func @step(%a: tensor<2x3xf32> {dist.split}, %b: tensor<4xf16> {dist.split}, %c: tensor<5xf32> {dist.split}) -> (tensor<2x3xf32>, tensor<4xf32>, tensor<5xf32>, tensor<5xf32>) {
+// SINGLE-COUNT-6: shard.all_reduce
+func.func @step(%a: tensor<2x3xf32> {dist.split}, %b: tensor<4xf32> {dist.split}, %c: tensor<5xf32> {dist.split}, %d: tensor<7xbf16> {dist.split}, %e: tensor<1xbf16> {dist.split}) -> (tensor<2x3xf32>, tensor<4xf32>, tensor<5xf32>, tensor<5xf32>, tensor<7xf32>, tensor<1xf32>) {
   %0 = shard.all_reduce %a on @replicas grid_axes = [0] : tensor<2x3xf32> -> tensor<2x3xf32>
   %1 = mpt.neg %0 : tensor<2x3xf32>
-  %2 = shard.all_reduce %b on @replicas grid_axes = [0] : tensor<4xf16> -> tensor<4xf32>
+  %2 = shard.all_reduce %b on @replicas grid_axes = [0] : tensor<4xf32> -> tensor<4xf32>
   %3 = shard.all_reduce %c on @replicas grid_axes = [0] reduction = max : tensor<5xf32> -> tensor<5xf32>
   %4 = shard.all_reduce %c on @replicas grid_axes = [0] : tensor<5xf32> -> tensor<5xf32>
-  return %1, %2, %3, %4 : tensor<2x3xf32>, tensor<4xf32>, tensor<5xf32>, tensor<5xf32>
+  %5 = shard.all_reduce %d on @replicas grid_axes = [0] : tensor<7xbf16> -> tensor<7xf32>
+  %6 = shard.all_reduce %e on @replicas grid_axes = [0] : tensor<1xbf16> -> tensor<1xf32>
+  return %1, %2, %3, %4, %5, %6 : tensor<2x3xf32>, tensor<4xf32>, tensor<5xf32>, tensor<5xf32>, tensor<7xf32>, tensor<1xf32>
 }
 
 // Without collectives nothing happens.

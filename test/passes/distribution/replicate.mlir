@@ -1,6 +1,8 @@
 // RUN: split-file %s %t
 // RUN: mpt-opt %t/step.mlir --distribution-replicate=replicas=4 | FileCheck %s
 // RUN: mpt-opt %t/step.mlir --distribution-replicate=replicas=any | FileCheck %s --check-prefix=ANY
+// RUN: mpt-opt %t/step.mlir --distribution-replicate="replicas=4 reduce-type=bf16" | FileCheck %s --check-prefix=NARROW
+// RUN: not mpt-opt %t/step.mlir --distribution-replicate="replicas=4 reduce-type=f8" 2>&1 | FileCheck %s --check-prefix=TYPE
 // RUN: mpt-opt %t/step.mlir --distribution-replicate | FileCheck %s --check-prefix=ONE
 // RUN: mpt-opt %t/inputs.mlir --distribution-replicate=replicas=2 | FileCheck %s --check-prefix=INPUTS
 // RUN: mpt-opt %t/inputs.mlir --distribution-replicate="replicas=2 shared=ma.k" | FileCheck %s --check-prefix=WHOLE
@@ -18,6 +20,13 @@
 // ONE-NOT: shard
 // ANY: shard.grid @replicas(shape = ?)
 // ANY: tensor<f32> {dist.count, mpt.name = "replica.count"}
+// Gradients are rounded and added in FP32; losses and statistics are not rounded.
+// NARROW: %[[G:.*]] = mpt.reduce sum %{{.*}} -> tensor<4xf32>
+// NARROW: %[[ROUNDED:.*]] = mpt.cast %[[G]] : tensor<4xf32> to tensor<4xbf16>
+// NARROW: %[[SUM:.*]] = shard.all_reduce %[[ROUNDED]] on @replicas grid_axes = [0] : tensor<4xbf16> -> tensor<4xf32>
+// NARROW: mpt.div %[[SUM]]
+// NARROW-NOT: xbf16
+// TYPE: expected f32 or bf16 as type of gradients that travel, got 'f8'
 // ZERO: expected 1 to 32767 replicas or any, got '0'
 // ACCUMULATE: expected a step without micro-steps
 // SCALARS: expected an input whose first dimension is the batch, found scalars
