@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The five models whose training steps are timed, as torch modules with their batches.
+"""The models whose training steps are timed, as torch modules with their batches.
 
 resnet18 (64 px, batch 16), resnet50 (224 px, batch 4), bert (BERT-base, sequence 128, batch 4), gpt2 (124M, sequence 256,
-batch 2) and mlp (784-2048-2048-10, batch 256); of a size for a GPU, resnet50-gpu (batch 256), bert-gpu (sequence 128, batch
+batch 2), mlp (784-2048-2048-10, batch 256), lstm and gru (2 layers of width 512, sequence 64, batch 32); of a size for a GPU, resnet50-gpu (batch 256), bert-gpu (sequence 128, batch
 64), gpt2-gpu (sequence 1024, batch 16) and gpt4096-gpu (three layers of width 4096, sequence 1024, batch 8). Dropout is 0, so that all runs do the same arithmetic.
 """
 from __future__ import annotations
@@ -121,6 +121,17 @@ class Transformer(nn.Module):
         return F.linear(self.norm(x), self.tokens.weight)
 
 
+class Recurrent(nn.Module):
+    """Recurrent layers and a classifier of every step; inputs [steps, batch, width]."""
+
+    def __init__(self, layer, width=512, layers=2, classes=10):
+        super().__init__()
+        self.layers, self.head = layer(width, width, layers), nn.Linear(width, classes)
+
+    def forward(self, x):
+        return self.head(self.layers(x)[0])
+
+
 def _images(module, batch, size):
     return Case(Loss(module), {"x": torch.randn(batch, 3, size, size), "y": torch.randint(0, 1000, (batch,))},
                 "sgd,lr=0.01,momentum=0.9")
@@ -137,12 +148,19 @@ def mlp():
     return Case(Loss(net), {"x": torch.randn(256, 784), "y": torch.randint(0, 10, (256,))}, "sgd,lr=0.01,momentum=0.9")
 
 
+def _sequences(layer):
+    return Case(Loss(Recurrent(layer)), {"x": torch.randn(64, 32, 512), "y": torch.randint(0, 10, (64, 32))},
+                "sgd,lr=0.1,momentum=0.9")
+
+
 CASES = {
     "mlp": mlp,
     "resnet18": lambda: _images(ResNet((2, 2, 2, 2), 1), 16, 64),
     "resnet50": lambda: _images(ResNet((3, 4, 6, 3), 4), 4, 224),
     "bert": lambda: _tokens(30522, 128, 4, False),
     "gpt2": lambda: _tokens(50257, 256, 2, True),
+    "lstm": lambda: _sequences(nn.LSTM),
+    "gru": lambda: _sequences(nn.GRU),
     "resnet50-gpu": lambda: _images(ResNet((3, 4, 6, 3), 4), 256, 224),
     "bert-gpu": lambda: _tokens(30522, 128, 64, False),
     "gpt2-gpu": lambda: _tokens(50257, 1024, 16, True),

@@ -295,5 +295,6 @@ void mpt_rt_check(mpt_exec *exec, const mpt_check_desc *desc, const void *data);
 #endif
 
 #include "mpt-c/abi_cuda.h"
+#include "mpt-c/abi_recurrence.h"
 
 #endif

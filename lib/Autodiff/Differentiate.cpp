@@ -183,6 +183,7 @@ void mpt::registerAutodiffModels(DialectRegistry &registry) {
     attachNormGradients(context);
     attachPoolGradients(context);
     attachRandomGradients(context);
+    attachRecurrentGradients(context);
     attachReduceGradients(context);
     attachResizeGradients(context);
     attachScatterGradients(context);

@@ -44,6 +44,11 @@ template <> OperandScale Model<CastOp>::scaleOf(CastOp op, unsigned) {
   return real && isa<FloatType>(tensorType(op.getY()).getElementType()) ? Shared : Fixed;
 }
 
+/// Gradients of the states and of the cell states.
+template <> OperandScale Model<RecurrenceBackwardOp>::scaleOf(RecurrenceBackwardOp, unsigned index) {
+  return index == 0 || index == 7 ? Shared : Fixed;
+}
+
 template <typename Op> OperandScale ofScatter(Op op, unsigned index) {
   return index == 1 || op.getKind() == ScatterKind::mul ? Fixed : Shared;
 }
@@ -66,7 +71,7 @@ void mpt::attachLinearity(MLIRContext *context) {
          BroadcastOp, SliceOp, ReverseOp, CumSumOp, MaxPoolOp, AvgPoolOp, AvgPoolBackwardOp, ResizeOp,
          ResizeBackwardOp>(context);
   attach<Product, MulOp, MatMulOp, ConvOp, ConvBackwardDataOp, ConvBackwardWeightsOp>(context);
-  attach<Model, SelectOp, ReduceOp, PadOp, CastOp, ScatterElementsOp, ScatterNDOp>(context);
+  attach<Model, SelectOp, ReduceOp, PadOp, CastOp, ScatterElementsOp, ScatterNDOp, RecurrenceBackwardOp>(context);
   attachOne<0, DivOp, GatherOp, GatherElementsOp, GatherNDOp, DropoutOp, MaxPoolBackwardOp, ReluBackwardOp,
             TanhBackwardOp, SigmoidBackwardOp, GeluBackwardOp, SoftmaxBackwardOp, LogSoftmaxBackwardOp,
             BatchNormBackwardOp, LayerNormBackwardOp, RMSNormBackwardOp, GroupNormBackwardOp,

@@ -65,6 +65,7 @@ void attachMatMulGradients(mlir::MLIRContext *context);
 void attachNormGradients(mlir::MLIRContext *context);
 void attachPoolGradients(mlir::MLIRContext *context);
 void attachRandomGradients(mlir::MLIRContext *context);
+void attachRecurrentGradients(mlir::MLIRContext *context);
 void attachReduceGradients(mlir::MLIRContext *context);
 void attachResizeGradients(mlir::MLIRContext *context);
 void attachScatterGradients(mlir::MLIRContext *context);

@@ -17,6 +17,7 @@ void mpt::registerEvaluationModels(DialectRegistry &registry) {
     attachConvRules(context);
     attachPoolRules(context);
     attachResizeRules(context);
+    attachRecurrentRules(context);
     attachReduceRules(context);
     attachShapeRules(context);
     attachGatherRules(context);

@@ -67,6 +67,7 @@ void attachMatMulRules(mlir::MLIRContext *context);
 void attachConvRules(mlir::MLIRContext *context);
 void attachPoolRules(mlir::MLIRContext *context);
 void attachResizeRules(mlir::MLIRContext *context);
+void attachRecurrentRules(mlir::MLIRContext *context);
 void attachReduceRules(mlir::MLIRContext *context);
 void attachShapeRules(mlir::MLIRContext *context);
 void attachGatherRules(mlir::MLIRContext *context);

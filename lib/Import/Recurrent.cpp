@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// RNN, LSTM and GRU: one GEMM for the inputs of all steps, then the recurrence, unrolled over the steps.
+// RNN, LSTM and GRU: one GEMM for the inputs of all steps, then mpt.recurrence, or, in forms that it does not take, the
+// steps one by one.
 #include "Binder.h"
 
 #include "llvm/ADT/StringSwitch.h"
@@ -90,9 +91,15 @@ public:
     if (failed(readShapes()) || failed(readActivations()))
       return failure();
     SmallVector<Value> ys, lastStates, lastCells;
+    std::string why = whyUnrolled();
+    if (!why.empty() && steps > mostUnrolled)
+      return b.fail() << "expected at most " << mostUnrolled << " steps of a layer with " << why << ", got " << steps
+                      << "; split the sequence";
+    if (!why.empty() && steps > 1)
+      emitRemark(b.loc) << b.opType() << ": unrolled over its " << steps << " steps because of " << why;
     for (int64_t direction = 0; direction < directions; ++direction) {
-      Direction result = unroll(direction);
-      ys.push_back(b.reshape(b.concat(result.ys, 0), {steps, 1, batch, hidden}));
+      Direction result = why.empty() ? recur(direction) : unroll(direction);
+      ys.push_back(b.reshape(result.y, {steps, 1, batch, hidden}));
       lastStates.push_back(b.reshape(result.h, {1, batch, hidden}));
       if (result.c)
         lastCells.push_back(b.reshape(result.c, {1, batch, hidden}));
@@ -101,11 +108,13 @@ public:
   }
 
 private:
-  /// The states of one direction's steps, in the order of the input, and those after its last step.
+  /// The states of one direction's steps, [steps, batch, hidden] in the order of the input, and those after its last
+  /// step.
   struct Direction {
-    SmallVector<Value> ys;
-    Value h, c;
+    Value y, h, c;
   };
+  /// Each unrolled step becomes some dozens of ops.
+  static constexpr int64_t mostUnrolled = 1 << 13;
 
   Binder &b;
   Cell cell;
@@ -153,11 +162,9 @@ private:
     batch = b.shape(0)[batchFirst ? 0 : 1];
     inputs = b.shape(0)[2];
     hidden = b.shape(2)[2];
-    // Each step becomes some dozens of ops.
-    constexpr int64_t mostSteps = 1 << 13;
-    if (steps < 1 || steps > mostSteps || hidden < 1)
-      return b.fail() << "expected 1 to " << mostSteps << " steps and a hidden size of at least 1, got " << steps
-                      << " and " << hidden << "; split the sequence";
+    if (steps < 1 || hidden < 1)
+      return b.fail() << "expected at least one step and a hidden size of at least 1, got " << steps << " and "
+                      << hidden;
     if (int64_t stated = b.intAttr("hidden_size", hidden); stated != hidden)
       return b.fail() << "expected hidden_size = " << hidden << " as the recurrent weights have it, got " << stated;
     if (failed(b.checkShape({directions, 2 * gates(), hidden, std::max(hidden, inputs)})) ||
@@ -225,6 +232,38 @@ private:
     return list ? SmallVector<double>(list.asArrayRef()) : SmallVector<double>();
   }
 
+  // ---- the form
+
+  /// The rows all have as many steps as the input.
+  bool isFullLength() {
+    if (!b.has(4))
+      return true;
+    ElementsAttr lengths = b.given(4);
+    return lengths && llvm::all_of(Binder::intsOf(lengths), [&](int64_t length) { return length == steps; });
+  }
+
+  /// What of this node mpt.recurrence does not know; empty where it computes all steps.
+  std::string whyUnrolled() {
+    if (!isFullLength())
+      return "sequence lengths";
+    if (clip)
+      return "clip";
+    if (cell == Cell::lstm && b.has(7))
+      return "peepholes";
+    if (cell == Cell::lstm && b.intAttr("input_forget", 0))
+      return "input_forget";
+    if (cell == Cell::gru && !b.intAttr("linear_before_reset", 0))
+      return "linear_before_reset = 0";
+    using A = Activation;
+    SmallVector<A::Kind> usual = cell == Cell::lstm  ? SmallVector<A::Kind>{A::sigmoid, A::tanh, A::tanh}
+                                 : cell == Cell::gru ? SmallVector<A::Kind>{A::sigmoid, A::tanh}
+                                                     : SmallVector<A::Kind>{A::tanh};
+    for (auto [i, activation] : llvm::enumerate(activations))
+      if (activation.kind != usual[i % usual.size()] && !(cell == Cell::rnn && activation.kind == A::relu))
+        return "activations other than the default";
+    return "";
+  }
+
   // ---- parts of operands
 
   /// Entry `direction` of operand `i`, without that dimension.
@@ -274,7 +313,7 @@ private:
   struct Weights {
     Value inputs;          ///< [steps, batch, gates hidden]: the input's part with its biases
     Value r;               ///< [gates hidden, hidden]
-    Value recurrentBias;   ///< GRU, linear_before_reset: [batch, hidden], inside the reset; else null
+    Value recurrentBias;   ///< GRU, linear_before_reset: [hidden], inside the reset; else null
     Value peepholes[3];    ///< LSTM: of i, o and f, [batch, hidden]; null without
     const Activation *act; ///< the first of this direction's
   };
@@ -291,7 +330,7 @@ private:
       Value bias = b.widen(part(3, direction)), ofInput = blocks(bias, 0, gates());
       Value ofState = blocks(bias, gates(), gates());
       if (cell == Cell::gru && b.intAttr("linear_before_reset", 0)) {
-        w.recurrentBias = row(blocks(ofState, 2));
+        w.recurrentBias = blocks(ofState, 2);
         Value others = b.add(blocks(ofInput, 0, 2), blocks(ofState, 0, 2));
         ofInput = b.concat({others, blocks(ofInput, 2)}, 0);
       } else {
@@ -324,7 +363,7 @@ private:
     if (b.intAttr("linear_before_reset", 0)) {
       Value all = recurrent(w, h, 0, 3);
       zr = activate(w.act[0], b.add(blocks(x, 0, 2), blocks(all, 0, 2)));
-      Value inside = w.recurrentBias ? b.add(blocks(all, 2), w.recurrentBias) : blocks(all, 2);
+      Value inside = w.recurrentBias ? b.add(blocks(all, 2), row(w.recurrentBias)) : blocks(all, 2);
       candidate = b.mul(blocks(zr, 1), inside);
     } else {
       zr = activate(w.act[0], b.add(blocks(x, 0, 2), recurrent(w, h, 0, 2)));
@@ -354,10 +393,36 @@ private:
     return b.broadcast(b.compare(Predicate::gt, b.in(4), static_cast<double>(t)), {batch, hidden}, {0});
   }
 
+  RecurrentCell kind(const Activation &first) const {
+    return cell == Cell::lstm               ? RecurrentCell::lstm
+           : cell == Cell::gru              ? RecurrentCell::gru
+           : first.kind == Activation::relu ? RecurrentCell::relu
+                                            : RecurrentCell::tanh;
+  }
+
+  /// All steps as one op.
+  Direction recur(int64_t direction) {
+    Weights w = prepare(direction);
+    SmallVector<Value> more;
+    if (cell == Cell::lstm)
+      more.push_back(initial(6, direction));
+    if (cell == Cell::gru)
+      more.push_back(w.recurrentBias ? w.recurrentBias : b.splat(RankedTensorType::get({hidden}, wide), 0));
+    auto all = RecurrenceOp::create(b.builder, b.loc, kind(w.act[0]), w.inputs, w.r, initial(5, direction), more,
+                                    isReverse(direction));
+    int64_t last = isReverse(direction) ? 0 : steps - 1;
+    Direction result;
+    result.y = b.cast(all.getY(), element);
+    result.h = at(result.y, 0, last);
+    result.c = cell == Cell::lstm ? b.cast(at(all.getSaved()[1], 0, last), element) : Value();
+    return result;
+  }
+
+  /// Each step in ops of its own.
   Direction unroll(int64_t direction) {
     Weights w = prepare(direction);
     Direction result;
-    result.ys.resize(steps);
+    SmallVector<Value> ys(steps);
     Value h = initial(5, direction), c = cell == Cell::lstm ? initial(6, direction) : Value();
     // Backward, rows shorter than the longest one begin where they end.
     for (int64_t i = 0; i < steps; ++i) {
@@ -368,8 +433,9 @@ private:
       h = mask ? b.select(mask, next, h) : next;
       if (mask && c)
         c = b.select(mask, c, before);
-      result.ys[t] = b.reshape(b.cast(y, element), {1, batch, hidden});
+      ys[t] = b.reshape(b.cast(y, element), {1, batch, hidden});
     }
+    result.y = b.concat(ys, 0);
     result.h = b.cast(h, element);
     result.c = c ? b.cast(c, element) : Value();
     return result;

@@ -19,13 +19,27 @@ namespace json = llvm::json;
 
 namespace {
 
-constexpr StringLiteral kColumns[] = {
-    "kernels", "gemms",         "convolutions",  "attentions",         "copies",        "fills",
-    "bytes",   "guarded_bytes", "minimum_bytes", "sums_minimum_bytes", "library_bytes", "host_synchronizations"};
+constexpr StringLiteral kColumns[] = {"kernels",
+                                      "gemms",
+                                      "convolutions",
+                                      "attentions",
+                                      "recurrences",
+                                      "copies",
+                                      "fills",
+                                      "bytes",
+                                      "guarded_bytes",
+                                      "minimum_bytes",
+                                      "sums_minimum_bytes",
+                                      "library_bytes",
+                                      "host_synchronizations"};
 
-constexpr std::pair<StringLiteral, CallKind> kCounted[] = {
-    {"kernels", CallKind::Kernel},       {"gemms", CallKind::Gemm},  {"convolutions", CallKind::Convolution},
-    {"attentions", CallKind::Attention}, {"copies", CallKind::Copy}, {"fills", CallKind::Fill}};
+constexpr std::pair<StringLiteral, CallKind> kCounted[] = {{"kernels", CallKind::Kernel},
+                                                           {"gemms", CallKind::Gemm},
+                                                           {"convolutions", CallKind::Convolution},
+                                                           {"attentions", CallKind::Attention},
+                                                           {"recurrences", CallKind::Recurrence},
+                                                           {"copies", CallKind::Copy},
+                                                           {"fills", CallKind::Fill}};
 
 unsigned widthOf(StringRef column) { return std::max<unsigned>(14, column.size()); }
 

@@ -16,6 +16,7 @@ void attachGemmModel(mlir::MLIRContext *context);
 void attachConvModels(mlir::MLIRContext *context);
 void attachLibraryConvModels(mlir::MLIRContext *context);
 void attachAttentionModels(mlir::MLIRContext *context);
+void attachRecurrentModels(mlir::MLIRContext *context);
 
 } // namespace mpt::memory
 

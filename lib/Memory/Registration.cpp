@@ -16,6 +16,7 @@ void mpt::memory::registerMemoryModels(DialectRegistry &registry) {
     attachShapeModels(context);
     attachFusionModel(context);
     attachConvModels(context);
+    attachRecurrentModels(context);
   });
   registry.addExtension(+[](MLIRContext *context, train::TrainDialect *) { attachStateModels(context); });
   registry.addExtension(+[](MLIRContext *context, func::FuncDialect *) { attachReturnModel(context); });

@@ -37,28 +37,53 @@ int64_t mpt::reductionLength(Operation *op) {
   return std::max<int64_t>(1, sizes[0] / results);
 }
 
+static void addErrors(Operation *op, ErrorModel &model);
+
+/// Composite contractions err as the steps that they stand for: those are built before `op`, and erased again.
+static bool addErrorsOfSteps(Operation *op, PrecisionSemantics semantics, ErrorModel &model) {
+  auto composite = dyn_cast<Decomposable>(op);
+  if (!composite || semantics.getNumericClass() != NumericClass::Contraction)
+    return false;
+  Operation *before = op->getPrevNode();
+  OpBuilder builder(op);
+  if (failed(composite.decompose(builder)))
+    return false;
+  Operation *first = before ? before->getNextNode() : &op->getBlock()->front();
+  for (Operation *step = first; step != op; step = step->getNextNode())
+    addErrors(step, model);
+  for (Operation *step = op->getPrevNode(); step != before;) {
+    Operation *previous = step->getPrevNode();
+    step->erase();
+    step = previous;
+  }
+  return true;
+}
+
+static void addErrors(Operation *op, ErrorModel &model) {
+  auto semantics = dyn_cast<PrecisionSemantics>(op);
+  if (!semantics || op->getNumResults() == 0 || op->hasTrait<OpTrait::ConstantLike>() ||
+      addErrorsOfSteps(op, semantics, model))
+    return;
+  double result = 0.0, wide = 0.0;
+  for (Type type : op->getResultTypes()) {
+    result = std::max(result, epsilonOf(type));
+    if (auto real = dyn_cast<FloatType>(getElementTypeOrSelf(type)))
+      wide = std::max(wide, epsilonOf(wideType(real)));
+  }
+  if (semantics.getNumericClass() == NumericClass::Movement) {
+    // Casts round; selections and copies do not.
+    bool narrows = llvm::any_of(op->getOperandTypes(), [&](Type type) { return epsilonOf(type) < result; });
+    model.relative += narrows ? 2 * result : 0.0;
+    return;
+  }
+  int64_t length = reductionLength(op);
+  model.relative += 2 * ErrorModel::ofSum(length, 0.0, wide, 4 * result);
+  model.cancellation += 2 * ErrorModel::ofSum(length, 0.0, wide, 0.0);
+}
+
 ErrorModel ErrorModel::of(func::FuncOp function) {
   ErrorModel model;
-  function.walk([&](Operation *op) {
-    auto semantics = dyn_cast<PrecisionSemantics>(op);
-    if (!semantics || op->getNumResults() == 0 || op->hasTrait<OpTrait::ConstantLike>())
-      return;
-    double result = 0.0, wide = 0.0;
-    for (Type type : op->getResultTypes()) {
-      result = std::max(result, epsilonOf(type));
-      if (auto real = dyn_cast<FloatType>(getElementTypeOrSelf(type)))
-        wide = std::max(wide, epsilonOf(wideType(real)));
-    }
-    if (semantics.getNumericClass() == NumericClass::Movement) {
-      // Casts round; selections and copies do not.
-      bool narrows = llvm::any_of(op->getOperandTypes(), [&](Type type) { return epsilonOf(type) < result; });
-      model.relative += narrows ? 2 * result : 0.0;
-      return;
-    }
-    int64_t length = reductionLength(op);
-    model.relative += 2 * ofSum(length, 0.0, wide, 4 * result);
-    model.cancellation += 2 * ofSum(length, 0.0, wide, 0.0);
-  });
+  function.walk([&](Operation *op) { addErrors(op, model); });
   return model;
 }
 

@@ -100,32 +100,44 @@ template <typename Op> CallInfo attentionCall(Op op, StringRef what, int64_t gem
   return call;
 }
 
+CallInfo callOf(rt::RecurrenceOp op) {
+  mpt_recurrence_desc d = rt::describe(op);
+  CallInfo call;
+  call.what = (stringifyEnum(op.getCell()) + (d.backward ? " gradient of " : " of ") + Twine(d.steps) + " steps, " +
+               Twine(d.batch) + " x " + Twine(d.hidden) + (d.reverse ? " reverse" : "") + " weights " +
+               shapeOf(op.getInputs()[1]))
+                  .str();
+  call.flops = 2 * d.steps * d.batch * memory::elementCount(typeOf(op.getInputs()[1]).getShape());
+  call.bytes = bytesOf(op.getInputs()) + bytesOf(op.getOutputs());
+  return call;
+}
+
 CallInfo callOf(rt::AttentionOp op) { return attentionCall(op, "attention", 2); }
 CallInfo callOf(rt::AttentionGradientOp op) { return attentionCall(op, "attention gradient", 5); }
 
 } // namespace
 
 std::optional<CallInfo> mpt::target::callOf(Operation *op) {
-  auto call =
-      TypeSwitch<Operation *, std::optional<CallInfo>>(op)
-          .Case<rt::GemmOp, rt::ConvOp, rt::AttentionOp, rt::AttentionGradientOp>([](auto op) { return ::callOf(op); })
-          .Case<rt::LaunchOp>([](rt::LaunchOp launch) {
-            CallInfo call{launch.getCallee().str(), {}, bytesOf(launch.getBuffers()), 0};
-            auto kernel = SymbolTable::lookupNearestSymbolFrom(launch, launch.getCalleeAttr());
-            if (auto ops = kernel ? getAttr<MPTDialect::OpsAttrHelper>(kernel) : StringAttr())
-              call.what += " (" + ops.str() + ")";
-            for (auto [i, buffer] : llvm::enumerate(launch.getBuffers()))
-              if (i == launch.getNumInputs())
-                call.what += " -> " + shapeOf(buffer);
-            return call;
-          })
-          .Case<rt::CopyOp>([](rt::CopyOp copy) {
-            return CallInfo{"copy " + shapeOf(copy.getSource()), {}, 2 * bytesOf(copy.getSource()), 0};
-          })
-          .Case<rt::ZeroOp>([](rt::ZeroOp zero) {
-            return CallInfo{"zero " + shapeOf(zero.getTarget()), {}, bytesOf(zero.getTarget()), 0};
-          })
-          .Default([](Operation *) { return std::nullopt; });
+  auto call = TypeSwitch<Operation *, std::optional<CallInfo>>(op)
+                  .Case<rt::GemmOp, rt::ConvOp, rt::AttentionOp, rt::AttentionGradientOp, rt::RecurrenceOp>(
+                      [](auto op) { return ::callOf(op); })
+                  .Case<rt::LaunchOp>([](rt::LaunchOp launch) {
+                    CallInfo call{launch.getCallee().str(), {}, bytesOf(launch.getBuffers()), 0};
+                    auto kernel = SymbolTable::lookupNearestSymbolFrom(launch, launch.getCalleeAttr());
+                    if (auto ops = kernel ? getAttr<MPTDialect::OpsAttrHelper>(kernel) : StringAttr())
+                      call.what += " (" + ops.str() + ")";
+                    for (auto [i, buffer] : llvm::enumerate(launch.getBuffers()))
+                      if (i == launch.getNumInputs())
+                        call.what += " -> " + shapeOf(buffer);
+                    return call;
+                  })
+                  .Case<rt::CopyOp>([](rt::CopyOp copy) {
+                    return CallInfo{"copy " + shapeOf(copy.getSource()), {}, 2 * bytesOf(copy.getSource()), 0};
+                  })
+                  .Case<rt::ZeroOp>([](rt::ZeroOp zero) {
+                    return CallInfo{"zero " + shapeOf(zero.getTarget()), {}, bytesOf(zero.getTarget()), 0};
+                  })
+                  .Default([](Operation *) { return std::nullopt; });
   if (call)
     call->node = nameOf(op->getLoc());
   return call;

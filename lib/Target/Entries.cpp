@@ -47,6 +47,8 @@ public:
     size_t slots = 1;
     for (auto launch : info.op.getOps<rt::LaunchOp>())
       slots = std::max(slots, launch.getBuffers().size());
+    for (auto recurrence : info.op.getOps<rt::RecurrenceOp>())
+      slots = std::max<size_t>(slots, recurrence.getNumOperands());
     arguments = ir.CreateAlloca(ptr, ir.getInt64(slots));
     unsigned nextInput = 0, nextOutput = 0;
     for (BlockArgument argument : info.op.getArguments()) {
@@ -159,6 +161,10 @@ private:
           emit(op);
           return success();
         })
+        .Case<rt::RecurrenceOp>([&](rt::RecurrenceOp op) {
+          emit(op);
+          return success();
+        })
         .Case<rt::AttentionOp>([&](auto op) { return emitAttention("attention", op); })
         .Case<rt::AttentionGradientOp>([&](auto op) { return emitAttention("attention_gradient", op); })
         .Case<rt::CopyOp>([&](rt::CopyOp op) {
@@ -244,6 +250,12 @@ private:
       operands.push_back(pointer(part));
     library(op.getNorm().empty() ? "conv_sums" : "conv_norm_sums", operands);
   }
+  void emit(rt::RecurrenceOp op) {
+    size_t slot = 0;
+    for (Value buffer : llvm::concat<Value>(op.getInputs(), op.getOutputs()))
+      ir.CreateStore(pointer(buffer), ir.CreateConstInBoundsGEP1_64(ptr, arguments, slot++));
+    library("recurrence", {site(), descriptor(module, rt::describe(op)), arguments, pointer(op.getWorkspace())});
+  }
   template <typename Op> LogicalResult emitAttention(StringRef name, Op op) {
     SmallVector<llvm::Value *> operands{site(),
                                         descriptor(module, rt::describe(op)),
@@ -271,6 +283,8 @@ private:
       results.push_back(conv.getMade().get());
     } else if (auto attention = dyn_cast<rt::AttentionOp>(op)) {
       results.push_back(attention.getO());
+    } else if (auto recurrence = dyn_cast<rt::RecurrenceOp>(op)) {
+      llvm::append_range(results, recurrence.getOutputs());
     } else if (auto gradient = dyn_cast<rt::AttentionGradientOp>(op)) {
       llvm::append_range(results, gradient->getOperands().take_back(3));
     }

@@ -2,6 +2,7 @@
 // --fusion-decompose: composites in simpler ops, and reductions in two stages.
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Fusion/ReductionStages.h"
+#include "mpt/Interfaces/Interfaces.h"
 #include "mpt/Precision/Numerics.h"
 #include "passes/fusion/Passes.h"
 
@@ -18,13 +19,23 @@ using namespace mpt;
 
 namespace {
 
+/// The runtime computes recurrences of these types whole.
+bool isWholeCall(Operation &op) {
+  auto semantics = dyn_cast<PrecisionSemantics>(op);
+  return semantics && semantics.getNumericClass() == NumericClass::Contraction &&
+         llvm::all_of(llvm::concat<const Type>(op.getOperandTypes(), op.getResultTypes()), [](Type type) {
+           Type element = getElementTypeOrSelf(type);
+           return element.isF32() || element.isF16() || element.isBF16();
+         });
+}
+
 /// Replaces composites without a loop form, and those that they are made of.
-LogicalResult decomposeComposites(func::FuncOp function) {
+LogicalResult decomposeComposites(func::FuncOp function, bool recurrences) {
   for (bool changed = true; changed;) {
     changed = false;
     for (Operation &op : llvm::make_early_inc_range(function.getBody().front())) {
       auto composite = dyn_cast<Decomposable>(op);
-      if (!composite || isa<LoopLowering>(op))
+      if (!composite || isa<LoopLowering>(op) || (recurrences && isWholeCall(op)))
         continue;
       OpBuilder builder(&op);
       FailureOr<SmallVector<Value>> values = decomposeAccumulating(composite, builder);
@@ -80,7 +91,7 @@ struct Decompose : mpt::impl::DecomposeBase<Decompose> {
   using DecomposeBase::DecomposeBase;
   void runOnOperation() override {
     for (auto function : getOperation().getOps<func::FuncOp>()) {
-      if (failed(decomposeComposites(function)))
+      if (failed(decomposeComposites(function, recurrences)))
         return signalPassFailure();
       for (Operation &op : llvm::make_early_inc_range(function.getBody().front()))
         widenRunningValues(&op);

@@ -7,13 +7,14 @@
 
 namespace mpt {
 
-/// `Kernel`: launch of a generated kernel; `Gemm`, `Convolution`, `Attention`: call of a library; `Copy` and `Fill`: of
-/// bytes.
-enum class CallKind { Kernel, Gemm, Convolution, Attention, Copy, Fill };
+/// `Kernel`: launch of a generated kernel; `Gemm`, `Convolution`, `Attention`, `Recurrence`: call of a library; `Copy`
+/// and `Fill`: of bytes.
+enum class CallKind { Kernel, Gemm, Convolution, Attention, Recurrence, Copy, Fill };
 
 /// A library does the work.
 inline bool isLibraryCall(CallKind kind) {
-  return kind == CallKind::Gemm || kind == CallKind::Convolution || kind == CallKind::Attention;
+  return kind == CallKind::Gemm || kind == CallKind::Convolution || kind == CallKind::Attention ||
+         kind == CallKind::Recurrence;
 }
 
 } // namespace mpt

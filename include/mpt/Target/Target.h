@@ -34,6 +34,7 @@ enum class KernelModel {
 struct LibraryCalls {
   bool attention = false;    ///< attention and its gradient, without scores in memory
   bool chainedGemms = false; ///< GEMMs that compute activations, their gradients and bias gradients on the way
+  bool recurrences = false;  ///< all steps of a recurrent layer, and their gradients
   bool channelSums = false;  ///< convolutions that leave sums by channel for batch norms and their gradients
   bool alphaScales = false;  ///< GEMMs that multiply sums by a constant before rounding
   bool resultScales = false; ///< GEMMs that multiply FP32 sums by an FP32 scalar in memory before rounding to FP16

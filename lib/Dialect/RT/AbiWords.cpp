@@ -210,3 +210,38 @@ mpt_attention_desc mpt::rt::describe(AttentionGradientOp op) {
   fillStrides(op.getDv(), desc.dv_strides);
   return desc;
 }
+
+static int64_t runtimeCell(RecurrentCell cell) {
+  switch (cell) {
+  case RecurrentCell::lstm:
+    return MPT_CELL_LSTM;
+  case RecurrentCell::gru:
+    return MPT_CELL_GRU;
+  case RecurrentCell::tanh:
+    return MPT_CELL_TANH;
+  case RecurrentCell::relu:
+    return MPT_CELL_RELU;
+  }
+  llvm_unreachable("unknown cell");
+}
+
+mpt_recurrence_desc mpt::rt::describe(RecurrenceOp recurrence) {
+  // Forward, the first result are the states; backward, the first operand is their gradient.
+  Value states = recurrence.getBackward() ? recurrence.getInputs().front() : recurrence.getOutputs().front();
+  ArrayRef<int64_t> shape = typeOf(states).getShape();
+  mpt_recurrence_desc desc{};
+  desc.cell = runtimeCell(recurrence.getCell());
+  desc.backward = recurrence.getBackward();
+  desc.reverse = recurrence.getReverse();
+  desc.steps = shape[0];
+  desc.batch = shape[1];
+  desc.hidden = shape[2];
+  desc.num_inputs = static_cast<int64_t>(recurrence.getInputs().size());
+  desc.num_outputs = static_cast<int64_t>(recurrence.getOutputs().size());
+  for (auto [type, input] : llvm::zip(desc.input_types, recurrence.getInputs()))
+    type = runtimeType(typeOf(input).getElementType());
+  for (auto [type, output] : llvm::zip(desc.output_types, recurrence.getOutputs()))
+    type = runtimeType(typeOf(output).getElementType());
+  desc.workspace_bytes = mpt_recurrence_workspace(&desc);
+  return desc;
+}

@@ -31,7 +31,8 @@ template <template <typename> class Model, typename... Ops> void attach(MLIRCont
 
 void mpt::registerAccumulators(DialectRegistry &registry) {
   registry.addExtension(+[](MLIRContext *context, MPTDialect *) {
-    attach<Sums, MatMulOp, ConvOp, ConvBackwardDataOp, ConvBackwardWeightsOp>(context);
+    attach<Sums, MatMulOp, ConvOp, ConvBackwardDataOp, ConvBackwardWeightsOp, RecurrenceOp, RecurrenceBackwardOp>(
+        context);
     attach<Sums, ReduceOp, CumSumOp, ScatterAddOp>(context);
     attach<Scatters, ScatterElementsOp, ScatterNDOp>(context);
     attach<Sums, AvgPoolOp, AvgPoolBackwardOp, MaxPoolBackwardOp, ResizeOp, ResizeBackwardOp>(context);

@@ -136,7 +136,8 @@ CoreGraph::OpRules CoreGraph::rulesOfCore(Operation *op, PrecisionSemantics sema
   // Operands that share a type obey a rule on one of them together.
   if (!flexible || isContraction)
     ruling = operandRuling(op).value_or(ruling);
-  bool quantizes = isContraction && ruling.decision == Decision::narrow && policy.quantizes();
+  // What a composite multiplies it makes itself: the scales of its operands do not come out of its results.
+  bool quantizes = isContraction && !isa<Decomposable>(op) && ruling.decision == Decision::narrow && policy.quantizes();
   if (ruling.decision == Decision::storage)
     ruling.decision = Decision::narrow;
   return {flexible ? Form::flexible : Form::uniform, kWide, numericClass, std::move(ruling), quantizes};

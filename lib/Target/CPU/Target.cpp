@@ -27,6 +27,7 @@ public:
     Capabilities result;
     result.vectorBits = cpu::vectorBits(mcpu);
     result.calls.resultScales = true;
+    result.calls.recurrences = true;
     if (cpu::hasFeature(mcpu, "avx512bf16"))
       result.native = {{Contraction::Conv, 0, MPT_BFLOAT16}, {Contraction::Conv, 1, MPT_BFLOAT16}};
     return result;

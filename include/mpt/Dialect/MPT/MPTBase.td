@@ -125,6 +125,10 @@ def MPT_ScatterKind : MPT_Enum<"ScatterKind", "how scattered updates meet the da
   I32EnumAttrCase<"max", 4>]>;
 def MPT_ScatterKindAttr : MPT_EnumAttr<MPT_ScatterKind, "scatter_kind">;
 
+def MPT_RecurrentCell : MPT_Enum<"RecurrentCell", "what a recurrent layer computes in a step", [
+  I32EnumAttrCase<"lstm", 0>, I32EnumAttrCase<"gru", 1>, I32EnumAttrCase<"tanh", 2>, I32EnumAttrCase<"relu", 3>]>;
+def MPT_RecurrentCellAttr : MPT_EnumAttr<MPT_RecurrentCell, "recurrent_cell">;
+
 // ---- op classes
 // `numericClass` is an enumerator of ::mpt::NumericClass; bit i of `wideOperands`/`wideResults` keeps slot i FP32 or wider.
 class MPT_Op<string mnemonic, string numericClass, list<Trait> traits = [], string wideOperands = "0",

@@ -20,6 +20,7 @@ mpt_gemm_desc describe(GemmOp gemm);
 mpt_conv_desc describe(ConvOp conv, bool native);
 mpt_attention_desc describe(AttentionOp attention);
 mpt_attention_desc describe(AttentionGradientOp attention);
+mpt_recurrence_desc describe(RecurrenceOp recurrence);
 
 /// `gemm` needs mpt_cuda_gemm_chained: its epilogue reads or writes more than the plain call has arguments for.
 bool isChained(GemmOp gemm);

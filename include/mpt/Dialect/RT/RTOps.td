@@ -162,6 +162,16 @@ def RT_AttentionGradientOp : RT_Call<"attention_gradient", "Attention"> {
     RT_Written:$dq, RT_Written:$dk, RT_Written:$dv, F64Attr:$scale, UnitAttr:$causal);
   let assemblyFormat = "$q `,` $k `,` $v (`bias` $bias^ `:` type($bias))? `of` $o `,` $stats `from` $d_o `into` $dq `,` $dk `,` $dv attr-dict `:` type($q) `,` type($k) `,` type($v) `of` type($o) `,` type($stats) `from` type($d_o) `into` type($dq) `,` type($dk) `,` type($dv)";
 }
+def RT_RecurrenceOp : RT_Call<"recurrence", "Recurrence", [AttrSizedOperandSegments]> {
+  let summary = "mpt.recurrence, or with `backward` mpt.recurrence_backward, on the host (mpt_rt_recurrence)";
+  let description = [{
+    `inputs` and `outputs` are those of the op on tensors, in its order and dense; `workspace` is scratch of as many bytes as
+    mpt_recurrence_workspace says.
+  }];
+  let arguments = (ins MPT_RecurrentCellAttr:$cell, Arg<Variadic<AnyStridedMemRef>, "", [MemRead]>:$inputs,
+    Arg<Variadic<AnyStridedMemRef>, "", [MemWrite]>:$outputs, RT_Written:$workspace, UnitAttr:$reverse, UnitAttr:$backward);
+  let assemblyFormat = "$cell $inputs `into` $outputs `workspace` $workspace attr-dict `:` type($inputs) `into` type($outputs) `workspace` type($workspace)";
+}
 def RT_CopyOp : RT_Call<"copy", "Copy"> {
   let summary = "dense copy of bytes";
   let arguments = (ins RT_Read:$source, RT_Written:$target);

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// A step of a recurrence's gradients for one block, from the saved gates.
+
+namespace {
+
+struct BackwardStep {
+  const Recurrence &r;
+  const mpt_recurrence_desc &d;
+  int64_t i, t;
+  float sums[rowsMax * NR];
+
+  BackwardStep(const Recurrence &call, int64_t i) : r(call), d(*call.desc), i(i), t(i < 0 ? 0 : call.index(i)) {}
+
+  void run(int64_t block) {
+    eachPart(r, block, [&](const Part &part) {
+      bool isLast = i == d.steps - 1;
+      if (isLast)
+        memset(sums, 0, sizeof(sums));
+      else
+        multiply(block, part);
+      for (int64_t n = 0; n < part.rows; ++n)
+        row(part, n);
+    });
+  }
+
+private:
+  void multiply(int64_t block, const Part &part) {
+    int64_t depth = r.gates * d.hidden;
+    const void *after = offset(r.out[0], d.output_types[0], r.index(i + 1) * d.batch * depth);
+    auto *a = operandOf(r, after, i + 1) + part.row * depth;
+    product(a, depth, part.rows, depth, static_cast<const typename Tile::Element *>(r.weights) + block * depth * NR,
+            sums);
+  }
+
+  /// dh from the products, and what the carry holds.
+  void carried(const Part &part, int64_t n, int64_t at, Row &dh) {
+    memcpy(dh, sums + n * NR, static_cast<size_t>(part.width) * 4);
+    if (d.cell == MPT_CELL_GRU)
+      for (int64_t j = 0; j < part.width; ++j)
+        dh[j] += r.carry[at + j];
+  }
+
+  void row(const Part &part, int64_t n) {
+    Row dh = {}, dy = {};
+    int64_t at = (part.row + n) * d.hidden + part.first;
+    carried(part, n, at, dh);
+    if (i < 0) {
+      store(d.output_types[1], dh, part.width, r.out[1], at);
+      if (d.cell == MPT_CELL_LSTM)
+        store(d.output_types[2], r.carryCell + at, part.width, r.out[2], at);
+      return;
+    }
+    load(d.input_types[0], r.in[0], t * d.batch * d.hidden + at, part.width, dy);
+    for (int j = 0; j < NR; ++j)
+      dh[j] += dy[j];
+    switch (d.cell) {
+    case MPT_CELL_LSTM:
+      return lstm(part, n, at, dh);
+    case MPT_CELL_GRU:
+      return gru(part, n, at, dh);
+    default:
+      return plain(part, n, at, dh);
+    }
+  }
+
+  void plain(const Part &part, int64_t n, int64_t at, Row &dh) {
+    Row y = {};
+    load(d.input_types[3], r.in[3], t * d.batch * d.hidden + at, part.width, y);
+    for (int j = 0; j < NR; ++j)
+      dh[j] = d.cell == MPT_CELL_TANH ? dh[j] * (1 - y[j] * y[j]) : y[j] > 0 ? dh[j] : 0;
+    give(part, n, 0, dh);
+  }
+
+  void gate(const Part &part, int64_t n, int64_t g, Row &v) {
+    int64_t at = ((t * d.batch + part.row + n) * 4 + g) * d.hidden + part.first;
+    load(d.input_types[4], r.in[4], at, part.width, v);
+  }
+  /// Gradient of gate g, for the result and for the products.
+  void give(const Part &part, int64_t n, int64_t g, const Row &v) {
+    int64_t at = ((part.row + n) * r.gates + g) * d.hidden + part.first;
+    store(d.output_types[0], v, part.width, r.out[0], t * d.batch * r.gates * d.hidden + at);
+    leave(r, i, v, part.width, at);
+  }
+  /// A value of the step before, of one that lies at `base`; `initial` before the first.
+  void before(const Part &part, int64_t at, int64_t operand, int64_t initial, Row &v) {
+    if (i)
+      load(d.input_types[operand], r.in[operand], r.index(i - 1) * d.batch * d.hidden + at, part.width, v);
+    else
+      load(d.input_types[initial], r.in[initial], at, part.width, v);
+  }
+
+  void lstm(const Part &part, int64_t n, int64_t at, Row &dh) {
+    Row ig = {}, og = {}, fg = {}, cg = {}, c = {}, th, dc = {}, last = {};
+    gate(part, n, 0, ig);
+    gate(part, n, 1, og);
+    gate(part, n, 2, fg);
+    gate(part, n, 3, cg);
+    load(d.input_types[5], r.in[5], t * d.batch * d.hidden + at, part.width, c);
+    tangent(c, th);
+    memcpy(dc, r.carryCell + at, static_cast<size_t>(part.width) * 4);
+    if (d.num_inputs > 7) {
+      Row more = {};
+      load(d.input_types[7], r.in[7], t * d.batch * d.hidden + at, part.width, more);
+      for (int j = 0; j < NR; ++j)
+        dc[j] += more[j];
+    }
+    before(part, at, 5, 6, last);
+    Row di, dO, df, dg;
+    for (int j = 0; j < NR; ++j) {
+      dc[j] += dh[j] * og[j] * (1 - th[j] * th[j]);
+      di[j] = dc[j] * cg[j] * (ig[j] * (1 - ig[j]));
+      dO[j] = dh[j] * th[j] * (og[j] * (1 - og[j]));
+      df[j] = dc[j] * last[j] * (fg[j] * (1 - fg[j]));
+      dg[j] = dc[j] * ig[j] * (1 - cg[j] * cg[j]);
+      dc[j] *= fg[j];
+    }
+    memcpy(r.carryCell + at, dc, static_cast<size_t>(part.width) * 4);
+    give(part, n, 0, di);
+    give(part, n, 1, dO);
+    give(part, n, 2, df);
+    give(part, n, 3, dg);
+  }
+
+  void gru(const Part &part, int64_t n, int64_t at, Row &dh) {
+    Row z = {}, reset = {}, fresh = {}, inside = {}, last = {};
+    gate(part, n, 0, z);
+    gate(part, n, 1, reset);
+    gate(part, n, 2, fresh);
+    gate(part, n, 3, inside);
+    before(part, at, 3, 2, last);
+    Row dz, dr, dn, di;
+    for (int j = 0; j < NR; ++j) {
+      dn[j] = dh[j] * (1 - z[j]) * (1 - fresh[j] * fresh[j]);
+      dz[j] = dh[j] * (last[j] - fresh[j]) * (z[j] * (1 - z[j]));
+      dr[j] = dn[j] * inside[j] * (reset[j] * (1 - reset[j]));
+      di[j] = dn[j] * reset[j];
+      dh[j] *= z[j];
+    }
+    memcpy(r.carry + at, dh, static_cast<size_t>(part.width) * 4);
+    give(part, n, 0, dz);
+    give(part, n, 1, dr);
+    // The products read the part behind the reset gate instead.
+    int64_t row = ((part.row + n) * 3 + 2) * d.hidden + part.first;
+    store(d.output_types[0], dn, part.width, r.out[0], t * d.batch * 3 * d.hidden + row);
+    store(d.output_types[2], di, part.width, r.out[2], t * d.batch * d.hidden + at);
+    leave(r, i, di, part.width, row);
+  }
+};
+
+} // namespace

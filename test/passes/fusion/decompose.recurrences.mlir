@@ -1,0 +1,23 @@
+// RUN: mpt-opt %s --fusion-decompose=recurrences=true | FileCheck %s
+// RUN: mpt-opt %s --fusion-decompose | FileCheck %s --check-prefix=STEPS
+
+// A runtime that computes recurrences gets them whole; without one they are their steps.
+// CHECK-LABEL: func.func @whole
+// CHECK-NEXT: mpt.recurrence gru
+// CHECK-NEXT: return
+// STEPS-LABEL: func.func @whole
+// STEPS-NOT: mpt.recurrence
+// STEPS-COUNT-2: mpt.matmul
+func.func @whole(%x: tensor<2x3x12xbf16>, %r: tensor<12x4xbf16>, %h: tensor<3x4xbf16>, %b: tensor<4xbf16>) -> tensor<2x3x4xbf16> {
+  %y, %gates = mpt.recurrence gru %x, %r, %h, %b : (tensor<2x3x12xbf16>, tensor<12x4xbf16>, tensor<3x4xbf16>, tensor<4xbf16>) -> (tensor<2x3x4xbf16>, tensor<2x3x16xbf16>)
+  return %y : tensor<2x3x4xbf16>
+}
+
+// No runtime computes them in FP64.
+// CHECK-LABEL: func.func @double
+// CHECK-NOT: mpt.recurrence
+// CHECK-COUNT-2: mpt.matmul
+func.func @double(%dy: tensor<2x3x4xf64>, %r: tensor<4x4xf64>, %h: tensor<3x4xf64>, %y: tensor<2x3x4xf64>) -> tensor<2x3x4xf64> {
+  %dx, %dh = mpt.recurrence_backward tanh %dy, %r, %h, %y {reverse} : (tensor<2x3x4xf64>, tensor<4x4xf64>, tensor<3x4xf64>, tensor<2x3x4xf64>) -> (tensor<2x3x4xf64>, tensor<3x4xf64>)
+  return %dx : tensor<2x3x4xf64>
+}
