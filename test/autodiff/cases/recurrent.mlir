@@ -39,9 +39,9 @@ func.func @rnn_tanh_reverse(%x: tensor<3x2x3xf64>, %r: tensor<3x3xf64>, %h0: ten
   %y = mpt.recurrence tanh %x, %r, %h0 {reverse} : (tensor<3x2x3xf64>, tensor<3x3xf64>, tensor<2x3xf64>) -> tensor<3x2x3xf64>
   return %y : tensor<3x2x3xf64>
 }
-func.func @rnn_relu(%x: tensor<3x2x3xf64>, %r: tensor<3x3xf64>, %h0: tensor<2x3xf64>) -> tensor<3x2x3xf64> {
-  %y = mpt.recurrence relu %x, %r, %h0 : (tensor<3x2x3xf64>, tensor<3x3xf64>, tensor<2x3xf64>) -> tensor<3x2x3xf64>
-  return %y : tensor<3x2x3xf64>
+func.func @rnn_relu(%x: tensor<2x2x3xf64>, %r: tensor<3x3xf64>, %h0: tensor<2x3xf64>) -> tensor<2x2x3xf64> {
+  %y = mpt.recurrence relu %x, %r, %h0 : (tensor<2x2x3xf64>, tensor<3x3xf64>, tensor<2x3xf64>) -> tensor<2x2x3xf64>
+  return %y : tensor<2x2x3xf64>
 }
 func.func @lstm_backward(%dy: tensor<3x2x2xf64>, %r: tensor<8x2xf64>, %h0: tensor<2x2xf64>, %y: tensor<3x2x2xf64>, %gates: tensor<3x2x8xf64> {check.low = 0.1, check.high = 0.9}, %cells: tensor<3x2x2xf64>, %c0: tensor<2x2xf64>) -> (tensor<3x2x8xf64>, tensor<2x2xf64>, tensor<2x2xf64>) {
   %dx, %dh0, %dc0 = mpt.recurrence_backward lstm %dy, %r, %h0, %y, %gates, %cells, %c0 : (tensor<3x2x2xf64>, tensor<8x2xf64>, tensor<2x2xf64>, tensor<3x2x2xf64>, tensor<3x2x8xf64>, tensor<3x2x2xf64>, tensor<2x2xf64>) -> (tensor<3x2x8xf64>, tensor<2x2xf64>, tensor<2x2xf64>)
