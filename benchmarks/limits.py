@@ -54,12 +54,12 @@ def best(run, tries: int = 12) -> float:
 def own_product(dtype: int):
     """One GEMM by the runtime that emitted libraries call."""
     import torch
-    from mpt._native import runtime
+    from mpt._native import DEFAULT_RUNTIME, runtime
     kind = {FLOAT32: torch.float32, FLOAT16: torch.float16, BFLOAT16: torch.bfloat16}[dtype]
     a, b, d = (torch.randn(EXTENT, EXTENT).to(kind) for _ in range(3))
     desc = GemmDesc(m=EXTENT, n=EXTENT, k=EXTENT, batch0=1, batch1=1, a_type=dtype, b_type=dtype, d_type=dtype, a_row=EXTENT,
                     a_col=1, b_row=EXTENT, b_col=1, d_row=EXTENT, d_col=1, alpha=1.0)
-    call = runtime("cpu").library.mpt_rt_gemm
+    call = runtime(DEFAULT_RUNTIME, "cpu").library.mpt_rt_gemm
     call.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.POINTER(GemmDesc)] + [ctypes.c_void_p] * 4
     call.restype = ctypes.c_int32
 
