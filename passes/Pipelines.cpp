@@ -36,6 +36,7 @@ void buildImport(OpPassManager &passes, const PipelineOptions &, const Capabilit
   // Gradients last: they are looked for at the composites of the forward pass.
   passes.addPass(createRecognizeNorms());
   passes.addPass(createRecognizeGradients());
+  passes.addPass(createRecognizeBackward());
 }
 
 /// What follows the gradients: an optimizer, unless the file has one, and micro-steps.

@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+// --import-recognize-backward: in a joint graph, gradients of ReLU, max pooling and convolution weights in the words of
+// exporters become the ops that differentiation makes here.
+// Matcher: selections by the sign of a ReLU, scatters at the positions of a max pooling, convolutions over the batch.
+#include "mpt/Autodiff/Autodiff.h"
+#include "mpt/Autodiff/JointGraph.h"
+#include "mpt/Dialect/MPT/GraphBuilder.h"
+#include "mpt/Dialect/MPT/MPTDialect.h"
+#include "mpt/Dialect/MPT/Splats.h"
+#include "mpt/Evaluation/Frame.h"
+#include "mpt/Interfaces/Interfaces.h"
+#include "mpt/Support/Refusal.h"
+#include "passes/import/Passes.h"
+
+#include <random>
+
+namespace mpt {
+#define GEN_PASS_DEF_RECOGNIZEBACKWARD
+#include "passes/import/Passes.h.inc"
+} // namespace mpt
+
+using namespace mlir;
+using namespace mpt;
+
+#define DEBUG_TYPE "import-recognize-backward"
+
+namespace {
+
+bool isZero(Value value) { return splatNumber(value) == 0.0; }
+
+/// Elements of the dimensions from `first` on.
+int64_t elementsFrom(Value value, int64_t first) {
+  return ShapedType::getNumElements(tensorType(value).getShape().drop_front(first));
+}
+
+/// Runs pure ops on the values of `frame`, in the order of their block.
+bool run(SmallVector<Operation *> ops, InterpreterFrame &frame) {
+  llvm::sort(ops, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
+  return llvm::all_of(ops, [&](Operation *op) { return succeeded(cast<Interpretable>(op).interpret(frame)); });
+}
+
+//===- ReLU
+//--------------------------------------------------------------------------------------------------------===//
+
+/// The result of the ReLU that is positive where `value` is: it, or its operand. Null where there is none before `op`.
+Value positivePart(Value value, Operation *op) {
+  if (value.getDefiningOp<ReluOp>())
+    return value;
+  for (Operation *user : value.getUsers())
+    if (auto relu = dyn_cast<ReluOp>(user); relu && relu->getBlock() == op->getBlock() && relu->isBeforeInBlock(op))
+      return relu.getY();
+  return {};
+}
+
+/// What is selected where the result `y` of a ReLU is positive; zeros elsewhere.
+struct Masked {
+  Value y, dy;
+};
+
+std::optional<Masked> maskedByRelu(SelectOp select) {
+  auto compare = select.getCondition().getDefiningOp<CompareOp>();
+  if (!compare)
+    return std::nullopt;
+  Predicate predicate = compare.getPredicate();
+  bool zeroLast = isZero(compare.getRhs());
+  if (!zeroLast && !isZero(compare.getLhs()))
+    return std::nullopt;
+  Predicate positive = zeroLast ? Predicate::gt : Predicate::lt, negative = zeroLast ? Predicate::le : Predicate::ge;
+  if (predicate != positive && predicate != negative)
+    return std::nullopt;
+  bool keeps = predicate == positive;
+  Value dy = keeps ? select.getOnTrue() : select.getOnFalse();
+  Value y = positivePart(zeroLast ? compare.getLhs() : compare.getRhs(), select);
+  if (!y || y.getType() != dy.getType() || !isZero(keeps ? select.getOnFalse() : select.getOnTrue()))
+    return std::nullopt;
+  return Masked{y, dy};
+}
+
+//===- max pooling
+//-------------------------------------------------------------------------------------------------===//
+
+/// Whether `positions` are `indices` for whatever indices there are: integer arithmetic of exporters is computed twice.
+class SamePositions {
+public:
+  SamePositions(Value positions, MaxPoolOp pool) : positions(positions), pool(pool) {}
+
+  bool hold() {
+    if (!collect(positions))
+      return false;
+    int64_t plane = elementsFrom(pool.getX(), 2);
+    for (unsigned seed : {1U, 2U}) {
+      std::mt19937_64 generator(seed);
+      EvaluationState state;
+      InterpreterFrame frame(EvaluationMode::Exact, state);
+      Tensor drawn = InterpreterFrame::zeros(pool.getIndices());
+      for (int64_t &index : drawn.writeInts())
+        index = static_cast<int64_t>(generator() % static_cast<uint64_t>(plane));
+      std::vector<int64_t> expected = drawn.ints().vec();
+      frame.set(pool.getIndices(), std::move(drawn));
+      for (Value leaf : leaves)
+        frame.set(leaf, InterpreterFrame::zeros(leaf));
+      if (!run(ops, frame) || frame.get(positions).ints() != ArrayRef(expected))
+        return false;
+    }
+    return true;
+  }
+
+private:
+  static bool isIdentity(MaxPoolOp op) {
+    return llvm::all_of(op.getKernel(), [](int64_t k) { return k == 1; }) && op.getX().getType() == op.getY().getType();
+  }
+
+  /// False where something that is not known here has a part in `value`.
+  bool collect(Value value) {
+    SmallVector<Value> work{value};
+    DenseSet<Operation *> seen;
+    while (!work.empty()) {
+      Value next = work.pop_back_val();
+      Operation *op = next.getDefiningOp();
+      if (next == pool.getIndices() || (op && !seen.insert(op).second))
+        continue;
+      if (!op || ops.size() == mostOps || !isa<Interpretable>(op) || op->getNumRegions() || !isMemoryEffectFree(op))
+        return false;
+      ops.push_back(op);
+      // Positions in a window of one element are where it lies, whatever is in it.
+      if (auto other = dyn_cast<MaxPoolOp>(op)) {
+        if (!isIdentity(other))
+          return false;
+        leaves.insert(other.getX());
+        continue;
+      }
+      llvm::append_range(work, op->getOperands());
+    }
+    return true;
+  }
+
+  static constexpr size_t mostOps = 64;
+  Value positions;
+  MaxPoolOp pool;
+  SmallVector<Operation *> ops;
+  llvm::SetVector<Value> leaves;
+};
+
+/// The max poolings whose positions `value` is computed from, those of one element left out.
+SmallVector<MaxPoolOp> poolsBehind(Value value) {
+  SmallVector<MaxPoolOp> pools;
+  SmallVector<Value> work{value};
+  DenseSet<Operation *> seen;
+  constexpr size_t most = 64;
+  while (!work.empty() && seen.size() < most) {
+    Operation *op = work.pop_back_val().getDefiningOp();
+    if (!op || !seen.insert(op).second)
+      continue;
+    if (auto pool = dyn_cast<MaxPoolOp>(op))
+      pools.push_back(pool);
+    else
+      llvm::append_range(work, op->getOperands());
+  }
+  return pools;
+}
+
+/// The max pooling whose gradient `scatter` is.
+MaxPoolOp scatteredBy(ScatterElementsOp scatter) {
+  int64_t last = tensorType(scatter.getData()).getRank() - 1;
+  if (scatter.getKind() != ScatterKind::add || static_cast<int64_t>(scatter.getAxis()) != last || last < 1 ||
+      !isZero(scatter.getData()))
+    return {};
+  auto fits = [&](MaxPoolOp pool) {
+    // Each row of the scatter is a plane of the pooling.
+    return elementsFrom(pool.getX(), 2) == elementsFrom(scatter.getData(), last) &&
+           elementsFrom(pool.getX(), 0) == elementsFrom(scatter.getData(), 0) &&
+           elementsFrom(pool.getY(), 2) == elementsFrom(scatter.getIndices(), last) &&
+           elementsFrom(pool.getY(), 0) == elementsFrom(scatter.getIndices(), 0) &&
+           tensorType(pool.getX()).getElementType() == tensorType(scatter.getData()).getElementType() &&
+           SamePositions(scatter.getIndices(), pool).hold();
+  };
+  SmallVector<MaxPoolOp> pools = poolsBehind(scatter.getIndices());
+  auto found = llvm::find_if(pools, fits);
+  return found == pools.end() ? MaxPoolOp() : *found;
+}
+
+//===- weights of convolutions
+//-------------------------------------------------------------------------------------===//
+
+/// The tensor [n, groups * inner, d...] that `value` [inner, groups * n, d...] is with the two exchanged in each group,
+/// through reshapes and transposes. Null where it is no such view.
+Value exchanged(Value value, int64_t groups) {
+  ArrayRef<int64_t> shape = tensorType(value).getShape();
+  int64_t inner = shape[0], n = shape[1] / groups, plane = elementsFrom(value, 2);
+  SmallVector<int64_t> wanted{n, groups * inner};
+  llvm::append_range(wanted, shape.drop_front(2));
+  SmallVector<Operation *> views;
+  for (Value base = value;;) {
+    Operation *op = base.getDefiningOp();
+    if (!op || !isa<ReshapeOp, TransposeOp>(op))
+      return {};
+    views.push_back(op);
+    base = op->getOperand(0);
+    if (tensorType(base).getShape() != ArrayRef(wanted))
+      continue;
+    EvaluationState state;
+    InterpreterFrame frame(EvaluationMode::Oracle, state);
+    Tensor numbered = InterpreterFrame::zeros(base);
+    for (auto [i, element] : llvm::enumerate(numbered.writeReals()))
+      element = static_cast<double>(i);
+    frame.set(base, std::move(numbered));
+    if (!run(views, frame))
+      return {};
+    ArrayRef<double> found = frame.get(value).reals();
+    bool same = true;
+    for (int64_t i = 0, at = 0; i < inner && same; ++i)
+      for (int64_t g = 0; g < groups; ++g)
+        for (int64_t k = 0; k < n; ++k)
+          for (int64_t p = 0; p < plane; ++p, ++at)
+            same &= found[at] == static_cast<double>(((k * groups + g) * inner + i) * plane + p);
+    if (same)
+      return base;
+  }
+}
+
+/// A convolution's weights and their gradient, which another convolution computes that sums over the batch.
+struct WeightGradient {
+  Value x, dy;           ///< dy is null where it has to be transposed out of the convolution's operand
+  RankedTensorType type; ///< [output channels, input channels of a group, kernel...]
+};
+
+/// The part of the result that readers look at: exporters compute a wider one where strides leave a rest, and cut one
+/// dimension after the other.
+Value cutOf(ConvOp conv) {
+  Value part = conv.getY();
+  while (part.hasOneUse()) {
+    auto slice = dyn_cast<SliceOp>(*part.user_begin());
+    if (!slice || llvm::any_of(slice.getStarts(), [](int64_t s) { return s != 0; }) ||
+        llvm::any_of(slice.getStrides(), [](int64_t s) { return s != 1; }) ||
+        slice.getSizes().take_front(2) != tensorType(part).getShape().take_front(2))
+      break;
+    part = slice.getY();
+  }
+  return part;
+}
+
+std::optional<WeightGradient> overBatch(ConvOp conv, ArrayRef<int64_t> kernel) {
+  Value x = exchanged(conv.getX(), conv.getGroups()), dy = exchanged(conv.getW(), 1);
+  // Where its transposition was joined with another one, there is no tensor to find.
+  if (!x || (!dy && !conv.getW().getDefiningOp<TransposeOp>()))
+    return std::nullopt;
+  ArrayRef<int64_t> in = tensorType(x).getShape();
+  SmallVector<int64_t> out = llvm::to_vector(tensorType(conv.getW()).getShape());
+  std::swap(out[0], out[1]);
+  if (in.front() != out.front())
+    return std::nullopt;
+  // The convolution that `kernel` are weights of has strides where this one has dilations.
+  for (auto [i, extent] : llvm::enumerate(kernel)) {
+    int64_t room = in[i + 2] + conv.getPadsLow()[i] + conv.getPadsHigh()[i] - conv.getStrides()[i] * (extent - 1) - 1;
+    if (room < 0 || room / conv.getDilations()[i] + 1 != out[i + 2])
+      return std::nullopt;
+  }
+  SmallVector<int64_t> shape{out[1], in[1] / static_cast<int64_t>(conv.getGroups())};
+  llvm::append_range(shape, kernel);
+  return WeightGradient{x, dy, tensorType(conv.getY()).clone(shape)};
+}
+
+//===---------------------------------------------------------------------------------------------------------------===//
+
+struct RecognizeBackward : mpt::impl::RecognizeBackwardBase<RecognizeBackward> {
+  void runOnOperation() override {
+    func::FuncOp function = jointGraph(getOperation());
+    if (!function || !usesBackwardOfFile(getOperation()))
+      return;
+    DenseSet<Operation *> forwardPass = forwardOps(function);
+    for (Operation &op : llvm::make_early_inc_range(function.getBody().front())) {
+      if (forwardPass.contains(&op))
+        continue;
+      if (auto select = dyn_cast<SelectOp>(op))
+        replace(select);
+      else if (auto scatter = dyn_cast<ScatterElementsOp>(op))
+        replace(scatter);
+      else if (auto conv = dyn_cast<ConvOp>(op))
+        replace(conv);
+    }
+    eraseDeadOps(function);
+  }
+
+private:
+  void replace(SelectOp select) {
+    std::optional<Masked> masked = maskedByRelu(select);
+    if (!masked)
+      return;
+    OpBuilder builder(select);
+    Value dx = ReluBackwardOp::create(builder, masked->y.getLoc(), masked->dy, masked->y);
+    select.getY().replaceAllUsesWith(dx);
+    ++numRecognized;
+  }
+
+  void replace(ScatterElementsOp scatter) {
+    MaxPoolOp pool = scatteredBy(scatter);
+    if (!pool) {
+      if (scatter.getKind() == ScatterKind::add)
+        (void)(refuse(DEBUG_TYPE, scatter) << "not the gradient of a max pooling: other positions or planes");
+      return;
+    }
+    OpBuilder builder(scatter);
+    GraphBuilder b(builder, pool.getLoc());
+    Value dy = b.reshape(scatter.getUpdates(), tensorType(pool.getY()).getShape());
+    Value dx = MaxPoolBackwardOp::create(builder, pool.getLoc(), pool.getX().getType(), dy, pool.getIndices(),
+                                         pool.getKernel(), pool.getStrides(), pool.getDilations(), pool.getPadsLow(),
+                                         pool.getPadsHigh());
+    scatter.getY().replaceAllUsesWith(b.reshape(dx, tensorType(scatter.getY()).getShape()));
+    ++numRecognized;
+  }
+
+  void replace(ConvOp conv) {
+    Value part = cutOf(conv);
+    std::optional<WeightGradient> found = overBatch(conv, tensorType(part).getShape().drop_front(2));
+    if (!found) {
+      (void)(refuse(DEBUG_TYPE, conv)
+             << "not the gradient of weights: its operands are no tensors with the batch and the "
+                "channels exchanged");
+      return;
+    }
+    OpBuilder builder(conv);
+    GraphBuilder b(builder, locationOf(*found, conv));
+    SmallVector<int64_t> order = llvm::to_vector(llvm::seq<int64_t>(0, found->type.getRank()));
+    std::swap(order[0], order[1]);
+    Value dy = found->dy ? found->dy : b.transpose(conv.getW(), order);
+    Value dw =
+        ConvBackwardWeightsOp::create(builder, b.loc, found->type, found->x, dy, conv.getDilations(), conv.getStrides(),
+                                      conv.getPadsLow(), conv.getPadsHigh(), conv.getGroups(), conv.getNumericsAttr());
+    part.replaceAllUsesWith(b.transpose(dw, order));
+    ++numRecognized;
+  }
+
+  /// Of the forward convolution, whose rules the gradient follows.
+  static Location locationOf(const WeightGradient &gradient, ConvOp conv) {
+    for (Operation *user : gradient.x.getUsers())
+      if (auto forward = dyn_cast<ConvOp>(user);
+          forward && forward != conv && forward.getW().getType() == gradient.type)
+        return forward.getLoc();
+    return conv.getLoc();
+  }
+};
+
+} // namespace
