@@ -2,6 +2,7 @@
 // The walk from onnx.node ops to core ops: rules by version, constant evaluation after each node, removal of dead code.
 #include "Converter.h"
 
+#include "Optimizer.h"
 #include "RuntimeGradients.h"
 #include "Training.h"
 
@@ -24,9 +25,10 @@ const RuleTable &RuleTable::get() {
   static const RuleTable table = [] {
     RuleTable t;
     for (auto add :
-         {addAttentionRules, addCastRules, addControlRules, addConvRules, addElementwiseRules, addGatherRules,
-          addLossRules, addMatMulRules, addNormRules, addPoolRules, addRandomRules, addRecurrentRules, addReduceRules,
-          addResizeRules, addScatterRules, addSequenceRules, addShapeRules, addTrainingRules, registerRuntimeGradients})
+         {addAttentionRules, addCastRules,      addControlRules,  addConvRules,      addElementwiseRules,
+          addGatherRules,    addLossRules,      addMatMulRules,   addNormRules,      addPoolRules,
+          addRandomRules,    addRecurrentRules, addReduceRules,   addResizeRules,    addScatterRules,
+          addSequenceRules,  addShapeRules,     addTrainingRules, addOptimizerRules, registerRuntimeGradients})
       add(t);
     return t;
   }();

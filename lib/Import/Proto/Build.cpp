@@ -141,7 +141,8 @@ LogicalResult ModuleBuilder::addInitializer(TensorProto &tensor, func::FuncOp ma
   bool isState = known != step.states.end();
   // In a training step only what it names is state, and the rest may be an operand that must be constant.
   bool small = !step.states.empty() && type.getNumElements() <= smallConstant;
-  if (!isState && (small || !isa<FloatType>(type.getElementType()) || type.getNumElements() == 0)) {
+  bool changes = isState || step.renewed.contains(tensor.name());
+  if (!changes && (small || !isa<FloatType>(type.getElementType()) || type.getNumElements() == 0)) {
     sources[tensor.name()] = {*value, "", type};
     bring(tensor.name(), loc);
     return success();

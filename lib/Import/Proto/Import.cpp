@@ -57,6 +57,8 @@ FailureOr<OwningOpRef<ModuleOp>> mpt::importOnnxBuffer(StringRef bytes, StringRe
   if (failed(joint) || failed(proto::prepareModel(model, initializers, options, loc)) ||
       (brings && failed(proto::joinAlgorithms(*algorithms, model, header, initializers, options, loc))))
     return failure();
+  for (const auto &next : joint->next)
+    step->renewed.insert(next.getValue());
   FailureOr<OwningOpRef<ModuleOp>> module = proto::buildModule(model, initializers, folder, options, context, *step,
                                                                /*header=*/nullptr, brings ? &*algorithms : nullptr);
   // A step says itself what its tensors are.

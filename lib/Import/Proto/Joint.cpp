@@ -166,6 +166,126 @@ private:
                         "their values before the first step, or name a file that has them: --checkpoint=FILE";
   }
 
+  /// Operand `from` is a state, of which result `to` is the new value.
+  void takeNext(const NodeProto &node, int from, int to) {
+    if (from >= node.input_size() || to >= node.output_size() || node.output(to).empty())
+      return;
+    const std::string &state = node.input(from), &value = node.output(to);
+    bool known = llvm::any_of(roles.next, [&](const auto &next) { return next.getValue() == state; });
+    if (known || !isState(state))
+      return;
+    addOutput(value, state);
+    roles.next[value] = state;
+  }
+
+  /// One tensor of an optimizer of ONNX Runtime: operands from `in` on are weights, gradient, moments and a 16-bit copy
+  /// of the weights; `out` are the results with their new values.
+  void takeTensor(NodeProto &node, int in, llvm::ArrayRef<int> out) {
+    if (in + 1 >= node.input_size())
+      return;
+    const std::string weights = node.input(in);
+    bool known = llvm::any_of(roles.gradients, [&](const auto &entry) { return entry.getValue() == weights; });
+    if (copies.contains(weights)) {
+      node.set_input(in + 4, "");
+      if (out.size() > 4 && out[4] < node.output_size())
+        node.set_output(out[4], "");
+      // The gradient of the copy has the copy's type.
+      std::string wide = node.input(in + 1) + "/wide";
+      addCast(node.input(in + 1), wide, copies[weights]);
+      node.set_input(in + 1, wide);
+    }
+    if (!known && isState(weights)) {
+      addOutput(node.input(in + 1), weights);
+      roles.gradients[node.input(in + 1)] = weights;
+    }
+    for (int i : {0, 2, 3})
+      if (i < static_cast<int>(out.size()))
+        takeNext(node, in + i, out[i]);
+  }
+
+  void addCast(const std::string &from, const std::string &to, int32_t type) {
+    NodeProto &cast = *graph.add_node();
+    cast.set_name(to);
+    cast.set_op_type("Cast");
+    cast.add_input(from);
+    cast.add_output(to);
+    AttributeProto &attribute = *cast.add_attribute();
+    attribute.set_name("to");
+    attribute.set_type(AttributeProto::INT);
+    attribute.set_i(type);
+  }
+
+  /// A 16-bit copy that an optimizer writes beside its weights becomes a cast of these, where the forward pass reads
+  /// it: which copies there are is a policy's.
+  void takeCopy(const NodeProto &node, int in) {
+    if (in + 4 >= node.input_size() || node.input(in + 4).empty())
+      return;
+    auto tensor = [&](const std::string &name) {
+      return llvm::find_if(graph.initializer(), [&](const TensorProto &tensor) { return tensor.name() == name; });
+    };
+    auto weights = tensor(node.input(in)), copy = tensor(node.input(in + 4));
+    if (weights == graph.initializer().end() || copy == graph.initializer().end())
+      return;
+    copies[weights->name()] = weights->data_type();
+    addCast(weights->name(), copy->name(), copy->data_type());
+    states.erase(copy->name());
+    auto inputs = graph.mutable_input();
+    inputs->erase(std::remove_if(inputs->begin(), inputs->end(),
+                                 [&](const ValueInfoProto &input) { return input.name() == copy->name(); }),
+                  inputs->end());
+    graph.mutable_initializer()->erase(copy);
+  }
+
+  /// ONNX Runtime's optimizers write their operands in place, and the graph has no outputs for them.
+  void takeOptimizers() {
+    auto isOptimizer = [](const NodeProto &node) {
+      return node.domain() == "com.microsoft" &&
+             llvm::is_contained({"SGDOptimizer", "AdamOptimizer", "LambOptimizer"}, node.op_type());
+    };
+    if (llvm::none_of(graph.node(), isOptimizer))
+      return;
+    google::protobuf::RepeatedPtrField<NodeProto> nodes;
+    nodes.Swap(graph.mutable_node());
+    for (const NodeProto &node : nodes) {
+      if (node.op_type() == "AdamOptimizer" && isOptimizer(node))
+        takeCopy(node, 2);
+      for (int in = 5; node.op_type() == "LambOptimizer" && isOptimizer(node) && in < node.input_size(); in += 5)
+        takeCopy(node, in);
+    }
+    for (NodeProto &node : nodes) {
+      if (isOptimizer(node))
+        takeOptimizer(node);
+      *graph.add_node() = std::move(node);
+    }
+  }
+
+  void takeOptimizer(NodeProto &node) {
+    if (node.op_type() == "SGDOptimizer")
+      takeTensor(node, 1, {0});
+    if (node.op_type() == "AdamOptimizer") {
+      takeTensor(node, 2, {3, 4, 1, 2, 5});
+      takeNext(node, 1, 0);
+    }
+    if (node.op_type() == "LambOptimizer") {
+      for (int in = 5, out = 1; in + 3 < node.input_size(); in += 5, out += 5)
+        takeTensor(node, in, {out, out + 1, out + 2, out + 3, out + 4});
+      takeNext(node, 4, 0);
+    }
+  }
+
+  /// Makes `value`, of the type of `state`, an output.
+  void addOutput(const std::string &value, const std::string &state) {
+    if (find(graph.output(), value))
+      return;
+    ValueInfoProto &info = *graph.add_output();
+    if (const ValueInfoProto *input = find(graph.input(), state))
+      info = *input;
+    for (const TensorProto &tensor : graph.initializer())
+      if (tensor.name() == state)
+        proto::declareType(info, tensor);
+    info.set_name(value);
+  }
+
   /// Roles by name, then those that the user states.
   LogicalResult takeRoles() {
     for (const TensorProto &tensor : graph.initializer())
@@ -194,6 +314,7 @@ private:
             map->erase(known);
         (*map)[output] = state;
       }
+    takeOptimizers();
     takeInputs();
     return success();
   }
@@ -359,7 +480,8 @@ private:
   GraphProto &graph;
   const ImportOptions &options;
   Location loc;
-  llvm::StringSet<> states; ///< initializers
+  llvm::StringSet<> states;        ///< initializers
+  llvm::StringMap<int32_t> copies; ///< weights with a 16-bit copy -> their type
   proto::JointRoles roles;
 };
 

@@ -11,6 +11,7 @@
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/BuiltinTypes.h"
 #include "onnx/onnx_pb.h"
+#include "llvm/ADT/StringSet.h"
 
 #include <optional>
 
@@ -85,6 +86,7 @@ struct StepState {
 struct StepInfo {
   llvm::StringMap<StepState> states;    ///< by initializer
   llvm::StringMap<std::string> updates; ///< state whose new value an output is, by output
+  llvm::StringSet<> renewed;            ///< initializers of any type that the outputs of a joint graph change
 };
 
 /// Gives each batch normalization that updates its running statistics initializers of its own for them, named after its

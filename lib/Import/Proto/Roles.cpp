@@ -144,7 +144,9 @@ LogicalResult mpt::assignRoles(ModuleOp module, const ImportOptions &options, co
     } else {
       changes = renewed.contains(name) && !parameter && !trained.contains(name);
     }
-    train::Role role = changes         ? train::Role::statistic
+    bool counts = changes && !isa<FloatType>(type.getElementType());
+    train::Role role = counts          ? train::Role::counter
+                       : changes       ? train::Role::statistic
                        : parameter     ? train::Role::parameter
                        : use.statistic ? train::Role::statistic
                                        : train::Role::constant;
