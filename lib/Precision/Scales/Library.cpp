@@ -35,10 +35,14 @@ struct Gemm : GradientScale::ExternalModel<Gemm, library::GemmOp> {
     if (gemm.getScale())
       sum = sum.times(inference.of(gemm.getScale()));
     needUnscaled(inference, gemm.getAux(), "the argument of an activation's gradient");
-    if (Value bias = gemm.getBias())
-      if (ScaleType type = inference.of(bias); !type.isZero() && !sum.carriesAs(type))
+    if (Value bias = gemm.getBias()) {
+      ScaleType type = inference.of(bias);
+      if (sum.isZero()) // as of a state that starts at zero: there is the bias alone
+        sum = type;
+      else if (!type.isZero() && !sum.carriesAs(type))
         inference.refuse() << "expected a bias that carries the sum's scale, got " << type.str() << " beside "
                            << sum.str();
+    }
     if (gemm.getForm().getActivation() == library::Activation::gelu_tanh && !sum.isUnscaled())
       inference.refuse() << "expected an argument of GELU without a scale, got " << sum.str();
     inference.set(gemm.getD(), sum.withoutPurity());
