@@ -267,6 +267,27 @@ def test_each_of_several_algorithms_is_a_function(flags, tmp_path):
     assert set(both.run("predict", feeds)) == {"made"}
 
 
+@pytest.mark.parametrize("policy", ["fp32", "amp-f16"])
+def test_sizes_of_a_file_that_brings_its_training(tmp_path, policy):
+    """Algorithms of both halves of a GAN, each in two sizes; resetting runs the one initialization graph."""
+    model, weights, infos = gan()
+    for given in (*model.graph.input, *model.graph.output):
+        given.type.tensor_type.shape.dim[0].dim_param = "N"
+    path = write(model, *infos, folder=tmp_path)
+    joint, *alone = (mpt.Trainer(mpt.compile(path, out=tmp_path / f"lib{i}", bind={"N": n}, policy=policy), threads=1)
+                     for i, n in enumerate(([6, 4], 6, 4)))
+    rng = np.random.default_rng(2)
+    for function in ("critic_step", "maker_step"):
+        for single, n in zip(alone, (6, 4)):
+            feeds = {"noise": rng.standard_normal((n, 4)).astype(np.float32), "real": rng.standard_normal((n, 2)).astype(np.float32)}
+            for name in weights:
+                single.set_parameter(name, joint.parameter(name))
+            assert joint.step(feeds, function=function).loss == single.step(feeds, function=function).loss
+            assert all(np.array_equal(joint.parameter(name), single.parameter(name)) for name in weights)
+    joint.reset()
+    assert joint.parameter("g").shape == weights["g"].shape and np.array_equal(joint.parameter("h"), weights["h"])
+
+
 def test_rates_that_an_algorithm_computes(tmp_path):
     """R is state: it shrinks by a tenth a step."""
     one = algorithm("Plain", list(WEIGHTS), rate=0.5)
