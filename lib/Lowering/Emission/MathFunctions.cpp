@@ -65,6 +65,8 @@ V MathBuilder::scaleByPower(V x, V n) {
 }
 
 V MathBuilder::exp(V x) {
+  if (e.target.keepsFloatOps && !isDouble(x))
+    return math::ExpOp::create(b, x);
   // Limited to where results are neither 0 nor infinite, plus a margin in which they become so; NaN passes through.
   double low = isDouble(x) ? -746 : -104, high = isDouble(x) ? 710 : 89;
   V limited = select(less(x, low), c(x, low), select(greater(x, high), c(x, high), x));
@@ -106,7 +108,7 @@ V MathBuilder::log(V x) {
   V m = arith::BitcastOp::create(b, x.getType(), rest);
   V n = arith::SIToFPOp::create(b, x.getType(), exponent);
   n = select(tiny, sub(n, wide ? 54 : 25), n);
-  V s = div(sub(m, 1.0), add(m, 1.0));
+  V s = ratio(sub(m, 1.0), add(m, 1.0));
   double high = wide ? 0x1.62e42fee00000p-1 : 0x1.62e400p-1;
   double low = wide ? 0x1.a39ef35793c76p-33 : M_LN2 - 0x1.62e400p-1;
   V result = add(mul(n, high), fma(n, low, logSeries(s, wide ? 11 : 5)));
@@ -115,18 +117,18 @@ V MathBuilder::log(V x) {
   return select(compare(P::ULT, x, c(x, 0)), c(x, NAN), result);
 }
 
-V MathBuilder::log1pUnit(V x) { return logSeries(div(x, add(x, 2.0)), isDouble(x) ? 18 : 7); }
+V MathBuilder::log1pUnit(V x) { return logSeries(ratio(x, add(x, 2.0)), isDouble(x) ? 18 : 7); }
 
 V MathBuilder::tanh(V x) {
   // e^-2|x| - 1 lies in (-1, 0] and is exact enough near 0 for the quotient to be.
   V t = expm1(mul(abs(x), -2.0));
-  return copySign(div(t, add(t, 2.0)), x);
+  return copySign(ratio(t, add(t, 2.0)), x);
 }
 
 V MathBuilder::sigmoid(V x) {
   V t = exp(neg(abs(x)));
   V numerator = select(compare(P::OLT, x, c(x, 0)), t, c(x, 1.0));
-  return div(numerator, add(t, 1.0));
+  return ratio(numerator, add(t, 1.0));
 }
 
 V MathBuilder::softplus(V x) {

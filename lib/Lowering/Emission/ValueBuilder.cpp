@@ -67,7 +67,7 @@ Value ValueBuilder::widen(Value value) {
   if (computeType(type) == type)
     return value;
   Type f32 = b.getF32Type(), i32 = b.getI32Type();
-  if (type.isF16())
+  if (type.isF16() || target.keepsFloatOps)
     return arith::ExtFOp::create(b, typeLike(f32, value), value);
   if (type.isBF16()) {
     Value bits = arith::BitcastOp::create(b, typeLike(b.getIntegerType(16), value), value);
@@ -103,7 +103,7 @@ Value ValueBuilder::round(Value value, Type type) {
     return bits == held ? value
                         : arith::AndIOp::create(b, value, constantLike(value, APInt::getLowBitsSet(held, bits)));
   }
-  if (type.isF16()) {
+  if (type.isF16() || target.keepsFloatOps) {
     Value half = arith::TruncFOp::create(b, typeLike(type, value), value);
     return arith::ExtFOp::create(b, value.getType(), half);
   }
@@ -122,7 +122,10 @@ Value ValueBuilder::narrow(Value value, Type type) {
     Type stored = b.getIntegerType(type.getIntOrFloatBitWidth());
     return getElementTypeOrSelf(value) == stored ? value : arith::TruncIOp::create(b, typeLike(stored, value), value);
   }
-  if (type.isF16())
+  auto widened = value.getDefiningOp<arith::ExtFOp>();
+  if (target.keepsFloatOps && widened && getElementTypeOrSelf(widened.getIn()) == type)
+    return widened.getIn();
+  if (type.isF16() || target.keepsFloatOps)
     return arith::TruncFOp::create(b, typeLike(type, value), value);
   if (type.isBF16()) {
     Value bits = arith::BitcastOp::create(b, typeLike(b.getI32Type(), value), value);

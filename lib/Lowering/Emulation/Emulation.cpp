@@ -3,6 +3,7 @@
 // Matcher: the ops of the gpu dialect at which threads meet, or that number threads and blocks.
 #include "mpt/Lowering/Emulation/Emulation.h"
 #include "mpt/Dialect/MPT/MPTDialect.h"
+#include "mpt/Lowering/Emission/FloatOps.h"
 #include "mpt/Lowering/GPU/Kernel.h"
 
 #include "MatrixEmulation.h"
@@ -356,5 +357,6 @@ FailureOr<func::FuncOp> mpt::emulateGpuKernel(OpBuilder &builder, ArrayRef<func:
     kernel->erase();
   }
   function.setName(name);
+  expandFloatOps(function, KernelTarget::host());
   return function;
 }

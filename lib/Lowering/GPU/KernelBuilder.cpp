@@ -17,6 +17,7 @@ GpuKernelBuilder::GpuKernelBuilder(OpBuilder &builder, FusionOp fusion, ArrayRef
     : KernelNest(fusion, inputs, outputs), builder(builder), name(name), target(target), alignments(alignments) {
   loops.vectorBits = 64;
   loops.fma = true;
+  loops.keepsFloatOps = true;
   for (auto reduce : body().getOps<ReduceOp>())
     reductions.push_back(reduce);
 }

@@ -87,7 +87,9 @@ FailureOr<std::string> cuda::compileToPtx(ModuleOp kernels, StringRef arch) {
   std::unique_ptr<llvm::TargetMachine> machine = machineFor(arch, error);
   if (!machine)
     return kernels.emitError() << error;
-  FailureOr<SmallVector<ModuleOp>> parts = lowerKernels(kernels);
+  unsigned number = 0;
+  arch.drop_front(3).consumeInteger(10, number);
+  FailureOr<SmallVector<ModuleOp>> parts = lowerKernels(kernels, number);
   if (failed(parts))
     return kernels.emitError() << "GPU kernels could not be lowered to LLVM";
 

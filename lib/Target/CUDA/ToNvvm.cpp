@@ -149,6 +149,7 @@ LogicalResult convert(ModuleOp part, unsigned bits) {
   cuda::populateMatrixPatterns(types, patterns);
   LLVMConversionTarget target(*context);
   target.addLegalDialect<NVVM::NVVMDialect>();
+  target.addLegalOp<LLVM::CallIntrinsicOp>();
   // i1 and the bytes that hold it are one type from here on.
   target.addLegalOp<ModuleOp, UnrealizedConversionCastOp>();
   return applyPartialConversion(part, target, std::move(patterns));
@@ -156,7 +157,7 @@ LogicalResult convert(ModuleOp part, unsigned bits) {
 
 } // namespace
 
-FailureOr<SmallVector<ModuleOp>> cuda::lowerKernels(ModuleOp kernels) {
+FailureOr<SmallVector<ModuleOp>> cuda::lowerKernels(ModuleOp kernels, unsigned sm) {
   OpBuilder builder(kernels.getContext());
   builder.setInsertionPointToEnd(kernels.getBody());
   SmallVector<ModuleOp> parts;
@@ -188,8 +189,10 @@ FailureOr<SmallVector<ModuleOp>> cuda::lowerKernels(ModuleOp kernels) {
   after.nest<ModuleOp>().addPass(createReconcileUnrealizedCastsPass());
   after.nest<ModuleOp>().addPass(createCanonicalizerPass());
   after.nest<ModuleOp>().addPass(createCSEPass());
-  if (failed(before.run(kernels)) || failed(convert(parts[0], 32)) || failed(convert(parts[1], 64)) ||
-      failed(after.run(kernels)))
+  if (failed(before.run(kernels)))
+    return failure();
+  lowerFloatOps(kernels, sm);
+  if (failed(convert(parts[0], 32)) || failed(convert(parts[1], 64)) || failed(after.run(kernels)))
     return failure();
   return parts;
 }

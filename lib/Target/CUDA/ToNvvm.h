@@ -13,8 +13,13 @@ class RewritePatternSet;
 namespace mpt::cuda {
 
 /// Lowers the functions of `kernels` to the LLVM and NVVM dialects, in modules inside it: those that 32-bit indices
-/// serve and the others, each with the globals.
-llvm::FailureOr<llvm::SmallVector<mlir::ModuleOp>> lowerKernels(mlir::ModuleOp kernels);
+/// serve and the others, each with the globals. `sm` is the architecture's number, such as 90.
+llvm::FailureOr<llvm::SmallVector<mlir::ModuleOp>> lowerKernels(mlir::ModuleOp kernels, unsigned sm);
+
+/// Gives conversions of narrow floats, exponentials and quotients of f32 inside `kernels` the instructions of sm_`sm`
+/// (PTX ISA, "Floating Point Instructions" and "cvt"). Errors, in units in the last place: exponentials 3, quotients 2
+/// where only narrower types or sums see them, else 0.51, exact where the quotient is a number of the type.
+void lowerFloatOps(mlir::Operation *kernels, unsigned sm);
 
 /// gpu.subgroup_mma_* on matrices of 16 x 16, FP16 or BF16 (`mpt.bf16`) with FP32 sums.
 void populateMatrixPatterns(mlir::LLVMTypeConverter &types, mlir::RewritePatternSet &patterns);

@@ -12,6 +12,9 @@ struct KernelTarget {
   unsigned vectorBits = 256;
   bool fma = true;
   bool halves = true; ///< converts between f32 and f16 in one instruction
+  /// Conversions of narrow floats, exponentials and quotients of f32 stay one op each: expandFloatOps, or the code
+  /// generator of a device that has instructions for them, expands them later.
+  bool keepsFloatOps = false;
   /// The processor this process runs on.
   static KernelTarget host();
   unsigned lanes() const { return vectorBits / 16; } ///< two registers of f32

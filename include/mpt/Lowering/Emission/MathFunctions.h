@@ -20,6 +20,11 @@ public:
   V sub(V x, V y) { return mlir::arith::SubFOp::create(b, x, y); }
   V mul(V x, V y) { return mlir::arith::MulFOp::create(b, x, y); }
   V div(V x, V y) { return mlir::arith::DivFOp::create(b, x, y); }
+  /// x / y for a finite x and a normal y: no special value has to come out right.
+  V ratio(V x, V y) {
+    using namespace mlir::arith;
+    return e.target.keepsFloatOps && !isDouble(x) ? V(DivFOp::create(b, x, y, FastMathFlags::arcp)) : div(x, y);
+  }
   V add(V x, double y) { return add(x, c(x, y)); }
   V sub(V x, double y) { return sub(x, c(x, y)); }
   V mul(V x, double y) { return mul(x, c(x, y)); }

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Expansion of conversions and exponentials that emission leaves whole, for targets without instructions for them.
+// Matcher: the three ops of the arith and math dialects that KernelTarget::keepsFloatOps names.
+#include "mpt/Lowering/Emission/FloatOps.h"
+#include "mpt/Lowering/Emission/MathFunctions.h"
+
+using namespace mlir;
+using namespace mpt;
+
+namespace {
+
+/// BF16 and 8 bits: no processor of ours converts them in one instruction of LLVM's.
+bool isNarrow(Value value) {
+  Type type = getElementTypeOrSelf(value);
+  return isa<FloatType>(type) && !type.isF16() && type.getIntOrFloatBitWidth() <= 16;
+}
+
+Value expanded(ElementEmitter &e, Operation *op) {
+  if (auto widen = dyn_cast<arith::ExtFOp>(op))
+    return isNarrow(widen.getIn()) ? e.widen(widen.getIn()) : Value();
+  if (auto narrow = dyn_cast<arith::TruncFOp>(op)) {
+    Type type = getElementTypeOrSelf(narrow.getType());
+    return isNarrow(narrow) ? e.narrow(e.round(narrow.getIn(), type), type) : Value();
+  }
+  auto exp = dyn_cast<math::ExpOp>(op);
+  return exp && getElementTypeOrSelf(exp.getType()).isF32() ? MathBuilder(e).exp(exp.getOperand()) : Value();
+}
+
+} // namespace
+
+void mpt::expandFloatOps(Operation *root, const KernelTarget &target) {
+  root->walk([&](Operation *op) {
+    if (!isa<arith::ExtFOp, arith::TruncFOp, math::ExpOp>(op))
+      return;
+    ImplicitLocOpBuilder b(op->getLoc(), op);
+    ElementEmitter e(b, target, /*probe=*/false);
+    if (Value value = expanded(e, op)) {
+      op->replaceAllUsesWith(ValueRange{value});
+      op->erase();
+    }
+  });
+}

@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0
+// Conversions, exponentials and quotients of f32 by the instructions of an architecture.
+// Matcher: the ops that KernelTarget::keepsFloatOps leaves whole, each with its instructions.
+#include "ToNvvm.h"
+
+#include "mpt/Lowering/Emission/FloatOps.h"
+#include "mpt/Lowering/Emission/ValueBuilder.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/Matchers.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+using namespace mlir;
+using namespace mpt;
+
+namespace {
+
+/// Instructions for one op, where it stands.
+class Lowering {
+public:
+  Lowering(Operation *op, unsigned sm) : op(op), sm(sm), b(op->getLoc(), op), e(b, target) {}
+
+  /// The value in the op's place, or null where it stays as it is.
+  Value lowered();
+
+private:
+  using Pair = llvm::function_ref<Value(Value low, Value high)>;
+  SmallVector<Value> lanesOf(Value value);
+  Value join(ArrayRef<Value> lanes, Type type);
+  Value intrinsic(StringRef name, ValueRange arguments) {
+    return LLVM::CallIntrinsicOp::create(b, b.getF32Type(), b.getStringAttr(name), arguments).getResults();
+  }
+  Value f32(double value) { return e.constant(b.getF32Type(), value); }
+  Value number(uint32_t value) {
+    return arith::ConstantOp::create(b, b.getI32IntegerAttr(static_cast<int32_t>(value)));
+  }
+  Value bits(Value value, Type type) { return arith::BitcastOp::create(b, type, value); }
+  Value fma(Value x, Value y, Value z) { return math::FmaOp::create(b, x, y, z); }
+  Value mul(Value x, Value y) { return arith::MulFOp::create(b, x, y); }
+
+  Value inPairs(Value value, Type type, Type piece, Pair convert);
+  Value widenBFloat16(Value value);
+  Value widenFloat8(Value value);
+  Value narrowFloat8(Value value, Type type);
+  Value limited(Value value, Type type);
+  Value exp(Value x);
+  Value divide(arith::DivFOp div);
+  Value divideAll(ArrayRef<Value> x, Value y, Type type, bool exact);
+  Value refined(Value x, Value y, Value quotient, Value reciprocal);
+
+  Operation *op;
+  unsigned sm;
+  ImplicitLocOpBuilder b;
+  KernelTarget target;
+  ValueBuilder e;
+};
+
+bool isFloat8(Type type) { return isa<Float8E4M3FNType, Float8E5M2Type>(type); }
+
+/// Whether a difference in the last place of an f32 may show: it is stored as one, or meets a step function.
+bool showsLastPlace(Value value, llvm::DenseSet<Operation *> &seen) {
+  return llvm::any_of(value.getUsers(), [&](Operation *user) {
+    // Rounding hides it, and sums do: they go on in FP64 or between threads.
+    if (!seen.insert(user).second || isa<arith::TruncFOp, arith::ExtFOp, NVVM::ShflOp>(user))
+      return false;
+    if (isa<math::FloorOp, math::CeilOp, math::RoundOp, math::RoundEvenOp, math::TruncOp, arith::FPToSIOp,
+            arith::FPToUIOp, arith::BitcastOp>(user) ||
+        (user->getNumResults() == 0 && hasEffect<MemoryEffects::Write>(user)))
+      return true;
+    return llvm::any_of(user->getResults(), [&](Value result) {
+      return isa<FloatType>(getElementTypeOrSelf(result)) && showsLastPlace(result, seen);
+    });
+  });
+}
+
+} // namespace
+
+SmallVector<Value> Lowering::lanesOf(Value value) {
+  if (ValueBuilder::width(value) == 1 && !isa<VectorType>(value.getType()))
+    return {value};
+  SmallVector<Value> lanes;
+  for (unsigned i = 0, n = ValueBuilder::width(value); i < n; ++i)
+    lanes.push_back(vector::ExtractOp::create(b, value, static_cast<int64_t>(i)));
+  return lanes;
+}
+
+Value Lowering::join(ArrayRef<Value> lanes, Type type) {
+  return isa<VectorType>(type) ? Value(vector::FromElementsOp::create(b, cast<VectorType>(type), lanes))
+                               : lanes.front();
+}
+
+//===----------------------------------------------------------------------===//
+// Conversions
+//===----------------------------------------------------------------------===//
+
+/// Two neighbours at a time become one `piece`, an integer; an odd one goes beside a zero.
+Value Lowering::inPairs(Value value, Type type, Type piece, Pair convert) {
+  SmallVector<Value> lanes = lanesOf(value), pieces;
+  size_t count = lanes.size();
+  for (size_t i = 0; i < count; i += 2)
+    pieces.push_back(bits(convert(lanes[i], i + 1 < count ? lanes[i + 1] : f32(0)), piece));
+  unsigned half = piece.getIntOrFloatBitWidth() / 2;
+  Type own = b.getIntegerType(half), element = getElementTypeOrSelf(type);
+  if (count % 2 == 0) {
+    auto packed = VectorType::get(static_cast<int64_t>(count / 2), piece);
+    Value all = vector::FromElementsOp::create(b, packed, pieces);
+    if (!isFloat8(element))
+      return vector::BitCastOp::create(b, cast<VectorType>(type), all);
+    Value bytes = vector::BitCastOp::create(b, VectorType::get(static_cast<int64_t>(count), own), all);
+    return bits(bytes, type);
+  }
+  SmallVector<Value> single;
+  for (size_t i = 0; i < count; ++i) {
+    Value bitsOf = pieces[i / 2];
+    if (i % 2)
+      bitsOf = arith::ShRUIOp::create(b, bitsOf, arith::ConstantOp::create(b, b.getIntegerAttr(piece, half)));
+    single.push_back(bits(arith::TruncIOp::create(b, own, bitsOf), element));
+  }
+  return join(single, type);
+}
+
+/// Words of two: one shift, one mask.
+Value Lowering::widenBFloat16(Value value) {
+  unsigned width = ValueBuilder::width(value);
+  if (width % 2 != 0) {
+    KernelTarget plain;
+    return ValueBuilder(b, plain).widen(value);
+  }
+  auto words = VectorType::get(width / 2, b.getI32Type());
+  Value both = vector::BitCastOp::create(b, words, value);
+  Value low = arith::ShLIOp::create(b, both, e.constantLike(both, APInt(32, 16)));
+  Value high = arith::AndIOp::create(b, both, e.constantLike(both, APInt(32, 0xffff0000u)));
+  SmallVector<int64_t> order;
+  for (unsigned i = 0; i < width; ++i)
+    order.push_back(i / 2 + (i % 2) * (width / 2));
+  Value all = vector::ShuffleOp::create(b, low, high, order);
+  return bits(all, VectorType::get(width, b.getF32Type()));
+}
+
+Value Lowering::widenFloat8(Value value) {
+  Type i8 = b.getIntegerType(8), type = getElementTypeOrSelf(value), f16 = b.getF16Type();
+  SmallVector<Value> lanes = lanesOf(bits(value, e.typeLike(i8, value))), halves;
+  for (size_t i = 0; i < lanes.size(); i += 2) {
+    Value pair[] = {lanes[i], i + 1 < lanes.size() ? lanes[i + 1] : lanes[i]};
+    Value bytes = vector::FromElementsOp::create(b, VectorType::get(2, i8), pair);
+    auto both = NVVM::ConvertF8x2ToF16x2Op::create(b, TypeRange{VectorType::get(2, f16)}, ValueRange{bytes},
+                                                   b.getNamedAttr("srcType", TypeAttr::get(type)));
+    for (Value half : lanesOf(both.getDst()))
+      if (halves.size() < lanes.size())
+        halves.push_back(half);
+  }
+  return arith::ExtFOp::create(b, op->getResult(0).getType(), join(halves, e.typeLike(f16, value)));
+}
+
+/// `value` without limits to the range of `type`, where it has them: `satfinite` applies the same ones.
+static Value unlimited(Value value, FloatType type) {
+  double largest = llvm::APFloat::getLargest(type.getFloatSemantics()).convertToDouble();
+  auto bounded = [&](Value x, double limit) {
+    FloatAttr single;
+    DenseFPElementsAttr many;
+    if (matchPattern(x, m_Constant(&single)))
+      return single.getValueAsDouble() == limit;
+    return matchPattern(x, m_Constant(&many)) && many.isSplat() &&
+           many.getSplatValue<APFloat>().convertToDouble() == limit;
+  };
+  auto least = value.getDefiningOp<arith::MinimumFOp>();
+  auto most = least && bounded(least.getRhs(), largest) ? least.getLhs().getDefiningOp<arith::MaximumFOp>() : nullptr;
+  return most && bounded(most.getRhs(), -largest) ? most.getLhs() : Value();
+}
+
+/// The conversion saturates. A cast that does not has infinity beyond its range, or NaN where the type has none.
+Value Lowering::narrowFloat8(Value value, Type type) {
+  auto element = cast<FloatType>(getElementTypeOrSelf(type));
+  Value whole = unlimited(value, element), beyond;
+  if (!whole) {
+    whole = value;
+    // The first magnitude that rounds out of the range: a tie goes to the even neighbour, which E4M3FN's largest is.
+    bool tieStays = isa<Float8E4M3FNType>(element);
+    Value size = math::AbsFOp::create(b, value);
+    Value limit = e.constantLike(value, tieStays ? 464.0 : 61440.0);
+    beyond = arith::CmpFOp::create(b, tieStays ? arith::CmpFPredicate::OGT : arith::CmpFPredicate::OGE, size, limit);
+    if (tieStays)
+      whole = arith::SelectOp::create(b, beyond, e.constantLike(value, NAN), value);
+  }
+  Type i16 = b.getIntegerType(16), i8 = b.getIntegerType(8);
+  Value result = inPairs(whole, type, i16, [&](Value low, Value high) -> Value {
+    MLIRContext *context = b.getContext();
+    return NVVM::ConvertF32x2ToF8x2Op::create(b, i16, high, low,
+                                              NVVM::FPRoundingModeAttr::get(context, NVVM::FPRoundingMode::RN),
+                                              NVVM::SaturationModeAttr::get(context, NVVM::SaturationMode::SATFINITE),
+                                              b.getBoolAttr(false), TypeAttr::get(element));
+  });
+  if (!beyond || !isa<Float8E5M2Type>(element))
+    return result;
+  Value bytes = bits(result, e.typeLike(i8, value)), sign = e.constantLike(bytes, APInt(32, 0x80));
+  Value infinite =
+      arith::OrIOp::create(b, arith::AndIOp::create(b, bytes, sign), e.constantLike(bytes, APInt(32, 0x7c)));
+  return bits(arith::SelectOp::create(b, beyond, infinite, bytes), type);
+}
+
+//===----------------------------------------------------------------------===//
+// Exponentials
+//===----------------------------------------------------------------------===//
+
+/// 2^n 2^t with n the whole number next to x log2(e), limited to exponents of normal numbers: what lies beyond stays in
+/// t, so that results become subnormal, 0 and infinite in the last multiplication.
+Value Lowering::exp(Value x) {
+  constexpr double anchor = 0x1.8p23 + 127; // numbers beside it have the exponent's bits as their last ones
+  constexpr double high = 0x1.715476p0, low = 0x1.4ae0cp-26; // log2(e)
+  Value limited = arith::MinNumFOp::create(b, arith::MaxNumFOp::create(b, x, f32(-87)), f32(88));
+  Value placed = fma(limited, f32(high), f32(anchor));
+  Value n = arith::SubFOp::create(b, placed, f32(anchor));
+  Value t = fma(x, f32(low), fma(x, f32(high), arith::NegFOp::create(b, n)));
+  Value power = bits(arith::ShLIOp::create(b, bits(placed, b.getI32Type()), number(23)), b.getF32Type());
+  return mul(intrinsic("llvm.nvvm.ex2.approx.ftz", t), power);
+}
+
+//===----------------------------------------------------------------------===//
+// Quotients
+//===----------------------------------------------------------------------===//
+
+/// A quotient with its remainder taken into account. Where that has no meaning, beside infinities and zeros, the
+/// quotient stays.
+Value Lowering::refined(Value x, Value y, Value quotient, Value reciprocal) {
+  Value rest = fma(arith::NegFOp::create(b, y), quotient, x);
+  Value better = fma(rest, reciprocal, quotient);
+  Value size = math::AbsFOp::create(b, better);
+  Value usable = arith::CmpFOp::create(b, arith::CmpFPredicate::OLT, size, f32(INFINITY));
+  return arith::SelectOp::create(b, usable, better, quotient);
+}
+
+/// One divisor of all lanes: its reciprocal is taken once, of the divisor in a range where it is a normal number.
+Value Lowering::divideAll(ArrayRef<Value> x, Value y, Type type, bool exact) {
+  Value size = math::AbsFOp::create(b, y), one = f32(1);
+  Value tiny = arith::CmpFOp::create(b, arith::CmpFPredicate::OLT, size, f32(0x1p-100));
+  Value scale = arith::SelectOp::create(b, tiny, f32(0x1p64), one);
+  Value reciprocal = intrinsic("llvm.nvvm.div.full", ValueRange{one, mul(y, scale)});
+  SmallVector<Value> results;
+  for (Value p : x) {
+    Value quotient = mul(mul(p, reciprocal), scale);
+    results.push_back(exact ? refined(p, y, quotient, mul(reciprocal, scale)) : quotient);
+  }
+  return join(results, type);
+}
+
+Value Lowering::divide(arith::DivFOp div) {
+  Value x = div.getLhs(), y = div.getRhs();
+  SmallVector<Value> numerators = lanesOf(x), results;
+  if (bitEnumContainsAny(div.getFastmath(), arith::FastMathFlags::arcp)) {
+    for (auto [p, q] : llvm::zip_equal(numerators, lanesOf(y)))
+      results.push_back(mul(p, intrinsic("llvm.nvvm.rcp.approx.ftz.f", q)));
+    return join(results, div.getType());
+  }
+  llvm::DenseSet<Operation *> seen;
+  bool exact = showsLastPlace(div, seen);
+  auto spread = y.getDefiningOp<vector::BroadcastOp>();
+  DenseFPElementsAttr constant;
+  if (spread && !isa<VectorType>(spread.getSource().getType()))
+    return divideAll(numerators, spread.getSource(), div.getType(), exact);
+  if (matchPattern(y, m_Constant(&constant)) && constant.isSplat())
+    return divideAll(numerators, f32(constant.getSplatValue<APFloat>().convertToDouble()), div.getType(), exact);
+  for (auto [p, q] : llvm::zip_equal(numerators, lanesOf(y))) {
+    Value quotient = intrinsic("llvm.nvvm.div.full", ValueRange{p, q});
+    if (exact)
+      quotient = refined(p, q, quotient, intrinsic("llvm.nvvm.div.full", ValueRange{f32(1), q}));
+    results.push_back(quotient);
+  }
+  return join(results, div.getType());
+}
+
+Value Lowering::lowered() {
+  Type result = op->getResult(0).getType(), element = getElementTypeOrSelf(result);
+  unsigned width = ValueBuilder::width(op->getResult(0));
+  if (auto widen = dyn_cast<arith::ExtFOp>(op)) {
+    Type from = getElementTypeOrSelf(widen.getIn());
+    if (from.isBF16())
+      return widenBFloat16(widen.getIn());
+    return isFloat8(from) && sm >= 89 ? widenFloat8(widen.getIn()) : Value();
+  }
+  if (auto narrow = dyn_cast<arith::TruncFOp>(op)) {
+    if (!getElementTypeOrSelf(narrow.getIn()).isF32())
+      return {};
+    if (isFloat8(element))
+      return sm >= 89 ? narrowFloat8(narrow.getIn(), result) : Value();
+    auto convert = [&](Value low, Value high) -> Value {
+      auto rounding = NVVM::FPRoundingMode::RN;
+      Type pair = VectorType::get(2, element);
+      Value packed = element.isBF16()
+                         ? Value(NVVM::ConvertF32x2ToBF16x2Op::create(b, pair, high, low, Value(), rounding))
+                         : Value(NVVM::ConvertF32x2ToF16x2Op::create(b, pair, high, low, Value(), rounding));
+      return vector::ExtractOp::create(b, vector::BitCastOp::create(b, VectorType::get(1, b.getI32Type()), packed),
+                                       static_cast<int64_t>(0));
+    };
+    return width > 1 || element.isBF16() ? inPairs(narrow.getIn(), result, b.getI32Type(), convert) : Value();
+  }
+  if (!element.isF32())
+    return {};
+  if (auto power = dyn_cast<math::ExpOp>(op)) {
+    SmallVector<Value> results;
+    for (Value x : lanesOf(power.getOperand()))
+      results.push_back(exp(x));
+    return join(results, result);
+  }
+  auto div = dyn_cast<arith::DivFOp>(op);
+  return div ? divide(div) : Value();
+}
+
+void cuda::lowerFloatOps(Operation *kernels, unsigned sm) {
+  kernels->walk([&](Operation *op) {
+    if (!isa<arith::ExtFOp, arith::TruncFOp, arith::DivFOp, math::ExpOp>(op))
+      return;
+    if (Value value = Lowering(op, sm).lowered()) {
+      op->replaceAllUsesWith(ValueRange{value});
+      op->erase();
+    }
+  });
+  // What an older architecture has no instructions for.
+  KernelTarget plain;
+  expandFloatOps(kernels, plain);
+}

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the PTX of kernels makes of values that conversions, exponentials and quotients could get wrong, evaluated by test/python/ptx.py."""
+import os
+import pathlib
+import re
+import subprocess
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import ptx
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("MPT_BUILD", ROOT / "build" / "release"))
+pytestmark = pytest.mark.skipif(not (BUILD / "bin" / "mpt-opt").exists(), reason="mpt-opt is not built")
+KIND = {"f8E4M3FN": ml_dtypes.float8_e4m3fn, "f8E5M2": ml_dtypes.float8_e5m2, "bf16": ml_dtypes.bfloat16, "f16": np.float16, "f32": np.float32}
+ROW = 2048  # elements of 256 threads with the widest vectors
+
+
+def padded(x):
+    return np.concatenate([x, np.zeros(-len(x) % ROW, x.dtype)])
+
+
+def values():
+    """FP32: every high half, and what lies beside each value of the 8-bit types and beside the middle of two of them."""
+    high = (np.arange(1 << 16, dtype=np.uint32) << 16).view(np.float32)
+    near = [high, np.nextafter(high, np.float32(np.inf)), np.nextafter(high, np.float32(-np.inf)),
+            (np.arange(1 << 16, dtype=np.uint32) << 16 | 0x8000).view(np.float32), (np.arange(1 << 16, dtype=np.uint32) << 16 | 0x8001).view(np.float32)]
+    for name in ("f8E4M3FN", "f8E5M2"):
+        table = np.unique(np.arange(256, dtype=np.uint8).view(KIND[name]).astype(np.float64))
+        table = table[np.isfinite(table)]
+        for x in (table, (table[1:] + table[:-1]) / 2, np.array([464.0, -464, 61440, -61440, 480, -480])):
+            x = x.astype(np.float32)
+            near += [x, np.nextafter(x, np.float32(np.inf)), np.nextafter(x, np.float32(-np.inf))]
+    return padded(np.concatenate(near))
+
+
+def kernel(tmp_path, body: str, inputs: list[np.ndarray], types: list[str], result: str, arch="sm_90", slack=0) -> np.ndarray:
+    """The result of a fusion of flat tensors whose body makes %r of %x0, %x1 ..., as bytes' own type."""
+    count = len(inputs[0])
+    tensors = [f"tensor<{count}x{t}>" for t in types]
+    arguments = ", ".join(f"%v{i}: {t}" for i, t in enumerate(tensors))
+    text = f"""func.func @f({arguments}) -> tensor<{count}x{result}> {{
+  %r = mpt.fusion({", ".join(f"%v{i}" for i in range(len(tensors)))}) : ({", ".join(tensors)}) -> tensor<{count}x{result}> {{
+  ^bb0({arguments.replace("%v", "%x")}):
+    {body.replace("TENSOR", f"tensor<{count}x").replace("END", ">")}
+    mpt.yield %y : tensor<{count}x{result}>
+  }}
+  return %r : tensor<{count}x{result}>
+}}
+"""
+    source, lowered, code = tmp_path / "f.mlir", tmp_path / "memory.mlir", tmp_path / "f.ptx"
+    source.write_text(text)
+    subprocess.run([BUILD / "bin" / "mpt-opt", source, "--memory-bufferize=kernels=gpu", "-o", lowered], check=True)
+    subprocess.run([BUILD / "bin" / "mpt-opt", lowered, f"--lowering-emit-ptx=arch={arch} file={code}", "-o", os.devnull], check=True)
+    block, grid = (int(re.search(rf"mpt\.{key} = array<i64: (\d+), 1, 1>", lowered.read_text())[1]) for key in ("block", "grid"))
+    output = np.zeros(count, KIND[result])
+    ptx.Machine(code.read_text(), "kernel0", [x.copy() for x in inputs] + [output], grid, block, slack).run()
+    return output
+
+
+def same(got, expected):
+    nan = np.isnan(expected.astype(np.float64))
+    assert (np.isnan(got.astype(np.float64)) == nan).all()
+    kind = f"u{got.itemsize}"
+    wrong = np.flatnonzero((got.view(kind) != expected.view(kind)) & ~nan)
+    assert wrong.size == 0, f"{wrong.size} differ, the first: got {got[wrong[0]]}, expected {expected[wrong[0]]}"
+
+
+@pytest.mark.parametrize("overflow", ["saturate", "infinity"])
+@pytest.mark.parametrize("to", ["f8E4M3FN", "f8E5M2", "bf16", "f16"])
+def test_narrow(tmp_path, to, overflow):
+    x, limit = values(), np.float32(ml_dtypes.finfo(KIND[to]).max)
+    mode = "{overflow = #mpt<overflow saturate>} " if overflow == "saturate" else ""
+    got = kernel(tmp_path, f"%y = mpt.cast %x0 {mode}: TENSORf32END to TENSOR{to}END", [x], ["f32"], to)
+    with np.errstate(all="ignore"):
+        bounded = np.clip(x, -limit, limit) if mode else x
+        same(got, bounded.astype(KIND[to]))
+
+
+@pytest.mark.parametrize("given", ["f8E4M3FN", "f8E5M2", "bf16", "f16"])
+def test_widen(tmp_path, given):
+    size = np.dtype(KIND[given]).itemsize
+    x = padded(np.arange(1 << 8 * size, dtype=f"u{size}").view(KIND[given]))
+    got = kernel(tmp_path, f"%y = mpt.cast %x0 : TENSOR{given}END to TENSORf32END", [x], [given], "f32")
+    with np.errstate(all="ignore"):
+        same(got, x.astype(np.float32))
+
+
+@pytest.mark.parametrize("slack", [-2, 0, 2])
+def test_exponentials(tmp_path, slack):
+    x = padded(np.concatenate([np.linspace(-104, 89, 50001), [0, -0.0, np.inf, -np.inf, np.nan, 88.72283, 88.7229, 1e30, -1e30, -87.33655, 1e-30]]).astype(np.float32))
+    got = kernel(tmp_path, "%y = mpt.exp %x0 : TENSORf32END", [x], ["f32"], "f32", slack=slack)
+    with np.errstate(all="ignore"):
+        exact = np.exp(x.astype(np.longdouble))
+        rounded = exact.astype(np.float32)
+        unit = np.spacing(np.maximum(np.abs(rounded), np.float32(2.0**-126)))
+        finite = np.isfinite(rounded) & np.isfinite(got)
+        error = np.abs(got.astype(np.longdouble) - exact)[finite] / unit[finite]
+    assert error.max() <= 1 + abs(slack), error.max()
+    same(got[~np.isfinite(rounded) & (np.abs(x) != np.float32(88.7229))], rounded[~np.isfinite(rounded) & (np.abs(x) != np.float32(88.7229))])
+
+
+@pytest.mark.parametrize("slack", [-1, 0, 1])
+def test_quotients(tmp_path, slack):
+    """Stored as FP32, a quotient that is a number of the type comes out as that number."""
+    rng = np.random.default_rng(0)
+    q, y = rng.integers(-4096, 4096, ROW * 8).astype(np.float32), rng.integers(1, 4096, ROW * 8).astype(np.float32)
+    x = q * y
+    x[:6], y[:6] = [1, -1, 0, np.inf, 1, np.nan], [0, 0, 0, 2, np.inf, 1]
+    got = kernel(tmp_path, "%y = mpt.div %x0, %x1 : TENSORf32END", [x, y], ["f32", "f32"], "f32", slack=slack)
+    with np.errstate(all="ignore"):
+        same(got + np.float32(0), x / y + np.float32(0))
+    a, b = (rng.standard_normal(ROW * 8) * np.exp2(rng.integers(-60, 60, ROW * 8))).astype(np.float32), rng.standard_normal(ROW * 8).astype(np.float32)
+    got = kernel(tmp_path, "%y = mpt.div %x0, %x1 : TENSORf32END", [a, b], ["f32", "f32"], "f32", slack=slack)
+    exact = a.astype(np.longdouble) / b
+    assert (np.abs(got - exact) / np.spacing(np.abs(got))).max() <= 0.51
+
+
+def test_quotients_by_one_number(tmp_path):
+    """A row's common divisor is inverted once, tiny ones too."""
+    for divisor in (3.0, 1e-39, 2.0**-126, 1e38):
+        x = padded((np.float32(divisor) * np.linspace(-2, 2, 2001)).astype(np.float32))
+        body = f"%c = mpt.constant dense<{divisor:.9e}> : TENSORf32END\n%q = mpt.div %x0, %c : TENSORf32END\n%y = mpt.cast %q : TENSORf32END to TENSORbf16END"
+        got = kernel(tmp_path, body, [x], ["f32"], "bf16").astype(np.float64)
+        exact = x.astype(np.float64) / np.float64(np.float32(divisor))
+        assert (np.abs(got - exact) <= 2.0**-8 * np.abs(exact)).all(), divisor
