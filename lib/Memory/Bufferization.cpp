@@ -3,6 +3,7 @@
 #include "mpt/Memory/Bufferization.h"
 
 #include "Kernels.h"
+#include "RowPadding.h"
 
 #include "mpt/Dialect/Library/LibraryDialect.h"
 #include "mpt/Dialect/MPT/GraphBuilder.h"
@@ -51,7 +52,11 @@ BufferizationState::BufferizationState(func::FuncOp source, func::FuncOp target,
       }
 }
 
-MemRefType BufferizationState::ownType(Value tensor) const { return denseType(tensorType(tensor), layoutOf(tensor)); }
+MemRefType BufferizationState::ownType(Value tensor) const {
+  MemRefType type = denseType(tensorType(tensor), layoutOf(tensor));
+  MemRefType aligned = withAlignedRows(type, options.alignment);
+  return aligned != type && wantsAlignedRows(tensor, aligned) ? aligned : type;
+}
 MemRefType BufferizationState::ownType(Value tensor, ArrayRef<int64_t> order) const {
   return denseType(tensorType(tensor), order);
 }

@@ -50,6 +50,19 @@ def VerifyPlan : Pass<"memory-verify-plan", "::mlir::ModuleOp"> {
   let summary = "fails when two buffers that are alive together overlap, or one leaves the arena";
 }
 
+def VerifyAlignment : Pass<"memory-verify-alignment", "::mlir::ModuleOp"> {
+  let summary = "fails when a GEMM's matrix has rows that begin at addresses which are not aligned";
+  let description = [{
+    In: functions on buffers. Libraries multiply matrices on Tensor Cores at full speed where the leading dimension and the first
+    address are multiples of 16 bytes (cuBLAS documentation, "Tensor Core Usage"). Buffers of the program's own have such rows on a
+    GPU, by a stride that is longer than the row; states and inputs lie as their checkpoints do.
+  }];
+  let options = [
+    Option<"alignment", "alignment", "int64_t", "16", "bytes">,
+    Option<"smallest", "smallest", "int64_t", "0", "bytes of a matrix from which it is looked at">
+  ];
+}
+
 def MemoryVerifyAccumulators : Pass<"memory-verify-accumulators", "::mlir::ModuleOp"> {
   let summary = "fails when a kernel keeps a running value in less than FP32";
   let description = [{
