@@ -229,6 +229,16 @@ void cached(const std::string &weights, const StandInLibrary &standin) {
   rmdir((weights + ".folder").c_str());
 }
 
+/// GEMMs of FP32 are those of TF32 where the option says so (the stand-in looks), and not of another's choice.
+void tf32(const std::string &weights, const StandInLibrary &standin) {
+  const std::string path = weights + ".choices";
+  const int64_t searched = gemmsOfFirstStep(TrainerOptions(weights).set("cache", path), standin);
+  setenv("MPT_STANDIN_TF32", "1", 1);
+  EXPECT(gemmsOfFirstStep(TrainerOptions(weights).set("cache", path).set("tf32", "1"), standin) == searched);
+  unsetenv("MPT_STANDIN_TF32");
+  unlink(path.c_str());
+}
+
 /// The losses of `steps` more steps, and the parameters behind them, as text.
 std::string train(mpt_trainer *trainer, int steps) {
   std::string text;
@@ -291,6 +301,7 @@ int main() {
   states(weights, standin);
   cached(weights, standin);
   resumed(weights, standin);
+  tf32(weights, standin);
   masked(weights);
   EXPECT(standin.now().violations == 0);
   fputs(standin.violations(), stderr);

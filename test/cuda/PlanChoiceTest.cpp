@@ -90,6 +90,11 @@ void testFastest() {
     EXPECT(quick.choose(quick.ask(convOf(8, type))) == "0/2/2=1");
     EXPECT(full.choose(full.ask(convOf(8, type))) == "0/5/2=1");
   }
+  // Engines that round FP32 to TF32 are taken where that is allowed: the third of the stand-in's is the first such one.
+  Variable allowed("MPT_STANDIN_TF32", "1");
+  Machine machine(Effort::Off);
+  EXPECT(machine.choose(requestConv(convOf(8, MPT_FLOAT32), 92800, true)) == "0/1/2=0");
+  EXPECT(machine.choose(requestConv(convOf(16), 92800, true)) == "0/2/2=0"); // 16 bits stay as they are
 }
 
 void testShort() {

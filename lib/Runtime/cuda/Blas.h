@@ -21,7 +21,7 @@ using Preference = struct cublasLtMatmulPreferenceOpaque_t *;
 
 enum : Status { Success = 0, NotSupported = 15 };
 enum DataType { R32F = 0, R64F = 1, R16F = 2, R16BF = 14, R8FE4M3 = 28, R8FE5M2 = 29 };
-enum ComputeType { Compute32F = 68, Compute64F = 70 };
+enum ComputeType { Compute32F = 68, Compute64F = 70, Compute32FFromTF32 = 77 };
 enum DescAttribute {
   TransA = 3,
   TransB = 4,

@@ -60,7 +60,9 @@ public:
   mpt_status runWithSums(std::unique_ptr<SiteCache> &slot, int64_t channels, int64_t passes) const;
 
 private:
-  GraphRequest requestBy(ConvRequest of, const ConvLibrary &library) const { return of(d, library.api.GetVersion()); }
+  GraphRequest requestBy(ConvRequest of, const ConvLibrary &library) const {
+    return of(d, library.api.GetVersion(), device.options.tf32);
+  }
   ConvSite &site(std::unique_ptr<SiteCache> &slot, const PlanCache::Alternative &otherwise = {}) const;
 
   const mpt_exec *exec;

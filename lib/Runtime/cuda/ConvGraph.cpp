@@ -93,7 +93,7 @@ constexpr const char *name = "convolution with sums";
 
 } // namespace
 
-GraphRequest mpt::rt::requestConvWithSums(const mpt_conv_desc &d, size_t version) {
+GraphRequest mpt::rt::requestConvWithSums(const mpt_conv_desc &d, size_t version, bool) {
   GraphRequest request{"conv sums " + wordsOf(d), {}};
   if (d.kind != MPT_CONV_FORWARD || !hasSums(d))
     return request;
@@ -105,7 +105,7 @@ GraphRequest mpt::rt::requestConvWithSums(const mpt_conv_desc &d, size_t version
   return request;
 }
 
-GraphRequest mpt::rt::requestConvWithNormSums(const mpt_conv_desc &d, size_t version) {
+GraphRequest mpt::rt::requestConvWithNormSums(const mpt_conv_desc &d, size_t version, bool) {
   GraphRequest request{"conv norm-sums " + wordsOf(d), {}};
   if (d.kind != MPT_CONV_BACKWARD_DATA || !hasSums(d))
     return request;

@@ -88,8 +88,9 @@ bool mpt::rt::isTakenByGraphs(const mpt_conv_desc &d) {
   return true;
 }
 
-GraphRequest mpt::rt::requestConv(const mpt_conv_desc &d, size_t) {
-  GraphRequest request{"conv " + wordsOf(d), {}};
+GraphRequest mpt::rt::requestConv(const mpt_conv_desc &d, size_t, bool tf32) {
+  const bool rounds = tf32 && d.x_type == MPT_FLOAT32;
+  GraphRequest request{(rounds ? "conv tf32 " : "conv ") + wordsOf(d), {}};
   if (!isTakenByGraphs(d))
     return request;
   const Types types = typesOf(d);
@@ -97,6 +98,7 @@ GraphRequest mpt::rt::requestConv(const mpt_conv_desc &d, size_t) {
     if (!apart || types.result != types.operand) {
       GraphForm form{[=](GraphMaker &b) { return graphOf(b, d, apart); }, {X, W, Y}};
       form.single = types.operand == MPT_FLOAT32;
+      form.tf32 = rounds;
       request.forms.push_back(std::move(form));
     }
   return request;

@@ -20,6 +20,7 @@ struct CudaOptions {
   std::string cache = usualCache(); ///< file of what searches chose; none where empty
   Effort search = Effort::Quick;
   ConvWay convolutions = ConvWay::Any;
+  bool tf32 = false;             ///< FP32 operands of GEMMs and convolutions are rounded to TF32
   bool ptxOnly = false;          ///< machine code in the library is passed over
   bool synchronous = false;      ///< every call is waited for, so that an error names the node
   bool eager = false;            ///< no graphs of steps

@@ -63,6 +63,7 @@ struct GemmSite : SiteCache {
   const void *bias;
   OperandScales scales;
   Chain chain;
+  bool tf32 = false;                // operands are FP32, and rounded to TF32
   std::unique_ptr<ApartGemm> apart; // for chained flags
   bool isApart = false;             // the better way, or the only one
   lt::MatmulDesc matmul = nullptr;
@@ -152,8 +153,11 @@ mpt_status build(GemmSite &site) {
   int epilogue = 0;
   if (mpt_status status = epilogueOf(g, epilogue))
     return status;
-  lt::Status status =
-      api.MatmulDescCreate(&site.matmul, exact ? lt::Compute64F : lt::Compute32F, exact ? lt::R64F : lt::R32F);
+  lt::Status status = api.MatmulDescCreate(&site.matmul,
+                                           exact       ? lt::Compute64F
+                                           : site.tf32 ? lt::Compute32FFromTF32
+                                                       : lt::Compute32F,
+                                           exact ? lt::R64F : lt::R32F);
   auto set = [&](int attribute, const auto &value) {
     if (!status)
       status = api.MatmulDescSetAttribute(site.matmul, attribute, &value, sizeof value);
@@ -241,6 +245,8 @@ std::string keyOf(const GemmSite &site) {
   std::string key = "gemm " + wordsOf(site.desc);
   if (site.scales.a || site.scales.b)
     key += "scaled,";
+  if (site.tf32)
+    key += "tf32,";
   for (uint32_t alignment : site.alignments)
     key += std::to_string(alignment) + ",";
   for (const void *beside : {site.chain.aux, site.chain.sums})
@@ -397,6 +403,7 @@ mpt_status mpt::rt::gemm(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot,
     fresh->bias = bias;
     fresh->scales = scales;
     fresh->chain = chain;
+    fresh->tf32 = device.options.tf32 && g.a_type == MPT_FLOAT32;
     if (g.flags & chainedFlags) {
       // Nothing of it is bound to addresses, and it cannot be made while a graph is recorded.
       if (site && memcmp(&site->desc, &g, sizeof g) == 0)

@@ -23,15 +23,17 @@ dnn::Descriptor engineOf(GraphMaker &b, dnn::Descriptor config) {
 
 /// The same bits every time, of the operands as they are, summed in FP32. False as well where the engine says nothing.
 /// Transforms of operands (FFT, Winograd) would be rounded to 16 bits; Tensor Cores round FP32 operands to TF32.
-bool isExact(const GraphMaker &b, dnn::Descriptor engine, bool single) {
+bool isExact(const GraphMaker &b, dnn::Descriptor engine, const GraphForm &form) {
   int64_t count = 0;
   int notes[dnn::NoteCount] = {};
   if (b.api.BackendGetAttribute(engine, dnn::EngineNotes, dnn::NumericalNoteType, dnn::NoteCount, &count, notes))
     return false;
   return std::none_of(notes, notes + std::min<int64_t>(count, dnn::NoteCount), [&](int note) {
-    return note == dnn::NoteNondeterministic || note == dnn::NoteDownConvert || note == dnn::NoteNarrowSums ||
-           (single ? note == dnn::NoteTensorCore
-                   : note >= dnn::NoteFft && note <= dnn::NoteLastWinograd && note != dnn::NoteNondeterministic);
+    if (note == dnn::NoteNondeterministic || note == dnn::NoteNarrowSums)
+      return true;
+    if (note == dnn::NoteDownConvert || (note == dnn::NoteTensorCore && form.single))
+      return !form.tf32;
+    return !form.single && note >= dnn::NoteFft && note <= dnn::NoteLastWinograd;
   });
 }
 
@@ -153,7 +155,7 @@ std::vector<std::shared_ptr<EnginePlan>> mpt::rt::proposePlans(const dnn::GraphF
         if (made == limits.plans)
           break;
         dnn::Descriptor engine = engineOf(*origin, config);
-        if (!engine || !isExact(*origin, engine, request.forms[form].single))
+        if (!engine || !isExact(*origin, engine, request.forms[form]))
           continue;
         std::string label = labelOf(*origin, form, engine, config);
         if (!limits.label.empty() && limits.label != label)

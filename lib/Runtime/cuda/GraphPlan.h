@@ -30,6 +30,7 @@ struct GraphForm {
   std::vector<std::pair<int64_t, float>> numbers = {};
   const char *name = "convolution"; ///< for errors
   bool single = false;              ///< operands are FP32, which Tensor Cores would round
+  bool tf32 = false;                ///< ... and may
 };
 
 /// One computation, in the forms in which cuDNN can be asked for it, best first. Without a form it is not to be asked.

@@ -117,7 +117,8 @@ bool supported(const Desc &desc, const Matrix &a, const Matrix &b, const Matrix 
     return false;
   if (a.type == lt::R64F)
     return b.type == lt::R64F && d.type == lt::R64F && desc.compute == lt::Compute64F && desc.scale == lt::R64F;
-  if (desc.compute != lt::Compute32F || desc.scale != lt::R32F)
+  const bool rounds = getenv("MPT_STANDIN_TF32") && a.type == lt::R32F;
+  if (desc.compute != (rounds ? lt::Compute32FFromTF32 : lt::Compute32F) || desc.scale != lt::R32F)
     return false;
   // Numbers that scale operands are for 8 bits.
   if ((desc.scales[0] && !isFloat8(a.type)) || (desc.scales[1] && !isFloat8(b.type)))
