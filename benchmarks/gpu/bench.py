@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One peer's training step, timed: bench.py PEER MODEL [--tiny] [--profile], where PEER is mpt:POLICY, eager:TYPE or compile:TYPE.
+"""One peer's training step, timed: bench.py PEER MODEL [--tiny] [--profile] [--wait], where PEER is mpt:POLICY, eager:TYPE,
+compile:TYPE or autotune:TYPE (torch.compile with max-autotune, which uses CUDA graphs); mpt:fp32+tf32 is FP32 with TF32 in GEMMs and
+convolutions. TYPE fp32 is FP32 on both sides: PyTorch's TF32 is off; tf32 has it on.
+
+With --wait it warms up, then times a round for each line "run" on standard input, until "end" (duel.py).
 
 Prints one JSON line: milliseconds a step (runs of steps between two waits, after a warm-up), peak memory, the first losses.
 Weights and batch are those of models.py with its seed, for all peers. The batch lies on the device. Without a GPU PyTorch runs
@@ -22,7 +26,7 @@ import trainers
 
 HERE = pathlib.Path(__file__).resolve().parent
 TINY = "mlp"
-LOSSES, WARM, ROUNDS, STEPS = 3, 3, 6, 5
+LOSSES, WARM, ROUNDS, STEPS = 3, 12, 6, 5
 ITEM = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "BOOL": 1, "I8": 1, "U8": 1, "F8_E4M3": 1, "F8_E5M2": 1, "U64": 8}
 
 
@@ -68,18 +72,33 @@ def write_weights(folder: pathlib.Path, path: str, module) -> None:
                 file.write(value.view(torch.uint8).numpy().tobytes())
 
 
-def time_steps(step, wait, tiny: bool) -> list:
-    for _ in range(1 if tiny else WARM):
+def time_round(step, wait) -> float:
+    """Milliseconds a step."""
+    start = time.perf_counter()
+    for _ in range(STEPS):
         step()
     wait()
+    return (time.perf_counter() - start) / STEPS * 1e3
+
+
+def time_steps(step, wait, row: dict, a) -> list:
+    for _ in range(1 if a.tiny else WARM):
+        step()
+    wait()
+    if not a.wait:
+        return [time_round(step, wait) for _ in range(2 if a.tiny else ROUNDS)]
+    print(json.dumps({**row, "peer": a.peer, "ok": is_sound(row)}), flush=True)  # ready
     times = []
-    for _ in range(2 if tiny else ROUNDS):
-        start = time.perf_counter()
-        for _ in range(STEPS):
-            step()
-        wait()
-        times.append((time.perf_counter() - start) / STEPS * 1e3)
+    for line in sys.stdin:
+        if line.strip() != "run":
+            break
+        times.append(time_round(step, wait))
+        print(json.dumps({"times": times[-1:]}), flush=True)
     return times
+
+
+def is_sound(row: dict) -> bool:
+    return bool(np.isfinite(row["losses"]).all()) or bool(row.get("skipped"))
 
 
 def mpt_peer(policy: str, model: str, a) -> dict:
@@ -87,6 +106,7 @@ def mpt_peer(policy: str, model: str, a) -> dict:
     import mpt
     import torch
     case = models.build(model)
+    policy, _, tf32 = policy.partition("+")
     folder = HERE / "data" / "speed" / model / policy
     with tempfile.NamedTemporaryFile(suffix=".safetensors", dir=a.scratch) as weights:
         write_weights(folder, weights.name, case.module)
@@ -95,11 +115,13 @@ def mpt_peer(policy: str, model: str, a) -> dict:
         del case
         free = torch.cuda.mem_get_info()[0] if gpu else 0
         options = {**trainers.options, **({"profile": 80} if a.profile else {})}  # a table, printed when the trainer closes
+        if tf32:
+            options["tf32"] = 1
         with mpt.Trainer(folder, weights=weights.name, options=options) as trainer:
             results = [trainer.step(batch) for _ in range(LOSSES)]
             row = {"losses": [r.loss for r in results], "skipped": sum(r.skipped for r in results)}
             if not a.profile:
-                row["times"] = time_steps(lambda: trainer.start(batch), trainer.synchronize, a.tiny)
+                row["times"] = time_steps(lambda: trainer.start(batch), trainer.synchronize, row, a)
             row["memory"] = trainer.memory()
             row["peak_mib"] = row["memory"]["peak_bytes"] / 2**20
             row["last"] = trainer.metrics().loss
@@ -121,8 +143,10 @@ def torch_peer(kind: str, precision: str, model: str, a) -> dict:
     name, *settings = case.optimizer.split(",")
     settings = {k.replace("-", "_"): float(v) for k, v in (s.split("=") for s in settings)}
     optimizer = {"sgd": torch.optim.SGD, "adamw": torch.optim.AdamW}[name](module.parameters(), fused=True, **settings)
-    run = torch.compile(module) if kind == "compile" else module
-    dtype = {"fp32": None, "f16": torch.float16, "bf16": torch.bfloat16}[precision]
+    run = {"eager": lambda: module, "compile": lambda: torch.compile(module),
+           "autotune": lambda: torch.compile(module, mode="max-autotune")}[kind]()
+    dtype = {"fp32": None, "tf32": None, "f16": torch.float16, "bf16": torch.bfloat16}[precision]
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
     scaler = torch.amp.GradScaler(device, enabled=precision == "f16" and device == "cuda")
     torch.backends.cudnn.benchmark = True
 
@@ -135,10 +159,10 @@ def torch_peer(kind: str, precision: str, model: str, a) -> dict:
         scaler.update()
         return loss
 
-    row = {"losses": [step().item() for _ in range(LOSSES)], "device": device}
+    row = {"losses": [step().item() for _ in range(LOSSES)], "device": device, "torch": torch.__version__}
     if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
-    row["times"] = time_steps(step, torch.cuda.synchronize if device == "cuda" else lambda: None, a.tiny)
+    row["times"] = time_steps(step, torch.cuda.synchronize if device == "cuda" else lambda: None, row, a)
     if device == "cuda":
         row.update(peak_mib=torch.cuda.max_memory_allocated() / 2**20, device_mib=torch.cuda.max_memory_reserved() / 2**20)
     return row
@@ -150,6 +174,7 @@ def main() -> None:
     parse.add_argument("model")
     parse.add_argument("--tiny", action="store_true")
     parse.add_argument("--profile", action="store_true")
+    parse.add_argument("--wait", action="store_true", help="time a round for each line on standard input")
     parse.add_argument("--scratch", default=None, help="folder for weights")
     trainers.add_argument(parse)
     a = parse.parse_args()
@@ -158,10 +183,10 @@ def main() -> None:
     kind, kept = a.peer.split(":")
     row = mpt_peer(kept, a.model, a) if kind == "mpt" else torch_peer(kind, kept, a.model, a)
     row.update(peer=a.peer, model=a.model)
-    row["ok"] = bool(np.isfinite(row["losses"]).all()) or bool(row.get("skipped"))
+    row["ok"] = is_sound(row)
     if text := standin.violations():
         row.update(ok=False, problem=text)
-    if "times" in row:
+    if row.get("times"):
         row["ms"] = statistics.median(row["times"])
     print(json.dumps(row), flush=True)
 

@@ -5,6 +5,7 @@ data.tar.xz in it holds
   conformance/<file>-<type>  the conformance suite as libraries, with inputs, the interpreter's results and their tolerances
   training/<model>/<policy>  small models (of the corpus too, where it is given) with their weights, a batch, and the losses
                              of five steps as the library for the CPU computed them
+  digits/<policy>            a model that learns to recognize digits, its data, and what the processor reaches
   speed/<model>/<policy>     libraries of whole models; of large weights their origin alone travels (weights.json)
 What could not be made is named in left-out.json with its reason.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import importlib.util
 import json
 import os
 import pathlib
@@ -133,6 +135,30 @@ def pack_training(opt, what, policy, folder, arch):
     if problem:
         shutil.rmtree(folder, ignore_errors=True)
     return problem
+
+
+def pack_digits(opt, _, policy, folder, arch):
+    import digits
+    place = importlib.util.spec_from_file_location("quickstart_models", ROOT / "examples" / "quickstart" / "models.py")
+    examples = importlib.util.module_from_spec(place)  # benchmarks has models of its own
+    place.loader.exec_module(examples)
+    try:
+        from sklearn.datasets import load_digits
+    except ImportError as problem:
+        return str(problem)
+    data, batch = load_digits(), 32
+    order = np.random.default_rng(0).permutation(len(data.target))
+    x, y, cut = data.images[order, None].astype(np.uint8), data.target[order].astype(np.int64), len(order) // 5
+    with tempfile.TemporaryDirectory() as scratch:
+        path = examples.digits_cnn(f"{scratch}/digits.onnx", batch, 0)
+        flags = ["--loss=softmax-cross-entropy", f"--policy={policy}", "--optimizer=adamw,lr=1e-3"]
+        problem = compile(opt, path, folder / "cuda", *flags, "--target=cuda", f"--arch={arch}") or compile(opt, path, folder / "cpu", *flags)
+    if problem:
+        return problem
+    np.savez(folder / "digits.npz", x=x[cut:], y=y[cut:], held_x=x[:cut], held_y=y[:cut])
+    (folder / "expected.json").write_text(json.dumps({"policy": policy, "batch": batch, **digits.train(folder / "cpu", digits.load(folder), batch, {})}))
+    shutil.rmtree(folder / "cpu")
+    return None
 
 
 # ---- speed
@@ -257,6 +283,7 @@ def main() -> int:
         left_out.update(packed.problem(name))
     jobs = [(f"training/{name}/{policy}", pack_training, what) for policy in a.policies.split(",")
             for name, what in small_models(a.scratch, a.corpus, a.training).items()]
+    jobs += [(f"digits/{policy}", pack_digits, None) for policy in a.policies.split(",") if policy == "amp-bf16"]
     jobs += [(f"speed/{model}/{policy}", pack_model, model) for model in filter(None, a.models.split(","))
              for policy in a.policies.split(",")]
     for name, job, what in jobs:
@@ -278,6 +305,8 @@ def main() -> int:
         print(f"pack: left out {name}: {problem}", file=sys.stderr)
     if a.hold:
         return 0
+    # What a whole extraction consists of: one that was cut off is noticed.
+    (data / "files.json").write_text(json.dumps({str(p.relative_to(data)): p.stat().st_size for p in sorted(data.rglob("*")) if p.is_file()}))
     with tarfile.open(a.folder / "data.tar.xz", "w:xz", preset=6) as archive:
         archive.add(data, "data")
     shutil.rmtree(data)
@@ -287,7 +316,7 @@ def main() -> int:
     shutil.copytree(ROOT / "python" / "mpt", a.folder / "mpt", ignore=shutil.ignore_patterns("__pycache__", "lib", "bin"))
     lib.mkdir(exist_ok=True)
     shutil.copy(a.build / "lib" / "libmpt_rt_cuda.so", lib)
-    for script in ("run.py", "parts.py", "conform.py", "bench.py", "probe.py", "standin.py", "table.py", "trainers.py"):
+    for script in ("run.py", "parts.py", "conform.py", "bench.py", "duel.py", "digits.py", "probe.py", "standin.py", "table.py", "trainers.py"):
         shutil.copy(HERE / script, a.folder)
     shutil.copy(ROOT / "benchmarks" / "models.py", a.folder)
     return 0

@@ -13,13 +13,15 @@ PARTS = {
     "probe": "the machine: driver, libraries, bandwidth, GEMMs",
     "smoke": "two small models in FP32 and BF16, from machine code and compiled by the driver",
     "conformance": "every operation and gradient against the interpreter's stored results",
+    "digits": "one model trained until it recognizes digits",
+    "speed-first": "three models in BF16 beside PyTorch compiled, in turns",
     "training": "small models' losses against the processor's, every policy",
-    "speed-bf16": "whole steps in BF16 beside PyTorch eager and compiled",
+    "speed-bf16": "whole steps in BF16, all searched, beside PyTorch eager, compiled and tuned with CUDA graphs",
     "profile": "time and bandwidth of every kernel and library call, BF16",
     "speed-f16": "the same in FP16",
     "speed-fp8": "the 8-bit policies",
     "sanitizer": "compute-sanitizer over part of the conformance suite",
-    "speed-fp32": "whole steps in FP32",
+    "speed-fp32": "whole steps in FP32 without TF32 on either side, and with it on both",
     "speed-rest": "als-f16 and fp8-e5m2",
     "ncu": "hardware counters of the kernels of one step",
 }
@@ -51,41 +53,51 @@ def items(tiny: bool, scratch: str) -> list:
     script("probe", "machine", "probe.py", limit=90)
     smoke = [p for p in training if p.parent.name.startswith("own-") and p.name in ("fp32", "amp-bf16")]
     if smoke:
-        script("smoke", "machine-code", "conform.py", *smoke, limit=120, synchronous=1)
-        script("smoke", "graph", "conform.py", *smoke, limit=120)
-        script("smoke", "ptx", "conform.py", *smoke, limit=120, ptx=1)
-        script("smoke", "no-cudnn", "conform.py", *smoke, limit=120, cudnn="none")
+        script("smoke", "machine-code", "conform.py", *smoke, limit=120, synchronous=1, search="off")
+        script("smoke", "graph", "conform.py", *smoke, limit=120, search="off")
+        script("smoke", "ptx", "conform.py", *smoke, limit=120, ptx=1, search="off")
+        script("smoke", "no-cudnn", "conform.py", *smoke, limit=120, cudnn="none", search="off")
     for kind in ("f32", "f16", "bf16"):
         chosen = [p for p in libraries if p.name.endswith("-" + kind)]
         if chosen:
-            script("conformance", kind, "conform.py", "--jobs", 4, *chosen, limit=240)
+            script("conformance", kind, "conform.py", "--jobs", 4, *chosen, limit=240, search="off")
+    for folder in sorted(p.parent for p in data.glob("digits/*/expected.json")):
+        script("digits", folder.name, "digits.py", folder, limit=120)
     for policy in dict.fromkeys(p.name for p in training):
         script("training", policy, "conform.py", "--jobs", 4, *[p for p in training if p.name == policy], limit=240)
 
-    def speed(part, peers, models=MODELS):
+    def speed(part, peers, models=MODELS, limit=400.0, **options):
+        """One item a model: its peers in turns."""
         for model in models:
-            for peer in peers:
-                kind, kept = peer.split(":")
-                if kind != "mpt" and (data / "speed").is_dir() or (data / "speed" / model / kept).is_dir():
-                    script(part, f"{model}/{peer}", "bench.py", peer, model, *(["--tiny"] if tiny else []), "--scratch", scratch,
-                           limit=300 if kind == "compile" else 180)
+            there = [peer for peer in peers if not peer.startswith("mpt") or (data / "speed" / model / peer.split(":")[1].split("+")[0]).is_dir()]
+            if any(peer.startswith("mpt") for peer in there):
+                script(part, model, "duel.py", model, *there, *(["--tiny"] if tiny else []), "--scratch", scratch, "--limit", limit, limit=limit + 150,
+                       **options)
 
     present = [m for m in MODELS if (data / "speed" / m).is_dir()]
-    speed("speed-bf16", ["mpt:amp-bf16", "eager:bf16", "compile:bf16"], present)
+    speed("speed-first", ["mpt:amp-bf16", "compile:bf16"], [m for m in present if m != "gpt4096-gpu"], limit=120)
+    speed("speed-bf16", ["mpt:amp-bf16", "eager:bf16", "compile:bf16", "autotune:bf16"], present, search="full")
     for model in present:
         for policy in ("amp-bf16",):
             if (data / "speed" / model / policy).is_dir():
                 script("profile", f"{model}/{policy}", "bench.py", f"mpt:{policy}", model, "--profile", "--scratch", scratch)
-    speed("speed-f16", ["mpt:amp-f16", "eager:f16", "compile:f16"], present)
-    speed("speed-fp8", ["mpt:fp8-hybrid", "mpt:fp8-current"], sorted(present, key=lambda m: m != "gpt4096-gpu"))
+    speed("speed-f16", ["mpt:amp-f16", "eager:f16", "compile:f16", "autotune:f16"], present, search="full")
+    speed("speed-fp8", ["mpt:fp8-hybrid", "mpt:fp8-current", "mpt:amp-bf16", "eager:bf16"], sorted(present, key=lambda m: m != "gpt4096-gpu"), search="full")
     for tool in ("memcheck", "racecheck"):
         chosen = [p for p in libraries if p.name.endswith("-f32")] if tool == "memcheck" else \
             [p for p in libraries if p.name.split("-")[0] in ("reduce", "norm", "norm_backward", "training", "shape") and p.name.endswith("-f32")]
         if chosen:
             script("sanitizer", tool, "conform.py", "--jobs", 0, *chosen, limit=300, needs="compute-sanitizer",
-                   prefix=("compute-sanitizer", "--tool", tool, "--error-exitcode", "9", "--print-limit", "20"))
-    speed("speed-fp32", ["mpt:fp32", "eager:fp32", "compile:fp32"], present)
-    speed("speed-rest", ["mpt:als-f16", "mpt:fp8-e5m2"], present)
+                   prefix=("compute-sanitizer", "--tool", tool, "--error-exitcode", "9", "--print-limit", "20"), search="off")
+    # Own kernels of convolutions, which run where cuDNN is not used; small ones, each in the types it has.
+    own = [p for p in libraries if p.name.startswith(("conv", "contractions"))] + [p for p in smoke if p.parent.name == "own-cnn"]
+    for way in ("implicit", "columns"):
+        if own:
+            script("sanitizer", f"racecheck-convolutions-{way}", "conform.py", "--jobs", 0, *own, limit=300, needs="compute-sanitizer",
+                   prefix=("compute-sanitizer", "--tool", "racecheck", "--error-exitcode", "9", "--print-limit", "20"), search="off", cudnn="none",
+                   convolutions=way)
+    speed("speed-fp32", ["mpt:fp32", "mpt:fp32+tf32", "eager:fp32", "compile:fp32", "eager:tf32", "compile:tf32"], present, search="full")
+    speed("speed-rest", ["mpt:als-f16", "mpt:fp8-e5m2", "eager:bf16"], present, search="full")
     for model in present[:1]:
         script("ncu", f"{model}/amp-bf16", "bench.py", "mpt:amp-bf16", model, "--tiny", "--scratch", scratch, limit=300, needs="ncu",
                prefix=("ncu", "--clock-control", "none", "--launch-skip", "300", "--launch-count", "150", "--csv", "--metrics",

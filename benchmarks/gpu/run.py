@@ -44,10 +44,30 @@ def libraries() -> tuple[dict, str]:
     return found, ":".join([*filter(None, [os.environ.get("LD_LIBRARY_PATH")]), *folders])
 
 
+def is_whole(data: pathlib.Path) -> bool:
+    """Whether every file that was packed is there in its size."""
+    try:
+        files = json.loads((data / "files.json").read_text())
+        return all((data / name).stat().st_size == size for name, size in files.items() if name != "files.json")
+    except (OSError, ValueError):
+        return False
+
+
 def unpack() -> None:
-    if not (HERE / "data").exists():
-        with tarfile.open(HERE / "data.tar.xz") as archive:
-            archive.extractall(HERE, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))  # Python 3.11.4 brought it
+    """Extracts what was packed, aside and then in one piece; what an extraction that was cut off left is replaced."""
+    data, aside = HERE / "data", HERE / "data.unfinished"
+    if is_whole(data):
+        return
+    if data.exists():
+        print("data: not all of it is there; it is extracted again", flush=True)
+    for folder in (aside, data):
+        shutil.rmtree(folder, ignore_errors=True)
+    with tarfile.open(HERE / "data.tar.xz") as archive:
+        archive.extractall(aside, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))  # Python 3.11.4 brought it
+    if not is_whole(aside / "data"):
+        sys.exit("data.tar.xz: expected every file of its files.json in its size: copy the bundle again")
+    (aside / "data").rename(data)
+    aside.rmdir()
 
 
 def run_item(item, limit: float, log, options: dict) -> list:
@@ -108,7 +128,7 @@ def main() -> int:
     begin = time.monotonic()
     unpack()
     options, os.environ["LD_LIBRARY_PATH"] = libraries()
-    options = {"cache": a.out.resolve() / "cublaslt", **options, **dict(word.split("=", 1) for word in a.option)}
+    options = {"cache": a.out.resolve() / "choices", **options, **dict(word.split("=", 1) for word in a.option)}
     os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
     chosen = [item for item in parts.items(a.tiny, a.scratch) if (not a.parts or item.part in a.parts) and a.only in item.key]
     if a.list:

@@ -25,7 +25,7 @@ def latest(rows: list) -> list:
 
 def precision_of(peer: str) -> str:
     kept = peer.split(":")[1]
-    return "fp32" if kept == "fp32" else "f16" if kept in ("f16", "amp-f16", "als-f16") else "bf16"
+    return "tf32" if "tf32" in kept else "fp32" if kept == "fp32" else "f16" if kept in ("f16", "amp-f16", "als-f16") else "bf16"
 
 
 def number(value, form=".2f") -> str:
@@ -41,7 +41,7 @@ def markdown(rows: list, left=()) -> str:
             text += [", ".join(facts), ""]
     checks = {}
     for row in rows:
-        if row["part"] in ("smoke", "conformance", "training", "sanitizer", "ncu"):
+        if row["part"] in ("smoke", "conformance", "digits", "training", "sanitizer", "ncu"):
             count = checks.setdefault(row["item"], [0, 0, 0])
             count[0 if row.get("ok") else 2 if row.get("ok") is None else 1] += 1
     if checks:
@@ -50,10 +50,13 @@ def markdown(rows: list, left=()) -> str:
     bad = [row for row in rows if row.get("ok") is False]
     if bad:
         text += ["Failures:", ""] + [f"- {row['item']} {row.get('case', '')}: {row.get('problem', '')[:400]}" for row in bad[:60]] + [""]
+    for row in rows:
+        if row["part"] == "digits" and "accuracy" in row:
+            text += [f"{row['case']}: {row['accuracy']:.1%} of the held-out digits, {row['expected']:.1%} on the processor", ""]
     timed = [row for row in rows if row["part"].startswith("speed") and "ms" in row]
     if timed:
-        text += ["| model | peer | ms | x best PyTorch | x own bf16 | peak MiB | x best PyTorch | device MiB | first losses |",
-                 "|---|---|---|---|---|---|---|---|---|"]
+        text += ["| model | peer | ms | x best PyTorch | x own bf16 | peak MiB | x best PyTorch | device MiB | first losses | off by |",
+                 "|---|---|---|---|---|---|---|---|---|---|"]
     for row in timed:
         peers = [r for r in timed if r["model"] == row["model"] and not r["peer"].startswith("mpt") and precision_of(r["peer"]) == precision_of(row["peer"])]
         best = min((r["ms"] for r in peers), default=None)
@@ -61,7 +64,8 @@ def markdown(rows: list, left=()) -> str:
         own = next((r["ms"] for r in timed if r["model"] == row["model"] and r["peer"] == "mpt:amp-bf16"), None)
         text.append(f"| {row['model']} | {row['peer']} | {row['ms']:.2f} | {number(best and best / row['ms'])} | {number(own and own / row['ms'])} | "
                     f"{number(row.get('peak_mib'), '.0f')} | {number(least and row.get('peak_mib') and row['peak_mib'] / least)} | "
-                    f"{number(row.get('device_mib'), '.0f')} | {', '.join(f'{x:.4f}' for x in row['losses'])} |")
+                    f"{number(row.get('device_mib'), '.0f')} | {', '.join(f'{x:.4f}' for x in row['losses'])} | "
+                    f"{number(row.get('loss_error'), '.1e')} |")
     if timed:
         text += ["", "Speed over PyTorch is its time over ours: more than 1 is faster. The losses of one model's peers start from the same weights."]
     for row in rows:

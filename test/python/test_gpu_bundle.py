@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -44,7 +45,7 @@ def pack(folder, *flags):
 
 
 def test_all_parts_run_and_agree(bundle):
-    done, rows = run(bundle, "--seconds=500")
+    done, rows = run(bundle, "probe", "smoke", "conformance", "training", "--seconds=500")
     assert done.returncode == 0, done.stdout + done.stderr
     parts = {row["part"] for row in rows if row["ok"]}
     assert {"probe", "smoke", "conformance", "training"} <= parts
@@ -58,7 +59,7 @@ def test_a_second_run_does_nothing_and_a_broken_part_stops_no_other(bundle):
     _, before = run(bundle, "conformance", "training")
     library, = (bundle / "data" / "training" / "own-mlp" / "fp32" / "cuda").glob("*.so")
     kept = library.read_bytes()
-    library.write_text("no library")
+    library.write_bytes(bytes(len(kept)))  # of another size it would be extracted again
     done, rows = run(bundle, "training", "--again")
     library.write_bytes(kept)
     new = {row["case"]: row for row in rows[len(before):]}
@@ -70,7 +71,9 @@ def test_a_second_run_does_nothing_and_a_broken_part_stops_no_other(bundle):
 
 def test_a_dry_run_compares_nothing_but_calls(bundle):
     _, before = run(bundle, "conformance", "training")
-    done, rows = run(bundle, "conformance", "training", "--again", MPT_STANDIN_DRY="1")
+    done, rows = run(bundle, "conformance", "training", "digits", "--again", MPT_STANDIN_DRY="1")
+    assert {row["case"] for row in rows[len(before):] if row["part"] == "digits"} == {"digits amp-bf16"}
+    assert json.loads((bundle / "data" / "digits" / "amp-bf16" / "expected.json").read_text())["accuracy"] > 0.9
     assert done.returncode == 0 and all(row["ok"] and not row.get("error") for row in rows[len(before):] if row["part"] == "conformance"), done.stdout
     told = subprocess.run([sys.executable, "-c", "import ctypes, sys, standin, trainers; trainers.take(sys.argv[1:]); "
                            "ctypes.CDLL(trainers.options['driver']).cuMemFree_v2(1); "
@@ -88,7 +91,7 @@ def test_what_is_packed_stays_until_the_compiler_changes(bundle):
     known = bundle / "packed.json"
     assert "pack: training" not in pack(bundle, "--policies=fp32,amp-bf16", "--resume")
     before = json.loads(known.read_text())
-    assert set(before) == {"conformance/f32", "training/own-mlp/fp32", "training/own-mlp/amp-bf16"}
+    assert set(before) == {"conformance/f32", "training/own-mlp/fp32", "training/own-mlp/amp-bf16", "digits/amp-bf16"}
     entry = {**before["training/own-mlp/fp32"], "maker": "an older compiler"}
     known.write_text(json.dumps({**before, "training/own-mlp/fp32": entry}))
     said = pack(bundle, "--policies=fp32,amp-bf16", "--resume")
@@ -98,6 +101,74 @@ def test_what_is_packed_stays_until_the_compiler_changes(bundle):
 def test_names_of_parts(bundle):
     done, _ = run(bundle, "speed")
     assert done.returncode == 2 and "expected parts among probe, smoke" in done.stderr
+
+
+def test_an_extraction_that_was_cut_off_is_noticed(bundle):
+    run(bundle, "probe")
+    cases, = (bundle / "data" / "conformance").glob("matmul-f32/cases.safetensors")
+    cases.write_bytes(cases.read_bytes()[:100])
+    (bundle / "data.unfinished").mkdir()
+    done, _ = run(bundle, "conformance", "--again")
+    assert done.returncode == 0 and "extracted again" in done.stdout and not (bundle / "data.unfinished").exists()
+
+
+def test_the_first_parts_search_nothing_and_come_in_order(bundle, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks" / "gpu"))
+    import parts
+    monkeypatch.setattr(parts, "HERE", bundle)
+    more = [bundle / "data" / "speed" / model / "amp-bf16" for model in ("resnet50-gpu", "bert-gpu", "gpt2-gpu")]
+    more.append(bundle / "data" / "conformance" / "conv-f32")
+    for folder in more:
+        folder.mkdir(parents=True)
+    found = parts.items(False, "/tmp")
+    shutil.rmtree(bundle / "data" / "speed")
+    more[-1].rmdir()
+    order = list(dict.fromkeys(item.part for item in found))
+    assert order[:5] == ["probe", "smoke", "conformance", "digits", "speed-first"]
+    assert all(item.options["search"] == "off" for item in found if item.part in ("smoke", "conformance", "sanitizer"))
+    first = [item.command[2:5] for item in found if item.part == "speed-first"]
+    assert first == [[model, "mpt:amp-bf16", "compile:bf16"] for model in ("bert-gpu", "resnet50-gpu", "gpt2-gpu")]
+    assert any(item.name == "racecheck-convolutions-implicit" and item.options["cudnn"] == "none" for item in found)
+
+
+PEER = """
+import json, sys
+name = sys.argv[1]
+if name == "eager:crash":
+    sys.exit("no such device")
+if name == "compile:hang":
+    sys.stdin.read()
+losses = {"mpt:amp-bf16": [2.0, 1.9], "mpt:fp32": [2.0, 1.5], "eager:bf16": [2.01, 1.91], "eager:fp32": [2.0, 1.9]}[name]
+print("noise", flush=True)
+print(json.dumps({"peer": name, "losses": losses, "ok": True}), flush=True)
+times = []
+for line in sys.stdin:
+    if line.strip() != "run":
+        break
+    with open(sys.argv[0] + ".order", "a") as file:
+        print(name, file=file)
+    print(json.dumps({"times": [float(len(name))]}), flush=True)
+print(json.dumps({"last": 1.0, "times": [1.0]}), flush=True)
+"""
+
+
+def test_peers_run_in_turns_and_losses_are_compared(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks" / "gpu"))
+    monkeypatch.delitem(sys.modules, "standin")  # the bundle has one of its own
+    import duel
+    monkeypatch.setattr(duel, "HERE", tmp_path)
+    (tmp_path / "bench.py").write_text(PEER)
+    peers = ["mpt:amp-bf16", "eager:crash", "eager:bf16", "mpt:fp32", "eager:fp32", "compile:hang"]
+    rows = {row["peer"]: row for row in duel.duel("m", peers, [], 3, 10)}
+    assert list(rows) == peers and all(row["model"] == "m" for row in rows.values())
+    good = rows["mpt:amp-bf16"]
+    assert good["ok"] and good["times"] == [12, 12, 12] and good["ms"] == 12 and good["last"] == 1
+    assert good["compared"] == "eager:bf16" and 0.004 < good["loss_error"] < 0.006
+    assert not rows["mpt:fp32"]["ok"] and "expected the losses [2.0, 1.9] of eager:fp32" in rows["mpt:fp32"]["problem"]
+    assert "no such device" in rows["eager:crash"]["problem"] and "no answer" in rows["compile:hang"]["problem"]
+    turns = (tmp_path / "bench.py.order").read_text().split()
+    one = ["mpt:amp-bf16", "eager:bf16", "mpt:fp32", "eager:fp32"]
+    assert turns == one + one[::-1] + one
 
 
 def test_weights_of_fewer_bits_are_the_compilers(monkeypatch):
