@@ -116,6 +116,7 @@ std::string hex(uint64_t address) {
 
 struct HostModule {
   const mpt_host_image *image;
+  std::string text;                 // of PTX that is executed
   std::unique_ptr<DeviceCode> code; // of an image for a device
 };
 struct HostFunction {
@@ -123,7 +124,9 @@ struct HostFunction {
   const mpt_kernel_desc *desc; // null: of an image for a device
   mpt_host_kernel run;
   Entry entry;
+  const HostModule *module = nullptr;
 };
+StandInExecutor executor = nullptr;
 
 std::map<std::pair<HostModule *, std::string>, std::unique_ptr<HostFunction>> functions;
 
@@ -225,6 +228,16 @@ EXPORT void standin_device(int arch, int version, int64_t bytes) {
   driverVersion = version;
   deviceBytes = bytes;
 }
+EXPORT void standin_executor(StandInExecutor given) { executor = given; }
+EXPORT int64_t standin_allocation(uint64_t address, uint64_t *start) {
+  std::lock_guard lock(mutex);
+  auto it = allocations.upper_bound(address);
+  if (it == allocations.begin() || (--it, address >= it->first + static_cast<uint64_t>(it->second)))
+    return 0;
+  *start = it->first & ~deviceBit;
+  return it->second;
+}
+EXPORT void standin_note_violation(const char *text) { violation(text); }
 EXPORT void standin_fail_launch(int n) { failingLaunch = n; }
 EXPORT void standin_fail_allocation(int n) { failingAllocation = n; }
 EXPORT void standin_foreign(int ordinal) { foreignDevice = ordinal; }
@@ -563,13 +576,16 @@ EXPORT cu::Result cuModuleLoadDataEx(cu::Module *module, const void *image, unsi
   auto loaded = std::make_unique<HostModule>();
   if (deviceArch == 0)
     loaded->image = static_cast<const mpt_host_image *>(image);
-  else if (!dry()) {
+  else if (!dry() && (!executor || memcmp(image, "//", 2) != 0)) {
     for (unsigned i = 0; i < options; ++i)
       if (names[i] == cu::JitErrorLog)
         strcpy(static_cast<char *>(values[i]), "ptxas fatal: the stand-in has no such processor");
     return cu::NoBinary;
-  } else
+  } else {
     loaded->code = DeviceCode::read(static_cast<const char *>(image));
+    if (executor)
+      loaded->text = static_cast<const char *>(image);
+  }
   *module = reinterpret_cast<cu::Module>(loaded.release());
   return cu::Success;
 }
@@ -587,7 +603,7 @@ EXPORT cu::Result cuModuleGetFunction(cu::Function *function, cu::Module module,
   auto *loaded = reinterpret_cast<HostModule *>(module);
   auto &slot = functions[{loaded, name}];
   if (loaded->code) {
-    slot.reset(new HostFunction{name, nullptr, nullptr, {}});
+    slot.reset(new HostFunction{name, nullptr, nullptr, {}, loaded});
     if (!loaded->code->find(name, slot->entry))
       return 500; // not found
   } else {
@@ -636,7 +652,8 @@ EXPORT cu::Result cuLaunchKernel(cu::Function function, unsigned gridX, unsigned
   std::vector<uint64_t> values;
   for (int64_t i = 0; i < args; ++i)
     values.push_back(*static_cast<uint64_t *>(parameters[i]));
-  enqueue(stream, Kind::Launch, 2, [kernel, values] {
+  const std::vector<int64_t> extents{gridX, gridY, gridZ, blockX, blockY, blockZ};
+  enqueue(stream, Kind::Launch, 2, [kernel, values, extents, shared] {
     if (failingLaunch && --failingLaunch == 0) {
       failed = true;
       return;
@@ -647,6 +664,9 @@ EXPORT cu::Result cuLaunchKernel(cu::Function function, unsigned gridX, unsigned
     bool ok = true;
     for (void *arg : args)
       ok = ok && arg;
+    if (ok && executor && kernel->module)
+      executor(kernel->name.c_str(), kernel->module->text.c_str(), extents.data(), extents.data() + 3, shared,
+               values.data(), static_cast<int64_t>(values.size()));
     if (ok && kernel->run)
       kernel->run(args.data(), 0, 1);
   });

@@ -23,6 +23,15 @@ const char *standin_violations();
 /// The device: compute capability 10 * major + minor (0: kernels for the host run), version of the driver, bytes of
 /// memory. In force from the next call of the driver on.
 void standin_device(int arch, int version, int64_t bytes);
+/// Who executes kernels of PTX, at their turn: their name, the module's text, grid and block, bytes of dynamic shared
+/// memory, arguments. Null again: nobody, and a device with an architecture runs dry alone.
+using StandInExecutor = void (*)(const char *kernel, const char *text, const int64_t *grid, const int64_t *block,
+                                 int64_t shared, const uint64_t *arguments, int64_t count);
+void standin_executor(StandInExecutor executor);
+/// The allocation that `address` lies in: its bytes and, in `start`, where it begins on the host; 0 for none.
+int64_t standin_allocation(uint64_t address, uint64_t *start);
+/// Notes a violation, as an executor finds it.
+void standin_note_violation(const char *text);
 /// Makes the n-th kernel launch from now fail with an illegal address when it is executed; 0: none. As with the real
 /// driver, what waits for it reports that, and every later call does.
 void standin_fail_launch(int n);

@@ -1,0 +1,490 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An interpreter of the PTX that the compiler emits, which looks for races and for barriers that not all threads reach.
+
+All threads of a block run at once, as numpy vectors. The threads that stand at the first instruction go on, which brings those that
+parted together again. Between two barriers no thread may touch bytes of shared memory that another one writes; of global memory no
+block may touch bytes that another one writes. Instructions are those of the PTX ISA 7.8 that the corpus uses; another one raises Unknown.
+"""
+import re
+
+import numpy as np
+from ptx_memory import Accesses, Memory
+from ptx_text import SHARED_BASE, Kernel
+
+WARP = 32
+
+
+class Unknown(Exception):
+    """An instruction that the interpreter does not know."""
+
+
+class Fault(Exception):
+    """What a kernel must not do, by kernel and line of the PTX."""
+
+
+KINDS = {"b8": np.uint8, "u8": np.uint8, "s8": np.int8, "b16": np.uint16, "u16": np.uint16, "s16": np.int16, "b32": np.uint32, "u32": np.uint32,
+         "s32": np.int32, "b64": np.uint64, "u64": np.uint64, "s64": np.int64, "f16": np.float16, "f32": np.float32, "f64": np.float64}
+UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+
+
+def from_bf16(bits):
+    return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
+
+
+def to_bf16(value):
+    """To the nearest, ties to even; NaN stays one."""
+    bits = value.astype(np.float32).view(np.uint32).astype(np.uint64)
+    rounded = ((bits + 0x7FFF + ((bits >> np.uint64(16)) & np.uint64(1))) >> np.uint64(16)).astype(np.uint16)
+    return np.where(np.isnan(value), np.uint16(0x7FFF), rounded)
+
+
+class Block:
+    """The threads of one block."""
+
+    def __init__(self, kernel, memory, arguments, block, grid, number, dynamic, observe):
+        self.kernel, self.memory, self.arguments, self.observe = kernel, memory, arguments, observe
+        self.count = int(np.prod(block))
+        ids = np.arange(self.count)
+        self.special = {"%tid.x": ids % block[0], "%tid.y": ids // block[0] % block[1], "%tid.z": ids // (block[0] * block[1])}
+        at = (number % grid[0], number // grid[0] % grid[1], number // (grid[0] * grid[1]))
+        for i, axis in enumerate("xyz"):
+            self.special |= {f"%ctaid.{axis}": np.full(self.count, at[i]), f"%ntid.{axis}": np.full(self.count, block[i]),
+                             f"%nctaid.{axis}": np.full(self.count, grid[i])}
+        self.special["%laneid"] = ids % WARP
+        self.ids, self.number = ids.astype(np.int32), number
+        self.registers = {}
+        size = kernel.shared_bytes + 16 + dynamic
+        self.shared, self.touched = np.full(size, 0xA5, np.uint8), Accesses(size)
+        self.executed = 0
+
+    # ---- operands
+
+    def fault(self, line, text):
+        raise Fault(f"{self.kernel.name}, line {line}: {text}")
+
+    def raw(self, name):
+        if name not in self.registers:
+            self.registers[name] = np.zeros(self.count, bool if name.startswith("%p") else np.uint64)
+        return self.registers[name]
+
+    def get(self, operand, kind, mask):
+        """A source operand's values for the threads in `mask`."""
+        dtype = KINDS[kind]
+        if operand in self.special:
+            return self.special[operand][mask].astype(dtype)
+        if operand in self.kernel.shared:
+            return np.full(mask.sum(), self.kernel.shared[operand], dtype)
+        if re.match(r"[%A-Za-z_]", operand):
+            return self.raw(operand)[mask].astype(UNSIGNED[np.dtype(dtype).itemsize]).view(dtype)
+        if re.fullmatch(r"0[fF][0-9a-fA-F]{8}", operand):
+            return np.full(mask.sum(), np.array(int(operand[2:], 16), np.uint32).view(np.float32)).astype(dtype, copy=False) if dtype == np.float32 else \
+                np.full(mask.sum(), int(operand[2:], 16)).astype(dtype)
+        if re.fullmatch(r"0[dD][0-9a-fA-F]{16}", operand):
+            return np.full(mask.sum(), np.array(int(operand[2:], 16), np.uint64).view(np.float64))
+        value = int(operand.rstrip("U"), 0)
+        bits = np.dtype(dtype).itemsize * 8
+        return np.full(mask.sum(), np.array(value & ((1 << bits) - 1), UNSIGNED[bits // 8]).view(dtype))
+
+    def put(self, register, values, mask):
+        if register == "_":
+            return
+        if register.startswith("%p"):
+            self.raw(register)[mask] = values
+        else:
+            self.raw(register)[mask] = np.ascontiguousarray(values).view(UNSIGNED[values.dtype.itemsize]).astype(np.uint64)
+
+    def predicate(self, operand, mask):
+        if operand.lstrip("-").isdigit():
+            return np.full(mask.sum(), int(operand) != 0)
+        return ~self.raw(operand[1:])[mask] if operand.startswith("!") else self.raw(operand)[mask]
+
+    def addresses(self, operand, mask):
+        base, _, offset = operand[1:-1].replace(" ", "").partition("+")
+        where = self.get(base, "u64", mask) if base.startswith("%") or base in self.kernel.shared else np.full(mask.sum(), int(base, 0), np.uint64)
+        return where.astype(np.int64) + (int(offset, 0) if offset else 0)
+
+    # ---- memory
+
+    def bytes_at(self, space, where, size, line, who, writes):
+        """The memory's array and the index of every byte, [threads, size], once it was seen that they may be touched."""
+        at = where[:, None] + np.arange(size)
+        if (where % size).any():
+            self.fault(line, f"an access of {size} bytes is not aligned")
+        if space == "shared":
+            at = at - SHARED_BASE
+            if (at < 0).any() or (at >= len(self.shared)).any():
+                self.fault(line, "shared memory outside of what the kernel has")
+            who, flat = np.repeat(who, size), at.ravel()
+            other = flat[(self.touched.writer[flat] != -1) & (self.touched.writer[flat] != who)]
+            if self.touched.write(flat, who, line) if writes else self.touched.read(flat, who):
+                wrote = f", one at line {self.touched.line[other[0]]} before" if len(other) and not writes else ""
+                self.fault(line, f"a race in shared memory: a {'write to' if writes else 'read of'} bytes that another thread touches before the next "
+                                 f"barrier{wrote}")
+            return self.shared, at
+        index = self.memory.check(where, size, lambda text: self.fault(line, text))
+        if self.memory.touch(index, size, self.number, writes):
+            self.fault(line, "a race in global memory: bytes that another block writes or has written")
+        return self.memory.data, index[:, None] + np.arange(size)
+
+    def load(self, space, where, kind, parts, line, mask):
+        size = np.dtype(KINDS[kind]).itemsize
+        data, at = self.bytes_at(space, where, size * parts, line, self.ids[mask], False)
+        return data[at].reshape(len(where), parts, size).view(UNSIGNED[size])[..., 0]
+
+    def store(self, space, where, values, line, mask):
+        raw = np.ascontiguousarray(values).view(np.uint8).reshape(len(where), -1)
+        data, at = self.bytes_at(space, where, raw.shape[1], line, self.ids[mask], True)
+        data[at] = raw
+
+    # ---- running
+
+    def run(self):
+        pc = np.zeros(self.count, np.int64)
+        waiting, ended = np.zeros(self.count, bool), np.zeros(self.count, bool)
+        code = self.kernel.code
+        while not ended.all():
+            ready = ~(waiting | ended)
+            if not ready.any():
+                self._release(pc, waiting, ended)
+                continue
+            here = pc[ready].min()
+            mask = ready & (pc == here)
+            guard, op, operands, line = code[here]
+            self.executed += 1
+            if guard:
+                take = self.predicate(guard, mask)
+                pc[mask] += 1
+                mask[mask] = take
+                pc[mask] -= 1
+                if not mask.any():
+                    continue
+            if op in ("bra", "bra.uni"):
+                pc[mask] = self.kernel.labels[operands[0]]
+            elif op in ("ret", "exit"):
+                ended |= mask
+            elif op in ("bar.sync", "barrier.sync"):
+                waiting |= mask
+            else:
+                self.observe(op)
+                self.step(op, operands, line, mask)
+                pc[mask] += 1
+
+    def _release(self, pc, waiting, ended):
+        stops = np.unique(pc[waiting])
+        line = self.kernel.code[stops[0]][3]
+        if ended.any():
+            self.fault(line, f"a barrier that {ended.sum()} of {self.count} threads never reach: they have ended")
+        if len(stops) > 1:
+            self.fault(line, f"threads wait at different barriers, also at the one of line {self.kernel.code[stops[1]][3]}")
+        self.touched.clear()
+        waiting[:] = False
+        pc += 1
+
+    def step(self, op, operands, line, mask):
+        head, *rest = op.split(".")
+        with np.errstate(all="ignore"):
+            if head in ("ld", "st"):
+                return self._access(head, rest, operands, line, mask)
+            if head == "wmma":
+                return self._matrix(rest, operands, line, mask)
+            if head == "mov" and operands[0].startswith("{"):
+                return self._unpack(rest[-1], operands, mask)
+            handler = getattr(self, f"_{head}", None)
+            if not handler:
+                raise Unknown(f"{self.kernel.name}, line {line}: {op}")
+            values = handler(rest, operands[1:], mask, line)
+        if values is not None:
+            self.put(operands[0], values, mask)
+
+    def _access(self, head, rest, operands, line, mask):
+        kind, parts = rest[-1], next((int(r[1]) for r in rest if re.fullmatch(r"v\d", r)), 1)
+        space = next((r for r in rest if r in ("global", "shared", "param")), None)
+        names = lambda text: [n.strip() for n in text.strip("{}").split(",")]  # noqa: E731
+        if space == "param":
+            index = self.kernel.parameters.index(operands[1][1:-1].split("+")[0])
+            return self.put(operands[0], np.full(mask.sum(), self.arguments[index], np.uint64).astype(UNSIGNED[np.dtype(KINDS[kind]).itemsize]), mask)
+        if space is None:
+            raise Unknown(f"{self.kernel.name}, line {line}: an address of no known space")
+        if head == "ld":
+            found = self.load(space, self.addresses(operands[1], mask), kind, parts, line, mask)
+            if kind in ("s8", "s16"):
+                found = found.view(KINDS[kind]).astype(np.int32).view(np.uint32)
+            for i, name in enumerate(names(operands[0])):
+                self.put(name, found[:, i], mask)
+            return None
+        dtype = UNSIGNED[np.dtype(KINDS[kind]).itemsize]
+        values = np.stack([self.get(name, kind, mask).view(dtype) for name in names(operands[1])], axis=1)
+        return self.store(space, self.addresses(operands[0], mask), values, line, mask)
+
+    # ---- moves and conversions
+
+    def _mov(self, rest, operands, mask, line):
+        kind = rest[-1]
+        if kind == "pred":
+            return self.predicate(operands[0], mask)
+        if operands[0].startswith("{"):  # packing
+            parts = [p.strip() for p in operands[0].strip("{}").split(",")]
+            width = {"b32": 32, "b64": 64}[kind] // len(parts)
+            value = np.zeros(mask.sum(), np.uint64)
+            for i, part in enumerate(parts):
+                value |= self.get(part, f"b{width}", mask).astype(np.uint64) << np.uint64(width * i)
+            return value.astype(KINDS[kind])
+        return self.get(operands[0], kind, mask)
+
+    def _unpack(self, kind, operands, mask):
+        names = [n.strip() for n in operands[0].strip("{}").split(",")]
+        value = np.ascontiguousarray(self.get(operands[1], kind, mask))
+        for name, part in zip(names, value.view(UNSIGNED[value.dtype.itemsize // len(names)]).reshape(-1, len(names)).T):
+            self.put(name, np.ascontiguousarray(part), mask)
+
+    def _cvta(self, rest, operands, mask, line):
+        return self.get(operands[0], "u64", mask)
+
+    def _cvt(self, rest, operands, mask, line):
+        to, source = rest[-2], rest[-1]
+        if to in ("f16x2", "bf16x2"):
+            high, low = (self.get(o, "f32", mask) for o in operands)
+            narrow = (lambda v: v.astype(np.float16).view(np.uint16)) if to == "f16x2" else to_bf16
+            return narrow(high).astype(np.uint32) << np.uint32(16) | narrow(low).astype(np.uint32)
+        value = from_bf16(self.get(operands[0], "b16", mask)) if source == "bf16" else self.get(operands[0], source, mask)
+        if to == "bf16":
+            return to_bf16(value)
+        if to[0] in "us" and source[0] == "f":  # rounds, saturates; NaN is 0
+            value = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}[rest[0]](value.astype(np.float64))
+            limits = np.iinfo(KINDS[to])
+            return np.where(np.isnan(value), 0, np.clip(value, float(limits.min), float(limits.max) if limits.bits < 64 else 2.0**62)).astype(KINDS[to])
+        if to[0] == "f" and rest[0] in ("rni", "rzi", "rmi", "rpi"):
+            return {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}[rest[0]](value).astype(KINDS[to])
+        return value.astype(KINDS[to])
+
+    def _selp(self, rest, operands, mask, line):
+        return np.where(self.predicate(operands[2], mask), self.get(operands[0], rest[-1], mask), self.get(operands[1], rest[-1], mask))
+
+    def _prmt(self, rest, operands, mask, line):
+        a, b, select = (self.get(o, "u32", mask).astype(np.uint64) for o in operands)
+        both, value = a | b << np.uint64(32), np.zeros_like(a)
+        for i in range(4):
+            nibble = select >> np.uint64(4 * i) & np.uint64(15)
+            byte = both >> (nibble & np.uint64(7)) * np.uint64(8) & np.uint64(255)
+            value |= np.where(nibble & np.uint64(8), np.where(byte & np.uint64(128), 255, 0).astype(np.uint64), byte) << np.uint64(8 * i)
+        return value.astype(np.uint32)
+
+    def _bfe(self, rest, operands, mask, line):
+        value, start, length = (self.get(o, "u32", mask).astype(np.uint64) for o in operands)
+        if rest[-1] != "u32":
+            raise Unknown(f"{self.kernel.name}, line {line}: bfe.{rest[-1]}")
+        return (value >> start & ((np.uint64(1) << length) - np.uint64(1))).astype(np.uint32)
+
+    def _shfl(self, rest, operands, mask, line):
+        value, lanes = self.get(operands[0], "b32", mask), self.ids[mask] % WARP
+        other = self.get(operands[1], "u32", mask).astype(np.int64)
+        if rest[:2] not in (["sync", "bfly"], ["sync", "down"], ["sync", "up"], ["sync", "idx"]):
+            raise Unknown(f"{self.kernel.name}, line {line}: shfl.{'.'.join(rest)}")
+        whole, here = np.zeros(self.count, np.uint32), self.ids[mask]
+        whole[here] = value
+        for warp in np.unique(here // WARP):
+            missing = min(WARP, self.count - warp * WARP) - (here // WARP == warp).sum()
+            if missing:
+                self.fault(line, f"{missing} lanes of a warp do not reach an exchange between all of them")
+        source = {"bfly": lanes ^ other, "down": lanes + other, "up": lanes - other, "idx": other}[rest[1]]
+        inside = (source >= 0) & (source < WARP) & (here // WARP * WARP + source < self.count)
+        return whole[np.where(inside, here // WARP * WARP + source, here)]
+
+    # ---- arithmetic
+
+    def _values(self, rest, operands, mask):
+        return [self.get(o, rest[-1], mask) for o in operands]
+
+    def _halves(self, rest, operands, mask, function):
+        """A function of the two FP16 numbers in each register."""
+        pairs = [self.get(o, "b32", mask).view(np.float16).reshape(-1, 2) for o in operands]
+        return np.ascontiguousarray(function(*pairs).astype(np.float16)).view(np.uint32)[:, 0]
+
+    def _binary(self, function):
+        def compute(rest, operands, mask, line):
+            if rest[-1] == "f16x2":
+                return self._halves(rest, operands, mask, function)
+            return function(*self._values(rest, operands, mask))
+        return compute
+
+    def _add(self, *a):
+        return self._binary(np.add)(*a)
+
+    def _sub(self, *a):
+        return self._binary(np.subtract)(*a)
+
+    def _mul(self, rest, operands, mask, line):
+        if rest[0] in ("wide", "hi"):
+            kind = rest[-1]
+            a, b = self._values(rest, operands, mask)
+            bits = np.dtype(KINDS[kind]).itemsize * 8
+            if bits == 64:
+                product = a.astype(object) * b.astype(object)
+                return np.array([int(p) >> 64 & (2**64 - 1) for p in product], np.uint64).view(KINDS[kind])
+            wide = f"{kind[0]}{2 * bits}"
+            product = a.astype(KINDS[wide]) * b.astype(KINDS[wide])
+            return product if rest[0] == "wide" else (product >> product.dtype.type(bits)).astype(KINDS[kind])
+        return self._binary(np.multiply)(rest, operands, mask, line)
+
+    def _mad(self, rest, operands, mask, line):
+        if rest[0] == "wide":
+            return self._mul(rest, operands[:2], mask, line) + self.get(operands[2], f"{rest[-1][0]}64", mask)
+        a, b, c = self._values(rest, operands, mask)
+        return a * b + c
+
+    def _fma(self, rest, operands, mask, line):
+        if rest[-1] == "f16x2":
+            return self._halves(rest, operands, mask, lambda a, b, c: a.astype(np.float32) * b + c)
+        a, b, c = self._values(rest, operands, mask)
+        wide = np.float64 if rest[-1] == "f32" else np.longdouble
+        return (a.astype(wide) * b.astype(wide) + c.astype(wide)).astype(a.dtype)
+
+    def _div(self, rest, operands, mask, line):
+        a, b = self._values(rest, operands, mask)
+        if rest[-1][0] == "f":
+            return a / b
+        return np.where(b == 0, a.dtype.type(0), np.trunc(a.astype(np.longdouble) / np.where(b == 0, 1, b).astype(np.longdouble)).astype(a.dtype))
+
+    def _rem(self, rest, operands, mask, line):
+        a, b = self._values(rest, operands, mask)
+        return np.where(b == 0, a, a - self._div(rest, operands, mask, line) * b)
+
+    def _extreme(self, rest, operands, mask, function, strict):
+        a, b = self._values(rest, operands, mask)
+        return (strict if "NaN" in rest or rest[-1][0] != "f" else function)(a, b)
+
+    def _max(self, rest, operands, mask, line):
+        return self._extreme(rest, operands, mask, np.fmax, np.maximum)
+
+    def _min(self, rest, operands, mask, line):
+        return self._extreme(rest, operands, mask, np.fmin, np.minimum)
+
+    def _abs(self, rest, operands, mask, line):
+        return np.abs(self.get(operands[0], rest[-1], mask))
+
+    def _neg(self, rest, operands, mask, line):
+        return -self.get(operands[0], rest[-1], mask)
+
+    def _sqrt(self, rest, operands, mask, line):
+        return np.sqrt(self.get(operands[0], rest[-1], mask))
+
+    def _rcp(self, rest, operands, mask, line):
+        value = self.get(operands[0], rest[-1], mask)
+        return value.dtype.type(1) / value
+
+    def _ex2(self, rest, operands, mask, line):
+        return np.exp2(self.get(operands[0], rest[-1], mask))
+
+    def _lg2(self, rest, operands, mask, line):
+        return np.log2(self.get(operands[0], rest[-1], mask))
+
+    def _logic(self, rest, operands, mask, function):
+        if rest[-1] == "pred":
+            return function(*(self.predicate(o, mask) for o in operands))
+        return function(*self._values(rest, operands, mask))
+
+    def _and(self, rest, operands, mask, line):
+        return self._logic(rest, operands, mask, np.bitwise_and)
+
+    def _or(self, rest, operands, mask, line):
+        return self._logic(rest, operands, mask, np.bitwise_or)
+
+    def _xor(self, rest, operands, mask, line):
+        return self._logic(rest, operands, mask, np.bitwise_xor)
+
+    def _not(self, rest, operands, mask, line):
+        return self._logic(rest, operands, mask, np.invert)
+
+    def _shift(self, rest, operands, mask, function):
+        value, by = self.get(operands[0], rest[-1], mask), self.get(operands[1], "u32", mask)
+        bits = value.dtype.itemsize * 8
+        gone = np.where(value < 0, value.dtype.type(-1), value.dtype.type(0)) if rest[-1][0] == "s" else np.zeros_like(value)
+        return np.where(by >= bits, gone if function is np.right_shift else np.zeros_like(value), function(value, (by % bits).astype(value.dtype)))
+
+    def _shl(self, rest, operands, mask, line):
+        return self._shift(rest, operands, mask, np.left_shift)
+
+    def _shr(self, rest, operands, mask, line):
+        return self._shift(rest, operands, mask, np.right_shift)
+
+    def _setp(self, rest, operands, mask, line):
+        if len(rest) != 2:
+            raise Unknown(f"{self.kernel.name}, line {line}: setp.{'.'.join(rest)}")
+        a, b = self._values(rest, operands, mask)
+        name = rest[0]
+        if name in ("nan", "num"):
+            unordered = np.isnan(a) | np.isnan(b)
+            return unordered if name == "nan" else ~unordered
+        loose = len(name) == 3
+        name = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}.get(name, name[:2])
+        result = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal}[name](a, b)
+        if a.dtype.kind != "f":
+            return result
+        unordered = np.isnan(a) | np.isnan(b)
+        return result | unordered if loose else result & ~unordered
+
+    # ---- matrices of a warp: element e of 256 lies where this interpreter says, as the ISA leaves it open
+
+    def _fragment(self, names, kind, warp):
+        """The 256 elements that a warp's registers hold."""
+        if kind == "f32":
+            return np.stack([self.raw(n)[warp].astype(np.uint32).view(np.float32) for n in names], axis=1).reshape(16, 16)
+        pairs = np.stack([self.raw(n)[warp].astype(np.uint32) for n in names], axis=1)
+        halves = pairs.reshape(-1).view(np.uint16)[:256]
+        return (from_bf16(halves) if kind == "bf16" else halves.view(np.float16).astype(np.float32)).reshape(16, 16)
+
+    def _matrix(self, rest, operands, line, mask):
+        names = lambda text: [n.strip() for n in text.strip("{}").split(",")]  # noqa: E731
+        here = self.ids[mask]
+        for warp in np.unique(here // WARP):
+            lanes = np.zeros(self.count, bool)
+            lanes[warp * WARP:(warp + 1) * WARP] = True
+            if lanes.sum() != WARP or not (mask & lanes).sum() == WARP:
+                self.fault(line, "lanes of a warp that do not reach a matrix operation of all of them")
+            if "mma" in rest[0]:
+                d, a, b, c = map(names, operands)
+                kinds = rest[-4:]
+                result = self._fragment(c, "f32", lanes) + self._fragment(a, kinds[1], lanes) @ self._fragment(b, kinds[2], lanes)
+                for name, values in zip(d, result.astype(np.float32).reshape(WARP, 8).T):
+                    self.put(name, values, lanes)
+                continue
+            self._move_matrix(rest, operands, names, lanes, line)
+
+    def _move_matrix(self, rest, operands, names, lanes, line):
+        stores, kind = rest[0] == "store", rest[-1]
+        space = next(r for r in rest if r in ("shared", "global"))
+        address, registers = (operands[0], names(operands[1])) if stores else (operands[1], names(operands[0]))
+        size = 4 if kind == "f32" else 2
+        lead = int(self.get(operands[2], "u32", lanes)[0])
+        rows, columns = np.divmod(np.arange(256), 16)
+        column_major = "col" in rest
+        at = self.addresses(address, lanes)[0] + (columns * lead + rows if column_major else rows * lead + columns) * size
+        who = np.repeat(self.ids[lanes], 8)
+        # Which lane moves which element is open: another lane's access to any of them is a race.
+        data, index = self.bytes_at(space, at, size, line, who, stores)
+        if stores:
+            data[index] = np.ascontiguousarray(self._fragment(registers, kind, lanes).reshape(-1)).view(np.uint8).reshape(256, 4)
+            return
+        raw = data[index].view(UNSIGNED[size])[:, 0]
+        if kind == "f32":
+            parts = raw.reshape(WARP, 8).T
+        else:
+            parts = np.resize(raw, WARP * len(registers) * 2).view(np.uint32).reshape(WARP, len(registers)).T
+        for name, values in zip(registers, parts):
+            self.put(name, np.ascontiguousarray(values), lanes)
+
+
+def launch(kernel: Kernel, memory: Memory, arguments, grid, block, dynamic=0, order="forward", observe=lambda op: None) -> int:
+    """Runs all blocks, in the order that `order` says (forward, reversed, shuffled); the number of instructions. Raises Fault."""
+    numbers = list(range(int(np.prod(grid))))
+    if order == "reversed":
+        numbers.reverse()
+    elif order == "shuffled":
+        np.random.default_rng(0).shuffle(numbers)
+    memory.begin()
+    executed = 0
+    for number in numbers:
+        run = Block(kernel, memory, arguments, block, grid, number, dynamic, observe)
+        run.run()
+        executed += run.executed
+    return executed

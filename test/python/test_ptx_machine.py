@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Emitted PTX, interpreted: no thread passes a barrier that others never reach, and none races; whole steps have the losses of the
+CPU. Missing barriers and races that are planted are found."""
+import json
+import os
+import re
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import ptx_machine
+import ptx_memory
+import ptx_text
+import pytest
+from conftest import build_folder
+from cuda_models import attention, cnn, mlp, normalized
+from standin import environment, library
+
+HEAD = ".version 7.8\n.target sm_80\n.address_size 64\n"
+# Each thread stores its number, and reads its neighbour's behind a barrier.
+EXCHANGE = HEAD + """
+.visible .entry exchange(
+	.param .u64 .ptr .align 1 exchange_param_0
+)
+{
+	.reg .pred 	%p<4>;
+	.shared .align 16 .b8 room[256];
+	ld.param.b64 	%rd1, [exchange_param_0];
+	cvta.to.global.u64 	%rd2, %rd1;
+	mov.u32 	%r1, %tid.x;
+	mov.b64 	%rd3, room;
+	mul.wide.u32 	%rd4, %r1, 4;
+	add.s64 	%rd5, %rd3, %rd4;
+	st.shared.b32 	[%rd5], %r1;
+	bar.sync 	0;
+	xor.b32 	%r2, %r1, 1;
+	mul.wide.u32 	%rd6, %r2, 4;
+	add.s64 	%rd7, %rd3, %rd6;
+	ld.shared.b32 	%r3, [%rd7];
+	mov.u32 	%r4, %ctaid.x;
+	mad.lo.s32 	%r5, %r4, 64, %r1;
+	mul.wide.u32 	%rd8, %r5, 4;
+	add.s64 	%rd9, %rd2, %rd8;
+	st.global.b32 	[%rd9], %r3;
+	ret;
+}
+"""
+OUT = 0x10000
+
+
+def run(text, blocks=2, order="forward", size=512):
+    memory = ptx_memory.Memory({OUT: np.zeros(size, np.uint8)})
+    kernel, = ptx_text.parse(text).values()
+    ptx_machine.launch(kernel, memory, [OUT], (blocks, 1, 1), (64, 1, 1), order=order)
+    return memory.array(OUT).view(np.int32)
+
+
+@pytest.mark.parametrize("order", ["forward", "reversed", "shuffled"])
+def test_an_exchange_behind_a_barrier(order):
+    assert run(EXCHANGE, order=order).tolist() == [i ^ 1 for i in range(64)] * 2
+
+
+def test_numbers_for_predicates():
+    text = EXCHANGE.replace("xor.b32 \t%r2, %r1, 1;", "mov.pred \t%p1, -1;\n\tmov.pred \t%p2, 0;\n\txor.b32 \t%r6, %r1, 1;\n"
+                            "\tselp.b32 \t%r7, %r6, %r1, %p1;\n\tselp.b32 \t%r2, %r1, %r7, %p2;")
+    assert run(text).tolist() == [i ^ 1 for i in range(64)] * 2
+
+
+@pytest.mark.parametrize("change, by, what", [
+    ("\tbar.sync \t0;\n", "", "a race in shared memory"),
+    ("\tbar.sync \t0;\n", "\tsetp.lt.u32 \t%p1, %r1, 32;\n\t@%p1 bra \t$L_1;\n\tbar.sync \t0;\n$L_1:\n", "32 of 64 threads never reach|a race in shared memory"),
+    ("\tbar.sync \t0;\n", "\tsetp.lt.u32 \t%p1, %r1, 7;\n\t@%p1 bra \t$L_1;\n\tbar.sync \t0;\n\tbra.uni \t$L_2;\n$L_1:\n\tbar.sync \t0;\n$L_2:\n", "different barriers"),
+    ("\tcvta", "\tmov.u32 \t%r9, %tid.x;\n\tsetp.gt.u32 \t%p1, %r9, 60;\n\t@%p1 ret;\n\tcvta", "3 of 64 threads never reach"),
+    ("mad.lo.s32 \t%r5, %r4, 64, %r1", "mad.lo.s32 \t%r5, %r4, 63, %r1", "a race in global memory"),
+    ("mul.wide.u32 \t%rd4, %r1, 4", "mul.wide.u32 \t%rd4, %r1, 2", "not aligned|a race in shared memory"),
+    ("mad.lo.s32 \t%r5, %r4, 64, %r1", "mad.lo.s32 \t%r5, %r4, 640, %r1", "outside of all allocations"),
+    ("room[256]", "room[128]", "outside of what the kernel has"),
+    ("xor.b32 \t%r2, %r1, 1", "setp.lt.u32 \t%p1, %r1, 40;\n\t@%p1 shfl.sync.bfly.b32 \t%r2, %r1, 1, 31, -1", "24 lanes of a warp do not reach"),
+])
+def test_what_is_planted_is_found(change, by, what):
+    assert EXCHANGE.count(change) == 1
+    with pytest.raises(ptx_machine.Fault, match=what):
+        run(EXCHANGE.replace(change, by))
+
+
+def test_an_unknown_instruction_is_no_success():
+    with pytest.raises(ptx_machine.Unknown, match="tanh"):
+        run(EXCHANGE.replace("xor.b32 \t%r2, %r1, 1;", "tanh.approx.f32 \t%r2, %r1;"))
+
+
+STEPS = """
+import ctypes, json, sys
+import numpy as np
+import ptx_machine, ptx_memory, ptx_text
+from standin import standin as library, trainer as make_trainer
+folder, order = sys.argv[1:]
+standin, modules, seen, ops = library(), {}, set(), set()
+standin.standin_allocation.restype = ctypes.c_int64
+DEVICE, MOST = 1 << 62, 1 << 22
+
+def allocations(arguments):
+    found = {}
+    for address in arguments:
+        start = ctypes.c_uint64()
+        size = standin.standin_allocation(ctypes.c_uint64(address), ctypes.byref(start))
+        assert size, "an argument that is no address"
+        host = address & ~DEVICE
+        begin, end = start.value, start.value + size
+        if size > MOST:  # scratch of libraries: what a kernel may want of it
+            begin, end = host, min(end, host + MOST)
+        found[begin] = np.frombuffer((ctypes.c_uint8 * (end - begin)).from_address(begin), np.uint8)
+    return found
+
+@ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_void_p, ctypes.POINTER(ctypes.c_int64), ctypes.POINTER(ctypes.c_int64), ctypes.c_int64,
+                  ctypes.POINTER(ctypes.c_uint64), ctypes.c_int64)
+def execute(name, text, grid, block, shared, arguments, count):
+    try:
+        if text not in modules:
+            modules[text] = ptx_text.parse(ctypes.string_at(text).decode())
+        views = allocations(arguments[:count])
+        memory = ptx_memory.Memory(views)
+        ptx_machine.launch(modules[text][name.decode()], memory, [a & ~DEVICE for a in arguments[:count]], grid[:3], block[:3], shared, order, ops.add)
+        for start, view in views.items():
+            ctypes.memmove(start, np.ascontiguousarray(memory.array(start)).ctypes.data, len(view))
+        seen.add(name.decode())
+    except Exception as problem:
+        standin.standin_note_violation(f"{type(problem).__name__}: {problem}".encode())
+
+standin.standin_executor(execute)
+losses = {}
+for target in ("cpu", "cuda"):
+    with make_trainer(folder + "/" + target) as trainer:
+        data = np.load(folder + "/data.npz")
+        name, = [n for n in trainer.inputs() if n not in ("x", "learning_rate")]
+        losses[target] = [trainer.step({"x": data["x"], name: data["labels"]}).loss for _ in range(2)]
+        if target == "cuda":
+            losses["parameters"] = all(bool(np.isfinite(p).all()) for p in trainer.parameters().values())
+standin.standin_violations.restype = ctypes.c_char_p
+print(json.dumps({**losses, "violations": standin.standin_violations().decode(), "kernels": len(seen), "ops": sorted(ops)}))
+"""
+MODELS = {"mlp": mlp, "cnn": cnn, "normalized": normalized, "attention": lambda path: attention(path, "both", batch=2, heads=2, length=8, depth=8)}
+TOLERANCE = {"fp32": 1e-5, "amp-f16": 4e-3, "amp-bf16": 2e-2, "als-f16": 4e-3, "fp8-hybrid": 5e-2, "fp8-current": 5e-2}
+
+
+def interpret(tmp_path, make, policy, order="forward", options=None, arch="sm_80", **variables):
+    build = build_folder()
+    if not os.path.exists(library(build)) or not (build / "bin" / "mpt-opt").exists():
+        pytest.skip("the compiler or the stand-in is not built")
+    x = make(tmp_path / "m.onnx")
+    np.savez(tmp_path / "data.npz", x=x, labels=np.arange(len(x), dtype=np.int64) % 5)
+    for target, flags in (("cpu", []), ("cuda", ["--target=cuda", f"--arch={arch}"])):
+        subprocess.run([build / "bin" / "mpt-opt", tmp_path / "m.onnx", "--loss=softmax-cross-entropy", "--optimizer=adamw,lr=1e-3",
+                        f"--policy={policy}", "--quiet", "-o", tmp_path / target, *flags], check=True)
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(STEPS), str(tmp_path), order], check=True, text=True, stdout=subprocess.PIPE,
+                          env=environment(build, True, {"ptx": 1, "search": "off", **(options or {})}, MPT_STANDIN_ARCH=re.sub("sm_", "", arch), **variables))
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("model, policy, order, options", [
+    ("mlp", "fp32", "forward", {}), ("mlp", "fp8-hybrid", "shuffled", {}), ("mlp", "als-f16", "reversed", {}),
+    ("cnn", "fp32", "reversed", {}), ("normalized", "amp-bf16", "shuffled", {}), ("attention", "amp-f16", "reversed", {}),
+    ("normalized", "amp-bf16", "reversed", {"convolutions": "implicit"}), ("cnn", "fp32", "shuffled", {"convolutions": "implicit"})])
+def test_steps_of_interpreted_kernels(tmp_path, model, policy, order, options):
+    result = interpret(tmp_path, MODELS[model], policy, order, options)
+    assert result["violations"] == ""
+    np.testing.assert_allclose(result["cuda"], result["cpu"], rtol=TOLERANCE[policy])
+    assert result["kernels"] > 2 and result["parameters"]
