@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One peer's training step, timed: bench.py PEER MODEL [--tiny] [--profile] [--wait], where PEER is mpt:POLICY, eager:TYPE,
-compile:TYPE or autotune:TYPE (torch.compile with max-autotune, which uses CUDA graphs); mpt:fp32+tf32 is FP32 with TF32 in GEMMs and
-convolutions. TYPE fp32 is FP32 on both sides: PyTorch's TF32 is off; tf32 has it on.
+compile:TYPE or autotune:TYPE (torch.compile with max-autotune, which uses CUDA graphs). mpt:POLICY+OPTION sets an option of the
+trainer: mpt:fp32+tf32 is FP32 with TF32 in GEMMs and convolutions. TYPE fp32 is FP32: PyTorch's TF32 is off; tf32 has it on.
 
 With --wait it warms up, then times a round for each line "run" on standard input, until "end" (duel.py).
 
@@ -106,7 +106,7 @@ def mpt_peer(policy: str, model: str, a) -> dict:
     import mpt
     import torch
     case = models.build(model)
-    policy, _, tf32 = policy.partition("+")
+    policy, _, more = policy.partition("+")
     folder = HERE / "data" / "speed" / model / policy
     with tempfile.NamedTemporaryFile(suffix=".safetensors", dir=a.scratch) as weights:
         write_weights(folder, weights.name, case.module)
@@ -115,8 +115,8 @@ def mpt_peer(policy: str, model: str, a) -> dict:
         del case
         free = torch.cuda.mem_get_info()[0] if gpu else 0
         options = {**trainers.options, **({"profile": 80} if a.profile else {})}  # a table, printed when the trainer closes
-        if tf32:
-            options["tf32"] = 1
+        if more:
+            options[more] = 1
         with mpt.Trainer(folder, weights=weights.name, options=options) as trainer:
             results = [trainer.step(batch) for _ in range(LOSSES)]
             row = {"losses": [r.loss for r in results], "skipped": sum(r.skipped for r in results)}

@@ -82,7 +82,7 @@ def items(tiny: bool, scratch: str) -> list:
             if (data / "speed" / model / policy).is_dir():
                 script("profile", f"{model}/{policy}", "bench.py", f"mpt:{policy}", model, "--profile", "--scratch", scratch)
     speed("speed-f16", ["mpt:amp-f16", "eager:f16", "compile:f16", "autotune:f16"], present, search="full")
-    speed("speed-fp8", ["mpt:fp8-hybrid", "mpt:fp8-current", "mpt:amp-bf16", "eager:bf16"], sorted(present, key=lambda m: m != "gpt4096-gpu"), search="full")
+    speed("speed-fp8", ["mpt:fp8-hybrid", "mpt:fp8-hybrid+fast-sums", "mpt:fp8-current", "mpt:amp-bf16", "eager:bf16"], sorted(present, key=lambda m: m != "gpt4096-gpu"), search="full")
     for tool in ("memcheck", "racecheck"):
         chosen = [p for p in libraries if p.name.endswith("-f32")] if tool == "memcheck" else \
             [p for p in libraries if p.name.split("-")[0] in ("reduce", "norm", "norm_backward", "training", "shape") and p.name.endswith("-f32")]

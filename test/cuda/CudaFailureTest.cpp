@@ -132,6 +132,27 @@ void noBlas(const std::string &weights) {
   mpt_trainer_destroy(trainer);
 }
 
+/// A library that no option names is found in the folders that one names, and what is named there is not taken for it.
+void folders(const std::string &weights) {
+  char folder[] = "/tmp/mpt-libraries-XXXXXX";
+  EXPECT(mkdtemp(folder) != nullptr);
+  const std::string file = std::string(folder) + "/libcublasLt.so.13";
+  TrainerOptions options = TrainerOptions(weights).set("cublaslt", "").set("cudnn", "none");
+  auto in = inputs();
+  mpt_trainer *trainer = nullptr;
+  EXPECT(make("linear-cuda", options.set("libraries", std::string("/nowhere:") + folder), &trainer) == MPT_OK);
+  const bool onSystem = mpt_trainer_step(trainer, in.data(), 2, nullptr) == MPT_OK;
+  mpt_trainer_destroy(trainer);
+  if (onSystem) // nothing to be seen here
+    return;
+  EXPECT(symlink(STANDIN, file.c_str()) == 0);
+  EXPECT(make("linear-cuda", options.set("libraries", std::string("/nowhere:") + folder + "/"), &trainer) == MPT_OK);
+  EXPECT(mpt_trainer_step(trainer, in.data(), 2, nullptr) == MPT_OK);
+  mpt_trainer_destroy(trainer);
+  unlink(file.c_str());
+  rmdir(folder);
+}
+
 void models(const std::string &weights) {
   StandInLibrary standin;
   mpt_trainer *trainer = nullptr;
@@ -271,7 +292,7 @@ void runIn(void (*test)(const std::string &), const std::string &weights) {
 int main() {
   std::string weights = writeWeights();
   for (auto test : {noDriver, notTheDriver, oldDriver, notStarting, noDevice, options, noBlas, notBlas, memory, models,
-                    pointers, kernels, uncapturable, allocations, sticky})
+                    pointers, kernels, folders, uncapturable, allocations, sticky})
     runIn(test, weights);
   unlink(weights.c_str());
   return finish("cuda-failure");

@@ -195,6 +195,23 @@ def test_attention_with_dropout(tmp_path, policy):
         assert re.search("gemm .* types 2[89] 2[89] 14 .* scaled", (tmp_path / "calls").read_text())
 
 
+def test_libraries_of_packages_are_found(tmp_path, monkeypatch):
+    for part in ("cudnn", "cu13", "cudnn/include"):
+        (tmp_path / "nvidia" / part / "lib").mkdir(parents=True)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    from mpt import _native
+    assert _native.packaged_libraries().split(":")[:2] == [str(tmp_path / "nvidia" / part / "lib") for part in ("cu13", "cudnn")]
+
+
+def test_narrower_sums_are_for_forward_gemms(tmp_path):
+    result = train(tmp_path, transformer, "fp8-hybrid", lr="1e-3", options={"fast-sums": 1})
+    np.testing.assert_allclose(result["cuda"], result["cpu"], rtol=EIGHT_BITS["fp8-hybrid"])
+    assert result["violations"] == "" and result["resumed"]
+    calls = re.findall("^gemm .* types (2[89]) (2[89]) .* scaled(.*)$", (tmp_path / "calls").read_text(), re.M)
+    assert {fast for a, b, fast in calls if (a, b) == ("28", "28")} == {" fast"}
+    assert {fast for a, b, fast in calls if "29" in (a, b)} == {""}
+
+
 @pytest.mark.parametrize("policy", EIGHT_BITS)
 @pytest.mark.parametrize("make", [mlp, cnn])
 def test_eight_bits_agree_with_the_cpu(tmp_path, make, policy):

@@ -31,6 +31,7 @@ enum DescAttribute {
   AuxLead = 12,
   ScaleA = 17,
   ScaleB = 18,
+  FastSums = 25,
   BiasDataType = 26
 };
 enum LayoutAttribute { BatchCount = 5, StridedBatchOffset = 6 };

@@ -21,7 +21,8 @@ mpt_status CudaOptions::read(Options &options) {
       return status;
   for (auto [key, member] :
        {std::pair("ptx", &CudaOptions::ptxOnly), std::pair("synchronous", &CudaOptions::synchronous),
-        std::pair("eager", &CudaOptions::eager), std::pair("tf32", &CudaOptions::tf32)})
+        std::pair("eager", &CudaOptions::eager), std::pair("tf32", &CudaOptions::tf32),
+        std::pair("fast-sums", &CudaOptions::fastSums)})
     if (mpt_status status = options.flag(key, this->*member))
       return status;
   int way = 0, effort = static_cast<int>(search);

@@ -21,6 +21,7 @@ struct CudaOptions {
   Effort search = Effort::Quick;
   ConvWay convolutions = ConvWay::Any;
   bool tf32 = false;             ///< FP32 operands of GEMMs and convolutions are rounded to TF32
+  bool fastSums = false;         ///< GEMMs of two E4M3 operands may add up in the hardware's narrower sums
   bool ptxOnly = false;          ///< machine code in the library is passed over
   bool synchronous = false;      ///< every call is waited for, so that an error names the node
   bool eager = false;            ///< no graphs of steps

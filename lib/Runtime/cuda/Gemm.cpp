@@ -64,6 +64,7 @@ struct GemmSite : SiteCache {
   OperandScales scales;
   Chain chain;
   bool tf32 = false;                // operands are FP32, and rounded to TF32
+  bool fastSums = false;            // CUBLASLT_MATMUL_DESC_FAST_ACCUM
   std::unique_ptr<ApartGemm> apart; // for chained flags
   bool isApart = false;             // the better way, or the only one
   lt::MatmulDesc matmul = nullptr;
@@ -124,6 +125,12 @@ mpt_status epilogueOf(const mpt_gemm_desc &g, int &epilogue) {
   return MPT_OK;
 }
 
+int computeTypeOf(const GemmSite &site) {
+  if (site.desc.a_type == MPT_FLOAT64)
+    return lt::Compute64F;
+  return site.tf32 ? lt::Compute32FFromTF32 : lt::Compute32F;
+}
+
 /// Descriptions of the GEMM for cuBLASLt.
 mpt_status build(GemmSite &site) {
   const mpt_gemm_desc &g = site.desc;
@@ -153,11 +160,7 @@ mpt_status build(GemmSite &site) {
   int epilogue = 0;
   if (mpt_status status = epilogueOf(g, epilogue))
     return status;
-  lt::Status status = api.MatmulDescCreate(&site.matmul,
-                                           exact       ? lt::Compute64F
-                                           : site.tf32 ? lt::Compute32FFromTF32
-                                                       : lt::Compute32F,
-                                           exact ? lt::R64F : lt::R32F);
+  lt::Status status = api.MatmulDescCreate(&site.matmul, computeTypeOf(site), exact ? lt::R64F : lt::R32F);
   auto set = [&](int attribute, const auto &value) {
     if (!status)
       status = api.MatmulDescSetAttribute(site.matmul, attribute, &value, sizeof value);
@@ -165,6 +168,10 @@ mpt_status build(GemmSite &site) {
   set(lt::TransA, a.operation);
   set(lt::TransB, b.operation);
   set(lt::EpilogueAttribute, epilogue);
+  if (site.fastSums) {
+    constexpr int8_t yes = 1;
+    set(lt::FastSums, yes);
+  }
   if (g.flags & MPT_GEMM_BIAS) {
     set(lt::BiasPointer, site.bias);
     int type = dataType(g.bias_type);
@@ -247,6 +254,8 @@ std::string keyOf(const GemmSite &site) {
     key += "scaled,";
   if (site.tf32)
     key += "tf32,";
+  if (site.fastSums)
+    key += "fast,";
   for (uint32_t alignment : site.alignments)
     key += std::to_string(alignment) + ",";
   for (const void *beside : {site.chain.aux, site.chain.sums})
@@ -404,6 +413,8 @@ mpt_status mpt::rt::gemm(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot,
     fresh->scales = scales;
     fresh->chain = chain;
     fresh->tf32 = device.options.tf32 && g.a_type == MPT_FLOAT32;
+    // Forward GEMMs alone: gradients are E5M2, and keep FP32 sums.
+    fresh->fastSums = device.options.fastSums && g.a_type == MPT_FLOAT8E4M3FN && g.b_type == MPT_FLOAT8E4M3FN;
     if (g.flags & chainedFlags) {
       // Nothing of it is bound to addresses, and it cannot be made while a graph is recorded.
       if (site && memcmp(&site->desc, &g, sizeof g) == 0)

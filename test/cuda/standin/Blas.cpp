@@ -23,6 +23,7 @@ struct Desc {
   int epilogue = lt::Default, biasType = -1;
   uint64_t bias = 0, aux = 0, scales[2] = {0, 0};
   int64_t auxLead = 0;
+  int8_t fast = 0; // sums of 8-bit operands
   bool has(int bits) const { return (epilogue & bits) == bits; }
   bool sums() const { return (epilogue & (lt::SumA | lt::SumB)) != 0 || has(lt::Aux | lt::SumD); }
   bool takesVector() const { return has(lt::Bias) || sums(); }
@@ -45,7 +46,7 @@ uint64_t digest(const Desc &desc, const Matrix &a, const Matrix &b, const Matrix
     for (int64_t word : {int64_t(m->type), m->rows, m->cols, m->lead, m->batch, m->stride})
       text += std::to_string(word) + " ";
   for (int word : {desc.compute, desc.scale, desc.transposed[0], desc.transposed[1], desc.epilogue, desc.biasType,
-                   int(desc.scales[0] != 0), int(desc.scales[1] != 0)})
+                   int(desc.scales[0] != 0), int(desc.scales[1] != 0), int(desc.fast)})
     text += std::to_string(word) + " ";
   text += std::to_string(desc.auxLead);
   return std::hash<std::string>()(text);
@@ -117,6 +118,8 @@ bool supported(const Desc &desc, const Matrix &a, const Matrix &b, const Matrix 
     return false;
   if (a.type == lt::R64F)
     return b.type == lt::R64F && d.type == lt::R64F && desc.compute == lt::Compute64F && desc.scale == lt::R64F;
+  if (desc.fast && (a.type != lt::R8FE4M3 || b.type != lt::R8FE4M3))
+    return false;
   const bool rounds = getenv("MPT_STANDIN_TF32") && a.type == lt::R32F;
   if (desc.compute != (rounds ? lt::Compute32FFromTF32 : lt::Compute32F) || desc.scale != lt::R32F)
     return false;
@@ -234,7 +237,7 @@ std::string describe(const Desc &desc, const Matrix &a, const Matrix &b, const M
     text += (text.empty() ? "" : " x ") + std::to_string(n);
   return text + " types " + std::to_string(a.type) + " " + std::to_string(b.type) + " " + std::to_string(d.type) +
          (ta ? " T" : " N") + (desc.transposed[1] == lt::T ? "T" : "N") + " epilogue " + std::to_string(desc.epilogue) +
-         (desc.scales[0] || desc.scales[1] ? " scaled" : "");
+         (desc.scales[0] || desc.scales[1] ? " scaled" : "") + (desc.fast ? " fast" : "");
 }
 
 lt::Status bad(const std::string &text) {
@@ -294,6 +297,8 @@ EXPORT lt::Status cublasLtMatmulDescSetAttribute(lt::MatmulDesc desc, int attrib
   }
   case lt::BiasDataType:
     return read(d.biasType);
+  case lt::FastSums:
+    return read(d.fast);
   default:
     return bad("an unknown attribute of a GEMM");
   }
