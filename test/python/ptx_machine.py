@@ -9,6 +9,7 @@ import re
 
 import numpy as np
 from ptx_memory import Accesses, Memory
+from ptx_numbers import FLOAT8, KINDS, UNSIGNED, from_bf16, to_bf16
 from ptx_text import SHARED_BASE, Kernel
 
 WARP = 32
@@ -20,22 +21,6 @@ class Unknown(Exception):
 
 class Fault(Exception):
     """What a kernel must not do, by kernel and line of the PTX."""
-
-
-KINDS = {"b8": np.uint8, "u8": np.uint8, "s8": np.int8, "b16": np.uint16, "u16": np.uint16, "s16": np.int16, "b32": np.uint32, "u32": np.uint32,
-         "s32": np.int32, "b64": np.uint64, "u64": np.uint64, "s64": np.int64, "f16": np.float16, "f32": np.float32, "f64": np.float64}
-UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
-
-
-def from_bf16(bits):
-    return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
-
-
-def to_bf16(value):
-    """To the nearest, ties to even; NaN stays one."""
-    bits = value.astype(np.float32).view(np.uint32).astype(np.uint64)
-    rounded = ((bits + 0x7FFF + ((bits >> np.uint64(16)) & np.uint64(1))) >> np.uint64(16)).astype(np.uint16)
-    return np.where(np.isnan(value), np.uint16(0x7FFF), rounded)
 
 
 class Block:
@@ -242,6 +227,13 @@ class Block:
 
     def _cvt(self, rest, operands, mask, line):
         to, source = rest[-2], rest[-1]
+        if to in FLOAT8:  # saturates; NaN stays one
+            dtype, most = FLOAT8[to]
+            high, low = (np.clip(self.get(o, "f32", mask), -most, most).astype(dtype).view(np.uint8).astype(np.uint16) for o in operands)
+            return high << np.uint16(8) | low
+        if source in FLOAT8:
+            pair = np.ascontiguousarray(self.get(operands[0], "b16", mask)).view(FLOAT8[source][0]).astype(np.float16)
+            return np.ascontiguousarray(pair).view(np.uint32)
         if to in ("f16x2", "bf16x2"):
             high, low = (self.get(o, "f32", mask) for o in operands)
             narrow = (lambda v: v.astype(np.float16).view(np.uint16)) if to == "f16x2" else to_bf16
@@ -360,6 +352,8 @@ class Block:
         return self._extreme(rest, operands, mask, np.fmin, np.minimum)
 
     def _abs(self, rest, operands, mask, line):
+        if rest[-1] == "f16x2":
+            return self._halves(rest, operands, mask, np.abs)
         return np.abs(self.get(operands[0], rest[-1], mask))
 
     def _neg(self, rest, operands, mask, line):

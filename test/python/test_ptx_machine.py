@@ -67,6 +67,15 @@ def test_numbers_for_predicates():
     assert run(text).tolist() == [i ^ 1 for i in range(64)] * 2
 
 
+def test_conversions_to_and_from_eight_bits():
+    text = EXCHANGE.replace("xor.b32 \t%r2, %r1, 1;", "xor.b32 \t%r2, %r1, 1;\n\tcvt.rn.f32.u32 \t%r6, %r1;\n"
+                            "\tmul.rn.f32 \t%r7, %r6, 0f41200000;\n\tcvt.rn.satfinite.e4m3x2.f32 \t%rs1, %r7, %r6;\n\tcvt.rn.f16x2.e4m3x2 \t%r8, %rs1;")
+    text = text.replace("st.global.b32 \t[%rd9], %r3;", "st.global.b32 \t[%rd9], %r8;")
+    low, high = run(text, blocks=1, size=256).view(np.float16).reshape(-1, 2).T
+    assert low[:17].tolist() == list(range(17)) and low[17] == 16 and low[19] == 20  # four bits
+    assert high[:3].tolist() == [0, 10, 20] and high[63] == 448
+
+
 @pytest.mark.parametrize("change, by, what", [
     ("\tbar.sync \t0;\n", "", "a race in shared memory"),
     ("\tbar.sync \t0;\n", "\tsetp.lt.u32 \t%p1, %r1, 32;\n\t@%p1 bra \t$L_1;\n\tbar.sync \t0;\n$L_1:\n", "32 of 64 threads never reach|a race in shared memory"),
@@ -162,7 +171,7 @@ def interpret(tmp_path, make, policy, order="forward", options=None, arch="sm_80
     ("cnn", "fp32", "reversed", {}), ("normalized", "amp-bf16", "shuffled", {}), ("attention", "amp-f16", "reversed", {}),
     ("normalized", "amp-bf16", "reversed", {"convolutions": "implicit"}), ("cnn", "fp32", "shuffled", {"convolutions": "implicit"})])
 def test_steps_of_interpreted_kernels(tmp_path, model, policy, order, options):
-    result = interpret(tmp_path, MODELS[model], policy, order, options)
+    result = interpret(tmp_path, MODELS[model], policy, order, options, "sm_90" if policy.startswith("fp8") else "sm_80")
     assert result["violations"] == ""
     np.testing.assert_allclose(result["cuda"], result["cpu"], rtol=TOLERANCE[policy])
     assert result["kernels"] > 2 and result["parameters"]
