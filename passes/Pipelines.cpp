@@ -125,6 +125,8 @@ void buildPrecision(OpPassManager &passes, const PipelineOptions &options, const
   passes.addPass(createMasterWeights());
   // Before loss scaling: gradients are what the seed reaches. After masters, which take over casts of parameters.
   passes.addPass(createQuantize());
+  // After the operands of GEMMs, whose roundings serve here too.
+  passes.addPass(createSaveActivations());
   passes.addPass(createAdaptiveScales());
   // After masters, so that writes of masters and of their narrow copies get the same condition.
   passes.addPass(createLossScaling());

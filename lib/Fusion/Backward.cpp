@@ -3,6 +3,7 @@
 #include "mpt/Fusion/Backward.h"
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
+#include "mpt/Dialect/MPT/TensorTypes.h"
 #include "mpt/Interfaces/FusionRole.h"
 
 using namespace mlir;
@@ -33,4 +34,16 @@ llvm::DenseSet<Operation *> mpt::backwardOps(func::FuncOp function) {
       backward.insert(&op);
   }
   return backward;
+}
+
+bool mpt::storesFewerBytes(Operation *op) {
+  auto narrows = [](Operation *op) {
+    auto cast = dyn_cast<CastOp>(op);
+    return cast && bytesOf(cast.getX()) > bytesOf(cast.getResult());
+  };
+  auto widens = [](Operation *op) {
+    auto cast = dyn_cast<CastOp>(op);
+    return cast && bytesOf(cast.getX()) < bytesOf(cast.getResult());
+  };
+  return narrows(op) && llvm::any_of(op->getUsers(), widens);
 }

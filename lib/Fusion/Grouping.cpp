@@ -40,6 +40,7 @@ private:
   void mergeProducers();
   void mergeReaders(Value value);
   bool mixesRematerialized(ArrayRef<Operation *> ops) const;
+  bool mixesStored(ArrayRef<Operation *> ops) const;
   bool shareElements(unsigned a, unsigned b) const;
   bool tryMerge(unsigned a, unsigned b);
   bool keepApart(unsigned a, unsigned b, StringRef reason) const;
@@ -81,6 +82,12 @@ bool Grouper::keepApart(unsigned a, unsigned b, StringRef reason) const {
 bool Grouper::mixesRematerialized(ArrayRef<Operation *> ops) const {
   return llvm::any_of(ops, [](Operation *op) { return hasAttr<MPTDialect::RecomputedAttrHelper>(op); }) &&
          llvm::any_of(ops, [&](Operation *op) { return !late.contains(op); });
+}
+
+/// Whether one kernel would keep from the forward pass on what is stored in fewer bytes for the backward pass.
+bool Grouper::mixesStored(ArrayRef<Operation *> ops) const {
+  return llvm::any_of(ops, [&](Operation *op) { return storesFewerBytes(op) && !late.contains(op); }) &&
+         llvm::any_of(ops, [&](Operation *op) { return late.contains(op); });
 }
 
 /// Whether passes over large tensors have one in common, or one of the groups has none. Over small values alone, each
@@ -128,6 +135,8 @@ bool Grouper::tryMerge(unsigned a, unsigned b) {
   graph.sortByPosition(ops);
   if (mixesRematerialized(ops))
     return keepApart(a, b, "expected what is rematerialized for the backward pass to stay there");
+  if (mixesStored(ops))
+    return keepApart(a, b, "expected what the backward pass reads in fewer bytes to be stored");
   if (kernels.memoryBound && !shareElements(a, b))
     return keepApart(a, b, "expected a large tensor that both pass over");
   if (StringRef reason = rules.whyNot(ops, members); !reason.empty())
@@ -180,7 +189,8 @@ void Grouper::mergeReaders(Value value) {
 void Grouper::addRematerialized() {
   for (Operation &op : llvm::reverse(block))
     if (hasAttr<MPTDialect::RecomputedAttrHelper>(&op) ||
-        (!op.use_empty() && llvm::all_of(op.getUsers(), [&](Operation *user) { return late.contains(user); })))
+        (!op.use_empty() && !storesFewerBytes(&op) &&
+         llvm::all_of(op.getUsers(), [&](Operation *user) { return late.contains(user); })))
       late.insert(&op);
 }
 

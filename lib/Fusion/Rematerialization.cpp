@@ -77,9 +77,11 @@ bool canBeComputedInside(OpOperand &use) {
 class Rematerializer {
 public:
   Rematerializer(func::FuncOp function, bool memoryBound) : memoryBound(memoryBound), backward(backwardOps(function)) {
-    // What only the backward pass reads is computed there: fusion-form joins it with its readers.
+    // What only the backward pass reads is computed there: fusion-form joins it with its readers. Not what makes a
+    // value smaller, which is kept for less.
     for (Operation &op : llvm::reverse(function.getBody().front()))
-      if (!op.use_empty() && op.getNumOperands() != 0 && (isOperandView(&op) || isArithmetic(&op)) &&
+      if (!op.use_empty() && op.getNumOperands() != 0 && !storesFewerBytes(&op) &&
+          (isOperandView(&op) || isArithmetic(&op)) &&
           llvm::all_of(op.getUsers(), [&](Operation *user) { return backward.contains(user); }))
         backward.insert(&op);
     for (Operation &op : function.getBody().front())

@@ -138,6 +138,23 @@ def Quantize : Pass<"precision-quantize", "::mlir::ModuleOp"> {
   ];
 }
 
+def SaveActivations : Pass<"precision-save-activations", "::mlir::ModuleOp"> {
+  let summary = "keep activations for the backward pass in the policy's saved type";
+  let description = [{
+    In: a module with 8-bit operands of GEMMs, and the policy's summary. Out: what the backward pass reads of the forward pass in
+    the storage type is rounded to `saved` and widened again, so that memory holds the rounded value between the two.
+
+    An activation is what is computed from the function's inputs, in a function with a gradient seed. Values that are wide stay
+    wide: statistics of norms, losses. So do parameters, inputs, and what moves these alone. GEMMs read what `precision-quantize`
+    gave them, and gradients of losses what the losses read. Rounding is that of GEMMs' operands, and an
+    activation that is such an operand too is rounded once. Nothing happens under a policy whose `saved` is its storage type.
+    Arithmetic of the forward pass is not changed (arXiv 1905.12334, section 3, stores activations in 8 bits).
+  }];
+  let statistics = [
+    Statistic<"numSaved", "saved", "activations that are kept in the saved type">
+  ];
+}
+
 def AdaptiveScales : Pass<"precision-adaptive-scales", "::mlir::ModuleOp"> {
   let summary = "give each layer's gradient a scale of its own, from its spread";
   let description = [{

@@ -27,7 +27,7 @@ import mpt_run  # noqa: E402
 MODELS = ("mlp mlp_mse mlp_l1 mlp_bce lenet lenet_classic dcgan_g dcgan_d dlrm gpt2 gpt2_sdpa bert bert_sdpa vit llama transformer "
           "unet unet_resize mobilenet resnet18 vgg11_bn alexnet inception resnet50").split()
 # Policies whose loss scale is dynamic.
-DYNAMIC = {"amp-f16", "autocast-cuda-f16", "fp8-e5m2"}
+DYNAMIC = {"amp-f16", "autocast-cuda-f16", "fp8-e5m2", "fp8-e5m2-saved"}
 POLICIES = sorted(path.stem for path in (ROOT / "lib/Precision/policies").glob("*.mlir"))
 
 

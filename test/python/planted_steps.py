@@ -248,7 +248,7 @@ def certify(folder, policy: str, bug: str | None, *words):
 # fusion-verify-scales saw the bug, so that there is no library to certify.
 REFUSED = object()
 # Policies whose loss scale is dynamic.
-SCALED = {"amp-f16", "pure-f16-static", "fp8-e5m2", "autocast-cuda-f16"}
+SCALED = {"amp-f16", "pure-f16-static", "fp8-e5m2", "fp8-e5m2-saved", "autocast-cuda-f16"}
 
 
 def main() -> None:

@@ -130,7 +130,7 @@ def test_a_step_that_is_not_finite_changes_no_parameter_and_no_scale_of_a_tensor
 def test_storage(compiled):
     policy, folder = compiled
     state = mpt.Trainer(folder / "library").state()
-    if policy in ("pure-f16-static", "fp8-e5m2"):
+    if policy in ("pure-f16-static", "fp8-e5m2", "fp8-e5m2-saved"):
         assert {state[name].dtype for name in state if name.endswith((".weight", ".bias", ".momentum"))} == {np.dtype(np.float16)}
         assert not any(name.endswith(".master") for name in state)
     if policy == "fp8-hybrid":

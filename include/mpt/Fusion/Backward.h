@@ -12,6 +12,9 @@ namespace mpt {
 /// loss, and updates. Empty when no result has that name.
 llvm::DenseSet<mlir::Operation *> backwardOps(mlir::func::FuncOp function);
 
+/// Whether `op` rounds a value that readers widen again: for the backward pass it waits in the form of fewer bytes.
+bool storesFewerBytes(mlir::Operation *op);
+
 } // namespace mpt
 
 #endif // MPT_FUSION_BACKWARD_H

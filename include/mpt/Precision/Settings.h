@@ -51,6 +51,7 @@ struct PrecisionSettings {
   std::string note; ///< how the policy was made, where it was made of measurements
   mlir::Type storage, compute, gradients, accumulate, master;
   mlir::Type slots, parameterGradients; ///< f32 unless the policy says otherwise
+  mlir::Type saved;                     ///< of activations that wait for the backward pass
   LossScaling scaling;
   RoundingMode operands, gradientCasts, masters;
   TensorScaling tensorScaling;

@@ -63,6 +63,14 @@ LogicalResult PolicyOp::verify() {
   if (Type type = getParameterGradients().value_or(getStorage());
       !isFloat(type) && !isa<Float8E4M3FNType, Float8E5M2Type>(type))
     return emitOpError() << "C4: expected an 8-bit float type, f16, bf16 or f32 for parameter_gradients, got " << type;
+  if (Type type = getSaved().value_or(getStorage()); type != getStorage()) {
+    if (!isa<Float8E4M3FNType, Float8E5M2Type>(type))
+      return emitOpError() << "C5: expected " << getStorage()
+                           << " (the storage type), f8E4M3FN or f8E5M2 for saved, got " << type;
+    if (!getRules().front().getOps<TensorScalingOp>().empty())
+      return emitOpError() << "C5: expected no tensor_scaling beside saved = " << type
+                           << ", since saved activations have no scales";
+  }
   return success();
 }
 

@@ -23,6 +23,7 @@ template <typename F> void eachField(PrecisionSettings &s, F field) {
   field("master", s.master);
   field("slots", s.slots);
   field("parameter_gradients", s.parameterGradients);
+  field("saved", s.saved);
   field("operands_stochastic", s.operands.stochastic);
   field("operands_saturate", s.operands.saturates);
   field("gradients_stochastic", s.gradientCasts.stochastic);
@@ -151,6 +152,7 @@ PrecisionSettings PrecisionSettings::from(policy::PolicyOp op) {
   result.master = op.getMaster();
   result.slots = op.getSlots().value_or(f32);
   result.parameterGradients = op.getParameterGradients().value_or(f32);
+  result.saved = op.getSaved().value_or(result.storage);
   Block &rules = op.getRules().front();
   for (auto scaling : rules.getOps<policy::LossScalingOp>())
     result.scaling = readScaling(scaling);
@@ -261,7 +263,7 @@ PrecisionSettings PrecisionSettings::of(ModuleOp module) {
   PrecisionSettings result;
   Type f32 = Float32Type::get(module.getContext());
   for (Type *type : {&result.storage, &result.compute, &result.gradients, &result.accumulate, &result.master,
-                     &result.slots, &result.parameterGradients})
+                     &result.slots, &result.parameterGradients, &result.saved})
     *type = f32;
   auto summary = getAttr<MPTDialect::PolicyAttrHelper>(module);
   if (!summary)

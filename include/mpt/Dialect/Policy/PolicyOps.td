@@ -63,17 +63,20 @@ def Policy_PolicyOp : Policy_Op<"policy", [Symbol, SingleBlock, NoTerminator]> {
     of optimizer slots that may be narrow (first moments). `gradients` is the type in which parameters' gradients wait for
     the update, or, where it is an 8-bit type, that of GEMMs' operands that are gradients (those of activations are
     otherwise stored like activations). `parameter_gradients` is a further rounding of parameters' gradients. `slots` and
-    `parameter_gradients` default to f32. GEMMs' operands are converted from the storage type to 8-bit types.
+    `parameter_gradients` default to f32. `saved` is the type in which activations wait for the backward pass, storage's
+    unless it is given. GEMMs' operands are converted from the storage type to 8-bit types.
     C1: storage is f16, bf16 or f32; compute is that or f8E4M3FN or f8E5M2, gradients too or f32. C2: accumulate is f32.
     C3: master is f32, or storage's type, which makes each parameter its own master. C4: slots and parameter_gradients
-    are at most f32.
+    are at most f32. C5: saved is storage's type or an 8-bit one, and the latter goes without scales of tensors.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, TypeAttr:$storage, TypeAttr:$compute, TypeAttr:$accumulate,
-    TypeAttr:$master, TypeAttr:$gradients, OptionalAttr<TypeAttr>:$slots, OptionalAttr<TypeAttr>:$parameter_gradients);
+    TypeAttr:$master, TypeAttr:$gradients, OptionalAttr<TypeAttr>:$slots, OptionalAttr<TypeAttr>:$parameter_gradients,
+    OptionalAttr<TypeAttr>:$saved);
   let regions = (region SizedRegion<1>:$rules);
   let assemblyFormat = [{
     $sym_name `storage` `=` $storage `compute` `=` $compute `accumulate` `=` $accumulate `master` `=` $master
     `gradients` `=` $gradients (`slots` `=` $slots^)? (`parameter_gradients` `=` $parameter_gradients^)?
+    (`saved` `=` $saved^)?
     attr-dict-with-keyword $rules
   }];
   let hasVerifier = 1;

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// precision-save-activations: the type in which the forward pass leaves values to the backward pass.
+#include "passes/precision/Passes.h"
+
+#include "mpt/Dialect/MPT/GraphBuilder.h"
+#include "mpt/Dialect/MPT/MPTDialect.h"
+#include "mpt/Interfaces/Interfaces.h"
+#include "mpt/Precision/Layers.h"
+#include "mpt/Precision/LossyCasts.h"
+#include "mpt/Precision/RoundingCasts.h"
+#include "mpt/Precision/Settings.h"
+
+#include "llvm/ADT/MapVector.h"
+
+namespace mpt {
+#define GEN_PASS_DEF_SAVEACTIVATIONS
+#include "passes/precision/Passes.h.inc"
+} // namespace mpt
+
+using namespace mlir;
+using namespace mpt;
+
+namespace {
+
+/// What ops compute from the inputs of a function; not what only moves or converts them, which is there already.
+DenseSet<Value> activationsOf(func::FuncOp function) {
+  DenseSet<Value> computed, moved;
+  moved.insert(function.getArguments().begin(), function.getArguments().end());
+  for (Operation &op : function.getBody().front()) {
+    bool isComputed = llvm::any_of(op.getOperands(), [&](Value operand) { return computed.contains(operand); });
+    bool isMoved = llvm::any_of(op.getOperands(), [&](Value operand) { return moved.contains(operand); });
+    auto semantics = dyn_cast<PrecisionSemantics>(&op);
+    bool moves = isa<CastOp>(op) || (semantics && semantics.getNumericClass() == NumericClass::Movement);
+    if (isComputed || (isMoved && !moves))
+      computed.insert(op.getResults().begin(), op.getResults().end());
+    else if (isMoved)
+      moved.insert(op.getResults().begin(), op.getResults().end());
+  }
+  return computed;
+}
+
+class SaveActivations : public mpt::impl::SaveActivationsBase<SaveActivations> {
+public:
+  void runOnOperation() override {
+    settings = PrecisionSettings::of(getOperation());
+    if (settings.saved.getIntOrFloatBitWidth() >= settings.storage.getIntOrFloatBitWidth())
+      return;
+    RoundingCasts casts(getOperation());
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      if (!function.isExternal())
+        save(function, casts);
+  }
+
+private:
+  void save(func::FuncOp function, RoundingCasts &casts) {
+    DenseSet<Value> gradients = gradientValues(function), activations = activationsOf(function);
+    auto isBackward = [&](OpOperand &use) {
+      return mayReadRounded(use.getOwner()) &&
+             llvm::any_of(use.getOwner()->getResults(), [&](Value result) { return gradients.contains(result); });
+    };
+    // By the value in the storage type: those of it that the backward pass reads, it itself or widened.
+    llvm::MapVector<Value, SmallVector<Value>> saved;
+    for (Operation &op : function.getBody().front())
+      for (Value value : op.getResults())
+        if (Value stored = storedFormOf(value); stored && activations.contains(stored) && !gradients.contains(value) &&
+                                                llvm::any_of(value.getUses(), isBackward))
+          saved[stored].push_back(value);
+    for (auto &[stored, reads] : saved) {
+      OpBuilder builder(stored.getContext());
+      builder.setInsertionPointAfterValue(stored);
+      GraphBuilder b(builder, stored.getLoc());
+      Value rounded = casts.cast(builder, stored.getLoc(), sourceOf(stored), settings.saved, settings.operands);
+      for (Value value : reads)
+        value.replaceUsesWithIf(b.cast(rounded, tensorType(value).getElementType()), isBackward);
+      ++numSaved;
+    }
+  }
+
+  /// What GEMMs read was decided before: 8 bits, or more in the layers that compute in the storage type. The gradient
+  /// of a loss takes exponentials of logits less a sum of those that were not rounded, which would leave [0, 1].
+  static bool mayReadRounded(Operation *op) {
+    auto semantics = dyn_cast<PrecisionSemantics>(op);
+    return !semantics || (semantics.getNumericClass() != NumericClass::Contraction &&
+                          semantics.getNumericClass() != NumericClass::Pinned);
+  }
+
+  /// `value`, or what it widens, where that is in the storage type.
+  Value storedFormOf(Value value) {
+    if (isStored(value))
+      return value;
+    auto cast = value.getDefiningOp<CastOp>();
+    return cast && !isLossyCast(cast) && isStored(cast.getX()) ? cast.getX() : Value();
+  }
+
+  /// In the storage type, of more than one element.
+  bool isStored(Value value) {
+    auto type = dyn_cast<RankedTensorType>(value.getType());
+    return type && type.getElementType() == settings.storage && type.getNumElements() > 1;
+  }
+
+  /// Before its rounding to the storage type: one rounding, not two, as operands of GEMMs have it.
+  static Value sourceOf(Value value) {
+    auto cast = value.getDefiningOp<CastOp>();
+    return cast && isLossyCast(cast) && !cast.getKey() ? cast.getX() : value;
+  }
+
+  PrecisionSettings settings;
+};
+
+} // namespace
