@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Digits and byte GPT on 1, 2 and 4 processes, over TCP and both implementations of MPI: are the state files the same bytes?
 
-    check_worlds.py OUT [--steps 100] [--models digits,gpt] [--policies a,b] [--markdown FILE]
+    check_worlds.py OUT [--steps 100] [--models digits,gpt] [--policies a,b] [--ways tcp-2,mpich-4] [--divided] [--markdown FILE]
 
 Each model is compiled for four replicas; the GPT has dropout, and steps with an infinity are planted into the digits. Prints a
-row a model and policy: whether each way of running it gave the bytes of one process, losses, and bytes sent a step.
+row a model and policy: whether each way of running it gave the bytes of one process, losses, and bytes sent a step. With --divided
+several processes divide masters and slots, and the one that they are compared with does not.
 """
 import argparse
 import hashlib
@@ -28,7 +29,7 @@ WAYS = [("tcp", 2), ("tcp", 4), ("openmpi", 2), ("openmpi", 4), ("mpich", 2), ("
 SCRIPT = str(ROOT / "test/python/world_training.py")
 
 
-def compile_all(out: pathlib.Path, names: list[str], policies: list[str]) -> list[dict]:
+def compile_all(out: pathlib.Path, names: list[str], policies: list[str], divided: bool) -> list[dict]:
     """Those that compile; the others are named."""
     digits = models.digits_cnn(str(out / "digits.onnx"), 16)
     gpt = models.byte_gpt(str(out / "gpt.onnx"), 2, context=32, width=64, dropout=0.1)
@@ -37,7 +38,7 @@ def compile_all(out: pathlib.Path, names: list[str], policies: list[str]) -> lis
         for policy in policies if name in names else []:
             try:
                 library = mpt.compile(model, loss="softmax-cross-entropy", optimizer="adamw,lr=1e-3", policy=policy, replicas=4,
-                                      out=out / f"{name}-{policy}")
+                                      shard_optimizer=divided or None, out=out / f"{name}-{policy}{'-divided' if divided else ''}")
             except mpt.CompileError as error:
                 print(f"{name}, {policy}: {str(error).splitlines()[0]}", flush=True)
                 continue
@@ -79,20 +80,24 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--models", default="digits,gpt")
     parser.add_argument("--policies", default=POLICIES)
+    parser.add_argument("--ways", default=",".join(f"{transport}-{size}" for transport, size in WAYS))
+    parser.add_argument("--divided", action="store_true")
     parser.add_argument("--markdown", type=pathlib.Path)
     a = parser.parse_args()
     out = a.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
     wanted = a.models.split(","), a.policies.split(",")
-    runs = compile_all(out, *wanted)
+    ways = [(transport, int(size)) for transport, _, size in (way.partition("-") for way in a.ways.split(","))]
+    runs = compile_all(out, *wanted, False)
     alone = train(out, runs, a.steps, "tcp", 1)
-    worlds = {way: train(out, runs, a.steps, *way) for way in WAYS}
-    lines = ["| model, policy | " + " | ".join(f"{transport} × {size}" for transport, size in WAYS) + " | first loss | last loss | skipped |",
-             "|---" * (len(WAYS) + 4) + "|"]
+    runs = compile_all(out, *wanted, True) if a.divided else runs
+    worlds = {way: train(out, runs, a.steps, *way) for way in ways}
+    lines = ["| model, policy | " + " | ".join(f"{transport} × {size}" for transport, size in ways) + " | first loss | last loss | skipped |",
+             "|---" * (len(ways) + 4) + "|"]
     wrong = 0
     for run in runs:
         name, cells = run["name"], []
-        for way in WAYS:
+        for way in ways:
             same = worlds[way][name] == alone[name]
             wrong += not same
             cells.append("same" if same else "**differs**")
