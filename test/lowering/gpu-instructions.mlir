@@ -85,3 +85,17 @@ func.func @softmax(%x: tensor<4096x256xbf16>) -> tensor<4096x256xbf16> {
   }
   return %r : tensor<4096x256xbf16>
 }
+
+// An integer is rounded to FP32 and then to BF16, as everywhere else: not once.
+// CHECK-LABEL: .entry kernel5(
+// CHECK: cvt.rn.f32.s32
+// CHECK: cvt.rn.bf16x2.f32
+// CHECK-NOT: cvt.rn.bf16.s32
+func.func @integers(%x: tensor<7xi32>) -> tensor<7xbf16> {
+  %r = mpt.fusion(%x) : (tensor<7xi32>) -> tensor<7xbf16> {
+  ^bb0(%a: tensor<7xi32>):
+    %s = mpt.cast %a : tensor<7xi32> to tensor<7xbf16>
+    mpt.yield %s : tensor<7xbf16>
+  }
+  return %r : tensor<7xbf16>
+}

@@ -189,9 +189,10 @@ FailureOr<SmallVector<ModuleOp>> cuda::lowerKernels(ModuleOp kernels, unsigned s
   after.nest<ModuleOp>().addPass(createReconcileUnrealizedCastsPass());
   after.nest<ModuleOp>().addPass(createCanonicalizerPass());
   after.nest<ModuleOp>().addPass(createCSEPass());
+  // First: folding would make one rounding of two, such as that of an integer to FP32 and then to BF16.
+  lowerFloatOps(kernels, sm);
   if (failed(before.run(kernels)))
     return failure();
-  lowerFloatOps(kernels, sm);
   if (failed(convert(parts[0], 32)) || failed(convert(parts[1], 64)) || failed(after.run(kernels)))
     return failure();
   return parts;
