@@ -67,7 +67,7 @@ def assemble(opt, ptxas: str, arch: str, texts: dict[str, str]) -> dict[str, dic
                 break
             text = ptx.read_text()
             for name in spilling:
-                text = re.sub(rf"(\.entry {name}\(.*?)\n{{", r"\1\n.minnctapersm 1\n{", text, count=1, flags=re.S)
+                text = re.sub(rf"(\.entry {name}\([^{{]*?)(\n\.minnctapersm \d+)?\n{{", r"\1\n.minnctapersm 1\n{", text, count=1)
             ptx.write_text(text)
     if problem and len(texts) > 1:  # which of them it is
         return {key: found for name, text in texts.items() for key, found in assemble(opt, ptxas, arch, {name: text}).items()}

@@ -44,6 +44,7 @@ private:
   LogicalResult matchWithElements(GpuKernelBuilder &kernel, const ReductionShape &shape) const;
   void measure(GpuKernelBuilder &kernel);
   void chooseThreads(GpuKernelBuilder &kernel);
+  int64_t turnsOfSlice(GpuKernelBuilder &kernel, int64_t turns) const;
   void emitSlice(GpuKernelBuilder &kernel, Frame &frame);
   Value elementOf(Slice &slice, ReduceOp op, const IndexExpr &position) const;
   IndexExpr pointOf(Slice &slice) const;
@@ -168,11 +169,32 @@ void Columns::chooseThreads(GpuKernelBuilder &kernel) {
   down = block / across;
   int64_t perTurn = alongRow ? block * vector : down;
   tiles = alongRow ? points : ceilDiv(points, across * static_cast<int64_t>(vector));
-  // Some turns for each thread, and enough blocks for all multiprocessors.
   int64_t turns = ceilDiv(extent, perTurn);
-  slices = std::clamp<int64_t>(ceilDiv(4 * kernel.target.multiprocessors, tiles), 1, std::max<int64_t>(1, turns / 4));
-  length = ceilDiv(turns, slices) * perTurn;
+  length = turnsOfSlice(kernel, turns) * perTurn;
   slices = ceilDiv(extent, length);
+}
+
+/// Turns of a thread. Slices are as many as make the last wave of blocks a full one, whether two, three or four blocks
+/// share a multiprocessor: registers decide that, which nobody knows yet.
+int64_t Columns::turnsOfSlice(GpuKernelBuilder &kernel, int64_t turns) const {
+  constexpr int64_t own = 2; // a block's beginning and end, in turns
+  int64_t most = std::max<int64_t>(1, std::min(turns / 4, ceilDiv(12 * kernel.target.multiprocessors, tiles)));
+  int64_t best = turns;
+  double least = INFINITY;
+  for (int64_t count = 1; count <= most; ++count) {
+    int64_t each = ceilDiv(turns, count), blocks = tiles * ceilDiv(turns, each);
+    double time = 0;
+    for (int64_t resident : {2, 3, 4}) {
+      int64_t places = resident * kernel.target.multiprocessors;
+      // Idle places cost as much as working ones: a wave takes as long with few blocks as with many.
+      time = std::max(time, static_cast<double>(ceilDiv(blocks, places) * places) * static_cast<double>(each + own));
+    }
+    if (time < least * 0.98) {
+      least = time;
+      best = each;
+    }
+  }
+  return best;
 }
 
 //===----------------------------------------------------------------------===//

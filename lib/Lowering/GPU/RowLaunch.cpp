@@ -5,6 +5,7 @@
 
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 using namespace mlir;
 using namespace mpt;
@@ -53,6 +54,20 @@ int64_t chainLength(Block &body) {
       length[result] = before;
   }
   return most;
+}
+
+/// Every buffer of whole rows has them one element after the other, and each at a multiple of `width`.
+bool rowsBeginAligned(const GpuKernelBuilder &kernel, int64_t length, unsigned width) {
+  auto isAligned = [&](MemRefType type) {
+    if (type.getNumElements() < length)
+      return true;
+    SmallVector<int64_t> strides;
+    int64_t offset;
+    if (failed(type.getStridesAndOffset(strides, offset)) || type.getShape().back() != length || strides.back() != 1)
+      return false;
+    return llvm::all_of(ArrayRef<int64_t>(strides).drop_back(), [&](int64_t stride) { return stride % width == 0; });
+  };
+  return llvm::all_of(kernel.inputs, isAligned) && llvm::all_of(kernel.outputs, isAligned);
 }
 
 /// `p` and `q`, either of which may be null for "always".
@@ -107,12 +122,20 @@ void RowLaunch::chooseVectors() {
       ++streams;
     }
   vector = partial ? 1 : kernel.vectorWidth(innermost, sizes);
+  // The plan of memory begins each row where vectors may, so that only a row's last elements are visited one by one.
+  unsigned widest = kernel.vectorWidth(/*extent=*/0, sizes);
+  if (!partial && innermost == extent && extent >= 512 && vector < widest && rowsBeginAligned(kernel, extent, widest)) {
+    ragged = extent;
+    vector = widest;
+  }
   // Many sums beside each other: each has its own values, so that more registers a thread are wanted than 512 threads
   // leave.
   many = reductions.size() > 4;
   mostThreads = many ? kernel.target.maxThreads : 2 * kernel.target.maxThreads;
   if (many)
     vector = std::min(vector, 4u);
+  if (vector == 1)
+    ragged = 0;
   points = kernel.extentOf(kernel.kept);
   pieces = ceilDiv(extent, vector);
 }
@@ -130,6 +153,37 @@ void RowLaunch::chooseKept() {
                  heldBy(mostThreads) > unroll && heldBy(mostThreads) <= mostKept;
   if (keepsLongRow)
     unroll = mostKept;
+  // Of 16 bits, a register holds two: blocks of half the threads, two of which share a multiprocessor, so that one
+  // computes while the other one waits for its row.
+  constexpr int64_t mostPacked = 208, fewThreads = 32;
+  int64_t half = kernel.target.maxThreads;
+  if (heldBy(mostThreads) <= fewThreads || heldBy(half) > mostPacked)
+    return;
+  packed = packedStream();
+  if (!packed)
+    return;
+  keepsLongRow = false;
+  mostThreads = half;
+  unroll = mostPacked;
+}
+
+/// The one long operand, where it is of 16 bits and all sums go along its rows; else null.
+Value RowLaunch::packedStream() const {
+  ArrayRef<ReduceOp> reductions = kernel.reductions;
+  if (partial || streams != 2 || reductions.size() > 3 || chainLength(kernel.body()) > 2)
+    return {};
+  ReduceOp first = reductions.front();
+  ArrayRef<int64_t> space = shapeOf(first.getX());
+  for (ReduceOp op : reductions)
+    if (shapeOf(op.getX()) != space || op.getAxes() != first.getAxes())
+      return {};
+  // What a thread makes of its row beside sums would not fit beside it.
+  if (!kernel.row.empty() || shapeOf(first.getY()) != ArrayRef<int64_t>(kernel.shape))
+    return {};
+  for (auto [argument, type] : llvm::zip_equal(kernel.body().getArguments(), kernel.inputs))
+    if (type.getShape() == space && isa<FloatType>(type.getElementType()) && type.getElementTypeBitWidth() == 16)
+      return argument;
+  return {};
 }
 
 void RowLaunch::chooseTeams() {
@@ -200,6 +254,60 @@ void RowLaunch::storeKeptRow(Frame &frame, Team &team, ArrayRef<int64_t> order, 
   });
 }
 
+/// Names the packed elements that `before` holds by the positions of `after`, in a way that no compiler sees through:
+/// what follows starts from the elements, two a register, and not from what was made of them.
+void RowLaunch::holdAgain(ElementEmitter &e, Team &before, Team &after, MutableArrayRef<IndexExpr> at) {
+  ImplicitLocOpBuilder &b = e.b;
+  ReduceOp first = kernel.reductions.front();
+  ArrayRef<int64_t> space = shapeOf(first.getX());
+  SmallVector<int64_t> order = walkOrder(e, space, first.getAxes());
+  Type i16 = b.getIntegerType(16), type = cast<MemRefType>(e.buffers.lookup(packed).getType()).getElementType();
+  auto number = [&](Team &team) { return arith::IndexCastOp::create(b, b.getI32Type(), team.number()); };
+  Value zero = arith::XOrIOp::create(b, number(before), number(after));
+  SmallVector<Value> held;
+  before.forEach(extent, [&](IndexExpr position, Value) {
+    e.spread(position, space, order, at);
+    held.push_back(e.narrow(e.element(packed, at), type));
+  });
+  // Widened where they are used: all of them at a time would not fit.
+  after.beforeVisit = [this, &e, space, order, held, zero, i16, type, from = SmallVector<IndexExpr>(at),
+                       visits = size_t(0)](const IndexExpr &position) mutable {
+    ImplicitLocOpBuilder &b = e.b;
+    e.spread(position, space, order, from);
+    Value value = held[visits++ % held.size()], bits;
+    if (e.knows(packed, from))
+      return;
+    if (int64_t lanes = e.width(value); lanes > 1) {
+      auto words = VectorType::get(lanes / 2, b.getI32Type());
+      bits = arith::XOrIOp::create(b, mlir::vector::BitCastOp::create(b, words, value), e.splat(zero, lanes / 2));
+      bits = mlir::vector::BitCastOp::create(b, cast<VectorType>(value.getType()), bits);
+    } else {
+      bits = arith::XOrIOp::create(b, arith::BitcastOp::create(b, i16, value), arith::TruncIOp::create(b, i16, zero));
+      bits = arith::BitcastOp::create(b, type, bits);
+    }
+    e.define(packed, from, e.widen(bits));
+  };
+}
+
+/// The sums of a packed row, each from the elements as they lie in memory.
+void RowLaunch::emitPackedSums(Frame &frame, const Place &place, ArrayRef<IndexExpr> at) {
+  ElementEmitter &e = frame.e;
+  ReduceOp first = kernel.reductions.front();
+  SmallVector<IndexExpr> from(shapeOf(first.getX()).size());
+  for (auto [position, axis] : llvm::enumerate(keptAxes(first)))
+    from[axis] = at[position];
+  for (ReduceOp op : kernel.reductions) {
+    if (e.knows(op.getY(), at))
+      continue;
+    Value member = teams.empty() ? place.member : teams.back()->opaqueMember();
+    teams.push_back(std::make_unique<Team>(e, member, threads, vector, unroll, ragged));
+    if (teams.size() > 1)
+      holdAgain(e, *teams[teams.size() - 2], *teams.back(), from);
+    e.strategy = teams.back().get();
+    (void)e.element(op.getY(), at);
+  }
+}
+
 bool RowLaunch::holdsRow(const Team &team) const {
   return keepsLongRow && !kernel.row.empty() && team.isUnrolled(kernel.extentOf(kernel.row));
 }
@@ -225,7 +333,7 @@ void RowLaunch::emitElements(Frame &frame, Team &team, SmallVector<IndexExpr> at
   }
   SmallVector<int64_t> order = walkOrder(e, kernel.shape, kernel.row);
   if (holdsRow(team)) {
-    storeKeptRow(frame, team, order, at, place.used, Team(e, team.opaqueMember(), threads, vector, unroll));
+    storeKeptRow(frame, team, order, at, place.used, Team(e, team.opaqueMember(), threads, vector, unroll, ragged));
     return storeRowLevel(ofRow);
   }
   // Where the row is in registers, all its reads come before its writes, which could otherwise not overlap.
@@ -247,7 +355,7 @@ void RowLaunch::emitElements(Frame &frame, Team &team, SmallVector<IndexExpr> at
 void RowLaunch::emitTeam(Frame &frame) {
   ElementEmitter &e = frame.e;
   Place place = placeOf(frame);
-  Team team(e, place.member, threads, vector, unroll);
+  Team team(e, place.member, threads, vector, unroll, ragged);
   SmallVector<Value> pieceBuffers;
   if (partial)
     pieceBuffers = partial->all(frame);
@@ -255,12 +363,16 @@ void RowLaunch::emitTeam(Frame &frame) {
   e.strategy = partial ? static_cast<ReductionStrategy *>(&sums) : &team;
   SmallVector<IndexExpr> at(kernel.shape.size());
   e.spread(e.variable(place.number, points), kernel.shape, kernel.outerAxes(e), at);
+  if (packed)
+    emitPackedSums(frame, place, at);
   if (kernel.row.empty())
     kernel.storeOutputs(e, kernel.outputBuffers(frame.function), at, /*rowLevel=*/false,
                         both(e, place.used, team.isFirst()));
   else
     emitElements(frame, team, at, place);
   frame.sharedBytes += team.sharedBytes;
+  for (const std::unique_ptr<Team> &other : teams)
+    frame.sharedBytes += other->sharedBytes;
   if (!partial && !holdsRow(team) && !team.isUnrolled(extent))
     passes = chainLength(kernel.body()) + !kernel.row.empty();
 }

@@ -6,6 +6,9 @@
 #include "Team.h"
 #include "mpt/Lowering/GPU/KernelBuilder.h"
 
+#include <memory>
+#include <vector>
+
 namespace mpt {
 
 /// Scratch for sums that an earlier launch leaves in pieces: a buffer [point][slice] for each reduction.
@@ -42,6 +45,9 @@ private:
   void chooseTeams();
   int64_t heldBy(int64_t threads) const { return ceilDiv(pieces, threads) * vector; }
   Place placeOf(Frame &frame) const;
+  mlir::Value packedStream() const;
+  void holdAgain(ElementEmitter &e, Team &before, Team &after, llvm::MutableArrayRef<IndexExpr> at);
+  void emitPackedSums(Frame &frame, const Place &place, llvm::ArrayRef<IndexExpr> at);
   /// `team` keeps a row as long as keepsLongRow says.
   bool holdsRow(const Team &team) const;
   void emitTeam(Frame &frame);
@@ -53,13 +59,16 @@ private:
   const int64_t extent;
   const PartialBuffers *partial;
   unsigned vector = 1;
-  bool many = false; ///< sums beside each other
+  int64_t ragged = 0; ///< elements of a row that no vector divides, but whose rows begin where vectors may
+  bool many = false;  ///< sums beside each other
   int64_t streams = 1, pieces = 1, points = 1;
   int64_t unroll = 0; ///< values of each stream that a thread keeps
   int64_t mostThreads = 0, threads = 1;
   int64_t together = 1; ///< teams of a block
   bool keepsLongRow = false;
-  int64_t passes = 1; ///< over the row's memory
+  mlir::Value packed; ///< the operand of 16 bits whose row threads keep as it lies in memory, two values a register
+  std::vector<std::unique_ptr<Team>> teams; ///< one for each pass over a packed row
+  int64_t passes = 1;                       ///< over the row's memory
 };
 
 } // namespace mpt

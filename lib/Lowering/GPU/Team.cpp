@@ -56,6 +56,8 @@ static Value shuffled(ElementEmitter &e, Value x, int64_t distance) {
 
 unsigned Team::widthFor(int64_t extent) const {
   unsigned result = width;
+  if (extent == ragged)
+    return result;
   while (extent % result != 0)
     result /= 2;
   return result;
@@ -93,22 +95,42 @@ bool Team::isUnrolled(int64_t extent) const {
 }
 
 void Team::forEach(int64_t extent, TeamBody body) {
+  forVectors(extent, body);
+  forRest(extent, body);
+}
+
+void Team::visit(const IndexExpr &position, Value inside, TeamBody body) const {
+  if (beforeVisit)
+    beforeVisit(position);
+  body(position, inside);
+}
+
+/// Elements behind the last vector: a thread each.
+void Team::forRest(int64_t extent, TeamBody body) {
+  int64_t rest = extent % widthFor(extent);
+  if (rest == 0)
+    return;
+  auto [position, inside] = tail(1, rest);
+  visit(e.space.add(position, IndexExpr(extent - rest)), inside, body);
+}
+
+void Team::forVectors(int64_t extent, TeamBody body) {
   unsigned lanes = widthFor(extent);
-  int64_t stride = threads * lanes, whole = extent / stride, rest = extent % stride;
+  int64_t stride = threads * lanes, bulk = extent / lanes * lanes, whole = bulk / stride, rest = bulk % stride;
   IndexExpr first = own(lanes);
   auto last = [&] {
     if (rest == 0)
       return;
     auto [position, inside] = tail(lanes, rest);
-    body(e.space.add(position, IndexExpr(whole * stride)), inside);
+    visit(e.space.add(position, IndexExpr(whole * stride)), inside, body);
   };
   if (isUnrolled(extent)) {
     for (int64_t k = 0; k < whole; ++k)
-      body(e.space.add(first, IndexExpr(k * stride)), Value());
+      visit(e.space.add(first, IndexExpr(k * stride)), Value(), body);
     return last();
   }
   e.loop(e.indexConstant(0), e.indexConstant(whole), whole, 1, {}, [&](IndexExpr k, ValueRange) {
-    body(e.space.add(e.space.scale(k, stride), first), Value());
+    visit(e.space.add(e.space.scale(k, stride), first), Value(), body);
     return SmallVector<Value>();
   });
   last();
@@ -158,13 +180,13 @@ void Team::step(ArrayRef<ReduceOp> group, ArrayRef<Accumulator> accumulators, Mu
 SmallVector<Value> Team::reduceAll(ArrayRef<ReduceOp> group, ArrayRef<Accumulator> accumulators, int64_t extent,
                                    TeamSource source) {
   unsigned lanes = widthFor(extent);
-  int64_t stride = threads * lanes, whole = extent / stride, rest = extent % stride;
-  SmallVector<Value> totals;
+  int64_t stride = threads * lanes, bulk = extent / lanes * lanes, whole = bulk / stride, rest = bulk % stride;
+  SmallVector<Value> totals, more;
   for (const Accumulator &a : accumulators)
     totals.push_back(e.splat(a.identity(e, a.type), lanes));
   if (isUnrolled(extent)) {
-    forEach(extent,
-            [&](IndexExpr position, Value inside) { step(group, accumulators, totals, position, inside, source); });
+    forVectors(extent,
+               [&](IndexExpr position, Value inside) { step(group, accumulators, totals, position, inside, source); });
   } else {
     totals = e.loop(e.indexConstant(0), e.indexConstant(whole), whole, 1, totals, [&](IndexExpr k, ValueRange carried) {
       SmallVector<Value> next(carried);
@@ -176,7 +198,12 @@ SmallVector<Value> Team::reduceAll(ArrayRef<ReduceOp> group, ArrayRef<Accumulato
       step(group, accumulators, totals, e.space.add(position, IndexExpr(whole * stride)), inside, source);
     }
   }
-  return across(accumulators, totals);
+  forRest(extent, [&](IndexExpr position, Value inside) {
+    for (const Accumulator &a : accumulators)
+      more.push_back(a.identity(e, a.type));
+    step(group, accumulators, more, position, inside, source);
+  });
+  return across(accumulators, totals, more);
 }
 
 SmallVector<Value> Team::reduceRange(ArrayRef<ReduceOp> group, ArrayRef<Accumulator> accumulators,
@@ -200,11 +227,13 @@ SmallVector<Value> Team::reduceRange(ArrayRef<ReduceOp> group, ArrayRef<Accumula
   return across(accumulators, totals);
 }
 
-SmallVector<Value> Team::across(ArrayRef<Accumulator> accumulators, ArrayRef<Value> partial) {
+SmallVector<Value> Team::across(ArrayRef<Accumulator> accumulators, ArrayRef<Value> partial, ArrayRef<Value> more) {
   ImplicitLocOpBuilder &b = e.b;
   SmallVector<Value> totals;
-  for (auto [a, value] : llvm::zip_equal(accumulators, partial)) {
+  for (auto [i, a, value] : llvm::enumerate(accumulators, partial)) {
     Value x = e.width(value) > 1 ? a.fold(e, value) : value;
+    if (!more.empty())
+      x = a.combine(e, x, more[i]);
     MathBuilder m(e);
     if (isa<FloatType>(a.total))
       x = m.toFloat(x, a.total);

@@ -6,6 +6,7 @@
 #include "mpt/Lowering/Emission/Reductions.h"
 
 #include "llvm/ADT/DenseSet.h"
+#include <functional>
 #include <map>
 
 namespace mpt {
@@ -21,9 +22,9 @@ public:
 
   /// `member` counts the team's threads, which are a power of two: parts of a warp, or whole blocks. Positions are
   /// visited in vectors of `width`; rows of up to `unroll` vectors a thread without loops, so that their values stay in
-  /// registers.
-  Team(ElementEmitter &e, mlir::Value member, int64_t threads, unsigned width, int64_t unroll)
-      : e(e), member(member), threads(threads), width(width), unroll(unroll) {}
+  /// registers. Of rows of `ragged` elements, which begin where vectors may, the last few are visited one by one.
+  Team(ElementEmitter &e, mlir::Value member, int64_t threads, unsigned width, int64_t unroll, int64_t ragged = 0)
+      : e(e), member(member), threads(threads), width(width), unroll(unroll), ragged(ragged) {}
 
   std::optional<llvm::SmallVector<mlir::Value>> reduce(ElementEmitter &emitter, llvm::MutableArrayRef<ReduceOp> group,
                                                        llvm::ArrayRef<IndexExpr> at) override;
@@ -37,19 +38,28 @@ public:
                                            int64_t extent, TeamSource source);
   bool isUnrolled(int64_t extent) const;
   /// All threads' partial values, combined: in vectors, between lanes of warps, between warps. Every thread gets them.
-  llvm::SmallVector<mlir::Value> across(llvm::ArrayRef<Accumulator> accumulators, llvm::ArrayRef<mlir::Value> partial);
+  /// `more` are further partial values, of elements behind the last vector.
+  llvm::SmallVector<mlir::Value> across(llvm::ArrayRef<Accumulator> accumulators, llvm::ArrayRef<mlir::Value> partial,
+                                        llvm::ArrayRef<mlir::Value> more = {});
   /// True when `at` is the same for all threads of the team.
   bool isUniform(llvm::ArrayRef<IndexExpr> at) const;
   /// This thread's number in the team, of which compilers do not know that it is that (each lane sends it to itself):
   /// what is computed from it is not kept from the same computation before. For all threads, outside of loops.
   mlir::Value opaqueMember();
+  /// This thread's number in the team.
+  mlir::Value number() const { return member; }
   /// i1: whether this is the team's first thread.
   mlir::Value isFirst();
+  /// Emits what a visit of a position needs, before what the visit is for; may be empty.
+  std::function<void(const IndexExpr &)> beforeVisit;
   /// Bytes of shared memory declared so far.
   int64_t sharedBytes = 0;
 
 private:
   unsigned widthFor(int64_t extent) const;
+  void visit(const IndexExpr &position, mlir::Value inside, TeamBody body) const;
+  void forVectors(int64_t extent, TeamBody body);
+  void forRest(int64_t extent, TeamBody body);
   IndexExpr own(unsigned width);
   std::pair<IndexExpr, mlir::Value> tail(unsigned width, int64_t rest);
   void step(llvm::ArrayRef<ReduceOp> group, llvm::ArrayRef<Accumulator> accumulators,
@@ -61,7 +71,7 @@ private:
   mlir::Value member;
   int64_t threads;
   unsigned width;
-  int64_t unroll;
+  int64_t unroll, ragged;
   std::map<unsigned, IndexExpr> owned;
   std::map<std::pair<unsigned, int64_t>, std::pair<IndexExpr, mlir::Value>> tails;
   llvm::DenseSet<unsigned> threadVariables;

@@ -90,8 +90,14 @@ SmallVector<std::string> mpt::cuda::spillingKernels(StringRef log) {
 void mpt::cuda::allowRegisters(std::string &ptx, ArrayRef<std::string> kernels) {
   for (const std::string &kernel : kernels)
     if (size_t entry = ptx.find(".entry " + kernel + "("); entry != std::string::npos)
-      if (size_t body = ptx.find("\n{", entry); body != std::string::npos)
-        ptx.insert(body, "\n.minnctapersm 1");
+      if (size_t body = ptx.find("\n{", entry); body != std::string::npos) {
+        constexpr StringLiteral directive = ".minnctapersm ";
+        size_t wanted = ptx.find(directive, entry);
+        if (wanted < body)
+          ptx.replace(wanted, ptx.find('\n', wanted) - wanted, directive.str() + "1");
+        else
+          ptx.insert(body, ("\n" + directive + "1").str());
+      }
 }
 
 /// Machine code, and what the assembler said.

@@ -95,6 +95,7 @@ void lowerToNvvm(func::FuncOp kernel) {
     op->erase();
   });
   auto block = getAttr<MPTDialect::BlockAttrHelper>(kernel);
+  auto schedule = getAttr<MPTDialect::ScheduleAttrHelper>(kernel);
   OpBuilder b(kernel.getContext());
   SmallVector<NamedAttribute> kept;
   for (NamedAttribute attribute : kernel->getDiscardableAttrs())
@@ -102,8 +103,14 @@ void lowerToNvvm(func::FuncOp kernel) {
       kept.push_back(attribute);
   kernel->setDiscardableAttrs(kept);
   kernel->setAttr("nvvm.kernel", b.getUnitAttr());
-  if (block)
+  if (block) {
     kernel->setAttr("nvvm.reqntid", b.getDenseI32ArrayAttr({int32_t(block[0]), int32_t(block[1]), int32_t(block[2])}));
+    // Rows that fill the registers of half a multiprocessor: the assembler may not take more. Elsewhere it takes fewer
+    // than such a bound would have it take.
+    int64_t threads = block[0] * block[1] * block[2];
+    if (schedule && schedule.getValue() == "rows" && threads == 256)
+      kernel->setAttr("nvvm.minctasm", b.getI32IntegerAttr(2));
+  }
   kernel.setPublic();
 }
 
