@@ -53,7 +53,7 @@ dnn::Descriptor GraphMaker::convolution(const mpt_conv_desc &d) {
   set(conv, dnn::ConvolutionCompute, dnn::DataTypeType, single);
   set(conv, dnn::ConvolutionMode, dnn::ConvolutionModeType, mode);
   setVector(conv, dnn::ConvolutionPrePaddings, spatial(d.pad_low));
-  setVector(conv, dnn::ConvolutionPostPaddings, spatial(d.pad_high));
+  setVector(conv, dnn::ConvolutionPostPaddings, spatial(d.pad_low)); // more on that side is not read (isTakenByGraphs)
   setVector(conv, dnn::ConvolutionDilations, spatial(d.dilation));
   setVector(conv, dnn::ConvolutionStrides, spatial(d.stride));
   return finish(conv);
