@@ -59,6 +59,8 @@ class Block:
             return self.special[operand][mask].astype(dtype)
         if operand in self.kernel.shared:
             return np.full(mask.sum(), self.kernel.shared[operand], dtype)
+        if operand in self.kernel.names:
+            return np.full(mask.sum(), self.kernel.names[operand], dtype)
         if re.match(r"[%A-Za-z_]", operand):
             return self.raw(operand)[mask].astype(UNSIGNED[np.dtype(dtype).itemsize]).view(dtype)
         if re.fullmatch(r"0[fF][0-9a-fA-F]{8}", operand):
@@ -85,8 +87,7 @@ class Block:
 
     def addresses(self, operand, mask):
         base, _, offset = operand[1:-1].replace(" ", "").partition("+")
-        where = self.get(base, "u64", mask) if base.startswith("%") or base in self.kernel.shared else np.full(mask.sum(), int(base, 0), np.uint64)
-        return where.astype(np.int64) + (int(offset, 0) if offset else 0)
+        return self.get(base, "u64", mask).astype(np.int64) + (int(offset, 0) if offset else 0)
 
     # ---- memory
 
@@ -355,6 +356,16 @@ class Block:
         if rest[-1] == "f16x2":
             return self._halves(rest, operands, mask, np.abs)
         return np.abs(self.get(operands[0], rest[-1], mask))
+
+    def _copysign(self, rest, operands, mask, line):
+        sign, magnitude = self._values(rest, operands, mask)
+        return np.copysign(magnitude, sign)
+
+    def _testp(self, rest, operands, mask, line):
+        test = {"infinite": np.isinf, "finite": np.isfinite, "notanumber": np.isnan, "number": lambda v: ~np.isnan(v)}.get(rest[0])
+        if not test:
+            raise Unknown(f"{self.kernel.name}, line {line}: testp.{rest[0]}")
+        return test(self.get(operands[0], rest[-1], mask))
 
     def _neg(self, rest, operands, mask, line):
         return -self.get(operands[0], rest[-1], mask)

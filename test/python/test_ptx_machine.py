@@ -67,6 +67,16 @@ def test_numbers_for_predicates():
     assert run(text).tolist() == [i ^ 1 for i in range(64)] * 2
 
 
+def test_tables_of_a_module():
+    text = EXCHANGE.replace(".visible", ".global .align 4 .b8 table[16] = {7, 0, 0, 0, 1, 1};\n.visible", 1)
+    text = text.replace("ld.shared.b32 \t%r3, [%rd7];", "and.b32 \t%r6, %r1, 3;\n\tmul.wide.u32 \t%rd10, %r6, 4;\n\tmov.b64 \t%rd11, table;\n"
+                        "\tadd.s64 \t%rd12, %rd11, %rd10;\n\tld.global.nc.b32 \t%r3, [%rd12];")
+    kernel, = ptx_text.parse(text).values()
+    memory = ptx_memory.Memory({OUT: np.zeros(256, np.uint8), **kernel.tables})
+    ptx_machine.launch(kernel, memory, [OUT], (1, 1, 1), (64, 1, 1))
+    assert memory.array(OUT).view(np.int32).tolist() == [7, 257, 0, 0] * 16
+
+
 def test_conversions_to_and_from_eight_bits():
     text = EXCHANGE.replace("xor.b32 \t%r2, %r1, 1;", "xor.b32 \t%r2, %r1, 1;\n\tcvt.rn.f32.u32 \t%r6, %r1;\n"
                             "\tmul.rn.f32 \t%r7, %r6, 0f41200000;\n\tcvt.rn.satfinite.e4m3x2.f32 \t%rs1, %r7, %r6;\n\tcvt.rn.f16x2.e4m3x2 \t%r8, %rs1;")
@@ -101,42 +111,11 @@ def test_an_unknown_instruction_is_no_success():
 STEPS = """
 import ctypes, json, sys
 import numpy as np
-import ptx_machine, ptx_memory, ptx_text
+import ptx_executor
 from standin import standin as library, trainer as make_trainer
 folder, order = sys.argv[1:]
-standin, modules, seen, ops = library(), {}, set(), set()
-standin.standin_allocation.restype = ctypes.c_int64
-DEVICE, MOST = 1 << 62, 1 << 22
-
-def allocations(arguments):
-    found = {}
-    for address in arguments:
-        start = ctypes.c_uint64()
-        size = standin.standin_allocation(ctypes.c_uint64(address), ctypes.byref(start))
-        assert size, "an argument that is no address"
-        host = address & ~DEVICE
-        begin, end = start.value, start.value + size
-        if size > MOST:  # scratch of libraries: what a kernel may want of it
-            begin, end = host, min(end, host + MOST)
-        found[begin] = np.frombuffer((ctypes.c_uint8 * (end - begin)).from_address(begin), np.uint8)
-    return found
-
-@ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_void_p, ctypes.POINTER(ctypes.c_int64), ctypes.POINTER(ctypes.c_int64), ctypes.c_int64,
-                  ctypes.POINTER(ctypes.c_uint64), ctypes.c_int64)
-def execute(name, text, grid, block, shared, arguments, count):
-    try:
-        if text not in modules:
-            modules[text] = ptx_text.parse(ctypes.string_at(text).decode())
-        views = allocations(arguments[:count])
-        memory = ptx_memory.Memory(views)
-        ptx_machine.launch(modules[text][name.decode()], memory, [a & ~DEVICE for a in arguments[:count]], grid[:3], block[:3], shared, order, ops.add)
-        for start, view in views.items():
-            ctypes.memmove(start, np.ascontiguousarray(memory.array(start)).ctypes.data, len(view))
-        seen.add(name.decode())
-    except Exception as problem:
-        standin.standin_note_violation(f"{type(problem).__name__}: {problem}".encode())
-
-standin.standin_executor(execute)
+standin = library()
+executor = ptx_executor.Executor(standin, order)
 losses = {}
 for target in ("cpu", "cuda"):
     with make_trainer(folder + "/" + target) as trainer:
@@ -145,8 +124,7 @@ for target in ("cpu", "cuda"):
         losses[target] = [trainer.step({"x": data["x"], name: data["labels"]}).loss for _ in range(2)]
         if target == "cuda":
             losses["parameters"] = all(bool(np.isfinite(p).all()) for p in trainer.parameters().values())
-standin.standin_violations.restype = ctypes.c_char_p
-print(json.dumps({**losses, "violations": standin.standin_violations().decode(), "kernels": len(seen), "ops": sorted(ops)}))
+print(json.dumps({**losses, "violations": standin.standin_violations().decode(), "kernels": len(executor.kernels)}))
 """
 MODELS = {"mlp": mlp, "cnn": cnn, "normalized": normalized, "attention": lambda path: attention(path, "both", batch=2, heads=2, length=8, depth=8)}
 TOLERANCE = {"fp32": 1e-5, "amp-f16": 4e-3, "amp-bf16": 2e-2, "als-f16": 4e-3, "fp8-hybrid": 5e-2, "fp8-current": 5e-2}
