@@ -3,10 +3,12 @@
 
 // OLD: error: expected an architecture from sm_80 on that LLVM knows, got 'sm_70'
 
-// Division rounds to nearest, and nothing is called: neither a division nor a function of libdevice.
+// Quotients and exponentials are instructions without a branch (errors: docs/gpu-kernels.md), and nothing is called: neither a
+// division nor a function of libdevice.
 // CHECK: .visible .entry kernel0(
 // CHECK-NOT: call
-// CHECK: div.rn.f32
+// CHECK: ex2.approx.ftz.f32
+// CHECK: div.full.f32
 func.func @quotient(%x: tensor<64x64xf32>, %y: tensor<64x64xf32>) -> tensor<64x64xf32> {
   %r = mpt.fusion(%x, %y) : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32> {
   ^bb0(%a: tensor<64x64xf32>, %b: tensor<64x64xf32>):
