@@ -153,6 +153,14 @@ FailureOr<Value> BufferizationState::dense(Location loc, Value memref, ArrayRef<
   return result;
 }
 
+Value BufferizationState::denseResult(Value tensor, ArrayRef<int64_t> order) {
+  Value memref = placeFor(tensor).memref;
+  if (!memref || !isDense(bufferTypeOf(memref), order))
+    memref = allocate(tensor.getLoc(), ownType(tensor, order));
+  setBuffer(tensor, memref);
+  return memref;
+}
+
 int64_t BufferizationState::alignmentOf(Value memref) const {
   int64_t bytes = rootOf(memref).second * elementBytes(bufferTypeOf(memref).getElementType());
   int64_t alignment = options.alignment;

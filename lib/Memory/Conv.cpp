@@ -41,15 +41,6 @@ Order orderOf(const Convolution &conv, Value tensor, const BufferizationState &s
   return tensor == conv.w && !state.options.channelsLastFilters ? rowMajor(rank) : channelsLast(rank);
 }
 
-/// The buffer of what the convolution makes: its place if that is dense in `order`.
-Value resultBuffer(Value tensor, const Order &order, Location loc, BufferizationState &state) {
-  Value memref = state.placeFor(tensor).memref;
-  if (!memref || !isDense(bufferTypeOf(memref), order))
-    memref = state.allocate(loc, state.ownType(tensor, order));
-  state.setBuffer(tensor, memref);
-  return memref;
-}
-
 /// An operand, dense in `order`.
 FailureOr<Value> operandBuffer(const Convolution &conv, Value tensor, const Order &order, Location loc,
                                BufferizationState &state) {
@@ -100,7 +91,7 @@ template <typename Op> struct ConvBufferization : Bufferizable::ExternalModel<Co
     SmallVector<Value> memrefs;
     for (Value tensor : {conv.x, conv.w, conv.y}) {
       Order order = orderOf(conv, tensor, state);
-      FailureOr<Value> memref = tensor.getDefiningOp() == op ? resultBuffer(tensor, order, loc, state)
+      FailureOr<Value> memref = tensor.getDefiningOp() == op ? state.denseResult(tensor, order)
                                                              : operandBuffer(conv, tensor, order, loc, state);
       if (failed(memref))
         return failure();

@@ -13,16 +13,6 @@ using namespace mpt::memory;
 
 namespace {
 
-/// A dense row-major buffer for a result: its place if that is one.
-Value resultBuffer(Value tensor, BufferizationState &state) {
-  Order order = rowMajor(tensorType(tensor).getRank());
-  Value memref = state.placeFor(tensor).memref;
-  if (!memref || !isDense(bufferTypeOf(memref), order))
-    memref = state.allocate(tensor.getLoc(), state.ownType(tensor, order));
-  state.setBuffer(tensor, memref);
-  return memref;
-}
-
 template <typename Op> struct RecurrenceBufferization : Bufferizable::ExternalModel<RecurrenceBufferization<Op>, Op> {
   WritesTo writesTo(Operation *) const { return WritesTo::Outputs; }
 
@@ -37,7 +27,7 @@ template <typename Op> struct RecurrenceBufferization : Bufferizable::ExternalMo
       inputs.push_back(*found);
     }
     for (Value result : op->getResults())
-      outputs.push_back(resultBuffer(result, state));
+      outputs.push_back(state.denseResult(result, rowMajor(tensorType(result).getRank())));
     constexpr bool backward = std::is_same_v<Op, RecurrenceBackwardOp>;
     auto bytes = [&](int64_t size) { return MemRefType::get({size}, state.builder.getI8Type()); };
     auto call = rt::RecurrenceOp::create(state.builder, loc, source.getCell(), inputs, outputs,

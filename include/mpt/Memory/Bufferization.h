@@ -62,6 +62,8 @@ public:
   llvm::LogicalResult convert(mlir::Location loc, mlir::Value from, mlir::Value to);
   /// `memref` itself when dense in `order`, else a copy that is.
   llvm::FailureOr<mlir::Value> dense(mlir::Location loc, mlir::Value memref, llvm::ArrayRef<int64_t> order);
+  /// The buffer of a result that a call writes dense in `order`: its place if that is, else one of its own.
+  mlir::Value denseResult(mlir::Value tensor, llvm::ArrayRef<int64_t> order);
   /// Bytes that the address of `memref` is a multiple of, up to what kernels care about.
   int64_t alignmentOf(mlir::Value memref) const;
 
