@@ -6,6 +6,7 @@
 #include "Lifetimes.h"
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
+#include "mpt/Dialect/MPT/Sizes.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
 #include "mpt/Distribution/Replicas.h"
 #include "mpt/Memory/Bufferize.h"
@@ -215,7 +216,7 @@ int64_t mpt::memory::peakOf(const json::Object &report) {
   if (!functions)
     return largest;
   // A library of several sizes has a step for each.
-  auto isStep = [](StringRef name) { return name == "step" || name.starts_with("step["); };
+  auto isStep = [](StringRef name) { return nameInFirstSize(name) == "step"; };
   bool hasStep = functions->getObject("step");
   for (const auto &entry : *functions)
     if (const json::Object *function = entry.second.getAsObject(); function && (!hasStep || isStep(entry.first)))

@@ -18,6 +18,10 @@ void mpt::setSizes(ModuleOp module, ArrayRef<StringRef> sizes) {
 
 std::string mpt::nameInSize(StringRef name, StringRef size) { return (name + "[" + size + "]").str(); }
 
+StringRef mpt::nameInFirstSize(StringRef name) {
+  return name.take_until([](char c) { return c == '['; });
+}
+
 StringRef mpt::sizeOf(func::FuncOp function, ModuleOp module) {
   DictionaryAttr manifest = getAttr<MPTDialect::ManifestAttrHelper>(module);
   auto sizes = manifest ? manifest.getAs<ArrayAttr>(kSizes) : ArrayAttr();

@@ -14,6 +14,9 @@ void setSizes(mlir::ModuleOp module, llvm::ArrayRef<llvm::StringRef> sizes);
 /// The name of a symbol of another size than the first.
 std::string nameInSize(llvm::StringRef name, llvm::StringRef size);
 
+/// The name that a symbol of any size has in the first one.
+llvm::StringRef nameInFirstSize(llvm::StringRef name);
+
 /// The size that a function of `module` is of; empty for the first one, and in modules of one size.
 llvm::StringRef sizeOf(mlir::func::FuncOp function, mlir::ModuleOp module);
 
