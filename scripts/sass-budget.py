@@ -74,17 +74,14 @@ class Kernel:
     shared: int = 0
 
 
-BITS = {"f64": 64, "i64": 64, "f32": 32, "i32": 32, "index": 64}
-
-
 def bytes_of(memref: str) -> tuple[int, int]:
     """Elements and bytes of a memref's type."""
     shape, element = re.match(r"memref<((?:\d+x)*)([\w]+)", memref).groups()
     count = 1
     for extent in shape.split("x")[:-1]:
         count *= int(extent)
-    digits = int(re.search(r"\d+", element)[0]) if re.search(r"\d+", element) else 64
-    return count, count * (1 if digits in (1, 4, 8) else BITS.get(element, digits) // 8)
+    bits = re.search(r"\d+", element)  # none in index
+    return count, count * max(1, int(bits[0] if bits else 64) // 8)
 
 
 def kernels_of(text: str) -> list[Kernel]:
@@ -174,9 +171,9 @@ class Counts:
     bytes: float
     calls: int  # of subroutines inside loops or straight code, such as the slow path of a division
 
-    def clocks(self, rates: dict[str, int] = RATES) -> tuple[float, str]:
+    def clocks(self) -> tuple[float, str]:
         """Of one multiprocessor for a thread's lane, and the pipe that takes longest."""
-        return max((n / rates[pipe], pipe) for pipe, n in self.pipes.items())
+        return max((n / RATES[pipe], pipe) for pipe, n in self.pipes.items())
 
 
 def add(pipes: dict[str, float], body: list[Instruction], turns: float) -> None:

@@ -86,7 +86,7 @@ bool Grouper::mixesRematerialized(ArrayRef<Operation *> ops) const {
 
 /// Whether one kernel would keep from the forward pass on what is stored in fewer bytes for the backward pass.
 bool Grouper::mixesStored(ArrayRef<Operation *> ops) const {
-  return llvm::any_of(ops, [&](Operation *op) { return storesFewerBytes(op) && !late.contains(op); }) &&
+  return llvm::any_of(ops, [&](Operation *op) { return !late.contains(op) && storesFewerBytes(op); }) &&
          llvm::any_of(ops, [&](Operation *op) { return late.contains(op); });
 }
 

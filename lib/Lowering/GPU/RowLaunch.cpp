@@ -155,9 +155,9 @@ void RowLaunch::chooseKept() {
     unroll = mostKept;
   // Of 16 bits, a register holds two: blocks of half the threads, two of which share a multiprocessor, so that one
   // computes while the other one waits for its row.
-  constexpr int64_t mostPacked = 208, fewThreads = 32;
+  constexpr int64_t mostPacked = 208, fewKept = 32;
   int64_t half = kernel.target.maxThreads;
-  if (heldBy(mostThreads) <= fewThreads || heldBy(half) > mostPacked)
+  if (heldBy(mostThreads) <= fewKept || heldBy(half) > mostPacked)
     return;
   packed = packedStream();
   if (!packed)

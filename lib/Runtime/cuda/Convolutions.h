@@ -41,7 +41,7 @@ class PlanCache;
 /// cuDNN on one device.
 class ConvLibrary {
 public:
-  /// Opens the file of option cudnn ("none": does not) or libcudnn.so.9. Null where there is none. cuBLASLt has to be
+  /// Opens the file of option cudnn, or libcudnn.so.9. Null where there is none. cuBLASLt has to be
   /// open: cuDNN looks for it when it needs it, and ends the process where it finds none.
   static std::unique_ptr<ConvLibrary> open(CudaDevice &device);
   ~ConvLibrary();

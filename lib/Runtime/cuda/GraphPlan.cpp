@@ -2,7 +2,6 @@
 // cuDNN's engines for a graph: which of them are taken, and their plans.
 #include "cuda/GraphPlan.h"
 
-#include <cstring>
 #include <utility>
 
 using namespace mpt::rt;

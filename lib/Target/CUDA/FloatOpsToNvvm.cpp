@@ -127,10 +127,8 @@ Value Lowering::inPairs(Value value, Type type, Type piece, Pair convert) {
 /// Words of two: one shift, one mask.
 Value Lowering::widenBFloat16(Value value) {
   unsigned width = ValueBuilder::width(value);
-  if (width % 2 != 0) {
-    KernelTarget plain;
-    return ValueBuilder(b, plain).widen(value);
-  }
+  if (width % 2 != 0)
+    return e.widen(value);
   auto words = VectorType::get(width / 2, b.getI32Type());
   Value both = vector::BitCastOp::create(b, words, value);
   Value low = arith::ShLIOp::create(b, both, e.constantLike(both, APInt(32, 16)));
