@@ -4,9 +4,11 @@ import json
 import pathlib
 import subprocess
 
+import numpy as np
 import planted_steps
 import pytest
-from mpt_run import tool
+from mpt_run import tool, write_tensors
+from onnx import numpy_helper, parser, save
 
 POLICIES = sorted(path.stem for path in (pathlib.Path(__file__).parents[2] / "lib/Precision/policies").glob("*.mlir"))
 # One recipe a bug; the table in docs/results/certificates.md has all of both.
@@ -46,6 +48,25 @@ def test_planted_bug_is_caught(folder, bug, policy):
         return
     assert result is not None and result.returncode == 1, result and result.stderr
     assert not json.loads(result.stdout)["pass"]
+
+
+# The gradient of such a bias is zero but for noise, which may have any direction and length.
+@pytest.mark.parametrize("policy", ["fp32", "amp-f16", "amp-bf16"])
+def test_bias_before_a_norm_passes(tmp_path, policy):
+    channels, batch = 32, 64
+    model = parser.parse_model(f"""<ir_version: 8, opset_import: ["" : 17]>
+m (float[{batch}, {channels}] x) => (float[{batch}, 10] logits) {{
+y = Gemm(x, w, b) n, m1, v1 = BatchNormalization<training_mode = 1>(y, s, h, m, v) logits = MatMul(n, w2) }}""".replace(") ", ")\n"))
+    rng = np.random.default_rng(5)
+    weights = {"w": 0.2 * rng.standard_normal((channels, channels)), "b": 0.1 * rng.standard_normal(channels), "s": np.ones(channels),
+               "h": np.zeros(channels), "m": np.zeros(channels), "v": np.ones(channels), "w2": 0.2 * rng.standard_normal((channels, 10))}
+    model.graph.initializer.extend(numpy_helper.from_array(value.astype(np.float32), name) for name, value in weights.items())
+    save(model, tmp_path / "m.onnx")
+    write_tensors(tmp_path / "batch.st", {"x": rng.standard_normal((batch, channels)).astype(np.float32), "labels": rng.integers(0, 10, batch)})
+    words = [tool(), tmp_path / "m.onnx", "--loss=softmax-cross-entropy", "--optimizer=sgd,lr=0.01,momentum=0.9", f"--policy={policy}",
+             "--certify", f"--batch={tmp_path / 'batch.st'}", f"--library={tmp_path / 'out'}"]
+    result = subprocess.run([*words, *["--loss-scale=dynamic,init=1024"] * (policy == "amp-f16")], capture_output=True, text=True)
+    assert result.returncode == 0, (result.stderr, result.stdout and json.loads(result.stdout)["failures"])
 
 
 def test_library_is_compiled_where_there_is_none(folder, tmp_path):
