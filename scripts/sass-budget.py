@@ -229,13 +229,29 @@ def count(kernel: Kernel, arch: str) -> Counts:
         return found
 
     bodies = [[c for c in code if low <= c.address <= high] for low, high in inner]
+    pieces: list[list[Instruction]] = [[]]  # of straight code, between branches
+    for c in code:
+        if not any(low <= c.address <= high for low, high in inner):
+            pieces[-1].append(c)
+            if c.op.startswith(("BRA", "EXIT", "BSYNC")):
+                pieces.append([])
     steps = [walked(body) for body in bodies]
-    straight = [c for c in code if not any(low <= c.address <= high for low, high in inner)]
-    parts, moved = [(straight, 1.0)], {}
-    for key, n in walked(straight).items():
-        moved[key] = min(kernel.arguments[key[0]], n * threads)
+
+    def is_rest(step: dict[tuple[int, str], int], others: list[dict[tuple[int, str], int]]) -> bool:
+        """Whether another part walks the same arguments in larger steps, and this one what is left behind the last of them."""
+        return any(other.keys() == step.keys() and sum(other.values()) >= 2 * sum(step.values()) for other in others)
+
+    straight = [walked(piece) for piece in pieces]
+    writing = [step for step in straight if any(op.startswith("ST") for _, op in step)]  # nothing is written twice
+    parts, moved = [], {}
+    for piece, step in zip(pieces, straight):
+        if step in writing and is_rest(step, writing):
+            continue
+        parts.append((piece, 1.0))
+        for key, n in step.items():
+            moved[key] = min(kernel.arguments[key[0]], moved.get(key, 0) + n * threads)
     for body, step in zip(bodies, steps):
-        if not step or any(other.keys() == step.keys() and sum(other.values()) >= 2 * sum(step.values()) for other in steps):
+        if not step or is_rest(step, steps + writing):
             continue  # no walk of an argument, or the rest of an unrolled loop
         turns = max(kernel.arguments[number] / n / threads for (number, _), n in step.items())
         parts.append((body, turns))

@@ -72,24 +72,40 @@ def test_steps_agree(tmp_path, name, policy):
     assert not problems, text
 
 
-@pytest.mark.parametrize("policy, width", [("fp32", 20001), ("amp-bf16", 34000)])
-def test_rows_of_a_long_vocabulary_are_kept(tmp_path, policy, width):
-    """Loss and gradient of rows that fill the registers of a block, which reads them once."""
+def trained_kernels(tmp_path, policy: str, nodes, weights, classes: int) -> str:
+    """Trains a classifier on every target, which have to agree, and returns the device's kernels as text."""
     build, rng = built(), np.random.default_rng(4)
-    nodes = [helper.make_node("MatMul", ["x", "w"], ["logits"], name="product")]
-    cuda_models.model(tmp_path / "m.onnx", "rows", nodes, {"w": cuda_models.values(5, 16, width)}, {"x": [12, 16]},
-                      ("logits", TensorProto.FLOAT, [12, width]))
-    batch = {"x": cuda_models.values(7, 12, 16), "labels": rng.integers(0, width, 12).astype(np.int64)}
+    cuda_models.model(tmp_path / "m.onnx", "rows", nodes, weights, {"x": [12, 16]}, ("logits", TensorProto.FLOAT, [12, classes]))
+    batch = {"x": cuda_models.values(7, 12, 16), "labels": rng.integers(0, classes, 12).astype(np.int64)}
     flags = ["--loss=softmax-cross-entropy"]
     exact = cuda_steps.run(build, tmp_path / "m.onnx", [*flags, "--policy=fp32"], batch, tmp_path / "exact", False)
     cpu = exact if policy == "fp32" else cuda_steps.run(build, tmp_path / "m.onnx", [*flags, f"--policy={policy}"], batch, tmp_path / "cpu", False)
     cuda = cuda_steps.run(build, tmp_path / "m.onnx", [*flags, f"--policy={policy}"], batch, tmp_path / "cuda", True)
     text, problems = cuda_steps.judge(cuda, cpu, exact)
     assert not problems, text
-    done = subprocess.run([build / "bin" / "mpt-opt", tmp_path / "m.onnx", *flags, f"--policy={policy}", "--target=cuda", "--to=memory", "--emit=mlir",
-                           "--quiet", "-o", "-"], capture_output=True, text=True, check=True)
-    loss = re.search(rf"func.func private @\w+\([^\n]*memref<12x{width}x\w+[,>][^\n]*memref<12x{width}x\w+[,>][^\n]*\"rows\"[^\n]*", done.stdout)
-    assert loss and "mpt.passes" not in loss[0] and "reduce x3" in loss[0], done.stdout[:2000]
+    return subprocess.run([build / "bin" / "mpt-opt", tmp_path / "m.onnx", *flags, f"--policy={policy}", "--target=cuda", "--to=memory", "--emit=mlir",
+                           "--quiet", "-o", "-"], capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize("policy, width", [("fp32", 20001), ("amp-bf16", 34000)])
+def test_rows_of_a_long_vocabulary_are_kept(tmp_path, policy, width):
+    """Loss and gradient of rows that fill the registers of a block, which reads them once."""
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["logits"], name="product")]
+    kernels = trained_kernels(tmp_path, policy, nodes, {"w": cuda_models.values(5, 16, width)}, width)
+    loss = re.search(rf"func.func private @\w+\([^\n]*memref<12x{width}x\w+[,>][^\n]*memref<12x{width}x\w+[,>][^\n]*\"rows\"[^\n]*", kernels)
+    assert loss and "mpt.passes" not in loss[0] and "reduce x3" in loss[0], kernels[:2000]
+
+
+@pytest.mark.parametrize("policy", ["amp-bf16", "amp-f16"])
+def test_elements_of_padded_rows_are_made_in_vectors(tmp_path, policy):
+    """Forward and backward, of a layer whose width no vector divides: memory begins its rows at 16 bytes, for GEMMs."""
+    width = 1003
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["h"], name="hidden"), helper.make_node("Tanh", ["h"], ["t"], name="tanh"),
+             helper.make_node("MatMul", ["t", "v"], ["logits"], name="product")]
+    kernels = trained_kernels(tmp_path, policy, nodes, {"w": cuda_models.values(5, 16, width), "v": cuda_models.values(6, width, 10)}, 10)
+    padded = re.findall(r"func.func private @\w+\([^\n]*memref<12x1003x\w+, strided<\[1008, 1\]>>\) [^\n]*\"pointwise\".*?\n  }", kernels, re.DOTALL)
+    assert len(padded) >= 2, kernels
+    assert all(re.search(r"vector.store [^\n]*vector<8x", kernel) and "memref.store" in kernel for kernel in padded), padded
 
 
 def test_a_wrong_gradient_is_noticed():

@@ -94,6 +94,20 @@ SmallVector<int64_t> GpuKernelBuilder::contiguousBytes() const {
   return bytes;
 }
 
+bool GpuKernelBuilder::rowsBeginAligned(int64_t length, unsigned width) const {
+  auto isAligned = [&](MemRefType type) {
+    if (type.getNumElements() < length)
+      return true;
+    SmallVector<int64_t> strides;
+    int64_t offset;
+    if (llvm::failed(type.getStridesAndOffset(strides, offset)) || type.getShape().back() != length ||
+        strides.back() != 1)
+      return false;
+    return llvm::all_of(ArrayRef<int64_t>(strides).drop_back(), [&](int64_t stride) { return stride % width == 0; });
+  };
+  return llvm::all_of(inputs, isAligned) && llvm::all_of(outputs, isAligned);
+}
+
 int64_t GpuKernelBuilder::alignmentOf(size_t number) const {
   return number < alignments.size() ? alignments[number] : target.accessBytes;
 }

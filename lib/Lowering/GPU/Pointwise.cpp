@@ -20,10 +20,13 @@ public:
 private:
   void chooseVectors(GpuKernelBuilder &kernel);
   void emitThread(GpuKernelBuilder &kernel, GpuKernelBuilder::Frame &frame, int64_t block);
+  void emitRaggedThread(GpuKernelBuilder &kernel, GpuKernelBuilder::Frame &frame, Value number);
+  void emitPoint(GpuKernelBuilder &kernel, GpuKernelBuilder::Frame &frame, const IndexExpr &beside,
+                 const IndexExpr &inner);
 
   int64_t lanes = 1, outer = 1; ///< points along the lane, and beside it
   unsigned vector = 1;
-  bool ragged = false; ///< one more thread makes the flat range's points behind the last vector
+  bool ragged = false; ///< one more thread a row makes the points behind its last vector
 };
 
 } // namespace
@@ -36,37 +39,62 @@ void Pointwise::chooseVectors(GpuKernelBuilder &kernel) {
     return std::min(kernel.vectorWidth(extent, kernel.contiguousBytes()), kernel.reductions.empty() ? 8u : 4u);
   };
   vector = kernel.lane.empty() ? 1 : widthOf(lanes);
-  // A flat range keeps its wide vectors and leaves the rest to one more thread.
-  ragged = !kernel.lane.empty() && outer == 1 && vector < widthOf(0) && lanes >= 256;
+  // A flat range keeps its wide vectors and leaves the rest to one more thread; so does each long row, where memory
+  // begins it at a multiple of them.
+  unsigned widest = widthOf(0);
+  ragged =
+      !kernel.lane.empty() && vector < widest &&
+      (outer == 1 ? lanes >= 256 : kernel.lane.size() == 1 && lanes >= 512 && kernel.rowsBeginAligned(lanes, widest));
   if (ragged)
-    vector = widthOf(0);
+    vector = widest;
+}
+
+void Pointwise::emitPoint(GpuKernelBuilder &kernel, GpuKernelBuilder::Frame &frame, const IndexExpr &beside,
+                          const IndexExpr &inner) {
+  ElementEmitter &e = frame.e;
+  SmallVector<IndexExpr> at(kernel.shape.size());
+  e.spread(beside, kernel.shape, kernel.outerAxes(e), at);
+  if (!kernel.lane.empty())
+    e.spread(inner, kernel.shape, kernel.lane, at);
+  kernel.emitRow(e, kernel.outputBuffers(frame.function), at, /*laneGiven=*/true);
+}
+
+void Pointwise::emitRaggedThread(GpuKernelBuilder &kernel, GpuKernelBuilder::Frame &frame, Value number) {
+  ElementEmitter &e = frame.e;
+  ImplicitLocOpBuilder &b = e.b;
+  int64_t whole = lanes / vector;
+  Value pieces = e.indexConstant(whole + 1);
+  Value row = arith::DivUIOp::create(b, number, pieces), piece = arith::RemUIOp::create(b, number, pieces);
+  auto is = [&](arith::CmpIPredicate predicate, Value x, int64_t y) -> Value {
+    return arith::CmpIOp::create(b, predicate, x, e.indexConstant(y));
+  };
+  Value used = is(arith::CmpIPredicate::ult, number, outer * (whole + 1));
+  Value inside = is(arith::CmpIPredicate::ult, piece, whole);
+  e.guarded(arith::AndIOp::create(b, used, inside), [&] {
+    Value first = arith::MulIOp::create(b, piece, e.indexConstant(vector));
+    emitPoint(kernel, frame, e.variable(row, outer), e.variable(first, whole * vector, vector));
+  });
+  Value last = is(arith::CmpIPredicate::eq, piece, whole);
+  e.guarded(arith::AndIOp::create(b, used, last), [&] {
+    e.loop(e.indexConstant(whole * vector), e.indexConstant(lanes), lanes, 1, {}, [&](IndexExpr i, ValueRange) {
+      emitPoint(kernel, frame, e.variable(row, outer), i);
+      return SmallVector<Value>();
+    });
+  });
 }
 
 void Pointwise::emitThread(GpuKernelBuilder &kernel, GpuKernelBuilder::Frame &frame, int64_t block) {
   ElementEmitter &e = frame.e;
   ImplicitLocOpBuilder &b = e.b;
-  int64_t whole = outer * (lanes / vector);
   Value number = arith::AddIOp::create(b, arith::MulIOp::create(b, frame.block, e.indexConstant(block)), frame.thread);
-  SmallVector<int64_t> order = kernel.outerAxes(e);
-  auto point = [&](const IndexExpr &position) {
-    SmallVector<IndexExpr> at(kernel.shape.size());
-    auto [beside, inner] = e.space.divide(position, lanes);
-    e.spread(beside, kernel.shape, order, at);
-    if (!kernel.lane.empty())
-      e.spread(inner, kernel.shape, kernel.lane, at);
-    kernel.emitRow(e, kernel.outputBuffers(frame.function), at, /*laneGiven=*/true);
-  };
+  if (ragged)
+    return emitRaggedThread(kernel, frame, number);
+  int64_t units = outer * (lanes / vector);
   Value first = vector > 1 ? Value(arith::MulIOp::create(b, number, e.indexConstant(vector))) : number;
-  Value used = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, number, e.indexConstant(whole));
-  e.guarded(used, [&] { point(e.variable(first, whole * vector, vector)); });
-  if (!ragged)
-    return;
-  Value last = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, number, e.indexConstant(whole));
-  e.guarded(last, [&] {
-    e.loop(e.indexConstant(whole * vector), e.indexConstant(lanes), lanes, 1, {}, [&](IndexExpr i, ValueRange) {
-      point(i);
-      return SmallVector<Value>();
-    });
+  Value used = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, number, e.indexConstant(units));
+  e.guarded(used, [&] {
+    auto [beside, inner] = e.space.divide(e.variable(first, units * vector, vector), lanes);
+    emitPoint(kernel, frame, beside, inner);
   });
 }
 
@@ -76,7 +104,7 @@ void Pointwise::emit(GpuKernelBuilder &kernel) {
   kernel.laneInRow = false;
   kernel.width = 1;
   chooseVectors(kernel);
-  int64_t units = outer * (lanes / vector) + ragged, block = 256;
+  int64_t units = outer * (lanes / vector + ragged), block = 256;
   while (block > 64 && units < 2 * kernel.target.multiprocessors * block)
     block /= 2;
   kernel.launch("pointwise", {ceilDiv(units, block), 1, 1}, block,

@@ -56,20 +56,6 @@ int64_t chainLength(Block &body) {
   return most;
 }
 
-/// Every buffer of whole rows has them one element after the other, and each at a multiple of `width`.
-bool rowsBeginAligned(const GpuKernelBuilder &kernel, int64_t length, unsigned width) {
-  auto isAligned = [&](MemRefType type) {
-    if (type.getNumElements() < length)
-      return true;
-    SmallVector<int64_t> strides;
-    int64_t offset;
-    if (failed(type.getStridesAndOffset(strides, offset)) || type.getShape().back() != length || strides.back() != 1)
-      return false;
-    return llvm::all_of(ArrayRef<int64_t>(strides).drop_back(), [&](int64_t stride) { return stride % width == 0; });
-  };
-  return llvm::all_of(kernel.inputs, isAligned) && llvm::all_of(kernel.outputs, isAligned);
-}
-
 /// `p` and `q`, either of which may be null for "always".
 Value both(ElementEmitter &e, Value p, Value q) { return p && q ? Value(arith::AndIOp::create(e.b, p, q)) : p ? p : q; }
 
@@ -124,7 +110,7 @@ void RowLaunch::chooseVectors() {
   vector = partial ? 1 : kernel.vectorWidth(innermost, sizes);
   // The plan of memory begins each row where vectors may, so that only a row's last elements are visited one by one.
   unsigned widest = kernel.vectorWidth(/*extent=*/0, sizes);
-  if (!partial && innermost == extent && extent >= 512 && vector < widest && rowsBeginAligned(kernel, extent, widest)) {
+  if (!partial && innermost == extent && extent >= 512 && vector < widest && kernel.rowsBeginAligned(extent, widest)) {
     ragged = extent;
     vector = widest;
   }

@@ -40,6 +40,8 @@ public:
   llvm::SmallVector<int64_t> contiguousBytes() const;
   /// Elements that one thread accesses at a time along a contiguous range of `extent`.
   unsigned vectorWidth(int64_t extent, llvm::ArrayRef<int64_t> elementBytes) const;
+  /// Every buffer of whole rows of `length` elements has them side by side, and each begins at a multiple of `width`.
+  bool rowsBeginAligned(int64_t length, unsigned width) const;
   /// Bytes that the address of argument `number` is a multiple of.
   int64_t alignmentOf(size_t number) const;
 
