@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Counts the machine instructions of a program's kernels beside their bytes: sass-budget.py MODEL [--policy P] [--bind N=4] [--arch sm_90]
+"""Counts the machine instructions of a program's kernels beside their bytes: sass-budget.py MODEL [--policy P] [--loss L] [--bind N=4] [--arch sm_90]
 
-MODEL is an ONNX graph with its loss, or a module of kernels in MLIR (as --to=memory --emit=mlir writes it). Each kernel is assembled and
+MODEL is an ONNX graph, or a module of kernels in MLIR (as --to=memory --emit=mlir writes it). Each kernel is assembled and
 disassembled (ptxas, cuobjdump, nvdisasm). A line a kernel: instructions an element by pipe, the time that its pipes and its
 bytes take, registers, blocks a multiprocessor, waves. --limit R ends with status 1 where a kernel of at least --from bytes needs more than R times
 the time of its bytes. The method is in docs/results/gpu-code.md.
@@ -98,7 +98,8 @@ def kernels_of(text: str) -> list[Kernel]:
 
 
 def tool(name: str) -> str:
-    places = os.pathsep.join(["/usr/local/cuda/bin", *(str(p) for p in pathlib.Path(sys.prefix).glob("lib/python3*/site-packages/nvidia/cu13/bin"))])
+    wheels = [str(p) for prefix in (sys.prefix, ROOT / ".venv") for p in pathlib.Path(prefix).glob("lib/python3*/site-packages/nvidia/*/bin")]
+    places = os.pathsep.join(["/usr/local/cuda/bin", *wheels])
     return shutil.which(name) or shutil.which(name, path=places) or ""
 
 
@@ -290,6 +291,7 @@ def main() -> int:
     parse.add_argument("model", type=pathlib.Path)
     parse.add_argument("--policy", default="amp-bf16")
     parse.add_argument("--optimizer", default="adamw,lr=1e-3")
+    parse.add_argument("--loss", help="where the graph ends in its predictions")
     parse.add_argument("--bind", action="append", default=[])
     parse.add_argument("--arch", default="sm_90", choices=sorted(PARAMETERS))
     parse.add_argument("--device", default="H200", choices=sorted(BYTES_A_SECOND), help="whose bytes a second the pipes are held against")
@@ -309,7 +311,7 @@ def main() -> int:
         if a.model.suffix == ".onnx":
             module = pathlib.Path(scratch, "m.mlir")
             call(opt, a.model, f"--policy={a.policy}", f"--optimizer={a.optimizer}", "--target=cuda", f"--arch={a.arch}", "--to=memory", "--emit=mlir",
-                 "--quiet", *(f"--bind={b}" for b in a.bind), "-o", module)
+                 "--quiet", *(f"--bind={b}" for b in a.bind), *([f"--loss={a.loss}"] if a.loss else []), "-o", module)
         kernels = kernels_of(module.read_text())
         call(opt, module, f"--lowering-emit-ptx=arch={a.arch} file={ptx}", "-o", os.devnull)
         disassemble(kernels, ptx, a.arch)

@@ -19,8 +19,8 @@ PYTHON_PACKAGES=(
   "cmake>=3.26" ninja lit numpy "onnx==$ONNX_VERSION" scikit-learn ml_dtypes pytest pytest-xdist setuptools wheel
   "onednn-devel-cpu-gomp==2023.2.0"
 )
-# Only tests need these: references to compare with, exporters, and NVIDIA's assembler.
-TEST_PACKAGES=("torch==2.13.0" onnxruntime onnxscript nvidia-cuda-nvcc-cu12)
+# Only tests need these: references to compare with, exporters, and NVIDIA's assembler and disassemblers.
+TEST_PACKAGES=("torch==2.13.0" onnxruntime onnxscript nvidia-cuda-nvcc-cu12 nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm)
 
 # ---- system packages ------------------------------------------------------------------------------------------------
 missing_packages() {
