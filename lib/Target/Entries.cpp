@@ -39,6 +39,8 @@ public:
   LogicalResult build() {
     entry = llvm::Function::Create(llvm::FunctionType::get(i32, {ptr}, false), llvm::GlobalValue::InternalLinkage,
                                    "mpt_entry_" + info.name, module);
+    // No vectors of pointers: looking for them takes time in the square of a step's calls.
+    entry->addFnAttr(llvm::Attribute::NoImplicitFloat);
     ir.SetInsertPoint(llvm::BasicBlock::Create(module.getContext(), "", entry));
     exec = entry->getArg(0);
     state = field(0);

@@ -14,8 +14,10 @@
 // FILES-DAG: toy.json
 // FILES-DAG: toy.safetensors
 // IR: @mpt_module = {{.*}}constant
-// IR: define internal i32 @mpt_entry_step(ptr
+// IR: define internal i32 @mpt_entry_step(ptr %{{[0-9a-z]+}}) #[[ENTRY:[0-9]+]] {
 // IR: call i32 @mpt_rt_gemm(
+// Vectors of pointers are not looked for in the straight line of calls.
+// IR: attributes #[[ENTRY]] = { {{.*}}noimplicitfloat
 // JSON: "fingerprint": "{{[0-9a-f]+}}"
 // JSON: "learning_rate": 0.5
 // HEADER: y: f32[2,4]
