@@ -27,9 +27,28 @@ constexpr KindInfo kinds[] = {{LossKind::softmaxCrossEntropy, "softmax-cross-ent
                               {LossKind::bceWithLogits, "bce-with-logits"},
                               {LossKind::kl, "kl"},
                               {LossKind::cosine, "cosine"},
+                              {LossKind::ctc, "ctc"},
                               {LossKind::none, "none"}};
 
 Error problem(const Twine &message) { return createStringError(inconvertibleErrorCode(), message); }
+
+constexpr const char *ctcKeys =
+    "max-labels=N, blank=N, batch-axis=N, class-axis=N, ignore-index=N, zero-infinity=0|1, ";
+
+/// Takes a setting that ctc alone has.
+bool takeCTC(LossSpec &spec, StringRef key, int64_t number) {
+  if (key == "max-labels" && number > 0)
+    spec.maxLabels = number;
+  else if (key == "blank" && number >= 0)
+    spec.blank = number;
+  else if (key == "batch-axis")
+    spec.batchAxis = number;
+  else if (key == "zero-infinity" && (number == 0 || number == 1))
+    spec.zeroInfinity = number;
+  else
+    return false;
+  return true;
+}
 
 Expected<LossSpec> parseOne(StringRef text) {
   SmallVector<StringRef> parts;
@@ -41,7 +60,9 @@ Expected<LossSpec> parseOne(StringRef text) {
                    "), got '" + name + "'");
   LossSpec spec;
   spec.kind = info->kind;
-  bool classes = hasClasses(spec.kind), focal = spec.kind == LossKind::focal;
+  bool ctc = spec.kind == LossKind::ctc, classes = hasClasses(spec.kind) || ctc, focal = spec.kind == LossKind::focal;
+  if (ctc)
+    spec.classAxis = 2;
   StringRef edge = spec.kind == LossKind::smoothL1 ? "beta" : spec.kind == LossKind::huber ? "delta" : "";
   auto positive = [](StringRef text, double &field) {
     return !text.getAsDouble(field) && field > 0.0 && std::isfinite(field);
@@ -54,6 +75,8 @@ Expected<LossSpec> parseOne(StringRef text) {
       spec.classAxis = number;
     else if (key == "ignore-index" && classes && whole)
       spec.ignoreIndex = number;
+    else if (ctc && whole && takeCTC(spec, key, number))
+      continue;
     else if (key == "output" && !value.empty())
       spec.output = value.str();
     else if (!edge.empty() && key == edge && positive(value, spec.beta))
@@ -63,12 +86,17 @@ Expected<LossSpec> parseOne(StringRef text) {
     else if (focal && key == "gamma" && !value.getAsDouble(spec.gamma) && spec.gamma >= 0 && std::isfinite(spec.gamma))
       continue;
     else if (key != "weight" || value.getAsDouble(spec.weight) || !std::isfinite(spec.weight))
-      return problem("expected " + Twine(classes ? "class-axis=N, ignore-index=N, " : "") +
+      return problem("expected " +
+                     Twine(ctc       ? ctcKeys
+                           : classes ? "class-axis=N, ignore-index=N, "
+                                     : "") +
                      (focal          ? "gamma=NUMBER, alpha=NUMBER, "
                       : edge.empty() ? ""
                                      : edge + "=NUMBER, ") +
                      "output=NAME or weight=NUMBER after " + info->name + ", got '" + part + "'");
   }
+  if (ctc && !spec.maxLabels)
+    return problem("expected max-labels=N after ctc, the number of labels of the longest sequence, got '" + text + "'");
   return spec;
 }
 

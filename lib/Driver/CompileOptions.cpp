@@ -220,8 +220,10 @@ std::vector<Flag> trainingFlags() {
   return {
       {"--loss", "LOSS",
        "loss to add: softmax-cross-entropy, nll, focal [,class-axis=N][,ignore-index=N][,gamma=2][,alpha=1], mse, l1, "
-       "smooth-l1[,beta=1], huber[,delta=1], bce-with-logits, kl, cosine, none (default); several with "
-       ",output=NAME[,weight=NUMBER] each (repeatable)",
+       "smooth-l1[,beta=1], huber[,delta=1], bce-with-logits, kl, cosine, "
+       "ctc,max-labels=N[,blank=0][,batch-axis=1][,class-axis=2]"
+       "[,ignore-index=N][,zero-infinity=1], none (default); several with ,output=NAME[,weight=NUMBER] each "
+       "(repeatable)",
        setLoss},
       {"--optimizer", "SPEC",
        "sgd, adam, adamw, adagrad, rmsprop, lion, lamb, lars or adafactor with settings, as in "

@@ -98,6 +98,8 @@ private:
       return classLoss(forward, b, prediction, spec, prefix + "labels");
     if (spec.kind == LossKind::none)
       return ownLoss(forward, b, prediction);
+    if (spec.kind == LossKind::ctc)
+      return sequenceLoss(forward, b, prediction, spec, prefix);
     FailureOr<Value> target = addTarget(forward, prefix + "target", prediction.getType());
     if (failed(target))
       return failure();
@@ -146,6 +148,37 @@ private:
     IntegerAttr ignored = spec.ignoreIndex ? b.builder.getI64IntegerAttr(*spec.ignoreIndex) : IntegerAttr();
     auto reduction = LossReductionAttr::get(b.builder.getContext(), LossReduction::mean);
     return b.make<SoftmaxCrossEntropyOp>(flat, b.reshape(*labels, {rows}), Value(), reduction, ignored);
+  }
+
+  /// Steps go first, sequences second, classes last.
+  FailureOr<Value> sequenceLoss(func::FuncOp forward, GraphBuilder &b, Value scores, const LossSpec &spec,
+                                const std::string &prefix) {
+    RankedTensorType type = tensorType(scores);
+    auto axisOf = [](int64_t axis) { return axis < 0 ? axis + 3 : axis; };
+    int64_t batch = axisOf(spec.batchAxis), classes = axisOf(spec.classAxis), steps = 3 - batch - classes;
+    if (type.getRank() != 3 || batch == classes ||
+        !llvm::all_of(ArrayRef({batch, classes}), [](int64_t axis) { return 0 <= axis && axis < 3; }))
+      return forward.emitError() << "expected scores of rank 3 with sequences on axis " << spec.batchAxis
+                                 << " and classes on axis " << spec.classAxis << ", got " << type
+                                 << ": set batch-axis and class-axis";
+    if (spec.blank >= type.getDimSize(classes))
+      return forward.emitError() << "expected the blank to be one of " << type.getDimSize(classes) << " classes, got "
+                                 << spec.blank;
+    SmallVector<Value, 3> targets;
+    int64_t count = type.getDimSize(batch);
+    for (auto [name, shape] : {std::pair<StringRef, SmallVector<int64_t>>{"labels", {count, spec.maxLabels}},
+                               {"input_lengths", {count}},
+                               {"label_lengths", {count}}}) {
+      FailureOr<Value> target =
+          addTarget(forward, prefix + name.str(), RankedTensorType::get(shape, b.builder.getI64Type()));
+      if (failed(target))
+        return failure();
+      targets.push_back(*target);
+    }
+    Value loss = lossOfSequences(b, spec, b.widen(b.transpose(scores, {steps, batch, classes})),
+                                 {targets[0], targets[1], targets[2]});
+    markLoss(forward, b.loc);
+    return loss;
   }
 
   static FailureOr<Value> addTarget(func::FuncOp forward, StringRef name, Type type) {

@@ -27,13 +27,18 @@ def Loss : Pass<"training-loss", "::mlir::ModuleOp"> {
     | `mse`, `l1`, `smooth-l1`, `huber`, `cosine` | any | `target`: the prediction's type |
     | `kl` | log-probabilities | `target`: probabilities in the prediction's type |
     | `bce-with-logits` | logits | `target`: the prediction's type, values from 0 to 1 |
+    | `ctc` | logits or log-probabilities [T, N, C] | `labels` [N, max-labels], `input_lengths` [N], `label_lengths` [N]: i64 |
     | `none` | the graph's own scalar loss | |
+
+    CTC (Graves et al., ICML 2006) divides each sequence's loss by its number of labels before the mean, as PyTorch does. A sequence that
+    has no alignment makes the loss infinite, or counts as 0 with zero-infinity=1, and has no gradient in either case.
   }];
   let options = [
     Option<"loss", "loss", "std::string", "\"softmax-cross-entropy\"",
            "KIND[,KEY=VALUE]...[;KIND...]: softmax-cross-entropy (class-axis=N, 1, negative from the end; ignore-index=N, a label "
            "whose samples do not count), nll and focal (the same, focal also gamma=2 and alpha=1), mse, l1, smooth-l1 (beta=1), "
-           "huber (delta=1), bce-with-logits, kl, cosine or none; all with output=NAME and weight=NUMBER">
+           "huber (delta=1), bce-with-logits, kl, cosine, ctc (max-labels=N, of the longest sequence, which must be given; blank=0, the "
+           "blank's class; batch-axis=1; class-axis=2; ignore-index=N, what stands behind the last label; zero-infinity=0) or none; all with output=NAME and weight=NUMBER">
   ];
 }
 

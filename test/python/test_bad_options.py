@@ -45,7 +45,7 @@ def run(path, *options, **keywords):
     ("--optimizer=sgd,lr=inf", "for lr of sgd, got 'inf'"),
     ("--optimizer=adam,betas=0.9", "expected two numbers in [0, 1), as 0.9:0.999 for betas of adam, got '0.9'"),
     ("--optimizer=sgd,rate=1", "expected a key of sgd"),
-    ("--loss=mean", "expected a loss (softmax-cross-entropy, nll, focal, mse, l1, smooth-l1, huber, bce-with-logits, kl, cosine, none) for --loss, got 'mean'"),
+    ("--loss=mean", "expected a loss (softmax-cross-entropy, nll, focal, mse, l1, smooth-l1, huber, bce-with-logits, kl, cosine, ctc, none) for --loss, got 'mean'"),
     ("--keep-f32=(", "expected a regular expression"),
     ("--freeze=*", "expected a regular expression"),
     ("--loss-scale=0", "expected a loss scale of dynamic, none or a positive number, got 0"),

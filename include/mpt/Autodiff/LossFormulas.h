@@ -21,6 +21,17 @@ mlir::Value lossOfTarget(GraphBuilder &b, const LossSpec &spec, mlir::Value x, m
 /// wider; 0 / 0 where all labels are ignored.
 mlir::Value lossOfLabels(GraphBuilder &b, const LossSpec &spec, mlir::Value scores, mlir::Value labels);
 
+/// What CTC aligns with: `labels` [N, S], of which the first `labelLengths` [N] count, and how many steps of the input
+/// are in use, `inputLengths` [N].
+struct SequenceTargets {
+  mlir::Value labels, inputLengths, labelLengths;
+};
+
+/// Connectionist temporal classification (Graves et al., ICML 2006) of scores [T, N, C], logits or log-probabilities,
+/// FP32 or wider: -log of the probability of all alignments, divided by the number of labels (1 for none), as a mean
+/// over N. A sequence without an alignment is infinite, or 0 with `zeroInfinity`, and has no gradient.
+mlir::Value lossOfSequences(GraphBuilder &b, const LossSpec &spec, mlir::Value scores, const SequenceTargets &targets);
+
 } // namespace mpt
 
 #endif // MPT_AUTODIFF_LOSSFORMULAS_H

@@ -11,26 +11,31 @@
 
 namespace mpt {
 
-enum class LossKind { softmaxCrossEntropy, nll, focal, mse, l1, smoothL1, huber, bceWithLogits, kl, cosine, none };
+enum class LossKind { softmaxCrossEntropy, nll, focal, mse, l1, smoothL1, huber, bceWithLogits, kl, cosine, ctc, none };
 
 /// A loss of one of the model's results; fields that its kind does not use keep their defaults.
 struct LossSpec {
   LossKind kind = LossKind::none;
   std::string output;                 ///< the result; empty: the first one
   double weight = 1.0;                ///< in the sum of several losses
-  int64_t classAxis = 1;              ///< softmax-cross-entropy, nll, focal: axis of the classes; negative from the end
-  std::optional<int64_t> ignoreIndex; ///< softmax-cross-entropy, nll, focal: label whose samples do not count
+  int64_t classAxis = 1;              ///< axis of the classes, of losses that have them; negative from the end; ctc: 2
+  std::optional<int64_t> ignoreIndex; ///< label whose samples do not count; ctc: what stands behind the last label
   double beta = 1.0;                  ///< smooth-l1, huber: where the square ends
   double gamma = 2.0, alpha = 1.0;    ///< focal
+  int64_t maxLabels = 0;              ///< ctc: labels of the longest sequence
+  int64_t blank = 0;                  ///< ctc: class of the blank
+  int64_t batchAxis = 1;              ///< ctc: axis of the sequences; negative from the end
+  bool zeroInfinity = false;          ///< ctc: a sequence that cannot be aligned counts as 0
 };
 
 /// True for losses whose targets are class indices.
 bool hasClasses(LossKind kind);
 
 /// Parses `KIND[,KEY=VALUE]...[;KIND...]`: softmax-cross-entropy, nll and focal (class-axis, ignore-index; focal also
-/// gamma, alpha), mse, l1, smooth-l1 (beta), huber (delta), bce-with-logits, kl, cosine or none, each with output and
-/// weight. Each of several losses names its output, all different. The error of unknown or malformed text names what
-/// was expected.
+/// gamma, alpha), mse, l1, smooth-l1 (beta), huber (delta), bce-with-logits, kl, cosine, ctc (max-labels,
+/// which it needs, blank, batch-axis, class-axis, ignore-index, zero-infinity) or none, each with output and weight.
+/// Each of several losses names its output, all different. The error of unknown or malformed text names what was
+/// expected.
 llvm::Expected<llvm::SmallVector<LossSpec, 1>> parseLossSpecs(llvm::StringRef text);
 
 llvm::StringRef stringifyLossKind(LossKind kind);

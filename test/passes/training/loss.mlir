@@ -4,6 +4,11 @@
 // RUN: mpt-opt %t/dense.mlir --training-loss=loss=bce-with-logits | FileCheck %s --check-prefix=BCE
 // RUN: mpt-opt %t/image.mlir --training-loss=loss=softmax-cross-entropy,ignore-index=-100 | FileCheck %s --check-prefix=IMAGE
 // RUN: mpt-opt %t/tokens.mlir --training-loss=loss=softmax-cross-entropy,class-axis=-1 | FileCheck %s --check-prefix=TOKENS
+// RUN: mpt-opt %t/speech.mlir --training-loss=loss=ctc,max-labels=2,batch-axis=0,blank=4 | FileCheck %s --check-prefix=CTC
+// RUN: not mpt-opt %t/speech.mlir --training-loss=loss=ctc,max-labels=2,blank=5,batch-axis=0 2>&1 | FileCheck %s --check-prefix=BLANK
+// RUN: not mpt-opt %t/speech.mlir --training-loss=loss=ctc,max-labels=2,batch-axis=2 2>&1 | FileCheck %s --check-prefix=AXES
+// RUN: not mpt-opt %t/dense.mlir --training-loss=loss=ctc,max-labels=2 2>&1 | FileCheck %s --check-prefix=STEPS
+// RUN: not mpt-opt %t/dense.mlir --training-loss=loss=ctc 2>&1 | FileCheck %s --check-prefix=MAX-LABELS
 // RUN: mpt-opt %t/own.mlir --training-loss=loss=none | FileCheck %s --check-prefix=OWN
 // RUN: not mpt-opt %t/dense.mlir --training-loss=loss=none 2>&1 | FileCheck %s --check-prefix=NOT-SCALAR
 // RUN: not mpt-opt %t/dense.mlir --training-loss=loss=hinge 2>&1 | FileCheck %s --check-prefix=UNKNOWN
@@ -62,7 +67,7 @@ func.func @forward(%x: tensor<2xf32> {mpt.name = "target"}) -> (tensor<2xf32> {m
 //--- none.mlir
 module {}
 // NOT-SCALAR: error: expected the first result to be a scalar loss, got 'tensor<2x3xf32>'
-// UNKNOWN: error: loss: expected a loss (softmax-cross-entropy, nll, focal, mse, l1, smooth-l1, huber, bce-with-logits, kl, cosine, none), got 'hinge'
+// UNKNOWN: error: loss: expected a loss (softmax-cross-entropy, nll, focal, mse, l1, smooth-l1, huber, bce-with-logits, kl, cosine, ctc, none), got 'hinge'
 // Several losses: a target each, their weighted sum first, then each with its weight.
 // SEVERAL: %[[A:[a-z0-9]+]]: tensor<2x3xi64> {mpt.name = "words_labels"}, %[[B:[a-z0-9]+]]: tensor<4xf32> {mpt.name = "size_target"}
 // SEVERAL-SAME: -> (tensor<f32> {mpt.name = "loss"}, tensor<f32> {mpt.name = "loss_words", mpt.weight = 1.000000e+00 : f64}, tensor<f32> {mpt.name = "loss_size", mpt.weight = 5.000000e-01 : f64}, tensor<2x3x7xf32> {mpt.name = "words"}, tensor<4xf32> {mpt.name = "size"})
@@ -71,6 +76,22 @@ module {}
 // SEVERAL: %[[W:.*]] = mpt.mul %[[Y]], %{{.*}} {mpt.loss}
 // SEVERAL: %[[S:.*]] = mpt.add %[[X]], %[[W]] {mpt.loss}
 // SEVERAL: return %[[S]], %[[X]], %[[Y]]
+// Steps first, then one state a blank or label; each step is of class loss, which stays FP32.
+// CTC: tensor<3x2xi64> {mpt.name = "labels"}, %{{[a-z0-9]+}}: tensor<3xi64> {mpt.name = "input_lengths"}, %{{[a-z0-9]+}}: tensor<3xi64> {mpt.name = "label_lengths"}) -> (tensor<f32> {mpt.name = "loss"}
+// CTC: %[[W:.*]] = mpt.cast %{{.*}} {mpt.loss{{.*}} : tensor<2x3x5xf16> to tensor<2x3x5xf32>
+// CTC: mpt.log_softmax %[[W]] {axis = 2 : i64, mpt.loss}
+// CTC: mpt.gather_elements %{{.*}} {axis = 2 : i64, mpt.loss} : (tensor<2x3x5xf32>, tensor<2x3x2xi64>)
+// CTC-COUNT-2: mpt.log %{{.*}} {mpt.loss} : tensor<3x5xf32>
+// CTC: mpt.log %{{.*}} {mpt.loss} : tensor<3xf32>
+// CTC: mpt.reduce mean
+// BLANK: error: expected the blank to be one of 5 classes, got 5
+// AXES: error: expected scores of rank 3 with sequences on axis 2 and classes on axis 2
+// STEPS: error: expected scores of rank 3 with sequences on axis 1 and classes on axis 2, got 'tensor<2x3xf32>'
+// MAX-LABELS: error: loss: expected max-labels=N after ctc, the number of labels of the longest sequence, got 'ctc'
+//--- speech.mlir
+func.func @forward(%x: tensor<3x2x5xf16> {mpt.name = "x"}) -> (tensor<3x2x5xf16> {mpt.name = "y"}) {
+  return %x : tensor<3x2x5xf16>
+}
 // MISSING: error: expected a float tensor as a result named 'length', to take the loss of, got 'words', 'size'
 // UNNAMED: error: loss: expected each of several losses to name an output of its own, as in mse,output=NAME, got 'mse'
 //--- several.mlir
