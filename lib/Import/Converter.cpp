@@ -311,8 +311,10 @@ LogicalResult Converter::convertFunction(func::FuncOp main, StringRef name, Dict
   for (auto [from, to] : llvm::zip_equal(main.getArguments(), body->getArguments())) {
     map(from, to);
     to.setLoc(from.getLoc());
-    forward.setArgAttrs(to.getArgNumber(), main.getArgAttrDict(from.getArgNumber()));
   }
+  // At once: attributes live as long as the context, and one list of them for each argument is quadratic.
+  if (ArrayAttr attributes = main.getArgAttrsAttr())
+    forward.setArgAttrsAttr(attributes);
   if (failed(convertOps(main.getBody().front())) || failed(convertResults(main, forward, updates)))
     return failure();
   if (auto given = getAttr<MPTDialect::NameAttrHelper>(main))

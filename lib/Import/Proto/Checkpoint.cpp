@@ -12,9 +12,11 @@ namespace {
 
 /// A place in a flatbuffer (flatbuffers.dev, "Internals"): tables begin with the distance back to their vtable, which
 /// has the distance of each field; strings and vectors begin with their length. Every read fails beyond the file.
+/// Offsets may lead to one place again and again, and what is read each time would take any amount of memory: all
+/// vectors together have at most four times the bytes of the file, since writers share strings and nothing else.
 class Flat {
 public:
-  explicit Flat(StringRef bytes) : bytes(bytes) {}
+  explicit Flat(StringRef bytes) : bytes(bytes), left(4 * bytes.size()) {}
 
   template <typename T> std::optional<T> number(uint64_t at) const {
     if (at > bytes.size() || bytes.size() - at < sizeof(T))
@@ -48,17 +50,30 @@ public:
     return at ? follow(*at) : std::nullopt;
   }
   /// The elements of a vector as bytes.
-  std::optional<StringRef> vector(uint64_t table, unsigned slot, uint64_t width) const {
+  std::optional<StringRef> vector(uint64_t table, unsigned slot, uint64_t width) {
     auto at = child(table, slot);
     auto count = at ? number<uint32_t>(*at) : std::nullopt;
     if (!count || *count > (bytes.size() - *at - 4) / width)
       return std::nullopt;
-    return bytes.substr(*at + 4, *count * width);
+    uint64_t size = *count * width;
+    if (isShared |= size + 4 > left; isShared)
+      return std::nullopt;
+    left -= size + 4;
+    return bytes.substr(*at + 4, size);
+  }
+  /// Fails once vectors had more bytes than they may.
+  LogicalResult checkShared(Location loc) const {
+    if (!isShared)
+      return success();
+    return emitError(loc)
+           << "expected tensors of the checkpoint that lie apart, got offsets that lead to the same bytes";
   }
   uint64_t placeOf(StringRef part) const { return part.data() - bytes.data(); }
 
 private:
   StringRef bytes;
+  uint64_t left; ///< bytes that vectors may still have
+  bool isShared = false;
 };
 
 /// Field numbers of the schemas' tables.
@@ -71,9 +86,11 @@ constexpr unsigned name = 0, dims = 2, type = 3, // Tensor
     raw = 4, external = 6;
 } // namespace slot
 
-LogicalResult readTensor(const Flat &flat, uint64_t table, ::onnx::TensorProto &tensor, Location loc) {
+LogicalResult readTensor(Flat &flat, uint64_t table, ::onnx::TensorProto &tensor, Location loc) {
   auto name = flat.vector(table, slot::name, 1), dims = flat.vector(table, slot::dims, 8),
        raw = flat.vector(table, slot::raw, 1);
+  if (failed(flat.checkShared(loc)))
+    return failure();
   auto typeAt = flat.field(table, slot::type);
   auto type = typeAt ? flat.number<int32_t>(*typeAt) : std::nullopt;
   if (!name || name->empty() || !type)
@@ -90,9 +107,11 @@ LogicalResult readTensor(const Flat &flat, uint64_t table, ::onnx::TensorProto &
 }
 
 /// Places of the tables in a vector of them.
-FailureOr<SmallVector<uint64_t>> tablesOf(const Flat &flat, uint64_t table, unsigned slot, Location loc) {
+FailureOr<SmallVector<uint64_t>> tablesOf(Flat &flat, uint64_t table, unsigned slot, Location loc) {
   SmallVector<uint64_t> places;
   std::optional<StringRef> list = flat.vector(table, slot, 4);
+  if (failed(flat.checkShared(loc)))
+    return failure();
   for (uint64_t i = 0; list && i < list->size(); i += 4) {
     std::optional<uint64_t> at = flat.follow(flat.placeOf(*list) + i);
     if (!at)
@@ -102,7 +121,7 @@ FailureOr<SmallVector<uint64_t>> tablesOf(const Flat &flat, uint64_t table, unsi
   return places;
 }
 
-LogicalResult readTensors(const Flat &flat, uint64_t table, unsigned slot, std::vector<::onnx::TensorProto> &tensors,
+LogicalResult readTensors(Flat &flat, uint64_t table, unsigned slot, std::vector<::onnx::TensorProto> &tensors,
                           Location loc) {
   FailureOr<SmallVector<uint64_t>> places = tablesOf(flat, table, slot, loc);
   if (failed(places))
@@ -113,8 +132,7 @@ LogicalResult readTensors(const Flat &flat, uint64_t table, unsigned slot, std::
   return success();
 }
 
-LogicalResult readOptimizer(const Flat &flat, uint64_t root, std::vector<proto::CheckpointOptimizer> &groups,
-                            Location loc) {
+LogicalResult readOptimizer(Flat &flat, uint64_t root, std::vector<proto::CheckpointOptimizer> &groups, Location loc) {
   FailureOr<SmallVector<uint64_t>> tables = tablesOf(flat, root, slot::groups, loc);
   if (failed(tables))
     return failure();
@@ -128,7 +146,7 @@ LogicalResult readOptimizer(const Flat &flat, uint64_t root, std::vector<proto::
     for (uint64_t parameter : *parameters) {
       auto &[name, moments] = group.moments.emplace_back();
       name = flat.vector(parameter, slot::parameter, 1).value_or("").str();
-      if (failed(readTensors(flat, parameter, slot::moments, moments, loc)))
+      if (failed(flat.checkShared(loc)) || failed(readTensors(flat, parameter, slot::moments, moments, loc)))
         return failure();
       // They lie in the order of a hash table, called momentum0 and momentum1.
       llvm::sort(moments, [](const auto &a, const auto &b) { return a.name() < b.name(); });
