@@ -286,35 +286,50 @@ def describe(kernel: Kernel, counts: Counts, a) -> tuple[str, float]:
             f"{kernel.registers} | {blocks} x {kernel.threads} | {waves:.1f} ({full:.2f}) | {counts.calls} |", ratio)
 
 
-def main() -> int:
-    parse = argparse.ArgumentParser()
-    parse.add_argument("model", type=pathlib.Path)
+def add_program_options(parse: argparse.ArgumentParser) -> None:
+    """What the program is compiled for."""
     parse.add_argument("--policy", default="amp-bf16")
     parse.add_argument("--optimizer", default="adamw,lr=1e-3")
     parse.add_argument("--loss", help="where the graph ends in its predictions")
     parse.add_argument("--bind", action="append", default=[])
     parse.add_argument("--arch", default="sm_90", choices=sorted(PARAMETERS))
     parse.add_argument("--device", default="H200", choices=sorted(BYTES_A_SECOND), help="whose bytes a second the pipes are held against")
+    parse.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "release")
+
+
+def missing_tools() -> str:
+    missing = [name for name in ("ptxas", "cuobjdump", "nvdisasm") if not tool(name)]
+    return f"expected ptxas, cuobjdump and nvdisasm, got no {' and no '.join(missing)} (PyPI: nvidia-cuda-cuobjdump, nvidia-cuda-nvdisasm)" if missing else ""
+
+
+def assembled(a, scratch: pathlib.Path) -> tuple[str, list[Kernel]]:
+    """The program's module, and its kernels with their instructions."""
+    opt, module, ptx = a.build / "bin" / "mpt-opt", a.model, scratch / "m.ptx"
+    if a.model.suffix == ".onnx":
+        module = scratch / "m.mlir"
+        call(opt, a.model, f"--policy={a.policy}", f"--optimizer={a.optimizer}", "--target=cuda", f"--arch={a.arch}", "--to=memory", "--emit=mlir",
+             "--quiet", *(f"--bind={b}" for b in a.bind), *([f"--loss={a.loss}"] if a.loss else []), "-o", module)
+    text = module.read_text()
+    kernels = kernels_of(text)
+    call(opt, module, f"--lowering-emit-ptx=arch={a.arch} file={ptx}", "-o", os.devnull)
+    disassemble(kernels, ptx, a.arch)
+    return text, kernels
+
+
+def main() -> int:
+    parse = argparse.ArgumentParser()
+    parse.add_argument("model", type=pathlib.Path)
+    add_program_options(parse)
     parse.add_argument("--limit", type=float, help="time of the busiest pipe over the time of the bytes that no kernel may exceed")
     parse.add_argument("--from", type=float, default=4e6, dest="least", help="bytes from which a kernel is bound by memory")
     parse.add_argument("--top", type=int, default=20, help="lines: the kernels with the most bytes")
     parse.add_argument("--width", type=int, default=40, help="of the column of operations")
-    parse.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "release")
     a = parse.parse_args()
-    missing = [name for name in ("ptxas", "cuobjdump", "nvdisasm") if not tool(name)]
-    if missing:
-        print(f"expected ptxas, cuobjdump and nvdisasm, got no {' and no '.join(missing)} (PyPI: nvidia-cuda-cuobjdump, nvidia-cuda-nvdisasm)")
+    if missing := missing_tools():
+        print(missing)
         return 77
-    opt = a.build / "bin" / "mpt-opt"
     with tempfile.TemporaryDirectory() as scratch:
-        module, ptx = a.model, pathlib.Path(scratch, "m.ptx")
-        if a.model.suffix == ".onnx":
-            module = pathlib.Path(scratch, "m.mlir")
-            call(opt, a.model, f"--policy={a.policy}", f"--optimizer={a.optimizer}", "--target=cuda", f"--arch={a.arch}", "--to=memory", "--emit=mlir",
-                 "--quiet", *(f"--bind={b}" for b in a.bind), *([f"--loss={a.loss}"] if a.loss else []), "-o", module)
-        kernels = kernels_of(module.read_text())
-        call(opt, module, f"--lowering-emit-ptx=arch={a.arch} file={ptx}", "-o", os.devnull)
-        disassemble(kernels, ptx, a.arch)
+        _, kernels = assembled(a, pathlib.Path(scratch))
     rows = sorted(((k, count(k, a.arch)) for k in kernels), key=lambda row: -row[1].bytes)
     print("| kernel | schedule | operations | MB | bytes an element | instructions | ALU | FMA | XU | FP64 | LSU | busiest pipe: time / bytes' | registers | "
           "blocks an SM | waves (full) | calls |\n" + "|---" * 16 + "|")

@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Estimates a step's time on a GPU from its instructions, bytes and floating-point operations: gpu-estimate.py MODEL [--policy P] [--bind N=4]
+
+Nothing of this is measured. A kernel takes the longer of its bytes' time and its busiest pipe's (sass-budget.py), and the pipe's time grows where the
+last wave of blocks is not full. A library call takes the longer of its bytes' time and its operations at a share of the peak, which is an
+assumption and an option. Each launch adds what one costs inside a CUDA graph.
+"""
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import math
+import os
+import pathlib
+import re
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+_spec = importlib.util.spec_from_file_location("sass_budget", ROOT / "scripts" / "sass-budget.py")
+budget = sys.modules["sass_budget"] = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(budget)
+
+# Dense operations a second of an H100 or H200 SXM by the type of the operands (NVIDIA's data sheets, without sparsity). FP32 is not TF32.
+PEAK = {"f8E4M3FN": 1979e12, "f8E5M2": 1979e12, "f16": 989e12, "bf16": 989e12, "f32": 67e12, "f64": 67e12}
+LAUNCH = 1.5e-6  # of a node of a CUDA graph
+
+
+def extents(memref: str) -> list[int]:
+    return [int(n) for n in re.match(r"memref<((?:\d+x)*)", memref)[1].split("x")[:-1]]
+
+
+def element(memref: str) -> str:
+    return re.match(r"memref<(?:\d+x)*(\w+)", memref)[1]
+
+
+def operations(kind: str, types: list[str]) -> float:
+    """Floating-point operations of a call with operands and results of these types."""
+    shapes = [extents(t) for t in types]
+    if kind == "gemm":  # a, b, ..., result
+        return 2.0 * math.prod(shapes[-1]) * shapes[0][-1]
+    if kind == "conv":  # x, w, y, whichever of them is the result
+        return 2.0 * math.prod(shapes[2]) * math.prod(shapes[1][1:])
+    queries, keys = shapes[0], shapes[1]
+    products = 2 if kind == "attention" else 5
+    return products * 2.0 * math.prod(queries) * keys[-2]
+
+
+def calls_of(step: str):
+    """Each library call of a function: its kind, operations, operands' type and bytes."""
+    for line in step.splitlines():
+        if call := re.match(r"\s+rt\.(gemm|conv|attention|attention_gradient)\b", line):
+            tail = line[line.rindex("} : ") + 4:] if "} : " in line else line[line.rindex(" : ") + 3:]
+            types = re.findall(r"memref<[^>]*>+", tail)
+            flops = operations(call[1], types)
+            if "causal" in line:
+                flops /= 2
+            yield call[1], flops, element(types[0]), sum(budget.bytes_of(t)[1] for t in types)
+
+
+def launches_of(step: str) -> list[str]:
+    return re.findall(r"rt\.launch @(\w+)\(", step)
+
+
+def seconds_of(kernel, arch: str, device: str) -> tuple[float, float]:
+    """Of a kernel, and of its bytes alone."""
+    counts = budget.count(kernel, arch)
+    clocks, _ = counts.clocks()
+    _, waves = budget.occupancy(kernel)
+    pipes = clocks * kernel.threads * kernel.blocks / budget.MULTIPROCESSORS / budget.CLOCK
+    bytes_time = counts.bytes / budget.BYTES_A_SECOND[device]
+    return max(pipes * math.ceil(waves) / waves, bytes_time), bytes_time
+
+
+def main() -> int:
+    parse = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parse.add_argument("model", type=pathlib.Path)
+    budget.add_program_options(parse)
+    parse.add_argument("--share", action="append", default=[], metavar="KIND=X", help="of the peak: gemm (0.7), conv (0.55), attention (0.5), attention_gradient (0.45)")
+    a = parse.parse_args()
+    share = {"gemm": 0.7, "conv": 0.55, "attention": 0.5, "attention_gradient": 0.45} | {k: float(v) for k, v in (text.split("=") for text in a.share)}
+    if missing := budget.missing_tools():
+        print(missing)
+        return 77
+    with tempfile.TemporaryDirectory() as scratch:
+        text, kernels = budget.assembled(a, pathlib.Path(scratch))
+    step = re.search(r"^  func\.func @step\b.*?^  }$", text, re.M | re.S)[0]
+    named: dict[str, list] = {}
+    for kernel in kernels:  # a launch's further kernels have its name and a number
+        named.setdefault(re.sub(r"_\d+$", "", kernel.name), []).append(seconds_of(kernel, a.arch, a.device))
+    rows: dict[str, list[float]] = {}
+
+    def add(kind: str, count: int, seconds: float, by_bytes: float) -> None:
+        row = rows.setdefault(kind, [0, 0.0, 0.0])
+        for i, value in enumerate((count, seconds, by_bytes)):
+            row[i] += value
+
+    for name in launches_of(step):
+        parts = named[name]
+        add("own kernels", len(parts), sum(max(own, 0) for own, _ in parts), sum(moved for _, moved in parts))
+    for kind, flops, type_, moved in calls_of(step):
+        by_bytes = moved / budget.BYTES_A_SECOND[a.device]
+        add(f"{kind} {type_}", 1, max(by_bytes, flops / (share[kind] * PEAK[type_])), by_bytes)
+    launches = sum(int(row[0]) for row in rows.values())
+    print(f"| kind | launches | ms | ms by bytes alone |\n|---|---|---|---|")
+    for kind, (count, seconds, by_bytes) in rows.items():
+        print(f"| {kind} | {count} | {seconds * 1e3:.2f} | {by_bytes * 1e3:.2f} |")
+    print(f"| launches | {launches} | {launches * LAUNCH * 1e3:.2f} | |")
+    total, moved = (sum(row[i] for row in rows.values()) for i in (1, 2))
+    print(f"| **{a.model.stem}, {a.policy}, {a.device}** | | **{(total + launches * LAUNCH) * 1e3:.1f}** | {moved * 1e3:.1f} |")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
