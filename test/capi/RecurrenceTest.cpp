@@ -36,12 +36,10 @@ struct Case {
 
   Case(int64_t cell, bool backward, bool reverse, bool cells, int64_t steps, int64_t batch, int64_t hidden,
        int64_t type)
-      : gates(cell == MPT_CELL_LSTM  ? 4
-              : cell == MPT_CELL_GRU ? 3
-                                     : 1) {
+      : gates(mpt_recurrence_gates(cell)) {
     d.cell = cell, d.backward = backward, d.reverse = reverse;
     d.steps = steps, d.batch = batch, d.hidden = hidden;
-    bool isLstm = cell == MPT_CELL_LSTM, isGru = cell == MPT_CELL_GRU;
+    bool isLstm = cell == MPT_CELL_LSTM, isGru = cell == MPT_CELL_GRU, resetFirst = cell == MPT_CELL_GRU_RESET_FIRST;
     int64_t state = batch * hidden;
     input(type, steps * state * (backward ? 1 : gates));
     input(type, gates * hidden * hidden);
@@ -50,8 +48,8 @@ struct Case {
     input(type, state);
     if (backward) {
       input(type, steps * state);
-      if (isLstm || isGru)
-        input(type, 4 * steps * state);
+      if (gates > 1)
+        input(type, savedGates() * steps * state);
       if (isLstm) {
         input(MPT_FLOAT32, steps * state);
         input(MPT_FLOAT32, state);
@@ -70,9 +68,9 @@ struct Case {
       if (isGru)
         input(type, hidden);
       output(type, steps * state);
-      if (isLstm || isGru)
-        output(type, 4 * steps * state);
-      if (isLstm)
+      if (gates > 1)
+        output(type, savedGates() * steps * state);
+      if (isLstm || resetFirst)
         output(cells ? MPT_FLOAT32 : type, steps * state);
     }
     d.workspace_bytes = mpt_recurrence_workspace(&d);
@@ -86,6 +84,7 @@ struct Case {
     d.output_types[d.num_outputs++] = type;
     buffers.push_back(Values::random(type, count));
   }
+  int64_t savedGates() const { return d.cell == MPT_CELL_GRU_RESET_FIRST ? 3 : 4; }
   Values &out(int64_t i) { return buffers[index(d.num_inputs + i)]; }
 
   /// `kernels` null: the function of the ABI, which chooses.
@@ -107,7 +106,7 @@ struct Case {
 /// The formulas in FP64, with operands of GEMMs rounded as the weights are.
 class Naive {
 public:
-  explicit Naive(Case &call) : d(call.d), gates(call.gates) {
+  explicit Naive(Case &call) : d(call.d), gates(call.gates), saved(call.savedGates()) {
     for (int64_t i = 0; i < d.num_inputs; ++i)
       in.push_back(call.buffers[index(i)].all());
     for (int64_t i = 0; i < d.num_outputs; ++i)
@@ -120,7 +119,7 @@ public:
 
 private:
   const mpt_recurrence_desc &d;
-  int64_t gates;
+  int64_t gates, saved;
   std::vector<std::vector<double>> in, out;
 
   int64_t step(int64_t i) const { return d.reverse ? d.steps - 1 - i : i; }
@@ -135,6 +134,10 @@ private:
       for (int64_t i = 0; i < d.steps; ++i) {
         int64_t row = step(i) * d.batch + n;
         std::vector<double> next(index(H)), operand = narrow(h);
+        if (d.cell == MPT_CELL_GRU_RESET_FIRST) {
+          h = resetFirst(row, h, operand);
+          continue;
+        }
         for (int64_t j = 0; j < H; ++j)
           next[index(j)] = cell(row, j, h[index(j)], operand, c);
         h = next;
@@ -142,6 +145,34 @@ private:
           out[0][index(row * H + j)] = h[index(j)];
       }
     }
+  }
+
+  /// GRU whose last GEMM reads r * state.
+  std::vector<double> resetFirst(int64_t row, const std::vector<double> &h, const std::vector<double> &operand) {
+    int64_t H = d.hidden;
+    std::vector<double> kept(index(H)), z(index(H)), next(index(H));
+    auto sum = [&](int64_t g, int64_t j, const std::vector<double> &state) {
+      double s = in[0][index((row * 3 + g) * H + j)];
+      for (int64_t k = 0; k < H; ++k)
+        s += state[index(k)] * in[1][index((g * H + j) * H + k)];
+      return s;
+    };
+    for (int64_t j = 0; j < H; ++j) {
+      double r = sigmoid(sum(1, j, operand));
+      z[index(j)] = sigmoid(sum(0, j, operand));
+      kept[index(j)] = r * h[index(j)];
+      out[1][index((row * 3 + 0) * H + j)] = z[index(j)];
+      out[1][index((row * 3 + 1) * H + j)] = r;
+      out[2][index(row * H + j)] = kept[index(j)];
+    }
+    kept = narrow(kept);
+    for (int64_t j = 0; j < H; ++j) {
+      double fresh = std::tanh(sum(2, j, kept));
+      out[1][index((row * 3 + 2) * H + j)] = fresh;
+      next[index(j)] = (1 - z[index(j)]) * fresh + z[index(j)] * h[index(j)];
+      out[0][index(row * H + j)] = next[index(j)];
+    }
+    return next;
   }
 
   double cell(int64_t row, int64_t j, double before, const std::vector<double> &h, std::vector<double> &c) {
@@ -155,7 +186,7 @@ private:
     auto save = [&](std::initializer_list<double> values) {
       int64_t g = 0;
       for (double value : values)
-        out[1][index((row * 4 + g++) * H + j)] = value;
+        out[1][index((row * saved + g++) * H + j)] = value;
     };
     if (d.cell == MPT_CELL_LSTM) {
       double ig = sigmoid(x[0] + s[0]), o = sigmoid(x[1] + s[1]), f = sigmoid(x[2] + s[2]), g = std::tanh(x[3] + s[3]);
@@ -184,10 +215,12 @@ private:
         for (int64_t j = 0; j < H; ++j)
           gradients(n, row, before, j, dh[index(j)] + in[0][index(row * H + j)], dc[index(j)], operand,
                     carry[index(j)]);
+        if (d.cell == MPT_CELL_GRU_RESET_FIRST)
+          throughReset(n, row, before, operand, carry);
         dh = carry;
         operand = narrow(operand);
         for (int64_t j = 0; j < H; ++j)
-          for (int64_t k = 0; k < gates * H; ++k)
+          for (int64_t k = 0; k < (d.cell == MPT_CELL_GRU_RESET_FIRST ? 2 : gates) * H; ++k)
             dh[index(j)] += operand[index(k)] * in[1][index(k * H + j)];
       }
       for (int64_t j = 0; j < H; ++j) {
@@ -198,10 +231,24 @@ private:
     }
   }
 
+  /// The reset gate's gradient, and what reaches the state through it.
+  void throughReset(int64_t n, int64_t row, int64_t before, std::vector<double> &operand, std::vector<double> &carry) {
+    int64_t H = d.hidden;
+    std::vector<double> last = narrow(std::vector<double>(operand.begin() + 2 * H, operand.end()));
+    for (int64_t j = 0; j < H; ++j) {
+      double s = 0, r = in[4][index((row * 3 + 1) * H + j)];
+      for (int64_t k = 0; k < H; ++k)
+        s += last[index(k)] * in[1][index((2 * H + k) * H + j)];
+      double state = before < 0 ? in[2][index(n * H + j)] : in[3][index(before * H + j)];
+      operand[index(H + j)] = out[0][index((row * 3 + 1) * H + j)] = s * state * r * (1 - r);
+      carry[index(j)] += s * r;
+    }
+  }
+
   void gradients(int64_t n, int64_t row, int64_t before, int64_t j, double dh, double &dc, std::vector<double> &operand,
                  double &carry) {
     int64_t H = d.hidden, at = row * H + j;
-    auto gate = [&](int64_t g) { return in[4][index((row * 4 + g) * H + j)]; };
+    auto gate = [&](int64_t g) { return in[4][index((row * saved + g) * H + j)]; };
     auto give = [&](int64_t g, double value) {
       operand[index(g * H + j)] = value;
       out[0][index((row * gates + g) * H + j)] = value;
@@ -215,6 +262,12 @@ private:
       give(2, dc * last * f * (1 - f));
       give(3, dc * ig * (1 - g * g));
       dc *= f;
+    } else if (d.cell == MPT_CELL_GRU_RESET_FIRST) {
+      double z = gate(0), fresh = gate(2);
+      double last = before < 0 ? in[2][index(n * H + j)] : in[3][index(before * H + j)];
+      give(2, dh * (1 - z) * (1 - fresh * fresh));
+      give(0, dh * (last - fresh) * z * (1 - z));
+      carry = dh * z;
     } else if (d.cell == MPT_CELL_GRU) {
       double z = gate(0), r = gate(1), fresh = gate(2), inside = gate(3);
       double last = before < 0 ? in[2][index(n * H + j)] : in[3][index(before * H + j)];
@@ -287,7 +340,7 @@ struct Extents {
 void testKernels() {
   const Extents extents[] = {{1, 1, 1}, {3, 2, 7}, {2, 5, 33}, {2, 17, 32}, {2, 51, 64}, {2, 3, 288}};
   for (int64_t type : {MPT_FLOAT32, MPT_FLOAT16, MPT_BFLOAT16})
-    for (int64_t cell : {MPT_CELL_LSTM, MPT_CELL_GRU, MPT_CELL_TANH, MPT_CELL_RELU})
+    for (int64_t cell : {MPT_CELL_LSTM, MPT_CELL_GRU, MPT_CELL_TANH, MPT_CELL_RELU, MPT_CELL_GRU_RESET_FIRST})
       for (Extents e : extents)
         for (int form = 0; form < 4; ++form) {
           Case call(cell, form & 1, (form + e.batch) & 1, form & 2, e.steps, e.batch, e.hidden, type);

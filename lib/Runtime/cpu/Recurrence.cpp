@@ -14,28 +14,27 @@ using namespace mpt::rt;
 
 namespace {
 
-int64_t gatesOf(const mpt_recurrence_desc &d) { return d.cell == MPT_CELL_LSTM ? 4 : d.cell == MPT_CELL_GRU ? 3 : 1; }
-
 mpt_status check(const mpt_recurrence_desc &d) {
-  bool isLstm = d.cell == MPT_CELL_LSTM, isGru = d.cell == MPT_CELL_GRU;
-  int64_t forward = isLstm || isGru ? 4 : 3,
-          backward = isLstm  ? 7
-                     : isGru ? 5
-                             : 4,
-          inputs = d.backward ? backward : forward;
-  int64_t outputs = d.backward ? 2 + (isLstm || isGru) : isLstm ? 3 : isGru ? 2 : 1;
-  bool more = d.backward && isLstm && d.num_inputs == inputs + 1;
-  if (d.cell < 0 || d.cell > MPT_CELL_RELU || d.steps < 1 || d.batch < 0 || d.hidden < 1 ||
-      (d.num_inputs != inputs && !more) || d.num_outputs != outputs)
+  struct Counts {
+    int64_t forwardInputs, forwardOutputs, backwardInputs, backwardOutputs;
+  };
+  constexpr Counts counts[] = {{4, 3, 7, 3}, {4, 2, 5, 3}, {3, 1, 4, 2}, {3, 1, 4, 2}, {3, 3, 5, 2}}; // by cell
+  bool known = d.cell >= 0 && d.cell < static_cast<int64_t>(std::size(counts));
+  const Counts &of = counts[known ? d.cell : 0];
+  int64_t inputs = d.backward ? of.backwardInputs : of.forwardInputs;
+  int64_t outputs = d.backward ? of.backwardOutputs : of.forwardOutputs;
+  bool more = d.backward && d.cell == MPT_CELL_LSTM && d.num_inputs == inputs + 1;
+  if (!known || d.steps < 1 || d.batch < 0 || d.hidden < 1 || (d.num_inputs != inputs && !more) ||
+      d.num_outputs != outputs)
     return fail(MPT_INVALID_ARGUMENT, "recurrence: cell %lld with %lld inputs and %lld outputs",
                 static_cast<long long>(d.cell), static_cast<long long>(d.num_inputs),
                 static_cast<long long>(d.num_outputs));
-  auto known = [](int64_t type) { return type == MPT_FLOAT32 || type == MPT_FLOAT16 || type == MPT_BFLOAT16; };
+  auto isKnown = [](int64_t type) { return type == MPT_FLOAT32 || type == MPT_FLOAT16 || type == MPT_BFLOAT16; };
   for (int64_t i = 0; i < d.num_inputs; ++i)
-    if (!known(d.input_types[i]))
+    if (!isKnown(d.input_types[i]))
       return fail(MPT_UNSUPPORTED, "recurrence: no kernel for %s", nameOf(d.input_types[i]));
   for (int64_t i = 0; i < d.num_outputs; ++i)
-    if (!known(d.output_types[i]))
+    if (!isKnown(d.output_types[i]))
       return fail(MPT_UNSUPPORTED, "recurrence: no kernel for %s", nameOf(d.output_types[i]));
   // The workspace is that of FP32 operands, whichever kernel runs.
   if (d.workspace_bytes < mpt_recurrence_workspace(&d))
@@ -52,7 +51,7 @@ Recurrence prepare(const mpt_recurrence_desc &d, const RecurrenceKernels &kernel
   call.kernels = &kernels;
   call.in = buffers;
   call.out = buffers + d.num_inputs;
-  call.gates = gatesOf(d);
+  call.gates = mpt_recurrence_gates(d.cell);
   auto *next = static_cast<char *>(workspace);
   auto take = [&](int64_t floats) {
     void *memory = next;
@@ -60,37 +59,26 @@ Recurrence prepare(const mpt_recurrence_desc &d, const RecurrenceKernels &kernel
     return memory;
   };
   int64_t blocks = (d.hidden + kernels.columns - 1) / kernels.columns, state = d.batch * d.hidden;
-  int64_t operand = d.backward ? call.gates * state : state;
+  int64_t wholeChunks = d.batch * ((d.hidden + 31) / 32 * 32); // of the longest chunk
+  int64_t operand = d.backward ? call.gates * wholeChunks : wholeChunks;
   call.weights = take(blocks * kernels.columns * call.gates * d.hidden);
   call.operand[0] = take(operand);
   call.operand[1] = take(operand);
   call.carry = static_cast<float *>(take(state));
   call.carryCell = static_cast<float *>(take(state));
-  int64_t type = kernels.native ? MPT_BFLOAT16 : MPT_FLOAT32;
-  call.direct = d.output_types[0] == type && d.input_types[1] == type && !(d.backward && d.cell == MPT_CELL_GRU);
+  if (!d.backward)
+    call.kept = take(operand); // backward, operands take more
   return call;
 }
 
-/// What the first step reads.
-void begin(const Recurrence &call, const RecurrenceKernels &kernels) {
+/// What the first step reads of running values.
+void begin(const Recurrence &call) {
   const mpt_recurrence_desc &d = *call.desc;
   int64_t state = d.batch * d.hidden;
-  if (d.backward) {
-    std::fill(call.carry, call.carry + state, 0.0f);
-    std::fill(call.carryCell, call.carryCell + state, 0.0f);
-    return;
-  }
-  const GemmKernels &convert = gemmKernels();
-  convert.widen(d.input_types[2], call.in[2], state, call.carry);
-  if (kernels.native)
-    return convert.narrow(MPT_BFLOAT16, call.carry, state, call.operand[1]);
-  auto *operand = static_cast<float *>(call.operand[1]);
-  std::copy(call.carry, call.carry + state, operand);
-  if (d.input_types[1] == MPT_FLOAT32 || d.input_types[1] == d.input_types[2])
-    return;
-  // Rounded to the weights' type, in the memory of the other operand, which the first step writes.
-  convert.narrow(d.input_types[1], operand, state, call.operand[0]);
-  convert.widen(d.input_types[1], call.operand[0], state, operand);
+  if (!d.backward)
+    return gemmKernels().widen(d.input_types[2], call.in[2], state, call.carry);
+  std::fill(call.carry, call.carry + state, 0.0f);
+  std::fill(call.carryCell, call.carryCell + state, 0.0f);
 }
 
 } // namespace
@@ -117,32 +105,41 @@ const RecurrenceKernels &mpt::rt::recurrenceKernels([[maybe_unused]] const mpt_r
 void mpt::rt::runRecurrence(mpt_exec *exec, const mpt_recurrence_desc &desc, const RecurrenceKernels &kernels,
                             void *const *buffers, void *workspace) {
   Recurrence call = prepare(desc, kernels, buffers, workspace);
-  begin(call, kernels);
+  begin(call);
   struct Team {
     const Recurrence &call;
-    void (*run)(const Recurrence &, int64_t, int64_t, int64_t);
-    int64_t step, blocks, tasks;
-  } team{call, nullptr, 0, (desc.hidden + kernels.columns - 1) / kernels.columns, 1};
+    void (*run)(const Recurrence &, int64_t, int, int64_t, int64_t);
+    int64_t step;
+    int pass;
+    int64_t blocks, tasks;
+  } team{call, nullptr, 0, 0, (desc.hidden + kernels.columns - 1) / kernels.columns, 1};
   team.tasks = std::min<int64_t>(threadsOf(exec), team.blocks);
-  auto everyBlock = [&](void (*run)(const Recurrence &, int64_t, int64_t, int64_t), int64_t step) {
+  auto everyBlock = [&](void (*run)(const Recurrence &, int64_t, int, int64_t, int64_t), int64_t step, int pass) {
     team.run = run;
     team.step = step;
+    team.pass = pass;
     runTasks(
         static_cast<int>(team.tasks),
         [](void *data, int task) {
           auto &team = *static_cast<Team *>(data);
-          team.run(team.call, team.step, team.blocks * task / team.tasks, team.blocks * (task + 1) / team.tasks);
+          team.run(team.call, team.step, team.pass, team.blocks * task / team.tasks,
+                   team.blocks * (task + 1) / team.tasks);
         },
         &team);
   };
-  everyBlock([](const Recurrence &call, int64_t, int64_t begin, int64_t end) { call.kernels->pack(call, begin, end); },
-             0);
-  if (!desc.backward)
+  everyBlock(
+      [](const Recurrence &call, int64_t, int, int64_t begin, int64_t end) { call.kernels->pack(call, begin, end); }, 0,
+      0);
+  if (!desc.backward) {
     for (int64_t i = 0; i < desc.steps; ++i)
-      everyBlock(kernels.forward, i);
-  else
-    for (int64_t i = desc.steps - 1; i >= -1; --i)
-      everyBlock(kernels.backward, i);
+      for (int pass = 0; pass < call.passes(); ++pass)
+        everyBlock(kernels.forward, i, pass);
+    return;
+  }
+  for (int64_t i = desc.steps - 1; i >= 0; --i)
+    for (int pass = 0; pass < call.passes(); ++pass)
+      everyBlock(kernels.backward, i, pass);
+  everyBlock(kernels.backward, -1, 0);
 }
 
 extern "C" int32_t mpt_rt_recurrence(mpt_exec *exec, int64_t, const mpt_recurrence_desc *desc, void *const *buffers,

@@ -18,12 +18,16 @@ struct Recurrence {
   int64_t gates;
   void *weights; ///< panels of as many columns as a block has: forward one a gate, over the hidden dimension; backward
                  ///< one, over all gates
-  void *operand[2]; ///< what the products of even and odd steps leave for the next: states [batch, hidden], or
-                    ///< gradients of gates [batch, gates hidden]; rounded to the weights' type
-  bool direct;      ///< y, or dx, serves as operand
+  void *operand[2]; ///< what even and odd steps leave for the products of the next: states, or gradients of gates;
+                    ///< rounded to the weights' type, as `operandAt` lays them out
+  void *kept;       ///< gru_reset_first, forward: r * state, as `operand`
   float *carry;     ///< [batch, hidden]: GRU's state; backward, dh without the products
   float *carryCell; ///< [batch, hidden]: the cell state where it is stored narrow; backward, its gradient
 
+  /// A step goes over all blocks as often as this: each time reads what all blocks left the time before.
+  int passes() const { return desc->cell == MPT_CELL_GRU_RESET_FIRST ? 2 : 1; }
+  /// Gates that lie side by side where they are saved.
+  int64_t savedGates() const { return desc->cell == MPT_CELL_GRU_RESET_FIRST ? 3 : 4; }
   /// The index of the i-th step, in the order in which they run.
   int64_t index(int64_t i) const { return desc->reverse ? desc->steps - 1 - i : i; }
 };
@@ -33,11 +37,12 @@ struct RecurrenceKernels {
   int columns;       ///< of a block
   bool native;       ///< multiplies the weights' type as it is, and keeps operands in it; else FP32
   int64_t depthUnit; ///< the hidden size is a multiple of it
-  /// Packs the weights of blocks [begin, end).
+  /// Packs the weights of blocks [begin, end), and forward leaves the first state for the products.
   void (*pack)(const Recurrence &call, int64_t begin, int64_t end);
-  /// Step i of the blocks [begin, end); backward, i counts down, and -1 leaves the gradients of the first state.
-  void (*forward)(const Recurrence &call, int64_t i, int64_t begin, int64_t end);
-  void (*backward)(const Recurrence &call, int64_t i, int64_t begin, int64_t end);
+  /// One pass of step i over the blocks [begin, end); backward, i counts down, and -1, of one pass, leaves the
+  /// gradients of the first state.
+  void (*forward)(const Recurrence &call, int64_t i, int pass, int64_t begin, int64_t end);
+  void (*backward)(const Recurrence &call, int64_t i, int pass, int64_t begin, int64_t end);
 };
 
 extern const RecurrenceKernels recurrencePortable;

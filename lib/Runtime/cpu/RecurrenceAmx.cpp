@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recurrences with BF16 weights on processors with matrix tiles (AMX): sums of 32 rows by 32 columns stay in tiles.
 #include "cpu/Recurrence.h"
+#include "cpu/RecurrenceTileRows.h"
 
 #include <cpuid.h>
 #include <immintrin.h>
@@ -12,7 +13,7 @@ namespace {
 struct Tile {
   using Element = uint16_t;
   static constexpr int columns = 32, rows = 32;
-  static constexpr int64_t pair = 2, depthUnit = 32;
+  static constexpr int64_t pair = 2, depthUnit = 32, chunk = chunkOf<Element>;
 
   /// The layout of tile registers, as the processor takes it.
   struct alignas(64) Config {
@@ -34,13 +35,14 @@ struct Tile {
     _tile_loadconfig(&config);
   }
 
-  static void multiply(int64_t count, int64_t depth, const uint16_t *a, int64_t lead, const uint16_t *panel, float *c,
+  static void multiply(int64_t count, int64_t depth, const uint16_t *a, int64_t stride, const uint16_t *panel, float *c,
                        bool accumulate) {
     if (configured != count) {
       configure(count);
       configured = count;
     }
-    count > 16 ? multiplyTwo(depth, a, lead, panel, c, accumulate) : multiplyOne(depth, a, lead, panel, c, accumulate);
+    count > 16 ? multiplyTwo(depth, a, stride, panel, c, accumulate)
+               : multiplyOne(depth, a, stride, panel, c, accumulate);
   }
 
   /// Leaves the tiles, which a thread that switches would have to save.
@@ -52,9 +54,10 @@ struct Tile {
 private:
   static thread_local int64_t configured; ///< the rows that tiles have now; 0 where none
 
-  static constexpr size_t sumStride = columns * sizeof(float), panelStride = columns * pair * sizeof(uint16_t);
+  static constexpr size_t sumStride = columns * sizeof(float), panelStride = columns * pair * sizeof(uint16_t),
+                          rowStride = chunk * sizeof(uint16_t);
 
-  static void multiplyOne(int64_t depth, const uint16_t *a, int64_t lead, const uint16_t *panel, float *c,
+  static void multiplyOne(int64_t depth, const uint16_t *a, int64_t stride, const uint16_t *panel, float *c,
                           bool accumulate) {
     if (accumulate) {
       _tile_loadd(0, c, sumStride);
@@ -63,8 +66,8 @@ private:
       _tile_zero(0);
       _tile_zero(1);
     }
-    for (int64_t k = 0; k < depth; k += depthUnit) {
-      _tile_loadd(4, a + k, static_cast<size_t>(lead) * 2);
+    for (int64_t k = 0; k < depth; k += chunk, a += stride) {
+      _tile_loadd(4, a, rowStride);
       _tile_loadd(6, panel + k * columns, panelStride);
       _tile_loadd(7, panel + k * columns + 32, panelStride);
       _tile_dpbf16ps(0, 4, 6);
@@ -74,7 +77,7 @@ private:
     _tile_stored(1, c + 16, sumStride);
   }
 
-  static void multiplyTwo(int64_t depth, const uint16_t *a, int64_t lead, const uint16_t *panel, float *c,
+  static void multiplyTwo(int64_t depth, const uint16_t *a, int64_t stride, const uint16_t *panel, float *c,
                           bool accumulate) {
     float *lower = c + 16 * columns;
     if (accumulate) {
@@ -88,13 +91,13 @@ private:
       _tile_zero(2);
       _tile_zero(3);
     }
-    for (int64_t k = 0; k < depth; k += depthUnit) {
-      _tile_loadd(4, a + k, static_cast<size_t>(lead) * 2);
+    for (int64_t k = 0; k < depth; k += chunk, a += stride) {
+      _tile_loadd(4, a, rowStride);
       _tile_loadd(6, panel + k * columns, panelStride);
       _tile_dpbf16ps(0, 4, 6);
       _tile_loadd(7, panel + k * columns + 32, panelStride);
       _tile_dpbf16ps(1, 4, 7);
-      _tile_loadd(5, a + 16 * lead + k, static_cast<size_t>(lead) * 2);
+      _tile_loadd(5, a + 16 * chunk, rowStride);
       _tile_dpbf16ps(2, 5, 6);
       _tile_dpbf16ps(3, 5, 7);
     }

@@ -7,9 +7,11 @@ struct ForwardStep {
   const Recurrence &r;
   const mpt_recurrence_desc &d;
   int64_t i, t; // in running order, and in memory
+  int pass;
   float sums[4][rowsMax * NR];
 
-  ForwardStep(const Recurrence &call, int64_t i) : r(call), d(*call.desc), i(i), t(call.index(i)) {}
+  ForwardStep(const Recurrence &call, int64_t i, int pass)
+      : r(call), d(*call.desc), i(i), t(call.index(i)), pass(pass) {}
 
   void run(int64_t block) {
     eachPart(r, block, [&](const Part &part) {
@@ -20,12 +22,27 @@ struct ForwardStep {
   }
 
 private:
-  void multiply(int64_t block, const Part &part) {
-    const void *before = i ? offset(r.out[0], d.output_types[0], r.index(i - 1) * d.batch * d.hidden) : nullptr;
-    auto *a = operandOf(r, before, i - 1) + part.row * d.hidden;
-    auto *panels = static_cast<const typename Tile::Element *>(r.weights) + block * r.gates * d.hidden * NR;
+  /// What a row reads and writes lies far apart in memory: it comes while products are made.
+  void fetch(const Part &part, int64_t n) {
+    int64_t row = t * d.batch + part.row + n;
     for (int64_t g = 0; g < r.gates; ++g)
-      product(a, d.hidden, part.rows, d.hidden, panels + g * d.hidden * NR, sums[g]);
+      fetchRow<false>(d.input_types[0], r.in[0], (row * r.gates + g) * d.hidden + part.first);
+    for (int64_t g = 0; g < r.savedGates() && d.num_outputs > 1; ++g)
+      fetchRow<true>(d.output_types[1], r.out[1], (row * r.savedGates() + g) * d.hidden + part.first);
+    fetchRow<true>(d.output_types[0], r.out[0], row * d.hidden + part.first);
+    if (d.num_outputs > 2)
+      fetchRow<true>(d.output_types[2], r.out[2], row * d.hidden + part.first);
+  }
+
+  void multiply(int64_t block, const Part &part) {
+    const Element *a = operandAt(r, pass ? r.kept : r.operand[(i - 1) & 1], 0, part.row, 0);
+    auto *panels = static_cast<const Element *>(r.weights) + block * r.gates * d.hidden * NR;
+    bool isSplit = r.passes() > 1; // the last gate is the second pass
+    int64_t first = isSplit && pass ? 2 : 0, end = isSplit && !pass ? 2 : r.gates;
+    Ahead ahead(part.rows, (end - first) * tilesOf(part.rows, d.hidden));
+    for (int64_t g = first; g < end; ++g)
+      product(a, d.batch * chunk, part.rows, d.hidden, panels + g * d.hidden * NR, sums[g], false,
+              [&] { ahead.next([&](int64_t n) { fetch(part, n); }); });
   }
 
   /// Gate g of the input's part.
@@ -40,19 +57,24 @@ private:
       v[j] += s[j];
   }
   void saveGate(const Part &part, int64_t n, int64_t g, const Row &v) {
-    int64_t at = ((t * d.batch + part.row + n) * 4 + g) * d.hidden + part.first;
+    int64_t at = ((t * d.batch + part.row + n) * r.savedGates() + g) * d.hidden + part.first;
     store(d.output_types[1], v, part.width, r.out[1], at);
   }
 
   void row(const Part &part, int64_t n) {
     Row h = {};
     int64_t at = (part.row + n) * d.hidden + part.first;
+    if (r.passes() > 1 && !pass)
+      return resetFirst(part, n, at);
     switch (d.cell) {
     case MPT_CELL_LSTM:
       lstm(part, n, at, h);
       break;
     case MPT_CELL_GRU:
       gru(part, n, at, h);
+      break;
+    case MPT_CELL_GRU_RESET_FIRST:
+      gruBehindReset(part, n, at, h);
       break;
     case MPT_CELL_TANH: {
       Row x = {};
@@ -66,7 +88,7 @@ private:
         v = v < 0 ? 0 : v;
     }
     store(d.output_types[0], h, part.width, r.out[0], t * d.batch * d.hidden + at);
-    leave(r, i, h, part.width, at);
+    leave(r, r.operand[i & 1], 0, h, part.width, part.row + n, part.first);
   }
 
   void lstm(const Part &part, int64_t n, int64_t at, Row &h) {
@@ -113,14 +135,43 @@ private:
       x[j] += reset[j] * inside[j];
     }
     tangent(x, fresh);
-    memcpy(h, r.carry + at, static_cast<size_t>(part.width) * 4);
+    load(MPT_FLOAT32, r.carry, at, part.width, h);
     for (int j = 0; j < NR; ++j)
       h[j] = (1 - z[j]) * fresh[j] + z[j] * h[j];
-    memcpy(r.carry + at, h, static_cast<size_t>(part.width) * 4);
+    store(MPT_FLOAT32, h, part.width, r.carry, at);
     saveGate(part, n, 0, z);
     saveGate(part, n, 1, reset);
     saveGate(part, n, 2, fresh);
     saveGate(part, n, 3, inside);
+  }
+
+  /// The gates but the last, and what its GEMM reads; z stays wide in carryCell.
+  void resetFirst(const Part &part, int64_t n, int64_t at) {
+    Row z = {}, reset = {}, kept = {};
+    sum(part, n, 0, z);
+    sum(part, n, 1, reset);
+    sigmoid(z);
+    sigmoid(reset);
+    load(MPT_FLOAT32, r.carry, at, part.width, kept);
+    for (int j = 0; j < NR; ++j)
+      kept[j] *= reset[j];
+    store(MPT_FLOAT32, z, part.width, r.carryCell, at);
+    saveGate(part, n, 0, z);
+    saveGate(part, n, 1, reset);
+    store(d.output_types[2], kept, part.width, r.out[2], t * d.batch * d.hidden + at);
+    leave(r, r.kept, 0, kept, part.width, part.row + n, part.first);
+  }
+
+  void gruBehindReset(const Part &part, int64_t n, int64_t at, Row &h) {
+    Row z = {}, x = {}, fresh;
+    sum(part, n, 2, x);
+    tangent(x, fresh);
+    load(MPT_FLOAT32, r.carryCell, at, part.width, z);
+    load(MPT_FLOAT32, r.carry, at, part.width, h);
+    for (int j = 0; j < NR; ++j)
+      h[j] = (1 - z[j]) * fresh[j] + z[j] * h[j];
+    store(MPT_FLOAT32, h, part.width, r.carry, at);
+    saveGate(part, n, 2, fresh);
   }
 };
 

@@ -14,15 +14,24 @@ using namespace mpt::rt;
 
 constexpr int NR = Tile::columns;
 constexpr int64_t rowsMax = 48;   // whose sums are kept at a time
-constexpr int64_t depthMax = 256; // of a panel's part that stays in the first cache
+constexpr int64_t depthMax = 256; // of a panel's part: two stay in the first cache, one of them fetched ahead
 
 using Row = float[NR];
 
 // ---- element types
 
+/// Copies a row; whole ones, as most are, in registers.
+inline void copyRow(const float *from, int64_t n, float *to) {
+  using Whole __attribute__((vector_size(NR * 4), aligned(4))) = float;
+  if (n == NR)
+    *reinterpret_cast<Whole *>(to) = *reinterpret_cast<const Whole *>(from);
+  else
+    memcpy(to, from, static_cast<size_t>(n) * 4);
+}
+
 inline void load(int64_t type, const void *base, int64_t at, int64_t n, float *to) {
   if (type == MPT_FLOAT32) {
-    memcpy(to, static_cast<const float *>(base) + at, static_cast<size_t>(n) * 4);
+    copyRow(static_cast<const float *>(base) + at, n, to);
   } else if (type == MPT_BFLOAT16) {
     auto *from = static_cast<const uint16_t *>(base) + at;
     for (int64_t j = 0; j < n; ++j) {
@@ -36,25 +45,56 @@ inline void load(int64_t type, const void *base, int64_t at, int64_t n, float *t
 
 inline void store(int64_t type, const float *from, int64_t n, void *base, int64_t at) {
   if (type == MPT_FLOAT32)
-    memcpy(static_cast<float *>(base) + at, from, static_cast<size_t>(n) * 4);
+    copyRow(from, n, static_cast<float *>(base) + at);
   else
     gemmKernels().narrow(type, from, n, static_cast<uint16_t *>(base) + at);
+}
+
+/// Rows whose memory is fetched while products are made, a few before each of `tiles` tiles.
+struct Ahead {
+  int64_t rows, each, done = 0;
+  Ahead(int64_t rows, int64_t tiles) : rows(rows), each((rows + tiles - 1) / tiles) {}
+  template <typename F> void next(F fetch) {
+    for (int64_t end = done + each < rows ? done + each : rows; done < end; ++done)
+      fetch(done);
+  }
+};
+
+template <bool toWrite> inline void fetchRow(int64_t type, const void *base, int64_t at) {
+  const char *first = static_cast<const char *>(base) + at * (type == MPT_FLOAT32 ? 4 : 2);
+  for (int64_t byte = 0; byte < NR * (type == MPT_FLOAT32 ? 4 : 2); byte += 64)
+    __builtin_prefetch(first + byte, toWrite, 2);
 }
 
 /// The weights' type: what products read is rounded to it.
 inline int64_t productType(const Recurrence &r) { return r.desc->input_types[1]; }
 
-/// Leaves values of one row for the products of the next step.
-inline void leave(const Recurrence &r, int64_t i, const float *from, int64_t n, int64_t at) {
-  if (r.direct)
-    return;
-  void *to = r.operand[i & 1];
+// ---- operands of products: [gates, chunks of the hidden dimension, batch, chunk]
+
+using Element = typename Tile::Element;
+constexpr int64_t chunk = Tile::chunk;
+
+inline Element *operandAt(const Recurrence &r, void *operand, int64_t gate, int64_t row, int64_t column) {
+  int64_t chunks = (r.desc->hidden + chunk - 1) / chunk;
+  return static_cast<Element *>(operand) + ((gate * chunks + column / chunk) * r.desc->batch + row) * chunk +
+         column % chunk;
+}
+
+/// Leaves values of one row of gate `gate`, or of a state, rounded as products read them.
+inline void leave(const Recurrence &r, void *operand, int64_t gate, const Row &from, int64_t n, int64_t row,
+                  int64_t column) {
   int64_t type = productType(r);
-  if (sizeof(typename Tile::Element) == 2 || type == MPT_FLOAT32)
-    return store(type, from, n, to, at);
-  Row narrow;
-  store(type, from, n, narrow, 0);
-  load(type, narrow, 0, n, static_cast<float *>(to) + at);
+  Element values[NR] = {};
+  if (sizeof(Element) == 2 || type == MPT_FLOAT32) {
+    store(type, from, n, values, 0);
+  } else {
+    Row narrow;
+    store(type, from, n, narrow, 0);
+    load(type, narrow, 0, n, reinterpret_cast<float *>(values));
+  }
+  constexpr int64_t piece = NR < chunk ? NR : chunk;
+  for (int64_t j = 0; j < n; j += piece)
+    memcpy(operandAt(r, operand, gate, row, column + j), values + j, sizeof(Element) * piece);
 }
 
 // ---- functions, on a row of a block
@@ -95,16 +135,24 @@ inline void tangent(const Row &x, Row &v) {
 
 // ---- products
 
-/// c [rows, columns] = a times a panel, over all depths.
-void product(const typename Tile::Element *a, int64_t lead, int64_t rows, int64_t depth,
-             const typename Tile::Element *panel, float *c) {
+/// Tiles of a product of so many rows, over all depths.
+inline int64_t tilesOf(int64_t rows, int64_t depth) {
+  return (depth + depthMax - 1) / depthMax * ((rows + Tile::rows - 1) / Tile::rows);
+}
+
+/// c [rows, columns] = [c +] a times a panel, over all depths. Chunks of a are `stride` apart. Calls `beforeTile` so
+/// often as `tilesOf` says.
+template <typename F>
+void product(const Element *a, int64_t stride, int64_t rows, int64_t depth, const Element *panel, float *c,
+             bool accumulate, F beforeTile) {
   for (int64_t k = 0; k < depth; k += depthMax) {
     int64_t part = depth - k < depthMax ? depth - k : depthMax;
-    // Tiles of equal heights, so that none is small.
     int64_t tiles = (rows + Tile::rows - 1) / Tile::rows;
     for (int64_t t = 0; t < tiles; ++t) {
       int64_t from = rows * t / tiles, to = rows * (t + 1) / tiles;
-      Tile::multiply(to - from, part, a + from * lead + k, lead, panel + k * NR, c + from * NR, k != 0);
+      beforeTile();
+      Tile::multiply(to - from, part, a + k / chunk * stride + from * chunk, stride, panel + k * NR, c + from * NR,
+                     accumulate || k != 0);
     }
   }
 }
@@ -119,15 +167,6 @@ template <typename F> void eachPart(const Recurrence &r, int64_t block, F visit)
   int64_t first = block * NR, width = r.desc->hidden - first < NR ? r.desc->hidden - first : NR;
   for (int64_t row = 0; row < r.desc->batch; row += rowsMax)
     visit(Part{first, width, row, r.desc->batch - row < rowsMax ? r.desc->batch - row : rowsMax});
-}
-
-/// What the products of step i read, from row 0 on.
-inline const typename Tile::Element *operandOf(const Recurrence &r, const void *direct, int64_t i) {
-  return static_cast<const typename Tile::Element *>(r.direct && direct ? direct : r.operand[i & 1]);
-}
-
-inline const char *offset(const void *base, int64_t type, int64_t elements) {
-  return static_cast<const char *>(base) + elements * (type == MPT_FLOAT32 ? 4 : 2);
 }
 
 } // namespace

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The steps of a recurrence, written once over `Tile`, which the including file defines in an anonymous namespace: the
 // register tile of its instruction set, with `columns`, `rows`, the operands' type `Element`, how many values along the
-// depth lie side by side (`pair`), and `multiply`.
+// depth lie side by side in panels (`pair`) and in operands (`chunk`), and `multiply`.
 
 #include "cpu/RecurrenceRows.h"
 
@@ -10,8 +10,8 @@
 
 namespace {
 
-template <typename Step> void runBlocks(const Recurrence &call, int64_t i, int64_t begin, int64_t end) {
-  Step step(call, i);
+template <typename Step> void runBlocks(const Recurrence &call, int64_t i, int pass, int64_t begin, int64_t end) {
+  Step step(call, i, pass);
   for (int64_t block = begin; block < end; ++block)
     step.run(block);
   Tile::finish();
@@ -33,7 +33,6 @@ inline void weightsOf(const Recurrence &r, int64_t at, int64_t n, uint16_t *to) 
 
 void packBlocks(const Recurrence &r, int64_t begin, int64_t end) {
   const mpt_recurrence_desc &d = *r.desc;
-  using Element = typename Tile::Element;
   constexpr int64_t run = 64;
   for (int64_t block = begin; block < end; ++block) {
     int64_t first = block * NR, width = d.hidden - first < NR ? d.hidden - first : NR;
@@ -47,6 +46,12 @@ void packBlocks(const Recurrence &r, int64_t begin, int64_t end) {
           panels[panelIndex(k, j)] = row[j];
       }
       continue;
+    }
+    // The first step reads the state before it as it does others.
+    for (int64_t n = 0; n < d.batch; ++n) {
+      Row h = {};
+      load(MPT_FLOAT32, r.carry, n * d.hidden + first, width, h);
+      leave(r, r.operand[1], 0, h, width, n, first);
     }
     for (int64_t g = 0; g < r.gates; ++g, panels += d.hidden * NR)
       for (int64_t k = 0; k < d.hidden; k += run) {
