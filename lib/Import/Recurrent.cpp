@@ -252,8 +252,6 @@ private:
       return "peepholes";
     if (cell == Cell::lstm && b.intAttr("input_forget", 0))
       return "input_forget";
-    if (cell == Cell::gru && !b.intAttr("linear_before_reset", 0))
-      return "linear_before_reset = 0";
     using A = Activation;
     SmallVector<A::Kind> usual = cell == Cell::lstm  ? SmallVector<A::Kind>{A::sigmoid, A::tanh, A::tanh}
                                  : cell == Cell::gru ? SmallVector<A::Kind>{A::sigmoid, A::tanh}
@@ -406,7 +404,7 @@ private:
     SmallVector<Value> more;
     if (cell == Cell::lstm)
       more.push_back(initial(6, direction));
-    if (cell == Cell::gru)
+    if (cell == Cell::gru && b.intAttr("linear_before_reset", 0))
       more.push_back(w.recurrentBias ? w.recurrentBias : b.splat(RankedTensorType::get({hidden}, wide), 0));
     auto all = RecurrenceOp::create(b.builder, b.loc, kind(w.act[0]), w.inputs, w.r, initial(5, direction), more,
                                     isReverse(direction));

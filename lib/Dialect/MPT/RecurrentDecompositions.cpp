@@ -53,12 +53,15 @@ struct Steps {
     return rows.size() == 1 ? rows.front() : b.concat(rows, 0);
   }
   /// `x`, rounded to the weights' type, times them (transposed forward), with wide sums.
-  Value product(Value x, bool transposed) {
-    auto narrow = llvm::cast<FloatType>(tensorType(r).getElementType());
-    auto type = RankedTensorType::get({batch, tensorType(r).getDimSize(transposed ? 0 : 1)}, wide);
+  Value product(Value x, bool transposed) { return product(x, r, transposed); }
+  Value product(Value x, Value weights, bool transposed) {
+    auto narrow = llvm::cast<FloatType>(tensorType(weights).getElementType());
+    auto type = RankedTensorType::get({batch, tensorType(weights).getDimSize(transposed ? 0 : 1)}, wide);
     auto numerics = NumericsAttr::get(b.builder.getContext(), narrow, wide, wide);
-    return MatMulOp::create(b.builder, b.loc, type, b.cast(x, narrow), r, false, transposed, numerics);
+    return MatMulOp::create(b.builder, b.loc, type, b.cast(x, narrow), weights, false, transposed, numerics);
   }
+  /// The weights of gates [from, from + count).
+  Value weightsOf(int64_t from, int64_t count) { return b.slice(r, {from * hidden, 0}, {count * hidden, hidden}); }
   Value cast(Value x, Value like) { return b.cast(x, tensorType(like).getElementType()); }
   Value sigmoid(Value x) { return b.make<SigmoidOp>(x); }
   Value tanh(Value x) { return b.make<TanhOp>(x); }
@@ -79,13 +82,13 @@ struct Forward : Steps {
   }
 
   RecurrenceOp op;
-  Values ys, gates, cells; ///< by step
+  Values ys, gates, cells; ///< by step; with reset first, GRU's r * state in place of cell states
   Value h, more;           ///< the state, and c0 (then the cell state) or GRU's bias
 
   Values run() {
     for (int64_t i = 0; i < steps; ++i) {
       int64_t t = index(i);
-      step(t, at(op.getX(), t), product(h, true));
+      step(t, at(op.getX(), t));
       ys[t] = h;
     }
     Values results = {stack(ys, op.getY())};
@@ -96,17 +99,17 @@ struct Forward : Steps {
   }
 
 private:
-  void step(int64_t t, Value x, Value s) {
+  void step(int64_t t, Value x) {
     switch (op.getCell()) {
     case RecurrentCell::lstm:
-      return lstm(t, b.add(x, s));
+      return lstm(t, b.add(x, product(h, true)));
     case RecurrentCell::gru:
-      return gru(t, x, s);
+      return more ? gru(t, x, product(h, true)) : gruResetFirst(t, x);
     case RecurrentCell::tanh:
-      h = tanh(b.add(x, s));
+      h = tanh(b.add(x, product(h, true)));
       return;
     case RecurrentCell::relu:
-      h = b.make<ReluOp>(b.add(x, s));
+      h = b.make<ReluOp>(b.add(x, product(h, true)));
       return;
     }
   }
@@ -126,6 +129,15 @@ private:
     h = b.add(b.mul(complement(z), fresh), b.mul(z, h));
     gates[t] = b.concat({zr, fresh, inside}, 1);
   }
+
+  void gruResetFirst(int64_t t, Value x) {
+    Value zr = sigmoid(b.add(block(x, 0, 2), product(h, weightsOf(0, 2), true))), z = block(zr, 0);
+    Value kept = b.mul(block(zr, 1), h);
+    Value fresh = tanh(b.add(block(x, 2), product(kept, weightsOf(2, 1), true)));
+    h = b.add(b.mul(complement(z), fresh), b.mul(z, h));
+    gates[t] = b.concat({zr, fresh}, 1);
+    cells[t] = kept;
+  }
 };
 
 /// One pass over the steps, backward: gradients of what Forward read.
@@ -144,7 +156,7 @@ struct Backward : Steps {
     Values results = {stack(dxs, op.getDx()), cast(dh, op.getDh0())};
     if (op.getCell() == RecurrentCell::lstm)
       results.push_back(cast(dc, op.getOthers()[0]));
-    if (op.getCell() == RecurrentCell::gru)
+    if (op.getCell() == RecurrentCell::gru && !op.getOthers().empty())
       results.push_back(stack(insides, op.getOthers()[0]));
     return results;
   }
@@ -161,7 +173,7 @@ private:
     case RecurrentCell::lstm:
       return lstm(i, d);
     case RecurrentCell::gru:
-      return gru(i, d);
+      return op.getOthers().empty() ? gruResetFirst(i, d) : gru(i, d);
     case RecurrentCell::tanh:
       dxs[t] = throughTanh(d, at(op.getY(), t));
       break;
@@ -197,6 +209,18 @@ private:
     insides[t] = b.mul(dFresh, r);
     dxs[t] = b.concat({dz, dr, dFresh}, 1);
     dh = b.add(b.mul(d, z), product(b.concat({dz, dr, insides[t]}, 1), false));
+  }
+
+  void gruResetFirst(int64_t step, Value d) {
+    int64_t t = index(step);
+    Value saved = at(op.getMore()[0], t), previous = before(step, op.getY(), op.getH0());
+    Value z = block(saved, 0), r = block(saved, 1), fresh = block(saved, 2);
+    Value dFresh = throughTanh(b.mul(d, complement(z)), fresh);
+    Value dz = throughSigmoid(b.mul(d, b.sub(previous, fresh)), z);
+    Value dKept = product(dFresh, weightsOf(2, 1), false);
+    Value dzr = b.concat({dz, throughSigmoid(b.mul(dKept, previous), r)}, 1);
+    dxs[t] = b.concat({dzr, dFresh}, 1);
+    dh = b.add(b.add(b.mul(d, z), b.mul(dKept, r)), product(dzr, weightsOf(0, 2), false));
   }
 };
 

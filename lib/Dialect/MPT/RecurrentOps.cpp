@@ -46,14 +46,15 @@ MPT_INFER(RecurrenceOp) {
   bool isLstm = cell == RecurrentCell::lstm, isGru = cell == RecurrentCell::gru;
   if (failed(checkShape(loc, "C3", "recurrent weights", adaptor.getR(), {gates * e.hidden, e.hidden})) ||
       failed(checkShape(loc, "C4", "h0", adaptor.getH0(), {e.batch, e.hidden})) ||
-      failed(checkCount(loc, "C5", cell, isLstm || isGru, isLstm || isGru, more.size())) ||
+      failed(checkCount(loc, "C5", cell, isLstm, isLstm || isGru, more.size())) ||
       (isLstm && failed(checkShape(loc, "C5", "c0", more[0], {e.batch, e.hidden}))) ||
-      (isGru && failed(checkShape(loc, "C5", "a bias", more[0], {e.hidden}))))
+      (isGru && !more.empty() && failed(checkShape(loc, "C5", "a bias", more[0], {e.hidden}))))
     return failure();
   types.push_back(x.clone({e.steps, e.batch, e.hidden}));
+  bool resetFirst = isGru && more.empty();
   if (isLstm || isGru)
-    types.push_back(x.clone({e.steps, e.batch, 4 * e.hidden}));
-  if (isLstm)
+    types.push_back(x.clone({e.steps, e.batch, (resetFirst ? 3 : 4) * e.hidden}));
+  if (isLstm || resetFirst)
     types.push_back(x.clone({e.steps, e.batch, e.hidden}).clone(wideType(x.getElementType())));
   return success();
 }
@@ -67,8 +68,10 @@ MPT_INFER(RecurrenceBackwardOp) {
   int64_t gates = gatesOf(cell);
   bool isLstm = cell == RecurrentCell::lstm, isGru = cell == RecurrentCell::gru;
   ValueRange more = adaptor.getMore();
+  // With reset first, r * state is saved on its own.
+  bool resetFirst = isGru && !more.empty() && tensorType(more[0]).getShape().back() == 3 * e.hidden;
   SmallVector<int64_t> state = {e.batch, e.hidden}, all = {e.steps, e.batch, e.hidden},
-                       saved = {e.steps, e.batch, 4 * e.hidden};
+                       saved = {e.steps, e.batch, (resetFirst ? 3 : 4) * e.hidden};
   if (failed(checkShape(loc, "C2", "h0", adaptor.getH0(), state)) ||
       failed(checkShape(loc, "C3", "recurrent weights", adaptor.getR(), {gates * e.hidden, e.hidden})) ||
       failed(checkCount(loc, "C4", cell, isLstm ? 3 : isGru, isLstm ? 4 : isGru, more.size())) ||
@@ -81,7 +84,7 @@ MPT_INFER(RecurrenceBackwardOp) {
   types.push_back(dy.clone(state));
   if (isLstm)
     types.push_back(dy.clone(state).clone(wideType(dy.getElementType())));
-  if (isGru)
+  if (isGru && !resetFirst)
     types.push_back(dy.clone(all));
   return success();
 }

@@ -211,12 +211,15 @@ mpt_attention_desc mpt::rt::describe(AttentionGradientOp op) {
   return desc;
 }
 
-static int64_t runtimeCell(RecurrentCell cell) {
-  switch (cell) {
+static int64_t runtimeCell(rt::RecurrenceOp op) {
+  switch (op.getCell()) {
   case RecurrentCell::lstm:
     return MPT_CELL_LSTM;
-  case RecurrentCell::gru:
-    return MPT_CELL_GRU;
+  case RecurrentCell::gru: {
+    // The form with its reset behind the GEMM has a bias there, and the gradient of what meets it.
+    bool resetFirst = op.getBackward() ? op.getOutputs().size() == 2 : op.getInputs().size() == 3;
+    return resetFirst ? MPT_CELL_GRU_RESET_FIRST : MPT_CELL_GRU;
+  }
   case RecurrentCell::tanh:
     return MPT_CELL_TANH;
   case RecurrentCell::relu:
@@ -230,7 +233,7 @@ mpt_recurrence_desc mpt::rt::describe(RecurrenceOp recurrence) {
   Value states = recurrence.getBackward() ? recurrence.getInputs().front() : recurrence.getOutputs().front();
   ArrayRef<int64_t> shape = typeOf(states).getShape();
   mpt_recurrence_desc desc{};
-  desc.cell = runtimeCell(recurrence.getCell());
+  desc.cell = runtimeCell(recurrence);
   desc.backward = recurrence.getBackward();
   desc.reverse = recurrence.getReverse();
   desc.steps = shape[0];

@@ -67,3 +67,19 @@ func.func @rnn_relu_backward_reverse(%dy: tensor<3x2x2xf64>, %r: tensor<2x2xf64>
   %dx, %dh0 = mpt.recurrence_backward relu %dy, %r, %h0, %y {reverse} : (tensor<3x2x2xf64>, tensor<2x2xf64>, tensor<2x2xf64>, tensor<3x2x2xf64>) -> (tensor<3x2x2xf64>, tensor<2x2xf64>)
   return %dx, %dh0 : tensor<3x2x2xf64>, tensor<2x2xf64>
 }
+func.func @gru_reset_first_states(%x: tensor<3x2x6xf64>, %r: tensor<6x2xf64>, %h0: tensor<2x2xf64>) -> (tensor<3x2x2xf64>) {
+  %y, %gates, %kept = mpt.recurrence gru %x, %r, %h0 : (tensor<3x2x6xf64>, tensor<6x2xf64>, tensor<2x2xf64>) -> (tensor<3x2x2xf64>, tensor<3x2x6xf64>, tensor<3x2x2xf64>)
+  return %y : tensor<3x2x2xf64>
+}
+func.func @gru_reset_first_reverse(%x: tensor<3x2x6xf64>, %r: tensor<6x2xf64>, %h0: tensor<2x2xf64>) -> (tensor<3x2x2xf64>) {
+  %y, %gates, %kept = mpt.recurrence gru %x, %r, %h0 {reverse} : (tensor<3x2x6xf64>, tensor<6x2xf64>, tensor<2x2xf64>) -> (tensor<3x2x2xf64>, tensor<3x2x6xf64>, tensor<3x2x2xf64>)
+  return %y : tensor<3x2x2xf64>
+}
+func.func @gru_reset_first_kept(%x: tensor<2x1x6xf64>, %r: tensor<6x2xf64>, %h0: tensor<1x2xf64>) -> (tensor<2x1x2xf64>, tensor<2x1x2xf64>) {
+  %y, %gates, %kept = mpt.recurrence gru %x, %r, %h0 : (tensor<2x1x6xf64>, tensor<6x2xf64>, tensor<1x2xf64>) -> (tensor<2x1x2xf64>, tensor<2x1x6xf64>, tensor<2x1x2xf64>)
+  return %y, %kept : tensor<2x1x2xf64>, tensor<2x1x2xf64>
+}
+func.func @gru_reset_first_backward(%dy: tensor<3x2x2xf64>, %r: tensor<6x2xf64>, %h0: tensor<2x2xf64>, %y: tensor<3x2x2xf64>, %gates: tensor<3x2x6xf64> {check.low = 0.1, check.high = 0.9}) -> (tensor<3x2x6xf64>, tensor<2x2xf64>) {
+  %dx, %dh0 = mpt.recurrence_backward gru %dy, %r, %h0, %y, %gates {reverse} : (tensor<3x2x2xf64>, tensor<6x2xf64>, tensor<2x2xf64>, tensor<3x2x2xf64>, tensor<3x2x6xf64>) -> (tensor<3x2x6xf64>, tensor<2x2xf64>)
+  return %dx, %dh0 : tensor<3x2x6xf64>, tensor<2x2xf64>
+}

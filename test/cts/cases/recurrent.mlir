@@ -59,3 +59,19 @@ func.func @relu_backward_wide(%dy: tensor<4x33x64xf64>, %r: tensor<64x64xf64> {c
   %dx, %dh0 = mpt.recurrence_backward relu %dy, %r, %h0, %y : (tensor<4x33x64xf64>, tensor<64x64xf64>, tensor<33x64xf64>, tensor<4x33x64xf64>) -> (tensor<4x33x64xf64>, tensor<33x64xf64>)
   return %dx, %dh0 : tensor<4x33x64xf64>, tensor<33x64xf64>
 }
+func.func @gru_reset_first_odd(%x: tensor<7x5x111xf64>, %r: tensor<111x37xf64> {check.low = -0.2, check.high = 0.2}, %h0: tensor<5x37xf64>) -> (tensor<7x5x37xf64>, tensor<7x5x111xf64>, tensor<7x5x37xf64>) {
+  %y, %gates, %kept = mpt.recurrence gru %x, %r, %h0 {reverse} : (tensor<7x5x111xf64>, tensor<111x37xf64>, tensor<5x37xf64>) -> (tensor<7x5x37xf64>, tensor<7x5x111xf64>, tensor<7x5x37xf64>)
+  return %y, %gates, %kept : tensor<7x5x37xf64>, tensor<7x5x111xf64>, tensor<7x5x37xf64>
+}
+func.func @gru_reset_first_wide(%x: tensor<4x33x192xf64>, %r: tensor<192x64xf64> {check.low = -0.15, check.high = 0.15}, %h0: tensor<33x64xf64>) -> (tensor<4x33x64xf64>, tensor<4x33x192xf64>, tensor<4x33x64xf64>) {
+  %y, %gates, %kept = mpt.recurrence gru %x, %r, %h0 : (tensor<4x33x192xf64>, tensor<192x64xf64>, tensor<33x64xf64>) -> (tensor<4x33x64xf64>, tensor<4x33x192xf64>, tensor<4x33x64xf64>)
+  return %y, %gates, %kept : tensor<4x33x64xf64>, tensor<4x33x192xf64>, tensor<4x33x64xf64>
+}
+func.func @gru_reset_first_backward_odd(%dy: tensor<7x5x37xf64>, %r: tensor<111x37xf64> {check.low = -0.2, check.high = 0.2}, %h0: tensor<5x37xf64>, %y: tensor<7x5x37xf64>, %gates: tensor<7x5x111xf64> {check.low = 0.1, check.high = 0.9}) -> (tensor<7x5x111xf64>, tensor<5x37xf64>) {
+  %dx, %dh0 = mpt.recurrence_backward gru %dy, %r, %h0, %y, %gates : (tensor<7x5x37xf64>, tensor<111x37xf64>, tensor<5x37xf64>, tensor<7x5x37xf64>, tensor<7x5x111xf64>) -> (tensor<7x5x111xf64>, tensor<5x37xf64>)
+  return %dx, %dh0 : tensor<7x5x111xf64>, tensor<5x37xf64>
+}
+func.func @gru_reset_first_backward_wide(%dy: tensor<4x33x64xf64>, %r: tensor<192x64xf64> {check.low = -0.15, check.high = 0.15}, %h0: tensor<33x64xf64>, %y: tensor<4x33x64xf64>, %gates: tensor<4x33x192xf64> {check.low = 0.1, check.high = 0.9}) -> (tensor<4x33x192xf64>, tensor<33x64xf64>) {
+  %dx, %dh0 = mpt.recurrence_backward gru %dy, %r, %h0, %y, %gates {reverse} : (tensor<4x33x64xf64>, tensor<192x64xf64>, tensor<33x64xf64>, tensor<4x33x64xf64>, tensor<4x33x192xf64>) -> (tensor<4x33x192xf64>, tensor<33x64xf64>)
+  return %dx, %dh0 : tensor<4x33x192xf64>, tensor<33x64xf64>
+}

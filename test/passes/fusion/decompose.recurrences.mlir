@@ -21,3 +21,15 @@ func.func @double(%dy: tensor<2x3x4xf64>, %r: tensor<4x4xf64>, %h: tensor<3x4xf6
   %dx, %dh = mpt.recurrence_backward tanh %dy, %r, %h, %y {reverse} : (tensor<2x3x4xf64>, tensor<4x4xf64>, tensor<3x4xf64>, tensor<2x3x4xf64>) -> (tensor<2x3x4xf64>, tensor<3x4xf64>)
   return %dh : tensor<3x4xf64>
 }
+
+// Without a bias the reset gate comes first: its GEMM waits for that of the gates.
+// CHECK-LABEL: func.func @reset_first
+// CHECK-NEXT: mpt.recurrence gru
+// STEPS-LABEL: func.func @reset_first
+// STEPS-NOT: mpt.recurrence
+// STEPS: mpt.matmul {{.*}} -> tensor<3x8xf32>
+// STEPS: mpt.matmul {{.*}} -> tensor<3x4xf32>
+func.func @reset_first(%x: tensor<1x3x12xbf16>, %r: tensor<12x4xbf16>, %h: tensor<3x4xbf16>) -> tensor<1x3x4xbf16> {
+  %y, %gates, %kept = mpt.recurrence gru %x, %r, %h : (tensor<1x3x12xbf16>, tensor<12x4xbf16>, tensor<3x4xbf16>) -> (tensor<1x3x4xbf16>, tensor<1x3x12xbf16>, tensor<1x3x4xf32>)
+  return %y : tensor<1x3x4xbf16>
+}

@@ -27,11 +27,11 @@ def MPT_RecurrenceOp : MPT_RecurrentOp<"recurrence", "index == 3", "index == 2">
     | cell | G | `more` | `saved` |
     |---|---|---|---|
     | lstm (i, o, f, c) | 4 | c0 [batch, hidden] | gates [steps, batch, 4 hidden], cell states [steps, batch, hidden] |
-    | gru (z, r, h), reset after the GEMM | 3 | bias [hidden] of the part that r multiplies | z, r, h and that part [steps, batch, 4 hidden] |
+    | gru (z, r, h), reset after the GEMM; without `more`, before it | 3 | bias [hidden] of the part that r multiplies | z, r, h and that part [steps, batch, 4 hidden]; before it, z, r, h [steps, batch, 3 hidden] and r * state [steps, batch, hidden] |
     | tanh, relu | 1 | | |
 
     Saved gates are those after their activation. Gates, the cell state, sums, and the state of a GRU between its steps are FP32
-    or wider; GEMM operands have the types of `r` and `y`. Formulas: ONNX's LSTM, GRU (linear_before_reset = 1) and RNN, with
+    or wider; GEMM operands have the types of `r` and `y`. Formulas: ONNX's LSTM, GRU (linear_before_reset = 1 and 0) and RNN, with
     their default activations.
 
     C1: x has rank 3. C2: its last extent is G hidden. C3: r is [G hidden, hidden]. C4: h0 is [batch, hidden]. C5: `more` and
@@ -46,12 +46,12 @@ def MPT_RecurrenceBackwardOp : MPT_RecurrentOp<"recurrence_backward",
   let summary = "gradients of recurrence's operands but the weights, from its saved gates";
   let description = [{
     `dy` is the gradient of y; r, h0 and y are those of `recurrence`. Gradients of the weights are GEMMs over all steps:
-    dr = sum over steps of transposed d * the state before the step, d being what dx holds, but for GRU's last part.
+    dr = sum over steps of transposed d * the state before the step, d being what dx holds; GRU's last part has its third result or r * state.
 
     | cell | `more` | results |
     |---|---|---|
     | lstm | gates, cell states, c0, and where gradient arrives there that of the cell states | dx, dh0, dc0 |
-    | gru | gates | dx, dh0, gradient of the part that r multiplies [steps, batch, hidden] |
+    | gru | gates (3 hidden: reset before the GEMM) | dx, dh0, gradient of the part that r multiplies [steps, batch, hidden] (not before it) |
     | tanh, relu | | dx, dh0 |
 
     C1: dy has rank 3 and y's shape. C2: h0 is [batch, hidden]. C3: r is [G hidden, hidden]. C4: `more` are those of the table.
