@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // RNN, LSTM and GRU: one GEMM for the inputs of all steps, then mpt.recurrence, or, in forms that it does not take, the
 // steps one by one.
-#include "Binder.h"
+#include "ReverseSequence.h"
 
 #include "llvm/ADT/StringSwitch.h"
 
@@ -244,8 +244,10 @@ private:
 
   /// What of this node mpt.recurrence does not know; empty where it computes all steps.
   std::string whyUnrolled() {
-    if (!isFullLength())
-      return "sequence lengths";
+    // Behind its end, a row's states would have no bound.
+    if (!isFullLength() && cell == Cell::rnn &&
+        llvm::any_of(activations, [](const Activation &activation) { return activation.kind == Activation::relu; }))
+      return "sequence lengths with Relu";
     if (clip)
       return "clip";
     if (cell == Cell::lstm && b.has(7))
@@ -309,6 +311,7 @@ private:
 
   /// What the steps of one direction share.
   struct Weights {
+    Value lengths;         ///< [batch], at most `steps`; null where all rows have as many steps, or they are unrolled
     Value inputs;          ///< [steps, batch, gates hidden]: the input's part with its biases
     Value r;               ///< [gates hidden, hidden]
     Value recurrentBias;   ///< GRU, linear_before_reset: [hidden], inside the reset; else null
@@ -316,13 +319,16 @@ private:
     const Activation *act; ///< the first of this direction's
   };
 
-  Weights prepare(int64_t direction) {
+  Weights prepare(int64_t direction, Value lengths = {}) {
     Weights w;
+    w.lengths = lengths;
     w.act = &activations[direction * functions()];
     w.r = part(2, direction);
     Value x = b.in(0);
     if (batchFirst)
       x = b.transpose(x, {1, 0, 2});
+    if (w.lengths)
+      x = inRunningOrder(direction, withinLengths(x, w.lengths), w.lengths);
     w.inputs = product(b.reshape(x, {steps * batch, inputs}), part(1, direction));
     if (b.has(3)) {
       Value bias = b.widen(part(3, direction)), ofInput = blocks(bias, 0, gates());
@@ -398,19 +404,58 @@ private:
                                             : RecurrentCell::tanh;
   }
 
+  // ---- rows that end early: they run on over zeros, and what comes of it is masked
+
+  /// The rows' lengths, none above `steps`.
+  Value lengths() {
+    Value given = b.cast(b.in(4), b.builder.getI64Type());
+    return b.select(b.compare(Predicate::lt, given, static_cast<double>(steps)), given,
+                    b.splatLike(given, static_cast<double>(steps)));
+  }
+
+  /// `x` [steps, batch, n], zero behind the rows' ends.
+  Value withinLengths(Value x, Value lengths) {
+    ArrayRef<int64_t> shape = tensorType(x).getShape();
+    Value t = IotaOp::create(b.builder, b.loc, RankedTensorType::get(shape, b.builder.getI64Type()), b.i64(0));
+    return b.select(b.compare(Predicate::lt, t, b.broadcast(lengths, shape, {1})), x, b.splatLike(x, 0));
+  }
+
+  /// Backward, a row begins at its own end: reversed within its length, it runs forward.
+  Value inRunningOrder(int64_t direction, Value x, Value lengths) {
+    return isReverse(direction) ? reverseSequence(b, x, lengths, 1, 0) : x;
+  }
+
+  /// Of `states` [steps, batch, hidden] in running order the one at each row's end; `before` where it has no step.
+  Value lastOf(Value states, Value lengths, Value before) {
+    Value any = b.compare(Predicate::gt, lengths, 0.0);
+    Value last = b.select(any, b.add(lengths, -1.0), b.splatLike(lengths, 0));
+    Value found = b.make<GatherElementsOp>(states, b.broadcast(last, {1, batch, hidden}, {1}), int64_t(0));
+    return b.select(b.broadcast(any, {batch, hidden}, {0}), b.reshape(found, {batch, hidden}), before);
+  }
+
   /// All steps as one op.
   Direction recur(int64_t direction) {
-    Weights w = prepare(direction);
+    Weights w = prepare(direction, isFullLength() ? Value() : lengths());
+    bool reverse = isReverse(direction) && !w.lengths;
     SmallVector<Value> more;
     if (cell == Cell::lstm)
       more.push_back(initial(6, direction));
     if (cell == Cell::gru && b.intAttr("linear_before_reset", 0))
       more.push_back(w.recurrentBias ? w.recurrentBias : b.splat(RankedTensorType::get({hidden}, wide), 0));
-    auto all = RecurrenceOp::create(b.builder, b.loc, kind(w.act[0]), w.inputs, w.r, initial(5, direction), more,
-                                    isReverse(direction));
-    int64_t last = isReverse(direction) ? 0 : steps - 1;
+    Value h0 = initial(5, direction);
+    auto all = RecurrenceOp::create(b.builder, b.loc, kind(w.act[0]), w.inputs, w.r, h0, more, reverse);
+    int64_t last = reverse ? 0 : steps - 1;
     Direction result;
-    result.y = b.cast(all.getY(), element);
+    auto ofRows = [&](Value x) {
+      Value own = w.lengths ? withinLengths(inRunningOrder(direction, x, w.lengths), w.lengths) : x;
+      return b.cast(own, element);
+    };
+    result.y = ofRows(all.getY());
+    if (w.lengths) {
+      result.h = b.cast(lastOf(all.getY(), w.lengths, h0), element);
+      result.c = cell == Cell::lstm ? b.cast(lastOf(all.getSaved()[1], w.lengths, more[0]), element) : Value();
+      return result;
+    }
     result.h = at(result.y, 0, last);
     result.c = cell == Cell::lstm ? b.cast(at(all.getSaved()[1], 0, last), element) : Value();
     return result;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shape ops: movement of data, and the integer arithmetic on shapes that constant evaluation removes.
-#include "Binder.h"
+#include "ReverseSequence.h"
 
 #include "mpt/Evaluation/Tensor.h"
 #include "mpt/Import/Import.h"
@@ -596,7 +596,15 @@ static LogicalResult importEyeLike(Binder &b) {
   return b.done(b.cast(b.compare(Predicate::eq, column, diagonal), *element));
 }
 
-/// The first lengths[i] samples of each row in reverse: a gather at positions that are computed from the lengths.
+Value mpt::reverseSequence(Binder &b, Value x, Value lengths, int64_t batch, int64_t time) {
+  ArrayRef<int64_t> shape = tensorType(x).getShape();
+  auto type = RankedTensorType::get(shape, b.builder.getI64Type());
+  Value at = IotaOp::create(b.builder, b.loc, type, b.i64(time));
+  Value length = b.broadcast(b.cast(lengths, b.builder.getI64Type()), shape, {batch});
+  Value reversed = b.add(b.sub(length, at), -1.0);
+  return b.make<GatherElementsOp>(x, b.select(b.compare(Predicate::lt, at, length), reversed, at), time);
+}
+
 static LogicalResult importReverseSequence(Binder &b) {
   if (failed(b.need(2)))
     return failure();
@@ -605,12 +613,7 @@ static LogicalResult importReverseSequence(Binder &b) {
       b.shape(1)[0] != b.shape(0)[batch])
     return b.fail() << "expected batch_axis and time_axis 0 and 1 and one length for each of the batch, got axes "
                     << batch << " and " << time << " with lengths " << b.in(1).getType();
-  auto type = RankedTensorType::get(b.shape(0), b.builder.getI64Type());
-  Value at = IotaOp::create(b.builder, b.loc, type, b.i64(time));
-  Value length = b.broadcast(b.cast(b.in(1), b.builder.getI64Type()), b.shape(0), {batch});
-  Value reversed = b.add(b.sub(length, at), -1.0);
-  Value source = b.select(b.compare(Predicate::lt, at, length), reversed, at);
-  return b.done(b.make<GatherElementsOp>(b.in(0), source, time));
+  return b.done(reverseSequence(b, b.in(0), b.in(1), batch, time));
 }
 
 void mpt::addShapeRules(RuleTable &t) {

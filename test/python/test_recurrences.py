@@ -10,6 +10,7 @@ import pytest
 from mpt_run import tool
 
 import mpt
+import test_recurrent
 from test_recurrent import Form, model_of
 
 POLICIES = sorted(path.stem for path in (pathlib.Path(__file__).parents[2] / "lib/Precision/policies").glob("*.mlir"))
@@ -20,13 +21,17 @@ WHOLE = {
     "GRU-linear": Form("GRU", "reverse", before=1),
     "RNN-relu": Form("RNN", activations=["Relu"]),
     "RNN-named": Form("RNN", "bidirectional", activations=["Tanh", "Relu"]),
+    "LSTM-lengths": Form("LSTM", "bidirectional", lens=[4, 2, 3]),
+    "GRU-lengths": Form("GRU", "reverse", lens=[0, 4, 3], layout=1, before=1),
+    "RNN-lengths": Form("RNN", lens=[1, 2, 3]),
+    "GRU-reset-first": Form("GRU", "bidirectional"),
+    "GRU-reset-first-lengths": Form("GRU", "reverse", lens=[1, 4, 2]),
 }
 UNROLLED = {
-    "sequence lengths": Form("LSTM", lens=[4, 2, 3]),
+    "sequence lengths with Relu": Form("RNN", lens=[4, 2, 3], activations=["Relu"]),
     "clip": Form("GRU", clip=0.5, before=1),
     "peepholes": Form("LSTM", peepholes=True),
     "input_forget": Form("LSTM", forget=1),
-    "linear_before_reset = 0": Form("GRU"),
     "activations other than the default": Form("RNN", activations=["Elu"]),
 }
 
@@ -53,8 +58,9 @@ def test_whole(name, tmp_path):
     onnx.save(model_of(form, values_of(form)), tmp_path / "m.onnx")
     report, said = compiled(tmp_path / "m.onnx", tmp_path, "--loss=none", "--optimizer=sgd,lr=0.1")
     assert report["step"]["recurrences"] == 2 * form.directions and "unrolled" not in said
-    # Inputs of all steps in one GEMM and its two gradients, the recurrent weights' gradient in another.
-    assert report["step"]["gemms"] == 4 * form.directions
+    # Inputs of all steps in one GEMM and its two gradients, the recurrent weights' gradient in another; where reset comes
+    # first, the last gate's weights in one of their own.
+    assert report["step"]["gemms"] == (5 if form.op == "GRU" and not form.before else 4) * form.directions
 
 
 @pytest.mark.parametrize("why", UNROLLED)
@@ -65,9 +71,56 @@ def test_unrolled(why, tmp_path):
     assert report["step"]["recurrences"] == 0 and f"unrolled over its 4 steps because of {why}" in said
 
 
+def drawn_whole(seed):
+    """A form that becomes a call, of extents that are drawn too."""
+    random = np.random.default_rng(seed)
+
+    def maybe():
+        return bool(random.random() < 0.5)
+
+    op, extents = str(random.choice(["RNN", "LSTM", "GRU"])), [int(n) for n in random.integers([1, 1, 1, 1], [7, 35, 6, 71])]
+    lens = [int(n) for n in random.integers(0, extents[0] + 1, extents[1])] if maybe() else None
+    form = Form(op, str(random.choice(["forward", "reverse", "bidirectional"])), int(maybe()), before=int(op == "GRU" and maybe()),
+                bias=maybe(), lens=lens, h0=maybe(), c0=maybe())
+    return form, extents
+
+
+@pytest.mark.parametrize("policy", ["fp32", "amp-f16", "amp-bf16"])
+@pytest.mark.parametrize("seed", range(8))
+def test_whole_as_unrolled(seed, policy, tmp_path, monkeypatch):
+    """A clip that clips nothing has the steps unrolled: loss and gradients are those of the call."""
+    form, extents = drawn_whole(seed)
+    for name, extent in zip("TNIH", extents):
+        monkeypatch.setattr(test_recurrent, name, extent)
+    random = np.random.default_rng(seed)
+    values = {key: random.standard_normal(shape) / np.sqrt(extents[3]) for key, shape in form.shapes().items()}
+    lengths = form.lens is not None and seed % 2 == 0
+    found = []
+    for clip in (None, 1e4):
+        form.clip = clip
+        model, folder = model_of(form, values), tmp_path / str(clip)
+        feeds = {f"one_{key}": np.ones(shape, np.float32) for key, shape in form.shapes().items()}
+        if lengths:  # known at run time alone
+            model.graph.initializer.remove(next(t for t in model.graph.initializer if t.name == "lens"))
+            model.graph.input.append(onnx.helper.make_tensor_value_info("lens", onnx.TensorProto.INT32, [len(form.lens)]))
+            feeds["lens"] = np.array(form.lens, np.int32)
+        onnx.save(model, tmp_path / "m.onnx")
+        mpt.compile(tmp_path / "m.onnx", loss="none", optimizer="sgd,lr=0.1", policy=policy, quiet=True, out=folder)
+        found.append(mpt.Trainer(folder, threads=1).gradients(feeds))
+    (loss, gradients), (expected, wanted) = found
+    tolerance = {"fp32": 2e-5, "amp-f16": 1e-2, "amp-bf16": 6e-2}[policy]
+    assert loss == pytest.approx(expected, rel=tolerance, abs=1e-6)
+    assert set(gradients) == set(wanted)
+    whole = np.sqrt(sum(float(np.sum(np.square(g))) for g in wanted.values()))
+    for key, gradient in wanted.items():
+        scale = max(np.linalg.norm(gradient), 1e-2 * whole, 1e-12)
+        assert np.linalg.norm(gradients[key] - gradient) <= tolerance * scale, key
+
+
 def language_model(op, steps=12, batch=4, width=16, words=8, layers=2):
     """Embedding, recurrent layers, and a softmax over the words; all weights are parameters."""
     random, node = np.random.default_rng(1), onnx.helper.make_node
+    op, form = op.split("-")[0], op
     gates = {"LSTM": 4, "GRU": 3}[op]
     weights = {"table": random.standard_normal((words, width)), "head": random.standard_normal((width, words)) / 4}
     nodes, last = [node("Gather", ["table", "ids"], ["x0"])], "x0"
@@ -75,7 +128,7 @@ def language_model(op, steps=12, batch=4, width=16, words=8, layers=2):
         weights[f"w{i}"] = random.standard_normal((1, gates * width, width)) / 4
         weights[f"r{i}"] = random.standard_normal((1, gates * width, width)) / 4
         weights[f"b{i}"] = np.zeros((1, 2 * gates * width))
-        more = {"linear_before_reset": 1} if op == "GRU" else {}
+        more = {"linear_before_reset": 1} if form == "GRU" else {}
         nodes += [node(op, [last, f"w{i}", f"r{i}", f"b{i}"], [f"y{i}"], hidden_size=width, **more),
                   node("Squeeze", [f"y{i}", "one"], [f"x{i + 1}"])]
         last = f"x{i + 1}"
@@ -91,7 +144,7 @@ def language_model(op, steps=12, batch=4, width=16, words=8, layers=2):
     return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=10)
 
 
-@pytest.mark.parametrize("op", ["LSTM", "GRU"])
+@pytest.mark.parametrize("op", ["LSTM", "GRU", "GRU-reset-first"])
 @pytest.mark.parametrize("policy", POLICIES)
 def test_every_policy_trains(op, policy, tmp_path):
     onnx.save(language_model(op), tmp_path / "m.onnx")
