@@ -3,6 +3,7 @@
 #include "Converter.h"
 
 #include "Optimizer.h"
+#include "RecurrentGradients.h"
 #include "RuntimeGradients.h"
 #include "Training.h"
 
@@ -24,11 +25,27 @@ using namespace mpt;
 const RuleTable &RuleTable::get() {
   static const RuleTable table = [] {
     RuleTable t;
-    for (auto add :
-         {addAttentionRules, addCastRules,      addControlRules,  addConvRules,      addElementwiseRules,
-          addGatherRules,    addLossRules,      addMatMulRules,   addNormRules,      addPoolRules,
-          addRandomRules,    addRecurrentRules, addReduceRules,   addResizeRules,    addScatterRules,
-          addSequenceRules,  addShapeRules,     addTrainingRules, addOptimizerRules, registerRuntimeGradients})
+    for (auto add : {addAttentionRules,
+                     addCastRules,
+                     addControlRules,
+                     addConvRules,
+                     addElementwiseRules,
+                     addGatherRules,
+                     addLossRules,
+                     addMatMulRules,
+                     addNormRules,
+                     addPoolRules,
+                     addRandomRules,
+                     addRecurrentRules,
+                     addReduceRules,
+                     addResizeRules,
+                     addScatterRules,
+                     addSequenceRules,
+                     addShapeRules,
+                     addTrainingRules,
+                     addOptimizerRules,
+                     registerRuntimeGradients,
+                     registerRecurrentGradients})
       add(t);
     return t;
   }();

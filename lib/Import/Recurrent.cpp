@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// RNN, LSTM and GRU: one GEMM for the inputs of all steps, then mpt.recurrence, or, in forms that it does not take, the
-// steps one by one.
+// RNN, LSTM and GRU, and ONNX Runtime's LSTMTraining and GRUTraining: one GEMM for the inputs of all steps, then
+// mpt.recurrence, or, in forms that it does not take, the steps one by one.
 #include "ReverseSequence.h"
 
 #include "llvm/ADT/StringSwitch.h"
@@ -85,13 +85,17 @@ std::optional<ActivationText> activationText(StringRef name) {
 /// A node of RNN, LSTM or GRU: extents, attributes and operands.
 class Layer {
 public:
-  Layer(Binder &b, Cell cell) : b(b), cell(cell) {}
+  /// `saving`: the gates, and the cell states of all steps, are results too.
+  Layer(Binder &b, Cell cell, bool saving) : b(b), cell(cell), saving(saving) {}
 
   LogicalResult run() {
     if (failed(readShapes()) || failed(readActivations()))
       return failure();
-    SmallVector<Value> ys, lastStates, lastCells;
+    SmallVector<Value> ys, lastStates, lastCells, cells, saved;
     std::string why = whyUnrolled();
+    if (!why.empty() && saving)
+      return b.fail() << "expected a form whose gates are saved, got " << why << "; use " << b.opType().drop_back(8)
+                      << " and let the gradient be made here";
     if (!why.empty() && steps > mostUnrolled)
       return b.fail() << "expected at most " << mostUnrolled << " steps of a layer with " << why << ", got " << steps
                       << "; split the sequence";
@@ -103,8 +107,14 @@ public:
       lastStates.push_back(b.reshape(result.h, {1, batch, hidden}));
       if (result.c)
         lastCells.push_back(b.reshape(result.c, {1, batch, hidden}));
+      if (result.gates)
+        saved.push_back(b.reshape(result.gates, {steps, 1, batch, gates() * hidden}));
+      if (result.cells)
+        cells.push_back(b.reshape(result.cells, {steps, 1, batch, hidden}));
     }
-    return give(ys, lastStates, lastCells);
+    if (failed(give(ys, lastStates, lastCells)))
+      return failure();
+    return saving ? giveSaved(cells, saved) : success();
   }
 
 private:
@@ -112,12 +122,14 @@ private:
   /// step.
   struct Direction {
     Value y, h, c;
+    Value gates, cells; ///< where they are saved: [steps, batch, gates hidden] and, of LSTM, [steps, batch, hidden]
   };
   /// Each unrolled step becomes some dozens of ops.
   static constexpr int64_t mostUnrolled = 1 << 13;
 
   Binder &b;
   Cell cell;
+  bool saving;
   int64_t steps = 0, batch = 0, inputs = 0, hidden = 0, directions = 1;
   bool batchFirst = false, backwardFirst = false;
   FloatType element, wide;
@@ -450,6 +462,10 @@ private:
       Value own = w.lengths ? withinLengths(inRunningOrder(direction, x, w.lengths), w.lengths) : x;
       return b.cast(own, element);
     };
+    if (saving && cell == Cell::lstm)
+      result.cells = ofRows(all.getSaved()[1]);
+    if (saving)
+      result.gates = ofRows(blocks(all.getSaved()[0], 0, gates()));
     result.y = ofRows(all.getY());
     if (w.lengths) {
       result.h = b.cast(lastOf(all.getY(), w.lengths, h0), element);
@@ -500,9 +516,20 @@ private:
       return b.set(2, order(joined(lastCells, 0), {1, 0, 2}));
     return success();
   }
+
+  /// LSTM: the cell states and the gates; GRU: the gates.
+  LogicalResult giveSaved(ArrayRef<Value> cells, ArrayRef<Value> saved) {
+    unsigned next = 2;
+    if (cell == Cell::lstm) {
+      next = 4;
+      if (b.wants(3) && failed(b.set(3, joined(cells, 1))))
+        return failure();
+    }
+    return b.wants(next) ? b.set(next, joined(saved, 1)) : success();
+  }
 };
 
-template <Cell cell> LogicalResult importLayer(Binder &b) { return Layer(b, cell).run(); }
+template <Cell cell, bool saving = false> LogicalResult importLayer(Binder &b) { return Layer(b, cell, saving).run(); }
 
 } // namespace
 
@@ -510,4 +537,6 @@ void mpt::addRecurrentRules(RuleTable &t) {
   t.on("RNN", 1, importLayer<Cell::rnn>, NumericClass::Contraction);
   t.on("LSTM", 1, importLayer<Cell::lstm>, NumericClass::Contraction);
   t.on("GRU", 1, importLayer<Cell::gru>, NumericClass::Contraction);
+  t.onDomain("com.microsoft", "LSTMTraining", importLayer<Cell::lstm, true>, NumericClass::Contraction);
+  t.onDomain("com.microsoft", "GRUTraining", importLayer<Cell::gru, true>, NumericClass::Contraction);
 }

@@ -79,6 +79,37 @@ CASES = {
 }
 
 
+def recurrent(op, y, direction="forward", **form):
+    """LSTMTraining or GRUTraining, with gradient at the result that is called y, and its gradient operator."""
+    names = ["all", "last", "cell", "cells", "gates"] if op == "LSTM" else ["all", "last", "gates"]
+    outputs = ["y" if name == y else name for name in names]
+    directions, gates = 2 if direction == "bidirectional" else 1, 4 if op == "LSTM" else 3
+    saved = [outputs[0], *(["cells"] if op == "LSTM" else []), "gates"]
+    arriving = ["dy" if name == y else "" for name in names[:3 if op == "LSTM" else 2]]
+    operands = ["p", "q", "r", "s", "", "h"] + (["c"] if op == "LSTM" else [])
+    kept = [name for name in operands if name != "s" or op == "GRU"]
+    form = dict(form, hidden_size=3, direction=direction)
+    parameters = {"p": values(4, 2, 2), "q": values(directions, gates * 3, 2), "r": values(directions, gates * 3, 3),
+                  "s": values(directions, 2 * gates * 3), "h": values(directions, 2, 3)}
+    if op == "LSTM":
+        parameters["c"] = values(directions, 2, 3)
+    results = [f"{name}_grad" for name in parameters]
+    return ([ms(f"{op}Training", ",".join(operands), ",".join(outputs), **form)],
+            [ms(f"{op}Grad", ",".join(kept + saved + arriving).rstrip(","), ",".join(results), **form)], parameters, {})
+
+
+CASES.update({
+    "LSTM": recurrent("LSTM", "all"),
+    "LSTM-both": recurrent("LSTM", "all", "bidirectional"),
+    "LSTM-last": recurrent("LSTM", "last", "reverse"),
+    "LSTM-cell": recurrent("LSTM", "cell", "bidirectional"),
+    "GRU": recurrent("GRU", "all", "reverse"),
+    "GRU-last": recurrent("GRU", "last", "bidirectional"),
+    "GRU-linear": recurrent("GRU", "all", "bidirectional", linear_before_reset=1),
+    "GRU-linear-last": recurrent("GRU", "last", linear_before_reset=1),
+})
+
+
 def build(case):
     """The model, as ONNX Runtime's parts of it lie: forward, the sum of y w as loss, backward from the seed `loss_grad`."""
     forward, backward, parameters, constants = CASES[case]
@@ -96,7 +127,8 @@ def build(case):
 
 
 SHAPES = {"Concat": (2, 8), "Conv": (2, 6, 4, 6), "ConvTranspose": (2, 2, 8, 7), "Gather": (3, 4), "GatherElements": (2, 3), "GatherND": (3, 2),
-          "Slice": (3, 4), "MaxPool": (2, 3, 3, 3), "Resize": (1, 2, 6, 8), "MatMul": (3, 5)}
+          "Slice": (3, 4), "MaxPool": (2, 3, 3, 3), "Resize": (1, 2, 6, 8), "MatMul": (3, 5), "LSTM": (4, 1, 2, 3), "LSTM-both": (4, 2, 2, 3), "LSTM-last": (1, 2, 3),
+          "LSTM-cell": (2, 2, 3), "GRU": (4, 1, 2, 3), "GRU-last": (2, 2, 3), "GRU-linear": (4, 2, 2, 3), "GRU-linear-last": (1, 2, 3)}
 
 
 def shape_of(forward, parameters, constants):
