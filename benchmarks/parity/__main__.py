@@ -4,8 +4,10 @@
   python benchmarks/parity [--policies a,b] [--tasks lenet,gpt] [--seeds N] [--steps-scale F] [--out DIR] [--json FILE]
                            [--results FILE [--any-build]]
   python benchmarks/parity --mechanisms [--seeds N]
+  python benchmarks/parity --networks [--tasks alexnet,ssd] [--seeds N] [--steps-scale F] [--results FILE]
 
-The second form trains with and without each mechanism (loss scale, ...) and shows what is lost without it.
+The third form trains the networks of the papers on mixed precision in FP32, by their recipe, and with a mechanism of it off; the
+status is 1 where a recipe does not reach FP32's result. The second form trains with and without each mechanism (loss scale, ...) and shows what is lost without it.
 
 A policy has reached FP32's result when the mean over the seeds is within 0.5 points of accuracy, or 1 % of the loss. The
 status is 1 where one has not. Policies are names of built-in ones or paths of policy files. Data: scikit-learn's digits and the
@@ -23,6 +25,7 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import fidelity  # noqa: E402
 import mechanisms  # noqa: E402
 import policies as builtin  # noqa: E402
 import tasks as parity_tasks  # noqa: E402
@@ -71,6 +74,7 @@ def main() -> int:
     parser.add_argument("--policies", default=POLICIES, help="compared with fp32")
     parser.add_argument("--tasks", default="", help="parts of names of tasks (or mechanisms); all by default")
     parser.add_argument("--mechanisms", action="store_true")
+    parser.add_argument("--networks", action="store_true")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps-scale", type=float, default=1.0, help="train this many times as long")
     parser.add_argument("--out", default="build/parity")
@@ -82,6 +86,8 @@ def main() -> int:
     if a.mechanisms:
         return 0 if mechanisms.report(a.out, a.seeds, a.tasks, print_table) else 1
     results, policies = Results(a.results, a.any_build), ["fp32", *a.policies.split(",")]
+    if a.networks:
+        return 0 if fidelity.report(results, a.out, a.seeds, a.tasks, a.steps_scale, print_table, unit) else 1
     tasks = [task for task in parity_tasks.TASKS
              if not a.tasks or any(part.lower() in task.name.lower() for part in a.tasks.split(","))]
     runs = {}

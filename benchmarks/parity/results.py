@@ -38,6 +38,7 @@ class Row:
     skipped: int
     scale: float
     cpu_seconds: float
+    flushed: float | None = None  # % of the gradient that is zero where FP32's is not, where it was taken
 
     def key(self, any_build: bool):
         return (self.task, self.policy, self.seed, self.steps, self.step, "" if any_build else self.build)
