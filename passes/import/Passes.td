@@ -52,13 +52,15 @@ def RecognizeGradients : Pass<"import-recognize-gradients", "::mlir::ModuleOp"> 
 }
 
 def RecognizeBackward : Pass<"import-recognize-backward", "::mlir::ModuleOp"> {
-  let summary = "gradients of ReLU, max pooling and convolution weights in a file's backward pass become these ops";
+  let summary = "gradients of ReLU, pooling, embeddings and convolution weights in a file's backward pass become these ops";
   let description = [{
-    Of joint graphs, what exporters write for three gradients: a selection by the sign of a ReLU's result becomes
+    Of joint graphs, what exporters write for five gradients: a selection by the sign of a ReLU's result becomes
     `relu_backward`; sums at the positions of a max pooling `max_pool_backward`, where integer arithmetic on positions is
-    computed at random ones; a convolution of tensors whose batch and channels are exchanged, in groups too,
-    `conv_backward_weights`, whose strides are its dilations. They are classed, saved and computed as those of our own
-    backward pass. What is not found stays as it is.
+    computed at random ones; a transposed convolution of planes with ones, divided by the size of an average pooling's window,
+    `avg_pool_backward`; sums at the rows that a lookup reads `scatter_add`, where arithmetic on indices is computed at each
+    of them and updates of rows beyond the table are dropped; a convolution of tensors whose batch and channels are exchanged,
+    in groups too, `conv_backward_weights`, whose strides are its dilations. They are classed, saved and computed as those of
+    our own backward pass. What is not found stays as it is.
   }];
   let dependentDialects = ["::mpt::MPTDialect"];
   let statistics = [Statistic<"numRecognized", "gradients", "Operations that became a gradient op">];

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// --import-recognize-backward: in a joint graph, gradients of ReLU, max pooling and convolution weights in the words of
-// exporters become the ops that differentiation makes here.
-// Matcher: selections by the sign of a ReLU, scatters at the positions of a max pooling, convolutions over the batch.
+// --import-recognize-backward: in a joint graph, gradients of ReLU, pooling, embeddings and convolution weights in the
+// words of exporters become the ops that differentiation makes here.
+// Matcher: selections by the sign of a ReLU, scatters at the positions of a max pooling or the rows of an embedding,
+// convolutions over the batch or with ones.
 #include "mpt/Autodiff/Autodiff.h"
 #include "mpt/Autodiff/JointGraph.h"
 #include "mpt/Dialect/MPT/GraphBuilder.h"
@@ -11,6 +12,8 @@
 #include "mpt/Interfaces/Interfaces.h"
 #include "mpt/Support/Refusal.h"
 #include "passes/import/Passes.h"
+
+#include "mlir/IR/Matchers.h"
 
 #include <random>
 
@@ -179,6 +182,149 @@ MaxPoolOp scatteredBy(ScatterElementsOp scatter) {
   return found == pools.end() ? MaxPoolOp() : *found;
 }
 
+//===- average pooling
+//---------------------------------------------------------------------------------------------===//
+
+/// What is spread evenly over the windows of a pooling: the tensor that is divided by the number of a window's elements
+/// and transposed through a convolution with ones. Null where the factors are others.
+Value spreadEvenly(ConvBackwardDataOp conv) {
+  ArrayRef<int64_t> weights = tensorType(conv.getW()).getShape();
+  std::optional<double> weight = splatNumber(conv.getW());
+  if (conv.getGroups() != 1 || weights[0] != 1 || weights[1] != 1 || !weight)
+    return {};
+  double count = *weight * static_cast<double>(ShapedType::getNumElements(weights));
+  auto isOne = [](double factor) { return std::abs(factor - 1.0) <= 0x1p-23; };
+  if (auto div = conv.getDy().getDefiningOp<DivOp>())
+    if (std::optional<double> divisor = splatNumber(div.getRhs()); divisor && isOne(count / *divisor))
+      return div.getLhs();
+  if (auto mul = conv.getDy().getDefiningOp<MulOp>())
+    for (auto [factor, other] : {std::pair(mul.getLhs(), mul.getRhs()), std::pair(mul.getRhs(), mul.getLhs())})
+      if (std::optional<double> share = splatNumber(factor); share && isOne(count * *share))
+        return other;
+  return {};
+}
+
+/// The average pooling of the forward pass with the windows of `conv`, over as many planes of the same extents.
+AvgPoolOp pooledBy(ConvBackwardDataOp conv, const DenseSet<Operation *> &forwardPass) {
+  RankedTensorType dx = tensorType(conv.getY()), dy = tensorType(conv.getDy());
+  bool isPadded = llvm::any_of(conv.getPadsLow(), [](int64_t p) { return p != 0; }) ||
+                  llvm::any_of(conv.getPadsHigh(), [](int64_t p) { return p != 0; });
+  for (auto pool : conv->getBlock()->getOps<AvgPoolOp>()) {
+    RankedTensorType x = tensorType(pool.getX()), y = tensorType(pool.getY());
+    if (forwardPass.contains(pool) && pool.getKernel() == tensorType(conv.getW()).getShape().drop_front(2) &&
+        pool.getStrides() == conv.getStrides() && pool.getDilations() == conv.getDilations() &&
+        pool.getPadsLow() == conv.getPadsLow() && pool.getPadsHigh() == conv.getPadsHigh() &&
+        (pool.getCountIncludePad() || !isPadded) && x.getElementType() == dx.getElementType() &&
+        x.getShape().drop_front(2) == dx.getShape().drop_front(2) &&
+        y.getShape().drop_front(2) == dy.getShape().drop_front(2) && x.getNumElements() == dx.getNumElements())
+      return pool;
+  }
+  return {};
+}
+
+//===- embeddings
+//--------------------------------------------------------------------------------------------------===//
+
+/// Indices that rows of a table are looked up by, and what exporters make of them before they add to these rows:
+/// numbers in range, and masks of updates. Each possible index is computed.
+class Lookup {
+public:
+  Lookup(Value indices, int64_t rows) : indices(indices), rows(rows) {}
+
+  /// `value` is the index itself.
+  bool isIndex(Value value) {
+    return holds(value, [](ArrayRef<int64_t> found, ArrayRef<int64_t> given) { return found == given; });
+  }
+  /// `condition` is false for every index; it may repeat one along further dimensions.
+  bool isNever(Value condition) {
+    return holds(condition, [](ArrayRef<int64_t> found, ArrayRef<int64_t>) {
+      return llvm::all_of(found, [](int64_t bit) { return bit == 0; });
+    });
+  }
+
+private:
+  bool holds(Value value, llvm::function_ref<bool(ArrayRef<int64_t>, ArrayRef<int64_t>)> test) {
+    SmallVector<Operation *> ops;
+    int64_t count = tensorType(indices).getNumElements();
+    if (rows > mostRows || count == 0 || !collect(value, ops))
+      return false;
+    for (int64_t first = 0; first < rows; first += count) {
+      EvaluationState state;
+      InterpreterFrame frame(EvaluationMode::Exact, state);
+      Tensor given = InterpreterFrame::zeros(indices);
+      for (auto [i, index] : llvm::enumerate(given.writeInts()))
+        index = std::min(first + static_cast<int64_t>(i), rows - 1);
+      std::vector<int64_t> expected = given.ints().vec();
+      frame.set(indices, std::move(given));
+      if (!run(ops, frame) || !test(frame.get(value).ints(), expected))
+        return false;
+    }
+    return true;
+  }
+
+  /// What lies between the indices and `value`: pure integer arithmetic, with constants.
+  bool collect(Value value, SmallVectorImpl<Operation *> &ops) {
+    SmallVector<Value> work{value};
+    DenseSet<Operation *> seen;
+    while (!work.empty()) {
+      Value next = work.pop_back_val();
+      Operation *op = next.getDefiningOp();
+      if (next == indices || (op && !seen.insert(op).second))
+        continue;
+      if (!op || ops.size() == mostOps || !isa<Interpretable>(op) || op->getNumRegions() || !isMemoryEffectFree(op) ||
+          !tensorType(next).getElementType().isInteger())
+        return false;
+      ops.push_back(op);
+      llvm::append_range(work, op->getOperands());
+    }
+    return true;
+  }
+
+  static constexpr size_t mostOps = 32;
+  static constexpr int64_t mostRows = 1 << 20;
+  Value indices;
+  int64_t rows;
+};
+
+/// Constants of the same numbers, in whatever shape.
+bool haveSameElements(Value a, Value b) {
+  DenseIntElementsAttr left, right;
+  return matchPattern(a, m_Constant(&left)) && matchPattern(b, m_Constant(&right)) &&
+         left.getNumElements() == right.getNumElements() &&
+         llvm::equal(left.getValues<APInt>(), right.getValues<APInt>());
+}
+
+/// The gradient of rows: what is added, and at which indices.
+struct RowGradient {
+  Value indices, updates;
+  Location loc;
+};
+
+/// Of a scatter of tuples of one index into zeros, at the indices by which the forward pass reads rows of such a table.
+std::optional<RowGradient> rowsOf(ScatterNDOp scatter, const DenseSet<Operation *> &forwardPass) {
+  RankedTensorType table = tensorType(scatter.getY()), tuples = tensorType(scatter.getIndices());
+  if (scatter.getKind() != ScatterKind::add || scatter.getBatchDims() != 0 || !isZero(scatter.getData()) ||
+      tuples.getShape().back() != 1)
+    return std::nullopt;
+  for (auto gather : scatter->getBlock()->getOps<GatherOp>()) {
+    RankedTensorType indices = tensorType(gather.getIndices());
+    if (!forwardPass.contains(gather) || gather.getAxis() != 0 || gather.getX().getType() != table ||
+        indices.getElementType() != tuples.getElementType() || indices.getNumElements() != tuples.getNumElements() ||
+        gather.getY().getType() != scatter.getUpdates().getType())
+      continue;
+    Lookup lookup(gather.getIndices(), table.getDimSize(0));
+    if (!haveSameElements(scatter.getIndices(), gather.getIndices()) && !lookup.isIndex(scatter.getIndices()))
+      continue;
+    Value updates = scatter.getUpdates();
+    // Updates at indices beyond the table, which there are none of.
+    if (auto select = updates.getDefiningOp<SelectOp>();
+        select && isZero(select.getOnTrue()) && lookup.isNever(select.getCondition()))
+      updates = select.getOnFalse();
+    return RowGradient{gather.getIndices(), updates, gather.getLoc()};
+  }
+  return std::nullopt;
+}
+
 //===- weights of convolutions
 //-------------------------------------------------------------------------------------===//
 
@@ -275,8 +421,12 @@ struct RecognizeBackward : mpt::impl::RecognizeBackwardBase<RecognizeBackward> {
         replace(select);
       else if (auto scatter = dyn_cast<ScatterElementsOp>(op))
         replace(scatter);
+      else if (auto scatter = dyn_cast<ScatterNDOp>(op))
+        replace(scatter, forwardPass);
       else if (auto conv = dyn_cast<ConvOp>(op))
         replace(conv);
+      else if (auto conv = dyn_cast<ConvBackwardDataOp>(op))
+        replace(conv, forwardPass);
     }
     eraseDeadOps(function);
   }
@@ -306,6 +456,37 @@ private:
                                          pool.getKernel(), pool.getStrides(), pool.getDilations(), pool.getPadsLow(),
                                          pool.getPadsHigh());
     scatter.getY().replaceAllUsesWith(b.reshape(dx, tensorType(scatter.getY()).getShape()));
+    ++numRecognized;
+  }
+
+  void replace(ScatterNDOp scatter, const DenseSet<Operation *> &forwardPass) {
+    std::optional<RowGradient> rows = rowsOf(scatter, forwardPass);
+    if (!rows) {
+      if (scatter.getKind() == ScatterKind::add)
+        (void)(refuse(DEBUG_TYPE, scatter) << "not the gradient of an embedding: no lookup has its indices");
+      return;
+    }
+    OpBuilder builder(scatter);
+    Value dx = ScatterAddOp::create(builder, rows->loc, scatter.getY().getType(), rows->indices, rows->updates, 0);
+    scatter.getY().replaceAllUsesWith(dx);
+    ++numRecognized;
+  }
+
+  void replace(ConvBackwardDataOp conv, const DenseSet<Operation *> &forwardPass) {
+    Value dy = spreadEvenly(conv);
+    AvgPoolOp pool = dy ? pooledBy(conv, forwardPass) : AvgPoolOp();
+    if (!pool) {
+      if (dy)
+        (void)(refuse(DEBUG_TYPE, conv) << "not the gradient of an average pooling: none has these windows");
+      return;
+    }
+    OpBuilder builder(conv);
+    GraphBuilder b(builder, pool.getLoc());
+    Value dx = AvgPoolBackwardOp::create(builder, pool.getLoc(), pool.getX().getType(),
+                                         b.reshape(dy, tensorType(pool.getY()).getShape()), pool.getKernel(),
+                                         pool.getStrides(), pool.getDilations(), pool.getPadsLow(), pool.getPadsHigh(),
+                                         pool.getCountIncludePad());
+    conv.getY().replaceAllUsesWith(b.reshape(dx, tensorType(conv.getY()).getShape()));
     ++numRecognized;
   }
 
