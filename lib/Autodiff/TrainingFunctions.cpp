@@ -130,7 +130,10 @@ void mpt::advanceGenerators(func::FuncOp function) {
 }
 
 FailureOr<int64_t> mpt::makeEvaluationForm(func::FuncOp function, StringRef name) {
-  func::FuncOp evaluate = cloneFunction(function, name);
+  return toEvaluationForm(cloneFunction(function, name));
+}
+
+FailureOr<int64_t> mpt::toEvaluationForm(func::FuncOp evaluate) {
   int64_t replaced = 0;
   for (auto write : llvm::make_early_inc_range(evaluate.getOps<train::WriteOp>()))
     write.erase();

@@ -164,6 +164,7 @@ private:
     import.seed = options.seed;
     import.checkpoint = options.checkpoint;
     import.optimizerModel = options.optimizerModel;
+    import.evalModel = options.evalModel;
     // Whoever names a loss wants another step than the file's.
     import.ignoresAlgorithms = options.hasLoss || options.forwardOnly;
     FailureOr<OwningOpRef<ModuleOp>> imported = importOnnx(path, import, &context);

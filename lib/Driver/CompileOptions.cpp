@@ -252,6 +252,9 @@ std::vector<Flag> jointFlags() {
        "values of the parameters of an ONNX Runtime training model: its checkpoint, or an .onnx",
        text(&Options::checkpoint)},
       {"--optimizer-model", "FILE", "optimizer of an ONNX Runtime training model", text(&Options::optimizerModel)},
+      {"--eval-model", "FILE",
+       "graph over the same parameters that function evaluate computes, such as ONNX Runtime's evaluation model",
+       text(&Options::evalModel)},
   };
 }
 
@@ -450,10 +453,10 @@ Expected<CompileOptions> CompileOptions::parse(ArrayRef<StringRef> words) {
         return bad("expected " + flag->value + " after " + name);
       value = words[++i];
     }
-    options.trains |=
-        is_contained({"--loss", "--optimizer", "--accumulate", "--clip-norm", "--ema", "--forward-only", "--backward",
-                      "--gradient", "--next", "--seed", "--checkpoint", "--optimizer-model", "--replicas"},
-                     name);
+    options.trains |= is_contained({"--loss", "--optimizer", "--accumulate", "--clip-norm", "--ema", "--forward-only",
+                                    "--backward", "--gradient", "--next", "--seed", "--checkpoint", "--optimizer-model",
+                                    "--eval-model", "--replicas"},
+                                   name);
     if (std::optional<std::string> expected = flag->set(options, value))
       return bad("expected " + *expected + " for " + name + ", got '" + value + "'");
   }

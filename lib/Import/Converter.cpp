@@ -350,6 +350,9 @@ LogicalResult Converter::run() {
   auto updates = getAttr<MPTDialect::StepAttrHelper>(module);
   if (failed(convertFunction(main, updates ? "step" : "forward", updates)))
     return failure();
+  if (auto evaluation = module.lookupSymbol<func::FuncOp>("evaluation"))
+    if (failed(convertFunction(evaluation, "evaluate", {})))
+      return failure();
   // Algorithms, and the initialization of state, which their names keep apart.
   for (auto function : llvm::to_vector(module.getOps<func::FuncOp>()))
     if (auto own = getAttr<MPTDialect::StepAttrHelper>(function)) {

@@ -13,10 +13,15 @@ constexpr StringLiteral kTraining = "training";
 struct Field {
   StringLiteral name;
   std::string TrainingForm::*member;
+  bool isRare = false; ///< left out of manifests where it is empty
 };
-constexpr Field fields[] = {{"form", &TrainingForm::form},           {"loss", &TrainingForm::loss},
-                            {"gradients", &TrainingForm::gradients}, {"optimizer", &TrainingForm::optimizer},
-                            {"state", &TrainingForm::state},         {"used", &TrainingForm::used}};
+constexpr Field fields[] = {{"form", &TrainingForm::form},
+                            {"loss", &TrainingForm::loss},
+                            {"gradients", &TrainingForm::gradients},
+                            {"optimizer", &TrainingForm::optimizer},
+                            {"state", &TrainingForm::state},
+                            {"evaluation", &TrainingForm::evaluation, true},
+                            {"used", &TrainingForm::used}};
 } // namespace
 
 std::string TrainingForm::text() const {
@@ -35,7 +40,8 @@ void mpt::note(ModuleOp module, const TrainingForm &form) {
   Builder builder(module.getContext());
   NamedAttrList entries;
   for (const Field &field : fields)
-    entries.set(field.name, builder.getStringAttr(form.*field.member));
+    if (!field.isRare || !(form.*field.member).empty())
+      entries.set(field.name, builder.getStringAttr(form.*field.member));
   NamedAttrList manifest(getAttr<MPTDialect::ManifestAttrHelper>(module));
   manifest.set(kTraining, entries.getDictionary(module.getContext()));
   setAttr<MPTDialect::ManifestAttrHelper>(module, manifest.getDictionary(module.getContext()));

@@ -19,10 +19,12 @@ struct Evaluate : mpt::impl::EvaluateBase<Evaluate> {
   using EvaluateBase::EvaluateBase;
 
   void runOnOperation() override {
-    func::FuncOp forward = findFunction(getOperation(), "forward");
+    // One that the file brings is used as it is, but for what only training does.
+    auto own = getOperation().lookupSymbol<func::FuncOp>(function);
+    func::FuncOp forward = own ? own : findFunction(getOperation(), "forward");
     if (!forward)
       return signalPassFailure();
-    FailureOr<int64_t> count = makeEvaluationForm(forward, function);
+    FailureOr<int64_t> count = own ? toEvaluationForm(own) : makeEvaluationForm(forward, function);
     if (failed(count))
       return signalPassFailure();
     replaced += *count;

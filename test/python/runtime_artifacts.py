@@ -3,7 +3,8 @@
 import struct
 
 import numpy as np
-from onnx import helper
+import onnx
+from onnx import helper, numpy_helper
 
 MS = "com.microsoft"
 
@@ -81,3 +82,32 @@ def flatbuffer(tensors, frozen=(), moments=None, step=0):
             for i, place_ in zip((1, 0), tables(of[1], 2)):
                 tensor(place_, f"momentum{i}", values[i])
     return bytes(out)
+
+
+def classifier(folder):
+    """Artifacts of x w + b with softmax cross entropy, as generate_artifacts names things. Returns the parameters."""
+    info, float_, rows = helper.make_tensor_value_info, onnx.TensorProto.FLOAT, 64
+    values = {"w": np.array([[0.1, -0.2], [0.3, 0.1]], np.float32), "b": np.zeros(2, np.float32)}
+    nodes = [helper.make_node("Gemm", ["x", "w", "b"], ["logits"]),
+             helper.make_node("SoftmaxCrossEntropyLoss", ["logits", "labels"], ["loss", "log_prob"]),
+             ms("SoftmaxCrossEntropyLossGrad", "loss_grad,log_prob,labels", "logits_grad", reduction="mean"),
+             helper.make_node("Gemm", ["x", "logits_grad"], ["w_grad"], transA=1),
+             helper.make_node("ReduceSum", ["logits_grad", "first"], ["b_grad"], keepdims=0)]
+    inputs, outputs = [info("x", float_, [rows, 2]), info("labels", onnx.TensorProto.INT64, [rows])], [info("loss", float_, [])]
+    inputs += [info(name, float_, value.shape) for name, value in values.items()]
+    for name, value in values.items():
+        nodes.append(ms("InPlaceAccumulatorV2", f"{name}_grad.accumulation.buffer,{name}_grad,lazy_reset_grad", f"{name}_grad.accumulation.out"))
+        inputs.append(info(f"{name}_grad.accumulation.buffer", float_, value.shape))
+        outputs.append(info(f"{name}_grad.accumulation.out", onnx.TensorProto.BOOL, [1]))
+    inputs.append(info("lazy_reset_grad", onnx.TensorProto.BOOL, [1]))
+    constants = [numpy_helper.from_array(np.float32(1), "loss_grad"), numpy_helper.from_array(np.array([0]), "first")]
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    folder.mkdir()
+    onnx.save(helper.make_model(helper.make_graph(nodes, "training", inputs, outputs, constants), opset_imports=opsets, ir_version=9),
+              folder / "training_model.onnx")
+    adam = ms("AdamWOptimizer", "learning_rate,step,params,gradients,first_order_moments,second_order_moments", "done", adam_mode=1,
+              alpha=0.9, beta=0.999, epsilon=1e-6, weight_decay=0.0, correct_bias=1)
+    onnx.save(helper.make_model(helper.make_graph([adam], "optimizer", [info("learning_rate", float_, [1])], [info("done", 9, [1])]),
+                                opset_imports=opsets, ir_version=9), folder / "optimizer_model.onnx")
+    (folder / "checkpoint").write_bytes(flatbuffer(values))
+    return values

@@ -48,6 +48,8 @@ void advanceGenerators(mlir::func::FuncOp function);
 /// The copy of `function` as the model is used after training: ops in their evaluation form, no state written. Returns
 /// how many ops were replaced.
 llvm::FailureOr<int64_t> makeEvaluationForm(mlir::func::FuncOp function, llvm::StringRef name);
+/// The same of `evaluate` itself.
+llvm::FailureOr<int64_t> toEvaluationForm(mlir::func::FuncOp evaluate);
 
 /// min(1, norm / (global L2 norm of the gradients + 1e-6)), FP32; the norm becomes the result "grad_norm".
 mlir::Value clipCoefficient(mlir::func::FuncOp function, mlir::OpBuilder &builder,

@@ -29,20 +29,20 @@ struct Size {
 
 /// One compilation. Member defaults are the command line's defaults; empty means not given.
 struct CompileOptions : PipelineOptions {
-  std::string input;                            ///< .onnx, .onnxtxt or .mlir file
-  std::string output;                           ///< folder for libraries; file, or "-" for standard output, otherwise
-  std::string name;                             ///< names the library; the input's stem when empty
-  std::string from;                             ///< first phase; "import" when empty
-  std::string to;                               ///< last phase
-  std::string freeze, train;                    ///< regular expressions over parameter names
-  std::string backward;                         ///< of a joint graph: file or own
-  std::string seed;                             ///< of a joint graph: the value that its backward pass starts from
-  std::string checkpoint, optimizerModel;       ///< beside a training model of ONNX Runtime
-  llvm::StringMap<std::string> gradients, next; ///< outputs of a joint graph, by initializer
-  std::string onnxForm = "joint";               ///< of a training step as ONNX: joint or training-info
-  std::string onnxArithmetic = "native";        ///< of a training step as ONNX: native, or wide without bf16 arithmetic
-  bool hasLoss = false, hasOptimizer = false;   ///< given, not the default: what comes then adds to it
-  bool dryRun = false;                          ///< phases and reports, no product
+  std::string input;         ///< .onnx, .onnxtxt or .mlir file
+  std::string output;        ///< folder for libraries; file, or "-" for standard output, otherwise
+  std::string name;          ///< names the library; the input's stem when empty
+  std::string from;          ///< first phase; "import" when empty
+  std::string to;            ///< last phase
+  std::string freeze, train; ///< regular expressions over parameter names
+  std::string backward;      ///< of a joint graph: file or own
+  std::string seed;          ///< of a joint graph: the value that its backward pass starts from
+  std::string checkpoint, optimizerModel, evalModel; ///< beside a training model of ONNX Runtime
+  llvm::StringMap<std::string> gradients, next;      ///< outputs of a joint graph, by initializer
+  std::string onnxForm = "joint";                    ///< of a training step as ONNX: joint or training-info
+  std::string onnxArithmetic = "native";      ///< of a training step as ONNX: native, or wide without bf16 arithmetic
+  bool hasLoss = false, hasOptimizer = false; ///< given, not the default: what comes then adds to it
+  bool dryRun = false;                        ///< phases and reports, no product
   bool trains = false; ///< a flag asks for a training step; without one, --emit=onnx rewrites the graph as it is
   bool timing = false;
   bool quiet = false;

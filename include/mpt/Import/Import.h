@@ -30,8 +30,10 @@ struct ImportOptions {
   llvm::StringMap<std::string> gradients, next;
   /// The value that the backward pass of the file starts from; empty looks for it.
   std::string seed;
-  /// Files beside a training model of ONNX Runtime: the values of its parameters, and its optimizer.
-  std::string checkpoint, optimizerModel;
+  /// Files beside a training model of ONNX Runtime: the values of its parameters, its optimizer, and its evaluation.
+  std::string checkpoint, optimizerModel, evalModel;
+  /// `evalModel` was found in a folder and not named by the user.
+  bool evalModelIsFound = false;
   /// Leave algorithms in training information aside.
   bool ignoresAlgorithms = false;
 };

@@ -12,12 +12,13 @@ namespace mpt {
 
 /// What was found in a file, in words; empty: none of it.
 struct TrainingForm {
-  std::string form;      ///< "TrainingInfoProto", ...
-  std::string loss;      ///< name of the value, or of several
-  std::string gradients; ///< of how many tensors, and how the file says so
-  std::string optimizer; ///< operator with its settings
-  std::string state;     ///< how many tensors it carries from step to step
-  std::string used;      ///< which of these the compilation uses
+  std::string form;       ///< "TrainingInfoProto", ...
+  std::string loss;       ///< name of the value, or of several
+  std::string gradients;  ///< of how many tensors, and how the file says so
+  std::string optimizer;  ///< operator with its settings
+  std::string state;      ///< how many tensors it carries from step to step
+  std::string evaluation; ///< whose evaluation it is where the file has its own
+  std::string used;       ///< which of these the compilation uses
 
   /// "TrainingInfoProto: loss 'loss'; gradients of 6 tensors; ...; used: all".
   std::string text() const;

@@ -37,6 +37,11 @@ llvm::FailureOr<Artifacts> takeArtifacts(::onnx::ModelProto &model, const Import
 /// Leaves the optimizer of `options.optimizerModel`, with its own settings and a rate of 1e-3, in `roles`.
 llvm::LogicalResult takeOptimizer(const ImportOptions &options, JointRoles &roles, mlir::Location loc);
 
+/// Adds the graph of `options.evalModel` as @evaluation: inputs and initializers called as states of `module` are
+/// these, and inputs that only the checkpoint has get its values. One that was found beside the model and cannot be
+/// used is left out with a warning.
+llvm::LogicalResult addEvaluation(mlir::ModuleOp module, const ImportOptions &options, TrainingForm &form);
+
 /// Adds the moments of trained parameters as slots P.moment1 and P.moment2, and the number of steps, to the states of
 /// `module`, from which an optimizer that has these slots goes on.
 llvm::LogicalResult addOptimizerState(mlir::ModuleOp module, std::vector<CheckpointOptimizer> &groups,

@@ -71,6 +71,11 @@ FailureOr<OwningOpRef<ModuleOp>> mpt::importOnnxBuffer(StringRef bytes, StringRe
         failed(proto::addOptimizerState(**module, artifacts->optimizer, *joint)))
       return failure();
   }
+  if (!step->states.empty() && !options.evalModel.empty())
+    return emitError(loc)
+           << "expected no --eval-model: the file holds whole steps, and evaluation is made from its graph";
+  if (!options.ignoresAlgorithms && failed(proto::addEvaluation(**module, options, joint->form)))
+    return failure();
   if (joint->any())
     proto::noteJoint(**module, *joint);
   if (!algorithms->form.form.empty())
@@ -134,9 +139,12 @@ std::string mpt::trainingModelIn(StringRef path, ImportOptions &options) {
     return file.str().str();
   };
   for (auto [name, member] :
-       {std::pair("checkpoint", &options.checkpoint), std::pair("optimizer_model.onnx", &options.optimizerModel)})
-    if (member->empty() && llvm::sys::fs::exists(in(name)))
+       {std::pair("checkpoint", &options.checkpoint), std::pair("optimizer_model.onnx", &options.optimizerModel),
+        std::pair("eval_model.onnx", &options.evalModel)})
+    if (member->empty() && llvm::sys::fs::exists(in(name))) {
       *member = in(name);
+      options.evalModelIsFound |= member == &options.evalModel;
+    }
   return in("training_model.onnx");
 }
 
