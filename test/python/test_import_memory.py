@@ -14,7 +14,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 MPT_OPT = os.path.join(os.environ.get("MPT_BUILD", os.path.join(ROOT, "build", "release")), "bin", "mpt-opt")
 
 MEASURE = """
-import os, sys
+import os, resource, sys
+resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
 child = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ, file_actions=[(os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0)])
 _, status, usage = os.wait4(child, 0)
 print(os.waitstatus_to_exitcode(status), usage.ru_maxrss)
