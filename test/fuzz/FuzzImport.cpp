@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Feeds bytes to the importer as a model held in memory. Any diagnostic is fine; a crash, a leak or a hang is not.
+// Feeds bytes to the importer as a model held in memory, with the files of ONNX Runtime's artifacts that it has beside
+// it. Any diagnostic is fine; a crash, a leak or a hang is not.
 #include "Mutate.h"
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
@@ -11,6 +12,9 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/MLIRContext.h"
+
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/raw_ostream.h"
 
 #include <cstdint>
 #include <cstring>
@@ -33,13 +37,35 @@ mlir::MLIRContext &sharedContext() {
   return *context;
 }
 
+/// The path of a file with these bytes; empty for none.
+std::string fileOf(llvm::StringRef name, const std::string &bytes) {
+  static const std::string folder = [] {
+    llvm::SmallString<128> made;
+    (void)llvm::sys::fs::createUniqueDirectory("mpt-fuzz", made);
+    return made.str().str();
+  }();
+  if (bytes.empty())
+    return "";
+  std::string path = folder + "/" + name.str();
+  std::error_code code;
+  llvm::raw_fd_ostream(path, code) << bytes;
+  return path;
+}
+
 } // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   mlir::MLIRContext &context = sharedContext();
   mlir::ScopedDiagnosticHandler silence(&context, [](mlir::Diagnostic &) { return mlir::success(); });
-  llvm::StringRef bytes(reinterpret_cast<const char *>(data), size);
-  auto module = mpt::importOnnxBuffer(bytes, /*folder=*/"", mpt::ImportOptions(), &context);
+  mpt::fuzz::Parts parts = mpt::fuzz::split(std::string(reinterpret_cast<const char *>(data), size));
+  mpt::ImportOptions options;
+  options.checkpoint = fileOf("checkpoint", parts.checkpoint);
+  options.optimizerModel = fileOf("optimizer", parts.optimizer);
+  options.evalModel = fileOf("evaluation", parts.evaluation);
+  options.evalModelIsFound = size % 2;
+  options.backward = size % 3 ? "" : "own";
+  options.bindings["N"] = 4;
+  auto module = mpt::importOnnxBuffer(parts.model, /*folder=*/"", options, &context);
   if (mlir::succeeded(module))
     (void)mpt::convertOnnxToCore(module->get());
   return 0;

@@ -4,7 +4,8 @@
 //
 //   MutationTest SEEDS [first [count]]
 //
-// Each model comes from a text in the folder SEEDS and a number; a failure names both, and leaves the model behind.
+// Each model comes from a text or a binary model in the folder SEEDS and a number; a failure names both, and leaves the
+// model behind.
 #include "Mutate.h"
 
 #include "mpt/Driver/Compile.h"
@@ -43,6 +44,10 @@ std::vector<Seed> readSeeds(const char *folder) {
   std::error_code code;
   for (llvm::sys::fs::directory_iterator file(folder, code), end; file != end && !code; file.increment(code)) {
     auto text = llvm::MemoryBuffer::getFile(file->path());
+    if (text && llvm::StringRef(file->path()).ends_with(".onnx")) {
+      seeds.push_back({llvm::sys::path::stem(file->path()).str(), (*text)->getBuffer().str()});
+      continue;
+    }
     onnx::ModelProto model;
     if (!text || !onnx::OnnxParser((*text)->getBuffer().str().c_str()).Parse(model).IsOK()) {
       fprintf(stderr, "%s: expected ONNX text\n", file->path().c_str());
@@ -59,15 +64,33 @@ void write(const std::string &path, const std::string &bytes) {
   llvm::raw_fd_ostream(path, code) << bytes;
 }
 
+/// The model, and what lies beside it; what an earlier one had goes.
+void writeParts(const std::string &path, const mpt::fuzz::Parts &parts) {
+  write(path, parts.model);
+  for (auto [name, bytes] : {std::pair("checkpoint", &parts.checkpoint), std::pair("optimizer", &parts.optimizer),
+                             std::pair("evaluation", &parts.evaluation)}) {
+    std::string beside = path + "." + name;
+    bytes->empty() ? (void)unlink(beside.c_str()) : write(beside, *bytes);
+  }
+}
+
 /// Compiles the model at `path`; true when it failed with a message, or succeeded.
 bool compileOne(const std::string &path, uint64_t number) {
-  static const char *const policies[] = {"fp32", "amp-f16", "amp-bf16"};
+  static const char *const policies[] = {"fp32",    "amp-f16",         "amp-bf16", "fp8-hybrid",
+                                         "als-f16", "pure-f16-static", "fp8-e5m2"};
   static const char *const optimizers[] = {"sgd,lr=0.1", "adamw", "sgd,lr=0.1,momentum=0.9", "adagrad"};
-  std::string policy = std::string("--policy=") + policies[number % 3];
+  std::string policy = std::string("--policy=") + policies[number % std::size(policies)];
   std::string optimizer = std::string("--optimizer=") + optimizers[number % 4];
   std::string text, said;
   llvm::raw_string_ostream out(text), log(said);
-  auto options = mpt::CompileOptions::parse({path, policy, optimizer, "--quiet", "--to=fusion"});
+  std::vector<std::string> words{path, policy, "--quiet", "--to=fusion", "--bind", "N=4"};
+  if (number % 2) // others train as the file says, if it says so
+    words.push_back(optimizer);
+  for (auto [flag, file] : {std::pair("--checkpoint=", "checkpoint"), std::pair("--optimizer-model=", "optimizer"),
+                            std::pair("--eval-model=", "evaluation")})
+    if (std::string beside = path + "." + file; llvm::sys::fs::exists(beside))
+      words.push_back(flag + beside);
+  auto options = mpt::CompileOptions::parse(std::vector<llvm::StringRef>(words.begin(), words.end()));
   bool ok = options && succeeded(mpt::compile(*options, out, log));
   return ok || llvm::StringRef(said).contains("error: ");
 }
@@ -86,7 +109,7 @@ bool survives(const std::vector<Seed> &seeds, uint64_t first, uint64_t end, cons
       alarm(secondsEach);
       const Seed &seed = seeds[i % seeds.size()];
       // The first round is the seeds themselves.
-      write(path, i < seeds.size() ? seed.bytes : mpt::fuzz::mutateModel(seed.bytes, i));
+      writeParts(path, mpt::fuzz::split(i < seeds.size() ? seed.bytes : mpt::fuzz::mutateModel(seed.bytes, i)));
       if (!compileOne(path, i))
         _exit(2);
     }
@@ -123,9 +146,8 @@ int main(int argc, char **argv) {
       ++failures;
     }
   }
-  unlink(path.c_str());
   if (!failures)
-    rmdir(folder.c_str());
+    llvm::sys::fs::remove_directories(folder);
   printf("mutations: %llu models, %d failures\n", static_cast<unsigned long long>(end - first), failures);
   return failures ? 1 : 0;
 }
