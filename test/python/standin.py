@@ -1,11 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trainers in a process of its own whose driver, cuBLASLt and cuDNN are the stand-in: `environment` is for who starts it."""
+"""Trainers in a process of its own whose driver, cuBLASLt, cuDNN and NCCL are the stand-in: `environment` is for who starts it."""
 import ctypes
 import json
 import os
 import pathlib
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+class Counts(ctypes.Structure):
+    """StandInCounts of test/cuda/standin/StandIn.h."""
+    _fields_ = [(name, ctypes.c_int64) for name in (
+        "synchronizations allocations frees live peak launches gemms convolutions to_device to_host on_device fills "
+        "enqueued graphs captures violations").split()]
 
 
 def library(build) -> str:
@@ -15,7 +22,8 @@ def library(build) -> str:
 def environment(build, cudnn=True, options=None, **variables) -> dict:
     """Of a process that uses `trainer` and `standin`; `options` are further ones of trainers for CUDA."""
     path = os.pathsep.join([str(ROOT / "python"), str(pathlib.Path(__file__).parent)])
-    own = {"driver": library(build), "cublaslt": library(build), "cudnn": library(build) if cudnn else "none", "cache": ""}
+    own = {"driver": library(build), "cublaslt": library(build), "cudnn": library(build) if cudnn else "none",
+           "nccl": library(build), "cache": ""}
     return {**os.environ, "PYTHONPATH": path, "MPT_BUILD": str(build), "STANDIN_OPTIONS": json.dumps({**own, **(options or {})}),
             "OMP_NUM_THREADS": "1", **variables}
 
@@ -27,10 +35,17 @@ def standin():
     return found
 
 
-def trainer(path):
+def counts(found) -> Counts:
+    """What happened in the stand-in `found` so far."""
+    result = Counts()
+    found.standin_counts(ctypes.byref(result))
+    return result
+
+
+def trainer(path, world=None):
     """A trainer of a model compiled for either target."""
     import mpt
     mpt.use_build(os.environ["MPT_BUILD"])
     manifest = next(pathlib.Path(path).glob("*.json"))
     target = json.loads(manifest.read_text())["target"]
-    return mpt.Trainer(path, options=json.loads(os.environ["STANDIN_OPTIONS"]) if target == "cuda" else None)
+    return mpt.Trainer(path, threads=1, world=world, options=json.loads(os.environ["STANDIN_OPTIONS"]) if target == "cuda" else None)

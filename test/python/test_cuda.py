@@ -22,21 +22,13 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 # Runs in a process of its own, which opens the stand-in and not what the machine may have.
 STEPS = """
-import ctypes, json, sys
+import json, sys
 import numpy as np
-from standin import standin as library, trainer as make_trainer
+from standin import counts, standin as library, trainer as make_trainer
 folder, out = sys.argv[1:]
 data = np.load(folder + "/data.npz")
 losses = {}
-class Counts(ctypes.Structure):
-    _fields_ = [(n, ctypes.c_int64) for n in (
-        "synchronizations allocations frees live peak launches gemms convolutions to_device to_host on_device fills "
-        "enqueued graphs captures violations").split()]
 standin = library()
-def counts():
-    c = Counts()
-    standin.standin_counts(ctypes.byref(c))
-    return c
 for target in ("cpu", "cuda"):
     with make_trainer(folder + "/" + target) as trainer:
         batch = {"x": data["x"], "target": data["labels"]}
@@ -46,10 +38,10 @@ for target in ("cpu", "cuda"):
         losses[target + " state"] = {n: v.tolist() for n, v in trainer.state().items() if v.dtype == np.float32 and v.size < 8192}
         losses[target] += [trainer.step(batch).loss for _ in range(4)]
         if target == "cuda":
-            before = counts()
+            before = counts(standin)
             for _ in range(4):
                 trainer.start(batch)
-            after = counts()
+            after = counts(standin)
             losses["waits"] = after.synchronizations - before.synchronizations
             losses["graphs"] = after.graphs - before.graphs
             losses["enqueued"] = after.enqueued - before.enqueued
@@ -59,10 +51,10 @@ for target in ("cpu", "cuda"):
             trainer.load(out + ".state")
             losses["resumed"] = trainer.step(batch).loss == expected
             losses["parameters"] = {n: bool(np.isfinite(p).all()) for n, p in trainer.parameters().items()}
-            losses["launches"] = counts().launches
-            losses["convolutions"] = counts().convolutions
+            losses["launches"] = counts(standin).launches
+            losses["convolutions"] = counts(standin).convolutions
 losses["violations"] = standin.standin_violations().decode()
-losses["live"] = counts().live
+losses["live"] = counts(standin).live
 json.dump(losses, open(out, "w"))
 """
 

@@ -221,18 +221,10 @@ def test_unbound_dimensions_are_named_together(tmp_path):
 
 # Runs in a process of its own, which opens the stand-in and not what the machine may have.
 GRAPHS = """
-import ctypes, sys
+import sys
 import numpy as np
-from standin import standin, trainer
-class Counts(ctypes.Structure):
-    _fields_ = [(n, ctypes.c_int64) for n in (
-        "synchronizations allocations frees live peak launches gemms convolutions to_device to_host on_device fills "
-        "enqueued graphs captures violations").split()]
+from standin import counts, standin, trainer
 found = standin()
-def counts():
-    c = Counts()
-    found.standin_counts(ctypes.byref(c))
-    return c
 folder = sys.argv[1]
 joint, alone = trainer(folder + "/joint"), {n: trainer(folder + "/" + str(n)) for n in (8, 3)}
 rng = np.random.default_rng(1)
@@ -246,10 +238,10 @@ for n in order:
     ours, theirs = joint.state(), alone[n].state()
     assert all(ours[name].tobytes() == theirs[name].tobytes() for name in theirs), n
     last = n
-before = counts()
+before = counts(found)
 for n in order:
     joint.start(batches[n])
-after = counts()
+after = counts(found)
 assert after.graphs - before.graphs == len(order), "one graph launch a step"
 assert after.captures == before.captures, "sizes keep their graphs beside each other"
 joint.synchronize()
