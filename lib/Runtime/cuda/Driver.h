@@ -24,7 +24,15 @@ using Function = struct CUfunc_st *;
 using Graph = struct CUgraph_st *;
 using GraphExec = struct CUgraphExec_st *;
 
-enum : Result { Success = 0, InvalidValue = 1, OutOfMemory = 2, NoDevice = 100, InvalidDevice = 101, NoBinary = 209 };
+enum : Result {
+  Success = 0,
+  InvalidValue = 1,
+  OutOfMemory = 2,
+  NoDevice = 100,
+  InvalidDevice = 101,
+  NoBinary = 209,
+  NotReady = 600
+};
 enum DeviceAttribute { MultiprocessorCount = 16, CapabilityMajor = 75, CapabilityMinor = 76 };
 enum PointerAttribute { PointerMemoryType = 2, PointerDeviceOrdinal = 9 };
 enum MemoryType { MemoryHost = 1, MemoryDevice = 2 };
@@ -60,6 +68,7 @@ struct Driver {
   Result (*StreamCreate)(Stream *stream, unsigned flags);
   Result (*StreamDestroy_v2)(Stream stream);
   Result (*StreamSynchronize)(Stream stream);
+  Result (*StreamQuery)(Stream stream);
   Result (*StreamWaitEvent)(Stream stream, Event event, unsigned flags);
   Result (*StreamBeginCapture_v2)(Stream stream, int mode);
   Result (*StreamEndCapture)(Stream stream, Graph *graph);
@@ -67,6 +76,7 @@ struct Driver {
   Result (*EventDestroy_v2)(Event event);
   Result (*EventRecord)(Event event, Stream stream);
   Result (*EventSynchronize)(Event event);
+  Result (*EventQuery)(Event event);
   Result (*EventElapsedTime)(float *milliseconds, Event start, Event end);
   Result (*ModuleLoadDataEx)(Module *module, const void *image, unsigned options, int *names, void **values);
   Result (*ModuleUnload)(Module module);

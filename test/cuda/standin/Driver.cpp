@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The stand-in's driver: memory, streams, events, graphs, modules.
 #include "Code.h"
+#include "Graphs.h"
 #include "StandIn.h"
 
 #include "cuda/Driver.h"
 #include "mpt-c/abi.h"
 
+#include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -13,6 +16,8 @@
 #include <mutex>
 #include <set>
 #include <sys/mman.h>
+#include <thread>
+#include <unistd.h>
 #include <vector>
 
 using namespace mpt::rt;
@@ -22,7 +27,6 @@ namespace {
 
 // Addresses on the device are host addresses with a bit that makes any use of them on the host a fault.
 constexpr uint64_t deviceBit = uint64_t(1) << 62;
-constexpr cu::Result captureUnsupported = 900, captureInvalidated = 901, illegalAddress = 700, invalidHandle = 400;
 
 std::recursive_mutex mutex;
 StandInCounts counts;
@@ -38,11 +42,6 @@ int foreignDevice = 0;                   // whose memory allocations are said to
 bool failed = false, isReported = false; // the context, as after a fault, and whether a call has said so
 int retained = 0;
 thread_local std::vector<void *> contexts;
-struct CapturedGraph {
-  std::vector<std::function<void()>> nodes;
-  double milliseconds = 0;
-  bool spoiled = false; // by a call that cannot be recorded
-};
 thread_local CapturedGraph *recording = nullptr;
 
 std::map<uint64_t, int64_t> allocations; // address to bytes
@@ -54,11 +53,16 @@ struct Operation {
   std::function<void()> work;
   Event *waitFor = nullptr; // with its position below
   size_t position = 0;
+  bool isCollective = false;
 };
 struct Stream {
   std::deque<Operation> queue;
-  size_t done = 0; // operations that have left the queue
+  size_t done = 0;       // operations that have left the queue
+  bool executes = false; // the one that left it last
+  std::thread::id by;    // which thread
   CapturedGraph *capture = nullptr;
+  size_t lane = 0; // of the capture
+  std::string held;
   double milliseconds = 0; // of all that was enqueued
   size_t end() const { return done + queue.size(); }
 };
@@ -66,26 +70,62 @@ struct Event {
   Stream *stream = nullptr;
   size_t position = 0; // of the stream, reached when everything before is done
   double milliseconds = 0;
+  CapturedGraph *capture = nullptr; // where it was recorded in a graph, with its lane and the position there
+  size_t lane = 0;
 };
 std::set<Stream *> streams;
 std::set<Event *> events;
+std::atomic<int> collectives{0}; // in queues, or executing
 
 /// Executes `stream` up to `position`, and what that waits for.
 void execute(Stream &stream, size_t position) {
-  while (stream.done < position && !stream.queue.empty()) {
+  while (streams.count(&stream) && (stream.executes || (stream.done < position && !stream.queue.empty()))) {
+    if (stream.executes) {
+      if (stream.by == std::this_thread::get_id())
+        return;
+      Unlocked others;
+      usleep(50);
+      continue;
+    }
     Operation next = std::move(stream.queue.front());
     stream.queue.pop_front();
     ++stream.done;
+    stream.executes = true;
+    stream.by = std::this_thread::get_id();
     if (next.waitFor && events.count(next.waitFor) && next.waitFor->stream)
       execute(*next.waitFor->stream, next.position);
     if (next.work)
       next.work();
+    stream.executes = false;
+    collectives -= next.isCollective;
   }
 }
 
 void executeAll() {
-  for (Stream *stream : streams)
-    execute(*stream, stream->end());
+  for (Stream *stream : std::set<Stream *>(streams))
+    if (streams.count(stream))
+      execute(*stream, stream->end());
+}
+
+/// Streams with work that other processes wait for go on by themselves.
+void startDevice() {
+  static std::atomic<bool> stop{false};
+  static std::thread device;
+  if (device.joinable())
+    return;
+  device = std::thread([] {
+    contexts.push_back(&retained);
+    while (!stop) {
+      usleep(500);
+      std::lock_guard lock(mutex);
+      if (collectives)
+        executeAll();
+    }
+  });
+  atexit([] {
+    stop = true;
+    device.detach(); // it may wait for a process that is gone
+  });
 }
 
 bool needsContext(const char *what) {
@@ -195,8 +235,10 @@ void standin::enqueue(void *handle, Kind kind, double milliseconds, std::functio
   };
   if (!streams.count(stream))
     return violation("work on a stream that does not exist");
+  if (!stream->held.empty())
+    violation("work on a stream before " + stream->held);
   if (stream->capture) {
-    stream->capture->nodes.push_back(std::move(counted));
+    (*stream->capture->lanes)[stream->lane].nodes.push_back({std::move(counted)});
     stream->capture->milliseconds += milliseconds;
     return;
   }
@@ -206,6 +248,43 @@ void standin::enqueue(void *handle, Kind kind, double milliseconds, std::functio
   stream->milliseconds += milliseconds;
   stream->queue.push_back({std::move(counted)});
 }
+
+void standin::enqueueCollective(void *handle, std::function<void()> work) {
+  std::lock_guard lock(mutex);
+  startDevice();
+  auto *stream = static_cast<Stream *>(handle);
+  if (!streams.count(stream))
+    return violation("a collective on a stream that does not exist");
+  auto counted = [work = std::move(work)] {
+    if (!failed)
+      work();
+  };
+  if (stream->capture) {
+    (*stream->capture->lanes)[stream->lane].nodes.push_back({std::move(counted)});
+    stream->capture->hasCollective = true;
+    return;
+  }
+  if (recording)
+    violation("a collective on another stream while a graph is recorded");
+  ++counts.enqueued;
+  ++collectives;
+  stream->queue.push_back({std::move(counted), nullptr, 0, true});
+}
+
+standin::Unlocked::Unlocked() { mutex.unlock(); }
+standin::Unlocked::~Unlocked() { mutex.lock(); }
+
+const void *standin::recordingOf(void *handle) {
+  std::lock_guard lock(mutex);
+  auto *stream = static_cast<Stream *>(handle);
+  return streams.count(stream) ? stream->capture : nullptr;
+}
+void standin::holdStream(void *handle, const char *why) {
+  std::lock_guard lock(mutex);
+  if (auto *stream = static_cast<Stream *>(handle); streams.count(stream))
+    stream->held = why;
+}
+void standin::releaseStream(void *handle) { holdStream(handle, ""); }
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -249,19 +328,6 @@ EXPORT cu::Result cuDriverGetVersion(int *version) {
   *version = given ? atoi(given) : driverVersion;
   return cu::Success;
 }
-EXPORT cu::Result cuDeviceGetCount(int *count) {
-  const char *given = getenv("MPT_STANDIN_DEVICES");
-  *count = given ? atoi(given) : 1;
-  return cu::Success;
-}
-EXPORT cu::Result cuDeviceGet(cu::Device *device, int ordinal) {
-  *device = ordinal;
-  return cu::Success;
-}
-EXPORT cu::Result cuDeviceGetName(char *name, int length, cu::Device) {
-  snprintf(name, static_cast<size_t>(length), "stand-in");
-  return cu::Success;
-}
 EXPORT cu::Result cuDeviceGetAttribute(int *value, int attribute, cu::Device) {
   *value = attribute == cu::CapabilityMajor ? deviceArch / 10 : attribute == cu::CapabilityMinor ? deviceArch % 10 : 1;
   return cu::Success;
@@ -287,18 +353,6 @@ EXPORT cu::Result cuCtxPopCurrent_v2(cu::Context *context) {
   contexts.pop_back();
   return cu::Success;
 }
-EXPORT cu::Result cuGetErrorName(cu::Result result, const char **name) {
-  *name = result == cu::OutOfMemory      ? "CUDA_ERROR_OUT_OF_MEMORY"
-          : result == illegalAddress     ? "CUDA_ERROR_ILLEGAL_ADDRESS"
-          : result == captureUnsupported ? "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"
-                                         : "CUDA_ERROR_OTHER";
-  return cu::Success;
-}
-EXPORT cu::Result cuGetErrorString(cu::Result, const char **text) {
-  *text = "the stand-in says so";
-  return cu::Success;
-}
-
 // ---- memory
 EXPORT cu::Result cuMemAlloc_v2(cu::Pointer *memory, size_t bytes) {
   std::lock_guard lock(mutex);
@@ -465,6 +519,31 @@ EXPORT cu::Result cuStreamSynchronize(cu::Stream handle) {
   execute(*stream, stream->end());
   return report();
 }
+/// Whether nobody knows yet: what other processes have a part in goes on by itself.
+static bool isUnknown(std::unique_lock<std::recursive_mutex> &lock) { return !lock.owns_lock() || collectives; }
+
+EXPORT cu::Result cuStreamQuery(cu::Stream handle) {
+  std::unique_lock lock(mutex, std::try_to_lock);
+  if (isUnknown(lock))
+    return cu::NotReady;
+  needsContext("cuStreamQuery");
+  if (forbidWhileCapturing("cuStreamQuery"))
+    return captureUnsupported;
+  auto *stream = reinterpret_cast<Stream *>(handle);
+  execute(*stream, stream->end());
+  return report();
+}
+EXPORT cu::Result cuEventQuery(cu::Event handle) {
+  std::unique_lock lock(mutex, std::try_to_lock);
+  if (isUnknown(lock))
+    return cu::NotReady;
+  if (forbidWhileCapturing("cuEventQuery"))
+    return captureUnsupported;
+  auto *event = reinterpret_cast<Event *>(handle);
+  if (event->stream)
+    execute(*event->stream, event->position);
+  return report();
+}
 EXPORT cu::Result cuEventCreate(cu::Event *event, unsigned) {
   std::lock_guard lock(mutex);
   auto *made = new Event;
@@ -484,10 +563,20 @@ EXPORT cu::Result cuEventDestroy_v2(cu::Event handle) {
 }
 EXPORT cu::Result cuEventRecord(cu::Event handle, cu::Stream stream) {
   std::lock_guard lock(mutex);
+  auto *event = reinterpret_cast<Event *>(handle);
+  auto *on = reinterpret_cast<Stream *>(stream);
+  if (!on->held.empty())
+    violation("cuEventRecord before " + on->held);
+  event->capture = on->capture;
+  if (on->capture) { // a dependence of the graph
+    event->stream = nullptr;
+    event->lane = on->lane;
+    event->position = (*on->capture->lanes)[on->lane].nodes.size();
+    return cu::Success;
+  }
   if (forbidWhileCapturing("cuEventRecord"))
     return captureUnsupported;
-  auto *event = reinterpret_cast<Event *>(handle);
-  event->stream = reinterpret_cast<Stream *>(stream);
+  event->stream = on;
   event->position = event->stream->end();
   event->milliseconds = event->stream->milliseconds;
   return cu::Success;
@@ -496,6 +585,22 @@ EXPORT cu::Result cuStreamWaitEvent(cu::Stream handle, cu::Event waitFor, unsign
   std::lock_guard lock(mutex);
   auto *event = reinterpret_cast<Event *>(waitFor);
   auto *stream = reinterpret_cast<Stream *>(handle);
+  if (waitFor && event->capture) {
+    CapturedGraph *graph = event->capture;
+    if (graph != recording || (stream->capture && stream->capture != graph)) {
+      violation("cuStreamWaitEvent for an event of another graph");
+      return captureIsolation;
+    }
+    if (!stream->capture) { // it is forked
+      stream->capture = graph;
+      stream->lane = graph->lanes->size();
+      graph->lanes->emplace_back();
+    }
+    (*graph->lanes)[stream->lane].nodes.push_back({nullptr, event->lane, event->position});
+    if (stream->lane == 0)
+      (*graph->lanes)[event->lane].joined = std::max((*graph->lanes)[event->lane].joined, event->position);
+    return cu::Success;
+  }
   if (forbidWhileCapturing("cuStreamWaitEvent"))
     return captureUnsupported;
   if (event->stream)
@@ -535,13 +640,27 @@ EXPORT cu::Result cuStreamEndCapture(cu::Stream handle, cu::Graph *graph) {
   *graph = reinterpret_cast<cu::Graph>(stream->capture);
   if (!stream->capture)
     violation("the end of a graph that was not begun");
-  const bool spoiled = stream->capture && stream->capture->spoiled;
+  bool isUnjoined = false;
+  for (size_t i = 1; stream->capture && i < stream->capture->lanes->size(); ++i)
+    isUnjoined = isUnjoined || (*stream->capture->lanes)[i].joined < (*stream->capture->lanes)[i].nodes.size();
+  if (isUnjoined)
+    violation("the end of a graph before a stream that was forked is joined");
+  const bool spoiled = stream->capture && (stream->capture->spoiled || isUnjoined);
+  CapturedGraph *ended = stream->capture;
+  for (Stream *forked : streams)
+    if (ended && forked->capture == ended) {
+      forked->capture = nullptr;
+      forked->lane = 0;
+    }
+  for (Event *event : events)
+    if (event->capture == ended)
+      event->capture = nullptr;
   if (spoiled) {
-    delete stream->capture;
+    delete ended;
     *graph = nullptr;
   }
   recording = stream->capture = nullptr;
-  return spoiled ? captureInvalidated : cu::Success;
+  return isUnjoined ? captureUnjoined : spoiled ? captureInvalidated : cu::Success;
 }
 EXPORT cu::Result cuGraphInstantiateWithFlags(cu::GraphExec *exec, cu::Graph graph, unsigned long long) {
   *exec = reinterpret_cast<cu::GraphExec>(new CapturedGraph(*reinterpret_cast<CapturedGraph *>(graph)));
@@ -559,9 +678,14 @@ EXPORT cu::Result cuGraphLaunch(cu::GraphExec exec, cu::Stream handle) {
   ++counts.graphLaunches;
   auto *stream = reinterpret_cast<Stream *>(handle);
   // Its nodes may outlive the graph that was launched.
-  for (const auto &node : reinterpret_cast<CapturedGraph *>(exec)->nodes)
-    stream->queue.push_back({node});
-  stream->milliseconds += reinterpret_cast<CapturedGraph *>(exec)->milliseconds;
+  const auto *graph = reinterpret_cast<CapturedGraph *>(exec);
+  auto run = [lanes = graph->lanes] {
+    std::vector<size_t> done(lanes->size());
+    executeLane(*lanes, done, 0, lanes->front().nodes.size());
+  };
+  collectives += graph->hasCollective;
+  stream->queue.push_back({run, nullptr, 0, graph->hasCollective});
+  stream->milliseconds += graph->milliseconds;
   return cu::Success;
 }
 EXPORT cu::Result cuGraphExecDestroy(cu::GraphExec exec) {

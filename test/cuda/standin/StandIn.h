@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stand-in for the CUDA driver, cuBLASLt and cuDNN that needs no GPU: it executes in host memory, as late as the
-// order of streams and events allows, and notes every use that the real ones would forbid or that races.
+// A stand-in for the CUDA driver, cuBLASLt, cuDNN and NCCL that needs no GPU: it executes in host memory, as late as
+// the order of streams and events allows, and notes every use that the real ones would forbid or that races.
 #ifndef MPT_TEST_CUDA_STANDIN_H
 #define MPT_TEST_CUDA_STANDIN_H
 
@@ -53,6 +53,22 @@ enum class Kind { Launch, Product, Convolution, Fill, CopyOnDevice, CopyToDevice
 
 /// Puts work on a stream, or into the graph that it is recording: work that takes so long, as events will say.
 void enqueue(void *stream, Kind kind, double milliseconds, std::function<void()> work);
+
+/// Puts work on a stream that waits for other processes. It is called with the driver locked, which it leaves while it
+/// waits. From the first of them on streams go on by themselves, as a device does.
+void enqueueCollective(void *stream, std::function<void()> work);
+/// Leaves the driver to other threads while this lives.
+class Unlocked {
+public:
+  Unlocked();
+  Unlocked(const Unlocked &) = delete;
+  ~Unlocked();
+};
+/// The graph that a stream is recording, or null.
+const void *recordingOf(void *stream);
+/// Said of a stream with calls whose library has not finished with them on the host: nothing may be put there.
+void holdStream(void *stream, const char *why);
+void releaseStream(void *stream);
 
 /// Whether nothing is executed ($MPT_STANDIN_DRY): sizes, lifetimes and calls are checked all the same, device memory
 /// is addresses alone, and code for a real architecture ($MPT_STANDIN_ARCH) is searched for its kernels.
