@@ -74,11 +74,10 @@ public:
   }
 
 private:
-  /// After which op each output of a replica holds its values: communication starts there. Those of a device are read
-  /// when it has run.
+  /// After which op each output of a replica holds its values: communication starts there.
   llvm::DenseMap<Operation *, SmallVector<unsigned>> completions() {
     llvm::DenseMap<Operation *, SmallVector<unsigned>> complete;
-    if (onDevice || info.name != "replica")
+    if (info.name != "replica")
       return complete;
     llvm::MapVector<Value, Operation *> last; // write of each output
     llvm::DenseMap<Value, Value> whole;       // of views

@@ -35,8 +35,8 @@ def global_batch(trainer: mpt.Trainer, ranks: int, below: dict, bad: bool, step:
     return inputs
 
 
-def run(world, spec: dict, one: dict) -> dict:
-    trainer = mpt.Trainer(one["library"], threads=1, world=world)
+def run(world, spec: dict, one: dict, make=None) -> dict:
+    trainer = make(one["library"]) if make else mpt.Trainer(one["library"], threads=1, world=world)
     losses, skipped = [], []
     for step in range(spec["steps"]):
         inputs = global_batch(trainer, world.size, one["below"], one["bad"], step)

@@ -5,6 +5,8 @@
 
 #include "core/Error.h"
 
+#include "core/DeviceExchange.h"
+
 #include "mpt-c/abi.h"
 
 #include <memory>
@@ -14,6 +16,7 @@ namespace mpt::rt {
 
 struct FunctionState;
 class Options;
+class World;
 
 /// Memory of a device; the address is meaningful on that device alone.
 class Memory {
@@ -53,6 +56,12 @@ public:
   /// directly it has to look at for itself.
   virtual mpt_status findNonfinite(const mpt_check_desc &, const void *data, bool &nans, bool &infinities) {
     nans = infinities = data != nullptr;
+    return MPT_OK;
+  }
+  /// Collective where `world`, which lives as long, has several processes (null: one process): what replicas exchange
+  /// their values by. Null in `out` where they have to pass through the host.
+  virtual mpt_status openExchange(World * /*world*/, std::unique_ptr<DeviceExchange> &out) {
+    out = nullptr;
     return MPT_OK;
   }
   /// Waits for all that was started, and reports what went wrong with it.

@@ -2,6 +2,7 @@
 // A global step: local replicas, reduction, agreement, update.
 #include "core/Replicas.h"
 
+#include "core/DeviceStep.h"
 #include "core/HostMemory.h"
 #include "core/Json.h"
 #include "core/SafeTensors.h"
@@ -119,14 +120,24 @@ GlobalStep::GlobalStep(const mpt_module_desc &module, const ReplicasOfModel &of,
   function.outputs = parts.back()->outputs;
 }
 
+/// What process `rank` of `size` runs; `world` may be null.
+static StepLayout layoutOf(const mpt_module_desc &module, const ReplicasOfModel &of, const World *world) {
+  StepLayout layout;
+  const int64_t size = world ? world->size() : 1;
+  layout.phases = ReplicatedStep::phasesOf(module);
+  layout.split = of.split;
+  layout.replicas = of.count ? of.count : size;
+  layout.local = layout.replicas / size;
+  layout.first = world ? world->rank() * layout.local : 0;
+  return layout;
+}
+
 ReplicatedStep::ReplicatedStep(mpt_trainer &trainer, const ReplicasOfModel &of, std::shared_ptr<World> given)
-    : world(given && given->size() > 1 ? std::move(given) : nullptr), phases(phasesOf(*trainer.model->desc)),
-      split(of.split), replicas(of.count ? of.count
-                                : world  ? world->size()
-                                         : 1),
-      first(world ? world->rank() * (replicas / world->size()) : 0), local(world ? replicas / world->size() : replicas),
-      global(*trainer.model->desc, of, local), reduction(std::make_unique<Reduction>(world, replicas)),
-      count(static_cast<float>(replicas)) {}
+    : world(given && given->size() > 1 ? std::move(given) : nullptr),
+      layout(layoutOf(*trainer.model->desc, of, world.get())), global(*trainer.model->desc, of, layout.local),
+      reduction(std::make_unique<Reduction>(world, layout.replicas)), count(static_cast<float>(layout.replicas)) {
+  layout.global = &global.desc();
+}
 
 ReplicatedStep::~ReplicatedStep() = default;
 
@@ -150,7 +161,7 @@ mpt_status ReplicatedStep::make(mpt_trainer &trainer, mpt_world *world, std::uni
                 "expected a number of processes that divides the %lld replicas of model '%s', got %d",
                 static_cast<long long>(of->count), module.name, size);
   std::unique_ptr<ReplicatedStep> made(new ReplicatedStep(trainer, *of, world ? world->world : nullptr));
-  if (mpt_status status = made->matchValues())
+  if (mpt_status status = made->matchValues(trainer))
     return status;
   if (made->world) {
     if (mpt_status status = made->world->agree("model", module.manifest ? module.manifest : ""))
@@ -165,42 +176,69 @@ mpt_status ReplicatedStep::make(mpt_trainer &trainer, mpt_world *world, std::uni
   return MPT_OK;
 }
 
-mpt_status ReplicatedStep::matchValues() {
-  agreement = reduction->declare(sizeof(Agreement) / sizeof(float), Reduction::Kind::Max);
-  for (size_t phase = 0; phase + 1 < phases.size(); ++phase)
-    for (int64_t i = 0; i < phases[phase]->num_outputs; ++i)
-      if (mpt_status status = addValue(phase, i))
-        return status;
+mpt_status mpt::rt::readExchanged(const StepLayout &layout, std::vector<ExchangedValue> &out) {
+  for (size_t phase = 0; phase + 1 < layout.phases.size(); ++phase)
+    for (int64_t i = 0; i < layout.phases[phase]->num_outputs; ++i) {
+      const mpt_tensor_desc &made = layout.phases[phase]->outputs[i];
+      const bool gathers = isGathered(made.name), scatters = isScattered(made.name);
+      const bool is16Bits = made.dtype == MPT_FLOAT16 || made.dtype == MPT_BFLOAT16;
+      const int64_t dtype = gathers ? made.dtype : MPT_FLOAT32; // of the result
+      bool fits = isReduced(made.name) && (gathers || made.dtype == MPT_FLOAT32 || is16Bits), taken = false;
+      const int64_t bytes = elementsOf(made) * sizeOf(dtype), all = gathers ? bytes * layout.replicas : bytes;
+      const int64_t row = scatters ? bytes / layout.replicas : all;
+      fits = fits && (!scatters || bytes % layout.replicas == 0);
+      for (size_t later = phase + 1; later < layout.phases.size(); ++later) {
+        const mpt_function_desc &f = *layout.phases[later];
+        if (int64_t input = indexOf(f.inputs, f.num_inputs, made.name); input >= 0) {
+          taken = true;
+          fits = fits && f.inputs[input].dtype == dtype && f.inputs[input].bytes == row;
+        }
+      }
+      if (!fits || !taken)
+        return fail(MPT_BAD_FILE, "expected what '%s' makes as an input of a later function of the step, got '%s'",
+                    layout.phases[phase]->name, made.name);
+      const auto how = gathers            ? ExchangedValue::Gather
+                       : scatters         ? ExchangedValue::Scatter
+                       : isSum(made.name) ? ExchangedValue::Sum
+                                          : ExchangedValue::Max;
+      out.push_back({made.name, how, phase, i, made.dtype, elementsOf(made),
+                     gathers    ? made.bytes
+                     : scatters ? row
+                                : 0,
+                     all});
+    }
   return MPT_OK;
 }
 
-mpt_status ReplicatedStep::addValue(size_t phase, int64_t output) {
-  const mpt_tensor_desc &made = phases[phase]->outputs[output];
-  const bool gathers = isGathered(made.name), scatters = isScattered(made.name);
-  const bool is16Bits = made.dtype == MPT_FLOAT16 || made.dtype == MPT_BFLOAT16;
-  const int64_t dtype = gathers ? made.dtype : MPT_FLOAT32; // of the result
-  bool fits = isReduced(made.name) && (gathers || made.dtype == MPT_FLOAT32 || is16Bits), taken = false;
-  const int64_t bytes = elementsOf(made) * sizeOf(dtype);
-  const int64_t all = gathers ? bytes * replicas : bytes, part = scatters ? bytes / replicas : all;
-  fits = fits && (!scatters || bytes % replicas == 0);
-  for (size_t later = phase + 1; later < phases.size(); ++later) {
-    const mpt_function_desc &f = *phases[later];
-    if (int64_t input = indexOf(f.inputs, f.num_inputs, made.name); input >= 0) {
-      taken = true;
-      fits = fits && f.inputs[input].dtype == dtype && f.inputs[input].bytes == part;
-    }
+mpt_status ReplicatedStep::matchValues(mpt_trainer &trainer) {
+  agreement = reduction->declare(sizeof(Agreement) / sizeof(float), Reduction::Kind::Max);
+  std::vector<ExchangedValue> found;
+  if (mpt_status status = readExchanged(layout, found))
+    return status;
+  std::unique_ptr<DeviceExchange> exchange;
+  if (!trainer.finite) // whose checks wait for every call
+    if (mpt_status status = trainer.device->openExchange(world.get(), exchange))
+      return status;
+  if (exchange) {
+    onDevice = std::make_unique<DeviceStep>(trainer, layout, world.get(), std::move(exchange));
+    return onDevice->prepare(found);
   }
-  if (!fits || !taken)
-    return fail(MPT_BAD_FILE, "expected what '%s' makes as an input of a later function of the step, got '%s'",
-                phases[phase]->name, made.name);
-  Value value{made.name, phase, 0, output, gathers ? made.bytes : scatters ? part : 0, gathers, nullptr};
-  if (!gathers)
+  for (const ExchangedValue &what : found)
+    if (mpt_status status = addValue(what))
+      return status;
+  return MPT_OK;
+}
+
+mpt_status ReplicatedStep::addValue(const ExchangedValue &what) {
+  Value value(what);
+  const bool scatters = what.how == ExchangedValue::Scatter;
+  if (what.how != ExchangedValue::Gather)
     value.bucket =
-        reduction->declare(elementsOf(made), isSum(made.name) || scatters ? Reduction::Kind::Sum : Reduction::Kind::Max,
-                           scatters ? Reduction::Result::Shard : Reduction::Result::All, made.dtype);
-  value.total = allocateHost(scatters ? part * local : all);
+        reduction->declare(what.elements, what.how == ExchangedValue::Max ? Reduction::Kind::Max : Reduction::Kind::Sum,
+                           scatters ? Reduction::Result::Shard : Reduction::Result::All, what.dtype);
+  value.total = allocateHost(scatters ? what.part * layout.local : what.all);
   if (!value.total)
-    return fail(MPT_OUT_OF_MEMORY, "no memory for %lld bytes of '%s'", static_cast<long long>(all), made.name);
+    return fail(MPT_OUT_OF_MEMORY, "no memory for %lld bytes of '%s'", static_cast<long long>(what.all), what.name);
   values.push_back(std::move(value));
   return MPT_OK;
 }
@@ -231,10 +269,10 @@ mpt_status ReplicatedStep::followFirst(mpt_status own) {
 }
 
 mpt_status ReplicatedStep::contribute(Value &value, const void *data) {
-  if (!value.gathers)
+  if (value.how != ExchangedValue::Gather)
     return reduction->contribute(value.bucket, value.given++, data);
-  memcpy(value.total->start + (first + value.given++) * value.bytes, data, static_cast<size_t>(value.bytes));
-  return value.given == local && world ? startGather(value) : MPT_OK;
+  memcpy(value.total->start + (layout.first + value.given++) * value.part, data, static_cast<size_t>(value.part));
+  return value.given == layout.local && world ? startGather(value) : MPT_OK;
 }
 
 /// Starts the exchange of rows that this process has put in their places.
@@ -242,8 +280,8 @@ mpt_status ReplicatedStep::startGather(Value &value) {
   Tag tag;
   tag.kind = Tag::Gather;
   tag.step = steps;
-  value.ticket =
-      world->start(tag, [total = value.total, bytes = value.bytes * local](Communicator &communicator, const Tag &tag) {
+  value.ticket = world->start(
+      tag, [total = value.total, bytes = value.part * layout.local](Communicator &communicator, const Tag &tag) {
         return gatherAcross(communicator, tag, -1, total->start + communicator.rank * bytes, bytes, total->start);
       });
   return MPT_OK;
@@ -255,7 +293,7 @@ mpt_status ReplicatedStep::receive(size_t phase) {
     if (value.phase != phase)
       continue;
     mpt_status status = MPT_OK;
-    if (!value.gathers)
+    if (value.how != ExchangedValue::Gather)
       status = reduction->receive(value.bucket, reinterpret_cast<float *>(value.total->start));
     else if (value.ticket)
       status = world->wait(value.ticket);
@@ -287,8 +325,8 @@ const mpt_tensor *ReplicatedStep::callersTensor(const std::vector<const mpt_tens
 /// The inputs of a phase for local replica `k`: the caller's, what replicas have exchanged before, and its number.
 mpt_status ReplicatedStep::bind(size_t phase, const std::vector<const mpt_tensor *> &given, int64_t k,
                                 std::vector<mpt_tensor> &out) {
-  const mpt_function_desc &f = *phases[phase];
-  number = first + k;
+  const mpt_function_desc &f = *layout.phases[phase];
+  number = layout.first + k;
   for (int64_t i = 0; i < f.num_inputs; ++i) {
     const mpt_tensor_desc &want = f.inputs[i];
     mpt_tensor input = viewOf(want, strcmp(want.name, MPT_NAME_REPLICA) == 0 ? static_cast<void *>(&number) : &count);
@@ -297,12 +335,12 @@ mpt_status ReplicatedStep::bind(size_t phase, const std::vector<const mpt_tensor
                                 [&](const Value &v) { return v.phase < phase && strcmp(v.name, want.name) == 0; });
       if (value == values.end())
         return fail(MPT_BAD_FILE, "'%s' takes '%s', which no function before it makes", f.name, want.name);
-      input.data = value->total->start + (isScattered(want.name) ? k * value->bytes : 0);
+      input.data = value->total->start + (isScattered(want.name) ? k * value->part : 0);
     } else if (!isOwn(want.name)) {
       const mpt_tensor *whole = callersTensor(given, want.name);
       if (!whole)
         continue; // a learning rate that the trainer knows
-      input.data = static_cast<uint8_t *>(whole->data) + (split.count(want.name) ? k * want.bytes : 0);
+      input.data = static_cast<uint8_t *>(whole->data) + (layout.split.count(want.name) ? k * want.bytes : 0);
     }
     out.push_back(input);
   }
@@ -312,7 +350,7 @@ mpt_status ReplicatedStep::bind(size_t phase, const std::vector<const mpt_tensor
 /// One local replica: what it computes, given away as soon as it is complete.
 mpt_status ReplicatedStep::runReplica(mpt_trainer &trainer, size_t phase, const std::vector<const mpt_tensor *> &given,
                                       int64_t k) {
-  const mpt_function_desc &f = *phases[phase];
+  const mpt_function_desc &f = *layout.phases[phase];
   FunctionState &state = stateOf(trainer, f);
   std::vector<mpt_tensor> mine;
   if (mpt_status status = bind(phase, given, k, mine))
@@ -322,7 +360,7 @@ mpt_status ReplicatedStep::runReplica(mpt_trainer &trainer, size_t phase, const 
   early = MPT_OK;
   for (Value &value : values)
     value.complete = false;
-  state.context.listener = this;
+  state.context.listener = trainer.device->sharesHostMemory() ? this : nullptr;
   mpt_status status = runFunction(trainer, f, mine.data(), static_cast<int64_t>(mine.size()), nullptr, k);
   state.context.listener = nullptr;
   if (status == MPT_NOT_FINITE &&
@@ -345,13 +383,13 @@ mpt_status ReplicatedStep::runReplica(mpt_trainer &trainer, size_t phase, const 
 /// The phases in which each replica has its shard. A rank that fails has changed some of them: nobody can go on.
 mpt_status ReplicatedStep::runShards(mpt_trainer &trainer, const std::vector<const mpt_tensor *> &given) {
   mpt_status status = receive(0);
-  for (size_t phase = 1; !status && phase + 1 < phases.size(); ++phase) {
-    for (int64_t k = 0; !status && k < local; ++k)
+  for (size_t phase = 1; !status && phase + 1 < layout.phases.size(); ++phase) {
+    for (int64_t k = 0; !status && k < layout.local; ++k)
       status = runReplica(trainer, phase, given, k);
     if (!status)
       status = receive(phase);
   }
-  if (status && status != MPT_PEER_LOST && world && phases.size() > 2) {
+  if (status && status != MPT_PEER_LOST && world && layout.phases.size() > 2) {
     const std::string why = mpt_last_error();
     world->abandon(why.c_str());
     fail(status, "%s", why.c_str());
@@ -365,9 +403,9 @@ void ReplicatedStep::contributeNothing() {
   int64_t most = 0;
   for (const Value &value : values)
     if (value.phase == 0)
-      most = std::max(most, phases[0]->outputs[value.output].bytes);
+      most = std::max(most, layout.phases[0]->outputs[value.output].bytes);
   const std::vector<float> zeros(static_cast<size_t>(most) / sizeof(float) + 1);
-  for (int64_t k = 0; k < local; ++k)
+  for (int64_t k = 0; k < layout.local; ++k)
     for (Value &value : values)
       if (value.phase == 0 && value.given == k)
         (void)contribute(value, zeros.data());
@@ -389,12 +427,12 @@ mpt_status ReplicatedStep::agree(mpt_status own, const std::vector<const mpt_ten
   for (int64_t i = 0; i < global.desc().num_inputs; ++i) {
     const mpt_tensor_desc &input = global.desc().inputs[i];
     bool onHost = false;
-    if (const mpt_tensor *tensor = split.count(input.name) ? nullptr : given[static_cast<size_t>(i)])
+    if (const mpt_tensor *tensor = layout.split.count(input.name) ? nullptr : given[static_cast<size_t>(i)])
       if (tensor->data && trainer.device->locate(tensor->data, onHost) == MPT_OK && onHost)
         shared = checksumOf(tensor->data, input.bytes, shared);
   }
   mine.set(shared);
-  for (int64_t k = 0; k < local; ++k)
+  for (int64_t k = 0; k < layout.local; ++k)
     if (mpt_status status = reduction->contribute(agreement, k, reinterpret_cast<const float *>(&mine)))
       return status;
   Agreement all;
@@ -415,23 +453,37 @@ mpt_status ReplicatedStep::agree(mpt_status own, const std::vector<const mpt_ten
 mpt_status ReplicatedStep::update(mpt_trainer &trainer, const std::vector<const mpt_tensor *> &given,
                                   mpt_metrics *metrics) {
   std::vector<mpt_tensor> inputs;
-  if (mpt_status status = bind(phases.size() - 1, given, 0, inputs))
+  if (mpt_status status = bind(layout.phases.size() - 1, given, 0, inputs))
     return status;
-  return runFunction(trainer, *phases.back(), inputs.data(), static_cast<int64_t>(inputs.size()), metrics);
+  return runFunction(trainer, *layout.phases.back(), inputs.data(), static_cast<int64_t>(inputs.size()), metrics);
+}
+
+/// Nothing that a device has begun can be refused, so that all agree before it begins.
+mpt_status ReplicatedStep::runOnDevice(mpt_trainer &trainer, const mpt_tensor *inputs, int64_t count,
+                                       mpt_metrics *metrics) {
+  std::vector<const mpt_tensor *> given;
+  mpt_status status = matchInputs(global.desc(), inputs, count, given);
+  if (!status)
+    status = onDevice->stage(given);
+  if ((status = agree(status, given, trainer)))
+    return status;
+  return onDevice->run(metrics);
 }
 
 mpt_status ReplicatedStep::run(mpt_trainer &trainer, const mpt_tensor *inputs, int64_t count, mpt_metrics *metrics) {
   if (mpt_status status = reduction->begin(++steps))
     return status;
+  if (onDevice)
+    return runOnDevice(trainer, inputs, count, metrics);
   for (Value &value : values)
     value.given = 0;
   notFinite.clear();
   std::vector<const mpt_tensor *> given;
   mpt_status status = matchInputs(global.desc(), inputs, count, given);
   // Before anything changes: a step that runs out of memory on the way would leave some shards of the next one.
-  for (size_t phase = 0; !status && phases.size() > 2 && phase < phases.size(); ++phase)
-    status = prepareFunction(trainer, *phases[phase]);
-  for (int64_t k = 0; !status && k < local; ++k)
+  for (size_t phase = 0; !status && layout.phases.size() > 2 && phase < layout.phases.size(); ++phase)
+    status = prepareFunction(trainer, *layout.phases[phase]);
+  for (int64_t k = 0; !status && k < layout.local; ++k)
     status = runReplica(trainer, 0, given, k);
   if (status)
     contributeNothing();

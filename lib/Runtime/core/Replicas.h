@@ -17,6 +17,7 @@
 namespace mpt::rt {
 
 struct FunctionState;
+class DeviceStep;
 class Memory;
 class Reduction;
 class World;
@@ -43,6 +44,30 @@ private:
 
 /// Whether replicas reduce the value of that name.
 bool isReduced(const char *name);
+
+/// A value that replicas exchange behind one of the functions of a step.
+struct ExchangedValue {
+  enum How { Sum, Max, Scatter, Gather };
+  const char *name;
+  How how;
+  size_t phase;     ///< that makes it
+  int64_t output;   ///< of the phase
+  int64_t dtype;    ///< of a replica's contribution; what is added is FP32 for all
+  int64_t elements; ///< of a replica's contribution
+  int64_t part;     ///< bytes of one replica's contribution to what is gathered, or of its row of what is scattered
+  int64_t all;      ///< bytes of the result, over all replicas
+};
+
+/// How the functions of a step are run on this process.
+struct StepLayout {
+  std::vector<const mpt_function_desc *> phases; ///< in their order: "replica", "shard_1" ..., "combine"
+  const mpt_function_desc *global = nullptr;     ///< the step as the caller sees it
+  std::set<std::string> split;                   ///< inputs with rows for all replicas
+  int64_t replicas, first, local;                ///< in all; number of the first one here; how many here
+};
+
+/// What the phases of a step exchange, in the order of their tables. MPT_BAD_FILE where no later phase takes it so.
+mpt_status readExchanged(const StepLayout &layout, std::vector<ExchangedValue> &out);
 
 /// Reads the manifest. Null in `out` where the library has no replicas.
 mpt_status readReplicas(const mpt_module_desc &module, std::unique_ptr<ReplicasOfModel> &out);
@@ -78,13 +103,9 @@ public:
   World *ranks() const { return world.get(); }
 
 private:
-  struct Value { ///< that replicas exchange
-    const char *name;
-    size_t phase;   // that makes it
-    int64_t bucket; // of the reduction; none where shards are gathered
-    int64_t output; // of the phase
-    int64_t bytes;  // of one replica's contribution to what is gathered, or of its row of what is scattered; else 0
-    bool gathers;
+  struct Value : ExchangedValue {
+    explicit Value(const ExchangedValue &what) : ExchangedValue(what) {}
+    int64_t bucket = 0;            // of the reduction; none where shards are gathered
     std::shared_ptr<Memory> total; // all that this process gets of it
     bool complete = false;         // computed by the replica that runs
     int64_t given = 0;             // local replicas that have contributed to it in this step
@@ -92,9 +113,10 @@ private:
   };
 
   ReplicatedStep(mpt_trainer &trainer, const ReplicasOfModel &of, std::shared_ptr<World> world);
-  mpt_status matchValues();
+  mpt_status matchValues(mpt_trainer &trainer);
   const mpt_tensor *callersTensor(const std::vector<const mpt_tensor *> &given, const char *name) const;
-  mpt_status addValue(size_t phase, int64_t output);
+  mpt_status addValue(const ExchangedValue &what);
+  mpt_status runOnDevice(mpt_trainer &trainer, const mpt_tensor *inputs, int64_t count, mpt_metrics *metrics);
   mpt_status bind(size_t phase, const std::vector<const mpt_tensor *> &given, int64_t k, std::vector<mpt_tensor> &out);
   mpt_status runReplica(mpt_trainer &trainer, size_t phase, const std::vector<const mpt_tensor *> &given, int64_t k);
   mpt_status runShards(mpt_trainer &trainer, const std::vector<const mpt_tensor *> &given);
@@ -107,10 +129,9 @@ private:
   mpt_status update(mpt_trainer &trainer, const std::vector<const mpt_tensor *> &given, mpt_metrics *metrics);
 
   std::shared_ptr<World> world; ///< null: one process
-  const std::vector<const mpt_function_desc *> phases;
-  const std::set<std::string> split;
-  const int64_t replicas, first, local; ///< in all; number of the first one here; how many here
+  StepLayout layout;
   GlobalStep global;
+  std::unique_ptr<DeviceStep> onDevice; ///< null: values pass through the host
   std::unique_ptr<Reduction> reduction;
   std::vector<Value> values;
   int64_t agreement = 0; ///< bucket of what ranks compare in every step

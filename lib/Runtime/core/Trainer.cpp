@@ -185,39 +185,11 @@ double scalarOf(const mpt_tensor_desc &t, const void *data) {
 /// Finds the caller's tensor for every input of the function, checks it, and copies what is not aligned.
 mpt_status bindInputs(mpt_trainer &t, const mpt_function_desc &f, FunctionState &state, const mpt_tensor *inputs,
                       int64_t count) {
-  state.inputPointers.assign(static_cast<size_t>(f.num_inputs), nullptr);
   std::vector<const mpt_tensor *> matched;
   if (mpt_status status = matchInputs(f, inputs, count, matched))
     return status;
-  for (int64_t k = 0; k < f.num_inputs; ++k) {
-    const mpt_tensor *given = matched[static_cast<size_t>(k)];
-    const mpt_tensor_desc &want = f.inputs[k];
-    if (!given)
-      continue;
-    bool onHost = true;
-    if (given->data)
-      if (mpt_status status = t.device->locate(given->data, onHost))
-        return status;
-    if (onHost && isLearningRate(want) && !std::isfinite(scalarOf(want, given->data)))
-      return fail(MPT_INVALID_ARGUMENT, "input '%s' of '%s': expected a finite number, got %g", want.name, f.name,
-                  scalarOf(want, given->data));
-    state.inputPointers[static_cast<size_t>(k)] = given->data ? given->data : t.state.data();
-  }
-  for (int64_t k = 0; k < f.num_inputs; ++k) {
-    const void *&given = state.inputPointers[static_cast<size_t>(k)];
-    const mpt_tensor_desc &want = f.inputs[k];
-    if (given)
-      continue;
-    if (!t.hasLearningRate)
-      return fail(MPT_INVALID_ARGUMENT, "input 'learning_rate' of '%s' is missing and the model has no default",
-                  f.name);
-    auto rate = static_cast<float>(t.learningRate);
-    if (want.dtype == MPT_FLOAT64)
-      memcpy(state.learningRate, &t.learningRate, sizeof t.learningRate);
-    else
-      fromFloat(want.dtype, &rate, 1, state.learningRate);
-    given = state.learningRate;
-  }
+  if (mpt_status status = pointersOf(t, f, state, matched))
+    return status;
   if (mpt_status status = checkIndices(*t.device, f, state.inputPointers))
     return status;
   return t.device->stage(f, state);
@@ -351,6 +323,41 @@ const mpt_function_desc *functionOfResults(mpt_trainer &t, const char *name) {
 
 } // namespace
 
+mpt_status mpt::rt::pointersOf(mpt_trainer &t, const mpt_function_desc &f, FunctionState &state,
+                               const std::vector<const mpt_tensor *> &matched) {
+  state.inputPointers.assign(static_cast<size_t>(f.num_inputs), nullptr);
+  for (int64_t k = 0; k < f.num_inputs; ++k) {
+    const mpt_tensor *given = matched[static_cast<size_t>(k)];
+    const mpt_tensor_desc &want = f.inputs[k];
+    if (!given)
+      continue;
+    bool onHost = true;
+    if (given->data)
+      if (mpt_status status = t.device->locate(given->data, onHost))
+        return status;
+    if (onHost && isLearningRate(want) && !std::isfinite(scalarOf(want, given->data)))
+      return fail(MPT_INVALID_ARGUMENT, "input '%s' of '%s': expected a finite number, got %g", want.name, f.name,
+                  scalarOf(want, given->data));
+    state.inputPointers[static_cast<size_t>(k)] = given->data ? given->data : t.state.data();
+  }
+  for (int64_t k = 0; k < f.num_inputs; ++k) {
+    const void *&given = state.inputPointers[static_cast<size_t>(k)];
+    const mpt_tensor_desc &want = f.inputs[k];
+    if (given)
+      continue;
+    if (!t.hasLearningRate)
+      return fail(MPT_INVALID_ARGUMENT, "input 'learning_rate' of '%s' is missing and the model has no default",
+                  f.name);
+    auto rate = static_cast<float>(t.learningRate);
+    if (want.dtype == MPT_FLOAT64)
+      memcpy(state.learningRate, &t.learningRate, sizeof t.learningRate);
+    else
+      fromFloat(want.dtype, &rate, 1, state.learningRate);
+    given = state.learningRate;
+  }
+  return MPT_OK;
+}
+
 mpt_status mpt::rt::prepareFunction(mpt_trainer &t, const mpt_function_desc &f) {
   if (mpt_status status = bindOutputs(t, f, stateOf(t, f)))
     return status;
@@ -359,11 +366,26 @@ mpt_status mpt::rt::prepareFunction(mpt_trainer &t, const mpt_function_desc &f) 
   return MPT_OK;
 }
 
-mpt_status mpt::rt::runFunction(mpt_trainer &t, const mpt_function_desc &f, const mpt_tensor *inputs, int64_t count,
-                                mpt_metrics *metrics, int64_t replica) {
+void mpt::rt::startedRun(mpt_trainer &t, const mpt_function_desc &f) {
   FunctionState &state = stateOf(t, f);
   state.ran = state.copied = state.watched = false;
   t.last[t.model->sizes.nameOf(f)] = &f;
+}
+
+mpt_status mpt::rt::readRun(mpt_trainer &t, const mpt_function_desc &f, const mpt_tensor *inputs, int64_t count,
+                            mpt_metrics &out) {
+  FunctionState &state = stateOf(t, f);
+  if (mpt_status status = readMetrics(t, f, state, out))
+    return status;
+  if (mpt_status status = t.finite ? t.finite->end(f, state.outputPointers, out.skipped != 0, out.loss_scale) : MPT_OK)
+    return status;
+  return watch(t, f, state, inputs, count, out);
+}
+
+mpt_status mpt::rt::runFunction(mpt_trainer &t, const mpt_function_desc &f, const mpt_tensor *inputs, int64_t count,
+                                mpt_metrics *metrics, int64_t replica) {
+  FunctionState &state = stateOf(t, f);
+  startedRun(t, f);
   if (mpt_status status = bindInputs(t, f, state, inputs, count))
     return status;
   if (mpt_status status = prepareFunction(t, f))
@@ -384,13 +406,7 @@ mpt_status mpt::rt::runFunction(mpt_trainer &t, const mpt_function_desc &f, cons
   mpt_metrics own;
   if (!metrics && !t.finite && !t.device->sharesHostMemory()) // nothing waits for the device
     return MPT_OK;
-  if (mpt_status status = readMetrics(t, f, state, metrics ? *metrics : own))
-    return status;
-  const mpt_metrics &read = metrics ? *metrics : own;
-  if (mpt_status status =
-          t.finite ? t.finite->end(f, state.outputPointers, read.skipped != 0, read.loss_scale) : MPT_OK)
-    return status;
-  return watch(t, f, state, inputs, count, read);
+  return readRun(t, f, inputs, count, metrics ? *metrics : own);
 }
 
 mpt_status mpt::rt::hostOutput(mpt_trainer &t, const mpt_function_desc &f, FunctionState &state, int64_t i,

@@ -85,12 +85,24 @@ inline FunctionState &stateOf(mpt_trainer &trainer, const mpt_function_desc &f) 
 mpt_status matchInputs(const mpt_function_desc &f, const mpt_tensor *inputs, int64_t count,
                        std::vector<const mpt_tensor *> &out);
 
+/// Where the caller's tensors `given` lie, or the trainer's learning rate, as `state.inputPointers`. Refuses what is
+/// not in reach, and rates that are not finite.
+mpt_status pointersOf(mpt_trainer &trainer, const mpt_function_desc &f, FunctionState &state,
+                      const std::vector<const mpt_tensor *> &given);
+
 /// Takes the memory that runs of `f` need, where it is not there yet.
 mpt_status prepareFunction(mpt_trainer &trainer, const mpt_function_desc &f);
 
 /// Runs one function of the library; divided states are those of local replica `replica`.
 mpt_status runFunction(mpt_trainer &trainer, const mpt_function_desc &f, const mpt_tensor *inputs, int64_t count,
                        mpt_metrics *metrics, int64_t replica = 0);
+
+/// Notes that a run of `f` has begun, and that nothing is known of its results.
+void startedRun(mpt_trainer &trainer, const mpt_function_desc &f);
+/// Reads what a run of `f` computed. MPT_STALLED where too many steps in a row were skipped; `inputs`, where there are
+/// any, are those of the step.
+mpt_status readRun(mpt_trainer &trainer, const mpt_function_desc &f, const mpt_tensor *inputs, int64_t count,
+                   mpt_metrics &out);
 
 /// Where the host reads output `i` of the last run of `f`.
 mpt_status hostOutput(mpt_trainer &trainer, const mpt_function_desc &f, FunctionState &state, int64_t i, void *&out);

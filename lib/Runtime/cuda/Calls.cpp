@@ -4,6 +4,8 @@
 
 #include "core/Finite.h"
 
+#include "mpt-c/abi_replicas.h"
+
 #include <cstring>
 #include <string>
 
@@ -19,7 +21,7 @@ Call::Call(const mpt_exec *exec) : device(deviceOf(exec)), context(*static_cast<
 
 mpt_status Call::finish(mpt_status status) {
   if (!status && context.watched)
-    status = cu::check(device.api, device.api.StreamSynchronize(device.stream), "on the device");
+    status = device.waitFor(device.stream, "on the device");
   if (!status && context.marks) {
     cu::Event event = nullptr;
     device.api.EventCreate(&event, cu::EventDefault);
@@ -67,6 +69,13 @@ int32_t mpt_cuda_zero(mpt_exec *exec, void *dst, int64_t bytes) {
 int32_t mpt_cuda_check(mpt_exec *exec, const mpt_check_desc *desc, const void *data) {
   auto *context = static_cast<Context *>(exec->runtime);
   return context->finite && !deviceOf(exec).expecting ? context->finite->look(*desc, data) : MPT_OK;
+}
+
+int32_t mpt_cuda_ready(mpt_exec *exec, int64_t output) {
+  OutputListener *listener = static_cast<Context *>(exec->runtime)->listener;
+  if (listener && !deviceOf(exec).expecting)
+    listener->ready(output);
+  return MPT_OK;
 }
 
 int32_t mpt_cuda_constant(mpt_exec *exec, const void *host, int64_t bytes, const void **out) {

@@ -4,6 +4,7 @@
 
 #include "cuda/Blas.h"
 #include "cuda/Convolutions.h"
+#include "cuda/Exchange.h"
 #include "cuda/Finite.h"
 #include "cuda/PlanCache.h"
 #include "cuda/Run.h"
@@ -109,6 +110,7 @@ mpt_status CudaDevice::open(int number) {
   // Work on this stream is ordered with that on the default stream, so that tensors may be handed over without waiting.
   if (mpt_status status = cu::check(api, api.StreamCreate(&stream, 0), "creating a stream"))
     return status;
+  present = stream;
   if (mpt_status status = cu::check(api, api.StreamCreate(&copies, cu::StreamNonBlocking), "creating a stream"))
     return status;
   return loadImage();
@@ -255,9 +257,9 @@ mpt_status CudaDevice::fetch(const Transfer &transfer) {
   cu::Result result = cu::Success;
   if (transfer.bytes)
     result = api.MemcpyDtoHAsync_v2(transfer.to, address(transfer.from), static_cast<size_t>(transfer.bytes), copies);
-  if (result == cu::Success)
-    result = api.StreamSynchronize(copies);
-  return cu::check(api, result, "copying indices from the device");
+  if (result != cu::Success)
+    return cu::check(api, result, "copying indices from the device");
+  return waitFor(copies, "copying indices from the device");
 }
 
 mpt_status CudaDevice::locate(const void *data, bool &onHost) {
@@ -280,13 +282,43 @@ mpt_status CudaDevice::locate(const void *data, bool &onHost) {
   return MPT_OK;
 }
 
+mpt_status CudaDevice::openExchange(World *world, std::unique_ptr<DeviceExchange> &out) {
+  return CudaExchange::open(*this, world, out);
+}
+
+mpt_status CudaDevice::wait(const char *what, const std::function<cu::Result()> &isDone) {
+  constexpr int hasty = 100; // looks before the host lets others have the processor
+  constexpr useconds_t pause = 20;
+  cu::Result result = isDone();
+  for (int i = 0; result == cu::NotReady; ++i) {
+    if (mpt_status status = watcher->look())
+      return status;
+    if (i >= hasty)
+      usleep(pause);
+    result = isDone();
+  }
+  return cu::check(api, result, what);
+}
+
+mpt_status CudaDevice::waitFor(cu::Stream stream, const char *what) {
+  if (!watcher)
+    return cu::check(api, api.StreamSynchronize(stream), what);
+  return wait(what, [&] { return api.StreamQuery(stream); });
+}
+
+mpt_status CudaDevice::waitForEvent(cu::Event event, const char *what) {
+  if (!watcher)
+    return cu::check(api, api.EventSynchronize(event), what);
+  return wait(what, [&] { return api.EventQuery(event); });
+}
+
 mpt_status CudaDevice::synchronize() {
   ContextScope scope(*this);
-  cu::Result result = api.StreamSynchronize(stream);
-  if (result == cu::Success)
-    return MPT_OK;
-  return fail(MPT_INTERNAL, "the work on the device failed: %s; option synchronous=1 of the trainer names the node",
-              cu::nameOf(api, result));
+  mpt_status status = waitFor(stream, "the work on the device failed");
+  if (status != MPT_INTERNAL || (watcher && watcher->look()))
+    return status;
+  const std::string why = mpt_last_error();
+  return fail(status, "%s; option synchronous=1 of the trainer names the node", why.c_str());
 }
 
 uint8_t *CudaDevice::scratch(int64_t bytes) {
@@ -374,7 +406,7 @@ float CudaDevice::timeOnce(const std::function<bool()> &enqueue, cu::Event (&eve
   api.EventRecord(events[0], stream);
   bool ok = enqueue();
   api.EventRecord(events[1], stream);
-  ok = api.EventSynchronize(events[1]) == cu::Success && ok &&
+  ok = waitForEvent(events[1], "measuring") == MPT_OK && ok &&
        api.EventElapsedTime(&milliseconds, events[0], events[1]) == cu::Success;
   return ok ? milliseconds : -1;
 }
@@ -460,6 +492,6 @@ mpt_status CudaDevice::launch(int64_t kernel, void *const *args, const int64_t *
   return cu::check(api,
                    api.LaunchKernel(kernels[static_cast<size_t>(kernel)], extent(grid[0]), extent(grid[1]),
                                     extent(grid[2]), extent(k.block[0]), extent(k.block[1]), extent(k.block[2]),
-                                    extent(k.shared_bytes), stream, parameters.data(), nullptr),
+                                    extent(k.shared_bytes), present, parameters.data(), nullptr),
                    k.name);
 }

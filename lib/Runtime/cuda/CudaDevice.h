@@ -19,6 +19,16 @@ namespace mpt::rt {
 class BlasLibrary;
 class ConvLibrary;
 
+/// Whoever knows why work on a device might not end: that of other processes, which it waits for.
+class Watcher {
+public:
+  /// Not MPT_OK, with an error text, once it will not; what waits for it has been ended then.
+  virtual mpt_status look() = 0;
+
+protected:
+  ~Watcher() = default;
+};
+
 class CudaDevice final : public Device {
 public:
   CudaDevice(const cu::Driver &api, const mpt_module_desc &module, CudaOptions options);
@@ -35,6 +45,7 @@ public:
   mpt_status stage(const mpt_function_desc &f, FunctionState &state) override;
   mpt_status run(const mpt_function_desc &f, FunctionState &state, mpt_exec &exec) override;
   mpt_status findNonfinite(const mpt_check_desc &desc, const void *data, bool &nans, bool &infinities) override;
+  mpt_status openExchange(World *world, std::unique_ptr<DeviceExchange> &out) override;
   mpt_status synchronize() override;
   std::string freeMemory() const override;
   int64_t stagingBytes() const override { return staged + scratchMemory.bytes() + constantBytes; }
@@ -63,9 +74,15 @@ public:
   const mpt_module_desc &module;
   const CudaOptions options;
   cu::Stream stream = nullptr;
-  cu::Stream copies = nullptr; // of inputs from the host
-  int ordinal = 0, arch = 0;   // arch: 10 * major + minor
+  cu::Stream copies = nullptr;  // of inputs from the host
+  cu::Stream present = nullptr; // where kernels are launched: `stream`, or one that runs beside it
+  int ordinal = 0, arch = 0;    // arch: 10 * major + minor
   bool capturing = false;
+  bool together = false;      // functions run as parts of one step, whose graph is not theirs
+  Watcher *watcher = nullptr; // null: work ends by itself
+  /// Wait for what was put on a stream, or for an event, unless the watcher says that it will not come.
+  mpt_status waitFor(cu::Stream stream, const char *what);
+  mpt_status waitForEvent(cu::Event event, const char *what);
   /// Launches a kernel that the runtime found the name of: `what` is for errors, for which `kernel` is one that the
   /// model lacks, since cuDNN does its work.
   mpt_status launchNamed(const char *what, const std::string &kernel, void *const *args);
@@ -100,6 +117,7 @@ private:
   std::unique_ptr<BlasLibrary> blasLibrary;
   std::unique_ptr<ConvLibrary> convLibrary;
   bool triedConvolutions = false;
+  mpt_status wait(const char *what, const std::function<cu::Result()> &isDone);
   float timeOnce(const std::function<bool()> &enqueue, cu::Event (&events)[2]);
   /// A graph of `count` times `enqueue`; null where that cannot be recorded.
   cu::GraphExec record(int count, const std::function<bool()> &enqueue);

@@ -16,7 +16,7 @@ std::string CudaOptions::usualCache() {
 mpt_status CudaOptions::read(Options &options) {
   for (auto [key, member] : {std::pair("driver", &CudaOptions::driver), std::pair("cublaslt", &CudaOptions::cublaslt),
                              std::pair("cudnn", &CudaOptions::cudnn), std::pair("libraries", &CudaOptions::libraries),
-                             std::pair("cache", &CudaOptions::cache)})
+                             std::pair("nccl", &CudaOptions::nccl), std::pair("cache", &CudaOptions::cache)})
     if (mpt_status status = options.text(key, this->*member))
       return status;
   for (auto [key, member] :

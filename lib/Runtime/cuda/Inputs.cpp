@@ -116,9 +116,10 @@ mpt_status StagedInputs::stage(std::vector<const void *> &pointers) {
   InputSlot &slot = slots[next];
   next ^= 1;
   // Two runs ago the same slot was filled; as a rule its bytes have left long since.
-  cu::Result result = slot.used ? device.api.EventSynchronize(slot.copied) : cu::Success;
-  if (slot.used && result == cu::Success)
-    result = device.api.StreamWaitEvent(device.copies, slot.read, 0);
+  if (slot.used)
+    if (mpt_status status = device.waitForEvent(slot.copied, "copying inputs to the device"))
+      return status;
+  cu::Result result = slot.used ? device.api.StreamWaitEvent(device.copies, slot.read, 0) : cu::Success;
   if (mpt_status status = result == cu::Success ? reserve(slot, fromHost) : MPT_OK)
     return status;
   std::vector<Piece> pieces;

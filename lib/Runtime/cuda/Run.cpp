@@ -94,7 +94,26 @@ mpt_status FunctionRun::capture(mpt_exec &exec) {
   return status ? status : cu::check(api, result, "recording the graph of a step");
 }
 
+/// As a part of a step, which repeats its functions at other addresses and has the graph of them all.
+mpt_status FunctionRun::runPart(FunctionState &state, mpt_exec &exec) {
+  if (device.capturing)
+    return runOnce(state, exec, false);
+  if (!ranInStep || device.options.synchronous) {
+    if (mpt_status status = hasPlans ? MPT_OK : makePlans(state, exec))
+      return status;
+    hasPlans = true;
+    if (mpt_status status = runOnce(state, exec, true))
+      return status;
+    device.chosen.write();
+    ranInStep = true;
+    return MPT_OK;
+  }
+  return state.profile ? profile(state, exec) : runOnce(state, exec, false);
+}
+
 mpt_status FunctionRun::run(FunctionState &state, mpt_exec &exec) {
+  if (device.together)
+    return runPart(state, exec);
   std::vector<const void *> now{exec.state, exec.shard, exec.arena};
   now.insert(now.end(), exec.inputs, exec.inputs + f.num_inputs);
   now.insert(now.end(), exec.outputs, exec.outputs + f.num_outputs);

@@ -21,6 +21,7 @@ public:
   mpt_status run(FunctionState &state, mpt_exec &exec);
 
 private:
+  mpt_status runPart(FunctionState &state, mpt_exec &exec);
   mpt_status runOnce(FunctionState &state, mpt_exec &exec, bool watch);
   mpt_status profile(FunctionState &state, mpt_exec &exec);
   mpt_status capture(mpt_exec &exec);
@@ -34,7 +35,8 @@ private:
   /// What the last run worked with: a graph is good while it stays the same.
   std::vector<const void *> bindings;
   bool warm = false, hasPlans = false;
-  bool eager = false; // its graph could not be recorded
+  bool ranInStep = false; // as a part of a step
+  bool eager = false;     // its graph could not be recorded
   cu::GraphExec graph = nullptr;
 };
 

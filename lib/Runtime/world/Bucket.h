@@ -38,6 +38,9 @@ struct ReductionPlan {
   ReductionPlan(int rank, int ranks, int64_t replicas);
 };
 
+/// Below this, one message to each rank costs less than two rounds of smaller ones: every rank adds everything itself.
+constexpr int64_t smallElements = 64;
+
 /// Of a contribution's element that is not FP32.
 constexpr int64_t narrowBytes = 2;
 

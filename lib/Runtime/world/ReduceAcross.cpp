@@ -2,47 +2,23 @@
 // The exchange of a bucket's nodes between ranks: reduce-scatter along the canonical tree, then all-gather.
 #include "core/Convert.h"
 #include "world/Bucket.h"
+#include "world/NodeSum.h"
 #include "world/Sums.h"
-
-#include <algorithm>
 
 using namespace mpt::rt;
 
 namespace {
 
-/// Below this, one message to each rank costs less than two rounds of smaller ones: every rank adds everything itself.
-constexpr int64_t smallElements = 64;
+/// Sums of `count` of a bucket's elements.
+auto sumOf(const Bucket &bucket, int64_t count) {
+  auto combine = [&bucket, count](float *out, const float *a, const float *b) { bucket.combine(out, a, b, count); };
+  return NodeSum<decltype(combine)>(combine);
+}
 
-/// The nodes of all ranks, for some of a bucket's elements, and their sum along the tree.
-class NodeSum {
-  const Bucket &bucket;
-  int64_t count;
-  std::vector<Leaves> nodes; // in order
-  std::vector<float *> values;
-
-  /// Leaves the value of `node` where that of its first leaf's lies, or in `out`.
-  float *add(const Leaves &node, size_t &next, float *out) {
-    if (nodes[next] == node)
-      return values[next++];
-    float *left = add(leftChild(node), next, nullptr), *right = add(rightChild(node), next, nullptr);
-    float *to = out ? out : left;
-    bucket.combine(to, left, right, count);
-    return to;
-  }
-
-public:
-  NodeSum(const Bucket &bucket, int64_t count) : bucket(bucket), count(count) {}
-  void append(const Leaves &node, float *at) {
-    nodes.push_back(node);
-    values.push_back(at);
-  }
-  /// `out` may be one of the values. Their contents are lost.
-  void run(int64_t replicas, float *out) {
-    DefaultRounding rounding;
-    size_t next = 0;
-    add({0, replicas}, next, out);
-  }
-};
+/// What rank `owner` adds.
+Leaves partOf(const ReductionPlan &plan, const Bucket &bucket, int owner, bool whole) {
+  return whole ? Leaves{0, bucket.elements} : chunkOf(bucket.elements, owner, plan.ranks);
+}
 
 int64_t bytesOf(const Leaves &elements) { return elements.count() * static_cast<int64_t>(sizeof(float)); }
 
@@ -51,9 +27,7 @@ int64_t bytesOf(const Leaves &elements) { return elements.count() * static_cast<
 /// reduce() for contributions of 16 bits, one a rank: the others' are widened when they are there.
 static Failure reduceNarrow(Communicator &communicator, const Tag &tag, const ReductionPlan &plan, Bucket &bucket,
                             bool whole) {
-  auto part = [&](int owner) {
-    return whole ? Leaves{0, bucket.elements} : chunkOf(bucket.elements, owner, plan.ranks);
-  };
+  auto part = [&](int owner) { return partOf(plan, bucket, owner, whole); };
   Leaves own = part(plan.rank);
   const int64_t count = own.count(), bytes = count * narrowBytes;
   float *space = bucket.received.get(plan.ranks * count);
@@ -68,13 +42,14 @@ static Failure reduceNarrow(Communicator &communicator, const Tag &tag, const Re
     }
   if (Failure failure = communicator.exchange(tag, sends, receives))
     return failure;
-  NodeSum sum(bucket, count);
+  auto sum = sumOf(bucket, count);
   for (int peer = 0; peer < plan.ranks; ++peer) {
     float *at = peer == plan.rank ? bucket.slot(plan, 0) + own.begin : space + peer * count;
     if (peer != plan.rank)
       toFloat(bucket.dtype, bucket.narrowReceived.data() + peer * bytes, count, at);
     sum.append({peer, peer + 1}, at);
   }
+  DefaultRounding rounding;
   sum.run(plan.replicas, bucket.slot(plan, 0) + own.begin);
   return {};
 }
@@ -82,9 +57,7 @@ static Failure reduceNarrow(Communicator &communicator, const Tag &tag, const Re
 /// Each rank sends `whole` or the receiver's chunk of its nodes, and adds all that it gets.
 static Failure reduce(Communicator &communicator, const Tag &tag, const ReductionPlan &plan, Bucket &bucket,
                       bool whole) {
-  auto part = [&](int owner) {
-    return whole ? Leaves{0, bucket.elements} : chunkOf(bucket.elements, owner, plan.ranks);
-  };
+  auto part = [&](int owner) { return partOf(plan, bucket, owner, whole); };
   Leaves own = part(plan.rank);
   size_t total = 0;
   for (auto &nodes : plan.owners)
@@ -92,7 +65,7 @@ static Failure reduce(Communicator &communicator, const Tag &tag, const Reductio
   float *space = bucket.received.get(static_cast<int64_t>(total) * own.count());
   std::vector<Outgoing> sends;
   std::vector<Incoming> receives;
-  NodeSum sum(bucket, own.count());
+  auto sum = sumOf(bucket, own.count());
   for (int peer = 0; peer < plan.ranks; ++peer) {
     auto &nodes = plan.owners[static_cast<size_t>(peer)];
     for (size_t i = 0; i < nodes.size(); ++i) {
@@ -111,6 +84,7 @@ static Failure reduce(Communicator &communicator, const Tag &tag, const Reductio
   }
   if (Failure failure = communicator.exchange(tag, sends, receives))
     return failure;
+  DefaultRounding rounding;
   sum.run(plan.replicas, bucket.slot(plan, 0) + own.begin);
   return {};
 }

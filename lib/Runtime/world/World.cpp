@@ -102,8 +102,8 @@ void World::statistics(mpt_world_stats &out) const {
     return;
   const Traffic &traffic = progress->traffic();
   out.collectives = progress->jobsDone();
-  out.bytes_sent = traffic.sent;
-  out.bytes_received = traffic.received;
+  out.bytes_sent = traffic.sent + sentByDevice;
+  out.bytes_received = traffic.received + receivedByDevice;
   out.overhead_bytes = traffic.overhead;
   out.seconds = progress->busySeconds();
   out.waited_seconds = waited;

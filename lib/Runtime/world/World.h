@@ -35,12 +35,18 @@ public:
   mpt_status agree(const char *what, const std::string &text);
   mpt_status abandon(const char *why);
   void statistics(mpt_world_stats &out) const;
+  /// Counts bytes that travelled between the ranks' devices.
+  void addTraffic(int64_t sent, int64_t received) {
+    sentByDevice += sent;
+    receivedByDevice += received;
+  }
 
 private:
   std::unique_ptr<Progress> progress; // null for one process
   int ownRank = 0, ranks = 1;
   uint64_t sequence = 0;
   double waited = 0; // seconds
+  int64_t sentByDevice = 0, receivedByDevice = 0;
 };
 
 } // namespace mpt::rt

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels that the runtime launches by itself: convolutions as GEMMs, where there is no cuDNN or nothing in it fits,
-// and the search for values that are not finite. Those of attention: AttentionKernels.cpp.
+// the search for values that are not finite, and sums over replicas. Those of attention: AttentionKernels.cpp.
 #include "ConvKernels.h"
 #include "KernelMaker.h"
 #include "TileGemm.h"
@@ -187,6 +187,39 @@ void makeFinite(OpBuilder &builder, Location loc, unsigned bits) {
   }
 }
 
+/// out = a + b, or the larger ones, as the runtime's addTo and maximumTo compute them (lib/Runtime/world/Sums.cpp): NaN
+/// is one NaN, whichever operand it comes from.
+void makeFold(OpBuilder &builder, Location loc, bool sums) {
+  Type type = builder.getF32Type();
+  KernelMaker k(builder, loc, sums ? "mpt_fold_sum" : "mpt_fold_max", {type, type, type}, 1, 0);
+  auto compare = [&](arith::CmpFPredicate predicate, Value x, Value y) -> Value {
+    return arith::CmpFOp::create(k.b, predicate, x, y);
+  };
+  Value a = memref::LoadOp::create(k.b, k.from(), ValueRange{k.index()});
+  Value b = memref::LoadOp::create(k.b, k.to(), ValueRange{k.index()});
+  Value nan = arith::ConstantOp::create(k.b, k.b.getFloatAttr(type, APFloat::getQNaN(APFloat::IEEEsingle())));
+  Value result =
+      sums ? arith::AddFOp::create(k.b, a, b).getResult() : k.choose(compare(arith::CmpFPredicate::OGT, a, b), a, b);
+  Value isNan = sums ? compare(arith::CmpFPredicate::UNO, result, result) : compare(arith::CmpFPredicate::UNO, a, b);
+  memref::StoreOp::create(k.b, k.choose(isNan, nan, result), k.function.getArgument(2), ValueRange{k.index()});
+}
+
+void makeWiden(OpBuilder &builder, Location loc, const std::string &suffix, Type type) {
+  KernelMaker k(builder, loc, "mpt_widen_" + suffix, {type, builder.getF32Type()}, 1, 0);
+  Value read = memref::LoadOp::create(k.b, k.from(), ValueRange{k.index()});
+  memref::StoreOp::create(k.b, arith::ExtFOp::create(k.b, builder.getF32Type(), read), k.to(), ValueRange{k.index()});
+}
+
+/// What adds the values of replicas, where `module` has any.
+void makeReplicaKernels(OpBuilder &builder, ModuleOp module) {
+  if (!module.lookupSymbol<func::FuncOp>("combine"))
+    return;
+  for (bool sums : {true, false})
+    makeFold(builder, module.getLoc(), sums);
+  makeWiden(builder, module.getLoc(), "f16", builder.getF16Type());
+  makeWiden(builder, module.getLoc(), "bf16", builder.getBF16Type());
+}
+
 } // namespace
 
 void mpt::cuda::addSupportKernels(ModuleOp module, bool checks) {
@@ -208,4 +241,5 @@ void mpt::cuda::addSupportKernels(ModuleOp module, bool checks) {
       makeNarrow(builder, module.getLoc(), suffix, type);
   }
   makeConvKernels(builder, module);
+  makeReplicaKernels(builder, module);
 }
