@@ -88,7 +88,7 @@ def main() -> int:
     results, policies = Results(a.results, a.any_build), ["fp32", *a.policies.split(",")]
     if a.networks:
         return 0 if fidelity.report(results, a.out, a.seeds, a.tasks, a.steps_scale, print_table, unit) else 1
-    tasks = [task for task in parity_tasks.TASKS
+    tasks = [task for task in [*parity_tasks.TASKS, *fidelity.TASKS]
              if not a.tasks or any(part.lower() in task.name.lower() for part in a.tasks.split(","))]
     runs = {}
     for seed in range(a.seeds):  # outermost: a failure shows early, in every task

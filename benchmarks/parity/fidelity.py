@@ -92,7 +92,7 @@ def marked(trainer, data) -> float:
     """Per cent of the digits' pixels that get their class."""
     right = total = 0
     for feeds in held_out(data, 12):
-        answer, labels = trainer.evaluate({"x": feeds["x"]})["logits"].argmax(1), feeds["labels"]
+        answer, labels = trainer.evaluate(feeds)["logits"].argmax(1), feeds["labels"]
         right, total = right + int(((answer == labels) & (labels > 0)).sum()), total + int((labels > 0).sum())
     return 100.0 * right / total
 
@@ -154,7 +154,7 @@ def scene_network(name, paper, recipe, off, make, data, judge, steps, loss="none
 
 NETWORKS = [
     classifier("AlexNet", MIXED, DYNAMIC, NO_MASTERS, papers.alexnet, 400, 0.01),
-    # Sixteen layers without norms: momentum loses one seed in three in FP32 as well.
+    # Sixteen layers without norms: by momentum at 0.02, FP32 ends anywhere between 44 and 91 %, from seed to seed.
     classifier("VGG-16", MIXED, DYNAMIC, NO_MASTERS, papers.vgg16, 400, 1e-3, optimizer="adamw,weight-decay=0.01"),
     classifier("GoogLeNet", MIXED, DYNAMIC, NO_MASTERS, papers.googlenet, 300, loss="none"),
     classifier("Inception v3", MIXED, DYNAMIC, NO_MASTERS, papers.inception3, 200, loss="none"),
@@ -162,7 +162,7 @@ NETWORKS = [
     classifier("ResNet-34", EIGHT_BITS, FP8, FP8_NEAREST, papers.resnet, 200, 0.05, 8),
     classifier("ResNet-50", MIXED, DYNAMIC, NO_MASTERS, papers.resnet, 200, 0.05, 8, bottleneck=True, width=4),
     classifier("ResNet-110", ADAPTIVE, LAYERS, NO_SCALE, papers.resnet, 200, 0.05, 8, blocks=(18, 18, 18), width=4),
-    scene_network("SegNet", ADAPTIVE, LAYERS, NO_SCALE, papers.segnet, scenes.pixels, marked, 200, "softmax-cross-entropy", 8),
+    scene_network("SegNet", ADAPTIVE, LAYERS, NO_SCALE, papers.segnet, scenes.pixels, marked, 800, rate=5e-3),
     scene_network("SSD", MIXED, DYNAMIC, NO_SCALE, papers.ssd, scenes.detections, boxes_found, 600),
     scene_network("Faster R-CNN", MIXED, DYNAMIC, NO_SCALE, papers.faster_rcnn, scenes.regions, regions_told, 400, batch=8),
     network("DeepSpeech 2", MIXED, DYNAMIC, NO_MASTERS, "accuracy", 1.0, 500, functools.partial(papers.deep_speech2, batch=16),
@@ -174,6 +174,10 @@ NETWORKS = [
             batches(scenes.next_words, 16, 20), held_out_loss, 4e-3, "adamw,weight-decay=0.01", clip_norm=1.0),
     known("digits DCGAN", MIXED, DYNAMIC, NO_SCALE),
 ]
+
+# Those that the parity benchmark trains under every policy, beside its own.
+TASKS = [dataclasses.replace(network.task, limit=0.5 if network.task.measure == "accuracy" else 1.0)
+         for network in NETWORKS if network.task.name in ("SSD", "bigLSTM")]
 
 
 def run_seed(results: Results, network: Network, folder: str, seed: int, scale: float) -> list[Row]:

@@ -178,8 +178,8 @@ def resnet(path: str, batch: int, blocks=(3, 4, 6, 3), width: int = 8, bottlenec
 
 
 def segnet(path: str, batch: int, width: int = 12, seed: int = 0) -> str:
-    """Encoder and decoder of three stages; the decoder places values where the encoder's pools found their largest (arXiv 1511.00561).
-    Classes of the pixels of scenes: [batch, CLASSES, SIDE, SIDE]."""
+    """Encoder and decoder of three stages; the decoder places values where the encoder's pools found their largest; classes weighted by
+    how rare they are (arXiv 1511.00561). Classes of the pixels of scenes: [batch, CLASSES, SIDE, SIDE]."""
     g, places, x, inputs = Graph(seed), [], "x", 1
     sizes = [(width << stage, SIDE >> stage) for stage in range(3)]
     for stage, (outputs, _) in enumerate(sizes):
@@ -194,7 +194,9 @@ def segnet(path: str, batch: int, width: int = 12, seed: int = 0) -> str:
         x = norm_conv(g, x, f"up{stage}.0", inputs, inputs, 3)
         x, inputs = norm_conv(g, x, f"up{stage}.1", inputs, outputs, 3), outputs
     logits = biased_conv(g, x, "head", inputs, CLASSES, 3)
-    return g.save(path, images(batch, SIDE), logits, [batch, CLASSES, SIDE, SIDE])
+    weights = g.constant(np.array([0.05] + [1.0] * (CLASSES - 1), np.float32))
+    loss = g.op("SoftmaxCrossEntropyLoss", logits, "labels", weights, name="/loss/SoftmaxCrossEntropyLoss", reduction="mean")
+    return g.save(path, [*images(batch, SIDE), ("labels", INT64, [batch, SIDE, SIDE])], logits, [batch, CLASSES, SIDE, SIDE], loss)
 
 
 def smooth_l1(g: Graph, difference: str, name: str) -> str:
