@@ -16,8 +16,16 @@ static LogicalResult expectShape(Binder &b, unsigned i, ArrayRef<int64_t> want, 
   return success();
 }
 
+/// What is said of training has no place in the evaluation that a file brings.
+static bool isEvaluation(Binder &b) {
+  auto function = b.builder.getBlock()->getParent()->getParentOfType<func::FuncOp>();
+  return function && function.getSymName() == "evaluate";
+}
+
 /// One initializer as scale or bias of several normalizations is the mark of an exporter that merged equal tensors.
 static void warnMerged(Binder &b, unsigned first, unsigned last) {
+  if (isEvaluation(b))
+    return;
   for (unsigned i = first; i <= last; ++i)
     if (auto state = dyn_cast_or_null<train::StateOp>(b.converter.stateOf(b.in(i))))
       if (++b.converter.normUses[state.getSymName()] == 2)
@@ -33,7 +41,7 @@ static Value alongChannels(Binder &b, Value perChannel, Value like) {
 
 static LogicalResult inferenceBatchNorm(Binder &b, double epsilon) {
   for (unsigned i : {1u, 2u})
-    if (auto state = dyn_cast_or_null<train::StateOp>(b.converter.stateOf(b.in(i))))
+    if (auto state = dyn_cast_or_null<train::StateOp>(b.converter.stateOf(b.in(i))); state && !isEvaluation(b))
       if (state.getRole() == train::Role::parameter && !state.getFrozen()) {
         b.warn()
             << "expected training_mode = 1 in a model to be trained, got the inference form: its statistics stay as "

@@ -87,3 +87,20 @@ def test_a_missing_file(tmp_path):
     classifier(tmp_path / "artifacts")
     with pytest.raises(mpt.CompileError, match="cannot open evaluation model"):
         mpt.compile(tmp_path / "artifacts", out=tmp_path / "lib", eval_model=tmp_path / "none.onnx")
+
+
+def test_batch_normalization_that_the_runtime_took_out_of_training(tmp_path):
+    """It keeps the results of training mode, which the standard does not have there."""
+    folder = tmp_path / "artifacts"
+    values = classifier(folder)
+    shapes = {"scale": 3.0, "shift": 0.5, "mean": 1.0, "variance": 4.0}
+    frozen = {name: np.full(2, number, np.float32) for name, number in shapes.items()}
+    (folder / "checkpoint").write_bytes(flatbuffer(values, frozen=frozen))
+    evaluation(folder, nodes=[node("Gemm", "x,w,b", "raw"),
+                              node("BatchNormalization", "raw,scale,shift,mean,variance", "probabilities,mean.new,variance.new", training_mode=0, epsilon=0.0),
+                              node("ReduceMean", "probabilities", "loss", keepdims=0)],
+               inputs=[helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in shapes])
+    trainer = mpt.Trainer(mpt.compile(folder, out=tmp_path / "lib"), threads=1)
+    found = trainer.evaluate({"x": X, "labels": LABELS})
+    wanted = 3 * ((X @ values["w"] + values["b"]) - 1) / 2 + 0.5
+    np.testing.assert_allclose(found["probabilities"], wanted, rtol=1e-4, atol=1e-5)

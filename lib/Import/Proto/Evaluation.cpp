@@ -41,8 +41,10 @@ public:
     std::vector<TensorProto> initializers;
     ImportOptions plain;
     plain.bindings = options.bindings;
-    if (failed(file) || failed(proto::parseModel((*file)->getBuffer(), model, loc)) || failed(takeValues(model)) ||
-        failed(proto::prepareModel(model, initializers, plain, loc)))
+    if (failed(file) || failed(proto::parseModel((*file)->getBuffer(), model, loc)) || failed(takeValues(model)))
+      return failure();
+    dropStatistics(model);
+    if (failed(proto::prepareModel(model, initializers, plain, loc, /*isPart=*/true)))
       return failure();
     StringRef folder = llvm::sys::path::parent_path(options.evalModel); // for external data
     FailureOr<OwningOpRef<ModuleOp>> read =
@@ -62,6 +64,17 @@ public:
   }
 
 private:
+  /// ONNX Runtime takes batch normalization out of training mode and leaves it the results of that mode, which the
+  /// standard does not have there.
+  static void dropStatistics(ModelProto &model) {
+    for (NodeProto &node : *model.mutable_graph()->mutable_node()) {
+      bool trains = llvm::any_of(node.attribute(),
+                                 [](const AttributeProto &a) { return a.name() == "training_mode" && a.i() != 0; });
+      if (node.op_type() == "BatchNormalization" && !trains && node.output_size() > 1)
+        node.mutable_output()->DeleteSubrange(1, node.output_size() - 1);
+    }
+  }
+
   /// Inputs that are no states of the training model, and of which the checkpoint has values.
   LogicalResult takeValues(ModelProto &model) {
     if (options.checkpoint.empty())
