@@ -98,7 +98,8 @@ def work_of(name: str) -> Work:
     case = models.build(name)
     parameters = sum(p.numel() for p in case.module.parameters())
     counter = FlopCounterMode(display=False)
-    with sdpa_kernel(SDPBackend.MATH), counter:
+    # The counter knows GEMMs, not attention nor the recurrent layers that oneDNN computes whole.
+    with sdpa_kernel(SDPBackend.MATH), torch.backends.mkldnn.flags(enabled=False), counter:
         case.module.train()(*case.inputs.values()).backward()
     # Parameter and slots read and written, gradient read.
     return Work(float(counter.get_total_flops()), parameters * (28.0 if case.optimizer.startswith("adam") else 20.0))
