@@ -66,8 +66,8 @@ Recurrence prepare(const mpt_recurrence_desc &d, const RecurrenceKernels &kernel
   call.operand[1] = take(operand);
   call.carry = static_cast<float *>(take(state));
   call.carryCell = static_cast<float *>(take(state));
-  if (!d.backward)
-    call.kept = take(operand); // backward, operands take more
+  if (!d.backward && call.passes() > 1)
+    call.kept = take(operand); // the workspace has it: backward, operands take more
   return call;
 }
 
