@@ -76,9 +76,10 @@ private:
   }
 
   LogicalResult expect(unsigned i, StringRef what, ArrayRef<int64_t> shape) {
-    if (!b.has(i) || (b.shape(i) == shape && b.isFloat(i)))
+    if (!b.has(i) || (b.shape(i) == shape && b.element(i) == b.element(0)))
       return success();
-    return b.fail() << "expected " << what << " of shape [" << shape << "], got " << b.in(i).getType();
+    return b.fail() << "expected " << what << " of shape [" << shape << "] and type " << b.element(0) << ", got "
+                    << b.in(i).getType();
   }
 
   LogicalResult readOperands() {
@@ -87,8 +88,9 @@ private:
       return failure();
     if (!b.has(at.y) || !b.has(at.gates) || (isLstm && !b.has(ofCells)))
       return b.fail() << "expected the states and gates that the forward pass has saved";
-    if (b.rank(2) != 3)
-      return b.fail() << "expected recurrent weights of rank 3, got " << b.in(2).getType();
+    if (b.rank(0) != 3 || b.rank(2) != 3)
+      return b.fail() << "expected an input and recurrent weights of rank 3, got " << b.in(0).getType() << " and "
+                      << b.in(2).getType();
     steps = b.shape(0)[0], batch = b.shape(0)[1], inputs = b.shape(0)[2], hidden = b.shape(2)[2];
     if (int64_t stated = b.intAttr("hidden_size", hidden); stated != hidden || hidden < 1 || steps < 1)
       return b.fail() << "expected hidden_size = " << hidden << " as the recurrent weights have it, and steps, got "
