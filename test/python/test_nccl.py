@@ -3,17 +3,19 @@
 notes what the real NCCL would hang or go wrong with."""
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 
-import numpy as np
 import pytest
 
 import mpt
 from conftest import build_folder
 from replica_models import classifier
 from standin import environment, library
-from test_world_training import SCALED, SCRIPT, clean_environment, free_port
+from test_world_training import SCALED, SCRIPT
+from world_processes import TOLD, clean_environment, free_port
 
 WORKER = SCRIPT.with_name("nccl_training.py")
 POLICIES = ["fp32", "amp-f16", "amp-bf16", "fp8-hybrid"]
@@ -36,13 +38,13 @@ def libraries(tmp_path_factory):
     return folder
 
 
-def train(libraries, out, size, names, steps=STEPS, options=None, variables=None, check=True, **world):
+def train(libraries, out, size, names, steps=STEPS, options=None, variables=None, check=True, dies=None, **world):
     """What the ranks saw, and the bytes of the states by name; `variables` are those of the stand-in, by rank."""
     out.mkdir()
     runs = [{"name": name, "library": str(libraries / name), "below": {"labels": 3}, "bad": name.split("-sharded")[0].split("-whole")[0] in SCALED}
             for name in names]
     place = {"size": size, "address": "127.0.0.1", "port": free_port(), "token": "t", "start_timeout": 120, **world}
-    (out / "spec.json").write_text(json.dumps({"runs": runs, "steps": steps, "out": str(out), "world": place}))
+    (out / "spec.json").write_text(json.dumps({"runs": runs, "steps": steps, "out": str(out), "world": place, "dies": dies}))
     build = build_folder()
     started = []
     for rank in range(size):
@@ -99,3 +101,47 @@ def test_a_step_is_one_graph_and_the_host_sees_the_metrics_alone(libraries, tmp_
 def test_the_order_of_ranks_without_replicas_is_fixed(libraries, tmp_path):
     first = train(libraries, tmp_path / "one", 2, ["any"])
     assert first[1] == train(libraries, tmp_path / "two", 2, ["any"])[1]
+
+
+# ---- faults
+
+def faulty(libraries, tmp_path, size=2, names=("fp32-whole",), **more):
+    """[(standard error, status)] of ranks of which one has a fault, and how long they took."""
+    begin = time.monotonic()
+    return train(libraries, tmp_path / "out", size, list(names), check=False, **more), time.monotonic() - begin
+
+
+@pytest.mark.parametrize("step, size", [(0, 2), (1, 2), (5, 4)])
+def test_a_rank_that_is_killed_is_named_by_all(libraries, tmp_path, step, size):
+    ended, took = faulty(libraries, tmp_path, size, dies=(1, step), timeout=3)
+    assert ended[1][1] == -signal.SIGKILL
+    for rank in set(range(size)) - {1}:
+        assert ended[rank][1] == 1 and "PeerLost" in ended[rank][0] and "rank 1" in ended[rank][0], ended[rank]
+        assert ended[rank][0].rstrip().endswith("the stand-in:"), "nothing else was wrong"
+    assert took < TOLD + 20
+
+
+@pytest.mark.parametrize("group", [1, 3, 20])  # of the first step, which runs call by call, and of one that is a graph
+def test_an_error_of_nccl_is_told_and_ends_all(libraries, tmp_path, group):
+    ended, took = faulty(libraries, tmp_path, variables={1: {"MPT_STANDIN_NCCL_FAIL": str(group)}})
+    assert ended[1][1] == 1 and "asked to fail" in ended[1][0], ended
+    assert ended[0][1] == 1 and "PeerLost" in ended[0][0] and "rank 1" in ended[0][0], ended
+    assert took < TOLD + 20
+
+
+def test_versions_of_nccl_that_differ_are_refused(libraries, tmp_path):
+    ended, _ = faulty(libraries, tmp_path, variables={1: {"MPT_STANDIN_NCCL": "22605"}})
+    for errors, status in ended:
+        assert status == 1 and "NCCL of rank 1 is not that of rank 0: expected '2.27.3', got '2.26.5'" in errors, errors
+
+
+def test_an_nccl_that_is_too_old_leaves_values_to_the_host(libraries, expected, tmp_path):
+    old = {rank: {"MPT_STANDIN_NCCL": "21200"} for rank in range(2)}
+    _, states = train(libraries, tmp_path / "out", 2, ["fp32-whole"], variables=old)
+    assert states["fp32-whole"] == expected[1]["fp32-whole"]
+
+
+def test_the_stand_in_notes_a_message_that_is_too_short(libraries, tmp_path):
+    ended, _ = faulty(libraries, tmp_path, names=["fp32-sharded"], variables={1: {"MPT_STANDIN_NCCL_SHORT": "2"}})
+    assert "expected a receive of" in ended[0][0] and "and rank 1 is at a send of" in ended[0][0], ended
+    assert [status for _, status in ended] == [1, 1]
