@@ -7,6 +7,7 @@
 #include "core/Device.h"
 #include "core/Error.h"
 #include "core/Replicas.h"
+#include "core/Shards.h"
 #include "core/Types.h"
 
 #include <algorithm>
@@ -125,8 +126,28 @@ mpt_status FiniteCheck::count(const mpt_tensor_desc &tensor, const void *data, F
   return count({-1, tensor.dtype, 0, 1, {tensor.bytes / sizeOf(tensor.dtype)}, {1}}, data, found);
 }
 
+void FiniteCounts::add(const FiniteCounts &other) {
+  infinities += other.infinities;
+  nans += other.nans;
+  count += other.count;
+  smallest = smallest == 0 ? other.smallest : other.smallest == 0 ? smallest : std::min(smallest, other.smallest);
+  largest = std::max(largest, other.largest);
+}
+
+mpt_status FiniteCheck::countState(const mpt_tensor_desc &tensor, const Shards &shards, int64_t i, const uint8_t *state,
+                                   FiniteCounts &found) {
+  FiniteCounts all;
+  for (int64_t k = 0; k < (shards.divides(i) ? shards.local : 1); ++k) {
+    if (mpt_status status = count(tensor, state + tensor.offset + shards.shift(k), found))
+      return status;
+    all.add(found);
+  }
+  found = all;
+  return MPT_OK;
+}
+
 mpt_status FiniteCheck::begin(const mpt_function_desc &function, const std::vector<const void *> &inputs,
-                              const mpt_module_desc &module, const uint8_t *state) {
+                              const mpt_module_desc &module, const Shards &shards, const uint8_t *state) {
   found = false;
   FiniteCounts counts;
   for (int64_t i = 0; i < function.num_inputs; ++i) {
@@ -143,7 +164,7 @@ mpt_status FiniteCheck::begin(const mpt_function_desc &function, const std::vect
     const mpt_tensor_desc &tensor = module.state[i];
     if (tensor.role != MPT_ROLE_PARAMETER && tensor.role != MPT_ROLE_MASTER)
       continue;
-    if (mpt_status status = count(tensor, state + tensor.offset, counts))
+    if (mpt_status status = countState(tensor, shards, i, state, counts))
       return status;
     if (!counts.allFinite())
       return fail(MPT_NOT_FINITE,

@@ -17,9 +17,11 @@ struct FiniteCounts {
   int64_t infinities = 0, nans = 0, count = 0;
   double smallest = 0, largest = 0; ///< magnitudes of finite values that are not zero; 0 when there is none
   bool allFinite() const { return infinities == 0 && nans == 0; }
+  void add(const FiniteCounts &other);
 };
 
 class Device;
+class Shards;
 
 class FiniteCheck {
 public:
@@ -27,7 +29,7 @@ public:
   explicit FiniteCheck(Device &device) : device(device) {}
   /// Before a run: refuses inputs and parameters that are not finite.
   mpt_status begin(const mpt_function_desc &function, const std::vector<const void *> &inputs,
-                   const mpt_module_desc &module, const uint8_t *state);
+                   const mpt_module_desc &module, const Shards &shards, const uint8_t *state);
   /// Keeps the first finding.
   mpt_status look(const mpt_check_desc &desc, const void *data);
   /// After a run: MPT_NOT_FINITE with the finding as error text, when the run was skipped or gave what is not finite.
@@ -35,6 +37,9 @@ public:
 
   /// Of a tensor in the device's memory; nothing where it is NULL or holds integers.
   mpt_status count(const mpt_tensor_desc &tensor, const void *data, FiniteCounts &counts);
+  /// Of state tensor i of the block `state`: of all local shards where it is divided.
+  mpt_status countState(const mpt_tensor_desc &tensor, const Shards &shards, int64_t i, const uint8_t *state,
+                        FiniteCounts &counts);
 
 private:
   mpt_status count(const mpt_check_desc &desc, const void *data, FiniteCounts &counts);

@@ -44,7 +44,7 @@ mpt_status nameNonfinite(mpt_trainer &trainer, const mpt_function_desc &f, const
   }
   for (int64_t i = 0; i < m.num_state && out.empty(); ++i)
     if (isTrained(m.state[i].role)) {
-      if (mpt_status status = check.count(m.state[i], trainer.at(i), counts))
+      if (mpt_status status = check.countState(m.state[i], trainer.shards, i, trainer.state.data(), counts))
         return status;
       if (!counts.allFinite())
         out = describe("state", m.state[i], counts);

@@ -391,7 +391,7 @@ mpt_status mpt::rt::runFunction(mpt_trainer &t, const mpt_function_desc &f, cons
   if (mpt_status status = prepareFunction(t, f))
     return status;
   if (t.finite)
-    if (mpt_status status = t.finite->begin(f, state.inputPointers, *t.model->desc, t.state.data()))
+    if (mpt_status status = t.finite->begin(f, state.inputPointers, *t.model->desc, t.shards, t.state.data()))
       return status;
   mpt_exec exec{t.state.data(),
                 t.arena.data(),
