@@ -41,9 +41,6 @@ struct ReductionPlan {
 /// Below this, one message to each rank costs less than two rounds of smaller ones: every rank adds everything itself.
 constexpr int64_t smallElements = 64;
 
-/// Of a contribution's element that is not FP32.
-constexpr int64_t narrowBytes = 2;
-
 struct Bucket {
   uint32_t number;
   int64_t elements;

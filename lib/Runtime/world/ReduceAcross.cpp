@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The exchange of a bucket's nodes between ranks: reduce-scatter along the canonical tree, then all-gather.
 #include "core/Convert.h"
+#include "core/Types.h"
 #include "world/Bucket.h"
 #include "world/NodeSum.h"
 #include "world/Sums.h"
@@ -29,7 +30,7 @@ static Failure reduceNarrow(Communicator &communicator, const Tag &tag, const Re
                             bool whole) {
   auto part = [&](int owner) { return partOf(plan, bucket, owner, whole); };
   Leaves own = part(plan.rank);
-  const int64_t count = own.count(), bytes = count * narrowBytes;
+  const int64_t count = own.count(), size = sizeOf(bucket.dtype), bytes = count * size;
   float *space = bucket.received.get(plan.ranks * count);
   bucket.narrowReceived.resize(static_cast<size_t>(plan.ranks * bytes));
   std::vector<Outgoing> sends;
@@ -37,7 +38,7 @@ static Failure reduceNarrow(Communicator &communicator, const Tag &tag, const Re
   for (int peer = 0; peer < plan.ranks; ++peer)
     if (peer != plan.rank) {
       Leaves theirs = part(peer);
-      sends.push_back({peer, bucket.narrow.data() + theirs.begin * narrowBytes, theirs.count() * narrowBytes});
+      sends.push_back({peer, bucket.narrow.data() + theirs.begin * size, theirs.count() * size});
       receives.push_back({peer, bucket.narrowReceived.data() + peer * bytes, bytes});
     }
   if (Failure failure = communicator.exchange(tag, sends, receives))

@@ -4,6 +4,7 @@
 
 #include "core/Convert.h"
 #include "core/Error.h"
+#include "core/Types.h"
 #include "world/Bucket.h"
 #include "world/Sums.h"
 #include "world/World.h"
@@ -100,7 +101,7 @@ mpt_status Reduction::contribute(int64_t number, int64_t replica, const void *gi
     values = wide;
     auto *bytes = static_cast<const uint8_t *>(given);
     if (bucket->travelsNarrow(*plan))
-      bucket->narrow.assign(bytes, bytes + count * narrowBytes);
+      bucket->narrow.assign(bytes, bytes + count * sizeOf(bucket->dtype));
   }
   if (!leaf.merges) {
     memcpy(bucket->slot(*plan, leaf.slot), values, static_cast<size_t>(count) * sizeof(float));
