@@ -173,7 +173,7 @@ std::optional<std::string> setAccumulate(CompileOptions &options, StringRef valu
 
 std::optional<std::string> setReplicas(CompileOptions &options, StringRef value) {
   if (!dist::parseReplicas(value))
-    return "a whole number from 1 to 32767, or any";
+    return "a whole number from 1 to " + std::to_string(dist::kMostReplicas) + ", or any";
   options.replicas = value.str();
   return std::nullopt;
 }

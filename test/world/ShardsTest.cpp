@@ -3,6 +3,7 @@
 #include "core/Shards.h"
 #include "core/Device.h"
 #include "core/Finite.h"
+#include "core/Json.h"
 
 #include "Check.h"
 
@@ -49,7 +50,10 @@ struct Model {
     module.num_state = 2;
     module.state = state;
     step.name = "step";
-    EXPECT(shards.read(module, nullptr) == MPT_OK);
+    Json manifest;
+    std::string error;
+    EXPECT(parseJson(module.manifest, manifest, error));
+    EXPECT(shards.read(module, manifest, nullptr) == MPT_OK);
     block.assign(static_cast<size_t>(shards.blockBytes()) / 4, 1);
   }
   uint8_t *data() { return reinterpret_cast<uint8_t *>(block.data()); }

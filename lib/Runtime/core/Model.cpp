@@ -97,11 +97,14 @@ mpt_status checkModule(const mpt_module_desc &m, const char *source) {
   return MPT_OK;
 }
 
-/// Finds what the steps of the library are: of which sizes, and with replicas of what parts.
+/// Reads the manifest, and finds what the steps of the library are: of which sizes, and with replicas of what parts.
 mpt_status findStep(Model &model) {
-  model.sizes.read(*model.desc);
+  std::string error;
+  if (!model.desc->manifest || !parseJson(model.desc->manifest, model.manifest, error))
+    model.manifest = Json();
+  model.sizes.read(*model.desc, model.manifest);
   std::unique_ptr<ReplicasOfModel> replicas;
-  if (mpt_status status = readReplicas(*model.desc, replicas))
+  if (mpt_status status = readReplicas(*model.desc, model.manifest, replicas))
     return status;
   if (replicas)
     model.step = std::make_unique<GlobalStep>(*model.desc, *replicas, std::max<int64_t>(1, replicas->count));

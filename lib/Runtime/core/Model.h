@@ -4,6 +4,7 @@
 #define MPT_RUNTIME_CORE_MODEL_H
 
 #include "core/Error.h"
+#include "core/Json.h"
 #include "core/LoadedLibrary.h"
 #include "core/Replicas.h"
 #include "core/Sizes.h"
@@ -26,6 +27,7 @@ struct Model {
   std::unique_ptr<GlobalStep>
       step; // of a library with replicas: with the rows of all, or of one where each process has one
   Sizes sizes;
+  Json manifest; // of the library; no object where it has none that can be read
   Model() = default;
   Model(const Model &) = delete;
   ~Model();

@@ -74,15 +74,21 @@ std::vector<const mpt_function_desc *> ReplicatedStep::phasesOf(const mpt_module
   return phases;
 }
 
-mpt_status mpt::rt::readReplicas(const mpt_module_desc &module, std::unique_ptr<ReplicasOfModel> &out) {
+mpt_status mpt::rt::checkDivides(const mpt_module_desc &module, int64_t replicas, int ranks) {
+  if (replicas % ranks == 0)
+    return MPT_OK;
+  return fail(MPT_INVALID_ARGUMENT,
+              "expected a number of processes that divides the %lld replicas of model '%s', got %d",
+              static_cast<long long>(replicas), module.name, ranks);
+}
+
+mpt_status mpt::rt::readReplicas(const mpt_module_desc &module, const Json &manifest,
+                                 std::unique_ptr<ReplicasOfModel> &out) {
   const mpt_function_desc *replica = find(module, ReplicatedStep::replica);
   const mpt_function_desc *combine = find(module, ReplicatedStep::combine);
   if (!replica || !combine || find(module, ReplicatedStep::step))
     return MPT_OK;
-  Json manifest;
-  std::string error;
-  const Json *found =
-      module.manifest && parseJson(module.manifest, manifest, error) ? manifest.find("replicas") : nullptr;
+  const Json *found = manifest.find("replicas");
   const Json *count = found ? found->find("count") : nullptr, *split = found ? found->find("split") : nullptr;
   if (!count || !count->integral || count->integer < 0 || !split || split->kind != Json::Array)
     return fail(MPT_BAD_FILE, "model '%s': expected 'replicas' with 'count' and 'split' in its manifest", module.name);
@@ -146,7 +152,7 @@ bool ReplicatedStep::isFirst() const { return !world || world->rank() == 0; }
 mpt_status ReplicatedStep::make(mpt_trainer &trainer, mpt_world *world, std::unique_ptr<ReplicatedStep> &out) {
   const mpt_module_desc &module = *trainer.model->desc;
   std::unique_ptr<ReplicasOfModel> of;
-  if (mpt_status status = readReplicas(module, of))
+  if (mpt_status status = readReplicas(module, trainer.model->manifest, of))
     return status;
   const int size = world ? world->world->size() : 1;
   if (!of && size > 1)
@@ -156,10 +162,8 @@ mpt_status ReplicatedStep::make(mpt_trainer &trainer, mpt_world *world, std::uni
                 module.name, size);
   if (!of)
     return MPT_OK;
-  if (of->count && of->count % size != 0)
-    return fail(MPT_INVALID_ARGUMENT,
-                "expected a number of processes that divides the %lld replicas of model '%s', got %d",
-                static_cast<long long>(of->count), module.name, size);
+  if (mpt_status status = checkDivides(module, of->count, size))
+    return status;
   std::unique_ptr<ReplicatedStep> made(new ReplicatedStep(trainer, *of, world ? world->world : nullptr));
   if (mpt_status status = made->matchValues(trainer))
     return status;

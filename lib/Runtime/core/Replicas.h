@@ -18,6 +18,7 @@ namespace mpt::rt {
 
 struct FunctionState;
 class DeviceStep;
+struct Json;
 class Memory;
 class Reduction;
 class World;
@@ -69,8 +70,11 @@ struct StepLayout {
 /// What the phases of a step exchange, in the order of their tables. MPT_BAD_FILE where no later phase takes it so.
 mpt_status readExchanged(const StepLayout &layout, std::vector<ExchangedValue> &out);
 
-/// Reads the manifest. Null in `out` where the library has no replicas.
-mpt_status readReplicas(const mpt_module_desc &module, std::unique_ptr<ReplicasOfModel> &out);
+/// Null in `out` where the library has no replicas.
+mpt_status readReplicas(const mpt_module_desc &module, const Json &manifest, std::unique_ptr<ReplicasOfModel> &out);
+
+/// MPT_INVALID_ARGUMENT where `ranks` processes cannot have equal parts of `replicas`; of any number (0) they can.
+mpt_status checkDivides(const mpt_module_desc &module, int64_t replicas, int ranks);
 
 /// Runs "step" of a library with replicas. The functions that the compiler made of it are "replica" and "combine", and
 /// what the replicas reduce goes from the one to the other as "replica.sum.<i>" or "replica.max.<i>". Where states are
@@ -90,8 +94,8 @@ public:
   static mpt_status make(mpt_trainer &trainer, mpt_world *world, std::unique_ptr<ReplicatedStep> &out);
   /// A step; `inputs` have the rows of this process's replicas, in the order of their numbers.
   mpt_status run(mpt_trainer &trainer, const mpt_tensor *inputs, int64_t count, mpt_metrics *metrics);
-  /// Collective: fails where the states of two ranks have different bits; `divided` is the checksum of the whole
-  /// tensors that this rank has cut its shards from. `own` says how this rank came to its state; a rank that failed
+  /// Collective: fails where the states of two ranks have different bits, or the whole tensors that they have cut their
+  /// shards from. `own` says how this rank came to its state; a rank that failed
   /// says so, and returns that.
   mpt_status compareStates(mpt_trainer &trainer, mpt_status own);
   /// The caller changes the state by hand: the next step is refused unless all ranks were given the same.

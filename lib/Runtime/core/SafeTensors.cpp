@@ -245,6 +245,12 @@ uint64_t checksumOf(const void *data, int64_t bytes, uint64_t seed) {
   return result;
 }
 
+std::string textOf(uint64_t checksum) {
+  char text[17];
+  snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(checksum));
+  return text;
+}
+
 static std::string headerOf(const std::vector<SafeTensorsItem> &items,
                             const std::vector<std::pair<std::string, std::string>> &metadata) {
   std::string json = "{\"__metadata__\":{";

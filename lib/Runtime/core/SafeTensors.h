@@ -56,6 +56,8 @@ struct SafeTensorsItem {
 /// A checksum of bytes that follow those of checksum `seed`: FNV-1a's step on 64-bit words, in four interleaved lanes.
 /// Finds every change within one word.
 uint64_t checksumOf(const void *data, int64_t bytes, uint64_t seed);
+/// As files have it: 16 hexadecimal digits.
+std::string textOf(uint64_t checksum);
 
 /// Writes a file under a temporary name in the same folder, brings it to disk and renames it: after a crash at any
 /// moment `path` holds the old or the new contents. On failure the old file stays and nothing else is left behind; what

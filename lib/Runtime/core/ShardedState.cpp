@@ -21,12 +21,6 @@ namespace {
 constexpr size_t digits = 16;
 constexpr int64_t mostShards = 32767;
 
-std::string hex(uint64_t value) {
-  char text[digits + 1];
-  snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(value));
-  return text;
-}
-
 bool isHex(const std::string &text) {
   return text.size() == digits && text.find_first_not_of("0123456789abcdef") == std::string::npos;
 }
@@ -108,7 +102,7 @@ mpt_status writeIndex(const mpt_trainer &t, const uint8_t *state, const char *pa
           {m.state[i].name, m.state[i].dtype, shapeOf(m.state[i]), state + m.state[i].offset, m.state[i].bytes});
   std::string checksums;
   for (const Written &shard : shards)
-    checksums += (checksums.empty() ? "" : ",") + hex(shard.checksum);
+    checksums += (checksums.empty() ? "" : ",") + textOf(shard.checksum);
   return writeSafeTensors(path, items,
                           {{"format", "mpt-index"},
                            {"model", m.name},
@@ -136,7 +130,7 @@ mpt_status mpt::rt::saveShards(const mpt_trainer &t, const char *path) {
   if (world)
     if (mpt_status lost = world->broadcast(0, &drawn, sizeof drawn))
       return lost;
-  const std::string generation = hex(drawn), own = shardFile(path, generation, rank);
+  const std::string generation = textOf(drawn), own = shardFile(path, generation, rank);
   Written mine{status, 0};
   if (!status)
     mine = writeShard(t, state, own, generation, rank, ranks);
@@ -218,8 +212,8 @@ mpt_status ShardedReader::read(const mpt_tensor_desc &t, uint8_t *out) {
 
 mpt_status ShardedReader::finish() const {
   for (size_t r = 0; r < shards.size(); ++r)
-    if (hex(sums[r]) != expected[r])
+    if (textOf(sums[r]) != expected[r])
       return fail(MPT_BAD_FILE, "'%s': expected checksum %s of shard %zu, got %s: the file is damaged", path.c_str(),
-                  expected[r].c_str(), r, hex(sums[r]).c_str());
+                  expected[r].c_str(), r, textOf(sums[r]).c_str());
   return MPT_OK;
 }

@@ -3,6 +3,7 @@
 #include "core/Shards.h"
 
 #include "core/Json.h"
+#include "core/Replicas.h"
 #include "core/Types.h"
 #include "world/World.h"
 
@@ -11,14 +12,10 @@
 
 using namespace mpt::rt;
 
-mpt_status Shards::read(const mpt_module_desc &m, const World *world) {
+mpt_status Shards::read(const mpt_module_desc &m, const Json &manifest, const World *world) {
   module = &m;
   for (int64_t i = 0; i < m.num_state; ++i)
     wholes.push_back(m.state[i]);
-  Json manifest;
-  std::string error;
-  if (!m.manifest || !parseJson(m.manifest, manifest, error))
-    return MPT_OK;
   const Json *shards = manifest.find("shards");
   if (!shards)
     return MPT_OK;
@@ -30,10 +27,8 @@ mpt_status Shards::read(const mpt_module_desc &m, const World *world) {
   bytes = size->integer;
   replicas = count->integer;
   const int ranks = world ? world->size() : 1, rank = world ? world->rank() : 0;
-  if (replicas % ranks)
-    return fail(MPT_INVALID_ARGUMENT,
-                "expected a number of processes that divides the %lld replicas of model '%s', got %d",
-                static_cast<long long>(replicas), m.name, ranks);
+  if (mpt_status status = checkDivides(m, replicas, ranks))
+    return status;
   local = replicas / ranks;
   first = rank * local;
   pieces.resize(static_cast<size_t>(m.num_state));
@@ -60,15 +55,17 @@ mpt_status Shards::read(const mpt_module_desc &m, const World *world) {
   return MPT_OK;
 }
 
+void Shards::cutShard(int64_t i, int64_t k, const uint8_t *whole, uint8_t *to) const {
+  int64_t from = begin(i) + k * shardBytes(i);
+  int64_t there = std::clamp<int64_t>(this->whole(i).bytes - from, 0, shardBytes(i));
+  if (there)
+    memcpy(to, whole + from, static_cast<size_t>(there));
+  memset(to + there, 0, static_cast<size_t>(shardBytes(i) - there));
+}
+
 void Shards::cut(int64_t i, const uint8_t *whole, uint8_t *block) const {
-  for (int64_t k = 0; k < local; ++k) {
-    uint8_t *to = block + module->state[i].offset + shift(k);
-    int64_t from = begin(i) + k * shardBytes(i);
-    int64_t there = std::clamp<int64_t>(this->whole(i).bytes - from, 0, shardBytes(i));
-    if (there)
-      memcpy(to, whole + from, static_cast<size_t>(there));
-    memset(to + there, 0, static_cast<size_t>(shardBytes(i) - there));
-  }
+  for (int64_t k = 0; k < local; ++k)
+    cutShard(i, k, whole, block + module->state[i].offset + shift(k));
 }
 
 void Shards::join(int64_t i, const uint8_t *block, uint8_t *out) const {
@@ -81,5 +78,9 @@ mpt_status Shards::gather(World *world, int64_t i, const uint8_t *block, int roo
   std::vector<uint8_t> aside(receives ? 0 : static_cast<size_t>(localBytes(i)));
   uint8_t *mine = receives ? out + begin(i) : aside.data();
   join(i, block, mine);
+  return gatherJoined(world, i, mine, root, out);
+}
+
+mpt_status Shards::gatherJoined(World *world, int64_t i, const uint8_t *mine, int root, uint8_t *out) const {
   return world ? world->gather(root, mine, localBytes(i), out) : MPT_OK;
 }

@@ -14,6 +14,7 @@
 
 namespace mpt::rt {
 
+struct Json;
 class World;
 
 /// The layout of a trainer's state. The block begins with what every process has whole; behind it lie the shards of
@@ -21,9 +22,9 @@ class World;
 /// row-major; zeros follow the last one. Without divided states the block is the module's.
 class Shards {
 public:
-  /// Reads the manifest. MPT_BAD_FILE where it contradicts the tables; MPT_INVALID_ARGUMENT where the number of
+  /// MPT_BAD_FILE where the manifest contradicts the tables; MPT_INVALID_ARGUMENT where the number of
   /// processes does not divide the replicas.
-  mpt_status read(const mpt_module_desc &module, const World *world);
+  mpt_status read(const mpt_module_desc &module, const Json &manifest, const World *world);
 
   bool any() const { return bytes > 0; }
   bool divides(int64_t i) const { return any() && pieces[static_cast<size_t>(i)]; }
@@ -43,11 +44,15 @@ public:
 
   /// Puts this process's part of a whole tensor into its block; the rest of the last shard becomes zero.
   void cut(int64_t i, const uint8_t *whole, uint8_t *block) const;
+  /// Copies the shard of local replica `k` out of a whole tensor; zeros follow the last element.
+  void cutShard(int64_t i, int64_t k, const uint8_t *whole, uint8_t *to) const;
   /// This process's shards of tensor i one behind the other: localBytes() of them.
   void join(int64_t i, const uint8_t *block, uint8_t *out) const;
   /// Collective: the whole tensor, paddedBytes() of it, on rank `root`, or on all ranks where it is negative. `out` is
   /// not read on the others.
   mpt_status gather(World *world, int64_t i, const uint8_t *block, int root, uint8_t *out) const;
+  /// The same where this process's shards lie one behind the other at `mine`, which may be their place in `out`.
+  mpt_status gatherJoined(World *world, int64_t i, const uint8_t *mine, int root, uint8_t *out) const;
 
   int64_t replicas = 1, first = 0, local = 1; ///< of the step; number of the first one here; how many here
 

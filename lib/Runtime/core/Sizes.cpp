@@ -48,12 +48,8 @@ std::string shapesOf(const std::vector<const mpt_function_desc *> &sizes, const 
 
 } // namespace
 
-void Sizes::read(const mpt_module_desc &module) {
-  Json manifest;
-  std::string error;
-  const Json *sizes = nullptr;
-  if (module.manifest && parseJson(module.manifest, manifest, error))
-    sizes = manifest.find("sizes");
+void Sizes::read(const mpt_module_desc &module, const Json &manifest) {
+  const Json *sizes = manifest.find("sizes");
   if (!sizes || sizes->kind != Json::Array)
     return;
   for (const Json &size : sizes->array)

@@ -12,10 +12,12 @@
 
 namespace mpt::rt {
 
+struct Json;
+
 class Sizes {
 public:
   /// Reads the manifest's "sizes"; without them every function stands for itself.
-  void read(const mpt_module_desc &module);
+  void read(const mpt_module_desc &module, const Json &manifest);
   /// The name of a function of the module without its size.
   std::string nameOf(const mpt_function_desc &f) const;
   /// Of the functions that callers know as `name`, the one whose inputs have the shapes of `inputs`: null, with the

@@ -75,12 +75,6 @@ std::string mpt::rt::stepOf(const mpt_module_desc &m, const uint8_t *state) {
   return "0";
 }
 
-static std::string textOf(uint64_t checksum) {
-  char text[17];
-  snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(checksum));
-  return text;
-}
-
 std::string mpt::rt::checksumOfState(const mpt_trainer &t, const uint8_t *state) {
   const mpt_module_desc &m = *t.model->desc;
   uint64_t sum = 0;
@@ -173,11 +167,12 @@ public:
                   tensor.name);
     if (mpt_status status = read(tensor, whole->start))
       return status;
-    divided = checksumOf(whole->start, tensor.bytes, divided);
+    if (trainer.comparesStates)
+      divided = checksumOf(whole->start, tensor.bytes, divided);
     trainer.shards.cut(i, whole->start, block);
     return MPT_OK;
   }
-  /// Of the whole tensors that were divided; empty without any.
+  /// Of the whole tensors that were divided, for a world; empty without any.
   std::string checksumOfShards() const { return trainer.shards.any() ? " and " + textOf(divided) : ""; }
 
 private:
@@ -304,30 +299,40 @@ mpt_status mpt::rt::initializeState(mpt_trainer &trainer, const char *given, boo
 
 namespace {
 
+/// Where this process's shards of a divided tensor lie, beside places for them one behind the other at `joined`.
+std::vector<Transfer> partsOf(const mpt_trainer &t, int64_t i, uint8_t *joined, bool toDevice) {
+  std::vector<Transfer> parts;
+  for (int64_t k = 0; k < t.shards.local; ++k) {
+    uint8_t *state = t.at(i) + t.shards.shift(k), *host = joined + k * t.shards.shardBytes(i);
+    parts.push_back({toDevice ? state : host, toDevice ? host : state, t.shards.shardBytes(i)});
+  }
+  return parts;
+}
+
 /// Collective: a divided tensor, whole.
 mpt_status collect(const mpt_trainer &t, int64_t i, std::unique_ptr<Memory> &out) {
-  std::unique_ptr<Memory> copy;
-  const uint8_t *state = nullptr;
-  mpt_status status = hostState(t, copy, state);
-  if (!status && !(out = allocateHost(t.shards.paddedBytes(i))))
+  mpt_status status = MPT_OK;
+  if (!(out = allocateHost(t.shards.paddedBytes(i))))
     status = fail(MPT_OUT_OF_MEMORY, "no memory for %lld bytes of '%s'",
                   static_cast<long long>(t.shards.paddedBytes(i)), t.tensor(i).name);
+  uint8_t *mine = out ? out->start + t.shards.begin(i) : nullptr;
+  if (!status) {
+    std::vector<Transfer> parts = partsOf(t, i, mine, false);
+    status = t.device->download(parts.data(), parts.size());
+  }
   if (status)
     return abandoned(t, status);
-  return t.shards.gather(t.replicas ? t.replicas->ranks() : nullptr, i, state, -1, out->start);
+  return t.shards.gatherJoined(t.replicas ? t.replicas->ranks() : nullptr, i, mine, -1, out->start);
 }
 
 /// Writes this process's part of a divided tensor.
 mpt_status putShards(mpt_trainer &t, int64_t i, const float *data, int64_t count) {
   std::vector<uint8_t> raw(static_cast<size_t>(t.shards.whole(i).bytes)),
-      shard(static_cast<size_t>(t.shards.localBytes(i)));
+      shards(static_cast<size_t>(t.shards.localBytes(i)));
   fromFloat(t.tensor(i).dtype, data, count, raw.data());
-  const int64_t begin = std::min<int64_t>(t.shards.begin(i), t.shards.whole(i).bytes);
-  const int64_t there = std::min(t.shards.localBytes(i), t.shards.whole(i).bytes - begin);
-  memcpy(shard.data(), raw.data() + begin, static_cast<size_t>(there));
-  std::vector<Transfer> parts;
   for (int64_t k = 0; k < t.shards.local; ++k)
-    parts.push_back({t.at(i) + t.shards.shift(k), shard.data() + k * t.shards.shardBytes(i), t.shards.shardBytes(i)});
+    t.shards.cutShard(i, k, raw.data(), shards.data() + k * t.shards.shardBytes(i));
+  std::vector<Transfer> parts = partsOf(t, i, shards.data(), true);
   return t.device->upload(parts.data(), parts.size());
 }
 

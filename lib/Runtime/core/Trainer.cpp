@@ -4,7 +4,6 @@
 
 #include "core/Convert.h"
 #include "core/Indices.h"
-#include "core/Json.h"
 #include "core/Options.h"
 #include "core/Types.h"
 #include "world/World.h"
@@ -77,7 +76,7 @@ mpt_status outOfMemory(const Device &device, const char *what, int64_t bytes, co
               device.freeMemory().c_str(), largest.c_str());
 }
 
-mpt_status outOfState(const Device &device, const mpt_module_desc &m) {
+mpt_status outOfState(const Device &device, const mpt_module_desc &m, int64_t bytes) {
   constexpr size_t named = 5;
   std::vector<const mpt_tensor_desc *> tensors;
   tensors.reserve(static_cast<size_t>(m.num_state));
@@ -88,7 +87,7 @@ mpt_status outOfState(const Device &device, const mpt_module_desc &m) {
   for (size_t i = 0; i < tensors.size() && i < named; ++i)
     largest +=
         (i ? ", " : "; its largest tensors: ") + std::to_string(tensors[i]->bytes) + " for '" + tensors[i]->name + "'";
-  return outOfMemory(device, "state", m.state_bytes, largest);
+  return outOfMemory(device, "state", bytes, largest);
 }
 
 /// Names what the plan spends the scratch on.
@@ -107,19 +106,15 @@ mpt_status create(mpt_model *model, const mpt_trainer_options &options, mpt_trai
   auto trainer = std::make_unique<mpt_trainer>();
   trainer->model = model->model;
   trainer->threads = options.threads > 0 ? options.threads : threadsOf(nullptr);
-  Json manifest;
-  std::string error;
-  bool finite = false;
-  if (m.manifest && parseJson(m.manifest, manifest, error)) {
-    const Json *optimizer = manifest.find("optimizer"), *rate = manifest.find("learning_rate");
-    if (!rate && optimizer)
-      rate = optimizer->find("learning_rate");
-    const Json *checks = manifest.find("debug_nonfinite");
-    finite = checks && checks->kind == Json::Bool && checks->integer;
-    if (rate && rate->kind == Json::Number) {
-      trainer->learningRate = rate->number;
-      trainer->hasLearningRate = true;
-    }
+  const Json &manifest = model->model->manifest;
+  const Json *optimizer = manifest.find("optimizer"), *rate = manifest.find("learning_rate");
+  if (!rate && optimizer)
+    rate = optimizer->find("learning_rate");
+  const Json *checks = manifest.find("debug_nonfinite");
+  const bool finite = checks && checks->kind == Json::Bool && checks->integer;
+  if (rate && rate->kind == Json::Number) {
+    trainer->learningRate = rate->number;
+    trainer->hasLearningRate = true;
   }
   Options further;
   int64_t rows = 0;
@@ -136,10 +131,11 @@ mpt_status create(mpt_model *model, const mpt_trainer_options &options, mpt_trai
     return status;
   if (finite)
     trainer->finite = std::make_unique<FiniteCheck>(*trainer->device);
-  if (mpt_status status = trainer->shards.read(m, options.world ? options.world->world.get() : nullptr))
+  if (mpt_status status = trainer->shards.read(m, manifest, options.world ? options.world->world.get() : nullptr))
     return status;
   if (!trainer->state.allocate(*trainer->device, trainer->shards.blockBytes()))
-    return outOfState(*trainer->device, m);
+    return outOfState(*trainer->device, m, trainer->shards.blockBytes());
+  trainer->comparesStates = options.world && options.world->world->size() > 1;
   trainer->functions = std::vector<FunctionState>(static_cast<size_t>(m.num_functions));
   for (int64_t i = 0; i < m.num_functions; ++i) {
     Context &context = trainer->functions[static_cast<size_t>(i)].context;

@@ -44,7 +44,8 @@ struct mpt_trainer {
   mpt::rt::StallWatch stall;
   std::unique_ptr<mpt::rt::ReplicatedStep> replicas; // of a library whose step has replicas
   mpt::rt::Shards shards;                            // how `state` is laid out
-  std::string checksumOfShards;                      // of the whole tensors that shards were cut from
+  bool comparesStates = false;                       // with other processes
+  std::string checksumOfShards;                      // of the whole tensors that shards were cut from, to compare
   mpt::rt::Block state, arena;
   std::string weights; // file of initial values, where the caller named one
   bool hasWeights = false, setsSeed = false;
