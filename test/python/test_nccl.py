@@ -12,6 +12,7 @@ import pytest
 
 import mpt
 from conftest import build_folder
+from cuda_models import cnn
 from replica_models import classifier
 from standin import environment, library
 from test_world_training import SCALED, SCRIPT
@@ -101,6 +102,16 @@ def test_a_step_is_one_graph_and_the_host_sees_the_metrics_alone(libraries, tmp_
 def test_the_order_of_ranks_without_replicas_is_fixed(libraries, tmp_path):
     first = train(libraries, tmp_path / "one", 2, ["any"])
     assert first[1] == train(libraries, tmp_path / "two", 2, ["any"])[1]
+
+
+def test_ranks_compute_with_the_algorithms_of_the_first(tmp_path):
+    inputs = cnn(tmp_path / "cnn.onnx")
+    mpt.compile(tmp_path / "cnn.onnx", out=tmp_path / "cnn", policy="fp32", replicas=2, **FLAGS)
+    variables = {rank: {"MPT_STANDIN_LOG": str(tmp_path / str(rank))} for rank in range(2)}
+    variables[1]["MPT_STANDIN_FASTEST_ENGINE"] = "7"  # which is that of rank 1 alone
+    train(tmp_path, tmp_path / "out", 2, ["cnn"], options={"search": "full"}, variables=variables)
+    engines = [[line for line in (tmp_path / str(rank)).read_text().splitlines() if ", engine " in line][-len(inputs):] for rank in range(2)]
+    assert engines[0] and engines[0] == engines[1]
 
 
 # ---- faults

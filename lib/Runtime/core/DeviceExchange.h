@@ -52,6 +52,8 @@ public:
   /// first time call by call, later as one graph, unless `eager`.
   virtual mpt_status run(const std::vector<const void *> &bindings, bool eager,
                          const std::function<mpt_status()> &work) = 0;
+  /// Runs functions by themselves, so that what they choose by measuring is chosen.
+  virtual mpt_status rehearse(const std::function<mpt_status()> &work) = 0;
   /// Ends what this rank's device waits for: this rank cannot go on. The others learn of it through their world.
   virtual void abort() = 0;
 };

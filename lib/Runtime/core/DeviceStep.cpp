@@ -166,6 +166,8 @@ mpt_status DeviceStep::run(mpt_metrics *metrics) {
     bindings.insert(bindings.end(), state.outputPointers.begin(), state.outputPointers.end());
     eager = eager || state.profile;
   }
+  if (mpt_status status = sharesChoices ? MPT_OK : shareChoices())
+    return fail(status);
   if (mpt_status status = exchange->run(bindings, eager, [this] { return enqueue(); }))
     return fail(status);
   for (const mpt_function_desc *f : layout.phases)
@@ -202,7 +204,29 @@ mpt_status DeviceStep::enqueue() {
   return MPT_OK;
 }
 
-mpt_status DeviceStep::runPhase(size_t phase, int64_t k) {
+/// A device measures which algorithms are fastest. Each rank would come to others, and to other bits: the first one
+/// rehearses, and all take what it has chosen. What a replica computes changes no state.
+mpt_status DeviceStep::shareChoices() {
+  sharesChoices = true;
+  if (!world)
+    return MPT_OK;
+  if (world->rank() == 0)
+    if (mpt_status status = exchange->rehearse([this] { return start(0, 0, nullptr); }))
+      return status;
+  std::string text = world->rank() == 0 ? trainer.device->choices() : "";
+  auto length = static_cast<int64_t>(text.size());
+  if (mpt_status status = world->broadcast(0, &length, sizeof length))
+    return status;
+  text.resize(static_cast<size_t>(length));
+  if (mpt_status status = world->broadcast(0, text.data(), length))
+    return status;
+  if (world->rank() != 0)
+    trainer.device->takeChoices(text, "rank 0");
+  return MPT_OK;
+}
+
+/// Puts a function on the device, for local replica `k`.
+mpt_status DeviceStep::start(size_t phase, int64_t k, OutputListener *listener) {
   const mpt_function_desc &f = *layout.phases[phase];
   FunctionState &state = stateOf(trainer, f);
   std::vector<const void *> given;
@@ -216,9 +240,6 @@ mpt_status DeviceStep::runPhase(size_t phase, int64_t k) {
     }
     given.push_back(at);
   }
-  for (Value &value : values)
-    value.complete = false;
-  early = MPT_OK;
   mpt_exec exec{trainer.state.data(),
                 trainer.arena.data(),
                 nullptr,
@@ -226,11 +247,20 @@ mpt_status DeviceStep::runPhase(size_t phase, int64_t k) {
                 state.outputPointers.data(),
                 &state.context,
                 trainer.state.data() + trainer.shards.shift(k)};
-  state.context.listener = this;
+  state.context.listener = listener;
   mpt_status status = trainer.device->run(f, state, exec);
   state.context.listener = nullptr;
+  return status;
+}
+
+mpt_status DeviceStep::runPhase(size_t phase, int64_t k) {
+  for (Value &value : values)
+    value.complete = false;
+  early = MPT_OK;
+  mpt_status status = start(phase, k, this);
   if (!status)
     status = early;
+  const FunctionState &state = stateOf(trainer, *layout.phases[phase]);
   for (Value &value : values)
     if (!status && value.what.phase == phase && value.given == k)
       status = contribute(value, state.outputPointers[static_cast<size_t>(value.what.output)]);

@@ -56,6 +56,8 @@ private:
   mpt_status place(const void *host, int64_t bytes, Block &to);
   const void *addressOf(const Source &source, const mpt_tensor_desc &want, int64_t k) const;
   mpt_status enqueue();
+  mpt_status shareChoices();
+  mpt_status start(size_t phase, int64_t k, OutputListener *listener);
   mpt_status runPhase(size_t phase, int64_t k);
   void ready(int64_t output) override;
   mpt_status contribute(Value &value, const void *data);
@@ -75,6 +77,7 @@ private:
   Block numbers, count;                    // of the local replicas, and how many there are in all
   FunctionState inputs;                    // of the global step
   size_t phase = 0;                        // that runs
+  bool sharesChoices = false;              // this rank computes as the first one does
   mpt_status early = MPT_OK;               // of contributions while a function runs
 };
 

@@ -17,6 +17,14 @@ namespace {
 constexpr const char *sumKernel = "mpt_fold_sum", *maxKernel = "mpt_fold_max";
 constexpr auto pause = std::chrono::microseconds(100); // between looks at a communicator that is being made
 
+/// Functions run as parts of a step while this lives.
+struct Together {
+  CudaDevice &device;
+  explicit Together(CudaDevice &device) : device(device) { device.together = true; }
+  Together(const Together &) = delete;
+  ~Together() { device.together = false; }
+};
+
 int typeOf(int64_t dtype) {
   return dtype == MPT_FLOAT32 ? nccl::Float32 : dtype == MPT_BFLOAT16 ? nccl::Bfloat16 : nccl::Float16;
 }
@@ -285,6 +293,12 @@ mpt_status CudaExchange::capture(const std::function<mpt_status()> &work) {
   return status ? fail(status, "%s", why.c_str()) : cu::check(driver, result, "recording the graph of a step");
 }
 
+mpt_status CudaExchange::rehearse(const std::function<mpt_status()> &work) {
+  ContextScope scope(device);
+  Together together(device);
+  return work();
+}
+
 mpt_status CudaExchange::run(const std::vector<const void *> &given, bool eager,
                              const std::function<mpt_status()> &work) {
   ContextScope scope(device);
@@ -296,11 +310,7 @@ mpt_status CudaExchange::run(const std::vector<const void *> &given, bool eager,
     dropGraph();
     warm = false;
   }
-  struct Together { // functions run as parts of a step while this lives
-    CudaDevice &device;
-    explicit Together(CudaDevice &device) : device(device) { device.together = true; }
-    ~Together() { device.together = false; }
-  } together(device);
+  Together together(device);
   const CudaOptions &options = device.options;
   if (!warm || eager || options.synchronous || options.eager || refusesGraphs) {
     perStep = {};

@@ -32,6 +32,7 @@ public:
   mpt_status join() override;
   mpt_status run(const std::vector<const void *> &bindings, bool eager,
                  const std::function<mpt_status()> &work) override;
+  mpt_status rehearse(const std::function<mpt_status()> &work) override;
   void abort() override;
 
 private:
