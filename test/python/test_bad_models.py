@@ -212,3 +212,24 @@ def test_unwritable_output(tmp_path):
     for out in ("/dev/full", str(tmp_path / "absent" / "out.mlir")):
         result = compile_model(path, "-o", out)
         assert result.returncode == 1 and out in result.stderr, f"{out}: {result.returncode} {result.stderr}"
+
+
+def joint(*nodes):
+    """A graph over a parameter w with a gradient and a new value, from `nodes`."""
+    info = helper.make_tensor_value_info
+    outputs = [info("loss", TensorProto.FLOAT, []), info("w_grad", TensorProto.FLOAT, [3]), info("w_next", TensorProto.FLOAT, [3])]
+    graph = helper.make_graph([helper.make_node("ReduceSum", ["w"], ["loss"], keepdims=0), *nodes], "joint",
+                              [info("learning_rate", TensorProto.FLOAT, [])], outputs, [numpy_helper.from_array(np.ones(3, np.float32), "w")])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
+@pytest.mark.parametrize("update", [["w"], [], ["w", "step"]])
+def test_an_update_that_lacks_operands(update, tmp_path):
+    nodes = [helper.make_node("Identity", ["w"], ["w_grad"]), helper.make_node("Mul", ["learning_rate"], ["step"]), helper.make_node("Sub", update, ["w_next"])]
+    refused(tmp_path, joint(*nodes))
+
+
+def test_identities_in_a_cycle(tmp_path):
+    nodes = [helper.make_node("Identity", ["b"], ["a"]), helper.make_node("Identity", ["a"], ["b"]), helper.make_node("Identity", ["a"], ["w_grad"]),
+             helper.make_node("Sub", ["w", "a"], ["w_next"])]
+    refused(tmp_path, joint(*nodes))

@@ -46,9 +46,13 @@ public:
       tensors[tensor.name()] = &tensor;
   }
   StringRef origin(StringRef name) const {
-    for (const NodeProto *node = producers.lookup(name); node && node->op_type() == "Identity" && node->input_size();
-         node = producers.lookup(name))
+    // Nothing has looked for cycles yet.
+    for (unsigned steps = 0; steps < producers.size(); ++steps) {
+      const NodeProto *node = producers.lookup(name);
+      if (!node || node->op_type() != "Identity" || node->input_size() == 0)
+        break;
       name = node->input(0);
+    }
     return name;
   }
   const NodeProto *producer(StringRef name, StringRef opType) const {
@@ -94,10 +98,10 @@ struct SGDUpdate {
 
 std::optional<SGDUpdate> matchSGD(const Values &values, StringRef next, StringRef parameter) {
   const NodeProto *sub = values.producer(next, "Sub");
-  if (!sub || values.origin(sub->input(0)) != parameter)
+  if (!sub || sub->input_size() != 2 || values.origin(sub->input(0)) != parameter)
     return std::nullopt;
   const NodeProto *mul = values.producer(sub->input(1), "Mul");
-  for (int i = 0; mul && i < 2; ++i) {
+  for (int i = 0; mul && mul->input_size() == 2 && i < 2; ++i) {
     StringRef rate = values.origin(mul->input(i));
     std::optional<double> number = values.number(rate);
     if (number || rate == "learning_rate")
@@ -185,7 +189,8 @@ private:
       return;
     const std::string weights = node.input(in);
     bool known = llvm::any_of(roles.gradients, [&](const auto &entry) { return entry.getValue() == weights; });
-    if (copies.contains(weights)) {
+    // Another operator over the same weights may have no copy.
+    if (copies.contains(weights) && in + 4 < node.input_size()) {
       node.set_input(in + 4, "");
       if (out.size() > 4 && out[4] < node.output_size())
         node.set_output(out[4], "");
