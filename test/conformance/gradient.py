@@ -23,6 +23,7 @@ import seams  # noqa: E402
 import suite  # noqa: E402
 import table  # noqa: E402
 
+OURS = "mpt_adapter.Adapter"
 DIRECTIONS, DRAWS, STEP = 2, 10, 1e-4
 NOISE = 3e-4  # of a difference quotient: some operators of the evaluator compute in FP32
 TOLERANCE = 2e-3  # of a directional derivative, relative to the sizes of what is added up
@@ -165,13 +166,26 @@ def run_case(case, setting) -> table.Row:
     return row
 
 
+def rows_of(path: Path) -> list:
+    return list(table.read(path).values()) if path.exists() else []
+
+
 def main() -> int:
     parser = suite.options_of(__doc__)
-    parser.add_argument("--adapter", default="mpt_adapter.Adapter")
+    parser.add_argument("--adapter", default=OURS)
     options = parser.parse_args()
     plain = [case for case in cases.load(options.cache) if case.group == "plain"]
-    return suite.run(options, suite.named(plain + seams.SEAMS, options), run_case, (options.adapter, options.build), died=suite.died,
-                     summary=suite.counted("gradients"), page=table.gradient_page)
+    ours, theirs = (options.results.with_name(name) for name in ("gradients.tsv", "gradients-onnxruntime.tsv"))
+    is_ours = options.adapter == OURS
+
+    def page(rows):
+        return table.gradient_page(rows, rows_of(theirs))
+
+    status = suite.run(options, suite.named(plain + seams.SEAMS, options), run_case, (options.adapter, options.build), died=suite.died,
+                       summary=suite.counted("gradients"), page=page if is_ours else None)
+    if options.write and not is_ours and ours.exists():
+        ours.with_suffix(".md").write_text(page(rows_of(ours)))
+    return status
 
 
 if __name__ == "__main__":

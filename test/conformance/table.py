@@ -29,11 +29,12 @@ def read(path: Path) -> dict:
     return {row.name: row for row in (Row(*line.split("\t")) for line in lines)}
 
 
-def write(path: Path, rows, make_page=None) -> None:
-    """The rows in the file, and the page of the same name beside it."""
+def write(path: Path, rows, make_page) -> None:
+    """The rows in the file, and the page of the same name beside it where `make_page` makes one."""
     text = ["\t".join(Row._fields), *("\t".join(row) for row in rows)]
     path.write_text("\n".join(text) + "\n")
-    path.with_suffix(".md").write_text((make_page or page)(rows))
+    if make_page:
+        path.with_suffix(".md").write_text(make_page(rows))
 
 
 def cells(values) -> str:
@@ -118,7 +119,8 @@ def subsets(rows):
     yield "all, with expanded", counted
 
 
-def gradient_page(rows) -> str:
+def gradient_page(rows, theirs=()) -> str:
+    """`theirs`: rows of ONNX Runtime Training for the same cases."""
     counted = [row for row in rows if row.status != "left out"]
     found, left = counts(counted), collections.Counter(row.detail.split(":")[0] for row in rows if row.status == "left out")
     lines = [
@@ -132,8 +134,39 @@ def gradient_page(rows) -> str:
         "", "## What is not right", "", cells(["operator", "cases", "", "message"]), cells(["---"] * 4)]
     plain = [row._replace(group="plain") for row in counted]
     lines += [cells([op, len(names), status, text]) for op, status, text, names in reasons(plain)]
-    lines += ["", "## By operator", "", cells(["operator", "right", "of"]), cells(["---"] * 3)]
+    theirs = {row.name: row for row in theirs}
+    if theirs:
+        lines += beside(counted, theirs)
+    lines += ["", "## By operator", "", cells(["operator", "right", "of", *["ONNX Runtime Training"] * bool(theirs)]),
+              cells(["---"] * (4 if theirs else 3))]
     for op in sorted({row.op for row in counted}):
         chosen = [row for row in counted if row.op == op]
-        lines.append(cells([op, counts(chosen)["right"], len(chosen)]))
+        other = [theirs[row.name] for row in chosen if row.name in theirs]
+        lines.append(cells([op, counts(chosen)["right"], len(chosen), *[verdict(other)] * bool(theirs)]))
     return "\n".join(lines) + "\n"
+
+
+def verdict(rows) -> str:
+    """What an operator's cases are, in a cell: how many are right, and of what the others are."""
+    found = counts(rows)
+    return ", ".join(f"{found[status]} {status}" for status in ("right", "wrong", "refused", "died") if found[status]) or "0"
+
+
+def beside(counted, theirs) -> list:
+    """Lines on ONNX Runtime Training, over the cases that are counted for us."""
+    other = [theirs[row.name] for row in counted if row.name in theirs]
+    found, by_op = counts(other), collections.defaultdict(list)
+    for row in other:
+        by_op[row.op].append(row)
+    known = {op: [row for row in rows if "is newer than" not in row.detail] for op, rows in by_op.items()}
+    bad = sorted(op for op, rows in known.items() if rows and counts(rows)["right"] < len(rows))
+    none = [op for op in bad if not counts(known[op])["right"]]
+    newer = sum("is newer than" in row.detail for row in other)
+    return ["", "## Beside ONNX Runtime Training 1.19.2", "",
+            "The same cases through its own gradient graph (`test/conformance/ort_adapter.py`); [its",
+            "table](gradients-onnxruntime.tsv) has its messages. A case in an opset that it does not know (above 21) is called 21 where that is",
+            f"valid and counts as refused otherwise: {newer} cases. Written by", "",
+            "    gradient.py --adapter ort_adapter.Adapter --build PYTHON --results docs/results/gradients-onnxruntime.tsv --write", "",
+            f"{share(other)} right, {found['refused']} refused, {found['wrong']} wrong, {found['died']} died. Without the cases of newer",
+            f"opsets, it refuses or fails cases of {len(bad)} operators, and all cases of {len(none)} of these:", "",
+            ", ".join(f"**{op}**" if op in none else op for op in bad) + "."]
