@@ -140,6 +140,14 @@ def test_an_error_of_nccl_is_told_and_ends_all(libraries, tmp_path, group):
     assert took < TOLD + 20
 
 
+@pytest.mark.parametrize("group", [2, 20])
+def test_a_device_that_hangs_is_given_up(libraries, tmp_path, group):
+    ended, took = faulty(libraries, tmp_path, variables={1: {"MPT_STANDIN_NCCL_HANG": str(group)}}, patience=8)
+    assert [status for _, status in ended] == [1, 1]
+    assert any("did not come to the end of a step within 8 s" in errors for errors, _ in ended), ended
+    assert 8 <= took < TOLD + 20
+
+
 def test_versions_of_nccl_that_differ_are_refused(libraries, tmp_path):
     ended, _ = faulty(libraries, tmp_path, variables={1: {"MPT_STANDIN_NCCL": "22605"}})
     for errors, status in ended:

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -289,9 +290,11 @@ mpt_status CudaDevice::openExchange(World *world, std::unique_ptr<DeviceExchange
 mpt_status CudaDevice::wait(const char *what, const std::function<cu::Result()> &isDone) {
   constexpr int hasty = 100; // looks before the host lets others have the processor
   constexpr useconds_t pause = 20;
+  const auto begin = std::chrono::steady_clock::now();
   cu::Result result = isDone();
   for (int i = 0; result == cu::NotReady; ++i) {
-    if (mpt_status status = watcher->look())
+    const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begin;
+    if (mpt_status status = watcher->look(waited.count()))
       return status;
     if (i >= hasty)
       usleep(pause);
@@ -315,7 +318,7 @@ mpt_status CudaDevice::waitForEvent(cu::Event event, const char *what) {
 mpt_status CudaDevice::synchronize() {
   ContextScope scope(*this);
   mpt_status status = waitFor(stream, "the work on the device failed");
-  if (status != MPT_INTERNAL || (watcher && watcher->look()))
+  if (status != MPT_INTERNAL || (watcher && watcher->look(0)))
     return status;
   const std::string why = mpt_last_error();
   return fail(status, "%s; option synchronous=1 of the trainer names the node", why.c_str());

@@ -22,8 +22,9 @@ class ConvLibrary;
 /// Whoever knows why work on a device might not end: that of other processes, which it waits for.
 class Watcher {
 public:
-  /// Not MPT_OK, with an error text, once it will not; what waits for it has been ended then.
-  virtual mpt_status look() = 0;
+  /// Not MPT_OK, with an error text, once it will not; what waits for it has been ended then. `seconds`: since it is
+  /// waited for.
+  virtual mpt_status look(double seconds) = 0;
 
 protected:
   ~Watcher() = default;

@@ -142,13 +142,16 @@ mpt_status CudaExchange::check(nccl::Result result, const char *what) {
               (more && more[0] ? std::string(": ") + more : ""));
 }
 
-mpt_status CudaExchange::look() {
+mpt_status CudaExchange::look(double seconds) {
   if (failed)
     return fail(failed, "%s", failure.c_str());
   if (!comm)
     return MPT_OK;
   if (world->check())
     return lost(mpt_last_error());
+  if (seconds > world->patience)
+    return lost("the devices of the ranks did not come to the end of a step within " +
+                std::to_string(static_cast<int64_t>(world->patience)) + " s");
   nccl::Result error = nccl::Success;
   if (nccl::Result result = api->CommGetAsyncError(comm, &error))
     error = result;

@@ -38,7 +38,7 @@ public:
 private:
   CudaExchange(CudaDevice &device, World *world) : device(device), world(world) {}
   mpt_status start(const nccl::Functions &functions);
-  mpt_status look() override;
+  mpt_status look(double seconds = 0) override;
   mpt_status check(nccl::Result result, const char *what);
   mpt_status lost(const std::string &why);
   mpt_status settle(const char *what);

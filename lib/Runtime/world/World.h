@@ -35,6 +35,8 @@ public:
   mpt_status agree(const char *what, const std::string &text);
   mpt_status abandon(const char *why);
   void statistics(mpt_world_stats &out) const;
+  /// Seconds after which ranks that live, but do not come, are lost.
+  double patience = 1800;
   /// Counts bytes that travelled between the ranks' devices.
   void addTraffic(int64_t sent, int64_t received) {
     sentByDevice += sent;

@@ -127,6 +127,7 @@ mpt_status init(const mpt_world_options *given, mpt_world **out) {
     if (failure)
       return fail(failure.status, "%s", failure.text.c_str());
     handle->world = std::make_shared<World>(std::move(progress));
+    handle->world->patience = settings.tcp.times.patience;
   }
   handle->transport = handle->world->transport();
   *out = handle.release();

@@ -244,6 +244,9 @@ void exchange(ncclComm &comm, std::map<int, Flow> &out, std::map<int, Flow> &in)
   static const int64_t failing = setting("MPT_STANDIN_NCCL_FAIL", 0); // which group, from 1 on
   if (static_cast<int64_t>(comm.groups) == failing)
     return fail(comm, systemError, "the stand-in was asked to fail");
+  static const int64_t hanging = setting("MPT_STANDIN_NCCL_HANG", 0); // likewise
+  while (static_cast<int64_t>(comm.groups) == hanging && !comm.aborted)
+    usleep(500);
   for (;;) {
     bool over = true, moved = false, broken = false, differs = false;
     int waitsFor = -1;
