@@ -62,6 +62,11 @@ Value mpt::lossOfTarget(GraphBuilder &b, const LossSpec &spec, Value x, Value t)
   }
 }
 
+Value mpt::asClassIndices(GraphBuilder &b, Value labels, int64_t classes) {
+  Value negative = b.compare(Predicate::lt, labels, 0.0);
+  return b.select(negative, b.splatLike(labels, static_cast<double>(classes)), labels);
+}
+
 Value mpt::lossOfLabels(GraphBuilder &b, const LossSpec &spec, Value scores, Value labels) {
   int64_t rows = tensorType(scores).getDimSize(0);
   Value kept;
@@ -73,7 +78,8 @@ Value mpt::lossOfLabels(GraphBuilder &b, const LossSpec &spec, Value scores, Val
   Value x = spec.kind == LossKind::focal
                 ? b.make<LogSoftmaxOp>(scores.getType(), scores, b.builder.getI64IntegerAttr(1))
                 : scores;
-  Value picked = b.reshape(b.make<GatherElementsOp>(x, b.reshape(labels, {rows, 1}), 1), {rows});
+  Value indices = asClassIndices(b, labels, tensorType(x).getDimSize(1));
+  Value picked = b.reshape(b.make<GatherElementsOp>(x, b.reshape(indices, {rows, 1}), 1), {rows});
   Value each = b.neg(picked);
   if (spec.kind == LossKind::focal) {
     Value rest = b.add(b.neg(b.make<ExpOp>(picked)), 1.0);

@@ -59,7 +59,7 @@ public:
       number.convert(cast<FloatType>(type).getFloatSemantics(), APFloat::rmNearestTiesToEven, &inexact);
     }
     Value table = b.constant(DenseElementsAttr::get(of({most + 1}), numbers));
-    return b.make<GatherOp>(table, notNegative(lengths, most + 1), 0);
+    return b.make<GatherOp>(table, asClassIndices(b, lengths, most + 1), 0);
   }
 
 private:
@@ -70,12 +70,6 @@ private:
   Value running(Value lengths) {
     Value ends = b.broadcastAlong(asNumbers(lengths, steps), {steps, batch}, {0});
     return b.compare(Predicate::gt, ends, b.make<IotaOp>(of({steps, batch}), 0));
-  }
-
-  /// Gathers take negative indices from the end; here they are none, and the runtime refuses them.
-  Value notNegative(Value indices, int64_t extent) {
-    Value negative = b.compare(Predicate::lt, indices, 0.0);
-    return b.select(negative, b.splatLike(indices, static_cast<double>(extent)), indices);
   }
 
   /// Labels that say that there is none become blanks.
@@ -99,7 +93,7 @@ private:
   /// Log-probabilities of blank, label, blank, ... at each step [steps, batch, states].
   Value emissionsOfStates() {
     Value blanks = b.slice(log, {0, 0, blank}, {steps, batch, 1});
-    Value indices = b.broadcastAlong(notNegative(labels, classes), {steps, batch, most}, {0});
+    Value indices = b.broadcastAlong(asClassIndices(b, labels, classes), {steps, batch, most}, {0});
     return interleaved(blanks, b.make<GatherElementsOp>(log, indices, 2));
   }
 

@@ -97,18 +97,21 @@ def test_first_bad_value_and_its_place(tmp_path):
         mpt.Trainer(tmp_path / "lib").step({"i": bad})
 
 
-def test_labels_of_an_added_loss(tmp_path):
-    """The loss that --loss adds: label 100 of 3 classes, and the ignored one."""
+@pytest.mark.parametrize("ignored", [None, -1])
+@pytest.mark.parametrize("loss", ["softmax-cross-entropy", "nll", "focal"])
+def test_labels_of_an_added_loss(tmp_path, loss, ignored):
+    """The loss that --loss adds: label 100 of 3 classes, negative ones, and the ignored one."""
     model = onnx.parser.parse_model("""<ir_version: 9, opset_import: ["" : 18]>
-    model (float[2, 5] x) => (float[2, 3] y) <float[5, 3] w> { y = MatMul(x, w) }""")
+    model (float[2, 5] x) => (float[2, 3] y) <float[5, 3] w> { z = MatMul(x, w) y = LogSoftmax(z) }""")
     model.graph.initializer.append(onnx.numpy_helper.from_array(np.ones((5, 3), np.float32), "w"))
     onnx.save(model, tmp_path / "m.onnx")
-    mpt.compile(tmp_path / "m.onnx", out=tmp_path / "lib", loss="softmax-cross-entropy,ignore-index=-1", policy="amp-f16")
+    mpt.compile(tmp_path / "m.onnx", out=tmp_path / "lib", loss=loss + (f",ignore-index={ignored}" if ignored else ""), policy="amp-f16")
     trainer = mpt.Trainer(tmp_path / "lib")
     x = np.ones((2, 5), np.float32)
-    with pytest.raises(mpt.Error, match="input 'labels' of 'step': expected -1 to 2 .*got 100 at"):
-        trainer.step({"x": x, "labels": np.array([1, 100])})
-    assert not trainer.step({"x": x, "labels": np.array([1, -1])}).skipped
+    for bad in (100, 3, -2, -100) + (() if ignored else (-1,)):
+        with pytest.raises(mpt.Error, match=f"input 'labels' of 'step': expected {ignored or 0} to 2 .*got {bad} at"):
+            trainer.step({"x": x, "labels": np.array([1, bad])})
+    assert not trainer.step({"x": x, "labels": np.array([1, ignored or 2])}).skipped
 
 
 DEVICE = """

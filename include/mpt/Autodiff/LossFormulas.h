@@ -21,6 +21,10 @@ mlir::Value lossOfTarget(GraphBuilder &b, const LossSpec &spec, mlir::Value x, m
 /// wider; 0 / 0 where all labels are ignored.
 mlir::Value lossOfLabels(GraphBuilder &b, const LossSpec &spec, mlir::Value scores, mlir::Value labels);
 
+/// `labels` as indices of `classes`. Gathers count negative indices from the end; here these become one that no gather
+/// has, which the runtime refuses.
+mlir::Value asClassIndices(GraphBuilder &b, mlir::Value labels, int64_t classes);
+
 /// What CTC aligns with: `labels` [N, S], of which the first `labelLengths` [N] count, and how many steps of the input
 /// are in use, `inputLengths` [N].
 struct SequenceTargets {
