@@ -213,10 +213,12 @@ def read_rows(path):
 
 
 def write_rows(path, rows):
-    with open(path, "w", newline="") as file:
+    whole = path.with_name(path.name + ".new")  # a run that is killed while it writes loses nothing
+    with open(whole, "w", newline="") as file:
         writer = csv.DictWriter(file, FIELDS, delimiter="\t", restval="")
         writer.writeheader()
         writer.writerows(rows.values())
+    whole.replace(path)
 
 
 def table(rows):
