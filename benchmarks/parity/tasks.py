@@ -131,9 +131,16 @@ def falling(rate: float, step: int, steps: int, warm: int = 10) -> float:
 
 
 def drive(trainer, batches, rate: float, steps: int, text: str) -> Run:
+    """Trains for so many steps; where nothing but skipped steps is left, the rest counts as skipped too."""
     run = Run(float("nan"))
     for step in range(steps):
-        result = trainer.step(next(batches), learning_rate=falling(rate, step, steps))
+        try:
+            result = trainer.step(next(batches), learning_rate=falling(rate, step, steps))
+        except mpt.Stalled as stalled:
+            progress("")
+            print(f"{text}: {stalled}", file=sys.stderr, flush=True)
+            run.skipped += steps - step
+            break
         run.skipped += result.skipped
         run.loss.append(result.loss)
         if step % 20 == 0:
