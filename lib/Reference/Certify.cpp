@@ -189,9 +189,9 @@ private:
     rows.failures.push_back(llvm::formatv(format, text(args)...).str());
   }
 
-  /// Fails for a limit that more samples could raise.
-  template <typename... Args> void miss(const char *format, Args &&...args) {
-    isBeyondSamples = true;
+  /// Fails for a limit that more samples could raise, if `mayRise`.
+  template <typename... Args> void miss(bool mayRise, const char *format, Args &&...args) {
+    isBeyondSamples |= mayRise;
     fail(format, args...);
   }
 
@@ -358,18 +358,20 @@ private:
     return std::max({0.2, 4 * narrowest, std::min(0.75, noise * narrowest / 0x1p-24)});
   }
 
-  /// An error and its limit, relative to the length of what it is an error of.
+  /// An error and its limit, relative to the length of what it is an error of. More samples do not raise a ceiling.
   struct Judged {
     double relative, limit;
+    bool isCeiling;
   };
 
   /// Roundings may lead `rounded` away, and no farther than `most` lengths. Of no length, what roundings lead to is
   /// noise, or nothing.
   static Judged judge(double error, double length, double rounded, double most) {
-    double allowed = std::isinf(most) ? rounded : std::min(most * length, rounded);
+    bool isCeiling = rounded > most * length;
+    double allowed = isCeiling ? most * length : rounded;
     if (length > 0.0)
-      return {error / length, allowed / length + tiny};
-    return {error > allowed ? INFINITY : 0.0, tiny};
+      return {error / length, allowed / length + tiny, isCeiling};
+    return {error > allowed ? INFINITY : 0.0, tiny, isCeiling};
   }
 
   /// What to do where the policy's roundings, not the library, lead beyond what is expected.
@@ -388,21 +390,19 @@ private:
       double spread = spreadOf(name, runs.center.gradients, &StepRun::gradients, runs.moved);
       double inFloat = spreadOf(name, runs.exact.gradients, &StepRun::gradients, {runs.exactMoved});
       double most = ceiling(inFloat, length);
-      auto [relative, model] = judge(error, length, factor * spread, most);
+      auto [relative, model, isCeiling] = judge(error, length, factor * spread, most);
       double limit = limits.gradientError.value_or(model);
       // The cosine of a value and what lies `model` of its norm away: any, from one norm on.
       double least = limits.gradientCosine.value_or(model < 1.0 ? std::sqrt(1.0 - model * model) : -1.0);
       double angle = cosine(value, found->second);
-      // More samples do not raise a ceiling.
-      bool capped = factor * spread > most * length;
-      auto off = [&](auto... args) { capped ? fail(args...) : miss(args...); };
-      std::string advice = capped ? adviceFor(factor * spread / length) : "";
+      std::string advice = isCeiling ? adviceFor(factor * spread / length) : "";
       if (!(angle >= least - 1e-9))
-        off("step {0}: the gradient of {1} has cosine {2} with its FP64 gradient, expected {3}{4}", i, name, angle,
-            least, advice);
+        miss(!isCeiling, "step {0}: the gradient of {1} has cosine {2} with its FP64 gradient, expected {3}{4}", i,
+             name, angle, least, advice);
       else if (!(relative <= limit))
-        off("step {0}: the gradient of {1} differs from its FP64 gradient by {2} of its norm, expected {3}{4}", i, name,
-            relative, limit, advice);
+        miss(!isCeiling,
+             "step {0}: the gradient of {1} differs from its FP64 gradient by {2} of its norm, expected {3}{4}", i,
+             name, relative, limit, advice);
       rows.gradients.push_back(Object{{"step", i},
                                       {"parameter", name},
                                       {"cosine", number(angle)},
@@ -429,11 +429,12 @@ private:
       // Rounding the sum of parameter and update is no error of the update.
       auto stored = cast<FloatType>(value->second.getElementType());
       double rounding = 2 * FloatFormat(stored).epsilon() * norm(expected->second);
-      auto [relative, model] = judge(std::max(0.0, error - rounding), moved, factor * spread, std::max(0.75, most));
+      auto [relative, model, isCeiling] =
+          judge(std::max(0.0, error - rounding), moved, factor * spread, std::max(0.75, most));
       double limit = limits.updateError.value_or(model);
       if (!(relative <= limit))
-        miss("step {0}: the update of {1} differs from its FP64 update by {2} of its norm, expected {3}", i, name,
-             relative, limit);
+        miss(!isCeiling, "step {0}: the update of {1} differs from its FP64 update by {2} of its norm, expected {3}", i,
+             name, relative, limit);
       rows.updates.push_back(
           Object{{"step", i}, {"parameter", name}, {"relative_error", number(relative)}, {"limit", number(limit)}});
     }
@@ -461,41 +462,28 @@ private:
     return std::min(std::max(share * spread, kinkFactor * alike), reorderedFactor * alike) + alikeTiny * norm(meant);
   }
 
-  /// A value or state that the interpreter has too, which started from the same state: roundings are the same ones.
-  struct Alike {
-    std::string what;
-    bool isFloat;
-    double off, limit;
-  };
-
-  SmallVector<Alike> compareAlike(const Runs &runs) {
-    SmallVector<Alike> alike;
-    // A copy is compared with the master beside it: of two masters that differ in their last places, one may lie on
-    // the other side of the middle between two narrow values.
-    auto isCopy = [&](const std::string &name, NamedTensors StepRun::*part) {
-      return part == &StepRun::after && runs.ours.after.count(name + ".master");
-    };
+  /// Values and states that the interpreter has too, which started from the same state: roundings are the same ones.
+  void compareWithMeant(int64_t i, const Runs &runs) {
     auto compare = [&](StringRef what, NamedTensors StepRun::*part) {
-      for (const auto &[name, meant] : runs.meant.*part)
-        if (auto found = (runs.ours.*part).find(name);
-            found != (runs.ours.*part).end() && found->second.shape() == meant.shape() && !isCopy(name, part))
-          alike.push_back({(what + " " + name).str(), meant.isFloat(), distance(found->second, meant),
-                           alikeLimit(name, part, runs)});
+      for (const auto &[name, meant] : runs.meant.*part) {
+        auto found = (runs.ours.*part).find(name);
+        // A copy is compared with the master beside it: of two masters that differ in their last places, one may lie on
+        // the other side of the middle between two narrow values.
+        bool isCopy = part == &StepRun::after && runs.ours.after.count(name + ".master");
+        if (found == (runs.ours.*part).end() || found->second.shape() != meant.shape() || isCopy)
+          continue;
+        std::string value = (what + " " + name).str();
+        double off = distance(found->second, meant), limit = alikeLimit(name, part, runs);
+        if (meant.isFloat())
+          rows.meant.push_back(
+              Object{{"step", i}, {"value", value}, {"distance", number(off)}, {"limit", number(limit)}});
+        if (!(off <= limit))
+          miss(true, "step {0}: {1} is {2} off what the module says, expected {3}", i, value, off, limit);
+      }
     };
     compare("the gradient of", &StepRun::gradients);
     compare("result", &StepRun::results);
     compare("state", &StepRun::after);
-    return alike;
-  }
-
-  void compareWithMeant(int64_t i, const Runs &runs) {
-    for (const Alike &row : compareAlike(runs)) {
-      if (row.isFloat)
-        rows.meant.push_back(
-            Object{{"step", i}, {"value", row.what}, {"distance", number(row.off)}, {"limit", number(row.limit)}});
-      if (!(row.off <= row.limit))
-        miss("step {0}: {1} is {2} off what the module says, expected {3}", i, row.what, row.off, row.limit);
-    }
   }
 
   void judgeTensors(const DriftWatch &watch, bool modelled) {
@@ -506,7 +494,7 @@ private:
       if (modelled && drift.overflowShare > limits.overflowShare)
         fail("{0} of the values of {1} ({2}) are finite in FP64 alone", drift.overflowShare, drift.key, drift.type);
       if (modelled && !drift.isMoved && !(drift.meanUlp <= limit))
-        miss("the values of {0} ({1}) are {2} units in the last place off, expected {3}", drift.key, drift.type,
+        miss(true, "the values of {0} ({1}) are {2} units in the last place off, expected {3}", drift.key, drift.type,
              drift.meanUlp, limit);
       rows.tensors.push_back(Object{{"value", drift.key},
                                     {"type", drift.type},
