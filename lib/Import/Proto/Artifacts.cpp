@@ -4,7 +4,6 @@
 
 #include "mlir/IR/Diagnostics.h"
 #include "llvm/ADT/StringSet.h"
-#include "llvm/Support/MemoryBuffer.h"
 
 using namespace mlir;
 using namespace mpt;
@@ -88,11 +87,7 @@ private:
   LogicalResult takeValues() {
     if (options.checkpoint.empty())
       return success();
-    auto file = llvm::MemoryBuffer::getFile(options.checkpoint, /*IsText=*/false, /*RequiresNullTerminator=*/false);
-    if (!file)
-      return emitError(loc) << "cannot open checkpoint '" << options.checkpoint << "': " << file.getError().message();
-    FailureOr<proto::Checkpoint> checkpoint =
-        proto::readCheckpoint((*file)->getBuffer(), proto::namedLoc(loc.getContext(), options.checkpoint));
+    FailureOr<proto::Checkpoint> checkpoint = proto::openCheckpoint(options, loc);
     if (failed(checkpoint))
       return failure();
     artifacts.optimizer = std::move(checkpoint->optimizer);
@@ -173,6 +168,20 @@ private:
 };
 
 } // namespace
+
+FailureOr<std::unique_ptr<llvm::MemoryBuffer>> proto::openFile(StringRef what, StringRef path, Location loc) {
+  auto file = llvm::MemoryBuffer::getFile(path, /*IsText=*/false, /*RequiresNullTerminator=*/false);
+  if (!file)
+    return emitError(loc) << "cannot open " << what << " '" << path << "': " << file.getError().message();
+  return std::move(*file);
+}
+
+FailureOr<proto::Checkpoint> proto::openCheckpoint(const ImportOptions &options, Location loc) {
+  auto file = openFile("checkpoint", options.checkpoint, loc);
+  if (failed(file))
+    return failure();
+  return readCheckpoint((*file)->getBuffer(), namedLoc(loc.getContext(), options.checkpoint));
+}
 
 FailureOr<proto::Artifacts> proto::takeArtifacts(ModelProto &model, const ImportOptions &options, Location loc) {
   Artifacts artifacts;

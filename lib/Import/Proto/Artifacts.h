@@ -5,6 +5,8 @@
 
 #include "Proto.h"
 
+#include "llvm/Support/MemoryBuffer.h"
+
 namespace mpt::proto {
 
 /// What a checkpoint says of one group of an optimizer: finished steps, and the moments of each parameter.
@@ -28,6 +30,13 @@ struct Artifacts {
 /// Reads a checkpoint: the flatbuffer of ONNX Runtime (identifier ODTC; onnxruntime/core/flatbuffers/schema,
 /// ort_training_checkpoint.fbs), or an ONNX model whose initializers have the values.
 llvm::FailureOr<Checkpoint> readCheckpoint(llvm::StringRef bytes, mlir::Location loc);
+
+/// The file at `path`, or an error at `loc` that says `what` it is.
+llvm::FailureOr<std::unique_ptr<llvm::MemoryBuffer>> openFile(llvm::StringRef what, llvm::StringRef path,
+                                                              mlir::Location loc);
+
+/// readCheckpoint() of the file `options.checkpoint`.
+llvm::FailureOr<Checkpoint> openCheckpoint(const ImportOptions &options, mlir::Location loc);
 
 /// Turns a training model into a joint graph: parameters, which it takes as inputs, become initializers with the values
 /// of the checkpoint; gradient accumulators go, and their gradients become outputs called P_grad. Files without

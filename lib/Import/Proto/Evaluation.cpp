@@ -10,7 +10,6 @@
 
 #include "mlir/IR/Diagnostics.h"
 #include "llvm/ADT/BitVector.h"
-#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 
 using namespace mlir;
@@ -18,13 +17,6 @@ using namespace mpt;
 using namespace ::onnx;
 
 namespace {
-
-FailureOr<std::unique_ptr<llvm::MemoryBuffer>> open(StringRef what, StringRef path, Location loc) {
-  auto file = llvm::MemoryBuffer::getFile(path, /*IsText=*/false, /*RequiresNullTerminator=*/false);
-  if (!file)
-    return emitError(loc) << "cannot open " << what << " '" << path << "': " << file.getError().message();
-  return std::move(*file);
-}
 
 class EvaluationReader {
 public:
@@ -36,7 +28,7 @@ public:
   /// The names of the results.
   FailureOr<std::string> run() {
     Location loc = proto::namedLoc(module.getContext(), options.evalModel);
-    auto file = open("evaluation model", options.evalModel, module.getLoc());
+    auto file = proto::openFile("evaluation model", options.evalModel, module.getLoc());
     ModelProto model;
     std::vector<TensorProto> initializers;
     ImportOptions plain;
@@ -79,11 +71,7 @@ private:
   LogicalResult takeValues(ModelProto &model) {
     if (options.checkpoint.empty())
       return success();
-    auto file = open("checkpoint", options.checkpoint, module.getLoc());
-    if (failed(file))
-      return failure();
-    FailureOr<proto::Checkpoint> checkpoint =
-        proto::readCheckpoint((*file)->getBuffer(), proto::namedLoc(module.getContext(), options.checkpoint));
+    FailureOr<proto::Checkpoint> checkpoint = proto::openCheckpoint(options, module.getLoc());
     if (failed(checkpoint))
       return failure();
     llvm::StringMap<TensorProto *> values;

@@ -31,10 +31,9 @@ static std::string adamText(const NodeProto &node) {
 LogicalResult proto::takeOptimizer(const ImportOptions &options, JointRoles &roles, Location loc) {
   if (options.optimizerModel.empty())
     return success();
-  auto file = llvm::MemoryBuffer::getFile(options.optimizerModel, /*IsText=*/false, /*RequiresNullTerminator=*/false);
-  if (!file)
-    return emitError(loc) << "cannot open optimizer model '" << options.optimizerModel
-                          << "': " << file.getError().message();
+  auto file = openFile("optimizer model", options.optimizerModel, loc);
+  if (failed(file))
+    return failure();
   Location at = namedLoc(loc.getContext(), options.optimizerModel);
   ModelProto model;
   if (failed(parseModel((*file)->getBuffer(), model, at)))
