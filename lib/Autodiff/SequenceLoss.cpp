@@ -34,8 +34,9 @@ public:
     this->labels = spec.ignoreIndex ? padded(labels, *spec.ignoreIndex) : labels;
   }
 
-  /// -log of the probability of all alignments [batch]; `never` times -1 and more where there is none.
-  Value loss(Value inputLengths, Value labelLengths) {
+  /// -log of the probability of all alignments [batch], with `labelCounts` as numbers; `never` times -1 and more where
+  /// there is none.
+  Value loss(Value inputLengths, Value labelCounts) {
     Value emissions = emissionsOfStates(), skips = skipsOfStates();
     Value open = running(inputLengths);
     // Before the first step all is in the first state, from where a step leads to the first blank or label.
@@ -47,7 +48,7 @@ public:
       Value runs = b.reshape(b.slice(open, {t, 0}, {1, batch}), {batch});
       alpha = b.select(b.broadcastAlong(runs, {batch, states}, {1}), next, alpha);
     }
-    return b.neg(total(alpha, labelLengths));
+    return b.neg(total(alpha, labelCounts));
   }
 
   /// Lengths [batch] as floating-point numbers. Those that are not in [0, most] demand an index that no gather has.
@@ -82,7 +83,7 @@ private:
   Value interleaved(Value first, Value second) {
     ArrayRef<int64_t> shape = tensorType(second).getShape();
     int64_t rank = tensorType(second).getRank();
-    SmallVector<int64_t> column(shape), pairs(shape), flat(shape);
+    SmallVector<int64_t> column(shape), flat(shape);
     column.push_back(1);
     flat.back() *= 2;
     Value repeated = b.broadcastAlong(b.reshape(first, shape.drop_back()), shape, {rank - 1});
@@ -118,9 +119,9 @@ private:
   }
 
   /// Alignments end in the last label or the blank behind it.
-  Value total(Value alpha, Value labelLengths) {
+  Value total(Value alpha, Value labelCounts) {
     SmallVector<int64_t> shape = {batch, states};
-    Value last = b.broadcastAlong(b.mul(asNumbers(labelLengths, most), 2.0), shape, {1});
+    Value last = b.broadcastAlong(b.mul(labelCounts, 2.0), shape, {1});
     Value position = b.make<IotaOp>(of(shape), 1);
     Value off = b.make<AbsOp>(b.add(b.sub(position, last), 0.5)); // 0.5 at both
     Value ends = b.select(b.compare(Predicate::lt, off, 1.0), alpha, b.splatLike(alpha, never));
@@ -139,10 +140,10 @@ private:
 
 Value mpt::lossOfSequences(GraphBuilder &b, const LossSpec &spec, Value scores, const SequenceTargets &targets) {
   Alignments alignments(b, spec, scores, targets.labels);
-  Value each = alignments.loss(targets.inputLengths, targets.labelLengths);
+  Value length = alignments.asNumbers(targets.labelLengths, tensorType(targets.labels).getDimSize(1));
+  Value each = alignments.loss(targets.inputLengths, length);
   Value impossible = b.compare(Predicate::gt, each, -never / 2);
   double instead = spec.zeroInfinity ? 0.0 : std::numeric_limits<double>::infinity();
   each = b.select(impossible, b.splatLike(each, instead), each);
-  Value length = alignments.asNumbers(targets.labelLengths, tensorType(targets.labels).getDimSize(1));
   return b.mean(b.div(each, b.make<MaxOp>(length, b.splatLike(length, 1.0))), {0});
 }
