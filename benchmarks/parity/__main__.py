@@ -6,8 +6,9 @@
   python benchmarks/parity --mechanisms [--seeds N]
   python benchmarks/parity --networks [--tasks alexnet,ssd] [--seeds N] [--steps-scale F] [--results FILE]
 
-The third form trains the networks of the papers on mixed precision in FP32, by their recipe, and with a mechanism of it off; the
-status is 1 where a recipe does not reach FP32's result. The second form trains with and without each mechanism (loss scale, ...) and shows what is lost without it.
+The second form trains with and without each mechanism (loss scale, ...) and shows what is lost without it. The third trains the
+networks of the papers on mixed precision in FP32, by their recipe, and with a mechanism of it off; the status is 1 where a recipe
+does not reach FP32's result.
 
 A policy has reached FP32's result when the mean over the seeds is within 0.5 points of accuracy, or 1 % of the loss. The
 status is 1 where one has not. Policies are names of built-in ones or paths of policy files. Data: scikit-learn's digits and the

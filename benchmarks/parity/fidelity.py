@@ -126,7 +126,6 @@ def held_out_loss(trainer, data) -> float:
 
 
 def network(name, paper, recipe, off, measure, limit, steps, make, data, judge, rate, optimizer, loss="softmax-cross-entropy", **flags):
-    data = functools.partial(data)
     task = Task(name, measure, limit, learner(data, judge, rate), steps, (Library(make, f"{optimizer},lr={rate}", loss, flags),))
     return Network(task, paper, recipe, off, lambda: fed(next(data(7, False))))
 
@@ -187,15 +186,15 @@ def run_seed(results: Results, network: Network, folder: str, seed: int, scale: 
     keys = [(network.task.name, side.what, seed, steps, side.task(network.task).fingerprint(folder, side.file(folder), seed)) for side in sides]
     if all(results.find(*key) for key in keys):
         return [results.find(*key) for key in keys]
-    wide = None
+    wide = trained = None  # FP32's run, and what it ended with
     for key, side in zip(keys, sides):
         start = time.process_time()
         run = side.task(network.task).run(folder, side.file(folder), seed, steps)
         seconds, lost = time.process_time() - start, None
-        wide = wide or run
+        if wide is None:
+            wide, trained = run, run.trainer.parameters()
         if network.sample:
-            lost = tasks.flushed(run.trainer, wide.trainer, network.sample(), trained := getattr(wide, "trained", None) or wide.trainer.parameters())
-            wide.trained = trained
+            lost = tasks.flushed(run.trainer, wide.trainer, network.sample(), trained)
         rows.append(results.add(Row(*key, build(), run.value, run.skipped, run.scale, seconds, lost)))
         tasks.progress("")
         print(f"{key[0]}, {side.what}, seed {seed}: {run.value:.4g}, lost {lost if lost is None else round(lost, 1)} %, last loss "

@@ -50,9 +50,10 @@ def deep(path: str, batch: int, layers: int = 16, width: int = 64, loss_weight: 
     return save_classifier(g, path, [("x", TensorProto.FLOAT, [batch, 1, 8, 8])], logits, batch, loss_weight)
 
 
-def strided_conv(g: Graph, x: str, name: str, inputs: int, outputs: int, kernel: int, stride: int) -> str:
-    weight = g.normal(f"{name}.weight", (outputs, inputs, kernel, kernel), math.sqrt(2.0 / (inputs * kernel * kernel)))
-    return g.op("Conv", x, weight, name=f"/{name}/Conv", kernel_shape=[kernel, kernel], pads=[kernel // 2] * 4,
+def strided_conv(g: Graph, x: str, name: str, inputs: int, outputs: int, kernel: int | tuple[int, int], stride: int) -> str:
+    height, width = kernel if isinstance(kernel, tuple) else (kernel, kernel)
+    weight = g.normal(f"{name}.weight", (outputs, inputs, height, width), math.sqrt(2.0 / (inputs * height * width)))
+    return g.op("Conv", x, weight, name=f"/{name}/Conv", kernel_shape=[height, width], pads=[height // 2, width // 2] * 2,
                 strides=[stride, stride])
 
 

@@ -41,10 +41,7 @@ def pool(g: Graph, x: str, kernel: int = 2, stride: int = 2, kind: str = "MaxPoo
 
 def norm_conv(g: Graph, x: str, name: str, inputs: int, outputs: int, kernel, stride: int = 1) -> str:
     """Convolution without bias, batch norm, ReLU."""
-    height, width = kernel if isinstance(kernel, tuple) else (kernel, kernel)
-    weight = g.normal(f"{name}.weight", (outputs, inputs, height, width), math.sqrt(2.0 / (inputs * height * width)))
-    y = g.op("Conv", x, weight, name=f"/{name}/Conv", kernel_shape=[height, width], strides=[stride, stride],
-             pads=[height // 2, width // 2] * 2)
+    y = strided_conv(g, x, name, inputs, outputs, kernel, stride)
     return g.op("Relu", g.batch_norm(y, f"{name}.bn", outputs))
 
 
