@@ -172,8 +172,7 @@ private:
     }
   }
 
-  /// Another element type of the same width, or the same elements in another shape; now and then elements that do not
-  /// fit.
+  /// Another element type, another extent, or another value's name; the elements need not fit.
   void changeTensor(onnx::GraphProto &graph) {
     if (!graph.initializer_size())
       return;

@@ -71,7 +71,7 @@ def test_a_tensor_that_only_the_checkpoint_and_the_evaluation_have(tmp_path):
     np.testing.assert_allclose(found["probabilities"], 3 * (X @ values["w"] + values["b"]), rtol=1e-5, atol=1e-6)
 
 
-def test_one_that_does_not_fit_is_an_error_where_it_was_asked_for(tmp_path, capfd):
+def test_one_that_does_not_fit_is_an_error_where_it_was_asked_for(tmp_path):
     folder = tmp_path / "artifacts"
     classifier(folder)
     path = evaluation(folder, shape=(2, 2, 1), nodes=[node("Identity", "x", "probabilities"), node("ReduceMean", "w", "loss", keepdims=0)])

@@ -196,7 +196,7 @@ def test_fields_that_repeat_or_nest(data, tmp_path):
 
 
 def artifacts(folder, checkpoint, optimizer=None):
-    """A training model over parameters W and V with gradients, and its checkpoint."""
+    """A training model over parameter W with its gradient, its checkpoint, and an optimizer; their bytes."""
     nodes = [node("MatMul", "x,W", "h"), node("ReduceSum", "h", "loss", keepdims=0), node("Identity", "W", "W_grad"),
              ms("InPlaceAccumulatorV2", "W_grad.accumulation.buffer,W_grad,lazy_reset_grad", "W_grad.accumulation.out")]
     model = model_of(nodes, inputs=[("x", TensorProto.FLOAT, [4, 4]), ("W", TensorProto.FLOAT, [4, 4]),
@@ -217,7 +217,7 @@ def shared(data, times):
     for at in places:  # two tensors: the list is where two offsets lead forward, into the file
         first, second = struct.unpack_from("<II", data, at + 4)
         if at > root and 0 < first < len(data) - at and 0 < second < len(data) - at and first != second:
-            target, owner = at + 4 + first, None
+            target = at + 4 + first
             owner = next(place for place in range(0, at, 4) if place + struct.unpack_from("<I", data, place)[0] == at)
             start = len(data) + (-len(data)) % 4
             # Offsets go forward only: the table moves behind the list.
