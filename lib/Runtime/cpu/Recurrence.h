@@ -26,6 +26,9 @@ struct Recurrence {
 
   /// A step goes over all blocks as often as this: each time reads what all blocks left the time before.
   int passes() const { return desc->cell == MPT_CELL_GRU_RESET_FIRST ? 2 : 1; }
+  /// The gates whose products a pass makes: with reset first, those of the last gate are the second pass.
+  int64_t firstGate(int pass) const { return pass ? 2 : 0; }
+  int64_t endGate(int pass) const { return passes() > 1 && !pass ? 2 : gates; }
   /// Gates that lie side by side where they are saved.
   int64_t savedGates() const { return desc->cell == MPT_CELL_GRU_RESET_FIRST ? 3 : 4; }
   /// The index of the i-th step, in the order in which they run.

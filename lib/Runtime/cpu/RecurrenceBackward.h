@@ -42,8 +42,7 @@ private:
   void multiply(int64_t block, const Part &part) {
     auto *panels = static_cast<const Element *>(r.weights) + block * r.gates * d.hidden * NR;
     // With reset first, the last gate's gradients go through their weights in the second pass of their own step.
-    bool isSplit = r.passes() > 1;
-    int64_t first = isSplit && pass ? 2 : 0, end = isSplit && !pass ? 2 : r.gates;
+    const int64_t first = r.firstGate(pass), end = r.endGate(pass);
     Ahead ahead(part.rows, (end - first) * tilesOf(part.rows, d.hidden));
     for (int64_t g = first; g < end; ++g)
       product(operandAt(r, r.operand[(i + 1 - pass) & 1], g, part.row, 0), d.batch * chunk, part.rows, d.hidden,

@@ -37,8 +37,7 @@ private:
   void multiply(int64_t block, const Part &part) {
     const Element *a = operandAt(r, pass ? r.kept : r.operand[(i - 1) & 1], 0, part.row, 0);
     auto *panels = static_cast<const Element *>(r.weights) + block * r.gates * d.hidden * NR;
-    bool isSplit = r.passes() > 1; // the last gate is the second pass
-    int64_t first = isSplit && pass ? 2 : 0, end = isSplit && !pass ? 2 : r.gates;
+    const int64_t first = r.firstGate(pass), end = r.endGate(pass);
     Ahead ahead(part.rows, (end - first) * tilesOf(part.rows, d.hidden));
     for (int64_t g = first; g < end; ++g)
       product(a, d.batch * chunk, part.rows, d.hidden, panels + g * d.hidden * NR, sums[g], false,
