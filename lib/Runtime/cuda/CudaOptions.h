@@ -15,7 +15,7 @@ enum class Effort { Off, Quick, Full };
 
 struct CudaOptions {
   std::string driver, cublaslt;     ///< files; looked for by their usual names where empty
-  std::string libraries;            ///< folders where cuBLASLt, cuDNN and what they open are looked for, with colons
+  std::string libraries;            ///< folders where cuBLASLt, cuDNN, NCCL and what they open are found, with colons
   std::string cudnn;                ///< likewise; "none": cuDNN is not used
   std::string nccl;                 ///< likewise; "none": values of several processes pass through the host
   std::string cache = usualCache(); ///< file of what searches chose; none where empty
