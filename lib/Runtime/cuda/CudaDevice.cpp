@@ -432,6 +432,25 @@ cu::GraphExec CudaDevice::record(int count, const std::function<bool()> &enqueue
   return graph;
 }
 
+mpt_status CudaDevice::capture(const std::function<mpt_status()> &work, cu::GraphExec &out) {
+  constexpr const char *what = "recording the graph of a step";
+  out = nullptr;
+  if (mpt_status status = cu::check(api, api.StreamBeginCapture_v2(stream, cu::CaptureThreadLocal), what))
+    return status;
+  capturing = true;
+  mpt_status status = work();
+  capturing = false;
+  cu::Graph recorded = nullptr;
+  cu::Result result = api.StreamEndCapture(stream, &recorded);
+  if (!status && result == cu::Success)
+    result = api.GraphInstantiateWithFlags(&out, recorded, 0);
+  if (recorded)
+    api.GraphDestroy(recorded);
+  if (status || result != cu::Success)
+    out = nullptr;
+  return status ? status : cu::check(api, result, what);
+}
+
 float CudaDevice::fastest(int rounds, const std::function<bool()> &enqueue) {
   constexpr float longEnough = 1; // ms
   constexpr int mostRepeats = 20;

@@ -89,6 +89,8 @@ public:
   mpt_status launchNamed(const char *what, const std::string &kernel, void *const *args);
   /// A copy of `bytes` of the host's in memory of its own; waits for it. `what` is for errors.
   mpt_status place(const char *what, const void *host, size_t bytes, std::unique_ptr<Memory> &to);
+  /// A graph of what `work` puts on the stream; null where that fails or cannot be recorded.
+  mpt_status capture(const std::function<mpt_status()> &work, cu::GraphExec &out);
   /// Milliseconds of what `enqueue` puts on the stream: the best of `rounds` behind a first one, which loads code.
   /// What is short runs several times in a graph, so that its launches do not count. Negative where it fails. Waits for
   /// the device.

@@ -38,14 +38,13 @@ mpt_status CudaExchange::open(CudaDevice &device, World *world, std::unique_ptr<
   std::string problem;
   const nccl::Functions *functions = nullptr;
   if (world) {
-    if (device.options.nccl == "none")
-      problem = "option nccl is none";
-    else
+    const bool isOff = device.options.nccl == "none";
+    if (!isOff)
       functions = nccl::open(device.options.nccl, device.options.libraries, problem);
     if (mpt_status status = world->agree("NCCL", functions ? nccl::textOf(functions->version) : "none on this machine"))
       return status;
     if (!functions) {
-      if (world->rank() == 0 && device.options.nccl != "none")
+      if (world->rank() == 0 && !isOff)
         warn("gradients travel through the host's memory, since there is no NCCL (%s): install it, or name libnccl.so "
              "in option nccl, or its folder in option libraries, of the trainer",
              problem.c_str());
@@ -93,7 +92,7 @@ CudaExchange::~CudaExchange() {
     device.synchronize();
   dropGraph(); // before what its nodes use
   // Others may still read what this rank has sent; a world that has lost a rank is not waited for.
-  if (comm && !check(api->CommFinalize(comm), "closing NCCL") && !settle("closing NCCL") && comm)
+  if (comm && !check(api->CommFinalize(comm), "closing NCCL") && !settle("closing NCCL"))
     api->CommDestroy(comm);
   device.watcher = nullptr;
   for (cu::Event event : {ahead, behind})
@@ -278,24 +277,6 @@ void CudaExchange::dropGraph() {
   graph = nullptr;
 }
 
-mpt_status CudaExchange::capture(const std::function<mpt_status()> &work) {
-  const cu::Driver &driver = device.api;
-  if (mpt_status status = cu::check(driver, driver.StreamBeginCapture_v2(device.stream, cu::CaptureThreadLocal),
-                                    "recording the graph of a step"))
-    return status;
-  device.capturing = true;
-  mpt_status status = work();
-  device.capturing = false;
-  const std::string why = status ? mpt_last_error() : "";
-  cu::Graph recorded = nullptr;
-  cu::Result result = driver.StreamEndCapture(device.stream, &recorded);
-  if (!status && result == cu::Success)
-    result = driver.GraphInstantiateWithFlags(&graph, recorded, 0);
-  if (recorded)
-    driver.GraphDestroy(recorded);
-  return status ? fail(status, "%s", why.c_str()) : cu::check(driver, result, "recording the graph of a step");
-}
-
 mpt_status CudaExchange::rehearse(const std::function<mpt_status()> &work) {
   ContextScope scope(device);
   Together together(device);
@@ -326,10 +307,9 @@ mpt_status CudaExchange::run(const std::vector<const void *> &given, bool eager,
   }
   if (!graph) {
     perStep = {};
-    if (capture(work)) {
+    if (device.capture(work, graph)) {
       if (failed)
         return look();
-      dropGraph();
       refusesGraphs = true;
       warn("steps run call by call from here on, since their graph could not be recorded: %s", mpt_last_error());
       perStep = {};

@@ -43,7 +43,6 @@ private:
   mpt_status lost(const std::string &why);
   mpt_status settle(const char *what);
   mpt_status words(int64_t count, void *&out);
-  mpt_status capture(const std::function<mpt_status()> &work);
   void dropGraph();
   void count();
 

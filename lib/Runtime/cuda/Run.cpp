@@ -76,22 +76,19 @@ mpt_status FunctionRun::profile(FunctionState &state, mpt_exec &exec) {
 }
 
 mpt_status FunctionRun::capture(mpt_exec &exec) {
-  const cu::Driver &api = device.api;
-  auto &context = *static_cast<Context *>(exec.runtime);
-  if (mpt_status status = cu::check(api, api.StreamBeginCapture_v2(device.stream, cu::CaptureThreadLocal),
-                                    "recording the graph of a step"))
+  static_cast<Context *>(exec.runtime)->nextCall = 0;
+  return device.capture([&] { return static_cast<mpt_status>(f.entry(&exec)); }, graph);
+}
+
+/// Chooses algorithms and grows scratch, and is watched call by call, so that a kernel that fails is named.
+mpt_status FunctionRun::runFirst(FunctionState &state, mpt_exec &exec) {
+  if (mpt_status status = hasPlans ? MPT_OK : makePlans(state, exec))
     return status;
-  context.nextCall = 0;
-  device.capturing = true;
-  auto status = static_cast<mpt_status>(f.entry(&exec));
-  device.capturing = false;
-  cu::Graph recorded = nullptr;
-  cu::Result result = api.StreamEndCapture(device.stream, &recorded);
-  if (!status && result == cu::Success)
-    result = api.GraphInstantiateWithFlags(&graph, recorded, 0);
-  if (recorded)
-    api.GraphDestroy(recorded);
-  return status ? status : cu::check(api, result, "recording the graph of a step");
+  hasPlans = true;
+  if (mpt_status status = runOnce(state, exec, true))
+    return status;
+  device.chosen.write(); // for a process that ends without closing its trainers
+  return MPT_OK;
 }
 
 /// As a part of a step, which repeats its functions at other addresses and has the graph of them all.
@@ -99,12 +96,8 @@ mpt_status FunctionRun::runPart(FunctionState &state, mpt_exec &exec) {
   if (device.capturing)
     return runOnce(state, exec, false);
   if (!ranInStep || device.options.synchronous) {
-    if (mpt_status status = hasPlans ? MPT_OK : makePlans(state, exec))
+    if (mpt_status status = runFirst(state, exec))
       return status;
-    hasPlans = true;
-    if (mpt_status status = runOnce(state, exec, true))
-      return status;
-    device.chosen.write();
     ranInStep = true;
     return MPT_OK;
   }
@@ -122,15 +115,10 @@ mpt_status FunctionRun::run(FunctionState &state, mpt_exec &exec) {
     dropGraph();
     warm = false;
   }
-  // The first run is not recorded: it chooses algorithms and grows scratch. It is also watched call by call, so that a
-  // kernel that fails is named.
+  // The first run is not recorded.
   if (!warm || device.options.synchronous) {
-    if (mpt_status status = hasPlans ? MPT_OK : makePlans(state, exec))
+    if (mpt_status status = runFirst(state, exec))
       return status;
-    hasPlans = true;
-    if (mpt_status status = runOnce(state, exec, true))
-      return status;
-    device.chosen.write(); // for a process that ends without closing its trainers
     now.back() = reinterpret_cast<const void *>(device.scratchVersion());
     bindings = now;
     warm = true;
@@ -141,7 +129,6 @@ mpt_status FunctionRun::run(FunctionState &state, mpt_exec &exec) {
   if (device.options.eager || state.context.finite) // what looks at values waits for them
     return runOnce(state, exec, false);
   if (!graph && !eager && capture(exec)) {
-    dropGraph();
     eager = true;
     warn("'%s' runs call by call from here on, since its graph could not be recorded: %s", f.name, mpt_last_error());
   }

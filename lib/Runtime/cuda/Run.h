@@ -25,6 +25,7 @@ private:
   mpt_status runOnce(FunctionState &state, mpt_exec &exec, bool watch);
   mpt_status profile(FunctionState &state, mpt_exec &exec);
   mpt_status capture(mpt_exec &exec);
+  mpt_status runFirst(FunctionState &state, mpt_exec &exec);
   /// Has plans made for all of its calls at once, before the first run. Nothing is put on the stream.
   mpt_status makePlans(FunctionState &state, mpt_exec &exec);
   void dropGraph();
