@@ -99,7 +99,7 @@ def marked(trainer, data) -> float:
 
 def boxes_found(trainer, data) -> float:
     hits = []
-    for feeds in held_out(data, 12):
+    for feeds in held_out(data, 96):
         answer = trainer.evaluate(fed(feeds))
         hits += [scenes.found(*row) for row in zip(answer["logits"], answer["boxes"], feeds["truth"])]
     return 100.0 * sum(hit for hit, _ in hits) / sum(count for _, count in hits)
@@ -162,7 +162,7 @@ NETWORKS = [
     classifier("ResNet-50", MIXED, DYNAMIC, NO_MASTERS, papers.resnet, 200, 0.05, 8, bottleneck=True, width=4),
     classifier("ResNet-110", ADAPTIVE, LAYERS, NO_SCALE, papers.resnet, 800, 0.05, 8, blocks=(18, 18, 18), width=4),
     scene_network("SegNet", ADAPTIVE, LAYERS, NO_SCALE, papers.segnet, scenes.pixels, marked, 800, rate=5e-3),
-    scene_network("SSD", MIXED, DYNAMIC, NO_SCALE, papers.ssd, scenes.detections, boxes_found, 600),
+    scene_network("SSD", MIXED, DYNAMIC, NO_SCALE, papers.ssd, scenes.detections, boxes_found, 2000),
     scene_network("Faster R-CNN", MIXED, DYNAMIC, NO_SCALE, papers.faster_rcnn, scenes.regions, regions_told, 400, batch=8),
     network("DeepSpeech 2", MIXED, DYNAMIC, NO_MASTERS, "accuracy", 1.0, 500, functools.partial(papers.deep_speech2, batch=16),
             batches(scenes.speech, 16), sounds_told, 4e-3, "adamw,weight-decay=0.001", "ctc,max-labels=6", clip_norm=5.0),
