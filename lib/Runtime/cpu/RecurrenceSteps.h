@@ -12,8 +12,11 @@ namespace {
 
 template <typename Step> void runBlocks(const Recurrence &call, int64_t i, int pass, int64_t begin, int64_t end) {
   Step step(call, i, pass);
-  for (int64_t block = begin; block < end; ++block)
-    step.run(block);
+  // Every other step goes backwards: it starts with the weights that the step before has left in the cache. Always from
+  // the first block on, weights that are larger than the cache would never be found in it.
+  const bool turned = i & 1;
+  for (int64_t n = 0; n < end - begin; ++n)
+    step.run(turned ? end - 1 - n : begin + n);
   Tile::finish();
 }
 
