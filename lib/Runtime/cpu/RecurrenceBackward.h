@@ -35,8 +35,17 @@ private:
       fetchRow<false>(d.input_types[4], r.in[4], (row * r.savedGates() + g) * d.hidden + part.first);
     if (d.num_inputs > 5)
       fetchRow<false>(d.input_types[5], r.in[5], row * d.hidden + part.first);
+    if (int64_t states = statesOf(); i && states) {
+      int64_t last = r.index(i - 1) * d.batch + part.row + n;
+      fetchRow<false>(d.input_types[states], r.in[states], last * d.hidden + part.first);
+    }
     for (int64_t g = 0; g < r.gates; ++g)
       fetchRow<true>(d.output_types[0], r.out[0], (row * r.gates + g) * d.hidden + part.first);
+  }
+
+  /// The operand with the values of all steps that a step reads one step back: LSTM's cells, GRU's states; 0 for none.
+  int64_t statesOf() const {
+    return d.cell == MPT_CELL_LSTM ? 5 : d.cell == MPT_CELL_GRU || d.cell == MPT_CELL_GRU_RESET_FIRST ? 3 : 0;
   }
 
   void multiply(int64_t block, const Part &part) {
@@ -105,10 +114,10 @@ private:
     store(d.output_types[0], v, part.width, r.out[0], t * d.batch * r.gates * d.hidden + at);
     leave(r, r.operand[i & 1], g, v, part.width, part.row + n, part.first);
   }
-  /// A value of the step before, of one that lies at `base`; `initial` before the first.
-  void before(const Part &part, int64_t at, int64_t operand, int64_t initial, Row &v) {
+  /// What `statesOf` has of the step before; the operand `initial` before the first.
+  void before(const Part &part, int64_t at, int64_t initial, Row &v) {
     if (i)
-      load(d.input_types[operand], r.in[operand], r.index(i - 1) * d.batch * d.hidden + at, part.width, v);
+      load(d.input_types[statesOf()], r.in[statesOf()], r.index(i - 1) * d.batch * d.hidden + at, part.width, v);
     else
       load(d.input_types[initial], r.in[initial], at, part.width, v);
   }
@@ -128,7 +137,7 @@ private:
       for (int j = 0; j < NR; ++j)
         dc[j] += more[j];
     }
-    before(part, at, 5, 6, last);
+    before(part, at, 6, last);
     Row di, dO, df, dg;
     for (int j = 0; j < NR; ++j) {
       dc[j] += dh[j] * og[j] * (1 - th[j] * th[j]);
@@ -151,7 +160,7 @@ private:
     gate(part, n, 1, reset);
     gate(part, n, 2, fresh);
     gate(part, n, 3, inside);
-    before(part, at, 3, 2, last);
+    before(part, at, 2, last);
     Row dz, dr, dn, di;
     for (int j = 0; j < NR; ++j) {
       dn[j] = dh[j] * (1 - z[j]) * (1 - fresh[j] * fresh[j]);
@@ -174,7 +183,7 @@ private:
     Row z = {}, fresh = {}, last = {}, dz, dn;
     gate(part, n, 0, z);
     gate(part, n, 2, fresh);
-    before(part, at, 3, 2, last);
+    before(part, at, 2, last);
     for (int j = 0; j < NR; ++j) {
       dn[j] = dh[j] * (1 - z[j]) * (1 - fresh[j] * fresh[j]);
       dz[j] = dh[j] * (last[j] - fresh[j]) * (z[j] * (1 - z[j]));
@@ -190,7 +199,7 @@ private:
     Row reset = {}, last = {}, carry = {}, dr;
     const float *s = sums + n * NR;
     gate(part, n, 1, reset);
-    before(part, at, 3, 2, last);
+    before(part, at, 2, last);
     load(MPT_FLOAT32, r.carry, at, part.width, carry);
     for (int j = 0; j < NR; ++j) {
       dr[j] = s[j] * last[j] * (reset[j] * (1 - reset[j]));

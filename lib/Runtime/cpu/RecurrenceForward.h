@@ -51,9 +51,7 @@ private:
   }
   void sum(const Part &part, int64_t n, int64_t g, Row &v) {
     input(part, n, g, v);
-    const float *s = sums[g] + n * NR;
-    for (int j = 0; j < NR; ++j)
-      v[j] += s[j];
+    addRow(sums[g] + n * NR, v);
   }
   void saveGate(const Part &part, int64_t n, int64_t g, const Row &v) {
     int64_t at = ((t * d.batch + part.row + n) * r.savedGates() + g) * d.hidden + part.first;

@@ -20,13 +20,19 @@ using Row = float[NR];
 
 // ---- element types
 
+using WholeRow __attribute__((vector_size(NR * 4), aligned(4))) = float;
+
 /// Copies a row; whole ones, as most are, in registers.
 inline void copyRow(const float *from, int64_t n, float *to) {
-  using Whole __attribute__((vector_size(NR * 4), aligned(4))) = float;
   if (n == NR)
-    *reinterpret_cast<Whole *>(to) = *reinterpret_cast<const Whole *>(from);
+    *reinterpret_cast<WholeRow *>(to) = *reinterpret_cast<const WholeRow *>(from);
   else
     memcpy(to, from, static_cast<size_t>(n) * 4);
+}
+
+/// Spelled out, since `from` and `to` may overlap for all that a compiler knows.
+inline void addRow(const float *from, Row &to) {
+  *reinterpret_cast<WholeRow *>(to) += *reinterpret_cast<const WholeRow *>(from);
 }
 
 inline void load(int64_t type, const void *base, int64_t at, int64_t n, float *to) {
