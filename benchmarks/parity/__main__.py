@@ -32,8 +32,7 @@ import policies as builtin  # noqa: E402
 import tasks as parity_tasks  # noqa: E402
 from results import Results, Row, build  # noqa: E402
 
-# All but the lists of PyTorch's autocast, which are there for comparison.
-POLICIES = ",".join(name for name in builtin.NAMES if name != "fp32" and not name.startswith("autocast"))
+POLICIES = ",".join(name for name in builtin.NAMES if name != "fp32")
 
 
 def print_table(head, rows) -> None:
