@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What code emitted for CUDA calls beside mpt-c/abi_cuda.h where a step has replicas. */
+/* What a step with replicas has beside mpt-c/abi.h and mpt-c/abi_cuda.h. */
 #ifndef MPT_C_ABI_REPLICAS_H
 #define MPT_C_ABI_REPLICAS_H
 
@@ -9,8 +9,12 @@
 extern "C" {
 #endif
 
-/* As mpt_rt_ready: output `output` of "replica" holds its values once the device has done what was put on its stream so
- * far. MPT_OK. */
+/* What a replica computes in one function of a step and reads in later ones, of any type: an output of the one and an
+ * input of the others. The runtime keeps it for each local replica. */
+#define MPT_NAME_KEPT "replica.kept."
+
+/* On CUDA, as mpt_rt_ready: output `output` of "replica" holds its values once the device has done what was put on its
+ * stream so far. MPT_OK. */
 int32_t mpt_cuda_ready(mpt_exec *exec, int64_t output);
 
 #ifdef __cplusplus

@@ -24,6 +24,7 @@
 #include "mlir/IR/AsmState.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
+#include "llvm/ADT/SetVector.h"
 #include "llvm/Support/ErrorHandling.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FileUtilities.h"
@@ -347,20 +348,22 @@ private:
     entries.set("loss", builder.getStringAttr(options.loss));
     if (options.debugNonfinite)
       entries.set("debug_nonfinite", builder.getBoolAttr(true));
-    if (auto replica = module->lookupSymbol<func::FuncOp>("replica"))
-      entries.set("replicas", describeReplicas(replica));
+    if (module->lookupSymbol<func::FuncOp>("replica"))
+      entries.set("replicas", describeReplicas());
     if (Attribute optimizer = getAttr<MPTDialect::OptimizerAttrHelper>(*module))
       entries.set("optimizer", optimizer);
     setAttr<MPTDialect::ManifestAttrHelper>(*module, entries.getDictionary(&context));
   }
 
   /// How many replicas a global step has (0: one a process), and which inputs hold rows for all of them.
-  DictionaryAttr describeReplicas(func::FuncOp replica) {
+  DictionaryAttr describeReplicas() {
     Builder builder(&context);
-    SmallVector<Attribute> split;
-    for (unsigned i = 0; i < replica.getNumArguments(); ++i)
-      if (getArgAttr<dist::DistDialect::SplitAttrHelper>(replica, i))
-        split.push_back(getArgAttr<MPTDialect::NameAttrHelper>(replica, i));
+    llvm::SetVector<Attribute> names;
+    for (auto function : module->getOps<func::FuncOp>())
+      for (unsigned i = 0; i < function.getNumArguments(); ++i)
+        if (getArgAttr<dist::DistDialect::SplitAttrHelper>(function, i))
+          names.insert(getArgAttr<MPTDialect::NameAttrHelper>(function, i));
+    const SmallVector<Attribute> split = names.takeVector();
     int64_t count = dist::replicasOf(*module).value_or(1);
     return builder.getDictionaryAttr(
         {builder.getNamedAttr("count", builder.getI64IntegerAttr(count == dist::kOneAProcess ? 0 : count)),

@@ -30,21 +30,36 @@ struct Bucket : mpt::impl::BucketBase<Bucket> {
   }
 
 private:
-  /// Collectives of one kind that do not wait for each other: kind, element type of what travels, meetings before.
-  using Family = std::tuple<OperationName, Type, int64_t>;
+  /// Collectives of one kind that do not wait for each other: kind, element type of what travels, meetings before, and
+  /// whether another collective waits for them. What the replicas' own work waits for shall not wait for gradients.
+  using Family = std::tuple<OperationName, Type, int64_t, int64_t>;
 
   void gather(func::FuncOp step) {
     dist::Meetings meetings(step);
+    const llvm::DenseSet<Operation *> awaited = awaitedIn(step);
     llvm::MapVector<Family, SmallVector<Operation *>> families;
     for (Operation &op : step.getBody().front()) {
       auto reduce = dyn_cast<shard::AllReduceOp>(op);
       if (dist::isCollective(&op) && (!reduce || reduce.getReduction() == shard::ReductionKind::Sum))
-        families[{op.getName(), tensorType(op.getOperand(0)).getElementType(), meetings.before(&op)}].push_back(&op);
+        families[{op.getName(), tensorType(op.getOperand(0)).getElementType(), meetings.before(&op),
+                  awaited.contains(&op)}]
+            .push_back(&op);
     }
     for (auto &[family, members] : families)
       fill(members);
     // What early members become stands before the last member of their bucket: it moves behind it.
     (void)sortTopologically(&step.getBody().front());
+  }
+
+  /// What collectives are computed from.
+  static llvm::DenseSet<Operation *> awaitedIn(func::FuncOp step) {
+    llvm::DenseSet<Operation *> awaited;
+    for (Operation &op : llvm::reverse(step.getBody().front()))
+      if (dist::isCollective(&op) || awaited.contains(&op))
+        for (Value operand : op.getOperands())
+          if (Operation *made = operand.getDefiningOp())
+            awaited.insert(made);
+    return awaited;
   }
 
   void fill(ArrayRef<Operation *> all) {

@@ -35,18 +35,17 @@ private:
     if (!replicasOf(getOperation()))
       return step.emitError() << "expected a grid @" << kReplicas << " of one axis for the collectives of the step";
     Variance variance(step);
-    Meetings meetings(step);
     bool fine = true;
     for (Operation &op : step.getBody().front())
       if (isa_and_nonnull<shard::ShardDialect>(op.getDialect()))
-        fine &= succeeded(verifyCollective(&op, variance, meetings));
+        fine &= succeeded(verifyCollective(&op, variance));
     // One message is enough: what is wrong with one write is mostly wrong with all.
     fine = fine && llvm::all_of(step.getOps<train::WriteOp>(),
                                 [&](train::WriteOp write) { return succeeded(verifyWrite(write, variance)); });
     return success(fine && succeeded(verifyResults(step, variance)));
   }
 
-  static LogicalResult verifyCollective(Operation *op, const Variance &variance, const Meetings &meetings) {
+  static LogicalResult verifyCollective(Operation *op, const Variance &variance) {
     if (!isa<shard::AllReduceOp, shard::ReduceScatterOp, shard::AllGatherOp, shard::AllSliceOp>(op))
       return op->emitError() << "expected shard.all_reduce, reduce_scatter, all_gather or all_slice in a step, got "
                              << op->getName();
@@ -68,12 +67,9 @@ private:
                  ? op->emitError()
                        << "expected a shard of a value that is the same on every replica, got one that varies"
                  : success();
-    if (isa<shard::AllGatherOp>(op) && !variance.isShard(input))
-      return op->emitError() << "expected a shard to gather, got a value that is the same on every replica, or that "
-                                "depends on a replica's own rows";
-    if (meetings.before(input) > 0 && !variance.isShard(input))
-      return op->emitError() << "expected a value that no other collective is part of: a step meets once, got one that "
-                                "waits for another";
+    if (isa<shard::AllGatherOp>(op) && !variance.varies(input))
+      return op->emitError() << "expected a row of the replica's own to gather, got a value that is the same on every "
+                                "replica";
     return success();
   }
 

@@ -14,10 +14,16 @@ def SplitReplicas : Pass<"fusion-split-replicas", "::mlir::ModuleOp"> {
     one and an argument of the other: `replica.sum.<i>` or `replica.max.<i>`. The runtime reduces between the two, so a process runs
     `@replica` once for each of its replicas and `@combine` once a step. What both need of states, each computes.
 
-    Where states are divided (`dist.shard`), replicas meet more than once. `@shard_1`, `@shard_2` ... are between the two, and
-    run once a replica: each takes what was exchanged before (`replica.scatter.<i>` is the replica's own row) and makes what the
-    next meeting exchanges (`replica.gather.<i>` is its row). The last of them writes the divided states.
+    Where collectives wait for others, replicas meet more than once: with divided states (`dist.shard`), and with synchronised
+    batch norms. `@shard_1`, `@shard_2` ... are between the two, and run once a replica: each takes what was exchanged
+    before (`replica.scatter.<i>` is the replica's own row) and makes what the next meeting exchanges (`replica.gather.<i>` is
+    its row). The last of them writes the divided states.
+
+    What a replica has computed from rows of its own and needs again behind a meeting it keeps: `replica.kept.<i>` is a
+    result of one of these functions and an argument of later ones. Operations of a few instructions an element are computed
+    again where that keeps fewer bytes.
   }];
+  let statistics = [Statistic<"numKept", "kept", "values that a replica keeps from one function to a later one">];
 }
 
 def LowerTrain : Pass<"fusion-lower-train", "::mlir::ModuleOp"> {

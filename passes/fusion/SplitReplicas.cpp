@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// --fusion-split-replicas: a step of replicas as two functions, before and after the replicas meet.
+// --fusion-split-replicas: a step of replicas as functions, cut where the replicas meet.
 // Matcher: collectives of dialect shard.
 #include "mpt-c/abi.h"
+#include "mpt-c/abi_replicas.h"
 #include "mpt/Autodiff/Autodiff.h"
 #include "mpt/Autodiff/TrainingFunctions.h"
 #include "mpt/Dialect/Dist/DistDialect.h"
 #include "mpt/Dialect/MPT/GraphBuilder.h"
+#include "mpt/Distribution/KeptValues.h"
 #include "mpt/Distribution/Replicas.h"
 #include "passes/fusion/Passes.h"
 
@@ -28,6 +30,9 @@ std::string nameOf(Operation *collective, size_t i) {
                                                                           : MPT_NAME_SUM;
   return (prefix + Twine(i)).str();
 }
+
+/// Name of the i-th value that a replica keeps.
+std::string nameOf(size_t i) { return (MPT_NAME_KEPT + Twine(i)).str(); }
 
 /// What the i-th collective takes in, and what it results in, with the meetings before.
 struct Exchange {
@@ -66,9 +71,11 @@ struct SplitReplicas : mpt::impl::SplitReplicasBase<SplitReplicas> {
       for (auto write : function.getOps<train::WriteOp>())
         if (isDivided(write))
           last = std::max(last, meetings.before(write));
-      before(cloneFunction(function, "replica"), 0, last == 0);
+      const SmallVector<dist::KeptValue> kept = dist::keptValues(function, last);
+      numKept += kept.size();
+      before(cloneFunction(function, "replica"), 0, last == 0, kept);
       for (int64_t i = 1; i <= last; ++i)
-        before(cloneFunction(function, (MPT_NAME_SHARD + Twine(i)).str()), i, i == last);
+        before(cloneFunction(function, (MPT_NAME_SHARD + Twine(i)).str()), i, i == last, kept);
       after(cloneFunction(function, "combine"));
       function.erase();
     }
@@ -76,7 +83,8 @@ struct SplitReplicas : mpt::impl::SplitReplicasBase<SplitReplicas> {
 
 private:
   /// What one replica computes between two meetings; the last such function changes divided states.
-  static void before(func::FuncOp function, int64_t meeting, bool isLast) {
+  static void before(func::FuncOp function, int64_t meeting, bool isLast, ArrayRef<dist::KeptValue> kept) {
+    const SmallVector<Operation *> ops = dist::opsOf(function);
     for (auto write : llvm::make_early_inc_range(function.getOps<train::WriteOp>()))
       if (!isLast || !isDivided(write))
         write.erase();
@@ -85,7 +93,13 @@ private:
       if (exchange.meeting == meeting)
         contributions.emplace_back(exchange.name, exchange.op->getOperand(0));
     takeResults(function, meeting);
+    for (auto [i, value] : llvm::enumerate(kept))
+      if (value.made == meeting)
+        contributions.emplace_back(nameOf(i), value.in(ops));
     setResults(function, contributions);
+    for (auto [i, value] : llvm::enumerate(kept))
+      if (llvm::is_contained(value.taken, meeting))
+        value.in(ops).replaceAllUsesWith(addArgument(function, nameOf(i), value.in(ops).getType()));
     takeSlices(function);
     eraseDeadOps(function);
     eraseUnusedArguments(function);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // --fusion-verify-scales: what fusion and libraries made of a step commits and returns no value that carries a scale.
+#include "mpt-c/abi.h"
 #include "mpt/Precision/LoweredScales.h"
 #include "passes/fusion/Passes.h"
 
@@ -22,9 +23,22 @@ struct VerifyScales : mpt::impl::VerifyScalesBase<VerifyScales> {
     States states;
     for (auto state : module.getOps<train::StateOp>())
       states[state.getSymNameAttr()] = state;
-    for (auto function : module.getOps<func::FuncOp>())
-      if (!function.isExternal() && failed(LoweredScaleFlow(function, states).verify()))
+    // Functions of a step of replicas come behind those whose values they take.
+    SmallVector<func::FuncOp> functions(module.getOps<func::FuncOp>());
+    llvm::stable_sort(functions, [](func::FuncOp a, func::FuncOp b) { return partOf(a) < partOf(b); });
+    CrossingScales crossing;
+    for (func::FuncOp function : functions)
+      if (!function.isExternal() && failed(LoweredScaleFlow(function, states, crossing).verify()))
         signalPassFailure();
+  }
+
+private:
+  static int64_t partOf(func::FuncOp function) {
+    StringRef name = function.getSymName();
+    int64_t part = 0;
+    if (name == "replica")
+      return 0;
+    return name.consume_front(MPT_NAME_SHARD) && !name.getAsInteger(10, part) ? part : INT64_MAX;
   }
 };
 

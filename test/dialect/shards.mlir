@@ -1,4 +1,5 @@
 // RUN: split-file %s %t
+// RUN: mpt-opt %t/rows.mlir --distribution-verify-replicas | FileCheck %s --check-prefix=ROWS
 // RUN: not mpt-opt %t/gather.mlir --distribution-verify-replicas 2>&1 | FileCheck %s --check-prefix=GATHER
 // RUN: not mpt-opt %t/slice.mlir --distribution-verify-replicas 2>&1 | FileCheck %s --check-prefix=SLICE
 // RUN: not mpt-opt %t/axis.mlir --distribution-verify-replicas 2>&1 | FileCheck %s --check-prefix=AXIS
@@ -8,7 +9,8 @@
 // RUN: mpt-opt %t/shards.mlir --distribution-verify-replicas | FileCheck %s --check-prefix=SHARDS
 
 // --distribution-verify-replicas on shards: they become states that are divided, or are gathered.
-// GATHER: expected a shard to gather, got a value that is the same on every replica, or that depends on a replica's own rows
+// GATHER: expected a row of the replica's own to gather, got a value that is the same on every replica
+// ROWS: shard.all_gather
 // SLICE: expected a shard of a value that is the same on every replica, got one that varies
 // AXIS: expected 0 as its scatter_axis, got 1
 // WHOLE: expected a value that is the same on every replica for state 'w', got one that is computed from a replica's shard
@@ -18,6 +20,19 @@
 // SHARDS: train.write @w
 
 //--- gather.mlir
+module {
+  shard.grid @replicas(shape = 2)
+  train.state parameter @w : tensor<32xf32> = dense<1.0> : tensor<32xf32>
+  train.state slot @m : tensor<32xf32> of "w" = dense<1.0> : tensor<32xf32> {dist.shard = 16 : i64}
+  func.func @step(%x: tensor<2x16xf32> {dist.split, mpt.name = "x"}) {
+    %r = mpt.slice %x {sizes = array<i64: 1, 16>, starts = array<i64: 0, 0>, strides = array<i64: 1, 1>} : (tensor<2x16xf32>) -> tensor<1x16xf32>
+    %s = shard.all_reduce %r on @replicas grid_axes = [0] : tensor<1x16xf32> -> tensor<1x16xf32>
+    %0 = shard.all_gather %s on @replicas grid_axes = [0] gather_axis = 0 : tensor<1x16xf32> -> tensor<2x16xf32>
+    return
+  }
+}
+
+//--- rows.mlir
 module {
   shard.grid @replicas(shape = 2)
   train.state parameter @w : tensor<32xf32> = dense<1.0> : tensor<32xf32>

@@ -6,6 +6,8 @@
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Precision/ScaleFlow.h"
 
+#include "llvm/ADT/StringMap.h"
+
 namespace mpt {
 
 /// Numbers the values of a function and of its fusions: two of one number are one value, computed twice.
@@ -23,15 +25,33 @@ private:
   llvm::DenseMap<size_t, llvm::SmallVector<mlir::Operation *, 1>> seen;
 };
 
+/// What is known of values that go from one function of a step of replicas to later ones, by the names of results and
+/// arguments. Scales have the names of their states, of the arithmetic on states that makes them, or of the values
+/// themselves.
+struct CrossingScales {
+  struct Known {
+    ScaleType type;                                            ///< but the powers of a product
+    llvm::SmallVector<std::pair<std::string, int64_t>> powers; ///< of a product, by name
+    bool isScale;                                              ///< nothing but that product
+    mlir::Operation *unknown;                                  ///< what made the scale unknown, or null
+  };
+  llvm::StringMap<Known> values;
+
+  /// Whether values of that name go to a later function.
+  static bool crosses(llvm::StringRef name);
+};
+
 /// One walk forward over a function and the bodies of its fusions, by the rules of precision-verify. Scales are the
 /// states that hold them, and what ops marked `train.scale` make. Arithmetic on scales is not in types any more: what
 /// rules refuse is of unknown scale, a number by itself its own scale, and nothing is an error but where it is
 /// committed or returned.
 class LoweredScaleFlow : private ScaleInference {
 public:
-  LoweredScaleFlow(mlir::func::FuncOp function, const States &states)
-      : function(function), context(function.getContext()), states(states) {}
-  /// Refuses writes and results that carry a scale, or an unknown one: errors at them.
+  /// What goes from function to function is read from `crossing`, and added to it.
+  LoweredScaleFlow(mlir::func::FuncOp function, const States &states, CrossingScales &crossing)
+      : function(function), context(function.getContext()), states(states), crossing(crossing) {}
+  /// Refuses writes and results that carry a scale, or an unknown one: errors at them. What replicas keep may carry
+  /// any; what they add, scales that are states, which are the same on all.
   llvm::LogicalResult verify();
 
 private:
@@ -47,10 +67,18 @@ private:
   void explain(mlir::InFlightDiagnostic &diagnostic, mlir::Value value) const;
   llvm::LogicalResult verifyWrite(train::WriteOp write);
   llvm::LogicalResult verifyResult(mlir::OpOperand &result);
+  void readArgument(mlir::BlockArgument argument, llvm::StringRef name);
+  void noteResult(mlir::Value value, llvm::StringRef name);
+  std::optional<std::string> nameOfScale(mlir::Value scale) const;
+  std::optional<size_t> arithmeticOf(mlir::Value value, int depth = 0) const;
+  mlir::Value firstOf(mlir::Value value) const;
+  bool isOfStates(const ScaleType &type) const;
 
   mlir::func::FuncOp function;
   mlir::MLIRContext *context;
   const States &states;
+  CrossingScales &crossing;
+  llvm::StringMap<mlir::Value> scalesByName; ///< of what crosses: reads of states, or what stands for them here
   ValueNumbers numbers;
   llvm::DenseMap<mlir::Value, ScaleType> types;           ///< but unscaled ones
   llvm::DenseMap<mlir::Value, mlir::Operation *> unknown; ///< of unknown scale, and the op that made it so

@@ -4,7 +4,8 @@
 
 #include "Rules.h"
 
-#include "mpt-c/types.h"
+#include "mpt-c/abi.h"
+#include "mpt-c/abi_replicas.h"
 #include "mpt/Dialect/Attributes.h"
 #include "mpt/Dialect/Check/CheckDialect.h"
 #include "mpt/Dialect/MPT/TensorTypes.h"
@@ -48,7 +49,7 @@ ScaleType LoweredScaleFlow::of(Value value) const {
 /// A number is itself times one, so that one of unknown scale is a scale by its own name.
 void LoweredScaleFlow::set(Value result, ScaleType type) {
   if (type.isElementwise() && countOf(result) == 1)
-    type = ScaleType::of(numbers.of(result));
+    type = ScaleType::of(firstOf(result));
   if (!type.isUnscaled() || type.isScaleMaterial())
     types.insert_or_assign(result, std::move(type));
 }
@@ -125,6 +126,92 @@ void LoweredScaleFlow::infer(Block &block) {
     infer(&op);
 }
 
+// ---- what goes from function to function
+
+bool CrossingScales::crosses(StringRef name) {
+  return llvm::any_of(ArrayRef<StringRef>{MPT_NAME_KEPT, MPT_NAME_SUM, MPT_NAME_SCATTER, MPT_NAME_GATHER},
+                      [&](StringRef prefix) { return name.starts_with(prefix); });
+}
+
+static std::string nameOfArithmetic(size_t hash) { return "states " + std::to_string(hash); }
+
+/// What computes `value` of states and constants, the same in every function; nothing where arguments are part of it.
+std::optional<size_t> LoweredScaleFlow::arithmeticOf(Value value, int depth) const {
+  constexpr int deepest = 16;
+  value = numbers.of(value);
+  Operation *op = value.getDefiningOp();
+  if (!op || op->getNumRegions() || depth > deepest)
+    return std::nullopt;
+  llvm::hash_code hash =
+      llvm::hash_combine(op->getName().getAsOpaquePointer(), op->getPropertiesAsAttribute().getAsOpaquePointer(),
+                         value.getType().getAsOpaquePointer(), cast<OpResult>(value).getResultNumber());
+  for (Value operand : op->getOperands()) {
+    std::optional<size_t> part = arithmeticOf(operand, depth + 1);
+    if (!part)
+      return std::nullopt;
+    hash = llvm::hash_combine(hash, *part);
+  }
+  return hash;
+}
+
+/// What stands for a scale in this function.
+Value LoweredScaleFlow::firstOf(Value value) const {
+  if (!scalesByName.empty())
+    if (std::optional<size_t> hash = arithmeticOf(value))
+      if (auto found = scalesByName.find(nameOfArithmetic(*hash)); found != scalesByName.end())
+        return found->second;
+  return numbers.of(value);
+}
+
+std::optional<std::string> LoweredScaleFlow::nameOfScale(Value scale) const {
+  if (auto read = scale.getDefiningOp<train::ReadOp>())
+    return ("state " + read.getState()).str();
+  for (auto &[name, value] : scalesByName)
+    if (value == scale)
+      return name.str();
+  std::optional<size_t> hash = arithmeticOf(scale);
+  return hash ? std::optional(nameOfArithmetic(*hash)) : std::nullopt;
+}
+
+/// Scales of states are the same on all replicas.
+bool LoweredScaleFlow::isOfStates(const ScaleType &type) const {
+  return type.isProduct() && llvm::all_of(type.getPowers(), [&](const ScaleType::Power &power) {
+           std::optional<std::string> name = nameOfScale(power.first);
+           return name && StringRef(*name).starts_with("state");
+         });
+}
+
+void LoweredScaleFlow::noteResult(Value value, StringRef name) {
+  auto lost = unknown.find(value);
+  CrossingScales::Known known{of(value), {}, of(value).isScale(), lost == unknown.end() ? nullptr : lost->second};
+  if (known.type.isProduct())
+    for (auto [scale, exponent] : known.type.getPowers()) {
+      if (std::optional<std::string> named = nameOfScale(scale))
+        known.powers.emplace_back(*named, exponent);
+      else
+        known.unknown = scale.getDefiningOp();
+    }
+  crossing.values.insert_or_assign(name, std::move(known));
+}
+
+void LoweredScaleFlow::readArgument(BlockArgument argument, StringRef name) {
+  auto found = crossing.values.find(name);
+  if (found == crossing.values.end())
+    return;
+  const CrossingScales::Known &known = found->second;
+  ScaleType type = known.type;
+  if (type.isProduct()) {
+    type = known.powers.empty() ? known.type : ScaleType::unscaled();
+    for (const auto &[scale, exponent] : known.powers)
+      type = type.times(*ScaleType::of(scalesByName.try_emplace(scale, argument).first->second).power(exponent));
+    type = known.isScale ? type : type.withoutPurity();
+  }
+  if (known.unknown)
+    unknown.insert({argument, known.unknown});
+  if (!type.isUnscaled() || type.isScaleMaterial())
+    types.insert_or_assign(argument, type);
+}
+
 // ---- what is committed and returned
 
 void LoweredScaleFlow::explain(InFlightDiagnostic &diagnostic, Value value) const {
@@ -152,6 +239,11 @@ LogicalResult LoweredScaleFlow::verifyResult(OpOperand &result) {
   auto isOpaque = [&](const ScaleType::Power &power) { return unknown.contains(power.first); };
   StringAttr name = getResultAttr<MPTDialect::NameAttrHelper>(function, result.getOperandNumber());
   bool reports = name && name == kReportedScale, agrees = name && name.getValue().starts_with(MPT_NAME_MAX);
+  if (name && CrossingScales::crosses(name) && scales::carriesScales(result.get())) {
+    noteResult(result.get(), name);
+    if (name.getValue().starts_with(MPT_NAME_KEPT) || (isOfStates(type) && llvm::none_of(type.getPowers(), isOpaque)))
+      return success();
+  }
   bool observed = bool(getResultAttr<check::CheckDialect::ObservedAttrHelper>(function, result.getOperandNumber()));
   if (observed || !scales::carriesScales(result.get()) || type.isUnscaled() || type.isZero() ||
       (agrees && type.isScales()) ||
@@ -165,7 +257,17 @@ LogicalResult LoweredScaleFlow::verifyResult(OpOperand &result) {
 
 LogicalResult LoweredScaleFlow::verify() {
   Block &body = function.getBody().front();
+  for (auto read : body.getOps<train::ReadOp>())
+    scalesByName.try_emplace(("state " + read.getState()).str(), read.getValue());
+  for (BlockArgument argument : body.getArguments())
+    if (auto name = getArgAttr<MPTDialect::NameAttrHelper>(function, argument.getArgNumber()))
+      readArgument(argument, name);
   infer(body);
+  // Scales that cross themselves: others may carry them.
+  for (OpOperand &result : body.getTerminator()->getOpOperands())
+    if (auto name = getResultAttr<MPTDialect::NameAttrHelper>(function, result.getOperandNumber()))
+      if (Value first = numbers.of(result.get()); CrossingScales::crosses(name) && !nameOfScale(first))
+        scalesByName.try_emplace(name, first);
   bool fine = true;
   for (auto write : body.getOps<train::WriteOp>())
     fine &= succeeded(verifyWrite(write));

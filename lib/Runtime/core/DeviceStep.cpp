@@ -2,7 +2,6 @@
 // Folding, exchanging and updating on the device.
 #include "core/DeviceStep.h"
 
-#include "core/Indices.h"
 #include "core/Types.h"
 #include "world/NodeSum.h"
 #include "world/World.h"
@@ -50,6 +49,8 @@ mpt_status DeviceStep::prepare(std::vector<ExchangedValue> all) {
     if (mpt_status status = takeMemory(values.back()))
       return status;
   }
+  if (mpt_status status = kept.prepare(*trainer.device, layout))
+    return status;
   return findSources();
 }
 
@@ -101,6 +102,7 @@ mpt_status DeviceStep::findSources() {
         if (strcmp(layout.global->inputs[k].name, want.name) == 0)
           source.input = k;
       source.kind = value != values.end()                       ? Source::Exchanged
+                    : isKept(want.name)                         ? Source::Kept
                     : strcmp(want.name, MPT_NAME_REPLICA) == 0  ? Source::Number
                     : strcmp(want.name, MPT_NAME_REPLICAS) == 0 ? Source::Count
                                                                 : Source::Given;
@@ -120,19 +122,8 @@ mpt_status DeviceStep::findSources() {
 mpt_status DeviceStep::stage(const std::vector<const mpt_tensor *> &given) {
   if (mpt_status status = pointersOf(trainer, *layout.global, inputs, given))
     return status;
-  for (size_t phase = 0; phase < layout.phases.size(); ++phase) {
-    const mpt_function_desc *f = layout.phases[phase];
-    std::vector<const void *> pointers(static_cast<size_t>(f->num_inputs), nullptr);
-    const std::deque<Source> &from = sources[phase];
-    for (int64_t k = 0; f->num_indices && k < layout.local; ++k) {
-      for (size_t i = 0; i < pointers.size(); ++i)
-        if (from[i].kind == Source::Given)
-          pointers[i] = static_cast<const uint8_t *>(inputs.inputPointers[static_cast<size_t>(from[i].input)]) +
-                        (from[i].split ? k * f->inputs[i].bytes : 0);
-      if (mpt_status status = checkIndices(*trainer.device, *f, pointers))
-        return status;
-    }
-  }
+  if (mpt_status status = checkIndicesOf(*trainer.device, layout, 0, inputs.inputPointers))
+    return status;
   // Before anything starts: a step that runs out of memory on the way cannot be taken back.
   for (const mpt_function_desc *f : layout.phases)
     if (mpt_status status = prepareFunction(trainer, *f))
@@ -142,6 +133,8 @@ mpt_status DeviceStep::stage(const std::vector<const mpt_tensor *> &given) {
 
 const void *DeviceStep::addressOf(const Source &source, const mpt_tensor_desc &want, int64_t k) const {
   switch (source.kind) {
+  case Source::Kept:
+    return kept.find(want.name, k);
   case Source::Number:
     return numbers.data() + k * alignment;
   case Source::Count:
@@ -204,6 +197,15 @@ mpt_status DeviceStep::enqueue() {
   return MPT_OK;
 }
 
+/// What a replica computes before anything changes a state: all functions but the last, and but those with shards.
+mpt_status DeviceStep::rehearse() {
+  const size_t changing = trainer.shards.any() ? 2 : 1;
+  for (size_t i = 0; i + changing < layout.phases.size() || i == 0; ++i)
+    if (mpt_status status = start(i, 0, nullptr))
+      return status;
+  return MPT_OK;
+}
+
 /// A device measures which algorithms are fastest. Each rank would come to others, and to other bits: the first one
 /// rehearses, and all take what it has chosen. What a replica computes changes no state.
 mpt_status DeviceStep::shareChoices() {
@@ -211,7 +213,7 @@ mpt_status DeviceStep::shareChoices() {
   if (!world)
     return MPT_OK;
   if (world->rank() == 0)
-    if (mpt_status status = exchange->rehearse([this] { return start(0, 0, nullptr); }))
+    if (mpt_status status = exchange->rehearse([this] { return rehearse(); }))
       return status;
   std::string text = world->rank() == 0 ? trainer.device->choices() : "";
   auto length = static_cast<int64_t>(text.size());
@@ -240,11 +242,13 @@ mpt_status DeviceStep::start(size_t phase, int64_t k, OutputListener *listener) 
     }
     given.push_back(at);
   }
+  std::vector<void *> outputs = state.outputPointers;
+  kept.place(phase, k, outputs);
   mpt_exec exec{trainer.state.data(),
                 trainer.arena.data(),
                 nullptr,
                 given.data(),
-                state.outputPointers.data(),
+                outputs.data(),
                 &state.context,
                 trainer.state.data() + trainer.shards.shift(k)};
   state.context.listener = listener;
@@ -257,6 +261,7 @@ mpt_status DeviceStep::runPhase(size_t phase, int64_t k) {
   for (Value &value : values)
     value.complete = false;
   early = MPT_OK;
+  present = k;
   mpt_status status = start(phase, k, this);
   if (!status)
     status = early;
@@ -269,12 +274,8 @@ mpt_status DeviceStep::runPhase(size_t phase, int64_t k) {
 
 void DeviceStep::ready(int64_t output) {
   // In the order of the table, which is that of all ranks.
-  int64_t present = INT64_MAX; // the local replica that runs
   for (Value &value : values)
-    if (value.what.phase == phase) {
-      value.complete |= value.what.output == output;
-      present = std::min(present, value.given);
-    }
+    value.complete |= value.what.phase == phase && value.what.output == output;
   for (Value &value : values) {
     if (value.what.phase != phase || value.given > present)
       continue;

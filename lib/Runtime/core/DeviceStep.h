@@ -4,6 +4,7 @@
 #define MPT_RUNTIME_CORE_DEVICESTEP_H
 
 #include "core/DeviceExchange.h"
+#include "core/KeptValues.h"
 #include "core/Replicas.h"
 #include "core/Trainer.h"
 #include "world/Bucket.h"
@@ -26,6 +27,7 @@ public:
   mpt_status prepare(std::vector<ExchangedValue> values);
   /// Checks the inputs of all functions and brings them to the device; `given` are those of the global step.
   mpt_status stage(const std::vector<const mpt_tensor *> &given);
+  int64_t keptBytes() const { return kept.bytes(); }
   /// What stage() has brought. A rank that fails tells the others.
   mpt_status run(mpt_metrics *metrics);
 
@@ -44,7 +46,7 @@ private:
     float *slot(int64_t i) const { return reinterpret_cast<float *>(slots.data()) + i * stride; }
   };
   struct Source { // of an input of a phase
-    enum Kind { Exchanged, Number, Count, Given } kind;
+    enum Kind { Exchanged, Kept, Number, Count, Given } kind;
     Value *value;  // that replicas have exchanged
     int64_t input; // of the global step
     bool split;
@@ -57,6 +59,7 @@ private:
   const void *addressOf(const Source &source, const mpt_tensor_desc &want, int64_t k) const;
   mpt_status enqueue();
   mpt_status shareChoices();
+  mpt_status rehearse();
   mpt_status start(size_t phase, int64_t k, OutputListener *listener);
   mpt_status runPhase(size_t phase, int64_t k);
   void ready(int64_t output) override;
@@ -73,10 +76,12 @@ private:
   const std::unique_ptr<DeviceExchange> exchange;
   const ReductionPlan plan;
   std::deque<Value> values;
+  KeptValues kept;
   std::vector<std::deque<Source>> sources; // by phase and input
   Block numbers, count;                    // of the local replicas, and how many there are in all
   FunctionState inputs;                    // of the global step
   size_t phase = 0;                        // that runs
+  int64_t present = 0;                     // the local replica that runs
   bool sharesChoices = false;              // this rank computes as the first one does
   mpt_status early = MPT_OK;               // of contributions while a function runs
 };

@@ -4,13 +4,17 @@
 
 #include "core/DeviceStep.h"
 #include "core/HostMemory.h"
+#include "core/Indices.h"
 #include "core/Json.h"
+#include "core/KeptValues.h"
 #include "core/SafeTensors.h"
 #include "core/Trainer.h"
 #include "core/Types.h"
 #include "world/Collectives.h"
 #include "world/Reduction.h"
 #include "world/World.h"
+
+#include "mpt-c/abi_replicas.h"
 
 #include <algorithm>
 #include <cstring>
@@ -25,7 +29,7 @@ bool isScattered(const char *name) { return startsWith(name, MPT_NAME_SCATTER); 
 bool isGathered(const char *name) { return startsWith(name, MPT_NAME_GATHER); }
 /// What the runtime gives, not the caller.
 bool isOwn(const char *name) {
-  return isReduced(name) || strcmp(name, MPT_NAME_REPLICA) == 0 || strcmp(name, MPT_NAME_REPLICAS) == 0;
+  return isReduced(name) || isKept(name) || strcmp(name, MPT_NAME_REPLICA) == 0 || strcmp(name, MPT_NAME_REPLICAS) == 0;
 }
 
 const mpt_function_desc *find(const mpt_module_desc &m, const char *name) {
@@ -66,6 +70,8 @@ bool mpt::rt::isReduced(const char *name) {
   return isSum(name) || startsWith(name, MPT_NAME_MAX) || isScattered(name) || isGathered(name);
 }
 
+bool mpt::rt::isKept(const char *name) { return startsWith(name, MPT_NAME_KEPT); }
+
 std::vector<const mpt_function_desc *> ReplicatedStep::phasesOf(const mpt_module_desc &m) {
   std::vector<const mpt_function_desc *> phases{find(m, replica)};
   for (int i = 1; const mpt_function_desc *shard = find(m, (MPT_NAME_SHARD + std::to_string(i)).c_str()); ++i)
@@ -84,9 +90,8 @@ mpt_status mpt::rt::checkDivides(const mpt_module_desc &module, int64_t replicas
 
 mpt_status mpt::rt::readReplicas(const mpt_module_desc &module, const Json &manifest,
                                  std::unique_ptr<ReplicasOfModel> &out) {
-  const mpt_function_desc *replica = find(module, ReplicatedStep::replica);
-  const mpt_function_desc *combine = find(module, ReplicatedStep::combine);
-  if (!replica || !combine || find(module, ReplicatedStep::step))
+  if (!find(module, ReplicatedStep::replica) || !find(module, ReplicatedStep::combine) ||
+      find(module, ReplicatedStep::step))
     return MPT_OK;
   const Json *found = manifest.find("replicas");
   const Json *count = found ? found->find("count") : nullptr, *split = found ? found->find("split") : nullptr;
@@ -94,11 +99,13 @@ mpt_status mpt::rt::readReplicas(const mpt_module_desc &module, const Json &mani
     return fail(MPT_BAD_FILE, "model '%s': expected 'replicas' with 'count' and 'split' in its manifest", module.name);
   auto info = std::make_unique<ReplicasOfModel>();
   info->count = count->integer;
-  for (const Json &name : split->array) {
-    int64_t i = indexOf(replica->inputs, replica->num_inputs, name.string.c_str());
-    if (i >= 0 && replica->inputs[i].rank > 0)
-      info->split.insert(name.string);
-  }
+  const std::vector<const mpt_function_desc *> phases = ReplicatedStep::phasesOf(module);
+  for (const Json &name : split->array)
+    for (const mpt_function_desc *phase : phases) {
+      int64_t i = indexOf(phase->inputs, phase->num_inputs, name.string.c_str());
+      if (i >= 0 && phase->inputs[i].rank > 0)
+        info->split.insert(name.string);
+    }
   out = std::move(info);
   return MPT_OK;
 }
@@ -187,14 +194,17 @@ mpt_status mpt::rt::readExchanged(const StepLayout &layout, std::vector<Exchange
       const bool gathers = isGathered(made.name), scatters = isScattered(made.name);
       const bool is16Bits = made.dtype == MPT_FLOAT16 || made.dtype == MPT_BFLOAT16;
       const int64_t dtype = gathers ? made.dtype : MPT_FLOAT32; // of the result
-      bool fits = isReduced(made.name) && (gathers || made.dtype == MPT_FLOAT32 || is16Bits), taken = false;
+      if (isKept(made.name))                                    // by KeptValues
+        continue;
+      bool fits = isReduced(made.name) && (gathers || made.dtype == MPT_FLOAT32 || is16Bits);
+      size_t taken = 0;
       const int64_t bytes = elementsOf(made) * sizeOf(dtype), all = gathers ? bytes * layout.replicas : bytes;
       const int64_t row = scatters ? bytes / layout.replicas : all;
       fits = fits && (!scatters || bytes % layout.replicas == 0);
       for (size_t later = phase + 1; later < layout.phases.size(); ++later) {
         const mpt_function_desc &f = *layout.phases[later];
         if (int64_t input = indexOf(f.inputs, f.num_inputs, made.name); input >= 0) {
-          taken = true;
+          taken = taken ? taken : later;
           fits = fits && f.inputs[input].dtype == dtype && f.inputs[input].bytes == row;
         }
       }
@@ -205,12 +215,32 @@ mpt_status mpt::rt::readExchanged(const StepLayout &layout, std::vector<Exchange
                        : scatters         ? ExchangedValue::Scatter
                        : isSum(made.name) ? ExchangedValue::Sum
                                           : ExchangedValue::Max;
-      out.push_back({made.name, how, phase, i, made.dtype, elementsOf(made),
+      out.push_back({made.name, how, phase, taken, i, made.dtype, elementsOf(made),
                      gathers    ? made.bytes
                      : scatters ? row
                                 : 0,
                      all});
     }
+  return MPT_OK;
+}
+
+mpt_status mpt::rt::checkIndicesOf(Device &device, const StepLayout &layout, size_t first,
+                                   const std::vector<const void *> &given) {
+  for (size_t phase = first; phase < layout.phases.size(); ++phase) {
+    const mpt_function_desc &f = *layout.phases[phase];
+    std::vector<const void *> inputs(static_cast<size_t>(f.num_inputs), nullptr);
+    for (int64_t k = 0; f.num_indices && k < layout.local; ++k) {
+      for (int64_t i = 0; i < f.num_inputs; ++i) {
+        const mpt_tensor_desc &want = f.inputs[i];
+        const int64_t from = indexOf(layout.global->inputs, layout.global->num_inputs, want.name);
+        if (from >= 0)
+          inputs[static_cast<size_t>(i)] = static_cast<const uint8_t *>(given[static_cast<size_t>(from)]) +
+                                           (layout.split.count(want.name) ? k * want.bytes : 0);
+      }
+      if (mpt_status status = checkIndices(device, f, inputs))
+        return status;
+    }
+  }
   return MPT_OK;
 }
 
@@ -230,8 +260,11 @@ mpt_status ReplicatedStep::matchValues(mpt_trainer &trainer) {
   for (const ExchangedValue &what : found)
     if (mpt_status status = addValue(what))
       return status;
-  return MPT_OK;
+  kept = std::make_unique<KeptValues>();
+  return kept->prepare(*trainer.device, layout);
 }
+
+int64_t ReplicatedStep::keptBytes() const { return onDevice ? onDevice->keptBytes() : kept->bytes(); }
 
 mpt_status ReplicatedStep::addValue(const ExchangedValue &what) {
   Value value(what);
@@ -291,10 +324,10 @@ mpt_status ReplicatedStep::startGather(Value &value) {
   return MPT_OK;
 }
 
-/// Waits for what all replicas have computed in a phase.
-mpt_status ReplicatedStep::receive(size_t phase) {
+/// Waits for what a phase is the first to take of what all replicas have computed before: the rest may still travel.
+mpt_status ReplicatedStep::receiveFor(size_t phase) {
   for (Value &value : values) {
-    if (value.phase != phase)
+    if (value.taken != phase)
       continue;
     mpt_status status = MPT_OK;
     if (value.how != ExchangedValue::Gather)
@@ -340,6 +373,8 @@ mpt_status ReplicatedStep::bind(size_t phase, const std::vector<const mpt_tensor
       if (value == values.end())
         return fail(MPT_BAD_FILE, "'%s' takes '%s', which no function before it makes", f.name, want.name);
       input.data = value->total->start + (isScattered(want.name) ? k * value->part : 0);
+    } else if (isKept(want.name)) {
+      input.data = kept->find(want.name, k);
     } else if (!isOwn(want.name)) {
       const mpt_tensor *whole = callersTensor(given, want.name);
       if (!whole)
@@ -359,6 +394,9 @@ mpt_status ReplicatedStep::runReplica(mpt_trainer &trainer, size_t phase, const 
   std::vector<mpt_tensor> mine;
   if (mpt_status status = bind(phase, given, k, mine))
     return status;
+  if (mpt_status status = prepareFunction(trainer, f))
+    return status;
+  kept->place(phase, k, state.outputPointers);
   running = &state;
   present = k;
   early = MPT_OK;
@@ -369,7 +407,8 @@ mpt_status ReplicatedStep::runReplica(mpt_trainer &trainer, size_t phase, const 
   state.context.listener = nullptr;
   if (status == MPT_NOT_FINITE &&
       state.ran) { // found by the checks of --debug-nonfinite; the step goes on, and skips everywhere
-    notFinite = mpt_last_error();
+    if (phase == 0 || notFinite.empty())
+      notFinite = mpt_last_error();
     status = MPT_OK;
   }
   if (!status)
@@ -384,14 +423,15 @@ mpt_status ReplicatedStep::runReplica(mpt_trainer &trainer, size_t phase, const 
   return status;
 }
 
-/// The phases in which each replica has its shard. A rank that fails has changed some of them: nobody can go on.
+/// The phases between the first and the last. A rank that fails lets the others wait, or has changed some of its
+/// shards: nobody can go on.
 mpt_status ReplicatedStep::runShards(mpt_trainer &trainer, const std::vector<const mpt_tensor *> &given) {
-  mpt_status status = receive(0);
+  mpt_status status = receiveFor(1);
   for (size_t phase = 1; !status && phase + 1 < layout.phases.size(); ++phase) {
     for (int64_t k = 0; !status && k < layout.local; ++k)
       status = runReplica(trainer, phase, given, k);
     if (!status)
-      status = receive(phase);
+      status = receiveFor(phase + 1);
   }
   if (status && status != MPT_PEER_LOST && world && layout.phases.size() > 2) {
     const std::string why = mpt_last_error();
@@ -474,6 +514,17 @@ mpt_status ReplicatedStep::runOnDevice(mpt_trainer &trainer, const mpt_tensor *i
   return onDevice->run(metrics);
 }
 
+/// Memory and indices of all functions but the first, which looks for itself.
+mpt_status ReplicatedStep::prepareLater(mpt_trainer &trainer, const std::vector<const mpt_tensor *> &given) {
+  for (const mpt_function_desc *phase : layout.phases)
+    if (mpt_status status = prepareFunction(trainer, *phase))
+      return status;
+  std::vector<const void *> addresses;
+  for (const mpt_tensor *tensor : given)
+    addresses.push_back(tensor ? tensor->data : nullptr);
+  return checkIndicesOf(*trainer.device, layout, 1, addresses);
+}
+
 mpt_status ReplicatedStep::run(mpt_trainer &trainer, const mpt_tensor *inputs, int64_t count, mpt_metrics *metrics) {
   if (mpt_status status = reduction->begin(++steps))
     return status;
@@ -484,9 +535,9 @@ mpt_status ReplicatedStep::run(mpt_trainer &trainer, const mpt_tensor *inputs, i
   notFinite.clear();
   std::vector<const mpt_tensor *> given;
   mpt_status status = matchInputs(global.desc(), inputs, count, given);
-  // Before anything changes: a step that runs out of memory on the way would leave some shards of the next one.
-  for (size_t phase = 0; !status && layout.phases.size() > 2 && phase < layout.phases.size(); ++phase)
-    status = prepareFunction(trainer, *layout.phases[phase]);
+  // Before anything runs: a step that fails on the way cannot be taken back, or lets the other ranks wait.
+  if (!status && layout.phases.size() > 2)
+    status = prepareLater(trainer, given);
   for (int64_t k = 0; !status && k < layout.local; ++k)
     status = runReplica(trainer, 0, given, k);
   if (status)

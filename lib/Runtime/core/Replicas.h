@@ -17,8 +17,10 @@
 namespace mpt::rt {
 
 struct FunctionState;
+class Device;
 class DeviceStep;
 struct Json;
+class KeptValues;
 class Memory;
 class Reduction;
 class World;
@@ -45,6 +47,8 @@ private:
 
 /// Whether replicas reduce the value of that name.
 bool isReduced(const char *name);
+/// Whether a replica keeps the value of that name from one function of a step to later ones.
+bool isKept(const char *name);
 
 /// A value that replicas exchange behind one of the functions of a step.
 struct ExchangedValue {
@@ -52,6 +56,7 @@ struct ExchangedValue {
   const char *name;
   How how;
   size_t phase;     ///< that makes it
+  size_t taken;     ///< the first phase that takes the result
   int64_t output;   ///< of the phase
   int64_t dtype;    ///< of a replica's contribution; what is added is FP32 for all
   int64_t elements; ///< of a replica's contribution
@@ -67,6 +72,11 @@ struct StepLayout {
   int64_t replicas, first, local;                ///< in all; number of the first one here; how many here
 };
 
+/// Refuses indices and labels out of range in what the phases of a step from `first` on read of the caller's inputs, of
+/// all local replicas; `given` has the addresses of the global step's.
+mpt_status checkIndicesOf(Device &device, const StepLayout &layout, size_t first,
+                          const std::vector<const void *> &given);
+
 /// What the phases of a step exchange, in the order of their tables. MPT_BAD_FILE where no later phase takes it so.
 mpt_status readExchanged(const StepLayout &layout, std::vector<ExchangedValue> &out);
 
@@ -78,7 +88,8 @@ mpt_status checkDivides(const mpt_module_desc &module, int64_t replicas, int ran
 
 /// Runs "step" of a library with replicas. The functions that the compiler made of it are "replica" and "combine", and
 /// what the replicas reduce goes from the one to the other as "replica.sum.<i>" or "replica.max.<i>". Where states are
-/// divided, replicas meet more often: "shard_1", "shard_2" ... run between the two, once a replica.
+/// divided, or batch norms synchronised, replicas meet more often: "shard_1", "shard_2" ... run between the two, once a
+/// replica. What the caller can be refused for is found before anything has run.
 ///
 /// Processes cannot come to disagree: what all of them compute from is compared over the ranks at the start (library,
 /// state) and in every step (shared inputs, edits of the state). A rank that refuses its inputs, or fails, lets the
@@ -105,6 +116,8 @@ public:
   bool isFirst() const;
   /// Null: one process.
   World *ranks() const { return world.get(); }
+  /// Of what local replicas keep between the functions of a step.
+  int64_t keptBytes() const;
 
 private:
   struct Value : ExchangedValue {
@@ -123,8 +136,9 @@ private:
   mpt_status runOnDevice(mpt_trainer &trainer, const mpt_tensor *inputs, int64_t count, mpt_metrics *metrics);
   mpt_status bind(size_t phase, const std::vector<const mpt_tensor *> &given, int64_t k, std::vector<mpt_tensor> &out);
   mpt_status runReplica(mpt_trainer &trainer, size_t phase, const std::vector<const mpt_tensor *> &given, int64_t k);
+  mpt_status prepareLater(mpt_trainer &trainer, const std::vector<const mpt_tensor *> &given);
   mpt_status runShards(mpt_trainer &trainer, const std::vector<const mpt_tensor *> &given);
-  mpt_status receive(size_t phase);
+  mpt_status receiveFor(size_t phase);
   mpt_status startGather(Value &value);
   mpt_status contribute(Value &value, const void *data);
   void contributeNothing();
@@ -138,7 +152,8 @@ private:
   std::unique_ptr<DeviceStep> onDevice; ///< null: values pass through the host
   std::unique_ptr<Reduction> reduction;
   std::vector<Value> values;
-  int64_t agreement = 0; ///< bucket of what ranks compare in every step
+  std::unique_ptr<KeptValues> kept; ///< null where values stay on the device
+  int64_t agreement = 0;            ///< bucket of what ranks compare in every step
   uint64_t steps = 0, edits = 0;
   std::string notFinite;                  ///< what --debug-nonfinite found in this step's replicas
   int64_t number = 0;                     ///< of the replica that runs; an input where functions ask for it

@@ -194,15 +194,17 @@ mpt_status bindInputs(mpt_trainer &t, const mpt_function_desc &f, FunctionState 
 mpt_status bindOutputs(mpt_trainer &t, const mpt_function_desc &f, FunctionState &state) {
   if (!state.outputPointers.empty() || f.num_outputs == 0)
     return MPT_OK;
+  // What replicas keep has places of its own, one a replica.
+  auto bytesOf = [](const mpt_tensor_desc &output) { return isKept(output.name) ? 0 : aligned(output.bytes); };
   int64_t bytes = 0;
   for (int64_t i = 0; i < f.num_outputs; ++i)
-    bytes += aligned(f.outputs[i].bytes);
+    bytes += bytesOf(f.outputs[i]);
   if (!state.outputs.allocate(*t.device, bytes))
     return outOfMemory(*t.device, "results", bytes);
   uint8_t *next = state.outputs.data();
   for (int64_t i = 0; i < f.num_outputs; ++i) {
     state.outputPointers.push_back(next);
-    next += aligned(f.outputs[i].bytes);
+    next += bytesOf(f.outputs[i]);
   }
   return MPT_OK;
 }
@@ -439,6 +441,8 @@ mpt_status output(mpt_trainer *t, const char *function, const char *name, int64_
                   : fail(MPT_NOT_FOUND, "'%s' has %lld outputs", f->name, static_cast<long long>(f->num_outputs));
     if (!state.ran)
       return fail(MPT_INVALID_ARGUMENT, "'%s' has not run", f->name);
+    if (isKept(f->outputs[i].name))
+      return fail(MPT_NOT_FOUND, "'%s' of '%s' is the step's own", f->outputs[i].name, f->name);
     void *data = state.outputPointers[static_cast<size_t>(i)];
     if (!onDevice)
       if (mpt_status status = hostOutput(*t, *f, state, i, data))
@@ -549,6 +553,8 @@ mpt_status mpt_trainer_memory(const mpt_trainer *trainer, mpt_memory *out) {
   *out = {trainer->state.bytes(), trainer->arena.bytes(), 0, trainer->device->stagingBytes()};
   for (const FunctionState &f : trainer->functions)
     out->output_bytes += f.outputs.bytes();
+  if (trainer->replicas)
+    out->output_bytes += trainer->replicas->keptBytes();
   return MPT_OK;
 }
 

@@ -53,3 +53,17 @@ func.func @shards(%a: tensor<4x16xf32> {dist.split}, %b: tensor<4x32xf32> {dist.
   %6 = shard.all_gather %0 on @replicas grid_axes = [0] gather_axis = 0 : tensor<1x16xf32> -> tensor<4x16xf32>
   return %4, %5, %6 : tensor<4x16xf16>, tensor<4x32xf16>, tensor<4x16xf32>
 }
+
+// What other collectives wait for does not travel with what none waits for.
+// CHECK-LABEL: func.func @awaited
+// CHECK: %[[FIRST:.*]] = shard.all_reduce %{{.*}} on @replicas grid_axes = [0] : tensor<4xf32> -> tensor<4xf32>
+// CHECK: shard.all_reduce %{{.*}} : tensor<6xf32> -> tensor<6xf32>
+// CHECK: mpt.mul %[[FIRST]]
+// CHECK: shard.all_reduce
+func.func @awaited(%a: tensor<4xf32> {dist.split}, %b: tensor<6xf32> {dist.split}) -> (tensor<4xf32>, tensor<6xf32>) {
+  %0 = shard.all_reduce %a on @replicas grid_axes = [0] : tensor<4xf32> -> tensor<4xf32>
+  %1 = shard.all_reduce %b on @replicas grid_axes = [0] : tensor<6xf32> -> tensor<6xf32>
+  %2 = mpt.mul %0, %a : tensor<4xf32>
+  %3 = shard.all_reduce %2 on @replicas grid_axes = [0] : tensor<4xf32> -> tensor<4xf32>
+  return %3, %1 : tensor<4xf32>, tensor<6xf32>
+}

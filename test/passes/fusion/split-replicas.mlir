@@ -1,6 +1,7 @@
 // RUN: split-file %s %t
 // RUN: mpt-opt %t/step.mlir --fusion-split-replicas | FileCheck %s
 // RUN: mpt-opt %t/shards.mlir --fusion-split-replicas | FileCheck %s --check-prefix=SHARDS
+// RUN: mpt-opt %t/kept.mlir --fusion-split-replicas | FileCheck %s --check-prefix=KEPT
 // RUN: mpt-opt %t/alone.mlir --fusion-split-replicas | FileCheck %s --check-prefix=ALONE
 
 // A step without collectives stays.
@@ -80,6 +81,49 @@ module {
     %2 = shard.all_gather %new on @replicas grid_axes = [0] gather_axis = 0 : tensor<1x16xf32> -> tensor<2x16xf32>
     %whole = mpt.reshape %2 : (tensor<2x16xf32>) -> tensor<32xf32>
     train.write @w, %whole : tensor<32xf32>
+    return
+  }
+}
+
+//--- kept.mlir
+// A sum that is waited for: what the first function computes of the replica's rows and the second one needs is kept. The
+// GEMM's result in FP16 is, and not the values in FP32 that are a cast away from it; rows that the caller has are read again;
+// what is the same on all replicas is computed again.
+// KEPT-LABEL: func.func @combine(
+// KEPT-SAME: mpt.name = "replica.sum.1"
+// KEPT-NOT: replica.kept
+// KEPT-LABEL: func.func @shard_1(
+// KEPT-SAME: %[[X:[^:]*]]: tensor<8x4xf16> {dist.split, mpt.name = "x"}
+// KEPT-SAME: %[[SUM:[^:]*]]: tensor<4xf32> {mpt.name = "replica.sum.0"}
+// KEPT-SAME: %[[KEPT:[^:]*]]: tensor<8x4xf16> {mpt.name = "replica.kept.0"}
+// KEPT-SAME: -> (tensor<4xf32> {mpt.name = "replica.sum.1"})
+// KEPT-NOT: mpt.matmul
+// KEPT: train.read @w
+// KEPT: mpt.cast %[[KEPT]]
+// KEPT-LABEL: func.func @replica(
+// KEPT-SAME: -> (tensor<4xf32> {mpt.name = "replica.sum.0"}, tensor<8x4xf16> {mpt.name = "replica.kept.0"})
+// KEPT: %[[PRODUCT:.*]] = mpt.matmul
+// KEPT: return %{{.*}}, %[[PRODUCT]]
+module {
+  shard.grid @replicas(shape = 2)
+  train.state parameter @w : tensor<4x4xf16> = dense<1.0> : tensor<4x4xf16>
+  train.state parameter @b : tensor<4xf32> = dense<1.0> : tensor<4xf32>
+  func.func @step(%x: tensor<8x4xf16> {dist.split, mpt.name = "x"}) {
+    %w = train.read @w : tensor<4x4xf16>
+    %p = mpt.matmul %x, %w : (tensor<8x4xf16>, tensor<4x4xf16>) -> tensor<8x4xf16>
+    %wide = mpt.cast %p : tensor<8x4xf16> to tensor<8x4xf32>
+    %s = mpt.reduce sum %wide {axes = array<i64: 0>} : (tensor<8x4xf32>) -> tensor<4xf32>
+    %0 = shard.all_reduce %s on @replicas grid_axes = [0] : tensor<4xf32> -> tensor<4xf32>
+    %c = mpt.reduce sum %w {axes = array<i64: 0>} : (tensor<4x4xf16>) -> tensor<4xf16>
+    %cw = mpt.cast %c : tensor<4xf16> to tensor<4xf32>
+    %1 = mpt.mul %0, %cw : tensor<4xf32>
+    %2 = mpt.broadcast %1 {dims = array<i64: 1>} : (tensor<4xf32>) -> tensor<8x4xf32>
+    %3 = mpt.mul %wide, %2 : tensor<8x4xf32>
+    %xw = mpt.cast %x : tensor<8x4xf16> to tensor<8x4xf32>
+    %4 = mpt.mul %3, %xw : tensor<8x4xf32>
+    %5 = mpt.reduce sum %4 {axes = array<i64: 0>} : (tensor<8x4xf32>) -> tensor<4xf32>
+    %6 = shard.all_reduce %5 on @replicas grid_axes = [0] : tensor<4xf32> -> tensor<4xf32>
+    train.write @b, %6 : tensor<4xf32>
     return
   }
 }

@@ -1,0 +1,64 @@
+// RUN: mpt-opt %s --fusion-verify-scales --split-input-file --verify-diagnostics
+// Scales go with values from one function of a step of replicas to a later one.
+
+// A scaled gradient is kept, summed and unscaled two functions later; the one between reads no scale.
+module {
+  train.state scale @mpt.loss_scale : tensor<f32> = dense<1024.0> : tensor<f32>
+  train.state parameter @w : tensor<4xf32>
+  func.func @combine(%g: tensor<4xf32> {mpt.name = "replica.sum.1"}) {
+    train.write @w, %g : tensor<4xf32>
+    return
+  }
+  func.func @shard_2(%dy: tensor<4xf32> {mpt.name = "replica.kept.1"}) -> (tensor<4xf32> {mpt.name = "replica.sum.1"}) {
+    %s = train.read @mpt.loss_scale : tensor<f32>
+    %0 = mpt.broadcast %s {dims = array<i64>} : (tensor<f32>) -> tensor<4xf32>
+    %1 = mpt.div %dy, %0 : tensor<4xf32>
+    return %1 : tensor<4xf32>
+  }
+  func.func @shard_1(%dy: tensor<4xf32> {mpt.name = "replica.kept.0"}, %all: tensor<4xf32> {mpt.name = "replica.sum.0"}) -> (tensor<4xf32> {mpt.name = "replica.kept.1"}) {
+    %0 = mpt.sub %dy, %all : tensor<4xf32>
+    return %0 : tensor<4xf32>
+  }
+  func.func @replica(%x: tensor<4xf32> {mpt.name = "x"}) -> (tensor<4xf32> {mpt.name = "replica.sum.0"}, tensor<4xf32> {mpt.name = "replica.kept.0"}) {
+    %s = train.read @mpt.loss_scale : tensor<f32>
+    %0 = mpt.broadcast %s {dims = array<i64>} : (tensor<f32>) -> tensor<4xf32>
+    %1 = mpt.mul %x, %0 : tensor<4xf32>
+    return %1, %1 : tensor<4xf32>, tensor<4xf32>
+  }
+}
+
+// -----
+
+// The unscaling is gone, two functions after the scaling.
+module {
+  train.state scale @mpt.loss_scale : tensor<f32> = dense<1024.0> : tensor<f32>
+  train.state parameter @w : tensor<4xf32>
+  func.func @combine(%g: tensor<4xf32> {mpt.name = "replica.sum.1"}) {
+    // expected-error @below {{expected a value without a scale for state w, got the scale argument 0}}
+    train.write @w, %g : tensor<4xf32>
+    return
+  }
+  func.func @shard_1(%dy: tensor<4xf32> {mpt.name = "replica.kept.0"}) -> (tensor<4xf32> {mpt.name = "replica.sum.1"}) {
+    return %dy : tensor<4xf32>
+  }
+  func.func @replica(%x: tensor<4xf32> {mpt.name = "x"}) -> (tensor<4xf32> {mpt.name = "replica.kept.0"}) {
+    %s = train.read @mpt.loss_scale : tensor<f32>
+    %0 = mpt.broadcast %s {dims = array<i64>} : (tensor<f32>) -> tensor<4xf32>
+    %1 = mpt.mul %x, %0 : tensor<4xf32>
+    return %1 : tensor<4xf32>
+  }
+}
+
+// -----
+
+// A scale that a replica makes of its own values is not that of the others: they cannot add what carries it.
+module {
+  train.state scale @mpt.loss_scale : tensor<f32> = dense<1024.0> : tensor<f32>
+  func.func @replica(%x: tensor<4xf32> {mpt.name = "x"}, %r: tensor<f32> {mpt.name = "r"}) -> (tensor<4xf32> {mpt.name = "replica.sum.0"}) {
+    %s = mpt.abs %r {train.scale} : tensor<f32>
+    %0 = mpt.broadcast %s {dims = array<i64>} : (tensor<f32>) -> tensor<4xf32>
+    %1 = mpt.mul %x, %0 : tensor<4xf32>
+    // expected-error @below {{expected result 0 without a scale}}
+    return %1 : tensor<4xf32>
+  }
+}
