@@ -140,6 +140,9 @@ void buildPrecision(OpPassManager &passes, const PipelineOptions &options, const
 void buildDistribution(OpPassManager &passes, const PipelineOptions &options, const Capabilities &) {
   if (options.replicas == "1")
     return;
+  // Before the others look at what replicas have to agree on: running statistics are the same then.
+  if (options.syncBatchNorm)
+    passes.addPass(createSyncBatchNorm({options.replicas}));
   passes.addPass(createReplicate({options.replicas, options.sharedInputs, options.reduceType}));
   // Before values are gathered, so that messages are about one value.
   passes.addPass(createVerifyReplicas());

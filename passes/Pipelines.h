@@ -28,6 +28,7 @@ struct PipelineOptions {
   std::string replicas = "1";      ///< of the step, each with rows of its own: a number, or any (one a process)
   std::string reduceType = "f32";  ///< of a replica's gradients when they travel
   bool shardOptimizer = false;     ///< divide masters and slots over replicas
+  bool syncBatchNorm = false;      ///< batch norms take the statistics of all replicas' rows
   std::string sharedInputs;        ///< regular expression over inputs that all replicas read whole
   int64_t memoryBudget = 0;        ///< most bytes of state and arena that the step may need; 0 does not limit
   int64_t rematerializeBytes = 0;  ///< bytes of saved activations to give up by further passes over memory

@@ -25,6 +25,14 @@ std::optional<int64_t> dist::replicasOf(ModuleOp module) {
   return grid.getShape().front();
 }
 
+void dist::makeGrid(ModuleOp module, int64_t replicas) {
+  if (replicasOf(module))
+    return;
+  OpBuilder builder = OpBuilder::atBlockBegin(module.getBody());
+  shard::GridOp::create(builder, module.getLoc(), builder.getStringAttr(kReplicas),
+                        builder.getDenseI64ArrayAttr({replicas}));
+}
+
 bool dist::hasCollectives(func::FuncOp function) {
   return llvm::any_of(function.getOps(), [](Operation &op) { return isCollective(&op); });
 }

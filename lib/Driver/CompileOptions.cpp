@@ -297,6 +297,9 @@ std::vector<Flag> modelFlags() {
       {"--shard-optimizer", "",
        "with --replicas: masters and slots are divided over the replicas, so that a process has those of its own alone",
        toggle(&Options::shardOptimizer)},
+      {"--sync-batch-norm", "",
+       "with --replicas: batch norms take the statistics of all replicas' rows, not those of their own replica",
+       toggle(&Options::syncBatchNorm)},
       {"--reduce-type", "TYPE",
        "with --replicas: type of a replica's gradients when they travel: f32 (the default) or bf16; sums are f32",
        setReduceType},
@@ -473,6 +476,9 @@ Expected<CompileOptions> CompileOptions::parse(ArrayRef<StringRef> words) {
   if (options.shardOptimizer && (options.replicas == "1" || options.replicas == "any"))
     return bad("expected --replicas=V with --shard-optimizer, got --replicas=" + options.replicas +
                ": masters and slots are divided over V replicas, and a process has those of its own");
+  if (options.syncBatchNorm && (options.replicas == "1" || options.replicas == "any"))
+    return bad("expected --replicas=V with --sync-batch-norm, got --replicas=" + options.replicas +
+               ": statistics are those of V replicas");
   if (options.replicas != "1" && options.forwardOnly)
     return bad("expected no --forward-only with --replicas: replicas share gradients");
   if (options.replicas != "1" && options.emit == EmitKind::ONNX && options.to.empty())

@@ -7,6 +7,26 @@ include "passes/PassBase.td"
 
 defvar distributionDialects = ["::mpt::MPTDialect", "::mpt::train::TrainDialect", "::mpt::dist::DistDialect", "::mlir::shard::ShardDialect"];
 
+def SyncBatchNorm : Pass<"distribution-sync-batch-norm", "::mlir::ModuleOp"> {
+  let dependentDialects = distributionDialects;
+  let summary = "Normalize by the statistics of all replicas' rows";
+  let description = [{
+    In: `@step` after stage precision. Out: the grid `@replicas`, and each batch norm of activations as it would be of the
+    rows of all replicas (arXiv 1502.03167):
+
+    | op | exchanges | then |
+    |---|---|---|
+    | `mpt.batch_norm` | `shard.all_gather` of the replica's mean and variance, [1, 2C] to [V, 2C] | the mean of the means; the variance is the mean of the variances and of the squares of what the means are off by |
+    | `mpt.batch_norm_backward` | `shard.all_reduce` of the sums of dy and of dy xhat | dx as of V times as many rows |
+
+    All of it is FP32 or wider. Running statistics follow from what is the same on all replicas. Gradients of scale and bias
+    are the replica's own, of which `distribution-replicate` takes the mean as of all others. A norm of parameters alone stays.
+    Refused are steps without a batch norm, and statistics that gradients reach.
+  }];
+  let options = [Option<"replicas", "replicas", "std::string", "\"1\"", "number of replicas; with 1 nothing changes">];
+  let statistics = [Statistic<"numNorms", "norms", "batch norms over the rows of all replicas">];
+}
+
 def Replicate : Pass<"distribution-replicate", "::mlir::ModuleOp"> {
   let dependentDialects = distributionDialects;
   let summary = "Make a training step the program of every replica, with collectives where replicas meet";
@@ -95,10 +115,11 @@ def VerifyReplicas : Pass<"distribution-verify-replicas", "::mlir::ModuleOp"> {
     - a result that may differ;
     - a collective over another grid, or over less than all replicas, or along another axis than the first;
     - a sum in less than FP32;
-    - a collective that waits for the result of another one, unless all that it takes in are shards.
+    - rows that are gathered of a value that is the same on every replica.
 
     A value differs where it depends on a split argument or on the number of the replica, and no collective lies between. The
-    argument: a step is one block without branches, so that all replicas run the same collectives in the same order; what
+    argument: a step is one block without branches, so that all replicas run the same collectives in the same order, and none
+    waits for one that another replica does not come to; what
     depends on states, on shared arguments and on results of collectives alone is computed from the same bits by the same
     operations. So states stay equal, by induction over steps. Shards are parts of one tensor that all would compute alike.
   }];

@@ -226,9 +226,7 @@ struct Replicate : mpt::impl::ReplicateBase<Replicate> {
       module.emitError() << "expected a regular expression for shared inputs, got '" << shared << "': " << problem;
       return signalPassFailure();
     }
-    OpBuilder builder = OpBuilder::atBlockBegin(module.getBody());
-    shard::GridOp::create(builder, module.getLoc(), builder.getStringAttr(kReplicas),
-                          builder.getDenseI64ArrayAttr({*count}));
+    makeGrid(module, *count);
     Replica replica(step, *count, reduceType == "bf16");
     if (failed(replica.splitInputs(pattern)))
       return signalPassFailure();

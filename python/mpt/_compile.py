@@ -50,7 +50,8 @@ def compile(model, *, out, loss=None, optimizer=None, policy=None, bind=None, in
     name         name of the library; the file's stem by default
     replicas     batches of the model that a global step takes, divided over processes: the same bits on any number of them; or
                  "any", one batch a process, which is the default in a world of several processes; with shard_optimizer=True
-                 masters and slots are divided over them, so that a process holds those of its own alone
+                 masters and slots are divided over them, so that a process holds those of its own alone; with
+                 sync_batch_norm=True batch norms take the statistics of all their rows
     world        mpt.init(): rank 0 compiles and the others wait, so that a folder that all see is written once
     flags        further options of mpt-opt: keep_f32="/head.*" is --keep-f32=/head.*, dropout=False is --no-dropout
 

@@ -21,9 +21,9 @@ def tool(name, *arguments):
     return subprocess.run([build_folder() / "bin" / name, *map(str, arguments)], capture_output=True, text=True)
 
 
-def simulate(folder, model, inputs, steps, **flags):
+def simulate(folder, model, inputs, steps, *more, **flags):
     """Loss and state after steps of all replicas in the interpreter."""
-    words = [f"--{name.replace('_', '-')}={value}" for name, value in flags.items()]
+    words = [*more, *(f"--{name.replace('_', '-')}={value}" for name, value in flags.items())]
     made = tool("mpt-opt", model, "--quiet", *words, "--to=distribution", "-o", folder / "step.mlir")
     assert made.returncode == 0, made.stderr
     write_tensors(folder / "in", {**inputs, "learning_rate": np.array(1e-2, np.float32)})

@@ -29,6 +29,9 @@ std::optional<int64_t> parseReplicas(llvm::StringRef text);
 /// How many replicas the steps of `module` have, or kOneAProcess; nothing where a step has no replicas.
 std::optional<int64_t> replicasOf(mlir::ModuleOp module);
 
+/// Gives `module` the grid of `replicas` replicas, or kOneAProcess; one that it has already stays.
+void makeGrid(mlir::ModuleOp module, int64_t replicas);
+
 /// True where `function` has collectives: every replica runs it, and they meet there.
 bool hasCollectives(mlir::func::FuncOp function);
 
