@@ -97,14 +97,3 @@ def test_ranks_that_are_cut_off_from_each_other_end(network):
         assert ip("-n", network[0], "link", "set", "mpt0", "down")
         for rank, (status, _, errors) in enumerate(ranks.results(timeout=TIMEOUT + TOLD)):
             assert status == LOST and f"rank {1 - rank} is lost: it gave no sign of life for 2 s" in errors
-
-
-@pytest.mark.parametrize("disturbance", [["delay", "100ms", "20ms"], ["loss", "5%"]])
-def test_slow_and_lossy_networks_change_no_bit(network, disturbance):
-    if subprocess.run(["tc", "-n", network[0], "qdisc", "add", "dev", "mpt0", "root", "netem", *disturbance],
-                      capture_output=True).returncode:
-        pytest.skip("this kernel cannot disturb networks (netem)")
-    with Ranks("train", 1, steps=20) as ranks:
-        (_, expected, _), = ranks.results()
-    with Ranks("train", 2, prefix=inside(network), steps=20, address=network[2], timeout_seconds=10) as ranks:
-        assert ranks.results() == [(0, expected, "")] * 2
