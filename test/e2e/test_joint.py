@@ -6,6 +6,7 @@ import pathlib
 import subprocess
 import sys
 
+import mpt
 import numpy as np
 import onnx
 import pytest
@@ -184,6 +185,26 @@ def test_a_file_without_a_seed_says_how_to_name_it(tanh, tmp_path):
     done = subprocess.run([step_files.BUILD / "bin" / "mpt-opt", tmp_path / "clipped.onnx", *flags, "--policy=amp-f16",
                            "--to=precision", "-o", os.devnull], capture_output=True, text=True)
     assert done.returncode != 0 and "--seed NAME" in done.stderr and "at node '" in done.stderr
+
+
+def test_parameters_without_values_start_at_zero(tanh, tmp_path):
+    model = onnx.load(tanh)
+    kept = [tensor for tensor in model.graph.initializer if tensor.name not in SHAPES]
+    del model.graph.initializer[:]
+    model.graph.initializer.extend(kept)
+    for name, shape in SHAPES.items():
+        model.graph.input.append(helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape))
+    onnx.save(model, tmp_path / "fed.onnx")
+    mpt.use_build(step_files.BUILD)
+    with mpt.Trainer(mpt.compile(tmp_path / "fed.onnx", out=tmp_path / "lib", optimizer="sgd,lr=0.01"), threads=1) as trainer:
+        assert {name: value.shape for name, value in trainer.parameters().items()} == SHAPES
+        assert not any(value.any() for value in trainer.parameters().values())
+        for name, value in weights().items():
+            trainer.set_parameter(name, value)
+        _, found = trainer.gradients(FEEDS)
+    for name, wanted in gradients(tanh, tmp_path).items():
+        if name in SHAPES:
+            np.testing.assert_allclose(found[name], wanted, rtol=1e-5, atol=1e-7)
 
 
 def test_freezing_and_exporting(tanh, tmp_path):

@@ -251,3 +251,13 @@ def test_an_optimizer_of_many_nodes(tmp_path):
     model = model_of(nodes, inputs=[("r", TensorProto.FLOAT, [])], outputs=[("u0", 0)], domains=["com.microsoft"])
     size = artifacts(tmp_path, flatbuffer({"W": np.ones((4, 4), np.float32)}), model.SerializeToString())
     holds(tmp_path, size=size)
+
+
+@pytest.mark.parametrize("extents", [(1 << 14, 1 << 14), (1 << 19, 1 << 20)])
+def test_parameters_without_values(extents, tmp_path):
+    nodes = [node("MatMul", "x,W", "h"), node("ReduceSum", "h", "loss", keepdims=0), node("Identity", "W", "W_grad")]
+    model = model_of(nodes, inputs=[("x", TensorProto.FLOAT, [4, extents[0]]), ("W", TensorProto.FLOAT, extents)], outputs=[("loss", 0), ("W_grad", 2)])
+    path = tmp_path / "model.onnx"
+    path.write_bytes(model.SerializeToString())
+    holds(path)
+    assert peak_of([path])[1] == 0

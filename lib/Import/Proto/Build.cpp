@@ -133,7 +133,8 @@ FailureOr<Value> ModuleBuilder::lookup(StringRef name, Location loc) {
 
 LogicalResult ModuleBuilder::addInitializer(TensorProto &tensor, func::FuncOp main) {
   Location loc = proto::namedLoc(context, tensor.name());
-  FailureOr<ElementsAttr> value = proto::tensorAttr(tensor, folder, loc);
+  FailureOr<ElementsAttr> value =
+      step.zeros.contains(tensor.name()) ? proto::zerosAttr(tensor, loc) : proto::tensorAttr(tensor, folder, loc);
   if (failed(value))
     return failure();
   auto type = cast<RankedTensorType>(value->getType());

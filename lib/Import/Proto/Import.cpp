@@ -59,6 +59,8 @@ FailureOr<OwningOpRef<ModuleOp>> mpt::importOnnxBuffer(StringRef bytes, StringRe
     return failure();
   for (const auto &next : joint->next)
     step->renewed.insert(next.getValue());
+  proto::addZeros(model.graph(), *joint, initializers);
+  step->zeros = joint->zeros;
   FailureOr<OwningOpRef<ModuleOp>> module = proto::buildModule(model, initializers, folder, options, context, *step,
                                                                /*header=*/nullptr, brings ? &*algorithms : nullptr);
   // A step says itself what its tensors are.

@@ -16,8 +16,6 @@ using namespace ::onnx;
 
 namespace {
 
-/// Elements of a parameter that is fed in, at most.
-constexpr int64_t mostZeros = int64_t(1) << 28;
 constexpr StringLiteral gradientSuffix = "_grad", nextSuffix = "_next";
 
 const ValueInfoProto *find(const google::protobuf::RepeatedPtrField<ValueInfoProto> &list, StringRef name) {
@@ -140,32 +138,14 @@ private:
 
   /// Parameters that are fed in become state, which starts at zero.
   void takeInputs() {
-    llvm::StringSet<> wanted;
+    // Inputs they stay until the model is prepared, and no memory is taken by what a file says of their extents.
     for (const auto *map : {&roles.gradients, &roles.next})
       for (const auto &entry : *map)
         if (!states.contains(entry.getValue()))
-          wanted.insert(entry.getValue());
-    if (wanted.empty())
+          roles.zeros.insert(entry.getValue());
+    if (roles.zeros.empty())
       return;
-    google::protobuf::RepeatedPtrField<ValueInfoProto> kept;
-    for (ValueInfoProto &input : *graph.mutable_input()) {
-      if (!wanted.contains(input.name())) {
-        kept.Add(std::move(input));
-        continue;
-      }
-      TensorProto &tensor = *graph.add_initializer();
-      tensor.set_name(input.name());
-      tensor.set_data_type(TensorProto::FLOAT);
-      int64_t count = 1;
-      for (const auto &dim : input.type().tensor_type().shape().dim()) {
-        tensor.add_dims(dim.dim_value());
-        if (__builtin_mul_overflow(count, dim.dim_value(), &count) || count > mostZeros)
-          count = mostZeros;
-      }
-      tensor.mutable_raw_data()->resize(count * sizeof(float));
-    }
-    graph.mutable_input()->Swap(&kept);
-    emitWarning(loc) << wanted.size()
+    emitWarning(loc) << roles.zeros.size()
                      << " parameters are inputs of the graph: they become state that starts at zero; set "
                         "their values before the first step, or name a file that has them: --checkpoint=FILE";
   }
@@ -342,9 +322,11 @@ private:
   /// True where a matrix or filter has a new value.
   bool changesWeights() const {
     return llvm::any_of(roles.next, [&](const auto &next) {
-      return llvm::any_of(graph.initializer(), [&](const TensorProto &tensor) {
-        return tensor.name() == next.getValue() && tensor.dims_size() >= 2;
-      });
+      const ValueInfoProto *input = find(graph.input(), next.getValue());
+      return (input && input->type().tensor_type().shape().dim_size() >= 2) ||
+             llvm::any_of(graph.initializer(), [&](const TensorProto &tensor) {
+               return tensor.name() == next.getValue() && tensor.dims_size() >= 2;
+             });
     });
   }
 
@@ -382,11 +364,7 @@ private:
     roles.rate = first->rate;
     drop(outputs);
     for (const auto &gradient : found) {
-      if (!find(graph.output(), gradient.getKey())) {
-        ValueInfoProto &info = *graph.add_output();
-        info.set_name(gradient.getKey().str());
-        proto::declareType(info, *values.tensor(gradient.getValue()));
-      }
+      addOutput(gradient.getKey().str(), gradient.getValue());
       roles.gradients[gradient.getKey()] = gradient.getValue();
     }
   }
@@ -494,6 +472,18 @@ private:
 
 FailureOr<proto::JointRoles> proto::takeJoint(ModelProto &model, const ImportOptions &options, Location loc) {
   return JointReader(model, options, loc).run();
+}
+
+void proto::addZeros(const GraphProto &graph, const JointRoles &roles, std::vector<TensorProto> &initializers) {
+  for (const ValueInfoProto &input : graph.input()) {
+    if (!roles.zeros.contains(input.name()))
+      continue;
+    TensorProto &tensor = initializers.emplace_back();
+    tensor.set_name(input.name());
+    tensor.set_data_type(input.type().tensor_type().elem_type());
+    for (const auto &dim : input.type().tensor_type().shape().dim())
+      tensor.add_dims(dim.dim_value());
+  }
 }
 
 void proto::noteJoint(ModuleOp module, const JointRoles &roles) {

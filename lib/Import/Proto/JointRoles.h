@@ -6,6 +6,7 @@
 #include "mpt/Import/TrainingForm.h"
 
 #include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringSet.h"
 
 namespace mpt::proto {
 
@@ -19,6 +20,7 @@ struct JointRoles {
   std::string optimizer;                        ///< the update where it is an optimizer: --optimizer's text
   std::string rate;                             ///< the value that is the learning rate then
   double clipNorm = 0.0;                        ///< the norm that it clips gradients to; 0: it does not
+  llvm::StringSet<> zeros;                      ///< inputs that become states, whose values no file has
   bool updates = false;                         ///< new values of parameters are among the outputs
   bool own = false;                             ///< the backward pass of the file is not used
   TrainingForm form;

@@ -75,6 +75,9 @@ inline constexpr uint64_t mappedBytes = 65536;
 /// it).
 llvm::FailureOr<mlir::ElementsAttr> tensorAttr(::onnx::TensorProto &tensor, llvm::StringRef folder, mlir::Location loc);
 
+/// Zeros of the tensor's type, whose memory does not depend on its extents.
+llvm::FailureOr<mlir::ElementsAttr> zerosAttr(const ::onnx::TensorProto &tensor, mlir::Location loc);
+
 /// A tensor that a training step changes, or that training has a role for.
 struct StepState {
   std::string name, of;
@@ -87,6 +90,7 @@ struct StepInfo {
   llvm::StringMap<StepState> states;    ///< by initializer
   llvm::StringMap<std::string> updates; ///< state whose new value an output is, by output
   llvm::StringSet<> renewed;            ///< initializers of any type that the outputs of a joint graph change
+  llvm::StringSet<> zeros;              ///< initializers without elements, which start at zero
 };
 
 /// Gives each batch normalization that updates its running statistics initializers of its own for them, named after its
@@ -105,6 +109,9 @@ void declareInput(::onnx::GraphProto &graph, const ::onnx::TensorProto &tensor);
 /// Finds gradients and new values among the outputs: `P_grad` and `P_next`, P an initializer, and what the options
 /// name. Outputs that are not used are dropped; a seed becomes a node mpt.Seed.
 llvm::FailureOr<JointRoles> takeJoint(::onnx::ModelProto &model, const ImportOptions &options, mlir::Location loc);
+
+/// Appends a tensor of the input's type, without elements, for each of `roles.zeros`; `graph` is prepared.
+void addZeros(const ::onnx::GraphProto &graph, const JointRoles &roles, std::vector<::onnx::TensorProto> &initializers);
 
 /// Leaves the roles on the module, for phase training (`onnx.training`) and for the user (`mpt.manifest`).
 void noteJoint(mlir::ModuleOp module, const JointRoles &roles);

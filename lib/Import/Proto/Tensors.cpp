@@ -3,6 +3,7 @@
 #include "Proto.h"
 
 #include "mlir/IR/AsmState.h"
+#include "mlir/IR/Builders.h"
 #include "mlir/IR/Diagnostics.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MathExtras.h"
@@ -217,6 +218,13 @@ static LogicalResult checkData(const TensorProto &tensor, RankedTensorType type,
 LogicalResult proto::checkTensor(const TensorProto &tensor, Location loc) {
   FailureOr<RankedTensorType> type = tensorTypeOf(tensor, loc);
   return failed(type) ? failure() : checkData(tensor, *type, loc);
+}
+
+FailureOr<ElementsAttr> proto::zerosAttr(const TensorProto &tensor, Location loc) {
+  FailureOr<RankedTensorType> type = tensorTypeOf(tensor, loc);
+  if (failed(type))
+    return failure();
+  return ElementsAttr(cast<DenseElementsAttr>(Builder(loc.getContext()).getZeroAttr(*type)));
 }
 
 FailureOr<ElementsAttr> proto::tensorAttr(TensorProto &tensor, StringRef folder, Location loc) {
