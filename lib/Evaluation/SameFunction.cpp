@@ -3,6 +3,7 @@
 #include "mpt/Evaluation/SameFunction.h"
 
 #include "mpt/Dialect/MPT/GraphBuilder.h"
+#include "mpt/Evaluation/Frame.h"
 #include "mpt/Interfaces/Interfaces.h"
 #include "mpt/Interfaces/Linearity.h"
 
@@ -27,6 +28,19 @@ bool isFloatTensor(Value value) {
 bool isConstant(Value value) {
   Operation *op = value.getDefiningOp();
   return op && op->hasTrait<OpTrait::ConstantLike>();
+}
+
+/// `says` becomes true where one of them is not zero.
+bool areNear(ArrayRef<double> left, ArrayRef<double> right, bool &says) {
+  double largest = 0.0, apart = 0.0;
+  for (auto [x, y] : llvm::zip_equal(left, right)) {
+    if (!std::isfinite(x) || !std::isfinite(y))
+      return false;
+    largest = std::max(largest, std::fabs(x));
+    apart = std::max(apart, std::fabs(x - y));
+  }
+  says |= largest > 0.0;
+  return apart <= tolerance * largest;
 }
 
 /// Moves, extrema and the like, whose pieces must not meet at a number that random points may never reach.
@@ -83,62 +97,132 @@ Cone::Cone(Value value, const DenseSet<Value> &given, size_t mostOps) {
   llvm::sort(ops, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
 }
 
-void RandomPoints::draw(ArrayRef<Value> arguments) {
-  frames.clear();
+void RandomPoints::draw(ArrayRef<Value> drawn) {
+  arguments.assign(drawn.begin(), drawn.end());
   known.clear();
-  state = EvaluationState();
-  std::mt19937_64 generator(1);
-  for (double magnitude : magnitudes) {
-    InterpreterFrame &frame = frames.emplace_back(EvaluationMode::Oracle, state);
-    for (Value value : arguments) {
-      Tensor tensor = InterpreterFrame::zeros(value);
-      for (double &element : tensor.writeReals())
-        element = magnitude * (2.0 * static_cast<double>(generator() >> 11) * 0x1p-53 - 1.0);
-      frame.set(value, std::move(tensor));
-    }
-  }
-  known.insert(arguments.begin(), arguments.end());
+  known.insert(drawn.begin(), drawn.end());
 }
 
 bool RandomPoints::compute(ArrayRef<Operation *> ops) {
   for (Operation *op : ops) {
     if (known.contains(op->getResult(0)))
       continue;
-    auto rule = dyn_cast<Interpretable>(op);
-    if (!rule || !llvm::all_of(op->getOperands(), [&](Value operand) { return known.contains(operand); }))
+    if (!isa<Interpretable>(op) ||
+        !llvm::all_of(op->getOperands(), [&](Value operand) { return known.contains(operand); }))
       return false;
-    for (Value value : op->getResults())
-      budget -= static_cast<int64_t>(frames.size()) * tensorType(value).getNumElements();
-    if (budget < 0)
-      return false;
-    // What the rule refuses is an error of the program at run time, not of whoever asks here.
-    ScopedDiagnosticHandler silence(op->getContext(), [here = llvm::get_threadid()](Diagnostic &) {
-      return success(llvm::get_threadid() == here);
-    });
-    for (InterpreterFrame &frame : frames)
-      if (failed(rule.interpret(frame)))
-        return false;
     known.insert(op->result_begin(), op->result_end());
   }
   return true;
 }
 
-bool RandomPoints::agree(Value a, Value b) const {
+FailureOr<SmallVector<Operation *>> RandomPoints::sliceOf(ArrayRef<Value> values) const {
+  SmallVector<Value> work(values.begin(), values.end());
+  llvm::SmallSetVector<Operation *, 32> slice;
+  while (!work.empty()) {
+    Value value = work.pop_back_val();
+    if (!known.contains(value)) // an operand that has been replaced since
+      return failure();
+    if (Operation *op = value.getDefiningOp(); !llvm::is_contained(arguments, value) && slice.insert(op))
+      llvm::append_range(work, op->getOperands());
+  }
+  SmallVector<Operation *> ops = slice.takeVector();
+  llvm::sort(ops, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
+  return ops;
+}
+
+/// The elements that are held at once, at most, while `ops` run.
+static int64_t mostHeldBy(ArrayRef<Operation *> ops, ArrayRef<Value> arguments, const LastReaders &readers,
+                          const DenseSet<Value> &kept) {
+  int64_t held = 0, most = 0;
+  auto add = [&](Value value, int64_t sign) { held += sign * tensorType(value).getNumElements(); };
+  for (Value argument : arguments)
+    add(argument, 1);
+  for (Operation *op : ops) {
+    for (Value result : op->getResults())
+      add(result, 1);
+    most = std::max(most, held);
+    DenseSet<Value> freed;
+    for (Value operand : op->getOperands())
+      if (readers.lookup(operand) == op && !kept.contains(operand) && freed.insert(operand).second)
+        add(operand, -1);
+  }
+  return most;
+}
+
+/// What the ops compute of which arguments and compare: types, attributes, and where each operand comes from. Layers of
+/// one kind have the same.
+static std::vector<const void *> formOf(ArrayRef<Operation *> ops, ArrayRef<Value> arguments,
+                                        ArrayRef<Value> compared) {
+  std::vector<const void *> form;
+  DenseMap<Value, uintptr_t> places;
+  auto define = [&](Value value) {
+    places.try_emplace(value, places.size());
+    form.push_back(value.getType().getAsOpaquePointer());
+  };
+  auto refer = [&](Value value) { form.push_back(reinterpret_cast<const void *>(places.lookup(value))); };
+  llvm::for_each(arguments, define);
+  for (Operation *op : ops) {
+    form.push_back(op->getName().getAsOpaquePointer());
+    form.push_back(op->getPropertiesAsAttribute().getAsOpaquePointer());
+    llvm::for_each(op->getOperands(), refer);
+    llvm::for_each(op->getResults(), define);
+  }
+  llvm::for_each(compared, refer);
+  return form;
+}
+
+bool RandomPoints::agree(Value a, Value b) {
   if (!known.contains(a) || !known.contains(b) || tensorType(a).getNumElements() != tensorType(b).getNumElements())
     return false;
+  FailureOr<SmallVector<Operation *>> slice = sliceOf({a, b});
+  if (failed(slice))
+    return false;
+  ArrayRef<Operation *> ops = *slice;
+  LastReaders readers;
+  for (Operation *op : ops)
+    for (Value operand : op->getOperands())
+      readers[operand] = op;
+  SmallVector<Value> read;
+  llvm::copy_if(arguments, std::back_inserter(read),
+                [&](Value value) { return value == a || value == b || readers.contains(value); });
+  std::vector<const void *> form = formOf(ops, read, {a, b});
+  if (auto found = answers.find(form); found != answers.end())
+    return found->second;
+  if (mostHeldBy(ops, read, readers, {a, b}) > mostHeld)
+    return false;
+  std::optional<bool> answer = compare(ops, read, a, b, readers);
+  if (answer)
+    answers[std::move(form)] = *answer;
+  return answer.value_or(false);
+}
+
+std::optional<bool> RandomPoints::compare(ArrayRef<Operation *> ops, ArrayRef<Value> read, Value a, Value b,
+                                          const LastReaders &readers) {
+  int64_t elements = 0;
+  for (Operation *op : ops)
+    for (Value result : op->getResults())
+      elements += tensorType(result).getNumElements();
+  // What a rule refuses is an error of the program at run time, not of whoever asks here.
+  ScopedDiagnosticHandler silence(
+      a.getContext(), [here = llvm::get_threadid()](Diagnostic &) { return success(llvm::get_threadid() == here); });
   bool says = false;
-  for (const InterpreterFrame &frame : frames) {
-    ArrayRef<double> left = frame.get(a).reals(), right = frame.get(b).reals();
-    double largest = 0.0, apart = 0.0;
-    for (auto [x, y] : llvm::zip_equal(left, right)) {
-      if (!std::isfinite(x) || !std::isfinite(y))
-        return false;
-      largest = std::max(largest, std::fabs(x));
-      apart = std::max(apart, std::fabs(x - y));
+  std::mt19937_64 generator(1);
+  for (double magnitude : magnitudes) {
+    budget -= elements;
+    if (budget < 0)
+      return std::nullopt;
+    EvaluationState state;
+    InterpreterFrame frame(EvaluationMode::Oracle, state);
+    frame.keep({a, b});
+    for (Value value : read) {
+      Tensor tensor = InterpreterFrame::zeros(value);
+      for (double &element : tensor.writeReals())
+        element = magnitude * (2.0 * static_cast<double>(generator() >> 11) * 0x1p-53 - 1.0);
+      frame.set(value, std::move(tensor));
     }
-    if (apart > tolerance * largest)
+    if (!llvm::all_of(ops, [&](Operation *op) { return succeeded(frame.run(*op, readers)); }) ||
+        !areNear(frame.get(a).reals(), frame.get(b).reals(), says))
       return false;
-    says |= largest > 0.0;
   }
   return says;
 }

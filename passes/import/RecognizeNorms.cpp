@@ -24,8 +24,8 @@ using namespace mpt;
 
 namespace {
 
-/// Elements that one module's comparisons may compute: seconds.
-constexpr int64_t mostElements = int64_t(1) << 28;
+/// Elements that one module's comparisons may compute, which takes seconds, and hold at a time.
+constexpr int64_t mostElements = int64_t(1) << 28, mostHeld = int64_t(1) << 21;
 
 /// What a norm of `x` could be: its parameters in the order of the op, and the epsilons to try.
 struct Guess {
@@ -222,7 +222,7 @@ struct RecognizeNorms : mpt::impl::RecognizeNormsBase<RecognizeNorms> {
     if (!function)
       return;
     DenseSet<Operation *> forwardPass = forwardOps(function);
-    RandomPoints points(mostElements);
+    RandomPoints points(mostElements, mostHeld);
     llvm::SetVector<std::pair<Value, ArrayRef<int64_t>>> reductions;
     for (auto reduce : function.getOps<ReduceOp>())
       if (forwardPass.contains(reduce))

@@ -261,3 +261,14 @@ def test_parameters_without_values(extents, tmp_path):
     path.write_bytes(model.SerializeToString())
     holds(path)
     assert peak_of([path])[1] == 0
+
+
+@pytest.mark.parametrize("extents", [(1 << 12, 1 << 12), (1 << 19, 1 << 20)])
+def test_large_tensors_that_could_be_a_norm(extents, tmp_path):
+    nodes = [node("Softmax", "x", "p", axis=1), node("Mul", "p,W", "h"), node("ReduceSum", "h", "loss", keepdims=0),
+             node("Mul", "p,W", "a"), node("ReduceSum", "a,one", "s"), node("Sub", "W,s", "c"), node("Mul", "c,p", "W_grad")]
+    model = model_of(nodes, inputs=[("x", TensorProto.FLOAT, extents), ("W", TensorProto.FLOAT, extents)], outputs=[("loss", 0), ("W_grad", 2)],
+                     initializers=[constant("one", np.int64([1]))])
+    path = tmp_path / "model.onnx"
+    path.write_bytes(model.SerializeToString())
+    holds(path)

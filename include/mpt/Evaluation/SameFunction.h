@@ -7,7 +7,8 @@
 
 #include "mlir/IR/Operation.h"
 #include "llvm/ADT/SetVector.h"
-#include <list>
+#include <optional>
+#include <vector>
 
 namespace mpt {
 
@@ -25,15 +26,17 @@ struct Cone {
   llvm::SetVector<mlir::Value> leaves; ///< what is computed otherwise
 };
 
-/// Float values, computed in FP64 from random ones.
+/// Functions of random float values, compared in FP64 at points of magnitude 1, 4, 2^-8 and 2^-20.
 class RandomPoints {
 public:
-  /// Stops computing after `budget` elements.
-  explicit RandomPoints(int64_t budget) : budget(budget) {}
+  /// Says that nothing agrees once `budget` elements are computed, and of functions that hold more than `mostHeld` at
+  /// a time: 8 bytes each.
+  RandomPoints(int64_t budget, int64_t mostHeld) : budget(budget), mostHeld(mostHeld) {}
 
-  /// Draws the values of a new set of arguments, at points of magnitude 1, 4, 2^-8 and 2^-20, and forgets all others.
+  /// Begins with a new set of arguments, and forgets all other values.
   void draw(llvm::ArrayRef<mlir::Value> arguments);
-  /// Computes the results of `ops`, in order, whose other operands are known. False where one cannot be computed.
+  /// Adds the results of `ops`, in order, to what can be compared. False where an operand is not known, or an op has no
+  /// meaning.
   bool compute(llvm::ArrayRef<mlir::Operation *> ops);
   /// To be called before `op` is erased: another may take its place in memory.
   void forget(mlir::Operation *op) {
@@ -41,13 +44,20 @@ public:
       known.erase(result);
   }
   /// True where `a` and `b` have as many elements and differ at no point by more than FP32 rounds: 1e-6 of the largest.
-  bool agree(mlir::Value a, mlir::Value b) const;
+  /// The same ops on tensors of the same types are computed once.
+  bool agree(mlir::Value a, mlir::Value b);
 
 private:
-  int64_t budget;
-  llvm::DenseSet<mlir::Value> known;
-  EvaluationState state;
-  std::list<InterpreterFrame> frames; ///< one a point
+  /// The ops that make `values` of the arguments, in order.
+  llvm::FailureOr<llvm::SmallVector<mlir::Operation *>> sliceOf(llvm::ArrayRef<mlir::Value> values) const;
+  /// None where the budget ends.
+  std::optional<bool> compare(llvm::ArrayRef<mlir::Operation *> ops, llvm::ArrayRef<mlir::Value> read, mlir::Value a,
+                              mlir::Value b, const LastReaders &readers);
+
+  int64_t budget, mostHeld;
+  llvm::SmallVector<mlir::Value> arguments;
+  llvm::DenseSet<mlir::Value> known; ///< the arguments, and what is computed of them
+  std::map<std::vector<const void *>, bool> answers;
 };
 
 } // namespace mpt
