@@ -29,8 +29,9 @@ def RecognizeNorms : Pass<"import-recognize-norms", "::mlir::ModuleOp"> {
     Exporters of joint graphs write batch normalization and others in primitives, in many forms. Values that follow from
     the operand of a sum or a maximum and at most two parameters are computed at random points of several magnitudes, in
     FP64, and compared with each normalization (SameFunction.h). Statistics that the file computes besides become results
-    of the op; states whose new value is made of these and of their old value alone become `mpt.statistics`. Graphs
-    without gradients among their results stay as they are.
+    of the op; states whose new value is made of these and of their old value alone become `mpt.statistics`. A group
+    normalization without scale and bias takes those that follow it. Graphs without gradients among their results stay as
+    they are.
   }];
   let dependentDialects = ["::mpt::MPTDialect"];
   let statistics = [Statistic<"numRecognized", "norms", "Values that became a normalization or a softmax">];
