@@ -8,6 +8,13 @@ from typing import NamedTuple
 import cases
 
 COUNTED = ("plain", "expanded")
+# What the detail of a case ends in whose gradient is right as soon as nothing but its first result counts.
+FIRST_RESULT = "; right for the first result alone"
+# (what is said of a case of ONNX Runtime Training, what its detail holds), the first that fits.
+THEIR_REASONS = (("not in opset 21 or unknown", "is newer than|not a registered function"),
+                 ("lost or refused through results behind the first", FIRST_RESULT),
+                 ("no gradient", "gradient builder has not been registered"),
+                 ("a gradient that has no kernel on CPUs", "Could not find an implementation"))
 
 
 class Row(NamedTuple):
@@ -152,21 +159,33 @@ def verdict(rows) -> str:
     return ", ".join(f"{found[status]} {status}" for status in ("right", "wrong", "refused", "died") if found[status]) or "0"
 
 
+def their_reason(row) -> str:
+    return next((text for text, found in THEIR_REASONS if re.search(found, row.detail)),
+                "wrong" if row.status == "wrong" else "one form or operand refused")
+
+
 def beside(counted, theirs) -> list:
     """Lines on ONNX Runtime Training, over the cases that are counted for us."""
     other = [theirs[row.name] for row in counted if row.name in theirs]
-    found, by_op = counts(other), collections.defaultdict(list)
+    found, by_op, by_reason = counts(other), collections.defaultdict(list), collections.defaultdict(list)
     for row in other:
-        by_op[row.op].append(row)
-    known = {op: [row for row in rows if "is newer than" not in row.detail] for op, rows in by_op.items()}
-    bad = sorted(op for op, rows in known.items() if rows and counts(rows)["right"] < len(rows))
-    none = [op for op in bad if not counts(known[op])["right"]]
-    newer = sum("is newer than" in row.detail for row in other)
-    return ["", "## Beside ONNX Runtime Training 1.19.2", "",
-            "The same cases through its own gradient graph (`test/conformance/ort_adapter.py`); [its",
-            "table](gradients-onnxruntime.tsv) has its messages. A case in an opset that it does not know (above 21) is called 21 where that is",
-            f"valid and counts as refused otherwise: {newer} cases. Written by", "",
-            "    gradient.py --adapter ort_adapter.Adapter --build PYTHON --results docs/results/gradients-onnxruntime.tsv --write", "",
-            f"{share(other)} right, {found['refused']} refused, {found['wrong']} wrong, {found['died']} died. Without the cases of newer",
-            f"opsets, it refuses or fails cases of {len(bad)} operators, and all cases of {len(none)} of these:", "",
-            ", ".join(f"**{op}**" if op in none else op for op in bad) + "."]
+        if row.status != "right":
+            by_reason[their_reason(row)].append(row)
+        if their_reason(row) != THEIR_REASONS[0][0]:
+            by_op[row.op].append(row)
+    bad = sorted(op for op, rows in by_op.items() if counts(rows)["right"] < len(rows))
+    none = [op for op in bad if not counts(by_op[op])["right"]]
+    lines = ["", "## Beside ONNX Runtime Training 1.19.2", "",
+             "The same cases through its own gradient graph on the CPU (`test/conformance/ort_adapter.py`), all in FP32, each in the",
+             "opset 21 that it knows where it is valid there, and with those results named that its gradients read;",
+             "[its table](gradients-onnxruntime.tsv) has its messages. Written by", "",
+             "    gradient.py --adapter ort_adapter.Adapter --build PYTHON --results docs/results/gradients-onnxruntime.tsv --write", "",
+             f"{share(other)} right, {found['refused']} refused, {found['wrong']} wrong, {found['died']} died. Without what is not in opset 21, it",
+             f"refuses or fails cases of {len(bad)} operators, and all cases of {len(none)} of these (bold):", "",
+             ", ".join(f"**{op}**" if op in none else op for op in bad) + ".", "",
+             "No case is refused for want of FP32. The suite's GRU and LSTM have no initial state; with one their gradients are there.", "",
+             cells(["why not right", "cases", "operators"]), cells(["---"] * 3)]
+    for reason, rows in sorted(by_reason.items(), key=lambda entry: -len(entry[1])):
+        ops = collections.Counter(row.op for row in rows)
+        lines.append(cells([reason, len(rows), ", ".join(f"{op} {count}" if count > 1 else op for op, count in sorted(ops.items()))]))
+    return lines

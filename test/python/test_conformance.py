@@ -67,6 +67,39 @@ def test_wrong_gradients_are_seen(monkeypatch):
     assert row.status == "wrong", row
 
 
+class FirstResult:
+    """A backend that loses what comes through the results behind the first."""
+
+    def __init__(self, _):
+        pass
+
+    def gradients(self, model, inputs, variables, weights):
+        first = weights[model.graph.output[0].name]
+        return {name: np.concatenate([first, np.zeros(inputs[name].size - first.size)]) for name in variables}
+
+
+def test_gradients_of_the_first_result_alone_are_told(monkeypatch):
+    monkeypatch.setattr(gradient, "load_adapter", lambda name: FirstResult)
+    case, = (case for case in cases.make(("split",)) if case.name == "test_split_equal_parts_1d_opset13")
+    row = gradient.run_case(case, ("", ""))
+    assert row.status == "wrong" and row.detail.endswith(table.FIRST_RESULT), row
+
+
+def test_another_backend_has_its_reasons():
+    def row(name, op, status, detail):
+        return table.Row(name, op, "plain", status, detail)
+
+    theirs = [row("a", "Add", "right", ""), row("b", "Acos", "refused", "The gradient builder has not been registered: Acos for node"),
+              row("c", "Add", "wrong", "expected 1, got 2"), row("d", "Attention", "refused", "opset 23 is newer than 21: No Op"),
+              row("e", "Split", "wrong", "expected 1, got 2" + table.FIRST_RESULT)]
+    page = table.gradient_page([case._replace(status="right", detail="") for case in theirs], theirs)
+    assert "1 of 5 (20.0 %) right, 2 refused, 2 wrong, 0 died" in page
+    assert "cases of 3 operators, and all cases of 2 of these (bold):\n\n**Acos**, Add, **Split**." in page
+    for line in ("| no gradient | 1 | Acos |", "| wrong | 1 | Add |", "| not in opset 21 or unknown | 1 | Attention |",
+                 "| lost or refused through results behind the first | 1 | Split |"):
+        assert line in page
+
+
 @pytest.mark.parametrize("kind", list(storage.UNITS))
 def test_narrow_storage(kind):
     names = ("test_softmax_axis_1", "test_group_normalization_example", "test_batchnorm_example_training_mode")
