@@ -7,6 +7,7 @@
 #include "mpt/Interfaces/Interfaces.h"
 #include "mpt/Interfaces/Linearity.h"
 
+#include "mlir/IR/DialectResourceBlobManager.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "llvm/Support/Threading.h"
 #include <cmath>
@@ -95,6 +96,16 @@ Cone::Cone(Value value, const DenseSet<Value> &given, size_t mostOps) {
     llvm::append_range(work, op->getOperands());
   }
   llvm::sort(ops, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
+}
+
+RandomPoints::RandomPoints(ModuleOp module) {
+  uint64_t least = uint64_t(1) << 24, tensors = 0; // bytes
+  for (Operation &op : *module.getBody())
+    for (NamedAttribute attribute : op.getAttrs())
+      if (auto elements = dyn_cast<DenseResourceElementsAttr>(attribute.getValue()))
+        if (AsmResourceBlob *blob = elements.getRawHandle().getBlob())
+          tensors += blob->getData().size();
+  mostHeld = static_cast<int64_t>(std::max(least, tensors) / sizeof(double));
 }
 
 void RandomPoints::draw(ArrayRef<Value> drawn) {

@@ -24,9 +24,6 @@ using namespace mpt;
 
 namespace {
 
-/// Elements that one module's comparisons may compute, which takes seconds, and hold at a time.
-constexpr int64_t mostElements = int64_t(1) << 28, mostHeld = int64_t(1) << 21;
-
 /// The gradients of one forward op, as our rule builds them of one gradient of its result.
 struct Built {
   Operation *op = nullptr;
@@ -315,7 +312,7 @@ struct RecognizeGradients : mpt::impl::RecognizeGradientsBase<RecognizeGradients
     for (Operation &op : function.getBody().front())
       if (forwardPass.contains(&op) && isCandidate(&op))
         candidates.push_back(&op);
-    RandomPoints points(mostElements, mostHeld);
+    RandomPoints points(getOperation());
     std::vector<GradientSearch> found;
     // Last to first, as the backward pass goes: a gradient that is found ends the arithmetic of the next one.
     for (Operation *op : llvm::reverse(candidates))

@@ -24,9 +24,6 @@ using namespace mpt;
 
 namespace {
 
-/// Elements that one module's comparisons may compute, which takes seconds, and hold at a time.
-constexpr int64_t mostElements = int64_t(1) << 28, mostHeld = int64_t(1) << 21;
-
 /// A value that arithmetic may normalize.
 struct Subject {
   Value x;
@@ -267,7 +264,7 @@ struct RecognizeNorms : mpt::impl::RecognizeNormsBase<RecognizeNorms> {
     if (!function)
       return;
     DenseSet<Operation *> forwardPass = forwardOps(function);
-    RandomPoints points(mostElements, mostHeld);
+    RandomPoints points(getOperation());
     llvm::SetVector<std::pair<Value, ArrayRef<int64_t>>> reductions;
     for (auto reduce : function.getOps<ReduceOp>())
       if (forwardPass.contains(reduce))

@@ -263,12 +263,28 @@ def test_parameters_without_values(extents, tmp_path):
     assert peak_of([path])[1] == 0
 
 
-@pytest.mark.parametrize("extents", [(1 << 12, 1 << 12), (1 << 19, 1 << 20)])
+def softmax_with_gradient(extents, **tensors):
+    """A joint graph that writes the gradient of a softmax in primitives; the sums of `tensors` are part of the loss."""
+    nodes = [node("Softmax", "x", "p", axis=1), node("Mul", "p,W", "h"), node("ReduceSum", "h", "loss0", keepdims=0),
+             node("Mul", "p,W", "a"), node("ReduceSum", "a,one", "s"), node("Sub", "W,s", "c"), node("Mul", "c,p", "x_grad")]
+    for i, name in enumerate(tensors):
+        nodes += [node("ReduceSum", name, f"sum{i}", keepdims=0), node("Add", f"loss{i},sum{i}", f"loss{i + 1}")]
+    nodes.append(node("Identity", f"loss{len(tensors)}", "loss"))
+    model = model_of(nodes, inputs=[(name, TensorProto.FLOAT, extents) for name in "xW"], outputs=[("loss", 0), ("x_grad", 2)],
+                     initializers=[constant("one", np.int64([1])), *(constant(name, value) for name, value in tensors.items())])
+    return model.SerializeToString()
+
+
+@pytest.mark.parametrize("extents", [(1 << 8, 1 << 10), (1 << 9, 1 << 10), (1 << 12, 1 << 12), (1 << 19, 1 << 20)])
 def test_large_tensors_that_could_be_a_norm(extents, tmp_path):
-    nodes = [node("Softmax", "x", "p", axis=1), node("Mul", "p,W", "h"), node("ReduceSum", "h", "loss", keepdims=0),
-             node("Mul", "p,W", "a"), node("ReduceSum", "a,one", "s"), node("Sub", "W,s", "c"), node("Mul", "c,p", "W_grad")]
-    model = model_of(nodes, inputs=[("x", TensorProto.FLOAT, extents), ("W", TensorProto.FLOAT, extents)], outputs=[("loss", 0), ("W_grad", 2)],
-                     initializers=[constant("one", np.int64([1]))])
     path = tmp_path / "model.onnx"
-    path.write_bytes(model.SerializeToString())
+    path.write_bytes(softmax_with_gradient(extents))
     holds(path)
+
+
+@pytest.mark.parametrize("table", [0, 1 << 23])
+def test_large_files_are_compared_with_more_memory(table, tmp_path):
+    path = tmp_path / "model.onnx"
+    path.write_bytes(softmax_with_gradient((1 << 9, 1 << 10), **({"table": np.ones(table, np.float32)} if table else {})))
+    done = subprocess.run([MPT_OPT, path, "--to=import", "--quiet"], capture_output=True, timeout=LIMIT)
+    assert (b"mpt.softmax_backward" in done.stdout) == bool(table)

@@ -5,7 +5,7 @@
 
 #include "mpt/Evaluation/Frame.h"
 
-#include "mlir/IR/Operation.h"
+#include "mlir/IR/BuiltinOps.h"
 #include "llvm/ADT/SetVector.h"
 #include <optional>
 #include <vector>
@@ -29,9 +29,9 @@ struct Cone {
 /// Functions of random float values, compared in FP64 at points of magnitude 1, 4, 2^-8 and 2^-20.
 class RandomPoints {
 public:
-  /// Says that nothing agrees once `budget` elements are computed, and of functions that hold more than `mostHeld` at
-  /// a time: 8 bytes each.
-  RandomPoints(int64_t budget, int64_t mostHeld) : budget(budget), mostHeld(mostHeld) {}
+  /// For values of `module`. Says that nothing agrees once 2^28 elements are computed, which takes seconds, and of
+  /// functions that hold more memory at a time than the module's tensors do, or 16 MiB where that is more.
+  explicit RandomPoints(mlir::ModuleOp module);
 
   /// Begins with a new set of arguments, and forgets all other values.
   void draw(llvm::ArrayRef<mlir::Value> arguments);
@@ -54,7 +54,8 @@ private:
   std::optional<bool> compare(llvm::ArrayRef<mlir::Operation *> ops, llvm::ArrayRef<mlir::Value> read, mlir::Value a,
                               mlir::Value b, const LastReaders &readers);
 
-  int64_t budget, mostHeld;
+  int64_t budget = int64_t(1) << 28; ///< elements
+  int64_t mostHeld;                  ///< elements, of 8 bytes
   llvm::SmallVector<mlir::Value> arguments;
   llvm::DenseSet<mlir::Value> known; ///< the arguments, and what is computed of them
   std::map<std::vector<const void *>, bool> answers;
