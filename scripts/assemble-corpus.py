@@ -25,11 +25,11 @@ POLICIES = "fp32,amp-f16,amp-bf16,als-f16,fp8-e5m2,fp8-hybrid,fp8-current,pure-f
 BATCH = 64  # kernels a run of ptxas
 
 
-def kernels(text: str) -> dict[str, str]:
-    """{hash: text} of every distinct kernel of a module that is lowered to memory: a function @KERNEL and what it names."""
+def named_kernels(text: str) -> list[tuple[str, str]]:
+    """Name and text of every kernel of a module that is lowered to memory: a function @KERNEL and what it names."""
     names = {name: f"{line}\n" for line, name in re.findall(r'^(  memref\.global "private" [^@\n]*@(\w+) .*)$', text, re.M)}
     aliases = dict(re.findall(r"^(#\w+) = (.*)$", text, re.M))
-    found = {}
+    found = []
     for name, function in re.findall(r"^  func\.func private @(\w+)(\(.*?^  }$)", text, re.M | re.S):
         if "mpt.grid" not in function:
             continue
@@ -40,9 +40,18 @@ def kernels(text: str) -> dict[str, str]:
         for number, own in enumerate(used):
             function = re.sub(rf"@{own}\b", f"@KERNEL_{number}", function)
             before += re.sub(rf"@{own}\b", f"@KERNEL_{number}", names[own])
-        piece = f"{before}  func.func private @KERNEL{function}\n"
-        found[hashlib.sha256(piece.encode()).hexdigest()[:24]] = piece
+        found.append((name, f"{before}  func.func private @KERNEL{function}\n"))
     return found
+
+
+def key_of(piece: str) -> str:
+    return hashlib.sha256(piece.encode()).hexdigest()[:24]
+
+
+def module_of(pieces) -> str:
+    """A module of such kernels, named @k0, @k1 and so on."""
+    numbered = [re.sub(r"@KERNEL(?=\W)", f"@k{n}", text).replace("@KERNEL_", f"@t{n}_") for n, text in enumerate(pieces)]
+    return "module {\n" + "".join(numbered) + "}\n"
 
 
 def run(command: list) -> str:
@@ -54,8 +63,7 @@ def run(command: list) -> str:
 def assemble(opt, ptxas: str, arch: str, texts: dict[str, str]) -> dict[str, dict]:
     """Registers, shared bytes and spilled bytes of each, or its problem."""
     with tempfile.TemporaryDirectory() as scratch:
-        pieces = [re.sub(r"@KERNEL(?=\W)", f"@k{n}", text).replace("@KERNEL_", f"@t{n}_") for n, text in enumerate(texts.values())]
-        pathlib.Path(scratch, "m.mlir").write_text("module {\n" + "".join(pieces) + "}\n")
+        pathlib.Path(scratch, "m.mlir").write_text(module_of(texts.values()))
         problem = run([opt, f"{scratch}/m.mlir", f"--lowering-emit-ptx=arch={arch} file={scratch}/m.ptx", "-o", os.devnull])
         lines, ptx = "", pathlib.Path(scratch, "m.ptx")
         for _ in range(0 if problem else 2):
@@ -92,7 +100,7 @@ def lowered(opt, model, policy: str, arch: str, a) -> tuple[str, dict[str, str]]
         file = pathlib.Path(scratch, "m.mlir")
         problem = run([opt, model, f"--policy={policy}", f"--optimizer={a.optimizer}", "--target=cuda", f"--arch={arch}", "--to=memory",
                        "--emit=mlir", "--quiet", *(f"--bind={b}" for b in a.bind), "-o", file])
-        return problem, {} if problem else kernels(file.read_text())
+        return problem, {} if problem else {key_of(piece): piece for _, piece in named_kernels(file.read_text())}
 
 
 def markdown(known: dict, a) -> str:

@@ -63,16 +63,6 @@ def launches_of(step: str) -> list[str]:
     return re.findall(r"rt\.launch @(\w+)\(", step)
 
 
-def seconds_of(kernel, arch: str, device: str) -> tuple[float, float]:
-    """Of a kernel, and of its bytes alone."""
-    counts = budget.count(kernel, arch)
-    clocks, _ = counts.clocks()
-    _, waves = budget.occupancy(kernel)
-    pipes = clocks * kernel.threads * kernel.blocks / budget.MULTIPROCESSORS / budget.CLOCK
-    bytes_time = counts.bytes / budget.BYTES_A_SECOND[device]
-    return max(pipes * math.ceil(waves) / waves, bytes_time), bytes_time
-
-
 def main() -> int:
     parse = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parse.add_argument("model", type=pathlib.Path)
@@ -80,6 +70,7 @@ def main() -> int:
     parse.add_argument("--share", action="append", default=[], metavar="KIND=X", help="of the peak: gemm (0.7), conv (0.55), attention (0.5), attention_gradient (0.45)")
     a = parse.parse_args()
     share = {"gemm": 0.7, "conv": 0.55, "attention": 0.5, "attention_gradient": 0.45} | {k: float(v) for k, v in (text.split("=") for text in a.share)}
+    device = budget.device_of(a)
     if missing := budget.missing_tools():
         print(missing)
         return 77
@@ -88,7 +79,7 @@ def main() -> int:
     step = re.search(r"^  func\.func @step\b.*?^  }$", text, re.M | re.S)[0]
     named: dict[str, list] = {}
     for kernel in kernels:  # a launch's further kernels have its name and a number
-        named.setdefault(re.sub(r"_\d+$", "", kernel.name), []).append(seconds_of(kernel, a.arch, a.device))
+        named.setdefault(re.sub(r"_\d+$", "", kernel.name), []).append(budget.seconds_of(kernel, budget.count(kernel, a.arch), device))
     rows: dict[str, list[float]] = {}
 
     def add(kind: str, count: int, *seconds: float) -> None:
@@ -100,7 +91,7 @@ def main() -> int:
         own, by_bytes = (sum(part) for part in zip(*named[name]))
         add("own kernels", len(named[name]), by_bytes, own, own)
     for kind, flops, type_, moved in calls_of(step):
-        by_bytes, at_peak = moved / budget.BYTES_A_SECOND[a.device], flops / PEAK[type_]
+        by_bytes, at_peak = moved / device.bytes_a_second, flops / PEAK[type_]
         add(f"{kind} {type_}", 1, by_bytes, max(by_bytes, at_peak / share[kind]), max(by_bytes, 2 * at_peak / share[kind]))
     launches = sum(int(row[0]) for row in rows.values())
     rows["launches"] = [launches, 0.0, launches * LAUNCH, launches * LAUNCH]
@@ -108,7 +99,7 @@ def main() -> int:
     print("| kind | launches | ms by bytes alone | ms | ms at half the share |\n|---|---|---|---|---|")
     for kind, (count, *seconds) in rows.items():
         print(f"| {kind} | {count} | " + " | ".join(f"{value * 1e3:.2f}" for value in seconds) + " |")
-    print(f"| **{a.model.stem}, {a.policy}, {a.device}** | | " + " | ".join(f"**{value * 1e3:.1f}**" for value in total) + " |")
+    print(f"| **{a.model.stem}, {a.policy}, {a.device or budget.USUAL[a.arch]}** | | " + " | ".join(f"**{value * 1e3:.1f}**" for value in total) + " |")
     return 0
 
 

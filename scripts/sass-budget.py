@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import math
 import os
 import pathlib
 import re
@@ -21,12 +22,28 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
-# Lanes that a multiprocessor of compute capability 9.0 serves in a clock (CUDA C++ Programming Guide, table "Throughput of Native
-# Arithmetic Instructions"); "issue" is four schedulers of one warp each.
-RATES = {"issue": 128, "fma": 128, "mul": 64, "alu": 64, "fp64": 64, "xu": 16, "lsu": 32}
-CLOCK, MULTIPROCESSORS = 1.755e9, 132
-BYTES_A_SECOND = {"H100": 3.35e12, "H200": 4.8e12}
-REGISTERS, THREADS, SHARED, BLOCKS = 65536, 2048, 228 << 10, 32  # of a multiprocessor
+REGISTERS, THREADS, BLOCKS = 65536, 2048, 32  # of a multiprocessor
+
+
+@dataclasses.dataclass(frozen=True)
+class Device:
+    """Clock and memory by NVIDIA's data sheets. Lanes that a multiprocessor serves in a clock by the CUDA C++ Programming Guide
+    (table "Throughput of Native Arithmetic Instructions"); "issue" is four schedulers of one warp each."""
+    bytes_a_second: float
+    multiprocessors: int = 132
+    clock: float = 1.755e9
+    shared: int = 228 << 10
+    fma: int = 128
+    fp64: int = 64
+
+    def rates(self) -> dict[str, int]:
+        return {"issue": 128, "fma": self.fma, "mul": 64, "alu": 64, "fp64": self.fp64, "xu": 16, "lsu": 32}
+
+
+DEVICES = {"A100": Device(2.039e12, 108, 1.41e9, 164 << 10, fma=64, fp64=32), "H100": Device(3.35e12), "H200": Device(4.8e12),
+           "B200": Device(8e12, 148, 1.965e9)}
+USUAL = {"sm_80": "A100", "sm_90": "H200", "sm_100": "B200"}
+PIPES = tuple(DEVICES["H200"].rates())
 CONTROL = ("BRA", "EXIT", "BAR", "BSSY", "BSYNC", "WARPSYNC", "NOP", "CALL", "RET", "BREAK", "DEPBAR", "YIELD", "R2UR", "S2R", "S2UR", "CS2R", "LDC", "U")
 ADDRESS = ("IMAD", "IADD", "LEA", "MOV", "UMOV", "R2UR", "UIADD", "ULEA", "SEL", "LDC", "ULDC", "UIMAD", "VIADD")
 PARAMETERS = {"sm_80": 0x160, "sm_90": 0x210, "sm_100": 0x380}
@@ -45,7 +62,7 @@ class Instruction:
             return "xu"
         if name in ("DADD", "DMUL", "DFMA", "DSETP", "DMNMX"):
             return "fp64"
-        if name in ("FFMA", "FADD", "FMUL", "HFMA2", "HADD2", "HMUL2"):
+        if name in ("FFMA", "FADD", "FMUL", "FFMA2", "FADD2", "FMUL2", "HFMA2", "HADD2", "HMUL2"):
             return "fma"
         if name == "IMAD":
             return "mul"
@@ -72,6 +89,7 @@ class Kernel:
     code: list[Instruction] = dataclasses.field(default_factory=list)
     registers: int = 0
     shared: int = 0
+    spilled: int = 0
 
 
 def bytes_of(memref: str) -> tuple[int, int]:
@@ -129,6 +147,8 @@ def disassemble(kernels: list[Kernel], ptx: pathlib.Path, arch: str) -> None:
         if current and (used := re.search(r"Used (\d+) registers", line)):
             current.registers = int(used[1])
             current.shared = int((re.search(r"(\d+) bytes smem", line) or [0, 0])[1])
+        if current and (spill := re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", line)):
+            current.spilled = int(spill[1]) + int(spill[2])
     environment = dict(os.environ, NVDISASM_PATH=tool("nvdisasm"), PATH=os.path.dirname(tool("nvdisasm")) + os.pathsep + os.environ["PATH"])
     for line in call(tool("cuobjdump"), "-sass", cubin, env=environment).splitlines():
         if entry := re.search(r"Function : (\w+)", line):
@@ -172,9 +192,10 @@ class Counts:
     bytes: float
     calls: int  # of subroutines inside loops or straight code, such as the slow path of a division
 
-    def clocks(self) -> tuple[float, str]:
+    def clocks(self, device: Device) -> tuple[float, str]:
         """Of one multiprocessor for a thread's lane, and the pipe that takes longest."""
-        return max((n / RATES[pipe], pipe) for pipe, n in self.pipes.items())
+        rates = device.rates()
+        return max((n / rates[pipe], pipe) for pipe, n in self.pipes.items())
 
 
 def add(pipes: dict[str, float], body: list[Instruction], turns: float) -> None:
@@ -195,7 +216,7 @@ def count_bundle(kernel: Kernel) -> Counts:
         if c.op.startswith(("BRA", "EXIT", "RET")) and not c.guarded:
             pieces.append([])
     working = [piece for piece in pieces if sum(c.bytes() for c in piece) >= 8]
-    pipes = dict.fromkeys(RATES, 0.0)
+    pipes = dict.fromkeys(PIPES, 0.0)
     for piece in working:
         add(pipes, piece, 1)
     # The second launch of sums reads what the first left in scratch.
@@ -258,32 +279,51 @@ def count(kernel: Kernel, arch: str) -> Counts:
         parts.append((body, turns))
         for key in step:
             moved[key] = kernel.arguments[key[0]]
-    pipes = dict.fromkeys(RATES, 0.0)
+    pipes = dict.fromkeys(PIPES, 0.0)
     for body, turns in parts:
         add(pipes, body, turns)
     return Counts(pipes, sum(moved.values()), len(called))
 
 
-def occupancy(kernel: Kernel) -> tuple[int, float]:
+def occupancy(kernel: Kernel, device: Device) -> tuple[int, float]:
     """Blocks of a multiprocessor, and waves of the grid."""
     warps = -(-kernel.threads // 32)
     registers = -(-kernel.registers * 32 // 256) * 256 * warps
-    blocks = min(BLOCKS, THREADS // (32 * warps), REGISTERS // max(1, registers), SHARED // max(1, kernel.shared + 1024))
-    return blocks, kernel.blocks / (MULTIPROCESSORS * max(1, blocks))
+    blocks = min(BLOCKS, THREADS // (32 * warps), REGISTERS // max(1, registers), device.shared // max(1, kernel.shared + 1024))
+    return blocks, kernel.blocks / (device.multiprocessors * max(1, blocks))
+
+
+def ratio_of(kernel: Kernel, counts: Counts, device: Device) -> tuple[float, str]:
+    """Time of the busiest pipe over the time of the bytes, and which pipe that is."""
+    clocks, pipe = counts.clocks(device)
+    seconds = clocks * kernel.threads * kernel.blocks / device.multiprocessors / device.clock
+    return (seconds * device.bytes_a_second / counts.bytes if counts.bytes else 0.0), pipe
+
+
+def seconds_of(kernel: Kernel, counts: Counts, device: Device) -> tuple[float, float]:
+    """Of a kernel, whose pipes wait for a last wave that is not full, and of its bytes alone."""
+    _, waves = occupancy(kernel, device)
+    moving = counts.bytes / device.bytes_a_second
+    return max(ratio_of(kernel, counts, device)[0] * moving * math.ceil(waves) / waves, moving), moving
+
+
+def full_of(waves: float) -> float:
+    """The share of places that work, over all waves."""
+    return waves / math.ceil(waves)
 
 
 def describe(kernel: Kernel, counts: Counts, a) -> tuple[str, float]:
-    per = kernel.threads * kernel.blocks / kernel.elements
-    clocks, pipe = counts.clocks()
-    seconds = clocks * kernel.threads * kernel.blocks / MULTIPROCESSORS / CLOCK
-    memory = counts.bytes / BYTES_A_SECOND[a.device]
-    ratio = seconds / memory if memory else 0.0
-    blocks, waves = occupancy(kernel)
-    full = waves / max(1, -(-waves // 1))
+    per, device = kernel.threads * kernel.blocks / kernel.elements, device_of(a)
+    ratio, pipe = ratio_of(kernel, counts, device)
+    blocks, waves = occupancy(kernel, device)
     p = counts.pipes
     return (f"| {kernel.name} | {kernel.schedule} | {kernel.ops[:a.width]} | {counts.bytes / 1e6:.1f} | {counts.bytes / kernel.elements:.1f} | {p['issue'] * per:.1f} | "
             f"{p['alu'] * per:.1f} | {p['fma'] * per:.1f} | {p['xu'] * per:.1f} | {p['fp64'] * per:.1f} | {p['lsu'] * per:.1f} | {pipe} {ratio:.2f} | "
-            f"{kernel.registers} | {blocks} x {kernel.threads} | {waves:.1f} ({full:.2f}) | {counts.calls} |", ratio)
+            f"{kernel.registers} | {blocks} x {kernel.threads} | {waves:.1f} ({full_of(waves):.2f}) | {counts.calls} |", ratio)
+
+
+def device_of(a) -> Device:
+    return DEVICES[a.device or USUAL[a.arch]]
 
 
 def add_program_options(parse: argparse.ArgumentParser) -> None:
@@ -293,7 +333,7 @@ def add_program_options(parse: argparse.ArgumentParser) -> None:
     parse.add_argument("--loss", help="where the graph ends in its predictions")
     parse.add_argument("--bind", action="append", default=[])
     parse.add_argument("--arch", default="sm_90", choices=sorted(PARAMETERS))
-    parse.add_argument("--device", default="H200", choices=sorted(BYTES_A_SECOND), help="whose bytes a second the pipes are held against")
+    parse.add_argument("--device", choices=sorted(DEVICES), help="whose memory and pipes are held against each other (A100, H200 or B200, by --arch)")
     parse.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "release")
 
 
@@ -341,7 +381,7 @@ def main() -> int:
         if i < a.top or bad:
             print(text)
     if over:
-        print(f"{over} kernels need more than {a.limit} of the time that their bytes take on {a.device}")
+        print(f"{over} kernels need more than {a.limit} of the time that their bytes take on {a.device or USUAL[a.arch]}")
     return 1 if over else 0
 
 
