@@ -36,11 +36,9 @@ def cnn(path):
     return values(5, 4, 3, 9, 8)
 
 
-def convolutions(path, rank=2):
-    """Convolutions of `rank` dimensions with strides, dilations, groups and padding that differs between sides; channels in eights and not."""
-    extent, nodes, weights, last = {1: [40], 2: [15, 13], 3: [7, 8, 9]}[rank], [], {}, "x"
-    layers = [(3, 16, 1, 3, [2], [1], 1), (16, 16, 1, 3, [2, 1, 3], [1, 2, 1], 2), (16, 24, 1, 2, [1], [2, 1, 2], 1), (24, 24, 3, 1, [3], [1], 0),
-              (24, 24, 24, 3, [1], [1], 1), (24, 10, 2, 3, [1], [1], 1)]
+def layered(path, rank, extent, layers):
+    """Convolutions of `rank` dimensions, each as (inputs, outputs, groups, kernel, strides, dilations, pad), with a classifier behind them."""
+    nodes, weights, last = [], {}, "x"
     for i, (inputs, outputs, groups, kernel, strides, dilations, pad) in enumerate(layers):
         weights |= {f"w{i}": values(i, outputs, inputs // groups, *[kernel] * rank)}
         nodes += [helper.make_node("Conv", [last, f"w{i}"], [f"c{i}"], name=f"conv{i}", group=groups, strides=(strides * rank)[:rank],
@@ -49,9 +47,24 @@ def convolutions(path, rank=2):
         last = f"r{i}"
     nodes += [helper.make_node("GlobalAveragePool", [last], ["g"], name="pool"), helper.make_node("Flatten", ["g"], ["f"], name="flat"),
               helper.make_node("Gemm", ["f", "fc"], ["logits"], name="fc")]
-    weights["fc"] = values(30, 10, 5)
+    weights["fc"] = values(30, layers[-1][1], 5)
     model(path, "convolutions", nodes, weights, {"x": [4, 3, *extent]}, ("logits", TensorProto.FLOAT, [4, 5]))
     return values(31, 4, 3, *extent)
+
+
+def convolutions(path, rank=2):
+    """Convolutions with strides, dilations, groups and padding that differs between sides; channels in eights and not."""
+    layers = [(3, 16, 1, 3, [2], [1], 1), (16, 16, 1, 3, [2, 1, 3], [1, 2, 1], 2), (16, 24, 1, 2, [1], [2, 1, 2], 1), (24, 24, 3, 1, [3], [1], 0),
+              (24, 24, 24, 3, [1], [1], 1), (24, 10, 2, 3, [1], [1], 1)]
+    return layered(path, rank, {1: [40], 2: [15, 13], 3: [7, 8, 9]}[rank], layers)
+
+
+def depthwise(path, rank=2):
+    """Depthwise convolutions, between others that change the channels: in eights, in fours and odd ones."""
+    large = 3 if rank == 3 else 5  # of no more taps than a direct kernel unrolls
+    layers = [(3, 24, 1, 1, [1], [1], 0), (24, 24, 24, 3, [1], [1], 1), (24, 24, 24, 3, [2], [1], 1), (24, 12, 1, 1, [1], [1], 0),
+              (12, 12, 12, large, [2, 1, 3], [1, 2, 1], 2), (12, 7, 1, 1, [1], [1], 0), (7, 7, 7, 3, [1], [2], 2), (7, 7, 7, 2, [3], [1], 0)]
+    return layered(path, rank, {1: [61], 2: [19, 18], 3: [7, 8, 9]}[rank], layers)
 
 
 def normalized(path, shift=0.0):

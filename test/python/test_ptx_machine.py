@@ -14,7 +14,7 @@ import ptx_memory
 import ptx_text
 import pytest
 from conftest import build_folder
-from cuda_models import attention, cnn, mlp, normalized
+from cuda_models import attention, cnn, depthwise, mlp, normalized
 from standin import environment, library
 
 HEAD = ".version 7.8\n.target sm_80\n.address_size 64\n"
@@ -126,7 +126,7 @@ for target in ("cpu", "cuda"):
             losses["parameters"] = all(bool(np.isfinite(p).all()) for p in trainer.parameters().values())
 print(json.dumps({**losses, "violations": standin.standin_violations().decode(), "kernels": len(executor.kernels)}))
 """
-MODELS = {"mlp": mlp, "cnn": cnn, "normalized": normalized, "attention": lambda path: attention(path, "both", batch=2, heads=2, length=8, depth=8)}
+MODELS = {"mlp": mlp, "cnn": cnn, "depthwise": depthwise, "normalized": normalized, "attention": lambda path: attention(path, "both", batch=2, heads=2, length=8, depth=8)}
 TOLERANCE = {"fp32": 1e-5, "amp-f16": 4e-3, "amp-bf16": 2e-2, "als-f16": 4e-3, "fp8-hybrid": 5e-2, "fp8-current": 5e-2}
 
 
@@ -147,7 +147,8 @@ def interpret(tmp_path, make, policy, order="forward", options=None, arch="sm_80
 @pytest.mark.parametrize("model, policy, order, options", [
     ("mlp", "fp32", "forward", {}), ("mlp", "fp8-hybrid", "shuffled", {}), ("mlp", "als-f16", "reversed", {}),
     ("cnn", "fp32", "reversed", {}), ("normalized", "amp-bf16", "shuffled", {}), ("attention", "amp-f16", "reversed", {}),
-    ("normalized", "amp-bf16", "reversed", {"convolutions": "implicit"}), ("cnn", "fp32", "shuffled", {"convolutions": "implicit"})])
+    ("normalized", "amp-bf16", "reversed", {"convolutions": "implicit"}), ("cnn", "fp32", "shuffled", {"convolutions": "implicit"}),
+    ("depthwise", "fp32", "shuffled", {"convolutions": "direct"}), ("depthwise", "amp-bf16", "reversed", {"convolutions": "direct"})])
 def test_steps_of_interpreted_kernels(tmp_path, model, policy, order, options):
     result = interpret(tmp_path, MODELS[model], policy, order, options, "sm_90" if policy.startswith("fp8") else "sm_80")
     assert result["violations"] == ""

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// mpt_cuda_conv: convolutions through cuDNN where it is present and has a deterministic engine, else without it.
+// mpt_cuda_conv: convolutions through cuDNN where it is present and has a deterministic engine, else without it. Of
+// depthwise ones the direct kernel is the other candidate.
 #include "cuda/ConvGraph.h"
 #include "cuda/PlanCache.h"
 
@@ -43,11 +44,16 @@ public:
   /// Has plans made for what run() will ask for.
   mpt_status expect() const {
     ConvLibrary *library = libraryFor(device, pointers);
-    if (mpt_status status = library ? check(d) : MPT_OK)
-      return status;
-    GraphRequest request = library ? requestBy(ask, *library) : GraphRequest{};
     if (!library)
       return MPT_OK;
+    if (mpt_status status = check(d))
+      return status;
+    if (hasDirect()) {
+      const std::string *known = device.chosen.find(library->maker, directKey(), device.options.search);
+      if (known ? *known == direct : device.options.search == Effort::Off)
+        return MPT_OK;
+    }
+    GraphRequest request = isApart() ? GraphRequest{} : requestBy(ask, *library);
     GraphRequest plain = ask == requestConv ? GraphRequest{} : requestBy(requestConv, *library);
     if (request.forms.empty())
       std::swap(request, plain);
@@ -60,6 +66,14 @@ public:
   mpt_status runWithSums(std::unique_ptr<SiteCache> &slot, int64_t channels, int64_t passes) const;
 
 private:
+  /// Whether the direct kernel takes this convolution instead of cuDNN, as the first run measured it; without measuring
+  /// it does.
+  bool isDirectFaster(ConvLibrary &library) const;
+  bool hasDirect() const { return hasDirectKernel(device, d, pointers[0], pointers[1], pointers[2]); }
+  /// Depthwise convolutions are made apart from sums, which cuDNN's engines for them do not make in passing.
+  bool isApart() const { return ask != requestConv && hasDirect(); }
+  static constexpr const char *direct = "direct";
+  std::string directKey() const { return "conv direct " + wordsOf(d); }
   GraphRequest requestBy(ConvRequest of, const ConvLibrary &library) const {
     return of(d, library.api.GetVersion(), device.options.tf32);
   }
@@ -72,13 +86,34 @@ private:
   const std::vector<void *> &pointers;
 };
 
+bool ConvCall::isDirectFaster(ConvLibrary &library) const {
+  const Effort search = device.options.search;
+  if (!hasDirect() || isApart())
+    return isApart();
+  if (const std::string *known = device.chosen.find(library.maker, directKey(), search))
+    return *known == direct;
+  GraphRequest request = requestBy(ask, library);
+  bool isFaster = true;
+  if (search != Effort::Off && !device.capturing && !request.forms.empty()) {
+    std::unique_ptr<SiteCache> site;
+    auto fastest = [&](const std::function<bool()> &run) { return device.fastest(2, run); };
+    const float own =
+        fastest([&] { return convDirect(exec, site, d, pointers[0], pointers[1], pointers[2]) == MPT_OK; });
+    std::shared_ptr<GraphPlan> plan = library.plans->find(request, pointers);
+    const float other = plan ? fastest([&] { return plan->run(device, pointers) == MPT_OK; }) : -1;
+    isFaster = own >= 0 && (other < 0 || own <= other);
+  }
+  device.chosen.remember(library.maker, directKey(), search, isFaster ? direct : "library");
+  return isFaster;
+}
+
 ConvSite &ConvCall::site(std::unique_ptr<SiteCache> &slot, const PlanCache::Alternative &otherwise) const {
   auto *site = static_cast<ConvSite *>(slot.get());
   if (site && memcmp(&site->desc, &d, sizeof d) == 0)
     return *site;
   auto fresh = std::make_unique<ConvSite>();
   fresh->desc = d;
-  if (ConvLibrary *library = libraryFor(device, pointers); library && !device.capturing)
+  if (ConvLibrary *library = libraryFor(device, pointers); library && !device.capturing && !isDirectFaster(*library))
     if (GraphRequest request = requestBy(ask, *library); !request.forms.empty())
       fresh->plan = library->plans->find(request, pointers, otherwise);
   site = fresh.get();

@@ -59,8 +59,8 @@ private:
   ConvLibrary(const dnn::Functions &api, const dnn::GraphFunctions *graphs);
 };
 
-/// A convolution without cuDNN: by the implicit-GEMM kernels or by columns, whichever is faster on the operands in the
-/// first run.
+/// A convolution without cuDNN: by a direct kernel, the implicit-GEMM kernels or columns, whichever is fastest on the
+/// operands in the first run.
 mpt_status convAlone(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot, const mpt_conv_desc &desc, void *x,
                      void *w, void *y);
 
@@ -75,6 +75,12 @@ mpt_status convImplicit(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot, 
 /// Whether the library has a kernel for it.
 bool hasImplicitKernel(const CudaDevice &device, const mpt_conv_desc &desc, const void *x, const void *w,
                        const void *y);
+
+/// Depthwise ones directly (lib/Target/CUDA/DepthwiseKernels.cpp).
+mpt_status convDirect(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot, const mpt_conv_desc &desc, void *x,
+                      void *w, void *y);
+/// Whether the library has a kernel for this shape, and the operands are aligned for it.
+bool hasDirectKernel(const CudaDevice &device, const mpt_conv_desc &desc, const void *x, const void *w, const void *y);
 
 } // namespace mpt::rt
 

@@ -29,7 +29,7 @@ mpt_status CudaOptions::read(Options &options) {
   if (mpt_status status = options.choice("search", {"off", "quick", "full"}, effort))
     return status;
   search = static_cast<Effort>(effort);
-  mpt_status status = options.choice("convolutions", {"any", "cudnn", "implicit", "columns"}, way);
+  mpt_status status = options.choice("convolutions", {"any", "cudnn", "implicit", "columns", "direct"}, way);
   convolutions = static_cast<ConvWay>(way);
   return status ? status : options.number("score-bytes", 1, scoreBytes);
 }

@@ -8,7 +8,7 @@
 namespace mpt::rt {
 
 /// What computes convolutions first.
-enum class ConvWay { Any, Library, Implicit, Columns };
+enum class ConvWay { Any, Library, Implicit, Columns, Direct };
 
 /// How much is measured in first runs: nothing, one or two plans of cuDNN's and cuBLASLt's proposals, or all of them.
 enum class Effort { Off, Quick, Full };

@@ -6,6 +6,7 @@
 #include "TileGemm.h"
 
 #include "mpt-c/abi.h"
+#include "mpt-c/conv_direct.hpp"
 #include "mpt/Dialect/RT/AbiWords.h"
 #include "mpt/Dialect/RT/RTDialect.h"
 
@@ -136,7 +137,8 @@ void makeSlices(OpBuilder &builder, Location loc, Type type) {
   memref::StoreOp::create(k.b, sum, k.to(), ValueRange{k.index()});
 }
 
-/// Implicit-GEMM kernels for the convolutions of `module`, one for all of a kind, of the same types and access.
+/// Implicit-GEMM kernels for the convolutions of `module`, one for all of a kind, of the same types and access, and a
+/// direct one for each shape of depthwise ones.
 void makeConvKernels(OpBuilder &builder, ModuleOp module) {
   llvm::StringSet<> made;
   llvm::SetVector<Type> sums;
@@ -158,6 +160,9 @@ void makeConvKernels(OpBuilder &builder, ModuleOp module) {
     ConvKernel kernel{kind, one, to, vectors};
     if (made.insert(kernel.name()).second)
       makeConvKernel(builder, module.getLoc(), kernel);
+    mpt_conv_desc shape = rt::describe(conv, /*native=*/false);
+    if (conv::hasDirect(shape) && made.insert(conv::directName(shape)).second)
+      makeDepthwiseKernel(builder, conv.getLoc(), shape);
   });
   for (Type type : sums)
     makeSlices(builder, module.getLoc(), type);
