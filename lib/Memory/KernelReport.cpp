@@ -5,6 +5,7 @@
 #include "Effects.h"
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
+#include "mpt/Dialect/MPT/ValueKeys.h"
 #include "mpt/Dialect/RT/RTDialect.h"
 #include "mpt/Memory/Bufferize.h"
 #include "mpt/Memory/Layout.h"
@@ -97,7 +98,26 @@ Moved movedBy(Operation &op) {
   return moved;
 }
 
-json::Object reportOf(func::FuncOp function) {
+/// What a convolution of 16 bits lacks for Tensor Cores, whose operands have channels in eights; null where it lacks
+/// nothing. Depthwise ones have a kernel without them.
+json::Value channelsOf(rt::ConvOp conv) {
+  auto shape = [](Value buffer) { return cast<MemRefType>(buffer.getType()).getShape(); };
+  constexpr int64_t unit = 8;
+  Value operand = conv.getKind() == rt::ConvKind::backward_data ? conv.getW() : conv.getX();
+  const int64_t groups = static_cast<int64_t>(conv.getGroups());
+  const int64_t in = shape(conv.getX())[1] / groups, out = shape(conv.getY())[1] / groups;
+  bool isDepthwise = groups > 1 && in == 1 && out == 1;
+  if (elementBytes(cast<MemRefType>(operand.getType()).getElementType()) > 2 || isDepthwise ||
+      (in % unit == 0 && out % unit == 0))
+    return nullptr;
+  auto wanted = [&](int64_t channels) { return static_cast<int64_t>(llvm::alignTo(channels, unit)); };
+  return json::Object{{"node", nodeName(conv.getLoc())},
+                      {"kind", stringifyEnum(conv.getKind())},
+                      {"channels", json::Array{in, out}},
+                      {"for_tensor_cores", json::Array{wanted(in), wanted(out)}}};
+}
+
+json::Object reportOf(func::FuncOp function, bool onDevice) {
   llvm::DenseMap<CallKind, int64_t> counts;
   int64_t bytes = 0, guarded = 0, library = 0, waits = 0;
   for (Operation &op : function.front()) {
@@ -117,7 +137,12 @@ json::Object reportOf(func::FuncOp function) {
       guarded += moved.guarded;
     }
   }
+  json::Array narrow;
+  for (auto conv : function.getOps<rt::ConvOp>())
+    if (json::Value found = onDevice ? channelsOf(conv) : nullptr; found.getAsObject())
+      narrow.push_back(std::move(found));
   json::Object report;
+  report["narrow_channels"] = std::move(narrow);
   for (auto [column, kind] : kCounted)
     report[column] = counts.lookup(kind);
   report["bytes"] = bytes;
@@ -134,9 +159,11 @@ json::Object reportOf(func::FuncOp function) {
 
 json::Object mpt::memory::kernelReport(ModuleOp module) {
   json::Object report;
+  bool onDevice = llvm::any_of(module.getOps<func::FuncOp>(),
+                               [](func::FuncOp function) { return hasAttr<MPTDialect::GridAttrHelper>(function); });
   for (auto function : module.getOps<func::FuncOp>())
     if (!function.isPrivate() && !function.isDeclaration() && !hasAttr<MPTDialect::KernelAttrHelper>(function))
-      report[function.getSymName()] = reportOf(function);
+      report[function.getSymName()] = reportOf(function, onDevice);
   return report;
 }
 
@@ -155,4 +182,15 @@ void mpt::memory::printKernelReport(const json::Object &report, raw_ostream &out
                                             std::max<int64_t>(1, *row.getInteger(column)));
     out << "\n";
   }
+  for (const auto &[name, value] : report)
+    for (const json::Value &entry : *value.getAsObject()->getArray("narrow_channels")) {
+      const json::Object &conv = *entry.getAsObject();
+      auto pair = [&](StringRef key) {
+        const json::Array &numbers = *conv.getArray(key);
+        return llvm::formatv("{0} and {1}", *numbers[0].getAsInteger(), *numbers[1].getAsInteger()).str();
+      };
+      out << llvm::formatv("{0}: convolution '{1}' ({2}) has {3} channels a group: Tensor Cores want {4}\n",
+                           StringRef(name), *conv.getString("node"), *conv.getString("kind"), pair("channels"),
+                           pair("for_tensor_cores"));
+    }
 }

@@ -166,6 +166,24 @@ def test_depthwise_kernels_do_not_spill(tmp_path, policy, arch):
     assert len(kernels) == 15 and set(kernels.values()) == {"0"}, kernels
 
 
+def test_channels_that_tensor_cores_do_not_take_are_reported(tmp_path):
+    """Of 16 bits alone, with the counts that would do; depthwise ones have a kernel without Tensor Cores."""
+    convolutions(tmp_path / "m.onnx")
+    for policy, target in (("amp-bf16", "cuda"), ("fp32", "cuda"), ("amp-bf16", "cpu")):
+        words = [build_folder() / "bin" / "mpt-opt", tmp_path / "m.onnx", "--loss=softmax-cross-entropy", "--optimizer=sgd", f"--policy={policy}",
+                 f"--target={target}", "--dry-run", "--quiet"]
+        subprocess.run([*words, f"--report=kernels={tmp_path}/r.json"], check=True)
+        found = json.loads((tmp_path / "r.json").read_text())["step"]["narrow_channels"]
+        text = subprocess.run([*words, "--report=kernels"], check=True, capture_output=True, text=True).stdout
+        if (policy, target) != ("amp-bf16", "cuda"):
+            assert found == [] and "Tensor Cores" not in text
+            continue
+        rows = {(row["node"], row["kind"]): (row["channels"], row["for_tensor_cores"]) for row in found}
+        assert rows["conv0", "forward"] == ([3, 16], [8, 16]) and rows["conv5", "forward"] == ([12, 5], [16, 8])
+        assert {node for node, _ in rows} == {"conv0", "conv5"}
+        assert "step: convolution 'conv5' (forward) has 12 and 5 channels a group: Tensor Cores want 16 and 8" in text
+
+
 def test_wide_results_of_convolutions_come_from_cudnn(tmp_path):
     """Under fp8-hybrid operands of convolutions are FP16 and results FP32, which scales multiply."""
     result = train(tmp_path, normalized, "fp8-hybrid", lr="1e-3")
