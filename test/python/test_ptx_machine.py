@@ -126,7 +126,7 @@ for target in ("cpu", "cuda"):
             losses["parameters"] = all(bool(np.isfinite(p).all()) for p in trainer.parameters().values())
 print(json.dumps({**losses, "violations": standin.standin_violations().decode(), "kernels": len(executor.kernels)}))
 """
-MODELS = {"mlp": mlp, "cnn": cnn, "depthwise": depthwise, "normalized": normalized, "attention": lambda path: attention(path, "both", batch=2, heads=2, length=8, depth=8)}
+MODELS = {"mlp": mlp, "cnn": cnn, "depthwise": lambda path: depthwise(path, rank=1), "normalized": normalized, "attention": lambda path: attention(path, "both", batch=2, heads=2, length=8, depth=8)}
 TOLERANCE = {"fp32": 1e-5, "amp-f16": 4e-3, "amp-bf16": 2e-2, "als-f16": 4e-3, "fp8-hybrid": 5e-2, "fp8-current": 5e-2}
 
 

@@ -15,6 +15,19 @@ func.func @conv_grouped(%x: tensor<1x6x9x7xf64>, %w: tensor<6x1x3x3xf64>) -> ten
   %y = mpt.conv %x, %w {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>, pads_low = array<i64: 1, 1>, pads_high = array<i64: 1, 1>, groups = 6 : i64} : (tensor<1x6x9x7xf64>, tensor<6x1x3x3xf64>) -> tensor<1x6x9x7xf64>
   return %y : tensor<1x6x9x7xf64>
 }
+// Depthwise, channels in eights: strides, a dilation, padding that differs between sides; rows that no run of positions divides.
+func.func @depthwise(%x: tensor<2x16x9x11xf64>, %w: tensor<16x1x3x5xf64>) -> tensor<2x16x5x10xf64> {
+  %y = mpt.conv %x, %w {strides = array<i64: 2, 1>, dilations = array<i64: 1, 2>, pads_low = array<i64: 1, 3>, pads_high = array<i64: 1, 4>, groups = 16 : i64} : (tensor<2x16x9x11xf64>, tensor<16x1x3x5xf64>) -> tensor<2x16x5x10xf64>
+  return %y : tensor<2x16x5x10xf64>
+}
+func.func @depthwise_data(%dy: tensor<2x16x5x7xf64>, %w: tensor<16x1x3x5xf64>) -> tensor<2x16x9x20xf64> {
+  %y = mpt.conv_backward_data %dy, %w {strides = array<i64: 2, 3>, dilations = array<i64: 1, 1>, pads_low = array<i64: 1, 2>, pads_high = array<i64: 1, 1>, groups = 16 : i64} : (tensor<2x16x5x7xf64>, tensor<16x1x3x5xf64>) -> tensor<2x16x9x20xf64>
+  return %y : tensor<2x16x9x20xf64>
+}
+func.func @depthwise_weights(%x: tensor<2x16x9x20xf64>, %dy: tensor<2x16x5x7xf64>) -> tensor<16x1x3x5xf64> {
+  %y = mpt.conv_backward_weights %x, %dy {strides = array<i64: 2, 3>, dilations = array<i64: 1, 1>, pads_low = array<i64: 1, 2>, pads_high = array<i64: 1, 1>, groups = 16 : i64} : (tensor<2x16x9x20xf64>, tensor<2x16x5x7xf64>) -> tensor<16x1x3x5xf64>
+  return %y : tensor<16x1x3x5xf64>
+}
 func.func @reduce_inner(%x: tensor<3x129xf64>) -> (tensor<3xf64>, tensor<3xf64>, tensor<3xf64>) {
   %0 = mpt.reduce sum %x {axes = array<i64: 1>} : (tensor<3x129xf64>) -> tensor<3xf64>
   %1 = mpt.reduce mean %x {axes = array<i64: 1>} : (tensor<3x129xf64>) -> tensor<3xf64>
