@@ -207,6 +207,21 @@ def test_parameters_without_values_start_at_zero(tanh, tmp_path):
             np.testing.assert_allclose(found[name], wanted, rtol=1e-5, atol=1e-7)
 
 
+def test_deep_graphs_are_recognized_whole(tmp_path):
+    """The gradients of 48 layers in primitives: more than could be compared one by one."""
+    layers, text = 48, []
+    for i in range(layers):
+        text.append(f"p{i} = Softmax<axis=1>(x{i}) h{i} = Mul(p{i}, w) l{i} = ReduceSum<keepdims=0>(h{i}) s{i} = ReduceSum(h{i}, one)"
+                    f" c{i} = Sub(w, s{i}) x{i}_grad = Mul(c{i}, p{i}) t{i} = " + (f"Add(t{i - 1}, l{i})" if i else "Identity(l0)"))
+    inputs = ", ".join(["float[512, 512] w"] + [f"float[512, 512] x{i}" for i in range(layers)])
+    outputs = ", ".join(["float loss"] + [f"float[512, 512] x{i}_grad" for i in range(layers)])
+    text.append(f"loss = Identity(t{layers - 1})")
+    model = parser.parse_model('<ir_version: 10, opset_import: ["": 21]> g (' + inputs + ") => (" + outputs + ") <int64[1] one = {1}> {" + " ".join(text) + "}")
+    onnx.save(model, tmp_path / "deep.onnx")
+    made = step_files.call("mpt-opt", tmp_path / "deep.onnx", "--to=import", "--quiet").stdout
+    assert made.count("mpt.softmax_backward") == layers
+
+
 def test_freezing_and_exporting(tanh, tmp_path):
     files = gradients(tanh, tmp_path, "--freeze=w1|b1")
     assert set(files) == {"loss", "w2", "b2"}
