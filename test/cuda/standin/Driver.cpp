@@ -509,40 +509,39 @@ EXPORT cu::Result cuStreamDestroy_v2(cu::Stream handle) {
   delete stream;
   return cu::Success;
 }
+/// Executes what `stream` has up to `position`.
+static cu::Result reach(const char *call, Stream *stream, size_t position) {
+  if (forbidWhileCapturing(call))
+    return captureUnsupported;
+  if (stream)
+    execute(*stream, position);
+  return report();
+}
+static cu::Result reachEvent(const char *call, cu::Event handle) {
+  auto *event = reinterpret_cast<Event *>(handle);
+  return reach(call, event->stream, event->position);
+}
+static cu::Result reachEnd(const char *call, cu::Stream handle) {
+  needsContext(call);
+  auto *stream = reinterpret_cast<Stream *>(handle);
+  return reach(call, stream, stream->end());
+}
+
 EXPORT cu::Result cuStreamSynchronize(cu::Stream handle) {
   std::lock_guard lock(mutex);
-  needsContext("cuStreamSynchronize");
-  if (forbidWhileCapturing("cuStreamSynchronize"))
-    return captureUnsupported;
   ++counts.synchronizations;
-  auto *stream = reinterpret_cast<Stream *>(handle);
-  execute(*stream, stream->end());
-  return report();
+  return reachEnd("cuStreamSynchronize", handle);
 }
 /// Whether nobody knows yet: what other processes have a part in goes on by itself.
 static bool isUnknown(std::unique_lock<std::recursive_mutex> &lock) { return !lock.owns_lock() || collectives; }
 
 EXPORT cu::Result cuStreamQuery(cu::Stream handle) {
   std::unique_lock lock(mutex, std::try_to_lock);
-  if (isUnknown(lock))
-    return cu::NotReady;
-  needsContext("cuStreamQuery");
-  if (forbidWhileCapturing("cuStreamQuery"))
-    return captureUnsupported;
-  auto *stream = reinterpret_cast<Stream *>(handle);
-  execute(*stream, stream->end());
-  return report();
+  return isUnknown(lock) ? cu::NotReady : reachEnd("cuStreamQuery", handle);
 }
 EXPORT cu::Result cuEventQuery(cu::Event handle) {
   std::unique_lock lock(mutex, std::try_to_lock);
-  if (isUnknown(lock))
-    return cu::NotReady;
-  if (forbidWhileCapturing("cuEventQuery"))
-    return captureUnsupported;
-  auto *event = reinterpret_cast<Event *>(handle);
-  if (event->stream)
-    execute(*event->stream, event->position);
-  return report();
+  return isUnknown(lock) ? cu::NotReady : reachEvent("cuEventQuery", handle);
 }
 EXPORT cu::Result cuEventCreate(cu::Event *event, unsigned) {
   std::lock_guard lock(mutex);
@@ -609,12 +608,7 @@ EXPORT cu::Result cuStreamWaitEvent(cu::Stream handle, cu::Event waitFor, unsign
 }
 EXPORT cu::Result cuEventSynchronize(cu::Event handle) {
   std::lock_guard lock(mutex);
-  if (forbidWhileCapturing("cuEventSynchronize"))
-    return captureUnsupported;
-  auto *event = reinterpret_cast<Event *>(handle);
-  if (event->stream)
-    execute(*event->stream, event->position);
-  return report();
+  return reachEvent("cuEventSynchronize", handle);
 }
 EXPORT cu::Result cuEventElapsedTime(float *milliseconds, cu::Event start, cu::Event end) {
   static float disorder = 0; // the first of several equals is the fastest
