@@ -25,6 +25,9 @@ struct Together {
   ~Together() { device.together = false; }
 };
 
+/// InProgress: the call does not wait for the host's part of it.
+bool isFine(nccl::Result result) { return result == nccl::Success || result == nccl::InProgress; }
+
 int typeOf(int64_t dtype) {
   return dtype == MPT_FLOAT32 ? nccl::Float32 : dtype == MPT_BFLOAT16 ? nccl::Bfloat16 : nccl::Float16;
 }
@@ -81,9 +84,7 @@ mpt_status CudaExchange::start(const nccl::Functions &functions) {
   config.blocking = 0;
   const nccl::Result result = api->CommInitRankConfig(&comm, world->size(), first.id, world->rank(), &config);
   device.watcher = this;
-  if (mpt_status status = check(result, "making a communicator of NCCL"))
-    return status;
-  return settle("making a communicator of NCCL");
+  return settle(result, "making a communicator of NCCL");
 }
 
 CudaExchange::~CudaExchange() {
@@ -92,7 +93,7 @@ CudaExchange::~CudaExchange() {
     device.synchronize();
   dropGraph(); // before what its nodes use
   // Others may still read what this rank has sent; a world that has lost a rank is not waited for.
-  if (comm && !check(api->CommFinalize(comm), "closing NCCL") && !settle("closing NCCL"))
+  if (comm && !settle(api->CommFinalize(comm), "closing NCCL"))
     api->CommDestroy(comm);
   device.watcher = nullptr;
   for (cu::Event event : {ahead, behind})
@@ -134,7 +135,7 @@ void CudaExchange::abort() {
 }
 
 mpt_status CudaExchange::check(nccl::Result result, const char *what) {
-  if (result == nccl::Success || result == nccl::InProgress)
+  if (isFine(result))
     return MPT_OK;
   const char *more = api->GetLastError(comm);
   return lost(std::string(what) + ": " + api->GetErrorString(result) +
@@ -158,7 +159,9 @@ mpt_status CudaExchange::look(double seconds) {
 }
 
 /// Waits until the host's part of a call is done, which goes on beside its caller.
-mpt_status CudaExchange::settle(const char *what) {
+mpt_status CudaExchange::settle(nccl::Result result, const char *what) {
+  if (mpt_status status = check(result, what))
+    return status;
   for (;;) {
     nccl::Result state = nccl::Success;
     if (mpt_status status = check(api->CommGetAsyncError(comm, &state), what))
@@ -206,48 +209,47 @@ mpt_status CudaExchange::widen(float *out, const void *values, int64_t dtype, in
   return device.launchNamed("replicas", std::string("mpt_widen_") + suffixOf(dtype), args);
 }
 
-mpt_status CudaExchange::exchange(const std::vector<DeviceMessage> &sends, const std::vector<DeviceMessage> &receives) {
+/// One group of calls: `calls` returns the first result that is not fine. Done once the host's part of it is.
+mpt_status CudaExchange::group(const char *what, const std::function<nccl::Result()> &calls) {
   if (failed)
     return look();
   nccl::Result result = api->GroupStart();
-  int64_t sent = 0, received = 0;
-  for (const DeviceMessage &m : sends) {
-    if (result == nccl::Success || result == nccl::InProgress)
-      result = api->Send(m.data, static_cast<size_t>(m.count), typeOf(m.dtype), m.peer, comm, device.present);
-    sent += m.count * sizeOf(m.dtype);
-  }
-  for (const DeviceMessage &m : receives) {
-    if (result == nccl::Success || result == nccl::InProgress)
-      result = api->Recv(m.data, static_cast<size_t>(m.count), typeOf(m.dtype), m.peer, comm, device.present);
-    received += m.count * sizeOf(m.dtype);
-  }
+  if (isFine(result))
+    result = calls();
   const nccl::Result end = api->GroupEnd();
-  if (result == nccl::Success || result == nccl::InProgress)
-    result = end;
-  perStep.sent += sent;
-  perStep.received += received;
-  if (mpt_status status = check(result, "exchanging gradients by NCCL"))
-    return status;
-  return settle("exchanging gradients by NCCL");
+  return settle(isFine(result) ? end : result, what);
+}
+
+mpt_status CudaExchange::exchange(const std::vector<DeviceMessage> &sends, const std::vector<DeviceMessage> &receives) {
+  for (const DeviceMessage &m : sends)
+    perStep.sent += m.count * sizeOf(m.dtype);
+  for (const DeviceMessage &m : receives)
+    perStep.received += m.count * sizeOf(m.dtype);
+  return group("exchanging gradients by NCCL", [&] {
+    nccl::Result result = nccl::Success;
+    for (const DeviceMessage &m : sends)
+      if (isFine(result))
+        result = api->Send(m.data, static_cast<size_t>(m.count), typeOf(m.dtype), m.peer, comm, device.present);
+    for (const DeviceMessage &m : receives)
+      if (isFine(result))
+        result = api->Recv(m.data, static_cast<size_t>(m.count), typeOf(m.dtype), m.peer, comm, device.present);
+    return result;
+  });
 }
 
 mpt_status CudaExchange::gather(const std::vector<DeviceRows> &rows) {
-  if (failed)
-    return look();
-  nccl::Result result = api->GroupStart();
   for (const DeviceRows &r : rows) {
-    if (result == nccl::Success || result == nccl::InProgress)
-      result = api->AllGather(static_cast<uint8_t *>(r.all) + world->rank() * r.bytes, r.all,
-                              static_cast<size_t>(r.bytes), nccl::Uint8, comm, device.present);
     perStep.sent += r.bytes * (world->size() - 1);
     perStep.received += r.bytes * (world->size() - 1);
   }
-  const nccl::Result end = api->GroupEnd();
-  if (result == nccl::Success || result == nccl::InProgress)
-    result = end;
-  if (mpt_status status = check(result, "gathering by NCCL"))
-    return status;
-  return settle("gathering by NCCL");
+  return group("gathering by NCCL", [&] {
+    nccl::Result result = nccl::Success;
+    for (const DeviceRows &r : rows)
+      if (isFine(result))
+        result = api->AllGather(static_cast<uint8_t *>(r.all) + world->rank() * r.bytes, r.all,
+                                static_cast<size_t>(r.bytes), nccl::Uint8, comm, device.present);
+    return result;
+  });
 }
 
 mpt_status CudaExchange::aside() {
@@ -295,14 +297,18 @@ mpt_status CudaExchange::run(const std::vector<const void *> &given, bool eager,
     warm = false;
   }
   Together together(device);
-  const CudaOptions &options = device.options;
-  if (!warm || eager || options.synchronous || options.eager || refusesGraphs) {
+  const auto callByCall = [&] {
     perStep = {};
     mpt_status status = work();
+    count();
+    return status;
+  };
+  const CudaOptions &options = device.options;
+  if (!warm || eager || options.synchronous || options.eager || refusesGraphs) {
+    mpt_status status = callByCall();
     now.back() = reinterpret_cast<const void *>(device.scratchVersion());
     bindings = now;
     warm = !status;
-    count();
     return status;
   }
   if (!graph) {
@@ -312,10 +318,7 @@ mpt_status CudaExchange::run(const std::vector<const void *> &given, bool eager,
         return look();
       refusesGraphs = true;
       warn("steps run call by call from here on, since their graph could not be recorded: %s", mpt_last_error());
-      perStep = {};
-      mpt_status status = work();
-      count();
-      return status;
+      return callByCall();
     }
   }
   count();

@@ -41,7 +41,8 @@ private:
   mpt_status look(double seconds = 0) override;
   mpt_status check(nccl::Result result, const char *what);
   mpt_status lost(const std::string &why);
-  mpt_status settle(const char *what);
+  mpt_status settle(nccl::Result result, const char *what);
+  mpt_status group(const char *what, const std::function<nccl::Result()> &calls);
   mpt_status words(int64_t count, void *&out);
   void dropGraph();
   void count();
