@@ -69,7 +69,7 @@ def test_statistics_of_values_far_from_zero_keep_their_digits(tmp_path):
 def test_library_is_what_the_interpreter_simulates(tmp_path, policy, shards):
     model = classifier(tmp_path / "model.onnx", norm=True, dropout=True, inner=2)
     inputs = batch(V)
-    flags = {**FLAGS, "policy": policy, "replicas": V}
+    flags = {**FLAGS, "optimizer": "adamw,lr=1e-2", "policy": policy, "replicas": V}
     mpt.compile(model, out=tmp_path / "lib", sync_batch_norm=True, shard_optimizer=shards, **flags)
     trainer = mpt.Trainer(tmp_path / "lib", threads=1)
     for _ in range(4):
