@@ -3,6 +3,7 @@
 #include "core/KeptValues.h"
 
 #include "core/Replicas.h"
+#include "core/Types.h"
 
 #include <algorithm>
 #include <cstring>
@@ -10,8 +11,6 @@
 using namespace mpt::rt;
 
 namespace {
-
-constexpr int64_t alignment = 64; // of what functions read
 
 bool isSame(const mpt_tensor_desc &a, const mpt_tensor_desc &b) {
   return a.dtype == b.dtype && a.rank == b.rank && a.bytes == b.bytes && std::equal(a.shape, a.shape + a.rank, b.shape);
@@ -36,7 +35,7 @@ mpt_status KeptValues::prepare(Device &device, const StepLayout &layout) {
       const mpt_tensor_desc &output = f.outputs[i];
       if (!isKept(output.name))
         continue;
-      const int64_t stride = (output.bytes + alignment - 1) / alignment * alignment;
+      const int64_t stride = roundUp(output.bytes, valueAlignment);
       auto [value, isNew] = values.try_emplace(output.name, Value{phase, phase, i, stride, stride * layout.local, -1});
       if (!isNew)
         return fail(MPT_BAD_FILE, "'%s' makes '%s', which a function before it has made", f.name, output.name);

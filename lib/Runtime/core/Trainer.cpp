@@ -67,9 +67,7 @@ mpt_status mpt::rt::matchInputs(const mpt_function_desc &f, const mpt_tensor *in
 
 namespace {
 
-constexpr int64_t alignment = 64;
 constexpr int mostThreads = 4096;
-int64_t aligned(int64_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
 
 mpt_status outOfMemory(const Device &device, const char *what, int64_t bytes, const std::string &largest = "") {
   return fail(MPT_OUT_OF_MEMORY, "no memory for %lld bytes of %s%s%s", static_cast<long long>(bytes), what,
@@ -195,7 +193,9 @@ mpt_status bindOutputs(mpt_trainer &t, const mpt_function_desc &f, FunctionState
   if (!state.outputPointers.empty() || f.num_outputs == 0)
     return MPT_OK;
   // What replicas keep has places of its own, one a replica.
-  auto bytesOf = [](const mpt_tensor_desc &output) { return isKept(output.name) ? 0 : aligned(output.bytes); };
+  auto bytesOf = [](const mpt_tensor_desc &output) {
+    return isKept(output.name) ? 0 : roundUp(output.bytes, valueAlignment);
+  };
   int64_t bytes = 0;
   for (int64_t i = 0; i < f.num_outputs; ++i)
     bytes += bytesOf(f.outputs[i]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sizes and names of the element types.
+// Sizes and names of the element types, and where values begin in memory.
 #ifndef MPT_RUNTIME_CORE_TYPES_H
 #define MPT_RUNTIME_CORE_TYPES_H
 
@@ -8,6 +8,10 @@
 #include <cstring>
 
 namespace mpt::rt {
+
+/// What functions read and write begins at multiples of so many bytes.
+inline constexpr int64_t valueAlignment = 64;
+inline int64_t roundUp(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
 
 /// `safetensors` is the type's name in a state file, where it has one.
 struct TypeInfo {
