@@ -103,11 +103,11 @@ mpt_status findStep(Model &model) {
   if (!model.desc->manifest || !parseJson(model.desc->manifest, model.manifest, error))
     model.manifest = Json();
   model.sizes.read(*model.desc, model.manifest);
-  std::unique_ptr<ReplicasOfModel> replicas;
-  if (mpt_status status = readReplicas(*model.desc, model.manifest, replicas))
+  if (mpt_status status = readReplicas(*model.desc, model.manifest, model.replicas))
     return status;
-  if (replicas)
-    model.step = std::make_unique<GlobalStep>(*model.desc, *replicas, std::max<int64_t>(1, replicas->count));
+  if (model.replicas)
+    model.step =
+        std::make_unique<GlobalStep>(*model.desc, *model.replicas, std::max<int64_t>(1, model.replicas->count));
   return MPT_OK;
 }
 

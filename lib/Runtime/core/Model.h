@@ -24,8 +24,10 @@ struct Model {
   LoadedLibrary library; // where it was loaded rather than linked
   std::string directory; // where the weights lie
   int weights = -1;      // those beside the library, open since it was loaded: they belong together
-  std::unique_ptr<GlobalStep>
-      step; // of a library with replicas: with the rows of all, or of one where each process has one
+  // Of a library with replicas: what its manifest says of them, and the step with the rows of all, or of one where each
+  // process has one.
+  std::unique_ptr<ReplicasOfModel> replicas;
+  std::unique_ptr<GlobalStep> step;
   Sizes sizes;
   Json manifest; // of the library; no object where it has none that can be read
   Model() = default;

@@ -158,9 +158,7 @@ bool ReplicatedStep::isFirst() const { return !world || world->rank() == 0; }
 
 mpt_status ReplicatedStep::make(mpt_trainer &trainer, mpt_world *world, std::unique_ptr<ReplicatedStep> &out) {
   const mpt_module_desc &module = *trainer.model->desc;
-  std::unique_ptr<ReplicasOfModel> of;
-  if (mpt_status status = readReplicas(module, trainer.model->manifest, of))
-    return status;
+  const ReplicasOfModel *of = trainer.model->replicas.get();
   const int size = world ? world->world->size() : 1;
   if (!of && size > 1)
     return fail(MPT_INVALID_ARGUMENT,
