@@ -13,16 +13,19 @@ using namespace mpt::rt;
 
 namespace {
 
-constexpr int64_t alignment = 64; // of what functions read
 constexpr auto floatBytes = static_cast<int64_t>(sizeof(float));
-int64_t roundUp(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
 
 } // namespace
 
 DeviceStep::DeviceStep(mpt_trainer &trainer, const StepLayout &layout, World *world,
                        std::unique_ptr<DeviceExchange> exchange)
     : trainer(trainer), layout(layout), world(world), exchange(std::move(exchange)),
-      plan(world ? world->rank() : 0, world ? world->size() : 1, layout.replicas) {}
+      plan(world ? world->rank() : 0, world ? world->size() : 1, layout.replicas) {
+  for (auto &owned : plan.owners) {
+    nodes += static_cast<int64_t>(owned.size());
+    mostNodes = std::max(mostNodes, static_cast<int64_t>(owned.size()));
+  }
+}
 
 DeviceStep::~DeviceStep() = default;
 
@@ -34,10 +37,10 @@ mpt_status DeviceStep::place(const void *host, int64_t bytes, Block &to) {
 }
 
 mpt_status DeviceStep::prepare(std::vector<ExchangedValue> all) {
-  std::vector<uint8_t> text(static_cast<size_t>(layout.local * alignment));
+  std::vector<uint8_t> text(static_cast<size_t>(layout.local * valueAlignment));
   for (int64_t k = 0; k < layout.local; ++k) {
     const int64_t number = layout.first + k;
-    memcpy(text.data() + k * alignment, &number, sizeof number);
+    memcpy(text.data() + k * valueAlignment, &number, sizeof number);
   }
   const auto replicas = static_cast<float>(layout.replicas);
   if (mpt_status status = place(text.data(), static_cast<int64_t>(text.size()), numbers))
@@ -56,30 +59,26 @@ mpt_status DeviceStep::prepare(std::vector<ExchangedValue> all) {
 
 mpt_status DeviceStep::takeMemory(Value &value) {
   const ExchangedValue &what = value.what;
-  size_t nodes = 0, most = 0; // of all ranks; of one
-  for (auto &owned : plan.owners) {
-    nodes += owned.size();
-    most = std::max(most, owned.size());
-  }
   const int64_t elements = what.elements, ranks = plan.ranks;
-  value.isSmall = elements <= smallElements && what.how != ExchangedValue::Gather;
-  // Shards end where a replica's row does. What all get may be divided anywhere, and equal chunks can be gathered.
-  value.chunk = what.how == ExchangedValue::Scatter ? elements / ranks : roundUp((elements + ranks - 1) / ranks, 4);
-  value.stride = value.isSmall ? elements : value.chunk * ranks;
-  const int64_t own = value.isSmall ? static_cast<int64_t>(most) * elements : value.chunk;
   auto take = [&](Block &block, int64_t bytes) { return bytes == 0 || block.allocate(*trainer.device, bytes); };
   bool ok = true;
-  if (what.how == ExchangedValue::Gather)
+  if (what.how == ExchangedValue::Gather) {
     ok = take(value.slots, what.all);
-  else
+  } else {
+    value.isSmall = elements <= smallElements;
+    // Shards end where a replica's row does. What all get may be divided anywhere, and equal chunks can be gathered.
+    value.chunk = what.how == ExchangedValue::Scatter ? elements / ranks : roundUp((elements + ranks - 1) / ranks, 4);
+    value.stride = value.isSmall ? elements : value.chunk * ranks;
     ok = take(value.slots, plan.slots * value.stride * floatBytes);
-  if (what.how != ExchangedValue::Gather && ranks > 1)
-    ok = ok && take(value.received, (value.isSmall ? ranks : static_cast<int64_t>(nodes)) * own * floatBytes);
-  if (what.how != ExchangedValue::Gather && what.dtype != MPT_FLOAT32)
-    ok = ok && take(value.wide, elements * floatBytes);
-  if (what.how != ExchangedValue::Gather && what.dtype != MPT_FLOAT32 && plan.replicas == ranks && !value.isSmall)
-    ok = ok && take(value.narrow, value.stride * sizeOf(what.dtype)) &&
-         take(value.narrowOthers, value.stride * sizeOf(what.dtype));
+    if (ranks > 1)
+      ok =
+          ok && take(value.received, (value.isSmall ? ranks * mostNodes * elements : nodes * value.chunk) * floatBytes);
+    const bool isNarrow = what.dtype != MPT_FLOAT32;
+    ok = ok && (!isNarrow || take(value.wide, elements * floatBytes));
+    if (isNarrow && plan.replicas == ranks && !value.isSmall)
+      ok = ok && take(value.narrow, value.stride * sizeOf(what.dtype)) &&
+           take(value.narrowOthers, value.stride * sizeOf(what.dtype));
+  }
   return ok ? MPT_OK
             : mpt::rt::fail(MPT_OUT_OF_MEMORY, "no memory for the exchange of %lld values of '%s'%s",
                             static_cast<long long>(elements), what.name, trainer.device->freeMemory().c_str());
@@ -93,14 +92,11 @@ mpt_status DeviceStep::findSources() {
       const mpt_tensor_desc &want = f.inputs[i];
       Source &source = found.emplace_back();
       source.value = nullptr;
-      source.input = -1;
       source.split = layout.split.count(want.name) != 0;
       auto value = std::find_if(values.begin(), values.end(), [&](const Value &v) {
         return v.what.phase < phase && strcmp(v.what.name, want.name) == 0;
       });
-      for (int64_t k = 0; k < layout.global->num_inputs; ++k)
-        if (strcmp(layout.global->inputs[k].name, want.name) == 0)
-          source.input = k;
+      source.input = indexOf(layout.global->inputs, layout.global->num_inputs, want.name);
       source.kind = value != values.end()                       ? Source::Exchanged
                     : isKept(want.name)                         ? Source::Kept
                     : strcmp(want.name, MPT_NAME_REPLICA) == 0  ? Source::Number
@@ -110,7 +106,8 @@ mpt_status DeviceStep::findSources() {
         source.value = &*value;
       else if (source.kind == Source::Given && source.input < 0)
         return mpt::rt::fail(MPT_BAD_FILE, "'%s' takes '%s', which no function before it makes", f.name, want.name);
-      const bool moves = source.kind == Source::Given && source.split && layout.local > 1 && want.bytes % alignment;
+      const bool moves =
+          source.kind == Source::Given && source.split && layout.local > 1 && want.bytes % valueAlignment;
       if (moves && !source.aside.allocate(*trainer.device, want.bytes))
         return mpt::rt::fail(MPT_OUT_OF_MEMORY, "no memory for %lld bytes of inputs",
                              static_cast<long long>(want.bytes));
@@ -136,7 +133,7 @@ const void *DeviceStep::addressOf(const Source &source, const mpt_tensor_desc &w
   case Source::Kept:
     return kept.find(want.name, k);
   case Source::Number:
-    return numbers.data() + k * alignment;
+    return numbers.data() + k * valueAlignment;
   case Source::Count:
     return count.data();
   case Source::Exchanged: {
@@ -396,9 +393,6 @@ mpt_status DeviceStep::reduceAcross(Value &value) {
 mpt_status DeviceStep::gatherSmall(size_t phase) {
   if (plan.ranks == 1)
     return MPT_OK;
-  size_t most = 0;
-  for (auto &owned : plan.owners)
-    most = std::max(most, owned.size());
   std::vector<DeviceRows> rows;
   for (Value &value : values) {
     if (value.what.phase != phase || !value.what.elements)
@@ -406,7 +400,7 @@ mpt_status DeviceStep::gatherSmall(size_t phase) {
     if (value.what.how == ExchangedValue::Gather) {
       rows.push_back({value.slots.data(), value.what.part * layout.local});
     } else if (value.isSmall) {
-      const int64_t own = static_cast<int64_t>(most) * value.what.elements * floatBytes;
+      const int64_t own = mostNodes * value.what.elements * floatBytes;
       const auto mine = static_cast<int64_t>(plan.owners[static_cast<size_t>(plan.rank)].size());
       if (mpt_status status = exchange->copy(value.received.data() + plan.rank * own, value.slots.data(),
                                              mine * value.what.elements * floatBytes))
@@ -425,7 +419,7 @@ mpt_status DeviceStep::gatherSmall(size_t phase) {
     for (size_t peer = 0; peer < plan.owners.size(); ++peer)
       for (size_t i = 0; i < plan.owners[peer].size(); ++i)
         nodes.push_back(reinterpret_cast<float *>(value.received.data()) +
-                        static_cast<int64_t>(peer * most + i) * value.what.elements);
+                        (static_cast<int64_t>(peer) * mostNodes + static_cast<int64_t>(i)) * value.what.elements);
     if (mpt_status status = sumNodes(value, nodes, value.slot(0), value.what.elements))
       return status;
   }

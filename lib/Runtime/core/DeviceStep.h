@@ -75,6 +75,7 @@ private:
   World *const world; ///< null: one process
   const std::unique_ptr<DeviceExchange> exchange;
   const ReductionPlan plan;
+  int64_t nodes = 0, mostNodes = 0; // of the plan: those of all ranks, and the most of one
   std::deque<Value> values;
   KeptValues kept;
   std::vector<std::deque<Source>> sources; // by phase and input

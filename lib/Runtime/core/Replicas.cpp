@@ -39,13 +39,6 @@ const mpt_function_desc *find(const mpt_module_desc &m, const char *name) {
   return nullptr;
 }
 
-int64_t indexOf(const mpt_tensor_desc *table, int64_t count, const char *name) {
-  for (int64_t i = 0; i < count; ++i)
-    if (strcmp(table[i].name, name) == 0)
-      return i;
-  return -1;
-}
-
 /// What ranks compare in a step: the largest of each number, and of its negative, are the same number where all agree.
 struct Agreement {
   static constexpr int pieces = 3, bitsOfPiece = 22; // whole numbers below 2^24 are exact in FP32
@@ -65,6 +58,13 @@ struct Agreement {
 };
 
 } // namespace
+
+int64_t mpt::rt::indexOf(const mpt_tensor_desc *table, int64_t count, const char *name) {
+  for (int64_t i = 0; i < count; ++i)
+    if (strcmp(table[i].name, name) == 0)
+      return i;
+  return -1;
+}
 
 bool mpt::rt::isReduced(const char *name) {
   return isSum(name) || startsWith(name, MPT_NAME_MAX) || isScattered(name) || isGathered(name);

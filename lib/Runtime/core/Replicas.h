@@ -45,6 +45,9 @@ private:
   std::vector<std::vector<int64_t>> shapes;
 };
 
+/// The number of the tensor of that name in a table, or -1.
+int64_t indexOf(const mpt_tensor_desc *table, int64_t count, const char *name);
+
 /// Whether replicas reduce the value of that name.
 bool isReduced(const char *name);
 /// Whether a replica keeps the value of that name from one function of a step to later ones.
