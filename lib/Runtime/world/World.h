@@ -3,6 +3,7 @@
 #ifndef MPT_RUNTIME_WORLD_WORLD_H
 #define MPT_RUNTIME_WORLD_WORLD_H
 
+#include "world/Peers.h"
 #include "world/Progress.h"
 
 #include "mpt-c/world.h"
@@ -36,7 +37,7 @@ public:
   mpt_status abandon(const char *why);
   void statistics(mpt_world_stats &out) const;
   /// Seconds after which ranks that live, but do not come, are lost.
-  double patience = 1800;
+  double patience = Times().patience;
   /// Counts bytes that travelled between the ranks' devices.
   void addTraffic(int64_t sent, int64_t received) {
     sentByDevice += sent;
