@@ -33,6 +33,7 @@ def libraries(tmp_path_factory):
     for policy in POLICIES:
         for kind, more in (("whole", {}), ("sharded", {"shard_optimizer": True})):
             mpt.compile(model, out=folder / f"{policy}-{kind}", name="model", policy=policy, replicas=4, **more, **FLAGS)
+    mpt.compile(model, out=folder / "amp-f16-whole-synced", name="model", policy="amp-f16", replicas=4, sync_batch_norm=True, **FLAGS)
     mpt.compile(model, out=folder / "narrow", name="model", policy="amp-bf16", replicas=4, reduce_type="bf16", **FLAGS)
     mpt.compile(model, out=folder / "three", name="model", policy="fp32", replicas=12, clip_norm=0.5, **FLAGS)
     mpt.compile(model, out=folder / "any", name="model", policy="fp32", replicas="any", **FLAGS)
@@ -57,14 +58,15 @@ def train(libraries, out, size, names, steps=STEPS, options=None, variables=None
         return ended
     assert [status for _, status in ended] == [0] * size, ended
     ranks = [json.loads((out / f"{rank}.json").read_text()) for rank in range(size)]
-    for seen in ranks:
+    for rank, seen in enumerate(ranks):
         assert seen["standin"]["violations"] == "" and seen["standin"]["live"] == 0
+        assert (seen["world"]["rank"], seen["world"]["size"], seen["world"]["bytes_sent"] > 0) == (rank, size, size > 1)
     return ranks, {name: (out / f"{name}.state").read_bytes() for name in names}
 
 
 @pytest.fixture(scope="module")
 def expected(libraries, tmp_path_factory):
-    names = [*(f"{policy}-whole" for policy in POLICIES), "narrow", "three"]
+    names = [*(f"{policy}-whole" for policy in POLICIES), "amp-f16-whole-synced", "narrow", "three"]
     return train(libraries, tmp_path_factory.mktemp("one") / "out", 1, names)
 
 
@@ -91,12 +93,14 @@ def test_bits_are_those_of_values_that_pass_through_the_host(libraries, expected
     assert states == expected[1]
 
 
-@pytest.mark.parametrize("name", ["fp32-whole", "amp-f16-sharded"])
-def test_a_step_is_one_graph_and_the_host_sees_the_metrics_alone(libraries, tmp_path, name):
+@pytest.mark.parametrize("name, metrics", [("fp32-whole", 1), ("amp-f16-sharded", 3), ("amp-f16-whole-synced", 3)])
+def test_a_step_is_one_graph_and_the_host_sees_the_metrics_alone(libraries, tmp_path, name, metrics):
     ranks, _ = train(libraries, tmp_path / "out", 2, [name])
     for seen in ranks:
         # The first step runs call by call, the second is recorded, and each later one is one launch.
         assert (seen["standin"]["captures"], seen["standin"]["graphs"]) == (1, STEPS - 1)
+        # Loss, scale and whether the step was skipped, a copy each; the rest is the state, at the start and for the file.
+        assert 0 <= seen["standin"]["to_host"] - STEPS * metrics <= 4
 
 
 def test_the_order_of_ranks_without_replicas_is_fixed(libraries, tmp_path):
