@@ -64,6 +64,15 @@ def test_statistics_of_values_far_from_zero_keep_their_digits(tmp_path):
         assert np.allclose(synced[1][name][1], large[1][name][1], rtol=1e-4), name
 
 
+@pytest.mark.parametrize("policy", ["als-f16-2020-01", "fp8-e5m2", "pure-f16-static"])
+def test_other_policies_train(tmp_path, policy):
+    """Scales that a replica computes again from what it has kept are told to be the same ones."""
+    mpt.compile(residual(tmp_path / "model.onnx"), out=tmp_path / "lib", policy=policy, replicas=2, sync_batch_norm=True, **FLAGS)
+    trainer = mpt.Trainer(tmp_path / "lib", threads=1)
+    losses = [trainer.step(images(2)).loss for _ in range(12)]
+    assert losses[-1] < losses[0]
+
+
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("shards", [None, True])
 def test_library_is_what_the_interpreter_simulates(tmp_path, policy, shards):

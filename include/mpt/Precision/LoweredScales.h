@@ -70,7 +70,11 @@ private:
   void readArgument(mlir::BlockArgument argument, llvm::StringRef name);
   void noteResult(mlir::Value value, llvm::StringRef name);
   std::optional<std::string> nameOfScale(mlir::Value scale) const;
-  std::optional<size_t> arithmeticOf(mlir::Value value, int depth = 0) const;
+  struct Arithmetic {
+    size_t hash;
+    bool ofStates; ///< and constants alone: the same on all replicas
+  };
+  std::optional<Arithmetic> arithmeticOf(mlir::Value value, int depth = 0) const;
   mlir::Value firstOf(mlir::Value value) const;
   bool isOfStates(const ScaleType &type) const;
 
@@ -78,6 +82,7 @@ private:
   mlir::MLIRContext *context;
   const States &states;
   CrossingScales &crossing;
+  llvm::DenseMap<mlir::Value, llvm::StringRef> crossingNames; ///< of arguments and results that cross
   llvm::StringMap<mlir::Value> scalesByName; ///< of what crosses: reads of states, or what stands for them here
   ValueNumbers numbers;
   llvm::DenseMap<mlir::Value, ScaleType> types;           ///< but unscaled ones

@@ -133,32 +133,37 @@ bool CrossingScales::crosses(StringRef name) {
                       [&](StringRef prefix) { return name.starts_with(prefix); });
 }
 
-static std::string nameOfArithmetic(size_t hash) { return "states " + std::to_string(hash); }
+static std::string nameOf(size_t hash, bool ofStates) { return (ofStates ? "states " : "") + std::to_string(hash); }
 
-/// What computes `value` of states and constants, the same in every function; nothing where arguments are part of it.
-std::optional<size_t> LoweredScaleFlow::arithmeticOf(Value value, int depth) const {
+/// What computes `value` of states, constants and what crosses, the same in every function; nothing where other
+/// arguments are part of it.
+std::optional<LoweredScaleFlow::Arithmetic> LoweredScaleFlow::arithmeticOf(Value value, int depth) const {
   constexpr int deepest = 16;
   value = numbers.of(value);
+  if (auto name = crossingNames.find(value); name != crossingNames.end())
+    return Arithmetic{hash_value(name->second), false};
   Operation *op = value.getDefiningOp();
   if (!op || op->getNumRegions() || depth > deepest)
     return std::nullopt;
   llvm::hash_code hash =
       llvm::hash_combine(op->getName().getAsOpaquePointer(), op->getPropertiesAsAttribute().getAsOpaquePointer(),
                          value.getType().getAsOpaquePointer(), cast<OpResult>(value).getResultNumber());
+  bool ofStates = true;
   for (Value operand : op->getOperands()) {
-    std::optional<size_t> part = arithmeticOf(operand, depth + 1);
+    std::optional<Arithmetic> part = arithmeticOf(operand, depth + 1);
     if (!part)
       return std::nullopt;
-    hash = llvm::hash_combine(hash, *part);
+    hash = llvm::hash_combine(hash, part->hash);
+    ofStates &= part->ofStates;
   }
-  return hash;
+  return Arithmetic{hash, ofStates};
 }
 
 /// What stands for a scale in this function.
 Value LoweredScaleFlow::firstOf(Value value) const {
   if (!scalesByName.empty())
-    if (std::optional<size_t> hash = arithmeticOf(value))
-      if (auto found = scalesByName.find(nameOfArithmetic(*hash)); found != scalesByName.end())
+    if (std::optional<Arithmetic> made = arithmeticOf(value))
+      if (auto found = scalesByName.find(::nameOf(made->hash, made->ofStates)); found != scalesByName.end())
         return found->second;
   return numbers.of(value);
 }
@@ -169,8 +174,8 @@ std::optional<std::string> LoweredScaleFlow::nameOfScale(Value scale) const {
   for (auto &[name, value] : scalesByName)
     if (value == scale)
       return name.str();
-  std::optional<size_t> hash = arithmeticOf(scale);
-  return hash ? std::optional(nameOfArithmetic(*hash)) : std::nullopt;
+  std::optional<Arithmetic> made = arithmeticOf(scale);
+  return made ? std::optional(::nameOf(made->hash, made->ofStates)) : std::nullopt;
 }
 
 /// Scales of states are the same on all replicas.
@@ -260,14 +265,17 @@ LogicalResult LoweredScaleFlow::verify() {
   for (auto read : body.getOps<train::ReadOp>())
     scalesByName.try_emplace(("state " + read.getState()).str(), read.getValue());
   for (BlockArgument argument : body.getArguments())
-    if (auto name = getArgAttr<MPTDialect::NameAttrHelper>(function, argument.getArgNumber()))
-      readArgument(argument, name);
+    if (auto name = getArgAttr<MPTDialect::NameAttrHelper>(function, argument.getArgNumber());
+        name && CrossingScales::crosses(name))
+      crossingNames.try_emplace(argument, name);
+  for (BlockArgument argument : body.getArguments())
+    if (auto name = crossingNames.find(argument); name != crossingNames.end())
+      readArgument(argument, name->second);
   infer(body);
-  // Scales that cross themselves: others may carry them.
   for (OpOperand &result : body.getTerminator()->getOpOperands())
-    if (auto name = getResultAttr<MPTDialect::NameAttrHelper>(function, result.getOperandNumber()))
-      if (Value first = numbers.of(result.get()); CrossingScales::crosses(name) && !nameOfScale(first))
-        scalesByName.try_emplace(name, first);
+    if (auto name = getResultAttr<MPTDialect::NameAttrHelper>(function, result.getOperandNumber());
+        name && CrossingScales::crosses(name))
+      crossingNames.try_emplace(numbers.of(result.get()), name);
   bool fine = true;
   for (auto write : body.getOps<train::WriteOp>())
     fine &= succeeded(verifyWrite(write));

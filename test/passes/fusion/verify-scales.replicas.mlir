@@ -62,3 +62,30 @@ module {
     return %1 : tensor<4xf32>
   }
 }
+
+// -----
+
+// A scale of a replica's own is kept, and another one computed of it in both functions.
+module {
+  train.state scale @mpt.loss_scale : tensor<f32> = dense<1024.0> : tensor<f32>
+  train.state parameter @w : tensor<4xf32>
+  func.func @combine(%g: tensor<4xf32> {mpt.name = "replica.sum.0"}) {
+    train.write @w, %g : tensor<4xf32>
+    return
+  }
+  func.func @shard_1(%dy: tensor<4xf32> {mpt.name = "replica.kept.0"}, %s: tensor<f32> {mpt.name = "replica.kept.1"}) -> (tensor<4xf32> {mpt.name = "replica.sum.0"}) {
+    %most = mpt.constant dense<2.0> : tensor<f32>
+    %own = mpt.min %s, %most : tensor<f32>
+    %0 = mpt.broadcast %own {dims = array<i64>} : (tensor<f32>) -> tensor<4xf32>
+    %1 = mpt.div %dy, %0 : tensor<4xf32>
+    return %1 : tensor<4xf32>
+  }
+  func.func @replica(%x: tensor<4xf32> {mpt.name = "x"}, %r: tensor<f32> {mpt.name = "r"}) -> (tensor<4xf32> {mpt.name = "replica.kept.0"}, tensor<f32> {mpt.name = "replica.kept.1"}) {
+    %s = mpt.abs %r {train.scale} : tensor<f32>
+    %most = mpt.constant dense<2.0> : tensor<f32>
+    %own = mpt.min %s, %most : tensor<f32>
+    %0 = mpt.broadcast %own {dims = array<i64>} : (tensor<f32>) -> tensor<4xf32>
+    %1 = mpt.mul %x, %0 : tensor<4xf32>
+    return %1, %s : tensor<4xf32>, tensor<f32>
+  }
+}
