@@ -180,13 +180,6 @@ static LogicalResult clip(Binder &b, std::optional<double> low, std::optional<do
   Value x = b.in(0);
   if (!low && !high)
     return b.done(x);
-  if (!b.isFloat(0)) {
-    if (low)
-      x = b.make<MaxOp>(x, b.splatLike(x, *low));
-    if (high)
-      x = b.make<MinOp>(x, b.splatLike(x, *high));
-    return b.done(x);
-  }
   double infinity = std::numeric_limits<double>::infinity();
   return b.done(b.make<ClampOp>(x, b.f64(low.value_or(-infinity)), b.f64(high.value_or(infinity))));
 }
@@ -203,19 +196,27 @@ static LogicalResult importClip6(Binder &b) {
 static LogicalResult importClip11(Binder &b) {
   if (failed(b.need(1)))
     return failure();
-  if ((b.has(1) && !b.given(1)) || (b.has(2) && !b.given(2))) {
+  StringRef names[] = {"lower bound", "upper bound"};
+  bool isKnown = b.isFloat(0); // integers of 64 bits are more than FP64 holds
+  for (unsigned i : {1u, 2u}) {
+    if (b.has(i) && tensorType(b.in(i)).getNumElements() != 1)
+      return b.fail() << "expected one number as " << names[i - 1] << ", got " << b.in(i).getType();
+    isKnown &= !b.has(i) || b.given(i);
+  }
+  if (!isKnown) {
     Value x = b.in(0);
+    auto bound = [&](unsigned i) { return b.broadcastTo(b.reshape(b.in(i), {}), b.shape(0)); };
     if (b.has(1))
-      x = b.make<MaxOp>(x, b.broadcastTo(b.in(1), tensorType(x).getShape()));
+      x = b.make<MaxOp>(x, bound(1));
     if (b.has(2))
-      x = b.make<MinOp>(x, b.broadcastTo(b.in(2), tensorType(x).getShape()));
+      x = b.make<MinOp>(x, bound(2));
     return b.done(x);
   }
   std::optional<double> bounds[2];
   for (unsigned i : {1u, 2u}) {
     if (!b.has(i))
       continue;
-    FailureOr<double> value = b.number(i, i == 1 ? "lower bound" : "upper bound");
+    FailureOr<double> value = b.number(i, names[i - 1]);
     if (failed(value))
       return failure();
     bounds[i - 1] = *value;

@@ -184,6 +184,16 @@ def test_max_roi_pool(tmp_path):
     np.testing.assert_array_equal(got, max_roi_pool(x, regions, (2, 3), 0.5))
 
 
+def test_clip_by_the_largest_integer(tmp_path):
+    trainer = compiled("""<ir_version: 10, opset_import: ["" : 22]>
+        m (int64[4] i) => (int64[4] y) {
+          low = Constant <value_int = -2> ()
+          high = Constant <value_int = 9223372036854775807> ()
+          y = Clip (i, low, high) }""", tmp_path)
+    i = np.array([-5, 1, 2**40, 2**62 + 1])
+    np.testing.assert_array_equal(trainer.run("evaluate", {"i": i})["y"], np.maximum(i, -2))
+
+
 def test_scan_of_opset_8_has_a_batch(tmp_path):
     trainer = compiled("""<ir_version: 3, opset_import: ["" : 8]>
         m (float[2,3] s, float[2,4,3] x) => (float[2,3] h, float[2,4,3] all) {
