@@ -233,6 +233,16 @@ LogicalResult Binder::checkPads(ArrayRef<int64_t> pads, size_t rank, bool croppi
   return success();
 }
 
+LogicalResult Binder::checkElementIndices(ArrayRef<int64_t> x, ArrayRef<int64_t> indices, int64_t axis) {
+  bool fits = indices.size() == x.size();
+  for (size_t i = 0; fits && i < x.size(); ++i)
+    fits = static_cast<int64_t>(i) == axis || indices[i] <= x[i];
+  if (!fits)
+    return fail() << "expected indices of rank " << x.size() << " and, but on axis " << axis
+                  << ", extents up to those of [" << x << "], got [" << indices << "]";
+  return success();
+}
+
 FailureOr<int64_t> Binder::spread(int64_t extent, int64_t stride) {
   int64_t reach = 0;
   if (llvm::MulOverflow(extent - 1, stride, reach) || reach > mostElements)

@@ -87,6 +87,8 @@ public:
   llvm::LogicalResult checkWindow(llvm::StringRef name, llvm::ArrayRef<int64_t> values, size_t rank);
   /// Fails unless there are two pads an axis, none larger than `mostWindow` nor, unless they may crop, negative.
   llvm::LogicalResult checkPads(llvm::ArrayRef<int64_t> pads, size_t rank, bool cropping);
+  /// Fails unless `indices` may name elements of `x` along `axis`: one rank, and nowhere else a larger extent.
+  llvm::LogicalResult checkElementIndices(llvm::ArrayRef<int64_t> x, llvm::ArrayRef<int64_t> indices, int64_t axis);
   /// The distance of the last of `extent` samples, `stride` apart, from the first; fails beyond 2^40.
   llvm::FailureOr<int64_t> spread(int64_t extent, int64_t stride);
   /// NumPy broadcast shape of two shapes; fails with a message.

@@ -32,10 +32,8 @@ static LogicalResult importGatherElements(Binder &b) {
   if (failed(b.need(2)))
     return failure();
   FailureOr<int64_t> axis = b.axis(b.intAttr("axis", 0), b.rank(0));
-  if (failed(axis))
+  if (failed(axis) || failed(b.checkElementIndices(b.shape(0), b.shape(1), *axis)))
     return failure();
-  if (b.rank(1) != b.rank(0))
-    return b.fail() << "expected indices of rank " << b.rank(0) << ", got rank " << b.rank(1);
   return b.done(b.make<GatherElementsOp>(b.in(0), b.in(1), *axis));
 }
 

@@ -22,11 +22,11 @@ static LogicalResult importScatterElements(Binder &b) {
     return failure();
   FailureOr<int64_t> axis = b.axis(b.intAttr("axis", 0), b.rank(0));
   FailureOr<ScatterKind> kind = scatterKind(b);
-  if (failed(axis) || failed(kind))
+  if (failed(axis) || failed(kind) || failed(b.checkElementIndices(b.shape(0), b.shape(1), *axis)))
     return failure();
-  if (b.shape(1) != b.shape(2) || b.rank(1) != b.rank(0) || b.element(2) != b.element(0))
-    return b.fail() << "expected indices and updates of one shape and the data's rank, got " << b.in(1).getType()
-                    << " and " << b.in(2).getType();
+  if (b.shape(1) != b.shape(2) || b.element(2) != b.element(0))
+    return b.fail() << "expected updates of the indices' shape and the data's type, got " << b.in(2).getType()
+                    << " for " << b.in(1).getType() << " and " << b.in(0).getType();
   return b.done(b.make<ScatterElementsOp>(b.in(0), b.in(1), b.in(2), *axis, *kind));
 }
 
