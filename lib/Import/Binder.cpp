@@ -26,12 +26,18 @@ Value Binder::named(unsigned i) {
 
 Value Binder::in(unsigned i) { return converter.lookup(named(i)); }
 
+LogicalResult Binder::checkTensor(unsigned i) {
+  if (has(i) && !converter.lookup(node.getInputs()[i]))
+    return fail() << "expected a tensor as operand " << i << ", got a sequence or an optional value";
+  return success();
+}
+
 LogicalResult Binder::need(unsigned count) {
   for (unsigned i = 0; i < count; ++i) {
     if (!has(i))
       return fail() << "expected at least " << count << " operands, got none at position " << i;
-    if (!converter.lookup(node.getInputs()[i]))
-      return fail() << "expected a tensor as operand " << i << ", got a sequence or an optional value";
+    if (failed(checkTensor(i)))
+      return failure();
   }
   return success();
 }

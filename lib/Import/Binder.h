@@ -36,7 +36,9 @@ public:
   int64_t rank(unsigned i) { return tensorType(in(i)).getRank(); }
   mlir::Type element(unsigned i) { return tensorType(in(i)).getElementType(); }
   bool isFloat(unsigned i) { return llvm::isa<mlir::FloatType>(element(i)); }
-  /// Fails unless the first `count` operands are given.
+  /// Fails where operand `i` is given and is no tensor.
+  llvm::LogicalResult checkTensor(unsigned i);
+  /// Fails unless the first `count` operands are given, and are tensors.
   llvm::LogicalResult need(unsigned count);
   /// The same, and fails unless they are floats and the first has at least `leastRank` dimensions.
   llvm::LogicalResult needFloat(unsigned count, int64_t leastRank);

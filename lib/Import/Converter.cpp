@@ -190,6 +190,10 @@ LogicalResult Converter::convertNode(onnx::NodeOp node) {
   }
   Operation *before = body->empty() ? nullptr : &body->back();
   Binder binder(node, *this, builder);
+  // Inference has looked at the operands of the standard's operators; those of other domains take tensors alone.
+  for (unsigned i = 0; i < binder.operandCount() && !node.getDomain().empty(); ++i)
+    if (failed(binder.checkTensor(i)))
+      return failure();
   if (failed(rule(binder)) || failed(binder.checkAllWasRead()))
     return failure();
   touched.assign(node.getResults().begin(), node.getResults().end());
