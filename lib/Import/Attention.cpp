@@ -317,9 +317,10 @@ static LogicalResult importFusedAttention(Binder &b) {
   if (b.has(4) || b.has(6) || b.wants(1) || b.intAttr("do_rotary", 0) || b.attr("qkv_hidden_sizes"))
     return b.fail()
            << "expected attention without past keys, rotary embedding and qkv_hidden_sizes, which are not supported";
-  if (b.rank(0) != 3 || b.rank(1) != 2 || b.shape(1)[0] != b.shape(0)[2] || heads < 1 || b.shape(1)[1] % (3 * heads))
-    return b.fail() << "expected [B, T, C] and weights [C, 3 H] for " << heads << " heads, got " << b.in(0).getType()
-                    << " and " << b.in(1).getType();
+  if (b.rank(0) != 3 || b.rank(1) != 2 || b.element(1) != b.element(0) || b.shape(1)[0] != b.shape(0)[2] || heads < 1 ||
+      b.shape(1)[1] % (3 * heads))
+    return b.fail() << "expected [B, T, C] and weights [C, 3 H] of its type for " << heads << " heads, got "
+                    << b.in(0).getType() << " and " << b.in(1).getType();
   int64_t batch = b.shape(0)[0], time = b.shape(0)[1], width = b.shape(1)[1] / 3;
   Value flat = b.matmul(b.reshape(b.in(0), {batch * time, b.shape(0)[2]}), b.in(1));
   FailureOr<Value> all = b.plusOptional(b.reshape(flat, {batch, time, 3 * width}), 2);
@@ -382,9 +383,10 @@ static LogicalResult importRotaryEmbedding(Binder &b) {
     return failure();
   if (b.intAttr("rotary_embedding_dim", 0) || b.floatAttr("scale", 1) != 1 || b.intAttr("is_packed_batching", 0))
     return b.fail() << "expected rotation of whole heads, without scale and packing";
-  if (b.rank(2) != 2 || b.shape(2) != b.shape(3) || (b.rank(0) != 3 && b.rank(0) != 4))
-    return b.fail() << "expected x of rank 3 or 4 and tables [positions, D / 2], got " << b.in(0).getType() << " and "
-                    << b.in(2).getType();
+  if (b.rank(2) != 2 || b.shape(2)[1] < 1 || b.in(2).getType() != b.in(3).getType() || b.element(2) != b.element(0) ||
+      (b.rank(0) != 3 && b.rank(0) != 4))
+    return b.fail() << "expected x of rank 3 or 4 and tables [positions, D / 2] of its type, got " << b.in(0).getType()
+                    << ", " << b.in(2).getType() << " and " << b.in(3).getType();
   b.ignore({"num_heads"}); // the tables say how wide a head is
   int64_t half = b.shape(2)[1], width = 2 * half;
   Value x = b.in(0);

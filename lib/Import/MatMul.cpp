@@ -245,6 +245,8 @@ static LogicalResult importDet(Binder &b) {
 static LogicalResult importFusedMatMul(Binder &b) {
   if (failed(b.need(2)))
     return failure();
+  if (!b.isFloat(0) || b.element(1) != b.element(0))
+    return b.fail() << "expected float matrices of one type, got " << b.element(0) << " and " << b.element(1);
   if (b.intAttr("transBatchA", 0) || b.intAttr("transBatchB", 0) || b.rank(0) < 2 || b.rank(1) < 2)
     return b.fail() << "expected matrices without transBatchA and transBatchB";
   auto swapped = [&](Value value, bool swap) {
@@ -409,7 +411,7 @@ static void dropOnes(Binder &b, Labelled &x) {
 }
 
 static LogicalResult importEinsum(Binder &b) {
-  if (failed(b.need(1)) || failed(b.need(b.operandCount())))
+  if (failed(b.needFloat(1, 0)) || failed(b.need(b.operandCount())))
     return failure();
   std::string equation;
   for (char c : b.stringAttr("equation", ""))

@@ -330,7 +330,7 @@ template <bool rms> static LogicalResult importSkipNorm(Binder &b) {
 
 /// Group normalization of [N, ..., C] (channels_last, the default) or [N, C, ...], with SiLU after it if asked for.
 static LogicalResult importChannelsLastGroupNorm(Binder &b) {
-  if (failed(b.need(3)))
+  if (failed(b.needFloat(3, 3)))
     return failure();
   int64_t rank = b.rank(0), groups = b.intAttr("groups", 0);
   bool last = b.intAttr("channels_last", 1);

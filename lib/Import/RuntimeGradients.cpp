@@ -4,6 +4,7 @@
 #include "RuntimeGradients.h"
 
 #include "Converter.h"
+#include "Join.h"
 #include "Windows.h"
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
@@ -28,6 +29,12 @@ template <typename Op> static Op sourceOf(Value value) {
 static LogicalResult expectLike(Binder &b, unsigned i, Value like) {
   if (b.in(i).getType() != like.getType())
     return b.fail() << "expected operand " << i << " of type " << like.getType() << ", got " << b.in(i).getType();
+  return success();
+}
+
+static LogicalResult expectShape(Binder &b, unsigned i, ArrayRef<int64_t> shape) {
+  if (b.shape(i) != shape)
+    return b.fail() << "expected operand " << i << " of shape [" << shape << "], got " << b.in(i).getType();
   return success();
 }
 
@@ -124,6 +131,8 @@ static LogicalResult importSoftmaxCrossEntropyGrad(Binder &b) {
   samples.erase(samples.begin() + 1);
   if (b.shape(2) != ArrayRef<int64_t>(samples) || b.isFloat(2))
     return b.fail() << "expected integer labels [" << samples << "], got " << b.in(2).getType();
+  if (b.has(3) && failed(expectShape(b, 3, {scores[1]})))
+    return failure();
   StringRef text = b.stringAttr("reduction", "mean");
   LossReduction reduction = text == "none"  ? LossReduction::none
                             : text == "sum" ? LossReduction::sum
@@ -220,8 +229,10 @@ static LogicalResult importBatchNormalizationGrad(Binder &b) {
   if (failed(b.needFloat(5, 2)) || failed(expectLike(b, 1, b.in(0))))
     return failure();
   SmallVector<int64_t> shape(b.shape(0));
+  for (unsigned i : {2u, 3u, 4u})
+    if (failed(expectShape(b, i, {shape[1]})))
+      return failure();
   b.ignore({"epsilon", "momentum", "training_mode"});
-  (void)b.in(4);
   Value dy = b.in(0), x = b.in(1), mean = b.cast(b.in(3), b.builder.getF32Type()), variance;
   double epsilon = 0;
   // The fifth operand is the inverse deviation; the forward op has the variance itself.
@@ -347,6 +358,11 @@ static LogicalResult importGatherGrad(Binder &b) {
   FailureOr<int64_t> axis = b.axis(b.intAttr("axis", 0), type->getRank());
   if (failed(axis))
     return failure();
+  SmallVector<int64_t> gathered(type->getShape().take_front(*axis));
+  llvm::append_range(gathered, b.shape(1));
+  llvm::append_range(gathered, type->getShape().drop_front(*axis + 1));
+  if (failed(expectShape(b, 2, gathered)))
+    return failure();
   return b.done(b.make<ScatterAddOp>(*type, b.in(1), b.in(2), b.i64(*axis)));
 }
 
@@ -357,7 +373,8 @@ static LogicalResult importGatherElementsGrad(Binder &b) {
   if (failed(type))
     return failure();
   FailureOr<int64_t> axis = b.axis(b.intAttr("axis", 0), type->getRank());
-  if (failed(axis))
+  if (failed(axis) || failed(b.checkElementIndices(type->getShape(), b.shape(2), *axis)) ||
+      failed(expectShape(b, 0, b.shape(2))))
     return failure();
   return b.done(b.make<ScatterElementsOp>(b.splat(*type, 0.0), b.in(2), b.in(0), *axis, ScatterKind::add));
 }
@@ -368,29 +385,28 @@ static LogicalResult importGatherNDGrad(Binder &b) {
   FailureOr<RankedTensorType> type = shapedLike(b, 0, b.in(2));
   if (failed(type))
     return failure();
-  return b.done(
-      b.make<ScatterNDOp>(b.splat(*type, 0.0), b.in(1), b.in(2), b.intAttr("batch_dims", 0), ScatterKind::add));
+  ArrayRef<int64_t> x = type->getShape(), indices = b.shape(1);
+  int64_t batch = b.intAttr("batch_dims", 0), rank = type->getRank();
+  if (batch < 0 || batch >= std::min(rank, b.rank(1)) || indices.back() < 1 || indices.back() > rank - batch ||
+      indices.take_front(batch) != x.take_front(batch))
+    return b.fail() << "expected index tuples that fit [" << x << "], got " << b.in(1).getType() << " with batch_dims "
+                    << batch;
+  SmallVector<int64_t> gathered(indices.drop_back());
+  llvm::append_range(gathered, x.drop_front(batch + indices.back()));
+  if (failed(expectShape(b, 2, gathered)))
+    return failure();
+  return b.done(b.make<ScatterNDOp>(b.splat(*type, 0.0), b.in(1), b.in(2), batch, ScatterKind::add));
 }
 
 /// Result 1 has each input's extent.
 static LogicalResult importConcatTraining(Binder &b) {
-  if (failed(b.need(b.operandCount())) || b.operandCount() == 0)
-    return failure();
-  FailureOr<int64_t> axis = b.axis(b.intAttr("axis", 0), b.rank(0));
+  FailureOr<int64_t> axis = joinOperands(b);
   if (failed(axis))
     return failure();
-  SmallVector<Value> inputs;
   SmallVector<int64_t> lengths;
-  for (unsigned i = 0; i < b.operandCount(); ++i) {
-    if (b.rank(i) != b.rank(0) || b.element(i) != b.element(0))
-      return b.fail() << "expected inputs of one rank and type, got " << b.in(0).getType() << " and "
-                      << b.in(i).getType();
-    inputs.push_back(b.in(i));
+  for (unsigned i = 0; i < b.operandCount(); ++i)
     lengths.push_back(b.shape(i)[*axis]);
-  }
-  if (b.wants(1) && failed(b.set(1, b.indices(lengths))))
-    return failure();
-  return b.done(b.concat(inputs, *axis));
+  return b.wants(1) ? b.set(1, b.indices(lengths)) : success();
 }
 
 static LogicalResult importSplitTraining(Binder &b) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shape ops: movement of data, and the integer arithmetic on shapes that constant evaluation removes.
+#include "Join.h"
 #include "ReverseSequence.h"
 
 #include "mpt/Evaluation/Tensor.h"
@@ -169,10 +170,10 @@ static LogicalResult importTranspose(Binder &b) {
   return b.done(b.transpose(b.in(0), permutation));
 }
 
-static LogicalResult importConcat(Binder &b) {
+FailureOr<int64_t> mpt::joinOperands(Binder &b) {
   if (failed(b.need(1)) || failed(b.need(b.operandCount())))
     return failure();
-  auto axis = b.axis(b.intAttr("axis", b.version() < 4 ? 1 : 0), b.rank(0));
+  FailureOr<int64_t> axis = b.axis(b.intAttr("axis", 0), b.rank(0));
   if (failed(axis))
     return failure();
   SmallVector<Value> inputs;
@@ -186,10 +187,11 @@ static LogicalResult importConcat(Binder &b) {
     if (b.shape(i)[*axis] != 0)
       inputs.push_back(b.in(i));
   }
-  if (inputs.size() <= 1)
-    return b.done(inputs.empty() ? b.in(0) : inputs.front());
-  return b.done(b.concat(inputs, *axis));
+  Value joined = inputs.empty() ? b.in(0) : inputs.size() == 1 ? inputs.front() : b.concat(inputs, *axis);
+  return failed(b.done(joined)) ? FailureOr<int64_t>() : axis;
 }
+
+static LogicalResult importConcat(Binder &b) { return joinOperands(b); }
 
 static LogicalResult importExpand(Binder &b) {
   if (failed(b.need(2)))
