@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Losses on class scores with N-D class axis 1: brought to rows of classes.
-#include "Binder.h"
+#include "ClassRows.h"
 
 #include "mpt/Dialect/Train/TrainDialect.h"
 
@@ -16,17 +16,6 @@ static FailureOr<LossReduction> reductionOf(Binder &b) {
   if (text == "mean")
     return LossReduction::mean;
   return b.fail() << "expected reduction none, sum or mean, got '" << text << "'";
-}
-
-/// [N, C, D...] as [N D..., C].
-static Value classRows(Binder &b, Value x) {
-  RankedTensorType type = tensorType(x);
-  SmallVector<int64_t> permutation = {0};
-  permutation.append(axisRange(2, type.getRank()));
-  permutation.push_back(1);
-  int64_t classes = type.getDimSize(1);
-  int64_t rows = type.getNumElements() / std::max<int64_t>(classes, 1);
-  return b.reshape(b.transpose(x, permutation), {rows, classes});
 }
 
 /// Checks scores [N, C, D...] and labels [N, D...].

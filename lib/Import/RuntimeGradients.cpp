@@ -3,6 +3,7 @@
 // Each becomes the core op that differentiation makes of its forward operator, or what that is made of.
 #include "RuntimeGradients.h"
 
+#include "ClassRows.h"
 #include "Converter.h"
 #include "Join.h"
 #include "Windows.h"
@@ -108,16 +109,6 @@ template <typename Op, bool flatten> static LogicalResult importSoftmaxGrad(Bind
     (static_cast<int64_t>(i) < *axis ? outer : inner) *= extent;
   Value dy = b.reshape(b.in(0), {outer, inner}), y = b.reshape(b.in(1), {outer, inner});
   return b.done(b.reshape(b.make<Op>(dy.getType(), dy, y, b.i64(1)), b.shape(0)));
-}
-
-/// [N, C, D...] as [N D..., C].
-static Value classRows(Binder &b, Value x) {
-  RankedTensorType type = tensorType(x);
-  SmallVector<int64_t> order = {0};
-  order.append(axisRange(2, type.getRank()));
-  order.push_back(1);
-  int64_t classes = type.getDimSize(1);
-  return b.reshape(b.transpose(x, order), {type.getNumElements() / std::max<int64_t>(classes, 1), classes});
 }
 
 /// dY, log_prob, labels, weight. Log-probabilities are logits whose sum of exponentials is 1.
