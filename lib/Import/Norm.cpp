@@ -164,8 +164,10 @@ static LogicalResult importRMSNormalization(Binder &b) {
 }
 
 static LogicalResult groupNorm(Binder &b, Value scale, Value bias, int64_t groups) {
-  auto op = GroupNormOp::create(b.builder, b.loc, b.in(0), b.widen(scale), b.widen(bias), b.i64(groups),
-                                b.f64(b.floatAttr("epsilon", 1e-5)));
+  FloatAttr epsilon = b.f64(b.floatAttr("epsilon", 1e-5));
+  if (groups == 0) // nor channels
+    return b.done(b.in(0));
+  auto op = GroupNormOp::create(b.builder, b.loc, b.in(0), b.widen(scale), b.widen(bias), b.i64(groups), epsilon);
   return b.done(op.getY());
 }
 
@@ -232,7 +234,8 @@ static LogicalResult importLRN(Binder &b) {
   double alpha = b.floatAttr("alpha", 1e-4), beta = b.floatAttr("beta", 0.75), bias = b.floatAttr("bias", 1);
   // y = x / (bias + alpha / size * sum of x^2 over a window of channels)^beta, the window (size - 1) / 2 before.
   Value x = b.widen(b.in(0)), square = b.mul(x, x), sum;
-  int64_t before = std::min((size - 1) / 2, channels - 1), after = std::min(size / 2, channels - 1);
+  int64_t most = std::max<int64_t>(channels - 1, 0), before = std::min((size - 1) / 2, most),
+          after = std::min(size / 2, most);
   SmallVector<int64_t> low(b.rank(0), 0), high(b.rank(0), 0), zero(b.rank(0), 0);
   low[1] = before;
   high[1] = after;
@@ -334,8 +337,6 @@ static LogicalResult importChannelsLastGroupNorm(Binder &b) {
     return failure();
   int64_t rank = b.rank(0), groups = b.intAttr("groups", 0);
   bool last = b.intAttr("channels_last", 1);
-  if (rank < 3)
-    return b.fail() << "expected an input of rank 3 or more, got " << b.in(0).getType();
   SmallVector<int64_t> toFirst = {0, rank - 1}, toLast = {0};
   toFirst.append(axisRange(1, rank - 1));
   toLast.append(axisRange(2, rank));
