@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gathers, and what reads or compares positions.
-#include "Binder.h"
-
-#include "mpt/Evaluation/Tensor.h"
+#include "Constants.h"
 
 using namespace mlir;
 using namespace mpt;
@@ -79,9 +77,7 @@ static LogicalResult importNonZero(Binder &b) {
   if (!values)
     return b.fail() << "expected constant values, as the result's shape depends on them, got values that are computed "
                        "at run time";
-  if (values.getNumElements() > (1 << 24))
-    return b.fail() << "expected at most 2^24 constant values, got " << values.getNumElements();
-  FailureOr<Tensor> x = Tensor::fromAttribute(values, b.loc);
+  FailureOr<Tensor> x = elementsOf(b, values, "values");
   if (failed(x))
     return failure();
   int64_t rank = b.rank(0);
@@ -117,6 +113,9 @@ static LogicalResult importCompress(Binder &b) {
   ElementsAttr condition = b.given(1);
   if (!condition)
     return failOnShape(b, "conditions");
+  FailureOr<Tensor> flags = elementsOf(b, condition, "conditions");
+  if (failed(flags))
+    return failure();
   Value x = b.in(0);
   int64_t axis = 0;
   if (auto given = dyn_cast_or_null<IntegerAttr>(b.attr("axis"))) {
@@ -128,8 +127,8 @@ static LogicalResult importCompress(Binder &b) {
     x = b.reshape(x, {tensorType(x).getNumElements()});
   }
   SmallVector<int64_t> kept;
-  for (auto [i, flag] : llvm::enumerate(Binder::intsOf(condition)))
-    if (flag && static_cast<int64_t>(i) < tensorType(x).getDimSize(axis))
+  for (int64_t i = 0, e = std::min(flags->size(), tensorType(x).getDimSize(axis)); i < e; ++i)
+    if (flags->number(i) != 0)
       kept.push_back(i);
   return b.done(b.make<GatherOp>(x, b.indices(kept), axis));
 }
@@ -186,7 +185,7 @@ static LogicalResult importUnique(Binder &b) {
   ElementsAttr values = b.given(0);
   if (!values)
     return failOnShape(b, "values");
-  FailureOr<Tensor> x = Tensor::fromAttribute(values, b.loc);
+  FailureOr<Tensor> x = elementsOf(b, values, "values");
   if (failed(x))
     return failure();
   Value data = b.in(0);

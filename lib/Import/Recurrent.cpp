@@ -3,6 +3,8 @@
 // mpt.recurrence, or, in forms that it does not take, the steps one by one.
 #include "ReverseSequence.h"
 
+#include "mpt/Evaluation/Constants.h"
+
 #include "llvm/ADT/StringSwitch.h"
 
 using namespace mlir;
@@ -251,7 +253,7 @@ private:
     if (!b.has(4))
       return true;
     ElementsAttr lengths = b.given(4);
-    return lengths && llvm::all_of(Binder::intsOf(lengths), [&](int64_t length) { return length == steps; });
+    return lengths && (batch == 0 || uniformNumber(lengths) == static_cast<double>(steps));
   }
 
   /// What of this node mpt.recurrence does not know; empty where it computes all steps.

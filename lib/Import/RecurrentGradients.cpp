@@ -6,6 +6,7 @@
 #include "Binder.h"
 
 #include "mpt/Dialect/MPT/RecurrentGradients.h"
+#include "mpt/Evaluation/Constants.h"
 
 using namespace mlir;
 using namespace mpt;
@@ -117,7 +118,7 @@ private:
     if (!b.has(i))
       return success();
     ElementsAttr lengths = b.given(i);
-    if (!lengths || llvm::any_of(Binder::intsOf(lengths), [&](int64_t length) { return length != steps; }))
+    if (!lengths || (batch != 0 && uniformNumber(lengths) != static_cast<double>(steps)))
       return b.fail() << "expected rows of " << steps << " steps, as the input has, got sequence lengths that may "
                       << "differ; use the forward operators and let the gradient be made here";
     return success();

@@ -2,9 +2,8 @@
 // Pooling over regions of interest, which are values: RoiAlign reads samples between pixels (Mask R-CNN,
 // arXiv:1703.06870), MaxRoiPool whole pixels (Fast R-CNN, arXiv:1504.08083).
 #include "Regions.h"
+#include "Constants.h"
 #include "Sampling.h"
-
-#include "mpt/Evaluation/Tensor.h"
 
 #include <cmath>
 #include <limits>
@@ -98,7 +97,7 @@ LogicalResult RoiAligner::countSamples(Axis &axis, int64_t first) {
   if (!known)
     return b.fail() << "expected sampling_ratio above 0, or constant regions, whose sizes tell the number of samples; "
                        "got 0 and regions that are computed at run time";
-  FailureOr<Tensor> values = Tensor::fromAttribute(known, b.loc);
+  FailureOr<Tensor> values = elementsOf(b, known, "regions");
   if (failed(values))
     return failure();
   Tensor counts(type);
@@ -302,11 +301,13 @@ LogicalResult mpt::importNonMaxSuppression(Binder &b) {
       return failure();
     settings[i] = *number;
   }
-  FailureOr<Tensor> boxes = Tensor::fromAttribute(given[0], b.loc), scores = Tensor::fromAttribute(given[1], b.loc);
+  FailureOr<Tensor> boxes = elementsOf(b, given[0], "boxes"), scores = elementsOf(b, given[1], "scores");
   if (failed(boxes) || failed(scores))
     return failure();
   bool isCentred = b.intAttr("center_point_box", 0) != 0;
   int64_t count = b.shape(0)[1], classes = b.shape(1)[1];
+  constexpr int64_t mostComparisons = 1 << 24; // a second
+  int64_t comparisons = 0;
   SmallVector<int64_t> chosen;
   for (int64_t list = 0; list < b.shape(0)[0] * classes; ++list) {
     int64_t image = list / classes;
@@ -318,11 +319,16 @@ LogicalResult mpt::importNonMaxSuppression(Binder &b) {
       return scores->number(list * count + i) > scores->number(list * count + j);
     });
     for (int64_t i : order) {
+      if (static_cast<double>(kept.size()) >= settings[0])
+        break;
+      comparisons += static_cast<int64_t>(kept.size());
+      if (comparisons > mostComparisons)
+        return b.fail() << "expected at most 2^24 comparisons of boxes, got more; bound max_output_boxes_per_class";
       Box box = boxAt(*boxes, image * count + i, isCentred);
       bool isHidden = llvm::any_of(kept, [&](int64_t better) {
         return overlapOf(box, boxAt(*boxes, image * count + better, isCentred)) > settings[1];
       });
-      if (isHidden || static_cast<double>(kept.size()) >= settings[0])
+      if (isHidden)
         continue;
       kept.push_back(i);
       chosen.append({image, list % classes, i});

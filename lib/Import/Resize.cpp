@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Resampling: ONNX's modes become, for each axis, the input positions and weights of every output sample. GridSample
 // computes its positions at run time.
+#include "Constants.h"
 #include "Sampling.h"
-
-#include "mpt/Evaluation/Tensor.h"
 
 #include <cmath>
 #include <optional>
@@ -79,6 +78,9 @@ static double kernelAt(double d, const Modes &modes) {
   return d < 2 ? ((a * d - 5 * a) * d + 8 * a) * d - 4 * a : 0;
 }
 
+/// Extents of results, and positions that the samples of one axis read.
+constexpr int64_t mostSamples = 1 << 24, mostPositions = 1 << 26;
+
 static FailureOr<Taps> tapsOf(Binder &b, const Axis &axis, const Modes &modes) {
   Taps result;
   bool nearest = modes.mode == "nearest";
@@ -86,6 +88,9 @@ static FailureOr<Taps> tapsOf(Binder &b, const Axis &axis, const Modes &modes) {
   double stretch = modes.antialias && axis.scale < 1 && !nearest ? 1 / axis.scale : 1;
   double reach = (modes.mode == "linear" ? 1 : 2) * stretch;
   result.taps = nearest ? 1 : static_cast<int64_t>(std::ceil(2 * reach)) + (stretch > 1 ? 1 : 0);
+  if (result.taps > mostPositions / axis.out)
+    return b.fail() << "expected at most 2^26 positions along an axis, got " << axis.out << " samples of "
+                    << result.taps << "; resize by less, or without antialias";
   for (int64_t i = 0; i < axis.out; ++i) {
     std::optional<double> x = sourceOf(axis, modes.coordinates, i);
     if (!x)
@@ -164,7 +169,7 @@ static FailureOr<SmallVector<Axis>> axesOf(Binder &b) {
                                          attribute.asArrayRef());
   std::optional<Tensor> scales;
   if (scaleValues && scaleValues.getNumElements() > 0) {
-    FailureOr<Tensor> given = Tensor::fromAttribute(scaleValues, b.loc);
+    FailureOr<Tensor> given = elementsOf(b, scaleValues, "scales");
     if (failed(given))
       return failure();
     scales = *given;
@@ -190,7 +195,7 @@ static FailureOr<SmallVector<Axis>> axesOf(Binder &b) {
       return failure();
     Axis &axis = result[*at];
     axis.scale = sized ? static_cast<double>(sizes[i]) / static_cast<double>(axis.in) : scales->number(i);
-    if (!(axis.scale > 0) || axis.scale * static_cast<double>(axis.in) > (1 << 24) || axis.in < 1)
+    if (!(axis.scale > 0) || axis.scale * static_cast<double>(axis.in) > mostSamples || axis.in < 1)
       return b.fail() << "expected positive scales and sizes, got scale " << axis.scale << " on axis " << *at;
     axis.length = sized ? static_cast<double>(sizes[i]) : axis.scale * static_cast<double>(axis.in);
     axis.out = static_cast<int64_t>(std::floor(axis.length));
@@ -201,6 +206,9 @@ static FailureOr<SmallVector<Axis>> axesOf(Binder &b) {
       Axis &axis = result[at < 0 ? at + rank : at];
       axis.scale = common;
       axis.length = common * static_cast<double>(axis.in);
+      if (axis.length > mostSamples)
+        return b.fail() << "expected a result of at most 2^24 samples along an axis, got " << axis.length
+                        << " by keep_aspect_ratio_policy = " << policy;
       axis.out = static_cast<int64_t>(std::round(axis.length));
     }
   bool crops = b.stringAttr("coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize";

@@ -508,10 +508,11 @@ static LogicalResult importMelWeightMatrix(Binder &b) {
   for (int64_t i = 0; i < bins + 2; ++i) {
     double at = mel(lowest) + static_cast<double>(i) * (mel(highest) - mel(lowest)) / static_cast<double>(bins + 2);
     double hertz = 700 * (std::pow(10, at / 2595) - 1);
-    edges.push_back(static_cast<int64_t>(std::floor((length + 1) * hertz / rate)));
+    double bin = std::floor((length + 1) * hertz / rate);
+    if (!(bin <= static_cast<double>(rows)))
+      return b.fail() << "expected edges up to half of the sample rate, got " << highest << " for " << rate;
+    edges.push_back(static_cast<int64_t>(bin));
   }
-  if (edges.back() > rows)
-    return b.fail() << "expected edges up to half of the sample rate, got " << highest << " for " << rate;
   Tensor values(RankedTensorType::get({rows, bins}, *element));
   for (int64_t i = 0; i < bins; ++i) {
     int64_t low = edges[i], peak = edges[i + 1], high = edges[i + 2];
