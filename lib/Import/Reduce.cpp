@@ -39,6 +39,17 @@ enum class Before { none, absolute, square, exponential };
 enum class After { none, root, logarithm };
 } // namespace
 
+/// log sum e^x = m + log sum e^(x - m), m the largest value. Rows of -inf alone stay so, and pass no gradient.
+static Value logOfExponentials(Binder &b, Value x, ArrayRef<int64_t> axes) {
+  Value largest = b.reduce(ReduceKind::max, x, axes), zero = b.splatLike(largest, 0);
+  Value isInfinite = b.make<IsInfOp>(largest),
+        isEmpty = b.make<AndOp>(isInfinite, b.compare(Predicate::lt, largest, 0.0));
+  Value shift = b.select(isInfinite, zero, largest);
+  Value sum = b.sum(b.make<ExpOp>(b.sub(x, b.broadcastAlong(shift, b.shape(0), axes))), axes);
+  Value log = b.add(b.make<LogOp>(b.select(isEmpty, b.splatLike(sum, 1), sum)), shift);
+  return b.select(isEmpty, b.splatLike(log, -std::numeric_limits<double>::infinity()), log);
+}
+
 template <ReduceKind kind, Before before, After after, int asOperand> static LogicalResult importReduce(Binder &b) {
   if (failed(b.need(1)))
     return failure();
@@ -50,17 +61,14 @@ template <ReduceKind kind, Before before, After after, int asOperand> static Log
   bool logical = element.isInteger(1);
   if (logical)
     x = b.cast(x, b.builder.getIntegerType(8));
+  if (!b.isFloat(0) && (before == Before::exponential || after != After::none))
+    x = b.cast(x, b.builder.getF64Type());
   if (before == Before::absolute)
     x = b.make<AbsOp>(x);
   if (before == Before::square)
     x = b.mul(x, x);
-  if (before == Before::exponential) {
-    // log sum e^x = m + log sum e^(x - m), m the largest value.
-    Value largest = b.reduce(ReduceKind::max, x, *axes);
-    x = b.make<ExpOp>(b.sub(x, b.broadcastAlong(largest, b.shape(0), *axes)));
-    Value sum = b.sum(x, *axes);
-    return finish(b, b.add(b.make<LogOp>(sum), largest), *axes);
-  }
+  if (before == Before::exponential)
+    return finish(b, b.cast(logOfExponentials(b, x, *axes), element), *axes);
   Value y = b.reduce(kind, x, *axes);
   if (after == After::root)
     y = rootOfPowers(b, y);

@@ -184,6 +184,28 @@ def test_max_roi_pool(tmp_path):
     np.testing.assert_array_equal(got, max_roi_pool(x, regions, (2, 3), 0.5))
 
 
+def test_log_sum_exp_of_infinite_rows(tmp_path):
+    trainer = compiled("""<ir_version: 10, opset_import: ["" : 22]>
+        m (float[4,3] x) => (float[4,1] y) {
+          axis = Constant <value_ints = [1]> ()
+          y = ReduceLogSumExp (x, axis) }""", tmp_path)
+    x = np.array([[-np.inf] * 3, [np.inf, 0, 1], [-np.inf, 2, 3], [1, 2, np.nan]], np.float32)
+    got = trainer.run("evaluate", {"x": x})["y"]
+    np.testing.assert_allclose(got, np.logaddexp.reduce(x, axis=1, keepdims=True), rtol=1e-6)
+
+
+def test_roots_and_logarithms_of_integers(tmp_path):
+    trainer = compiled("""<ir_version: 10, opset_import: ["" : 22]>
+        m (int64[2,3] i) => (int64[2,1] length, int64[2,1] sums) {
+          axis = Constant <value_ints = [1]> ()
+          length = ReduceL2 (i, axis)
+          sums = ReduceLogSumExp (i, axis) }""", tmp_path)
+    i = np.array([[-5, 1, 2**40], [6, -7, 8]])
+    got, wide = trainer.run("evaluate", {"i": i}), i.astype(float)
+    np.testing.assert_array_equal(got["length"], np.sqrt((wide * wide).sum(axis=1, keepdims=True)).astype(int))
+    np.testing.assert_array_equal(got["sums"], np.logaddexp.reduce(wide, axis=1, keepdims=True).astype(int))
+
+
 def test_clip_by_the_largest_integer(tmp_path):
     trainer = compiled("""<ir_version: 10, opset_import: ["" : 22]>
         m (int64[4] i) => (int64[4] y) {
