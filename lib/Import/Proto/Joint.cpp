@@ -42,6 +42,8 @@ public:
         producers[output] = &node;
     for (const TensorProto &tensor : graph.initializer())
       tensors[tensor.name()] = &tensor;
+    for (const ValueInfoProto &input : graph.input())
+      inputs[input.name()] = &input;
   }
   StringRef origin(StringRef name) const {
     // Nothing has looked for cycles yet.
@@ -56,6 +58,11 @@ public:
   const NodeProto *producer(StringRef name, StringRef opType) const {
     const NodeProto *node = producers.lookup(origin(name));
     return node && node->op_type() == opType && node->domain().empty() ? node : nullptr;
+  }
+  /// A number that the caller feeds in.
+  bool isRate(StringRef name) const {
+    const ValueInfoProto *input = name == "learning_rate" ? inputs.lookup(name) : nullptr;
+    return input && isScalarFloat(*input);
   }
   bool defines(StringRef name) const { return producers.contains(name); }
   const TensorProto *tensor(StringRef name) const { return tensors.lookup(name); }
@@ -85,6 +92,7 @@ public:
 private:
   llvm::StringMap<const NodeProto *> producers;
   llvm::StringMap<const TensorProto *> tensors;
+  llvm::StringMap<const ValueInfoProto *> inputs;
 };
 
 /// One parameter's new value as P - rate * gradient.
@@ -102,7 +110,7 @@ std::optional<SGDUpdate> matchSGD(const Values &values, StringRef next, StringRe
   for (int i = 0; mul && mul->input_size() == 2 && i < 2; ++i) {
     StringRef rate = values.origin(mul->input(i));
     std::optional<double> number = values.number(rate);
-    if (number || rate == "learning_rate")
+    if (number || values.isRate(rate))
       return SGDUpdate{mul->input(1 - i), rate.str(), number};
   }
   return std::nullopt;
