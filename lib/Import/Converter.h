@@ -30,11 +30,9 @@ public:
   /// The state that `value` is read from, with nothing but the read between; null otherwise.
   mlir::Operation *stateOf(mlir::Value core);
   std::pair<mlir::Value, int64_t> generator(mlir::Location loc);
-  /// The state of this name as role parameter, statistic or constant.
-  mlir::SymbolTable &symbols() { return *table; }
 
   mlir::ModuleOp module;
-  /// Per batch-normalization parameter, how many normalizations read it: a sign of merged initializers.
+  /// How many normalizations read each scale and bias: more than one is a sign of merged initializers.
   llvm::StringMap<int> normUses;
   /// Nodes of subgraphs that were converted so far, each copy counted.
   int64_t unrolledNodes = 0;
