@@ -310,7 +310,7 @@ static LogicalResult bindDimensions(GraphProto &graph, const ImportOptions &opti
       auto bound = options.bindings.find(symbolOf(input, i));
       used.insert(bound->first());
       dim.set_dim_value(bound->second);
-      if (__builtin_mul_overflow(count, bound->second, &count) || count > mostElements)
+      if (__builtin_mul_overflow(count, std::max<int64_t>(bound->second, 1), &count) || count > mostElements)
         return emitError(loc) << "expected fewer than 2^40 elements, got --bind " << bound->first() << "="
                               << bound->second << " beyond them";
     }
