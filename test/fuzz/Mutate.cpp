@@ -159,7 +159,7 @@ private:
       return;
     onnx::AttributeProto &attribute = anyOf(*node.mutable_attribute());
     if (attribute.ints_size() && below(2)) {
-      int64_t &value = *attribute.mutable_ints()->Mutable(static_cast<int>(below(attribute.ints_size())));
+      int64_t &value = anyOf(*attribute.mutable_ints());
       value = number(value);
     } else if (attribute.ints_size()) {
       below(2) ? attribute.add_ints(1) : attribute.mutable_ints()->RemoveLast();
