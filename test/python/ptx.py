@@ -159,6 +159,7 @@ class Machine:
             pick = {("min", True): np.minimum, ("max", True): np.maximum, ("min", False): np.fmin, ("max", False): np.fmax}
             return pick[name, "NaN" in words](x, y)
         return {"add": lambda: x + y, "sub": lambda: x - y, "mul": lambda: x * y, "neg": lambda: -x, "abs": lambda: np.abs(x),
+                "copysign": lambda: np.copysign(y, x),
                 "fma": lambda: (wide(x) * wide(y) + wide(z)).astype(np.float32)}[name]()
 
     def whole(self, words: list[str], x, y=None, z=None) -> np.ndarray:

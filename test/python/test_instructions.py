@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the PTX of kernels makes of values that conversions, exponentials and quotients could get wrong, evaluated by test/python/ptx.py."""
+import math
 import os
 import pathlib
 import re
@@ -100,6 +101,48 @@ def test_exponentials(tmp_path, slack):
         error = np.abs(got.astype(np.longdouble) - exact)[finite] / unit[finite]
     assert error.max() <= 1 + abs(slack), error.max()
     same(got[~np.isfinite(rounded) & (np.abs(x) != np.float32(88.7229))], rounded[~np.isfinite(rounded) & (np.abs(x) != np.float32(88.7229))])
+
+
+@pytest.mark.parametrize("slack", [-2, 0, 2])
+@pytest.mark.parametrize("given", ["bf16", "f16"])
+def test_exponentials_of_narrow_values(tmp_path, given, slack):
+    """Of values of 16 bits, rounded to 16 bits: 2^(x log2 e), which rounding beside the middle of two numbers alone may show."""
+    x = padded(np.arange(1 << 16, dtype=np.uint16).view(KIND[given]))
+    x[np.abs(x.astype(np.float32)) > 80] = 1
+    m = np.full(len(x), 1.5, KIND[given])
+    body = (f"%w = mpt.cast %x0 : TENSOR{given}END to TENSORf32END\n%m = mpt.cast %x1 : TENSOR{given}END to TENSORf32END\n%d = mpt.sub %w, %m : TENSORf32END\n"
+            f"%e = mpt.exp %d : TENSORf32END\n%y = mpt.cast %e : TENSORf32END to TENSOR{given}END")
+    got = kernel(tmp_path, body, [x, m], [given, given], given, slack=slack)
+    assert "0f4B40007F" not in (tmp_path / "f.ptx").read_text(), "no number is added to round to a whole exponent"
+    exact = np.exp(x.astype(np.float64) - 1.5)
+    number = ~np.isnan(exact)
+    # Half a unit of the type and 2^-16 of the value; what is below FP32's normal numbers may become 0.
+    unit = np.spacing(np.maximum(np.abs(exact), float(ml_dtypes.finfo(KIND[given]).tiny)).astype(KIND[given])).astype(np.float64)
+    small = exact < ml_dtypes.finfo(KIND[given]).max.astype(np.float64)
+    error = np.abs(got.astype(np.float64) - exact)[number & small]
+    assert (error <= (0.5 * unit + 2.0**-16 * exact + 2.0**-126)[number & small]).all()
+    assert np.isnan(got[~number].astype(np.float32)).all()
+
+
+CURVES = np.concatenate([np.linspace(-12, 12, 60001), np.geomspace(1e-38, 1, 2001), -np.geomspace(1e-38, 1, 2001), [0, np.inf, -np.inf, np.nan]])
+
+
+@pytest.mark.parametrize("slack", [-1, 0, 1])
+@pytest.mark.parametrize("name", ["tanh", "erf"])
+def test_curves(tmp_path, name, slack):
+    """To 3 units, and beside 1 to 1.2e-7."""
+    x = padded(CURVES.astype(np.float32))
+    exact = np.tanh(x.astype(np.longdouble)) if name == "tanh" else np.array([math.erf(v) for v in x.astype(np.float64)])
+    got = kernel(tmp_path, f"%y = mpt.{name} %x0 : TENSORf32END", [x], ["f32"], "f32", slack=slack)
+    number = ~np.isnan(x)
+    assert np.isnan(got[~number]).all()
+    error = np.abs(got - exact)[number] / np.spacing(np.maximum(np.abs(exact), 2.0**-126).astype(np.float32))[number]
+    assert error.max() <= 3 + abs(slack), (error.max(), x[number][error.argmax()])
+    body = f"%t = mpt.{name} %x0 : TENSORf32END\n%c = mpt.constant dense<1.0> : TENSORf32END\n%y = mpt.add %t, %c : TENSORf32END"
+    got = kernel(tmp_path, body, [x], ["f32"], "f32", slack=slack)
+    assert np.isnan(got[~number]).all()
+    error = np.abs(got - (1 + exact))[number]
+    assert error.max() <= 2.4e-7, (error.max(), x[number][error.argmax()])
 
 
 @pytest.mark.parametrize("slack", [-1, 0, 1])

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Expansion of conversions and exponentials that emission leaves whole, for targets without instructions for them.
-// Matcher: the three ops of the arith and math dialects that KernelTarget::keepsFloatOps names.
+// Matcher: the four ops of the arith and math dialects that KernelTarget::keepsFloatOps names.
 #include "mpt/Lowering/Emission/FloatOps.h"
 #include "mpt/Lowering/Emission/MathFunctions.h"
 
@@ -22,6 +22,8 @@ Value expanded(ElementEmitter &e, Operation *op) {
     Type type = getElementTypeOrSelf(narrow.getType());
     return isNarrow(narrow) ? e.narrow(e.round(narrow.getIn(), type), type) : Value();
   }
+  if (auto power = dyn_cast<math::Exp2Op>(op); power && getElementTypeOrSelf(power.getType()).isF32())
+    return MathBuilder(e).exp2(power.getOperand());
   auto exp = dyn_cast<math::ExpOp>(op);
   return exp && getElementTypeOrSelf(exp.getType()).isF32() ? MathBuilder(e).exp(exp.getOperand()) : Value();
 }
@@ -30,7 +32,7 @@ Value expanded(ElementEmitter &e, Operation *op) {
 
 void mpt::expandFloatOps(Operation *root, const KernelTarget &target) {
   root->walk([&](Operation *op) {
-    if (!isa<arith::ExtFOp, arith::TruncFOp, math::ExpOp>(op))
+    if (!isa<arith::ExtFOp, arith::TruncFOp, math::ExpOp, math::Exp2Op>(op))
       return;
     ImplicitLocOpBuilder b(op->getLoc(), op);
     ElementEmitter e(b, target, /*probe=*/false);

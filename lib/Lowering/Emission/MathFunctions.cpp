@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elementary functions by argument reduction and polynomials: Taylor series where they converge fast, and one
-// least-squares fit for the tail of erf. Special values follow C's annex F.
+// Elementary functions by argument reduction and polynomials: Taylor series where they converge fast, and fits for the
+// tail of erf and for devices. Special values follow C's annex F.
 #include "mpt/Lowering/Emission/MathFunctions.h"
 
 #include <cmath>
@@ -76,6 +76,10 @@ V MathBuilder::exp(V x) {
   return select(compare(P::UNO, x, x), x, result);
 }
 
+V MathBuilder::exp2(V x) {
+  return e.target.keepsFloatOps && !isDouble(x) ? V(math::Exp2Op::create(b, x)) : exp(mul(x, M_LN2));
+}
+
 V MathBuilder::expm1(V x) {
   double high = isDouble(x) ? 710 : 89;
   V limited = select(less(x, -40), c(x, -40), select(greater(x, high), c(x, high), x));
@@ -119,7 +123,21 @@ V MathBuilder::log(V x) {
 
 V MathBuilder::log1pUnit(V x) { return logSeries(ratio(x, add(x, 2.0)), isDouble(x) ? 18 : 7); }
 
-V MathBuilder::tanh(V x) {
+/// 1 - 2 / (1 + e^2|x|); near 0, where that loses digits, an odd polynomial.
+V MathBuilder::tanhOfDevice(V x, bool besideOne) {
+  auto byPower = [&](V t) { return fma(ratio(c(x, 1.0), add(exp(mul(t, 2.0)), 1.0)), -2.0, c(x, 1.0)); };
+  if (besideOne)
+    return byPower(x);
+  V t = abs(x), square = mul(x, x);
+  V near = fma(
+      mul(x, square),
+      polynomial(square, {0.016437581184543734, -0.052671813594588224, 0.13320725058193034, -0.333329466367408}), x);
+  return select(less(t, 0.55), near, copySign(byPower(t), x));
+}
+
+V MathBuilder::tanh(V x, bool besideOne) {
+  if (e.target.keepsFloatOps && !isDouble(x))
+    return tanhOfDevice(x, besideOne);
   // e^-2|x| - 1 lies in (-1, 0] and is exact enough near 0 for the quotient to be.
   V t = expm1(mul(abs(x), -2.0));
   return copySign(ratio(t, add(t, 2.0)), x);
@@ -136,9 +154,28 @@ V MathBuilder::softplus(V x) {
   return add(max(x, c(x, 0)), tail);
 }
 
-V MathBuilder::erf(V x) {
+/// Near 0 an odd polynomial, else 1 - 2^p(|x|): both by least maximal error. Beyond 4, 1 is the nearest number.
+V MathBuilder::erfOfDevice(V x, bool besideOne) {
+  V t = abs(x), limited = min(t, c(x, 4.0));
+  auto byPower = [&](ArrayRef<double> exponent) {
+    return copySign(sub(c(x, 1.0), exp2(polynomial(limited, exponent))), x);
+  };
+  if (besideOne)
+    return byPower({-4.4352789103796986e-05, 0.00043694388163223463, -0.0014603807858441006, -0.0008251662111187244,
+                    0.02830188726165065, -0.14850664745181716, -0.918409814487077, -1.6279093259380517,
+                    2.1717637619258025e-08});
+  V near = mul(x, polynomial(mul(x, x), {-0.0005723943578153324, 0.004938213738881647, -0.026727317851217902,
+                                         0.11280680844848401, -0.37612380321758415, 1.1283791317371266}));
+  V far = byPower({-0.0017286831131188458, 0.02187147869872874, -0.12959178263302323, -0.9416067373385186,
+                   -1.6140767073178088, -0.0032841199183535346});
+  return select(less(t, 0.98), near, far);
+}
+
+V MathBuilder::erf(V x, bool besideOne) {
   if (isDouble(x))
     return math::ErfOp::create(b, x); // scalar library call: f64 models are not a performance target
+  if (e.target.keepsFloatOps)
+    return erfOfDevice(x, besideOne);
   V t = abs(x), square = mul(x, x);
   SmallVector<double> series;
   double factorial = 1;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Element forms of the elementwise family.
+#include "mpt/Dialect/MPT/Splats.h"
 #include "mpt/Lowering/Emission/MathFunctions.h"
 #include "mpt/Lowering/Models/Models.h"
 
@@ -185,6 +186,23 @@ Value emitMaxMin(MathBuilder &m, ArrayRef<Value> x, bool max) {
 Value emitMax(MathBuilder &m, ArrayRef<Value> x, Operation *) { return emitMaxMin(m, x, true); }
 Value emitMin(MathBuilder &m, ArrayRef<Value> x, Operation *) { return emitMaxMin(m, x, false); }
 
+/// Whether all readers add a number to `op`, or to its square, or subtract from one, that is 1 or more: they see errors
+/// relative to 1 alone.
+bool meetsOne(Operation *op) {
+  auto isLarge = [](Value value) {
+    std::optional<double> number = splatNumber(value);
+    return number && std::abs(*number) >= 1;
+  };
+  return llvm::all_of(op->getUsers(), [&](Operation *user) {
+    bool isSquare = isa<MulOp>(user) && user->getOperand(0) == user->getOperand(1);
+    if (isSquare || isa<NegOp>(user))
+      return meetsOne(user);
+    return isa<AddOp, SubOp>(user) && (isLarge(user->getOperand(0)) || isLarge(user->getOperand(1)));
+  });
+}
+Value emitTanh(MathBuilder &m, ArrayRef<Value> x, Operation *op) { return m.tanh(x[0], meetsOne(op)); }
+Value emitErf(MathBuilder &m, ArrayRef<Value> x, Operation *op) { return m.erf(x[0], meetsOne(op)); }
+
 template <typename Op, Emit emit, bool cheap = true> void attach(MLIRContext *context) {
   Op::template attachInterface<Pointwise<Op, emit, cheap>>(*context);
 }
@@ -206,9 +224,9 @@ void mpt::attachElementwiseModels(MLIRContext *context) {
   attach<ReciprocalOp, emitReciprocal, false>(context);
   attach<SinOp, call<&MathBuilder::sin>, false>(context);
   attach<CosOp, call<&MathBuilder::cos>, false>(context);
-  attach<TanhOp, call<&MathBuilder::tanh>, false>(context);
+  attach<TanhOp, emitTanh, false>(context);
   attach<SigmoidOp, call<&MathBuilder::sigmoid>, false>(context);
-  attach<ErfOp, call<&MathBuilder::erf>, false>(context);
+  attach<ErfOp, emitErf, false>(context);
   attach<SoftplusOp, call<&MathBuilder::softplus>, false>(context);
   attach<NotOp, emitNot>(context);
   attach<IsNaNOp, emitIsNaN>(context);

@@ -23,7 +23,9 @@ namespace {
 /// Instructions for one op, where it stands.
 class Lowering {
 public:
-  Lowering(Operation *op, unsigned sm) : op(op), sm(sm), b(op->getLoc(), op), e(b, target) {}
+  /// `coarse`: an exponential of a value that was rounded to a narrow type before.
+  Lowering(Operation *op, unsigned sm, bool coarse)
+      : op(op), sm(sm), coarse(coarse), b(op->getLoc(), op), e(b, target) {}
 
   /// The value in the op's place, or null where it stays as it is.
   Value lowered();
@@ -42,6 +44,8 @@ private:
   Value bits(Value value, Type type) { return arith::BitcastOp::create(b, type, value); }
   Value fma(Value x, Value y, Value z) { return math::FmaOp::create(b, x, y, z); }
   Value mul(Value x, Value y) { return arith::MulFOp::create(b, x, y); }
+  /// 2^x to two places; 0 for what is below normal numbers.
+  Value ex2(Value x) { return intrinsic("llvm.nvvm.ex2.approx.ftz", x); }
 
   Value inPairs(Value value, Type type, Type piece, Pair convert);
   Value widenBFloat16(Value value);
@@ -49,12 +53,14 @@ private:
   Value narrowFloat8(Value value, Type type);
   Value limited(Value value, Type type);
   Value exp(Value x);
+  Value coarseExp(Value x);
   Value divide(arith::DivFOp div);
   Value divideAll(ArrayRef<Value> x, Value y, Type type, bool exact);
   Value refined(Value x, Value y, Value quotient, Value reciprocal);
 
   Operation *op;
   unsigned sm;
+  bool coarse;
   ImplicitLocOpBuilder b;
   KernelTarget target;
   ValueBuilder e;
@@ -76,6 +82,30 @@ bool showsLastPlace(Value value, llvm::DenseSet<Operation *> &seen) {
       return isa<FloatType>(getElementTypeOrSelf(result)) && showsLastPlace(result, seen);
     });
   });
+}
+
+/// Whether `value` is computed of one that was narrower than f32, in few steps.
+bool isOfNarrow(Value value, unsigned steps = 8) {
+  Operation *op = value.getDefiningOp();
+  if (!op || steps == 0)
+    return false;
+  if (auto widen = dyn_cast<arith::ExtFOp>(op))
+    return getElementTypeOrSelf(widen.getIn()).getIntOrFloatBitWidth() < 32;
+  return llvm::any_of(op->getOperands(), [&](Value operand) {
+    return getElementTypeOrSelf(operand).isF32() && isOfNarrow(operand, steps - 1);
+  });
+}
+
+/// The exponentials whose argument carries a rounding to 16 bits or fewer, and whose own last places nobody sees. Half
+/// a place of x log2(e) moves e^x by |x| 2^-24 of itself; the rounding of x before moved it by |x| 2^-12 or more.
+llvm::DenseSet<Operation *> coarseExponentials(Operation *kernels) {
+  llvm::DenseSet<Operation *> found;
+  kernels->walk([&](math::ExpOp exp) {
+    llvm::DenseSet<Operation *> seen;
+    if (isOfNarrow(exp.getOperand()) && !showsLastPlace(exp, seen))
+      found.insert(exp);
+  });
+  return found;
 }
 
 } // namespace
@@ -215,7 +245,22 @@ Value Lowering::exp(Value x) {
   Value n = arith::SubFOp::create(b, placed, f32(anchor));
   Value t = fma(x, f32(low), fma(x, f32(high), arith::NegFOp::create(b, n)));
   Value power = bits(arith::ShLIOp::create(b, bits(placed, b.getI32Type()), number(23)), b.getF32Type());
-  return mul(intrinsic("llvm.nvvm.ex2.approx.ftz", t), power);
+  return mul(ex2(t), power);
+}
+
+/// 2^(x log2(e)); of a difference, both parts are scaled, which for a row's largest element is done once.
+Value Lowering::coarseExp(Value x) {
+  constexpr double log2e = 0x1.715476p0;
+  SmallVector<Value> results;
+  auto difference = x.getDefiningOp<arith::SubFOp>();
+  if (!difference) {
+    for (Value lane : lanesOf(x))
+      results.push_back(ex2(mul(lane, f32(log2e))));
+    return join(results, x.getType());
+  }
+  for (auto [p, q] : llvm::zip_equal(lanesOf(difference.getLhs()), lanesOf(difference.getRhs())))
+    results.push_back(ex2(fma(p, f32(log2e), mul(q, f32(-log2e)))));
+  return join(results, x.getType());
 }
 
 //===----------------------------------------------------------------------===//
@@ -298,10 +343,12 @@ Value Lowering::lowered() {
   }
   if (!element.isF32())
     return {};
-  if (auto power = dyn_cast<math::ExpOp>(op)) {
+  if (coarse)
+    return coarseExp(op->getOperand(0));
+  if (isa<math::ExpOp, math::Exp2Op>(op)) {
     SmallVector<Value> results;
-    for (Value x : lanesOf(power.getOperand()))
-      results.push_back(exp(x));
+    for (Value x : lanesOf(op->getOperand(0)))
+      results.push_back(isa<math::Exp2Op>(op) ? ex2(x) : exp(x));
     return join(results, result);
   }
   auto div = dyn_cast<arith::DivFOp>(op);
@@ -309,10 +356,11 @@ Value Lowering::lowered() {
 }
 
 void cuda::lowerFloatOps(Operation *kernels, unsigned sm) {
+  llvm::DenseSet<Operation *> coarse = coarseExponentials(kernels);
   kernels->walk([&](Operation *op) {
-    if (!isa<arith::ExtFOp, arith::TruncFOp, arith::DivFOp, math::ExpOp>(op))
+    if (!isa<arith::ExtFOp, arith::TruncFOp, arith::DivFOp, math::ExpOp, math::Exp2Op>(op))
       return;
-    if (Value value = Lowering(op, sm).lowered()) {
+    if (Value value = Lowering(op, sm, coarse.contains(op)).lowered()) {
       op->replaceAllUsesWith(ValueRange{value});
       op->erase();
     }

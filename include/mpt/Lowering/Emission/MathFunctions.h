@@ -20,7 +20,7 @@ public:
   V sub(V x, V y) { return mlir::arith::SubFOp::create(b, x, y); }
   V mul(V x, V y) { return mlir::arith::MulFOp::create(b, x, y); }
   V div(V x, V y) { return mlir::arith::DivFOp::create(b, x, y); }
-  /// x / y for a finite x and a normal y: no special value has to come out right.
+  /// x / y for a finite x and a y that is normal or infinite: no special value has to come out right.
   V ratio(V x, V y) {
     using namespace mlir::arith;
     return e.target.keepsFloatOps && !isDouble(x) ? V(DivFOp::create(b, x, y, FastMathFlags::arcp)) : div(x, y);
@@ -48,13 +48,15 @@ public:
   V polynomial(V x, llvm::ArrayRef<double> coefficients);
 
   V exp(V x);       ///< 1.5 ulp
+  V exp2(V x);      ///< 2 ulp for normal results; a device may flush others to 0
   V expm1(V x);     ///< 3 ulp
   V log(V x);       ///< 2.5 ulp
   V log1pUnit(V x); ///< log(1 + x) for x in [0, 1], 2.5 ulp
-  V tanh(V x);      ///< 3 ulp
-  V sigmoid(V x);   ///< 3 ulp
-  V erf(V x);       ///< 3 ulp
-  V sin(V x);       ///< 2 ulp for |x| < 2^30
+  /// 3 ulp. `besideOne`: 1e-7 is enough, since 1 or more is added.
+  V tanh(V x, bool besideOne = false);
+  V sigmoid(V x);                     ///< 3 ulp
+  V erf(V x, bool besideOne = false); ///< as tanh
+  V sin(V x);                         ///< 2 ulp for |x| < 2^30
   V cos(V x);
   V pow(V x, V y);                                 ///< 1 ulp in f32 (computed in f64)
   V softplus(V x);                                 ///< 3 ulp
@@ -76,6 +78,9 @@ private:
   /// log((1 + s) / (1 - s)) by its series, `terms` terms after the first.
   V logSeries(V s, unsigned terms);
   V trigonometric(V x, bool cosine);
+  /// tanh and erf where 2^x and reciprocals are one instruction.
+  V tanhOfDevice(V x, bool besideOne);
+  V erfOfDevice(V x, bool besideOne);
 
   ElementEmitter &e;
   mlir::ImplicitLocOpBuilder &b;
