@@ -1,19 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// Schedule: elementwise kernels with inputs whose contiguous axis is not the outputs'. Tiles of 32 x 32 elements pass
-// through shared memory, so that reads and writes are both contiguous.
+// Schedule: elementwise kernels with inputs whose contiguous axis is not the outputs'. Tiles pass through shared
+// memory, so that reads and writes are both contiguous, in vectors where extents are multiples of them.
 #include "Schedules.h"
 #include "Team.h"
 #include "mpt/Dialect/MPT/TensorTypes.h"
 
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 using namespace mpt;
 
 namespace {
 
-constexpr int64_t kTile = 32, kRowsOfThreads = 8;
+constexpr int64_t kVector = 4, kMostThreads = 256;
+constexpr int64_t kPieces = 4; ///< that a thread moves of a tile
+constexpr int64_t kLongest = 256;
 
 class Transpose : public GpuSchedule {
 public:
@@ -26,11 +30,28 @@ private:
   using Frame = GpuKernelBuilder::Frame;
   LogicalResult findTarget(GpuKernelBuilder &kernel, SmallVectorImpl<int64_t> &strides);
   LogicalResult findSource(GpuKernelBuilder &kernel, int64_t to, int64_t &from, SmallVectorImpl<int64_t> &strides);
+  void chooseTile(GpuKernelBuilder &kernel);
   void emitTile(GpuKernelBuilder &kernel, Frame &frame);
+
+  /// One input's tile in shared memory, [tileWidth][tileHeight and padding], elements as they lie in memory.
+  struct Tile {
+    unsigned input;
+    Type element;
+    Value memory;
+  };
+  /// A thread's piece of a tile, and whether it exists.
+  struct Spot {
+    Value wide, high, inside;
+  };
+  Tile makeTile(GpuKernelBuilder &kernel, Frame &frame, unsigned input) const;
+  void leave(ElementEmitter &e, const Tile &tile, const Spot &spot, Value value) const;
+  Value fetch(ElementEmitter &e, const Tile &tile, const Spot &spot) const;
 
   SmallVector<unsigned> crossed; ///< inputs that are contiguous along another axis
   SmallVector<int64_t> targetGroup, sourceGroup, others;
   int64_t width = 0, height = 0, across = 0, down = 0, outer = 0;
+  int64_t tileWidth = 0, tileHeight = 0, threads = 0;
+  int64_t vector = 1; ///< elements that a thread reads, and writes, side by side
 };
 
 /// Neighbouring axes that one index walks with stride 1 in `strides`, the fastest last.
@@ -116,6 +137,64 @@ LogicalResult Transpose::match(GpuKernelBuilder &kernel) {
   return success();
 }
 
+/// Tiles of kPieces pieces a thread, square where the extents are long enough.
+void Transpose::chooseTile(GpuKernelBuilder &kernel) {
+  int64_t wide = kernel.shape[targetGroup.back()], high = kernel.shape[sourceGroup.back()];
+  for (vector = kVector; wide % vector != 0 || high % vector != 0;)
+    vector /= 2;
+  const int64_t most = kPieces * kMostThreads * vector;
+  auto side = [](int64_t extent, int64_t longest) {
+    return std::min(longest, static_cast<int64_t>(llvm::PowerOf2Ceil(static_cast<uint64_t>(extent))));
+  };
+  const int64_t square = vector > 1 ? 64 : 32;
+  tileWidth = side(width, square);
+  tileHeight = side(height, std::min(kLongest, most / tileWidth));
+  if (tileHeight < square)
+    tileWidth = side(width, std::min(kLongest, most / tileHeight));
+  // Pieces for a whole warp at least.
+  tileHeight = std::max(tileHeight, Team::warp * vector / tileWidth);
+  threads = std::min(kMostThreads, tileWidth * tileHeight / vector);
+  across = ceilDiv(width, tileWidth);
+  down = ceilDiv(height, tileHeight);
+}
+
+Transpose::Tile Transpose::makeTile(GpuKernelBuilder &kernel, Frame &frame, unsigned input) const {
+  Type element = kernel.inputs[input].getElementType();
+  if (!isa<FloatType>(element))
+    element = computeType(element);
+  // Padding of one word of a bank: neighbours along the width lie in different banks.
+  int64_t padding = std::max<int64_t>(1, 4 / bytesOf(element));
+  return {input, element, sharedBuffer(frame.e, {tileWidth, tileHeight + padding}, element, frame.sharedBytes)};
+}
+
+void Transpose::leave(ElementEmitter &e, const Tile &tile, const Spot &spot, Value value) const {
+  ImplicitLocOpBuilder &b = e.b;
+  value = e.splat(e.narrow(value, tile.element), static_cast<unsigned>(vector));
+  if (tile.element.isInteger(1))
+    value = arith::ExtUIOp::create(b, e.typeLike(b.getI8Type(), value), value);
+  if (vector == 1)
+    memref::StoreOp::create(b, value, tile.memory, ValueRange{spot.wide, spot.high});
+  else
+    vector::StoreOp::create(
+        b, value, tile.memory, ValueRange{spot.wide, spot.high}, false,
+        llvm::Align(std::max<int64_t>(bytesOf(tile.element), std::min<int64_t>(4, vector * bytesOf(tile.element)))));
+}
+
+Value Transpose::fetch(ElementEmitter &e, const Tile &tile, const Spot &spot) const {
+  ImplicitLocOpBuilder &b = e.b;
+  SmallVector<Value> lanes;
+  for (int64_t i = 0; i < vector; ++i) {
+    Value wide = i ? Value(arith::AddIOp::create(b, spot.wide, e.indexConstant(i))) : spot.wide;
+    lanes.push_back(memref::LoadOp::create(b, tile.memory, ValueRange{wide, spot.high}));
+  }
+  Value value = lanes.front();
+  if (vector > 1)
+    value = vector::FromElementsOp::create(b, VectorType::get(vector, value.getType()), lanes);
+  if (tile.element.isInteger(1))
+    value = arith::TruncIOp::create(b, e.typeLike(tile.element, value), value);
+  return e.widen(value);
+}
+
 void Transpose::emitTile(GpuKernelBuilder &kernel, Frame &frame) {
   ElementEmitter &e = frame.e;
   ImplicitLocOpBuilder &b = e.b;
@@ -124,51 +203,42 @@ void Transpose::emitTile(GpuKernelBuilder &kernel, Frame &frame) {
   std::pair<IndexExpr, IndexExpr> byLine = e.space.divide(byColumn.first, down);
   SmallVector<IndexExpr> at(kernel.shape.size());
   e.spread(byLine.first, kernel.shape, others, at);
-  Value x = arith::RemUIOp::create(b, frame.thread, e.indexConstant(kTile));
-  Value y = arith::DivUIOp::create(b, frame.thread, e.indexConstant(kTile));
-  SmallVector<Value> memory;
+  SmallVector<Tile> tiles;
   for (unsigned i : crossed)
-    // One more column than there are elements: a column's elements lie in different banks.
-    memory.push_back(
-        sharedBuffer(e, {kTile, kTile + 1}, computeType(kernel.inputs[i].getElementType()), frame.sharedBytes));
-  // Threads side by side along the one group, and `along` of them below each other along the other.
-  struct Spot {
-    Value wide, high, inside; // within the tile
-  };
+    tiles.push_back(makeTile(kernel, frame, i));
+  // Threads side by side along the one group, and rows of them below each other along the other.
+  auto rowsOf = [&](bool reading) { return threads * vector / (reading ? tileHeight : tileWidth); };
   auto place = [&](int64_t k, bool reading) {
-    Value low = arith::AddIOp::create(b, y, e.indexConstant(k * kRowsOfThreads));
+    Value units = e.indexConstant((reading ? tileHeight : tileWidth) / vector);
+    Value x = arith::RemUIOp::create(b, frame.thread, units), y = arith::DivUIOp::create(b, frame.thread, units);
+    if (vector > 1)
+      x = arith::MulIOp::create(b, x, e.indexConstant(vector));
+    Value low = arith::AddIOp::create(b, y, e.indexConstant(k * rowsOf(reading)));
     Spot spot{reading ? low : x, reading ? x : low, Value()};
-    auto global = [&](Value local, const IndexExpr &tileNumber, int64_t extent, ArrayRef<int64_t> group) {
-      Value index = arith::AddIOp::create(b, e.index(e.space.scale(tileNumber, kTile)), local);
-      if (extent % kTile != 0) {
+    auto global = [&](Value local, const IndexExpr &first, int64_t extent, int64_t tile, ArrayRef<int64_t> group,
+                      bool isLane) {
+      Value index = arith::AddIOp::create(b, e.index(e.space.scale(first, tile)), local);
+      if (extent % tile != 0) {
         Value ok = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, index, e.indexConstant(extent));
         index = arith::SelectOp::create(b, ok, index, e.indexConstant(0));
         spot.inside = spot.inside ? Value(arith::AndIOp::create(b, spot.inside, ok)) : ok;
       }
-      e.spread(e.variable(index, extent), kernel.shape, group, at);
+      e.spread(e.variable(index, extent, isLane ? vector : 1), kernel.shape, group, at);
     };
-    global(spot.wide, byColumn.second, width, targetGroup);
-    global(spot.high, byLine.second, height, sourceGroup);
+    global(spot.wide, byColumn.second, width, tileWidth, targetGroup, !reading);
+    global(spot.high, byLine.second, height, tileHeight, sourceGroup, reading);
     return spot;
   };
-  for (int64_t k = 0; k < kTile / kRowsOfThreads; ++k) {
+  for (int64_t k = 0; k < tileWidth / rowsOf(/*reading=*/true); ++k) {
     Spot spot = place(k, /*reading=*/true);
-    for (auto [i, buffer] : llvm::zip_equal(crossed, memory)) {
-      Value value = e.element(kernel.body().getArgument(i), at);
-      if (value.getType().isInteger(1))
-        value = arith::ExtUIOp::create(b, b.getI8Type(), value);
-      memref::StoreOp::create(b, value, buffer, ValueRange{spot.wide, spot.high});
-    }
+    for (const Tile &tile : tiles)
+      leave(e, tile, spot, e.element(kernel.body().getArgument(tile.input), at));
   }
   gpu::BarrierOp::create(b);
-  for (int64_t k = 0; k < kTile / kRowsOfThreads; ++k) {
+  for (int64_t k = 0; k < tileHeight / rowsOf(/*reading=*/false); ++k) {
     Spot spot = place(k, /*reading=*/false);
-    for (auto [i, buffer] : llvm::zip_equal(crossed, memory)) {
-      Value value = memref::LoadOp::create(b, buffer, ValueRange{spot.wide, spot.high});
-      if (kernel.inputs[i].getElementType().isInteger(1))
-        value = arith::TruncIOp::create(b, b.getI1Type(), value);
-      e.define(kernel.body().getArgument(i), at, value);
-    }
+    for (const Tile &tile : tiles)
+      e.define(kernel.body().getArgument(tile.input), at, fetch(e, tile, spot));
     kernel.storeOutputs(e, kernel.outputBuffers(frame.function), at, /*rowLevel=*/false, spot.inside);
   }
 }
@@ -177,11 +247,9 @@ void Transpose::emit(GpuKernelBuilder &kernel) {
   for (int64_t axis = 0, rank = kernel.shape.size(); axis < rank; ++axis)
     if (!llvm::is_contained(targetGroup, axis) && !llvm::is_contained(sourceGroup, axis))
       others.push_back(axis);
-  across = ceilDiv(width, kTile);
-  down = ceilDiv(height, kTile);
   outer = kernel.extentOf(others);
-  kernel.launch("transpose", {across * down * outer, 1, 1}, kTile * kRowsOfThreads,
-                [&](Frame &frame) { emitTile(kernel, frame); });
+  chooseTile(kernel);
+  kernel.launch("transpose", {across * down * outer, 1, 1}, threads, [&](Frame &frame) { emitTile(kernel, frame); });
 }
 
 std::unique_ptr<GpuSchedule> mpt::makeTransposeSchedule() { return std::make_unique<Transpose>(); }
