@@ -28,6 +28,20 @@ Value pick(ElementEmitter &e, Value condition, Value x, Value y) {
   return arith::SelectOp::create(e.b, all[0], all[1], all[2]);
 }
 
+/// `expr` or the nearest number in [0, extent).
+IndexExpr nearest(ElementEmitter &e, const IndexExpr &expr, int64_t extent) {
+  if (e.space.minimum(expr) >= 0 && e.space.maximum(expr) < extent)
+    return expr;
+  unsigned depth = e.space.depth(expr);
+  return e.at(depth, [&] {
+    Value value = e.indexAs(expr, e.b.getIndexType());
+    auto number = [&](int64_t n) { return e.constantLike(value, APInt(64, n)); };
+    value = arith::MaxSIOp::create(e.b, value, number(0));
+    value = arith::MinSIOp::create(e.b, value, number(extent - 1));
+    return e.opaque(value, extent, depth);
+  });
+}
+
 template <typename Op> struct Window {
   explicit Window(Op op)
       : kernel(op.getKernel()), strides(op.getStrides()), dilations(op.getDilations()), pads(op.getPadsLow()) {}
@@ -36,6 +50,16 @@ template <typename Op> struct Window {
                   Value &inside) const {
     IndexExpr position = e.space.add(e.space.scale(o, strides[d]), e.space.scale(k, dilations[d]));
     return e.clamp(e.space.add(position, IndexExpr(-pads[d])), extent, inside);
+  }
+  /// As input, or the nearest position of the plane.
+  IndexExpr nearestInput(ElementEmitter &e, size_t d, const IndexExpr &o, const IndexExpr &k, int64_t extent) const {
+    IndexExpr position = e.space.add(e.space.scale(o, strides[d]), e.space.scale(k, dilations[d]));
+    return nearest(e, e.space.add(position, IndexExpr(-pads[d])), extent);
+  }
+  /// Whether all windows of `outputs` reach into the plane and have no holes: a tap in the padding may then stand for
+  /// the window's nearest element, which the window has anyway.
+  bool hasNearest(size_t d, int64_t extent, int64_t outputs) const {
+    return dilations[d] == 1 && pads[d] < kernel[d] && (outputs - 1) * strides[d] - pads[d] < extent;
   }
   int64_t span(size_t d) const { return (kernel[d] - 1) * dilations[d] + 1; }
   /// How many outputs can use one input.
@@ -62,6 +86,11 @@ struct MaxPoolModel : LoopLowering::ExternalModel<MaxPoolModel, MaxPoolOp> {
     RankedTensorType x = tensorType(op.getX());
     ArrayRef<int64_t> plane = x.getShape().drop_front(2);
     unsigned lanes = e.laneWidth(at);
+    // Where all lanes share the position, a repeated element costs less than a condition for each lane. Ties go to the
+    // element that comes first, which repetition does not change.
+    auto hasNearest = [&](size_t d) {
+      return lanes > 1 && !e.space.isLane(at[2 + d]) && window.hasNearest(d, plane[d], shapeOf(op.getY())[2 + d]);
+    };
     MathBuilder m(e);
     Type real = computeType(x.getElementType());
     Value best = e.splat(e.constant(real, -INFINITY), lanes), where = e.splat(e.constant(e.b.getI32Type(), 0), lanes);
@@ -69,7 +98,8 @@ struct MaxPoolModel : LoopLowering::ExternalModel<MaxPoolModel, MaxPoolOp> {
       SmallVector<IndexExpr> from(at.take_front(2));
       Value inside;
       for (size_t d = 0; d < k.size(); ++d)
-        from.push_back(window.input(e, d, at[2 + d], k[d], plane[d], inside));
+        from.push_back(hasNearest(d) ? window.nearestInput(e, d, at[2 + d], k[d], plane[d])
+                                     : window.input(e, d, at[2 + d], k[d], plane[d], inside));
       Value value = e.splat(e.element(op.getX(), from), lanes);
       Value larger = arith::OrIOp::create(e.b, m.compare(arith::CmpFPredicate::OGT, value, carried[0]),
                                           m.compare(arith::CmpFPredicate::UNO, value, value));
@@ -102,11 +132,18 @@ struct MaxPoolBackwardModel : LoopLowering::ExternalModel<MaxPoolBackwardModel, 
       Value inside;
       for (size_t d = 0; d < t.size(); ++d)
         from.push_back(window.output(e, d, at[2 + d], t[d], outputs[d], inside));
-      Value pair[] = {e.element(op.getIndices(), from), own};
+      // One number that no index is says for all lanes that the window is none.
+      bool isShared = inside && e.width(inside) == 1 && e.width(own) == 1;
+      Value wanted = own;
+      if (isShared)
+        wanted = arith::SelectOp::create(e.b, inside, own, e.constantLike(own, -1.0));
+      Value pair[] = {e.element(op.getIndices(), from), wanted};
       if (!getElementTypeOrSelf(pair[0]).isInteger(32))
         pair[0] = arith::TruncIOp::create(e.b, e.typeLike(e.b.getI32Type(), pair[0]), pair[0]);
       e.unify(pair);
-      Value hit = both(e, arith::CmpIOp::create(e.b, arith::CmpIPredicate::eq, pair[0], pair[1]), inside);
+      Value hit = arith::CmpIOp::create(e.b, arith::CmpIPredicate::eq, pair[0], pair[1]);
+      if (!isShared)
+        hit = both(e, hit, inside);
       Value added = m.add(carried[0], e.splat(m.toFloat(e.element(op.getDy(), from), running), lanes));
       return SmallVector<Value>{pick(e, hit, added, carried[0])};
     })[0];
