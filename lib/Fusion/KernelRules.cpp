@@ -33,6 +33,14 @@ bool feedsBroadcasts(Operation *op, const KernelRules::OpSet &members) {
   });
 }
 
+/// Whether `op` waits for a reduction of the group.
+bool followsSum(Operation *op, const KernelRules::OpSet &members) {
+  return llvm::any_of(op->getOperands(), [&](Value operand) {
+    Operation *source = operand.getDefiningOp();
+    return source && members.contains(source) && (isReduction(source) || followsSum(source, members));
+  });
+}
+
 } // namespace
 
 KernelRules::Scalars KernelRules::scalarsOf(ArrayRef<Operation *> ops, const OpSet &members) const {
@@ -97,7 +105,9 @@ StringRef KernelRules::whyNotOperand(OpOperand &operand, const Space &space, con
   if (auto broadcast = dyn_cast<BroadcastOp>(op)) {
     // Back from the rows' values to their elements.
     ArrayRef<int64_t> from = shapeOf(broadcast.getX()), to = shapeOf(broadcast.getY());
-    if (from == to || feedsBroadcasts(source, members))
+    // What follows from sums down columns is there when their pass is over.
+    bool waits = kernels.sharedSums && !space.wholeRows && followsSum(source, members);
+    if (from == to || (feedsBroadcasts(source, members) && !waits))
       return "";
     if (!space.wholeRows || from != space.rows || to != space.shape ||
         !llvm::equal(broadcast.getDims(), axisRange(0, space.rows.size())))

@@ -108,6 +108,8 @@ private:
 
   void formSharedSums(func::FuncOp function) {
     for (ReduceOp op : llvm::make_early_inc_range(function.getOps<ReduceOp>()))
+      hoistFactors(op);
+    for (ReduceOp op : llvm::make_early_inc_range(function.getOps<ReduceOp>()))
       fuseMoments(op);
     moveBeforeReshapes(function);
     for (ReduceOp op : llvm::make_early_inc_range(function.getOps<ReduceOp>()))

@@ -42,7 +42,8 @@ def Decompose : Pass<"fusion-decompose", "::mlir::ModuleOp"> {
     In: core ops. Out: every op is a library op, a view, or has a loop form. A reduction with few results over many elements
     becomes partial sums over a fixed number of blocks and a reduction of those: parallel, and the same sum whatever the
     number of threads. With `shared-sums` no reduction is split; a variance around a mean over the same elements becomes two
-    sums in FP64 instead, so that one pass over the elements makes both. With `recurrences`, composite contractions (recurrences)
+    sums in FP64 instead, so that one pass over the elements makes both, and factors that repeat along the summed axes are
+    multiplied with the sum, so that the gradient of a batch norm sums twice instead of four times. With `recurrences`, composite contractions (recurrences)
     of FP32 and 16-bit types stay whole; without it, and of other types, they become their steps.
   }];
   let options = [Option<"sharedSums", "shared-sums", "bool", "false", "the threads of a kernel share one sum among them">,

@@ -16,6 +16,9 @@ bool splitInBlocks(ReduceOp op);
 
 // ---- for kernels whose threads share one sum
 
+/// Factors that repeat along the summed axes are multiplied with the sum, not with its terms: the gradient of a batch
+/// norm adds up two things for scale and shift, and the same two for its input.
+bool hoistFactors(ReduceOp op);
 /// The variance E(x - E x)^2 of elements that one block cannot keep as E x^2 - (E x)^2 with FP64 sums of FP64 squares:
 /// what cancels out lies beyond FP32's digits unless the mean is 10^4 deviations away.
 bool fuseMoments(ReduceOp variance);

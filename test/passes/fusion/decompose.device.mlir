@@ -77,3 +77,44 @@ func.func @bias_gradient(%g: tensor<16x64x256xf32>) -> (tensor<256xf32>, tensor<
   %m = mpt.reduce max %a {axes = array<i64: 0, 1>} : (tensor<1024x256xf32>) -> tensor<f32>
   return %s, %m : tensor<256xf32>, tensor<f32>
 }
+
+// The scale of a batch norm is multiplied with the sums: those for its input are those for scale and shift.
+// CHECK-LABEL: func.func @factors
+// CHECK-SAME: %[[DY:.*]]: tensor<8x16x9x9xf32>, %[[N:.*]]: tensor<8x16x9x9xf32>, %[[SCALE:.*]]: tensor<16xf32>
+// CHECK: %[[P:.*]] = mpt.mul %[[DY]], %[[N]]
+// CHECK: %[[S:.*]] = mpt.reduce sum %[[P]] {axes = array<i64: 0, 2, 3>}
+// CHECK: %[[T:.*]] = mpt.mul %[[S]], %[[SCALE]] : tensor<16xf32>
+// CHECK: mpt.constant dense<0.00154320989> : tensor<16xf32>
+// CHECK: mpt.mul %[[T]]
+// CHECK: %[[U:.*]] = mpt.reduce sum %[[DY]] {axes = array<i64: 0, 2, 3>}
+// CHECK: mpt.mul %[[U]], %[[SCALE]] : tensor<16xf32>
+// CHECK-NOT: mpt.reduce
+func.func @factors(%dy: tensor<8x16x9x9xf32>, %n: tensor<8x16x9x9xf32>, %scale: tensor<16xf32>) -> (tensor<16xf32>, tensor<16xf32>) {
+  %b = mpt.broadcast %scale {dims = array<i64: 1>} : (tensor<16xf32>) -> tensor<8x16x9x9xf32>
+  %d = mpt.mul %dy, %b : tensor<8x16x9x9xf32>
+  %p = mpt.mul %d, %n : tensor<8x16x9x9xf32>
+  %m = mpt.reduce mean %p {axes = array<i64: 0, 2, 3>} : (tensor<8x16x9x9xf32>) -> tensor<16xf32>
+  %s = mpt.reduce sum %d {axes = array<i64: 0, 2, 3>} : (tensor<8x16x9x9xf32>) -> tensor<16xf32>
+  return %m, %s : tensor<16xf32>, tensor<16xf32>
+}
+
+// Factors that vary among the terms stay, and so do single numbers, which may be scales of the loss, and narrow terms.
+// CHECK-LABEL: func.func @no_factors
+// CHECK: mpt.mul
+// CHECK-NEXT: mpt.reduce mean
+// CHECK: mpt.mul
+// CHECK-NEXT: mpt.reduce sum
+// CHECK: mpt.mul
+// CHECK-NEXT: mpt.reduce sum
+func.func @no_factors(%x: tensor<64x256xf32>, %h: tensor<64x256xf16>, %scale: tensor<256xf32>, %one: tensor<f32>, %row: tensor<64xf16>) -> (tensor<64xf32>, tensor<64xf32>, tensor<64xf16>) {
+  %b = mpt.broadcast %scale {dims = array<i64: 1>} : (tensor<256xf32>) -> tensor<64x256xf32>
+  %d = mpt.mul %x, %b : tensor<64x256xf32>
+  %m = mpt.reduce mean %d {axes = array<i64: 1>} : (tensor<64x256xf32>) -> tensor<64xf32>
+  %c = mpt.broadcast %one {dims = array<i64>} : (tensor<f32>) -> tensor<64x256xf32>
+  %e = mpt.mul %x, %c : tensor<64x256xf32>
+  %s = mpt.reduce sum %e {axes = array<i64: 1>} : (tensor<64x256xf32>) -> tensor<64xf32>
+  %r = mpt.broadcast %row {dims = array<i64: 0>} : (tensor<64xf16>) -> tensor<64x256xf16>
+  %f = mpt.mul %h, %r : tensor<64x256xf16>
+  %t = mpt.reduce sum %f {axes = array<i64: 1>} : (tensor<64x256xf16>) -> tensor<64xf16>
+  return %m, %s, %t : tensor<64xf32>, tensor<64xf32>, tensor<64xf16>
+}
