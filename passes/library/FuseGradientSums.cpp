@@ -153,7 +153,7 @@ void useSums(FusionOp fusion, ArrayRef<Term> terms, ValueRange sums) {
       known = b.mul(known, b.cast(vector, builder.getF64Type()));
     RankedTensorType x = tensorType(reduce.getX());
     if (reduce.getKind() == ReduceKind::mean)
-      known = b.div(known, b.splatLike(known, static_cast<double>(x.getNumElements() / x.getDimSize(1))));
+      known = b.mul(known, 1 / static_cast<double>(x.getNumElements() / x.getDimSize(1)));
     known = b.cast(known, tensorType(reduce.getY()).getElementType());
     guardReduction(reduce, sound, known, builder);
   }

@@ -4,7 +4,7 @@
 // Tensors that are updated alike share a launch: the block's number finds the tensor, whose results may take the place of
 // its operands.
 // CHECK: func.func private @kernel0
-// CHECK-SAME: mpt.grid = array<i64: 4, 1, 1>
+// CHECK-SAME: mpt.grid = array<i64: 13, 1, 1>
 // CHECK-SAME: mpt.in_place = array<i64: 1, 5, 3, 6, 2, 5, 4, 6>
 // CHECK-SAME: mpt.schedule = "bundle"
 // CHECK: scf.if {{.*}} -> (memref<f32>, memref<8192xf32>, memref<8192xf32>, memref<8192xf32>, index, index)

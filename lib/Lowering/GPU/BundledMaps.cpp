@@ -3,6 +3,7 @@
 // pointwise schedule on flat memory.
 #include "Bundle.h"
 #include "Schedules.h"
+#include "Waves.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
@@ -11,7 +12,7 @@ using namespace mpt;
 
 namespace {
 
-constexpr int64_t kVectors = 4; ///< vectors of elements that a thread makes
+constexpr int64_t kMostVectors = 6; ///< of elements that a thread makes
 
 class BundledMaps : public GpuSchedule {
 public:
@@ -29,11 +30,13 @@ public:
 private:
   using Frame = GpuKernelBuilder::Frame;
   unsigned widthOf(GpuKernelBuilder &part) const;
+  int64_t vectorsFor(const GpuTarget &target, unsigned width);
   void emitBlock(GpuKernelBuilder &kernel, GpuKernelBuilder &part, Frame &frame, unsigned vector);
   void emitVectors(GpuKernelBuilder &part, Frame &frame, ValueRange written, Value own, Value count, unsigned vector);
   void markInPlace(GpuKernelBuilder &kernel, GpuKernelBuilder &part);
 
   std::optional<Bundle> bundle;
+  int64_t vectors = 1; ///< of elements that a thread makes
 };
 
 } // namespace
@@ -46,14 +49,30 @@ unsigned BundledMaps::widthOf(GpuKernelBuilder &part) const {
   return part.vectorWidth(0, bytes);
 }
 
+/// As many as make the last wave of blocks a full one.
+int64_t BundledMaps::vectorsFor(const GpuTarget &target, unsigned width) {
+  constexpr double own = 0.5; // a block's beginning, in vectors
+  int64_t best = 1;
+  double least = INFINITY;
+  for (int64_t count = kMostVectors; count >= 1; --count) {
+    int64_t blocks = bundle->share(Bundle::kThreads * count * width);
+    double time = timeOfWaves(blocks, static_cast<double>(count) + own, target);
+    if (!isMuchLess(time, least))
+      continue;
+    least = time;
+    best = count;
+  }
+  return best;
+}
+
 /// A thread's vectors of the tensor that its block works on, of `count` elements; `own`: the block's number there.
 void BundledMaps::emitVectors(GpuKernelBuilder &part, Frame &frame, ValueRange written, Value own, Value count,
                               unsigned vector) {
   ElementEmitter &e = frame.e;
   ImplicitLocOpBuilder &b = e.b;
   auto store = [&](const IndexExpr &at) { part.storeOutputs(e, written, {at}, /*rowLevel=*/false); };
-  e.loop(e.indexConstant(0), e.indexConstant(kVectors), kVectors, 1, {}, [&](IndexExpr k, ValueRange) {
-    Value turn = arith::AddIOp::create(b, arith::MulIOp::create(b, own, e.indexConstant(kVectors)), e.index(k));
+  e.loop(e.indexConstant(0), e.indexConstant(vectors), vectors, 1, {}, [&](IndexExpr k, ValueRange) {
+    Value turn = arith::AddIOp::create(b, arith::MulIOp::create(b, own, e.indexConstant(vectors)), e.index(k));
     Value number =
         arith::AddIOp::create(b, arith::MulIOp::create(b, turn, e.indexConstant(Bundle::kThreads)), frame.thread);
     Value at = arith::MulIOp::create(b, number, e.indexConstant(vector));
@@ -114,7 +133,8 @@ void BundledMaps::emit(GpuKernelBuilder &kernel) {
   if (failed(part.findLane()))
     return kernel.fail();
   unsigned vector = widthOf(part);
-  int64_t blocks = bundle->share(Bundle::kThreads * kVectors * vector);
+  vectors = vectorsFor(kernel.target, vector);
+  int64_t blocks = bundle->share(Bundle::kThreads * vectors * vector);
   kernel.launch("bundle", {blocks, 1, 1}, Bundle::kThreads,
                 [&](Frame &frame) { emitBlock(kernel, part, frame, vector); });
   markInPlace(kernel, part);

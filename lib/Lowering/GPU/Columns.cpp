@@ -4,6 +4,7 @@
 #include "ReductionShape.h"
 #include "RowLaunch.h"
 #include "Schedules.h"
+#include "Waves.h"
 #include "mpt/Dialect/MPT/TensorTypes.h"
 #include "mpt/Lowering/Emission/MathFunctions.h"
 
@@ -52,6 +53,10 @@ private:
   void emitAlongRow(Slice &slice) const;
   Place placeOf(Slice &slice) const;
   Value countOfThread(Slice &slice, const IndexExpr &start) const;
+  static bool addsTogether(ReduceOp op);
+  static int64_t termsTogether(GpuKernelBuilder &kernel);
+  SmallVector<Value> addTerms(Slice &slice, const Place &place, const IndexExpr &first, int64_t terms,
+                              ValueRange carried) const;
   SmallVector<Value> walkColumn(Slice &slice, const Place &place) const;
   void combineColumns(Slice &slice, const Place &place, ArrayRef<Value> sums) const;
   void storeColumn(Slice &slice, Value x, Value memory, const Accumulator &a, Value buffer) const;
@@ -183,13 +188,8 @@ int64_t Columns::turnsOfSlice(GpuKernelBuilder &kernel, int64_t turns) const {
   double least = INFINITY;
   for (int64_t count = 1; count <= most; ++count) {
     int64_t each = ceilDiv(turns, count), blocks = tiles * ceilDiv(turns, each);
-    double time = 0;
-    for (int64_t resident : {2, 3, 4}) {
-      int64_t places = resident * kernel.target.multiprocessors;
-      // Idle places cost as much as working ones: a wave takes as long with few blocks as with many.
-      time = std::max(time, static_cast<double>(ceilDiv(blocks, places) * places) * static_cast<double>(each + own));
-    }
-    if (time < least * 0.98) {
+    double time = timeOfWaves(blocks, static_cast<double>(each + own), kernel.target);
+    if (isMuchLess(time, least)) {
       least = time;
       best = each;
     }
@@ -283,27 +283,67 @@ Value Columns::countOfThread(Slice &slice, const IndexExpr &start) const {
   return arith::SelectOp::create(b, all, e.indexConstant(0), count);
 }
 
+/// Whether some terms of `op` may be added in FP32 before they join a sum in FP64: it asks for FP32 sums, and each of
+/// so few additions is off by 2^-24 of what they add at most.
+bool Columns::addsTogether(ReduceOp op) {
+  return accumulatorOf(op).type.isF32() && (op.getKind() == ReduceKind::sum || op.getKind() == ReduceKind::mean);
+}
+
+/// Terms that are added before they join: conversions to FP64 are a sixteenth as fast as additions. The elements of all
+/// of them are read at a time, which long fusions and those that read many elements have no registers for.
+int64_t Columns::termsTogether(GpuKernelBuilder &kernel) {
+  constexpr size_t fewOps = 24, fewAccesses = 12;
+  if (llvm::none_of(kernel.reductions, addsTogether) || kernel.accesses.size() > fewAccesses)
+    return 1;
+  return kernel.body().getOperations().size() > fewOps ? 2 : 4;
+}
+
+/// `terms` elements, `down` apart, from `first` on.
+SmallVector<Value> Columns::addTerms(Slice &slice, const Place &place, const IndexExpr &first, int64_t terms,
+                                     ValueRange carried) const {
+  ElementEmitter &e = slice.e;
+  MathBuilder m(e);
+  SmallVector<Value> sums(carried), together(carried.size());
+  for (int64_t i = 0; i < terms; ++i) {
+    IndexExpr position = e.space.add(first, IndexExpr(i * down));
+    for (auto [op, a, sum, some] : llvm::zip_equal(slice.kernel.reductions, accumulators, sums, together)) {
+      bool isNarrow = terms > 1 && addsTogether(op);
+      Value value = elementOf(slice, op, position), &into = isNarrow ? some : sum;
+      if (isa<FloatType>(a.type))
+        value = m.toFloat(value, isNarrow ? accumulatorOf(op).type : a.type);
+      value = e.splat(value, vector);
+      into = into ? a.combine(e, into, value) : value;
+    }
+    storeElements(slice, position, place.used);
+  }
+  for (auto [a, sum, some] : llvm::zip_equal(accumulators, sums, together))
+    if (some)
+      sum = a.combine(e, sum, m.toFloat(some, a.type));
+  return sums;
+}
+
 /// A thread's sums.
 SmallVector<Value> Columns::walkColumn(Slice &slice, const Place &place) const {
   ElementEmitter &e = slice.e;
+  ImplicitLocOpBuilder &b = e.b;
   IndexExpr start = e.space.add(slice.begin, e.variable(place.y, down));
-  Value count = countOfThread(slice, start);
+  Value count = countOfThread(slice, start), first = e.indexConstant(0);
   SmallVector<Value> sums;
   for (const Accumulator &a : accumulators)
     sums.push_back(e.splat(a.identity(e, a.type), vector));
-  MathBuilder m(e);
-  return e.loop(e.indexConstant(0), count, length / down, 1, sums, [&](IndexExpr k, ValueRange carried) {
-    SmallVector<Value> next;
-    IndexExpr position = e.space.add(e.space.scale(k, down), start);
-    for (auto [op, a, sum] : llvm::zip_equal(slice.kernel.reductions, accumulators, carried)) {
-      Value value = elementOf(slice, op, position);
-      if (isa<FloatType>(a.type))
-        value = m.toFloat(value, a.type);
-      next.push_back(a.combine(e, sum, e.splat(value, vector)));
-    }
-    storeElements(slice, position, place.used);
-    return next;
-  });
+  auto walk = [&](Value end, int64_t extent, int64_t terms) {
+    sums = e.loop(first, end, extent, 1, sums, [&](IndexExpr k, ValueRange carried) {
+      return addTerms(slice, place, e.space.add(e.space.scale(k, terms * down), start), terms, carried);
+    });
+  };
+  const int64_t most = length / down, terms = termsTogether(slice.kernel);
+  if (terms > 1 && most >= terms) {
+    Value whole = arith::DivUIOp::create(b, count, e.indexConstant(terms));
+    walk(whole, most / terms, terms);
+    first = arith::MulIOp::create(b, whole, e.indexConstant(terms));
+  }
+  walk(count, most, 1);
+  return sums;
 }
 
 /// Adds up what the threads of a column below each other hold in `memory`, and stores it.

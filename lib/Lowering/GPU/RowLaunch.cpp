@@ -101,9 +101,11 @@ void RowLaunch::chooseVectors() {
     if (axis >= 0 && kernel.stridesOf(space)[axis] == 1 && llvm::is_contained(first.getAxes(), axis))
       innermost = space[axis];
   }
+  points = kernel.extentOf(kernel.kept);
   SmallVector<int64_t> sizes;
   for (MemRefType type : kernel.inputs)
-    if (type.getNumElements() >= extent) {
+    // What has one number a row may have more of them than a row has elements.
+    if (type.getNumElements() >= extent && (type.getNumElements() != points || points == extent)) {
       sizes.push_back(bytesOf(type.getElementType()));
       ++streams;
     }
@@ -122,7 +124,6 @@ void RowLaunch::chooseVectors() {
     vector = std::min(vector, 4u);
   if (vector == 1)
     ragged = 0;
-  points = kernel.extentOf(kernel.kept);
   pieces = ceilDiv(extent, vector);
 }
 
@@ -342,6 +343,7 @@ void RowLaunch::emitTeam(Frame &frame) {
   ElementEmitter &e = frame.e;
   Place place = placeOf(frame);
   Team team(e, place.member, threads, vector, unroll, ragged);
+  team.scalarTotals = keepsLongRow;
   SmallVector<Value> pieceBuffers;
   if (partial)
     pieceBuffers = partial->all(frame);

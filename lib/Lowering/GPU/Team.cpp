@@ -164,14 +164,19 @@ Value Team::opaqueMember() {
 //===----------------------------------------------------------------------===//
 
 void Team::step(ArrayRef<ReduceOp> group, ArrayRef<Accumulator> accumulators, MutableArrayRef<Value> totals,
-                const IndexExpr &position, Value inside, TeamSource source) {
+                const IndexExpr &position, unsigned lanes, Value inside, TeamSource source) {
   MathBuilder m(e);
   for (auto [op, a, total] : llvm::zip_equal(group, accumulators, totals)) {
     Value x = source(op, position);
     if (isa<FloatType>(a.type))
       x = m.toFloat(x, a.type);
-    x = e.splat(x, e.width(total));
-    Value sum = a.combine(e, total, x);
+    x = e.splat(x, lanes);
+    if (scalarTotals && lanes > 1)
+      x = a.fold(e, x);
+    // The first value is not added to a zero, which would cost as much as adding another one.
+    Value sum = total ? a.combine(e, total, x) : x;
+    if (inside && !total)
+      total = e.splat(a.identity(e, a.type), e.width(x));
     // Scalar conditions select whole vectors.
     total = inside ? Value(arith::SelectOp::create(e.b, inside, sum, total)) : sum;
   }
@@ -181,27 +186,31 @@ SmallVector<Value> Team::reduceAll(ArrayRef<ReduceOp> group, ArrayRef<Accumulato
                                    TeamSource source) {
   unsigned lanes = widthFor(extent);
   int64_t stride = threads * lanes, bulk = extent / lanes * lanes, whole = bulk / stride, rest = bulk % stride;
-  SmallVector<Value> totals, more;
-  for (const Accumulator &a : accumulators)
-    totals.push_back(e.splat(a.identity(e, a.type), lanes));
+  SmallVector<Value> totals(group.size()), more;
+  auto startFromIdentities = [&] {
+    for (auto [total, a] : llvm::zip_equal(totals, accumulators))
+      total = total ? total : e.splat(a.identity(e, a.type), scalarTotals ? 1 : lanes);
+  };
   if (isUnrolled(extent)) {
-    forVectors(extent,
-               [&](IndexExpr position, Value inside) { step(group, accumulators, totals, position, inside, source); });
+    forVectors(extent, [&](IndexExpr position, Value inside) {
+      step(group, accumulators, totals, position, lanes, inside, source);
+    });
+    startFromIdentities();
   } else {
+    startFromIdentities();
     totals = e.loop(e.indexConstant(0), e.indexConstant(whole), whole, 1, totals, [&](IndexExpr k, ValueRange carried) {
       SmallVector<Value> next(carried);
-      step(group, accumulators, next, e.space.add(e.space.scale(k, stride), own(lanes)), Value(), source);
+      step(group, accumulators, next, e.space.add(e.space.scale(k, stride), own(lanes)), lanes, Value(), source);
       return next;
     });
     if (rest) {
       auto [position, inside] = tail(lanes, rest);
-      step(group, accumulators, totals, e.space.add(position, IndexExpr(whole * stride)), inside, source);
+      step(group, accumulators, totals, e.space.add(position, IndexExpr(whole * stride)), lanes, inside, source);
     }
   }
   forRest(extent, [&](IndexExpr position, Value inside) {
-    for (const Accumulator &a : accumulators)
-      more.push_back(a.identity(e, a.type));
-    step(group, accumulators, more, position, inside, source);
+    more.resize(group.size());
+    step(group, accumulators, more, position, 1, inside, source);
   });
   return across(accumulators, totals, more);
 }
@@ -221,7 +230,7 @@ SmallVector<Value> Team::reduceRange(ArrayRef<ReduceOp> group, ArrayRef<Accumula
   count = arith::MinSIOp::create(e.b, count, e.indexConstant(turns));
   totals = e.loop(e.indexConstant(0), count, turns, 1, totals, [&](IndexExpr k, ValueRange carried) {
     SmallVector<Value> next(carried);
-    step(group, accumulators, next, e.space.add(e.space.scale(k, stride), start), Value(), source);
+    step(group, accumulators, next, e.space.add(e.space.scale(k, stride), start), lanes, Value(), source);
     return next;
   });
   return across(accumulators, totals);

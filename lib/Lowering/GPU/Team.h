@@ -52,6 +52,7 @@ public:
   mlir::Value isFirst();
   /// Emits what a visit of a position needs, before what the visit is for; may be empty.
   std::function<void(const IndexExpr &)> beforeVisit;
+  bool scalarTotals = false; ///< running values of sums are one number, not a vector: where registers are scarce
   /// Bytes of shared memory declared so far.
   int64_t sharedBytes = 0;
 
@@ -63,7 +64,7 @@ private:
   IndexExpr own(unsigned width);
   std::pair<IndexExpr, mlir::Value> tail(unsigned width, int64_t rest);
   void step(llvm::ArrayRef<ReduceOp> group, llvm::ArrayRef<Accumulator> accumulators,
-            llvm::MutableArrayRef<mlir::Value> totals, const IndexExpr &position, mlir::Value inside,
+            llvm::MutableArrayRef<mlir::Value> totals, const IndexExpr &position, unsigned lanes, mlir::Value inside,
             TeamSource source);
   bool dependsOnThread(const IndexExpr &expr) const;
 
