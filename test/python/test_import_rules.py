@@ -194,6 +194,28 @@ def test_log_sum_exp_of_infinite_rows(tmp_path):
     np.testing.assert_allclose(got, np.logaddexp.reduce(x, axis=1, keepdims=True), rtol=1e-6)
 
 
+def test_log_sum_exp_of_rows_of_minus_infinity_passes_no_gradient(tmp_path):
+    if not (tool().parent / "mpt-opt").exists():
+        pytest.skip("mpt-opt is not built")
+    model = onnx.parser.parse_model("""<ir_version: 10, opset_import: ["" : 22]>
+        m (float[2,3] mask) => (float loss) <float[2,3] w = {1, 2, 3, 4, 5, 6}> {
+          s = Add (w, mask)
+          axis = Constant <value_ints = [1]> ()
+          y = ReduceLogSumExp (s, axis)
+          low = Constant <value_float = -1.0e30> ()
+          zero = Constant <value_float = 0.0> ()
+          some = Greater (y, low)
+          kept = Where (some, y, zero)
+          loss = ReduceSum <keepdims = 0> (kept) }""")
+    onnx.save(model, tmp_path / "m.onnx")
+    mpt.compile(tmp_path / "m.onnx", loss="none", optimizer="sgd,lr=1", quiet=True, out=tmp_path / "out")
+    trainer = mpt.Trainer(tmp_path / "out", threads=1)
+    before = trainer.state()["w"].copy()
+    trainer.step({"mask": np.array([[0, 0, 0], [-np.inf] * 3], np.float32)})
+    softmax = np.exp(before[0]) / np.exp(before[0]).sum()
+    np.testing.assert_allclose(trainer.state()["w"], before - [softmax, [0, 0, 0]], rtol=1e-5)
+
+
 def test_roots_and_logarithms_of_integers(tmp_path):
     trainer = compiled("""<ir_version: 10, opset_import: ["" : 22]>
         m (int64[2,3] i) => (int64[2,1] length, int64[2,1] sums) {
