@@ -14,17 +14,12 @@ WORDS, WIDTH, VOCABULARY, IMAGES, CHANNELS, SIDE = 4096, 768, 50257, 32, 64, 56
 
 # Time of the busiest pipe over the time of the bytes (an H200's), by schedule and operation: what is above 1 today may not grow.
 ALLOWED = {
-    ("rows", "iota"): 1.75,                  # cross-entropy over a long vocabulary: two exponentials an element
-    ("columns", "max_pool_backward"): 1.95,  # with a norm's sums: four windows an element
-    ("columns", "rsqrt"): 1.5,               # batch statistics: sums of values and squares, both in FP64
-    ("columns", "relu_backward"): 1.65,      # the sums of a norm's gradient, several norms at once, in FP64
-    ("columns", "tanh"): 1.35,               # GELU's gradient, its maximum and its sums
+    ("columns", "max_pool_backward"): 1.45,  # with a norm's sums: four windows an element
+    ("columns", "rsqrt"): 1.25,              # batch statistics: values and squares converted to FP64
     ("columns", "abs"): 2.2,                 # the maximum of a matrix whose rows no vector divides
-    ("pointwise", "max_pool"): 1.6,          # nine compares an element
+    ("pointwise", "max_pool"): 1.4,          # with its maximum: nine compares an element
     ("pointwise", "relu_backward"): 1.3,     # several norms' gradients, their maxima
-    ("pointwise", "tanh"): 2.8,              # GELU to eight bits
-    ("transpose", "copy"): 1.85,             # of eight bits
-    ("transpose", "cast"): 1.75,             # of few channels
+    ("pointwise", "tanh"): 1.4,              # GELU to eight bits
 }
 
 
