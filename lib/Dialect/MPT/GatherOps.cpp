@@ -21,15 +21,17 @@ MPT_INFER(GatherOp) {
 }
 
 MPT_INFER(GatherElementsOp) {
-  types.push_back(tensorType(adaptor.getX()).clone(tensorType(adaptor.getIndices()).getShape()));
+  RankedTensorType x = tensorType(adaptor.getX()), indices = tensorType(adaptor.getIndices());
+  if (!canIndexElements(x.getShape(), indices.getShape(), adaptor.getAxis()))
+    return emitOptionalError(loc, "expected indices into ", x, " along axis ", adaptor.getAxis(), ", got ", indices);
+  types.push_back(x.clone(indices.getShape()));
   return success();
 }
 
 MPT_INFER(GatherNDOp) {
   RankedTensorType x = tensorType(adaptor.getX()), indices = tensorType(adaptor.getIndices());
   int64_t batch = adaptor.getBatchDims();
-  if (indices.getRank() < 1 || batch < 0 || batch >= indices.getRank() ||
-      batch + indices.getShape().back() > x.getRank())
+  if (!canIndexTuples(x.getShape(), indices.getShape(), batch))
     return emitOptionalError(loc, "expected index tuples into ", x, ", got ", indices);
   SmallVector<int64_t> shape(indices.getShape().drop_back());
   llvm::append_range(shape, x.getShape().drop_front(batch + indices.getShape().back()));

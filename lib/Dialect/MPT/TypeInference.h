@@ -26,6 +26,20 @@ inline bool haveSameShapes(mlir::TypeRange inferred, mlir::TypeRange actual) {
   });
 }
 
+/// True where `indices` may name elements of `x` along `axis`: one rank, and nowhere else a larger extent.
+inline bool canIndexElements(llvm::ArrayRef<int64_t> x, llvm::ArrayRef<int64_t> indices, int64_t axis) {
+  if (axis < 0 || axis >= static_cast<int64_t>(x.size()) || indices.size() != x.size())
+    return false;
+  return llvm::all_of(llvm::seq<int64_t>(0, x.size()), [&](int64_t i) { return i == axis || indices[i] <= x[i]; });
+}
+
+/// True where `indices` may hold index tuples into `x` behind `batch` shared dimensions.
+inline bool canIndexTuples(llvm::ArrayRef<int64_t> x, llvm::ArrayRef<int64_t> indices, int64_t batch) {
+  auto rank = static_cast<int64_t>(x.size());
+  return batch >= 0 && batch < static_cast<int64_t>(indices.size()) && batch <= rank && indices.back() >= 0 &&
+         batch + indices.back() <= rank && indices.take_front(batch) == x.take_front(batch);
+}
+
 /// Fails at `op` unless `key` can be one of the counter-based generator: tensor<2xi64>, seed and step.
 llvm::LogicalResult verifyKey(mlir::Operation *op, mlir::Value key);
 
