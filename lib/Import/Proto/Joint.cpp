@@ -283,13 +283,19 @@ private:
   LogicalResult takeRoles() {
     for (const TensorProto &tensor : graph.initializer())
       states.insert(tensor.name());
-    for (const ValueInfoProto &output : graph.output()) {
-      StringRef name = output.name();
-      if (StringRef of = name; of.consume_back(gradientSuffix) && isState(of))
-        roles.gradients[name] = of.str();
-      if (StringRef of = name; of.consume_back(nextSuffix) && isState(of))
-        roles.next[name] = of.str();
-    }
+    auto takeOutputs = [&](auto isTaken) {
+      for (const ValueInfoProto &output : graph.output()) {
+        StringRef name = output.name();
+        if (StringRef of = name; of.consume_back(gradientSuffix) && isTaken(of))
+          roles.gradients[name] = of.str();
+        if (StringRef of = name; of.consume_back(nextSuffix) && isTaken(of))
+          roles.next[name] = of.str();
+      }
+    };
+    // Where initializers have gradients, those of inputs are results: inputs are data there, and not parameters.
+    takeOutputs([&](StringRef name) { return states.contains(name); });
+    if (roles.gradients.empty())
+      takeOutputs([&](StringRef name) { return isState(name); });
     for (auto [given, map, flag] : {std::tuple(&options.gradients, &roles.gradients, "--gradient"),
                                     std::tuple(&options.next, &roles.next, "--next")})
       for (const auto &[state, output] : *given) {
