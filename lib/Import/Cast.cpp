@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Casts, and linear quantization: integers as they stand in the file, decoded where they are used.
+#include "Constants.h"
 #include "Converter.h"
 #include "StorageTypes.h"
-
-#include "mpt/Evaluation/Tensor.h"
 
 using namespace mlir;
 using namespace mpt;
@@ -49,8 +48,10 @@ static LogicalResult importBitCast(Binder &b) {
   if (!known)
     return b.fail() << "expected integers, or constant values, got " << from
                     << " that is computed at run time; the bits of floats are not supported there";
-  FailureOr<Tensor> values = Tensor::fromAttribute(known, b.loc);
-  return failed(values) ? failure() : b.done(b.constant(Tensor::fromBytes(to, values->toBytes()).toAttribute()));
+  FailureOr<Value> bits = rewritten(b, known, to, [](const Tensor &values, RankedTensorType type) {
+    return Tensor::fromBytes(type, values.toBytes());
+  });
+  return failed(bits) ? failure() : b.done(*bits);
 }
 
 /// Each of x's slices along `axis` `block` times in a row, `extent` in all.
@@ -98,12 +99,10 @@ static Value decoded(Binder &b, Type wide) {
     return b.cast(whole, wide);
   if (!b.element(0).isUnsignedInteger() || !b.given(0))
     return b.cast(b.in(0), wide);
-  FailureOr<Tensor> values = Tensor::fromAttribute(b.given(0), b.loc);
-  if (failed(values))
-    return Value();
-  unsigned width = 2 * b.element(0).getIntOrFloatBitWidth();
-  Tensor widened = values->as(tensorType(b.in(0)).clone(b.builder.getIntegerType(width)));
-  return b.cast(b.constant(widened.toAttribute()), wide);
+  Type signedType = b.builder.getIntegerType(2 * b.element(0).getIntOrFloatBitWidth());
+  FailureOr<Value> widened = rewritten(b, b.given(0), tensorType(b.in(0)).clone(signedType),
+                                       [](const Tensor &values, RankedTensorType type) { return values.as(type); });
+  return failed(widened) ? Value() : b.cast(*widened, wide);
 }
 
 static LogicalResult importDequantizeLinear(Binder &b) {
