@@ -88,6 +88,10 @@ class Trainer:
     def __del__(self):
         self.close()
 
+    def __reduce_ex__(self, _):
+        raise TypeError("a trainer cannot be copied or pickled: make another with mpt.Trainer(path), and give it the state by "
+                        "save(path) and load(path)")
+
     def __getattr__(self, name):
         # Only what is not there comes here: the handles of a trainer that has been closed.
         if name in ("_trainer", "_model"):

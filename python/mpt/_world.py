@@ -65,6 +65,9 @@ class World:
     def __repr__(self):
         return f"<mpt.World: rank {self.rank} of {self.size}, {self.transport}>"
 
+    def __reduce_ex__(self, _):
+        raise TypeError("a world cannot be copied or pickled: every process makes its own with mpt.init()")
+
     def _call(self, name: str, *arguments) -> None:
         if "_world" not in self.__dict__:
             raise ValueError("the world is closed")

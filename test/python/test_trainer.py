@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """mpt.Trainer against the hand-written model, and its numbers against numpy."""
 import array
+import copy
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -232,3 +234,14 @@ def test_libraries_of_other_releases_and_processors(linear):
     assert caught.value.status == 5
     with pytest.raises(mpt.Error, match="lacks 'avx99'"):
         mpt.Trainer(folder / "liblinear-cpu.so")
+
+
+def test_trainers_are_not_copied(linear):
+    """Two objects with one handle would release it twice."""
+    trainer = mpt.Trainer(linear)
+    for use in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="a trainer cannot be copied or pickled: make another"):
+            use(trainer)
+    assert trainer.step({"x": X, "y": Y}).loss > 0
+    with mpt.init() as world, pytest.raises(TypeError, match="a world cannot be copied or pickled: every process"):
+        copy.copy(world)
