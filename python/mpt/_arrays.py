@@ -5,7 +5,7 @@ from ctypes import POINTER, c_int32, c_int64, c_uint8, c_uint16, c_uint64, c_voi
 
 import numpy as np
 
-from ._native import Tensor
+from ._native import Tensor, name_bytes
 
 NAMES = {1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 9: "bool", 10: "float16",
          11: "float64", 12: "uint32", 13: "uint64", 16: "bfloat16", 17: "float8_e4m3fn", 19: "float8_e5m2"}
@@ -116,9 +116,7 @@ def from_dlpack(name: bytes, value, target: str):
 
 def to_tensor(name: str, value, target: str = "cpu"):
     """(tensor, what to keep alive): shares the memory of dense arrays and copies others."""
-    if not isinstance(name, str) or "\0" in name:
-        raise TypeError(f"expected the name of an input, got {name!r}")
-    key = name.encode(errors="replace")
+    key = name_bytes(name, "an input")
     if not isinstance(value, np.ndarray) and hasattr(value, "__dlpack__"):
         if getattr(value, "requires_grad", False):
             value = value.detach()

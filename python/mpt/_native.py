@@ -2,6 +2,7 @@
 """The C API (include/mpt-c/runtime.h) through ctypes, and where the binaries lie."""
 import ctypes
 import json
+import operator
 import os
 import pathlib
 import shutil
@@ -136,6 +137,28 @@ def find_runtime(name: str = DEFAULT_RUNTIME) -> str:
     tool = shutil.which("mpt-opt")
     path = pathlib.Path(tool).resolve().parent.parent / "lib" / name if tool else None
     return str(path) if path and path.is_file() else name
+
+
+def name_bytes(name, what: str = "a function") -> bytes:
+    """A name for the C API, which would end it at a zero byte."""
+    if not isinstance(name, str) or "\0" in name:
+        raise TypeError(f"expected the name of {what}, got {name!r}")
+    return name.encode(errors="replace")
+
+
+def path_bytes(path) -> bytes:
+    """A path for the C API, likewise."""
+    raw = os.fsencode(path)
+    if b"\0" in raw:
+        raise ValueError(f"expected a path without zero bytes, got {path!r}")
+    return raw
+
+
+def whole_number(value, what: str, least: int = -2**31, most: int = 2**31 - 1) -> int:
+    """An integer for the C API: ctypes takes what is left of one after its upper bits are gone."""
+    if not least <= operator.index(value) <= most:
+        raise ValueError(f"expected {what} from {least} to {most}, got {value}")
+    return value
 
 
 class Runtime:

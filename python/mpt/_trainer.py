@@ -2,6 +2,7 @@
 """Training a compiled model."""
 import json
 import numbers
+import operator
 import os
 from ctypes import POINTER, addressof, byref, c_float, c_int32, c_void_p, create_string_buffer
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ import numpy as np
 
 from . import _native
 from ._arrays import NAMES, SIZES, DeviceArray, to_array, to_tensor
+from ._native import name_bytes, path_bytes, whole_number
 from ._world import joined
 
 PARAMETER, MASTER, SLOT, STATISTIC, CONSTANT, ACCUMULATOR = 0, 1, 2, 3, 7, 8  # mpt_role
@@ -57,16 +59,18 @@ class Trainer:
         self._device = device
         self._processes = world.size if world else 1
         call = self._runtime.call
-        call("mpt_model_load", os.fsencode(path), byref(self._model))
+        call("mpt_model_load", path_bytes(path), byref(self._model))
         if not 0 <= threads < 2**31:
             raise ValueError(f"expected a number of threads of 0 or more, got {threads}")
         if self._runtime.target == "cuda":
             options = {"libraries": _native.packaged_libraries(), **(options or {})}
-        pairs = [_native.Option(key.encode(), os.fsencode(value) if isinstance(value, (str, os.PathLike)) else b"%d" % value)
+        pairs = [_native.Option(name_bytes(key, "an option"), path_bytes(value) if isinstance(value, (str, os.PathLike)) else
+                                b"%d" % operator.index(value))
                  for key, value in (options or {}).items()]
         settings = _native.Options(threads, seed is not None, (seed or 0) & (2**64 - 1),
-                                   os.fsencode(weights) if weights is not None else None, device,
-                                   (_native.Option * len(pairs))(*pairs), len(pairs), world and world._world)
+                                   path_bytes(weights) if weights is not None else None,
+                                   whole_number(device, "the number of a device", 0),
+                                   (_native.Option * len(pairs))(*pairs), len(pairs), world and world.handle())
         call("mpt_trainer_create", self._model, byref(settings), byref(self._trainer))
         self._has_norm = "grad_norm" in self.outputs("step")
         self._shapes = {t.name.decode(): tuple(t.shape[:t.rank]) for t in self._parameters()}
@@ -171,7 +175,10 @@ class Trainer:
 
     def set_parameter(self, name: str, value) -> None:
         """Writes a parameter: its master, and its narrow copy rounded to nearest even."""
-        array = np.ascontiguousarray(value, np.float32)
+        array = np.asarray(value)
+        if array.dtype.kind in "cOSUMm":
+            raise TypeError(f"'{name}': expected real numbers, got an array of type {array.dtype.name}")
+        array = array.astype(np.float32, order="C", copy=False)
         shape = self._shape(name)
         if array.shape != shape:
             raise ValueError(f"'{name}': expected shape {shape}, got {array.shape}")
@@ -201,17 +208,17 @@ class Trainer:
         if self._runtime.target != "cuda":
             raise ValueError("on_device is for models compiled for CUDA")
         found = (self._parameters() if function is None else
-                 self._runtime.tensors("mpt_trainer_device_output", self._trainer, function.encode()))
+                 self._runtime.tensors("mpt_trainer_device_output", self._trainer, name_bytes(function)))
         return {t.name.decode(): DeviceArray(t, self._device, self) for t in found}
 
     def save(self, path, sharded: bool = False) -> None:
         """Writes the whole state as safetensors; an existing file is replaced at once or not at all. With `sharded`, each rank
         writes what it has of a divided state (shard_optimizer=True) beside `path`, which becomes their index: nobody needs
         memory for all of it."""
-        self._runtime.call("mpt_trainer_save_sharded" if sharded else "mpt_trainer_save", self._trainer, os.fsencode(path))
+        self._runtime.call("mpt_trainer_save_sharded" if sharded else "mpt_trainer_save", self._trainer, path_bytes(path))
 
     def load(self, path) -> None:
-        self._runtime.call("mpt_trainer_load", self._trainer, os.fsencode(path))
+        self._runtime.call("mpt_trainer_load", self._trainer, path_bytes(path))
 
     def memory(self) -> dict:
         """Bytes: of the state (and in it weights with masters, and slots), of the scratch arena (saved activations and
@@ -238,7 +245,7 @@ class Trainer:
 
     def _describe(self, call_name: str, function: str) -> dict:
         return {t.name.decode(): (NAMES[t.dtype], tuple(t.shape[:t.rank]))
-                for t in self._runtime.tensors(call_name, self._model, function.encode())}
+                for t in self._runtime.tensors(call_name, self._model, name_bytes(function))}
 
     def _parameters(self):
         return self._runtime.tensors("mpt_trainer_parameter", self._trainer)
@@ -271,13 +278,13 @@ class Trainer:
         pairs = [to_tensor(name, value, self._runtime.target) for name, value in inputs.items()]
         array = (_native.Tensor * max(len(pairs), 1))(*(tensor for tensor, _ in pairs))
         metrics = _native.Metrics()
-        self._runtime.call("mpt_trainer_run", self._trainer, function.encode(), array, len(pairs),
+        self._runtime.call("mpt_trainer_run", self._trainer, name_bytes(function), array, len(pairs),
                            byref(metrics) if wait else None)
         return metrics
 
     def _outputs(self, function: str) -> dict:
         return {t.name.decode(): to_array(t)
-                for t in self._runtime.tensors("mpt_trainer_output_at", self._trainer, function.encode())}
+                for t in self._runtime.tensors("mpt_trainer_output_at", self._trainer, name_bytes(function))}
 
     def _result(self, metrics) -> StepResult:
         return StepResult(metrics.loss, bool(metrics.skipped), metrics.loss_scale,

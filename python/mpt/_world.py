@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The processes that train one model together (include/mpt-c/world.h)."""
 import functools
-import os
 from ctypes import byref, c_char_p, c_void_p
 from dataclasses import dataclass
 
@@ -68,10 +67,14 @@ class World:
     def __reduce_ex__(self, _):
         raise TypeError("a world cannot be copied or pickled: every process makes its own with mpt.init()")
 
-    def _call(self, name: str, *arguments) -> None:
+    def handle(self) -> c_void_p:
+        """The mpt_world, for calls of the C API; ValueError once the world is closed."""
         if "_world" not in self.__dict__:
             raise ValueError("the world is closed")
-        self._runtime.call(name, self._world, *arguments)
+        return self._world
+
+    def _call(self, name: str, *arguments) -> None:
+        self._runtime.call(name, self.handle(), *arguments)
 
     def barrier(self) -> None:
         """Collective. Returns once every rank has come."""
@@ -81,7 +84,7 @@ class World:
         """Collective. Gives all ranks the values that `array`, dense and of one size everywhere, has on rank `root`, in place."""
         if not isinstance(array, np.ndarray) or not array.flags.c_contiguous or not array.flags.writeable:
             raise ValueError("expected a dense numpy array that can be written")
-        self._call("mpt_world_broadcast", root, array.ctypes.data_as(c_void_p), array.nbytes)
+        self._call("mpt_world_broadcast", _native.whole_number(root, "a rank"), array.ctypes.data_as(c_void_p), array.nbytes)
         return array
 
     def agree(self, what: str, text: str) -> None:
@@ -123,8 +126,12 @@ def init(*, rank: int | None = None, size: int | None = None, transport: str | N
     """
     if (rank is None) != (size is None):
         raise ValueError("expected rank and size together")
+    if size is not None:
+        _native.whole_number(size, "a number of processes", 1)
+    whole = _native.whole_number
     options = _native.WorldOptions(
-        VERSION, rank or 0, size or 0, _text(transport), _text(address), port or 0, _text(token), _text(mpi_library),
+        VERSION, whole(rank or 0, "a rank"), size or 0, _text(transport), _text(address),
+        whole(port or 0, "a port", 0, 65535), _text(token), _text(mpi_library),
         timeout or 0, patience or 0, start_timeout or 0)
     return World(options, runtime)
 
@@ -136,4 +143,4 @@ def joined() -> World:
 
 
 def _text(value) -> c_char_p | None:
-    return None if value is None else os.fsencode(value)
+    return None if value is None else _native.path_bytes(value)

@@ -245,3 +245,39 @@ def test_trainers_are_not_copied(linear):
     assert trainer.step({"x": X, "y": Y}).loss > 0
     with mpt.init() as world, pytest.raises(TypeError, match="a world cannot be copied or pickled: every process"):
         copy.copy(world)
+
+
+def test_arguments_that_the_c_interface_would_cut(linear):
+    """Text up to a zero byte, the lower bits of an integer, a fraction's whole part: none is what the caller has said."""
+    trainer = mpt.Trainer(linear, threads=1)
+    for use in (lambda: trainer.run("evaluate\0d", {"x": X}), lambda: trainer.run(3, {}), lambda: trainer.outputs("step\0"),
+                lambda: mpt.Trainer(linear, options={"profile\0": 0}), lambda: mpt.Trainer(linear, options={1: 0})):
+        with pytest.raises(TypeError, match="expected the name of a"):
+            use()
+    for use in (lambda: trainer.save(f"{linear}/state\0.old"), lambda: trainer.load(f"{linear}/state\0.old"),
+                lambda: mpt.Trainer(f"{linear}\0"), lambda: mpt.Trainer(linear, weights=f"{linear}/linear.safetensors\0"),
+                lambda: mpt.init(rank=0, size=1, transport="tcp\0")):
+        with pytest.raises(ValueError, match="expected a path without zero bytes"):
+            use()
+    assert not (linear / "state").exists()
+    for use in (lambda: mpt.Trainer(linear, device=2**32), lambda: mpt.init(rank=2**32, size=1),
+                lambda: mpt.init(rank=0, size=0), lambda: mpt.init(rank=0, size=2**32 + 1), lambda: mpt.init(port=2**32)):
+        with pytest.raises(ValueError, match=r"expected (a|the) .* from -?\d+ to \d+, got"):
+            use()
+    with pytest.raises(TypeError, match="float"):
+        mpt.Trainer(linear, options={"profile": 1.9})
+    with mpt.init() as world:
+        with pytest.raises(ValueError, match="expected a rank from"):
+            world.broadcast(np.zeros(2), root=2**32)
+    with pytest.raises(ValueError, match="the world is closed"):
+        mpt.Trainer(linear, world=world)
+
+
+def test_values_to_set(linear):
+    trainer = mpt.Trainer(linear, threads=1)
+    trainer.set_parameter("scale", 512)
+    assert trainer.parameter("scale") == 512 and trainer.parameter("scale").shape == ()
+    for value in ([1 + 2j, 3], [None, 3], ["1", "2"]):
+        with pytest.raises(TypeError, match="'b': expected real numbers, got an array of type"):
+            trainer.set_parameter("b", value)
+    assert (trainer.parameter("b") == INITIAL["b"]).all()
