@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training a compiled model."""
+import functools
 import json
 import numbers
 import operator
 import os
+import threading
 from ctypes import POINTER, addressof, byref, c_float, c_int32, c_void_p, create_string_buffer
 from dataclasses import dataclass
 
@@ -14,7 +16,22 @@ from ._arrays import NAMES, SIZES, DeviceArray, to_array, to_tensor
 from ._native import name_bytes, path_bytes, whole_number
 from ._world import joined
 
+INVALID_ARGUMENT = 1  # mpt_status
 PARAMETER, MASTER, SLOT, STATISTIC, CONSTANT, ACCUMULATOR = 0, 1, 2, 3, 7, 8  # mpt_role
+
+
+def alone(method):
+    """A method of a trainer that no other thread may be inside of. The same one may: a signal's handler saves, say."""
+    @functools.wraps(method)
+    def guarded(self, *arguments, **keywords):
+        if not self._lock.acquire(blocking=False):
+            raise _native.Error(INVALID_ARGUMENT, "the trainer is in use by another thread: expected one thread at a time; "
+                                                  "make a trainer a thread, or let threads wait for each other")
+        try:
+            return method(self, *arguments, **keywords)
+        finally:
+            self._lock.release()
+    return guarded
 
 
 @dataclass(frozen=True)
@@ -45,12 +62,13 @@ class Trainer:
 
     Inputs are dicts from name to array: numpy, anything with the buffer protocol, or DLPack (a torch tensor). They are
     not copied when they are dense and aligned to 64 bytes. For a model compiled for CUDA they may also lie on its device
-    (DLPack). A trainer is for one thread at a time. `close()`, or leaving a
-    `with` block, releases its memory; every later call raises ValueError.
+    (DLPack). A trainer is for one thread at a time: a call from another one meanwhile raises Error. `close()`, or leaving a
+    `with` block, waits for such a call and releases the memory; every later call raises ValueError.
     """
 
     def __init__(self, path, *, threads: int = 0, seed: int | None = None, weights=None, device: int = 0,
                  options: dict | None = None, runtime=None, world=None, data_parallel: bool = False):
+        self._lock = threading.RLock()
         if data_parallel and world is None:
             world = joined()
         self._trainer = c_void_p()
@@ -77,11 +95,12 @@ class Trainer:
 
     def close(self) -> None:
         """Releases the trainer's memory; closing twice is fine."""
-        trainer, model = self.__dict__.pop("_trainer", None), self.__dict__.pop("_model", None)
-        if trainer:
-            self._runtime.library.mpt_trainer_destroy(trainer)
-        if model:
-            self._runtime.library.mpt_model_destroy(model)
+        with self._lock:
+            trainer, model = self.__dict__.pop("_trainer", None), self.__dict__.pop("_model", None)
+            if trainer:
+                self._runtime.library.mpt_trainer_destroy(trainer)
+            if model:
+                self._runtime.library.mpt_model_destroy(model)
 
     def __enter__(self):
         return self
@@ -131,6 +150,7 @@ class Trainer:
     def outputs(self, function: str = "step") -> dict:
         return self._describe("mpt_model_output", function)
 
+    @alone
     def step(self, inputs: dict, learning_rate: float | None = None, function: str = "step") -> StepResult:
         """One training step. A learning rate given here stays in force until another one is given. `function` names one of
         several training algorithms."""
@@ -140,16 +160,19 @@ class Trainer:
             self._runtime.call("mpt_trainer_set_learning_rate", self._trainer, float(learning_rate))
         return self._result(self._run(function, inputs))
 
+    @alone
     def reset(self) -> None:
         """The state of a new trainer again; a model with initialization graphs then runs them."""
         self._runtime.call("mpt_trainer_reset", self._trainer)
 
+    @alone
     def gradients(self, inputs: dict):
         """(loss, {parameter: unscaled float32 gradient}), without an update."""
         metrics = self._run("gradients", inputs)
         values = self._outputs("gradients")
         return metrics.loss, {name: values[name] for name in self._shapes if name in values}
 
+    @alone
     def evaluate(self, inputs: dict) -> dict:
         """{output: array} of the model's evaluation form; without its targets the outputs are the predictions alone."""
         function = "evaluate"
@@ -158,21 +181,25 @@ class Trainer:
         self._run(function, inputs)
         return self._outputs(function)
 
+    @alone
     def run(self, function: str, inputs: dict) -> dict:
         """Runs any function of the model and returns its outputs."""
         self._run(function, inputs)
         return self._outputs(function)
 
+    @alone
     def parameters(self) -> dict:
         """{name: float32 array} of every trained parameter, from its master where there is one."""
         return {name: self.parameter(name) for name in self._shapes}
 
+    @alone
     def parameter(self, name: str) -> np.ndarray:
         """A parameter, or any tensor of the state, as float32."""
         out = np.empty(self._shape(name), np.float32)
         self._runtime.call("mpt_trainer_get", self._trainer, name.encode(), out.ctypes.data_as(POINTER(c_float)), out.size)
         return out
 
+    @alone
     def set_parameter(self, name: str, value) -> None:
         """Writes a parameter: its master, and its narrow copy rounded to nearest even."""
         array = np.asarray(value)
@@ -184,24 +211,29 @@ class Trainer:
             raise ValueError(f"'{name}': expected shape {shape}, got {array.shape}")
         self._runtime.call("mpt_trainer_set", self._trainer, name.encode(), array.ctypes.data_as(POINTER(c_float)), array.size)
 
+    @alone
     def state(self) -> dict:
         """{name: array} of everything that a saved state holds, in the types it is stored in."""
         return {t.name.decode(): self._read(i, t) for i, (t, _) in enumerate(self._state())}
 
+    @alone
     def start(self, inputs: dict) -> None:
         """Starts a step and does not wait for it; `metrics` reads what it computed."""
         self._run("step", inputs, wait=False)
 
+    @alone
     def metrics(self) -> StepResult:
         """What the last step computed."""
         metrics = _native.Metrics()
         self._runtime.call("mpt_trainer_metrics", self._trainer, b"step", byref(metrics))
         return self._result(metrics)
 
+    @alone
     def synchronize(self) -> None:
         """Waits until everything that was started is done."""
         self._runtime.call("mpt_trainer_synchronize", self._trainer)
 
+    @alone
     def on_device(self, function: str | None = None) -> dict:
         """{name: array} of a function's last outputs, or of the trained parameters, in the memory of the CUDA device: for
         DLPack and __cuda_array_interface__, without a copy. They are good while the trainer lives."""
@@ -211,15 +243,18 @@ class Trainer:
                  self._runtime.tensors("mpt_trainer_device_output", self._trainer, name_bytes(function)))
         return {t.name.decode(): DeviceArray(t, self._device, self) for t in found}
 
+    @alone
     def save(self, path, sharded: bool = False) -> None:
         """Writes the whole state as safetensors; an existing file is replaced at once or not at all. With `sharded`, each rank
         writes what it has of a divided state (shard_optimizer=True) beside `path`, which becomes their index: nobody needs
         memory for all of it."""
         self._runtime.call("mpt_trainer_save_sharded" if sharded else "mpt_trainer_save", self._trainer, path_bytes(path))
 
+    @alone
     def load(self, path) -> None:
         self._runtime.call("mpt_trainer_load", self._trainer, path_bytes(path))
 
+    @alone
     def memory(self) -> dict:
         """Bytes: of the state (and in it weights with masters, and slots), of the scratch arena (saved activations and
         workspace), of kept results and staged inputs, and their sum as `peak_bytes`."""

@@ -4,6 +4,8 @@ import array
 import copy
 import math
 import pickle
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -281,3 +283,46 @@ def test_values_to_set(linear):
         with pytest.raises(TypeError, match="'b': expected real numbers, got an array of type"):
             trainer.set_parameter("b", value)
     assert (trainer.parameter("b") == INITIAL["b"]).all()
+
+
+def test_one_thread_at_a_time(linear):
+    """Calls that meet are refused, and one that closes waits for the call that runs."""
+    for wait in (0.001, 0.003, 0.01):
+        trainer, refusals = mpt.Trainer(linear, threads=1), []
+
+        def train():
+            try:
+                while True:
+                    try:
+                        trainer.step({"x": X, "y": Y})
+                        trainer.parameters()
+                    except mpt.Error as refusal:
+                        refusals.append(str(refusal))
+            except ValueError as closed:
+                assert "the trainer is closed" in str(closed)
+
+        threads = [threading.Thread(target=train) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        time.sleep(wait)
+        trainer.close()
+        for thread in threads:
+            thread.join()
+        assert all("the trainer is in use by another thread" in text for text in refusals)
+    trainer = mpt.Trainer(linear, threads=1)
+    entered, leave = threading.Event(), threading.Event()
+
+    class Slow:
+        def __array__(self, dtype=None, copy=None):
+            entered.set()
+            leave.wait()
+            return X
+
+    stepping = threading.Thread(target=lambda: trainer.step({"x": Slow(), "y": Y}))
+    stepping.start()
+    entered.wait()
+    with pytest.raises(mpt.Error, match="in use by another thread: expected one thread at a time"):
+        trainer.save(linear / "state")
+    leave.set()
+    stepping.join()
+    trainer.save(linear / "state")
