@@ -31,7 +31,7 @@ struct Bucket : mpt::impl::BucketBase<Bucket> {
 
 private:
   /// Collectives of one kind that do not wait for each other: kind, element type of what travels, meetings before, and
-  /// whether another collective waits for them. What the replicas' own work waits for shall not wait for gradients.
+  /// whether the replicas' own work waits for them: that shall not wait for gradients, whose loss scale is off already.
   using Family = std::tuple<OperationName, Type, int64_t, int64_t>;
 
   void gather(func::FuncOp step) {
@@ -51,14 +51,16 @@ private:
     (void)sortTopologically(&step.getBody().front());
   }
 
-  /// What collectives are computed from.
+  /// What collectives on a replica's own rows are computed from. Clipped shards of an update are the same work on all.
   static llvm::DenseSet<Operation *> awaitedIn(func::FuncOp step) {
+    const dist::Variance variance(step);
+    auto isOwn = [&](Value value) { return variance.varies(value) && !variance.isShard(value); };
     llvm::DenseSet<Operation *> awaited;
     for (Operation &op : llvm::reverse(step.getBody().front()))
-      if (dist::isCollective(&op) || awaited.contains(&op))
-        for (Value operand : op.getOperands())
-          if (Operation *made = operand.getDefiningOp())
-            awaited.insert(made);
+      for (Value operand : op.getOperands())
+        if (Operation *made = operand.getDefiningOp();
+            made && (awaited.contains(&op) || (dist::isCollective(&op) && isOwn(operand))))
+          awaited.insert(made);
     return awaited;
   }
 

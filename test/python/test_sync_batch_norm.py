@@ -74,11 +74,11 @@ def test_other_policies_train(tmp_path, policy):
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("shards", [None, True])
-def test_library_is_what_the_interpreter_simulates(tmp_path, policy, shards):
+@pytest.mark.parametrize("shards, clip", [(None, {}), (True, {}), (True, {"clip_norm": 0.25})])
+def test_library_is_what_the_interpreter_simulates(tmp_path, policy, shards, clip):
     model = classifier(tmp_path / "model.onnx", norm=True, dropout=True, inner=2)
     inputs = batch(V)
-    flags = {**FLAGS, "optimizer": "adamw,lr=1e-2", "policy": policy, "replicas": V}
+    flags = {**FLAGS, "optimizer": "adamw,lr=1e-2", "policy": policy, "replicas": V, **clip}
     mpt.compile(model, out=tmp_path / "lib", sync_batch_norm=True, shard_optimizer=shards, **flags)
     trainer = mpt.Trainer(tmp_path / "lib", threads=1)
     for _ in range(4):

@@ -67,3 +67,23 @@ func.func @awaited(%a: tensor<4xf32> {dist.split}, %b: tensor<6xf32> {dist.split
   %3 = shard.all_reduce %2 on @replicas grid_axes = [0] : tensor<4xf32> -> tensor<4xf32>
   return %3, %1 : tensor<4xf32>, tensor<6xf32>
 }
+
+// A sum that the update's shards wait for, as those of clipping do, does not travel with one that the backward pass waits for: that one
+// still has the loss scale.
+// CHECK-LABEL: func.func @shards_wait
+// CHECK: shard.all_reduce %{{.*}} : tensor<4xf32> -> tensor<4xf32>
+// CHECK: shard.all_reduce %{{.*}} : tensor<6xf32> -> tensor<6xf32>
+// CHECK: shard.reduce_scatter
+// CHECK: shard.all_gather
+func.func @shards_wait(%a: tensor<4xf32> {dist.split}, %b: tensor<6xf32> {dist.split}, %c: tensor<4x4xf32> {dist.split}) -> (tensor<4x4xf32>, tensor<6xf32>) {
+  %0 = shard.all_reduce %a on @replicas grid_axes = [0] : tensor<4xf32> -> tensor<4xf32>
+  %1 = shard.all_reduce %b on @replicas grid_axes = [0] : tensor<6xf32> -> tensor<6xf32>
+  %rows = mpt.broadcast %0 {dims = array<i64: 1>} : (tensor<4xf32>) -> tensor<4x4xf32>
+  %own = mpt.mul %rows, %c : tensor<4x4xf32>
+  %mine = shard.reduce_scatter %own on @replicas grid_axes = [0] scatter_axis = 0 : tensor<4x4xf32> -> tensor<1x4xf32>
+  %norm = mpt.reduce sum %1 {axes = array<i64: 0>} : (tensor<6xf32>) -> tensor<f32>
+  %factor = mpt.broadcast %norm {dims = array<i64>} : (tensor<f32>) -> tensor<1x4xf32>
+  %clipped = mpt.mul %mine, %factor : tensor<1x4xf32>
+  %next = shard.all_gather %clipped on @replicas grid_axes = [0] gather_axis = 0 : tensor<1x4xf32> -> tensor<4x4xf32>
+  return %next, %1 : tensor<4x4xf32>, tensor<6xf32>
+}
