@@ -33,15 +33,16 @@ def simulate(folder, model, inputs, steps, *more, **flags):
     return read_tensors(folder / "out"), read_tensors(folder / "state")
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-def test_library_is_what_the_interpreter_simulates(tmp_path, policy):
+@pytest.mark.parametrize("policy, more", [*((policy, {}) for policy in POLICIES), ("fp8-hybrid", {"loss_scale": "dynamic"})])
+def test_library_is_what_the_interpreter_simulates(tmp_path, policy, more):
     model = classifier(tmp_path / "model.onnx", norm=True, dropout=True, inner=2)
     inputs = batch(4)
-    mpt.compile(model, out=tmp_path / "lib", policy=policy, replicas=4, **FLAGS)
+    flags = {"policy": policy, "replicas": 4, **FLAGS, **more}
+    mpt.compile(model, out=tmp_path / "lib", **flags)
     trainer = mpt.Trainer(tmp_path / "lib", threads=1)
     for _ in range(4):
         result = trainer.step(inputs)
-    outputs, expected = simulate(tmp_path, model, inputs, 4, policy=policy, replicas=4, **FLAGS)
+    outputs, expected = simulate(tmp_path, model, inputs, 4, **flags)
     assert result.loss == pytest.approx(float(outputs["loss"]), rel=2e-3 if "8" in policy or "16" in policy else 1e-5)
     for name, value in trainer.state().items():
         if np.issubdtype(value.dtype, np.integer):

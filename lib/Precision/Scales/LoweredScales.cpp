@@ -238,7 +238,7 @@ LogicalResult LoweredScaleFlow::verifyWrite(train::WriteOp write) {
 }
 
 /// A result of a function is a number of the model, the scale that is reported, or what replicas agree on by its
-/// largest value: scales themselves do so, and no gradient does.
+/// largest value: scales do so, and largest magnitudes of gradients, which are for histories alone.
 LogicalResult LoweredScaleFlow::verifyResult(OpOperand &result) {
   ScaleType type = of(result.get());
   auto isOpaque = [&](const ScaleType::Power &power) { return unknown.contains(power.first); };
@@ -254,6 +254,11 @@ LogicalResult LoweredScaleFlow::verifyResult(OpOperand &result) {
       (agrees && type.isScales()) ||
       ((reports || agrees) && type.isScale() && llvm::none_of(type.getPowers(), isOpaque)))
     return success();
+  if (agrees) {
+    // Replicas may have scaled it each in its own way. Who reads it decides whether that is all right.
+    crossing.values.insert_or_assign(name, CrossingScales::Known{ScaleType::mixed(), {}, false, nullptr});
+    return success();
+  }
   InFlightDiagnostic diagnostic = result.getOwner()->emitOpError();
   diagnostic << "expected result " << result.getOperandNumber() << " without a scale, got " << type.str();
   explain(diagnostic, result.get());
@@ -269,8 +274,8 @@ LogicalResult LoweredScaleFlow::verify() {
         name && CrossingScales::crosses(name))
       crossingNames.try_emplace(argument, name);
   for (BlockArgument argument : body.getArguments())
-    if (auto name = crossingNames.find(argument); name != crossingNames.end())
-      readArgument(argument, name->second);
+    if (auto name = getArgAttr<MPTDialect::NameAttrHelper>(function, argument.getArgNumber()))
+      readArgument(argument, name);
   infer(body);
   for (OpOperand &result : body.getTerminator()->getOpOperands())
     if (auto name = getResultAttr<MPTDialect::NameAttrHelper>(function, result.getOperandNumber());

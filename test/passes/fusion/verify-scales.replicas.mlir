@@ -89,3 +89,43 @@ module {
     return %1, %s : tensor<4xf32>, tensor<f32>
   }
 }
+
+// -----
+
+// Replicas agree on the largest magnitudes of a tensor and of a gradient: these are for the history of 8-bit scales.
+module {
+  train.state scale @mpt.loss_scale : tensor<f32> = dense<1024.0> : tensor<f32>
+  train.state statistic @mpt.amax_history : tensor<2x16xf32> = dense<0.0> : tensor<2x16xf32>
+  func.func @combine(%m: tensor<2xf32> {mpt.name = "replica.max.0"}) {
+    %h = train.read @mpt.amax_history : tensor<2x16xf32>
+    %next = train.roll %h, %m : tensor<2x16xf32>, tensor<2xf32>
+    train.write @mpt.amax_history, %next : tensor<2x16xf32>
+    return
+  }
+  func.func @replica(%x: tensor<1xf32> {mpt.name = "x"}) -> (tensor<2xf32> {mpt.name = "replica.max.0"}) {
+    %s = train.read @mpt.loss_scale : tensor<f32>
+    %0 = mpt.reshape %s : (tensor<f32>) -> tensor<1xf32>
+    %dy = mpt.mul %x, %0 : tensor<1xf32>
+    %both = mpt.concat %x, %dy {axis = 0 : i64} : (tensor<1xf32>, tensor<1xf32>) -> tensor<2xf32>
+    return %both : tensor<2xf32>
+  }
+}
+
+// -----
+
+// The same becomes a parameter.
+module {
+  train.state scale @mpt.loss_scale : tensor<f32> = dense<1024.0> : tensor<f32>
+  train.state parameter @w : tensor<1xf32>
+  func.func @combine(%m: tensor<1xf32> {mpt.name = "replica.max.0"}) {
+    // expected-error @below {{expected a value without a scale for state w}}
+    train.write @w, %m : tensor<1xf32>
+    return
+  }
+  func.func @replica(%x: tensor<1xf32> {mpt.name = "x"}) -> (tensor<1xf32> {mpt.name = "replica.max.0"}) {
+    %s = train.read @mpt.loss_scale : tensor<f32>
+    %0 = mpt.reshape %s : (tensor<f32>) -> tensor<1xf32>
+    %dy = mpt.mul %x, %0 : tensor<1xf32>
+    return %dy : tensor<1xf32>
+  }
+}
