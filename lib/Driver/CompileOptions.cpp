@@ -434,6 +434,28 @@ static Error checkSizes(const CompileOptions &options) {
   return Error::success();
 }
 
+/// A report is of what a phase has made, and memory is planned for libraries alone: what is asked for beyond is not
+/// there.
+static Error checkProducts(const CompileOptions &options) {
+  auto order = [](StringRef phase) { return phases.find(phase); };
+  const bool writesOnnx = options.emit == EmitKind::ONNX;
+  auto refuse = [](const Twine &flag, const Twine &why) {
+    return bad("expected a library for " + flag + ", got --emit=onnx: " + why);
+  };
+  if (writesOnnx && options.memoryBudget)
+    return refuse("--memory-budget", "whatever runs the file plans its memory");
+  if (writesOnnx && options.debugNonfinite)
+    return refuse("--debug-nonfinite", "the checks are the library's");
+  for (StringRef report : options.reports) {
+    StringRef kind = report.split('=').first, phase = kind == "precision" ? kind : "memory";
+    if (writesOnnx && phase == "memory")
+      return refuse("--report=" + kind, "whatever runs the file plans its memory and its kernels");
+    if (!options.to.empty() && order(options.to) < order(phase))
+      return bad("expected --to=" + phase + " or a later phase with --report=" + kind + ", got --to=" + options.to);
+  }
+  return Error::success();
+}
+
 Expected<CompileOptions> CompileOptions::parse(ArrayRef<StringRef> words) {
   CompileOptions options;
   for (size_t i = 0; i < words.size(); ++i) {
@@ -486,6 +508,8 @@ Expected<CompileOptions> CompileOptions::parse(ArrayRef<StringRef> words) {
   if (!options.to.empty())
     options.emit = EmitKind::MLIR;
   if (Error wrong = checkSizes(options))
+    return wrong;
+  if (Error wrong = checkProducts(options))
     return wrong;
   if (options.name.empty())
     options.name = sys::path::stem(options.input).str();

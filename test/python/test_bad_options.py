@@ -68,9 +68,15 @@ def run(path, *options, **keywords):
     ("--name=a/b", "expected a file name for the library without quotes and control characters, got 'a/b'"),
     ('--name=a"b', "got 'a\"b'; name it with --name"),
     ("--report=speed", "for --report, got 'speed'"),
+    ("--emit=onnx --report=memory", "expected a library for --report=memory, got --emit=onnx"),
+    ("--emit=onnx --report=kernels=k.json", "expected a library for --report=kernels, got --emit=onnx"),
+    ("--emit=onnx --memory-budget=1M", "expected a library for --memory-budget, got --emit=onnx"),
+    ("--emit=onnx --debug-nonfinite", "expected a library for --debug-nonfinite, got --emit=onnx"),
+    ("--to=fusion --report=memory", "expected --to=memory or a later phase with --report=memory, got --to=fusion"),
+    ("--to=training --report=precision", "expected --to=precision or a later phase with --report=precision, got --to=training"),
 ])
 def test_options(model, tmp_path, option, says):
-    result = run(model, option, "-o", tmp_path / "lib")
+    result = run(model, *option.split(), "-o", tmp_path / "lib")
     assert result.returncode == 1 and says in result.stderr, result.stderr
     assert not (tmp_path / "lib").exists()
 
