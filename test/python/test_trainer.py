@@ -326,3 +326,16 @@ def test_one_thread_at_a_time(linear):
     leave.set()
     stepping.join()
     trainer.save(linear / "state")
+
+
+def test_temporary_files_of_others_stay(linear, tmp_path, monkeypatch):
+    """A save clears away what killed saves of the same path left, and nothing that only looks like it."""
+    monkeypatch.chdir(tmp_path)
+    others = [".tmp-1-2x", "state.tmp-notes", "state.tmp-1", "state.tmp-1-2.txt", "state.tmp--3"]
+    for name in (*others, "state.tmp-99-0"):
+        (tmp_path / name).write_text("mine")
+    trainer = mpt.Trainer(linear, threads=1)
+    trainer.save("state")
+    with pytest.raises(mpt.Error, match="cannot write ''"):
+        trainer.save("")
+    assert {path.name for path in tmp_path.iterdir() if ".tmp-" in path.name} == set(others)

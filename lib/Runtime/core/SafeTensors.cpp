@@ -59,6 +59,16 @@ int64_t bytesOf(const std::vector<int64_t> &shape, int64_t size) {
 
 constexpr const char *temporaryMark = ".tmp-";
 
+/// Whether a name goes on behind the mark as openTemporary makes it: a process's number and a counter, 100-7.
+bool isTemporary(const char *rest) {
+  const size_t process = strspn(rest, "0123456789");
+  if (!process || rest[process] != '-')
+    return false;
+  const char *counter = rest + process + 1;
+  const size_t count = strspn(counter, "0123456789");
+  return count && !counter[count];
+}
+
 /// Removes what processes that were killed while they wrote `folder`/`name` have left. A living writer holds a lock on
 /// its temporary file; the system drops it with the process.
 void removeStale(const std::string &folder, const std::string &name) {
@@ -67,7 +77,7 @@ void removeStale(const std::string &folder, const std::string &name) {
     return;
   std::string prefix = name + temporaryMark;
   while (dirent *entry = readdir(dir)) {
-    if (strncmp(entry->d_name, prefix.c_str(), prefix.size()) != 0)
+    if (strncmp(entry->d_name, prefix.c_str(), prefix.size()) != 0 || !isTemporary(entry->d_name + prefix.size()))
       continue;
     int fd = openat(dirfd(dir), entry->d_name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0)
