@@ -339,3 +339,15 @@ def test_temporary_files_of_others_stay(linear, tmp_path, monkeypatch):
     with pytest.raises(mpt.Error, match="cannot write ''"):
         trainer.save("")
     assert {path.name for path in tmp_path.iterdir() if ".tmp-" in path.name} == set(others)
+
+
+def test_failed_reset_changes_nothing(linear, tmp_path):
+    path = tmp_path / "weights"
+    write_safetensors(path, INITIAL)
+    trainer = mpt.Trainer(linear, threads=1, weights=path)
+    trainer.step({"x": X, "y": Y})
+    before = trainer.state()
+    write_safetensors(path, {name: value for name, value in INITIAL.items() if name != "b"})
+    with pytest.raises(mpt.Error, match="no tensor 'b'"):
+        trainer.reset()
+    assert all((before[k] == v).all() for k, v in trainer.state().items())

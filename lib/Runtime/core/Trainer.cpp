@@ -3,6 +3,7 @@
 #include "core/Trainer.h"
 
 #include "core/Convert.h"
+#include "core/HostMemory.h"
 #include "core/Indices.h"
 #include "core/Options.h"
 #include "core/Types.h"
@@ -473,11 +474,23 @@ mpt_status mpt_trainer_reset(mpt_trainer *trainer) {
     // What runs may still read the state.
     if (mpt_status status = trainer->device->synchronize())
       return status;
+    const char *weights = trainer->hasWeights ? trainer->weights.c_str() : nullptr;
+    // Where the state is filled in place, a file that ends in the middle must not leave half of it.
+    std::unique_ptr<Memory> before;
+    if (trainer->device->sharesHostMemory()) {
+      before = allocateHost(trainer->state.bytes());
+      if (!before)
+        return outOfMemory(*trainer->device, "state", trainer->state.bytes());
+      memcpy(before->start, trainer->state.data(), static_cast<size_t>(trainer->state.bytes()));
+    }
+    if (mpt_status status = initializeState(*trainer, weights, trainer->setsSeed, trainer->seed)) {
+      if (before)
+        memcpy(trainer->state.data(), before->start, static_cast<size_t>(trainer->state.bytes()));
+      return status;
+    }
+    before.reset();
     if (trainer->replicas)
       trainer->replicas->edited("reset", nullptr, 0);
-    const char *weights = trainer->hasWeights ? trainer->weights.c_str() : nullptr;
-    if (mpt_status status = initializeState(*trainer, weights, trainer->setsSeed, trainer->seed))
-      return status;
     const mpt_module_desc &m = *trainer->model->desc;
     for (int64_t i = 0; i < m.num_functions; ++i)
       if (strcmp(m.functions[i].name, "initialize") == 0)
