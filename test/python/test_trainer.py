@@ -351,3 +351,11 @@ def test_failed_reset_changes_nothing(linear, tmp_path):
     with pytest.raises(mpt.Error, match="no tensor 'b'"):
         trainer.reset()
     assert all((before[k] == v).all() for k, v in trainer.state().items())
+
+
+def test_refused_run_leaves_results(linear):
+    trainer = mpt.Trainer(linear, threads=1)
+    loss = trainer.step({"x": X, "y": Y}).loss
+    with pytest.raises(mpt.Error, match="'y' of 'step' is missing"):
+        trainer.step({"x": X})
+    assert trainer.metrics().loss == loss

@@ -384,11 +384,12 @@ mpt_status mpt::rt::readRun(mpt_trainer &t, const mpt_function_desc &f, const mp
 mpt_status mpt::rt::runFunction(mpt_trainer &t, const mpt_function_desc &f, const mpt_tensor *inputs, int64_t count,
                                 mpt_metrics *metrics, int64_t replica) {
   FunctionState &state = stateOf(t, f);
-  startedRun(t, f);
+  // A run that is refused leaves the results of the last one.
   if (mpt_status status = bindInputs(t, f, state, inputs, count))
     return status;
   if (mpt_status status = prepareFunction(t, f))
     return status;
+  startedRun(t, f);
   if (t.finite)
     if (mpt_status status = t.finite->begin(f, state.inputPointers, *t.model->desc, t.shards, t.state.data()))
       return status;
