@@ -359,3 +359,11 @@ def test_refused_run_leaves_results(linear):
     with pytest.raises(mpt.Error, match="'y' of 'step' is missing"):
         trainer.step({"x": X})
     assert trainer.metrics().loss == loss
+
+
+def test_learning_rate_beyond_the_type(linear):
+    trainer = mpt.Trainer(linear, threads=1)
+    before = trainer.state()
+    with pytest.raises(mpt.Error, match=r"expected a rate within the range of float32, got 1e\+39"):
+        trainer.step({"x": X, "y": Y}, learning_rate=1e39)
+    assert all((before[k] == v).all() for k, v in trainer.state().items())

@@ -352,6 +352,9 @@ mpt_status mpt::rt::pointersOf(mpt_trainer &t, const mpt_function_desc &f, Funct
       memcpy(state.learningRate, &t.learningRate, sizeof t.learningRate);
     else
       fromFloat(want.dtype, &rate, 1, state.learningRate);
+    if (!std::isfinite(scalarOf(want, state.learningRate)))
+      return fail(MPT_INVALID_ARGUMENT, "input 'learning_rate' of '%s': expected a rate within the range of %s, got %g",
+                  f.name, nameOf(want.dtype), t.learningRate);
     given = state.learningRate;
   }
   return MPT_OK;
