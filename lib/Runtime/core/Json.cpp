@@ -2,6 +2,7 @@
 // Recursive-descent JSON.
 #include "core/Json.h"
 
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 
@@ -150,7 +151,9 @@ private:
     }
     std::string copy(text.substr(begin, at - begin));
     out.kind = Json::Number;
-    out.number = strtod(copy.c_str(), nullptr);
+    // Not strtod, which wants the decimal separator of the program's locale.
+    if (std::from_chars(copy.data(), copy.data() + copy.size(), out.number).ec != std::errc())
+      return fail("number beyond the range of doubles");
     out.integral = integral && copy.size() <= 18; // below 10^18: no overflow
     if (out.integral)
       out.integer = strtoll(copy.c_str(), nullptr, 10);
