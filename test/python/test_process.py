@@ -63,3 +63,21 @@ print(float(abs(trainer.parameter("w") - before).max()))
     assert float(plain[0]) > 5e-4
     comma = 'import locale; locale.setlocale(locale.LC_NUMERIC, "comma"); assert f"{0.5:n}" == "0,5"\n'
     assert run(comma + script, library, LOCPATH=str(tmp_path)) == plain
+
+
+def test_children_of_a_process_that_has_trained(library):
+    """A child has no OpenMP team of its parent's, which it would wait for."""
+    script = TRAIN + """
+import os
+import signal
+trainer.step(inputs)
+child = os.fork()
+if child == 0:
+    signal.alarm(60)
+    print(trainer.step(inputs).loss, trainer.step(inputs).loss, flush=True)
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+print(trainer.step(inputs).loss, trainer.step(inputs).loss)
+"""
+    losses = run(script, library)
+    assert len(losses) == 4 and losses[:2] == losses[2:]

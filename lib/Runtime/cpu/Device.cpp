@@ -7,7 +7,9 @@
 #include "core/Trainer.h"
 
 #include <cstring>
+#include <pthread.h>
 #include <string>
+#include <thread>
 
 using namespace mpt::rt;
 
@@ -23,6 +25,23 @@ void copyAll(const Transfer *transfers, size_t count) {
   for (size_t i = 0; i < count; ++i)
     if (transfers[i].bytes)
       memcpy(transfers[i].to, transfers[i].from, static_cast<size_t>(transfers[i].bytes));
+}
+
+// OpenMP keeps a team of threads for each thread that runs loops. A child process has none of them, and its copy of
+// that thread would wait for them for ever.
+thread_local bool hasRun = false, lostTeam = false;
+const int watchesForks = pthread_atfork(nullptr, nullptr, [] { lostTeam = hasRun; });
+
+/// Runs `f` on a thread of its own, which gets a team of its own.
+mpt_status runApart(const mpt_function_desc &f, mpt_exec &exec) {
+  auto status = MPT_OK;
+  std::string why;
+  std::thread apart([&] {
+    status = static_cast<mpt_status>(f.entry(&exec));
+    why = status ? mpt_last_error() : "";
+  });
+  apart.join();
+  return status ? fail(status, "%s", why.c_str()) : MPT_OK;
 }
 
 class CpuDevice : public Device {
@@ -66,8 +85,9 @@ public:
     state.context.scratch = &scratch;
     if (state.profile)
       state.profile->beginRun();
-    if (int32_t status = f.entry(&exec))
-      return static_cast<mpt_status>(status);
+    hasRun = true;
+    if (mpt_status status = lostTeam ? runApart(f, exec) : static_cast<mpt_status>(f.entry(&exec)))
+      return status;
     if (state.profile)
       state.profile->endRun();
     return MPT_OK;
