@@ -130,7 +130,7 @@ CURVES = np.concatenate([np.linspace(-12, 12, 60001), np.geomspace(1e-38, 1, 200
 @pytest.mark.parametrize("slack", [-1, 0, 1])
 @pytest.mark.parametrize("name", ["tanh", "erf"])
 def test_curves(tmp_path, name, slack):
-    """To 3 units, and beside 1 to 1.2e-7."""
+    """To 3 units, and 1 + f to two units of 1. A unit that the hardware's reciprocal is off counts twice in tanh = 1 - 2 / (1 + e^2x)."""
     x = padded(CURVES.astype(np.float32))
     exact = np.tanh(x.astype(np.longdouble)) if name == "tanh" else np.array([math.erf(v) for v in x.astype(np.float64)])
     got = kernel(tmp_path, f"%y = mpt.{name} %x0 : TENSORf32END", [x], ["f32"], "f32", slack=slack)
@@ -142,7 +142,7 @@ def test_curves(tmp_path, name, slack):
     got = kernel(tmp_path, body, [x], ["f32"], "f32", slack=slack)
     assert np.isnan(got[~number]).all()
     error = np.abs(got - (1 + exact))[number]
-    assert error.max() <= 2.4e-7, (error.max(), x[number][error.argmax()])
+    assert error.max() <= (2 + abs(slack)) * 2.0**-23, (error.max(), x[number][error.argmax()])
 
 
 @pytest.mark.parametrize("slack", [-1, 0, 1])
