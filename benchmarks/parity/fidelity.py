@@ -154,7 +154,7 @@ def scene_network(name, paper, recipe, off, make, data, judge, steps, loss="none
 NETWORKS = [
     classifier("AlexNet", MIXED, DYNAMIC, NO_MASTERS, papers.alexnet, 400, 0.01),
     # Sixteen layers without norms: by momentum at 0.02, FP32 ends anywhere between 44 and 91 %, from seed to seed.
-    classifier("VGG-16", MIXED, DYNAMIC, NO_MASTERS, papers.vgg16, 400, 1e-3, optimizer="adamw,weight-decay=0.01"),
+    classifier("VGG-16", MIXED, DYNAMIC, NO_MASTERS, papers.vgg16, 1200, 1e-3, optimizer="adamw,weight-decay=0.01"),
     # Without norms either: 300 steps of momentum end anywhere between 31 and 93 % in FP32.
     classifier("GoogLeNet", MIXED, DYNAMIC, NO_MASTERS, papers.googlenet, 1000, 1e-3, optimizer="adamw,weight-decay=0.01", loss="none"),
     classifier("Inception v3", MIXED, DYNAMIC, NO_MASTERS, papers.inception3, 200, loss="none"),
