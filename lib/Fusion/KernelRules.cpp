@@ -6,6 +6,8 @@
 #include "mpt/Dialect/MPT/TensorTypes.h"
 #include "mpt/Interfaces/FusionRole.h"
 
+#include "llvm/ADT/SetVector.h"
+
 using namespace mlir;
 using namespace mpt;
 
@@ -33,12 +35,20 @@ bool feedsBroadcasts(Operation *op, const KernelRules::OpSet &members) {
   });
 }
 
-/// Whether `op` waits for a reduction of the group.
+/// Whether `op` waits for a reduction of the group. Each op is looked at once, however many read it.
 bool followsSum(Operation *op, const KernelRules::OpSet &members) {
-  return llvm::any_of(op->getOperands(), [&](Value operand) {
-    Operation *source = operand.getDefiningOp();
-    return source && members.contains(source) && (isReduction(source) || followsSum(source, members));
-  });
+  llvm::SmallSetVector<Operation *, 8> behind;
+  behind.insert(op);
+  for (size_t i = 0; i < behind.size(); ++i)
+    for (Value operand : behind[i]->getOperands()) {
+      Operation *source = operand.getDefiningOp();
+      if (!source || !members.contains(source))
+        continue;
+      if (isReduction(source))
+        return true;
+      behind.insert(source);
+    }
+  return false;
 }
 
 } // namespace
