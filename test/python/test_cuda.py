@@ -91,16 +91,21 @@ def test_steps_agree_with_the_cpu(tmp_path, make, cudnn, policy):
     assert result["launches"] > 0 and (result["convolutions"] > 0) == (cudnn and make is cnn)
 
 
-@pytest.mark.parametrize("rank, policy, way", [(1, "fp32", "implicit"), (2, "fp32", "implicit"), (3, "fp32", "implicit"), (2, "fp32", "columns"),
-                                               (2, "amp-f16", "implicit"), (3, "amp-bf16", "implicit"), (2, "fp8-hybrid", "implicit")])
-def test_convolutions_without_cudnn(tmp_path, rank, policy, way):
-    result = train(tmp_path, lambda path: convolutions(path, rank), policy, cudnn=False, lr="1e-3", options={"convolutions": way})
+def expect_convolutions_of_cpu(result, policy):
+    """Losses, gradients in FP32, and nothing but graphs of steps."""
     np.testing.assert_allclose(result["cuda"], result["cpu"], rtol={**TOLERANCE, **EIGHT_BITS}[policy])
     for name, value in result["cpu state"].items() if policy == "fp32" else []:
         if ".moment1" in name:  # the gradient of the first step
             np.testing.assert_allclose(result["cuda state"][name], value, rtol=0, atol=1e-5 * np.abs(value).max(), err_msg=name)
     assert result["violations"] == "" and result["live"] == 0 and result["resumed"]
     assert all(result["parameters"].values()) and (result["waits"], result["graphs"]) == (0, 4)
+
+
+@pytest.mark.parametrize("rank, policy, way", [(1, "fp32", "implicit"), (2, "fp32", "implicit"), (3, "fp32", "implicit"), (2, "fp32", "columns"),
+                                               (2, "amp-f16", "implicit"), (3, "amp-bf16", "implicit"), (2, "fp8-hybrid", "implicit")])
+def test_convolutions_without_cudnn(tmp_path, rank, policy, way):
+    result = train(tmp_path, lambda path: convolutions(path, rank), policy, cudnn=False, lr="1e-3", options={"convolutions": way})
+    expect_convolutions_of_cpu(result, policy)
     # The two operands' type, and what is stored: of channels in eights, whose accesses are vectors, and of others.
     types = {"fp32": "f32_f32", "amp-f16": "f16_f16", "amp-bf16": "bf16_bf16", "fp8-hybrid": "f16_f32"}[policy]
     calls = (tmp_path / "calls").read_text()
@@ -132,12 +137,7 @@ def test_convolution_kernels_do_not_spill(tmp_path, policy, arch):
 def test_depthwise_convolutions(tmp_path, rank, policy, way, cudnn):
     """By a kernel of their shape: forward and both gradients."""
     result = train(tmp_path, lambda path: depthwise(path, rank), policy, cudnn=cudnn, lr="1e-3", options={"convolutions": way, "search": "off"})
-    np.testing.assert_allclose(result["cuda"], result["cpu"], rtol={**TOLERANCE, **EIGHT_BITS}[policy])
-    for name, value in result["cpu state"].items() if policy == "fp32" else []:
-        if ".moment1" in name:  # the gradient of the first step
-            np.testing.assert_allclose(result["cuda state"][name], value, rtol=0, atol=1e-5 * np.abs(value).max(), err_msg=name)
-    assert result["violations"] == "" and result["live"] == 0 and result["resumed"]
-    assert all(result["parameters"].values()) and (result["waits"], result["graphs"]) == (0, 4)
+    expect_convolutions_of_cpu(result, policy)
     calls = (tmp_path / "calls").read_text()
     for kind in ("forward", "data", "weights"):
         assert len(set(re.findall(rf"launch (mpt_depthwise_{kind}_\w+)", calls))) == 5, kind
