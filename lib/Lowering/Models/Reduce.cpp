@@ -266,40 +266,9 @@ struct ArgReduceModel : LoopLowering::ExternalModel<ArgReduceModel, ArgReduceOp>
   }
 };
 
-/// Sums from the start to each element: quadratic in the axis, which is short wherever cum_sum is used.
-struct CumSumModel : LoopLowering::ExternalModel<CumSumModel, CumSumOp> {
-  Value emitElement(Operation *operation, ElementEmitter &e, unsigned, ArrayRef<IndexExpr> at) const {
-    auto op = cast<CumSumOp>(operation);
-    int64_t axis = op.getAxis(), extent = tensorType(op.getX()).getDimSize(axis);
-    Type element = elementOf(op.getX());
-    ImplicitLocOpBuilder &b = e.b;
-    unsigned lanes = e.laneWidth(at);
-    Type type = runningType(element, numericsOf(op));
-    Accumulator sum{ReduceKind::sum, type, type};
-    SmallVector<IndexExpr> from(at);
-    Value here = e.splat(e.indexAs(at[axis], b.getIndexType()), lanes);
-    bool reverse = op.getReverse(), exclusive = op.getExclusive();
-    Value low = e.indexConstant(0), high = e.indexConstant(extent);
-    Value total =
-        e.loop(low, high, extent, 1, {e.splat(sum.identity(e, type), lanes)}, [&](IndexExpr i, ValueRange carried) {
-          using P = arith::CmpIPredicate;
-          from[axis] = i;
-          Value x = e.element(op.getX(), from);
-          x = e.splat(isa<FloatType>(type) ? MathBuilder(e).toFloat(x, type) : x, lanes);
-          Value j = e.splat(e.indexAs(i, b.getIndexType()), lanes);
-          P predicate = reverse ? (exclusive ? P::ugt : P::uge) : (exclusive ? P::ult : P::ule);
-          Value used = arith::CmpIOp::create(b, predicate, j, here);
-          Value next = sum.combine(e, carried[0], x);
-          return SmallVector<Value>{arith::SelectOp::create(b, used, next, carried[0])};
-        })[0];
-    return finishSum(e, total, element);
-  }
-};
-
 } // namespace
 
 void mpt::attachReduceModels(MLIRContext *context) {
   ReduceOp::attachInterface<ReduceModel, ReduceRole>(*context);
   ArgReduceOp::attachInterface<ArgReduceModel>(*context);
-  CumSumOp::attachInterface<CumSumModel>(*context);
 }

@@ -51,3 +51,13 @@ func.func @avg_pool_backward_many(%dy: tensor<1x2x17x17xf64> {check.low = 0.25, 
   %dx = mpt.avg_pool_backward %dy {kernel = array<i64: 48, 48>, strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>, pads_low = array<i64: 0, 0>, pads_high = array<i64: 0, 0>} : (tensor<1x2x17x17xf64>) -> tensor<1x2x64x64xf64>
   return %dx : tensor<1x2x64x64xf64>
 }
+func.func @cum_sum_lines(%x: tensor<3x40x70xf64>) -> tensor<3x40x70xf64> {
+  %y = mpt.cum_sum %x {axis = 1, exclusive = true, reverse = true} : (tensor<3x40x70xf64>) -> tensor<3x40x70xf64>
+  return %y : tensor<3x40x70xf64>
+}
+func.func @cum_sum_last(%x: tensor<5x33xf64>) -> tensor<5x33xf64> {
+  %z = mpt.mul %x, %x : tensor<5x33xf64>
+  %y = mpt.cum_sum %z {axis = 1, reverse = true} : (tensor<5x33xf64>) -> tensor<5x33xf64>
+  %w = mpt.exp %y : tensor<5x33xf64>
+  return %w : tensor<5x33xf64>
+}

@@ -22,7 +22,8 @@ module attributes {mpt.policy = {accumulate = f32}} {
   func.func @fused(%x: tensor<8x8xf16>) -> tensor<8x8xf16> {
     %y = mpt.fusion(%x) : (tensor<8x8xf16>) -> tensor<8x8xf16> {
     ^bb0(%a: tensor<8x8xf16>):
-      // expected-error@+1 {{expected an accumulator of at least 'f32', got 'f16'}}
+      // expected-error@+2 {{expected an accumulator of at least 'f32', got 'f16'}}
+      // expected-error@+1 {{expected a result of 'f32', in which its kernel adds up, got 'f16': run fusion-decompose}}
       %s = mpt.cum_sum %a {axis = 0 : i64, numerics = #mpt.numerics<in = f16, acc = f16, out = f16>} : (tensor<8x8xf16>) -> tensor<8x8xf16>
       mpt.yield %s : tensor<8x8xf16>
     }

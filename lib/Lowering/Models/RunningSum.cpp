@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// Running sums along an axis, and their kernel.
+#include "mpt/Lowering/Models/RunningSum.h"
+#include "mpt/Dialect/MPT/Accumulators.h"
+#include "mpt/Dialect/MPT/TensorTypes.h"
+#include "mpt/Lowering/Emission/MathFunctions.h"
+#include "mpt/Lowering/Emission/Reductions.h"
+#include "mpt/Lowering/Models/Models.h"
+
+using namespace mlir;
+using namespace mpt;
+
+CumSumOp mpt::runningSumOf(FusionOp fusion) {
+  Operation *yield = fusion.getBody().front().getTerminator();
+  return yield->getNumOperands() == 1 ? yield->getOperand(0).getDefiningOp<CumSumOp>() : CumSumOp();
+}
+
+RunningSumUnits mpt::runningSumUnits(CumSumOp op, int64_t chunk) {
+  RunningSumUnits units;
+  ArrayRef<int64_t> shape = shapeOf(op.getY());
+  for (int64_t extent : shape.take_front(op.getAxis()))
+    units.outer *= extent;
+  for (int64_t extent : shape.drop_front(op.getAxis() + 1))
+    units.lanes *= extent;
+  units.chunk = std::clamp<int64_t>(chunk, 1, std::max<int64_t>(units.lanes, 1));
+  return units;
+}
+
+/// The sums of one line, or of as many as `at` has lanes. at[axis] is set here.
+static void emitLine(ElementEmitter &e, CumSumOp op, Value buffer, SmallVector<IndexExpr> at) {
+  int64_t axis = op.getAxis(), extent = shapeOf(op.getY())[axis];
+  Type element = elementOf(op.getX()), type = runningType(element, numericsOf(op));
+  Accumulator sum{ReduceKind::sum, type, type};
+  unsigned lanes = e.laneWidth(at);
+  Value start = e.splat(sum.identity(e, type), lanes);
+  e.loop(e.indexConstant(0), e.indexConstant(extent), extent, 1, {start}, [&](IndexExpr i, ValueRange carried) {
+    at[axis] = op.getReverse() ? e.space.add(e.space.scale(i, -1), IndexExpr(extent - 1)) : i;
+    Value x = e.element(op.getX(), at);
+    x = e.splat(isa<FloatType>(type) ? MathBuilder(e).toFloat(x, type) : x, lanes);
+    Value next = sum.combine(e, carried[0], x);
+    e.store(finishSum(e, op.getExclusive() ? carried[0] : next, element), buffer, at);
+    return SmallVector<Value>{next};
+  });
+}
+
+void mpt::emitRunningSum(ElementEmitter &e, CumSumOp op, Value buffer, Value begin, Value end,
+                         const RunningSumUnits &units) {
+  ArrayRef<int64_t> shape = shapeOf(op.getY());
+  int64_t rank = shape.size(), axis = op.getAxis();
+  SmallVector<int64_t> before = llvm::to_vector(llvm::seq<int64_t>(0, axis));
+  SmallVector<int64_t> behind = llvm::to_vector(llvm::seq<int64_t>(axis + 1, rank));
+  unsigned width = e.target.lanes();
+  while (static_cast<int64_t>(width) > units.chunk)
+    width /= 2;
+  e.loop(begin, end, units.extent(), 1, {}, [&](IndexExpr unit, ValueRange) {
+    SmallVector<IndexExpr> at(rank);
+    auto [row, chunk] = e.space.divide(unit, ceilDiv(units.lanes, units.chunk));
+    e.spread(row, shape, before, at);
+    if (units.lanes == 1) {
+      e.spread(IndexExpr(0), shape, behind, at);
+      emitLine(e, op, buffer, at);
+      return SmallVector<Value>();
+    }
+    Value low = e.index(e.space.scale(chunk, units.chunk));
+    Value high = arith::MinUIOp::create(e.b, arith::AddIOp::create(e.b, low, e.indexConstant(units.chunk)),
+                                        e.indexConstant(units.lanes));
+    e.vectorLoop(low, high, units.lanes, width < 4 ? 1 : width, [&](IndexExpr lane) {
+      e.spread(lane, shape, behind, at);
+      emitLine(e, op, buffer, at);
+    });
+    return SmallVector<Value>();
+  });
+}
+
+namespace {
+/// Each element needs all before it, so that a kernel that walks them all makes the whole result.
+struct CumSumModel : LoopLowering::ExternalModel<CumSumModel, CumSumOp> {
+  bool standsAlone(Operation *) const { return true; }
+  Value emitElement(Operation *op, ElementEmitter &e, unsigned, ArrayRef<IndexExpr>) const {
+    return e.fail(op, "expected a fusion of this op alone, got one that uses its result",
+                  getElementTypeOrSelf(op->getResult(0)));
+  }
+};
+} // namespace
+
+void mpt::attachRunningSumModels(MLIRContext *context) { CumSumOp::attachInterface<CumSumModel>(*context); }
