@@ -60,7 +60,7 @@ LogicalResult interpretMaxPool(MaxPoolOp op, InterpreterFrame &frame) {
       int64_t best = members.front();
       for (int64_t member : members) {
         double value = xs[plane * inSize + member], top = xs[plane * inSize + best];
-        if (value > top || (std::isnan(value) && !std::isnan(top)))
+        if (value > top || std::isnan(value))
           best = member;
       }
       ys[plane * outSize + o] = xs[plane * inSize + best];

@@ -43,3 +43,17 @@ func.func @avg_pool_backward() {
   check.ulp_close %y0, %e0 {ulps = 2 : i64} : tensor<1x2x3x4xf32>
   return
 }
+
+// The last NaN of a window, and the first -inf of one that has nothing else.
+func.func @max_pool_special() {
+  %x0 = mpt.constant dense<[[[0x7FC00000, 1.0, 0x7FC00000, 2.0, 0xFF800000, 0xFF800000]]]> : tensor<1x1x6xf32>
+  %y0, %y1 = mpt.max_pool %x0 {kernel = array<i64: 2>, strides = array<i64: 2>, dilations = array<i64: 2>, pads_low = array<i64: 0>, pads_high = array<i64: 0>} : (tensor<1x1x6xf32>) -> (tensor<1x1x2xf32>, tensor<1x1x2xi32>)
+  %e0 = mpt.constant dense<[[[0x7FC00000, 0x7FC00000]]]> : tensor<1x1x2xf32>
+  check.ulp_close %y0, %e0 {ulps = 0 : i64} : tensor<1x1x2xf32>
+  %e1 = mpt.constant dense<[[[2, 2]]]> : tensor<1x1x2xi32>
+  check.equal %y1, %e1 : tensor<1x1x2xi32>
+  %y2, %y3 = mpt.max_pool %x0 {kernel = array<i64: 2>, strides = array<i64: 4>, dilations = array<i64: 1>, pads_low = array<i64: 0>, pads_high = array<i64: 0>} : (tensor<1x1x6xf32>) -> (tensor<1x1x2xf32>, tensor<1x1x2xi32>)
+  %e3 = mpt.constant dense<[[[0, 4]]]> : tensor<1x1x2xi32>
+  check.equal %y3, %e3 : tensor<1x1x2xi32>
+  return
+}

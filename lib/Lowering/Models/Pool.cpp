@@ -56,6 +56,23 @@ template <typename Op> struct Window {
     IndexExpr position = e.space.add(e.space.scale(o, strides[d]), e.space.scale(k, dilations[d]));
     return nearest(e, e.space.add(position, IndexExpr(-pads[d])), extent);
   }
+  /// Input position of the first tap of output `o` that is inside. Every window has one.
+  IndexExpr firstInput(ElementEmitter &e, size_t d, const IndexExpr &o, int64_t extent) const {
+    IndexExpr start = e.space.add(e.space.scale(o, strides[d]), IndexExpr(-pads[d]));
+    if (dilations[d] == 1 || e.space.minimum(start) >= 0)
+      return nearest(e, start, extent);
+    // Before the plane: the next multiple of the dilation behind its edge.
+    int64_t steps = (pads[d] + dilations[d] - 1) / dilations[d];
+    IndexExpr behind = e.space.divide(e.space.add(start, IndexExpr(steps * dilations[d])), dilations[d]).second;
+    unsigned depth = e.space.depth(start);
+    return e.at(depth, [&] {
+      Value at = e.indexAs(start, e.b.getIndexType()), all[] = {at, e.indexAs(behind, e.b.getIndexType())};
+      e.unify(all);
+      Value outside =
+          arith::CmpIOp::create(e.b, arith::CmpIPredicate::slt, all[0], e.constantLike(all[0], APInt(64, 0)));
+      return e.opaque(arith::SelectOp::create(e.b, outside, all[1], all[0]), extent, depth);
+    });
+  }
   /// Whether all windows of `outputs` reach into the plane and have no holes: a tap in the padding may then stand for
   /// the window's nearest element, which the window has anyway.
   bool hasNearest(size_t d, int64_t extent, int64_t outputs) const {
@@ -93,7 +110,12 @@ struct MaxPoolModel : LoopLowering::ExternalModel<MaxPoolModel, MaxPoolOp> {
     };
     MathBuilder m(e);
     Type real = computeType(x.getElementType());
-    Value best = e.splat(e.constant(real, -INFINITY), lanes), where = e.splat(e.constant(e.b.getI32Type(), 0), lanes);
+    // A window of -inf alone has its first element, which nothing is larger than.
+    SmallVector<IndexExpr> first;
+    for (size_t d = 0; d < plane.size(); ++d)
+      first.push_back(window.firstInput(e, d, at[2 + d], plane[d]));
+    Value best = e.splat(e.constant(real, -INFINITY), lanes),
+          where = e.splat(e.indexAs(e.space.linearize(first, plane), e.b.getI32Type()), lanes);
     auto result = overBox(e, window.kernel, {}, {best, where}, [&](ArrayRef<IndexExpr> k, ValueRange carried) {
       SmallVector<IndexExpr> from(at.take_front(2));
       Value inside;

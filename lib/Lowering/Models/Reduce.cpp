@@ -253,8 +253,13 @@ struct ArgReduceModel : LoopLowering::ExternalModel<ArgReduceModel, ArgReduceOp>
           from[axis] = i;
           Value x = e.splat(e.element(op.getX(), from), lanes), better;
           if (real) {
+            // NaN wins, as in the reduction: the first one, or the last.
             using P = arith::CmpFPredicate;
             better = arith::CmpFOp::create(b, max ? (last ? P::OGE : P::OGT) : (last ? P::OLE : P::OLT), x, best[0]);
+            Value wins = arith::CmpFOp::create(b, P::UNO, x, x);
+            if (!last)
+              wins = arith::AndIOp::create(b, wins, arith::CmpFOp::create(b, P::ORD, best[0], best[0]));
+            better = arith::OrIOp::create(b, better, wins);
           } else {
             using P = arith::CmpIPredicate;
             better = arith::CmpIOp::create(b, max ? (last ? P::sge : P::sgt) : (last ? P::sle : P::slt), x, best[0]);
