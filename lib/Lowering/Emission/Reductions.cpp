@@ -92,7 +92,7 @@ Value mpt::finishReduction(ElementEmitter &e, ReduceOp op, Value value) {
       value = arith::DivSIOp::create(e.b, value, e.constantLike(value, APInt(64, extent)));
   }
   Type type = elementOf(op.getY());
-  return isa<FloatType>(type) ? finishSum(e, value, type) : value;
+  return finishSum(e, value, type);
 }
 
 SmallVector<int64_t> mpt::keptAxes(ReduceOp op) {

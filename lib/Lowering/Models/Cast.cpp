@@ -28,8 +28,8 @@ struct CastModel : LoopLowering::ExternalModel<CastModel, CastOp> {
       return integer(e, x, from, to);
     if (!fromFloat) {
       Type target = e.typeLike(computeType(to), x);
-      return e.round(from.isInteger(1) ? Value(arith::UIToFPOp::create(e.b, target, x))
-                                       : Value(arith::SIToFPOp::create(e.b, target, x)),
+      return e.round(from.isInteger(1) || from.isUnsignedInteger(64) ? Value(arith::UIToFPOp::create(e.b, target, x))
+                                                                     : Value(arith::SIToFPOp::create(e.b, target, x)),
                      to);
     }
     MathBuilder m(e);
@@ -38,13 +38,15 @@ struct CastModel : LoopLowering::ExternalModel<CastModel, CastOp> {
     if (to.isUnsignedInteger())
       return toUnsigned(m, x, to);
     if (!toFloat)
-      return arith::FPToSIOp::create(e.b, e.typeLike(to, x), x);
+      return toSigned(m, x, to);
     if (cast.getRounding() == Rounding::Stochastic) {
       Value word = randomWord(e, cast.getKey(), cast.getStream(), op, at);
       return stochastic(e, op, x, word, mlir::cast<FloatType>(to), cast.getOverflow());
     }
-    bool narrows = mlir::cast<FloatType>(to).getWidth() < mlir::cast<FloatType>(from).getWidth();
-    if (cast.getRounding() == Rounding::TowardZero && narrows)
+    // FP16 and BF16 are as wide as each other, and neither holds the other's values.
+    bool isExact = llvm::APFloat::isRepresentableBy(mlir::cast<FloatType>(from).getFloatSemantics(),
+                                                    mlir::cast<FloatType>(to).getFloatSemantics());
+    if (cast.getRounding() == Rounding::TowardZero && !isExact)
       x = truncated(e, op, x, mlir::cast<FloatType>(to));
     if (cast.getOverflow() == Overflow::Saturate)
       x = saturated(m, x, mlir::cast<FloatType>(to));
@@ -65,6 +67,23 @@ struct CastModel : LoopLowering::ExternalModel<CastModel, CastOp> {
         arith::FPToUIOp::create(e.b, e.typeLike(computeType(to), x), m.min(x, m.c(x, limit.convertToDouble())));
     return bits == held ? whole
                         : arith::MinUIOp::create(e.b, whole, e.constantLike(whole, APInt::getLowBitsSet(held, bits)));
+  }
+
+  /// Truncated, and limited to the type's range; NaN gives 0. Processors differ in what they make of others.
+  static Value toSigned(MathBuilder &m, Value x, Type to) {
+    ElementEmitter &e = m.emitter();
+    unsigned bits = to.getIntOrFloatBitWidth();
+    const llvm::fltSemantics &semantics = mlir::cast<FloatType>(getElementTypeOrSelf(x)).getFloatSemantics();
+    auto limit = llvm::scalbn(llvm::APFloat::getOne(semantics), static_cast<int>(bits) - 1,
+                              llvm::RoundingMode::NearestTiesToEven);
+    double most = limit.convertToDouble();
+    limit.next(/*nextDown=*/true);
+    Value safe = m.select(m.compare(arith::CmpFPredicate::UNO, x, x), m.c(x, 0), x);
+    safe = m.select(m.less(safe, -most), m.c(x, -most), safe);
+    Value isBeyond = m.compare(arith::CmpFPredicate::OGE, safe, m.c(x, most));
+    safe = m.select(isBeyond, m.c(x, limit.convertToDouble()), safe);
+    Value whole = arith::FPToSIOp::create(e.b, e.typeLike(to, x), safe);
+    return arith::SelectOp::create(e.b, isBeyond, e.constantLike(whole, APInt::getSignedMaxValue(bits)), whole);
   }
 
   static Value integer(ElementEmitter &e, Value x, Type from, Type to) {

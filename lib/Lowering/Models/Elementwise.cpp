@@ -15,6 +15,17 @@ using Emit = Value (*)(MathBuilder &, ArrayRef<Value>, Operation *);
 
 bool isFloat(Value value) { return isa<FloatType>(getElementTypeOrSelf(value)); }
 bool isBool(Value value) { return getElementTypeOrSelf(value).isInteger(1); }
+/// Unsigned numbers of 64 bits have no wider type to be held in, where they would not be negative.
+bool isWord(Operation *op) { return getElementTypeOrSelf(op->getOperand(0).getType()).isUnsignedInteger(64); }
+/// The integer in every element of a constant; through broadcasts.
+std::optional<APInt> integerIn(Value value) {
+  if (auto broadcast = value.getDefiningOp<BroadcastOp>())
+    return integerIn(broadcast.getX());
+  DenseIntElementsAttr elements;
+  if (!matchPattern(value, m_Constant(&elements)) || !elements.isSplat())
+    return std::nullopt;
+  return elements.getSplatValue<APInt>();
+}
 
 /// Elementwise ops: operands at the op's own index, made of one width, and the result rounded to its type.
 template <typename Op, Emit emit, bool cheap>
@@ -37,6 +48,33 @@ template <typename FloatOp, typename IntOp> Value binary(MathBuilder &m, ArrayRe
     return FloatOp::create(b, x[0], x[1]);
   return IntOp::create(b, x[0], x[1]);
 }
+/// Integer division that never traps: by 0 gives 0, and what overflows wraps.
+template <typename FloatOp, typename IntOp, typename UnsignedOp>
+Value division(MathBuilder &m, ArrayRef<Value> x, Operation *op) {
+  ElementEmitter &e = m.emitter();
+  if (isFloat(x[0]))
+    return FloatOp::create(e.b, x[0], x[1]);
+  auto divide = [&](Value by) -> Value {
+    if (isWord(op))
+      return UnsignedOp::create(e.b, x[0], by);
+    return IntOp::create(e.b, x[0], by);
+  };
+  std::optional<APInt> number = integerIn(op->getOperand(1));
+  if (number && !number->isZero() && !number->isAllOnes())
+    return divide(x[1]);
+  auto is = [&](const APInt &n) -> Value {
+    return arith::CmpIOp::create(e.b, arith::CmpIPredicate::eq, x[1], e.constantLike(x[1], n));
+  };
+  Value zero = e.constantLike(x[0], 0.0), isSpecial = is(APInt(64, 0)), special = zero;
+  if (!isWord(op)) {
+    Value isMinus = is(APInt::getAllOnes(64));
+    isSpecial = arith::OrIOp::create(e.b, isSpecial, isMinus);
+    if (std::is_same_v<IntOp, arith::DivSIOp>)
+      special = arith::SelectOp::create(e.b, isMinus, Value(arith::SubIOp::create(e.b, zero, x[0])), zero);
+  }
+  Value safe = arith::SelectOp::create(e.b, isSpecial, e.constantLike(x[1], 1.0), x[1]);
+  return arith::SelectOp::create(e.b, isSpecial, special, divide(safe));
+}
 template <typename IntOp> Value bitwise(MathBuilder &m, ArrayRef<Value> x, Operation *) {
   return IntOp::create(m.emitter().b, x[0], x[1]);
 }
@@ -49,9 +87,11 @@ template <Value (MathBuilder::*function)(Value)> Value call(MathBuilder &m, Arra
   return (m.*function)(x[0]);
 }
 
-Value emitAbs(MathBuilder &m, ArrayRef<Value> x, Operation *) {
+Value emitAbs(MathBuilder &m, ArrayRef<Value> x, Operation *op) {
   if (isFloat(x[0]))
     return m.abs(x[0]);
+  if (isWord(op))
+    return x[0];
   return math::AbsIOp::create(m.emitter().b, x[0]);
 }
 Value emitNeg(MathBuilder &m, ArrayRef<Value> x, Operation *) {
@@ -59,24 +99,28 @@ Value emitNeg(MathBuilder &m, ArrayRef<Value> x, Operation *) {
     return m.neg(x[0]);
   return arith::SubIOp::create(m.emitter().b, m.emitter().constantLike(x[0], 0.0), x[0]);
 }
-Value emitSign(MathBuilder &m, ArrayRef<Value> x, Operation *) {
+Value emitSign(MathBuilder &m, ArrayRef<Value> x, Operation *op) {
   ElementEmitter &e = m.emitter();
   if (isFloat(x[0])) {
     Value unit = m.copySign(m.c(x[0], 1.0), x[0]);
     return m.select(m.compare(arith::CmpFPredicate::ONE, x[0], m.c(x[0], 0)), unit, x[0]);
   }
   Value zero = e.constantLike(x[0], 0.0), one = e.constantLike(x[0], 1.0);
+  if (isWord(op))
+    return arith::MinUIOp::create(e.b, x[0], one);
   Value low = arith::MinSIOp::create(e.b, x[0], one);
   return arith::MaxSIOp::create(e.b, low, arith::SubIOp::create(e.b, zero, one));
 }
 template <typename FloatOp> Value floatOrSame(MathBuilder &m, ArrayRef<Value> x, Operation *) {
   return isFloat(x[0]) ? Value(FloatOp::create(m.emitter().b, x[0])) : x[0];
 }
-Value emitRelu(MathBuilder &m, ArrayRef<Value> x, Operation *) {
+Value emitRelu(MathBuilder &m, ArrayRef<Value> x, Operation *op) {
   ElementEmitter &e = m.emitter();
   Value zero = e.constantLike(x[0], 0.0);
   if (isFloat(x[0]))
     return m.select(m.compare(arith::CmpFPredicate::OLT, x[0], zero), zero, x[0]);
+  if (isWord(op))
+    return x[0];
   return arith::MaxSIOp::create(e.b, x[0], zero);
 }
 Value emitReciprocal(MathBuilder &m, ArrayRef<Value> x, Operation *) { return m.div(m.c(x[0], 1.0), x[0]); }
@@ -122,6 +166,13 @@ Value emitClamp(MathBuilder &m, ArrayRef<Value> x, Operation *op) {
   if (isFloat(x[0]))
     return m.min(m.max(x[0], m.c(x[0], low)), m.c(x[0], high));
   // Bounds beyond the integer type do not bind.
+  if (isWord(op)) {
+    Value value = x[0];
+    auto word = [&](double bound) { return e.constantLike(value, APInt(64, static_cast<uint64_t>(bound))); };
+    if (low > 0 && low < 0x1p64)
+      value = arith::MaxUIOp::create(e.b, value, word(low));
+    return high < 0x1p64 ? Value(arith::MinUIOp::create(e.b, value, word(std::max(high, 0.0)))) : value;
+  }
   unsigned bits = getElementTypeOrSelf(x[0]).getIntOrFloatBitWidth();
   double least = -std::ldexp(1.0, bits - 1), most = std::ldexp(1.0, bits - 1);
   Value value = x[0];
@@ -172,19 +223,20 @@ Value emitCompare(MathBuilder &m, ArrayRef<Value> x, Operation *op) {
   unsigned predicate = static_cast<unsigned>(cast<CompareOp>(op).getPredicate());
   if (isFloat(x[0]))
     return m.compare(floats[predicate], x[0], x[1]);
-  return arith::CmpIOp::create(m.emitter().b, isBool(x[0]) ? unsignedInts[predicate] : ints[predicate], x[0], x[1]);
+  return arith::CmpIOp::create(m.emitter().b, isBool(x[0]) || isWord(op) ? unsignedInts[predicate] : ints[predicate],
+                               x[0], x[1]);
 }
 Value emitSelect(MathBuilder &m, ArrayRef<Value> x, Operation *) { return m.select(x[0], x[1], x[2]); }
-Value emitMaxMin(MathBuilder &m, ArrayRef<Value> x, bool max) {
+Value emitMaxMin(MathBuilder &m, ArrayRef<Value> x, Operation *op, bool max) {
   ImplicitLocOpBuilder &b = m.emitter().b;
   if (isFloat(x[0]))
     return max ? m.max(x[0], x[1]) : m.min(x[0], x[1]);
-  if (isBool(x[0]))
+  if (isBool(x[0]) || isWord(op))
     return max ? Value(arith::MaxUIOp::create(b, x[0], x[1])) : Value(arith::MinUIOp::create(b, x[0], x[1]));
   return max ? Value(arith::MaxSIOp::create(b, x[0], x[1])) : Value(arith::MinSIOp::create(b, x[0], x[1]));
 }
-Value emitMax(MathBuilder &m, ArrayRef<Value> x, Operation *) { return emitMaxMin(m, x, true); }
-Value emitMin(MathBuilder &m, ArrayRef<Value> x, Operation *) { return emitMaxMin(m, x, false); }
+Value emitMax(MathBuilder &m, ArrayRef<Value> x, Operation *op) { return emitMaxMin(m, x, op, true); }
+Value emitMin(MathBuilder &m, ArrayRef<Value> x, Operation *op) { return emitMaxMin(m, x, op, false); }
 
 /// Whether all readers add a number to `op`, or to its square, or subtract from one, that is 1 or more: they see errors
 /// relative to 1 alone.
@@ -239,8 +291,8 @@ void mpt::attachElementwiseModels(MLIRContext *context) {
   attach<AddOp, binary<arith::AddFOp, arith::AddIOp>>(context);
   attach<SubOp, binary<arith::SubFOp, arith::SubIOp>>(context);
   attach<MulOp, emitMul>(context);
-  attach<DivOp, binary<arith::DivFOp, arith::DivSIOp>, false>(context);
-  attach<ModOp, binary<arith::RemFOp, arith::RemSIOp>, false>(context);
+  attach<DivOp, division<arith::DivFOp, arith::DivSIOp, arith::DivUIOp>, false>(context);
+  attach<ModOp, division<arith::RemFOp, arith::RemSIOp, arith::RemUIOp>, false>(context);
   attach<PowOp, emitPow, false>(context);
   attach<MaxOp, emitMax>(context);
   attach<MinOp, emitMin>(context);
