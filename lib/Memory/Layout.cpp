@@ -14,7 +14,7 @@ Sizes mpt::memory::denseStrides(ArrayRef<int64_t> shape, ArrayRef<int64_t> order
   int64_t stride = 1;
   for (int64_t d : llvm::reverse(order)) {
     strides[d] = stride;
-    stride *= shape[d];
+    stride *= std::max<int64_t>(shape[d], 1); // tensors without elements have strides too
   }
   return strides;
 }
@@ -30,7 +30,9 @@ Sizes mpt::memory::stridesOf(MemRefType type) {
 }
 
 MemRefType mpt::memory::bufferType(ArrayRef<int64_t> shape, Type element, ArrayRef<int64_t> strides) {
-  if (strides == ArrayRef<int64_t>(denseStrides(shape, rowMajor(shape.size()))))
+  // Upstream has no strides for an identity layout over extents of 0, and so no pointer for it.
+  bool isEmpty = llvm::is_contained(shape.drop_front(std::min<size_t>(shape.size(), 1)), 0);
+  if (!isEmpty && strides == ArrayRef<int64_t>(denseStrides(shape, rowMajor(shape.size()))))
     return MemRefType::get(shape, element);
   return MemRefType::get(shape, element, StridedLayoutAttr::get(element.getContext(), 0, strides));
 }

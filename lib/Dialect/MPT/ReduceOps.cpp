@@ -30,6 +30,8 @@ MPT_INFER(ArgReduceOp) {
     return emitOptionalError(loc, "expected an axis below ", x.getRank(), ", got ", axis);
   SmallVector<int64_t> shape(x.getShape());
   shape.erase(shape.begin() + axis);
+  if (x.getDimSize(axis) == 0 && ShapedType::getNumElements(shape) > 0)
+    return emitOptionalError(loc, "expected elements along axis ", axis, ", got ", x);
   types.push_back(RankedTensorType::get(shape, IntegerType::get(context, 64)));
   return success();
 }

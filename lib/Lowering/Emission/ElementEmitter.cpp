@@ -354,6 +354,10 @@ IndexExpr ElementEmitter::opaque(Value value, int64_t extent, unsigned depth) {
 }
 
 IndexExpr ElementEmitter::clamp(const IndexExpr &expr, int64_t extent, Value &inside) {
+  if (extent <= 0) { // nothing is inside
+    inside = constant(b.getI1Type(), 0);
+    return IndexExpr(0);
+  }
   if (space.minimum(expr) >= 0 && space.maximum(expr) < extent)
     return expr;
   auto [ok, result] = this->at(space.depth(expr), [&] {
@@ -444,6 +448,8 @@ static Value asBytes(ImplicitLocOpBuilder &b, Value memory) { return viewedAs(b,
 
 Value ElementEmitter::load(Value buffer, Indices at) {
   Type type = cast<MemRefType>(buffer.getType()).getElementType();
+  if (cast<MemRefType>(buffer.getType()).getNumElements() == 0) // no index leads to an element
+    return constant(computeType(type), 0);
   IndexExpr linear = linearAddress(buffer, at);
   accesses.push_back({linear, std::max<int64_t>(1, type.getIntOrFloatBitWidth() / 8), false, argumentNumber(buffer)});
   Address where = address(linear);

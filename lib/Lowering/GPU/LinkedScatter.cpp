@@ -149,6 +149,8 @@ public:
     if (!form)
       return refuse(kernel, "expected one scattering op");
     Links links(*form, kernel.yielded().front());
+    if (links.updates == 0)
+      return refuse(kernel, "expected updates");
     int64_t most = form->byRows ? kMostUpdates : kMostUpdates / 4;
     if (links.updates > most)
       return refuse(kernel, "expected at most " + Twine(most) + " updates, got " + Twine(links.updates));
