@@ -19,6 +19,7 @@ void mpt::buildKernelToLLVMPipeline(OpPassManager &manager) {
   manager.addPass(createLowerAffinePass());
   manager.addPass(createConvertVectorToLLVMPass());
   manager.addPass(createConvertMathToLLVMPass());
+  manager.addPass(createConvertMathToLibmPass()); // functions of f64 that LLVM has no intrinsic for
   manager.addPass(createArithToLLVMConversionPass());
   manager.addPass(createFinalizeMemRefToLLVMConversionPass());
   ConvertFuncToLLVMPassOptions options;

@@ -3,6 +3,8 @@
 // tail of erf and for devices. Special values follow C's annex F.
 #include "mpt/Lowering/Emission/MathFunctions.h"
 
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
 #include <cmath>
 
 using namespace mlir;
@@ -172,8 +174,14 @@ V MathBuilder::erfOfDevice(V x, bool besideOne) {
 }
 
 V MathBuilder::erf(V x, bool besideOne) {
-  if (isDouble(x))
-    return math::ErfOp::create(b, x); // scalar library call: f64 models are not a performance target
+  if (isDouble(x)) { // a library call for each lane: f64 models are not a performance target
+    if (e.width(x) == 1)
+      return math::ErfOp::create(b, x);
+    SmallVector<V> lanes;
+    for (int64_t i = 0; i < e.width(x); ++i)
+      lanes.push_back(math::ErfOp::create(b, V(vector::ExtractOp::create(b, x, i))));
+    return vector::FromElementsOp::create(b, x.getType(), lanes);
+  }
   if (e.target.keepsFloatOps)
     return erfOfDevice(x, besideOne);
   V t = abs(x), square = mul(x, x);
