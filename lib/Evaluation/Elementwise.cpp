@@ -12,7 +12,7 @@ double gate(double x) { return x >= 0 ? 1 / (1 + std::exp(-x)) : std::exp(x) / (
 bool isNaN(double x) { return std::isnan(x); }
 
 double compute(AbsOp, double x) { return std::fabs(x); }
-int64_t compute(AbsOp, int64_t x) { return x < 0 ? -x : x; }
+int64_t compute(AbsOp, int64_t x) { return x < 0 ? static_cast<int64_t>(-static_cast<uint64_t>(x)) : x; }
 double compute(NegOp, double x) { return -x; }
 int64_t compute(NegOp, int64_t x) { return static_cast<int64_t>(-static_cast<uint64_t>(x)); }
 double compute(SignOp, double x) { return isNaN(x) ? x : x > 0 ? 1.0 : x < 0 ? -1.0 : 0.0; }
@@ -46,6 +46,17 @@ double compute(HardSigmoidOp op, double x) {
 double compute(ClampOp op, double x) {
   return isNaN(x) ? x : std::min(std::max(x, real(op.getLow())), real(op.getHigh()));
 }
+/// `x` as the nearest number of a type; bounds of clamp may lie beyond it.
+template <typename Element> Element nearest(double x) {
+  constexpr double top = std::is_signed_v<Element> ? 0x1p63 : 0x1p64;
+  if (x >= top)
+    return std::numeric_limits<Element>::max();
+  return x <= (std::is_signed_v<Element> ? -0x1p63 : 0) ? std::numeric_limits<Element>::min() : static_cast<Element>(x);
+}
+template <typename Element> Element limit(ClampOp op, Element x) {
+  return std::min(std::max(x, nearest<Element>(real(op.getLow()))), nearest<Element>(real(op.getHigh())));
+}
+int64_t compute(ClampOp op, int64_t x) { return limit(op, x); }
 double compute(GeluOp op, double x) {
   if (op.getForm() == GeluForm::erf)
     return 0.5 * x * std::erfc(-x * M_SQRT1_2);
@@ -80,6 +91,7 @@ template <typename Op> uint64_t computeWord(Op op, uint64_t x) {
   return static_cast<uint64_t>(compute(op, static_cast<int64_t>(x)));
 }
 uint64_t computeWord(AbsOp, uint64_t x) { return x; }
+uint64_t computeWord(ClampOp op, uint64_t x) { return limit(op, x); }
 uint64_t computeWord(ReluOp, uint64_t x) { return x; }
 uint64_t computeWord(SignOp, uint64_t x) { return x != 0; }
 template <typename Op> uint64_t computeWord(Op op, uint64_t a, uint64_t b) {
@@ -111,9 +123,7 @@ template <typename Op> LogicalResult unary(Op op, InterpreterFrame &frame) {
       out = compute(op, in);
   } else {
     if constexpr (!unaryRule<Op, int64_t>) {
-      // Rules given for reals alone (clamp) hold for integers too: their results are whole numbers in range.
-      for (auto [in, out] : llvm::zip_equal(x.ints(), y.writeInts()))
-        out = static_cast<int64_t>(compute(op, static_cast<double>(in)));
+      return noRule(op);
     } else if (x.isUnsigned64()) {
       for (auto [in, out] : llvm::zip_equal(x.words(), y.writeInts()))
         out = static_cast<int64_t>(computeWord(op, in));

@@ -57,6 +57,14 @@ func.func @clamp() {
   return
 }
 
+func.func @clamp_integers() {
+  %x0 = mpt.constant dense<[-9223372036854775808, 9007199254740993, 9223372036854775807]> : tensor<3xi64>
+  %y0 = mpt.clamp %x0 {low = 0.0 : f64, high = 0x7FF0000000000000 : f64} : tensor<3xi64>
+  %e0 = mpt.constant dense<[0, 9007199254740993, 9223372036854775807]> : tensor<3xi64>
+  check.equal %y0, %e0 : tensor<3xi64>
+  return
+}
+
 func.func @not() {
   %x0 = mpt.constant dense<[true, false]> : tensor<2xi1>
   %y0 = mpt.not %x0 : tensor<2xi1>
