@@ -101,8 +101,9 @@ Value BufferizationState::stateBuffer(FlatSymbolRefAttr state, RankedTensorType 
 }
 
 FlatSymbolRefAttr BufferizationState::stateReadBy(Value tensor) const {
-  while (auto view = tensor.getDefiningOp<StridedView>())
-    tensor = view->getOperand(0);
+  for (Operation *op = tensor.getDefiningOp(); isa_and_nonnull<StridedView>(op) || onlyBroadcast(op);
+       op = tensor.getDefiningOp())
+    tensor = op->getOperand(0);
   auto read = tensor.getDefiningOp<train::ReadOp>();
   return read ? read.getStateAttr() : FlatSymbolRefAttr();
 }

@@ -18,7 +18,7 @@ namespace {
 void collectUses(Value value, SmallVectorImpl<OpOperand *> &uses) {
   for (OpOperand &use : value.getUses()) {
     uses.push_back(&use);
-    if (isa<StridedView>(use.getOwner()))
+    if (isa<StridedView>(use.getOwner()) || onlyBroadcast(use.getOwner()))
       collectUses(use.getOwner()->getResult(0), uses);
   }
 }
@@ -29,6 +29,12 @@ WritesTo writesTo(Value result) {
 }
 
 } // namespace
+
+BroadcastOp mpt::memory::onlyBroadcast(Operation *op) {
+  auto fusion = dyn_cast_or_null<FusionOp>(op);
+  bool isOne = fusion && fusion.getNumResults() == 1 && fusion.getBody().front().getOperations().size() == 2;
+  return isOne ? dyn_cast<BroadcastOp>(fusion.getBody().front().front()) : BroadcastOp();
+}
 
 Value mpt::memory::makerOf(OpOperand &use, SmallVectorImpl<Operation *> &views) {
   Value value = use.get();

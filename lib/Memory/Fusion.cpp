@@ -5,6 +5,7 @@
 
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Memory/Bufferization.h"
+#include "mpt/Memory/Destinations.h"
 #include "mpt/Memory/Layout.h"
 
 using namespace mlir;
@@ -12,13 +13,6 @@ using namespace mpt;
 using namespace mpt::memory;
 
 namespace {
-
-/// The broadcast that `fusion` does and nothing else, or null.
-BroadcastOp onlyBroadcast(FusionOp fusion) {
-  Block &body = fusion.getBody().front();
-  bool isOne = fusion.getNumResults() == 1 && body.getOperations().size() == 2;
-  return isOne ? dyn_cast<BroadcastOp>(body.front()) : BroadcastOp();
-}
 
 /// What `broadcast` makes of `from`, with strides of 0 where it repeats.
 Value repeated(BroadcastOp broadcast, Value from, Location loc, BufferizationState &state) {

@@ -3,6 +3,7 @@
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
 #include "mpt/Interfaces/FusionRole.h"
+#include "mpt/Memory/Destinations.h"
 #include "mpt/Support/Refusal.h"
 #include "passes/library/Passes.h"
 
@@ -26,7 +27,7 @@ using StateReaders = llvm::DenseMap<Attribute, SmallVector<Operation *>>;
 /// Ops that read `value`, through views, while the function runs. Ops without results take effect at its end.
 void collectReaders(Value value, SmallVectorImpl<Operation *> &readers) {
   for (Operation *user : value.getUsers()) {
-    if (isOperandView(user))
+    if (isOperandView(user) || memory::onlyBroadcast(user))
       collectReaders(user->getResult(0), readers);
     else if (user->getNumResults() != 0)
       readers.push_back(user);

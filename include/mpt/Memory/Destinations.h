@@ -3,6 +3,7 @@
 #ifndef MPT_MEMORY_DESTINATIONS_H
 #define MPT_MEMORY_DESTINATIONS_H
 
+#include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Interfaces/Bufferizable.h"
 #include "mpt/Interfaces/LayoutPreference.h"
 
@@ -10,6 +11,10 @@
 #include "llvm/ADT/MapVector.h"
 
 namespace mpt::memory {
+
+/// The broadcast that `op` is a fusion of and of nothing else; null for others. Its result needs no memory of its own:
+/// it may be the operand's, shown with strides of 0, which whoever reads it reads.
+BroadcastOp onlyBroadcast(mlir::Operation *op);
 
 /// A use that wants its operand at a place of its own, and the views between the operand's maker and the use, the one
 /// that reads the maker's result first.

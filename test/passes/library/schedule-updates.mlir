@@ -23,6 +23,29 @@ func.func @waits(%x: tensor<2x8xf32>, %d: tensor<2x8xf32>, %a: tensor<8x8xf32>, 
   return %y, %z : tensor<2x4xf32>, tensor<2x8xf32>
 }
 
+// Also of a fusion that only repeats it.
+// CHECK-LABEL: func.func @waits_for_repeated
+// CHECK: %[[Y:.*]] = mpt.matmul
+// CHECK-NEXT: mpt.fusion
+// CHECK: mpt.matmul %arg1, %arg2
+func.func @waits_for_repeated(%x: tensor<2x2x4xf32>, %d: tensor<2x8xf32>, %a: tensor<8x8xf32>, %g: tensor<4x8xf32>) -> (tensor<2x2x8xf32>, tensor<2x8xf32>) {
+  %w = train.read @w : tensor<4x8xf32>
+  %b = mpt.fusion(%w) : (tensor<4x8xf32>) -> tensor<2x4x8xf32> {
+  ^bb0(%p: tensor<4x8xf32>):
+    %s = mpt.broadcast %p {dims = array<i64: 1, 2>} : (tensor<4x8xf32>) -> tensor<2x4x8xf32>
+    mpt.yield %s : tensor<2x4x8xf32>
+  }
+  %y = mpt.matmul %x, %b : (tensor<2x2x4xf32>, tensor<2x4x8xf32>) -> tensor<2x2x8xf32>
+  %z = mpt.matmul %d, %a : (tensor<2x8xf32>, tensor<8x8xf32>) -> tensor<2x8xf32>
+  %new = mpt.fusion(%g) : (tensor<4x8xf32>) -> tensor<4x8xf32> {
+  ^bb0(%q: tensor<4x8xf32>):
+    %s = mpt.neg %q : tensor<4x8xf32>
+    mpt.yield %s : tensor<4x8xf32>
+  }
+  train.write @w, %new : tensor<4x8xf32>
+  return %y, %z : tensor<2x2x8xf32>, tensor<2x8xf32>
+}
+
 // Somebody else reads the new value: it stays.
 // CHECK-LABEL: func.func @shared
 // CHECK: mpt.matmul

@@ -26,6 +26,26 @@ func.func @late_reader(%x: tensor<2x3xf32>, %d: tensor<2x4xf32>) -> tensor<2x4xf
   return %y : tensor<2x4xf32>
 }
 
+// A later reader of the old value through a fusion that only repeats it: that shows the state's own memory.
+// CHECK-LABEL: func.func @late_reader_of_repeated
+// CHECK: train.write @w, %{{[0-9a-z]+}} : tensor
+func.func @late_reader_of_repeated(%x: tensor<2x2x3xf32>) -> tensor<2x2x4xf32> {
+  %w = train.read @w : tensor<3x4xf32>
+  %b = mpt.fusion(%w) : (tensor<3x4xf32>) -> tensor<2x3x4xf32> {
+  ^bb0(%p: tensor<3x4xf32>):
+    %s = mpt.broadcast %p {dims = array<i64: 1, 2>} : (tensor<3x4xf32>) -> tensor<2x3x4xf32>
+    mpt.yield %s : tensor<2x3x4xf32>
+  }
+  %n = mpt.fusion(%w) : (tensor<3x4xf32>) -> tensor<3x4xf32> {
+  ^bb0(%p: tensor<3x4xf32>):
+    %s = mpt.neg %p : tensor<3x4xf32>
+    mpt.yield %s : tensor<3x4xf32>
+  }
+  train.write @w, %n : tensor<3x4xf32>
+  %y = library.gemm %x, %b : tensor<2x2x3xf32>, tensor<2x3x4xf32> -> tensor<2x2x4xf32>
+  return %y : tensor<2x2x4xf32>
+}
+
 // A library call may not write over what it reads; a kernel may, if bufferization finds that it does so index by index.
 // CHECK-LABEL: func.func @call
 // CHECK: train.write @w, %{{[0-9a-z]+}} : tensor
