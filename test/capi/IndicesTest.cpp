@@ -77,6 +77,11 @@ template <typename T> void testType(int64_t dtype, const std::string &file, bool
   };
   runs = 0;
   EXPECT(step(good) == MPT_OK && runs == 1);
+  // Callers' arrays need not be aligned; sanitizers tell.
+  std::vector<char> bytes(good.size() * sizeof(T) + 1);
+  memcpy(bytes.data() + 1, good.data(), good.size() * sizeof(T));
+  mpt_tensor shifted{"tokens", static_cast<int32_t>(dtype), 2, library.shape, bytes.data() + 1};
+  EXPECT(mpt_trainer_step(trainer, &shifted, 1, nullptr) == MPT_OK && runs == 2);
   std::vector<std::pair<size_t, T>> wrong{{1, T(3)}, {3, T(100)}, {7, T(3)}};
   if (isSigned)
     wrong.insert(wrong.end(), {{5, T(-1)}, {7, T(-8)}});
