@@ -3,11 +3,13 @@
 """Trains every form of training graph under every built-in policy: three steps, finite, and as near to FP32's as the policy allows.
 
   check_policies.py --results FILE [--forward FOLDER]... [--joint FOLDER]... [--algorithms FOLDER]... [--artifacts FOLDER]...
-                    [--only REGEX] [--policies a,b] [--limit SECONDS] [--budget SECONDS] [--retry] [--markdown FILE]
+                    [--only REGEX] [--policies a,b] [--sample K] [--limit SECONDS] [--budget SECONDS] [--retry] [--markdown FILE]
 
 Forms: forward graphs (FOLDER/{ts,dyn,opt}/NAME.loss.onnx beside FOLDER/NAME.npz), joint graphs (NAME.joint.onnx, NAME.npz), files with
 TrainingInfoProto (NAME.OPTIMIZER.train.onnx), and ONNX Runtime's artifacts (check_artifacts.py says how they lie). The latter two take the
 data of the forward graphs. FILE keeps a line for each file and policy, so that a run goes on where one ended: --retry takes those again that failed.
+--sample K takes one policy a file, as a Latin square does: of P policies, file j of a form gets policy (j + K) mod P, the files of a form in an
+order that does not hang on their size. Each policy meets each form, as far as a form has P files, and K from 0 to P - 1 are all pairs.
 Smallest files first; each compilation with its steps has --limit seconds, and the run ends after --budget. Of each:
   steps      losses of the three steps that count, largest difference from FP32's over the first loss
   gradients  relative error of all gradients of the first step together, beside FP32's (nothing where they overflow at the first scale,
@@ -23,6 +25,7 @@ import csv
 import multiprocessing
 import os
 import pathlib
+import random
 import re
 import sys
 import tempfile
@@ -79,6 +82,16 @@ def cases(given):
     return sorted((case for case in found if re.search(given.only, case.key)), key=lambda case: case.size)
 
 
+def sampled(found, policies, offset):
+    """{key of a case: its one policy}."""
+    chosen = {}
+    for form in sorted({case.key[0] for case in found}):
+        keys = sorted(case.key for case in found if case.key[0] == form)
+        random.Random(0).shuffle(keys)
+        chosen.update((key, policies[(place + offset) % len(policies)]) for place, key in enumerate(keys))
+    return chosen
+
+
 def artifact_feeds(case):
     """(inputs, extents to bind) of a folder of artifacts."""
     root, data = case.feeds
@@ -120,10 +133,10 @@ class Run:
         """(parting of losses, distance of gradients) that FP32 answers to numbers moved by one rounding each, up or down."""
         answers = []
         for seed in range(DRAWS):
-            random = np.random.default_rng(seed)
+            draws = np.random.default_rng(seed)
 
             def near(value):
-                return value * (1 + unit * random.choice([-1.0, 1.0], value.shape)).astype(value.dtype)
+                return value * (1 + unit * draws.choice([-1.0, 1.0], value.shape)).astype(value.dtype)
 
             self.trainer.reset()
             for name, value in self.initial.items():
@@ -240,6 +253,7 @@ def main():
     parser.add_argument("--results", type=pathlib.Path, required=True)
     parser.add_argument("--only", default="")
     parser.add_argument("--policies", default="")
+    parser.add_argument("--sample", type=int)
     parser.add_argument("--limit", type=float, default=300)
     parser.add_argument("--budget", type=float, default=float("inf"))
     parser.add_argument("--retry", action="store_true")
@@ -249,9 +263,11 @@ def main():
     rows, end = read_rows(given.results), time.time() + given.budget
     if given.retry:
         rows = {key: row for key, row in rows.items() if row["result"] == "ok"}
-    for case in cases(given):
-        wanted = [policy for policy in policies if (case.key, policy) not in rows]
-        for row in run_case(case, wanted, given.limit) if time.time() < end else ():
+    found = cases(given)
+    chosen = {} if given.sample is None else sampled(found, policies, given.sample)
+    for case in found:
+        wanted = [policy for policy in policies if (case.key, policy) not in rows and chosen.get(case.key, policy) == policy]
+        for row in run_case(case, wanted, given.limit) if wanted and time.time() < end else ():
             rows[case.key, row["policy"]] = row
             write_rows(given.results, rows)
             if row["result"] != "ok":
