@@ -19,6 +19,8 @@ MPT_INFER(MatMulOp) {
   int64_t kb = b.getDimSize(rank - (transposeB ? 1 : 2)), n = b.getDimSize(rank - (transposeB ? 2 : 1));
   if (ka != kb)
     return emitOptionalError(loc, "C3: expected equal contracted extents, got ", ka, " and ", kb);
+  if (a.getElementType().isF64() != b.getElementType().isF64())
+    return emitOptionalError(loc, "expected FP64 in both matrices or none, got ", a, " and ", b);
   SmallVector<int64_t> shape(a.getShape().drop_back(2));
   shape.append({m, n});
   types.push_back(a.clone(shape));

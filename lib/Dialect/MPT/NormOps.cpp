@@ -9,8 +9,20 @@ using namespace mpt;
 
 static LogicalResult checkExtents(std::optional<Location> loc, StringRef what, Value value, ArrayRef<int64_t> shape) {
   if (tensorType(value).getShape() != shape)
-    return emitOptionalError(loc, "C1: expected ", what, " of ", shape.size(), " dimensions matching x, got ",
-                             value.getType());
+    return emitOptionalError(loc, "C1: expected ", what, " of shape [", shape, "] as x has it, got ", value.getType());
+  return success();
+}
+
+/// What gradients of normalizations read: dy like x, the scale and the statistics of the forward pass.
+template <typename Adaptor>
+static LogicalResult checkSaved(std::optional<Location> loc, Adaptor op, ArrayRef<int64_t> scale,
+                                ArrayRef<std::pair<StringRef, Value>> statistics, ArrayRef<int64_t> extents) {
+  if (failed(checkExtents(loc, "dy", op.getDy(), tensorType(op.getX()).getShape())) ||
+      failed(checkExtents(loc, "scale", op.getScale(), scale)))
+    return failure();
+  for (auto [name, value] : statistics)
+    if (failed(checkExtents(loc, name, value, extents)))
+      return failure();
   return success();
 }
 
@@ -35,8 +47,13 @@ MPT_INFER(BatchNormOp) {
                  succeeded(checkExtents(loc, "bias", adaptor.getBias(), channels)));
 }
 MPT_INFER(BatchNormBackwardOp) {
-  types.append({adaptor.getX().getType(), adaptor.getScale().getType(), adaptor.getScale().getType()});
-  return success();
+  RankedTensorType x = tensorType(adaptor.getX());
+  if (x.getRank() < 2)
+    return emitOptionalError(loc, "expected x of rank 2 or more, got ", x);
+  ArrayRef<int64_t> channels = x.getShape().slice(1, 1);
+  types.append({x, adaptor.getScale().getType(), adaptor.getScale().getType()});
+  return checkSaved(loc, adaptor, channels, {{"mean", adaptor.getMean()}, {"variance", adaptor.getVariance()}},
+                    channels);
 }
 MPT_INFER(LayerNormOp) {
   RankedTensorType x = tensorType(adaptor.getX());
@@ -49,8 +66,13 @@ MPT_INFER(LayerNormOp) {
                  succeeded(checkExtents(loc, "bias", adaptor.getBias(), x.getShape().drop_front(axis))));
 }
 MPT_INFER(LayerNormBackwardOp) {
-  types.append({adaptor.getX().getType(), adaptor.getScale().getType(), adaptor.getScale().getType()});
-  return success();
+  RankedTensorType x = tensorType(adaptor.getX());
+  int64_t axis = adaptor.getAxis();
+  if (failed(checkAxis(loc, x, axis)))
+    return failure();
+  types.append({x, adaptor.getScale().getType(), adaptor.getScale().getType()});
+  return checkSaved(loc, adaptor, x.getShape().drop_front(axis),
+                    {{"mean", adaptor.getMean()}, {"inv_std", adaptor.getInvStd()}}, x.getShape().take_front(axis));
 }
 MPT_INFER(RMSNormOp) {
   RankedTensorType x = tensorType(adaptor.getX());
@@ -61,21 +83,38 @@ MPT_INFER(RMSNormOp) {
   return checkExtents(loc, "scale", adaptor.getScale(), x.getShape().drop_front(axis));
 }
 MPT_INFER(RMSNormBackwardOp) {
-  types.append({adaptor.getX().getType(), adaptor.getScale().getType()});
+  RankedTensorType x = tensorType(adaptor.getX());
+  int64_t axis = adaptor.getAxis();
+  if (failed(checkAxis(loc, x, axis)))
+    return failure();
+  types.append({x, adaptor.getScale().getType()});
+  return checkSaved(loc, adaptor, x.getShape().drop_front(axis), {{"inv_rms", adaptor.getInvRms()}},
+                    x.getShape().take_front(axis));
+}
+static LogicalResult checkGroups(std::optional<Location> loc, RankedTensorType x, int64_t groups) {
+  if (x.getRank() < 2 || groups < 1 || x.getDimSize(1) % groups != 0)
+    return emitOptionalError(loc, "C1: expected channels divisible by ", groups, " groups, got ", x);
   return success();
 }
 MPT_INFER(GroupNormOp) {
   RankedTensorType x = tensorType(adaptor.getX());
   int64_t groups = adaptor.getGroups();
-  if (x.getRank() < 2 || groups < 1 || x.getDimSize(1) % groups != 0)
-    return emitOptionalError(loc, "C1: expected channels divisible by ", groups, " groups, got ", x);
+  if (failed(checkGroups(loc, x, groups)))
+    return failure();
   RankedTensorType statistics = wideTensor(x, {x.getDimSize(0), groups});
   types.append({x, statistics, statistics});
-  return success();
+  ArrayRef<int64_t> channels = x.getShape().slice(1, 1);
+  return success(succeeded(checkExtents(loc, "scale", adaptor.getScale(), channels)) &&
+                 succeeded(checkExtents(loc, "bias", adaptor.getBias(), channels)));
 }
 MPT_INFER(GroupNormBackwardOp) {
-  types.append({adaptor.getX().getType(), adaptor.getScale().getType(), adaptor.getScale().getType()});
-  return success();
+  RankedTensorType x = tensorType(adaptor.getX());
+  int64_t groups = adaptor.getGroups();
+  if (failed(checkGroups(loc, x, groups)))
+    return failure();
+  types.append({x, adaptor.getScale().getType(), adaptor.getScale().getType()});
+  return checkSaved(loc, adaptor, x.getShape().slice(1, 1),
+                    {{"mean", adaptor.getMean()}, {"inv_std", adaptor.getInvStd()}}, {x.getDimSize(0), groups});
 }
 MPT_INFER(SoftmaxOp) {
   types.push_back(adaptor.getX().getType());
@@ -83,6 +122,8 @@ MPT_INFER(SoftmaxOp) {
 }
 MPT_INFER(SoftmaxBackwardOp) {
   types.push_back(adaptor.getDy().getType());
+  if (tensorType(adaptor.getY()).getShape() != tensorType(adaptor.getDy()).getShape())
+    return emitOptionalError(loc, "expected y of dy's shape, got ", adaptor.getY().getType());
   return checkAxis(loc, tensorType(adaptor.getDy()), adaptor.getAxis());
 }
 MPT_INFER(LogSoftmaxOp) {
@@ -91,6 +132,8 @@ MPT_INFER(LogSoftmaxOp) {
 }
 MPT_INFER(LogSoftmaxBackwardOp) {
   types.push_back(adaptor.getDy().getType());
+  if (tensorType(adaptor.getY()).getShape() != tensorType(adaptor.getDy()).getShape())
+    return emitOptionalError(loc, "expected y of dy's shape, got ", adaptor.getY().getType());
   return checkAxis(loc, tensorType(adaptor.getDy()), adaptor.getAxis());
 }
 
