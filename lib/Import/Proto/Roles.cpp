@@ -8,6 +8,7 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/DialectResourceBlobManager.h"
 #include "llvm/ADT/SmallPtrSet.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/ADT/StringSwitch.h"
@@ -37,6 +38,8 @@ static bool isWeightOperand(onnx::NodeOp node, unsigned index) {
         .Case("MultiHeadAttention", index == 3)
         .Case("EmbedLayerNormalization", index >= 2 && index <= 6)
         .Case("FusedMatMul", true)
+        .Cases({"LSTMTraining", "GRUTraining"}, (index >= 1 && index <= 3) || index == 7)
+        .Case("BatchNormInternal", index == 1 || index == 2)
         .Default(false);
   return llvm::StringSwitch<bool>(node.getOpType())
       .Cases({"Conv", "ConvTranspose", "BatchNormalization", "InstanceNormalization", "GroupNormalization"},
@@ -94,17 +97,59 @@ static bool matches(MutableArrayRef<llvm::Regex> expressions, StringRef name) {
   return llvm::any_of(expressions, [&](llvm::Regex &regex) { return regex.match(name); });
 }
 
-/// The frameworks' names of trained tensors are paths; what their exporters add ("val_3", "onnx::Mul_12") is not.
-/// Buffers have paths too: these are the customary names of statistics, rotary tables and masks.
+/// Names that torch's exporters give to what they lift or fold: those of operators, with a number.
+static bool isGenerated(StringRef name) {
+  name = name.rtrim("0123456789");
+  while (name.consume_back("_cast") || name.consume_back("_default") || name.consume_back("_"))
+    name = name.rtrim("0123456789");
+  return llvm::StringSwitch<bool>(name)
+      .Cases({"", "val", "lifted_tensor", "c_lifted_tensor", "_tensor_constant", "tensor_constant", "constant"}, true)
+      .Cases({"scalar_tensor", "lift_fresh_copy", "lift_fresh", "detach", "clone", "alias", "copy", "_to_copy"}, true)
+      .Cases({"min_val", "max_val", "convert_element_type", "arange", "full", "full_like", "zeros", "ones"}, true)
+      .Cases({"eye", "linspace", "logspace", "triu", "tril", "tri", "diag", "outer", "one_hot", "meshgrid"}, true)
+      .Cases({"view", "reshape", "expand", "permute", "transpose", "squeeze", "unsqueeze", "flatten", "repeat"}, true)
+      .Cases({"cat", "stack", "slice", "select", "index", "getitem", "gather", "roll", "flip", "tile", "pad"}, true)
+      .Cases({"add", "sub", "mul", "div", "neg", "pow", "exp", "log", "sqrt", "rsqrt", "reciprocal", "abs"}, true)
+      .Cases({"sin", "cos", "tanh", "sigmoid", "relu", "softmax", "log_softmax", "where", "masked_fill"}, true)
+      .Cases({"sum", "mean", "prod", "cumsum", "cumprod", "matmul", "mm", "bmm", "einsum", "clamp", "to"}, true)
+      .Default(false);
+}
+
+/// The frameworks' names of trained tensors are paths, of a model's own tensors ("cls_token") without a dot; what their
+/// exporters add ("val_3", "onnx::Mul_12") is not. Buffers have paths too: these are the customary names of statistics,
+/// rotary tables, schedules of noise and masks.
 static bool isTorchPath(StringRef name) {
-  auto [module, last] = name.rsplit('.');
+  StringRef last = name.substr(name.rfind('.') + 1);
   bool buffer = llvm::StringSwitch<bool>(last)
                     .Cases({"running_mean", "running_var", "num_batches_tracked"}, true)
                     .Cases({"cos", "sin", "cos_cached", "sin_cached", "inv_freq", "position_ids"}, true)
+                    .Cases({"betas", "alphas", "alphas_cumprod", "sqrt_alphas_cumprod"}, true)
                     .Cases({"mask", "attn_mask", "causal_mask", "masked_bias", "relative_position_index"}, true)
                     .Default(false);
   // Slashes are of a node's result that an optimizer has folded.
-  return !last.empty() && !buffer && !name.contains('/');
+  bool plain = !name.contains('/') && !name.contains("::");
+  return !last.empty() && !buffer && plain && (name.contains('.') || !isGenerated(name));
+}
+
+/// What is added to scores before a softmax so that some count nothing: 0 and one number far below.
+static bool isMask(train::StateOp state) {
+  auto holds = [](auto values) {
+    bool masks = false;
+    for (double value : values) {
+      if (value != 0 && !(value <= -1e3))
+        return false;
+      masks |= value != 0;
+    }
+    return masks;
+  };
+  auto type = cast<RankedTensorType>(state.getType());
+  if (auto values = dyn_cast_or_null<DenseFPElementsAttr>(state.getValueAttr()))
+    return type.getNumElements() > 1 && holds(llvm::map_range(values.getValues<APFloat>(), [](const APFloat &value) {
+             return value.convertToDouble();
+           }));
+  auto resource = dyn_cast_or_null<DenseResourceElementsAttr>(state.getValueAttr());
+  AsmResourceBlob *blob = resource ? resource.getRawHandle().getBlob() : nullptr;
+  return blob && type.getElementType().isF32() && holds(blob->getDataAs<float>());
 }
 
 static llvm::StringSet<> namesIn(const llvm::StringMap<std::string> &map) {
@@ -121,6 +166,8 @@ LogicalResult mpt::assignRoles(ModuleOp module, const ImportOptions &options, co
   auto producer = getAttr<mpt::onnx::ONNXDialect::ProducerAttrHelper>(module);
   bool torch = producer && producer.getValue().starts_with("pytorch");
   llvm::StringSet<> trained = namesIn(roles.gradients), renewed = namesIn(roles.next);
+  // What the file trains, also where its backward pass is made anew.
+  bool fileSays = roles.any() && (!roles.own || !trained.empty());
   llvm::StringMap<train::ReadOp> reads;
   module.walk([&](train::ReadOp read) { reads[read.getState()] = read; });
   for (auto state : llvm::make_early_inc_range(module.getOps<train::StateOp>())) {
@@ -129,14 +176,14 @@ LogicalResult mpt::assignRoles(ModuleOp module, const ImportOptions &options, co
     Use use = read ? usesOf(read.getValue()) : Use();
     auto type = cast<RankedTensorType>(state.getType());
     bool named = torch && isTorchPath(name) && read && !read->use_empty();
-    bool parameter = !use.statistic && (named || (!torch && use.weight && type.getRank() >= 1));
+    bool parameter = !use.statistic && (named || (!torch && use.weight && type.getRank() >= 1)) && !isMask(state);
     bool frozen = matches(*freeze, name);
     // Who says what is trained says all of it.
     if (!train->empty())
       parameter = matches(*train, name);
     parameter |= frozen;
-    bool changes = false;            // a state that is no parameter
-    if (roles.any() && !roles.own) { // the file says what it trains
+    bool changes = false; // a state that is no parameter
+    if (fileSays) {
       bool wanted = trained.contains(name), unnamed = !train->empty() && !parameter;
       changes = renewed.contains(name) && !wanted && (!trained.empty() || !parameter);
       frozen |= wanted ? unnamed : parameter && !renewed.contains(name);
