@@ -4,6 +4,8 @@
 
 #include "mpt/Evaluation/Constants.h"
 
+#include <cmath>
+
 using namespace mlir;
 using namespace mpt;
 
@@ -121,6 +123,20 @@ static LogicalResult importBitShift(Binder &b) {
   return b.done(b.select(beyond, sign, b.div(b.sub(x, rest), power)));
 }
 
+/// Exponents of integers that are multiplied out, since FP64 rounds what is above 2^53.
+constexpr int64_t mostSquared = 64;
+
+static Value integerPower(Binder &b, Value base, int64_t exponent) {
+  Value result, square = base;
+  for (; exponent > 0; exponent /= 2) {
+    if (exponent % 2)
+      result = result ? b.mul(result, square) : square;
+    if (exponent > 1)
+      square = b.mul(square, square);
+  }
+  return result ? result : b.splatLike(base, 1);
+}
+
 static LogicalResult importPow(Binder &b) {
   if (failed(b.need(2)))
     return failure();
@@ -138,6 +154,8 @@ static LogicalResult importPow(Binder &b) {
       return b.done(b.mul(base, base));
     if (value == 3)
       return b.done(b.mul(b.mul(base, base), base));
+    if (!b.isFloat(0) && value >= 0 && value <= mostSquared && value == std::floor(value))
+      return b.done(integerPower(b, base, static_cast<int64_t>(value)));
     if (b.isFloat(0) && value == 0.5)
       return b.done(b.make<SqrtOp>(base));
     if (b.isFloat(0) && value == -1)

@@ -133,8 +133,58 @@ template <ReduceKind kind> static LogicalResult importArg(Binder &b) {
   return finish(b, y, {*axis});
 }
 
-/// Positions are found one after the other.
-constexpr int64_t mostTopK = 256;
+/// So many positions are found one after the other; more, by comparing all pairs along the axis.
+constexpr int64_t mostPasses = 256;
+constexpr int64_t mostPairs = int64_t(1) << 32;
+
+/// Positions of the `count` largest keys along the axis, a pass over the axis for each.
+static Value positionsByPasses(Binder &b, Value keys, int64_t axis, int64_t count) {
+  Type i64 = b.builder.getI64Type();
+  SmallVector<int64_t> shape(tensorType(keys).getShape()), single(shape), others = otherAxes(shape.size(), {axis});
+  single[axis] = 1;
+  bool isFloat = isa<FloatType>(tensorType(keys).getElementType());
+  Value position = IotaOp::create(b.builder, b.loc, RankedTensorType::get(shape, i64), b.i64(axis));
+  Value lowest = b.splatLike(keys, isFloat ? -std::numeric_limits<double>::infinity() : -0x1p63);
+  Value taken = b.splat(tensorType(keys).clone(b.builder.getI1Type()), 0);
+  SmallVector<Value> found;
+  for (int64_t i = 0; i < count; ++i) {
+    // The first position not yet taken that has the largest value left; the lowest may be a value.
+    Value left = b.select(taken, lowest, keys);
+    Value largest = b.broadcast(b.reduce(ReduceKind::max, left, {axis}), shape, others);
+    Value candidate = b.make<AndOp>(b.compare(Predicate::eq, left, largest), b.make<NotOp>(taken));
+    Value at =
+        b.cast(b.make<ArgReduceOp>(b.cast(candidate, b.builder.getF32Type()), ReduceKind::max, axis, false), i64);
+    found.push_back(b.reshape(at, single));
+    taken = b.make<OrOp>(taken, b.compare(Predicate::eq, position, b.broadcast(at, shape, others)));
+  }
+  return found.size() == 1 ? found.front() : b.concat(found, axis);
+}
+
+/// The same: an element's place is the number of those that are larger, or equal and before it. NaN is largest.
+static Value positionsByRank(Binder &b, Value keys, int64_t axis, int64_t count) {
+  Type i64 = b.builder.getI64Type();
+  SmallVector<int64_t> shape(tensorType(keys).getShape()), pairs(shape), ours, theirs, zero(shape.size(), 0);
+  pairs.insert(pairs.begin() + axis, shape[axis]);
+  for (int64_t i = 0, e = shape.size(); i < e; ++i) {
+    ours.push_back(i + (i > axis));
+    theirs.push_back(i + (i >= axis));
+  }
+  if (isa<FloatType>(tensorType(keys).getElementType()))
+    keys = b.select(b.compare(Predicate::ne, keys, keys), b.splatLike(keys, std::numeric_limits<double>::infinity()),
+                    keys);
+  auto places = [&](ArrayRef<int64_t> extents, int64_t along) -> Value {
+    return IotaOp::create(b.builder, b.loc, RankedTensorType::get(extents, i64), b.i64(along));
+  };
+  Value own = b.broadcast(keys, pairs, ours), other = b.broadcast(keys, pairs, theirs);
+  Value tied = b.make<AndOp>(b.compare(Predicate::eq, other, own),
+                             b.compare(Predicate::lt, places(pairs, axis + 1), places(pairs, axis)));
+  Value isBefore = b.make<OrOp>(b.compare(Predicate::gt, other, own), tied);
+  Value rank = b.cast(b.sum(b.cast(isBefore, b.builder.getF32Type()), {axis + 1}), i64);
+  Value position = places(shape, axis);
+  Value order = b.make<ScatterElementsOp>(b.splatLike(position, 0), rank, position, axis, ScatterKind::assign);
+  shape[axis] = count;
+  return b.slice(order, zero, shape);
+}
 
 static LogicalResult importTopK(Binder &b) {
   if (failed(b.need(1)))
@@ -150,29 +200,20 @@ static LogicalResult importTopK(Binder &b) {
   FailureOr<int64_t> axis = b.axis(b.intAttr("axis", -1), b.rank(0));
   if (failed(axis))
     return failure();
-  SmallVector<int64_t> shape(b.shape(0)), single(shape), others = otherAxes(b.rank(0), {*axis});
-  if (count < 1 || count > std::min(shape[*axis], mostTopK))
-    return b.fail() << "expected k from 1 to " << std::min(shape[*axis], mostTopK) << ", got " << count;
-  single[*axis] = 1;
-  Value x = b.in(0), keys = b.isFloat(0) ? b.widen(x) : b.cast(x, b.builder.getF64Type());
-  if (!b.intAttr("largest", 1))
-    keys = b.neg(keys);
-  Type i64 = b.builder.getI64Type();
-  Value position = IotaOp::create(b.builder, b.loc, RankedTensorType::get(shape, i64), b.i64(*axis));
-  Value lowest = b.splatLike(keys, -std::numeric_limits<double>::infinity());
-  Value taken = b.splat(tensorType(x).clone(b.builder.getI1Type()), 0);
-  SmallVector<Value> found;
-  for (int64_t i = 0; i < count; ++i) {
-    // The first position not yet taken that has the largest value left; -inf may be a value.
-    Value left = b.select(taken, lowest, keys);
-    Value largest = b.broadcast(b.reduce(ReduceKind::max, left, {*axis}), shape, others);
-    Value candidate = b.make<AndOp>(b.compare(Predicate::eq, left, largest), b.make<NotOp>(taken));
-    Value at =
-        b.cast(b.make<ArgReduceOp>(b.cast(candidate, b.builder.getF32Type()), ReduceKind::max, *axis, false), i64);
-    found.push_back(b.reshape(at, single));
-    taken = b.make<OrOp>(taken, b.compare(Predicate::eq, position, b.broadcast(at, shape, others)));
-  }
-  Value indices = found.size() == 1 ? found.front() : b.concat(found, *axis);
+  ArrayRef<int64_t> shape = b.shape(0);
+  int64_t extent = shape[*axis];
+  if (count < 1 || count > extent)
+    return b.fail() << "expected k from 1 to " << extent << ", got " << count;
+  if (count > mostPasses && ShapedType::getNumElements(shape) > mostPairs / extent)
+    return b.fail() << "expected k up to " << mostPasses
+                    << " of a tensor with more than 2^32 pairs along the axis, got " << count << " of "
+                    << b.in(0).getType();
+  bool isFloat = b.isFloat(0);
+  Value x = b.in(0), keys = isFloat ? b.widen(x) : b.cast(x, b.builder.getI64Type());
+  if (!b.intAttr("largest", 1)) // -1 - x is an integer for the least one too
+    keys = isFloat ? b.neg(keys) : b.sub(b.splatLike(keys, -1), keys);
+  Value indices =
+      count > mostPasses ? positionsByRank(b, keys, *axis, count) : positionsByPasses(b, keys, *axis, count);
   if (b.wants(1) && failed(b.set(1, indices)))
     return failure();
   return b.done(b.make<GatherElementsOp>(x, indices, *axis));

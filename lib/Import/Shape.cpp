@@ -298,11 +298,15 @@ constexpr int64_t mostPicks = 1 << 24;
 /// Ranges of up to this many numbers are constants.
 constexpr int64_t longestTable = 1 << 12;
 
+/// FP64 holds all integers below.
+constexpr double mostExact = 0x1p53;
+
 namespace {
 /// Margins of every axis; negative ones crop.
 struct Margins {
   SmallVector<int64_t> low, high;
   double value = 0;
+  Value filler; // instead of `value`: one of run time, or an integer that FP64 does not hold
 };
 } // namespace
 
@@ -318,10 +322,16 @@ static FailureOr<Margins> marginsOf(Binder &b) {
       return failure();
     pads = *given;
     if (b.has(2)) {
-      FailureOr<double> number = b.number(2, "padding value");
-      if (failed(number))
+      if (failed(b.checkTensor(2)))
         return failure();
-      margins.value = *number;
+      if (tensorType(b.in(2)).getNumElements() != 1 || b.element(2) != b.element(0))
+        return b.fail() << "expected one number of the tensor's type as padding value, got " << b.in(2).getType();
+      double number = b.given(2) ? *b.number(2, "padding value") : 0;
+      bool isExact = b.given(2) && (b.isFloat(2) || std::abs(number) < mostExact);
+      if (isExact)
+        margins.value = number;
+      else
+        margins.filler = b.reshape(b.in(2), {});
     }
     if (b.has(3)) {
       FailureOr<SmallVector<int64_t>> some = b.ints(3, "axes");
@@ -401,7 +411,16 @@ static LogicalResult importPad(Binder &b) {
   bool isMask = b.element(0).isInteger(1); // core pads numbers
   Value x = isMask ? b.cast(b.in(0), b.builder.getIntegerType(8)) : b.in(0);
   SmallVector<int64_t> interior(b.rank(0), 0);
-  Value y = b.make<PadOp>(x, b.list(margins->low), b.list(margins->high), b.list(interior), b.f64(margins->value));
+  auto pad = [&](Value value) {
+    return b.make<PadOp>(value, b.list(margins->low), b.list(margins->high), b.list(interior), b.f64(margins->value));
+  };
+  Value y = pad(x);
+  if (Value filler = margins->filler) {
+    Type element = tensorType(y).getElementType();
+    Value inside = pad(b.splat(tensorType(x).clone(b.builder.getF32Type()), 1));
+    y = b.select(b.compare(Predicate::ne, inside, 0.0), y,
+                 b.broadcast(b.cast(filler, element), tensorType(y).getShape(), {}));
+  }
   return b.done(isMask ? b.cast(y, b.builder.getI1Type()) : y);
 }
 

@@ -249,3 +249,61 @@ def test_scan_of_opset_8_has_a_batch(tmp_path):
     want = s[:, None] + np.cumsum(x[:, ::-1], axis=1)
     np.testing.assert_allclose(got["all"], want, rtol=1e-5)
     np.testing.assert_allclose(got["h"], want[:, -1], rtol=1e-5)
+
+
+def in_order(x, largest):
+    """Positions along the last axis, equal ones in their order and NaN first of the largest."""
+    x = np.where(np.isnan(x), np.inf, x) if x.dtype.kind == "f" else x
+    return np.argsort(-x if largest and x.dtype.kind == "f" else ~x if largest else x, axis=-1, kind="stable")
+
+
+@pytest.mark.parametrize("largest", [1, 0])
+def test_many_places_of_topk(largest, tmp_path):
+    """More than are found pass by pass, of floats with ties and infinities and of integers that FP64 does not tell apart."""
+    trainer = compiled(f"""<ir_version: 10, opset_import: ["" : 22]>
+        m (float[3,400] x, int64[2,300] n) => (float[3,390] y, int64[3,390] at, int64[2,300] m, int64[2,300] places, int64[2,3] few) {{
+          most = Constant <value_ints = [390]> ()
+          all = Constant <value_ints = [300]> ()
+          three = Constant <value_ints = [3]> ()
+          y, at = TopK <largest = {largest}> (x, most)
+          m, places = TopK <largest = {largest}> (n, all)
+          few, few_at = TopK <largest = {largest}> (n, three) }}""", tmp_path)
+    random = np.random.default_rng(4)
+    x = random.integers(-50, 50, (3, 400)).astype(np.float32)
+    x[0, [3, 77]], x[1, 5] = [np.inf, -np.inf], -np.inf
+    n = 2**60 + random.integers(0, 200, (2, 300))
+    n[0, 9], n[1, 8] = -2**63, 2**63 - 1
+    got = trainer.run("evaluate", {"x": x, "n": n})
+    at = in_order(x, largest)[:, :390]
+    np.testing.assert_array_equal(got["at"], at)
+    np.testing.assert_array_equal(got["y"], np.take_along_axis(x, at, -1))
+    np.testing.assert_array_equal(got["places"], in_order(n, largest))
+    np.testing.assert_array_equal(got["m"], np.take_along_axis(n, in_order(n, largest), -1))
+    np.testing.assert_array_equal(got["few"], np.take_along_axis(n, in_order(n, largest)[:, :3], -1))
+
+
+def test_padding_with_a_value_of_run_time(tmp_path):
+    trainer = compiled("""<ir_version: 10, opset_import: ["" : 22]>
+        m (float[2,3] x, float v, int64[4] n) => (float[3,4] y, int64[6] z) {
+          pads = Constant <value_ints = [1, 0, 0, 1]> ()
+          one = Constant <value_ints = [1, 1]> ()
+          large = Constant <value = int64 {9007199254740993}> ()
+          y = Pad (x, pads, v)
+          z = Pad (n, one, large) }""", tmp_path)
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    got = trainer.run("evaluate", {"x": x, "v": np.array(2.5, np.float32), "n": np.arange(4)})
+    np.testing.assert_array_equal(got["y"], np.pad(x, [(1, 0), (0, 1)], constant_values=2.5))
+    np.testing.assert_array_equal(got["z"], np.pad(np.arange(4), 1, constant_values=2**53 + 1))
+
+
+def test_powers_of_integers_are_exact(tmp_path):
+    trainer = compiled("""<ir_version: 10, opset_import: ["" : 22]>
+        m (int64[3] x) => (int64[3] y, int64[3] one) {
+          e = Constant <value = int64 {17}> ()
+          zero = Constant <value = float {0}> ()
+          y = Pow (x, e)
+          one = Pow (x, zero) }""", tmp_path)
+    x = np.array([3, 11, -12])
+    got = trainer.run("evaluate", {"x": x})
+    np.testing.assert_array_equal(got["y"], x**17)
+    np.testing.assert_array_equal(got["one"], [1, 1, 1])
