@@ -322,6 +322,7 @@ LogicalResult Converter::convertFunction(func::FuncOp main, StringRef name, Dict
   sequences.clear();
   quantized.clear();
   normUses.clear();
+  inferenceNorms = 0;
   key = {};
   streams = 0;
   builder.setInsertionPoint(main);

@@ -43,10 +43,11 @@ static LogicalResult inferenceBatchNorm(Binder &b, double epsilon) {
   for (unsigned i : {1u, 2u})
     if (auto state = dyn_cast_or_null<train::StateOp>(b.converter.stateOf(b.in(i))); state && !isEvaluation(b))
       if (state.getRole() == train::Role::parameter && !state.getFrozen()) {
-        b.warn()
-            << "expected training_mode = 1 in a model to be trained, got the inference form: its statistics stay as "
-               "they are; export in training mode (TrainingMode.TRAINING) or freeze '"
-            << state.getSymName() << "'";
+        if (b.converter.inferenceNorms++ == 0)
+          b.warn()
+              << "expected training_mode = 1 in a model to be trained, got the inference form: its statistics stay as "
+                 "they are, here and in further ones; export in training mode (TrainingMode.TRAINING) or freeze '"
+              << state.getSymName() << "'";
         break;
       }
   Value x = b.widen(b.in(0));
