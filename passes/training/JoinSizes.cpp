@@ -50,8 +50,10 @@ struct JoinSizes : mpt::impl::JoinSizesBase<JoinSizes> {
       return;
     SmallVector<StringRef> names;
     for (ModuleOp size : sizes) {
-      if (!size.getSymName())
-        return fail(size.emitError() << "expected a module a size with the size as its name, got one without a name");
+      if (!size.getSymName()) {
+        size.emitError() << "expected a module a size with the size as its name, got one without a name";
+        return signalPassFailure();
+      }
       names.push_back(*size.getSymName());
     }
     for (NamedAttribute attribute : sizes.front()->getDiscardableAttrs())
@@ -66,8 +68,6 @@ struct JoinSizes : mpt::impl::JoinSizesBase<JoinSizes> {
   }
 
 private:
-  void fail(const InFlightDiagnostic &) { signalPassFailure(); }
-
   /// The first size keeps all its names.
   LogicalResult take(ModuleOp size) {
     for (auto function : size.getOps<func::FuncOp>())
