@@ -100,11 +100,24 @@ def test_inputs_and_state_that_are_not_finite_are_named(library, poison, words):
         trainer.step(data)
 
 
-def test_started_steps_are_watched_and_the_option_is_checked(library):
+def test_started_steps_are_watched(library):
     trainer = mpt.Trainer(library(FIXED), threads=1, options={"skip_limit": 2})
     trainer.start(feeds(0, 1e4))
     assert trainer.metrics().skipped and trainer.metrics().skipped  # one step, read twice
     with pytest.raises(mpt.Stalled):
         trainer.start(feeds(1, 1e4))
+
+
+def test_looking_for_the_gradient_leaves_the_results_that_the_caller_has(library):
+    trainer = mpt.Trainer(library(FIXED), threads=1, options={"skip_limit": 1})
+    trainer.gradients(feeds(0))
+    had = {name: value.copy() for name, value in trainer._outputs("gradients").items()}
+    with pytest.raises(mpt.Stalled, match="the gradient of"):
+        trainer.step(feeds(1, 1e4))
+    kept = trainer._outputs("gradients")
+    assert set(had) == set(kept) and all(kept[name].tobytes() == value.tobytes() for name, value in had.items())
+
+
+def test_the_option_is_checked(library):
     with pytest.raises(mpt.Error, match="option 'skip_limit': expected a whole number of 0 or more, got '-1'"):
         mpt.Trainer(library(FIXED), options={"skip_limit": -1})

@@ -246,7 +246,8 @@ bool isStep(const mpt_trainer &t, const mpt_function_desc &f) {
   return t.model->sizes.nameOf(f) == (t.replicas ? ReplicatedStep::combine : ReplicatedStep::step);
 }
 
-/// What "gradients" says of the step that was just skipped. Random numbers are those of the next step afterwards.
+/// What "gradients" says of the step that was just skipped. Random numbers are those of the next step afterwards, and
+/// results of "gradients" those that the caller had.
 mpt_status nameGradient(mpt_trainer &t, const mpt_tensor *inputs, int64_t count, std::string &cause) {
   const mpt_module_desc &m = *t.model->desc;
   const mpt_function_desc *f = nullptr;
@@ -260,22 +261,34 @@ mpt_status nameGradient(mpt_trainer &t, const mpt_tensor *inputs, int64_t count,
     for (int64_t k = 0; k < f->num_inputs; ++k)
       if (strcmp(f->inputs[k].name, inputs[i].name) == 0)
         taken.push_back(inputs[i]);
+  f = t.model->sizes.choose("gradients", taken.data(), static_cast<int64_t>(taken.size()), f);
+  if (!f)
+    return MPT_INVALID_ARGUMENT;
   std::vector<std::vector<uint8_t>> kept;
   std::vector<Transfer> down, up;
+  auto keep = [&](uint8_t *data, int64_t bytes) {
+    kept.emplace_back(static_cast<size_t>(bytes));
+    down.push_back({kept.back().data(), data, bytes});
+    up.push_back({data, kept.back().data(), bytes});
+  };
   for (int64_t i = 0; i < m.num_state; ++i)
-    if (m.state[i].role == MPT_ROLE_RNG) {
-      kept.emplace_back(static_cast<size_t>(m.state[i].bytes));
-      down.push_back({kept.back().data(), t.at(i), m.state[i].bytes});
-      up.push_back({t.at(i), kept.back().data(), m.state[i].bytes});
-    }
+    if (m.state[i].role == MPT_ROLE_RNG)
+      keep(t.at(i), m.state[i].bytes);
+  FunctionState &state = stateOf(t, *f);
+  const bool ran = state.ran;
+  if (ran)
+    keep(state.outputs.data(), state.outputs.bytes());
+  auto last = t.last;
   if (mpt_status status = t.device->download(down.data(), down.size()))
     return status;
-  if (mpt_status status = run(t, "gradients", taken.data(), static_cast<int64_t>(taken.size()), nullptr))
-    return status;
-  if (mpt_status status = t.device->upload(up.data(), up.size()))
-    return status;
-  f = t.last["gradients"];
-  return nameNonfinite(t, *f, stateOf(t, *f), cause);
+  mpt_status status = runFunction(t, *f, taken.data(), static_cast<int64_t>(taken.size()), nullptr);
+  if (status == MPT_OK)
+    status = nameNonfinite(t, *f, state, cause);
+  const mpt_status restored = t.device->upload(up.data(), up.size());
+  state.ran = ran;
+  state.copied = false;
+  t.last = last;
+  return status ? status : restored;
 }
 
 /// MPT_STALLED once too many steps in a row were skipped at a scale that does not fall.
