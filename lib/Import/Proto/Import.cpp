@@ -73,10 +73,15 @@ FailureOr<OwningOpRef<ModuleOp>> mpt::importOnnxBuffer(StringRef bytes, StringRe
         failed(proto::addOptimizerState(**module, artifacts->optimizer, *joint)))
       return failure();
   }
-  if (!step->states.empty() && !options.evalModel.empty())
-    return emitError(loc)
-           << "expected no --eval-model: the file holds whole steps, and evaluation is made from its graph";
-  if (!options.ignoresAlgorithms && failed(proto::addEvaluation(**module, options, joint->form)))
+  bool isStep = !step->states.empty();
+  if (isStep && !options.evalModel.empty()) {
+    if (!options.evalModelIsFound)
+      return emitError(loc)
+             << "expected no --eval-model: the file holds whole steps, and evaluation is made from its graph";
+    emitWarning(loc) << "the evaluation model '" << options.evalModel
+                     << "' is not used: the file holds whole steps, and evaluation is made from its graph";
+  }
+  if (!isStep && !options.ignoresAlgorithms && failed(proto::addEvaluation(**module, options, joint->form)))
     return failure();
   if (joint->any())
     proto::noteJoint(**module, *joint);
@@ -120,10 +125,7 @@ FailureOr<OwningOpRef<ModuleOp>> mpt::importNodesBuffer(StringRef bytes, StringR
 }
 
 static FailureOr<std::unique_ptr<llvm::MemoryBuffer>> openModel(StringRef path, MLIRContext *context) {
-  auto file = llvm::MemoryBuffer::getFile(path, /*IsText=*/false, /*RequiresNullTerminator=*/false);
-  if (!file)
-    return emitError(FileLineColLoc::get(context, path, 0, 0)) << "cannot open model: " << file.getError().message();
-  return std::move(*file);
+  return proto::openFile("model", path, FileLineColLoc::get(context, path, 0, 0));
 }
 
 /// The folder that external data is looked up in.
