@@ -225,6 +225,30 @@ def count_bundle(kernel: Kernel) -> Counts:
     return Counts({pipe: n * share for pipe, n in pipes.items()}, moved if accessed else 0, sum(c.op.startswith("CALL") for c in kernel.code))
 
 
+def shares(kernel: Kernel, pieces: list[list[Instruction]], argument: dict[int, int]) -> list[float]:
+    """The share of all threads that run each piece of straight code, at most. Nothing is written twice: a piece that writes n bytes of an argument is
+    run by as many threads as the argument has n bytes. Behind a guarded EXIT, that holds for all code up to the last piece that writes."""
+    def of(piece: list[Instruction]) -> float | None:
+        written: dict[int, int] = {}
+        for c in piece:
+            if c.op.startswith("STG") and (number := argument.get(c.address)) is not None:
+                written[number] = written.get(number, 0) + c.bytes()
+        return min((kernel.arguments[number] / n / (kernel.threads * kernel.blocks) for number, n in written.items()), default=None)
+
+    jumps = [(c.address, int(m[1], 16)) for piece in pieces for c in piece if c.op.startswith("BRA") and (m := re.search(r"0x([0-9a-f]+)", c.text))]
+    found, most = [1.0] * len(pieces), None
+    for i in reversed(range(len(pieces))):
+        last = pieces[i][-1] if pieces[i] else None
+        if last and last.op.startswith("EXIT") and not last.guarded:
+            most = None
+        own = of(pieces[i])
+        most = own if most is None else max(most, own or 0)
+        exits = [p[-1].address for p in pieces[:i] if p and p[-1].op.startswith("EXIT") and p[-1].guarded]
+        if most is not None and any(not any(start < e < end for start, end in jumps) for e in exits):
+            found[i] = min(1.0, most)
+    return found
+
+
 def count(kernel: Kernel, arch: str) -> Counts:
     """Instructions of a thread by pipe, and what the launch moves: loops run as often as the arguments that they walk are long."""
     if kernel.schedule.startswith("bundle"):
@@ -251,9 +275,12 @@ def count(kernel: Kernel, arch: str) -> Counts:
         return found
 
     bodies = [[c for c in code if low <= c.address <= high] for low, high in inner]
-    pieces: list[list[Instruction]] = [[]]  # of straight code, between branches
+    targets = {int(m[1], 16) for c in code if c.op.startswith(("BRA", "BSSY")) and (m := re.search(r"0x([0-9a-f]+)", c.text))}
+    pieces: list[list[Instruction]] = [[]]  # of straight code, between branches and what they go to
     for c in code:
         if not any(low <= c.address <= high for low, high in inner):
+            if c.address in targets and pieces[-1]:
+                pieces.append([])
             pieces[-1].append(c)
             if c.op.startswith(("BRA", "EXIT", "BSYNC")):
                 pieces.append([])
@@ -265,11 +292,13 @@ def count(kernel: Kernel, arch: str) -> Counts:
 
     straight = [walked(piece) for piece in pieces]
     writing = [step for step in straight if any(op.startswith("ST") for _, op in step)]  # nothing is written twice
+    behind = shares(kernel, pieces, argument)
     parts, moved = [], {}
-    for piece, step in zip(pieces, straight):
-        if step in writing and is_rest(step, writing):
+    for piece, step, share in zip(pieces, straight, behind):
+        # The loop is counted for the whole argument, and so for what an unrolled one leaves behind as well.
+        if step and is_rest(step, steps + (writing if step in writing else [])):
             continue
-        parts.append((piece, 1.0))
+        parts.append((piece, share))
         for key, n in step.items():
             moved[key] = min(kernel.arguments[key[0]], moved.get(key, 0) + n * threads)
     for body, step in zip(bodies, steps):
