@@ -1,13 +1,12 @@
 // RUN: mpt-opt %s --memory-bufferize=kernels=gpu --lowering-emit-ptx=arch=sm_90 -o /dev/null | FileCheck %s
 // RUN: mpt-opt %s --memory-bufferize=kernels=gpu --lowering-emit-ptx=arch=sm_80 -o /dev/null | FileCheck %s --check-prefix=OLD
 
-// Pairs of BF16 are converted at once, and read by a shift and a mask.
+// Sums of BF16 are made two at a time, without conversions, where the architecture can.
 // CHECK-LABEL: .entry kernel0(
 // CHECK: ld.global.v4
-// CHECK: and.b32 {{.*}}, -65536
-// CHECK: shl.b32 {{.*}}, 16
-// CHECK-COUNT-4: cvt.rn.bf16x2.f32
 // CHECK-NOT: cvt.rn.bf16
+// CHECK-COUNT-4: add.rn.bf16x2
+// CHECK-NOT: .f32
 // CHECK: st.global.v4
 // OLD-LABEL: .entry kernel0(
 // OLD-COUNT-4: cvt.rn.bf16x2.f32
@@ -98,4 +97,40 @@ func.func @integers(%x: tensor<7xi32>) -> tensor<7xbf16> {
     mpt.yield %s : tensor<7xbf16>
   }
   return %r : tensor<7xbf16>
+}
+
+// Pairs of BF16 are converted at once, and read by a shift and a mask. A product of two may be too small for FP32.
+// CHECK-LABEL: .entry kernel6(
+// CHECK: ld.global.v4
+// CHECK: and.b32 {{.*}}, -65536
+// CHECK: shl.b32 {{.*}}, 16
+// CHECK-COUNT-4: cvt.rn.bf16x2.f32
+// CHECK-NOT: cvt.rn.bf16
+// CHECK: st.global.v4
+func.func @product(%x: tensor<1024x64xbf16>, %z: tensor<1024x64xbf16>) -> tensor<1024x64xbf16> {
+  %r = mpt.fusion(%x, %z) : (tensor<1024x64xbf16>, tensor<1024x64xbf16>) -> tensor<1024x64xbf16> {
+  ^bb0(%a: tensor<1024x64xbf16>, %b: tensor<1024x64xbf16>):
+    %s = mpt.mul %a, %b : tensor<1024x64xbf16>
+    mpt.yield %s : tensor<1024x64xbf16>
+  }
+  return %r : tensor<1024x64xbf16>
+}
+
+// A position is compared with a label of 64 bits in the 32 bits of indices, as a distance from the vector's first one.
+// CHECK-LABEL: .entry kernel7(
+// CHECK-COUNT-8: setp.{{eq|ne}}.b32
+// CHECK-NOT: setp.{{eq|ne}}.b64
+// CHECK: st.global
+func.func @labels(%x: tensor<4096x256xf32>, %l: tensor<4096xi64>) -> tensor<4096x256xbf16> {
+  %r = mpt.fusion(%x, %l) : (tensor<4096x256xf32>, tensor<4096xi64>) -> tensor<4096x256xbf16> {
+  ^bb0(%a: tensor<4096x256xf32>, %b: tensor<4096xi64>):
+    %at = mpt.iota {axis = 1 : i64} : () -> tensor<4096x256xi64>
+    %label = mpt.broadcast %b {dims = array<i64: 0>} : (tensor<4096xi64>) -> tensor<4096x256xi64>
+    %hit = mpt.compare eq %at, %label : tensor<4096x256xi64>
+    %zero = mpt.constant dense<0.0> : tensor<4096x256xf32>
+    %s = mpt.select %hit, %a, %zero : tensor<4096x256xi1>, tensor<4096x256xf32>
+    %n = mpt.cast %s : tensor<4096x256xf32> to tensor<4096x256xbf16>
+    mpt.yield %n : tensor<4096x256xbf16>
+  }
+  return %r : tensor<4096x256xbf16>
 }

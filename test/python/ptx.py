@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 
 FLOAT8 = {"e4m3x2": ml_dtypes.float8_e4m3fn, "e5m2x2": ml_dtypes.float8_e5m2}
+PAIRS = {"f16x2": np.float16, "bf16x2": ml_dtypes.bfloat16}
 COMPARE = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal}
 UNORDERED = {"equ": "eq", "neu": "ne", "ltu": "lt", "leu": "le", "gtu": "gt", "geu": "ge"}
 
@@ -98,6 +99,8 @@ class Machine:
             self.registers[a[0]] = self.compare(words, self.get(a[1]), self.get(a[2])).astype(np.uint64)
         elif words[0] == "selp":
             self.registers[a[0]] = np.where(self.get(a[3]).astype(bool), self.get(a[1]), self.get(a[2]))
+        elif words[-1] in PAIRS:
+            self.registers[a[0]] = self.pairs(words, *[self.get(x) for x in a[1:]])
         elif words[-1] == "f32":
             self.registers[a[0]] = bits(self.real(words, *[f32(self.get(x)) for x in a[1:]]))
         else:
@@ -161,6 +164,16 @@ class Machine:
         return {"add": lambda: x + y, "sub": lambda: x - y, "mul": lambda: x * y, "neg": lambda: -x, "abs": lambda: np.abs(x),
                 "copysign": lambda: np.copysign(y, x),
                 "fma": lambda: (wide(x) * wide(y) + wide(z)).astype(np.float32)}[name]()
+
+    def pairs(self, words: list[str], x, y) -> np.ndarray:
+        """Of the two numbers in each register. One rounding: FP64 holds sums and products of 16 bits as they are."""
+        kind, result = PAIRS[words[-1]], np.zeros_like(x)
+        for shift in (np.uint64(0), np.uint64(16)):
+            p, q = ((v >> shift & np.uint64(0xFFFF)).astype(np.uint16).view(kind).astype(np.float64) for v in (x, y))
+            value = {"add": p + q, "sub": p - q, "mul": p * q}[words[0]].astype(kind)
+            value = np.where(np.isnan(value.astype(np.float32)), np.uint16(0x7FFF), value.view(np.uint16))
+            result |= value.astype(np.uint64) << shift
+        return result
 
     def whole(self, words: list[str], x, y=None, z=None) -> np.ndarray:
         name = words[0]

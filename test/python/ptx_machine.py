@@ -289,13 +289,16 @@ class Block:
         return [self.get(o, rest[-1], mask) for o in operands]
 
     def _halves(self, rest, operands, mask, function):
-        """A function of the two FP16 numbers in each register."""
+        """A function of the two numbers of 16 bits in each register."""
+        if rest[-1] == "bf16x2":
+            words = [np.ascontiguousarray(self.get(o, "b32", mask)).view(np.uint16) for o in operands]
+            return np.ascontiguousarray(to_bf16(function(*(from_bf16(w) for w in words)))).view(np.uint32)
         pairs = [self.get(o, "b32", mask).view(np.float16).reshape(-1, 2) for o in operands]
         return np.ascontiguousarray(function(*pairs).astype(np.float16)).view(np.uint32)[:, 0]
 
     def _binary(self, function):
         def compute(rest, operands, mask, line):
-            if rest[-1] == "f16x2":
+            if rest[-1] in ("f16x2", "bf16x2"):
                 return self._halves(rest, operands, mask, function)
             return function(*self._values(rest, operands, mask))
         return compute
@@ -326,7 +329,7 @@ class Block:
         return a * b + c
 
     def _fma(self, rest, operands, mask, line):
-        if rest[-1] == "f16x2":
+        if rest[-1] in ("f16x2", "bf16x2"):
             return self._halves(rest, operands, mask, lambda a, b, c: a.astype(np.float32) * b + c)
         a, b, c = self._values(rest, operands, mask)
         wide = np.float64 if rest[-1] == "f32" else np.longdouble
@@ -353,7 +356,7 @@ class Block:
         return self._extreme(rest, operands, mask, np.fmin, np.minimum)
 
     def _abs(self, rest, operands, mask, line):
-        if rest[-1] == "f16x2":
+        if rest[-1] in ("f16x2", "bf16x2"):
             return self._halves(rest, operands, mask, np.abs)
         return np.abs(self.get(operands[0], rest[-1], mask))
 

@@ -169,3 +169,35 @@ def test_quotients_by_one_number(tmp_path):
         got = kernel(tmp_path, body, [x], ["f32"], "bf16").astype(np.float64)
         exact = x.astype(np.float64) / np.float64(np.float32(divisor))
         assert (np.abs(got - exact) <= 2.0**-8 * np.abs(exact)).all(), divisor
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("op", ["add", "sub", "mul"])
+@pytest.mark.parametrize("given", ["bf16", "f16"])
+def test_arithmetic_of_narrow_values(tmp_path, given, op, arch):
+    """FP32's result, rounded to 16 bits, by whichever instructions: sums of neighbours, of far exponents, and beside ties."""
+    rng = np.random.default_rng(0)
+    x = np.concatenate([np.arange(1 << 16, dtype=np.uint16)] * 4)
+    y = np.concatenate([rng.permutation(1 << 16).astype(np.uint16), x[: 1 << 16] ^ 1, x[: 1 << 16] - 0x80 * 9, x[: 1 << 16] ^ 0x8001])
+    x, y = padded(x.view(KIND[given])), padded(y.astype(np.uint16).view(KIND[given]))
+    body = (f"%a = mpt.cast %x0 : TENSOR{given}END to TENSORf32END\n%b = mpt.cast %x1 : TENSOR{given}END to TENSORf32END\n"
+            f"%s = mpt.{op} %a, %b : TENSORf32END\n%y = mpt.cast %s : TENSORf32END to TENSOR{given}END")
+    got = kernel(tmp_path, body, [x, y], [given, given], given, arch=arch)
+    with np.errstate(all="ignore"):
+        wide = {"add": np.add, "sub": np.subtract, "mul": np.multiply}[op](x.astype(np.float32), y.astype(np.float32))
+        same(got, wide.astype(KIND[given]))
+    packed = f"{op}.rn.{given}x2" in (tmp_path / "f.ptx").read_text() or f"{op}.{given}x2" in (tmp_path / "f.ptx").read_text()
+    assert packed == (given == "f16" or (op != "mul" and arch == "sm_90"))
+
+
+def test_sums_with_products_round_once(tmp_path):
+    """Differences of products, and those with squares, keep their roundings: equal terms cancel to 0."""
+    rng = np.random.default_rng(0)
+    a, b, c = (rng.standard_normal(ROW).astype(np.float32) for _ in range(3))
+    product = "%p = mpt.mul %x0, %x1 : TENSORf32END\n"
+    exact = a.astype(np.float64) * b
+    for body, expected in ((product + "%y = mpt.add %p, %x2 : TENSORf32END", exact + c), (product + "%y = mpt.sub %x2, %p : TENSORf32END", c - exact),
+                           (product + "%y = mpt.sub %p, %x2 : TENSORf32END", exact - c),
+                           (product + "%q = mpt.mul %x2, %x1 : TENSORf32END\n%y = mpt.sub %p, %q : TENSORf32END", a * b - c * b),
+                           ("%p = mpt.mul %x0, %x0 : TENSORf32END\n%y = mpt.sub %x2, %p : TENSORf32END", c - a * a)):
+        same(kernel(tmp_path, body, [a, b, c], ["f32"] * 3, "f32"), expected.astype(np.float32))

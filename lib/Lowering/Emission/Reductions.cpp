@@ -6,6 +6,7 @@
 #include "mpt/Lowering/Emission/MathFunctions.h"
 
 #include "mlir/Analysis/SliceAnalysis.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 using namespace mlir;
@@ -22,6 +23,20 @@ Value Accumulator::identity(ElementEmitter &e, Type type) const {
   return arith::ConstantOp::create(e.b, e.b.getIntegerAttr(type, values[static_cast<unsigned>(kind)]));
 }
 
+/// x + y in one instruction, where y is a product of FP32 values or narrower ones: FP64 holds it exactly, so that the
+/// sum is the same number. Null elsewhere.
+static Value fusedSum(ElementEmitter &e, Value x, Value y) {
+  auto isWidened = [](Value value) {
+    auto widen = value.getDefiningOp<arith::ExtFOp>();
+    return widen && getElementTypeOrSelf(widen.getIn()).getIntOrFloatBitWidth() <= 32;
+  };
+  auto product = y.getDefiningOp<arith::MulFOp>();
+  if (!e.target.keepsFloatOps || !product || !getElementTypeOrSelf(y).isF64() || !isWidened(product.getLhs()) ||
+      !isWidened(product.getRhs()))
+    return {};
+  return math::FmaOp::create(e.b, product.getLhs(), product.getRhs(), x);
+}
+
 Value Accumulator::combine(ElementEmitter &e, Value x, Value y) const {
   ImplicitLocOpBuilder &b = e.b;
   Type type = getElementTypeOrSelf(x);
@@ -29,6 +44,8 @@ Value Accumulator::combine(ElementEmitter &e, Value x, Value y) const {
   switch (kind) {
   case ReduceKind::sum:
   case ReduceKind::mean:
+    if (Value sum = fusedSum(e, x, y))
+      return sum;
     return real ? Value(arith::AddFOp::create(b, x, y)) : Value(arith::AddIOp::create(b, x, y));
   case ReduceKind::prod:
     return real ? Value(arith::MulFOp::create(b, x, y)) : Value(arith::MulIOp::create(b, x, y));

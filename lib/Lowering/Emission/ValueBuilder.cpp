@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Constants, splats and conversions between stored and computed types.
+// Matcher: numbers that were widened from a type, with another sign perhaps, which rounding to it leaves alone.
 #include "mpt/Lowering/Emission/ValueBuilder.h"
 
 #include "Float8.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 using namespace mlir;
@@ -95,8 +97,22 @@ Value ValueBuilder::widenUnsigned(Value value, Type type) {
   return getElementTypeOrSelf(value) == wide ? value : arith::ExtUIOp::create(b, typeLike(wide, value), value);
 }
 
+/// Whether `value` is a number of `type` already: one that was widened, with another sign perhaps.
+static bool isRounded(Value value, Type type) {
+  while (Operation *op = value.getDefiningOp()) {
+    if (auto widened = dyn_cast<arith::ExtFOp>(op))
+      return getElementTypeOrSelf(widened.getIn()) == type;
+    if (!isa<math::AbsFOp, arith::NegFOp>(op))
+      return false;
+    value = op->getOperand(0);
+  }
+  return false;
+}
+
 Value ValueBuilder::round(Value value, Type type) {
   if (computeType(type) == type || getElementTypeOrSelf(value) == type)
+    return value;
+  if (target.keepsFloatOps && isRounded(value, type))
     return value;
   if (type.isUnsignedInteger()) {
     unsigned bits = type.getIntOrFloatBitWidth(), held = computeType(type).getIntOrFloatBitWidth();

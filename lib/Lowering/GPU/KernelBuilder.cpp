@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Launches of a kernel, and what schedules ask of its buffers.
 #include "mpt/Lowering/GPU/KernelBuilder.h"
+
+#include "Contraction.h"
 #include "mpt/Dialect/MPT/TensorTypes.h"
 #include "mpt/Interfaces/FusionRole.h"
 
@@ -54,6 +56,7 @@ void GpuKernelBuilder::launch(StringRef schedule, std::array<int64_t, 3> grid, i
   Frame frame{e, function, gpu::ThreadIdOp::create(b, gpu::Dimension::x), gpu::BlockIdOp::create(b, gpu::Dimension::x)};
   fill(frame);
   failed |= e.failed();
+  contractSums(function);
   info.launches.back().sharedBytes = frame.sharedBytes;
   setAttr<MPTDialect::ScheduleAttrHelper>(function, b.getStringAttr(schedule));
   setAttr<MPTDialect::GridAttrHelper>(function, b.getDenseI64ArrayAttr(grid));

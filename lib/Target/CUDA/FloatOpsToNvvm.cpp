@@ -27,6 +27,8 @@ public:
   Lowering(Operation *op, unsigned sm, bool coarse)
       : op(op), sm(sm), coarse(coarse), b(op->getLoc(), op), e(b, target) {}
 
+  /// The same of two numbers of 16 bits, of a rounding to 16 bits; before either is widened.
+  Value narrowArithmetic();
   /// The value in the op's place, or null where it stays as it is.
   Value lowered();
 
@@ -185,6 +187,31 @@ Value Lowering::widenFloat8(Value value) {
   return arith::ExtFOp::create(b, op->getResult(0).getType(), join(halves, e.typeLike(f16, value)));
 }
 
+/// A sum or difference of two numbers of 16 bits, or a product of two of FP16, rounded to their type, by instructions
+/// of that type, which make two at a time. The same numbers: FP32 holds the product exactly, and has more than twice
+/// the digits and two, so that rounding a sum to FP32 first changes nothing (Figueroa, "When is double rounding
+/// innocuous?", 1995). A product of two of BF16 may be too small for FP32.
+Value Lowering::narrowArithmetic() {
+  auto narrow = cast<arith::TruncFOp>(op);
+  Operation *wide = narrow.getIn().getDefiningOp();
+  Type element = getElementTypeOrSelf(narrow.getType());
+  unsigned width = ValueBuilder::width(narrow.getIn());
+  bool isSum = isa_and_nonnull<arith::AddFOp, arith::SubFOp>(wide);
+  bool isProduct = isa_and_nonnull<arith::MulFOp>(wide);
+  if (width % 2 != 0 || !(element.isF16() ? isSum || isProduct : element.isBF16() && sm >= 90 && isSum))
+    return {};
+  SmallVector<Value> operands;
+  for (Value operand : wide->getOperands()) {
+    auto spread = operand.getDefiningOp<vector::BroadcastOp>();
+    auto widen = (spread ? spread.getSource() : operand).getDefiningOp<arith::ExtFOp>();
+    if (!widen || getElementTypeOrSelf(widen.getIn()) != element)
+      return {};
+    operands.push_back(e.splat(widen.getIn(), width));
+  }
+  OperationState state(op->getLoc(), wide->getName(), operands, narrow.getType(), {});
+  return b.create(state)->getResult(0);
+}
+
 /// `value` without limits to the range of `type`, where it has them: `satfinite` applies the same ones.
 static Value unlimited(Value value, FloatType type) {
   double largest = llvm::APFloat::getLargest(type.getFloatSemantics()).convertToDouble();
@@ -248,14 +275,38 @@ Value Lowering::exp(Value x) {
   return mul(ex2(t), power);
 }
 
+/// `x` as a multiple of another value by a power of two, which another factor can take up without a rounding.
+static std::pair<Value, double> withoutPower(Value x) {
+  auto product = x.getDefiningOp<arith::MulFOp>();
+  if (!product)
+    return {x, 1};
+  for (auto [value, factor] :
+       {std::pair(product.getLhs(), product.getRhs()), std::pair(product.getRhs(), product.getLhs())}) {
+    if (auto spread = factor.getDefiningOp<vector::BroadcastOp>())
+      factor = spread.getSource();
+    FloatAttr single;
+    DenseFPElementsAttr many;
+    std::optional<double> number;
+    if (matchPattern(factor, m_Constant(&single)))
+      number = single.getValueAsDouble();
+    else if (matchPattern(factor, m_Constant(&many)) && many.isSplat())
+      number = many.getSplatValue<APFloat>().convertToDouble();
+    int exponent;
+    if (number && std::abs(*number) <= 2 && std::abs(std::frexp(*number, &exponent)) == 0.5 && exponent > -8)
+      return {value, *number};
+  }
+  return {x, 1};
+}
+
 /// 2^(x log2(e)); of a difference, both parts are scaled, which for a row's largest element is done once.
 Value Lowering::coarseExp(Value x) {
   constexpr double log2e = 0x1.715476p0;
   SmallVector<Value> results;
   auto difference = x.getDefiningOp<arith::SubFOp>();
   if (!difference) {
-    for (Value lane : lanesOf(x))
-      results.push_back(ex2(mul(lane, f32(log2e))));
+    auto [inner, factor] = withoutPower(x);
+    for (Value lane : lanesOf(inner))
+      results.push_back(ex2(mul(lane, f32(factor * log2e))));
     return join(results, x.getType());
   }
   for (auto [p, q] : llvm::zip_equal(lanesOf(difference.getLhs()), lanesOf(difference.getRhs())))
@@ -357,13 +408,17 @@ Value Lowering::lowered() {
 
 void cuda::lowerFloatOps(Operation *kernels, unsigned sm) {
   llvm::DenseSet<Operation *> coarse = coarseExponentials(kernels);
+  auto replace = [](Operation *op, Value value) {
+    if (!value)
+      return;
+    op->replaceAllUsesWith(ValueRange{value});
+    op->erase();
+  };
+  kernels->walk([&](arith::TruncFOp op) { replace(op, Lowering(op, sm, false).narrowArithmetic()); });
   kernels->walk([&](Operation *op) {
     if (!isa<arith::ExtFOp, arith::TruncFOp, arith::DivFOp, math::ExpOp, math::Exp2Op>(op))
       return;
-    if (Value value = Lowering(op, sm, coarse.contains(op)).lowered()) {
-      op->replaceAllUsesWith(ValueRange{value});
-      op->erase();
-    }
+    replace(op, Lowering(op, sm, coarse.contains(op)).lowered());
   });
   // What an older architecture has no instructions for.
   KernelTarget plain;

@@ -198,6 +198,7 @@ FailureOr<SmallVector<ModuleOp>> cuda::lowerKernels(ModuleOp kernels, unsigned s
   after.nest<ModuleOp>().addPass(createCSEPass());
   // First: folding would make one rounding of two, such as that of an integer to FP32 and then to BF16.
   lowerFloatOps(kernels, sm);
+  narrowIndexCompares(parts[0]);
   if (failed(before.run(kernels)))
     return failure();
   if (failed(convert(parts[0], 32)) || failed(convert(parts[1], 64)) || failed(after.run(kernels)))

@@ -21,6 +21,10 @@ llvm::FailureOr<llvm::SmallVector<mlir::ModuleOp>> lowerKernels(mlir::ModuleOp k
 /// where only narrower types or sums see them, else 0.51, exact where the quotient is a number of the type.
 void lowerFloatOps(mlir::Operation *kernels, unsigned sm);
 
+/// Makes comparisons of positions with numbers of 64 bits ones of indices, in kernels whose indices have 32 bits.
+/// Exact.
+void narrowIndexCompares(mlir::Operation *kernels);
+
 /// gpu.subgroup_mma_* on matrices of 16 x 16, FP16 or BF16 (`mpt.bf16`) with FP32 sums.
 void populateMatrixPatterns(mlir::LLVMTypeConverter &types, mlir::RewritePatternSet &patterns);
 

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Comparisons of positions with a number of 64 bits, such as a class label, in the width of indices.
+// Matcher: arith.cmpi eq and ne of an index widened to i64 and a number that all lanes share.
+#include "ToNvvm.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/ImplicitLocOpBuilder.h"
+#include "mlir/IR/Matchers.h"
+
+using namespace mlir;
+using namespace mpt;
+
+namespace {
+
+/// What all lanes of `value` share; null where they may differ.
+Value shared(Value value) {
+  if (!isa<VectorType>(value.getType()))
+    return value;
+  auto broadcast = value.getDefiningOp<vector::BroadcastOp>();
+  return broadcast && !isa<VectorType>(broadcast.getSource().getType()) ? broadcast.getSource() : Value();
+}
+
+/// `position` == `number` without 64 bits a lane. A number that no index has becomes the least one of 32 bits, which is
+/// none either. What all lanes add to their position is taken off the number, modulo 2^32 on both sides; a constant
+/// part stays with the lanes, so that the vectors of a row share one difference.
+Value compare(arith::CmpIOp op, Value position, Value number) {
+  ImplicitLocOpBuilder b(op.getLoc(), op);
+  Type i32 = b.getI32Type();
+  Value low = arith::TruncIOp::create(b, i32, number);
+  Value whole = arith::ExtSIOp::create(b, number.getType(), low);
+  Value isIndex = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, whole, number);
+  Value none = arith::ConstantOp::create(b, b.getI32IntegerAttr(INT32_MIN));
+  low = arith::SelectOp::create(b, isIndex, low, none);
+  number = arith::IndexCastOp::create(b, b.getIndexType(), low);
+  auto type = dyn_cast<VectorType>(position.getType());
+  if (!type)
+    return arith::CmpIOp::create(b, op.getPredicate(), position, number);
+  if (auto sum = position.getDefiningOp<arith::AddIOp>())
+    if (Value base = shared(sum.getLhs())) {
+      position = sum.getRhs();
+      auto offset = base.getDefiningOp<arith::AddIOp>();
+      if (offset && matchPattern(offset.getRhs(), m_Constant())) {
+        base = offset.getLhs();
+        position = arith::AddIOp::create(b, position, vector::BroadcastOp::create(b, type, offset.getRhs()));
+      }
+      number = arith::SubIOp::create(b, number, base);
+    }
+  return arith::CmpIOp::create(b, op.getPredicate(), position, vector::BroadcastOp::create(b, type, number));
+}
+
+} // namespace
+
+void cuda::narrowIndexCompares(Operation *kernels) {
+  kernels->walk([](arith::CmpIOp op) {
+    auto isEquality = op.getPredicate() == arith::CmpIPredicate::eq || op.getPredicate() == arith::CmpIPredicate::ne;
+    if (!isEquality || !getElementTypeOrSelf(op.getLhs()).isInteger(64))
+      return;
+    for (auto [x, y] : {std::pair(op.getLhs(), op.getRhs()), std::pair(op.getRhs(), op.getLhs())}) {
+      auto position = x.getDefiningOp<arith::IndexCastOp>();
+      Value number = shared(y);
+      if (!position || !number || number.getDefiningOp<arith::IndexCastOp>())
+        continue;
+      op->replaceAllUsesWith(ValueRange{compare(op, position.getIn(), number)});
+      op->erase();
+      return;
+    }
+  });
+}
