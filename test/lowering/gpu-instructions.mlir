@@ -134,3 +134,21 @@ func.func @labels(%x: tensor<4096x256xf32>, %l: tensor<4096xi64>) -> tensor<4096
   }
   return %r : tensor<4096x256xbf16>
 }
+
+// Rows share what depends on their lanes alone: four rows a thread, one load of the scale.
+// CHECK-LABEL: .entry kernel8(
+// CHECK-COUNT-2: ld.global.v4.b32
+// CHECK-COUNT-4: ld.global.v4.b32
+// CHECK-NOT: ld.global
+// CHECK-COUNT-4: st.global.v4
+func.func @scaled(%x: tensor<65536x256xbf16>, %s: tensor<256xf32>) -> tensor<65536x256xbf16> {
+  %r = mpt.fusion(%x, %s) : (tensor<65536x256xbf16>, tensor<256xf32>) -> tensor<65536x256xbf16> {
+  ^bb0(%a: tensor<65536x256xbf16>, %b: tensor<256xf32>):
+    %wide = mpt.cast %a : tensor<65536x256xbf16> to tensor<65536x256xf32>
+    %scale = mpt.broadcast %b {dims = array<i64: 1>} : (tensor<256xf32>) -> tensor<65536x256xf32>
+    %p = mpt.mul %wide, %scale : tensor<65536x256xf32>
+    %n = mpt.cast %p : tensor<65536x256xf32> to tensor<65536x256xbf16>
+    mpt.yield %n : tensor<65536x256xbf16>
+  }
+  return %r : tensor<65536x256xbf16>
+}

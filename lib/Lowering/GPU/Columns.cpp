@@ -47,14 +47,15 @@ private:
   void chooseThreads(GpuKernelBuilder &kernel);
   int64_t turnsOfSlice(GpuKernelBuilder &kernel, int64_t turns) const;
   void emitSlice(GpuKernelBuilder &kernel, Frame &frame);
-  Value elementOf(Slice &slice, ReduceOp op, const IndexExpr &position) const;
+  bool readsWindows(GpuKernelBuilder &kernel) const;
+  void spread(Slice &slice, const IndexExpr &position, int64_t number) const;
   IndexExpr pointOf(Slice &slice) const;
-  void storeElements(Slice &slice, const IndexExpr &position, Value condition) const;
+  SmallVector<KernelNest::Result> elementsOf(Slice &slice) const;
   void emitAlongRow(Slice &slice) const;
   Place placeOf(Slice &slice) const;
   Value countOfThread(Slice &slice, const IndexExpr &start) const;
   static bool addsTogether(ReduceOp op);
-  static int64_t termsTogether(GpuKernelBuilder &kernel);
+  int64_t termsTogether(GpuKernelBuilder &kernel) const;
   SmallVector<Value> addTerms(Slice &slice, const Place &place, const IndexExpr &first, int64_t terms,
                               ValueRange carried) const;
   SmallVector<Value> walkColumn(Slice &slice, const Place &place) const;
@@ -66,10 +67,12 @@ private:
   SmallVector<int64_t> keptDims;
   SmallVector<Accumulator> accumulators;
   SmallVector<unsigned> elements; ///< outputs that the first launch writes on its way
-  int64_t extent = 0, points = 0;
+  int64_t tile = 1;               ///< elements that a thread takes at a time: 4 of two lines, whose windows overlap
+  int64_t extent = 0, points = 0; ///< tiles of a sum, and sums
   bool alongRow = false;
   unsigned vector = 1;
   int64_t block = 256, across = 1, down = 1; ///< threads of a block, and how they lie
+  int64_t laneBytes = 0, elementBytes = 0;   ///< of a lane's running values, and read for an element
   int64_t tiles = 0, slices = 1, length = 0; ///< blocks in x and y; elements of a slice
   Value guard;                               ///< columns where it holds have sums that nothing reads
 };
@@ -157,14 +160,37 @@ void Columns::measure(GpuKernelBuilder &kernel) {
       sizes.push_back(bytesOf(type.getElementType()));
   vector = kernel.stridesOf(space)[fastest] == 1 ? kernel.vectorWidth(space[fastest], sizes) : 1;
   keptDims = keptAxes(main);
-  int64_t running = 0; // bytes a lane
+  for (int64_t size : sizes)
+    elementBytes += size;
+  elementBytes = std::max<int64_t>(elementBytes, 1);
   for (ReduceOp op : kernel.reductions) {
     accumulators.push_back(gatheringAccumulator(op, /*everyElement=*/true));
-    running += bytesOf(accumulators.back().type);
+    laneBytes += bytesOf(accumulators.back().type);
   }
   // Half the registers of a thread of 96 for running values: enough warps stay to wait for memory.
-  while (vector > 1 && vector * running > 192)
+  while (vector > 1 && vector * laneBytes > 192)
     vector /= 2;
+  if (readsWindows(kernel)) {
+    tile = 4;
+    extent /= tile;
+  }
+}
+
+/// Whether neighbours in both of the two innermost directions read the same elements, as those of pooling's gradient do
+/// with their windows. Accesses stay whole lines of the memory, which the columns of a block fill.
+bool Columns::readsWindows(GpuKernelBuilder &kernel) const {
+  constexpr int64_t line = 64; // bytes
+  ReduceOp sum = main;
+  if (alongRow || kernel.row.empty() || sum.getAxes().size() < 2 || points * bytesOf(elementOf(sum.getX())) < line)
+    return false;
+  SmallVector<int64_t> strides = kernel.stridesOf(space), axes(sum.getAxes());
+  llvm::sort(axes, [&](int64_t a, int64_t b) { return std::pair(-strides[a], a) < std::pair(-strides[b], b); });
+  if (space[axes.back()] % 2 != 0 || space[axes[axes.size() - 2]] % 2 != 0)
+    return false;
+  auto isOfAxis = [&](const IndexExpr::Term &term) { return llvm::is_contained(kernel.variables, term.variable); };
+  return llvm::any_of(kernel.accesses, [&](const MemoryAccess &access) {
+    return llvm::count_if(access.address.terms, isOfAxis) < static_cast<int64_t>(access.address.terms.size());
+  });
 }
 
 void Columns::chooseThreads(GpuKernelBuilder &kernel) {
@@ -182,13 +208,14 @@ void Columns::chooseThreads(GpuKernelBuilder &kernel) {
 /// Turns of a thread. Slices are as many as make the last wave of blocks a full one, whether two, three or four blocks
 /// share a multiprocessor: registers decide that, which nobody knows yet.
 int64_t Columns::turnsOfSlice(GpuKernelBuilder &kernel, int64_t turns) const {
-  constexpr int64_t own = 2; // a block's beginning and end, in turns
+  // A block's beginning and end, in turns, beside the bytes of its sums, which another launch reads again.
+  const double own = 2 + 2.0 * static_cast<double>(across * laneBytes) / static_cast<double>(block * elementBytes);
   int64_t most = std::max<int64_t>(1, std::min(turns / 4, ceilDiv(12 * kernel.target.multiprocessors, tiles)));
   int64_t best = turns;
   double least = INFINITY;
   for (int64_t count = 1; count <= most; ++count) {
     int64_t each = ceilDiv(turns, count), blocks = tiles * ceilDiv(turns, each);
-    double time = timeOfWaves(blocks, static_cast<double>(each + own), kernel.target);
+    double time = timeOfWaves(blocks, static_cast<double>(each) + own, {2, 3, 4});
     if (isMuchLess(time, least)) {
       least = time;
       best = each;
@@ -201,9 +228,18 @@ int64_t Columns::turnsOfSlice(GpuKernelBuilder &kernel, int64_t turns) const {
 // The slices' sums
 //===----------------------------------------------------------------------===//
 
-Value Columns::elementOf(Slice &slice, ReduceOp op, const IndexExpr &position) const {
-  slice.e.spread(position, space, slice.order, slice.from);
-  return slice.e.element(op.getX(), slice.from);
+/// Sets the summed indices of `slice.from` to element `number` of the tile at `position`.
+void Columns::spread(Slice &slice, const IndexExpr &position, int64_t number) const {
+  if (tile == 1)
+    return slice.e.spread(position, space, slice.order, slice.from);
+  SmallVector<int64_t> halves(space);
+  ArrayRef<int64_t> inner = ArrayRef<int64_t>(slice.order).take_back(2);
+  for (int64_t axis : inner)
+    halves[axis] /= 2;
+  slice.e.spread(position, halves, slice.order, slice.from);
+  IndexSpace &indices = slice.e.space;
+  for (auto [axis, bit] : {std::pair(inner[0], number / 2), std::pair(inner[1], number % 2)})
+    slice.from[axis] = indices.add(indices.scale(slice.from[axis], 2), IndexExpr(bit));
 }
 
 /// The number of the result that `slice.from` adds to.
@@ -214,13 +250,11 @@ IndexExpr Columns::pointOf(Slice &slice) const {
   return slice.e.space.linearize(at, shapeOf(ReduceOp(main).getY()));
 }
 
-void Columns::storeElements(Slice &slice, const IndexExpr &position, Value condition) const {
+SmallVector<KernelNest::Result> Columns::elementsOf(Slice &slice) const {
   SmallVector<KernelNest::Result> results;
-  for (unsigned i : elements) {
-    slice.e.spread(position, space, slice.order, slice.from);
+  for (unsigned i : elements)
     results.push_back({slice.e.element(slice.kernel.yielded()[i], slice.from), slice.from, i});
-  }
-  slice.kernel.store(slice.e, slice.kernel.outputBuffers(slice.frame.function), results, condition);
+  return results;
 }
 
 /// A block a row's slice.
@@ -231,9 +265,10 @@ void Columns::emitAlongRow(Slice &slice) const {
   e.spread(e.variable(slice.frame.block, points), space, slice.keptOrder, slice.from);
   // Elements are written when the last sum has read what it needs of them.
   auto visit = [&](ReduceOp op, IndexExpr position) {
-    Value value = elementOf(slice, op, position);
+    spread(slice, position, 0);
+    Value value = e.element(op.getX(), slice.from);
     if (op == reductions.back())
-      storeElements(slice, position, Value());
+      slice.kernel.store(e, slice.kernel.outputBuffers(slice.frame.function), elementsOf(slice));
     return value;
   };
   SmallVector<Value> sums = team.reduceRange(reductions, accumulators, slice.begin, length, extent, visit);
@@ -291,30 +326,36 @@ bool Columns::addsTogether(ReduceOp op) {
 
 /// Terms that are added before they join: conversions to FP64 are a sixteenth as fast as additions. The elements of all
 /// of them are read at a time, which long fusions and those that read many elements have no registers for.
-int64_t Columns::termsTogether(GpuKernelBuilder &kernel) {
+int64_t Columns::termsTogether(GpuKernelBuilder &kernel) const {
   constexpr size_t fewOps = 24, fewAccesses = 12;
-  if (llvm::none_of(kernel.reductions, addsTogether) || kernel.accesses.size() > fewAccesses)
+  if (tile > 1 || llvm::none_of(kernel.reductions, addsTogether) || kernel.accesses.size() > fewAccesses)
     return 1;
   return kernel.body().getOperations().size() > fewOps ? 2 : 4;
 }
 
-/// `terms` elements, `down` apart, from `first` on.
+/// `terms` tiles, `down` apart, from `first` on. A tile's reads come before its writes: neighbours share them.
 SmallVector<Value> Columns::addTerms(Slice &slice, const Place &place, const IndexExpr &first, int64_t terms,
                                      ValueRange carried) const {
   ElementEmitter &e = slice.e;
   MathBuilder m(e);
+  ValueRange buffers = slice.kernel.outputBuffers(slice.frame.function);
   SmallVector<Value> sums(carried), together(carried.size());
-  for (int64_t i = 0; i < terms; ++i) {
-    IndexExpr position = e.space.add(first, IndexExpr(i * down));
+  SmallVector<KernelNest::Result> results;
+  for (int64_t i = 0; i < terms * tile; ++i) {
+    spread(slice, e.space.add(first, IndexExpr(i / tile * down)), i % tile);
     for (auto [op, a, sum, some] : llvm::zip_equal(slice.kernel.reductions, accumulators, sums, together)) {
-      bool isNarrow = terms > 1 && addsTogether(op);
-      Value value = elementOf(slice, op, position), &into = isNarrow ? some : sum;
+      bool isNarrow = terms * tile > 1 && addsTogether(op);
+      Value value = e.element(op.getX(), slice.from), &into = isNarrow ? some : sum;
       if (isa<FloatType>(a.type))
         value = m.toFloat(value, isNarrow ? accumulatorOf(op).type : a.type);
       value = e.splat(value, vector);
       into = into ? a.combine(e, into, value) : value;
     }
-    storeElements(slice, position, place.used);
+    llvm::append_range(results, elementsOf(slice));
+    if ((i + 1) % tile != 0)
+      continue;
+    slice.kernel.store(e, buffers, results, place.used);
+    results.clear();
   }
   for (auto [a, sum, some] : llvm::zip_equal(accumulators, sums, together))
     if (some)
@@ -437,7 +478,7 @@ void Columns::emit(GpuKernelBuilder &kernel) {
   if (guard) {
     SmallVector<int64_t> guarded;
     for (auto [i, type] : llvm::enumerate(kernel.inputs))
-      if (type.getNumElements() == points * extent)
+      if (type.getNumElements() == points * extent * tile)
         guarded.push_back(static_cast<int64_t>(i));
     setAttr<MPTDialect::GuardedAttrHelper>(kernel.info.launches.front().function,
                                            kernel.builder.getDenseI64ArrayAttr(guarded));

@@ -2,6 +2,7 @@
 // Schedule: one thread a vector of points, or a point; loops inside an element are the thread's own.
 #include "Schedules.h"
 #include "Team.h"
+#include "Waves.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
@@ -19,14 +20,19 @@ public:
 
 private:
   void chooseVectors(GpuKernelBuilder &kernel);
+  static bool readsRepeatedly(const GpuKernelBuilder &kernel);
+  void chooseRows(GpuKernelBuilder &kernel);
   void emitThread(GpuKernelBuilder &kernel, GpuKernelBuilder::Frame &frame, int64_t block);
   void emitRaggedThread(GpuKernelBuilder &kernel, GpuKernelBuilder::Frame &frame, Value number);
   void emitPoint(GpuKernelBuilder &kernel, GpuKernelBuilder::Frame &frame, const IndexExpr &beside,
                  const IndexExpr &inner);
+  void emitRows(GpuKernelBuilder &kernel, GpuKernelBuilder::Frame &frame, const IndexExpr &beside,
+                const IndexExpr &inner);
 
   int64_t lanes = 1, outer = 1; ///< points along the lane, and beside it
   unsigned vector = 1;
   bool ragged = false; ///< one more thread a row makes the points behind its last vector
+  int64_t rows = 1;    ///< a thread makes the same lanes of so many, which share what depends on lanes alone
 };
 
 } // namespace
@@ -47,6 +53,35 @@ void Pointwise::chooseVectors(GpuKernelBuilder &kernel) {
       (outer == 1 ? lanes >= 256 : kernel.lane.size() == 1 && lanes >= 512 && kernel.rowsBeginAligned(lanes, widest));
   if (ragged)
     vector = widest;
+}
+
+/// Whether rows read the same elements, such as a channel's scale.
+bool Pointwise::readsRepeatedly(const GpuKernelBuilder &kernel) {
+  auto isOfLane = [&](const IndexExpr::Term &term) {
+    return llvm::any_of(kernel.lane, [&](int64_t axis) { return kernel.variables[axis] == term.variable; });
+  };
+  return llvm::any_of(kernel.accesses, [&](const MemoryAccess &access) {
+    return !access.store && !access.address.terms.empty() && llvm::all_of(access.address.terms, isOfLane);
+  });
+}
+
+/// As many rows a thread as share its beginning, while waves of blocks stay full.
+void Pointwise::chooseRows(GpuKernelBuilder &kernel) {
+  constexpr double own = 1; // what rows share, in rows
+  rows = 1;
+  if (kernel.lane.empty() || ragged || !kernel.reductions.empty() || kernel.innerLoops || !readsRepeatedly(kernel))
+    return;
+  double least = INFINITY;
+  for (int64_t count : {4, 2, 1}) {
+    if (outer % count != 0)
+      continue;
+    int64_t blocks = ceilDiv(outer / count * (lanes / vector), int64_t(256));
+    double time = timeOfWaves(blocks, static_cast<double>(count) + own, {3, 4, 5, 6, 8});
+    if (!isMuchLess(time, least))
+      continue;
+    least = time;
+    rows = count;
+  }
 }
 
 void Pointwise::emitPoint(GpuKernelBuilder &kernel, GpuKernelBuilder::Frame &frame, const IndexExpr &beside,
@@ -89,13 +124,30 @@ void Pointwise::emitThread(GpuKernelBuilder &kernel, GpuKernelBuilder::Frame &fr
   Value number = arith::AddIOp::create(b, arith::MulIOp::create(b, frame.block, e.indexConstant(block)), frame.thread);
   if (ragged)
     return emitRaggedThread(kernel, frame, number);
-  int64_t units = outer * (lanes / vector);
+  int64_t units = outer / rows * (lanes / vector);
   Value first = vector > 1 ? Value(arith::MulIOp::create(b, number, e.indexConstant(vector))) : number;
   Value used = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, number, e.indexConstant(units));
   e.guarded(used, [&] {
     auto [beside, inner] = e.space.divide(e.variable(first, units * vector, vector), lanes);
-    emitPoint(kernel, frame, beside, inner);
+    if (rows == 1)
+      emitPoint(kernel, frame, beside, inner);
+    else
+      emitRows(kernel, frame, beside, inner);
   });
+}
+
+/// The same lanes of `rows` rows, equally far apart. All reads come before the writes, so that they can overlap.
+void Pointwise::emitRows(GpuKernelBuilder &kernel, GpuKernelBuilder::Frame &frame, const IndexExpr &beside,
+                         const IndexExpr &inner) {
+  ElementEmitter &e = frame.e;
+  SmallVector<KernelNest::Result> results;
+  SmallVector<IndexExpr> at(kernel.shape.size());
+  e.spread(inner, kernel.shape, kernel.lane, at);
+  for (int64_t row = 0; row < rows; ++row) {
+    e.spread(e.space.add(beside, IndexExpr(row * (outer / rows))), kernel.shape, kernel.outerAxes(e), at);
+    llvm::append_range(results, kernel.outputsAt(e, at, /*rowLevel=*/false));
+  }
+  kernel.store(e, kernel.outputBuffers(frame.function), results);
 }
 
 void Pointwise::emit(GpuKernelBuilder &kernel) {
@@ -104,7 +156,8 @@ void Pointwise::emit(GpuKernelBuilder &kernel) {
   kernel.laneInRow = false;
   kernel.width = 1;
   chooseVectors(kernel);
-  int64_t units = outer * (lanes / vector + ragged), block = 256;
+  chooseRows(kernel);
+  int64_t units = outer / rows * (lanes / vector + ragged), block = 256;
   while (block > 64 && units < 2 * kernel.target.multiprocessors * block)
     block /= 2;
   kernel.launch("pointwise", {ceilDiv(units, block), 1, 1}, block,

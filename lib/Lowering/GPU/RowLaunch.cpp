@@ -108,6 +108,7 @@ void RowLaunch::chooseVectors() {
     if (type.getNumElements() >= extent && (type.getNumElements() != points || points == extent)) {
       sizes.push_back(bytesOf(type.getElementType()));
       ++streams;
+      shared += type.getNumElements() == extent && points > 1;
     }
   vector = partial ? 1 : kernel.vectorWidth(innermost, sizes);
   // The plan of memory begins each row where vectors may, so that only a row's last elements are visited one by one.
@@ -128,7 +129,8 @@ void RowLaunch::chooseVectors() {
 }
 
 void RowLaunch::chooseKept() {
-  unroll = std::clamp<int64_t>(96 / streams, 8, 32);
+  // What all rows share, such as a norm's scale, is in a cache: it is read where it is used, and not kept.
+  unroll = std::clamp<int64_t>(96 / (streams - shared), 8, 32);
   // One operand that only sums read: half of a thread's registers hold the row.
   if (streams == 2 &&
       llvm::all_of(kernel.yielded(), [&](Value output) { return kernel.isRowLevel(output) || kernel.row.empty(); }))
@@ -181,9 +183,9 @@ void RowLaunch::chooseTeams() {
     threads *= 2;
   while (threads >= 32 && threads < mostThreads && heldBy(threads) > unroll)
     threads *= 2;
-  // Few rows: more threads each.
-  int64_t multiprocessors = kernel.target.multiprocessors;
-  while (threads >= 32 && threads < mostThreads && pieces >= 2 * threads && points * threads < 512 * multiprocessors)
+  // Few rows: more threads each. Of slices' sums, a warp's own are fewer than what threads exchange.
+  int64_t multiprocessors = kernel.target.multiprocessors, busy = (partial ? 128 : 512) * multiprocessors;
+  while (threads >= 32 && threads < mostThreads && pieces >= 2 * threads && points * threads < busy)
     threads *= 2;
   // Loops keep one sum's values from waiting for another's.
   if (many)

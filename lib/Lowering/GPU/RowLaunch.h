@@ -61,8 +61,8 @@ private:
   unsigned vector = 1;
   int64_t ragged = 0; ///< elements of a row that no vector divides, but whose rows begin where vectors may
   bool many = false;  ///< sums beside each other
-  int64_t streams = 1, pieces = 1, points = 1;
-  int64_t unroll = 0; ///< values of each stream that a thread keeps
+  int64_t streams = 1, shared = 0, pieces = 1, points = 1; ///< `shared`: streams that are the same for all rows
+  int64_t unroll = 0;                                      ///< values of each stream that a thread keeps
   int64_t mostThreads = 0, threads = 1;
   int64_t together = 1; ///< teams of a block
   bool keepsLongRow = false;

@@ -92,6 +92,11 @@ template <typename Op> struct Window {
     IndexExpr last = e.space.divide(e.space.add(i, IndexExpr(pads[d])), strides[d]).first;
     return e.clamp(e.space.add(last, e.space.scale(t, -1)), extent, inside);
   }
+  /// Whether that output's window ends before input `i`, for every i.
+  bool isBehind(ElementEmitter &e, size_t d, const IndexExpr &i, const IndexExpr &t) const {
+    IndexExpr first = e.space.divide(e.space.add(i, IndexExpr(pads[d])), strides[d]).second;
+    return e.space.minimum(e.space.add(first, e.space.scale(t, strides[d]))) >= span(d);
+  }
   ArrayRef<int64_t> kernel, strides, dilations, pads;
 };
 
@@ -150,6 +155,9 @@ struct MaxPoolBackwardModel : LoopLowering::ExternalModel<MaxPoolBackwardModel, 
     Type running = runningType(dx.getElementType(), numericsOf(op));
     Value zero = e.splat(e.constant(running, 0), lanes);
     Value sum = overBox(e, window.users(), {}, zero, [&](ArrayRef<IndexExpr> t, ValueRange carried) {
+      for (size_t d = 0; d < t.size(); ++d)
+        if (window.isBehind(e, d, at[2 + d], t[d]))
+          return SmallVector<Value>(carried);
       SmallVector<IndexExpr> from(at.take_front(2));
       Value inside;
       for (size_t d = 0; d < t.size(); ++d)
