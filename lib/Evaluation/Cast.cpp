@@ -31,12 +31,28 @@ static void castToInteger(const Tensor &x, Tensor &y) {
   }
 }
 
+/// An integer as a number that any float type of fewer digits rounds as it would the integer: what FP64 cannot hold is
+/// left in its last bit.
+static double odd(uint64_t magnitude) {
+  int excess = 64 - llvm::countl_zero(magnitude) - 53;
+  if (excess <= 0)
+    return static_cast<double>(magnitude);
+  bool isInexact = magnitude & ((UINT64_C(1) << excess) - 1);
+  return std::ldexp(static_cast<double>((magnitude >> excess) | isInexact), excess);
+}
+static double odd(int64_t x) { return x < 0 ? -odd(-static_cast<uint64_t>(x)) : odd(static_cast<uint64_t>(x)); }
+static double odd(double x) { return x; }
+
 static void castToFloat(CastOp op, const Tensor &x, Tensor &y, InterpreterFrame &frame) {
   auto type = cast<FloatType>(y.getElementType());
   Rounding rounding = op.getRounding();
   Overflow overflow = op.getOverflow();
   auto convert = [&](auto round) {
-    auto write = [&](auto in) { llvm::transform(in, y.writeReals().begin(), round); };
+    auto write = [&](auto in) {
+      llvm::transform(in, y.writeReals().begin(), [&](auto value) {
+        return round(type.isF64() || frame.isOracle() ? static_cast<double>(value) : odd(value));
+      });
+    };
     x.isFloat() ? write(x.reals()) : x.isUnsigned64() ? write(x.words()) : write(x.ints());
   };
   if (frame.isOracle())

@@ -174,3 +174,12 @@ func.func @unsigned() {
   check.equal %top, %etop : tensor<ui64>
   return
 }
+
+// Integers that FP64 does not hold round once.
+func.func @cast_long_integers() {
+  %x = mpt.constant dense<[1152921573326323713, -1152921573326323713]> : tensor<2xi64>
+  %y = mpt.cast %x : tensor<2xi64> to tensor<2xf32>
+  %e = mpt.constant dense<[1152921642045800448.0, -1152921642045800448.0]> : tensor<2xf32>
+  check.ulp_close %y, %e {ulps = 0 : i64} : tensor<2xf32>
+  return
+}

@@ -85,6 +85,11 @@ ScatterUnits mpt::scatterUnits(const ScatterForm &form, Value result, int64_t ch
 Value mpt::combineUpdates(ElementEmitter &e, ScatterKind kind, Value old, Value update) {
   ImplicitLocOpBuilder &b = e.b;
   bool real = isa<FloatType>(getElementTypeOrSelf(old));
+  // As signed numbers, true is the smaller one.
+  if (getElementTypeOrSelf(old).isInteger(1) && kind == ScatterKind::min)
+    return arith::AndIOp::create(b, old, update);
+  if (getElementTypeOrSelf(old).isInteger(1) && kind == ScatterKind::max)
+    return arith::OrIOp::create(b, old, update);
   switch (kind) {
   case ScatterKind::assign:
     return update;
