@@ -117,6 +117,8 @@ def from_dlpack(name: bytes, value, target: str):
 def to_tensor(name: str, value, target: str = "cpu"):
     """(tensor, what to keep alive): shares the memory of dense arrays and copies others."""
     key = name_bytes(name, "an input")
+    if isinstance(value, np.ma.MaskedArray):
+        raise TypeError(f"input '{name}': expected an array without a mask, got a masked one: give array.filled(value)")
     if not isinstance(value, np.ndarray) and hasattr(value, "__dlpack__"):
         if getattr(value, "requires_grad", False):
             value = value.detach()

@@ -16,6 +16,7 @@ from ._arrays import NAMES, SIZES, DeviceArray, to_array, to_tensor
 from ._native import name_bytes, path_bytes, whole_number
 from ._world import joined
 
+OPTIONAL = ("step", "gradients", "evaluate", "predict", "accumulate", "initialize")
 INVALID_ARGUMENT = 1  # mpt_status
 PARAMETER, MASTER, SLOT, STATISTIC, CONSTANT, ACCUMULATOR = 0, 1, 2, 3, 7, 8  # mpt_role
 
@@ -90,7 +91,9 @@ class Trainer:
                                    whole_number(device, "the number of a device", 0),
                                    (_native.Option * len(pairs))(*pairs), len(pairs), world and world.handle())
         call("mpt_trainer_create", self._model, byref(settings), byref(self._trainer))
-        self._has_norm = "grad_norm" in self.outputs("step")
+        self._has_norm = "grad_norm" in self._describe("mpt_model_output", "step")
+        settings = [self.manifest, self.manifest.get("optimizer")]
+        self._rate = next((s["learning_rate"] for s in settings if isinstance(s, dict) and "learning_rate" in s), None)
         self._shapes = {t.name.decode(): tuple(t.shape[:t.rank]) for t in self._parameters()}
 
     def close(self) -> None:
@@ -139,8 +142,9 @@ class Trainer:
                 for size in sizes]
 
     def inputs(self, function: str = "step") -> dict:
-        """{name: (type, shape)} of a function's inputs: of a step with replicas, the rows of this process's."""
-        described = self._describe("mpt_model_input", function)
+        """{name: (type, shape)} of a function's inputs: of a step with replicas, the rows of this process's. Nothing for one of
+        step, gradients, evaluate, predict, accumulate and initialize that the model lacks."""
+        described = self._known("mpt_model_input", function)
         replicas = self.manifest.get("replicas") or {}
         if function != "step" or not replicas.get("count"):
             return described
@@ -148,17 +152,25 @@ class Trainer:
                 for name, (kind, shape) in described.items()}
 
     def outputs(self, function: str = "step") -> dict:
-        return self._describe("mpt_model_output", function)
+        return self._known("mpt_model_output", function)
 
     @alone
     def step(self, inputs: dict, learning_rate: float | None = None, function: str = "step") -> StepResult:
         """One training step. A learning rate given here stays in force until another one is given. `function` names one of
         several training algorithms."""
-        if learning_rate is not None:
-            if not isinstance(learning_rate, numbers.Real):
-                raise TypeError(f"expected a number as learning_rate, got {learning_rate!r}")
-            self._runtime.call("mpt_trainer_set_learning_rate", self._trainer, float(learning_rate))
-        return self._result(self._run(function, inputs))
+        if learning_rate is None:
+            return self._result(self._run(function, inputs))
+        if not isinstance(learning_rate, numbers.Real):
+            raise TypeError(f"expected a number as learning_rate, got {learning_rate!r}")
+        self._runtime.call("mpt_trainer_set_learning_rate", self._trainer, float(learning_rate))
+        try:
+            result = self._result(self._run(function, inputs))
+        except BaseException:
+            if self._rate is not None:  # a step that is refused leaves everything as it was
+                self._runtime.call("mpt_trainer_set_learning_rate", self._trainer, float(self._rate))
+            raise
+        self._rate = learning_rate
+        return result
 
     @alone
     def reset(self) -> None:
@@ -189,7 +201,7 @@ class Trainer:
 
     @alone
     def parameters(self) -> dict:
-        """{name: float32 array} of every trained parameter, from its master where there is one."""
+        """{name: float32 array} of every parameter, frozen ones too, from its master where there is one."""
         return {name: self.parameter(name) for name in self._shapes}
 
     @alone
@@ -281,6 +293,14 @@ class Trainer:
     def _describe(self, call_name: str, function: str) -> dict:
         return {t.name.decode(): (NAMES[t.dtype], tuple(t.shape[:t.rank]))
                 for t in self._runtime.tensors(call_name, self._model, name_bytes(function))}
+
+    def _known(self, call_name: str, function: str) -> dict:
+        """_describe, of functions that the model has; those that models may lack have nothing."""
+        described = self._describe(call_name, function)
+        if not described and function not in OPTIONAL and not any(
+                self._describe(call, function) for call in ("mpt_model_input", "mpt_model_output")):
+            raise ValueError(f"model '{self.name}' has no function '{function}'")
+        return described
 
     def _parameters(self):
         return self._runtime.tensors("mpt_trainer_parameter", self._trainer)

@@ -367,3 +367,57 @@ def test_learning_rate_beyond_the_type(linear):
     with pytest.raises(mpt.Error, match=r"expected a rate within the range of float32, got 1e\+39"):
         trainer.step({"x": X, "y": Y}, learning_rate=1e39)
     assert all((before[k] == v).all() for k, v in trainer.state().items())
+
+
+def test_refused_step_keeps_the_rate(linear):
+    trainer, other = mpt.Trainer(linear), mpt.Trainer(linear)
+    with pytest.raises(mpt.Error, match="'y'"):
+        trainer.step({"x": X}, learning_rate=7.0)
+    trainer.step({"x": X, "y": Y})
+    other.step({"x": X, "y": Y})
+    assert (trainer.parameter("w") == other.parameter("w")).all()
+    trainer.step({"x": X, "y": Y}, learning_rate=0.5)
+    with pytest.raises(mpt.Error, match="'y'"):
+        trainer.step({"x": X}, learning_rate=7.0)
+    other.step({"x": X, "y": Y}, learning_rate=0.5)
+    for each in (trainer, other):
+        each.step({"x": X, "y": Y})
+    assert (trainer.parameter("w") == other.parameter("w")).all()
+
+
+def test_functions_that_are_not_there(linear):
+    trainer = mpt.Trainer(linear)
+    assert trainer.inputs("initialize") == {}
+    for use in (trainer.inputs, trainer.outputs):
+        with pytest.raises(ValueError, match="has no function 'nosuch'"):
+            use("nosuch")
+
+
+def test_masked_arrays_are_refused(linear):
+    with pytest.raises(TypeError, match="'x': expected an array without a mask"):
+        mpt.Trainer(linear).evaluate({"x": np.ma.masked_greater(X, 0)})
+
+
+def test_saving_over_a_link(linear, tmp_path):
+    trainer = mpt.Trainer(linear)
+    (tmp_path / "disk").mkdir()
+    for name in ("old", "new"):  # a link to a file that is there, and to one that is not
+        link = tmp_path / f"{name}.link"
+        link.symlink_to(f"disk/{name}.safetensors")
+        if name == "old":
+            trainer.save(link.resolve())
+        trainer.step({"x": X, "y": Y})
+        trainer.save(link)
+        assert link.is_symlink() and link.resolve() == (tmp_path / "disk" / f"{name}.safetensors").resolve()
+        resumed = mpt.Trainer(linear)
+        resumed.load(link)
+        assert (resumed.parameter("w") == trainer.parameter("w")).all()
+    assert sorted(p.name for p in (tmp_path / "disk").iterdir()) == ["new.safetensors", "old.safetensors"]
+
+
+def test_long_messages_end_visibly(linear):
+    name = "n" * 3000
+    with pytest.raises(mpt.Error, match=name):
+        mpt.Trainer(linear).run(name, {})
+    with pytest.raises(mpt.Error, match=r"n \.\.\.$"):
+        mpt.Trainer(linear).run(name * 10, {})

@@ -4,14 +4,20 @@
 
 #include <cstdarg>
 #include <cstdio>
+#include <cstring>
 
-static thread_local char text[1024];
+static thread_local char text[8192];
 
 mpt_status mpt::rt::fail(mpt_status status, const char *format, ...) {
+  // What is told may hold the last text, such as another thread's or a device's with its place.
+  char fresh[sizeof text];
   va_list args;
   va_start(args, format);
-  vsnprintf(text, sizeof text, format, args);
+  int length = vsnprintf(fresh, sizeof fresh, format, args);
   va_end(args);
+  if (length >= static_cast<int>(sizeof fresh))
+    strcpy(fresh + sizeof fresh - 5, " ...");
+  strcpy(text, fresh);
   return status;
 }
 

@@ -261,6 +261,21 @@ std::string textOf(uint64_t checksum) {
   return text;
 }
 
+std::string behindLinks(const char *path) {
+  std::string target = path;
+  struct stat info;
+  for (int links = 0; links < 40 && lstat(target.c_str(), &info) == 0 && S_ISLNK(info.st_mode); ++links) {
+    char to[4096];
+    ssize_t length = readlink(target.c_str(), to, sizeof to);
+    if (length <= 0 || length == static_cast<ssize_t>(sizeof to))
+      break;
+    size_t slash = to[0] == '/' ? std::string::npos : target.rfind('/');
+    target =
+        (slash == std::string::npos ? "" : target.substr(0, slash + 1)) + std::string(to, static_cast<size_t>(length));
+  }
+  return target;
+}
+
 static std::string headerOf(const std::vector<SafeTensorsItem> &items,
                             const std::vector<std::pair<std::string, std::string>> &metadata) {
   std::string json = "{\"__metadata__\":{";
@@ -289,7 +304,7 @@ static std::string headerOf(const std::vector<SafeTensorsItem> &items,
 
 mpt_status writeSafeTensors(const char *path, const std::vector<SafeTensorsItem> &items,
                             const std::vector<std::pair<std::string, std::string>> &metadata) {
-  std::string target = path, folder = ".", name = target, temporary;
+  std::string target = behindLinks(path), folder = ".", name = target, temporary;
   if (size_t slash = target.rfind('/'); slash != std::string::npos) {
     folder = slash ? target.substr(0, slash) : "/";
     name = target.substr(slash + 1);
@@ -310,7 +325,7 @@ mpt_status writeSafeTensors(const char *path, const std::vector<SafeTensorsItem>
   for (const SafeTensorsItem &item : items)
     ok = ok && writeFully(fd, item.data, item.bytes);
   // Renamed while it is open, and so locked: nobody takes it for stale.
-  ok = ok && fsync(fd) == 0 && rename(temporary.c_str(), path) == 0;
+  ok = ok && fsync(fd) == 0 && rename(temporary.c_str(), target.c_str()) == 0;
   int error = errno;
   if (!ok)
     unlink(temporary.c_str());

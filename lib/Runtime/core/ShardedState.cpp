@@ -117,7 +117,9 @@ mpt_status writeIndex(const mpt_trainer &t, const uint8_t *state, const char *pa
 
 } // namespace
 
-mpt_status mpt::rt::saveShards(const mpt_trainer &t, const char *path) {
+mpt_status mpt::rt::saveShards(const mpt_trainer &t, const char *given) {
+  const std::string behind = behindLinks(given); // beside which the shards lie
+  const char *path = behind.c_str();
   World *world = t.replicas->ranks();
   const int rank = world ? world->rank() : 0, ranks = world ? world->size() : 1;
   std::unique_ptr<Memory> copy;
@@ -159,7 +161,7 @@ mpt_status mpt::rt::saveShards(const mpt_trainer &t, const char *path) {
 }
 
 mpt_status ShardedReader::open(const SafeTensorsReader &index, const char *file, const mpt_module_desc &m) {
-  path = file;
+  path = behindLinks(file);
   const std::string generation = index.metadata("generation"), count = index.metadata("shards");
   const bool counts = !count.empty() && count.size() < 6 && count.find_first_not_of("0123456789") == std::string::npos;
   const int64_t ranks = counts ? std::stoll(count) : 0;
