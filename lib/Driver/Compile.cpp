@@ -276,7 +276,8 @@ private:
   LogicalResult planWithin(int64_t budget) {
     OwningOpRef<ModuleOp> source = std::move(module);
     PipelineOptions wishes = pipeline;
-    int64_t peak = 0, before = 0;
+    int64_t before = 0;
+    memory::Peak peak;
     for (int attempt = 0; attempt < maxPlans; ++attempt) {
       module = source->clone();
       OwningOpRef<ModuleOp> fused;
@@ -287,22 +288,22 @@ private:
           fused = module->clone();
       }
       peak = memory::peakOf(memory::report(*module));
-      if (peak <= budget) {
+      if (peak.bytes <= budget) {
         module = std::move(fused);
         return success();
       }
-      progress("needs " + Twine(peak) + " bytes, more than --memory-budget: keeping less");
+      progress("needs " + Twine(peak.bytes) + " bytes, more than --memory-budget: keeping less");
       // Bytes kept less are not bytes of the peak less; the last attempt gives up all that can be.
       if (wishes.rematerializeBytes == INT64_MAX)
         break;
-      if (attempt + 2 >= maxPlans || peak == before)
+      if (attempt + 2 >= maxPlans || peak.bytes == before)
         wishes.rematerializeBytes = INT64_MAX;
       else
-        wishes.rematerializeBytes += peak - budget;
-      before = peak;
+        wishes.rematerializeBytes += peak.bytes - budget;
+      before = peak.bytes;
     }
-    return fail("expected a plan of at most " + Twine(budget) + " bytes (--memory-budget), got " + Twine(peak) +
-                " with all rematerialized that can be");
+    return fail("expected a plan of at most " + Twine(budget) + " bytes (--memory-budget), got " + Twine(peak.bytes) +
+                " of '" + peak.function + "' with all rematerialized that can be");
   }
 
   /// Reports asked for that phase `phase` has made possible.

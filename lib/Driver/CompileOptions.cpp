@@ -315,7 +315,7 @@ std::vector<Flag> modelFlags() {
       {"--no-dropout", "", "remove dropout from the training step", toggle(&Options::noDropout)},
       {"--forward-only", "", "no loss, backward or optimizer", toggle(&Options::forwardOnly)},
       {"--memory-budget", "BYTES",
-       "most that a step's state and scratch may take (or nK, nM, nG): rematerializes to fit", setMemoryBudget},
+       "most that training's state and scratch may take (or nK, nM, nG): rematerializes to fit", setMemoryBudget},
   };
 }
 

@@ -210,17 +210,21 @@ json::Object mpt::memory::report(ModuleOp module) {
   return json::Object{{"state", std::move(state)}, {"functions", std::move(functions)}};
 }
 
-int64_t mpt::memory::peakOf(const json::Object &report) {
-  int64_t largest = 0;
+Peak mpt::memory::peakOf(const json::Object &report) {
+  Peak largest;
   const json::Object *functions = report.getObject("functions");
   if (!functions)
     return largest;
-  // A library of several sizes has a step for each.
-  auto isStep = [](StringRef name) { return nameInFirstSize(name) == "step"; };
-  bool hasStep = functions->getObject("step");
-  for (const auto &entry : *functions)
-    if (const json::Object *function = entry.second.getAsObject(); function && (!hasStep || isStep(entry.first)))
-      largest = std::max(largest, function->getInteger("peak").value_or(0));
+  // A library of several sizes has each function for each.
+  bool trains = functions->getObject("step");
+  for (const auto &entry : *functions) {
+    const json::Object *function = entry.second.getAsObject();
+    if (!function || (trains && nameInFirstSize(entry.first) == "gradients"))
+      continue;
+    int64_t bytes = function->getInteger("peak").value_or(0);
+    if (bytes > largest.bytes || (bytes == largest.bytes && StringRef(entry.first) < largest.function))
+      largest = {bytes, entry.first.str()};
+  }
   return largest;
 }
 

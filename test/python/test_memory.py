@@ -97,6 +97,20 @@ def test_budget_that_cannot_be_met(model, tmp_path):
     assert done.returncode != 0 and "which may end in K, M or G" in done.stderr
 
 
+def test_budget_counts_evaluation(model, tmp_path):
+    graph = onnx.load(model)
+    value = graph.graph.output[0].name
+    graph.graph.node.append(helper.make_node("Concat", [value] * 32, ["wide"], axis=1))
+    graph.graph.output.append(helper.make_tensor_value_info("wide", TensorProto.FLOAT, [BATCH, 32 * WIDTH]))
+    onnx.save(graph, tmp_path / "wide.onnx")
+    command = [COMPILER, tmp_path / "wide.onnx", "--quiet", f"--loss=mse,output={value}", "--train=w[0-9]", "-o", tmp_path / "library"]
+    subprocess.run([*command, f"--report=memory={tmp_path / 'report.json'}"], check=True)
+    peaks = {name: entry["peak"] for name, entry in json.loads((tmp_path / "report.json").read_text())["functions"].items()}
+    assert peaks["step"] < peaks["predict"] < peaks["evaluate"]
+    done = subprocess.run([*command, f"--memory-budget={peaks['step']}"], stderr=subprocess.PIPE, text=True)
+    assert done.returncode != 0 and f"got {peaks['evaluate']} of 'evaluate'" in done.stderr
+
+
 def test_narrow_weights_are_read_piece_by_piece(tmp_path):
     """Stored in FP32, kept in FP16: a weight of several pieces, the last of them short, arrives whole."""
     weights = np.random.default_rng(5).standard_normal((331, 401)).astype(np.float32)

@@ -17,8 +17,12 @@ namespace mpt::memory {
 /// convolution; `at_peak`, what is alive where `lower_bound` is reached; `kernels`, `launches`, `gemms`, `copies`:
 /// counts.
 llvm::json::Object report(mlir::ModuleOp module);
-/// The `peak` of @step, or the largest where there is no @step.
-int64_t peakOf(const llvm::json::Object &report);
+struct Peak {
+  int64_t bytes = 0;
+  std::string function;
+};
+/// The largest `peak` of a function that training runs: all but @gradients, whose results are all gradients at once.
+Peak peakOf(const llvm::json::Object &report);
 /// The same as text for people.
 void printReport(const llvm::json::Object &report, llvm::raw_ostream &out);
 
