@@ -4,9 +4,10 @@ import ml_dtypes
 import numpy as np
 
 TYPES = {"f64": np.float64, "f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16, "f8E4M3FN": ml_dtypes.float8_e4m3fn,
-         "f8E5M2": ml_dtypes.float8_e5m2, "i64": np.int64, "i32": np.int32, "i8": np.int8, "i1": np.bool_, "ui8": np.uint8}
+         "f8E5M2": ml_dtypes.float8_e5m2, "i64": np.int64, "i32": np.int32, "i8": np.int8, "i1": np.bool_, "i16": np.int16,
+         "ui8": np.uint8, "ui16": np.uint16, "ui32": np.uint32, "ui64": np.uint64}
 FLOATS = ["f32", "f32", "f16", "bf16", "f64"]
-INTEGERS = ["i64", "i32", "i8", "ui8"]
+INTEGERS = ["i64", "i32", "i16", "i8", "ui8", "ui16", "ui32", "ui64"]
 EXTENTS = [1, 1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 33]
 
 

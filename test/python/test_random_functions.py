@@ -19,7 +19,9 @@ from mpt_run import NAME_OF, TYPE_OF, read_tensors, tool, write_tensors  # noqa:
 import random_layers  # noqa: E402, F401 (adds its operations)
 from random_functions import OPERATIONS, Function  # noqa: E402
 
-NAME_OF["uint8"], TYPE_OF["U8"] = "U8", np.dtype(np.uint8)
+for kind in (np.uint8, np.uint16, np.uint32, np.uint64, np.int16):
+    name = f"{np.dtype(kind).kind.upper()}{8 * np.dtype(kind).itemsize}"
+    NAME_OF[np.dtype(kind).name], TYPE_OF[name] = name, np.dtype(kind)
 LIBRARY = ("--library-schedule-updates", "--library-convert-gemms", "--library-fold-scales=result-scales", "--library-fold-epilogues",
            "--library-choose-layouts", "--memory-assign-destinations")
 WORKER = """
