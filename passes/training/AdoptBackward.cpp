@@ -40,7 +40,7 @@ struct AdoptBackward : mpt::impl::AdoptBackwardBase<AdoptBackward> {
     auto backward = training.getAs<StringAttr>("backward");
     bool own = backward && backward.getValue() == "own";
     func::FuncOp step = own ? forward : cloneFunction(forward, "step");
-    if (failed(adopt(step, own)))
+    if ((!own && failed(widenParameters(module))) || failed(adopt(step, own)))
       return signalPassFailure();
     if (own)
       return;
@@ -82,12 +82,27 @@ private:
     eraseDeadOps(forward);
   }
 
+  /// A narrow value for an FP32 state in the state's type; what else reads it does so through that.
+  Value widened(Value value, RankedTensorType state) {
+    RankedTensorType type = tensorType(value);
+    if (!state.getElementType().isF32() || !isa<FloatType>(type.getElementType()) ||
+        type.getElementTypeBitWidth() >= 32 || type.getShape() != state.getShape())
+      return value;
+    OpBuilder builder(&getContext());
+    builder.setInsertionPointAfterValue(value);
+    GraphBuilder b(builder, value.getLoc());
+    Value wide = b.widen(value);
+    value.replaceAllUsesExcept(b.cast(wide, type.getElementType()), wide.getDefiningOp());
+    return wide;
+  }
+
   LogicalResult collect(func::FuncOp step, StringRef kind, SmallVectorImpl<Given> &list) {
     for (NamedValue &result : namedResults(step)) {
       FlatSymbolRefAttr name = roleOf(kind, result.first);
       train::StateOp state = name ? stateOf(name) : train::StateOp();
       if (!state) // an initializer that nothing reads is no state
         continue;
+      result.second = widened(result.second, cast<RankedTensorType>(state.getType()));
       if (state.getType() != result.second.getType())
         return mlir::emitError(result.second.getLoc())
                << "expected output '" << result.first << "' to have the type of '" << name.getValue() << "', "

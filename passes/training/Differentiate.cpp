@@ -23,7 +23,7 @@ struct Differentiate : mpt::impl::DifferentiateBase<Differentiate> {
       step.erase();
       return;
     }
-    if (!step || failed(checkLoss(step)))
+    if (!step || failed(checkLoss(step)) || failed(widenParameters(getOperation())))
       return signalPassFailure();
     step.setName("step");
     mergeReads(step);

@@ -105,3 +105,56 @@ def test_double_precision_inside_a_narrow_model(policy, tmp_path):
     steps = [trainer.step({"x": x}) for _ in range(4)]
     assert steps[0].loss == pytest.approx(wanted, rel=0.05 if policy == "fp8-hybrid" else 2e-3)
     assert steps[-1].loss < steps[0].loss
+
+
+@pytest.mark.parametrize("policy", ["fp32", "amp-f16", "amp-bf16", "fp8-hybrid"])
+@pytest.mark.parametrize("kind", ["float16", "bfloat16"])
+def test_weights_that_the_file_stores_narrow_are_trained_in_fp32(kind, policy, tmp_path):
+    """Small steps add up, which are lost in 16 bits; among the weights are some that are read from the file in place."""
+    if not (tool().parent / "mpt-opt").exists():
+        pytest.skip("mpt-opt is not built")
+    model = onnx.parser.parse_model(f"""<ir_version: 8, opset_import: ["" : 17]> m (float[8, 48] x, float[8, 32] y) => (float loss) {{
+        narrow = CastLike (x, b)
+        h = MatMul (narrow, w)
+        z = Add (h, b)
+        wide = Cast <to = 1> (z)
+        d = Sub (wide, y)
+        s = Mul (d, d)
+        loss = ReduceSum <keepdims = 0> (s)
+      }}""")
+    random, number = np.random.default_rng(2), getattr(onnx.TensorProto, kind.upper())
+    w, b = random.integers(-8, 8, (48, 32)) / 64, np.ones(32)
+    for name, value in (("w", w), ("b", b)):
+        model.graph.initializer.append(onnx.helper.make_tensor(name, number, value.shape, value.flatten().tolist()))
+    onnx.save(model, tmp_path / "m.onnx")
+    mpt.compile(tmp_path / "m.onnx", optimizer="sgd,lr=1e-6", loss="none", policy=policy, quiet=True, out=tmp_path / "out")
+    trainer = mpt.Trainer(tmp_path / "out", threads=1)
+    feeds = {"x": random.integers(-2, 3, (8, 48)).astype(np.float32), "y": random.standard_normal((8, 32)).astype(np.float32)}
+    d = feeds["x"] @ w + b - feeds["y"]
+    loss, gradients = trainer.gradients(feeds)
+    assert loss == pytest.approx((d * d).sum(), rel=1e-2)
+    assert gradients["b"].dtype == np.float32
+    if np.isfinite(gradients["w"]).all():  # the first loss scale may be too large
+        assert np.linalg.norm(gradients["w"] - 2 * feeds["x"].T @ d) < 0.05 * np.linalg.norm(2 * feeds["x"].T @ d)
+    taken = sum(not trainer.step(feeds).skipped for _ in range(12))
+    assert taken > 3
+    moved = b - trainer.parameter("b")
+    np.testing.assert_allclose(moved, taken * 2e-6 * d.sum(0), rtol=0.05, atol=2e-6)
+
+
+def test_gradients_of_a_file_that_are_narrower_than_its_weights(tmp_path):
+    trainer = trainer_of("""<ir_version: 8, opset_import: ["" : 17]> m (float16[4, 3] x) => (float loss, float16[3] w_grad)
+        <float[3] w = {1, 2, 3}> {
+        h = Cast <to = 10> (w)
+        s = Mul (x, h)
+        total = ReduceSum <keepdims = 0> (s)
+        loss = Cast <to = 1> (total)
+        axis = Constant <value_ints = [0]> ()
+        w_grad = ReduceSum <keepdims = 0> (x, axis)
+      }""", tmp_path)
+    x = np.arange(12, dtype=np.float16).reshape(4, 3)
+    loss, gradients = trainer.gradients({"x": x})
+    assert loss == pytest.approx(float((x * [1, 2, 3]).sum())) and gradients["w"].dtype == np.float32
+    np.testing.assert_array_equal(gradients["w"], x.astype(np.float32).sum(0))
+    trainer.step({"x": x})
+    np.testing.assert_allclose(trainer.parameter("w"), np.array([1, 2, 3]) - 0.1 * x.astype(np.float32).sum(0), rtol=1e-6)

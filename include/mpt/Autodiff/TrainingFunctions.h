@@ -37,6 +37,9 @@ mlir::func::FuncOp cloneFunction(mlir::func::FuncOp function, llvm::StringRef na
 train::StateOp addState(mlir::ModuleOp module, train::Role role, llvm::StringRef name, mlir::RankedTensorType type,
                         double fill, llvm::StringRef of = {});
 
+/// Parameters that are trained and stored narrower than FP32 become FP32; what reads them casts back.
+llvm::LogicalResult widenParameters(mlir::ModuleOp module);
+
 /// The value of state `name` in `function`: its first read, or a new one at the start.
 mlir::Value readState(mlir::func::FuncOp function, llvm::StringRef name, mlir::Type type);
 /// Leaves one read a state, the first, and replaces the others by it.
