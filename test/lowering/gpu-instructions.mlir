@@ -116,7 +116,7 @@ func.func @product(%x: tensor<1024x64xbf16>, %z: tensor<1024x64xbf16>) -> tensor
   return %r : tensor<1024x64xbf16>
 }
 
-// A position is compared with a label of 64 bits in the 32 bits of indices, as a distance from the vector's first one.
+// A position is compared with a label of 64 bits in the 32 bits of indices.
 // CHECK-LABEL: .entry kernel7(
 // CHECK-COUNT-8: setp.{{eq|ne}}.b32
 // CHECK-NOT: setp.{{eq|ne}}.b64

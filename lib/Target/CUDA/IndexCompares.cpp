@@ -6,7 +6,6 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
-#include "mlir/IR/Matchers.h"
 
 using namespace mlir;
 using namespace mpt;
@@ -22,8 +21,7 @@ Value shared(Value value) {
 }
 
 /// `position` == `number` without 64 bits a lane. A number that no index has becomes the least one of 32 bits, which is
-/// none either. What all lanes add to their position is taken off the number, modulo 2^32 on both sides; a constant
-/// part stays with the lanes, so that the vectors of a row share one difference.
+/// none either.
 Value compare(arith::CmpIOp op, Value position, Value number) {
   ImplicitLocOpBuilder b(op.getLoc(), op);
   Type i32 = b.getI32Type();
@@ -33,20 +31,9 @@ Value compare(arith::CmpIOp op, Value position, Value number) {
   Value none = arith::ConstantOp::create(b, b.getI32IntegerAttr(INT32_MIN));
   low = arith::SelectOp::create(b, isIndex, low, none);
   number = arith::IndexCastOp::create(b, b.getIndexType(), low);
-  auto type = dyn_cast<VectorType>(position.getType());
-  if (!type)
-    return arith::CmpIOp::create(b, op.getPredicate(), position, number);
-  if (auto sum = position.getDefiningOp<arith::AddIOp>())
-    if (Value base = shared(sum.getLhs())) {
-      position = sum.getRhs();
-      auto offset = base.getDefiningOp<arith::AddIOp>();
-      if (offset && matchPattern(offset.getRhs(), m_Constant())) {
-        base = offset.getLhs();
-        position = arith::AddIOp::create(b, position, vector::BroadcastOp::create(b, type, offset.getRhs()));
-      }
-      number = arith::SubIOp::create(b, number, base);
-    }
-  return arith::CmpIOp::create(b, op.getPredicate(), position, vector::BroadcastOp::create(b, type, number));
+  if (auto type = dyn_cast<VectorType>(position.getType()))
+    number = vector::BroadcastOp::create(b, type, number);
+  return arith::CmpIOp::create(b, op.getPredicate(), position, number);
 }
 
 } // namespace
