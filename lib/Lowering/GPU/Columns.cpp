@@ -47,7 +47,7 @@ private:
   void chooseThreads(GpuKernelBuilder &kernel);
   int64_t turnsOfSlice(GpuKernelBuilder &kernel, int64_t turns) const;
   void emitSlice(GpuKernelBuilder &kernel, Frame &frame);
-  bool readsWindows(GpuKernelBuilder &kernel) const;
+  bool takesSquares(GpuKernelBuilder &kernel) const;
   void spread(Slice &slice, const IndexExpr &position, int64_t number) const;
   IndexExpr pointOf(Slice &slice) const;
   SmallVector<KernelNest::Result> elementsOf(Slice &slice) const;
@@ -170,27 +170,22 @@ void Columns::measure(GpuKernelBuilder &kernel) {
   // Half the registers of a thread of 96 for running values: enough warps stay to wait for memory.
   while (vector > 1 && vector * laneBytes > 192)
     vector /= 2;
-  if (readsWindows(kernel)) {
+  if (takesSquares(kernel)) {
     tile = 4;
     extent /= tile;
   }
 }
 
-/// Whether neighbours in both of the two innermost directions read the same elements, as those of pooling's gradient do
-/// with their windows. Accesses stay whole lines of the memory, which the columns of a block fill.
-bool Columns::readsWindows(GpuKernelBuilder &kernel) const {
+/// Whether the elements of a square read the same ones, as those of pooling's gradient do with their windows. Accesses
+/// stay whole lines of the memory, which the columns of a block fill.
+bool Columns::takesSquares(GpuKernelBuilder &kernel) const {
   constexpr int64_t line = 64; // bytes
   ReduceOp sum = main;
-  if (alongRow || kernel.row.empty() || sum.getAxes().size() < 2 || points * bytesOf(elementOf(sum.getX())) < line)
+  if (!kernel.readsWindows || alongRow || sum.getAxes().size() < 2 || points * bytesOf(elementOf(sum.getX())) < line)
     return false;
   SmallVector<int64_t> strides = kernel.stridesOf(space), axes(sum.getAxes());
   llvm::sort(axes, [&](int64_t a, int64_t b) { return std::pair(-strides[a], a) < std::pair(-strides[b], b); });
-  if (space[axes.back()] % 2 != 0 || space[axes[axes.size() - 2]] % 2 != 0)
-    return false;
-  auto isOfAxis = [&](const IndexExpr::Term &term) { return llvm::is_contained(kernel.variables, term.variable); };
-  return llvm::any_of(kernel.accesses, [&](const MemoryAccess &access) {
-    return llvm::count_if(access.address.terms, isOfAxis) < static_cast<int64_t>(access.address.terms.size());
-  });
+  return space[axes.back()] % 2 == 0 && space[axes[axes.size() - 2]] % 2 == 0;
 }
 
 void Columns::chooseThreads(GpuKernelBuilder &kernel) {

@@ -283,6 +283,11 @@ void KernelNest::chooseLane(const IndexSpace &space) {
     if (space[variable].extent >= 4)
       inReductions = std::max(inReductions, score(variable));
   innerLoops = !others.empty();
+  readsWindows = llvm::any_of(accesses, [&](const MemoryAccess &access) {
+    return llvm::any_of(access.address.terms, [&](const IndexExpr::Term &term) {
+      return space[term.variable].kind == IndexSpace::Kind::Opaque;
+    });
+  });
   // Short axes count once joined with what continues them: 3 x 3 filters are walked as one row.
   for (auto [negative, axis] : candidates) {
     if (inReductions > -negative)

@@ -61,6 +61,7 @@ public:
   unsigned width = 1;              ///< of the vectors along `lane`
   llvm::SmallVector<bool> written; ///< outputs that are stored elsewhere; may be shorter than the outputs
   bool innerLoops = false;         ///< an element has loops of its own, over elements in memory
+  bool readsWindows = false;       ///< an element reads where limits of a plane, or numbers in memory, place it
   /// Pairs of arguments, an input and an output, that may be one buffer where a row is one thread's (see KernelInfo).
   llvm::SmallVector<std::pair<unsigned, unsigned>> inPlace;
   std::vector<MemoryAccess> accesses;    ///< of one point, in the probe's variables
