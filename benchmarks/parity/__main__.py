@@ -11,9 +11,10 @@ networks of the papers on mixed precision in FP32, by their recipe, and with a m
 does not reach FP32's result.
 
 A policy has reached FP32's result when the mean over the seeds is within 0.5 points of accuracy, or 1 % of the loss. The
-status is 1 where one has not. Policies are names of built-in ones or paths of policy files. Data: scikit-learn's digits and the
-text of the Python standard library's own sources. With --results each run is written down when it ends, and runs that are there
-are not repeated (results.py says which).
+status is 1 where one has not. Tasks whose seeds differ much run more of them than --seeds asks for, in every policy.
+Policies are names of built-in ones or paths of policy files. Data: scikit-learn's digits and the text of the Python standard
+library's own sources. With --results each run is written down when it ends, and runs that are there are not repeated (results.py
+says which).
 """
 from __future__ import annotations
 
@@ -91,9 +92,10 @@ def main() -> int:
     tasks = [task for task in [*parity_tasks.TASKS, *fidelity.TASKS]
              if not a.tasks or any(part.lower() in task.name.lower() for part in a.tasks.split(","))]
     runs = {}
-    for seed in range(a.seeds):  # outermost: a failure shows early, in every task
+    seeds = {task.name: max(a.seeds, task.seeds) for task in tasks}
+    for seed in range(max(seeds.values(), default=0)):  # outermost: a failure shows early, in every task
         for task in tasks:
-            for policy in policies:
+            for policy in policies if seed < seeds[task.name] else []:
                 steps = max(1, round(task.steps * a.steps_scale))
                 runs.setdefault((task.name, policy), []).append(train(results, task, a.out, policy, seed, steps))
     rows, summary, fine = [], [], True

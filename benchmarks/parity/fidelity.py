@@ -175,9 +175,10 @@ NETWORKS = [
     known("digits DCGAN", MIXED, DYNAMIC, NO_SCALE),
 ]
 
-# Those that the parity benchmark trains under every policy, beside its own.
-TASKS = [dataclasses.replace(network.task, limit=0.5 if network.task.measure == "accuracy" else 1.0)
-         for network in NETWORKS if network.task.name in ("SSD", "bigLSTM")]
+# Those that the parity benchmark trains under every policy, beside its own. FP32's runs of SSD lie 4 points apart.
+SEEDS = {"SSD": 6, "bigLSTM": 1}
+TASKS = [dataclasses.replace(network.task, limit=0.5 if network.task.measure == "accuracy" else 1.0, seeds=SEEDS[network.task.name])
+         for network in NETWORKS if network.task.name in SEEDS]
 
 
 def run_seed(results: Results, network: Network, folder: str, seed: int, scale: float) -> list[Row]:

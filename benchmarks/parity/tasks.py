@@ -61,6 +61,7 @@ class Task:
     train: object                # (libraries, folder, policy, seed, steps) -> Run
     steps: int
     libraries: tuple
+    seeds: int = 1               # run at least this many, where one run differs from the next by more than `limit`
 
     def run(self, folder, policy: str, seed: int, steps: int) -> Run:
         return self.train(self.libraries, folder, policy, seed, steps)
