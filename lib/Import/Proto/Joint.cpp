@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Joint graphs of others: which outputs are gradients and new values, where the seed is, which optimizer the update is.
+#include "GraphValues.h"
 #include "Proto.h"
 
 #include "mpt/Dialect/ONNX/ONNXDialect.h"
@@ -7,8 +8,6 @@
 
 #include "mlir/IR/Diagnostics.h"
 #include "llvm/ADT/StringSet.h"
-
-#include <cstring>
 
 using namespace mlir;
 using namespace mpt;
@@ -25,76 +24,6 @@ const ValueInfoProto *find(const google::protobuf::RepeatedPtrField<ValueInfoPro
   return nullptr;
 }
 
-bool isScalarFloat(const ValueInfoProto &info) {
-  const auto &type = info.type().tensor_type();
-  bool real = type.elem_type() == TensorProto::FLOAT || type.elem_type() == TensorProto::FLOAT16 ||
-              type.elem_type() == TensorProto::BFLOAT16 || type.elem_type() == TensorProto::DOUBLE;
-  return info.type().has_tensor_type() && real &&
-         llvm::all_of(type.shape().dim(), [](const auto &dim) { return dim.dim_value() == 1; });
-}
-
-/// The graph as its nodes' results, through Identity.
-class Values {
-public:
-  explicit Values(const GraphProto &graph) {
-    for (const NodeProto &node : graph.node())
-      for (const std::string &output : node.output())
-        producers[output] = &node;
-    for (const TensorProto &tensor : graph.initializer())
-      tensors[tensor.name()] = &tensor;
-    for (const ValueInfoProto &input : graph.input())
-      inputs[input.name()] = &input;
-  }
-  StringRef origin(StringRef name) const {
-    // Nothing has looked for cycles yet.
-    for (unsigned steps = 0; steps < producers.size(); ++steps) {
-      const NodeProto *node = producers.lookup(name);
-      if (!node || node->op_type() != "Identity" || node->input_size() == 0)
-        break;
-      name = node->input(0);
-    }
-    return name;
-  }
-  const NodeProto *producer(StringRef name, StringRef opType) const {
-    const NodeProto *node = producers.lookup(origin(name));
-    return node && node->op_type() == opType && node->domain().empty() ? node : nullptr;
-  }
-  /// A number that the caller feeds in.
-  bool isRate(StringRef name) const {
-    const ValueInfoProto *input = name == "learning_rate" ? inputs.lookup(name) : nullptr;
-    return input && isScalarFloat(*input);
-  }
-  bool defines(StringRef name) const { return producers.contains(name); }
-  const TensorProto *tensor(StringRef name) const { return tensors.lookup(name); }
-  /// The number that a scalar of floats holds.
-  std::optional<double> number(StringRef name) const {
-    const TensorProto *tensor = tensors.lookup(origin(name));
-    if (const NodeProto *node = tensor ? nullptr : producer(name, "Constant"))
-      for (const AttributeProto &attr : node->attribute()) {
-        if (attr.name() == "value_float")
-          return attr.f();
-        if (attr.name() == "value" && attr.has_t())
-          tensor = &attr.t();
-      }
-    if (!tensor || tensor->data_type() != TensorProto::FLOAT ||
-        llvm::any_of(tensor->dims(), [](int64_t extent) { return extent != 1; }))
-      return std::nullopt;
-    float value = 0;
-    if (tensor->float_data_size() == 1)
-      value = tensor->float_data(0);
-    else if (tensor->raw_data().size() == sizeof value)
-      std::memcpy(&value, tensor->raw_data().data(), sizeof value);
-    else
-      return std::nullopt;
-    return value;
-  }
-
-private:
-  llvm::StringMap<const NodeProto *> producers;
-  llvm::StringMap<const TensorProto *> tensors;
-  llvm::StringMap<const ValueInfoProto *> inputs;
-};
-
 /// One parameter's new value as P - rate * gradient.
 struct SGDUpdate {
   std::string gradient;         ///< the value
@@ -102,7 +31,7 @@ struct SGDUpdate {
   std::optional<double> number; ///< of the rate, where that is constant
 };
 
-std::optional<SGDUpdate> matchSGD(const Values &values, StringRef next, StringRef parameter) {
+std::optional<SGDUpdate> matchSGD(const proto::GraphValues &values, StringRef next, StringRef parameter) {
   const NodeProto *sub = values.producer(next, "Sub");
   if (!sub || sub->input_size() != 2 || values.origin(sub->input(0)) != parameter)
     return std::nullopt;
@@ -346,7 +275,13 @@ private:
 
   /// Where all new values of parameters are P - rate * gradient, the update is SGD, which --optimizer can say.
   void takeUpdate() {
-    Values values(graph);
+    proto::GraphValues values(graph);
+    for (const auto &found : proto::gradientsOfMoments(values, roles.next)) {
+      if (llvm::any_of(roles.gradients, [&](const auto &known) { return known.getValue() == found.second; }))
+        continue;
+      addOutput(found.first, found.second);
+      roles.gradients[found.first] = found.second;
+    }
     llvm::StringMap<std::string> gradientOf;
     for (const auto &gradient : roles.gradients)
       gradientOf[gradient.getValue()] = gradient.getKey().str();
@@ -399,7 +334,7 @@ private:
   LogicalResult takeLoss() {
     for (const ValueInfoProto &output : graph.output()) {
       bool free = !roles.gradients.contains(output.name()) && !roles.next.contains(output.name());
-      if (free && isScalarFloat(output) && (roles.loss.empty() || output.name() == "loss"))
+      if (free && proto::isScalarFloat(output) && (roles.loss.empty() || output.name() == "loss"))
         roles.loss = output.name();
     }
     if (roles.loss.empty())
@@ -419,7 +354,7 @@ private:
           seed = tensor.name();
     if (seed.empty())
       return success();
-    Values values(graph);
+    proto::GraphValues values(graph);
     const ValueInfoProto *input = find(graph.input(), seed);
     if (!values.defines(seed) && !values.tensor(seed) && !input)
       return emitError(loc) << "--seed: expected a value of the graph, got '" << seed << "'";
