@@ -2,6 +2,8 @@
 // Target machines, optimization and object code.
 #include "Machine.h"
 
+#include "llvm/IR/InstIterator.h"
+#include "llvm/IR/Instructions.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/MC/MCSubtargetInfo.h"
 #include "llvm/MC/TargetRegistry.h"
@@ -63,6 +65,15 @@ Expected<Machine> Machine::create(StringRef cpu) {
   return std::move(machine);
 }
 
+/// Gathers its vectors element by element, and many of them.
+static bool gathersMuch(const Function &function) {
+  int64_t elements = 0;
+  for (const Instruction &instruction : instructions(function))
+    if (auto insert = dyn_cast<InsertElementInst>(&instruction))
+      elements += isa<LoadInst>(insert->getOperand(1));
+  return elements > 256;
+}
+
 void Machine::adopt(Module &module) const {
   module.setTargetTriple(target->getTargetTriple());
   module.setDataLayout(target->createDataLayout());
@@ -73,6 +84,9 @@ void Machine::adopt(Module &module) const {
     function.addFnAttr("target-cpu", cpu);
     function.addFnAttr("target-features", target->getTargetFeatureString());
     function.addFnAttr(Attribute::NoUnwind);
+    // The vectors are there: LLVM would look for others in more than the square of the gathered elements' number.
+    if (gathersMuch(function))
+      function.addFnAttr(Attribute::NoImplicitFloat);
     if (wide)
       function.addFnAttr("prefer-vector-width", "512");
   }
