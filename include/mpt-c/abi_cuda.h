@@ -42,12 +42,26 @@ typedef struct mpt_attention_desc {
 } mpt_attention_desc;
 
 /* stats: FP32 [batch, heads, queries], dense. Through cuDNN where it has an engine, else by GEMMs of some heads at a
- * time with scores in scratch. */
+ * time with scores in scratch, or where heads share keys by kernels of the library (attention_tiles.hpp). */
 int32_t mpt_cuda_attention(mpt_exec *exec, int64_t site, const mpt_attention_desc *desc, const void *q, const void *k,
                            const void *v, const void *bias, void *o, void *stats);
 int32_t mpt_cuda_attention_gradient(mpt_exec *exec, int64_t site, const mpt_attention_desc *desc, const void *q,
                                     const void *k, const void *v, const void *bias, const void *o, const void *stats,
                                     const void *d_o, void *dq, void *dk, void *dv);
+/* The same with dropout of the probabilities: number i of them, row by row in [batch, heads, queries, keys], is kept
+ * where word i of Philox 4x32-10 (see mpt.dropout) is at least ratio 2^32, and divided by 1 - ratio. key: int64 [2],
+ * seed and step, on the device. Always by kernels of the library. */
+typedef struct mpt_attention_dropout {
+  double ratio; /* above 0, below 1 */
+  int64_t stream;
+} mpt_attention_dropout;
+int32_t mpt_cuda_attention_dropout(mpt_exec *exec, int64_t site, const mpt_attention_desc *desc,
+                                   const mpt_attention_dropout *dropout, const void *key, const void *q, const void *k,
+                                   const void *v, const void *bias, void *o, void *stats);
+int32_t mpt_cuda_attention_gradient_dropout(mpt_exec *exec, int64_t site, const mpt_attention_desc *desc,
+                                            const mpt_attention_dropout *dropout, const void *key, const void *q,
+                                            const void *k, const void *v, const void *bias, const void *o,
+                                            const void *stats, const void *d_o, void *dq, void *dk, void *dv);
 
 int32_t mpt_cuda_conv(mpt_exec *exec, int64_t site, const mpt_conv_desc *desc, const void *bias, void *x, void *w,
                       void *y, void *workspace);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention as library.attention and library.attention_gradient say it. Scores and sums are FP64 rounded to FP32 once;
-// probabilities and the gradients of scores are rounded to the operands' type before they enter GEMMs.
+// probabilities, behind dropout, and the gradients of scores are rounded to the operands' type before they enter GEMMs.
 #include "Rules.h"
 
 #include "mpt/Dialect/Library/LibraryDialect.h"
@@ -75,6 +75,19 @@ void roundTo(Type element, InterpreterFrame &frame, std::vector<double> &values)
 /// e^(score - stats); a row without keys has zeros.
 double probability(double score, double stats) { return std::isinf(stats) && stats < 0 ? 0 : std::exp(score - stats); }
 
+/// What dropout multiplies the probabilities of one head by: 0, or 1 / (1 - ratio); 1 without dropout.
+template <typename Op> std::vector<double> dropoutFactors(Op op, InterpreterFrame &frame, const Head &head, int64_t n) {
+  std::vector<double> factors(head.scores.size(), 1);
+  if (!op.getKey())
+    return factors;
+  double ratio = op.getRatio().convertToDouble();
+  RandomWords words(frame.get(op.getKey()), static_cast<int64_t>(op.getStream()));
+  auto threshold = static_cast<uint64_t>(std::floor(std::ldexp(ratio, 32)));
+  for (auto [i, factor] : llvm::enumerate(factors))
+    factor = words[static_cast<uint64_t>(n) * factors.size() + i] >= threshold ? 1 / (1 - ratio) : 0;
+  return factors;
+}
+
 /// sums += a b or a^T b, with b's rows of `n` elements.
 void multiply(double *sums, const double *a, const double *b, int64_t m, int64_t k, int64_t n, int64_t aRow,
               int64_t aColumn, double factor = 1) {
@@ -95,6 +108,8 @@ LogicalResult interpretAttention(library::AttentionOp op, InterpreterFrame &fram
       for (int64_t j = 0; j < head.keys; ++j)
         row[j] = probability(row[j], log);
     }
+    for (auto [p, factor] : llvm::zip_equal(head.scores, dropoutFactors(op, frame, head, n)))
+      p *= factor;
     roundTo(o.getElementType(), frame, head.scores);
     multiply(os + n * head.queries * head.valueDepth, head.scores.data(), head.v, head.queries, head.keys,
              head.valueDepth, head.keys, 1);
@@ -112,14 +127,16 @@ LogicalResult interpretAttentionGradient(library::AttentionGradientOp op, Interp
   forEachHead(op, frame, [&](Head &head, int64_t n, int64_t own) {
     const double *os = o.reals().data() + n * head.queries * head.valueDepth;
     const double *grads = dO.reals().data() + n * head.queries * head.valueDepth;
-    std::vector<double> ds(head.scores.size());
+    std::vector<double> ds(head.scores.size()), factors = dropoutFactors(op, frame, head, n);
     for (int64_t i = 0; i < head.queries; ++i) {
       const double *grad = grads + i * head.valueDepth;
       double delta = dot(os + i * head.valueDepth, grad, head.valueDepth);
       for (int64_t j = 0; j < head.keys; ++j) {
-        double &p = head.scores[i * head.keys + j];
+        const int64_t at = i * head.keys + j;
+        double &p = head.scores[at];
         p = probability(p, stats.reals()[n * head.queries + i]);
-        ds[i * head.keys + j] = p * (dot(grad, head.v + j * head.valueDepth, head.valueDepth) - delta);
+        ds[at] = p * (factors[at] * dot(grad, head.v + j * head.valueDepth, head.valueDepth) - delta);
+        p *= factors[at];
       }
     }
     roundTo(o.getElementType(), frame, head.scores);

@@ -13,33 +13,68 @@ using namespace mpt::memory;
 
 namespace {
 
-/// Buffers of `tensors`, or dense copies of those whose last dimension has gaps.
-FailureOr<SmallVector<Value>> withUnitDepth(Location loc, ArrayRef<Value> tensors, BufferizationState &state) {
-  SmallVector<Value> memrefs;
-  for (Value tensor : tensors) {
-    FailureOr<Value> memref = state.buffer(tensor);
-    MemRefType type = bufferTypeOf(*memref);
-    if (stridesOf(type).back() != 1 && type.getShape().back() != 1)
-      memref = state.dense(loc, *memref, rowMajor(type.getRank()));
-    if (failed(memref))
-      return failure();
-    memrefs.push_back(*memref);
+/// Whether calls take a buffer as it lies: without gaps in the last dimension and, where the kernels of the library
+/// serve, with rows that begin at whole vectors.
+class Rows {
+public:
+  template <typename Op>
+  Rows(Op op, BufferizationState &state)
+      : state(state),
+        areVectors(op.getKey() || tensorType(op.getQ()).getDimSize(1) != tensorType(op.getK()).getDimSize(1)) {}
+  bool fit(Value memref) const {
+    MemRefType type = bufferTypeOf(memref);
+    Sizes strides = stridesOf(type);
+    if (strides.back() != 1 && type.getShape().back() != 1)
+      return false;
+    const int64_t vector = state.options.alignment, unit = vector / elementBytes(type.getElementType());
+    if (!areVectors || unit <= 1)
+      return true;
+    return state.alignmentOf(memref) == vector &&
+           llvm::all_of(llvm::zip_equal(ArrayRef(strides).drop_back(), type.getShape().drop_back()), [&](auto pair) {
+             auto [stride, extent] = pair;
+             return extent == 1 || stride % unit == 0;
+           });
   }
-  return memrefs;
-}
+  /// Buffers of `tensors`, or dense copies of those that do not fit.
+  FailureOr<SmallVector<Value>> buffersOf(Location loc, ArrayRef<Value> tensors) const {
+    SmallVector<Value> memrefs;
+    for (Value tensor : tensors) {
+      FailureOr<Value> memref = state.buffer(tensor);
+      MemRefType type = bufferTypeOf(*memref);
+      Order order = rowMajor(type.getRank());
+      if (!fit(*memref))
+        memref = state.dense(loc, *memref, order);
+      if (failed(memref))
+        return failure();
+      // Dense, but where a view of something else begins.
+      if (!fit(*memref)) {
+        Value copy = state.allocate(
+            loc, bufferType(type.getShape(), type.getElementType(), denseStrides(type.getShape(), order)));
+        if (failed(state.copy(loc, *memref, copy)))
+          return failure();
+        memref = copy;
+      }
+      memrefs.push_back(*memref);
+    }
+    return memrefs;
+  }
+  /// Where a result goes: its place if it fits, else a buffer of its own in its layout.
+  Value resultOf(Value tensor) const {
+    Value memref = state.placeFor(tensor).memref;
+    if (!memref || stridesOf(bufferTypeOf(memref)).back() != 1 || !fit(memref)) {
+      Order order = layoutOf(tensor);
+      if (order.back() != static_cast<int64_t>(order.size()) - 1)
+        order = rowMajor(order.size());
+      memref = state.allocate(tensor.getLoc(), state.ownType(tensor, order));
+    }
+    state.setBuffer(tensor, memref);
+    return memref;
+  }
 
-/// Where a result goes: its place if the depth is contiguous there, else a buffer of its own in its layout.
-Value resultBuffer(Value tensor, BufferizationState &state) {
-  Value memref = state.placeFor(tensor).memref;
-  if (!memref || stridesOf(bufferTypeOf(memref)).back() != 1) {
-    Order order = layoutOf(tensor);
-    if (order.back() != static_cast<int64_t>(order.size()) - 1)
-      order = rowMajor(order.size());
-    memref = state.allocate(tensor.getLoc(), state.ownType(tensor, order));
-  }
-  state.setBuffer(tensor, memref);
-  return memref;
-}
+private:
+  BufferizationState &state;
+  const bool areVectors;
+};
 
 /// A bias as [batch, heads, queries, keys], with strides of 0 where it repeats.
 Value biasBuffer(Location loc, Value bias, Value q, Value k, BufferizationState &state) {
@@ -55,19 +90,27 @@ Value biasBuffer(Location loc, Value bias, Value q, Value k, BufferizationState 
   return state.view(loc, memref, shape, strides);
 }
 
+/// Seed and step side by side, or nothing where there is no dropout.
+FailureOr<Value> keyBuffer(Location loc, Value key, BufferizationState &state) {
+  return key ? state.dense(loc, state.buffer(key), rowMajor(1)) : FailureOr<Value>(Value());
+}
+
 struct AttentionBufferization : Bufferizable::ExternalModel<AttentionBufferization, library::AttentionOp> {
   WritesTo writesTo(Operation *) const { return WritesTo::States; }
   LogicalResult bufferize(Operation *op, BufferizationState &state) const {
     auto attention = cast<library::AttentionOp>(op);
     Location loc = op->getLoc();
-    auto operands = withUnitDepth(loc, {attention.getQ(), attention.getK(), attention.getV()}, state);
-    if (failed(operands))
+    Rows rows(attention, state);
+    auto operands = rows.buffersOf(loc, {attention.getQ(), attention.getK(), attention.getV()});
+    FailureOr<Value> key = keyBuffer(loc, attention.getKey(), state);
+    if (failed(operands) || failed(key))
       return failure();
     Value q = (*operands)[0], k = (*operands)[1], v = (*operands)[2];
-    Value bias = biasBuffer(loc, attention.getBias(), q, k, state), o = resultBuffer(attention.getO(), state);
+    Value bias = biasBuffer(loc, attention.getBias(), q, k, state), o = rows.resultOf(attention.getO());
     Value stats = state.allocate(loc, state.ownType(attention.getStats(), rowMajor(3)));
     state.setBuffer(attention.getStats(), stats);
-    rt::AttentionOp::create(state.builder, loc, q, k, v, bias, o, stats, attention.getScale(), attention.getCausal());
+    rt::AttentionOp::create(state.builder, loc, q, k, v, bias, *key, o, stats, attention.getScale(),
+                            attention.getCausal(), attention.getRatio(), attention.getStream());
     return success();
   }
 };
@@ -78,19 +121,22 @@ struct AttentionGradientBufferization
   LogicalResult bufferize(Operation *op, BufferizationState &state) const {
     auto attention = cast<library::AttentionGradientOp>(op);
     Location loc = op->getLoc();
-    auto operands = withUnitDepth(
-        loc, {attention.getQ(), attention.getK(), attention.getV(), attention.getO(), attention.getDO()}, state);
-    if (failed(operands))
+    Rows rows(attention, state);
+    auto operands = rows.buffersOf(
+        loc, {attention.getQ(), attention.getK(), attention.getV(), attention.getO(), attention.getDO()});
+    FailureOr<Value> key = keyBuffer(loc, attention.getKey(), state);
+    if (failed(operands) || failed(key))
       return failure();
     Value q = (*operands)[0], k = (*operands)[1], v = (*operands)[2], o = (*operands)[3], dO = (*operands)[4];
     FailureOr<Value> stats = state.dense(loc, state.buffer(attention.getStats()), rowMajor(3));
     if (failed(stats))
       return failure();
     Value bias = biasBuffer(loc, attention.getBias(), q, k, state);
-    Value dq = resultBuffer(attention.getDq(), state), dk = resultBuffer(attention.getDk(), state);
-    Value dv = resultBuffer(attention.getDv(), state);
-    rt::AttentionGradientOp::create(state.builder, loc, q, k, v, bias, o, *stats, dO, dq, dk, dv, attention.getScale(),
-                                    attention.getCausal());
+    Value dq = rows.resultOf(attention.getDq()), dk = rows.resultOf(attention.getDk());
+    Value dv = rows.resultOf(attention.getDv());
+    rt::AttentionGradientOp::create(state.builder, loc, q, k, v, bias, *key, o, *stats, dO, dq, dk, dv,
+                                    attention.getScale(), attention.getCausal(), attention.getRatio(),
+                                    attention.getStream());
     return success();
   }
 };

@@ -258,15 +258,16 @@ private:
     library("recurrence", {site(), descriptor(module, rt::describe(op)), arguments, pointer(op.getWorkspace())});
   }
   template <typename Op> LogicalResult emitAttention(StringRef name, Op op) {
-    SmallVector<llvm::Value *> operands{site(),
-                                        descriptor(module, rt::describe(op)),
-                                        pointer(op.getQ()),
-                                        pointer(op.getK()),
-                                        pointer(op.getV()),
-                                        pointer(op.getBias())};
-    for (Value buffer : op->getOperands().drop_front(op.getBias() ? 4 : 3))
+    SmallVector<llvm::Value *> operands{site(), descriptor(module, rt::describe(op))};
+    if (op.getKey()) {
+      mpt_attention_dropout dropout{op.getRatio().convertToDouble(), static_cast<int64_t>(op.getStream())};
+      operands.append({descriptor(module, dropout), pointer(op.getKey())});
+    }
+    for (Value buffer : {op.getQ(), op.getK(), op.getV(), op.getBias()})
       operands.push_back(pointer(buffer));
-    library(name, operands);
+    for (Value buffer : op->getOperands().drop_front(3 + (op.getBias() ? 1 : 0) + (op.getKey() ? 1 : 0)))
+      operands.push_back(pointer(buffer));
+    library(op.getKey() ? (name + "_dropout").str() : name.str(), operands);
     return success();
   }
 

@@ -348,7 +348,7 @@ bool Match::rewrite(KnownMasks &known) {
   RankedTensorType statistics = RankedTensorType::get(ArrayRef(shape).drop_back(), builder.getF32Type());
   shape.back() = tensorType(v).getShape().back();
   auto attention = library::AttentionOp::create(builder, output.getLoc(), type.clone(shape), statistics, q, k, v,
-                                                mask.bias, APFloat(scale), mask.causal);
+                                                mask.bias, Value(), APFloat(scale), mask.causal, APFloat(0.0), 0);
   if (NumericsAttr numerics = output.getNumericsAttr())
     attention->setAttr(kNumericsAttr, numerics);
   Value o = attention.getO();
@@ -357,9 +357,9 @@ bool Match::rewrite(KnownMasks &known) {
     builder.setInsertionPoint(first);
     GraphBuilder g(builder, gradient.getLoc());
     Value dO = fourDimensional(g, dOutput);
-    auto gradients =
-        library::AttentionGradientOp::create(builder, gradient.getLoc(), q.getType(), k.getType(), v.getType(), q, k, v,
-                                             mask.bias, o, attention.getStats(), dO, APFloat(scale), mask.causal);
+    auto gradients = library::AttentionGradientOp::create(
+        builder, gradient.getLoc(), q.getType(), k.getType(), v.getType(), q, k, v, mask.bias, Value(), o,
+        attention.getStats(), dO, APFloat(scale), mask.causal, APFloat(0.0), 0);
     if (NumericsAttr numerics = output.getNumericsAttr())
       gradients->setAttr(kNumericsAttr, numerics);
     replace(g, dV, output.getB(), output.getB(), gradients.getDv());

@@ -77,3 +77,27 @@ func.func @g(%q: tensor<2x4x8x16xf16>, %k: tensor<2x4x6x16xf16>, %v: tensor<2x4x
   %r:3 = library.attention_gradient %q, %k, %v of %o, %s from %d {scale = 1.0 : f64} : tensor<2x4x8x16xf16>, tensor<2x4x6x16xf16>, tensor<2x4x6x24xf16> of tensor<2x4x8x24xf16>, tensor<2x4x8xf32> from tensor<2x4x8x24xf16> -> tensor<2x4x8x16xf16>, tensor<2x4x6x16xf32>, tensor<2x4x6x24xf16>
   return
 }
+
+// -----
+
+func.func @a(%q: tensor<2x4x8x16xf16>, %k: tensor<2x2x6x16xf16>, %v: tensor<2x2x6x24xf16>) {
+  // expected-error@+1 {{C7: expected a key for ratio 2.500000e-01, got none}}
+  %o, %s = library.attention %q, %k, %v {scale = 1.0 : f64, ratio = 0.25 : f64} : tensor<2x4x8x16xf16>, tensor<2x2x6x16xf16>, tensor<2x2x6x24xf16> -> tensor<2x4x8x24xf16>, tensor<2x4x8xf32>
+  return
+}
+
+// -----
+
+func.func @a(%q: tensor<2x4x8x16xf16>, %k: tensor<2x2x6x16xf16>, %v: tensor<2x2x6x24xf16>, %key: tensor<3xi64>) {
+  // expected-error@+1 {{C7: expected a key of two 64-bit elements, got 'tensor<3xi64>'}}
+  %o, %s = library.attention %q, %k, %v dropout %key : tensor<3xi64> {scale = 1.0 : f64, ratio = 0.25 : f64} : tensor<2x4x8x16xf16>, tensor<2x2x6x16xf16>, tensor<2x2x6x24xf16> -> tensor<2x4x8x24xf16>, tensor<2x4x8xf32>
+  return
+}
+
+// -----
+
+func.func @a(%q: tensor<2x4x8x16xf16>, %k: tensor<2x2x6x16xf16>, %v: tensor<2x2x6x24xf16>, %key: tensor<2xi64>) {
+  // expected-error@+1 {{C7: expected a ratio between 0 and 1 beside a key, got 1.000000e+00}}
+  %o, %s = library.attention %q, %k, %v dropout %key : tensor<2xi64> {scale = 1.0 : f64, ratio = 1.0 : f64} : tensor<2x4x8x16xf16>, tensor<2x2x6x16xf16>, tensor<2x2x6x24xf16> -> tensor<2x4x8x24xf16>, tensor<2x4x8xf32>
+  return
+}

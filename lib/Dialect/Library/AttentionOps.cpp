@@ -27,6 +27,19 @@ template <typename Op> LogicalResult checkOperands(Op op) {
   return success();
 }
 
+/// C7.
+template <typename Op> LogicalResult checkDropout(Op op) {
+  double ratio = op.getRatio().convertToDouble();
+  if (!op.getKey())
+    return ratio == 0 ? success() : op.emitOpError() << "C7: expected a key for ratio " << ratio << ", got none";
+  RankedTensorType key = tensorType(op.getKey());
+  if (key.getRank() != 1 || key.getDimSize(0) != 2 || !key.getElementType().isInteger(64))
+    return op.emitOpError() << "C7: expected a key of two 64-bit elements, got " << key;
+  if (!(ratio > 0 && ratio < 1))
+    return op.emitOpError() << "C7: expected a ratio between 0 and 1 beside a key, got " << ratio;
+  return success();
+}
+
 /// C3 to C5.
 template <typename Op> LogicalResult checkResults(Op op) {
   RankedTensorType q = tensorType(op.getQ()), k = tensorType(op.getK()), v = tensorType(op.getV());
@@ -51,10 +64,12 @@ template <typename Op> LogicalResult checkResults(Op op) {
 
 } // namespace
 
-LogicalResult AttentionOp::verify() { return failed(checkOperands(*this)) ? failure() : checkResults(*this); }
+LogicalResult AttentionOp::verify() {
+  return failed(checkOperands(*this)) || failed(checkDropout(*this)) ? failure() : checkResults(*this);
+}
 
 LogicalResult AttentionGradientOp::verify() {
-  if (failed(checkOperands(*this)) || failed(checkResults(*this)))
+  if (failed(checkOperands(*this)) || failed(checkDropout(*this)) || failed(checkResults(*this)))
     return failure();
   std::pair<Value, Value> pairs[] = {{getO(), getDO()}, {getQ(), getDq()}, {getK(), getDk()}, {getV(), getDv()}};
   for (auto [value, gradient] : pairs)

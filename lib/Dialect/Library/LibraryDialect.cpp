@@ -76,5 +76,10 @@ LogicalResult LibraryDialect::verifyOperationAttribute(Operation *op, NamedAttri
     if (!placed || !llvm::all_of(placed.asArrayRef(), isOperand))
       return op->emitOpError() << "expected numbers of operands, got " << attribute.getValue();
   }
+  if (attribute.getName() == ApartAttrHelper::getNameStr()) {
+    auto pairs = dyn_cast<ArrayAttr>(attribute.getValue());
+    if (!pairs || pairs.size() % 2 != 0 || !llvm::all_of(pairs, llvm::IsaPred<StringAttr>))
+      return op->emitOpError() << "expected pairs of a node and a reason, got " << attribute.getValue();
+  }
   return success();
 }

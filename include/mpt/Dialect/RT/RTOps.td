@@ -140,27 +140,30 @@ def RT_ConvOp : RT_Call<"conv", "Convolution", [AttrSizedOperandSegments, Declar
   }];
   let assemblyFormat = "$kind $x `,` $w `,` $y (`workspace` $workspace^ `:` type($workspace))? (`sums` $sums^ `:` type($sums))? (`norm` $norm^ `:` type($norm))? attr-dict `:` type($x) `,` type($w) `,` type($y)";
 }
-def RT_AttentionOp : RT_Call<"attention", "Attention"> {
-  let summary = "o = softmax(scale q k^T + bias) v by batch and head, on a device (mpt_cuda_attention)";
+def RT_AttentionOp : RT_Call<"attention", "Attention", [AttrSizedOperandSegments]> {
+  let summary = "o = dropout(softmax(scale q k^T + bias)) v by batch and head, on a device (mpt_cuda_attention)";
   let description = [{
     q [batch, heads, queries, depth], k [batch, kv heads, keys, depth], v [batch, kv heads, keys, value depth],
     o [batch, heads, queries, value depth], of FP16 or BF16, contiguous along the last dimension. bias, where there is one,
     has q's batch, heads, queries and keys with strides of 0 where it repeats. `causal`: query i sees keys 0 to i.
     stats, FP32 [batch, heads, queries], becomes each row's log of the sum of exponentials. Scores, probabilities and sums
-    are FP32 or, where the library's GEMMs need it, probabilities of q's type.
+    are FP32 or, where the library's GEMMs need it, probabilities of q's type. `key`, i64 [2], where there is one: probabilities go
+    through mpt.dropout with it, `ratio` and `stream` (mpt_cuda_attention_dropout).
   }];
-  let arguments = (ins RT_Read:$q, RT_Read:$k, RT_Read:$v, RT_MaybeRead:$bias, RT_Written:$o, RT_Written:$stats,
-    F64Attr:$scale, UnitAttr:$causal);
-  let assemblyFormat = "$q `,` $k `,` $v (`bias` $bias^ `:` type($bias))? `into` $o `,` $stats attr-dict `:` type($q) `,` type($k) `,` type($v) `into` type($o) `,` type($stats)";
+  let arguments = (ins RT_Read:$q, RT_Read:$k, RT_Read:$v, RT_MaybeRead:$bias, RT_MaybeRead:$key, RT_Written:$o,
+    RT_Written:$stats, F64Attr:$scale, UnitAttr:$causal, DefaultValuedAttr<F64Attr, "0.0">:$ratio,
+    DefaultValuedAttr<I64Attr, "0">:$stream);
+  let assemblyFormat = "$q `,` $k `,` $v (`bias` $bias^ `:` type($bias))? (`dropout` $key^ `:` type($key))? `into` $o `,` $stats attr-dict `:` type($q) `,` type($k) `,` type($v) `into` type($o) `,` type($stats)";
 }
-def RT_AttentionGradientOp : RT_Call<"attention_gradient", "Attention"> {
+def RT_AttentionGradientOp : RT_Call<"attention_gradient", "Attention", [AttrSizedOperandSegments]> {
   let summary = "gradients of rt.attention's q, k and v from that of o (mpt_cuda_attention_gradient)";
   let description = [{
     Shapes are those of rt.attention; d_o is like o, dq, dk and dv like q, k and v. The bias gets no gradient.
   }];
-  let arguments = (ins RT_Read:$q, RT_Read:$k, RT_Read:$v, RT_MaybeRead:$bias, RT_Read:$o, RT_Read:$stats, RT_Read:$d_o,
-    RT_Written:$dq, RT_Written:$dk, RT_Written:$dv, F64Attr:$scale, UnitAttr:$causal);
-  let assemblyFormat = "$q `,` $k `,` $v (`bias` $bias^ `:` type($bias))? `of` $o `,` $stats `from` $d_o `into` $dq `,` $dk `,` $dv attr-dict `:` type($q) `,` type($k) `,` type($v) `of` type($o) `,` type($stats) `from` type($d_o) `into` type($dq) `,` type($dk) `,` type($dv)";
+  let arguments = (ins RT_Read:$q, RT_Read:$k, RT_Read:$v, RT_MaybeRead:$bias, RT_MaybeRead:$key, RT_Read:$o, RT_Read:$stats,
+    RT_Read:$d_o, RT_Written:$dq, RT_Written:$dk, RT_Written:$dv, F64Attr:$scale, UnitAttr:$causal,
+    DefaultValuedAttr<F64Attr, "0.0">:$ratio, DefaultValuedAttr<I64Attr, "0">:$stream);
+  let assemblyFormat = "$q `,` $k `,` $v (`bias` $bias^ `:` type($bias))? (`dropout` $key^ `:` type($key))? `of` $o `,` $stats `from` $d_o `into` $dq `,` $dk `,` $dv attr-dict `:` type($q) `,` type($k) `,` type($v) `of` type($o) `,` type($stats) `from` type($d_o) `into` type($dq) `,` type($dk) `,` type($dv)";
 }
 def RT_RecurrenceOp : RT_Call<"recurrence", "Recurrence", [AttrSizedOperandSegments]> {
   let summary = "mpt.recurrence, or with `backward` mpt.recurrence_backward, on the host (mpt_rt_recurrence)";
