@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // mpt_cuda_attention: through cuDNN's fused engines where it has one, else as GEMMs of some heads at a time with
-// kernels between them.
+// kernels between them. Where heads share keys, kernels in tiles instead of GEMMs; with dropout, always.
 #include "cuda/AttentionGraph.h"
+#include "cuda/AttentionTiles.h"
 #include "cuda/Blas.h"
 #include "cuda/Convolutions.h"
 #include "cuda/Gemm.h"
@@ -17,13 +18,6 @@ using namespace mpt::rt;
 
 namespace {
 
-/// What the kernels read: the order of these fields is theirs (lib/Target/CUDA/AttentionKernels.cpp).
-struct AttentionGeometry {
-  int64_t rows, parts; // parts: rows times lanes
-  int64_t heads, queries, keys, valueDepth, causal;
-  int64_t bias[4], output[3], outputGradient[3];
-};
-
 constexpr int64_t lanes = 32;
 
 struct AttentionSite : SiteCache {
@@ -33,6 +27,7 @@ struct AttentionSite : SiteCache {
   int64_t batches = 0, heads = 0; // of a chunk: all heads of several batches, or some heads of one
   std::unique_ptr<Memory> geometry;
   std::unique_ptr<SiteCache> gemms[5];
+  std::unique_ptr<AttentionByTiles> tiles;
 };
 
 mpt_status validate(const mpt_attention_desc &d) {
@@ -128,23 +123,13 @@ mpt_status AttentionByGemms::multiply(int slot, int64_t m, int64_t n, int64_t k,
 }
 
 mpt_status AttentionByGemms::prepare() {
-  if (d.kv_heads != d.heads)
-    return fail(MPT_UNSUPPORTED,
-                "attention: no cuDNN on this machine that takes it, and GEMMs want keys for each head");
   int64_t heads = std::max<int64_t>(1, device.options.scoreBytes / bytesOfHead());
   site.heads = divisor(d.heads, heads);
   site.batches = site.heads == d.heads ? divisor(d.batch, heads / d.heads) : 1;
-  AttentionGeometry g{};
+  AttentionGeometry g = geometryOf(d);
   g.rows = site.batches * site.heads * d.queries;
   g.parts = g.rows * lanes;
   g.heads = site.heads;
-  g.queries = d.queries;
-  g.keys = d.keys;
-  g.valueDepth = d.value_depth;
-  g.causal = d.causal;
-  memcpy(g.bias, d.bias_strides, sizeof g.bias);
-  memcpy(g.output, d.o_strides, sizeof g.output);
-  memcpy(g.outputGradient, d.do_strides, sizeof g.outputGradient);
   return device.place("attention", &g, sizeof g, site.geometry);
 }
 
@@ -216,14 +201,20 @@ mpt_status AttentionByGemms::run() {
   return MPT_OK;
 }
 
+/// How probabilities are dropped; null pointers where they are not.
+struct Dropping {
+  const mpt_attention_dropout *dropout = nullptr;
+  void *key = nullptr;
+};
+
 mpt_status attend(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot, const mpt_attention_desc &d,
-                  const std::vector<void *> &pointers) {
+                  const std::vector<void *> &pointers, Dropping dropping = {}) {
   if (mpt_status status = validate(d))
     return status;
   CudaDevice &device = deviceOf(exec);
   const bool gradient = pointers.size() > 6;
   if (device.expecting) {
-    if (ConvLibrary *library = device.convolutions())
+    if (ConvLibrary *library = dropping.dropout ? nullptr : device.convolutions())
       expectAttention(device, *library, d, pointers, gradient);
     return MPT_OK;
   }
@@ -234,13 +225,24 @@ mpt_status attend(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot, const 
     site = fresh.get();
     slot = std::move(fresh);
   }
-  ConvLibrary *library = device.convolutions();
+  ConvLibrary *library = dropping.dropout ? nullptr : device.convolutions();
   if (library && !site->planned && !device.capturing) {
     site->planned = true;
     site->plan =
         gradient ? planAttentionGradient(device, *library, d, pointers) : planAttention(device, *library, d, pointers);
   }
-  static_cast<Context *>(exec->runtime)->way = site->plan ? "cuDNN" : "GEMMs";
+  const bool byTiles = !site->plan && mpt::attention::wantsTiles(d, dropping.dropout != nullptr);
+  static_cast<Context *>(exec->runtime)->way = site->plan ? "cuDNN" : byTiles ? "tiles" : "GEMMs";
+  if (byTiles) {
+    if (!site->tiles)
+      if (mpt_status status = AttentionByTiles::make(device, d, dropping.dropout, gradient, site->tiles))
+        return status;
+    return site->tiles->run(device, pointers, dropping.key);
+  }
+  if (!site->plan && (dropping.dropout || d.kv_heads != d.heads))
+    return fail(MPT_UNSUPPORTED, "attention: expected depths of at most %lld in eights, got %lld and %lld",
+                static_cast<long long>(mpt::attention::mostDepth), static_cast<long long>(d.depth),
+                static_cast<long long>(d.value_depth));
   return site->plan ? site->plan->run(device, pointers) : AttentionByGemms(exec, *site, pointers).run();
 }
 
@@ -265,4 +267,27 @@ extern "C" int32_t mpt_cuda_attention_gradient(mpt_exec *exec, int64_t site, con
   return call.finish(attend(exec, slot ? *slot : none, *desc,
                             {writable(q), writable(k), writable(v), writable(bias), writable(o), writable(stats),
                              writable(d_o), dq, dk, dv}));
+}
+
+extern "C" int32_t mpt_cuda_attention_dropout(mpt_exec *exec, int64_t site, const mpt_attention_desc *desc,
+                                              const mpt_attention_dropout *dropout, const void *key, const void *q,
+                                              const void *k, const void *v, const void *bias, void *o, void *stats) {
+  Call call(exec);
+  std::unique_ptr<SiteCache> none, *slot = slotOf(exec, site);
+  return call.finish(attend(exec, slot ? *slot : none, *desc,
+                            {writable(q), writable(k), writable(v), writable(bias), o, stats},
+                            {dropout, writable(key)}));
+}
+
+extern "C" int32_t mpt_cuda_attention_gradient_dropout(mpt_exec *exec, int64_t site, const mpt_attention_desc *desc,
+                                                       const mpt_attention_dropout *dropout, const void *key,
+                                                       const void *q, const void *k, const void *v, const void *bias,
+                                                       const void *o, const void *stats, const void *d_o, void *dq,
+                                                       void *dk, void *dv) {
+  Call call(exec);
+  std::unique_ptr<SiteCache> none, *slot = slotOf(exec, site);
+  return call.finish(attend(
+      exec, slot ? *slot : none, *desc,
+      {writable(q), writable(k), writable(v), writable(bias), writable(o), writable(stats), writable(d_o), dq, dk, dv},
+      {dropout, writable(key)}));
 }

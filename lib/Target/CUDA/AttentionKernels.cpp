@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels between attention's GEMMs where no engine of cuDNN does all of it: masked softmax with its statistics, and
 // the gradient of scores. 32 threads share a row of scores; each walks every 32nd key.
+#include "AttentionTiles.h"
 #include "KernelMaker.h"
 
+#include "mpt/Dialect/RT/AbiWords.h"
 #include "mpt/Dialect/RT/RTDialect.h"
+#include "mpt/Memory/Layout.h"
 
 #include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/StringSet.h"
 
 using namespace mlir;
 using namespace mpt;
@@ -72,7 +76,6 @@ public:
   /// 0 instead of -inf.
   Value finite(Value x) { return choose(ordered(arith::CmpFPredicate::OEQ, x, real(-INFINITY)), real(0), x); }
   Value exp(Value x);
-  Value log(Value x);
 
   /// Query, head and batch of `row`, and the keys that it may see.
   void takeRow(Value row) {
@@ -116,19 +119,6 @@ Value RowKernel::exp(Value x) {
   return choose(ordered(arith::CmpFPredicate::OLT, x, low), real(0), result);
 }
 
-/// log x for normal x: 2^n m with m around 1, and the series of the inverse hyperbolic tangent.
-Value RowKernel::log(Value x) {
-  Value bits = arith::BitcastOp::create(b, b.getI32Type(), x);
-  Value n = arith::ShRSIOp::create(b, arith::SubIOp::create(b, bits, integer(0x3f3504f3)), integer(23));
-  Value m = arith::BitcastOp::create(b, f32, arith::SubIOp::create(b, bits, arith::ShLIOp::create(b, n, integer(23))));
-  Value t = arith::DivFOp::create(b, minus(m, real(1)), plus(m, real(1))), square = times(t, t);
-  Value sum = real(2.0 / 11);
-  for (double factor : {2.0 / 9, 2.0 / 7, 2.0 / 5, 2.0 / 3, 2.0})
-    sum = plus(times(sum, square), real(factor));
-  Value whole = arith::SIToFPOp::create(b, f32, n);
-  return plus(times(whole, real(0.6931471805599453)), times(sum, t));
-}
-
 /// parts[row, lane] = the largest score of the lane's keys and the sum of exponentials below it.
 void makeParts(OpBuilder &builder, Location loc, Type bias) {
   Type f32 = builder.getF32Type();
@@ -169,7 +159,7 @@ void makeStatistics(OpBuilder &builder, Location loc) {
   })[0];
   // The logarithm takes NaN for a number.
   Value isNumber = k.ordered(arith::CmpFPredicate::ORD, sum, sum);
-  Value stats = k.choose(isNumber, k.plus(base, k.log(sum)), sum);
+  Value stats = k.choose(isNumber, k.plus(base, logarithm(k.b, sum)), sum);
   Value none = k.ordered(arith::CmpFPredicate::OEQ, sum, k.real(0));
   k.store(k.choose(none, k.real(-INFINITY), stats), 1, k.index());
 }
@@ -231,19 +221,65 @@ void makeGradient(OpBuilder &builder, Location loc, Type type, Type bias) {
 
 } // namespace
 
+/// 2^n m with m around 1, and the series of the inverse hyperbolic tangent.
+Value mpt::cuda::logarithm(ImplicitLocOpBuilder &b, Value x) {
+  Type f32 = b.getF32Type();
+  auto real = [&](double value) -> Value {
+    return arith::ConstantOp::create(b, b.getF32FloatAttr(static_cast<float>(value)));
+  };
+  auto integer = [&](int32_t value) -> Value { return arith::ConstantOp::create(b, b.getI32IntegerAttr(value)); };
+  auto plus = [&](Value y, Value z) -> Value { return arith::AddFOp::create(b, y, z); };
+  auto times = [&](Value y, Value z) -> Value { return arith::MulFOp::create(b, y, z); };
+  Value bits = arith::BitcastOp::create(b, b.getI32Type(), x);
+  Value n = arith::ShRSIOp::create(b, arith::SubIOp::create(b, bits, integer(0x3f3504f3)), integer(23));
+  Value m = arith::BitcastOp::create(b, f32, arith::SubIOp::create(b, bits, arith::ShLIOp::create(b, n, integer(23))));
+  Value t = arith::DivFOp::create(b, arith::SubFOp::create(b, m, real(1)), plus(m, real(1))), square = times(t, t);
+  Value sum = real(2.0 / 11);
+  for (double factor : {2.0 / 9, 2.0 / 7, 2.0 / 5, 2.0 / 3, 2.0})
+    sum = plus(times(sum, square), real(factor));
+  Value whole = arith::SIToFPOp::create(b, f32, n);
+  return plus(times(whole, real(0.6931471805599453)), times(sum, t));
+}
+
 void mpt::cuda::addAttentionKernels(ModuleOp module) {
   llvm::SetVector<std::pair<Type, Type>> forward, backward; // types of operands and of the bias
-  auto typesOf = [](auto op) {
-    auto element = [](Value value) { return value ? cast<MemRefType>(value.getType()).getElementType() : Type(); };
-    return std::pair(element(op.getQ()), element(op.getBias()));
-  };
-  module.walk([&](rt::AttentionOp op) { forward.insert(typesOf(op)); });
-  module.walk([&](rt::AttentionGradientOp op) { backward.insert(typesOf(op)); });
-  if (forward.empty() && backward.empty())
-    return;
+  llvm::SetVector<Type> types, biases;                      // of gradients; of forward calls
+  llvm::StringSet<> tiles;
   OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
   Location loc = module.getLoc();
-  llvm::SetVector<Type> biases, types;
+  SmallVector<rt::AttentionOp> calls;
+  SmallVector<rt::AttentionGradientOp> gradients;
+  bool isLarge = false;
+  auto collect = [&](auto op, auto &into) {
+    into.push_back(op);
+    isLarge |= llvm::any_of(op->getOperands(), [](Value operand) {
+      return memory::spanBytes(cast<MemRefType>(operand.getType())) >= int64_t(1) << 31;
+    });
+  };
+  module.walk([&](rt::AttentionOp op) { collect(op, calls); });
+  module.walk([&](rt::AttentionGradientOp op) { collect(op, gradients); });
+  // Kernels in tiles where the call is one for them; the others want rows.
+  auto addTiles = [&](auto op, ArrayRef<attention::Kind> kinds, auto &rows) {
+    auto element = [](Value value) { return value ? cast<MemRefType>(value.getType()).getElementType() : Type(); };
+    mpt_attention_desc desc = rt::describe(op);
+    const bool drops = op.getKey() != nullptr;
+    if (!attention::wantsTiles(desc, drops)) {
+      rows.insert({element(op.getQ()), element(op.getBias())});
+      return;
+    }
+    for (attention::Kind kind : kinds)
+      if (attention::Tile tile = attention::tileOf(kind, desc, drops); tiles.insert(tile.name()).second)
+        makeAttentionTile(builder, loc, tile, isLarge);
+    if (kinds.size() > 1 && types.insert(element(op.getQ())))
+      makeDelta(builder, loc, element(op.getQ()));
+  };
+  using attention::Kind;
+  for (rt::AttentionOp op : calls)
+    addTiles(op, {Kind::Forward}, forward);
+  for (rt::AttentionGradientOp op : gradients)
+    addTiles(op, {Kind::Queries, Kind::Keys}, backward);
+  if (forward.empty() && backward.empty())
+    return;
   for (auto [type, bias] : forward) {
     if (biases.insert(bias))
       makeParts(builder, loc, bias);
