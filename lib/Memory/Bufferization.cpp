@@ -194,6 +194,8 @@ static func::FuncOp signatureOf(func::FuncOp source) {
   target.setArgAttrsAttr(builder.getArrayAttr(attributes));
   if (DenseI64ArrayAttr traffic = getAttr<MPTDialect::TrafficAttrHelper>(source))
     setAttr<MPTDialect::TrafficAttrHelper>(target, traffic);
+  if (ArrayAttr apart = getAttr<library::LibraryDialect::ApartAttrHelper>(source))
+    setAttr<library::LibraryDialect::ApartAttrHelper>(target, apart);
   return target;
 }
 

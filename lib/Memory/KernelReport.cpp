@@ -4,6 +4,7 @@
 
 #include "Effects.h"
 
+#include "mpt/Dialect/Library/LibraryDialect.h"
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/MPT/ValueKeys.h"
 #include "mpt/Dialect/RT/RTDialect.h"
@@ -141,8 +142,14 @@ json::Object reportOf(func::FuncOp function, bool onDevice) {
   for (auto conv : function.getOps<rt::ConvOp>())
     if (json::Value found = onDevice ? channelsOf(conv) : nullptr; found.getAsObject())
       narrow.push_back(std::move(found));
+  json::Array apart;
+  if (auto pairs = getAttr<library::LibraryDialect::ApartAttrHelper>(function))
+    for (size_t i = 0; i + 1 < pairs.size(); i += 2)
+      apart.push_back(json::Object{{"node", cast<StringAttr>(pairs[i]).getValue()},
+                                   {"reason", cast<StringAttr>(pairs[i + 1]).getValue()}});
   json::Object report;
   report["narrow_channels"] = std::move(narrow);
+  report["unfused_attentions"] = std::move(apart);
   for (auto [column, kind] : kCounted)
     report[column] = counts.lookup(kind);
   report["bytes"] = bytes;
@@ -192,5 +199,11 @@ void mpt::memory::printKernelReport(const json::Object &report, raw_ostream &out
       out << llvm::formatv("{0}: convolution '{1}' ({2}) has {3} channels a group: Tensor Cores want {4}\n",
                            StringRef(name), *conv.getString("node"), *conv.getString("kind"), pair("channels"),
                            pair("for_tensor_cores"));
+    }
+  for (const auto &[name, value] : report)
+    for (const json::Value &entry : *value.getAsObject()->getArray("unfused_attentions")) {
+      const json::Object &softmax = *entry.getAsObject();
+      out << llvm::formatv("{0}: attention at '{1}' is {2}\n", StringRef(name), *softmax.getString("node"),
+                           *softmax.getString("reason"));
     }
 }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // --library-form-attention: a softmax between two GEMMs becomes one call, and so do their gradients.
-// Matcher: softmax between two GEMMs, the scales, casts and masks on the way, and the ops of its gradient.
+// Matcher: softmax between two GEMMs, the scales, casts, masks and dropout on the way, and the ops of its gradient.
 #include "mpt/Dialect/Library/LibraryDialect.h"
 #include "mpt/Dialect/MPT/Accumulators.h"
 #include "mpt/Dialect/MPT/TensorTypes.h"
 #include "mpt/Library/Masks.h"
 #include "mpt/Support/Refusal.h"
+#include "passes/library/Apart.h"
 #include "passes/library/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -68,6 +69,13 @@ Contracted contracts(MatMulOp gemm, Value x, bool lastOfX, Value y, bool lastOfY
   return {};
 }
 
+/// A GEMM reads `value`, or what casts, guards and dropout make of it.
+bool feedsGemm(Value value) {
+  return llvm::any_of(value.getUsers(), [](Operation *user) {
+    return isa<MatMulOp>(user) || (isa<CastOp, SelectOp, DropoutOp>(user) && feedsGemm(user->getResult(0)));
+  });
+}
+
 /// A softmax between two GEMMs, and what reads it in the backward pass.
 class Match {
 public:
@@ -90,6 +98,13 @@ private:
     bool flipped = false;
   };
   bool findReaders();
+  bool followReader(OpOperand &use, SmallVectorImpl<Value> &open);
+  bool takeGemms();
+  /// `op` is the dropout of the probabilities, or of their gradient.
+  bool dropsAlike(DropoutOp op) {
+    return dropout && op && op.getKey() == dropout.getKey() && op.getRatio() == dropout.getRatio() &&
+           op.getStream() == dropout.getStream();
+  }
   /// The way from `value` up to the GEMM, through what scales and masks; buildMask looks at the rest.
   bool follow(Value value);
   bool findOperands();
@@ -111,58 +126,95 @@ private:
   MatMulOp dScoresOfOutput, dValue; ///< dp = do v^T, dv = p^T do
   Value probabilities, dOutput;     ///< p as output reads it
   SoftmaxBackwardOp gradient;
-  DenseSet<Value> family;         ///< softmax's result and its casts
+  DropoutOp dropout;
+  DenseSet<Value> family;         ///< softmax's result, its casts, and both dropped
+  DenseSet<Value> dropped;        ///< of these, those behind dropout
   DenseSet<Value> guards;         ///< is_nan of them
+  SmallVector<MatMulOp> gemms;    ///< that read them
   SmallVector<Operation *> chain; ///< from softmax's operand up to the GEMM
   Part dA, dB, dV;
   StringRef why;
 };
 
+/// What reads the probabilities, or what was made of them: on to its result, or the end of the way.
+bool Match::followReader(OpOperand &use, SmallVectorImpl<Value> &open) {
+  Operation *user = use.getOwner();
+  const bool isDropped = dropped.contains(use.get());
+  auto go = [&](Value result) {
+    open.push_back(result);
+    if (isDropped)
+      dropped.insert(result);
+    return true;
+  };
+  if (isPlainCast(user))
+    return go(user->getResult(0));
+  if (auto nan = dyn_cast<IsNaNOp>(user)) {
+    guards.insert(nan.getResult());
+    return true;
+  }
+  if (auto select = dyn_cast<SelectOp>(user)) {
+    // Rows without any key: NaN becomes 0.
+    auto nan = select.getCondition().getDefiningOp<IsNaNOp>();
+    if (use.getOperandNumber() != 2 || !nan || !family.contains(nan.getOperand()) ||
+        splatNumber(select.getOnTrue()) != 0.0)
+      return no("expected a select behind softmax to put 0 for NaN, got another one");
+    return go(select.getY());
+  }
+  if (auto drop = dyn_cast<DropoutOp>(user)) {
+    const double ratio = drop.getRatio().convertToDouble();
+    if (dropout || !(ratio > 0) || !elementOf(drop.getKey()).isInteger(64))
+      return no(
+          "expected one dropout of the probabilities, with a ratio above 0 and a key of 64 bits, got another one");
+    dropout = drop;
+    dropped.insert(drop.getY());
+    open.push_back(drop.getY());
+    return true;
+  }
+  if (auto gemm = dyn_cast<MatMulOp>(user)) {
+    gemms.push_back(gemm);
+    return true;
+  }
+  if (auto backward = dyn_cast<SoftmaxBackwardOp>(user)) {
+    if (gradient || isDropped || use.getOperandNumber() != 1 || backward.getAxis() != softmax.getAxis())
+      return no("expected one gradient of softmax, over the same dimension, got another one");
+    gradient = backward;
+    return true;
+  }
+  return no("expected GEMMs and the gradient alone to read the probabilities, got another reader");
+}
+
+/// The GEMMs that read the probabilities, each as what it is.
+bool Match::takeGemms() {
+  if (gemms.size() != (gradient ? 2 : 1))
+    return no("expected one GEMM with the probabilities each way, got more or fewer");
+  for (MatMulOp gemm : gemms) {
+    Value read = family.contains(gemm.getA()) ? gemm.getA() : gemm.getB();
+    if (dropout && !dropped.contains(read))
+      return no("expected GEMMs to read the probabilities behind dropout, got one that reads them before");
+    (family.contains(gemm.getA()) && !gemm.getTransposeA() ? output : dValue) = gemm;
+  }
+  if (!output || bool(dValue) != bool(gradient) || family.contains(output.getB()))
+    return no("expected the probabilities to be the first operand of a GEMM, got them elsewhere");
+  return true;
+}
+
 bool Match::findReaders() {
-  Value x = softmax.getX();
-  int64_t rank = rankOf(x);
+  int64_t rank = rankOf(softmax.getX());
   if (rank < 3 || rank > 4 || static_cast<int64_t>(softmax.getAxis()) != rank - 1)
     return no("expected scores of rank 3 or 4 and a softmax over the last dimension, got others");
   SmallVector<Value> open{softmax.getY()};
-  SmallVector<MatMulOp> gemms;
   while (!open.empty()) {
     Value value = open.pop_back_val();
     family.insert(value);
-    for (OpOperand &use : value.getUses()) {
-      Operation *user = use.getOwner();
-      if (isPlainCast(user)) {
-        open.push_back(user->getResult(0));
-      } else if (auto nan = dyn_cast<IsNaNOp>(user)) {
-        guards.insert(nan.getResult());
-      } else if (auto select = dyn_cast<SelectOp>(user)) {
-        // Rows without any key: NaN becomes 0.
-        auto nan = select.getCondition().getDefiningOp<IsNaNOp>();
-        if (use.getOperandNumber() != 2 || !nan || !family.contains(nan.getOperand()) ||
-            splatNumber(select.getOnTrue()) != 0.0)
-          return no("expected a select behind softmax to put 0 for NaN, got another one");
-        open.push_back(select.getY());
-      } else if (auto gemm = dyn_cast<MatMulOp>(user)) {
-        gemms.push_back(gemm);
-      } else if (auto backward = dyn_cast<SoftmaxBackwardOp>(user)) {
-        if (gradient || use.getOperandNumber() != 1 || static_cast<int64_t>(backward.getAxis()) != rank - 1)
-          return no("expected one gradient of softmax, over the same dimension, got another one");
-        gradient = backward;
-      } else {
-        return no("expected GEMMs and the gradient alone to read the probabilities, got another reader");
-      }
-    }
+    for (OpOperand &use : value.getUses())
+      if (!followReader(use, open))
+        return false;
   }
   for (Value guard : guards)
     for (OpOperand &use : guard.getUses())
       if (!isa<SelectOp>(use.getOwner()) || use.getOperandNumber() != 0)
         return no("expected selects alone to read where probabilities are NaN, got another reader");
-  if (gemms.size() != (gradient ? 2 : 1))
-    return no("expected one GEMM with the probabilities each way, got more or fewer");
-  for (MatMulOp gemm : gemms)
-    (family.contains(gemm.getA()) && !gemm.getTransposeA() ? output : dValue) = gemm;
-  if (!output || bool(dValue) != bool(gradient) || family.contains(output.getB()))
-    return no("expected the probabilities to be the first operand of a GEMM, got them elsewhere");
-  return true;
+  return takeGemms();
 }
 
 bool Match::follow(Value value) {
@@ -208,16 +260,22 @@ bool Match::findOperands() {
 }
 
 bool Match::findGradient() {
-  // dp, through casts and the guard of rows without keys.
+  // dp, through casts, dropout and the guard of rows without keys.
   Value dp = gradient.getDy();
+  unsigned drops = 0;
   while (!(dScoresOfOutput = dp.getDefiningOp<MatMulOp>())) {
     Operation *op = dp.getDefiningOp();
     auto select = dyn_cast_or_null<SelectOp>(op);
-    if (!dp.hasOneUse() || !(isPlainCast(op) || (select && guards.contains(select.getCondition()) &&
-                                                 splatNumber(select.getOnTrue()) == 0.0)))
+    bool isDropout = dropsAlike(dyn_cast_or_null<DropoutOp>(op));
+    drops += isDropout;
+    if (!dp.hasOneUse() ||
+        !(isPlainCast(op) || isDropout ||
+          (select && guards.contains(select.getCondition()) && splatNumber(select.getOnTrue()) == 0.0)))
       return no("expected the gradient of the probabilities from one GEMM, got it changed on the way");
     dp = op->getOperand(select ? 2 : 0);
   }
+  if (drops != (dropout ? 1 : 0))
+    return no("expected the gradient to be dropped as the probabilities are, got another dropout");
   Value v = output.getB();
   dOutput = dScoresOfOutput.getA();
   auto ofValue = contracts(dScoresOfOutput, dOutput, true, v, !output.getTransposeB());
@@ -347,8 +405,11 @@ bool Match::rewrite(KnownMasks &known) {
   SmallVector<int64_t> shape(type.getShape());
   RankedTensorType statistics = RankedTensorType::get(ArrayRef(shape).drop_back(), builder.getF32Type());
   shape.back() = tensorType(v).getShape().back();
+  Value key = dropout ? dropout.getKey() : Value();
+  const APFloat ratio = dropout ? dropout.getRatio() : APFloat(0.0);
+  const uint64_t stream = dropout ? dropout.getStream() : 0;
   auto attention = library::AttentionOp::create(builder, output.getLoc(), type.clone(shape), statistics, q, k, v,
-                                                mask.bias, Value(), APFloat(scale), mask.causal, APFloat(0.0), 0);
+                                                mask.bias, key, APFloat(scale), mask.causal, ratio, stream);
   if (NumericsAttr numerics = output.getNumericsAttr())
     attention->setAttr(kNumericsAttr, numerics);
   Value o = attention.getO();
@@ -357,9 +418,9 @@ bool Match::rewrite(KnownMasks &known) {
     builder.setInsertionPoint(first);
     GraphBuilder g(builder, gradient.getLoc());
     Value dO = fourDimensional(g, dOutput);
-    auto gradients = library::AttentionGradientOp::create(
-        builder, gradient.getLoc(), q.getType(), k.getType(), v.getType(), q, k, v, mask.bias, Value(), o,
-        attention.getStats(), dO, APFloat(scale), mask.causal, APFloat(0.0), 0);
+    auto gradients = library::AttentionGradientOp::create(builder, gradient.getLoc(), q.getType(), k.getType(),
+                                                          v.getType(), q, k, v, mask.bias, key, o, attention.getStats(),
+                                                          dO, APFloat(scale), mask.causal, ratio, stream);
     if (NumericsAttr numerics = output.getNumericsAttr())
       gradients->setAttr(kNumericsAttr, numerics);
     replace(g, dV, output.getB(), output.getB(), gradients.getDv());
@@ -384,6 +445,8 @@ struct FormAttention : mpt::impl::FormAttentionBase<FormAttention> {
         Match match(softmax);
         if (!match.find() || !match.rewrite(known)) {
           (void)(refuse(DEBUG_TYPE, softmax) << "not an attention: " << match.whyNot());
+          if (feedsGemm(softmax.getY()))
+            noteApart(softmax, "not an attention: " + match.whyNot());
           continue;
         }
         ++numFused;

@@ -161,9 +161,10 @@ def FormAttention : Pass<"library-form-attention", "::mlir::ModuleOp"> {
     `library.attention` computes the second GEMM's result, and `library.attention_gradient` what the backward pass makes of it.
     Scores and probabilities are not kept: the backward pass has them rematerialized from each row's log of the sum of
     exponentials. Scales before, between and after become one; masks become `causal` or a bias that does not repeat. They are
-    recognized by their values where these follow from constants, however they were written.
+    recognized by their values where these follow from constants, however they were written. Dropout of the probabilities becomes
+    a part of both calls, which draw the same numbers.
 
-    The old path stays where anything else reads scores or probabilities (dropout, gradients of masks), where operands are not
+    The old path stays where anything else reads scores or probabilities (gradients of masks), where operands are not
     all FP16 or all BF16, or where the depth is beyond 128 or no multiple of 8. Scores are not rounded to 16 bits in between,
     and a row without any key gives 0 (`mpt.softmax` gives NaN).
   }];

@@ -80,17 +80,27 @@ func.func @three(%q: tensor<4x8x16xf16>, %k: tensor<4x8x16xf16>, %v: tensor<4x8x
   return %o : tensor<4x8x16xf16>
 }
 
-// Dropout inside.
+// Dropout inside: the same key, ratio and stream both ways; before it, FP32.
 // CHECK-LABEL: func.func @dropout
-// WHY: library-form-attention: {{.*}}: not an attention: expected GEMMs and the gradient alone to read the probabilities, got another reader
-// CHECK-NOT: library.attention
-// CHECK: mpt.softmax
-func.func @dropout(%q: tensor<2x2x8x16xbf16>, %k: tensor<2x2x8x16xbf16>, %v: tensor<2x2x8x16xbf16>, %key: tensor<2xi64>) -> tensor<2x2x8x16xbf16> {
-  %s = mpt.matmul %q, %k {transpose_b = true} : (tensor<2x2x8x16xbf16>, tensor<2x2x8x16xbf16>) -> tensor<2x2x8x8xbf16>
-  %p = mpt.softmax %s {axis = 3 : i64} : (tensor<2x2x8x8xbf16>) -> tensor<2x2x8x8xbf16>
-  %d = mpt.dropout %p, %key {ratio = 1.000000e-01 : f64, stream = 1 : i64} : (tensor<2x2x8x8xbf16>, tensor<2xi64>) -> tensor<2x2x8x8xbf16>
-  %o = mpt.matmul %d, %v : (tensor<2x2x8x8xbf16>, tensor<2x2x8x16xbf16>) -> tensor<2x2x8x16xbf16>
-  return %o : tensor<2x2x8x16xbf16>
+// CHECK: %[[O:.*]], %[[S:.*]] = library.attention %arg0, %arg1, %arg2 dropout %arg4 : tensor<2xi64> {ratio = 1.000000e-01 : f64, scale = 1.000000e+00 : f64, stream = 7 : i64}
+// CHECK-NOT: mpt.dropout
+// CHECK: library.attention_gradient %arg0, %arg1, %arg2 dropout %arg4 : tensor<2xi64> of %[[O]], %[[S]] from %arg3 {ratio = 1.000000e-01 : f64, scale = 1.000000e+00 : f64, stream = 7 : i64}
+// CHECK-NOT: mpt.dropout
+func.func @dropout(%q: tensor<2x2x8x16xbf16>, %k: tensor<2x2x8x16xbf16>, %v: tensor<2x2x8x16xbf16>, %g: tensor<2x2x8x16xbf16>, %key: tensor<2xi64>) -> (tensor<2x2x8x16xbf16>, tensor<2x2x8x16xbf16>, tensor<2x2x8x16xbf16>, tensor<2x2x8x16xbf16>) {
+  %s = mpt.matmul %q, %k {transpose_b = true} : (tensor<2x2x8x16xbf16>, tensor<2x2x8x16xbf16>) -> tensor<2x2x8x8xf32>
+  %p = mpt.softmax %s {axis = 3 : i64} : (tensor<2x2x8x8xf32>) -> tensor<2x2x8x8xf32>
+  %d = mpt.dropout %p, %key {ratio = 1.000000e-01 : f64, stream = 7 : i64} : (tensor<2x2x8x8xf32>, tensor<2xi64>) -> tensor<2x2x8x8xf32>
+  %h = mpt.cast %d : tensor<2x2x8x8xf32> to tensor<2x2x8x8xbf16>
+  %o = mpt.matmul %h, %v : (tensor<2x2x8x8xbf16>, tensor<2x2x8x16xbf16>) -> tensor<2x2x8x16xbf16>
+  %dh = mpt.matmul %g, %v {transpose_b = true} : (tensor<2x2x8x16xbf16>, tensor<2x2x8x16xbf16>) -> tensor<2x2x8x8xbf16>
+  %dv = mpt.matmul %h, %g {transpose_a = true} : (tensor<2x2x8x8xbf16>, tensor<2x2x8x16xbf16>) -> tensor<2x2x8x16xbf16>
+  %dd = mpt.cast %dh : tensor<2x2x8x8xbf16> to tensor<2x2x8x8xf32>
+  %dp = mpt.dropout %dd, %key {ratio = 1.000000e-01 : f64, stream = 7 : i64} : (tensor<2x2x8x8xf32>, tensor<2xi64>) -> tensor<2x2x8x8xf32>
+  %dx = mpt.softmax_backward %dp, %p {axis = 3 : i64} : (tensor<2x2x8x8xf32>, tensor<2x2x8x8xf32>) -> tensor<2x2x8x8xf32>
+  %ds = mpt.cast %dx : tensor<2x2x8x8xf32> to tensor<2x2x8x8xbf16>
+  %dq = mpt.matmul %ds, %k : (tensor<2x2x8x8xbf16>, tensor<2x2x8x16xbf16>) -> tensor<2x2x8x16xbf16>
+  %dk = mpt.matmul %ds, %q {transpose_a = true} : (tensor<2x2x8x8xbf16>, tensor<2x2x8x16xbf16>) -> tensor<2x2x8x16xbf16>
+  return %o, %dq, %dk, %dv : tensor<2x2x8x16xbf16>, tensor<2x2x8x16xbf16>, tensor<2x2x8x16xbf16>, tensor<2x2x8x16xbf16>
 }
 
 // Somebody else reads the probabilities.
