@@ -166,8 +166,11 @@ void buildFusion(OpPassManager &passes, const PipelineOptions &options, const Ca
   // Before fusion: what train ops turn into is decomposed and fused like everything else.
   passes.addPass(createLowerTrain());
   // While softmax is whole.
-  if (target.calls.attention && joins)
+  if (target.calls.attention && joins) {
     passes.addPass(createFormAttention());
+    // Behind it: whatever scales and masks scores, the keys are operands of one call now.
+    passes.addPass(createGroupQueries());
+  }
   // A decision of stage library that has to be taken here: GELU is whole only before composites are decomposed, and
   // what GEMMs compute on the way is nothing for kernels.
   if (target.calls.chainedGemms && joins && !options.rematerializeBytes)

@@ -175,4 +175,18 @@ def FormAttention : Pass<"library-form-attention", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mpt::MPTDialect", "::mpt::library::LibraryDialect"];
 }
 
+def GroupQueries : Pass<"library-group-queries", "::mlir::ModuleOp"> {
+  let summary = "for a GPU: heads that share keys and values read them unrepeated";
+  let description = [{
+    In: functions after library-form-attention. Out: where keys and values of `library.attention` are repeated for as many heads of
+    queries as share them (arXiv 2305.13245), the call takes them as they were before. Its gradients of keys and values then are
+    sums over these heads, which the reductions behind them made before.
+
+    A repetition is a broadcast along a dimension of its own that joins the heads, or along the heads themselves; transposes, casts,
+    factors and reshapes may lie between. The call stays as it is where the gradients' sums are not found.
+  }];
+  let statistics = [Statistic<"numGrouped", "grouped", "attentions with shared keys and values">];
+  let dependentDialects = ["::mpt::MPTDialect", "::mpt::library::LibraryDialect"];
+}
+
 #endif

@@ -115,12 +115,16 @@ def transformer(path):
     return values(10, batch, length, width)
 
 
-def attention(path, mask="causal", batch=4, heads=2, length=16, depth=8):
-    """Attention under a mask: "causal", a constant; "padding", keys that the inputs exclude; "both" in one; "none"."""
-    width = heads * depth
-    weights = {"qkv": values(1, width, 3 * width), "qkv_bias": values(2, 3 * width), "out": values(3, width, 16), "root": np.float32(depth**0.5),
-               "split": np.int64([0, 0, heads, depth]), "join": np.int64([0, 0, width]), "parts": np.int64([width] * 3), "axes": np.int64([1]),
-               "first": np.int64(0),
+def attention(path, mask="causal", batch=4, heads=2, length=16, depth=8, key_heads=None, dropout=0.0):
+    """Attention under a mask: "causal", a constant; "padding", keys that the inputs exclude; "both" in one; "none". Heads may share those of
+    keys and values, which are repeated, and probabilities may be dropped."""
+    key_heads = key_heads or heads
+    width, narrow = heads * depth, key_heads * depth
+    weights = {"qkv": values(1, width, width + 2 * narrow), "qkv_bias": values(2, width + 2 * narrow), "out": values(3, width, 16), "root": np.float32(depth**0.5),
+               "split": np.int64([0, 0, heads, depth]), "join": np.int64([0, 0, width]), "parts": np.int64([width, narrow, narrow]), "axes": np.int64([1]),
+               "first": np.int64(0), "split_keys": np.int64([0, 0, key_heads, depth]), "new": np.int64([2]), "training": np.array(True),
+               "shared": np.int64([batch, key_heads, heads // key_heads, length, depth]), "repeated": np.int64([batch, heads, length, depth]),
+               "ratio": np.float32(dropout),
                "least": np.float32(-0.2), "each": np.int64([batch, 1, 1, length]), "in": np.float32(0), "out_of_it": np.float32(-10000)}
     # Not an initializer, which would be trained.
     later = numpy_helper.from_array(np.triu(np.full((length, length), -np.inf, np.float32), 1)[None, None])
@@ -128,8 +132,14 @@ def attention(path, mask="causal", batch=4, heads=2, length=16, depth=8):
              helper.make_node("MatMul", ["x", "qkv"], ["p0"], name="qkv"), helper.make_node("Add", ["p0", "qkv_bias"], ["p"], name="qkv_add"),
              helper.make_node("Split", ["p", "parts"], ["q0", "k0", "v0"], name="parts", axis=-1)]
     for name, order in (("q", [0, 2, 1, 3]), ("k", [0, 2, 3, 1]), ("v", [0, 2, 1, 3])):
-        nodes += [helper.make_node("Reshape", [name + "0", "split"], [name + "1"], name=name + "_split"),
-                  helper.make_node("Transpose", [name + "1"], [name], name=name + "_heads", perm=order)]
+        shares = name != "q" and key_heads != heads
+        nodes += [helper.make_node("Reshape", [name + "0", "split_keys" if shares else "split"], [name + "1"], name=name + "_split"),
+                  helper.make_node("Transpose", [name + "1"], [name + "2" if shares else name], name=name + "_heads", perm=[0, 2, 1, 3] if shares else order)]
+        if shares:  # as transformers' repeat_kv
+            nodes += [helper.make_node("Unsqueeze", [name + "2", "new"], [name + "3"], name=name + "_new"),
+                      helper.make_node("Expand", [name + "3", "shared"], [name + "4"], name=name + "_shared"),
+                      helper.make_node("Reshape", [name + "4", "repeated"], [name + "5"], name=name + "_repeated"),
+                      helper.make_node("Transpose", [name + "5"], [name], name=name + "_order", perm=[0, 1, 3, 2] if name == "k" else [0, 1, 2, 3])]
     nodes += [helper.make_node("MatMul", ["q", "k"], ["s0"], name="scores"), helper.make_node("Div", ["s0", "root"], ["s1"], name="scaled"),
               helper.make_node("Gather", ["x", "first"], ["e"], name="first", axis=2), helper.make_node("Greater", ["e", "least"], ["g"], name="seen"),
               helper.make_node("Reshape", ["g", "each"], ["keys"], name="keys"),
@@ -137,7 +147,9 @@ def attention(path, mask="causal", batch=4, heads=2, length=16, depth=8):
               helper.make_node("Add", ["padding", "later"], ["both"], name="both")]
     masked = {"none": None, "causal": "later", "padding": "padding", "both": "both"}[mask]
     nodes += [helper.make_node("Add", ["s1", masked], ["s"], name="masked") if masked else helper.make_node("Identity", ["s1"], ["s"], name="scores_"),
-              helper.make_node("Softmax", ["s"], ["w"], name="softmax", axis=-1), helper.make_node("MatMul", ["w", "v"], ["a0"], name="attend"),
+              helper.make_node("Softmax", ["s"], ["w0"], name="softmax", axis=-1),
+              helper.make_node("Dropout", ["w0", "ratio", "training"], ["w"], name="dropout") if dropout else helper.make_node("Identity", ["w0"], ["w"]),
+              helper.make_node("MatMul", ["w", "v"], ["a0"], name="attend"),
               helper.make_node("Transpose", ["a0"], ["a1"], name="heads", perm=[0, 2, 1, 3]),
               helper.make_node("Reshape", ["a1", "join"], ["a"], name="join"), helper.make_node("MatMul", ["a", "out"], ["o"], name="out"),
               helper.make_node("ReduceMean", ["o", "axes"], ["logits"], name="mean", keepdims=0)]
