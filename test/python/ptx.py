@@ -129,7 +129,8 @@ class Machine:
             for i, name in enumerate(names):
                 self.registers[name] = (self.get(a[1]) >> np.uint64(i * size // len(names))) & np.uint64(2 ** (size // len(names)) - 1)
         elif a[1].startswith("{"):
-            parts = [self.get(n.strip()) for n in a[1].strip("{}").split(",")]
+            names = [n.strip() for n in a[1].strip("{}").split(",")]
+            parts = [self.registers.get(n, np.zeros(self.count, np.uint64)) for n in names]  # a piece that nobody reads may have no value
             self.registers[a[0]] = sum((p & np.uint64(2 ** (size // len(parts)) - 1)) << np.uint64(i * size // len(parts)) for i, p in enumerate(parts))
         else:
             self.registers[a[0]] = self.get(a[1])
@@ -185,6 +186,10 @@ class Machine:
                 source = (z >> np.uint64(4 * i)) & np.uint64(7)
                 result |= ((table >> (source * np.uint64(8))) & np.uint64(255)) << np.uint64(8 * i)
             return result
+        if name in ("min", "max"):
+            assert words[1] in ("s32", "u32")
+            pair = (v.astype(np.uint32).view(np.int32 if words[1] == "s32" else np.uint32) for v in (x, y))
+            return {"min": np.minimum, "max": np.maximum}[name](*pair).view(np.uint32).astype(np.uint64)
         return {"add": lambda: x + y, "sub": lambda: x - y, "mul": lambda: x * y, "mad": lambda: x * y + z, "and": lambda: x & y,
                 "or": lambda: x | y, "xor": lambda: x ^ y, "shl": lambda: x << y, "shr": lambda: x >> y, "not": lambda: ~x}[name]()
 

@@ -61,6 +61,17 @@ def kernel(tmp_path, body: str, inputs: list[np.ndarray], types: list[str], resu
     return output
 
 
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("to", ["f8E4M3FN", "f8E5M2"])
+def test_rounding_to_eight_bits(tmp_path, to, arch):
+    """Narrowed and widened again, which needs no byte."""
+    x = values()
+    body = f"%n = mpt.cast %x0 : TENSORf32END to TENSOR{to}END\n%y = mpt.cast %n : TENSOR{to}END to TENSORf32END"
+    got = kernel(tmp_path, body, [x], ["f32"], "f32", arch=arch)
+    with np.errstate(all="ignore"):
+        same(got, x.astype(KIND[to]).astype(np.float32))
+
+
 def same(got, expected):
     nan = np.isnan(expected.astype(np.float64))
     assert (np.isnan(got.astype(np.float64)) == nan).all()
@@ -69,12 +80,13 @@ def same(got, expected):
     assert wrong.size == 0, f"{wrong.size} differ, the first: got {got[wrong[0]]}, expected {expected[wrong[0]]}"
 
 
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 @pytest.mark.parametrize("overflow", ["saturate", "infinity"])
 @pytest.mark.parametrize("to", ["f8E4M3FN", "f8E5M2", "bf16", "f16"])
-def test_narrow(tmp_path, to, overflow):
+def test_narrow(tmp_path, to, overflow, arch):
     x, limit = values(), np.float32(ml_dtypes.finfo(KIND[to]).max)
     mode = "{overflow = #mpt<overflow saturate>} " if overflow == "saturate" else ""
-    got = kernel(tmp_path, f"%y = mpt.cast %x0 {mode}: TENSORf32END to TENSOR{to}END", [x], ["f32"], to)
+    got = kernel(tmp_path, f"%y = mpt.cast %x0 {mode}: TENSORf32END to TENSOR{to}END", [x], ["f32"], to, arch=arch)
     with np.errstate(all="ignore"):
         bounded = np.clip(x, -limit, limit) if mode else x
         same(got, bounded.astype(KIND[to]))

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // 8-bit floats (OCP 8-bit floating point specification): E4M3FN and E5M2, as f32 values and as bytes.
+// Matcher: values that a saturating cast has limited to a range.
 #include "Float8.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/Matchers.h"
 
 using namespace mlir;
 using namespace mpt;
@@ -41,6 +44,28 @@ struct Bits {
   Value select(Value condition, uint32_t x, Value y) { return arith::SelectOp::create(b, condition, number(y, x), y); }
 };
 
+/// The number that `value` is everywhere.
+std::optional<double> numberOf(Value value) {
+  if (auto spread = value.getDefiningOp<vector::BroadcastOp>())
+    value = spread.getSource();
+  FloatAttr single;
+  DenseFPElementsAttr many;
+  if (matchPattern(value, m_Constant(&single)))
+    return single.getValueAsDouble();
+  if (matchPattern(value, m_Constant(&many)) && many.isSplat())
+    return many.getSplatValue<APFloat>().convertToDouble();
+  return std::nullopt;
+}
+
+/// Whether `value` lies between -`largest` and `largest`, or is NaN.
+bool isLimited(Value value, double largest) {
+  auto least = value.getDefiningOp<arith::MinimumFOp>();
+  auto most = least ? least.getLhs().getDefiningOp<arith::MaximumFOp>() : nullptr;
+  std::optional<double> above = least ? numberOf(least.getRhs()) : std::nullopt;
+  std::optional<double> below = most ? numberOf(most.getRhs()) : std::nullopt;
+  return above && below && *above <= largest && *below >= -largest;
+}
+
 } // namespace
 
 Value mpt::widenFloat8(ValueBuilder &e, Value value) {
@@ -76,18 +101,18 @@ Value mpt::roundFloat8(ValueBuilder &e, Value value, Type type) {
   Bits t{e};
   unsigned drop = 23 - format.mantissa;
   Value bits = t.cast(value, b.getI32Type()), magnitude = t.both(bits, 0x7fffffff);
-  Value odd = t.both(t.down(magnitude, drop), 1);
-  Value rounded = t.add(magnitude, t.add(odd, t.number(bits, (1u << (drop - 1)) - 1)));
-  rounded = t.both(rounded, ~((1u << drop) - 1));
-  // Subnormal results: adding a number whose unit is the format's smallest step rounds to that step.
+  // Adding a power of two whose unit is the step of the format at the value rounds to that step, to nearest even.
+  // Subnormal results share the step of the smallest normal number. What lies beyond the format's range stays there;
+  // where the power is infinite, the difference is a NaN of either sign.
+  Value power = arith::MaxSIOp::create(b, t.both(magnitude, 0x7f800000), t.number(bits, (128 - format.bias) << 23));
+  Value anchor = t.cast(t.add(power, t.number(bits, drop << 23)), b.getF32Type());
   Value wide = t.cast(magnitude, b.getF32Type());
-  Value anchor = e.constantLike(wide, std::ldexp(1.0, 24 - static_cast<int>(format.bias + format.mantissa)));
-  Value small = arith::SubFOp::create(b, arith::AddFOp::create(b, wide, anchor), anchor);
-  Value isSmall = t.is(arith::CmpIPredicate::slt, magnitude, (128 - format.bias) << 23);
-  Value result = arith::SelectOp::create(b, isSmall, t.cast(small, b.getI32Type()), rounded);
+  wide = arith::SubFOp::create(b, arith::AddFOp::create(b, wide, anchor), anchor);
+  Value result = t.cast(wide, b.getI32Type());
   uint32_t largest = (format.largest << drop) + ((127 - format.bias) << 23);
-  result =
-      t.select(t.is(arith::CmpIPredicate::sgt, result, largest), format.hasInfinity ? 0x7f800000 : 0x7fc00000, result);
+  if (!isLimited(value, llvm::bit_cast<float>(largest)))
+    result = t.select(t.is(arith::CmpIPredicate::ugt, result, largest), format.hasInfinity ? 0x7f800000 : 0x7fc00000,
+                      result);
   result = t.select(t.is(arith::CmpIPredicate::sgt, magnitude, 0x7f800000), 0x7fc00000, result);
   return t.cast(t.either(result, t.both(bits, 0x80000000u)), b.getF32Type());
 }

@@ -31,6 +31,17 @@ Value expanded(ElementEmitter &e, Operation *op) {
 } // namespace
 
 void mpt::expandFloatOps(Operation *root, const KernelTarget &target) {
+  // A number that is rounded to 8 bits and widened again never becomes a byte.
+  root->walk([&](arith::ExtFOp op) {
+    auto narrow = op.getIn().getDefiningOp<arith::TruncFOp>();
+    Type type = getElementTypeOrSelf(op.getIn());
+    if (!narrow || type.getIntOrFloatBitWidth() != 8 || op.getType() != narrow.getIn().getType() ||
+        !getElementTypeOrSelf(op.getType()).isF32())
+      return;
+    ImplicitLocOpBuilder b(op->getLoc(), op);
+    op.replaceAllUsesWith(ElementEmitter(b, target, /*probe=*/false).round(narrow.getIn(), type));
+    op.erase();
+  });
   root->walk([&](Operation *op) {
     if (!isa<arith::ExtFOp, arith::TruncFOp, math::ExpOp, math::Exp2Op>(op))
       return;

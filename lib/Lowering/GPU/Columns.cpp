@@ -200,17 +200,21 @@ void Columns::chooseThreads(GpuKernelBuilder &kernel) {
   slices = ceilDiv(extent, length);
 }
 
-/// Turns of a thread. Slices are as many as make the last wave of blocks a full one, whether two, three or four blocks
-/// share a multiprocessor: registers decide that, which nobody knows yet.
+/// Turns of a thread. Slices are as many as make the last wave of blocks a full one, whether two, three, four or
+/// five blocks share a multiprocessor: registers decide that, which nobody knows yet.
 int64_t Columns::turnsOfSlice(GpuKernelBuilder &kernel, int64_t turns) const {
   // A block's beginning and end, in turns, beside the bytes of its sums, which another launch reads again.
-  const double own = 2 + 2.0 * static_cast<double>(across * laneBytes) / static_cast<double>(block * elementBytes);
-  int64_t most = std::max<int64_t>(1, std::min(turns / 4, ceilDiv(12 * kernel.target.multiprocessors, tiles)));
+  constexpr size_t manyOps = 32; // whose values leave no registers for a fifth block
+  const bool isLong = kernel.body().getOperations().size() > manyOps;
+  constexpr int64_t counts[] = {2, 3, 4, 5};
+  const ArrayRef<int64_t> residents = ArrayRef<int64_t>(counts).drop_back(isLong);
+  const double own = 1 + 2.0 * static_cast<double>(across * laneBytes) / static_cast<double>(block * elementBytes);
+  int64_t most = std::max<int64_t>(1, std::min(turns / 4, ceilDiv(20 * kMultiprocessors.back(), tiles)));
   int64_t best = turns;
   double least = INFINITY;
   for (int64_t count = 1; count <= most; ++count) {
     int64_t each = ceilDiv(turns, count), blocks = tiles * ceilDiv(turns, each);
-    double time = timeOfWaves(blocks, static_cast<double>(each) + own, {2, 3, 4});
+    double time = timeOfWaves(blocks, static_cast<double>(each) + own, residents);
     if (isMuchLess(time, least)) {
       least = time;
       best = each;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matcher: sums and differences of FP32 with a product.
+// Matcher: sums and differences of FP32 with a product, and halves of sums with 1.
 #include "Contraction.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
+#include "mlir/IR/Matchers.h"
 
 using namespace mlir;
 using namespace mpt;
@@ -29,7 +31,38 @@ static Value contracted(Operation *op) {
   return math::FmaOp::create(b, p, q, rest);
 }
 
+/// The number that all lanes of a constant have.
+static std::optional<double> numberOf(Value value) {
+  if (auto spread = value.getDefiningOp<vector::BroadcastOp>())
+    value = spread.getSource();
+  FloatAttr single;
+  DenseFPElementsAttr many;
+  if (matchPattern(value, m_Constant(&single)))
+    return single.getValueAsDouble();
+  if (matchPattern(value, m_Constant(&many)) && many.isSplat())
+    return many.getSplatValue<APFloat>().convertToDouble();
+  return std::nullopt;
+}
+
+/// (x + 1) / 2 as x / 2 + 1 / 2, the same number: half of a sum that is not far below 1 is exact. Null elsewhere.
+static Value halved(arith::MulFOp op) {
+  std::optional<double> factor = numberOf(op.getRhs());
+  auto sum = op.getLhs().getDefiningOp<arith::AddFOp>();
+  if (!factor || *factor != 0.5 || !sum || numberOf(sum.getRhs()) != 1.0)
+    return {};
+  ImplicitLocOpBuilder b(op->getLoc(), op);
+  return math::FmaOp::create(b, sum.getLhs(), op.getRhs(), op.getRhs());
+}
+
 void mpt::contractSums(func::FuncOp function) {
+  function.walk([](arith::MulFOp op) {
+    if (!getElementTypeOrSelf(op.getType()).isF32())
+      return;
+    if (Value value = halved(op)) {
+      op.replaceAllUsesWith(value);
+      op.erase();
+    }
+  });
   function.walk([](Operation *op) {
     if (!isa<arith::AddFOp, arith::SubFOp>(op) || !getElementTypeOrSelf(op->getResult(0)).isF32())
       return;

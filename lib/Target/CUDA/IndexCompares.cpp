@@ -4,6 +4,7 @@
 #include "ToNvvm.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
 
@@ -21,8 +22,9 @@ Value shared(Value value) {
 }
 
 /// `position` == `number` without 64 bits a lane. A number that no index has becomes the least one of 32 bits, which is
-/// none either.
-Value compare(arith::CmpIOp op, Value position, Value number) {
+/// none either. `byDistance`: what all lanes add to their position is taken off the number instead, modulo 2^32 on both
+/// sides, which saves an addition a lane and wants a register a vector.
+Value compare(arith::CmpIOp op, Value position, Value number, bool byDistance) {
   ImplicitLocOpBuilder b(op.getLoc(), op);
   Type i32 = b.getI32Type();
   Value low = arith::TruncIOp::create(b, i32, number);
@@ -31,6 +33,11 @@ Value compare(arith::CmpIOp op, Value position, Value number) {
   Value none = arith::ConstantOp::create(b, b.getI32IntegerAttr(INT32_MIN));
   low = arith::SelectOp::create(b, isIndex, low, none);
   number = arith::IndexCastOp::create(b, b.getIndexType(), low);
+  if (auto sum = position.getDefiningOp<arith::AddIOp>(); sum && byDistance)
+    if (Value base = shared(sum.getLhs()); base && isa<VectorType>(position.getType())) {
+      number = arith::SubIOp::create(b, number, base);
+      position = sum.getRhs();
+    }
   if (auto type = dyn_cast<VectorType>(position.getType()))
     number = vector::BroadcastOp::create(b, type, number);
   return arith::CmpIOp::create(b, op.getPredicate(), position, number);
@@ -39,18 +46,30 @@ Value compare(arith::CmpIOp op, Value position, Value number) {
 } // namespace
 
 void cuda::narrowIndexCompares(Operation *kernels) {
-  kernels->walk([](arith::CmpIOp op) {
-    auto isEquality = op.getPredicate() == arith::CmpIPredicate::eq || op.getPredicate() == arith::CmpIPredicate::ne;
-    if (!isEquality || !getElementTypeOrSelf(op.getLhs()).isInteger(64))
-      return;
-    for (auto [x, y] : {std::pair(op.getLhs(), op.getRhs()), std::pair(op.getRhs(), op.getLhs())}) {
-      auto position = x.getDefiningOp<arith::IndexCastOp>();
-      Value number = shared(y);
-      if (!position || !number || number.getDefiningOp<arith::IndexCastOp>())
-        continue;
-      op->replaceAllUsesWith(ValueRange{compare(op, position.getIn(), number)});
-      op->erase();
-      return;
+  // Rows of more vectors fill the registers of their threads themselves.
+  constexpr size_t fewVectors = 20;
+  struct Comparison {
+    arith::CmpIOp op;
+    Value position, number;
+  };
+  kernels->walk([&](func::FuncOp kernel) {
+    SmallVector<Comparison> found;
+    kernel.walk([&](arith::CmpIOp op) {
+      bool isEquality = op.getPredicate() == arith::CmpIPredicate::eq || op.getPredicate() == arith::CmpIPredicate::ne;
+      if (!isEquality || !getElementTypeOrSelf(op.getLhs()).isInteger(64))
+        return;
+      for (auto [x, y] : {std::pair(op.getLhs(), op.getRhs()), std::pair(op.getRhs(), op.getLhs())}) {
+        auto position = x.getDefiningOp<arith::IndexCastOp>();
+        Value number = shared(y);
+        if (!position || !number || number.getDefiningOp<arith::IndexCastOp>())
+          continue;
+        found.push_back({op, position.getIn(), number});
+        return;
+      }
+    });
+    for (Comparison &each : found) {
+      each.op->replaceAllUsesWith(ValueRange{compare(each.op, each.position, each.number, found.size() <= fewVectors)});
+      each.op->erase();
     }
   });
 }
