@@ -17,8 +17,10 @@ import pytest
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1] / "python")]
 from mpt_run import NAME_OF, TYPE_OF, read_tensors, tool, write_tensors  # noqa: E402
+import random_graphs  # noqa: E402, F401 (adds its operation)
 import random_layers  # noqa: E402, F401 (adds its operations)
 from random_functions import OPERATIONS, Function  # noqa: E402
+from random_states import Step  # noqa: E402
 
 for kind in (np.uint8, np.uint16, np.uint32, np.uint64, np.int16):
     name = f"{np.dtype(kind).kind.upper()}{8 * np.dtype(kind).itemsize}"
@@ -130,6 +132,38 @@ def test_kernels_compute_what_the_interpreter_does(operation):
     functions = functions_of(0, 12, operation)
     problems = check(functions)
     assert not problems, report(functions, problems)
+
+
+def check_step(step, seed, folder, threads=1):
+    """What is wrong with a step's results and new states, line by line."""
+    import mpt
+    mpt.use_build(tool().parents[1])
+    random = np.random.default_rng(seed)
+    states = {name: random.uniform(-1, 1, shape).astype(np.float32) for name, shape in step.states.items()}
+    module = folder / "module.mlir"
+    module.write_text(step.text)
+    write_tensors(folder / "states", states)
+    write_tensors(folder / "inputs", step.arguments)
+    error = emit(folder, module, "cpu") or command(tool(), module, "--function=step", f"--inputs={folder}/inputs", f"--state={folder}/states",
+                                                   f"--outputs={folder}/outputs", f"--new-state={folder}/new")
+    if error:
+        return error
+    trainer = mpt.Trainer(folder / "library", threads=threads)
+    for name, value in states.items():
+        trainer.set_parameter(name, value)
+    got = trainer.run("step", step.arguments)
+    got.update({name: trainer.parameter(name) for name in states})
+    want = {**read_tensors(folder / "outputs"), **read_tensors(folder / "new")}
+    return "\n".join(filter(None, (differs(step, name, got[name], want[name]) for name in want)))
+
+
+@pytest.mark.parametrize("seed", [*range(8), 39])  # 39: an update in front of a reader that a broadcast shows the state to
+def test_states_are_replaced_behind_their_readers(seed, tmp_path):
+    if not (tool().parent / "mpt-opt").exists():
+        pytest.skip("build mpt-opt first")
+    step = Step(seed)
+    problem = check_step(step, seed, tmp_path)
+    assert not problem, f"{problem}\n{step.text}"
 
 
 def test_gathering_kernels_compile_quickly(tmp_path):
