@@ -24,6 +24,7 @@ constexpr int64_t smallConstant = 64;
 struct Use {
   bool weight = false;    // a weight, bias or scale operand
   bool statistic = false; // mean or variance of a batch normalization
+  bool classes = false;   // weights of a loss's classes, which have no gradient
 };
 } // namespace
 
@@ -73,6 +74,8 @@ static Use usesOf(Value start) {
       unsigned index = operand.getOperandNumber();
       bool norm = llvm::is_contained({"BatchNormalization", "BatchNormInternal"}, node.getOpType());
       use.statistic |= norm && index >= 3;
+      use.classes |=
+          index == 2 && llvm::is_contained({"SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss"}, node.getOpType());
       use.weight |= isWeightOperand(node, index);
       if (isMovement(node) && (index == 0 || node.getOpType() == "Concat"))
         for (Value result : node.getResults())
@@ -176,7 +179,8 @@ LogicalResult mpt::assignRoles(ModuleOp module, const ImportOptions &options, co
     Use use = read ? usesOf(read.getValue()) : Use();
     auto type = cast<RankedTensorType>(state.getType());
     bool named = torch && isTorchPath(name) && read && !read->use_empty();
-    bool parameter = !use.statistic && (named || (!torch && use.weight && type.getRank() >= 1)) && !isMask(state);
+    bool parameter =
+        !use.statistic && !use.classes && (named || (!torch && use.weight && type.getRank() >= 1)) && !isMask(state);
     bool frozen = matches(*freeze, name);
     // Who says what is trained says all of it.
     if (!train->empty())
