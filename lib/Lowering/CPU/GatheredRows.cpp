@@ -27,6 +27,7 @@ private:
 
   SmallVector<ReduceOp> gathered; ///< where the elements are stored
   SmallVector<ReduceOp> before;   ///< what elements need, in walks of their own
+  bool readsAgain = false;        ///< a row is read once more behind the walk that stores its elements
 };
 
 } // namespace
@@ -94,17 +95,23 @@ void GatheredRows::emitRow(CpuKernelBuilder &kernel, ElementEmitter &e, SmallVec
     walk.lanes = isShort && 2 * static_cast<int64_t>(kernel.width) <= kernel.extentOf(kernel.lane) ? 2 * kernel.width
                                                                                                    : kernel.width;
   }
+  const unsigned once = e.reduced + gathered.size() + before.size();
   e.alongside = &walk;
   for (ReduceOp reduce : before)
     e.element(reduce.getY(), ofRow);
   kernel.storeOutputs(e, buffers, at, true);
   e.element(gathered.front().getY(), ofRow); // where only operations of the rows' values ask for them
   e.alongside = nullptr;
+  readsAgain |= e.reduced > once;
 }
 
 CpuUnits GatheredRows::emit(CpuKernelBuilder &kernel, ElementEmitter &e) {
   restrictInPlace(kernel);
-  return kernel.emitUnits(e, [&](SmallVector<IndexExpr> at, bool) { emitRow(kernel, e, std::move(at)); });
+  CpuUnits units = kernel.emitUnits(e, [&](SmallVector<IndexExpr> at, bool) { emitRow(kernel, e, std::move(at)); });
+  // Rows' values whose place is written in two ways, as behind a reshape, are computed for each.
+  if (readsAgain)
+    kernel.inPlace.clear();
+  return units;
 }
 
 std::unique_ptr<CpuSchedule> mpt::cpu::makeGatheredRowsSchedule() { return std::make_unique<GatheredRows>(); }

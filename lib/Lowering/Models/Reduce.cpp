@@ -223,6 +223,7 @@ struct ReduceModel : LoopLowering::ExternalModel<ReduceModel, ReduceOp> {
     std::optional<SmallVector<Value>> results = e.strategy ? e.strategy->reduce(e, group, at) : std::nullopt;
     if (!results)
       results = ReductionLoops(e, group, std::move(from), e.laneWidth(at), inLanes).run();
+    e.reduced += group.size();
     for (auto [member, value] : llvm::zip(group, *results)) {
       e.define(member.getY(), at, value);
       e.open.erase(member);

@@ -76,20 +76,19 @@ SmallVector<KernelNest::Result> KernelNest::outputsAt(ElementEmitter &e, ArrayRe
     if (isRowLevel(output) != rowLevel || (i < written.size() && written[i]))
       continue;
     ArrayRef<int64_t> own = shapeOf(output);
-    IndexExpr linear(0);
+    SmallVector<int64_t> extents(shape);
+    SmallVector<IndexExpr> place(at);
     if (rowLevel) {
-      SmallVector<int64_t> extents;
-      SmallVector<IndexExpr> indices;
+      extents.clear();
+      place.clear();
       for (int64_t axis : kept) {
         extents.push_back(shape[axis]);
-        indices.push_back(at[axis]);
+        place.push_back(at[axis]);
       }
-      linear = e.space.linearize(indices, extents);
-    } else {
-      linear = e.space.linearize(at, shape);
     }
-    bool same = !rowLevel && own == ArrayRef<int64_t>(shape);
-    SmallVector<IndexExpr> place = same ? SmallVector<IndexExpr>(at) : e.space.delinearize(linear, own);
+    // Where the shape is the same the indices stay as they are: values that are known at them are not made again.
+    if (own != ArrayRef<int64_t>(extents))
+      place = e.space.delinearize(e.space.linearize(place, extents), own);
     Value value = e.element(output, place);
     results.push_back({value, std::move(place), static_cast<unsigned>(i)});
   }

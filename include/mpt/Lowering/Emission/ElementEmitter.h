@@ -103,6 +103,7 @@ public:
   std::vector<Access> accesses;
   llvm::MapVector<mlir::Value, mlir::Value> buffers;
   llvm::SmallPtrSet<mlir::Operation *, 8> open; ///< reductions whose loops are being built
+  unsigned reduced = 0;                         ///< reductions whose loops were built, each time that they were
   const struct Alongside *alongside = nullptr;  ///< what some of these loops carry along (Models.h)
 
 private:
