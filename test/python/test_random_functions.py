@@ -5,7 +5,6 @@ By hand: test_random_functions.py --first=1000 --count=500 [--operation=NAME] [-
 """
 import argparse
 import pathlib
-import resource
 import subprocess
 import sys
 import tempfile
@@ -164,25 +163,6 @@ def test_states_are_replaced_behind_their_readers(seed, tmp_path):
     step = Step(seed)
     problem = check_step(step, seed, tmp_path)
     assert not problem, f"{problem}\n{step.text}"
-
-
-def test_gathering_kernels_compile_quickly(tmp_path):
-    """A row of channels repeated along vectors of 128: LLVM took 11 seconds to look for other vectors."""
-    if not (tool().parent / "mpt-opt").exists():
-        pytest.skip("build mpt-opt first")
-    whole, rows = "tensor<4x6x6x8xf32>", [f"%c{i}" for i in range(5)]
-    lines = [f"{row}s = mpt.broadcast {row} {{dims = array<i64: 3>}} : (tensor<8xf32>) -> {whole}" for row in rows]
-    for i, (row, operation) in enumerate(zip(rows, ["sub", "mul", "mul", "add", "add"])):
-        lines.append(f"%x{i + 1} = mpt.{operation} %x{i}, {row}s : {whole}")
-    arguments = ", ".join([f"%x0: {whole}", *(f"{row}: tensor<8xf32>" for row in rows)])
-    (tmp_path / "module.mlir").write_text(f'module attributes {{mpt.name = "case"}} {{\nfunc.func @f({arguments}) -> tensor<f32> {{\n'
-                                          + "\n".join(lines) + f"""
-        %y = mpt.abs %x5 : {whole}
-        %r = mpt.reduce max %y {{axes = array<i64: 0, 1, 2, 3>}} : ({whole}) -> tensor<f32>
-        return %r : tensor<f32>\n}}\n}}\n""")
-    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
-    assert not emit(tmp_path, tmp_path / "module.mlir", "cpu")
-    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before < 5
 
 
 def main():
