@@ -16,7 +16,6 @@ void mpt::registerLoopLoweringModels(DialectRegistry &registry) {
     attachRandomModels(context);
     attachShapeModels(context);
     attachGatherModels(context);
-    attachRunningSumModels(context);
     attachScatterModels(context);
     attachReduceModels(context);
     attachPoolModels(context);

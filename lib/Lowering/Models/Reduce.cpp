@@ -272,9 +272,19 @@ struct ArgReduceModel : LoopLowering::ExternalModel<ArgReduceModel, ArgReduceOp>
   }
 };
 
+/// Each element needs all before it, so that a kernel that walks them all makes the whole result.
+struct CumSumModel : LoopLowering::ExternalModel<CumSumModel, CumSumOp> {
+  bool standsAlone(Operation *) const { return true; }
+  Value emitElement(Operation *op, ElementEmitter &e, unsigned, ArrayRef<IndexExpr>) const {
+    return e.fail(op, "expected a fusion of this op alone, got one that uses its result",
+                  getElementTypeOrSelf(op->getResult(0)));
+  }
+};
+
 } // namespace
 
 void mpt::attachReduceModels(MLIRContext *context) {
   ReduceOp::attachInterface<ReduceModel, ReduceRole>(*context);
   ArgReduceOp::attachInterface<ArgReduceModel>(*context);
+  CumSumOp::attachInterface<CumSumModel>(*context);
 }

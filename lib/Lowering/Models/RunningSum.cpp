@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Running sums along an axis, and their kernel.
+// The kernel of running sums along an axis.
 #include "mpt/Lowering/Models/RunningSum.h"
 #include "mpt/Dialect/MPT/Accumulators.h"
 #include "mpt/Dialect/MPT/TensorTypes.h"
 #include "mpt/Lowering/Emission/MathFunctions.h"
 #include "mpt/Lowering/Emission/Reductions.h"
-#include "mpt/Lowering/Models/Models.h"
 
 using namespace mlir;
 using namespace mpt;
@@ -71,16 +70,3 @@ void mpt::emitRunningSum(ElementEmitter &e, CumSumOp op, Value buffer, Value beg
     return SmallVector<Value>();
   });
 }
-
-namespace {
-/// Each element needs all before it, so that a kernel that walks them all makes the whole result.
-struct CumSumModel : LoopLowering::ExternalModel<CumSumModel, CumSumOp> {
-  bool standsAlone(Operation *) const { return true; }
-  Value emitElement(Operation *op, ElementEmitter &e, unsigned, ArrayRef<IndexExpr>) const {
-    return e.fail(op, "expected a fusion of this op alone, got one that uses its result",
-                  getElementTypeOrSelf(op->getResult(0)));
-  }
-};
-} // namespace
-
-void mpt::attachRunningSumModels(MLIRContext *context) { CumSumOp::attachInterface<CumSumModel>(*context); }

@@ -20,7 +20,6 @@ void attachCastModels(mlir::MLIRContext *context);
 void attachRandomModels(mlir::MLIRContext *context);
 void attachShapeModels(mlir::MLIRContext *context);
 void attachGatherModels(mlir::MLIRContext *context);
-void attachRunningSumModels(mlir::MLIRContext *context);
 void attachScatterModels(mlir::MLIRContext *context);
 void attachReduceModels(mlir::MLIRContext *context);
 void attachPoolModels(mlir::MLIRContext *context);
