@@ -7,7 +7,7 @@ using namespace mpt;
 
 namespace {
 
-double real(llvm::APFloat value) { return value.convertToDouble(); }
+double real(const llvm::APFloat &value) { return value.convertToDouble(); }
 double gate(double x) { return x >= 0 ? 1 / (1 + std::exp(-x)) : std::exp(x) / (1 + std::exp(x)); }
 bool isNaN(double x) { return std::isnan(x); }
 

@@ -146,7 +146,10 @@ static bool isMask(train::StateOp state) {
     return masks;
   };
   auto type = cast<RankedTensorType>(state.getType());
-  if (auto values = dyn_cast_or_null<DenseFPElementsAttr>(state.getValueAttr()))
+  auto values = dyn_cast_or_null<DenseFPElementsAttr>(state.getValueAttr());
+  if (values && values.isSplat()) // of any extents: nobody wrote so many elements
+    return type.getNumElements() > 1 && holds(ArrayRef(values.getSplatValue<APFloat>().convertToDouble()));
+  if (values)
     return type.getNumElements() > 1 && holds(llvm::map_range(values.getValues<APFloat>(), [](const APFloat &value) {
              return value.convertToDouble();
            }));

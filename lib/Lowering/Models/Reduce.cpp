@@ -139,7 +139,7 @@ private:
     return next;
   }
   SmallVector<Value> pass(size_t level, Value low, Value high, unsigned step_, ValueRange values) {
-    return e.loop(low, high, extentOf(shape, walk[level]), step_, values, [&](IndexExpr i, ValueRange values) {
+    return e.loop(low, high, extentOf(shape, walk[level]), step_, values, [&](const IndexExpr &i, ValueRange values) {
       e.spread(i, shape, walk[level], from);
       return isLast(level) ? step(values) : nest(level + 1, values);
     });
@@ -166,8 +166,8 @@ private:
     int64_t length = block * step_, blocks = (high - low) / length;
     if (blocks <= 1)
       return partial(level, from_, to, step_, values);
-    SmallVector<Value> totals =
-        e.loop(e.indexConstant(0), e.indexConstant(blocks), blocks, 1, values, [&](IndexExpr i, ValueRange totals) {
+    SmallVector<Value> totals = e.loop(
+        e.indexConstant(0), e.indexConstant(blocks), blocks, 1, values, [&](const IndexExpr &i, ValueRange totals) {
           Value begin = e.index(e.space.add(e.space.scale(i, length), low));
           return partial(level, begin, arith::AddIOp::create(e.b, begin, e.indexConstant(length)), step_, totals);
         });
@@ -250,7 +250,8 @@ struct ArgReduceModel : LoopLowering::ExternalModel<ArgReduceModel, ArgReduceOp>
     Value start = e.splat(e.constant(b.getI64Type(), 0), lanes);
     bool real = isa<FloatType>(getElementTypeOrSelf(first)), max = op.getKind() == ReduceKind::max, last = op.getLast();
     return e.loop(
-        e.indexConstant(0), e.indexConstant(extent), extent, 1, {first, start}, [&](IndexExpr i, ValueRange best) {
+        e.indexConstant(0), e.indexConstant(extent), extent, 1, {first, start},
+        [&](const IndexExpr &i, ValueRange best) {
           from[axis] = i;
           Value x = e.splat(e.element(op.getX(), from), lanes), better;
           if (real) {

@@ -32,7 +32,7 @@ static void emitLine(ElementEmitter &e, CumSumOp op, Value buffer, SmallVector<I
   Accumulator sum{ReduceKind::sum, type, type};
   unsigned lanes = e.laneWidth(at);
   Value start = e.splat(sum.identity(e, type), lanes);
-  e.loop(e.indexConstant(0), e.indexConstant(extent), extent, 1, {start}, [&](IndexExpr i, ValueRange carried) {
+  e.loop(e.indexConstant(0), e.indexConstant(extent), extent, 1, {start}, [&](const IndexExpr &i, ValueRange carried) {
     at[axis] = op.getReverse() ? e.space.add(e.space.scale(i, -1), IndexExpr(extent - 1)) : i;
     Value x = e.element(op.getX(), at);
     x = e.splat(isa<FloatType>(type) ? MathBuilder(e).toFloat(x, type) : x, lanes);
@@ -51,7 +51,7 @@ void mpt::emitRunningSum(ElementEmitter &e, CumSumOp op, Value buffer, Value beg
   unsigned width = e.target.lanes();
   while (static_cast<int64_t>(width) > units.chunk)
     width /= 2;
-  e.loop(begin, end, units.extent(), 1, {}, [&](IndexExpr unit, ValueRange) {
+  e.loop(begin, end, units.extent(), 1, {}, [&](const IndexExpr &unit, ValueRange) {
     SmallVector<IndexExpr> at(rank);
     auto [row, chunk] = e.space.divide(unit, ceilDiv(units.lanes, units.chunk));
     e.spread(row, shape, before, at);
@@ -63,7 +63,7 @@ void mpt::emitRunningSum(ElementEmitter &e, CumSumOp op, Value buffer, Value beg
     Value low = e.index(e.space.scale(chunk, units.chunk));
     Value high = arith::MinUIOp::create(e.b, arith::AddIOp::create(e.b, low, e.indexConstant(units.chunk)),
                                         e.indexConstant(units.lanes));
-    e.vectorLoop(low, high, units.lanes, width < 4 ? 1 : width, [&](IndexExpr lane) {
+    e.vectorLoop(low, high, units.lanes, width < 4 ? 1 : width, [&](const IndexExpr &lane) {
       e.spread(lane, shape, behind, at);
       emitLine(e, op, buffer, at);
     });
