@@ -204,6 +204,7 @@ std::vector<std::pair<std::string, std::string>> proto::gradientsOfMoments(const
     }
   }
   std::vector<std::pair<std::string, std::string>> result;
+  result.reserve(found.size());
   for (const auto &[parameter, gradient] : found)
     result.emplace_back(gradient, parameter);
   return result;
