@@ -71,8 +71,6 @@ def differs(function, name, got, want):
         allowed = 0 if function.exact else np.where(np.isfinite(b), np.abs(b), 0) * max(4 * unit, 2e-6) + min(size, 30) * max(2 * unit, 1e-6)
         with np.errstate(invalid="ignore"):
             bad = ~((a == b) | (np.isnan(a) & np.isnan(b)) | (np.abs(a - b) <= allowed))
-        if got.dtype == ml_dtypes.bfloat16:  # LLVM moves single elements by an instruction that flushes subnormal ones (Status.md)
-            bad &= (a != 0) | (np.abs(b) >= float(ml_dtypes.finfo(got.dtype).smallest_normal))
     if not bad.any():
         return ""
     at = tuple(int(i) for i in np.argwhere(bad)[0])

@@ -446,19 +446,24 @@ static Value viewedAs(ImplicitLocOpBuilder &b, Type element, Value memory) {
 /// A flat buffer of i1 as the bytes that it consists of.
 static Value asBytes(ImplicitLocOpBuilder &b, Value memory) { return viewedAs(b, b.getI8Type(), memory); }
 
+/// The type by which memory holds elements of `type`. BF16 moves as its bits: LLVM moves single ones by their conversion
+/// on processors that have it (vcvtneps2bf16), which turns subnormal numbers into zeros.
+static Type movedAs(Type type, const KernelTarget &target) {
+  bool asBits = type.isUnsignedInteger() || (type.isBF16() && !target.keepsFloatOps);
+  return asBits ? IntegerType::get(type.getContext(), type.getIntOrFloatBitWidth()) : type;
+}
+
 Value ElementEmitter::load(Value buffer, Indices at) {
-  Type type = cast<MemRefType>(buffer.getType()).getElementType();
+  Type source = cast<MemRefType>(buffer.getType()).getElementType();
   if (cast<MemRefType>(buffer.getType()).getNumElements() == 0) // no index leads to an element
-    return constant(computeType(type), 0);
+    return constant(computeType(source), 0);
   IndexExpr linear = linearAddress(buffer, at);
-  accesses.push_back({linear, std::max<int64_t>(1, type.getIntOrFloatBitWidth() / 8), false, argumentNumber(buffer)});
+  accesses.push_back({linear, std::max<int64_t>(1, source.getIntOrFloatBitWidth() / 8), false, argumentNumber(buffer)});
   Address where = address(linear);
+  Type type = movedAs(source, target);
   Value memory = flat(buffer), value;
-  Type source = type;
-  if (type.isUnsignedInteger()) {
-    type = b.getIntegerType(type.getIntOrFloatBitWidth());
+  if (type != source)
     memory = viewedAs(b, type, memory);
-  }
   if (where.width == 1 || (!where.lanes && where.stride == 0)) {
     value = memref::LoadOp::create(b, memory, where.base);
   } else if (!where.lanes && where.stride == 1 && type.isInteger(1)) {
@@ -478,7 +483,9 @@ Value ElementEmitter::load(Value buffer, Indices at) {
     }
     value = vector::FromElementsOp::create(b, VectorType::get(where.width, type), lanes);
   }
-  return source.isUnsignedInteger() ? widenUnsigned(value, source) : widen(value);
+  if (source.isUnsignedInteger())
+    return widenUnsigned(value, source);
+  return widen(type == source ? value : Value(arith::BitcastOp::create(b, typeLike(source, value), value)));
 }
 
 void ElementEmitter::store(Value value, Value buffer, Indices at) {
@@ -488,8 +495,11 @@ void ElementEmitter::store(Value value, Value buffer, Indices at) {
   Address where = address(linear);
   value = narrow(value, type);
   Value memory = flat(buffer);
-  if (type.isUnsignedInteger())
-    memory = viewedAs(b, getElementTypeOrSelf(value), memory);
+  if (Type moved = movedAs(type, target); moved != type) {
+    memory = viewedAs(b, moved, memory);
+    if (!type.isUnsignedInteger()) // those are signless already
+      value = arith::BitcastOp::create(b, typeLike(moved, value), value);
+  }
   if (where.width == 1) {
     memref::StoreOp::create(b, value, memory, where.base);
     return;
