@@ -219,6 +219,15 @@ def classify(f):
     f.give(f.emit("mpt." + f.choose(["is_nan", "is_inf", "is_finite"]), [x], [Value("", x.shape, "i1")], mode=x.type))
 
 
+def beside_ties(f, shape, kind):
+    """Midpoints of neighbours of a narrow type, and what lies closer to them than FP32's numbers do."""
+    dtype = np.dtype(TYPES[kind])
+    bits = f.rng.integers(0, 1 << (8 * dtype.itemsize - 1), shape).astype(f"u{dtype.itemsize}")
+    with np.errstate(all="ignore"):
+        middle = (bits.view(dtype).astype(np.float64) + (bits + 1).astype(bits.dtype).view(dtype).astype(np.float64)) / 2
+        return middle * f.rng.choice([1, -1], shape) * (1 + f.rng.choice([0, 2.0**-30, -2.0**-30, 2.0**-52], shape))
+
+
 def cast(f):
     source, target = f.choose([(f.choose(list(TYPES)), f.choose(list(TYPES))), (f.choose(FLOATS), f.choose(INTEGERS)), ("f16", "bf16"),
                                ("bf16", "f16")])
@@ -228,7 +237,9 @@ def cast(f):
             f.arguments["a0"] *= np.array(f.choose([1, 100, 3e10]), f.arguments["a0"].dtype)
     y = Value("", x.shape, target)
     attributes = ""
-    if target[0] in "fb" and source in ("f32", "f16", "bf16"):
+    if source == "f64" and target[0] in "fb" and target not in ("f32", "f64") and f.happens(0.5):
+        f.arguments["a0"] = beside_ties(f, x.shape, target)
+    if target[0] in "fb" and source in FLOATS:
         attributes = f.choose(["", "overflow = #mpt<overflow saturate>", "rounding = #mpt<rounding toward_zero>",
                                "rounding = #mpt<rounding toward_zero>, overflow = #mpt<overflow saturate>"])
     f.give(f.emit("mpt.cast", [x], [y], attributes, mode=f"{x.type} to {y.type}"))

@@ -62,6 +62,34 @@ def test_nearest_even(kind, tmp_path):
         assert_same(cast(x, kind, tmp_path), x.astype(kind))
 
 
+def rounded_once(x, kind):
+    """The value of `kind` nearest to each of float64's, to even where two are; behind the largest one comes overflow."""
+    below, above = neighbours(np.clip(np.nan_to_num(x), -LARGEST[kind], LARGEST[kind]), kind)
+    middle, magnitude = (below + above) / 2, np.abs(x)  # exact: narrow values need few bits
+    even = (below.astype(kind).view(f"u{np.dtype(kind).itemsize}") & 1) == 0
+    near = np.where((magnitude < middle) | (magnitude == middle) & even, below, above)
+    near = np.where(np.isnan(x), np.nan, np.where(near > LARGEST[kind], np.inf, near))
+    return np.copysign(near, x).astype(np.float32).astype(kind)
+
+
+@pytest.mark.parametrize("kind", NARROW)
+def test_float64_is_rounded_once(kind, tmp_path):
+    """Next to a midpoint FP32 is the midpoint itself: rounding to FP32 first would lose the side."""
+    x = samples(kind).astype(np.float64)
+    x = x[np.isfinite(x)]
+    close = np.concatenate([x, np.nextafter(x, np.inf), np.nextafter(x, -np.inf), x * (1 + 2.0**-30), x * (1 - 2.0**-30)])
+    close = np.concatenate([close, [np.inf, -np.inf, np.nan, 1e300, -1e300, 1e-300, -1e-300]])
+    assert_same(cast(close, kind, tmp_path), rounded_once(close, kind))
+
+
+@pytest.mark.parametrize("integer", [np.int32, np.int64])
+def test_integers_to_bfloat16_are_rounded_once(integer, tmp_path):
+    ties = np.exp2(np.arange(9, 30))[:, None] * (1 + np.arange(1, 256, 2) / 256)  # between neighbours, where they are whole
+    ties = ties[ties == np.floor(ties)]
+    x = np.concatenate([ties - 1, ties, ties + 1, [0, 1, 255, 2**31 - 1]]).astype(integer)
+    assert_same(cast(np.concatenate([x, -x]), BF16, tmp_path), rounded_once(np.concatenate([x, -x]).astype(np.float64), BF16))
+
+
 @pytest.mark.parametrize("kind", NARROW)
 def test_saturation(kind, tmp_path):
     x = samples(kind)

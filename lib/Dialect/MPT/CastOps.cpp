@@ -30,6 +30,10 @@ static bool isExact(Type from, Type to) {
 }
 
 OpFoldResult CastOp::fold(FoldAdaptor) {
+  // Saturation makes a finite number of infinity, also where the type stays.
+  auto real = dyn_cast<FloatType>(tensorType(getY()).getElementType());
+  if (real && getOverflow() == Overflow::Saturate && llvm::APFloat::semanticsHasInf(real.getFloatSemantics()))
+    return {};
   if (getX().getType() == getY().getType())
     return getX();
   // Only a widening followed by its exact inverse is no rounding at all; f32 -> bf16 -> f32 stays.

@@ -21,24 +21,28 @@ struct CastModel : LoopLowering::ExternalModel<CastModel, CastOp> {
     auto cast = mlir::cast<CastOp>(op);
     Type from = getElementTypeOrSelf(cast.getX().getType()), to = getElementTypeOrSelf(cast.getType());
     Value x = e.element(cast.getX(), at);
-    if (from == to)
-      return x;
+    MathBuilder m(e);
     bool fromFloat = isa<FloatType>(from), toFloat = isa<FloatType>(to);
+    if (from == to)
+      return toFloat && cast.getOverflow() == Overflow::Saturate ? saturated(m, x, mlir::cast<FloatType>(to)) : x;
     if (!fromFloat && !toFloat)
       return integer(e, x, from, to);
     if (!fromFloat) {
-      Type target = e.typeLike(computeType(to), x);
-      return e.round(from.isInteger(1) || from.isUnsignedInteger(64) ? Value(arith::UIToFPOp::create(e.b, target, x))
-                                                                     : Value(arith::SIToFPOp::create(e.b, target, x)),
-                     to);
+      // BF16 reaches beyond the integers that FP32 holds.
+      bool isWide = to.isBF16() && getElementTypeOrSelf(x).getIntOrFloatBitWidth() > 24;
+      Type target = e.typeLike(isWide ? e.b.getF64Type() : computeType(to), x);
+      Value real = from.isInteger(1) || from.isUnsignedInteger(64) ? Value(arith::UIToFPOp::create(e.b, target, x))
+                                                                   : Value(arith::SIToFPOp::create(e.b, target, x));
+      return e.round(isWide ? roundedToOdd(m, real) : real, to);
     }
-    MathBuilder m(e);
     if (to.isInteger(1))
       return m.compare(arith::CmpFPredicate::UNE, x, m.c(x, 0));
     if (to.isUnsignedInteger())
       return toUnsigned(m, x, to);
     if (!toFloat)
       return toSigned(m, x, to);
+    if (getElementTypeOrSelf(x).isF64() && computeType(to) != to)
+      x = roundedToOdd(m, x);
     if (cast.getRounding() == Rounding::Stochastic) {
       Value word = randomWord(e, cast.getKey(), cast.getStream(), op, at);
       return stochastic(e, op, x, word, mlir::cast<FloatType>(to), cast.getOverflow());
@@ -53,6 +57,20 @@ struct CastModel : LoopLowering::ExternalModel<CastModel, CastOp> {
     return e.round(m.toFloat(x, computeType(to)), to);
   }
 
+  /// An f32 that rounds to any narrower type as the f64 x does: the nearest one, or of its two neighbours the one with
+  /// an odd last bit where x lies between them. No tie of a narrower type is odd in f32, so that the second rounding
+  /// sees on which side of it x lies (S. Boldo, G. Melquiond, "Emulation of FMA and Correctly Rounded Sums", 2008).
+  static Value roundedToOdd(MathBuilder &m, Value x) {
+    ElementEmitter &e = m.emitter();
+    Value close = m.toFloat(x, e.b.getF32Type()), wide = m.toFloat(close, e.b.getF64Type());
+    Value bits = arith::BitcastOp::create(e.b, e.typeLike(e.b.getI32Type(), close), close);
+    Value isOutside = m.compare(arith::CmpFPredicate::OGT, m.abs(wide), m.abs(x));
+    Value odd = arith::SubIOp::create(e.b, bits, arith::ExtUIOp::create(e.b, bits.getType(), isOutside));
+    odd = arith::OrIOp::create(e.b, odd, e.constantLike(bits, APInt(32, 1)));
+    odd = arith::BitcastOp::create(e.b, close.getType(), odd);
+    return m.select(m.compare(arith::CmpFPredicate::ONE, wide, x), odd, close);
+  }
+
   /// Truncated, and limited to the type's range; NaN gives 0.
   static Value toUnsigned(MathBuilder &m, Value x, Type to) {
     ElementEmitter &e = m.emitter();
@@ -60,13 +78,12 @@ struct CastModel : LoopLowering::ExternalModel<CastModel, CastOp> {
     const llvm::fltSemantics &semantics = cast<FloatType>(getElementTypeOrSelf(x)).getFloatSemantics();
     auto limit =
         llvm::scalbn(llvm::APFloat::getOne(semantics), static_cast<int>(bits), llvm::RoundingMode::NearestTiesToEven);
-    if (bits == held)
-      limit.next(/*nextDown=*/true);
+    Value isBeyond = m.compare(arith::CmpFPredicate::OGE, x, m.c(x, limit.convertToDouble()));
+    limit.next(/*nextDown=*/true);
     x = m.select(m.compare(arith::CmpFPredicate::OGT, x, m.c(x, 0)), x, m.c(x, 0));
-    Value whole =
-        arith::FPToUIOp::create(e.b, e.typeLike(computeType(to), x), m.min(x, m.c(x, limit.convertToDouble())));
-    return bits == held ? whole
-                        : arith::MinUIOp::create(e.b, whole, e.constantLike(whole, APInt::getLowBitsSet(held, bits)));
+    x = m.min(x, m.c(x, limit.convertToDouble()));
+    Value whole = arith::FPToUIOp::create(e.b, e.typeLike(computeType(to), x), x);
+    return arith::SelectOp::create(e.b, isBeyond, e.constantLike(whole, APInt::getLowBitsSet(held, bits)), whole);
   }
 
   /// Truncated, and limited to the type's range; NaN gives 0. Processors differ in what they make of others.
