@@ -21,7 +21,7 @@ public:
 
   CpuUnits emit(CpuKernelBuilder &kernel, ElementEmitter &e) override {
     // Two cache lines of f32 a row keep neighbouring threads apart.
-    RunningSumUnits units = runningSumUnits(op, std::max<int64_t>(64, kernel.target.lanes()));
+    LaneUnits units = runningSumUnits(op, std::max<int64_t>(64, kernel.target.lanes()));
     emitRunningSum(e, op, kernel.outputBuffers(kernel.function).front(), kernel.begin(), kernel.end(), units);
     int64_t elements = tensorType(op.getY()).getNumElements(),
             each = std::max<int64_t>(1, elements / std::max<int64_t>(1, units.extent()));

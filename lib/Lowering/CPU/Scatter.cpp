@@ -21,7 +21,7 @@ public:
   CpuUnits emit(CpuKernelBuilder &kernel, ElementEmitter &e) override {
     Value result = kernel.yielded().front();
     // Two cache lines of f32 a row keep neighbouring threads apart.
-    ScatterUnits units = scatterUnits(*form, result, std::max<int64_t>(64, kernel.target.lanes()));
+    LaneUnits units = scatterUnits(*form, result, std::max<int64_t>(64, kernel.target.lanes()));
     emitScatter(e, *form, result, kernel.outputBuffers(kernel.function).front(), kernel.begin(), kernel.end(), units);
     return {units.extent(), 1};
   }

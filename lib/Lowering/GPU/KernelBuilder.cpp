@@ -66,6 +66,17 @@ void GpuKernelBuilder::launch(StringRef schedule, std::array<int64_t, 3> grid, i
   setAttr<MPTDialect::SharedBytesAttrHelper>(function, b.getI64IntegerAttr(frame.sharedBytes));
 }
 
+void GpuKernelBuilder::launchUnits(StringRef schedule, int64_t units, function_ref<void(Frame &, Value, Value)> fill) {
+  constexpr int64_t block = 64; // such units are few: small blocks reach more multiprocessors
+  launch(schedule, {ceilDiv(units, block), 1, 1}, block, [&](Frame &frame) {
+    ElementEmitter &e = frame.e;
+    Value first = arith::MulIOp::create(e.b, frame.block, e.indexConstant(block));
+    Value begin = arith::AddIOp::create(e.b, first, frame.thread);
+    Value end = arith::AddIOp::create(e.b, begin, e.indexConstant(1));
+    fill(frame, begin, arith::MinUIOp::create(e.b, end, e.indexConstant(units)));
+  });
+}
+
 //===----------------------------------------------------------------------===//
 // Layout
 //===----------------------------------------------------------------------===//

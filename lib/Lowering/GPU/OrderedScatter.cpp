@@ -3,8 +3,6 @@
 #include "Schedules.h"
 #include "mpt/Lowering/Models/Scatter.h"
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
-
 using namespace mlir;
 using namespace mpt;
 
@@ -20,16 +18,10 @@ public:
   }
 
   void emit(GpuKernelBuilder &kernel) override {
-    constexpr int64_t block = 64;
     Value result = kernel.yielded().front();
-    ScatterUnits units = scatterUnits(*form, result, 1);
-    kernel.launch(name, {ceilDiv(units.extent(), block), 1, 1}, block, [&](GpuKernelBuilder::Frame &frame) {
-      ElementEmitter &e = frame.e;
-      Value first = arith::MulIOp::create(e.b, frame.block, e.indexConstant(block));
-      Value number = arith::AddIOp::create(e.b, first, frame.thread);
-      Value end = arith::AddIOp::create(e.b, number, e.indexConstant(1));
-      end = arith::MinUIOp::create(e.b, end, e.indexConstant(units.extent()));
-      emitScatter(e, *form, result, kernel.outputBuffers(frame.function).front(), number, end, units);
+    LaneUnits units = scatterUnits(*form, result, 1);
+    kernel.launchUnits(name, units.extent(), [&](GpuKernelBuilder::Frame &frame, Value begin, Value end) {
+      emitScatter(frame.e, *form, result, kernel.outputBuffers(frame.function).front(), begin, end, units);
     });
   }
 

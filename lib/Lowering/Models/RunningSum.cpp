@@ -6,6 +6,8 @@
 #include "mpt/Lowering/Emission/MathFunctions.h"
 #include "mpt/Lowering/Emission/Reductions.h"
 
+#include "mlir/Dialect/Utils/IndexingUtils.h"
+
 using namespace mlir;
 using namespace mpt;
 
@@ -14,15 +16,10 @@ CumSumOp mpt::runningSumOf(FusionOp fusion) {
   return yield->getNumOperands() == 1 ? yield->getOperand(0).getDefiningOp<CumSumOp>() : CumSumOp();
 }
 
-RunningSumUnits mpt::runningSumUnits(CumSumOp op, int64_t chunk) {
-  RunningSumUnits units;
+LaneUnits mpt::runningSumUnits(CumSumOp op, int64_t chunk) {
   ArrayRef<int64_t> shape = shapeOf(op.getY());
-  for (int64_t extent : shape.take_front(op.getAxis()))
-    units.outer *= extent;
-  for (int64_t extent : shape.drop_front(op.getAxis() + 1))
-    units.lanes *= extent;
-  units.chunk = std::clamp<int64_t>(chunk, 1, std::max<int64_t>(units.lanes, 1));
-  return units;
+  return LaneUnits(computeProduct(shape.take_front(op.getAxis())), computeProduct(shape.drop_front(op.getAxis() + 1)),
+                   chunk);
 }
 
 /// The sums of one line, or of as many as `at` has lanes. at[axis] is set here.
@@ -42,31 +39,17 @@ static void emitLine(ElementEmitter &e, CumSumOp op, Value buffer, SmallVector<I
   });
 }
 
-void mpt::emitRunningSum(ElementEmitter &e, CumSumOp op, Value buffer, Value begin, Value end,
-                         const RunningSumUnits &units) {
+void mpt::emitRunningSum(ElementEmitter &e, CumSumOp op, Value buffer, Value begin, Value end, const LaneUnits &units) {
   ArrayRef<int64_t> shape = shapeOf(op.getY());
   int64_t rank = shape.size(), axis = op.getAxis();
   SmallVector<int64_t> before = llvm::to_vector(llvm::seq<int64_t>(0, axis));
   SmallVector<int64_t> behind = llvm::to_vector(llvm::seq<int64_t>(axis + 1, rank));
-  unsigned width = e.target.lanes();
-  while (static_cast<int64_t>(width) > units.chunk)
-    width /= 2;
-  e.loop(begin, end, units.extent(), 1, {}, [&](const IndexExpr &unit, ValueRange) {
+  units.walk(e, begin, end, [&](const IndexExpr &row, LaneUnits::Lanes lanes) {
     SmallVector<IndexExpr> at(rank);
-    auto [row, chunk] = e.space.divide(unit, ceilDiv(units.lanes, units.chunk));
     e.spread(row, shape, before, at);
-    if (units.lanes == 1) {
-      e.spread(IndexExpr(0), shape, behind, at);
-      emitLine(e, op, buffer, at);
-      return SmallVector<Value>();
-    }
-    Value low = e.index(e.space.scale(chunk, units.chunk));
-    Value high = arith::MinUIOp::create(e.b, arith::AddIOp::create(e.b, low, e.indexConstant(units.chunk)),
-                                        e.indexConstant(units.lanes));
-    e.vectorLoop(low, high, units.lanes, width < 4 ? 1 : width, [&](const IndexExpr &lane) {
+    lanes([&](const IndexExpr &lane) {
       e.spread(lane, shape, behind, at);
       emitLine(e, op, buffer, at);
     });
-    return SmallVector<Value>();
   });
 }

@@ -71,15 +71,13 @@ std::optional<ScatterForm> mpt::scatterForm(FusionOp fusion) {
   return op ? formOf(op) : std::nullopt;
 }
 
-ScatterUnits mpt::scatterUnits(const ScatterForm &form, Value result, int64_t chunk) {
-  ScatterUnits units;
+LaneUnits mpt::scatterUnits(const ScatterForm &form, Value result, int64_t chunk) {
   if (form.shared.empty())
-    return units;
+    return LaneUnits(1, 1, 1);
+  int64_t rows = 1;
   for (auto [dim, update] : ArrayRef(form.shared).drop_back())
-    units.rows *= tensorType(result).getDimSize(dim);
-  units.lanes = tensorType(result).getDimSize(form.shared.back().first);
-  units.chunk = std::min(units.lanes, chunk);
-  return units;
+    rows *= tensorType(result).getDimSize(dim);
+  return LaneUnits(rows, tensorType(result).getDimSize(form.shared.back().first), chunk);
 }
 
 Value mpt::combineUpdates(ElementEmitter &e, ScatterKind kind, Value old, Value update) {
@@ -106,7 +104,7 @@ Value mpt::combineUpdates(ElementEmitter &e, ScatterKind kind, Value old, Value 
 }
 
 void mpt::emitScatter(ElementEmitter &e, const ScatterForm &form, Value result, Value buffer, Value begin, Value end,
-                      const ScatterUnits &units) {
+                      const LaneUnits &units) {
   ArrayRef<int64_t> shape = shapeOf(result), updates = shapeOf(form.updates);
   Type type = elementOf(result);
   SmallVector<IndexExpr> at(shape.size()), from(updates.size());
@@ -128,15 +126,7 @@ void mpt::emitScatter(ElementEmitter &e, const ScatterForm &form, Value result, 
       return SmallVector<Value>();
     });
   };
-  unsigned width = e.target.lanes();
-  while (static_cast<int64_t>(width) > units.chunk)
-    width /= 2;
-  e.loop(begin, end, units.extent(), 1, {}, [&](IndexExpr unit, ValueRange) {
-    int64_t chunks = (units.lanes + units.chunk - 1) / units.chunk;
-    auto [row, chunk] = e.space.divide(unit, chunks);
-    Value low = e.index(e.space.scale(chunk, units.chunk));
-    Value high = arith::MinUIOp::create(e.b, arith::AddIOp::create(e.b, low, e.indexConstant(units.chunk)),
-                                        e.indexConstant(units.lanes));
+  units.walk(e, begin, end, [&](const IndexExpr &row, LaneUnits::Lanes eachLane) {
     SmallVector<int64_t> rowDims, rowUpdateDims;
     if (!form.shared.empty())
       for (auto [dim, update] : ArrayRef(form.shared).drop_back()) {
@@ -147,11 +137,11 @@ void mpt::emitScatter(ElementEmitter &e, const ScatterForm &form, Value result, 
     for (auto [dim, update] : llvm::zip_equal(rowDims, rowUpdateDims))
       from[update] = at[dim];
     auto lanes = [&](auto body) {
-      if (form.shared.empty())
-        return body();
-      e.vectorLoop(low, high, units.lanes, width < 4 ? 1 : width, [&](IndexExpr lane) {
-        at[form.shared.back().first] = lane;
-        from[form.shared.back().second] = lane;
+      eachLane([&](const IndexExpr &lane) {
+        if (!form.shared.empty()) {
+          at[form.shared.back().first] = lane;
+          from[form.shared.back().second] = lane;
+        }
         body();
       });
     };
@@ -172,7 +162,6 @@ void mpt::emitScatter(ElementEmitter &e, const ScatterForm &form, Value result, 
         e.store(e.round(combineUpdates(e, form.kind, both[0], both[1]), type), buffer, place);
       });
     });
-    return SmallVector<Value>();
   });
 }
 

@@ -24,6 +24,10 @@ public:
   using Fill = llvm::function_ref<void(Frame &)>;
   /// Adds a launch of `grid` blocks of `block` threads, whose body `fill` emits. `schedule` names it in reports.
   void launch(llvm::StringRef schedule, std::array<int64_t, 3> grid, int64_t block, Fill fill);
+  /// Adds a launch of one thread a unit, for work that a thread does in order. `fill` emits the units [begin, end), one
+  /// or, behind the last, none.
+  void launchUnits(llvm::StringRef schedule, int64_t units,
+                   llvm::function_ref<void(Frame &, mlir::Value begin, mlir::Value end)> fill);
 
   /// Chooses KernelNest's lane, the first time that a schedule asks. Fails after reporting an op that has no loop form.
   mlir::LogicalResult findLane();

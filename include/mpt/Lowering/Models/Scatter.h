@@ -3,7 +3,7 @@
 #ifndef MPT_LOWERING_MODELS_SCATTER_H
 #define MPT_LOWERING_MODELS_SCATTER_H
 
-#include "mpt/Lowering/Emission/ElementEmitter.h"
+#include "mpt/Lowering/Models/LaneUnits.h"
 
 #include <functional>
 
@@ -23,14 +23,12 @@ struct ScatterForm {
 /// The form of the scattering op that makes the only output of `fusion`; nothing where there is none.
 std::optional<ScatterForm> scatterForm(FusionOp fusion);
 
-/// Loops of the kernel for units [begin, end) of `chunk` positions of the last shared dimension each (all without one).
-struct ScatterUnits {
-  int64_t rows = 1, lanes = 1, chunk = 1;
-  int64_t extent() const { return rows * ((lanes + chunk - 1) / chunk); }
-};
-ScatterUnits scatterUnits(const ScatterForm &form, mlir::Value result, int64_t chunk);
+/// The positions that updates and result share: lanes along the last such dimension, rows along the others; one unit
+/// where they share none.
+LaneUnits scatterUnits(const ScatterForm &form, mlir::Value result, int64_t chunk);
+/// Writes units [begin, end) of `result` to `buffer`.
 void emitScatter(ElementEmitter &e, const ScatterForm &form, mlir::Value result, mlir::Value buffer, mlir::Value begin,
-                 mlir::Value end, const ScatterUnits &units);
+                 mlir::Value end, const LaneUnits &units);
 /// `old` and an update of the same place, in compute type and of one width.
 mlir::Value combineUpdates(ElementEmitter &e, ScatterKind kind, mlir::Value old, mlir::Value update);
 
