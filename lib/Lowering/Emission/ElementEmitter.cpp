@@ -446,8 +446,8 @@ static Value viewedAs(ImplicitLocOpBuilder &b, Type element, Value memory) {
 /// A flat buffer of i1 as the bytes that it consists of.
 static Value asBytes(ImplicitLocOpBuilder &b, Value memory) { return viewedAs(b, b.getI8Type(), memory); }
 
-/// The type by which memory holds elements of `type`. BF16 moves as its bits: LLVM moves single ones by their conversion
-/// on processors that have it (vcvtneps2bf16), which turns subnormal numbers into zeros.
+/// The type by which memory holds elements of `type`. BF16 moves as its bits: LLVM moves single ones by their
+/// conversion on processors that have it (vcvtneps2bf16), which turns subnormal numbers into zeros.
 static Type movedAs(Type type, const KernelTarget &target) {
   bool asBits = type.isUnsignedInteger() || (type.isBF16() && !target.keepsFloatOps);
   return asBits ? IntegerType::get(type.getContext(), type.getIntOrFloatBitWidth()) : type;

@@ -4,8 +4,6 @@
 #include "Float8.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Vector/IR/VectorOps.h"
-#include "mlir/IR/Matchers.h"
 
 using namespace mlir;
 using namespace mpt;
@@ -44,25 +42,12 @@ struct Bits {
   Value select(Value condition, uint32_t x, Value y) { return arith::SelectOp::create(b, condition, number(y, x), y); }
 };
 
-/// The number that `value` is everywhere.
-std::optional<double> numberOf(Value value) {
-  if (auto spread = value.getDefiningOp<vector::BroadcastOp>())
-    value = spread.getSource();
-  FloatAttr single;
-  DenseFPElementsAttr many;
-  if (matchPattern(value, m_Constant(&single)))
-    return single.getValueAsDouble();
-  if (matchPattern(value, m_Constant(&many)) && many.isSplat())
-    return many.getSplatValue<APFloat>().convertToDouble();
-  return std::nullopt;
-}
-
 /// Whether `value` lies between -`largest` and `largest`, or is NaN.
 bool isLimited(Value value, double largest) {
   auto least = value.getDefiningOp<arith::MinimumFOp>();
   auto most = least ? least.getLhs().getDefiningOp<arith::MaximumFOp>() : nullptr;
-  std::optional<double> above = least ? numberOf(least.getRhs()) : std::nullopt;
-  std::optional<double> below = most ? numberOf(most.getRhs()) : std::nullopt;
+  std::optional<double> above = least ? ValueBuilder::numberIn(least.getRhs()) : std::nullopt;
+  std::optional<double> below = most ? ValueBuilder::numberIn(most.getRhs()) : std::nullopt;
   return above && below && *above <= largest && *below >= -largest;
 }
 

@@ -8,6 +8,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/Matchers.h"
 
 using namespace mlir;
 using namespace mpt;
@@ -54,6 +55,18 @@ Value ValueBuilder::splat(Value value, unsigned lanes) {
   if (lanes <= 1 || width(value) > 1)
     return value;
   return vector::BroadcastOp::create(b, VectorType::get(lanes, value.getType()), value);
+}
+
+std::optional<double> ValueBuilder::numberIn(Value value) {
+  if (auto spread = value.getDefiningOp<vector::BroadcastOp>())
+    value = spread.getSource();
+  FloatAttr single;
+  DenseFPElementsAttr many;
+  if (matchPattern(value, m_Constant(&single)))
+    return single.getValueAsDouble();
+  if (matchPattern(value, m_Constant(&many)) && many.isSplat())
+    return many.getSplatValue<APFloat>().convertToDouble();
+  return std::nullopt;
 }
 
 void ValueBuilder::unify(MutableArrayRef<Value> values) {

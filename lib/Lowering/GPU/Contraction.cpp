@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matcher: sums and differences of FP32 with a product, and halves of sums with 1.
 #include "Contraction.h"
+#include "mpt/Lowering/Emission/ValueBuilder.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
-#include "mlir/IR/Matchers.h"
 
 using namespace mlir;
 using namespace mpt;
@@ -31,24 +30,11 @@ static Value contracted(Operation *op) {
   return math::FmaOp::create(b, p, q, rest);
 }
 
-/// The number that all lanes of a constant have.
-static std::optional<double> numberOf(Value value) {
-  if (auto spread = value.getDefiningOp<vector::BroadcastOp>())
-    value = spread.getSource();
-  FloatAttr single;
-  DenseFPElementsAttr many;
-  if (matchPattern(value, m_Constant(&single)))
-    return single.getValueAsDouble();
-  if (matchPattern(value, m_Constant(&many)) && many.isSplat())
-    return many.getSplatValue<APFloat>().convertToDouble();
-  return std::nullopt;
-}
-
 /// (x + 1) / 2 as x / 2 + 1 / 2, the same number: half of a sum that is not far below 1 is exact. Null elsewhere.
 static Value halved(arith::MulFOp op) {
-  std::optional<double> factor = numberOf(op.getRhs());
+  std::optional<double> factor = ValueBuilder::numberIn(op.getRhs());
   auto sum = op.getLhs().getDefiningOp<arith::AddFOp>();
-  if (!factor || *factor != 0.5 || !sum || numberOf(sum.getRhs()) != 1.0)
+  if (!factor || *factor != 0.5 || !sum || ValueBuilder::numberIn(sum.getRhs()) != 1.0)
     return {};
   ImplicitLocOpBuilder b(op->getLoc(), op);
   return math::FmaOp::create(b, sum.getLhs(), op.getRhs(), op.getRhs());

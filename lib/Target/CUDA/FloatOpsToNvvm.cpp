@@ -12,7 +12,6 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
-#include "mlir/IR/Matchers.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
 using namespace mlir;
@@ -215,17 +214,11 @@ Value Lowering::narrowArithmetic() {
 /// `value` without limits to the range of `type`, where it has them: `satfinite` applies the same ones.
 static Value unlimited(Value value, FloatType type) {
   double largest = llvm::APFloat::getLargest(type.getFloatSemantics()).convertToDouble();
-  auto bounded = [&](Value x, double limit) {
-    FloatAttr single;
-    DenseFPElementsAttr many;
-    if (matchPattern(x, m_Constant(&single)))
-      return single.getValueAsDouble() == limit;
-    return matchPattern(x, m_Constant(&many)) && many.isSplat() &&
-           many.getSplatValue<APFloat>().convertToDouble() == limit;
-  };
   auto least = value.getDefiningOp<arith::MinimumFOp>();
-  auto most = least && bounded(least.getRhs(), largest) ? least.getLhs().getDefiningOp<arith::MaximumFOp>() : nullptr;
-  return most && bounded(most.getRhs(), -largest) ? most.getLhs() : Value();
+  if (!least || ValueBuilder::numberIn(least.getRhs()) != largest)
+    return {};
+  auto most = least.getLhs().getDefiningOp<arith::MaximumFOp>();
+  return most && ValueBuilder::numberIn(most.getRhs()) == -largest ? most.getLhs() : Value();
 }
 
 /// The conversion saturates. A cast that does not has infinity beyond its range, or NaN where the type has none.
@@ -282,15 +275,7 @@ static std::pair<Value, double> withoutPower(Value x) {
     return {x, 1};
   for (auto [value, factor] :
        {std::pair(product.getLhs(), product.getRhs()), std::pair(product.getRhs(), product.getLhs())}) {
-    if (auto spread = factor.getDefiningOp<vector::BroadcastOp>())
-      factor = spread.getSource();
-    FloatAttr single;
-    DenseFPElementsAttr many;
-    std::optional<double> number;
-    if (matchPattern(factor, m_Constant(&single)))
-      number = single.getValueAsDouble();
-    else if (matchPattern(factor, m_Constant(&many)) && many.isSplat())
-      number = many.getSplatValue<APFloat>().convertToDouble();
+    std::optional<double> number = ValueBuilder::numberIn(factor);
     int exponent;
     if (number && std::abs(*number) <= 2 && std::abs(std::frexp(*number, &exponent)) == 0.5 && exponent > -8)
       return {value, *number};
@@ -353,11 +338,10 @@ Value Lowering::divide(arith::DivFOp div) {
   llvm::DenseSet<Operation *> seen;
   bool exact = showsLastPlace(div, seen);
   auto spread = y.getDefiningOp<vector::BroadcastOp>();
-  DenseFPElementsAttr constant;
   if (spread && !isa<VectorType>(spread.getSource().getType()))
     return divideAll(numerators, spread.getSource(), div.getType(), exact);
-  if (matchPattern(y, m_Constant(&constant)) && constant.isSplat())
-    return divideAll(numerators, f32(constant.getSplatValue<APFloat>().convertToDouble()), div.getType(), exact);
+  if (std::optional<double> divisor = ValueBuilder::numberIn(y))
+    return divideAll(numerators, f32(*divisor), div.getType(), exact);
   for (auto [p, q] : llvm::zip_equal(numerators, lanesOf(y))) {
     Value quotient = intrinsic("llvm.nvvm.div.full", ValueRange{p, q});
     if (exact)

@@ -7,6 +7,8 @@
 
 #include "mlir/IR/ImplicitLocOpBuilder.h"
 
+#include <optional>
+
 namespace mpt {
 
 class ValueBuilder {
@@ -30,6 +32,8 @@ public:
   mlir::Value widenUnsigned(mlir::Value value, mlir::Type type);
   mlir::Value narrow(mlir::Value value, mlir::Type type);
   static unsigned width(mlir::Value value);
+  /// The number that all lanes of `value` have, where it is a constant float.
+  static std::optional<double> numberIn(mlir::Value value);
 
   mlir::ImplicitLocOpBuilder &b;
   const KernelTarget &target;
