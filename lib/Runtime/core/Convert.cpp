@@ -8,12 +8,8 @@ namespace mpt::rt {
 namespace {
 
 template <typename T, typename F> void each(const void *in, int64_t count, float *out, F widen) {
-  auto *from = static_cast<const uint8_t *>(in);
-  for (int64_t i = 0; i < count; ++i) {
-    T element; // callers' arrays need not be aligned
-    memcpy(&element, from + i * static_cast<int64_t>(sizeof(T)), sizeof(T));
-    out[i] = widen(element);
-  }
+  for (int64_t i = 0; i < count; ++i)
+    out[i] = widen(elementAt<T>(in, i));
 }
 
 template <typename T, typename F> void each(const float *in, int64_t count, void *out, F narrow) {

@@ -5,7 +5,16 @@
 
 #include "mpt-c/types.h"
 
+#include <cstring>
+
 namespace mpt::rt {
+
+/// Element `i` of a caller's array, which need not be aligned.
+template <typename T> T elementAt(const void *array, int64_t i) {
+  T element;
+  memcpy(&element, static_cast<const uint8_t *>(array) + i * static_cast<int64_t>(sizeof(T)), sizeof(T));
+  return element;
+}
 
 /// Nearest FP32 values.
 void toFloat(int64_t dtype, const void *in, int64_t count, float *out);

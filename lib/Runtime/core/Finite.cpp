@@ -13,7 +13,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
 
 namespace mpt::rt {
 
@@ -35,11 +34,8 @@ void add(FiniteCounts &counts, double x) {
 /// `count` values one after the other.
 void addDense(FiniteCounts &counts, int64_t dtype, const void *data, int64_t count) {
   if (dtype == MPT_FLOAT64) {
-    for (int64_t i = 0; i < count; ++i) {
-      double value; // callers' arrays need not be aligned
-      memcpy(&value, static_cast<const uint8_t *>(data) + i * 8, sizeof value);
-      add(counts, value);
-    }
+    for (int64_t i = 0; i < count; ++i)
+      add(counts, elementAt<double>(data, i));
     return;
   }
   constexpr int64_t piece = 1024;

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <string>
 
 using namespace mpt::rt;
@@ -71,13 +70,7 @@ void lookAtBox(const mpt_index_desc &desc, int64_t dimension, int64_t position, 
 
 template <typename T> Wrong lookAs(const mpt_index_desc &desc, const void *data) {
   Wrong wrong;
-  const auto *bytes = static_cast<const uint8_t *>(data);
-  // Callers' arrays need not be aligned.
-  auto load = [=](int64_t i) {
-    T element;
-    memcpy(&element, bytes + i * static_cast<int64_t>(sizeof(T)), sizeof(T));
-    return indexOf(element);
-  };
+  auto load = [=](int64_t i) { return indexOf(elementAt<T>(data, i)); };
   lookAtBox(desc, 0, desc.offset, load, wrong);
   return wrong;
 }
