@@ -101,9 +101,8 @@ Value BufferizationState::stateBuffer(FlatSymbolRefAttr state, RankedTensorType 
 }
 
 FlatSymbolRefAttr BufferizationState::stateReadBy(Value tensor) const {
-  for (Operation *op = tensor.getDefiningOp(); isa_and_nonnull<StridedView>(op) || onlyBroadcast(op);
-       op = tensor.getDefiningOp())
-    tensor = op->getOperand(0);
+  while (showsOperand(tensor.getDefiningOp()))
+    tensor = tensor.getDefiningOp()->getOperand(0);
   auto read = tensor.getDefiningOp<train::ReadOp>();
   return read ? read.getStateAttr() : FlatSymbolRefAttr();
 }

@@ -18,7 +18,7 @@ namespace {
 void collectUses(Value value, SmallVectorImpl<OpOperand *> &uses) {
   for (OpOperand &use : value.getUses()) {
     uses.push_back(&use);
-    if (isa<StridedView>(use.getOwner()) || onlyBroadcast(use.getOwner()))
+    if (showsOperand(use.getOwner()))
       collectUses(use.getOwner()->getResult(0), uses);
   }
 }
@@ -35,6 +35,8 @@ BroadcastOp mpt::memory::onlyBroadcast(Operation *op) {
   bool isOne = fusion && fusion.getNumResults() == 1 && fusion.getBody().front().getOperations().size() == 2;
   return isOne ? dyn_cast<BroadcastOp>(fusion.getBody().front().front()) : BroadcastOp();
 }
+
+bool mpt::memory::showsOperand(Operation *op) { return isa_and_nonnull<StridedView>(op) || onlyBroadcast(op); }
 
 Value mpt::memory::makerOf(OpOperand &use, SmallVectorImpl<Operation *> &views) {
   Value value = use.get();

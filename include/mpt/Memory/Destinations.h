@@ -16,6 +16,9 @@ namespace mpt::memory {
 /// it may be the operand's, shown with strides of 0, which whoever reads it reads.
 BroadcastOp onlyBroadcast(mlir::Operation *op);
 
+/// Whether the result of `op` (which may be null) may lie in its operand's memory: who reads it then reads the operand.
+bool showsOperand(mlir::Operation *op);
+
 /// A use that wants its operand at a place of its own, and the views between the operand's maker and the use, the one
 /// that reads the maker's result first.
 struct Destination {
