@@ -167,6 +167,8 @@ mpt_status mpt_trainer_metrics(mpt_trainer *trainer, const char *function, mpt_m
 mpt_status mpt_trainer_synchronize(mpt_trainer *trainer);
 
 mpt_status mpt_trainer_set_learning_rate(mpt_trainer *trainer, double learning_rate);
+/* The rate that is in force: the one last set, or the manifest's. MPT_NOT_FOUND where there is none yet. */
+mpt_status mpt_trainer_learning_rate(const mpt_trainer *trainer, double *out);
 mpt_status mpt_trainer_memory(const mpt_trainer *trainer, mpt_memory *out);
 
 /* ---- parameters and state --------------------------------------------------------------------------------------- */

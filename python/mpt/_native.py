@@ -72,6 +72,7 @@ PROTOTYPES = {
     "mpt_trainer_run": [c_void_p, c_char_p, POINTER(Tensor), c_int64, POINTER(Metrics)],
     "mpt_trainer_output_at": [c_void_p, c_char_p, c_int64, POINTER(Tensor)],
     "mpt_trainer_set_learning_rate": [c_void_p, c_double],
+    "mpt_trainer_learning_rate": [c_void_p, POINTER(c_double)],
     "mpt_trainer_memory": [c_void_p, POINTER(Memory)],
     "mpt_trainer_parameter": [c_void_p, c_int64, POINTER(Tensor)],
     "mpt_trainer_state": [c_void_p, c_int64, POINTER(Tensor), POINTER(c_int32)],

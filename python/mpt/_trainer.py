@@ -6,7 +6,7 @@ import numbers
 import operator
 import os
 import threading
-from ctypes import POINTER, addressof, byref, c_float, c_int32, c_void_p, create_string_buffer
+from ctypes import POINTER, addressof, byref, c_double, c_float, c_int32, c_void_p, create_string_buffer
 from dataclasses import dataclass
 
 import numpy as np
@@ -92,8 +92,6 @@ class Trainer:
                                    (_native.Option * len(pairs))(*pairs), len(pairs), world and world.handle())
         call("mpt_trainer_create", self._model, byref(settings), byref(self._trainer))
         self._has_norm = "grad_norm" in self._describe("mpt_model_output", "step")
-        settings = [self.manifest, self.manifest.get("optimizer")]
-        self._rate = next((s["learning_rate"] for s in settings if isinstance(s, dict) and "learning_rate" in s), None)
         self._shapes = {t.name.decode(): tuple(t.shape[:t.rank]) for t in self._parameters()}
 
     def close(self) -> None:
@@ -162,15 +160,14 @@ class Trainer:
             return self._result(self._run(function, inputs))
         if not isinstance(learning_rate, numbers.Real):
             raise TypeError(f"expected a number as learning_rate, got {learning_rate!r}")
+        before = self._learning_rate()
         self._runtime.call("mpt_trainer_set_learning_rate", self._trainer, float(learning_rate))
         try:
-            result = self._result(self._run(function, inputs))
+            return self._result(self._run(function, inputs))
         except BaseException:
-            if self._rate is not None:  # a step that is refused leaves everything as it was
-                self._runtime.call("mpt_trainer_set_learning_rate", self._trainer, float(self._rate))
+            if before is not None:  # a step that is refused leaves everything as it was
+                self._runtime.call("mpt_trainer_set_learning_rate", self._trainer, before)
             raise
-        self._rate = learning_rate
-        return result
 
     @alone
     def reset(self) -> None:
@@ -301,6 +298,12 @@ class Trainer:
                 self._describe(call, function) for call in ("mpt_model_input", "mpt_model_output")):
             raise ValueError(f"model '{self.name}' has no function '{function}'")
         return described
+
+    def _learning_rate(self) -> float | None:
+        """The rate in force; nothing where none was set and the model has no default."""
+        rate = c_double()
+        status = self._runtime.library.mpt_trainer_learning_rate(self._trainer, byref(rate))
+        return None if status == _native.NOT_FOUND else rate.value
 
     def _parameters(self):
         return self._runtime.tensors("mpt_trainer_parameter", self._trainer)

@@ -185,7 +185,10 @@ void testInputs() {
   inputs.push_back({"learning_rate", MPT_FLOAT32, 0, nullptr, &rate});
   EXPECT(mpt_trainer_step(t, inputs.data(), 3, &m) == MPT_OK);
   EXPECT(mpt_trainer_get(t, "w", before, 6) == MPT_OK && memcmp(before, w0, sizeof before) == 0);
-  EXPECT(mpt_trainer_set_learning_rate(t, 0) == MPT_OK && mpt_trainer_step(t, inputs.data(), 2, &m) == MPT_OK);
+  double inForce = 1;
+  EXPECT(mpt_trainer_set_learning_rate(t, 0) == MPT_OK && mpt_trainer_learning_rate(t, &inForce) == MPT_OK &&
+         inForce == 0);
+  EXPECT(mpt_trainer_step(t, inputs.data(), 2, &m) == MPT_OK);
   EXPECT(mpt_trainer_get(t, "w", after, 6) == MPT_OK && memcmp(after, w0, sizeof after) == 0);
   alignas(64) char room[200];
   for (int offset : {0, 4, 36}) {

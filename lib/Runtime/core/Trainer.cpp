@@ -577,6 +577,15 @@ mpt_status mpt_trainer_set_learning_rate(mpt_trainer *trainer, double learning_r
   return MPT_OK;
 }
 
+mpt_status mpt_trainer_learning_rate(const mpt_trainer *trainer, double *out) {
+  if (!trainer || !out)
+    return fail(MPT_INVALID_ARGUMENT, "expected a trainer and a place for the result, got NULL");
+  if (!trainer->hasLearningRate)
+    return fail(MPT_NOT_FOUND, "no learning rate was set, and the model has no default");
+  *out = trainer->learningRate;
+  return MPT_OK;
+}
+
 mpt_status mpt_trainer_memory(const mpt_trainer *trainer, mpt_memory *out) {
   if (!trainer || !out)
     return fail(MPT_INVALID_ARGUMENT, "expected a trainer and a place for the result, got NULL");
