@@ -162,19 +162,19 @@ static int64_t mostHeldBy(ArrayRef<Operation *> ops, ArrayRef<Value> arguments, 
 
 /// What the ops compute of which arguments and compare: types, attributes, and where each operand comes from. Layers of
 /// one kind have the same.
-static std::vector<const void *> formOf(ArrayRef<Operation *> ops, ArrayRef<Value> arguments,
-                                        ArrayRef<Value> compared) {
-  std::vector<const void *> form;
+static std::vector<uintptr_t> formOf(ArrayRef<Operation *> ops, ArrayRef<Value> arguments, ArrayRef<Value> compared) {
+  std::vector<uintptr_t> form;
   DenseMap<Value, uintptr_t> places;
+  auto add = [&](const void *unique) { form.push_back(reinterpret_cast<uintptr_t>(unique)); };
   auto define = [&](Value value) {
     places.try_emplace(value, places.size());
-    form.push_back(value.getType().getAsOpaquePointer());
+    add(value.getType().getAsOpaquePointer());
   };
-  auto refer = [&](Value value) { form.push_back(reinterpret_cast<const void *>(places.lookup(value))); };
+  auto refer = [&](Value value) { form.push_back(places.lookup(value)); };
   llvm::for_each(arguments, define);
   for (Operation *op : ops) {
-    form.push_back(op->getName().getAsOpaquePointer());
-    form.push_back(op->getPropertiesAsAttribute().getAsOpaquePointer());
+    add(op->getName().getAsOpaquePointer());
+    add(op->getPropertiesAsAttribute().getAsOpaquePointer());
     llvm::for_each(op->getOperands(), refer);
     llvm::for_each(op->getResults(), define);
   }
@@ -196,7 +196,7 @@ bool RandomPoints::agree(Value a, Value b) {
   SmallVector<Value> read;
   llvm::copy_if(arguments, std::back_inserter(read),
                 [&](Value value) { return value == a || value == b || readers.contains(value); });
-  std::vector<const void *> form = formOf(ops, read, {a, b});
+  std::vector<uintptr_t> form = formOf(ops, read, {a, b});
   if (auto found = answers.find(form); found != answers.end())
     return found->second;
   if (mostHeldBy(ops, read, readers, {a, b}) > mostHeld)

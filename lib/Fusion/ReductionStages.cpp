@@ -204,8 +204,10 @@ bool mpt::splitInBlocks(ReduceOp op) {
   Value value = ReduceOp::create(builder, op.getLoc(), partial, stages->operand, kind, stages->first, numerics);
   RankedTensorType total = y.clone(partial.getElementType());
   value = ReduceOp::create(builder, op.getLoc(), total, value, kind, stages->second, NumericsAttr());
-  if (op.getKind() == ReduceKind::mean)
-    value = b.div(value, b.splatLike(value, static_cast<double>(countOf(op.getX()) / y.getNumElements())));
+  if (op.getKind() == ReduceKind::mean) {
+    int64_t terms = countOf(op.getX()) / y.getNumElements();
+    value = b.div(value, b.splatLike(value, static_cast<double>(terms)));
+  }
   op.getY().replaceAllUsesWith(b.cast(value, y.getElementType()));
   op.erase();
   return true;

@@ -58,7 +58,7 @@ private:
   int64_t mostHeld;                  ///< elements, of 8 bytes
   llvm::SmallVector<mlir::Value> arguments;
   llvm::DenseSet<mlir::Value> known; ///< the arguments, and what is computed of them
-  std::map<std::vector<const void *>, bool> answers;
+  std::map<std::vector<uintptr_t>, bool> answers;
 };
 
 } // namespace mpt
