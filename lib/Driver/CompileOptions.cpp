@@ -446,6 +446,8 @@ static Error checkProducts(const CompileOptions &options) {
     return refuse("--memory-budget", "whatever runs the file plans its memory");
   if (writesOnnx && options.debugNonfinite)
     return refuse("--debug-nonfinite", "the checks are the library's");
+  if (writesOnnx && !options.evalModel.empty())
+    return refuse("--eval-model", "the file holds the step, not its evaluation");
   for (StringRef report : options.reports) {
     StringRef kind = report.split('=').first, phase = kind == "precision" ? kind : "memory";
     if (writesOnnx && phase == "memory")

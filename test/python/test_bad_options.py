@@ -72,6 +72,7 @@ def run(path, *options, **keywords):
     ("--emit=onnx --report=kernels=k.json", "expected a library for --report=kernels, got --emit=onnx"),
     ("--emit=onnx --memory-budget=1M", "expected a library for --memory-budget, got --emit=onnx"),
     ("--emit=onnx --debug-nonfinite", "expected a library for --debug-nonfinite, got --emit=onnx"),
+    ("--emit=onnx --eval-model=e.onnx", "expected a library for --eval-model, got --emit=onnx"),
     ("--to=fusion --report=memory", "expected --to=memory or a later phase with --report=memory, got --to=fusion"),
     ("--to=training --report=precision", "expected --to=precision or a later phase with --report=precision, got --to=training"),
 ])

@@ -60,6 +60,24 @@ def test_files_named_one_by_one(tmp_path):
     assert float(found["loss"]) == pytest.approx(expected(trainer.parameter("w"), trainer.parameter("b"))[0], rel=1e-5)
 
 
+def test_beside_a_graph_without_a_loss(tmp_path):
+    """Whoever names loss and evaluation gets both."""
+    info, float_ = helper.make_tensor_value_info, TensorProto.FLOAT
+    values = {"w": RNG.normal(0, 1, (2, 2)).astype(np.float32), "b": np.float32([0.25, -0.5])}
+    graph = helper.make_graph([node("Gemm", "x,w,b", "logits")], "forward", [info("x", float_, [ROWS, 2])], [info("logits", float_, [ROWS, 2])],
+                              [numpy_helper.from_array(value, name) for name, value in values.items()])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), tmp_path / "model.onnx")
+    trainer = mpt.Trainer(mpt.compile(tmp_path / "model.onnx", out=tmp_path / "lib", loss="softmax-cross-entropy", optimizer="sgd,lr=0.1",
+                                      eval_model=evaluation(tmp_path)), threads=1)
+    feeds = {"x": X, "labels": LABELS}
+    for _ in range(2):
+        found = trainer.evaluate(feeds)
+        loss, probabilities = expected(trainer.parameter("w"), trainer.parameter("b"))
+        assert float(found["loss"]) == pytest.approx(loss, rel=1e-5)
+        np.testing.assert_allclose(found["probabilities"], probabilities, atol=1e-5)
+        trainer.step(feeds)
+
+
 def test_a_tensor_that_only_the_checkpoint_and_the_evaluation_have(tmp_path):
     folder = tmp_path / "artifacts"
     values = classifier(folder)

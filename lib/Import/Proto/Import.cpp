@@ -81,7 +81,9 @@ FailureOr<OwningOpRef<ModuleOp>> mpt::importOnnxBuffer(StringRef bytes, StringRe
     emitWarning(loc) << "the evaluation model '" << options.evalModel
                      << "' is not used: the file holds whole steps, and evaluation is made from its graph";
   }
-  if (!isStep && !options.ignoresAlgorithms && failed(proto::addEvaluation(**module, options, joint->form)))
+  // Whoever asks for another step than the file's does not mean the folder's evaluation either, unless by its name.
+  bool wantsEvaluation = !isStep && !(options.ignoresAlgorithms && options.evalModelIsFound);
+  if (wantsEvaluation && failed(proto::addEvaluation(**module, options, joint->form)))
     return failure();
   if (joint->any())
     proto::noteJoint(**module, *joint);
