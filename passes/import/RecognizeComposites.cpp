@@ -23,9 +23,22 @@ using namespace mpt;
 
 #define DEBUG_TYPE "import-recognize-composites"
 
+/// `want` as a type of 16 bits holds it.
+static double rounded(double want, const llvm::fltSemantics &type) {
+  APFloat number(want);
+  bool losesInfo;
+  number.convert(type, APFloat::rmNearestTiesToEven, &losesInfo);
+  return number.convertToDouble();
+}
+
+/// Roots and the like are taken as files write them: in some six digits, or rounded to 16 bits. What FP32 holds is
+/// exact.
 static bool isNumber(Value value, double want) {
   std::optional<double> number = splatNumber(value);
-  return number && std::fabs(*number - want) <= 2e-3 * std::fabs(want);
+  if (!number || *number == want || want == static_cast<float>(want))
+    return number == want;
+  return std::fabs(*number - want) <= 2e-5 * std::fabs(want) || *number == rounded(want, APFloat::IEEEhalf()) ||
+         *number == rounded(want, APFloat::BFloat());
 }
 
 /// The other operand of a commutative op that has the number `want` as one operand.
@@ -128,8 +141,52 @@ struct Silu : OpRewritePattern<MulOp> {
 struct RMSNorm : OpRewritePattern<MulOp> {
   using OpRewritePattern::OpRewritePattern;
 
+  /// Whether `value` has at [i..., j] what is made of element [i...] of `rows` alone, by functions and the views
+  /// between.
+  static bool repeatsRows(Value value, Value rows) {
+    SmallVector<Operation *> views;
+    for (Value next = value; next != rows;) {
+      Operation *op = next.getDefiningOp();
+      if (isa<BroadcastOp, ReshapeOp>(op))
+        views.push_back(op);
+      next = op->getOperand(isa<DivOp>(op) ? 1 : 0);
+    }
+    // The axis of `rows` that each axis follows.
+    constexpr int64_t none = -1;
+    SmallVector<int64_t> follows = axisRange(0, tensorType(rows).getRank());
+    for (Operation *view : llvm::reverse(views)) {
+      ArrayRef<int64_t> from = tensorType(view->getOperand(0)).getShape(),
+                        to = tensorType(view->getResult(0)).getShape();
+      SmallVector<int64_t> behind(to.size(), none);
+      if (auto broadcast = dyn_cast<BroadcastOp>(view)) {
+        for (auto [axis, dim] : llvm::enumerate(broadcast.getDims()))
+          behind[dim] = from[axis] == to[dim] ? follows[axis] : none;
+      } else {
+        auto isLong = [](ArrayRef<int64_t> shape) {
+          return llvm::make_filter_range(llvm::seq<size_t>(0, shape.size()),
+                                         [shape](size_t i) { return shape[i] != 1; });
+        };
+        SmallVector<size_t> before(isLong(from)), after(isLong(to));
+        if (before.size() != after.size())
+          return false;
+        for (auto [source, axis] : llvm::zip_equal(before, after)) {
+          if (from[source] != to[axis])
+            return false;
+          behind[axis] = follows[source];
+        }
+      }
+      follows = std::move(behind);
+    }
+    ArrayRef<int64_t> shape = tensorType(value).getShape();
+    for (auto [axis, followed] : llvm::enumerate(follows))
+      if (shape[axis] != 1 && followed != (axis + 1 == shape.size() ? none : static_cast<int64_t>(axis)))
+        return false;
+    return true;
+  }
+
   /// x and epsilon when `value` is the inverse root mean square, repeated along the last axis.
   static std::optional<std::pair<Value, double>> inverseOf(Value value) {
+    Value whole = value;
     while (value.getDefiningOp() && isa<BroadcastOp, ReshapeOp>(value.getDefiningOp()))
       value = value.getDefiningOp()->getOperand(0);
     Value sum;
@@ -149,7 +206,7 @@ struct RMSNorm : OpRewritePattern<MulOp> {
     auto reduce = mean ? mean.getDefiningOp<ReduceOp>() : ReduceOp();
     auto square = reduce ? reduce.getX().getDefiningOp<MulOp>() : MulOp();
     if (!epsilon || !square || square.getLhs() != square.getRhs() || reduce.getKind() != ReduceKind::mean ||
-        reduce.getAxes() != ArrayRef<int64_t>{tensorType(square).getRank() - 1})
+        reduce.getAxes() != ArrayRef<int64_t>{tensorType(square).getRank() - 1} || !repeatsRows(whole, reduce.getY()))
       return std::nullopt;
     return std::pair(square.getLhs(), *epsilon);
   }
