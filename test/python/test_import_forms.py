@@ -9,10 +9,10 @@ from mpt_run import tool
 import mpt
 
 
-def trainer_of(text, folder, **flags):
+def trainer_of(model, folder, **flags):
     if not (tool().parent / "mpt-opt").exists():
         pytest.skip("mpt-opt is not built")
-    onnx.save(onnx.parser.parse_model(text), folder / "m.onnx")
+    onnx.save(onnx.parser.parse_model(model) if isinstance(model, str) else model, folder / "m.onnx")
     mpt.compile(folder / "m.onnx", optimizer="sgd,lr=0.1", quiet=True, out=folder / "out", **flags)
     return mpt.Trainer(folder / "out", threads=1)
 
@@ -46,6 +46,37 @@ def test_constants_of_a_model_with_initializers_stay(tmp_path):
         loss = ReduceSum <keepdims = 0> (z)
       }""", tmp_path, loss="none")
     assert set(trainer.parameters()) == {"w"}
+
+
+KIND = "pkg.torch.export.graph_signature.InputSpec.kind"
+
+
+@pytest.mark.parametrize("on_tensor", [False, True])
+@pytest.mark.parametrize("producer", ["pytorch", "rewriter"])
+def test_exporters_say_what_is_trained(producer, on_tensor, tmp_path):
+    """Against each rule that names and uses give: a parameter called like a folded value, weights that are none."""
+    model = onnx.parser.parse_model(f"""<ir_version: 10, opset_import: ["" : 17], producer_name: "{producer}"> m (float[2, 3] x) => (float loss)
+        <float[3, 3] mul_3 = {{1, 2, 3, 4, 5, 6, 7, 8, 9}}, float[3, 3] table = {{1, 2, 3, 4, 5, 6, 7, 8, 9}}, float[3] "block.constant" = {{1, 2, 3}},
+         float[3] "block.folded" = {{1, 2, 3}}, float[3] "block.weight" = {{1, 2, 3}}> {{
+        a = MatMul (x, mul_3)
+        b = MatMul (a, table)
+        c = Add (b, "block.constant")
+        d = Mul (c, "block.folded")
+        e = Mul (d, "block.weight")
+        loss = ReduceMean <keepdims = 0> (e)
+      }}""")
+    kinds = {"mul_3": "PARAMETER", "table": "BUFFER", "block.constant": "CONSTANT_TENSOR", "block.folded": None, "block.weight": "PARAMETER"}
+    for tensor in model.graph.initializer:
+        entry = tensor
+        if not on_tensor:
+            entry = model.graph.value_info.add(name=tensor.name)
+            entry.type.CopyFrom(onnx.helper.make_tensor_type_proto(tensor.data_type, tensor.dims))
+        kind = kinds[tensor.name]
+        entry.metadata_props.add(key=KIND if kind else "pkg.onnxscript.optimizer.folded_from", value=kind or "['x']")
+    trainer = trainer_of(model, tmp_path, loss="none")
+    assert set(trainer.parameters()) == {"mul_3", "block.weight"}
+    again = trainer_of(model, tmp_path, loss="none", train=["table", "mul_3"])
+    assert set(again.parameters()) == {"mul_3", "table"}
 
 
 @pytest.mark.parametrize("kind, zero", [("int8", 3), ("uint8", 130)])

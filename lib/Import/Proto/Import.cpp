@@ -45,6 +45,7 @@ FailureOr<OwningOpRef<ModuleOp>> mpt::importOnnxBuffer(StringRef bytes, StringRe
     header = proto::modelHeader(model);
     *header.mutable_functions() = model.functions();
   }
+  proto::DeclaredParameters declared = proto::declaredParameters(model.graph()); // before values are dropped
   FailureOr<proto::Artifacts> artifacts = proto::takeArtifacts(model, options, loc);
   if (failed(artifacts))
     return failure();
@@ -64,7 +65,7 @@ FailureOr<OwningOpRef<ModuleOp>> mpt::importOnnxBuffer(StringRef bytes, StringRe
   FailureOr<OwningOpRef<ModuleOp>> module = proto::buildModule(model, initializers, folder, options, context, *step,
                                                                /*header=*/nullptr, brings ? &*algorithms : nullptr);
   // A step says itself what its tensors are.
-  if (failed(module) || (step->states.empty() && failed(assignRoles(**module, options, *joint))) ||
+  if (failed(module) || (step->states.empty() && failed(assignRoles(**module, options, *joint, declared))) ||
       (brings && failed(freezeParameters(**module, options))))
     return failure();
   if (artifacts->found) {

@@ -10,6 +10,9 @@
 
 namespace mpt::proto {
 
+/// Of tensors, whether the exporter says that they are parameters of its module.
+using DeclaredParameters = llvm::StringMap<bool>;
+
 /// What the outputs of a joint graph of someone else are, by name.
 struct JointRoles {
   bool any() const { return !gradients.empty() || !next.empty() || !optimizer.empty(); }

@@ -93,6 +93,10 @@ struct StepInfo {
   llvm::StringSet<> zeros;              ///< initializers without elements, which start at zero
 };
 
+/// What torch.export's ONNX exporter says in metadata of values: of each tensor of the module what it is there, of
+/// others that its optimizer has folded them.
+DeclaredParameters declaredParameters(const ::onnx::GraphProto &graph);
+
 /// Gives each batch normalization that updates its running statistics initializers of its own for them, named after its
 /// scale, where several share one: optimizers merge tensors that are equal, and these are before the first step.
 void separateStatistics(::onnx::ModelProto &model);

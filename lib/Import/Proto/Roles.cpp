@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parameters are found by use: what feeds a weight, bias or scale operand, not what the file calls it.
+// Parameters are what the file declares, or else found by use: what feeds a weight, bias or scale operand.
 #include "Roles.h"
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
@@ -109,11 +109,16 @@ static bool isGenerated(StringRef name) {
       .Cases({"", "val", "lifted_tensor", "c_lifted_tensor", "_tensor_constant", "tensor_constant", "constant"}, true)
       .Cases({"scalar_tensor", "lift_fresh_copy", "lift_fresh", "detach", "clone", "alias", "copy", "_to_copy"}, true)
       .Cases({"min_val", "max_val", "convert_element_type", "arange", "full", "full_like", "zeros", "ones"}, true)
+      .Cases({"zeros_like", "ones_like", "new_zeros", "new_ones", "new_full", "empty", "empty_like", "new_empty"}, true)
       .Cases({"eye", "linspace", "logspace", "triu", "tril", "tri", "diag", "outer", "one_hot", "meshgrid"}, true)
       .Cases({"view", "reshape", "expand", "permute", "transpose", "squeeze", "unsqueeze", "flatten", "repeat"}, true)
       .Cases({"cat", "stack", "slice", "select", "index", "getitem", "gather", "roll", "flip", "tile", "pad"}, true)
       .Cases({"add", "sub", "mul", "div", "neg", "pow", "exp", "log", "sqrt", "rsqrt", "reciprocal", "abs"}, true)
       .Cases({"sin", "cos", "tanh", "sigmoid", "relu", "softmax", "log_softmax", "where", "masked_fill"}, true)
+      .Cases({"rsub", "floor", "ceil", "round", "trunc", "sign", "square", "fmod", "remainder", "log1p", "exp2"}, true)
+      .Cases({"minimum", "maximum", "clamp_min", "clamp_max", "type_as", "contiguous", "repeat_interleave"}, true)
+      .Cases({"scatter", "scatter_add", "index_put", "index_select", "select_scatter", "slice_scatter"}, true)
+      .Cases({"diagonal", "diag_embed", "split", "chunk", "unbind", "unfold", "floor_divide"}, true)
       .Cases({"sum", "mean", "prod", "cumsum", "cumprod", "matmul", "mm", "bmm", "einsum", "clamp", "to"}, true)
       .Default(false);
 }
@@ -165,7 +170,8 @@ static llvm::StringSet<> namesIn(const llvm::StringMap<std::string> &map) {
   return names;
 }
 
-LogicalResult mpt::assignRoles(ModuleOp module, const ImportOptions &options, const proto::JointRoles &roles) {
+LogicalResult mpt::assignRoles(ModuleOp module, const ImportOptions &options, const proto::JointRoles &roles,
+                               const proto::DeclaredParameters &declared) {
   auto train = compile(options.train, module.getLoc()), freeze = compile(options.freeze, module.getLoc());
   if (failed(train) || failed(freeze))
     return failure();
@@ -181,9 +187,9 @@ LogicalResult mpt::assignRoles(ModuleOp module, const ImportOptions &options, co
     train::ReadOp read = reads.lookup(name);
     Use use = read ? usesOf(read.getValue()) : Use();
     auto type = cast<RankedTensorType>(state.getType());
-    bool named = torch && isTorchPath(name) && read && !read->use_empty();
-    bool parameter =
-        !use.statistic && !use.classes && (named || (!torch && use.weight && type.getRank() >= 1)) && !isMask(state);
+    auto said = declared.find(name);
+    bool counts = said != declared.end() ? said->second : torch ? isTorchPath(name) : use.weight && type.getRank() >= 1;
+    bool parameter = read && !read->use_empty() && !use.statistic && !use.classes && counts && !isMask(state);
     bool frozen = matches(*freeze, name);
     // Who says what is trained says all of it.
     if (!train->empty())
@@ -198,8 +204,8 @@ LogicalResult mpt::assignRoles(ModuleOp module, const ImportOptions &options, co
     } else {
       changes = renewed.contains(name) && !parameter && !trained.contains(name);
     }
-    bool counts = changes && !isa<FloatType>(type.getElementType());
-    train::Role role = counts          ? train::Role::counter
+    bool isCounter = changes && !isa<FloatType>(type.getElementType());
+    train::Role role = isCounter       ? train::Role::counter
                        : changes       ? train::Role::statistic
                        : parameter     ? train::Role::parameter
                        : use.statistic ? train::Role::statistic

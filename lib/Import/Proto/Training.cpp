@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training steps in files: which outputs are the new values of which initializers.
+// Training steps in files: which outputs are the new values of which initializers, and which of these are parameters.
 #include "Proto.h"
 
 #include "mpt/Dialect/ONNX/ONNXDialect.h"
@@ -88,4 +88,20 @@ FailureOr<proto::StepInfo> proto::takeStep(ModelProto &model, Location loc) {
   appendAlgorithm(*model.mutable_graph(), *info.mutable_algorithm(), step);
   model.clear_training_info();
   return step;
+}
+
+proto::DeclaredParameters proto::declaredParameters(const GraphProto &graph) {
+  DeclaredParameters declared;
+  auto read = [&](const auto &entries) {
+    for (const auto &entry : entries)
+      for (const StringStringEntryProto &property : entry.metadata_props()) {
+        if (property.key() == "pkg.torch.export.graph_signature.InputSpec.kind")
+          declared[entry.name()] = property.value() == "PARAMETER";
+        else if (property.key() == "pkg.onnxscript.optimizer.folded_from")
+          declared[entry.name()] = false;
+      }
+  };
+  read(graph.value_info());
+  read(graph.initializer());
+  return declared;
 }
