@@ -134,6 +134,8 @@ static bool isTorchPath(StringRef name) {
                     .Cases({"betas", "alphas", "alphas_cumprod", "sqrt_alphas_cumprod"}, true)
                     .Cases({"mask", "attn_mask", "causal_mask", "masked_bias", "relative_position_index"}, true)
                     .Default(false);
+  // Tensors in the code of a module are lifted to it.
+  buffer |= llvm::is_contained({"lifted_tensor_", "_tensor_constant"}, last.rtrim("0123456789"));
   // Slashes are of a node's result that an optimizer has folded.
   bool plain = !name.contains('/') && !name.contains("::");
   return !last.empty() && !buffer && plain && (name.contains('.') || !isGenerated(name));
