@@ -9,6 +9,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+import mpt
+
 sys.path.insert(0, os.path.dirname(__file__))
 import mpt_run  # noqa: E402
 from runtime_artifacts import MS, flatbuffer, ms, node  # noqa: E402
@@ -371,3 +373,28 @@ def test_folded_constants_are_no_parameters(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "parameter @fc.weight" in done.stdout and "Constant_output" not in done.stdout.split("{-#")[0]
     assert "ratio = 0.1" in done.stdout
+
+
+def test_numbers_of_the_backward_pass_are_no_parameters(artifacts, tmp_path):
+    """ONNX Runtime's gradient builders bring numbers with names like a module's own tensors. As frozen parameters, a zero of theirs beside
+    a gradient had no loss scale."""
+    folder, weights = artifacts
+    model = onnx.load(folder / "training_model.onnx")
+    model.producer_name = "pytorch"
+    nodes = list(model.graph.node)
+    at = next(i for i, entry in enumerate(nodes) if entry.op_type == "Expand")
+    nodes[at].output[0] = "dy_all"
+    nodes[at + 1:at + 1] = [node("Greater", "y,ZeroConstant_Type1", "above"), node("Where", "above,ZeroConstant_Type1,dy_all", "dy_below"),
+                            node("Mul", "dy_below,HalfConstant_Type1", "dy")]
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    model.graph.initializer.extend([numpy_helper.from_array(np.zeros(1, np.float32), "ZeroConstant_Type1"),
+                                    numpy_helper.from_array(np.full(1, 0.5, np.float32), "HalfConstant_Type1")])
+    onnx.save(model, folder / "training_model.onnx")
+    x = values(3, 4)
+    said = subprocess.run([mpt_run.tool().parent / "mpt-opt", folder, "--policy=amp-f16", "-o", tmp_path / "out"], capture_output=True, text=True)
+    assert said.returncode == 0 and "no seed" not in said.stderr, said.stderr
+    trainer = mpt.Trainer(tmp_path / "out", threads=1)
+    assert set(trainer.parameters()) == {"p"}
+    gradient = trainer.gradients({"x": x})[1]["p"]
+    np.testing.assert_allclose(gradient, x.T @ np.where(x @ weights > 0, 0, 1 / 12).astype(np.float32), rtol=2e-3, atol=1e-4)

@@ -172,6 +172,28 @@ static llvm::StringSet<> namesIn(const llvm::StringMap<std::string> &map) {
   return names;
 }
 
+/// Whether one of the operations reads the state.
+static bool isReadFor(const DenseSet<Operation *> &behind, train::ReadOp read) {
+  return llvm::any_of(read->getUsers(),
+                      [&](Operation *user) { return behind.contains(read->getBlock()->findAncestorOpInBlock(*user)); });
+}
+
+/// The operations that the result `name` of the module's graph is computed by.
+static DenseSet<Operation *> operationsBehind(ModuleOp module, StringRef name) {
+  DenseSet<Operation *> behind;
+  auto main = module.lookupSymbol<func::FuncOp>("main");
+  SmallVector<Value> work;
+  for (auto [i, value] : llvm::enumerate(main.getBody().front().getTerminator()->getOperands()))
+    if (auto given = getResultAttr<MPTDialect::NameAttrHelper>(main, i); given && given.getValue() == name)
+      work.push_back(value);
+  while (!work.empty())
+    if (Operation *op = work.pop_back_val().getDefiningOp(); op && behind.insert(op).second) {
+      llvm::append_range(work, op->getOperands());
+      op->walk([&](Operation *nested) { llvm::append_range(work, nested->getOperands()); });
+    }
+  return behind;
+}
+
 LogicalResult mpt::assignRoles(ModuleOp module, const ImportOptions &options, const proto::JointRoles &roles,
                                const proto::DeclaredParameters &declared) {
   auto train = compile(options.train, module.getLoc()), freeze = compile(options.freeze, module.getLoc());
@@ -182,6 +204,8 @@ LogicalResult mpt::assignRoles(ModuleOp module, const ImportOptions &options, co
   llvm::StringSet<> trained = namesIn(roles.gradients), renewed = namesIn(roles.next);
   // What the file trains, also where its backward pass is made anew.
   bool fileSays = roles.any() && (!roles.own || !trained.empty());
+  // What only a backward pass reads are numbers of its formulas.
+  DenseSet<Operation *> forward = operationsBehind(module, fileSays ? StringRef(roles.loss) : StringRef());
   llvm::StringMap<train::ReadOp> reads;
   module.walk([&](train::ReadOp read) { reads[read.getState()] = read; });
   for (auto state : llvm::make_early_inc_range(module.getOps<train::StateOp>())) {
@@ -191,7 +215,8 @@ LogicalResult mpt::assignRoles(ModuleOp module, const ImportOptions &options, co
     auto type = cast<RankedTensorType>(state.getType());
     auto said = declared.find(name);
     bool counts = said != declared.end() ? said->second : torch ? isTorchPath(name) : use.weight && type.getRank() >= 1;
-    bool parameter = read && !read->use_empty() && !use.statistic && !use.classes && counts && !isMask(state);
+    bool parameter = read && !read->use_empty() && !use.statistic && !use.classes && counts && !isMask(state) &&
+                     (forward.empty() || isReadFor(forward, read));
     bool frozen = matches(*freeze, name);
     // Who says what is trained says all of it.
     if (!train->empty())
