@@ -156,7 +156,7 @@ def row_of(run, wide, allowed):
         raise ValueError("parameters that are not finite after the steps")
     apart = report.parting(run.losses, wide.losses)
     gradients = report.distance(run.gradients, wide.gradients) if run.gradients else float("nan")
-    ok = apart <= allowed[0] and not gradients > allowed[1]
+    ok = apart <= allowed[0] and not (np.isfinite(gradients) and gradients > allowed[1])
     return {"result": "ok" if ok else "FAIL", "steps": f"{apart:.1e}", "steps_allowed": f"{allowed[0]:.1e}",
             "gradients": f"{gradients:.1e}" if np.isfinite(gradients) else "-", "gradients_allowed": f"{allowed[1]:.1e}",
             "skipped": run.skipped}
