@@ -393,11 +393,22 @@ private:
 
 } // namespace
 
+/// Whoever scales the loss looks for seeds: where these do not hold, there are none.
+static void dropSeeds(func::FuncOp function) {
+  for (auto seed : llvm::make_early_inc_range(function.getOps<train::ScaleLossOp>()))
+    if (hasAttr<MPTDialect::SeedAttrHelper>(seed)) {
+      seed.getResult().replaceAllUsesWith(seed.getSeed());
+      seed.erase();
+    }
+}
+
 Operation *mpt::markSeeds(func::FuncOp function, ArrayRef<Value> fixed) {
   bool marked =
       llvm::any_of(function.getBody().front(), [](Operation &op) { return hasAttr<MPTDialect::SeedAttrHelper>(&op); });
-  if (!marked)
-    if (Operation *culprit = SeedSearch(function, fixed).run())
-      return culprit;
-  return SeedCheck::run(function, fixed);
+  Operation *culprit = marked ? nullptr : SeedSearch(function, fixed).run();
+  if (!culprit)
+    culprit = SeedCheck::run(function, fixed);
+  if (culprit)
+    dropSeeds(function);
+  return culprit;
 }

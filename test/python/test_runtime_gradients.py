@@ -398,3 +398,23 @@ def test_numbers_of_the_backward_pass_are_no_parameters(artifacts, tmp_path):
     assert set(trainer.parameters()) == {"p"}
     gradient = trainer.gradients({"x": x})[1]["p"]
     np.testing.assert_allclose(gradient, x.T @ np.where(x @ weights > 0, 0, 1 / 12).astype(np.float32), rtol=2e-3, atol=1e-4)
+
+
+def test_gradients_that_are_no_multiples_of_their_seed_have_no_scale(artifacts, tmp_path):
+    """Weight decay within the backward pass: a policy without a loss scale trains as the file says, and one with is refused by one error."""
+    folder, weights = artifacts
+    model = onnx.load(folder / "training_model.onnx")
+    nodes = list(model.graph.node)
+    nodes[-2].output[0] = "p_loss_grad"
+    nodes[-1:-1] = [node("Add", "p_loss_grad,p", "p_grad")]
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    onnx.save(model, folder / "training_model.onnx")
+    said = {policy: subprocess.run([mpt_run.tool().parent / "mpt-opt", folder, f"--policy={policy}", "-o", tmp_path / policy],
+                                   capture_output=True, text=True) for policy in ("amp-bf16", "amp-f16")}
+    assert all("at node 'p_grad': no seed found" in run.stderr for run in said.values()), said
+    assert said["amp-bf16"].returncode == 0 and said["amp-f16"].returncode == 1
+    assert said["amp-f16"].stderr.count("error:") == 1, said["amp-f16"].stderr
+    x = values(3, 4)
+    gradient = mpt.Trainer(tmp_path / "amp-bf16", threads=1).gradients({"x": x})[1]["p"]
+    np.testing.assert_allclose(gradient, x.T @ np.full((3, 2), 1 / 6, np.float32) + weights, rtol=4e-2, atol=2e-2)

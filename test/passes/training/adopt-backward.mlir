@@ -5,6 +5,7 @@
 // RUN: mpt-opt %t/update.mlir --training-adopt-backward=update=false | FileCheck %s --check-prefix=OTHER
 // RUN: mpt-opt %t/frozen.mlir --training-adopt-backward | FileCheck %s --check-prefix=FROZEN
 // RUN: mpt-opt %t/clipped.mlir --training-adopt-backward 2>&1 | FileCheck %s --check-prefix=CLIPPED
+// RUN: mpt-opt %t/uneven.mlir --training-adopt-backward 2>&1 | FileCheck %s --check-prefix=UNEVEN
 // RUN: mpt-opt %t/two.mlir --training-adopt-backward | FileCheck %s --check-prefix=TWO
 // RUN: mpt-opt %t/plain.mlir --training-adopt-backward | FileCheck %s --check-prefix=PLAIN
 // RUN: not mpt-opt %t/shape.mlir --training-adopt-backward 2>&1 | FileCheck %s --check-prefix=SHAPE
@@ -122,6 +123,26 @@ module attributes {onnx.training = {loss = "loss", backward = "file", gradients 
     %n = mpt.sqrt %s : tensor<2x2xf32>
     %g = mpt.div %dw, %n : tensor<2x2xf32>
     return %l, %g : tensor<f32>, tensor<2x2xf32>
+  }
+}
+// A seed that a file names, and whose multiples the gradients are not, is none: nothing scales by it.
+// UNEVEN: warning: no seed found{{.*}}--seed NAME
+// UNEVEN: func.func @step
+// UNEVEN-NOT: train.scale_loss
+// UNEVEN: train.gradient @w
+//--- uneven.mlir
+module attributes {onnx.training = {loss = "loss", backward = "file", gradients = {w_grad = @w}, next = {}}} {
+  train.state parameter @w : tensor<4xf32> = dense<0.5> : tensor<4xf32>
+  func.func @forward(%x: tensor<4xf32> {mpt.name = "x"}) -> (tensor<f32> {mpt.name = "loss"}, tensor<4xf32> {mpt.name = "w_grad"}) {
+    %w = train.read @w : tensor<4xf32>
+    %y = mpt.mul %w, %x : tensor<4xf32>
+    %l = mpt.reduce sum %y {axes = array<i64: 0>} : (tensor<4xf32>) -> tensor<f32>
+    %one = mpt.constant dense<1.0> : tensor<f32>
+    %seed = train.scale_loss %one, %one {mpt.seed} : tensor<f32>, tensor<f32>
+    %dy = mpt.broadcast %seed {dims = array<i64>} : (tensor<f32>) -> tensor<4xf32>
+    %dw = mpt.mul %dy, %x : tensor<4xf32>
+    %g = mpt.add %dw, %w : tensor<4xf32>
+    return %l, %g : tensor<f32>, tensor<4xf32>
   }
 }
 // Of two factors that could both be gradients, the one goes on that all gradients come from: not the slope, although
