@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Schedule: elementwise kernels with inputs whose contiguous axis is not the outputs'. Tiles pass through shared
-// memory, so that reads and writes are both contiguous, in vectors where extents are multiples of them.
+// memory, so that reads and writes are both contiguous, in vectors where extents are multiples of them. Where taps of a
+// filter lie inside of its channels on one side, and outside of them on the other, tiles have all taps.
 #include "Schedules.h"
 #include "Team.h"
 #include "mpt/Dialect/MPT/TensorTypes.h"
@@ -18,6 +19,7 @@ namespace {
 constexpr int64_t kVector = 4, kMostThreads = 256;
 constexpr int64_t kPieces = 4; ///< that a thread moves of a tile
 constexpr int64_t kLongest = 256;
+constexpr int64_t kMostTaps = 32, kSlabThreads = 128;
 
 class Transpose : public GpuSchedule {
 public:
@@ -30,6 +32,8 @@ private:
   using Frame = GpuKernelBuilder::Frame;
   LogicalResult findTarget(GpuKernelBuilder &kernel, SmallVectorImpl<int64_t> &strides);
   LogicalResult findSource(GpuKernelBuilder &kernel, int64_t to, int64_t &from, SmallVectorImpl<int64_t> &strides);
+  void findSlab(GpuKernelBuilder &kernel, ArrayRef<int64_t> target);
+  void emitSlab(GpuKernelBuilder &kernel, Frame &frame) const;
   void chooseTile(GpuKernelBuilder &kernel);
   void emitTile(GpuKernelBuilder &kernel, Frame &frame);
 
@@ -52,6 +56,10 @@ private:
   int64_t width = 0, height = 0, across = 0, down = 0, outer = 0;
   int64_t tileWidth = 0, tileHeight = 0, threads = 0;
   int64_t vector = 1; ///< elements that a thread reads, and writes, side by side
+  /// Of a slab: the short group, and the long one that it lies inside of on one side and outside of on the other.
+  SmallVector<int64_t> taps, along;
+  bool tapsInside = false; ///< of the long group in the inputs, else in the outputs
+  int64_t slab = 0;        ///< elements of the long group in a block's slab; 0 without one
 };
 
 /// Neighbouring axes that one index walks with stride 1 in `strides`, the fastest last.
@@ -132,10 +140,131 @@ LogicalResult Transpose::match(GpuKernelBuilder &kernel) {
   sourceGroup = fastestGroup(kernel.shape, source, from, targetGroup);
   width = kernel.extentOf(targetGroup);
   height = kernel.extentOf(sourceGroup);
-  if (width < 8 || height < 8)
+  findSlab(kernel, strides);
+  if (!slab && (width < 8 || height < 8))
     return refuse(kernel, "expected at least 8 x 8 elements a tile, got " + Twine(height) + " x " + Twine(width));
   return success();
 }
+
+//===----------------------------------------------------------------------===//
+// Slabs
+//===----------------------------------------------------------------------===//
+
+/// The axes from the last of `group` on outwards that continue each other in `strides`, the fastest with stride `step`.
+static SmallVector<int64_t> continuing(ArrayRef<int64_t> group, ArrayRef<int64_t> shape, ArrayRef<int64_t> strides,
+                                       int64_t step) {
+  SmallVector<int64_t> axes;
+  for (int64_t axis : llvm::reverse(group)) {
+    if (strides[axis] != step)
+      break;
+    axes.insert(axes.begin(), axis);
+    step *= shape[axis];
+  }
+  return axes;
+}
+
+/// Sets `slab` where one side has few taps inside of a long group, which continues them, and the other side that group
+/// innermost: whole pieces of both are contiguous then. The taps' number is odd, so that banks of shared memory differ.
+void Transpose::findSlab(GpuKernelBuilder &kernel, ArrayRef<int64_t> target) {
+  tapsInside = height < width;
+  taps = tapsInside ? sourceGroup : targetGroup;
+  along = tapsInside ? targetGroup : sourceGroup;
+  const int64_t count = kernel.extentOf(taps);
+  if (count > kMostTaps || count % 2 == 0)
+    return;
+  // What continues on all buffers of both sides.
+  auto narrow = [&](ArrayRef<int64_t> strides, bool inside) {
+    if (inside && continuing(taps, kernel.shape, strides, 1) != taps)
+      along.clear();
+    along = continuing(along, kernel.shape, strides, inside ? count : 1);
+  };
+  int64_t bytes = 0;
+  for (unsigned i : crossed) {
+    SmallVector<int64_t> own;
+    int64_t offset;
+    MemRefType type = kernel.inputs[i];
+    if (failed(type.getStridesAndOffset(own, offset)) || !isa<FloatType>(type.getElementType()))
+      return;
+    narrow(own, tapsInside);
+    bytes += bytesOf(type.getElementType());
+  }
+  narrow(target, !tapsInside);
+  if (along.empty() || kernel.extentOf(along) % kVector != 0)
+    return;
+  // The longest piece that divides the group and fits.
+  int64_t pieces = kernel.extentOf(along) / kVector;
+  threads = std::min(kSlabThreads, kernel.target.sharedBytes / (count * kVector * bytes));
+  while (threads > 0 && pieces % threads != 0)
+    --threads;
+  slab = threads >= Team::warp ? threads * kVector : 0;
+}
+
+/// A thread moves a vector a tap: neighbours on the side where taps lie inside, and elements of one tap on the other.
+void Transpose::emitSlab(GpuKernelBuilder &kernel, Frame &frame) const {
+  ElementEmitter &e = frame.e;
+  ImplicitLocOpBuilder &b = e.b;
+  const int64_t count = kernel.extentOf(taps), pieces = kernel.extentOf(along) / slab;
+  std::pair<IndexExpr, IndexExpr> block = e.space.divide(e.variable(frame.block, outer * pieces), pieces);
+  const IndexExpr &piece = block.second;
+  SmallVector<IndexExpr> at(kernel.shape.size());
+  e.spread(block.first, kernel.shape, others, at);
+  Value first = arith::MulIOp::create(b, frame.thread, e.indexConstant(kVector));
+  IndexExpr own = e.variable(first, slab, kVector);
+  Value column = arith::MulIOp::create(b, first, e.indexConstant(count));
+  SmallVector<int64_t> inside(along);
+  llvm::append_range(inside, taps);
+  auto place = [&](int64_t k, bool neighbours) {
+    if (neighbours) {
+      IndexExpr position = e.space.add(e.space.scale(piece, slab * count), IndexExpr(k * slab));
+      e.spread(e.space.add(position, own), kernel.shape, inside, at);
+      return;
+    }
+    e.spread(e.space.add(e.space.scale(piece, slab), own), kernel.shape, along, at);
+    e.spread(IndexExpr(k), kernel.shape, taps, at);
+  };
+  auto spot = [&](int64_t number, Value base) -> Value {
+    return arith::AddIOp::create(b, base, e.indexConstant(number));
+  };
+  auto alignment = [](Type element) { return llvm::Align(std::min<int64_t>(16, kVector * bytesOf(element))); };
+  auto leave = [&](Value memory, Type element, int64_t k, Value value) {
+    value = e.narrow(value, element);
+    if (tapsInside)
+      return void(
+          vector::StoreOp::create(b, value, memory, ValueRange{spot(k * slab, first)}, false, alignment(element)));
+    for (int64_t i = 0; i < kVector; ++i)
+      memref::StoreOp::create(b, vector::ExtractOp::create(b, value, i), memory, spot(i * count + k, column));
+  };
+  auto fetch = [&](Value memory, Type element, int64_t k) -> Value {
+    auto type = VectorType::get(kVector, element);
+    if (!tapsInside)
+      return vector::LoadOp::create(b, type, memory, ValueRange{spot(k * slab, first)}, false, alignment(element));
+    SmallVector<Value> lanes;
+    for (int64_t i = 0; i < kVector; ++i)
+      lanes.push_back(memref::LoadOp::create(b, memory, spot(i * count + k, column)));
+    return vector::FromElementsOp::create(b, type, lanes);
+  };
+  SmallVector<Tile> tiles;
+  for (unsigned i : crossed) {
+    Type element = kernel.inputs[i].getElementType();
+    tiles.push_back({i, element, sharedBuffer(e, {slab * count}, element, frame.sharedBytes)});
+  }
+  for (int64_t k = 0; k < count; ++k) {
+    place(k, /*neighbours=*/tapsInside);
+    for (const Tile &tile : tiles)
+      leave(tile.memory, tile.element, k, e.element(kernel.body().getArgument(tile.input), at));
+  }
+  gpu::BarrierOp::create(b);
+  for (int64_t k = 0; k < count; ++k) {
+    place(k, /*neighbours=*/!tapsInside);
+    for (const Tile &tile : tiles)
+      e.define(kernel.body().getArgument(tile.input), at, e.widen(fetch(tile.memory, tile.element, k)));
+    kernel.storeOutputs(e, kernel.outputBuffers(frame.function), at, /*rowLevel=*/false);
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Tiles
+//===----------------------------------------------------------------------===//
 
 /// Tiles of kPieces pieces a thread, square where the extents are long enough.
 void Transpose::chooseTile(GpuKernelBuilder &kernel) {
@@ -245,9 +374,13 @@ void Transpose::emitTile(GpuKernelBuilder &kernel, Frame &frame) {
 
 void Transpose::emit(GpuKernelBuilder &kernel) {
   for (int64_t axis = 0, rank = kernel.shape.size(); axis < rank; ++axis)
-    if (!llvm::is_contained(targetGroup, axis) && !llvm::is_contained(sourceGroup, axis))
+    if (slab ? !llvm::is_contained(along, axis) && !llvm::is_contained(taps, axis)
+             : !llvm::is_contained(targetGroup, axis) && !llvm::is_contained(sourceGroup, axis))
       others.push_back(axis);
   outer = kernel.extentOf(others);
+  if (slab)
+    return kernel.launch("transpose", {outer * (kernel.extentOf(along) / slab), 1, 1}, threads,
+                         [&](Frame &frame) { emitSlab(kernel, frame); });
   chooseTile(kernel);
   kernel.launch("transpose", {across * down * outer, 1, 1}, threads, [&](Frame &frame) { emitTile(kernel, frame); });
 }
