@@ -38,8 +38,31 @@ IndexExpr IndexSpace::add(const IndexExpr &a, const IndexExpr &b) {
   return sum;
 }
 
+/// As simplify, for a remainder that was found in outer loops. False: nothing to join.
+bool IndexSpace::joinHoisted(IndexExpr &a) {
+  for (const IndexExpr::Term &term : a.terms) {
+    auto found = hoisted.find(term.variable);
+    if (found == hoisted.end() || term.coefficient % variables[term.variable].divisor != 0)
+      continue;
+    int64_t factor = term.coefficient / variables[term.variable].divisor;
+    IndexExpr rest = scale(found->second, factor);
+    auto isThere = [&](const IndexExpr::Term &part) { return a.coefficient(part.variable) == part.coefficient; };
+    if (!llvm::all_of(rest.terms, isThere))
+      continue;
+    IndexExpr others(a.constant - rest.constant);
+    for (const IndexExpr::Term &other : a.terms)
+      if (other.variable != term.variable && rest.coefficient(other.variable) == 0)
+        others.terms.push_back(other);
+    a = add(others, scale(variables[term.variable].source, factor));
+    return true;
+  }
+  return false;
+}
+
 /// (a mod k) m + (a div k) m k is a m: what undoes a split of an index into coordinates.
 void IndexSpace::simplify(IndexExpr &a) {
+  if (joinHoisted(a))
+    return;
   for (const IndexExpr::Term &term : a.terms) {
     const Variable &rest = variables[term.variable];
     if (rest.kind != Kind::Remainder)
@@ -102,6 +125,29 @@ unsigned IndexSpace::derived(Kind kind, const IndexExpr &source, int64_t divisor
   return slot->second;
 }
 
+/// Whether `a` is a remainder by a multiple of `divisor`.
+bool IndexSpace::isRemainder(const IndexExpr &a, int64_t divisor) const {
+  if (a.constant != 0 || a.terms.size() != 1 || a.terms.front().coefficient != 1)
+    return false;
+  const Variable &variable = variables[a.terms.front().variable];
+  return variable.kind == Kind::Remainder && variable.divisor % divisor == 0;
+}
+
+/// `source` mod `divisor` by (a mod k m) mod k = a mod k, which multiples of k have no part in; none where that changes
+/// in the same loops as `source`.
+std::optional<IndexExpr> IndexSpace::hoistedRemainder(const IndexExpr &source, int64_t divisor) {
+  IndexExpr whole = source;
+  while (isRemainder(whole, divisor))
+    whole = IndexExpr(variables[whole.terms.front().variable].source);
+  IndexExpr rest(whole.constant % divisor);
+  for (const IndexExpr::Term &term : whole.terms)
+    if (term.coefficient % divisor != 0)
+      rest.terms.push_back(term);
+  if (whole == source || whole.constant < 0 || minimum(rest) < 0 || depth(rest) >= depth(source))
+    return std::nullopt;
+  return maximum(rest) < divisor ? rest : IndexExpr::variable(derived(Kind::Remainder, rest, divisor));
+}
+
 std::pair<IndexExpr, IndexExpr> IndexSpace::divide(const IndexExpr &a, int64_t divisor) {
   if (divisor == 1)
     return {a, IndexExpr(0)};
@@ -119,6 +165,11 @@ std::pair<IndexExpr, IndexExpr> IndexSpace::divide(const IndexExpr &a, int64_t d
   if (!(source == rest))
     quotient = IndexExpr(0);
   IndexExpr q = IndexExpr::variable(derived(Kind::Quotient, source, divisor));
+  if (std::optional<IndexExpr> outer =
+          hoistsRemainders ? hoistedRemainder(source, divisor) : std::optional<IndexExpr>()) {
+    hoisted.insert({q.terms.front().variable, *outer});
+    return {add(quotient, q), *outer};
+  }
   IndexExpr r = IndexExpr::variable(derived(Kind::Remainder, source, divisor));
   return {add(quotient, q), r};
 }

@@ -53,6 +53,7 @@ void GpuKernelBuilder::launch(StringRef schedule, std::array<int64_t, 3> grid, i
   for (unsigned i = 0, n = function.getNumArguments(); i < n; ++i)
     e.alignments[function.getArgument(i)] = alignmentOf(i);
   e.laneInReductions = false;
+  e.space.hoistsRemainders = true;
   Frame frame{e, function, gpu::ThreadIdOp::create(b, gpu::Dimension::x), gpu::BlockIdOp::create(b, gpu::Dimension::x)};
   fill(frame);
   failed |= e.failed();

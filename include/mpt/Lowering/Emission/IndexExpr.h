@@ -8,6 +8,7 @@
 #include "llvm/ADT/SmallVector.h"
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <vector>
 
 namespace mpt {
@@ -80,11 +81,19 @@ public:
   /// The number of lanes when `a` rises by one a lane from a multiple of `unit` (0: of that number); else 0.
   unsigned alignedWidth(const IndexExpr &a, unsigned unit = 0) const;
 
+  /// Whether divisions look for a remainder that changes in fewer loops than what they divide, such as the channel of
+  /// an element where a loop goes in steps of whole rows of channels. What is read there is read once.
+  bool hoistsRemainders = false;
+
 private:
   unsigned derived(Kind kind, const IndexExpr &source, int64_t divisor);
+  bool isRemainder(const IndexExpr &a, int64_t multiple) const;
+  std::optional<IndexExpr> hoistedRemainder(const IndexExpr &source, int64_t divisor);
+  bool joinHoisted(IndexExpr &a);
   void simplify(IndexExpr &a);
 
   std::vector<Variable> variables;
+  std::map<unsigned, IndexExpr> hoisted; ///< of quotients whose remainder is no variable of their source
   std::map<std::tuple<Kind, IndexExpr, int64_t>, unsigned> interned;
 };
 
