@@ -48,6 +48,7 @@ private:
   int64_t turnsOfSlice(GpuKernelBuilder &kernel, int64_t turns) const;
   void emitSlice(GpuKernelBuilder &kernel, Frame &frame);
   bool takesSquares(GpuKernelBuilder &kernel) const;
+  int64_t contiguousExtent(GpuKernelBuilder &kernel) const;
   void spread(Slice &slice, const IndexExpr &position, int64_t number) const;
   IndexExpr pointOf(Slice &slice) const;
   SmallVector<KernelNest::Result> elementsOf(Slice &slice) const;
@@ -158,7 +159,7 @@ void Columns::measure(GpuKernelBuilder &kernel) {
   for (MemRefType type : kernel.inputs)
     if (type.getShape() == space)
       sizes.push_back(bytesOf(type.getElementType()));
-  vector = kernel.stridesOf(space)[fastest] == 1 ? kernel.vectorWidth(space[fastest], sizes) : 1;
+  vector = kernel.stridesOf(space)[fastest] == 1 ? kernel.vectorWidth(contiguousExtent(kernel), sizes) : 1;
   keptDims = keptAxes(main);
   for (int64_t size : sizes)
     elementBytes += size;
@@ -174,6 +175,31 @@ void Columns::measure(GpuKernelBuilder &kernel) {
     tile = 4;
     extent /= tile;
   }
+}
+
+/// Elements along which vectors lie: those of the fastest axis, and of all that continue it where a sum takes them too
+/// and nothing is read by the axes' own indices.
+int64_t Columns::contiguousExtent(GpuKernelBuilder &kernel) const {
+  int64_t fastest = kernel.fastestAxis(space), along = space[fastest];
+  SmallVector<int64_t> strides = kernel.stridesOf(space);
+  bool alike = llvm::all_of(kernel.inputs, [&](MemRefType type) {
+    SmallVector<int64_t> own;
+    int64_t offset;
+    return type.getNumElements() == 1 ||
+           (type.getShape() == space && succeeded(type.getStridesAndOffset(own, offset)) && own == strides);
+  });
+  if (!alongRow || !alike)
+    return along;
+  ReduceOp sum = main;
+  for (bool grown = true; grown;) {
+    grown = false;
+    for (int64_t axis : sum.getAxes())
+      if (space[axis] > 1 && strides[axis] == along) {
+        along *= space[axis];
+        grown = true;
+      }
+  }
+  return along;
 }
 
 /// Whether the elements of a square read the same ones, as those of pooling's gradient do with their windows. Accesses
@@ -209,7 +235,9 @@ int64_t Columns::turnsOfSlice(GpuKernelBuilder &kernel, int64_t turns) const {
   constexpr int64_t counts[] = {2, 3, 4, 5};
   const ArrayRef<int64_t> residents = ArrayRef<int64_t>(counts).drop_back(isLong);
   const double own = 1 + 2.0 * static_cast<double>(across * laneBytes) / static_cast<double>(block * elementBytes);
-  int64_t most = std::max<int64_t>(1, std::min(turns / 4, ceilDiv(20 * kMultiprocessors.back(), tiles)));
+  // A condition is computed once a thread, of FP64 values that take as long to convert as those of two turns.
+  const int64_t fewest = guard ? 16 : 4;
+  int64_t most = std::max<int64_t>(1, std::min(turns / fewest, ceilDiv(20 * kMultiprocessors.back(), tiles)));
   int64_t best = turns;
   double least = INFINITY;
   for (int64_t count = 1; count <= most; ++count) {
@@ -461,9 +489,6 @@ void Columns::emitSlice(GpuKernelBuilder &kernel, Frame &frame) {
 
 void Columns::emit(GpuKernelBuilder &kernel) {
   measure(kernel);
-  chooseThreads(kernel);
-  PartialBuffers partial{kernel.reductions, slices};
-  kernel.info.scratchBytes = partial.bytes();
   bool withElements = !kernel.row.empty();
   if (withElements)
     for (auto [i, output] : llvm::enumerate(kernel.yielded())) {
@@ -473,6 +498,9 @@ void Columns::emit(GpuKernelBuilder &kernel) {
     }
   // Threads of columns whose sums are known already have nothing to walk.
   guard = alongRow || !elements.empty() ? Value() : guardOf(kernel.reductions);
+  chooseThreads(kernel);
+  PartialBuffers partial{kernel.reductions, slices};
+  kernel.info.scratchBytes = partial.bytes();
   kernel.launch("columns", {tiles, slices, 1}, block, [&](Frame &frame) { emitSlice(kernel, frame); });
   if (guard) {
     SmallVector<int64_t> guarded;
