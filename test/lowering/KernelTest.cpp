@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Generated kernels against plain loops in double precision: every kind of loop, several types and layouts, in vectors
 // of every width that a target may ask for.
+#include "KernelChecks.h"
 #include "KernelRunner.h"
 
 #include <algorithm>
@@ -10,54 +11,6 @@
 #include <random>
 
 namespace {
-
-int failures = 0;
-std::mt19937 generator(7);
-
-TestTensor uniform(std::vector<int64_t> shape, double low, double high) {
-  TestTensor result{std::move(shape), {}};
-  std::uniform_real_distribution<double> values(low, high);
-  for (int64_t i = 0, n = result.count(); i < n; ++i)
-    result.values.push_back(static_cast<float>(values(generator)));
-  return result;
-}
-TestTensor fill(std::vector<int64_t> shape, std::function<double(int64_t)> value) {
-  TestTensor result{std::move(shape), {}};
-  for (int64_t i = 0, n = result.count(); i < n; ++i)
-    result.values.push_back(value(i));
-  return result;
-}
-
-/// Each value within `relative` of what is wanted, or `absolute` where that is more.
-void expect(const char *name, const std::vector<TestTensor> &got, const std::vector<std::vector<double>> &want,
-            double relative, double absolute = 0) {
-  if (got.size() != want.size()) {
-    std::printf("%s: got %zu results, expected %zu\n", name, got.size(), want.size());
-    ++failures;
-    return;
-  }
-  for (size_t r = 0; r < got.size(); ++r) {
-    double worst = 0;
-    size_t at = 0, bad = 0;
-    for (size_t i = 0; i < want[r].size(); ++i) {
-      double g = got[r].values[i], w = want[r][i];
-      if (g == w || (std::isnan(g) && std::isnan(w)))
-        continue;
-      double excess = std::fabs(g - w) / std::max(relative * std::fabs(w), std::max(absolute, 1e-300));
-      if (!(excess <= 1))
-        ++bad;
-      if (!(excess <= worst)) {
-        worst = excess;
-        at = i;
-      }
-    }
-    if (bad) {
-      std::printf("%s: result %zu: %zu of %zu values off; at %zu expected %.9g, got %.9g (%.3g times the tolerance)\n",
-                  name, r, bad, want[r].size(), at, want[r][at], got[r].values[at], worst);
-      ++failures;
-    }
-  }
-}
 
 void elementwise() {
   for (int64_t n : {1000, 5000}) {
@@ -428,14 +381,94 @@ void movement() {
          {want}, 0);
 }
 
+/// Windows with ties, zeros of both signs, infinities and NaN: the first of the largest, or the last NaN.
 void pools() {
-  const char *text = R"(func.func @f(%x: tensor<2x16x7x7xf32>) -> (tensor<2x16x4x4xf32>, tensor<2x16x4x4xi32>) {
+  for (std::string type : {"f32", "f16", "bf16"}) {
+    std::string x_ = "tensor<2x16x7x7x" + type + ">", y_ = "tensor<2x16x4x4x" + type + ">";
+    std::string text = "func.func @f(%x: " + x_ + ") -> (" + y_ + R"(, tensor<2x16x4x4xi32>) {
     %y, %i = "mpt.max_pool"(%x) {kernel = array<i64: 3, 3>, strides = array<i64: 2, 2>, dilations = array<i64: 1, 1>,
-      pads_low = array<i64: 1, 1>, pads_high = array<i64: 1, 1>} : (tensor<2x16x7x7xf32>) -> (tensor<2x16x4x4xf32>, tensor<2x16x4x4xi32>)
-    return %y, %i : tensor<2x16x4x4xf32>, tensor<2x16x4x4xi32> })";
+      pads_low = array<i64: 1, 1>, pads_high = array<i64: 1, 1>} : ()" +
+                       x_ + ") -> (" + y_ + ", tensor<2x16x4x4xi32>)\n    return %y, %i : " + y_ +
+                       ", tensor<2x16x4x4xi32> }";
+    for (bool special : {false, true}) {
+      TestTensor x = uniform({2, 16, 7, 7}, -1, 1);
+      for (double &v : x.values)
+        v = special ? std::round(4 * v) / 4 : rounded(v, 8);
+      for (size_t i = 0; special && i < x.values.size(); i += 11)
+        x.values[i] = std::vector<double>{NAN, -0.0, INFINITY, -INFINITY, 0.0}[i / 11 % 5];
+      std::vector<double> y, where;
+      for (int64_t p = 0; p < 32; ++p)
+        for (int64_t i = 0; i < 4; ++i)
+          for (int64_t j = 0; j < 4; ++j) {
+            double best = -INFINITY, at = std::max<int64_t>(0, 2 * i - 1) * 7 + std::max<int64_t>(0, 2 * j - 1);
+            for (int64_t r = std::max<int64_t>(0, 2 * i - 1); r < std::min<int64_t>(7, 2 * i + 2); ++r)
+              for (int64_t c = std::max<int64_t>(0, 2 * j - 1); c < std::min<int64_t>(7, 2 * j + 2); ++c)
+                if (double v = x.values[p * 49 + r * 7 + c]; v > best || std::isnan(v)) {
+                  best = v;
+                  at = static_cast<double>(r * 7 + c);
+                }
+            y.push_back(best);
+            where.push_back(at);
+          }
+      for (bool channelsLast : {false, true}) {
+        std::vector<std::vector<int64_t>> outputs;
+        x.strides.clear();
+        if (channelsLast) {
+          x.strides = {49 * 16, 1, 7 * 16, 16};
+          outputs.assign(2, {16 * 16, 1, 4 * 16, 16});
+        }
+        expect(("max_pool of " + type).c_str(), runKernel(text, {x}, outputs), {y, where}, 0);
+      }
+    }
+  }
+}
+
+/// The largest and smallest of 16-bit numbers along rows and columns, also of their magnitudes in FP32.
+void extremes() {
+  for (std::string type : {"f16", "bf16"})
+    for (auto [rows, columns] : {std::pair<int64_t, int64_t>{6, 40}, {300, 64}, {7, 5001}}) {
+      TestTensor x = uniform({rows, columns}, -3, 3);
+      for (double &v : x.values)
+        v = rounded(v, 8);
+      x.values[3] = -INFINITY;
+      x.values[2 * columns + 4] = NAN;
+      std::string t = "tensor<" + std::to_string(rows) + "x" + std::to_string(columns) + "x", w = t + "f32>";
+      for (int axis : {0, 1}) {
+        int64_t kept = axis ? rows : columns;
+        std::string r = "tensor<" + std::to_string(kept) + "x",
+                    by = " {axes = array<i64: " + std::to_string(axis) + ">}";
+        std::vector<double> most(kept, -INFINITY), least(kept, INFINITY), largest(kept, 0);
+        auto into = [](double &value, double v, bool better) {
+          if (better || std::isnan(v))
+            value = std::isnan(value) ? value : v;
+        };
+        for (int64_t i = 0; i < rows; ++i)
+          for (int64_t j = 0; j < columns; ++j) {
+            double v = x({i, j});
+            int64_t k = axis ? i : j;
+            into(most[k], v, v > most[k]);
+            into(least[k], v, v < least[k]);
+            into(largest[k], std::fabs(v), std::fabs(v) > largest[k]);
+          }
+        std::string n = type + ">";
+        expect(("extremes of " + type).c_str(),
+               runKernel("func.func @f(%x: " + t + n + ") -> (" + r + n + ", " + r + n + ", " + r +
+                             "f32>) {\n%m = mpt.reduce max %x" + by + " : (" + t + n + ") -> " + r + n +
+                             "\n%l = mpt.reduce min %x" + by + " : (" + t + n + ") -> " + r + n +
+                             "\n%c = mpt.cast %x : " + t + n + " to " + w + "\n%a = mpt.abs %c : " + w +
+                             "\n%g = mpt.reduce max %a" + by + " : (" + w + ") -> " + r +
+                             "f32>\nreturn %m, %l, %g : " + r + n + ", " + r + n + ", " + r + "f32>\n}",
+                         {x}),
+               {most, least, largest}, 0);
+      }
+    }
+}
+
+/// A gradient goes to the places that pooling chose.
+void poolGradients() {
   TestTensor x = uniform({2, 16, 7, 7}, -1, 1);
   x.strides = {49 * 16, 1, 7 * 16, 16};
-  std::vector<double> y, where, dx(x.count());
+  std::vector<double> where, dx(x.count());
   TestTensor dy = uniform({2, 16, 4, 4}, -1, 1);
   for (int64_t p = 0; p < 32; ++p)
     for (int64_t i = 0; i < 4; ++i)
@@ -447,12 +480,10 @@ void pools() {
               best = x.values[p * 49 + r * 7 + c];
               at = static_cast<double>(r * 7 + c);
             }
-        y.push_back(best);
         where.push_back(at);
         dx[p * 49 + static_cast<int64_t>(at)] += dy.values[p * 16 + i * 4 + j];
       }
   std::vector<int64_t> last = {16 * 16, 1, 4 * 16, 16};
-  expect("max_pool", runKernel(text, {x}, {last, last}), {y, where}, 0);
   TestTensor indices{{2, 16, 4, 4}, where, last};
   dy.strides = last;
   expect("max_pool_backward",
@@ -476,6 +507,24 @@ static void schedules() {
     expect("layout change", runKernel("func.func @f(%x: " + t + ") -> " + t + " {\nreturn %x : " + t + "\n}", {turned}),
            {x.values}, 0);
   }
+  // Filters, whose taps lie inside of their channels on one side: extents that vectors divide, and others.
+  for (const char *type : {"f32", "bf16"})
+    for (int64_t channels : {128, 256, 40, 130})
+      for (int64_t taps : {3, 5})
+        for (bool inside : {false, true}) {
+          TestTensor x = fill({6, channels, taps, taps}, [](int64_t i) { return i * 7 % 251; });
+          std::vector<int64_t> planes = {channels * taps * taps, 1, taps * channels, channels}, output;
+          (inside ? output : x.strides) = planes;
+          std::string t =
+              "tensor<6x" + std::to_string(channels) + "x" + std::to_string(taps) + "x" + std::to_string(taps) + "x";
+          expect("filters to another layout",
+                 runKernel("func.func @f(%x: " + t + "f32>) -> " + t + type + "> {\n" +
+                               (type[0] == 'f' ? "%y = mpt.relu %x : " + t + "f32>\n"
+                                               : "%y = mpt.cast %x : " + t + "f32> to " + t + "bf16>\n") +
+                               "return %y : " + t + type + ">\n}",
+                           {x}, {output}),
+                 {x.values}, 0);
+        }
   TestTensor a = uniform({3, 40, 50}, -1, 1), b = uniform({3, 40, 50}, -1, 1);
   std::vector<double> sum;
   for (int64_t i = 0; i < a.count(); ++i)
@@ -700,6 +749,8 @@ static void everything() {
   movement();
   scatters();
   pools();
+  poolGradients();
+  extremes();
   if (testDevice) {
     schedules();
     bundles();

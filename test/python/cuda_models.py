@@ -36,6 +36,18 @@ def cnn(path):
     return values(5, 4, 3, 9, 8)
 
 
+def pooled(path):
+    """Max pooling between convolutions, channels in eights."""
+    nodes = [helper.make_node("Conv", ["x", "w0"], ["c"], name="conv", pads=[1] * 4), helper.make_node("Relu", ["c"], ["r"], name="relu"),
+             helper.make_node("MaxPool", ["r"], ["m"], name="pool", kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4),
+             helper.make_node("Conv", ["m", "w1"], ["d"], name="behind", kernel_shape=[3, 3]),
+             helper.make_node("GlobalAveragePool", ["d"], ["g"], name="mean"), helper.make_node("Flatten", ["g"], ["f"], name="flat"),
+             helper.make_node("Gemm", ["f", "w2"], ["logits"], name="fc")]
+    weights = {"w0": values(1, 16, 8, 3, 3), "w1": values(2, 24, 16, 3, 3), "w2": values(3, 24, 5)}
+    model(path, "pooled", nodes, weights, {"x": [4, 8, 11, 12]}, ("logits", TensorProto.FLOAT, [4, 5]))
+    return values(5, 4, 8, 11, 12)
+
+
 def layered(path, rank, extent, layers):
     """Convolutions of `rank` dimensions, each as (inputs, outputs, groups, kernel, strides, dilations, pad), with a classifier behind them."""
     nodes, weights, last = [], {}, "x"

@@ -8,11 +8,12 @@ block may touch bytes that another one writes. Instructions are those of the PTX
 import re
 
 import numpy as np
+from ptx_matrices import WARP, Matrices
 from ptx_memory import Accesses, Memory
 from ptx_numbers import FLOAT8, KINDS, UNSIGNED, from_bf16, to_bf16
 from ptx_text import SHARED_BASE, Kernel
 
-WARP = 32
+HALVES = ("f16x2", "bf16x2", "bf16")  # what numpy has no type for
 
 
 class Unknown(Exception):
@@ -23,7 +24,7 @@ class Fault(Exception):
     """What a kernel must not do, by kernel and line of the PTX."""
 
 
-class Block:
+class Block(Matrices):
     """The threads of one block."""
 
     def __init__(self, kernel, memory, arguments, block, grid, number, dynamic, observe):
@@ -288,17 +289,23 @@ class Block:
     def _values(self, rest, operands, mask):
         return [self.get(o, rest[-1], mask) for o in operands]
 
+    def _pairs(self, kind, operands, mask):
+        """The two numbers of 16 bits in each register, side by side; of BF16 also one."""
+        if kind == "bf16":
+            return [from_bf16(self.get(o, "b16", mask)) for o in operands]
+        words = [np.ascontiguousarray(self.get(o, "b32", mask)).view(np.uint16) for o in operands]
+        return [from_bf16(w) if kind == "bf16x2" else w.view(np.float16) for w in words]
+
     def _halves(self, rest, operands, mask, function):
         """A function of the two numbers of 16 bits in each register."""
-        if rest[-1] == "bf16x2":
-            words = [np.ascontiguousarray(self.get(o, "b32", mask)).view(np.uint16) for o in operands]
-            return np.ascontiguousarray(to_bf16(function(*(from_bf16(w) for w in words)))).view(np.uint32)
-        pairs = [self.get(o, "b32", mask).view(np.float16).reshape(-1, 2) for o in operands]
-        return np.ascontiguousarray(function(*pairs).astype(np.float16)).view(np.uint32)[:, 0]
+        value = function(*self._pairs(rest[-1], operands, mask))
+        if rest[-1] == "bf16":
+            return to_bf16(value)
+        return np.ascontiguousarray(to_bf16(value) if rest[-1] == "bf16x2" else value.astype(np.float16)).view(np.uint32)
 
     def _binary(self, function):
         def compute(rest, operands, mask, line):
-            if rest[-1] in ("f16x2", "bf16x2"):
+            if rest[-1] in HALVES:
                 return self._halves(rest, operands, mask, function)
             return function(*self._values(rest, operands, mask))
         return compute
@@ -329,7 +336,7 @@ class Block:
         return a * b + c
 
     def _fma(self, rest, operands, mask, line):
-        if rest[-1] in ("f16x2", "bf16x2"):
+        if rest[-1] in HALVES:
             return self._halves(rest, operands, mask, lambda a, b, c: a.astype(np.float32) * b + c)
         a, b, c = self._values(rest, operands, mask)
         wide = np.float64 if rest[-1] == "f32" else np.longdouble
@@ -346,8 +353,10 @@ class Block:
         return np.where(b == 0, a, a - self._div(rest, operands, mask, line) * b)
 
     def _extreme(self, rest, operands, mask, function, strict):
-        a, b = self._values(rest, operands, mask)
-        return (strict if "NaN" in rest or rest[-1][0] != "f" else function)(a, b)
+        choose = strict if "NaN" in rest or rest[-1][0] in "su" else function
+        if rest[-1] in HALVES:
+            return self._halves(rest, operands, mask, choose)
+        return choose(*self._values(rest, operands, mask))
 
     def _max(self, rest, operands, mask, line):
         return self._extreme(rest, operands, mask, np.fmax, np.maximum)
@@ -356,7 +365,7 @@ class Block:
         return self._extreme(rest, operands, mask, np.fmin, np.minimum)
 
     def _abs(self, rest, operands, mask, line):
-        if rest[-1] in ("f16x2", "bf16x2"):
+        if rest[-1] in HALVES:
             return self._halves(rest, operands, mask, np.abs)
         return np.abs(self.get(operands[0], rest[-1], mask))
 
@@ -371,6 +380,8 @@ class Block:
         return test(self.get(operands[0], rest[-1], mask))
 
     def _neg(self, rest, operands, mask, line):
+        if rest[-1] in HALVES:
+            return self._halves(rest, operands, mask, np.negative)
         return -self.get(operands[0], rest[-1], mask)
 
     def _sqrt(self, rest, operands, mask, line):
@@ -403,6 +414,15 @@ class Block:
     def _not(self, rest, operands, mask, line):
         return self._logic(rest, operands, mask, np.invert)
 
+    def _lop3(self, rest, operands, mask, line):
+        """Bit by bit what the table says for the three operands' bits."""
+        a, b, c = (self.get(o, "b32", mask) for o in operands[:3])
+        table, value = int(operands[3], 0), np.zeros_like(a)
+        for i in range(8):
+            if table >> i & 1:
+                value |= (a if i & 4 else ~a) & (b if i & 2 else ~b) & (c if i & 1 else ~c)
+        return value
+
     def _shift(self, rest, operands, mask, function):
         value, by = self.get(operands[0], rest[-1], mask), self.get(operands[1], "u32", mask)
         bits = value.dtype.itemsize * 8
@@ -418,8 +438,18 @@ class Block:
     def _setp(self, rest, operands, mask, line):
         if len(rest) != 2:
             raise Unknown(f"{self.kernel.name}, line {line}: setp.{'.'.join(rest)}")
-        a, b = self._values(rest, operands, mask)
-        name = rest[0]
+        values = self._pairs(rest[-1], operands, mask) if rest[-1] == "bf16" else self._values(rest, operands, mask)
+        return self._compared(rest[0], *values)
+
+    def _set(self, rest, operands, mask, line):
+        """A mask for each of the two numbers of 16 bits."""
+        if len(rest) != 3 or rest[1] != "u32" or rest[2] not in ("f16x2", "bf16x2"):
+            raise Unknown(f"{self.kernel.name}, line {line}: set.{'.'.join(rest)}")
+        flags = self._compared(rest[0], *self._pairs(rest[2], operands, mask))
+        return np.ascontiguousarray(np.where(flags, np.uint16(0xFFFF), np.uint16(0))).view(np.uint32)
+
+    @staticmethod
+    def _compared(name, a, b):
         if name in ("nan", "num"):
             unordered = np.isnan(a) | np.isnan(b)
             return unordered if name == "nan" else ~unordered
@@ -430,56 +460,6 @@ class Block:
             return result
         unordered = np.isnan(a) | np.isnan(b)
         return result | unordered if loose else result & ~unordered
-
-    # ---- matrices of a warp: element e of 256 lies where this interpreter says, as the ISA leaves it open
-
-    def _fragment(self, names, kind, warp):
-        """The 256 elements that a warp's registers hold."""
-        if kind == "f32":
-            return np.stack([self.raw(n)[warp].astype(np.uint32).view(np.float32) for n in names], axis=1).reshape(16, 16)
-        pairs = np.stack([self.raw(n)[warp].astype(np.uint32) for n in names], axis=1)
-        halves = pairs.reshape(-1).view(np.uint16)[:256]
-        return (from_bf16(halves) if kind == "bf16" else halves.view(np.float16).astype(np.float32)).reshape(16, 16)
-
-    def _matrix(self, rest, operands, line, mask):
-        names = lambda text: [n.strip() for n in text.strip("{}").split(",")]  # noqa: E731
-        here = self.ids[mask]
-        for warp in np.unique(here // WARP):
-            lanes = np.zeros(self.count, bool)
-            lanes[warp * WARP:(warp + 1) * WARP] = True
-            if lanes.sum() != WARP or not (mask & lanes).sum() == WARP:
-                self.fault(line, "lanes of a warp that do not reach a matrix operation of all of them")
-            if "mma" in rest[0]:
-                d, a, b, c = map(names, operands)
-                kinds = rest[-4:]
-                result = self._fragment(c, "f32", lanes) + self._fragment(a, kinds[1], lanes) @ self._fragment(b, kinds[2], lanes)
-                for name, values in zip(d, result.astype(np.float32).reshape(WARP, 8).T):
-                    self.put(name, values, lanes)
-                continue
-            self._move_matrix(rest, operands, names, lanes, line)
-
-    def _move_matrix(self, rest, operands, names, lanes, line):
-        stores, kind = rest[0] == "store", rest[-1]
-        space = next(r for r in rest if r in ("shared", "global"))
-        address, registers = (operands[0], names(operands[1])) if stores else (operands[1], names(operands[0]))
-        size = 4 if kind == "f32" else 2
-        lead = int(self.get(operands[2], "u32", lanes)[0])
-        rows, columns = np.divmod(np.arange(256), 16)
-        column_major = "col" in rest
-        at = self.addresses(address, lanes)[0] + (columns * lead + rows if column_major else rows * lead + columns) * size
-        who = np.repeat(self.ids[lanes], 8)
-        # Which lane moves which element is open: another lane's access to any of them is a race.
-        data, index = self.bytes_at(space, at, size, line, who, stores)
-        if stores:
-            data[index] = np.ascontiguousarray(self._fragment(registers, kind, lanes).reshape(-1)).view(np.uint8).reshape(256, 4)
-            return
-        raw = data[index].view(UNSIGNED[size])[:, 0]
-        if kind == "f32":
-            parts = raw.reshape(WARP, 8).T
-        else:
-            parts = np.resize(raw, WARP * len(registers) * 2).view(np.uint32).reshape(WARP, len(registers)).T
-        for name, values in zip(registers, parts):
-            self.put(name, np.ascontiguousarray(values), lanes)
 
 
 def launch(kernel: Kernel, memory: Memory, arguments, grid, block, dynamic=0, order="forward", observe=lambda op: None) -> int:

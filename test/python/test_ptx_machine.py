@@ -14,7 +14,7 @@ import ptx_memory
 import ptx_text
 import pytest
 from conftest import build_folder
-from cuda_models import attention, cnn, depthwise, mlp, normalized
+from cuda_models import attention, cnn, depthwise, mlp, normalized, pooled
 from standin import environment, library
 
 HEAD = ".version 7.8\n.target sm_80\n.address_size 64\n"
@@ -84,6 +84,23 @@ def test_conversions_to_and_from_eight_bits():
     low, high = run(text, blocks=1, size=256).view(np.float16).reshape(-1, 2).T
     assert low[:17].tolist() == list(range(17)) and low[17] == 16 and low[19] == 20  # four bits
     assert high[:3].tolist() == [0, 10, 20] and high[63] == 448
+
+
+@pytest.mark.parametrize("kind", ["f16x2", "bf16x2"])
+def test_masks_and_extremes_of_pairs(kind):
+    """Of the thread's number below 1.5, 2.5 or NaN: which half is larger, which is NaN, and the larger one."""
+    word = {"f16x2": 0x3E007E00, "bf16x2": 0x3FC07FC0}[kind]  # 1.5 above, NaN below
+    pair = f"mov.b32 \t%r7, {word};\n\tcvt.rn.f32.u32 \t%r6, %r1;\n\tcvt.rn.{kind}.f32 \t%r6, %r6, %r6;\n\t"
+    for op, low, high in (("set.gt.u32", lambda i: 0, lambda i: 0xFFFF if i > 1.5 else 0), ("set.nan.u32", lambda i: 0xFFFF, lambda i: 0),
+                          ("set.gtu.u32", lambda i: 0xFFFF, lambda i: 0xFFFF if i > 1.5 else 0)):
+        text = EXCHANGE.replace("xor.b32 \t%r2, %r1, 1;", pair + f"{op}.{kind} \t%r8, %r6, %r7;\n\txor.b32 \t%r2, %r1, 1;").replace("%r3;", "%r8;", 1)
+        text = text.replace("st.global.b32 \t[%rd9], %r3;", "st.global.b32 \t[%rd9], %r8;")
+        got = run(text, blocks=1, size=256).view(np.uint16).reshape(-1, 2)
+        assert got.tolist() == [[low(i), high(i)] for i in range(64)], op
+    text = EXCHANGE.replace("xor.b32 \t%r2, %r1, 1;", pair + f"max.NaN.{kind} \t%r8, %r6, %r7;\n\txor.b32 \t%r2, %r1, 1;")
+    halves = run(text.replace("st.global.b32 \t[%rd9], %r3;", "st.global.b32 \t[%rd9], %r8;"), blocks=1, size=256).view(np.uint16).reshape(-1, 2)
+    values = ptx_machine.from_bf16(halves) if kind == "bf16x2" else halves.view(np.float16)
+    assert np.isnan(values[:, 0].astype(float)).all() and values[:, 1].tolist() == [max(i, 1.5) for i in range(64)]
 
 
 @pytest.mark.parametrize("change, by, what", [
@@ -156,3 +173,11 @@ def test_steps_of_interpreted_kernels(tmp_path, model, policy, order, options):
     assert result["violations"] == ""
     np.testing.assert_allclose(result["cuda"], result["cpu"], rtol=TOLERANCE[policy])
     assert result["kernels"] > 2 and result["parameters"]
+
+
+@pytest.mark.parametrize("policy, arch", [("amp-bf16", "sm_80"), ("amp-bf16", "sm_90"), ("amp-f16", "sm_80"), ("fp8-hybrid", "sm_90")])
+def test_steps_that_pool(tmp_path, policy, arch):
+    """Two numbers of 16 bits at a time, and in 32 bits where an architecture compares none."""
+    result = interpret(tmp_path, pooled, policy, arch=arch)
+    assert result["violations"] == ""
+    np.testing.assert_allclose(result["cuda"], result["cpu"], rtol=TOLERANCE[policy])

@@ -15,6 +15,18 @@ bool isNarrow(Value value) {
   return isa<FloatType>(type) && !type.isF16() && type.getIntOrFloatBitWidth() <= 16;
 }
 
+/// FP32 in place of 16 bits: the same number, since each result is one of the operands or a flag.
+Value widened(ValueBuilder &e, Operation *op) {
+  SmallVector<Value> operands;
+  for (Value operand : op->getOperands())
+    operands.push_back(arith::ExtFOp::create(e.b, e.typeLike(e.b.getF32Type(), operand), operand));
+  OperationState state(op->getLoc(), op->getName(), operands, {}, op->getAttrs());
+  Type result = op->getResult(0).getType();
+  state.addTypes(isa<arith::CmpFOp>(op) ? result : operands.front().getType());
+  Value value = e.b.create(state)->getResult(0);
+  return isa<arith::CmpFOp>(op) ? value : Value(arith::TruncFOp::create(e.b, result, value));
+}
+
 Value expanded(ElementEmitter &e, Operation *op) {
   if (auto widen = dyn_cast<arith::ExtFOp>(op))
     return isNarrow(widen.getIn()) ? e.widen(widen.getIn()) : Value();
@@ -29,6 +41,18 @@ Value expanded(ElementEmitter &e, Operation *op) {
 }
 
 } // namespace
+
+void mpt::widenExactOps(Operation *root, const KernelTarget &target) {
+  root->walk([&](Operation *op) {
+    if (!isa<arith::CmpFOp, arith::MaximumFOp, arith::MinimumFOp, math::AbsFOp, arith::NegFOp>(op) ||
+        getElementTypeOrSelf(op->getOperand(0)).getIntOrFloatBitWidth() != 16)
+      return;
+    ImplicitLocOpBuilder b(op->getLoc(), op);
+    ValueBuilder e(b, target);
+    op->replaceAllUsesWith(ValueRange{widened(e, op)});
+    op->erase();
+  });
+}
 
 void mpt::expandFloatOps(Operation *root, const KernelTarget &target) {
   // A number that is rounded to 8 bits and widened again never becomes a byte.

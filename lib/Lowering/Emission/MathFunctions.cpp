@@ -34,6 +34,8 @@ V MathBuilder::toFloat(V x, Type type) {
   Type to = e.typeLike(type, x);
   if (type.getIntOrFloatBitWidth() > from.getIntOrFloatBitWidth())
     return arith::ExtFOp::create(b, to, x);
+  if (e.target.keepsFloatOps && type.getIntOrFloatBitWidth() == 16)
+    return e.narrow(x, type);
   return arith::TruncFOp::create(b, to, x);
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Running values of reductions.
+// Matcher: casts and magnitudes of 16-bit floats, which are such numbers themselves.
 #include "mpt/Lowering/Emission/Reductions.h"
 
 #include "mpt/Dialect/MPT/TensorTypes.h"
@@ -62,14 +63,15 @@ Value Accumulator::combine(ElementEmitter &e, Value x, Value y) const {
 }
 
 Value Accumulator::fold(ElementEmitter &e, Value x) const {
-  for (int64_t lanes = e.width(x) / 2; lanes >= 1; lanes /= 2) {
+  for (int64_t lanes = e.width(x) / 2; lanes > 1; lanes /= 2) {
     Value low = vector::ExtractStridedSliceOp::create(e.b, x, ArrayRef<int64_t>{0}, ArrayRef<int64_t>{lanes},
                                                       ArrayRef<int64_t>{1});
     Value high = vector::ExtractStridedSliceOp::create(e.b, x, ArrayRef<int64_t>{lanes}, ArrayRef<int64_t>{lanes},
                                                        ArrayRef<int64_t>{1});
     x = combine(e, low, high);
   }
-  return vector::ExtractOp::create(e.b, x, int64_t{0});
+  Value first = vector::ExtractOp::create(e.b, x, int64_t{0});
+  return e.width(x) > 1 ? combine(e, first, vector::ExtractOp::create(e.b, x, int64_t{1})) : first;
 }
 
 Type mpt::runningType(Type element, NumericsAttr numerics) {
@@ -84,8 +86,29 @@ Accumulator mpt::accumulatorOf(ReduceOp op) {
   return {op.getKind(), type, type};
 }
 
+/// The type of 16 bits that has every element of `x`, also where they are widened, or magnitudes; null without one.
+static Type narrowTypeOf(Value x) {
+  auto element = dyn_cast<FloatType>(elementOf(x));
+  if (element && element.getWidth() == 16)
+    return element;
+  if (auto abs = x.getDefiningOp<AbsOp>())
+    return narrowTypeOf(abs.getX());
+  auto cast = x.getDefiningOp<CastOp>();
+  return cast && element && isa<FloatType>(elementOf(cast.getX())) &&
+                 elementOf(cast.getX()).getIntOrFloatBitWidth() == 16 && element.getWidth() > 16
+             ? elementOf(cast.getX())
+             : Type();
+}
+
+Type mpt::narrowExtreme(ReduceOp op) {
+  bool isExtreme = op.getKind() == ReduceKind::max || op.getKind() == ReduceKind::min;
+  return isExtreme ? narrowTypeOf(op.getX()) : Type();
+}
+
 Accumulator mpt::gatheringAccumulator(ReduceOp op, bool everyElement) {
   Accumulator a = accumulatorOf(op);
+  if (Type narrow = narrowExtreme(op))
+    return {a.kind, narrow, a.total};
   if (a.type.isF32() && (op.getKind() == ReduceKind::sum || op.getKind() == ReduceKind::mean))
     a.total = Float64Type::get(op.getContext());
   return {a.kind, everyElement ? a.total : a.type, a.total};

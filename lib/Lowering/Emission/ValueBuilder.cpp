@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Constants, splats and conversions between stored and computed types.
-// Matcher: numbers that were widened from a type, with another sign perhaps, which rounding to it leaves alone.
+// Matcher: numbers that were widened from a type, with another sign perhaps, or chosen among such, which rounding to it
+// leaves alone.
 #include "mpt/Lowering/Emission/ValueBuilder.h"
 
 #include "Float8.h"
@@ -110,16 +111,35 @@ Value ValueBuilder::widenUnsigned(Value value, Type type) {
   return getElementTypeOrSelf(value) == wide ? value : arith::ExtUIOp::create(b, typeLike(wide, value), value);
 }
 
-/// Whether `value` is a number of `type` already: one that was widened, with another sign perhaps.
+/// Whether all lanes of `value` are one constant that `type` has.
+static bool isConstantOf(Value value, FloatType type) {
+  if (auto spread = value.getDefiningOp<vector::BroadcastOp>())
+    value = spread.getSource();
+  FloatAttr single;
+  DenseFPElementsAttr many;
+  std::optional<APFloat> number;
+  if (matchPattern(value, m_Constant(&single)))
+    number = single.getValue();
+  else if (matchPattern(value, m_Constant(&many)) && many.isSplat())
+    number = many.getSplatValue<APFloat>();
+  bool loses = !number;
+  if (number)
+    (void)number->convert(type.getFloatSemantics(), APFloat::rmNearestTiesToEven, &loses);
+  return !loses;
+}
+
+/// Whether `value` is a number of `type` already: one that was widened, with another sign perhaps, or chosen among
+/// such.
 static bool isRounded(Value value, Type type) {
-  while (Operation *op = value.getDefiningOp()) {
-    if (auto widened = dyn_cast<arith::ExtFOp>(op))
-      return getElementTypeOrSelf(widened.getIn()) == type;
-    if (!isa<math::AbsFOp, arith::NegFOp>(op))
-      return false;
-    value = op->getOperand(0);
-  }
-  return false;
+  Operation *op = value.getDefiningOp();
+  if (auto widened = dyn_cast_or_null<arith::ExtFOp>(op))
+    return getElementTypeOrSelf(widened.getIn()) == type;
+  if (isa_and_nonnull<math::AbsFOp, arith::NegFOp>(op))
+    return isRounded(op->getOperand(0), type);
+  if (auto choice = dyn_cast_or_null<arith::SelectOp>(op))
+    return isRounded(choice.getTrueValue(), type) && isRounded(choice.getFalseValue(), type);
+  auto real = dyn_cast<FloatType>(type);
+  return real && isConstantOf(value, real);
 }
 
 Value ValueBuilder::round(Value value, Type type) {
@@ -151,9 +171,14 @@ Value ValueBuilder::narrow(Value value, Type type) {
     Type stored = b.getIntegerType(type.getIntOrFloatBitWidth());
     return getElementTypeOrSelf(value) == stored ? value : arith::TruncIOp::create(b, typeLike(stored, value), value);
   }
-  auto widened = value.getDefiningOp<arith::ExtFOp>();
-  if (target.keepsFloatOps && widened && getElementTypeOrSelf(widened.getIn()) == type)
+  Operation *op = target.keepsFloatOps ? value.getDefiningOp() : nullptr;
+  if (auto widened = dyn_cast_or_null<arith::ExtFOp>(op); widened && getElementTypeOrSelf(widened.getIn()) == type)
     return widened.getIn();
+  // Signs change in 16 bits too, two numbers at a time.
+  if (isa_and_nonnull<math::AbsFOp, arith::NegFOp>(op) && type.getIntOrFloatBitWidth() == 16) {
+    Value inner = narrow(op->getOperand(0), type);
+    return isa<math::AbsFOp>(op) ? Value(math::AbsFOp::create(b, inner)) : Value(arith::NegFOp::create(b, inner));
+  }
   if (type.isF16() || target.keepsFloatOps)
     return arith::TruncFOp::create(b, typeLike(type, value), value);
   if (type.isBF16()) {

@@ -357,6 +357,7 @@ FailureOr<func::FuncOp> mpt::emulateGpuKernel(OpBuilder &builder, ArrayRef<func:
     kernel->erase();
   }
   function.setName(name);
+  widenExactOps(function, KernelTarget::host());
   expandFloatOps(function, KernelTarget::host());
   return function;
 }

@@ -194,7 +194,8 @@ void BundledSums::emit(GpuKernelBuilder &kernel) {
   for (Value value : bundle->body().getTerminator()->getOperands()) {
     ops.push_back(value.getDefiningOp<ReduceOp>());
     accumulators.push_back(gatheringAccumulator(ops.back(), /*everyElement=*/false));
-    wide.push_back(gatheringAccumulator(ops.back(), /*everyElement=*/true));
+    const Accumulator &a = accumulators.back();
+    wide.push_back({a.kind, a.total, a.total});
   }
   SmallVector<int64_t> bytes;
   for (MemRefType type : bundle->inputs)

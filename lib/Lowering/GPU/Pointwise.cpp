@@ -3,6 +3,7 @@
 #include "Schedules.h"
 #include "Team.h"
 #include "Waves.h"
+#include "mpt/Lowering/Emission/Reductions.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
@@ -40,10 +41,9 @@ private:
 void Pointwise::chooseVectors(GpuKernelBuilder &kernel) {
   lanes = kernel.lane.empty() ? 1 : kernel.extentOf(kernel.lane);
   outer = kernel.extentOf(kernel.kept) / lanes;
-  // Sums of one thread, which FP64 often takes, keep as many values as long fusions do.
-  auto widthOf = [&](int64_t extent) {
-    return std::min(kernel.vectorWidth(extent, kernel.contiguousBytes()), kernel.reductions.empty() ? 8u : 4u);
-  };
+  // Sums of one thread, which FP64 often takes, keep as many values as long fusions do; the largest of 16 bits do not.
+  const unsigned most = llvm::all_of(kernel.reductions, narrowExtreme) ? 8 : 4;
+  auto widthOf = [&](int64_t extent) { return std::min(kernel.vectorWidth(extent, kernel.contiguousBytes()), most); };
   vector = kernel.lane.empty() ? 1 : widthOf(lanes);
   // A flat range keeps its wide vectors and leaves the rest to one more thread; so does each long row, where memory
   // begins it at a multiple of them.

@@ -100,6 +100,17 @@ template <typename Op> struct Window {
   ArrayRef<int64_t> kernel, strides, dilations, pads;
 };
 
+/// Whether a device compares two 16-bit elements at a time, and keeps their positions beside them in 16 bits too. Lanes
+/// share the positions of their windows.
+bool isPacked(ElementEmitter &e, MaxPoolOp op, ArrayRef<IndexExpr> at) {
+  auto element = dyn_cast<FloatType>(elementOf(op.getX()));
+  int64_t plane = 1;
+  for (int64_t extent : shapeOf(op.getX()).drop_front(2))
+    plane *= extent;
+  return e.target.keepsFloatOps && element && element.getWidth() == 16 && plane <= (1 << 16) &&
+         e.laneWidth(at) % 2 == 0 && !e.space.isLane(at.drop_front(2));
+}
+
 struct MaxPoolModel : LoopLowering::ExternalModel<MaxPoolModel, MaxPoolOp> {
   bool isCheap(Operation *) const { return false; }
   Value emitElement(Operation *operation, ElementEmitter &e, unsigned index, ArrayRef<IndexExpr> at) const {
@@ -114,13 +125,17 @@ struct MaxPoolModel : LoopLowering::ExternalModel<MaxPoolModel, MaxPoolOp> {
       return lanes > 1 && !e.space.isLane(at[2 + d]) && window.hasNearest(d, plane[d], shapeOf(op.getY())[2 + d]);
     };
     MathBuilder m(e);
-    Type real = computeType(x.getElementType());
+    const bool packed = isPacked(e, op, at);
+    Type real = packed ? x.getElementType() : computeType(x.getElementType());
+    auto numberOf = [&](ArrayRef<IndexExpr> position) {
+      Value number = e.indexAs(e.space.linearize(position, plane), e.b.getI32Type());
+      return packed ? Value(arith::TruncIOp::create(e.b, e.b.getI16Type(), number)) : number;
+    };
     // A window of -inf alone has its first element, which nothing is larger than.
     SmallVector<IndexExpr> first;
     for (size_t d = 0; d < plane.size(); ++d)
       first.push_back(window.firstInput(e, d, at[2 + d], plane[d]));
-    Value best = e.splat(e.constant(real, -INFINITY), lanes),
-          where = e.splat(e.indexAs(e.space.linearize(first, plane), e.b.getI32Type()), lanes);
+    Value best = e.splat(e.constant(real, -INFINITY), lanes), where = e.splat(numberOf(first), lanes);
     auto result = overBox(e, window.kernel, {}, {best, where}, [&](ArrayRef<IndexExpr> k, ValueRange carried) {
       SmallVector<IndexExpr> from(at.take_front(2));
       Value inside;
@@ -128,13 +143,17 @@ struct MaxPoolModel : LoopLowering::ExternalModel<MaxPoolModel, MaxPoolOp> {
         from.push_back(hasNearest(d) ? window.nearestInput(e, d, at[2 + d], k[d], plane[d])
                                      : window.input(e, d, at[2 + d], k[d], plane[d], inside));
       Value value = e.splat(e.element(op.getX(), from), lanes);
+      if (packed)
+        value = e.narrow(value, real);
       Value larger = arith::OrIOp::create(e.b, m.compare(arith::CmpFPredicate::OGT, value, carried[0]),
                                           m.compare(arith::CmpFPredicate::UNO, value, value));
       larger = both(e, larger, inside);
-      Value position = e.indexAs(e.space.linearize(ArrayRef<IndexExpr>(from).drop_front(2), plane), e.b.getI32Type());
+      Value position = numberOf(ArrayRef<IndexExpr>(from).drop_front(2));
       return SmallVector<Value>{pick(e, larger, value, carried[0]),
                                 pick(e, larger, e.splat(position, lanes), carried[1])};
     });
+    if (packed)
+      result = {e.widen(result[0]), arith::ExtUIOp::create(e.b, e.typeLike(e.b.getI32Type(), result[1]), result[1])};
     e.define(op.getY(), at, result[0]);
     e.define(op.getIndices(), at, result[1]);
     return result[index];

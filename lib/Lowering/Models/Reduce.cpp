@@ -22,15 +22,19 @@ int64_t mpt::extentOf(ArrayRef<int64_t> shape, ArrayRef<int64_t> axes) {
 namespace {
 
 /// The running value of `op`. FP32 sums gather in FP64: `blocked` ones sum by sum over a block, others element by
-/// element where that is `cheap`. Largest magnitudes are those of the bits, NaN above all: one instruction where the
-/// maximum that looks for NaN takes several.
-Accumulator loopAccumulator(ReduceOp op, bool blocked, bool cheap) {
-  if (op.getKind() == ReduceKind::max && op.getX().getDefiningOp<AbsOp>() && reducedExtent(op) > 0 &&
+/// element where that is `cheap`. A processor's largest magnitudes are those of the bits, NaN above all: one
+/// instruction where the maximum that looks for NaN takes several. A device has that maximum, and for two 16-bit floats
+/// at a time.
+Accumulator loopAccumulator(ReduceOp op, bool blocked, bool cheap, bool onDevice) {
+  if (Type narrow = narrowExtreme(op); narrow && onDevice)
+    return {op.getKind(), narrow, narrow};
+  if (!onDevice && op.getKind() == ReduceKind::max && op.getX().getDefiningOp<AbsOp>() && reducedExtent(op) > 0 &&
       computeType(elementOf(op.getX())).isF32()) {
     Type bits = IntegerType::get(op.getContext(), 32);
     return {ReduceKind::max, bits, bits};
   }
-  return blocked || cheap ? gatheringAccumulator(op, cheap) : accumulatorOf(op);
+  bool gathers = (blocked || cheap) && !narrowExtreme(op);
+  return gathers ? gatheringAccumulator(op, cheap) : accumulatorOf(op);
 }
 
 /// Reductions over the same elements that can share `op`'s loops.
@@ -70,7 +74,7 @@ public:
     width = std::max(outer, lanes);
     chooseBlocks();
     for (ReduceOp member : group)
-      accumulators.push_back(loopAccumulator(member, block > 0, lanes == 1));
+      accumulators.push_back(loopAccumulator(member, block > 0, lanes == 1, e.target.keepsFloatOps));
   }
 
   /// The reduced values, one for every member of the group.
@@ -109,8 +113,8 @@ private:
   }
   /// The innermost loops that make a block together, and how many turns of the outermost of them.
   void chooseBlocks() {
-    auto gathers = [](ReduceOp op) {
-      Accumulator a = loopAccumulator(op, /*blocked=*/true, /*cheap=*/false);
+    auto gathers = [this](ReduceOp op) {
+      Accumulator a = loopAccumulator(op, /*blocked=*/true, /*cheap=*/false, e.target.keepsFloatOps);
       return a.total != a.type;
     };
     int64_t inside = 1, total = 1;

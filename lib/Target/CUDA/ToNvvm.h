@@ -21,6 +21,11 @@ llvm::FailureOr<llvm::SmallVector<mlir::ModuleOp>> lowerKernels(mlir::ModuleOp k
 /// where only narrower types or sums see them, else 0.51, exact where the quotient is a number of the type.
 void lowerFloatOps(mlir::Operation *kernels, unsigned sm);
 
+/// Makes selections of 16-bit elements by comparisons of 16-bit floats inside `kernels`, also of widened ones,
+/// selections of words, with masks for two elements each, by `set` of sm_`sm`; in 32 bits where that has none for the
+/// type. Exact.
+void packSelects(mlir::Operation *kernels, unsigned sm);
+
 /// Makes comparisons of positions with numbers of 64 bits ones of indices, in kernels whose indices have 32 bits.
 /// Exact.
 void narrowIndexCompares(mlir::Operation *kernels);

@@ -10,6 +10,10 @@
 
 namespace mpt {
 
+/// Makes comparisons, extremes, magnitudes and changes of sign of 16-bit floats inside `root` those of FP32: the same
+/// numbers. `target` has no instructions for them.
+void widenExactOps(mlir::Operation *root, const KernelTarget &target);
+
 /// Expands arith.extf and arith.truncf of BF16 and of 8-bit floats (OCP 8-bit floating point specification), and
 /// math.exp of f32, inside `root`. Rounding is to nearest even; beyond the range lies infinity, or NaN where the type
 /// has none. `target` keeps no such op.

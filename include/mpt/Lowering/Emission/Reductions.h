@@ -23,7 +23,11 @@ struct Accumulator {
 mlir::Type runningType(mlir::Type element, NumericsAttr numerics);
 /// The running value of `op` in the type that its numerics ask for, at least the computed one.
 Accumulator accumulatorOf(ReduceOp op);
-/// As accumulatorOf, FP32 sums in FP64: between threads, or from the first element on. An error in a mean is the same
+/// The type of the 16-bit floats of which `op` chooses the largest or smallest, also by magnitude or where they were
+/// widened; null elsewhere.
+mlir::Type narrowExtreme(ReduceOp op);
+/// A device's running value: largest and smallest 16-bit floats in their type, which it compares two at a time. Else as
+/// accumulatorOf, FP32 sums in FP64: between threads, or from the first element on. An error in a mean is the same
 /// for all that it is subtracted from, so that it grows in sums over them where roundings of single elements cancel
 /// out.
 Accumulator gatheringAccumulator(ReduceOp op, bool everyElement);
