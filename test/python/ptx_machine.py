@@ -3,15 +3,17 @@
 
 All threads of a block run at once, as numpy vectors. The threads that stand at the first instruction go on, which brings those that
 parted together again. Between two barriers no thread may touch bytes of shared memory that another one writes; of global memory no
-block may touch bytes that another one writes. Instructions are those of the PTX ISA 7.8 that the corpus uses; another one raises Unknown.
+block may touch bytes that another one writes. What is begun and awaited later, ptx_async.py follows. Instructions are those of the PTX
+ISA that the corpus uses; another one raises Unknown.
 """
 import re
 
 import numpy as np
-from ptx_matrices import WARP, Matrices
+from ptx_async import Asynchronous
 from ptx_memory import Accesses, Memory
 from ptx_numbers import FLOAT8, KINDS, UNSIGNED, from_bf16, to_bf16
 from ptx_text import SHARED_BASE, Kernel
+from ptx_wmma import WARP, Matrices
 
 HALVES = ("f16x2", "bf16x2", "bf16")  # what numpy has no type for
 
@@ -41,9 +43,13 @@ class Block(Matrices):
         self.registers = {}
         size = kernel.shared_bytes + 16 + dynamic
         self.shared, self.touched = np.full(size, 0xA5, np.uint8), Accesses(size)
+        self.begun, self.line = Asynchronous(self, size), 0
         self.executed = 0
 
     # ---- operands
+
+    def unknown(self, line, text):
+        raise Unknown(f"{self.kernel.name}, line {line}: {text}")
 
     def fault(self, line, text):
         raise Fault(f"{self.kernel.name}, line {line}: {text}")
@@ -63,6 +69,8 @@ class Block(Matrices):
         if operand in self.kernel.names:
             return np.full(mask.sum(), self.kernel.names[operand], dtype)
         if re.match(r"[%A-Za-z_]", operand):
+            if self.begun.works:
+                self.begun.register(operand, False, mask)
             return self.raw(operand)[mask].astype(UNSIGNED[np.dtype(dtype).itemsize]).view(dtype)
         if re.fullmatch(r"0[fF][0-9a-fA-F]{8}", operand):
             return np.full(mask.sum(), np.array(int(operand[2:], 16), np.uint32).view(np.float32)).astype(dtype, copy=False) if dtype == np.float32 else \
@@ -76,6 +84,8 @@ class Block(Matrices):
     def put(self, register, values, mask):
         if register == "_":
             return
+        if self.begun.works:
+            self.begun.register(register, True, mask)
         if register.startswith("%p"):
             self.raw(register)[mask] = values
         else:
@@ -107,6 +117,7 @@ class Block(Matrices):
                 wrote = f", one at line {self.touched.line[other[0]]} before" if len(other) and not writes else ""
                 self.fault(line, f"a race in shared memory: a {'write to' if writes else 'read of'} bytes that another thread touches before the next "
                                  f"barrier{wrote}")
+            self.begun.access(flat, who, writes, line)
             return self.shared, at
         index = self.memory.check(where, size, lambda text: self.fault(line, text))
         if self.memory.touch(index, size, self.number, writes):
@@ -129,7 +140,9 @@ class Block(Matrices):
         pc = np.zeros(self.count, np.int64)
         waiting, ended = np.zeros(self.count, bool), np.zeros(self.count, bool)
         code = self.kernel.code
-        while not ended.all():
+        while True:
+            if ended.all():
+                return self.begun.ended()
             ready = ~(waiting | ended)
             if not ready.any():
                 self._release(pc, waiting, ended)
@@ -169,11 +182,14 @@ class Block(Matrices):
 
     def step(self, op, operands, line, mask):
         head, *rest = op.split(".")
+        self.line = line
         with np.errstate(all="ignore"):
             if head in ("ld", "st"):
                 return self._access(head, rest, operands, line, mask)
             if head == "wmma":
                 return self._matrix(rest, operands, line, mask)
+            if begin := {"cp": self.begun.copy, "fence": self.begun.fence, "wgmma": self.begun.product}.get(head):
+                return begin(rest, operands, line, mask) or self.unknown(line, op)
             if head == "mov" and operands[0].startswith("{"):
                 return self._unpack(rest[-1], operands, mask)
             handler = getattr(self, f"_{head}", None)

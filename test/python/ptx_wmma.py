@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Matrix operations of a warp, for the interpreter (ptx_machine.py). Element e of 256 lies where this file says, as the ISA leaves it open."""
+"""Matrices of a warp (`wmma`): element e of 256 lies where this interpreter says, as the ISA leaves it open."""
 import numpy as np
 from ptx_numbers import UNSIGNED, from_bf16
 
@@ -7,7 +7,7 @@ WARP = 32
 
 
 class Matrices:
-    """What a block of threads (ptx_machine.Block) does with fragments of 16 x 16 numbers."""
+    """What a block does with them."""
 
     def _fragment(self, names, kind, warp):
         """The 256 elements that a warp's registers hold."""
