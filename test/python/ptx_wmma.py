@@ -27,8 +27,8 @@ class Matrices:
                 self.fault(line, "lanes of a warp that do not reach a matrix operation of all of them")
             if "mma" in rest[0]:
                 d, a, b, c = map(names, operands)
-                kinds = rest[-4:]
-                result = self._fragment(c, "f32", lanes) + self._fragment(a, kinds[1], lanes) @ self._fragment(b, kinds[2], lanes)
+                kind = "bf16" if "bf16" in rest else "f16"  # of FP16, the operation names the sums alone
+                result = self._fragment(c, "f32", lanes) + self._fragment(a, kind, lanes) @ self._fragment(b, kind, lanes)
                 for name, values in zip(d, result.astype(np.float32).reshape(WARP, 8).T):
                     self.put(name, values, lanes)
                 continue
