@@ -3,6 +3,7 @@
 #include "Program.h"
 
 #include "mpt-c/abi.h"
+#include "mpt-c/abi_images.h"
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Memory/Layout.h"
 
@@ -74,6 +75,22 @@ std::string comment(StringRef text) {
   return result;
 }
 
+std::string nameOf(const Image &image) {
+  const std::string arch = " sm_" + std::to_string(image.arch);
+  switch (image.kind) {
+  case MPT_IMAGE_HOST:
+    return "host";
+  case MPT_IMAGE_CUBIN:
+    return "cubin" + arch;
+  case MPT_IMAGE_EXACT_CUBIN:
+    return "cubin" + arch + "a";
+  case MPT_IMAGE_EXACT_PTX:
+    return "ptx" + arch + "a";
+  default:
+    return "ptx" + arch;
+  }
+}
+
 } // namespace
 
 std::string mpt::target::manifestOf(ModuleOp module, const Program &program) {
@@ -91,9 +108,7 @@ std::string mpt::target::manifestOf(ModuleOp module, const Program &program) {
   if (!program.images.empty()) {
     json::Array images;
     for (const Image &image : program.images)
-      images.push_back((image.kind == MPT_IMAGE_HOST    ? "host"
-                        : image.kind == MPT_IMAGE_CUBIN ? "cubin sm_" + std::to_string(image.arch)
-                                                        : "ptx sm_" + std::to_string(image.arch)));
+      images.push_back(nameOf(image));
     manifest["images"] = std::move(images);
     manifest["kernels"] = static_cast<int64_t>(program.entries.size());
   }

@@ -3,6 +3,7 @@
 #include "Program.h"
 
 #include "mpt-c/abi.h"
+#include "mpt-c/abi_images.h"
 
 #include "llvm/IR/IRBuilder.h"
 
@@ -96,13 +97,13 @@ public:
   Constant *images(llvm::ArrayRef<Image> images, Constant *kernels) {
     llvm::SmallVector<Constant *> records;
     for (const Image &image : images) {
+      const bool isText = image.kind == MPT_IMAGE_PTX || image.kind == MPT_IMAGE_EXACT_PTX;
       Constant *data;
       if (image.kind == MPT_IMAGE_HOST)
         data = hostImage(image.functions, kernels);
       else
-        data = global(llvm::ConstantDataArray::getString(context, image.bytes, image.kind == MPT_IMAGE_PTX),
-                      llvm::Align(64));
-      int64_t bytes = image.bytes.size() + (image.kind == MPT_IMAGE_PTX);
+        data = global(llvm::ConstantDataArray::getString(context, image.bytes, isText), llvm::Align(64));
+      int64_t bytes = image.bytes.size() + isText;
       records.push_back(record({number(image.kind), number(image.arch), number(bytes), data}));
     }
     return array(records);

@@ -90,7 +90,8 @@ def test_what_stays_apart_is_reported(tmp_path):
     assert report(tmp_path / "m.onnx", "--policy=amp-f16")["unfused_attentions"] == []
 
 
-@pytest.mark.parametrize("policy, arch, depth, dropout", [("amp-bf16", "sm_80", 128, 0.1), ("amp-f16", "sm_90", 64, 0.1), ("amp-bf16", "sm_100", 128, 0.0)])
+@pytest.mark.parametrize("policy, arch, depth, dropout", [("amp-bf16", "sm_80", 128, 0.1), ("amp-f16", "sm_90", 64, 0.1), ("amp-bf16", "sm_100", 128, 0.0),
+                                                          ("amp-bf16", "sm_90a", 64, 0.1), ("amp-f16", "sm_90a", 128, 0.1)])
 def test_tiles_do_not_spill(tmp_path, policy, arch, depth, dropout):
     """The program as the compiler assembles it: shared memory of one block, and registers of all threads of it."""
     assembler = mpt_run.ptxas()
@@ -106,4 +107,5 @@ def test_tiles_do_not_spill(tmp_path, policy, arch, depth, dropout):
     assert len(kernels) == (4 if dropout else 3), "the loss is evaluated without dropout"
     for name, spilled, registers, shared in kernels:
         assert spilled == "0" and int(registers) <= 255 and int(shared) <= 48 << 10, (name, spilled, registers, shared)
-    assert ptx.count(b"wmma.mma.sync") > 20
+    assert ptx.count(b"\twmma.mma.sync") > 20
+    assert (b"wgmma.mma_async" in ptx) == (arch == "sm_90a") and "(C75" not in said, "products of warpgroups that the assembler serializes"

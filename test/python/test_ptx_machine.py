@@ -141,14 +141,14 @@ for target in ("cpu", "cuda"):
         losses[target] = [trainer.step({"x": data["x"], name: data["labels"]}).loss for _ in range(2)]
         if target == "cuda":
             losses["parameters"] = all(bool(np.isfinite(p).all()) for p in trainer.parameters().values())
-print(json.dumps({**losses, "violations": standin.standin_violations().decode(), "kernels": len(executor.kernels)}))
+print(json.dumps({**losses, "violations": standin.standin_violations().decode(), "kernels": len(executor.kernels), "instructions": sorted(executor.instructions)}))
 """
 MODELS = {"mlp": mlp, "cnn": cnn, "depthwise": lambda path: depthwise(path, rank=1), "normalized": normalized, "attention": lambda path: attention(path, "both", batch=2, heads=2, length=8, depth=8),
           "shared": lambda path: attention(path, "both", batch=1, heads=2, key_heads=1, length=36, depth=8, dropout=0.25)}
 TOLERANCE = {"fp32": 1e-5, "amp-f16": 4e-3, "amp-bf16": 2e-2, "als-f16": 4e-3, "fp8-hybrid": 5e-2, "fp8-current": 5e-2}
 
 
-def interpret(tmp_path, make, policy, order="forward", options=None, arch="sm_80", **variables):
+def interpret(tmp_path, make, policy, order="forward", options=None, arch="sm_80", device=None, **variables):
     build = build_folder()
     if not os.path.exists(library(build)) or not (build / "bin" / "mpt-opt").exists():
         pytest.skip("the compiler or the stand-in is not built")
@@ -157,8 +157,8 @@ def interpret(tmp_path, make, policy, order="forward", options=None, arch="sm_80
     for target, flags in (("cpu", []), ("cuda", ["--target=cuda", f"--arch={arch}"])):
         subprocess.run([build / "bin" / "mpt-opt", tmp_path / "m.onnx", "--loss=softmax-cross-entropy", "--optimizer=adamw,lr=1e-3",
                         f"--policy={policy}", "--quiet", "-o", tmp_path / target, *flags], check=True)
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(STEPS), str(tmp_path), order], check=True, text=True, stdout=subprocess.PIPE,
-                          env=environment(build, True, {"ptx": 1, "search": "off", **(options or {})}, MPT_STANDIN_ARCH=re.sub("sm_", "", arch), **variables))
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(STEPS), str(tmp_path), order], check=True, text=True, capture_output=True,
+                          env=environment(build, True, {"ptx": 1, "search": "off", **(options or {})}, MPT_STANDIN_ARCH=device or re.sub(r"\D", "", arch), **variables))
     return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -181,3 +181,18 @@ def test_steps_that_pool(tmp_path, policy, arch):
     result = interpret(tmp_path, pooled, policy, arch=arch)
     assert result["violations"] == ""
     np.testing.assert_allclose(result["cuda"], result["cpu"], rtol=TOLERANCE[policy])
+
+
+@pytest.mark.parametrize("device, by_warpgroups", [("90", True), ("100", False)])
+def test_code_for_one_architecture_alone(tmp_path, device, by_warpgroups):
+    """A device of sm_90 takes sm_90a's code first; a later one takes PTX for sm_90."""
+    result = interpret(tmp_path, MODELS["shared"], "amp-bf16", arch="sm_90,sm_90a", device=device)
+    assert result["violations"] == ""
+    np.testing.assert_allclose(result["cuda"], result["cpu"], rtol=TOLERANCE["amp-bf16"])
+    assert any(op.startswith("wgmma.mma_async") for op in result["instructions"]) == by_warpgroups
+
+
+def test_code_for_another_architecture_alone_is_refused(tmp_path):
+    with pytest.raises(subprocess.CalledProcessError) as error:
+        interpret(tmp_path, MODELS["shared"], "amp-bf16", arch="sm_90a", device="100")
+    assert "PTX for sm_90a: compile it with --arch=sm_100" in error.value.stderr

@@ -8,6 +8,7 @@
 #include "cuda/Finite.h"
 #include "cuda/PlanCache.h"
 #include "cuda/Run.h"
+#include "mpt-c/abi_images.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -36,11 +37,21 @@ private:
   const CudaDevice &device;
 };
 
+bool isMachineCode(const mpt_image_desc &image) {
+  return image.kind == MPT_IMAGE_CUBIN || image.kind == MPT_IMAGE_EXACT_CUBIN;
+}
+bool isExact(const mpt_image_desc &image) {
+  return image.kind == MPT_IMAGE_EXACT_PTX || image.kind == MPT_IMAGE_EXACT_CUBIN;
+}
+
+std::string nameOf(const mpt_image_desc &image) {
+  return (isMachineCode(image) ? "sm_" : "PTX for sm_") + std::to_string(image.arch) + (isExact(image) ? "a" : "");
+}
+
 std::string archsOf(const mpt_module_desc &m) {
   std::string text;
   for (int64_t i = 0; i < m.num_images; ++i)
-    text += (i ? ", " : "") + std::string(m.images[i].kind == MPT_IMAGE_PTX ? "PTX for sm_" : "sm_") +
-            std::to_string(m.images[i].arch);
+    text += (i ? ", " : "") + nameOf(m.images[i]);
   return text.empty() ? "none" : text;
 }
 
@@ -48,6 +59,8 @@ std::string archsOf(const mpt_module_desc &m) {
 bool runsOn(const mpt_image_desc &image, int arch) {
   if (image.kind == MPT_IMAGE_HOST)
     return arch == 0;
+  if (isExact(image))
+    return image.arch == arch;
   if (image.kind == MPT_IMAGE_CUBIN)
     return image.arch / 10 == arch / 10 && image.arch <= arch;
   return image.arch <= arch;
@@ -122,9 +135,10 @@ mpt_status CudaDevice::loadImage() {
     return MPT_OK;
   std::vector<const mpt_image_desc *> images;
   for (int64_t i = 0; i < module.num_images; ++i)
-    if (runsOn(module.images[i], arch) && (!options.ptxOnly || module.images[i].kind != MPT_IMAGE_CUBIN))
+    if (runsOn(module.images[i], arch) && (!options.ptxOnly || !isMachineCode(module.images[i])))
       images.push_back(&module.images[i]);
-  // The latest architecture first, and machine code before what the driver has to compile.
+  // The latest architecture first; what is for this one alone before what is not; machine code before what the driver
+  // has to compile.
   std::sort(images.begin(), images.end(), [](const mpt_image_desc *a, const mpt_image_desc *b) {
     return a->arch != b->arch ? a->arch > b->arch : a->kind > b->kind;
   });
@@ -141,8 +155,7 @@ mpt_status CudaDevice::loadImage() {
     result = api.ModuleLoadDataEx(&code, image->data, 2, settings, values);
     if (result == cu::Success)
       return findKernels(*image);
-    problems += std::string(problems.empty() ? "" : "; ") + (image->kind == MPT_IMAGE_PTX ? "PTX for sm_" : "sm_") +
-                std::to_string(image->arch) + ": " + cu::nameOf(api, result);
+    problems += std::string(problems.empty() ? "" : "; ") + nameOf(*image) + ": " + cu::nameOf(api, result);
     if (log[0])
       problems += std::string(": ") + log.data();
     if (result == cu::OutOfMemory)

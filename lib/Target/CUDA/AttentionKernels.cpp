@@ -241,6 +241,33 @@ Value mpt::cuda::logarithm(ImplicitLocOpBuilder &b, Value x) {
   return plus(times(whole, real(0.6931471805599453)), times(sum, t));
 }
 
+/// Whether some tensor of the call has elements that indices of 32 bits do not reach.
+static bool isLarge(Operation *call) {
+  return llvm::any_of(call->getOperands(), [](Value operand) {
+    auto type = dyn_cast<MemRefType>(operand.getType());
+    return type && memory::spanBytes(type) >= int64_t(1) << 31;
+  });
+}
+
+void mpt::cuda::addWarpgroupKernels(ModuleOp module) {
+  SmallVector<rt::AttentionOp> calls;
+  module.walk([&](rt::AttentionOp op) { calls.push_back(op); });
+  const bool large = llvm::any_of(calls, [](rt::AttentionOp op) { return isLarge(op); });
+  ModuleOp own;
+  for (rt::AttentionOp op : calls) {
+    mpt_attention_desc desc = rt::describe(op);
+    const bool drops = op.getKey() != nullptr;
+    attention::Tile tile = attention::tileOf(attention::Kind::Forward, desc, drops);
+    if (!attention::wantsTiles(desc, drops) || (own && own.lookupSymbol(tile.name())))
+      continue;
+    OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
+    if (!own)
+      own = ModuleOp::create(builder, module.getLoc(), warpgroupArch);
+    builder.setInsertionPointToEnd(own.getBody());
+    makeWarpgroupAttention(builder, module.getLoc(), tile, large);
+  }
+}
+
 void mpt::cuda::addAttentionKernels(ModuleOp module) {
   llvm::SetVector<std::pair<Type, Type>> forward, backward; // types of operands and of the bias
   llvm::SetVector<Type> types, biases;                      // of gradients; of forward calls
@@ -249,12 +276,10 @@ void mpt::cuda::addAttentionKernels(ModuleOp module) {
   Location loc = module.getLoc();
   SmallVector<rt::AttentionOp> calls;
   SmallVector<rt::AttentionGradientOp> gradients;
-  bool isLarge = false;
+  bool large = false;
   auto collect = [&](auto op, auto &into) {
     into.push_back(op);
-    isLarge |= llvm::any_of(op->getOperands(), [](Value operand) {
-      return memory::spanBytes(cast<MemRefType>(operand.getType())) >= int64_t(1) << 31;
-    });
+    large |= isLarge(op);
   };
   module.walk([&](rt::AttentionOp op) { collect(op, calls); });
   module.walk([&](rt::AttentionGradientOp op) { collect(op, gradients); });
@@ -269,7 +294,7 @@ void mpt::cuda::addAttentionKernels(ModuleOp module) {
     }
     for (attention::Kind kind : kinds)
       if (attention::Tile tile = attention::tileOf(kind, desc, drops); tiles.insert(tile.name()).second)
-        makeAttentionTile(builder, loc, tile, isLarge);
+        makeAttentionTile(builder, loc, tile, large);
     if (kinds.size() > 1 && types.insert(element(op.getQ())))
       makeDelta(builder, loc, element(op.getQ()));
   };

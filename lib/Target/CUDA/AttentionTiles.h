@@ -14,6 +14,10 @@ namespace mpt::cuda {
 mlir::func::FuncOp makeAttentionTile(mlir::OpBuilder &builder, mlir::Location loc, const attention::Tile &tile,
                                      bool isLarge);
 
+/// The same kernel for sm_90a, by `wgmma`: forward kernels alone.
+mlir::func::FuncOp makeWarpgroupAttention(mlir::OpBuilder &builder, mlir::Location loc, const attention::Tile &tile,
+                                          bool isLarge);
+
 /// log x of FP32, for normal x.
 mlir::Value logarithm(mlir::ImplicitLocOpBuilder &b, mlir::Value x);
 

@@ -5,6 +5,7 @@
 #include "../Emit.h"
 #include "../KernelCode.h"
 #include "Images.h"
+#include "KernelMaker.h"
 
 #include "mpt-c/abi.h"
 #include "mpt/Dialect/MPT/MPTDialect.h"
@@ -52,6 +53,8 @@ LogicalResult mpt::cuda::emitLibrary(ModuleOp module, const LibraryOptions &give
   addSupportKernels(module, options.debugNonfinite);
   if (failed(addChainKernels(module)))
     return failure();
+  if (llvm::is_contained(images.archs, warpgroupArch))
+    addWarpgroupKernels(module);
   FailureOr<Program> program = Program::read(module, options.name, about);
   if (failed(program))
     return failure();

@@ -13,7 +13,7 @@ namespace mpt::cuda {
 
 /// What kernels are assembled for, and by what.
 struct CodeOptions {
-  /// sm_NN each; or "host": kernels as loops on this processor, which tests run without a GPU.
+  /// sm_NN each, or sm_90a; or "host": kernels as loops on this processor, which tests run without a GPU.
   std::vector<std::string> archs;
   std::string ptxas; ///< assembler of cubins; empty: looked for, and PTX alone where there is none; "none": PTX alone
 };

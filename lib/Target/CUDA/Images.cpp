@@ -3,8 +3,10 @@
 #include "Images.h"
 
 #include "../KernelCode.h"
+#include "KernelMaker.h"
 
 #include "mpt-c/abi.h"
+#include "mpt-c/abi_images.h"
 #include "mpt/Lowering/Emulation/Emulation.h"
 #include "mpt/Lowering/GPU/Kernel.h"
 #include "mpt/Target/Ptx.h"
@@ -23,19 +25,24 @@ using namespace mpt::target;
 
 namespace {
 
-/// A module with nothing but the kernels and the tables that they read.
-OwningOpRef<ModuleOp> extractKernels(ModuleOp module, const Program &program) {
+/// A module with nothing but the kernels for `arch` and the tables that they read.
+OwningOpRef<ModuleOp> extractKernels(ModuleOp module, const Program &program, StringRef arch) {
   OwningOpRef<ModuleOp> result = ModuleOp::create(module.getLoc());
-  for (auto table : module.getOps<memref::GlobalOp>())
-    result->push_back(table->clone());
-  for (func::FuncOp kernel : program.kernels)
-    result->push_back(kernel->clone());
+  auto own = module.lookupSymbol<ModuleOp>(arch); // kernels of this architecture, under the names of others
+  for (ModuleOp from : {module, own})
+    if (from)
+      for (auto table : from.getOps<memref::GlobalOp>())
+        result->push_back(table->clone());
+  for (func::FuncOp kernel : program.kernels) {
+    auto better = own ? own.lookupSymbol<func::FuncOp>(kernel.getName()) : func::FuncOp();
+    result->push_back((better ? better : kernel)->clone());
+  }
   return result;
 }
 
 /// Kernels as functions of the host, one for all launches of a fusion, under the number of its first.
 LogicalResult buildHostImage(ModuleOp module, Program &program, unsigned threads, SmallVectorImpl<Object> &objects) {
-  OwningOpRef<ModuleOp> kernels = extractKernels(module, program);
+  OwningOpRef<ModuleOp> kernels = extractKernels(module, program, "host");
   OpBuilder builder = OpBuilder::atBlockEnd(kernels->getBody());
   Program emulated;
   Image image{MPT_IMAGE_HOST, 0, {}, {}};
@@ -153,10 +160,11 @@ LogicalResult mpt::cuda::buildImages(ModuleOp module, Program &program, const Co
         return failure();
       continue;
     }
+    const bool exact = arch == warpgroupArch;
     int64_t number;
-    if (StringRef(arch).drop_front(3).getAsInteger(10, number))
+    if (StringRef(arch).drop_front(3).drop_back(exact).getAsInteger(10, number))
       return module.emitError() << "expected an architecture such as sm_90, got '" << arch << "'";
-    FailureOr<std::string> ptx = compileToPtx(*extractKernels(module, program), arch);
+    FailureOr<std::string> ptx = compileToPtx(*extractKernels(module, program, arch), arch);
     if (failed(ptx))
       return failure();
     if (listing)
@@ -165,9 +173,9 @@ LogicalResult mpt::cuda::buildImages(ModuleOp module, Program &program, const Co
       llvm::Expected<std::string> cubin = assemble(ptxas, *ptx, arch);
       if (!cubin)
         return module.emitError() << llvm::toString(cubin.takeError());
-      program.images.push_back({MPT_IMAGE_CUBIN, number, std::move(*cubin), {}});
+      program.images.push_back({exact ? MPT_IMAGE_EXACT_CUBIN : MPT_IMAGE_CUBIN, number, std::move(*cubin), {}});
     }
-    program.images.push_back({MPT_IMAGE_PTX, number, std::move(*ptx), {}});
+    program.images.push_back({exact ? MPT_IMAGE_EXACT_PTX : MPT_IMAGE_PTX, number, std::move(*ptx), {}});
   }
   return success();
 }

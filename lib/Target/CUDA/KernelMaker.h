@@ -86,6 +86,11 @@ public:
 /// Adds the kernels of attention where no engine of cuDNN takes it, if `module` has any.
 void addAttentionKernels(mlir::ModuleOp module);
 
+/// The architecture whose warpgroups multiply (`wgmma`), and what its images carry instead of kernels of the same
+/// names: those of a module of that name inside `module`.
+constexpr llvm::StringLiteral warpgroupArch = "sm_90a";
+void addWarpgroupKernels(mlir::ModuleOp module);
+
 } // namespace mpt::cuda
 
 #endif // MPT_LIB_TARGET_CUDA_KERNELMAKER_H

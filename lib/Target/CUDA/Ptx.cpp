@@ -7,10 +7,12 @@
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/NVGPU/IR/NVGPUDialect.h"
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/NVVM/NVVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Export.h"
+#include "llvm/IR/InstIterator.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/Linker/Linker.h"
 #include "llvm/MC/MCSubtargetInfo.h"
@@ -120,6 +122,11 @@ FailureOr<std::string> cuda::compileToPtx(ModuleOp kernels, StringRef arch) {
   for (llvm::Function &function : *whole)
     if (function.isDeclaration() && !function.isIntrinsic())
       return kernels.emitError() << "expected GPU kernels without calls, got one of '" << function.getName() << "'";
+  // Warps execute statements of the assembler together, which LLVM may not know.
+  for (llvm::Function &function : *whole)
+    for (llvm::Instruction &instruction : llvm::instructions(function))
+      if (auto *call = llvm::dyn_cast<llvm::CallBase>(&instruction); call && call->isInlineAsm())
+        call->setConvergent();
   optimize(*machine, *whole);
   SmallVector<char, 0> text;
   llvm::raw_svector_ostream out(text);
@@ -131,7 +138,7 @@ FailureOr<std::string> cuda::compileToPtx(ModuleOp kernels, StringRef arch) {
 }
 
 void cuda::registerPtxDialects(DialectRegistry &registry) {
-  registry.insert<LLVM::LLVMDialect, NVVM::NVVMDialect, gpu::GPUDialect>();
+  registry.insert<LLVM::LLVMDialect, NVVM::NVVMDialect, gpu::GPUDialect, nvgpu::NVGPUDialect>();
   registerBuiltinDialectTranslation(registry);
   registerLLVMDialectTranslation(registry);
   registerNVVMDialectTranslation(registry);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // NVIDIA GPUs as a target: what they are capable of and the target's options.
 #include "Emit.h"
+#include "KernelMaker.h"
 
 #include "mpt/Target/Ptx.h"
 
@@ -15,9 +16,11 @@ namespace {
 /// Architectures that libraries carry code for unless the user says otherwise.
 constexpr StringLiteral defaultArchs[] = {"sm_80", "sm_90", "sm_100"};
 
-/// The number of an architecture such as sm_90.
+/// The number of an architecture such as sm_90, or sm_90a.
 std::optional<int64_t> numberOf(StringRef arch) {
   int64_t number;
+  if (arch == cuda::warpgroupArch)
+    return 90;
   if (!arch.consume_front("sm_") || arch.getAsInteger(10, number))
     return std::nullopt;
   return number;
@@ -75,7 +78,7 @@ private:
     options.archs.clear();
     for (StringRef arch : llvm::split(value, ',')) {
       if (arch != "host" && numberOf(arch).value_or(0) < 80)
-        return "sm_NN from sm_80 on, several separated by commas";
+        return "sm_NN from sm_80 on, or sm_90a, several separated by commas";
       options.archs.push_back(arch.str());
     }
     return std::nullopt;

@@ -15,18 +15,19 @@ using namespace mlir;
 using namespace mpt;
 using namespace mpt::cuda;
 
-Value mpt::cuda::sharedMemory(ImplicitLocOpBuilder &b, ArrayRef<int64_t> shape, Type element, int64_t &bytes) {
+Value mpt::cuda::sharedMemory(ImplicitLocOpBuilder &b, ArrayRef<int64_t> shape, Type element, int64_t &bytes,
+                              int64_t alignment, StringRef stem) {
   auto type = MemRefType::get(shape, element, MemRefLayoutAttrInterface(), b.getI64IntegerAttr(3));
   bytes += type.getNumElements() * element.getIntOrFloatBitWidth() / 8;
   auto module = b.getInsertionBlock()->getParentOp()->getParentOfType<ModuleOp>();
   std::string name;
   for (unsigned i = 0; name.empty() || module.lookupSymbol(name); ++i)
-    name = "mpt_tile_" + std::to_string(i);
+    name = stem.str() + std::to_string(i);
   {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(module.getBody());
     memref::GlobalOp::create(b, name, b.getStringAttr("private"), type, b.getUnitAttr(), /*constant=*/false,
-                             b.getI64IntegerAttr(32));
+                             b.getI64IntegerAttr(alignment));
   }
   return memref::GetGlobalOp::create(b, type, name);
 }

@@ -66,9 +66,9 @@ protected:
   mlir::Value thread;
 };
 
-/// Shared memory of a kernel.
+/// Shared memory of a kernel, in the kernel's module under a name that begins with `stem`.
 mlir::Value sharedMemory(mlir::ImplicitLocOpBuilder &b, llvm::ArrayRef<int64_t> shape, mlir::Type element,
-                         int64_t &bytes);
+                         int64_t &bytes, int64_t alignment = 32, llvm::StringRef stem = "mpt_tile_");
 
 } // namespace mpt::cuda
 
