@@ -280,10 +280,11 @@ class Block(Matrices):
         return value.astype(np.uint32)
 
     def _bfe(self, rest, operands, mask, line):
-        value, start, length = (self.get(o, "u32", mask).astype(np.uint64) for o in operands)
-        if rest[-1] != "u32":
+        if rest[-1] not in ("u32", "u64"):
             raise Unknown(f"{self.kernel.name}, line {line}: bfe.{rest[-1]}")
-        return (value >> start & ((np.uint64(1) << length) - np.uint64(1))).astype(np.uint32)
+        value = self.get(operands[0], rest[-1], mask).astype(np.uint64)
+        start, length = (self.get(o, "u32", mask).astype(np.uint64) for o in operands[1:])
+        return (value >> start & ((np.uint64(1) << length) - np.uint64(1))).astype(KINDS[rest[-1]])
 
     def _shfl(self, rest, operands, mask, line):
         value, lanes = self.get(operands[0], "b32", mask), self.ids[mask] % WARP
