@@ -161,8 +161,9 @@ NETWORKS = [
     known("digits ResNet-18", EIGHT_BITS, FP8, FP8_NO_SCALE),
     classifier("ResNet-34", EIGHT_BITS, FP8, FP8_NEAREST, papers.resnet, 600, 0.05, 8),
     classifier("ResNet-50", MIXED, DYNAMIC, NO_MASTERS, papers.resnet, 200, 0.05, 8, bottleneck=True, width=4),
-    classifier("ResNet-110", ADAPTIVE, LAYERS, NO_SCALE, papers.resnet, 800, 0.05, 8, blocks=(18, 18, 18), width=4),
-    scene_network("SegNet", ADAPTIVE, LAYERS, NO_SCALE, papers.segnet, scenes.pixels, marked, 800, rate=5e-3),
+    # Its paper starts 110 layers at a lower rate than shallower ones: at 0.05, FP32 ends anywhere between 90 and 97 %.
+    classifier("ResNet-110", ADAPTIVE, LAYERS, NO_SCALE, papers.resnet, 800, 0.02, 8, blocks=(18, 18, 18), width=4),
+    scene_network("SegNet", ADAPTIVE, LAYERS, NO_SCALE, papers.segnet, scenes.pixels, marked, 3200, rate=5e-3),
     scene_network("SSD", MIXED, DYNAMIC, NO_SCALE, papers.ssd, scenes.detections, boxes_found, 2000),
     scene_network("Faster R-CNN", MIXED, DYNAMIC, NO_SCALE, papers.faster_rcnn, scenes.regions, regions_told, 400, batch=8),
     network("DeepSpeech 2", MIXED, DYNAMIC, NO_MASTERS, "accuracy", 1.0, 500, functools.partial(papers.deep_speech2, batch=16),
