@@ -166,6 +166,15 @@ mpt_status mpt_trainer_metrics(mpt_trainer *trainer, const char *function, mpt_m
 /* Waits until everything that was started is done. */
 mpt_status mpt_trainer_synchronize(mpt_trainer *trainer);
 
+/* Seconds that a run of `function` takes on the device, the mean of `runs` (1 to 1000) in a row behind one that does
+ * not count. On CUDA they are one graph, so that the times of launches do not count, and inputs are on the device
+ * before. Each run changes state and results as mpt_trainer_run does. Not for a step with replicas. */
+mpt_status mpt_trainer_time(mpt_trainer *trainer, const char *function, const mpt_tensor *inputs, int64_t count,
+                            int64_t runs, double *seconds);
+/* What the trainer runs on: the processor's or GPU's own name, and the versions of the libraries that it computes with,
+ * as in "cuBLASLt 130100, cuDNN 91900" ("" where there are none). Valid while the trainer lives. */
+mpt_status mpt_trainer_device(mpt_trainer *trainer, const char **name, const char **libraries);
+
 mpt_status mpt_trainer_set_learning_rate(mpt_trainer *trainer, double learning_rate);
 /* The rate that is in force: the one last set, or the manifest's. MPT_NOT_FOUND where there is none yet. */
 mpt_status mpt_trainer_learning_rate(const mpt_trainer *trainer, double *out);

@@ -6,7 +6,7 @@ import numbers
 import operator
 import os
 import threading
-from ctypes import POINTER, addressof, byref, c_double, c_float, c_int32, c_void_p, create_string_buffer
+from ctypes import POINTER, addressof, byref, c_char_p, c_double, c_float, c_int32, c_void_p, create_string_buffer
 from dataclasses import dataclass
 
 import numpy as np
@@ -197,6 +197,23 @@ class Trainer:
         return self._outputs(function)
 
     @alone
+    def time(self, function: str, inputs: dict, runs: int = 1) -> float:
+        """Seconds that a run of a function takes on the device: the mean of `runs` in a row, behind one that does not count. They
+        change the state as `run` does."""
+        array, count, _kept = self._arrays(inputs)
+        seconds = c_double()
+        self._runtime.call("mpt_trainer_time", self._trainer, name_bytes(function), array, count,
+                           whole_number(runs, "a number of runs", 1), byref(seconds))
+        return seconds.value
+
+    @alone
+    def device(self) -> tuple:
+        """(name of the processor or GPU, versions of the libraries that compute on it)."""
+        name, libraries = c_char_p(), c_char_p()
+        self._runtime.call("mpt_trainer_device", self._trainer, byref(name), byref(libraries))
+        return name.value.decode(errors="replace"), libraries.value.decode(errors="replace")
+
+    @alone
     def parameters(self) -> dict:
         """{name: float32 array} of every parameter, frozen ones too, from its master where there is one."""
         return {name: self.parameter(name) for name in self._shapes}
@@ -330,13 +347,17 @@ class Trainer:
         self._runtime.call("mpt_trainer_read", self._trainer, i, raw, size)
         return to_array(_native.Tensor(tensor.name, tensor.dtype, tensor.rank, tensor.shape, addressof(raw)))
 
-    def _run(self, function: str, inputs: dict, wait: bool = True) -> "_native.Metrics":
+    def _arrays(self, inputs: dict):
+        """(tensors, how many, what to keep alive) for the C API."""
         if not isinstance(inputs, dict):
             raise TypeError(f"expected a dict of arrays by input name, got {type(inputs).__name__}")
         pairs = [to_tensor(name, value, self._runtime.target) for name, value in inputs.items()]
-        array = (_native.Tensor * max(len(pairs), 1))(*(tensor for tensor, _ in pairs))
+        return (_native.Tensor * max(len(pairs), 1))(*(tensor for tensor, _ in pairs)), len(pairs), pairs
+
+    def _run(self, function: str, inputs: dict, wait: bool = True) -> "_native.Metrics":
+        array, count, _kept = self._arrays(inputs)
         metrics = _native.Metrics()
-        self._runtime.call("mpt_trainer_run", self._trainer, name_bytes(function), array, len(pairs),
+        self._runtime.call("mpt_trainer_run", self._trainer, name_bytes(function), array, count,
                            byref(metrics) if wait else None)
         return metrics
 

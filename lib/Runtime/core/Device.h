@@ -52,6 +52,12 @@ public:
   virtual mpt_status stage(const mpt_function_desc &f, FunctionState &state) = 0;
   /// Starts `f`; later calls of the device come after it.
   virtual mpt_status run(const mpt_function_desc &f, FunctionState &state, mpt_exec &exec) = 0;
+  /// The mean seconds of `runs` runs of `f` in a row, behind one that does not count.
+  virtual mpt_status time(const mpt_function_desc &f, FunctionState &state, mpt_exec &exec, int64_t runs,
+                          double &seconds);
+  /// What its maker calls it, and the versions of the libraries that compute on it; empty where nobody knows.
+  virtual std::string description() const { return ""; }
+  virtual std::string libraries() { return ""; }
   /// Whether the values at `data` hold NaN or infinities, after all work that was started before; what the host reads
   /// directly it has to look at for itself.
   virtual mpt_status findNonfinite(const mpt_check_desc &, const void *data, bool &nans, bool &infinities) {

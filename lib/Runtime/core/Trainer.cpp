@@ -128,6 +128,7 @@ mpt_status create(mpt_model *model, const mpt_trainer_options &options, mpt_trai
     return status;
   if (mpt_status status = further.finish())
     return status;
+  warnOfOtherDevice(*trainer);
   if (finite)
     trainer->finite = std::make_unique<FiniteCheck>(*trainer->device);
   if (mpt_status status = trainer->shards.read(m, manifest, options.world ? options.world->world.get() : nullptr))
@@ -397,8 +398,8 @@ mpt_status mpt::rt::readRun(mpt_trainer &t, const mpt_function_desc &f, const mp
   return watch(t, f, state, inputs, count, out);
 }
 
-mpt_status mpt::rt::runFunction(mpt_trainer &t, const mpt_function_desc &f, const mpt_tensor *inputs, int64_t count,
-                                mpt_metrics *metrics, int64_t replica) {
+mpt_status mpt::rt::beginRun(mpt_trainer &t, const mpt_function_desc &f, const mpt_tensor *inputs, int64_t count,
+                             int64_t replica, mpt_exec &exec) {
   FunctionState &state = stateOf(t, f);
   // A run that is refused leaves the results of the last one.
   if (mpt_status status = bindInputs(t, f, state, inputs, count))
@@ -409,13 +410,22 @@ mpt_status mpt::rt::runFunction(mpt_trainer &t, const mpt_function_desc &f, cons
   if (t.finite)
     if (mpt_status status = t.finite->begin(f, state.inputPointers, *t.model->desc, t.shards, t.state.data()))
       return status;
-  mpt_exec exec{t.state.data(),
-                t.arena.data(),
-                nullptr,
-                state.inputPointers.data(),
-                state.outputPointers.data(),
-                &state.context,
-                t.state.data() + t.shards.shift(replica)};
+  exec = {t.state.data(),
+          t.arena.data(),
+          nullptr,
+          state.inputPointers.data(),
+          state.outputPointers.data(),
+          &state.context,
+          t.state.data() + t.shards.shift(replica)};
+  return MPT_OK;
+}
+
+mpt_status mpt::rt::runFunction(mpt_trainer &t, const mpt_function_desc &f, const mpt_tensor *inputs, int64_t count,
+                                mpt_metrics *metrics, int64_t replica) {
+  FunctionState &state = stateOf(t, f);
+  mpt_exec exec;
+  if (mpt_status status = beginRun(t, f, inputs, count, replica, exec))
+    return status;
   if (mpt_status status = t.device->run(f, state, exec))
     return status;
   state.ran = true;

@@ -37,6 +37,7 @@ struct mpt_trainer {
   ~mpt_trainer();
   std::shared_ptr<mpt::rt::Model> model;
   std::unique_ptr<mpt::rt::Device> device; // before the memory that it owns
+  std::string description, libraries;      // of the device, once asked for
   int threads = 1, profileRows = 0;
   double learningRate = 0;
   bool hasLearningRate = false;
@@ -91,8 +92,15 @@ mpt_status matchInputs(const mpt_function_desc &f, const mpt_tensor *inputs, int
 mpt_status pointersOf(mpt_trainer &trainer, const mpt_function_desc &f, FunctionState &state,
                       const std::vector<const mpt_tensor *> &given);
 
+/// A line on standard error where types were chosen by times of another device than the trainer's.
+void warnOfOtherDevice(const mpt_trainer &trainer);
+
 /// Takes the memory that runs of `f` need, where it is not there yet.
 mpt_status prepareFunction(mpt_trainer &trainer, const mpt_function_desc &f);
+
+/// Makes all ready for a run of `f`, which `exec` is handed to.
+mpt_status beginRun(mpt_trainer &trainer, const mpt_function_desc &f, const mpt_tensor *inputs, int64_t count,
+                    int64_t replica, mpt_exec &exec);
 
 /// Runs one function of the library; divided states are those of local replica `replica`.
 mpt_status runFunction(mpt_trainer &trainer, const mpt_function_desc &f, const mpt_tensor *inputs, int64_t count,

@@ -7,6 +7,7 @@
 #include "core/Trainer.h"
 
 #include <cstring>
+#include <fstream>
 #include <pthread.h>
 #include <string>
 #include <thread>
@@ -42,6 +43,15 @@ mpt_status runApart(const mpt_function_desc &f, mpt_exec &exec) {
   });
   apart.join();
   return status ? fail(status, "%s", why.c_str()) : MPT_OK;
+}
+
+/// As the kernel calls it.
+std::string processorName() {
+  std::ifstream from("/proc/cpuinfo");
+  for (std::string line; std::getline(from, line);)
+    if (line.compare(0, 10, "model name") == 0 && line.find(": ") != std::string::npos)
+      return line.substr(line.find(": ") + 2);
+  return "unknown processor";
 }
 
 class CpuDevice : public Device {
@@ -92,6 +102,7 @@ public:
       state.profile->endRun();
     return MPT_OK;
   }
+  std::string description() const override { return processorName(); }
   mpt_status synchronize() override { return MPT_OK; }
   int64_t stagingBytes() const override { return staging.size() + scratch.size(); }
 

@@ -227,6 +227,22 @@ mpt_status CudaDevice::run(const mpt_function_desc &f, FunctionState &state, mpt
   return FunctionRun::of(*this, f, state).run(state, exec);
 }
 
+mpt_status CudaDevice::time(const mpt_function_desc &f, FunctionState &state, mpt_exec &exec, int64_t runs,
+                            double &seconds) {
+  ContextScope scope(*this);
+  return FunctionRun::of(*this, f, state).time(state, exec, runs, seconds);
+}
+
+std::string CudaDevice::libraries() {
+  ContextScope scope(*this);
+  std::string text = "driver " + std::to_string(api.version);
+  if (BlasLibrary *found = blas())
+    text += ", cuBLASLt " + std::to_string(found->api.GetVersion());
+  if (ConvLibrary *found = convolutions())
+    text += ", cuDNN " + std::to_string(found->api.GetVersion());
+  return text;
+}
+
 mpt_status CudaDevice::findNonfinite(const mpt_check_desc &desc, const void *data, bool &nans, bool &infinities) {
   ContextScope scope(*this);
   return searchNonfinite(*this, searchMemory, desc, data, nans, infinities);
@@ -491,6 +507,30 @@ float CudaDevice::fastest(int rounds, const std::function<bool()> &enqueue) {
     if (event)
       api.EventDestroy_v2(event);
   return best;
+}
+
+float CudaDevice::meanOf(int count, const std::function<bool()> &enqueue) {
+  cu::Event events[2] = {};
+  bool ok = true;
+  for (cu::Event &event : events)
+    ok = api.EventCreate(&event, cu::EventDefault) == cu::Success && ok;
+  cu::GraphExec graph = ok ? record(count, enqueue) : nullptr;
+  auto all = [&] {
+    if (graph)
+      return api.GraphLaunch(graph, stream) == cu::Success;
+    bool works = true;
+    for (int i = 0; works && i < count; ++i)
+      works = enqueue();
+    return works;
+  };
+  // The first launch of a graph brings it to the device.
+  float time = ok && timeOnce(all, events) >= 0 ? timeOnce(all, events) : -1;
+  if (graph)
+    api.GraphExecDestroy(graph);
+  for (cu::Event event : events)
+    if (event)
+      api.EventDestroy_v2(event);
+  return time < 0 ? time : time / static_cast<float>(count);
 }
 
 float CudaDevice::timeOfPass(int64_t bytes) {

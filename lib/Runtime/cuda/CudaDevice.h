@@ -45,6 +45,10 @@ public:
   mpt_status locate(const void *data, bool &onHost) override;
   mpt_status stage(const mpt_function_desc &f, FunctionState &state) override;
   mpt_status run(const mpt_function_desc &f, FunctionState &state, mpt_exec &exec) override;
+  mpt_status time(const mpt_function_desc &f, FunctionState &state, mpt_exec &exec, int64_t runs,
+                  double &seconds) override;
+  std::string description() const override { return name; }
+  std::string libraries() override;
   mpt_status findNonfinite(const mpt_check_desc &desc, const void *data, bool &nans, bool &infinities) override;
   mpt_status openExchange(World *world, std::unique_ptr<DeviceExchange> &out) override;
   mpt_status synchronize() override;
@@ -95,6 +99,8 @@ public:
   /// What is short runs several times in a graph, so that its launches do not count. Negative where it fails. Waits for
   /// the device.
   float fastest(int rounds, const std::function<bool()> &enqueue);
+  /// Milliseconds of `enqueue`, the mean of `count` in a row. Negative where it fails. Waits for the device.
+  float meanOf(int count, const std::function<bool()> &enqueue);
   /// Milliseconds of reading `bytes`: of a copy that moves as many. Negative where it cannot be measured.
   float timeOfPass(int64_t bytes);
   bool warming = false; // the first run of a function: library calls may try variants

@@ -104,6 +104,21 @@ mpt_status FunctionRun::runPart(FunctionState &state, mpt_exec &exec) {
   return state.profile ? profile(state, exec) : runOnce(state, exec, false);
 }
 
+mpt_status FunctionRun::time(FunctionState &state, mpt_exec &exec, int64_t runs, double &seconds) {
+  if (mpt_status status = run(state, exec))
+    return status;
+  if (mpt_status status = device.synchronize())
+    return status;
+  const float milliseconds =
+      device.meanOf(static_cast<int>(runs), [&] { return runOnce(state, exec, false) == MPT_OK; });
+  if (milliseconds < 0) {
+    const std::string why = mpt_last_error();
+    return fail(MPT_INTERNAL, "'%s' could not be timed: %s", f.name, why.c_str());
+  }
+  seconds = static_cast<double>(milliseconds) / 1000;
+  return MPT_OK;
+}
+
 mpt_status FunctionRun::run(FunctionState &state, mpt_exec &exec) {
   if (device.together)
     return runPart(state, exec);

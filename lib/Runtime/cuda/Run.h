@@ -19,6 +19,8 @@ public:
   // The device's context is current in both.
   mpt_status stage(FunctionState &state) { return inputs.stage(state.inputPointers); }
   mpt_status run(FunctionState &state, mpt_exec &exec);
+  /// Runs once, so that algorithms are chosen, then `runs` times as one graph: the mean of these.
+  mpt_status time(FunctionState &state, mpt_exec &exec, int64_t runs, double &seconds);
 
 private:
   mpt_status runPart(FunctionState &state, mpt_exec &exec);
