@@ -9,6 +9,7 @@
 #include "mpt/Dialect/Train/TrainDialect.h"
 #include "mpt/Precision/Layers.h"
 #include "mpt/Precision/LossyCasts.h"
+#include "mpt/Precision/OperandCasts.h"
 #include "mpt/Precision/Policy.h"
 #include "mpt/Precision/RoundingCasts.h"
 
@@ -126,7 +127,7 @@ private:
     }
     for (auto &[op, list] : scalesOf)
       if (!list.empty())
-        unscale(op, list);
+        takeScalesOut(op, list, *casts);
     if (!function.getOps<train::WriteOp>().empty() && !numbers.empty())
       writeHistory(function);
   }
@@ -141,21 +142,11 @@ private:
     Value source = value;
     if (auto cast = value.getDefiningOp<CastOp>(); cast && isLossyCast(cast) && !cast.getKey())
       source = cast.getX(); // one rounding, not two
-    if (settings.tensorScaling.enabled) {
-      mode.saturates = true;
-      Value wide = b.widen(source);
+    if (settings.tensorScaling.enabled)
       result.scale = scaleOf(b, source, type, name);
-      source = b.mul(wide, b.broadcast(result.scale, tensorType(wide).getShape(), {}));
-    }
-    result.value = casts->cast(builder, user->getLoc(), source, type, mode);
+    result.value = toNarrowOperand(b, *casts, source, result.scale, type, mode);
     ++numQuantized;
     return result;
-  }
-
-  Value largestMagnitude(GraphBuilder &b, Value x) {
-    Value top = b.reduce(ReduceKind::max, b.make<AbsOp>(x), axisRange(0, tensorType(x).getRank()));
-    setAttr<MPTDialect::CheckedAttrHelper>(top.getDefiningOp());
-    return b.widen(top);
   }
 
   Value scaleOf(GraphBuilder &b, Value x, Type type, StringRef name) {
@@ -163,7 +154,7 @@ private:
     auto number = numbers.find(name);
     if (!options.delayed || number == numbers.end()) {
       Value top = largestMagnitude(b, x);
-      return tensorScale(b, top, b.splatLike(top, 1), type);
+      return tensorScale(b, top, b.splatLike(top, 1), type, settings.tensorScaling);
     }
     auto function = b.builder.getInsertionBlock()->getParentOp();
     if (!cast<func::FuncOp>(function).getOps<train::WriteOp>().empty()) {
@@ -176,30 +167,6 @@ private:
       scales = train::ReadOp::create(start, b.loc, all, kScales);
     }
     return b.reshape(b.slice(scales, {number->second}, {1}), {});
-  }
-
-  Value tensorScale(GraphBuilder &b, Value top, Value previous, Type format) {
-    double largest = APFloat::getLargest(cast<FloatType>(format).getFloatSemantics()).convertToDouble();
-    return b.make<train::TensorScaleOp>(previous.getType(), top, previous, APFloat(largest),
-                                        settings.tensorScaling.margin, settings.tensorScaling.powerOfTwo);
-  }
-
-  /// The result in FP32 without the operands' scales, then in its own type.
-  void unscale(Operation *op, ArrayRef<Value> list) {
-    Value result = op->getResult(0);
-    RankedTensorType type = tensorType(result);
-    OpBuilder builder(op->getContext());
-    builder.setInsertionPointAfter(op);
-    GraphBuilder b(builder, op->getLoc());
-    result.setType(type.clone(builder.getF32Type()));
-    Value inverse;
-    for (Value scale : list) {
-      Value one = b.make<ReciprocalOp>(scale);
-      inverse = inverse ? b.mul(inverse, one) : one;
-    }
-    auto unscaled = MulOp::create(builder, op->getLoc(), result, b.broadcast(inverse, type.getShape(), {}));
-    Value y = casts->cast(builder, op->getLoc(), unscaled, type.getElementType(), {});
-    result.replaceAllUsesExcept(y, unscaled);
   }
 
   void writeHistory(func::FuncOp function) {
@@ -226,7 +193,7 @@ private:
       relative.push_back(static_cast<float>(largest(format) / largest(formats.count(i) ? formats[i] : format)));
     Value previous = scales ? scales : Value(train::ReadOp::create(builder, b.loc, vector, kScales));
     Value next = tensorScale(b, b.mul(top, b.constant(DenseElementsAttr::get(vector, ArrayRef<float>(relative)))),
-                             previous, format);
+                             previous, format, settings.tensorScaling);
     train::WriteOp::create(builder, b.loc, kScales, next, Value());
   }
 

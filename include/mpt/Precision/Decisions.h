@@ -17,6 +17,9 @@ struct DecisionCounts {
 /// {operands, results, rule} with unit for null types; `quantized` as the attribute's description says.
 mlir::DictionaryAttr decisionAttr(mlir::Builder &builder, const OpTypes &types, DecisionCounts &counts);
 
+/// What was decided for `op`; no types where nothing was.
+OpTypes decisionOf(mlir::Operation *op);
+
 } // namespace mpt
 
 #endif // MPT_PRECISION_DECISIONS_H

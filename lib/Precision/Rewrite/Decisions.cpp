@@ -2,6 +2,8 @@
 // Decisions as attributes.
 #include "mpt/Precision/Decisions.h"
 
+#include "mpt/Dialect/MPT/MPTDialect.h"
+
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/BuiltinTypes.h"
 
@@ -24,4 +26,21 @@ DictionaryAttr mpt::decisionAttr(Builder &builder, const OpTypes &types, Decisio
   if (types.quantized)
     entries.push_back(builder.getNamedAttr("quantized", builder.getUnitAttr()));
   return builder.getDictionaryAttr(entries);
+}
+
+mpt::OpTypes mpt::decisionOf(Operation *op) {
+  OpTypes types;
+  auto decision = getAttr<MPTDialect::PrecisionAttrHelper>(op);
+  if (!decision)
+    return types;
+  auto read = [&](StringRef key, SmallVectorImpl<Type> &to) {
+    if (auto list = decision.getAs<ArrayAttr>(key))
+      for (Attribute entry : list)
+        to.push_back(isa<TypeAttr>(entry) ? cast<TypeAttr>(entry).getValue() : Type());
+  };
+  read("operands", types.operands);
+  read("results", types.results);
+  types.rule = decision.getAs<StringAttr>("rule");
+  types.quantized = decision.contains("quantized");
+  return types;
 }
