@@ -120,6 +120,13 @@ void buildPrecision(OpPassManager &passes, const PipelineOptions &options, const
   assign.lossScale = options.lossScale;
   assign.ranges = options.ranges;
   passes.addPass(createAssign(assign));
+  if (options.products) {
+    // In place of the model, which says which products there are, and in which types.
+    passes.addPass(createProducts());
+    passes.addPass(createWidenReductions());
+    passes.addPass(createVerify());
+    return;
+  }
   passes.addPass(createInsertCasts());
   // Masters recognize narrow parameters by the casts of their reads, and take those reads over.
   passes.addPass(createMasterWeights());
@@ -138,7 +145,7 @@ void buildPrecision(OpPassManager &passes, const PipelineOptions &options, const
 }
 
 void buildDistribution(OpPassManager &passes, const PipelineOptions &options, const Capabilities &) {
-  if (options.replicas == "1")
+  if (options.replicas == "1" || options.products)
     return;
   // Before the others look at what replicas have to agree on: running statistics are the same then.
   if (options.syncBatchNorm)

@@ -34,10 +34,11 @@ struct PipelineOptions {
   int64_t rematerializeBytes = 0;  ///< bytes of saved activations to give up by further passes over memory
   bool countTraffic = false;       ///< functions on buffers say how little their kernels could move
   bool noDropout = false;
-  bool debugNonfinite = false;                  ///< the library looks for the first value that is not finite
-  bool forwardOnly = false;                     ///< no loss, backward or optimizer
-  int64_t algorithms = 0;                       ///< steps that the file brings: there are these and no others
-  bool ownOptimizer = false;                    ///< `optimizer` updates, not what the file's algorithms have
+  bool products = false;       ///< the library of the policy's products, to be timed, in place of the model's
+  bool debugNonfinite = false; ///< the library looks for the first value that is not finite
+  bool forwardOnly = false;    ///< no loss, backward or optimizer
+  int64_t algorithms = 0;      ///< steps that the file brings: there are these and no others
+  bool ownOptimizer = false;   ///< `optimizer` updates, not what the file's algorithms have
   std::shared_ptr<const target::Target> target; ///< asked what it is capable of; the default one if null
 };
 

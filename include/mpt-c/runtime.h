@@ -168,7 +168,8 @@ mpt_status mpt_trainer_synchronize(mpt_trainer *trainer);
 
 /* Seconds that a run of `function` takes on the device, the mean of `runs` (1 to 1000) in a row behind one that does
  * not count. On CUDA they are one graph, so that the times of launches do not count, and inputs are on the device
- * before. Each run changes state and results as mpt_trainer_run does. Not for a step with replicas. */
+ * before. On the CPU a trainer of one thread counts that thread's time, others wall time. Each run changes state and
+ * results as mpt_trainer_run does. Not for a step with replicas. */
 mpt_status mpt_trainer_time(mpt_trainer *trainer, const char *function, const mpt_tensor *inputs, int64_t count,
                             int64_t runs, double *seconds);
 /* What the trainer runs on: the processor's or GPU's own name, and the versions of the libraries that it computes with,

@@ -15,6 +15,7 @@
 #include "mpt/Import/TrainingForm.h"
 #include "mpt/Memory/KernelReport.h"
 #include "mpt/Memory/Report.h"
+#include "mpt/Precision/Policy.h"
 #include "mpt/Support/Files.h"
 #include "passes/Pipelines.h"
 #include "passes/memory/Passes.h"
@@ -64,7 +65,10 @@ bool rewritesNodes(const CompileOptions &options) {
 class Compilation {
 public:
   Compilation(const CompileOptions &options, MLIRContext &context, raw_ostream &out, raw_ostream &log)
-      : options(options), pipeline(options), out(out), log(log), context(context) {}
+      : options(options), pipeline(options), out(out), log(log), context(context) {
+    if (options.products) // a table is what comes of it
+      pipeline.policy = PolicyName::of(options.policy).name;
+  }
 
   LogicalResult run() {
     if (rewritesNodes(options))
@@ -120,7 +124,7 @@ private:
         return failure();
       if (failed(fitsBudget(phase) ? planWithin(options.memoryBudget) : runPhase(phase, pipeline)))
         return failure();
-      if (failed(report(phase.name)))
+      if (failed(report(phase.name)) || (phase.name == "precision" && failed(checkTimes())))
         return failure();
       // An ONNX file says what phase precision decided; what follows is for machines.
       if (phase.name == options.to || (options.emit == EmitKind::ONNX && phase.name == "precision"))
@@ -326,6 +330,16 @@ private:
     return success();
   }
 
+  /// Times of one target say nothing of another.
+  LogicalResult checkTimes() {
+    std::string timed = PrecisionSettings::of(*module).timedTarget;
+    std::shared_ptr<const target::Target> target = options.target ? options.target : target::createTarget("");
+    if (timed.empty() || options.emit == EmitKind::ONNX || timed == target->name())
+      return success();
+    return fail("expected products that were measured on target " + target->name() + ", got a table of target " +
+                timed);
+  }
+
   LogicalResult reportKernels(StringRef file) {
     llvm::json::Object found = memory::kernelReport(*module);
     auto print = [&](raw_ostream &os) {
@@ -345,7 +359,11 @@ private:
     NamedAttrList entries(getAttr<MPTDialect::ManifestAttrHelper>(*module));
     entries.set("source", builder.getStringAttr(llvm::sys::path::filename(options.input)));
     entries.set("compiler", builder.getStringAttr(compilerVersion()));
-    entries.set("policy", builder.getStringAttr(options.policy));
+    // Where a table lay says nothing to readers of the manifest; what it said is there.
+    PolicyName policy = PolicyName::of(options.policy);
+    entries.set("policy", builder.getStringAttr(policy.name + (policy.measures ? ",measure" : "")));
+    if (DictionaryAttr measured = describeTimes())
+      entries.set("measured", measured);
     entries.set("loss", builder.getStringAttr(options.loss));
     if (options.debugNonfinite)
       entries.set("debug_nonfinite", builder.getBoolAttr(true));
@@ -354,6 +372,19 @@ private:
     if (Attribute optimizer = getAttr<MPTDialect::OptimizerAttrHelper>(*module))
       entries.set("optimizer", optimizer);
     setAttr<MPTDialect::ManifestAttrHelper>(*module, entries.getDictionary(&context));
+  }
+
+  /// The times that decided about 8-bit operands, and what they were measured on; null where none did.
+  DictionaryAttr describeTimes() {
+    Builder builder(&context);
+    PrecisionSettings settings = PrecisionSettings::of(*module);
+    auto summary = getAttr<MPTDialect::PolicyAttrHelper>(*module);
+    if (settings.timedDevice.empty())
+      return {};
+    Attribute rows = summary.get("products");
+    return builder.getDictionaryAttr({builder.getNamedAttr("device", builder.getStringAttr(settings.timedDevice)),
+                                      builder.getNamedAttr("libraries", builder.getStringAttr(settings.timedLibraries)),
+                                      builder.getNamedAttr("products", rows ? rows : builder.getArrayAttr({}))});
   }
 
   /// How many replicas a global step has (0: one a process), and which inputs hold rows for all of them.

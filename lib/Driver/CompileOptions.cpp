@@ -80,10 +80,12 @@ std::optional<std::string> setEmit(CompileOptions &options, StringRef value) {
                   .Case("llvm", EmitKind::LLVM)
                   .Case("mlir", EmitKind::MLIR)
                   .Case("onnx", EmitKind::ONNX)
+                  .Case("products", EmitKind::Products)
                   .Default(std::nullopt);
   if (!kind)
-    return "library|static|object|llvm|mlir|onnx";
+    return "library|static|object|llvm|mlir|onnx|products";
   options.emit = *kind;
+  options.products = kind == EmitKind::Products;
   return std::nullopt;
 }
 
@@ -203,8 +205,9 @@ std::vector<Flag> productFlags() {
        text(&Options::output)},
       {"--name", "NAME", "name of the library (the input's stem)", text(&Options::name)},
       {"--emit", "KIND",
-       "library (default), static, object, llvm, mlir, or onnx: the training step that --optimizer or --loss asks for, "
-       "else the model's own graph rewritten",
+       "library (default), static, object, llvm, mlir; onnx: the training step that --optimizer or --loss asks for, "
+       "else the model's own graph rewritten; products: a library that python -m mpt.measure times for ,measure of "
+       "--policy",
        setEmit},
       {"--onnx-form", "FORM",
        "training step as ONNX: joint (default; one graph of standard operators) or training-info (TrainingInfoProto)",
@@ -264,7 +267,9 @@ std::vector<Flag> precisionFlags() {
   return {
       {"--policy", "POLICY",
        "built-in policy (fp32): " + llvm::join(builtinPolicies(), ", ") +
-           "; or a policy file, or auto[,base=POLICY][,budget=X] from measured --ranges",
+           "; or a policy file, or auto[,base=POLICY][,budget=X] from measured --ranges; then ,measure=FILE for 8-bit "
+           "GEMMs "
+           "where they were measured to be faster",
        text(&Options::policy)},
       {"--placement", "HOW", "of casts: cut (default), or painting for comparison",
        choice(&Options::placement, "cut|painting")},
@@ -439,6 +444,8 @@ static Error checkSizes(const CompileOptions &options) {
 static Error checkProducts(const CompileOptions &options) {
   auto order = [](StringRef phase) { return phases.find(phase); };
   const bool writesOnnx = options.emit == EmitKind::ONNX;
+  if (options.products && (options.memoryBudget || options.debugNonfinite))
+    return bad("expected a library of the model for --memory-budget and --debug-nonfinite, got --emit=products");
   auto refuse = [](const Twine &flag, const Twine &why) {
     return bad("expected a library for " + flag + ", got --emit=onnx: " + why);
   };
@@ -516,7 +523,7 @@ Expected<CompileOptions> CompileOptions::parse(ArrayRef<StringRef> words) {
   if (options.name.empty())
     options.name = sys::path::stem(options.input).str();
   if (options.output.empty())
-    options.output = options.emit == EmitKind::Library || options.emit == EmitKind::Static ? "." : "-";
+    options.output = is_contained({EmitKind::Library, EmitKind::Static, EmitKind::Products}, options.emit) ? "." : "-";
   return options;
 }
 

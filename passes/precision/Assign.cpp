@@ -49,8 +49,12 @@ public:
           state, b.getDictionaryAttr({b.getNamedAttr("type", TypeAttr::get(stored.type)),
                                       b.getNamedAttr("rule", b.getStringAttr(stored.rule))}));
     };
-    policy->bounds = solveModule(module, *policy, *how, decided, stateDecided);
-    if (!policy->bounds.empty())
+    FailureOr<ByMeasurement> found = solveModule(module, *policy, *how, decided, stateDecided);
+    if (failed(found))
+      return signalPassFailure();
+    policy->bounds = std::move(found->bounds);
+    policy->products = std::move(found->products);
+    if (!policy->bounds.empty() || !policy->products.empty())
       setAttr<MPTDialect::PolicyAttrHelper>(module, policy->toAttribute());
     numNarrow += counts.narrow;
     numWide += counts.wide;

@@ -35,6 +35,11 @@ public:
     FailureOr<Policy> policy = Policy::load({this->policy, keepF32, keepNarrow, rules, ranges}, loc);
     if (failed(policy))
       return signalPassFailure();
+    if (policy->times()) {
+      module.emitError() << "expected no measure for a graph that is rewritten node by node, whose GEMMs keep 16-bit "
+                            "operands: make a training step of the model (--loss or --optimizer)";
+      return signalPassFailure();
+    }
     if (policy->measured() && !policy->measured()->ofGraph()) {
       module.emitError() << "expected ranges of the graph's own nodes, got those of a training step: measure them with "
                             "mpt-run --emit=onnx --calibrate";

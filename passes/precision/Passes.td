@@ -16,7 +16,7 @@ def Assign : Pass<"precision-assign", "::mlir::ModuleOp"> {
     cut. FP64 values and values that are narrow already are left alone.
   }];
   let options = [
-    Option<"policy", "policy", "std::string", "\"amp-f16\"", "built-in policy, the path of a policy file, or auto with settings">,
+    Option<"policy", "policy", "std::string", "\"amp-f16\"", "built-in policy, the path of a policy file, or auto with settings; then ,measure=FILE for 8 bits where measured times ask for them">,
     ListOption<"keepF32", "keep-f32", "std::string", "regular expressions of node names that compute in f32">,
     ListOption<"keepNarrow", "keep-narrow", "std::string", "regular expressions of node names that compute narrow; beats keep-f32">,
     ListOption<"rules", "rules", "std::string", "rules as in a policy file, without policy.; they beat the policy's">,
@@ -188,6 +188,23 @@ def LossScaling : Pass<"precision-loss-scaling", "::mlir::ModuleOp"> {
     Statistic<"numUnscaled", "unscaled", "parameter gradients unscaled">,
     Statistic<"numConditional", "conditional-writes", "writes made conditional">
   ];
+}
+
+def Products : Pass<"precision-products", "::mlir::ModuleOp"> {
+  let summary = "make a module of the products that may have 8-bit operands, to be timed";
+  let description = [{
+    In: a module with the decisions of `precision-assign`. Out: in place of its functions and states, two functions a distinct
+    product with 8-bit operands: `product_<i>_16` in the policy's 16-bit types, and `product_<i>_8`, which converts its
+    operands first; and `conversion_<i>` for each distinct conversion. They have the types that a step would have after
+    `precision-quantize`. The manifest's `measures` tells which function is which product.
+
+    Two ops are one product where operation, attributes, shapes and types agree: they take the same time.
+  }];
+  let statistics = [
+    Statistic<"numProducts", "products", "distinct products">,
+    Statistic<"numConversions", "conversions", "distinct conversions of operands">
+  ];
+  let dependentDialects = ["::mpt::MPTDialect", "::mpt::train::TrainDialect"];
 }
 
 def WidenReductions : Pass<"precision-widen-reductions", "::mlir::ModuleOp"> {

@@ -42,7 +42,8 @@ def compile(model, *, out, loss=None, optimizer=None, policy=None, bind=None, in
                  list of losses that name their outputs, such as "mse,output=image,weight=0.5"
     optimizer    name and settings, such as "adamw,lr=1e-3,weight-decay=0.01"; or a list, those after the first with the
                  parameters that they update, such as "sgd,lr=0.1,params=head\\..*"
-    policy       fp32 (the default), amp-f16, amp-bf16, or a policy file
+    policy       fp32 (the default), amp-f16, amp-bf16, or a policy file; an 8-bit one may end in ",measure=FILE", which keeps
+                 8 bits where a table of `python -m mpt.measure` has them faster
     bind         {"N": 32}: sizes of symbolic dimensions; {"N": [1, 8, 32]} makes a library of all these sizes,
                  and {("N", "M"): 32} binds both symbols
     inputs       example inputs of a torch module: a tuple of tensors, or a dict by name

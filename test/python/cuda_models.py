@@ -24,6 +24,20 @@ def mlp(path):
     return values(5, 8, 12)
 
 
+def chain(path, widths=(16, 32, 48, 64, 16), rows=32):
+    """Linear layers of these widths with ReLU between them. In 8 bits are those between the first and the last one."""
+    nodes, weights, last = [], {}, "x"
+    for i, (inputs, outputs) in enumerate(zip(widths, widths[1:])):
+        weights |= {f"w{i}": values(i, inputs, outputs)}
+        end = "logits" if i + 2 == len(widths) else f"h{i}"
+        nodes.append(helper.make_node("MatMul", [last, f"w{i}"], [end], name=f"fc{i}"))
+        if end != "logits":
+            nodes.append(helper.make_node("Relu", [end], [f"r{i}"], name=f"relu{i}"))
+            last = f"r{i}"
+    model(path, "chain", nodes, weights, {"x": [rows, widths[0]]}, ("logits", TensorProto.FLOAT, [rows, widths[-1]]))
+    return values(40, rows, widths[0])
+
+
 def cnn(path):
     nodes = [helper.make_node("Conv", ["x", "w0", "b0"], ["c"], name="conv", pads=[1, 1, 1, 1], strides=[2, 2]),
              helper.make_node("Relu", ["c"], ["r"], name="relu"),

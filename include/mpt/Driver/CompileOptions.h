@@ -13,7 +13,7 @@
 namespace mpt {
 
 /// The product of a compilation.
-enum class EmitKind { Library, Static, Object, LLVM, MLIR, ONNX };
+enum class EmitKind { Library, Static, Object, LLVM, MLIR, ONNX, Products };
 
 /// Symbolic dimensions of one extent, and what it may be.
 struct Binding {

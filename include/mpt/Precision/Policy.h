@@ -26,9 +26,21 @@ struct Ruling {
   bool named = false;
 };
 
+/// "NAME,measure=FILE": a policy whose 8-bit operands are those that measured times ask for.
+struct PolicyName {
+  std::string name;      ///< of the policy, with what else is said of it
+  bool measures = false; ///< the word `measure` was there
+  std::string table;     ///< of measured products (Products.h); may be missing
+
+  static PolicyName of(llvm::StringRef text);
+};
+
+struct ProductTable;
+
 /// Which policy, and what the command line adds to it.
 struct PolicyWishes {
-  /// A built-in policy, the path of a policy file (anything with a dot or slash), or "auto" with settings (Measured.h).
+  /// A built-in policy, the path of a policy file (anything with a dot or slash), or "auto" with settings (Measured.h),
+  /// and perhaps ",measure=FILE".
   std::string name;
   std::vector<std::string> keepF32, keepNarrow; ///< expressions over node names that become wide or narrow
   std::vector<std::string> rules;               ///< rules as in a policy file, without `policy.`
@@ -47,6 +59,8 @@ public:
 
   /// What was measured, under policy auto; null otherwise.
   const Measurements *measured() const { return measurements.get(); }
+  /// Measured times of contractions, with ",measure=FILE"; null otherwise.
+  const ProductTable *times() const { return timed.get(); }
 
 private:
   /// A rule on ops or nodes by name.
@@ -65,6 +79,7 @@ private:
   mlir::LogicalResult addNodeRule(llvm::StringRef regex, std::optional<int64_t> operand, Decision decision,
                                   llvm::StringRef source, bool fromCommandLine, mlir::Location loc);
   mlir::LogicalResult addTextRule(llvm::StringRef text, mlir::Location loc);
+  mlir::LogicalResult readProducts(llvm::StringRef path, mlir::Location loc);
   const NamedRule *find(mlir::Operation *op, std::optional<int64_t> operand) const;
 
   std::array<Decision, 6> classes{};
@@ -73,6 +88,7 @@ private:
   std::vector<NamedRule> nodes;
   bool hasOperandRules = false;
   std::shared_ptr<const Measurements> measurements;
+  std::shared_ptr<const ProductTable> timed;
 };
 
 /// The name that op rules know an op by: its own, or onnx.<operator> for a node of a file.

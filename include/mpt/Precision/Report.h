@@ -3,6 +3,7 @@
 #ifndef MPT_PRECISION_REPORT_H
 #define MPT_PRECISION_REPORT_H
 
+#include "mpt/Precision/Settings.h"
 #include "mpt/Support/RangeProfile.h"
 
 #include "mlir/IR/BuiltinOps.h"
@@ -42,7 +43,9 @@ struct PrecisionReport {
   std::vector<ReportCast> casts;
   std::vector<ReportRange> ranges;
   std::vector<ReportError> errors; ///< of results and gradients, where types were made of measurements
-  double lossScale = 1.0;          ///< by which the policy multiplies gradients at the start
+  std::string device, libraries;   ///< that products were measured on; empty where none were
+  std::vector<MeasuredProduct> products;
+  double lossScale = 1.0; ///< by which the policy multiplies gradients at the start
   int64_t measuredSteps = 0;
 };
 
@@ -57,6 +60,8 @@ std::vector<ReportTotals> totalsOf(const PrecisionReport &report);
 /// Reads the decisions and types that the precision passes left in `module`, and joins measured ranges to them, if
 /// given. Changes nothing.
 PrecisionReport makePrecisionReport(mlir::ModuleOp module, const RangeProfiles *measured = nullptr);
+/// The device that products were measured on, and its libraries.
+std::string measuredOn(const PrecisionReport &report);
 void printText(const PrecisionReport &report, llvm::raw_ostream &out);
 llvm::json::Value toJSON(const PrecisionReport &report);
 /// One page without external resources; measured values with their histogram of exponents beside the types' ranges.

@@ -46,6 +46,13 @@ struct ErrorBound {
   double error;
 };
 
+/// A product that may have 8-bit operands, with its measured times and what they decided.
+struct MeasuredProduct {
+  std::string product;             ///< its key (Products.h)
+  double wide = 0.0, narrow = 0.0; ///< microseconds in 16 bits, and in 8 with conversions
+  int64_t ops = 0, narrowOps = 0;  ///< of the training functions; how many of them have 8-bit operands
+};
+
 struct PrecisionSettings {
   std::string name;
   std::string note; ///< how the policy was made, where it was made of measurements
@@ -55,7 +62,9 @@ struct PrecisionSettings {
   LossScaling scaling;
   RoundingMode operands, gradientCasts, masters;
   TensorScaling tensorScaling;
-  std::vector<ErrorBound> bounds; ///< of the training step, where types were made of measurements
+  std::vector<ErrorBound> bounds;                       ///< of the training step, where types were made of measurements
+  std::string timedTarget, timedDevice, timedLibraries; ///< what products were measured on; empty where none were
+  std::vector<MeasuredProduct> products;
 
   /// Operands of GEMMs are converted from the storage type to 8-bit types.
   bool quantizes() const { return compute.getIntOrFloatBitWidth() == 8 || gradients.getIntOrFloatBitWidth() == 8; }

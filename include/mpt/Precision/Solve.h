@@ -34,6 +34,12 @@ struct StateType {
   llvm::StringRef rule;
 };
 
+/// What measurements say of the types that were decided: errors of the training step's outputs, and times.
+struct ByMeasurement {
+  std::vector<ErrorBound> bounds;
+  std::vector<MeasuredProduct> products;
+};
+
 /// Told of each op with a value to decide, in order.
 using OpDecided = llvm::function_ref<void(mlir::Operation *op, const OpTypes &types)>;
 using StateDecided = llvm::function_ref<void(train::StateOp state, const StateType &type)>;
@@ -50,9 +56,10 @@ using StateDecided = llvm::function_ref<void(train::StateOp state, const StateTy
 /// Decides the types of all functions of a training module together, because they share parameters. Hard rules come
 /// from the ops' interfaces (wide slots, one type for all operands). Results of contractions, reductions and composites
 /// take either type at no cost, since the rounding is theirs. Under policy auto, ops stay wide until the error of every
-/// result and gradient is within the budget (Budget.cpp); returned are these errors, by the training step's outputs.
-std::vector<ErrorBound> solveModule(mlir::ModuleOp module, const Policy &policy, Placement placement, OpDecided decided,
-                                    StateDecided stateDecided, const CostModel &cost = {});
+/// result and gradient is within the budget (Budget.cpp). With measured products, contractions have 8-bit operands
+/// where these are faster (ProductChoice.cpp); fails where the table of times lacks one.
+mlir::FailureOr<ByMeasurement> solveModule(mlir::ModuleOp module, const Policy &policy, Placement placement,
+                                           OpDecided decided, StateDecided stateDecided, const CostModel &cost = {});
 
 /// Decides the types of all nodes of the graph `main`, those of subgraphs too, and returns the bytes that casts will
 /// move. Hard rules are the schemas' (slots that allow no narrow type, slots of one type), inputs and results of the

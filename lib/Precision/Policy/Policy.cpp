@@ -7,6 +7,7 @@
 #include "mpt/Dialect/MPT/ValueKeys.h"
 #include "mpt/Dialect/ONNX/ONNXDialect.h"
 #include "mpt/Precision/BuiltinPolicies.h"
+#include "mpt/Precision/Products.h"
 
 #include "mlir/Parser/Parser.h"
 #include "llvm/Support/FileSystem.h"
@@ -44,15 +45,54 @@ LogicalResult Policy::loadFile(StringRef nameOrPath, Location loc) {
   return addRules(source.getRules().front(), /*fromCommandLine=*/false);
 }
 
+PolicyName PolicyName::of(StringRef text) {
+  PolicyName result;
+  SmallVector<StringRef> words;
+  text.split(words, ',');
+  for (StringRef word : words) {
+    auto [key, value] = word.split('=');
+    if (key == "measure" && &word != words.begin()) {
+      result.measures = true;
+      result.table = value.str();
+    } else {
+      result.name += (result.name.empty() ? "" : ",") + word.str();
+    }
+  }
+  return result;
+}
+
+LogicalResult Policy::readProducts(StringRef path, Location loc) {
+  if (!quantizes())
+    return emitError(loc) << "expected a policy with 8-bit operands of GEMMs with measure, got " << name;
+  if (path.empty())
+    return emitError(loc) << "expected a table of measured products with measure, got none: write the library that "
+                             "measures them with --emit=products -o DIR, run python -m mpt.measure DIR -o TABLE on the "
+                             "machine to train on, and give measure=TABLE";
+  llvm::Expected<ProductTable> read = ProductTable::read(path);
+  if (!read)
+    return emitError(loc) << llvm::toString(read.takeError());
+  if (std::string recipe = recipeOf(*this); read->recipe != recipe)
+    return emitError(loc) << "expected times of products with " << recipe << " in '" << path << "', got those with "
+                          << read->recipe << ": measure this policy's products";
+  timedTarget = read->target;
+  timedDevice = read->device;
+  timedLibraries = read->libraries;
+  timed = std::make_shared<const ProductTable>(std::move(*read));
+  return success();
+}
+
 FailureOr<Policy> Policy::load(const PolicyWishes &wishes, Location loc) {
   Policy policy;
+  PolicyName asked = PolicyName::of(wishes.name);
   std::optional<AutoSettings> measured;
-  if (wishes.name == "auto" || StringRef(wishes.name).starts_with("auto,")) {
+  if (asked.name == "auto" || StringRef(asked.name).starts_with("auto,")) {
     measured.emplace();
-    if (std::string wrong = measured->set(wishes.name); !wrong.empty())
+    if (std::string wrong = measured->set(asked.name); !wrong.empty())
       return emitError(loc) << wrong;
   }
-  if (failed(policy.loadFile(measured ? measured->base : wishes.name, loc)))
+  if (failed(policy.loadFile(measured ? measured->base : asked.name, loc)))
+    return failure();
+  if (asked.measures && failed(policy.readProducts(asked.table, loc)))
     return failure();
   if (measured) {
     FailureOr<std::shared_ptr<const Measurements>> read = Measurements::read(wishes.ranges, *measured, loc);

@@ -37,6 +37,10 @@ template <typename F> void eachField(PrecisionSettings &s, F field) {
   field("history", s.tensorScaling.history);
   field("margin", s.tensorScaling.margin);
   field("bounds", s.bounds);
+  field("timed_target", s.timedTarget);
+  field("timed_device", s.timedDevice);
+  field("timed_libraries", s.timedLibraries);
+  field("products", s.products);
 }
 template <typename F> void eachScalingField(LossScaling &s, F field) {
   field("init", s.init);
@@ -84,6 +88,17 @@ struct Writer {
     if (!value.empty())
       add(key, errors.getDictionary(b.getContext()));
   }
+  void operator()(StringRef key, const std::vector<MeasuredProduct> &value) {
+    SmallVector<Attribute> rows;
+    for (const MeasuredProduct &row : value)
+      rows.push_back(b.getDictionaryAttr({b.getNamedAttr("product", b.getStringAttr(row.product)),
+                                          b.getNamedAttr("us_16", b.getF64FloatAttr(row.wide)),
+                                          b.getNamedAttr("us_8", b.getF64FloatAttr(row.narrow)),
+                                          b.getNamedAttr("ops", b.getI64IntegerAttr(row.ops)),
+                                          b.getNamedAttr("ops_8", b.getI64IntegerAttr(row.narrowOps))}));
+    if (!value.empty())
+      add(key, b.getArrayAttr(rows));
+  }
   void add(StringRef key, Attribute value) { list.push_back(b.getNamedAttr(key, value)); }
 };
 
@@ -118,6 +133,19 @@ struct Reader {
     for (NamedAttribute entry : dictionary.getAs<DictionaryAttr>(key) ? dictionary.getAs<DictionaryAttr>(key).getValue()
                                                                       : ArrayRef<NamedAttribute>())
       value.push_back({entry.getName().str(), cast<FloatAttr>(entry.getValue()).getValueAsDouble()});
+  }
+  void operator()(StringRef key, std::vector<MeasuredProduct> &value) {
+    auto rows = dictionary.getAs<ArrayAttr>(key);
+    for (Attribute entry : rows ? rows.getValue() : ArrayRef<Attribute>()) {
+      MeasuredProduct product;
+      Reader row{cast<DictionaryAttr>(entry)};
+      row("product", product.product);
+      row("us_16", product.wide);
+      row("us_8", product.narrow);
+      row("ops", product.ops);
+      row("ops_8", product.narrowOps);
+      value.push_back(std::move(product));
+    }
   }
 };
 } // namespace

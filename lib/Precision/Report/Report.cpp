@@ -82,6 +82,9 @@ PrecisionReport mpt::makePrecisionReport(ModuleOp module, const RangeProfiles *m
   PrecisionSettings settings = PrecisionSettings::of(module);
   report.policy = settings.name;
   report.note = settings.note;
+  report.products = settings.products;
+  report.device = settings.timedDevice;
+  report.libraries = settings.timedLibraries;
   if (settings.scaling.mode != Scaling::none)
     report.lossScale = settings.scaling.init;
   for (const ErrorBound &bound : settings.bounds)
@@ -123,6 +126,10 @@ std::vector<ReportTotals> mpt::totalsOf(const PrecisionReport &report) {
   return rows;
 }
 
+std::string mpt::measuredOn(const PrecisionReport &report) {
+  return report.device + (report.libraries.empty() ? "" : ", " + report.libraries);
+}
+
 void mpt::printText(const PrecisionReport &report, raw_ostream &out) {
   out << "precision report, policy " << (report.policy.empty() ? "none" : report.policy) << "\n";
   if (!report.note.empty())
@@ -152,6 +159,11 @@ void mpt::printText(const PrecisionReport &report, raw_ostream &out) {
     out << "\nerrors by the model (mpt-run --certify measures them)\n";
   for (const ReportError &error : report.errors)
     out << llvm::formatv("  {0}: {1:e1}\n", error.output, error.bound);
+  if (!report.products.empty())
+    out << "\nproducts, measured on " << measuredOn(report) << "\n";
+  for (const MeasuredProduct &p : report.products)
+    out << llvm::formatv("  {0}: {1:f1} us in 16 bits, {2:f1} us in 8 bits with conversions; {3} of {4} in 8 bits\n",
+                         p.product, p.wide, p.narrow, p.narrowOps, p.ops);
   out << "\ntotals\n";
   for (const ReportTotals &t : totalsOf(report))
     out << llvm::formatv(
@@ -160,7 +172,7 @@ void mpt::printText(const PrecisionReport &report, raw_ostream &out) {
 }
 
 llvm::json::Value mpt::toJSON(const PrecisionReport &report) {
-  llvm::json::Array states, values, casts, ranges, errors, totals;
+  llvm::json::Array states, values, casts, ranges, errors, totals, products;
   for (const ReportState &s : report.states)
     states.push_back(
         llvm::json::Object{{"name", s.name}, {"role", s.role}, {"type", s.type}, {"rule", s.rule}, {"bytes", s.bytes}});
@@ -182,6 +194,9 @@ llvm::json::Value mpt::toJSON(const PrecisionReport &report) {
     ranges.push_back(llvm::json::Object{{"where", r.where}, {"note", r.note}});
   for (const ReportError &e : report.errors)
     errors.push_back(llvm::json::Object{{"output", e.output}, {"bound", e.bound}});
+  for (const MeasuredProduct &p : report.products)
+    products.push_back(llvm::json::Object{
+        {"product", p.product}, {"us_16", p.wide}, {"us_8", p.narrow}, {"ops", p.ops}, {"ops_8", p.narrowOps}});
   for (const ReportTotals &t : totalsOf(report))
     totals.push_back(llvm::json::Object{{"function", t.function},
                                         {"narrow_values", t.narrow},
@@ -191,7 +206,12 @@ llvm::json::Value mpt::toJSON(const PrecisionReport &report) {
                                         {"casts", t.casts},
                                         {"cast_bytes", t.castBytes},
                                         {"rounding_casts", t.lossy}});
-  return llvm::json::Object{{"policy", report.policy},     {"note", report.note},        {"states", std::move(states)},
-                            {"values", std::move(values)}, {"casts", std::move(casts)},  {"ranges", std::move(ranges)},
-                            {"errors", std::move(errors)}, {"totals", std::move(totals)}};
+  llvm::json::Object all{{"policy", report.policy},     {"note", report.note},        {"states", std::move(states)},
+                         {"values", std::move(values)}, {"casts", std::move(casts)},  {"ranges", std::move(ranges)},
+                         {"errors", std::move(errors)}, {"totals", std::move(totals)}};
+  if (!report.products.empty()) {
+    all["products"] = std::move(products);
+    all["measured_on"] = measuredOn(report);
+  }
+  return all;
 }

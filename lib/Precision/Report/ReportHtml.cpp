@@ -143,6 +143,7 @@ public:
     printCasts();
     printStates();
     printErrors();
+    printProducts();
     printRanges();
     out << kTail;
   }
@@ -320,6 +321,17 @@ private:
               "<th>result or gradient<th class=n>relative error, at most");
     for (const ReportError &error : report.errors)
       out << llvm::formatv("<tr><td>{0}<td class=n>{1:e1}</tr>\n", code(error.output), error.bound);
+    closeTable();
+  }
+
+  void printProducts() {
+    if (report.products.empty())
+      return;
+    openTable("Products, measured on " + escaped(measuredOn(report)), "products", report.products.size(), true,
+              "<th>product<th class=n>us in 16 bits<th class=n>us in 8 bits with conversions<th class=n>in 8 bits");
+    for (const MeasuredProduct &p : report.products)
+      out << llvm::formatv("<tr><td>{0}<td class=n>{1:f1}<td class=n>{2:f1}<td class=n>{3} of {4}</tr>\n",
+                           code(p.product), p.wide, p.narrow, p.narrowOps, p.ops);
     closeTable();
   }
 

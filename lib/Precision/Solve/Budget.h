@@ -7,9 +7,10 @@
 
 namespace mpt {
 
-/// Ops that the budget keeps from a type.
+/// What the error budget or measured times say of an op's types.
 struct Kept {
-  bool wide = false; ///< else it is the 8-bit type alone that they may not have
+  bool wide = false;      ///< else it is the 8-bit type alone that the op may not have
+  bool quantized = false; ///< it may have that, too: there is a reason to tell alone
   std::string rule;
 };
 using KeptOps = llvm::DenseMap<mlir::Operation *, Kept>;

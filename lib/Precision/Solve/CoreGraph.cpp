@@ -2,6 +2,7 @@
 // Rules and labels of core and train ops.
 #include "CoreGraph.h"
 
+#include "ProductChoice.h"
 #include "Solver.h"
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
@@ -242,9 +243,10 @@ std::optional<OpLabels> CoreGraph::label(Operation *op, RangeFact in, CastPlacem
   }
   draft.quantized = rules.quantizes;
   bool decidedByRules = rules.form == Form::flexible || rules.form == Form::uniform;
-  if (decidedByRules && measured && !rules.ruling.named) {
-    restrictToMeasured(rules, draft);
-    restrictToBudget(draft);
+  if (decidedByRules && !rules.ruling.named) {
+    if (measured)
+      restrictToMeasured(rules, draft);
+    restrictToKept(draft);
   }
   OpLabels labels{
       op, draft.operands, draft.results, text(draft.rule), draft.wideOperands, draft.wideResults, draft.quantized};
@@ -395,14 +397,14 @@ static void widen(MutableArrayRef<Label> labels) {
       label = kWide;
 }
 
-/// Makes an op wide, or takes its 8-bit operands away, where the error budget keeps it.
-void CoreGraph::restrictToBudget(Draft &draft) const {
+/// Makes an op wide, or takes its 8-bit operands away, where the error budget or measured times say so.
+void CoreGraph::restrictToKept(Draft &draft) const {
   auto found = kept ? kept->find(draft.op) : KeptOps::const_iterator();
   if (!kept || found == kept->end())
     return;
   bool changes = llvm::any_of(draft.operands, isOpen) || llvm::any_of(draft.results, isOpen) || draft.wideOperands ||
                  draft.wideResults;
-  draft.quantized = false;
+  draft.quantized &= found->second.quantized;
   if (!found->second.wide) {
     draft.rule += "; " + found->second.rule;
     return;
@@ -482,15 +484,28 @@ static void solveWithin(ErrorBudget &budget, ModuleOp module, const Policy &poli
   }
 }
 
-std::vector<ErrorBound> mpt::solveModule(ModuleOp module, const Policy &policy, Placement placement, OpDecided decided,
-                                         StateDecided stateDecided, const CostModel &cost) {
-  std::optional<ErrorBudget> budget;
+FailureOr<ByMeasurement> mpt::solveModule(ModuleOp module, const Policy &policy, Placement placement, OpDecided decided,
+                                          StateDecided stateDecided, const CostModel &cost) {
+  ByMeasurement found;
+  KeptOps kept;
   if (policy.measured()) {
-    budget.emplace(module, policy);
-    solveWithin(*budget, module, policy, placement, cost);
+    ErrorBudget budget(module, policy);
+    solveWithin(budget, module, policy, placement, cost);
+    kept = budget.kept();
+    found.bounds = budget.bounds();
   }
-  CoreGraph view(module, policy, cost, budget ? &budget->kept() : nullptr);
+  if (policy.times()) {
+    // Among what may have 8 bits: where a product keeps 16, no other type changes.
+    Decisions decisions;
+    CoreGraph view(module, policy, cost, &kept);
+    solve(view, policy, placement, [&](Operation *op, const OpTypes &types) { decisions[op] = types; });
+    FailureOr<std::vector<MeasuredProduct>> products = chooseProducts(module, policy, decisions, kept);
+    if (failed(products))
+      return failure();
+    found.products = std::move(*products);
+  }
+  CoreGraph view(module, policy, cost, &kept);
   Solved solved = solve(view, policy, placement, decided);
   view.reportStates(solved.narrow, stateDecided);
-  return budget ? budget->bounds() : std::vector<ErrorBound>();
+  return found;
 }

@@ -85,7 +85,7 @@ private:
   Draft labelUniform(mlir::Operation *op, const OpRules &rules, RangeFact in, CastPlacement &placement) const;
   void labelOperands(const OpRules &rules, Label all, Draft &draft) const;
   void restrictToMeasured(const OpRules &rules, Draft &draft) const;
-  void restrictToBudget(Draft &draft) const;
+  void restrictToKept(Draft &draft) const;
   Label parameterLabel(train::ReadOp read, CastPlacement &placement);
   Label freeLabel(mlir::TypeRange results, CastPlacement &placement) const;
   static Label contractionLabel(const OpRules &rules, CastPlacement &placement);
@@ -95,7 +95,7 @@ private:
   mlir::ModuleOp module;
   CostModel cost;
   std::optional<MeasuredTypes> measured;
-  const KeptOps *kept;                            ///< by the error budget
+  const KeptOps *kept;                            ///< by the error budget and by measured times
   llvm::DenseMap<mlir::StringAttr, float> beyond; ///< states that the storage type does not hold
   llvm::MapVector<mlir::StringAttr, Parameter> parameters;
   llvm::DenseSet<mlir::StringAttr> written;            ///< states
