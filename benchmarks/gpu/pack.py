@@ -6,6 +6,7 @@ data.tar.xz in it holds
   training/<model>/<policy>  small models (of the corpus too, where it is given) with their weights, a batch, and the losses
                              of five steps as the library for the CPU computed them
   digits/<policy>            a model that learns to recognize digits, its data, and what the processor reaches
+  products/<model>/<policy>  the products of a model under an 8-bit policy, to be timed
   speed/<model>/<policy>     libraries of whole models; of large weights their origin alone travels (weights.json)
 What could not be made is named in left-out.json with its reason.
 """
@@ -161,18 +162,45 @@ def pack_digits(opt, _, policy, folder, arch):
     return None
 
 
+# ---- products
+
+def pack_products(opt, model, policy, folder, arch, scratch):
+    """A library that times a model's products in 16 and in 8 bits; `model` is a name, or the file of a small one with its flags."""
+    path, flags = model if isinstance(model, tuple) else (export(model, scratch), [f"--bind=batch={rows_of(model)}"])
+    return compile(opt, path, folder, f"--policy={policy}", "--emit=products", "--target=cuda", f"--arch={arch}", *flags)
+
+
+def small_chain(scratch):
+    """(file, flags) of three layers, of which the middle one has 8-bit operands."""
+    import cuda_models
+    path = scratch / "chain.onnx"
+    cuda_models.chain(path)
+    return path, ["--loss=softmax-cross-entropy"]
+
+
 # ---- speed
+
+def export(model, scratch):
+    """The file of a whole model, exported once."""
+    source = scratch / model
+    if not (source / "model.onnx").exists():
+        subprocess.run([sys.executable, ROOT / "benchmarks" / "export.py", model, source, "17", "2"], check=True, stdout=subprocess.DEVNULL)
+    return source / "model.onnx"
+
+
+def rows_of(model):
+    import models
+    return len(next(iter(models.build(model).inputs.values())))
+
 
 def pack_model(opt, model, policy, folder, arch, scratch):
     """A library without its weights, and what the compiler says of its kernels and memory."""
     import models
-    source = scratch / model
-    if not (source / "model.onnx").exists():
-        subprocess.run([sys.executable, ROOT / "benchmarks" / "export.py", model, source, "17", "2"], check=True, stdout=subprocess.DEVNULL)
+    source = export(model, scratch)
     case = models.build(model)
     rows = len(next(iter(case.inputs.values())))
     reports = {kind: scratch / f"{model}-{policy}-{kind}.json" for kind in ("kernels", "memory")}
-    problem = compile(opt, source / "model.onnx", folder, f"--policy={policy}", f"--optimizer={case.optimizer}", "--target=cuda",
+    problem = compile(opt, source, folder, f"--policy={policy}", f"--optimizer={case.optimizer}", "--target=cuda",
                       f"--arch={arch}", f"--bind=batch={rows}", *(f"--report={kind}={path}" for kind, path in reports.items()))
     if problem:
         return problem
@@ -286,13 +314,16 @@ def main() -> int:
     jobs += [(f"digits/{policy}", pack_digits, None) for policy in a.policies.split(",") if policy == "amp-bf16"]
     jobs += [(f"speed/{model}/{policy}", pack_model, model) for model in filter(None, a.models.split(","))
              for policy in a.policies.split(",")]
+    if "fp8-hybrid" in a.policies.split(","):
+        chosen = {"own-chain": small_chain(a.scratch), **{model: model for model in filter(None, a.models.split(","))}}
+        jobs += [(f"products/{name}/fp8-hybrid", pack_products, what) for name, what in chosen.items()]
     for name, job, what in jobs:
         folder, unfinished = data / name, a.folder / "unfinished"
         if not packed.has(name) or not (folder.exists() or packed.problem(name)):
             shutil.rmtree(folder, ignore_errors=True)
             shutil.rmtree(unfinished, ignore_errors=True)
             start = time.monotonic()
-            problem = job(opt, what, name.split("/")[-1], unfinished, a.arch, *([a.scratch] if job is pack_model else []))
+            problem = job(opt, what, name.split("/")[-1], unfinished, a.arch, *([a.scratch] if job in (pack_model, pack_products) else []))
             if not problem:
                 folder.parent.mkdir(parents=True, exist_ok=True)
                 unfinished.rename(folder)
@@ -316,7 +347,7 @@ def main() -> int:
     shutil.copytree(ROOT / "python" / "mpt", a.folder / "mpt", ignore=shutil.ignore_patterns("__pycache__", "lib", "bin"))
     lib.mkdir(exist_ok=True)
     shutil.copy(a.build / "lib" / "libmpt_rt_cuda.so", lib)
-    for script in ("run.py", "parts.py", "conform.py", "bench.py", "duel.py", "digits.py", "probe.py", "standin.py", "table.py", "trainers.py"):
+    for script in ("run.py", "parts.py", "conform.py", "bench.py", "duel.py", "digits.py", "probe.py", "products.py", "standin.py", "table.py", "trainers.py"):
         shutil.copy(HERE / script, a.folder)
     shutil.copy(ROOT / "benchmarks" / "models.py", a.folder)
     return 0

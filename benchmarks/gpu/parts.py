@@ -18,6 +18,7 @@ PARTS = {
     "training": "small models' losses against the processor's, every policy",
     "speed-bf16": "whole steps in BF16, all searched, beside PyTorch eager, compiled and tuned with CUDA graphs",
     "profile": "time and bandwidth of every kernel and library call, BF16",
+    "products": "every GEMM of the 8-bit policy in 16 and in 8 bits: the tables that ,measure takes",
     "speed-f16": "the same in FP16",
     "speed-fp8": "the 8-bit policies",
     "sanitizer": "compute-sanitizer over part of the conformance suite",
@@ -81,6 +82,8 @@ def items(tiny: bool, scratch: str) -> list:
         for policy in ("amp-bf16",):
             if (data / "speed" / model / policy).is_dir():
                 script("profile", f"{model}/{policy}", "bench.py", f"mpt:{policy}", model, "--profile", "--scratch", scratch)
+    for folder in sorted(p for p in data.glob("products/*/*") if p.is_dir()):
+        script("products", f"{folder.parent.name}/{folder.name}", "products.py", folder, *(["--tiny"] if tiny else []), limit=300, search="full")
     speed("speed-f16", ["mpt:amp-f16", "eager:f16", "compile:f16", "autotune:f16"], present, search="full")
     speed("speed-fp8", ["mpt:fp8-hybrid", "mpt:fp8-hybrid+fast-sums", "mpt:fp8-current", "mpt:amp-bf16", "eager:bf16"], sorted(present, key=lambda m: m != "gpt4096-gpu"), search="full")
     for tool in ("memcheck", "racecheck"):

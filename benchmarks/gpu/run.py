@@ -106,6 +106,15 @@ def run_item(item, limit: float, log, options: dict) -> list:
     return rows
 
 
+def write_products(rows: list, folder: pathlib.Path) -> None:
+    """A file for each table of measured products: FOLDER/MODEL-POLICY.json."""
+    for row in rows:
+        if row.get("table"):
+            from mpt import measure
+            folder.mkdir(exist_ok=True)
+            measure.write(row["table"], folder / f"{row['case'].replace(' ', '-')}.json")
+
+
 def tail(text: str) -> str:
     return " | ".join(text.strip().splitlines()[-3:])[-600:]
 
@@ -157,6 +166,7 @@ def main() -> int:
             print(f"[{at:6.1f} s] {item.key}: " + (f"{len(bad)} of {len(rows)} FAIL: {bad[0].get('case', '')} {bad[0]['problem'][:300]}" if bad else
                                                    rows[0].get("problem") or f"{len(rows)} ok"), flush=True)
     rows = table.latest(table.read(path))
+    write_products(rows, a.out / "products")
     (a.out / "results.json").write_text(json.dumps(rows, indent=1))
     text = table.markdown(rows, left)
     (a.out / "table.md").write_text(text)

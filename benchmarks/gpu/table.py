@@ -41,7 +41,7 @@ def markdown(rows: list, left=()) -> str:
             text += [", ".join(facts), ""]
     checks = {}
     for row in rows:
-        if row["part"] in ("smoke", "conformance", "digits", "training", "sanitizer", "ncu"):
+        if row["part"] in ("smoke", "conformance", "digits", "training", "products", "sanitizer", "ncu"):
             count = checks.setdefault(row["item"], [0, 0, 0])
             count[0 if row.get("ok") else 2 if row.get("ok") is None else 1] += 1
     if checks:
@@ -68,6 +68,11 @@ def markdown(rows: list, left=()) -> str:
                     f"{number(row.get('loss_error'), '.1e')} |")
     if timed:
         text += ["", "Speed over PyTorch is its time over ours: more than 1 is faster. The losses of one model's peers start from the same weights."]
+    for row in rows:
+        if row["part"] == "products" and row.get("table"):
+            text += ["", f"{row['case']}: {row['faster']} of {row['products']} products are faster in 8 bits, with their conversions", "",
+                     "| product | us in 16 bits | us in 8 bits |", "|---|---|---|"]
+            text += [f"| `{p['product']}` | {p['us_16']:.1f} | {p['us_8']:.1f} |" for p in row["table"]["products"]]
     for row in rows:
         if row["part"] == "profile" and row.get("profile"):
             text += ["", f"{row['item']}:", "", "```"] + row["profile"].strip().splitlines()[:45] + ["```"]

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 
+import cuda_models
 import pytest
 from conftest import build_folder
 from standin import library
@@ -96,6 +97,22 @@ def test_what_is_packed_stays_until_the_compiler_changes(bundle):
     known.write_text(json.dumps({**before, "training/own-mlp/fp32": entry}))
     said = pack(bundle, "--policies=fp32,amp-bf16", "--resume")
     assert "training/own-mlp/fp32: ok" in said and "amp-bf16: ok" not in said and json.loads(known.read_text()) == before
+
+
+def test_tables_of_products(tmp_path):
+    """Part products leaves a file that --policy=...,measure=FILE takes, for the model that was packed."""
+    if not (build_folder() / "lib" / "libcuda_standin.so").exists():
+        pytest.skip("the stand-in is not built")
+    assert "products/own-chain/fp8-hybrid: ok" in pack(tmp_path / "bundle", "--policies=fp8-hybrid")
+    done, rows = run(tmp_path / "bundle", "products", "--tiny")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [row["case"] for row in rows] == ["own-chain fp8-hybrid"] and rows[0]["products"] == 6
+    assert "products are faster in 8 bits" in (tmp_path / "bundle" / "results" / "table.md").read_text()
+    table = tmp_path / "bundle" / "results" / "products" / "own-chain-fp8-hybrid.json"
+    cuda_models.chain(tmp_path / "chain.onnx")
+    told = subprocess.run([build_folder() / "bin" / "mpt-opt", tmp_path / "chain.onnx", "--loss=softmax-cross-entropy", "--target=cuda", "--arch=host",
+                           f"--policy=fp8-hybrid,measure={table}", "--dry-run", "--report=precision"], text=True, capture_output=True)
+    assert told.returncode == 0 and told.stdout.count("us in 8 bits with conversions") == 6, told.stderr
 
 
 def test_names_of_parts(bundle):
