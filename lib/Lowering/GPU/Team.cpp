@@ -300,7 +300,10 @@ std::optional<SmallVector<Value>> Team::reduce(ElementEmitter &, MutableArrayRef
   SmallVector<int64_t> order = walkOrder(e, shape, first.getAxes());
   SmallVector<Accumulator> accumulators;
   for (ReduceOp member : group)
-    accumulators.push_back(gatheringAccumulator(member, /*everyElement=*/false));
+    // A row that fills the registers is kept once, as FP32.
+    accumulators.push_back(scalarTotals && narrowExtreme(member)
+                               ? accumulatorOf(member)
+                               : gatheringAccumulator(member, /*everyElement=*/false));
   SmallVector<Value> results =
       reduceAll(group, accumulators, reducedExtent(first), [&](ReduceOp op, IndexExpr position) {
         e.spread(position, shape, order, from);
