@@ -63,7 +63,9 @@ Value Accumulator::combine(ElementEmitter &e, Value x, Value y) const {
 }
 
 Value Accumulator::fold(ElementEmitter &e, Value x) const {
-  for (int64_t lanes = e.width(x) / 2; lanes > 1; lanes /= 2) {
+  // A device ends with two scalars: conversions of its 16-bit numbers know no vectors of one lane.
+  const int64_t least = e.target.keepsFloatOps ? 2 : 1;
+  for (int64_t lanes = e.width(x) / 2; lanes >= least; lanes /= 2) {
     Value low = vector::ExtractStridedSliceOp::create(e.b, x, ArrayRef<int64_t>{0}, ArrayRef<int64_t>{lanes},
                                                       ArrayRef<int64_t>{1});
     Value high = vector::ExtractStridedSliceOp::create(e.b, x, ArrayRef<int64_t>{lanes}, ArrayRef<int64_t>{lanes},
