@@ -113,18 +113,11 @@ Value ValueBuilder::widenUnsigned(Value value, Type type) {
 
 /// Whether all lanes of `value` are one constant that `type` has.
 static bool isConstantOf(Value value, FloatType type) {
-  if (auto spread = value.getDefiningOp<vector::BroadcastOp>())
-    value = spread.getSource();
-  FloatAttr single;
-  DenseFPElementsAttr many;
-  std::optional<APFloat> number;
-  if (matchPattern(value, m_Constant(&single)))
-    number = single.getValue();
-  else if (matchPattern(value, m_Constant(&many)) && many.isSplat())
-    number = many.getSplatValue<APFloat>();
-  bool loses = !number;
-  if (number)
-    (void)number->convert(type.getFloatSemantics(), APFloat::rmNearestTiesToEven, &loses);
+  std::optional<double> number = ValueBuilder::numberIn(value);
+  if (!number)
+    return false;
+  bool loses = false;
+  (void)APFloat(*number).convert(type.getFloatSemantics(), APFloat::rmNearestTiesToEven, &loses);
   return !loses;
 }
 
