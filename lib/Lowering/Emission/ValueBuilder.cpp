@@ -49,7 +49,8 @@ Value ValueBuilder::constantLike(Value like, double value) {
 Value ValueBuilder::constantLike(Value like, APInt value) {
   Type type = getElementTypeOrSelf(like);
   unsigned bits = type.isIndex() ? 64 : type.getIntOrFloatBitWidth();
-  return makeLike(b, like.getType(), IntegerAttr::get(type, value.zextOrTrunc(bits)));
+  value = value.zextOrTrunc(bits);
+  return makeLike(b, like.getType(), IntegerAttr::get(type, value));
 }
 
 Value ValueBuilder::splat(Value value, unsigned lanes) {
