@@ -90,7 +90,9 @@ Value mpt::roundFloat8(ValueBuilder &e, Value value, Type type) {
   // Subnormal results share the step of the smallest normal number. What lies beyond the format's range stays there;
   // where the power is infinite, the difference is a NaN of either sign.
   Value power = arith::MaxSIOp::create(b, t.both(magnitude, 0x7f800000), t.number(bits, (128 - format.bias) << 23));
-  Value anchor = t.cast(t.add(power, t.number(bits, drop << 23)), b.getF32Type());
+  // The multiplication is exact; GPUs have it beside integer arithmetic, which is what this code is short of there.
+  Value anchor = t.cast(power, b.getF32Type());
+  anchor = arith::MulFOp::create(b, anchor, e.constantLike(anchor, std::ldexp(1.0, static_cast<int>(drop))));
   Value wide = t.cast(magnitude, b.getF32Type());
   wide = arith::SubFOp::create(b, arith::AddFOp::create(b, wide, anchor), anchor);
   Value result = t.cast(wide, b.getI32Type());
