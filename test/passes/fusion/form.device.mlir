@@ -133,3 +133,32 @@ func.func @masked(%g: tensor<1024x256xbf16>, %y: tensor<1024x256xbf16>) -> (tens
   %b = mpt.reduce sum %dw {axes = array<i64: 0>} : (tensor<1024x256xf32>) -> tensor<256xf32>
   return %dx, %b : tensor<1024x256xbf16>, tensor<256xf32>
 }
+
+// -----
+
+// The largest magnitudes of an activation are found where it is made, although only the next scale, behind the backward
+// pass, waits for them, and although the activation is rounded and widened again.
+// CHECK-LABEL: func.func @magnitudes
+// CHECK: mpt.fusion(%arg0, %arg1)
+// CHECK-NOT: mpt.fusion
+// CHECK: mpt.reduce max
+// CHECK: mpt.matmul
+func.func @magnitudes(%x: tensor<1024x256xf32>, %s: tensor<f32>, %w: tensor<256x256xf16>) -> (tensor<f32> {mpt.name = "loss"}, tensor<256x256xf32>, tensor<f32>) {
+  %0 = mpt.tanh %x : tensor<1024x256xf32>
+  %1 = mpt.cast %0 : tensor<1024x256xf32> to tensor<1024x256xbf16>
+  %2 = mpt.abs %1 : tensor<1024x256xbf16>
+  %3 = mpt.reduce max %2 {axes = array<i64: 1>} : (tensor<1024x256xbf16>) -> tensor<1024xbf16>
+  %4 = mpt.cast %1 : tensor<1024x256xbf16> to tensor<1024x256xf32>
+  %5 = mpt.broadcast %s {dims = array<i64>} : (tensor<f32>) -> tensor<1024x256xf32>
+  %6 = mpt.mul %4, %5 : tensor<1024x256xf32>
+  %7 = mpt.cast %6 : tensor<1024x256xf32> to tensor<1024x256xf16>
+  %8 = mpt.matmul %7, %w : (tensor<1024x256xf16>, tensor<256x256xf16>) -> tensor<1024x256xf32>
+  %9 = mpt.reduce sum %8 {axes = array<i64: 0, 1>} : (tensor<1024x256xf32>) -> tensor<f32>
+  %10 = mpt.matmul %7, %7 {transpose_a = true} : (tensor<1024x256xf16>, tensor<1024x256xf16>) -> tensor<256x256xf32>
+  %11 = mpt.slice %10 {sizes = array<i64: 1, 1>, starts = array<i64: 0, 0>, strides = array<i64: 1, 1>} : (tensor<256x256xf32>) -> tensor<1x1xf32>
+  %12 = mpt.reshape %11 : (tensor<1x1xf32>) -> tensor<f32>
+  %13 = mpt.reduce max %3 {axes = array<i64: 0>} : (tensor<1024xbf16>) -> tensor<bf16>
+  %14 = mpt.cast %13 : tensor<bf16> to tensor<f32>
+  %15 = mpt.mul %14, %12 : tensor<f32>
+  return %9, %10, %15 : tensor<f32>, tensor<256x256xf32>, tensor<f32>
+}
