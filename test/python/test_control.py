@@ -14,6 +14,11 @@ STEP = "step (int64 i, bool k, float[4,3] v) => (bool k2, float[4,3] u"
 CASES = {
     "Loop": (f"n = Constant <value = int64 {{3}}> ()  r = Loop (n, , x) <body = {STEP}) {{ k2 = Identity (k)  m = MatMul (v, w)  u = Tanh (m) }}>",
              "m0 = MatMul (x, w)  a = Tanh (m0)  m1 = MatMul (a, w)  b = Tanh (m1)  m2 = MatMul (b, w)  r = Tanh (m2)", {}),
+    # Outside, later values have the names of the body's, and other types.
+    "Loop-names-again": (f"""n = Constant <value = int64 {{2}}> ()
+                             l = Loop (n, , x) <body = {STEP}) {{ k2 = Identity (k)  m = Transpose (v)  t = Transpose (m)  u = MatMul (t, w) }}>
+                             m = MatMul (l, w)  t = Sin (m)  r = Add (m, t)""",
+                         "a = MatMul (x, w)  b = MatMul (a, w)  c = MatMul (b, w)  t = Sin (c)  r = Add (c, t)", {}),
     "Loop-counter": (f"""n = Constant <value = int64 {{3}}> ()
                          r = Loop (n, , x) <body = {STEP}) {{ k2 = Identity (k)  f = Cast <to = 1> (i)  a = Add (v, f)  u = Sin (a) }}>""",
                      """one = Constant <value = float {1}> ()  two = Constant <value = float {2}> ()

@@ -83,7 +83,8 @@ private:
     auto found = types.find(name);
     return found == types.end() ? NoneType::get(context) : found->second;
   }
-  void addTypes(const GraphProto &graph);
+  using Types = std::vector<std::pair<std::string, Type>>;
+  Types addTypes(const GraphProto &graph);
 
   Type typeOf(const ::onnx::TypeProto &type) { return proto::valueType(context, type, faithful); }
 
@@ -109,10 +110,16 @@ private:
 };
 } // namespace
 
-void ModuleBuilder::addTypes(const GraphProto &graph) {
+/// Returns what its names stood for before, null for new ones.
+ModuleBuilder::Types ModuleBuilder::addTypes(const GraphProto &graph) {
+  Types before;
   for (const auto *list : {&graph.input(), &graph.value_info(), &graph.output()})
-    for (const ValueInfoProto &info : *list)
-      types[info.name()] = typeOf(info.type());
+    for (const ValueInfoProto &info : *list) {
+      Type &type = types[info.name()];
+      before.emplace_back(info.name(), type);
+      type = typeOf(info.type());
+    }
+  return before;
 }
 
 void ModuleBuilder::define(StringRef name, Value value) {
@@ -352,7 +359,7 @@ LogicalResult ModuleBuilder::addBody(Region &region, GraphProto &graph, Location
   llvm::SaveAndRestore saved(shadowed, &outer);
   OpBuilder::InsertionGuard guard(builder);
   Block &block = region.emplaceBlock();
-  addTypes(graph);
+  Types outerTypes = addTypes(graph);
   for (const ValueInfoProto &input : graph.input())
     define(input.name(), block.addArgument(typeOf(input.type()), proto::namedLoc(context, input.name())));
   builder.setInsertionPointToEnd(&block);
@@ -379,6 +386,8 @@ LogicalResult ModuleBuilder::addBody(Region &region, GraphProto &graph, Location
   mpt::onnx::YieldOp::create(builder, loc, yielded);
   for (auto &[name, value] : llvm::reverse(outer))
     value ? (values[name] = value) : (values.erase(name), Value());
+  for (auto &[name, type] : llvm::reverse(outerTypes))
+    type ? (types[name] = type) : (types.erase(name), Type());
   return success();
 }
 
