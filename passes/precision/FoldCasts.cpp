@@ -3,6 +3,8 @@
 #include "passes/precision/Passes.h"
 
 #include "mpt/Dialect/MPT/GraphBuilder.h"
+#include "mpt/Dialect/MPT/MPTDialect.h"
+#include "mpt/Precision/Decisions.h"
 #include "mpt/Precision/LossyCasts.h"
 #include "mpt/Support/Refusal.h"
 
@@ -63,6 +65,18 @@ private:
       return;
     }
     addLossyCasts(outer, int64_t(isLossyCast(outer)) - int64_t(wasLossy));
+    restate(outer);
+  }
+
+  /// A cast of the file has a decision, which says what it reads.
+  static void restate(CastOp cast) {
+    OpTypes types = decisionOf(cast);
+    if (types.operands.empty())
+      return;
+    Builder builder(cast.getContext());
+    DecisionCounts counts;
+    types.operands = {tensorType(cast.getX()).getElementType()};
+    setAttr<MPTDialect::PrecisionAttrHelper>(cast, decisionAttr(builder, types, counts));
   }
 };
 } // namespace
