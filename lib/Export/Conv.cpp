@@ -7,10 +7,32 @@ using namespace mpt;
 
 namespace {
 
+/// Takes the negative entries out of `pads`, which ONNX does not have: they are returned, or nothing where none is.
+SmallVector<int64_t> takeNegative(SmallVectorImpl<int64_t> &pads) {
+  SmallVector<int64_t> negative;
+  if (llvm::none_of(pads, [](int64_t pad) { return pad < 0; }))
+    return negative;
+  for (int64_t &pad : pads) {
+    negative.push_back(std::min<int64_t>(pad, 0));
+    pad -= negative.back();
+  }
+  return negative;
+}
+
+/// Pads (or crops) the spatial axes of x by `both`, all low margins, then all high ones.
+OnnxValue padSpatial(OnnxWriter &w, OnnxValue x, ArrayRef<int64_t> both) {
+  if (both.empty())
+    return x;
+  SmallVector<int64_t> pads(both);
+  pads.insert(pads.begin() + both.size() / 2, 2, 0);
+  pads.insert(pads.begin(), 2, 0);
+  return w.node("Pad", {x, w.indices(pads)});
+}
+
 OnnxValue exportConv(ConvOp op, OnnxWriter &w) {
   Type type = widerType(op.getX(), op.getY());
-  SmallVector<int64_t> pads = bothPads(op.getPadsLow(), op.getPadsHigh());
-  OnnxValue y = w.node("Conv", {w.getAs(op.getX(), type), w.getAs(op.getW(), type)},
+  SmallVector<int64_t> pads = bothPads(op.getPadsLow(), op.getPadsHigh()), unread = takeNegative(pads);
+  OnnxValue y = w.node("Conv", {padSpatial(w, w.getAs(op.getX(), type), unread), w.getAs(op.getW(), type)},
                        {{"strides", op.getStrides()},
                         {"dilations", op.getDilations()},
                         {"pads", ArrayRef<int64_t>(pads)},
@@ -28,6 +50,10 @@ OnnxValue exportConvBackwardData(ConvBackwardDataOp op, OnnxWriter &w) {
   for (size_t i = 0; i < x.size(); ++i)
     rest.push_back(x[i] + op.getPadsLow()[i] + op.getPadsHigh()[i] - (dy[i] - 1) * op.getStrides()[i] -
                    (kernel[i] - 1) * op.getDilations()[i] - 1);
+  // Samples that the convolution did not read have no gradient.
+  SmallVector<int64_t> unread = takeNegative(pads);
+  for (int64_t &margin : unread)
+    margin = -margin;
   OnnxValue y = w.node("ConvTranspose", {w.getAs(op.getDy(), type), w.getAs(op.getW(), type)},
                        {{"strides", op.getStrides()},
                         {"dilations", op.getDilations()},
@@ -35,15 +61,19 @@ OnnxValue exportConvBackwardData(ConvBackwardDataOp op, OnnxWriter &w) {
                         {"group", int64_t(op.getGroups())},
                         {"kernel_shape", kernel},
                         {"output_padding", ArrayRef<int64_t>(rest)}});
-  return w.cast(y, type, elementOf(op.getY()));
+  return w.cast(padSpatial(w, y, unread), type, elementOf(op.getY()));
 }
 
 /// dW is a convolution of x with dy, batch and channels swapped: [C/g, g N, S] * [O, N, T] with stride and dilation
 /// swapped.
 OnnxValue exportConvBackwardWeights(ConvBackwardWeightsOp op, OnnxWriter &w) {
   Type type = widerType(op.getX(), op.getY());
-  ArrayRef<int64_t> x = shapeOf(op.getX()), weights = shapeOf(op.getY()), dy = shapeOf(op.getDy());
+  ArrayRef<int64_t> weights = shapeOf(op.getY()), dy = shapeOf(op.getDy());
+  SmallVector<int64_t> x(shapeOf(op.getX()));
   int64_t rank = x.size(), groups = op.getGroups();
+  SmallVector<int64_t> pads = bothPads(op.getPadsLow(), op.getPadsHigh()), unread = takeNegative(pads);
+  for (size_t i = 0; i < unread.size(); ++i)
+    x[2 + i % (rank - 2)] += unread[i];
   SmallVector<int64_t> split{x[0], groups, x[1] / groups}, merged{x[1] / groups, groups * x[0]}, order{2, 1, 0},
       swap{1, 0};
   for (int64_t i = 2; i < rank; ++i) {
@@ -52,9 +82,9 @@ OnnxValue exportConvBackwardWeights(ConvBackwardWeightsOp op, OnnxWriter &w) {
     order.push_back(i + 1);
     swap.push_back(i);
   }
-  OnnxValue a = w.reshape(w.transpose(w.reshape(w.getAs(op.getX(), type), split), order), merged);
+  OnnxValue read = padSpatial(w, w.getAs(op.getX(), type), unread);
+  OnnxValue a = w.reshape(w.transpose(w.reshape(read, split), order), merged);
   OnnxValue b = w.transpose(w.getAs(op.getDy(), type), swap);
-  SmallVector<int64_t> pads = bothPads(op.getPadsLow(), op.getPadsHigh());
   OnnxValue full = w.node("Conv", {a, b},
                           {{"strides", op.getDilations()},
                            {"dilations", op.getStrides()},
