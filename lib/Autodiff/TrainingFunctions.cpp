@@ -6,6 +6,8 @@
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Dialect/MPT/MPTDialect.h"
 
+#include "llvm/ADT/StringSet.h"
+
 using namespace mlir;
 using namespace mpt;
 
@@ -53,10 +55,15 @@ void mpt::setResults(func::FuncOp function, ArrayRef<NamedValue> results) {
   function.getBody().front().getTerminator()->setOperands(values);
   function.setType(builder.getFunctionType(function.getArgumentTypes(), ValueRange(values).getTypes()));
   SmallVector<Attribute> attributes;
-  for (const auto &[name, value] : results)
+  llvm::StringSet<> names;
+  for (const NamedValue &result : results) {
+    std::string name = result.first;
+    for (int64_t i = 1; !name.empty() && !names.insert(name).second; ++i)
+      name = result.first + "_" + std::to_string(i);
     attributes.push_back(
         builder.getDictionaryAttr(name.empty() ? ArrayRef<NamedAttribute>()
                                                : namedAttr<MPTDialect::NameAttrHelper>(builder.getStringAttr(name))));
+  }
   function.setResAttrsAttr(builder.getArrayAttr(attributes));
 }
 

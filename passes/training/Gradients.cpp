@@ -31,9 +31,18 @@ struct Gradients : mpt::impl::GradientsBase<Gradients> {
     for (NamedValue &result : namedResults(gradients))
       if (result.first == "loss")
         results.push_back(result);
-    for (auto state : getOperation().getOps<train::StateOp>())
-      if (Value gradient = found.lookup(state.getSymName()))
-        results.emplace_back(state.getSymName().str(), gradient);
+    for (auto state : getOperation().getOps<train::StateOp>()) {
+      Value gradient = found.lookup(state.getSymName());
+      if (!gradient)
+        continue;
+      // Results of steps that callers ask for by name.
+      if (is_contained({"loss", "loss_scale", "grad_norm", "skipped"}, state.getSymName())) {
+        state.emitError() << "expected another name of a parameter than '" << state.getSymName()
+                          << "', which is a result of training steps: rename it, or --freeze it";
+        return signalPassFailure();
+      }
+      results.emplace_back(state.getSymName().str(), gradient);
+    }
     setResults(gradients, results);
     eraseDeadOps(gradients);
     eraseUnusedArgument(gradients, "learning_rate");

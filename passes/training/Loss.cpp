@@ -185,7 +185,8 @@ private:
     for (unsigned i = 0; i < forward.getNumArguments(); ++i)
       if (nameOfArgument(forward, i) == name)
         return forward.emitError() << "expected no input named '" << name
-                                   << "', which the loss adds: the model seems to hold its loss, use --loss=none";
+                                   << "', which the loss adds: the model seems to hold its loss, use --loss=none; "
+                                      "if not, rename the input";
     return addArgument(forward, name, type);
   }
 };

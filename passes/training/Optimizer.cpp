@@ -178,6 +178,10 @@ private:
   LogicalResult updateAll(func::FuncOp step, bool several) {
     SmallVector<train::GradientOp> gradients = llvm::to_vector(step.getOps<train::GradientOp>());
     OpBuilder builder(step.getContext());
+    for (unsigned i = 0; i < step.getNumArguments(); ++i)
+      if (nameOfArgument(step, i) == "learning_rate")
+        return mlir::emitError(step.getArgument(i).getLoc())
+               << "expected no input named 'learning_rate', which the optimizer adds: rename it";
     lr = addArgument(step, "learning_rate", RankedTensorType::get({}, builder.getF32Type()));
     setArgAttr<MPTDialect::DefaultAttrHelper>(step, step.getNumArguments() - 1,
                                               builder.getF64FloatAttr(groups.front().lr));

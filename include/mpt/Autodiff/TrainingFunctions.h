@@ -26,7 +26,7 @@ void eraseUnusedArgument(mlir::func::FuncOp function, llvm::StringRef name);
 using NamedValue = std::pair<std::string, mlir::Value>;
 /// What the function returns, with names.
 llvm::SmallVector<NamedValue> namedResults(mlir::func::FuncOp function);
-/// Makes the function return exactly `results`.
+/// Makes the function return exactly `results`. A name that an earlier one has gets a number: name_1.
 void setResults(mlir::func::FuncOp function, llvm::ArrayRef<NamedValue> results);
 
 /// A copy after `function` under another symbol name.

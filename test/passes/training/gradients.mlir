@@ -7,3 +7,11 @@ func.func @step(%l: tensor<f32>) -> (tensor<f32> {mpt.name = "loss"}, tensor<f32
 // -----
 // expected-error@below {{expected a function @step with one block}}
 module {}
+// -----
+// expected-error@below {{expected another name of a parameter than 'loss', which is a result of training steps: rename it, or --freeze it}}
+train.state parameter @loss : tensor<f32> = dense<0.5> : tensor<f32>
+func.func @step(%l: tensor<f32>) -> (tensor<f32> {mpt.name = "loss"}) {
+  %p = train.read @loss : tensor<f32>
+  %g = train.gradient @loss, %p : tensor<f32>
+  return %l : tensor<f32>
+}

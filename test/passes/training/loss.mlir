@@ -17,6 +17,7 @@
 // RUN: mpt-opt %t/several.mlir '--training-loss=loss=softmax-cross-entropy,class-axis=-1,output=words;mse,output=size,weight=0.5' | FileCheck %s --check-prefix=SEVERAL
 // RUN: not mpt-opt %t/several.mlir --training-loss=loss=mse,output=length 2>&1 | FileCheck %s --check-prefix=MISSING
 // RUN: not mpt-opt %t/several.mlir '--training-loss=loss=mse,output=size;mse' 2>&1 | FileCheck %s --check-prefix=UNNAMED
+// RUN: mpt-opt %t/second.mlir --training-loss=loss=none | FileCheck %s --check-prefix=SECOND
 // RUN: not mpt-opt %t/none.mlir --training-loss 2>&1 | FileCheck %s --check-prefix=NO-FORWARD
 
 // MSE: %[[T:[a-z0-9]+]]: tensor<2x3xf32> {mpt.name = "target"}) -> (tensor<f32> {mpt.name = "loss"}, tensor<2x3xf32> {mpt.name = "y"})
@@ -62,6 +63,12 @@ func.func @forward(%x: tensor<1xf16> {mpt.name = "x"}, %y: tensor<3xf32> {mpt.na
 //--- taken.mlir
 func.func @forward(%x: tensor<2xf32> {mpt.name = "target"}) -> (tensor<2xf32> {mpt.name = "y"}) {
   return %x : tensor<2xf32>
+}
+// Another result that is called loss gets a number.
+// SECOND: -> (tensor<f32> {mpt.name = "loss"}, tensor<3xf32> {mpt.name = "loss_1"}, tensor<3xf32> {mpt.name = "loss_1_1"})
+//--- second.mlir
+func.func @forward(%x: tensor<f32> {mpt.name = "x"}, %y: tensor<3xf32> {mpt.name = "y"}) -> (tensor<f32> {mpt.name = "l"}, tensor<3xf32> {mpt.name = "loss"}, tensor<3xf32> {mpt.name = "loss_1"}) {
+  return %x, %y, %y : tensor<f32>, tensor<3xf32>, tensor<3xf32>
 }
 // NO-FORWARD: error: expected a function @forward with one block
 //--- none.mlir

@@ -11,6 +11,8 @@
 // RUN: mpt-opt %s '--training-optimizer=optimizer=sgd,lr=0.1;adam,lr=0.2,params=.*' | FileCheck %s --check-prefix=GROUPS
 // RUN: not mpt-opt %s --training-optimizer=optimizer=sgd,params=none 2>&1 | FileCheck %s --check-prefix=NOBODY
 // RUN: not mpt-opt %s --training-optimizer=optimizer=sgd,"params=(" 2>&1 | FileCheck %s --check-prefix=PARAMS
+// RUN: sed 's/mpt.name = "x"/mpt.name = "learning_rate"/' %s > %t.mlir
+// RUN: not mpt-opt %t.mlir --training-optimizer 2>&1 | FileCheck %s --check-prefix=TAKEN
 
 // ADAMW-DAG: slot @a.moment1 : tensor<3xf32> of "a"
 // ADAMW-DAG: slot @a.moment2 : tensor<3xf32> of "a"
@@ -34,6 +36,7 @@
 // BETAS: error: optimizer: expected two numbers in [0, 1), as 0.9:0.999 for betas of adam, got '0.9'
 // VALUE: error: optimizer: expected a number that is not negative for lr of sgd, got 'fast'
 // NESTEROV: error: optimizer: expected momentum and no dampening with nesterov
+// TAKEN: error: expected no input named 'learning_rate', which the optimizer adds: rename it
 // NEGATIVE: error: expected a clip-norm that is not negative
 train.state parameter @a : tensor<3xf32> = dense<0.5> : tensor<3xf32>
 train.state parameter @b : tensor<f32> = dense<0.5> : tensor<f32>
