@@ -2,6 +2,10 @@
 // Generated methods of the interface, and its short forms.
 #include "mpt/Interfaces/FusionRole.h"
 
+#include "mpt/Interfaces/Interfaces.h"
+
+#include "mlir/IR/BuiltinTypes.h"
+
 #include "mpt/Interfaces/FusionRole.cpp.inc"
 
 using namespace mpt;
@@ -19,3 +23,12 @@ bool mpt::isRematerializedByReaders(mlir::Operation *op) {
 bool mpt::isViewOp(mlir::Operation *op) { return fusionKindOf(op) == FusionKind::View; }
 
 bool mpt::isOperandView(mlir::Operation *op) { return isViewOp(op) && op->getNumOperands() == 1; }
+
+bool mpt::isPlaceless(mlir::Operation *op) {
+  if (isBroadcast(op))
+    return llvm::cast<mlir::ShapedType>(op->getOperand(0).getType()).getRank() == 0;
+  auto lowering = llvm::dyn_cast<LoopLowering>(op);
+  return lowering && llvm::any_of(op->getOpOperands(), [&](mlir::OpOperand &operand) {
+           return lowering.readsOwnIndex(operand.getOperandNumber());
+         });
+}

@@ -29,3 +29,18 @@ func.func @update(%r: tensor<f32>, %g: tensor<37x111xf32>, %w: tensor<37x111xf32
   }
   return %n#0, %n#1 : tensor<37x111xf32>, tensor<8192xf32>
 }
+
+// An operand of a few elements that each row reads one of: flat, all would read behind it.
+// CHECK-LABEL: func.func private @kernel1
+// CHECK-SAME: mpt.schedule = "pointwise"
+func.func @masks(%m: tensor<3xf32>, %x: tensor<3x7xf32>, %y: tensor<3x7xf32>) -> (tensor<3x7xf32>, tensor<3x7xf32>) {
+  %n:2 = mpt.fusion(%m, %x, %y) : (tensor<3xf32>, tensor<3x7xf32>, tensor<3x7xf32>) -> (tensor<3x7xf32>, tensor<3x7xf32>) {
+  ^bb0(%0: tensor<3xf32>, %1: tensor<3x7xf32>, %2: tensor<3x7xf32>):
+    %a = mpt.broadcast %0 {dims = array<i64: 0>} : (tensor<3xf32>) -> tensor<3x7xf32>
+    %b = mpt.mul %a, %1 : tensor<3x7xf32>
+    %c = mpt.broadcast %0 {dims = array<i64: 0>} : (tensor<3xf32>) -> tensor<3x7xf32>
+    %d = mpt.mul %c, %2 : tensor<3x7xf32>
+    mpt.yield %b, %d : tensor<3x7xf32>, tensor<3x7xf32>
+  }
+  return %n#0, %n#1 : tensor<3x7xf32>, tensor<3x7xf32>
+}

@@ -32,6 +32,10 @@ bool isViewOp(mlir::Operation *op);
 /// Whether `op` is a view of its only operand: the same elements at other strides.
 bool isOperandView(mlir::Operation *op);
 
+/// Whether elements of `op` are the same wherever in the tensor they lie: it reads operands at their own index, beside
+/// those that all of them read, or repeats a scalar.
+bool isPlaceless(mlir::Operation *op);
+
 } // namespace mpt
 
 #endif // MPT_INTERFACES_FUSIONROLE_H

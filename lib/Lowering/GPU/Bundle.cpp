@@ -2,6 +2,7 @@
 // Finding the members of a bundle, and what they have in common.
 #include "Bundle.h"
 #include "mpt/Dialect/MPT/TensorTypes.h"
+#include "mpt/Interfaces/FusionRole.h"
 
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/IR/IRMapping.h"
@@ -68,6 +69,8 @@ SmallVector<BundleMember> membersOf(Block &body, bool sums) {
           return {};
         continue;
       }
+      if (!isPlaceless(op))
+        return {};
       for (OpOperand &use : op->getOpOperands())
         if (lowering.readsOwnIndex(use.getOperandNumber()) ? shapeOf(use.get()) != shape : countOf(use.get()) > kFew)
           return {};
