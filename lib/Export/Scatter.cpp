@@ -50,6 +50,24 @@ OnnxValue exportScatter(Op op, OnnxWriter &w, StringRef type, OnnxValue indices,
   return w.cast(y, sum, elementOf(op.getY()));
 }
 
+/// Index tuples of a ScatterND, which has no batch_dims: behind the positions in the batch dimensions, the op's own.
+OnnxValue wholeTuples(ScatterNDOp op, OnnxWriter &w) {
+  int64_t batchDims = op.getBatchDims();
+  if (batchDims == 0)
+    return w.indicesOf(op.getIndices());
+  SmallVector<int64_t> shape(shapeOf(op.getIndices()));
+  shape.back() = 1;
+  Values parts;
+  for (int64_t dim = 0; dim < batchDims; ++dim) {
+    SmallVector<int64_t> along(shape.size(), 1);
+    along[dim] = shape[dim];
+    OnnxValue positions = w.reshape(w.indices(axisRange(0, shape[dim])), along);
+    parts.push_back(w.node("Expand", {positions, w.indices(shape)}));
+  }
+  parts.push_back(w.indicesOf(op.getIndices()));
+  return w.node("Concat", parts, {{"axis", int64_t(-1)}});
+}
+
 } // namespace
 
 void mpt::addScatterRules(ExportRules &rules) {
@@ -57,11 +75,7 @@ void mpt::addScatterRules(ExportRules &rules) {
   addRule<ScatterElementsOp>(rules, [](ScatterElementsOp op, OnnxWriter &w) {
     return Values{exportScatter(op, w, "ScatterElements", w.get(op.getIndices()), {{"axis", int64_t(op.getAxis())}})};
   });
-  rules[ScatterNDOp::getOperationName()] = [](Operation *operation, OnnxWriter &w) -> LogicalResult {
-    auto op = cast<ScatterNDOp>(operation);
-    if (op.getBatchDims() != 0)
-      return op.emitOpError() << "has no ONNX form: ScatterND has no batch_dims, got " << op.getBatchDims();
-    w.set(op.getY(), exportScatter(op, w, "ScatterND", w.indicesOf(op.getIndices()), {}));
-    return success();
-  };
+  addRule<ScatterNDOp>(rules, [](ScatterNDOp op, OnnxWriter &w) {
+    return Values{exportScatter(op, w, "ScatterND", wholeTuples(op, w), {})};
+  });
 }

@@ -38,6 +38,13 @@ MODELS = {
   f = Flatten(u)
   z = MatMul(f, w3)
 }""", {"w1": (2, 4, 3), "w2": (4, 2, 3), "w3": (168, 3)}, (4, 2, 5)),
+    "batched": ("""batched (float[4, 2, 5] x) => (float[4, 3] z) {
+  h = MatMul(x, w1)
+  at = Constant<value = int64[4, 2, 2, 1] {4, 0, 1, 1, -1, 2, 3, 3, 0, 0, 0, 0, 2, 4, 1, -5}>()
+  g = GatherND<batch_dims = 2>(h, at)
+  f = Flatten(g)
+  z = MatMul(f, w2)
+}""", {"w1": (5, 5), "w2": (4, 3)}, (4, 2, 5)),
     "activations": ("""activations (float[4, 6] x) => (float[4, 3] z) {
   h = Gemm<transB = 1>(x, w1, b1)
   g = Gelu(h)
@@ -121,7 +128,7 @@ def test_every_policy_keeps_its_bits(name, policy, tmp_path):
     assert {"parameter", "slot"} <= roles and ("master" in roles) == (policy.startswith(("amp", "als")) or policy in ("fp8-hybrid", "fp8-current"))
 
 
-@pytest.mark.parametrize("name", ["attention", "dropout", "longer", "resize"])
+@pytest.mark.parametrize("name", ["attention", "batched", "dropout", "longer", "resize"])
 @pytest.mark.parametrize("policy", ["fp32", "amp-f16", "fp8-e5m2"])
 def test_more_graphs(name, policy, tmp_path):
     model, feeds = build(name, tmp_path)
