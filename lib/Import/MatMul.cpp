@@ -50,6 +50,8 @@ static LogicalResult importGemm(Binder &b) {
   if (double alpha = b.floatAttr("alpha", 1); alpha != 1)
     y = b.mul(y, alpha);
   double beta = b.floatAttr("beta", 1);
+  if (b.has(2) && beta == 0)
+    b.named(2); // what C holds does not matter, NaN neither
   if (b.has(2) && beta != 0) {
     if (failed(b.need(3)))
       return failure();

@@ -48,6 +48,18 @@ def test_constants_of_a_model_with_initializers_stay(tmp_path):
     assert set(trainer.parameters()) == {"w"}
 
 
+def test_a_gemm_that_takes_nothing_of_its_third_operand(tmp_path):
+    """JAX's exporter writes beta = 0 beside a C."""
+    trainer = trainer_of("""<ir_version: 8, opset_import: ["" : 17]> m (float[2, 3] x, float nothing) => (float loss) <float[3, 2] w = {1, 2, 3, 4, 5, 6}> {
+        h = Gemm <beta = 0.0> (x, w, nothing)
+        loss = ReduceSum <keepdims = 0> (h)
+      }""", tmp_path, loss="none")
+    x = np.array([[1, 2, 3], [0, 1, 0]], np.float32)
+    loss, gradients = trainer.gradients({"x": x, "nothing": np.array(np.nan, np.float32)})
+    assert loss == pytest.approx(float((x @ np.array([[1, 2], [3, 4], [5, 6]])).sum()))
+    np.testing.assert_allclose(gradients["w"], x.sum(0)[:, None].repeat(2, 1), rtol=1e-6)
+
+
 KIND = "pkg.torch.export.graph_signature.InputSpec.kind"
 
 
