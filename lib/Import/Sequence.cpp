@@ -172,23 +172,37 @@ static LogicalResult importConcatFromSequence(Binder &b) {
   return b.done(parts.size() == 1 ? parts.front() : b.concat(parts, *axis));
 }
 
-/// A tensor or a sequence has an element; only an absent operand has none, as graphs have no optional inputs.
+/// Whether operand 0 has an element: a tensor or a sequence does, an Optional without one does not. Graphs have no
+/// optional inputs.
+static bool hasElement(Binder &b) {
+  if (!b.has(0))
+    return false;
+  auto made = b.named(0).getDefiningOp<mpt::onnx::NodeOp>();
+  return !made || made.getOpType() != "Optional" || !made.getInputs().empty();
+}
+
 static LogicalResult importOptionalHasElement(Binder &b) {
-  if (b.has(0))
-    b.named(0);
   auto type = RankedTensorType::get({}, b.builder.getI1Type());
-  return b.done(b.constant(DenseElementsAttr::get(type, b.has(0))));
+  return b.done(b.constant(DenseElementsAttr::get(type, hasElement(b))));
 }
 
 static LogicalResult importOptionalGetElement(Binder &b) {
-  if (!b.has(0))
-    return b.fail() << "expected an operand, got none";
+  if (!hasElement(b))
+    return b.fail() << "expected an operand with an element, got none";
   if (auto found = b.converter.sequences.find(b.named(0)); found != b.converter.sequences.end()) {
     SmallVector<Value> elements(found->second);
     b.converter.sequences[b.node.getResult(0)] = elements;
     return success();
   }
   return failed(b.need(1)) ? failure() : b.done(b.in(0));
+}
+
+/// An optional value is what is in it; one of nothing is known by the node that made it.
+static LogicalResult importOptional(Binder &b) {
+  if (b.has(0))
+    return importOptionalGetElement(b);
+  b.converter.sequences[b.node.getResult(0)] = {};
+  return success();
 }
 
 void mpt::addSequenceRules(RuleTable &t) {
@@ -199,6 +213,7 @@ void mpt::addSequenceRules(RuleTable &t) {
   t.on("SequenceInsert", 11, importSequenceInsert, NumericClass::Movement);
   t.on("SequenceErase", 11, importSequenceErase, NumericClass::Movement);
   t.on("SequenceLength", 11, importSequenceLength, NumericClass::Movement);
+  t.on("Optional", 15, importOptional, NumericClass::Movement);
   t.on("OptionalHasElement", 15, importOptionalHasElement, NumericClass::Movement);
   t.on("OptionalGetElement", 15, importOptionalGetElement, NumericClass::Movement);
   t.on("ConcatFromSequence", 11, importConcatFromSequence, NumericClass::Movement);

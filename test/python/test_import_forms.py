@@ -60,6 +60,29 @@ def test_a_gemm_that_takes_nothing_of_its_third_operand(tmp_path):
     np.testing.assert_allclose(gradients["w"], x.sum(0)[:, None].repeat(2, 1), rtol=1e-6)
 
 
+def test_optional_values(tmp_path):
+    """A tensor and a sequence in optional values, and an empty one, whose branch is not taken."""
+    trainer = trainer_of("""<ir_version: 8, opset_import: ["" : 18]> m (float[2, 3] x) => (float loss) <float[3, 2] w = {1, 2, 3, 4, 5, 6}> {
+        h = MatMul (x, w)
+        several = SequenceConstruct (h, h)
+        some = Optional (h)
+        list = Optional (several)
+        none = Optional <type = float[2, 2]> ()
+        a = OptionalGetElement (some)
+        b = OptionalGetElement (list)
+        c = ConcatFromSequence <axis = 0> (b)
+        has = OptionalHasElement (none)
+        d = If (has) <then_branch = yes () => (float[2, 2] t) { t = Exp (h) }, else_branch = no () => (float[2, 2] e) { e = Identity (a) }>
+        sum = ReduceSum <keepdims = 0> (c)
+        more = ReduceSum <keepdims = 0> (d)
+        loss = Add (sum, more)
+      }""", tmp_path, loss="none")
+    x = np.array([[1, 2, 3], [0, 1, 0]], np.float32)
+    loss, gradients = trainer.gradients({"x": x})
+    assert loss == pytest.approx(3 * float((x @ np.array([[1, 2], [3, 4], [5, 6]])).sum()))
+    np.testing.assert_allclose(gradients["w"], 3 * x.sum(0)[:, None].repeat(2, 1), rtol=1e-6)
+
+
 KIND = "pkg.torch.export.graph_signature.InputSpec.kind"
 
 

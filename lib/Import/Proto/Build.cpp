@@ -290,6 +290,8 @@ LogicalResult ModuleBuilder::addNode(NodeProto &node) {
       opaque.push_back(builder.getStringAttr(text));
       continue;
     }
+    if (attr.type() == AttributeProto::TYPE_PROTO)
+      continue; // of Optional alone: inference has taken it
     FailureOr<Attribute> value = attribute(attr, loc);
     if (failed(value))
       return failure();
