@@ -83,6 +83,28 @@ def test_optional_values(tmp_path):
     np.testing.assert_allclose(gradients["w"], 3 * x.sum(0)[:, None].repeat(2, 1), rtol=1e-6)
 
 
+@pytest.mark.parametrize("policy", ["fp32", "amp-f16"])
+def test_an_output_that_is_an_input(policy, tmp_path):
+    trainer = trainer_of("""<ir_version: 8, opset_import: ["" : 17]> m (float[2, 3] x) => (float loss, float[2, 3] x) <float[3, 2] w = {1, 2, 3, 4, 5, 6}> {
+        h = MatMul (x, w)
+        loss = ReduceSum <keepdims = 0> (h)
+      }""", tmp_path, loss="none", policy=policy)
+    x = np.array([[1, 2, 3], [0, 1, 0]], np.float32)
+    assert trainer.step({"x": x}).loss == pytest.approx(57)
+    np.testing.assert_array_equal(trainer.evaluate({"x": x})["x"], x)
+
+
+def test_a_sparse_initializer_is_named(tmp_path):
+    model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 17]> m (float[2, 3] x) => (float loss) {
+        h = MatMul (x, w)
+        loss = ReduceSum <keepdims = 0> (h)
+      }""")
+    values = onnx.helper.make_tensor("w", onnx.TensorProto.FLOAT, [1], [2.0])
+    model.graph.sparse_initializer.append(onnx.helper.make_sparse_tensor(values, onnx.helper.make_tensor("at", onnx.TensorProto.INT64, [1], [3]), [3, 2]))
+    with pytest.raises(mpt.CompileError, match="at node 'w': expected dense initializers, got a sparse one; convert it"):
+        trainer_of(model, tmp_path, loss="none")
+
+
 KIND = "pkg.torch.export.graph_signature.InputSpec.kind"
 
 

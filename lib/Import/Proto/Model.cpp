@@ -169,6 +169,9 @@ static LogicalResult checkNames(const GraphProto &graph, MLIRContext *context) {
     if (!known.insert(input.name()).second)
       return emitError(proto::namedLoc(context, input.name()))
              << "expected distinct graph inputs, got '" << input.name() << "' twice";
+  for (const auto &sparse : graph.sparse_initializer())
+    return emitError(proto::namedLoc(context, sparse.values().name()))
+           << "expected dense initializers, got a sparse one; convert it to a dense tensor";
   llvm::StringSet<> tensors;
   for (const TensorProto &tensor : graph.initializer()) {
     if (tensor.name().empty())
@@ -231,9 +234,6 @@ void proto::declareInput(GraphProto &graph, const TensorProto &tensor) {
 static LogicalResult splitInitializers(ModelProto &model, std::vector<TensorProto> &initializers,
                                        MLIRContext *context) {
   GraphProto &graph = *model.mutable_graph();
-  if (graph.sparse_initializer_size())
-    return emitError(proto::namedLoc(context, graph.name()))
-           << "expected dense initializers, got a sparse one; convert it to a dense tensor";
   llvm::StringSet<> inputs;
   for (const ValueInfoProto &input : graph.input())
     inputs.insert(input.name());
@@ -501,8 +501,13 @@ LogicalResult proto::prepareModel(ModelProto &model, std::vector<TensorProto> &i
   GraphProto &graph = *model.mutable_graph();
   // Shapes in the file may hold symbols that are numbers now; inference finds them again.
   graph.clear_value_info();
+  llvm::StringMap<const ValueInfoProto *> inputs;
+  for (const ValueInfoProto &input : graph.input())
+    inputs[input.name()] = &input;
   for (ValueInfoProto &output : *graph.mutable_output())
-    if (output.type().has_tensor_type())
+    if (const ValueInfoProto *same = inputs.lookup(output.name()))
+      *output.mutable_type() = same->type(); // no node gives it a shape
+    else if (output.type().has_tensor_type())
       output.mutable_type()->mutable_tensor_type()->clear_shape();
   bool anyWithoutRule = llvm::any_of(
       graph.node(), [](const NodeProto &node) { return WithoutRule().Contains(node.domain(), node.op_type()); });
