@@ -3,6 +3,7 @@
 #include "cpu/Gemm.h"
 #include "core/Context.h"
 #include "core/Float.h"
+#include "core/Types.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -49,18 +50,21 @@ double now() {
 struct Buffers {
   std::vector<float> f32;
   std::vector<uint16_t> f16, bf16;
+  std::vector<uint8_t> e4m3;
   explicit Buffers(int64_t n) {
     for (int64_t i = 0; i < n; ++i) {
       float x = static_cast<float>(rand() % 2001 - 1000) / 1000;
       f32.push_back(x);
       f16.push_back(toF16(x));
       bf16.push_back(toBF16(x));
+      e4m3.push_back(toE4M3FN(x));
     }
   }
   void *as(int64_t dtype) {
-    return dtype == MPT_FLOAT32   ? static_cast<void *>(f32.data())
-           : dtype == MPT_FLOAT16 ? static_cast<void *>(f16.data())
-                                  : static_cast<void *>(bf16.data());
+    return dtype == MPT_FLOAT32        ? static_cast<void *>(f32.data())
+           : dtype == MPT_FLOAT16      ? static_cast<void *>(f16.data())
+           : dtype == MPT_FLOAT8E4M3FN ? static_cast<void *>(e4m3.data())
+                                       : static_cast<void *>(bf16.data());
   }
 };
 
@@ -102,8 +106,8 @@ int main(int argc, char **argv) {
   int rounds = argc > 1 ? atoi(argv[1]) : 15;
   omp_set_num_threads(1);
   printf("kernel %s; GFLOP/s of one core, and ours over oneDNN's f32\n", gemmKernels().name);
-  printf("%-24s %5s %5s %5s %5s | %8s %8s %8s %8s | %8s %8s | %5s %5s %5s\n", "case", "batch", "m", "n", "k", "our f32",
-         "our f16", "our bf16", "mpt_rt", "dnn f32", "dnn bf16", "f32", "f16", "bf16");
+  printf("%-24s %5s %5s %5s %5s | %8s %8s %8s %8s %8s | %8s %8s | %5s %5s %5s %5s\n", "case", "batch", "m", "n", "k",
+         "our f32", "our f16", "our bf16", "our e4m3", "mpt_rt", "dnn f32", "dnn bf16", "f32", "f16", "bf16", "e4m3");
   for (const Case &c : cases) {
     Buffers a(c.batch * c.m * c.k), b(c.batch * c.k * c.n), d(c.batch * c.m * c.n);
     Context context;
@@ -112,22 +116,26 @@ int main(int argc, char **argv) {
     context.sites.resize(1);
     void *scratch = aligned_alloc(4096, static_cast<size_t>((gemmKernels().scratchBytes + 4095) / 4096 * 4096));
     std::vector<std::function<void()>> runs;
-    for (int64_t type : {MPT_FLOAT32, MPT_FLOAT16, MPT_BFLOAT16})
-      runs.push_back([&, type, g = describe(c, type, type)] {
+    for (int64_t type : {MPT_FLOAT32, MPT_FLOAT16, MPT_BFLOAT16, MPT_FLOAT8E4M3FN}) {
+      int64_t out = type == MPT_FLOAT8E4M3FN ? MPT_BFLOAT16 : type;
+      runs.push_back([&, type, out, g = describe(c, type, out)] {
         for (int64_t i = 0; i < c.batch; ++i) {
-          auto at = [&](void *p, int64_t stride) { return static_cast<char *>(p) + i * stride * (type == 1 ? 4 : 2); };
+          auto at = [&](void *p, int64_t stride, int64_t of) {
+            return static_cast<char *>(p) + i * stride * sizeOf(of);
+          };
           GemmTask task{&g,
-                        at(a.as(type), g.a_batch0),
-                        at(b.as(type), g.b_batch0),
+                        at(a.as(type), g.a_batch0, type),
+                        at(b.as(type), g.b_batch0, type),
                         nullptr,
-                        at(d.as(type), g.d_batch0),
+                        at(d.as(out), g.d_batch0, out),
                         0,
                         c.m,
                         0,
                         c.n};
-          gemmKernels().run(task, static_cast<float *>(scratch));
+          gemmKernels(g, nullptr).run(task, static_cast<float *>(scratch));
         }
       });
+    }
     runs.push_back([&, g = describe(c, MPT_FLOAT32, MPT_FLOAT32)] {
       mpt_rt_gemm(&exec, 0, &g, a.as(MPT_FLOAT32), b.as(MPT_FLOAT32), nullptr, d.as(MPT_FLOAT32));
     });
@@ -151,9 +159,10 @@ int main(int argc, char **argv) {
       std::sort(t.begin(), t.end());
       rate.push_back(t.empty() ? 0 : flops / t[t.size() / 2] * 1e-9);
     }
-    printf("%-24s %5ld %5ld %5ld %5ld | %8.1f %8.1f %8.1f %8.1f | %8.1f %8.1f | %5.2f %5.2f %5.2f\n", c.what,
-           static_cast<long>(c.batch), static_cast<long>(c.m), static_cast<long>(c.n), static_cast<long>(c.k), rate[0],
-           rate[1], rate[2], rate[3], rate[4], rate[5], rate[0] / rate[4], rate[1] / rate[4], rate[2] / rate[4]);
+    printf("%-24s %5ld %5ld %5ld %5ld | %8.1f %8.1f %8.1f %8.1f %8.1f | %8.1f %8.1f | %5.2f %5.2f %5.2f %5.2f\n",
+           c.what, static_cast<long>(c.batch), static_cast<long>(c.m), static_cast<long>(c.n), static_cast<long>(c.k),
+           rate[0], rate[1], rate[2], rate[3], rate[4], rate[5], rate[6], rate[0] / rate[5], rate[1] / rate[5],
+           rate[2] / rate[5], rate[3] / rate[5]);
     fflush(stdout);
     free(scratch);
   }

@@ -7,6 +7,7 @@
 #include "core/Error.h"
 #include "core/Float.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -147,38 +148,123 @@ void testConversions(const GemmKernels &kernel) {
   }
 }
 
-/// The portable, AVX2 and AVX-512 kernels without the dispatcher.
-void testKernels() {
-  std::vector<const GemmKernels *> kernels{&gemmPortable};
+constexpr int64_t narrowest[] = {MPT_FLOAT8E4M3FN, MPT_FLOAT8E5M2};
+
+void runKernel(const GemmKernels &kernel, const mpt_gemm_desc &g, Operands &o) {
+  static Scratch scratch;
+  GemmTask task{&g, o.a.data(), o.b.data(), o.bias.data(), o.d.data(), 0, g.m, 0, g.n};
+  kernel.run(task, static_cast<float *>(scratch.get(kernel.scratchBytes)));
+}
+
+/// Products of 8-bit operands whose rows of A, or columns of B, have one number at most: exact in FP32, bit for bit.
+void testExactProducts(const GemmKernels &kernel, mpt_gemm_desc g, int64_t everyA, int64_t everyB) {
+  Operands o = allocate(g);
+  for (Values *x : {&o.a, &o.b}) // NaN, in both types, is what lies between lines
+    std::fill(x->bytes.begin(), x->bytes.end(), uint8_t{0x7f});
+  // Codes in turn, each at another k among zeros; one code everywhere in the other operand.
+  auto fill = [&](Values &x, int64_t lines, int64_t line, int64_t depth, int64_t every) {
+    for (int64_t i = 0; i < lines; ++i)
+      for (int64_t p = 0; p < g.k; ++p)
+        x.bytes[static_cast<size_t>(i * line + p * depth)] = static_cast<uint8_t>(every              ? every
+                                                                                  : p == i * 7 % g.k ? i
+                                                                                                     : 0);
+  };
+  fill(o.a, g.m, g.a_row, g.a_col, everyA);
+  fill(o.b, g.n, g.b_col, g.b_row, everyB);
+  runKernel(kernel, g, o);
+  for (int64_t i = 0; i < g.m; ++i)
+    for (int64_t j = 0; j < g.n; ++j) {
+      auto x = static_cast<float>(o.a[i * g.a_row + (everyA ? 0 : i * 7 % g.k) * g.a_col]);
+      auto y = static_cast<float>(o.b[j * g.b_col + (everyB ? 0 : j * 7 % g.k) * g.b_row]);
+      float d = o.d.as<float>(i * g.d_row + j), right = 0 + x * y;
+      if (!EXPECT(right != right ? d != d : bitsOf(d) == bitsOf(right))) {
+        fprintf(stderr, "  %s %s x %s at %ld,%ld of k %ld strides a %ld,%ld b %ld,%ld: %a, expected %a\n", kernel.name,
+                nameOf(g.a_type), nameOf(g.b_type), (long)i, (long)j, (long)g.k, (long)g.a_row, (long)g.a_col,
+                (long)g.b_row, (long)g.b_col, d, right);
+        return;
+      }
+    }
+}
+
+/// Each of the 256 codes as an operand: every pair of them at k of 1, and every place in a vector.
+void testCodes(const GemmKernels &kernel) {
+  for (int64_t a : narrowest)
+    for (int64_t b : narrowest)
+      for (int layout = 0; layout < 4; ++layout) {
+        auto of = [&](int64_t m, int64_t n, int64_t k) {
+          mpt_gemm_desc g = describe(m, n, k, a, MPT_FLOAT32, layout & 1, layout & 2);
+          g.b_type = b;
+          return g;
+        };
+        testExactProducts(kernel, of(256, 256, 1), 0, 0);
+        int64_t oneA = a == MPT_FLOAT8E4M3FN ? 0x38 : 0x3c, oneB = b == MPT_FLOAT8E4M3FN ? 0x38 : 0x3c;
+        for (int64_t k : {70, 801})
+          for (int64_t few : {10, 40}) {
+            testExactProducts(kernel, of(267, few, k), 0, oneB);
+            testExactProducts(kernel, of(few, 267, k), oneA, 0);
+          }
+      }
+}
+
+std::vector<const GemmKernels *> kernelsHere() {
 #if defined(MPT_TEST_AVX512)
-  kernels = {&gemmAvx512};
-#elif defined(__x86_64__)
+  return {&gemmAvx512, &gemmAvx512Bf16};
+#else
+  std::vector<const GemmKernels *> kernels{&gemmPortable};
+#if defined(__x86_64__)
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c"))
     kernels.push_back(&gemmAvx2);
-  if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
+  if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq")) {
     kernels.push_back(&gemmAvx512);
+    if (__builtin_cpu_supports("avx512bf16"))
+      kernels.push_back(&gemmAvx512Bf16);
+  }
 #endif
-  for (const GemmKernels *kernel : kernels) {
+  return kernels;
+#endif
+}
+
+/// The kernels without the dispatcher.
+void testKernels() {
+  for (const GemmKernels *kernel : kernelsHere()) {
     testConversions(*kernel);
-    void *scratch = aligned_alloc(4096, static_cast<size_t>((kernel->scratchBytes + 4095) / 4096 * 4096));
-    for (int64_t type : {MPT_FLOAT32, MPT_FLOAT16, MPT_BFLOAT16})
+    testCodes(*kernel);
+    for (int64_t type : {MPT_FLOAT32, MPT_FLOAT16, MPT_BFLOAT16, MPT_FLOAT8E4M3FN, MPT_FLOAT8E5M2}) {
+      bool narrow = sizeOf(type) == 1;
+      if (!narrow && kernel == &gemmAvx512Bf16)
+        continue;
       for (int64_t m : {1, 5, 13, 37, 200})
         for (int64_t n : {1, 10, 17, 70})
-          for (int64_t k : {1, 9, 400})
+          for (int64_t k : {1, 9, m == 37 ? 801 : 400})
             for (int layout = 0; layout < 4; ++layout) {
-              int64_t out = layout & 1 ? type : int64_t{MPT_FLOAT32};
+              int64_t out = !(layout & 1) ? int64_t{MPT_FLOAT32} : narrow ? int64_t{MPT_FLOAT16} : type;
               mpt_gemm_desc g = describe(m, n, k, type, out, layout & 1, layout & 2);
               g.flags = layout & 1 ? MPT_GEMM_BIAS | MPT_GEMM_RELU : 0;
+              if (narrow && layout & 2)
+                g.b_type = narrowest[type == narrowest[0]];
               Operands o = allocate(g);
               Values before = o.d;
-              GemmTask task{&g, o.a.data(), o.b.data(), o.bias.data(), o.d.data(), 0, m, 0, n};
-              kernel->run(task, static_cast<float *>(scratch));
+              runKernel(*kernel, g, o);
               if (!EXPECT(worst(g, o, before) < 1))
                 fprintf(stderr, "  %s %s %ldx%ldx%ld layout %d\n", kernel->name, nameOf(type), (long)m, (long)n,
                         (long)k, layout);
             }
-    free(scratch);
+    }
   }
+}
+
+/// The kernel that multiplies BF16 is chosen where the processor has it, for two 8-bit operands.
+void testChoice() {
+  const GemmKernels *best = kernelsHere().back();
+  const GemmKernels &wide = best == &gemmAvx512Bf16 ? gemmAvx512 : *best;
+  for (int64_t a : {MPT_FLOAT32, MPT_BFLOAT16, MPT_FLOAT8E4M3FN, MPT_FLOAT8E5M2})
+    for (int64_t b : {MPT_BFLOAT16, MPT_FLOAT8E4M3FN}) {
+      mpt_gemm_desc g = describe(40, 40, 40, a, MPT_FLOAT32, false, false);
+      g.b_type = b;
+      EXPECT(&gemmKernels(g, nullptr) == (sizeOf(a) == 1 && sizeOf(b) == 1 ? best : &wide));
+      Gather image{};
+      EXPECT(&gemmKernels(g, &image) == &wide);
+    }
 }
 
 /// Narrow GEMMs with MPT_GEMM_ROUND give the bits of separate steps, each rounded to the narrow type.
@@ -248,9 +334,10 @@ void testErrors() {
 int main() {
   srand(7);
   testKernels();
+  testChoice();
   testRoundedSteps();
-  const int64_t sizes[][3] = {{1, 1, 1},       {3, 5, 7},     {64, 96, 64},   {67, 131, 85},
-                              {129, 1030, 33}, {17, 40, 700}, {600, 33, 700}, {5, 300, 260}};
+  const int64_t sizes[][3] = {{1, 1, 1},     {3, 5, 7},      {64, 96, 64},  {67, 131, 85},  {129, 1030, 33},
+                              {17, 40, 700}, {600, 33, 700}, {5, 300, 260}, {14, 1060, 801}};
   const int64_t types[][2] = {{MPT_FLOAT32, MPT_FLOAT32},       {MPT_FLOAT16, MPT_FLOAT16},
                               {MPT_FLOAT16, MPT_FLOAT32},       {MPT_BFLOAT16, MPT_BFLOAT16},
                               {MPT_BFLOAT16, MPT_FLOAT32},      {MPT_FLOAT64, MPT_FLOAT64},

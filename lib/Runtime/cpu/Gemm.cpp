@@ -28,6 +28,15 @@ const GemmKernels &gemmKernels() {
   return best;
 }
 
+const GemmKernels &gemmKernels([[maybe_unused]] const mpt_gemm_desc &desc, [[maybe_unused]] const Gather *gather) {
+#if defined(__x86_64__)
+  bool narrow = sizeOf(desc.a_type) == 1 && sizeOf(desc.b_type) == 1 && !gather;
+  if (narrow && &gemmKernels() == &gemmAvx512 && __builtin_cpu_supports("avx512bf16"))
+    return gemmAvx512Bf16;
+#endif
+  return gemmKernels();
+}
+
 } // namespace mpt::rt
 
 namespace {
@@ -196,7 +205,7 @@ int32_t mpt::rt::runOwnGemm(mpt_exec *exec, const mpt_gemm_desc &desc, const voi
             static_cast<const char *>(b),
             bias,
             static_cast<char *>(d),
-            &gemmKernels(),
+            &gemmKernels(desc, gather),
             gather,
             0,
             1,

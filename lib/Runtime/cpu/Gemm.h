@@ -37,8 +37,14 @@ struct GemmKernels {
 /// FP32 accumulation over f32, f16, bf16 and 8-bit inputs. Null where the build lacks the instruction set.
 extern const GemmKernels gemmPortable, gemmAvx2, gemmAvx512;
 
-/// The best that this processor runs.
+/// FP32 accumulation over 8-bit inputs, which BF16 represents, on processors that multiply BF16. Not for a Gather.
+extern const GemmKernels gemmAvx512Bf16;
+
+/// The best that this processor runs for operands of all types.
 const GemmKernels &gemmKernels();
+
+/// The best for this GEMM.
+const GemmKernels &gemmKernels(const mpt_gemm_desc &desc, const Gather *gather);
 
 /// Splits a checked GEMM over the threads and runs it with our kernels.
 int32_t runOwnGemm(mpt_exec *exec, const mpt_gemm_desc &desc, const void *a, const void *b, const void *bias, void *d,

@@ -55,6 +55,10 @@ struct Vec {
 
 } // namespace
 
+#include "cpu/GemmTypes.h"
+
+#include "cpu/GemmPack.h"
+
 #include "cpu/GemmTask.h"
 
 namespace mpt::rt {

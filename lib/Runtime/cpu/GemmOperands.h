@@ -18,7 +18,7 @@ template <typename T> void narrowTo(const float *in, int64_t n, void *to) {
     narrow(in[i], out[i]);
 }
 
-/// What depends on an operand's type.
+/// What depends on an operand's type. Without packing, it is a type of results alone.
 struct Operand {
   int64_t size;
   void (*packRowsA)(const void *, int64_t, int64_t, int64_t, int64_t, float *);
@@ -43,19 +43,26 @@ template <typename T> TileFn anyTile(bool rowsA, int64_t rows) {
 }
 
 template <typename T> constexpr Operand operandOf() {
-  return {sizeof(T),
-          packRowsA<T>,
-          packPanelsA<T>,
-          packRowsB<T>,
-          packColumnsB<T>,
-          packGatherB<T>,
-          sizeof(T) > 1 ? anyTile<T> : nullptr,
-          finishTile<T>,
-          {lastTile<false, T>, lastTile<true, T>},
-          thinColumns<T>,
-          thinGemm<T>,
-          widenFrom<T>,
-          narrowTo<T>};
+  Operand result{};
+  result.size = sizeof(T);
+  if constexpr (isPacked<T>) {
+    result.packRowsA = packRowsA<T>;
+    result.packPanelsA = packPanelsA<T>;
+    result.packRowsB = packRowsB<T>;
+    result.packColumnsB = packColumnsB<T>;
+  }
+  if constexpr (perLane == 1) { // packed and unpacked operands have the same lanes
+    result.packGather = packGatherB<T>;
+    result.unpackedTile = sizeof(T) > 1 ? anyTile<T> : nullptr;
+  }
+  result.finish = finishTile<T>;
+  result.lastTile[false] = lastTile<false, T>;
+  result.lastTile[true] = lastTile<true, T>;
+  result.thinColumns = thinColumns<T>;
+  result.thinGemm = thinGemm<T>;
+  result.widen = widenFrom<T>;
+  result.narrow = narrowTo<T>;
+  return result;
 }
 
 const Operand &operand(int64_t dtype) {

@@ -3,6 +3,11 @@
 
 namespace {
 
+constexpr int64_t perLane = 1; // values of k in a lane of packed operands
+template <typename T> constexpr bool isPacked = true;
+
+inline Vec multiplyAdd(Vec a, Vec b, Vec c) { return Vec::fma(a, b, c); }
+
 /// Rows of A as they lie (columns contiguous), widened; the rows up to a multiple of MR are zeroed.
 template <typename T> void packRowsA(const void *from, int64_t row, int64_t m, int64_t avail, int64_t k, float *out) {
   auto *a = static_cast<const T *>(from);

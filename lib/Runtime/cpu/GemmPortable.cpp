@@ -65,6 +65,10 @@ template <typename T> int64_t transposePanel(const T *, int64_t, int64_t, int, f
 
 } // namespace
 
+#include "cpu/GemmTypes.h"
+
+#include "cpu/GemmPack.h"
+
 #include "cpu/GemmTask.h"
 
 namespace mpt::rt {

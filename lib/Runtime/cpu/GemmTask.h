@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The packed GEMM: the block loops. Its parts, included here, are written once over a vector type `Vec` that the
-// including file defines in an anonymous namespace (with `tileRows`, `depthMax` and `rowsMax`). Blocking after Goto and
-// van de Geijn, "Anatomy of High-Performance Matrix Multiplication", ACM TOMS 34(3), 2008; operands are widened to FP32
-// while they are packed.
+// including file defines in an anonymous namespace (with `tileRows`, `depthMax` and `rowsMax`), and over the packing
+// that it includes before. Blocking after Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication",
+// ACM TOMS 34(3), 2008; operands are widened while they are packed: to FP32 (GemmPack.h), or to pairs of BF16
+// (GemmPackPairs.h).
 //
 // A sum over k is always taken in the same order, whatever the rectangle or thread: blocks of equal depth, one fused
 // multiply-add after the other inside a block.
-
-#include "cpu/GemmTypes.h"
-
-#include "cpu/GemmPack.h"
 
 #include "cpu/GemmGather.h"
 
@@ -25,8 +22,8 @@ namespace {
 
 /// A block of rows against a block of columns, over one block of k.
 struct Block {
-  int64_t rows, cols, depth;
-  bool rowsA; // A is widened row by row, not in panels
+  int64_t rows, cols, depth; // in lanes of packed operands
+  bool rowsA;                // A is widened row by row, not in panels
   const float *a;
   const char *b; // packed panels, or B itself
   int64_t ldb, panelBytes;
@@ -77,8 +74,9 @@ void runGemm(const GemmTask &task, float *scratch) {
   float *bias = partial + floatsC;
   const char *a = static_cast<const char *>(task.a), *b = static_cast<const char *>(task.b);
   char *d = static_cast<char *>(task.d);
-  int64_t blocks = g.k > 0 ? (g.k + depthMax - 1) / depthMax : 1;
-  int64_t depth = (g.k + blocks - 1) / blocks;
+  int64_t lanes = (g.k + perLane - 1) / perLane;
+  int64_t blocks = lanes > 0 ? (lanes + depthMax - 1) / depthMax : 1;
+  int64_t depth = (lanes + blocks - 1) / blocks * perLane;
   if (isThin(g, task.gather)) {
     Epilogue e{g.flags, static_cast<float>(g.alpha), nullptr};
     if (g.flags & MPT_GEMM_BIAS) {
@@ -120,7 +118,7 @@ void runGemm(const GemmTask &task, float *scratch) {
           else
             opA.packPanelsA(blockA, g.a_col, rows, g.m - i0, k, packedA);
           char *to = d + (i0 * g.d_row + j0) * opD.size;
-          Block block{rows,    inPlace,         k,
+          Block block{rows,    inPlace,         (k + perLane - 1) / perLane,
                       rowsA,   packedA,         blockB,
                       g.b_row, NR * opB.size,   opB.unpackedTile,
                       q == 0,  q + 1 == blocks, blocks > 1 && !direct ? partial + (i0 - s0) * partialPitch : nullptr};
@@ -131,7 +129,7 @@ void runGemm(const GemmTask &task, float *scratch) {
           block.cols = cols - inPlace;
           block.b = reinterpret_cast<const char *>(packedB);
           block.ldb = NR;
-          block.panelBytes = k * NR * static_cast<int64_t>(sizeof(float));
+          block.panelBytes = block.depth * NR * static_cast<int64_t>(sizeof(float));
           block.tiles = anyTile<float>;
           if (block.partial)
             block.partial += inPlace;

@@ -3,8 +3,8 @@
 
 namespace {
 
-/// acc = a * b, R x NR. Element (i, p) of A is a[i * lead + p] with Rows, a[i + p * MR] otherwise. Row p of B starts at
-/// b + p * ldb.
+/// acc = a * b, R x NR, over k lanes of packed operands. Element (i, p) of A is a[i * lead + p] with Rows, a[i + p *
+/// MR] otherwise. Row p of B starts at b + p * ldb.
 template <int R, bool Rows, typename T>
 __attribute__((always_inline)) inline void multiply(int64_t k, const float *a, const T *b, int64_t ldb,
                                                     Vec (&acc)[R][2]) {
@@ -16,8 +16,8 @@ __attribute__((always_inline)) inline void multiply(int64_t k, const float *a, c
 #pragma clang loop unroll(full)
     for (int i = 0; i < R; ++i) {
       Vec x = Vec::broadcast(Rows ? a + i * lead : a + i);
-      acc[i][0] = Vec::fma(x, b0, acc[i][0]);
-      acc[i][1] = Vec::fma(x, b1, acc[i][1]);
+      acc[i][0] = multiplyAdd(x, b0, acc[i][0]);
+      acc[i][1] = multiplyAdd(x, b1, acc[i][1]);
     }
     a += Rows ? 1 : MR;
     b += ldb;

@@ -37,13 +37,14 @@ template <int Rounding> __m256i narrowToHalf(simde__m512 v) {
 }
 
 template <typename Out, typename To, typename From, typename In> Out eachLane(In v) {
+  constexpr int lanes = sizeof(In) / sizeof(From);
   struct Source {
-    From lane[16];
+    From lane[lanes];
   } from = bitsAs<Source>(v);
   struct Result {
-    To lane[16];
+    To lane[lanes];
   } to;
-  for (int i = 0; i < 16; ++i)
+  for (int i = 0; i < lanes; ++i)
     to.lane[i] = static_cast<To>(from.lane[i]);
   return bitsAs<Out>(to);
 }
@@ -53,6 +54,8 @@ template <typename Out, typename To, typename From, typename In> Out eachLane(In
 #undef _mm512_cvtps_ph
 #define _mm512_cvtph_ps(v) mpt::test::widenHalf(v)
 #define _mm512_cvtps_ph(v, rounding) mpt::test::narrowToHalf<rounding>(v)
+#define _mm512_cvtepu8_epi16(v) mpt::test::eachLane<simde__m512i, uint16_t, uint8_t>(v)
+#define _mm512_cvtepu8_epi32(v) mpt::test::eachLane<simde__m512i, uint32_t, uint8_t>(v)
 #define _mm512_cvtepu16_epi32(v) mpt::test::eachLane<simde__m512i, uint32_t, uint16_t>(v)
 #define _mm512_cvtepi32_epi16(v) mpt::test::eachLane<__m256i, uint16_t, uint32_t>(v)
 
