@@ -122,12 +122,27 @@ static bool isConstantOf(Value value, FloatType type) {
   return !loses;
 }
 
+/// Whether `value` is FP32 whose lower 16 bits are zero by the operation that made its bits: a bf16 that was widened or
+/// rounded without instructions for it.
+static bool hasBFloat16Bits(Value value) {
+  auto real = value.getDefiningOp<arith::BitcastOp>();
+  Operation *bits = real && getElementTypeOrSelf(value).isF32() ? real.getIn().getDefiningOp() : nullptr;
+  if (!isa_and_nonnull<arith::ShLIOp, arith::AndIOp>(bits))
+    return false;
+  APInt number;
+  if (!matchPattern(bits->getOperand(1), m_ConstantInt(&number)))
+    return false;
+  return isa<arith::ShLIOp>(bits) ? number == 16 : number == 0xffff0000u;
+}
+
 /// Whether `value` is a number of `type` already: one that was widened, with another sign perhaps, or chosen among
 /// such.
 static bool isRounded(Value value, Type type) {
   Operation *op = value.getDefiningOp();
   if (auto widened = dyn_cast_or_null<arith::ExtFOp>(op))
     return getElementTypeOrSelf(widened.getIn()) == type;
+  if (type.isBF16() && hasBFloat16Bits(value))
+    return true;
   if (isa_and_nonnull<math::AbsFOp, arith::NegFOp>(op))
     return isRounded(op->getOperand(0), type);
   if (auto choice = dyn_cast_or_null<arith::SelectOp>(op))
@@ -139,7 +154,7 @@ static bool isRounded(Value value, Type type) {
 Value ValueBuilder::round(Value value, Type type) {
   if (computeType(type) == type || getElementTypeOrSelf(value) == type)
     return value;
-  if (target.keepsFloatOps && isRounded(value, type))
+  if (isRounded(value, type))
     return value;
   if (type.isUnsignedInteger()) {
     unsigned bits = type.getIntOrFloatBitWidth(), held = computeType(type).getIntOrFloatBitWidth();
