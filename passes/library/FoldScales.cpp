@@ -161,36 +161,65 @@ struct FoldOperandScales : CountingPattern<GemmOp> {
 };
 
 /// A fusion that multiplies an FP32 result of f16 operands by a scalar and rounds it to f16, as scales by layer do,
-/// goes.
+/// goes; so does one that multiplies a result of 8-bit operands by both operands' scales, and rounds it or not.
 struct FoldResultScale : CountingPattern<GemmOp> {
   using CountingPattern::CountingPattern;
 
-  /// The scalar by which `fusion` multiplies `argument` before rounding it to f16, where it does nothing else.
-  static Value scaleOf(FusionOp fusion, BlockArgument argument) {
+  static bool areBytes(GemmOp gemm) {
+    return llvm::all_of(ValueRange{gemm.getA(), gemm.getB()}, [](Value x) {
+      return isa<FloatType>(elementOf(x)) && elementOf(x).getIntOrFloatBitWidth() == 8;
+    });
+  }
+
+  /// The scalars by whose product `fusion` multiplies `argument`, where it does nothing else but round; none otherwise.
+  static SmallVector<Value> scalesOf(GemmOp gemm, FusionOp fusion, BlockArgument argument) {
+    if (areBytes(gemm)) {
+      auto both = FoldOperandScales::scalesOf(fusion, argument);
+      return both ? SmallVector<Value>{both->first, both->second} : SmallVector<Value>();
+    }
     Value result = onlyResult(fusion);
     auto cast = result && fusion.getInputs().size() == 2 ? result.getDefiningOp<CastOp>() : CastOp();
     BlockArgument scalar = cast ? scalarArgument(factorOf(cast.getX(), argument)) : BlockArgument();
-    return scalar && elementOf(cast.getY()).isF16() ? fusion.getInputs()[scalar.getArgNumber()] : Value();
+    if (!scalar || !elementOf(cast.getY()).isF16())
+      return {};
+    return {fusion.getInputs()[scalar.getArgNumber()]};
+  }
+
+  static Value productOf(ArrayRef<Value> scales, OpBuilder &builder, Location loc) {
+    if (scales.size() == 1)
+      return scales.front();
+    auto fusion = FusionOp::create(builder, loc, TypeRange{scales.front().getType()}, ValueRange(scales));
+    OpBuilder::InsertionGuard guard(builder);
+    Block *body = builder.createBlock(&fusion.getBody(), {}, fusion.getInputs().getTypes(), {loc, loc});
+    Value product = MulOp::create(builder, loc, body->getArgument(0), body->getArgument(1));
+    YieldOp::create(builder, loc, product);
+    return fusion.getOutputs()[0];
   }
 
   LogicalResult matchAndRewrite(GemmOp gemm, PatternRewriter &rewriter) const override {
-    if (!elementOf(gemm.getA()).isF16() || !elementOf(gemm.getB()).isF16() || !elementOf(gemm.getD()).isF32() ||
-        gemm.getBias() || gemm.getScale() || !gemm.getForm().isNone())
-      return rewriter.notifyMatchFailure(gemm,
-                                         "not a GEMM to scale: expected f16 operands, an FP32 result, no epilogue");
+    bool halves = elementOf(gemm.getA()).isF16() && elementOf(gemm.getB()).isF16();
+    if (!(halves || areBytes(gemm)) || !elementOf(gemm.getD()).isF32() || gemm.getBias() || gemm.getScale() ||
+        !gemm.getOperandScales().empty() || !gemm.getForm().isNone())
+      return rewriter.notifyMatchFailure(
+          gemm, "not a GEMM to scale: expected f16 or 8-bit operands, an FP32 result, no epilogue or scale");
     SmallVector<Operation *> chain{gemm};
     while (chain.back()->hasOneUse() && isOperandView(*chain.back()->user_begin()))
       chain.push_back(*chain.back()->user_begin());
     Value result = chain.back()->getResult(0);
     auto fusion = onlyReader<FusionOp>(result);
-    Value scale = fusion ? scaleOf(fusion, argumentOf(fusion, result)) : Value();
-    if (!scale)
+    SmallVector<Value> scales;
+    if (fusion)
+      scales = scalesOf(gemm, fusion, argumentOf(fusion, result));
+    if (scales.empty())
       return rewriter.notifyMatchFailure(
-          gemm, "no result scale: expected one reader, which multiplies by an FP32 scalar and rounds to f16");
+          gemm, "no result scale: expected one reader, which multiplies by an FP32 scalar and rounds to f16, or by "
+                "those of both 8-bit operands");
+    Type type = elementOf(fusion.getOutputs()[0]);
+    rewriter.setInsertionPoint(fusion);
+    Value scale = productOf(scales, rewriter, fusion.getLoc());
     for (Operation *op : chain) {
       rewriter.moveOpBefore(op, fusion); // the scale is there by then
-      rewriter.modifyOpInPlace(
-          op, [&] { op->getResult(0).setType(tensorType(op->getResult(0)).clone(rewriter.getF16Type())); });
+      rewriter.modifyOpInPlace(op, [&] { op->getResult(0).setType(tensorType(op->getResult(0)).clone(type)); });
     }
     rewriter.modifyOpInPlace(gemm, [&] { gemm.getScaleMutable().assign(scale); });
     rewriter.replaceOp(fusion, result);

@@ -54,7 +54,8 @@ def FoldScales : Pass<"library-fold-scales", "::mlir::ModuleOp"> {
 
     - `alpha`: fusions that multiply an operand or the result by a constant, through views.
     - operand scales: one that multiplies an FP32 result of 8-bit operands by two FP32 scalars, and rounds it or not.
-    - result scale: one that multiplies an FP32 result of f16 operands by an FP32 scalar, and rounds it to f16.
+    - result scale: one that multiplies an FP32 result of f16 operands by an FP32 scalar, and rounds it to f16; or one as above, whose
+      two scalars are multiplied first.
 
     ```mlir
     %y = library.gemm %a, %b : tensor<2x4xf16>, tensor<4x8xf16> -> tensor<2x8xf32>
@@ -66,7 +67,7 @@ def FoldScales : Pass<"library-fold-scales", "::mlir::ModuleOp"> {
   let options = [
     Option<"alphaScales", "alpha-scales", "bool", "false", "constants become alpha">,
     Option<"operandScales", "operand-scales", "bool", "false", "the library multiplies 8-bit operands and scales them">,
-    Option<"resultScales", "result-scales", "bool", "false", "the library reads a scale of f16 results from memory">
+    Option<"resultScales", "result-scales", "bool", "false", "the library reads a scale of results from memory">
   ];
   let statistics = [Statistic<"numFolded", "folded", "fusions that became scales">];
   let dependentDialects = ["::mpt::library::LibraryDialect"];

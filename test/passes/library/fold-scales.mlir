@@ -68,11 +68,11 @@ func.func @no_alpha(%a: tensor<8x8xf16>, %b: tensor<8x8xf16>, %c: tensor<8x8xf16
 
 // WHY: not an 8-bit GEMM: expected unscaled 8-bit operands, not E5M2 both, with extents in sixteens
 // WHY: no operand scales: expected one reader, which multiplies by two FP32 scalars and rounds
-// The scales of 8-bit operands, and the rounding behind them; not where extents are no multiples of 16, or where
-// another reader wants the result without its scales.
+// The scales of 8-bit operands, and the rounding behind them; their product where extents are no multiples of 16; not
+// where another reader wants the result without its scales.
 // CHECK-LABEL: func.func @operands
 // CHECK: library.gemm %arg0, %arg1 operand_scales %arg2, %arg3 : tensor<f32>, tensor<f32> {transpose_b = true} : {{.*}} -> tensor<32x64xbf16>
-// CHECK: library.gemm %arg4, %arg5 {transpose_b = true} : {{.*}} -> tensor<8x8xf32>
+// CHECK: library.gemm %arg4, %arg5 scale %{{[0-9]+}} : tensor<f32> {transpose_b = true} : {{.*}} -> tensor<8x8xbf16>
 // CHECK: library.gemm %arg0, %arg0 {transpose_b = true} : {{.*}} -> tensor<32x32xf32>
 // CHECK: return
 func.func @operands(%a: tensor<32x48xf8E4M3FN>, %b: tensor<64x48xf8E4M3FN>, %sa: tensor<f32>, %sb: tensor<f32>, %c: tensor<8x8xf8E4M3FN>, %d: tensor<8x8xf8E4M3FN>) -> (tensor<32x64xbf16>, tensor<8x8xbf16>, tensor<32x32xbf16>, tensor<32x32xf32>) {

@@ -21,8 +21,38 @@ func.func @through_views(%x: tensor<2x4xf16>, %w: tensor<4x8xf16>, %one: tensor<
   return %r : tensor<16xf16>
 }
 
-// WHY: not a GEMM to scale: expected f16 operands, an FP32 result, no epilogue
-// WHY: no result scale: expected one reader, which multiplies by an FP32 scalar and rounds to f16
+// Both scales of 8-bit operands are multiplied first, whether the result is rounded or not.
+// CHECK-LABEL: func.func @bytes
+// CHECK: %[[P:.*]] = mpt.fusion(%arg2, %arg3) : (tensor<f32>, tensor<f32>) -> tensor<f32>
+// CHECK: %[[M:.*]] = mpt.mul %{{.*}}, %{{.*}} : tensor<f32>
+// CHECK-NEXT: mpt.yield %[[M]]
+// CHECK: %[[Y:.*]] = library.gemm %arg0, %arg1 scale %[[P]] : tensor<f32> : tensor<2x4xf8E5M2>, tensor<4x8xf8E4M3FN> -> tensor<2x8xbf16>
+// CHECK: %[[Q:.*]] = mpt.fusion(%arg2, %arg3)
+// CHECK: %[[Z:.*]] = library.gemm %arg0, %arg0 scale %[[Q]] : tensor<f32> {transpose_b = true} : {{.*}} -> tensor<2x2xf32>
+// CHECK-NEXT: return %[[Y]], %[[Z]]
+func.func @bytes(%x: tensor<2x4xf8E5M2>, %w: tensor<4x8xf8E4M3FN>, %sx: tensor<f32>, %sw: tensor<f32>) -> (tensor<2x8xbf16>, tensor<2x2xf32>) {
+  %y = library.gemm %x, %w : tensor<2x4xf8E5M2>, tensor<4x8xf8E4M3FN> -> tensor<2x8xf32>
+  %r = mpt.fusion(%sx, %sw, %y) : (tensor<f32>, tensor<f32>, tensor<2x8xf32>) -> tensor<2x8xbf16> {
+  ^bb0(%s: tensor<f32>, %t: tensor<f32>, %q: tensor<2x8xf32>):
+    %p = mpt.mul %s, %t : tensor<f32>
+    %l = mpt.broadcast %p {dims = array<i64>} : (tensor<f32>) -> tensor<2x8xf32>
+    %m = mpt.mul %q, %l : tensor<2x8xf32>
+    %h = mpt.cast %m : tensor<2x8xf32> to tensor<2x8xbf16>
+    mpt.yield %h : tensor<2x8xbf16>
+  }
+  %z = library.gemm %x, %x {transpose_b = true} : tensor<2x4xf8E5M2>, tensor<2x4xf8E5M2> -> tensor<2x2xf32>
+  %g = mpt.fusion(%sx, %sw, %z) : (tensor<f32>, tensor<f32>, tensor<2x2xf32>) -> tensor<2x2xf32> {
+  ^bb0(%s: tensor<f32>, %t: tensor<f32>, %q: tensor<2x2xf32>):
+    %p = mpt.mul %s, %t : tensor<f32>
+    %l = mpt.broadcast %p {dims = array<i64>} : (tensor<f32>) -> tensor<2x2xf32>
+    %m = mpt.mul %q, %l : tensor<2x2xf32>
+    mpt.yield %m : tensor<2x2xf32>
+  }
+  return %r, %g : tensor<2x8xbf16>, tensor<2x2xf32>
+}
+
+// WHY: not a GEMM to scale: expected f16 or 8-bit operands, an FP32 result, no epilogue or scale
+// WHY: no result scale: expected one reader, which multiplies by an FP32 scalar and rounds to f16, or by those of both 8-bit operands
 // WHY: no result scale
 // Not taken: BF16 operands; a result that something else reads; one that is rounded to another type.
 // CHECK-LABEL: func.func @refused
