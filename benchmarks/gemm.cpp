@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The runtime's GEMM in FP32, FP16 and BF16 against oneDNN's: rounds interleaved, median CPU time of one thread.
+// The runtime's GEMM in FP32, FP16, BF16 and E4M3 against oneDNN's: rounds interleaved, median CPU time of one thread.
 #include "cpu/Gemm.h"
 #include "core/Context.h"
 #include "core/Float.h"

@@ -32,12 +32,12 @@ enum class KernelModel {
 
 /// Calls that the target's runtime library offers beside a plain contraction.
 struct LibraryCalls {
-  bool attention = false;          ///< attention and its gradient, without scores in memory
-  bool chainedGemms = false;       ///< GEMMs that compute activations, their gradients and bias gradients on the way
-  bool recurrences = false;        ///< all steps of a recurrent layer, and their gradients
-  bool channelSums = false;        ///< convolutions that leave sums by channel for batch norms and their gradients
-  bool alphaScales = false;        ///< GEMMs that multiply sums by a constant before rounding
-  bool resultScales = false;       ///< GEMMs that multiply FP32 sums by an FP32 scalar in memory before rounding
+  bool attention = false;    ///< attention and its gradient, without scores in memory
+  bool chainedGemms = false; ///< GEMMs that compute activations, their gradients and bias gradients on the way
+  bool recurrences = false;  ///< all steps of a recurrent layer, and their gradients
+  bool channelSums = false;  ///< convolutions that leave sums by channel for batch norms and their gradients
+  bool alphaScales = false;  ///< GEMMs that multiply sums by a constant before rounding
+  bool resultScales = false; ///< GEMMs that multiply FP32 sums by an FP32 scalar in memory before they are rounded
   bool biasThroughReshape = false; ///< a GEMM's bias, also where the result is reshaped before the bias is added
   bool everyOperandType =
       true; ///< contractions take all float types; else 8-bit operands that are not native widen first
