@@ -31,6 +31,7 @@ struct Values {
 
   std::vector<double> all() const {
     std::vector<double> out;
+    out.reserve(static_cast<size_t>(count()));
     for (int64_t i = 0; i < count(); ++i)
       out.push_back((*this)[i]);
     return out;

@@ -100,8 +100,8 @@ void split(Plan &plan, int threads) {
       if (parts > m || other > n)
         continue;
       // Time of the slowest part: its tiles, and packing at the price of about 12 columns or rows.
-      double rows = static_cast<double>((m + parts - 1) / parts) * plan.kernels->mr;
-      double cols = static_cast<double>((n + other - 1) / other) * plan.kernels->nr;
+      int64_t tilesM = (m + parts - 1) / parts, tilesN = (n + other - 1) / other;
+      auto rows = static_cast<double>(tilesM * plan.kernels->mr), cols = static_cast<double>(tilesN * plan.kernels->nr);
       double cost = rows * cols + 12 * (rows + cols);
       if (cost < best) {
         best = cost;
