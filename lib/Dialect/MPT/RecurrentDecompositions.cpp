@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recurrences in GEMMs and elementwise ops, step by step. Gates, cell states and sums are FP32 or wider.
-#include "mpt/Dialect/MPT/GraphBuilder.h"
+#include "mpt/Dialect/MPT/RecurrentCells.h"
 
 using namespace mlir;
 using namespace mpt;
 
 namespace {
 
-using Values = SmallVector<Value>;
+using Values = CellValues;
 
 /// Each step becomes some dozens of ops.
 constexpr int64_t mostSteps = 1 << 13;
@@ -38,12 +38,14 @@ struct Steps {
     int64_t width = tensorType(x).getDimSize(2);
     return b.cast(b.reshape(b.slice(x, {t, 0, 0}, {1, batch, width}), {batch, width}), wide);
   }
-  /// Block `i` of those that lie side by side.
-  Value block(Value x, int64_t i, int64_t count = 1) {
-    if (tensorType(x).getDimSize(1) == count * hidden)
-      return x;
-    return b.slice(x, {0, i * hidden}, {batch, count * hidden});
+  /// The `count` blocks that lie side by side.
+  Values blocks(Value x, int64_t count) {
+    Values result;
+    for (int64_t i = 0; i < count; ++i)
+      result.push_back(count == 1 ? x : b.slice(x, {0, i * hidden}, {batch, hidden}));
+    return result;
   }
+  Value joined(ValueRange blocks) { return b.concat(blocks, 1); }
   /// The steps' values as a tensor of `like`'s type.
   Value stack(ArrayRef<Value> parts, Value like) {
     Values rows;
@@ -63,13 +65,6 @@ struct Steps {
   /// The weights of gates [from, from + count).
   Value weightsOf(int64_t from, int64_t count) { return b.slice(r, {from * hidden, 0}, {count * hidden, hidden}); }
   Value cast(Value x, Value like) { return b.cast(x, tensorType(like).getElementType()); }
-  Value sigmoid(Value x) { return b.make<SigmoidOp>(x); }
-  Value tanh(Value x) { return b.make<TanhOp>(x); }
-  Value complement(Value x) { return b.sub(b.splatLike(x, 1), x); }
-  /// d times the derivatives of the functions at whose results they are taken.
-  Value throughSigmoid(Value d, Value y) { return b.mul(d, b.mul(y, complement(y))); }
-  Value throughTanh(Value d, Value y) { return b.mul(d, complement(b.mul(y, y))); }
-  Value throughRelu(Value d, Value y) { return b.select(b.compare(Predicate::gt, y, 0.0), d, b.splatLike(d, 0)); }
 };
 
 /// One pass over the steps, forward.
@@ -102,41 +97,35 @@ private:
   void step(int64_t t, Value x) {
     switch (op.getCell()) {
     case RecurrentCell::lstm:
-      return lstm(t, b.add(x, product(h, true)));
+      return lstm(t, x);
     case RecurrentCell::gru:
-      return more ? gru(t, x, product(h, true)) : gruResetFirst(t, x);
+      return more ? gru(t, x) : gruResetFirst(t, x);
     case RecurrentCell::tanh:
-      h = tanh(b.add(x, product(h, true)));
-      return;
     case RecurrentCell::relu:
-      h = b.make<ReluOp>(b.add(x, product(h, true)));
-      return;
+      h = plainStep(b, op.getCell(), x, product(h, true));
     }
   }
 
-  void lstm(int64_t t, Value sum) {
-    Value i = sigmoid(block(sum, 0)), o = sigmoid(block(sum, 1)), f = sigmoid(block(sum, 2)), g = tanh(block(sum, 3));
-    more = b.add(b.mul(f, more), b.mul(i, g));
-    h = b.mul(o, tanh(more));
-    gates[t] = b.concat({i, o, f, g}, 1);
-    cells[t] = more;
+  void lstm(int64_t t, Value x) {
+    Values made = lstmStep(b, blocks(x, 4), blocks(product(h, true), 4), more);
+    gates[t] = joined(ValueRange(made).take_front(4));
+    cells[t] = more = made[4];
+    h = made[5];
   }
 
-  void gru(int64_t t, Value x, Value s) {
-    Value zr = sigmoid(b.add(block(x, 0, 2), block(s, 0, 2))), z = block(zr, 0);
-    Value inside = b.add(block(s, 2), b.broadcast(more, {batch, hidden}, {1}));
-    Value fresh = tanh(b.add(block(x, 2), b.mul(block(zr, 1), inside)));
-    h = b.add(b.mul(complement(z), fresh), b.mul(z, h));
-    gates[t] = b.concat({zr, fresh, inside}, 1);
+  void gru(int64_t t, Value x) {
+    Value bias = b.broadcast(more, {batch, hidden}, {1});
+    Values made = gruStep(b, blocks(x, 3), blocks(product(h, true), 3), bias, h);
+    gates[t] = joined(ValueRange(made).take_front(4));
+    h = made[4];
   }
 
   void gruResetFirst(int64_t t, Value x) {
-    Value zr = sigmoid(b.add(block(x, 0, 2), product(h, weightsOf(0, 2), true))), z = block(zr, 0);
-    Value kept = b.mul(block(zr, 1), h);
-    Value fresh = tanh(b.add(block(x, 2), product(kept, weightsOf(2, 1), true)));
-    h = b.add(b.mul(complement(z), fresh), b.mul(z, h));
-    gates[t] = b.concat({zr, fresh}, 1);
-    cells[t] = kept;
+    Values parts = blocks(x, 3), first = gruGates(b, parts, blocks(product(h, weightsOf(0, 2), true), 2), h);
+    Values last = gruState(b, parts[2], product(first[2], weightsOf(2, 1), true), first[0], h);
+    gates[t] = joined({first[0], first[1], last[0]});
+    cells[t] = first[2];
+    h = last[1];
   }
 };
 
@@ -168,59 +157,46 @@ private:
   }
 
   void step(int64_t i, Value d) {
-    int64_t t = index(i);
     switch (op.getCell()) {
     case RecurrentCell::lstm:
       return lstm(i, d);
     case RecurrentCell::gru:
       return op.getOthers().empty() ? gruResetFirst(i, d) : gru(i, d);
     case RecurrentCell::tanh:
-      dxs[t] = throughTanh(d, at(op.getY(), t));
-      break;
     case RecurrentCell::relu:
-      dxs[t] = throughRelu(d, at(op.getY(), t));
-      break;
+      Value &dx = dxs[index(i)];
+      dx = plainGradient(b, op.getCell(), d, at(op.getY(), index(i)));
+      dh = product(dx, false);
     }
-    dh = product(dxs[t], false);
   }
 
-  void lstm(int64_t step, Value d) {
-    int64_t t = index(step);
-    Value saved = at(op.getMore()[0], t), cell = tanh(at(op.getMore()[1], t));
-    Value i = block(saved, 0), o = block(saved, 1), f = block(saved, 2), g = block(saved, 3);
+  void lstm(int64_t i, Value d) {
+    int64_t t = index(i);
     if (op.getMore().size() > 3)
       dc = b.add(dc, at(op.getMore()[3], t));
-    dc = b.add(dc, throughTanh(b.mul(d, o), cell));
-    Value previous = before(step, op.getMore()[1], op.getMore()[2]);
-    dxs[t] = b.concat({throughSigmoid(b.mul(dc, g), i), throughSigmoid(b.mul(d, cell), o),
-                       throughSigmoid(b.mul(dc, previous), f), throughTanh(b.mul(dc, i), g)},
-                      1);
-    dc = b.mul(dc, f);
+    Values made = lstmGradient(b, d, blocks(at(op.getMore()[0], t), 4), at(op.getMore()[1], t), dc,
+                               before(i, op.getMore()[1], op.getMore()[2]));
+    dxs[t] = joined(ValueRange(made).take_front(4));
+    dc = made[4];
     dh = product(dxs[t], false);
   }
 
-  void gru(int64_t step, Value d) {
-    int64_t t = index(step);
-    Value saved = at(op.getMore()[0], t), previous = before(step, op.getY(), op.getH0());
-    Value z = block(saved, 0), r = block(saved, 1), fresh = block(saved, 2), inside = block(saved, 3);
-    Value dFresh = throughTanh(b.mul(d, complement(z)), fresh);
-    Value dz = throughSigmoid(b.mul(d, b.sub(previous, fresh)), z);
-    Value dr = throughSigmoid(b.mul(dFresh, inside), r);
-    insides[t] = b.mul(dFresh, r);
-    dxs[t] = b.concat({dz, dr, dFresh}, 1);
-    dh = b.add(b.mul(d, z), product(b.concat({dz, dr, insides[t]}, 1), false));
+  void gru(int64_t i, Value d) {
+    int64_t t = index(i);
+    Values made = gruGradient(b, d, blocks(at(op.getMore()[0], t), 4), before(i, op.getY(), op.getH0()));
+    dxs[t] = joined(ValueRange(made).take_front(3));
+    insides[t] = made[3];
+    dh = b.add(made[4], product(joined({made[0], made[1], made[3]}), false));
   }
 
-  void gruResetFirst(int64_t step, Value d) {
-    int64_t t = index(step);
-    Value saved = at(op.getMore()[0], t), previous = before(step, op.getY(), op.getH0());
-    Value z = block(saved, 0), r = block(saved, 1), fresh = block(saved, 2);
-    Value dFresh = throughTanh(b.mul(d, complement(z)), fresh);
-    Value dz = throughSigmoid(b.mul(d, b.sub(previous, fresh)), z);
-    Value dKept = product(dFresh, weightsOf(2, 1), false);
-    Value dzr = b.concat({dz, throughSigmoid(b.mul(dKept, previous), r)}, 1);
-    dxs[t] = b.concat({dzr, dFresh}, 1);
-    dh = b.add(b.add(b.mul(d, z), b.mul(dKept, r)), product(dzr, weightsOf(0, 2), false));
+  void gruResetFirst(int64_t i, Value d) {
+    int64_t t = index(i);
+    Values saved = blocks(at(op.getMore()[0], t), 3);
+    Value last = gruLastGradient(b, d, saved), dKept = product(last, weightsOf(2, 1), false);
+    Values made = gruGatesGradient(b, d, saved, before(i, op.getY(), op.getH0()), dKept);
+    Value first = joined(ValueRange(made).take_front(2));
+    dxs[t] = joined({first, last});
+    dh = b.add(made[2], product(first, weightsOf(0, 2), false));
   }
 };
 
