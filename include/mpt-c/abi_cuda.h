@@ -79,6 +79,8 @@ int32_t mpt_cuda_conv_norm_sums(mpt_exec *exec, int64_t site, const mpt_conv_des
                                 const void *shift);
 int32_t mpt_cuda_copy(mpt_exec *exec, void *dst, const void *src, int64_t bytes);
 int32_t mpt_cuda_zero(mpt_exec *exec, void *dst, int64_t bytes);
+/* As mpt_rt_repeat (abi_recurrence.h). */
+int32_t mpt_cuda_repeat(mpt_exec *exec, int64_t call);
 /* As mpt_rt_check, by a kernel of the library; waits for it. */
 int32_t mpt_cuda_check(mpt_exec *exec, const mpt_check_desc *desc, const void *data);
 /* Brings constants of the library, `bytes` of them at `host`, to the device once; their address there goes to `out`. */

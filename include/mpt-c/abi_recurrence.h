@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The part of abi.h for recurrent layers: all steps of one direction in a call, on CPUs. */
+/* The part of abi.h for recurrent layers: all steps of one direction in a call, on CPUs,
+ * and loops over calls. */
 #ifndef MPT_C_ABI_RECURRENCE_H
 #define MPT_C_ABI_RECURRENCE_H
 
@@ -38,6 +39,9 @@ typedef struct mpt_recurrence_desc {
  * Gates and sums are FP32; GEMMs read the state (backward: gradients of gates) rounded to r's type. */
 int32_t mpt_rt_recurrence(mpt_exec *exec, int64_t site, const mpt_recurrence_desc *desc, void *const *buffers,
                           void *workspace);
+
+/* The calls that follow are those from number `call` on of the function's table, in another pass of a loop. */
+void mpt_rt_repeat(mpt_exec *exec, int64_t call);
 
 /* G of a cell. */
 static inline int64_t mpt_recurrence_gates(int64_t cell) {

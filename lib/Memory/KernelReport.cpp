@@ -62,6 +62,12 @@ SmallVector<func::FuncOp> partsOf(rt::LaunchOp launch) {
   return parts;
 }
 
+/// Launches and calls that a call of the program is.
+int64_t callsOf(Operation &op) {
+  auto launch = dyn_cast<rt::LaunchOp>(op);
+  return launch ? static_cast<int64_t>(partsOf(launch).size()) : 1;
+}
+
 /// Bytes that kernels and copies read and write; apart from them, what kernels read only where a convolution's call has
 /// not left the sums that they want.
 struct Moved {
@@ -118,26 +124,37 @@ json::Value channelsOf(rt::ConvOp conv) {
                       {"for_tensor_cores", json::Array{wanted(in), wanted(out)}}};
 }
 
-json::Object reportOf(func::FuncOp function, bool onDevice) {
+/// What a function's calls do, loops with all their passes. A recurrence is a call of a library to bounds of traffic,
+/// so what its loop moves counts as a library's.
+struct Work {
   llvm::DenseMap<CallKind, int64_t> counts;
   int64_t bytes = 0, guarded = 0, library = 0, waits = 0;
-  for (Operation &op : function.front()) {
-    // Whatever is no op of the runtime, a device does not do by itself: the host would have to wait.
-    waits += !isa<rt::RTDialect>(op.getDialect()) && !op.hasTrait<OpTrait::IsTerminator>();
-    auto call = dyn_cast<RuntimeCall>(op);
-    if (!call)
-      continue;
-    auto launch = dyn_cast<rt::LaunchOp>(op);
-    counts[call.getCallKind()] += launch ? partsOf(launch).size() : 1;
-    if (isLibraryCall(call.getCallKind())) {
-      for (Value operand : op.getOperands())
-        library += bytesOf(operand);
-    } else {
-      Moved moved = movedBy(op);
-      bytes += moved.bytes;
-      guarded += moved.guarded;
+
+  void add(Block &block, int64_t times = 1, bool inLoop = false) {
+    for (Operation &op : block) {
+      // Whatever is no op of the runtime, a device does not do by itself: the host would have to wait.
+      waits += !isa<rt::RTDialect>(op.getDialect()) && !op.hasTrait<OpTrait::IsTerminator>();
+      auto call = dyn_cast<RuntimeCall>(op);
+      if (!call)
+        continue;
+      counts[call.getCallKind()] += times * callsOf(op);
+      if (auto loop = dyn_cast<rt::RepeatOp>(op)) {
+        add(loop.getBody().front(), times * static_cast<int64_t>(loop.getCount()), true);
+      } else if (isLibraryCall(call.getCallKind())) {
+        for (Value operand : op.getOperands())
+          library += times * bytesOf(operand);
+      } else {
+        Moved moved = movedBy(op);
+        (inLoop ? library : bytes) += times * moved.bytes;
+        guarded += times * moved.guarded;
+      }
     }
   }
+};
+
+json::Object reportOf(func::FuncOp function, bool onDevice) {
+  Work work;
+  work.add(function.front());
   json::Array narrow;
   for (auto conv : function.getOps<rt::ConvOp>())
     if (json::Value found = onDevice ? channelsOf(conv) : nullptr; found.getAsObject())
@@ -151,14 +168,14 @@ json::Object reportOf(func::FuncOp function, bool onDevice) {
   report["narrow_channels"] = std::move(narrow);
   report["unfused_attentions"] = std::move(apart);
   for (auto [column, kind] : kCounted)
-    report[column] = counts.lookup(kind);
-  report["bytes"] = bytes;
-  report["guarded_bytes"] = guarded;
+    report[column] = work.counts.lookup(kind);
+  report["bytes"] = work.bytes;
+  report["guarded_bytes"] = work.guarded;
   auto least = getAttr<MPTDialect::TrafficAttrHelper>(function);
   report["minimum_bytes"] = least ? least[0] : 0;
   report["sums_minimum_bytes"] = least ? least[1] : 0;
-  report["library_bytes"] = library;
-  report["host_synchronizations"] = waits;
+  report["library_bytes"] = work.library;
+  report["host_synchronizations"] = work.waits;
   return report;
 }
 

@@ -138,8 +138,15 @@ std::optional<CallInfo> mpt::target::callOf(Operation *op) {
                     return CallInfo{"zero " + shapeOf(zero.getTarget()), {}, bytesOf(zero.getTarget()), 0};
                   })
                   .Default([](Operation *) { return std::nullopt; });
-  if (call)
-    call->node = nameOf(op->getLoc());
+  if (!call)
+    return call;
+  call->node = nameOf(op->getLoc());
+  if (auto loop = dyn_cast<rt::RepeatOp>(op->getParentOp())) {
+    auto count = static_cast<int64_t>(loop.getCount());
+    call->what = std::to_string(count) + " times " + call->what;
+    call->bytes *= count;
+    call->flops *= count;
+  }
   return call;
 }
 

@@ -47,8 +47,7 @@ public:
     arena = field(1);
     llvm::Value *inputs = field(3), *outputs = field(4);
     size_t slots = 1;
-    for (auto launch : info.op.getOps<rt::LaunchOp>())
-      slots = std::max(slots, launch.getBuffers().size());
+    info.op.walk([&](rt::LaunchOp launch) { slots = std::max(slots, launch.getBuffers().size()); });
     for (auto recurrence : info.op.getOps<rt::RecurrenceOp>())
       slots = std::max<size_t>(slots, recurrence.getNumOperands());
     arguments = ir.CreateAlloca(ptr, ir.getInt64(slots));
@@ -61,14 +60,10 @@ public:
     }
     llvm::DenseMap<Operation *, SmallVector<unsigned>> complete = completions();
     for (Operation &op : info.op.front()) {
-      if (failed(emit(&op)))
+      if (failed(emitCall(&op)))
         return failure();
       for (unsigned output : complete.lookup(&op))
         request("ready", {ir.getInt64(output)});
-      if (checks)
-        lookAtResults(&op);
-      if (std::optional<CallInfo> call = callOf(&op))
-        info.calls.insert(info.calls.end(), callsMade, *call);
     }
     return success();
   }
@@ -154,10 +149,22 @@ private:
     return success();
   }
 
+  /// With what the runtime knows about it.
+  LogicalResult emitCall(Operation *op) {
+    if (failed(emit(op)))
+      return failure();
+    if (checks)
+      lookAtResults(op);
+    if (std::optional<CallInfo> call = callOf(op))
+      info.calls.insert(info.calls.end(), callsMade, *call);
+    return success();
+  }
+
   LogicalResult emit(Operation *op) {
     callsMade = 1;
     return TypeSwitch<Operation *, LogicalResult>(op)
-        .Case<rt::StateOp, rt::ConstantOp, rt::AllocOp, rt::ViewOp, rt::LaunchOp>([&](auto op) { return emit(op); })
+        .Case<rt::StateOp, rt::ConstantOp, rt::AllocOp, rt::ViewOp, rt::LaunchOp, rt::RepeatOp>(
+            [&](auto op) { return emit(op); })
         .Case<rt::GemmOp, rt::ConvOp>([&](auto op) {
           emit(op);
           return success();
@@ -213,6 +220,40 @@ private:
     cast<llvm::Function>(kernel.getCallee())->setVisibility(llvm::GlobalValue::HiddenVisibility);
     call(program.callPrefix + "parallel", ir.getVoidTy(),
          {exec, kernel.getCallee(), arguments, ir.getInt64(op.getExtent()), ir.getInt64(op.getGrain())});
+    return success();
+  }
+
+  /// A loop. Its calls have one place each in the function's table, so every pass goes back to the first.
+  LogicalResult emit(rt::RepeatOp op) {
+    Block &body = op.getBody().front();
+    llvm::BasicBlock *before = ir.GetInsertBlock();
+    auto *loop = llvm::BasicBlock::Create(module.getContext(), "", entry);
+    ir.CreateBr(loop);
+    ir.SetInsertPoint(loop);
+    llvm::PHINode *pass = ir.CreatePHI(i64, 2);
+    pass->addIncoming(ir.getInt64(0), before);
+    SmallVector<llvm::PHINode *> moving;
+    for (BlockArgument argument : body.getArguments()) {
+      llvm::Value *first = pointer(op.getBuffer(argument));
+      moving.push_back(op.getAdvance(argument) ? ir.CreatePHI(ptr, 2) : nullptr);
+      if (moving.back())
+        moving.back()->addIncoming(first, before);
+      pointers[argument] = moving.back() ? moving.back() : first;
+    }
+    request("repeat", {ir.getInt64(info.calls.size())});
+    for (Operation &inner : body)
+      if (failed(emitCall(&inner)))
+        return failure();
+    llvm::BasicBlock *last = ir.GetInsertBlock(), *next = llvm::BasicBlock::Create(module.getContext(), "", entry);
+    for (BlockArgument argument : body.getArguments())
+      if (llvm::PHINode *place = moving[argument.getArgNumber()]) {
+        int64_t bytes = op.getAdvance(argument) * memory::elementBytes(getElementTypeOrSelf(argument));
+        place->addIncoming(ir.CreateConstGEP1_64(ir.getInt8Ty(), place, bytes), last);
+      }
+    llvm::Value *done = ir.CreateAdd(pass, ir.getInt64(1));
+    pass->addIncoming(done, last);
+    ir.CreateCondBr(ir.CreateICmpULT(done, ir.getInt64(op.getCount())), loop, next);
+    ir.SetInsertPoint(next);
     return success();
   }
 

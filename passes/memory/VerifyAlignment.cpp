@@ -5,6 +5,8 @@
 #include "mpt/Memory/Layout.h"
 #include "passes/memory/Passes.h"
 
+#include <numeric>
+
 namespace mpt {
 #define GEN_PASS_DEF_VERIFYALIGNMENT
 #include "passes/memory/Passes.h.inc"
@@ -26,6 +28,15 @@ int64_t leadingBytes(MemRefType type) {
   return isVector ? 0 : leading * memory::elementBytes(type.getElementType());
 }
 
+/// Of an argument of a loop's body: a number of elements that divides where its buffer begins in any pass. Else 0.
+int64_t offsetInLoop(Value root) {
+  auto argument = dyn_cast<BlockArgument>(root);
+  auto loop = argument ? dyn_cast<rt::RepeatOp>(argument.getOwner()->getParentOp()) : rt::RepeatOp();
+  if (!loop)
+    return 0;
+  return std::gcd(memory::rootOf(loop.getBuffer(argument)).second, loop.getAdvance(argument));
+}
+
 struct VerifyAlignment : mpt::impl::VerifyAlignmentBase<VerifyAlignment> {
   using VerifyAlignmentBase::VerifyAlignmentBase;
 
@@ -36,7 +47,8 @@ struct VerifyAlignment : mpt::impl::VerifyAlignmentBase<VerifyAlignment> {
       for (auto [name, memref] : matrices) {
         auto [root, offset] = memory::rootOf(memref);
         MemRefType type = memory::bufferTypeOf(memref);
-        int64_t rows = leadingBytes(type), first = offset * memory::elementBytes(type.getElementType());
+        int64_t size = memory::elementBytes(type.getElementType());
+        int64_t rows = leadingBytes(type), first = (offset + offsetInLoop(root)) * size;
         if (memory::spanBytes(type) < smallest || (rows % alignment == 0 && first % alignment == 0))
           continue;
         gemm.emitError() << "expected matrix " << name << " with rows at multiples of " << alignment.getValue()

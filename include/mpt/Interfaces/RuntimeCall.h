@@ -7,8 +7,8 @@
 
 namespace mpt {
 
-/// `Kernel`: launch of a generated kernel; `Gemm`, `Convolution`, `Attention`, `Recurrence`: call of a library; `Copy`
-/// and `Fill`: of bytes.
+/// `Kernel`: launch of a generated kernel; `Gemm`, `Convolution`, `Attention`: call of a library; `Recurrence`: all
+/// steps of a layer, by a library or by a loop of other calls; `Copy` and `Fill`: of bytes.
 enum class CallKind { Kernel, Gemm, Convolution, Attention, Recurrence, Copy, Fill };
 
 /// A library does the work.

@@ -79,6 +79,12 @@ class Device;
 class Profile;
 class FiniteCheck;
 
+/// By what a call of a function computes, where there are several ways.
+struct CallWay {
+  int64_t call;
+  const char *way;
+};
+
 struct Context {
   int threads = 1;
   Profile *profile = nullptr;
@@ -93,7 +99,7 @@ struct Context {
   bool watched = false;                 // every call is waited for
   std::vector<void *> *marks = nullptr; // events behind calls, for a profile
   const char *way = nullptr;            // how the present call computes, where there are several ways
-  std::vector<const char *> ways;       // with the marks
+  std::vector<CallWay> ways;            // with the marks
 };
 
 /// Memory of one library call, which the calls inside it cannot get. The context keeps it for the next call; without a

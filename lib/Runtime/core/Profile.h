@@ -23,6 +23,8 @@ public:
       seconds_[next++] += seconds;
     }
   }
+  /// The next call is number `call`, as in another pass of a loop.
+  void goOnFrom(int64_t call) { next = static_cast<size_t>(call); }
   bool enter() { return depth++ == 0; }
   bool leave() { return --depth == 0; }
   /// CPU time of the calling thread where there is one thread, wall time otherwise, in seconds.

@@ -3,6 +3,8 @@
 #include "core/Context.h"
 #include "core/Profile.h"
 
+#include "mpt-c/abi_recurrence.h"
+
 #include <algorithm>
 #include <cstring>
 
@@ -90,6 +92,12 @@ extern "C" void mpt_rt_copy(mpt_exec *exec, void *dst, const void *src, int64_t 
         memcpy(static_cast<char *>(a[0]) + b, static_cast<const char *>(a[1]) + b, static_cast<size_t>(e - b));
       },
       args, bytes, copyGrain);
+}
+
+extern "C" void mpt_rt_repeat(mpt_exec *exec, int64_t call) {
+  auto *context = exec ? static_cast<Context *>(exec->runtime) : nullptr;
+  if (context && context->profile)
+    context->profile->goOnFrom(call);
 }
 
 extern "C" void mpt_rt_zero(mpt_exec *exec, void *dst, int64_t bytes) {

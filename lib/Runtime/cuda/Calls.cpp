@@ -27,7 +27,7 @@ mpt_status Call::finish(mpt_status status) {
     device.api.EventCreate(&event, cu::EventDefault);
     device.api.EventRecord(event, device.stream);
     context.marks->push_back(event);
-    context.ways.push_back(context.way);
+    context.ways.push_back({context.nextCall - 1, context.way});
   }
   if (!status || !call)
     return status;
@@ -69,6 +69,11 @@ int32_t mpt_cuda_zero(mpt_exec *exec, void *dst, int64_t bytes) {
 int32_t mpt_cuda_check(mpt_exec *exec, const mpt_check_desc *desc, const void *data) {
   auto *context = static_cast<Context *>(exec->runtime);
   return context->finite && !deviceOf(exec).expecting ? context->finite->look(*desc, data) : MPT_OK;
+}
+
+int32_t mpt_cuda_repeat(mpt_exec *exec, int64_t call) {
+  static_cast<Context *>(exec->runtime)->nextCall = call;
+  return MPT_OK;
 }
 
 int32_t mpt_cuda_ready(mpt_exec *exec, int64_t output) {

@@ -67,7 +67,9 @@ mpt_status FunctionRun::profile(FunctionState &state, mpt_exec &exec) {
   for (size_t i = 1; i < marks.size(); ++i) {
     float milliseconds = 0;
     api.EventElapsedTime(&milliseconds, static_cast<cu::Event>(marks[i - 1]), static_cast<cu::Event>(marks[i]));
-    state.profile->add(static_cast<double>(milliseconds) / 1000, state.context.ways[i - 1]);
+    auto [call, way] = state.context.ways[i - 1];
+    state.profile->goOnFrom(call);
+    state.profile->add(static_cast<double>(milliseconds) / 1000, way);
   }
   for (void *event : marks)
     api.EventDestroy_v2(static_cast<cu::Event>(event));

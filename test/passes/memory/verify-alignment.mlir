@@ -26,3 +26,16 @@ func.func @vector(%a: memref<32x50xf32, strided<[52, 1]>>, %b: memref<50x1xf32>,
   rt.gemm %a, %b into %d : memref<32x50xf32, strided<[52, 1]>>, memref<50x1xf32>, memref<32x1xf32>
   return
 }
+
+// -----
+
+// In a loop every pass begins where the one before did plus the advance.
+// CHECK-LABEL: @loop
+func.func @loop(%whole: memref<9x32x64xbf16>, %b: memref<64x56xbf16>, %d: memref<32x56xbf16>) {
+  rt.repeat 4 times (%whole, %b, %d) advancing [2044, 0, 0] : memref<9x32x64xbf16>, memref<64x56xbf16>, memref<32x56xbf16> {
+  ^bb0(%a: memref<32x64xbf16>, %w: memref<64x56xbf16>, %y: memref<32x56xbf16>):
+    // expected-error@+1 {{expected matrix a with rows at multiples of 16 bytes, got 128 bytes from row to row, the first at 4088}}
+    rt.gemm %a, %w into %y : memref<32x64xbf16>, memref<64x56xbf16>, memref<32x56xbf16>
+  }
+  return
+}

@@ -175,6 +175,32 @@ def RT_RecurrenceOp : RT_Call<"recurrence", "Recurrence", [AttrSizedOperandSegme
     Arg<Variadic<AnyStridedMemRef>, "", [MemWrite]>:$outputs, RT_Written:$workspace, UnitAttr:$reverse, UnitAttr:$backward);
   let assemblyFormat = "$cell $inputs `into` $outputs `workspace` $workspace attr-dict `:` type($inputs) `into` type($outputs) `workspace` type($workspace)";
 }
+def RT_RepeatOp : RT_Call<"repeat", "Recurrence", [IsolatedFromAbove, NoTerminator, SingleBlock,
+    DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
+  let summary = "its body's calls, `count` times, on buffers that move on";
+  let description = [{
+    The body's arguments are the buffers as the first pass sees them; in pass i each begins i * advance elements further on
+    (advances may be negative). What the body reads and writes, the op does.
+
+    C1: `count` is at least 1. C2: an argument of the body and an advance a buffer, of its element type.
+
+    ```mlir
+    rt.repeat 7 times (%sums, %y) advancing [0, 512] : memref<1x512xf32>, memref<1x512xf32> {
+    ^bb0(%s: memref<1x512xf32>, %step: memref<1x512xf32>):
+      rt.launch @kernel(%s, %step) {extent = 1 : i64, grain = 1 : i64, num_inputs = 1 : i64} : memref<1x512xf32>, memref<1x512xf32>
+    }
+    ```
+  }];
+  let arguments = (ins I64Attr:$count, Variadic<AnyStridedMemRef>:$buffers, DenseI64ArrayAttr:$advances);
+  let regions = (region SizedRegion<1>:$body);
+  let hasVerifier = 1;
+  let assemblyFormat = "$count `times` `(` $buffers `)` `advancing` $advances attr-dict `:` type($buffers) $body";
+  let extraClassDeclaration = callKind # [{
+    /// The buffer whose places the body's `argument` shows, and how far it moves on, in elements.
+    ::mlir::Value getBuffer(::mlir::BlockArgument argument) { return getBuffers()[argument.getArgNumber()]; }
+    int64_t getAdvance(::mlir::BlockArgument argument) { return getAdvances()[argument.getArgNumber()]; }
+  }];
+}
 def RT_CopyOp : RT_Call<"copy", "Copy"> {
   let summary = "dense copy of bytes";
   let arguments = (ins RT_Read:$source, RT_Written:$target);
