@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recurrences on buffers: everything dense and row-major, and scratch for the packed weights.
+// Recurrences on buffers. As one call of the runtime: everything dense and row-major, and scratch for the packed
+// weights.
 #include "Models.h"
+#include "RecurrentSteps.h"
 
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Dialect/RT/AbiWords.h"
@@ -18,6 +20,8 @@ template <typename Op> struct RecurrenceBufferization : Bufferizable::ExternalMo
 
   LogicalResult bufferize(Operation *op, BufferizationState &state) const {
     auto source = cast<Op>(op);
+    if (!state.options.wholeRecurrences)
+      return loopOverSteps(source, state);
     Location loc = op->getLoc();
     SmallVector<Value> inputs, outputs;
     for (Value operand : op->getOperands()) {

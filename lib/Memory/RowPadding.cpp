@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which tensors get rows that begin at aligned addresses: the stride grows, the shape does not.
-// Matcher: fusions and GEMMs, which take any strides, by their operands' numbers.
+// Matcher: fusions, GEMMs and recurrences, which take any strides, by their operands' numbers.
 #include "RowPadding.h"
 
 #include "mpt/Dialect/Library/LibraryDialect.h"
@@ -31,6 +31,8 @@ struct Readers {
         takeStrides &= shown.has_value();
         if (shown)
           visit(user->getResult(0), *shown);
+      } else if (isa<RecurrenceOp, RecurrenceBackwardOp>(user)) {
+        multiply |= use.getOperandNumber() == 1; // the weights
       } else {
         takeStrides &= isa<FusionOp>(user);
       }

@@ -41,8 +41,10 @@ struct Bufferize : mpt::impl::BufferizeBase<Bufferize> {
     }
     bool gpu = kernels == "gpu";
     auto options = gpu ? memory::BufferizeOptions::ofGpu() : memory::BufferizeOptions();
-    if (kernels != "cpu")
+    if (kernels != "cpu") {
       options.alignment = GpuTarget().accessBytes;
+      options.wholeRecurrences = false;
+    }
     options.nativeBf16 = nativeBf16;
     options.nativeFloat8 = nativeFloat8;
     auto onProcessor = [&](OpBuilder &builder, FusionOp fusion, ArrayRef<MemRefType> inputs,

@@ -38,6 +38,24 @@ def chain(path, widths=(16, 32, 48, 64, 16), rows=32):
     return values(40, rows, widths[0])
 
 
+def recurrent(path, rows=6, steps=5, width=5):
+    """A layer of every cell, in extents that no vector divides: LSTM both ways, GRU with the reset behind and before its GEMM, RNN."""
+    nodes, weights, last = [], {}, "x"
+    for i, (op, hidden, more) in enumerate([("LSTM", 9, {"direction": "bidirectional"}), ("GRU", 7, {"direction": "reverse", "linear_before_reset": 1}),
+                                            ("GRU", 8, {}), ("RNN", 6, {"direction": "reverse"})]):
+        gates, ways = {"LSTM": 4, "GRU": 3, "RNN": 1}[op], 2 if more.get("direction") == "bidirectional" else 1
+        weights |= {f"w{i}": values(3 * i, ways, gates * hidden, width), f"r{i}": values(3 * i + 1, ways, gates * hidden, hidden),
+                    f"b{i}": values(3 * i + 2, ways, 2 * gates * hidden)}
+        nodes += [helper.make_node(op, [last, f"w{i}", f"r{i}", f"b{i}"], [f"y{i}", f"h{i}"], name=f"layer{i}", hidden_size=hidden, layout=1, **more),
+                  helper.make_node("Reshape", [f"y{i}", f"flat{i}"], [f"x{i}"])]
+        width, last = ways * hidden, f"x{i}"
+        weights[f"flat{i}"] = np.array([rows, steps, width], np.int64)
+    nodes += [helper.make_node("Flatten", ["h3"], ["state"]), helper.make_node("Gemm", ["state", "head"], ["logits"], name="fc")]
+    weights |= {"head": values(20, width, 5)}
+    model(path, "recurrent", nodes, weights, {"x": [rows, steps, 5]}, ("logits", TensorProto.FLOAT, [rows, 5]))
+    return 3 * values(21, rows, steps, 5)
+
+
 def cnn(path):
     nodes = [helper.make_node("Conv", ["x", "w0", "b0"], ["c"], name="conv", pads=[1, 1, 1, 1], strides=[2, 2]),
              helper.make_node("Relu", ["c"], ["r"], name="relu"),

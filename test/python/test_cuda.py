@@ -14,7 +14,7 @@ import pytest
 
 import mpt_run
 from conftest import build_folder
-from cuda_models import cnn, convolutions, depthwise, mlp, normalized, transformer
+from cuda_models import cnn, convolutions, depthwise, mlp, normalized, recurrent, transformer
 from standin import environment, library
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -89,6 +89,16 @@ def test_steps_agree_with_the_cpu(tmp_path, make, cudnn, policy):
     assert (result["waits"], result["graphs"]) == (0, 4), "one graph launch a step, and nothing waits"
     assert result["enqueued"] == 8, "beside the graph the inputs alone: to the device, and into place"
     assert result["launches"] > 0 and (result["convolutions"] > 0) == (cudnn and make is cnn)
+
+
+@pytest.mark.parametrize("policy", [*TOLERANCE, "fp8-hybrid"])
+def test_recurrent_layers(tmp_path, policy):
+    """Loops over steps, of every cell and direction: losses of the CPU's calls, and all of them in the one graph of a step."""
+    result = train(tmp_path, recurrent, policy)
+    np.testing.assert_allclose(result["cuda"], result["cpu"], rtol={**TOLERANCE, **EIGHT_BITS}[policy])
+    assert result["cuda"][-1] < result["cuda"][0]
+    assert result["violations"] == "" and result["live"] == 0 and result["resumed"]
+    assert all(result["parameters"].values()) and (result["waits"], result["graphs"], result["enqueued"]) == (0, 4, 8)
 
 
 def expect_convolutions_of_cpu(result, policy):

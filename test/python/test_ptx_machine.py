@@ -14,7 +14,7 @@ import ptx_memory
 import ptx_text
 import pytest
 from conftest import build_folder
-from cuda_models import attention, cnn, depthwise, mlp, normalized, pooled
+from cuda_models import attention, cnn, depthwise, mlp, normalized, pooled, recurrent
 from standin import environment, library
 
 HEAD = ".version 7.8\n.target sm_80\n.address_size 64\n"
@@ -143,7 +143,7 @@ for target in ("cpu", "cuda"):
             losses["parameters"] = all(bool(np.isfinite(p).all()) for p in trainer.parameters().values())
 print(json.dumps({**losses, "violations": standin.standin_violations().decode(), "kernels": len(executor.kernels), "instructions": sorted(executor.instructions)}))
 """
-MODELS = {"mlp": mlp, "cnn": cnn, "depthwise": lambda path: depthwise(path, rank=1), "normalized": normalized, "attention": lambda path: attention(path, "both", batch=2, heads=2, length=8, depth=8),
+MODELS = {"mlp": mlp, "cnn": cnn, "recurrent": lambda path: recurrent(path, steps=3), "depthwise": lambda path: depthwise(path, rank=1), "normalized": normalized, "attention": lambda path: attention(path, "both", batch=2, heads=2, length=8, depth=8),
           "shared": lambda path: attention(path, "both", batch=1, heads=2, key_heads=1, length=36, depth=8, dropout=0.25)}
 TOLERANCE = {"fp32": 1e-5, "amp-f16": 4e-3, "amp-bf16": 2e-2, "als-f16": 4e-3, "fp8-hybrid": 5e-2, "fp8-current": 5e-2}
 
@@ -165,7 +165,7 @@ def interpret(tmp_path, make, policy, order="forward", options=None, arch="sm_80
 @pytest.mark.parametrize("model, policy, order, options", [
     ("mlp", "fp32", "forward", {}), ("mlp", "fp8-hybrid", "shuffled", {}), ("mlp", "als-f16", "reversed", {}),
     ("cnn", "fp32", "reversed", {}), ("normalized", "amp-bf16", "shuffled", {}), ("attention", "amp-f16", "reversed", {}),
-    ("shared", "amp-bf16", "shuffled", {}),
+    ("shared", "amp-bf16", "shuffled", {}), ("recurrent", "amp-bf16", "shuffled", {}), ("recurrent", "fp32", "reversed", {}),
     ("normalized", "amp-bf16", "reversed", {"convolutions": "implicit"}), ("cnn", "fp32", "shuffled", {"convolutions": "implicit"}),
     ("depthwise", "fp32", "shuffled", {"convolutions": "direct"}), ("depthwise", "amp-bf16", "reversed", {"convolutions": "direct"})])
 def test_steps_of_interpreted_kernels(tmp_path, model, policy, order, options):

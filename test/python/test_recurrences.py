@@ -161,13 +161,28 @@ def test_every_policy_trains(op, policy, tmp_path):
     assert np.isfinite(losses[-1]) and np.mean(losses[-5:]) < 0.25 * losses[0], losses
 
 
-def test_long_sequences_stay_small(tmp_path):
+@pytest.mark.parametrize("op, per_step", [("LSTM", 1), ("GRU", 1), ("GRU-reset-first", 2)])
+@pytest.mark.parametrize("policy", ["fp32", "amp-f16", "amp-bf16"])
+def test_launches_of_a_step(op, per_step, policy, tmp_path):
+    """On a GPU a step more of a sequence is so many GEMMs and kernels each way, and moves nothing but by them."""
+    found = []
+    for steps in (7, 17):
+        onnx.save(language_model(op, steps=steps, layers=1), tmp_path / "m.onnx")
+        report, _ = compiled(tmp_path / "m.onnx", tmp_path, "--loss=none", "--optimizer=sgd,lr=0.1", f"--policy={policy}", "--target=cuda")
+        found.append(report["step"])
+    assert found[0]["recurrences"] == 2
+    assert {kind: found[1][kind] - found[0][kind] for kind in ("gemms", "kernels", "copies", "fills")} == \
+        {"gemms": 20 * per_step, "kernels": 20 * per_step, "copies": 0, "fills": 0}
+
+
+@pytest.mark.parametrize("flags", [("--to=fusion",), ("--target=cuda", "--arch=sm_90", "--to=memory", "--emit=mlir")], ids=["cpu", "cuda"])
+def test_long_sequences_stay_small(flags, tmp_path):
     """About as many ops for 20,000 steps, more than are unrolled, as for 20."""
     counts = {}
     for steps in (20, 20000):
         onnx.save(language_model("LSTM", steps=steps, batch=1, width=2, layers=1), tmp_path / "m.onnx")
         done = subprocess.run([tool().parent / "mpt-opt", tmp_path / "m.onnx", "--quiet", "--loss=none", "--optimizer=sgd,lr=0.1",
-                               "--to=fusion", "-o", "-"], capture_output=True, text=True)
+                               *flags, "-o", "-"], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         counts[steps] = done.stdout.count(" = ")
     assert 10 < counts[20] and counts[20000] < 1.5 * counts[20], counts

@@ -40,6 +40,8 @@ struct BufferizeOptions {
   bool nativeFloat8 = false;
   /// GEMMs multiply the transposes where the columns of their result lie one after the other.
   bool transposesGemms = false;
+  /// The runtime computes all steps of a recurrence in a call; else they are a loop of GEMMs and kernels.
+  bool wholeRecurrences = true;
   /// One kernel updates several states, as flat memory.
   bool flatUpdates = false;
 

@@ -56,7 +56,7 @@ public:
     result.kernels = KernelModel::ThreadGrid;
     result.fusion = KernelCapabilities::ofThreadGrids();
     result.calls.attention = fusesAttention;
-    result.calls.chainedGemms = result.calls.channelSums = true;
+    result.calls.chainedGemms = result.calls.channelSums = result.calls.recurrences = true;
     result.calls.alphaScales = result.calls.biasThroughReshape = true;
     result.calls.everyOperandType = false;
     auto multipliesFloat8 = [](StringRef arch) { return arch == "host" || numberOf(arch) >= 89; };
