@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 
+import cuda_kernels
 import cuda_models
 import numpy as np
 import pytest
@@ -39,6 +40,17 @@ def run(folder, batch, *flags, **options):
     done = subprocess.run([sys.executable, "-c", STEPS, str(folder / "library"), str(folder / "batch.npz")], check=True, text=True,
                           capture_output=True, env=environment(build, options=options))
     return json.loads(done.stdout.splitlines()[-1]), done.stderr
+
+
+@pytest.mark.parametrize("policy", ["fp32", "als-f16"])
+def test_loops_agree_with_the_interpreter(tmp_path, policy):
+    """What kernels read of a recurrence is what the interpreter makes of the recurrence's own operands."""
+    build = build_folder()
+    if not (build / "lib" / "libcuda_standin.so").exists() or not (build / "bin" / "mpt-opt").exists():
+        pytest.skip("the compiler or the stand-in is not built")
+    batch = {"x": cuda_models.recurrent(tmp_path / "m.onnx", steps=4), "labels": np.arange(6, dtype=np.int64) % 5}
+    values, most, problems = cuda_kernels.check(build, tmp_path / "m.onnx", ["--loss=softmax-cross-entropy", f"--policy={policy}"], batch, tmp_path / "cuda")
+    assert not problems and values > 80 and most < 0.3, problems
 
 
 def test_a_loop_has_one_row_a_call(tmp_path):
