@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // RNN, LSTM and GRU, and ONNX Runtime's LSTMTraining and GRUTraining: one GEMM for the inputs of all steps, then
 // mpt.recurrence, or, in forms that it does not take, the steps one by one.
-#include "ReverseSequence.h"
-
-#include "mpt/Evaluation/Constants.h"
+#include "RowLengths.h"
 
 #include "llvm/ADT/StringSwitch.h"
 
@@ -248,18 +246,12 @@ private:
 
   // ---- the form
 
-  /// The rows all have as many steps as the input.
-  bool isFullLength() {
-    if (!b.has(4))
-      return true;
-    ElementsAttr lengths = b.given(4);
-    return lengths && (batch == 0 || uniformNumber(lengths) == static_cast<double>(steps));
-  }
+  bool endsEarly() { return RowLengths::endEarly(b, 4, steps); }
 
   /// What of this node mpt.recurrence does not know; empty where it computes all steps.
   std::string whyUnrolled() {
     // Behind its end, a row's states would have no bound.
-    if (!isFullLength() && cell == Cell::rnn &&
+    if (endsEarly() && cell == Cell::rnn &&
         llvm::any_of(activations, [](const Activation &activation) { return activation.kind == Activation::relu; }))
       return "sequence lengths with Relu";
     if (clip)
@@ -325,7 +317,6 @@ private:
 
   /// What the steps of one direction share.
   struct Weights {
-    Value lengths;         ///< [batch], at most `steps`; null where all rows have as many steps, or they are unrolled
     Value inputs;          ///< [steps, batch, gates hidden]: the input's part with its biases
     Value r;               ///< [gates hidden, hidden]
     Value recurrentBias;   ///< GRU, linear_before_reset: [hidden], inside the reset; else null
@@ -333,16 +324,16 @@ private:
     const Activation *act; ///< the first of this direction's
   };
 
-  Weights prepare(int64_t direction, Value lengths = {}) {
+  /// `rows`: where rows end early and run on.
+  Weights prepare(int64_t direction, std::optional<RowLengths> rows = std::nullopt) {
     Weights w;
-    w.lengths = lengths;
     w.act = &activations[direction * functions()];
     w.r = part(2, direction);
     Value x = b.in(0);
     if (batchFirst)
       x = b.transpose(x, {1, 0, 2});
-    if (w.lengths)
-      x = inRunningOrder(direction, withinLengths(x, w.lengths), w.lengths);
+    if (rows)
+      x = inRunningOrder(direction, rows->within(x), *rows);
     w.inputs = product(b.reshape(x, {steps * batch, inputs}), part(1, direction));
     if (b.has(3)) {
       Value bias = b.widen(part(3, direction)), ofInput = blocks(bias, 0, gates());
@@ -418,39 +409,17 @@ private:
                                             : RecurrentCell::tanh;
   }
 
-  // ---- rows that end early: they run on over zeros, and what comes of it is masked
-
-  /// The rows' lengths, none above `steps`.
-  Value lengths() {
-    Value given = b.cast(b.in(4), b.builder.getI64Type());
-    return b.select(b.compare(Predicate::lt, given, static_cast<double>(steps)), given,
-                    b.splatLike(given, static_cast<double>(steps)));
-  }
-
-  /// `x` [steps, batch, n], zero behind the rows' ends.
-  Value withinLengths(Value x, Value lengths) {
-    ArrayRef<int64_t> shape = tensorType(x).getShape();
-    Value t = IotaOp::create(b.builder, b.loc, RankedTensorType::get(shape, b.builder.getI64Type()), b.i64(0));
-    return b.select(b.compare(Predicate::lt, t, b.broadcast(lengths, shape, {1})), x, b.splatLike(x, 0));
-  }
-
-  /// Backward, a row begins at its own end: reversed within its length, it runs forward.
-  Value inRunningOrder(int64_t direction, Value x, Value lengths) {
-    return isReverse(direction) ? reverseSequence(b, x, lengths, 1, 0) : x;
-  }
-
-  /// Of `states` [steps, batch, hidden] in running order the one at each row's end; `before` where it has no step.
-  Value lastOf(Value states, Value lengths, Value before) {
-    Value any = b.compare(Predicate::gt, lengths, 0.0);
-    Value last = b.select(any, b.add(lengths, -1.0), b.splatLike(lengths, 0));
-    Value found = b.make<GatherElementsOp>(states, b.broadcast(last, {1, batch, hidden}, {1}), int64_t(0));
-    return b.select(b.broadcast(any, {batch, hidden}, {0}), b.reshape(found, {batch, hidden}), before);
+  Value inRunningOrder(int64_t direction, Value x, const RowLengths &rows) {
+    return isReverse(direction) ? rows.reversed(x) : x;
   }
 
   /// All steps as one op.
   Direction recur(int64_t direction) {
-    Weights w = prepare(direction, isFullLength() ? Value() : lengths());
-    bool reverse = isReverse(direction) && !w.lengths;
+    std::optional<RowLengths> rows;
+    if (endsEarly())
+      rows.emplace(b, 4, steps);
+    Weights w = prepare(direction, rows);
+    bool reverse = isReverse(direction) && !rows;
     SmallVector<Value> more;
     if (cell == Cell::lstm)
       more.push_back(initial(6, direction));
@@ -461,17 +430,16 @@ private:
     int64_t last = reverse ? 0 : steps - 1;
     Direction result;
     auto ofRows = [&](Value x) {
-      Value own = w.lengths ? withinLengths(inRunningOrder(direction, x, w.lengths), w.lengths) : x;
-      return b.cast(own, element);
+      return b.cast(rows ? rows->within(inRunningOrder(direction, x, *rows)) : x, element);
     };
     if (saving && cell == Cell::lstm)
       result.cells = ofRows(all.getSaved()[1]);
     if (saving)
       result.gates = ofRows(blocks(all.getSaved()[0], 0, gates()));
     result.y = ofRows(all.getY());
-    if (w.lengths) {
-      result.h = b.cast(lastOf(all.getY(), w.lengths, h0), element);
-      result.c = cell == Cell::lstm ? b.cast(lastOf(all.getSaved()[1], w.lengths, more[0]), element) : Value();
+    if (rows) {
+      result.h = b.cast(rows->lastOf(all.getY(), h0), element);
+      result.c = cell == Cell::lstm ? b.cast(rows->lastOf(all.getSaved()[1], more[0]), element) : Value();
       return result;
     }
     result.h = at(result.y, 0, last);

@@ -3,10 +3,9 @@
 // mpt.recurrence_backward a direction, and GEMMs over all steps.
 #include "RecurrentGradients.h"
 
-#include "Binder.h"
+#include "RowLengths.h"
 
 #include "mpt/Dialect/MPT/RecurrentGradients.h"
-#include "mpt/Evaluation/Constants.h"
 
 using namespace mlir;
 using namespace mpt;
@@ -41,6 +40,7 @@ private:
   RecurrentCell cell;
   int64_t steps = 0, batch = 0, inputs = 0, hidden = 0, directions = 1;
   bool backwardFirst = false, linear = false;
+  std::optional<RowLengths> rows; ///< where rows may end early
 
   /// By direction; all but that of x with a dimension for it.
   struct Gradients {
@@ -115,12 +115,11 @@ private:
 
   LogicalResult readLengths() {
     unsigned i = places().lengths;
-    if (!b.has(i))
-      return success();
-    ElementsAttr lengths = b.given(i);
-    if (!lengths || (batch != 0 && uniformNumber(lengths) != static_cast<double>(steps)))
-      return b.fail() << "expected rows of " << steps << " steps, as the input has, got sequence lengths that may "
-                      << "differ; use the forward operators and let the gradient be made here";
+    if (b.has(i) && (b.rank(i) != 1 || b.shape(i)[0] != batch || !b.element(i).isInteger()))
+      return b.fail() << "expected sequence lengths of shape [" << batch << "] and an integer type, got "
+                      << b.in(i).getType();
+    if (RowLengths::endEarly(b, i, steps))
+      rows.emplace(b, i, steps);
     return success();
   }
 
@@ -140,30 +139,56 @@ private:
     return b.has(i) ? part(i, 0, direction) : b.splat(type, 0);
   }
 
-  /// A gradient of the states of all steps: that of operand `all`, plus that of operand `last` at each row's last step.
-  /// Null where neither is given.
-  Value arriving(std::optional<unsigned> all, unsigned last, int64_t direction, bool reverse) {
-    Value d = all && b.has(*all) ? part(*all, 1, direction) : Value();
+  // Where rows end early, all that the recurrence sees is in running order and zero behind the rows' ends, so that no
+  // gradient comes from there.
+
+  /// `x` [steps, batch, n] as the recurrence sees it.
+  Value running(Value x, bool backward) {
+    if (!rows)
+      return x;
+    x = rows->within(x);
+    return backward ? rows->reversed(x) : x;
+  }
+
+  /// A gradient of the states of all steps, as the recurrence sees it: that of operand `all`, plus that of operand
+  /// `last` at each row's last step. Null where neither is given.
+  Value arriving(std::optional<unsigned> all, unsigned last, int64_t direction) {
+    bool backward = isReverse(direction);
+    Value d = all && b.has(*all) ? running(part(*all, 1, direction), backward) : Value();
     if (!b.has(last))
       return d;
-    Value end = b.reshape(part(last, 0, direction), {1, batch, hidden});
-    if (steps > 1) {
-      Value others = b.splat(RankedTensorType::get({steps - 1, batch, hidden}, b.element(0)), 0);
-      end = reverse ? b.concat({end, others}, 0) : b.concat({others, end}, 0);
+    Value end = part(last, 0, direction);
+    if (rows) {
+      end = rows->atLast(end);
+    } else {
+      end = b.reshape(end, {1, batch, hidden});
+      if (steps > 1) {
+        Value others = b.splat(RankedTensorType::get({steps - 1, batch, hidden}, b.element(0)), 0);
+        end = backward ? b.concat({end, others}, 0) : b.concat({others, end}, 0);
+      }
     }
     return d ? b.add(d, end) : end;
   }
 
+  /// `d` [batch, hidden], the gradient of the state before a row's first step; with operand `last`'s where a row has no
+  /// step, as its last state is that one.
+  Value ofInitial(Value d, unsigned last, int64_t direction) {
+    if (!rows || !b.has(last))
+      return d;
+    return b.add(d, b.cast(rows->ofEmpty(part(last, 0, direction)), tensorType(d).getElementType()));
+  }
+
   void differentiate(int64_t direction, Gradients &all) {
     Places at = places();
-    bool reverse = isReverse(direction);
-    Value x = b.in(0), w = part(1, 0, direction), r = part(2, 0, direction), h0 = stateOr0(at.h0, direction);
-    Value y = part(at.y, 1, direction), saved = part(at.gates, 1, direction), kept;
-    Value dy = arriving(at.dy, at.dh, direction, reverse);
+    bool backward = isReverse(direction), reverse = backward && !rows;
+    Value x = running(b.in(0), backward), w = part(1, 0, direction), r = part(2, 0, direction);
+    Value h0 = stateOr0(at.h0, direction), y = running(part(at.y, 1, direction), backward);
+    Value saved = running(part(at.gates, 1, direction), backward), kept;
+    Value dy = arriving(at.dy, at.dh, direction);
     SmallVector<Value> more = {saved};
     if (isLstm) {
-      more.append({b.widen(part(ofCells, 1, direction)), b.widen(stateOr0(ofC0, direction))});
-      if (Value dc = arriving(std::nullopt, ofDc, direction, reverse))
+      more.append({b.widen(running(part(ofCells, 1, direction), backward)), b.widen(stateOr0(ofC0, direction))});
+      if (Value dc = arriving(std::nullopt, ofDc, direction))
         more.push_back(b.widen(dc));
     } else {
       Value before = statesBefore(b, y, h0, reverse);
@@ -172,23 +197,24 @@ private:
       else
         kept = b.mul(b.slice(saved, {0, 0, hidden}, {steps, batch, hidden}), before);
     }
-    auto backward =
+    auto gradient =
         RecurrenceBackwardOp::create(b.builder, b.loc, cell, dy ? dy : b.splatLike(y, 0), r, h0, y, more, reverse);
-    Value dx = backward.getDx(), d = flattenSteps(b, dx), bias = b.sum(dx, {0, 1}), ofState = bias;
+    Value ofSums = gradient.getDx(), d = flattenSteps(b, ofSums), bias = b.sum(ofSums, {0, 1}), ofState = bias;
     if (linear)
-      ofState = b.concat({b.slice(bias, {0}, {2 * hidden}), b.sum(backward.getOthers()[0], {0, 1})}, 0);
+      ofState = b.concat({b.slice(bias, {0}, {2 * hidden}), b.sum(gradient.getOthers()[0], {0, 1})}, 0);
     auto own = [&](Value gradient) {
       SmallVector<int64_t> shape(tensorType(gradient).getShape());
       shape.insert(shape.begin(), 1);
       return b.cast(b.reshape(gradient, shape), b.element(0));
     };
-    all.x.push_back(b.reshape(b.matmul(d, w), {steps, batch, inputs}));
+    Value dx = b.reshape(b.matmul(d, w), {steps, batch, inputs});
+    all.x.push_back(rows && backward ? rows->reversed(dx) : dx);
     all.w.push_back(own(b.matmul(d, flattenSteps(b, x), true)));
-    all.r.push_back(own(recurrentWeightsGradient(b, backward, kept)));
+    all.r.push_back(own(recurrentWeightsGradient(b, gradient, kept)));
     all.bias.push_back(own(b.concat({bias, ofState}, 0)));
-    all.h0.push_back(own(backward.getDh0()));
+    all.h0.push_back(own(ofInitial(gradient.getDh0(), at.dh, direction)));
     if (isLstm)
-      all.c0.push_back(own(backward.getOthers()[0]));
+      all.c0.push_back(own(ofInitial(gradient.getOthers()[0], ofDc, direction)));
   }
 
   /// What GRU's reset gate multiplies, which the file does not save.

@@ -81,23 +81,32 @@ CASES = {
 }
 
 
-def recurrent(op, y, direction="forward", **form):
-    """LSTMTraining or GRUTraining, with gradient at the result that is called y, and its gradient operator."""
+STEPS = 4
+LENGTHS = np.array([2, STEPS, 0, 1, STEPS + 2], np.int32)
+
+
+def recurrent(op, y, direction="forward", lengths=None, **form):
+    """LSTMTraining or GRUTraining, with gradient at the result that is called y, and its gradient operator. With lengths, what lies behind
+    the rows' ends is no number, and what is there counts for nothing."""
     names = ["all", "last", "cell", "cells", "gates"] if op == "LSTM" else ["all", "last", "gates"]
     outputs = ["y" if name == y else name for name in names]
     directions, gates = 2 if direction == "bidirectional" else 1, 4 if op == "LSTM" else 3
     saved = [outputs[0], *(["cells"] if op == "LSTM" else []), "gates"]
     arriving = ["dy" if name == y else "" for name in names[:3 if op == "LSTM" else 2]]
-    operands = ["p", "q", "r", "s", "", "h"] + (["c"] if op == "LSTM" else [])
+    operands = ["p", "q", "r", "s", "" if lengths is None else "lengths", "h"] + (["c"] if op == "LSTM" else [])
     kept = [name for name in operands if name != "s" or op == "GRU"]
     form = dict(form, hidden_size=3, direction=direction)
-    parameters = {"p": values(4, 2, 2), "q": values(directions, gates * 3, 2), "r": values(directions, gates * 3, 3),
-                  "s": values(directions, 2 * gates * 3), "h": values(directions, 2, 3)}
+    batch = 2 if lengths is None else len(lengths)
+    parameters = {"p": values(STEPS, batch, 2), "q": values(directions, gates * 3, 2), "r": values(directions, gates * 3, 3),
+                  "s": values(directions, 2 * gates * 3), "h": values(directions, batch, 3)}
     if op == "LSTM":
-        parameters["c"] = values(directions, 2, 3)
+        parameters["c"] = values(directions, batch, 3)
+    for row, length in enumerate([] if lengths is None else lengths):
+        parameters["p"][length:, row] = np.nan
     results = [f"{name}_grad" for name in parameters]
     return ([ms(f"{op}Training", ",".join(operands), ",".join(outputs), **form)],
-            [ms(f"{op}Grad", ",".join(kept + saved + arriving).rstrip(","), ",".join(results), **form)], parameters, {})
+            [ms(f"{op}Grad", ",".join(kept + saved + arriving).rstrip(","), ",".join(results), **form)], parameters,
+            {} if lengths is None else {"lengths": lengths})
 
 
 CASES.update({
@@ -110,17 +119,29 @@ CASES.update({
     "GRU-linear": recurrent("GRU", "all", "bidirectional", linear_before_reset=1),
     "GRU-linear-last": recurrent("GRU", "last", linear_before_reset=1),
 })
+ROWS = {
+    "LSTM-rows": recurrent("LSTM", "all", "bidirectional", LENGTHS),
+    "LSTM-rows-last": recurrent("LSTM", "last", "reverse", LENGTHS),
+    "LSTM-rows-cell": recurrent("LSTM", "cell", "bidirectional", LENGTHS),
+    "GRU-rows": recurrent("GRU", "all", "reverse", LENGTHS),
+    "GRU-rows-last": recurrent("GRU", "last", "bidirectional", LENGTHS),
+    "GRU-linear-rows": recurrent("GRU", "all", "bidirectional", LENGTHS, linear_before_reset=1),
+    "GRU-linear-rows-last": recurrent("GRU", "last", "forward", LENGTHS, linear_before_reset=1),
+}
+CASES.update(ROWS)
 
 
-def build(case):
-    """The model, as ONNX Runtime's parts of it lie: forward, the sum of y w as loss, backward from the seed `loss_grad`."""
+def build(case, at_run_time=()):
+    """The model, as ONNX Runtime's parts of it lie: forward, the sum of y w as loss, backward from the seed `loss_grad`. Constants that are
+    named `at_run_time` are inputs instead."""
     forward, backward, parameters, constants = CASES[case]
     nodes = list(forward) + [
         node("Mul", "y,w", "weighted"), node("ReduceSum", "weighted", "loss", keepdims=0), node("Shape", "weighted", "every"),
         node("Expand", "loss_grad,every", "spread"), node("Mul", "spread,w", "dy"), *backward]
-    tensors = [numpy_helper.from_array(np.asarray(value), name) for name, value in {**parameters, **constants}.items()]
+    tensors = [numpy_helper.from_array(np.asarray(value), name) for name, value in {**parameters, **constants}.items() if name not in at_run_time]
     tensors.append(numpy_helper.from_array(np.float32(1), "loss_grad"))
-    graph = helper.make_graph(nodes, case, [helper.make_tensor_value_info("w", TensorProto.FLOAT, shape_of(forward, parameters, constants))],
+    inputs = [helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(constants[name].dtype), constants[name].shape) for name in at_run_time]
+    graph = helper.make_graph(nodes, case, [helper.make_tensor_value_info("w", TensorProto.FLOAT, shape_of(forward, parameters, constants)), *inputs],
                               [helper.make_tensor_value_info("loss", TensorProto.FLOAT, [])] +
                               [helper.make_tensor_value_info(name + "_grad", TensorProto.FLOAT, value.shape) for name, value in parameters.items()],
                               tensors)
@@ -130,7 +151,9 @@ def build(case):
 
 SHAPES = {"Concat": (2, 8), "Conv": (2, 6, 4, 6), "ConvTranspose": (2, 2, 8, 7), "Gather": (3, 4), "GatherElements": (2, 3), "GatherND": (3, 2),
           "Slice": (3, 4), "MaxPool": (2, 3, 3, 3), "Resize": (1, 2, 6, 8), "MatMul": (3, 5), "LSTM": (4, 1, 2, 3), "LSTM-both": (4, 2, 2, 3), "LSTM-last": (1, 2, 3),
-          "LSTM-cell": (2, 2, 3), "GRU": (4, 1, 2, 3), "GRU-last": (2, 2, 3), "GRU-linear": (4, 2, 2, 3), "GRU-linear-last": (1, 2, 3)}
+          "LSTM-cell": (2, 2, 3), "GRU": (4, 1, 2, 3), "GRU-last": (2, 2, 3), "GRU-linear": (4, 2, 2, 3), "GRU-linear-last": (1, 2, 3),
+          "LSTM-rows": (4, 2, 5, 3), "LSTM-rows-last": (1, 5, 3), "LSTM-rows-cell": (2, 5, 3), "GRU-rows": (4, 1, 5, 3), "GRU-rows-last": (2, 5, 3),
+          "GRU-linear-rows": (4, 2, 5, 3), "GRU-linear-rows-last": (1, 5, 3)}
 
 
 def shape_of(forward, parameters, constants):
@@ -175,8 +198,38 @@ def test_gradient_operator_agrees_with_differentiation(case, tmp_path):
     (files, said), (ours, _) = run(tmp_path / "m.onnx", tmp_path, train, "--backward=file"), run(tmp_path / "m.onnx", tmp_path, train, "--backward=own")
     assert set(files) == set(ours) and len(files) == 1 + len(CASES[case][2])
     for name in ours:
-        np.testing.assert_allclose(files[name], ours[name], rtol=1e-9, atol=1e-11, err_msg=name)
+        np.testing.assert_allclose(files[name], ours[name], rtol=1e-9, atol=1e-11, err_msg=name, equal_nan=False)
     assert ("replaced by the gradient of the tanh form" in said) == (case == "GeluTanh")
+
+
+def test_rows_of_different_lengths_have_gradients_of_finite_differences(tmp_path):
+    """Lengths are known at run time here. Each case's loss, in float64, along one direction of all its parameters: differences of fourth order,
+    whose error is some h^4. What lies behind the rows' ends is no number, and its gradient is zero."""
+    h = 2.0 ** -9
+    for case, (_, _, parameters, constants) in ROWS.items():
+        model = build(case, at_run_time=["lengths"])
+        shape = [dim.dim_value for dim in model.graph.input[0].type.tensor_type.shape.dim]
+        mpt_run.write_tensors(tmp_path / "in.safetensors", {"w": values(*shape), "lengths": constants["lengths"]})
+        # Steps are exact in float32, the type of the file: parameters are multiples of 2^-10, directions of 2^-3, both below 8.
+        exact = {name: np.round(value * 2 ** 10) / np.float32(2 ** 10) for name, value in parameters.items()}
+        along = {name: np.round(values(*value.shape) * 2 ** 3) / np.float32(2 ** 3) for name, value in parameters.items()}
+
+        def at(step, whose):
+            for tensor in model.graph.initializer:
+                if tensor.name in exact:
+                    tensor.CopyFrom(numpy_helper.from_array(exact[tensor.name] + np.float32(step) * along[tensor.name], tensor.name))
+            onnx.save(model, tmp_path / "m.onnx")
+            return run(tmp_path / "m.onnx", tmp_path, "--train=" + "|".join(parameters), f"--backward={whose}")[0]
+
+        files = at(0, "file")
+        losses = {step: float(at(step * h, "own")["loss"]) for step in (-2, -1, 1, 2)}
+        expected = (8 * (losses[1] - losses[-1]) - (losses[2] - losses[-2])) / (12 * h)
+        behind = np.isnan(parameters["p"])
+        assert behind.any() and not files["p"][behind].any(), case
+        found = sum(np.sum(files[name] * np.where(np.isnan(exact[name]), 0, along[name])) for name in parameters)
+        np.testing.assert_allclose(found, expected, rtol=1e-6, err_msg=case)
+        # Each parameter takes part, so that none is held to zero.
+        assert all(np.isfinite(files[name]).all() and files[name].any() for name in parameters), case
 
 
 # ---- artifacts
