@@ -75,8 +75,8 @@ double compute(MinOp, double a, double b) { return isNaN(a) ? a : isNaN(b) ? b :
 int64_t compute(AddOp, int64_t a, int64_t b) { return static_cast<int64_t>(uint64_t(a) + uint64_t(b)); }
 int64_t compute(SubOp, int64_t a, int64_t b) { return static_cast<int64_t>(uint64_t(a) - uint64_t(b)); }
 int64_t compute(MulOp, int64_t a, int64_t b) { return static_cast<int64_t>(uint64_t(a) * uint64_t(b)); }
-int64_t compute(DivOp, int64_t a, int64_t b) { return b == -1 ? compute(SubOp(), int64_t(0), a) : a / b; }
-int64_t compute(ModOp, int64_t a, int64_t b) { return b == -1 ? 0 : a % b; }
+int64_t compute(DivOp, int64_t a, int64_t b) { return b == 0 ? 0 : b == -1 ? compute(SubOp(), int64_t(0), a) : a / b; }
+int64_t compute(ModOp, int64_t a, int64_t b) { return b == 0 || b == -1 ? 0 : a % b; }
 int64_t compute(MaxOp, int64_t a, int64_t b) { return std::max(a, b); }
 int64_t compute(MinOp, int64_t a, int64_t b) { return std::min(a, b); }
 int64_t compute(AndOp, int64_t a, int64_t b) { return a & b; }
@@ -97,8 +97,8 @@ uint64_t computeWord(SignOp, uint64_t x) { return x != 0; }
 template <typename Op> uint64_t computeWord(Op op, uint64_t a, uint64_t b) {
   return static_cast<uint64_t>(compute(op, static_cast<int64_t>(a), static_cast<int64_t>(b)));
 }
-uint64_t computeWord(DivOp, uint64_t a, uint64_t b) { return a / b; }
-uint64_t computeWord(ModOp, uint64_t a, uint64_t b) { return a % b; }
+uint64_t computeWord(DivOp, uint64_t a, uint64_t b) { return b == 0 ? 0 : a / b; }
+uint64_t computeWord(ModOp, uint64_t a, uint64_t b) { return b == 0 ? 0 : a % b; }
 uint64_t computeWord(MaxOp, uint64_t a, uint64_t b) { return std::max(a, b); }
 uint64_t computeWord(MinOp, uint64_t a, uint64_t b) { return std::min(a, b); }
 
@@ -150,9 +150,6 @@ template <typename Op> LogicalResult binary(Op op, InterpreterFrame &frame) {
       for (auto [l, r, out] : llvm::zip_equal(a.ints(), b.ints(), y.writeInts()))
         out = static_cast<int64_t>(compute(op, static_cast<double>(l), static_cast<double>(r)));
     } else {
-      constexpr bool divides = std::is_same_v<Op, DivOp> || std::is_same_v<Op, ModOp>;
-      if (divides && llvm::is_contained(b.ints(), 0))
-        return op.emitOpError() << "expected a divisor other than 0";
       if (a.isUnsigned64())
         for (auto [l, r, out] : llvm::zip_equal(a.words(), b.words(), y.writeInts()))
           out = static_cast<int64_t>(computeWord(op, l, r));

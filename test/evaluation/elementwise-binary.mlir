@@ -109,6 +109,25 @@ func.func @div_int() {
   return
 }
 
+// Every pair of integers has a quotient and a rest: by 0 both are 0, and the lowest number by -1 wraps.
+func.func @divide_always() {
+  %a = mpt.constant dense<[7, -7, 0, -2147483648]> : tensor<4xi32>
+  %b = mpt.constant dense<[0, 0, 0, -1]> : tensor<4xi32>
+  %quotient = mpt.div %a, %b : tensor<4xi32>
+  %equotient = mpt.constant dense<[0, 0, 0, -2147483648]> : tensor<4xi32>
+  check.equal %quotient, %equotient : tensor<4xi32>
+  %rest = mpt.mod %a, %b : tensor<4xi32>
+  %zero = mpt.constant dense<0> : tensor<4xi32>
+  check.equal %rest, %zero : tensor<4xi32>
+  %word = mpt.constant dense<18446744073709551615> : tensor<1xui64>
+  %none = mpt.constant dense<0> : tensor<1xui64>
+  %wquotient = mpt.div %word, %none : tensor<1xui64>
+  check.equal %wquotient, %none : tensor<1xui64>
+  %wrest = mpt.mod %word, %none : tensor<1xui64>
+  check.equal %wrest, %none : tensor<1xui64>
+  return
+}
+
 func.func @mod_int() {
   %x0 = mpt.constant dense<[7, -7, 2147483647]> : tensor<3xi32>
   %x1 = mpt.constant dense<[2, 2, 1]> : tensor<3xi32>

@@ -1,6 +1,5 @@
 // RUN: not mpt-run %s --function=index 2>&1 | FileCheck %s --check-prefix=INDEX
 // RUN: not mpt-run %s --function=label 2>&1 | FileCheck %s --check-prefix=LABEL
-// RUN: not mpt-run %s --function=divide 2>&1 | FileCheck %s --check-prefix=DIVIDE
 // RUN: not mpt-run %s --function=unset 2>&1 | FileCheck %s --check-prefix=UNSET
 // RUN: not mpt-run %s --function=absent 2>&1 | FileCheck %s --check-prefix=ABSENT
 // RUN: not mpt-run %s --function=request 2>&1 | FileCheck %s --check-prefix=REQUEST
@@ -31,12 +30,6 @@ func.func @label(%i: tensor<1xi64>) {
   // LABEL: error: 'mpt.softmax_cross_entropy' op expected labels from 0 to 1, got 2
   %loss, %lse, %total = mpt.softmax_cross_entropy %x, %two {reduction = #mpt<loss_reduction mean>}
     : (tensor<1x2xf32>, tensor<1xi64>) -> (tensor<f32>, tensor<1xf32>, tensor<f32>)
-  return
-}
-
-func.func @divide(%i: tensor<i32>) {
-  // DIVIDE: error: 'mpt.div' op expected a divisor other than 0
-  %y = mpt.div %i, %i : tensor<i32>
   return
 }
 

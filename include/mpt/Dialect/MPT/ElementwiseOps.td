@@ -90,8 +90,8 @@ def MPT_ClampOp : MPT_UnaryOp<"clamp", "Movement", "min(max(x, low), high); NaN 
 def MPT_AddOp : MPT_BinaryOp<"add", "Neutral", "lhs + rhs", [Commutative]>;
 def MPT_SubOp : MPT_BinaryOp<"sub", "Neutral", "lhs - rhs">;
 def MPT_MulOp : MPT_BinaryOp<"mul", "Neutral", "lhs * rhs", [Commutative]>;
-def MPT_DivOp : MPT_BinaryOp<"div", "Neutral", "lhs / rhs; integers truncate toward zero">;
-def MPT_ModOp : MPT_BinaryOp<"mod", "Neutral", "remainder of truncating division (C's fmod and %), sign of lhs">;
+def MPT_DivOp : MPT_BinaryOp<"div", "Neutral", "lhs / rhs; integers truncate toward zero, wrap, and by 0 are 0">;
+def MPT_ModOp : MPT_BinaryOp<"mod", "Neutral", "remainder of truncating division (C's fmod and %), sign of lhs; of integers by 0 it is 0">;
 def MPT_PowOp : MPT_BinaryOp<"pow", "RangeExpanding", "lhs to the power rhs">;
 def MPT_MaxOp : MPT_BinaryOp<"max", "Movement", "larger value; NaN if either is NaN", [Commutative]>;
 def MPT_MinOp : MPT_BinaryOp<"min", "Movement", "smaller value; NaN if either is NaN", [Commutative]>;
