@@ -60,7 +60,10 @@ LogicalResult interpretReduce(ReduceOp op, InterpreterFrame &frame) {
     });
     if (kind == ReduceKind::mean)
       for (int64_t &sum : out)
-        sum = !count ? 0 : isUnsigned ? static_cast<int64_t>(uint64_t(sum) / uint64_t(count)) : sum / count;
+        if (count) {
+          sum = wrapInteger(sum, x.getElementType());
+          sum = isUnsigned ? static_cast<int64_t>(uint64_t(sum) / uint64_t(count)) : sum / count;
+        }
     frame.set(op.getY(), std::move(y));
     return success();
   }
@@ -147,7 +150,7 @@ LogicalResult interpretCumSum(CumSumOp op, InterpreterFrame &frame) {
     withRounding(frame.accumulatorType(x.getElementType(), numericsOf(op)),
                  [&](auto round) { scan(x.reals(), y.writeReals(), round); });
   else
-    scan(x.ints(), y.writeInts(), [](int64_t value) { return value; });
+    scan(x.words(), y.writeInts(), [](uint64_t value) { return value; });
   frame.set(op.getY(), std::move(y));
   return success();
 }

@@ -17,22 +17,22 @@ LogicalResult combine(InterpreterFrame &frame, Tensor data, Value updates, Value
   const Tensor &source = frame.get(updates);
   auto merge = [&](auto in, auto out, auto round) {
     for (auto [value, at] : llvm::zip_equal(in, *positions)) {
-      auto &old = out[at];
+      const auto old = static_cast<std::decay_t<decltype(value)>>(out[at]);
       switch (kind) {
       case ScatterKind::assign:
-        old = value;
+        out[at] = value;
         break;
       case ScatterKind::add:
-        old = round(old + value);
+        out[at] = round(old + value);
         break;
       case ScatterKind::mul:
-        old = round(old * value);
+        out[at] = round(old * value);
         break;
       case ScatterKind::min:
-        old = old != old || old < value ? old : value;
+        out[at] = old != old || old < value ? old : value;
         break;
       case ScatterKind::max:
-        old = old != old || old > value ? old : value;
+        out[at] = old != old || old > value ? old : value;
         break;
       }
     }
@@ -40,6 +40,8 @@ LogicalResult combine(InterpreterFrame &frame, Tensor data, Value updates, Value
   if (data.isFloat())
     withRounding(frame.accumulatorType(data.getElementType(), numerics),
                  [&](auto round) { merge(source.reals(), data.writeReals(), round); });
+  else if (data.isUnsigned64() || (kind != ScatterKind::min && kind != ScatterKind::max))
+    merge(source.words(), data.writeInts(), [](uint64_t value) { return value; });
   else
     merge(source.ints(), data.writeInts(), [](int64_t value) { return value; });
   frame.set(y, std::move(data));

@@ -72,7 +72,8 @@ class Function:
             low, high = (max(-5, info.min), 6) if low is None else (low, high)
             data = self.rng.integers(low, max(high, low + 1), size)
             if edges:
-                data = np.where(self.rng.random(size) < 0.3, self.rng.choice([info.min, info.max, info.max - 1, 0], size), data)
+                odd = np.array([info.min, info.max, info.max - 1, 0, info.max // 2, info.max // 2 + 1], dtype)
+                data = np.where(self.rng.random(size) < 0.3, self.rng.choice(odd, size), data.astype(dtype))
         else:
             data = self.rng.normal(0, 1.5, size).round(3)
             if low is not None:
@@ -259,17 +260,16 @@ def cast_stochastically(f):
 
 def reduce(f):
     f.sums = True
-    kind = f.choose(FLOATS + ["i64", "i32", "i8"])
+    kind = f.choose(FLOATS + INTEGERS + ["i1"])
     x = f.operand(f.shape(0, 4, 0.08), kind)
     axes = [i for i in range(len(x.shape)) if f.happens(0.5)]
-    kinds = ["sum", "max", "min", "prod"] + (["mean"] if kind[0] in "fb" else [])
-    name = f.choose(kinds)
-    f.exact = name in ("max", "min") or kind[0] == "i"
+    name = f.choose(["sum", "max", "min", "prod", "mean"])
+    f.exact = name in ("max", "min") or kind[0] in "iu"
     f.give(f.emit(f"mpt.reduce {name}", [x], [Value("", [d for i, d in enumerate(x.shape) if i not in axes], kind)], f"axes = {array(axes)}"))
 
 
 def arg_reduce(f):
-    kind = f.choose(FLOATS + ["i64", "i32", "ui8"])
+    kind = f.choose(FLOATS + INTEGERS)
     x = f.operand(f.shape(1, 4, 0.02), kind)
     axis = int(f.rng.integers(len(x.shape)))
     if x.shape[axis] == 0:
@@ -284,8 +284,8 @@ def arg_reduce(f):
 
 def cum_sum(f):
     f.sums = True
-    kind = f.choose(FLOATS + ["i64", "i32"])
-    f.exact = kind[0] == "i"
+    kind = f.choose(FLOATS + INTEGERS)
+    f.exact = kind[0] in "iu"
     x = f.operand(f.shape(1, 3), kind)
     attributes = (f"axis = {f.rng.integers(len(x.shape))} : i64, exclusive = {f.choose(['true', 'false'])}, "
                   f"reverse = {f.choose(['true', 'false'])}")
@@ -413,8 +413,8 @@ def gather_nd(f):
 
 def scatter_add(f):
     f.sums = True
-    kind = f.choose(FLOATS + ["i64"])
-    f.exact = kind == "i64"
+    kind = f.choose(FLOATS + INTEGERS)
+    f.exact = kind[0] in "iu"
     shape = f.shape(1, 3, 0.02)
     axis = int(f.rng.integers(len(shape)))
     count = f.shape(0, 2) if shape[axis] else [0]
@@ -428,7 +428,7 @@ SCATTERS = ["assign", "add", "mul", "min", "max"]
 
 def scatter_elements(f):
     f.sums = True
-    kind = f.choose(FLOATS + ["i64", "ui8", "i1"])
+    kind = f.choose(FLOATS + INTEGERS + ["i1"])
     how = f.choose(SCATTERS)
     f.exact = kind[0] in "iu" or how in ("assign", "min", "max")
     shape = f.shape(1, 3, 0)
@@ -446,9 +446,9 @@ def scatter_elements(f):
 
 def scatter_nd(f):
     f.sums = True
-    kind = f.choose(FLOATS + ["i64"])
+    kind = f.choose(FLOATS + INTEGERS)
     how = f.choose(SCATTERS)
-    f.exact = kind == "i64" or how in ("assign", "min", "max")
+    f.exact = kind[0] in "iu" or how in ("assign", "min", "max")
     shape = f.shape(1, 4, 0.03)
     if 0 in shape:
         shape = [*shape, 0]

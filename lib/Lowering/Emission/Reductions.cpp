@@ -19,8 +19,9 @@ Value Accumulator::identity(ElementEmitter &e, Type type) const {
     return e.constant(real, values[static_cast<unsigned>(kind)]);
   }
   unsigned bits = type.getIntOrFloatBitWidth();
-  APInt values[] = {APInt(bits, 0), APInt(bits, 0), bits == 1 ? APInt(1, 0) : APInt::getSignedMinValue(bits),
-                    bits == 1 ? APInt(1, 1) : APInt::getSignedMaxValue(bits), APInt(bits, 1)};
+  bool isUnsigned = isWord || bits == 1;
+  APInt values[] = {APInt(bits, 0), APInt(bits, 0), isUnsigned ? APInt(bits, 0) : APInt::getSignedMinValue(bits),
+                    isUnsigned ? APInt::getMaxValue(bits) : APInt::getSignedMaxValue(bits), APInt(bits, 1)};
   return arith::ConstantOp::create(e.b, e.b.getIntegerAttr(type, values[static_cast<unsigned>(kind)]));
 }
 
@@ -51,13 +52,15 @@ Value Accumulator::combine(ElementEmitter &e, Value x, Value y) const {
   case ReduceKind::prod:
     return real ? Value(arith::MulFOp::create(b, x, y)) : Value(arith::MulIOp::create(b, x, y));
   case ReduceKind::max:
-    return real   ? Value(arith::MaximumFOp::create(b, x, y))
-           : flag ? Value(arith::OrIOp::create(b, x, y))
-                  : Value(arith::MaxSIOp::create(b, x, y));
+    return real     ? Value(arith::MaximumFOp::create(b, x, y))
+           : flag   ? Value(arith::OrIOp::create(b, x, y))
+           : isWord ? Value(arith::MaxUIOp::create(b, x, y))
+                    : Value(arith::MaxSIOp::create(b, x, y));
   case ReduceKind::min:
-    return real   ? Value(arith::MinimumFOp::create(b, x, y))
-           : flag ? Value(arith::AndIOp::create(b, x, y))
-                  : Value(arith::MinSIOp::create(b, x, y));
+    return real     ? Value(arith::MinimumFOp::create(b, x, y))
+           : flag   ? Value(arith::AndIOp::create(b, x, y))
+           : isWord ? Value(arith::MinUIOp::create(b, x, y))
+                    : Value(arith::MinSIOp::create(b, x, y));
   }
   llvm_unreachable("unknown reduction");
 }
@@ -85,7 +88,7 @@ Type mpt::runningType(Type element, NumericsAttr numerics) {
 
 Accumulator mpt::accumulatorOf(ReduceOp op) {
   Type type = runningType(elementOf(op.getX()), op.getNumericsAttr());
-  return {op.getKind(), type, type};
+  return {op.getKind(), type, type, elementOf(op.getX()).isUnsignedInteger(64)};
 }
 
 /// The type of 16 bits that has every element of `x`, also where they are widened, or magnitudes; null without one.
@@ -113,11 +116,28 @@ Accumulator mpt::gatheringAccumulator(ReduceOp op, bool everyElement) {
     return {a.kind, narrow, a.total};
   if (a.type.isF32() && (op.getKind() == ReduceKind::sum || op.getKind() == ReduceKind::mean))
     a.total = Float64Type::get(op.getContext());
-  return {a.kind, everyElement ? a.total : a.type, a.total};
+  return {a.kind, everyElement ? a.total : a.type, a.total, a.isWord};
 }
 
 Value mpt::finishSum(ElementEmitter &e, Value sum, Type element) {
   return e.round(isa<FloatType>(element) ? MathBuilder(e).toFloat(sum, computeType(element)) : sum, element);
+}
+
+/// A sum of integers, as their type wraps it, by their number, which the type need not hold; 0 of none.
+static Value meanOfIntegers(ElementEmitter &e, ReduceOp op, Value sum) {
+  Type element = elementOf(op.getX()), held = sum.getType();
+  int64_t extent = reducedExtent(op);
+  if (extent == 0)
+    return sum;
+  sum = e.round(sum, element);
+  bool isLong = getElementTypeOrSelf(held).isInteger(64);
+  Type wide = e.typeLike(e.b.getI64Type(), sum);
+  if (!isLong)
+    sum = element.isInteger(1) ? Value(arith::ExtUIOp::create(e.b, wide, sum)) : arith::ExtSIOp::create(e.b, wide, sum);
+  Value count = e.constantLike(sum, APInt(64, extent));
+  Value mean = element.isUnsignedInteger(64) ? Value(arith::DivUIOp::create(e.b, sum, count))
+                                             : Value(arith::DivSIOp::create(e.b, sum, count));
+  return isLong ? mean : Value(arith::TruncIOp::create(e.b, held, mean));
 }
 
 Value mpt::finishReduction(ElementEmitter &e, ReduceOp op, Value value) {
@@ -131,7 +151,7 @@ Value mpt::finishReduction(ElementEmitter &e, ReduceOp op, Value value) {
     else if (isa<FloatType>(getElementTypeOrSelf(value)))
       value = m.div(value, m.c(value, static_cast<double>(extent)));
     else
-      value = arith::DivSIOp::create(e.b, value, e.constantLike(value, APInt(64, extent)));
+      value = meanOfIntegers(e, op, value);
   }
   Type type = elementOf(op.getY());
   return finishSum(e, value, type);

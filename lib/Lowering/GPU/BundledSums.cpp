@@ -195,7 +195,7 @@ void BundledSums::emit(GpuKernelBuilder &kernel) {
     ops.push_back(value.getDefiningOp<ReduceOp>());
     accumulators.push_back(gatheringAccumulator(ops.back(), /*everyElement=*/false));
     const Accumulator &a = accumulators.back();
-    wide.push_back({a.kind, a.total, a.total});
+    wide.push_back({a.kind, a.total, a.total, a.isWord});
   }
   SmallVector<int64_t> bytes;
   for (MemRefType type : bundle->inputs)

@@ -393,7 +393,7 @@ void LinkedScatterKernel::finish(Frame &frame, Scratch &scratch, Spot &spot, Val
   IndexExpr place = scratch.index(scratch.read(scratch.keys, spot.update), extentOf(links.shape, links.places));
   e.spread(place, links.shape, links.places, spot.at);
   Value start = e.splat(startAt(e, spot.at), side);
-  e.store(e.round(combineUpdates(e, form.kind, start, total), links.element), buffer(frame), spot.at);
+  e.store(e.round(combineUpdates(e, form, start, total), links.element), buffer(frame), spot.at);
 }
 
 /// `first`, and what follows at the links in `memory` from the update `spot.update` on, `count` in all.
@@ -405,7 +405,7 @@ Value LinkedScatterKernel::chain(Frame &frame, Scratch &scratch, Spot &spot, Val
   Value carried[] = {first, scratch.read(memory, spot.update)};
   return e.loop(e.indexConstant(0), turns, links.updates, 1, carried, [&](IndexExpr, ValueRange values) {
     IndexExpr update = scratch.index(values[1], links.updates);
-    Value both = combineUpdates(e, form.kind, values[0], valueOf(update));
+    Value both = combineUpdates(e, form, values[0], valueOf(update));
     return SmallVector<Value>{both, scratch.read(memory, e.index(update))};
   })[0];
 }

@@ -268,7 +268,10 @@ struct ArgReduceModel : LoopLowering::ExternalModel<ArgReduceModel, ArgReduceOp>
             better = arith::OrIOp::create(b, better, wins);
           } else {
             using P = arith::CmpIPredicate;
-            better = arith::CmpIOp::create(b, max ? (last ? P::sge : P::sgt) : (last ? P::sle : P::slt), x, best[0]);
+            bool isWord = elementOf(op.getX()).isUnsignedInteger(64), isFlag = elementOf(op.getX()).isInteger(1);
+            P ofSigned = max ? (last ? P::sge : P::sgt) : (last ? P::sle : P::slt);
+            P ofUnsigned = max ? (last ? P::uge : P::ugt) : (last ? P::ule : P::ult);
+            better = arith::CmpIOp::create(b, isWord || isFlag ? ofUnsigned : ofSigned, x, best[0]);
           }
           Value position = e.splat(e.indexAs(i, b.getI64Type()), lanes);
           return SmallVector<Value>{arith::SelectOp::create(b, better, x, best[0]),

@@ -80,15 +80,17 @@ LaneUnits mpt::scatterUnits(const ScatterForm &form, Value result, int64_t chunk
   return LaneUnits(rows, tensorType(result).getDimSize(form.shared.back().first), chunk);
 }
 
-Value mpt::combineUpdates(ElementEmitter &e, ScatterKind kind, Value old, Value update) {
+Value mpt::combineUpdates(ElementEmitter &e, const ScatterForm &form, Value old, Value update) {
   ImplicitLocOpBuilder &b = e.b;
-  bool real = isa<FloatType>(getElementTypeOrSelf(old));
-  // As signed numbers, true is the smaller one.
-  if (getElementTypeOrSelf(old).isInteger(1) && kind == ScatterKind::min)
-    return arith::AndIOp::create(b, old, update);
-  if (getElementTypeOrSelf(old).isInteger(1) && kind == ScatterKind::max)
-    return arith::OrIOp::create(b, old, update);
-  switch (kind) {
+  Type element = elementOf(form.updates);
+  bool real = isa<FloatType>(element);
+  // As signed numbers, true is smaller than false, and what 64 bits without sign hold from 2^63 on than 0.
+  bool isUnsigned = element.isInteger(1) || element.isUnsignedInteger(64);
+  if (isUnsigned && form.kind == ScatterKind::min)
+    return arith::MinUIOp::create(b, old, update);
+  if (isUnsigned && form.kind == ScatterKind::max)
+    return arith::MaxUIOp::create(b, old, update);
+  switch (form.kind) {
   case ScatterKind::assign:
     return update;
   case ScatterKind::add:
@@ -159,7 +161,7 @@ void mpt::emitScatter(ElementEmitter &e, const ScatterForm &form, Value result, 
         Value update = e.element(form.updates, from), old = e.load(buffer, place);
         Value both[] = {old, update};
         e.unify(both);
-        e.store(e.round(combineUpdates(e, form.kind, both[0], both[1]), type), buffer, place);
+        e.store(e.round(combineUpdates(e, form, both[0], both[1]), type), buffer, place);
       });
     });
   });

@@ -9,7 +9,7 @@ def MPT_ReduceOp : MPT_FlexibleOp<"reduce", "Reduction"> {
   let summary = "reduction over `axes`, which the result drops";
   let description = [{
     Accumulates in numerics' acc (FP32 for narrower floats when absent) and rounds once. mean divides the wide sum. max and
-    min propagate NaN. C1: axes are ascending, unique and in range.
+    min propagate NaN. Integers wrap, also in the sum of mean. C1: axes are ascending, unique and in range.
   }];
   let arguments = (ins MPT_Number:$x, MPT_ReduceKindAttr:$kind, DenseI64ArrayAttr:$axes, OptionalAttr<MPT_NumericsAttr>:$numerics);
   let results = (outs MPT_Number:$y);

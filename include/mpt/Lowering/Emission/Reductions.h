@@ -12,6 +12,7 @@ struct Accumulator {
   ReduceKind kind;
   mlir::Type type;
   mlir::Type total;
+  bool isWord = false; ///< of integers of 64 bits without sign, which no wider type holds as others
 
   mlir::Value identity(ElementEmitter &e, mlir::Type type) const;
   mlir::Value combine(ElementEmitter &e, mlir::Value x, mlir::Value y) const;

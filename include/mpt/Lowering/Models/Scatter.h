@@ -30,7 +30,7 @@ LaneUnits scatterUnits(const ScatterForm &form, mlir::Value result, int64_t chun
 void emitScatter(ElementEmitter &e, const ScatterForm &form, mlir::Value result, mlir::Value buffer, mlir::Value begin,
                  mlir::Value end, const LaneUnits &units);
 /// `old` and an update of the same place, in compute type and of one width.
-mlir::Value combineUpdates(ElementEmitter &e, ScatterKind kind, mlir::Value old, mlir::Value update);
+mlir::Value combineUpdates(ElementEmitter &e, const ScatterForm &form, mlir::Value old, mlir::Value update);
 
 } // namespace mpt
 
