@@ -186,8 +186,9 @@ mpt_status mpt_trainer_memory(const mpt_trainer *trainer, mpt_memory *out);
 /* The i-th trained parameter: its name, shape and the type it is stored in, with `data` in the state block (no copy; do
  * not write to it), which is in the device's memory. MPT_NOT_FOUND past the last one. */
 mpt_status mpt_trainer_parameter(mpt_trainer *trainer, int64_t i, mpt_tensor *out);
-/* The same for every tensor of the state block; `role` may be NULL. `data` is NULL for a tensor that ranks divide among
- * them (--shard-optimizer): mpt_trainer_read and mpt_trainer_get collect it, and are collective then. */
+/* The same for every tensor of the state block, frozen parameters among them; `role` may be NULL. `data` is NULL for a
+ * tensor that ranks divide among them (--shard-optimizer): mpt_trainer_read and mpt_trainer_get collect it, and are
+ * collective then. */
 mpt_status mpt_trainer_state(mpt_trainer *trainer, int64_t i, mpt_tensor *out, mpt_role *role);
 
 /* The bytes of the i-th tensor of the state, in the type it is stored in, to host memory. */

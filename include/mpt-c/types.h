@@ -36,7 +36,8 @@ typedef enum mpt_role {
   MPT_ROLE_CONSTANT = 7,    /* weights that are not trained */
   MPT_ROLE_ACCUMULATOR = 8, /* gradient accumulated over micro-steps, of the parameter named by `of` */
   MPT_ROLE_INPUT = 9,       /* function argument (not in the state block) */
-  MPT_ROLE_OUTPUT = 10      /* function result (not in the state block) */
+  MPT_ROLE_OUTPUT = 10,     /* function result (not in the state block) */
+  MPT_ROLE_FROZEN = 11      /* parameter that no step changes (--freeze) */
 } mpt_role;
 
 /* Names of what a step with replicas has beside the model's own inputs and outputs (mpt_function_desc). */

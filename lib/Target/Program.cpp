@@ -37,7 +37,9 @@ std::string fingerprintOf(const Program &program) {
   std::string text;
   llvm::raw_string_ostream out(text);
   for (const auto &[name, info] : program.state) {
-    out << name << '\0' << info.dtype << ' ' << info.role << ' ';
+    // A state serves the same model with other parameters frozen.
+    int64_t role = info.role == MPT_ROLE_FROZEN ? MPT_ROLE_PARAMETER : info.role;
+    out << name << '\0' << info.dtype << ' ' << role << ' ';
     llvm::interleave(info.divided ? info.wholeShape : info.shape, out, "x");
     out << '\n';
   }
@@ -68,7 +70,7 @@ FailureOr<Program> Program::read(ModuleOp module, StringRef name, const Target &
     TensorInfo info;
     info.name = state.getSymName().str();
     info.of = state.getOf().value_or("").str();
-    info.role = static_cast<int64_t>(state.getRole());
+    info.role = state.getFrozen() ? MPT_ROLE_FROZEN : static_cast<int64_t>(state.getRole());
     info.state = state;
     auto type = cast<RankedTensorType>(state.getType());
     if (std::optional<int64_t> elements = dist::shardOf(state)) {

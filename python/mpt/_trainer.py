@@ -18,7 +18,7 @@ from ._world import joined
 
 OPTIONAL = ("step", "gradients", "evaluate", "predict", "accumulate", "initialize")
 INVALID_ARGUMENT = 1  # mpt_status
-PARAMETER, MASTER, SLOT, STATISTIC, CONSTANT, ACCUMULATOR = 0, 1, 2, 3, 7, 8  # mpt_role
+PARAMETER, MASTER, SLOT, STATISTIC, CONSTANT, ACCUMULATOR, FROZEN = 0, 1, 2, 3, 7, 8, 11  # mpt_role
 
 
 def alone(method):
@@ -214,9 +214,11 @@ class Trainer:
         return name.value.decode(errors="replace"), libraries.value.decode(errors="replace")
 
     @alone
-    def parameters(self) -> dict:
-        """{name: float32 array} of every parameter, frozen ones too, from its master where there is one."""
-        return {name: self.parameter(name) for name in self._shapes}
+    def parameters(self, trained: bool = False) -> dict:
+        """{name: float32 array} of every parameter, from its master where there is one: frozen ones (freeze=...) too, unless only
+        those that steps change are asked for by `trained`."""
+        frozen = {t.name.decode() for t, role in self._state() if role == FROZEN} if trained else ()
+        return {name: self.parameter(name) for name in self._shapes if name not in frozen}
 
     @alone
     def parameter(self, name: str) -> np.ndarray:
@@ -261,7 +263,7 @@ class Trainer:
 
     @alone
     def on_device(self, function: str | None = None) -> dict:
-        """{name: array} of a function's last outputs, or of the trained parameters, in the memory of the CUDA device: for
+        """{name: array} of a function's last outputs, or of the parameters, frozen ones too, in the memory of the CUDA device: for
         DLPack and __cuda_array_interface__, without a copy. They are good while the trainer lives."""
         if self._runtime.target != "cuda":
             raise ValueError("on_device is for models compiled for CUDA")
@@ -296,7 +298,7 @@ class Trainer:
             bytes_ = int(np.prod(tensor.shape[:tensor.rank], dtype=np.int64)) * SIZES[NAMES[tensor.dtype]]
             if shard := shards.get(tensor.name.decode()):
                 bytes_ = shard["shard_bytes"] * local
-            if role in (PARAMETER, MASTER, STATISTIC, CONSTANT):
+            if role in (PARAMETER, FROZEN, MASTER, STATISTIC, CONSTANT):
                 result["weight_bytes"] += bytes_
             elif role in (SLOT, ACCUMULATOR):
                 result["slot_bytes"] += bytes_
@@ -323,7 +325,8 @@ class Trainer:
         return None if status == _native.NOT_FOUND else rate.value
 
     def _parameters(self):
-        return self._runtime.tensors("mpt_trainer_parameter", self._trainer)
+        """Also the frozen ones."""
+        return [t for t, role in self._state() if role in (PARAMETER, FROZEN)]
 
     def _state(self):
         role, i = c_int32(), 0

@@ -246,3 +246,27 @@ def test_gradients_of_a_file_that_are_narrower_than_its_weights(tmp_path):
     np.testing.assert_array_equal(gradients["w"], x.astype(np.float32).sum(0))
     trainer.step({"x": x})
     np.testing.assert_allclose(trainer.parameter("w"), np.array([1, 2, 3]) - 0.1 * x.astype(np.float32).sum(0), rtol=1e-6)
+
+
+@pytest.mark.parametrize("policy", ["fp32", "amp-f16", "pure-f16-static"])
+def test_frozen_parameters_are_told_from_trained_ones(policy, tmp_path):
+    """Those that a step changes are the trained ones, in Python and in C, and a state serves the model with none frozen too."""
+    text = """<ir_version: 8, opset_import: ["" : 17]> m (float[2, 3] x) => (float[2, 2] y)
+        <float[3, 4] "a.weight" = {1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3}, float[4, 2] "b.weight" = {0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0.08}> {
+        h = MatMul (x, "a.weight")
+        y = MatMul (h, "b.weight")
+      }"""
+    folders = [tmp_path / "free", tmp_path / "frozen"]
+    for folder in folders:
+        folder.mkdir()
+    free = trainer_of(text, folders[0], loss="mse", policy=policy)
+    free.save(tmp_path / "state")
+    trainer = trainer_of(text, folders[1], loss="mse", policy=policy, freeze="a.weight")
+    if policy == "fp32":  # others keep no master of what is frozen
+        trainer.load(tmp_path / "state")
+    before = trainer.parameters()
+    trainer.step({"x": np.full((2, 3), 2.0 ** -7, np.float32), "target": np.zeros((2, 2), np.float32)})
+    changed = {name for name, value in trainer.parameters().items() if (value != before[name]).any()}
+    assert set(before) == {"a.weight", "b.weight"} and changed == set(trainer.parameters(trained=True)) == {"b.weight"}
+    assert [t.name for t in trainer._runtime.tensors("mpt_trainer_parameter", trainer._trainer)] == [b"b.weight"]
+    assert set(free.parameters(trained=True)) == set(before)

@@ -162,7 +162,7 @@ mpt_status FiniteCheck::begin(const mpt_function_desc &function, const std::vect
   }
   for (int64_t i = 0; i < module.num_state; ++i) {
     const mpt_tensor_desc &tensor = module.state[i];
-    if (tensor.role != MPT_ROLE_PARAMETER && tensor.role != MPT_ROLE_MASTER)
+    if (tensor.role != MPT_ROLE_PARAMETER && tensor.role != MPT_ROLE_FROZEN && tensor.role != MPT_ROLE_MASTER)
       continue;
     if (mpt_status status = countState(tensor, shards, i, state, counts))
       return status;

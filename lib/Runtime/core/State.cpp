@@ -269,7 +269,7 @@ mpt_status mpt::rt::initializeState(mpt_trainer &trainer, const char *given, boo
     // A file with one copy of a parameter, narrow or wide, serves both.
     if (!entry && t.role == MPT_ROLE_MASTER)
       entry = file.find(t.of);
-    if (!entry && t.role == MPT_ROLE_PARAMETER && trainer.masters.count(t.name))
+    if (!entry && trainer.masters.count(t.name))
       entry = file.find(trainer.tensor(trainer.masters[t.name]).name);
     mpt_status status = MPT_OK;
     if (entry)
