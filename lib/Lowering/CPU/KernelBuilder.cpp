@@ -41,7 +41,7 @@ CpuUnits CpuKernelBuilder::emitUnits(ElementEmitter &e, RowEmitter emitRow) {
   int64_t rows = extentOf(outer), lanes = laneKept() ? extentOf(lane) : 1;
   int64_t chunks = chunk ? llvm::divideCeil(lanes, chunk) : 1;
   SmallVector<IndexExpr> at(shape.size());
-  e.loop(begin(), end(), rows * chunks, 1, {}, [&](IndexExpr unit, ValueRange) {
+  e.loop(begin(), end(), rows * chunks, 1, {}, [&](const IndexExpr &unit, ValueRange) {
     auto [rowIndex, piece] = e.space.divide(unit, chunks);
     e.spread(rowIndex, shape, outer, at);
     if (!laneKept()) {
@@ -53,7 +53,7 @@ CpuUnits CpuKernelBuilder::emitUnits(ElementEmitter &e, RowEmitter emitRow) {
       low = e.index(e.space.scale(piece, chunk));
       high = arith::MinUIOp::create(e.b, high, arith::AddIOp::create(e.b, low, e.indexConstant(chunk)));
     }
-    e.vectorLoop(low, high, lanes, width, [&](IndexExpr position) {
+    e.vectorLoop(low, high, lanes, width, [&](const IndexExpr &position) {
       e.spread(position, shape, lane, at);
       emitRow(at, true);
     });

@@ -116,7 +116,7 @@ IndexExpr ElementEmitter::variable(Value value, int64_t extent, unsigned width) 
 void ElementEmitter::vectorLoop(Value low, Value high, int64_t extent, unsigned width,
                                 llvm::function_ref<void(IndexExpr)> body) {
   auto run = [&](Value from, Value to, unsigned step) {
-    loop(from, to, extent, step, {}, [&](IndexExpr i, ValueRange) {
+    loop(from, to, extent, step, {}, [&](const IndexExpr &i, ValueRange) {
       body(i);
       return SmallVector<Value>();
     });

@@ -71,7 +71,7 @@ void BundledMaps::emitVectors(GpuKernelBuilder &part, Frame &frame, ValueRange w
   ElementEmitter &e = frame.e;
   ImplicitLocOpBuilder &b = e.b;
   auto store = [&](const IndexExpr &at) { part.storeOutputs(e, written, {at}, /*rowLevel=*/false); };
-  e.loop(e.indexConstant(0), e.indexConstant(vectors), vectors, 1, {}, [&](IndexExpr k, ValueRange) {
+  e.loop(e.indexConstant(0), e.indexConstant(vectors), vectors, 1, {}, [&](const IndexExpr &k, ValueRange) {
     Value turn = arith::AddIOp::create(b, arith::MulIOp::create(b, own, e.indexConstant(vectors)), e.index(k));
     Value number =
         arith::AddIOp::create(b, arith::MulIOp::create(b, turn, e.indexConstant(Bundle::kThreads)), frame.thread);
@@ -84,7 +84,7 @@ void BundledMaps::emitVectors(GpuKernelBuilder &part, Frame &frame, ValueRange w
       Value some = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, at, count);
       Value more = arith::CmpIOp::create(b, arith::CmpIPredicate::ugt, behind, count);
       e.guarded(arith::AndIOp::create(b, some, more), [&] {
-        e.loop(at, count, bundle->longest, 1, {}, [&](IndexExpr i, ValueRange) {
+        e.loop(at, count, bundle->longest, 1, {}, [&](const IndexExpr &i, ValueRange) {
           store(i);
           return SmallVector<Value>();
         });

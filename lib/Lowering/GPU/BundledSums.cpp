@@ -87,7 +87,7 @@ SmallVector<Value> BundledSums::sumVectors(Frame &frame, Value own, Value count)
   ElementEmitter &e = frame.e;
   ImplicitLocOpBuilder &b = e.b;
   return e.loop(e.indexConstant(0), e.indexConstant(kTurns), kTurns, 1, identities(e, vector),
-                [&](IndexExpr k, ValueRange carried) {
+                [&](const IndexExpr &k, ValueRange carried) {
                   Value turn =
                       arith::AddIOp::create(b, arith::MulIOp::create(b, own, e.indexConstant(kTurns)), e.index(k));
                   Value number =
@@ -158,7 +158,7 @@ SmallVector<Value> BundledSums::sumPartials(Frame &frame, Value start, Value len
     sums.push_back(a.identity(e, a.type));
     memory.push_back(partials(frame, s));
   }
-  return e.loop(e.indexConstant(0), count, blocks, 1, sums, [&](IndexExpr k, ValueRange carried) {
+  return e.loop(e.indexConstant(0), count, blocks, 1, sums, [&](const IndexExpr &k, ValueRange carried) {
     SmallVector<Value> next;
     Value number =
         arith::AddIOp::create(b, arith::MulIOp::create(b, e.index(k), e.indexConstant(kThreads)), frame.thread);

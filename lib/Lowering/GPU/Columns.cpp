@@ -291,7 +291,7 @@ void Columns::emitAlongRow(Slice &slice) const {
   Team team(e, slice.frame.thread, block, vector, /*unroll=*/0);
   e.spread(e.variable(slice.frame.block, points), space, slice.keptOrder, slice.from);
   // Elements are written when the last sum has read what it needs of them.
-  auto visit = [&](ReduceOp op, IndexExpr position) {
+  auto visit = [&](ReduceOp op, const IndexExpr &position) {
     spread(slice, position, 0);
     Value value = e.element(op.getX(), slice.from);
     if (op == reductions.back())
@@ -400,7 +400,7 @@ SmallVector<Value> Columns::walkColumn(Slice &slice, const Place &place) const {
   for (const Accumulator &a : accumulators)
     sums.push_back(e.splat(a.identity(e, a.type), vector));
   auto walk = [&](Value end, int64_t extent, int64_t terms) {
-    sums = e.loop(first, end, extent, 1, sums, [&](IndexExpr k, ValueRange carried) {
+    sums = e.loop(first, end, extent, 1, sums, [&](const IndexExpr &k, ValueRange carried) {
       return addTerms(slice, place, e.space.add(e.space.scale(k, terms * down), start), terms, carried);
     });
   };
@@ -428,7 +428,7 @@ void Columns::storeColumn(Slice &slice, Value place, Value memory, const Accumul
     return parts;
   };
   SmallVector<Value> parts = e.loop(e.indexConstant(1), e.indexConstant(down), down, 1, level(e.indexConstant(0)),
-                                    [&](IndexExpr i, ValueRange carried) {
+                                    [&](const IndexExpr &i, ValueRange carried) {
                                       SmallVector<Value> next = level(e.index(i));
                                       for (auto [value, sum] : llvm::zip_equal(next, carried))
                                         value = a.combine(e, sum, value);

@@ -271,7 +271,7 @@ SmallVector<Value> LinkedScatterKernel::scan(Scratch &scratch, Value own, Value 
   ElementEmitter &e = scratch.e;
   ImplicitLocOpBuilder &b = e.b;
   Type i32 = b.getI32Type();
-  return e.loop(e.indexConstant(0), turns, most, 1, carried, [&](IndexExpr turn, ValueRange values) {
+  return e.loop(e.indexConstant(0), turns, most, 1, carried, [&](const IndexExpr &turn, ValueRange values) {
     Value start = arith::AddIOp::create(b, base, e.index(e.space.scale(turn, kUnroll)));
     Value four = vector::LoadOp::create(b, VectorType::get(kUnroll, i32), scratch.keys, ValueRange{start}, false,
                                         llvm::MaybeAlign(4 * kUnroll));
@@ -325,7 +325,7 @@ void LinkedScatterKernel::linkUpdate(Frame &frame, Value number) {
   // In slices behind: the first one, and how many slices have any.
   Value following = arith::AddIOp::create(b, frame.block, e.indexConstant(1));
   Carried later = e.loop(following, e.indexConstant(links.slices), links.slices, 1, {none, zero},
-                         [&](IndexExpr i, ValueRange carried) {
+                         [&](const IndexExpr &i, ValueRange carried) {
                            Value base = e.index(e.space.scale(i, kSlice));
                            Carried here = scan(scratch, own, base, e.indexConstant(turns), turns, {carried[0], no},
                                                [&](Carried &inner, Value same, Value at) {

@@ -111,7 +111,7 @@ void Pointwise::emitRaggedThread(GpuKernelBuilder &kernel, GpuKernelBuilder::Fra
   });
   Value last = is(arith::CmpIPredicate::eq, piece, whole);
   e.guarded(arith::AndIOp::create(b, used, last), [&] {
-    e.loop(e.indexConstant(whole * vector), e.indexConstant(lanes), lanes, 1, {}, [&](IndexExpr i, ValueRange) {
+    e.loop(e.indexConstant(whole * vector), e.indexConstant(lanes), lanes, 1, {}, [&](const IndexExpr &i, ValueRange) {
       emitPoint(kernel, frame, e.variable(row, outer), i);
       return SmallVector<Value>();
     });

@@ -23,7 +23,7 @@ public:
     SmallVector<Accumulator> accumulators;
     for (ReduceOp op : group)
       accumulators.push_back(gatheringAccumulator(op, /*everyElement=*/true));
-    SmallVector<Value> results = team.reduceAll(group, accumulators, slices, [&](ReduceOp op, IndexExpr slice) {
+    SmallVector<Value> results = team.reduceAll(group, accumulators, slices, [&](ReduceOp op, const IndexExpr &slice) {
       size_t number = llvm::find(reductions, op) - reductions.begin();
       IndexExpr point = e.space.linearize(at, shapeOf(op.getY()));
       return e.load(buffers[number], {point, slice});
@@ -227,9 +227,9 @@ void RowLaunch::storeKeptRow(Frame &frame, Team &team, ArrayRef<int64_t> order, 
     if (type.getShape() == shape)
       kept.push_back(argument);
   SmallVector<IndexExpr> positions;
-  team.forEach(length, [&](IndexExpr position, Value) { positions.push_back(position); });
+  team.forEach(length, [&](const IndexExpr &position, Value) { positions.push_back(position); });
   auto known = positions.begin();
-  writer.forEach(length, [&](IndexExpr position, Value inside) {
+  writer.forEach(length, [&](const IndexExpr &position, Value inside) {
     SmallVector<Value> values;
     e.spread(*known++, shape, order, at);
     for (Value stream : kept)
@@ -254,7 +254,7 @@ void RowLaunch::holdAgain(ElementEmitter &e, Team &before, Team &after, MutableA
   auto number = [&](Team &team) { return arith::IndexCastOp::create(b, b.getI32Type(), team.number()); };
   Value zero = arith::XOrIOp::create(b, number(before), number(after));
   SmallVector<Value> held;
-  before.forEach(extent, [&](IndexExpr position, Value) {
+  before.forEach(extent, [&](const IndexExpr &position, Value) {
     e.spread(position, space, order, at);
     held.push_back(e.narrow(e.element(packed, at), type));
   });
@@ -328,7 +328,7 @@ void RowLaunch::emitElements(Frame &frame, Team &team, SmallVector<IndexExpr> at
   // Where the row is in registers, all its reads come before its writes, which could otherwise not overlap.
   bool gather = team.isUnrolled(length);
   SmallVector<std::pair<SmallVector<KernelNest::Result>, Value>> waiting;
-  team.forEach(length, [&](IndexExpr position, Value inside) {
+  team.forEach(length, [&](const IndexExpr &position, Value inside) {
     e.spread(position, kernel.shape, order, at);
     SmallVector<KernelNest::Result> results = kernel.outputsAt(e, at, /*rowLevel=*/false);
     if (gather)

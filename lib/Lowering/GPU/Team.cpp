@@ -129,7 +129,7 @@ void Team::forVectors(int64_t extent, TeamBody body) {
       visit(e.space.add(first, IndexExpr(k * stride)), Value(), body);
     return last();
   }
-  e.loop(e.indexConstant(0), e.indexConstant(whole), whole, 1, {}, [&](IndexExpr k, ValueRange) {
+  e.loop(e.indexConstant(0), e.indexConstant(whole), whole, 1, {}, [&](const IndexExpr &k, ValueRange) {
     visit(e.space.add(e.space.scale(k, stride), first), Value(), body);
     return SmallVector<Value>();
   });
@@ -192,23 +192,24 @@ SmallVector<Value> Team::reduceAll(ArrayRef<ReduceOp> group, ArrayRef<Accumulato
       total = total ? total : e.splat(a.identity(e, a.type), scalarTotals ? 1 : lanes);
   };
   if (isUnrolled(extent)) {
-    forVectors(extent, [&](IndexExpr position, Value inside) {
+    forVectors(extent, [&](const IndexExpr &position, Value inside) {
       step(group, accumulators, totals, position, lanes, inside, source);
     });
     startFromIdentities();
   } else {
     startFromIdentities();
-    totals = e.loop(e.indexConstant(0), e.indexConstant(whole), whole, 1, totals, [&](IndexExpr k, ValueRange carried) {
-      SmallVector<Value> next(carried);
-      step(group, accumulators, next, e.space.add(e.space.scale(k, stride), own(lanes)), lanes, Value(), source);
-      return next;
-    });
+    totals = e.loop(
+        e.indexConstant(0), e.indexConstant(whole), whole, 1, totals, [&](const IndexExpr &k, ValueRange carried) {
+          SmallVector<Value> next(carried);
+          step(group, accumulators, next, e.space.add(e.space.scale(k, stride), own(lanes)), lanes, Value(), source);
+          return next;
+        });
     if (rest) {
       auto [position, inside] = tail(lanes, rest);
       step(group, accumulators, totals, e.space.add(position, IndexExpr(whole * stride)), lanes, inside, source);
     }
   }
-  forRest(extent, [&](IndexExpr position, Value inside) {
+  forRest(extent, [&](const IndexExpr &position, Value inside) {
     more.resize(group.size());
     step(group, accumulators, more, position, 1, inside, source);
   });
@@ -228,7 +229,7 @@ SmallVector<Value> Team::reduceRange(ArrayRef<ReduceOp> group, ArrayRef<Accumula
   Value count =
       arith::MaxSIOp::create(e.b, arith::DivSIOp::create(e.b, left, e.indexConstant(stride)), e.indexConstant(0));
   count = arith::MinSIOp::create(e.b, count, e.indexConstant(turns));
-  totals = e.loop(e.indexConstant(0), count, turns, 1, totals, [&](IndexExpr k, ValueRange carried) {
+  totals = e.loop(e.indexConstant(0), count, turns, 1, totals, [&](const IndexExpr &k, ValueRange carried) {
     SmallVector<Value> next(carried);
     step(group, accumulators, next, e.space.add(e.space.scale(k, stride), start), lanes, Value(), source);
     return next;
@@ -305,7 +306,7 @@ std::optional<SmallVector<Value>> Team::reduce(ElementEmitter &, MutableArrayRef
                                ? accumulatorOf(member)
                                : gatheringAccumulator(member, /*everyElement=*/false));
   SmallVector<Value> results =
-      reduceAll(group, accumulators, reducedExtent(first), [&](ReduceOp op, IndexExpr position) {
+      reduceAll(group, accumulators, reducedExtent(first), [&](ReduceOp op, const IndexExpr &position) {
         e.spread(position, shape, order, from);
         return e.element(op.getX(), from);
       });

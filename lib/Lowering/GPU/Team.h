@@ -12,9 +12,9 @@
 namespace mpt {
 
 /// Element positions of a range of a row: `inside` is null where all threads hold one.
-using TeamBody = llvm::function_ref<void(IndexExpr position, mlir::Value inside)>;
+using TeamBody = llvm::function_ref<void(const IndexExpr &position, mlir::Value inside)>;
 /// The element of `op`'s operand at reduced position `position`.
-using TeamSource = llvm::function_ref<mlir::Value(ReduceOp op, IndexExpr position)>;
+using TeamSource = llvm::function_ref<mlir::Value(ReduceOp op, const IndexExpr &position)>;
 
 class Team : public ReductionStrategy {
 public:

@@ -22,8 +22,9 @@ SmallVector<Value> mpt::overBox(ElementEmitter &e, ArrayRef<int64_t> extents, Sm
     }
     return values;
   }
-  return e.loop(e.indexConstant(0), e.indexConstant(extent), extent, 1, carried, [&](IndexExpr i, ValueRange values) {
-    at.back() = i;
-    return overBox(e, extents, at, values, body);
-  });
+  return e.loop(e.indexConstant(0), e.indexConstant(extent), extent, 1, carried,
+                [&](const IndexExpr &i, ValueRange values) {
+                  at.back() = i;
+                  return overBox(e, extents, at, values, body);
+                });
 }

@@ -122,7 +122,7 @@ void mpt::emitScatter(ElementEmitter &e, const ScatterForm &form, Value result, 
     int64_t count = 1;
     for (int64_t dim : dims)
       count *= extents[dim];
-    e.loop(e.indexConstant(0), e.indexConstant(count), count, 1, {}, [&](IndexExpr i, ValueRange) {
+    e.loop(e.indexConstant(0), e.indexConstant(count), count, 1, {}, [&](const IndexExpr &i, ValueRange) {
       e.spread(i, extents, dims, index);
       body();
       return SmallVector<Value>();

@@ -120,7 +120,7 @@ void KernelNest::emitRow(ElementEmitter &e, ValueRange buffers, SmallVector<Inde
   std::function<void(size_t)> nest = [&](size_t level) {
     auto point = [&](ArrayRef<int64_t> group, unsigned width, bool last) {
       int64_t extent = extentOf(group);
-      e.vectorLoop(e.indexConstant(0), e.indexConstant(extent), extent, width, [&](IndexExpr i) {
+      e.vectorLoop(e.indexConstant(0), e.indexConstant(extent), extent, width, [&](const IndexExpr &i) {
         e.spread(i, shape, group, at);
         last ? storeOutputs(e, buffers, at, false) : nest(level + 1);
       });
@@ -155,7 +155,7 @@ bool KernelNest::chooseLane(const KernelTarget &target) {
       return;
     }
     int64_t extent = shape[order[i]];
-    e.loop(zero, e.indexConstant(extent), extent, 1, {}, [&](IndexExpr index, ValueRange) {
+    e.loop(zero, e.indexConstant(extent), extent, 1, {}, [&](const IndexExpr &index, ValueRange) {
       at[order[i]] = index;
       variables[order[i]] = index.terms.front().variable;
       nest(i + 1);
