@@ -433,13 +433,22 @@ void CudaDevice::makePlans() {
     convLibrary->plans->build();
 }
 
-float CudaDevice::timeOnce(const std::function<bool()> &enqueue, cu::Event (&events)[2]) {
+float CudaDevice::timeOnce(const std::function<bool()> &enqueue) {
+  cu::Event events[2] = {};
+  bool ok = true;
+  for (cu::Event &event : events)
+    ok = api.EventCreate(&event, cu::EventDefault) == cu::Success && ok;
   float milliseconds = 0;
-  api.EventRecord(events[0], stream);
-  bool ok = enqueue();
-  api.EventRecord(events[1], stream);
-  ok = waitForEvent(events[1], "measuring") == MPT_OK && ok &&
-       api.EventElapsedTime(&milliseconds, events[0], events[1]) == cu::Success;
+  if (ok) {
+    api.EventRecord(events[0], stream);
+    ok = enqueue();
+    api.EventRecord(events[1], stream);
+    ok = waitForEvent(events[1], "measuring") == MPT_OK && ok &&
+         api.EventElapsedTime(&milliseconds, events[0], events[1]) == cu::Success;
+  }
+  for (cu::Event event : events)
+    if (event)
+      api.EventDestroy_v2(event);
   return ok ? milliseconds : -1;
 }
 
@@ -483,11 +492,7 @@ mpt_status CudaDevice::capture(const std::function<mpt_status()> &work, cu::Grap
 float CudaDevice::fastest(int rounds, const std::function<bool()> &enqueue) {
   constexpr float longEnough = 1; // ms
   constexpr int mostRepeats = 20;
-  cu::Event events[2] = {};
-  bool ok = true;
-  for (cu::Event &event : events)
-    ok = api.EventCreate(&event, cu::EventDefault) == cu::Success && ok;
-  float best = ok && timeOnce(enqueue, events) >= 0 ? timeOnce(enqueue, events) : -1;
+  float best = timeOnce(enqueue) >= 0 ? timeOnce(enqueue) : -1;
   int repeats = 1;
   cu::GraphExec graph = nullptr;
   if (best >= 0 && best < longEnough) {
@@ -496,25 +501,18 @@ float CudaDevice::fastest(int rounds, const std::function<bool()> &enqueue) {
     best = graph ? mostRepeats * longEnough : best; // launched one by one it counts no more
   }
   for (int round = graph ? 0 : 1; best >= 0 && round < rounds; ++round) {
-    const float time = graph ? timeOnce([&] { return api.GraphLaunch(graph, stream) == cu::Success; }, events) /
-                                   static_cast<float>(repeats)
-                             : timeOnce(enqueue, events);
+    const float time =
+        graph ? timeOnce([&] { return api.GraphLaunch(graph, stream) == cu::Success; }) / static_cast<float>(repeats)
+              : timeOnce(enqueue);
     best = time < 0 ? -1 : std::min(best, time);
   }
   if (graph)
     api.GraphExecDestroy(graph);
-  for (cu::Event event : events)
-    if (event)
-      api.EventDestroy_v2(event);
   return best;
 }
 
 float CudaDevice::meanOf(int count, const std::function<bool()> &enqueue) {
-  cu::Event events[2] = {};
-  bool ok = true;
-  for (cu::Event &event : events)
-    ok = api.EventCreate(&event, cu::EventDefault) == cu::Success && ok;
-  cu::GraphExec graph = ok ? record(count, enqueue) : nullptr;
+  cu::GraphExec graph = record(count, enqueue);
   auto all = [&] {
     if (graph)
       return api.GraphLaunch(graph, stream) == cu::Success;
@@ -524,12 +522,9 @@ float CudaDevice::meanOf(int count, const std::function<bool()> &enqueue) {
     return works;
   };
   // The first launch of a graph brings it to the device.
-  float time = ok && timeOnce(all, events) >= 0 ? timeOnce(all, events) : -1;
+  const float time = timeOnce(all) >= 0 ? timeOnce(all) : -1;
   if (graph)
     api.GraphExecDestroy(graph);
-  for (cu::Event event : events)
-    if (event)
-      api.EventDestroy_v2(event);
   return time < 0 ? time : time / static_cast<float>(count);
 }
 

@@ -127,7 +127,7 @@ private:
   std::unique_ptr<ConvLibrary> convLibrary;
   bool triedConvolutions = false;
   mpt_status wait(const char *what, const std::function<cu::Result()> &isDone);
-  float timeOnce(const std::function<bool()> &enqueue, cu::Event (&events)[2]);
+  float timeOnce(const std::function<bool()> &enqueue);
   /// A graph of `count` times `enqueue`; null where that cannot be recorded.
   cu::GraphExec record(int count, const std::function<bool()> &enqueue);
 };
