@@ -207,17 +207,24 @@ struct Dropping {
   void *key = nullptr;
 };
 
+bool isGradient(const std::vector<void *> &pointers) { return pointers.size() > 6; }
+
+/// Says which plans of cuDNN's `attend` will ask for.
+mpt_status expect(CudaDevice &device, const mpt_attention_desc &d, const std::vector<void *> &pointers,
+                  Dropping dropping) {
+  if (mpt_status status = validate(d))
+    return status;
+  if (ConvLibrary *library = dropping.dropout ? nullptr : device.convolutions())
+    expectAttention(device, *library, d, pointers, isGradient(pointers));
+  return MPT_OK;
+}
+
 mpt_status attend(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot, const mpt_attention_desc &d,
-                  const std::vector<void *> &pointers, Dropping dropping = {}) {
+                  const std::vector<void *> &pointers, Dropping dropping) {
   if (mpt_status status = validate(d))
     return status;
   CudaDevice &device = deviceOf(exec);
-  const bool gradient = pointers.size() > 6;
-  if (device.expecting) {
-    if (ConvLibrary *library = dropping.dropout ? nullptr : device.convolutions())
-      expectAttention(device, *library, d, pointers, gradient);
-    return MPT_OK;
-  }
+  const bool gradient = isGradient(pointers);
   auto *site = static_cast<AttentionSite *>(slot.get());
   if (!site || memcmp(&site->desc, &d, sizeof d) != 0) {
     auto fresh = std::make_unique<AttentionSite>();
@@ -246,37 +253,37 @@ mpt_status attend(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot, const 
   return site->plan ? site->plan->run(device, pointers) : AttentionByGemms(exec, *site, pointers).run();
 }
 
+int32_t attendAt(mpt_exec *exec, int64_t site, const mpt_attention_desc &d, const std::vector<void *> &pointers,
+                 Dropping dropping = {}) {
+  Call call(exec);
+  std::unique_ptr<SiteCache> none, *slot = slotOf(exec, site);
+  return call.run([&] { return attend(exec, slot ? *slot : none, d, pointers, dropping); },
+                  [&] { return expect(call.device, d, pointers, dropping); });
+}
+
 void *writable(const void *p) { return const_cast<void *>(p); }
 
 } // namespace
 
 extern "C" int32_t mpt_cuda_attention(mpt_exec *exec, int64_t site, const mpt_attention_desc *desc, const void *q,
                                       const void *k, const void *v, const void *bias, void *o, void *stats) {
-  Call call(exec);
-  std::unique_ptr<SiteCache> none, *slot = slotOf(exec, site);
-  return call.finish(
-      attend(exec, slot ? *slot : none, *desc, {writable(q), writable(k), writable(v), writable(bias), o, stats}));
+  return attendAt(exec, site, *desc, {writable(q), writable(k), writable(v), writable(bias), o, stats});
 }
 
 extern "C" int32_t mpt_cuda_attention_gradient(mpt_exec *exec, int64_t site, const mpt_attention_desc *desc,
                                                const void *q, const void *k, const void *v, const void *bias,
                                                const void *o, const void *stats, const void *d_o, void *dq, void *dk,
                                                void *dv) {
-  Call call(exec);
-  std::unique_ptr<SiteCache> none, *slot = slotOf(exec, site);
-  return call.finish(attend(exec, slot ? *slot : none, *desc,
-                            {writable(q), writable(k), writable(v), writable(bias), writable(o), writable(stats),
-                             writable(d_o), dq, dk, dv}));
+  return attendAt(
+      exec, site, *desc,
+      {writable(q), writable(k), writable(v), writable(bias), writable(o), writable(stats), writable(d_o), dq, dk, dv});
 }
 
 extern "C" int32_t mpt_cuda_attention_dropout(mpt_exec *exec, int64_t site, const mpt_attention_desc *desc,
                                               const mpt_attention_dropout *dropout, const void *key, const void *q,
                                               const void *k, const void *v, const void *bias, void *o, void *stats) {
-  Call call(exec);
-  std::unique_ptr<SiteCache> none, *slot = slotOf(exec, site);
-  return call.finish(attend(exec, slot ? *slot : none, *desc,
-                            {writable(q), writable(k), writable(v), writable(bias), o, stats},
-                            {dropout, writable(key)}));
+  return attendAt(exec, site, *desc, {writable(q), writable(k), writable(v), writable(bias), o, stats},
+                  {dropout, writable(key)});
 }
 
 extern "C" int32_t mpt_cuda_attention_gradient_dropout(mpt_exec *exec, int64_t site, const mpt_attention_desc *desc,
@@ -284,10 +291,8 @@ extern "C" int32_t mpt_cuda_attention_gradient_dropout(mpt_exec *exec, int64_t s
                                                        const void *q, const void *k, const void *v, const void *bias,
                                                        const void *o, const void *stats, const void *d_o, void *dq,
                                                        void *dk, void *dv) {
-  Call call(exec);
-  std::unique_ptr<SiteCache> none, *slot = slotOf(exec, site);
-  return call.finish(attend(
-      exec, slot ? *slot : none, *desc,
+  return attendAt(
+      exec, site, *desc,
       {writable(q), writable(k), writable(v), writable(bias), writable(o), writable(stats), writable(d_o), dq, dk, dv},
-      {dropout, writable(key)}));
+      {dropout, writable(key)});
 }

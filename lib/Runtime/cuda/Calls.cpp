@@ -39,31 +39,29 @@ extern "C" {
 
 int32_t mpt_cuda_launch(mpt_exec *exec, int64_t kernel, void *const *args) {
   Call call(exec);
-  if (call.device.expecting)
-    return MPT_OK;
-  return call.finish(call.device.launch(kernel, args));
+  return call.run([&] { return call.device.launch(kernel, args); });
 }
 
 int32_t mpt_cuda_copy(mpt_exec *exec, void *dst, const void *src, int64_t bytes) {
   Call call(exec);
-  if (call.device.expecting)
-    return MPT_OK;
-  CudaDevice &d = call.device;
-  if (bytes <= 0)
-    return call.finish(MPT_OK);
-  return call.finish(cu::check(
-      d.api, d.api.MemcpyDtoDAsync_v2(address(dst), address(src), static_cast<size_t>(bytes), d.stream), "copy"));
+  return call.run([&] {
+    CudaDevice &d = call.device;
+    return bytes <= 0
+               ? MPT_OK
+               : cu::check(d.api,
+                           d.api.MemcpyDtoDAsync_v2(address(dst), address(src), static_cast<size_t>(bytes), d.stream),
+                           "copy");
+  });
 }
 
 int32_t mpt_cuda_zero(mpt_exec *exec, void *dst, int64_t bytes) {
   Call call(exec);
-  if (call.device.expecting)
-    return MPT_OK;
-  CudaDevice &d = call.device;
-  if (bytes <= 0)
-    return call.finish(MPT_OK);
-  return call.finish(
-      cu::check(d.api, d.api.MemsetD8Async(address(dst), 0, static_cast<size_t>(bytes), d.stream), "fill"));
+  return call.run([&] {
+    CudaDevice &d = call.device;
+    return bytes <= 0
+               ? MPT_OK
+               : cu::check(d.api, d.api.MemsetD8Async(address(dst), 0, static_cast<size_t>(bytes), d.stream), "fill");
+  });
 }
 
 int32_t mpt_cuda_check(mpt_exec *exec, const mpt_check_desc *desc, const void *data) {

@@ -163,11 +163,12 @@ extern "C" int32_t mpt_cuda_conv(mpt_exec *exec, int64_t site, const mpt_conv_de
   std::unique_ptr<SiteCache> none, *slot = slotOf(exec, site);
   const std::vector<void *> pointers{x, w, y};
   ConvCall conv(exec, *desc, requestConv, pointers);
-  if (call.device.expecting)
-    return conv.expect();
-  if (bias || desc->bias_type || desc->flags)
-    return call.finish(fail(MPT_UNSUPPORTED, "convolution: no kernel for a bias or an activation"));
-  return call.finish(conv.run(slot ? *slot : none));
+  auto work = [&] {
+    return bias || desc->bias_type || desc->flags
+               ? fail(MPT_UNSUPPORTED, "convolution: no kernel for a bias or an activation")
+               : conv.run(slot ? *slot : none);
+  };
+  return call.run(work, [&] { return conv.expect(); });
 }
 
 extern "C" int32_t mpt_cuda_conv_sums(mpt_exec *exec, int64_t site, const mpt_conv_desc *desc, void *x, void *w,
@@ -177,9 +178,7 @@ extern "C" int32_t mpt_cuda_conv_sums(mpt_exec *exec, int64_t site, const mpt_co
   auto *sum = static_cast<float *>(sums);
   const std::vector<void *> pointers{x, w, y, sum, sum + desc->oc};
   ConvCall conv(exec, *desc, requestConvWithSums, pointers);
-  if (call.device.expecting)
-    return conv.expect();
-  return call.finish(conv.runWithSums(slot ? *slot : none, desc->oc, 1));
+  return call.run([&] { return conv.runWithSums(slot ? *slot : none, desc->oc, 1); }, [&] { return conv.expect(); });
 }
 
 extern "C" int32_t mpt_cuda_conv_norm_sums(mpt_exec *exec, int64_t site, const mpt_conv_desc *desc, void *x, void *w,
@@ -192,7 +191,5 @@ extern "C" int32_t mpt_cuda_conv_norm_sums(mpt_exec *exec, int64_t site, const m
   for (const void *part : {input, mean, inverse, scale, shift})
     pointers.push_back(const_cast<void *>(part));
   ConvCall conv(exec, *desc, requestConvWithNormSums, pointers);
-  if (call.device.expecting)
-    return conv.expect();
-  return call.finish(conv.runWithSums(slot ? *slot : none, desc->ic, 2));
+  return call.run([&] { return conv.runWithSums(slot ? *slot : none, desc->ic, 2); }, [&] { return conv.expect(); });
 }

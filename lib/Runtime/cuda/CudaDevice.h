@@ -155,11 +155,21 @@ inline CudaDevice &deviceOf(const mpt_exec *exec) {
 class Call {
 public:
   explicit Call(const mpt_exec *exec);
-  /// Reports `status`, and what the device says where every call is waited for.
-  mpt_status finish(mpt_status status);
   CudaDevice &device;
 
+  /// What `work` does, or, while calls only say which plans of cuDNN's they will ask for, `expect`. A failure names the
+  /// node; where every call is waited for, what the device says is one too.
+  template <typename Work, typename Expect> mpt_status run(Work work, Expect expect) {
+    return device.expecting ? expect() : finish(work());
+  }
+  /// The same for calls that ask for no plans.
+  template <typename Work> mpt_status run(Work work) {
+    return run(work, [] { return MPT_OK; });
+  }
+
 private:
+  mpt_status finish(mpt_status status);
+
   Context &context;
   const mpt_call_desc *call = nullptr;
 };

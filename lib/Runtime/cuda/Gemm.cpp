@@ -446,31 +446,26 @@ mpt_status mpt::rt::gemm(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot,
   return multiply(device, *blas, *site, site->chosen, a, b, d);
 }
 
+static int32_t gemmAt(mpt_exec *exec, int64_t site, const mpt_gemm_desc &desc, const void *a, const void *b,
+                      const void *bias, void *d, const OperandScales &scales = {}, const Chain &chain = {}) {
+  Call call(exec);
+  std::unique_ptr<SiteCache> none, *slot = slotOf(exec, site);
+  return call.run([&] { return gemm(exec, slot ? *slot : none, desc, a, b, bias, d, scales, chain); });
+}
+
 extern "C" int32_t mpt_cuda_gemm(mpt_exec *exec, int64_t site, const mpt_gemm_desc *desc, const void *a, const void *b,
                                  const void *bias, void *d) {
-  Call call(exec);
-  if (call.device.expecting)
-    return MPT_OK;
-  std::unique_ptr<SiteCache> none, *slot = slotOf(exec, site);
-  return call.finish(gemm(exec, slot ? *slot : none, *desc, a, b, bias, d));
+  return gemmAt(exec, site, *desc, a, b, bias, d);
 }
 
 extern "C" int32_t mpt_cuda_gemm_scaled(mpt_exec *exec, int64_t site, const mpt_gemm_desc *desc, const void *a,
                                         const void *b, const void *bias, void *d, const void *scale_a,
                                         const void *scale_b) {
-  Call call(exec);
-  if (call.device.expecting)
-    return MPT_OK;
-  std::unique_ptr<SiteCache> none, *slot = slotOf(exec, site);
-  return call.finish(gemm(exec, slot ? *slot : none, *desc, a, b, bias, d, {scale_a, scale_b}));
+  return gemmAt(exec, site, *desc, a, b, bias, d, {scale_a, scale_b});
 }
 
 extern "C" int32_t mpt_cuda_gemm_chained(mpt_exec *exec, int64_t site, const mpt_gemm_desc *desc, const void *a,
                                          const void *b, const void *bias, void *d, const void *scale_a,
                                          const void *scale_b, void *aux, void *sums) {
-  Call call(exec);
-  if (call.device.expecting)
-    return MPT_OK;
-  std::unique_ptr<SiteCache> none, *slot = slotOf(exec, site);
-  return call.finish(gemm(exec, slot ? *slot : none, *desc, a, b, bias, d, {scale_a, scale_b}, {aux, sums}));
+  return gemmAt(exec, site, *desc, a, b, bias, d, {scale_a, scale_b}, {aux, sums});
 }
