@@ -10,6 +10,8 @@ namespace {
 
 // In the place of a label: cuDNN has no plan, or something else was faster.
 const std::string none = "none", apart = "apart";
+bool isNoPlan(const std::string &label) { return label == none || label == apart; }
+
 constexpr int64_t quickPlans = 2, fullPlans = 12;
 constexpr size_t mostThreads = 16;
 
@@ -38,22 +40,18 @@ const std::string *PlanCache::chosenBefore(const GraphRequest &request) {
   return device.chosen.find(library.maker, request.key, device.options.search);
 }
 
-PlanCache::Entry PlanCache::make(const GraphRequest &request, const std::string &known, dnn::Handle handle) const {
-  Entry entry;
-  if (known == none || known == apart) {
-    entry.isDecided = true;
-    return entry;
-  }
+PlanCache::Candidates PlanCache::candidatesFor(const GraphRequest &request, const std::string &known,
+                                               dnn::Handle handle) const {
+  if (isNoPlan(known))
+    return {};
   PlanLimits most = limits(known);
   if (!known.empty()) {
     most.everyForm = true; // until the one is found
     most.plans = 1;
   }
-  entry.candidates = proposePlans(*library.graphs, {handle}, request, most);
+  Candidates found = proposePlans(*library.graphs, {handle}, request, most);
   // A file can be wrong.
-  if (entry.candidates.empty() && !known.empty())
-    entry.candidates = proposePlans(*library.graphs, {handle}, request, limits(""));
-  return entry;
+  return found.empty() && !known.empty() ? proposePlans(*library.graphs, {handle}, request, limits("")) : found;
 }
 
 void PlanCache::expect(const GraphRequest &request, const GraphRequest &otherwise) {
@@ -77,10 +75,11 @@ void PlanCache::work(const std::vector<Expected> &all, size_t thread) {
     return;
   }
   auto add = [&](const GraphRequest &request, const std::string &known) {
-    Entry made = make(request, known, handle);
-    const bool has = !made.candidates.empty();
+    Entry entry;
+    entry.candidates = candidatesFor(request, known, handle);
+    const bool has = !entry.candidates.empty();
     std::lock_guard guard(lock);
-    entries.try_emplace(request.key, std::move(made));
+    entries.try_emplace(request.key, std::move(entry));
     return has;
   };
   for (size_t i = next++; i < all.size(); i = next++) {
@@ -111,7 +110,8 @@ std::shared_ptr<GraphPlan> PlanCache::find(const GraphRequest &request, const st
   auto it = entries.find(request.key);
   if (it == entries.end()) {
     const std::string *known = chosenBefore(request);
-    it = entries.emplace(request.key, make(request, known ? *known : "", library.handle)).first;
+    it = entries.try_emplace(request.key).first;
+    it->second.candidates = candidatesFor(request, known ? *known : "", library.handle);
   }
   if (!it->second.isDecided)
     decide(request, it->second, pointers, otherwise);
@@ -127,6 +127,8 @@ void PlanCache::decide(const GraphRequest &request, Entry &entry, const std::vec
                        const Alternative &otherwise) {
   entry.isDecided = true;
   const std::string *known = chosenBefore(request);
+  if (known && isNoPlan(*known))
+    return;
   if (known && entry.candidates.size() == 1 && entry.candidates.front()->label == *known) {
     entry.chosen = entry.candidates.front();
     entry.candidates.clear();

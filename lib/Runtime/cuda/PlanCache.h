@@ -36,8 +36,9 @@ public:
   void clear() { entries.clear(); }
 
 private:
+  using Candidates = std::vector<std::shared_ptr<EnginePlan>>;
   struct Entry {
-    std::vector<std::shared_ptr<EnginePlan>> candidates;
+    Candidates candidates;
     std::shared_ptr<EnginePlan> chosen;
     bool isDecided = false;
     float time = -1;
@@ -48,9 +49,11 @@ private:
   };
   PlanLimits limits(const std::string &known) const;
   const std::string *chosenBefore(const GraphRequest &request);
-  Entry make(const GraphRequest &request, const std::string &known, dnn::Handle handle) const;
+  /// The plans for a request that may be chosen: the `known` one, none where that is no plan.
+  Candidates candidatesFor(const GraphRequest &request, const std::string &known, dnn::Handle handle) const;
   /// Makes the plans of one of `all` after the other.
   void work(const std::vector<Expected> &all, size_t thread);
+  /// Chooses among the candidates, by what was chosen before or by measurement.
   void decide(const GraphRequest &request, Entry &entry, const std::vector<void *> &pointers,
               const Alternative &otherwise);
 
