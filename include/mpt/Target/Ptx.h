@@ -5,6 +5,7 @@
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/DialectRegistry.h"
+#include <optional>
 #include <string>
 
 namespace mpt::cuda {
@@ -14,6 +15,9 @@ namespace mpt::cuda {
 /// or newer. Mathematical functions are in line: neither libdevice nor any other file is read. Fails with an error at
 /// the module (unknown architecture) or at the op that has no instructions.
 llvm::FailureOr<std::string> compileToPtx(mlir::ModuleOp kernels, llvm::StringRef arch);
+
+/// The number of an architecture such as sm_90; of sm_90a, whose code runs on no other, 90. Null for other names.
+std::optional<int64_t> numberOfArch(llvm::StringRef arch);
 
 /// Dialects and translations that compileToPtx needs in a context.
 void registerPtxDialects(mlir::DialectRegistry &registry);

@@ -161,8 +161,8 @@ LogicalResult mpt::cuda::buildImages(ModuleOp module, Program &program, const Co
       continue;
     }
     const bool exact = arch == warpgroupArch;
-    int64_t number;
-    if (StringRef(arch).drop_front(3).drop_back(exact).getAsInteger(10, number))
+    std::optional<int64_t> number = numberOfArch(arch);
+    if (!number)
       return module.emitError() << "expected an architecture such as sm_90, got '" << arch << "'";
     FailureOr<std::string> ptx = compileToPtx(*extractKernels(module, program, arch), arch);
     if (failed(ptx))
@@ -173,9 +173,9 @@ LogicalResult mpt::cuda::buildImages(ModuleOp module, Program &program, const Co
       llvm::Expected<std::string> cubin = assemble(ptxas, *ptx, arch);
       if (!cubin)
         return module.emitError() << llvm::toString(cubin.takeError());
-      program.images.push_back({exact ? MPT_IMAGE_EXACT_CUBIN : MPT_IMAGE_CUBIN, number, std::move(*cubin), {}});
+      program.images.push_back({exact ? MPT_IMAGE_EXACT_CUBIN : MPT_IMAGE_CUBIN, *number, std::move(*cubin), {}});
     }
-    program.images.push_back({exact ? MPT_IMAGE_EXACT_PTX : MPT_IMAGE_PTX, number, std::move(*ptx), {}});
+    program.images.push_back({exact ? MPT_IMAGE_EXACT_PTX : MPT_IMAGE_PTX, *number, std::move(*ptx), {}});
   }
   return success();
 }

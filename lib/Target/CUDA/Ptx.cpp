@@ -2,6 +2,7 @@
 // PTX from GPU kernels: code generation by LLVM.
 #include "mpt/Target/Ptx.h"
 
+#include "KernelMaker.h"
 #include "ToNvvm.h"
 
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
@@ -54,9 +55,7 @@ std::unique_ptr<llvm::TargetMachine> machineFor(StringRef arch, std::string &err
   if (!target)
     return nullptr;
   std::unique_ptr<llvm::MCSubtargetInfo> known(target->createMCSubtargetInfo(triple, "", ""));
-  int number = 0;
-  if (!arch.starts_with("sm_") || arch.drop_front(3).consumeInteger(10, number) || number < 80 || !known ||
-      !known->isCPUStringValid(arch)) {
+  if (cuda::numberOfArch(arch).value_or(0) < 80 || !known || !known->isCPUStringValid(arch)) {
     error = "expected an architecture from sm_80 on that LLVM knows, got '" + arch.str() + "'";
     return nullptr;
   }
@@ -83,6 +82,15 @@ void optimize(llvm::TargetMachine &machine, llvm::Module &module) {
 }
 
 } // namespace
+
+std::optional<int64_t> cuda::numberOfArch(StringRef arch) {
+  int64_t number;
+  if (arch == warpgroupArch)
+    return 90;
+  if (!arch.consume_front("sm_") || arch.getAsInteger(10, number))
+    return std::nullopt;
+  return number;
+}
 
 FailureOr<std::string> cuda::compileToPtx(ModuleOp kernels, StringRef arch) {
   std::string error;

@@ -16,16 +16,6 @@ namespace {
 /// Architectures that libraries carry code for unless the user says otherwise.
 constexpr StringLiteral defaultArchs[] = {"sm_80", "sm_90", "sm_100"};
 
-/// The number of an architecture such as sm_90, or sm_90a.
-std::optional<int64_t> numberOf(StringRef arch) {
-  int64_t number;
-  if (arch == cuda::warpgroupArch)
-    return 90;
-  if (!arch.consume_front("sm_") || arch.getAsInteger(10, number))
-    return std::nullopt;
-  return number;
-}
-
 class CudaTarget : public Target {
 public:
   CudaTarget() { options.archs.assign(std::begin(defaultArchs), std::end(defaultArchs)); }
@@ -59,7 +49,7 @@ public:
     result.calls.chainedGemms = result.calls.channelSums = result.calls.recurrences = true;
     result.calls.alphaScales = result.calls.biasThroughReshape = true;
     result.calls.everyOperandType = false;
-    auto multipliesFloat8 = [](StringRef arch) { return arch == "host" || numberOf(arch) >= 89; };
+    auto multipliesFloat8 = [](StringRef arch) { return arch == "host" || cuda::numberOfArch(arch) >= 89; };
     if (llvm::all_of(options.archs, multipliesFloat8))
       for (unsigned operand : {0u, 1u})
         for (mpt_dtype type : {MPT_FLOAT8E4M3FN, MPT_FLOAT8E5M2})
@@ -77,7 +67,7 @@ private:
   std::optional<std::string> setArchs(StringRef value) {
     options.archs.clear();
     for (StringRef arch : llvm::split(value, ',')) {
-      if (arch != "host" && numberOf(arch).value_or(0) < 80)
+      if (arch != "host" && cuda::numberOfArch(arch).value_or(0) < 80)
         return "sm_NN from sm_80 on, or sm_90a, several separated by commas";
       options.archs.push_back(arch.str());
     }
