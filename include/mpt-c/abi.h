@@ -16,10 +16,10 @@ extern "C" {
 
 #define MPT_NAME_SCATTER "replica.scatter."
 #define MPT_NAME_GATHER "replica.gather."
-#define MPT_NAME_SHARD "shard_" /* functions */
+#define MPT_NAME_BETWEEN "between_" /* functions */
 
 /* Raised whenever a struct below or the meaning of a field changes; the runtime refuses other versions. */
-#define MPT_ABI_VERSION 5
+#define MPT_ABI_VERSION 6
 
 typedef struct mpt_tensor_desc {
   const char *name;     /* ONNX name of the value; unique within its table */
@@ -34,8 +34,8 @@ typedef struct mpt_tensor_desc {
 
 /* What a running function sees. The runtime fills it in; emitted code reads `state`, `arena`, `constants`, `inputs` and
  * `outputs` (the first five fields, in this order) and hands the pointer back to mpt_rt_*. On CUDA all of these are
- * addresses in the memory of the device (the two tables themselves lie on the host). Functions "shard_<i>" read `shard`
- * too. */
+ * addresses in the memory of the device (the two tables themselves lie on the host). Functions "between_<i>" read
+ * `shard` too. */
 typedef struct mpt_exec {
   uint8_t *state;            /* persistent block, mpt_module_desc.state_bytes, 64-byte aligned */
   uint8_t *arena;            /* scratch of one call, mpt_function_desc.arena_bytes, 64-byte aligned */
@@ -76,7 +76,7 @@ typedef struct mpt_index_desc {
   const int64_t *ranges;
 } mpt_index_desc;
 
-/* With divided states, replicas meet more than once: between the two are "shard_1", "shard_2" ..., which run once a
+/* With divided states, replicas meet more than once: between the two are "between_1", "between_2" ..., which run once a
  * replica. Their outputs, and those of "replica", may be "replica.scatter.<i>" too, of V rows: the sums of row k are
  * what replica k gets under that name; and "replica.gather.<i>", one row a replica, which come back as V rows in their
  * order. States that are divided lie behind all others. The table has one replica's shard of each; a process has one
@@ -88,7 +88,7 @@ typedef struct mpt_index_desc {
  * numbers. "combine" takes the reductions over all replicas under the same names, and the number of replicas as
  * "replica.count" (float32) where it is not fixed; the manifest's "replicas" has it, and the inputs that are split. */
 typedef struct mpt_function_desc {
-  const char *name; /* "step", "gradients", "evaluate", "accumulate", "replica", "shard_1", "combine" */
+  const char *name; /* "step", "gradients", "evaluate", "accumulate", "replica", "between_1", "combine" */
   mpt_function entry;
   int64_t arena_bytes;
   int64_t call_sites; /* library calls in the function; `site` arguments are below this */

@@ -149,11 +149,10 @@ std::string mpt::target::headerOf(const Program &program) {
     llvm::for_each(info.outputs, list);
   }
   if (llvm::any_of(program.functions, [](const FunctionInfo &info) { return info.name == "combine"; }))
-    out << " *\n * mpt_trainer_step runs 'replica', and where there are any 'shard_1', 'shard_2' ..., on the rows of "
-           "each\n"
-           " * replica of this process, then 'combine'. It takes the inputs of all, with the rows of these replicas "
-           "one\n"
-           " * behind the other, and has the outputs of 'combine'.\n";
+    out << " *\n"
+           " * mpt_trainer_step runs 'replica', and where there are any 'between_1', 'between_2' ..., on the rows of\n"
+           " * each replica of this process, then 'combine'. It takes the inputs of all, with the rows of these\n"
+           " * replicas one behind the other, and has the outputs of 'combine'.\n";
   out << " */\n#ifndef " << guard << "\n#define " << guard << "\n\n#include \"mpt-c/abi.h\"\n\n";
   out << "#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n";
   out << "/* For mpt_model_from_desc. Every emitted library has a symbol of this name: link one, load the others. */\n";

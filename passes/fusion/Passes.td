@@ -15,7 +15,7 @@ def SplitReplicas : Pass<"fusion-split-replicas", "::mlir::ModuleOp"> {
     `@replica` once for each of its replicas and `@combine` once a step. What both need of states, each computes.
 
     Where collectives wait for others, replicas meet more than once: with divided states (`dist.shard`), and with synchronised
-    batch norms. `@shard_1`, `@shard_2` ... are between the two, and run once a replica: each takes what was exchanged
+    batch norms. `@between_1`, `@between_2` ... are between the two, and run once a replica: each takes what was exchanged
     before (`replica.scatter.<i>` is the replica's own row) and makes what the next meeting exchanges (`replica.gather.<i>` is
     its row). The last of them writes the divided states.
 

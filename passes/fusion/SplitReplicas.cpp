@@ -75,7 +75,7 @@ struct SplitReplicas : mpt::impl::SplitReplicasBase<SplitReplicas> {
       numKept += kept.size();
       before(cloneFunction(function, "replica"), 0, last == 0, kept);
       for (int64_t i = 1; i <= last; ++i)
-        before(cloneFunction(function, (MPT_NAME_SHARD + Twine(i)).str()), i, i == last, kept);
+        before(cloneFunction(function, (MPT_NAME_BETWEEN + Twine(i)).str()), i, i == last, kept);
       after(cloneFunction(function, "combine"));
       function.erase();
     }

@@ -38,7 +38,7 @@ private:
     int64_t part = 0;
     if (name == "replica")
       return 0;
-    return name.consume_front(MPT_NAME_SHARD) && !name.getAsInteger(10, part) ? part : INT64_MAX;
+    return name.consume_front(MPT_NAME_BETWEEN) && !name.getAsInteger(10, part) ? part : INT64_MAX;
   }
 };
 

@@ -74,8 +74,8 @@ bool mpt::rt::isKept(const char *name) { return startsWith(name, MPT_NAME_KEPT);
 
 std::vector<const mpt_function_desc *> ReplicatedStep::phasesOf(const mpt_module_desc &m) {
   std::vector<const mpt_function_desc *> phases{find(m, replica)};
-  for (int i = 1; const mpt_function_desc *shard = find(m, (MPT_NAME_SHARD + std::to_string(i)).c_str()); ++i)
-    phases.push_back(shard);
+  for (int i = 1; const mpt_function_desc *part = find(m, (MPT_NAME_BETWEEN + std::to_string(i)).c_str()); ++i)
+    phases.push_back(part);
   phases.push_back(find(m, combine));
   return phases;
 }

@@ -69,7 +69,7 @@ struct ExchangedValue {
 
 /// How the functions of a step are run on this process.
 struct StepLayout {
-  std::vector<const mpt_function_desc *> phases; ///< in their order: "replica", "shard_1" ..., "combine"
+  std::vector<const mpt_function_desc *> phases; ///< in their order: "replica", "between_1" ..., "combine"
   const mpt_function_desc *global = nullptr;     ///< the step as the caller sees it
   std::set<std::string> split;                   ///< inputs with rows for all replicas
   int64_t replicas, first, local;                ///< in all; number of the first one here; how many here
@@ -91,8 +91,8 @@ mpt_status checkDivides(const mpt_module_desc &module, int64_t replicas, int ran
 
 /// Runs "step" of a library with replicas. The functions that the compiler made of it are "replica" and "combine", and
 /// what the replicas reduce goes from the one to the other as "replica.sum.<i>" or "replica.max.<i>". Where states are
-/// divided, or batch norms synchronised, replicas meet more often: "shard_1", "shard_2" ... run between the two, once a
-/// replica. What the caller can be refused for is found before anything has run.
+/// divided, or batch norms synchronised, replicas meet more often: "between_1", "between_2" ... run between the two,
+/// once a replica. What the caller can be refused for is found before anything has run.
 ///
 /// Processes cannot come to disagree: what all of them compute from is compared over the ranks at the start (library,
 /// state) and in every step (shared inputs, edits of the state). A rank that refuses its inputs, or fails, lets the
@@ -100,7 +100,7 @@ mpt_status checkDivides(const mpt_module_desc &module, int64_t replicas, int ran
 class ReplicatedStep final : private OutputListener {
 public:
   static constexpr const char *step = "step", *replica = "replica", *combine = "combine";
-  /// The functions of a step in their order: "replica", "shard_1" ..., "combine".
+  /// The functions of a step in their order: "replica", "between_1" ..., "combine".
   static std::vector<const mpt_function_desc *> phasesOf(const mpt_module_desc &module);
 
   ~ReplicatedStep();

@@ -44,7 +44,7 @@ func.func @step(%x: tensor<4xf32>) -> tensor<4xf32> {
 // SHARDS-SAME: mpt.name = "replica.gather.2"
 // SHARDS-NOT: train.write @m
 // SHARDS: train.write @w
-// SHARDS-LABEL: func.func @shard_2(
+// SHARDS-LABEL: func.func @between_2(
 // SHARDS-SAME: tensor<1x16xf32> {mpt.name = "replica.scatter.0"}
 // SHARDS-SAME: tensor<f32> {mpt.name = "replica.max.1"}
 // SHARDS-SAME: tensor<i64> {dist.number, mpt.name = "replica.number"}
@@ -52,7 +52,7 @@ func.func @step(%x: tensor<4xf32>) -> tensor<4xf32> {
 // SHARDS: train.write @m
 // SHARDS: mpt.gather %{{.*}}, %{{.*}} {axis = 0 : i64} : (tensor<2x16xf32>, tensor<1xi64>) -> tensor<1x16xf32>
 // SHARDS-NOT: train.write @w
-// SHARDS-LABEL: func.func @shard_1(
+// SHARDS-LABEL: func.func @between_1(
 // SHARDS-SAME: tensor<1x16xf32> {mpt.name = "replica.scatter.0"}) -> (tensor<f32> {mpt.name = "replica.max.1"})
 // SHARDS-NOT: train.write
 // SHARDS-LABEL: func.func @replica(
@@ -92,7 +92,7 @@ module {
 // KEPT-LABEL: func.func @combine(
 // KEPT-SAME: mpt.name = "replica.sum.1"
 // KEPT-NOT: replica.kept
-// KEPT-LABEL: func.func @shard_1(
+// KEPT-LABEL: func.func @between_1(
 // KEPT-SAME: %[[X:[^:]*]]: tensor<8x4xf16> {dist.split, mpt.name = "x"}
 // KEPT-SAME: %[[SUM:[^:]*]]: tensor<4xf32> {mpt.name = "replica.sum.0"}
 // KEPT-SAME: %[[KEPT:[^:]*]]: tensor<8x4xf16> {mpt.name = "replica.kept.0"}

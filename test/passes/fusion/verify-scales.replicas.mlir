@@ -9,13 +9,13 @@ module {
     train.write @w, %g : tensor<4xf32>
     return
   }
-  func.func @shard_2(%dy: tensor<4xf32> {mpt.name = "replica.kept.1"}) -> (tensor<4xf32> {mpt.name = "replica.sum.1"}) {
+  func.func @between_2(%dy: tensor<4xf32> {mpt.name = "replica.kept.1"}) -> (tensor<4xf32> {mpt.name = "replica.sum.1"}) {
     %s = train.read @mpt.loss_scale : tensor<f32>
     %0 = mpt.broadcast %s {dims = array<i64>} : (tensor<f32>) -> tensor<4xf32>
     %1 = mpt.div %dy, %0 : tensor<4xf32>
     return %1 : tensor<4xf32>
   }
-  func.func @shard_1(%dy: tensor<4xf32> {mpt.name = "replica.kept.0"}, %all: tensor<4xf32> {mpt.name = "replica.sum.0"}) -> (tensor<4xf32> {mpt.name = "replica.kept.1"}) {
+  func.func @between_1(%dy: tensor<4xf32> {mpt.name = "replica.kept.0"}, %all: tensor<4xf32> {mpt.name = "replica.sum.0"}) -> (tensor<4xf32> {mpt.name = "replica.kept.1"}) {
     %0 = mpt.sub %dy, %all : tensor<4xf32>
     return %0 : tensor<4xf32>
   }
@@ -38,7 +38,7 @@ module {
     train.write @w, %g : tensor<4xf32>
     return
   }
-  func.func @shard_1(%dy: tensor<4xf32> {mpt.name = "replica.kept.0"}) -> (tensor<4xf32> {mpt.name = "replica.sum.1"}) {
+  func.func @between_1(%dy: tensor<4xf32> {mpt.name = "replica.kept.0"}) -> (tensor<4xf32> {mpt.name = "replica.sum.1"}) {
     return %dy : tensor<4xf32>
   }
   func.func @replica(%x: tensor<4xf32> {mpt.name = "x"}) -> (tensor<4xf32> {mpt.name = "replica.kept.0"}) {
@@ -73,7 +73,7 @@ module {
     train.write @w, %g : tensor<4xf32>
     return
   }
-  func.func @shard_1(%dy: tensor<4xf32> {mpt.name = "replica.kept.0"}, %s: tensor<f32> {mpt.name = "replica.kept.1"}) -> (tensor<4xf32> {mpt.name = "replica.sum.0"}) {
+  func.func @between_1(%dy: tensor<4xf32> {mpt.name = "replica.kept.0"}, %s: tensor<f32> {mpt.name = "replica.kept.1"}) -> (tensor<4xf32> {mpt.name = "replica.sum.0"}) {
     %most = mpt.constant dense<2.0> : tensor<f32>
     %own = mpt.min %s, %most : tensor<f32>
     %0 = mpt.broadcast %own {dims = array<i64>} : (tensor<f32>) -> tensor<4xf32>
