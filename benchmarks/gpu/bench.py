@@ -81,10 +81,12 @@ def time_round(step, wait) -> float:
     return (time.perf_counter() - start) / STEPS * 1e3
 
 
-def time_steps(step, wait, row: dict, a) -> list:
+def time_steps(step, wait, row: dict, a, facts=lambda: {}) -> list:
+    """`facts`: of the row, read behind the warm-up and before other peers start, which share the device's memory."""
     for _ in range(1 if a.tiny else WARM):
         step()
     wait()
+    row.update(facts())
     if not a.wait:
         return [time_round(step, wait) for _ in range(2 if a.tiny else ROUNDS)]
     print(json.dumps({**row, "peer": a.peer, "ok": is_sound(row)}), flush=True)  # ready
@@ -121,12 +123,11 @@ def mpt_peer(policy: str, model: str, a) -> dict:
             results = [trainer.step(batch) for _ in range(LOSSES)]
             row = {"losses": [r.loss for r in results], "skipped": sum(r.skipped for r in results)}
             if not a.profile:
-                row["times"] = time_steps(lambda: trainer.start(batch), trainer.synchronize, row, a)
+                taken = lambda: {"device_mib": (free - torch.cuda.mem_get_info()[0]) / 2**20} if gpu else {}  # noqa: E731
+                row["times"] = time_steps(lambda: trainer.start(batch), trainer.synchronize, row, a, taken)
             row["memory"] = trainer.memory()
             row["peak_mib"] = row["memory"]["peak_bytes"] / 2**20
             row["last"] = trainer.metrics().loss
-            if gpu:
-                row["device_mib"] = (free - torch.cuda.mem_get_info()[0]) / 2**20
             return row
 
 
@@ -159,7 +160,11 @@ def torch_peer(kind: str, precision: str, model: str, a) -> dict:
         scaler.update()
         return loss
 
-    row = {"losses": [step().item() for _ in range(LOSSES)], "device": device, "torch": torch.__version__}
+    row = {"losses": [], "skipped": 0, "device": device, "torch": torch.__version__}
+    for _ in range(LOSSES):
+        scale = scaler.get_scale()
+        row["losses"].append(step().item())
+        row["skipped"] += scaler.get_scale() < scale  # what a step without a finite gradient leaves
     if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
     row["times"] = time_steps(step, torch.cuda.synchronize if device == "cuda" else lambda: None, row, a)

@@ -3,7 +3,8 @@
 
 Each peer is a process that makes its model, warms up and waits. Then they run in turns, in another order each round, so that a GPU
 that warms up or is shared slows all of them. Prints a JSON line a peer as bench.py does, with the losses compared: those of a peer
-of ours with those of a PyTorch peer, from the same weights and batch. A peer that fails or takes too long stops no other.
+of ours with those of a PyTorch peer, from the same weights and batch. A peer that fails or takes too long stops no other: each has
+a limit of its own until it is ready. On SIGTERM the peers are ended, and whole rounds that were taken until then are printed.
 """
 from __future__ import annotations
 
@@ -19,6 +20,7 @@ import sys
 import tempfile
 import time
 
+import parts
 import standin
 import trainers
 
@@ -43,22 +45,28 @@ def compare(rows: list) -> None:
         if not same:
             row["compared"] = "nothing"
             continue
-        # A skipped step of loss scaling repeats the loss: the first one is that of the weights alone.
+        # A step that either side's loss scaling skips repeats the loss: the first one is that of the weights alone.
+        skipped = row.get("skipped") or same[0].get("skipped")
         errors = [abs(a - b) / max(abs(b), 1e-30) for a, b in zip(row["losses"], same[0]["losses"])]
         limit = max(LIMITS[kind_of(row["peer"])], LIMITS[kind_of(same[0]["peer"])])
-        row.update(compared=same[0]["peer"], loss_error=max(errors[:1] if row.get("skipped") else errors))
+        row.update(compared=same[0]["peer"], loss_error=max(errors[:1] if skipped else errors))
         if not row["loss_error"] <= limit and not standin.is_dry():
             row.update(ok=False, problem=f"expected the losses {same[0]['losses']} of {same[0]['peer']} within {limit:g}, got {row['losses']}")
 
 
+class Stopped(Exception):
+    """SIGTERM came."""
+
+
 class Peer:
-    """A process of bench.py that times a round whenever it is told to."""
+    """A process of bench.py that times a round whenever it is told to. It stays in this process's group, so that who ends the group
+    ends the peers too, which hold the GPU."""
 
     def __init__(self, name: str, model: str, words: list):
         self.row, self.times, self.name = None, [], name
         command = [sys.executable, str(HERE / "bench.py"), name, model, "--wait", *words]
         self.said, self.log = b"", tempfile.TemporaryFile()  # a pipe that nobody reads would fill up
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, start_new_session=True)
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log)
 
     def read(self, limit: float):
         """The next line's object; None, and the row then says why, when none comes in time."""
@@ -96,7 +104,7 @@ class Peer:
 
     def stop(self) -> None:
         if self.process.poll() is None:
-            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.kill()
             self.process.wait()
 
     def end(self) -> None:
@@ -110,14 +118,14 @@ class Peer:
         self.stop()
 
 
-def duel(model: str, names: list, words: list, rounds: int, limit: float) -> list:
-    peers, deadline = [], time.monotonic() + limit
-    for name in names:  # one after the other: what compiles would disturb what is measured first
+def take_turns(peers: list, model: str, names: list, words: list, rounds: int, limit: float) -> None:
+    """Fills `peers` with one of each name, ready one after the other (what compiles would disturb what is measured), then times them."""
+    for name in names:
         peer = Peer(name, model, words)
         peers.append(peer)
-        if row := peer.read(max(1, deadline - time.monotonic())):
+        if row := peer.read(parts.limit_of(name, limit)):
             peer.row = row
-    alive = [peer for peer in peers if peer.row and peer.row.get("ok")]
+    alive = [peer for peer in peers if peer.row.get("ok")]
     for number in range(rounds):
         alive = [peer for peer in alive if peer.row["ok"]]
         for peer in alive if number % 2 == 0 else reversed(alive):
@@ -125,10 +133,25 @@ def duel(model: str, names: list, words: list, rounds: int, limit: float) -> lis
     for peer in alive:
         if peer.row["ok"]:
             peer.end()
-            peer.row.update(times=peer.times, ms=statistics.median(peer.times), rounds=rounds)
+
+
+def duel(model: str, names: list, words: list, rounds: int, limit: float) -> list:
+    """A row a peer; `limit`: seconds until a peer is ready."""
+    peers = []
+    try:
+        take_turns(peers, model, names, words, rounds, limit)
+    except Stopped:
+        pass
     for peer in peers:
         peer.stop()
-    rows = [{"model": model, **peer.row} for peer in peers]
+    timed = [peer for peer in peers if peer.row and peer.row.get("ok")]
+    whole = min((len(peer.times) for peer in timed), default=0)
+    for peer in timed:
+        if whole:
+            peer.row.update(times=peer.times[:whole], ms=statistics.median(peer.times[:whole]), rounds=whole)
+        else:
+            peer.row.update(ok=False, problem="stopped before the first round")
+    rows = [{"model": model, **(peer.row or {"peer": peer.name, "ok": False, "problem": "stopped before it was ready"})} for peer in peers]
     compare(rows)
     return rows
 
@@ -139,9 +162,15 @@ def main() -> None:
     parse.add_argument("peers", nargs="+")
     parse.add_argument("--tiny", action="store_true")
     parse.add_argument("--scratch", default=None)
-    parse.add_argument("--limit", type=float, default=400, help="seconds until all peers are ready")
+    parse.add_argument("--limit", type=float, default=400, help="seconds until a peer is ready, each; twice that with max-autotune")
     trainers.add_argument(parse)
     a = parse.parse_args()
+
+    def stop(*_):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once is enough
+        raise Stopped
+
+    signal.signal(signal.SIGTERM, stop)
     trainers.take(a.option)
     words = [*(["--tiny"] if a.tiny else []), *(["--scratch", a.scratch] if a.scratch else []), *trainers.words(trainers.options)]
     for row in duel(a.model, a.peers, words, 2 if a.tiny else ROUNDS, a.limit):

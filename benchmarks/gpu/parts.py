@@ -36,17 +36,23 @@ class Item:
     limit: float  # seconds
     options: dict = field(default_factory=dict)  # of trainers
     needs: str = ""  # a program
+    least: float = 40  # seconds below which it is not started
 
     @property
     def key(self) -> str:
         return f"{self.part}/{self.name}"
 
 
+def limit_of(peer: str, limit: float) -> float:
+    """Seconds until a peer of duel.py is ready; max-autotune times many kernels of each product."""
+    return limit * (2 if peer.startswith("autotune") else 1)
+
+
 def items(tiny: bool, scratch: str) -> list:
     found = []
 
-    def script(part, name, file, *arguments, limit=180.0, prefix=(), needs="", **options):
-        found.append(Item(part, name, [*prefix, sys.executable, str(HERE / file), *map(str, arguments)], limit, options, needs))
+    def script(part, name, file, *arguments, limit=180.0, least=40.0, prefix=(), needs="", **options):
+        found.append(Item(part, name, [*prefix, sys.executable, str(HERE / file), *map(str, arguments)], limit, options, needs, least))
 
     data = HERE / "data"
     libraries = sorted(p for p in data.glob("conformance/*") if p.is_dir())
@@ -67,25 +73,30 @@ def items(tiny: bool, scratch: str) -> list:
     for policy in dict.fromkeys(p.name for p in training):
         script("training", policy, "conform.py", "--jobs", 4, *[p for p in training if p.name == policy], limit=240)
 
-    def speed(part, peers, models=MODELS, limit=400.0, **options):
-        """One item a model: its peers in turns."""
-        for model in models:
-            there = [peer for peer in peers if not peer.startswith("mpt") or (data / "speed" / model / peer.split(":")[1].split("+")[0]).is_dir()]
-            if any(peer.startswith("mpt") for peer in there):
-                script(part, model, "duel.py", model, *there, *(["--tiny"] if tiny else []), "--scratch", scratch, "--limit", limit, limit=limit + 150,
-                       **options)
+    def speed(part, groups, models=MODELS, limit=200.0, **options):
+        """One item a group of peers and model. Its peers run in turns and hold the GPU's memory at once: three of 16 bits at most, two of FP32."""
+        for name, peers in groups.items():
+            for model in models:
+                there = [peer for peer in peers if not peer.startswith("mpt") or (data / "speed" / model / peer.split(":")[1].split("+")[0]).is_dir()]
+                if there and there[0] == peers[0]:  # the one that is looked at
+                    script(part, f"{model}/{name}", "duel.py", model, *there, *(["--tiny"] if tiny else []), "--scratch", scratch, "--limit", limit,
+                           limit=sum(limit_of(peer, limit) for peer in there) + 150, least=90, **options)
+
+    def beside(own, kind):
+        return {way: [own, f"{way}:{kind}"] for way in ("compile", "eager", "autotune")}
 
     present = [m for m in MODELS if (data / "speed" / m).is_dir()]
-    speed("speed-first", ["mpt:amp-bf16", "compile:bf16"], [m for m in present if m != "gpt4096-gpu"], limit=120)
-    speed("speed-bf16", ["mpt:amp-bf16", "eager:bf16", "compile:bf16", "autotune:bf16"], present, search="full")
+    speed("speed-first", {"compile": ["mpt:amp-bf16", "compile:bf16"]}, [m for m in present if m != "gpt4096-gpu"], search="quick")
+    speed("speed-bf16", beside("mpt:amp-bf16", "bf16"), present, search="full")
     for model in present:
         for policy in ("amp-bf16",):
             if (data / "speed" / model / policy).is_dir():
                 script("profile", f"{model}/{policy}", "bench.py", f"mpt:{policy}", model, "--profile", "--scratch", scratch)
     for folder in sorted(p for p in data.glob("products/*/*") if p.is_dir()):
         script("products", f"{folder.parent.name}/{folder.name}", "products.py", folder, *(["--tiny"] if tiny else []), limit=300, search="full")
-    speed("speed-f16", ["mpt:amp-f16", "eager:f16", "compile:f16", "autotune:f16"], present, search="full")
-    speed("speed-fp8", ["mpt:fp8-hybrid", "mpt:fp8-hybrid+fast-sums", "mpt:fp8-current", "mpt:amp-bf16", "eager:bf16"], sorted(present, key=lambda m: m != "gpt4096-gpu"), search="full")
+    speed("speed-f16", beside("mpt:amp-f16", "f16"), present, search="full")
+    eight = ["mpt:fp8-hybrid", "mpt:fp8-hybrid+fast-sums", "mpt:fp8-current"]
+    speed("speed-fp8", {peer.split(":")[1]: [peer, "mpt:amp-bf16", "eager:bf16"] for peer in eight}, sorted(present, key=lambda m: m != "gpt4096-gpu"), search="full")
     for tool in ("memcheck", "racecheck"):
         chosen = [p for p in libraries if p.name.endswith("-f32")] if tool == "memcheck" else \
             [p for p in libraries if p.name.split("-")[0] in ("reduce", "norm", "norm_backward", "training", "shape") and p.name.endswith("-f32")]
@@ -99,8 +110,9 @@ def items(tiny: bool, scratch: str) -> list:
             script("sanitizer", f"racecheck-convolutions-{way}", "conform.py", "--jobs", 0, *own, limit=300, needs="compute-sanitizer",
                    prefix=("compute-sanitizer", "--tool", "racecheck", "--error-exitcode", "9", "--print-limit", "20"), search="off", cudnn="none",
                    convolutions=way)
-    speed("speed-fp32", ["mpt:fp32", "mpt:fp32+tf32", "eager:fp32", "compile:fp32", "eager:tf32", "compile:tf32"], present, search="full")
-    speed("speed-rest", ["mpt:als-f16", "mpt:fp8-e5m2", "eager:bf16"], present, search="full")
+    fp32 = {"fp32": "mpt:fp32", "tf32": "mpt:fp32+tf32"}
+    speed("speed-fp32", {f"{kind}-{way}": [own, f"{way}:{kind}"] for way in ("compile", "eager") for kind, own in fp32.items()}, present, search="full")
+    speed("speed-rest", {"als-f16": ["mpt:als-f16", "eager:f16"], "fp8-e5m2": ["mpt:fp8-e5m2", "mpt:amp-bf16", "eager:bf16"]}, present, search="full")
     for model in present[:1]:
         script("ncu", f"{model}/amp-bf16", "bench.py", "mpt:amp-bf16", model, "--tiny", "--scratch", scratch, limit=300, needs="ncu",
                prefix=("ncu", "--clock-control", "none", "--launch-skip", "300", "--launch-count", "150", "--csv", "--metrics",

@@ -55,19 +55,21 @@ def markdown(rows: list, left=()) -> str:
             text += [f"{row['case']}: {row['accuracy']:.1%} of the held-out digits, {row['expected']:.1%} on the processor", ""]
     timed = [row for row in rows if row["part"].startswith("speed") and "ms" in row]
     if timed:
-        text += ["| model | peer | ms | x best PyTorch | x own bf16 | peak MiB | x best PyTorch | device MiB | first losses | off by |",
+        text += ["| item | peer | ms | x best PyTorch | x own bf16 | peak MiB | x best PyTorch | device MiB | first losses | off by |",
                  "|---|---|---|---|---|---|---|---|---|---|"]
     for row in timed:
-        peers = [r for r in timed if r["model"] == row["model"] and not r["peer"].startswith("mpt") and precision_of(r["peer"]) == precision_of(row["peer"])]
+        # Of the same item, whose peers ran in turns: other rounds are not comparable.
+        beside = [r for r in timed if r["item"] == row["item"]]
+        peers = [r for r in beside if not r["peer"].startswith("mpt") and precision_of(r["peer"]) == precision_of(row["peer"])]
         best = min((r["ms"] for r in peers), default=None)
         least = min((r["peak_mib"] for r in peers if "peak_mib" in r), default=None)
-        own = next((r["ms"] for r in timed if r["model"] == row["model"] and r["peer"] == "mpt:amp-bf16"), None)
-        text.append(f"| {row['model']} | {row['peer']} | {row['ms']:.2f} | {number(best and best / row['ms'])} | {number(own and own / row['ms'])} | "
+        own = next((r["ms"] for r in beside if r["peer"] == "mpt:amp-bf16"), None)
+        text.append(f"| {row['item']} | {row['peer']} | {row['ms']:.2f} | {number(best and best / row['ms'])} | {number(own and own / row['ms'])} | "
                     f"{number(row.get('peak_mib'), '.0f')} | {number(least and row.get('peak_mib') and row['peak_mib'] / least)} | "
                     f"{number(row.get('device_mib'), '.0f')} | {', '.join(f'{x:.4f}' for x in row['losses'])} | "
                     f"{number(row.get('loss_error'), '.1e')} |")
     if timed:
-        text += ["", "Speed over PyTorch is its time over ours: more than 1 is faster. The losses of one model's peers start from the same weights."]
+        text += ["", "Speed over PyTorch is its time over ours: more than 1 is faster; both ran in turns, in one item. The losses of one model's peers start from the same weights."]
     for row in rows:
         if row["part"] == "products" and row.get("table"):
             text += ["", f"{row['case']}: {row['faster']} of {row['products']} products are faster in 8 bits, with their conversions", "",

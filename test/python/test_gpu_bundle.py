@@ -145,49 +145,30 @@ def test_the_first_parts_search_nothing_and_come_in_order(bundle, monkeypatch):
     order = list(dict.fromkeys(item.part for item in found))
     assert order[:5] == ["probe", "smoke", "conformance", "digits", "speed-first"]
     assert all(item.options["search"] == "off" for item in found if item.part in ("smoke", "conformance", "sanitizer"))
-    first = [item.command[2:5] for item in found if item.part == "speed-first"]
-    assert first == [[model, "mpt:amp-bf16", "compile:bf16"] for model in ("bert-gpu", "resnet50-gpu", "gpt2-gpu")]
+    first = [item for item in found if item.part == "speed-first"]
+    assert [item.command[2:5] for item in first] == [[model, "mpt:amp-bf16", "compile:bf16"] for model in ("bert-gpu", "resnet50-gpu", "gpt2-gpu")]
+    assert all(item.options["search"] == "quick" for item in first)
     assert any(item.name == "racecheck-convolutions-implicit" and item.options["cudnn"] == "none" for item in found)
 
 
-PEER = """
-import json, sys
-name = sys.argv[1]
-if name == "eager:crash":
-    sys.exit("no such device")
-if name == "compile:hang":
-    sys.stdin.read()
-losses = {"mpt:amp-bf16": [2.0, 1.9], "mpt:fp32": [2.0, 1.5], "eager:bf16": [2.01, 1.91], "eager:fp32": [2.0, 1.9]}[name]
-print("noise", flush=True)
-print(json.dumps({"peer": name, "losses": losses, "ok": True}), flush=True)
-times = []
-for line in sys.stdin:
-    if line.strip() != "run":
-        break
-    with open(sys.argv[0] + ".order", "a") as file:
-        print(name, file=file)
-    print(json.dumps({"times": [float(len(name))]}), flush=True)
-print(json.dumps({"last": 1.0, "times": [1.0]}), flush=True)
-"""
-
-
-def test_peers_run_in_turns_and_losses_are_compared(tmp_path, monkeypatch):
+def test_peers_of_an_item_fit_a_gpu_together(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks" / "gpu"))
-    monkeypatch.delitem(sys.modules, "standin")  # the bundle has one of its own
-    import duel
-    monkeypatch.setattr(duel, "HERE", tmp_path)
-    (tmp_path / "bench.py").write_text(PEER)
-    peers = ["mpt:amp-bf16", "eager:crash", "eager:bf16", "mpt:fp32", "eager:fp32", "compile:hang"]
-    rows = {row["peer"]: row for row in duel.duel("m", peers, [], 3, 10)}
-    assert list(rows) == peers and all(row["model"] == "m" for row in rows.values())
-    good = rows["mpt:amp-bf16"]
-    assert good["ok"] and good["times"] == [12, 12, 12] and good["ms"] == 12 and good["last"] == 1
-    assert good["compared"] == "eager:bf16" and 0.004 < good["loss_error"] < 0.006
-    assert not rows["mpt:fp32"]["ok"] and "expected the losses [2.0, 1.9] of eager:fp32" in rows["mpt:fp32"]["problem"]
-    assert "no such device" in rows["eager:crash"]["problem"] and "no answer" in rows["compile:hang"]["problem"]
-    turns = (tmp_path / "bench.py.order").read_text().split()
-    one = ["mpt:amp-bf16", "eager:bf16", "mpt:fp32", "eager:fp32"]
-    assert turns == one + one[::-1] + one
+    import parts
+    monkeypatch.setattr(parts, "HERE", tmp_path)
+    policies = ("fp32", "amp-bf16", "amp-f16", "als-f16", "fp8-hybrid", "fp8-current", "fp8-e5m2")
+    for folder in [tmp_path / "data" / "speed" / model / policy for model in parts.MODELS for policy in policies]:
+        folder.mkdir(parents=True)
+    timed = [item for item in parts.items(False, "/tmp") if item.part.startswith("speed")]
+    assert len({item.key for item in timed}) == len(timed)
+    seen = set()
+    for item in timed:
+        peers = [word for word in item.command if ":" in word]
+        seen.update(peers)
+        assert 2 <= len(peers) <= (2 if any("32" in peer for peer in peers) else 3), item.key
+        assert peers[0].startswith("mpt:") and not peers[-1].startswith("mpt:"), "no losses to compare with"
+        assert item.limit > sum(parts.limit_of(peer, float(item.command[item.command.index("--limit") + 1])) for peer in peers)
+    kinds = {f"{way}:{kind}" for way in ("eager", "compile") for kind in ("fp32", "tf32", "f16", "bf16")}
+    assert seen == kinds | {"autotune:f16", "autotune:bf16", "mpt:fp32+tf32", "mpt:fp8-hybrid+fast-sums"} | {f"mpt:{policy}" for policy in policies}
 
 
 def test_weights_of_fewer_bits_are_the_compilers(monkeypatch):
