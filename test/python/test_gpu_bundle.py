@@ -171,6 +171,31 @@ def test_peers_of_an_item_fit_a_gpu_together(tmp_path, monkeypatch):
     assert seen == kinds | {"autotune:f16", "autotune:bf16", "mpt:fp32+tf32", "mpt:fp8-hybrid+fast-sums"} | {f"mpt:{policy}" for policy in policies}
 
 
+def test_an_archive_has_all_results_and_is_enough_to_go_on(bundle, tmp_path):
+    words = "probe", f"--out={tmp_path / 'out'}", f"--archive={tmp_path / 'kept' / 'r.tar.gz'}"
+    assert run(bundle, *words)[0].returncode == 0
+    (tmp_path / "out" / "choices").write_text("some\n")
+    run(bundle, *words)
+    before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    assert {"results.jsonl", "results.json", "table.md", "log.txt", "choices"} <= set(before)
+    shutil.rmtree(tmp_path / "out")
+    assert run(bundle, *words)[0].returncode == 0
+    assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before, "the probe ran again"
+    assert [path.name for path in (tmp_path / "kept").iterdir()] == ["r.tar.gz"]
+
+
+def test_what_was_cut_off_is_run_again(bundle, tmp_path):
+    words, results = ("probe", f"--out={tmp_path / 'out'}"), tmp_path / "out" / "results.jsonl"
+    run(bundle, *words)
+    row = json.loads(results.read_text())
+    assert row.pop("seconds") > 0  # who is killed writes the rows that came, and no seconds
+    results.write_text(json.dumps(row) + "\n")
+    run(bundle, *words)
+    assert len(results.read_text().splitlines()) == 2
+    run(bundle, *words)
+    assert len(results.read_text().splitlines()) == 2
+
+
 def test_weights_of_fewer_bits_are_the_compilers(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks" / "gpu"))
     torch = pytest.importorskip("torch")

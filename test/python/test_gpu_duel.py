@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Peers of the GPU bundle that are timed in turns: their limits, ends, losses and memory, with processes that compute nothing."""
+import io
 import json
 import os
 import pathlib
@@ -113,6 +114,18 @@ def test_who_is_ended_leaves_no_peer_and_prints_whole_rounds(tmp_path, how):
     rows = [json.loads(line) for line in said.splitlines()]
     assert [(row["peer"], row["rounds"], len(row["times"]), row["ms"]) for row in rows] == \
         ([("mpt:amp-bf16", 2, 2, 12), ("eager:stuck-bf16", 2, 2, 16)] if how == "asked" else [])
+
+
+def test_rows_come_as_they_are_printed(scripts, monkeypatch):
+    import parts
+    import run
+    monkeypatch.setattr(run, "GRACE", 0.2)
+    text = """trap '' TERM; sleep 1000 & echo "{\\"ok\\": true, \\"pid\\": $!}"; echo noise; wait; wait"""
+    log, came = io.StringIO(), []
+    rows = run.run_item(parts.Item("smoke", "x", ["bash", "-c", text, "bash"], 3), 3, log, {}, lambda row: came.append((row, is_running(row.get("pid")))))
+    assert rows == [row for row, _ in came] and came[0][1], "the row came when all was over"
+    assert not is_running(rows[0]["pid"]) and "noise" in log.getvalue()
+    assert [row["ok"] for row in rows] == [True, False] and "no end within 3 s" in rows[1]["problem"]
 
 
 def test_steps_that_either_side_skips_are_not_compared(duel):
