@@ -285,7 +285,7 @@ def main() -> int:
     parse.add_argument("--training", default="", help="regular expression over small models")
     parse.add_argument("--hold", action="store_true", help="leave the archive for a later call with --resume")
     parse.add_argument("--resume", action="store_true", help="go on with a folder whose packing was cut off")
-    parse.add_argument("--arch", default="sm_90")
+    parse.add_argument("--arch", default="sm_90,sm_90a", help="sm_90a has attention by wgmma")
     parse.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "release")
     parse.add_argument("--scratch", type=pathlib.Path, required=True, help="keeps exported models")
     a = parse.parse_args()

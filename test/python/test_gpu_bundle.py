@@ -196,6 +196,14 @@ def test_what_was_cut_off_is_run_again(bundle, tmp_path):
     assert len(results.read_text().splitlines()) == 2
 
 
+def test_a_hopper_gets_its_own_code_unasked(tmp_path):
+    done = subprocess.run([ROOT / "scripts" / "gpu-bundle.sh", tmp_path / "bundle", "--models=", "--types=", "--policies=fp32", "--training=own-mlp", "--hold",
+                           f"--build={build_folder()}"], env={**os.environ, "MPT_TORCH_PYTHON": sys.executable, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    manifest, = (tmp_path / "bundle" / "data" / "training" / "own-mlp" / "fp32" / "cuda").glob("*.so")
+    assert b".target sm_90a" in manifest.read_bytes() and b".target sm_90\n" in manifest.read_bytes()
+
+
 def test_weights_of_fewer_bits_are_the_compilers(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks" / "gpu"))
     torch = pytest.importorskip("torch")
