@@ -101,6 +101,14 @@ def test_recurrent_layers(tmp_path, policy):
     assert all(result["parameters"].values()) and (result["waits"], result["graphs"], result["enqueued"]) == (0, 4, 8)
 
 
+@pytest.mark.parametrize("refused", ["cudnn", "cublaslt"])
+def test_a_library_that_cannot_be_recorded_costs_the_graph_alone(tmp_path, refused):
+    result = train(tmp_path, cnn, "amp-bf16", MPT_STANDIN_REFUSE_CAPTURE=refused)
+    np.testing.assert_allclose(result["cuda"], result["cpu"], rtol=TOLERANCE["amp-bf16"])
+    assert result["violations"] == "" and result["live"] == 0 and result["resumed"] and all(result["parameters"].values())
+    assert (result["waits"], result["graphs"]) == (0, 0) and result["enqueued"] > 8 and result["convolutions"] > 0
+
+
 def expect_convolutions_of_cpu(result, policy):
     """Losses, gradients in FP32, and nothing but graphs of steps."""
     np.testing.assert_allclose(result["cuda"], result["cpu"], rtol={**TOLERANCE, **EIGHT_BITS}[policy])

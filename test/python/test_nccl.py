@@ -78,6 +78,16 @@ def test_states_are_those_of_one_process(libraries, expected, tmp_path, size):
         assert states[name] == expected[1][name], name
 
 
+@pytest.mark.parametrize("ranks_that_refuse", [(0,), (0, 1)])
+def test_a_step_that_cannot_be_recorded_runs_call_by_call(libraries, expected, tmp_path, ranks_that_refuse):
+    name = "amp-bf16-whole"
+    ranks, states = train(libraries, tmp_path / "out", 2, [name], variables={rank: {"MPT_STANDIN_REFUSE_CAPTURE": "cublaslt"} for rank in ranks_that_refuse})
+    assert all(seen[name] == expected[0][0][name] for seen in ranks) and states[name] == expected[1][name]
+    for rank, seen in enumerate(ranks):
+        tried, ran = seen["standin"]["captures"], seen["standin"]["graphs"]
+        assert (tried > 0 and ran == 0) if rank in ranks_that_refuse else ran > 0
+
+
 @pytest.mark.parametrize("size", [2, 4])
 def test_divided_states_are_those_of_whole_ones(libraries, expected, tmp_path, size):
     names = [f"{policy}-sharded" for policy in POLICIES]
