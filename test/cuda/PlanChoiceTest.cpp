@@ -6,6 +6,7 @@
 #include "cuda/PlanCache.h"
 
 #include <chrono>
+#include <unistd.h>
 
 using namespace mpt::rt;
 using namespace mpt::test;
@@ -158,6 +159,26 @@ void testApart() {
   }
 }
 
+/// Another process finds what this one chose while it still runs, all but the last few.
+void testKilled() {
+  const std::string file = "/tmp/mpt-choices-" + std::to_string(getpid());
+  const int count = 2 * Choices::together + 1;
+  auto key = [](int i) { return "convolution " + std::to_string(i); };
+  Choices running(file);
+  for (int i = 0; i < count; ++i) {
+    running.remember("device", key(i), Effort::Quick, "plan");
+    Choices other(file);
+    EXPECT((other.find("device", key(i), Effort::Quick) != nullptr) == ((i + 1) % Choices::together == 0));
+  }
+  Choices other(file);
+  for (int i = 0; i < count; ++i)
+    EXPECT((other.find("device", key(i), Effort::Quick) != nullptr) == (i + 1 < count));
+  running.write();
+  Choices later(file);
+  EXPECT(later.find("device", key(count - 1), Effort::Quick) && !later.find("device", key(0), Effort::Full));
+  unlink(file.c_str());
+}
+
 void testSaved() {
   std::string saved;
   {
@@ -186,7 +207,7 @@ int main(int argc, char **) {
   if (argc > 1)
     testShort();
   else
-    for (auto test : {testFastest, testPadding, testThreads, testWide, testApart, testSaved})
+    for (auto test : {testFastest, testPadding, testThreads, testWide, testApart, testKilled, testSaved})
       test();
   EXPECT(std::string(standIn().violations()).empty());
   fprintf(stderr, "%s", standIn().violations());

@@ -75,13 +75,16 @@ const std::string *Choices::find(const std::string &maker, const std::string &ke
 
 void Choices::remember(const std::string &maker, const std::string &key, Effort search, const std::string &value) {
   used[{maker, key}] = {search, value};
-  changed = changed || search > Effort::Off;
+  if (search > Effort::Off && ++unwritten == together)
+    write();
 }
 
 void Choices::write() {
-  if (file.empty() || !changed)
+  if (!unwritten)
     return;
-  changed = false;
+  unwritten = 0;
+  if (file.empty())
+    return;
   makeFolders(file);
   stored.clear();
   read(); // what other processes found meanwhile

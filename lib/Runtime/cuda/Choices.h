@@ -34,6 +34,8 @@ public:
   /// whose state it took over, or in another process that searched no less than `search`. Null where nobody chose.
   const std::string *find(const std::string &maker, const std::string &key, Effort search);
   void remember(const std::string &maker, const std::string &key, Effort search, const std::string &value);
+  /// So many choices are written together: a first run that is killed has not measured in vain.
+  static constexpr int together = 16;
   /// Adds to the file what this process found; one that cannot be written costs a search.
   void write();
 
@@ -57,7 +59,8 @@ private:
   Table used, stored;                         // stored: in the file
   std::map<std::string, std::string> foreign; // key to maker of a state that was taken over, until it was said
   std::string origin;                         // that state's path
-  bool isRead = false, changed = false;
+  bool isRead = false;
+  int unwritten = 0;
 };
 
 } // namespace mpt::rt
