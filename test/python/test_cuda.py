@@ -109,6 +109,22 @@ def test_a_library_that_cannot_be_recorded_costs_the_graph_alone(tmp_path, refus
     assert (result["waits"], result["graphs"]) == (0, 0) and result["enqueued"] > 8 and result["convolutions"] > 0
 
 
+def test_cudnn_before_cublaslt_is_noted():
+    """cuDNN looks for a cuBLASLt of its own where none is loaded: trainers open theirs first, or the stand-in says so."""
+    if not os.path.exists(library(build_folder())):
+        pytest.skip("the stand-in is not built")
+    text = """if 1:
+        import ctypes, sys
+        standin, handle = ctypes.CDLL(sys.argv[1]), ctypes.c_void_p()
+        standin.standin_violations.restype = ctypes.c_char_p
+        for name in ("cudnnCreate", "cublasLtCreate", "cudnnCreate"):
+            getattr(standin, name)(ctypes.byref(handle))
+            print(len(standin.standin_violations().splitlines()))
+        print(standin.standin_violations().decode())"""
+    told = subprocess.run([sys.executable, "-c", text, library(build_folder())], text=True, capture_output=True, check=True).stdout
+    assert told.split("\n")[:3] == ["1", "1", "1"] and "before cuBLASLt is opened" in told
+
+
 def expect_convolutions_of_cpu(result, policy):
     """Losses, gradients in FP32, and nothing but graphs of steps."""
     np.testing.assert_allclose(result["cuda"], result["cpu"], rtol={**TOLERANCE, **EIGHT_BITS}[policy])

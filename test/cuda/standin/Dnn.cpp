@@ -24,6 +24,8 @@ int64_t standin::version() {
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
 EXPORT dnn::Status cudnnCreate(dnn::Handle *handle) {
+  if (!blasWasOpened())
+    violation("cuDNN: a handle is made before cuBLASLt is opened, which it looks for");
   std::lock_guard guard(lock);
   auto *made = new DnnHandle;
   handles.insert(made);

@@ -83,6 +83,9 @@ bool forbidWhileCapturing(const char *what);
 /// ($MPT_STANDIN_REFUSE_CAPTURE).
 bool refusesCapture(const char *library);
 
+/// Whether cuBLASLt was opened, by whomever: cuDNN finds it then and does not look for one of its own.
+bool blasWasOpened();
+
 } // namespace standin
 
 #endif
