@@ -546,7 +546,8 @@ static LogicalResult importReduceSumTraining(Binder &b) {
   FailureOr<SmallVector<int64_t>> axes = b.axes(*given, b.rank(0));
   if (failed(axes))
     return failure();
-  if (axes->empty() && b.intAttr("noop_with_empty_axes", 0))
+  // Read in either case: what no rule asks for is refused.
+  if (bool isNoop = b.intAttr("noop_with_empty_axes", 0) != 0; isNoop && axes->empty())
     return b.done(b.in(0));
   if (axes->empty())
     *axes = axisRange(0, b.rank(0));
