@@ -554,10 +554,12 @@ std::string CompileOptions::help() {
 }
 
 bool mpt::isCompilation(ArrayRef<StringRef> words) {
-  return any_of(words, [](StringRef word) {
+  bool isText = any_of(words, [](StringRef word) { return word.ends_with(".mlir"); });
+  return any_of(words, [isText](StringRef word) {
     StringRef flag = word.split('=').first;
-    bool isFolder = !word.starts_with("-") && sys::fs::exists(word + "/training_model.onnx");
-    return isFolder || word.ends_with(".onnx") || word.ends_with(".onnxtxt") ||
+    // Also one without a training model, so that the message is about that.
+    bool isFolder = !isText && !word.starts_with("-") && sys::fs::is_directory(word);
+    return isFolder || word.ends_with(".onnx") || word.ends_with(".onnxtxt") || word.ends_with(".ort") ||
            is_contained({"--emit", "--from", "--to"}, flag);
   });
 }

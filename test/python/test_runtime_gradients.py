@@ -305,6 +305,27 @@ def test_folder_of_artifacts_trains(artifacts, tmp_path):
     assert "ONNX Runtime artifacts: loss 'loss'; gradients of 1 tensors from seed 'loss_grad'; optimizer sgd,lr=0.001" in said.stderr
 
 
+def compiler(folder, *flags):
+    return subprocess.run([mpt_run.tool().parent / "mpt-opt", folder, *flags, "-o", os.devnull], capture_output=True, text=True)
+
+
+def test_folders_without_a_training_model_say_what_is_missing(tmp_path):
+    """Also where the artifacts are in the runtime's own format, which is named."""
+    folder = tmp_path / "artifacts"
+    folder.mkdir()
+    for flags in ([], ["--policy=amp-f16"], ["--to=import"], ["--emit=onnx"]):
+        done = compiler(folder, *flags)
+        assert done.returncode == 1 and f"expected training_model.onnx in folder '{folder}', got none; name a folder" in done.stderr, done.stderr
+    (folder / "training_model.ort").write_bytes(b"")
+    done = compiler(folder)
+    assert done.returncode == 1 and "got training_model.ort: ONNX Runtime's own format is not read; write the artifacts without ort_format=True" in done.stderr
+    for flags in ([], ["--emit=onnx"]):
+        done = compiler(folder / "training_model.ort", *flags)
+        assert done.returncode == 1 and "expected a model as .onnx, got" in done.stderr and "own format is not read" in done.stderr, done.stderr
+    done = subprocess.run([mpt_run.tool(), folder, "--function=step"], capture_output=True, text=True)
+    assert done.returncode != 0 and "got training_model.ort" in done.stderr, done.stderr
+
+
 def test_damaged_checkpoints_are_refused(artifacts, tmp_path):
     """Every cut, and random bytes anywhere: an error or other values, never a crash."""
     folder, _ = artifacts

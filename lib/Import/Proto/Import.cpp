@@ -155,7 +155,26 @@ std::string mpt::trainingModelIn(StringRef path, ImportOptions &options) {
   return in("training_model.onnx");
 }
 
+/// ONNX Runtime's own format is a serialized session, and a folder is one of artifacts; `model` is what is read of
+/// `path`.
+static LogicalResult checkFormat(StringRef path, StringRef model, MLIRContext *context) {
+  Location loc = UnknownLoc::get(context);
+  constexpr StringLiteral suffix = ".ort";
+  if (path.ends_with(suffix))
+    return emitError(loc) << "expected a model as .onnx, got '" << path
+                          << "': ONNX Runtime's own format is not read; name the .onnx file that it was made from";
+  if (model == path || llvm::sys::fs::exists(model))
+    return success();
+  InFlightDiagnostic error = emitError(loc) << "expected training_model.onnx in folder '" << path << "', got ";
+  if (llvm::sys::fs::exists(llvm::sys::path::parent_path(model) + "/training_model" + suffix))
+    return error << "training_model.ort: ONNX Runtime's own format is not read; write the artifacts without "
+                    "ort_format=True";
+  return error << "none; name a folder that ONNX Runtime's generate_artifacts has written, or an .onnx file";
+}
+
 FailureOr<OwningOpRef<ModuleOp>> mpt::importNodes(StringRef path, StringRef name, MLIRContext *context) {
+  if (failed(checkFormat(path, path, context)))
+    return failure();
   auto file = openModel(path, context);
   if (failed(file))
     return failure();
@@ -166,6 +185,8 @@ FailureOr<OwningOpRef<ModuleOp>> mpt::importNodes(StringRef path, StringRef name
 FailureOr<OwningOpRef<ModuleOp>> mpt::importOnnx(StringRef path, const ImportOptions &options, MLIRContext *context) {
   ImportOptions named = options;
   std::string model = trainingModelIn(path, named);
+  if (failed(checkFormat(path, model, context)))
+    return failure();
   auto file = openModel(model, context);
   if (failed(file))
     return failure();
