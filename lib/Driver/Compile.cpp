@@ -26,6 +26,8 @@
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
 #include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/Support/ErrorHandling.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FileUtilities.h"
@@ -124,6 +126,8 @@ private:
         return failure();
       if (failed(fitsBudget(phase) ? planWithin(options.memoryBudget) : runPhase(phase, pipeline)))
         return failure();
+      if (phase.name == "import")
+        sayRecognized();
       if (failed(report(phase.name)) || (phase.name == "precision" && failed(checkTimes())))
         return failure();
       // An ONNX file says what phase precision decided; what follows is for machines.
@@ -191,13 +195,41 @@ private:
     if (!form)
       return;
     if (form->used.empty())
-      form->used = options.forwardOnly    ? "nothing: --forward-only asks for the graph alone"
-                   : options.hasLoss      ? "nothing: --loss asks for another step"
-                   : options.hasOptimizer ? "all but the optimizer, which is --optimizer=" + options.optimizer
-                                          : "all";
+      form->used = usedOf(*form);
     note(*module, *form);
-    if (std::string text = form->text(); text != said) // sizes are found in the same file
-      progress(said = text);
+    say(form->text());
+  }
+
+  /// Says `text` once: sizes are found in the same file.
+  void say(const std::string &text) {
+    if (said.insert(text).second)
+      progress(text);
+  }
+
+  /// What of the file's training the step has, and where from it has the rest.
+  std::string usedOf(const TrainingForm &form) {
+    auto roles = (*module)->getAttrOfType<DictionaryAttr>(onnx::kTrainingRoles);
+    if (options.forwardOnly)
+      return "nothing: --forward-only asks for the graph alone";
+    if (options.hasLoss && !roles)
+      return "nothing: --loss asks for another step";
+    SmallVector<std::string> others;
+    if (auto backward = roles ? roles.getAs<StringAttr>("backward") : StringAttr(); backward && backward == "own")
+      others.push_back("the backward pass, which is made anew");
+    if (options.hasOptimizer && !form.optimizer.empty())
+      others.push_back("the optimizer, which is --optimizer=" + options.optimizer);
+    return others.empty() ? "all" : "all but " + llvm::join(others, ", and ");
+  }
+
+  /// Arithmetic that stays as the file wrote it has other precision classes than the operation would have.
+  void sayRecognized() {
+    std::optional<TrainingForm> form = notedForm(*module);
+    if (!form || form->recognized.empty())
+      return;
+    auto [found, all] = StringRef(form->recognized).split(" of ");
+    if (found != all)
+      say(form->form + ": gradients of " + form->recognized +
+          " operations were recognized; --debug-only=import-recognize-gradients names the others");
   }
 
   /// A joint graph has its loss, and an optimizer where the user names none.
@@ -453,7 +485,7 @@ private:
   MLIRContext &context;
   OwningOpRef<ModuleOp> module;
   bool reached = false;
-  std::string said; ///< of the file's form
+  llvm::StringSet<> said; ///< of the file's form
 };
 
 } // namespace

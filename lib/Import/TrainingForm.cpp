@@ -18,6 +18,7 @@ struct Field {
 constexpr Field fields[] = {{"form", &TrainingForm::form},
                             {"loss", &TrainingForm::loss},
                             {"gradients", &TrainingForm::gradients},
+                            {"recognized", &TrainingForm::recognized, true},
                             {"optimizer", &TrainingForm::optimizer},
                             {"state", &TrainingForm::state},
                             {"evaluation", &TrainingForm::evaluation, true},

@@ -6,6 +6,7 @@
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Evaluation/SameFunction.h"
+#include "mpt/Import/TrainingForm.h"
 #include "mpt/Interfaces/Interfaces.h"
 #include "mpt/Support/Refusal.h"
 #include "passes/import/Passes.h"
@@ -314,6 +315,7 @@ struct RecognizeGradients : mpt::impl::RecognizeGradientsBase<RecognizeGradients
         candidates.push_back(&op);
     RandomPoints points(getOperation());
     std::vector<GradientSearch> found;
+    missed = 0;
     // Last to first, as the backward pass goes: a gradient that is found ends the arithmetic of the next one.
     for (Operation *op : llvm::reverse(candidates))
       if (std::optional<GradientSearch> search = find(op, forwardPass, points))
@@ -321,6 +323,10 @@ struct RecognizeGradients : mpt::impl::RecognizeGradientsBase<RecognizeGradients
     for (GradientSearch &search : found)
       search.findOthers();
     eraseDeadOps(function);
+    if (std::optional<TrainingForm> form = notedForm(getOperation()); form && found.size() + missed > 0) {
+      form->recognized = std::to_string(found.size()) + " of " + std::to_string(found.size() + missed);
+      note(getOperation(), *form);
+    }
   }
 
 private:
@@ -337,9 +343,12 @@ private:
     if (!isMissed || !isa<Decomposable>(op))
       return std::nullopt;
     ++numOthers;
+    ++missed;
     return refuse(DEBUG_TYPE, op) << "no gradient of " << op->getName().getStringRef()
                                   << " among the file's arithmetic";
   }
+
+  size_t missed = 0;
 
   /// The result, and what has its type and selects among it and others.
   static SmallVector<Value> resultsOf(Operation *op) {

@@ -154,6 +154,54 @@ def test_update_of_the_file_runs_as_it_is(tanh, tmp_path, policy):
     assert "--clip-norm needs --optimizer" in text
 
 
+def compiler(model, *flags):
+    return subprocess.run([step_files.BUILD / "bin" / "mpt-opt", model, *flags], capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("flags,used", [([], "all"), (["--optimizer=adamw,lr=0.01"], "all but the optimizer, which is --optimizer=adamw,lr=0.01"),
+                                        (["--backward=own"], "all but the backward pass, which is made anew"),
+                                        (["--backward=own", "--optimizer=adamw,lr=0.01"],
+                                         "all but the backward pass, which is made anew, and the optimizer, which is --optimizer=adamw,lr=0.01")])
+def test_what_is_used_of_the_file_is_said_and_in_the_manifest(tanh, tmp_path, flags, used):
+    model = with_update(tanh, tmp_path, SGD, {f"{p}_next": shape for p, shape in SHAPES.items()}, {"learning_rate": 0.25})
+    done = compiler(model, *flags, "-o", tmp_path / "library")
+    assert done.returncode == 0, done.stderr
+    line, = [line for line in done.stderr.splitlines() if "joint graph: loss" in line]
+    assert line.endswith(f"optimizer sgd,lr=0.25; used {used}")
+    noted = json.loads((tmp_path / "library" / "updated.json").read_text())["training"]
+    assert noted["used"] == used and noted["form"] == "joint graph"
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_gradients_that_are_not_recognized_are_counted(tmp_path, wrong):
+    """Twice the probability is in the gradient of no softmax."""
+    text = (INPUTS / "joint_tanh.onnxtxt").read_text()
+    if wrong:
+        text = text.replace("probability = Exp(p)", "half = Exp(p)\n  probability = Add(half, half)")
+    onnx.save(graph_of(text, weights()), tmp_path / "m.onnx")
+    done = compiler(tmp_path / "m.onnx", "--to=import")
+    assert done.returncode == 0 and f'recognized = "{"1" if wrong else "2"} of 2"' in done.stdout, done.stderr
+    line = "joint graph: gradients of 1 of 2 operations were recognized; --debug-only=import-recognize-gradients names the others"
+    assert (line in done.stderr) == wrong, done.stderr
+
+
+def test_momentum_of_clipped_gradients_is_not_called_sgd(tanh, tmp_path):
+    """The gradient is not found behind a factor that is no number; what SGD subtracts are the file's moments."""
+    clipped = MOMENTUM + "factor = Sqrt(loss)\n" + "".join(f"{p}_clipped = Mul({p}_grad, factor)\n" for p in SHAPES)
+    for p in SHAPES:
+        clipped = clipped.replace(f"Add({p}_kept, {p}_grad)", f"Add({p}_kept, {p}_clipped)")
+    lines = sorted(clipped.splitlines(), key=lambda line: [key in line.split("=")[0] for key in ("factor", "clipped", "kept")], reverse=True)
+    outputs = {f"{p}{kind}_next": shape for p, shape in SHAPES.items() for kind in ("", "_v")}
+    model = onnx.load(with_update(tanh, tmp_path, "\n".join(lines), outputs,
+                                  {**{f"{p}_v": np.zeros(shape) for p, shape in SHAPES.items()}, "mu": 0.9, "rate": 0.5}))
+    kept = [value for value in model.graph.output if not value.name.endswith("_grad")]
+    del model.graph.output[:]
+    model.graph.output.extend(kept)
+    onnx.save(model, tmp_path / "clipped.onnx")
+    said = compiler(tmp_path / "clipped.onnx", "--to=training", "-o", os.devnull).stderr
+    assert "optimizer sgd,lr=0.5 of moments that the file computes; state of 4 tensors; used all" in said, said
+
+
 def test_roles_by_flags(tanh, tmp_path):
     model = onnx.load(tanh)
     for node in model.graph.node:

@@ -309,6 +309,33 @@ def compiler(folder, *flags):
     return subprocess.run([mpt_run.tool().parent / "mpt-opt", folder, *flags, "-o", os.devnull], capture_output=True, text=True)
 
 
+@pytest.mark.parametrize("steps,state", [(7, "state of the optimizer in 6 tensors after 7 steps, of 2 running statistics, of 1 frozen parameter; used all"),
+                                         (0, "state of 2 running statistics, of 1 frozen parameter; used all")])
+def test_the_line_names_all_that_the_checkpoint_holds(steps, state, tmp_path):
+    """y = normalized(x p + q), q frozen; the runtime leaves the running statistics among the frozen tensors."""
+    shapes = {"p": (4, 2), "q": (2,), "s": (2,), "t": (2,), "mean": (2,), "var": (2,)}
+    tensors, trained = {name: np.abs(values(*shape)) for name, shape in shapes.items()}, ("p", "s", "t")
+    nodes = [node("MatMul", "x,p", "h"), node("Add", "h,q", "k"), ms("BatchNormInternal", "k,s,t,mean,var", "y,mean2,var2,m,i", training_mode=1),
+             node("ReduceMean", "y", "loss", keepdims=0), node("Size", "y", "count"), ms("Scale", "loss_grad,count", "share", scale_down=1),
+             node("Shape", "y", "every"), node("Expand", "share,every", "dy"), ms("BatchNormalizationGrad", "dy,k,s,m,i", "dk,s_grad,t_grad"),
+             ms("FusedMatMul", "x,dk", "p_grad", transA=1)]
+    nodes += [ms("InPlaceAccumulatorV2", f"{p}_grad.accumulation.buffer,{p}_grad,lazy_reset_grad", f"{p}_grad.accumulation.out") for p in trained]
+    info = helper.make_tensor_value_info
+    inputs = [info("x", 1, [3, 4]), *(info(name, 1, shape) for name, shape in shapes.items()),
+              *(info(f"{p}_grad.accumulation.buffer", 1, shapes[p]) for p in trained), info("lazy_reset_grad", 9, [1])]
+    graph = helper.make_graph(nodes, "training", inputs, [info("loss", 1, []), *(info(f"{p}_grad.accumulation.out", 9, [1]) for p in trained)],
+                              [numpy_helper.from_array(np.float32(1), "loss_grad")])
+    folder = tmp_path / "artifacts"
+    folder.mkdir()
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid(MS, 1)], ir_version=9),
+              folder / "training_model.onnx")
+    write_optimizer(folder, [ms("AdamWOptimizer", "learning_rate,step,params,gradients,m,v", "done", **ADAM)])
+    moments = {p: (np.zeros(shapes[p], np.float32),) * 2 for p in trained} if steps else None
+    (folder / "checkpoint").write_bytes(flatbuffer({p: tensors[p] for p in trained}, {p: tensors[p] for p in shapes if p not in trained}, moments, steps))
+    done = compiler(folder, "--to=training")
+    assert done.returncode == 0 and state in done.stderr, done.stderr
+
+
 def test_folders_without_a_training_model_say_what_is_missing(tmp_path):
     """Also where the artifacts are in the runtime's own format, which is named."""
     folder = tmp_path / "artifacts"

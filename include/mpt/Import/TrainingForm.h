@@ -15,6 +15,7 @@ struct TrainingForm {
   std::string form;       ///< "TrainingInfoProto", ...
   std::string loss;       ///< name of the value, or of several
   std::string gradients;  ///< of how many tensors, and how the file says so
+  std::string recognized; ///< "M of N": gradients of operations that were found in its arithmetic
   std::string optimizer;  ///< operator with its settings
   std::string state;      ///< how many tensors it carries from step to step
   std::string evaluation; ///< whose evaluation it is where the file has its own

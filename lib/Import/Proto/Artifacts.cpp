@@ -14,10 +14,6 @@ namespace {
 constexpr StringLiteral runtimeDomain = "com.microsoft";
 constexpr StringLiteral bufferSuffix = "_grad.accumulation.buffer";
 
-bool isAccumulator(const NodeProto &node) {
-  return node.domain() == runtimeDomain && node.op_type() == "InPlaceAccumulatorV2";
-}
-
 class ArtifactReader {
 public:
   ArtifactReader(ModelProto &model, const ImportOptions &options, Location loc, proto::Artifacts &artifacts)
@@ -38,7 +34,7 @@ private:
     google::protobuf::RepeatedPtrField<NodeProto> kept;
     std::vector<std::pair<std::string, std::string>> gradients; // value, parameter
     for (NodeProto &node : *graph.mutable_node()) {
-      if (!isAccumulator(node)) {
+      if (!proto::isAccumulator(node)) {
         kept.Add(std::move(node));
         continue;
       }
@@ -168,6 +164,10 @@ private:
 };
 
 } // namespace
+
+bool proto::isAccumulator(const NodeProto &node) {
+  return node.domain() == runtimeDomain && node.op_type() == "InPlaceAccumulatorV2";
+}
 
 FailureOr<std::unique_ptr<llvm::MemoryBuffer>> proto::openFile(StringRef what, StringRef path, Location loc) {
   auto file = llvm::MemoryBuffer::getFile(path, /*IsText=*/false, /*RequiresNullTerminator=*/false);

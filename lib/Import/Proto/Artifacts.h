@@ -35,6 +35,9 @@ llvm::FailureOr<Checkpoint> readCheckpoint(llvm::StringRef bytes, mlir::Location
 llvm::FailureOr<std::unique_ptr<llvm::MemoryBuffer>> openFile(llvm::StringRef what, llvm::StringRef path,
                                                               mlir::Location loc);
 
+/// True for the node that adds a parameter's gradient to a buffer.
+bool isAccumulator(const ::onnx::NodeProto &node);
+
 /// readCheckpoint() of the file `options.checkpoint`.
 llvm::FailureOr<Checkpoint> openCheckpoint(const ImportOptions &options, mlir::Location loc);
 

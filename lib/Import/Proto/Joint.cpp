@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Joint graphs of others: which outputs are gradients and new values, where the seed is, which optimizer the update is.
+#include "Artifacts.h"
 #include "GraphValues.h"
 #include "Proto.h"
 
 #include "mpt/Dialect/ONNX/ONNXDialect.h"
 #include "mpt/Dialect/ONNX/TrainingRoles.h"
+#include "mpt/Dialect/Train/TrainDialect.h"
 
 #include "mlir/IR/Diagnostics.h"
 #include "llvm/ADT/StringSet.h"
@@ -304,6 +306,9 @@ private:
       first = update;
       if (known == gradientOf.end())
         found[update->gradient] = parameter.str();
+      ofMoments |= llvm::any_of(roles.next, [&](const auto &other) {
+        return values.origin(other.getKey()) == values.origin(update->gradient);
+      });
       outputs.insert(next.getKey());
     }
     if (!first)
@@ -401,11 +406,11 @@ private:
              });
     });
     roles.updates = updates && !roles.own;
-    form.optimizer = updates ? "operators of the file" : roles.optimizer;
+    form.optimizer = updates     ? "operators of the file"
+                     : ofMoments ? roles.optimizer + " of moments that the file computes"
+                                 : roles.optimizer;
     if (next > updates)
       form.state = "of " + std::to_string(next - updates) + " tensors";
-    if (roles.own)
-      form.used = "loss, optimizer, state; the backward pass is made anew";
   }
 
   ModelProto &model;
@@ -414,6 +419,7 @@ private:
   Location loc;
   llvm::StringSet<> states;        ///< initializers
   llvm::StringMap<int32_t> copies; ///< weights with a 16-bit copy -> their type
+  bool ofMoments = false;          ///< what SGD subtracts are new values of other states
   proto::JointRoles roles;
 };
 
@@ -433,6 +439,48 @@ void proto::addZeros(const GraphProto &graph, const JointRoles &roles, std::vect
     for (const auto &dim : input.type().tensor_type().shape().dim())
       tensor.add_dims(dim.dim_value());
   }
+}
+
+/// Adds to the form what else is carried from step to step, or never changes.
+static void describeStates(ModuleOp module, const proto::JointRoles &roles, TrainingForm &form) {
+  llvm::StringSet<> renewed;
+  for (const auto &next : roles.next)
+    renewed.insert(next.getValue());
+  size_t statistics = 0, frozen = 0;
+  for (auto state : module.getOps<train::StateOp>()) {
+    statistics += state.getRole() == train::Role::statistic && !renewed.contains(state.getSymName());
+    frozen += state.getRole() == train::Role::parameter && state.getFrozen();
+  }
+  for (auto [count, what] : {std::pair(statistics, " running statistic"), std::pair(frozen, " frozen parameter")})
+    if (count)
+      form.state += (form.state.empty() ? "of " : ", of ") + std::to_string(count) + what + (count == 1 ? "" : "s");
+}
+
+TrainingForm proto::formOfNodes(const GraphProto &graph) {
+  llvm::StringSet<> states;
+  for (const TensorProto &tensor : graph.initializer())
+    states.insert(tensor.name());
+  for (const ValueInfoProto &input : graph.input())
+    states.insert(input.name());
+  size_t gradients = 0, next = 0, accumulators = llvm::count_if(graph.node(), isAccumulator);
+  TrainingForm form;
+  for (const ValueInfoProto &output : graph.output()) {
+    StringRef name = output.name();
+    if (name.consume_back(gradientSuffix) && states.contains(name))
+      ++gradients;
+    else if (name.consume_back(nextSuffix) && states.contains(name))
+      ++next;
+    else if (isScalarFloat(output) && (form.loss.empty() || output.name() == "loss"))
+      form.loss = "'" + output.name() + "'";
+  }
+  if (gradients + next + accumulators == 0)
+    return {};
+  form.form = accumulators ? "ONNX Runtime artifacts" : "joint graph";
+  if (gradients + accumulators)
+    form.gradients = "of " + std::to_string(gradients + accumulators) + " tensors";
+  if (next)
+    form.state = "of " + std::to_string(next) + " tensors";
+  return form;
 }
 
 void proto::noteJoint(ModuleOp module, const JointRoles &roles) {
@@ -457,5 +505,7 @@ void proto::noteJoint(ModuleOp module, const JointRoles &roles) {
   if (!roles.rate.empty())
     entries.set("learning_rate", builder.getStringAttr(roles.rate));
   module->setAttr(mpt::onnx::kTrainingRoles, entries.getDictionary(builder.getContext()));
-  note(module, roles.form);
+  TrainingForm form = roles.form;
+  describeStates(module, roles, form);
+  note(module, form);
 }

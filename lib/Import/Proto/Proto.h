@@ -113,6 +113,8 @@ void declareInput(::onnx::GraphProto &graph, const ::onnx::TensorProto &tensor);
 /// Finds gradients and new values among the outputs: `P_grad` and `P_next`, P an initializer, and what the options
 /// name. Outputs that are not used are dropped; a seed becomes a node mpt.Seed.
 llvm::FailureOr<JointRoles> takeJoint(::onnx::ModelProto &model, const ImportOptions &options, mlir::Location loc);
+/// What the names of a graph's outputs say of a backward pass among its nodes; no form where they say nothing.
+TrainingForm formOfNodes(const ::onnx::GraphProto &graph);
 
 /// Appends a tensor of the input's type, without elements, for each of `roles.zeros`; `graph` is prepared.
 void addZeros(const ::onnx::GraphProto &graph, const JointRoles &roles, std::vector<::onnx::TensorProto> &initializers);
