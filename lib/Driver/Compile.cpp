@@ -259,6 +259,9 @@ private:
     pipeline.algorithms = llvm::count_if(module->getOps<func::FuncOp>(), [](func::FuncOp function) {
       return function.getSymName().starts_with("algorithm.");
     });
+    if (pipeline.algorithms > 1 && options.emit == EmitKind::ONNX)
+      return fail("expected --emit=library for the " + Twine(pipeline.algorithms) + " algorithms of '" + options.input +
+                  "', got --emit=onnx: a file holds one step; in a library each is a function");
     if (pipeline.algorithms > 1 && options.replicas != "1")
       return fail("expected --replicas=1 for " + Twine(pipeline.algorithms) + " algorithms, got " + options.replicas +
                   ": replicas share the gradients of one step");
@@ -272,11 +275,16 @@ private:
   LogicalResult rewriteNodes() {
     if (options.output == "-" && !options.dryRun)
       return fail("expected a file for the ONNX model; name it with -o");
+    if (options.onnxForm != "joint")
+      return fail("expected a training step for --onnx-form=" + options.onnxForm +
+                  ", got a graph whose nodes are rewritten; name --loss and --optimizer, or --backward=file where the "
+                  "file has a backward pass");
     progress("importing " + options.input);
     FailureOr<OwningOpRef<ModuleOp>> imported = importNodes(options.input, options.name, &context);
     if (failed(imported))
       return failure();
     module = std::move(*imported);
+    sayNodesForm();
     progress("phase precision");
     PassManager passes(&context);
     if (options.timing)
@@ -288,6 +296,18 @@ private:
       return success();
     progress("writing " + options.output);
     return exportNodes(*module, options.output);
+  }
+
+  /// A backward pass among the nodes is rewritten like all others, and nothing scales its gradients.
+  void sayNodesForm() {
+    std::optional<TrainingForm> form = notedForm(*module);
+    if (!form)
+      return;
+    form->used = "the nodes as they are";
+    progress(form->text());
+    if (options.policy != "fp32")
+      log << "warning: the backward pass of '" << options.input << "' is rewritten node by node, without masters or a "
+          << "loss scale; --backward=file writes the training step, which has what " << options.policy << " asks for\n";
   }
 
   LogicalResult runPhase(const Phase &phase, const PipelineOptions &wishes) {

@@ -202,6 +202,33 @@ def test_momentum_of_clipped_gradients_is_not_called_sgd(tanh, tmp_path):
     assert "optimizer sgd,lr=0.5 of moments that the file computes; state of 4 tensors; used all" in said, said
 
 
+def test_nodes_of_a_joint_graph_say_that_no_step_is_made(tanh, tmp_path):
+    written = tmp_path / "out.onnx"
+    line = "joint graph: loss 'loss'; gradients of 4 tensors; used the nodes as they are"
+    done = compiler(tanh, "--emit=onnx", "-o", written)
+    assert done.returncode == 0 and line in done.stderr and "warning" not in done.stderr, done.stderr
+    done = compiler(tanh, "--emit=onnx", "--policy=amp-f16", "-o", written)
+    assert done.returncode == 0 and line in done.stderr, done.stderr
+    assert "without masters or a loss scale; --backward=file writes the training step" in done.stderr
+    names = {tensor.name for tensor in onnx.load(written).graph.initializer}
+    assert "w1.master" not in names
+    done = compiler(tanh, "--emit=onnx", "--policy=amp-f16", "--onnx-form=training-info", "-o", written)
+    assert done.returncode == 1 and "expected a training step for --onnx-form=training-info" in done.stderr and "--backward=file" in done.stderr
+    # The advice holds.
+    done = compiler(tanh, "--emit=onnx", "--policy=amp-f16", "--onnx-form=training-info", "--backward=file", "--optimizer=sgd,lr=0.1", "-o", written)
+    assert done.returncode == 0, done.stderr
+    step = onnx.load(written)
+    assert len(step.training_info) == 1 and "w1.master" in {tensor.name for tensor in step.graph.initializer}
+
+
+def test_a_forward_graph_says_nothing_of_training(tanh, tmp_path):
+    model = onnx.load(tanh)
+    del model.graph.output[1:]
+    onnx.save(model, tmp_path / "forward.onnx")
+    done = compiler(tmp_path / "forward.onnx", "--emit=onnx", "--policy=amp-f16", "-o", tmp_path / "out.onnx")
+    assert done.returncode == 0 and "joint graph" not in done.stderr and "warning" not in done.stderr, done.stderr
+
+
 def test_roles_by_flags(tanh, tmp_path):
     model = onnx.load(tanh)
     for node in model.graph.node:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files that bring their training in the standard's form: TrainingInfoProto with Gradient and the optimizers of ai.onnx.preview.training."""
+import os
 import pathlib
 import re
 import subprocess
@@ -265,6 +266,19 @@ def test_each_of_several_algorithms_is_a_function(flags, tmp_path):
     rate = 0.1 if "optimizer" in flags else 0.01
     np.testing.assert_allclose(both.parameter("g"), weights["g"] + rate * feeds["noise"].mean(0)[:, None] * moved.T, **tolerance)
     assert set(both.run("predict", feeds)) == {"made"}
+
+
+@pytest.mark.parametrize("form", ["joint", "training-info"])
+def test_several_algorithms_are_no_onnx_file(form, tmp_path):
+    model, _, infos = gan()
+    path = write(model, *infos, folder=tmp_path)
+    done = subprocess.run([find_compiler(), path, "--emit=onnx", f"--onnx-form={form}", "-o", tmp_path / "step.onnx"], capture_output=True, text=True)
+    assert done.returncode == 1 and not (tmp_path / "step.onnx").exists()
+    assert f"expected --emit=library for the 2 algorithms of '{path}', got --emit=onnx: a file holds one step" in done.stderr
+    # Phases of it can be seen as text, and one algorithm is a file.
+    assert subprocess.run([find_compiler(), path, "--to=training", "-o", os.devnull], capture_output=True).returncode == 0
+    path = write(gan()[0], infos[0], folder=tmp_path)
+    assert subprocess.run([find_compiler(), path, "--emit=onnx", f"--onnx-form={form}", "-o", tmp_path / "step.onnx"], capture_output=True).returncode == 0
 
 
 @pytest.mark.parametrize("policy", ["fp32", "amp-f16"])

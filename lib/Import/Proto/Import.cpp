@@ -106,13 +106,14 @@ static bool declaresInferredTypes(const ::onnx::GraphProto &graph) {
 
 FailureOr<OwningOpRef<ModuleOp>> mpt::importNodesBuffer(StringRef bytes, StringRef folder, StringRef name,
                                                         MLIRContext *context) {
-  context->loadDialect<onnx::ONNXDialect, func::FuncDialect>();
+  context->loadDialect<MPTDialect, onnx::ONNXDialect, func::FuncDialect>();
   Location loc = proto::namedLoc(context, name);
   ::onnx::ModelProto model;
   if (failed(proto::parseModel(bytes, model, loc)))
     return failure();
   ::onnx::ModelProto header = proto::modelHeader(model);
   bool declaresTypes = declaresInferredTypes(model.graph());
+  TrainingForm form = proto::formOfNodes(model.graph());
   std::vector<::onnx::TensorProto> initializers;
   if (failed(proto::prepareNodes(model, initializers, loc)))
     return failure();
@@ -122,6 +123,8 @@ FailureOr<OwningOpRef<ModuleOp>> mpt::importNodesBuffer(StringRef bytes, StringR
       proto::buildModule(model, initializers, folder, options, context, {}, &header);
   if (failed(module) || failed(verify(**module)))
     return failure();
+  if (!form.form.empty())
+    note(**module, form);
   if (declaresTypes)
     setAttr<mpt::onnx::ONNXDialect::DeclaredTypesAttrHelper>(**module, UnitAttr::get(context));
   return module;
