@@ -3,12 +3,13 @@
 """Compiles the corpus models and holds loss, gradients and ten optimizer steps against the float64 references.
 
   check_corpus.py CORPUS [--models a,b] [--forms ts,dyn,opt] [--variants loss,composed,logits] [--steps sgd,adamw|none]
-                  [--markdown FILE]
+                  [--dynamic] [--markdown FILE]
 
 CORPUS is the folder that scripts/corpus.sh made (forward/ and ref/). Variants: loss and composed have the loss in the graph;
 logits has not, and mpt adds it (models whose loss --loss= can name; compared with the reference of loss). Prints a line for every graph and ends with a
 summary; the status is non-zero when any graph failed. Each graph is compiled in a process of its own, so that a crash
-counts as that graph's failure.
+counts as that graph's failure. --dynamic takes the graphs with symbolic dimensions (dynamic/ and ref/dynamic/), bound to the extents
+of the model's batch, in the variant loss.
 """
 import argparse
 import multiprocessing
@@ -19,6 +20,7 @@ import time
 import traceback
 
 import numpy as np
+import onnx
 
 import corpus_measure as measure
 
@@ -32,7 +34,18 @@ ADDED_LOSS.update(dict.fromkeys("bert bert_sdpa gpt2 gpt2_sdpa llama transformer
                                 "softmax-cross-entropy,class-axis=-1,ignore-index=-100"))
 ADDED_LOSS.update(dict.fromkeys("mlp lenet lenet_classic alexnet vgg11_bn resnet18 resnet50 inception mobilenet unet "
                                 "unet_resize vit".split(), "softmax-cross-entropy"))
+DYNAMIC = "bert dcgan_d dlrm gpt2 lenet lstm_cls mlp resnet18 unet vit".split()
 STEPS = 10
+
+
+def extents(model, feeds):
+    """What --bind= has to say so that the graph's inputs have the shapes of `feeds`."""
+    symbols = {}
+    for given in onnx.load(model, load_external_data=False).graph.input:
+        for dim, extent in zip(given.type.tensor_type.shape.dim, feeds[given.name].shape if given.name in feeds else ()):
+            if dim.dim_param and symbols.setdefault(dim.dim_param, extent) != extent:
+                raise ValueError(f"'{dim.dim_param}' is {symbols[dim.dim_param]} and {extent} in the batch")
+    return symbols
 
 
 def load(path):
@@ -44,29 +57,34 @@ def rows_of(corpus, key, steps, out):
     """Compiles one graph once per optimizer and returns [(what was compared, row)]."""
     import mpt
 
-    model = os.path.join(corpus, "forward", key + ".onnx")
+    dynamic = key.endswith(".dynamic")
+    graphs, references = (os.path.join(corpus, *parts) for parts in ((("dynamic",), ("ref", "dynamic")) if dynamic else (("forward",), ("ref",))))
+    model = os.path.join(graphs, key + ".onnx")
     model_name = key.split("/")[1].split(".")[0]
-    feeds, loss = load(os.path.join(corpus, "forward", model_name + ".npz")), "none"
+    feeds, loss = load(os.path.join(graphs, model_name + ".npz")), "none"
+    bind = extents(model, feeds)
+    if dynamic and not bind:
+        raise ValueError("expected symbolic dimensions, got none")
     if key.endswith(".logits"):
         loss = ADDED_LOSS[model_name]
         feeds["labels" if loss.startswith("softmax") else "target"] = feeds.pop("y")
         # The fused loss is not in every export (l1 in none); the composed one has the same values.
         fused = key[:-len("logits")] + "loss"
-        key = fused if os.path.exists(os.path.join(corpus, "ref", fused + ".f64.npz")) else fused[:-len("loss")] + "composed"
-    first = {kind: load(os.path.join(corpus, "ref", f"{key}.{kind}.npz")) for kind in ("f64", "f32")}
+        key = fused if os.path.exists(os.path.join(references, fused + ".f64.npz")) else fused[:-len("loss")] + "composed"
+    first = {kind: load(os.path.join(references, f"{key}.{kind}.npz")) for kind in ("f64", "f32")}
     rows = []
     for name in steps or ["sgd"]:
         optimizer, suffix = OPTIMIZERS[name]
         folder = os.path.join(out, name)
-        mpt.compile(model, loss=loss, optimizer=optimizer, policy="fp32", no_dropout=True, quiet=True, out=folder)
+        mpt.compile(model, loss=loss, optimizer=optimizer, policy="fp32", no_dropout=True, quiet=True, bind=bind, out=folder)
         trainer = mpt.Trainer(folder)
         if not rows:
             value, gradients = trainer.gradients(feeds)
             rows.append(("loss", measure.losses([value], **first)))
             rows += [("gradient", row) for row in measure.gradients(gradients, **first)]
         if steps:
-            reference = {kind: load(os.path.join(corpus, "ref", f"{key}{suffix}.{kind}.npz")) for kind in first}
-            spread = os.path.join(corpus, "ref", f"{model_name}{suffix}.spread.npz")
+            reference = {kind: load(os.path.join(references, f"{key}{suffix}.{kind}.npz")) for kind in first}
+            spread = os.path.join(references, f"{model_name}{suffix}.spread.npz")
             reference["spread"] = load(spread) if os.path.exists(spread) else None
             losses = [trainer.step(feeds).loss for _ in range(STEPS)]
             rows.append((name, measure.losses(losses, **reference)))
@@ -134,24 +152,27 @@ def markdown_row(model, form, variant, ok, result):
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("corpus")
-    ap.add_argument("--models", default=",".join(MODELS))
+    ap.add_argument("--models")
     ap.add_argument("--forms", default="ts,dyn,opt")
-    ap.add_argument("--variants", default="loss,composed,logits")
+    ap.add_argument("--variants")
+    ap.add_argument("--dynamic", action="store_true", help="graphs with symbolic dimensions")
     ap.add_argument("--steps", default="sgd,adamw", help="optimizers whose ten steps are compared; 'none' for gradients alone")
     ap.add_argument("--markdown", metavar="FILE", help="append a table row for every graph")
     ap.add_argument("--limit", type=float, default=300, help="seconds for one graph")
     args = ap.parse_args()
+    models = args.models.split(",") if args.models else DYNAMIC if args.dynamic else MODELS
+    variants = args.variants.split(",") if args.variants else ["loss"] if args.dynamic else ["loss", "composed", "logits"]
     steps = [] if args.steps == "none" else args.steps.split(",")
     multiprocessing.set_start_method("fork")
     passed = failed = skipped = 0
     print("each cell: worst error / its limit (4x float32's own error, or 1e-5), both against float64")
-    for model in args.models.split(","):
+    for model in models:
         for form in args.forms.split(","):
-            for variant in args.variants.split(","):
-                key = f"{form}/{model}.{variant}"
+            for variant in variants:
+                key = f"{form}/{model}.{variant}" + (".dynamic" if args.dynamic else "")
                 if variant == "logits" and model not in ADDED_LOSS:
                     continue
-                if not os.path.exists(os.path.join(args.corpus, "forward", key + ".onnx")):
+                if not os.path.exists(os.path.join(args.corpus, "dynamic" if args.dynamic else "forward", key + ".onnx")):
                     skipped += 1
                     print(f"{key:28s} skip  the exporter cannot write this graph", flush=True)
                     continue
