@@ -186,7 +186,8 @@ void Grouper::mergeReaders(Value value) {
 }
 
 /// Adds to `late` what is rematerialized for the backward pass, and what only late ops read. Reductions wait as the few
-/// values that they make: the largest magnitude of an activation goes with the activation, though the next scale is late.
+/// values that they make: the largest magnitude of an activation goes with the activation, though the next scale is
+/// late.
 void Grouper::addRematerialized() {
   for (Operation &op : llvm::reverse(block))
     if (hasAttr<MPTDialect::RecomputedAttrHelper>(&op) ||
