@@ -69,29 +69,30 @@ def in_double(model: onnx.ModelProto) -> onnx.ModelProto:
     """The model with FP64 in the place of narrower floats: inputs, outputs, constants and casts."""
     wide = onnx.ModelProto()
     wide.CopyFrom(model)
-    _widen(wide.graph)
+    set_floats(wide.graph, NARROW, onnx.TensorProto.DOUBLE)
     return wide
 
 
-def _widen(graph) -> None:
+def set_floats(graph, kinds, to: int) -> None:
+    """Sets the types of `graph` that are among `kinds` to `to`: of values, constants and casts."""
     for value in [*graph.input, *graph.output, *graph.value_info]:
-        if value.type.tensor_type.elem_type in NARROW:
-            value.type.tensor_type.elem_type = onnx.TensorProto.DOUBLE
+        if value.type.tensor_type.elem_type in kinds:
+            value.type.tensor_type.elem_type = to
     for tensor in graph.initializer:
-        _widen_tensor(tensor)
+        _set_tensor(tensor, kinds, to)
     for node in graph.node:
         for attribute in node.attribute:
-            if attribute.name == "to" and attribute.i in NARROW:
-                attribute.i = onnx.TensorProto.DOUBLE
+            if attribute.name == "to" and attribute.i in kinds:
+                attribute.i = to
             if attribute.HasField("t"):
-                _widen_tensor(attribute.t)
+                _set_tensor(attribute.t, kinds, to)
             if attribute.HasField("g"):
-                _widen(attribute.g)
+                set_floats(attribute.g, kinds, to)
 
 
-def _widen_tensor(tensor) -> None:
-    if tensor.data_type in NARROW:
-        values = onnx.numpy_helper.to_array(tensor).astype(np.float64)
+def _set_tensor(tensor, kinds, to) -> None:
+    if tensor.data_type in kinds:
+        values = onnx.numpy_helper.to_array(tensor).astype(onnx.helper.tensor_dtype_to_np_dtype(to))
         tensor.CopyFrom(onnx.numpy_helper.from_array(values, tensor.name))
 
 

@@ -8,15 +8,22 @@ from onnx import TensorProto, helper, numpy_helper
 
 LOSS = "sum.of.weighted.outputs"  # no output of the suite is called that
 
+NARROW = {"int2", "uint2", "int4", "uint4", "float4_e2m1fn"}  # numpy's names of types that no constant of mpt has
+
+
+def left_open(inputs: dict) -> dict:
+    """The inputs that stay inputs of the model."""
+    return {name: value for name, value in inputs.items() if np.asarray(value).dtype.name in NARROW}
+
 
 def with_loss(model, inputs: dict, variables: list, weights: dict):
-    """The model with its variables as initializers, all other inputs as constants, and LOSS, the sum of its float outputs
+    """The model with its variables as initializers, all other inputs as constants or left open, and LOSS, the sum of its float outputs
     times their weights, as its only output."""
     graph = model.graph
     nodes = list(graph.node)
     initializers = list(graph.initializer) + [numpy_helper.from_array(np.asarray(inputs[name]), name) for name in variables]
     for name, value in inputs.items():
-        if name not in variables:
+        if name not in variables and name not in left_open(inputs):
             nodes.insert(0, helper.make_node("Constant", [], [name], value=numpy_helper.from_array(np.asarray(value), name)))
     terms = []
     for name, weight in weights.items():
@@ -31,7 +38,8 @@ def with_loss(model, inputs: dict, variables: list, weights: dict):
         nodes.append(helper.make_node("Add", [total, term], [f"{term}.so.far"]))
         total = f"{term}.so.far"
     nodes[-1].output[0] = LOSS
-    made = helper.make_graph(nodes, "gradient", [], [helper.make_tensor_value_info(LOSS, TensorProto.FLOAT, [])], initializers)
+    opened = [value for value in graph.input if value.name in left_open(inputs)]
+    made = helper.make_graph(nodes, "gradient", opened, [helper.make_tensor_value_info(LOSS, TensorProto.FLOAT, [])], initializers)
     opsets = list(model.opset_import)
     if not any(opset.domain in ("", "ai.onnx") for opset in opsets):
         opsets.append(helper.make_opsetid("", 18))
@@ -55,6 +63,6 @@ class Adapter:
             path.write_bytes(with_loss(model, inputs, variables, weights).SerializeToString())
             compile_in_process(path, Path(folder) / "lib", optimizer="sgd,lr=0", train=".*")
             with mpt.Trainer(Path(folder) / "lib", threads=1) as trainer:
-                _, found = trainer.gradients({})
+                _, found = trainer.gradients(left_open(inputs))
         # A variable that the loss does not depend on has no gradient, which is zero.
         return {name: found.get(name, np.zeros_like(inputs[name])) for name in variables}

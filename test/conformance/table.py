@@ -10,6 +10,8 @@ import cases
 COUNTED = ("plain", "expanded")
 # What the detail of a case ends in whose gradient is right as soon as nothing but its first result counts.
 FIRST_RESULT = "; right for the first result alone"
+# The detail of a gradient that is right and that of PyTorch too, and the beginning of one that is not.
+AGREES, DIFFERS = "PyTorch agrees", "PyTorch differs"
 # (what is said of a case of ONNX Runtime Training, what its detail holds), the first that fits.
 THEIR_REASONS = (("not in opset 21 or unknown", "is newer than|not a registered function"),
                  ("lost or refused through results behind the first", FIRST_RESULT),
@@ -133,24 +135,34 @@ def gradient_page(rows, theirs=()) -> str:
     lines = [
         "# Conformance, gradient", "",
         "Gradients of the float cases of `onnx.backend.test` along random directions, beside differences of ONNX's reference",
-        "evaluator in FP64; and of formulas by cases at their seams (`test/conformance/seams.py`). Written by",
-        "`scripts/conformance.sh --gradient --write`; [gradients.tsv](gradients.tsv) has every case. Another backend takes one",
-        "adapter class (`test/conformance/mpt_adapter.py`).", "",
-        f"{share(counted)} right, {found['refused']} refused, {found['wrong']} wrong, {found['died']} died. Not counted: "
-        + "; ".join(f"{count} cases with {what}" for what, count in sorted(left.items())) + ".",
+        "evaluator in FP64, all set to FP32; of attributes that the suite leaves out (`test/conformance/attributes.py`); and of",
+        "formulas by cases at their seams (`seams.py`). Where PyTorch has the operator (`torch_ops.py`), every element is compared",
+        "with its autograd in FP64. Written by `scripts/conformance.sh --gradient --write`; [gradients.tsv](gradients.tsv) has every",
+        "case. Another backend takes one adapter class (`mpt_adapter.py`, `torch_adapter.py`).", "",
+        f"{share(counted)} right, {found['refused']} refused, {found['wrong']} wrong, {found['died']} died. "
+        f"{sum(row.detail == AGREES for row in counted)} of these are what PyTorch's autograd finds, element by element.",
+        "", "## Not counted", "", cells(["cases", "why", "operators"]), cells(["---"] * 3),
+        *(cells([count, what, of_operators(row for row in rows if row.status == "left out" and row.detail.split(":")[0] == what)])
+          for what, count in left.most_common()),
         "", "## What is not right", "", cells(["operator", "cases", "", "message"]), cells(["---"] * 4)]
     plain = [row._replace(group="plain") for row in counted]
     lines += [cells([op, len(names), status, text]) for op, status, text, names in reasons(plain)]
     theirs = {row.name: row for row in theirs}
     if theirs:
         lines += beside(counted, theirs)
-    lines += ["", "## By operator", "", cells(["operator", "right", "of", *["ONNX Runtime Training"] * bool(theirs)]),
-              cells(["---"] * (4 if theirs else 3))]
+    lines += ["", "## By operator", "", cells(["operator", "right", "of", "PyTorch agrees", *["ONNX Runtime Training"] * bool(theirs)]),
+              cells(["---"] * (5 if theirs else 4))]
     for op in sorted({row.op for row in counted}):
         chosen = [row for row in counted if row.op == op]
         other = [theirs[row.name] for row in chosen if row.name in theirs]
-        lines.append(cells([op, counts(chosen)["right"], len(chosen), *[verdict(other)] * bool(theirs)]))
+        lines.append(cells([op, counts(chosen)["right"], len(chosen), sum(row.detail == AGREES for row in chosen) or "",
+                            *[verdict(other)] * bool(theirs)]))
     return "\n".join(lines) + "\n"
+
+
+def of_operators(rows) -> str:
+    ops = collections.Counter(row.op for row in rows)
+    return ", ".join(f"{op} {count}" if count > 1 else op for op, count in sorted(ops.items()))
 
 
 def verdict(rows) -> str:
@@ -186,6 +198,5 @@ def beside(counted, theirs) -> list:
              "No case is refused for want of FP32. The suite's GRU and LSTM have no initial state; with one their gradients are there.", "",
              cells(["why not right", "cases", "operators"]), cells(["---"] * 3)]
     for reason, rows in sorted(by_reason.items(), key=lambda entry: -len(entry[1])):
-        ops = collections.Counter(row.op for row in rows)
-        lines.append(cells([reason, len(rows), ", ".join(f"{op} {count}" if count > 1 else op for op, count in sorted(ops.items()))]))
+        lines.append(cells([reason, len(rows), of_operators(rows)]))
     return lines

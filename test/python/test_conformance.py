@@ -11,6 +11,7 @@ from onnx import TensorProto, helper  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "test/conformance"))
+import attributes  # noqa: E402
 import cases  # noqa: E402
 import forward  # noqa: E402
 import gradient  # noqa: E402
@@ -35,7 +36,7 @@ ADAPTER = "mpt_adapter.Adapter"
 
 
 def test_slopes_at_seams():
-    setting = (ADAPTER, str(build_folder()))
+    setting = (ADAPTER, str(build_folder()), "")
     rows = [gradient.run_case(seam, setting) for seam in seams.SEAMS if seam.op in ("Asinh", "Atan", "LpPool", "ReduceL2", "Softplus")]
     assert len(rows) > 10
     assert [row for row in rows if row.status != "right"] == []
@@ -45,7 +46,7 @@ def test_slopes_at_seams():
 def test_gradients_keep_their_results(modules):
     stored = table.read(ROOT / "docs/results/gradients.tsv")
     chosen = [case for case in cases.make(modules) if case.group == "plain"]
-    rows = [gradient.run_case(case, (ADAPTER, str(build_folder()))) for case in chosen]
+    rows = [gradient.run_case(case, (ADAPTER, str(build_folder()), "")) for case in chosen]
     assert sum(row.status == "right" for row in rows) >= 5
     assert not table.regressions(stored, rows)
 
@@ -63,8 +64,47 @@ class Doubled:
 def test_wrong_gradients_are_seen(monkeypatch):
     monkeypatch.setattr(gradient, "load_adapter", lambda name: Doubled)
     case, = (case for case in cases.make(("tanh",)) if case.name == "test_tanh")
-    row = gradient.run_case(case, ("", ""))
+    row = gradient.run_case(case, ("", "", ""))
     assert row.status == "wrong", row
+
+
+@pytest.mark.parametrize("adapter", [ADAPTER, "torch_adapter.Adapter"])
+def test_attributes_have_gradients(adapter):
+    pytest.importorskip("torch", reason="PyTorch is the peer here")
+    chosen = attributes.make({"Conv", "LeakyRelu", "Softmax"})
+    rows = [gradient.run_case(case, (adapter, str(build_folder()), "torch_adapter.Adapter")) for case in chosen]
+    assert len(rows) > 10
+    assert {(row.status, row.detail) for row in rows} == {("right", table.AGREES)}, rows
+
+
+def test_another_gradient_than_the_peers_is_seen(monkeypatch):
+    pytest.importorskip("torch", reason="PyTorch is the peer here")
+    import torch_adapter
+    problem = gradient.Problem(attributes.make({"LeakyRelu"})[0])
+    ours = torch_adapter.Adapter()
+    assert gradient.beside(ours, torch_adapter.Adapter, problem) == ("right", table.AGREES)
+    found = ours.gradients(problem.model, problem.inputs, problem.variables, problem.weights)
+    found["x0"] = found["x0"] + (np.arange(12).reshape(3, 4) == 7)
+    monkeypatch.setattr(ours, "gradients", lambda *_: found)
+    status, detail = gradient.beside(ours, torch_adapter.Adapter, problem)
+    assert status == "wrong" and "1 of 12 slopes of x0, first at [1, 3]" in detail, detail
+
+
+@pytest.mark.parametrize("module, name, reason", [
+    ("add", "test_add_uint8", "no float input of 16 bits or more"), ("argmax", "test_argmax_default_axis_example", "results of integers"),
+    ("reducesum", "test_reduce_sum_empty_set", "nothing but empty float inputs"), ("sign", "test_sign", "slope 0, or none")])
+def test_what_is_left_out_says_why(module, name, reason):
+    case, = (case for case in cases.make((module,)) if case.name == name)
+    row = gradient.run_case(case, ("", "", ""))
+    assert row.status == "left out" and row.detail.startswith(reason), row
+
+
+def test_kinks_are_left():
+    case, = (case for case in cases.make(("relu",)) if case.name == "test_relu")
+    x = onnx.numpy_helper.from_array(np.zeros((3, 4, 5), np.float32))
+    case.data_sets = [([x], case.data_sets[0][1])]
+    problem = gradient.Problem(case)
+    assert problem.directions() and np.abs(problem.inputs["x"]).min() > 0
 
 
 class FirstResult:
@@ -81,7 +121,7 @@ class FirstResult:
 def test_gradients_of_the_first_result_alone_are_told(monkeypatch):
     monkeypatch.setattr(gradient, "load_adapter", lambda name: FirstResult)
     case, = (case for case in cases.make(("split",)) if case.name == "test_split_equal_parts_1d_opset13")
-    row = gradient.run_case(case, ("", ""))
+    row = gradient.run_case(case, ("", "", ""))
     assert row.status == "wrong" and row.detail.endswith(table.FIRST_RESULT), row
 
 
