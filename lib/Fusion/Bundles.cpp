@@ -19,14 +19,9 @@ constexpr size_t maxBundle = 200; ///< operands and results of a bundle: more po
 /// Whether `op` is arithmetic on the elements of `shape`, beside scalars and keys.
 bool isPlain(Operation *op, ArrayRef<int64_t> shape) {
   auto lowering = dyn_cast<LoopLowering>(op);
-  if (!lowering || !isFusible(op) || !isPlaceless(op) || isSplat(op) || isReduction(op) || lowering.standsAlone() ||
-      op->getNumResults() != 1 || countOf(op->getResult(0)) <= fewElements || shapeOf(op->getResult(0)) != shape)
-    return false;
-  return llvm::all_of(op->getOpOperands(), [&](OpOperand &operand) {
-    // Keys of random streams and broadcast scalars are read by every element.
-    return lowering.readsOwnIndex(operand.getOperandNumber()) ? shapeOf(operand.get()) == shape
-                                                              : countOf(operand.get()) <= fewElements;
-  });
+  return lowering && isFusible(op) && isFlat(op, shape) && !isSplat(op) && !isReduction(op) &&
+         !lowering.standsAlone() && op->getNumResults() == 1 && countOf(op->getResult(0)) > fewElements &&
+         shapeOf(op->getResult(0)) == shape;
 }
 
 /// Whether state takes a result of `op`.

@@ -7,7 +7,6 @@
 
 namespace mpt {
 
-inline constexpr int64_t fewElements = 4;       ///< scalars and keys of random streams, which all elements read
 inline constexpr int64_t smallSpace = 4096;     ///< elements that one thread reduces as part of scalar arithmetic
 inline constexpr int64_t longReduction = 32768; ///< elements that are worth a second stage
 inline constexpr int64_t largePass = 65536;     ///< elements that are worth a pass of their own on a device

@@ -24,11 +24,20 @@ bool mpt::isViewOp(mlir::Operation *op) { return fusionKindOf(op) == FusionKind:
 
 bool mpt::isOperandView(mlir::Operation *op) { return isViewOp(op) && op->getNumOperands() == 1; }
 
-bool mpt::isPlaceless(mlir::Operation *op) {
+bool mpt::isFlat(mlir::Operation *op, llvm::ArrayRef<int64_t> shape) {
+  auto typeOf = [](mlir::Value value) { return llvm::cast<mlir::ShapedType>(value.getType()); };
   if (isBroadcast(op))
-    return llvm::cast<mlir::ShapedType>(op->getOperand(0).getType()).getRank() == 0;
+    return typeOf(op->getOperand(0)).getRank() == 0;
   auto lowering = llvm::dyn_cast<LoopLowering>(op);
-  return lowering && llvm::any_of(op->getOpOperands(), [&](mlir::OpOperand &operand) {
-           return lowering.readsOwnIndex(operand.getOperandNumber());
-         });
+  if (!lowering)
+    return false;
+  bool ownIndex = false;
+  for (mlir::OpOperand &operand : op->getOpOperands()) {
+    mlir::ShapedType type = typeOf(operand.get());
+    bool own = lowering.readsOwnIndex(operand.getOperandNumber());
+    if (own ? type.getShape() != shape : type.getNumElements() > fewElements)
+      return false;
+    ownIndex |= own;
+  }
+  return ownIndex; // without one, elements follow from where they lie: a generator's
 }

@@ -32,9 +32,12 @@ bool isViewOp(mlir::Operation *op);
 /// Whether `op` is a view of its only operand: the same elements at other strides.
 bool isOperandView(mlir::Operation *op);
 
-/// Whether elements of `op` are the same wherever in the tensor they lie: it reads operands at their own index, beside
-/// those that all of them read, or repeats a scalar.
-bool isPlaceless(mlir::Operation *op);
+/// The most elements that every element of a kernel may read beside its own: scalars and keys of random streams.
+inline constexpr int64_t fewElements = 4;
+/// Whether `op` computes elements of `shape` that are the same wherever in the tensor they lie, so that a tensor of
+/// another shape and as many elements would do: it reads operands of `shape` at its own index, beside those of few
+/// elements that all of them read, or repeats a scalar.
+bool isFlat(mlir::Operation *op, llvm::ArrayRef<int64_t> shape);
 
 } // namespace mpt
 

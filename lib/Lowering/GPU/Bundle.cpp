@@ -15,8 +15,6 @@ using namespace mpt;
 
 namespace {
 
-constexpr int64_t kFew = 4; ///< elements of operands that every element reads
-
 SplatElementsAttr splatOf(Operation *op) {
   auto constant = dyn_cast_or_null<ConstantOp>(op);
   return constant ? dyn_cast<SplatElementsAttr>(constant.getValue()) : SplatElementsAttr();
@@ -33,7 +31,7 @@ SmallVector<BundleMember> membersOf(Block &body, bool sums) {
   llvm::EquivalenceClasses<Operation *> parts;
   if (sums)
     for (BlockArgument argument : body.getArguments())
-      if (countOf(argument) > kFew)
+      if (countOf(argument) > fewElements)
         for (Operation *user : argument.getUsers())
           parts.unionSets(*argument.getUsers().begin(), user);
   for (Operation &op : body.without_terminator()) {
@@ -61,19 +59,15 @@ SmallVector<BundleMember> membersOf(Block &body, bool sums) {
     ArrayRef<int64_t> shape = shapeOf(spaceOf(member.ops.front()));
     member.count = countOf(spaceOf(member.ops.front()));
     for (Operation *op : member.ops) {
-      auto lowering = dyn_cast<LoopLowering>(op);
-      if (!lowering || op->getNumResults() != 1 || shapeOf(spaceOf(op)) != shape)
+      if (!isa<LoopLowering>(op) || op->getNumResults() != 1 || shapeOf(spaceOf(op)) != shape)
         return {};
       if (auto reduce = dyn_cast<ReduceOp>(op)) {
         if (!sums || reduce.getKind() == ReduceKind::mean || countOf(reduce.getY()) != 1)
           return {};
         continue;
       }
-      if (!isPlaceless(op))
+      if (!isFlat(op, shape))
         return {};
-      for (OpOperand &use : op->getOpOperands())
-        if (lowering.readsOwnIndex(use.getOperandNumber()) ? shapeOf(use.get()) != shape : countOf(use.get()) > kFew)
-          return {};
     }
     result.push_back(std::move(member));
   }
@@ -160,7 +154,7 @@ StringRef Bundle::compare(GpuKernelBuilder &kernel, bool sums) {
   if (members.size() < 2)
     return "expected parts that share nothing but small operands";
   for (BundleMember &member : members) {
-    if (member.count <= kFew || !isAlike(members.front(), member, kernel.yielded()))
+    if (member.count <= fewElements || !isAlike(members.front(), member, kernel.yielded()))
       return "expected parts that differ in shape alone";
     // Sums of one tensor's elements take them in the order of memory.
     unsigned full = 0;
