@@ -403,7 +403,7 @@ Value LinkedScatterKernel::chain(Frame &frame, Scratch &scratch, Spot &spot, Val
   ElementEmitter &e = frame.e;
   Value turns = arith::IndexCastOp::create(e.b, e.b.getIndexType(), count);
   Value carried[] = {first, scratch.read(memory, spot.update)};
-  return e.loop(e.indexConstant(0), turns, links.updates, 1, carried, [&](IndexExpr, ValueRange values) {
+  return e.loop(e.indexConstant(0), turns, links.updates, 1, carried, [&](const IndexExpr &, ValueRange values) {
     IndexExpr update = scratch.index(values[1], links.updates);
     Value both = combineUpdates(e, form, values[0], valueOf(update));
     return SmallVector<Value>{both, scratch.read(memory, e.index(update))};

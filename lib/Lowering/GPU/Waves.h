@@ -5,6 +5,7 @@
 #define MPT_LIB_LOWERING_GPU_WAVES_H
 
 #include "llvm/ADT/ArrayRef.h"
+#include "llvm/Support/MathExtras.h"
 
 #include <algorithm>
 #include <array>
@@ -23,7 +24,8 @@ inline double timeOfWaves(int64_t blocks, double each, llvm::ArrayRef<int64_t> r
   for (int64_t multiprocessors : kMultiprocessors)
     for (int64_t resident : residents) {
       int64_t places = resident * multiprocessors;
-      time = std::max(time, static_cast<double>((blocks + places - 1) / places * places) * each);
+      int64_t filled = llvm::alignTo(blocks, places);
+      time = std::max(time, static_cast<double>(filled) * each);
     }
   return time;
 }

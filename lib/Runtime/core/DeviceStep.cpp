@@ -36,7 +36,7 @@ mpt_status DeviceStep::place(const void *host, int64_t bytes, Block &to) {
   return trainer.device->upload(&whole, 1);
 }
 
-mpt_status DeviceStep::prepare(std::vector<ExchangedValue> all) {
+mpt_status DeviceStep::prepare(const std::vector<ExchangedValue> &all) {
   std::vector<uint8_t> text(static_cast<size_t>(layout.local * valueAlignment));
   for (int64_t k = 0; k < layout.local; ++k) {
     const int64_t number = layout.first + k;

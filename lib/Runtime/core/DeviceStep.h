@@ -24,7 +24,7 @@ public:
   DeviceStep(mpt_trainer &trainer, const StepLayout &layout, World *world, std::unique_ptr<DeviceExchange> exchange);
   ~DeviceStep();
   /// Takes the memory of what replicas exchange. Once, before the first step.
-  mpt_status prepare(std::vector<ExchangedValue> values);
+  mpt_status prepare(const std::vector<ExchangedValue> &values);
   /// Checks the inputs of all functions and brings them to the device; `given` are those of the global step.
   mpt_status stage(const std::vector<const mpt_tensor *> &given);
   int64_t keptBytes() const { return kept.bytes(); }

@@ -58,6 +58,7 @@ std::string Profile::table(int rows) const {
     inCalls += seconds_[i];
   }
   std::vector<Row> sorted;
+  sorted.reserve(merged.size());
   for (auto &[what, row] : merged)
     sorted.push_back(row);
   std::sort(sorted.begin(), sorted.end(), [](const Row &a, const Row &b) { return a.seconds > b.seconds; });

@@ -518,6 +518,7 @@ mpt_status ReplicatedStep::prepareLater(mpt_trainer &trainer, const std::vector<
     if (mpt_status status = prepareFunction(trainer, *phase))
       return status;
   std::vector<const void *> addresses;
+  addresses.reserve(given.size());
   for (const mpt_tensor *tensor : given)
     addresses.push_back(tensor ? tensor->data : nullptr);
   return checkIndicesOf(*trainer.device, layout, 1, addresses);
