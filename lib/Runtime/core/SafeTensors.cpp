@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The safetensors reader trusts nothing that the header says; the writer is atomic.
+// The safetensors reader trusts nothing that the header says.
 #include "core/SafeTensors.h"
 
+#include "core/AtomicFile.h"
 #include "core/Error.h"
 #include "core/Json.h"
 #include "core/Types.h"
@@ -9,9 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <dirent.h>
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -35,19 +34,6 @@ bool readFully(int fd, void *out, int64_t bytes, int64_t offset) {
   return true;
 }
 
-bool writeFully(int fd, const void *in, int64_t bytes) {
-  auto *from = static_cast<const char *>(in);
-  while (bytes > 0) {
-    ssize_t put = write(fd, from, static_cast<size_t>(std::min<int64_t>(bytes, 1 << 30)));
-    if (put < 0 && errno == EINTR)
-      continue;
-    if (put < 0)
-      return false;
-    from += put, bytes -= put;
-  }
-  return true;
-}
-
 /// The bytes of a shape, or -1 when they overflow or an extent is negative.
 int64_t bytesOf(const std::vector<int64_t> &shape, int64_t size) {
   int64_t bytes = size;
@@ -55,62 +41,6 @@ int64_t bytesOf(const std::vector<int64_t> &shape, int64_t size) {
     if (extent < 0 || __builtin_mul_overflow(bytes, extent, &bytes))
       return -1;
   return bytes;
-}
-
-constexpr const char *temporaryMark = ".tmp-";
-
-/// Whether a name goes on behind the mark as openTemporary makes it: a process's number and a counter, 100-7.
-bool isTemporary(const char *rest) {
-  const size_t process = strspn(rest, "0123456789");
-  if (!process || rest[process] != '-')
-    return false;
-  const char *counter = rest + process + 1;
-  const size_t count = strspn(counter, "0123456789");
-  return count && !counter[count];
-}
-
-/// Removes what processes that were killed while they wrote `folder`/`name` have left. A living writer holds a lock on
-/// its temporary file; the system drops it with the process.
-void removeStale(const std::string &folder, const std::string &name) {
-  DIR *dir = opendir(folder.c_str());
-  if (!dir)
-    return;
-  std::string prefix = name + temporaryMark;
-  while (dirent *entry = readdir(dir)) {
-    if (strncmp(entry->d_name, prefix.c_str(), prefix.size()) != 0 || !isTemporary(entry->d_name + prefix.size()))
-      continue;
-    int fd = openat(dirfd(dir), entry->d_name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    if (fd < 0)
-      continue;
-    struct stat info;
-    if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && flock(fd, LOCK_EX | LOCK_NB) == 0)
-      unlinkat(dirfd(dir), entry->d_name, 0);
-    close(fd);
-  }
-  closedir(dir);
-}
-
-/// A new file beside `target`, locked for as long as it is open; -1 with errno when there can be none.
-int openTemporary(const std::string &target, std::string &temporary) {
-  static int counter = 0;
-  for (;;) {
-    temporary = target + temporaryMark + std::to_string(getpid()) + "-" +
-                std::to_string(__atomic_fetch_add(&counter, 1, __ATOMIC_RELAXED));
-    int fd = open(temporary.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666);
-    if (fd < 0 && errno == EEXIST)
-      continue; // another machine's process of this number, on a shared disk
-    if (fd < 0)
-      return fd;
-    // Between its making and its lock the file looks like a stale one; where it was taken for that, make another.
-    struct stat info;
-    if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-      close(fd);
-      continue;
-    }
-    if (fstat(fd, &info) == 0 && info.st_nlink > 0)
-      return fd;
-    close(fd);
-  }
 }
 
 const TypeInfo *typeNamed(const std::string &name) {
@@ -261,21 +191,6 @@ std::string textOf(uint64_t checksum) {
   return text;
 }
 
-std::string behindLinks(const char *path) {
-  std::string target = path;
-  struct stat info;
-  for (int links = 0; links < 40 && lstat(target.c_str(), &info) == 0 && S_ISLNK(info.st_mode); ++links) {
-    char to[4096];
-    ssize_t length = readlink(target.c_str(), to, sizeof to);
-    if (length <= 0 || length == static_cast<ssize_t>(sizeof to))
-      break;
-    size_t slash = to[0] == '/' ? std::string::npos : target.rfind('/');
-    target =
-        (slash == std::string::npos ? "" : target.substr(0, slash + 1)) + std::string(to, static_cast<size_t>(length));
-  }
-  return target;
-}
-
 static std::string headerOf(const std::vector<SafeTensorsItem> &items,
                             const std::vector<std::pair<std::string, std::string>> &metadata) {
   std::string json = "{\"__metadata__\":{";
@@ -304,41 +219,14 @@ static std::string headerOf(const std::vector<SafeTensorsItem> &items,
 
 mpt_status writeSafeTensors(const char *path, const std::vector<SafeTensorsItem> &items,
                             const std::vector<std::pair<std::string, std::string>> &metadata) {
-  std::string target = behindLinks(path), folder = ".", name = target, temporary;
-  if (size_t slash = target.rfind('/'); slash != std::string::npos) {
-    folder = slash ? target.substr(0, slash) : "/";
-    name = target.substr(slash + 1);
-  }
-  // Renaming would replace a device or a pipe by a file.
-  struct stat existing;
-  if (stat(path, &existing) == 0 && !S_ISREG(existing.st_mode))
-    return fail(MPT_IO_ERROR, "cannot write '%s': expected a regular file or none", path);
-  removeStale(folder, name);
-  int fd = openTemporary(target, temporary);
-  if (fd < 0)
-    return fail(MPT_IO_ERROR, "cannot write '%s': %s", path, strerror(errno));
   std::string header = headerOf(items, metadata);
   uint8_t prefix[8];
   for (int i = 0; i < 8; ++i)
     prefix[i] = static_cast<uint8_t>(header.size() >> (8 * i));
-  bool ok = writeFully(fd, prefix, 8) && writeFully(fd, header.data(), static_cast<int64_t>(header.size()));
+  std::vector<FilePart> parts{{prefix, 8}, {header.data(), static_cast<int64_t>(header.size())}};
   for (const SafeTensorsItem &item : items)
-    ok = ok && writeFully(fd, item.data, item.bytes);
-  // Renamed while it is open, and so locked: nobody takes it for stale.
-  ok = ok && fsync(fd) == 0 && rename(temporary.c_str(), target.c_str()) == 0;
-  int error = errno;
-  if (!ok)
-    unlink(temporary.c_str());
-  close(fd);
-  if (!ok)
-    return fail(MPT_IO_ERROR, "cannot write '%s': %s", path, strerror(error));
-  // Some file systems cannot sync a folder; the rename is in order all the same.
-  int directory = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (directory >= 0) {
-    fsync(directory);
-    close(directory);
-  }
-  return MPT_OK;
+    parts.push_back({item.data, item.bytes});
+  return writeAtomically(path, parts);
 }
 
 } // namespace mpt::rt

@@ -59,13 +59,7 @@ uint64_t checksumOf(const void *data, int64_t bytes, uint64_t seed);
 /// As files have it: 16 hexadecimal digits.
 std::string textOf(uint64_t checksum);
 
-/// The file that a path names: that to which it leads where it is a symbolic link, whether that file exists or not.
-std::string behindLinks(const char *path);
-
-/// Writes a file under a temporary name in the same folder, brings it to disk and renames it: after a crash at any
-/// moment `path` holds the old or the new contents. On failure the old file stays and nothing else is left behind; what
-/// a killed process left is removed by the next write to `path`. A symbolic link stays one: what it leads to is
-/// written.
+/// Atomically (writeAtomically).
 mpt_status writeSafeTensors(const char *path, const std::vector<SafeTensorsItem> &items,
                             const std::vector<std::pair<std::string, std::string>> &metadata);
 

@@ -2,6 +2,7 @@
 // Writing shards before their index, and reading them back as whole tensors.
 #include "core/ShardedState.h"
 
+#include "core/AtomicFile.h"
 #include "core/HostMemory.h"
 #include "core/Trainer.h"
 #include "core/Types.h"
