@@ -11,7 +11,7 @@ ONNX_SHA256=008cb0467b2bbee41448acc7da8b6f4e704624cb0d327a2d5adafc7ce19bc5b8
 ONNX_PREFIX="$MPT_DEPS_DIR/onnx-$ONNX_VERSION"
 SYSTEM_PACKAGES=(
   clang-22 clang-format-22 clang-tidy-22 lld-22 libclang-rt-22-dev llvm-22-dev llvm-22-tools libmlir-22-dev mlir-22-tools
-  libprotobuf-dev protobuf-compiler libgomp1 libsimde-dev zlib1g-dev ccache git python3 python3-venv ca-certificates
+  libprotobuf-dev protobuf-compiler libflatbuffers-dev libgomp1 libsimde-dev zlib1g-dev ccache git python3 python3-venv ca-certificates
 )
 # Only tests need these: both implementations of MPI, and network namespaces.
 SYSTEM_PACKAGES+=(openmpi-bin mpich iproute2)

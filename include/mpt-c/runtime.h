@@ -209,6 +209,12 @@ mpt_status mpt_trainer_save(const mpt_trainer *trainer, const char *path);
  * are on disk. The folder is one that all ranks see. Loading an index reads its shards, for any number of processes. */
 mpt_status mpt_trainer_save_sharded(const mpt_trainer *trainer, const char *path);
 mpt_status mpt_trainer_load(mpt_trainer *trainer, const char *path);
+/* A checkpoint that ONNX Runtime Training 1.19 loads (CheckpointState::LoadCheckpoint), written as atomically:
+ * parameters in FP32 under their names, from the masters where there are any, frozen ones and running statistics; with
+ * `include_optimizer_state` also Adam's or AdamW's moments and the number of steps, other optimizers are refused with
+ * MPT_INCOMPATIBLE. At most 2 GiB, the format's limit. It has no loss scale and no random state: a run goes on from it
+ * there, or here by `mpt-opt --checkpoint`, but not bit for bit. Collective where ranks divide the state. */
+mpt_status mpt_trainer_save_onnxruntime(mpt_trainer *trainer, const char *path, int32_t include_optimizer_state);
 
 #ifdef __cplusplus
 }

@@ -279,6 +279,13 @@ class Trainer:
         self._runtime.call("mpt_trainer_save_sharded" if sharded else "mpt_trainer_save", self._trainer, path_bytes(path))
 
     @alone
+    def save_onnxruntime(self, path, optimizer_state: bool = True) -> None:
+        """Writes a checkpoint that ONNX Runtime Training 1.19 loads: parameters in FP32, frozen ones and running statistics, and with
+        `optimizer_state` Adam's or AdamW's moments and the number of steps. Raises MptError for other optimizers' state and
+        beyond 2 GiB."""
+        self._runtime.call("mpt_trainer_save_onnxruntime", self._trainer, path_bytes(path), int(optimizer_state))
+
+    @alone
     def load(self, path) -> None:
         self._runtime.call("mpt_trainer_load", self._trainer, path_bytes(path))
 
