@@ -13,6 +13,7 @@
 #include "mpt/Export/Export.h"
 #include "mpt/Import/Import.h"
 #include "mpt/Import/TrainingForm.h"
+#include "mpt/Memory/KernelCode.h"
 #include "mpt/Memory/KernelReport.h"
 #include "mpt/Memory/Report.h"
 #include "mpt/Precision/Policy.h"
@@ -77,7 +78,29 @@ public:
       return rewriteNodes();
     if (failed(runPhases()))
       return failure();
-    return options.dryRun ? success() : write();
+    LogicalResult written = options.dryRun ? success() : write();
+    // Kernels are assembled last.
+    if (failed(reportKernels()))
+      return failure();
+    return written;
+  }
+
+  /// Writes the reports of kernels that were asked for, with what is known of their code.
+  LogicalResult reportKernels() {
+    if (kernelFiles.empty())
+      return success();
+    memory::addKernelCode(kernels, kernelCode);
+    for (StringRef file : kernelFiles) {
+      auto print = [&](raw_ostream &os) {
+        if (file.ends_with(".json"))
+          os << llvm::formatv("{0:2}", llvm::json::Value(llvm::json::Object(kernels))) << "\n";
+        else
+          memory::printKernelReport(kernels, os);
+      };
+      if (llvm::Error error = writeFile(file.empty() ? "-" : file, print))
+        return fail(llvm::toString(std::move(error)));
+    }
+    return success();
   }
 
   LogicalResult runPhases() {
@@ -374,8 +397,10 @@ private:
                                      file.empty() ? "-" : file.str(), options.ranges}));
       if (kind == "memory" && phase == "memory")
         passes.addPass(createMemoryReport({file.ends_with(".json"), file.str()}));
-      if (kind == "kernels" && phase == "memory" && failed(reportKernels(file)))
-        return failure();
+      if (kind == "kernels" && phase == "memory") {
+        kernels = memory::kernelReport(*module);
+        kernelFiles.push_back(file);
+      }
       if (!passes.empty() && failed(passes.run(*module)))
         return failure();
     }
@@ -390,19 +415,6 @@ private:
       return success();
     return fail("expected products that were measured on target " + target->name() + ", got a table of target " +
                 timed);
-  }
-
-  LogicalResult reportKernels(StringRef file) {
-    llvm::json::Object found = memory::kernelReport(*module);
-    auto print = [&](raw_ostream &os) {
-      if (file.ends_with(".json"))
-        os << llvm::formatv("{0:2}", llvm::json::Value(std::move(found))) << "\n";
-      else
-        memory::printKernelReport(found, os);
-    };
-    if (llvm::Error error = writeFile(file.empty() ? "-" : file, print))
-      return fail(llvm::toString(std::move(error)));
-    return success();
   }
 
   /// What the emitted manifest says beside the tables: where the library comes from and how it trains.
@@ -485,6 +497,7 @@ private:
                                                       : target::LibraryKind::Shared;
     library.keepIR = options.emit == EmitKind::LLVM;
     library.debugNonfinite = options.debugNonfinite;
+    library.kernelCode = &kernelCode;
     return options.target->emit(*module, library);
   }
 
@@ -506,6 +519,10 @@ private:
   OwningOpRef<ModuleOp> module;
   bool reached = false;
   llvm::StringSet<> said; ///< of the file's form
+  // Of --report=kernels: where to, what was counted, and what the assembler said.
+  SmallVector<StringRef> kernelFiles;
+  llvm::json::Object kernels;
+  memory::KernelCode kernelCode{{}, "no library was written, so that nothing was assembled"};
 };
 
 } // namespace
@@ -548,7 +565,7 @@ LogicalResult mpt::compile(const CompileOptions &options, raw_ostream &out, raw_
 FailureOr<OwningOpRef<ModuleOp>> mpt::compileModule(const CompileOptions &options, MLIRContext &context,
                                                     raw_ostream &out, raw_ostream &log) {
   Compilation compilation(options, context, out, log);
-  if (failed(compilation.runPhases()))
+  if (failed(compilation.runPhases()) || failed(compilation.reportKernels()))
     return failure();
   return compilation.takeModule();
 }

@@ -3,12 +3,14 @@
 #include "mpt/Memory/KernelReport.h"
 
 #include "Effects.h"
+#include "Kernels.h"
 
 #include "mpt/Dialect/Library/LibraryDialect.h"
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/MPT/ValueKeys.h"
 #include "mpt/Dialect/RT/RTDialect.h"
 #include "mpt/Memory/Bufferize.h"
+#include "mpt/Memory/KernelCode.h"
 #include "mpt/Memory/Layout.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -48,18 +50,6 @@ unsigned widthOf(StringRef column) { return std::max<unsigned>(14, column.size()
 int64_t bytesOf(Value buffer) {
   auto type = cast<MemRefType>(buffer.getType());
   return elementCount(type.getShape()) * elementBytes(type.getElementType());
-}
-
-/// Functions that one launch stands for: a GPU kernel may take several.
-SmallVector<func::FuncOp> partsOf(rt::LaunchOp launch) {
-  SmallVector<func::FuncOp> parts;
-  auto module = launch->getParentOfType<ModuleOp>();
-  std::string name = launch.getCallee().str();
-  while (auto part = module.lookupSymbol<func::FuncOp>(name)) {
-    parts.push_back(part);
-    name = (launch.getCallee() + "_" + Twine(parts.size())).str();
-  }
-  return parts;
 }
 
 /// Launches and calls that a call of the program is.
@@ -167,6 +157,8 @@ json::Object reportOf(func::FuncOp function, bool onDevice) {
   json::Object report;
   report["narrow_channels"] = std::move(narrow);
   report["unfused_attentions"] = std::move(apart);
+  report["kernel_code"] = launchedKernels(function);
+  report["kernel_code_missing"] = nullptr;
   for (auto [column, kind] : kCounted)
     report[column] = work.counts.lookup(kind);
   report["bytes"] = work.bytes;
@@ -223,4 +215,6 @@ void mpt::memory::printKernelReport(const json::Object &report, raw_ostream &out
       out << llvm::formatv("{0}: attention at '{1}' is {2}\n", StringRef(name), *softmax.getString("node"),
                            *softmax.getString("reason"));
     }
+  for (const auto &[name, value] : report)
+    printKernelCode(name, *value.getAsObject(), out);
 }

@@ -44,6 +44,17 @@ std::string opsOf(FusionOp fusion) {
 
 } // namespace
 
+SmallVector<func::FuncOp> mpt::memory::partsOf(rt::LaunchOp launch) {
+  SmallVector<func::FuncOp> parts;
+  auto module = launch->getParentOfType<ModuleOp>();
+  std::string name = launch.getCallee().str();
+  while (auto part = module.lookupSymbol<func::FuncOp>(name)) {
+    parts.push_back(part);
+    name = (launch.getCallee() + "_" + Twine(parts.size())).str();
+  }
+  return parts;
+}
+
 FailureOr<Kernel> KernelTable::get(FusionOp fusion, ArrayRef<MemRefType> inputs, ArrayRef<MemRefType> outputs,
                                    ArrayRef<int64_t> alignments) {
   SmallVector<Type> types(inputs.begin(), inputs.end());

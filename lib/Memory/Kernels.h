@@ -3,12 +3,16 @@
 #ifndef MPT_MEMORY_KERNELS_H
 #define MPT_MEMORY_KERNELS_H
 
+#include "mpt/Dialect/RT/RTDialect.h"
 #include "mpt/Memory/Bufferize.h"
 
 #include "llvm/ADT/DenseMap.h"
 #include <vector>
 
 namespace mpt::memory {
+
+/// Functions that one launch stands for: a GPU kernel may take several.
+llvm::SmallVector<mlir::func::FuncOp> partsOf(rt::LaunchOp launch);
 
 struct Kernel {
   mlir::func::FuncOp function;

@@ -15,7 +15,8 @@ namespace mpt::memory {
 /// read besides where a convolution's call leaves no sums that do (`mpt.guarded`); `minimum_bytes` and
 /// `sums_minimum_bytes`, lower bounds of that (Traffic.h; 0 where they were not asked for); `host_synchronizations`,
 /// ops that a device does not do by itself; `narrow_channels`, convolutions of 16 bits whose channels of a group are
-/// no multiples of 8, which Tensor Cores want, with the counts that would be.
+/// no multiples of 8, which Tensor Cores want, with the counts that would be; `kernel_code`, every kernel
+/// that is launched on a device (KernelCode.h).
 llvm::json::Object kernelReport(mlir::ModuleOp module);
 /// The same as a table.
 void printKernelReport(const llvm::json::Object &report, llvm::raw_ostream &out);

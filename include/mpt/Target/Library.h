@@ -5,6 +5,10 @@
 
 #include <string>
 
+namespace mpt::memory {
+struct KernelCode;
+} // namespace mpt::memory
+
 namespace mpt::target {
 
 enum class LibraryKind { Shared, Static, Object };
@@ -20,6 +24,8 @@ struct LibraryOptions {
   bool keepIR = false; ///< also writes <name>.ll
   /// Every value is looked at for infinities and NaN (mpt_rt_check, mpt_cuda_check).
   bool debugNonfinite = false;
+  /// When given, receives what the target's assembler says of each kernel, or why there is none.
+  memory::KernelCode *kernelCode = nullptr;
 };
 
 } // namespace mpt::target

@@ -3,7 +3,8 @@
 // pointwise schedule on flat memory.
 #include "Bundle.h"
 #include "Schedules.h"
-#include "Waves.h"
+
+#include "mpt/Lowering/GPU/Waves.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 

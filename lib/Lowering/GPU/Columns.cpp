@@ -4,9 +4,10 @@
 #include "ReductionShape.h"
 #include "RowLaunch.h"
 #include "Schedules.h"
-#include "Waves.h"
+
 #include "mpt/Dialect/MPT/TensorTypes.h"
 #include "mpt/Lowering/Emission/MathFunctions.h"
+#include "mpt/Lowering/GPU/Waves.h"
 
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"

@@ -2,8 +2,9 @@
 // Schedule: one thread a vector of points, or a point; loops inside an element are the thread's own.
 #include "Schedules.h"
 #include "Team.h"
-#include "Waves.h"
+
 #include "mpt/Lowering/Emission/Reductions.h"
+#include "mpt/Lowering/GPU/Waves.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 

@@ -70,7 +70,8 @@ LogicalResult mpt::cuda::emitLibrary(ModuleOp module, const LibraryOptions &give
   SmallVector<Object> objects;
   std::string listing;
   if (failed(readKernels(module, *program)) ||
-      failed(buildImages(module, *program, images, threads, objects, options.keepIR ? &listing : nullptr)))
+      failed(buildImages(module, *program, images, threads,
+                         {objects, options.keepIR ? &listing : nullptr, options.kernelCode})))
     return failure();
 
   llvm::LLVMContext context;

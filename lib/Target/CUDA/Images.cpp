@@ -9,6 +9,7 @@
 #include "mpt-c/abi_images.h"
 #include "mpt/Lowering/Emulation/Emulation.h"
 #include "mpt/Lowering/GPU/Kernel.h"
+#include "mpt/Lowering/GPU/Waves.h"
 #include "mpt/Target/Ptx.h"
 
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -81,22 +82,37 @@ std::string mpt::cuda::findPtxas() {
   return "";
 }
 
-SmallVector<std::string> mpt::cuda::spillingKernels(StringRef log) {
-  SmallVector<std::string> found;
-  StringRef entry;
+/// The number in front of `unit` in a line such as "Used 40 registers, 8192 bytes smem"; 0 where there is none.
+static int64_t numberBefore(StringRef line, StringRef unit) {
+  StringRef before = line.take_front(line.find(unit)).rtrim();
+  int64_t number = 0;
+  if (!line.contains(unit) || before.take_back(before.size() - before.rfind(' ') - 1).getAsInteger(10, number))
+    return 0;
+  return number;
+}
+
+SmallVector<KernelUse> mpt::cuda::usesOf(StringRef log) {
+  SmallVector<KernelUse> found;
   for (StringRef line : llvm::split(log, '\n')) {
     auto [before, after] = line.split("Compiling entry function '");
     if (!after.empty())
-      entry = after.split('\'').first;
-    if (line.contains("bytes spill stores") && !line.contains(" 0 bytes spill stores, 0 bytes spill loads"))
-      found.push_back(entry.str());
+      found.push_back({after.split('\'').first.str()});
+    if (found.empty())
+      continue;
+    KernelUse &use = found.back();
+    if (line.contains("bytes spill stores"))
+      use.spilledBytes = numberBefore(line, "bytes spill stores") + numberBefore(line, "bytes spill loads");
+    if (line.contains("Used ")) {
+      use.registers = numberBefore(line, "registers");
+      use.sharedBytes = numberBefore(line, "bytes smem");
+    }
   }
   return found;
 }
 
-void mpt::cuda::allowRegisters(std::string &ptx, ArrayRef<std::string> kernels) {
-  for (const std::string &kernel : kernels)
-    if (size_t entry = ptx.find(".entry " + kernel + "("); entry != std::string::npos)
+void mpt::cuda::allowRegisters(std::string &ptx, ArrayRef<KernelUse> kernels) {
+  for (const KernelUse &kernel : kernels)
+    if (size_t entry = ptx.find(".entry " + kernel.name + "("); entry != std::string::npos)
       if (size_t body = ptx.find("\n{", entry); body != std::string::npos) {
         constexpr StringLiteral directive = ".minnctapersm ";
         size_t wanted = ptx.find(directive, entry);
@@ -139,24 +155,57 @@ static llvm::Expected<std::string> assembleOnce(StringRef ptxas, StringRef ptx, 
   return (*bytes)->getBuffer().str();
 }
 
-llvm::Expected<std::string> mpt::cuda::assemble(StringRef ptxas, std::string &ptx, StringRef arch) {
+llvm::Expected<std::string> mpt::cuda::assemble(StringRef ptxas, std::string &ptx, StringRef arch,
+                                                SmallVectorImpl<KernelUse> &uses) {
   std::string said;
   llvm::Expected<std::string> code = assembleOnce(ptxas, ptx, arch, said);
-  SmallVector<std::string> spilling = spillingKernels(said);
+  uses = usesOf(said);
+  SmallVector<KernelUse> spilling = llvm::filter_to_vector(uses, [](const KernelUse &use) { return use.spilledBytes; });
   if (!code || spilling.empty())
     return code;
   allowRegisters(ptx, spilling);
-  return assembleOnce(ptxas, ptx, arch, said);
+  code = assembleOnce(ptxas, ptx, arch, said);
+  uses = usesOf(said);
+  return code;
+}
+
+/// Why a library has no machine code, and its kernels no known registers; empty where it has.
+static std::string missingCode(const CodeOptions &options, StringRef ptxas) {
+  if (llvm::all_of(options.archs, [](StringRef arch) { return arch == "host"; }))
+    return "--arch=host has kernels as loops of this processor";
+  if (ptxas == "none")
+    return "--ptxas=none asks for PTX alone";
+  if (ptxas.empty())
+    return "no ptxas is on the PATH or in /usr/local/cuda/bin; name one with --ptxas";
+  return "";
+}
+
+/// Adds kernels of `arch` with their places on the device that stands for it.
+static void describe(const Program &program, ArrayRef<KernelUse> uses, StringRef arch, memory::KernelCode &code) {
+  const GpuDevice *device = gpuDeviceOf(arch);
+  for (const KernelUse &use : uses) {
+    memory::AssembledKernel kernel{use.name, arch.str(), use.registers, use.sharedBytes, use.spilledBytes, {}};
+    if (auto number = program.entryNumbers.find(use.name); device && number != program.entryNumbers.end()) {
+      const KernelEntry &entry = program.entries[number->second];
+      auto productOf = [](const std::array<int64_t, 3> &extents) { return extents[0] * extents[1] * extents[2]; };
+      int64_t resident = residentBlocks(*device, productOf(entry.block), use.registers, use.sharedBytes);
+      double waves = wavesOf(*device, productOf(entry.grid), resident);
+      kernel.places = {device->name.str(), resident, waves, fullnessOf(waves)};
+    }
+    code.kernels.push_back(std::move(kernel));
+  }
 }
 
 LogicalResult mpt::cuda::buildImages(ModuleOp module, Program &program, const CodeOptions &options, unsigned threads,
-                                     SmallVectorImpl<Object> &objects, std::string *listing) {
+                                     const ImageProducts &products) {
   if (program.entries.empty())
     return success();
   std::string ptxas = options.ptxas.empty() ? findPtxas() : options.ptxas;
+  if (products.code)
+    products.code->missing = missingCode(options, ptxas);
   for (const std::string &arch : options.archs) {
     if (arch == "host") {
-      if (failed(buildHostImage(module, program, threads, objects)))
+      if (failed(buildHostImage(module, program, threads, products.objects)))
         return failure();
       continue;
     }
@@ -167,12 +216,15 @@ LogicalResult mpt::cuda::buildImages(ModuleOp module, Program &program, const Co
     FailureOr<std::string> ptx = compileToPtx(*extractKernels(module, program, arch), arch);
     if (failed(ptx))
       return failure();
-    if (listing)
-      *listing += *ptx;
+    if (products.listing)
+      *products.listing += *ptx;
     if (!ptxas.empty() && ptxas != "none") {
-      llvm::Expected<std::string> cubin = assemble(ptxas, *ptx, arch);
+      SmallVector<KernelUse> uses;
+      llvm::Expected<std::string> cubin = assemble(ptxas, *ptx, arch, uses);
       if (!cubin)
         return module.emitError() << llvm::toString(cubin.takeError());
+      if (products.code)
+        describe(program, uses, arch, *products.code);
       program.images.push_back({exact ? MPT_IMAGE_EXACT_CUBIN : MPT_IMAGE_CUBIN, *number, std::move(*cubin), {}});
     }
     program.images.push_back({exact ? MPT_IMAGE_EXACT_PTX : MPT_IMAGE_PTX, *number, std::move(*ptx), {}});

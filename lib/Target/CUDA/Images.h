@@ -6,11 +6,20 @@
 #include "../Emit.h"
 #include "Emit.h"
 
+#include "mpt/Memory/KernelCode.h"
+
 namespace mpt::cuda {
 
-/// Fills program.images. Code for the host goes to `objects`; `listing`, when given, receives PTX.
+/// What buildImages() writes beside program.images.
+struct ImageProducts {
+  llvm::SmallVectorImpl<target::Object> &objects; ///< code for the host
+  std::string *listing;                           ///< when given, receives PTX
+  memory::KernelCode *code;                       ///< when given, receives what the assembler says
+};
+
+/// Fills program.images.
 llvm::LogicalResult buildImages(mlir::ModuleOp module, target::Program &program, const CodeOptions &options,
-                                unsigned threads, llvm::SmallVectorImpl<target::Object> &objects, std::string *listing);
+                                unsigned threads, const ImageProducts &products);
 
 /// Adds the kernels that the runtime launches by itself: for convolutions, where `module` has any, and with `checks`
 /// those that look for infinities and NaN.
@@ -22,14 +31,22 @@ llvm::LogicalResult addChainKernels(mlir::ModuleOp module);
 /// The assembler to use, as a path: the PATH's or that of /usr/local/cuda; empty when there is none.
 std::string findPtxas();
 
-/// Machine code of PTX text. Kernels that spill are allowed more registers, also in `ptx`: the assembler trades a few
-/// bytes of local memory for threads at a time, which costs more than it gains where memory is what limits a kernel.
-llvm::Expected<std::string> assemble(llvm::StringRef ptxas, std::string &ptx, llvm::StringRef arch);
+/// What `ptxas -v` says of a kernel.
+struct KernelUse {
+  std::string name;
+  int64_t registers = 0, sharedBytes = 0;
+  int64_t spilledBytes = 0; ///< stores and loads
+};
+llvm::SmallVector<KernelUse> usesOf(llvm::StringRef log);
 
-/// Names of the kernels that spill, as `ptxas -v` says in `log`.
-llvm::SmallVector<std::string> spillingKernels(llvm::StringRef log);
+/// Machine code of PTX text; `uses` receives what it needs. Kernels that spill are allowed more registers, also in
+/// `ptx`: the assembler trades a few bytes of local memory for threads at a time, which costs more than it gains where
+/// memory is what limits a kernel.
+llvm::Expected<std::string> assemble(llvm::StringRef ptxas, std::string &ptx, llvm::StringRef arch,
+                                     llvm::SmallVectorImpl<KernelUse> &uses);
+
 /// Lets kernels of a PTX text have as many registers as one block a multiprocessor leaves them.
-void allowRegisters(std::string &ptx, llvm::ArrayRef<std::string> kernels);
+void allowRegisters(std::string &ptx, llvm::ArrayRef<KernelUse> kernels);
 
 } // namespace mpt::cuda
 
