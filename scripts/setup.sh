@@ -2,9 +2,20 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs what is missing for building and testing mpt on Debian 12: system packages, the Python environment .venv
 # and the ONNX C++ library. Safe to run again; takes about a second when nothing is missing.
+# With --libraries also NVIDIA's libraries that tests ask without a GPU (870 MB to download, 1.2 GB on disk): cuDNN 9.19, cuBLASLt
+# and the compiler that cuDNN opens, with their headers. --libraries=all adds cuDNN 9.28 and NCCL (820 MB, 1.2 GB).
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 exec </dev/null
+
+libraries=none
+for word; do
+  case "$word" in
+  --libraries) libraries=usual ;;
+  --libraries=all) libraries=all ;;
+  *) die "expected --libraries, --libraries=all or nothing, got '$word'" ;;
+  esac
+done
 
 ONNX_VERSION=1.23.2
 ONNX_SHA256=008cb0467b2bbee41448acc7da8b6f4e704624cb0d327a2d5adafc7ce19bc5b8
@@ -21,6 +32,10 @@ PYTHON_PACKAGES=(
 )
 # Only tests need these: references to compare with, exporters, and NVIDIA's assembler and disassemblers.
 TEST_PACKAGES=("torch==2.13.0" onnxruntime onnxscript nvidia-cuda-nvcc-cu12 nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm)
+
+# Only tests need these, and they never install into .venv, where PyTorch may have versions of its own: a folder each.
+NVIDIA_PACKAGES=(nvidia-cublas==13.10.0.20 nvidia-cuda-nvrtc==13.5.37 nvidia-cuda-runtime==13.5.37 nvidia-cudnn-cu13==9.19.0.56)
+MORE_NVIDIA_PACKAGES=(nvidia-cudnn-cu13==9.28.1.4 nvidia-nccl-cu13==2.32.3)
 
 # ---- system packages ------------------------------------------------------------------------------------------------
 missing_packages() {
@@ -127,7 +142,31 @@ install_onnx() {
   mv -T "$work/prefix" "$ONNX_PREFIX"
 }
 
+# ---- NVIDIA's libraries for tests ------------------------------------------------------------------------------------
+install_nvidia_libraries() {
+  [ "$libraries" = none ] && return 0
+  local package folder part wanted=("${NVIDIA_PACKAGES[@]}")
+  [ "$libraries" = all ] && wanted+=("${MORE_NVIDIA_PACKAGES[@]}")
+  mkdir -p "$MPT_DEPS_DIR/nvidia" || die "cannot make $MPT_DEPS_DIR/nvidia; set MPT_DEPS_DIR to a folder that can be written"
+  exec 9>"$MPT_DEPS_DIR/nvidia/.lock"
+  flock 9
+  for package in "${wanted[@]}"; do
+    folder="$MPT_DEPS_DIR/nvidia/$package"
+    part="$MPT_DEPS_DIR/nvidia/.part"
+    [ -d "$folder" ] && continue
+    say "installing $package for tests"
+    rm -rf "$part"
+    if ! "$MPT_ROOT/.venv/bin/python" -m pip install -q --disable-pip-version-check --no-cache-dir --no-deps --target "$part" "$package"; then
+      rm -rf "$part"
+      say "no $package to be had: tests that need it are skipped"
+      continue
+    fi
+    mv -T "$part" "$folder"
+  done
+}
+
 install_system_packages
 install_python_packages
 install_onnx
+install_nvidia_libraries
 say "everything is installed"

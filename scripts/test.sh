@@ -25,20 +25,29 @@ finish() {
 }
 
 # A runner's own JUnit file says how many tests there were; a runner that died before writing one counts as a failure.
+# What was skipped is said with its reason.
 tally_junit() {
   local counts
   counts="$(python - "$1" "$3" <<'PY'
+import collections
 import sys
 import xml.etree.ElementTree as tree
 total = bad = 0
+reasons = collections.defaultdict(list)
 try:
     root = tree.parse(sys.argv[1]).getroot()
     for suite in ([root] if root.tag == "testsuite" else root.iter("testsuite")):
         skipped = int(suite.get("skipped", 0)) + int(suite.get("disabled", 0))
         wrong = int(suite.get("failures", 0)) + int(suite.get("errors", 0))
         total, bad = total + int(suite.get("tests", 0)) - skipped - wrong, bad + wrong
+    for case in root.iter("testcase"):
+        if (skip := case.find("skipped")) is not None:
+            # ctest has the test's words beside a message of its own.
+            reasons[(case.findtext("system-out") or skip.get("message") or "no reason given").strip()].append(case.get("name"))
 except (OSError, tree.ParseError):
     pass
+for reason, names in reasons.items():
+    print(f"{len(names)} skipped ({names[0]}{', ...' if len(names) > 1 else ''}): {reason}", file=sys.stderr)
 print(total, bad or int(sys.argv[2] != "0"))
 PY
   )" || counts="0 1"
@@ -54,7 +63,7 @@ run_checks() {
   tally "$ok" "$bad" "repository checks"
 }
 
-scripts/setup.sh || { tally 0 1 "set-up"; finish; }
+scripts/setup.sh --libraries || { tally 0 1 "set-up"; finish; }
 scripts/build.sh release || { run_checks; tally 0 1 "build"; finish; }
 rm -rf "$results" && mkdir -p "$results"
 run_checks

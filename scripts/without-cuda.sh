@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Runs a command as on a machine without CUDA: without-cuda.sh COMMAND [ARGUMENT...]
 #
-# In a mount namespace of its own, toolkits (headers, ptxas, nvcc), the driver and what CUDA_PATH and the like name are not there.
+# In a mount namespace of its own, toolkits (headers, ptxas, nvcc), the driver, the libraries that scripts/setup.sh brings for tests and
+# what CUDA_PATH and the like name are not there.
 # For instance, the build and its tests from nothing:
 #   scripts/without-cuda.sh bash -c 'cmake --preset release -B build/without-cuda && ninja -C build/without-cuda &&
 #     ctest --test-dir build/without-cuda/test && lit build/without-cuda/test'
@@ -15,7 +16,7 @@ hidden=()
 nothing="$(mktemp)" # no program, and no library
 trap 'rm -f "$nothing"' EXIT
 chmod 000 "$nothing"
-for folder in /usr/local/cuda* /opt/cuda* ${CUDA_PATH:-} ${CUDA_HOME:-} ${CUDA_ROOT:-}; do
+for folder in /usr/local/cuda* /opt/cuda* "${MPT_DEPS_DIR:-$HOME/.cache/mpt}/nvidia" ${CUDA_PATH:-} ${CUDA_HOME:-} ${CUDA_ROOT:-}; do
   [ -d "$folder" ] && [ ! -L "$folder" ] && mount -t tmpfs none "$folder" && hidden+=("$folder")
 done
 IFS=: read -ra path <<< "$PATH"

@@ -174,8 +174,8 @@ void planConvolutions(Processor &on, size_t version) {
     several.push_back(
         requestConvWithSums(descOf({"", 8, 14, channels, channels, 3, 1}, MPT_CONV_FORWARD, MPT_BFLOAT16), version));
   on.planTogether(several);
-  on.plan("bf16 with norm's sums",
-          requestConvWithNormSums(descOf(*compiled, MPT_CONV_BACKWARD_DATA, MPT_BFLOAT16), version), 1);
+  EXPECT(on.plan("bf16 with norm's sums",
+                 requestConvWithNormSums(descOf(*compiled, MPT_CONV_BACKWARD_DATA, MPT_BFLOAT16), version), 1));
 }
 
 } // namespace
