@@ -65,6 +65,8 @@ std::optional<std::pair<int64_t, int64_t>> mpt::storageRange(int64_t type) {
 
 /// What a code stands for.
 static double valueOf(const Format &format, int64_t code) {
+  if (format.nan == code) // which APFloat makes an infinity of where a type has exponents alone
+    return std::numeric_limits<double>::quiet_NaN();
   APFloat value(*format.semantics, APInt(format.bits, code));
   bool exact = false;
   value.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven, &exact);

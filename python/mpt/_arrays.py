@@ -12,6 +12,9 @@ NAMES = {1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32
 NUMBERS = {name: number for number, name in NAMES.items()}
 SIZES = {"float32": 4, "uint8": 1, "int8": 1, "uint16": 2, "int16": 2, "int32": 4, "int64": 8, "bool": 1, "float16": 2,
          "float64": 8, "uint32": 4, "uint64": 8, "bfloat16": 2, "float8_e4m3fn": 1, "float8_e5m2": 1}
+# Types without arithmetic are bytes at a library's boundary, one an element: integers of 2 and 4 bits as their values, floats as bits.
+STORED = {"int2": "int8", "int4": "int8", "uint2": "uint8", "uint4": "uint8", "float4_e2m1fn": "", "float8_e8m0fnu": "",
+          "float8_e4m3fnuz": "", "float8_e5m2fnuz": ""}
 # DLPack type code and bits (dlpack.h, DLDataTypeCode).
 DLPACK = {(0, 8): "int8", (0, 16): "int16", (0, 32): "int32", (0, 64): "int64", (1, 8): "uint8", (1, 16): "uint16",
           (1, 32): "uint32", (1, 64): "uint64", (2, 16): "float16", (2, 32): "float32", (2, 64): "float64",
@@ -87,6 +90,14 @@ def numpy_type(name: str):
             return None
 
 
+def stored(array: np.ndarray) -> np.ndarray:
+    """The array as a library takes it: of a type of ml_dtypes without arithmetic, its bytes; any other as it is."""
+    whole = STORED.get(array.dtype.name)
+    if whole is None:
+        return array
+    return array.astype(whole) if whole else np.ascontiguousarray(array).view(np.uint8)
+
+
 def describe(name: bytes, type_name: str, shape, address: int) -> Tensor:
     if type_name not in NUMBERS:
         raise TypeError(f"input '{name.decode()}': arrays of type {type_name} are not supported")
@@ -127,7 +138,7 @@ def to_tensor(name: str, value, target: str = "cpu"):
             dense = value.contiguous() if hasattr(value, "contiguous") else np.from_dlpack(value).copy()
             shared = from_dlpack(key, dense, target)
         return shared
-    array = np.asarray(value)
+    array = stored(np.asarray(value))
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
     array = array if array.flags.c_contiguous else array.copy(order="C")

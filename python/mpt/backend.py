@@ -17,6 +17,7 @@ from onnx import numpy_helper
 from onnx.backend.base import Backend, BackendRep, Device, DeviceType, namedtupledict
 
 from . import _native
+from ._arrays import stored
 from ._compile import CompileError, option, run
 from ._trainer import Trainer
 
@@ -26,13 +27,8 @@ _MOST_CONSTANTS = 16  # elements of a float input that may be a constant: scales
 _STORED = {onnx.TensorProto.FLOAT8E4M3FNUZ, onnx.TensorProto.FLOAT8E5M2FNUZ, onnx.TensorProto.FLOAT4E2M1,
            onnx.TensorProto.FLOAT8E8M0, onnx.TensorProto.UINT4, onnx.TensorProto.INT4, onnx.TensorProto.UINT2,
            onnx.TensorProto.INT2}
-_WHOLE = {onnx.TensorProto.UINT4: np.uint8, onnx.TensorProto.INT4: np.int8, onnx.TensorProto.UINT2: np.uint8,
-          onnx.TensorProto.INT2: np.int8}
+_WHOLE = {onnx.TensorProto.UINT4, onnx.TensorProto.INT4, onnx.TensorProto.UINT2, onnx.TensorProto.INT2}
 _compiler = None
-
-
-def to_bytes(array: np.ndarray, element: int) -> np.ndarray:
-    return array.astype(_WHOLE[element]) if element in _WHOLE else np.ascontiguousarray(array).view(np.uint8)
 
 
 def from_bytes(array: np.ndarray, element: int) -> np.ndarray:
@@ -92,9 +88,7 @@ class Rep(BackendRep):
     def run(self, inputs, **_):
         """Outputs in the model's order; `inputs` is a sequence in its order, or a dict by name."""
         given = dict(inputs) if isinstance(inputs, dict) else dict(zip(self.names, inputs))
-        for value in self.model.graph.input:
-            if self._element(value) in _STORED and value.name in given:
-                given[value.name] = to_bytes(np.asarray(given[value.name]), self._element(value))
+        given = {name: stored(np.asarray(value)) for name, value in given.items()}
         same = all(np.array_equal(given[name], value) for name, value in self.constants.items())
         if not self.trainer or not same:
             self._compile(given)

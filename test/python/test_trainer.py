@@ -7,7 +7,9 @@ import pickle
 import threading
 import time
 
+import ml_dtypes
 import numpy as np
+import onnx
 import pytest
 
 import mpt
@@ -421,3 +423,26 @@ def test_long_messages_end_visibly(linear):
         mpt.Trainer(linear).run(name, {})
     with pytest.raises(mpt.Error, match=r"n \.\.\.$"):
         mpt.Trainer(linear).run(name * 10, {})
+
+
+@pytest.mark.parametrize("name", ["int4", "uint4", "int2", "uint2", "float4_e2m1fn", "float8_e8m0fnu"])
+def test_types_without_arithmetic_as_inputs(name, tmp_path):
+    """A graph input of a packed type takes ml_dtypes' arrays, or the bytes that stand for them."""
+    dtype = np.dtype(getattr(ml_dtypes, name))
+    element = onnx.helper.np_dtype_to_tensor_dtype(dtype)
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("Cast", ["x"], ["wide"], to=onnx.TensorProto.FLOAT), onnx.helper.make_node("Mul", ["wide", "scale"], ["y"]),
+         onnx.helper.make_node("ReduceSum", ["y"], ["loss"], keepdims=0)],
+        "g", [onnx.helper.make_tensor_value_info("x", element, [2, 3])], [onnx.helper.make_tensor_value_info("loss", 1, [])],
+        [onnx.numpy_helper.from_array(np.ones(3, np.float32), "scale")])
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 25)], ir_version=13), tmp_path / "m.onnx")
+    mpt.compile(tmp_path / "m.onnx", optimizer="sgd", train="scale", out=tmp_path / "lib")
+    x = np.array([[1, 0, 1], [1, 1, 1]], np.float32).astype(dtype)
+    with mpt.Trainer(tmp_path / "lib", threads=1) as trainer:
+        _, slopes = trainer.gradients({"x": x})
+        np.testing.assert_array_equal(slopes["scale"], x.astype(np.float32).sum(0))
+        _, again = trainer.gradients({"x": x[:, ::-1][:, ::-1]})
+        np.testing.assert_array_equal(slopes["scale"], again["scale"])
+        bytes_of = x.view(np.uint8) if name.startswith("float") else x.astype(name.rstrip("24") + "8")
+        _, again = trainer.gradients({"x": bytes_of})
+        np.testing.assert_array_equal(slopes["scale"], again["scale"])
