@@ -73,6 +73,11 @@ def is_nearer(case, inputs, results, wanted) -> bool:
     return True
 
 
+def named(name: str, value) -> str:
+    """An input that was compiled in; floats are data that most models compute, and are marked."""
+    return name + table.FLOAT * bool(np.issubdtype(np.asarray(value).dtype, np.floating) or np.asarray(value).dtype.name.startswith(("bfloat", "float")))
+
+
 def run_case(case, setting) -> table.Row:
     import onnx
     backend, build = setting
@@ -97,7 +102,7 @@ def run_case(case, setting) -> table.Row:
                 text = differ(np.asarray(got), want, case.rtol, case.atol)
                 if text and not is_nearer(case, inputs, results, wanted):
                     return row._replace(status="wrong", detail=text)
-        return row._replace(detail=" ".join(sorted(getattr(rep, "constants", ()))))
+        return row._replace(detail=" ".join(named(name, value) for name, value in sorted(getattr(rep, "constants", {}).items())))
     finally:
         if hasattr(rep, "close"):
             rep.close()

@@ -65,7 +65,8 @@ def run_case(case, setting) -> table.Row:
     adapter, build, peer = setting
     row = table.Row(case.name, case.op, case.group, "right", "")
     if isinstance(case, seams.Seam):
-        return seams.run(case, load_adapter(adapter)(build), row)
+        row = seams.run(case, load_adapter(adapter)(build), row)
+        return row._replace(detail=seams.beside(case, load_adapter(peer)(None))) if row.status == "right" and peer else row
     if case.op in LEFT_OUT:
         return row._replace(status="left out", detail=LEFT_OUT[case.op])
     if draws(case):
@@ -104,13 +105,15 @@ def judge(backend, problem, ways) -> tuple:
 
 
 def beside(backend, peer, problem) -> tuple:
-    """(status, detail) of a backend's gradients, element by element, beside those of `peer`, where it has any."""
+    """(status, detail) of a backend's gradients, element by element, beside those of `peer`; the detail says why there are none."""
     given = (problem.model, problem.inputs, problem.variables, problem.weights)
     try:
         wanted = peer(None).gradients(*given)
-    except Exception:  # it has no such operator, or is not installed
-        return "right", ""
+    except Exception as refusal:
+        return "right", table.why_none(refusal)
     found = backend.gradients(*given)
+    if not any(np.isfinite(want).any() for want in wanted.values()):
+        return "right", table.PEER_REFUSES + "no slope is finite"
     for name, want in wanted.items():
         got, want = np.asarray(found[name], np.float64), np.asarray(want, np.float64)
         finite = np.isfinite(want)  # norms of zeros divide by zero in PyTorch

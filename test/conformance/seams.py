@@ -72,20 +72,37 @@ def spread(shape) -> np.ndarray:
     return np.broadcast_to(np.array([1.0, 2.0]).reshape(2, *[1] * (len(shape) - 1)), shape)
 
 
-def run(seam: Seam, adapter, row: table.Row) -> table.Row:
+def slopes(seam: Seam, adapter) -> np.ndarray:
+    """The backend's derivative at each element."""
     from onnx import TensorProto, helper
     node = helper.make_node(seam.op, ["x"], ["y"], **seam.attributes)
     value = {name: helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
              for name, shape in (("x", seam.shape), ("y", seam.result))}
     model = helper.make_model(helper.make_graph([node], "seam", [value["x"]], [value["y"]]), ir_version=10,
                               opset_imports=[helper.make_opsetid("", seam.opset)])
+    found = adapter.gradients(model, {"x": np.full(seam.shape, seam.x, np.float32)}, ["x"], {"y": spread(seam.result).astype(np.float32)})
+    return np.asarray(found["x"], np.float64)
+
+
+def is_right(seam: Seam, got) -> bool:
+    return np.allclose(got, seam.slope * spread(seam.shape), rtol=1e-5, atol=1e-12)
+
+
+def run(seam: Seam, adapter, row: table.Row) -> table.Row:
     try:
-        found = adapter.gradients(model, {"x": np.full(seam.shape, seam.x, np.float32)}, ["x"],
-                                  {"y": spread(seam.result).astype(np.float32)})
+        got = slopes(seam, adapter)
     except Exception as refusal:  # whatever a backend raises
         return row._replace(status="refused", detail=table.one_line(refusal))
-    got = np.asarray(found["x"], np.float64)
-    want = seam.slope * spread(seam.shape)
-    if np.allclose(got, want, rtol=1e-5, atol=1e-12):
+    if is_right(seam, got):
         return row
+    want = seam.slope * spread(seam.shape)
     return row._replace(status="wrong", detail=f"expected slopes {want.tolist()}, got {got.tolist()}")
+
+
+def beside(seam: Seam, peer) -> str:
+    """What is said of a peer at a seam where ours is right: mathematics decides there, and not the peer."""
+    try:
+        got = slopes(seam, peer)
+    except Exception as refusal:
+        return table.why_none(refusal)
+    return table.AGREES if is_right(seam, got) else f"{table.PEER_OTHERWISE}{got.reshape(-1)[0]:g} where {seam.slope:g} is right"

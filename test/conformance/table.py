@@ -8,10 +8,14 @@ from typing import NamedTuple
 import cases
 
 COUNTED = ("plain", "expanded")
+# Behind the name of a float input that was compiled in.
+FLOAT = "(float)"
 # What the detail of a case ends in whose gradient is right as soon as nothing but its first result counts.
 FIRST_RESULT = "; right for the first result alone"
 # The detail of a gradient that is right and that of PyTorch too, and the beginning of one that is not.
 AGREES, DIFFERS = "PyTorch agrees", "PyTorch differs"
+# The beginnings of the detail of a gradient that is right and that PyTorch was not compared with, or has otherwise at a seam.
+NO_RULE, PEER_REFUSES, PEER_OTHERWISE = "PyTorch has no rule: ", "PyTorch refuses: ", "PyTorch's slope is "
 # (what is said of a case of ONNX Runtime Training, what its detail holds), the first that fits.
 THEIR_REASONS = (("not in opset 21 or unknown", "is newer than|not a registered function"),
                  ("lost or refused through results behind the first", FIRST_RESULT),
@@ -20,7 +24,7 @@ THEIR_REASONS = (("not in opset 21 or unknown", "is newer than|not a registered 
 
 
 class Row(NamedTuple):
-    """`detail`: of a case that is right, the inputs that were compiled in; otherwise why it is not."""
+    """`detail`: of a case that is right, the inputs that were compiled in, floats marked, or what a peer has; otherwise why it is not."""
     name: str
     op: str
     group: str
@@ -31,6 +35,13 @@ class Row(NamedTuple):
 def one_line(text) -> str:
     line = next((line for line in str(text).splitlines() if "error:" in line), str(text).strip().split("\n")[0])
     return re.sub(r"\s+", " ", line.removeprefix("error: "))[:240] or "no message"
+
+
+def why_none(refusal: Exception) -> str:
+    """What is said of a case that a peer has no gradients of."""
+    if type(refusal).__name__ == "NoRule":
+        return NO_RULE + one_line(refusal)
+    return PEER_REFUSES + f"{type(refusal).__name__}: {one_line(refusal)}"
 
 
 def read(path: Path) -> dict:
@@ -81,9 +92,11 @@ def page(rows) -> str:
               "\"Not tensors\" are strings, sequences and optional values; \"random\" are results that depend on a generator;",
               "\"outside\" are " + ", ".join(f"{op} ({why})" for op, why in sorted(cases.OUTSIDE.items())) + ".",
               "The expanded cases are the plain ones through the operator's function. Where a shape depends on the values of",
-              "inputs, these were compiled in; the file names them.",
+              "inputs, these were compiled in; the file names them. Most are integers, such as shapes and axes. These are floats, which",
+              "means that a model that computes them is refused where the result's shape depends on them:", "",
+              cells(["operator", "cases", "float inputs compiled in"]), cells(["---"] * 3), *float_constants(rows),
               "", "## What is not right", "", cells(["operator", "cases", "", "message"]), cells(["---"] * 4)]
-    lines += [cells([op, len(names), status, text]) for op, status, text, names in reasons(rows)]
+    lines += [cells([op, len(names), status, text]) for op, status, text, names in reasons(rows)] or [cells(["none", 0, "", ""])]
     lines += ["", "## By operator", "", cells(["operator", "plain", "expanded"]), cells(["---"] * 3)]
     for op in sorted({op for op, _ in by_op}):
         shown = []
@@ -95,10 +108,22 @@ def page(rows) -> str:
     return "\n".join(lines) + "\n"
 
 
+def float_constants(rows) -> list:
+    """Lines by operator: the cases with float inputs that were compiled in, and their names."""
+    found = collections.defaultdict(list)
+    for row in rows:
+        names = [word.removesuffix(FLOAT) for word in row.detail.split() if word.endswith(FLOAT)]
+        if row.group in COUNTED and row.status == "right" and names:
+            found[row.op].append(names)
+    return [cells([op, len(of), ", ".join(sorted({name for names in of for name in names}))]) for op, of in sorted(found.items())]
+
+
 def regressions(before: dict, rows) -> list:
     problems = [f"{row.name}: {row.status}: {row.detail}" for row in rows if row.status in ("wrong", "died")]
     problems += [f"{row.name}: was right, is now {row.status}: {row.detail}" for row in rows
                  if row.status == "refused" and row.name in before and before[row.name].status == "right"]
+    problems += [f"{row.name}: was compared with PyTorch, is now not: {row.detail}" for row in rows
+                 if row.detail.startswith((NO_RULE, PEER_REFUSES)) and row.name in before and before[row.name].detail == AGREES]
     return problems
 
 
@@ -141,12 +166,13 @@ def gradient_page(rows, theirs=()) -> str:
         "case. Another backend takes one adapter class (`mpt_adapter.py`, `torch_adapter.py`).", "",
         f"{share(counted)} right, {found['refused']} refused, {found['wrong']} wrong, {found['died']} died. "
         f"{sum(row.detail == AGREES for row in counted)} of these are what PyTorch's autograd finds, element by element.",
+        *beside_peer(counted),
         "", "## Not counted", "", cells(["cases", "why", "operators"]), cells(["---"] * 3),
         *(cells([count, what, of_operators(row for row in rows if row.status == "left out" and row.detail.split(":")[0] == what)])
           for what, count in left.most_common()),
         "", "## What is not right", "", cells(["operator", "cases", "", "message"]), cells(["---"] * 4)]
     plain = [row._replace(group="plain") for row in counted]
-    lines += [cells([op, len(names), status, text]) for op, status, text, names in reasons(plain)]
+    lines += [cells([op, len(names), status, text]) for op, status, text, names in reasons(plain)] or [cells(["none", 0, "", ""])]
     theirs = {row.name: row for row in theirs}
     if theirs:
         lines += beside(counted, theirs)
@@ -158,6 +184,23 @@ def gradient_page(rows, theirs=()) -> str:
         lines.append(cells([op, counts(chosen)["right"], len(chosen), sum(row.detail == AGREES for row in chosen) or "",
                             *[verdict(other)] * bool(theirs)]))
     return "\n".join(lines) + "\n"
+
+
+def beside_peer(counted) -> list:
+    """Lines on what was right and not compared with PyTorch, or is otherwise there."""
+    lines = []
+    for beginning, title in ((NO_RULE, "PyTorch has no such operator, or not in this form"),
+                             (PEER_REFUSES, "PyTorch has the operator, and fails"),
+                             (PEER_OTHERWISE, "PyTorch's autograd finds another slope at a seam, where mathematics says which is right")):
+        rows = [row for row in counted if row.detail.startswith(beginning)]
+        if not rows:
+            continue
+        by_reason = collections.defaultdict(list)
+        for row in rows:
+            by_reason[row.detail.removeprefix(beginning)].append(row)
+        lines += ["", f"{title}: {len(rows)} cases.", "", cells(["cases", "why", "operators"]), cells(["---"] * 3)]
+        lines += [cells([len(of), why.replace("|", "\\|"), of_operators(of)]) for why, of in sorted(by_reason.items(), key=lambda entry: (-len(entry[1]), entry[0]))]
+    return lines
 
 
 def of_operators(rows) -> str:

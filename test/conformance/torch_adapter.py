@@ -3,7 +3,7 @@
 
     gradient.py --adapter torch_adapter.Adapter --results FILE
 
-Nodes that torch_ops.py does not list are refused: PyTorch has no such operator, or not in this form.
+Nodes without a rule (torch_ops.py and its neighbours) raise NoRule: PyTorch has no such operator, or not in this form.
 """
 import numpy as np
 from onnx import helper
@@ -17,12 +17,18 @@ class Adapter:
         self.torch = torch
 
     def gradients(self, model, inputs: dict, variables: list, weights: dict) -> dict:
+        import torch_attention  # noqa: F401 rules enter themselves
+        import torch_movement  # noqa: F401
         import torch_ops
+        import torch_recurrent  # noqa: F401
+        import torch_resample  # noqa: F401
+        import torch_windows  # noqa: F401
         torch = self.torch
         values = {"": None}
         for name, value in inputs.items():
             array = np.asarray(value)
-            values[name] = torch.tensor(array.astype(np.float64) if array.dtype == np.float32 else array)
+            small = array.dtype.kind == "V" or array.dtype.name.startswith(("float8", "float4", "int4", "uint4", "int2", "uint2", "bfloat16"))
+            values[name] = torch.tensor(array.astype(np.float64) if small or array.dtype == np.float32 else array)
         for name in variables:
             values[name].requires_grad_()
         opset = max((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), default=18)

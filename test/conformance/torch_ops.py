@@ -5,15 +5,21 @@ import torch
 from torch.nn import functional as F
 
 RULES, KNOWN = {}, {}
+# Why there is no rule: PyTorch has no such function, and one of several would be another implementation of ours.
+WITHOUT = {"Loop": "control flow", "Scan": "control flow", "RoiAlign": "in torchvision alone", "DeformConv": "in torchvision alone"}
+
+
+class NoRule(Exception):
+    """PyTorch has no such operator, or not in this form; says which."""
 
 
 def call(node, operands, attributes, opset) -> tuple:
     rule = RULES.get(node.op_type)
     if rule is None or node.domain not in ("", "ai.onnx"):
-        raise NotImplementedError(f"PyTorch: no rule for {node.op_type}")
+        raise NoRule(WITHOUT.get(node.op_type, "no such operator"))
     if unknown := set(attributes) - KNOWN[node.op_type]:
-        raise NotImplementedError(f"PyTorch: no rule for {', '.join(sorted(unknown))} of {node.op_type}")
-    results = rule(operands, attributes, opset)
+        raise NoRule(f"no {', '.join(sorted(unknown))}")
+    results = rule(operands, {**attributes, "results": len(node.output)}, opset)
     return results if isinstance(results, tuple) else (results,)
 
 
@@ -30,14 +36,15 @@ def integers(tensor):
 
 
 def refuse(what):
-    raise NotImplementedError("PyTorch: no " + what)
+    raise NoRule("no " + what)
 
 
 for _name in ("Abs Acos Acosh Asin Asinh Atan Atanh Cos Cosh Erf Exp Log Neg Reciprocal Sigmoid Sin Sinh Sqrt Tan Tanh Det MatMul Relu "
               "Where").split():
     rule(_name)(lambda x, a, v, f=getattr(torch, _name.lower()): f(*x))
 for _name, _function in {"Identity": torch.clone, "Softplus": F.softplus, "Softsign": F.softsign, "Mish": F.mish, "HardSwish": F.hardswish,
-                         "Add": torch.add, "Sub": torch.sub, "Mul": torch.mul, "Div": torch.div, "Pow": torch.pow}.items():
+                         "Add": torch.add, "Sub": torch.sub, "Mul": torch.mul, "Div": torch.div,
+                         "Pow": lambda x, y: torch.pow(x, y if y.is_floating_point() else y.long())}.items():
     rule(_name)(lambda x, a, v, f=_function: f(*x))
 
 
@@ -56,9 +63,19 @@ def leaky_relu(x, a, v):
     return F.leaky_relu(x[0], a.get("alpha", 0.01))
 
 
-@rule("Selu", "")
+@rule("Selu", "alpha gamma")
 def selu(x, a, v):
-    return F.selu(x[0])
+    return F.elu(x[0], a["alpha"]) * a["gamma"] if {"alpha", "gamma"} <= set(a) else refuse("one setting of SELU alone") if {"alpha", "gamma"} & set(a) else F.selu(x[0])
+
+
+@rule("HardSigmoid", "alpha beta")
+def hard_sigmoid(x, a, v):
+    return torch.clamp(a.get("alpha", 0.2) * x[0] + a.get("beta", 0.5), 0, 1)
+
+
+@rule("SwiGLU", "alpha")
+def swiglu(x, a, v):
+    return x[0] * torch.sigmoid(a.get("alpha", 1.0) * x[0]) * x[1]
 
 
 @rule("ThresholdedRelu", "alpha")
@@ -81,7 +98,8 @@ def gelu(x, a, v):
 
 @rule("Swish", "alpha")
 def swish(x, a, v):
-    return F.silu(x[0]) if a.get("alpha", 1.0) == 1 else refuse("swish with alpha")
+    alpha = a.get("alpha", 1.0)
+    return F.silu(x[0]) if alpha == 1 else x[0] * torch.sigmoid(alpha * x[0])
 
 
 @rule("PRelu")
@@ -91,7 +109,8 @@ def prelu(x, a, v):
 
 @rule("Clip")
 def clip(x, a, v):
-    return torch.clamp(x[0], *[*x[1:], None, None][:2])
+    limits = [*x[1:], None, None][:2]
+    return x[0].clone() if limits == [None, None] else torch.clamp(x[0], *limits)
 
 
 @rule("Mod", "fmod")
@@ -132,6 +151,8 @@ def axes_of(x, a):
 def reduction(op, function):
     def reduce(x, a, v):
         axes = axes_of(x, a)
+        if axes is None and op in ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd"):
+            return x[0].clone()
         if axes is None or x[0].dim() == 0:
             return refuse("reduction of no axis")
         return function(x[0], axes, bool(a.get("keepdims", 1)))
@@ -197,79 +218,6 @@ def gemm(x, a, v):
     return made + a.get("beta", 1.0) * x[2] if len(x) > 2 and x[2] is not None else made
 
 
-def padded(x, a, kernel, value=0.0):
-    """(x with its padding, dilations, strides) of a window that moves over the last axes."""
-    rank = len(kernel)
-    strides, dilations = a.get("strides", [1] * rank), a.get("dilations", [1] * rank)
-    pads = list(a.get("pads", [0] * (2 * rank)))
-    if a.get("auto_pad", "NOTSET") in ("SAME_UPPER", "SAME_LOWER"):
-        for i in range(rank):
-            size, reach = x.shape[2 + i], (kernel[i] - 1) * dilations[i] + 1
-            both = max((-(-size // strides[i]) - 1) * strides[i] + reach - size, 0)
-            less, more = both // 2, both - both // 2
-            pads[i], pads[rank + i] = (less, more) if a["auto_pad"] == "SAME_UPPER" else (more, less)
-    if a.get("ceil_mode", 0):
-        refuse("ceil_mode with ONNX's last window")
-    sides = [side for i in reversed(range(rank)) for side in (pads[i], pads[rank + i])]
-    return F.pad(x, sides, value=value), dilations, strides
-
-
-@rule("Conv", "auto_pad dilations group kernel_shape pads strides")
-def conv(x, a, v):
-    rank = x[0].dim() - 2
-    data, dilations, strides = padded(x[0], a, list(x[1].shape[2:]))
-    function = (F.conv1d, F.conv2d, F.conv3d)[rank - 1]
-    return function(data, x[1], x[2] if len(x) > 2 else None, stride=strides, dilation=dilations, groups=a.get("group", 1))
-
-
-@rule("ConvTranspose", "dilations group kernel_shape output_padding pads strides")
-def conv_transpose(x, a, v):
-    rank = x[0].dim() - 2
-    pads, one = a.get("pads", [0] * (2 * rank)), [1] * rank
-    if pads[:rank] != pads[rank:]:
-        refuse("uneven padding of transposed convolutions")
-    function = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)[rank - 1]
-    return function(x[0], x[1], x[2] if len(x) > 2 else None, stride=a.get("strides", one), padding=pads[:rank],
-                    output_padding=a.get("output_padding", 0), groups=a.get("group", 1), dilation=a.get("dilations", one))
-
-
-@rule("MaxPool", "auto_pad ceil_mode dilations kernel_shape pads storage_order strides")
-def max_pool(x, a, v):
-    kernel = list(a["kernel_shape"])
-    data, dilations, strides = padded(x[0], a, kernel, -torch.inf)
-    return (F.max_pool1d, F.max_pool2d, F.max_pool3d)[len(kernel) - 1](data, kernel, strides, dilation=dilations)
-
-
-@rule("AveragePool", "auto_pad ceil_mode count_include_pad dilations kernel_shape pads strides")
-def average_pool(x, a, v):
-    kernel = list(a["kernel_shape"])
-    data, dilations, strides = padded(x[0], a, kernel)
-    if any(d != 1 for d in dilations):
-        refuse("dilated averages")
-    pool = (F.avg_pool1d, F.avg_pool2d, F.avg_pool3d)[len(kernel) - 1]
-    counted = torch.ones_like(x[0])
-    share = 1 if a.get("count_include_pad", 0) else pool(padded(counted, a, kernel)[0], kernel, strides)
-    return pool(data, kernel, strides) / share
-
-
-@rule("LpPool", "auto_pad ceil_mode dilations kernel_shape p pads strides")
-def lp_pool(x, a, v):
-    p = a.get("p", 2)
-    kernel = list(a["kernel_shape"])
-    powers = average_pool([x[0].abs() ** p], {**a, "count_include_pad": 1}, v) * torch.tensor(kernel).prod()
-    return powers ** (1 / p)
-
-
-@rule("GlobalAveragePool")
-def global_average_pool(x, a, v):
-    return x[0].mean(list(range(2, x[0].dim())), keepdim=True)
-
-
-@rule("GlobalMaxPool")
-def global_max_pool(x, a, v):
-    return x[0].amax(list(range(2, x[0].dim())), keepdim=True)
-
-
 @rule("LRN", "alpha beta bias size")
 def lrn(x, a, v):
     return F.local_response_norm(x[0], a["size"], a.get("alpha", 1e-4), a.get("beta", 0.75), a.get("bias", 1.0))
@@ -301,9 +249,30 @@ def rms_norm(x, a, v):
 
 @rule("BatchNormalization", "epsilon training_mode momentum")
 def batch_norm(x, a, v):
-    if a.get("training_mode", 0):
-        refuse("running statistics with a gradient")
-    return F.batch_norm(x[0], x[3], x[4], x[1], x[2], eps=a.get("epsilon", 1e-5))
+    eps, axes = a.get("epsilon", 1e-5), [0, *range(2, x[0].dim())]
+    if not a.get("training_mode", 0):
+        shape = [-1, *[1] * (x[0].dim() - 2)]  # batch_norm has no gradient of its statistics
+        mean, variance = x[3].reshape(shape), x[4].reshape(shape)
+        return F.batch_norm((x[0] - mean) / (variance + eps).sqrt(), torch.zeros_like(x[3]), torch.ones_like(x[4]), x[1], x[2], eps=0)
+    keep = a.get("momentum", 0.9)
+    y = F.batch_norm(x[0], None, None, x[1], x[2], training=True, eps=eps)
+    # ONNX keeps the variance of the population, PyTorch that of a sample.
+    return y, keep * x[3] + (1 - keep) * x[0].mean(axes), keep * x[4] + (1 - keep) * x[0].var(axes, correction=0)
+
+
+@rule("MeanVarianceNormalization", "axes")
+def mean_variance(x, a, v):
+    axes = list(a.get("axes", [0, 2, 3]))
+    center = x[0] - x[0].mean(axes, keepdim=True)
+    return center / (x[0].var(axes, correction=0, keepdim=True).sqrt() + 1e-9)
+
+
+@rule("Dropout", "seed")
+def dropout(x, a, v):
+    ratio, training = (float(x[1]) if len(x) > 1 and x[1] is not None else 0.5), len(x) > 2 and x[2] is not None and bool(x[2])
+    if training and ratio:
+        refuse("dropout with the same numbers")
+    return F.dropout(x[0], ratio, training), torch.ones_like(x[0])
 
 
 @rule("LpNormalization", "axis p")
@@ -322,93 +291,36 @@ def cross_entropy(x, a, v):
     return nll([scores, *x[1:]], a, v), scores
 
 
-@rule("Reshape", "allowzero")
-def reshape(x, a, v):
-    shape = integers(x[1])
-    return x[0].reshape(shape if a.get("allowzero", 0) else [size or x[0].shape[i] for i, size in enumerate(shape)])
+@rule("DequantizeLinear", "axis block_size output_dtype")
+def dequantize(x, a, v):
+    axis, block = a.get("axis", 1), a.get("block_size", 0)
+    data, scale = x[0].double(), x[1]
+    point = x[2].double() if len(x) > 2 and x[2] is not None else torch.zeros(scale.shape, dtype=torch.float64)
+    if block:
+        scale, point = (value.repeat_interleave(block, axis).narrow(axis, 0, data.shape[axis]) for value in (scale, point))
+    elif scale.numel() > 1:
+        shape = [-1 if i == axis % data.dim() else 1 for i in range(data.dim())]
+        scale, point = scale.reshape(shape), point.reshape(shape)
+    return (data - point) * scale
 
 
-@rule("Flatten", "axis")
-def flatten(x, a, v):
-    axis = a.get("axis", 1)
-    rows = int(torch.tensor(x[0].shape[:axis if axis >= 0 else x[0].dim() + axis]).prod())
-    return x[0].reshape(rows, -1)
+TYPES = {1: torch.float32, 10: torch.float16, 11: torch.float64, 16: torch.bfloat16, 17: torch.float8_e4m3fn, 18: torch.float8_e4m3fnuz,
+         19: torch.float8_e5m2, 20: torch.float8_e5m2fnuz}
 
 
-@rule("Transpose", "perm")
-def transpose(x, a, v):
-    return x[0].permute(*a.get("perm", reversed(range(x[0].dim()))))
+@rule("Cast", "to saturate")
+def cast(x, a, v):
+    return x[0].to(TYPES[a["to"]]) if a["to"] in TYPES else refuse(f"ONNX data type {a['to']}")
 
 
-@rule("Squeeze", "axes")
-def squeeze(x, a, v):
-    return x[0].squeeze(tuple(a["axes"] if "axes" in a else integers(x[1]))) if "axes" in a or len(x) > 1 else x[0].squeeze()
+@rule("CastLike", "saturate")
+def cast_like(x, a, v):
+    return x[0].to(x[1].dtype)
 
 
-@rule("Unsqueeze", "axes")
-def unsqueeze(x, a, v):
-    axes = a["axes"] if "axes" in a else integers(x[1])
-    made = x[0]
-    for axis in sorted(axis % (x[0].dim() + len(axes)) for axis in axes):
-        made = made.unsqueeze(axis)
-    return made
-
-
-@rule("Expand")
-def expand(x, a, v):
-    return x[0].expand(torch.broadcast_shapes(x[0].shape, integers(x[1])))
-
-
-@rule("Tile")
-def tile(x, a, v):
-    return x[0].tile(integers(x[1]))
-
-
-@rule("Concat", "axis")
-def concat(x, a, v):
-    return torch.cat(list(x), a["axis"])
-
-
-@rule("Split", "axis")
-def split(x, a, v):
-    return tuple(torch.split(x[0], integers(x[1]), a.get("axis", 0))) if len(x) > 1 else refuse("split into parts of unknown sizes")
-
-
-@rule("Trilu", "upper")
-def trilu(x, a, v):
-    return (torch.triu if a.get("upper", 1) else torch.tril)(x[0], int(x[1]) if len(x) > 1 else 0)
-
-
-@rule("Gather", "axis")
-def gather(x, a, v):
-    axis, size = a.get("axis", 0), x[0].shape[a.get("axis", 0)]
-    index = torch.where(x[1] < 0, x[1] + size, x[1]).long()
-    return x[0].index_select(axis, index.reshape(-1)).unflatten(axis, index.shape) if index.dim() else x[0].select(axis, int(index))
-
-
-@rule("GatherElements", "axis")
-def gather_elements(x, a, v):
-    size = x[0].shape[a.get("axis", 0)]
-    return torch.gather(x[0], a.get("axis", 0), torch.where(x[1] < 0, x[1] + size, x[1]).long())
-
-
-@rule("ScatterElements Scatter", "axis reduction")
-def scatter_elements(x, a, v):
-    axis, kind = a.get("axis", 0), a.get("reduction", "none")
-    index = torch.where(x[1] < 0, x[1] + x[0].shape[axis], x[1]).long()
-    if kind == "none":
-        return x[0].scatter(axis, index, x[2])
-    return x[0].scatter_reduce(axis, index, x[2], {"add": "sum", "mul": "prod", "max": "amax", "min": "amin"}[kind])
-
-
-@rule("TopK", "axis largest sorted")
-def topk(x, a, v):
-    return tuple(torch.topk(x[0], int(x[1]), a.get("axis", -1), bool(a.get("largest", 1)), bool(a.get("sorted", 1))))
-
-
-@rule("DepthToSpace", "blocksize mode")
-def depth_to_space(x, a, v):
-    return F.pixel_shuffle(x[0], a["blocksize"]) if a.get("mode", "DCR") == "CRD" else refuse("depth before columns")
+@rule("OptionalGetElement")
+def optional_get_element(x, a, v):
+    return x[0].clone()
 
 
 @rule("GridSample", "align_corners mode padding_mode")

@@ -90,6 +90,47 @@ def test_another_gradient_than_the_peers_is_seen(monkeypatch):
     assert status == "wrong" and "1 of 12 slopes of x0, first at [1, 3]" in detail, detail
 
 
+@pytest.mark.parametrize("failure, said", [(ValueError("an odd shape"), "PyTorch refuses: ValueError: an odd shape"),
+                                           ("no rule", "PyTorch has no rule: no such operator"), (np.nan, "PyTorch refuses: no slope is finite")])
+def test_a_peer_that_was_not_compared_says_why(failure, said):
+    """Nothing is dropped in silence, and what was compared before and is not any more is worse."""
+    pytest.importorskip("torch", reason="PyTorch is the peer here")
+    import torch_adapter
+    import torch_ops
+
+    class Peer:
+        def __init__(self, _):
+            pass
+
+        def gradients(self, model, inputs, *_):
+            if failure == "no rule":
+                torch_ops.call(onnx.helper.make_node("Nothing", ["x0"], ["y"]), [None], {}, 22)
+            if isinstance(failure, Exception):
+                raise failure
+            return {name: np.full(np.shape(value), failure) for name, value in inputs.items()}
+
+    problem = gradient.Problem(attributes.make({"LeakyRelu"})[0])
+    assert gradient.beside(torch_adapter.Adapter(), Peer, problem) == ("right", said)
+    before, after = (table.Row("case", "LeakyRelu", "attribute", "right", detail) for detail in (table.AGREES, said))
+    assert table.regressions({"case": before}, [after]) == [f"case: was compared with PyTorch, is now not: {said}"]
+    assert f"| 1 | {said.split(': ', 1)[1]} | LeakyRelu |" in table.gradient_page([after])
+
+
+@pytest.mark.parametrize("seam, said", [("seam_tanh_at_0", table.AGREES), ("seam_lpnormalization_of_2x3_at_0", "PyTorch's slope is nan where 1 is right")])
+def test_seams_are_held_against_the_peer(seam, said):
+    pytest.importorskip("torch", reason="PyTorch is the peer here")
+    point, = (point for point in seams.SEAMS if point.name == seam)
+    row = gradient.run_case(point, (ADAPTER, str(build_folder()), "torch_adapter.Adapter"))
+    assert (row.status, row.detail) == ("right", said), row
+
+
+def test_float_inputs_that_were_compiled_in_are_told():
+    rows = [table.Row("a", "Unique", "plain", "right", "X(float)"), table.Row("b", "Reshape", "plain", "right", "shape"),
+            table.Row("c", "Unique", "plain", "right", "X(float) k"), table.Row("d", "Unique", "plain", "refused", "X(float)")]
+    assert table.float_constants(rows) == ["| Unique | 2 | X |"]
+    assert forward.named("x", np.float16(1)) == "x(float)" and forward.named("x", np.int8(1)) == "x"
+
+
 @pytest.mark.parametrize("module, name, reason", [
     ("add", "test_add_uint8", "no float input of 16 bits or more"), ("argmax", "test_argmax_default_axis_example", "results of integers"),
     ("reducesum", "test_reduce_sum_empty_set", "nothing but empty float inputs"), ("sign", "test_sign", "slope 0, or none")])
