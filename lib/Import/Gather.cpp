@@ -39,10 +39,11 @@ static LogicalResult importGatherND(Binder &b) {
   if (failed(b.need(2)))
     return failure();
   int64_t batch = b.intAttr("batch_dims", 0);
-  if (batch < 0 || b.rank(1) < 1 || batch >= std::min(b.rank(0), b.rank(1)) || b.shape(1).back() < 1 ||
-      b.shape(1).back() > b.rank(0) - batch)
+  ArrayRef<int64_t> x = b.shape(0), indices = b.shape(1);
+  if (batch < 0 || b.rank(1) < 1 || batch >= std::min(b.rank(0), b.rank(1)) || indices.back() < 1 ||
+      indices.back() > b.rank(0) - batch || indices.take_front(batch) != x.take_front(batch))
     return b.fail() << "expected index tuples that fit the data, got " << b.in(1).getType() << " for "
-                    << b.in(0).getType();
+                    << b.in(0).getType() << " with batch_dims " << batch;
   return b.done(b.make<GatherNDOp>(b.in(0), b.in(1), batch));
 }
 
