@@ -174,6 +174,8 @@ void buildFusion(OpPassManager &passes, const PipelineOptions &options, const Ca
   passes.addPass(createLowerTrain());
   // While softmax is whole.
   if (target.calls.attention && joins) {
+    // Before it: it looks for one form alone.
+    passes.addPass(createSplitHeads());
     passes.addPass(createFormAttention());
     // Behind it: whatever scales and masks scores, the keys are operands of one call now.
     passes.addPass(createGroupQueries());

@@ -69,10 +69,76 @@ Contracted contracts(MatMulOp gemm, Value x, bool lastOfX, Value y, bool lastOfY
   return {};
 }
 
-/// A GEMM reads `value`, or what casts, guards and dropout make of it.
+/// A GEMM reads `value`, or what casts, guards, dropout and views make of it.
 bool feedsGemm(Value value) {
   return llvm::any_of(value.getUsers(), [](Operation *user) {
-    return isa<MatMulOp>(user) || (isa<CastOp, SelectOp, DropoutOp>(user) && feedsGemm(user->getResult(0)));
+    return isa<MatMulOp>(user) ||
+           (isa<CastOp, SelectOp, DropoutOp, ReshapeOp, TransposeOp>(user) && feedsGemm(user->getResult(0)));
+  });
+}
+
+/// Which rows have no key: a condition that says of each row whether all of its scores are -infinity.
+struct RowGuard {
+  CompareOp compare;         ///< of scores with -infinity; null where the condition says something else
+  bool holdsIfEmpty = false; ///< the condition holds for rows without keys; else for those with some
+
+  /// Looks for it upwards from the condition of a select: repetition along rows, casts, negations, one reduction.
+  static RowGuard of(Value condition) {
+    RowGuard guard{{}, true};
+    ReduceOp reduce;
+    bool isInverted = false; // an odd number of negations since the reduction
+    while (Operation *op = condition.getDefiningOp()) {
+      if (isa<NotOp>(op)) {
+        isInverted = !isInverted;
+      } else if (auto compare = dyn_cast<CompareOp>(op)) {
+        std::optional<double> number = splatNumber(compare.getRhs());
+        if (!reduce || !number || *number != -std::numeric_limits<double>::infinity())
+          return {};
+        // All are -infinity, or not any is not.
+        const Predicate each = (reduce.getKind() == ReduceKind::min) != isInverted ? Predicate::eq : Predicate::ne;
+        guard.compare = compare.getPredicate() == each ? compare : CompareOp();
+        return guard;
+      } else if (auto found = dyn_cast<ReduceOp>(op)) {
+        const bool isAll = found.getKind() == ReduceKind::min;
+        if (reduce || !(isAll || found.getKind() == ReduceKind::max) || found.getAxes().size() != 1 ||
+            found.getAxes().front() != rankOf(found.getX()) - 1)
+          return {};
+        guard.holdsIfEmpty = isAll != isInverted;
+        isInverted = false;
+        reduce = found;
+      } else if (!isa<CastOp>(op) && (reduce || !repeatsRows(op))) {
+        return {};
+      }
+      condition = op->getOperand(0);
+    }
+    return {};
+  }
+
+private:
+  /// One value a row goes to all of the row's elements, or its place gets or loses dimensions of extent 1.
+  static bool repeatsRows(Operation *op) {
+    auto broadcast = dyn_cast<BroadcastOp>(op);
+    if (!broadcast && !isa<ReshapeOp>(op))
+      return false;
+    ArrayRef<int64_t> x = shapeOf(op->getOperand(0)), y = shapeOf(op->getResult(0));
+    if (broadcast)
+      return x.size() == y.size() && x.drop_back() == y.drop_back();
+    auto rows = [](ArrayRef<int64_t> shape) {
+      while (!shape.empty() && shape.back() == 1)
+        shape = shape.drop_back();
+      return shape;
+    };
+    return rows(x) == rows(y);
+  }
+};
+
+/// Whether selects alone read `condition` and what is made of it; adds those conditions.
+bool onlySelects(Value condition, DenseSet<Value> &conditions) {
+  return llvm::all_of(condition.getUses(), [&](OpOperand &use) {
+    if (isa<SelectOp>(use.getOwner()))
+      return use.getOperandNumber() == 0 && (conditions.insert(condition), true);
+    return isa<NotOp, CastOp, ReduceOp, ReshapeOp, BroadcastOp>(use.getOwner()) &&
+           onlySelects(use.getOwner()->getResult(0), conditions);
   });
 }
 
@@ -105,6 +171,29 @@ private:
     return dropout && op && op.getKey() == dropout.getKey() && op.getRatio() == dropout.getRatio() &&
            op.getStream() == dropout.getStream();
   }
+  /// The operand that a select keeps where it puts 0 for rows without keys; 0 for another select.
+  unsigned keptOf(SelectOp select) {
+    auto nan = select.getCondition().getDefiningOp<IsNaNOp>();
+    RowGuard guard = RowGuard::of(select.getCondition());
+    if (guard.compare && beforeCast(guard.compare.getLhs()) == beforeCast(softmax.getX()))
+      compares.insert(guard.compare);
+    else if (!nan || !family.contains(nan.getOperand()))
+      return 0;
+    const unsigned kept = nan || guard.holdsIfEmpty ? 2 : 1;
+    return splatNumber(select.getOperand(3 - kept)) == 0.0 ? kept : 0;
+  }
+  static Value beforeCast(Value value) {
+    Operation *op = value.getDefiningOp();
+    return isPlainCast(op) ? op->getOperand(0) : value;
+  }
+  /// Whether one op reads `value`, beside those that look for rows without keys.
+  bool hasOneReader(Value value) {
+    return llvm::count_if(value.getUsers(), [&](Operation *user) {
+             return !compares.contains(user) &&
+                    !(isPlainCast(user) &&
+                      llvm::all_of(user->getUsers(), [&](Operation *next) { return compares.contains(next); }));
+           }) == 1;
+  }
   /// The way from `value` up to the GEMM, through what scales and masks; buildMask looks at the rest.
   bool follow(Value value);
   bool findOperands();
@@ -129,7 +218,8 @@ private:
   DropoutOp dropout;
   DenseSet<Value> family;         ///< softmax's result, its casts, and both dropped
   DenseSet<Value> dropped;        ///< of these, those behind dropout
-  DenseSet<Value> guards;         ///< is_nan of them
+  DenseSet<Value> guards;         ///< is_nan of them, and conditions made of `compares`
+  DenseSet<Operation *> compares; ///< of scores with -infinity, for rows without keys
   SmallVector<MatMulOp> gemms;    ///< that read them
   SmallVector<Operation *> chain; ///< from softmax's operand up to the GEMM
   Part dA, dB, dV;
@@ -154,10 +244,8 @@ bool Match::followReader(OpOperand &use, SmallVectorImpl<Value> &open) {
   }
   if (auto select = dyn_cast<SelectOp>(user)) {
     // Rows without any key: NaN becomes 0.
-    auto nan = select.getCondition().getDefiningOp<IsNaNOp>();
-    if (use.getOperandNumber() != 2 || !nan || !family.contains(nan.getOperand()) ||
-        splatNumber(select.getOnTrue()) != 0.0)
-      return no("expected a select behind softmax to put 0 for NaN, got another one");
+    if (const unsigned kept = keptOf(select); kept == 0 || use.getOperandNumber() != kept)
+      return no("expected a select behind softmax to put 0 for NaN or for rows without keys, got another one");
     return go(select.getY());
   }
   if (auto drop = dyn_cast<DropoutOp>(user)) {
@@ -214,12 +302,15 @@ bool Match::findReaders() {
     for (OpOperand &use : guard.getUses())
       if (!isa<SelectOp>(use.getOwner()) || use.getOperandNumber() != 0)
         return no("expected selects alone to read where probabilities are NaN, got another reader");
+  for (Operation *compare : compares)
+    if (!onlySelects(compare->getResult(0), guards))
+      return no("expected selects alone to read which rows have no key, got another reader");
   return takeGemms();
 }
 
 bool Match::follow(Value value) {
   Operation *op = value.getDefiningOp();
-  if (!op || !value.hasOneUse() || chain.size() > 8)
+  if (!op || !hasOneReader(value) || chain.size() > 8)
     return false;
   if ((scores = dyn_cast<MatMulOp>(op)))
     return true;
@@ -266,13 +357,12 @@ bool Match::findGradient() {
   while (!(dScoresOfOutput = dp.getDefiningOp<MatMulOp>())) {
     Operation *op = dp.getDefiningOp();
     auto select = dyn_cast_or_null<SelectOp>(op);
+    const unsigned kept = select ? keptOf(select) : 0;
     bool isDropout = dropsAlike(dyn_cast_or_null<DropoutOp>(op));
     drops += isDropout;
-    if (!dp.hasOneUse() ||
-        !(isPlainCast(op) || isDropout ||
-          (select && guards.contains(select.getCondition()) && splatNumber(select.getOnTrue()) == 0.0)))
+    if (!dp.hasOneUse() || !(isPlainCast(op) || isDropout || kept))
       return no("expected the gradient of the probabilities from one GEMM, got it changed on the way");
-    dp = op->getOperand(select ? 2 : 0);
+    dp = op->getOperand(kept);
   }
   if (drops != (dropout ? 1 : 0))
     return no("expected the gradient to be dropped as the probabilities are, got another dropout");

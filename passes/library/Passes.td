@@ -155,6 +155,21 @@ def CountTraffic : Pass<"library-count-traffic", "::mlir::ModuleOp"> {
   }];
 }
 
+def SplitHeads : Pass<"library-split-heads", "::mlir::ModuleOp"> {
+  let summary = "for a GPU: attention between joined heads or moved dimensions, as one of [batch, heads, queries, keys]";
+  let description = [{
+    In: core ops after phase precision, with softmax and its gradient. Out: batches of GEMMs beside a softmax have two dimensions
+    where a reshape joins these into one, and reshapes between GEMMs and softmax are gone. Exporters of backward passes write
+    [batch * heads, tokens, depth] around each multiplication of batches. Transposes between go behind the softmax where its other
+    operands repeat or are constant, and a softmax along the last dimension but one becomes one along the last.
+
+    Ops keep their attributes, values their bits. Only GEMMs beside a softmax and what lies between change, so that
+    `library-form-attention` finds them.
+  }];
+  let statistics = [Statistic<"numSplit", "split", "GEMMs whose batch became batch and heads">];
+  let dependentDialects = ["::mpt::MPTDialect"];
+}
+
 def FormAttention : Pass<"library-form-attention", "::mlir::ModuleOp"> {
   let summary = "for a GPU: attention and its gradients as one call each";
   let description = [{

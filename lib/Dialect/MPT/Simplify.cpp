@@ -175,6 +175,12 @@ static LogicalResult matmulOfBroadcast(MatMulOp op, PatternRewriter &rewriter) {
   return success();
 }
 
+void mpt::populateViewPatterns(RewritePatternSet &patterns) {
+  patterns.add(simplerBroadcast);
+  patterns.add(transposeOfOnes);
+  patterns.add(matmulOfTranspose);
+}
+
 void mpt::populateSimplifyPatterns(RewritePatternSet &patterns) {
   patterns.add(doubleNegation);
   patterns.add(addNothing);
@@ -185,8 +191,6 @@ void mpt::populateSimplifyPatterns(RewritePatternSet &patterns) {
   patterns.add(padOfNothing);
   patterns.add(powerOfConstant);
   patterns.add(reduceOfOnes);
-  patterns.add(simplerBroadcast);
-  patterns.add(transposeOfOnes);
-  patterns.add(matmulOfTranspose);
+  populateViewPatterns(patterns);
   patterns.add(matmulOfBroadcast);
 }

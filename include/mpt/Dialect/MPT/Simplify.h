@@ -14,6 +14,8 @@ namespace mpt {
 /// only reshape; transposes of matrices into the flags of GEMMs; batches of GEMMs with one repeated matrix into
 /// one GEMM.
 void populateSimplifyPatterns(mlir::RewritePatternSet &patterns);
+/// Of these, broadcasts and transposes that only reshape, and transposes of matrices.
+void populateViewPatterns(mlir::RewritePatternSet &patterns);
 
 } // namespace mpt
 
