@@ -56,15 +56,28 @@ Value flipped(GraphBuilder &b, Value value) {
   return b.transpose(value, order);
 }
 
+/// Whether two values are one, or the same views of one.
+bool isSame(Value a, Value b) {
+  Operation *of = a.getDefiningOp(), *other = b.getDefiningOp();
+  if (a == b || a.getType() != b.getType() || !isa_and_nonnull<ReshapeOp, TransposeOp>(of) || !other ||
+      of->getName() != other->getName())
+    return a == b;
+  auto transpose = dyn_cast<TransposeOp>(of);
+  return (!transpose || transpose.getPermutation() == cast<TransposeOp>(other).getPermutation()) &&
+         isSame(of->getOperand(0), other->getOperand(0));
+}
+
 /// Whether `gemm` sums over a dimension of `x` and one of `y`, each the last but one or the last; and if x's other
 /// dimension comes first in its result.
 struct Contracted {
   bool holds = false, xFirst = false;
 };
 Contracted contracts(MatMulOp gemm, Value x, bool lastOfX, Value y, bool lastOfY) {
-  if (gemm.getA() == x && gemm.getB() == y && gemm.getTransposeA() != lastOfX && gemm.getTransposeB() == lastOfY)
+  if (isSame(gemm.getA(), x) && isSame(gemm.getB(), y) && gemm.getTransposeA() != lastOfX &&
+      gemm.getTransposeB() == lastOfY)
     return {true, true};
-  if (gemm.getA() == y && gemm.getB() == x && gemm.getTransposeA() != lastOfY && gemm.getTransposeB() == lastOfX)
+  if (isSame(gemm.getA(), y) && isSame(gemm.getB(), x) && gemm.getTransposeA() != lastOfY &&
+      gemm.getTransposeB() == lastOfX)
     return {true, false};
   return {};
 }
@@ -106,7 +119,7 @@ struct RowGuard {
         guard.holdsIfEmpty = isAll != isInverted;
         isInverted = false;
         reduce = found;
-      } else if (!isa<CastOp>(op) && (reduce || !repeatsRows(op))) {
+      } else if (!isa<CastOp>(op) && !keepsRows(op, bool(reduce))) {
         return {};
       }
       condition = op->getOperand(0);
@@ -115,20 +128,13 @@ struct RowGuard {
   }
 
 private:
-  /// One value a row goes to all of the row's elements, or its place gets or loses dimensions of extent 1.
-  static bool repeatsRows(Operation *op) {
-    auto broadcast = dyn_cast<BroadcastOp>(op);
-    if (!broadcast && !isa<ReshapeOp>(op))
-      return false;
+  /// Views keep the order of rows. Behind the reduction a row's one value goes to all of its elements; before it rows
+  /// keep their length.
+  static bool keepsRows(Operation *op, bool isReduced) {
     ArrayRef<int64_t> x = shapeOf(op->getOperand(0)), y = shapeOf(op->getResult(0));
-    if (broadcast)
-      return x.size() == y.size() && x.drop_back() == y.drop_back();
-    auto rows = [](ArrayRef<int64_t> shape) {
-      while (!shape.empty() && shape.back() == 1)
-        shape = shape.drop_back();
-      return shape;
-    };
-    return rows(x) == rows(y);
+    if (isa<ReshapeOp>(op))
+      return !isReduced || x.take_back() == y.take_back();
+    return isa<BroadcastOp>(op) && !isReduced && x.size() == y.size() && x.drop_back() == y.drop_back();
   }
 };
 

@@ -303,6 +303,34 @@ LogicalResult aboveTranspose(TransposeOp transpose, PatternRewriter &rewriter) {
   return success();
 }
 
+/// An operand whose last dimension a transpose makes the last but one, as the operand with that dimension last: what
+/// reads it either way reads one value then.
+LogicalResult uprightOperands(MatMulOp gemm, PatternRewriter &rewriter) {
+  const int64_t rank = rankOf(gemm.getY());
+  auto upright = [&](OpOperand &operand) -> Value {
+    auto transpose = operand.get().getDefiningOp<TransposeOp>();
+    if (!transpose || transpose.getPermutation()[rank - 2] != rank - 1)
+      return {};
+    SmallVector<int64_t> order(transpose.getPermutation());
+    std::swap(order[rank - 1], order[rank - 2]);
+    return GraphBuilder(rewriter, transpose.getLoc()).transpose(transpose.getX(), order);
+  };
+  Value a = upright(gemm.getAMutable()), b = upright(gemm.getBMutable());
+  if (!a && !b)
+    return rewriter.notifyMatchFailure(gemm, "no operand whose last dimension moved");
+  rewriter.modifyOpInPlace(gemm, [&] {
+    if (a) {
+      gemm.getAMutable().assign(a);
+      gemm.setTransposeA(!gemm.getTransposeA());
+    }
+    if (b) {
+      gemm.getBMutable().assign(b);
+      gemm.setTransposeB(!gemm.getTransposeB());
+    }
+  });
+  return success();
+}
+
 /// The ops between the GEMMs before and behind a softmax, with these and the views around them.
 class Region {
 public:
@@ -340,6 +368,7 @@ struct SplitHeads : mpt::impl::SplitHeadsBase<SplitHeads> {
     set.add(aboveReshape);
     set.add(splitGemm);
     set.add(splitBroadcast);
+    set.add(uprightOperands);
     set.add(aboveTranspose);
     populateViewPatterns(set);
     patterns = std::move(set);
