@@ -3,16 +3,22 @@
 Both are run by the interpreter in FP64, where no rounding hides a difference."""
 import itertools
 import json
+import os
 import random
 import re
 import subprocess
+import sys
 
 import ml_dtypes
 import numpy as np
 import pytest
+from conftest import build_folder
 from cuda_models import values
 from mpt_run import read_tensors, tool, write_tensors
 from onnx import TensorProto, helper, numpy_helper, save
+from standin import environment, library
+from test_cuda import TOLERANCE
+from test_cuda_attention import GRADIENTS
 
 BATCH, LENGTH, HEADS, DEPTH = 2, 6, 4, 16  # scales of 1/4 and 1/2, which no type rounds
 WIDTH = HEADS * DEPTH
@@ -20,7 +26,7 @@ TYPES = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
 LAYOUTS = ["split", "around", "joined", "tokens_first", "keys_first", "rows"]
 SCALES = ["scores", "divided", "query", "both"]
 MASKS = ["none", "added", "selected", "padding", "padded", "guarded"]
-GRADIENTS = ["difference", "products", "fused"]
+FORMULAS = ["difference", "products", "fused"]
 
 
 class Graph:
@@ -202,7 +208,7 @@ ALL = [pair for pair in itertools.product(LAYOUTS, MASKS) if pair != ("rows", "g
 
 
 @pytest.mark.parametrize("layout, mask, scale, gradient, shared, policy", [
-    (layout, mask, CHOICES.choice(SCALES), CHOICES.choice(GRADIENTS), CHOICES.random() < 0.3, CHOICES.choice(["amp-f16", "amp-bf16"]))
+    (layout, mask, CHOICES.choice(SCALES), CHOICES.choice(FORMULAS), CHOICES.random() < 0.3, CHOICES.choice(["amp-f16", "amp-bf16"]))
     for layout, mask in ALL])
 def test_written_backward_passes_are_calls(tmp_path, layout, mask, scale, gradient, shared, policy):
     feeds = make(tmp_path / "m.onnx", layout, scale, mask, gradient, shared)
@@ -233,6 +239,44 @@ def test_steps_report_no_other(tmp_path):
     make(tmp_path / "m.onnx", "around", "both", "guarded", "fused", True)
     found = report(tmp_path / "m.onnx")
     assert (found["attentions"], found["unfused_attentions"]) == (2, [])
+
+
+STEPS = """
+import json, sys
+import numpy as np
+from standin import standin as library, trainer as make_trainer
+folder = sys.argv[1]
+standin, batch, found = library(), dict(np.load(folder + "/data.npz")), {}
+for target in ("cpu", "cuda"):
+    with make_trainer(folder + "/" + target) as trainer:
+        losses = [trainer.step(batch).loss]
+        moments = {n: v.tolist() for n, v in trainer.state().items() if n.endswith(".moment1")}
+        found[target] = {"losses": losses + [trainer.step(batch).loss for _ in range(4)], "moments": moments}
+found["violations"] = standin.standin_violations().decode()
+json.dump(found, open(folder + "/found.json", "w"))
+"""
+
+
+# cuDNN's graphs, interpreted, and the library's own kernels, emulated.
+@pytest.mark.parametrize("layout, scale, mask, gradient, shared, policy, cudnn", [
+    ("around", "scores", "guarded", "fused", False, "amp-f16", True), ("joined", "both", "padded", "products", False, "amp-bf16", False),
+    ("tokens_first", "query", "selected", "difference", True, "amp-f16", False), ("keys_first", "divided", "padding", "fused", False, "amp-bf16", True)])
+def test_steps_agree_with_the_cpu(tmp_path, layout, scale, mask, gradient, shared, policy, cudnn):
+    build = build_folder()
+    if not os.path.exists(library(build)):
+        pytest.skip("the stand-in is not built")
+    np.savez(tmp_path / "data.npz", **make(tmp_path / "m.onnx", layout, scale, mask, gradient, shared))
+    for target, flags in (("cpu", []), ("cuda", ["--target=cuda", "--arch=host"])):
+        subprocess.run([build / "bin" / "mpt-opt", tmp_path / "m.onnx", "--optimizer=adamw,lr=1e-3", f"--policy={policy}", "--quiet", "-o", tmp_path / target,
+                        *flags], check=True)
+    subprocess.run([sys.executable, "-c", STEPS, tmp_path], check=True, env=environment(build, cudnn, None, MPT_STANDIN_LOG=str(tmp_path / "calls")))
+    found = json.loads((tmp_path / "found.json").read_text())
+    calls = (tmp_path / "calls").read_text()
+    assert ("gradient of attention" in calls) == cudnn and found["violations"] == ""
+    np.testing.assert_allclose(found["cuda"]["losses"], found["cpu"]["losses"], rtol=TOLERANCE[policy])
+    assert len(found["cpu"]["moments"]) == 4 and found["cpu"]["losses"][-1] < found["cpu"]["losses"][0]
+    for name, value in found["cpu"]["moments"].items():
+        np.testing.assert_allclose(found["cuda"]["moments"][name], value, rtol=0, atol=GRADIENTS[policy] * np.abs(value).max(), err_msg=name)
 
 
 def report(path):
