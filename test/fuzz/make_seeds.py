@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Seeds for fuzz_import and MutationTest: make_seeds.py OUT [FOLDER...].
 
-Writes the models of the folder seeds as binary files, and one of each form of training graph: joint graphs, TrainingInfoProto with
+Writes the models of the folder seeds as binary files, one with weights in packed and sparse form, and one of each form of training graph: joint graphs, TrainingInfoProto with
 each optimizer, ONNX Runtime's artifacts with what lies beside them. Of each FOLDER those files of the same forms that have at most
 64 KiB come too: NAME.onnx, and folders with a training_model.onnx.
 """
@@ -82,6 +82,24 @@ def with_algorithms(*kinds):
     return model
 
 
+def sparse(name, places, dims):
+    return helper.make_sparse_tensor(value(np.float32(np.arange(1, len(places) + 1)), name), value(np.int64(places), "at"), dims)
+
+
+def stored():
+    """Weights in the forms that are unpacked: sparse initializers by number and by coordinates, a sparse constant, 4 and 2 bits."""
+    nodes = [helper.make_node("Constant", [], ["c"], sparse_value=sparse("v", [0, 5], [3, 2])),
+             helper.make_node("DequantizeLinear", ["q", "scale"], ["p"], axis=1), helper.make_node("DequantizeLinear", ["t", "scale"], ["r"], axis=1),
+             helper.make_node("Sum", ["w", "u", "c", "p", "r"], ["all"]), helper.make_node("MatMul", ["x", "all"], ["y"]),
+             helper.make_node("ReduceSum", ["y"], ["loss"], keepdims=0)]
+    tensors = [value(np.float32([0.5, 2]), "scale"), TensorProto(name="q", dims=[3, 2], data_type=TensorProto.INT4, raw_data=b"\x12\x9a\xf0"),
+               TensorProto(name="t", dims=[3, 2], data_type=TensorProto.UINT2, int32_data=[0x1b, 0x02])]
+    graph = helper.make_graph(nodes, "stored", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [4, 3])],
+                              [helper.make_tensor_value_info("loss", TensorProto.FLOAT, [])], tensors)
+    graph.sparse_initializer.extend([sparse("w", [1, 2], [3, 2]), sparse("u", [[0, 1], [2, 0]], [3, 2])])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 25)], ir_version=13)
+
+
 def bundle(folder):
     """A folder of artifacts as one model: what lies beside it as initializers of bytes (see split() in Mutate.h)."""
     model = onnx.load(folder / "training_model.onnx")
@@ -97,6 +115,7 @@ def seeds(folders):
     for text in sorted((HERE / "seeds").glob("*.onnxtxt")):
         yield text.stem, parser.parse_model(text.read_text()).SerializeToString()
     yield "joint", parser.parse_model(JOINT % ", ".join(["0.1"] * 18)).SerializeToString()
+    yield "stored", stored().SerializeToString()
     for kinds in (["Adam"], ["Adagrad"], ["Momentum"], ["Adam", "Momentum"]):
         yield "algorithm-" + "-".join(kinds), with_algorithms(*kinds).SerializeToString()
     with tempfile.TemporaryDirectory() as name:

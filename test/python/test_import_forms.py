@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Forms of graphs that some producers write: weights as Constant nodes, quantized weights, old attributes, random tensors."""
+import ml_dtypes
 import numpy as np
 import onnx
+import onnx.external_data_helper
 import onnx.parser
 import pytest
 from mpt_run import tool
+from onnx import TensorProto
 
 import mpt
 
@@ -94,15 +97,106 @@ def test_an_output_that_is_an_input(policy, tmp_path):
     np.testing.assert_array_equal(trainer.evaluate({"x": x})["x"], x)
 
 
-def test_a_sparse_initializer_is_named(tmp_path):
-    model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 17]> m (float[2, 3] x) => (float loss) {
-        h = MatMul (x, w)
-        loss = ReduceSum <keepdims = 0> (h)
-      }""")
-    values = onnx.helper.make_tensor("w", onnx.TensorProto.FLOAT, [1], [2.0])
-    model.graph.sparse_initializer.append(onnx.helper.make_sparse_tensor(values, onnx.helper.make_tensor("at", onnx.TensorProto.INT64, [1], [3]), [3, 2]))
-    with pytest.raises(mpt.CompileError, match="at node 'w': expected dense initializers, got a sparse one; convert it"):
+W = np.array([[0, 0], [0, 2], [0, 0], [-3, 0]], np.float32)
+PLACES = {"flat": np.int64([3, 6]), "coordinates": np.int64([[1, 1], [3, 0]])}
+
+
+def sparse_of(places, values=(2, -3), dims=(4, 2), name="w", kind=TensorProto.FLOAT):
+    at = onnx.numpy_helper.from_array(np.asarray(places, np.int64), "at")
+    return onnx.helper.make_sparse_tensor(onnx.helper.make_tensor(name, kind, [len(values)], values), at, dims)
+
+
+def with_sparse(sparse, form):
+    """A model whose weight is `sparse`: an initializer, a Constant's value, or an initializer of a subgraph."""
+    result = [onnx.helper.make_tensor_value_info("loss", TensorProto.FLOAT, [])]
+    nodes = [onnx.helper.make_node("MatMul", ["x", "w"], ["h"]), onnx.helper.make_node("Mul", ["h", "h"], ["s"]),
+             onnx.helper.make_node("ReduceSum", ["s"], ["loss"], keepdims=0)]
+    graph = onnx.helper.make_graph(nodes, "g", [onnx.helper.make_tensor_value_info("x", TensorProto.FLOAT, [3, 4])], result)
+    if form == "initializer":
+        graph.sparse_initializer.append(sparse)
+    elif form == "constant":
+        graph.node.insert(0, onnx.helper.make_node("Constant", [], ["w"], sparse_value=sparse))
+    else:
+        branch = onnx.helper.make_graph(nodes, "branch", [], result)
+        branch.sparse_initializer.append(sparse)
+        chosen = onnx.helper.make_node("If", ["yes"], ["loss"], then_branch=branch, else_branch=branch)
+        yes = onnx.helper.make_node("Constant", [], ["yes"], value=onnx.helper.make_tensor("yes", TensorProto.BOOL, [], [True]))
+        graph = onnx.helper.make_graph([yes, chosen], "g", graph.input, result)
+    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.mark.parametrize("form", ["initializer", "constant"])
+@pytest.mark.parametrize("places", PLACES)
+def test_sparse_tensors_are_dense_ones(form, places, tmp_path):
+    trainer = trainer_of(with_sparse(sparse_of(PLACES[places]), form), tmp_path, loss="none")
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    loss, gradients = trainer.gradients({"x": x})
+    assert loss == pytest.approx(float(((x @ W)**2).sum()))
+    np.testing.assert_allclose(gradients["w"], 2 * x.T @ (x @ W), rtol=1e-6)  # zeros are elements like others
+
+
+def test_sparse_tensors_of_subgraphs(tmp_path):
+    onnx.save(with_sparse(sparse_of(PLACES["flat"]), "subgraph"), tmp_path / "m.onnx")
+    mpt.compile(tmp_path / "m.onnx", forward_only=True, out=tmp_path / "out")
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    with mpt.Trainer(tmp_path / "out", threads=1) as trainer:
+        assert trainer.run("evaluate", {"x": x})["loss"] == pytest.approx(float(((x @ W)**2).sum()))
+
+
+REFUSED_SPARSE = {
+    "order": (dict(places=[6, 3]), "in ascending order, each once, got element 3 after 6"),
+    "twice": (dict(places=[3, 3]), "in ascending order, each once, got element 3 after 3"),
+    "beyond": (dict(places=[3, 8]), "indices of a sparse tensor below 8, got 8"),
+    "negative": (dict(places=[-1, 3]), "indices of a sparse tensor below 8, got -1"),
+    "column": (dict(places=[[0, 1], [0, 2]]), "indices of a sparse tensor below 2, got 2"),
+    "count": (dict(places=[3]), r"int64 indices \[2\] or \[2, 2\] of a sparse tensor"),
+    "empty": (dict(places=[0, 1], dims=(0, 2)), "indices of a sparse tensor below 0"),
+    "size": (dict(dims=(1 << 12, 1 << 12)), "at most 16 times its bytes when it is dense, got 67108864 bytes for"),
+    "overflow": (dict(dims=(1 << 31, 1 << 31)), "fewer than 2\\^40 elements"),
+    "extents": (dict(dims=(-4, -2)), "extents that are not negative"),
+    "type": (dict(kind=TensorProto.INT4), "expected a type that has arithmetic"),
+}
+
+
+@pytest.mark.parametrize("form", ["initializer", "constant"])
+@pytest.mark.parametrize("what", REFUSED_SPARSE)
+def test_sparse_tensors_that_are_none(what, form, tmp_path):
+    changes, message = REFUSED_SPARSE[what]
+    model = with_sparse(sparse_of(**{"places": PLACES["flat"], **changes}), form)
+    with pytest.raises(mpt.CompileError, match="at node 'w': .*" + message):
         trainer_of(model, tmp_path, loss="none")
+
+
+@pytest.mark.parametrize("external", [False, True])
+@pytest.mark.parametrize("form", ["initializer", "constant"])
+@pytest.mark.parametrize("name", ["int4", "uint4", "int2", "uint2", "float4_e2m1fn"])
+def test_weights_of_packed_types(name, form, external, tmp_path):
+    """Weights of fewer than 8 bits, with rows that do not end with a byte, raw, in a typed field and beside the model."""
+    dtype = np.dtype(getattr(ml_dtypes, name))
+    values = np.array([[1, 0, -2], [-1, 1, 0], [0, 1, -2], [1, 1, 1], [0, 0, 1]]).astype(dtype)
+    if name.startswith("uint"):
+        values = (np.arange(15).reshape(5, 3) % 4).astype(dtype)
+    tensor = onnx.numpy_helper.from_array(values, "q")
+    if not external:  # typed fields have one entry a byte
+        tensor = TensorProto(name="q", dims=tensor.dims, data_type=tensor.data_type, int32_data=tensor.raw_data)
+    given = [onnx.numpy_helper.from_array(np.float32([0.5, 2, -1]), "scale")]
+    nodes = [onnx.helper.make_node("DequantizeLinear", ["q", "scale"], ["w"], axis=1), onnx.helper.make_node("MatMul", ["x", "w"], ["y"]),
+             onnx.helper.make_node("ReduceSum", ["y"], ["loss"], keepdims=0)]
+    if form == "constant":
+        nodes.insert(0, onnx.helper.make_node("Constant", [], ["q"], value=tensor))
+    else:
+        given.append(tensor)
+    graph = onnx.helper.make_graph(nodes, "g", [onnx.helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 5])],
+                                   [onnx.helper.make_tensor_value_info("loss", TensorProto.FLOAT, [])], given)
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 25)], ir_version=13)
+    if external and form == "initializer":
+        onnx.external_data_helper.convert_model_to_external_data(model, location="data", size_threshold=0)
+    trainer = trainer_of(model, tmp_path, loss="none", train="scale")
+    x = np.arange(10, dtype=np.float32).reshape(2, 5)
+    loss, gradients = trainer.gradients({"x": x})
+    wide = values.astype(np.float32)
+    assert loss == pytest.approx(float((x @ (wide * np.float32([0.5, 2, -1]))).sum()))
+    np.testing.assert_allclose(gradients["scale"], (x @ wide).sum(0), rtol=1e-6)
 
 
 KIND = "pkg.torch.export.graph_signature.InputSpec.kind"
@@ -270,3 +364,24 @@ def test_frozen_parameters_are_told_from_trained_ones(policy, tmp_path):
     assert set(before) == {"a.weight", "b.weight"} and changed == set(trainer.parameters(trained=True)) == {"b.weight"}
     assert [t.name for t in trainer._runtime.tensors("mpt_trainer_parameter", trainer._trainer)] == [b"b.weight"]
     assert set(free.parameters(trained=True)) == set(before)
+
+
+@pytest.mark.parametrize("size", [8, 64])
+def test_rewriting_keeps_packed_weights(size, tmp_path):
+    """--emit=onnx of a graph leaves them as they are, where inference sees them and where it does not; sparse ones become dense."""
+    codes = (np.arange(size * size) % 16 - 8).reshape(size, size).astype(ml_dtypes.int4)
+    nodes = [onnx.helper.make_node("DequantizeLinear", ["q", "s"], ["v"], axis=1), onnx.helper.make_node("MatMul", ["x", "v"], ["h"]),
+             onnx.helper.make_node("MatMul", ["h", "w"], ["y"])]
+    graph = onnx.helper.make_graph(nodes, "g", [onnx.helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, size])],
+                                   [onnx.helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, size])],
+                                   [onnx.numpy_helper.from_array(codes, "q"), onnx.numpy_helper.from_array(np.full(size, 0.5, np.float32), "s")])
+    graph.sparse_initializer.append(sparse_of([1, size + 3], dims=(size, size)))
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 25)], ir_version=13), tmp_path / "m.onnx")
+    mpt.compile(tmp_path / "m.onnx", emit="onnx", quiet=True, out=tmp_path / "r.onnx")
+    written = onnx.load(tmp_path / "r.onnx")
+    onnx.checker.check_model(written)
+    tensors = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in written.graph.initializer}
+    dense = np.zeros((size, size), np.float32)
+    dense.reshape(-1)[[1, size + 3]] = 2, -3
+    np.testing.assert_array_equal(tensors["w"], dense)
+    assert tensors["q"].dtype == codes.dtype and (tensors["q"] == codes).all()

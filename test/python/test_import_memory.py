@@ -42,6 +42,12 @@ def holds(path, *words, size=None, floor=FLOOR):
     assert peak <= floor + MULTIPLE * size, f"{peak >> 20} MiB for a file of {size >> 10} KiB: {said[-300:]}"
 
 
+def sparse(name, dims, places):
+    """A sparse tensor with a one at each of `places`."""
+    values = numpy_helper.from_array(np.ones(len(places), np.float32), name)
+    return helper.make_sparse_tensor(values, numpy_helper.from_array(np.asarray(places, np.int64), "at"), dims)
+
+
 def model_of(nodes, *, inputs=(("x", TensorProto.FLOAT, [4, 6]),), outputs=(("y", 2),), initializers=(), opset=21, functions=(), domains=()):
     graph = helper.make_graph(list(nodes), "hostile", [helper.make_tensor_value_info(*value) for value in inputs],
                               [helper.make_tensor_value_info(name, TensorProto.FLOAT, [f"d{i}" for i in range(rank)]) for name, rank in outputs], list(initializers))
@@ -117,6 +123,21 @@ GRAPHS = {
 def test_shapes_and_counts(what, tmp_path):
     path = tmp_path / "model.onnx"
     path.write_bytes(model_of(**GRAPHS[what]).SerializeToString())
+    holds(path)
+
+
+@pytest.mark.parametrize("dims,count,times", [((1 << 20, 1 << 19), 4, 1), ((1 << 10, 1 << 10), 4, 8), ((1 << 10, 1 << 10), 1 << 17, 8), ((0, 4), 0, 1)])
+@pytest.mark.parametrize("form", ["initializer", "constant"])
+def test_sparse_tensors(form, dims, count, times, tmp_path):
+    made = [sparse(f"w{i}", dims, np.arange(count)) for i in range(times)]
+    nodes = [node("ReduceMax", f"w{i}", f"m{i}", keepdims=0) for i in range(times)] + [node("Sum", "x," + ",".join(f"m{i}" for i in range(times)), "y")]
+    if form == "constant":
+        nodes = [helper.make_node("Constant", [], [f"w{i}"], sparse_value=value) for i, value in enumerate(made)] + nodes
+    model = model_of(nodes)
+    if form == "initializer":
+        model.graph.sparse_initializer.extend(made)
+    path = tmp_path / "model.onnx"
+    path.write_bytes(model.SerializeToString())
     holds(path)
 
 

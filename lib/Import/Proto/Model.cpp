@@ -2,6 +2,7 @@
 // Loading a model: parsing, checks with located messages, inlining, symbolic dimensions, shape inference.
 #include "Proto.h"
 
+#include "../StorageTypes.h"
 #include "mpt/Dialect/ONNX/Schemas.h"
 
 #include "mlir/IR/Diagnostics.h"
@@ -69,7 +70,8 @@ std::string proto::plainMessage(StringRef what) {
   return text;
 }
 
-LogicalResult proto::parseModel(StringRef bytes, ModelProto &model, Location loc) {
+/// Parses binary protobuf, or text when it begins with '<' or '#'.
+static LogicalResult parseBytes(StringRef bytes, ModelProto &model, Location loc) {
   StringRef head = bytes.ltrim();
   if (head.empty())
     return emitError(loc) << "expected an ONNX model, got an empty file";
@@ -97,6 +99,10 @@ LogicalResult proto::parseModel(StringRef bytes, ModelProto &model, Location loc
   if (!model.ParseFromCodedStream(&stream) || !stream.ConsumedEntireMessage())
     return emitError(loc) << "expected an ONNX model, got bytes that do not parse; the file may be truncated";
   return success();
+}
+
+LogicalResult proto::parseModel(StringRef bytes, ModelProto &model, Location loc) {
+  return failed(parseBytes(bytes, model, loc)) ? failure() : densifyInitializers(model, loc.getContext());
 }
 
 /// The schema of a node's operator in an operator set; null where it has none.
@@ -169,9 +175,6 @@ static LogicalResult checkNames(const GraphProto &graph, MLIRContext *context) {
     if (!known.insert(input.name()).second)
       return emitError(proto::namedLoc(context, input.name()))
              << "expected distinct graph inputs, got '" << input.name() << "' twice";
-  for (const auto &sparse : graph.sparse_initializer())
-    return emitError(proto::namedLoc(context, sparse.values().name()))
-           << "expected dense initializers, got a sparse one; convert it to a dense tensor";
   llvm::StringSet<> tensors;
   for (const TensorProto &tensor : graph.initializer()) {
     if (tensor.name().empty())
@@ -242,7 +245,9 @@ static LogicalResult splitInitializers(ModelProto &model, std::vector<TensorProt
   for (TensorProto &tensor : *graph.mutable_initializer()) {
     if (failed(proto::checkTensor(tensor, proto::namedLoc(context, tensor.name()))))
       return failure();
-    bool small = elementCount(tensor) <= visibleElements && tensor.data_location() != TensorProto::EXTERNAL;
+    // What lowerStorageTypes() changes has a declared type.
+    bool small = elementCount(tensor) <= visibleElements && tensor.data_location() != TensorProto::EXTERNAL &&
+                 !isStorageType(tensor.data_type());
     if (small) {
       *kept.Add() = tensor;
     } else if (!inputs.contains(tensor.name())) {
@@ -493,6 +498,8 @@ LogicalResult proto::prepareModel(ModelProto &model, std::vector<TensorProto> &i
                                   const ImportOptions &options, Location loc, bool isPart) {
   MLIRContext *context = loc.getContext();
   renameRuntimeOperators(model);
+  if (failed(densifyConstants(model, context)))
+    return failure();
   liftWeights(model);
   if (failed(takeGradientOperands(model, context)) || failed(checkAndInline(model, initializers, loc)) ||
       failed(bindDimensions(*model.mutable_graph(), options, isPart, context)))

@@ -23,7 +23,7 @@ mlir::Location namedLoc(mlir::MLIRContext *context, llvm::StringRef name);
 /// The name by which diagnostics speak of a node: its own, else its first output's, else its op type.
 llvm::StringRef nodeName(const ::onnx::NodeProto &node);
 
-/// Parses binary protobuf, or text when it begins with '<' or '#'.
+/// Parses binary protobuf, or text when it begins with '<' or '#'. Sparse initializers become dense ones.
 llvm::LogicalResult parseModel(llvm::StringRef bytes, ::onnx::ModelProto &model, mlir::Location loc);
 
 /// Versions, names, order, the ONNX checker, inlining of local functions, symbolic dimensions, shape inference.
@@ -34,6 +34,12 @@ llvm::LogicalResult prepareModel(::onnx::ModelProto &model, std::vector<::onnx::
 /// The same, but symbolic extents, ops without an import rule and declared types stay.
 llvm::LogicalResult prepareNodes(::onnx::ModelProto &model, std::vector<::onnx::TensorProto> &initializers,
                                  mlir::Location loc);
+
+/// Sparse initializers, those of subgraphs and of training information included, become dense ones: within a small
+/// multiple of their bytes.
+llvm::LogicalResult densifyInitializers(::onnx::ModelProto &model, mlir::MLIRContext *context);
+/// The same of the attribute sparse_value of Constant nodes.
+llvm::LogicalResult densifyConstants(::onnx::ModelProto &model, mlir::MLIRContext *context);
 
 /// Fails for text whose brackets nest deeper than a recursive parser has a stack for.
 llvm::LogicalResult checkTextDepth(llvm::StringRef text, mlir::Location loc);
@@ -57,6 +63,11 @@ std::string plainMessage(llvm::StringRef what);
 /// Fails unless the element type is supported, the extents fit, and data in the message itself are as many as these
 /// say.
 llvm::LogicalResult checkTensor(const ::onnx::TensorProto &tensor, mlir::Location loc);
+
+/// Bytes that the elements of a tensor of this type and these extents take in raw form; checks both, not the data.
+llvm::FailureOr<int64_t> byteSize(const ::onnx::TensorProto &tensor, mlir::Location loc);
+/// The elements of a checked tensor inside the file in raw form.
+std::string rawBytes(const ::onnx::TensorProto &tensor, mlir::MLIRContext *context);
 
 /// Version of the operator set of `domain` that the model imports, 0 if it does not.
 int64_t opsetVersion(const ::onnx::ModelProto &model, llvm::StringRef domain);

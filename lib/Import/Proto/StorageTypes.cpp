@@ -93,7 +93,8 @@ LogicalResult StorageLowering::rewrite(NodeProto &node) {
              llvm::any_of(node.output(), [&](const std::string &name) { return typeOf(name) != 0; });
   bool isStandard = node.domain().empty() || node.domain() == "ai.onnx";
   StringRef op = node.op_type();
-  if (!any || (isStandard && movers().contains(op))) {
+  // A Constant's tensor is unpacked where it is read.
+  if (!any || (isStandard && (movers().contains(op) || op == "Constant"))) {
     nodes.Add()->CopyFrom(node);
     return success();
   }

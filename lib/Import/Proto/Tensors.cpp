@@ -2,6 +2,8 @@
 // TensorProto to elements attributes: typed fields, raw bytes, and files beside the model.
 #include "Proto.h"
 
+#include "../StorageTypes.h"
+
 #include "mlir/IR/AsmState.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/Diagnostics.h"
@@ -65,14 +67,55 @@ Type proto::elementType(MLIRContext *context, int32_t dataType) {
   }
 }
 
-/// Bytes of one element in a file.
+/// Bytes of one element in memory.
 static int64_t byteWidth(Type type) { return llvm::divideCeil(type.getIntOrFloatBitWidth(), 8); }
+
+/// Bits of one element in a file.
+static int64_t bitsOf(int32_t dataType, Type type) {
+  switch (dataType) {
+  case TensorProto::INT4:
+  case TensorProto::UINT4:
+  case TensorProto::FLOAT4E2M1:
+    return 4;
+  case TensorProto::INT2:
+  case TensorProto::UINT2:
+    return 2;
+  default:
+    return 8 * byteWidth(type);
+  }
+}
+
+/// Bytes of all elements in a file: those of fewer than 8 bits share bytes.
+static int64_t bytesInFile(const TensorProto &tensor, RankedTensorType type) {
+  return (type.getNumElements() * bitsOf(tensor.data_type(), type.getElementType()) + 7) / 8;
+}
+
+static bool isPacked(const TensorProto &tensor, RankedTensorType type) {
+  return bitsOf(tensor.data_type(), type.getElementType()) < 8;
+}
+
+/// Elements of fewer than 8 bits, the first in the lowest bits, each in a byte of its own.
+static std::string unpack(ArrayRef<char> packed, const TensorProto &tensor, RankedTensorType type) {
+  int64_t bits = bitsOf(tensor.data_type(), type.getElementType()), each = 8 / bits, count = type.getNumElements();
+  bool isSigned = type.getElementType().isSignlessInteger();
+  std::string bytes(count, '\0');
+  for (int64_t i = 0; i < count; ++i) {
+    auto value = static_cast<uint8_t>(packed[i / each]) >> (i % each * bits) & ((1 << bits) - 1);
+    bool isNegative = isSigned && value >> (bits - 1);
+    bytes[i] = static_cast<char>(isNegative ? value - (1 << bits) : value);
+  }
+  return bytes;
+}
 
 static FailureOr<RankedTensorType> tensorTypeOf(const TensorProto &tensor, Location loc) {
   Type element = proto::elementType(loc.getContext(), tensor.data_type());
+  if (!element && isStorageType(tensor.data_type())) {
+    bool isSigned = tensor.data_type() == TensorProto::INT4 || tensor.data_type() == TensorProto::INT2;
+    element = IntegerType::get(loc.getContext(), 8, isSigned ? IntegerType::Signless : IntegerType::Unsigned);
+  }
   if (!element)
     return emitError(loc) << "expected a tensor of float or integer elements, got ONNX data type " << tensor.data_type()
-                          << "; strings, complex and 4-bit numbers are not supported";
+                          << "; strings and complex numbers are not supported";
   SmallVector<int64_t> shape(tensor.dims().begin(), tensor.dims().end());
   int64_t count = 1;
   for (int64_t extent : shape)
@@ -137,12 +180,26 @@ static FailureOr<ElementsAttr> mapFile(const External &external, uint64_t bytes,
   return ElementsAttr(DenseResourceElementsAttr::get(type, name, std::move(blob)));
 }
 
+/// Elements in raw form as an attribute: a uniqued one where they are few.
+static ElementsAttr held(std::string bytes, RankedTensorType type, StringRef name) {
+  auto want = static_cast<int64_t>(bytes.size()), width = byteWidth(type.getElementType());
+  if (want < blobBytes) {
+    ArrayRef<char> data(bytes.data(), bytes.size());
+    bool splat = want > width && std::equal(bytes.begin() + width, bytes.end(), bytes.begin());
+    return DenseElementsAttr::getFromRawBuffer(type, splat ? data.take_front(width) : data);
+  }
+  auto keep = std::make_unique<std::string>(std::move(bytes));
+  ArrayRef<char> data(keep->data(), keep->size());
+  AsmResourceBlob blob(data, 8, [keep = std::move(keep)](void *, size_t, size_t) {}, /*dataIsMutable=*/false);
+  return DenseResourceElementsAttr::get(type, name, std::move(blob));
+}
+
 static FailureOr<ElementsAttr> mapExternal(const TensorProto &tensor, RankedTensorType type, StringRef folder,
                                            Location loc) {
   FailureOr<External> external = externalOf(tensor, folder, loc);
   if (failed(external))
     return failure();
-  uint64_t want = type.getNumElements() * byteWidth(type.getElementType());
+  uint64_t want = bytesInFile(tensor, type);
   uint64_t size = 0;
   if (llvm::sys::fs::file_size(external->path, size))
     return emitError(loc) << "cannot read external data '" << external->path << "'";
@@ -153,7 +210,7 @@ static FailureOr<ElementsAttr> mapExternal(const TensorProto &tensor, RankedTens
     return emitError(loc) << "expected " << want << " bytes at offset " << external->offset << " of '" << external->path
                           << "', which has " << size << " bytes; the file may be truncated";
   bool isFlags = type.getElementType().isInteger(1);
-  if (!isFlags && want >= proto::mappedBytes)
+  if (!isFlags && !isPacked(tensor, type) && want >= proto::mappedBytes)
     return mapFile(*external, want, type, tensor.name(), loc);
   auto buffer = llvm::MemoryBuffer::getFileSlice(external->path, want, external->offset);
   if (!buffer)
@@ -164,6 +221,8 @@ static FailureOr<ElementsAttr> mapExternal(const TensorProto &tensor, RankedTens
     return ElementsAttr(isFlags ? DenseElementsAttr::get(type, ArrayRef<bool>(bits))
                                 : DenseElementsAttr::getFromRawBuffer(type, {}));
   }
+  if (isPacked(tensor, type))
+    return held(unpack(data, tensor, type), type, tensor.name());
   AsmResourceBlob blob(data, 1, [keep = std::move(*buffer)](void *, size_t, size_t) {}, /*dataIsMutable=*/false);
   return ElementsAttr(DenseResourceElementsAttr::get(type, tensor.name(), std::move(blob)));
 }
@@ -185,8 +244,11 @@ template <typename Use> static void withTypedField(const TensorProto &tensor, Us
   }
 }
 
-/// The typed field of `tensor` as packed bytes.
-static std::string packTyped(const TensorProto &tensor, int64_t width) {
+std::string proto::rawBytes(const TensorProto &tensor, MLIRContext *context) {
+  if (tensor.has_raw_data())
+    return tensor.raw_data();
+  Type element = elementType(context, tensor.data_type());
+  int64_t width = element ? byteWidth(element) : 1;
   std::string bytes;
   withTypedField(tensor, [&](const auto &field) {
     bytes.reserve(field.size() * width);
@@ -200,7 +262,9 @@ static std::string packTyped(const TensorProto &tensor, int64_t width) {
 static LogicalResult checkData(const TensorProto &tensor, RankedTensorType type, Location loc) {
   if (tensor.data_location() == TensorProto::EXTERNAL)
     return success();
-  int64_t count = type.getNumElements(), want = count * byteWidth(type.getElementType()), have = 0;
+  // Typed fields have an entry for each element, or for each byte of packed ones.
+  int64_t want = bytesInFile(tensor, type), have = 0;
+  int64_t count = isPacked(tensor, type) ? want : type.getNumElements();
   if (tensor.has_raw_data()) {
     have = tensor.raw_data().size();
     if (have != want)
@@ -235,21 +299,22 @@ FailureOr<ElementsAttr> proto::tensorAttr(TensorProto &tensor, StringRef folder,
     return mapExternal(tensor, *type, folder, loc);
   if (failed(checkData(tensor, *type, loc)))
     return failure();
-  int64_t want = type->getNumElements() * byteWidth(type->getElementType());
-  std::string bytes = tensor.has_raw_data() ? std::move(*tensor.mutable_raw_data())
-                                            : packTyped(tensor, byteWidth(type->getElementType()));
+  std::string bytes =
+      tensor.has_raw_data() ? std::move(*tensor.mutable_raw_data()) : proto::rawBytes(tensor, loc.getContext());
   if (type->getElementType().isInteger(1)) {
     SmallVector<bool> bits(llvm::map_range(bytes, [](char c) { return c != 0; }));
     return ElementsAttr(DenseElementsAttr::get(*type, ArrayRef<bool>(bits)));
   }
-  if (want < blobBytes) {
-    int64_t width = byteWidth(type->getElementType());
-    ArrayRef<char> data(bytes.data(), bytes.size());
-    bool splat = want > width && std::equal(bytes.begin() + width, bytes.end(), bytes.begin());
-    return ElementsAttr(DenseElementsAttr::getFromRawBuffer(*type, splat ? data.take_front(width) : data));
-  }
-  auto keep = std::make_unique<std::string>(std::move(bytes));
-  ArrayRef<char> data(keep->data(), keep->size());
-  AsmResourceBlob blob(data, 8, [keep = std::move(keep)](void *, size_t, size_t) {}, /*dataIsMutable=*/false);
-  return ElementsAttr(DenseResourceElementsAttr::get(*type, tensor.name(), std::move(blob)));
+  if (isPacked(tensor, *type))
+    bytes = unpack(bytes, tensor, *type);
+  return held(std::move(bytes), *type, tensor.name());
+}
+
+FailureOr<int64_t> proto::byteSize(const TensorProto &tensor, Location loc) {
+  FailureOr<RankedTensorType> type = tensorTypeOf(tensor, loc);
+  if (failed(type))
+    return failure();
+  if (isStorageType(tensor.data_type()))
+    return emitError(loc) << "expected a type that has arithmetic, got ONNX data type " << tensor.data_type();
+  return bytesInFile(tensor, *type);
 }
