@@ -61,6 +61,7 @@ Expected<LossSpec> parseOne(StringRef text) {
   LossSpec spec;
   spec.kind = info->kind;
   bool ctc = spec.kind == LossKind::ctc, classes = hasClasses(spec.kind) || ctc, focal = spec.kind == LossKind::focal;
+  const bool own = spec.kind == LossKind::none;
   if (ctc)
     spec.classAxis = 2;
   StringRef edge = spec.kind == LossKind::smoothL1 ? "beta" : spec.kind == LossKind::huber ? "delta" : "";
@@ -75,6 +76,8 @@ Expected<LossSpec> parseOne(StringRef text) {
       spec.classAxis = number;
     else if (key == "ignore-index" && classes && whole)
       spec.ignoreIndex = number;
+    else if (own && key == "reduction" && (value == "mean" || value == "sum"))
+      spec.reduction = value == "mean" ? OwnReduction::mean : OwnReduction::sum;
     else if (ctc && whole && takeCTC(spec, key, number))
       continue;
     else if (key == "output" && !value.empty())
@@ -89,6 +92,7 @@ Expected<LossSpec> parseOne(StringRef text) {
       return problem("expected " +
                      Twine(ctc       ? ctcKeys
                            : classes ? "class-axis=N, ignore-index=N, "
+                           : own     ? "reduction=mean|sum, "
                                      : "") +
                      (focal          ? "gamma=NUMBER, alpha=NUMBER, "
                       : edge.empty() ? ""

@@ -43,7 +43,8 @@ struct Loss : mpt::impl::LossBase<Loss> {
       FailureOr<Value> value = build(forward, b, *prediction, spec, several ? spec.output + "_" : "");
       if (failed(value))
         return signalPassFailure();
-      if (spec.kind == LossKind::none)
+      // Losses of single samples stay results beside their mean or sum.
+      if (spec.kind == LossKind::none && spec.reduction == OwnReduction::none)
         consumed.insert(*prediction);
       if (several)
         losses.emplace_back(name, *value);
@@ -97,7 +98,7 @@ private:
     if (hasClasses(spec.kind))
       return classLoss(forward, b, prediction, spec, prefix + "labels");
     if (spec.kind == LossKind::none)
-      return ownLoss(forward, b, prediction);
+      return ownLoss(forward, b, prediction, spec);
     if (spec.kind == LossKind::ctc)
       return sequenceLoss(forward, b, prediction, spec, prefix);
     FailureOr<Value> target = addTarget(forward, prefix + "target", prediction.getType());
@@ -115,10 +116,21 @@ private:
         setAttr<MPTDialect::LossAttrHelper>(&op);
   }
 
-  FailureOr<Value> ownLoss(func::FuncOp forward, GraphBuilder &b, Value value) {
-    if (tensorType(value).getNumElements() != 1)
-      return forward.emitError() << "expected the first result to be a scalar loss, got " << value.getType()
-                                 << ": name a loss with --loss";
+  FailureOr<Value> ownLoss(func::FuncOp forward, GraphBuilder &b, Value value, const LossSpec &spec) {
+    RankedTensorType type = tensorType(value);
+    if (spec.reduction != OwnReduction::none) {
+      if (type.getNumElements() == 0)
+        return forward.emitError() << "expected a loss with elements to reduce, got " << type;
+      SmallVector<int64_t> all = axisRange(0, type.getRank());
+      Value wide = b.widen(value);
+      Value loss = all.empty() ? wide : spec.reduction == OwnReduction::mean ? b.mean(wide, all) : b.sum(wide, all);
+      markLoss(forward, b.loc);
+      return loss;
+    }
+    if (type.getNumElements() != 1)
+      return forward.emitError() << "expected the first result to be a scalar loss, got " << type
+                                 << ": name a loss with --loss, or, where these are losses of single samples, their "
+                                    "reduction: --loss=none,reduction=mean or --loss=none,reduction=sum";
     return b.widen(b.reshape(value, {}));
   }
 

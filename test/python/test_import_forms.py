@@ -385,3 +385,27 @@ def test_rewriting_keeps_packed_weights(size, tmp_path):
     dense.reshape(-1)[[1, size + 3]] = 2, -3
     np.testing.assert_array_equal(tensors["w"], dense)
     assert tensors["q"].dtype == codes.dtype and (tensors["q"] == codes).all()
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+@pytest.mark.parametrize("policy", ["fp32", "amp-f16"])
+def test_losses_of_single_samples(reduction, policy, tmp_path):
+    """The file's loss without a reduction: its mean or sum trains, and the losses of the samples stay a result."""
+    model = """<ir_version: 8, opset_import: ["" : 17]> m (float[4, 3] x, int64[4] t) => (float[4] each) <float[3, 5] w = {%s}> {
+        h = MatMul (x, w)
+        each = SoftmaxCrossEntropyLoss <reduction = "none"> (h, t)
+      }""" % ", ".join(str(i % 7 / 4) for i in range(15))
+    with pytest.raises(mpt.CompileError, match="--loss=none,reduction=mean or --loss=none,reduction=sum"):
+        trainer_of(model, tmp_path, loss="none")
+    with pytest.raises(mpt.CompileError, match="reduction=mean|sum, output=NAME or weight=NUMBER after none, got 'reduction=max'"):
+        trainer_of(model, tmp_path, loss="none,reduction=max")
+    x, t = np.arange(12, dtype=np.float32).reshape(4, 3) / 8, np.int64([0, 4, 2, 2])
+    w = (np.arange(15) % 7 / 4).astype(np.float32).reshape(3, 5)
+    p = np.exp(x @ w) / np.exp(x @ w).sum(1, keepdims=True)
+    each, share = -np.log(p[np.arange(4), t]), 1 / 4 if reduction == "mean" else 1
+    trainer = trainer_of(model, tmp_path, loss=f"none,reduction={reduction}", policy=policy, loss_scale=None if policy == "fp32" else 1024)
+    loss, gradients = trainer.gradients({"x": x, "t": t})
+    exact = policy == "fp32"
+    assert loss == pytest.approx(float(each.sum() * share), rel=1e-5 if exact else 2e-3)
+    np.testing.assert_allclose(gradients["w"], x.T @ (p - np.eye(5)[t]) * share, rtol=1e-4 if exact else 2e-2, atol=1e-6 if exact else 2e-3)
+    np.testing.assert_allclose(trainer.evaluate({"x": x, "t": t})["each"], each, rtol=1e-5 if exact else 5e-3)

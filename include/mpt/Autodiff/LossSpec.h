@@ -13,6 +13,9 @@ namespace mpt {
 
 enum class LossKind { softmaxCrossEntropy, nll, focal, mse, l1, smoothL1, huber, bceWithLogits, kl, cosine, ctc, none };
 
+/// What becomes of a loss of several elements that the model has itself.
+enum class OwnReduction { none, mean, sum };
+
 /// A loss of one of the model's results; fields that its kind does not use keep their defaults.
 struct LossSpec {
   LossKind kind = LossKind::none;
@@ -25,7 +28,8 @@ struct LossSpec {
   int64_t maxLabels = 0;              ///< ctc: labels of the longest sequence
   int64_t blank = 0;                  ///< ctc: class of the blank
   int64_t batchAxis = 1;              ///< ctc: axis of the sequences; negative from the end
-  bool zeroInfinity = false;          ///< ctc: a sequence that cannot be aligned counts as 0
+  OwnReduction reduction = OwnReduction::none; ///< none: of the elements of the result
+  bool zeroInfinity = false;                   ///< ctc: a sequence that cannot be aligned counts as 0
 };
 
 /// True for losses whose targets are class indices.
@@ -33,9 +37,9 @@ bool hasClasses(LossKind kind);
 
 /// Parses `KIND[,KEY=VALUE]...[;KIND...]`: softmax-cross-entropy, nll and focal (class-axis, ignore-index; focal also
 /// gamma, alpha), mse, l1, smooth-l1 (beta), huber (delta), bce-with-logits, kl, cosine, ctc (max-labels,
-/// which it needs, blank, batch-axis, class-axis, ignore-index, zero-infinity) or none, each with output and weight.
-/// Each of several losses names its output, all different. The error of unknown or malformed text names what was
-/// expected.
+/// which it needs, blank, batch-axis, class-axis, ignore-index, zero-infinity) or none (reduction), each with output
+/// and weight. Each of several losses names its output, all different. The error of unknown or malformed text names
+/// what was expected.
 llvm::Expected<llvm::SmallVector<LossSpec, 1>> parseLossSpecs(llvm::StringRef text);
 
 llvm::StringRef stringifyLossKind(LossKind kind);
