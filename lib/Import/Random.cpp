@@ -48,40 +48,109 @@ template <auto make> static LogicalResult importShaped(Binder &b) {
   return make(b, shape, *element);
 }
 
-static LogicalResult importDropout(Binder &b) {
+namespace {
+/// Dropout. A ratio and a mode that are computed at run time choose among values.
+class Dropout {
+public:
+  explicit Dropout(Binder &b) : b(b) {}
+  LogicalResult run();
+
+private:
+  LogicalResult readRatio();
+  LogicalResult readMode();
+  LogicalResult readScalar(unsigned i, StringRef what, Value &atRuntime, double &known);
+  Value drop(Value x);
+  Value inTraining();
+
+  Binder &b;
+  double ratio = 0.5;
+  bool training = false;
+  Value ratioAtRuntime, modeAtRuntime; ///< [], null where they are known
+  std::pair<Value, int64_t> generator;
+};
+} // namespace
+
+LogicalResult Dropout::readScalar(unsigned i, StringRef what, Value &atRuntime, double &known) {
+  if (!b.has(i))
+    return success();
+  if (!b.given(i) && b.in(i) && tensorType(b.in(i)).getNumElements() == 1) {
+    atRuntime = b.reshape(b.in(i), {});
+    return success();
+  }
+  FailureOr<double> number = b.number(i, what);
+  if (succeeded(number))
+    known = *number;
+  return number;
+}
+
+LogicalResult Dropout::readRatio() {
+  if (b.version() < 12)
+    ratio = b.floatAttr("ratio", 0.5);
+  else if (failed(readScalar(1, "ratio", ratioAtRuntime, ratio)))
+    return failure();
+  if (!(ratio >= 0 && ratio < 1))
+    return b.fail() << "expected a ratio in [0, 1), got " << ratio;
+  return success();
+}
+
+LogicalResult Dropout::readMode() {
+  // Before opset 12 there is no mode: such a node in a graph that is trained drops.
+  double mode = b.version() < 12;
+  if (b.version() >= 12 && failed(readScalar(2, "training_mode", modeAtRuntime, mode)))
+    return failure();
+  training = mode != 0 || modeAtRuntime;
+  if (modeAtRuntime && !tensorType(modeAtRuntime).getElementType().isInteger(1))
+    return b.fail() << "expected a boolean training_mode, got " << tensorType(modeAtRuntime);
+  return success();
+}
+
+/// False in the evaluation form alone, where dropout keeps all there is: in training one number becomes 0 or 2.
+Value Dropout::inTraining() {
+  auto scalar = RankedTensorType::get({}, b.builder.getF32Type());
+  Value one = b.make<DropoutOp>(b.splat(scalar, 1), generator.first, b.f64(0.5), b.i64(b.generator().second));
+  return b.compare(Predicate::ne, one, 1.0);
+}
+
+Value Dropout::drop(Value x) {
+  ArrayRef<int64_t> shape = tensorType(x).getShape();
+  Value y;
+  Value isOn = modeAtRuntime;
+  if (ratioAtRuntime) {
+    Value wide = b.widen(ratioAtRuntime);
+    Type element = tensorType(wide).getElementType();
+    auto type = RankedTensorType::get(shape, element);
+    Value uniform = b.make<RandomUniformOp>(type, generator.first, b.f64(0), b.f64(1), b.i64(generator.second));
+    Value kept = b.compare(Predicate::ge, uniform, b.broadcast(wide, shape, {}));
+    // All is dropped from a ratio of 1 on; the factor stays finite there, as 0 times infinity has no value.
+    Value rest = b.make<MaxOp>(b.add(b.neg(wide), 1.0), b.splatLike(wide, 0x1p-24));
+    Value scaled = b.mul(x, b.broadcast(b.cast(b.make<ReciprocalOp>(rest), tensorType(x).getElementType()), shape, {}));
+    y = b.select(kept, scaled, b.splatLike(x, 0));
+    isOn = isOn ? Value(b.make<AndOp>(isOn, inTraining())) : inTraining();
+  } else {
+    y = b.make<DropoutOp>(x, generator.first, b.f64(ratio), b.i64(generator.second));
+  }
+  return isOn ? b.select(b.broadcast(isOn, shape, {}), y, x) : y;
+}
+
+LogicalResult Dropout::run() {
   if (failed(b.needFloat(1, 0)))
     return failure();
   b.ignore({"seed"}); // the generator of the model has its own
-  double ratio = b.version() < 12 ? b.floatAttr("ratio", 0.5) : 0.5;
-  // Before opset 12 there is no mode: such a node in a graph that is trained drops.
-  bool training = b.version() < 12;
-  if (b.version() >= 12 && b.has(1)) {
-    FailureOr<double> given = b.number(1, "ratio");
-    if (failed(given))
-      return failure();
-    ratio = *given;
-  }
-  if (b.version() >= 12 && b.has(2)) {
-    FailureOr<double> given = b.number(2, "training_mode");
-    if (failed(given))
-      return failure();
-    training = *given != 0;
-  }
-  if (!(ratio >= 0 && ratio < 1))
-    return b.fail() << "expected a ratio in [0, 1), got " << ratio;
-  if (!training || ratio == 0) {
-    if (b.wants(1) && failed(b.set(1, b.splat(tensorType(b.in(0)).clone(b.builder.getI1Type()), 1))))
-      return failure();
-    return b.done(b.in(0));
-  }
-  auto generator = b.generator();
-  auto drop = [&](Value x) -> Value {
-    return b.make<DropoutOp>(x, generator.first, b.f64(ratio), b.i64(generator.second));
-  };
-  if (b.wants(1) && failed(b.set(1, b.compare(Predicate::ne, drop(b.splatLike(b.in(0), 1)), 0.0))))
+  if (failed(readRatio()) || failed(readMode()))
     return failure();
-  return b.done(drop(b.in(0)));
+  Value x = b.in(0);
+  if (!training || (ratio == 0 && !ratioAtRuntime)) {
+    if (b.wants(1) && failed(b.set(1, b.splat(tensorType(x).clone(b.builder.getI1Type()), 1))))
+      return failure();
+    return b.done(x);
+  }
+  generator = b.generator();
+  if (b.wants(1) && failed(b.set(1, b.compare(Predicate::ne, drop(b.splatLike(x, 1)), 0.0))))
+    return failure();
+  return b.done(drop(x));
 }
+
+static LogicalResult importDropout(Binder &b) { return Dropout(b).run(); }
 
 void mpt::addRandomRules(RuleTable &t) {
   t.on("RandomUniform", 1, importShaped<randomUniform>, NumericClass::Pinned);

@@ -45,6 +45,8 @@ public:
 private:
   LogicalResult readSettings();
   LogicalResult countSamples(Axis &axis, int64_t first);
+  void countAtRuntime(Axis &axis, int64_t first);
+  std::pair<Value, Value> sizeOf(int64_t first);
   void placeSamples(Axis &axis, int64_t first);
   AxisTaps tapsOf(const Axis &axis);
   Value spread(const Axis &axis, Value x);
@@ -55,6 +57,7 @@ private:
   int64_t regions = 0, sampling = 0;
   double scale = 1, offset = 0;
   bool isMax = false;
+  Value tooLarge; ///< regions with more samples than there are computed, [R]; null where they are known
 };
 } // namespace
 
@@ -86,6 +89,25 @@ LogicalResult RoiAligner::readSettings() {
   return success();
 }
 
+/// Where each region begins, and how far it reaches, along the axis whose ends are columns `first` and `first` + 2.
+std::pair<Value, Value> RoiAligner::sizeOf(int64_t first) {
+  Value start = b.add(b.mul(column(b, first), scale), -offset),
+        end = b.add(b.mul(column(b, first + 2), scale), -offset);
+  Value size = b.sub(end, start);
+  return {start, offset == 0 ? b.make<MaxOp>(size, b.splatLike(size, 1)) : size};
+}
+
+/// Of regions that are computed at run time, a bin has no more samples than one of a region as large as the image;
+/// larger regions are NaN.
+void RoiAligner::countAtRuntime(Axis &axis, int64_t first) {
+  Value size = sizeOf(first).second;
+  Value count = b.make<CeilOp>(b.div(size, b.splatLike(size, static_cast<double>(axis.bins))));
+  axis.most = axis.extent / axis.bins + 1;
+  Value isTooLarge = b.make<NotOp>(b.compare(Predicate::le, count, static_cast<double>(axis.most)));
+  tooLarge = tooLarge ? Value(b.make<OrOp>(tooLarge, isTooLarge)) : isTooLarge;
+  axis.counts = b.make<ClampOp>(count, APFloat(0.0), APFloat(static_cast<double>(axis.most)));
+}
+
 /// How many samples a bin has. Their number is an extent, so where it depends on the regions they must be known.
 LogicalResult RoiAligner::countSamples(Axis &axis, int64_t first) {
   auto type = RankedTensorType::get({regions}, wideType(b.element(1)));
@@ -94,9 +116,10 @@ LogicalResult RoiAligner::countSamples(Axis &axis, int64_t first) {
   if (sampling > 0)
     return success();
   ElementsAttr known = b.given(1);
-  if (!known)
-    return b.fail() << "expected sampling_ratio above 0, or constant regions, whose sizes tell the number of samples; "
-                       "got 0 and regions that are computed at run time";
+  if (!known) {
+    countAtRuntime(axis, first);
+    return success();
+  }
   FailureOr<Tensor> values = elementsOf(b, known, "regions");
   if (failed(values))
     return failure();
@@ -118,11 +141,7 @@ LogicalResult RoiAligner::countSamples(Axis &axis, int64_t first) {
 
 /// Samples lie evenly in their bin, bins evenly in their region.
 void RoiAligner::placeSamples(Axis &axis, int64_t first) {
-  Value start = b.add(b.mul(column(b, first), scale), -offset),
-        end = b.add(b.mul(column(b, first + 2), scale), -offset);
-  Value size = b.sub(end, start);
-  if (offset == 0)
-    size = b.make<MaxOp>(size, b.splatLike(size, 1));
+  auto [start, size] = sizeOf(first);
   Value bin = b.mul(size, 1 / static_cast<double>(axis.bins));
   SmallVector<int64_t> shape = {regions, axis.bins, axis.most};
   RankedTensorType type = tensorType(bin).clone(ArrayRef<int64_t>(shape));
@@ -180,6 +199,8 @@ Value RoiAligner::pooled(Value samples) {
     y = b.div(y, b.broadcast(b.cast(divisor, b.element(0)), result, {0}));
   else if (sampling == 0)
     y = b.select(b.broadcast(b.compare(Predicate::gt, count, 0.0), result, {0}), y, b.splatLike(y, 0));
+  if (tooLarge)
+    y = b.select(b.broadcast(tooLarge, result, {0}), b.splatLike(y, std::numeric_limits<double>::quiet_NaN()), y);
   return b.transpose(y, {0, 3, 1, 2});
 }
 

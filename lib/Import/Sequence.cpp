@@ -64,10 +64,41 @@ static FailureOr<ArrayRef<Value>> elementsOf(Binder &b) {
   return b.fail() << "expected a sequence of known length as operand 0, got one that is built at run time";
 }
 
+/// A position among `count` elements that is computed at run time, [], counted from the front; null where operand `i`
+/// is constant or absent. The `elements` must be of one type, as any of them may be meant.
+static FailureOr<Value> positionAtRuntime(Binder &b, unsigned i, ArrayRef<Value> elements, int64_t count) {
+  if (!b.has(i) || b.given(i) || !b.in(i))
+    return Value();
+  if (tensorType(b.in(i)).getNumElements() != 1 || b.isFloat(i))
+    return b.fail() << "expected one position, got " << b.in(i).getType();
+  for (Value element : elements)
+    if (element.getType() != elements.front().getType())
+      return b.fail() << "expected tensors of one type in a sequence with a position that is computed at run time, got "
+                      << elements.front().getType() << " and " << element.getType();
+  Value at = b.cast(b.reshape(b.in(i), {}), b.builder.getI64Type());
+  return b.select(b.compare(Predicate::lt, at, 0.0), b.add(at, static_cast<double>(count)), at);
+}
+
+/// `yes` where `at` compares with `number` so, else `no`.
+static Value choose(Binder &b, Predicate predicate, Value at, int64_t number, Value yes, Value no) {
+  Value mask = b.compare(predicate, at, static_cast<double>(number));
+  return b.select(b.broadcast(mask, tensorType(yes).getShape(), {}), yes, no);
+}
+
 static LogicalResult importSequenceAt(Binder &b) {
   FailureOr<ArrayRef<Value>> elements = elementsOf(b);
   if (failed(elements))
     return failure();
+  FailureOr<Value> atRuntime = positionAtRuntime(b, 1, *elements, elements->size());
+  if (failed(atRuntime))
+    return failure();
+  if (*atRuntime && !elements->empty()) {
+    Value result = elements->front();
+    for (auto [i, element] : llvm::enumerate(*elements))
+      if (i)
+        result = choose(b, Predicate::eq, *atRuntime, i, element, result);
+    return b.done(result);
+  }
   FailureOr<SmallVector<int64_t>> position = b.ints(1, "position");
   if (failed(position) || position->size() != 1)
     return failed(position) ? failure() : LogicalResult(b.fail() << "expected one position, got " << position->size());
@@ -114,6 +145,20 @@ static LogicalResult importSequenceInsert(Binder &b) {
     return b.fail() << "expected a tensor as operand 1";
   SmallVector<Value> result(*elements);
   int64_t count = result.size();
+  SmallVector<Value> all(*elements);
+  all.push_back(b.in(1));
+  FailureOr<Value> atRuntime = positionAtRuntime(b, 2, all, count);
+  if (failed(atRuntime))
+    return failure();
+  if (*atRuntime) {
+    result.clear();
+    for (int64_t i = 0; i <= count; ++i) {
+      Value value = i < count ? choose(b, Predicate::gt, *atRuntime, i, all[i], b.in(1)) : b.in(1);
+      result.push_back(i ? choose(b, Predicate::lt, *atRuntime, i, all[i - 1], value) : value);
+    }
+    b.converter.sequences[b.node.getResult(0)] = result;
+    return success();
+  }
   FailureOr<int64_t> at = positionOf(b, 2, count, count, count);
   if (failed(at))
     return failure();
@@ -128,6 +173,16 @@ static LogicalResult importSequenceErase(Binder &b) {
     return failure();
   SmallVector<Value> result(*elements);
   int64_t count = result.size();
+  FailureOr<Value> atRuntime = positionAtRuntime(b, 1, *elements, count);
+  if (failed(atRuntime))
+    return failure();
+  if (*atRuntime && count > 0) {
+    for (int64_t i = 0; i + 1 < count; ++i)
+      result[i] = choose(b, Predicate::gt, *atRuntime, i, (*elements)[i], (*elements)[i + 1]);
+    result.pop_back();
+    b.converter.sequences[b.node.getResult(0)] = result;
+    return success();
+  }
   FailureOr<int64_t> at = positionOf(b, 1, count, count - 1, count - 1);
   if (failed(at) || result.empty())
     return failed(at) ? failure() : LogicalResult(b.fail() << "expected a sequence of at least one tensor");
