@@ -194,6 +194,7 @@ private:
     import.gradients = options.gradients;
     import.next = options.next;
     import.seed = options.seed;
+    import.maxSteps = options.maxSteps;
     import.checkpoint = options.checkpoint;
     import.optimizerModel = options.optimizerModel;
     import.evalModel = options.evalModel;

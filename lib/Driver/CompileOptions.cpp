@@ -144,6 +144,13 @@ std::optional<std::string> setBinding(CompileOptions &options, StringRef value) 
   return std::nullopt;
 }
 
+std::optional<std::string> setMaxSteps(CompileOptions &options, StringRef value) {
+  auto [name, steps] = value.rsplit('=');
+  if (name.empty() || steps.getAsInteger(10, options.maxSteps[name]))
+    return "NODE=N, a Loop node and the most steps that it takes";
+  return std::nullopt;
+}
+
 std::optional<std::string> setClipNorm(CompileOptions &options, StringRef value) {
   if (value.getAsDouble(options.clipNorm) || !(options.clipNorm > 0.0) || !std::isfinite(options.clipNorm))
     return "a positive number";
@@ -225,7 +232,8 @@ std::vector<Flag> trainingFlags() {
        "loss to add: softmax-cross-entropy, nll, focal [,class-axis=N][,ignore-index=N][,gamma=2][,alpha=1], mse, l1, "
        "smooth-l1[,beta=1], huber[,delta=1], bce-with-logits, kl, cosine, "
        "ctc,max-labels=N[,blank=0][,batch-axis=1][,class-axis=2]"
-       "[,ignore-index=N][,zero-infinity=1], none (default); several with ,output=NAME[,weight=NUMBER] each "
+       "[,ignore-index=N][,zero-infinity=1], none[,reduction=mean|sum] (default); several with "
+       ",output=NAME[,weight=NUMBER] each "
        "(repeatable)",
        setLoss},
       {"--optimizer", "SPEC",
@@ -291,6 +299,10 @@ std::vector<Flag> precisionFlags() {
 std::vector<Flag> modelFlags() {
   using Options = CompileOptions;
   return {
+      {"--max-steps", "NODE=N",
+       "compile at most N steps of a Loop whose number of steps is computed at run time; one that takes more makes NaN "
+       "(repeatable)",
+       setMaxSteps},
       {"--clip-norm", "NORM", "clip gradients to this global L2 norm", setClipNorm},
       {"--ema", "DECAY",
        "keep averages of the parameters, DECAY of the old one and the rest of the new parameter a step", setEma},

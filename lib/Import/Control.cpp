@@ -2,8 +2,11 @@
 // Control flow: If, Loop and Scan disappear. Loops are unrolled; what is decided at run time becomes a choice of
 // values.
 #include "Converter.h"
+#include "Loops.h"
 
 #include "mpt/Evaluation/Constants.h"
+
+#include <limits>
 
 using namespace mlir;
 using namespace mpt;
@@ -79,6 +82,16 @@ public:
   /// `yes` where the boolean scalar `condition` holds, else `no`. Both have been computed, which costs time and no
   /// more: nodes have no effects.
   FailureOr<Carried> chosen(Value condition, const Carried &yes, const Carried &no) {
+    if (yes.sequence && no.sequence && yes.sequence->size() == no.sequence->size()) {
+      SmallVector<Value> elements;
+      for (auto [a, c] : llvm::zip_equal(*yes.sequence, *no.sequence)) {
+        FailureOr<Carried> element = chosen(condition, {a, std::nullopt}, {c, std::nullopt});
+        if (failed(element))
+          return failure();
+        elements.push_back(element->tensor);
+      }
+      return Carried{Value(), elements};
+    }
     if (yes.sequence || no.sequence || !yes.tensor || !no.tensor || yes.tensor.getType() != no.tensor.getType())
       return b.fail() << "expected tensors of one type on both sides of a condition that is computed at run time, got "
                       << describe(yes) << " and " << describe(no);
@@ -153,7 +166,8 @@ LogicalResult importIf(Binder &b) {
   return success();
 }
 
-/// Loop, unrolled: its trip count, or the step after which its condition is false, must be known.
+/// Loop, unrolled. Steps that are taken or not as is known at run time alone are computed, and their results chosen;
+/// their number has a bound: a constant trip count, or --max-steps.
 class Loop {
 public:
   explicit Loop(Binder &b) : b(b), body(b) {}
@@ -179,26 +193,55 @@ private:
   Body body;
   SmallVector<Carried> carried;
   SmallVector<SmallVector<Value>> scans;
-  int64_t most = 0;
-  bool bounded = false;
-  Value condition; ///< before the next step; null where it always holds
+  int64_t most = 0, stated = 0; ///< steps: that are unrolled, that --max-steps allows (0: it says nothing)
+  bool bounded = false;         ///< the loop takes no more than `most`
+  Value condition;              ///< before the next step; null where it always holds
+  Value trips;                  ///< the trip count, [] of i64, where it is computed at run time
 
   static unsigned results(Block &block) { return block.getTerminator()->getNumOperands(); }
 
+  InFlightDiagnostic needBound(StringRef what) {
+    return b.fail() << "expected " << what << " that is constant once shapes are known, got one that is computed at "
+                    << "run time; say how many steps there are at most: --max-steps '" << nameOf() << "'=<steps>";
+  }
+
+  StringRef nameOf() {
+    auto name = dyn_cast<NameLoc>(b.loc);
+    return name ? name.getName().getValue() : StringRef("NODE");
+  }
+
+  static bool isFlag(Value value) {
+    return value && tensorType(value).getNumElements() == 1 && tensorType(value).getElementType().isInteger(1);
+  }
+
   LogicalResult readBounds() {
-    // Exporters write the largest integer for "no bound".
-    constexpr int64_t mostSteps = 1 << 14;
     most = mostSteps;
-    if (b.has(0)) {
-      std::optional<int64_t> count = Body::constant(b.in(0));
-      if (!count)
-        return b.fail() << "expected a trip count that is constant once shapes are known, got one that is computed at "
-                           "run time";
+    stated = b.intAttr(maxStepsAttr, 0);
+    condition = b.has(1) ? b.in(1) : Value();
+    if (b.has(1) && !isFlag(condition))
+      return b.fail() << "expected one boolean as the loop's condition";
+    if (!b.has(0))
+      return success();
+    if (std::optional<int64_t> count = Body::constant(b.in(0))) {
       bounded = *count <= mostSteps;
       most = std::min(std::max<int64_t>(*count, 0), mostSteps);
+      return success();
     }
-    condition = b.has(1) ? b.in(1) : Value();
+    if (!b.in(0) || b.isFloat(0) || tensorType(b.in(0)).getNumElements() != 1)
+      return b.fail() << "expected one number as trip count, got " << b.in(0).getType();
+    if (!stated)
+      return needBound("a trip count");
+    trips = b.cast(b.reshape(b.in(0), {}), b.builder.getI64Type());
     return success();
+  }
+
+  /// Whether step number `step` is taken; null where it is for sure.
+  Value isTaken(int64_t step, bool holds) {
+    Value taken = holds ? Value() : b.reshape(condition, {});
+    if (!trips)
+      return taken;
+    Value more = b.compare(Predicate::gt, trips, static_cast<double>(step));
+    return taken ? Value(b.make<AndOp>(taken, more)) : more;
   }
 
   LogicalResult unroll(Block &block) {
@@ -208,15 +251,22 @@ private:
       std::optional<int64_t> holds = condition ? Body::constant(condition) : 1;
       if (holds && *holds == 0)
         return success();
-      if (!holds && (!bounded || !scans.empty()))
-        return b.fail() << "expected a condition that is constant once shapes are known, got one that is computed at "
-                           "run time; give a trip count and no scan outputs, or unroll the loop";
-      SmallVector<Carried> arguments = {
-          {b.constant(DenseElementsAttr::get(counter, step)), std::nullopt},
-          {holds ? b.constant(DenseElementsAttr::get(flag, true)) : condition, std::nullopt}};
+      Value taken = isTaken(step, holds.has_value());
+      if (taken && !bounded && !stated)
+        return needBound("a condition");
+      if (taken && stated && step >= stated)
+        return poison(taken);
+      for (unsigned i = 0; taken && i < scans.size(); ++i)
+        if (b.wants(carried.size() + i))
+          return b.fail() << "expected no scan outputs in use of a loop whose number of steps is computed at run time, "
+                             "as their shape depends on it, got result "
+                          << carried.size() + i;
+      // A step that is taken sees a condition that holds; what others see does not matter.
+      SmallVector<Carried> arguments = {{b.constant(DenseElementsAttr::get(counter, step)), std::nullopt},
+                                        {b.constant(DenseElementsAttr::get(flag, true)), std::nullopt}};
       arguments.append(carried);
       FailureOr<SmallVector<Carried>> results = body.inlined(block, arguments);
-      if (failed(results) || failed(advance(*results, holds.has_value())))
+      if (failed(results) || failed(advance(*results, taken)))
         return failure();
     }
     if (!bounded)
@@ -224,11 +274,10 @@ private:
     return success();
   }
 
-  /// Takes the results of a step; one that runs only if the condition held, unless that is known.
-  LogicalResult advance(ArrayRef<Carried> results, bool known) {
+  /// Takes the results of a step, one that runs only if it is `taken`.
+  LogicalResult advance(ArrayRef<Carried> results, Value taken) {
     for (auto [i, value] : llvm::enumerate(carried)) {
-      FailureOr<Carried> next =
-          known ? FailureOr<Carried>(results[i + 1]) : body.chosen(condition, results[i + 1], value);
+      FailureOr<Carried> next = taken ? body.chosen(taken, results[i + 1], value) : FailureOr<Carried>(results[i + 1]);
       if (failed(next))
         return failure();
       value = *next;
@@ -239,7 +288,29 @@ private:
       parts.push_back(results[carried.size() + 1 + i].tensor);
     }
     Value next = results.front().tensor;
-    condition = known ? next : b.make<AndOp>(b.reshape(condition, {}), b.reshape(next, {}));
+    if (!isFlag(next))
+      return b.fail() << "expected one boolean as the body's condition";
+    std::optional<int64_t> known = Body::constant(next);
+    condition = !taken || (known && *known == 0) ? next
+                : known                          ? taken
+                                                 : Value(b.make<AndOp>(taken, b.reshape(next, {})));
+    return success();
+  }
+
+  /// A loop that goes on beyond --max-steps has no result: numbers become NaN, which no one takes for one.
+  LogicalResult poison(Value goesOn) {
+    auto spoil = [&](Value value) {
+      if (!value || !isa<FloatType>(tensorType(value).getElementType()))
+        return value;
+      Value mask = b.broadcast(goesOn, tensorType(value).getShape(), {});
+      return b.select(mask, b.splatLike(value, std::numeric_limits<double>::quiet_NaN()), value);
+    };
+    for (Carried &value : carried) {
+      value.tensor = spoil(value.tensor);
+      if (value.sequence)
+        for (Value &element : *value.sequence)
+          element = spoil(element);
+    }
     return success();
   }
 

@@ -29,14 +29,15 @@ struct Size {
 
 /// One compilation. Member defaults are the command line's defaults; empty means not given.
 struct CompileOptions : PipelineOptions {
-  std::string input;         ///< .onnx, .onnxtxt or .mlir file
-  std::string output;        ///< folder for libraries; file, or "-" for standard output, otherwise
-  std::string name;          ///< names the library; the input's stem when empty
-  std::string from;          ///< first phase; "import" when empty
-  std::string to;            ///< last phase
-  std::string freeze, train; ///< regular expressions over parameter names
-  std::string backward;      ///< of a joint graph: file or own
-  std::string seed;          ///< of a joint graph: the value that its backward pass starts from
+  std::string input;                 ///< .onnx, .onnxtxt or .mlir file
+  std::string output;                ///< folder for libraries; file, or "-" for standard output, otherwise
+  std::string name;                  ///< names the library; the input's stem when empty
+  std::string from;                  ///< first phase; "import" when empty
+  std::string to;                    ///< last phase
+  std::string freeze, train;         ///< regular expressions over parameter names
+  std::string backward;              ///< of a joint graph: file or own
+  llvm::StringMap<int64_t> maxSteps; ///< of loops whose number of steps is computed at run time, by node
+  std::string seed;                  ///< of a joint graph: the value that its backward pass starts from
   std::string checkpoint, optimizerModel, evalModel; ///< beside a training model of ONNX Runtime
   llvm::StringMap<std::string> gradients, next;      ///< outputs of a joint graph, by initializer
   std::string onnxForm = "joint";                    ///< of a training step as ONNX: joint or training-info

@@ -30,6 +30,8 @@ struct ImportOptions {
   llvm::StringMap<std::string> gradients, next;
   /// The value that the backward pass of the file starts from; empty looks for it.
   std::string seed;
+  /// The most steps of loops whose number of steps is computed at run time, by name of the node.
+  llvm::StringMap<int64_t> maxSteps;
   /// Files beside a training model of ONNX Runtime: the values of its parameters, its optimizer, and its evaluation.
   std::string checkpoint, optimizerModel, evalModel;
   /// `evalModel` was found in a folder and not named by the user.

@@ -2,6 +2,7 @@
 // Loading a model: parsing, checks with located messages, inlining, symbolic dimensions, shape inference.
 #include "Proto.h"
 
+#include "../Loops.h"
 #include "../StorageTypes.h"
 #include "mpt/Dialect/ONNX/Schemas.h"
 
@@ -494,9 +495,56 @@ static void addDefaults(ModelProto &model) {
   }
 }
 
+/// Tells Loop nodes, those of subgraphs included, what the user says of them; takes their names out of `open`.
+static void noteSteps(GraphProto &graph, const ImportOptions &options, llvm::StringSet<> &open) {
+  for (NodeProto &node : *graph.mutable_node()) {
+    for (AttributeProto &attribute : *node.mutable_attribute())
+      if (attribute.has_g())
+        noteSteps(*attribute.mutable_g(), options, open);
+    auto steps = options.maxSteps.find(proto::nodeName(node));
+    if (steps == options.maxSteps.end() || node.op_type() != "Loop")
+      continue;
+    open.erase(steps->getKey());
+    AttributeProto &attribute = *node.add_attribute();
+    attribute.set_name(maxStepsAttr.str());
+    attribute.set_type(AttributeProto::INT);
+    attribute.set_i(steps->second);
+  }
+}
+
+/// Takes that away again, where a prepared graph is a part of another one that the library checks.
+static void forgetSteps(GraphProto &graph) {
+  for (NodeProto &node : *graph.mutable_node()) {
+    auto &attributes = *node.mutable_attribute();
+    attributes.erase(llvm::remove_if(attributes, [](const AttributeProto &a) { return a.name() == maxStepsAttr; }),
+                     attributes.end());
+    for (AttributeProto &attribute : attributes)
+      if (attribute.has_g())
+        forgetSteps(*attribute.mutable_g());
+  }
+}
+
+/// What comes behind the ONNX library's inference, which does not know such attributes and types.
+static LogicalResult finish(ModelProto &model, const ImportOptions &options, bool isPart, MLIRContext *context) {
+  llvm::StringSet<> open;
+  for (const auto &steps : options.maxSteps) {
+    if (steps.second < 1 || steps.second > mostSteps)
+      return emitError(proto::namedLoc(context, steps.getKey()))
+             << "expected --max-steps from 1 to " << mostSteps << ", got " << steps.second;
+    open.insert(steps.getKey());
+  }
+  noteSteps(*model.mutable_graph(), options, open);
+  if (!open.empty() && !isPart)
+    return emitError(proto::namedLoc(context, open.begin()->getKey()))
+           << "expected --max-steps to name a Loop node, got '" << open.begin()->getKey() << "'";
+  return proto::lowerStorageTypes(model, context);
+}
+
 LogicalResult proto::prepareModel(ModelProto &model, std::vector<TensorProto> &initializers,
                                   const ImportOptions &options, Location loc, bool isPart) {
   MLIRContext *context = loc.getContext();
+  if (isPart && !options.maxSteps.empty())
+    forgetSteps(*model.mutable_graph());
   renameRuntimeOperators(model);
   if (failed(densifyConstants(model, context)))
     return failure();
@@ -522,7 +570,7 @@ LogicalResult proto::prepareModel(ModelProto &model, std::vector<TensorProto> &i
     return emitError(errorLoc(*message, model.graph(), context))
            << "expected consistent types and shapes: " << *message;
   if (!anyWithoutRule)
-    return proto::lowerStorageTypes(model, context);
+    return finish(model, options, isPart, context);
   // The inliner infers shapes with the registered schemas, so ours had to find nothing wrong before.
   ModelProto expanded = model;
   // It looks for the types of initializers among those of values.
@@ -543,5 +591,5 @@ LogicalResult proto::prepareModel(ModelProto &model, std::vector<TensorProto> &i
   } catch (const std::exception &) {
     // The op keeps its name, and conversion says that there is no rule for it.
   }
-  return proto::lowerStorageTypes(model, context);
+  return finish(model, options, isPart, context);
 }

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the user says of a loop beside the file, on its way from the protobuf side to the rule.
+#ifndef MPT_LIB_IMPORT_LOOPS_H
+#define MPT_LIB_IMPORT_LOOPS_H
+
+#include "llvm/ADT/StringRef.h"
+
+namespace mpt {
+
+/// Attribute of a Loop node: the most steps that are compiled of it (--max-steps). Files have none that is called so.
+constexpr llvm::StringLiteral maxStepsAttr = "max_steps";
+/// No loop is unrolled further. Exporters write the largest integer for "no bound".
+constexpr int64_t mostSteps = 1 << 14;
+
+} // namespace mpt
+
+#endif // MPT_LIB_IMPORT_LOOPS_H
