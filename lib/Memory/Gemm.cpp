@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // GEMMs: operands in the layouts that the runtime takes, results where they are wanted.
 #include "Models.h"
+#include "RowPadding.h"
 
 #include "mpt/Dialect/Library/LibraryDialect.h"
 #include "mpt/Dialect/MPT/GraphBuilder.h"
@@ -80,6 +81,42 @@ LogicalResult makeDense(Location loc, ArrayRef<Value *> memrefs, BufferizationSt
   return success();
 }
 
+/// From so many rows of the other operand on, a copy whose rows are aligned is worth its time; an estimate. To read and
+/// write an element of 16 bits takes as long as its products with 400 rows (an H200's 200 operations a byte), and a
+/// product that loads two bytes at a time takes twice as long at least.
+constexpr int64_t kRowsWorthCopy = 512;
+/// Smaller operands stay in caches, and a launch takes longer than what it would save.
+constexpr int64_t kBytesWorthCopy = 64 << 10;
+
+/// `memref`, or a copy of it whose rows begin at aligned addresses: states lie as their checkpoints do, arguments as
+/// their callers have them. `rows` are those that each element is multiplied with.
+FailureOr<Value> alignedOperand(Location loc, Value memref, int64_t rows, BufferizationState &state) {
+  MemRefType type = bufferTypeOf(memref);
+  const int64_t alignment = state.options.alignment;
+  if (!state.options.alignsOperands || type.getRank() != 2 || rows < kRowsWorthCopy ||
+      spanBytes(type) < kBytesWorthCopy)
+    return memref;
+  Sizes shape(type.getShape()), strides = stridesOf(type);
+  const bool byColumns = strides[1] != 1;
+  auto turn = [&](Sizes &pair) {
+    if (byColumns)
+      std::swap(pair[0], pair[1]);
+  };
+  turn(shape);
+  turn(strides);
+  const bool isAligned =
+      strides[0] * elementBytes(type.getElementType()) % alignment == 0 && state.alignmentOf(memref) == alignment;
+  if (strides[1] != 1 || shape[0] <= 1 || shape[1] <= 1 || isAligned)
+    return memref;
+  MemRefType dense = bufferType(shape, type.getElementType(), denseStrides(shape, rowMajor(2)));
+  Value copy = state.allocate(loc, withAlignedRows(dense, alignment));
+  if (failed(state.convert(loc, state.view(loc, memref, shape, strides), copy)))
+    return failure();
+  Sizes padded = stridesOf(bufferTypeOf(copy));
+  turn(padded);
+  return state.view(loc, copy, type.getShape(), padded);
+}
+
 /// A dense row-major buffer for `tensor`, a result of a library call: its place if that is one.
 Value denseResult(Value tensor, BufferizationState &state) {
   Order order = rowMajor(tensorType(tensor).getRank());
@@ -119,6 +156,13 @@ LogicalResult findOperands(library::GemmOp gemm, Call &call, BufferizationState 
   for (auto [memref, flag] : llvm::zip_equal(operands, transposed))
     if (!Matrices(bufferTypeOf(memref), flag).hasUnitStride() && failed(makeDense(loc, {&memref}, state)))
       return failure();
+  ArrayRef<int64_t> product = tensorType(gemm.getD()).getShape();
+  for (int i = 0; i < 2; ++i) {
+    FailureOr<Value> aligned = alignedOperand(loc, operands[i], product[product.size() - 1 - i], state);
+    if (failed(aligned))
+      return failure();
+    operands[i] = *aligned;
+  }
   call.left = operands[0];
   call.right = operands[1];
   return success();

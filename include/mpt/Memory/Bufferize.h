@@ -40,6 +40,8 @@ struct BufferizeOptions {
   bool nativeFloat8 = false;
   /// GEMMs multiply the transposes where the columns of their result lie one after the other.
   bool transposesGemms = false;
+  /// GEMMs multiply matrices whose rows begin at multiples of `alignment` so much faster that copies of others pay.
+  bool alignsOperands = false;
   /// The runtime computes all steps of a recurrence in a call; else they are a loop of GEMMs and kernels.
   bool wholeRecurrences = true;
   /// One kernel updates several states, as flat memory.
@@ -50,6 +52,7 @@ struct BufferizeOptions {
     BufferizeOptions options;
     options.plansWorkspace = false;
     options.channelsLastFilters = options.restrictsFloat8 = options.transposesGemms = options.flatUpdates = true;
+    options.alignsOperands = true;
     return options;
   }
 };
