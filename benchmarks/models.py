@@ -3,7 +3,8 @@
 
 resnet18 (64 px, batch 16), resnet50 (224 px, batch 4), bert (BERT-base, sequence 128, batch 4), gpt2 (124M, sequence 256,
 batch 2), mlp (784-2048-2048-10, batch 256), lstm and gru (2 layers of width 512, sequence 64, batch 32); of a size for a GPU, resnet50-gpu (batch 256), bert-gpu (sequence 128, batch
-64), gpt2-gpu (sequence 1024, batch 16) and gpt4096-gpu (three layers of width 4096, sequence 1024, batch 8). Dropout is 0, so that all runs do the same arithmetic.
+64), gpt2-gpu (sequence 1024, batch 16) and gpt4096-gpu (three layers of width 4096, sequence 1024, batch 8); the first three of these with -short are two layers
+deep, or two blocks a stage: the kernels of the whole models, fewer times. Dropout is 0, so that all runs do the same arithmetic.
 """
 from __future__ import annotations
 
@@ -164,6 +165,9 @@ CASES = {
     "resnet50-gpu": lambda: _images(ResNet((3, 4, 6, 3), 4), 256, 224),
     "bert-gpu": lambda: _tokens(30522, 128, 64, False),
     "gpt2-gpu": lambda: _tokens(50257, 1024, 16, True),
+    "resnet50-gpu-short": lambda: _images(ResNet((2, 2, 2, 2), 4), 256, 224),
+    "bert-gpu-short": lambda: _tokens(30522, 128, 64, False, layers=2),
+    "gpt2-gpu-short": lambda: _tokens(50257, 1024, 16, True, layers=2),
     "gpt4096-gpu": lambda: _tokens(8192, 1024, 8, True, width=4096, layers=3, heads=32),
 }
 
