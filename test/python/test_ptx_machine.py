@@ -101,6 +101,10 @@ def test_masks_and_extremes_of_pairs(kind):
     halves = run(text.replace("st.global.b32 \t[%rd9], %r3;", "st.global.b32 \t[%rd9], %r8;"), blocks=1, size=256).view(np.uint16).reshape(-1, 2)
     values = ptx_machine.from_bf16(halves) if kind == "bf16x2" else halves.view(np.float16)
     assert np.isnan(values[:, 0].astype(float)).all() and values[:, 1].tolist() == [max(i, 1.5) for i in range(64)]
+    text = text.replace("mov.b32 \t%r7, ", "xor.b32 \t%r7, 0x80000000, ").replace(f"max.NaN.{kind}", f"max.NaN.xorsign.abs.{kind}")
+    halves = run(text.replace("st.global.b32 \t[%rd9], %r3;", "st.global.b32 \t[%rd9], %r8;"), blocks=1, size=256).view(np.uint16).reshape(-1, 2)
+    values = ptx_machine.from_bf16(halves) if kind == "bf16x2" else halves.view(np.float16)
+    assert np.isnan(values[:, 0].astype(float)).all() and values[:, 1].tolist() == [-max(i, 1.5) for i in range(64)]
 
 
 @pytest.mark.parametrize("change, by, what", [

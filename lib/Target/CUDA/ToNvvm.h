@@ -26,6 +26,10 @@ void lowerFloatOps(mlir::Operation *kernels, unsigned sm);
 /// type. Exact.
 void packSelects(mlir::Operation *kernels, unsigned sm);
 
+/// Makes largest magnitudes of 16-bit floats inside `kernels` such ones of numbers with any sign, by
+/// `max.xorsign.abs` where sm_`sm` has it, and drops signs once. Exact.
+void packMagnitudes(mlir::Operation *kernels, unsigned sm);
+
 /// Makes comparisons of positions with numbers of 64 bits ones of indices, in kernels whose indices have 32 bits.
 /// Exact.
 void narrowIndexCompares(mlir::Operation *kernels);
