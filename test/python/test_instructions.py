@@ -157,6 +157,52 @@ def test_curves(tmp_path, name, slack):
     assert error.max() <= (2 + abs(slack)) * 2.0**-23, (error.max(), x[number][error.argmax()])
 
 
+GELU = {"erf": """%s = mpt.constant dense<0.70710678> : TENSORf32END
+%a = mpt.mul %x0, %s : TENSORf32END
+%t = mpt.erf %a : TENSORf32END
+""", "tanh": """%s = mpt.constant dense<0.79788456> : TENSORf32END
+%k = mpt.constant dense<0.044715> : TENSORf32END
+%q = mpt.mul %x0, %x0 : TENSORf32END
+%p = mpt.mul %q, %x0 : TENSORf32END
+%m = mpt.mul %p, %k : TENSORf32END
+%n = mpt.add %x0, %m : TENSORf32END
+%a = mpt.mul %n, %s : TENSORf32END
+%t = mpt.tanh %a : TENSORf32END
+"""}
+TAIL = """%o = mpt.constant dense<1.0> : TENSORf32END
+%h = mpt.constant dense<0.5> : TENSORf32END
+%u = mpt.add %t, %o : TENSORf32END
+%v = mpt.mul %x0, %h : TENSORf32END
+%g = mpt.mul %v, %u : TENSORf32END
+"""
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("name", list(GELU))
+def test_gelu(tmp_path, name, arch):
+    """To 8 bits, 2^-13 of the value on both sides, next to every tie of the type that is met. To 16 bits, as 1 + f is."""
+    x = padded(CURVES.astype(np.float32))
+    wide = x.astype(np.float64)
+    with np.errstate(all="ignore"):
+        if name == "erf":
+            exact = np.array([0.5 * v * math.erfc(-v * math.sqrt(0.5)) for v in wide])
+        else:
+            exact = wide / (1 + np.exp(-2 * math.sqrt(2 / math.pi) * (wide + 0.044715 * wide**3)))
+    scaled = "%c = mpt.constant dense<256.0> : TENSORf32END\n%w = mpt.mul %g, %c : TENSORf32END\n%y = mpt.cast %w : TENSORf32END to TENSORf8E5M2END"
+    got = kernel(tmp_path, GELU[name] + TAIL + scaled, [x], ["f32"], "f8E5M2", arch=arch)
+    assert np.isnan(got[np.isnan(x)].astype(np.float32)).all()
+    assert got[x == np.inf] == np.inf and abs(float(got[x == -np.inf][0])) <= 2.0**-12
+    number = np.isfinite(x)
+    got, bounds = got[number].astype(np.float64), exact[number] * 256
+    room = np.abs(bounds) * 2.0**-13 + np.where(x[number] < -4.7, 256 * 1e-6, 0)
+    least, most = ((bounds + sign * room).astype(np.float32).astype(ml_dtypes.float8_e5m2).astype(np.float64) for sign in (-1, 1))
+    wrong = np.flatnonzero((got < least) | (got > most))
+    assert wrong.size == 0, (wrong.size, x[number][wrong[0]], got[wrong[0]], bounds[wrong[0]])
+    got = kernel(tmp_path, GELU[name] + TAIL + "%y = mpt.cast %g : TENSORf32END to TENSORbf16END", [x], ["f32"], "bf16", arch=arch)[number].astype(np.float64)
+    error = np.abs(got - exact[number]) - 2.0**-8 * np.abs(exact[number]) - 2.0**-21 * np.abs(wide[number])
+    assert error.max() <= 2.0**-133, (x[number][error.argmax()], error.max())
+
+
 @pytest.mark.parametrize("slack", [-1, 0, 1])
 def test_quotients(tmp_path, slack):
     """Stored as FP32, a quotient that is a number of the type comes out as that number."""

@@ -204,6 +204,18 @@ V MathBuilder::erf(V x, bool besideOne) {
   return select(less(t, 0.98), near, far);
 }
 
+/// GELU(x) = max(x, 0) - |x| P(|x|) with P the probability of what is larger: one power of two, whose exponent is a
+/// polynomial by least maximal error of P. Nothing cancels, so that the error is relative on both sides.
+V MathBuilder::coarseGelu(V x, bool byTanh) {
+  V t = min(abs(x), c(x, byTanh ? 4.8 : 5.6));
+  V exponent =
+      byTanh ? polynomial(t, {-5.347550177248195e-05, 0.001191792543977499, -0.009854059666395187, 0.0317716971039772,
+                              -0.08029471337795258, -0.4430525600910187, -1.1544932126998901, -0.9998841285705566})
+             : polynomial(t, {2.81304819509387e-05, -0.000695696275215596, 0.007716026157140732, -0.05265359207987785,
+                              -0.4594189524650574, -1.1510089635849, -1.000004768371582});
+  return fma(neg(t), exp2(exponent), max(x, c(x, 0)));
+}
+
 V MathBuilder::trigonometric(V x, bool cosine) {
   // The reduction to |r| <= pi/4 is in f64, which carries products with pi/2 up to 2^30.
   V wide = toFloat(x, b.getF64Type());

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Element forms of the elementwise family.
+#include "Gelu.h"
+
 #include "mpt/Dialect/MPT/Splats.h"
 #include "mpt/Lowering/Emission/MathFunctions.h"
 #include "mpt/Lowering/Models/Models.h"
@@ -27,18 +29,22 @@ std::optional<APInt> integerIn(Value value) {
   return elements.getSplatValue<APInt>();
 }
 
-/// Elementwise ops: operands at the op's own index, made of one width, and the result rounded to its type.
+/// Operands at the op's own index, made of one width, and the result rounded to its type.
+Value emitPointwise(Emit emit, Operation *op, ElementEmitter &e, ArrayRef<IndexExpr> at) {
+  SmallVector<Value> operands;
+  for (Value operand : op->getOperands())
+    operands.push_back(e.element(operand, at));
+  e.unify(operands);
+  MathBuilder m(e);
+  Value result = emit(m, operands, op);
+  return result ? e.round(result, getElementTypeOrSelf(op->getResult(0).getType())) : Value();
+}
+
 template <typename Op, Emit emit, bool cheap>
 struct Pointwise : LoopLowering::ExternalModel<Pointwise<Op, emit, cheap>, Op> {
   bool isCheap(Operation *) const { return cheap; }
   Value emitElement(Operation *op, ElementEmitter &e, unsigned, ArrayRef<IndexExpr> at) const {
-    SmallVector<Value> operands;
-    for (Value operand : op->getOperands())
-      operands.push_back(e.element(operand, at));
-    e.unify(operands);
-    MathBuilder m(e);
-    Value result = emit(m, operands, op);
-    return result ? e.round(result, getElementTypeOrSelf(op->getResult(0).getType())) : Value();
+    return emitPointwise(emit, op, e, at);
   }
 };
 
@@ -78,9 +84,17 @@ Value division(MathBuilder &m, ArrayRef<Value> x, Operation *op) {
 template <typename IntOp> Value bitwise(MathBuilder &m, ArrayRef<Value> x, Operation *) {
   return IntOp::create(m.emitter().b, x[0], x[1]);
 }
-Value emitMul(MathBuilder &m, ArrayRef<Value> x, Operation *op) {
-  return binary<arith::MulFOp, arith::MulIOp>(m, x, op);
-}
+
+/// Products. The last one of a GELU is made of its argument where a device computes it for 8 bits.
+struct Product : LoopLowering::ExternalModel<Product, MulOp> {
+  bool isCheap(Operation *) const { return true; }
+  Value emitElement(Operation *op, ElementEmitter &e, unsigned, ArrayRef<IndexExpr> at) const {
+    if (e.target.keepsFloatOps)
+      if (std::optional<GeluMatch> gelu = matchEightBitGelu(cast<MulOp>(op)))
+        return MathBuilder(e).coarseGelu(e.element(gelu->x, at), gelu->form == GeluForm::tanh);
+    return emitPointwise(binary<arith::MulFOp, arith::MulIOp>, op, e, at);
+  }
+};
 
 /// Math functions are of floats only.
 template <Value (MathBuilder::*function)(Value)> Value call(MathBuilder &m, ArrayRef<Value> x, Operation *) {
@@ -290,7 +304,7 @@ void mpt::attachElementwiseModels(MLIRContext *context) {
   attach<ClampOp, emitClamp>(context);
   attach<AddOp, binary<arith::AddFOp, arith::AddIOp>>(context);
   attach<SubOp, binary<arith::SubFOp, arith::SubIOp>>(context);
-  attach<MulOp, emitMul>(context);
+  MulOp::attachInterface<Product>(*context);
   attach<DivOp, division<arith::DivFOp, arith::DivSIOp, arith::DivUIOp>, false>(context);
   attach<ModOp, division<arith::RemFOp, arith::RemSIOp, arith::RemUIOp>, false>(context);
   attach<PowOp, emitPow, false>(context);

@@ -56,7 +56,10 @@ public:
   V tanh(V x, bool besideOne = false);
   V sigmoid(V x);                     ///< 3 ulp
   V erf(V x, bool besideOne = false); ///< as tanh
-  V sin(V x);                         ///< 2 ulp for |x| < 2^30
+  /// Of a device: 2^-13 of the value for x of -4.8 or more, 1e-6 for others, which are never 0; -infinity is one of
+  /// them.
+  V coarseGelu(V x, bool byTanh);
+  V sin(V x); ///< 2 ulp for |x| < 2^30
   V cos(V x);
   V pow(V x, V y);                                 ///< 1 ulp in f32 (computed in f64)
   V softplus(V x);                                 ///< 3 ulp
