@@ -137,9 +137,10 @@ def classifier(name, paper, recipe, off, make, steps, rate=0.03, side=16, batch=
                    functools.partial(digits, side, batch), functools.partial(classes, side, batch), rate, optimizer, loss)
 
 
-def known(name: str, paper: str, recipe: Side, off: Side) -> Network:
-    """One of the tasks of the parity benchmark."""
-    return Network(next(task for task in tasks.TASKS if task.name == name), paper, recipe, off)
+def known(name: str, paper: str, recipe: Side, off: Side, data=None) -> Network:
+    """One of the tasks of the parity benchmark; data(seed, held) are batches of what it trains on, where that is one network."""
+    task = next(task for task in tasks.TASKS if task.name == name)
+    return Network(task, paper, recipe, off, data and (lambda: fed(next(data(7, False)))))
 
 
 def batches(make, *sizes):
@@ -158,7 +159,7 @@ NETWORKS = [
     # Without norms either: 300 steps of momentum end anywhere between 31 and 93 % in FP32.
     classifier("GoogLeNet", MIXED, DYNAMIC, NO_MASTERS, papers.googlenet, 1000, 1e-3, optimizer="adamw,weight-decay=0.01", loss="none"),
     classifier("Inception v3", MIXED, DYNAMIC, NO_MASTERS, papers.inception3, 200, loss="none"),
-    known("digits ResNet-18", EIGHT_BITS, FP8, FP8_NO_SCALE),
+    known("digits ResNet-18", EIGHT_BITS, FP8, FP8_NO_SCALE, functools.partial(digits, 8, 64)),
     classifier("ResNet-34", EIGHT_BITS, FP8, FP8_NEAREST, papers.resnet, 600, 0.05, 8),
     classifier("ResNet-50", MIXED, DYNAMIC, NO_MASTERS, papers.resnet, 200, 0.05, 8, bottleneck=True, width=4),
     # Its paper starts 110 layers at a lower rate than shallower ones: at 0.05, FP32 ends anywhere between 90 and 97 %.
@@ -170,7 +171,7 @@ NETWORKS = [
             batches(scenes.speech, 16), sounds_told, 4e-3, "adamw,weight-decay=0.001", "ctc,max-labels=6", clip_norm=5.0),
     network("GNMT", EIGHT_BITS, FP8, FP8_NEAREST, "loss", 1.0, 400, functools.partial(papers.gnmt, batch=16),
             batches(tasks.masked_bytes, 16, 24), held_out_loss, 4e-3, "adamw,weight-decay=0.01", clip_norm=1.0),
-    known("byte encoder-decoder", EIGHT_BITS, FP8, FP8_NO_SCALE),
+    known("byte encoder-decoder", EIGHT_BITS, FP8, FP8_NO_SCALE, batches(tasks.masked_bytes, 8, 32)),
     network("bigLSTM", MIXED, DYNAMIC, NO_SCALE, "loss", 1.0, 300, functools.partial(papers.big_lstm, batch=16),
             batches(scenes.next_words, 16, 20), held_out_loss, 4e-3, "adamw,weight-decay=0.01", clip_norm=1.0),
     known("digits DCGAN", MIXED, DYNAMIC, NO_SCALE),

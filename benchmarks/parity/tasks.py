@@ -254,7 +254,7 @@ def train_encoder_decoder(libraries, folder, policy, seed, steps) -> Run:
     batch, length = sizes["batch"], sizes["length"]
     trainer = libraries[0].open(folder, policy, seed)
     run = drive(trainer, masked_bytes(batch, length, seed), rate, steps, f"encoder-decoder {policy} seed {seed}")
-    run.value = held_out_loss(trainer, masked_bytes(batch, length, 12345, held=True))
+    run.value, run.trainer = held_out_loss(trainer, masked_bytes(batch, length, 12345, held=True)), trainer
     return run
 
 
@@ -308,7 +308,7 @@ def train_dcgan(libraries, folder, policy, seed, steps) -> Run:
         z, hot, classes = noise()
         images = sides["g"].evaluate({"z": z, "classes": hot})["images"]
         right.append(digit_classifier().predict(images.reshape(batch, 64)) == classes)
-    run.value, run.scale = 100.0 * float(np.mean(right)), results[1].loss_scale
+    run.value, run.scale, run.trainer = 100.0 * float(np.mean(right)), results[1].loss_scale, sides["g"]
     return run
 
 

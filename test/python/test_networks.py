@@ -42,6 +42,14 @@ def test_recipes_train_what_fp32_trains(short, name, share, least, most):
     assert recipe.flushed < 5 < broken.flushed
 
 
+@pytest.mark.parametrize("name, told", [("digits ResNet-18", True), ("byte encoder-decoder", True), ("digits DCGAN", False)])
+def test_tasks_of_the_parity_benchmark_have_rows(short, name, told):
+    """Three steps a side; two networks that alternate have no gradient of their own at common weights."""
+    network, rows = short(name, 3 / next(network for network in fidelity.NETWORKS if network.task.name == name).task.steps)
+    assert [row.policy for row in rows] == ["FP32", network.recipe.what, network.off.what]
+    assert all((row.flushed is not None) == told and row.value == row.value for row in rows)
+
+
 @pytest.mark.parametrize("network", fidelity.NETWORKS, ids=lambda network: network.task.name)
 def test_every_recipe_compiles(network, tmp_path):
     """FP32, the recipe and the recipe without its mechanism are three different steps."""
