@@ -200,9 +200,10 @@ private:
 
   static unsigned results(Block &block) { return block.getTerminator()->getNumOperands(); }
 
-  InFlightDiagnostic needBound(StringRef what) {
+  InFlightDiagnostic needBound(StringRef what, StringRef help) {
     return b.fail() << "expected " << what << " that is constant once shapes are known, got one that is computed at "
-                    << "run time; say how many steps there are at most: --max-steps '" << nameOf() << "'=<steps>";
+                    << "run time; " << help << "say how many steps there are at most: --max-steps '" << nameOf()
+                    << "'=<steps>";
   }
 
   StringRef nameOf() {
@@ -230,7 +231,7 @@ private:
     if (!b.in(0) || b.isFloat(0) || tensorType(b.in(0)).getNumElements() != 1)
       return b.fail() << "expected one number as trip count, got " << b.in(0).getType();
     if (!stated)
-      return needBound("a trip count");
+      return needBound("a trip count", "");
     trips = b.cast(b.reshape(b.in(0), {}), b.builder.getI64Type());
     return success();
   }
@@ -253,7 +254,7 @@ private:
         return success();
       Value taken = isTaken(step, holds.has_value());
       if (taken && !bounded && !stated)
-        return needBound("a condition");
+        return needBound("a condition", "give a trip count, or ");
       if (taken && stated && step >= stated)
         return poison(taken);
       for (unsigned i = 0; taken && i < scans.size(); ++i)
