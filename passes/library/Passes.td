@@ -161,7 +161,8 @@ def SplitHeads : Pass<"library-split-heads", "::mlir::ModuleOp"> {
     In: core ops after phase precision, with softmax and its gradient. Out: batches of GEMMs beside a softmax have two dimensions
     where a reshape joins these into one, and reshapes between GEMMs and softmax are gone. Exporters of backward passes write
     [batch * heads, tokens, depth] around each multiplication of batches. Transposes between go behind the softmax where its other
-    operands repeat or are constant, and a softmax along the last dimension but one becomes one along the last.
+    operands repeat or are constant, a softmax along the last dimension but one becomes one along the last, and probabilities
+    become the first operand of their GEMM.
 
     Ops keep their attributes, values their bits. Only GEMMs beside a softmax and what lies between change, so that
     `library-form-attention` finds them.

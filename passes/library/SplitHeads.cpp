@@ -243,6 +243,35 @@ struct AlongRows : RewritePattern {
   }
 };
 
+/// Whether `value` holds probabilities, whatever was cast, dropped or guarded in them.
+bool isOfSoftmax(Value value, int depth = 0) {
+  constexpr int deepest = 8;
+  Operation *op = value.getDefiningOp();
+  if (!op || isa<SoftmaxBackwardOp>(op) || depth > deepest)
+    return false;
+  return isa<SoftmaxOp>(op) || ((isCarried(op) || isView(op)) &&
+                                llvm::any_of(op->getOperands(), [&](Value x) { return isOfSoftmax(x, depth + 1); }));
+}
+
+/// The transpose of a product as the product of the transposes.
+Value swappedProduct(PatternRewriter &rewriter, MatMulOp gemm) {
+  SmallVector<int64_t> shape(shapeOf(gemm.getY()));
+  std::swap(shape.end()[-1], shape.end()[-2]);
+  auto copy = cast<MatMulOp>(inShape(rewriter, gemm, {gemm.getB(), gemm.getA()}, shape));
+  copy.setTransposeA(!gemm.getTransposeB());
+  copy.setTransposeB(!gemm.getTransposeA());
+  return copy.getY();
+}
+
+/// Probabilities become the first operand.
+LogicalResult probabilitiesFirst(MatMulOp gemm, PatternRewriter &rewriter) {
+  if (!isOfSoftmax(gemm.getB()) || isOfSoftmax(gemm.getA()))
+    return rewriter.notifyMatchFailure(gemm, "second operand is no probabilities");
+  Value product = swappedProduct(rewriter, gemm);
+  rewriter.replaceOp(gemm, GraphBuilder(rewriter, gemm.getLoc()).transpose(product, swap(rankOf(product))));
+  return success();
+}
+
 /// What a transpose of the last two dimensions may be taken into: GEMMs and elementwise ops that it alone reads,
 /// broadcasts and splats.
 bool takesSwap(Value value, int depth = 0) {
@@ -252,8 +281,10 @@ bool takesSwap(Value value, int depth = 0) {
     return true;
   if (!op || !value.hasOneUse() || depth > deepest)
     return false;
-  return isa<MatMulOp>(op) || (isCarried(op) && !isSoftmax(op) && !isa<DropoutOp>(op) &&
-                               llvm::all_of(op->getOperands(), [&](Value x) { return takesSwap(x, depth + 1); }));
+  if (isa<MatMulOp>(op))
+    return !isOfSoftmax(op->getOperand(0)) && !isOfSoftmax(op->getOperand(1));
+  return (isCarried(op) && !isSoftmax(op) && !isa<DropoutOp>(op) &&
+          llvm::all_of(op->getOperands(), [&](Value x) { return takesSwap(x, depth + 1); }));
 }
 
 /// transpose(broadcast(x)) -> broadcast(transpose(x)).
@@ -279,13 +310,8 @@ Value swapped(PatternRewriter &rewriter, Value value, ArrayRef<int64_t> permutat
     return GraphBuilder(rewriter, value.getLoc()).splat(tensorType(value).clone(shape), *number);
   if (auto broadcast = dyn_cast<BroadcastOp>(op))
     return transposed(rewriter, broadcast, permutation);
-  if (auto gemm = dyn_cast<MatMulOp>(op)) {
-    // The transpose of a product is the product of the transposes.
-    auto copy = cast<MatMulOp>(inShape(rewriter, gemm, {gemm.getB(), gemm.getA()}, shape));
-    copy.setTransposeA(!gemm.getTransposeB());
-    copy.setTransposeB(!gemm.getTransposeA());
-    return copy.getY();
-  }
+  if (auto gemm = dyn_cast<MatMulOp>(op))
+    return swappedProduct(rewriter, gemm);
   SmallVector<Value> operands;
   for (Value operand : op->getOperands())
     operands.push_back(swapped(rewriter, operand, permutation));
@@ -369,6 +395,7 @@ struct SplitHeads : mpt::impl::SplitHeadsBase<SplitHeads> {
     set.add(splitGemm);
     set.add(splitBroadcast);
     set.add(uprightOperands);
+    set.add(probabilitiesFirst);
     set.add(aboveTranspose);
     populateViewPatterns(set);
     patterns = std::move(set);
@@ -376,36 +403,46 @@ struct SplitHeads : mpt::impl::SplitHeadsBase<SplitHeads> {
   }
 
   void runOnOperation() override {
-    for (auto function : getOperation().getOps<func::FuncOp>()) {
-      if (function.isExternal())
-        continue;
-      llvm::SetVector<Operation *> ops;
-      for (auto softmax : function.getOps<SoftmaxOp>())
-        ops.insert_range(Region(softmax).take());
-      const auto gemms = [&] { return llvm::count_if(function.getOps<MatMulOp>(), isSplit); };
-      const auto before = gemms();
-      RefusalListener refusals(DEBUG_TYPE);
-      GreedyRewriteConfig config;
-      config.setListener(&refusals).enableConstantCSE(false);
-      config.setStrictness(GreedyRewriteStrictness::ExistingAndNewOps);
-      bool changed = false;
-      if (failed(applyOpPatternsGreedily(ops.takeVector(), patterns, config, &changed)))
-        return signalPassFailure();
-      if (!changed)
-        continue;
-      // GEMMs that read one operand got a reshape of it each.
-      IRRewriter rewriter(function.getContext());
-      DominanceInfo dominance(function);
-      eliminateCommonSubExpressions(rewriter, dominance, function);
-      // Joined operands that nobody reads any more: readers are counted later.
-      for (Operation &op : llvm::make_early_inc_range(llvm::reverse(function.getBody().front())))
-        if (isOpTriviallyDead(&op))
-          op.erase();
-      numSplit += gemms() - before;
-    }
+    // What is dead after a round is no reader in the next one.
+    constexpr int mostRounds = 4;
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      for (int round = 0; !function.isExternal() && round < mostRounds; ++round) {
+        FailureOr<bool> changed = rewrite(function);
+        if (failed(changed))
+          return signalPassFailure();
+        if (!*changed)
+          break;
+      }
   }
 
 private:
+  FailureOr<bool> rewrite(func::FuncOp function) {
+    llvm::SetVector<Operation *> ops;
+    for (auto softmax : function.getOps<SoftmaxOp>())
+      ops.insert_range(Region(softmax).take());
+    const auto gemms = [&] { return llvm::count_if(function.getOps<MatMulOp>(), isSplit); };
+    const auto before = gemms();
+    RefusalListener refusals(DEBUG_TYPE);
+    GreedyRewriteConfig config;
+    config.setListener(&refusals).enableConstantCSE(false);
+    config.setStrictness(GreedyRewriteStrictness::ExistingAndNewOps);
+    bool changed = false;
+    if (failed(applyOpPatternsGreedily(ops.takeVector(), patterns, config, &changed)))
+      return failure();
+    if (!changed)
+      return false;
+    // GEMMs that read one operand got a reshape of it each.
+    IRRewriter rewriter(function.getContext());
+    DominanceInfo dominance(function);
+    eliminateCommonSubExpressions(rewriter, dominance, function);
+    // Joined operands that nobody reads any more: readers are counted later.
+    for (Operation &op : llvm::make_early_inc_range(llvm::reverse(function.getBody().front())))
+      if (isOpTriviallyDead(&op))
+        op.erase();
+    numSplit += gemms() - before;
+    return true;
+  }
+
   static bool isSplit(MatMulOp gemm) { return rankOf(gemm.getY()) == wanted; }
   FrozenRewritePatternSet patterns;
 };

@@ -84,6 +84,24 @@ def run(path, out, x):
     return read_tensors(out)
 
 
+def rewritten(folder, policy):
+    """Function `gradients` of the model with calls, and the files of the module before and after."""
+    before, after = folder / "before.mlir", folder / "after.mlir"
+    opt = tool().parent / "mpt-opt"
+    subprocess.run([opt, folder / "m.onnx", "--loss=softmax-cross-entropy", "--optimizer=sgd,lr=0.1", f"--policy={policy}", "--target=cuda",
+                    "--to=precision", "--quiet", "-o", before], check=True)
+    subprocess.run([opt, before, "--fusion-lower-train", "--library-split-heads", "--library-form-attention", "--library-group-queries", "--canonicalize",
+                    "-o", after], check=True)
+    return after.read_text().split("func.func @gradients")[1].split("func.func")[0], before, after
+
+
+def same_meaning(folder, before, after, x):
+    expected, found = run(before, folder / "a", x), run(after, folder / "b", x)
+    assert expected.keys() == found.keys() and len(found) >= 4
+    for name, value in expected.items():
+        np.testing.assert_allclose(found[name], value, rtol=1e-9, atol=1e-9 * max(np.abs(value).max(), 1e-3), err_msg=name)
+
+
 CHOICES = random.Random(4)
 
 
@@ -93,18 +111,37 @@ CHOICES = random.Random(4)
     for form in FORMS for heads, shared in ((4, 2), (6, 3), (3, 3), (2, 1)) for dropout in (0.0, 0.3) if not (form == "attention" and dropout)])
 def test_calls_mean_what_they_replace(tmp_path, form, heads, shared, depth, mask, dropout, policy):
     x = save(tmp_path / "m.onnx", form, heads, shared, depth, mask, dropout)
-    before, after = tmp_path / "before.mlir", tmp_path / "after.mlir"
-    opt = tool().parent / "mpt-opt"
-    subprocess.run([opt, tmp_path / "m.onnx", "--loss=softmax-cross-entropy", "--optimizer=sgd,lr=0.1", f"--policy={policy}", "--target=cuda",
-                    "--to=precision", "--quiet", "-o", before], check=True)
-    subprocess.run([opt, before, "--fusion-lower-train", "--library-form-attention", "--library-group-queries", "--canonicalize", "-o", after], check=True)
-    text = after.read_text().split("func.func @gradients")[1].split("func.func")[0]
+    text, before, after = rewritten(tmp_path, policy)
     assert "mpt.softmax " not in text and "mpt.dropout" not in text
     call = re.search(r"= library\.attention .*", text).group()
     assert (" dropout " in call) == bool(dropout)
     assert f"tensor<{BATCH}x{heads // shared}x{LENGTH}x{depth}x" in call, "keys are read as they were before they were repeated"
     assert len(re.findall(r"= library\.attention_gradient ", text)) == 1
-    expected, found = run(before, tmp_path / "a", x), run(after, tmp_path / "b", x)
-    assert expected.keys() == found.keys() and len(found) >= 4
-    for name, value in expected.items():
-        np.testing.assert_allclose(found[name], value, rtol=1e-9, atol=1e-9 * max(np.abs(value).max(), 1e-3), err_msg=name)
+    same_meaning(tmp_path, before, after, x)
+
+
+# Products by Einsum, whose letters say the order of dimensions: scores, probabilities along an axis, result.
+EINSUMS = {"heads_inside": ("bthd,bshd->bhts", -1, "{p},{v}->bthd"), "keys_first": ("bthd,bshd->bhst", 2, "{p},{v}->bthd"),
+           "tokens_first": ("bthd,bshd->bths", -1, "{p},{v}->bthd"), "values_first": ("bthd,bshd->bhts", -1, "{v},{p}->bthd"),
+           "both_turned": ("bthd,bshd->bhst", -2, "{v},{p}->bthd")}
+
+
+@pytest.mark.parametrize("policy", ["amp-f16", "amp-bf16"])
+@pytest.mark.parametrize("form", EINSUMS)
+def test_products_by_letters(tmp_path, form, policy):
+    scores, axis, result = EINSUMS[form]
+    node, heads, depth = helper.make_node, 4, 16
+    probabilities, v_first = scores.split("->")[1], result.startswith("{v}")
+    weights = {f"w{name}": values(i, 64, 64) for i, name in enumerate("qkv")}
+    weights |= {"out": values(9, 64, 5), "heads": np.int64([BATCH, LENGTH, heads, depth]), "join": np.int64([BATCH, LENGTH, 64]), "axes": np.int64([1])}
+    nodes = [node("Constant", [], ["scale"], value=numpy_helper.from_array(np.float32(0.25)))]
+    for name in "qkv":
+        nodes += [node("MatMul", ["x", f"w{name}"], [f"{name}0"]), node("Reshape", [f"{name}0", "heads"], [name])]
+    nodes += [node("Einsum", ["q", "k"], ["s0"], equation=scores), node("Mul", ["s0", "scale"], ["s"]), node("Softmax", ["s"], ["p"], axis=axis),
+              node("Einsum", ["v", "p"] if v_first else ["p", "v"], ["o"], equation=result.format(p=probabilities, v="bshd")),
+              node("Reshape", ["o", "join"], ["a"]), node("MatMul", ["a", "out"], ["y"]), node("ReduceMean", ["y", "axes"], ["logits"], keepdims=0)]
+    model(tmp_path / "m.onnx", "letters", nodes, weights, {"x": [BATCH, LENGTH, 64]}, ("logits", TensorProto.FLOAT, [BATCH, 5]), opset=18)
+    text, before, after = rewritten(tmp_path, policy)
+    assert len(re.findall(r"= library\.attention ", text)) == len(re.findall(r"= library\.attention_gradient ", text)) == 1
+    assert "mpt.softmax " not in text
+    same_meaning(tmp_path, before, after, values(7, BATCH, LENGTH, 64))

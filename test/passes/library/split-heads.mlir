@@ -92,3 +92,33 @@ func.func @no_attention(%a: tensor<2x3x8x16xf16>, %b: tensor<2x3x8x16xf16>) -> t
   %z = mpt.reshape %y : (tensor<6x8x8xf16>) -> tensor<2x3x8x8xf16>
   return %z : tensor<2x3x8x8xf16>
 }
+
+// Values before probabilities: the product is the transpose of probabilities times values.
+// CHECK-LABEL: func.func @values_first
+// CHECK: %[[P:.*]] = mpt.softmax
+// CHECK: %[[O:.*]] = mpt.matmul %[[P]], %arg2 : (tensor<2x3x8x10xf16>, tensor<2x3x10x16xf16>) -> tensor<2x3x8x16xf16>
+// CHECK: %[[T:.*]] = mpt.transpose %[[O]] {permutation = array<i64: 0, 1, 3, 2>}
+// CHECK: return %[[T]]
+// CALL-LABEL: func.func @values_first
+// CALL: library.attention
+func.func @values_first(%q: tensor<2x3x8x16xf16>, %k: tensor<2x3x10x16xf16>, %v: tensor<2x3x10x16xf16>) -> tensor<2x3x16x8xf16> {
+  %s = mpt.matmul %q, %k {transpose_b = true} : (tensor<2x3x8x16xf16>, tensor<2x3x10x16xf16>) -> tensor<2x3x8x10xf16>
+  %p = mpt.softmax %s {axis = 3 : i64} : (tensor<2x3x8x10xf16>) -> tensor<2x3x8x10xf16>
+  %o = mpt.matmul %v, %p {transpose_a = true, transpose_b = true} : (tensor<2x3x10x16xf16>, tensor<2x3x8x10xf16>) -> tensor<2x3x16x8xf16>
+  return %o : tensor<2x3x16x8xf16>
+}
+
+// Keys that one GEMM reads with their depth first and the other one with it last are one value.
+// CHECK-LABEL: func.func @upright
+// CHECK: %[[K:.*]] = mpt.transpose %arg1 {permutation = array<i64: 0, 2, 1, 3>} : (tensor<2x10x3x16xf16>) -> tensor<2x3x10x16xf16>
+// CHECK: mpt.matmul %arg0, %[[K]] {transpose_b = true}
+// CHECK-NOT: mpt.transpose
+// CHECK: mpt.matmul %{{.*}}, %[[K]] : (tensor<2x3x8x10xf16>, tensor<2x3x10x16xf16>)
+func.func @upright(%q: tensor<2x3x8x16xf16>, %k: tensor<2x10x3x16xf16>) -> tensor<2x3x8x16xf16> {
+  %kt = mpt.transpose %k {permutation = array<i64: 0, 2, 3, 1>} : (tensor<2x10x3x16xf16>) -> tensor<2x3x16x10xf16>
+  %kr = mpt.transpose %k {permutation = array<i64: 0, 2, 1, 3>} : (tensor<2x10x3x16xf16>) -> tensor<2x3x10x16xf16>
+  %s = mpt.matmul %q, %kt : (tensor<2x3x8x16xf16>, tensor<2x3x16x10xf16>) -> tensor<2x3x8x10xf16>
+  %p = mpt.softmax %s {axis = 3 : i64} : (tensor<2x3x8x10xf16>) -> tensor<2x3x8x10xf16>
+  %o = mpt.matmul %p, %kr : (tensor<2x3x8x10xf16>, tensor<2x3x10x16xf16>) -> tensor<2x3x8x16xf16>
+  return %o : tensor<2x3x8x16xf16>
+}
