@@ -4,6 +4,7 @@
 #include "Float8.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 
 using namespace mlir;
 using namespace mpt;
@@ -42,13 +43,16 @@ struct Bits {
   Value select(Value condition, uint32_t x, Value y) { return arith::SelectOp::create(b, condition, number(y, x), y); }
 };
 
-/// Whether `value` lies between -`largest` and `largest`, or is NaN.
-bool isLimited(Value value, double largest) {
+/// What `value` is between two limits of one magnitude, `limit`; null where it has none.
+Value unlimited(Value value, double &limit) {
   auto least = value.getDefiningOp<arith::MinimumFOp>();
   auto most = least ? least.getLhs().getDefiningOp<arith::MaximumFOp>() : nullptr;
   std::optional<double> above = least ? ValueBuilder::numberIn(least.getRhs()) : std::nullopt;
   std::optional<double> below = most ? ValueBuilder::numberIn(most.getRhs()) : std::nullopt;
-  return above && below && *above <= largest && *below >= -largest;
+  if (!above || !below || *above != -*below)
+    return {};
+  limit = *above;
+  return most.getLhs();
 }
 
 } // namespace
@@ -85,7 +89,15 @@ Value mpt::roundFloat8(ValueBuilder &e, Value value, Type type) {
   ImplicitLocOpBuilder &b = e.b;
   Bits t{e};
   unsigned drop = 23 - format.mantissa;
-  Value bits = t.cast(value, b.getI32Type()), magnitude = t.both(bits, 0x7fffffff);
+  uint32_t largest = (format.largest << drop) + ((127 - format.bias) << 23);
+  double limit = INFINITY;
+  Value whole = unlimited(value, limit);
+  bool isLimited = whole && limit <= llvm::bit_cast<float>(largest);
+  Value bits = t.cast(isLimited ? whole : value, b.getI32Type()), magnitude = t.both(bits, 0x7fffffff);
+  // Both limits are one of the magnitude.
+  if (isLimited)
+    magnitude = t.cast(arith::MinimumFOp::create(b, math::AbsFOp::create(b, whole), e.constantLike(whole, limit)),
+                       b.getI32Type());
   // Adding a power of two whose unit is the step of the format at the value rounds to that step, to nearest even.
   // Subnormal results share the step of the smallest normal number. What lies beyond the format's range stays there;
   // where the power is infinite, the difference is a NaN of either sign.
@@ -96,11 +108,12 @@ Value mpt::roundFloat8(ValueBuilder &e, Value value, Type type) {
   Value wide = t.cast(magnitude, b.getF32Type());
   wide = arith::SubFOp::create(b, arith::AddFOp::create(b, wide, anchor), anchor);
   Value result = t.cast(wide, b.getI32Type());
-  uint32_t largest = (format.largest << drop) + ((127 - format.bias) << 23);
-  if (!isLimited(value, llvm::bit_cast<float>(largest)))
+  // Without infinities a NaN alone is beyond the range, and comes through the sums as one.
+  if (!isLimited) {
     result = t.select(t.is(arith::CmpIPredicate::ugt, result, largest), format.hasInfinity ? 0x7f800000 : 0x7fc00000,
                       result);
-  result = t.select(t.is(arith::CmpIPredicate::sgt, magnitude, 0x7f800000), 0x7fc00000, result);
+    result = t.select(t.is(arith::CmpIPredicate::sgt, magnitude, 0x7f800000), 0x7fc00000, result);
+  }
   return t.cast(t.either(result, t.both(bits, 0x80000000u)), b.getF32Type());
 }
 

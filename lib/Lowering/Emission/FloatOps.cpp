@@ -54,8 +54,7 @@ void mpt::widenExactOps(Operation *root, const KernelTarget &target) {
   });
 }
 
-void mpt::expandFloatOps(Operation *root, const KernelTarget &target) {
-  // A number that is rounded to 8 bits and widened again never becomes a byte.
+void mpt::foldFloat8RoundTrips(Operation *root, const KernelTarget &target) {
   root->walk([&](arith::ExtFOp op) {
     auto narrow = op.getIn().getDefiningOp<arith::TruncFOp>();
     Type type = getElementTypeOrSelf(op.getIn());
@@ -66,6 +65,10 @@ void mpt::expandFloatOps(Operation *root, const KernelTarget &target) {
     op.replaceAllUsesWith(ElementEmitter(b, target, /*probe=*/false).round(narrow.getIn(), type));
     op.erase();
   });
+}
+
+void mpt::expandFloatOps(Operation *root, const KernelTarget &target) {
+  foldFloat8RoundTrips(root, target);
   root->walk([&](Operation *op) {
     if (!isa<arith::ExtFOp, arith::TruncFOp, math::ExpOp, math::Exp2Op>(op))
       return;

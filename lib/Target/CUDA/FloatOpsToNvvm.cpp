@@ -28,6 +28,8 @@ public:
 
   /// The same of two numbers of 16 bits, of a rounding to 16 bits; before either is widened.
   Value narrowArithmetic();
+  /// FP32 to 8 bits by FP16 and whole words; null elsewhere.
+  Value packedFloat8();
   /// The value in the op's place, or null where it stays as it is.
   Value lowered();
 
@@ -52,7 +54,7 @@ private:
   Value widenBFloat16(Value value);
   Value widenFloat8(Value value);
   Value narrowFloat8(Value value, Type type);
-  Value limited(Value value, Type type);
+  Value narrowPairs(Value value, Type type);
   Value exp(Value x);
   Value coarseExp(Value x);
   Value divide(arith::DivFOp div);
@@ -155,6 +157,19 @@ Value Lowering::inPairs(Value value, Type type, Type piece, Pair convert) {
   return join(single, type);
 }
 
+/// To BF16 or FP16.
+Value Lowering::narrowPairs(Value value, Type type) {
+  Type element = getElementTypeOrSelf(type);
+  return inPairs(value, type, b.getI32Type(), [&](Value low, Value high) -> Value {
+    auto rounding = NVVM::FPRoundingMode::RN;
+    Type pair = VectorType::get(2, element);
+    Value packed = element.isBF16() ? Value(NVVM::ConvertF32x2ToBF16x2Op::create(b, pair, high, low, Value(), rounding))
+                                    : Value(NVVM::ConvertF32x2ToF16x2Op::create(b, pair, high, low, Value(), rounding));
+    return vector::ExtractOp::create(b, vector::BitCastOp::create(b, VectorType::get(1, b.getI32Type()), packed),
+                                     static_cast<int64_t>(0));
+  });
+}
+
 /// Words of two: one shift, one mask.
 Value Lowering::widenBFloat16(Value value) {
   unsigned width = ValueBuilder::width(value);
@@ -249,6 +264,37 @@ Value Lowering::narrowFloat8(Value value, Type type) {
   Value infinite =
       arith::OrIOp::create(b, arith::AndIOp::create(b, bytes, sign), e.constantLike(bytes, APInt(32, 0x7c)));
   return bits(arith::SelectOp::create(b, beyond, infinite, bytes), type);
+}
+
+/// An FP16 in whose place a number of E4M3 is 2^-8 of itself has the number's bits below its second one; one of E5M2
+/// has them on top.
+Value Lowering::packedFloat8() {
+  auto narrow = cast<arith::TruncFOp>(op);
+  Type type = narrow.getType(), element = getElementTypeOrSelf(type), i32 = b.getI32Type();
+  unsigned width = ValueBuilder::width(narrow.getIn());
+  if (!isFloat8(element) || width % 4 != 0 || !getElementTypeOrSelf(narrow.getIn()).isF32())
+    return {};
+  Value whole = e.round(narrow.getIn(), element);
+  bool isE4M3 = isa<Float8E4M3FNType>(element);
+  if (isE4M3) // 480, which the type has not, has the place of its NaN
+    whole = mul(arith::MinNumFOp::create(b, whole, e.constantLike(whole, 480.0)), e.constantLike(whole, 0x1p-8));
+  Value words = narrowPairs(whole, VectorType::get(width, b.getF16Type()));
+  words = vector::BitCastOp::create(b, VectorType::get(width / 2, i32), words);
+  if (isE4M3) {
+    // The sign stays, as a choice of bits that is one instruction.
+    Value up = arith::ShLIOp::create(b, words, e.constantLike(words, APInt(32, 1)));
+    Value change =
+        arith::AndIOp::create(b, arith::XOrIOp::create(b, up, words), e.constantLike(words, APInt(32, 0x7f007f00)));
+    words = arith::XOrIOp::create(b, words, change);
+  }
+  SmallVector<Value> halves = lanesOf(words), bytes;
+  for (size_t i = 0; i < halves.size(); i += 2) {
+    Value operands[] = {halves[i], halves[i + 1], number(0x7531)};
+    bytes.push_back(
+        LLVM::CallIntrinsicOp::create(b, i32, b.getStringAttr("llvm.nvvm.prmt"), ValueRange(operands)).getResults());
+  }
+  Value all = vector::FromElementsOp::create(b, VectorType::get(width / 4, i32), bytes);
+  return bits(vector::BitCastOp::create(b, VectorType::get(width, b.getIntegerType(8)), all), type);
 }
 
 //===----------------------------------------------------------------------===//
@@ -365,16 +411,7 @@ Value Lowering::lowered() {
       return {};
     if (isFloat8(element))
       return sm >= 89 ? narrowFloat8(narrow.getIn(), result) : Value();
-    auto convert = [&](Value low, Value high) -> Value {
-      auto rounding = NVVM::FPRoundingMode::RN;
-      Type pair = VectorType::get(2, element);
-      Value packed = element.isBF16()
-                         ? Value(NVVM::ConvertF32x2ToBF16x2Op::create(b, pair, high, low, Value(), rounding))
-                         : Value(NVVM::ConvertF32x2ToF16x2Op::create(b, pair, high, low, Value(), rounding));
-      return vector::ExtractOp::create(b, vector::BitCastOp::create(b, VectorType::get(1, b.getI32Type()), packed),
-                                       static_cast<int64_t>(0));
-    };
-    return width > 1 || element.isBF16() ? inPairs(narrow.getIn(), result, b.getI32Type(), convert) : Value();
+    return width > 1 || element.isBF16() ? narrowPairs(narrow.getIn(), result) : Value();
   }
   if (!element.isF32())
     return {};
@@ -406,5 +443,9 @@ void cuda::lowerFloatOps(Operation *kernels, unsigned sm) {
   });
   // What an older architecture has no instructions for.
   KernelTarget plain;
+  if (sm < 89) {
+    foldFloat8RoundTrips(kernels, plain);
+    kernels->walk([&](arith::TruncFOp op) { replace(op, Lowering(op, sm, false).packedFloat8()); });
+  }
   expandFloatOps(kernels, plain);
 }

@@ -14,6 +14,9 @@ namespace mpt {
 /// numbers. `target` has no instructions for them.
 void widenExactOps(mlir::Operation *root, const KernelTarget &target);
 
+/// Rounds what becomes 8 bits inside `root` and is widened again to FP32, which then never becomes a byte.
+void foldFloat8RoundTrips(mlir::Operation *root, const KernelTarget &target);
+
 /// Expands arith.extf and arith.truncf of BF16 and of 8-bit floats (OCP 8-bit floating point specification), and
 /// math.exp of f32, inside `root`. Rounding is to nearest even; beyond the range lies infinity, or NaN where the type
 /// has none. `target` keeps no such op.
