@@ -53,13 +53,6 @@ EXCEPTIONS = {
     ("gpt2", "amp-bf16", "sm_80"): [sparse(POSITIONS, 0.71)],
     ("gpt2", "amp-bf16", "sm_100"): [sparse(POSITIONS, 0.52)],
     # An activation, its cast to 8 bits and its largest magnitude in one kernel: fewer bytes in all than with a pass of its own.
-    ("gpt2", "fp8-hybrid", "sm_80"): [over("tanh abs", 1.02, "rows")],
-    ("gpt2", "fp8-hybrid", "sm_90"): [over("tanh abs", 1.06, "rows")],
-    ("gpt2", "fp8-hybrid", "sm_100"): [over("tanh abs", 1.15, "rows")],
-    ("bert", "fp8-hybrid", "sm_80"): [over("erf abs", 1.11, "rows")],
-    ("bert", "fp8-hybrid", "sm_90"): [over("erf abs", 1.28, "rows")],
-    ("bert", "fp8-hybrid", "sm_100"): [over("erf abs", 1.18, "rows")],
-    ("resnet50", "fp8-hybrid", "sm_80"): [over("relu abs", 1.22)],
     ("resnet50", "fp8-hybrid", "sm_100"): [over("max_pool abs", 1.08), sparse("relu abs reduce", 0.76), sparse("cast sub mul abs reduce", 0.76)],
 }
 
