@@ -34,7 +34,10 @@ PYTHON_PACKAGES=(
 TEST_PACKAGES=("torch==2.13.0" onnxruntime onnxscript nvidia-cuda-nvcc-cu12 nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm)
 
 # Only tests need these, and they never install into .venv, where PyTorch may have versions of its own: a folder each.
-NVIDIA_PACKAGES=(nvidia-cublas==13.10.0.20 nvidia-cuda-nvrtc==13.5.37 nvidia-cuda-runtime==13.5.37 nvidia-cudnn-cu13==9.19.0.56)
+NVIDIA_PACKAGES=(
+  nvidia-cublas==13.10.0.20 nvidia-cuda-nvrtc==13.5.37 nvidia-cudnn-cu13==9.19.0.56
+  nvidia-cuda-runtime==13.5.37 nvidia-cuda-crt==13.5.37 nvidia-cuda-cccl==13.3.5.0.6
+)
 MORE_NVIDIA_PACKAGES=(nvidia-cudnn-cu13==9.28.1.4 nvidia-nccl-cu13==2.32.3)
 
 # ---- system packages ------------------------------------------------------------------------------------------------
