@@ -121,6 +121,18 @@ def test_sgd_of_the_file_is_the_optimizer(tanh, tmp_path):
         np.testing.assert_allclose(state[name], value - 0.25 * grads[name], rtol=1e-6, atol=1e-7)
 
 
+def test_nodes_rewritten_one_by_one_keep_one_copy_of_what_is_trained(tanh, tmp_path):
+    """A second copy in FP16 would stay as it was when the first one is replaced by its new value."""
+    model = with_update(tanh, tmp_path, SGD, {f"{p}_next": shape for p, shape in SHAPES.items()}, {"learning_rate": 0.25})
+    step_files.call("mpt-opt", model, "--policy=amp-f16", "--emit=onnx", "--quiet", "-o", tmp_path / "nodes.onnx")
+    written = onnx.load(tmp_path / "nodes.onnx").graph
+    assert any(node.op_type == "Cast" and node.input[0] in SHAPES for node in written.node)
+    assert not [tensor.name for tensor in written.initializer for p in SHAPES if tensor.name != p and tensor.name.startswith(p)]
+    exact, narrow = (gradients(path, tmp_path) for path in (model, tmp_path / "nodes.onnx"))
+    for name in SHAPES:
+        np.testing.assert_allclose(narrow[name], exact[name], rtol=5e-3, atol=5e-3 * np.max(np.abs(exact[name])))
+
+
 def test_new_values_alone_are_enough_where_they_are_sgd(tanh, tmp_path):
     model = onnx.load(with_update(tanh, tmp_path, SGD, {f"{p}_next": shape for p, shape in SHAPES.items()}, {"learning_rate": 0.25}))
     kept = [value for value in model.graph.output if not value.name.endswith("_grad")]

@@ -410,9 +410,13 @@ DictionaryAttr ModuleBuilder::updatesAttr(const llvm::StringMap<std::string> &up
 /// The values of all initializers.
 LogicalResult ModuleBuilder::addTensors(func::FuncOp function) {
   llvm::StringSet<> declared;
-  if (faithful)
+  if (faithful) {
     for (const ValueInfoProto &input : header->graph().input())
       declared.insert(input.name());
+    // Whoever trains with the file replaces these from step to step: a narrow copy beside them would stay as it was.
+    for (const ValueInfoProto &output : header->graph().output())
+      declared.insert(proto::trainedBy(output.name()));
+  }
   for (TensorProto &tensor : initializers) {
     if (sources.contains(tensor.name())) {
       bring(tensor.name(), proto::namedLoc(context, tensor.name()));
@@ -420,7 +424,8 @@ LogicalResult ModuleBuilder::addTensors(func::FuncOp function) {
     }
     if (failed(faithful ? addUnchanged(tensor) : addInitializer(tensor, function)))
       return failure();
-    // From IR version 4 on, an initializer that is an input too is a default that callers may override.
+    // From IR version 4 on, an initializer that is an input too is a default that callers may override, as is what a
+    // backward pass among the nodes trains.
     if (faithful && model->ir_version() >= 4 && declared.contains(tensor.name()))
       values[tensor.name()].getDefiningOp<mpt::onnx::InitializerOp>().setOverridable(true);
   }

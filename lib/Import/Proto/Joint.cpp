@@ -456,6 +456,10 @@ static void describeStates(ModuleOp module, const proto::JointRoles &roles, Trai
       form.state += (form.state.empty() ? "of " : ", of ") + std::to_string(count) + what + (count == 1 ? "" : "s");
 }
 
+StringRef proto::trainedBy(StringRef output) {
+  return output.consume_back(gradientSuffix) || output.consume_back(nextSuffix) ? output : StringRef();
+}
+
 TrainingForm proto::formOfNodes(const GraphProto &graph) {
   llvm::StringSet<> states;
   for (const TensorProto &tensor : graph.initializer())

@@ -126,6 +126,8 @@ void declareInput(::onnx::GraphProto &graph, const ::onnx::TensorProto &tensor);
 llvm::FailureOr<JointRoles> takeJoint(::onnx::ModelProto &model, const ImportOptions &options, mlir::Location loc);
 /// What the names of a graph's outputs say of a backward pass among its nodes; no form where they say nothing.
 TrainingForm formOfNodes(const ::onnx::GraphProto &graph);
+/// The value that the output called `output` is a gradient or a new value of, by its name; empty for other names.
+llvm::StringRef trainedBy(llvm::StringRef output);
 
 /// Appends a tensor of the input's type, without elements, for each of `roles.zeros`; `graph` is prepared.
 void addZeros(const ::onnx::GraphProto &graph, const JointRoles &roles, std::vector<::onnx::TensorProto> &initializers);
