@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Largest magnitudes of 16-bit floats, two numbers a register, without a step that drops the signs.
-// Matcher: trees of arith.maximumf over math.absf on vectors of 16-bit floats.
+// Matcher: trees of arith.maximumf over math.absf on vectors of 16-bit floats, and arith.select of the larger float
+// below a math.absf.
 #include "ToNvvm.h"
 
 #include "mpt/Lowering/Emission/ValueBuilder.h"
@@ -9,11 +10,18 @@
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
 
 using namespace mlir;
 using namespace mpt;
 
 namespace {
+
+bool isOfPairs(Value value) {
+  auto type = dyn_cast<VectorType>(value.getType());
+  return type && type.getNumElements() % 2 == 0 && isa<FloatType>(type.getElementType()) &&
+         type.getElementTypeBitWidth() == 16;
+}
 
 /// Values that are magnitudes, each beside a number of that magnitude and either sign.
 class Magnitudes {
@@ -34,12 +42,6 @@ public:
   }
 
 private:
-  static bool isOfPairs(Value value) {
-    auto type = dyn_cast<VectorType>(value.getType());
-    return type && type.getNumElements() % 2 == 0 && isa<FloatType>(type.getElementType()) &&
-           type.getElementTypeBitWidth() == 16;
-  }
-
   /// A number of the magnitude that `value` is; null where it may be no magnitude.
   Value signedOf(Value value) {
     Operation *op = value.getDefiningOp();
@@ -95,7 +97,63 @@ private:
   llvm::DenseMap<Operation *, Value> signs;
 };
 
+/// Selections of the larger of two numbers, one below the other, which pooling makes beside the number's position.
+class Selections {
+public:
+  explicit Selections(math::AbsFOp magnitude) : magnitude(magnitude), readers{magnitude} {
+    Value value = magnitude.getOperand();
+    while (arith::SelectOp select = largerAt(value)) {
+      chain.push_back(select);
+      value = select.getFalseValue();
+    }
+    smallest = value;
+  }
+
+  /// Makes maxima of them. Those differ in the sign of a zero, which no magnitude has.
+  void replace() {
+    Value value = smallest;
+    for (arith::SelectOp select : llvm::reverse(chain)) {
+      OpBuilder b(select);
+      value = arith::MaximumFOp::create(b, select.getLoc(), select.getTrueValue(), value);
+    }
+    magnitude->setOperand(0, value);
+  }
+
+private:
+  static bool isDead(Operation *op) { return wouldOpBeTriviallyDead(op) && llvm::all_of(op->getUsers(), isDead); }
+
+  bool isReader(Operation *op) const { return llvm::is_contained(readers, op) || isDead(op); }
+
+  /// The selection that makes `value`; null where something else needs it, or the comparison, which would then stay.
+  arith::SelectOp largerAt(Value value) {
+    auto select = isOfPairs(value) ? value.getDefiningOp<arith::SelectOp>() : arith::SelectOp();
+    auto either = select ? select.getCondition().getDefiningOp<arith::OrIOp>() : arith::OrIOp();
+    auto greater = either ? either.getLhs().getDefiningOp<arith::CmpFOp>() : arith::CmpFOp();
+    auto unordered = either ? either.getRhs().getDefiningOp<arith::CmpFOp>() : arith::CmpFOp();
+    if (!greater || !unordered)
+      return {};
+    Value x = select.getTrueValue(), y = select.getFalseValue();
+    bool isLarger = greater.getPredicate() == arith::CmpFPredicate::OGT && greater.getLhs() == x &&
+                    greater.getRhs() == y && unordered.getPredicate() == arith::CmpFPredicate::UNO &&
+                    unordered.getLhs() == x && unordered.getRhs() == x;
+    if (!isLarger || !llvm::all_of(select->getUsers(), [&](Operation *user) { return isReader(user); }))
+      return {};
+    readers.append({select, either, greater});
+    return llvm::all_of(either->getUsers(), [&](Operation *user) { return isReader(user); }) ? select
+                                                                                             : arith::SelectOp();
+  }
+
+  math::AbsFOp magnitude;
+  SmallVector<Operation *> readers; ///< of what the chain makes, which go with it
+  SmallVector<arith::SelectOp> chain;
+  Value smallest;
+};
+
 } // namespace
+
+void cuda::takeMaxima(Operation *kernels) {
+  kernels->walk([](math::AbsFOp op) { Selections(op).replace(); });
+}
 
 void cuda::packMagnitudes(Operation *kernels, unsigned sm) {
   if (sm >= 89)

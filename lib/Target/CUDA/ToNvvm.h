@@ -26,6 +26,10 @@ void lowerFloatOps(mlir::Operation *kernels, unsigned sm);
 /// type. Exact.
 void packSelects(mlir::Operation *kernels, unsigned sm);
 
+/// Makes selections of the larger 16-bit float inside `kernels` maxima, where a magnitude alone needs them: pooling's
+/// largest magnitude does without the positions. Exact.
+void takeMaxima(mlir::Operation *kernels);
+
 /// Makes largest magnitudes of 16-bit floats inside `kernels` such ones of numbers with any sign, by
 /// `max.xorsign.abs` where sm_`sm` has it, and drops signs once. Exact.
 void packMagnitudes(mlir::Operation *kernels, unsigned sm);
