@@ -5,8 +5,10 @@
 
 Each configuration is a child process of its own that waits for its turn; a round gives every configuration one chunk of
 steps, so that all see the same machine. A round waits for a quiet second (at most --wait seconds), and a chunk counts only if
-other processes took less than 0.2 CPU meanwhile; rounds are repeated, up to three times as many, until every configuration has
---rounds chunks that count (--noisy waits for nothing and counts all). Configurations whose step takes longer than --slow
+other processes took less than 0.2 CPU meanwhile and GEMMs just before and after it ran at --rate of the best rate of them all;
+rounds are repeated, up to five times as many, until every configuration has --rounds chunks that count (--noisy waits for
+nothing and counts all). The rate tells what /proc cannot: on a virtual machine whose two processors are for some seconds the
+two threads of one core, steps are bound by half the arithmetic and no other process is seen. Configurations whose step takes longer than --slow
 seconds (PyTorch in BF16 on processors without such instructions takes minutes) are timed once, and given up after --patience
 seconds. Times are medians over the counted chunks; `cpu` is CPU time a step, which stays usable on a busy
 machine. Peak memory is the growth of the resident set from before the model is built to the end of the run. Every step
@@ -144,6 +146,36 @@ def wait_for_quiet(seconds: float) -> None:
             return
 
 
+class Rate:
+    """How fast GEMMs are now, asked of a child of its own that is idle otherwise."""
+
+    def __init__(self, threads: int):
+        self.process = subprocess.Popen([sys.executable, os.path.abspath(__file__), "--child", "rate"], stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": str(threads)})
+        self.best = max(self.now() for _ in range(5))
+
+    def now(self) -> float:
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        return float(self.process.stdout.readline())
+
+    def close(self) -> None:
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def serve_rates() -> None:
+    """Answers each line with the GFLOP/s of the runtime's FP32 GEMMs, over about 60 ms."""
+    run = limits.own_product(limits.FLOAT32)
+    run()
+    for _ in sys.stdin:
+        start, count = time.perf_counter(), 0
+        while time.perf_counter() - start < 0.06:
+            run()
+            count += 1
+        print(2e-9 * limits.EXTENT**3 * count / (time.perf_counter() - start), flush=True)
+
+
 class Runner:
     def __init__(self, peer: str, model: str, threads: int, a):
         env = {"TORCHINDUCTOR_COMPILE_THREADS": "1", **os.environ, "OMP_NUM_THREADS": str(threads)}
@@ -176,7 +208,9 @@ class Runner:
     def cpu_median(self) -> float:
         return statistics.median(self.cpu) if self.cpu else 0.0
 
-    def chunk(self, steps: int, noisy: bool, patience: float) -> None:
+    def chunk(self, steps: int, patience: float, rate=None, least: float = 0.0) -> None:
+        """Runs so many steps; without a `rate`, or with one of `least` of its best on both sides, they count."""
+        rates = [rate.now()] if rate else []
         before, start = machine_busy(), time.perf_counter()
         self.process.stdin.write(f"{steps}\n")
         self.process.stdin.flush()
@@ -186,35 +220,41 @@ class Runner:
         others = (machine_busy() - before - result["busy"]) / (time.perf_counter() - start)
         self.peak = max(self.peak, result["peak"])
         self.cpu.append(result["cpu"])
-        if noisy or others < 0.2:
+        rates += [rate.now()] if rate else []
+        if not rate or others < 0.2 and self.is_even(rate, rates, least):
             self.times += result["times"]
             self.counted += 1
+
+    @staticmethod
+    def is_even(rate, rates: list, least: float) -> bool:
+        rate.best = max(rate.best, *rates)
+        return min(rates) >= least * rate.best
 
     def close(self) -> None:
         self.process.stdin.close()
         self.process.wait()
 
 
-def run_rounds(runners: list, a) -> None:
+def run_rounds(runners: list, a, rate) -> None:
     """A first chunk of one step says how many steps make a chunk; it counts only where the step is slow."""
     lengths, live = {}, []
     for r in runners:
         if not r.failed:
-            r.chunk(1, True, a.patience)
+            r.chunk(1, a.patience)
         if r.failed or r.times[-1] > a.slow:
             continue
         lengths[r] = max(1, int(a.seconds / max(r.times[-1], 1e-4)))
         r.times.clear(), r.cpu.clear()
         r.counted = 0
         live.append(r)
-    for _ in range(a.rounds if a.noisy else 3 * a.rounds):
+    for _ in range(5 * a.rounds if rate else a.rounds):
         due = [r for r in live if r.counted < a.rounds and not r.failed]
         if not due:
             return
-        if not a.noisy:
+        if rate:
             wait_for_quiet(a.wait)
         for r in due:
-            r.chunk(lengths[r], a.noisy, a.patience)
+            r.chunk(lengths[r], a.patience, rate, a.rate)
 
 
 def ratio(r: Runner, others: list) -> str:
@@ -234,6 +274,7 @@ def main() -> int:
     parser.add_argument("--slow", type=float, default=10.0, help="seconds a step from which one is enough")
     parser.add_argument("--patience", type=float, default=300.0, help="seconds after which a configuration is given up")
     parser.add_argument("--wait", type=float, default=30.0, help="seconds to wait for a quiet second before a round")
+    parser.add_argument("--rate", type=float, default=0.85, help="share of the best rate of GEMMs from which a chunk counts")
     parser.add_argument("--noisy", action="store_true", help="count every chunk")
     parser.add_argument("--ort-python", default=sys.executable, help="the Python with ONNX Runtime Training, for ort:fp32")
     parser.add_argument("--jax-python", default=sys.executable, help="the Python with JAX, for jax:fp32")
@@ -244,6 +285,9 @@ def main() -> int:
         found = limits.measure(a.threads)
         work = {model: vars(limits.work_of(model)) for model in a.models.split(",")}
         print(json.dumps({"limits": vars(found), "work": work}))
+        return 0
+    if a.child == "rate":
+        serve_rates()
         return 0
     if a.child:
         child(a.child, a.models, a.threads)
@@ -258,10 +302,10 @@ def main() -> int:
           f"memory at {machine.bandwidth * 1e-9:.1f} GB/s\n")
     print("| model | peer | median ms | cpu ms | x best PyTorch | x own fp32 | of limit | peak MiB | first step s | first losses | chunks |\n"
           "|---|---|---|---|---|---|---|---|---|---|---|")
-    records = []
+    records, rate = [], None if a.noisy else Rate(a.threads)
     for model in a.models.split(","):
         runners = [Runner(peer, model, a.threads, a) for peer in a.peers.split(",")]
-        run_rounds(runners, a)
+        run_rounds(runners, a, rate)
         live = [r for r in runners if not r.failed]
         for r in runners:
             if r.failed:
@@ -280,6 +324,9 @@ def main() -> int:
                             "peak_bytes": r.peak, "first_s": r.start["ready"], "losses": r.start["losses"], "chunks": r.counted})
         for r in runners:
             r.close()
+    if rate:
+        print(f"\nGEMMs beside counted chunks: {rate.best:.0f} GFLOP/s at best, at least {a.rate:.2f} of it")
+        rate.close()
     if a.json:
         with open(a.json, "w") as f:
             json.dump({**facts, "records": records}, f, indent=1)
