@@ -17,6 +17,8 @@ Smallest files first; each compilation with its steps has --limit seconds, and t
   allowed    one rounding of the policy's operands for losses, four for gradients; or four times what FP32 itself answers to parameters and
              inputs that are each moved by one such rounding, where that is more (the most of four draws); or, for the backward pass of a
              file, four times the error of our own of the same file in the same policy
+A policy with a constant scale that stops at an infinite gradient has the result `range` where FP32's own gradient of that parameter,
+times the scale, is beyond the type that holds it: the recipe has no number for it. All other stops fail.
 The status is non-zero when one fails. Compiles for one thread.
 """
 import argparse
@@ -162,6 +164,17 @@ def row_of(run, wide, allowed):
             "skipped": run.skipped}
 
 
+def beyond_range(problem, wide):
+    """Why no run under this policy could go on: FP32's own gradient, scaled as the policy scales it, has no FP16 number. Otherwise ""."""
+    told = re.search(r"a loss scale of ([0-9.e+]+), .*the gradient of '([^']+)'", str(problem))
+    if not told or not wide or told[2] not in (wide.gradients or {}):
+        return ""
+    scale, largest = float(told[1]), float(np.abs(wide.gradients[told[2]]).max())
+    if scale * largest <= float(np.finfo(np.float16).max):
+        return ""
+    return f"FP32's gradient of '{told[2]}' is up to {largest:.4g}; times the constant scale of {scale:g} it is beyond FP16's 65504"
+
+
 def child(connection, case, policies):
     """Sends a row for each policy."""
     import mpt
@@ -187,6 +200,9 @@ def child(connection, case, policies):
                 mine = Run(own, policy, feeds, extents, pathlib.Path(folder.name) / f"{policy}-own")
                 parts = report.parting(mine.losses, wide.losses), report.distance(mine.gradients, wide.gradients)
                 row.update(row_of(run, wide, [max(limit, FACTOR * part) for limit, part in zip(allowed, parts)]))
+        except mpt.Stalled as problem:
+            text = beyond_range(problem, wide)
+            row.update(result="range" if text else "FAIL", text=text or f"Stalled: {problem}")
         except Exception as problem:  # the row says it
             row.update(result="FAIL", text=f"{type(problem).__name__}: " + " ".join(str(problem).split())[:400])
         row["seconds"] = f"{time.time() - start:.1f}"
@@ -275,10 +291,11 @@ def main():
             if time.time() > end:
                 break
     results = collections.Counter(row["result"] for row in rows.values())
-    print(f"policies: {results['ok']} passed, {len(rows) - results['ok']} failed")
+    failed = len(rows) - results["ok"] - results["range"]
+    print(f"policies: {results['ok']} passed, {results['range']} beyond the recipe's range, {failed} failed")
     if given.markdown:
         pathlib.Path(given.markdown).write_text(table(rows))
-    return results["ok"] != len(rows) or not rows
+    return failed != 0 or not rows
 
 
 if __name__ == "__main__":
