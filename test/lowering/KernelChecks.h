@@ -21,7 +21,7 @@ inline TestTensor uniform(std::vector<int64_t> shape, double low, double high) {
     result.values.push_back(static_cast<float>(values(generator)));
   return result;
 }
-inline TestTensor fill(std::vector<int64_t> shape, std::function<double(int64_t)> value) {
+inline TestTensor fill(std::vector<int64_t> shape, const std::function<double(int64_t)> &value) {
   TestTensor result{std::move(shape), {}};
   for (int64_t i = 0, n = result.count(); i < n; ++i)
     result.values.push_back(value(i));

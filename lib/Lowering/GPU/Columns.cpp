@@ -43,7 +43,6 @@ private:
     Value used; ///< null where all columns exist
   };
 
-  LogicalResult matchWithElements(GpuKernelBuilder &kernel, const ReductionShape &shape) const;
   void measure(GpuKernelBuilder &kernel);
   void chooseThreads(GpuKernelBuilder &kernel);
   int64_t turnsOfSlice(GpuKernelBuilder &kernel, int64_t turns) const;
@@ -56,7 +55,6 @@ private:
   void emitAlongRow(Slice &slice) const;
   Place placeOf(Slice &slice) const;
   Value countOfThread(Slice &slice, const IndexExpr &start) const;
-  static bool addsTogether(ReduceOp op);
   int64_t termsTogether(GpuKernelBuilder &kernel) const;
   SmallVector<Value> addTerms(Slice &slice, const Place &place, const IndexExpr &first, int64_t terms,
                               ValueRange carried) const;
@@ -103,28 +101,6 @@ Value guardOf(ArrayRef<ReduceOp> reductions) {
 // Match
 //===----------------------------------------------------------------------===//
 
-/// One pass down the columns makes everything: sums over the same elements, and elements at their own index that wait
-/// for none of the sums.
-LogicalResult Columns::matchWithElements(GpuKernelBuilder &kernel, const ReductionShape &shape) const {
-  ReduceOp main = shape.main;
-  ArrayRef<int64_t> space = shapeOf(main.getX());
-  for (ReduceOp op : kernel.reductions) {
-    if (shapeOf(op.getX()) != space || op.getAxes() != main.getAxes())
-      return refuse(kernel, "expected sums over the same elements");
-    for (ReduceOp other : kernel.reductions)
-      if (other != op && dependsOn(other, op))
-        return refuse(kernel, "expected sums that do not wait for each other");
-  }
-  bool served = llvm::all_of(kernel.yielded(), [&](Value output) {
-    if (kernel.isRowLevel(output))
-      return countOf(output) == countOf(main.getY());
-    return shapeOf(output) == space && llvm::none_of(kernel.reductions, [&](ReduceOp op) {
-             return output.getDefiningOp() && dependsOn(output.getDefiningOp(), op);
-           });
-  });
-  return served ? success() : refuse(kernel, "expected elements that wait for no sum");
-}
-
 LogicalResult Columns::match(GpuKernelBuilder &kernel) {
   if (kernel.reductions.empty())
     return refuse(kernel, "expected a reduction");
@@ -136,11 +112,9 @@ LogicalResult Columns::match(GpuKernelBuilder &kernel) {
                               Twine(shape.points) + " points");
   if (shape.alongRow && !shape.fewLongRows)
     return refuse(kernel, "expected columns, or fewer than " + Twine(shape.busy) + " long rows");
-  if (!kernel.row.empty())
-    return matchWithElements(kernel, shape);
-  if (!shape.flat)
-    return refuse(kernel, "expected sums over the same elements, none of which waits for another");
-  if (!shape.alongRow && shape.points >= 512 * shape.busy)
+  if (!shape.inTheWay.empty())
+    return refuse(kernel, shape.inTheWay);
+  if (kernel.row.empty() && !shape.alongRow && shape.points >= 512 * shape.busy)
     return refuse(kernel, "expected fewer points than keep every thread busy, got " + Twine(shape.points));
   return success();
 }
@@ -344,12 +318,6 @@ Value Columns::countOfThread(Slice &slice, const IndexExpr &start) const {
     all = all ? Value(arith::AndIOp::create(b, all, lane)) : lane;
   }
   return arith::SelectOp::create(b, all, e.indexConstant(0), count);
-}
-
-/// Whether some terms of `op` may be added in FP32 before they join a sum in FP64: it asks for FP32 sums, and each of
-/// so few additions is off by 2^-24 of what they add at most.
-bool Columns::addsTogether(ReduceOp op) {
-  return accumulatorOf(op).type.isF32() && (op.getKind() == ReduceKind::sum || op.getKind() == ReduceKind::mean);
 }
 
 /// Terms that are added before they join: conversions to FP64 are a sixteenth as fast as additions. The elements of all

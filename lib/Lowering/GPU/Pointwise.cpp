@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Schedule: one thread a vector of points, or a point; loops inside an element are the thread's own.
+#include "PointVectors.h"
 #include "Schedules.h"
 #include "Team.h"
 
-#include "mpt/Lowering/Emission/Reductions.h"
 #include "mpt/Lowering/GPU/Waves.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -21,7 +21,6 @@ public:
   void emit(GpuKernelBuilder &kernel) override;
 
 private:
-  void chooseVectors(GpuKernelBuilder &kernel);
   static bool readsRepeatedly(const GpuKernelBuilder &kernel);
   void chooseRows(GpuKernelBuilder &kernel);
   void emitThread(GpuKernelBuilder &kernel, GpuKernelBuilder::Frame &frame, int64_t block);
@@ -38,23 +37,6 @@ private:
 };
 
 } // namespace
-
-void Pointwise::chooseVectors(GpuKernelBuilder &kernel) {
-  lanes = kernel.lane.empty() ? 1 : kernel.extentOf(kernel.lane);
-  outer = kernel.extentOf(kernel.kept) / lanes;
-  // Sums of one thread, which FP64 often takes, keep as many values as long fusions do; the largest of 16 bits do not.
-  const unsigned most = llvm::all_of(kernel.reductions, narrowExtreme) ? 8 : 4;
-  auto widthOf = [&](int64_t extent) { return std::min(kernel.vectorWidth(extent, kernel.contiguousBytes()), most); };
-  vector = kernel.lane.empty() ? 1 : widthOf(lanes);
-  // A flat range keeps its wide vectors and leaves the rest to one more thread; so does each long row, where memory
-  // begins it at a multiple of them.
-  unsigned widest = widthOf(0);
-  ragged =
-      !kernel.lane.empty() && vector < widest &&
-      (outer == 1 ? lanes >= 256 : kernel.lane.size() == 1 && lanes >= 512 && kernel.rowsBeginAligned(lanes, widest));
-  if (ragged)
-    vector = widest;
-}
 
 /// Whether rows read the same elements, such as a channel's scale.
 bool Pointwise::readsRepeatedly(const GpuKernelBuilder &kernel) {
@@ -156,7 +138,11 @@ void Pointwise::emit(GpuKernelBuilder &kernel) {
     kernel.lane.clear();
   kernel.laneInRow = false;
   kernel.width = 1;
-  chooseVectors(kernel);
+  PointVectors chosen(kernel);
+  lanes = chosen.lanes;
+  outer = chosen.outer;
+  vector = chosen.vector;
+  ragged = chosen.ragged;
   chooseRows(kernel);
   int64_t units = outer / rows * (lanes / vector + ragged), block = 256;
   while (block > 64 && units < 2 * kernel.target.multiprocessors * block)

@@ -23,4 +23,32 @@ ReductionShape::ReductionShape(GpuKernelBuilder &kernel) : main(kernel.reduction
   busy = 2 * kernel.target.multiprocessors;
   fewLongRows = points < busy && extent > 16384;
   worthSharing = extent >= 64 && points * extent >= 8192;
+  inTheWay = obstacle(kernel);
+}
+
+/// One pass makes sums over the same elements, and elements at their own index that wait for none of the sums.
+StringRef ReductionShape::obstacle(GpuKernelBuilder &kernel) const {
+  if (kernel.row.empty())
+    return flat ? "" : "expected sums over the same elements, none of which waits for another";
+  ReduceOp longest = main;
+  ArrayRef<int64_t> space = shapeOf(longest.getX());
+  for (ReduceOp op : kernel.reductions) {
+    if (shapeOf(op.getX()) != space || op.getAxes() != longest.getAxes())
+      return "expected sums over the same elements";
+    for (ReduceOp other : kernel.reductions)
+      if (other != op && dependsOn(other, op))
+        return "expected sums that do not wait for each other";
+  }
+  bool served = llvm::all_of(kernel.yielded(), [&](Value output) {
+    if (kernel.isRowLevel(output))
+      return countOf(output) == countOf(longest.getY());
+    return shapeOf(output) == space && llvm::none_of(kernel.reductions, [&](ReduceOp op) {
+             return output.getDefiningOp() && dependsOn(output.getDefiningOp(), op);
+           });
+  });
+  return served ? "" : "expected elements that wait for no sum";
+}
+
+bool mpt::addsTogether(ReduceOp op) {
+  return accumulatorOf(op).type.isF32() && (op.getKind() == ReduceKind::sum || op.getKind() == ReduceKind::mean);
 }

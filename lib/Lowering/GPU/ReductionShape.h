@@ -19,7 +19,16 @@ struct ReductionShape {
   int64_t busy;      ///< blocks that keep the device busy
   bool fewLongRows;  ///< too few for a team of threads each
   bool worthSharing; ///< enough terms that two launches cost less than one with idle threads
+  /// What one pass over the sums' elements would have to be for it to make everything; empty where it does.
+  llvm::StringRef inTheWay;
+
+private:
+  llvm::StringRef obstacle(GpuKernelBuilder &kernel) const;
 };
+
+/// Whether some terms of `op` may be added in FP32 before they join a sum in FP64: it asks for FP32 sums, and each of
+/// so few additions is off by 2^-24 of what they add at most.
+bool addsTogether(ReduceOp op);
 
 } // namespace mpt
 
