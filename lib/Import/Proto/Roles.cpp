@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parameters are what the file declares, or else found by use: what feeds a weight, bias or scale operand.
+// Matcher: nodes of a file by their type, and what their subgraphs yield.
 #include "Roles.h"
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
@@ -61,13 +62,67 @@ static bool isMovement(onnx::NodeOp node) {
       .Default(false);
 }
 
-/// How `value` is used, through chains of movements of any length.
+/// True when `value` is `argument`, perhaps under other names.
+static bool isSame(Value value, Value argument) {
+  while (auto node = value.getDefiningOp<onnx::NodeOp>()) {
+    if (node.getOpType() != "Identity" || node.getInputs().size() != 1)
+      return false;
+    value = node.getInputs().front();
+  }
+  return value == argument;
+}
+
+/// Where a loop has its operand `index`, or slices of it: as an argument of its body, and as a result where it is
+/// carried unchanged. A carried value that changes from step to step is a state, as the first one of a recurrence is,
+/// and leads nowhere.
+static SmallVector<Value> throughLoop(onnx::NodeOp node, unsigned index) {
+  bool loop = node.getOpType() == "Loop", scan = node.getOpType() == "Scan";
+  if (!node.getDomain().empty() || !(loop || scan) || node.getBodies().size() != 1)
+    return {};
+  Block &body = node.getBodies().front().front();
+  unsigned operands = node.getInputs().size(), arguments = body.getNumArguments();
+  unsigned lengths = operands - std::min(arguments, operands); // Scan-8 has an operand for them, and its body none
+  unsigned argument = index - lengths;
+  if (index < lengths || argument >= arguments || (loop && argument < 2))
+    return {};
+  Value inside = body.getArgument(argument);
+  auto scanned = node.getAttrs().getAs<IntegerAttr>("num_scan_inputs");
+  if (scan && scanned && argument + scanned.getInt() >= arguments)
+    return {inside};
+  // A loop's body is given a counter and a condition, and yields a condition.
+  OperandRange yielded = cast<onnx::YieldOp>(body.getTerminator()).getValues();
+  unsigned next = argument - loop, result = argument - 2 * loop;
+  if (next >= yielded.size() || result >= node.getNumResults() || !isSame(yielded[next], inside))
+    return {};
+  return {inside, node.getResult(result)};
+}
+
+/// The values that have what `operand` has, in another place, type or graph.
+static SmallVector<Value> movedTo(OpOperand &operand) {
+  if (auto yield = dyn_cast<onnx::YieldOp>(operand.getOwner())) {
+    auto node = dyn_cast<onnx::NodeOp>(yield->getParentOp());
+    if (!node || node.getOpType() != "If" || operand.getOperandNumber() >= node.getNumResults())
+      return {};
+    return {node.getResult(operand.getOperandNumber())};
+  }
+  auto node = dyn_cast<onnx::NodeOp>(operand.getOwner());
+  if (!node)
+    return {};
+  if (isMovement(node) && (operand.getOperandNumber() == 0 || node.getOpType() == "Concat"))
+    return SmallVector<Value>(node.getResults());
+  return throughLoop(node, operand.getOperandNumber());
+}
+
+/// How `value` is used, through chains of movements of any length, in and out of subgraphs.
 static Use usesOf(Value start) {
   Use use;
   SmallPtrSet<void *, 8> seen{start.getAsOpaquePointer()};
   SmallVector<Value> work{start};
   while (!work.empty())
     for (OpOperand &operand : work.pop_back_val().getUses()) {
+      for (Value value : movedTo(operand))
+        if (seen.insert(value.getAsOpaquePointer()).second)
+          work.push_back(value);
       auto node = dyn_cast<onnx::NodeOp>(operand.getOwner());
       if (!node)
         continue;
@@ -77,10 +132,6 @@ static Use usesOf(Value start) {
       use.classes |=
           index == 2 && llvm::is_contained({"SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss"}, node.getOpType());
       use.weight |= isWeightOperand(node, index);
-      if (isMovement(node) && (index == 0 || node.getOpType() == "Concat"))
-        for (Value result : node.getResults())
-          if (seen.insert(result.getAsOpaquePointer()).second)
-            work.push_back(result);
     }
   return use;
 }
