@@ -476,6 +476,28 @@ static void liftWeights(ModelProto &model) {
   graph.mutable_node()->Swap(&kept);
 }
 
+/// Before version 4 of the format, initializers of a subgraph are listed among its inputs too, and some exporters go on
+/// so. Inference would count them as operands that the node lacks.
+static void dropListedInitializers(GraphProto &graph, int64_t version) {
+  for (NodeProto &node : *graph.mutable_node())
+    for (AttributeProto &attribute : *node.mutable_attribute()) {
+      if (!attribute.has_g())
+        continue;
+      GraphProto &body = *attribute.mutable_g();
+      dropListedInitializers(body, version);
+      bool lengths = node.op_type() == "Scan" && version < 9; // an operand that is not the body's
+      if (body.input_size() <= (node.op_type() == "If" ? 0 : node.input_size() - lengths))
+        continue;
+      llvm::StringSet<> initializers;
+      for (const TensorProto &tensor : body.initializer())
+        initializers.insert(tensor.name());
+      auto &inputs = *body.mutable_input();
+      inputs.erase(
+          llvm::remove_if(inputs, [&](const ValueInfoProto &input) { return initializers.contains(input.name()); }),
+          inputs.end());
+    }
+}
+
 /// Gives ops that the standard defines by a function their default attributes, which some functions' bodies name
 /// without having them. The inference of STFT takes another default than its text.
 static void addDefaults(ModelProto &model) {
@@ -553,6 +575,7 @@ LogicalResult proto::prepareModel(ModelProto &model, std::vector<TensorProto> &i
       failed(bindDimensions(*model.mutable_graph(), options, isPart, context)))
     return failure();
   addDefaults(model);
+  dropListedInitializers(*model.mutable_graph(), opsetVersion(model, ""));
   GraphProto &graph = *model.mutable_graph();
   // Shapes in the file may hold symbols that are numbers now; inference finds them again.
   graph.clear_value_info();
