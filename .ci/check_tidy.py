@@ -79,7 +79,7 @@ def includes(path, known):
 
 def key(path, entry, version, known):
     """A hash of what the result for a source file depends on."""
-    digest = hashlib.sha256((version + entry.get("command", "") + repo.text(".clang-tidy")).encode())
+    digest = hashlib.sha256((version + entry.get("command", "") + repo.text(".clang-tidy") + repo.text("test/.clang-tidy")).encode())
     for file in [path, *sorted(includes(path, known))]:
         digest.update(file.encode() + b"\0" + repo.text(file).encode() + b"\0")
     return digest.hexdigest()

@@ -568,7 +568,8 @@ static void bundles() {
   std::vector<TestTensor> inputs{TestTensor{{}, {0.5}}};
   std::vector<std::vector<double>> want;
   int number = 0;
-  for (std::vector<int64_t> shape : std::vector<std::vector<int64_t>>{{5}, {1000}, {33, 130}, {9001}, {3, 7, 11}}) {
+  for (const std::vector<int64_t> &shape :
+       std::vector<std::vector<int64_t>>{{5}, {1000}, {33, 130}, {9001}, {3, 7, 11}}) {
     std::string extents, n = std::to_string(number++);
     for (int64_t extent : shape)
       extents += std::to_string(extent) + "x";

@@ -276,6 +276,8 @@ def test_commits(repository, tmp_path_factory, message, complaint):
 @pytest.mark.skipif(not shutil.which("clang-tidy-22"), reason="needs clang-tidy-22")
 def test_tidy(repository):
     shutil.copy(os.path.join(ROOT, ".clang-tidy"), repository)
+    os.makedirs(os.path.join(repository, "test"), exist_ok=True)
+    shutil.copy(os.path.join(ROOT, "test", ".clang-tidy"), os.path.join(repository, "test"))
     commands = [{"directory": str(repository), "file": f"lib/{name}.cpp", "command": f"clang++-22 -std=c++17 -c lib/{name}.cpp"}
                 for name in ("Good", "Bad", "Old")]
     bad = "int *nothing() { return 0; }\n"
