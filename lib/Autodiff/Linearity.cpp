@@ -75,6 +75,6 @@ void mpt::attachLinearity(MLIRContext *context) {
   attachOne<0, DivOp, GatherOp, GatherElementsOp, GatherNDOp, DropoutOp, MaxPoolBackwardOp, ReluBackwardOp,
             TanhBackwardOp, SigmoidBackwardOp, GeluBackwardOp, SoftmaxBackwardOp, LogSoftmaxBackwardOp,
             BatchNormBackwardOp, LayerNormBackwardOp, RMSNormBackwardOp, GroupNormBackwardOp,
-            SoftmaxCrossEntropyBackwardOp>(context);
+            SoftmaxCrossEntropyBackwardOp, AlignmentsBackwardOp>(context);
   attachOne<1, ScatterAddOp>(context);
 }

@@ -26,6 +26,17 @@ MPT_GRADIENT(SoftmaxCrossEntropyOp) {
     });
 }
 
-void attachLossGradients(MLIRContext *context) { attachGradients<SoftmaxCrossEntropyOp>(context); }
+MPT_GRADIENT(AlignmentsOp) {
+  // Nobody but the backward pass reads the states of all steps, and skips follow from labels.
+  if (b.dy(1) || b.wants(op.getSkips()))
+    return b.decompose();
+  b.give(op.getEmissions(), [&] {
+    Value dalphas = b.make<AlignmentsBackwardOp>(b.dy(0), op.getAlphas(), op.getSkips(), op.getOpen());
+    Value open = b.compare(Predicate::gt, op.getOpen(), 0.5);
+    return b.where(b.broadcastAlong(open, tensorType(dalphas).getShape(), {2}), dalphas);
+  });
+}
+
+void attachLossGradients(MLIRContext *context) { attachGradients<SoftmaxCrossEntropyOp, AlignmentsOp>(context); }
 
 } // namespace mpt

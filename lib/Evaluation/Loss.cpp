@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loss family: labels are checked, the rest is the decomposition.
+// Loss family: labels are checked, the rest is the decomposition; CTC step by step.
 #include "Rules.h"
 
 using namespace mlir;
@@ -22,4 +22,5 @@ template <typename Op> LogicalResult interpretLoss(Op op, InterpreterFrame &fram
 void mpt::attachLossRules(MLIRContext *context) {
   attachRule<SoftmaxCrossEntropyOp, interpretLoss<SoftmaxCrossEntropyOp>>(context);
   attachRule<SoftmaxCrossEntropyBackwardOp, interpretLoss<SoftmaxCrossEntropyBackwardOp>>(context);
+  attachDecompositions<AlignmentsOp, AlignmentsBackwardOp>(context);
 }

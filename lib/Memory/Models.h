@@ -17,6 +17,7 @@ void attachConvModels(mlir::MLIRContext *context);
 void attachLibraryConvModels(mlir::MLIRContext *context);
 void attachAttentionModels(mlir::MLIRContext *context);
 void attachRecurrentModels(mlir::MLIRContext *context);
+void attachAlignmentModels(mlir::MLIRContext *context);
 
 } // namespace mpt::memory
 

@@ -17,6 +17,7 @@ void mpt::memory::registerMemoryModels(DialectRegistry &registry) {
     attachFusionModel(context);
     attachConvModels(context);
     attachRecurrentModels(context);
+    attachAlignmentModels(context);
   });
   registry.addExtension(+[](MLIRContext *context, train::TrainDialect *) { attachStateModels(context); });
   registry.addExtension(+[](MLIRContext *context, func::FuncDialect *) { attachReturnModel(context); });

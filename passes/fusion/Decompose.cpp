@@ -2,6 +2,7 @@
 // --fusion-decompose: composites in simpler ops, and reductions in two stages.
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Fusion/ReductionStages.h"
+#include "mpt/Interfaces/Bufferizable.h"
 #include "mpt/Interfaces/Interfaces.h"
 #include "mpt/Precision/Numerics.h"
 #include "passes/fusion/Passes.h"
@@ -19,10 +20,12 @@ using namespace mpt;
 
 namespace {
 
-/// The runtime computes recurrences of these types whole.
+/// Composites with a form on buffers stay whole. In it, contractions have these types alone.
 bool isWholeCall(Operation &op) {
   auto semantics = dyn_cast<PrecisionSemantics>(op);
-  return semantics && semantics.getNumericClass() == NumericClass::Contraction &&
+  if (!semantics || !isa<Bufferizable>(op))
+    return false;
+  return semantics.getNumericClass() != NumericClass::Contraction ||
          llvm::all_of(llvm::concat<const Type>(op.getOperandTypes(), op.getResultTypes()), [](Type type) {
            Type element = getElementTypeOrSelf(type);
            return element.isF32() || element.isF16() || element.isBF16();

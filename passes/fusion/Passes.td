@@ -43,11 +43,11 @@ def Decompose : Pass<"fusion-decompose", "::mlir::ModuleOp"> {
     becomes partial sums over a fixed number of blocks and a reduction of those: parallel, and the same sum whatever the
     number of threads. With `shared-sums` no reduction is split; a variance around a mean over the same elements becomes two
     sums in FP64 instead, so that one pass over the elements makes both, and factors that repeat along the summed axes are
-    multiplied with the sum, so that the gradient of a batch norm sums twice instead of four times. With `recurrences`, composite contractions (recurrences)
-    of FP32 and 16-bit types stay whole; without it, and of other types, they become their steps.
+    multiplied with the sum, so that the gradient of a batch norm sums twice instead of four times. With `recurrences`, recurrences
+    of FP32 and 16-bit types and CTC's recursion of any type stay whole; without it, and of other types, they become their steps.
   }];
   let options = [Option<"sharedSums", "shared-sums", "bool", "false", "the threads of a kernel share one sum among them">,
-    Option<"recurrences", "recurrences", "bool", "false", "the runtime computes recurrences whole">];
+    Option<"recurrences", "recurrences", "bool", "false", "recurrences have a form on buffers">];
   let statistics = [Statistic<"numSplit", "split-reductions", "reductions that were split in two stages">];
   let dependentDialects = ["::mpt::MPTDialect"];
 }

@@ -107,6 +107,14 @@ def model(loss=True):
     return graph
 
 
+def scores():
+    """Scores of 8 classes at 8 steps of a batch of 4, for losses of sequences."""
+    graph = onnx.parser.parse_model("""<ir_version: 10, opset_import: ["" : 23]>
+      scores (float[8, 4, 8] x) => (float[8, 4, 8] y) { y = MatMul (x, w) }""")
+    graph.graph.initializer.append(onnx.numpy_helper.from_array(np.eye(8, dtype=np.float32), "w"))
+    return graph
+
+
 def constants(random):
     """What the nodes read beside x and parameters; most indices name row 0."""
     integers = lambda *values: np.array(values, np.int64)  # noqa: E731

@@ -55,10 +55,10 @@ class Chains:
         """Adaptive policies choose scales; the chains suit a scale of 1."""
         return [f"--policy={policy}", *([] if policy.startswith("als") else ["--loss-scale=1"]), "--quiet"]
 
-    def precise(self, policy, optimizer, *flags, results=False):
-        """The step after phase precision, as text."""
+    def precise(self, policy, optimizer, *flags, results=False, scores=False):
+        """The step after phase precision, as text: of the chains with their loss or their results, or of scores of classes, step by step."""
         path, model = self.folder / f"{policy}.mlir", self.folder / "results.onnx"
-        onnx.save(sum_chains.model(loss=not results), model)
+        onnx.save(sum_chains.scores() if scores else sum_chains.model(loss=not results), model)
         run(program("mpt-opt"), model, *self.flags(policy), f"--optimizer={optimizer},lr=1e-3", "--clip-norm=1", *flags, "--to=precision", "-o", path)
         return path.read_text()
 
@@ -109,6 +109,7 @@ def test_every_operation_that_sums_has_a_chain(chains):
     assert len(core) > 20 and len(operators) > 15
     text = chains.precise("amp-bf16", "sgd", "--loss=softmax-cross-entropy", results=True) + chains.precise("als-f16", "sgd")
     text += "".join(chains.precise("amp-bf16", name) for name in ("lamb", "lars", "adafactor"))  # their numbers: test_optimizers.py
+    text += chains.precise("amp-bf16", "sgd", "--loss=ctc,max-labels=2", scores=True)  # its numbers: test_ctc.py
     missing = [name for name in core if not re.search(rf"{re.escape(name)}\b", text)]
     known = {name.split()[0] for name in sum_chains.CHAINS} | set(sum_chains.WITHOUT)
     missing += [name for name in operators if name not in known]

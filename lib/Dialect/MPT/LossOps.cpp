@@ -43,3 +43,35 @@ MPT_INFER(SoftmaxCrossEntropyBackwardOp) {
   return success();
 }
 MPT_SAME_SHAPES(SoftmaxCrossEntropyBackwardOp)
+
+/// States [T, N, S] of all steps, and what is read of each step beside them.
+template <typename Adaptor>
+static LogicalResult checkAlignments(std::optional<Location> loc, Adaptor op, StringRef what, RankedTensorType states) {
+  if (states.getRank() != 3 || states.getDimSize(0) < 1 || states.getDimSize(2) < 3)
+    return emitOptionalError(loc, "C1: expected ", what, " [T, N, S] with T from 1 and S from 3 on, got ", states);
+  ArrayRef<int64_t> shape = states.getShape();
+  if (tensorType(op.getSkips()).getShape() != shape.drop_front())
+    return emitOptionalError(loc, "C2: expected skips [", shape.drop_front(), "], got ", op.getSkips().getType());
+  if (tensorType(op.getOpen()).getShape() != shape.drop_back())
+    return emitOptionalError(loc, "C3: expected open [", shape.drop_back(), "], got ", op.getOpen().getType());
+  return success();
+}
+
+MPT_INFER(AlignmentsOp) {
+  RankedTensorType emissions = tensorType(adaptor.getEmissions());
+  if (failed(checkAlignments(loc, adaptor, "emissions", emissions)))
+    return failure();
+  types.append({emissions.clone(emissions.getShape().drop_front()), emissions});
+  return success();
+}
+
+MPT_INFER(AlignmentsBackwardOp) {
+  RankedTensorType alphas = tensorType(adaptor.getAlphas());
+  if (failed(checkAlignments(loc, adaptor, "alphas", alphas)))
+    return failure();
+  if (tensorType(adaptor.getDlast()).getShape() != alphas.getShape().drop_front())
+    return emitOptionalError(loc, "C4: expected dlast [", alphas.getShape().drop_front(), "], got ",
+                             adaptor.getDlast().getType());
+  types.push_back(alphas);
+  return success();
+}

@@ -39,7 +39,8 @@ void mpt::registerAccumulators(DialectRegistry &registry) {
     attach<Sums, BatchNormOp, BatchNormBackwardOp, LayerNormOp, LayerNormBackwardOp, RMSNormOp, RMSNormBackwardOp,
            GroupNormOp, GroupNormBackwardOp>(context);
     attach<Sums, AdafactorOp, LAMBOp, LARSOp>(context); // norms and means of whole parameters
-    attach<Sums, SoftmaxOp, SoftmaxBackwardOp, LogSoftmaxOp, LogSoftmaxBackwardOp, SoftmaxCrossEntropyOp>(context);
+    attach<Sums, SoftmaxOp, SoftmaxBackwardOp, LogSoftmaxOp, LogSoftmaxBackwardOp, SoftmaxCrossEntropyOp, AlignmentsOp,
+           AlignmentsBackwardOp>(context);
   });
   registry.addExtension(+[](MLIRContext *context, train::TrainDialect *) {
     attach<Sums, train::GlobalNormOp, train::MomentsOp, train::LogMomentsOp>(context);

@@ -28,9 +28,9 @@ void scales::attachCompositeScales(MLIRContext *context) {
   attachPlain<Multilinear, MatMulOp, ConvOp, ConvBackwardDataOp, ConvBackwardWeightsOp>(context);
   // Gradients are linear in the gradient of the result, which comes first, and in nothing else.
   attach<LinearIn<0>::Model, BatchNormBackwardOp, LayerNormBackwardOp, RMSNormBackwardOp, GroupNormBackwardOp,
-         SoftmaxBackwardOp, LogSoftmaxBackwardOp, SoftmaxCrossEntropyBackwardOp>(context);
+         SoftmaxBackwardOp, LogSoftmaxBackwardOp, SoftmaxCrossEntropyBackwardOp, AlignmentsBackwardOp>(context);
   attach<NotHomogeneous, BatchNormOp, LayerNormOp, RMSNormOp, GroupNormOp, SoftmaxOp, LogSoftmaxOp,
-         SoftmaxCrossEntropyOp, RecurrenceOp>(context);
+         SoftmaxCrossEntropyOp, RecurrenceOp, AlignmentsOp>(context);
   RecurrenceBackwardOp::attachInterface<RecurrenceBackward>(*context);
   // A step of an optimizer is in no proportion to a gradient's scale.
   attach<NotHomogeneous, SGDOp, AdamOp, AdagradOp, MomentumOp, AdamHatOp, RMSPropOp, LionOp, LAMBOp, LARSOp,

@@ -22,6 +22,20 @@ func.func @double(%dy: tensor<2x3x4xf64>, %r: tensor<4x4xf64>, %h: tensor<3x4xf6
   return %dh : tensor<3x4xf64>
 }
 
+// CTC's recursion is a loop of generated kernels, in FP64 too.
+// CHECK-LABEL: func.func @alignments
+// CHECK-NEXT: mpt.alignments
+// CHECK-NEXT: mpt.alignments_backward
+// CHECK-NEXT: return
+// STEPS-LABEL: func.func @alignments
+// STEPS-NOT: mpt.alignments
+// STEPS-COUNT-2: mpt.log
+func.func @alignments(%e: tensor<2x3x5xf64>, %s: tensor<3x5xf64>, %o: tensor<2x3xf64>) -> tensor<2x3x5xf64> {
+  %last, %alphas = mpt.alignments %e, %s, %o : (tensor<2x3x5xf64>, tensor<3x5xf64>, tensor<2x3xf64>) -> (tensor<3x5xf64>, tensor<2x3x5xf64>)
+  %d = mpt.alignments_backward %last, %alphas, %s, %o : (tensor<3x5xf64>, tensor<2x3x5xf64>, tensor<3x5xf64>, tensor<2x3xf64>) -> tensor<2x3x5xf64>
+  return %d : tensor<2x3x5xf64>
+}
+
 // Without a bias the reset gate comes first: its GEMM waits for that of the gates.
 // CHECK-LABEL: func.func @reset_first
 // CHECK-NEXT: mpt.recurrence gru
