@@ -96,3 +96,38 @@ def test_same_as_written_out(name, positive, tmp_path):
     for key in wanted:
         scale = max(np.abs(wanted[key]).max(), 1e-3)
         np.testing.assert_allclose(gradients[key] / scale, wanted[key] / scale, atol=2e-5, err_msg=key)
+
+
+HELD = "float[3,3] near = {0.5, 0.1, 0, 0.2, 0.6, 0.1, 0, 0.3, 0.4}"
+FAR = "float[3,3] far = {0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9}"
+
+
+@pytest.mark.parametrize("positive", [True, False])
+def test_weights_inside_subgraphs_train_as_those_outside(positive, tmp_path):
+    if not (tool().parent / "mpt-opt").exists():
+        pytest.skip("mpt-opt is not built")
+
+    def trainer(name, outer, near, far):
+        model = onnx.parser.parse_model(f"""<ir_version: 8, opset_import: ["" : 17]>
+          m (float[4,3] x) => (float loss) {f'<{outer}>' if outer else ''} {{
+            n = Constant <value = int64 {{3}}> ()
+            h = Loop (n, , x) <body = step (int64 i, bool k, float[4,3] v) => (bool k2, float[4,3] u) {near} {{
+                  k2 = Identity (k)  a = MatMul (v, near)  u = Tanh (a) }}>
+            sum = ReduceSum <keepdims = 0> (x)  zero = Constant <value = float {{0}}> ()  is = Greater (sum, zero)
+            r = If (is) <then_branch = yes () => (float[4,3] p) {far} {{ p = MatMul (h, far) }},
+                         else_branch = no () => (float[4,3] q) {{ q = Sin (h) }}>
+            square = Mul (r, r)  loss = ReduceMean <keepdims = 0> (square)
+          }}""")
+        onnx.save(model, tmp_path / f"{name}.onnx")
+        mpt.compile(tmp_path / f"{name}.onnx", loss="none", optimizer="sgd,lr=0.1", quiet=True, out=tmp_path / name)
+        return mpt.Trainer(tmp_path / name, threads=1)
+
+    x = np.random.default_rng(4).uniform(0.1, 1, (4, 3)).astype(np.float32) * (1 if positive else -1)
+    inside, outside = trainer("inside", "", f"<{HELD}>", f"<{FAR}>"), trainer("outside", f"{HELD}, {FAR}", "", "")
+    assert set(inside.parameters()) == set(outside.parameters()) == {"near", "far"}
+    (loss, gradients), (wanted_loss, wanted) = inside.gradients({"x": x}), outside.gradients({"x": x})
+    assert loss == wanted_loss and np.any(gradients["near"]) and bool(np.any(gradients["far"])) == positive
+    for key in wanted:
+        np.testing.assert_array_equal(gradients[key], wanted[key])
+    first, second = inside.step({"x": x}).loss, inside.step({"x": x}).loss
+    assert second < first

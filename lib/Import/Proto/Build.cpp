@@ -371,10 +371,11 @@ LogicalResult ModuleBuilder::addBody(Region &region, GraphProto &graph, Location
         return failure();
       continue;
     }
-    FailureOr<ElementsAttr> value = proto::tensorAttr(tensor, folder, proto::namedLoc(context, tensor.name()));
+    Location at = proto::namedLoc(context, tensor.name());
+    FailureOr<ElementsAttr> value = proto::tensorAttr(tensor, folder, at);
     if (failed(value))
       return failure();
-    define(tensor.name(), mpt::ConstantOp::create(builder, loc, *value));
+    define(tensor.name(), mpt::ConstantOp::create(builder, at, *value));
   }
   if (failed(addNodes(graph)))
     return failure();

@@ -444,34 +444,19 @@ static void renameRuntimeOperators(ModelProto &model) {
 /// become initializers.
 static void liftWeights(ModelProto &model) {
   GraphProto &graph = *model.mutable_graph();
-  auto floats = [](const NodeProto &node) -> const TensorProto * {
-    if (node.op_type() != "Constant" || node.attribute_size() != 1 || node.output_size() != 1 ||
-        node.attribute(0).name() != "value" || !node.attribute(0).has_t())
-      return nullptr;
-    const TensorProto &tensor = node.attribute(0).t();
-    bool real = tensor.data_type() == TensorProto::FLOAT || tensor.data_type() == TensorProto::FLOAT16 ||
-                tensor.data_type() == TensorProto::BFLOAT16 || tensor.data_type() == TensorProto::DOUBLE;
-    return real && tensor.dims_size() > 0 ? &tensor : nullptr;
-  };
-  llvm::StringSet<> matrices;
-  for (const NodeProto &node : graph.node())
-    if (const TensorProto *tensor = floats(node); tensor && tensor->dims_size() >= 2)
-      matrices.insert(node.output(0));
-  bool weights = !matrices.empty() && llvm::any_of(graph.node(), [&](const NodeProto &node) {
-    bool contracts = llvm::is_contained({"Conv", "ConvTranspose", "MatMul", "Gemm"}, node.op_type());
-    return contracts && node.input_size() > 1 && matrices.contains(node.input(1));
-  });
-  if (!weights)
+  if (!proto::holdsMatrices(graph))
     return;
   google::protobuf::RepeatedPtrField<NodeProto> kept;
   for (NodeProto &node : *graph.mutable_node()) {
-    if (!floats(node)) {
+    if (!proto::floatConstant(node)) {
       kept.Add(std::move(node));
       continue;
     }
     TensorProto &tensor = *graph.add_initializer();
     tensor.Swap(node.mutable_attribute(0)->mutable_t());
     tensor.set_name(node.output(0));
+    if (model.ir_version() < 4) // where initializers are inputs too
+      proto::declareInput(graph, tensor);
   }
   graph.mutable_node()->Swap(&kept);
 }
@@ -571,6 +556,7 @@ LogicalResult proto::prepareModel(ModelProto &model, std::vector<TensorProto> &i
   if (failed(densifyConstants(model, context)))
     return failure();
   liftWeights(model);
+  liftSubgraphWeights(model);
   if (failed(takeGradientOperands(model, context)) || failed(checkAndInline(model, initializers, loc)) ||
       failed(bindDimensions(*model.mutable_graph(), options, isPart, context)))
     return failure();

@@ -121,6 +121,14 @@ void declareType(::onnx::ValueInfoProto &value, const ::onnx::TensorProto &tenso
 /// Declares a tensor as an input of a graph that reads it without holding it.
 void declareInput(::onnx::GraphProto &graph, const ::onnx::TensorProto &tensor);
 
+/// The tensor of floats that a Constant node holds; null for scalars and other nodes.
+const ::onnx::TensorProto *floatConstant(const ::onnx::NodeProto &node);
+/// True where a filter or matrix of the graph is a Constant node: its producer writes weights so.
+bool holdsMatrices(const ::onnx::GraphProto &graph);
+/// Moves tensors of floats that subgraphs hold, Constant nodes included where these are weights, to the model's graph,
+/// under their names or, where other values have these, `node.branch.name`. The numbers of extents stay.
+void liftSubgraphWeights(::onnx::ModelProto &model);
+
 /// Finds gradients and new values among the outputs: `P_grad` and `P_next`, P an initializer, and what the options
 /// name. Outputs that are not used are dropped; a seed becomes a node mpt.Seed.
 llvm::FailureOr<JointRoles> takeJoint(::onnx::ModelProto &model, const ImportOptions &options, mlir::Location loc);

@@ -245,6 +245,20 @@ static DenseSet<Operation *> operationsBehind(ModuleOp module, StringRef name) {
   return behind;
 }
 
+/// Says which weights are not trained since they are initializers of a subgraph in a function: each call has its copy.
+static void warnOfInnerWeights(ModuleOp module, bool torch) {
+  module.walk([&](mpt::ConstantOp constant) {
+    auto node = dyn_cast<onnx::NodeOp>(constant->getParentOp());
+    auto name = dyn_cast<NameLoc>(constant.getLoc());
+    auto type = cast<RankedTensorType>(constant.getType());
+    if (!node || !name || !isa<FloatType>(type.getElementType()) || type.getRank() == 0 ||
+        (torch && !isTorchPath(name.getName())) || !usesOf(constant.getResult()).weight)
+      return;
+    emitWarning(node.getLoc()) << "'" << name.getName().getValue() << "' is not trained, as it is an initializer of a "
+                               << "subgraph in a function; make it an input of the function";
+  });
+}
+
 LogicalResult mpt::assignRoles(ModuleOp module, const ImportOptions &options, const proto::JointRoles &roles,
                                const proto::DeclaredParameters &declared) {
   auto train = compile(options.train, module.getLoc()), freeze = compile(options.freeze, module.getLoc());
@@ -252,6 +266,7 @@ LogicalResult mpt::assignRoles(ModuleOp module, const ImportOptions &options, co
     return failure();
   auto producer = getAttr<mpt::onnx::ONNXDialect::ProducerAttrHelper>(module);
   bool torch = producer && producer.getValue().starts_with("pytorch");
+  warnOfInnerWeights(module, torch);
   llvm::StringSet<> trained = namesIn(roles.gradients), renewed = namesIn(roles.next);
   // What the file trains, also where its backward pass is made anew.
   bool fileSays = roles.any() && (!roles.own || !trained.empty());
