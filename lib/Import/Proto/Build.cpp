@@ -416,7 +416,7 @@ LogicalResult ModuleBuilder::addTensors(func::FuncOp function) {
       declared.insert(input.name());
     // Whoever trains with the file replaces these from step to step: a narrow copy beside them would stay as it was.
     for (const ValueInfoProto &output : header->graph().output())
-      declared.insert(proto::trainedBy(output.name()));
+      declared.insert_range(proto::trainedBy(output.name()));
   }
   for (TensorProto &tensor : initializers) {
     if (sources.contains(tensor.name())) {

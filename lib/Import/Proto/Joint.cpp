@@ -227,6 +227,11 @@ private:
     takeOutputs([&](StringRef name) { return states.contains(name); });
     if (roles.gradients.empty())
       takeOutputs([&](StringRef name) { return isState(name); });
+    proto::takeCustomaryNames(graph, roles.gradients, roles.next);
+    for (auto *map : {&roles.gradients, &roles.next})
+      for (auto &entry : llvm::make_early_inc_range(*map))
+        if (!isState(entry.getValue()))
+          map->erase(entry.getKey());
     for (auto [given, map, flag] : {std::tuple(&options.gradients, &roles.gradients, "--gradient"),
                                     std::tuple(&options.next, &roles.next, "--next")})
       for (const auto &[state, output] : *given) {
@@ -456,25 +461,27 @@ static void describeStates(ModuleOp module, const proto::JointRoles &roles, Trai
       form.state += (form.state.empty() ? "of " : ", of ") + std::to_string(count) + what + (count == 1 ? "" : "s");
 }
 
-StringRef proto::trainedBy(StringRef output) {
-  return output.consume_back(gradientSuffix) || output.consume_back(nextSuffix) ? output : StringRef();
-}
-
 TrainingForm proto::formOfNodes(const GraphProto &graph) {
   llvm::StringSet<> states;
   for (const TensorProto &tensor : graph.initializer())
     states.insert(tensor.name());
   for (const ValueInfoProto &input : graph.input())
     states.insert(input.name());
-  size_t gradients = 0, next = 0, accumulators = llvm::count_if(graph.node(), isAccumulator);
-  TrainingForm form;
+  llvm::StringMap<std::string> ofGradients, ofNext;
   for (const ValueInfoProto &output : graph.output()) {
     StringRef name = output.name();
-    if (name.consume_back(gradientSuffix) && states.contains(name))
-      ++gradients;
-    else if (name.consume_back(nextSuffix) && states.contains(name))
-      ++next;
-    else if (isScalarFloat(output) && (form.loss.empty() || output.name() == "loss"))
+    if (StringRef of = name; of.consume_back(gradientSuffix) && states.contains(of))
+      ofGradients[name] = of.str();
+    if (StringRef of = name; of.consume_back(nextSuffix) && states.contains(of))
+      ofNext[name] = of.str();
+  }
+  proto::takeCustomaryNames(graph, ofGradients, ofNext);
+  size_t gradients = ofGradients.size(), next = ofNext.size();
+  size_t accumulators = llvm::count_if(graph.node(), isAccumulator);
+  TrainingForm form;
+  for (const ValueInfoProto &output : graph.output()) {
+    bool free = !ofGradients.contains(output.name()) && !ofNext.contains(output.name());
+    if (free && isScalarFloat(output) && (form.loss.empty() || output.name() == "loss"))
       form.loss = "'" + output.name() + "'";
   }
   if (gradients + next + accumulators == 0)

@@ -134,8 +134,12 @@ void liftSubgraphWeights(::onnx::ModelProto &model);
 llvm::FailureOr<JointRoles> takeJoint(::onnx::ModelProto &model, const ImportOptions &options, mlir::Location loc);
 /// What the names of a graph's outputs say of a backward pass among its nodes; no form where they say nothing.
 TrainingForm formOfNodes(const ::onnx::GraphProto &graph);
-/// The value that the output called `output` is a gradient or a new value of, by its name; empty for other names.
-llvm::StringRef trainedBy(llvm::StringRef output);
+/// The values that the output called `output` may be a gradient or a new value of, by its name.
+llvm::SmallVector<llvm::StringRef> trainedBy(llvm::StringRef output);
+/// Fills maps from outputs to states that are empty by other customary names (`grad_P`, `P.grad`, `dP`; `new_P`,
+/// `P_out`), where a style fits the types of enough tensors to be no accident.
+void takeCustomaryNames(const ::onnx::GraphProto &graph, llvm::StringMap<std::string> &gradients,
+                        llvm::StringMap<std::string> &next);
 
 /// Appends a tensor of the input's type, without elements, for each of `roles.zeros`; `graph` is prepared.
 void addZeros(const ::onnx::GraphProto &graph, const JointRoles &roles, std::vector<::onnx::TensorProto> &initializers);

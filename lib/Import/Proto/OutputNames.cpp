@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the names of a joint graph's outputs say: P_grad and P_next, or another customary form of the two.
+#include "Proto.h"
+
+#include "llvm/ADT/StringMap.h"
+
+using namespace mlir;
+using namespace mpt;
+using namespace ::onnx;
+
+namespace {
+struct Style {
+  StringLiteral before, after;
+
+  /// What the name is made from; empty where it has another form.
+  StringRef of(StringRef name) const {
+    return name.consume_front(before) && name.consume_back(after) ? name : StringRef();
+  }
+};
+
+/// The first of each list is the form that takes a match alone; for the others see customary().
+constexpr Style gradientStyles[] = {{"", "_grad"},  {"", ".grad"},     {"grad_", ""},     {"grad.", ""}, {"grad/", ""},
+                                    {"", "/grad"},  {"", "_gradient"}, {"gradient_", ""}, {"", "@GRAD"}, {"grads_", ""},
+                                    {"grads.", ""}, {"d_", ""},        {"d", ""},         {"g_", ""},    {"", "_g"}};
+constexpr Style nextStyles[] = {{"", "_next"}, {"", ".next"}, {"next_", ""}, {"next.", ""},    {"new_", ""},
+                                {"new.", ""},  {"", "_new"},  {"", ".new"},  {"updated_", ""}, {"", "_updated"},
+                                {"", "_out"},  {"", ".out"},  {"out_", ""},  {"", "_prime"},   {"", "_after"}};
+} // namespace
+
+static bool isFloatMatrix(int32_t type, int64_t rank) {
+  return rank >= 2 && llvm::is_contained(
+                          {TensorProto::FLOAT, TensorProto::FLOAT16, TensorProto::BFLOAT16, TensorProto::DOUBLE}, type);
+}
+
+namespace {
+/// The tensors that may be states, by name, with their types: initializers, or inputs where no matrix is one.
+class States {
+public:
+  explicit States(const GraphProto &graph) {
+    for (const TensorProto &tensor : graph.initializer())
+      proto::declareType(types[tensor.name()], tensor);
+    countMatrices();
+    areInputs = matrices == 0;
+    if (areInputs)
+      for (const ValueInfoProto &input : graph.input())
+        types.try_emplace(input.name(), input);
+    countMatrices();
+  }
+
+  bool isMatrix(StringRef name) const {
+    auto found = types.find(name);
+    return found != types.end() && isMatrix(found->second);
+  }
+
+  /// Whether an output is of the type of state `name`, as far as it says so.
+  bool fits(const ValueInfoProto &output, StringRef name) const {
+    auto found = types.find(name);
+    if (found == types.end() || !output.type().has_tensor_type())
+      return false;
+    const auto &type = output.type().tensor_type(), &state = found->second.type().tensor_type();
+    if (type.elem_type() != state.elem_type())
+      return false;
+    if (!type.has_shape() || !state.has_shape())
+      return true;
+    return llvm::equal(type.shape().dim(), state.shape().dim(), [](const auto &a, const auto &b) {
+      return !a.has_dim_value() || !b.has_dim_value() || a.dim_value() == b.dim_value();
+    });
+  }
+
+  int64_t matrices = 0;
+  bool areInputs = false;
+
+private:
+  static bool isMatrix(const ValueInfoProto &value) {
+    const auto &type = value.type().tensor_type();
+    return isFloatMatrix(type.elem_type(), type.shape().dim_size());
+  }
+  void countMatrices() {
+    matrices = llvm::count_if(types, [](const auto &entry) { return isMatrix(entry.second); });
+  }
+
+  llvm::StringMap<ValueInfoProto> types;
+};
+} // namespace
+
+static bool hasScalar(const GraphProto &graph) {
+  return llvm::any_of(graph.output(), [](const ValueInfoProto &output) {
+    const auto &type = output.type().tensor_type();
+    return type.elem_type() == TensorProto::FLOAT && type.has_shape() && type.shape().dim_size() == 0;
+  });
+}
+
+/// Output -> state, by the style that names most matrices, and at least one of `share` of them.
+static llvm::StringMap<std::string> customary(const GraphProto &graph, const States &states, ArrayRef<Style> styles,
+                                              int64_t share) {
+  llvm::StringMap<std::string> best;
+  int64_t most = 0;
+  for (const Style &style : styles.drop_front()) {
+    llvm::StringMap<std::string> found;
+    int64_t matrices = 0;
+    for (const ValueInfoProto &output : graph.output())
+      if (StringRef of = style.of(output.name()); !of.empty() && states.fits(output, of)) {
+        found[output.name()] = of.str();
+        matrices += states.isMatrix(of);
+      }
+    if (matrices > most && matrices * share >= states.matrices) {
+      most = matrices;
+      best = std::move(found);
+    }
+  }
+  return best;
+}
+
+void proto::takeCustomaryNames(const GraphProto &graph, llvm::StringMap<std::string> &gradients,
+                               llvm::StringMap<std::string> &next) {
+  if ((!gradients.empty() && !next.empty()) || !hasScalar(graph))
+    return;
+  States states(graph);
+  // Other results are called so too (a hidden state's `h_out`): new values are these where most matrices have one.
+  if (next.empty())
+    next = customary(graph, states, nextStyles, 2);
+  if (!gradients.empty())
+    return;
+  gradients = customary(graph, states, gradientStyles, states.matrices);
+  // Of inputs, data have gradients too, but no new values.
+  auto renewed = [&](StringRef name) {
+    return llvm::any_of(next, [&](const auto &entry) { return entry.getValue() == name; });
+  };
+  for (auto &entry : llvm::make_early_inc_range(gradients))
+    if (states.areInputs && !next.empty() && !renewed(entry.getValue()))
+      gradients.erase(entry.getKey());
+}
+
+SmallVector<StringRef> proto::trainedBy(StringRef output) {
+  SmallVector<StringRef> names;
+  for (ArrayRef<Style> styles : {ArrayRef<Style>(gradientStyles), ArrayRef<Style>(nextStyles)})
+    for (const Style &style : styles)
+      if (StringRef of = style.of(output); !of.empty())
+        names.push_back(of);
+  return names;
+}
