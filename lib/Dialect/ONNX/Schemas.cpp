@@ -31,6 +31,15 @@ constexpr Entry entries[] = {
 #undef MPT_ONNX_SCHEMA
 };
 
+/// Versions that differ from the next in types alone, which exporters use before their time: torch's compare floats
+/// with Equal in opset 7.
+struct Widened {
+  StringLiteral name;
+  int from, to;
+};
+constexpr Widened widened[] = {{"Equal", 7, 11}, {"Flatten", 1, 9}, {"Gemm", 7, 9}, {"Greater", 7, 9}, {"Less", 7, 9},
+                               {"MatMul", 1, 9}, {"Max", 8, 12},    {"Min", 8, 12}, {"Pow", 7, 12},    {"PRelu", 7, 9}};
+
 class Schemas : public ::onnx::ISchemaRegistry {
 public:
   const OpSchema *GetSchema(const std::string &name, int newest, const std::string &domain) const override {
@@ -43,6 +52,9 @@ public:
         found = entry;
     if (!found)
       return nullptr;
+    for (const Widened &next : widened)
+      if (domain.empty() && next.name == name && next.from == found->version)
+        return GetSchema(name, next.to, domain);
     std::lock_guard<std::mutex> lock(mutex);
     std::unique_ptr<OpSchema> &schema = made[found - entries];
     if (!schema) {
