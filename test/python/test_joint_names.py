@@ -68,3 +68,40 @@ def test_every_way_of_naming_trains_alike(gradient, new, inputs, tmp_path):
     assert losses == wanted and losses[2] < losses[0]
     for key in masters:
         np.testing.assert_array_equal(values[key], masters[key])
+
+
+# What other states take from gradients or new parameters, beside w_next = w - rate * something; and the same by numpy
+OTHERS = {
+    "average": ("s = Mul (g, rate)  w_next = Sub (w, s)  old = Mul (e, keep)  new = Mul (w_next, rest)  e_next = Add (old, new)",
+                lambda w, e, g: (w - np.float32(.05) * g, np.float32(.9) * e + np.float32(.1) * (w - np.float32(.05) * g))),
+    "sum": ("a = Add (e, g)  s = Mul (a, rate)  w_next = Sub (w, s)  e_next = Mul (a, keep)",
+            lambda w, e, g: (w - np.float32(.05) * (e + g), np.float32(.9) * (e + g))),
+}
+
+
+@pytest.mark.parametrize("policy, tolerance", [("fp32", 1e-6), ("amp-bf16", 2e-2), ("amp-f16", 2e-3)])
+@pytest.mark.parametrize("name", OTHERS)
+def test_states_beside_sgd_are_written(name, policy, tolerance, tmp_path):
+    if not (tool().parent / "mpt-opt").exists():
+        pytest.skip("mpt-opt is not built")
+    update, step = OTHERS[name]
+    model = onnx.parser.parse_model(f"""<ir_version: 8, opset_import: ["" : 17]>
+      joint (float[4,3] x, float[4,2] y) => (float loss, float[3,2] w_next, float[3,2] e_next) {{
+        z = MatMul (x, w)  d = Sub (z, y)  q = Mul (d, d)  loss = ReduceMean <keepdims = 0> (q)
+        dz = Mul (d, share)  xt = Transpose (x)  g = MatMul (xt, dz)
+        {update}
+      }}""")
+    values = {"w": W, "e": np.zeros_like(W), "rest": np.float32(.1), **{key: NUMBERS[key] for key in ("share", "keep", "rate")}}
+    model.graph.initializer.extend(numpy_helper.from_array(np.asarray(value), key) for key, value in values.items())
+    onnx.save(model, tmp_path / "m.onnx")
+    mpt.compile(tmp_path / "m.onnx", policy=policy, quiet=True, out=tmp_path / "out")
+    trainer = mpt.Trainer(tmp_path / "out", threads=1)
+    w, e, taken = W, np.zeros_like(W), 0
+    while taken < 3:
+        if trainer.step(FEEDS).skipped:
+            continue
+        taken += 1
+        w, e = step(w, e, FEEDS["x"].T @ ((FEEDS["x"] @ w - FEEDS["y"]) * NUMBERS["share"]))
+    state = trainer.state()
+    np.testing.assert_allclose(trainer.parameter("w"), w, atol=tolerance)
+    np.testing.assert_allclose(state["e"] if "e" in state else state["state/e"], e, atol=tolerance)

@@ -318,14 +318,57 @@ private:
     }
     if (!first)
       return;
+    if (feedsOtherStates(values, found, outputs)) {
+      for (const auto &gradient : found)
+        takeGradient(withoutState(values, gradient.getKey()), gradient.getValue());
+      return;
+    }
     roles.optimizer =
         first->number ? "sgd,lr=" + proto::numberText(static_cast<float>(*first->number)) : "sgd,lr=0.001";
     roles.rate = first->rate;
     drop(outputs);
-    for (const auto &gradient : found) {
-      addOutput(gradient.getKey().str(), gradient.getValue());
-      roles.gradients[gradient.getKey()] = gradient.getValue();
-    }
+    for (const auto &gradient : found)
+      takeGradient(gradient.getKey(), gradient.getValue());
+  }
+
+  void takeGradient(StringRef value, const std::string &parameter) {
+    addOutput(value.str(), parameter);
+    roles.gradients[value] = parameter;
+  }
+
+  /// True where other states, averages of parameters or sums of gradients, take new values from what SGD reads or
+  /// writes: an optimizer in its place would not write them.
+  bool feedsOtherStates(const proto::GraphValues &values, const llvm::StringMap<std::string> &found,
+                        const llvm::StringSet<> &outputs) const {
+    SmallVector<StringRef> work;
+    llvm::StringSet<> starts, seen;
+    for (const auto *map : {&found, &roles.gradients})
+      for (const auto &gradient : *map)
+        starts.insert(values.origin(gradient.getKey()));
+    for (StringRef output : outputs.keys())
+      starts.insert(values.origin(output));
+    llvm::append_range(work, starts.keys());
+    while (!work.empty())
+      for (const NodeProto *reader : values.readersOf(work.pop_back_val()))
+        for (const std::string &output : reader->output())
+          if (seen.insert(output).second)
+            work.push_back(output);
+    return llvm::any_of(roles.next, [&](const auto &next) {
+      bool isSlot = llvm::any_of(found, [&](const auto &gradient) { // whose new value SGD subtracts
+        return values.origin(gradient.getKey()) == values.origin(next.getKey());
+      });
+      return !outputs.contains(next.getKey()) && !isSlot &&
+             (seen.contains(values.origin(next.getKey())) || starts.contains(values.origin(next.getKey())));
+    });
+  }
+
+  /// The gradient that a value adds to a sum of earlier ones.
+  StringRef withoutState(const proto::GraphValues &values, StringRef value) const {
+    const NodeProto *add = values.producer(value, "Add");
+    for (int i = 0; add && add->input_size() == 2 && i < 2; ++i)
+      if (llvm::any_of(roles.next, [&](const auto &next) { return next.getValue() == values.origin(add->input(i)); }))
+        return values.origin(add->input(1 - i));
+    return value;
   }
 
   /// Outputs that are not needed any more; what computes them dies with them.

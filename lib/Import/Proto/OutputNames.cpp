@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the names of a joint graph's outputs say: P_grad and P_next, or another customary form of the two.
+#include "GraphValues.h"
 #include "Proto.h"
 
 #include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringSet.h"
 
 using namespace mlir;
 using namespace mpt;
@@ -33,18 +35,31 @@ static bool isFloatMatrix(int32_t type, int64_t rank) {
 }
 
 namespace {
-/// The tensors that may be states, by name, with their types: initializers, or inputs where no matrix is one.
+/// The tensors that may be states, by name, with their types: initializers, or inputs.
 class States {
 public:
-  explicit States(const GraphProto &graph) {
+  States(const GraphProto &graph, bool areInputs) : areInputs(areInputs) {
     for (const TensorProto &tensor : graph.initializer())
       proto::declareType(types[tensor.name()], tensor);
-    countMatrices();
-    areInputs = matrices == 0;
-    if (areInputs)
+    llvm::StringMap<ValueInfoProto> initializers;
+    if (areInputs) {
+      std::swap(types, initializers);
       for (const ValueInfoProto &input : graph.input())
-        types.try_emplace(input.name(), input);
-    countMatrices();
+        if (!initializers.contains(input.name()))
+          types.try_emplace(input.name(), input);
+    }
+    matrices = llvm::count_if(types, [](const auto &entry) { return isMatrix(entry.second); });
+    for (const auto &entry : initializers)
+      constants += elements(entry.second);
+  }
+
+  /// Functional steps have their parameters as inputs, and constants as initializers; elsewhere the weights of a graph
+  /// outnumber what it carries from run to run.
+  bool outnumberConstants(const llvm::StringMap<std::string> &found) const {
+    int64_t count = 0;
+    for (const auto &entry : found)
+      count += elements(types.find(entry.getValue())->second);
+    return count >= constants;
   }
 
   bool isMatrix(StringRef name) const {
@@ -67,26 +82,31 @@ public:
     });
   }
 
+  bool areInputs;
   int64_t matrices = 0;
-  bool areInputs = false;
 
 private:
   static bool isMatrix(const ValueInfoProto &value) {
     const auto &type = value.type().tensor_type();
     return isFloatMatrix(type.elem_type(), type.shape().dim_size());
   }
-  void countMatrices() {
-    matrices = llvm::count_if(types, [](const auto &entry) { return isMatrix(entry.second); });
+  /// Of a matrix of floats; 0 for others.
+  static int64_t elements(const ValueInfoProto &value) {
+    int64_t count = isMatrix(value);
+    for (const auto &dim : value.type().tensor_type().shape().dim())
+      if (__builtin_mul_overflow(count, dim.dim_value(), &count))
+        return 0;
+    return count;
   }
 
+  int64_t constants = 0; ///< elements of the matrices among initializers, where states are inputs
   llvm::StringMap<ValueInfoProto> types;
 };
 } // namespace
 
 static bool hasScalar(const GraphProto &graph) {
   return llvm::any_of(graph.output(), [](const ValueInfoProto &output) {
-    const auto &type = output.type().tensor_type();
-    return type.elem_type() == TensorProto::FLOAT && type.has_shape() && type.shape().dim_size() == 0;
+    return output.type().tensor_type().has_shape() && proto::isScalarFloat(output);
   });
 }
 
@@ -115,20 +135,34 @@ void proto::takeCustomaryNames(const GraphProto &graph, llvm::StringMap<std::str
                                llvm::StringMap<std::string> &next) {
   if ((!gradients.empty() && !next.empty()) || !hasScalar(graph))
     return;
-  States states(graph);
-  // Other results are called so too (a hidden state's `h_out`): new values are these where most matrices have one.
-  if (next.empty())
-    next = customary(graph, states, nextStyles, 2);
-  if (!gradients.empty())
-    return;
-  gradients = customary(graph, states, gradientStyles, states.matrices);
-  // Of inputs, data have gradients too, but no new values.
-  auto renewed = [&](StringRef name) {
-    return llvm::any_of(next, [&](const auto &entry) { return entry.getValue() == name; });
-  };
-  for (auto &entry : llvm::make_early_inc_range(gradients))
-    if (states.areInputs && !next.empty() && !renewed(entry.getValue()))
-      gradients.erase(entry.getKey());
+  llvm::StringSet<> initializers;
+  for (const TensorProto &tensor : graph.initializer())
+    initializers.insert(tensor.name());
+  for (bool areInputs : {false, true}) {
+    States states(graph, areInputs);
+    // Other results are called so too (a hidden state's `h_out`): new values are these where most matrices have one.
+    llvm::StringMap<std::string> found[2];
+    if (next.empty())
+      found[1] = customary(graph, states, nextStyles, 2);
+    if (gradients.empty())
+      found[0] = customary(graph, states, gradientStyles, states.matrices);
+    if (areInputs && !states.outnumberConstants(found[found[1].empty() ? 0 : 1]))
+      return;
+    // Of inputs, data have gradients too, but no new values.
+    auto renewed = [&](StringRef name) {
+      return llvm::any_of(found[1], [&](const auto &entry) { return entry.getValue() == name; });
+    };
+    for (auto &entry : llvm::make_early_inc_range(found[0]))
+      if (areInputs && !found[1].empty() && !renewed(entry.getValue()))
+        found[0].erase(entry.getKey());
+    if (!found[0].empty())
+      gradients = std::move(found[0]);
+    if (!found[1].empty())
+      next = std::move(found[1]);
+    auto isInitializer = [&](const auto &entry) { return initializers.contains(entry.getValue()); };
+    if (llvm::any_of(gradients, isInitializer) || llvm::any_of(next, isInitializer))
+      return;
+  }
 }
 
 SmallVector<StringRef> proto::trainedBy(StringRef output) {
