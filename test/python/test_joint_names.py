@@ -105,3 +105,41 @@ def test_states_beside_sgd_are_written(name, policy, tolerance, tmp_path):
     state = trainer.state()
     np.testing.assert_allclose(trainer.parameter("w"), w, atol=tolerance)
     np.testing.assert_allclose(state["e"] if "e" in state else state["state/e"], e, atol=tolerance)
+
+
+@pytest.mark.parametrize("policy, tolerance", [("fp32", 1e-6), ("amp-f16", 2e-3)])
+@pytest.mark.parametrize("momentum", [False, True])
+def test_clipping_of_the_file_sees_unscaled_gradients(momentum, policy, tolerance, tmp_path):
+    """By the norm of all gradients: the factor is no gradient, and no multiple of the loss scale."""
+    if not (tool().parent / "mpt-opt").exists():
+        pytest.skip("mpt-opt is not built")
+    update = "".join(f"old_{k} = Mul (m_{k}, keep)  m_{k}_next = Add (old_{k}, c_{k})  s_{k} = Mul (m_{k}_next, rate)  {k}_next = Sub ({k}, s_{k})  "
+                     if momentum else f"s_{k} = Mul (c_{k}, rate)  {k}_next = Sub ({k}, s_{k})  " for k in "wb")
+    moments = ", float[3,2] m_w_next, float[2] m_b_next" if momentum else ""
+    model = onnx.parser.parse_model(f"""<ir_version: 8, opset_import: ["" : 17]>
+      joint (float[4,3] x, float[4,2] y) => (float loss, float[3,2] w_next, float[2] b_next{moments}) {{
+        z0 = MatMul (x, w)  z = Add (z0, b)  d = Sub (z, y)  q = Mul (d, d)  loss = ReduceMean <keepdims = 0> (q)
+        dz = Mul (d, share)  xt = Transpose (x)  gw = MatMul (xt, dz)  gb = ReduceSum <keepdims = 0> (dz, axes)
+        gw2 = Mul (gw, gw)  sw = ReduceSum <keepdims = 0> (gw2)  gb2 = Mul (gb, gb)  sb = ReduceSum <keepdims = 0> (gb2)
+        sum = Add (sw, sb)  norm = Sqrt (sum)  ratio = Div (most, norm)  factor = Min (ratio, one)
+        c_w = Mul (gw, factor)  c_b = Mul (gb, factor)
+        {update}
+      }}""")
+    values = {**(STATES if momentum else {"w": W, "b": STATES["b"]}), "most": np.float32(.5), "one": np.float32(1), **NUMBERS}
+    model.graph.initializer.extend(numpy_helper.from_array(np.asarray(value), key) for key, value in values.items())
+    onnx.save(model, tmp_path / "m.onnx")
+    mpt.compile(tmp_path / "m.onnx", policy=policy, quiet=True, out=tmp_path / "out")
+    trainer = mpt.Trainer(tmp_path / "out", threads=1)
+    w, b, m, taken = W, STATES["b"], [0, 0], 0
+    while taken < 3:
+        if trainer.step(FEEDS).skipped:
+            continue
+        taken += 1
+        dz = (FEEDS["x"] @ w + b - FEEDS["y"]) * NUMBERS["share"]
+        g = [FEEDS["x"].T @ dz, dz.sum(0)]
+        factor = min(1, .5 / np.sqrt(sum(np.sum(v * v) for v in g)))
+        m = [.9 * old * momentum + v * factor for old, v in zip(m, g)]
+        w, b = w - .05 * m[0], b - .05 * m[1]
+    assert factor < 1
+    np.testing.assert_allclose(trainer.parameter("w"), w, atol=tolerance)
+    np.testing.assert_allclose(trainer.parameter("b"), b, atol=tolerance)

@@ -118,10 +118,44 @@ bool isPrivate(const proto::GraphValues &values, StringRef state, StringRef next
   });
 }
 
+} // namespace
+
+llvm::StringSet<> proto::sharedFactors(const GraphValues &values, const llvm::StringMap<std::string> &next) {
+  llvm::StringMap<size_t> counts;
+  size_t updates = 0;
+  for (const auto &entry : next) {
+    llvm::StringSet<> sources = sourcesOf(values, entry.getKey()), factors;
+    for (StringRef source : sources.keys())
+      if (const NodeProto *mul = values.producer(source, "Mul"); mul && mul->input_size() == 2)
+        for (const std::string &input : mul->input())
+          if (values.producer(input) && !values.number(input))
+            factors.insert(values.origin(input));
+    updates += !factors.empty();
+    for (StringRef factor : factors.keys())
+      ++counts[factor];
+  }
+  llvm::StringSet<> shared;
+  for (const auto &entry : counts) {
+    // Of one parameter, all states are made from the gradient; what clips is multiplied with several.
+    llvm::StringSet<> others;
+    for (const NodeProto *reader : values.readersOf(entry.getKey()))
+      for (const std::string &input : reader->input())
+        if (StringRef other = values.origin(input);
+            reader->op_type() == "Mul" && other != entry.getKey() && values.producer(other) && !values.number(other))
+          others.insert(other);
+    if (others.size() > 1 && entry.getValue() == updates)
+      shared.insert(entry.getKey());
+  }
+  return shared;
+}
+
+namespace {
+
 /// Matcher: slot_next = slot * number + g * number, g alone, or slot + number * (g - slot); g may be a square.
 class Moment {
 public:
-  Moment(const proto::GraphValues &values, StringRef slot) : values(values), slot(slot) {}
+  Moment(const proto::GraphValues &values, StringRef slot, const llvm::StringSet<> &shared)
+      : values(values), slot(slot), shared(shared) {}
 
   /// The gradient that `next` averages; empty where it is no average.
   StringRef gradient(StringRef next) const {
@@ -140,13 +174,13 @@ public:
   }
 
 private:
-  /// Of a product, all factors but numbers.
+  /// Of a product, all factors but numbers and what all gradients are clipped by.
   SmallVector<StringRef> factorsOf(StringRef name) const {
     SmallVector<StringRef> work{values.origin(name)}, factors;
     for (size_t i = 0; i < work.size() && i < 8; ++i) {
       const NodeProto *mul = values.producer(work[i], "Mul");
       if (!mul || mul->input_size() != 2) {
-        if (!values.number(work[i]))
+        if (!values.number(work[i]) && !shared.contains(work[i]))
           factors.push_back(work[i]);
         continue;
       }
@@ -185,12 +219,14 @@ private:
 
   const proto::GraphValues &values;
   StringRef slot;
+  const llvm::StringSet<> &shared;
 };
 
 } // namespace
 
 std::vector<std::pair<std::string, std::string>> proto::gradientsOfMoments(const GraphValues &values,
                                                                            const llvm::StringMap<std::string> &next) {
+  llvm::StringSet<> shared = sharedFactors(values, next);
   std::map<std::string, std::string> found; // in an order that does not hang on hashes
   for (const auto &update : next) {
     llvm::StringSet<> sources = sourcesOf(values, update.getKey());
@@ -198,7 +234,7 @@ std::vector<std::pair<std::string, std::string>> proto::gradientsOfMoments(const
       if (other.getValue() == update.getValue() || !sources.contains(values.origin(other.getKey())) ||
           !isPrivate(values, other.getValue(), other.getKey()))
         continue;
-      StringRef gradient = Moment(values, other.getValue()).gradient(other.getKey());
+      StringRef gradient = Moment(values, other.getValue(), shared).gradient(other.getKey());
       if (!gradient.empty() && values.defines(gradient))
         found.try_emplace(update.getValue(), gradient.str());
     }

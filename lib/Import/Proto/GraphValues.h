@@ -6,6 +6,7 @@
 #include "onnx/onnx_pb.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringSet.h"
 
 #include <optional>
 #include <string>
@@ -39,6 +40,10 @@ private:
   llvm::StringMap<const ::onnx::TensorProto *> tensors;
   llvm::StringMap<const ::onnx::ValueInfoProto *> inputs;
 };
+
+/// Computed values that the new values of all states (of two or more that have computed factors) are multiplied with on
+/// the way from their gradients: the factor of clipping by the norm of all gradients.
+llvm::StringSet<> sharedFactors(const GraphValues &values, const llvm::StringMap<std::string> &next);
 
 /// (value, parameter) for each parameter whose new value is computed from the new value of another state that is a
 /// running average of a gradient or of its square, as in momentum, Adam and RMSProp: the value is that gradient,

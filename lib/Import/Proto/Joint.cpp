@@ -318,9 +318,13 @@ private:
     }
     if (!first)
       return;
-    if (feedsOtherStates(values, found, outputs)) {
+    llvm::StringSet<> shared = proto::sharedFactors(values, roles.next);
+    auto isClipped = [&](const auto &gradient) {
+      return unclipped(values, gradient.getKey(), shared) != gradient.getKey();
+    };
+    if (feedsOtherStates(values, found, outputs) || (!found.empty() && llvm::all_of(found, isClipped))) {
       for (const auto &gradient : found)
-        takeGradient(withoutState(values, gradient.getKey()), gradient.getValue());
+        takeGradient(withoutState(values, unclipped(values, gradient.getKey(), shared)), gradient.getValue());
       return;
     }
     roles.optimizer =
@@ -360,6 +364,15 @@ private:
       return !outputs.contains(next.getKey()) && !isSlot &&
              (seen.contains(values.origin(next.getKey())) || starts.contains(values.origin(next.getKey())));
     });
+  }
+
+  /// The gradient before the file clips it by the norm of all.
+  static StringRef unclipped(const proto::GraphValues &values, StringRef value, const llvm::StringSet<> &shared) {
+    const NodeProto *mul = values.producer(value, "Mul");
+    for (int i = 0; mul && mul->input_size() == 2 && i < 2; ++i)
+      if (shared.contains(values.origin(mul->input(i))) && !shared.contains(values.origin(mul->input(1 - i))))
+        return values.origin(mul->input(1 - i));
+    return value;
   }
 
   /// The gradient that a value adds to a sum of earlier ones.
