@@ -198,7 +198,7 @@ def test_gradients_that_are_not_recognized_are_counted(tmp_path, wrong):
 
 
 def test_momentum_of_clipped_gradients_is_not_called_sgd(tanh, tmp_path):
-    """The gradient is not found behind a factor that is no number; what SGD subtracts are the file's moments."""
+    """The gradients are those before the factor that all are multiplied with; what moves by it are the file's operators."""
     clipped = MOMENTUM + "factor = Sqrt(loss)\n" + "".join(f"{p}_clipped = Mul({p}_grad, factor)\n" for p in SHAPES)
     for p in SHAPES:
         clipped = clipped.replace(f"Add({p}_kept, {p}_grad)", f"Add({p}_kept, {p}_clipped)")
@@ -211,7 +211,7 @@ def test_momentum_of_clipped_gradients_is_not_called_sgd(tanh, tmp_path):
     model.graph.output.extend(kept)
     onnx.save(model, tmp_path / "clipped.onnx")
     said = compiler(tmp_path / "clipped.onnx", "--to=training", "-o", os.devnull).stderr
-    assert "optimizer sgd,lr=0.5 of moments that the file computes; state of 4 tensors; used all" in said, said
+    assert "gradients of 4 tensors; optimizer operators of the file; state of 4 tensors; used all" in said, said
 
 
 def test_nodes_of_a_joint_graph_say_that_no_step_is_made(tanh, tmp_path):
