@@ -222,7 +222,10 @@ V MathBuilder::trigonometric(V x, bool cosine) {
   V n = roundEven(mul(wide, M_2_PI));
   V r = fma(n, -0x1.921fb54400000p0, wide);
   r = fma(n, -0x1.0b4611a626331p-34, r);
-  V quadrant = select(compare(P::OLT, abs(wide), c(wide, 0x1p52)), n, c(wide, 0));
+  // Beyond 2^52 angles count as 0, which keeps results in [-1, 1]; those of infinities stay NaN.
+  V known = compare(P::OLT, abs(wide), c(wide, 0x1p52));
+  V quadrant = select(known, n, c(wide, 0));
+  r = select(known, r, sub(wide, wide));
   V k = arith::FPToSIOp::create(b, e.typeLike(b.getI64Type(), x), quadrant);
   Type element = getElementTypeOrSelf(x);
   r = toFloat(r, element);
