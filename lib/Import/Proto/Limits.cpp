@@ -23,7 +23,6 @@ struct Function {
   int64_t nodes = 0, depth = 1, callers = 0;
 };
 
-using NodeVisitor = llvm::function_ref<LogicalResult(NodeProto &)>;
 } // namespace
 
 LogicalResult proto::checkTextDepth(StringRef text, Location loc) {
@@ -45,22 +44,6 @@ LogicalResult proto::checkTextDepth(StringRef text, Location loc) {
   return success();
 }
 
-/// Visits nodes, those of their graphs included; binary parsing has bounded the nesting.
-static LogicalResult visit(google::protobuf::RepeatedPtrField<NodeProto> &nodes, NodeVisitor visitor) {
-  for (NodeProto &node : nodes) {
-    if (failed(visitor(node)))
-      return failure();
-    for (AttributeProto &attr : *node.mutable_attribute()) {
-      if (attr.has_g() && failed(visit(*attr.mutable_g()->mutable_node(), visitor)))
-        return failure();
-      for (GraphProto &graph : *attr.mutable_graphs())
-        if (failed(visit(*graph.mutable_node(), visitor)))
-          return failure();
-    }
-  }
-  return success();
-}
-
 static std::string keyOf(StringRef domain, StringRef name) {
   return ((domain == "ai.onnx" ? StringRef() : domain) + ":" + name).str();
 }
@@ -74,7 +57,7 @@ static LogicalResult checkCalls(ModelProto &model, MLIRContext *context) {
     if (!fresh && function.overload().empty())
       return emitError(proto::namedLoc(context, function.name()))
              << "expected distinct functions, got '" << entry->getKey() << "' twice";
-    (void)visit(*function.mutable_node(), [&, &known = entry->second](NodeProto &node) {
+    (void)proto::visitNodes(*function.mutable_node(), [&, &known = entry->second](NodeProto &node) {
       ++known.nodes;
       ++written;
       ++known.calls[keyOf(node.domain(), node.op_type())];
@@ -118,7 +101,7 @@ static LogicalResult checkCalls(ModelProto &model, MLIRContext *context) {
       return emitError(proto::namedLoc(context, entry.getKey()))
              << "expected functions that do not call themselves, got a cycle through '" << entry.getKey() << "'";
   Function graph;
-  (void)visit(*model.mutable_graph()->mutable_node(), [&](NodeProto &node) {
+  (void)proto::visitNodes(*model.mutable_graph()->mutable_node(), [&](NodeProto &node) {
     ++graph.calls[keyOf(node.domain(), node.op_type())];
     return success();
   });
@@ -168,7 +151,7 @@ LogicalResult proto::checkLimits(ModelProto &model, MLIRContext *context) {
                                        : success();
   };
   for (FunctionProto &function : *model.mutable_functions())
-    if (failed(visit(*function.mutable_node(), check)))
+    if (failed(proto::visitNodes(*function.mutable_node(), check)))
       return failure();
-  return visit(*model.mutable_graph()->mutable_node(), check);
+  return proto::visitNodes(*model.mutable_graph()->mutable_node(), check);
 }

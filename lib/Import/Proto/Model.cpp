@@ -424,7 +424,7 @@ LogicalResult proto::prepareNodes(ModelProto &model, std::vector<TensorProto> &i
 static void renameRuntimeOperators(ModelProto &model) {
   int64_t version = proto::opsetVersion(model, "");
   bool any = false;
-  for (NodeProto &node : *model.mutable_graph()->mutable_node()) {
+  (void)proto::visitNodes(*model.mutable_graph()->mutable_node(), [&](NodeProto &node) {
     bool renamed =
         (node.domain().empty() || node.domain() == "ai.onnx") &&
         (node.op_type() == "SimplifiedLayerNormalization" || (node.op_type() == "LayerNormalization" && version < 17) ||
@@ -432,7 +432,8 @@ static void renameRuntimeOperators(ModelProto &model) {
     if (renamed)
       node.set_domain("com.microsoft");
     any |= renamed;
-  }
+    return success();
+  });
   if (any && !proto::opsetVersion(model, "com.microsoft")) {
     OperatorSetIdProto &opset = *model.add_opset_import();
     opset.set_domain("com.microsoft");
@@ -487,19 +488,20 @@ static void dropListedInitializers(GraphProto &graph, int64_t version) {
 /// without having them. The inference of STFT takes another default than its text.
 static void addDefaults(ModelProto &model) {
   int64_t version = proto::opsetVersion(model, "");
-  for (NodeProto &node : *model.mutable_graph()->mutable_node()) {
+  (void)proto::visitNodes(*model.mutable_graph()->mutable_node(), [&](NodeProto &node) {
     if (!node.domain().empty() && node.domain() != "ai.onnx")
-      continue;
+      return success();
     const OpSchema *schema = mpt::onnx::schemas().GetSchema(node.op_type(), static_cast<int>(version), "");
     if (!schema || (!schema->HasFunction() && node.op_type() != "STFT"))
-      continue;
+      return success();
     for (const auto &[name, attribute] : schema->attributes()) {
       bool given =
           llvm::any_of(node.attribute(), [&wanted = name](const AttributeProto &a) { return a.name() == wanted; });
       if (!given && attribute.default_value.type() != AttributeProto::UNDEFINED)
         *node.add_attribute() = attribute.default_value;
     }
-  }
+    return success();
+  });
 }
 
 /// Tells Loop nodes, those of subgraphs included, what the user says of them; takes their names out of `open`.
@@ -573,8 +575,9 @@ LogicalResult proto::prepareModel(ModelProto &model, std::vector<TensorProto> &i
       *output.mutable_type() = same->type(); // no node gives it a shape
     else if (output.type().has_tensor_type())
       output.mutable_type()->mutable_tensor_type()->clear_shape();
-  bool anyWithoutRule = llvm::any_of(
-      graph.node(), [](const NodeProto &node) { return WithoutRule().Contains(node.domain(), node.op_type()); });
+  bool anyWithoutRule = failed(visitNodes(*graph.mutable_node(), [](const NodeProto &node) {
+    return failure(WithoutRule().Contains(node.domain(), node.op_type()));
+  }));
   if (std::optional<std::string> message = proto::inferShapes(model))
     return emitError(errorLoc(*message, model.graph(), context))
            << "expected consistent types and shapes: " << *message;

@@ -121,6 +121,9 @@ void declareType(::onnx::ValueInfoProto &value, const ::onnx::TensorProto &tenso
 /// Declares a tensor as an input of a graph that reads it without holding it.
 void declareInput(::onnx::GraphProto &graph, const ::onnx::TensorProto &tensor);
 
+/// Visits nodes, those of their graphs included, until a visitor fails.
+llvm::LogicalResult visitNodes(google::protobuf::RepeatedPtrField<::onnx::NodeProto> &nodes,
+                               llvm::function_ref<llvm::LogicalResult(::onnx::NodeProto &)> visitor);
 /// The tensor of floats that a Constant node holds; null for scalars and other nodes.
 const ::onnx::TensorProto *floatConstant(const ::onnx::NodeProto &node);
 /// True where a filter or matrix of the graph is a Constant node: its producer writes weights so.

@@ -10,6 +10,23 @@ using namespace mlir;
 using namespace mpt;
 using namespace ::onnx;
 
+// Binary parsing has bounded the nesting.
+LogicalResult proto::visitNodes(google::protobuf::RepeatedPtrField<NodeProto> &nodes,
+                                llvm::function_ref<LogicalResult(NodeProto &)> visitor) {
+  for (NodeProto &node : nodes) {
+    if (failed(visitor(node)))
+      return failure();
+    for (AttributeProto &attr : *node.mutable_attribute()) {
+      if (attr.has_g() && failed(visitNodes(*attr.mutable_g()->mutable_node(), visitor)))
+        return failure();
+      for (GraphProto &graph : *attr.mutable_graphs())
+        if (failed(visitNodes(*graph.mutable_node(), visitor)))
+          return failure();
+    }
+  }
+  return success();
+}
+
 static bool isFloat(const TensorProto &tensor) {
   return llvm::is_contained({TensorProto::FLOAT, TensorProto::FLOAT16, TensorProto::BFLOAT16, TensorProto::DOUBLE},
                             tensor.data_type());
