@@ -3,6 +3,7 @@
 // values.
 #include "Converter.h"
 #include "Loops.h"
+#include "Untaken.h"
 
 #include "mpt/Evaluation/Constants.h"
 
@@ -41,8 +42,9 @@ public:
     return {b.converter.lookup(onnx), std::nullopt};
   }
 
-  /// One copy of the subgraph with these arguments; its results.
-  FailureOr<SmallVector<Carried>> inlined(Block &block, ArrayRef<Carried> arguments = {}) {
+  /// One copy of the subgraph with these arguments; its results. They count where the boolean scalar `taken` holds, or
+  /// everywhere without one.
+  FailureOr<SmallVector<Carried>> inlined(Block &block, ArrayRef<Carried> arguments, Value taken = {}) {
     // Every copy is compiled, so their number is bounded.
     constexpr int64_t mostNodes = 1 << 18;
     b.converter.unrolledNodes += static_cast<int64_t>(block.getOperations().size());
@@ -57,8 +59,12 @@ public:
         b.converter.map(argument, value.tensor);
     }
     SmallVector<Carried> results;
+    Block *body = b.builder.getInsertionBlock();
+    Operation *before = body->empty() ? nullptr : &body->back();
     if (failed(b.converter.inlineBlock(block, {})))
       return failure();
+    if (taken && !body->empty() && before != &body->back())
+      keepApart(b, before, taken);
     for (Value value : cast<onnx::YieldOp>(block.getTerminator()).getValues()) {
       auto found = b.converter.sequences.find(value);
       bool isSequence = found != b.converter.sequences.end();
@@ -79,8 +85,7 @@ public:
     return success();
   }
 
-  /// `yes` where the boolean scalar `condition` holds, else `no`. Both have been computed, which costs time and no
-  /// more: nodes have no effects.
+  /// `yes` where the boolean scalar `condition` holds, else `no`. Both have been computed.
   FailureOr<Carried> chosen(Value condition, const Carried &yes, const Carried &no) {
     if (yes.sequence && no.sequence && yes.sequence->size() == no.sequence->size()) {
       SmallVector<Value> elements;
@@ -155,9 +160,12 @@ LogicalResult importIf(Binder &b) {
     return b.fail() << "expected then_branch and else_branch";
   if (std::optional<int64_t> known = Body::constant(b.in(0)))
     return b.converter.inlineBlock(*branches[*known != 0], b.node.getResults());
-  FailureOr<SmallVector<Carried>> no = body.inlined(*branches[0]), yes = body.inlined(*branches[1]);
+  Value condition = b.reshape(b.in(0), {}), opposite = b.make<NotOp>(condition);
+  FailureOr<SmallVector<Carried>> no = body.inlined(*branches[0], {}, opposite),
+                                  yes = body.inlined(*branches[1], {}, condition);
   if (failed(no) || failed(yes))
     return failure();
+  joinWrites(*opposite.getParentBlock(), opposite.getDefiningOp());
   for (auto [i, sides] : llvm::enumerate(llvm::zip(*yes, *no))) {
     FailureOr<Carried> value = body.chosen(b.in(0), std::get<0>(sides), std::get<1>(sides));
     if (failed(value) || failed(body.give(i, *value)))
@@ -266,7 +274,7 @@ private:
       SmallVector<Carried> arguments = {{b.constant(DenseElementsAttr::get(counter, step)), std::nullopt},
                                         {b.constant(DenseElementsAttr::get(flag, true)), std::nullopt}};
       arguments.append(carried);
-      FailureOr<SmallVector<Carried>> results = body.inlined(block, arguments);
+      FailureOr<SmallVector<Carried>> results = body.inlined(block, arguments, taken);
       if (failed(results) || failed(advance(*results, taken)))
         return failure();
     }
