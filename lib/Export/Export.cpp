@@ -106,7 +106,7 @@ public:
         (value.getElementType().isF32() && (type.getElementType().isF16() || type.getElementType().isBF16()));
     if (!streams && !(value = convert(value, type)))
       return state.emitOpError() << "expected readable FP32 contents to store as " << type.getElementType();
-    return known->second = writer.initializer(value, name, type.getElementType());
+    return known->second = writer.initializer(value, state.getTensorName(), type.getElementType());
   }
   /// Role, owner and, for states that `updates` names, the output with the new value.
   std::string toJSON(const llvm::StringMap<OnnxValue> &updates) {
@@ -117,14 +117,14 @@ public:
         continue;
       llvm::json::Object entry{{"role", train::stringifyRole(state.getRole())}};
       if (state.getOf())
-        entry["of"] = *state.getOf();
+        entry["of"] = train::TrainDialect::tensorName(*state.getOf());
       if (state.getFrozen())
         entry["frozen"] = true;
-      if (found->second != state.getSymName())
+      if (found->second != state.getTensorName())
         entry["initializer"] = found->second;
       if (auto next = updates.find(state.getSymName()); next != updates.end())
         entry["next"] = next->second;
-      all[state.getSymName()] = std::move(entry);
+      all[state.getTensorName()] = std::move(entry);
     }
     std::string text;
     llvm::raw_string_ostream(text) << llvm::json::Value(std::move(all));
@@ -196,7 +196,7 @@ private:
         return failure();
     }
     for (auto write : function.getOps<train::WriteOp>())
-      updates[write.getState()] = writer.unique((write.getState() + "_next").str());
+      updates[write.getState()] = writer.unique((train::TrainDialect::tensorName(write.getState()) + "_next").str());
     for (unsigned i = 0; i < function.getNumResults(); ++i) {
       auto name = getResultAttr<MPTDialect::NameAttrHelper>(function, i);
       results.push_back(writer.unique(name ? name.getValue() : "output"));

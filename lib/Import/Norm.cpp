@@ -30,7 +30,7 @@ static void warnMerged(Binder &b, unsigned first, unsigned last) {
     if (auto state = dyn_cast_or_null<train::StateOp>(b.converter.stateOf(b.in(i))))
       if (++b.converter.normUses[state.getSymName()] == 2)
         b.warn()
-            << "'" << state.getSymName()
+            << "'" << state.getTensorName()
             << "' is scale or bias of several normalizations: the exporter seems to have merged parameters that were "
                "equal, which ties them; export without optimization, or with parameters as inputs";
 }
@@ -47,7 +47,7 @@ static LogicalResult inferenceBatchNorm(Binder &b, double epsilon) {
           b.warn()
               << "expected training_mode = 1 in a model to be trained, got the inference form: its statistics stay as "
                  "they are, here and in further ones; export in training mode (TrainingMode.TRAINING) or freeze '"
-              << state.getSymName() << "'";
+              << state.getTensorName() << "'";
         break;
       }
   Value x = b.widen(b.in(0));

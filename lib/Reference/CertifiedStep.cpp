@@ -100,7 +100,8 @@ public:
     NamedTensors values;
     mpt_tensor tensor;
     for (int64_t i = 0; runtime.state(trainer, i, &tensor, nullptr) == MPT_OK; ++i) {
-      RankedTensorType type = stateTypes.lookup(tensor.name);
+      std::string symbol = train::TrainDialect::symbolOf(tensor.name);
+      RankedTensorType type = stateTypes.lookup(symbol);
       // Runtime counters and the like that are no state of the module's.
       if (!type)
         continue;
@@ -109,7 +110,7 @@ public:
       std::vector<char> bytes(Tensor::byteSize(type));
       if (failed(done(runtime.read(trainer, i, bytes.data(), static_cast<int64_t>(bytes.size())))))
         return failure();
-      values[tensor.name] = Tensor::fromBytes(type, bytes);
+      values[symbol] = Tensor::fromBytes(type, bytes);
     }
     return values;
   }

@@ -67,10 +67,10 @@ LogicalResult loadState(ModuleOp module, StringRef path, Interpreter &interprete
   if (!file)
     return report(module, file.takeError());
   for (auto state : module.getOps<train::StateOp>()) {
-    SafeTensor entry = file->find(state.getSymName());
+    SafeTensor entry = file->find(state.getTensorName());
     if (!entry.type)
       continue;
-    FailureOr<Tensor> value = load(module, state.getSymName(), entry, cast<RankedTensorType>(state.getType()), mode);
+    FailureOr<Tensor> value = load(module, state.getTensorName(), entry, cast<RankedTensorType>(state.getType()), mode);
     if (failed(value))
       return failure();
     interpreter.state()[state.getSymName().str()] = std::move(*value);
@@ -192,8 +192,10 @@ LogicalResult mpt::runModule(ModuleOp module, const RunOptions &options) {
     for (const auto &[name, tensor] : outputs)
       if (tensor.size() == 1)
         llvm::outs() << name << " = " << llvm::format("%.9g", tensor.number(0)) << "\n";
+  std::map<std::string, Tensor> newState;
+  for (const auto &[symbol, tensor] : interpreter.state())
+    newState[train::TrainDialect::tensorName(symbol).str()] = tensor;
   return success(succeeded(save(module, options.outputs, outputs, mode)) &&
                  succeeded(saveTolerances(function, options.tolerances, *inputs, outputs)) &&
-                 succeeded(save(module, options.newState, interpreter.state(), mode)) &&
-                 interpreter.failedChecks() == 0);
+                 succeeded(save(module, options.newState, newState, mode)) && interpreter.failedChecks() == 0);
 }

@@ -68,8 +68,8 @@ FailureOr<Program> Program::read(ModuleOp module, StringRef name, const Target &
   program.runtime = target.runtimeLibrary().str();
   for (auto state : module.getOps<train::StateOp>()) {
     TensorInfo info;
-    info.name = state.getSymName().str();
-    info.of = state.getOf().value_or("").str();
+    info.name = state.getTensorName().str();
+    info.of = train::TrainDialect::tensorName(state.getOf().value_or("")).str();
     info.role = state.getFrozen() ? MPT_ROLE_FROZEN : static_cast<int64_t>(state.getRole());
     info.state = state;
     auto type = cast<RankedTensorType>(state.getType());

@@ -51,7 +51,9 @@ struct Differentiate : mpt::impl::DifferentiateBase<Differentiate> {
     for (auto [read, gradient] : llvm::zip_equal(parameters, *values))
       if (!gradient)
         mlir::emitWarning(read.getLoc()) << "the loss does not depend on parameter '"
-                                         << read.getDefiningOp<train::ReadOp>().getState() << "': it is not trained";
+                                         << train::TrainDialect::tensorName(
+                                                read.getDefiningOp<train::ReadOp>().getState())
+                                         << "': it is not trained";
     if (parameters.empty())
       step.emitWarning()
           << "expected parameters to train, found none: the step changes nothing; float initializers are "

@@ -36,12 +36,12 @@ struct Gradients : mpt::impl::GradientsBase<Gradients> {
       if (!gradient)
         continue;
       // Results of steps that callers ask for by name.
-      if (is_contained({"loss", "loss_scale", "grad_norm", "skipped"}, state.getSymName())) {
-        state.emitError() << "expected another name of a parameter than '" << state.getSymName()
+      if (is_contained({"loss", "loss_scale", "grad_norm", "skipped"}, state.getTensorName())) {
+        state.emitError() << "expected another name of a parameter than '" << state.getTensorName()
                           << "', which is a result of training steps: rename it, or --freeze it";
         return signalPassFailure();
       }
-      results.emplace_back(state.getSymName().str(), gradient);
+      results.emplace_back(state.getTensorName().str(), gradient);
     }
     setResults(gradients, results);
     eraseDeadOps(gradients);

@@ -229,10 +229,10 @@ private:
     GraphBuilder b(builder, gradient.getLoc());
     StringRef name = gradient.getParameter();
     Value parameter = readState(step, name, gradient.getType()), grad = gradient.getResult();
-    const OptimizerSpec *group = optimizerFor(groups, name);
+    const OptimizerSpec *group = optimizerFor(groups, train::TrainDialect::tensorName(name));
     if (!group)
       return mlir::emitError(gradient.getLoc())
-             << "expected an optimizer for parameter '" << name
+             << "expected an optimizer for parameter '" << train::TrainDialect::tensorName(name)
              << "': its name matches no params; give one without params, or freeze it";
     const OptimizerSpec &spec = *group;
     RankedTensorType type = tensorType(parameter);

@@ -9,6 +9,8 @@
 
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/DialectImplementation.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSwitch.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 #include <cmath>
@@ -44,6 +46,29 @@ void TrainDialect::initialize() {
 #define GET_OP_LIST
 #include "mpt/Dialect/Train/RequestOps.cpp.inc"
       >();
+}
+
+/// What the compiler calls functions, alone or before a dot, an underscore or a number.
+static bool isFunctionName(StringRef name) {
+  StringRef word = name.take_while([](char c) { return llvm::isAlpha(c); });
+  return llvm::StringSwitch<bool>(word)
+      .Cases({"main", "forward", "step", "evaluate", "evaluation", "predict", "gradients"}, true)
+      .Cases({"initialize", "initialization", "accumulate", "algorithm", "replica", "between", "shard"}, true)
+      .Cases({"combine", "kernel", "kernels", "mpt"}, true)
+      .Default(false);
+}
+
+constexpr StringLiteral kTensorMark = "'";
+
+std::string TrainDialect::symbolOf(StringRef name) {
+  bool isOwn = name.starts_with("mpt."); // of a step that mpt wrote
+  bool marks = (isFunctionName(name) && !isOwn) || name.starts_with(kTensorMark);
+  return marks ? (kTensorMark + name).str() : name.str();
+}
+
+StringRef TrainDialect::tensorName(StringRef symbol) {
+  symbol.consume_front(kTensorMark);
+  return symbol;
 }
 
 LogicalResult TrainDialect::verifyOperationAttribute(Operation *op, NamedAttribute attribute) {

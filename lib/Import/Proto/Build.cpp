@@ -160,12 +160,13 @@ LogicalResult ModuleBuilder::addInitializer(TensorProto &tensor, func::FuncOp ma
   state.name = tensor.name();
   if (isState)
     state = known->second;
+  std::string symbol = train::TrainDialect::symbolOf(state.name);
   OpBuilder top(main);
-  train::StateOp::create(top, loc, builder.getStringAttr(state.name), TypeAttr::get(type),
-                         train::RoleAttr::get(context, state.role),
-                         state.of.empty() ? StringAttr() : builder.getStringAttr(state.of), *value,
-                         state.frozen ? builder.getUnitAttr() : UnitAttr(), StringAttr());
-  sources[tensor.name()] = {{}, state.name, type};
+  train::StateOp::create(
+      top, loc, builder.getStringAttr(symbol), TypeAttr::get(type), train::RoleAttr::get(context, state.role),
+      state.of.empty() ? StringAttr() : builder.getStringAttr(train::TrainDialect::symbolOf(state.of)), *value,
+      state.frozen ? builder.getUnitAttr() : UnitAttr(), StringAttr());
+  sources[tensor.name()] = {{}, symbol, type};
   bring(tensor.name(), loc);
   return success();
 }
@@ -404,7 +405,7 @@ LogicalResult ModuleBuilder::addNodes(GraphProto &graph) {
 DictionaryAttr ModuleBuilder::updatesAttr(const llvm::StringMap<std::string> &updates) {
   NamedAttrList entries;
   for (const auto &update : updates)
-    entries.set(update.getKey(), FlatSymbolRefAttr::get(context, update.getValue()));
+    entries.set(update.getKey(), FlatSymbolRefAttr::get(context, train::TrainDialect::symbolOf(update.getValue())));
   return entries.getDictionary(context);
 }
 

@@ -97,7 +97,7 @@ private:
     llvm::BitVector shared(function.getNumArguments());
     for (BlockArgument argument : function.getArguments()) {
       auto name = getArgAttr<MPTDialect::NameAttrHelper>(function, argument.getArgNumber());
-      train::StateOp state = name ? states.lookup(name.getValue()) : train::StateOp();
+      train::StateOp state = name ? states.lookup(train::TrainDialect::symbolOf(name.getValue())) : train::StateOp();
       if (!state)
         continue;
       if (state.getType() != argument.getType())
@@ -125,8 +125,8 @@ private:
   }
 
   LogicalResult mismatch(train::StateOp state, Type type) {
-    return emitError(proto::namedLoc(module.getContext(), state.getSymName()))
-           << "expected '" << state.getSymName() << "' in evaluation model '" << options.evalModel << "' as "
+    return emitError(proto::namedLoc(module.getContext(), state.getTensorName()))
+           << "expected '" << state.getTensorName() << "' in evaluation model '" << options.evalModel << "' as "
            << state.getType() << ", as the training model has it, got " << type;
   }
 

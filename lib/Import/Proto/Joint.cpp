@@ -509,7 +509,7 @@ static void describeStates(ModuleOp module, const proto::JointRoles &roles, Trai
     renewed.insert(next.getValue());
   size_t statistics = 0, frozen = 0;
   for (auto state : module.getOps<train::StateOp>()) {
-    statistics += state.getRole() == train::Role::statistic && !renewed.contains(state.getSymName());
+    statistics += state.getRole() == train::Role::statistic && !renewed.contains(state.getTensorName());
     frozen += state.getRole() == train::Role::parameter && state.getFrozen();
   }
   for (auto [count, what] : {std::pair(statistics, " running statistic"), std::pair(frozen, " frozen parameter")})
@@ -555,7 +555,8 @@ void proto::noteJoint(ModuleOp module, const JointRoles &roles) {
   auto dictionary = [&](const llvm::StringMap<std::string> &map) {
     NamedAttrList entries;
     for (const auto &entry : map)
-      entries.set(entry.getKey(), FlatSymbolRefAttr::get(builder.getContext(), entry.getValue()));
+      entries.set(entry.getKey(),
+                  FlatSymbolRefAttr::get(builder.getContext(), train::TrainDialect::symbolOf(entry.getValue())));
     return entries.getDictionary(builder.getContext());
   };
   NamedAttrList entries;

@@ -275,8 +275,8 @@ LogicalResult mpt::assignRoles(ModuleOp module, const ImportOptions &options, co
   llvm::StringMap<train::ReadOp> reads;
   module.walk([&](train::ReadOp read) { reads[read.getState()] = read; });
   for (auto state : llvm::make_early_inc_range(module.getOps<train::StateOp>())) {
-    StringRef name = state.getSymName();
-    train::ReadOp read = reads.lookup(name);
+    StringRef name = state.getTensorName();
+    train::ReadOp read = reads.lookup(state.getSymName());
     Use use = read ? usesOf(read.getValue()) : Use();
     auto type = cast<RankedTensorType>(state.getType());
     auto said = declared.find(name);
@@ -321,7 +321,7 @@ LogicalResult mpt::freezeParameters(ModuleOp module, const ImportOptions &option
   if (failed(freeze))
     return failure();
   for (auto state : module.getOps<train::StateOp>())
-    if (state.getRole() == train::Role::parameter && matches(*freeze, state.getSymName()))
+    if (state.getRole() == train::Role::parameter && matches(*freeze, state.getTensorName()))
       state.setFrozen(true);
   return success();
 }

@@ -64,13 +64,15 @@ LogicalResult proto::addOptimizerState(ModuleOp module, std::vector<CheckpointOp
   MLIRContext *context = module.getContext();
   llvm::StringMap<train::StateOp> states;
   for (auto state : module.getOps<train::StateOp>())
-    states[state.getSymName()] = state;
+    states[state.getTensorName()] = state;
   OpBuilder builder = OpBuilder::atBlockBegin(module.getBody());
   for (auto state : module.getOps<train::StateOp>())
     builder.setInsertionPointAfter(state);
+  auto symbolOf = train::TrainDialect::symbolOf;
   auto add = [&](StringRef name, train::Role role, StringRef of, ElementsAttr value) {
-    train::StateOp::create(builder, namedLoc(context, name), name, cast<RankedTensorType>(value.getShapedType()), role,
-                           of.empty() ? StringAttr() : builder.getStringAttr(of), value, /*frozen=*/false,
+    train::StateOp::create(builder, namedLoc(context, name), symbolOf(name),
+                           cast<RankedTensorType>(value.getShapedType()), role,
+                           of.empty() ? StringAttr() : builder.getStringAttr(symbolOf(of)), value, /*frozen=*/false,
                            /*from=*/StringAttr());
   };
   size_t tensors = 0;

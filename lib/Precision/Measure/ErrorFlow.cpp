@@ -20,7 +20,7 @@ ErrorFlow::ErrorFlow(func::FuncOp function, const MeasuredTypes &values)
     : function(function), values(values), gradients(gradientValues(function)) {
   for (Operation &op : function.getBody().front()) {
     if (auto gradient = dyn_cast<train::GradientOp>(op))
-      ends.push_back({gradient.getParameter().str(), gradient.getGradient()});
+      ends.push_back({train::TrainDialect::tensorName(gradient.getParameter()).str(), gradient.getGradient()});
     if (op.hasTrait<OpTrait::IsTerminator>()) {
       for (auto [i, value] : llvm::enumerate(op.getOperands()))
         if (auto name = getResultAttr<MPTDialect::NameAttrHelper>(function, i); name && isDecidable(value.getType()))

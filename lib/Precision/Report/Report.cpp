@@ -93,10 +93,10 @@ PrecisionReport mpt::makePrecisionReport(ModuleOp module, const RangeProfiles *m
     report.measuredSteps = measured->steps;
   for (auto state : module.getOps<train::StateOp>()) {
     auto type = cast<RankedTensorType>(state.getType());
-    report.states.push_back({state.getSymName().str(), train::stringifyRole(state.getRole()).str(), text(type),
+    report.states.push_back({state.getTensorName().str(), train::stringifyRole(state.getRole()).str(), text(type),
                              ruleOf(state), bytesOf(type), profileOf(measured, ("state|" + state.getSymName()).str())});
     if (auto note = getAttr<MPTDialect::RangeAttrHelper>(state))
-      report.ranges.push_back({state.getSymName().str(), note.str()});
+      report.ranges.push_back({state.getTensorName().str(), note.str()});
   }
   for (auto function : module.getOps<func::FuncOp>())
     function.getBody().walk<WalkOrder::PreOrder>(

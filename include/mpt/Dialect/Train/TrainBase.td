@@ -38,6 +38,12 @@ def Train_Dialect : Dialect {
     static constexpr ::llvm::StringLiteral kScaleSteps = "mpt.scale_steps"; // of a scale that follows a schedule
     static constexpr ::llvm::StringLiteral kAmaxHistory = "mpt.amax_history";
     static constexpr ::llvm::StringLiteral kTensorScales = "mpt.tensor_scales";
+
+    /// The symbol of a state for the tensor `name`. States and functions share a module's symbols, so the tensor `main` or
+    /// `step.1` has an apostrophe before its name; no two tensors have one symbol.
+    static std::string symbolOf(::llvm::StringRef name);
+    /// The tensor's name that `symbolOf` had, or that of a state which is called after such a symbol (`'main.master`).
+    static ::llvm::StringRef tensorName(::llvm::StringRef symbol);
   }];
   let useDefaultAttributePrinterParser = 1;
 }

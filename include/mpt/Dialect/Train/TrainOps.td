@@ -8,7 +8,8 @@ include "mpt/Dialect/Train/TrainBase.td"
 def Train_StateOp : Train_Op<"state", [Symbol]> {
   let summary = "a named tensor that lives from step to step";
   let description = [{
-    `sym_name` is the ONNX name for parameters. `of` names the parameter that a master, slot or accumulator belongs to.
+    `sym_name` is the ONNX name for parameters, with an apostrophe before it where a function has that name
+    (`TrainDialect::symbolOf`). `of` names the parameter that a master, slot or accumulator belongs to.
     `value` is the initial content: an elements attribute of the state's shape (a splat for fills); a master without one
     starts as its parameter, and a parameter with `from` starts as the value of that other state, cast.
     `frozen` parameters are read but never written by an optimizer.
@@ -16,6 +17,10 @@ def Train_StateOp : Train_Op<"state", [Symbol]> {
   let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<Train_Number>:$type, Train_RoleAttr:$role,
     OptionalAttr<StrAttr>:$of, OptionalAttr<ElementsAttr>:$value, UnitAttr:$frozen,
     OptionalAttr<StrAttr>:$from);
+  let extraClassDeclaration = [{
+    /// The name that users know the state by.
+    ::llvm::StringRef getTensorName() { return TrainDialect::tensorName(getSymName()); }
+  }];
   let assemblyFormat = "$role $sym_name `:` $type (`of` $of^)? (`=` $value^)? (`frozen` $frozen^)? attr-dict";
   let hasVerifier = 1;
 }

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tensors may have any name: those of the compiler's functions, of its states and slots, and odd characters.
+
+One network is compiled under every name; the parameter is trained, read, saved, loaded and exported under its own name.
+"""
+import subprocess
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+import mpt
+from conftest import build_folder
+
+FUNCTIONS = ["main", "forward", "step", "evaluate", "evaluation", "predict", "gradients", "initialize", "initialization",
+             "accumulate", "algorithm.0", "replica", "between_0", "shard_0", "combine", "kernel0", "kernel0_1", "kernels"]
+STATES = ["metrics", "learning_rate", "target", "x.master", "mpt_loss", "model", "y_next", "core"]
+ODD = ["'main", "'", "''step", "a b", "a\"b", "a\\b", "größe", "x/y:0", "onnx::MatMul_3", "7", "@step", "%0", "{w}", "a\nb", "a,b=c"]
+RANDOM = np.random.default_rng(0)
+X, TARGET = RANDOM.standard_normal((4, 6)).astype(np.float32), RANDOM.standard_normal((4, 3)).astype(np.float32)
+W = RANDOM.standard_normal((6, 3)).astype(np.float32)
+
+
+def model(name):
+    node = helper.make_node("MatMul", ["x.in", name], ["y.out"], name="product")
+    graph = helper.make_graph([node], "g", [helper.make_tensor_value_info("x.in", 1, [4, 6])],
+                              [helper.make_tensor_value_info("y.out", 1, [4, 3])], [numpy_helper.from_array(W, name)])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def feed(trainer, function="step"):
+    values = {"x.in": X}
+    for name in trainer.inputs(function):
+        if name not in values and name != "learning_rate":
+            values[name] = TARGET
+    return values
+
+
+@pytest.fixture(scope="module", autouse=True)
+def built():
+    if not (build_folder() / "bin" / "mpt-opt").exists():
+        pytest.skip("mpt-opt is not built")
+
+
+@pytest.mark.parametrize("name", FUNCTIONS + STATES + ODD)
+def test_trains_under_its_name(name, tmp_path):
+    onnx.save(model(name), tmp_path / "model.onnx")
+    folder = mpt.compile(tmp_path / "model.onnx", out=tmp_path / "lib", loss="mse", optimizer="sgd,lr=0.1,momentum=0.9",
+                         policy="amp-bf16")
+    trainer = mpt.Trainer(folder, threads=1)
+    assert sorted(trainer.parameters(trained=True)) == [name]
+    gradient = 2 * X.T @ (X @ W - TARGET) / TARGET.size
+    _, gradients = trainer.gradients(feed(trainer, "gradients"))
+    assert set(gradients) == {name}
+    assert np.linalg.norm(gradients[name] - gradient) <= 0.03 * np.linalg.norm(gradient)
+    trainer.step(feed(trainer))
+    moved = trainer.parameter(name)
+    assert np.linalg.norm(W - moved - 0.1 * gradient) <= 0.03 * np.linalg.norm(0.1 * gradient)
+    trainer.save(tmp_path / "state.safetensors")
+    again = mpt.Trainer(folder, threads=1)
+    again.load(tmp_path / "state.safetensors")
+    assert np.array_equal(again.parameter(name), moved)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS[:6] + ODD[:3])
+def test_leaves_and_returns_as_a_file(name, tmp_path):
+    onnx.save(model(name), tmp_path / "model.onnx")
+    tool = str(build_folder() / "bin" / "mpt-opt")
+    subprocess.run([tool, tmp_path / "model.onnx", "--loss=mse", "--optimizer=adam,lr=0.1", "--policy=amp-bf16", "--emit=onnx",
+                    "-o", tmp_path / "step.onnx"], check=True)
+    written = onnx.load(tmp_path / "step.onnx")
+    onnx.checker.check_model(written, full_check=True)
+    assert {name, f"{name}.master"} <= {tensor.name for tensor in written.graph.initializer}
+    trainers = []
+    for file, flags in (("model.onnx", {"loss": "mse", "optimizer": "adam,lr=0.1", "policy": "amp-bf16"}), ("step.onnx", {})):
+        folder = mpt.compile(tmp_path / file, out=tmp_path / f"lib-{file}", **flags)
+        trainers.append(mpt.Trainer(folder, threads=1))
+        trainers[-1].step(feed(trainers[-1]), learning_rate=0.1)
+    assert np.array_equal(trainers[0].parameter(name), trainers[1].parameter(name))
