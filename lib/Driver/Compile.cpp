@@ -299,8 +299,8 @@ private:
   LogicalResult rewriteNodes() {
     if (options.output == "-" && !options.dryRun)
       return fail("expected a file for the ONNX model; name it with -o");
-    if (options.onnxForm != "joint")
-      return fail("expected a training step for --onnx-form=" + options.onnxForm +
+    if (std::string flag = flagOfSteps(); !flag.empty())
+      return fail("expected a training step for " + flag +
                   ", got a graph whose nodes are rewritten; name --loss and --optimizer, or --backward=file where the "
                   "file has a backward pass");
     progress("importing " + options.input);
@@ -320,6 +320,15 @@ private:
       return success();
     progress("writing " + options.output);
     return exportNodes(*module, options.output);
+  }
+
+  /// A flag given that says how a training step is written as ONNX; empty where none is.
+  std::string flagOfSteps() const {
+    if (options.onnxForm != "joint")
+      return "--onnx-form=" + options.onnxForm;
+    if (options.onnxState != "initializers")
+      return "--onnx-state=" + options.onnxState;
+    return options.onnxOps != "all" ? "--onnx-ops=" + options.onnxOps : "";
   }
 
   /// A backward pass among the nodes is rewritten like all others, and nothing scales its gradients.
@@ -472,13 +481,22 @@ private:
     if (options.output == "-")
       return fail("expected a file for the ONNX model; name it with -o");
     auto forward = module->lookupSymbol<func::FuncOp>("forward");
+    if (std::string flag = flagOfSteps(); options.forwardOnly && !flag.empty())
+      return fail("expected a training step for " + flag + ", got the forward pass alone; name --loss and --optimizer");
+    if (options.onnxForm != "joint" && options.onnxState == "inputs")
+      return fail("expected --onnx-form=joint for --onnx-state=inputs, got " + options.onnxForm +
+                  ", whose algorithm reads its state from the model's initializers");
     if (options.forwardOnly ? !forward : !module->lookupSymbol<func::FuncOp>("step"))
       return fail("expected a function to export, found none; --from may have skipped the training phase");
     progress("writing " + options.output);
     if (options.forwardOnly)
       return exportOnnx(*module, forward, options.output);
-    StepForm form = options.onnxForm == "joint" ? StepForm::Joint : StepForm::TrainingInfo;
-    return exportStep(*module, form, options.onnxArithmetic == "wide", options.output);
+    StepFile file;
+    file.form = options.onnxForm == "joint" ? StepForm::Joint : StepForm::TrainingInfo;
+    file.widens = options.onnxArithmetic == "wide";
+    file.portable = options.onnxOps == "portable";
+    file.stateInputs = options.onnxState == "inputs";
+    return exportStep(*module, file, options.output);
   }
 
   LogicalResult write() {

@@ -222,6 +222,13 @@ std::vector<Flag> productFlags() {
       {"--onnx-arithmetic", "HOW",
        "of a training step as ONNX: native (default), or wide, which computes bf16 in wider types between casts",
        choice(&Options::onnxArithmetic, "native|wide")},
+      {"--onnx-state", "WHERE",
+       "of a training step as ONNX: initializers (default), or inputs, which have what the step before made of them; "
+       "their defaults are the values before the first step",
+       choice(&Options::onnxState, "initializers|inputs")},
+      {"--onnx-ops", "OPS",
+       "of a training step as ONNX: all (default), or portable, without FP64, which few execution providers have",
+       choice(&Options::onnxOps, "all|portable")},
   };
 }
 

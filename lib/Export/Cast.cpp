@@ -17,22 +17,30 @@ double largestOf(FloatType type) {
 }
 
 /// A rounding that Cast does not have, in FP64, where all of it is exact: the distance of neighbours by the power of
-/// two at or below |x| (Rump, Ogita, Oishi, SISC 31(1), 2008, 3.6), the count of such distances, and a carry.
+/// two at or below |x| (Rump, Ogita, Oishi, SISC 31(1), 2008, 3.6), the count of such distances, and a carry. In
+/// portable files the same in FP32, exact too, with as many random bits as it holds.
 OnnxValue roundAway(OnnxWriter &w, CastOp op, FloatType to) {
-  Arithmetic a(w, Float64Type::get(op.getContext()));
+  Arithmetic a(w, w.innerType());
   const llvm::fltSemantics &format = to.getFloatSemantics();
   double largest = largestOf(to), infinity = std::numeric_limits<double>::infinity();
   int digits = APFloat::semanticsPrecision(format), least = APFloat::semanticsMinExponent(format);
   bool saturates = op.getOverflow() == Overflow::Saturate, truncates = op.getRounding() == Rounding::TowardZero;
-  OnnxValue x = a.in(op.getX()), size = w.node("Abs", {x}), q = a.mul(size, 0x1p52 + 1);
-  OnnxValue power = a.sub(q, a.mul(q, 1 - 0x1p-53));
+  int held = w.innerType().getFPMantissaWidth(), wordBits = std::min(32, held);
+  OnnxValue x = a.in(op.getX()), magnitude = w.node("Abs", {x}), size = magnitude;
+  if (!a.type.isF64()) // the product below stays finite
+    size = w.node("Min", {size, a.number(2 * largest)});
+  OnnxValue q = a.mul(size, std::ldexp(1.0, held - 1) + 1);
+  OnnxValue power = a.sub(q, a.mul(q, 1 - std::ldexp(1.0, -held)));
   OnnxValue gap = a.mul(w.node("Max", {power, a.number(std::ldexp(1.0, least))}), std::ldexp(1.0, 1 - digits));
   OnnxValue parts = a.div(size, gap), count = w.node("Floor", {parts});
   if (!truncates) {
-    OnnxValue fraction = w.node("Floor", {a.mul(a.sub(parts, count), 0x1p32)});
+    OnnxValue fraction = w.node("Floor", {a.mul(a.sub(parts, count), std::ldexp(1.0, wordBits))});
     Type index = IntegerType::get(op.getContext(), 64), flag = IntegerType::get(op.getContext(), 1);
-    OnnxValue words = w.cast(randomWords(w, op.getKey(), op.getStream(), tensorType(op.getY())), index, a.type);
-    OnnxValue carry = w.node("GreaterOrEqual", {a.add(fraction, words), a.number(0x1p32)});
+    OnnxValue words = randomWords(w, op.getKey(), op.getStream(), tensorType(op.getY()));
+    if (wordBits < 32)
+      words = w.node("Div", {words, w.integer(INT64_C(1) << (32 - wordBits))});
+    OnnxValue sum = a.add(fraction, w.cast(words, index, a.type));
+    OnnxValue carry = w.node("GreaterOrEqual", {sum, a.number(std::ldexp(1.0, wordBits))});
     count = a.add(count, w.cast(carry, flag, a.type));
   }
   OnnxValue rounded = a.mul(count, gap), zero = a.number(0);
@@ -41,7 +49,8 @@ OnnxValue roundAway(OnnxWriter &w, CastOp op, FloatType to) {
   rounded = w.node("Where", {w.node("Less", {x, zero}), w.node("Neg", {rounded}), rounded});
   // Zeros keep their sign, NaN stays; infinity is beyond the range.
   OnnxValue special = saturates ? w.node("Clip", {x, a.number(-largest), a.number(largest)}) : x;
-  OnnxValue ordinary = w.node("And", {w.node("Greater", {size, zero}), w.node("Less", {size, a.number(infinity)})});
+  OnnxValue ordinary =
+      w.node("And", {w.node("Greater", {magnitude, zero}), w.node("Less", {magnitude, a.number(infinity)})});
   return w.node("Where", {ordinary, rounded, special});
 }
 
@@ -53,7 +62,7 @@ OnnxValue exportCast(CastOp op, OnnxWriter &w) {
   if (real && op.getRounding() != Rounding::NearestEven) {
     x = roundAway(w, op, real);
   } else if (real && saturates && real.getWidth() > 8) { // Cast saturates for 8-bit types alone
-    Type wide = isa<FloatType>(from) ? Type(wideType(from)) : Type(Float64Type::get(op.getContext()));
+    Type wide = isa<FloatType>(from) ? Type(wideType(from)) : Type(w.innerType());
     double largest = largestOf(real);
     x = w.node("Clip", {w.cast(x, from, wide), w.scalar(wide, -largest), w.scalar(wide, largest)});
   }

@@ -48,10 +48,10 @@ OnnxValue compare(CompareOp op, OnnxWriter &w) {
   llvm_unreachable("unknown predicate");
 }
 
-/// dy times a slope, in FP64 and rounded once: 1 - y^2 loses digits in FP32 where |y| is near 1.
+/// dy times a slope, in a wider type and rounded once.
 template <typename Op, typename Slope> void gradient(ExportRules &rules, Slope slope) {
   addRule<Op>(rules, [=](Op op, OnnxWriter &w) {
-    Arithmetic a(w, Float64Type::get(op.getContext()));
+    Arithmetic a(w, w.innerType());
     OnnxValue dy = a.in(op.getLhs());
     return Values{a.out(a.mul(dy, slope(a, a.in(op.getRhs()))), op.getY())};
   });
@@ -68,9 +68,9 @@ void addActivationRules(ExportRules &rules) {
   // Attributes of operators are FP32; a slope that FP32 does not hold becomes arithmetic.
   addRule<LeakyReluOp>(rules, [](LeakyReluOp op, OnnxWriter &w) {
     double alpha = op.getAlpha().convertToDouble();
-    if (isFloat32(alpha))
+    if (isFloat32(alpha) || w.isPortable())
       return Values{w.node("LeakyRelu", {w.get(op.getX())}, {{"alpha", alpha}})};
-    Arithmetic a(w, Float64Type::get(op.getContext()));
+    Arithmetic a(w, w.innerType());
     OnnxValue x = a.in(op.getX()), below = w.node("Less", {x, a.number(0)});
     return Values{a.out(w.node("Where", {below, a.mul(x, alpha), x}), op.getY())};
   });
@@ -79,7 +79,7 @@ void addActivationRules(ExportRules &rules) {
     // Its result in FP32 would be rounded twice, and executors have it in no wider type.
     if (isFloat32(alpha) && isFloat32(beta) && !w.isWidened(op.getX()))
       return Values{w.node("HardSigmoid", {w.get(op.getX())}, {{"alpha", alpha}, {"beta", beta}})};
-    Arithmetic a(w, Float64Type::get(op.getContext()));
+    Arithmetic a(w, w.innerType());
     OnnxValue line = a.add(a.mul(a.in(op.getX()), alpha), a.number(beta));
     return Values{a.out(w.node("Clip", {line, a.number(0), a.number(1)}), op.getY())};
   });
@@ -130,7 +130,7 @@ void mpt::addElementwiseRules(ExportRules &rules) {
     return Values{w.node("Mod", {w.get(op.getLhs()), w.get(op.getRhs())}, {{"fmod", int64_t(1)}})};
   });
   addRule<RsqrtOp>(rules, [](RsqrtOp op, OnnxWriter &w) { // rounded once, so not in the result's type
-    Arithmetic a(w, Float64Type::get(op.getContext()));
+    Arithmetic a(w, w.innerType());
     return Values{a.out(w.node("Reciprocal", {w.node("Sqrt", {a.in(op.getX())})}), op.getY())};
   });
   addRule<IsFiniteOp>(rules, [](IsFiniteOp op, OnnxWriter &w) {
@@ -142,7 +142,11 @@ void mpt::addElementwiseRules(ExportRules &rules) {
     OnnxValue zero = w.scalar(elementOf(op.getY()), 0.0);
     return Values{w.node("Where", {w.node("Greater", {w.get(op.getRhs()), zero}), w.get(op.getLhs()), zero})};
   });
-  gradient<TanhBackwardOp>(rules, [](Arithmetic &a, const OnnxValue &y) { return a.sub(a.number(1.0), a.mul(y, y)); });
+  // In FP32 1 - y^2 loses digits where |y| is near 1; of (1 - y) (1 + y) one factor is exact there.
+  gradient<TanhBackwardOp>(rules, [](Arithmetic &a, const OnnxValue &y) {
+    OnnxValue one = a.number(1.0);
+    return a.type.isF64() ? a.sub(one, a.mul(y, y)) : a.mul(a.sub(one, y), a.add(one, y));
+  });
   gradient<SigmoidBackwardOp>(rules,
                               [](Arithmetic &a, const OnnxValue &y) { return a.mul(y, a.sub(a.number(1.0), y)); });
 }

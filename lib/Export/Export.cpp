@@ -5,6 +5,7 @@
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/ONNX/ONNXDialect.h"
 
+#include "Portable.h"
 #include "Writer.h"
 
 #include "mlir/IR/DialectResourceBlobManager.h"
@@ -155,8 +156,9 @@ private:
 class GraphExport {
 public:
   GraphExport(func::FuncOp function, pb::GraphProto &graph, OnnxModelParts &parts, States &states,
-              llvm::StringMap<OnnxValue> &inputs)
-      : function(function), graph(graph), writer(graph, parts), states(states), inputs(inputs) {
+              llvm::StringMap<OnnxValue> &inputs, bool stateInputs)
+      : function(function), graph(graph), writer(graph, parts), states(states), inputs(inputs),
+        stateInputs(stateInputs) {
     writer.context = function.getContext();
     addStateRules();
   }
@@ -195,8 +197,15 @@ private:
       if (state && failed(states.get(state.getValue())))
         return failure();
     }
-    for (auto write : function.getOps<train::WriteOp>())
+    for (auto write : function.getOps<train::WriteOp>()) {
       updates[write.getState()] = writer.unique((train::TrainDialect::tensorName(write.getState()) + "_next").str());
+      if (!stateInputs)
+        continue;
+      FailureOr<OnnxValue> state = states.get(write.getState());
+      if (failed(state))
+        return failure();
+      describe(*graph.add_input(), *state, write.getValue().getType());
+    }
     for (unsigned i = 0; i < function.getNumResults(); ++i) {
       auto name = getResultAttr<MPTDialect::NameAttrHelper>(function, i);
       results.push_back(writer.unique(name ? name.getValue() : "output"));
@@ -234,10 +243,22 @@ private:
   LogicalResult exportOp(Operation &op) {
     writer.startOp(op.getLoc());
     StringRef name = op.getName().getStringRef();
+    if (Type type = unportableType(op))
+      return op.emitOpError() << "expected a policy of f16 and f32 for --onnx-ops=portable, got " << type
+                              << ": leave the flag, or take such a policy";
     for (const ExportRules *rules : {&std::as_const(stateRules), &exportRules()})
       if (auto rule = rules->find(name); rule != rules->end())
         return rule->second(&op, writer);
     return op.emitOpError() << "has no ONNX form";
+  }
+
+  /// A float type among those of `op` that a portable file does not have.
+  Type unportableType(Operation &op) const {
+    if (writer.isPortable())
+      for (Type type : llvm::concat<const Type>(op.getOperandTypes(), op.getResultTypes()))
+        if (Type element = getElementTypeOrSelf(type); isa<FloatType>(element) && !element.isF32() && !element.isF16())
+          return element;
+    return {};
   }
 
   void exportReturn(Operation *terminator) {
@@ -280,13 +301,16 @@ private:
   ExportRules stateRules;
   States &states;
   llvm::StringMap<OnnxValue> &inputs;
+  bool stateInputs;
   SmallVector<OnnxValue> results;
 };
 
 class ModelExport {
 public:
-  explicit ModelExport(ModuleOp module, bool widens = false) : module(module), states(module, parts) {
-    parts.widens = widens;
+  explicit ModelExport(ModuleOp module, const StepFile &file = {})
+      : module(module), stateInputs(file.stateInputs), states(module, parts) {
+    parts.widens = file.widens;
+    parts.portable = file.portable;
     model.set_ir_version(exportIRVersion);
     model.set_producer_name("mpt");
     model.add_opset_import()->set_version(exportOpset);
@@ -295,7 +319,9 @@ public:
   LogicalResult add(func::FuncOp function, pb::GraphProto &graph) {
     OwningOpRef<func::FuncOp> copy = function.clone();
     decomposeWithoutRule(*copy);
-    GraphExport one(*copy, graph, parts, states, inputs);
+    if (parts.portable)
+      narrowScalars(*copy);
+    GraphExport one(*copy, graph, parts, states, inputs, stateInputs);
     if (failed(one.run()))
       return failure();
     updates = std::move(one.updates);
@@ -340,6 +366,7 @@ public:
   pb::GraphProto graph; ///< everything but its initializers
 
 private:
+  bool stateInputs;
   OnnxModelParts parts;
   States states;
   llvm::StringMap<OnnxValue> inputs, updates;
@@ -352,12 +379,12 @@ LogicalResult mpt::exportOnnx(ModuleOp module, func::FuncOp function, StringRef 
   return failure(failed(model.add(function, model.graph)) || failed(model.write(path)));
 }
 
-LogicalResult mpt::exportStep(ModuleOp module, StepForm form, bool widens, StringRef path) {
+LogicalResult mpt::exportStep(ModuleOp module, const StepFile &file, StringRef path) {
   auto step = module.lookupSymbol<func::FuncOp>("step");
   if (!step)
     return module.emitError() << "expected func @step to export, found none";
-  ModelExport model(module, widens);
-  if (form == StepForm::Joint) {
+  ModelExport model(module, file);
+  if (file.form == StepForm::Joint) {
     if (failed(model.add(step, model.graph)))
       return failure();
   } else {
@@ -371,7 +398,7 @@ LogicalResult mpt::exportStep(ModuleOp module, StepForm form, bool widens, Strin
       return failure();
     model.bind(info);
   }
-  model.metadata(mpt::onnx::ONNXDialect::kFormKey, form == StepForm::Joint ? "joint" : "training-info");
+  model.metadata(mpt::onnx::ONNXDialect::kFormKey, file.form == StepForm::Joint ? "joint" : "training-info");
   model.metadata(mpt::onnx::ONNXDialect::kStatesKey, model.describeStates());
   return model.write(path);
 }

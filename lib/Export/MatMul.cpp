@@ -13,6 +13,11 @@ OnnxValue exportMatMul(MatMulOp op, OnnxWriter &w) {
   SmallVector<int64_t> swap = axisRange(0, rank);
   std::swap(swap[rank - 2], swap[rank - 1]);
   OnnxValue a = w.getAs(op.getA(), type), b = w.getAs(op.getB(), type);
+  if (rank == 2 && (op.getTransposeA() || op.getTransposeB())) {
+    OnnxValue y =
+        w.node("Gemm", {a, b}, {{"transA", int64_t(op.getTransposeA())}, {"transB", int64_t(op.getTransposeB())}});
+    return w.cast(y, type, elementOf(op.getY()));
+  }
   if (op.getTransposeA())
     a = w.transpose(a, swap);
   if (op.getTransposeB())

@@ -11,7 +11,7 @@ namespace {
 
 /// x / (1 - ratio), rounded once, where the generator keeps an element.
 OnnxValue exportDropout(DropoutOp op, OnnxWriter &w) {
-  Arithmetic a(w, Float64Type::get(op.getContext()));
+  Arithmetic a(w, w.innerType());
   double ratio = op.getRatio().convertToDouble();
   OnnxValue words = randomWords(w, op.getKey(), op.getStream(), tensorType(op.getY()));
   OnnxValue least = w.integer(static_cast<int64_t>(std::floor(std::ldexp(ratio, 32))));
@@ -20,7 +20,7 @@ OnnxValue exportDropout(DropoutOp op, OnnxWriter &w) {
 }
 
 OnnxValue exportRandomUniform(RandomUniformOp op, OnnxWriter &w) {
-  Arithmetic a(w, Float64Type::get(op.getContext()));
+  Arithmetic a(w, w.innerType());
   double low = op.getLow().convertToDouble(), high = op.getHigh().convertToDouble();
   OnnxValue words = randomWords(w, op.getKey(), op.getStream(), tensorType(op.getY()));
   Type index = IntegerType::get(op.getContext(), 64);

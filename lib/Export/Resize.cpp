@@ -7,15 +7,20 @@ using namespace mpt;
 
 namespace {
 
-/// `x` [.., from, ..] at `positions` along `axis`, times as many weights: exact in FP64, rounded to
-/// `type`.
+/// `x` [.., from, ..] at `positions` along `axis`, times as many weights: exact in FP64, rounded to `type`.
 OnnxValue weighted(OnnxWriter &w, OnnxValue x, Type type, ArrayRef<int64_t> positions, ArrayRef<double> weights,
                    int64_t axis, int64_t rank) {
-  Arithmetic a(w, Float64Type::get(type.getContext()));
+  Arithmetic a(w, w.innerType());
   auto count = static_cast<int64_t>(weights.size());
   SmallVector<int64_t> line(rank, 1);
   line[axis] = count;
-  auto values = DenseElementsAttr::get(RankedTensorType::get(line, a.type), weights);
+  SmallVector<APFloat> numbers;
+  for (double weight : weights) {
+    bool loses;
+    numbers.emplace_back(weight);
+    numbers.back().convert(cast<FloatType>(a.type).getFloatSemantics(), APFloat::rmNearestTiesToEven, &loses);
+  }
+  auto values = DenseElementsAttr::get(RankedTensorType::get(line, a.type), ArrayRef<APFloat>(numbers));
   OnnxValue picked = w.node("Gather", {x, w.indices(positions)}, {{"axis", axis}});
   return w.cast(a.mul(w.cast(picked, type, a.type), w.constant(values, "resize")), a.type, type);
 }

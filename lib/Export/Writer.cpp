@@ -46,6 +46,10 @@ std::string OnnxWriter::unique(StringRef hint) {
 
 bool OnnxWriter::isWidened(Value value) const { return parts.widens && elementOf(value).isBF16(); }
 
+FloatType OnnxWriter::innerType() const {
+  return parts.portable ? FloatType(Float32Type::get(context)) : FloatType(Float64Type::get(context));
+}
+
 void OnnxWriter::startOp(Location loc) {
   auto name = dyn_cast<NameLoc>(loc);
   prefix = name ? name.getName().str() : "value";

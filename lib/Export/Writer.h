@@ -43,6 +43,8 @@ struct OnnxModelParts {
   llvm::StringMap<int> kinds;
   /// Arithmetic on bf16 happens in wider types between casts.
   bool widens = false;
+  /// Floats are f32 and f16 alone.
+  bool portable = false;
   /// Model-local functions of standard ops, by name.
   std::map<std::string, ::ONNX_NAMESPACE::FunctionProto> functions;
 };
@@ -63,6 +65,10 @@ public:
   llvm::DenseSet<mlir::Value> implicit;
   /// Whether arithmetic on `value` happens in a wider type.
   bool isWidened(mlir::Value value) const;
+  /// The type of arithmetic whose result is rounded once more, to that of a result: FP64, or FP32 in portable files,
+  /// where an FP32 result is off by some units in the last place.
+  mlir::FloatType innerType() const;
+  bool isPortable() const { return parts.portable; }
   /// Nodes made from now on are named after `loc`.
   void startOp(mlir::Location loc);
 

@@ -40,6 +40,8 @@ struct CompileOptions : PipelineOptions {
   std::string seed;                  ///< of a joint graph: the value that its backward pass starts from
   std::string checkpoint, optimizerModel, evalModel; ///< beside a training model of ONNX Runtime
   llvm::StringMap<std::string> gradients, next;      ///< outputs of a joint graph, by initializer
+  std::string onnxState = "initializers";            ///< of a step as ONNX: where states are given
+  std::string onnxOps = "all";                       ///< of a step as ONNX: all or portable
   std::string onnxForm = "joint";                    ///< of a training step as ONNX: joint or training-info
   std::string onnxArithmetic = "native";      ///< of a training step as ONNX: native, or wide without bf16 arithmetic
   bool hasLoss = false, hasOptimizer = false; ///< given, not the default: what comes then adds to it

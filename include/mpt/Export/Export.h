@@ -22,17 +22,25 @@ enum class StepForm {
   TrainingInfo ///< the model's graph is the model in use, TrainingInfoProto's algorithm the step, with update bindings
 };
 
+/// How a training step is written.
+struct StepFile {
+  StepForm form = StepForm::Joint;
+  bool widens = false;      ///< what is bf16 is computed in wider types between casts, for executors without bf16
+  bool portable = false;    ///< floats are f32 and f16 alone, as execution providers have them
+  bool stateInputs = false; ///< states that a step changes are inputs, whose defaults are their initializers
+};
+
 /// Writes `function` and the state it reads as a binary ONNX model of standard operators: arguments and results under
 /// their `mpt.name`, states as initializers. Where the initializers exceed 1 GiB they go to `<path>.data` beside it.
 /// Tensors are read, converted and written piece by piece, so memory does not grow with them. The file appears whole or
 /// not at all. Errors are located at the op that has no ONNX form.
 llvm::LogicalResult exportOnnx(mlir::ModuleOp module, mlir::func::FuncOp function, llvm::StringRef path);
 
-/// Writes func @step as a training step in `form`. Each state is an initializer `s`, its new value an output `s_next`;
-/// the model's metadata `mpt.states` says role and output of every state (see docs/onnx.md), so that importOnnx makes
-/// the same step of it. The model in use is func @predict or, without one, func @evaluate. With `widens`, what is bf16
-/// is computed in wider types between casts, for executors without bf16 arithmetic.
-llvm::LogicalResult exportStep(mlir::ModuleOp module, StepForm form, bool widens, llvm::StringRef path);
+/// Writes func @step as a training step. Each state is an initializer `s`, its new value an output `s_next`; the
+/// model's metadata `mpt.states` says role and output of every state (see docs/onnx.md), so that importOnnx makes the
+/// same step of it. The model in use is func @predict or, without one, func @evaluate. Errors of portable files are
+/// located at the first op whose type they cannot have.
+llvm::LogicalResult exportStep(mlir::ModuleOp module, const StepFile &file, llvm::StringRef path);
 
 /// Writes a graph of ONNX nodes (see importNodes) back, under the opset and IR version it came with. Tensors go to
 /// `<path>.data` where they exceed 1 GiB or lay beside the model. Initializers are read, converted and written piece by
