@@ -118,6 +118,7 @@ void buildPrecision(OpPassManager &passes, const PipelineOptions &options, const
   // Decisions first, on the whole module: functions share parameters.
   auto assign = wishes<AssignOptions>(options);
   assign.lossScale = options.lossScale;
+  assign.slots = options.slots;
   assign.ranges = options.ranges;
   passes.addPass(createAssign(assign));
   if (options.products) {

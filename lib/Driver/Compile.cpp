@@ -208,8 +208,9 @@ private:
     if (failed(takeForm()))
       return failure();
     if (hasAttr<MPTDialect::StepAttrHelper>(*module) &&
-        (options.trains || options.policy != "fp32" || !options.lossScale.empty()))
-      return fail("'" + path + "' is a training step already: expected no loss, optimizer, policy or loss scale");
+        (options.trains || options.policy != "fp32" || !options.lossScale.empty() || !options.slots.empty()))
+      return fail("'" + path +
+                  "' is a training step already: expected no loss, optimizer, policy, loss scale or slots");
     return success();
   }
 

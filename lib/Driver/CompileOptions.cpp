@@ -299,6 +299,9 @@ std::vector<Flag> precisionFlags() {
        }},
       {"--loss-scale", "SCALE", "none, a number, or dynamic with settings, as in dynamic,init=1024,interval=500",
        text(&Options::lossScale)},
+      {"--slots", "TYPE",
+       "type that optimizer slots are stored in: f32, f16 (first moments alone) or bf16 (all), rounded stochastically",
+       choice(&Options::slots, "f32|f16|bf16")},
   };
 }
 

@@ -30,6 +30,11 @@ public:
         emitError(loc) << wrong;
         return signalPassFailure();
       }
+    if (!slots.empty())
+      if (std::string wrong = policy->overrideSlots(slots); !wrong.empty()) {
+        emitError(loc) << wrong;
+        return signalPassFailure();
+      }
     setAttr<MPTDialect::PolicyAttrHelper>(module, policy->toAttribute());
     if (!policy->narrows())
       return;

@@ -5,12 +5,16 @@
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
+#include "mpt/Interfaces/OptimizerUpdate.h"
 #include "mpt/Precision/Constants.h"
 #include "mpt/Precision/LossyCasts.h"
 #include "mpt/Precision/RoundingCasts.h"
+#include "mpt/Precision/StepRules.h"
 #include "mpt/Support/Refusal.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+
+#include <cmath>
 
 namespace mpt {
 #define GEN_PASS_DEF_MASTERWEIGHTS
@@ -56,6 +60,12 @@ public:
       else if (failed(addMaster(state, narrow, found)))
         return signalPassFailure();
     }
+    if (settings.slotsAreAsked && numNarrowSlots == 0) {
+      StringRef type = settings.slots.isBF16() ? "bf16" : "f16";
+      module.emitError() << "expected optimizer slots that may be " << type << " for --slots=" << type
+                         << ", got none: choose an optimizer with such slots, or leave the flag out";
+      signalPassFailure();
+    }
   }
 
 private:
@@ -67,10 +77,14 @@ private:
       return Type();
     if (state.getRole() == train::Role::parameter)
       return settings.master.isF32() ? Type() : settings.master;
-    if (state.getRole() != train::Role::slot || settings.slots.isF32() ||
-        !hasAttr<MPTDialect::StorableAttrHelper>(state))
+    if (state.getRole() != train::Role::slot || settings.slots.isF32())
       return Type();
-    return settings.slots;
+    // BF16 has FP32's range, so that it holds whatever an optimizer's update keeps; averages of parameters are read
+    // otherwise.
+    bool isUpdates = settings.slots.isBF16() && llvm::any_of(found.reads, [](train::ReadOp read) {
+                       return llvm::any_of(read->getUsers(), llvm::IsaPred<OptimizerUpdate>);
+                     });
+    return isUpdates || hasAttr<MPTDialect::StorableAttrHelper>(state) ? settings.slots : Type();
   }
 
   /// Readers widen, writers round as the policy says for masters.
@@ -86,20 +100,86 @@ private:
     }
     state.setType(narrow);
     ++numNarrowStates;
+    bool isSlot = state.getRole() == train::Role::slot;
+    numNarrowSlots += isSlot;
+    bool compensated = !isSlot && settings.masters.compensated;
+    DenseSet<Operation *> updates;
+    if (compensated) {
+      if (failed(addRemainder(state, narrow)))
+        return failure();
+      for (train::WriteOp write : found.writes)
+        addUpdate(write, updates);
+    }
     for (train::ReadOp read : found.reads) {
       redirect(read, narrow);
       if (!read->use_empty()) {
         OpBuilder builder(read);
         Value stored = train::ReadOp::create(builder, read.getLoc(), narrow, read.getStateAttr());
-        read.getValue().replaceAllUsesWith(GraphBuilder(builder, read.getLoc()).widen(stored));
+        Value wide = GraphBuilder(builder, read.getLoc()).widen(stored);
+        auto isUpdates = [&](OpOperand &use) { return updates.contains(use.getOwner()); };
+        if (llvm::any_of(read->getUses(), isUpdates))
+          read.getValue().replaceUsesWithIf(withRemainder(builder, read, wide), isUpdates);
+        read.getValue().replaceAllUsesWith(wide);
       }
       read.erase();
     }
     for (train::WriteOp write : found.writes) {
       OpBuilder builder(write);
-      write.getValueMutable().assign(casts->cast(builder, write.getLoc(), write.getValue(), element, settings.masters));
+      Value next = write.getValue();
+      write.getValueMutable().assign(
+          casts->cast(builder, write.getLoc(), next, element, isSlot ? settings.slotCasts : settings.masters));
+      if (compensated)
+        writeRemainder(write, next);
     }
     return success();
+  }
+
+  /// What the roundings of `state` leave out, zeros at first.
+  LogicalResult addRemainder(train::StateOp state, RankedTensorType narrow) {
+    std::string name = remainderOf(state.getSymName());
+    if (SymbolTable::lookupSymbolIn(getOperation(), name))
+      return state.emitOpError() << "expected no state named " << name << ", which the rest of each rounding needs";
+    OpBuilder builder(&getContext());
+    builder.setInsertionPointAfter(state);
+    train::StateOp::create(builder, state.getLoc(), name, narrow, train::Role::slot, state.getSymNameAttr(),
+                           ElementsAttr(), /*frozen=*/false, StringAttr());
+    return success();
+  }
+
+  /// Notes the ops from the gradient to the new value: what the forward pass reads is the parameter alone.
+  static void addUpdate(train::WriteOp write, DenseSet<Operation *> &ops) {
+    bool tensor = tensorType(write.getValue()).getRank() > 0;
+    SmallVector<Value> work{write.getValue()};
+    while (!work.empty()) {
+      Value value = work.pop_back_val();
+      Operation *op = value.getDefiningOp();
+      if (!op || isa<train::GradientOp>(op) || (tensor && tensorType(value).getRank() == 0) || !ops.insert(op).second)
+        continue;
+      llvm::append_range(work, op->getOperands());
+    }
+  }
+
+  /// `wide` with the rest of its last rounding. A rest of more than half a unit is of another value, in whose place the
+  /// parameter was set or loaded since: it does not count.
+  static Value withRemainder(OpBuilder &builder, train::ReadOp read, Value wide) {
+    GraphBuilder b(builder, read.getLoc());
+    auto type = cast<RankedTensorType>(read.getType());
+    auto narrow = cast<train::StateOp>(SymbolTable::lookupNearestSymbolFrom(read, read.getStateAttr())).getType();
+    Value kept = train::ReadOp::create(builder, b.loc, narrow, remainderOf(read.getState()));
+    Value rest = b.widen(kept);
+    auto element = cast<FloatType>(cast<RankedTensorType>(narrow).getElementType());
+    double half = std::ldexp(1.0, -static_cast<int>(llvm::APFloat::semanticsPrecision(element.getFloatSemantics())));
+    Value fits = b.compare(Predicate::le, b.make<AbsOp>(type, rest), b.mul(b.make<AbsOp>(type, wide), half));
+    return b.select(fits, b.add(wide, rest), wide);
+  }
+
+  void writeRemainder(train::WriteOp write, Value next) {
+    OpBuilder builder(write->getContext());
+    builder.setInsertionPointAfter(write);
+    GraphBuilder b(builder, write.getLoc());
+    Value rest = b.sub(next, b.widen(write.getValue()));
+    Value kept = casts->cast(builder, b.loc, rest, tensorType(write.getValue()).getElementType(), RoundingMode());
+    train::WriteOp::create(builder, b.loc, remainderOf(write.getState()), kept, write.getCondition());
   }
 
   /// Readers that cast to `narrow` read the narrow state; the rest of the readers keep `read`.
@@ -157,6 +237,7 @@ private:
 
   PrecisionSettings settings;
   std::optional<RoundingCasts> casts;
+  int64_t numNarrowSlots = 0;
 
   /// Nobody updates it: no master is needed, unless someone reads it wide.
   void storeNarrow(train::StateOp state, RankedTensorType narrow, Accesses &found) {

@@ -22,7 +22,8 @@ def Assign : Pass<"precision-assign", "::mlir::ModuleOp"> {
     ListOption<"rules", "rules", "std::string", "rules as in a policy file, without policy.; they beat the policy's">,
     Option<"ranges", "ranges", "std::string", "\"\"", "file of measured ranges (mpt-run --calibrate), for policy auto">,
     Option<"placement", "placement", "std::string", "\"cut\"", "cut, or painting for comparison: how free values are decided">,
-    Option<"lossScale", "loss-scale", "std::string", "\"\"", "none, a number, or dynamic with settings, instead of the policy's">
+    Option<"lossScale", "loss-scale", "std::string", "\"\"", "none, a number, or dynamic with settings, instead of the policy's">,
+    Option<"slots", "slots", "std::string", "\"\"", "type that optimizer slots are stored in, instead of the policy's: f32, f16 or bf16">
   ];
   let statistics = [
     Statistic<"numNarrow", "narrow-values", "values decided narrow">,
@@ -111,7 +112,9 @@ def MasterWeights : Pass<"precision-master-weights", "::mlir::ModuleOp"> {
     FP32 readers and writers use the master, and each write of the master also writes its narrow copy. A parameter that
     nobody writes is converted at compile time. Under a policy with a narrow `master` type, parameters are their own masters.
     Under one with narrow `slots`, so are optimizer slots that may be narrow: they are widened for the update and rounded
-    after it.
+    after it, stochastically unless the policy says otherwise. With `policy.rounding "compensated" of masters`, a
+    parameter has `train.state slot @"<name>.remainder"`: the update starts from the sum of both, and leaves there what
+    rounding the new parameter leaves out.
   }];
   let statistics = [
     Statistic<"numMasters", "masters", "masters added">,

@@ -55,12 +55,26 @@ private:
         return state.emitOpError() << "expected a master of " << state.getSymName()
                                    << ", which is trained and stored as " << getElementTypeOrSelf(state.getType())
                                    << ": run precision-master-weights";
+      if (settings.masters.compensated && written.contains(state.getSymNameAttr()) && isNarrowFloat(state.getType()) &&
+          !isRemainder(states.lookup(StringAttr::get(&getContext(), remainderOf(state.getSymName())))))
+        return state.emitOpError() << "expected a state " << remainderOf(state.getSymName())
+                                   << ", which a compensated parameter needs, got none";
     } else if (isNarrowFloat(state.getType()) && state.getRole() != train::Role::constant &&
-               !(state.getRole() == train::Role::slot && getElementTypeOrSelf(state.getType()) == settings.slots)) {
+               !(state.getRole() == train::Role::slot && getElementTypeOrSelf(state.getType()) == settings.slots) &&
+               !isRemainder(state)) {
       return state.emitOpError() << "expected f32 for state of role " << train::stringifyRole(state.getRole())
                                  << ", got " << getElementTypeOrSelf(state.getType());
     }
     return success();
+  }
+
+  /// Of a parameter of its own type.
+  bool isRemainder(train::StateOp state) {
+    if (!state || state.getRole() != train::Role::slot || !state.getOfAttr() || !settings.masters.compensated)
+      return false;
+    train::StateOp parameter = states.lookup(state.getOfAttr());
+    return parameter && state.getType() == parameter.getType() &&
+           state.getSymName() == remainderOf(parameter.getSymName());
   }
 
   LogicalResult verifyFunction(func::FuncOp function) {

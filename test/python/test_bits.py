@@ -59,6 +59,12 @@ def test_every_update(tmp_path, policy, optimizer):
     same_bits(tmp_path, policy, optimizer)
 
 
+@pytest.mark.parametrize("optimizer", [one for one in OPTIMIZERS if one != "sgd,lr=0.1"])
+@pytest.mark.parametrize("policy", ["fp32", "bf16-kahan"])
+def test_narrow_slots(tmp_path, policy, optimizer):
+    same_bits(tmp_path, policy, optimizer, "--slots=bf16")
+
+
 @pytest.mark.parametrize("policy", ["amp-f16", "amp-bf16", "pure-f16-static"])
 def test_narrow_arithmetic(tmp_path, policy):
     same_bits(tmp_path, policy, "sgd,lr=0.1,momentum=0.9", "--keep-narrow=.*")

@@ -133,6 +133,11 @@ def test_storage(compiled):
     if policy in ("pure-f16-static", "fp8-e5m2", "fp8-e5m2-saved"):
         assert {state[name].dtype for name in state if name.endswith((".weight", ".bias", ".momentum"))} == {np.dtype(np.float16)}
         assert not any(name.endswith(".master") for name in state)
+    if policy in ("bf16-sr", "bf16-kahan"):
+        weights = [name for name in state if name.endswith((".weight", ".bias"))]
+        assert weights and {str(state[name].dtype) for name in weights} == {"bfloat16"}
+        assert [f"{name}.remainder" in state for name in weights] == [policy == "bf16-kahan"] * len(weights)
+        assert not any(name.endswith(".master") for name in state)
     if policy == "fp8-hybrid":
         # Two layers between the first and the last: inputs, weights and incoming gradients.
         assert state["mpt.amax_history"].shape == (6, 1024) and state["mpt.tensor_scales"].shape == (6,)

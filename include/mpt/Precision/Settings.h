@@ -32,6 +32,7 @@ struct LossScaling {
 
 struct RoundingMode {
   bool stochastic = false, saturates = false;
+  bool compensated = false; ///< what a rounding leaves out is kept beside the value, and added before the next update
 };
 
 /// Parameters of train.tensor_scale, and whether 8-bit tensors have scales.
@@ -61,6 +62,8 @@ struct PrecisionSettings {
   mlir::Type saved;                     ///< of activations that wait for the backward pass
   LossScaling scaling;
   RoundingMode operands, gradientCasts, masters;
+  RoundingMode slotCasts{/*stochastic=*/true, /*saturates=*/true}; ///< else small steps of slots are lost
+  bool slotsAreAsked = false;                                      ///< on the command line, so that some must be narrow
   TensorScaling tensorScaling;
   std::vector<ErrorBound> bounds;                       ///< of the training step, where types were made of measurements
   std::string timedTarget, timedDevice, timedLibraries; ///< what products were measured on; empty where none were
@@ -70,6 +73,9 @@ struct PrecisionSettings {
   bool quantizes() const { return compute.getIntOrFloatBitWidth() == 8 || gradients.getIntOrFloatBitWidth() == 8; }
   /// False for policies that store everything in FP32.
   bool narrows() const { return !storage.isF32(); }
+
+  /// Replaces the type of slots by that called `text`. Returns what was wrong, or nothing.
+  std::string overrideSlots(llvm::StringRef text);
 
   /// All of a policy but its rules.
   static PrecisionSettings from(policy::PolicyOp op);

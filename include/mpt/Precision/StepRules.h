@@ -9,6 +9,9 @@
 
 namespace mpt {
 
+/// The state that keeps what roundings of a parameter leave out (`policy.rounding "compensated"`).
+std::string remainderOf(llvm::StringRef parameter);
+
 /// A function that computes gradients, and what its writes go to.
 struct StepFunction {
   StepFunction(mlir::func::FuncOp function, const States &states);

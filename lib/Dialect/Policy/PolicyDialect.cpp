@@ -131,8 +131,12 @@ LogicalResult TensorScalingOp::verify() {
 }
 
 LogicalResult RoundingOp::verify() {
-  if (getMode() != "nearest_even" && getMode() != "stochastic")
-    return emitOpError() << "expected \"nearest_even\" or \"stochastic\", got \"" << getMode() << "\"";
+  if (getMode() != "nearest_even" && getMode() != "stochastic" && getMode() != "compensated")
+    return emitOpError() << "expected \"nearest_even\", \"stochastic\" or \"compensated\", got \"" << getMode() << "\"";
+  bool isWide = (*this)->getParentOfType<PolicyOp>().getMaster().isF32();
+  if (getMode() == "compensated" && (getValues() != Values::masters || isWide))
+    return emitOpError() << "expected \"compensated\" of masters that are the storage type, got it of "
+                         << stringifyValues(getValues()) << (getValues() == Values::masters ? ", which are f32" : "");
   if (getOverflow() != "inf" && getOverflow() != "saturate")
     return emitOpError() << "expected overflow \"inf\" or \"saturate\", got \"" << getOverflow() << "\"";
   return success();

@@ -30,6 +30,10 @@ template <typename F> void eachField(PrecisionSettings &s, F field) {
   field("gradients_saturate", s.gradientCasts.saturates);
   field("masters_stochastic", s.masters.stochastic);
   field("masters_saturate", s.masters.saturates);
+  field("masters_compensated", s.masters.compensated);
+  field("slots_stochastic", s.slotCasts.stochastic);
+  field("slots_saturate", s.slotCasts.saturates);
+  field("slots_asked", s.slotsAreAsked);
   field("tensor_scales", s.tensorScaling.enabled);
   field("delayed", s.tensorScaling.delayed);
   field("most_recent", s.tensorScaling.mostRecent);
@@ -159,7 +163,7 @@ static LossScaling readScaling(policy::LossScalingOp op) {
 }
 
 static void readRounding(policy::RoundingOp op, PrecisionSettings &settings) {
-  RoundingMode mode{op.getMode() == "stochastic", op.getOverflow() == "saturate"};
+  RoundingMode mode{op.getMode() == "stochastic", op.getOverflow() == "saturate", op.getMode() == "compensated"};
   bool all = op.getValues() == policy::Values::all;
   if (all || op.getValues() == policy::Values::operands)
     settings.operands = mode;
@@ -167,6 +171,8 @@ static void readRounding(policy::RoundingOp op, PrecisionSettings &settings) {
     settings.gradientCasts = mode;
   if (all || op.getValues() == policy::Values::masters)
     settings.masters = mode;
+  if (op.getValues() == policy::Values::slots)
+    settings.slotCasts = mode;
 }
 
 PrecisionSettings PrecisionSettings::from(policy::PolicyOp op) {
@@ -194,6 +200,20 @@ PrecisionSettings PrecisionSettings::from(policy::PolicyOp op) {
                             static_cast<int64_t>(tensors.getHistory()),
                             static_cast<int64_t>(tensors.getMargin())};
   return result;
+}
+
+std::string PrecisionSettings::overrideSlots(StringRef text) {
+  MLIRContext *context = storage.getContext();
+  Type type = llvm::StringSwitch<Type>(text)
+                  .Case("f32", Float32Type::get(context))
+                  .Case("f16", Float16Type::get(context))
+                  .Case("bf16", BFloat16Type::get(context))
+                  .Default(Type());
+  if (!type)
+    return ("expected f32, f16 or bf16 for the type of slots, got " + text).str();
+  slots = type;
+  slotsAreAsked = !type.isF32();
+  return "";
 }
 
 /// Reads "SCALE" (from the first step on), "STEP:SCALE/STEP:SCALE..." or "none" as the floors of a dynamic scale.

@@ -6,6 +6,8 @@
 using namespace mlir;
 using namespace mpt;
 
+std::string mpt::remainderOf(StringRef parameter) { return (parameter + ".remainder").str(); }
+
 namespace {
 
 /// What a new value reads directly: neither through a gradient nor, for tensors, through a scalar, as the coefficient
@@ -68,7 +70,9 @@ private:
     StringAttr name = state.getSymNameAttr();
     switch (state.getRole()) {
     case train::Role::parameter:
-      return masters.contains(name) ? verifyCopy(write, name) : verifyUpdate(write, name, name);
+      if (masters.contains(name))
+        return verifyCopy(write, name);
+      return success(succeeded(verifyUpdate(write, name, name)) && succeeded(verifyRemainder(write, name)));
     case train::Role::master:
       return state.getOfAttr() ? verifyUpdate(write, name, state.getOfAttr()) : success();
     case train::Role::slot:
@@ -91,6 +95,27 @@ private:
     if (!copy || !master || copy.getX() != master.getValue() || write.getCondition() != master.getCondition())
       return write.emitOpError() << "expected the new master of " << write.getState()
                                  << ", rounded by one cast, under the master's condition";
+    return success();
+  }
+
+  /// A parameter with a remainder starts from it, and leaves in it what its own rounding leaves out.
+  LogicalResult verifyRemainder(train::WriteOp write, StringAttr name) {
+    auto rest = StringAttr::get(name.getContext(), remainderOf(name.getValue()));
+    train::StateOp state = step.state(rest);
+    if (!state || state.getOfAttr() != name)
+      return success();
+    if (!sourcesOf(write.getValue()).states.contains(rest))
+      return write.emitOpError() << "expected an update of " << write.getState() << " that starts from "
+                                 << rest.getValue() << " too, got one without it";
+    train::WriteOp kept = step.writes.lookup(rest);
+    auto copy = write.getValue().getDefiningOp<CastOp>(),
+         last = kept ? kept.getValue().getDefiningOp<CastOp>() : CastOp();
+    auto left = last ? last.getX().getDefiningOp<SubOp>() : SubOp();
+    auto wide = left ? left.getRhs().getDefiningOp<CastOp>() : CastOp();
+    if (!copy || !wide || wide.getX() != copy.getY() || left.getLhs() != copy.getX() ||
+        kept.getCondition() != write.getCondition())
+      return write.emitOpError() << "expected " << rest.getValue() << " to get what the rounding of "
+                                 << write.getState() << " leaves out, under the same condition";
     return success();
   }
 

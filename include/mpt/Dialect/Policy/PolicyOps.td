@@ -45,7 +45,7 @@ def Policy_Predicate : I32EnumAttr<"Predicate", "what a layer, a GEMM of the for
 }
 def Policy_Values : I32EnumAttr<"Values", "which roundings a rule is about", [
   I32EnumAttrCase<"all", 0>, I32EnumAttrCase<"operands", 1>, I32EnumAttrCase<"gradients", 2>,
-  I32EnumAttrCase<"masters", 3>]> {
+  I32EnumAttrCase<"masters", 3>, I32EnumAttrCase<"slots", 4>]> {
   let cppNamespace = "::mpt::policy";
   let genSpecializedAttr = 1;
 }
@@ -60,7 +60,7 @@ def Policy_PolicyOp : Policy_Op<"policy", [Symbol, SingleBlock, NoTerminator]> {
   let description = [{
     `storage` is the type of narrow values in memory, `compute` the type of GEMMs' operands in the forward pass,
     `accumulate` the type of running sums, `master` the type of what optimizers update between steps, `slots` the type
-    of optimizer slots that may be narrow (first moments). `gradients` is the type in which parameters' gradients wait for
+    of optimizer slots that may be narrow: f16 of first moments, bf16 of sums of squares too. `gradients` is the type in which parameters' gradients wait for
     the update, or, where it is an 8-bit type, that of GEMMs' operands that are gradients (those of activations are
     otherwise stored like activations). `parameter_gradients` is a further rounding of parameters' gradients. `slots` and
     `parameter_gradients` default to f32. `saved` is the type in which activations wait for the backward pass, storage's
@@ -164,11 +164,13 @@ def Policy_TensorScalingOp : Policy_Setting<"tensor_scaling"> {
   let hasVerifier = 1;
 }
 def Policy_RoundingOp : Policy_Setting<"rounding"> {
-  let summary = "rounding of casts: nearest_even or stochastic, and beyond the range inf or saturate";
+  let summary = "rounding of casts: nearest_even, stochastic or compensated, and beyond the range inf or saturate";
   let description = [{
     Of `operands` (forward operands of GEMMs that are converted to compute type), `gradients` (gradients converted to
-    the gradients' types), `masters` (what optimizers write narrow), or `all` of these. Later rules win. Casts between f32 and
-    the storage type are to nearest, with infinities.
+    the gradients' types), `masters` (parameters that optimizers write narrow), or `all` of these. Later rules win. Casts
+    between f32 and the storage type are to nearest, with infinities. Of `slots`: optimizer slots that are stored narrow,
+    which are rounded stochastically and saturate where no rule says otherwise. `compensated`, of `masters` that are the
+    storage type: to nearest, and what is left out is a state `<name>.remainder`, which the next update adds.
   }];
   let arguments = (ins StrAttr:$mode, DefaultValuedAttr<Policy_Values, "::mpt::policy::Values::all">:$values,
     DefaultValuedAttr<StrAttr, "\"inf\"">:$overflow);
