@@ -44,7 +44,7 @@ def kinds_of(proto):
     return kinds - {0}
 
 
-@pytest.mark.parametrize("policy", ["fp32", "amp-f16", "fp8-e5m2"])
+@pytest.mark.parametrize("policy", ["fp32", "amp-f16", "fp8-e5m2", "bf16-kahan"])
 def test_states_are_inputs_and_the_bits_are_the_same(policy, tmp_path):
     model, feeds = build("cnn", tmp_path)
     proto, _ = step_files.compare(model, flags(policy), feeds, tmp_path, "joint", LOOPED)
