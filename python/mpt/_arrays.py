@@ -111,7 +111,8 @@ def from_dlpack(name: bytes, value, target: str):
     kind = value.__dlpack_device__()[0]
     if kind not in HOST_DEVICES and not (kind == CUDA_DEVICE and target == "cuda"):
         raise ValueError(f"input '{name.decode()}': expected an array in host memory")
-    capsule = value.__dlpack__()
+    # On a device: made ready for the default stream, which the runtime waits for (1, by the protocol).
+    capsule = value.__dlpack__(stream=1) if kind == CUDA_DEVICE else value.__dlpack__()
     t = DLTensor.from_address(_pointer(capsule, b"dltensor"))
     type_name = DLPACK.get((t.code, t.bits))
     if type_name is None or t.lanes != 1:

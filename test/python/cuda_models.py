@@ -6,7 +6,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 
 def model(path, name, nodes, weights, inputs, output, opset=17):
-    graph = helper.make_graph(nodes, name, [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in inputs.items()],
+    kinds = {"ids": TensorProto.INT64}
+    graph = helper.make_graph(nodes, name, [helper.make_tensor_value_info(n, kinds.get(n, TensorProto.FLOAT), s) for n, s in inputs.items()],
                               [helper.make_tensor_value_info(*output)],
                               [numpy_helper.from_array(w, n) for n, w in weights.items()])
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)]), path)
@@ -199,3 +200,62 @@ def attention(path, mask="causal", batch=4, heads=2, length=16, depth=8, key_hea
               helper.make_node("ReduceMean", ["o", "axes"], ["logits"], name="mean", keepdims=0)]
     model(path, "attention", nodes, weights, {"x": [batch, length, width]}, ("logits", TensorProto.FLOAT, [batch, 16]), opset=18)
     return values(10, batch, length, width)
+
+
+def language(path, kind="gpt", layers=2, width=128, heads=2, tokens=64, batch=2, vocabulary=97):
+    """A language model with biases and a head tied to its table: "gpt" norms first, masks later tokens and has tanh-GELU; "bert" norms last
+    and has GELU by erf. The batch is of ids."""
+    ends, depth = kind == "bert", width // heads
+    later = numpy_helper.from_array(np.triu(np.full((tokens, tokens), -np.inf, np.float32), 1)[None, None])
+    weights = {"table": values(0, vocabulary, width), "positions": values(1, tokens, width), "root": np.float32(depth**0.5), "split": np.int64([0, 0, heads, depth]),
+               "join": np.int64([0, 0, width]), "parts": np.int64([width] * 3), "rows": np.int64([batch * tokens, vocabulary])}
+    nodes = [helper.make_node("Constant", [], ["later"], name="later", value=later), helper.make_node("Gather", ["table", "ids"], ["e"], name="tokens"),
+             helper.make_node("Add", ["e", "positions"], ["x0"], name="embedded")]
+
+    def add(op, inputs, output, **more):
+        nodes.append(helper.make_node(op, inputs, [output], name=output, **more))
+        return output
+
+    def norm(x, name):
+        weights.update({f"{name}_gain": 1 + values(len(weights), width), f"{name}_shift": values(len(weights), width)})
+        return add("LayerNormalization", [x, f"{name}_gain", f"{name}_shift"], name, axis=-1)
+
+    def linear(x, name, inputs, outputs):
+        weights.update({f"{name}_w": values(len(weights), inputs, outputs) / 3, f"{name}_b": values(len(weights), outputs)})
+        return add("Add", [add("MatMul", [x, f"{name}_w"], f"{name}_product"), f"{name}_b"], name)
+
+    def attention_of(x, name):
+        linear(x, name, width, 3 * width)
+        nodes.append(helper.make_node("Split", [name, "parts"], [f"{name}_{part}0" for part in "qkv"], name=f"{name}_parts", axis=-1))
+        for part, order in (("q", [0, 2, 1, 3]), ("k", [0, 2, 3, 1]), ("v", [0, 2, 1, 3])):
+            add("Transpose", [add("Reshape", [f"{name}_{part}0", "split"], f"{name}_{part}1")], f"{name}_{part}", perm=order)
+        scores = add("Div", [add("MatMul", [f"{name}_q", f"{name}_k"], f"{name}_scores"), "root"], f"{name}_scaled")
+        scores = scores if ends else add("Add", [scores, "later"], f"{name}_masked")
+        together = add("MatMul", [add("Softmax", [scores], f"{name}_softmax", axis=-1), f"{name}_v"], f"{name}_attend")
+        return linear(add("Reshape", [add("Transpose", [together], f"{name}_heads", perm=[0, 2, 1, 3]), "join"], f"{name}_join"), f"{name}_out", width, width)
+
+    def feedforward(x, name):
+        up = add("Gelu", [linear(x, f"{name}_up", width, 4 * width)], f"{name}_gelu", approximate="none" if ends else "tanh")
+        return linear(up, f"{name}_down", 4 * width, width)
+
+    x = "x0"
+    for i in range(layers):
+        for what, part in (("a", attention_of), ("m", feedforward)):
+            y = part(x if ends else norm(x, f"{what}{i}_norm"), f"{what}{i}")
+            x = add("Add", [x, y], f"{what}{i}_residual")
+            x = norm(x, f"{what}{i}_norm") if ends else x
+    last = add("MatMul", [norm(x, "last"), add("Transpose", ["table"], "head", perm=[1, 0])], "scored")
+    nodes.append(helper.make_node("Reshape", [last, "rows"], ["logits"], name="flat"))
+    model(path, kind, nodes, weights, {"ids": [batch, tokens]}, ("logits", TensorProto.FLOAT, [batch * tokens, vocabulary]), opset=20)
+    return np.random.default_rng(2).integers(0, vocabulary, (batch, tokens))
+
+
+def feedforward(path):
+    """Two GEMMs in a row, whose bias gradient no kernel makes on the way, then tanh-GELU. Far more rows than columns."""
+    nodes = [helper.make_node("Gemm", ["x", "w0", "b0"], ["h"], name="first"), helper.make_node("Gemm", ["h", "w1", "b1"], ["u"], name="up", transB=1),
+             helper.make_node("Gelu", ["u"], ["g"], name="gelu", approximate="tanh"),
+             helper.make_node("Gemm", ["g", "w2", "b2"], ["logits"], name="down")]
+    model(path, "feedforward", nodes, {"w0": values(1, 16, 32), "b0": values(2, 32), "w1": values(3, 64, 32), "b1": values(4, 64),
+                                       "w2": values(5, 64, 8), "b2": values(6, 8)},
+          {"x": [128, 16]}, ("logits", TensorProto.FLOAT, [128, 8]), opset=20)
+    return values(7, 128, 16)

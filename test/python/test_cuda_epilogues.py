@@ -4,22 +4,10 @@ import re
 
 import numpy as np
 import pytest
-from cuda_models import model, values
-from onnx import TensorProto, helper
+from cuda_models import feedforward
 from test_cuda import TOLERANCE, train
 
 CHAINED = {32 + 128 + 4, 192, 256, 512}  # GELU that keeps its operand, behind a bias; its gradient; sums of A and of B
-
-
-def feedforward(path):
-    """Two GEMMs in a row, whose bias gradient no kernel makes on the way, then tanh-GELU. Far more rows than columns."""
-    nodes = [helper.make_node("Gemm", ["x", "w0", "b0"], ["h"], name="first"), helper.make_node("Gemm", ["h", "w1", "b1"], ["u"], name="up", transB=1),
-             helper.make_node("Gelu", ["u"], ["g"], name="gelu", approximate="tanh"),
-             helper.make_node("Gemm", ["g", "w2", "b2"], ["logits"], name="down")]
-    model(path, "feedforward", nodes, {"w0": values(1, 16, 32), "b0": values(2, 32), "w1": values(3, 64, 32), "b1": values(4, 64),
-                                       "w2": values(5, 64, 8), "b2": values(6, 8)},
-          {"x": [128, 16]}, ("logits", TensorProto.FLOAT, [128, 8]), opset=20)
-    return values(7, 128, 16)
 
 
 def epilogues(tmp_path, share=1.0):

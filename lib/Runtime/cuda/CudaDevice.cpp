@@ -195,6 +195,8 @@ CudaDevice::~CudaDevice() {
     constants.clear();
     scratchMemory = Block();
     searchMemory = Block();
+    if (produced)
+      api.EventDestroy_v2(produced);
     if (code)
       api.ModuleUnload(code);
     if (copies)
@@ -281,11 +283,18 @@ mpt_status CudaDevice::download(const Transfer *transfers, size_t count) {
   return synchronize();
 }
 
-/// On the stream of inputs, which nothing else waits for.
+/// On the stream of inputs, which nothing else waits for, behind what the default stream has: who made the data may
+/// not be done.
 mpt_status CudaDevice::fetch(const Transfer &transfer) {
   ContextScope scope(*this);
   cu::Result result = cu::Success;
-  if (transfer.bytes)
+  if (!produced)
+    result = api.EventCreate(&produced, cu::EventDisableTiming);
+  if (result == cu::Success)
+    result = api.EventRecord(produced, nullptr);
+  if (result == cu::Success)
+    result = api.StreamWaitEvent(copies, produced, 0);
+  if (transfer.bytes && result == cu::Success)
     result = api.MemcpyDtoHAsync_v2(transfer.to, address(transfer.from), static_cast<size_t>(transfer.bytes), copies);
   if (result != cu::Success)
     return cu::check(api, result, "copying indices from the device");

@@ -118,6 +118,7 @@ private:
   cu::Device device = 0;
   cu::Context context = nullptr;
   cu::Module code = nullptr;
+  cu::Event produced = nullptr; // what the default stream had when indices were asked for
   std::vector<cu::Function> kernels;
   std::map<const void *, std::unique_ptr<Memory>> constants;
   int64_t staged = 0, constantBytes = 0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The stand-in's cuBLASLt: checks descriptions as the real one documents them, multiplies in plain loops.
+#include "Order.h"
 #include "StandIn.h"
 #include "Values.h"
 
@@ -11,6 +12,7 @@
 #include <iterator>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 using namespace mpt::rt;
@@ -155,6 +157,12 @@ double slopeOf(double x) {
   return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * kSlope * (1 + 3 * kCube * x * x);
 }
 
+/// What was to be kept at `aux` the last time, first zeros.
+double lastKept(const void *aux, int64_t at, double value) {
+  static std::map<std::pair<const void *, int64_t>, double> kept;
+  return std::exchange(kept[{aux, at}], value);
+}
+
 /// An element of the result after its epilogue; `at` is its place in what epilogues exchange.
 double finish(const Desc &desc, double value, Type type, void *aux, int64_t at) {
   auto *bits = static_cast<uint8_t *>(aux) + at / 8;
@@ -162,11 +170,11 @@ double finish(const Desc &desc, double value, Type type, void *aux, int64_t at) 
   if (desc.has(lt::ReluGradient))
     return *bits & bit ? value : 0;
   if (desc.has(lt::GeluGradient))
-    return value * slopeOf(load(type, aux, at));
+    return value * slopeOf(isWrong("gelu-slope") ? value : load(type, aux, at));
   if (desc.has(lt::Aux | lt::Relu))
     *bits = static_cast<uint8_t>(value > 0 ? *bits | bit : *bits & ~bit);
   else if (desc.has(lt::Aux))
-    store(type, aux, at, value);
+    store(type, aux, at, isWrong("stale-kept") ? lastKept(aux, at, value) : value);
   if (desc.has(lt::Relu))
     return value > 0 ? value : 0;
   return desc.has(lt::Gelu) ? geluOf(value) : value;
@@ -183,7 +191,10 @@ void sumOperand(const Desc &desc, const void *a, const Matrix &la, const void *b
     float sum = 0;
     for (int64_t p = 0; p < m.cols; ++p)
       sum += static_cast<float>(load(element, first ? a : b, p * m.lead + i));
-    store(type, sums, i, sum);
+    if (isWrong("bias-sums-axis"))
+      for (int64_t p = sum = 0; i < m.cols && p < m.rows; ++p)
+        sum += static_cast<float>(load(element, first ? a : b, i * m.lead + p));
+    store(type, sums, i, isWrong("bias-sums-zero") ? 0 : sum);
   }
 }
 
@@ -228,7 +239,7 @@ void multiply(const Desc &desc, double alpha, const void *a, const Matrix &la, c
     }
   if (desc.has(lt::Aux | lt::SumD))
     for (int64_t i = 0; i < ld.rows; ++i)
-      store(typeBias, bias, i, sums[static_cast<size_t>(i)]);
+      store(typeBias, bias, i, isWrong("bias-sums-zero") ? 0 : sums[static_cast<size_t>(i)]);
 }
 
 std::string describe(const Desc &desc, const Matrix &a, const Matrix &b, const Matrix &d) {
@@ -419,6 +430,9 @@ EXPORT lt::Status cublasLtMatmul(lt::Handle, lt::MatmulDesc descHandle, const vo
     Type ta{}, tb{}, td{}, tBias{};
     if (!typeOf(ma.type, ta) || !typeOf(mb.type, tb) || !typeOf(md.type, td))
       return violation("cuBLASLt: an unknown type");
+    accesses(at(a), spanOf(ma) * sizeOf(ta), false, "gemm");
+    accesses(at(b), spanOf(mb) * sizeOf(tb), false, "gemm");
+    accesses(at(d), spanOf(md) * sizeOf(td), true, "gemm");
     const void *x = translate(at(a), spanOf(ma) * sizeOf(ta), "gemm, first operand");
     const void *y = translate(at(b), spanOf(mb) * sizeOf(tb), "gemm, second operand");
     void *z = translate(at(d), spanOf(md) * sizeOf(td), "gemm, result");
@@ -442,6 +456,8 @@ EXPORT lt::Status cublasLtMatmul(lt::Handle, lt::MatmulDesc descHandle, const vo
       memset(scratch, 0x5a, workspaceBytes);
     }
     double factor = scale;
+    if (isFloat8(ma.type) && isWrong("scale-of-8-bits"))
+      factor *= 2;
     for (uint64_t number : desc.scales)
       if (number) {
         const void *value = translate(number, 4, "gemm, scale");

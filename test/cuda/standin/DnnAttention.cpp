@@ -223,6 +223,7 @@ float apply(int mode, float x, float y, float t) {
 
 void AttentionGraph::compute(const std::map<int64_t, void *> &host, const std::map<int64_t, float> &numbers) const {
   Elements elements(host, numbers);
+  size_t written = 0;
   for (const Object *operation : operations) {
     const Object *result = tensorsOf(*operation, true).front();
     std::vector<int64_t> dims = result->dims();
@@ -272,6 +273,12 @@ void AttentionGraph::compute(const std::map<int64_t, void *> &host, const std::m
           sum += static_cast<double>(x[k]) * static_cast<double>(y[k * ofB[3]]);
         out[i++] = static_cast<float>(sum);
       });
+    }
+    // What gradients leave in memory, in the order of their products: that of values, of keys, of queries.
+    if (isGradient() && !result->isVirtual()) {
+      constexpr const char *errors[] = {"sign-of-dv", "sign-of-dk", "sign-of-dq"};
+      if (written < 3 && isWrong(errors[written++]))
+        std::transform(out.begin(), out.end(), out.begin(), [](float value) { return -value; });
     }
     elements.write(result, std::move(out));
   }

@@ -2,6 +2,8 @@
 // The stand-in's cuDNN graphs of a convolution and the sums of its results by channel.
 #include "DnnObjects.h"
 
+#include <algorithm>
+
 using namespace standin;
 
 namespace {
@@ -107,6 +109,10 @@ void Pattern::compute(const std::map<int64_t, void *> &host, const std::map<int6
     for (size_t c = 0; c < own.size(); ++c)
       sums[c] += own[c];
   }
+  if (isWrong("statistics-channel"))
+    for (size_t half : {size_t(0), channels})
+      std::rotate(sums.begin() + static_cast<long>(half), sums.begin() + static_cast<long>(half) + 1,
+                  sums.begin() + static_cast<long>(half + channels));
   memcpy(host.at(sum()->id()), sums.data(), channels * 4);
   memcpy(host.at(squares()->id()), sums.data() + channels, channels * 4);
 }

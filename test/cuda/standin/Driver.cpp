@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The stand-in's driver: memory, streams, events, graphs, modules.
-#include "Code.h"
 #include "Graphs.h"
-#include "StandIn.h"
+#include "Order.h"
+#include "State.h"
 
 #include "cuda/Driver.h"
 #include "mpt-c/abi.h"
@@ -28,18 +28,16 @@ namespace {
 // Addresses on the device are host addresses with a bit that makes any use of them on the host a fault.
 constexpr uint64_t deviceBit = uint64_t(1) << 62;
 
-std::recursive_mutex mutex;
 StandInCounts counts;
 std::string violations;
 int64_t environment(const char *variable, int64_t otherwise) {
   const char *given = getenv(variable);
   return given ? atoll(given) : otherwise;
 }
-int deviceArch = static_cast<int>(environment("MPT_STANDIN_ARCH", 0)), driverVersion = 13000;
+int driverVersion = 13000;
 int64_t deviceBytes = environment("MPT_STANDIN_BYTES", int64_t(8) << 30);
-int failingLaunch = 0, failingAllocation = 0;
-int foreignDevice = 0;                   // whose memory allocations are said to be
-bool failed = false, isReported = false; // the context, as after a fault, and whether a call has said so
+int failingAllocation = 0;
+int foreignDevice = 0; // whose memory allocations are said to be
 int retained = 0;
 thread_local std::vector<void *> contexts;
 thread_local CapturedGraph *recording = nullptr;
@@ -49,11 +47,14 @@ std::map<uint64_t, int64_t> freed;
 std::map<const char *, size_t> pinned; // page-locked host memory
 
 struct Event;
+struct Stream;
 struct Operation {
   std::function<void()> work;
+  Clock clock;
   Event *waitFor = nullptr; // with its position below
   size_t position = 0;
   bool isCollective = false;
+  Stream *behind = nullptr; // without work: a stream to wait for, up to the position
 };
 struct Stream {
   std::deque<Operation> queue;
@@ -63,17 +64,22 @@ struct Stream {
   CapturedGraph *capture = nullptr;
   size_t lane = 0; // of the capture
   std::string held;
+  bool isBlocking = true;  // ordered with the default stream
+  Clock clock;             // of what was put there last
   double milliseconds = 0; // of all that was enqueued
   size_t end() const { return done + queue.size(); }
 };
 struct Event {
   Stream *stream = nullptr;
   size_t position = 0; // of the stream, reached when everything before is done
+  Clock clock;
   double milliseconds = 0;
   CapturedGraph *capture = nullptr; // where it was recorded in a graph, with its lane and the position there
   size_t lane = 0;
 };
-std::set<Stream *> streams;
+Stream defaultStream;
+std::set<Stream *> streams{&defaultStream};
+Clock hostClock; // what the host has waited for
 std::set<Event *> events;
 std::atomic<int> collectives{0}; // in queues, or executing
 
@@ -94,18 +100,26 @@ void execute(Stream &stream, size_t position) {
     stream.by = std::this_thread::get_id();
     if (next.waitFor && events.count(next.waitFor) && next.waitFor->stream)
       execute(*next.waitFor->stream, next.position);
-    if (next.work)
+    if (next.behind && streams.count(next.behind))
+      execute(*next.behind, next.position);
+    if (next.work) {
+      Working working(&stream, next.clock);
       next.work();
+    }
     stream.executes = false;
     collectives -= next.isCollective;
   }
 }
 
-void executeAll() {
+} // namespace
+
+void standin::executeAll() {
   for (Stream *stream : std::set<Stream *>(streams))
     if (streams.count(stream))
       execute(*stream, stream->end());
 }
+
+namespace {
 
 /// Streams with work that other processes wait for go on by themselves.
 void startDevice() {
@@ -128,12 +142,6 @@ void startDevice() {
   });
 }
 
-bool needsContext(const char *what) {
-  if (contexts.empty())
-    violation(std::string(what) + " without a current context");
-  return !contexts.empty();
-}
-
 /// What a call says that waits, or that comes after one that did.
 cu::Result report() {
   isReported = isReported || failed;
@@ -154,31 +162,35 @@ std::string hex(uint64_t address) {
   return text;
 }
 
-struct HostModule {
-  const mpt_host_image *image;
-  std::string text;                 // of PTX that is executed
-  std::unique_ptr<DeviceCode> code; // of an image for a device
-};
-struct HostFunction {
-  std::string name;
-  const mpt_kernel_desc *desc; // null: of an image for a device
-  mpt_host_kernel run;
-  Entry entry;
-  const HostModule *module = nullptr;
-};
-StandInExecutor executor = nullptr;
-
-std::map<std::pair<HostModule *, std::string>, std::unique_ptr<HostFunction>> functions;
-
 } // namespace
+
+std::recursive_mutex standin::mutex;
+bool standin::failed = false, standin::isReported = false;
+int standin::failingLaunch = 0, standin::deviceArch = static_cast<int>(environment("MPT_STANDIN_ARCH", 0));
+
+bool standin::needsContext(const char *what) {
+  if (contexts.empty())
+    violation(std::string(what) + " without a current context");
+  return !contexts.empty();
+}
 
 bool standin::dry() {
   static const bool set = getenv("MPT_STANDIN_DRY") != nullptr;
   return set;
 }
 
+bool standin::isWrong(const char *error) {
+  static const char *const made = getenv("MPT_STANDIN_WRONG");
+  return made && strcmp(made, error) == 0;
+}
+
 void standin::note(const std::string &text) {
-  static FILE *const file = getenv("MPT_STANDIN_LOG") ? fopen(getenv("MPT_STANDIN_LOG"), "a") : nullptr;
+  static FILE *const file = [] {
+    FILE *opened = getenv("MPT_STANDIN_LOG") ? fopen(getenv("MPT_STANDIN_LOG"), "a") : nullptr;
+    if (opened)
+      setvbuf(opened, nullptr, _IOLBF, BUFSIZ); // processes share it, and may end without a word
+    return opened;
+  }();
   if (file)
     fprintf(file, "%s\n", text.c_str());
 }
@@ -223,9 +235,33 @@ bool standin::refusesCapture(const char *library) {
   return true;
 }
 
+/// The stream of a handle: the default one has none.
+static Stream *streamOf(void *handle) { return handle ? static_cast<Stream *>(handle) : &defaultStream; }
+static Stream *streamOf(cu::Stream handle) { return streamOf(reinterpret_cast<void *>(handle)); }
+
+/// Puts an operation behind what its stream has, and behind what the default stream is ordered with.
+static void put(Stream &stream, Operation operation) {
+  for (Stream *other : streams) {
+    if (other == &stream || !stream.isBlocking || !other->isBlocking ||
+        (&stream != &defaultStream && other != &defaultStream))
+      continue;
+    stream.clock.join(other->clock);
+    if (other->done < other->end()) {
+      Operation wait;
+      wait.behind = other;
+      wait.position = other->end();
+      stream.queue.push_back(std::move(wait));
+    }
+  }
+  stream.clock.join(hostClock);
+  stream.clock.advance(&stream);
+  operation.clock = stream.clock;
+  stream.queue.push_back(std::move(operation));
+}
+
 void standin::enqueue(void *handle, Kind kind, double milliseconds, std::function<void()> work) {
   std::lock_guard lock(mutex);
-  auto *stream = static_cast<Stream *>(handle);
+  auto *stream = streamOf(handle);
   auto counted = [kind, work = std::move(work)] {
     int64_t *counters[] = {&counts.launches,       &counts.gemms,          &counts.convolutions, &counts.fills,
                            &counts.copiesOnDevice, &counts.copiesToDevice, &counts.copiesToHost};
@@ -246,13 +282,15 @@ void standin::enqueue(void *handle, Kind kind, double milliseconds, std::functio
     violation("work on another stream while a graph is recorded");
   ++counts.enqueued;
   stream->milliseconds += milliseconds;
-  stream->queue.push_back({std::move(counted)});
+  Operation operation;
+  operation.work = std::move(counted);
+  put(*stream, std::move(operation));
 }
 
 void standin::enqueueCollective(void *handle, std::function<void()> work) {
   std::lock_guard lock(mutex);
   startDevice();
-  auto *stream = static_cast<Stream *>(handle);
+  auto *stream = streamOf(handle);
   if (!streams.count(stream))
     return violation("a collective on a stream that does not exist");
   auto counted = [work = std::move(work)] {
@@ -268,7 +306,10 @@ void standin::enqueueCollective(void *handle, std::function<void()> work) {
     violation("a collective on another stream while a graph is recorded");
   ++counts.enqueued;
   ++collectives;
-  stream->queue.push_back({std::move(counted), nullptr, 0, true});
+  Operation operation;
+  operation.work = std::move(counted);
+  operation.isCollective = true;
+  put(*stream, std::move(operation));
 }
 
 standin::Unlocked::Unlocked() { mutex.unlock(); }
@@ -276,12 +317,12 @@ standin::Unlocked::~Unlocked() { mutex.lock(); }
 
 const void *standin::recordingOf(void *handle) {
   std::lock_guard lock(mutex);
-  auto *stream = static_cast<Stream *>(handle);
+  auto *stream = streamOf(handle);
   return streams.count(stream) ? stream->capture : nullptr;
 }
 void standin::holdStream(void *handle, const char *why) {
   std::lock_guard lock(mutex);
-  if (auto *stream = static_cast<Stream *>(handle); streams.count(stream))
+  if (auto *stream = streamOf(handle); streams.count(stream))
     stream->held = why;
 }
 void standin::releaseStream(void *handle) { holdStream(handle, ""); }
@@ -307,7 +348,6 @@ EXPORT void standin_device(int arch, int version, int64_t bytes) {
   driverVersion = version;
   deviceBytes = bytes;
 }
-EXPORT void standin_executor(StandInExecutor given) { executor = given; }
 EXPORT int64_t standin_allocation(uint64_t address, uint64_t *start) {
   std::lock_guard lock(mutex);
   auto it = allocations.upper_bound(address);
@@ -385,6 +425,8 @@ EXPORT cu::Result cuMemFree_v2(cu::Pointer memory) {
   if (forbidWhileCapturing("cuMemFree"))
     return captureUnsupported;
   executeAll();
+  for (const Stream *stream : streams)
+    hostClock.join(stream->clock);
   auto it = allocations.find(memory);
   if (it == allocations.end()) {
     violation("cuMemFree of " + hex(memory) + ", which is no allocation");
@@ -398,6 +440,7 @@ EXPORT cu::Result cuMemFree_v2(cu::Pointer memory) {
     munmap(host, static_cast<size_t>(it->second));
   else
     free(host);
+  forget(memory, it->second);
   allocations.erase(it);
   return cu::Success;
 }
@@ -441,6 +484,7 @@ EXPORT cu::Result cuMemcpyHtoDAsync_v2(cu::Pointer to, const void *from, size_t 
   if (!locked && !dry())
     copy.assign(start, start + bytes);
   enqueue(stream, Kind::CopyToDevice, copyTime(bytes), [=, copy = std::move(copy)] {
+    accesses(to, static_cast<int64_t>(bytes), true, "a copy to the device");
     if (void *target = translate(to, static_cast<int64_t>(bytes), "copy to the device"))
       memcpy(target, copy.empty() ? from : copy.data(), bytes);
   });
@@ -451,6 +495,7 @@ EXPORT cu::Result cuMemcpyDtoHAsync_v2(void *to, cu::Pointer from, size_t bytes,
   if (isReported)
     return illegalAddress;
   enqueue(stream, Kind::CopyToHost, copyTime(bytes), [=] {
+    accesses(from, static_cast<int64_t>(bytes), false, "a copy from the device");
     void *source = translate(from, static_cast<int64_t>(bytes), "copy from the device");
     if (source)
       memcpy(to, source, bytes);
@@ -464,6 +509,8 @@ EXPORT cu::Result cuMemcpyDtoDAsync_v2(cu::Pointer to, cu::Pointer from, size_t 
   if (isReported)
     return illegalAddress;
   enqueue(stream, Kind::CopyOnDevice, copyTime(bytes), [=] {
+    accesses(from, static_cast<int64_t>(bytes), false, "a copy on the device");
+    accesses(to, static_cast<int64_t>(bytes), true, "a copy on the device");
     void *target = translate(to, static_cast<int64_t>(bytes), "copy on the device, target");
     void *source = translate(from, static_cast<int64_t>(bytes), "copy on the device, source");
     if (!target || !source)
@@ -479,6 +526,7 @@ EXPORT cu::Result cuMemsetD8Async(cu::Pointer to, unsigned char value, size_t by
   if (isReported)
     return illegalAddress;
   enqueue(stream, Kind::Fill, copyTime(bytes), [=] {
+    accesses(to, static_cast<int64_t>(bytes), true, "a fill");
     if (void *target = translate(to, static_cast<int64_t>(bytes), "fill"))
       memset(target, value, bytes);
   });
@@ -486,22 +534,24 @@ EXPORT cu::Result cuMemsetD8Async(cu::Pointer to, unsigned char value, size_t by
 }
 
 // ---- streams and events
-EXPORT cu::Result cuStreamCreate(cu::Stream *stream, unsigned) {
+EXPORT cu::Result cuStreamCreate(cu::Stream *stream, unsigned flags) {
   std::lock_guard lock(mutex);
   needsContext("cuStreamCreate");
   auto *made = new Stream;
+  made->isBlocking = !(flags & cu::StreamNonBlocking);
   streams.insert(made);
   *stream = reinterpret_cast<cu::Stream>(made);
   return cu::Success;
 }
 EXPORT cu::Result cuStreamDestroy_v2(cu::Stream handle) {
   std::lock_guard lock(mutex);
-  auto *stream = reinterpret_cast<Stream *>(handle);
+  auto *stream = streamOf(handle);
   if (!streams.count(stream)) {
     violation("cuStreamDestroy of no stream");
     return invalidHandle;
   }
   execute(*stream, stream->end());
+  hostClock.join(stream->clock); // another one may get its address
   for (Event *event : events)
     if (event->stream == stream)
       event->stream = nullptr;
@@ -510,21 +560,22 @@ EXPORT cu::Result cuStreamDestroy_v2(cu::Stream handle) {
   return cu::Success;
 }
 /// Executes what `stream` has up to `position`.
-static cu::Result reach(const char *call, Stream *stream, size_t position) {
+static cu::Result reach(const char *call, Stream *stream, size_t position, const Clock &clock) {
   if (forbidWhileCapturing(call))
     return captureUnsupported;
   if (stream)
     execute(*stream, position);
+  hostClock.join(clock);
   return report();
 }
 static cu::Result reachEvent(const char *call, cu::Event handle) {
   auto *event = reinterpret_cast<Event *>(handle);
-  return reach(call, event->stream, event->position);
+  return reach(call, event->stream, event->position, event->clock);
 }
 static cu::Result reachEnd(const char *call, cu::Stream handle) {
   needsContext(call);
-  auto *stream = reinterpret_cast<Stream *>(handle);
-  return reach(call, stream, stream->end());
+  auto *stream = streamOf(handle);
+  return reach(call, stream, stream->end(), stream->clock);
 }
 
 EXPORT cu::Result cuStreamSynchronize(cu::Stream handle) {
@@ -563,7 +614,7 @@ EXPORT cu::Result cuEventDestroy_v2(cu::Event handle) {
 EXPORT cu::Result cuEventRecord(cu::Event handle, cu::Stream stream) {
   std::lock_guard lock(mutex);
   auto *event = reinterpret_cast<Event *>(handle);
-  auto *on = reinterpret_cast<Stream *>(stream);
+  auto *on = streamOf(stream);
   if (!on->held.empty())
     violation("cuEventRecord before " + on->held);
   event->capture = on->capture;
@@ -575,15 +626,17 @@ EXPORT cu::Result cuEventRecord(cu::Event handle, cu::Stream stream) {
   }
   if (forbidWhileCapturing("cuEventRecord"))
     return captureUnsupported;
+  put(*on, {}); // an event of the default stream waits for what others have
   event->stream = on;
   event->position = event->stream->end();
+  event->clock = on->clock;
   event->milliseconds = event->stream->milliseconds;
   return cu::Success;
 }
 EXPORT cu::Result cuStreamWaitEvent(cu::Stream handle, cu::Event waitFor, unsigned) {
   std::lock_guard lock(mutex);
   auto *event = reinterpret_cast<Event *>(waitFor);
-  auto *stream = reinterpret_cast<Stream *>(handle);
+  auto *stream = streamOf(handle);
   if (waitFor && event->capture) {
     CapturedGraph *graph = event->capture;
     if (graph != recording || (stream->capture && stream->capture != graph)) {
@@ -602,8 +655,13 @@ EXPORT cu::Result cuStreamWaitEvent(cu::Stream handle, cu::Event waitFor, unsign
   }
   if (forbidWhileCapturing("cuStreamWaitEvent"))
     return captureUnsupported;
-  if (event->stream)
-    stream->queue.push_back({nullptr, event, event->position});
+  if (event->stream) {
+    stream->clock.join(event->clock);
+    Operation wait;
+    wait.waitFor = event;
+    wait.position = event->position;
+    stream->queue.push_back(std::move(wait));
+  }
   return cu::Success;
 }
 EXPORT cu::Result cuEventSynchronize(cu::Event handle) {
@@ -621,7 +679,7 @@ EXPORT cu::Result cuEventElapsedTime(float *milliseconds, cu::Event start, cu::E
 EXPORT cu::Result cuStreamBeginCapture_v2(cu::Stream handle, int) {
   std::lock_guard lock(mutex);
   needsContext("cuStreamBeginCapture");
-  auto *stream = reinterpret_cast<Stream *>(handle);
+  auto *stream = streamOf(handle);
   if (recording || stream->capture)
     violation("a graph is recorded while another one is");
   recording = stream->capture = new CapturedGraph;
@@ -630,7 +688,7 @@ EXPORT cu::Result cuStreamBeginCapture_v2(cu::Stream handle, int) {
 }
 EXPORT cu::Result cuStreamEndCapture(cu::Stream handle, cu::Graph *graph) {
   std::lock_guard lock(mutex);
-  auto *stream = reinterpret_cast<Stream *>(handle);
+  auto *stream = streamOf(handle);
   *graph = reinterpret_cast<cu::Graph>(stream->capture);
   if (!stream->capture)
     violation("the end of a graph that was not begun");
@@ -670,7 +728,7 @@ EXPORT cu::Result cuGraphLaunch(cu::GraphExec exec, cu::Stream handle) {
   if (isReported)
     return illegalAddress;
   ++counts.graphLaunches;
-  auto *stream = reinterpret_cast<Stream *>(handle);
+  auto *stream = streamOf(handle);
   // Its nodes may outlive the graph that was launched.
   const auto *graph = reinterpret_cast<CapturedGraph *>(exec);
   auto run = [lanes = graph->lanes] {
@@ -678,115 +736,14 @@ EXPORT cu::Result cuGraphLaunch(cu::GraphExec exec, cu::Stream handle) {
     executeLane(*lanes, done, 0, lanes->front().nodes.size());
   };
   collectives += graph->hasCollective;
-  stream->queue.push_back({run, nullptr, 0, graph->hasCollective});
+  Operation operation;
+  operation.work = run;
+  operation.isCollective = graph->hasCollective;
+  put(*stream, std::move(operation));
   stream->milliseconds += graph->milliseconds;
   return cu::Success;
 }
 EXPORT cu::Result cuGraphExecDestroy(cu::GraphExec exec) {
   delete reinterpret_cast<CapturedGraph *>(exec);
-  return cu::Success;
-}
-
-// ---- modules
-EXPORT cu::Result cuModuleLoadDataEx(cu::Module *module, const void *image, unsigned options, int *names,
-                                     void **values) {
-  needsContext("cuModuleLoadDataEx");
-  auto loaded = std::make_unique<HostModule>();
-  if (deviceArch == 0)
-    loaded->image = static_cast<const mpt_host_image *>(image);
-  else if (!dry() && (!executor || memcmp(image, "//", 2) != 0)) {
-    for (unsigned i = 0; i < options; ++i)
-      if (names[i] == cu::JitErrorLog)
-        strcpy(static_cast<char *>(values[i]), "ptxas fatal: the stand-in has no such processor");
-    return cu::NoBinary;
-  } else {
-    loaded->code = DeviceCode::read(static_cast<const char *>(image));
-    if (executor)
-      loaded->text = static_cast<const char *>(image);
-  }
-  *module = reinterpret_cast<cu::Module>(loaded.release());
-  return cu::Success;
-}
-EXPORT cu::Result cuModuleUnload(cu::Module module) {
-  std::lock_guard lock(mutex);
-  executeAll();
-  auto *loaded = reinterpret_cast<HostModule *>(module);
-  for (auto it = functions.begin(); it != functions.end();)
-    it = it->first.first == loaded ? functions.erase(it) : std::next(it);
-  delete loaded;
-  return cu::Success;
-}
-EXPORT cu::Result cuModuleGetFunction(cu::Function *function, cu::Module module, const char *name) {
-  std::lock_guard lock(mutex);
-  auto *loaded = reinterpret_cast<HostModule *>(module);
-  auto &slot = functions[{loaded, name}];
-  if (loaded->code) {
-    slot.reset(new HostFunction{name, nullptr, nullptr, {}, loaded});
-    if (!loaded->code->find(name, slot->entry))
-      return 500; // not found
-  } else {
-    const mpt_host_image &image = *loaded->image;
-    for (int64_t i = 0; i < image.num_kernels && !slot; ++i)
-      if (strcmp(image.descs[i].name, name) == 0)
-        slot.reset(new HostFunction{name, &image.descs[i], image.kernels[i], {}});
-    if (!slot)
-      return 500;
-  }
-  *function = reinterpret_cast<cu::Function>(slot.get());
-  return cu::Success;
-}
-EXPORT cu::Result cuFuncSetAttribute(cu::Function function, int attribute, int value) {
-  auto *kernel = reinterpret_cast<HostFunction *>(function);
-  if (attribute != cu::MaxDynamicShared || value < 0 || value > 227 * 1024)
-    return cu::InvalidValue;
-  kernel->entry.shared = value;
-  return cu::Success;
-}
-EXPORT cu::Result cuLaunchKernel(cu::Function function, unsigned gridX, unsigned gridY, unsigned gridZ, unsigned blockX,
-                                 unsigned blockY, unsigned blockZ, unsigned shared, cu::Stream stream,
-                                 void **parameters, void **) {
-  needsContext("cuLaunchKernel");
-  auto *kernel = reinterpret_cast<HostFunction *>(function);
-  int64_t args = kernel->entry.args;
-  if (const mpt_kernel_desc *d = kernel->desc) {
-    const int64_t given[] = {gridX, gridY, gridZ, blockX, blockY, blockZ};
-    const int64_t wanted[] = {d->grid[0], d->grid[1], d->grid[2], d->block[0], d->block[1], d->block[2]};
-    if (memcmp(given, wanted, sizeof given) != 0)
-      violation("kernel " + kernel->name + " is launched on another grid than its own");
-    args = d->num_args;
-  }
-  if (isReported)
-    return illegalAddress;
-  int64_t threads = int64_t(blockX) * blockY * blockZ;
-  if (threads > 1024 || blockZ > 64 || gridX > 0x7fffffff || gridY > 65535 || gridZ > 65535 || !gridX || !gridY ||
-      !gridZ || static_cast<int>(shared) > kernel->entry.shared) {
-    violation("kernel " + kernel->name + " has more threads, blocks or shared memory than a device takes");
-    return cu::InvalidValue;
-  }
-  if (threads > kernel->entry.threads)
-    violation("kernel " + kernel->name + " is launched on more threads than it was compiled for");
-  note("launch " + kernel->name);
-  // Parameters are read when the launch is requested.
-  std::vector<uint64_t> values;
-  for (int64_t i = 0; i < args; ++i)
-    values.push_back(*static_cast<uint64_t *>(parameters[i]));
-  const std::vector<int64_t> extents{gridX, gridY, gridZ, blockX, blockY, blockZ};
-  enqueue(stream, Kind::Launch, 2, [kernel, values, extents, shared] {
-    if (failingLaunch && --failingLaunch == 0) {
-      failed = true;
-      return;
-    }
-    std::vector<void *> args;
-    for (uint64_t value : values)
-      args.push_back(translate(value, 1, kernel->name.c_str()));
-    bool ok = true;
-    for (void *arg : args)
-      ok = ok && arg;
-    if (ok && executor && kernel->module)
-      executor(kernel->name.c_str(), kernel->module->text.c_str(), extents.data(), extents.data() + 3, shared,
-               values.data(), static_cast<int64_t>(values.size()));
-    if (ok && kernel->run)
-      kernel->run(args.data(), 0, 1);
-  });
   return cu::Success;
 }

@@ -74,6 +74,9 @@ void releaseStream(void *stream);
 /// is addresses alone, and code for a real architecture ($MPT_STANDIN_ARCH) is searched for its kernels.
 bool dry();
 
+/// Whether $MPT_STANDIN_WRONG names this error, which a library then makes: what has to notice is tried out.
+bool isWrong(const char *error);
+
 /// Appends a line to the file that $MPT_STANDIN_LOG names.
 void note(const std::string &text);
 
