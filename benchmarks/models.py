@@ -2,7 +2,7 @@
 """The models whose training steps are timed, as torch modules with their batches.
 
 resnet18 (64 px, batch 16), resnet50 (224 px, batch 4), bert (BERT-base, sequence 128, batch 4), gpt2 (124M, sequence 256,
-batch 2), mlp (784-2048-2048-10, batch 256), lstm and gru (2 layers of width 512, sequence 64, batch 32); of a size for a GPU, resnet50-gpu (batch 256), bert-gpu (sequence 128, batch
+batch 2), mlp (784-2048-2048-10, batch 256), small (the same, to try scripts out: 64-96-96-10, batch 32), lstm and gru (2 layers of width 512, sequence 64, batch 32); of a size for a GPU, resnet50-gpu (batch 256), bert-gpu (sequence 128, batch
 64), gpt2-gpu (sequence 1024, batch 16) and gpt4096-gpu (three layers of width 4096, sequence 1024, batch 8); the first three of these with -short are two layers
 deep, or two blocks a stage: the kernels of the whole models, fewer times. Dropout is 0, so that all runs do the same arithmetic.
 """
@@ -144,9 +144,9 @@ def _tokens(vocabulary, context, batch, causal, **size):
                 "adamw,lr=1e-4")
 
 
-def mlp():
-    net = nn.Sequential(nn.Linear(784, 2048), nn.ReLU(), nn.Linear(2048, 2048), nn.ReLU(), nn.Linear(2048, 10))
-    return Case(Loss(net), {"x": torch.randn(256, 784), "y": torch.randint(0, 10, (256,))}, "sgd,lr=0.01,momentum=0.9")
+def mlp(inputs=784, width=2048, batch=256):
+    net = nn.Sequential(nn.Linear(inputs, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 10))
+    return Case(Loss(net), {"x": torch.randn(batch, inputs), "y": torch.randint(0, 10, (batch,))}, "sgd,lr=0.01,momentum=0.9")
 
 
 def _sequences(layer):
@@ -156,6 +156,7 @@ def _sequences(layer):
 
 CASES = {
     "mlp": mlp,
+    "small": lambda: mlp(64, 96, 32),
     "resnet18": lambda: _images(ResNet((2, 2, 2, 2), 1), 16, 64),
     "resnet50": lambda: _images(ResNet((3, 4, 6, 3), 4), 4, 224),
     "bert": lambda: _tokens(30522, 128, 4, False),

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # One folder for a machine with a GPU: gpu-bundle.sh FOLDER [pack.py's options]. There: python3 FOLDER/run.py
 #
-# $MPT_TORCH_PYTHON is a Python with PyTorch, onnx and ml_dtypes, which exports the models to be timed; without it (or with
-# --models=) the bundle holds conformance cases and small models alone. $MPT_BUNDLE_SCRATCH keeps exported models between runs.
+# $MPT_TORCH_PYTHON is a Python with PyTorch, onnx, ml_dtypes and scikit-learn, which exports the models to be timed (--models= leaves
+# these out; otherwise what cannot be packed fails the call). $MPT_BUNDLE_SCRATCH keeps exported models between runs.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 cd "$MPT_ROOT"
@@ -17,13 +17,12 @@ if [ -z "$scratch" ]; then
   trap 'rm -rf "$scratch"' EXIT
 fi
 python="${MPT_TORCH_PYTHON:-python}"
-models=()
-if ! "$python" -c 'import torch, onnx' 2>/dev/null; then
-  say "no PyTorch: no models to be timed (name a Python that has it in MPT_TORCH_PYTHON)"
-  models=(--models=)
+if [[ " $* " != *" --models= "* ]] && ! "$python" -c 'import torch, onnx' 2>/dev/null; then
+  die "no PyTorch, so no models to be timed: name a Python that has it in MPT_TORCH_PYTHON, or leave them out by --models="
 fi
-"$python" benchmarks/gpu/pack.py "$out" --scratch "$scratch" "${models[@]}" "$@"
-most=$((60 * 1024 * 1024))
+"$python" benchmarks/gpu/pack.py "$out" --scratch "$scratch" "$@"
+# Machines take 64 MiB, the tracked files (10 MiB) among them.
+most=$((54 * 1024 * 1024))
 size="$(du -sb "$out" | cut -f1)"
 [ "$size" -le "$most" ] || die "the bundle takes $size bytes, more than $most: pack fewer --policies or --types"
-say "$out: $size bytes; on the machine with the GPU: python3 $(basename "$out")/run.py"
+say "$out: $size bytes; on the machine with the GPU: python3 $(basename "$out")/run.py first --seconds 470"

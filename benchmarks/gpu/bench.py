@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One peer's training step, timed: bench.py PEER MODEL [--tiny] [--profile] [--wait], where PEER is mpt:POLICY, eager:TYPE,
+"""One peer's training step, timed: bench.py PEER MODEL [--tiny] [--wait] [--only-compile], where PEER is mpt:POLICY, eager:TYPE,
 compile:TYPE or autotune:TYPE (torch.compile with max-autotune, which uses CUDA graphs). mpt:POLICY+OPTION sets an option of the
 trainer: mpt:fp32+tf32 is FP32 with TF32 in GEMMs and convolutions. TYPE fp32 is FP32: PyTorch's TF32 is off; tf32 has it on.
 
-With --wait it warms up, then times a round for each line "run" on standard input, until "end" (duel.py).
+With --wait it warms up, then times a round for each line "run" on standard input, until "end"; then it writes down the kernels of a
+step (duel.py). --only-compile ends before anything is timed: PyTorch's caches have what it compiled. A peer of ours first holds the
+gradients of all parameters against eager PyTorch's of the same type, on this GPU.
 
 Prints one JSON line: milliseconds a step (runs of steps between two waits, after a warm-up), peak memory, the first losses.
-Weights and batch are those of models.py with its seed, for all peers. The batch lies on the device. Without a GPU PyTorch runs
-on the processor; --tiny takes a smaller model of the same kind, for trying the script out.
+Weights and batch are those of models.py with its seed, for all peers. The batch lies on the device, but for our integers. Without a GPU PyTorch runs
+on the processor, uncompiled; --tiny takes a smaller model of the same kind, for trying the script out.
 """
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import pathlib
 import statistics
@@ -20,12 +23,14 @@ import sys
 import tempfile
 import time
 
+import gradients
+import kernels
 import numpy as np
 import standin
 import trainers
 
 HERE = pathlib.Path(__file__).resolve().parent
-TINY = "mlp"
+TINY = "small"
 LOSSES, WARM, ROUNDS, STEPS = 3, 12, 6, 5
 ITEM = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "BOOL": 1, "I8": 1, "U8": 1, "F8_E4M3": 1, "F8_E5M2": 1, "U64": 8}
 
@@ -69,7 +74,15 @@ def write_weights(folder: pathlib.Path, path: str, module) -> None:
                     file.write(b"\0")
             else:
                 value = narrowed(known[entry["torch"]], types[entry["dtype"]]).permute(entry["permute"]).contiguous()
-                file.write(value.view(torch.uint8).numpy().tobytes())
+                data = value.view(torch.uint8).numpy().tobytes()
+                if entry.get("sha256", hash_of(data)) != hash_of(data):
+                    raise ValueError(f"expected the values of '{name}' that the bundle was packed with, got others from this PyTorch: "
+                                     "its generator differs, and so would the small tensors that travelled")
+                file.write(data)
+
+
+def hash_of(data) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 def time_round(step, wait) -> float:
@@ -81,12 +94,10 @@ def time_round(step, wait) -> float:
     return (time.perf_counter() - start) / STEPS * 1e3
 
 
-def time_steps(step, wait, row: dict, a, facts=lambda: {}) -> list:
-    """`facts`: of the row, read behind the warm-up and before other peers start, which share the device's memory."""
+def time_steps(step, wait, row: dict, a) -> list:
     for _ in range(1 if a.tiny else WARM):
         step()
     wait()
-    row.update(facts())
     if not a.wait:
         return [time_round(step, wait) for _ in range(2 if a.tiny else ROUNDS)]
     print(json.dumps({**row, "peer": a.peer, "ok": is_sound(row)}), flush=True)  # ready
@@ -96,11 +107,52 @@ def time_steps(step, wait, row: dict, a, facts=lambda: {}) -> list:
             break
         times.append(time_round(step, wait))
         print(json.dumps({"times": times[-1:]}), flush=True)
+    row.update(kernels.kernels_of(step, wait))
     return times
 
 
 def is_sound(row: dict) -> bool:
-    return bool(np.isfinite(row["losses"]).all()) or bool(row.get("skipped"))
+    return (bool(np.isfinite(row["losses"]).all()) or bool(row.get("skipped"))) and not row.get("problem")
+
+
+def torch_gradients(case, dtype) -> dict:
+    """Eager PyTorch's under autocast to `dtype`, or in FP32: {parameter: tensor}. A transformer's batch goes in parts, for the memory that
+    peers leave."""
+    import torch
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    module = case.module.to(device).train()
+    isWhole = any(isinstance(part, torch.nn.modules.batchnorm._BatchNorm) for part in module.modules())
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    scale, rows = 1024.0 if dtype is torch.float16 else 1.0, len(next(iter(case.inputs.values())))
+    count = 1 if isWhole or rows % 4 else 4
+    module.zero_grad()
+    for part in range(count):
+        args = [v[part * rows // count:(part + 1) * rows // count].to(device) for v in case.inputs.values()]
+        with torch.autocast(device, dtype or torch.bfloat16, enabled=dtype is not None):
+            loss = module(*args) / count
+        (loss * scale).backward()
+    return {name: value.grad.float() / scale for name, value in module.named_parameters() if value.grad is not None}
+
+
+def compare_gradients(folder, weights: str, batch: dict, case, policy: str, options: dict) -> dict:
+    """Of a trainer of its own, whose memory and first run are not those that are timed, with PyTorch's: FP32 says what is exact, autocast
+    what its type loses."""
+    import mpt
+    import torch
+    kind = gradients.kind_of(policy)
+    exact = torch_gradients(case, None)
+    noise = gradients.noises(torch_gradients(case, torch.float16 if kind == "f16" else torch.bfloat16), exact) if kind not in ("fp32", "tf32") else None
+    case.module.zero_grad()
+    with mpt.Trainer(folder, weights=weights, options=options) as trainer:
+        for _ in range(20):
+            loss, found = trainer.gradients(batch)
+            if all(np.isfinite(value).all() for value in found.values()) or not trainer.step(batch).skipped:
+                break
+    share, where, problems = gradients.compare(found, exact, policy, noise)
+    row = {"gradient_loss": loss, "gradient_share": share, "gradient_at": where, "gradients": len(found)}
+    if problems and not standin.is_dry():
+        row["problem"] = f"gradients, beside PyTorch's: {'; '.join(problems[:3])} ({len(problems)} parameters)"
+    return row
 
 
 def mpt_peer(policy: str, model: str, a) -> dict:
@@ -112,19 +164,19 @@ def mpt_peer(policy: str, model: str, a) -> dict:
     folder = HERE / "data" / "speed" / model / policy
     with tempfile.NamedTemporaryFile(suffix=".safetensors", dir=a.scratch) as weights:
         write_weights(folder, weights.name, case.module)
-        gpu = torch.cuda.is_available()
-        batch = {k: v.cuda() if gpu else v.numpy() for k, v in case.inputs.items()}
+        gpu, row = torch.cuda.is_available(), {}
+        # Indices stay on the host, where they are checked: the check of those on the device would wait for the step before.
+        batch = {k: v.cuda() if gpu and v.is_floating_point() else v.numpy() for k, v in case.inputs.items()}
+        options = {**trainers.options, **({more: 1} if more else {})}
+        if gpu or not standin.is_dry():
+            row = compare_gradients(folder, weights.name, batch, case, policy, options)
         del case
-        free = torch.cuda.mem_get_info()[0] if gpu else 0
-        options = {**trainers.options, **({"profile": 80} if a.profile else {})}  # a table, printed when the trainer closes
-        if more:
-            options[more] = 1
+        if gpu:
+            torch.cuda.empty_cache()
         with mpt.Trainer(folder, weights=weights.name, options=options) as trainer:
             results = [trainer.step(batch) for _ in range(LOSSES)]
-            row = {"losses": [r.loss for r in results], "skipped": sum(r.skipped for r in results)}
-            if not a.profile:
-                taken = lambda: {"device_mib": (free - torch.cuda.mem_get_info()[0]) / 2**20} if gpu else {}  # noqa: E731
-                row["times"] = time_steps(lambda: trainer.start(batch), trainer.synchronize, row, a, taken)
+            row.update(losses=[r.loss for r in results], skipped=sum(r.skipped for r in results))
+            row["times"] = time_steps(lambda: trainer.start(batch), trainer.synchronize, row, a)
             row["memory"] = trainer.memory()
             row["peak_mib"] = row["memory"]["peak_bytes"] / 2**20
             row["last"] = trainer.metrics().loss
@@ -137,7 +189,7 @@ def torch_peer(kind: str, precision: str, model: str, a) -> dict:
     case = models.build(TINY if a.tiny else model)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     module = case.module.to(device).train()
-    args = [(v[:2] if a.tiny else v).to(device) for v in case.inputs.values()]
+    args = [(v[:2] if a.tiny and model != TINY else v).to(device) for v in case.inputs.values()]
     if "resnet" in model and not a.tiny:
         module = module.to(memory_format=torch.channels_last)
         args[0] = args[0].contiguous(memory_format=torch.channels_last)
@@ -145,7 +197,7 @@ def torch_peer(kind: str, precision: str, model: str, a) -> dict:
     settings = {k.replace("-", "_"): float(v) for k, v in (s.split("=") for s in settings)}
     optimizer = {"sgd": torch.optim.SGD, "adamw": torch.optim.AdamW}[name](module.parameters(), fused=True, **settings)
     run = {"eager": lambda: module, "compile": lambda: torch.compile(module),
-           "autotune": lambda: torch.compile(module, mode="max-autotune")}[kind]()
+           "autotune": lambda: torch.compile(module, mode="max-autotune")}[kind if device == "cuda" else "eager"]()
     dtype = {"fp32": None, "tf32": None, "f16": torch.float16, "bf16": torch.bfloat16}[precision]
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
     scaler = torch.amp.GradScaler(device, enabled=precision == "f16" and device == "cuda")
@@ -165,11 +217,13 @@ def torch_peer(kind: str, precision: str, model: str, a) -> dict:
         scale = scaler.get_scale()
         row["losses"].append(step().item())
         row["skipped"] += scaler.get_scale() < scale  # what a step without a finite gradient leaves
+    if a.only_compile:
+        return row
     if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
     row["times"] = time_steps(step, torch.cuda.synchronize if device == "cuda" else lambda: None, row, a)
     if device == "cuda":
-        row.update(peak_mib=torch.cuda.max_memory_allocated() / 2**20, device_mib=torch.cuda.max_memory_reserved() / 2**20)
+        row.update(peak_mib=torch.cuda.max_memory_allocated() / 2**20)
     return row
 
 
@@ -178,7 +232,7 @@ def main() -> None:
     parse.add_argument("peer")
     parse.add_argument("model")
     parse.add_argument("--tiny", action="store_true")
-    parse.add_argument("--profile", action="store_true")
+    parse.add_argument("--only-compile", action="store_true", help="end before anything is timed")
     parse.add_argument("--wait", action="store_true", help="time a round for each line on standard input")
     parse.add_argument("--scratch", default=None, help="folder for weights")
     trainers.add_argument(parse)

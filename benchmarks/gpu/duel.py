@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Peers' training steps of one model, timed in turns: duel.py MODEL PEER... [--tiny], with bench.py's peers.
+"""Peers' training steps of one model, timed alone and in turns: duel.py MODEL PEER... [--tiny], with bench.py's peers.
 
-Each peer is a process that makes its model, warms up and waits. Then they run in turns, in another order each round, so that a GPU
-that warms up or is shared slows all of them. Prints a JSON line a peer as bench.py does, with the losses compared: those of a peer
-of ours with those of a PyTorch peer, from the same weights and batch. A peer that fails or takes too long stops no other: each has
-a limit of its own until it is ready. On SIGTERM the peers are ended, and whole rounds that were taken until then are printed.
+Each peer is a process that makes its model, warms up and waits. All start at once. Who is ready is timed alone right away, so that a
+number survives whatever comes. When all are ready they run in turns, in another order each round, so that a GPU that warms up or is
+shared slows all of them; last each writes down its kernels. Prints a JSON line a peer as bench.py does whenever there is more to say
+of it: the last one holds. Losses of a peer of ours are compared with those of a PyTorch peer, from the same weights and batch. A peer
+that fails or takes too long stops no other: each has a limit of its own until it is ready. On SIGTERM the peers are ended, and what
+was taken until then is printed.
 """
 from __future__ import annotations
 
@@ -20,6 +22,7 @@ import sys
 import tempfile
 import time
 
+import gradients
 import parts
 import standin
 import trainers
@@ -30,9 +33,11 @@ ROUNDS = 10
 LIMITS = {"fp32": 1e-4, "tf32": 2e-3, "f16": 1e-2, "bf16": 2e-2, "fp8": 6e-2}
 
 
+SOLO = 3  # rounds
+
+
 def kind_of(peer: str) -> str:
-    kept = peer.split(":")[1]
-    return next(kind for kind in ("fp32", "tf32", "fp8", "bf16", "f16") if kind in kept)
+    return gradients.kind_of(peer.split(":")[1])
 
 
 def compare(rows: list) -> None:
@@ -62,17 +67,24 @@ class Peer:
     """A process of bench.py that times a round whenever it is told to. It stays in this process's group, so that who ends the group
     ends the peers too, which hold the GPU."""
 
-    def __init__(self, name: str, model: str, words: list):
-        self.row, self.times, self.name = None, [], name
+    def __init__(self, name: str, model: str, words: list, limit: float):
+        self.row, self.times, self.solo, self.name, self.limit = None, [], [], name, limit
+        self.deadline = time.monotonic() + limit  # until it is ready
         command = [sys.executable, str(HERE / "bench.py"), name, model, "--wait", *words]
         self.said, self.log = b"", tempfile.TemporaryFile()  # a pipe that nobody reads would fill up
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log)
 
-    def read(self, limit: float):
-        """The next line's object; None, and the row then says why, when none comes in time."""
+    def hears(self) -> bool:
+        """Takes what was said; whether that is an answer, or the end."""
+        piece = os.read(self.process.stdout.fileno(), 1 << 16)
+        self.said += piece
+        return not piece or any(line.startswith(b"{") for line in self.said.split(b"\n")[:-1])
+
+    def read(self, limit: float, told: float = 0):
+        """The next line's object; None, and the row then says why, when none comes within `limit` s, of `told` in all."""
         waiting = selectors.DefaultSelector()
         waiting.register(self.process.stdout, selectors.EVENT_READ)
-        deadline, problem = time.monotonic() + limit, f"no answer within {limit:.0f} s"
+        deadline, problem = time.monotonic() + limit, f"no answer within {told or limit:.0f} s"
         while True:
             line, more, rest = self.said.partition(b"\n")
             if more:
@@ -93,14 +105,30 @@ class Peer:
         self.row = {**(self.row or {"peer": self.name}), "ok": False, "problem": problem}
         return None
 
-    def round(self, limit: float) -> None:
+    def round(self, limit: float) -> list:
         try:
             self.process.stdin.write(b"run\n")
             self.process.stdin.flush()
         except OSError:  # read() says why
             pass
-        if answer := self.read(limit):
-            self.times += answer["times"]
+        answer = self.read(limit)
+        return answer["times"] if answer else []
+
+    def begin(self) -> None:
+        """What it says when it is ready, and rounds alone."""
+        if row := self.read(max(0.0, self.deadline - time.monotonic()), self.limit):
+            self.row = row
+            for _ in range(SOLO if row["ok"] else 0):
+                self.solo += self.round(60)
+
+    def known(self) -> dict:
+        """The row of it so far."""
+        row = dict(self.row or {"peer": self.name, "ok": False, "problem": "stopped before it was ready"})
+        if self.solo:
+            row.update(solo=self.solo, solo_ms=statistics.median(self.solo), ms=statistics.median(self.solo), rounds=0)
+        elif row.get("ok"):
+            row.update(ok=False, problem="stopped before the first round")
+        return row
 
     def stop(self) -> None:
         if self.process.poll() is None:
@@ -114,46 +142,59 @@ class Peer:
         except OSError:
             pass
         if answer := self.read(60):
-            self.row.update(answer)
+            self.row.update({key: value for key, value in answer.items() if key != "times"})
         self.stop()
 
 
-def take_turns(peers: list, model: str, names: list, words: list, rounds: int, limit: float) -> None:
-    """Fills `peers` with one of each name, ready one after the other (what compiles would disturb what is measured), then times them."""
-    for name in names:
-        peer = Peer(name, model, words)
-        peers.append(peer)
-        if row := peer.read(parts.limit_of(name, limit)):
-            peer.row = row
+def make_ready(peers: list, tell) -> None:
+    """Each peer alone as soon as it is ready; `tell` is called after each."""
+    waiting = selectors.DefaultSelector()
+    for peer in peers:
+        waiting.register(peer.process.stdout, selectors.EVENT_READ, peer)
+    while waiting.get_map():
+        expected = [key.data for key in waiting.get_map().values()]
+        spoken = [key.data for key, _ in waiting.select(max(0.0, min(peer.deadline for peer in expected) - time.monotonic()))]
+        for peer in [peer for peer in expected if peer in spoken and peer.hears() or peer.deadline <= time.monotonic()]:
+            waiting.unregister(peer.process.stdout)
+            peer.begin()
+            tell()
+
+
+def take_turns(peers: list, rounds: int) -> None:
     alive = [peer for peer in peers if peer.row.get("ok")]
     for number in range(rounds):
         alive = [peer for peer in alive if peer.row["ok"]]
         for peer in alive if number % 2 == 0 else reversed(alive):
-            peer.round(60)
-    for peer in alive:
-        if peer.row["ok"]:
-            peer.end()
+            peer.times += peer.round(60)
 
 
-def duel(model: str, names: list, words: list, rounds: int, limit: float) -> list:
-    """A row a peer; `limit`: seconds until a peer is ready."""
+def rows_of(model: str, peers: list) -> list:
+    """What is known: medians of whole rounds, or of rounds alone, and losses compared."""
+    rows = [{"model": model, **peer.known()} for peer in peers]
+    timed = [(peer, row) for peer, row in zip(peers, rows) if row.get("ok")]
+    whole = min((len(peer.times) for peer, _ in timed), default=0)
+    for peer, row in timed if whole else ():
+        row.update(times=peer.times[:whole], ms=statistics.median(peer.times[:whole]), rounds=whole)
+    compare(rows)
+    return rows
+
+
+def duel(model: str, names: list, words: list, rounds: int, limit: float, tell=lambda rows: None) -> list:
+    """A row a peer; `limit`: seconds until a peer is ready. `tell` gets rows as more is known."""
     peers = []
     try:
-        take_turns(peers, model, names, words, rounds, limit)
+        peers += [Peer(name, model, words, parts.limit_of(name, limit)) for name in names]
+        make_ready(peers, lambda: tell([row for peer, row in zip(peers, rows_of(model, peers)) if peer.row]))
+        take_turns(peers, rounds)
+        tell(rows_of(model, peers))
+        for peer in peers:
+            if peer.row["ok"]:
+                peer.end()
     except Stopped:
         pass
     for peer in peers:
         peer.stop()
-    timed = [peer for peer in peers if peer.row and peer.row.get("ok")]
-    whole = min((len(peer.times) for peer in timed), default=0)
-    for peer in timed:
-        if whole:
-            peer.row.update(times=peer.times[:whole], ms=statistics.median(peer.times[:whole]), rounds=whole)
-        else:
-            peer.row.update(ok=False, problem="stopped before the first round")
-    rows = [{"model": model, **(peer.row or {"peer": peer.name, "ok": False, "problem": "stopped before it was ready"})} for peer in peers]
-    compare(rows)
-    return rows
+    return rows_of(model, peers)
 
 
 def main() -> None:
@@ -173,8 +214,15 @@ def main() -> None:
     signal.signal(signal.SIGTERM, stop)
     trainers.take(a.option)
     words = [*(["--tiny"] if a.tiny else []), *(["--scratch", a.scratch] if a.scratch else []), *trainers.words(trainers.options)]
-    for row in duel(a.model, a.peers, words, 2 if a.tiny else ROUNDS, a.limit):
-        print(json.dumps(row), flush=True)
+    said = {}
+
+    def tell(rows: list) -> None:
+        for row in rows:
+            if said.get(row["peer"]) != row:
+                print(json.dumps(row), flush=True)
+                said[row["peer"]] = row
+
+    tell(duel(a.model, a.peers, words, 2 if a.tiny else ROUNDS, a.limit, tell))
 
 
 if __name__ == "__main__":

@@ -3,12 +3,13 @@
 
 data.tar.xz in it holds
   conformance/<file>-<type>  the conformance suite as libraries, with inputs, the interpreter's results and their tolerances
-  training/<model>/<policy>  small models (of the corpus too, where it is given) with their weights, a batch, and the losses
-                             of five steps as the library for the CPU computed them
+  training/<model>/<policy>  small models (of the corpus too, where it is given) with their weights, two batches, and the gradients
+                             and losses of five steps as the library for the CPU computed them
   digits/<policy>            a model that learns to recognize digits, its data, and what the processor reaches
   products/<model>/<policy>  the products of a model under an 8-bit policy, to be timed
   speed/<model>/<policy>     libraries of whole models; of large weights their origin alone travels (weights.json)
-What could not be made is named in left-out.json with its reason.
+What could not be made is named in left-out.json with its reason. Cases of the conformance suite that have no form on a GPU may be
+among it; anything else fails the call, unless --partial says that less will do.
 """
 from __future__ import annotations
 
@@ -28,24 +29,16 @@ import tempfile
 import time
 
 import numpy as np
+import pack_small
+from compiling import compile
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "test" / "python"), str(ROOT / "test" / "cts"), str(ROOT / "test" / "e2e")]
-POLICIES = "fp32,amp-bf16,amp-f16,als-f16,fp8-hybrid,fp8-current,fp8-e5m2"
-STEPS = 5
+POLICIES = "fp32,amp-bf16,autocast-cuda-bf16,amp-f16,als-f16,fp8-hybrid,fp8-current,fp8-e5m2"
+PRODUCTS = ("bert-gpu", "gpt2-gpu", "gpt4096-gpu")  # none of resnet50-gpu, whose convolutions are not in 8 bits
+LARGE = 3  # tensors whose values are checked where they are made again
 SMALL = 4096  # bytes of a state tensor that travels as it is
-
-
-def compile(opt, model, out, *flags):
-    """Compiles a model; the last line of what went wrong, or None."""
-    done = subprocess.run([str(word) for word in (opt, model, "--quiet", "-o", out, *flags)], stderr=subprocess.PIPE, text=True)
-    if done.returncode:
-        shutil.rmtree(out, ignore_errors=True)
-        return done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"status {done.returncode}"
-    for header in pathlib.Path(out).glob("*.h"):
-        header.unlink()
-    return None
 
 
 # ---- conformance
@@ -90,53 +83,7 @@ def pack_cases(opt, run_cts, group, folder, arch):
         return left_out
 
 
-# ---- training
-
-def small_models(scratch, corpus, wanted):
-    """{name: (model file, batch without its target, target, flags)}"""
-    import cuda_models
-    found = {}
-    # Attention under both masks, with rows and keys that fill no tile: cuDNN's and, without it, GEMMs (smoke).
-    def attention(path):
-        return cuda_models.attention(path, "both", batch=2, heads=2, length=200, depth=64)
-
-    for name, make in {"mlp": cuda_models.mlp, "cnn": cuda_models.cnn, "attention": attention}.items():
-        path = scratch / f"{name}.onnx"
-        x = make(path)
-        found[f"own-{name}"] = path, {"x": x}, np.arange(len(x), dtype=np.int64) % 5, ["--loss=softmax-cross-entropy"]
-    if corpus:
-        import check_corpus
-        for name in check_corpus.MODELS:
-            for form in ("loss", "composed"):
-                path = corpus / "forward" / "ts" / f"{name}.{form}.onnx"
-                if path.exists():
-                    found[name] = path, check_corpus.load(corpus / "forward" / f"{name}.npz"), None, ["--loss=none", "--no-dropout"]
-                    break
-    return {name: what for name, what in found.items() if re.search(wanted, name)}
-
-
-def pack_training(opt, what, policy, folder, arch):
-    import mpt
-    path, batch, target, flags = what
-    flags = [*flags, f"--policy={policy}", "--optimizer=adamw,lr=1e-3"]
-    problem = compile(opt, path, folder / "cuda", *flags, "--target=cuda", f"--arch={arch}") or compile(opt, path, folder / "cpu", *flags)
-    if not problem:
-        try:
-            with mpt.Trainer(folder / "cpu") as trainer:
-                inputs = trainer.inputs()
-                if target is not None:
-                    batch = {**batch, next(n for n in inputs if n not in batch and n != "learning_rate"): target}
-                batch = {name: value for name, value in batch.items() if name in inputs}
-                losses = [trainer.step(batch).loss for _ in range(STEPS)]
-            np.savez(folder / "batch.npz", **batch)
-            (folder / "expected.json").write_text(json.dumps({"losses": losses, "policy": policy}))
-        except Exception as error:  # what this machine cannot run is left out
-            problem = str(error)
-    shutil.rmtree(folder / "cpu", ignore_errors=True)
-    if problem:
-        shutil.rmtree(folder, ignore_errors=True)
-    return problem
-
+# ---- digits
 
 def pack_digits(opt, _, policy, folder, arch):
     import digits
@@ -146,7 +93,7 @@ def pack_digits(opt, _, policy, folder, arch):
     try:
         from sklearn.datasets import load_digits
     except ImportError as problem:
-        return str(problem)
+        return f"{problem}: install scikit-learn beside PyTorch"
     data, batch = load_digits(), 32
     order = np.random.default_rng(0).permutation(len(data.target))
     x, y, cut = data.images[order, None].astype(np.uint8), data.target[order].astype(np.int64), len(order) // 5
@@ -253,6 +200,9 @@ def describe_weights(path, module):
                 break
         else:
             raise ValueError(f"the weights '{name}' are not the module's")
+    made = [entry for entry in header.values() if "torch" in entry and entry["torch"] not in statistics]
+    for entry in sorted(made, key=lambda entry: -(entry["data_offsets"][1] - entry["data_offsets"][0]))[:LARGE]:
+        entry["sha256"] = bench.hash_of(data[slice(*entry["data_offsets"])].tobytes())
     return header
 
 
@@ -274,6 +224,25 @@ class Packed:
         self.path.write_text(json.dumps(self.known, indent=1))
 
 
+def finish(folder, data, build) -> None:
+    """The archive, and the scripts and the runtime beside it."""
+    # What a whole extraction consists of: one that was cut off is noticed.
+    (data / "files.json").write_text(json.dumps({str(p.relative_to(data)): p.stat().st_size for p in sorted(data.rglob("*")) if p.is_file()}))
+    with tarfile.open(folder / "data.tar.xz", "w:xz", preset=9) as archive:
+        archive.add(data, "data")
+    shutil.rmtree(data)
+    shutil.rmtree(folder / "unfinished", ignore_errors=True)
+    lib = folder / "mpt" / "lib"
+    shutil.rmtree(folder / "mpt", ignore_errors=True)
+    shutil.copytree(ROOT / "python" / "mpt", folder / "mpt", ignore=shutil.ignore_patterns("__pycache__", "lib", "bin"))
+    lib.mkdir(exist_ok=True)
+    shutil.copy(build / "lib" / "libmpt_rt_cuda.so", lib)
+    for script in HERE.glob("*.py"):
+        if script.name not in ("pack.py", "pack_small.py", "compiling.py"):
+            shutil.copy(script, folder)
+    shutil.copy(ROOT / "benchmarks" / "models.py", folder)
+
+
 def main() -> int:
     parse = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parse.add_argument("folder", type=pathlib.Path)
@@ -282,10 +251,12 @@ def main() -> int:
     parse.add_argument("--types", default="f32,f16,bf16", help="of the conformance suite")
     parse.add_argument("--conformance", default="", help="regular expression over FILE.FUNCTION")
     parse.add_argument("--corpus", type=pathlib.Path, help="folder that scripts/corpus.sh made")
-    parse.add_argument("--training", default="", help="regular expression over small models")
+    parse.add_argument("--training", default="", help="regular expression over small models, `digits` among them")
     parse.add_argument("--hold", action="store_true", help="leave the archive for a later call with --resume")
     parse.add_argument("--resume", action="store_true", help="go on with a folder whose packing was cut off")
-    parse.add_argument("--arch", default="sm_90,sm_90a", help="sm_90a has attention by wgmma")
+    parse.add_argument("--arch", default="sm_90", help="of all but small models with attention by wgmma, which have code for sm_90a")
+    parse.add_argument("--dry", action="store_true", help="small models without results, for dry runs of their calls")
+    parse.add_argument("--partial", action="store_true", help="end well although something is left out")
     parse.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "release")
     parse.add_argument("--scratch", type=pathlib.Path, required=True, help="keeps exported models")
     a = parse.parse_args()
@@ -309,17 +280,17 @@ def main() -> int:
                 shutil.rmtree(library)
             packed.add(name, pack_conformance(opt, kind, a.conformance, data / "conformance", a.arch), a.conformance)
         left_out.update(packed.problem(name))
-    jobs = [(f"training/{name}/{policy}", pack_training, what) for policy in a.policies.split(",")
-            for name, what in small_models(a.scratch, a.corpus, a.training).items()]
-    jobs += [(f"digits/{policy}", pack_digits, None) for policy in a.policies.split(",") if policy == "amp-bf16"]
-    jobs += [(f"speed/{model}/{policy}", pack_model, model) for model in filter(None, a.models.split(","))
-             for policy in a.policies.split(",")]
-    if "fp8-hybrid" in a.policies.split(","):
-        chosen = {"own-chain": small_chain(a.scratch), **{model: model for model in filter(None, a.models.split(","))}}
+    policies, models = a.policies.split(","), list(filter(None, a.models.split(",")))
+    small = pack_small.models(a.scratch, a.corpus, a.training)
+    jobs = [(f"training/{name}/{policy}", pack_small.pack_dry if a.dry else pack_small.pack, what) for name, what in small.items() for policy in what.policies or policies if policy in policies]
+    jobs += [(f"digits/{policy}", pack_digits, None) for policy in policies if policy == "amp-bf16" and re.search(a.training, "digits")]
+    jobs += [(f"speed/{model}/{policy}", pack_model, model) for model in models for policy in policies]
+    if "fp8-hybrid" in policies:
+        chosen = {"own-chain": small_chain(a.scratch), **{model: model for model in models if model in PRODUCTS}}
         jobs += [(f"products/{name}/fp8-hybrid", pack_products, what) for name, what in chosen.items()]
     for name, job, what in jobs:
         folder, unfinished = data / name, a.folder / "unfinished"
-        if not packed.has(name) or not (folder.exists() or packed.problem(name)):
+        if not packed.has(name) or not folder.exists():  # what failed is tried again: the cause may be what this machine lacks
             shutil.rmtree(folder, ignore_errors=True)
             shutil.rmtree(unfinished, ignore_errors=True)
             start = time.monotonic()
@@ -334,22 +305,12 @@ def main() -> int:
     (a.folder / "left-out.json").write_text(json.dumps(left_out, indent=1))
     for name, problem in left_out.items():
         print(f"pack: left out {name}: {problem}", file=sys.stderr)
+    if lost := [name for name in left_out if not name.startswith("conformance/")]:
+        if not a.partial:
+            sys.exit(f"pack: expected all that was asked for, {len(lost)} could not be made: {', '.join(lost[:8])} (--partial leaves them out)")
     if a.hold:
         return 0
-    # What a whole extraction consists of: one that was cut off is noticed.
-    (data / "files.json").write_text(json.dumps({str(p.relative_to(data)): p.stat().st_size for p in sorted(data.rglob("*")) if p.is_file()}))
-    with tarfile.open(a.folder / "data.tar.xz", "w:xz", preset=6) as archive:
-        archive.add(data, "data")
-    shutil.rmtree(data)
-    shutil.rmtree(a.folder / "unfinished", ignore_errors=True)
-    lib = a.folder / "mpt" / "lib"
-    shutil.rmtree(a.folder / "mpt", ignore_errors=True)
-    shutil.copytree(ROOT / "python" / "mpt", a.folder / "mpt", ignore=shutil.ignore_patterns("__pycache__", "lib", "bin"))
-    lib.mkdir(exist_ok=True)
-    shutil.copy(a.build / "lib" / "libmpt_rt_cuda.so", lib)
-    for script in ("run.py", "parts.py", "conform.py", "bench.py", "duel.py", "digits.py", "probe.py", "products.py", "standin.py", "table.py", "trainers.py"):
-        shutil.copy(HERE / script, a.folder)
-    shutil.copy(ROOT / "benchmarks" / "models.py", a.folder)
+    finish(a.folder, data, a.build)
     return 0
 
 

@@ -1,31 +1,51 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bundle's parts in the order in which they tell most, each a list of commands that can run by themselves."""
+"""The bundle's items: commands that can run by themselves, each with the seconds it is expected to take, in parts; and two plans of
+items across parts, `first` and what follows from its results, `second`."""
 from __future__ import annotations
 
+import json
 import pathlib
 import shutil
 import sys
 from dataclasses import dataclass, field
 
+import kernels
+
 HERE = pathlib.Path(__file__).resolve().parent
-MODELS = ["bert-gpu", "resnet50-gpu", "gpt2-gpu", "gpt4096-gpu"]
+MODELS = ["gpt2-gpu", "bert-gpu", "resnet50-gpu", "gpt4096-gpu"]
+PLANS = {
+    "first": "what one command of eight minutes tells most by",
+    "second": "what follows from the results of `first`: why something failed, or more rows",
+}
 PARTS = {
-    "probe": "the machine: driver, libraries, bandwidth, GEMMs",
-    "smoke": "two small models in FP32 and BF16, from machine code and compiled by the driver",
+    "smoke": "three small models in FP32 and BF16, waited for call by call",
+    "gradients": "gradients and losses of small models against the processor's, every policy",
     "conformance": "every operation and gradient against the interpreter's stored results",
     "digits": "one model trained until it recognizes digits",
-    "speed-first": "three models in BF16 beside PyTorch compiled, in turns",
-    "training": "small models' losses against the processor's, every policy",
-    "speed-bf16": "whole steps in BF16, all searched, beside PyTorch eager, compiled and tuned with CUDA graphs",
-    "profile": "time and bandwidth of every kernel and library call, BF16",
+    "probe": "the machine: driver, libraries, bandwidth, GEMMs",
+    "speed-first": "four models beside PyTorch, in turns, with the kernels of both; gradients against PyTorch's",
+    "ncu": "hardware counters of the longest own kernels of GPT-2's step",
+    "sanitizer": "compute-sanitizer over part of the conformance suite and attention in tiles",
+    "ways": "small models compiled by the driver, with full searches, without cuDNN, by either own way of convolutions",
     "products": "every GEMM of the 8-bit policy in 16 and in 8 bits: the tables that ,measure takes",
+    "speed-bf16": "whole steps in BF16, all searched, beside PyTorch eager and tuned with CUDA graphs",
     "speed-f16": "the same in FP16",
     "speed-fp8": "the 8-bit policies",
-    "sanitizer": "compute-sanitizer over part of the conformance suite",
     "speed-fp32": "whole steps in FP32 without TF32 on either side, and with it on both",
     "speed-rest": "als-f16 and fp8-e5m2",
-    "ncu": "hardware counters of the kernels of one step",
+    "diagnose": "what failed, again: call by call, without cuDNN, under compute-sanitizer",
 }
+# By key, in this order; a prefix stands for all items that begin with it.
+FIRST = ("smoke/", "gradients/amp-bf16", "conformance/", "gradients/fp8-hybrid", "gradients/amp-f16", "gradients/fp32", "digits/", "probe/",
+         "speed-first/gpt2", "speed-first/bert", "speed-first/resnet50", "speed-first/", "ncu/", "sanitizer/tiles")
+MORE = ("speed-f16/gpt2-gpu/eager", "speed-f16/bert-gpu/eager", "speed-f16/resnet50-gpu/eager", "speed-fp8/gpt4096-gpu/fp8-hybrid+fast-sums",
+        "gradients/", "ways/", "sanitizer/")
+# Seconds that an item is expected to take on a machine with 16 cores and one H100. Nothing was measured yet.
+SECONDS = {"smoke": 22, "gradients": 9, "conformance": 17, "digits": 25, "probe": 10, "speed-first/gpt2": 50, "speed-first/bert": 40,
+           "speed-first/resnet50": 75, "speed-first/gpt4096": 85, "ncu": 25, "sanitizer/tiles": 25, "sanitizer": 120, "ways": 25, "products": 60,
+           "diagnose": 30, "speed": 110}
+COMPILED_BY = 170  # seconds from the start by which PyTorch has compiled all models in the background
+RACES = ("compute-sanitizer", "--error-exitcode", "9", "--print-limit", "20", "--tool")
 
 
 @dataclass
@@ -36,11 +56,26 @@ class Item:
     limit: float  # seconds
     options: dict = field(default_factory=dict)  # of trainers
     needs: str = ""  # a program
-    least: float = 40  # seconds below which it is not started
+    late: bool = False  # its command follows from results: make it again when it is run
 
     @property
     def key(self) -> str:
         return f"{self.part}/{self.name}"
+
+    @property
+    def seconds(self) -> float:
+        """The estimate: that of the longest prefix."""
+        return SECONDS[max((known for known in SECONDS if self.key.startswith(known)), key=len)]
+
+    @property
+    def least(self) -> float:
+        """Seconds below which it is not started."""
+        return min(self.limit, self.seconds / 2)
+
+    @property
+    def compiled(self) -> list:
+        """(peer, model) of what PyTorch compiles for it."""
+        return [(word, self.command[2]) for word in self.command[3:] if word.startswith("compile:")] if self.part.startswith("speed") else []
 
 
 def limit_of(peer: str, limit: float) -> float:
@@ -48,79 +83,164 @@ def limit_of(peer: str, limit: float) -> float:
     return limit * (2 if peer.startswith("autotune") else 1)
 
 
-def items(tiny: bool, scratch: str) -> list:
-    found = []
+class Items:
+    """All items of what `data` holds; `rows` are results so far."""
 
-    def script(part, name, file, *arguments, limit=180.0, least=40.0, prefix=(), needs="", **options):
-        found.append(Item(part, name, [*prefix, sys.executable, str(HERE / file), *map(str, arguments)], limit, options, needs, least))
+    def __init__(self, tiny: bool, scratch: str, rows=()):
+        self.found, self.data, self.tiny, self.scratch, self.rows = [], HERE / "data", tiny, scratch, list(rows)
+        self.libraries = sorted(p for p in self.data.glob("conformance/*") if p.is_dir())
+        self.training = sorted(p.parent for p in self.data.glob("training/*/*/expected.json"))
+        there = [p.name for p in sorted(self.data.glob("speed/*"))]
+        self.present = [m for m in MODELS if m in there] + [m for m in there if m not in MODELS]
+        self.add_checks()
+        self.add_speed()
+        self.add_tools()
+        self.add_diagnosis()
+        order = list(PARTS)
+        self.found.sort(key=lambda item: order.index(item.part))
+        for item in self.found:
+            item.command = [shutil.which(item.command[0]) or item.command[0], *item.command[1:]]
 
-    data = HERE / "data"
-    libraries = sorted(p for p in data.glob("conformance/*") if p.is_dir())
-    training = sorted(p.parent for p in data.glob("training/*/*/expected.json"))
-    script("probe", "machine", "probe.py", limit=90)
-    smoke = [p for p in training if p.parent.name.startswith("own-") and p.name in ("fp32", "amp-bf16")]
-    if smoke:
-        script("smoke", "machine-code", "conform.py", *smoke, limit=120, synchronous=1, search="off")
-        script("smoke", "graph", "conform.py", *smoke, limit=120, search="off")
-        script("smoke", "ptx", "conform.py", *smoke, limit=120, ptx=1, search="off")
-        script("smoke", "no-cudnn", "conform.py", *smoke, limit=120, cudnn="none", search="off")
-    for kind in ("f32", "f16", "bf16"):
-        chosen = [p for p in libraries if p.name.endswith("-" + kind)]
-        if chosen:
-            script("conformance", kind, "conform.py", "--jobs", 4, *chosen, limit=240, search="off")
-    for folder in sorted(p.parent for p in data.glob("digits/*/expected.json")):
-        script("digits", folder.name, "digits.py", folder, limit=120)
-    for policy in dict.fromkeys(p.name for p in training):
-        script("training", policy, "conform.py", "--jobs", 4, *[p for p in training if p.name == policy], limit=240)
+    def script(self, part, name, file, *arguments, limit=180.0, prefix=(), needs="", late=False, **options):
+        self.found.append(Item(part, name, [*prefix, sys.executable, str(HERE / file), *map(str, arguments)], limit, options, needs, late))
 
-    def speed(part, groups, models=MODELS, limit=200.0, **options):
+    def small(self, names=None, policies=None) -> list:
+        return [p for p in self.training if (not names or p.parent.name.removeprefix("own-") in names) and (not policies or p.name in policies)]
+
+    def add_checks(self) -> None:
+        few = self.small(("mlp", "cnn", "attention"), ("fp32", "amp-bf16"))
+        if few:
+            self.script("smoke", "machine-code", "conform.py", "--jobs", 4, *few, limit=120, synchronous=1, search="off")
+        for policy in dict.fromkeys(p.name for p in self.training):
+            self.script("gradients", policy, "conform.py", "--jobs", 8, *self.small(policies=(policy,)), limit=120, search="off")
+        for kind in ("f32", "f16", "bf16"):
+            chosen = [p for p in self.libraries if p.name.endswith("-" + kind)]
+            if chosen:
+                self.script("conformance", kind, "conform.py", "--jobs", 8, *chosen, limit=240, search="off")
+        for folder in sorted(p.parent for p in self.data.glob("digits/*/expected.json")):
+            self.script("digits", folder.name, "digits.py", folder, limit=120)
+        self.script("probe", "machine", "probe.py", limit=90)
+        for folder in sorted(p for p in self.data.glob("products/*/*") if p.is_dir()):
+            self.script("products", f"{folder.parent.name}/{folder.name}", "products.py", folder, *self.words(), limit=300, search="full")
+        if few:
+            self.script("ways", "ptx", "conform.py", "--jobs", 8, *few, ptx=1, search="off")
+        searched = self.small(("feedforward", "gpt", "block", "convolutions", "depthwise"), ("amp-bf16", "amp-f16"))
+        if searched:  # which tries epilogues apart, and other plans
+            self.script("ways", "searched", "conform.py", "--jobs", 8, *searched, search="full")
+        convolving = self.small(("cnn", "block", "convolutions", "depthwise"), ("fp32", "amp-bf16", "amp-f16"))
+        attending = self.small(("attention", "gpt"), ("amp-bf16", "amp-f16"))
+        for way in ("any", "implicit", "columns"):
+            chosen = convolving + (attending if way == "any" else [])
+            if chosen:
+                self.script("ways", f"no-cudnn-{way}", "conform.py", "--jobs", 8, *chosen, cudnn="none", convolutions=way, search="off")
+
+    def words(self) -> list:
+        return ["--tiny"] if self.tiny else []
+
+    def speed(self, part, groups, models, limit=200.0, **options):
         """One item a group of peers and model. Its peers run in turns and hold the GPU's memory at once: three of 16 bits at most, two of FP32."""
         for name, peers in groups.items():
             for model in models:
-                there = [peer for peer in peers if not peer.startswith("mpt") or (data / "speed" / model / peer.split(":")[1].split("+")[0]).is_dir()]
+                there = [p for p in peers if not p.startswith("mpt") or (self.data / "speed" / model / p.split(":")[1].split("+")[0]).is_dir()]
                 if there and there[0] == peers[0]:  # the one that is looked at
-                    script(part, f"{model}/{name}", "duel.py", model, *there, *(["--tiny"] if tiny else []), "--scratch", scratch, "--limit", limit,
-                           limit=sum(limit_of(peer, limit) for peer in there) + 150, least=90, **options)
+                    self.script(part, f"{model}/{name}", "duel.py", model, *there, *self.words(), "--scratch", self.scratch, "--limit", limit,
+                                limit=max(limit_of(peer, limit) for peer in there) + 150, **options)
 
-    def beside(own, kind):
-        return {way: [own, f"{way}:{kind}"] for way in ("compile", "eager", "autotune")}
+    def add_speed(self) -> None:
+        bf16 = "mpt:amp-bf16"
+        like = [bf16, "mpt:autocast-cuda-bf16", "compile:bf16"]  # the second does the arithmetic of PyTorch's autocast
+        self.speed("speed-first", {"compile": like}, [m for m in self.present if m not in ("resnet50-gpu", "gpt4096-gpu")], search="quick")
+        self.speed("speed-first", {"compile": [bf16, "compile:bf16"]}, [m for m in self.present if m == "resnet50-gpu"], search="full")
+        self.speed("speed-first", {"fp8-hybrid": ["mpt:fp8-hybrid", bf16, "eager:bf16"]}, [m for m in self.present if m == "gpt4096-gpu"], search="quick")
 
-    present = [m for m in MODELS if (data / "speed" / m).is_dir()]
-    speed("speed-first", {"compile": ["mpt:amp-bf16", "compile:bf16"]}, [m for m in present if m != "gpt4096-gpu"], search="quick")
-    speed("speed-bf16", beside("mpt:amp-bf16", "bf16"), present, search="full")
-    for model in present:
-        for policy in ("amp-bf16",):
-            if (data / "speed" / model / policy).is_dir():
-                script("profile", f"{model}/{policy}", "bench.py", f"mpt:{policy}", model, "--profile", "--scratch", scratch)
-    for folder in sorted(p for p in data.glob("products/*/*") if p.is_dir()):
-        script("products", f"{folder.parent.name}/{folder.name}", "products.py", folder, *(["--tiny"] if tiny else []), limit=300, search="full")
-    speed("speed-f16", beside("mpt:amp-f16", "f16"), present, search="full")
-    eight = ["mpt:fp8-hybrid", "mpt:fp8-hybrid+fast-sums", "mpt:fp8-current"]
-    speed("speed-fp8", {peer.split(":")[1]: [peer, "mpt:amp-bf16", "eager:bf16"] for peer in eight}, sorted(present, key=lambda m: m != "gpt4096-gpu"), search="full")
-    for tool in ("memcheck", "racecheck"):
-        chosen = [p for p in libraries if p.name.endswith("-f32")] if tool == "memcheck" else \
-            [p for p in libraries if p.name.split("-")[0] in ("reduce", "norm", "norm_backward", "training", "shape") and p.name.endswith("-f32")]
-        if chosen:
-            script("sanitizer", tool, "conform.py", "--jobs", 0, *chosen, limit=300, needs="compute-sanitizer",
-                   prefix=("compute-sanitizer", "--tool", tool, "--error-exitcode", "9", "--print-limit", "20"), search="off")
-    # Own kernels of convolutions, which run where cuDNN is not used; small ones, each in the types it has.
-    own = [p for p in libraries if p.name.startswith(("conv", "contractions"))] + [p for p in smoke if p.parent.name == "own-cnn"]
-    for way in ("implicit", "columns"):
-        if own:
-            script("sanitizer", f"racecheck-convolutions-{way}", "conform.py", "--jobs", 0, *own, limit=300, needs="compute-sanitizer",
-                   prefix=("compute-sanitizer", "--tool", "racecheck", "--error-exitcode", "9", "--print-limit", "20"), search="off", cudnn="none",
-                   convolutions=way)
-    fp32 = {"fp32": "mpt:fp32", "tf32": "mpt:fp32+tf32"}
-    speed("speed-fp32", {f"{kind}-{way}": [own, f"{way}:{kind}"] for way in ("compile", "eager") for kind, own in fp32.items()}, present, search="full")
-    speed("speed-rest", {"als-f16": ["mpt:als-f16", "eager:f16"], "fp8-e5m2": ["mpt:fp8-e5m2", "mpt:amp-bf16", "eager:bf16"]}, present, search="full")
-    for model in present[:1]:
-        script("ncu", f"{model}/amp-bf16", "bench.py", "mpt:amp-bf16", model, "--tiny", "--scratch", scratch, limit=300, needs="ncu",
-               prefix=("ncu", "--clock-control", "none", "--launch-skip", "300", "--launch-count", "150", "--csv", "--metrics",
-                       "gpu__time_duration.sum,dram__throughput.avg.pct_of_peak_sustained_elapsed,"
-                       "sm__throughput.avg.pct_of_peak_sustained_elapsed,launch__registers_per_thread"),
-               eager=1)
-    order = {part: i for i, part in enumerate(PARTS)}
-    found.sort(key=lambda item: order[item.part])
-    for item in found:
-        item.command = [shutil.which(item.command[0]) or item.command[0], *item.command[1:]]
-    return found
+        def beside(own, kind):
+            return {way: [own, f"{way}:{kind}"] for way in ("compile", "eager", "autotune")}
+
+        self.speed("speed-bf16", beside(bf16, "bf16"), self.present, search="full")
+        self.speed("speed-f16", beside("mpt:amp-f16", "f16"), self.present, search="full")
+        eight = ["mpt:fp8-hybrid", "mpt:fp8-hybrid+fast-sums", "mpt:fp8-current"]
+        self.speed("speed-fp8", {p.split(":")[1]: [p, bf16, "eager:bf16"] for p in eight}, sorted(self.present, key=lambda m: m != "gpt4096-gpu"), search="full")
+        fp32 = {"fp32": "mpt:fp32", "tf32": "mpt:fp32+tf32"}
+        self.speed("speed-fp32", {f"{kind}-{way}": [own, f"{way}:{kind}"] for way in ("compile", "eager") for kind, own in fp32.items()}, self.present,
+                   search="full")
+        self.speed("speed-rest", {"als-f16": ["mpt:als-f16", "eager:f16"], "fp8-e5m2": ["mpt:fp8-e5m2", bf16, "eager:bf16"]}, self.present, search="full")
+
+    def add_tools(self) -> None:
+        sanitize = lambda name, tool, folders, limit=300, **options: folders and self.script(  # noqa: E731
+            "sanitizer", name, "conform.py", "--jobs", 0, *folders, limit=limit, needs="compute-sanitizer", prefix=(*RACES, tool), search="off", **options)
+        sanitize("tiles-racecheck", "racecheck", self.small(("dropped", "dropped-wgmma", "shared-wgmma"), ("amp-bf16",)), 120)
+        sanitize("memcheck", "memcheck", [p for p in self.libraries if p.name.endswith("-f32")])
+        files = ("reduce", "norm", "norm_backward", "training", "shape")
+        sanitize("racecheck", "racecheck", [p for p in self.libraries if p.name.split("-")[0] in files and p.name.endswith("-f32")])
+        # Own kernels of convolutions, which run where cuDNN is not used; small ones, each in the types it has.
+        own = [p for p in self.libraries if p.name.startswith(("conv", "contractions"))] + self.small(("cnn", "block"), ("fp32", "amp-bf16"))
+        for way in ("implicit", "columns"):
+            sanitize(f"racecheck-convolutions-{way}", "racecheck", own, cudnn="none", convolutions=way)
+        if "gpt2-gpu" in self.present:
+            timed = next((row for row in self.rows if row.get("peer") == "mpt:amp-bf16" and "gpt2" in row.get("model", "") and kernels.own(row)), {})
+            names = "|".join(kernels.own(timed)[:12]) or r"kernel\d+"
+            metrics = "dram__bytes.sum,smsp__warps_active.avg.per_cycle_active,smsp__inst_executed.sum,launch__registers_per_thread"
+            self.script("ncu", "gpt2-gpu/amp-bf16", "bench.py", "mpt:amp-bf16", "gpt2-gpu", "--tiny", "--scratch", self.scratch, limit=120, needs="ncu", late=True,
+                        prefix=("ncu", "--clock-control", "none", "--kernel-name", f"regex:^({names})$", "--launch-skip-before-match", "0", "--launch-count", "24",
+                                "--kill", "yes", "--csv", "--set", "basic", "--metrics", metrics), eager=1, search="off")
+
+    def add_diagnosis(self) -> None:
+        """Of what failed: each small library a few ways, each whole model call by call."""
+        bad = [row for row in self.rows if row.get("ok") is False and row["part"] != "diagnose"]
+        folders = list(dict.fromkeys(row["folder"] for row in bad if row.get("folder")))[:3]
+        for folder in map(pathlib.Path, folders):
+            name = "-".join(folder.parts[-2:])
+            self.script("diagnose", f"{name}/synchronous", "conform.py", folder, limit=60, synchronous=1, eager=1, search="off")
+            self.script("diagnose", f"{name}/no-cudnn", "conform.py", folder, limit=60, cudnn="none", search="off")
+            for tool in ("memcheck", "racecheck"):
+                self.script("diagnose", f"{name}/{tool}", "conform.py", "--jobs", 0, folder, limit=90, needs="compute-sanitizer", prefix=(*RACES, tool),
+                            search="off")
+        for peer, model in list(dict.fromkeys((row["peer"], row["model"]) for row in bad if row.get("peer", "").startswith("mpt:")))[:3]:
+            self.script("diagnose", f"{model}/{peer[4:]}", "bench.py", peer, model, *self.words(), "--scratch", self.scratch, limit=120, synchronous=1, search="off")
+
+
+def items(tiny: bool, scratch: str, rows=()) -> list:
+    return Items(tiny, scratch, rows).found
+
+
+def planned(found: list, prefixes) -> list:
+    chosen = []
+    for prefix in prefixes:
+        chosen += [item for item in found if item.key.startswith(prefix) and item not in chosen]
+    return chosen
+
+
+def choose(found: list, words: list, done: set) -> list:
+    """The items of parts and plans, in the order in which they were asked for; all parts without a word."""
+    chosen = []
+    for word in words or [*PLANS, *PARTS]:
+        if word == "first":
+            more = planned(found, FIRST)
+        elif word == "second":  # what the first left, why something failed, and where nothing did, more rows
+            why = [item for item in found if item.part == "diagnose"]
+            left = [item for item in planned(found, FIRST) if item.key not in done]
+            more = why + left + planned(found, MORE)
+        else:
+            more = [item for item in found if item.part == word]
+        chosen += [item for item in more if item not in chosen]
+    return chosen
+
+
+def clock(chosen: list) -> list:
+    """(item, when it begins, when it ends) in seconds from a call's start, as estimated."""
+    at, times = 3.0, []  # extraction
+    for item in chosen:
+        at = max(at, COMPILED_BY) if item.compiled and any(item.part != one.part for one, _, _ in times) and at < COMPILED_BY - 60 else at
+        times.append((item, at, at + item.seconds))
+        at += item.seconds
+    return times
+
+
+def described(model: str, policy: str) -> dict:
+    """Bytes that each own kernel of a packed model moves in a launch, as the compiler counted them."""
+    try:
+        report = json.loads((HERE / "data" / "speed" / model / policy.split("+")[0] / "report.json").read_text())["kernels"]
+    except (OSError, ValueError, KeyError):
+        return {}
+    return {kernel["name"]: kernel["bytes"] for function in report.values() if isinstance(function, dict)
+            for kernel in function.get("kernels", ()) if isinstance(kernel, dict) and "bytes" in kernel}

@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything that is to be known of the CUDA target on this machine's GPU, in one command: run.py [PART...] [options].
+"""What is to be known of the CUDA target on this machine's GPU: run.py [PLAN or PART...] [options].
 
-Without parts, all of them, the most telling first (--list names them). Writes results.jsonl as it goes, results.json and table.md
-after each part, and log.txt with what failed, into --out, and all of it as one file, --archive. A part that fails does not stop the
+`first` is what one command of eight minutes tells most by, `second` what follows from its results; without words both, then all
+parts (--list names items with their clock). Writes results.jsonl as rows come, and after each item results.json, table.md, log.txt
+with what failed, and all of --out as one file, --archive: a call may be cut off anywhere. An item that fails does not stop the
 others. --seconds bounds a call: what does not fit is left for the next one, which goes on where this one stopped (with the same
---out, or the archive where there is no such folder).
+--out, or the archive where there is no such folder). What PyTorch compiles for later items is compiled in the background first.
 
 Needs CUDA 12 or 13 with cuBLASLt, Python with numpy and ml_dtypes, and PyTorch for whole models. Exits 1 when something failed.
 """
 from __future__ import annotations
 
 import argparse
+import ctypes
 import glob
 import json
 import os
@@ -19,14 +21,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import tarfile
 import tempfile
 import threading
 import time
 
 import parts
-import table
 import trainers
+from results import Results, Run, extract
 
 HERE = pathlib.Path(__file__).resolve().parent
 GRACE = 15  # seconds from the word to end until a process is killed
@@ -56,11 +57,6 @@ def is_whole(data: pathlib.Path) -> bool:
         return False
 
 
-def extract(archive: pathlib.Path, folder: pathlib.Path) -> None:
-    with tarfile.open(archive) as file:
-        file.extractall(folder, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))  # Python 3.11.4 brought it
-
-
 def unpack() -> None:
     """Extracts what was packed, aside and then in one piece; what an extraction that was cut off left is replaced."""
     data, aside = HERE / "data", HERE / "data.unfinished"
@@ -75,29 +71,6 @@ def unpack() -> None:
         sys.exit("data.tar.xz: expected every file of its files.json in its size: copy the bundle again")
     (aside / "data").rename(data)
     aside.rmdir()
-
-
-class Results:
-    """Writes an item's rows to `file` as they come. The last one, and no other, has the item's seconds: without it the item was cut off."""
-
-    def __init__(self, file, item):
-        self.file, self.same, self.start, self.held = file, {"item": item.key, "part": item.part, "run": time.time()}, time.monotonic(), None
-
-    def __call__(self, row: dict) -> None:
-        self.write()
-        self.held = row
-
-    def write(self, **more) -> None:
-        if self.held:
-            self.file.write(json.dumps({**self.same, **self.held, **more}) + "\n")
-            self.file.flush()
-        self.held = None
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, kind, *_) -> None:
-        self.write(**({} if kind else {"seconds": round(time.monotonic() - self.start, 1)}))
 
 
 class Lines(threading.Thread):
@@ -138,10 +111,9 @@ def run_item(item, limit: float, log, options: dict, out) -> list:
         out(row)
         return [row]
     command = [*item.command, *trainers.words({**options, **item.options})]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True)
+    process = start(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace")
     err = Lines(process.stderr)
-    # A profile is part of its row, so that row waits for the end.
-    said = Lines(process.stdout, (lambda row: None) if item.part == "profile" else out)
+    said = Lines(process.stdout, out)
     try:
         status = process.wait(limit)
     except subprocess.TimeoutExpired:
@@ -153,14 +125,10 @@ def run_item(item, limit: float, log, options: dict, out) -> list:
     rows = list(said.rows)
     text = err.text or said.text
     problem = f"no end within {limit:.0f} s" if status is None else f"status {status}" if status or not rows else ""
-    if item.part == "profile" and rows:
-        rows[0]["profile"] = err.text[-60000:]
-        for row in rows:
-            out(row)
     if problem:
         rows.append({"ok": False, "problem": f"{problem}: {tail(text)}", "text": text[-FULL:]})
         out(rows[-1])
-    if problem or not all(row.get("ok") for row in rows) or item.part in ("profile", "sanitizer", "ncu"):
+    if problem or not all(row.get("ok") for row in rows) or item.part in ("sanitizer", "ncu", "diagnose"):
         log.write(f"==== {item.key}: status {status}\n{' '.join(command)}\n" + said.text[-200000:] + "\n" + err.text[-60000:] + "\n")
         log.flush()
     return rows
@@ -174,6 +142,16 @@ def end(process) -> None:
             process.wait(GRACE)
         except subprocess.TimeoutExpired:
             pass
+    kill(process)
+
+
+def start(command: list, **more):
+    """A process in a group of its own, which dies with this one: a call that is cut off leaves nobody who holds the GPU."""
+    die = ctypes.CDLL(None).prctl
+    return subprocess.Popen(command, start_new_session=True, preexec_fn=lambda: die(1, signal.SIGKILL), **more)
+
+
+def kill(process) -> None:
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -181,48 +159,86 @@ def end(process) -> None:
     process.wait()
 
 
-def write_products(rows: list, folder: pathlib.Path) -> None:
-    """A file for each table of measured products: FOLDER/MODEL-POLICY.json."""
-    for row in rows:
-        if row.get("table"):
-            from mpt import measure
-            folder.mkdir(exist_ok=True)
-            measure.write(row["table"], folder / f"{row['case'].replace(' ', '-')}.json")
-
-
-def write_results(folder: pathlib.Path, archive: pathlib.Path, left: list) -> list:
-    """Everything that follows from results.jsonl, and the whole folder as one archive. Returns each item's last rows."""
-    rows = table.latest(table.read(folder / "results.jsonl"))
-    write_products(rows, folder / "products")
-    (folder / "results.json").write_text(json.dumps(rows, indent=1))
-    (folder / "table.md").write_text(table.markdown(rows, left))
-    archive.parent.mkdir(parents=True, exist_ok=True)
-    aside = archive.with_name(archive.name + ".unfinished")
-    with tarfile.open(aside, "w:gz") as file:
-        file.add(folder, "results")
-    aside.rename(archive)
-    return rows
-
-
-def restore(folder: pathlib.Path, archive: pathlib.Path) -> None:
-    """The results of an earlier call, where their archive alone came along."""
-    aside = folder.with_name(folder.name + ".unfinished")
-    if folder.exists() or not archive.exists():
-        return
-    shutil.rmtree(aside, ignore_errors=True)
-    extract(archive, aside)
-    (aside / "results").rename(folder)
-    aside.rmdir()
-
-
 def tail(text: str) -> str:
     return " | ".join(text.strip().splitlines()[-3:])[-600:]
 
 
+class Warmers:
+    """PyTorch's compilations for items to come, in the background: its caches keep what they make. They are over before anything is timed."""
+
+    def __init__(self, pairs: list, tiny: bool):
+        self.begin, self.running = time.monotonic(), {}
+        for peer, model in dict.fromkeys(pairs):
+            command = [shutil.which("nice") or "nice", "-n", "10", sys.executable, str(HERE / "bench.py"), peer, model, "--only-compile", *(["--tiny"] if tiny else [])]
+            said = tempfile.TemporaryFile("w+")
+            self.running[f"{peer} {model}"] = start(command, stdout=said, stderr=subprocess.STDOUT), said
+
+    def wait(self, most: float, results) -> None:
+        """Until all are done, `most` seconds or the time by which they should be; a compilation that is cut off is made again by who needs it."""
+        deadline = min(time.monotonic() + most, self.begin + parts.COMPILED_BY)
+        for name, (process, said) in self.running.items():
+            try:
+                process.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                pass
+            status = process.poll()
+            kill(process)
+            said.seek(0)
+            row = {"item": f"background/{name}", "part": "background", "run": self.begin, "seconds": round(time.monotonic() - self.begin, 1)}
+            results.add(**row, end=True, **({"ok": True} if status == 0 else {"ok": None, "problem": f"status {status}: {tail(said.read())}"}))
+        self.running = {}
+
+    def stop(self) -> None:
+        for process, _ in self.running.values():
+            kill(process)
+
+
+def options_of(words: list, out: pathlib.Path) -> dict:
+    """Of all trainers; cuBLASLt's and cuDNN's folders go into the environment."""
+    found, os.environ["LD_LIBRARY_PATH"] = libraries()
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return {"cache": out / "choices", **found, **dict(word.split("=", 1) for word in words)}
+
+
+def show(chosen: list) -> None:
+    for item, start, end in parts.clock(chosen):
+        print(f"{item.key:44} {start:5.0f} - {end:5.0f} s, {item.limit:4.0f} s at most")
+
+
+def run_all(chosen: list, a, begin: float, results, options: dict) -> None:
+    done, warmers = set() if a.again else results.done(), None
+    waiting = [item for item in chosen if item.key not in done]
+    before = next((i for i, item in enumerate(waiting) if item.compiled), 0)
+    if before:  # there is something to do meanwhile
+        warmers = Warmers([pair for item in waiting for pair in item.compiled if item.part == "speed-first"], a.tiny)
+    try:
+        with open(a.out / "log.txt", "a") as log:
+            for item in waiting:
+                if warmers and item.part.startswith("speed"):
+                    warmers.wait(a.seconds - (time.monotonic() - begin) - item.least, results)
+                rest = a.seconds - (time.monotonic() - begin)
+                if rest < item.least:
+                    results.left.append(item.key)
+                    continue
+                if item.late:
+                    item = next(one for one in parts.items(a.tiny, a.scratch, results.rows()) if one.key == item.key)
+                with Run(results, item) as out:
+                    rows = run_item(item, min(item.limit, max(1, rest - GRACE)), log, options, out)
+                at = time.monotonic() - begin
+                bad = [row for row in rows if row.get("ok") is False]
+                print(f"[{at:6.1f} s] {item.key}: " + (f"{len(bad)} of {len(rows)} FAIL: {bad[0].get('case', '')} {bad[0]['problem'][:300]}" if bad else
+                                                       rows[0].get("problem") or f"{len(rows)} ok"), flush=True)
+    finally:
+        if warmers:
+            warmers.stop()
+
+
 def main() -> int:
     parse = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parse.add_argument("parts", nargs="*", metavar="PART", help="any of: " + ", ".join(parts.PARTS))
-    parse.add_argument("--out", type=pathlib.Path, default=HERE / "results")
+    names = [*parts.PLANS, *parts.PARTS]
+    parse.add_argument("parts", nargs="*", metavar="PART", help="any of: " + ", ".join(names))
+    # Not in the bundle's own folder: a second upload of it would replace them.
+    parse.add_argument("--out", type=pathlib.Path, default=pathlib.Path(tempfile.gettempdir(), "mpt-results"))
     parse.add_argument("--archive", type=pathlib.Path, help="where --out as one file goes (default: OUT.tar.gz)")
     parse.add_argument("--seconds", type=float, default=float("inf"), help="start nothing new, and end, after this long")
     parse.add_argument("--only", default="", help="items whose name holds this")
@@ -232,47 +248,23 @@ def main() -> int:
     trainers.add_argument(parse)
     parse.add_argument("--list", action="store_true", help="name parts and items, run nothing")
     a = parse.parse_args()
-    unknown = [part for part in a.parts if part not in parts.PARTS]
+    unknown = [part for part in a.parts if part not in names]
     if unknown:
-        parse.error(f"expected parts among {', '.join(parts.PARTS)}, got {', '.join(unknown)}")
+        parse.error(f"expected parts among {', '.join(names)}, got {', '.join(unknown)}")
     begin, a.out = time.monotonic(), a.out.resolve()
     a.archive = (a.archive or a.out.with_name(a.out.name + ".tar.gz")).resolve()
     unpack()
-    options, os.environ["LD_LIBRARY_PATH"] = libraries()
-    options = {"cache": a.out / "choices", **options, **dict(word.split("=", 1) for word in a.option)}
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
-    chosen = [item for item in parts.items(a.tiny, a.scratch) if (not a.parts or item.part in a.parts) and a.only in item.key]
+    results = Results(a.out, a.archive)
+    found = parts.items(a.tiny, a.scratch, results.rows())
+    chosen = [item for item in parts.choose(found, a.parts, results.done()) if a.only in item.key]
     if a.list:
-        for item in chosen:
-            print(f"{item.key:50} {item.limit:5.0f} s at most")
+        show(chosen)
         return 0
-    restore(a.out, a.archive)
-    a.out.mkdir(parents=True, exist_ok=True)
-    path = a.out / "results.jsonl"
-    known = table.latest(table.read(path))
-    done = {row["item"] for row in known if "seconds" in row} - {row["item"] for row in known if row.get("ok") is False}
-    left, part = [], None
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("run.py: stopped"))  # by way of run_item(), which ends its process
     try:
-        with open(a.out / "log.txt", "a") as log, open(path, "a") as results:
-            for item in chosen:
-                if item.key in done and not a.again:
-                    continue
-                rest = a.seconds - (time.monotonic() - begin)
-                if rest < min(item.limit, item.least):
-                    left.append(item.key)
-                    continue
-                if part not in (None, item.part):
-                    write_results(a.out, a.archive, left)
-                part = item.part
-                with Results(results, item) as out:
-                    rows = run_item(item, min(item.limit, max(1, rest - GRACE)), log, options, out)
-                at = time.monotonic() - begin
-                bad = [row for row in rows if row.get("ok") is False]
-                print(f"[{at:6.1f} s] {item.key}: " + (f"{len(bad)} of {len(rows)} FAIL: {bad[0].get('case', '')} {bad[0]['problem'][:300]}" if bad else
-                                                       rows[0].get("problem") or f"{len(rows)} ok"), flush=True)
+        run_all(chosen, a, begin, results, options_of(a.option, a.out))
     finally:
-        rows = write_results(a.out, a.archive, left)
+        rows = results.keep()
     print((a.out / "table.md").read_text())
     return 1 if any(row.get("ok") is False for row in rows) else 0
 

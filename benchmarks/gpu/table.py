@@ -6,6 +6,9 @@ import json
 import pathlib
 import sys
 
+import kernels
+import parts
+
 
 def read(path) -> list:
     path = pathlib.Path(path)
@@ -13,12 +16,14 @@ def read(path) -> list:
 
 
 def latest(rows: list) -> list:
-    """The rows of each item's last run."""
+    """The rows of each item's last run; of a peer's rows the last one."""
     runs, kept = {}, []
     for row in rows:  # a run's rows stand together
         if runs != {"item": row["item"], "run": row.get("run")}:
             runs = {"item": row["item"], "run": row.get("run")}
             kept = [r for r in kept if r["item"] != row["item"]]
+        if row.get("peer"):
+            kept = [r for r in kept if (r["item"], r.get("peer")) != (row["item"], row["peer"])]
         kept.append(row)
     return kept
 
@@ -33,30 +38,50 @@ def number(value, form=".2f") -> str:
 
 
 def markdown(rows: list, left=()) -> str:
-    text = []
-    for row in rows:
-        if row["part"] == "probe" and row.get("gpu"):
-            facts = [row["gpu"], f"PyTorch {row.get('torch')}"]
-            facts += [f"{k} {row[k]:.0f}" for k in ("copy_gb_s", "bfloat16_tflop_s", "float16_tflop_s") if k in row]
-            text += [", ".join(facts), ""]
-    checks = {}
-    for row in rows:
-        if row["part"] in ("smoke", "conformance", "digits", "training", "products", "sanitizer", "ncu"):
-            count = checks.setdefault(row["item"], [0, 0, 0])
-            count[0 if row.get("ok") else 2 if row.get("ok") is None else 1] += 1
-    if checks:
-        text += ["| check | passed | failed | not run |", "|---|---|---|---|"]
-        text += [f"| {item} | {c[0]} | {c[1]} | {c[2]} |" for item, c in checks.items()] + [""]
+    ended, rows = {row["item"] for row in rows if row.get("end")}, [row for row in rows if not row.get("end") or "ok" in row]
+    text = facts(rows) + checks(rows)
+    if cut := list(dict.fromkeys(row["item"] for row in rows if row["item"] not in ended)):
+        text += ["Cut off, with what was known until then: " + ", ".join(cut), ""]
+    if left:
+        text += ["Not run for want of time: " + ", ".join(left), ""]
     bad = [row for row in rows if row.get("ok") is False]
     if bad:
         text += ["Failures:", ""] + [f"- {row['item']} {row.get('case', '')}: {row.get('problem', '')[:400]}" for row in bad[:60]] + [""]
     for row in rows:
         if row["part"] == "digits" and "accuracy" in row:
             text += [f"{row['case']}: {row['accuracy']:.1%} of the held-out digits, {row['expected']:.1%} on the processor", ""]
+    return "\n".join(text + speeds(rows) + tables(rows)) + "\n"
+
+
+def facts(rows: list) -> list:
+    text = []
+    for row in rows:
+        if row["part"] == "probe" and row.get("gpu"):
+            found = [row["gpu"], f"PyTorch {row.get('torch')}"]
+            found += [f"{k} {row[k]:.0f}" for k in ("copy_gb_s", "bfloat16_tflop_s", "float16_tflop_s") if k in row]
+            text += [", ".join(found), ""]
+    return text
+
+
+def checks(rows: list) -> list:
+    counts = {}
+    for row in rows:
+        if not row["part"].startswith(("speed", "probe")):
+            count = counts.setdefault(row["item"], [0, 0, 0, 0.0])
+            count[0 if row.get("ok") else 2 if row.get("ok") is None else 1] += 1
+            count[3] = max(count[3], row.get("share", 0.0))
+    if not counts:
+        return []
+    text = ["| check | passed | failed | not run | worst gradient, of what it may be off |", "|---|---|---|---|---|"]
+    return text + [f"| {item} | {c[0]} | {c[1]} | {c[2]} | {f'{c[3]:.2f}' if c[3] else '-'} |" for item, c in counts.items()] + [""]
+
+
+def speeds(rows: list) -> list:
     timed = [row for row in rows if row["part"].startswith("speed") and "ms" in row]
-    if timed:
-        text += ["| item | peer | ms | x best PyTorch | x own bf16 | peak MiB | x best PyTorch | device MiB | first losses | off by |",
-                 "|---|---|---|---|---|---|---|---|---|---|"]
+    if not timed:
+        return []
+    text = ["| item | peer | ms | alone | rounds | x best PyTorch | x own bf16 | peak MiB | x best PyTorch | first losses | off by | gradients |",
+            "|---|---|---|---|---|---|---|---|---|---|---|---|"]
     for row in timed:
         # Of the same item, whose peers ran in turns: other rounds are not comparable.
         beside = [r for r in timed if r["item"] == row["item"]]
@@ -64,23 +89,25 @@ def markdown(rows: list, left=()) -> str:
         best = min((r["ms"] for r in peers), default=None)
         least = min((r["peak_mib"] for r in peers if "peak_mib" in r), default=None)
         own = next((r["ms"] for r in beside if r["peer"] == "mpt:amp-bf16"), None)
-        text.append(f"| {row['item']} | {row['peer']} | {row['ms']:.2f} | {number(best and best / row['ms'])} | {number(own and own / row['ms'])} | "
+        text.append(f"| {row['item']} | {row['peer']} | {row['ms']:.2f} | {number(row.get('solo_ms'))} | {row.get('rounds', 0)} | "
+                    f"{number(best and best / row['ms'])} | {number(own and own / row['ms'])} | "
                     f"{number(row.get('peak_mib'), '.0f')} | {number(least and row.get('peak_mib') and row['peak_mib'] / least)} | "
-                    f"{number(row.get('device_mib'), '.0f')} | {', '.join(f'{x:.4f}' for x in row['losses'])} | "
-                    f"{number(row.get('loss_error'), '.1e')} |")
-    if timed:
-        text += ["", "Speed over PyTorch is its time over ours: more than 1 is faster; both ran in turns, in one item. The losses of one model's peers start from the same weights."]
+                    f"{', '.join(f'{x:.4f}' for x in row['losses'])} | {number(row.get('loss_error'), '.1e')} | {number(row.get('gradient_share'))} |")
+    return text + ["", "Speed over PyTorch is its time over ours: more than 1 is faster. With rounds both ran in turns; without, alone while others were getting "
+                   "ready. Losses and gradients of one model's peers start from the same weights; gradients are in shares of what they may be off."]
+
+
+def tables(rows: list) -> list:
+    text, copies = [], next((row["copy_gb_s"] for row in rows if "copy_gb_s" in row), None)
     for row in rows:
+        if row.get("kernels"):
+            own = parts.described(row["model"], row["peer"].split(":")[1]) if row["peer"].startswith("mpt") else {}
+            text += ["", f"{row['item']}, {row['peer']}:", *kernels.markdown(row, own, copies)]
         if row["part"] == "products" and row.get("table"):
             text += ["", f"{row['case']}: {row['faster']} of {row['products']} products are faster in 8 bits, with their conversions", "",
                      "| product | us in 16 bits | us in 8 bits |", "|---|---|---|"]
             text += [f"| `{p['product']}` | {p['us_16']:.1f} | {p['us_8']:.1f} |" for p in row["table"]["products"]]
-    for row in rows:
-        if row["part"] == "profile" and row.get("profile"):
-            text += ["", f"{row['item']}:", "", "```"] + row["profile"].strip().splitlines()[:45] + ["```"]
-    if left:
-        text += ["", "Not run for want of time: " + ", ".join(left)]
-    return "\n".join(text) + "\n"
+    return text
 
 
 if __name__ == "__main__":

@@ -203,8 +203,8 @@ def attention(path, mask="causal", batch=4, heads=2, length=16, depth=8, key_hea
 
 
 def language(path, kind="gpt", layers=2, width=128, heads=2, tokens=64, batch=2, vocabulary=97):
-    """A language model with biases and a head tied to its table: "gpt" norms first, masks later tokens and has tanh-GELU; "bert" norms last
-    and has GELU by erf. The batch is of ids."""
+    """A language model with biases and a head tied to its table: "gpt" norms first, masks later tokens, has tanh-GELU and
+    weights as torch's linear layers keep them; "bert" norms last and has GELU by erf. The batch is of ids."""
     ends, depth = kind == "bert", width // heads
     later = numpy_helper.from_array(np.triu(np.full((tokens, tokens), -np.inf, np.float32), 1)[None, None])
     weights = {"table": values(0, vocabulary, width), "positions": values(1, tokens, width), "root": np.float32(depth**0.5), "split": np.int64([0, 0, heads, depth]),
@@ -221,8 +221,9 @@ def language(path, kind="gpt", layers=2, width=128, heads=2, tokens=64, batch=2,
         return add("LayerNormalization", [x, f"{name}_gain", f"{name}_shift"], name, axis=-1)
 
     def linear(x, name, inputs, outputs):
-        weights.update({f"{name}_w": values(len(weights), inputs, outputs) / 3, f"{name}_b": values(len(weights), outputs)})
-        return add("Add", [add("MatMul", [x, f"{name}_w"], f"{name}_product"), f"{name}_b"], name)
+        weights.update({f"{name}_w": values(len(weights), *((inputs, outputs) if ends else (outputs, inputs))) / 3, f"{name}_b": values(len(weights), outputs)})
+        w = f"{name}_w" if ends else add("Transpose", [f"{name}_w"], f"{name}_t", perm=[1, 0])
+        return add("Add", [add("MatMul", [x, w], f"{name}_product"), f"{name}_b"], name)
 
     def attention_of(x, name):
         linear(x, name, width, 3 * width)

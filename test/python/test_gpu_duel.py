@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-import types
 
 import pytest
 
@@ -32,7 +31,7 @@ for line in sys.stdin:
     with open(sys.argv[0] + ".order", "a") as file:
         print(name, os.getpid(), file=file)
     rounds += 1
-    if name == "eager:stuck-bf16" and rounds == 3:
+    if name == "eager:stuck-bf16" and rounds == 6:
         time.sleep(1000)
     print(json.dumps({"times": [float(len(name))]}), flush=True)
 print(json.dumps({"last": 1.0, "times": [1.0]}), flush=True)
@@ -77,16 +76,16 @@ def test_peers_run_in_turns_and_losses_are_compared(duel, tmp_path):
     assert not rows["mpt:fp32"]["ok"] and "expected the losses [2.0, 1.9] of eager:fp32" in rows["mpt:fp32"]["problem"]
     assert "no such device" in rows["eager:crash"]["problem"] and "no answer" in rows["compile:hang"]["problem"]
     one = ["mpt:amp-bf16", "eager:bf16", "mpt:fp32", "eager:fp32"]
-    assert [name for name, _ in turns(tmp_path)] == one + one[::-1] + one
+    assert [name for name, _ in turns(tmp_path)][3 * len(one):] == one + one[::-1] + one, "behind three rounds of each alone"
 
 
 def test_each_peer_has_a_limit_of_its_own(duel, monkeypatch):
     limits = {}
 
     class Peer(duel.Peer):
-        def read(self, limit):
-            limits.setdefault(self.name, limit)  # until it is ready
-            return super().read(limit)
+        def __init__(self, *words):
+            super().__init__(*words)
+            limits[self.name] = self.limit  # until it is ready
 
     monkeypatch.setattr(duel, "Peer", Peer)
     rows = duel.duel("m", ["mpt:amp-bf16", "compile:bf16", "autotune:bf16"], [], 1, 50)
@@ -96,12 +95,12 @@ def test_each_peer_has_a_limit_of_its_own(duel, monkeypatch):
 
 @pytest.mark.parametrize("how", ["asked", "killed"])
 def test_who_is_ended_leaves_no_peer_and_prints_whole_rounds(tmp_path, how):
-    for script in ("duel.py", "parts.py", "standin.py", "trainers.py"):
+    for script in ("duel.py", "gradients.py", "kernels.py", "parts.py", "standin.py", "trainers.py"):
         shutil.copy(GPU / script, tmp_path)
     (tmp_path / "bench.py").write_text(PEER)
     process = subprocess.Popen([sys.executable, tmp_path / "duel.py", "m", "mpt:amp-bf16", "eager:stuck-bf16", "--limit=100"], stdout=subprocess.PIPE,
                                text=True, start_new_session=True)
-    while len(turns(tmp_path)) < 6:  # the last of three rounds has begun
+    while len(turns(tmp_path)) < 12:  # the last of three rounds in turns has begun
         assert process.poll() is None
         time.sleep(0.05)
     if how == "asked":
@@ -111,9 +110,9 @@ def test_who_is_ended_leaves_no_peer_and_prints_whole_rounds(tmp_path, how):
     said, _ = process.communicate(timeout=60)
     while any(is_running(pid) for _, pid in turns(tmp_path)):  # a limit of the test's runner ends this
         time.sleep(0.05)
-    rows = [json.loads(line) for line in said.splitlines()]
-    assert [(row["peer"], row["rounds"], len(row["times"]), row["ms"]) for row in rows] == \
-        ([("mpt:amp-bf16", 2, 2, 12), ("eager:stuck-bf16", 2, 2, 16)] if how == "asked" else [])
+    rows = {row["peer"]: row for row in map(json.loads, said.splitlines())}
+    assert [(name, row["rounds"], len(row["solo"]), row["ms"]) for name, row in sorted(rows.items(), reverse=True)] == \
+        [("mpt:amp-bf16", 2 if how == "asked" else 0, 3, 12), ("eager:stuck-bf16", 2 if how == "asked" else 0, 3, 16)]
 
 
 def test_rows_come_as_they_are_printed(scripts, monkeypatch):
@@ -141,37 +140,14 @@ def test_steps_that_either_side_skips_are_not_compared(duel):
     assert not rows[0]["ok"], "the first loss is of the weights alone"
 
 
-def test_memory_of_the_device_is_read_before_others_start(scripts, monkeypatch, capsys):
-    bench = pytest.importorskip("bench")
-    free = [1000 * 2**20]
-
-    class Trainer:
-        def __init__(self, *_, **__):
-            free[0] -= 70 * 2**20
-
-        __enter__, __exit__ = lambda self: self, lambda self, *_: None
-        step = lambda self, batch: types.SimpleNamespace(loss=1.0, skipped=False)  # noqa: E731
-        start = synchronize = lambda self, *_: None  # noqa: E731
-        memory = lambda self: {"peak_bytes": 2**20}  # noqa: E731
-        metrics = lambda self: types.SimpleNamespace(loss=1.0)  # noqa: E731
-
-    class Lines:
-        """After "ready" another process takes memory."""
-
-        def __iter__(self):
-            ready = json.loads(capsys.readouterr().out)
-            assert ready["device_mib"] == 70
-            free[0] -= 500 * 2**20
-            return iter(["run\n", "end\n"])
-
-    cuda = types.SimpleNamespace(is_available=lambda: True, mem_get_info=lambda: (free[0], 0))
-    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(cuda=cuda))
-    monkeypatch.setitem(sys.modules, "models", types.SimpleNamespace(build=lambda name: types.SimpleNamespace(module=None, inputs={})))
-    monkeypatch.setitem(sys.modules, "mpt", types.SimpleNamespace(Trainer=Trainer))
-    monkeypatch.setattr(bench, "write_weights", lambda *_: None)
-    monkeypatch.setattr(sys, "stdin", Lines())
-    row = bench.mpt_peer("amp-bf16", "m", types.SimpleNamespace(scratch=None, profile=False, tiny=False, wait=True, peer="mpt:amp-bf16"))
-    assert row["device_mib"] == 70 and len(row["times"]) == 1
+def test_who_is_ready_first_is_timed_alone_at_once(duel, tmp_path):
+    told = []
+    peers = ["mpt:amp-bf16", "compile:hang", "eager:bf16"]
+    rows = duel.duel("m", peers, [], 1, 3, lambda rows: told.append({row["peer"]: row for row in rows}))
+    assert [name for name, _ in turns(tmp_path)].count("mpt:amp-bf16") == 4, "three rounds alone, one in turns"
+    first = next(rows for rows in told if "compile:hang" not in rows)
+    assert all(row["solo_ms"] == len(name) and row["rounds"] == 0 for name, row in first.items())
+    assert [row["ok"] for row in rows] == [True, False, True] and "no answer within 3 s" in rows[1]["problem"]
 
 
 def test_peers_of_other_items_are_no_measure(scripts):
@@ -182,6 +158,6 @@ def test_peers_of_other_items_are_no_measure(scripts):
 
     rows = [row("speed-bf16/m/compile", "mpt:amp-bf16", 10.0), row("speed-bf16/m/compile", "compile:bf16", 15.0),
             row("speed-first/m/compile", "mpt:amp-bf16", 8.0), row("speed-first/m/compile", "compile:bf16", 4.0)]
-    lines = [[cell.strip() for cell in line.split("|")[1:7]] for line in table.markdown(rows).splitlines() if "mpt:" in line]
+    lines = [[cell.strip() for cell in line.split("|")[1:9] if cell.strip() not in ("-", "0")] for line in table.markdown(rows).splitlines() if "mpt:" in line]
     assert lines == [["speed-bf16/m/compile", "mpt:amp-bf16", "10.00", "1.50", "1.00", "1000"],
                      ["speed-first/m/compile", "mpt:amp-bf16", "8.00", "0.50", "1.00", "800"]]
