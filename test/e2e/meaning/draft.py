@@ -82,6 +82,8 @@ class Draft:
             self.nodes.append(helper.make_node("Constant", [], [name], name=self.node_name("Constant"), value=numpy_helper.from_array(value)))
         else:
             self.initializers[name] = value
+            if value.dtype == np.float32 and value.ndim:  # at a product or a lookup it would train
+                self.tables.append(name)
         if exact:
             self.exact.add(name)
         return name

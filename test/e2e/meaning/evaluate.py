@@ -33,6 +33,22 @@ class Moved(torch.autograd.Function):
         return move(gradient, *backward, generator), None, None, None
 
 
+class Saturating(torch.autograd.Function):
+    """Tanh or sigmoid, whose gradient is made of its stored, rounded result."""
+
+    @staticmethod
+    def forward(context, x, kind, unit, smallest, generator):
+        y = move(torch.tanh(x) if kind == "Tanh" else torch.sigmoid(x), unit, smallest, generator)
+        context.kind = kind
+        context.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(context, gradient):
+        y, = context.saved_tensors
+        return gradient * (1 - y * y if context.kind == "Tanh" else y * (1 - y)), None, None, None, None
+
+
 def move(x, unit, smallest, generator):
     """Each element by a random share of `unit`, relative, and of `smallest`."""
     draw = lambda: torch.rand(x.shape, generator=generator, dtype=x.dtype) * 2 - 1
@@ -254,10 +270,13 @@ class Graph:
             inputs = [values[name] for name in node.input]
             free = node.output[0] not in exact
             if kinks:
-                check_kinks(node, inputs, not free)
+                check_kinks(node, inputs, node.input[0] in exact)
             if rounding and free and node.op_type in PRODUCTS:
                 inputs = [self.moved(t, rounding.operand, rounding, generator) if t is not None else None for t in inputs]
-            outputs = RULES[node.op_type](node, *inputs)
+            if rounding and free and node.op_type in ("Tanh", "Sigmoid"):
+                outputs = Saturating.apply(inputs[0], node.op_type, rounding.storage, rounding.smallest, generator)
+            else:
+                outputs = RULES[node.op_type](node, *inputs)
             for name, value in zip(node.output, outputs if isinstance(outputs, tuple) else (outputs,)):
                 if rounding and value.is_floating_point():
                     value = self.moved(value, rounding.storage, rounding, generator) if free else self.wide(value, generator)

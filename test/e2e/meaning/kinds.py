@@ -339,14 +339,16 @@ def grid(d):
     if d.opset < 17:
         return looked_up(d)
     b, channels, width, n = 1, 2, int(d.pick(600, 3000)), 5
-    image = d.input("image", d.normal(b, channels, 1, width))
     form = d.pick("arithmetic", "matmul", *(["affine"] if d.opset >= 20 else []))
     shift = d.input("shift", np.float32(d.rng.uniform(-0.2, 0.2)))
     zoom = float(d.rng.uniform(0.5, 0.7))
-    if form == "affine":
+    if form == "affine":  # the operator's function takes no batch of one
+        image = d.input("image", d.normal(2, channels, 1, width))
         theta = d.concat(d.reshape(d.constant(zoom), 1, 1, 1, exact=True), d.constant(np.zeros((1, 1, 1), np.float32)), d.reshape(shift, 1, 1, 1, exact=True), exact=True)
         theta = d.concat(theta, d.constant(np.array([[[0, 1, 0]]], np.float32)), axis=1, exact=True)
-        points = d.emit("AffineGrid", theta, d.ints(b, channels, 1, n), align_corners=1, exact=True)
+        theta = d.concat(theta, theta, axis=0, exact=True)
+        points = d.emit("AffineGrid", theta, d.ints(2, channels, 1, n), align_corners=1, exact=True)
+        b = 2
     elif form == "matmul":
         base = np.stack([np.linspace(-1, 1, n), np.zeros(n), np.ones(n)], 1).astype(np.float32)
         row = d.concat(d.reshape(d.constant(zoom), 1, 1, exact=True), d.constant(np.zeros((1, 1), np.float32)), d.reshape(shift, 1, 1, exact=True), axis=0, exact=True)
@@ -357,10 +359,12 @@ def grid(d):
         xs = d.emit("Sub", d.emit("Div", d.emit("Add", pixels, shift, exact=True), d.constant((width - 1) / 2), exact=True), d.constant(1.0), exact=True)
         xs = d.reshape(xs, n, 1, exact=True)
         points = d.reshape(d.concat(xs, d.constant(np.zeros((n, 1), np.float32)), exact=True), 1, 1, n, 2, exact=True)
+    if form != "affine":
+        image = d.input("image", d.normal(b, channels, 1, width))
     mode = "linear" if d.opset >= 20 else "bilinear"
     seen = d.emit("GridSample", image, points, align_corners=1, mode=mode)
-    rows = d.reshape(d.emit("Transpose", seen, perm=[0, 2, 3, 1]), n, channels)
-    return head(d, rows, n, channels)
+    rows = d.reshape(d.emit("Transpose", seen, perm=[0, 2, 3, 1]), b * n, channels)
+    return head(d, rows, b * n, channels)
 
 
 @kind
