@@ -56,6 +56,7 @@ void mpt::registerAll(mlir::DialectRegistry &registry) {
   registerIndexModels(registry);
   registerAutodiffModels(registry);
   registerPrecisionModels(registry);
+  registerMeanings(registry);
   registerAccumulators(registry);
   registerReferenceModels(registry);
   registerLoopLoweringModels(registry);

@@ -435,7 +435,8 @@ static LogicalResult importRotaryEmbedding(Binder &b) {
 
 void mpt::addAttentionRules(RuleTable &t) {
   t.on("Attention", 23, importAttention, NumericClass::Contraction);
-  t.onDomain("com.microsoft", "Attention", importFusedAttention, NumericClass::Contraction);
-  t.onDomain("com.microsoft", "MultiHeadAttention", importMultiHeadAttention, NumericClass::Contraction);
+  t.onDomain("com.microsoft", "Attention", importFusedAttention, NodeClass(NumericClass::Contraction).trains({1, 2}));
+  t.onDomain("com.microsoft", "MultiHeadAttention", importMultiHeadAttention,
+             NodeClass(NumericClass::Contraction).trains({3}));
   t.onDomain("com.microsoft", "RotaryEmbedding", importRotaryEmbedding, NumericClass::Neutral);
 }

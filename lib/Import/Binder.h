@@ -5,6 +5,7 @@
 
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Dialect/ONNX/ONNXDialect.h"
+#include "mpt/Interfaces/Arithmetic.h"
 
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/StringMap.h"
@@ -116,14 +117,41 @@ private:
 
 using Rule = llvm::LogicalResult (*)(Binder &);
 
-/// The numeric class of an operator's nodes: the same for all, or by a node's attributes and operands.
+/// What reduced precision has to know of an operator's nodes: their numeric class, the same for all or by a node's
+/// attributes and operands, and the kind of arithmetic that they do, by which meanings flow. GEMMs contract, and what
+/// moves elements moves those of operand 0, unless the entry says otherwise.
 struct NodeClass {
-  NodeClass(NumericClass same) : same(same) {}
-  NodeClass(NumericClass (*byNode)(onnx::NodeOp)) : byNode(byNode) {}
+  NodeClass(NumericClass same) : same(same), arithmetic(usual(same)) {}
+  NodeClass(NumericClass same, Arithmetic arithmetic) : same(same), arithmetic(arithmetic) {}
+  NodeClass(NumericClass (*byNode)(onnx::NodeOp), Arithmetic arithmetic = Arithmetic::Unknown)
+      : byNode(byNode), arithmetic(arithmetic) {}
   NumericClass of(onnx::NodeOp node) const { return byNode ? byNode(node) : same; }
+  /// These operands are what training changes: weights, with the biases and scales beside them.
+  NodeClass trains(std::initializer_list<unsigned> operands) const {
+    NodeClass result = *this;
+    for (unsigned operand : operands)
+      result.weights |= uint64_t(1) << operand;
+    return result;
+  }
+  /// Any operand may be one, or a constant of arithmetic: use alone does not tell.
+  NodeClass mayTrain() const {
+    NodeClass result = *this;
+    result.mixes = true;
+    return result;
+  }
 
   NumericClass same = NumericClass::Pinned;
   NumericClass (*byNode)(onnx::NodeOp) = nullptr;
+  Arithmetic arithmetic = Arithmetic::Unknown;
+  uint64_t weights = 0; ///< bit i: operand i
+  bool mixes = false;
+
+private:
+  static Arithmetic usual(NumericClass of) {
+    return of == NumericClass::Contraction ? Arithmetic::Contracts
+           : of == NumericClass::Movement  ? Arithmetic::Moves
+                                           : Arithmetic::Unknown;
+  }
 };
 
 /// What is known of one operator: how its nodes become core ops, and what reduced precision does to them.

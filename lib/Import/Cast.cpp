@@ -206,9 +206,9 @@ static LogicalResult importQuantizeStorage(Binder &b) {
 }
 
 void mpt::addCastRules(RuleTable &t) {
-  t.on("Cast", 6, importCast, NumericClass::Movement);
+  t.on("Cast", 6, importCast, {NumericClass::Movement, Arithmetic::Converts});
   t.on("BitCast", 26, importBitCast, NumericClass::Pinned);
-  t.on("CastLike", 15, importCastLike, NumericClass::Movement);
+  t.on("CastLike", 15, importCastLike, {NumericClass::Movement, Arithmetic::Converts});
   t.on("DequantizeLinear", 10, importDequantizeLinear, NumericClass::Pinned);
   t.on("QuantizeLinear", 10, importQuantizeLinear, NumericClass::Pinned);
   // What import makes of the operators above where a type is stored in bytes; see lib/Import/Proto/StorageTypes.cpp.

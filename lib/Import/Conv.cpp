@@ -331,10 +331,10 @@ LogicalResult DeformableConv::run() {
 static LogicalResult importDeformConv(Binder &b) { return DeformableConv(b).run(); }
 
 void mpt::addConvRules(RuleTable &t) {
-  t.on("Conv", 1, importConv, NumericClass::Contraction);
+  t.on("Conv", 1, importConv, NodeClass(NumericClass::Contraction).trains({1, 2}));
   t.on("CausalConvWithState", 27, importCausalConvWithState, NumericClass::Contraction);
   t.on("ConvInteger", 10, importConvInteger, NumericClass::Pinned);
   t.on("QLinearConv", 10, importQLinearConv, NumericClass::Pinned);
-  t.on("ConvTranspose", 1, importConvTranspose, NumericClass::Contraction);
-  t.on("DeformConv", 19, importDeformConv, NumericClass::Contraction);
+  t.on("ConvTranspose", 1, importConvTranspose, NodeClass(NumericClass::Contraction).trains({1, 2}));
+  t.on("DeformConv", 19, importDeformConv, NodeClass(NumericClass::Contraction).trains({1, 3}));
 }

@@ -223,11 +223,11 @@ static LogicalResult importArrayFeatureExtractor(Binder &b) {
 
 void mpt::addGatherRules(RuleTable &t) {
   t.onDomain("ai.onnx.ml", "ArrayFeatureExtractor", importArrayFeatureExtractor, NumericClass::Movement);
-  t.on("Gather", 1, importGather, NumericClass::Movement);
-  t.on("GatherElements", 11, importGatherElements, NumericClass::Movement);
-  t.on("GatherND", 11, importGatherND, NumericClass::Movement);
-  t.on("OneHot", 9, importOneHot, NumericClass::Movement);
-  t.on("NonZero", 9, importNonZero, NumericClass::Movement);
+  t.on("Gather", 1, importGather, NodeClass(NumericClass::Movement).trains({0}));
+  t.on("GatherElements", 11, importGatherElements, NodeClass(NumericClass::Movement).trains({0}));
+  t.on("GatherND", 11, importGatherND, NodeClass(NumericClass::Movement).trains({0}));
+  t.on("OneHot", 9, importOneHot, {NumericClass::Movement, Arithmetic::Chooses});
+  t.on("NonZero", 9, importNonZero, {NumericClass::Movement, Arithmetic::Counts});
   t.on("Compress", 9, importCompress, NumericClass::Movement);
   t.on("Unique", 11, importUnique, NumericClass::Movement);
 }

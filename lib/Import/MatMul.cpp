@@ -618,13 +618,13 @@ static LogicalResult importSTFT(Binder &b) {
 }
 
 void mpt::addMatMulRules(RuleTable &t) {
-  t.on("Gemm", 7, importGemm, NumericClass::Contraction);
-  t.on("MatMul", 1, importMatMul, NumericClass::Contraction);
+  t.on("Gemm", 7, importGemm, NodeClass(NumericClass::Contraction).trains({0, 1, 2}));
+  t.on("MatMul", 1, importMatMul, NodeClass(NumericClass::Contraction).trains({0, 1}));
   t.on("MatMulInteger", 10, importMatMulInteger, NumericClass::Pinned);
   t.on("QLinearMatMul", 10, importQLinearMatMul, NumericClass::Pinned);
   t.on("DFT", 17, importDFT, NumericClass::Contraction);
   t.on("STFT", 17, importSTFT, NumericClass::Contraction);
   t.on("Det", 11, importDet, NumericClass::RangeExpanding);
-  t.on("Einsum", 12, importEinsum, NumericClass::Contraction);
-  t.onDomain("com.microsoft", "FusedMatMul", importFusedMatMul, NumericClass::Contraction);
+  t.on("Einsum", 12, importEinsum, NodeClass(NumericClass::Contraction).trains({0, 1, 2, 3}));
+  t.onDomain("com.microsoft", "FusedMatMul", importFusedMatMul, NodeClass(NumericClass::Contraction).trains({0, 1}));
 }

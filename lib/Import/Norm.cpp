@@ -393,24 +393,37 @@ static NumericClass classOfBatchNormalization(onnx::NodeOp node) {
 }
 
 void mpt::addNormRules(RuleTable &t) {
-  t.on("BatchNormalization", 7, importBatchNormalization, classOfBatchNormalization);
-  t.onDomain("com.microsoft", "BatchNormInternal", importBatchNormalization, NumericClass::Reduction);
-  t.on("LayerNormalization", 17, importLayerNormalization, NumericClass::Reduction);
-  t.on("RMSNormalization", 23, importRMSNormalization, NumericClass::Reduction);
-  t.on("SimplifiedLayerNormalization", 1, importRMSNormalization, NumericClass::Reduction);
+  t.on("BatchNormalization", 7, importBatchNormalization,
+       NodeClass{classOfBatchNormalization, Arithmetic::Bounds}.trains({1, 2}));
+  t.onDomain("com.microsoft", "BatchNormInternal", importBatchNormalization,
+             NodeClass(NumericClass::Reduction).trains({1, 2}));
+  t.on("LayerNormalization", 17, importLayerNormalization,
+       NodeClass{NumericClass::Reduction, Arithmetic::Bounds}.trains({1, 2}));
+  t.on("RMSNormalization", 23, importRMSNormalization,
+       NodeClass{NumericClass::Reduction, Arithmetic::Bounds}.trains({1, 2}));
+  t.on("SimplifiedLayerNormalization", 1, importRMSNormalization,
+       NodeClass{NumericClass::Reduction, Arithmetic::Bounds}.trains({1, 2}));
   // ONNX Runtime has these two in the default domain; see proto::prepareModel().
-  t.onDomain("com.microsoft", "LayerNormalization", importLayerNormalization, NumericClass::Reduction);
-  t.onDomain("com.microsoft", "SimplifiedLayerNormalization", importRMSNormalization, NumericClass::Reduction);
-  t.on("GroupNormalization", 18, importGroupNormalization, NumericClass::Reduction);
-  t.on("InstanceNormalization", 6, importInstanceNormalization, NumericClass::Reduction);
-  t.on("Softmax", 1, importSoftmax<SoftmaxOp>, NumericClass::RangeExpanding);
-  t.on("LogSoftmax", 1, importSoftmax<LogSoftmaxOp>, NumericClass::RangeExpanding);
+  t.onDomain("com.microsoft", "LayerNormalization", importLayerNormalization,
+             NodeClass{NumericClass::Reduction, Arithmetic::Bounds}.trains({1, 2}));
+  t.onDomain("com.microsoft", "SimplifiedLayerNormalization", importRMSNormalization,
+             NodeClass{NumericClass::Reduction, Arithmetic::Bounds}.trains({1, 2}));
+  t.on("GroupNormalization", 18, importGroupNormalization,
+       NodeClass{NumericClass::Reduction, Arithmetic::Bounds}.trains({1, 2}));
+  t.on("InstanceNormalization", 6, importInstanceNormalization,
+       NodeClass{NumericClass::Reduction, Arithmetic::Bounds}.trains({1, 2}));
+  t.on("Softmax", 1, importSoftmax<SoftmaxOp>, {NumericClass::RangeExpanding, Arithmetic::Bounds});
+  t.on("LogSoftmax", 1, importSoftmax<LogSoftmaxOp>, {NumericClass::RangeExpanding, Arithmetic::Bounds});
   t.on("LRN", 1, importLRN, NumericClass::Reduction);
-  t.on("MeanVarianceNormalization", 9, importMeanVarianceNormalization, NumericClass::Reduction);
-  t.on("LpNormalization", 1, importLpNormalization, NumericClass::Reduction);
+  t.on("MeanVarianceNormalization", 9, importMeanVarianceNormalization, {NumericClass::Reduction, Arithmetic::Bounds});
+  t.on("LpNormalization", 1, importLpNormalization, {NumericClass::Reduction, Arithmetic::Bounds});
   t.onDomain("com.microsoft", "BiasSoftmax", importBiasSoftmax, NumericClass::RangeExpanding);
-  t.onDomain("com.microsoft", "SkipLayerNormalization", importSkipNorm<false>, NumericClass::Reduction);
-  t.onDomain("com.microsoft", "SkipSimplifiedLayerNormalization", importSkipNorm<true>, NumericClass::Reduction);
-  t.onDomain("com.microsoft", "GroupNorm", importChannelsLastGroupNorm, NumericClass::Reduction);
-  t.onDomain("com.microsoft", "EmbedLayerNormalization", importEmbedLayerNormalization, NumericClass::Reduction);
+  t.onDomain("com.microsoft", "SkipLayerNormalization", importSkipNorm<false>,
+             NodeClass(NumericClass::Reduction).trains({2, 3, 4}));
+  t.onDomain("com.microsoft", "SkipSimplifiedLayerNormalization", importSkipNorm<true>,
+             NodeClass(NumericClass::Reduction).trains({2, 3, 4}));
+  t.onDomain("com.microsoft", "GroupNorm", importChannelsLastGroupNorm,
+             NodeClass(NumericClass::Reduction).trains({1, 2}));
+  t.onDomain("com.microsoft", "EmbedLayerNormalization", importEmbedLayerNormalization,
+             NodeClass(NumericClass::Reduction).trains({2, 3, 4, 5, 6}));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numeric classes of ONNX operators, as the entries of the rule table state them.
+// Numeric classes and arithmetic of ONNX operators, as the entries of the rule table state them.
 #include "mpt/Dialect/ONNX/OperatorClasses.h"
 
 #include "Binder.h"
@@ -16,6 +16,19 @@ public:
   std::optional<NumericClass> classOf(onnx::NodeOp node) const override {
     const OperatorEntry *entry = RuleTable::get().entry(node.getDomain(), node.getOpType());
     return entry ? std::optional(entry->numericClass->of(node)) : std::nullopt;
+  }
+  Arithmetic arithmeticOf(onnx::NodeOp node) const override {
+    const OperatorEntry *entry = RuleTable::get().entry(node.getDomain(), node.getOpType());
+    return entry ? entry->numericClass->arithmetic : Arithmetic::Unknown;
+  }
+  onnx::OperandUse useOf(onnx::NodeOp node, unsigned operand) const override {
+    const OperatorEntry *entry = RuleTable::get().entry(node.getDomain(), node.getOpType());
+    if (!entry || operand >= 64)
+      return onnx::OperandUse::Data;
+    const NodeClass &what = *entry->numericClass;
+    return (what.weights >> operand) & 1 ? onnx::OperandUse::Weight
+           : what.mixes                  ? onnx::OperandUse::Either
+                                         : onnx::OperandUse::Data;
   }
 };
 } // namespace

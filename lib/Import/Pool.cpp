@@ -188,13 +188,13 @@ static LogicalResult importMaxUnpool(Binder &b) {
 
 void mpt::addPoolRules(RuleTable &t) {
   t.on("MaxPool", 1, importMaxPool, NumericClass::Movement);
-  t.on("AveragePool", 7, importAveragePool, NumericClass::Neutral);
+  t.on("AveragePool", 7, importAveragePool, {NumericClass::Neutral, Arithmetic::Averages});
   t.on("LpPool", 2, importLpPool, NumericClass::Reduction);
   t.on("GlobalLpPool", 2, importGlobalLpPool, NumericClass::Reduction);
-  t.on("GlobalAveragePool", 1, importGlobalPool<ReduceKind::mean>, NumericClass::Neutral);
+  t.on("GlobalAveragePool", 1, importGlobalPool<ReduceKind::mean>, {NumericClass::Neutral, Arithmetic::Averages});
   t.on("GlobalMaxPool", 1, importGlobalPool<ReduceKind::max>, NumericClass::Movement);
   t.on("MaxUnpool", 9, importMaxUnpool, NumericClass::Movement);
-  t.on("RoiAlign", 10, importRoiAlign, NumericClass::Neutral);
+  t.on("RoiAlign", 10, importRoiAlign, {NumericClass::Neutral, Arithmetic::Samples});
   t.on("MaxRoiPool", 1, importMaxRoiPool, NumericClass::Movement);
   t.on("NonMaxSuppression", 10, importNonMaxSuppression, NumericClass::Pinned);
 }

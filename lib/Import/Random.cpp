@@ -157,5 +157,5 @@ void mpt::addRandomRules(RuleTable &t) {
   t.on("RandomUniformLike", 1, importLike<randomUniform>, NumericClass::Pinned);
   t.on("RandomNormal", 1, importShaped<randomNormal>, NumericClass::Pinned);
   t.on("RandomNormalLike", 1, importLike<randomNormal>, NumericClass::Pinned);
-  t.on("Dropout", 7, importDropout, NumericClass::Neutral);
+  t.on("Dropout", 7, importDropout, {NumericClass::Neutral, Arithmetic::Moves});
 }

@@ -504,9 +504,11 @@ template <Cell cell, bool saving = false> LogicalResult importLayer(Binder &b) {
 } // namespace
 
 void mpt::addRecurrentRules(RuleTable &t) {
-  t.on("RNN", 1, importLayer<Cell::rnn>, NumericClass::Contraction);
-  t.on("LSTM", 1, importLayer<Cell::lstm>, NumericClass::Contraction);
-  t.on("GRU", 1, importLayer<Cell::gru>, NumericClass::Contraction);
-  t.onDomain("com.microsoft", "LSTMTraining", importLayer<Cell::lstm, true>, NumericClass::Contraction);
-  t.onDomain("com.microsoft", "GRUTraining", importLayer<Cell::gru, true>, NumericClass::Contraction);
+  t.on("RNN", 1, importLayer<Cell::rnn>, NodeClass(NumericClass::Contraction).trains({1, 2, 3, 7}));
+  t.on("LSTM", 1, importLayer<Cell::lstm>, NodeClass(NumericClass::Contraction).trains({1, 2, 3, 7}));
+  t.on("GRU", 1, importLayer<Cell::gru>, NodeClass(NumericClass::Contraction).trains({1, 2, 3, 7}));
+  t.onDomain("com.microsoft", "LSTMTraining", importLayer<Cell::lstm, true>,
+             NodeClass(NumericClass::Contraction).trains({1, 2, 3, 7}));
+  t.onDomain("com.microsoft", "GRUTraining", importLayer<Cell::gru, true>,
+             NodeClass(NumericClass::Contraction).trains({1, 2, 3, 7}));
 }

@@ -245,21 +245,30 @@ static LogicalResult importHardmax(Binder &b) {
 }
 
 void mpt::addReduceRules(RuleTable &t) {
-  t.on("ReduceSum", 1, importReduce<ReduceKind::sum, Before::none, After::none, 13>, NumericClass::Reduction);
-  t.on("ReduceMean", 1, importReduce<ReduceKind::mean, Before::none, After::none, 18>, NumericClass::Reduction);
-  t.on("ReduceMax", 1, importReduce<ReduceKind::max, Before::none, After::none, 18>, NumericClass::Movement);
-  t.on("ReduceMin", 1, importReduce<ReduceKind::min, Before::none, After::none, 18>, NumericClass::Movement);
-  t.on("ReduceProd", 1, importReduce<ReduceKind::prod, Before::none, After::none, 18>, NumericClass::Reduction);
-  t.on("ReduceL1", 1, importReduce<ReduceKind::sum, Before::absolute, After::none, 18>, NumericClass::Reduction);
-  t.on("ReduceL2", 1, importReduce<ReduceKind::sum, Before::square, After::root, 18>, NumericClass::Reduction);
-  t.on("ReduceSumSquare", 1, importReduce<ReduceKind::sum, Before::square, After::none, 18>, NumericClass::Reduction);
-  t.on("ReduceLogSum", 1, importReduce<ReduceKind::sum, Before::none, After::logarithm, 18>, NumericClass::Reduction);
+  t.on("ReduceSum", 1, importReduce<ReduceKind::sum, Before::none, After::none, 13>,
+       {NumericClass::Reduction, Arithmetic::Sums});
+  t.on("ReduceMean", 1, importReduce<ReduceKind::mean, Before::none, After::none, 18>,
+       {NumericClass::Reduction, Arithmetic::Averages});
+  t.on("ReduceMax", 1, importReduce<ReduceKind::max, Before::none, After::none, 18>,
+       {NumericClass::Movement, Arithmetic::Chooses});
+  t.on("ReduceMin", 1, importReduce<ReduceKind::min, Before::none, After::none, 18>,
+       {NumericClass::Movement, Arithmetic::Chooses});
+  t.on("ReduceProd", 1, importReduce<ReduceKind::prod, Before::none, After::none, 18>,
+       {NumericClass::Reduction, Arithmetic::Expands});
+  t.on("ReduceL1", 1, importReduce<ReduceKind::sum, Before::absolute, After::none, 18>,
+       {NumericClass::Reduction, Arithmetic::Sums});
+  t.on("ReduceL2", 1, importReduce<ReduceKind::sum, Before::square, After::root, 18>,
+       {NumericClass::Reduction, Arithmetic::Roots});
+  t.on("ReduceSumSquare", 1, importReduce<ReduceKind::sum, Before::square, After::none, 18>,
+       {NumericClass::Reduction, Arithmetic::Expands});
+  t.on("ReduceLogSum", 1, importReduce<ReduceKind::sum, Before::none, After::logarithm, 18>,
+       {NumericClass::Reduction, Arithmetic::Diverges});
   t.on("ReduceLogSumExp", 1, importReduce<ReduceKind::sum, Before::exponential, After::none, 18>,
-       NumericClass::Reduction);
-  t.on("CumSum", 11, importCumSum, NumericClass::Reduction);
+       {NumericClass::Reduction, Arithmetic::Bounds});
+  t.on("CumSum", 11, importCumSum, {NumericClass::Reduction, Arithmetic::Accumulates});
   t.on("TopK", 1, importTopK, NumericClass::Movement);
-  t.on("Hardmax", 1, importHardmax, NumericClass::Movement);
-  t.on("ArgMax", 1, importArg<ReduceKind::max>, NumericClass::Movement);
-  t.on("ArgMin", 1, importArg<ReduceKind::min>, NumericClass::Movement);
-  t.on("CumProd", 26, importCumProd, NumericClass::Reduction);
+  t.on("Hardmax", 1, importHardmax, {NumericClass::Movement, Arithmetic::Bounds});
+  t.on("ArgMax", 1, importArg<ReduceKind::max>, {NumericClass::Movement, Arithmetic::Counts});
+  t.on("ArgMin", 1, importArg<ReduceKind::min>, {NumericClass::Movement, Arithmetic::Counts});
+  t.on("CumProd", 26, importCumProd, {NumericClass::Reduction, Arithmetic::Expands});
 }

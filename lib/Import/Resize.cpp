@@ -381,9 +381,9 @@ static LogicalResult importGridSample(Binder &b) {
 }
 
 void mpt::addResizeRules(RuleTable &t) {
-  t.on("Upsample", 7, importResize10, NumericClass::Neutral);
-  t.on("Resize", 10, importResize10, NumericClass::Neutral);
-  t.on("Resize", 11, importResize, NumericClass::Neutral);
-  t.on("GridSample", 16, importGridSample, NumericClass::Neutral);
+  t.on("Upsample", 7, importResize10, {NumericClass::Neutral, Arithmetic::Moves});
+  t.on("Resize", 10, importResize10, {NumericClass::Neutral, Arithmetic::Moves});
+  t.on("Resize", 11, importResize, {NumericClass::Neutral, Arithmetic::Moves});
+  t.on("GridSample", 16, importGridSample, {NumericClass::Neutral, Arithmetic::Samples});
   t.noRule("AffineGrid", NumericClass::Neutral, "expected static extents, with which its function is imported");
 }

@@ -263,13 +263,13 @@ static LogicalResult importOptional(Binder &b) {
 void mpt::addSequenceRules(RuleTable &t) {
   t.on("SplitToSequence", 11, importSplitToSequence, NumericClass::Movement);
   t.on("SequenceAt", 11, importSequenceAt, NumericClass::Movement);
-  t.on("SequenceConstruct", 11, importSequenceConstruct, NumericClass::Movement);
+  t.on("SequenceConstruct", 11, importSequenceConstruct, {NumericClass::Movement, Arithmetic::Chooses});
   t.on("SequenceEmpty", 11, importSequenceEmpty, NumericClass::Movement);
-  t.on("SequenceInsert", 11, importSequenceInsert, NumericClass::Movement);
+  t.on("SequenceInsert", 11, importSequenceInsert, {NumericClass::Movement, Arithmetic::Chooses});
   t.on("SequenceErase", 11, importSequenceErase, NumericClass::Movement);
   t.on("SequenceLength", 11, importSequenceLength, NumericClass::Movement);
   t.on("Optional", 15, importOptional, NumericClass::Movement);
   t.on("OptionalHasElement", 15, importOptionalHasElement, NumericClass::Movement);
   t.on("OptionalGetElement", 15, importOptionalGetElement, NumericClass::Movement);
-  t.on("ConcatFromSequence", 11, importConcatFromSequence, NumericClass::Movement);
+  t.on("ConcatFromSequence", 11, importConcatFromSequence, {NumericClass::Movement, Arithmetic::Chooses});
 }

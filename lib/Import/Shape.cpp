@@ -641,21 +641,21 @@ static LogicalResult importReverseSequence(Binder &b) {
 void mpt::addShapeRules(RuleTable &t) {
   t.on("Identity", 1, importIdentity, NumericClass::Movement);
   t.on("Constant", 1, importConstant, NumericClass::Movement);
-  t.on("Shape", 1, importShape, NumericClass::Movement);
-  t.on("Size", 1, importSize, NumericClass::Movement);
+  t.on("Shape", 1, importShape, {NumericClass::Movement, Arithmetic::Counts});
+  t.on("Size", 1, importSize, {NumericClass::Movement, Arithmetic::Counts});
   t.on("ConstantOfShape", 9, importConstantOfShape, NumericClass::Movement);
   t.on("Reshape", 5, importReshape, NumericClass::Movement);
   t.on("Flatten", 1, importFlatten, NumericClass::Movement);
   t.on("Squeeze", 1, importSqueeze, NumericClass::Movement);
   t.on("Unsqueeze", 1, importUnsqueeze, NumericClass::Movement);
   t.on("Transpose", 1, importTranspose, NumericClass::Movement);
-  t.on("Concat", 4, importConcat, NumericClass::Movement);
+  t.on("Concat", 4, importConcat, {NumericClass::Movement, Arithmetic::Chooses});
   t.on("Expand", 8, importExpand, NumericClass::Movement);
   t.on("Tile", 6, importTile, NumericClass::Movement);
   t.on("Slice", 1, importSlice, NumericClass::Movement);
   t.on("Pad", 2, importPad, NumericClass::Movement);
   t.on("Split", 2, importSplit, NumericClass::Movement);
-  t.on("Range", 11, importRange, NumericClass::Pinned);
+  t.on("Range", 11, importRange, {NumericClass::Pinned, Arithmetic::Steps});
   t.on("MelWeightMatrix", 17, importMelWeightMatrix, NumericClass::Pinned);
   t.on("DepthToSpace", 1, importDepthToSpace, NumericClass::Movement);
   t.on("SpaceToDepth", 1, importSpaceToDepth, NumericClass::Movement);

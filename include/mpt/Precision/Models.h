@@ -9,6 +9,8 @@ namespace mpt {
 
 /// Attaches GemmLike to core ops, PrecisionBoundary to train ops, and scale rules (GradientScale) to both.
 void registerPrecisionModels(mlir::DialectRegistry &registry);
+/// Attaches MeaningFlow to core ops and ONNX nodes.
+void registerMeanings(mlir::DialectRegistry &registry);
 /// Attaches Accumulates to what sums.
 void registerAccumulators(mlir::DialectRegistry &registry);
 

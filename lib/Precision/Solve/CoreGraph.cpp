@@ -8,7 +8,6 @@
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Interfaces/PrecisionBoundary.h"
 #include "mpt/Precision/Constants.h"
-#include "mpt/Precision/IndexRules.h"
 #include "mpt/Precision/Slots.h"
 
 using namespace mlir;
@@ -76,7 +75,7 @@ void CoreGraph::enter(func::FuncOp function) {
   at.function = function;
   at.loss = lossIsland(function);
   at.gradientTail = parameterGradientTail(function);
-  at.indices = indexArithmetic(function);
+  at.meanings.emplace(function, [&](Operation *op) { return contentsOf(op); }, at.loss);
   if (measured)
     at.gradients = gradientValues(function);
   Layers layers(function);
@@ -114,8 +113,15 @@ CoreGraph::OpRules CoreGraph::rulesOfRead(train::ReadOp read) {
     at.outOfRange[read.getValue()] = rule;
     return withoutPolicy(rule);
   }
-  if (!parameters.contains(name))
+  auto parameter = parameters.find(name);
+  if (parameter == parameters.end())
     return withoutPolicy("state stays as it is stored");
+  // A table that no step changes is rounded for good where it is stored narrow.
+  if (!parameter->second.isWritten && parameter->second.label == kEither)
+    if (std::string why = at.meanings->whyRead(read.getValue(), cast<FloatType>(policy.storage)); !why.empty()) {
+      parameter->second.label = kWide;
+      return withoutPolicy(why);
+    }
   return withoutPolicy("stored type of the parameter", kWide, Form::stored);
 }
 
@@ -133,15 +139,44 @@ CoreGraph::OpRules CoreGraph::rulesOfCore(Operation *op, PrecisionSemantics sema
   Ruling ruling = policy.decide(op, numericClass, &layers);
   if (std::optional<std::string> why = whyOutOfRange(op, numericClass, ruling))
     return withoutPolicy(*why);
+  if (std::string why = whyMeaningKeepsWide(op, ruling); !why.empty()) {
+    OpRules kept = withoutPolicy(why);
+    kept.isKept = true;
+    return kept;
+  }
   bool flexible = hasFlexibleTypes(op), isContraction = numericClass == NumericClass::Contraction;
   // Operands that share a type obey a rule on one of them together.
   if (!flexible || isContraction)
     ruling = operandRuling(op).value_or(ruling);
   // What a composite multiplies it makes itself: the scales of its operands do not come out of its results.
   bool quantizes = isContraction && !isa<Decomposable>(op) && ruling.decision == Decision::narrow && policy.quantizes();
+  quantizes = quantizes && !at.meanings->countsBeyond(op, cast<FloatType>(policy.compute));
   if (ruling.decision == Decision::storage)
     ruling.decision = Decision::narrow;
   return {flexible ? Form::flexible : Form::uniform, kWide, numericClass, std::move(ruling), quantizes};
+}
+
+/// What a constant, or the read of a state that no step changes, holds; whether a parameter is read.
+Meanings::Contents CoreGraph::contentsOf(Operation *op) const {
+  if (auto constant = dyn_cast<ConstantOp>(op))
+    return {/*isWeight=*/false, constant.getValue()};
+  auto read = dyn_cast<train::ReadOp>(op);
+  auto state = read ? ModuleOp(module).lookupSymbol<train::StateOp>(read.getStateAttr().getAttr()) : train::StateOp();
+  if (!state || written.contains(read.getStateAttr().getAttr()))
+    return {/*isWeight=*/bool(state), {}};
+  return {/*isWeight=*/false, state.getValueAttr()};
+}
+
+/// Why what `op` reads or makes must stay exact, or in range; empty where a rule names the op.
+std::string CoreGraph::whyMeaningKeepsWide(Operation *op, const Ruling &ruling) const {
+  bool isWide = (ruling.decision == Decision::wide && !hasFlexibleTypes(op)) || at.loss.contains(op);
+  if (isWide || (ruling.named && ruling.decision != Decision::follow))
+    return "";
+  if (std::string why = at.meanings->whyWide(op, cast<FloatType>(policy.storage), measured && measured->knows(op));
+      !why.empty())
+    return why;
+  bool isArithmetic = op->hasTrait<OpTrait::Elementwise>() && !hasFlexibleTypes(op);
+  return isArithmetic && op->getNumOperands() > 1 && at.meanings->isDirect(op) ? "arithmetic on raw inputs" : "";
 }
 
 /// Why `op` stays wide because it reads a state that the storage type cannot hold; what it only moves is marked on.
@@ -178,6 +213,9 @@ void CoreGraph::setTransfers(Operation *op, const OpRules &rules) {
       transfer.makes.narrowed = true;
     } else if (rules.form == Form::uniform) {
       transfer = uniformTransfer(op, rules);
+    } else if (rules.isKept && !hasFlexibleTypes(op)) {
+      transfer.passes.ranged = true;
+      transfer.passes.narrowed = !at.meanings->isDirect(op); // what follows it may be narrow all the same
     } else if (rules.form == Form::flexible && isOpenResult(result, rules)) {
       bool narrows = rules.numericClass == NumericClass::Contraction && rules.ruling.decision == Decision::narrow;
       bool ranges = rules.numericClass == NumericClass::Reduction && rules.ruling.decision == Decision::wide;
@@ -198,8 +236,6 @@ RangeTransfer CoreGraph::uniformTransfer(Operation *op, const OpRules &rules) co
     return {{false, true}, {}};
   if (at.loss.contains(op))
     return RangeTransfer::none();
-  if (at.indices.contains(op) && !ruling.named)
-    return RangeTransfer::identity();
   if (at.gradientTail.contains(op))
     return RangeTransfer::none();
   if (ruling.decision != Decision::follow) {
@@ -376,8 +412,6 @@ CoreGraph::Draft CoreGraph::labelUniform(Operation *op, const OpRules &rules, Ra
     return labelAll(op, ruling.decision == Decision::narrow ? kNarrow : kWide, ruling.rule);
   if (at.loss.contains(op))
     return labelAll(op, kWide, "part of the loss");
-  if (at.indices.contains(op) && !ruling.named)
-    return labelAll(op, kWide, "an index is made of it");
   if (at.gradientTail.contains(op))
     return labelAll(op, kWide, "sums and moves parameter gradients in f32");
   if (ruling.decision != Decision::follow)

@@ -6,6 +6,7 @@
 #include "Budget.h"
 #include "GraphView.h"
 
+#include "mpt/Precision/Meaning.h"
 #include "mpt/Precision/MeasuredTypes.h"
 #include "mpt/Precision/Solve.h"
 
@@ -48,6 +49,7 @@ private:
     NumericClass numericClass = NumericClass::Pinned;
     Ruling ruling;
     bool quantizes = false;
+    bool isKept = false; ///< wide for what its operands mean
   };
   struct Parameter {
     train::StateOp state;
@@ -59,7 +61,8 @@ private:
     mlir::func::FuncOp function;
     llvm::DenseMap<mlir::Operation *, OpRules> rules;
     llvm::DenseMap<mlir::Value, RangeTransfer> transfers; ///< none for values that are not in it
-    llvm::DenseSet<mlir::Operation *> loss, gradientTail, indices;
+    llvm::DenseSet<mlir::Operation *> loss, gradientTail;
+    std::optional<Meanings> meanings;
     llvm::DenseSet<mlir::Value> gradients; ///< where ranges were measured
     llvm::DenseMap<mlir::Value, std::string>
         outOfRange;          ///< read, and moved or not, of a state that the type cannot hold
@@ -72,6 +75,8 @@ private:
   OpRules rulesOf(mlir::Operation *op, const Layers &layers);
   OpRules rulesOfRead(train::ReadOp read);
   OpRules rulesOfCore(mlir::Operation *op, PrecisionSemantics semantics, const Layers &layers);
+  Meanings::Contents contentsOf(mlir::Operation *op) const;
+  std::string whyMeaningKeepsWide(mlir::Operation *op, const Ruling &ruling) const;
   std::optional<std::string> whyOutOfRange(mlir::Operation *op, NumericClass numericClass, const Ruling &ruling);
   std::optional<Ruling> operandRuling(mlir::Operation *op) const;
   void setTransfers(mlir::Operation *op, const OpRules &rules);

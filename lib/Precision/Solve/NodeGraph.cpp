@@ -5,35 +5,48 @@
 #include "Solver.h"
 
 #include "mpt/Dialect/ONNX/Constants.h"
-#include "mpt/Precision/IndexRules.h"
+#include "mpt/Interfaces/MeaningFlow.h"
 #include "mpt/Precision/OptimizerRules.h"
 
 #include <cmath>
-#include <limits>
 
 using namespace mlir;
 using namespace mpt;
 using onnx::NodeTypes;
 
 namespace {
-/// Constants up to this many elements are read to see whether the narrow type holds them.
-constexpr int64_t kReadElements = 1024;
 /// Assumed for an extent that the model does not state.
 constexpr int64_t kUnknownExtent = 16;
 } // namespace
 
 // ---- rules
 
+/// The elements of an initializer or of a constant node; weights beside the model are mapped.
+static Meanings::Contents contentsOfConstant(Operation *op) {
+  if (auto initializer = dyn_cast<onnx::InitializerOp>(op))
+    return {/*isWeight=*/false, initializer.getOverridable() ? Attribute() : initializer.getValue()};
+  auto node = dyn_cast<onnx::NodeOp>(op);
+  if (!node || !node.getDomain().empty() || node.getOpType() != "Constant")
+    return {};
+  for (StringRef name : {"value", "value_float", "value_floats", "value_int", "value_ints"})
+    if (Attribute value = node.getAttrs().get(name))
+      return {/*isWeight=*/false, value};
+  return {};
+}
+
 void NodeGraph::enter(func::FuncOp function) {
   findTail(function.getBody().front());
   pins = optimizerPins(function);
-  indices = indexArithmetic(function);
+  Meanings meanings(function, contentsOfConstant, tail);
   function.walk([&](onnx::NodeOp node) {
     if (onnx::isConstantNode(node, policy.storage))
       return;
     NumericClass numericClass = node.getNumericClass();
     Ruling ruling = policy.decide(node, numericClass);
     rules[node] = {text(ruling.rule), numericClass, ruling.decision, ruling.named, node.getDomain().empty()};
+    std::string why = meanings.whyWide(node, cast<FloatType>(policy.storage), measured.choose(node).known);
+    if (!why.empty() && !ruling.named)
+      kept[node] = ruling.rule.empty() ? why : ruling.rule + ": " + why;
   });
 }
 
@@ -68,6 +81,8 @@ RangeTransfer NodeGraph::transferOf(OpResult result) const {
   if (found == rules.end() || found->second.numericClass == NumericClass::Pinned || pins.contains(result.getOwner()))
     return RangeTransfer::none();
   const NodeRules &node = found->second;
+  if (kept.contains(result.getOwner()))
+    return node.numericClass == NumericClass::Contraction ? RangeTransfer::none() : RangeTransfer::identity();
   bool expands = node.numericClass == NumericClass::RangeExpanding || node.numericClass == NumericClass::Reduction;
   RangeTransfer transfer;
   if (node.decision == Decision::narrow)
@@ -96,47 +111,7 @@ Value NodeGraph::resultOfEnd(OpOperand &end) const {
   return end.getOperandNumber() >= before ? Value(node->getResult(end.getOperandNumber() - before)) : Value();
 }
 
-// ---- constants
-
-/// Magnitudes of the constant that `value` is, if it has up to `limit` elements.
-std::optional<Magnitudes> NodeGraph::magnitudesOf(Value value, int64_t limit) {
-  Operation *op = value.getDefiningOp();
-  auto type = dyn_cast<RankedTensorType>(value.getType());
-  if (!onnx::isConstant(op, policy.storage) || (type && type.hasStaticShape() && type.getNumElements() > limit))
-    return std::nullopt;
-  auto [known, isNew] = constants.try_emplace(op);
-  if (!isNew)
-    return known->second;
-  if (onnx::isExternal(op) && !files)
-    files.emplace();
-  return known->second = mpt::magnitudesOf(onnx::contentsOf(op), files ? &*files : nullptr);
-}
-
-static APFloat rounded(float value, Type type) {
-  bool loses;
-  APFloat number(value);
-  number.convert(cast<FloatType>(type).getFloatSemantics(), APFloat::rmNearestTiesToEven, &loses);
-  return number;
-}
-
-/// True when rounding `value`, if it is a small constant, would push an element over or under the narrow range.
-bool NodeGraph::leavesRange(Value value) {
-  std::optional<Magnitudes> found = magnitudesOf(value, kReadElements);
-  return found && (!rounded(found->largest, policy.storage).isFinite() ||
-                   (found->smallest != 0 && rounded(found->smallest, policy.storage).isZero()));
-}
-
-/// True where a constant of a contraction has elements beyond the narrow range, or a matrix none that is normal there.
-bool NodeGraph::losesWeight(Value value) {
-  std::optional<Magnitudes> found = magnitudesOf(value, std::numeric_limits<int64_t>::max());
-  if (!found)
-    return false;
-  auto type = dyn_cast<RankedTensorType>(value.getType());
-  const llvm::fltSemantics &semantics = cast<FloatType>(policy.storage).getFloatSemantics();
-  return !rounded(found->largest, policy.storage).isFinite() ||
-         (type && type.getRank() >= 2 && found->largest != 0 &&
-          found->largest < APFloat::getSmallestNormalized(semantics).convertToDouble());
-}
+// ---- long sums
 
 /// True where one result is made of more elements than the narrow type tells apart: the file does not say in which type
 /// the operator sums them.
@@ -153,8 +128,14 @@ bool NodeGraph::sumsBeyondPrecision(onnx::NodeOp node, NumericClass numericClass
       product *= static_cast<double>(extent == ShapedType::kDynamic ? kUnknownExtent : extent);
     return product;
   };
+  auto flow = dyn_cast<MeaningFlow>(node.getOperation());
+  bool accumulates = flow && flow.getArithmetic() == Arithmetic::Accumulates;
   unsigned precision = APFloat::semanticsPrecision(cast<FloatType>(policy.storage).getFloatSemantics());
-  return elements(from) > std::ldexp(elements(to), static_cast<int>(precision));
+  double terms = elements(from) / std::max(elements(to), 1.0);
+  if (accumulates) // along one axis, perhaps the longest
+    for (int64_t extent : from.getShape())
+      terms = std::max(terms, static_cast<double>(extent == ShapedType::kDynamic ? kUnknownExtent : extent));
+  return terms > std::ldexp(1.0, static_cast<int>(precision));
 }
 
 // ---- labels
@@ -249,12 +230,8 @@ Label NodeGraph::mainLabel(onnx::NodeOp node, const NodeRules &rules, RangeFact 
   rule = withMeasurement;
   if (!choice.fits && !rules.named)
     return kWide;
-  if (rules.decision == Decision::narrow) {
-    if (rules.named || llvm::none_of(node.getInputs(), [&](Value value) { return losesWeight(value); }))
-      return kNarrow;
-    rule = given + ": a constant is outside the narrow type's range";
-    return kWide;
-  }
+  if (rules.decision == Decision::narrow)
+    return kNarrow;
   if (std::string why = whyFollowerIsWide(node, rules, in, choice.known); !why.empty()) {
     rule = given + why;
     return kWide;
@@ -273,14 +250,12 @@ std::string NodeGraph::whyWideByRule(onnx::NodeOp node, const NodeRules &rules) 
     return asksForNarrow(ruling) ? pinnedRule("pinned: computes in f32", ruling) : ruling.rule;
   if (ruling.decision == Decision::wide)
     return ruling.rule;
-  return indices.contains(node) && !ruling.named ? "an index is made of it" : "";
+  return kept.lookup(node);
 }
 
 std::string NodeGraph::whyFollowerIsWide(onnx::NodeOp node, const NodeRules &rules, RangeFact in, bool knowsRange) {
   if (tail.contains(node))
     return ": only results of the graph depend on it";
-  if (llvm::any_of(node.getInputs(), [&](Value value) { return leavesRange(value); }))
-    return ": a constant is outside the narrow type's range";
   if (rules.numericClass != NumericClass::Movement && sumsBeyondPrecision(node, rules.numericClass))
     return ": sums more values than the narrow type counts";
   return whyFlowKeepsWide(rules.numericClass, in, knowsRange).str();

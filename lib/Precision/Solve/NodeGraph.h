@@ -6,10 +6,9 @@
 #include "GraphView.h"
 
 #include "mpt/Dialect/ONNX/NodeTypes.h"
-#include "mpt/Precision/Constants.h"
+#include "mpt/Precision/Meaning.h"
 #include "mpt/Precision/MeasuredTypes.h"
 #include "mpt/Precision/Solve.h"
-#include "mpt/Support/MappedFiles.h"
 
 namespace mpt {
 
@@ -45,9 +44,6 @@ private:
 
   void findTail(mlir::Block &block);
   bool isTailUser(mlir::Operation *user) const;
-  std::optional<Magnitudes> magnitudesOf(mlir::Value value, int64_t limit);
-  bool leavesRange(mlir::Value value);
-  bool losesWeight(mlir::Value value);
   bool sumsBeyondPrecision(onnx::NodeOp node, NumericClass numericClass) const;
 
   OpLabels labelNode(onnx::NodeOp node, const NodeRules &rules, RangeFact in, CastPlacement &placement);
@@ -61,10 +57,9 @@ private:
   CostModel cost;
   MeasuredNodes measured;
   llvm::DenseMap<mlir::Operation *, NodeRules> rules;
-  llvm::DenseSet<mlir::Operation *> tail, indices;
+  llvm::DenseSet<mlir::Operation *> tail;
+  llvm::DenseMap<mlir::Operation *, std::string> kept;     ///< nodes that what they read or make keeps wide
   llvm::DenseMap<mlir::Operation *, llvm::StringRef> pins; ///< nodes of optimizers that no policy narrows
-  llvm::DenseMap<mlir::Operation *, std::optional<Magnitudes>> constants; ///< read so far
-  std::optional<MappedFiles> files; ///< made when weights beside the model are read
 };
 
 } // namespace mpt

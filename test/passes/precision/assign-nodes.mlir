@@ -54,10 +54,10 @@ func.func @main(%x: tensor<1x2x4x4xf32> {mpt.name = "x"}) -> (tensor<1x2x8x8xf32
 
 // -----
 
-// Floats that become indices are computed wide.
+// Floats that become indices are computed wide, up to the GEMM that they come from.
 // CHECK-LABEL: func.func @main
-// CHECK: op_type = "MatMul"{{.*}}results = [f16]
-// CHECK: op_type = "Mul"{{.*}}results = [f32], rule = "an index is made of it"
+// CHECK: op_type = "MatMul"{{.*}}results = [f32], rule = "class contraction -> narrow: an index is made of it"
+// CHECK: op_type = "Mul"{{.*}}results = [f32], rule = "class neutral -> follow: an index is made of it"
 // CHECK: op_type = "Cast"
 func.func @main(%x: tensor<4x8xf32> {mpt.name = "x"}) -> (tensor<4x8xi64> {mpt.name = "y"}) {
   %w = onnx.initializer "w" {value = dense<1.0> : tensor<8x8xf32>} : tensor<8x8xf32>

@@ -46,16 +46,17 @@
 // MISSING: cannot find policy file {{.*}}none.mlir
 // REGEX: expected a regular expression, got "a("
 
-// exp is wide in f16 and bf16, and so is arithmetic that its range flows into; a contraction ends that.
+// exp is wide in f16 and bf16, and so is in f16 what its range flows into, contractions too: nothing bounds the input.
 // RULES-LABEL: func.func @ranges
 // RULES: mpt.matmul {{.*}}results = [f32]
 // RULES: mpt.exp {{.*}}operands = [f32], results = [f32], rule = "class range-expanding -> wide"
-// RULES: mpt.mul {{.*}}results = [f32], rule = "class neutral -> follow: range of a wide op flows in"
-// RULES: mpt.transpose {{.*}}results = [f16]
-// RULES: mpt.matmul {{.*}}operands = [f16, f16], results = [f16]
-// RULES: mpt.tanh {{.*}}results = [f16], rule = "class neutral -> follow; fewest cast bytes"
+// RULES: mpt.mul {{.*}}results = [f32], rule = "its powers may leave the narrow type's range"
+// RULES: mpt.transpose {{.*}}results = [f32]
+// RULES: mpt.matmul {{.*}}operands = [f32, f32], results = [f32], rule = "what flows in may leave the narrow type's range"
+// RULES: mpt.tanh {{.*}}results = [{{f16|f32}}]
 // BF16-LABEL: func.func @ranges
 // BF16: mpt.exp {{.*}}operands = [f32]
+// BF16: mpt.matmul {{.*}}operands = [bf16, bf16]
 // BF16: mpt.tanh {{.*}}results = [bf16]
 func.func @ranges(%a: tensor<64x64xf32>) -> tensor<64x64xf32> {
   %0 = mpt.matmul %a, %a : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
@@ -81,7 +82,7 @@ func.func @cheaper_side(%a: tensor<64xf32>, %b: tensor<4096x64xf32>) -> tensor<6
 
 // Statistics are wide slots; elementwise work on raw inputs, before anything narrow, stays wide; f64 is never touched.
 // RULES-LABEL: func.func @pins
-// RULES: mpt.sub {{.*}}operands = [f32, f32], results = [f32], rule = "class neutral -> follow: nothing narrow flows in"
+// RULES: mpt.sub {{.*}}operands = [f32, f32], results = [f32], rule = "arithmetic on raw inputs"
 // RULES: mpt.conv {{.*}}operands = [f16, f16], results = [f16]
 // RULES: mpt.batch_norm {{.*}}operands = [unit, f32, f32], results = [f16, f32, f32]
 // RULES: mpt.add {{.*}} : tensor<4xf64>

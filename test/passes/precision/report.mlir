@@ -22,6 +22,7 @@ func.func @evaluate(%a: tensor<4x4xf32>) -> tensor<4x4xf32> {
   %m = mpt.constant dense<-3.4e38> : tensor<4x4xf32> loc("mask")
   %0 = mpt.matmul %a, %a : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
   %1 = mpt.add %0, %m : tensor<4x4xf32>
-  %2 = mpt.matmul %1, %1 : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  %p = mpt.softmax %1 {axis = 1 : i64} : (tensor<4x4xf32>) -> tensor<4x4xf32>
+  %2 = mpt.matmul %p, %p : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
   return %2 : tensor<4x4xf32>
 }

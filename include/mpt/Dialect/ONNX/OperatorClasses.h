@@ -1,14 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the ONNX dialect gets numeric classes from: the layer that knows what each operator means registers them.
+// Where the ONNX dialect gets numeric classes and kinds of arithmetic from: the layer that knows what each operator
+// means registers them.
 #ifndef MPT_DIALECT_ONNX_OPERATORCLASSES_H
 #define MPT_DIALECT_ONNX_OPERATORCLASSES_H
 
 #include "mpt/Dialect/ONNX/ONNXDialect.h"
+#include "mpt/Interfaces/Arithmetic.h"
 
 #include "mlir/IR/DialectInterface.h"
 #include <optional>
 
 namespace mpt::onnx {
+
+/// What an operand is to training.
+enum class OperandUse {
+  Data,   ///< what flows through the network, or says how
+  Weight, ///< what training changes: weights, with the biases and scales beside them
+  Either  ///< of arithmetic on two values: a bias, a scale, or a constant
+};
 
 /// An interface of the dialect, which lib/Import implements by the entries of its rules (registerOperatorClasses).
 /// Nodes of operators without an entry, and all nodes where nobody registers any, are pinned: what an operator computes
@@ -19,6 +28,10 @@ public:
   virtual ~OperatorClasses() = default;
   /// Nothing for operators that are not known.
   virtual std::optional<NumericClass> classOf(NodeOp node) const = 0;
+  /// Unknown for these.
+  virtual Arithmetic arithmeticOf(NodeOp node) const = 0;
+  /// Data for these.
+  virtual OperandUse useOf(NodeOp node, unsigned operand) const = 0;
 };
 
 } // namespace mpt::onnx

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// What values mean: positions, counts, tables and raw inputs, how large they may be, and where they must be exact.
+#ifndef MPT_PRECISION_MEANING_H
+#define MPT_PRECISION_MEANING_H
+
+#include "mpt/Interfaces/Arithmetic.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/DenseSet.h"
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+
+namespace mpt {
+
+/// What is known of a value's elements. The default is that of an activation: nothing.
+struct Meaning {
+  static constexpr double kUnbounded = std::numeric_limits<double>::infinity();
+
+  bool bounded = false; ///< `low` and `high` follow from integers, constants and extents; both may be infinite
+  double low = -kUnbounded, high = kUnbounded;
+  /// Of what was counted: elements are multiples of one unit, at most so many; 0 where nothing was counted.
+  double steps = 0;
+  bool integer = false;    ///< every element is a whole number
+  bool positional = false; ///< made of integers and constants alone
+  bool direct = false;     ///< made of the function's inputs, of positions and constants alone, without a GEMM between
+  bool weight = false;     ///< elements of a trained parameter
+  bool unscaled = false;   ///< of the magnitude of the function's inputs, which only the user knows
+  bool large = false;      ///< an exponential or a power of such a magnitude
+  double gain = 1;         ///< constant factors since the magnitude was last of order one
+
+  bool constant = false; ///< its elements are in the file
+  double smallest = 0;   ///< of a constant, or of what it is a floor or an epsilon of: the least magnitude but zero
+  int64_t elements = 0;  ///< of a constant, before it was repeated
+
+  bool counted() const { return steps > 0; }
+  double magnitude() const { return bounded ? std::max(std::abs(low), std::abs(high)) : kUnbounded; }
+};
+
+/// The meanings of a function's values, and which of its ops must stay wide for them. One walk in the order of
+/// definitions finds the meanings; a walk back from lookups, sample positions, angles and comparisons finds the ops
+/// that make what must be exact.
+class Meanings {
+public:
+  /// What a constant or a read of a state holds.
+  struct Contents {
+    bool isWeight = false;     ///< of a trained parameter
+    mlir::Attribute attribute; ///< elements or a number; null for what is no constant
+  };
+  using ContentsOf = llvm::function_ref<Contents(mlir::Operation *)>;
+  /// Powers taken in `ending`, which is wide anyway, ask nothing of what they are taken of.
+  Meanings(mlir::func::FuncOp function, ContentsOf contentsOf, const llvm::DenseSet<mlir::Operation *> &ending);
+
+  /// Why `op` must not compute in `type`, a rule as reports print it; empty where what its operands and results mean
+  /// allows it. Where its range `isMeasured`, only exactness counts.
+  std::string whyWide(mlir::Operation *op, mlir::FloatType type, bool isMeasured = false) const;
+  /// Why a reader of `value`, a constant, needs it as it is; empty where all take it rounded.
+  std::string whyRead(mlir::Value value, mlir::FloatType type) const;
+  /// True where an operand counts farther than `type` holds exactly.
+  bool countsBeyond(mlir::Operation *op, mlir::FloatType type) const;
+  /// True where all that meets in `op` comes from outside or is a table.
+  bool isDirect(mlir::Operation *op) const;
+  const Meaning &of(mlir::Value value) const;
+
+private:
+  void visit(mlir::Operation *op, ContentsOf contentsOf);
+  std::string whyReads(mlir::Operation *op, unsigned index, mlir::FloatType type, bool isMeasured) const;
+  bool cancels(mlir::Operation *op) const;
+  bool isUnfit(mlir::Operation *op, const Meaning &constant, mlir::FloatType type) const;
+  void findEnds(mlir::func::FuncOp function, const llvm::DenseSet<mlir::Operation *> &ending);
+  void keepIndex(mlir::Value value, llvm::StringRef why);
+  void keepExpanded(mlir::Operation *op);
+  bool keepPosition(mlir::Value value, llvm::StringRef why, llvm::DenseMap<mlir::Operation *, bool> &seen);
+
+  llvm::DenseMap<mlir::Value, Meaning> meanings;
+  llvm::DenseMap<mlir::Operation *, llvm::StringRef> expanded; ///< ops that make what powers are taken of
+  llvm::DenseMap<mlir::Operation *, llvm::StringRef> ends;     ///< ops that make what must be exact, with the reason
+};
+
+} // namespace mpt
+
+#endif // MPT_PRECISION_MEANING_H

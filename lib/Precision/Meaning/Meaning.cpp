@@ -1,0 +1,373 @@
+// SPDX-License-Identifier: Apache-2.0
+// The two walks of the analysis, and what they keep wide.
+#include "mpt/Precision/Meaning.h"
+
+#include "Rules.h"
+
+#include "mpt/Dialect/ONNX/ONNXDialect.h"
+#include "mpt/Interfaces/Interfaces.h"
+#include "mpt/Interfaces/MeaningFlow.h"
+#include "mpt/Precision/Slots.h"
+
+#include "llvm/ADT/APFloat.h"
+#include "llvm/ADT/SmallPtrSet.h"
+
+using namespace mlir;
+using namespace mpt;
+
+namespace {
+/// Constant factors that take a value of order one so near the end of FP16's range that an activation leaves it.
+constexpr double kLargeGain = 1024;
+/// Numbers below this that end in a softmax switch its elements off.
+constexpr double kSwitchesOff = -1e3;
+/// A sum that is so many times smaller than its terms shows their roundings.
+constexpr double kCancelled = 8;
+/// How many ops behind a constant are looked at to see whether it is a sentinel.
+constexpr unsigned kSentinelOps = 64;
+
+struct Limits {
+  double largest, smallestNormal, exactSteps, ulp;
+  bool isShort; ///< its range ends before FP32's
+
+  explicit Limits(FloatType type) {
+    const llvm::fltSemantics &semantics = type.getFloatSemantics();
+    largest = APFloat::getLargest(semantics).convertToDouble();
+    smallestNormal = APFloat::getSmallestNormalized(semantics).convertToDouble();
+    int precision = static_cast<int>(APFloat::semanticsPrecision(semantics));
+    exactSteps = std::ldexp(1.0, precision);
+    ulp = std::ldexp(1.0, -precision);
+    isShort = largest < 1e30;
+  }
+};
+} // namespace
+
+static Arithmetic arithmeticOf(Operation *op) {
+  auto flow = dyn_cast_or_null<MeaningFlow>(op);
+  return flow ? flow.getArithmetic() : Arithmetic::Unknown;
+}
+
+static bool isFloat(Value value) { return isa<FloatType>(getElementTypeOrSelf(value.getType())); }
+
+/// True where what `op` makes decides by its order alone, as scores before a softmax do: there a number far below all
+/// others is a sentinel, whatever its value.
+static bool endsInChoice(Operation *op) {
+  SmallPtrSet<Operation *, 16> seen;
+  SmallVector<Operation *> work{op};
+  bool any = false;
+  while (!work.empty()) {
+    for (Operation *user : work.pop_back_val()->getUsers()) {
+      if (seen.size() > kSentinelOps)
+        return false;
+      switch (arithmeticOf(user)) {
+      case Arithmetic::Bounds:
+      case Arithmetic::Expands:
+      case Arithmetic::Tests:
+      case Arithmetic::Counts:
+        any = true;
+        break;
+      case Arithmetic::Moves:
+      case Arithmetic::Chooses:
+      case Arithmetic::Converts:
+      case Arithmetic::Adds:
+      case Arithmetic::Subtracts:
+      case Arithmetic::Multiplies:
+      case Arithmetic::Clamps:
+        if (seen.insert(user).second)
+          work.push_back(user);
+        break;
+      default:
+        return false;
+      }
+    }
+  }
+  return any;
+}
+
+// ---- forward
+
+Meanings::Meanings(func::FuncOp function, ContentsOf contentsOf, const DenseSet<Operation *> &ending) {
+  for (BlockArgument argument : function.getArguments()) {
+    Meaning meaning = meaningOfType(argument.getType());
+    meaning.direct = true;
+    meaning.unscaled = isFloat(argument);
+    meanings[argument] = meaning;
+  }
+  function.walk<WalkOrder::PreOrder>([&](Operation *op) { visit(op, contentsOf); });
+  findEnds(function, ending);
+}
+
+void Meanings::visit(Operation *op, ContentsOf contentsOf) {
+  if (op->getNumResults() == 0)
+    return;
+  if (Contents contents = contentsOf(op); contents.isWeight || contents.attribute) {
+    Meaning meaning = contents.attribute ? meaningOfConstant(contents.attribute) : Meaning();
+    meaning.weight = contents.isWeight;
+    meanings[op->getResult(0)] = meaning;
+    return;
+  }
+  Arithmetic arithmetic = arithmeticOf(op);
+  SmallVector<const Meaning *> operands;
+  for (Value operand : op->getOperands())
+    operands.push_back(&of(operand));
+  SmallVector<Meaning> results;
+  bool scalesMask = arithmetic == Arithmetic::Multiplies &&
+                    llvm::any_of(operands, [](const Meaning *m) { return m->constant && m->high <= kSwitchesOff; }) &&
+                    endsInChoice(op);
+  for (Value result : op->getResults())
+    results.push_back(scalesMask ? Meaning() : infer(arithmetic, op, operands, result.getType()));
+  for (auto [result, meaning] : llvm::zip_equal(op->getResults(), results))
+    meanings[result] = meaning;
+}
+
+const Meaning &Meanings::of(Value value) const {
+  static const Meaning nothing;
+  auto found = meanings.find(value);
+  return found == meanings.end() ? nothing : found->second;
+}
+
+// ---- what must be exact
+
+/// Keeps wide what an index is made of, up to the nearest GEMM, and behind one what is made of positions.
+void Meanings::keepIndex(Value start, StringRef why) {
+  SmallVector<Value> work{start};
+  while (!work.empty()) {
+    Value value = work.pop_back_val();
+    Operation *op = value.getDefiningOp();
+    auto semantics = dyn_cast_or_null<PrecisionSemantics>(op);
+    if (!semantics || !isFloat(value) || op->hasTrait<OpTrait::ConstantLike>() || op->getNumOperands() == 0)
+      continue;
+    NumericClass numericClass = semantics.getNumericClass();
+    if (numericClass == NumericClass::Pinned ||
+        hasFlexibleTypes(op) != (numericClass == NumericClass::Contraction || numericClass == NumericClass::Reduction))
+      continue;
+    if (!ends.try_emplace(op, why).second)
+      continue;
+    for (Value operand : op->getOperands())
+      if (numericClass != NumericClass::Contraction || (of(operand).positional && !of(operand).constant))
+        work.push_back(operand);
+  }
+}
+
+/// Keeps wide what an angle or a limit is made of, where it comes from positions or inputs with at most a table's GEMM
+/// between: behind layers it is an activation as any other. True where it does.
+bool Meanings::keepPosition(Value value, StringRef why, llvm::DenseMap<Operation *, bool> &seen) {
+  const Meaning &meaning = of(value);
+  Operation *op = value.getDefiningOp();
+  bool isSource = (meaning.positional || meaning.direct) && !meaning.constant && !meaning.weight;
+  auto semantics = dyn_cast_or_null<PrecisionSemantics>(op);
+  if (!semantics || !isFloat(value) || op->hasTrait<OpTrait::ConstantLike>() || op->getNumOperands() == 0)
+    return isSource;
+  if (auto known = seen.find(op); known != seen.end())
+    return known->second;
+  seen[op] = false;
+  bool found = isSource;
+  switch (semantics.getNumericClass()) {
+  case NumericClass::Contraction:
+    found = llvm::all_of(op->getOperands(), [&](Value operand) {
+      const Meaning &m = of(operand);
+      return m.positional || m.direct || m.weight || m.constant;
+    });
+    break;
+  case NumericClass::Neutral:
+  case NumericClass::Movement:
+    for (Value operand : op->getOperands())
+      found |= keepPosition(operand, why, seen);
+    break;
+  default:
+    break;
+  }
+  seen[op] = found;
+  if (found)
+    ends.try_emplace(op, why);
+  return found;
+}
+
+/// What a power is taken of has to be in range itself, up to the GEMM that makes it where that has one type for all.
+void Meanings::keepExpanded(Operation *op) {
+  SmallVector<Value> work(op->getOperands());
+  while (!work.empty()) {
+    Value value = work.pop_back_val();
+    Operation *source = value.getDefiningOp();
+    auto semantics = dyn_cast_or_null<PrecisionSemantics>(source);
+    bool isFlexible = semantics && !isa<onnx::NodeOp>(source) && hasFlexibleTypes(source);
+    if (!semantics || !isFloat(value) || !of(value).unscaled || isFlexible ||
+        !expanded.try_emplace(source, "its powers may leave the narrow type's range").second)
+      continue;
+    if (semantics.getNumericClass() != NumericClass::Contraction)
+      llvm::append_range(work, source->getOperands());
+  }
+}
+
+void Meanings::findEnds(func::FuncOp function, const DenseSet<Operation *> &ending) {
+  llvm::DenseMap<Operation *, bool> seen;
+  function.walk([&](Operation *op) {
+    if (op->getNumResults() == 1 && of(op->getResult(0)).large && !ending.contains(op))
+      keepExpanded(op);
+    switch (arithmeticOf(op)) {
+    case Arithmetic::Converts:
+      if (Type to = getElementTypeOrSelf(op->getResult(0).getType());
+          isFloat(op->getOperand(0)) && to.isInteger() && !to.isInteger(1))
+        keepIndex(op->getOperand(0), "an index is made of it");
+      break;
+    case Arithmetic::Samples:
+      if (op->getNumOperands() > 1)
+        keepIndex(op->getOperand(1), "positions to sample at are made of it");
+      break;
+    case Arithmetic::Waves:
+      keepPosition(op->getOperand(0), "an angle is made of it", seen);
+      break;
+    case Arithmetic::Tests:
+      for (Value operand : op->getOperands())
+        if (isFloat(operand) && of(operand).positional)
+          keepPosition(operand, "a limit is compared with it", seen);
+      break;
+    default:
+      break;
+    }
+  });
+}
+
+// ---- decisions
+
+static bool isLarge(const Meaning &m, const Limits &limits) {
+  if (!limits.isShort || m.constant)
+    return false;
+  if (m.bounded && std::isfinite(m.magnitude()))
+    return m.magnitude() > limits.largest;
+  return m.bounded || m.large || std::abs(m.gain) >= kLargeGain;
+}
+
+/// True where a magnitude is lost among the type's subnormal numbers, by more than half a unit of its own last place.
+static bool sinks(double magnitude, FloatType type, const Limits &limits) {
+  if (magnitude == 0 || magnitude >= limits.smallestNormal)
+    return false;
+  APFloat rounded(magnitude);
+  bool loses;
+  rounded.convert(type.getFloatSemantics(), APFloat::rmNearestTiesToEven, &loses);
+  rounded.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven, &loses);
+  return std::abs(rounded.convertToDouble() - magnitude) > magnitude * limits.ulp;
+}
+
+/// True where rounding to the type changes an element by more than half a unit of its last place.
+bool Meanings::isUnfit(Operation *op, const Meaning &constant, FloatType type) const {
+  Limits limits(type);
+  double largest = constant.magnitude();
+  bool overflows = largest >= limits.largest * (1 + limits.ulp / 2);
+  bool vanishes = largest != 0 && largest < limits.smallestNormal; // all of it
+  switch (arithmeticOf(op)) {
+  case Arithmetic::Contracts: // weights have elements near zero
+    return overflows || vanishes;
+  case Arithmetic::Adds:
+  case Arithmetic::Subtracts:
+    if (constant.elements > 1)
+      return overflows || vanishes;
+    break;
+  default:
+    break;
+  }
+  if (overflows)
+    return true;
+  return sinks(constant.smallest, type, limits);
+}
+
+/// True where a result grows without bound while operand `index` goes to zero: quotients, logarithms, roots inverted.
+static bool dividesBy(Operation *op, unsigned index) {
+  auto semantics = dyn_cast<PrecisionSemantics>(op);
+  if (!semantics || semantics.getNumericClass() == NumericClass::Reduction || hasFlexibleTypes(op))
+    return false;
+  Arithmetic arithmetic = arithmeticOf(op);
+  return arithmetic == Arithmetic::Divides ? index == 1
+                                           : arithmetic == Arithmetic::Diverges || arithmetic == Arithmetic::Roots ||
+                                                 arithmetic == Arithmetic::Expands;
+}
+
+/// True for a sum of known numbers most of which goes away: tables around a large mean, minus that mean.
+bool Meanings::cancels(Operation *op) const {
+  Arithmetic arithmetic = arithmeticOf(op);
+  if ((arithmetic != Arithmetic::Adds && arithmetic != Arithmetic::Subtracts) || !of(op->getResult(0)).bounded)
+    return false;
+  double largest = 0;
+  for (Value operand : op->getOperands())
+    largest = std::max(largest, of(operand).magnitude());
+  return std::isfinite(largest) && of(op->getResult(0)).magnitude() * kCancelled < largest;
+}
+
+std::string Meanings::whyReads(Operation *op, unsigned index, FloatType type, bool isMeasured) const {
+  Value operand = op->getOperand(index);
+  const Meaning &m = of(operand);
+  Limits limits(type);
+  Arithmetic arithmetic = arithmeticOf(op);
+  if (arithmetic == Arithmetic::Converts && !isFloat(op->getResult(0)))
+    return ""; // integers take what they can hold
+  if (cancels(op))
+    return "the difference is far smaller than what it is of";
+  if (m.constant) {
+    // What is moved is read where it goes.
+    if (arithmetic == Arithmetic::Moves && isFloat(op->getResult(0)))
+      return whyRead(op->getResult(0), type);
+    if (arithmetic == Arithmetic::Unknown || !isUnfit(op, m, type))
+      return "";
+    // A limit beyond the range is none, and a sentinel stays one.
+    bool isBeyond = m.magnitude() > limits.largest && !(m.smallest < limits.smallestNormal && m.smallest != 0);
+    bool adds = arithmetic == Arithmetic::Adds || arithmetic == Arithmetic::Subtracts;
+    bool limitsOnly = arithmetic == Arithmetic::Clamps && index > 0;
+    bool chooses = arithmetic == Arithmetic::Chooses || arithmetic == Arithmetic::Multiplies || adds;
+    if ((isBeyond && limitsOnly) || ((isBeyond || adds) && chooses && endsInChoice(op)))
+      return "";
+    return "a constant is outside the narrow type's range";
+  }
+  if (m.steps > limits.exactSteps)
+    return "it counts farther than the narrow type holds exactly";
+  if (dividesBy(op, index) && sinks(m.smallest, type, limits))
+    return "the narrow type takes its floor for zero";
+  if (!isMeasured && isLarge(m, limits))
+    return m.bounded ? "integers beyond the narrow type's range flow in"
+                     : "what flows in may leave the narrow type's range";
+  return "";
+}
+
+std::string Meanings::whyRead(Value value, FloatType type) const {
+  for (OpOperand &use : value.getUses())
+    if (std::string why = whyReads(use.getOwner(), use.getOperandNumber(), type, /*isMeasured=*/false); !why.empty())
+      return why;
+  return "";
+}
+
+std::string Meanings::whyWide(Operation *op, FloatType type, bool isMeasured) const {
+  if (auto end = ends.find(op); end != ends.end())
+    return end->second.str();
+  if (auto power = expanded.find(op); power != expanded.end() && !isMeasured && Limits(type).isShort)
+    return power->second.str();
+  for (unsigned i = 0; i < op->getNumOperands(); ++i)
+    if (isFloat(op->getOperand(i)))
+      if (std::string why = whyReads(op, i, type, isMeasured); !why.empty())
+        return why;
+  Limits limits(type);
+  if (arithmeticOf(op) == Arithmetic::Clamps) // limits that are attributes
+    for (NamedAttribute limit : op->getAttrs())
+      if (auto number = dyn_cast<FloatAttr>(limit.getValue());
+          number && sinks(std::abs(number.getValueAsDouble()), type, limits))
+        return "a constant is outside the narrow type's range";
+  for (Value result : op->getResults()) {
+    const Meaning &m = of(result);
+    if (!isFloat(result) || m.constant)
+      continue;
+    if (m.steps > limits.exactSteps)
+      return "it counts farther than the narrow type holds exactly";
+    if (!isMeasured && m.bounded && isLarge(m, limits))
+      return "its bounds are beyond the narrow type's range";
+  }
+  return "";
+}
+
+bool Meanings::countsBeyond(Operation *op, FloatType type) const {
+  double exact = Limits(type).exactSteps;
+  return llvm::any_of(op->getOperands(), [&](Value operand) { return isFloat(operand) && of(operand).steps > exact; });
+}
+
+bool Meanings::isDirect(Operation *op) const {
+  return op->getNumResults() > 0 && llvm::all_of(op->getResults(), [&](Value result) {
+           const Meaning &m = of(result);
+           return isFloat(result) && m.direct && !m.constant && !m.weight;
+         });
+}

@@ -1,0 +1,530 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rules: bounds by interval arithmetic, the other facts by what each kind of arithmetic keeps of them.
+#include "Rules.h"
+
+#include "mpt/Interfaces/MeaningFlow.h"
+
+#include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/DialectResourceBlobManager.h"
+#include "mlir/IR/TypeUtilities.h"
+
+#include <algorithm>
+#include <cmath>
+
+using namespace mlir;
+using namespace mpt;
+
+namespace {
+/// Elements of a constant beyond so many are not read: positions and limits are small, and weights are not looked at.
+constexpr int64_t kReadElements = int64_t(1) << 22;
+
+/// Gathers what is known of the elements of a constant.
+class Reader {
+public:
+  void add(double value) {
+    if (!std::isfinite(value)) // a sentinel: no magnitude
+      return;
+    found.low = std::min(found.low, value);
+    found.high = std::max(found.high, value);
+    found.integer &= value == std::trunc(value);
+    double magnitude = std::abs(value);
+    if (magnitude != 0 && (found.smallest == 0 || magnitude < found.smallest))
+      found.smallest = magnitude;
+    any = true;
+  }
+  Meaning take(int64_t elements) {
+    if (!any)
+      found.low = found.high = 0;
+    found.elements = elements;
+    return found;
+  }
+  Reader() {
+    found.bounded = found.integer = found.positional = found.direct = found.constant = true;
+    found.low = Meaning::kUnbounded;
+    found.high = -Meaning::kUnbounded;
+  }
+
+private:
+  Meaning found;
+  bool any = false;
+};
+
+template <typename T> void readAll(Reader &reader, ArrayRef<char> data) {
+  for (size_t at = 0; at + sizeof(T) <= data.size(); at += sizeof(T)) {
+    T value;
+    memcpy(&value, data.data() + at, sizeof(T));
+    reader.add(static_cast<double>(value));
+  }
+}
+} // namespace
+
+Meaning mpt::meaningOfConstant(Attribute contents) {
+  Reader reader;
+  if (auto number = dyn_cast_or_null<FloatAttr>(contents)) {
+    reader.add(number.getValueAsDouble());
+    return reader.take(1);
+  }
+  if (auto number = dyn_cast_or_null<IntegerAttr>(contents)) {
+    reader.add(number.getValue().getBitWidth() == 1 ? number.getValue().getZExtValue() : number.getInt());
+    return reader.take(1);
+  }
+  if (auto list = dyn_cast_or_null<DenseI64ArrayAttr>(contents)) {
+    llvm::for_each(list.asArrayRef(), [&](int64_t value) { reader.add(static_cast<double>(value)); });
+    return reader.take(list.size());
+  }
+  if (auto list = dyn_cast_or_null<DenseF32ArrayAttr>(contents)) {
+    llvm::for_each(list.asArrayRef(), [&](float value) { reader.add(value); });
+    return reader.take(list.size());
+  }
+  auto elements = dyn_cast_or_null<ElementsAttr>(contents);
+  if (!elements || (elements.getNumElements() > kReadElements && !elements.isSplat()))
+    return {};
+  if (auto dense = dyn_cast<DenseElementsAttr>(elements)) {
+    auto floating = [&](const APFloat &value) {
+      APFloat wide = value;
+      bool loses;
+      wide.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven, &loses);
+      reader.add(wide.convertToDouble());
+    };
+    auto whole = [&](const APInt &value) {
+      reader.add(value.getBitWidth() == 1 || dense.getElementType().isUnsignedInteger()
+                     ? value.roundToDouble(/*isSigned=*/false)
+                     : value.roundToDouble(/*isSigned=*/true));
+    };
+    if (isa<FloatType>(dense.getElementType())) {
+      if (dense.isSplat())
+        floating(dense.getSplatValue<APFloat>());
+      else
+        llvm::for_each(dense.getValues<APFloat>(), floating);
+    } else if (dense.getElementType().isInteger()) {
+      if (dense.isSplat())
+        whole(dense.getSplatValue<APInt>());
+      else
+        llvm::for_each(dense.getValues<APInt>(), whole);
+    } else {
+      return {};
+    }
+    return reader.take(dense.getNumElements());
+  }
+  auto resource = dyn_cast<DenseResourceElementsAttr>(elements);
+  AsmResourceBlob *blob = resource ? resource.getRawHandle().getBlob() : nullptr;
+  if (!blob)
+    return {};
+  Type type = elements.getElementType();
+  if (type.isF32())
+    readAll<float>(reader, blob->getData());
+  else if (type.isF64())
+    readAll<double>(reader, blob->getData());
+  else if (type.isInteger(64))
+    readAll<int64_t>(reader, blob->getData());
+  else if (type.isInteger(32))
+    readAll<int32_t>(reader, blob->getData());
+  else
+    return {};
+  return reader.take(elements.getNumElements());
+}
+
+Meaning mpt::meaningOfType(Type type) {
+  Meaning result;
+  auto integer = dyn_cast<IntegerType>(getElementTypeOrSelf(type));
+  if (!integer)
+    return result;
+  result.bounded = result.integer = result.positional = result.direct = true;
+  unsigned bits = integer.getWidth();
+  bool isSigned = bits > 1 && !integer.isUnsigned();
+  result.high = bits >= 32 ? Meaning::kUnbounded : std::ldexp(1.0, static_cast<int>(bits) - isSigned) - 1;
+  result.low = !isSigned ? 0 : bits >= 32 ? -Meaning::kUnbounded : -result.high - 1;
+  result.steps = result.magnitude();
+  return result;
+}
+
+// ---- results
+
+/// 0 times infinity is 0 here: a bound, not a value.
+static double times(double a, double b) { return a == 0 || b == 0 ? 0 : a * b; }
+
+static void setProduct(Meaning &result, const Meaning &a, const Meaning &b) {
+  double corners[] = {times(a.low, b.low), times(a.low, b.high), times(a.high, b.low), times(a.high, b.high)};
+  result.low = *std::min_element(std::begin(corners), std::end(corners));
+  result.high = *std::max_element(std::begin(corners), std::end(corners));
+}
+
+/// What results of several operands have in common, whatever is done with them. Bounds and steps are left to the rule.
+static Meaning meet(ArrayRef<const Meaning *> operands) {
+  Meaning result;
+  auto all = [&](bool Meaning::*flag) { return llvm::all_of(operands, [&](const Meaning *m) { return m->*flag; }); };
+  auto any = [&](bool Meaning::*flag) { return llvm::any_of(operands, [&](const Meaning *m) { return m->*flag; }); };
+  result.bounded = all(&Meaning::bounded);
+  result.integer = all(&Meaning::integer);
+  result.positional = all(&Meaning::positional);
+  result.constant = all(&Meaning::constant);
+  // A table that trains is no reason to round the inputs that it meets.
+  result.direct = llvm::all_of(operands, [](const Meaning *m) { return m->direct || m->weight; }) &&
+                  llvm::any_of(operands, [](const Meaning *m) { return m->direct && !m->constant; });
+  result.direct |= all(&Meaning::direct);
+  result.weight = all(&Meaning::weight);
+  result.unscaled = any(&Meaning::unscaled);
+  result.large = any(&Meaning::large);
+  for (const Meaning *m : operands) {
+    result.gain = std::max(result.gain, m->gain);
+    result.elements = std::max(result.elements, m->elements);
+  }
+  return result;
+}
+
+static bool anyCounted(ArrayRef<const Meaning *> operands) {
+  return llvm::any_of(operands, [](const Meaning *m) { return m->counted(); });
+}
+
+/// Counts and whole constants give counts.
+static bool isCount(const Meaning &m) { return m.counted() || (m.constant && m.integer); }
+static double stepsOf(const Meaning &m) { return m.counted() ? m.steps : m.magnitude(); }
+
+static Meaning inferChoice(ArrayRef<const Meaning *> operands) {
+  Meaning result = meet(operands);
+  if (result.bounded) {
+    result.low = Meaning::kUnbounded;
+    result.high = -Meaning::kUnbounded;
+  }
+  bool counts = anyCounted(operands) && llvm::all_of(operands, [](const Meaning *m) { return isCount(*m); });
+  for (const Meaning *m : operands) {
+    if (result.bounded) {
+      result.low = std::min(result.low, m->low);
+      result.high = std::max(result.high, m->high);
+    }
+    if (counts)
+      result.steps = std::max(result.steps, stepsOf(*m));
+    if (m->smallest != 0 && (result.smallest == 0 || m->smallest < result.smallest))
+      result.smallest = m->smallest;
+  }
+  return result;
+}
+
+static Meaning inferSum(ArrayRef<const Meaning *> operands, bool subtracts) {
+  Meaning result = meet(operands);
+  if (result.bounded)
+    result.low = result.high = 0;
+  bool counts = anyCounted(operands) && llvm::all_of(operands, [](const Meaning *m) { return isCount(*m); });
+  for (auto [i, m] : llvm::enumerate(operands)) {
+    bool minus = subtracts && i > 0;
+    if (result.bounded) {
+      result.low += minus ? -m->high : m->low;
+      result.high += minus ? -m->low : m->high;
+    }
+    if (counts)
+      result.steps += stepsOf(*m);
+    if (m->constant && m->elements == 1) // an epsilon
+      result.smallest = m->smallest;
+  }
+  return result;
+}
+
+/// A constant's factor on a value of unknown magnitude.
+static double gainOf(double product) { return product == 0 || !std::isfinite(product) ? 1 : product; }
+
+static Meaning inferProduct(const Meaning &a, const Meaning &b) {
+  Meaning result = meet({&a, &b});
+  if (result.bounded)
+    setProduct(result, a, b);
+  if (a.counted() && b.counted())
+    result.steps = a.steps * b.steps;
+  else if (a.counted() && b.constant)
+    result.steps = a.steps; // of another unit
+  else if (b.counted() && a.constant)
+    result.steps = b.steps;
+  if (a.constant != b.constant) {
+    const Meaning &constant = a.constant ? a : b, &other = a.constant ? b : a;
+    result.gain = gainOf(other.gain * constant.magnitude());
+    // A flag times a number is that number or nothing, as in masks: no count, and of no magnitude to speak of.
+    if (other.counted() && other.steps <= 1)
+      result = Meaning();
+  }
+  return result;
+}
+
+static Meaning inferQuotient(const Meaning &a, const Meaning &b) {
+  Meaning result = meet({&a, &b});
+  bool apart = b.bounded && (b.low > 0 || b.high < 0);
+  result.bounded &= apart;
+  if (result.bounded) {
+    Meaning inverse;
+    inverse.low = std::min(1 / b.low, 1 / b.high);
+    inverse.high = std::max(1 / b.low, 1 / b.high);
+    setProduct(result, a, inverse);
+  }
+  result.integer = false;
+  if (b.constant)
+    result.gain = gainOf(a.gain / std::max(b.smallest, std::numeric_limits<double>::min()));
+  // Divided by what is as large, it is of order one.
+  bool normalizes = !b.constant && (b.unscaled || b.large || !b.bounded);
+  if (normalizes) {
+    result.large = result.unscaled = result.direct = false;
+    result.gain = 1;
+  }
+  return result;
+}
+
+/// Extents of the operand over those of the result: how many elements make one.
+static double termsOf(Operation *op, Type to) {
+  auto from = dyn_cast<RankedTensorType>(op->getOperand(0).getType());
+  auto result = dyn_cast<RankedTensorType>(to);
+  if (!from || !result || !from.hasStaticShape() || !result.hasStaticShape() || result.getNumElements() == 0)
+    return Meaning::kUnbounded;
+  return static_cast<double>(from.getNumElements()) / static_cast<double>(result.getNumElements());
+}
+
+static double longestExtent(Type type) {
+  auto ranked = dyn_cast<RankedTensorType>(type);
+  if (!ranked || !ranked.hasStaticShape())
+    return Meaning::kUnbounded;
+  double longest = 1;
+  for (int64_t extent : ranked.getShape())
+    longest = std::max(longest, static_cast<double>(extent));
+  return longest;
+}
+
+static Meaning inferLongSum(const Meaning &x, double terms) {
+  Meaning result = x;
+  result.constant = false;
+  if (x.bounded) {
+    result.low = std::min(times(x.low, terms), x.low);
+    result.high = std::max(times(x.high, terms), x.high);
+  }
+  result.steps = x.counted() ? x.steps * terms : 0;
+  return result;
+}
+
+/// Sums of products: of two tables of whole numbers they count, of activations nothing is known but the magnitude.
+static Meaning inferContraction(Operation *op, ArrayRef<const Meaning *> operands) {
+  if (operands.size() < 2)
+    return {};
+  const Meaning &a = *operands[0], &b = *operands[1];
+  Meaning result = meet(operands);
+  double terms = longestExtent(op->getOperand(0).getType());
+  result.constant = result.weight = false;
+  result.bounded &= operands.size() == 2;
+  if (result.bounded) {
+    setProduct(result, a, b);
+    result.low = std::min(0.0, times(result.low, terms));
+    result.high = std::max(0.0, times(result.high, terms));
+  }
+  bool counts = operands.size() == 2 && anyCounted(operands) && isCount(a) && isCount(b);
+  result.steps = counts ? stepsOf(a) * stepsOf(b) * terms : 0;
+  // Behind weights a position is an activation as any other.
+  result.positional = llvm::all_of(operands, [](const Meaning *m) { return m->positional && m->integer; });
+  result.direct = false;
+  result.gain = 1;
+  return result;
+}
+
+static Meaning inferSteps(ArrayRef<const Meaning *> operands) {
+  if (operands.size() < 2)
+    return {};
+  Meaning result = inferChoice(operands.take_front(2));
+  result.constant = false;
+  result.positional = result.direct = true;
+  result.integer = llvm::all_of(operands, [](const Meaning *m) { return m->integer; });
+  result.steps = result.integer ? result.magnitude() : 0;
+  return result;
+}
+
+static Meaning inferPower(ArrayRef<const Meaning *> operands) {
+  const Meaning &x = *operands[0];
+  // An exponent below one takes a root or inverts.
+  bool shrinks = operands.size() == 2 && operands[1]->constant && operands[1]->high <= 1;
+  Meaning result;
+  result.positional = llvm::all_of(operands, [](const Meaning *m) { return m->positional; });
+  result.direct = llvm::all_of(operands, [](const Meaning *m) { return m->direct; });
+  result.unscaled = x.unscaled;
+  result.large = !shrinks && (x.unscaled || x.large || (x.bounded && x.magnitude() == Meaning::kUnbounded));
+  return result;
+}
+
+/// Of the operand's order of magnitude, by a function that keeps neither units nor whole numbers.
+static Meaning inferGrowth(const Meaning &x) {
+  Meaning result = x;
+  result.constant = result.weight = result.integer = false;
+  result.steps = 0;
+  if (x.bounded)
+    result.high = std::max(x.magnitude(), 1.0), result.low = -result.high;
+  return result;
+}
+
+static Meaning inferBounded(ArrayRef<const Meaning *> operands, bool isWave) {
+  Meaning result;
+  result.positional = llvm::all_of(operands, [](const Meaning *m) { return m->positional; });
+  result.direct = llvm::all_of(operands, [](const Meaning *m) { return m->direct; });
+  if (isWave) {
+    result.bounded = true;
+    result.low = -1;
+    result.high = 1;
+  }
+  return result;
+}
+
+static Meaning inferCount(Operation *op) {
+  Meaning result;
+  result.bounded = result.integer = result.positional = result.direct = true;
+  double longest = 1;
+  for (Type type : llvm::concat<const Type>(op->getOperandTypes(), op->getResultTypes()))
+    longest = std::max(longest, longestExtent(type));
+  result.low = 0;
+  result.high = result.steps = longest;
+  return result;
+}
+
+static Meaning inferConversion(const Meaning &x, Type from, Type to) {
+  bool wasFloat = isa<FloatType>(getElementTypeOrSelf(from)), isFloat = isa<FloatType>(getElementTypeOrSelf(to));
+  if (!wasFloat && isFloat) {
+    Meaning result = x;
+    result.bounded = result.integer = true;
+    result.steps = x.counted() ? x.steps : x.constant ? 0 : x.magnitude();
+    return result;
+  }
+  if (isFloat)
+    return x;
+  Meaning result = meaningOfType(to);
+  if (x.bounded) {
+    result.low = std::max(result.low, x.low - 1);
+    result.high = std::min(result.high, x.high + 1);
+    result.steps = result.magnitude();
+  }
+  result.positional = x.positional;
+  return result;
+}
+
+static Meaning inferClamp(ArrayRef<const Meaning *> operands) {
+  Meaning result = *operands[0];
+  if (operands.size() < 3) // limits are attributes, or one is absent
+    return result;
+  const Meaning &low = *operands[1], &high = *operands[2];
+  if (low.bounded && high.bounded) {
+    result.low = std::max(result.low, low.low);
+    result.high = std::min(result.high, high.high);
+    result.bounded = true;
+    result.large = result.unscaled = false;
+  }
+  if (result.counted())
+    result.steps = std::min(result.steps, result.magnitude());
+  return result;
+}
+
+Meaning mpt::infer(Arithmetic arithmetic, Operation *op, ArrayRef<const Meaning *> operands, Type type) {
+  if (operands.empty() && arithmetic != Arithmetic::Counts)
+    return meaningOfType(type);
+  const Meaning &x = operands.empty() ? Meaning() : *operands[0];
+  switch (arithmetic) {
+  case Arithmetic::Unknown:
+    return meaningOfType(type);
+  case Arithmetic::Moves: // or says where elements were found
+    return isa<FloatType>(getElementTypeOrSelf(type)) ==
+                   isa<FloatType>(getElementTypeOrSelf(op->getOperand(0).getType()))
+               ? x
+               : inferCount(op);
+  case Arithmetic::Samples: {
+    Meaning result = x;
+    result.integer = result.constant = result.weight = false;
+    result.steps = 0;
+    return result;
+  }
+  case Arithmetic::Chooses: {
+    SmallVector<const Meaning *> same;
+    bool isFloat = isa<FloatType>(getElementTypeOrSelf(type));
+    bool isFlag = getElementTypeOrSelf(type).isInteger(1);
+    for (auto [operand, meaning] : llvm::zip(op->getOperands(), operands))
+      if (Type element = getElementTypeOrSelf(operand.getType());
+          isa<FloatType>(element) == isFloat && element.isInteger(1) == isFlag)
+        same.push_back(meaning);
+    return same.empty() ? meaningOfType(type) : inferChoice(same);
+  }
+  case Arithmetic::Converts:
+    return inferConversion(x, op->getOperand(0).getType(), type);
+  case Arithmetic::Adds:
+    return inferSum(operands, /*subtracts=*/false);
+  case Arithmetic::Subtracts: {
+    Meaning result = inferSum(operands, /*subtracts=*/true);
+    // What rounding leaves, as of a sample's position.
+    auto rounding = op->getOperand(1).getDefiningOp<MeaningFlow>();
+    if (rounding && rounding.getArithmetic() == Arithmetic::Rounds && rounding->getOperand(0) == op->getOperand(0)) {
+      result = inferBounded(operands, /*isWave=*/true);
+      result.direct = result.positional;
+    }
+    return result;
+  }
+  case Arithmetic::Multiplies:
+    if (operands.size() == 2 && op->getOperand(0) == op->getOperand(1) && !x.bounded)
+      return inferPower({&x});
+    return operands.size() == 2 ? inferProduct(x, *operands[1]) : meet(operands);
+  case Arithmetic::Divides:
+    return operands.size() == 2 ? inferQuotient(x, *operands[1]) : Meaning();
+  case Arithmetic::Remains: {
+    Meaning result = x;
+    if (operands.size() == 2 && operands[1]->bounded) {
+      result.bounded = true;
+      result.high = operands[1]->magnitude();
+      result.low = -result.high;
+      result.large = result.unscaled = false;
+      if (result.counted())
+        result.steps = std::min(result.steps, result.high);
+    }
+    return result;
+  }
+  case Arithmetic::Negates: {
+    Meaning result = x;
+    if (x.bounded)
+      result.high = x.magnitude(), result.low = -result.high;
+    return result;
+  }
+  case Arithmetic::Rounds: {
+    Meaning result = x;
+    result.integer = true;
+    result.constant = false;
+    if (x.bounded)
+      result.low -= 1, result.high += 1;
+    if (x.bounded && x.positional)
+      result.steps = result.magnitude();
+    return result;
+  }
+  case Arithmetic::Clamps:
+    return inferClamp(operands);
+  case Arithmetic::Grows:
+    return inferGrowth(x);
+  case Arithmetic::Sums:
+    return inferLongSum(x, termsOf(op, type));
+  case Arithmetic::Averages: {
+    Meaning result = x;
+    result.constant = result.integer = false;
+    result.steps = 0;
+    return result;
+  }
+  case Arithmetic::Accumulates:
+    return inferLongSum(x, longestExtent(op->getOperand(0).getType()));
+  case Arithmetic::Contracts:
+    return inferContraction(op, operands);
+  case Arithmetic::Expands:
+    return inferPower(operands);
+  case Arithmetic::Roots: {
+    Meaning result = inferBounded(operands, false);
+    result.unscaled = x.unscaled || x.large;
+    return result;
+  }
+  case Arithmetic::Bounds:
+  case Arithmetic::Diverges:
+    return inferBounded(operands, false);
+  case Arithmetic::Waves:
+    return inferBounded(operands, true);
+  case Arithmetic::Tests: {
+    Meaning result = meaningOfType(type);
+    result.low = 0;
+    result.high = result.steps = 1;
+    result.bounded = true;
+    return result;
+  }
+  case Arithmetic::Counts:
+    return inferCount(op);
+  case Arithmetic::Steps:
+    return inferSteps(operands);
+  }
+  return {};
+}
