@@ -2,6 +2,8 @@
 // The compilation driver: reads the input, runs phase after phase, writes the product.
 #include "mpt/Driver/Compile.h"
 
+#include "Trained.h"
+
 #include "mpt/Dialect/Dist/DistDialect.h"
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/ONNX/ONNXDialect.h"
@@ -205,7 +207,7 @@ private:
       return failure();
     module = std::move(*imported);
     sayForm();
-    if (failed(takeForm()))
+    if (failed(takeForm()) || failed(sayTrained()))
       return failure();
     if (hasAttr<MPTDialect::StepAttrHelper>(*module) &&
         (options.trains || options.policy != "fp32" || !options.lossScale.empty() || !options.slots.empty()))
@@ -223,6 +225,23 @@ private:
       form->used = usedOf(*form);
     note(*module, *form);
     say(form->text());
+  }
+
+  /// Says what trains and what is held. A step that trains nothing is a mistake.
+  LogicalResult sayTrained() {
+    Trained trained = trainedIn(*module);
+    if (options.forwardOnly || !makesStep())
+      return success();
+    say(trained.line);
+    if (trained.tensors > 0)
+      return success();
+    return fail("expected parameters to train in '" + options.input + "', found none (" + trained.line +
+                "): name them with --train=REGEX, or give --forward-only");
+  }
+
+  /// Where the compilation has a training step, made here or brought by the file.
+  bool makesStep() {
+    return options.trains || hasAttr<MPTDialect::StepAttrHelper>(*module) || (*module)->hasAttr(onnx::kTrainingRoles);
   }
 
   /// Says `text` once: sizes are found in the same file.

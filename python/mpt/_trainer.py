@@ -221,6 +221,15 @@ class Trainer:
         return {name: self.parameter(name) for name in self._shapes if name not in frozen}
 
     @alone
+    def trained(self) -> dict:
+        """What steps change and what they leave: {"tensors": {name: shape}, "values": their number, "held": {name: why}}. Tensors
+        that `held` names were in the model's file and do not train."""
+        frozen = {t.name.decode() for t, role in self._state() if role == FROZEN}
+        tensors = {name: shape for name, shape in self._shapes.items() if name not in frozen}
+        return {"tensors": tensors, "values": sum(int(np.prod(shape)) for shape in tensors.values()),
+                "held": self.manifest.get("held", {})}
+
+    @alone
     def parameter(self, name: str) -> np.ndarray:
         """A parameter, or any tensor of the state, as float32."""
         out = np.empty(self._shape(name), np.float32)

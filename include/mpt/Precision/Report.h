@@ -39,6 +39,7 @@ struct ReportError {
 struct PrecisionReport {
   std::string policy, note; ///< the note says how a policy was made of measurements
   std::vector<ReportState> states;
+  std::vector<ReportRange> held; ///< tensors of the file that do not train, and why
   std::vector<ReportValue> values;
   std::vector<ReportCast> casts;
   std::vector<ReportRange> ranges;

@@ -23,6 +23,7 @@ FailureOr<OwningOpRef<ModuleOp>> mpt::importOnnxBuffer(StringRef bytes, StringRe
                                                        MLIRContext *context) {
   DialectRegistry meanings; // constant folding evaluates ops
   registerEvaluationModels(meanings);
+  registerOperatorClasses(meanings); // which tensors train follows from their uses
   context->appendDialectRegistry(meanings);
   context->loadDialect<MPTDialect, onnx::ONNXDialect, train::TrainDialect, func::FuncDialect>();
   Location loc = proto::namedLoc(context, options.name.empty() ? "model" : options.name);

@@ -3,6 +3,8 @@
 // Matcher: nodes of a file by their type, and what their subgraphs yield.
 #include "Roles.h"
 
+#include "Uses.h"
+
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/ONNX/ONNXDialect.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
@@ -10,10 +12,11 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/DialectResourceBlobManager.h"
-#include "llvm/ADT/SmallPtrSet.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/Support/Regex.h"
+
+#include <cmath>
 
 using namespace mlir;
 using namespace mpt;
@@ -22,119 +25,7 @@ namespace {
 /// Constants of up to this many elements are ops in the function, larger ones are states.
 constexpr int64_t smallConstant = 64;
 
-struct Use {
-  bool weight = false;    // a weight, bias or scale operand
-  bool statistic = false; // mean or variance of a batch normalization
-  bool classes = false;   // weights of a loss's classes, which have no gradient
-};
 } // namespace
-
-/// True when operand `index` of the op is one that training changes.
-static bool isWeightOperand(onnx::NodeOp node, unsigned index) {
-  if (node.getDomain() == "com.microsoft")
-    return llvm::StringSwitch<bool>(node.getOpType())
-        .Cases({"BiasGelu", "FastGelu", "BiasSplitGelu", "BiasAdd"}, index == 1)
-        .Cases({"LayerNormalization", "SimplifiedLayerNormalization", "GroupNorm", "Attention"},
-               index == 1 || index == 2)
-        .Cases({"SkipLayerNormalization", "SkipSimplifiedLayerNormalization"}, index >= 2)
-        .Case("MultiHeadAttention", index == 3)
-        .Case("EmbedLayerNormalization", index >= 2 && index <= 6)
-        .Case("FusedMatMul", true)
-        .Cases({"LSTMTraining", "GRUTraining"}, (index >= 1 && index <= 3) || index == 7)
-        .Case("BatchNormInternal", index == 1 || index == 2)
-        .Default(false);
-  return llvm::StringSwitch<bool>(node.getOpType())
-      .Cases({"Conv", "ConvTranspose", "BatchNormalization", "InstanceNormalization", "GroupNormalization"},
-             index == 1 || index == 2)
-      .Cases({"LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization"}, index == 1 || index == 2)
-      .Cases({"LSTM", "GRU", "RNN"}, (index >= 1 && index <= 3) || index == 7)
-      .Cases({"Gemm", "MatMul", "Einsum", "Add", "Mul", "Sub", "Div"}, true)
-      .Case("PRelu", index == 1)
-      .Cases({"Gather", "GatherND", "GatherElements"}, index == 0)
-      .Default(false);
-}
-
-/// Ops whose result is the operand's values in another place or type.
-static bool isMovement(onnx::NodeOp node) {
-  return llvm::StringSwitch<bool>(node.getOpType())
-      .Cases({"Identity", "Transpose", "Reshape", "Unsqueeze", "Squeeze", "Flatten", "Cast", "CastLike"}, true)
-      .Cases({"Slice", "Split", "Concat", "Expand", "Pad", "Tile", "SplitToSequence", "SequenceAt"}, true)
-      .Default(false);
-}
-
-/// True when `value` is `argument`, perhaps under other names.
-static bool isSame(Value value, Value argument) {
-  while (auto node = value.getDefiningOp<onnx::NodeOp>()) {
-    if (node.getOpType() != "Identity" || node.getInputs().size() != 1)
-      return false;
-    value = node.getInputs().front();
-  }
-  return value == argument;
-}
-
-/// Where a loop has its operand `index`, or slices of it: as an argument of its body, and as a result where it is
-/// carried unchanged. A carried value that changes from step to step is a state, as the first one of a recurrence is,
-/// and leads nowhere.
-static SmallVector<Value> throughLoop(onnx::NodeOp node, unsigned index) {
-  bool loop = node.getOpType() == "Loop", scan = node.getOpType() == "Scan";
-  if (!node.getDomain().empty() || !(loop || scan) || node.getBodies().size() != 1)
-    return {};
-  Block &body = node.getBodies().front().front();
-  unsigned operands = node.getInputs().size(), arguments = body.getNumArguments();
-  unsigned lengths = operands - std::min(arguments, operands); // Scan-8 has an operand for them, and its body none
-  unsigned argument = index - lengths;
-  if (index < lengths || argument >= arguments || (loop && argument < 2))
-    return {};
-  Value inside = body.getArgument(argument);
-  auto scanned = node.getAttrs().getAs<IntegerAttr>("num_scan_inputs");
-  if (scan && scanned && argument + scanned.getInt() >= arguments)
-    return {inside};
-  // A loop's body is given a counter and a condition, and yields a condition.
-  OperandRange yielded = cast<onnx::YieldOp>(body.getTerminator()).getValues();
-  unsigned next = argument - loop, result = argument - 2 * loop;
-  if (next >= yielded.size() || result >= node.getNumResults() || !isSame(yielded[next], inside))
-    return {};
-  return {inside, node.getResult(result)};
-}
-
-/// The values that have what `operand` has, in another place, type or graph.
-static SmallVector<Value> movedTo(OpOperand &operand) {
-  if (auto yield = dyn_cast<onnx::YieldOp>(operand.getOwner())) {
-    auto node = dyn_cast<onnx::NodeOp>(yield->getParentOp());
-    if (!node || node.getOpType() != "If" || operand.getOperandNumber() >= node.getNumResults())
-      return {};
-    return {node.getResult(operand.getOperandNumber())};
-  }
-  auto node = dyn_cast<onnx::NodeOp>(operand.getOwner());
-  if (!node)
-    return {};
-  if (isMovement(node) && (operand.getOperandNumber() == 0 || node.getOpType() == "Concat"))
-    return SmallVector<Value>(node.getResults());
-  return throughLoop(node, operand.getOperandNumber());
-}
-
-/// How `value` is used, through chains of movements of any length, in and out of subgraphs.
-static Use usesOf(Value start) {
-  Use use;
-  SmallPtrSet<void *, 8> seen{start.getAsOpaquePointer()};
-  SmallVector<Value> work{start};
-  while (!work.empty())
-    for (OpOperand &operand : work.pop_back_val().getUses()) {
-      for (Value value : movedTo(operand))
-        if (seen.insert(value.getAsOpaquePointer()).second)
-          work.push_back(value);
-      auto node = dyn_cast<onnx::NodeOp>(operand.getOwner());
-      if (!node)
-        continue;
-      unsigned index = operand.getOperandNumber();
-      bool norm = llvm::is_contained({"BatchNormalization", "BatchNormInternal"}, node.getOpType());
-      use.statistic |= norm && index >= 3;
-      use.classes |=
-          index == 2 && llvm::is_contained({"SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss"}, node.getOpType());
-      use.weight |= isWeightOperand(node, index);
-    }
-  return use;
-}
 
 static FailureOr<SmallVector<llvm::Regex>> compile(const std::vector<std::string> &expressions, Location loc) {
   SmallVector<llvm::Regex> result;
@@ -174,19 +65,30 @@ static bool isGenerated(StringRef name) {
       .Default(false);
 }
 
+/// What code of a module makes is named after what makes it; a number tells nothing.
+static bool isMadeInCode(StringRef name) {
+  StringRef last = name.substr(name.rfind('.') + 1).rtrim("0123456789");
+  return isGenerated(last) && !last.empty() && last != "val_" && last != "val";
+}
+
+/// Customary names of statistics, rotary tables, schedules of noise and masks.
+static bool isBufferName(StringRef name) {
+  StringRef last = name.substr(name.rfind('.') + 1);
+  return llvm::StringSwitch<bool>(last)
+      .Cases({"running_mean", "running_var", "num_batches_tracked"}, true)
+      .Cases({"cos", "sin", "cos_cached", "sin_cached", "inv_freq", "position_ids"}, true)
+      .Cases({"betas", "alphas", "alphas_cumprod", "sqrt_alphas_cumprod"}, true)
+      .Cases({"mask", "attn_mask", "causal_mask", "masked_bias", "relative_position_index"}, true)
+      .Default(false);
+}
+
 /// The frameworks' names of trained tensors are paths, of a model's own tensors ("cls_token") without a dot; what their
-/// exporters add ("val_3", "onnx::Mul_12") is not. Buffers have paths too: these are the customary names of statistics,
-/// rotary tables, schedules of noise and masks.
+/// exporters add ("val_3", "onnx::Mul_12") is not. Buffers have paths too.
 static bool isTorchPath(StringRef name) {
   StringRef last = name.substr(name.rfind('.') + 1);
-  bool buffer = llvm::StringSwitch<bool>(last)
-                    .Cases({"running_mean", "running_var", "num_batches_tracked"}, true)
-                    .Cases({"cos", "sin", "cos_cached", "sin_cached", "inv_freq", "position_ids"}, true)
-                    .Cases({"betas", "alphas", "alphas_cumprod", "sqrt_alphas_cumprod"}, true)
-                    .Cases({"mask", "attn_mask", "causal_mask", "masked_bias", "relative_position_index"}, true)
-                    .Default(false);
   // Tensors in the code of a module are lifted to it.
-  buffer |= llvm::is_contained({"lifted_tensor_", "_tensor_constant"}, last.rtrim("0123456789"));
+  bool buffer =
+      isBufferName(name) || llvm::is_contained({"lifted_tensor_", "_tensor_constant"}, last.rtrim("0123456789"));
   // Slashes are of a node's result that an optimizer has folded.
   bool plain = !name.contains('/') && !name.contains("::");
   return !last.empty() && !buffer && plain && (name.contains('.') || !isGenerated(name));
@@ -214,6 +116,72 @@ static bool isMask(train::StateOp state) {
   auto resource = dyn_cast_or_null<DenseResourceElementsAttr>(state.getValueAttr());
   AsmResourceBlob *blob = resource ? resource.getRawHandle().getBlob() : nullptr;
   return blob && type.getElementType().isF32() && holds(blob->getDataAs<float>());
+}
+
+/// Rows of sines and cosines of growing positions, in pairs or in halves.
+static bool isSinusoidal(train::StateOp state) {
+  auto type = cast<RankedTensorType>(state.getType());
+  auto resource = dyn_cast_or_null<DenseF32ResourceElementsAttr>(state.getValueAttr());
+  std::optional<ArrayRef<float>> values = resource ? resource.tryGetAsArrayRef() : std::nullopt;
+  int64_t width = type.getRank() >= 2 ? type.getShape().back() : 0;
+  if (!values || width < 4 || width % 2 || type.getNumElements() < 4 * width)
+    return false;
+  auto circles = [&](int64_t apart, int64_t stride) {
+    for (int64_t row = 0; row < 4; ++row)
+      for (int64_t i = 0; i < width / 2; ++i) {
+        double a = (*values)[row * width + i * stride], b = (*values)[row * width + i * stride + apart];
+        if (std::abs(a * a + b * b - 1) > 1e-3)
+          return false;
+      }
+    return true;
+  };
+  return circles(1, 2) || circles(width / 2, 1);
+}
+
+/// Why the tensor is no parameter; empty for one. What the exporter says of its module comes first, then what values
+/// and uses tell, and names decide what these leave open.
+static std::string whyHeld(train::StateOp state, const TensorUse &use, const bool *declared, bool torch) {
+  StringRef name = state.getTensorName();
+  bool isList = cast<RankedTensorType>(state.getType()).getRank() >= 1;
+  if (use.classes)
+    return "weights of a loss's classes";
+  if (isMask(state))
+    return "mask";
+  if (use.angle)
+    return "feeds an angle";
+  if (declared && !*declared && !use.weight && !use.beside)
+    return "no parameter of the exporter's module";
+  if (declared && *declared)
+    return "";
+  if (isBufferName(name))
+    return "called like a buffer";
+  if (isSinusoidal(state))
+    return "sinusoidal table";
+  if ((use.weight && (isList || isTorchPath(name))) || (use.beside && !isMadeInCode(name)))
+    return "";
+  if (use.standardizes)
+    return "standardizes an input";
+  if (torch ? isTorchPath(name) : use.either && isList)
+    return "";
+  if (use.initialState)
+    return "initial state";
+  return use.either ? "constant of arithmetic" : use.reader.empty() ? "moved only" : "operand of " + use.reader.str();
+}
+
+/// Numbers of formulas are not told: who would train them?
+static bool isWorthSaying(StringRef name, RankedTensorType type, const TensorUse &use, bool torch) {
+  return !use.statistic && (type.getNumElements() > 1 || (torch && isTorchPath(name)));
+}
+
+/// For the compiler's line, the manifest and reports: tensors that do not train, with the reason.
+static void noteHeld(ModuleOp module, ArrayRef<std::pair<std::string, std::string>> held) {
+  Builder builder(module.getContext());
+  NamedAttrList entries, manifest(getAttr<MPTDialect::ManifestAttrHelper>(module));
+  for (const auto &[name, why] : held)
+    if (!name.empty())
+      entries.set(name, builder.getStringAttr(why));
+  manifest.set("held", entries.getDictionary(module.getContext()));
+  setAttr<MPTDialect::ManifestAttrHelper>(module, manifest.getDictionary(module.getContext()));
 }
 
 static llvm::StringSet<> namesIn(const llvm::StringMap<std::string> &map) {
@@ -252,7 +220,10 @@ static void warnOfInnerWeights(ModuleOp module, bool torch) {
     auto name = dyn_cast<NameLoc>(constant.getLoc());
     auto type = cast<RankedTensorType>(constant.getType());
     if (!node || !name || !isa<FloatType>(type.getElementType()) || type.getRank() == 0 ||
-        (torch && !isTorchPath(name.getName())) || !usesOf(constant.getResult()).weight)
+        (torch && !isTorchPath(name.getName())))
+      return;
+    TensorUse use = usesOf(constant.getResult());
+    if (!use.weight && !use.beside && !use.either)
       return;
     emitWarning(node.getLoc()) << "'" << name.getName().getValue() << "' is not trained, as it is an initializer of a "
                                << "subgraph in a function; make it an input of the function";
@@ -272,21 +243,26 @@ LogicalResult mpt::assignRoles(ModuleOp module, const ImportOptions &options, co
   bool fileSays = roles.any() && (!roles.own || !trained.empty());
   // What only a backward pass reads are numbers of its formulas.
   DenseSet<Operation *> forward = operationsBehind(module, fileSays ? StringRef(roles.loss) : StringRef());
+  SmallVector<std::pair<std::string, std::string>> held;
   llvm::StringMap<train::ReadOp> reads;
   module.walk([&](train::ReadOp read) { reads[read.getState()] = read; });
   for (auto state : llvm::make_early_inc_range(module.getOps<train::StateOp>())) {
     StringRef name = state.getTensorName();
     train::ReadOp read = reads.lookup(state.getSymName());
-    Use use = read ? usesOf(read.getValue()) : Use();
+    TensorUse use = read ? usesOf(read.getValue()) : TensorUse();
     auto type = cast<RankedTensorType>(state.getType());
     auto said = declared.find(name);
-    bool counts = said != declared.end() ? said->second : torch ? isTorchPath(name) : use.weight && type.getRank() >= 1;
-    bool parameter = read && !read->use_empty() && !use.statistic && !use.classes && counts && !isMask(state) &&
-                     (forward.empty() || isReadFor(forward, read));
+    std::string why = read ? whyHeld(state, use, said == declared.end() ? nullptr : &said->second, torch) : "not read";
+    bool parameter =
+        read && !read->use_empty() && !use.statistic && why.empty() && (forward.empty() || isReadFor(forward, read));
     bool frozen = matches(*freeze, name);
     // Who says what is trained says all of it.
-    if (!train->empty())
-      parameter = matches(*train, name);
+    if (!train->empty()) {
+      bool wanted = matches(*train, name);
+      if (parameter && !wanted)
+        why = "not in --train";
+      parameter = wanted;
+    }
     parameter |= frozen;
     bool changes = false; // a state that is no parameter
     if (fileSays) {
@@ -304,6 +280,10 @@ LogicalResult mpt::assignRoles(ModuleOp module, const ImportOptions &options, co
                        : use.statistic ? train::Role::statistic
                                        : train::Role::constant;
     state.setRoleAttr(train::RoleAttr::get(module.getContext(), role));
+    if (frozen && role == train::Role::parameter)
+      held.emplace_back(name.str(), matches(*freeze, name) ? "--freeze" : "the file's step leaves it");
+    else if (role == train::Role::constant && read && !read->use_empty() && isWorthSaying(name, type, use, torch))
+      held.emplace_back(name.str(), why);
     state.setFrozen(frozen);
     if (role != train::Role::constant || type.getNumElements() > smallConstant || !read)
       continue;
@@ -313,6 +293,7 @@ LogicalResult mpt::assignRoles(ModuleOp module, const ImportOptions &options, co
     read.erase();
     state.erase();
   }
+  noteHeld(module, held);
   return success();
 }
 

@@ -98,6 +98,10 @@ PrecisionReport mpt::makePrecisionReport(ModuleOp module, const RangeProfiles *m
     if (auto note = getAttr<MPTDialect::RangeAttrHelper>(state))
       report.ranges.push_back({state.getTensorName().str(), note.str()});
   }
+  auto manifest = getAttr<MPTDialect::ManifestAttrHelper>(module);
+  if (auto held = manifest ? manifest.getAs<DictionaryAttr>("held") : DictionaryAttr())
+    for (NamedAttribute entry : held)
+      report.held.push_back({entry.getName().str(), cast<StringAttr>(entry.getValue()).str()});
   for (auto function : module.getOps<func::FuncOp>())
     function.getBody().walk<WalkOrder::PreOrder>(
         [&](Operation *inner) { addOp(report, function.getSymName(), inner, keys, measured); });
@@ -138,6 +142,8 @@ void mpt::printText(const PrecisionReport &report, raw_ostream &out) {
   for (const ReportState &state : report.states)
     out << llvm::formatv("  {0,-10} {1} : {2}{3}{4}\n", state.role, state.name, state.type,
                          state.rule.empty() ? "" : "  because ", state.rule);
+  for (const ReportRange &held : report.held)
+    out << llvm::formatv("  {0,-10} {1}  because {2}\n", "held", held.where, held.note);
   StringRef function;
   for (const ReportValue &value : report.values) {
     if (function != value.function)
@@ -172,7 +178,7 @@ void mpt::printText(const PrecisionReport &report, raw_ostream &out) {
 }
 
 llvm::json::Value mpt::toJSON(const PrecisionReport &report) {
-  llvm::json::Array states, values, casts, ranges, errors, totals, products;
+  llvm::json::Array held, states, values, casts, ranges, errors, totals, products;
   for (const ReportState &s : report.states)
     states.push_back(
         llvm::json::Object{{"name", s.name}, {"role", s.role}, {"type", s.type}, {"rule", s.rule}, {"bytes", s.bytes}});
@@ -190,6 +196,8 @@ llvm::json::Value mpt::toJSON(const PrecisionReport &report) {
                                        {"to", c.to},
                                        {"bytes", c.bytes},
                                        {"rounds", c.lossy}});
+  for (const ReportRange &h : report.held)
+    held.push_back(llvm::json::Object{{"tensor", h.where}, {"why", h.note}});
   for (const ReportRange &r : report.ranges)
     ranges.push_back(llvm::json::Object{{"where", r.where}, {"note", r.note}});
   for (const ReportError &e : report.errors)
@@ -209,6 +217,8 @@ llvm::json::Value mpt::toJSON(const PrecisionReport &report) {
   llvm::json::Object all{{"policy", report.policy},     {"note", report.note},        {"states", std::move(states)},
                          {"values", std::move(values)}, {"casts", std::move(casts)},  {"ranges", std::move(ranges)},
                          {"errors", std::move(errors)}, {"totals", std::move(totals)}};
+  if (!report.held.empty())
+    all["held"] = std::move(held);
   if (!report.products.empty()) {
     all["products"] = std::move(products);
     all["measured_on"] = measuredOn(report);

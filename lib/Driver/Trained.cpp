@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Parameters are counted in the module; what is held, import has noted in the manifest.
+#include "Trained.h"
+
+#include "mpt/Dialect/MPT/MPTDialect.h"
+#include "mpt/Dialect/Train/TrainDialect.h"
+
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace mlir;
+using namespace mpt;
+
+/// More names are left to the manifest.
+constexpr size_t kNamesInLine = 6;
+
+Trained mpt::trainedIn(ModuleOp module) {
+  Trained result;
+  for (auto state : module.getOps<train::StateOp>()) {
+    if (state.getRole() != train::Role::parameter || state.getFrozen())
+      continue;
+    ++result.tensors;
+    result.values += cast<RankedTensorType>(state.getType()).getNumElements();
+  }
+  result.line = llvm::formatv("trains {0} tensor{1}, {2:N} value{3}", result.tensors, result.tensors == 1 ? "" : "s",
+                              result.values, result.values == 1 ? "" : "s");
+  auto manifest = getAttr<MPTDialect::ManifestAttrHelper>(module);
+  auto held = manifest ? manifest.getAs<DictionaryAttr>("held") : DictionaryAttr();
+  if (!held || held.empty())
+    return result;
+  for (auto [i, entry] : llvm::enumerate(held.getValue().take_front(kNamesInLine)))
+    result.line += llvm::formatv("{0}{1} ({2})", i == 0 ? "; held: " : ", ", entry.getName().getValue(),
+                                 cast<StringAttr>(entry.getValue()).getValue());
+  if (held.size() > kNamesInLine)
+    result.line += llvm::formatv(" and {0} more, named in the manifest", held.size() - kNamesInLine);
+  return result;
+}

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+// Uses by walks from a tensor to the nodes that read it. What operands are to training, the entries of import rules
+// say.
+#include "Uses.h"
+
+#include "mpt/Dialect/ONNX/OperatorClasses.h"
+#include "mpt/Dialect/Train/TrainDialect.h"
+
+#include "mlir/IR/TypeUtilities.h"
+#include "llvm/ADT/SmallPtrSet.h"
+
+using namespace mlir;
+using namespace mpt;
+using onnx::OperandUse;
+
+namespace {
+/// So far walks look for what a value is made of, or ends in.
+constexpr unsigned kNearNodes = 64;
+} // namespace
+
+static const onnx::OperatorClasses *classesOf(onnx::NodeOp node) {
+  return node->getDialect()->getRegisteredInterface<onnx::OperatorClasses>();
+}
+
+static Arithmetic arithmeticOf(Operation *op) {
+  auto node = dyn_cast_or_null<onnx::NodeOp>(op);
+  const onnx::OperatorClasses *classes = node ? classesOf(node) : nullptr;
+  return classes ? classes->arithmeticOf(node) : Arithmetic::Unknown;
+}
+
+static OperandUse useOf(onnx::NodeOp node, unsigned operand) {
+  const onnx::OperatorClasses *classes = classesOf(node);
+  return classes ? classes->useOf(node, operand) : OperandUse::Data;
+}
+
+static bool isFloat(Value value) { return isa<FloatType>(getElementTypeOrSelf(value.getType())); }
+
+/// True where the result has the values of operand `index` in another place or type.
+static bool moves(onnx::NodeOp node, unsigned index) {
+  Arithmetic arithmetic = arithmeticOf(node);
+  return ((arithmetic == Arithmetic::Moves || arithmetic == Arithmetic::Converts) && index == 0) ||
+         (node.getDomain().empty() && node.getOpType() == "Concat");
+}
+
+/// True when `value` is `argument`, perhaps under other names.
+static bool isSame(Value value, Value argument) {
+  while (auto node = value.getDefiningOp<onnx::NodeOp>()) {
+    if (node.getOpType() != "Identity" || node.getInputs().size() != 1)
+      return false;
+    value = node.getInputs().front();
+  }
+  return value == argument;
+}
+
+/// Where a loop has its operand `index`, or slices of it: as an argument of its body, and as a result where it is
+/// carried unchanged. A carried value that changes from step to step is a state, as the first one of a recurrence is,
+/// and leads nowhere.
+static SmallVector<Value> throughLoop(onnx::NodeOp node, unsigned index) {
+  bool loop = node.getOpType() == "Loop", scan = node.getOpType() == "Scan";
+  if (!node.getDomain().empty() || !(loop || scan) || node.getBodies().size() != 1)
+    return {};
+  Block &body = node.getBodies().front().front();
+  unsigned operands = node.getInputs().size(), arguments = body.getNumArguments();
+  unsigned lengths = operands - std::min(arguments, operands); // Scan-8 has an operand for them, and its body none
+  unsigned argument = index - lengths;
+  if (index < lengths || argument >= arguments || (loop && argument < 2))
+    return {};
+  Value inside = body.getArgument(argument);
+  auto scanned = node.getAttrs().getAs<IntegerAttr>("num_scan_inputs");
+  if (scan && scanned && argument + scanned.getInt() >= arguments)
+    return {inside};
+  // A loop's body is given a counter and a condition, and yields a condition.
+  OperandRange yielded = cast<onnx::YieldOp>(body.getTerminator()).getValues();
+  unsigned next = argument - loop, result = argument - 2 * loop;
+  if (next >= yielded.size() || result >= node.getNumResults() || !isSame(yielded[next], inside))
+    return {};
+  return {inside, node.getResult(result)};
+}
+
+/// The values that have what `operand` has, in another place, type or graph.
+static SmallVector<Value> movedTo(OpOperand &operand) {
+  if (auto yield = dyn_cast<onnx::YieldOp>(operand.getOwner())) {
+    auto node = dyn_cast<onnx::NodeOp>(yield->getParentOp());
+    if (!node || node.getOpType() != "If" || operand.getOperandNumber() >= node.getNumResults())
+      return {};
+    return {node.getResult(operand.getOperandNumber())};
+  }
+  auto node = dyn_cast<onnx::NodeOp>(operand.getOwner());
+  if (!node)
+    return {};
+  if (moves(node, operand.getOperandNumber()))
+    return SmallVector<Value>(node.getResults());
+  return throughLoop(node, operand.getOperandNumber());
+}
+
+/// What `value` was before it was moved or converted.
+static Value originOf(Value value) {
+  for (auto node = value.getDefiningOp<onnx::NodeOp>(); node && node->getNumOperands() > 0 && moves(node, 0);
+       node = value.getDefiningOp<onnx::NodeOp>())
+    value = node->getOperand(0);
+  return value;
+}
+
+static bool isTensorOfFile(Value value) {
+  Operation *op = originOf(value).getDefiningOp();
+  return isa_and_nonnull<train::ReadOp>(op) || (op && op->hasTrait<OpTrait::ConstantLike>());
+}
+
+static bool isInput(Value value) {
+  auto argument = dyn_cast<BlockArgument>(originOf(value));
+  return argument && isFloat(value) && !isa<onnx::NodeOp>(argument.getOwner()->getParentOp());
+}
+
+/// True for what a layer makes: a product with weights, or something that was divided by a root, with the scales and
+/// biases on it.
+static bool isMadeByLayer(Value value, unsigned depth = 0) {
+  auto node = originOf(value).getDefiningOp<onnx::NodeOp>();
+  if (!node || depth > 3)
+    return false;
+  for (OpOperand &operand : node->getOpOperands())
+    if (useOf(node, operand.getOperandNumber()) == OperandUse::Weight && isTensorOfFile(operand.get()))
+      return true;
+  if (arithmeticOf(node) == Arithmetic::Divides)
+    return arithmeticOf(originOf(node->getOperand(1)).getDefiningOp()) == Arithmetic::Roots;
+  if (arithmeticOf(node) != Arithmetic::Multiplies && arithmeticOf(node) != Arithmetic::Adds)
+    return false;
+  return llvm::any_of(node->getOperands(), isTensorOfFile) &&
+         llvm::any_of(node->getOperands(), [&](Value operand) { return isMadeByLayer(operand, depth + 1); });
+}
+
+/// True for what is computed of integers and tensors of the file alone: positions.
+static bool isMadeOfIntegers(Value start) {
+  SmallPtrSet<void *, 16> seen;
+  SmallVector<Value> work{start};
+  bool any = false;
+  while (!work.empty()) {
+    Value value = work.pop_back_val();
+    if (!seen.insert(value.getAsOpaquePointer()).second)
+      continue;
+    if (!isFloat(value)) {
+      any = true;
+      continue;
+    }
+    Operation *op = value.getDefiningOp();
+    if (!op || seen.size() > kNearNodes)
+      return false;
+    if (!isa<train::ReadOp>(op))
+      llvm::append_range(work, op->getOperands());
+  }
+  return any;
+}
+
+/// True where the sine or cosine of what `node` makes is taken, with nothing but sums and products between.
+static bool endsInAngle(onnx::NodeOp node) {
+  SmallPtrSet<Operation *, 16> seen{node};
+  SmallVector<Operation *> work{node};
+  while (!work.empty())
+    for (Operation *user : work.pop_back_val()->getUsers())
+      switch (arithmeticOf(user)) {
+      case Arithmetic::Waves:
+        return true;
+      case Arithmetic::Moves:
+      case Arithmetic::Chooses:
+      case Arithmetic::Converts:
+      case Arithmetic::Adds:
+      case Arithmetic::Subtracts:
+      case Arithmetic::Multiplies:
+        if (seen.size() < kNearNodes && seen.insert(user).second)
+          work.push_back(user);
+        break;
+      default:
+        break;
+      }
+  return false;
+}
+
+/// Notes the use of a tensor, or of what it was moved to, as `operand` of `node`.
+static void note(TensorUse &use, onnx::NodeOp node, OpOperand &operand) {
+  unsigned index = operand.getOperandNumber();
+  StringRef opType = node.getOpType();
+  use.statistic |= llvm::is_contained({"BatchNormalization", "BatchNormInternal"}, opType) && index >= 3;
+  use.classes |= index == 2 && llvm::is_contained({"SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss"}, opType);
+  use.initialState |= arithmeticOf(node) == Arithmetic::Contracts && index >= 5 && node->getNumOperands() > 5;
+  OperandUse kind = useOf(node, index);
+  if (kind == OperandUse::Data) {
+    if (!moves(node, index) && node.getBodies().empty())
+      use.reader = opType;
+    return;
+  }
+  Value other;
+  for (OpOperand &beside : node->getOpOperands())
+    if (&beside != &operand && isFloat(beside.get()) && !isTensorOfFile(beside.get()))
+      other = beside.get();
+  if (other && (isMadeOfIntegers(other) || (kind == OperandUse::Either && isInput(other))) && endsInAngle(node)) {
+    use.angle = true;
+    return;
+  }
+  if (kind == OperandUse::Weight) {
+    use.weight = true;
+    return;
+  }
+  auto type = dyn_cast<RankedTensorType>(operand.get().getType());
+  bool adds = arithmeticOf(node) == Arithmetic::Adds;
+  bool several = type && type.getRank() >= 1 && (adds || type.getNumElements() > 1);
+  use.beside |= several && other && isMadeByLayer(other);
+  bool shifts = index == 1 && llvm::is_contained({Arithmetic::Subtracts, Arithmetic::Divides}, arithmeticOf(node));
+  auto shifted = other ? originOf(other).getDefiningOp<onnx::NodeOp>() : onnx::NodeOp();
+  bool isShifted = shifted && arithmeticOf(shifted) == Arithmetic::Subtracts && isInput(shifted->getOperand(0));
+  use.standardizes |= shifts && other && (isInput(other) || isShifted);
+  use.either = true;
+}
+
+TensorUse mpt::usesOf(Value start) {
+  TensorUse use;
+  SmallPtrSet<void *, 8> seen{start.getAsOpaquePointer()};
+  SmallVector<Value> work{start};
+  while (!work.empty())
+    for (OpOperand &operand : work.pop_back_val().getUses()) {
+      for (Value value : movedTo(operand))
+        if (seen.insert(value.getAsOpaquePointer()).second)
+          work.push_back(value);
+      if (auto node = dyn_cast<onnx::NodeOp>(operand.getOwner()))
+        note(use, node, operand);
+    }
+  return use;
+}
