@@ -36,7 +36,7 @@ PARTS = {
     "diagnose": "what failed, again: call by call, without cuDNN, under compute-sanitizer",
 }
 # By key, in this order; a prefix stands for all items that begin with it.
-FIRST = ("smoke/", "gradients/amp-bf16", "conformance/", "gradients/fp8-hybrid", "gradients/amp-f16", "gradients/fp32", "digits/", "probe/",
+FIRST = ("smoke/", "gradients/amp-bf16", "gradients/tiles", "conformance/", "gradients/fp8-hybrid", "gradients/amp-f16", "gradients/fp32", "digits/", "probe/",
          "speed-first/gpt2", "speed-first/bert", "speed-first/resnet50", "speed-first/", "ncu/", "sanitizer/tiles")
 MORE = ("speed-f16/gpt2-gpu/eager", "speed-f16/bert-gpu/eager", "speed-f16/resnet50-gpu/eager", "speed-fp8/gpt4096-gpu/fp8-hybrid+fast-sums",
         "gradients/", "ways/", "sanitizer/")
@@ -113,6 +113,8 @@ class Items:
             self.script("smoke", "machine-code", "conform.py", "--jobs", 4, *few, limit=120, synchronous=1, search="off")
         for policy in dict.fromkeys(p.name for p in self.training):
             self.script("gradients", policy, "conform.py", "--jobs", 8, *self.small(policies=(policy,)), limit=120, search="off")
+        if tiles := self.small(("shared", "shared-wgmma"), ("amp-bf16", "amp-f16")):  # without dropout: where there is no cuDNN
+            self.script("gradients", "tiles", "conform.py", "--jobs", 8, *tiles, limit=120, cudnn="none", search="off")
         for kind in ("f32", "f16", "bf16"):
             chosen = [p for p in self.libraries if p.name.endswith("-" + kind)]
             if chosen:

@@ -51,7 +51,7 @@ def run(bundle, *arguments, out=None, **variables):
 def conform(bundle, *folders, **variables) -> list:
     """Rows of small models by themselves."""
     paths = os.pathsep.join([str(bundle), *filter(None, [os.environ.get("PYTHONPATH")])])
-    done = subprocess.run([sys.executable, bundle / "conform.py", "--jobs=2", "--option=cache=", "--option=search=off",
+    done = subprocess.run([sys.executable, bundle / "conform.py", "--jobs=2", "--limit=600", "--option=cache=", "--option=search=off",
                            *[bundle / "data" / "training" / folder for folder in folders], *options()],
                           env=environment(PYTHONPATH=paths, **variables), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

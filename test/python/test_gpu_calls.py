@@ -53,6 +53,8 @@ def test_every_call_is_made(made):
     _, kinds, told = made
     missing = [kind for line in REQUIRED.strip().splitlines() for kind in each(line) if not any(re.fullmatch(re.escape(kind) + r"(_\w+)?", one) for one in kinds)]
     assert not missing, f"{missing}\n{told}"
+    forms = {re.search(r"_drop4?$|$", kind)[0] for kind in kinds if "attention_tiles" in kind}
+    assert forms == {"", "_drop", "_drop4"}, "tiles without dropout, by one key and by four"
 
 
 def test_every_kernel_that_the_runtime_launches_is_launched(made):

@@ -92,7 +92,7 @@ def plan(tmp_path, monkeypatch):
     monkeypatch.setattr(parts, "HERE", tmp_path)
     for name in [f"conformance/{file}-{kind}" for file in ("conv", "reduce") for kind in ("f32", "f16", "bf16")]:
         (tmp_path / "data" / name).mkdir(parents=True)
-    small = [f"training/own-{model}/{policy}" for model in ("mlp", "gpt", "block", "dropped-wgmma") for policy in ("fp32", "amp-bf16", "amp-f16", "fp8-hybrid")]
+    small = [f"training/own-{model}/{policy}" for model in ("mlp", "gpt", "block", "shared-wgmma") for policy in ("fp32", "amp-bf16", "amp-f16", "fp8-hybrid")]
     for name in [*small, "digits/amp-bf16"]:
         (tmp_path / "data" / name).mkdir(parents=True)
         (tmp_path / "data" / name / "expected.json").write_text("{}")
