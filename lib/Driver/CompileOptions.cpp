@@ -575,6 +575,10 @@ std::string CompileOptions::help() {
   return text;
 }
 
+bool CompileOptions::takesValue(StringRef name) {
+  return any_of(flags(), [&](const Flag &flag) { return flag.name == name && !flag.value.empty(); });
+}
+
 bool mpt::isCompilation(ArrayRef<StringRef> words) {
   bool isText = any_of(words, [](StringRef word) { return word.ends_with(".mlir"); });
   return any_of(words, [isText](StringRef word) {

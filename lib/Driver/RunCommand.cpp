@@ -290,6 +290,8 @@ llvm::Expected<RunCommand> RunCommand::parse(ArrayRef<StringRef> words) {
         flags(), [&](const RunFlag &f) { return f.name == name || (name.size() > 2 && f.name == "-" + name); });
     if (flag == flags().end()) {
       command.compileWords.push_back(word.str());
+      if (!hasValue && CompileOptions::takesValue(word) && i + 1 < words.size())
+        command.compileWords.push_back(words[++i].str());
       continue;
     }
     if (flag->value.empty() ? hasValue : !hasValue && i + 1 == words.size())

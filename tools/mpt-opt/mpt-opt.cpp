@@ -19,11 +19,15 @@ int main(int argc, char **argv) {
   mpt::registerAll(registry);
   mpt::registerAllPasses();
   llvm::SmallVector<char *> arguments;
-  for (char *word : llvm::ArrayRef(argv, argc)) {
-    llvm::StringRef flags = word;
-    if (!flags.consume_front("--debug-only=")) {
-      arguments.push_back(word);
-    } else if (llvm::Error unknown = mpt::debugOnly(flags)) {
+  for (int i = 0; i < argc; ++i) {
+    llvm::StringRef flags = argv[i];
+    if (flags == "--debug-only" && i + 1 < argc) {
+      flags = argv[++i];
+    } else if (!flags.consume_front("--debug-only=")) {
+      arguments.push_back(argv[i]);
+      continue;
+    }
+    if (llvm::Error unknown = mpt::debugOnly(flags)) {
       llvm::errs() << "mpt-opt: " << llvm::toString(std::move(unknown)) << "\n";
       return 1;
     }

@@ -60,6 +60,8 @@ struct CompileOptions : PipelineOptions {
   std::vector<Size> sizes() const;
   /// One line a flag.
   static std::string help();
+  /// Whether `name` is a flag with a value, which may be the next word.
+  static bool takesValue(llvm::StringRef name);
 };
 
 /// True when the words ask for a compilation (an ONNX input, or a phase or product by flag) rather than for single
