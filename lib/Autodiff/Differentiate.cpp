@@ -188,6 +188,7 @@ void mpt::registerAutodiffModels(DialectRegistry &registry) {
     attachResizeGradients(context);
     attachScatterGradients(context);
     attachShapeGradients(context);
+    attachTrainingGradients(context);
     attachEvaluationForms(context);
     attachNotDifferentiable(context);
     attachLinearity(context);

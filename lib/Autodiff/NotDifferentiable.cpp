@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ops that have no gradient rule on purpose, and why.
 #include "mpt/Interfaces/NotDifferentiable.h"
+#include "mpt/Dialect/MPT/TrainingOps.h"
 #include "mpt/Dialect/MPT/UpdateOps.h"
 
 #include "Rules.h"
@@ -10,7 +11,7 @@ using namespace mpt;
 
 namespace {
 
-enum class Reason { Discrete, NoInput, FirstOrder, Update, Kernel };
+enum class Reason { Discrete, NoInput, FirstOrder, Update, Kernel, Placeholder };
 
 llvm::StringRef text(Reason reason) {
   switch (reason) {
@@ -24,6 +25,8 @@ llvm::StringRef text(Reason reason) {
     return "runs after the gradients";
   case Reason::Kernel:
     return "formed after differentiation";
+  case Reason::Placeholder:
+    return "stands for a gradient";
   }
   llvm_unreachable("unknown reason");
 }
@@ -45,4 +48,5 @@ void mpt::attachNotDifferentiable(MLIRContext *context) {
   attach<Reason::Update, SGDOp, AdamOp, AdagradOp, MomentumOp, AdamHatOp, RMSPropOp, LionOp, LAMBOp, LARSOp,
          AdafactorOp>(context);
   attach<Reason::Kernel, FusionOp>(context);
+  attach<Reason::Placeholder, CotangentOp>(context);
 }

@@ -70,6 +70,7 @@ void attachReduceGradients(mlir::MLIRContext *context);
 void attachResizeGradients(mlir::MLIRContext *context);
 void attachScatterGradients(mlir::MLIRContext *context);
 void attachShapeGradients(mlir::MLIRContext *context);
+void attachTrainingGradients(mlir::MLIRContext *context);
 void attachEvaluationForms(mlir::MLIRContext *context);
 void attachNotDifferentiable(mlir::MLIRContext *context);
 void attachLinearity(mlir::MLIRContext *context);

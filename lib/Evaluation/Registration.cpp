@@ -26,6 +26,7 @@ void mpt::registerEvaluationModels(DialectRegistry &registry) {
     attachNormRules(context);
     attachLossRules(context);
     attachOptimizerRules(context);
+    attachTrainingRules(context);
     attachFusionRules(context);
   });
   registry.addExtension(+[](MLIRContext *context, train::TrainDialect *) { attachTrainRules(context); });

@@ -76,6 +76,7 @@ void attachRandomRules(mlir::MLIRContext *context);
 void attachNormRules(mlir::MLIRContext *context);
 void attachLossRules(mlir::MLIRContext *context);
 void attachOptimizerRules(mlir::MLIRContext *context);
+void attachTrainingRules(mlir::MLIRContext *context);
 void attachFusionRules(mlir::MLIRContext *context);
 void attachTrainRules(mlir::MLIRContext *context);
 void attachScaleRules(mlir::MLIRContext *context);

@@ -4,6 +4,7 @@
 
 #include "Binder.h"
 
+#include "mpt/Dialect/MPT/TrainingOps.h"
 #include "mpt/Dialect/MPT/UpdateOps.h"
 #include "mpt/Dialect/Train/RequestOps.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
@@ -174,10 +175,58 @@ static LogicalResult importAdagrad(Binder &b) {
   return success();
 }
 
+/// Integers and flags have no gradients to stop.
+static LogicalResult importStopGradient(Binder &b) {
+  if (failed(b.need(1)))
+    return failure();
+  if (!b.isFloat(0))
+    return b.done(b.in(0));
+  auto op = CustomGradientOp::create(b.builder, b.loc, ValueRange{b.in(0)}, ValueRange(), ValueRange(), ValueRange());
+  return b.done(op.getResult(0));
+}
+
+static LogicalResult importCotangent(Binder &b) {
+  if (failed(b.needFloat(1, 0)))
+    return failure();
+  return b.done(b.make<CotangentOp>(b.in(0)));
+}
+
+/// Operands: a value and then a cotangent for each result; inputs, and then as many gradients.
+static LogicalResult importCustomGradient(Binder &b) {
+  unsigned values = b.resultCount(), count = b.operandCount();
+  if (count < 2 * values || count % 2)
+    return b.fail() << "expected a value and a cotangent for each of " << values
+                    << " results, then inputs and as many gradients, got " << count << " operands";
+  if (failed(b.needFloat(count, 0)))
+    return failure();
+  SmallVector<Value> operands;
+  for (unsigned i = 0; i < count; ++i)
+    operands.push_back(b.in(i));
+  ArrayRef<Value> all(operands);
+  size_t inputs = count / 2 - values;
+  ArrayRef<Value> cotangents = all.slice(values, values);
+  for (auto [value, cotangent] : llvm::zip_equal(all.take_front(values), cotangents))
+    if (value.getType() != cotangent.getType())
+      return b.fail() << "expected a cotangent of type " << value.getType() << ", got " << cotangent.getType();
+  for (auto [input, gradient] : llvm::zip_equal(all.slice(2 * values, inputs), all.take_back(inputs)))
+    if (tensorType(input).getShape() != tensorType(gradient).getShape())
+      return b.fail() << "expected a gradient of the shape of " << input.getType() << ", got " << gradient.getType();
+  auto op = CustomGradientOp::create(b.builder, b.loc, all.take_front(values), cotangents,
+                                     all.slice(2 * values, inputs), all.take_back(inputs));
+  for (unsigned i = 0; i < values; ++i)
+    if (failed(b.set(i, op.getResult(i))))
+      return failure();
+  return success();
+}
+
 void mpt::addTrainingRules(RuleTable &t) {
   constexpr StringLiteral domain = "ai.onnx.preview.training";
   t.onDomain(domain, "Gradient", importGradient, NumericClass::Pinned);
   t.onDomain(domain, "Adam", importAdam, NumericClass::Pinned);
   t.onDomain(domain, "Adagrad", importAdagrad, NumericClass::Pinned);
   t.onDomain(domain, "Momentum", importMomentum, NumericClass::Pinned);
+  // Gradients that a model states itself (docs/onnx.md).
+  t.onDomain("mpt", "StopGradient", importStopGradient, NumericClass::Movement);
+  t.onDomain("mpt", "Cotangent", importCotangent, NumericClass::Movement);
+  t.onDomain("mpt", "CustomGradient", importCustomGradient, NumericClass::Movement);
 }

@@ -7,7 +7,7 @@ namespace mpt {
 
 class RuleTable;
 
-/// Operators of ai.onnx.preview.training.
+/// Operators of ai.onnx.preview.training, and ours by which a model states gradients.
 void addTrainingRules(RuleTable &table);
 
 } // namespace mpt

@@ -4,6 +4,7 @@
 #include "mpt/Autodiff/TrainingFunctions.h"
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Dialect/MPT/MPTDialect.h"
+#include "mpt/Dialect/MPT/TrainingOps.h"
 #include "passes/training/Passes.h"
 
 namespace mpt {
@@ -39,7 +40,6 @@ struct Differentiate : mpt::impl::DifferentiateBase<Differentiate> {
     Block &block = step.getBody().front();
     int64_t before = block.getOperations().size();
     OpBuilder builder(block.getTerminator());
-    Value loss = namedResults(step).front().second;
     auto values =
         differentiate(step, lossesOf(step), parameters, builder, [&](OpBuilder &builder, Value read, Value gradient) {
           auto parameter = read.getDefiningOp<train::ReadOp>();
@@ -58,8 +58,13 @@ struct Differentiate : mpt::impl::DifferentiateBase<Differentiate> {
       step.emitWarning()
           << "expected parameters to train, found none: the step changes nothing; float initializers are "
              "parameters where --freeze does not name them, and --train=REGEX names others";
+    // What follows sees the values, as if nothing had been stated of their gradients.
+    for (auto op : llvm::make_early_inc_range(step.getOps<CustomGradientOp>())) {
+      op.replaceAllUsesWith(op.getValues());
+      op.erase();
+    }
     backwardOps += block.getOperations().size() - before;
-    setResults(step, {{"loss", loss}});
+    setResults(step, {{"loss", namedResults(step).front().second}});
     eraseAllButGradients(step);
   }
 

@@ -2,6 +2,7 @@
 // Registration of the core dialect, its attributes and enums.
 #include "mpt/Dialect/MPT/MPTDialect.h"
 
+#include "mpt/Dialect/MPT/TrainingOps.h"
 #include "mpt/Dialect/MPT/UpdateOps.h"
 
 #include "mlir/IR/Builders.h"
@@ -20,6 +21,8 @@ using namespace mpt;
 #define GET_OP_CLASSES
 #include "mpt/Dialect/MPT/MPTOps.cpp.inc"
 #define GET_OP_CLASSES
+#include "mpt/Dialect/MPT/TrainingOps.cpp.inc"
+#define GET_OP_CLASSES
 #include "mpt/Dialect/MPT/UpdateOps.cpp.inc"
 
 void MPTDialect::initialize() {
@@ -30,6 +33,9 @@ void MPTDialect::initialize() {
   addOperations<
 #define GET_OP_LIST
 #include "mpt/Dialect/MPT/MPTOps.cpp.inc"
+      ,
+#define GET_OP_LIST
+#include "mpt/Dialect/MPT/TrainingOps.cpp.inc"
       ,
 #define GET_OP_LIST
 #include "mpt/Dialect/MPT/UpdateOps.cpp.inc"

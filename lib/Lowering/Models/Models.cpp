@@ -22,6 +22,7 @@ void mpt::registerLoopLoweringModels(DialectRegistry &registry) {
     attachResizeModels(context);
     attachLossModels(context);
     attachOptimizerModels(context);
+    attachTrainingModels(context);
   });
   registry.addExtension(+[](MLIRContext *context, train::TrainDialect *) {
     attachTrainModels(context);

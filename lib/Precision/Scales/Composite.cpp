@@ -2,6 +2,7 @@
 // How loss scales go through GEMMs, normalizations, losses and optimizers.
 #include "Rules.h"
 
+#include "mpt/Dialect/MPT/TrainingOps.h"
 #include "mpt/Dialect/MPT/UpdateOps.h"
 
 using namespace mlir;
@@ -35,6 +36,8 @@ void scales::attachCompositeScales(MLIRContext *context) {
   // A step of an optimizer is in no proportion to a gradient's scale.
   attach<NotHomogeneous, SGDOp, AdamOp, AdagradOp, MomentumOp, AdamHatOp, RMSPropOp, LionOp, LAMBOp, LARSOp,
          AdafactorOp>(context);
+  // There before the backward pass alone, where nothing has a scale.
+  attach<NotHomogeneous, CotangentOp, CustomGradientOp>(context);
   // Formed after the scales are gone from sight; what is inside is not looked at.
   attach<NotHomogeneous, FusionOp>(context);
 }

@@ -26,6 +26,7 @@ void attachPoolModels(mlir::MLIRContext *context);
 void attachResizeModels(mlir::MLIRContext *context);
 void attachLossModels(mlir::MLIRContext *context);
 void attachOptimizerModels(mlir::MLIRContext *context);
+void attachTrainingModels(mlir::MLIRContext *context);
 void attachTrainModels(mlir::MLIRContext *context);
 void attachScaleModels(mlir::MLIRContext *context);
 
