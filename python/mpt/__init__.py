@@ -6,11 +6,12 @@
     trainer = mpt.Trainer("lib")
     result = trainer.step({"x": images, "labels": labels})
 """
-from ._compile import CompileError, compile
+from ._compile import compile
+from ._errors import CompileError, CompileWarning
 from ._native import Error, PeerLost, Stalled, use_build
 from ._shard import shard
 from ._trainer import StepResult, Trainer
 from ._world import World, WorldStats, init
 
-__all__ = ["CompileError", "Error", "PeerLost", "Stalled", "StepResult", "Trainer", "World", "WorldStats", "compile",
-           "init", "shard", "use_build"]
+__all__ = ["CompileError", "CompileWarning", "Error", "PeerLost", "Stalled", "StepResult", "Trainer", "World", "WorldStats",
+           "compile", "init", "shard", "use_build"]

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """mpt.compile: runs mpt-opt on an ONNX file or a PyTorch module."""
+import json
 import os
 import pathlib
 import subprocess
 import tempfile
+import warnings
 
 import numpy as np
 
+from . import _errors
+from ._errors import CompileError, CompileWarning
 from ._native import find_compiler
-
-
-class CompileError(RuntimeError):
-    """mpt-opt refused the model; the text is its diagnostic."""
 
 
 def option(name: str, value) -> list:
@@ -56,7 +56,11 @@ def compile(model, *, out, loss=None, optimizer=None, policy=None, bind=None, in
     world        mpt.init(): rank 0 compiles and the others wait, so that a folder that all see is written once
     flags        further options of mpt-opt: keep_f32="/head.*" is --keep-f32=/head.*, dropout=False is --no-dropout
 
-    Raises CompileError with mpt-opt's diagnostic.
+    A torch module trains with autograd's gradients: detach, torch.no_grad, autograd.Functions and checkpointed blocks keep their
+    meaning, parameters with requires_grad=False are held, and what cannot be kept is refused (docs/onnx.md).
+
+    Raises CompileError with mpt-opt's diagnostics, errors first. Its warnings are mpt.CompileWarning of Python's warnings; what trains
+    and what is held goes to the logger "mpt". A library that an earlier call left in `out` is replaced, unless `name` is given.
     """
     if world is not None:
         replicas = replicas or ("any" if world.size > 1 else None)
@@ -64,13 +68,55 @@ def compile(model, *, out, loss=None, optimizer=None, policy=None, bind=None, in
             model, out=out, loss=loss, optimizer=optimizer, policy=policy, bind=bind, inputs=inputs, input_names=input_names,
             name=name, emit=emit, replicas=replicas, **flags), os.fspath(out))
     flags["replicas"] = replicas
-    if isinstance(model, (str, os.PathLike)):
-        return run(model, out, loss=loss, optimizer=optimizer, policy=policy, emit=emit, name=name, bind=bind, **flags)
-    from ._torch import export
     with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder) / f"{name or type(model).__name__.lower()}.onnx"
-        export(model, path, inputs, input_names)
-        return run(path, out, loss=loss, optimizer=optimizer, policy=policy, emit=emit, name=name, bind=bind, **flags)
+        if not isinstance(model, (str, os.PathLike)):
+            model = exported(model, folder, inputs, input_names, name, flags, loss or optimizer or emit != "onnx")
+        earlier = libraries(out)
+        run(model, out, loss=loss, optimizer=optimizer, policy=policy, emit=emit, name=name, bind=bind, **flags)
+    if emit in ("library", "llvm"):
+        replace(earlier, os.fspath(out), f"lib{name or pathlib.Path(model).stem}.so", named=name is not None)
+    return os.fspath(out)
+
+
+def exported(module, folder, inputs, input_names, name, flags: dict, trains) -> str:
+    """The module's file in `folder`; parameters without gradients join those that `flags` freezes."""
+    from ._torch import export, pattern
+    path = os.path.join(folder, f"{name or type(module).__name__.lower()}.onnx")
+    held = pattern(export(module, path, inputs, input_names, gradients=bool(trains)))
+    if held and not flags.get("forward_only"):
+        given = flags.get("freeze") or []
+        flags["freeze"] = [*([given] if isinstance(given, str) else given), held]
+    return path
+
+
+def libraries(folder) -> dict:
+    """{library: files of its model} of what mpt-opt wrote into a folder earlier."""
+    found, folder = {}, pathlib.Path(os.fspath(folder))
+    for library in folder.glob("lib*.so") if folder.is_dir() else ():
+        stem = library.stem.removeprefix("lib")
+        try:
+            ours = "policy" in json.loads((folder / f"{stem}.json").read_text())
+        except (OSError, ValueError):
+            continue
+        if ours:
+            found[library.name] = [folder / f"{stem}{ending}" for ending in (".json", ".h", ".safetensors")] + [library]
+    return found
+
+
+def replace(earlier: dict, out: str, library: str, named: bool) -> None:
+    """A folder that is loaded by its name holds one library. Those that were given a name of their own stay."""
+    others = {name: files for name, files in earlier.items() if name != library}
+    if not others:
+        return
+    if named:
+        warnings.warn(f"'{out}' also holds {', '.join(others)}: load {os.path.join(out, library)}, as the folder has several libraries",
+                      CompileWarning, stacklevel=3)
+        return
+    for files in others.values():
+        for file in files:
+            file.unlink(missing_ok=True)
+    warnings.warn(f"{library} replaces {', '.join(others)} in '{out}'; give name= to keep several libraries in a folder",
+                  CompileWarning, stacklevel=3)
 
 
 def _compile_once(world, make, out: str) -> str:
@@ -91,7 +137,7 @@ def _compile_once(world, make, out: str) -> str:
 
 
 def run(path, out, **flags) -> str:
-    command = [find_compiler(), os.fspath(path), "--quiet"]
+    command = [find_compiler(), os.fspath(path)]
     for flag, value in flags.items():
         command += option(flag, value)
     try:
@@ -100,7 +146,8 @@ def run(path, out, **flags) -> str:
     except OSError as problem:
         raise CompileError(f"cannot run {command[0]}: {problem}") from problem
     if done.returncode:
-        text = (done.stderr or done.stdout).strip()
+        text = _errors.failure((done.stderr or done.stdout).strip())
         how = f"died of signal {-done.returncode}" if done.returncode < 0 else f"failed with status {done.returncode}"
         raise CompileError(text if text and done.returncode > 0 else f"mpt-opt {how}: {text}")
+    _errors.report(done.stderr, stacklevel=3)
     return os.fspath(out)

@@ -1,8 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch modules to ONNX in training form: batch norm and dropout stay what they are in training, and every parameter
-keeps its name. torch.onnx.export's defaults fold batch norm into convolutions and merge equal parameters."""
+"""PyTorch modules to ONNX in training form: batch norm and dropout stay what they are in training, every parameter keeps its
+name, and gradients stay those of autograd. torch.onnx.export's defaults fold batch norm into convolutions, merge equal parameters,
+and drop what a module says of its gradients."""
 import copy
+import logging
 import os
+import re
+
+from . import _gradients
+from ._gradient_check import compare
 
 
 def batch_norm_translation() -> dict:
@@ -29,15 +35,62 @@ def training_copy(module):
     return module
 
 
-def export(module, path, inputs, input_names=None) -> None:
-    """Writes `module` as ONNX; `inputs` is a tuple of example tensors, or a dict by the names of forward's arguments."""
+def captured(module, arguments, keywords):
+    """The module's graph, in which autograd.Functions have the operators of _gradients, and what those functions were."""
+    import torch
+    with _gradients.recorded() as functions:
+        try:
+            program = torch.export.export(module, arguments, keywords, strict=False)
+        except _gradients.CompileError:
+            raise
+        except Exception:  # what only TorchDynamo understands; gradients are compared afterwards
+            functions.clear()
+            program = torch.export.export(module, arguments, keywords, strict=True)
+    return program, functions
+
+
+def export(module, path, inputs, input_names=None, gradients: bool = True) -> list:
+    """Writes `module` as ONNX; `inputs` is a tuple of example tensors, or a dict by the names of forward's arguments. Returns the
+    names of parameters that are not to be trained. Without `gradients` the file is for inference."""
     import torch
     if inputs is None:
         raise TypeError("compiling a torch module needs example inputs: inputs=(tensor, ...) or inputs={name: tensor}")
     if isinstance(inputs, torch.Tensor):
         inputs = (inputs,)
     keywords = dict(inputs) if isinstance(inputs, dict) else None
+    arguments = () if keywords else tuple(inputs)
     names = list(keywords) if keywords else input_names
-    torch.onnx.export(training_copy(module), () if keywords else tuple(inputs), os.fspath(path), kwargs=keywords,
-                      input_names=list(names) if names else None, dynamo=True, optimize=False, verbose=False,
-                      external_data=False, opset_version=20, custom_translation_table=batch_norm_translation())
+    trained = training_copy(module)
+    settings = {"input_names": list(names) if names else None, "dynamo": True, "optimize": False, "verbose": False,
+                "external_data": False, "opset_version": 20, "custom_translation_table": batch_norm_translation()}
+    if not gradients:
+        torch.onnx.export(trained, arguments, os.fspath(path), kwargs=keywords, **settings)
+        return []
+    program, functions = captured(trained, arguments, keywords)
+    compare(trained, program, arguments, keywords or {})
+    stops = _gradients.mark_stops(program)
+    settings["custom_translation_table"] |= _gradients.translations()
+    torch.onnx.export(program, (), os.fspath(path), **settings)
+    held = [name for name, parameter in trained.named_parameters() if not parameter.requires_grad]
+    say(type(module).__name__, stops, functions, held)
+    return held
+
+
+def say(name: str, stops: dict, functions, held: list) -> None:
+    """The census of what the module says of its gradients, on one line; nothing where it says nothing."""
+    def some(items):
+        items = list(dict.fromkeys(items))
+        return ", ".join(items[:4]) + (f" and {len(items) - 4} more" if len(items) > 4 else "")
+
+    parts = [f"{len(places)} stopped by {what} ({some(places)})" for what, places in stops.items()]
+    if functions:
+        parts.append(f"stated by autograd.Function {some(f'{f} ({n})' for f, n in functions.items())}")
+    if parts:
+        logging.getLogger("mpt").info("gradients of %s: %s", name, "; ".join(parts))
+    if held:
+        logging.getLogger("mpt").info("held, as requires_grad is False: %s", some(held))
+
+
+def pattern(names: list) -> str | None:
+    """The regular expression that matches these names and no others; in POSIX form, which mpt-opt takes."""
+    return "|".join("^" + re.sub(r"([][.*+?{}()|^$\\])", r"\\\1", name) + "$" for name in names) or None

@@ -122,6 +122,14 @@ class Trainer:
             raise ValueError("the trainer is closed; make another with mpt.Trainer(path)")
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
+    def __repr__(self) -> str:
+        if not self.__dict__.get("_trainer"):
+            return "<mpt.Trainer, closed>"
+        manifest, trained = self.manifest, [t for t, role in self._state() if role == PARAMETER]
+        values = sum(int(np.prod(t.shape[:t.rank], dtype=np.int64)) for t in trained)
+        return (f"<mpt.Trainer of '{self.name}': policy {manifest.get('policy', 'fp32')}, target {self._runtime.target}, "
+                f"{len(trained)} parameters of {values:,} values, {len(self._shapes) - len(trained)} held>")
+
     @property
     def name(self) -> str:
         return self._runtime.library.mpt_model_name(self._model).decode()

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the compiler refuses, and what it says beside that: warnings, and lines of the logger "mpt"."""
+import logging
+import re
+import sys
+import warnings
+
+
+class CompileError(RuntimeError):
+    """mpt-opt refused the model; the text is its diagnostic: errors first, and warnings behind them."""
+
+
+class CompileWarning(UserWarning):
+    """What mpt-opt warned of while it compiled a model."""
+
+
+class _Unheard(logging.Handler):
+    """Prints lines for programs that have not set up logging."""
+
+    def emit(self, record) -> None:
+        if not logging.getLogger().handlers:
+            print(f"mpt: {record.getMessage()}", file=sys.stderr)
+
+
+logger = logging.getLogger("mpt")
+if not logger.handlers:
+    logger.addHandler(_Unheard())
+    logger.setLevel(logging.INFO)
+
+DIAGNOSTIC = re.compile(r"^(?:.*?: )?(error|warning|remark): ", re.M)
+PROGRESS = re.compile(r"(importing|joining|phase|writing) ")
+
+
+def diagnostics(text: str) -> list:
+    """[(severity, text)] of what mpt-opt printed; what belongs to no diagnostic has no severity. Lines without a severity go on
+    with the one before: the source, and notes."""
+    found = []
+    for line in text.splitlines():
+        start = DIAGNOSTIC.match(line)
+        if start:
+            found.append([start[1], line])
+        elif line.startswith("mpt-opt: ") or not found:
+            found.append(["", line])
+        else:
+            found[-1][1] += "\n" + line
+    return [(severity, text) for severity, text in found if text.strip()]
+
+
+def failure(text: str) -> str:
+    """The text of a CompileError: errors first."""
+    parts = [part for part in diagnostics(text) if not PROGRESS.match(part[1].removeprefix("mpt-opt: "))]
+    return "\n".join(text for severity in ("error", "", "warning", "remark") for kind, text in parts if kind == severity)
+
+
+def report(text: str, stacklevel: int) -> None:
+    """Hands on what a compilation that succeeded said."""
+    for severity, said in diagnostics(text):
+        if severity in ("warning", "error"):
+            warnings.warn(said, CompileWarning, stacklevel=stacklevel + 1)
+        else:
+            line = said.removeprefix("mpt-opt: ")
+            logger.log(logging.DEBUG if PROGRESS.match(line) else logging.INFO, "%s", line)
