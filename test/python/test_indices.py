@@ -67,7 +67,7 @@ def legal(name):
 @pytest.mark.parametrize("name", CASES)
 def test_out_of_range_is_an_error_and_changes_nothing(tmp_path, name):
     _, _, _, wrong, expected = CASES[name]
-    mpt.compile(write(name, tmp_path), out=tmp_path / "lib", optimizer="adam,lr=0.1")
+    mpt.compile(write(name, tmp_path), out=tmp_path / "lib", optimizer="adam,lr=0.1", train="w")
     trainer = mpt.Trainer(tmp_path / "lib", threads=1)
     good = legal(name)
     trainer.step({"i": good})

@@ -68,7 +68,7 @@ private:
   void visit(mlir::Operation *op, ContentsOf contentsOf);
   std::string whyReads(mlir::Operation *op, unsigned index, mlir::FloatType type, bool isMeasured) const;
   bool cancels(mlir::Operation *op) const;
-  bool isUnfit(mlir::Operation *op, const Meaning &constant, mlir::FloatType type) const;
+  bool isUnfit(mlir::Operation *op, const Meaning &constant, bool isMatrix, mlir::FloatType type) const;
   void findEnds(mlir::func::FuncOp function, const llvm::DenseSet<mlir::Operation *> &ending);
   void keepIndex(mlir::Value value, llvm::StringRef why);
   void keepExpanded(mlir::Operation *op);

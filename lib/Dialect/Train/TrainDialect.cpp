@@ -54,15 +54,14 @@ static bool isFunctionName(StringRef name) {
   return llvm::StringSwitch<bool>(word)
       .Cases({"main", "forward", "step", "evaluate", "evaluation", "predict", "gradients"}, true)
       .Cases({"initialize", "initialization", "accumulate", "algorithm", "replica", "between", "shard"}, true)
-      .Cases({"combine", "kernel", "kernels", "mpt"}, true)
+      .Cases({"combine", "kernel", "kernels"}, true)
       .Default(false);
 }
 
 constexpr StringLiteral kTensorMark = "'";
 
 std::string TrainDialect::symbolOf(StringRef name) {
-  bool isOwn = name.starts_with("mpt."); // of a step that mpt wrote
-  bool marks = (isFunctionName(name) && !isOwn) || name.starts_with(kTensorMark);
+  bool marks = isFunctionName(name) || name.starts_with(kTensorMark);
   return marks ? (kTensorMark + name).str() : name.str();
 }
 

@@ -10,8 +10,9 @@
 
 namespace mpt::proto {
 
-/// Of tensors, whether the exporter says that they are parameters of its module.
-using DeclaredParameters = llvm::StringMap<bool>;
+/// What the exporter says of a tensor: a parameter of its module, none, or a value that it has folded from others.
+enum class Declared { Parameter, Other, Folded };
+using DeclaredParameters = llvm::StringMap<Declared>;
 
 /// What the outputs of a joint graph of someone else are, by name.
 struct JointRoles {

@@ -140,7 +140,7 @@ static bool isSinusoidal(train::StateOp state) {
 
 /// Why the tensor is no parameter; empty for one. What the exporter says of its module comes first, then what values
 /// and uses tell, and names decide what these leave open.
-static std::string whyHeld(train::StateOp state, const TensorUse &use, const bool *declared, bool torch) {
+static std::string whyHeld(train::StateOp state, const TensorUse &use, const proto::Declared *declared, bool torch) {
   StringRef name = state.getTensorName();
   bool isList = cast<RankedTensorType>(state.getType()).getRank() >= 1;
   if (use.classes)
@@ -149,9 +149,10 @@ static std::string whyHeld(train::StateOp state, const TensorUse &use, const boo
     return "mask";
   if (use.angle)
     return "feeds an angle";
-  if (declared && !*declared && !use.weight && !use.beside)
+  // Folded from a weight by a transpose, it is one.
+  if (declared && (*declared == proto::Declared::Other || (*declared == proto::Declared::Folded && !use.weight)))
     return "no parameter of the exporter's module";
-  if (declared && *declared)
+  if (declared && *declared == proto::Declared::Parameter)
     return "";
   if (isBufferName(name))
     return "called like a buffer";

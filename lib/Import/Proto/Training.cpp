@@ -96,9 +96,9 @@ proto::DeclaredParameters proto::declaredParameters(const GraphProto &graph) {
     for (const auto &entry : entries)
       for (const StringStringEntryProto &property : entry.metadata_props()) {
         if (property.key() == "pkg.torch.export.graph_signature.InputSpec.kind")
-          declared[entry.name()] = property.value() == "PARAMETER";
+          declared[entry.name()] = property.value() == "PARAMETER" ? Declared::Parameter : Declared::Other;
         else if (property.key() == "pkg.onnxscript.optimizer.folded_from")
-          declared[entry.name()] = false;
+          declared[entry.name()] = Declared::Folded;
       }
   };
   read(graph.value_info());

@@ -249,14 +249,14 @@ static bool sinks(double magnitude, FloatType type, const Limits &limits) {
 }
 
 /// True where rounding to the type changes an element by more than half a unit of its last place.
-bool Meanings::isUnfit(Operation *op, const Meaning &constant, FloatType type) const {
+bool Meanings::isUnfit(Operation *op, const Meaning &constant, bool isMatrix, FloatType type) const {
   Limits limits(type);
   double largest = constant.magnitude();
   bool overflows = largest >= limits.largest * (1 + limits.ulp / 2);
   bool vanishes = largest != 0 && largest < limits.smallestNormal; // all of it
   switch (arithmeticOf(op)) {
-  case Arithmetic::Contracts: // weights have elements near zero
-    return overflows || vanishes;
+  case Arithmetic::Contracts: // weights have elements near zero, and a bias may be as small as it likes
+    return overflows || (vanishes && constant.elements > 1 && isMatrix);
   case Arithmetic::Adds:
   case Arithmetic::Subtracts:
     if (constant.elements > 1)
@@ -302,10 +302,12 @@ std::string Meanings::whyReads(Operation *op, unsigned index, FloatType type, bo
   if (cancels(op))
     return "the difference is far smaller than what it is of";
   if (m.constant) {
+    auto shaped = dyn_cast<RankedTensorType>(operand.getType());
+    bool isMatrix = shaped && shaped.getRank() >= 2;
     // What is moved is read where it goes.
     if (arithmetic == Arithmetic::Moves && isFloat(op->getResult(0)))
       return whyRead(op->getResult(0), type);
-    if (arithmetic == Arithmetic::Unknown || !isUnfit(op, m, type))
+    if (arithmetic == Arithmetic::Unknown || !isUnfit(op, m, isMatrix, type))
       return "";
     // A limit beyond the range is none, and a sentinel stays one.
     bool isBeyond = m.magnitude() > limits.largest && !(m.smallest < limits.smallestNormal && m.smallest != 0);
