@@ -24,6 +24,18 @@ Attribute mpt::onnx::contentsOf(Operation *constant) {
   return DenseElementsAttr::get(RankedTensorType::get({1}, f32), 0.0f); // ConstantOfShape's default
 }
 
+Attribute mpt::onnx::fixedContentsOf(Operation *op) {
+  if (auto initializer = dyn_cast<InitializerOp>(op))
+    return initializer.getOverridable() ? Attribute() : initializer.getValue();
+  auto node = dyn_cast<NodeOp>(op);
+  if (!node || !node.getDomain().empty() || node.getOpType() != "Constant")
+    return {};
+  for (StringRef name : {"value", "value_float", "value_floats", "value_int", "value_ints"})
+    if (Attribute value = node.getAttrs().get(name))
+      return value;
+  return {};
+}
+
 bool mpt::onnx::isExternal(Operation *constant) {
   auto initializer = dyn_cast<InitializerOp>(constant);
   return initializer && initializer.getExternal();

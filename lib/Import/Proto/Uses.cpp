@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Matcher: nodes of a file, and what their subgraphs yield.
 // Uses by walks from a tensor to the nodes that read it. What operands are to training, the entries of import rules
 // say.
 #include "Uses.h"

@@ -410,121 +410,146 @@ static Meaning inferClamp(ArrayRef<const Meaning *> operands) {
   return result;
 }
 
+static Meaning inferSample(const Meaning &x) {
+  Meaning result = x;
+  result.integer = result.constant = result.weight = false;
+  result.steps = 0;
+  return result;
+}
+
+/// One of the operands that have the result's kind of type.
+static Meaning inferSelection(Operation *op, ArrayRef<const Meaning *> operands, Type type) {
+  SmallVector<const Meaning *> same;
+  bool isFloat = isa<FloatType>(getElementTypeOrSelf(type)), isFlag = getElementTypeOrSelf(type).isInteger(1);
+  for (auto [operand, meaning] : llvm::zip(op->getOperands(), operands))
+    if (Type element = getElementTypeOrSelf(operand.getType());
+        isa<FloatType>(element) == isFloat && element.isInteger(1) == isFlag)
+      same.push_back(meaning);
+  return same.empty() ? meaningOfType(type) : inferChoice(same);
+}
+
+static Meaning inferDifference(Operation *op, ArrayRef<const Meaning *> operands) {
+  Meaning result = inferSum(operands, /*subtracts=*/true);
+  // What rounding leaves, as of a sample's position.
+  auto rounding = op->getOperand(1).getDefiningOp<MeaningFlow>();
+  if (rounding && rounding.getArithmetic() == Arithmetic::Rounds && rounding->getOperand(0) == op->getOperand(0)) {
+    result = inferBounded(operands, /*isWave=*/true);
+    result.direct = result.positional;
+  }
+  return result;
+}
+
+static Meaning inferRemainder(ArrayRef<const Meaning *> operands) {
+  Meaning result = *operands[0];
+  if (operands.size() != 2 || !operands[1]->bounded)
+    return result;
+  result.bounded = true;
+  result.high = operands[1]->magnitude();
+  result.low = -result.high;
+  result.large = result.unscaled = false;
+  if (result.counted())
+    result.steps = std::min(result.steps, result.high);
+  return result;
+}
+
+static Meaning inferRounding(const Meaning &x) {
+  Meaning result = x;
+  result.integer = true;
+  result.constant = false;
+  if (x.bounded)
+    result.low -= 1, result.high += 1;
+  if (x.bounded && x.positional)
+    result.steps = result.magnitude();
+  return result;
+}
+
+static Meaning inferAverage(const Meaning &x) {
+  Meaning result = x;
+  result.constant = result.integer = false;
+  result.steps = 0;
+  return result;
+}
+
+static Meaning inferNegation(const Meaning &x) {
+  Meaning result = x;
+  if (x.bounded)
+    result.high = x.magnitude(), result.low = -result.high;
+  return result;
+}
+
+static Meaning inferRoot(ArrayRef<const Meaning *> operands) {
+  Meaning result = inferBounded(operands, /*isWave=*/false);
+  result.unscaled = operands[0]->unscaled || operands[0]->large;
+  return result;
+}
+
+static Meaning inferFlags(Type type) {
+  Meaning result = meaningOfType(type);
+  result.low = 0;
+  result.high = result.steps = 1;
+  result.bounded = true;
+  return result;
+}
+
 Meaning mpt::infer(Arithmetic arithmetic, Operation *op, ArrayRef<const Meaning *> operands, Type type) {
   if (operands.empty() && arithmetic != Arithmetic::Counts)
     return meaningOfType(type);
   const Meaning &x = operands.empty() ? Meaning() : *operands[0];
+  auto isFloat = [](Type any) { return isa<FloatType>(getElementTypeOrSelf(any)); };
   switch (arithmetic) {
   case Arithmetic::Unknown:
     return meaningOfType(type);
   case Arithmetic::Moves: // or says where elements were found
-    return isa<FloatType>(getElementTypeOrSelf(type)) ==
-                   isa<FloatType>(getElementTypeOrSelf(op->getOperand(0).getType()))
-               ? x
-               : inferCount(op);
-  case Arithmetic::Samples: {
-    Meaning result = x;
-    result.integer = result.constant = result.weight = false;
-    result.steps = 0;
-    return result;
-  }
-  case Arithmetic::Chooses: {
-    SmallVector<const Meaning *> same;
-    bool isFloat = isa<FloatType>(getElementTypeOrSelf(type));
-    bool isFlag = getElementTypeOrSelf(type).isInteger(1);
-    for (auto [operand, meaning] : llvm::zip(op->getOperands(), operands))
-      if (Type element = getElementTypeOrSelf(operand.getType());
-          isa<FloatType>(element) == isFloat && element.isInteger(1) == isFlag)
-        same.push_back(meaning);
-    return same.empty() ? meaningOfType(type) : inferChoice(same);
-  }
+    return isFloat(type) == isFloat(op->getOperand(0).getType()) ? x : inferCount(op);
+  case Arithmetic::Samples:
+    return inferSample(x);
+  case Arithmetic::Chooses:
+    return inferSelection(op, operands, type);
   case Arithmetic::Converts:
     return inferConversion(x, op->getOperand(0).getType(), type);
   case Arithmetic::Adds:
     return inferSum(operands, /*subtracts=*/false);
-  case Arithmetic::Subtracts: {
-    Meaning result = inferSum(operands, /*subtracts=*/true);
-    // What rounding leaves, as of a sample's position.
-    auto rounding = op->getOperand(1).getDefiningOp<MeaningFlow>();
-    if (rounding && rounding.getArithmetic() == Arithmetic::Rounds && rounding->getOperand(0) == op->getOperand(0)) {
-      result = inferBounded(operands, /*isWave=*/true);
-      result.direct = result.positional;
-    }
-    return result;
-  }
+  case Arithmetic::Subtracts:
+    return inferDifference(op, operands);
   case Arithmetic::Multiplies:
     if (operands.size() == 2 && op->getOperand(0) == op->getOperand(1) && !x.bounded)
       return inferPower({&x});
     return operands.size() == 2 ? inferProduct(x, *operands[1]) : meet(operands);
   case Arithmetic::Divides:
     return operands.size() == 2 ? inferQuotient(x, *operands[1]) : Meaning();
-  case Arithmetic::Remains: {
-    Meaning result = x;
-    if (operands.size() == 2 && operands[1]->bounded) {
-      result.bounded = true;
-      result.high = operands[1]->magnitude();
-      result.low = -result.high;
-      result.large = result.unscaled = false;
-      if (result.counted())
-        result.steps = std::min(result.steps, result.high);
-    }
-    return result;
-  }
-  case Arithmetic::Negates: {
-    Meaning result = x;
-    if (x.bounded)
-      result.high = x.magnitude(), result.low = -result.high;
-    return result;
-  }
-  case Arithmetic::Rounds: {
-    Meaning result = x;
-    result.integer = true;
-    result.constant = false;
-    if (x.bounded)
-      result.low -= 1, result.high += 1;
-    if (x.bounded && x.positional)
-      result.steps = result.magnitude();
-    return result;
-  }
+  case Arithmetic::Remains:
+    return inferRemainder(operands);
+  case Arithmetic::Negates:
+    return inferNegation(x);
+  case Arithmetic::Rounds:
+    return inferRounding(x);
   case Arithmetic::Clamps:
     return inferClamp(operands);
   case Arithmetic::Grows:
     return inferGrowth(x);
   case Arithmetic::Sums:
     return inferLongSum(x, termsOf(op, type));
-  case Arithmetic::Averages: {
-    Meaning result = x;
-    result.constant = result.integer = false;
-    result.steps = 0;
-    return result;
-  }
+  case Arithmetic::Averages:
+    return inferAverage(x);
   case Arithmetic::Accumulates:
     return inferLongSum(x, longestExtent(op->getOperand(0).getType()));
   case Arithmetic::Contracts:
     return inferContraction(op, operands);
   case Arithmetic::Expands:
     return inferPower(operands);
-  case Arithmetic::Roots: {
-    Meaning result = inferBounded(operands, false);
-    result.unscaled = x.unscaled || x.large;
-    return result;
-  }
+  case Arithmetic::Roots:
+    return inferRoot(operands);
   case Arithmetic::Bounds:
   case Arithmetic::Diverges:
-    return inferBounded(operands, false);
+    return inferBounded(operands, /*isWave=*/false);
   case Arithmetic::Waves:
-    return inferBounded(operands, true);
-  case Arithmetic::Tests: {
-    Meaning result = meaningOfType(type);
-    result.low = 0;
-    result.high = result.steps = 1;
-    result.bounded = true;
-    return result;
-  }
+    return inferBounded(operands, /*isWave=*/true);
+  case Arithmetic::Tests:
+    return inferFlags(type);
   case Arithmetic::Counts:
     return inferCount(op);
   case Arithmetic::Steps:
     return inferSteps(operands);
   }
-  return {};
+  llvm_unreachable("unknown arithmetic");
 }

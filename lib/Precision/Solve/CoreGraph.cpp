@@ -158,8 +158,8 @@ CoreGraph::OpRules CoreGraph::rulesOfCore(Operation *op, PrecisionSemantics sema
 
 /// What a constant, or the read of a state that no step changes, holds; whether a parameter is read.
 Meanings::Contents CoreGraph::contentsOf(Operation *op) const {
-  if (auto constant = dyn_cast<ConstantOp>(op))
-    return {/*isWeight=*/false, constant.getValue()};
+  if (op->hasTrait<OpTrait::ConstantLike>())
+    return {/*isWeight=*/false, op->getAttr("value")};
   auto read = dyn_cast<train::ReadOp>(op);
   auto state = read ? ModuleOp(module).lookupSymbol<train::StateOp>(read.getStateAttr().getAttr()) : train::StateOp();
   if (!state || written.contains(read.getStateAttr().getAttr()))

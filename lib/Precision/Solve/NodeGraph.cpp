@@ -21,23 +21,11 @@ constexpr int64_t kUnknownExtent = 16;
 
 // ---- rules
 
-/// The elements of an initializer or of a constant node; weights beside the model are mapped.
-static Meanings::Contents contentsOfConstant(Operation *op) {
-  if (auto initializer = dyn_cast<onnx::InitializerOp>(op))
-    return {/*isWeight=*/false, initializer.getOverridable() ? Attribute() : initializer.getValue()};
-  auto node = dyn_cast<onnx::NodeOp>(op);
-  if (!node || !node.getDomain().empty() || node.getOpType() != "Constant")
-    return {};
-  for (StringRef name : {"value", "value_float", "value_floats", "value_int", "value_ints"})
-    if (Attribute value = node.getAttrs().get(name))
-      return {/*isWeight=*/false, value};
-  return {};
-}
-
 void NodeGraph::enter(func::FuncOp function) {
   findTail(function.getBody().front());
   pins = optimizerPins(function);
-  Meanings meanings(function, contentsOfConstant, tail);
+  Meanings meanings(
+      function, [](Operation *op) { return Meanings::Contents{/*isWeight=*/false, onnx::fixedContentsOf(op)}; }, tail);
   function.walk([&](onnx::NodeOp node) {
     if (onnx::isConstantNode(node, policy.storage))
       return;

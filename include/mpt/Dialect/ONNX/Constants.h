@@ -15,6 +15,8 @@ namespace mpt::onnx {
 bool isConstant(mlir::Operation *op, mlir::Type narrow);
 /// What a constant holds: the elements of an initializer, or its text; of a node one element stands for all of them.
 mlir::Attribute contentsOf(mlir::Operation *constant);
+/// The contents of an initializer that no caller overrides, or of a Constant node of any type; null for other ops.
+mlir::Attribute fixedContentsOf(mlir::Operation *op);
 /// The elements of an initializer lie in a file of their own.
 bool isExternal(mlir::Operation *constant);
 /// An initializer whose elements stay as they are in memory, and become its result's type when it is written.
