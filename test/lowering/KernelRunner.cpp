@@ -230,6 +230,25 @@ LogicalResult KernelRun::build(const std::vector<std::vector<int64_t>> &outputSt
   return success();
 }
 
+/// What code calls for single bf16 values on processors without such a conversion, as emitted libraries define it. By
+/// bits, since a cast here would be that call.
+static __bf16 roundToBFloat16(float value) {
+  uint32_t bits;
+  memcpy(&bits, &value, sizeof bits);
+  uint32_t rounded = value != value ? bits | 0x400000 : bits + 0x7fff + ((bits >> 16) & 1);
+  auto half = static_cast<uint16_t>(rounded >> 16);
+  __bf16 result;
+  memcpy(&result, &half, sizeof result);
+  return result;
+}
+
+static llvm::orc::SymbolMap conversions(llvm::orc::MangleAndInterner interner) {
+  llvm::orc::SymbolMap symbols;
+  symbols[interner("__truncsfbf2")] = {llvm::orc::ExecutorAddr::fromPtr(&roundToBFloat16),
+                                       llvm::JITSymbolFlags::Exported};
+  return symbols;
+}
+
 LogicalResult KernelRun::compile() {
   PassManager manager(module.getContext());
   buildKernelToLLVMPipeline(manager);
@@ -244,6 +263,7 @@ LogicalResult KernelRun::compile() {
     return failure();
   }
   engine = std::move(*made);
+  engine->registerSymbols(conversions);
   return success();
 }
 
