@@ -215,6 +215,13 @@ mpt_status mpt_trainer_load(mpt_trainer *trainer, const char *path);
  * MPT_INCOMPATIBLE. At most 2 GiB, the format's limit. It has no loss scale and no random state: a run goes on from it
  * there, or here by `mpt-opt --checkpoint`, but not bit for bit. Collective where ranks divide the state. */
 mpt_status mpt_trainer_save_onnxruntime(mpt_trainer *trainer, const char *path, int32_t include_optimizer_state);
+/* The .onnx file that the model was compiled from, with the values of parameters and statistics as they are now and
+ * nothing else changed (docs/onnx.md): with `averaged`, the averages of --ema. It is copied from <name>.template beside
+ * the library, MPT_NOT_FOUND without one. As atomic; data files of an existing model stay until the new one is there.
+ * Collective where ranks divide the state. */
+mpt_status mpt_trainer_save_onnx(mpt_trainer *trainer, const char *path, int32_t averaged);
+/* The same from a template and a saved state, without a trainer. */
+mpt_status mpt_template_save_onnx(const char *form, const char *state, const char *path, int32_t averaged);
 
 #ifdef __cplusplus
 }

@@ -2,6 +2,7 @@
 // The compilation driver: reads the input, runs phase after phase, writes the product.
 #include "mpt/Driver/Compile.h"
 
+#include "SavedTensors.h"
 #include "Trained.h"
 
 #include "mpt/Dialect/Dist/DistDialect.h"
@@ -76,6 +77,11 @@ public:
   }
 
   LogicalResult run() {
+    if (!options.state.empty()) {
+      progress("writing " + options.output);
+      llvm::Error error = saveState(options, &context);
+      return error ? fail(llvm::toString(std::move(error))) : success();
+    }
     if (rewritesNodes(options))
       return rewriteNodes();
     if (failed(runPhases()))
@@ -202,7 +208,7 @@ private:
     import.evalModel = options.evalModel;
     // Whoever names a loss wants another step than the file's.
     import.ignoresAlgorithms = options.hasLoss || options.forwardOnly;
-    FailureOr<OwningOpRef<ModuleOp>> imported = importOnnx(path, import, &context);
+    FailureOr<OwningOpRef<ModuleOp>> imported = importWithSites(path, import, &context, &sites);
     if (failed(imported))
       return failure();
     module = std::move(*imported);
@@ -537,7 +543,57 @@ private:
     library.keepIR = options.emit == EmitKind::LLVM;
     library.debugNonfinite = options.debugNonfinite;
     library.kernelCode = &kernelCode;
-    return options.target->emit(*module, library);
+    if (failed(options.target->emit(*module, library)))
+      return failure();
+    std::string form;
+    if (failed(writeForm(form))) {
+      llvm::sys::fs::remove(formName()); // of the library that was replaced
+      return failure();
+    }
+    llvm::FileRemover unfinished(form);
+    return placeForm(form);
+  }
+
+  /// Writes the template of the model's file beside the library, as `path`.
+  LogicalResult writeForm(std::string &path) {
+    ImportOptions artifacts;
+    std::string model = trainingModelIn(options.input, artifacts);
+    if (!options.inferenceModel.empty()) {
+      llvm::Expected<TensorSites> other = sitesOf(model = options.inferenceModel);
+      if (!other)
+        return fail(llvm::toString(other.takeError()));
+      sites = std::move(*other);
+    }
+    if (sites.empty())
+      return success();
+    SmallString<128> unique;
+    std::error_code code = llvm::sys::fs::create_directories(options.output);
+    if (!code)
+      code = llvm::sys::fs::createUniqueFile(formName() + ".%%%%%%", unique);
+    path = unique.str().str();
+    if (code)
+      return fail("cannot write '" + formName() + "': " + code.message());
+    llvm::sys::RemoveFileOnSignal(path);
+    if (llvm::Error error = writeTemplate(model, savedTensors(*module, sites), path)) {
+      llvm::sys::fs::remove(path);
+      return fail(llvm::toString(std::move(error)));
+    }
+    return success();
+  }
+
+  /// Gives the template its name, or removes one that an earlier library had.
+  LogicalResult placeForm(const std::string &path) {
+    std::error_code code = path.empty() ? llvm::sys::fs::remove(formName()) : llvm::sys::fs::rename(path, formName());
+    if (code)
+      return fail("cannot write '" + formName() + "': " + code.message());
+    llvm::sys::DontRemoveFileOnSignal(path);
+    return success();
+  }
+
+  std::string formName() const {
+    SmallString<128> path(options.output);
+    llvm::sys::path::append(path, options.name + ".template");
+    return path.str().str();
   }
 
   LogicalResult writeText(llvm::function_ref<void(raw_ostream &)> print) {
@@ -558,6 +614,7 @@ private:
   OwningOpRef<ModuleOp> module;
   bool reached = false;
   llvm::StringSet<> said; ///< of the file's form
+  TensorSites sites;      ///< of states in the file
   // Of --report=kernels: where to, what was counted, and what the assembler said.
   SmallVector<StringRef> kernelFiles;
   llvm::json::Object kernels;

@@ -216,6 +216,13 @@ std::vector<Flag> productFlags() {
        "else the model's own graph rewritten; products: a library that python -m mpt.measure times for ,measure of "
        "--policy",
        setEmit},
+      {"--state", "FILE",
+       "with --emit=onnx: the model's own file with the trained values of a saved state, nothing else changed",
+       text(&Options::state)},
+      {"--averaged", "", "with --state: the averages that --ema kept", toggle(&Options::averaged)},
+      {"--inference-model", "FILE",
+       "model file that a trainer's save_onnx copies, its tensors by name; the input otherwise",
+       text(&Options::inferenceModel)},
       {"--onnx-form", "FORM",
        "training step as ONNX: joint (default; one graph of standard operators) or training-info (TrainingInfoProto)",
        choice(&Options::onnxForm, "joint|training-info")},
@@ -477,6 +484,12 @@ static Error checkProducts(const CompileOptions &options) {
     return refuse("--debug-nonfinite", "the checks are the library's");
   if (writesOnnx && !options.evalModel.empty())
     return refuse("--eval-model", "the file holds the step, not its evaluation");
+  if (!options.state.empty() && (!writesOnnx || options.trains || options.policy != "fp32"))
+    return bad(
+        "expected --emit=onnx alone for --state, which changes nothing but values; rewrite the file for a policy "
+        "after that");
+  if (options.averaged && options.state.empty())
+    return bad("expected --state with --averaged, got none");
   for (StringRef report : options.reports) {
     StringRef kind = report.split('=').first, phase = kind == "precision" ? kind : "memory";
     if (writesOnnx && phase == "memory")

@@ -13,6 +13,7 @@ from . import _errors
 from ._errors import CompileError, CompileWarning
 from ._native import find_compiler
 
+LIBRARIES = ("library", "static", "object", "llvm")  # what has a template beside it
 
 def option(name: str, value) -> list:
     """Keyword to command line: keep_f32="/head.*" is --keep-f32=/head.*, dropout=False is --no-dropout, a list repeats the
@@ -70,7 +71,7 @@ def compile(model, *, out, loss=None, optimizer=None, policy=None, bind=None, in
     flags["replicas"] = replicas
     with tempfile.TemporaryDirectory() as folder:
         if not isinstance(model, (str, os.PathLike)):
-            model = exported(model, folder, inputs, input_names, name, flags, loss or optimizer or emit != "onnx")
+            model = exported(model, folder, inputs, input_names, name, flags, loss or optimizer or emit != "onnx", emit)
         earlier = libraries(out)
         run(model, out, loss=loss, optimizer=optimizer, policy=policy, emit=emit, name=name, bind=bind, **flags)
     if emit in ("library", "llvm"):
@@ -78,14 +79,17 @@ def compile(model, *, out, loss=None, optimizer=None, policy=None, bind=None, in
     return os.fspath(out)
 
 
-def exported(module, folder, inputs, input_names, name, flags: dict, trains) -> str:
+def exported(module, folder, inputs, input_names, name, flags: dict, trains, emit) -> str:
     """The module's file in `folder`; parameters without gradients join those that `flags` freezes."""
-    from ._torch import export, pattern
+    from ._torch import export, export_inference, pattern
     path = os.path.join(folder, f"{name or type(module).__name__.lower()}.onnx")
     held = pattern(export(module, path, inputs, input_names, gradients=bool(trains)))
     if held and not flags.get("forward_only"):
         given = flags.get("freeze") or []
         flags["freeze"] = [*([given] if isinstance(given, str) else given), held]
+    form = os.path.join(folder, "inference.onnx")
+    if emit in LIBRARIES and not flags.get("inference_model") and export_inference(module, form, inputs, input_names):
+        flags["inference_model"] = form
     return path
 
 
@@ -99,7 +103,7 @@ def libraries(folder) -> dict:
         except (OSError, ValueError):
             continue
         if ours:
-            found[library.name] = [folder / f"{stem}{ending}" for ending in (".json", ".h", ".safetensors")] + [library]
+            found[library.name] = [folder / f"{stem}{ending}" for ending in (".json", ".h", ".safetensors", ".template")] + [library]
     return found
 
 

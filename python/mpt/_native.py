@@ -88,6 +88,7 @@ PROTOTYPES = {
     "mpt_trainer_save": [c_void_p, c_char_p],
     "mpt_trainer_save_sharded": [c_void_p, c_char_p],
     "mpt_trainer_save_onnxruntime": [c_void_p, c_char_p, c_int32],
+    "mpt_trainer_save_onnx": [c_void_p, c_char_p, c_int32],
     "mpt_trainer_load": [c_void_p, c_char_p],
     "mpt_world_init": [POINTER(WorldOptions), POINTER(c_void_p)],
     "mpt_world_barrier": [c_void_p],

@@ -6,8 +6,10 @@ import copy
 import logging
 import os
 import re
+import warnings
 
 from . import _gradients
+from ._errors import CompileWarning
 from ._gradient_check import compare
 
 
@@ -49,17 +51,38 @@ def captured(module, arguments, keywords):
     return program, functions
 
 
-def export(module, path, inputs, input_names=None, gradients: bool = True) -> list:
-    """Writes `module` as ONNX; `inputs` is a tuple of example tensors, or a dict by the names of forward's arguments. Returns the
-    names of parameters that are not to be trained. Without `gradients` the file is for inference."""
+def example(inputs, input_names) -> tuple:
+    """Positional arguments, keyword arguments and names of inputs of a call of forward."""
     import torch
     if inputs is None:
         raise TypeError("compiling a torch module needs example inputs: inputs=(tensor, ...) or inputs={name: tensor}")
     if isinstance(inputs, torch.Tensor):
         inputs = (inputs,)
     keywords = dict(inputs) if isinstance(inputs, dict) else None
-    arguments = () if keywords else tuple(inputs)
-    names = list(keywords) if keywords else input_names
+    return () if keywords else tuple(inputs), keywords, list(keywords) if keywords else input_names
+
+
+def export_inference(module, path, inputs, input_names=None) -> bool:
+    """Writes `module` as eval() has it, which trained values are saved in. A module that has no such form still trains."""
+    import torch
+    arguments, keywords, names = example(inputs, input_names)
+    try:
+        torch.onnx.export(copy.deepcopy(module).eval(), arguments, os.fspath(path), kwargs=keywords,
+                          input_names=list(names) if names else None, dynamo=True, optimize=False, verbose=False,
+                          external_data=False, opset_version=20)
+    except Exception as problem:  # whatever an exporter raises of a module that nobody has asked to export
+        why = next(iter(str(problem).strip().splitlines()), type(problem).__name__)
+        warnings.warn(f"{type(module).__name__} cannot be exported as eval() has it, so that save_onnx saves its form for training: {why}",
+                      CompileWarning, stacklevel=4)
+        return False
+    return True
+
+
+def export(module, path, inputs, input_names=None, gradients: bool = True) -> list:
+    """Writes `module` as ONNX; `inputs` is a tuple of example tensors, or a dict by the names of forward's arguments. Returns the
+    names of parameters that are not to be trained. Without `gradients` the file is for inference."""
+    import torch
+    arguments, keywords, names = example(inputs, input_names)
     trained = training_copy(module)
     settings = {"input_names": list(names) if names else None, "dynamo": True, "optimize": False, "verbose": False,
                 "external_data": False, "opset_version": 20, "custom_translation_table": batch_norm_translation()}

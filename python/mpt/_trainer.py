@@ -5,6 +5,8 @@ import json
 import numbers
 import operator
 import os
+import pathlib
+import tempfile
 import threading
 from ctypes import POINTER, addressof, byref, c_char_p, c_double, c_float, c_int32, c_void_p, create_string_buffer
 from dataclasses import dataclass
@@ -13,6 +15,7 @@ import numpy as np
 
 from . import _native
 from ._arrays import NAMES, SIZES, DeviceArray, to_array, to_tensor
+from ._compile import run as rewrite
 from ._native import name_bytes, path_bytes, whole_number
 from ._world import joined
 
@@ -301,6 +304,25 @@ class Trainer:
         `optimizer_state` Adam's or AdamW's moments and the number of steps. Raises MptError for other optimizers' state and
         beyond 2 GiB."""
         self._runtime.call("mpt_trainer_save_onnxruntime", self._trainer, path_bytes(path), int(optimizer_state))
+
+    @alone
+    def save_onnx(self, path, averaged: bool = False, policy: str | None = None, **flags) -> None:
+        """Writes the .onnx file that the model was compiled from with the values of what training changes, and nothing else changed:
+        with `averaged`, the averages that ema=... keeps. With `policy`, that file rewritten for the policy's types, its weights
+        narrow; `flags` are mpt-opt's, such as keep_f32="/head.*". That takes the compiler. An existing file is replaced at once
+        or not at all. Files of external data lie beside `path`."""
+        if policy is None:
+            if flags:
+                raise TypeError(f"save_onnx takes {', '.join(flags)} only with a policy")
+            self._runtime.call("mpt_trainer_save_onnx", self._trainer, path_bytes(path), int(averaged))
+            return
+        if self._processes > 1:
+            raise ValueError("save_onnx rewrites for a policy in one process: save without one, and rewrite that file by mpt-opt")
+        target = pathlib.Path(os.fspath(path))
+        with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder:
+            whole = pathlib.Path(folder) / target.name
+            self._runtime.call("mpt_trainer_save_onnx", self._trainer, path_bytes(whole), int(averaged))
+            rewrite(whole, target, policy=policy, emit="onnx", **flags)
 
     @alone
     def load(self, path) -> None:

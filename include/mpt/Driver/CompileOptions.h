@@ -42,7 +42,10 @@ struct CompileOptions : PipelineOptions {
   llvm::StringMap<std::string> gradients, next;      ///< outputs of a joint graph, by initializer
   std::string onnxState = "initializers";            ///< of a step as ONNX: where states are given
   std::string onnxOps = "all";                       ///< of a step as ONNX: all or portable
-  std::string onnxForm = "joint";                    ///< of a training step as ONNX: joint or training-info
+  std::string inferenceModel;                        ///< file that trained values are saved in; the input when empty
+  std::string state;                          ///< with emit ONNX: a saved state, whose values the input's file gets
+  bool averaged = false;                      ///< the averages in it
+  std::string onnxForm = "joint";             ///< of a training step as ONNX: joint or training-info
   std::string onnxArithmetic = "native";      ///< of a training step as ONNX: native, or wide without bf16 arithmetic
   bool hasLoss = false, hasOptimizer = false; ///< given, not the default: what comes then adds to it
   bool dryRun = false;                        ///< phases and reports, no product

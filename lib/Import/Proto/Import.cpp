@@ -4,6 +4,7 @@
 #include "Proto.h"
 
 #include "Roles.h"
+#include "Sites.h"
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/ONNX/ONNXDialect.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
@@ -19,17 +20,28 @@
 using namespace mlir;
 using namespace mpt;
 
-FailureOr<OwningOpRef<ModuleOp>> mpt::importOnnxBuffer(StringRef bytes, StringRef folder, const ImportOptions &options,
-                                                       MLIRContext *context) {
+/// Where in the file the states come from.
+static TensorSites sitesOf(ArrayRef<::onnx::TensorProto> tensors, const proto::StepInfo &step) {
+  TensorSites sites;
+  for (const ::onnx::TensorProto &tensor : tensors) {
+    auto known = step.states.find(tensor.name());
+    if (TensorSite site = proto::siteOf(tensor); !site.path.empty())
+      sites[known == step.states.end() ? tensor.name() : known->second.name] = std::move(site);
+  }
+  return sites;
+}
+
+static FailureOr<OwningOpRef<ModuleOp>> import(StringRef bytes, StringRef folder, const ImportOptions &options,
+                                               MLIRContext *context, TensorSites *sites) {
   DialectRegistry meanings; // constant folding evaluates ops
   registerEvaluationModels(meanings);
   registerOperatorClasses(meanings); // which tensors train follows from their uses
   context->appendDialectRegistry(meanings);
-  context->loadDialect<MPTDialect, onnx::ONNXDialect, train::TrainDialect, func::FuncDialect>();
+  context->loadDialect<MPTDialect, mpt::onnx::ONNXDialect, train::TrainDialect, func::FuncDialect>();
   Location loc = proto::namedLoc(context, options.name.empty() ? "model" : options.name);
   ::onnx::ModelProto model;
   std::vector<::onnx::TensorProto> initializers;
-  if (failed(proto::parseModel(bytes, model, loc)))
+  if (failed(proto::parseWithSites(bytes, model, loc)))
     return failure();
   FailureOr<proto::Algorithms> algorithms = proto::takeAlgorithms(model, loc);
   if (failed(algorithms))
@@ -69,6 +81,8 @@ FailureOr<OwningOpRef<ModuleOp>> mpt::importOnnxBuffer(StringRef bytes, StringRe
   if (failed(module) || (step->states.empty() && failed(assignRoles(**module, options, *joint, declared))) ||
       (brings && failed(freezeParameters(**module, options))))
     return failure();
+  if (sites)
+    *sites = sitesOf(initializers, *step);
   if (artifacts->found) {
     joint->form.form = "ONNX Runtime artifacts";
     if (failed(proto::takeOptimizer(options, *joint, loc)) ||
@@ -94,6 +108,11 @@ FailureOr<OwningOpRef<ModuleOp>> mpt::importOnnxBuffer(StringRef bytes, StringRe
   if (failed(verify(**module)))
     return failure();
   return module;
+}
+
+FailureOr<OwningOpRef<ModuleOp>> mpt::importOnnxBuffer(StringRef bytes, StringRef folder, const ImportOptions &options,
+                                                       MLIRContext *context) {
+  return import(bytes, folder, options, context, nullptr);
 }
 
 /// True where a graph states types of values that inference finds as well: all but those of other domains' nodes.
@@ -187,6 +206,11 @@ FailureOr<OwningOpRef<ModuleOp>> mpt::importNodes(StringRef path, StringRef name
 }
 
 FailureOr<OwningOpRef<ModuleOp>> mpt::importOnnx(StringRef path, const ImportOptions &options, MLIRContext *context) {
+  return importWithSites(path, options, context, nullptr);
+}
+
+FailureOr<OwningOpRef<ModuleOp>> mpt::importWithSites(StringRef path, const ImportOptions &options,
+                                                      MLIRContext *context, TensorSites *sites) {
   ImportOptions named = options;
   std::string model = trainingModelIn(path, named);
   if (failed(checkFormat(path, model, context)))
@@ -196,5 +220,5 @@ FailureOr<OwningOpRef<ModuleOp>> mpt::importOnnx(StringRef path, const ImportOpt
     return failure();
   if (named.name.empty())
     named.name = llvm::sys::path::stem(path).str();
-  return importOnnxBuffer((*file)->getBuffer(), folderOf(model), named, context);
+  return import((*file)->getBuffer(), folderOf(model), named, context, sites);
 }

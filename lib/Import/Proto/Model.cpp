@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loading a model: parsing, checks with located messages, inlining, symbolic dimensions, shape inference.
 #include "Proto.h"
+#include "Sites.h"
 
 #include "../Loops.h"
 #include "../StorageTypes.h"
@@ -72,7 +73,7 @@ std::string proto::plainMessage(StringRef what) {
 }
 
 /// Parses binary protobuf, or text when it begins with '<' or '#'.
-static LogicalResult parseBytes(StringRef bytes, ModelProto &model, Location loc) {
+LogicalResult proto::parseBytes(StringRef bytes, ModelProto &model, Location loc) {
   StringRef head = bytes.ltrim();
   if (head.empty())
     return emitError(loc) << "expected an ONNX model, got an empty file";
@@ -104,6 +105,13 @@ static LogicalResult parseBytes(StringRef bytes, ModelProto &model, Location loc
 
 LogicalResult proto::parseModel(StringRef bytes, ModelProto &model, Location loc) {
   return failed(parseBytes(bytes, model, loc)) ? failure() : densifyInitializers(model, loc.getContext());
+}
+
+LogicalResult proto::parseWithSites(StringRef bytes, ModelProto &model, Location loc) {
+  if (failed(parseBytes(bytes, model, loc)))
+    return failure();
+  noteSites(model);
+  return densifyInitializers(model, loc.getContext());
 }
 
 /// The schema of a node's operator in an operator set; null where it has none.
@@ -462,6 +470,14 @@ static void liftWeights(ModelProto &model) {
   graph.mutable_node()->Swap(&kept);
 }
 
+LogicalResult proto::liftTensors(ModelProto &model, MLIRContext *context) {
+  if (failed(densifyConstants(model, context)))
+    return failure();
+  liftWeights(model);
+  liftSubgraphWeights(model);
+  return success();
+}
+
 /// Before version 4 of the format, initializers of a subgraph are listed among its inputs too, and some exporters go on
 /// so. Inference would count them as operands that the node lacks.
 static void dropListedInitializers(GraphProto &graph, int64_t version) {
@@ -555,11 +571,8 @@ LogicalResult proto::prepareModel(ModelProto &model, std::vector<TensorProto> &i
   if (isPart && !options.maxSteps.empty())
     forgetSteps(*model.mutable_graph());
   renameRuntimeOperators(model);
-  if (failed(densifyConstants(model, context)))
-    return failure();
-  liftWeights(model);
-  liftSubgraphWeights(model);
-  if (failed(takeGradientOperands(model, context)) || failed(checkAndInline(model, initializers, loc)) ||
+  if (failed(liftTensors(model, context)) || failed(takeGradientOperands(model, context)) ||
+      failed(checkAndInline(model, initializers, loc)) ||
       failed(bindDimensions(*model.mutable_graph(), options, isPart, context)))
     return failure();
   addDefaults(model);

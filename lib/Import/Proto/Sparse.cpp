@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sparse tensors become dense ones, within a small multiple of what they take in the file.
 #include "Proto.h"
+#include "Sites.h"
 
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/Diagnostics.h"
@@ -80,6 +81,7 @@ LogicalResult Densifier::make(SparseTensorProto &sparse, StringRef name, TensorP
     return emitError(loc) << "expected a sparse tensor inside the file, got external data; convert it to a dense "
                              "initializer";
   dense.set_name(name.str());
+  proto::copySite(values, dense);
   dense.set_data_type(values.data_type());
   *dense.mutable_dims() = sparse.dims();
   FailureOr<int64_t> bytes = proto::byteSize(dense, loc);

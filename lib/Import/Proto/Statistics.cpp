@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Running statistics of batch normalizations that a file's optimizer has merged: each gets its own again.
 #include "Proto.h"
+#include "Sites.h"
 
 #include "llvm/ADT/StringSet.h"
 
@@ -62,6 +63,7 @@ void proto::separateStatistics(ModelProto &model) {
         continue;
       TensorProto own = merged;
       own.set_name(name);
+      proto::noteUse(own, node, i);
       *graph.add_initializer() = std::move(own);
       node.set_input(i, name);
     }

@@ -102,38 +102,62 @@ std::string behindLinks(const char *path) {
   return target;
 }
 
-mpt_status writeAtomically(const char *path, const std::vector<FilePart> &parts) {
-  std::string target = behindLinks(path), folder = ".", name = target, temporary;
+AtomicFile::~AtomicFile() {
+  if (fd < 0)
+    return;
+  unlink(temporary.c_str());
+  close(fd);
+}
+
+mpt_status AtomicFile::failed(int error) const {
+  return fail(MPT_IO_ERROR, "cannot write '%s': %s", path.c_str(), strerror(error));
+}
+
+mpt_status AtomicFile::open(const char *given) {
+  path = given;
+  target = behindLinks(given);
+  folder = ".";
+  std::string name = target;
   if (size_t slash = target.rfind('/'); slash != std::string::npos) {
     folder = slash ? target.substr(0, slash) : "/";
     name = target.substr(slash + 1);
   }
   // Renaming would replace a device or a pipe by a file.
   struct stat existing;
-  if (stat(path, &existing) == 0 && !S_ISREG(existing.st_mode))
-    return fail(MPT_IO_ERROR, "cannot write '%s': expected a regular file or none", path);
+  if (stat(given, &existing) == 0 && !S_ISREG(existing.st_mode))
+    return fail(MPT_IO_ERROR, "cannot write '%s': expected a regular file or none", given);
   removeStale(folder, name);
-  int fd = openTemporary(target, temporary);
-  if (fd < 0)
-    return fail(MPT_IO_ERROR, "cannot write '%s': %s", path, strerror(errno));
-  bool ok = true;
-  for (const FilePart &part : parts)
-    ok = ok && writeFully(fd, part.data, part.bytes);
+  fd = openTemporary(target, temporary);
+  return fd < 0 ? failed(errno) : MPT_OK;
+}
+
+mpt_status AtomicFile::write(const void *data, int64_t bytes) {
+  return writeFully(fd, data, bytes) ? MPT_OK : failed(errno);
+}
+
+mpt_status AtomicFile::sync() { return fsync(fd) == 0 ? MPT_OK : failed(errno); }
+
+mpt_status AtomicFile::commit() {
   // Renamed while it is open, and so locked: nobody takes it for stale.
-  ok = ok && fsync(fd) == 0 && rename(temporary.c_str(), target.c_str()) == 0;
-  int error = errno;
-  if (!ok)
-    unlink(temporary.c_str());
+  if (fsync(fd) != 0 || rename(temporary.c_str(), target.c_str()) != 0)
+    return failed(errno);
   close(fd);
-  if (!ok)
-    return fail(MPT_IO_ERROR, "cannot write '%s': %s", path, strerror(error));
+  fd = -1;
   // Some file systems cannot sync a folder; the rename is in order all the same.
-  int directory = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  int directory = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (directory >= 0) {
     fsync(directory);
     close(directory);
   }
   return MPT_OK;
+}
+
+mpt_status writeAtomically(const char *path, const std::vector<FilePart> &parts) {
+  AtomicFile file;
+  mpt_status status = file.open(path);
+  for (const FilePart &part : parts)
+    status = status ? status : file.write(part.data, part.bytes);
+  return status ? status : file.commit();
 }
 
 } // namespace mpt::rt

@@ -19,10 +19,30 @@ struct FilePart {
 /// The file that a path names: that to which it leads where it is a symbolic link, whether that file exists or not.
 std::string behindLinks(const char *path);
 
-/// Writes a file under a temporary name in the same folder, brings it to disk and renames it: after a crash at any
-/// moment `path` holds the old or the new contents. On failure the old file stays and nothing else is left behind; what
-/// a killed process left is removed by the next write to `path`. A symbolic link stays one: what it leads to is
-/// written.
+/// A file that is written under a temporary name in the same folder, brought to disk and renamed: after a crash at any
+/// moment its path holds the old or the new contents. Until commit() the old file stays, and nothing else is left
+/// behind; what a killed process left is removed by the next write to the path. A symbolic link stays one: what it
+/// leads to is replaced.
+class AtomicFile {
+public:
+  AtomicFile() = default;
+  AtomicFile(const AtomicFile &) = delete;
+  ~AtomicFile();
+
+  mpt_status open(const char *path);
+  mpt_status write(const void *data, int64_t bytes);
+  /// Brings what was written to disk, so that nothing but renaming is left to commit().
+  mpt_status sync();
+  mpt_status commit();
+
+private:
+  mpt_status failed(int error) const;
+
+  std::string path, target, folder, temporary;
+  int fd = -1;
+};
+
+/// Writes a file of these parts in that way.
 mpt_status writeAtomically(const char *path, const std::vector<FilePart> &parts);
 
 } // namespace mpt::rt

@@ -24,11 +24,14 @@ using namespace mpt::rt;
 namespace mpt::rt {
 
 Model::~Model() {
-  if (weights >= 0)
-    close(weights);
+  for (int file : {weights, form})
+    if (file >= 0)
+      close(file);
 }
 
 std::string Model::weightsFile() const { return directory + "/" + desc->name + ".safetensors"; }
+
+std::string Model::templateFile() const { return directory + "/" + desc->name + ".template"; }
 
 const mpt_function_desc *Model::function(const char *name) const {
   std::string known;
@@ -175,6 +178,7 @@ mpt_status load(const char *path, mpt_model **out) {
   if (mpt_status status = findStep(*model))
     return status;
   model->weights = open(model->weightsFile().c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  model->form = open(model->templateFile().c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   *out = new mpt_model{std::move(model)};
   return MPT_OK;
 }

@@ -23,7 +23,8 @@ struct Model {
   const mpt_module_desc *desc = nullptr;
   LoadedLibrary library; // where it was loaded rather than linked
   std::string directory; // where the weights lie
-  int weights = -1;      // those beside the library, open since it was loaded: they belong together
+  // The weights beside the library and the template of its model file, open since it was loaded: they belong together.
+  int weights = -1, form = -1;
   // Of a library with replicas: what its manifest says of them, and the step with the rows of all, or of one where each
   // process has one.
   std::unique_ptr<ReplicasOfModel> replicas;
@@ -36,6 +37,8 @@ struct Model {
 
   /// The path of the weights beside the library.
   std::string weightsFile() const;
+  /// The path of the template.
+  std::string templateFile() const;
   /// Null when the model has no such function; the error is then set. "step" of a library with replicas is theirs.
   const mpt_function_desc *function(const char *name) const;
 };

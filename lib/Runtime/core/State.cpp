@@ -2,6 +2,7 @@
 // Parameters and state: initial values, reading and writing by name, saving and loading.
 #include "core/Convert.h"
 #include "core/HostMemory.h"
+#include "core/Json.h"
 #include "core/SafeTensors.h"
 #include "core/ShardedState.h"
 #include "core/Trainer.h"
@@ -108,6 +109,17 @@ mpt_status abandoned(const mpt_trainer &t, mpt_status status) {
   return fail(status, "%s", why.c_str());
 }
 
+/// The names of the tensors that no step changes, as a JSON array.
+std::string unchangedStates(const mpt_module_desc &m) {
+  std::string text = "[";
+  for (int64_t i = 0; i < m.num_state; ++i)
+    if (m.state[i].role == MPT_ROLE_FROZEN || m.state[i].role == MPT_ROLE_CONSTANT) {
+      text += text.size() > 1 ? "," : "";
+      appendJsonString(text, m.state[i].name);
+    }
+  return text + "]";
+}
+
 /// Writes the whole state. Where parts of it are divided this is collective: the first rank collects them.
 mpt_status save(const mpt_trainer &t, const char *path) {
   const mpt_module_desc &m = *t.model->desc;
@@ -146,6 +158,7 @@ mpt_status save(const mpt_trainer &t, const char *path) {
                                                             {"abi", std::to_string(m.abi_version)},
                                                             {"step", stepOf(m, state)},
                                                             {"checksum", textOf(sum)}};
+  metadata.emplace_back("frozen", unchangedStates(m));
   if (std::string choices = t.device->choices(); !choices.empty())
     metadata.emplace_back("choices", std::move(choices));
   return writeSafeTensors(path, items, metadata);

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where in the file a tensor comes from: noted in its metadata before preparation moves, renames and copies tensors.
+#include "Sites.h"
+
+#include "Proto.h"
+
+#include "mlir/IR/MLIRContext.h"
+#include "llvm/Support/MemoryBuffer.h"
+
+using namespace mlir;
+using namespace mpt;
+using namespace ::onnx;
+
+namespace {
+constexpr StringLiteral siteKey = "mpt-site", useKey = "mpt-use";
+
+template <typename Message> StringRef noteOf(const Message &message, StringRef key) {
+  for (const StringStringEntryProto &entry : message.metadata_props())
+    if (entry.key() == key)
+      return entry.value();
+  return {};
+}
+
+template <typename Message> void addNote(Message &message, StringRef key, const std::string &value) {
+  StringStringEntryProto &entry = *message.add_metadata_props();
+  entry.set_key(key.str());
+  entry.set_value(value);
+}
+
+void noteGraph(GraphProto &graph, const std::string &path) {
+  for (auto [i, tensor] : llvm::enumerate(*graph.mutable_initializer()))
+    addNote(tensor, siteKey, proto::sitePath(path, 'i', i));
+  for (auto [i, sparse] : llvm::enumerate(*graph.mutable_sparse_initializer()))
+    addNote(*sparse.mutable_values(), siteKey, proto::sitePath(path, 's', i));
+  for (auto [i, node] : llvm::enumerate(*graph.mutable_node())) {
+    std::string at = proto::sitePath(path, 'n', i);
+    addNote(node, siteKey, at);
+    for (auto [k, attribute] : llvm::enumerate(*node.mutable_attribute())) {
+      std::string inner = proto::sitePath(at, 'a', k);
+      if (attribute.has_t())
+        addNote(*attribute.mutable_t(), siteKey, inner + "/t");
+      if (attribute.has_sparse_tensor())
+        addNote(*attribute.mutable_sparse_tensor()->mutable_values(), siteKey, inner + "/t");
+      if (attribute.has_g())
+        noteGraph(*attribute.mutable_g(), inner + "/g");
+    }
+  }
+}
+} // namespace
+
+std::string proto::sitePath(const std::string &path, char kind, size_t index) {
+  return path + "/" + kind + std::to_string(index);
+}
+
+void proto::noteSites(ModelProto &model) {
+  noteGraph(*model.mutable_graph(), "g");
+  for (auto [i, info] : llvm::enumerate(*model.mutable_training_info())) {
+    std::string path = sitePath("", 'l', i);
+    if (info.has_algorithm())
+      noteGraph(*info.mutable_algorithm(), path + "/a");
+    if (info.has_initialization())
+      noteGraph(*info.mutable_initialization(), path + "/b");
+  }
+}
+
+void proto::noteUse(TensorProto &tensor, const NodeProto &node, int input) {
+  if (StringRef at = noteOf(node, siteKey); !at.empty())
+    addNote(tensor, useKey, (at + ":" + Twine(input)).str());
+}
+
+void proto::copySite(const TensorProto &from, TensorProto &to) {
+  if (StringRef path = noteOf(from, siteKey); !path.empty())
+    addNote(to, siteKey, path.str());
+}
+
+TensorSite proto::siteOf(const TensorProto &tensor) {
+  TensorSite site;
+  site.path = noteOf(tensor, siteKey).str();
+  for (const StringStringEntryProto &entry : tensor.metadata_props())
+    if (entry.key() == useKey) {
+      auto [node, operand] = StringRef(entry.value()).rsplit(':');
+      int number = 0;
+      if (!operand.getAsInteger(10, number))
+        site.uses.emplace_back(node.str(), number);
+    }
+  return site;
+}
+
+llvm::Expected<TensorSites> mpt::sitesOf(StringRef path) {
+  auto file = llvm::MemoryBuffer::getFile(path, /*IsText=*/false, /*RequiresNullTerminator=*/false);
+  if (!file)
+    return llvm::createStringError("cannot open '" + path + "': " + file.getError().message());
+  // Diagnostics have a handler only with a context.
+  MLIRContext context(MLIRContext::Threading::DISABLED);
+  std::string message;
+  context.getDiagEngine().registerHandler([&](Diagnostic &diagnostic) { message = diagnostic.str(); });
+  ModelProto model;
+  TensorSites sites;
+  if (failed(proto::parseWithSites((*file)->getBuffer(), model, proto::namedLoc(&context, path))) ||
+      failed(proto::liftTensors(model, &context)))
+    return llvm::createStringError("'" + path + "': " + message);
+  auto take = [&](const GraphProto &graph) {
+    for (const TensorProto &tensor : graph.initializer())
+      if (TensorSite site = proto::siteOf(tensor); !site.path.empty())
+        sites[tensor.name()] = std::move(site);
+  };
+  take(model.graph());
+  for (const TrainingInfoProto &info : model.training_info())
+    take(info.algorithm());
+  return sites;
+}

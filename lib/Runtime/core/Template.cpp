@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reading templates, and copying them with tensors in their places.
+#include "core/Template.h"
+
+#include "core/Convert.h"
+#include "core/Error.h"
+#include "core/Types.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace mpt::rt {
+namespace {
+
+constexpr int64_t mostHeader = int64_t(1) << 30;
+/// Bytes, and elements, that are in memory at a time.
+constexpr int64_t pieceBytes = 1 << 20, pieceElements = 1 << 18;
+
+bool readFully(int fd, void *out, int64_t bytes, int64_t offset) {
+  auto *to = static_cast<char *>(out);
+  while (bytes > 0) {
+    ssize_t got = pread(fd, to, static_cast<size_t>(bytes), offset);
+    if (got < 0 && errno == EINTR)
+      continue;
+    if (got <= 0) {
+      errno = got ? errno : EIO;
+      return false;
+    }
+    to += got, offset += got, bytes -= got;
+  }
+  return true;
+}
+
+/// A length as protobuf writes it.
+std::string varint(uint64_t value) {
+  std::string text;
+  for (; value >= 0x80; value >>= 7)
+    text += static_cast<char>(value | 0x80);
+  text += static_cast<char>(value);
+  return text;
+}
+
+int64_t integerOf(const Json &json, const char *name) {
+  const Json *found = json.find(name);
+  return found && found->kind == Json::Number && found->integral ? found->integer : -1;
+}
+
+std::string textOf(const Json &json, const char *name) {
+  const Json *found = json.find(name);
+  return found && found->kind == Json::String ? found->string : "";
+}
+
+} // namespace
+
+TensorSource::~TensorSource() = default;
+
+Template::~Template() {
+  if (fd >= 0)
+    close(fd);
+}
+
+mpt_status Template::bad(const char *what) const {
+  return fail(MPT_BAD_FILE, "'%s' is no template of a model file: %s; compile the model again", path.c_str(), what);
+}
+
+mpt_status Template::open(const char *file) {
+  path = file;
+  fd = ::open(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0)
+    return fail(errno == ENOENT ? MPT_NOT_FOUND : MPT_IO_ERROR, "cannot open '%s': %s", file, strerror(errno));
+  return start();
+}
+
+mpt_status Template::open(int descriptor, const char *file) {
+  path = file;
+  fd = fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
+  if (fd < 0)
+    return fail(MPT_IO_ERROR, "cannot open '%s': %s", file, strerror(errno));
+  return start();
+}
+
+/// `end` is where the next bytes of the template lie.
+bool Template::parse(const Json &json, std::vector<Piece> &out, int64_t &end) {
+  if (json.kind != Json::Array)
+    return false;
+  for (const Json &entry : json.array) {
+    Piece piece;
+    if (entry.kind == Json::Number) {
+      piece.bytes = entry.integer;
+      piece.begin = end;
+      if (!entry.integral || piece.bytes < 0 || __builtin_add_overflow(end, piece.bytes, &end))
+        return false;
+    } else if (entry.kind == Json::Array) {
+      piece.kind = Piece::Message;
+      if (!parse(entry, piece.content, end))
+        return false;
+    } else if (entry.find("file")) {
+      piece.kind = Piece::Location;
+      piece.file = static_cast<size_t>(integerOf(entry, "file"));
+      if (piece.file >= numFiles)
+        return false;
+    } else {
+      piece.kind = Piece::Tensor;
+      piece.state = textOf(entry, "state");
+      piece.average = textOf(entry, "average");
+      piece.type = integerOf(entry, "type");
+      piece.count = integerOf(entry, "count");
+      numAverages += !piece.average.empty();
+      if (piece.state.empty() || piece.count < 0 || piece.count > (int64_t(1) << 50) ||
+          mpt::rt::sizeOf(piece.type) <= 0)
+        return false;
+    }
+    out.push_back(std::move(piece));
+  }
+  return true;
+}
+
+mpt_status Template::start() {
+  struct stat info;
+  uint64_t length = 0;
+  if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode))
+    return fail(MPT_IO_ERROR, "cannot read '%s': expected a regular file", path.c_str());
+  if (!readFully(fd, &length, sizeof length, 0) || length > static_cast<uint64_t>(mostHeader) ||
+      static_cast<int64_t>(length) > info.st_size - 8)
+    return bad("its header does not fit the file");
+  std::string text(length, '\0'), error;
+  Json header;
+  if (!readFully(fd, text.data(), static_cast<int64_t>(length), 8) || !parseJson(text, header, error) ||
+      textOf(header, "format") != "mpt-template")
+    return bad("its header makes no sense");
+  const Json *files = header.find("files");
+  int64_t end = 8 + static_cast<int64_t>(length);
+  numFiles = files && files->kind == Json::Array ? files->array.size() : 0;
+  for (const Json &file : files && files->kind == Json::Array ? files->array : std::vector<Json>()) {
+    Part part;
+    part.location = textOf(file, "location");
+    const Json *pieces = file.find("pieces");
+    if (!pieces || !parse(*pieces, part.pieces, end) || part.location.empty() != parts.empty())
+      return bad("its header makes no sense");
+    parts.push_back(std::move(part));
+  }
+  return !parts.empty() && end == info.st_size ? MPT_OK : bad("its length is not what its header says");
+}
+
+int64_t Template::sizeOfPieces(const std::vector<Piece> &pieces, const std::vector<std::string> &locations) {
+  int64_t bytes = 0;
+  for (const Piece &piece : pieces)
+    switch (piece.kind) {
+    case Piece::Bytes:
+      bytes += piece.bytes;
+      break;
+    case Piece::Tensor:
+      bytes += piece.count * mpt::rt::sizeOf(piece.type);
+      break;
+    case Piece::Location:
+      bytes += static_cast<int64_t>(locations[piece.file].size());
+      break;
+    case Piece::Message: {
+      int64_t content = sizeOfPieces(piece.content, locations);
+      bytes += static_cast<int64_t>(varint(static_cast<uint64_t>(content)).size()) + content;
+      break;
+    }
+    }
+  return bytes;
+}
+
+mpt_status Template::putTensor(const Piece &piece, TensorSource &source, bool averaged, const Sink &sink) const {
+  const std::string &name = averaged && !piece.average.empty() ? piece.average : piece.state;
+  int64_t dtype = 0, count = 0;
+  if (mpt_status status = source.describe(name, dtype, count))
+    return status;
+  if (count != piece.count)
+    return fail(MPT_INCOMPATIBLE, "'%s': expected %lld elements, as the model file has, got %lld", name.c_str(),
+                static_cast<long long>(piece.count), static_cast<long long>(count));
+  const bool same = dtype == piece.type;
+  if (!same && !(isFloating(dtype) && isFloating(piece.type)))
+    return fail(MPT_INCOMPATIBLE, "'%s': expected %s, as the model file has, got %s", name.c_str(), nameOf(piece.type),
+                nameOf(dtype));
+  const int64_t from = mpt::rt::sizeOf(dtype), to = mpt::rt::sizeOf(piece.type);
+  std::vector<char> raw(static_cast<size_t>(std::min(pieceElements, std::max<int64_t>(count, 1)) * from)), out;
+  std::vector<float> wide;
+  for (int64_t begin = 0; begin < count; begin += pieceElements) {
+    const int64_t some = std::min(pieceElements, count - begin);
+    if (mpt_status status = source.read(name, begin, some, raw.data()))
+      return status;
+    const char *data = raw.data();
+    if (!same) {
+      wide.resize(static_cast<size_t>(some));
+      out.resize(static_cast<size_t>(some * to));
+      toFloat(dtype, raw.data(), some, wide.data());
+      fromFloat(piece.type, wide.data(), some, out.data());
+      data = out.data();
+    }
+    if (mpt_status status = sink(data, some * to))
+      return status;
+  }
+  return MPT_OK;
+}
+
+mpt_status Template::put(const std::vector<Piece> &pieces, const std::vector<std::string> &locations,
+                         TensorSource &source, bool averaged, const Sink &sink) const {
+  std::vector<char> some;
+  for (const Piece &piece : pieces) {
+    mpt_status status = MPT_OK;
+    switch (piece.kind) {
+    case Piece::Bytes:
+      some.resize(static_cast<size_t>(std::min(piece.bytes, pieceBytes)));
+      for (int64_t done = 0; !status && done < piece.bytes; done += pieceBytes) {
+        const int64_t bytes = std::min(pieceBytes, piece.bytes - done);
+        if (!readFully(fd, some.data(), bytes, piece.begin + done))
+          return fail(MPT_IO_ERROR, "cannot read '%s': %s", path.c_str(), strerror(errno));
+        status = sink(some.data(), bytes);
+      }
+      break;
+    case Piece::Tensor:
+      status = putTensor(piece, source, averaged, sink);
+      break;
+    case Piece::Location:
+      status = sink(locations[piece.file].data(), static_cast<int64_t>(locations[piece.file].size()));
+      break;
+    case Piece::Message: {
+      std::string length = varint(static_cast<uint64_t>(sizeOfPieces(piece.content, locations)));
+      status = sink(length.data(), static_cast<int64_t>(length.size()));
+      if (!status)
+        status = put(piece.content, locations, source, averaged, sink);
+      break;
+    }
+    }
+    if (status)
+      return status;
+  }
+  return MPT_OK;
+}
+
+mpt_status Template::write(size_t file, const std::vector<std::string> &locations, TensorSource &source, bool averaged,
+                           const Sink &sink) const {
+  return put(parts[file].pieces, locations, source, averaged, sink);
+}
+
+} // namespace mpt::rt
