@@ -4,13 +4,20 @@
 
 #include "mpt/Autodiff/TrainingFunctions.h"
 #include "mpt/Dialect/ONNX/TrainingRoles.h"
+#include "mpt/Dialect/Train/TrainDialect.h"
 
 using namespace mlir;
 
 func::FuncOp mpt::jointGraph(ModuleOp module) {
   auto training = module->getAttrOfType<DictionaryAttr>(onnx::kTrainingRoles);
   auto gradients = training ? training.getAs<DictionaryAttr>("gradients") : DictionaryAttr();
-  return gradients && !gradients.empty() ? findFunction(module, "forward") : func::FuncOp();
+  auto next = training ? training.getAs<DictionaryAttr>("next") : DictionaryAttr();
+  bool updates = next && llvm::any_of(next, [&](NamedAttribute entry) {
+                   auto state =
+                       module.lookupSymbol<train::StateOp>(cast<FlatSymbolRefAttr>(entry.getValue()).getAttr());
+                   return state && state.getRole() == train::Role::parameter;
+                 });
+  return updates || (gradients && !gradients.empty()) ? findFunction(module, "forward") : func::FuncOp();
 }
 
 bool mpt::usesBackwardOfFile(ModuleOp module) {

@@ -77,6 +77,10 @@ public:
   }
 
   LogicalResult run() {
+    bool steps = !options.forwardOnly && !rewritesNodes(options);
+    if (!steps && !options.lossScale.empty() && options.lossScale != "none")
+      return fail("expected a training step for --loss-scale=" + options.lossScale +
+                  ", got one pass through the graph: there is no loss to scale; name --loss and --optimizer");
     if (!options.state.empty()) {
       progress("writing " + options.output);
       llvm::Error error = saveState(options, &context);

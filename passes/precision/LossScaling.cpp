@@ -63,6 +63,8 @@ public:
       });
     if (scaling.mode == Scaling::none)
       return;
+    if (scaling.multiplies() && failed(findUnscaled(module)))
+      return signalPassFailure();
     SmallVector<func::FuncOp> functions;
     for (auto function : module.getOps<func::FuncOp>())
       if (!function.isExternal() && !function.getOps<train::GradientOp>().empty())
@@ -87,6 +89,47 @@ public:
   }
 
 private:
+  /// Fails where a parameter is updated by what no marked gradient stands for: no scale would reach it.
+  LogicalResult findUnscaled(ModuleOp module) {
+    SymbolTable symbols(module);
+    for (auto function : module.getOps<func::FuncOp>()) {
+      DenseSet<StringAttr> known;
+      for (auto gradient : function.getOps<train::GradientOp>())
+        known.insert(gradient.getParameterAttr().getAttr());
+      for (auto write : function.getOps<train::WriteOp>()) {
+        auto state = symbols.lookup<train::StateOp>(write.getState());
+        if (!state || (state.getRole() != train::Role::parameter && state.getRole() != train::Role::master))
+          continue;
+        StringAttr parameter =
+            state.getRole() == train::Role::master && state.getOfAttr() ? state.getOfAttr() : state.getSymNameAttr();
+        if (!known.contains(parameter) && isFedPastGradients(write.getValue()))
+          return write.emitOpError() << "expected a gradient in the update of '" << parameter.getValue()
+                                     << "' that the loss scale can multiply, found none; make it an output and name "
+                                        "it, --gradient "
+                                     << parameter.getValue() << "=OUTPUT, or train without a scale: --loss-scale=none";
+      }
+    }
+    return success();
+  }
+
+  /// True where `value` is computed from what the caller feeds in, numbers such as a rate aside, on a way that no
+  /// marked gradient lies on.
+  static bool isFedPastGradients(Value value) {
+    DenseSet<Value> seen;
+    SmallVector<Value> work{value};
+    while (!work.empty()) {
+      Value next = work.pop_back_val();
+      if (!seen.insert(next).second)
+        continue;
+      Operation *op = next.getDefiningOp();
+      if (!op && tensorType(next).getNumElements() > 1)
+        return true;
+      if (op && !isa<train::GradientOp>(op))
+        llvm::append_range(work, op->getOperands());
+    }
+    return false;
+  }
+
   LogicalResult addStates(ModuleOp module) {
     auto builder = OpBuilder::atBlockBegin(module.getBody());
     for (auto state : module.getOps<train::StateOp>())
@@ -116,7 +159,8 @@ private:
         seeds.push_back(&op);
     if (seeds.empty() && scaling.multiplies())
       return function.emitOpError() << "expected a gradient seed (" << MPTDialect::SeedAttrHelper::getNameStr()
-                                    << ") before the gradients, found none";
+                                    << ") before the gradients, found none; name the value that the backward pass "
+                                       "starts from, --seed NAME, or train without a scale: --loss-scale=none";
     auto builder = OpBuilder::atBlockBegin(&body);
     GraphBuilder b(builder, (*function.getOps<train::GradientOp>().begin()).getLoc());
     auto real = RankedTensorType::get({}, builder.getF32Type());

@@ -3,6 +3,7 @@
 #include "mpt/Autodiff/Autodiff.h"
 #include "mpt/Autodiff/Seed.h"
 #include "mpt/Autodiff/TrainingFunctions.h"
+#include "mpt/Autodiff/WrittenUpdates.h"
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/ONNX/TrainingRoles.h"
@@ -118,10 +119,11 @@ private:
     auto results = plainResults(step);
     if (failed(results) || failed(collect(step, "gradients", grads)) || failed(collect(step, "next", next)))
       return failure();
+    mergeReads(step);
+    find(results->front().second, next, grads, step);
     if (grads.empty() && !own && !update)
       return step.emitError() << "expected gradients among the outputs, which another optimizer than the file's own "
                                  "needs, got new values alone; name them: --gradient PARAMETER=OUTPUT";
-    mergeReads(step);
     // A gradient may be a value of the forward pass, such as an input: only updates take the marked one.
     SmallVector<Value> kept = llvm::map_to_vector(grads, [](const Given &given) { return given.value; });
     for (const NamedValue &result : *results)
@@ -149,9 +151,35 @@ private:
       return success();
     if (Operation *culprit = markSeeds(step, fixed))
       mlir::emitWarning(culprit->getLoc())
-          << "no seed found: from here on the gradients of the file are not multiples of one value, so that no loss "
-             "scale can be used; name the value that its backward pass starts from: --seed NAME";
+          << "no seed found: from here on the gradient" << namesBehind(culprit)
+          << " of the file is no multiple of one value, so that no loss scale can be used; name the value that its "
+             "backward pass starts from: --seed NAME";
     return success();
+  }
+
+  /// Adds the gradients of parameters that the file updates without saying what they are.
+  void find(Value loss, ArrayRef<Given> next, SmallVectorImpl<Given> &grads, func::FuncOp step) {
+    SmallVector<NewValue> news, parameters;
+    for (const Given &value : next) {
+      train::StateOp state = stateOf(value.state);
+      news.push_back({state, value.value});
+      bool known = llvm::any_of(grads, [&](const Given &given) { return given.state == value.state; });
+      if (!known && state.getRole() == train::Role::parameter && !state.getFrozen())
+        parameters.push_back(news.back());
+    }
+    SmallVector<Value> given = llvm::map_to_vector(grads, [](const Given &given) { return given.value; });
+    for (auto [parameter, value] : llvm::zip_equal(parameters, gradientsOfUpdates(step, loss, parameters, news, given)))
+      if (value && (value = widened(value, cast<RankedTensorType>(parameter.state.getType()))).getType() ==
+                       parameter.state.getType())
+        grads.push_back({FlatSymbolRefAttr::get(parameter.state.getSymNameAttr()), value});
+  }
+
+  /// Of the first parameter whose gradient is computed by `culprit`.
+  std::string namesBehind(Operation *culprit) {
+    for (auto gradient : culprit->getParentOfType<func::FuncOp>().getOps<train::GradientOp>())
+      if (gradient == culprit || sliceOf({gradient.getGradient()}).contains(culprit))
+        return (" of '" + gradient.getParameter() + "'").str();
+    return "";
   }
 
   /// The ops that `work` is computed by.
@@ -175,6 +203,7 @@ private:
              !user->hasTrait<OpTrait::IsTerminator>();
     });
     marked.insert(gradient);
+    markedOf.try_emplace(given.value, gradient);
     ++gradients;
   }
 
@@ -197,20 +226,23 @@ private:
   /// must not carry a scale.
   void write(func::FuncOp step, const Given &given, bool own, SmallVectorImpl<Value> &fixed) {
     train::StateOp state = stateOf(given.state);
-    bool updates = isUpdate(given.value) || state.getRole() == train::Role::parameter;
+    // A state may keep a gradient as it is.
+    Value value = markedOf.contains(given.value) ? markedOf.lookup(given.value) : given.value;
+    bool updates = isUpdate(value) || state.getRole() == train::Role::parameter;
     if (updates && (own || !update))
       return;
     if (updates && state.getRole() == train::Role::statistic)
       state.setRoleAttr(train::RoleAttr::get(&getContext(), train::Role::slot));
     if (!updates)
-      fixed.push_back(given.value);
+      fixed.push_back(value);
     OpBuilder builder(step.getBody().front().getTerminator());
-    train::WriteOp::create(builder, state.getLoc(), given.state, given.value, Value());
+    train::WriteOp::create(builder, state.getLoc(), given.state, value, Value());
     ++writes;
   }
 
   DictionaryAttr training;
   DenseSet<Operation *> marked;
+  DenseMap<Value, Value> markedOf;
 };
 
 } // namespace

@@ -52,6 +52,9 @@ def AdoptBackward : Pass<"training-adopt-backward", "::mlir::ModuleOp"> {
     begin, as `training-differentiate` makes them. With `backward = "own"`, `@forward` keeps its loss and the writes of
     statistics, and differentiation follows. Other modules stay as they are.
 
+    Of a parameter that has a new value and no gradient among the results, the gradient is the value through which all
+    comes that the update knows of the batch (`mpt/Autodiff/WrittenUpdates.h`).
+
     Where no seed is found, a warning names the operation at which the gradients cease to be multiples of one number;
     policies that scale the loss then refuse the step.
   }];

@@ -9,7 +9,7 @@
 
 namespace mpt {
 
-/// The function of a module whose file brings gradients; null in other modules.
+/// The function of a module whose file brings gradients, or new values of parameters; null in other modules.
 mlir::func::FuncOp jointGraph(mlir::ModuleOp module);
 /// Whether the gradients of that file are those that train.
 bool usesBackwardOfFile(mlir::ModuleOp module);

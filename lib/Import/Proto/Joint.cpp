@@ -225,8 +225,10 @@ private:
     };
     // Where initializers have gradients, those of inputs are results: inputs are data there, and not parameters.
     takeOutputs([&](StringRef name) { return states.contains(name); });
-    if (roles.gradients.empty())
+    if (roles.gradients.empty()) {
       takeOutputs([&](StringRef name) { return isState(name); });
+      dropGradientsOfData();
+    }
     proto::takeCustomaryNames(graph, roles.gradients, roles.next);
     for (auto *map : {&roles.gradients, &roles.next})
       for (auto &entry : llvm::make_early_inc_range(*map))
@@ -254,6 +256,17 @@ private:
     return success();
   }
 
+  /// A model may return the gradient of an input beside its weights, as forces are of positions.
+  void dropGradientsOfData() {
+    if (roles.gradients.empty() || !roles.next.empty() || proto::inputsCanTrain(graph, roles.gradients))
+      return;
+    std::string output = roles.gradients.begin()->getKey().str(), input = roles.gradients.begin()->getValue();
+    emitWarning(loc) << "output '" << output << "' is taken for a result, as '" << input
+                     << "' is an input beside the weights of the file; where it is a parameter: --gradient " << input
+                     << "=" << output;
+    roles.gradients.clear();
+  }
+
   /// The backward pass of the file, or only what it says beside one.
   LogicalResult chooseBackward() {
     if (options.backward == "file" && roles.gradients.empty() && roles.next.empty())
@@ -269,75 +282,65 @@ private:
     return success();
   }
 
-  /// True where a matrix or filter has a new value.
-  bool changesWeights() const {
-    return llvm::any_of(roles.next, [&](const auto &next) {
-      const ValueInfoProto *input = find(graph.input(), next.getValue());
-      return (input && input->type().tensor_type().shape().dim_size() >= 2) ||
-             llvm::any_of(graph.initializer(), [&](const TensorProto &tensor) {
-               return tensor.name() == next.getValue() && tensor.dims_size() >= 2;
-             });
-    });
+  /// What the loss is computed from, running statistics of nodes that renew them aside.
+  llvm::StringSet<> valuesOfLoss(const proto::GraphValues &values) const {
+    llvm::StringSet<> found;
+    SmallVector<std::string> work{lossName()};
+    while (!work.empty())
+      if (const NodeProto *node = values.nodeOf(work.pop_back_val());
+          node && llvm::none_of(node->output(), [&](const std::string &output) { return roles.next.contains(output); }))
+        for (const std::string &input : node->input())
+          if (found.insert(input).second)
+            work.push_back(input);
+    return found;
   }
 
-  /// Where all new values of parameters are P - rate * gradient, the update is SGD, which --optimizer can say.
+  /// True where a tensor that the loss is computed from has a new value.
+  bool changesWeights() const {
+    llvm::StringSet<> ofLoss = valuesOfLoss(proto::GraphValues(graph));
+    return llvm::any_of(roles.next, [&](const auto &next) { return ofLoss.contains(next.getValue()); });
+  }
+
+  /// Where all new values of parameters are P - rate * gradient, the update is SGD, which --optimizer can say. Of other
+  /// updates training-adopt-backward finds the gradients.
   void takeUpdate() {
     proto::GraphValues values(graph);
-    for (const auto &found : proto::gradientsOfMoments(values, roles.next)) {
-      if (llvm::any_of(roles.gradients, [&](const auto &known) { return known.getValue() == found.second; }))
-        continue;
-      addOutput(found.first, found.second);
-      roles.gradients[found.first] = found.second;
-    }
     llvm::StringMap<std::string> gradientOf;
     for (const auto &gradient : roles.gradients)
       gradientOf[gradient.getValue()] = gradient.getKey().str();
     llvm::StringMap<std::string> found; // value of the gradient -> parameter
     std::optional<SGDUpdate> first;
-    llvm::StringSet<> outputs;
+    llvm::StringSet<> outputs, ofLoss = valuesOfLoss(values);
     for (const auto &next : roles.next) {
       StringRef parameter = next.getValue();
       std::optional<SGDUpdate> update = matchSGD(values, next.getKey(), parameter);
       auto known = gradientOf.find(parameter);
       if (!update) {
-        if (known != gradientOf.end())
+        if (known != gradientOf.end() || ofLoss.contains(parameter))
           return;
         continue;
       }
       if (known != gradientOf.end() && values.origin(update->gradient) != values.origin(known->second))
+        return;
+      if (known == gradientOf.end() && values.isArithmetic(update->gradient))
         return;
       if (first && (first->rate != update->rate && first->number != update->number))
         return;
       first = update;
       if (known == gradientOf.end())
         found[update->gradient] = parameter.str();
-      ofMoments |= llvm::any_of(roles.next, [&](const auto &other) {
-        return values.origin(other.getKey()) == values.origin(update->gradient);
-      });
       outputs.insert(next.getKey());
     }
-    if (!first)
+    if (!first || feedsOtherStates(values, found, outputs))
       return;
-    llvm::StringSet<> shared = proto::sharedFactors(values, roles.next);
-    auto isClipped = [&](const auto &gradient) {
-      return unclipped(values, gradient.getKey(), shared) != gradient.getKey();
-    };
-    if (feedsOtherStates(values, found, outputs) || (!found.empty() && llvm::all_of(found, isClipped))) {
-      for (const auto &gradient : found)
-        takeGradient(withoutState(values, unclipped(values, gradient.getKey(), shared)), gradient.getValue());
-      return;
-    }
     roles.optimizer =
         first->number ? "sgd,lr=" + proto::numberText(static_cast<float>(*first->number)) : "sgd,lr=0.001";
     roles.rate = first->rate;
     drop(outputs);
-    for (const auto &gradient : found)
-      takeGradient(gradient.getKey(), gradient.getValue());
-  }
-
-  void takeGradient(StringRef value, const std::string &parameter) {
-    addOutput(value.str(), parameter);
-    roles.gradients[value] = parameter;
+    for (const auto &gradient : found) {
+      addOutput(gradient.getKey().str(), gradient.getValue());
+      roles.gradients[gradient.getKey()] = gradient.getValue();
+    }
   }
 
   /// True where other states, averages of parameters or sums of gradients, take new values from what SGD reads or
@@ -358,30 +361,9 @@ private:
           if (seen.insert(output).second)
             work.push_back(output);
     return llvm::any_of(roles.next, [&](const auto &next) {
-      bool isSlot = llvm::any_of(found, [&](const auto &gradient) { // whose new value SGD subtracts
-        return values.origin(gradient.getKey()) == values.origin(next.getKey());
-      });
-      return !outputs.contains(next.getKey()) && !isSlot &&
+      return !outputs.contains(next.getKey()) &&
              (seen.contains(values.origin(next.getKey())) || starts.contains(values.origin(next.getKey())));
     });
-  }
-
-  /// The gradient before the file clips it by the norm of all.
-  static StringRef unclipped(const proto::GraphValues &values, StringRef value, const llvm::StringSet<> &shared) {
-    const NodeProto *mul = values.producer(value, "Mul");
-    for (int i = 0; mul && mul->input_size() == 2 && i < 2; ++i)
-      if (shared.contains(values.origin(mul->input(i))) && !shared.contains(values.origin(mul->input(1 - i))))
-        return values.origin(mul->input(1 - i));
-    return value;
-  }
-
-  /// The gradient that a value adds to a sum of earlier ones.
-  StringRef withoutState(const proto::GraphValues &values, StringRef value) const {
-    const NodeProto *add = values.producer(value, "Add");
-    for (int i = 0; add && add->input_size() == 2 && i < 2; ++i)
-      if (llvm::any_of(roles.next, [&](const auto &next) { return next.getValue() == values.origin(add->input(i)); }))
-        return values.origin(add->input(1 - i));
-    return value;
   }
 
   /// Outputs that are not needed any more; what computes them dies with them.
@@ -397,12 +379,18 @@ private:
     }
   }
 
-  LogicalResult takeLoss() {
+  std::string lossName() const {
+    std::string loss;
     for (const ValueInfoProto &output : graph.output()) {
       bool free = !roles.gradients.contains(output.name()) && !roles.next.contains(output.name());
-      if (free && proto::isScalarFloat(output) && (roles.loss.empty() || output.name() == "loss"))
-        roles.loss = output.name();
+      if (free && proto::isScalarFloat(output) && (loss.empty() || output.name() == "loss"))
+        loss = output.name();
     }
+    return loss;
+  }
+
+  LogicalResult takeLoss() {
+    roles.loss = lossName();
     if (roles.loss.empty())
       return emitError(loc) << "expected a scalar loss among the outputs of a graph that has gradients or new values "
                                "as outputs, got none; add it as an output";
@@ -467,10 +455,8 @@ private:
              });
     });
     roles.updates = updates && !roles.own;
-    form.optimizer = updates     ? "operators of the file"
-                     : ofMoments ? roles.optimizer + " of moments that the file computes"
-                                 : roles.optimizer;
-    if (next > updates)
+    form.optimizer = updates ? "operators of the file" : roles.optimizer;
+    if (gradients && next > updates)
       form.state = "of " + std::to_string(next - updates) + " tensors";
   }
 
@@ -480,7 +466,6 @@ private:
   Location loc;
   llvm::StringSet<> states;        ///< initializers
   llvm::StringMap<int32_t> copies; ///< weights with a 16-bit copy -> their type
-  bool ofMoments = false;          ///< what SGD subtracts are new values of other states
   proto::JointRoles roles;
 };
 
@@ -507,10 +492,16 @@ static void describeStates(ModuleOp module, const proto::JointRoles &roles, Trai
   llvm::StringSet<> renewed;
   for (const auto &next : roles.next)
     renewed.insert(next.getValue());
-  size_t statistics = 0, frozen = 0;
+  size_t statistics = 0, frozen = 0, updated = 0;
   for (auto state : module.getOps<train::StateOp>()) {
+    updated += state.getRole() == train::Role::parameter && !state.getFrozen() && renewed.contains(state.getSymName());
     statistics += state.getRole() == train::Role::statistic && !renewed.contains(state.getTensorName());
     frozen += state.getRole() == train::Role::parameter && state.getFrozen();
+  }
+  if (roles.gradients.empty() && updated) {
+    form.gradients = "of " + std::to_string(updated) + " tensors";
+    if (size_t others = roles.next.size() - updated)
+      form.state = "of " + std::to_string(others) + " tensors";
   }
   for (auto [count, what] : {std::pair(statistics, " running statistic"), std::pair(frozen, " frozen parameter")})
     if (count)

@@ -131,6 +131,10 @@ static llvm::StringMap<std::string> customary(const GraphProto &graph, const Sta
   return best;
 }
 
+bool proto::inputsCanTrain(const GraphProto &graph, const llvm::StringMap<std::string> &found) {
+  return hasScalar(graph) && States(graph, /*areInputs=*/true).outnumberConstants(found);
+}
+
 void proto::takeCustomaryNames(const GraphProto &graph, llvm::StringMap<std::string> &gradients,
                                llvm::StringMap<std::string> &next) {
   if ((!gradients.empty() && !next.empty()) || !hasScalar(graph))

@@ -139,6 +139,9 @@ llvm::FailureOr<JointRoles> takeJoint(::onnx::ModelProto &model, const ImportOpt
 TrainingForm formOfNodes(const ::onnx::GraphProto &graph);
 /// The values that the output called `output` may be a gradient or a new value of, by its name.
 llvm::SmallVector<llvm::StringRef> trainedBy(llvm::StringRef output);
+/// Whether inputs whose gradients are outputs, by output, can be parameters: in a graph with a loss whose initializers
+/// have fewer elements. Elsewhere they are data, and the gradients results.
+bool inputsCanTrain(const ::onnx::GraphProto &graph, const llvm::StringMap<std::string> &found);
 /// Fills maps from outputs to states that are empty by other customary names (`grad_P`, `P.grad`, `dP`; `new_P`,
 /// `P_out`), where a style fits the types of enough tensors to be no accident.
 void takeCustomaryNames(const ::onnx::GraphProto &graph, llvm::StringMap<std::string> &gradients,

@@ -238,6 +238,9 @@ static std::string readFloors(StringRef text, LossScaling &scaling) {
   return "";
 }
 
+/// A smaller or larger scale takes every gradient out of the range of FP32 itself, so that no step could succeed.
+static bool isUsableScale(double scale) { return scale >= std::ldexp(1.0, -32) && scale <= std::ldexp(1.0, 64); }
+
 std::string LossScaling::override(StringRef text) {
   SmallVector<StringRef> parts;
   text.split(parts, ',');
@@ -250,6 +253,8 @@ std::string LossScaling::override(StringRef text) {
     next.mode = Scaling::fixed;
     if (named.getAsDouble(next.init) || !(next.init > 0.0) || !std::isfinite(next.init))
       return ("expected a loss scale of dynamic, none or a positive number, got " + named).str();
+    if (!isUsableScale(next.init))
+      return ("expected a loss scale from 2^-32 to 2^64, got " + named + ": no step could succeed with it").str();
   }
   if (parts.size() > 1 && next.mode != Scaling::dynamic)
     return ("expected settings of the loss scale after dynamic only, got " + text).str();
@@ -284,6 +289,8 @@ std::string LossScaling::override(StringRef text) {
   }
   if (!(0.0 < next.min && next.min <= next.init && next.init <= next.max) && next.mode == Scaling::dynamic)
     return ("expected 0 < min <= init <= max of the loss scale, got " + text).str();
+  if (next.mode == Scaling::dynamic && (!isUsableScale(next.min) || !isUsableScale(next.max)))
+    return ("expected min and max of the loss scale from 2^-32 to 2^64, got " + text).str();
   if (!(next.growth > 1.0 && 0.0 < next.backoff && next.backoff < 1.0) || next.interval < 1 || next.hysteresis < 1 ||
       next.patience < 1)
     return ("expected growth above 1, backoff between 0 and 1, interval, hysteresis and patience of at least 1, got " +
