@@ -63,6 +63,21 @@ MPT_GRADIENT(SoftplusOp) {
   b.give(op.getX(), [&] { return b.mul(b.dy(), b.make<SigmoidOp>(op.getX())); });
 }
 
+// Gradients of gradients: linear in what arrives, and functions of the forward result.
+MPT_GRADIENT(ReluBackwardOp) {
+  b.give(op.getLhs(), [&] { return b.make<ReluBackwardOp>(b.dy(), op.getRhs()); });
+}
+MPT_GRADIENT(TanhBackwardOp) {
+  Value y = op.getRhs();
+  b.give(op.getLhs(), [&] { return b.make<TanhBackwardOp>(b.dy(), y); });
+  b.give(y, [&] { return b.mul(b.mul(b.dy(), op.getLhs()), b.mul(y, -2.0)); });
+}
+MPT_GRADIENT(SigmoidBackwardOp) {
+  Value y = op.getRhs();
+  b.give(op.getLhs(), [&] { return b.make<SigmoidBackwardOp>(b.dy(), y); });
+  b.give(y, [&] { return b.mul(b.mul(b.dy(), op.getLhs()), b.add(b.mul(y, -2.0), 1.0)); });
+}
+
 MPT_GRADIENT(GeluOp) {
   b.give(op.getX(), [&] { return b.make<GeluBackwardOp>(b.dy(), op.getX(), op.getFormAttr()); });
 }
@@ -163,8 +178,9 @@ MPT_GRADIENT(SelectOp) {
 
 void attachElementwiseGradients(MLIRContext *context) {
   attachGradients<AbsOp, NegOp, SignOp, FloorOp, CeilOp, RoundOp, ReluOp, ExpOp, LogOp, SqrtOp, RsqrtOp, ReciprocalOp,
-                  SinOp, CosOp, TanhOp, SigmoidOp, ErfOp, SoftplusOp, GeluOp, SwishOp, EluOp, LeakyReluOp,
-                  HardSigmoidOp, ClampOp, AddOp, SubOp, MulOp, DivOp, ModOp, PowOp, MaxOp, MinOp, SelectOp>(context);
+                  SinOp, CosOp, TanhOp, SigmoidOp, ErfOp, SoftplusOp, ReluBackwardOp, TanhBackwardOp, SigmoidBackwardOp,
+                  GeluOp, SwishOp, EluOp, LeakyReluOp, HardSigmoidOp, ClampOp, AddOp, SubOp, MulOp, DivOp, ModOp, PowOp,
+                  MaxOp, MinOp, SelectOp>(context);
 }
 
 } // namespace mpt

@@ -26,6 +26,28 @@ MPT_GRADIENT(SoftmaxCrossEntropyOp) {
     });
 }
 
+MPT_GRADIENT(SoftmaxCrossEntropyBackwardOp) {
+  if (op.getWeights() && b.wants(op.getWeights()))
+    return b.unsupported("class weights cannot be trained");
+  auto at = [&](Value dloss, Value logits) {
+    return b.make<SoftmaxCrossEntropyBackwardOp>(dloss, logits, op.getLabels(), op.getLogSumExp(), op.getTotal(),
+                                                 op.getWeights(), op.getReductionAttr(), op.getIgnoreIndexAttr());
+  };
+  Value logits = op.getLogits(), dloss = op.getDloss();
+  int64_t rank = tensorType(logits).getRank();
+  // Linear in dloss.
+  b.give(dloss, [&] {
+    SmallVector<int64_t> axes = tensorType(dloss).getRank() == 0 ? axisRange(0, rank) : axisRange(1, 2);
+    return b.sum(b.mul(b.dy(), at(b.splatLike(dloss, 1.0), logits)), axes);
+  });
+  if (!b.wants(logits) && !b.wants(op.getLogSumExp()))
+    return;
+  // What depends on logits is the probability's part; that of the label stays where all probabilities are 0.
+  Value slope = b.mul(b.dy(), b.sub(op.getDlogits(), at(dloss, b.splatLike(logits, -1e30))));
+  b.give(logits, slope);
+  b.give(op.getLogSumExp(), [&] { return b.neg(b.sum(slope, {1})); });
+}
+
 MPT_GRADIENT(AlignmentsOp) {
   // Nobody but the backward pass reads the states of all steps, and skips follow from labels.
   if (b.dy(1) || b.wants(op.getSkips()))
@@ -37,6 +59,8 @@ MPT_GRADIENT(AlignmentsOp) {
   });
 }
 
-void attachLossGradients(MLIRContext *context) { attachGradients<SoftmaxCrossEntropyOp, AlignmentsOp>(context); }
+void attachLossGradients(MLIRContext *context) {
+  attachGradients<SoftmaxCrossEntropyOp, SoftmaxCrossEntropyBackwardOp, AlignmentsOp>(context);
+}
 
 } // namespace mpt

@@ -11,7 +11,7 @@ using namespace mpt;
 
 namespace {
 
-enum class Reason { Discrete, NoInput, FirstOrder, Update, Kernel, Placeholder };
+enum class Reason { Discrete, NoInput, Update, Kernel, Placeholder };
 
 llvm::StringRef text(Reason reason) {
   switch (reason) {
@@ -19,8 +19,6 @@ llvm::StringRef text(Reason reason) {
     return "discrete results";
   case Reason::NoInput:
     return "no float inputs";
-  case Reason::FirstOrder:
-    return "itself a gradient (first order only)";
   case Reason::Update:
     return "runs after the gradients";
   case Reason::Kernel:
@@ -44,7 +42,6 @@ template <Reason reason, typename... Ops> void attach(MLIRContext *context) {
 void mpt::attachNotDifferentiable(MLIRContext *context) {
   attach<Reason::Discrete, NotOp, AndOp, OrOp, XorOp, IsNaNOp, IsInfOp, IsFiniteOp, CompareOp, ArgReduceOp>(context);
   attach<Reason::NoInput, ConstantOp, IotaOp, RandomUniformOp>(context);
-  attach<Reason::FirstOrder, ReluBackwardOp, TanhBackwardOp, SigmoidBackwardOp, SoftmaxCrossEntropyBackwardOp>(context);
   attach<Reason::Update, SGDOp, AdamOp, AdagradOp, MomentumOp, AdamHatOp, RMSPropOp, LionOp, LAMBOp, LARSOp,
          AdafactorOp>(context);
   attach<Reason::Kernel, FusionOp>(context);

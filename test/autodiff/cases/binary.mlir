@@ -58,3 +58,15 @@ func.func @gelu_backward_tanh(%a: tensor<2x3xf64>, %b: tensor<2x3xf64>) -> tenso
   %y = mpt.gelu_backward %a, %b {form = #mpt<gelu_form tanh>} : tensor<2x3xf64>
   return %y : tensor<2x3xf64>
 }
+func.func @relu_backward(%a: tensor<2x3xf64>, %b: tensor<2x3xf64>) -> tensor<2x3xf64> {
+  %y = mpt.relu_backward %a, %b : tensor<2x3xf64>
+  return %y : tensor<2x3xf64>
+}
+func.func @tanh_backward(%a: tensor<2x3xf64>, %b: tensor<2x3xf64>) -> tensor<2x3xf64> {
+  %y = mpt.tanh_backward %a, %b : tensor<2x3xf64>
+  return %y : tensor<2x3xf64>
+}
+func.func @sigmoid_backward(%a: tensor<2x3xf64>, %b: tensor<2x3xf64>) -> tensor<2x3xf64> {
+  %y = mpt.sigmoid_backward %a, %b : tensor<2x3xf64>
+  return %y : tensor<2x3xf64>
+}

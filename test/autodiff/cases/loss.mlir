@@ -40,3 +40,17 @@ func.func @alignments_backward(%d: tensor<2x5xf64>, %x: tensor<5x2x5xf64>) -> te
   %y = mpt.alignments_backward %d, %x, %skips, %open : (tensor<2x5xf64>, tensor<5x2x5xf64>, tensor<2x5xf64>, tensor<5x2xf64>) -> tensor<5x2x5xf64>
   return %y : tensor<5x2x5xf64>
 }
+// The gradient of the gradient. log_sum_exp is an operand of its own.
+func.func @backward_mean(%d: tensor<f64>, %x: tensor<3x4xf64>, %s: tensor<3xf64>) -> tensor<3x4xf64> {
+  %l = mpt.constant dense<[2, 0, 3]> : tensor<3xi64>
+  %n = mpt.constant dense<3.0> : tensor<f64>
+  %y = mpt.softmax_cross_entropy_backward %d, %x, %l, %s, %n {reduction = #mpt<loss_reduction mean>} : (tensor<f64>, tensor<3x4xf64>, tensor<3xi64>, tensor<3xf64>, tensor<f64>) -> tensor<3x4xf64>
+  return %y : tensor<3x4xf64>
+}
+func.func @backward_none_weighted_ignored(%d: tensor<3xf64>, %x: tensor<3x4xf64>, %s: tensor<3xf64>) -> tensor<3x4xf64> {
+  %l = mpt.constant dense<[2, 0, 3]> : tensor<3xi64>
+  %n = mpt.constant dense<3.0> : tensor<f64>
+  %w = mpt.constant dense<[0.5, 1.0, 2.0, 1.5]> : tensor<4xf64>
+  %y = mpt.softmax_cross_entropy_backward %d, %x, %l, %s, %n, %w {reduction = #mpt<loss_reduction none>, ignore_index = 0 : i64} : (tensor<3xf64>, tensor<3x4xf64>, tensor<3xi64>, tensor<3xf64>, tensor<f64>, tensor<4xf64>) -> tensor<3x4xf64>
+  return %y : tensor<3x4xf64>
+}
