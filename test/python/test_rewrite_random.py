@@ -46,7 +46,7 @@ class Maker:
         emit = lambda *words, **more: self.emit(nodes, *words, **more)
         for _ in range(size):
             a, b, weight, number = pick(values), pick(values), f"w{self.random.randrange(3)}", f"c{self.random.randrange(4)}"
-            kinds = ["product"] * 5 + ["one", "two", "scale", "exp", "turn", "shape", "split", "norm", "mean", "cast", "clip", "gemm"]
+            kinds = ["product"] * 5 + ["one", "two", "scale", "exp", "turn", "shape", "split", "norm", "mean", "cast", "same", "held", "count", "clip", "gemm"]
             kind = pick(kinds + (["if", "loop"] if depth < 2 else []))
             if kind == "product":
                 values += emit("MatMul", [a, weight])
@@ -70,6 +70,17 @@ class Maker:
                 values += emit("Add", [b, *emit("ReduceMean", [a], axes=[-1], keepdims=1)])
             elif kind == "cast":
                 values += emit("Cast", emit("Cast", [a], to=pick([TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE])), to=FLOAT)
+            elif kind == "same":
+                values += emit("Cast", [a], to=FLOAT)
+            elif kind == "held":  # some arithmetic in the file's own type
+                held = pick([TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE])
+                inner = emit("Cast", [a], to=held)
+                for _ in range(self.random.randrange(3)):
+                    inner += emit(pick(["Relu", "Identity", "Neg"]), [inner[-1]]) if pick([0, 1]) else emit("Add", [pick(inner), inner[-1]])
+                values += emit("Cast", [inner[-1]], to=FLOAT)
+            elif kind == "count":
+                given, = pick([["flag"], ["trips"], emit("Greater", [a, b])])
+                values += emit(pick(["Add", "Sub"]), [a, *emit("Cast", [given], to=FLOAT)])
             elif kind == "clip":
                 values += emit("Clip", [a, "c2", "c1"])
             elif kind == "gemm":

@@ -213,10 +213,14 @@ NodeTypes mpt::onnx::nodeTypes(NodeOp node, Type narrow) {
   if (node.getOpType() == "Cast" && node.getDomain().empty() && results == 1 &&
       isFloat32Tensor(node.getResult(0).getType())) {
     auto source = dyn_cast<TensorType>(node.getOperand(0).getType());
-    if (source && isa<IntegerType>(source.getElementType())) {
+    // One from FP32 to FP32 moves its operand; it would be a widening once that is narrow.
+    bool moves = source && source.getElementType().isF32();
+    if (moves || (source && isa<IntegerType>(source.getElementType()))) {
       result.results[0] = result.main = 0;
       result.groups = 1;
     }
+    if (moves)
+      result.operands[0] = 0;
   }
   return result;
 }
