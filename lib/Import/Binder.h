@@ -11,6 +11,8 @@
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringSet.h"
 
+#include <limits>
+
 namespace mpt {
 
 class Converter;
@@ -158,7 +160,8 @@ private:
 struct OperatorEntry {
   llvm::SmallVector<std::pair<int64_t, Rule>, 2> rules; ///< with the version from which each holds
   std::optional<NodeClass> numericClass;
-  llvm::StringRef whyNoRule; ///< for operators that are rewritten in the file and not imported
+  llvm::StringRef whyNoRule;  ///< for operators that are rewritten in the file and not imported
+  int64_t standardBefore = 0; ///< ONNX Runtime writes it into ai.onnx, whose versions below this one have no such
 };
 
 /// Operators by domain and op type.
@@ -172,8 +175,8 @@ public:
   std::vector<llvm::StringRef> names() const;
   /// Null for operators without an entry.
   const OperatorEntry *entry(llvm::StringRef domain, llvm::StringRef opType) const;
-  /// Supported op types whose spelling is nearest to `opType`.
-  llvm::SmallVector<llvm::StringRef> near(llvm::StringRef opType) const;
+  /// What the user of an operator without a rule may do.
+  std::string advice(llvm::StringRef domain, llvm::StringRef opType) const;
 
   /// ai.onnx ops. `since` is the operator-set version from which the rule holds; the class holds in all versions.
   void on(llvm::StringRef opType, int64_t since, Rule rule, NodeClass numericClass);
@@ -186,9 +189,17 @@ public:
   /// ai.onnx ops that node by node rewriting narrows and import refuses, or expands by their ONNX function; `why` is
   /// for the user whose model was refused.
   void noRule(llvm::StringRef opType, NodeClass numericClass, llvm::StringRef why);
+  /// The operator of com.microsoft is written as one of ai.onnx too, before `version` of it.
+  void standardToo(llvm::StringRef opType, int64_t version = std::numeric_limits<int64_t>::max());
+  /// A domain of which nothing is imported, and what to do instead.
+  void noDomain(llvm::StringRef domain, llvm::StringRef instead) { domains[domain] = instead; }
 
 private:
+  /// Op types with a rule whose spelling is near to `opType`, in its domain.
+  llvm::SmallVector<llvm::StringRef> near(llvm::StringRef domain, llvm::StringRef opType) const;
+
   llvm::StringMap<OperatorEntry> entries;
+  llvm::StringMap<llvm::StringRef> domains; ///< what to do instead of using an operator of these
 };
 
 // One function a family file.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolution over N, C and spatial dimensions.
+#include "Activations.h"
 #include "Sampling.h"
 #include "Windows.h"
 
@@ -55,13 +56,52 @@ static FailureOr<Value> convolve(Binder &b, Value input, Value weights) {
                         NumericsAttr());
 }
 
+/// The same plus the bias that the third operand is.
+static FailureOr<Value> convolveWithBias(Binder &b, Value x, Value w) {
+  FailureOr<Value> y = convolve(b, x, w);
+  if (failed(y) || failed(checkBias(b, 2, tensorType(w).getDimSize(0))))
+    return failure();
+  return b.has(2) ? addBias(b, *y, b.in(2)) : *y;
+}
+
 static LogicalResult importConv(Binder &b) {
   if (failed(checkOperands(b)))
     return failure();
-  FailureOr<Value> y = convolve(b, b.in(0), b.in(1));
-  if (failed(y) || failed(checkBias(b, 2, b.shape(1)[0])))
+  FailureOr<Value> y = convolveWithBias(b, b.in(0), b.in(1));
+  return failed(y) ? failure() : b.done(*y);
+}
+
+/// ONNX Runtime's convolution with channels last, in the filters too.
+static LogicalResult importNhwcConv(Binder &b) {
+  if (failed(checkOperands(b)))
     return failure();
-  return b.done(b.has(2) ? addBias(b, *y, b.in(2)) : *y);
+  SmallVector<int64_t> first = {0, b.rank(0) - 1}, last = {0}; // orders with channels first, and last
+  for (int64_t i = 1; i + 1 < b.rank(0); ++i) {
+    first.push_back(i);
+    last.push_back(i + 1);
+  }
+  last.push_back(1);
+  FailureOr<Value> y = convolveWithBias(b, b.transpose(b.in(0), first), b.transpose(b.in(1), first));
+  return failed(y) ? failure() : b.done(b.transpose(*y, last));
+}
+
+/// ONNX Runtime's convolution with a summand, the fourth operand, and an activation behind both.
+static LogicalResult importFusedConv(Binder &b) {
+  if (failed(checkOperands(b)))
+    return failure();
+  FailureOr<Value> y = convolveWithBias(b, b.in(0), b.in(1));
+  if (failed(y))
+    return failure();
+  if (b.has(3)) {
+    if (b.in(3).getType() != y->getType())
+      return b.fail() << "expected a summand of the result's type " << y->getType() << ", got " << b.in(3).getType();
+    y = b.add(*y, b.in(3));
+  }
+  SmallVector<std::optional<double>> parameters;
+  if (auto given = dyn_cast_or_null<DenseF32ArrayAttr>(b.attr("activation_params")))
+    parameters.assign(given.asArrayRef().begin(), given.asArrayRef().end());
+  FailureOr<Value> activated = fusedActivation(b, *y, parameters);
+  return failed(activated) ? failure() : b.done(*activated);
 }
 
 /// Depthwise convolution along time that sees the present and the past: x [N, C, T], filters [C, 1, K], bias, and the K
@@ -332,6 +372,10 @@ static LogicalResult importDeformConv(Binder &b) { return DeformableConv(b).run(
 
 void mpt::addConvRules(RuleTable &t) {
   t.on("Conv", 1, importConv, NodeClass(NumericClass::Contraction).trains({1, 2}));
+  t.onDomain("com.microsoft", "FusedConv", importFusedConv, NodeClass(NumericClass::Contraction).trains({1, 2}));
+  t.onDomain("com.microsoft", "NhwcConv", importNhwcConv, NodeClass(NumericClass::Contraction).trains({1, 2}));
+  t.noDomain("com.microsoft.nchwc", "its tensors are blocked as one processor wants them; let ONNX Runtime save the "
+                                    "optimized model at level ORT_ENABLE_EXTENDED, or take the model before that");
   t.on("CausalConvWithState", 27, importCausalConvWithState, NumericClass::Contraction);
   t.on("ConvInteger", 10, importConvInteger, NumericClass::Pinned);
   t.on("QLinearConv", 10, importQLinearConv, NumericClass::Pinned);

@@ -96,16 +96,44 @@ bool RuleTable::contains(StringRef domain, StringRef opType) const {
   return known && !known->rules.empty();
 }
 
-SmallVector<StringRef> RuleTable::near(StringRef opType) const {
+void RuleTable::standardToo(StringRef opType, int64_t version) {
+  entries[ruleKey("com.microsoft", opType)].standardBefore = version;
+}
+
+SmallVector<StringRef> RuleTable::near(StringRef domain, StringRef opType) const {
+  std::string prefix = ruleKey(domain, "");
+  unsigned farthest = std::max<unsigned>(2, opType.size() / 3);
   SmallVector<std::pair<unsigned, StringRef>> scored;
-  for (const auto &entry : entries)
-    if (!entry.second.rules.empty())
-      scored.emplace_back(opType.edit_distance_insensitive(entry.getKey()), entry.getKey());
+  for (const auto &entry : entries) {
+    StringRef name = entry.getKey();
+    if (entry.second.rules.empty() || !name.consume_front(prefix) || name.contains(':'))
+      continue;
+    // One that holds the other's name is near as well: Attention and GroupQueryAttention.
+    unsigned distance = opType.edit_distance_insensitive(name);
+    StringRef longer = name.size() > opType.size() ? name : opType, shorter = longer == name ? opType : name;
+    if (distance <= farthest || (shorter.size() > 3 && longer.contains_insensitive(shorter)))
+      scored.emplace_back(distance, name);
+  }
   llvm::sort(scored);
   SmallVector<StringRef> result;
   for (auto &[distance, name] : ArrayRef(scored).take_front(4))
     result.push_back(name);
   return result;
+}
+
+std::string RuleTable::advice(StringRef domain, StringRef opType) const {
+  const OperatorEntry *known = entry(domain, opType);
+  if (known && !known->whyNoRule.empty())
+    return known->whyNoRule.str();
+  if (known && !known->rules.empty())
+    return "it is supported from opset " + std::to_string(llvm::min_element(known->rules, llvm::less_first())->first) +
+           " on; convert the model to a newer opset first";
+  if (auto found = domains.find(domain); found != domains.end())
+    return found->second.str();
+  if (SmallVector<StringRef> names = near(domain, opType); !names.empty())
+    return "supported names near it: " + llvm::join(names, ", ");
+  return "write it in operators of ai.onnx, or define it as a function of the model; --emit=onnx without a loss keeps "
+         "such nodes as they are";
 }
 
 std::vector<StringRef> RuleTable::names() const {
@@ -115,6 +143,17 @@ std::vector<StringRef> RuleTable::names() const {
 }
 
 std::vector<StringRef> mpt::knownOperators() { return RuleTable::get().names(); }
+
+std::string mpt::unsupportedOperator(StringRef domain, StringRef opType, int64_t version) {
+  return ("expected a supported operator, got " + domain + (domain.empty() ? "" : ".") + opType + " (opset " +
+          Twine(version) + "); " + RuleTable::get().advice(domain, opType))
+      .str();
+}
+
+bool mpt::isRuntimeOperator(StringRef opType, int64_t version) {
+  const OperatorEntry *known = RuleTable::get().entry("com.microsoft", opType);
+  return known && version < known->standardBefore;
+}
 
 bool mpt::hasImportRule(StringRef domain, StringRef opType) { return RuleTable::get().contains(domain, opType); }
 
@@ -177,17 +216,8 @@ void Converter::foldNew(Block *block, Operation *before) {
 
 LogicalResult Converter::convertNode(onnx::NodeOp node) {
   Rule rule = RuleTable::get().find(node.getDomain(), node.getOpType(), node.getVersion());
-  if (!rule) {
-    InFlightDiagnostic error = emitError(node.getLoc());
-    error << "expected a supported operator, got " << (node.getDomain().empty() ? "" : node.getDomain())
-          << (node.getDomain().empty() ? "" : ".") << node.getOpType() << " (opset " << node.getVersion() << "); ";
-    const OperatorEntry *known = RuleTable::get().entry(node.getDomain(), node.getOpType());
-    if (known && !known->whyNoRule.empty())
-      error << known->whyNoRule;
-    else
-      error << "supported names near it: " << llvm::join(RuleTable::get().near(node.getOpType()), ", ");
-    return error;
-  }
+  if (!rule)
+    return emitError(node.getLoc()) << unsupportedOperator(node.getDomain(), node.getOpType(), node.getVersion());
   Operation *before = body->empty() ? nullptr : &body->back();
   Binder binder(node, *this, builder);
   // Inference has looked at the operands of the standard's operators; those of other domains take tensors alone.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix multiplications: Gemm, MatMul and Einsum, with transposes of operands folded into the multiplication's flags.
-#include "Binder.h"
+#include "Activations.h"
 
 #include <cmath>
 
@@ -35,7 +35,7 @@ static Value matmul(Binder &b, Value x, Value y, bool transposeX = false, bool t
   return b.matmul(p.value, q.value, p.transposed != transposeX, q.transposed != transposeY);
 }
 
-static LogicalResult importGemm(Binder &b) {
+static FailureOr<Value> gemm(Binder &b) {
   if (failed(b.need(2)))
     return failure();
   if (b.rank(0) != 2 || b.rank(1) != 2)
@@ -64,7 +64,26 @@ static LogicalResult importGemm(Binder &b) {
     Value c = beta == 1 ? b.in(2) : b.mul(b.in(2), beta);
     y = b.add(y, b.broadcastTo(c, *shape));
   }
-  return b.done(y);
+  return y;
+}
+
+static LogicalResult importGemm(Binder &b) {
+  FailureOr<Value> y = gemm(b);
+  return failed(y) ? failure() : b.done(*y);
+}
+
+/// ONNX Runtime's Gemm with an activation behind it.
+static LogicalResult importFusedGemm(Binder &b) {
+  FailureOr<Value> y = gemm(b);
+  if (failed(y))
+    return failure();
+  SmallVector<std::optional<double>> parameters;
+  // Selu has alpha and gamma, others alpha and beta.
+  bool hasGamma = b.attr("activation_gamma") != nullptr;
+  for (StringRef name : {"activation_alpha", hasGamma ? "activation_gamma" : "activation_beta"})
+    parameters.push_back(b.attr(name) ? std::optional(b.floatAttr(name, 0)) : std::nullopt);
+  FailureOr<Value> activated = fusedActivation(b, *y, parameters);
+  return failed(activated) ? failure() : b.done(*activated);
 }
 
 static int64_t productOf(ArrayRef<int64_t> extents) {
@@ -249,15 +268,19 @@ static LogicalResult importFusedMatMul(Binder &b) {
     return failure();
   if (!b.isFloat(0) || b.element(1) != b.element(0))
     return b.fail() << "expected float matrices of one type, got " << b.element(0) << " and " << b.element(1);
-  if (b.intAttr("transBatchA", 0) || b.intAttr("transBatchB", 0) || b.rank(0) < 2 || b.rank(1) < 2)
-    return b.fail() << "expected matrices without transBatchA and transBatchB";
-  auto swapped = [&](Value value, bool swap) {
+  if (b.rank(0) < 2 || b.rank(1) < 2)
+    return b.fail() << "expected matrices, got ranks " << b.rank(0) << " and " << b.rank(1);
+  // With transBatch, rows (before a transposition of rows and columns) come first and the batch stands behind them.
+  auto arranged = [&](Value value, bool swap, bool rowsFirst) {
     SmallVector<int64_t> permutation = axisRange(0, tensorType(value).getRank());
+    if (rowsFirst)
+      std::rotate(permutation.begin(), permutation.begin() + 1, permutation.end() - 1);
     if (swap)
       std::swap(permutation[permutation.size() - 1], permutation[permutation.size() - 2]);
     return b.transpose(value, permutation);
   };
-  FailureOr<Value> y = batched(b, swapped(b.in(0), b.intAttr("transA", 0)), swapped(b.in(1), b.intAttr("transB", 0)));
+  FailureOr<Value> y = batched(b, arranged(b.in(0), b.intAttr("transA", 0), b.intAttr("transBatchA", 0)),
+                               arranged(b.in(1), b.intAttr("transB", 0), b.intAttr("transBatchB", 0)));
   if (failed(y))
     return failure();
   double alpha = b.floatAttr("alpha", 1);
@@ -626,5 +649,9 @@ void mpt::addMatMulRules(RuleTable &t) {
   t.on("STFT", 17, importSTFT, NumericClass::Contraction);
   t.on("Det", 11, importDet, NumericClass::RangeExpanding);
   t.on("Einsum", 12, importEinsum, NodeClass(NumericClass::Contraction).trains({0, 1, 2, 3}));
+  t.onDomain("com.microsoft", "FusedGemm", importFusedGemm, NodeClass(NumericClass::Contraction).trains({0, 1, 2}));
   t.onDomain("com.microsoft", "FusedMatMul", importFusedMatMul, NodeClass(NumericClass::Contraction).trains({0, 1}));
+  // What versions of ONNX Runtime before 1.6 call it.
+  t.onDomain("com.microsoft", "TransposeMatMul", importFusedMatMul,
+             NodeClass(NumericClass::Contraction).trains({0, 1}));
 }

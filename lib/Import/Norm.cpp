@@ -401,9 +401,6 @@ void mpt::addNormRules(RuleTable &t) {
        NodeClass{NumericClass::Reduction, Arithmetic::Bounds}.trains({1, 2}));
   t.on("RMSNormalization", 23, importRMSNormalization,
        NodeClass{NumericClass::Reduction, Arithmetic::Bounds}.trains({1, 2}));
-  t.on("SimplifiedLayerNormalization", 1, importRMSNormalization,
-       NodeClass{NumericClass::Reduction, Arithmetic::Bounds}.trains({1, 2}));
-  // ONNX Runtime has these two in the default domain; see proto::prepareModel().
   t.onDomain("com.microsoft", "LayerNormalization", importLayerNormalization,
              NodeClass{NumericClass::Reduction, Arithmetic::Bounds}.trains({1, 2}));
   t.onDomain("com.microsoft", "SimplifiedLayerNormalization", importRMSNormalization,
@@ -422,6 +419,9 @@ void mpt::addNormRules(RuleTable &t) {
              NodeClass(NumericClass::Reduction).trains({2, 3, 4}));
   t.onDomain("com.microsoft", "SkipSimplifiedLayerNormalization", importSkipNorm<true>,
              NodeClass(NumericClass::Reduction).trains({2, 3, 4}));
+  t.standardToo("LayerNormalization", 17);
+  for (StringRef name : {"SimplifiedLayerNormalization", "SkipLayerNormalization", "SkipSimplifiedLayerNormalization"})
+    t.standardToo(name);
   t.onDomain("com.microsoft", "GroupNorm", importChannelsLastGroupNorm,
              NodeClass(NumericClass::Reduction).trains({1, 2}));
   t.onDomain("com.microsoft", "EmbedLayerNormalization", importEmbedLayerNormalization,

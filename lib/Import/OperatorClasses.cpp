@@ -14,7 +14,9 @@ public:
   using OperatorClasses::OperatorClasses;
 
   std::optional<NumericClass> classOf(onnx::NodeOp node) const override {
-    const OperatorEntry *entry = RuleTable::get().entry(node.getDomain(), node.getOpType());
+    bool isRuntimes = node.getDomain().empty() && isRuntimeOperator(node.getOpType(), node.getVersion());
+    const OperatorEntry *entry =
+        RuleTable::get().entry(isRuntimes ? "com.microsoft" : node.getDomain(), node.getOpType());
     return entry ? std::optional(entry->numericClass->of(node)) : std::nullopt;
   }
   Arithmetic arithmeticOf(onnx::NodeOp node) const override {

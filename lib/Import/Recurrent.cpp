@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // RNN, LSTM and GRU, and ONNX Runtime's LSTMTraining and GRUTraining: one GEMM for the inputs of all steps, then
 // mpt.recurrence, or, in forms that it does not take, the steps one by one.
+#include "Activations.h"
 #include "RowLengths.h"
-
-#include "llvm/ADT/StringSwitch.h"
 
 using namespace mlir;
 using namespace mpt;
@@ -11,76 +10,6 @@ using namespace mpt;
 namespace {
 
 enum class Cell { rnn, lstm, gru };
-
-/// An activation of a gate with its parameters.
-struct Activation {
-  enum Kind {
-    relu,
-    tanh,
-    sigmoid,
-    affine,
-    leakyRelu,
-    thresholdedRelu,
-    scaledTanh,
-    hardSigmoid,
-    elu,
-    softsign,
-    softplus
-  };
-  Kind kind;
-  double alpha = 0, beta = 0;
-
-  Value apply(Binder &b, Value x) const {
-    switch (kind) {
-    case relu:
-      return b.make<ReluOp>(x);
-    case tanh:
-      return b.make<TanhOp>(x);
-    case sigmoid:
-      return b.make<SigmoidOp>(x);
-    case affine:
-      return b.add(b.mul(x, alpha), beta);
-    case leakyRelu:
-      return b.make<LeakyReluOp>(x.getType(), x, b.f64(alpha));
-    case thresholdedRelu:
-      return b.select(b.compare(Predicate::ge, x, alpha), x, b.splatLike(x, 0));
-    case scaledTanh:
-      return b.mul(b.make<TanhOp>(b.mul(x, beta)), alpha);
-    case hardSigmoid:
-      return b.make<HardSigmoidOp>(x.getType(), x, b.f64(alpha), b.f64(beta));
-    case elu:
-      return b.make<EluOp>(x.getType(), x, b.f64(alpha));
-    case softsign:
-      return b.div(x, b.add(b.make<AbsOp>(x), 1.0));
-    case softplus:
-      return b.make<SoftplusOp>(x);
-    }
-    llvm_unreachable("an activation without a formula");
-  }
-};
-
-/// What the operator's text says of an activation: whether it takes alpha and beta, and their defaults.
-struct ActivationText {
-  Activation::Kind kind;
-  std::optional<double> alpha, beta;
-};
-
-std::optional<ActivationText> activationText(StringRef name) {
-  using A = Activation;
-  return llvm::StringSwitch<std::optional<ActivationText>>(name)
-      .CaseLower("Relu", ActivationText{A::relu, {}, {}})
-      .CaseLower("Tanh", ActivationText{A::tanh, {}, {}})
-      .CaseLower("Sigmoid", ActivationText{A::sigmoid, {}, {}})
-      .CaseLower("Affine", ActivationText{A::affine, 1.0, 0.0})
-      .CaseLower("LeakyRelu", ActivationText{A::leakyRelu, 0.01f, {}})
-      .CaseLower("ThresholdedRelu", ActivationText{A::thresholdedRelu, 1.0, {}})
-      .CaseLower("ScaledTanh", ActivationText{A::scaledTanh, 1.0, 1.0})
-      .CaseLower("HardSigmoid", ActivationText{A::hardSigmoid, 0.2f, 0.5})
-      .CaseLower("Elu", ActivationText{A::elu, 1.0, {}})
-      .CaseLower("Softsign", ActivationText{A::softsign, {}, {}})
-      .CaseLower("Softplus", ActivationText{A::softplus, {}, {}})
-      .Default(std::nullopt);
-}
 
 /// A node of RNN, LSTM or GRU: extents, attributes and operands.
 class Layer {
@@ -225,7 +154,7 @@ private:
       return !standard ? 0 : at < given.size() ? given[at++] : *standard;
     };
     for (StringRef name : names) {
-      std::optional<ActivationText> text = activationText(name);
+      std::optional<ActivationText> text = gateActivation(name);
       if (!text)
         return b.fail() << "expected an activation that the operator names (Relu, Tanh, Sigmoid, Affine, LeakyRelu, "
                            "ThresholdedRelu, ScaledTanh, HardSigmoid, Elu, Softsign, Softplus), got '"

@@ -617,6 +617,8 @@ void mpt::registerRuntimeGradients(RuleTable &t) {
   t.onDomain(ms, "MaxPoolGrad", importMaxPoolGrad, NumericClass::Movement);
   t.onDomain(ms, "AveragePoolGrad", importAveragePoolGrad, NumericClass::Neutral);
   t.onDomain(ms, "ResizeGrad", importResizeGrad, NumericClass::Neutral);
+  for (StringRef name : {"MaxPoolGrad", "AveragePoolGrad", "SinGrad", "CosGrad"})
+    t.standardToo(name);
   t.onDomain(ms, "ReduceSumTraining", importReduceSumTraining, NumericClass::Reduction);
   t.onDomain(ms, "BroadcastGradientArgs", importBroadcastGradientArgs, NumericClass::Pinned);
 }

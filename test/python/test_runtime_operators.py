@@ -54,6 +54,36 @@ CASES = {
                   dict(x=X, w=W, b=(24,))),
     "MultiHeadAttention": ("r = com.microsoft.MultiHeadAttention <num_heads = 2> (q0, k0, v0)", f"{HEADS} a = Softmax <axis = -1> (s1) {JOIN}",
                            dict(q0=X, k0=(2, 5, 8), v0=(2, 5, 8))),
+    "FusedMatMul": (
+        "r = com.microsoft.FusedMatMul <transBatchA = 1, transB = 1, transBatchB = 1, alpha = 0.5> (x, y)",
+        """p = Transpose <perm = [1, 2, 0, 3]> (x)  q = Transpose <perm = [1, 2, 3, 0]> (y)  m = MatMul (p, q)
+           half = Constant <value = float {0.5}> ()  r = Mul (m, half)""", dict(x=(5, 2, 3, 4), y=(6, 2, 3, 4))),
+    "FusedMatMul, columns first": (
+        "r = com.microsoft.FusedMatMul <transA = 1, transBatchA = 1> (x, y)",
+        "p = Transpose <perm = [1, 2, 0]> (x)  r = MatMul (p, y)", dict(x=(4, 3, 5), y=(3, 4, 2))),
+    "FusedConv": (
+        'r = com.microsoft.FusedConv <activation = "LeakyRelu", activation_params = [0.25], pads = [1, 1, 1, 1]> (x, w, b, z)',
+        "c = Conv <pads = [1, 1, 1, 1]> (x, w, b)  s = Add (c, z)  r = LeakyRelu <alpha = 0.25> (s)",
+        dict(x=(2, 3, 4, 4), w=(4, 3, 3, 3), b=(4,), z=(2, 4, 4, 4))),
+    "FusedConv, clipped": (
+        'r = com.microsoft.FusedConv <activation = "Clip", activation_params = [-1.0, 2.5]> (x, w)',
+        "c = Conv (x, w)  low = Constant <value = float {-1}> ()  high = Constant <value = float {2.5}> ()  r = Clip (c, low, high)",
+        dict(x=(2, 3, 4), w=(4, 3, 2))),
+    "FusedConv, hard sigmoid": (
+        'r = com.microsoft.FusedConv <activation = "HardSigmoid", activation_params = [0.125, 0.25]> (x, w)',
+        "c = Conv (x, w)  r = HardSigmoid <alpha = 0.125, beta = 0.25> (c)", dict(x=(2, 3, 4), w=(4, 3, 2))),
+    "NhwcConv": (
+        "r = com.microsoft.NhwcConv <strides = [2, 1]> (x, w, b)",
+        """p = Transpose <perm = [0, 3, 1, 2]> (x)  q = Transpose <perm = [0, 3, 1, 2]> (w)  c = Conv <strides = [2, 1]> (p, q, b)
+           r = Transpose <perm = [0, 2, 3, 1]> (c)""", dict(x=(2, 5, 4, 3), w=(4, 3, 2, 3), b=(4,))),
+    "FusedGemm": (
+        'r = com.microsoft.FusedGemm <activation = "Elu", activation_alpha = 0.5, transB = 1, alpha = 0.5> (x, w, b)',
+        "g = Gemm <transB = 1, alpha = 0.5> (x, w, b)  r = Elu <alpha = 0.5> (g)", dict(x=(4, 8), w=(3, 8), b=(3,))),
+    "FusedGemm, selu": (
+        'r = com.microsoft.FusedGemm <activation = "Selu", activation_alpha = 1.5, activation_gamma = 0.5> (x, w)',
+        "g = Gemm (x, w)  r = Selu <alpha = 1.5, gamma = 0.5> (g)", dict(x=(4, 8), w=(8, 3))),
+    "FusedGemm, defaults": (
+        'r = com.microsoft.FusedGemm <activation = "HardSigmoid"> (x, w)', "g = Gemm (x, w)  r = HardSigmoid (g)", dict(x=(4, 8), w=(8, 3))),
     "RotaryEmbedding": ("r = com.microsoft.RotaryEmbedding (x, places, c, s)",
                         "c3 = Gather (c, places)  s3 = Gather (s, places)  r = RotaryEmbedding <num_heads = 2> (x, c3, s3)",
                         dict(x=X, c=(6, 2), s=(6, 2))),

@@ -80,6 +80,12 @@ std::vector<llvm::StringRef> knownOperators();
 /// True when an import rule exists for the op in some version.
 bool hasImportRule(llvm::StringRef domain, llvm::StringRef opType);
 
+/// True for an operator that ONNX Runtime writes into `version` of ai.onnx, which has no such operator.
+bool isRuntimeOperator(llvm::StringRef opType, int64_t version);
+
+/// The message for an operator without an import rule: what was expected, and what to do.
+std::string unsupportedOperator(llvm::StringRef domain, llvm::StringRef opType, int64_t version);
+
 } // namespace mpt
 
 #endif // MPT_IMPORT_IMPORT_H

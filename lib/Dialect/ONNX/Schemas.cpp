@@ -43,6 +43,8 @@ constexpr Widened widened[] = {{"Equal", 7, 11}, {"Flatten", 1, 9}, {"Gemm", 7, 
 class Schemas : public ::onnx::ISchemaRegistry {
 public:
   const OpSchema *GetSchema(const std::string &name, int newest, const std::string &domain) const override {
+    if (std::optional<int64_t> version = mpt::onnx::versionOfDomain(domain))
+      return GetSchema(name, static_cast<int>(*version), "");
     if (!domain.empty() && domain != "ai.onnx.ml")
       return ::onnx::OpSchemaRegistry::Instance()->GetSchema(name, newest, domain);
     const Entry *found = nullptr;
@@ -74,6 +76,17 @@ private:
 const ::onnx::ISchemaRegistry &mpt::onnx::schemas() {
   static const Schemas registry;
   return registry;
+}
+
+static constexpr StringLiteral versionPrefix = "mpt.ai.onnx.";
+
+std::string mpt::onnx::domainOfVersion(int64_t version) { return (versionPrefix + std::to_string(version)).str(); }
+
+std::optional<int64_t> mpt::onnx::versionOfDomain(StringRef domain) {
+  int64_t version;
+  if (!domain.consume_front(versionPrefix) || domain.getAsInteger(10, version))
+    return std::nullopt;
+  return version;
 }
 
 std::vector<StringRef> mpt::onnx::operatorNames() {

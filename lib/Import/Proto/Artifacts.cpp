@@ -4,6 +4,8 @@
 
 #include "mlir/IR/Diagnostics.h"
 #include "llvm/ADT/StringSet.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
 
 using namespace mlir;
 using namespace mpt;
@@ -177,6 +179,11 @@ FailureOr<std::unique_ptr<llvm::MemoryBuffer>> proto::openFile(StringRef what, S
 }
 
 FailureOr<proto::Checkpoint> proto::openCheckpoint(const ImportOptions &options, Location loc) {
+  StringRef folder = options.checkpoint;
+  if (folder.ends_with(".pbseq"))
+    folder = llvm::sys::path::parent_path(folder).empty() ? "." : llvm::sys::path::parent_path(folder);
+  if (llvm::sys::fs::is_directory(folder))
+    return readCheckpointFolder(folder, namedLoc(loc.getContext(), options.checkpoint));
   auto file = openFile("checkpoint", options.checkpoint, loc);
   if (failed(file))
     return failure();

@@ -31,6 +31,9 @@ struct Artifacts {
 /// ort_training_checkpoint.fbs), or an ONNX model whose initializers have the values.
 llvm::FailureOr<Checkpoint> readCheckpoint(llvm::StringRef bytes, mlir::Location loc);
 
+/// The values in a folder that ONNX Runtime Training before version 1.15 has written.
+llvm::FailureOr<Checkpoint> readCheckpointFolder(llvm::StringRef folder, mlir::Location loc);
+
 /// The file at `path`, or an error at `loc` that says `what` it is.
 llvm::FailureOr<std::unique_ptr<llvm::MemoryBuffer>> openFile(llvm::StringRef what, llvm::StringRef path,
                                                               mlir::Location loc);
@@ -38,7 +41,7 @@ llvm::FailureOr<std::unique_ptr<llvm::MemoryBuffer>> openFile(llvm::StringRef wh
 /// True for the node that adds a parameter's gradient to a buffer.
 bool isAccumulator(const ::onnx::NodeProto &node);
 
-/// readCheckpoint() of the file `options.checkpoint`.
+/// readCheckpoint() of the file, or readCheckpointFolder() of the folder, `options.checkpoint`.
 llvm::FailureOr<Checkpoint> openCheckpoint(const ImportOptions &options, mlir::Location loc);
 
 /// Turns a training model into a joint graph: parameters, which it takes as inputs, become initializers with the values

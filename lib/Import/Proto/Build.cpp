@@ -5,6 +5,7 @@
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/ONNX/NodeTypes.h"
 #include "mpt/Dialect/ONNX/ONNXDialect.h"
+#include "mpt/Dialect/ONNX/Schemas.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -275,7 +276,9 @@ LogicalResult ModuleBuilder::addNode(NodeProto &node) {
       return failure();
     operands.push_back(*value);
   }
-  StringRef domain = node.domain() == "ai.onnx" ? StringRef() : StringRef(node.domain());
+  std::optional<int64_t> ownVersion = mpt::onnx::versionOfDomain(node.domain());
+  StringRef domain = node.domain() == "ai.onnx" || ownVersion ? StringRef() : StringRef(node.domain());
+  int64_t version = ownVersion.value_or(proto::opsetVersion(*model, domain));
   NamedAttrList attrs;
   SmallVector<GraphProto *> graphs;
   SmallVector<Attribute> graphNames, opaque;
@@ -312,11 +315,11 @@ LogicalResult ModuleBuilder::addNode(NodeProto &node) {
       operands.pop_back();
       attrs.set("to", builder.getI64IntegerAttr(mpt::onnx::elementTypeNumber(like.getElementType())));
     }
-  auto op = mpt::onnx::NodeOp::create(
-      builder, loc, results, operands, builder.getStringAttr(domain), builder.getStringAttr(opType),
-      builder.getI64IntegerAttr(proto::opsetVersion(*model, domain)), attrs.getDictionary(context),
-      graphs.empty() ? ArrayAttr() : builder.getArrayAttr(graphNames), ArrayAttr(), StringAttr(), ArrayAttr(),
-      ArrayAttr(), UnitAttr(), graphs.size());
+  auto op = mpt::onnx::NodeOp::create(builder, loc, results, operands, builder.getStringAttr(domain),
+                                      builder.getStringAttr(opType), builder.getI64IntegerAttr(version),
+                                      attrs.getDictionary(context),
+                                      graphs.empty() ? ArrayAttr() : builder.getArrayAttr(graphNames), ArrayAttr(),
+                                      StringAttr(), ArrayAttr(), ArrayAttr(), UnitAttr(), graphs.size());
   if (faithful)
     keepDetails(op, node, opaque);
   SmallVector<Attribute> headers;
@@ -487,6 +490,8 @@ FailureOr<OwningOpRef<ModuleOp>> ModuleBuilder::build(StringRef name) {
   setAttr<mpt::onnx::ONNXDialect::ProducerAttrHelper>(*module, builder.getStringAttr(model->producer_name()));
   if (faithful) {
     *header->mutable_opset_import() = model->opset_import(); // inlining may have added domains
+    *header->mutable_functions() = model->functions();       // that are not inlined
+    proto::forgetVersions(*header);
     std::string text;
     google::protobuf::TextFormat::PrintToString(*header, &text);
     setAttr<mpt::onnx::ONNXDialect::ModelAttrHelper>(*module, builder.getStringAttr(text));

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checkpoints of ONNX Runtime Training: flatbuffers, read with every offset checked against the file.
+// Checkpoints of ONNX Runtime Training: flatbuffers, read with every offset checked against the file, and before
+// version 1.15 folders of protobuf messages.
 #include "Artifacts.h"
 
 #include "mlir/IR/Diagnostics.h"
 #include "llvm/Support/Endian.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
+
+#include "google/protobuf/io/coded_stream.h"
 
 using namespace mlir;
 using namespace mpt;
@@ -175,5 +180,61 @@ FailureOr<proto::Checkpoint> proto::readCheckpoint(StringRef bytes, Location loc
       failed(readTensors(flat, *state, slot::frozen, checkpoint.frozen, loc)) ||
       failed(readOptimizer(flat, *root, checkpoint.optimizer, loc)))
     return failure();
+  return checkpoint;
+}
+
+/// Messages behind their number, each behind its size.
+static LogicalResult readSequence(StringRef bytes, std::vector<::onnx::TensorProto> &tensors, Location loc) {
+  auto broken = [&] {
+    return emitError(loc) << "expected a sequence of tensors of ONNX Runtime Training (.pbseq), got bytes that do not "
+                             "parse; the file may be truncated";
+  };
+  google::protobuf::io::CodedInputStream stream(reinterpret_cast<const uint8_t *>(bytes.data()),
+                                                static_cast<int>(std::min<uint64_t>(bytes.size(), INT_MAX)));
+  uint32_t count, size;
+  if (!stream.ReadVarint32(&count))
+    return broken();
+  for (; count > 0; --count) {
+    if (!stream.ReadVarint32(&size))
+      return broken();
+    auto limit = stream.PushLimit(static_cast<int>(std::min<uint32_t>(size, INT_MAX)));
+    ::onnx::TensorProto &tensor = tensors.emplace_back();
+    if (!tensor.ParseFromCodedStream(&stream) || stream.BytesUntilLimit() != 0)
+      return broken();
+    stream.PopLimit(limit);
+    if (tensor.data_location() == ::onnx::TensorProto::EXTERNAL)
+      return emitError(loc) << "expected the values of tensor '" << tensor.name()
+                            << "' in the checkpoint, got a reference to another file";
+    if (failed(proto::checkTensor(tensor, proto::namedLoc(loc.getContext(), tensor.name()))))
+      return failure();
+  }
+  return success();
+}
+
+FailureOr<proto::Checkpoint> proto::readCheckpointFolder(StringRef folder, Location loc) {
+  Checkpoint checkpoint;
+  bool any = false, slots = false;
+  for (auto [name, tensors] : {std::pair("paramtrain_tensors.pbseq", &checkpoint.trained),
+                               std::pair("paramfrozen_tensors.pbseq", &checkpoint.frozen)}) {
+    SmallString<256> path(folder);
+    llvm::sys::path::append(path, name);
+    if (!llvm::sys::fs::exists(path))
+      continue;
+    any = true;
+    auto file = openFile("checkpoint", path, loc);
+    if (failed(file) || failed(readSequence((*file)->getBuffer(), *tensors, namedLoc(loc.getContext(), path))))
+      return failure();
+  }
+  if (!any)
+    return emitError(loc) << "expected a checkpoint of ONNX Runtime Training, got folder '" << folder
+                          << "' without paramtrain_tensors.pbseq, which versions before 1.15 write; name the "
+                             "checkpoint file, or an .onnx file whose initializers have the values";
+  std::error_code error;
+  for (llvm::sys::fs::directory_iterator entry(folder, error), end; entry != end && !error; entry.increment(error))
+    slots |= llvm::sys::path::filename(entry->path()).starts_with("optim_");
+  if (slots)
+    emitWarning(loc) << "the optimizer's state in folder '" << folder
+                     << "' is not read, and starts at zero; load and save the checkpoint with ONNX Runtime Training "
+                        "1.15 or newer to go on from it";
   return checkpoint;
 }

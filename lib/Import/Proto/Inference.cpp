@@ -125,6 +125,6 @@ std::optional<std::string> proto::inferShapes(ModelProto &model) {
     shape_inference::InferShapes(model, &schemas, strict);
     return std::nullopt;
   } catch (const std::exception &error) {
-    return plainMessage(error.what());
+    return error.what();
   }
 }

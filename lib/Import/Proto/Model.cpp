@@ -29,14 +29,13 @@ using namespace mpt;
 using namespace ::onnx;
 
 namespace {
-constexpr int64_t oldestOpset = 7;
 /// Initializers up to this many elements stay in the graph for shape inference to look at.
 constexpr int64_t visibleElements = 1024;
 
 /// Ops without an import rule of their own: where the standard defines them by a function, that is imported instead.
 struct WithoutRule : inliner::FunctionIdSet {
   bool Contains(const std::string &domain, const std::string &name) const override {
-    return !hasImportRule(domain == "ai.onnx" ? "" : domain, name);
+    return !hasImportRule(domain == "ai.onnx" || mpt::onnx::versionOfDomain(domain) ? "" : domain, name);
   }
 };
 } // namespace
@@ -64,14 +63,6 @@ std::string proto::numberText(float value) {
   return {text, std::to_chars(text, std::end(text), value).ptr};
 }
 
-/// First line of an ONNX message, without its bracketed prefixes.
-std::string proto::plainMessage(StringRef what) {
-  std::string text;
-  for (char c : what.trim())
-    text += c == '\n' ? ' ' : c;
-  return text;
-}
-
 /// Parses binary protobuf, or text when it begins with '<' or '#'.
 LogicalResult proto::parseBytes(StringRef bytes, ModelProto &model, Location loc) {
   StringRef head = bytes.ltrim();
@@ -95,6 +86,7 @@ LogicalResult proto::parseBytes(StringRef bytes, ModelProto &model, Location loc
   if (bytes.size() > INT_MAX)
     return emitError(loc) << "expected a model below 2 GiB, got " << bytes.size()
                           << " bytes; save it with external data";
+  google::protobuf::LogSilencer silencer; // what is wrong is said below
   google::protobuf::io::ArrayInputStream array(bytes.data(), static_cast<int>(bytes.size()));
   google::protobuf::io::CodedInputStream stream(&array);
   stream.SetTotalBytesLimit(INT_MAX);
@@ -104,7 +96,8 @@ LogicalResult proto::parseBytes(StringRef bytes, ModelProto &model, Location loc
 }
 
 LogicalResult proto::parseModel(StringRef bytes, ModelProto &model, Location loc) {
-  return failed(parseBytes(bytes, model, loc)) ? failure() : densifyInitializers(model, loc.getContext());
+  return failure(failed(parseBytes(bytes, model, loc)) || failed(sortNodes(model, loc)) ||
+                 failed(densifyInitializers(model, loc.getContext())));
 }
 
 LogicalResult proto::parseWithSites(StringRef bytes, ModelProto &model, Location loc) {
@@ -124,7 +117,7 @@ static const OpSchema *schemaAt(const NodeProto &node, int64_t version) {
 static const NodeProto *findChanged(const GraphProto &graph, int64_t version) {
   for (const NodeProto &node : graph.node()) {
     bool isStandard = node.domain().empty() || node.domain() == "ai.onnx";
-    if (isStandard && (version == 0 || schemaAt(node, version) != schemaAt(node, oldestOpset)))
+    if (isStandard && (version == 0 || schemaAt(node, version) != schemaAt(node, proto::oldestOpset)))
       return &node;
     for (const AttributeProto &attribute : node.attribute())
       if (attribute.has_g())
@@ -170,10 +163,12 @@ static LogicalResult checkVersions(const ModelProto &model, Location loc) {
                           << model.ir_version();
   int64_t newest = OpSchemaRegistry::DomainToVersionRange::Instance().Map().at("").second;
   int64_t version = proto::opsetVersion(model, "");
-  bool isOld = version < oldestOpset && (version < 0 || findChanged(model.graph(), version));
+  bool isOld = version < proto::oldestOpset && (version < 0 || findChanged(model.graph(), version));
   if (isOld || version > newest)
-    return emitError(loc) << "expected opset " << oldestOpset << " to " << newest << " of ai.onnx, got " << version
-                          << (version && version < oldestOpset ? "; convert the model to a newer opset first" : "");
+    return emitError(loc) << "expected opset " << proto::oldestOpset << " to " << newest << " of ai.onnx, got "
+                          << version
+                          << (version && version < proto::oldestOpset ? "; convert the model to a newer opset first"
+                                                                      : "");
   return success();
 }
 
@@ -202,11 +197,8 @@ static LogicalResult checkNames(const GraphProto &graph, MLIRContext *context) {
     for (const std::string &input : node.input()) {
       if (input.empty() || known.contains(input))
         continue;
-      InFlightDiagnostic error = emitError(proto::namedLoc(context, proto::nodeName(node)));
-      if (later.contains(input))
-        return error << "expected nodes in topological order, got use of '" << input
-                     << "' before its definition; the graph has a cycle or is not sorted";
-      return error << "expected a defined value, got '" << input << "', which no node, input or initializer defines";
+      return emitError(proto::namedLoc(context, proto::nodeName(node)))
+             << "expected a defined value, got '" << input << "', which no node, input or initializer defines";
     }
     for (const std::string &output : node.output())
       known.insert(output);
@@ -336,12 +328,28 @@ static LogicalResult bindDimensions(GraphProto &graph, const ImportOptions &opti
   return success();
 }
 
-/// The node that an ONNX message names ("node name: X"), or the graph.
-static Location errorLoc(StringRef message, const GraphProto &graph, MLIRContext *context) {
-  StringRef rest = message.split("node name: ").second;
-  StringRef name = rest.split(')').first;
-  return proto::namedLoc(context, name.empty() ? StringRef(graph.name()) : name);
-}
+namespace {
+/// Gives inputs and outputs without a shape one, as long as it lives: the checker wants it, and others do not.
+class DeclaredShapes {
+public:
+  explicit DeclaredShapes(GraphProto &graph) {
+    for (auto *values : {graph.mutable_input(), graph.mutable_output()})
+      for (ValueInfoProto &value : *values) {
+        if (!value.type().has_tensor_type() || value.type().tensor_type().has_shape())
+          continue;
+        without.push_back(value.mutable_type()->mutable_tensor_type());
+        without.back()->mutable_shape();
+      }
+  }
+  ~DeclaredShapes() {
+    for (TypeProto::Tensor *type : without)
+      type->clear_shape();
+  }
+
+private:
+  std::vector<TypeProto::Tensor *> without;
+};
+} // namespace
 
 /// checker::check_model() with our registry, for a model that checkVersions() has accepted.
 static void runChecker(const ModelProto &model) {
@@ -367,25 +375,31 @@ static void runChecker(const ModelProto &model) {
     checker::check_model_local_functions(model, context, names);
 }
 
-/// What every import begins with: versions, names, order, the ONNX checker, inlining of local functions.
-static LogicalResult checkAndInline(ModelProto &model, std::vector<TensorProto> &initializers, Location loc) {
+/// What every import begins with: versions, names, the ONNX checker, inlining of local functions.
+static LogicalResult checkAndInline(ModelProto &model, std::vector<TensorProto> &initializers, bool isRewritten,
+                                    Location loc) {
   MLIRContext *context = loc.getContext();
   if (failed(checkVersions(model, loc)) || failed(checkNames(model.graph(), context)) ||
-      failed(proto::checkLimits(model, context)) || failed(splitInitializers(model, initializers, context)))
+      failed(proto::settleUnregistered(model, isRewritten, context)) || failed(proto::checkLimits(model, context)) ||
+      failed(splitInitializers(model, initializers, context)))
     return failure();
-  try {
-    runChecker(model);
-  } catch (const std::exception &error) {
-    std::string message = proto::plainMessage(error.what());
-    return emitError(errorLoc(message, model.graph(), context)) << "expected a valid ONNX model: " << message;
-  }
-  try {
-    if (model.functions_size())
-      inliner::InlineLocalFunctions(model, /*convert_version=*/true);
-  } catch (const std::exception &error) {
-    return emitError(loc) << "cannot inline the model's functions: " << proto::plainMessage(error.what());
-  }
-  return success();
+  auto check = [&]() -> std::optional<std::string> {
+    DeclaredShapes declared(*model.mutable_graph());
+    try {
+      runChecker(model);
+      return std::nullopt;
+    } catch (const std::exception &error) {
+      return error.what();
+    }
+  };
+  if (failed(proto::checkByLibrary(model, "a valid ONNX model", context, check)))
+    return failure();
+  return proto::inlineFunctions(model, isRewritten, loc);
+}
+
+static LogicalResult checkShapes(ModelProto &model, MLIRContext *context) {
+  return proto::checkByLibrary(model, "consistent types and shapes", context,
+                               [&] { return proto::inferShapes(model); });
 }
 
 void proto::copyHeader(const GraphProto &graph, GraphProto &header) {
@@ -420,33 +434,9 @@ LogicalResult proto::prepareNodes(ModelProto &model, std::vector<TensorProto> &i
   if (model.training_info_size())
     return emitError(loc) << "expected a graph without TrainingInfoProto, which names its tensors by string; give "
                              "--optimizer to make a training step instead";
-  if (failed(checkAndInline(model, initializers, loc)))
+  if (failed(checkAndInline(model, initializers, /*isRewritten=*/true, loc)))
     return failure();
-  if (std::optional<std::string> message = proto::inferShapes(model))
-    return emitError(errorLoc(*message, model.graph(), loc.getContext()))
-           << "expected consistent types and shapes: " << *message;
-  return success();
-}
-
-/// ONNX Runtime writes some of its operators into the default domain, where the standard has none of them.
-static void renameRuntimeOperators(ModelProto &model) {
-  int64_t version = proto::opsetVersion(model, "");
-  bool any = false;
-  (void)proto::visitNodes(*model.mutable_graph()->mutable_node(), [&](NodeProto &node) {
-    bool renamed =
-        (node.domain().empty() || node.domain() == "ai.onnx") &&
-        (node.op_type() == "SimplifiedLayerNormalization" || (node.op_type() == "LayerNormalization" && version < 17) ||
-         llvm::is_contained({"MaxPoolGrad", "AveragePoolGrad", "SinGrad", "CosGrad"}, node.op_type()));
-    if (renamed)
-      node.set_domain("com.microsoft");
-    any |= renamed;
-    return success();
-  });
-  if (any && !proto::opsetVersion(model, "com.microsoft")) {
-    OperatorSetIdProto &opset = *model.add_opset_import();
-    opset.set_domain("com.microsoft");
-    opset.set_version(1);
-  }
+  return checkShapes(model, loc.getContext());
 }
 
 /// Some producers write weights as Constant nodes. Where a filter or matrix is one, all tensors of floats that are
@@ -570,9 +560,8 @@ LogicalResult proto::prepareModel(ModelProto &model, std::vector<TensorProto> &i
   MLIRContext *context = loc.getContext();
   if (isPart && !options.maxSteps.empty())
     forgetSteps(*model.mutable_graph());
-  renameRuntimeOperators(model);
   if (failed(liftTensors(model, context)) || failed(takeGradientOperands(model, context)) ||
-      failed(checkAndInline(model, initializers, loc)) ||
+      failed(checkAndInline(model, initializers, /*isRewritten=*/false, loc)) ||
       failed(bindDimensions(*model.mutable_graph(), options, isPart, context)))
     return failure();
   addDefaults(model);
@@ -591,9 +580,8 @@ LogicalResult proto::prepareModel(ModelProto &model, std::vector<TensorProto> &i
   bool anyWithoutRule = failed(visitNodes(*graph.mutable_node(), [](const NodeProto &node) {
     return failure(WithoutRule().Contains(node.domain(), node.op_type()));
   }));
-  if (std::optional<std::string> message = proto::inferShapes(model))
-    return emitError(errorLoc(*message, model.graph(), context))
-           << "expected consistent types and shapes: " << *message;
+  if (failed(checkShapes(model, context)))
+    return failure();
   if (!anyWithoutRule)
     return finish(model, options, isPart, context);
   // The inliner infers shapes with the registered schemas, so ours had to find nothing wrong before.

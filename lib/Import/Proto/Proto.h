@@ -17,6 +17,9 @@
 
 namespace mpt::proto {
 
+/// Of ai.onnx: older ones are read where all nodes mean the same in it.
+constexpr int64_t oldestOpset = 7;
+
 /// A location that names `name`.
 mlir::Location namedLoc(mlir::MLIRContext *context, llvm::StringRef name);
 
@@ -47,7 +50,24 @@ llvm::LogicalResult checkTextDepth(llvm::StringRef text, mlir::Location loc);
 /// Fails for functions that call themselves or multiply beyond bounds, and for equations that inference loops on.
 llvm::LogicalResult checkLimits(::onnx::ModelProto &model, mlir::MLIRContext *context);
 
-/// Strict inference of every value's type, in place; ONNX's message where the graph contradicts itself.
+/// Puts nodes in an order in which each value is made before it is read, with a remark; fails where a graph has a
+/// cycle.
+llvm::LogicalResult sortNodes(::onnx::ModelProto &model, mlir::Location loc);
+
+/// Operators that the model's version of ai.onnx does not have: those that ONNX Runtime writes there become ones of
+/// com.microsoft, and others are refused. In a graph that goes back into a file all of them stay (domainOfVersion in
+/// mpt/Dialect/ONNX/Schemas.h), others with a warning.
+llvm::LogicalResult settleUnregistered(::onnx::ModelProto &model, bool isRewritten, mlir::MLIRContext *context);
+
+/// Puts local functions in the place of their calls. What they mean by an operator set of their own is kept; those
+/// that a graph of one set cannot say stay functions where that goes back into a file, with a warning.
+llvm::LogicalResult inlineFunctions(::onnx::ModelProto &model, bool isRewritten, mlir::Location loc);
+
+/// Takes the domains that settleUnregistered() and inlineFunctions() gave nodes out of functions that stay, and out of
+/// the operator sets.
+void forgetVersions(::onnx::ModelProto &model);
+
+/// Strict inference of every value's type, in place; ONNX's own message where the graph contradicts itself.
 std::optional<std::string> inferShapes(::onnx::ModelProto &model);
 
 /// Turns values of types that core does not compute in into bytes, in place of which nodes of `storageDomain` decode
@@ -57,8 +77,11 @@ llvm::LogicalResult lowerStorageTypes(::onnx::ModelProto &model, mlir::MLIRConte
 /// The shortest text that reads as `value`.
 std::string numberText(float value);
 
-/// First line of an ONNX message, without its bracketed prefixes.
+/// What a message of the ONNX library says: one line, without the library's tags, files and conditions.
 std::string plainMessage(llvm::StringRef what);
+/// Fails with what `check` returns of the library's, at the node that it is about: "expected a valid model: ...".
+llvm::LogicalResult checkByLibrary(::onnx::ModelProto &model, llvm::StringRef expected, mlir::MLIRContext *context,
+                                   llvm::function_ref<std::optional<std::string>()> check);
 
 /// Fails unless the element type is supported, the extents fit, and data in the message itself are as many as these
 /// say.

@@ -4,6 +4,8 @@
 #define MPT_DIALECT_ONNX_SCHEMAS_H
 
 #include "llvm/ADT/StringRef.h"
+#include <optional>
+#include <string>
 #include <vector>
 
 namespace onnx {
@@ -15,6 +17,12 @@ namespace mpt::onnx {
 /// What onnx::OpSchemaRegistry finds, for ai.onnx and ai.onnx.ml without making the other thousand schemas first, which
 /// takes longer than rewriting a model of a hundred nodes. Schemas live as long as the process; any thread may ask.
 const ::onnx::ISchemaRegistry &schemas();
+
+/// Domain of nodes of ai.onnx that mean what operator set `version` says, whichever the model imports: those of
+/// functions with an older set, and operators that no set has. No file sees it.
+std::string domainOfVersion(int64_t version);
+/// The version that such a domain names; nothing for others.
+std::optional<int64_t> versionOfDomain(llvm::StringRef domain);
 
 /// Operators that have a schema, each once and in order, whatever their domain.
 std::vector<llvm::StringRef> operatorNames();
