@@ -103,8 +103,8 @@ LogicalResult proto::parseModel(StringRef bytes, ModelProto &model, Location loc
 LogicalResult proto::parseWithSites(StringRef bytes, ModelProto &model, Location loc) {
   if (failed(parseBytes(bytes, model, loc)))
     return failure();
-  noteSites(model);
-  return densifyInitializers(model, loc.getContext());
+  noteSites(model); // sorted nodes keep their notes
+  return failure(failed(sortNodes(model, loc)) || failed(densifyInitializers(model, loc.getContext())));
 }
 
 /// The schema of a node's operator in an operator set; null where it has none.

@@ -29,10 +29,13 @@ template <typename Message> void addNote(Message &message, StringRef key, const 
 
 void noteGraph(GraphProto &graph, const std::string &path) {
   for (auto [i, tensor] : llvm::enumerate(*graph.mutable_initializer()))
-    addNote(tensor, siteKey, proto::sitePath(path, 'i', i));
+    if (tensor.data_type() != TensorProto::UNDEFINED) // an empty message would grow by its note
+      addNote(tensor, siteKey, proto::sitePath(path, 'i', i));
   for (auto [i, sparse] : llvm::enumerate(*graph.mutable_sparse_initializer()))
     addNote(*sparse.mutable_values(), siteKey, proto::sitePath(path, 's', i));
   for (auto [i, node] : llvm::enumerate(*graph.mutable_node())) {
+    if (node.input_size() == 0 && node.attribute_size() == 0) // reads and holds no tensor
+      continue;
     std::string at = proto::sitePath(path, 'n', i);
     addNote(node, siteKey, at);
     for (auto [k, attribute] : llvm::enumerate(*node.mutable_attribute())) {
