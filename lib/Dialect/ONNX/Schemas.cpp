@@ -78,7 +78,7 @@ const ::onnx::ISchemaRegistry &mpt::onnx::schemas() {
   return registry;
 }
 
-static constexpr StringLiteral versionPrefix = "mpt.ai.onnx.";
+static constexpr StringLiteral versionPrefix = "ai.onnx.opset.";
 
 std::string mpt::onnx::domainOfVersion(int64_t version) { return (versionPrefix + std::to_string(version)).str(); }
 

@@ -104,22 +104,27 @@ LogicalResult Sorter::sort(Nodes &nodes) {
         makers.try_emplace(output, static_cast<int>(i));
   }
   const int count = nodes.size();
-  std::vector<SmallVector<int>> needs(count), readers(count);
-  std::vector<int> open(count, 0);
-  bool isSorted = true;
-  for (int i = 0; i < count; ++i) {
+  auto forEachNeed = [&](int node, auto note) {
     llvm::StringSet<> reads;
-    addReads(nodes[i], reads);
+    addReads(nodes[node], reads);
     for (const auto &name : reads)
-      if (auto maker = makers.find(name.getKey()); maker != makers.end()) {
-        needs[i].push_back(maker->second);
-        readers[maker->second].push_back(i);
-        ++open[i];
-        isSorted &= maker->second < i;
-      }
-  }
+      if (auto maker = makers.find(name.getKey()); maker != makers.end())
+        note(maker->second);
+  };
+  // Most files are sorted, and lists for each node would outgrow a file of small ones.
+  bool isSorted = true;
+  for (int i = 0; i < count && isSorted; ++i)
+    forEachNeed(i, [&](int need) { isSorted &= need < i; });
   if (isSorted)
     return success();
+  std::vector<SmallVector<int>> needs(count), readers(count);
+  std::vector<int> open(count, 0);
+  for (int i = 0; i < count; ++i)
+    forEachNeed(i, [&](int need) {
+      needs[i].push_back(need);
+      readers[need].push_back(i);
+      ++open[i];
+    });
   // Of the nodes that are ready, the first one in the file.
   std::priority_queue<int, std::vector<int>, std::greater<>> ready;
   for (int i = 0; i < count; ++i)
