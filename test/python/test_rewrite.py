@@ -15,6 +15,7 @@ from conftest import ROOT, build_folder
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 import adam
+import spawn
 
 FLOAT, HALF = TensorProto.FLOAT, TensorProto.FLOAT16
 
@@ -146,6 +147,20 @@ def test_external_data_is_streamed_and_small_memory(tmp_path):
     assert os.path.getsize(path) < 4096
     stored = {i.name: numpy_helper.to_array(i) for i in onnx.load(path).graph.initializer}
     assert np.array_equal(stored["big"], weight(8, rows * 64).astype(np.float16))
+
+
+@pytest.mark.parametrize("element, wide", [(.5, False), (1e5, True)])
+def test_elements_of_large_weights_are_read_without_memory(tmp_path, element, wide):
+    """A product whose one of 2^25 weights leaves the range stays wide, however large the file is."""
+    big = np.full((64, 1 << 19), .25, np.float32)
+    big[-1, -1] = element
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["h"], name="one"), helper.make_node("MatMul", ["h", "big"], ["y"], name="two")]
+    source = model(nodes, [("x", [2, 8])], [("y", [2, 1 << 19])], [("w", weight(8, 64)), ("big", big)])
+    onnx.save(source, tmp_path / "in.onnx", save_as_external_data=True, location="in.data")
+    status, _, peak, _ = spawn.measure([build_folder() / "bin" / "mpt-opt", tmp_path / "in.onnx", "--policy=amp-f16", "--emit=onnx", "-o", tmp_path / "out.onnx"])
+    assert status == 0 and peak < 80, f"{peak} MiB"
+    stored = {i.name: i.data_type for i in onnx.load(tmp_path / "out.onnx", load_external_data=False).graph.initializer}
+    assert stored == {"w": HALF, "big": FLOAT if wide else HALF}
 
 
 def test_range_of_constants(tmp_path):

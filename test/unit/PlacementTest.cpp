@@ -178,7 +178,8 @@ OwningOpRef<ModuleOp> randomGraph(MLIRContext &context) {
 }
 
 void compareGraph(ModuleOp module, const Policy &policy, StringRef name, Counts &counts) {
-  CoreGraph asked(module, policy, CostModel());
+  ConstantReader reader;
+  CoreGraph asked(module, policy, CostModel(), reader);
   Posed posed = pose(asked);
   size_t labels = posed.placement.countFree();
   if (labels > mostFree)
@@ -188,7 +189,7 @@ void compareGraph(ModuleOp module, const Policy &policy, StringRef name, Counts 
   for (const Trial &trial : asked.trials())
     compare(posed.placement, trial.weights, counts, name.str().c_str());
   compare(posed.placement, reported(), counts, name.str().c_str());
-  CoreGraph view(module, policy, CostModel());
+  CoreGraph view(module, policy, CostModel(), reader);
   Solved solved = solve(view, policy, Placement::cut, [](Operation *, const OpTypes &) {});
   compareReported(posed.placement, solved.cost.inEachStep, counts);
   int64_t painted = posed.placement.costOf(posed.placement.paint(posed.ops), 0).inEachStep;

@@ -4,14 +4,10 @@
 #define MPT_PRECISION_CONSTANTS_H
 
 #include "mlir/IR/BuiltinAttributes.h"
-#include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/BuiltinTypes.h"
-#include <optional>
 #include <string>
 
 namespace mpt {
-
-class MappedFiles;
 
 struct NarrowedConstant {
   mlir::ElementsAttr value; ///< null when the constant has no readable contents
@@ -23,19 +19,6 @@ struct NarrowedConstant {
 /// a fully masked row would then be NaN. A non-zero value that would become 0 takes the smallest subnormal of its sign,
 /// so that an epsilon still protects a division.
 NarrowedConstant narrowConstant(mlir::ElementsAttr value, mlir::FloatType type);
-
-/// Of the finite elements of a constant: the largest magnitude, and the smallest one but zero; 0 where there is none.
-struct Magnitudes {
-  float largest = 0, smallest = 0;
-};
-
-/// Nothing where `constant` is null or not of FP32 elements. With `files`, pages of files are dropped once they are
-/// read.
-std::optional<Magnitudes> magnitudesOf(mlir::Attribute constant, const MappedFiles *files = nullptr);
-
-/// Parameters and constants of a training module whose initial values, rounded to `type`, are infinite: with the
-/// largest magnitude of each.
-llvm::DenseMap<mlir::StringAttr, float> statesBeyond(mlir::ModuleOp module, mlir::FloatType type);
 
 } // namespace mpt
 

@@ -4,6 +4,7 @@
 #define MPT_PRECISION_MEANING_H
 
 #include "mpt/Interfaces/Arithmetic.h"
+#include "mpt/Precision/ConstantReader.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/DenseMap.h"
@@ -51,7 +52,8 @@ public:
   };
   using ContentsOf = llvm::function_ref<Contents(mlir::Operation *)>;
   /// Powers taken in `ending`, which is wide anyway, ask nothing of what they are taken of.
-  Meanings(mlir::func::FuncOp function, ContentsOf contentsOf, const llvm::DenseSet<mlir::Operation *> &ending);
+  Meanings(mlir::func::FuncOp function, ContentsOf contentsOf, ConstantReader &reader,
+           const llvm::DenseSet<mlir::Operation *> &ending);
 
   /// Why `op` must not compute in `type`, a rule as reports print it; empty where what its operands and results mean
   /// allows it. Where its range `isMeasured`, only exactness counts.
@@ -65,7 +67,7 @@ public:
   const Meaning &of(mlir::Value value) const;
 
 private:
-  void visit(mlir::Operation *op, ContentsOf contentsOf);
+  void visit(mlir::Operation *op, ContentsOf contentsOf, ConstantReader &reader);
   std::string whyReads(mlir::Operation *op, unsigned index, mlir::FloatType type, bool isMeasured) const;
   bool cancels(mlir::Operation *op) const;
   bool isUnfit(mlir::Operation *op, const Meaning &constant, bool isMatrix, mlir::FloatType type) const;

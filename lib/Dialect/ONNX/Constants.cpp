@@ -36,11 +36,6 @@ Attribute mpt::onnx::fixedContentsOf(Operation *op) {
   return {};
 }
 
-bool mpt::onnx::isExternal(Operation *constant) {
-  auto initializer = dyn_cast<InitializerOp>(constant);
-  return initializer && initializer.getExternal();
-}
-
 bool mpt::onnx::isConvertedWhenWritten(Operation *constant) {
   auto initializer = dyn_cast<InitializerOp>(constant);
   return initializer && !isa<DenseElementsAttr>(initializer.getValue());

@@ -85,22 +85,24 @@ static bool endsInChoice(Operation *op) {
 
 // ---- forward
 
-Meanings::Meanings(func::FuncOp function, ContentsOf contentsOf, const DenseSet<Operation *> &ending) {
+Meanings::Meanings(func::FuncOp function, ContentsOf contentsOf, ConstantReader &reader,
+                   const DenseSet<Operation *> &ending) {
   for (BlockArgument argument : function.getArguments()) {
     Meaning meaning = meaningOfType(argument.getType());
     meaning.direct = true;
     meaning.unscaled = isFloat(argument);
     meanings[argument] = meaning;
   }
-  function.walk<WalkOrder::PreOrder>([&](Operation *op) { visit(op, contentsOf); });
+  function.walk<WalkOrder::PreOrder>([&](Operation *op) { visit(op, contentsOf, reader); });
   findEnds(function, ending);
 }
 
-void Meanings::visit(Operation *op, ContentsOf contentsOf) {
+void Meanings::visit(Operation *op, ContentsOf contentsOf, ConstantReader &reader) {
   if (op->getNumResults() == 0)
     return;
   if (Contents contents = contentsOf(op); contents.isWeight || contents.attribute) {
-    Meaning meaning = contents.attribute ? meaningOfConstant(contents.attribute) : Meaning();
+    std::optional<ElementRange> range = reader.read(contents.attribute);
+    Meaning meaning = range ? meaningOfConstant(*range) : Meaning();
     meaning.weight = contents.isWeight;
     meanings[op->getResult(0)] = meaning;
     return;

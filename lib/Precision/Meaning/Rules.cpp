@@ -4,9 +4,7 @@
 
 #include "mpt/Interfaces/MeaningFlow.h"
 
-#include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/BuiltinTypes.h"
-#include "mlir/IR/DialectResourceBlobManager.h"
 #include "mlir/IR/TypeUtilities.h"
 
 #include <algorithm>
@@ -15,114 +13,15 @@
 using namespace mlir;
 using namespace mpt;
 
-namespace {
-/// Elements of a constant beyond so many are not read: positions and limits are small, and weights are not looked at.
-constexpr int64_t kReadElements = int64_t(1) << 22;
-
-/// Gathers what is known of the elements of a constant.
-class Reader {
-public:
-  void add(double value) {
-    if (!std::isfinite(value)) // a sentinel: no magnitude
-      return;
-    found.low = std::min(found.low, value);
-    found.high = std::max(found.high, value);
-    found.integer &= value == std::trunc(value);
-    double magnitude = std::abs(value);
-    if (magnitude != 0 && (found.smallest == 0 || magnitude < found.smallest))
-      found.smallest = magnitude;
-    any = true;
-  }
-  Meaning take(int64_t elements) {
-    if (!any)
-      found.low = found.high = 0;
-    found.elements = elements;
-    return found;
-  }
-  Reader() {
-    found.bounded = found.integer = found.positional = found.direct = found.constant = true;
-    found.low = Meaning::kUnbounded;
-    found.high = -Meaning::kUnbounded;
-  }
-
-private:
-  Meaning found;
-  bool any = false;
-};
-
-template <typename T> void readAll(Reader &reader, ArrayRef<char> data) {
-  for (size_t at = 0; at + sizeof(T) <= data.size(); at += sizeof(T)) {
-    T value;
-    memcpy(&value, data.data() + at, sizeof(T));
-    reader.add(static_cast<double>(value));
-  }
-}
-} // namespace
-
-Meaning mpt::meaningOfConstant(Attribute contents) {
-  Reader reader;
-  if (auto number = dyn_cast_or_null<FloatAttr>(contents)) {
-    reader.add(number.getValueAsDouble());
-    return reader.take(1);
-  }
-  if (auto number = dyn_cast_or_null<IntegerAttr>(contents)) {
-    reader.add(number.getValue().getBitWidth() == 1 ? number.getValue().getZExtValue() : number.getInt());
-    return reader.take(1);
-  }
-  if (auto list = dyn_cast_or_null<DenseI64ArrayAttr>(contents)) {
-    llvm::for_each(list.asArrayRef(), [&](int64_t value) { reader.add(static_cast<double>(value)); });
-    return reader.take(list.size());
-  }
-  if (auto list = dyn_cast_or_null<DenseF32ArrayAttr>(contents)) {
-    llvm::for_each(list.asArrayRef(), [&](float value) { reader.add(value); });
-    return reader.take(list.size());
-  }
-  auto elements = dyn_cast_or_null<ElementsAttr>(contents);
-  if (!elements || (elements.getNumElements() > kReadElements && !elements.isSplat()))
-    return {};
-  if (auto dense = dyn_cast<DenseElementsAttr>(elements)) {
-    auto floating = [&](const APFloat &value) {
-      APFloat wide = value;
-      bool loses;
-      wide.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven, &loses);
-      reader.add(wide.convertToDouble());
-    };
-    auto whole = [&](const APInt &value) {
-      reader.add(value.getBitWidth() == 1 || dense.getElementType().isUnsignedInteger()
-                     ? value.roundToDouble(/*isSigned=*/false)
-                     : value.roundToDouble(/*isSigned=*/true));
-    };
-    if (isa<FloatType>(dense.getElementType())) {
-      if (dense.isSplat())
-        floating(dense.getSplatValue<APFloat>());
-      else
-        llvm::for_each(dense.getValues<APFloat>(), floating);
-    } else if (dense.getElementType().isInteger()) {
-      if (dense.isSplat())
-        whole(dense.getSplatValue<APInt>());
-      else
-        llvm::for_each(dense.getValues<APInt>(), whole);
-    } else {
-      return {};
-    }
-    return reader.take(dense.getNumElements());
-  }
-  auto resource = dyn_cast<DenseResourceElementsAttr>(elements);
-  AsmResourceBlob *blob = resource ? resource.getRawHandle().getBlob() : nullptr;
-  if (!blob)
-    return {};
-  Type type = elements.getElementType();
-  if (type.isF32())
-    readAll<float>(reader, blob->getData());
-  else if (type.isF64())
-    readAll<double>(reader, blob->getData());
-  else if (type.isInteger(64))
-    readAll<int64_t>(reader, blob->getData());
-  else if (type.isInteger(32))
-    readAll<int32_t>(reader, blob->getData());
-  else
-    return {};
-  return reader.take(elements.getNumElements());
+Meaning mpt::meaningOfConstant(const ElementRange &range) {
+  Meaning result;
+  result.bounded = result.positional = result.direct = result.constant = true;
+  result.low = range.low;
+  result.high = range.high;
+  result.smallest = range.smallest;
+  result.integer = range.integer;
+  result.elements = range.elements;
+  return result;
 }
 
 Meaning mpt::meaningOfType(Type type) {

@@ -7,8 +7,7 @@
 
 namespace mpt {
 
-/// Of the elements of `contents`, an elements attribute or a number. Nothing of what cannot be read.
-Meaning meaningOfConstant(mlir::Attribute contents);
+Meaning meaningOfConstant(const ElementRange &range);
 /// All that the type allows: flags are 0 or 1, integers of 64 bits have no bound.
 Meaning meaningOfType(mlir::Type type);
 

@@ -7,7 +7,6 @@
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Interfaces/PrecisionBoundary.h"
-#include "mpt/Precision/Constants.h"
 #include "mpt/Precision/Slots.h"
 
 using namespace mlir;
@@ -22,9 +21,10 @@ struct CoreGraph::Draft {
   bool quantized = false;
 };
 
-CoreGraph::CoreGraph(ModuleOp module, const Policy &policy, const CostModel &cost, const KeptOps *kept)
-    : GraphView(policy), module(module), cost(cost), kept(kept),
-      beyond(statesBeyond(module, cast<FloatType>(policy.storage))) {
+CoreGraph::CoreGraph(ModuleOp module, const Policy &policy, const CostModel &cost, ConstantReader &reader,
+                     const KeptOps *kept)
+    : GraphView(policy), module(module), cost(cost), reader(reader), kept(kept),
+      beyond(statesBeyond(module, cast<FloatType>(policy.storage), reader)) {
   if (policy.measured())
     measured.emplace(module, policy);
   module.walk([&](train::WriteOp write) { written.insert(write.getStateAttr().getAttr()); });
@@ -75,7 +75,7 @@ void CoreGraph::enter(func::FuncOp function) {
   at.function = function;
   at.loss = lossIsland(function);
   at.gradientTail = parameterGradientTail(function);
-  at.meanings.emplace(function, [&](Operation *op) { return contentsOf(op); }, at.loss);
+  at.meanings.emplace(function, [&](Operation *op) { return contentsOf(op); }, reader, at.loss);
   if (measured)
     at.gradients = gradientValues(function);
   Layers layers(function);
@@ -507,11 +507,11 @@ void CoreGraph::reportStates(const Labelling &narrow, StateDecided decided) cons
 
 /// Solves until the budget keeps nothing more.
 static void solveWithin(ErrorBudget &budget, ModuleOp module, const Policy &policy, Placement placement,
-                        const CostModel &cost) {
+                        const CostModel &cost, ConstantReader &reader) {
   constexpr int mostRounds = 64;
   for (int round = 0; round < mostRounds; ++round) {
     Decisions decisions;
-    CoreGraph view(module, policy, cost, &budget.kept());
+    CoreGraph view(module, policy, cost, reader, &budget.kept());
     solve(view, policy, placement, [&](Operation *op, const OpTypes &types) { decisions[op] = types; });
     if (!budget.restrict(decisions))
       break;
@@ -521,24 +521,25 @@ static void solveWithin(ErrorBudget &budget, ModuleOp module, const Policy &poli
 FailureOr<ByMeasurement> mpt::solveModule(ModuleOp module, const Policy &policy, Placement placement, OpDecided decided,
                                           StateDecided stateDecided, const CostModel &cost) {
   ByMeasurement found;
+  ConstantReader reader; // of states that functions and attempts share
   KeptOps kept;
   if (policy.measured()) {
     ErrorBudget budget(module, policy);
-    solveWithin(budget, module, policy, placement, cost);
+    solveWithin(budget, module, policy, placement, cost, reader);
     kept = budget.kept();
     found.bounds = budget.bounds();
   }
   if (policy.times()) {
     // Among what may have 8 bits: where a product keeps 16, no other type changes.
     Decisions decisions;
-    CoreGraph view(module, policy, cost, &kept);
+    CoreGraph view(module, policy, cost, reader, &kept);
     solve(view, policy, placement, [&](Operation *op, const OpTypes &types) { decisions[op] = types; });
     FailureOr<std::vector<MeasuredProduct>> products = chooseProducts(module, policy, decisions, kept);
     if (failed(products))
       return failure();
     found.products = std::move(*products);
   }
-  CoreGraph view(module, policy, cost, &kept);
+  CoreGraph view(module, policy, cost, reader, &kept);
   Solved solved = solve(view, policy, placement, decided);
   view.reportStates(solved.narrow, stateDecided);
   return found;

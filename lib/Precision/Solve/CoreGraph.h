@@ -15,8 +15,9 @@ namespace mpt {
 /// All functions of a module. Parameters that they share have one label each.
 class CoreGraph final : public GraphView {
 public:
-  /// `kept`, if given, has to outlive the graph.
-  CoreGraph(mlir::ModuleOp module, const Policy &policy, const CostModel &cost, const KeptOps *kept = nullptr);
+  /// `reader`, and `kept` if given, have to outlive the graph.
+  CoreGraph(mlir::ModuleOp module, const Policy &policy, const CostModel &cost, ConstantReader &reader,
+            const KeptOps *kept = nullptr);
 
   llvm::StringLiteral passFlag() const override { return "precision-assign"; }
   llvm::SmallVector<mlir::func::FuncOp> functions() const override;
@@ -100,8 +101,9 @@ private:
   mlir::ModuleOp module;
   CostModel cost;
   std::optional<MeasuredTypes> measured;
-  const KeptOps *kept;                            ///< by the error budget and by measured times
-  llvm::DenseMap<mlir::StringAttr, float> beyond; ///< states that the storage type does not hold
+  ConstantReader &reader;
+  const KeptOps *kept;                             ///< by the error budget and by measured times
+  llvm::DenseMap<mlir::StringAttr, double> beyond; ///< states that the storage type does not hold
   llvm::MapVector<mlir::StringAttr, Parameter> parameters;
   llvm::DenseSet<mlir::StringAttr> written;            ///< states
   llvm::DenseSet<mlir::Operation *> trainingFunctions; ///< that write state

@@ -24,8 +24,10 @@ constexpr int64_t kUnknownExtent = 16;
 void NodeGraph::enter(func::FuncOp function) {
   findTail(function.getBody().front());
   pins = optimizerPins(function);
+  ConstantReader reader;
   Meanings meanings(
-      function, [](Operation *op) { return Meanings::Contents{/*isWeight=*/false, onnx::fixedContentsOf(op)}; }, tail);
+      function, [](Operation *op) { return Meanings::Contents{/*isWeight=*/false, onnx::fixedContentsOf(op)}; }, reader,
+      tail);
   function.walk([&](onnx::NodeOp node) {
     if (onnx::isConstantNode(node, policy.storage))
       return;

@@ -17,8 +17,6 @@ bool isConstant(mlir::Operation *op, mlir::Type narrow);
 mlir::Attribute contentsOf(mlir::Operation *constant);
 /// The contents of an initializer that no caller overrides, or of a Constant node of any type; null for other ops.
 mlir::Attribute fixedContentsOf(mlir::Operation *op);
-/// The elements of an initializer lie in a file of their own.
-bool isExternal(mlir::Operation *constant);
 /// An initializer whose elements stay as they are in memory, and become its result's type when it is written.
 bool isConvertedWhenWritten(mlir::Operation *constant);
 /// An initializer that a caller may override: it has the type of the graph's interface.
