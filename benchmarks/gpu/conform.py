@@ -77,8 +77,14 @@ def run_cases(folder):
                 return
 
 
+def apart(got, want) -> list:
+    """Relative errors of losses."""
+    return [abs(a - b) / max(abs(b), 1e-30) if np.isfinite(a) else float("inf") for a, b in zip(got, want)]
+
+
 def run_training(folder):
-    """Gradients of all parameters, from two batches, as the first run, a recorded one and a graph's, then losses of steps."""
+    """Gradients of all parameters, from two batches, as the first run, a recorded one and a graph's, then losses in evaluation form, which
+    has kernels of its own, and of steps."""
     import mpt
     want = json.loads((folder / "expected.json").read_text())
     batches = [dict(np.load(folder / f"batch{i}.npz")) for i in range(2)]
@@ -96,9 +102,11 @@ def run_training(folder):
             problems += [f"{run}, {text}" for text in wrong]
             if share >= row["share"]:
                 row.update(share=share, where=where)
+        evaluated = [float(trainer.evaluate(batch)["loss"]) for batch in batches]
         losses = [trainer.step(batches[0]).loss for _ in want["losses"]]
-    errors = [abs(a - b) / max(abs(b), 1e-30) if np.isfinite(a) else float("inf") for a, b in zip(losses, want["losses"])]
-    limit = TOLERANCE[gradients.kind_of(want["policy"])]
+    errors, limit = apart(losses, want["losses"]), TOLERANCE[gradients.kind_of(want["policy"])]
+    if max(apart(evaluated, want["evaluated"])) > limit and not standin.is_dry():
+        problems.append(f"expected the losses {want['evaluated']} in evaluation form, got {evaluated}")
     # Updates amplify the first roundings, through batch norm over few values above all.
     if not (errors[0] <= limit and max(errors) <= 10 * limit) and not standin.is_dry():
         problems.append(f"expected the losses {want['losses']}, got {losses}")

@@ -68,7 +68,8 @@ def other(batch: dict) -> dict:
 
 
 def trained(library, small) -> dict:
-    """What the library for the CPU makes of it: {"batches", "gradients" of each, "skips" until they are finite, "losses"}."""
+    """What the library for the CPU makes of it: {"batches", "gradients" of each, "skips" until they are finite, "evaluated": the loss of each
+    in evaluation form, "losses" of steps}."""
     import mpt
     with mpt.Trainer(library) as trainer:
         inputs, batch = trainer.inputs(), small.batch
@@ -83,7 +84,8 @@ def trained(library, small) -> dict:
             if skips == 30 or not trainer.step(batch).skipped:  # a scale that is too large; parameters stay
                 raise ValueError("expected finite gradients, got others in a step that was not skipped")
             skips += 1
-        return {"batches": batches, "gradients": found, "skips": skips, "losses": [trainer.step(batch).loss for _ in range(STEPS)]}
+        return {"batches": batches, "gradients": found, "skips": skips, "evaluated": [float(trainer.evaluate(each)["loss"]) for each in batches],
+                "losses": [trainer.step(batch).loss for _ in range(STEPS)]}
 
 
 exact: dict = {}  # gradients in FP32 by model
@@ -100,7 +102,7 @@ def pack_dry(opt, small, policy, folder, arch):
     batch = {**small.batch, **({names[0]: small.target} if small.target is not None else {})}
     for number in range(2):
         np.savez(folder / f"batch{number}.npz", **batch)
-    (folder / "expected.json").write_text(json.dumps({"losses": [1.0], "policy": policy, "skips": 0}))
+    (folder / "expected.json").write_text(json.dumps({"losses": [1.0], "evaluated": [1.0, 1.0], "policy": policy, "skips": 0}))
     return None
 
 
@@ -133,4 +135,4 @@ def write(folder, policy, own, fp32) -> None:
         np.savez(folder / f"batch{number}.npz", **batch)
         np.savez(folder / f"gradients{number}.npz", **gradients.shrunk(want))
         noise.append(gradients.noises(got, want))
-    (folder / "expected.json").write_text(json.dumps({"losses": own["losses"], "policy": policy, "skips": own["skips"], "noise": noise}))
+    (folder / "expected.json").write_text(json.dumps({"losses": own["losses"], "evaluated": own["evaluated"], "policy": policy, "skips": own["skips"], "noise": noise}))

@@ -130,7 +130,7 @@ class Items:
         if searched:  # which tries epilogues apart, and other plans
             self.script("ways", "searched", "conform.py", "--jobs", 8, *searched, search="full")
         convolving = self.small(("cnn", "block", "convolutions", "depthwise"), ("fp32", "amp-bf16", "amp-f16"))
-        attending = self.small(("attention", "gpt"), ("amp-bf16", "amp-f16"))
+        attending = self.small(("attention", "gpt", "dropped-odd"), ("amp-bf16", "amp-f16"))
         for way in ("any", "implicit", "columns"):
             chosen = convolving + (attending if way == "any" else [])
             if chosen:

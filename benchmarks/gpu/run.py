@@ -27,7 +27,7 @@ import time
 
 import parts
 import trainers
-from results import Results, Run, extract
+from kept import Results, Run, extract
 
 HERE = pathlib.Path(__file__).resolve().parent
 GRACE = 15  # seconds from the word to end until a process is killed
