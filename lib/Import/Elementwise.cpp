@@ -470,7 +470,7 @@ static NumericClass classOfMul(onnx::NodeOp node) {
 void mpt::addElementwiseRules(RuleTable &t) {
   t.on("Abs", 6, unary<AbsOp>, {NumericClass::Movement, Arithmetic::Negates});
   t.on("Neg", 6, unary<NegOp>, {NumericClass::Movement, Arithmetic::Negates});
-  t.on("Sign", 9, unary<SignOp>, {NumericClass::Movement, Arithmetic::Bounds});
+  t.on("Sign", 9, unary<SignOp>, {NumericClass::Movement, Arithmetic::Saturates});
   t.on("Floor", 6, rounding<FloorOp>, {NumericClass::Movement, Arithmetic::Rounds});
   t.on("Ceil", 6, rounding<CeilOp>, {NumericClass::Movement, Arithmetic::Rounds});
   t.on("Round", 11, rounding<RoundOp>, {NumericClass::Movement, Arithmetic::Rounds});
@@ -481,9 +481,9 @@ void mpt::addElementwiseRules(RuleTable &t) {
   t.on("Reciprocal", 6, unary<ReciprocalOp>, {NumericClass::Neutral, Arithmetic::Diverges});
   t.on("Sin", 7, unary<SinOp>, {NumericClass::Neutral, Arithmetic::Waves});
   t.on("Cos", 7, unary<CosOp>, {NumericClass::Neutral, Arithmetic::Waves});
-  t.on("Tanh", 6, unary<TanhOp>, {NumericClass::Neutral, Arithmetic::Bounds});
-  t.on("Sigmoid", 6, unary<SigmoidOp>, {NumericClass::Neutral, Arithmetic::Bounds});
-  t.on("Erf", 9, unary<ErfOp>, {NumericClass::Neutral, Arithmetic::Bounds});
+  t.on("Tanh", 6, unary<TanhOp>, {NumericClass::Neutral, Arithmetic::Saturates});
+  t.on("Sigmoid", 6, unary<SigmoidOp>, {NumericClass::Neutral, Arithmetic::Saturates});
+  t.on("Erf", 9, unary<ErfOp>, {NumericClass::Neutral, Arithmetic::Saturates});
   t.on("Softplus", 1, unary<SoftplusOp>, {NumericClass::RangeExpanding, Arithmetic::Grows});
   t.on({"Not", "BitwiseNot"}, 1, unary<NotOp>, {NumericClass::Movement, Arithmetic::Tests});
   t.on("IsNaN", 9, unary<IsNaNOp>, {NumericClass::Movement, Arithmetic::Tests});
@@ -514,7 +514,7 @@ void mpt::addElementwiseRules(RuleTable &t) {
   t.on("Elu", 6, withAlpha<EluOp, 1000>, {NumericClass::Neutral, Arithmetic::Grows});
   t.on("LeakyRelu", 6, withAlpha<LeakyReluOp, 10>, {NumericClass::Neutral, Arithmetic::Grows});
   t.on("Swish", 24, withAlpha<SwishOp, 1000>, {NumericClass::Neutral, Arithmetic::Grows});
-  t.on("HardSigmoid", 6, importHardSigmoid, {NumericClass::Neutral, Arithmetic::Bounds});
+  t.on("HardSigmoid", 6, importHardSigmoid, {NumericClass::Neutral, Arithmetic::Saturates});
   t.on("HardSwish", 14, importHardSwish, {NumericClass::Neutral, Arithmetic::Grows});
   t.on("Mish", 18, importMish, {NumericClass::Neutral, Arithmetic::Grows});
   t.on("Softsign", 1, importSoftsign, {NumericClass::Neutral, Arithmetic::Bounds});

@@ -10,7 +10,7 @@ import pytest
 
 from mpt_run import tool, write_tensors
 
-# big reaches beyond 65504 and is brought back; small lies below FP16's range and is brought back.
+# big reaches beyond 65504 and is brought back; small lies below FP16's range and is brought back. FP16 holds each factor.
 BODY = """
   big = MatMul(x, w1)
   back = Mul(big, down)
@@ -28,8 +28,8 @@ def planted(tmp_path_factory):
     model = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : 18]>\nauto (float[8, 6] x) => (float[8, 6] y) {{{BODY}\n}}')
     for node in model.graph.node:
         node.name = node.output[0]
-    values = {"w1": rng.standard_normal((6, 6)) * 1e4, "w2": rng.standard_normal((6, 6)), "w3": rng.standard_normal((6, 6)) * 0.5,
-              "down": np.array(1 / 16384), "tiny": np.array(2.0**-30), "up": np.array(2.0**30)}
+    values = {"w1": rng.standard_normal((6, 6)) * 1e4, "w2": rng.standard_normal((6, 6)) * 2, "w3": rng.standard_normal((6, 6)) * 0.5,
+              "down": np.array(2.0**-6), "tiny": np.array(2.0**-24), "up": np.array(2.0**15)}
     for name, value in values.items():
         model.graph.initializer.append(onnx.numpy_helper.from_array(value.astype(np.float32), name))
     onnx.save(model, folder / "m.onnx")
@@ -71,9 +71,9 @@ def test_both_ends_of_the_range_decide(planted):
     kind, rule = values["y", "mpt.matmul"]
     assert "measured" in rule and "error" in rule and "in f16" in rule
     assert values["active", "mpt.tanh"][0] == "f16"
-    # Gradients too: that of small is 2^30 times that of again.
-    gradients = [value for value in report["values"] if value["node"] == "again" and value["function"] == "step" and "overflow f16" in value["rule"]]
-    assert gradients, [v for v in report["values"] if v["node"] == "again"]
+    # Gradients too: that of small is 2^15 times that of again.
+    gradients = [value for value in report["values"] if value["node"] == "small" and value["function"] == "step" and "overflow f16" in value["rule"]]
+    assert gradients, [v for v in report["values"] if v["node"] == "small"]
     assert report["policy"] == "auto" and "budget 5.0e-01" in report["note"] and "loss scale 2^" in report["note"]
 
 

@@ -27,7 +27,8 @@ enum class Arithmetic : uint8_t {
   Contracts,   ///< sums of products
   Expands,     ///< exponentials and powers of operand 0
   Roots,       ///< of operand 0
-  Bounds,      ///< results are of order one: softmax, norms, tanh
+  Bounds,      ///< results are of order one: softmax, norms
+  Saturates,   ///< results are of order one, of infinite operands too: tanh, sigmoid, erf
   Diverges,    ///< but where operand 0 is near zero: logarithms, reciprocals
   Waves,       ///< sine and cosine: operand 0 is an angle
   Tests,       ///< flags

@@ -60,6 +60,7 @@ static bool endsInChoice(Operation *op) {
         return false;
       switch (arithmeticOf(user)) {
       case Arithmetic::Bounds:
+      case Arithmetic::Saturates:
       case Arithmetic::Expands:
       case Arithmetic::Tests:
       case Arithmetic::Counts:
@@ -200,10 +201,17 @@ void Meanings::keepExpanded(Operation *op) {
   }
 }
 
+/// True for an exponential or a power, and for a square that is written as a product.
+static bool expands(Operation *op) {
+  Arithmetic arithmetic = arithmeticOf(op);
+  return arithmetic == Arithmetic::Expands ||
+         (arithmetic == Arithmetic::Multiplies && op->getNumOperands() == 2 && op->getOperand(0) == op->getOperand(1));
+}
+
 void Meanings::findEnds(func::FuncOp function, const DenseSet<Operation *> &ending) {
   llvm::DenseMap<Operation *, bool> seen;
   function.walk([&](Operation *op) {
-    if (op->getNumResults() == 1 && of(op->getResult(0)).large && !ending.contains(op))
+    if (expands(op) && op->getNumResults() == 1 && of(op->getResult(0)).large && !ending.contains(op))
       keepExpanded(op);
     switch (arithmeticOf(op)) {
     case Arithmetic::Converts:
@@ -324,7 +332,7 @@ std::string Meanings::whyReads(Operation *op, unsigned index, FloatType type, bo
     return "it counts farther than the narrow type holds exactly";
   if (dividesBy(op, index) && sinks(m.smallest, type, limits))
     return "the narrow type takes its floor for zero";
-  if (!isMeasured && isLarge(m, limits))
+  if (!isMeasured && arithmetic != Arithmetic::Saturates && isLarge(m, limits))
     return m.bounded ? "integers beyond the narrow type's range flow in"
                      : "what flows in may leave the narrow type's range";
   return "";

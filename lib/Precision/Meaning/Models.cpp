@@ -66,8 +66,8 @@ void mpt::registerMeanings(DialectRegistry &registry) {
     attach<Arithmetic::Expands, ExpOp, PowOp>(context);
     attach<Arithmetic::Roots, SqrtOp>(context);
     attach<Arithmetic::Diverges, LogOp, RsqrtOp, ReciprocalOp>(context);
-    attach<Arithmetic::Bounds, TanhOp, SigmoidOp, ErfOp, HardSigmoidOp, BatchNormOp, LayerNormOp, RMSNormOp,
-           GroupNormOp, SoftmaxOp, LogSoftmaxOp, SignOp>(context);
+    attach<Arithmetic::Bounds, BatchNormOp, LayerNormOp, RMSNormOp, GroupNormOp, SoftmaxOp, LogSoftmaxOp>(context);
+    attach<Arithmetic::Saturates, TanhOp, SigmoidOp, ErfOp, HardSigmoidOp, SignOp>(context);
     attach<Arithmetic::Waves, SinOp, CosOp>(context);
     attach<Arithmetic::Tests, CompareOp, IsNaNOp, IsInfOp, IsFiniteOp>(context);
     attach<Arithmetic::Counts, IotaOp, ArgReduceOp>(context);

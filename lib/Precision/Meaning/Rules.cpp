@@ -439,6 +439,7 @@ Meaning mpt::infer(Arithmetic arithmetic, Operation *op, ArrayRef<const Meaning 
   case Arithmetic::Roots:
     return inferRoot(operands);
   case Arithmetic::Bounds:
+  case Arithmetic::Saturates:
   case Arithmetic::Diverges:
     return inferBounded(operands, /*isWave=*/false);
   case Arithmetic::Waves:
