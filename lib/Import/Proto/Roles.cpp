@@ -256,7 +256,7 @@ LogicalResult mpt::assignRoles(ModuleOp module, const ImportOptions &options, co
     std::string why = read ? whyHeld(state, use, said == declared.end() ? nullptr : &said->second, torch) : "not read";
     bool parameter =
         read && !read->use_empty() && !use.statistic && why.empty() && (forward.empty() || isReadFor(forward, read));
-    bool frozen = matches(*freeze, name);
+    bool frozen = matches(*freeze, name) && !use.statistic; // which move without gradients
     // Who says what is trained says all of it.
     if (!train->empty()) {
       bool wanted = matches(*train, name);

@@ -202,7 +202,8 @@ static void note(TensorUse &use, onnx::NodeOp node, OpOperand &operand) {
   }
   auto type = dyn_cast<RankedTensorType>(operand.get().getType());
   bool adds = arithmeticOf(node) == Arithmetic::Adds;
-  bool several = type && type.getRank() >= 1 && (adds || type.getNumElements() > 1);
+  bool isOne = type && type.hasStaticShape() && type.getNumElements() <= 1;
+  bool several = type && type.getRank() >= 1 && (adds || !isOne);
   use.beside |= several && other && isMadeByLayer(other);
   bool shifts = index == 1 && llvm::is_contained({Arithmetic::Subtracts, Arithmetic::Divides}, arithmeticOf(node));
   auto shifted = other ? originOf(other).getDefiningOp<onnx::NodeOp>() : onnx::NodeOp();
