@@ -71,7 +71,7 @@ def trainer_of(body, shapes, values, folder):
         model.graph.initializer.append(onnx.numpy_helper.from_array(value, f"p_{name}"))
     folder.mkdir()
     onnx.save(model, folder / "m.onnx")
-    mpt.compile(folder / "m.onnx", loss="none", optimizer="sgd,lr=0.1", quiet=True, out=folder / "out")
+    mpt.compile(folder / "m.onnx", loss="none", optimizer="sgd,lr=0.1", train="p_.*", quiet=True, out=folder / "out")
     return mpt.Trainer(folder / "out", threads=1)
 
 

@@ -29,7 +29,7 @@ def trainer(nodes, shapes, values, folder):
     named = {f"p_{name}" if name in shapes else name: value for name, value in values.items()}
     model.graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in named.items())
     onnx.save(model, folder / "m.onnx")
-    mpt.compile(folder / "m.onnx", loss="none", optimizer="sgd,lr=0", quiet=True, out=folder / "out")
+    mpt.compile(folder / "m.onnx", loss="none", optimizer="sgd,lr=0", train="p_.*|scale_.*|bias_.*", quiet=True, out=folder / "out")
     return mpt.Trainer(folder / "out", threads=1)
 
 
