@@ -81,7 +81,7 @@ def test_a_solo_time_survives_a_peer_that_never_gets_ready(bundle, tmp_path):
     process.send_signal(signal.SIGKILL)
     process.communicate()
     timed = [row for row in kept(archive, tmp_path / "was") if row.get("peer", "").startswith("mpt") and row["ok"]]
-    assert all(row["ms"] > 0 and row["rounds"] == 0 for row in timed)
+    assert timed and all(row["ms"] > 0 for row in timed)
 
 
 @pytest.fixture
