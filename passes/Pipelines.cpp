@@ -111,6 +111,7 @@ template <typename Options> Options wishes(const PipelineOptions &options) {
   if (!options.keepNarrow.empty())
     wishes.keepNarrow = {options.keepNarrow};
   wishes.rules.assign(options.rules.begin(), options.rules.end());
+  wishes.checksRules = true;
   return wishes;
 }
 

@@ -220,9 +220,13 @@ private:
     if (failed(takeForm()) || failed(sayTrained()))
       return failure();
     if (hasAttr<MPTDialect::StepAttrHelper>(*module) &&
-        (options.trains || options.policy != "fp32" || !options.lossScale.empty() || !options.slots.empty()))
-      return fail("'" + path +
-                  "' is a training step already: expected no loss, optimizer, policy, loss scale or slots");
+        (options.trains || options.policy != "fp32" || !options.lossScale.empty() || !options.slots.empty() ||
+         !options.train.empty() || !options.freeze.empty() || !options.keepF32.empty() || !options.keepNarrow.empty() ||
+         !options.rules.empty()))
+      return fail(
+          "'" + path +
+          "' is a training step already: expected no loss, optimizer, policy, loss scale, slots, rules or names "
+          "of what trains");
     return success();
   }
 
@@ -352,8 +356,10 @@ private:
     return exportNodes(*module, options.output);
   }
 
-  /// A flag given that says how a training step is written as ONNX; empty where none is.
+  /// A flag given that is about training steps; empty where none is.
   std::string flagOfSteps() const {
+    if (!options.train.empty() || !options.freeze.empty())
+      return options.train.empty() ? "--freeze=" + options.freeze : "--train=" + options.train;
     if (options.onnxForm != "joint")
       return "--onnx-form=" + options.onnxForm;
     if (options.onnxState != "initializers")

@@ -5,6 +5,7 @@
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
 
+#include "llvm/ADT/MapVector.h"
 #include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
@@ -25,12 +26,21 @@ Trained mpt::trainedIn(ModuleOp module) {
                               result.values, result.values == 1 ? "" : "s");
   auto manifest = getAttr<MPTDialect::ManifestAttrHelper>(module);
   auto held = manifest ? manifest.getAs<DictionaryAttr>("held") : DictionaryAttr();
-  if (!held || held.empty())
-    return result;
-  for (auto [i, entry] : llvm::enumerate(held.getValue().take_front(kNamesInLine)))
+  // What flags hold may be most of a model, and its names are no news.
+  llvm::MapVector<StringRef, size_t> byFlags;
+  SmallVector<NamedAttribute> named;
+  for (NamedAttribute entry : held ? held.getValue() : ArrayRef<NamedAttribute>())
+    if (StringRef why = cast<StringAttr>(entry.getValue()); why.contains("--"))
+      ++byFlags[why.substr(why.find("--"))];
+    else
+      named.push_back(entry);
+  for (auto [flag, count] : byFlags)
+    result.line += llvm::formatv("; {0} holds {1} tensor{2}{3}", flag, count, count == 1 ? "" : "s",
+                                 flag == "--train" ? " that would train without it" : "");
+  for (auto [i, entry] : llvm::enumerate(ArrayRef(named).take_front(kNamesInLine)))
     result.line += llvm::formatv("{0}{1} ({2})", i == 0 ? "; held: " : ", ", entry.getName().getValue(),
                                  cast<StringAttr>(entry.getValue()).getValue());
-  if (held.size() > kNamesInLine)
-    result.line += llvm::formatv(" and {0} more, named in the manifest", held.size() - kNamesInLine);
+  if (named.size() > kNamesInLine)
+    result.line += llvm::formatv(" and {0} more, named in the manifest", named.size() - kNamesInLine);
   return result;
 }

@@ -195,9 +195,6 @@ public:
   void noDomain(llvm::StringRef domain, llvm::StringRef instead) { domains[domain] = instead; }
 
 private:
-  /// Op types with a rule whose spelling is near to `opType`, in its domain.
-  llvm::SmallVector<llvm::StringRef> near(llvm::StringRef domain, llvm::StringRef opType) const;
-
   llvm::StringMap<OperatorEntry> entries;
   llvm::StringMap<llvm::StringRef> domains; ///< what to do instead of using an operator of these
 };

@@ -12,6 +12,7 @@
 #include "mpt/Dialect/Train/TrainDialect.h"
 #include "mpt/Import/Fold.h"
 #include "mpt/Import/Import.h"
+#include "mpt/Support/NearNames.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Verifier.h"
@@ -100,27 +101,6 @@ void RuleTable::standardToo(StringRef opType, int64_t version) {
   entries[ruleKey("com.microsoft", opType)].standardBefore = version;
 }
 
-SmallVector<StringRef> RuleTable::near(StringRef domain, StringRef opType) const {
-  std::string prefix = ruleKey(domain, "");
-  unsigned farthest = std::max<unsigned>(2, opType.size() / 3);
-  SmallVector<std::pair<unsigned, StringRef>> scored;
-  for (const auto &entry : entries) {
-    StringRef name = entry.getKey();
-    if (entry.second.rules.empty() || !name.consume_front(prefix) || name.contains(':'))
-      continue;
-    // One that holds the other's name is near as well: Attention and GroupQueryAttention.
-    unsigned distance = opType.edit_distance_insensitive(name);
-    StringRef longer = name.size() > opType.size() ? name : opType, shorter = longer == name ? opType : name;
-    if (distance <= farthest || (shorter.size() > 3 && longer.contains_insensitive(shorter)))
-      scored.emplace_back(distance, name);
-  }
-  llvm::sort(scored);
-  SmallVector<StringRef> result;
-  for (auto &[distance, name] : ArrayRef(scored).take_front(4))
-    result.push_back(name);
-  return result;
-}
-
 std::string RuleTable::advice(StringRef domain, StringRef opType) const {
   const OperatorEntry *known = entry(domain, opType);
   if (known && !known->whyNoRule.empty())
@@ -130,7 +110,13 @@ std::string RuleTable::advice(StringRef domain, StringRef opType) const {
            " on; convert the model to a newer opset first";
   if (auto found = domains.find(domain); found != domains.end())
     return found->second.str();
-  if (SmallVector<StringRef> names = near(domain, opType); !names.empty())
+  std::string prefix = ruleKey(domain, "");
+  SmallVector<StringRef> others;
+  for (const auto &entry : entries)
+    if (StringRef name = entry.getKey();
+        !entry.second.rules.empty() && name.consume_front(prefix) && !name.contains(':'))
+      others.push_back(name);
+  if (SmallVector<StringRef> names = nearNames(opType, others); !names.empty())
     return "supported names near it: " + llvm::join(names, ", ");
   return "write it in operators of ai.onnx, or define it as a function of the model; --emit=onnx without a loss keeps "
          "such nodes as they are";

@@ -23,7 +23,7 @@ public:
     ModuleOp module = getOperation();
     Location loc = module.getLoc();
     FailureOr<Policy> policy = Policy::load({this->policy, keepF32, keepNarrow, rules, ranges}, loc);
-    if (failed(policy))
+    if (failed(policy) || (checksRules && failed(policy->checkRules(module))))
       return signalPassFailure();
     if (!lossScale.empty())
       if (std::string wrong = policy->scaling.override(lossScale); !wrong.empty()) {

@@ -33,7 +33,7 @@ public:
       return signalPassFailure();
     }
     FailureOr<Policy> policy = Policy::load({this->policy, keepF32, keepNarrow, rules, ranges}, loc);
-    if (failed(policy))
+    if (failed(policy) || (checksRules && failed(policy->checkRules(module))))
       return signalPassFailure();
     if (policy->times()) {
       module.emitError() << "expected no measure for a graph that is rewritten node by node, whose GEMMs keep 16-bit "

@@ -19,6 +19,7 @@ def Assign : Pass<"precision-assign", "::mlir::ModuleOp"> {
     Option<"policy", "policy", "std::string", "\"amp-f16\"", "built-in policy, the path of a policy file, or auto with settings; then ,measure=FILE for 8 bits where measured times ask for them">,
     ListOption<"keepF32", "keep-f32", "std::string", "regular expressions of node names that compute in f32">,
     ListOption<"keepNarrow", "keep-narrow", "std::string", "regular expressions of node names that compute narrow; beats keep-f32">,
+    Option<"checksRules", "check-rules", "bool", "false", "refuse rules, keep-f32 and keep-narrow that name no op or node of the module">,
     ListOption<"rules", "rules", "std::string", "rules as in a policy file, without policy.; they beat the policy's">,
     Option<"ranges", "ranges", "std::string", "\"\"", "file of measured ranges (mpt-run --calibrate), for policy auto">,
     Option<"placement", "placement", "std::string", "\"cut\"", "cut, or painting for comparison: how free values are decided">,
@@ -70,6 +71,7 @@ def AssignNodes : Pass<"precision-assign-nodes", "::mlir::ModuleOp"> {
     Option<"policy", "policy", "std::string", "\"amp-f16\"", "built-in policy, or the path of a policy file">,
     ListOption<"keepF32", "keep-f32", "std::string", "regular expressions of node names that compute in f32">,
     ListOption<"keepNarrow", "keep-narrow", "std::string", "regular expressions of node names that compute narrow; beats keep-f32">,
+    Option<"checksRules", "check-rules", "bool", "false", "refuse rules, keep-f32 and keep-narrow that name no op or node of the module">,
     ListOption<"rules", "rules", "std::string", "rules as in a policy file, without policy.; they beat the policy's">,
     Option<"ranges", "ranges", "std::string", "\"\"", "file of ranges of the graph (mpt-run --emit=onnx --calibrate), for policy auto">,
     Option<"placement", "placement", "std::string", "\"cut\"", "cut, or painting for comparison">

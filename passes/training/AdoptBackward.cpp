@@ -147,9 +147,19 @@ private:
     eraseAllButGradients(step);
     if (auto rate = training.getAs<StringAttr>("learning_rate"); rate && !update)
       eraseUnusedArgument(step, rate.getValue());
+    auto seed = training.getAs<StringAttr>("seed"); // as the user says
+    if (seed && !hasSeeds(step))
+      return step.emitError() << "--seed: expected a value that gradients are computed from, got '" << seed.getValue()
+                              << "', which none needs";
     if (grads.empty())
       return success();
-    if (Operation *culprit = markSeeds(step, fixed))
+    Operation *culprit = markSeeds(step, fixed);
+    if (culprit && seed)
+      return mlir::emitError(culprit->getLoc())
+             << "--seed: expected the value that every gradient is a multiple of, and nothing else, got '"
+             << seed.getValue() << "': from here on the gradient" << namesBehind(culprit)
+             << " is none; name another value, or leave --seed out and train without a loss scale";
+    if (culprit)
       mlir::emitWarning(culprit->getLoc())
           << "no seed found: from here on the gradient" << namesBehind(culprit)
           << " of the file is no multiple of one value, so that no loss scale can be used; name the value that its "
@@ -172,6 +182,10 @@ private:
       if (value && (value = widened(value, cast<RankedTensorType>(parameter.state.getType()))).getType() ==
                        parameter.state.getType())
         grads.push_back({FlatSymbolRefAttr::get(parameter.state.getSymNameAttr()), value});
+  }
+
+  static bool hasSeeds(func::FuncOp step) {
+    return llvm::any_of(step.getBody().front(), [](Operation &op) { return hasAttr<MPTDialect::SeedAttrHelper>(&op); });
   }
 
   /// Of the first parameter whose gradient is computed by `culprit`.

@@ -57,6 +57,9 @@ public:
   /// What a rule says about operand `index` of `op` in particular, if one does.
   std::optional<Ruling> decideOperand(mlir::Operation *op, unsigned index) const;
 
+  /// Fails where a rule of the command line names no op or node of the module.
+  mlir::LogicalResult checkRules(mlir::ModuleOp module) const;
+
   /// What was measured, under policy auto; null otherwise.
   const Measurements *measured() const { return measurements.get(); }
   /// Measured times of contractions, with ",measure=FILE"; null otherwise.
@@ -71,6 +74,7 @@ private:
     bool fromCommandLine = false;
     mlir::DictionaryAttr with;          ///< attributes that the op has
     std::shared_ptr<llvm::Regex> regex; ///< of the node's name; null for rules on ops
+    std::string name;                   ///< of the op, or the expression's text
   };
 
   mlir::LogicalResult loadFile(llvm::StringRef nameOrPath, mlir::Location loc);

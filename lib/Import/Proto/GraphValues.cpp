@@ -64,6 +64,12 @@ bool proto::GraphValues::isRate(StringRef name) const {
   return input && isScalarFloat(*input);
 }
 
+SmallVector<StringRef> proto::GraphValues::names() const {
+  SmallVector<StringRef> names(producers.keys());
+  llvm::append_range(names, tensors.keys());
+  return names;
+}
+
 std::optional<double> proto::GraphValues::number(StringRef name) const {
   const TensorProto *tensor = tensors.lookup(origin(name));
   if (const NodeProto *node = tensor ? nullptr : producer(name, "Constant"))

@@ -5,6 +5,7 @@
 
 #include "onnx/onnx_pb.h"
 #include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringMap.h"
 
 #include <optional>
@@ -34,6 +35,8 @@ public:
   bool isRate(llvm::StringRef name) const;
   bool defines(llvm::StringRef name) const { return producers.contains(name); }
   const ::onnx::TensorProto *tensor(llvm::StringRef name) const { return tensors.lookup(name); }
+  /// What nodes compute and the graph holds.
+  llvm::SmallVector<llvm::StringRef> names() const;
   /// The number that a scalar of floats holds.
   std::optional<double> number(llvm::StringRef name) const;
 

@@ -54,6 +54,9 @@ static FailureOr<OwningOpRef<ModuleOp>> import(StringRef bytes, StringRef folder
   if (brings) {
     if (!options.train.empty())
       return emitError(loc) << "expected no --train: the training information of the file says what is trained";
+    if (!options.gradients.empty() || !options.next.empty() || !options.seed.empty())
+      return emitError(loc) << "expected no --gradient, --next or --seed: the training information of the file says "
+                               "what of it they would say of outputs";
     *step = std::move(algorithms->states);
     header = proto::modelHeader(model);
     *header.mutable_functions() = model.functions();

@@ -7,6 +7,7 @@
 #include "mpt/Dialect/ONNX/ONNXDialect.h"
 #include "mpt/Dialect/ONNX/TrainingRoles.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
+#include "mpt/Support/NearNames.h"
 
 #include "mlir/IR/Diagnostics.h"
 #include "llvm/ADT/StringSet.h"
@@ -24,6 +25,13 @@ const ValueInfoProto *find(const google::protobuf::RepeatedPtrField<ValueInfoPro
     if (info.name() == name)
       return &info;
   return nullptr;
+}
+
+SmallVector<StringRef> namesOf(const google::protobuf::RepeatedPtrField<ValueInfoProto> &list) {
+  SmallVector<StringRef> names;
+  for (const ValueInfoProto &info : list)
+    names.push_back(info.name());
+  return names;
 }
 
 /// One parameter's new value as P - rate * gradient.
@@ -55,6 +63,10 @@ public:
   FailureOr<proto::JointRoles> run() {
     if (failed(takeRoles()) || failed(chooseBackward()))
       return failure();
+    if (!options.seed.empty() && (!roles.any() || roles.own))
+      return emitError(loc) << "--seed: expected a backward pass of the file that is used, got "
+                            << (roles.own ? "one that is made anew" : "a graph without gradients and new values")
+                            << "; leave --seed out";
     if (!roles.any())
       return roles;
     if (failed(takeLoss()) || failed(markSeed()))
@@ -238,14 +250,11 @@ private:
                                     std::tuple(&options.next, &roles.next, "--next")})
       for (const auto &[state, output] : *given) {
         if (!isState(state))
-          return emitError(loc) << flag << ": expected an initializer, got '" << state << "'";
-        if (!find(graph.output(), output)) {
-          InFlightDiagnostic error = emitError(loc);
-          error << flag << ": expected an output of the graph, got '" << output << "'; there are ";
-          llvm::interleaveComma(graph.output(), error,
-                                [&](const ValueInfoProto &o) { error << "'" << o.name() << "'"; });
-          return error;
-        }
+          return emitError(loc) << flag << ": expected an initializer, got '" << state << "'; "
+                                << whatThereIs(state, llvm::to_vector(states.keys()));
+        if (!find(graph.output(), output))
+          return emitError(loc) << flag << ": expected an output of the graph, got '" << output << "'; "
+                                << whatThereIs(output, namesOf(graph.output()));
         for (auto &[known, of] : llvm::make_early_inc_range(*map))
           if (of == state)
             map->erase(known);
@@ -411,11 +420,13 @@ private:
     proto::GraphValues values(graph);
     const ValueInfoProto *input = find(graph.input(), seed);
     if (!values.defines(seed) && !values.tensor(seed) && !input)
-      return emitError(loc) << "--seed: expected a value of the graph, got '" << seed << "'";
+      return emitError(loc) << "--seed: expected a value of the graph, got '" << seed << "'; "
+                            << whatThereIs(seed, values.names());
     if (input && !values.tensor(seed))
       return emitError(loc) << "--seed: expected a value that the file computes or holds, got the graph input '" << seed
                             << "'; make it an initializer of ones";
     roles.seed = seed;
+    roles.seedIsNamed = !options.seed.empty();
     std::string marked = seed + "/seed";
     int at = 0;
     for (int i = 0; i < graph.node_size(); ++i) {
@@ -555,6 +566,8 @@ void proto::noteJoint(ModuleOp module, const JointRoles &roles) {
   entries.set("backward", builder.getStringAttr(roles.own ? "own" : "file"));
   entries.set("gradients", dictionary(roles.gradients));
   entries.set("next", dictionary(roles.next));
+  if (roles.seedIsNamed)
+    entries.set("seed", builder.getStringAttr(roles.seed));
   if (!roles.optimizer.empty())
     entries.set("optimizer", builder.getStringAttr(roles.optimizer));
   if (roles.updates)

@@ -21,6 +21,7 @@ struct JointRoles {
   std::string loss;
   llvm::StringMap<std::string> gradients, next; ///< output -> initializer
   std::string seed;                             ///< the value that the backward pass starts from, where it is known
+  bool seedIsNamed = false;                     ///< by the user
   std::string optimizer;                        ///< the update where it is an optimizer: --optimizer's text
   std::string rate;                             ///< the value that is the learning rate then
   double clipNorm = 0.0;                        ///< the norm that it clips gradients to; 0: it does not

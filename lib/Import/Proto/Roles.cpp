@@ -8,6 +8,7 @@
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/ONNX/ONNXDialect.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
+#include "mpt/Support/NearNames.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Diagnostics.h"
@@ -27,15 +28,32 @@ constexpr int64_t smallConstant = 64;
 
 } // namespace
 
-static FailureOr<SmallVector<llvm::Regex>> compile(const std::vector<std::string> &expressions, Location loc) {
+/// The expressions of `flag`, each of which has to match one of the names.
+static FailureOr<SmallVector<llvm::Regex>> compile(StringRef flag, const std::vector<std::string> &expressions,
+                                                   ArrayRef<StringRef> names, Location loc) {
   SmallVector<llvm::Regex> result;
   for (const std::string &text : expressions) {
-    result.emplace_back("^(" + text + ")$");
+    llvm::Regex &regex = result.emplace_back("^(" + text + ")$");
     std::string error;
-    if (!result.back().isValid(error))
+    if (!regex.isValid(error))
       return emitError(loc) << "expected a regular expression, got '" << text << "': " << error;
+    if (llvm::none_of(names, [&](StringRef name) { return regex.match(name); }))
+      return emitError(loc) << flag << ": expected an expression that matches a whole name, got '" << text
+                            << "', which no tensor of the file has; " << whatThereIs(text, names);
   }
   return result;
+}
+
+/// Names of states, and with `constants` of tensors that are none.
+static SmallVector<StringRef> tensorNames(ModuleOp module, bool constants) {
+  SmallVector<StringRef> names;
+  for (auto state : module.getOps<train::StateOp>())
+    names.push_back(state.getTensorName());
+  module.walk([&](mpt::ConstantOp constant) {
+    if (auto name = dyn_cast<NameLoc>(constant.getLoc()); name && constants)
+      names.push_back(name.getName());
+  });
+  return names;
 }
 
 static bool matches(MutableArrayRef<llvm::Regex> expressions, StringRef name) {
@@ -233,7 +251,8 @@ static void warnOfInnerWeights(ModuleOp module, bool torch) {
 
 LogicalResult mpt::assignRoles(ModuleOp module, const ImportOptions &options, const proto::JointRoles &roles,
                                const proto::DeclaredParameters &declared) {
-  auto train = compile(options.train, module.getLoc()), freeze = compile(options.freeze, module.getLoc());
+  auto train = compile("--train", options.train, tensorNames(module, /*constants=*/false), module.getLoc());
+  auto freeze = compile("--freeze", options.freeze, tensorNames(module, /*constants=*/true), module.getLoc());
   if (failed(train) || failed(freeze))
     return failure();
   auto producer = getAttr<mpt::onnx::ONNXDialect::ProducerAttrHelper>(module);
@@ -299,7 +318,7 @@ LogicalResult mpt::assignRoles(ModuleOp module, const ImportOptions &options, co
 }
 
 LogicalResult mpt::freezeParameters(ModuleOp module, const ImportOptions &options) {
-  auto freeze = compile(options.freeze, module.getLoc());
+  auto freeze = compile("--freeze", options.freeze, tensorNames(module, /*constants=*/true), module.getLoc());
   if (failed(freeze))
     return failure();
   for (auto state : module.getOps<train::StateOp>())

@@ -8,8 +8,10 @@
 #include "mpt/Dialect/ONNX/ONNXDialect.h"
 #include "mpt/Precision/BuiltinPolicies.h"
 #include "mpt/Precision/Products.h"
+#include "mpt/Support/NearNames.h"
 
 #include "mlir/Parser/Parser.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/Support/FileSystem.h"
 
 using namespace mlir;
@@ -175,8 +177,8 @@ LogicalResult Policy::addNodeRule(StringRef regex, std::optional<int64_t> operan
   if (!compiled->isValid(error))
     return emitError(loc) << "expected a regular expression, got \"" << regex << "\": " << error;
   hasOperandRules |= operand.has_value();
-  nodes.push_back(
-      {decision, textOf(source, regex, {}, operand, decision), operand, fromCommandLine, DictionaryAttr(), compiled});
+  nodes.push_back({decision, textOf(source, regex, {}, operand, decision), operand, fromCommandLine, DictionaryAttr(),
+                   compiled, regex.str()});
   return success();
 }
 
@@ -188,7 +190,7 @@ LogicalResult Policy::addOpRule(policy::OpRuleOp rule, bool fromCommandLine) {
   ops[op].push_back(
       {rule.getDecision(),
        textOf(fromCommandLine ? "rule op" : "policy.op", op, rule.getWithAttr(), rule.getOperand(), rule.getDecision()),
-       rule.getOperand(), fromCommandLine, rule.getWithAttr(), nullptr});
+       rule.getOperand(), fromCommandLine, rule.getWithAttr(), nullptr, op.str()});
   return success();
 }
 
@@ -203,6 +205,39 @@ static bool hasAttributes(Operation *op, DictionaryAttr with) {
   return !with || llvm::all_of(with, [&](NamedAttribute wanted) {
     return (node ? node.getAttrs().get(wanted.getName()) : op->getAttr(wanted.getName())) == wanted.getValue();
   });
+}
+
+LogicalResult Policy::checkRules(ModuleOp module) const {
+  SmallVector<const NamedRule *> open;
+  for (const NamedRule &rule : nodes)
+    if (rule.fromCommandLine)
+      open.push_back(&rule);
+  for (const auto &entry : ops)
+    for (const NamedRule &rule : entry.second)
+      if (rule.fromCommandLine)
+        open.push_back(&rule);
+  if (open.empty())
+    return success();
+  llvm::StringSet<> nodeNames, opNames;
+  module.walk([&](Operation *op) {
+    if (!isa<onnx::NodeOp>(op) && !isa<PrecisionSemantics>(op))
+      return;
+    StringRef node = nodeName(op->getLoc());
+    std::string name = ruleName(op);
+    nodeNames.insert(node);
+    opNames.insert(name);
+    llvm::erase_if(open, [&](const NamedRule *rule) {
+      return rule->regex ? !node.empty() && rule->regex->match(node) : name == rule->name;
+    });
+  });
+  nodeNames.erase("");
+  for (const NamedRule *rule : open) {
+    const llvm::StringSet<> &names = rule->regex ? nodeNames : opNames;
+    emitError(module.getLoc()) << "expected a rule about " << (rule->regex ? "nodes" : "ops") << " of the model, got '"
+                               << rule->text << "', which matches none; "
+                               << whatThereIs(rule->name, llvm::to_vector(names.keys()));
+  }
+  return success(open.empty());
 }
 
 const Policy::NamedRule *Policy::find(Operation *op, std::optional<int64_t> operand) const {

@@ -4,6 +4,7 @@
 
 #include "mpt/Dialect/ONNX/Schemas.h"
 #include "mpt/Interfaces/Interfaces.h"
+#include "mpt/Support/NearNames.h"
 
 using namespace mlir;
 using namespace mpt;
@@ -29,14 +30,12 @@ std::vector<std::string> namesLike(StringRef name, MLIRContext *context) {
 std::string mpt::whatIsWrongWith(StringRef name, DictionaryAttr with, MLIRContext *context) {
   std::vector<std::string> names = namesLike(name, context);
   if (!llvm::is_contained(names, name)) {
-    auto distance = [&](StringRef other) { return name.edit_distance_insensitive(other, true, 4); };
-    auto nearest =
-        llvm::min_element(names, [&](const std::string &a, const std::string &b) { return distance(a) < distance(b); });
     std::string text =
         "expected the name of a core op (mpt.tanh) or of an ONNX operator with a schema (onnx.Tanh), got \"" +
         name.str() + "\"";
-    if (nearest != names.end() && distance(*nearest) < 4)
-      text += ": did you mean \"" + *nearest + "\"?";
+    SmallVector<StringRef> all(names.begin(), names.end());
+    if (SmallVector<StringRef> near = nearNames(name, all, 1); !near.empty())
+      text += ": did you mean \"" + near.front().str() + "\"?";
     return text;
   }
   std::optional<RegisteredOperationName> op = RegisteredOperationName::lookup(name, context);

@@ -7,6 +7,7 @@
 // RUN: mpt-opt %s --precision-assign=policy=amp-bf16 | FileCheck %s --check-prefix=BF16
 // RUN: not mpt-opt %s --precision-assign=policy=half 2>&1 | FileCheck %s --check-prefix=UNKNOWN
 // RUN: not mpt-opt %s --precision-assign=policy=%S/none.mlir 2>&1 | FileCheck %s --check-prefix=MISSING
+// RUN: not mpt-opt %S/Inputs/mlp.mlir '--pass-pipeline=builtin.module(precision-assign{policy=amp-f16 keep-f32=fc9 check-rules})' 2>&1 | FileCheck %s --check-prefix=NOTHING
 // RUN: not mpt-opt %s '--precision-assign=policy=amp-f16 keep-f32=a(' 2>&1 | FileCheck %s --check-prefix=REGEX
 
 // RUN: mpt-opt %S/Inputs/mlp.mlir --precision-assign=policy=%S/Inputs/operand-rules.mlir | FileCheck %s --check-prefix=OPERAND
@@ -37,6 +38,7 @@
 
 // KEEP: train.state parameter @fc1.weight {{.*}}type = f16
 // KEEP: train.state parameter @fc2.weight {{.*}}type = f32
+// NOTHING: error: expected a rule about nodes of the model, got 'keep-f32 "fc9" -> wide', which matches none; near it: 'fc1', 'fc2'
 // KEEP: mpt.matmul {{.*}}operands = [f32, f32], results = [f32], rule = "keep-f32 \22fc2\22 -> wide"
 // BOTH: mpt.matmul {{.*}}operands = [f16, f16], results = [f16], rule = "keep-narrow \22fc1\22 -> narrow"
 // BOTH: mpt.matmul {{.*}}operands = [f32, f32], results = [f32], rule = "keep-f32 \22.*\22 -> wide"
