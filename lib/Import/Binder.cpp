@@ -55,6 +55,12 @@ LogicalResult Binder::needFloat(unsigned count, int64_t leastRank) {
 
 ElementsAttr Binder::given(unsigned i) { return has(i) ? constantOf(in(i)) : ElementsAttr(); }
 
+ElementsAttr Binder::required(unsigned i) {
+  if (ElementsAttr known = given(i); known || !has(i))
+    return known;
+  return in(i) ? converter.initialValue(in(i), loc) : ElementsAttr();
+}
+
 SmallVector<int64_t> Binder::intsOf(ElementsAttr values) {
   SmallVector<int64_t> result;
   FailureOr<Tensor> tensor = Tensor::fromAttribute(values, UnknownLoc::get(values.getContext()));
@@ -64,7 +70,7 @@ SmallVector<int64_t> Binder::intsOf(ElementsAttr values) {
 }
 
 FailureOr<SmallVector<int64_t>> Binder::ints(unsigned i, StringRef what) {
-  ElementsAttr values = given(i);
+  ElementsAttr values = required(i);
   if (!values || !isa<IntegerType>(values.getElementType()))
     return fail() << "expected constant integers as " << what << " (operand " << i
                   << "), got values that are computed at run time; shapes must be static: bind symbolic dimensions";
@@ -75,7 +81,7 @@ FailureOr<SmallVector<int64_t>> Binder::ints(unsigned i, StringRef what) {
 }
 
 FailureOr<double> Binder::number(unsigned i, StringRef what) {
-  ElementsAttr values = given(i);
+  ElementsAttr values = required(i);
   if (!values || values.getNumElements() != 1)
     return fail() << "expected one constant number as " << what << " (operand " << i << "), got "
                   << (!values ? "a value that is computed at run time" : "several");

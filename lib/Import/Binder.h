@@ -47,6 +47,9 @@ public:
   llvm::LogicalResult needFloat(unsigned count, int64_t leastRank);
   /// The values of a constant operand; null when it is computed at run time.
   mlir::ElementsAttr given(unsigned i);
+  /// The same for operands that must not be computed at run time: where they follow from tensors that train, they are
+  /// what these hold before the first step, and a warning says so.
+  mlir::ElementsAttr required(unsigned i);
   /// A constant integer operand; fails when it is computed at run time.
   llvm::FailureOr<llvm::SmallVector<int64_t>> ints(unsigned i, llvm::StringRef what);
   /// The only value of a constant float or integer operand.

@@ -10,6 +10,7 @@
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/ONNX/ONNXDialect.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
+#include "mpt/Evaluation/Constants.h"
 #include "mpt/Import/Fold.h"
 #include "mpt/Import/Import.h"
 #include "mpt/Support/NearNames.h"
@@ -17,6 +18,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
 
@@ -170,6 +172,50 @@ std::pair<Value, int64_t> Converter::generator(Location loc) {
 Operation *Converter::stateOf(Value core) {
   auto read = core ? core.getDefiningOp<train::ReadOp>() : train::ReadOp();
   return read ? table->lookup(read.getState()) : nullptr;
+}
+
+ElementsAttr Converter::initialValue(Value core, Location loc) {
+  constexpr size_t mostOps = 64;
+  constexpr int64_t mostElements = 1 << 18;
+  llvm::SetVector<Operation *> behind;
+  SmallVector<train::StateOp> trained;
+  SmallVector<Operation *> work{core.getDefiningOp()};
+  while (!work.empty()) {
+    Operation *op = work.pop_back_val();
+    if (!op || op->getNumResults() != 1 || behind.size() > mostOps ||
+        tensorType(op->getResult(0)).getNumElements() > mostElements)
+      return {};
+    if (behind.insert(op))
+      for (Value operand : op->getOperands())
+        work.push_back(operand.getDefiningOp());
+  }
+  // In the order of the block operands come before what reads them.
+  SmallVector<Operation *> order = behind.takeVector();
+  llvm::sort(order, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
+  llvm::DenseMap<Operation *, ElementsAttr> values;
+  for (Operation *op : order) {
+    ElementsAttr &value = values[op];
+    if (auto state = dyn_cast_or_null<train::StateOp>(stateOf(op->getResult(0)))) {
+      value = state.getRole() == train::Role::parameter || state.getRole() == train::Role::constant
+                  ? state.getValueAttr()
+                  : ElementsAttr();
+      if (state.getRole() == train::Role::parameter && !state.getFrozen())
+        trained.push_back(state);
+    } else if (!(value = constantOf(op->getResult(0)))) {
+      value = evaluateOp(op, llvm::map_to_vector(op->getOperands(), [&](Value operand) {
+                           return values.lookup(operand.getDefiningOp());
+                         }));
+    }
+    if (!value)
+      return {};
+  }
+  for (train::StateOp state : trained)
+    if (readEarly.insert(state).second)
+      emitWarning(loc) << "reads '" << state.getTensorName()
+                       << "' as it is before training, since this operand has to be constant; what else reads it "
+                          "trains it: --freeze="
+                       << state.getTensorName() << " keeps both as they are";
+  return values.lookup(core.getDefiningOp());
 }
 
 /// Replaces the ops after `before` that have constant operands by their values, and erases what nothing uses.

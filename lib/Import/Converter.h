@@ -29,6 +29,8 @@ public:
   llvm::DenseMap<mlir::Value, mlir::Value> quantized;
   /// The state that `value` is read from, with nothing but the read between; null otherwise.
   mlir::Operation *stateOf(mlir::Value core);
+  /// What `core` is before the first step, for the node at `loc`; null unless tensors of the file alone determine it.
+  mlir::ElementsAttr initialValue(mlir::Value core, mlir::Location loc);
   std::pair<mlir::Value, int64_t> generator(mlir::Location loc);
 
   mlir::ModuleOp module;
@@ -58,6 +60,7 @@ private:
   std::optional<mlir::SymbolTable> table;
   mlir::Value key;
   int64_t streams = 0;
+  llvm::DenseSet<mlir::Operation *> readEarly; ///< states that train and are read for what they hold before that
   /// Results of the node that was converted last, and folded ops that are erased at the end.
   llvm::SmallVector<mlir::Value> touched;
   llvm::SmallVector<mlir::Operation *> graveyard;

@@ -74,7 +74,7 @@ static LogicalResult importOneHot(Binder &b) {
 static LogicalResult importNonZero(Binder &b) {
   if (failed(b.need(1)))
     return failure();
-  ElementsAttr values = b.given(0);
+  ElementsAttr values = b.required(0);
   if (!values)
     return b.fail() << "expected constant values, as the result's shape depends on them, got values that are computed "
                        "at run time";
@@ -111,7 +111,7 @@ static LogicalResult failOnShape(Binder &b, StringRef what) {
 static LogicalResult importCompress(Binder &b) {
   if (failed(b.need(2)))
     return failure();
-  ElementsAttr condition = b.given(1);
+  ElementsAttr condition = b.required(1);
   if (!condition)
     return failOnShape(b, "conditions");
   FailureOr<Tensor> flags = elementsOf(b, condition, "conditions");
@@ -183,7 +183,7 @@ static Distinct distinctSlices(const Tensor &x, int64_t extent, int64_t inner, b
 static LogicalResult importUnique(Binder &b) {
   if (failed(b.need(1)))
     return failure();
-  ElementsAttr values = b.given(0);
+  ElementsAttr values = b.required(0);
   if (!values)
     return failOnShape(b, "values");
   FailureOr<Tensor> x = elementsOf(b, values, "values");

@@ -306,7 +306,7 @@ static double overlapOf(const Box &a, const Box &c) {
 LogicalResult mpt::importNonMaxSuppression(Binder &b) {
   if (failed(b.need(2)))
     return failure();
-  ElementsAttr given[2] = {b.given(0), b.given(1)};
+  ElementsAttr given[2] = {b.required(0), b.required(1)};
   if (!given[0] || !given[1])
     return b.fail() << "expected constant boxes and scores, as the result's shape depends on them, got values that are "
                        "computed at run time; cut the model before its post-processing";

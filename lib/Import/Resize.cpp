@@ -123,7 +123,7 @@ static FailureOr<Taps> tapsOf(Binder &b, const Axis &axis, const Modes &modes) {
 
 /// The part of the input that tf_crop_and_resize spreads over the output: starts, then ends, of the resized axes.
 static LogicalResult readRegion(Binder &b, ArrayRef<int64_t> axes, MutableArrayRef<Axis> result) {
-  ElementsAttr values = b.given(1);
+  ElementsAttr values = b.required(1);
   if (!values || values.getNumElements() != static_cast<int64_t>(2 * axes.size()))
     return b.fail() << "expected constant regions of interest, " << 2 * axes.size() << " numbers, as operand 1";
   FailureOr<Tensor> region = Tensor::fromAttribute(values, b.loc);
@@ -163,7 +163,7 @@ static FailureOr<SmallVector<Axis>> axesOf(Binder &b) {
     axis.in = axis.out = extent;
   unsigned scalesAt = b.version() < 11 ? 1 : 2;
   SmallVector<int64_t> axes = b.version() >= 18 ? b.intsAttr("axes", axisRange(0, rank)) : axisRange(0, rank);
-  ElementsAttr scaleValues = b.given(scalesAt);
+  ElementsAttr scaleValues = b.required(scalesAt);
   if (auto attribute = dyn_cast_or_null<DenseF32ArrayAttr>(b.attr("scales"))) // Upsample 7
     scaleValues = DenseElementsAttr::get(RankedTensorType::get({attribute.size()}, b.builder.getF32Type()),
                                          attribute.asArrayRef());
