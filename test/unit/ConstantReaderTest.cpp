@@ -68,15 +68,25 @@ template <typename T> void check(const std::vector<T> &values, Type type) {
 template <typename T> void checkFloats(Type type) {
   constexpr T infinity = std::numeric_limits<T>::infinity(), nan = std::numeric_limits<T>::quiet_NaN();
   constexpr T least = std::numeric_limits<T>::denorm_min(), most = std::numeric_limits<T>::max();
-  for (const std::vector<T> &values : std::initializer_list<std::vector<T>>{
-           {0}, {T(-0.0)}, {1}, {-3}, {T(-2.5), -1}, {least}, {-least, most}, {infinity}, {nan, -infinity}, {nan, 7}, {-most, -infinity, 1}})
+  for (const std::vector<T> &values : std::initializer_list<std::vector<T>>{{0},
+                                                                            {T(-0.0)},
+                                                                            {1},
+                                                                            {-3},
+                                                                            {T(-2.5), -1},
+                                                                            {least},
+                                                                            {-least, most},
+                                                                            {infinity},
+                                                                            {nan, -infinity},
+                                                                            {nan, 7},
+                                                                            {-most, -infinity, 1}})
     check(values, type);
   std::mt19937 engine(3);
   for (size_t count : {size_t(1000), (size_t(1) << 22) + 3}) {
     std::vector<T> values(count);
     for (bool whole : {true, false}) {
       for (T &value : values)
-        value = whole ? T(static_cast<int>(engine() % 2001) - 900) : std::ldexp(T(static_cast<int32_t>(engine())), static_cast<int>(engine() % 120) - 90);
+        value = whole ? T(static_cast<int>(engine() % 2001) - 900)
+                      : std::ldexp(T(static_cast<int32_t>(engine())), static_cast<int>(engine() % 120) - 90);
       values[count / 2] = infinity;
       check(values, type);
       values.back() = T(-1e30); // in the last piece
@@ -96,17 +106,20 @@ int main() {
   ConstantReader reader;
   auto shape = RankedTensorType::get({2}, builder.getI1Type());
   compare(reader.read(DenseElementsAttr::get(shape, ArrayRef<bool>{true, false})), slow<int>({1, 0}), "flags");
-  auto half = cast<DenseElementsAttr>(DenseElementsAttr::get(RankedTensorType::get({2}, builder.getF32Type()), ArrayRef<float>{-0.5f, 4}));
-  compare(reader.read(half.mapValues(builder.getF16Type(), [](const APFloat &value) {
-            APFloat narrow = value;
-            bool loses;
-            narrow.convert(APFloat::IEEEhalf(), APFloat::rmNearestTiesToEven, &loses);
-            return narrow.bitcastToAPInt();
-          })),
+  auto half = cast<DenseElementsAttr>(
+      DenseElementsAttr::get(RankedTensorType::get({2}, builder.getF32Type()), ArrayRef<float>{-0.5f, 4}));
+  compare(reader.read(half.mapValues(builder.getF16Type(),
+                                     [](const APFloat &value) {
+                                       APFloat narrow = value;
+                                       bool loses;
+                                       narrow.convert(APFloat::IEEEhalf(), APFloat::rmNearestTiesToEven, &loses);
+                                       return narrow.bitcastToAPInt();
+                                     })),
           slow<float>({-0.5f, 4}), "halves");
   ElementRange splat = slow<float>({-3});
   splat.elements = 6;
-  compare(reader.read(DenseElementsAttr::get(RankedTensorType::get({6}, builder.getF32Type()), -3.0f)), splat, "a splat");
+  compare(reader.read(DenseElementsAttr::get(RankedTensorType::get({6}, builder.getF32Type()), -3.0f)), splat,
+          "a splat");
   compare(reader.read(builder.getF64FloatAttr(0.25)), slow<double>({0.25}), "a number");
   compare(reader.read(builder.getDenseI64ArrayAttr({3, -4})), slow<int64_t>({3, -4}), "a list");
   expect(!reader.read({}) && !reader.read(builder.getStringAttr("text")), "no constant", 0);

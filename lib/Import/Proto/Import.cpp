@@ -31,6 +31,16 @@ static TensorSites sitesOf(ArrayRef<::onnx::TensorProto> tensors, const proto::S
   return sites;
 }
 
+/// Flags that say what training information of the file says.
+static LogicalResult checkBrought(const ImportOptions &options, Location loc) {
+  if (!options.train.empty())
+    return emitError(loc) << "expected no --train: the training information of the file says what is trained";
+  if (!options.gradients.empty() || !options.next.empty() || !options.seed.empty())
+    return emitError(loc) << "expected no --gradient, --next or --seed: the training information of the file says what "
+                             "of it they would say of outputs";
+  return success();
+}
+
 static FailureOr<OwningOpRef<ModuleOp>> import(StringRef bytes, StringRef folder, const ImportOptions &options,
                                                MLIRContext *context, TensorSites *sites) {
   DialectRegistry meanings; // constant folding evaluates ops
@@ -52,11 +62,8 @@ static FailureOr<OwningOpRef<ModuleOp>> import(StringRef bytes, StringRef folder
     return failure();
   ::onnx::ModelProto header;
   if (brings) {
-    if (!options.train.empty())
-      return emitError(loc) << "expected no --train: the training information of the file says what is trained";
-    if (!options.gradients.empty() || !options.next.empty() || !options.seed.empty())
-      return emitError(loc) << "expected no --gradient, --next or --seed: the training information of the file says "
-                               "what of it they would say of outputs";
+    if (failed(checkBrought(options, loc)))
+      return failure();
     *step = std::move(algorithms->states);
     header = proto::modelHeader(model);
     *header.mutable_functions() = model.functions();
