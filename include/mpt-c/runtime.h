@@ -193,6 +193,8 @@ mpt_status mpt_trainer_state(mpt_trainer *trainer, int64_t i, mpt_tensor *out, m
 
 /* The bytes of the i-th tensor of the state, in the type it is stored in, to host memory. */
 mpt_status mpt_trainer_read(mpt_trainer *trainer, int64_t i, void *data, int64_t bytes);
+/* Writes them. This tensor alone: a parameter's master has a number of its own. */
+mpt_status mpt_trainer_write(mpt_trainer *trainer, int64_t i, const void *data, int64_t bytes);
 
 /* Reads a parameter or any tensor of the state as FP32 (from the master where there is one) into `data`, `count`
  * values; integers and FP64 are converted to the nearest value. */

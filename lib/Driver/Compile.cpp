@@ -2,6 +2,7 @@
 // The compilation driver: reads the input, runs phase after phase, writes the product.
 #include "mpt/Driver/Compile.h"
 
+#include "OptimizerGroups.h"
 #include "SavedTensors.h"
 #include "Trained.h"
 
@@ -480,7 +481,9 @@ private:
     if (module->lookupSymbol<func::FuncOp>("replica"))
       entries.set("replicas", describeReplicas());
     if (Attribute optimizer = getAttr<MPTDialect::OptimizerAttrHelper>(*module))
-      entries.set("optimizer", optimizer);
+      entries.set("optimizer", withGroups(*module, optimizer));
+    if (options.accumulate > 1)
+      entries.set("accumulate", builder.getI64IntegerAttr(options.accumulate));
     setAttr<MPTDialect::ManifestAttrHelper>(*module, entries.getDictionary(&context));
   }
 

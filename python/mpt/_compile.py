@@ -70,12 +70,17 @@ def compile(model, *, out, loss=None, optimizer=None, policy=None, bind=None, in
             name=name, emit=emit, replicas=replicas, **flags), os.fspath(out))
     flags["replicas"] = replicas
     with tempfile.TemporaryDirectory() as folder:
-        if not isinstance(model, (str, os.PathLike)):
+        module = None if isinstance(model, (str, os.PathLike)) else model
+        if module is not None:
             model = exported(model, folder, inputs, input_names, name, flags, loss or optimizer or emit != "onnx", emit)
         earlier = libraries(out)
         run(model, out, loss=loss, optimizer=optimizer, policy=policy, emit=emit, name=name, bind=bind, **flags)
     if emit in ("library", "llvm"):
-        replace(earlier, os.fspath(out), f"lib{name or pathlib.Path(model).stem}.so", named=name is not None)
+        stem = name or pathlib.Path(model).stem
+        if module is not None:
+            from ._weights import write
+            write(out, stem, module)
+        replace(earlier, os.fspath(out), f"lib{stem}.so", named=name is not None)
     return os.fspath(out)
 
 
@@ -103,7 +108,7 @@ def libraries(folder) -> dict:
         except (OSError, ValueError):
             continue
         if ours:
-            found[library.name] = [folder / f"{stem}{ending}" for ending in (".json", ".h", ".safetensors", ".template")] + [library]
+            found[library.name] = [folder / f"{stem}{ending}" for ending in (".json", ".h", ".safetensors", ".template", ".module")] + [library]
     return found
 
 

@@ -83,6 +83,7 @@ PROTOTYPES = {
     "mpt_trainer_synchronize": [c_void_p],
     "mpt_trainer_reset": [c_void_p],
     "mpt_trainer_read": [c_void_p, c_int64, c_void_p, c_int64],
+    "mpt_trainer_write": [c_void_p, c_int64, c_void_p, c_int64],
     "mpt_trainer_get": [c_void_p, c_char_p, POINTER(c_float), c_int64],
     "mpt_trainer_set": [c_void_p, c_char_p, POINTER(c_float), c_int64],
     "mpt_trainer_save": [c_void_p, c_char_p],

@@ -17,6 +17,9 @@ from . import _native
 from ._arrays import NAMES, SIZES, DeviceArray, to_array, to_tensor
 from ._compile import run as rewrite
 from ._native import name_bytes, path_bytes, whole_number
+from ._optimizer_state import OptimizerState
+from ._safetensors import array, read
+from ._weights import Weights
 from ._world import joined
 
 OPTIONAL = ("step", "gradients", "evaluate", "predict", "accumulate", "initialize")
@@ -94,6 +97,7 @@ class Trainer:
                                    whole_number(device, "the number of a device", 0),
                                    (_native.Option * len(pairs))(*pairs), len(pairs), world and world.handle())
         call("mpt_trainer_create", self._model, byref(settings), byref(self._trainer))
+        self._path = path
         self._has_norm = "grad_norm" in self._describe("mpt_model_output", "step")
         self._shapes = {t.name.decode(): tuple(t.shape[:t.rank]) for t in self._parameters()}
 
@@ -265,6 +269,40 @@ class Trainer:
         return {t.name.decode(): self._read(i, t) for i, (t, _) in enumerate(self._state())}
 
     @alone
+    def state_dict(self) -> dict:
+        """{name: tensor} of the weights, under the names, shapes and types that the torch module has them in: buffers and tied
+        weights too, so that module.load_state_dict(trainer.state_dict()) is exact. Of an .onnx file, its tensors that are parameters
+        or running statistics. Tensors are torch's where torch is installed, else numpy's."""
+        return self._weights.state_dict()
+
+    @alone
+    def load_state_dict(self, state: dict, strict: bool = True) -> tuple:
+        """Takes such weights, masters and narrow copies, and nothing where one does not fit. Of names of one tensor, one is enough.
+        Returns the names that are missing and those that are unknown, which are an error unless strict=False."""
+        return self._weights.load(state, strict)
+
+    @alone
+    def save_safetensors(self, path) -> None:
+        """Writes state_dict() as safetensors, as Hugging Face's libraries do: a tied weight once, under its first name."""
+        self._weights.save(path)
+
+    @alone
+    def load_safetensors(self, path, strict: bool = True) -> tuple:
+        """load_state_dict of such a file."""
+        return self.load_state_dict({name: array(*entry) for name, entry in read(path)[0].items()}, strict)
+
+    @alone
+    def optimizer_state_dict(self) -> dict:
+        """The state of SGD, Adam or AdamW as torch.optim has it: load_state_dict of an optimizer of module.parameters() takes it."""
+        return OptimizerState(self._weights).save()
+
+    @alone
+    def load_optimizer_state_dict(self, state: dict) -> None:
+        """Takes the state of torch.optim's optimizer: moments, the number of steps and the learning rate. Other settings are those
+        that the library was compiled with; a state with others is refused."""
+        OptimizerState(self._weights).load(state)
+
+    @alone
     def start(self, inputs: dict) -> None:
         """Starts a step and does not wait for it; `metrics` reads what it computed."""
         self._run("step", inputs, wait=False)
@@ -351,6 +389,10 @@ class Trainer:
         return result
 
     # ---- inside ----
+
+    @functools.cached_property
+    def _weights(self) -> Weights:
+        return Weights(self, self._path)
 
     def _describe(self, call_name: str, function: str) -> dict:
         return {t.name.decode(): (NAMES[t.dtype], tuple(t.shape[:t.rank]))

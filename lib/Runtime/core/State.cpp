@@ -338,13 +338,15 @@ mpt_status collect(const mpt_trainer &t, int64_t i, std::unique_ptr<Memory> &out
   return t.shards.gatherJoined(t.replicas ? t.replicas->ranks() : nullptr, i, mine, -1, out->start);
 }
 
-/// Writes this process's part of a divided tensor.
-mpt_status putShards(mpt_trainer &t, int64_t i, const float *data, int64_t count) {
-  std::vector<uint8_t> raw(static_cast<size_t>(t.shards.whole(i).bytes)),
-      shards(static_cast<size_t>(t.shards.localBytes(i)));
-  fromFloat(t.tensor(i).dtype, data, count, raw.data());
+/// Writes a tensor, or this process's part of a divided one, from the bytes of the whole.
+mpt_status put(mpt_trainer &t, int64_t i, const void *raw) {
+  if (!t.shards.divides(i)) {
+    Transfer whole{t.at(i), raw, t.tensor(i).bytes};
+    return t.device->upload(&whole, 1);
+  }
+  std::vector<uint8_t> shards(static_cast<size_t>(t.shards.localBytes(i)));
   for (int64_t k = 0; k < t.shards.local; ++k)
-    t.shards.cutShard(i, k, raw.data(), shards.data() + k * t.shards.shardBytes(i));
+    t.shards.cutShard(i, k, static_cast<const uint8_t *>(raw), shards.data() + k * t.shards.shardBytes(i));
   std::vector<Transfer> parts = partsOf(t, i, shards.data(), true);
   return t.device->upload(parts.data(), parts.size());
 }
@@ -396,6 +398,21 @@ mpt_status mpt_trainer_read(mpt_trainer *trainer, int64_t i, void *data, int64_t
   });
 }
 
+mpt_status mpt_trainer_write(mpt_trainer *trainer, int64_t i, const void *data, int64_t bytes) {
+  return guarded([&] {
+    mpt_tensor tensor;
+    if (mpt_status status = mpt_trainer_state(trainer, i, &tensor, nullptr))
+      return status;
+    int64_t want = trainer->shards.whole(i).bytes;
+    if (!data || bytes != want)
+      return fail(MPT_INVALID_ARGUMENT, "'%s': expected %lld bytes, got %lld", tensor.name,
+                  static_cast<long long>(want), static_cast<long long>(bytes));
+    if (trainer->replicas)
+      trainer->replicas->edited(tensor.name, data, bytes);
+    return put(*trainer, i, data);
+  });
+}
+
 mpt_status mpt_trainer_get(mpt_trainer *trainer, const char *name, float *data, int64_t count) {
   return guarded([&] {
     int64_t i = 0;
@@ -431,16 +448,13 @@ mpt_status mpt_trainer_set(mpt_trainer *trainer, const char *name, const float *
       return status;
     auto write = [&](int64_t i) {
       const mpt_tensor_desc &t = trainer->tensor(i);
-      if (trainer->shards.divides(i))
-        return putShards(*trainer, i, data, count);
-      if (trainer->device->sharesHostMemory()) {
+      if (!trainer->shards.divides(i) && trainer->device->sharesHostMemory()) {
         fromFloat(t.dtype, data, count, trainer->at(i));
         return MPT_OK;
       }
-      std::vector<uint8_t> raw(static_cast<size_t>(t.bytes));
+      std::vector<uint8_t> raw(static_cast<size_t>(trainer->shards.whole(i).bytes));
       fromFloat(t.dtype, data, count, raw.data());
-      Transfer whole{trainer->at(i), raw.data(), t.bytes};
-      return trainer->device->upload(&whole, 1);
+      return put(*trainer, i, raw.data());
     };
     if (trainer->replicas)
       trainer->replicas->edited(name, data, count * static_cast<int64_t>(sizeof *data));
