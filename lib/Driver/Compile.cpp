@@ -203,6 +203,8 @@ private:
       import.train.push_back(options.train);
     if (!options.freeze.empty())
       import.freeze.push_back(options.freeze);
+    import.tie = options.tie;
+    import.batchNorm = options.batchNorm;
     import.backward = options.backward;
     import.gradients = options.gradients;
     import.next = options.next;
@@ -359,8 +361,10 @@ private:
 
   /// A flag given that is about training steps; empty where none is.
   std::string flagOfSteps() const {
-    if (!options.train.empty() || !options.freeze.empty())
-      return options.train.empty() ? "--freeze=" + options.freeze : "--train=" + options.train;
+    for (auto [flag, value] : {std::pair("--train=", &options.train), std::pair("--freeze=", &options.freeze),
+                               std::pair("--tie=", &options.tie), std::pair("--batch-norm=", &options.batchNorm)})
+      if (!value->empty())
+        return flag + *value;
     if (options.onnxForm != "joint")
       return "--onnx-form=" + options.onnxForm;
     if (options.onnxState != "initializers")

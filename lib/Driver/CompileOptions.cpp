@@ -342,6 +342,13 @@ std::vector<Flag> modelFlags() {
       {"--freeze", "REGEX", "parameters whose names match are not trained", pattern(&Options::freeze)},
       {"--train", "REGEX", "float initializers whose names match are parameters, whatever their use",
        pattern(&Options::train)},
+      {"--tie", "REGEX",
+       "biases and scales that an exporter has merged, as their first values were equal: those whose names match stay "
+       "one tensor",
+       pattern(&Options::tie)},
+      {"--batch-norm", "HOW",
+       "of batch normalizations in inference form: frozen (default), or train as in training form",
+       choice(&Options::batchNorm, "train|frozen")},
       {"--bind", "NAME=N",
        "extent of a symbolic dimension (repeatable); N,N... makes a library of all these sizes, NAME,NAME are of one "
        "extent",

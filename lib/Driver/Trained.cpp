@@ -25,6 +25,15 @@ Trained mpt::trainedIn(ModuleOp module) {
   result.line = llvm::formatv("trains {0} tensor{1}, {2:N} value{3}", result.tensors, result.tensors == 1 ? "" : "s",
                               result.values, result.values == 1 ? "" : "s");
   auto manifest = getAttr<MPTDialect::ManifestAttrHelper>(module);
+  if (auto separated = manifest ? manifest.getAs<DictionaryAttr>("separated") : DictionaryAttr())
+    result.line += llvm::formatv("; {0} of them the file has as parts of others that began equal (--tie=REGEX keeps "
+                                 "them one)",
+                                 separated.size());
+  if (auto norms = manifest ? manifest.getAs<IntegerAttr>("frozen_batch_norms") : IntegerAttr())
+    result.line +=
+        llvm::formatv("; {0} batch norm{1} in inference form keep{2} statistics (--batch-norm=train moves "
+                      "them)",
+                      norms.getInt(), norms.getInt() == 1 ? "" : "s", norms.getInt() == 1 ? "s its" : " their");
   auto held = manifest ? manifest.getAs<DictionaryAttr>("held") : DictionaryAttr();
   // What flags hold may be most of a model, and its names are no news.
   llvm::MapVector<StringRef, size_t> byFlags;

@@ -383,7 +383,6 @@ LogicalResult Converter::convertFunction(func::FuncOp main, StringRef name, Dict
   values.clear();
   sequences.clear();
   quantized.clear();
-  normUses.clear();
   inferenceNorms = 0;
   key = {};
   streams = 0;

@@ -34,8 +34,6 @@ public:
   std::pair<mlir::Value, int64_t> generator(mlir::Location loc);
 
   mlir::ModuleOp module;
-  /// How many normalizations read each scale and bias: more than one is a sign of merged initializers.
-  llvm::StringMap<int> normUses;
   int inferenceNorms = 0; ///< with parameters that are trained
   /// Nodes of subgraphs that were converted so far, each copy counted.
   int64_t unrolledNodes = 0;

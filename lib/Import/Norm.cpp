@@ -22,19 +22,6 @@ static bool isEvaluation(Binder &b) {
   return function && function.getSymName() == "evaluate";
 }
 
-/// One initializer as scale or bias of several normalizations is the mark of an exporter that merged equal tensors.
-static void warnMerged(Binder &b, unsigned first, unsigned last) {
-  if (isEvaluation(b))
-    return;
-  for (unsigned i = first; i <= last; ++i)
-    if (auto state = dyn_cast_or_null<train::StateOp>(b.converter.stateOf(b.in(i))))
-      if (++b.converter.normUses[state.getSymName()] == 2)
-        b.warn()
-            << "'" << state.getTensorName()
-            << "' is scale or bias of several normalizations: the exporter seems to have merged parameters that were "
-               "equal, which ties them; export without optimization, or with parameters as inputs";
-}
-
 static Value alongChannels(Binder &b, Value perChannel, Value like) {
   return b.broadcast(perChannel, tensorType(like).getShape(), {1});
 }
@@ -46,7 +33,8 @@ static LogicalResult inferenceBatchNorm(Binder &b, double epsilon) {
         if (b.converter.inferenceNorms++ == 0)
           b.warn()
               << "expected training_mode = 1 in a model to be trained, got the inference form: its statistics stay as "
-                 "they are, here and in further ones; export in training mode (TrainingMode.TRAINING) or freeze '"
+                 "they are, here and in further ones; give --batch-norm=train, export in training mode "
+                 "(TrainingMode.TRAINING), or freeze '"
               << state.getTensorName() << "'";
         break;
       }
@@ -67,7 +55,6 @@ static LogicalResult importBatchNormalization(Binder &b) {
   double epsilon = b.floatAttr("epsilon", 1e-5), momentum = b.floatAttr("momentum", 0.9);
   if (b.version() < 9 && b.intAttr("spatial", 1) == 0)
     return b.fail() << "expected spatial = 1, got 0; statistics of single activations are not supported";
-  warnMerged(b, 1, 2);
   // Until opset 13 the training form is the one whose further results are used or named.
   bool training = b.version() >= 14 ? b.intAttr("training_mode", 0) != 0 : b.resultCount() > 1;
   if (!training)
@@ -137,7 +124,6 @@ static LogicalResult importLayerNormalization(Binder &b) {
                                         : FailureOr<Value>(b.splatLike(*scale, 0));
   if (failed(bias))
     return failure();
-  warnMerged(b, 1, b.has(2) ? 2 : 1);
   auto op =
       LayerNormOp::create(b.builder, b.loc, b.in(0), *scale, *bias, b.i64(*axis), b.f64(b.floatAttr("epsilon", 1e-5)));
   if (b.wants(1) && failed(b.set(1, keepDims(b, op.getMean(), *axis))))
@@ -157,7 +143,6 @@ static LogicalResult importRMSNormalization(Binder &b) {
   FailureOr<Value> scale = normOperand(b, 1, b.shape(0).drop_front(*axis));
   if (failed(scale))
     return failure();
-  warnMerged(b, 1, 1);
   auto op = RMSNormOp::create(b.builder, b.loc, b.in(0), *scale, b.i64(*axis), b.f64(b.floatAttr("epsilon", 1e-5)));
   if (b.wants(1) && failed(b.set(1, keepDims(b, op.getInvRms(), *axis))))
     return failure();
@@ -190,7 +175,6 @@ static LogicalResult importGroupNormalization(Binder &b) {
       value = b.reshape(b.broadcast(value, {groups, channels / groups}, {0}), {channels});
     affine[i - 1] = value;
   }
-  warnMerged(b, 1, 2);
   return groupNorm(b, affine[0], affine[1], groups);
 }
 
@@ -201,7 +185,6 @@ static LogicalResult importInstanceNormalization(Binder &b) {
   for (unsigned i : {1u, 2u})
     if (failed(expectShape(b, i, {channels}, "scale and bias")))
       return failure();
-  warnMerged(b, 1, 2);
   return groupNorm(b, b.in(1), b.in(2), channels);
 }
 

@@ -8,6 +8,20 @@
 using namespace mlir;
 using namespace mpt;
 
+static onnx::OperandUse useOf(StringRef domain, StringRef opType, unsigned operand) {
+  const OperatorEntry *entry = RuleTable::get().entry(domain, opType);
+  if (!entry || operand >= 64)
+    return onnx::OperandUse::Data;
+  const NodeClass &what = *entry->numericClass;
+  return (what.weights >> operand) & 1 ? onnx::OperandUse::Weight
+         : what.mixes                  ? onnx::OperandUse::Either
+                                       : onnx::OperandUse::Data;
+}
+
+bool mpt::mayTrain(StringRef domain, StringRef opType, unsigned operand) {
+  return ::useOf(domain, opType, operand) != onnx::OperandUse::Data;
+}
+
 namespace {
 class EntryClasses final : public onnx::OperatorClasses {
 public:
@@ -24,13 +38,7 @@ public:
     return entry ? entry->numericClass->arithmetic : Arithmetic::Unknown;
   }
   onnx::OperandUse useOf(onnx::NodeOp node, unsigned operand) const override {
-    const OperatorEntry *entry = RuleTable::get().entry(node.getDomain(), node.getOpType());
-    if (!entry || operand >= 64)
-      return onnx::OperandUse::Data;
-    const NodeClass &what = *entry->numericClass;
-    return (what.weights >> operand) & 1 ? onnx::OperandUse::Weight
-           : what.mixes                  ? onnx::OperandUse::Either
-                                         : onnx::OperandUse::Data;
+    return ::useOf(node.getDomain(), node.getOpType(), operand);
   }
 };
 } // namespace

@@ -35,6 +35,7 @@ struct CompileOptions : PipelineOptions {
   std::string from;                  ///< first phase; "import" when empty
   std::string to;                    ///< last phase
   std::string freeze, train;         ///< regular expressions over parameter names
+  std::string tie, batchNorm;        ///< merged tensors that stay one; train or frozen
   std::string backward;              ///< of a joint graph: file or own
   llvm::StringMap<int64_t> maxSteps; ///< of loops whose number of steps is computed at run time, by node
   std::string seed;                  ///< of a joint graph: the value that its backward pass starts from

@@ -22,6 +22,10 @@ struct ImportOptions {
   /// Initializers whose whole name matches one of `train` are the parameters, and no others; without expressions the
   /// use of an initializer decides. Those that match one of `freeze` are parameters that no optimizer changes.
   std::vector<std::string> train, freeze;
+  /// Of biases and scales that layers share, since an exporter has merged equal ones: those that stay one tensor.
+  std::string tie;
+  /// Batch normalizations in inference form: "train" makes them ones in training form; else they stay.
+  std::string batchNorm;
   /// Of a graph with gradients or new values as outputs: "file" takes its backward pass, "own" only its loss; empty
   /// takes the file's where there is one.
   std::string backward;
@@ -79,6 +83,9 @@ std::vector<llvm::StringRef> knownOperators();
 
 /// True when an import rule exists for the op in some version.
 bool hasImportRule(llvm::StringRef domain, llvm::StringRef opType);
+
+/// True where operand `operand` of the operator may be what trains: a weight, a bias or a scale.
+bool mayTrain(llvm::StringRef domain, llvm::StringRef opType, unsigned operand);
 
 /// True for an operator that ONNX Runtime writes into `version` of ai.onnx, which has no such operator.
 bool isRuntimeOperator(llvm::StringRef opType, int64_t version);

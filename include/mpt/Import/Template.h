@@ -19,6 +19,7 @@ struct TensorSite {
   /// Operands of nodes that read this state alone, where the file has one tensor for several states: the node's path
   /// and the operand's number.
   std::vector<std::pair<std::string, int>> uses;
+  std::string name; ///< of the initializer that the saved file has for these; empty: the state's
 };
 
 /// By the tensor name of the state.

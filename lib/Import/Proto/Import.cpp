@@ -31,6 +31,35 @@ static TensorSites sitesOf(ArrayRef<::onnx::TensorProto> tensors, const proto::S
   return sites;
 }
 
+namespace {
+/// What exporters do to a module that has a forward pass alone, undone for training.
+struct ForwardForm {
+  LogicalResult settle(::onnx::ModelProto &model, const ImportOptions &options, StringRef folder,
+                       proto::DeclaredParameters &declared, Location loc) {
+    FailureOr<int64_t> norms = proto::settleBatchNorms(model, options, loc);
+    if (failed(norms))
+      return failure();
+    frozenNorms = *norms;
+    FailureOr<proto::SeparatedTensors> made = proto::separateMerged(model, options, folder, declared, loc);
+    if (failed(made))
+      return failure();
+    separated = std::move(*made);
+    return success();
+  }
+
+  void note(ModuleOp module) const {
+    if (frozenNorms == 0)
+      return;
+    NamedAttrList manifest(getAttr<MPTDialect::ManifestAttrHelper>(module));
+    manifest.set("frozen_batch_norms", IntegerAttr::get(IntegerType::get(module.getContext(), 64), frozenNorms));
+    setAttr<MPTDialect::ManifestAttrHelper>(module, manifest.getDictionary(module.getContext()));
+  }
+
+  proto::SeparatedTensors separated;
+  int64_t frozenNorms = 0;
+};
+} // namespace
+
 /// Flags that say what training information of the file says.
 static LogicalResult checkBrought(const ImportOptions &options, Location loc) {
   if (!options.train.empty())
@@ -38,6 +67,18 @@ static LogicalResult checkBrought(const ImportOptions &options, Location loc) {
   if (!options.gradients.empty() || !options.next.empty() || !options.seed.empty())
     return emitError(loc) << "expected no --gradient, --next or --seed: the training information of the file says what "
                              "of it they would say of outputs";
+  return success();
+}
+
+/// Of a file that holds whole steps: an evaluation of its own has no place beside them.
+static LogicalResult checkEvaluation(const ImportOptions &options, Location loc) {
+  if (options.evalModel.empty())
+    return success();
+  if (!options.evalModelIsFound)
+    return emitError(loc)
+           << "expected no --eval-model: the file holds whole steps, and evaluation is made from its graph";
+  emitWarning(loc) << "the evaluation model '" << options.evalModel
+                   << "' is not used: the file holds whole steps, and evaluation is made from its graph";
   return success();
 }
 
@@ -78,7 +119,14 @@ static FailureOr<OwningOpRef<ModuleOp>> import(StringRef bytes, StringRef folder
   FailureOr<proto::JointRoles> joint = step->states.empty() && !brings
                                            ? proto::takeJoint(model, options, loc)
                                            : FailureOr<proto::JointRoles>(proto::JointRoles());
-  if (failed(joint) || failed(proto::prepareModel(model, initializers, options, loc)) ||
+  if (failed(joint))
+    return failure();
+  // Who brings a backward pass has said which tensor is which.
+  ForwardForm form;
+  if (step->states.empty() && !brings && !joint->any() && !artifacts->found &&
+      failed(form.settle(model, options, folder, declared, loc)))
+    return failure();
+  if (failed(proto::prepareModel(model, initializers, options, loc)) ||
       (brings && failed(proto::joinAlgorithms(*algorithms, model, header, initializers, options, loc))))
     return failure();
   for (const auto &next : joint->next)
@@ -88,25 +136,20 @@ static FailureOr<OwningOpRef<ModuleOp>> import(StringRef bytes, StringRef folder
   FailureOr<OwningOpRef<ModuleOp>> module = proto::buildModule(model, initializers, folder, options, context, *step,
                                                                /*header=*/nullptr, brings ? &*algorithms : nullptr);
   // A step says itself what its tensors are.
-  if (failed(module) || (step->states.empty() && failed(assignRoles(**module, options, *joint, declared))) ||
+  if (failed(module) ||
+      (step->states.empty() && failed(assignRoles(**module, options, *joint, declared, form.separated))) ||
       (brings && failed(freezeParameters(**module, options))))
     return failure();
+  form.note(**module);
   if (sites)
     *sites = sitesOf(initializers, *step);
-  if (artifacts->found) {
-    joint->form.form = "ONNX Runtime artifacts";
-    if (failed(proto::takeOptimizer(options, *joint, loc)) ||
-        failed(proto::addOptimizerState(**module, artifacts->optimizer, *joint)))
-      return failure();
-  }
+  joint->form.form = artifacts->found ? "ONNX Runtime artifacts" : joint->form.form;
+  if (artifacts->found && (failed(proto::takeOptimizer(options, *joint, loc)) ||
+                           failed(proto::addOptimizerState(**module, artifacts->optimizer, *joint))))
+    return failure();
   bool isStep = !step->states.empty();
-  if (isStep && !options.evalModel.empty()) {
-    if (!options.evalModelIsFound)
-      return emitError(loc)
-             << "expected no --eval-model: the file holds whole steps, and evaluation is made from its graph";
-    emitWarning(loc) << "the evaluation model '" << options.evalModel
-                     << "' is not used: the file holds whole steps, and evaluation is made from its graph";
-  }
+  if (isStep && failed(checkEvaluation(options, loc)))
+    return failure();
   // Whoever asks for another step than the file's does not mean the folder's evaluation either, unless by its name.
   bool wantsEvaluation = !isStep && !(options.ignoresAlgorithms && options.evalModelIsFound);
   if (wantsEvaluation && failed(proto::addEvaluation(**module, options, joint->form)))

@@ -135,6 +135,17 @@ DeclaredParameters declaredParameters(const ::onnx::GraphProto &graph);
 /// scale, where several share one: optimizers merge tensors that are equal, and these are before the first step.
 void separateStatistics(::onnx::ModelProto &model);
 
+/// Tensors that separateMerged() has made -> the one that each was in the file.
+using SeparatedTensors = llvm::StringMap<std::string>;
+/// Gives layers biases and scales of their own where they share one of equal elements and no matrix or module beside
+/// it: an exporter has merged what was equal before training. Fails where `options.tie` keeps nothing together.
+llvm::FailureOr<SeparatedTensors> separateMerged(::onnx::ModelProto &model, const ImportOptions &options,
+                                                 llvm::StringRef folder, DeclaredParameters &declared,
+                                                 mlir::Location loc);
+
+/// How many batch normalizations have inference form; with --batch-norm=train they get the other one.
+llvm::FailureOr<int64_t> settleBatchNorms(::onnx::ModelProto &model, const ImportOptions &options, mlir::Location loc);
+
 /// The step that metadata `mpt.states` or training information describe. An algorithm's graph becomes part of the
 /// model's graph.
 llvm::FailureOr<StepInfo> takeStep(::onnx::ModelProto &model, mlir::Location loc);

@@ -203,6 +203,19 @@ static void noteHeld(ModuleOp module, ArrayRef<std::pair<std::string, std::strin
   setAttr<MPTDialect::ManifestAttrHelper>(module, manifest.getDictionary(module.getContext()));
 }
 
+/// The same of parameters that the file has as one.
+static void noteSeparated(ModuleOp module, const llvm::StringMap<std::string> &separated) {
+  NamedAttrList entries, manifest(getAttr<MPTDialect::ManifestAttrHelper>(module));
+  for (auto state : module.getOps<train::StateOp>())
+    if (auto of = separated.find(state.getTensorName());
+        of != separated.end() && state.getRole() == train::Role::parameter)
+      entries.set(of->getKey(), StringAttr::get(module.getContext(), of->getValue()));
+  if (entries.empty())
+    return;
+  manifest.set("separated", entries.getDictionary(module.getContext()));
+  setAttr<MPTDialect::ManifestAttrHelper>(module, manifest.getDictionary(module.getContext()));
+}
+
 static llvm::StringSet<> namesIn(const llvm::StringMap<std::string> &map) {
   llvm::StringSet<> names;
   for (const auto &entry : map)
@@ -250,7 +263,8 @@ static void warnOfInnerWeights(ModuleOp module, bool torch) {
 }
 
 LogicalResult mpt::assignRoles(ModuleOp module, const ImportOptions &options, const proto::JointRoles &roles,
-                               const proto::DeclaredParameters &declared) {
+                               const proto::DeclaredParameters &declared,
+                               const llvm::StringMap<std::string> &separated) {
   auto train = compile("--train", options.train, tensorNames(module, /*constants=*/false), module.getLoc());
   auto freeze = compile("--freeze", options.freeze, tensorNames(module, /*constants=*/true), module.getLoc());
   if (failed(train) || failed(freeze))
@@ -263,6 +277,7 @@ LogicalResult mpt::assignRoles(ModuleOp module, const ImportOptions &options, co
   bool fileSays = roles.any() && (!roles.own || !trained.empty());
   // What only a backward pass reads are numbers of its formulas.
   DenseSet<Operation *> forward = operationsBehind(module, fileSays ? StringRef(roles.loss) : StringRef());
+  llvm::StringSet<> parts = namesIn(separated);
   SmallVector<std::pair<std::string, std::string>> held;
   llvm::StringMap<train::ReadOp> reads;
   module.walk([&](train::ReadOp read) { reads[read.getState()] = read; });
@@ -305,7 +320,9 @@ LogicalResult mpt::assignRoles(ModuleOp module, const ImportOptions &options, co
     else if (role == train::Role::constant && read && !read->use_empty() && isWorthSaying(name, type, use, torch))
       held.emplace_back(name.str(), why);
     state.setFrozen(frozen);
-    if (role != train::Role::constant || type.getNumElements() > smallConstant || !read)
+    // Of tensors that are one in the file each keeps its values, whatever trains.
+    bool isSeparated = separated.contains(name) || parts.contains(name);
+    if (role != train::Role::constant || type.getNumElements() > smallConstant || !read || isSeparated)
       continue;
     OpBuilder builder(read);
     Value value = mpt::ConstantOp::create(builder, read.getLoc(), *state.getValue());
@@ -314,6 +331,7 @@ LogicalResult mpt::assignRoles(ModuleOp module, const ImportOptions &options, co
     state.erase();
   }
   noteHeld(module, held);
+  noteSeparated(module, separated);
   return success();
 }
 

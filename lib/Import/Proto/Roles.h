@@ -11,7 +11,8 @@ namespace mpt {
 /// Sets the role of every train.state by what the file declares or else the use of its value, then by the options and
 /// by the `roles` that outputs have in a joint graph; small constants become mpt.constant.
 llvm::LogicalResult assignRoles(mlir::ModuleOp module, const ImportOptions &options, const proto::JointRoles &roles,
-                                const proto::DeclaredParameters &declared = {});
+                                const proto::DeclaredParameters &declared = {},
+                                const llvm::StringMap<std::string> &separated = {});
 
 /// Of a module whose file says what its parameters are: freezes those that the options name.
 llvm::LogicalResult freezeParameters(mlir::ModuleOp module, const ImportOptions &options);

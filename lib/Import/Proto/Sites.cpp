@@ -6,13 +6,14 @@
 
 #include "mlir/IR/MLIRContext.h"
 #include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Path.h"
 
 using namespace mlir;
 using namespace mpt;
 using namespace ::onnx;
 
 namespace {
-constexpr StringLiteral siteKey = "mpt-site", useKey = "mpt-use";
+constexpr StringLiteral siteKey = "mpt-site", useKey = "mpt-use", nameKey = "mpt-name";
 
 template <typename Message> StringRef noteOf(const Message &message, StringRef key) {
   for (const StringStringEntryProto &entry : message.metadata_props())
@@ -71,6 +72,8 @@ void proto::noteUse(TensorProto &tensor, const NodeProto &node, int input) {
     addNote(tensor, useKey, (at + ":" + Twine(input)).str());
 }
 
+void proto::noteName(TensorProto &tensor, const std::string &name) { addNote(tensor, nameKey, name); }
+
 void proto::copySite(const TensorProto &from, TensorProto &to) {
   if (StringRef path = noteOf(from, siteKey); !path.empty())
     addNote(to, siteKey, path.str());
@@ -79,6 +82,7 @@ void proto::copySite(const TensorProto &from, TensorProto &to) {
 TensorSite proto::siteOf(const TensorProto &tensor) {
   TensorSite site;
   site.path = noteOf(tensor, siteKey).str();
+  site.name = noteOf(tensor, nameKey).str();
   for (const StringStringEntryProto &entry : tensor.metadata_props())
     if (entry.key() == useKey) {
       auto [node, operand] = StringRef(entry.value()).rsplit(':');
@@ -99,7 +103,14 @@ llvm::Expected<TensorSites> mpt::sitesOf(StringRef path) {
   context.getDiagEngine().registerHandler([&](Diagnostic &diagnostic) { message = diagnostic.str(); });
   ModelProto model;
   TensorSites sites;
-  if (failed(proto::parseWithSites((*file)->getBuffer(), model, proto::namedLoc(&context, path))) ||
+  Location loc = proto::namedLoc(&context, path);
+  proto::DeclaredParameters declared;
+  if (failed(proto::parseWithSites((*file)->getBuffer(), model, loc)))
+    return llvm::createStringError("'" + path + "': " + message);
+  // Those that stayed one tensor are so in the state as well.
+  proto::separateStatistics(model);
+  StringRef folder = llvm::sys::path::parent_path(path);
+  if (failed(proto::separateMerged(model, {}, folder.empty() ? "." : folder, declared, loc)) ||
       failed(proto::liftTensors(model, &context)))
     return llvm::createStringError("'" + path + "': " + message);
   auto take = [&](const GraphProto &graph) {

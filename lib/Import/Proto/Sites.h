@@ -24,6 +24,8 @@ std::string sitePath(const std::string &path, char kind, size_t index);
 void noteSites(::onnx::ModelProto &model);
 /// Notes that operand `input` of `node` reads `tensor`, which was copied for it, instead of what the file names.
 void noteUse(::onnx::TensorProto &tensor, const ::onnx::NodeProto &node, int input);
+/// Notes what a copy is called in a saved file, where that is not its name here.
+void noteName(::onnx::TensorProto &tensor, const std::string &name);
 /// `to` takes the other one's place in the file.
 void copySite(const ::onnx::TensorProto &from, ::onnx::TensorProto &to);
 /// What was noted; no path in tensors that are not the file's.

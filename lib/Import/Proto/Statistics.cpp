@@ -25,7 +25,7 @@ bool updatesStatistics(const NodeProto &node) {
   for (const AttributeProto &attribute : node.attribute())
     if (attribute.name() == "training_mode")
       return attribute.i() != 0;
-  return false;
+  return node.output_size() > 1; // the training form before opset 14
 }
 
 /// What the statistic is called beside the node's scale, as frameworks name both.

@@ -219,6 +219,11 @@ Pieces TemplateBuilder::function(StringRef message, const std::string &path) {
                {FunctionProto::kAttributeProtoFieldNumber, 'a', &TemplateBuilder::attribute}});
 }
 
+/// Of a tensor that shares its place with others.
+static StringRef nameInFile(const SavedTensor &tensor) {
+  return tensor.site.name.empty() ? tensor.name : tensor.site.name;
+}
+
 Pieces TemplateBuilder::graph(StringRef message, const std::string &path) {
   Pieces result;
   size_t nodes = 0, initializers = 0, sparse = 0;
@@ -244,7 +249,7 @@ Pieces TemplateBuilder::graph(StringRef message, const std::string &path) {
     return result;
   for (const SavedTensor *tensor : split) {
     Header header = headers.lookup(tensor->site.path);
-    header.name = tensor->name;
+    header.name = nameInFile(*tensor);
     result.addOwn(tagText(GraphProto::kInitializerFieldNumber, delimited));
     result.addMessage("", newTensor(header, *tensor), "");
   }
@@ -269,7 +274,7 @@ Pieces TemplateBuilder::node(StringRef message, const std::string &path) {
           other = number == operand ? tensor : other;
     }
     if (other)
-      addText(result, NodeProto::kInputFieldNumber, other->name);
+      addText(result, NodeProto::kInputFieldNumber, nameInFile(*other));
     else
       result.add(field->whole);
   }

@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: Apache-2.0
+// Matcher: Identity and BatchNormalization of a file.
+// Biases and scales that an exporter has merged because their first values were equal: each layer gets its own again.
+#include "Proto.h"
+#include "Sites.h"
+
+#include "mpt/Support/NearNames.h"
+
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/DialectResourceBlobManager.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSet.h"
+#include "llvm/Support/Regex.h"
+
+using namespace mlir;
+using namespace mpt;
+using namespace ::onnx;
+
+namespace {
+
+/// Bytes of a tensor that is copied, at most: files must not grow by what they repeat.
+constexpr int64_t mostBytes = int64_t(1) << 20;
+
+/// An operand that reads a tensor, directly or under the name that an Identity gives it.
+struct Use {
+  NodeProto *node;
+  int operand;
+};
+
+class MergedTensors {
+public:
+  MergedTensors(ModelProto &model, const ImportOptions &options, StringRef folder, Location loc)
+      : graph(*model.mutable_graph()), options(options), folder(folder), loc(loc) {
+    for (TensorProto &tensor : *graph.mutable_initializer()) {
+      tensors[tensor.name()] = &tensor;
+      taken.insert(tensor.name());
+    }
+    for (const ValueInfoProto &input : graph.input())
+      taken.insert(input.name());
+    for (const ValueInfoProto &output : graph.output())
+      fixed.insert(output.name());
+    for (NodeProto &node : *graph.mutable_node()) {
+      for (const std::string &output : node.output()) {
+        producers[output] = &node;
+        taken.insert(output);
+      }
+      for (auto [i, input] : llvm::enumerate(node.input()))
+        readers[input].push_back({&node, static_cast<int>(i)});
+      for (const AttributeProto &attribute : node.attribute())
+        if (attribute.has_g())
+          fixInside(attribute.g());
+    }
+  }
+
+  FailureOr<proto::SeparatedTensors> run(proto::DeclaredParameters &declared) {
+    llvm::Regex tie("^(" + options.tie + ")$");
+    SmallVector<StringRef> merged;
+    bool anyTied = false;
+    for (int i = 0, e = graph.initializer_size(); i < e; ++i) {
+      TensorProto &tensor = *graph.mutable_initializer(i);
+      auto known = declared.find(tensor.name());
+      bool isBuffer = known != declared.end() && known->second == proto::Declared::Other;
+      auto layers = isVector(tensor) && !isBuffer ? layersOf(tensor) : Layers();
+      if (layers.size() < 2 || !isSplat(tensor))
+        continue;
+      merged.push_back(tensor.name());
+      bool tied = !options.tie.empty() && tie.match(tensor.name());
+      anyTied |= tied;
+      if (!tied)
+        separate(tensor, layers, declared);
+    }
+    if (!options.tie.empty() && !anyTied)
+      return emitError(loc) << "--tie: expected an expression that matches the name of a tensor that several layers "
+                               "share, got '"
+                            << options.tie << "'; " << whatThereIs(options.tie, merged);
+    dropAliases();
+    return std::move(separated);
+  }
+
+private:
+  using Layers = llvm::MapVector<StringRef, SmallVector<Use>>;
+
+  void fixInside(const GraphProto &body) {
+    for (const NodeProto &node : body.node()) {
+      for (const std::string &input : node.input())
+        fixed.insert(input);
+      for (const AttributeProto &attribute : node.attribute())
+        if (attribute.has_g())
+          fixInside(attribute.g());
+    }
+    for (const ValueInfoProto &output : body.output())
+      fixed.insert(output.name());
+  }
+
+  /// Floats along one axis.
+  static bool isVector(const TensorProto &tensor) {
+    int64_t count = 1, longest = 1;
+    for (int64_t extent : tensor.dims()) {
+      if (extent < 1 || extent > mostBytes || __builtin_mul_overflow(count, extent, &count))
+        return false;
+      longest = std::max(longest, extent);
+    }
+    bool isFloat = llvm::is_contained(
+        {TensorProto::FLOAT, TensorProto::FLOAT16, TensorProto::BFLOAT16, TensorProto::DOUBLE}, tensor.data_type());
+    return isFloat && count > 1 && count == longest && 8 * count <= mostBytes;
+  }
+
+  /// One value everywhere, which is what a bias or scale begins with.
+  bool isSplat(const TensorProto &tensor) const {
+    TensorProto copy = tensor;
+    FailureOr<ElementsAttr> values = proto::tensorAttr(copy, folder, loc);
+    if (failed(values))
+      return false;
+    if (auto dense = dyn_cast<DenseElementsAttr>(*values))
+      return dense.isSplat();
+    auto resource = dyn_cast<DenseResourceElementsAttr>(*values);
+    AsmResourceBlob *blob = resource ? resource.getRawHandle().getBlob() : nullptr;
+    ArrayRef<char> bytes = blob ? blob->getData() : ArrayRef<char>();
+    size_t width = cast<ShapedType>(values->getType()).getElementTypeBitWidth() / 8;
+    return bytes.size() > width && bytes.drop_front(width) == bytes.drop_back(width);
+  }
+
+  /// Who may train the tensor, by layer.
+  Layers layersOf(const TensorProto &tensor) {
+    Layers layers;
+    SmallVector<StringRef> work{tensor.name()};
+    for (size_t i = 0; i < work.size(); ++i) {
+      if (fixed.contains(work[i]))
+        return {};
+      for (Use use : readers.lookup(work[i]))
+        if (use.node->op_type() == "Identity" && use.node->domain().empty() && use.node->output_size() == 1)
+          work.push_back(use.node->output(0));
+        else if (mayTrain(use.node->domain(), use.node->op_type(), use.operand))
+          layers[names.insert(layerOf(use)).first->getKey()].push_back(use);
+    }
+    return layers;
+  }
+
+  /// A larger tensor that the node reads beside operand `but`: a matrix or filter.
+  std::string weightOf(const NodeProto &node, int but) const {
+    for (auto [i, input] : llvm::enumerate(node.input())) {
+      const TensorProto *tensor = static_cast<int>(i) == but ? nullptr : tensors.lookup(originOf(input));
+      if (tensor && !isVector(*tensor) && tensor->dims_size() > 1)
+        return tensor->name();
+    }
+    return "";
+  }
+
+  std::string originOf(std::string name) const {
+    for (size_t steps = 0; steps < producers.size(); ++steps) {
+      const NodeProto *node = producers.lookup(name);
+      if (!node || node->op_type() != "Identity" || node->input_size() != 1)
+        break;
+      name = node->input(0);
+    }
+    return name;
+  }
+
+  /// Two uses beside one matrix, or in one module of the exporter's, are one layer that is applied twice: they share
+  /// the tensor. Others have their own.
+  std::string layerOf(Use use) const {
+    std::string weight = weightOf(*use.node, use.operand);
+    for (int i = 0; weight.empty() && i < use.node->input_size(); ++i)
+      if (const NodeProto *made = i == use.operand ? nullptr : producers.lookup(use.node->input(i)))
+        weight = weightOf(*made, -1);
+    if (!weight.empty())
+      return weight;
+    std::string scope = scopeOf(*use.node);
+    return !scope.empty() ? "/" + scope : "#" + use.node->output(0);
+  }
+
+  /// The path of the module that a node comes from, as torch's exporters say it; empty where none does.
+  std::string scopeOf(const NodeProto &node) const {
+    for (const StringStringEntryProto &entry : node.metadata_props())
+      if (entry.key() == "pkg.torch.onnx.name_scopes") {
+        SmallVector<StringRef> scopes; // ['', 'encoder', 'encoder.norm', 'layer_norm']
+        StringRef(entry.value()).split(scopes, '\'');
+        return scopes.size() >= 5 ? scopes[scopes.size() - 4].str() : "";
+      }
+    StringRef path = node.name();
+    if (!path.consume_front("/"))
+      return "";
+    SmallVector<StringRef> parts;
+    path.rsplit('/').first.split(parts, '/');
+    std::string scope;
+    for (StringRef part : ArrayRef(parts).take_front(path.contains('/') ? parts.size() : 0)) {
+      // A module that is called again gets a number: norm, norm_1.
+      auto [base, number] = part.rsplit('_');
+      std::string plain = scope + (scope.empty() ? "" : ".") + base.str();
+      bool again =
+          !number.empty() && llvm::all_of(number, [](char c) { return llvm::isDigit(c); }) && knowsScope(plain);
+      scope = again ? plain : scope + (scope.empty() ? "" : ".") + part.str();
+    }
+    return scope;
+  }
+
+  /// True where a node comes from a module of that path.
+  bool knowsScope(const std::string &scope) const {
+    if (scopes.empty())
+      for (const NodeProto &node : graph.node()) {
+        std::string path = node.name();
+        std::replace(path.begin(), path.end(), '/', '.');
+        for (size_t end = path.find('.', 1); end != std::string::npos; end = path.find('.', end + 1))
+          scopes.insert(StringRef(path).slice(1, end));
+      }
+    return scopes.contains(scope);
+  }
+
+  /// What the layer's own tensor is called, as frameworks name it beside the layer's weight or after its module.
+  std::string nameFor(StringRef layer, Use use, StringRef merged) const {
+    std::string scope = scopeOf(*use.node);
+    StringRef base = layer;
+    if (!base.consume_back(".weight"))
+      base = scope;
+    if (base.empty())
+      return "";
+    StringRef last = merged.substr(merged.rfind('.') + 1);
+    bool scales = use.node->op_type() == "Mul" || (use.operand == 1 && use.node->input_size() > 2);
+    return (base + "." + (merged.contains('.') ? last : scales ? "weight" : "bias")).str();
+  }
+
+  void separate(TensorProto &tensor, Layers &layers, proto::DeclaredParameters &declared) {
+    const std::string merged = tensor.name();
+    auto isOwner = [&](auto &layer) { return nameFor(layer.first, layer.second.front(), merged) == merged; };
+    auto owner = llvm::find_if(layers, isOwner);
+    StringRef kept = owner == layers.end() ? layers.front().first : owner->first;
+    for (auto &[layer, uses] : layers) {
+      if (layer == kept)
+        continue;
+      std::string name = nameFor(layer, uses.front(), merged);
+      // An alias gives way: what it stood for has its name.
+      const NodeProto *alias = producers.lookup(name);
+      bool isAlias = alias && alias->op_type() == "Identity" && originOf(name) == merged && !fixed.contains(name) &&
+                     !dropped.contains(name);
+      std::string inFile = name;
+      if (isAlias)
+        dropped.insert(name);
+      for (int k = 2; inFile.empty() || !taken.insert(inFile).second; ++k)
+        inFile = (isAlias ? name : merged) + "." + std::to_string(k);
+      if (!isAlias)
+        name = inFile;
+      TensorProto own = tensor;
+      own.set_name(name);
+      proto::noteName(own, inFile);
+      for (Use use : uses) {
+        proto::noteUse(own, *use.node, use.operand);
+        use.node->set_input(use.operand, name);
+      }
+      *graph.add_initializer() = std::move(own);
+      if (auto known = declared.find(merged); known != declared.end())
+        declared[name] = proto::Declared(known->second);
+      separated[name] = merged;
+    }
+  }
+
+  /// Aliases whose readers have tensors of their own, under the alias' name. What else reads one reads the merged one.
+  void dropAliases() {
+    for (NodeProto &node : *graph.mutable_node())
+      for (std::string &input : *node.mutable_input())
+        if (dropped.contains(input) && !separated.contains(input))
+          input = originOf(input);
+    auto &nodes = *graph.mutable_node();
+    nodes.erase(llvm::remove_if(nodes,
+                                [&](const NodeProto &node) {
+                                  return node.op_type() == "Identity" && node.output_size() == 1 &&
+                                         dropped.contains(node.output(0));
+                                }),
+                nodes.end());
+  }
+
+  GraphProto &graph;
+  const ImportOptions &options;
+  StringRef folder;
+  Location loc;
+  llvm::StringMap<TensorProto *> tensors;
+  llvm::StringMap<NodeProto *> producers;
+  llvm::StringMap<SmallVector<Use>> readers;
+  llvm::StringSet<> taken, names, dropped;
+  llvm::StringSet<> fixed; ///< results of the graph, and what subgraphs read
+  mutable llvm::StringSet<> scopes;
+  proto::SeparatedTensors separated;
+};
+
+} // namespace
+
+FailureOr<proto::SeparatedTensors> proto::separateMerged(ModelProto &model, const ImportOptions &options,
+                                                         StringRef folder, DeclaredParameters &declared, Location loc) {
+  return MergedTensors(model, options, folder, loc).run(declared);
+}
+
+static bool isInferenceNorm(const NodeProto &node, int64_t version) {
+  if (node.op_type() != "BatchNormalization" || !node.domain().empty() || version < 7)
+    return false;
+  bool trains = version < 14 && node.output_size() > 1;
+  for (const AttributeProto &attribute : node.attribute())
+    trains |= version >= 14 && attribute.name() == "training_mode" && attribute.i() != 0;
+  return !trains;
+}
+
+FailureOr<int64_t> proto::settleBatchNorms(ModelProto &model, const ImportOptions &options, Location loc) {
+  int64_t version = opsetVersion(model, ""), count = 0;
+  for (NodeProto &node : *model.mutable_graph()->mutable_node()) {
+    if (!isInferenceNorm(node, version))
+      continue;
+    ++count;
+    if (options.batchNorm != "train")
+      continue;
+    if (version >= 14) {
+      auto given = llvm::find_if(*node.mutable_attribute(), [](auto &a) { return a.name() == "training_mode"; });
+      AttributeProto &mode = given == node.mutable_attribute()->end() ? *node.add_attribute() : *given;
+      mode.set_name("training_mode");
+      mode.set_type(AttributeProto::INT);
+      mode.set_i(1);
+    }
+    SmallVector<StringRef> results{"running_mean", "running_var"};
+    if (version < 14) // one result, or all
+      results.append({"saved_mean", "saved_var"});
+    for (StringRef name : results)
+      node.add_output((node.output(0) + "/" + name).str());
+  }
+  if (options.batchNorm == "train" && count == 0)
+    return emitError(loc) << "expected batch normalizations in inference form for --batch-norm=train, found none; "
+                             "those in training form move their statistics anyway";
+  if (options.batchNorm == "train")
+    separateStatistics(model);
+  return options.batchNorm == "train" ? 0 : count;
+}
