@@ -98,6 +98,21 @@ Meanings::Meanings(func::FuncOp function, ContentsOf contentsOf, ConstantReader 
   findEnds(function, ending);
 }
 
+/// True where numbers far below all others may flow in: how far says nothing of the result's magnitude.
+static bool switchesOff(Arithmetic arithmetic, ArrayRef<const Meaning *> operands) {
+  switch (arithmetic) {
+  case Arithmetic::Multiplies:
+    return llvm::any_of(operands, [](const Meaning *m) { return m->constant && m->high <= kSwitchesOff; });
+  case Arithmetic::Adds:
+  case Arithmetic::Chooses:
+    return llvm::any_of(operands, [](const Meaning *m) {
+      return m->bounded && !m->counted() && m->low <= kSwitchesOff && m->high <= 0;
+    });
+  default:
+    return false;
+  }
+}
+
 void Meanings::visit(Operation *op, ContentsOf contentsOf, ConstantReader &reader) {
   if (op->getNumResults() == 0)
     return;
@@ -113,11 +128,9 @@ void Meanings::visit(Operation *op, ContentsOf contentsOf, ConstantReader &reade
   for (Value operand : op->getOperands())
     operands.push_back(&of(operand));
   SmallVector<Meaning> results;
-  bool scalesMask = arithmetic == Arithmetic::Multiplies &&
-                    llvm::any_of(operands, [](const Meaning *m) { return m->constant && m->high <= kSwitchesOff; }) &&
-                    endsInChoice(op);
+  bool masks = switchesOff(arithmetic, operands) && endsInChoice(op);
   for (Value result : op->getResults())
-    results.push_back(scalesMask ? Meaning() : infer(arithmetic, op, operands, result.getType()));
+    results.push_back(masks ? Meaning() : infer(arithmetic, op, operands, result.getType()));
   for (auto [result, meaning] : llvm::zip_equal(op->getResults(), results))
     meanings[result] = meaning;
 }
