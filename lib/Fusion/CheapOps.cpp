@@ -14,28 +14,50 @@ namespace {
 /// Whether the elements of `op` follow from few elements or none.
 bool needsNoTensor(Operation *op) { return isSplat(op) || isRematerializedByReaders(op); }
 
-/// Whether `op` is better rematerialized for each reader: no operand as large as the result, or cheap arithmetic on one
-/// that is no larger in bytes.
-bool isCheap(Operation *op) {
-  if (needsNoTensor(op))
-    return true;
-  auto lowering = dyn_cast<LoopLowering>(op);
-  if (!lowering || op->getNumResults() != 1 || !lowering.isCheap())
-    return false;
-  Value full;
-  for (OpOperand &operand : op->getOpOperands()) {
-    if (!lowering.readsOwnIndex(operand.getOperandNumber()))
-      return false;
-    Value value = operand.get();
-    Operation *source = value.getDefiningOp();
-    if (source && (needsNoTensor(source) || source->hasTrait<OpTrait::ConstantLike>()))
-      continue;
-    if (full && full != value)
-      return false;
-    full = value;
+/// Arithmetic in a row that a reader does again: a longer chain whose values are read on the way, as a backward pass
+/// reads them, would be repeated whole for each of them.
+constexpr unsigned kLongestChain = 8;
+
+/// The ops of a block that are better rematerialized for each reader: those with no operand as large as the result, and
+/// cheap arithmetic on one that is no larger in bytes.
+class Cheap {
+public:
+  explicit Cheap(Block &block) {
+    for (Operation &op : block)
+      if (isFusible(&op) && op.getNumResults() == 1)
+        if (unsigned length = lengthOf(&op); length <= kLongestChain)
+          lengths[&op] = length;
   }
-  return full && countOf(full) > 1 && bytesOf(full) <= bytesOf(op->getResult(0));
-}
+  bool contains(Operation *op) const { return lengths.contains(op); }
+
+private:
+  static constexpr unsigned kNotCheap = kLongestChain + 1;
+
+  /// How many ops of arithmetic a reader does again.
+  unsigned lengthOf(Operation *op) const {
+    if (needsNoTensor(op))
+      return 0;
+    auto lowering = cast<LoopLowering>(op);
+    if (!lowering.isCheap())
+      return kNotCheap;
+    Value full;
+    for (OpOperand &operand : op->getOpOperands()) {
+      if (!lowering.readsOwnIndex(operand.getOperandNumber()))
+        return kNotCheap;
+      Value value = operand.get();
+      Operation *source = value.getDefiningOp();
+      if (source && (needsNoTensor(source) || source->hasTrait<OpTrait::ConstantLike>()))
+        continue;
+      if (full && full != value)
+        return kNotCheap;
+      full = value;
+    }
+    bool isCheap = full && countOf(full) > 1 && bytesOf(full) <= bytesOf(op->getResult(0));
+    return isCheap ? lengths.lookup(full.getDefiningOp()) + 1 : kNotCheap;
+  }
+
+  DenseMap<Operation *, unsigned> lengths;
+};
 
 /// A clone of `op` for every owner of `uses`; `spared`: the first of them keeps `op` itself.
 void cloneForReaders(Operation &op, ArrayRef<OpOperand *> uses, bool spared) {
@@ -61,8 +83,9 @@ void cloneForReaders(Operation &op, ArrayRef<OpOperand *> uses, bool spared) {
 } // namespace
 
 void mpt::cloneCheapOps(Block &block) {
+  Cheap cheap(block);
   for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block))) {
-    if (!isFusible(&op) || op.getNumResults() != 1 || !isCheap(&op))
+    if (!cheap.contains(&op))
       continue;
     SmallVector<OpOperand *> uses;
     bool stays = false; // something else than kernels reads it

@@ -23,6 +23,13 @@ void GroupGraph::sortByPosition(SmallVectorImpl<Operation *> &ops) const {
   llvm::sort(ops, [&](Operation *x, Operation *y) { return position.lookup(x) < position.lookup(y); });
 }
 
+SmallVector<Operation *> GroupGraph::inOrder(unsigned a, unsigned b) const {
+  SmallVector<Operation *> both;
+  std::merge(groups[a].begin(), groups[a].end(), groups[b].begin(), groups[b].end(), std::back_inserter(both),
+             [&](Operation *x, Operation *y) { return position.lookup(x) < position.lookup(y); });
+  return both;
+}
+
 /// Only groups ranked between the two are looked at.
 bool GroupGraph::bringTogether(unsigned a, unsigned b) {
   unsigned low = rank[a] < rank[b] ? a : b, high = low == a ? b : a;
@@ -53,9 +60,8 @@ bool GroupGraph::bringTogether(unsigned a, unsigned b) {
 void GroupGraph::merge(unsigned a, unsigned b) {
   for (Operation *op : groups[b])
     owner[op] = a;
-  llvm::append_range(groups[a], groups[b]);
+  groups[a] = inOrder(a, b);
   groups[b].clear();
-  sortByPosition(groups[a]);
 }
 
 void GroupGraph::append(Operation *op, unsigned group) {

@@ -25,6 +25,9 @@ public:
   /// Sorts `ops` by their positions in the block.
   void sortByPosition(llvm::SmallVectorImpl<mlir::Operation *> &ops) const;
 
+  /// The ops of two groups, each of which is sorted, by their positions.
+  llvm::SmallVector<mlir::Operation *> inOrder(unsigned a, unsigned b) const;
+
   /// Makes `a` and `b` neighbours in the order. Returns false, and changes nothing, where a value leaves the one and
   /// comes back to the other through a third: merged they would wait for themselves.
   bool bringTogether(unsigned a, unsigned b);

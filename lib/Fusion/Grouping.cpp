@@ -129,10 +129,10 @@ bool Grouper::tryMerge(unsigned a, unsigned b) {
   if (!isNew && known->second == sizes)
     return false;
   known->second = sizes;
-  SmallVector<Operation *> ops(graph.ops(a));
-  llvm::append_range(ops, graph.ops(b));
+  if (sizes.first + sizes.second > KernelRules::maxOps)
+    return keepApart(a, b, "expected at most 256 ops");
+  SmallVector<Operation *> ops = graph.inOrder(a, b);
   OpSet members(ops.begin(), ops.end());
-  graph.sortByPosition(ops);
   if (mixesRematerialized(ops))
     return keepApart(a, b, "expected what is rematerialized for the backward pass to stay there");
   if (mixesStored(ops))

@@ -14,7 +14,6 @@ using namespace mpt;
 namespace {
 
 constexpr int64_t fewSums = 16; ///< of scalar arithmetic, where one block makes them one after the other
-constexpr size_t maxOps = 256;  ///< ops of a group: bounds compile time and register pressure
 
 /// Whether something else than `members` reads `value`.
 bool leaves(Value value, const KernelRules::OpSet &members) {

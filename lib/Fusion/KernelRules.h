@@ -13,6 +13,7 @@ namespace mpt {
 class KernelRules {
 public:
   using OpSet = llvm::DenseSet<mlir::Operation *>;
+  static constexpr size_t maxOps = 256; ///< of a group: bounds compile time and register pressure
   explicit KernelRules(const KernelCapabilities &kernels) : kernels(kernels) {}
 
   /// What keeps one kernel from computing `ops`, in the order of the block, whose set `members` is. Empty where it can.
