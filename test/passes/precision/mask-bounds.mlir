@@ -5,7 +5,7 @@
 // CHECK-LABEL: func.func @scores
 // CHECK: mpt.add {{.*}}operands = [f16, f16]
 // CHECK-LABEL: func.func @values
-// CHECK: mpt.add {{.*}}results = [f32], rule = "{{.*}}beyond the narrow type's range"
+// CHECK: mpt.add {{.*}}results = [f32], rule = "{{.*}}outside the narrow type's range"
 func.func @scores(%v: tensor<4x4xf32>, %mask: tensor<4x4xi1>) -> tensor<4x4xf32> {
   %none = mpt.constant dense<0.0> : tensor<4x4xf32>
   %far = mpt.constant dense<-1.0e9> : tensor<4x4xf32>
