@@ -57,15 +57,18 @@ class Results:
         return rows
 
     def restore(self) -> None:
-        """The results of an earlier call, where their archive alone came along."""
+        """The results of an earlier call, where their archive alone came along. A folder without rows is none: a process of an item that
+        outlived its call may have made it."""
         aside = self.folder.with_name(self.folder.name + ".unfinished")
-        if self.folder.exists() or not self.archive.exists():
+        if (self.folder / "results.jsonl").exists() or not self.archive.exists():
             return
         shutil.rmtree(aside, ignore_errors=True)
         aside.parent.mkdir(parents=True, exist_ok=True)
         extract(self.archive, aside)
-        (aside / "results").rename(self.folder)
-        aside.rmdir()
+        rows = "results.jsonl"
+        shutil.copytree(aside / "results", self.folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(rows))
+        (aside / "results" / rows).rename(self.folder / rows)  # last, since it says that all is there
+        shutil.rmtree(aside)
 
 
 class Run:

@@ -64,6 +64,20 @@ def test_first_cut_off_anywhere(bundle, tmp_path):
     assert timed["mpt:amp-bf16"]["compared"] == "compile:bf16" and 0 < timed["mpt:amp-bf16"]["gradient_share"] < 1
 
 
+def test_rows_come_back_into_a_folder_that_an_item_left(tmp_path, monkeypatch):
+    """A process of an item outlives a call that is killed, and writes into the folder after it is gone."""
+    monkeypatch.syspath_prepend(str(gpu_bundle.GPU))
+    from kept import Results
+    out, archive = tmp_path / "out", tmp_path / "r.tar.gz"
+    results = Results(out, archive)
+    results.add(item="a", part="smoke", end=True)
+    results.keep()
+    results.file.close()
+    shutil.rmtree(out)
+    (out / "compiling").mkdir(parents=True)
+    assert Results(out, archive).done() == {"a"} and (out / "table.md").exists() and (out / "compiling").exists()
+
+
 def test_a_solo_time_survives_a_peer_that_never_gets_ready(bundle, tmp_path):
     (tmp_path / "bundle").mkdir()
     for entry in bundle.iterdir():
