@@ -227,8 +227,10 @@ static bool expands(Operation *op) {
 void Meanings::findEnds(func::FuncOp function, const DenseSet<Operation *> &ending) {
   llvm::DenseMap<Operation *, bool> seen;
   function.walk([&](Operation *op) {
-    if (expands(op) && op->getNumResults() == 1 && of(op->getResult(0)).large && !ending.contains(op))
+    if (expands(op) && op->getNumResults() == 1 && of(op->getResult(0)).large && !ending.contains(op)) {
+      expanded.try_emplace(op, "its powers may leave the narrow type's range");
       keepExpanded(op);
+    }
     switch (arithmeticOf(op)) {
     case Arithmetic::Converts:
       if (Type to = getElementTypeOrSelf(op->getResult(0).getType());

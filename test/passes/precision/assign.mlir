@@ -52,7 +52,7 @@
 // RULES-LABEL: func.func @ranges
 // RULES: mpt.matmul {{.*}}results = [f32]
 // RULES: mpt.exp {{.*}}operands = [f32], results = [f32], rule = "class range-expanding -> wide"
-// RULES: mpt.mul {{.*}}results = [f32], rule = "what flows in may leave the narrow type's range"
+// RULES: mpt.mul {{.*}}results = [f32], rule = "its powers may leave the narrow type's range"
 // RULES: mpt.transpose {{.*}}results = [f32]
 // RULES: mpt.matmul {{.*}}operands = [f32, f32], results = [f32], rule = "what flows in may leave the narrow type's range"
 // RULES: mpt.tanh {{.*}}results = [f32]
