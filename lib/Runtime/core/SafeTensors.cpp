@@ -10,29 +10,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 namespace mpt::rt {
 namespace {
 
 constexpr int64_t maxHeader = 100 << 20; // as the reference implementation has it
-
-bool readFully(int fd, void *out, int64_t bytes, int64_t offset) {
-  auto *to = static_cast<char *>(out);
-  while (bytes > 0) {
-    ssize_t got = pread(fd, to, static_cast<size_t>(std::min<int64_t>(bytes, 1 << 30)), offset);
-    if (got < 0 && errno == EINTR)
-      continue;
-    if (got <= 0) {
-      errno = got ? errno : EIO;
-      return false;
-    }
-    to += got, offset += got, bytes -= got;
-  }
-  return true;
-}
 
 /// The bytes of a shape, or -1 when they overflow or an extent is negative.
 int64_t bytesOf(const std::vector<int64_t> &shape, int64_t size) {
@@ -52,52 +34,38 @@ const TypeInfo *typeNamed(const std::string &name) {
 
 } // namespace
 
-SafeTensorsReader::~SafeTensorsReader() {
-  if (fd >= 0)
-    close(fd);
+mpt_status SafeTensorsReader::open(const char *path) {
+  mpt_status status = input.open(path);
+  return status ? status : start();
 }
 
-mpt_status SafeTensorsReader::open(const char *file) {
-  path = file;
-  fd = ::open(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK); // a pipe is refused below instead of waited for
-  if (fd < 0)
-    return fail(errno == ENOENT ? MPT_NOT_FOUND : MPT_IO_ERROR, "cannot open '%s': %s", file, strerror(errno));
-  return start();
-}
-
-mpt_status SafeTensorsReader::open(int descriptor, const char *file) {
-  path = file;
-  fd = fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
-  if (fd < 0)
-    return fail(MPT_IO_ERROR, "cannot open '%s': %s", file, strerror(errno));
-  return start();
+mpt_status SafeTensorsReader::open(int descriptor, const char *path) {
+  mpt_status status = input.open(descriptor, path);
+  return status ? status : start();
 }
 
 mpt_status SafeTensorsReader::start() {
-  const char *file = path.c_str();
-  struct stat info;
-  if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode))
-    return fail(MPT_IO_ERROR, "cannot read '%s': expected a regular file", file);
+  const char *file = input.path();
   uint8_t prefix[8];
-  if (info.st_size < 8)
+  if (input.size() < 8)
     return fail(MPT_BAD_FILE, "'%s': expected a safetensors file, got %lld bytes", file,
-                static_cast<long long>(info.st_size));
-  if (!readFully(fd, prefix, 8, 0))
+                static_cast<long long>(input.size()));
+  if (!input.read(prefix, 8, 0))
     return fail(MPT_IO_ERROR, "cannot read '%s': %s", file, strerror(errno));
   uint64_t length = 0;
   for (int i = 7; i >= 0; --i)
     length = length << 8 | prefix[i];
-  if (length > static_cast<uint64_t>(maxHeader) || static_cast<int64_t>(length) > info.st_size - 8)
+  if (length > static_cast<uint64_t>(maxHeader) || static_cast<int64_t>(length) > input.size() - 8)
     return fail(MPT_BAD_FILE, "'%s': expected a header within the file's %lld bytes, got %llu", file,
-                static_cast<long long>(info.st_size), static_cast<unsigned long long>(length));
+                static_cast<long long>(input.size()), static_cast<unsigned long long>(length));
   std::string header(length, '\0');
-  if (!readFully(fd, header.data(), static_cast<int64_t>(length), 8))
+  if (!input.read(header.data(), static_cast<int64_t>(length), 8))
     return fail(MPT_IO_ERROR, "cannot read '%s': %s", file, strerror(errno));
-  return parse(header, static_cast<int64_t>(length) + 8, info.st_size);
+  return parse(header, static_cast<int64_t>(length) + 8, input.size());
 }
 
 mpt_status SafeTensorsReader::parse(const std::string &header, int64_t dataBegin, int64_t fileBytes) {
-  const char *file = path.c_str();
+  const char *file = input.path();
   Json json;
   std::string error;
   if (!parseJson(header, json, error))
@@ -157,8 +125,8 @@ const SafeTensorsReader::Entry *SafeTensorsReader::find(const std::string &name)
 }
 
 mpt_status SafeTensorsReader::read(const Entry &entry, void *out) const {
-  if (!readFully(fd, out, entry.bytes, entry.begin))
-    return fail(MPT_IO_ERROR, "cannot read '%s': %s", path.c_str(), strerror(errno));
+  if (!input.read(out, entry.bytes, entry.begin))
+    return fail(MPT_IO_ERROR, "cannot read '%s': %s", input.path(), strerror(errno));
   return MPT_OK;
 }
 

@@ -4,6 +4,8 @@
 #ifndef MPT_RUNTIME_CORE_SAFETENSORS_H
 #define MPT_RUNTIME_CORE_SAFETENSORS_H
 
+#include "core/InputFile.h"
+
 #include "mpt-c/runtime.h"
 
 #include <map>
@@ -23,7 +25,6 @@ public:
 
   SafeTensorsReader() = default;
   SafeTensorsReader(const SafeTensorsReader &) = delete;
-  ~SafeTensorsReader();
 
   mpt_status open(const char *path);
   /// Reads the open file `descriptor`, which stays the caller's; `path` is for errors.
@@ -39,8 +40,7 @@ private:
   mpt_status start();
   mpt_status parse(const std::string &header, int64_t dataBegin, int64_t fileBytes);
 
-  std::string path;
-  int fd = -1;
+  InputFile input;
   std::map<std::string, Entry> entries;
   std::map<std::string, std::string> meta;
 };

@@ -377,15 +377,23 @@ mpt_status mpt_trainer_parameter(mpt_trainer *trainer, int64_t i, mpt_tensor *ou
   return fail(MPT_NOT_FOUND, "the model has %lld parameters", static_cast<long long>(seen));
 }
 
+/// Tensor `i` of the state, where `data` has as many bytes as all shards of it; `expected` begins the refusal.
+static mpt_status wholeState(mpt_trainer *trainer, int64_t i, const void *data, int64_t bytes, const char *expected,
+                             mpt_tensor &tensor) {
+  if (mpt_status status = mpt_trainer_state(trainer, i, &tensor, nullptr))
+    return status;
+  int64_t want = trainer->shards.whole(i).bytes;
+  if (!data || bytes != want)
+    return fail(MPT_INVALID_ARGUMENT, "'%s': expected %s%lld bytes, got %lld", tensor.name, expected,
+                static_cast<long long>(want), static_cast<long long>(bytes));
+  return MPT_OK;
+}
+
 mpt_status mpt_trainer_read(mpt_trainer *trainer, int64_t i, void *data, int64_t bytes) {
   return guarded([&] {
     mpt_tensor tensor;
-    if (mpt_status status = mpt_trainer_state(trainer, i, &tensor, nullptr))
+    if (mpt_status status = wholeState(trainer, i, data, bytes, "a place for ", tensor))
       return status;
-    int64_t want = trainer->shards.whole(i).bytes;
-    if (!data || bytes != want)
-      return fail(MPT_INVALID_ARGUMENT, "'%s': expected a place for %lld bytes, got %lld", tensor.name,
-                  static_cast<long long>(want), static_cast<long long>(bytes));
     if (trainer->shards.divides(i)) {
       std::unique_ptr<Memory> whole;
       if (mpt_status status = collect(*trainer, i, whole))
@@ -401,12 +409,8 @@ mpt_status mpt_trainer_read(mpt_trainer *trainer, int64_t i, void *data, int64_t
 mpt_status mpt_trainer_write(mpt_trainer *trainer, int64_t i, const void *data, int64_t bytes) {
   return guarded([&] {
     mpt_tensor tensor;
-    if (mpt_status status = mpt_trainer_state(trainer, i, &tensor, nullptr))
+    if (mpt_status status = wholeState(trainer, i, data, bytes, "", tensor))
       return status;
-    int64_t want = trainer->shards.whole(i).bytes;
-    if (!data || bytes != want)
-      return fail(MPT_INVALID_ARGUMENT, "'%s': expected %lld bytes, got %lld", tensor.name,
-                  static_cast<long long>(want), static_cast<long long>(bytes));
     if (trainer->replicas)
       trainer->replicas->edited(tensor.name, data, bytes);
     return put(*trainer, i, data);

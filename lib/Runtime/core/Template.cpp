@@ -9,9 +9,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 namespace mpt::rt {
 namespace {
@@ -19,21 +16,6 @@ namespace {
 constexpr int64_t mostHeader = int64_t(1) << 30;
 /// Bytes, and elements, that are in memory at a time.
 constexpr int64_t pieceBytes = 1 << 20, pieceElements = 1 << 18;
-
-bool readFully(int fd, void *out, int64_t bytes, int64_t offset) {
-  auto *to = static_cast<char *>(out);
-  while (bytes > 0) {
-    ssize_t got = pread(fd, to, static_cast<size_t>(bytes), offset);
-    if (got < 0 && errno == EINTR)
-      continue;
-    if (got <= 0) {
-      errno = got ? errno : EIO;
-      return false;
-    }
-    to += got, offset += got, bytes -= got;
-  }
-  return true;
-}
 
 /// A length as protobuf writes it.
 std::string varint(uint64_t value) {
@@ -58,29 +40,18 @@ std::string textOf(const Json &json, const char *name) {
 
 TensorSource::~TensorSource() = default;
 
-Template::~Template() {
-  if (fd >= 0)
-    close(fd);
-}
-
 mpt_status Template::bad(const char *what) const {
-  return fail(MPT_BAD_FILE, "'%s' is no template of a model file: %s; compile the model again", path.c_str(), what);
+  return fail(MPT_BAD_FILE, "'%s' is no template of a model file: %s; compile the model again", input.path(), what);
 }
 
-mpt_status Template::open(const char *file) {
-  path = file;
-  fd = ::open(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0)
-    return fail(errno == ENOENT ? MPT_NOT_FOUND : MPT_IO_ERROR, "cannot open '%s': %s", file, strerror(errno));
-  return start();
+mpt_status Template::open(const char *path) {
+  mpt_status status = input.open(path);
+  return status ? status : start();
 }
 
-mpt_status Template::open(int descriptor, const char *file) {
-  path = file;
-  fd = fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
-  if (fd < 0)
-    return fail(MPT_IO_ERROR, "cannot open '%s': %s", file, strerror(errno));
-  return start();
+mpt_status Template::open(int descriptor, const char *path) {
+  mpt_status status = input.open(descriptor, path);
+  return status ? status : start();
 }
 
 /// `end` is where the next bytes of the template lie.
@@ -120,16 +91,13 @@ bool Template::parse(const Json &json, std::vector<Piece> &out, int64_t &end) {
 }
 
 mpt_status Template::start() {
-  struct stat info;
   uint64_t length = 0;
-  if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode))
-    return fail(MPT_IO_ERROR, "cannot read '%s': expected a regular file", path.c_str());
-  if (!readFully(fd, &length, sizeof length, 0) || length > static_cast<uint64_t>(mostHeader) ||
-      static_cast<int64_t>(length) > info.st_size - 8)
+  if (!input.read(&length, sizeof length, 0) || length > static_cast<uint64_t>(mostHeader) ||
+      static_cast<int64_t>(length) > input.size() - 8)
     return bad("its header does not fit the file");
   std::string text(length, '\0'), error;
   Json header;
-  if (!readFully(fd, text.data(), static_cast<int64_t>(length), 8) || !parseJson(text, header, error) ||
+  if (!input.read(text.data(), static_cast<int64_t>(length), 8) || !parseJson(text, header, error) ||
       textOf(header, "format") != "mpt-template")
     return bad("its header makes no sense");
   const Json *files = header.find("files");
@@ -143,7 +111,7 @@ mpt_status Template::start() {
       return bad("its header makes no sense");
     parts.push_back(std::move(part));
   }
-  return !parts.empty() && end == info.st_size ? MPT_OK : bad("its length is not what its header says");
+  return !parts.empty() && end == input.size() ? MPT_OK : bad("its length is not what its header says");
 }
 
 int64_t Template::sizeOfPieces(const std::vector<Piece> &pieces, const std::vector<std::string> &locations) {
@@ -211,8 +179,8 @@ mpt_status Template::put(const std::vector<Piece> &pieces, const std::vector<std
       some.resize(static_cast<size_t>(std::min(piece.bytes, pieceBytes)));
       for (int64_t done = 0; !status && done < piece.bytes; done += pieceBytes) {
         const int64_t bytes = std::min(pieceBytes, piece.bytes - done);
-        if (!readFully(fd, some.data(), bytes, piece.begin + done))
-          return fail(MPT_IO_ERROR, "cannot read '%s': %s", path.c_str(), strerror(errno));
+        if (!input.read(some.data(), bytes, piece.begin + done))
+          return fail(MPT_IO_ERROR, "cannot read '%s': %s", input.path(), strerror(errno));
         status = sink(some.data(), bytes);
       }
       break;

@@ -5,6 +5,8 @@
 
 #include "core/Json.h"
 
+#include "core/InputFile.h"
+
 #include "mpt-c/runtime.h"
 
 #include <functional>
@@ -28,7 +30,6 @@ class Template {
 public:
   Template() = default;
   Template(const Template &) = delete;
-  ~Template();
 
   mpt_status open(const char *path);
   /// Reads the open file `descriptor`, which stays the caller's; `path` is for errors.
@@ -69,8 +70,7 @@ private:
   mpt_status putTensor(const Piece &piece, TensorSource &source, bool averaged, const Sink &sink) const;
   static int64_t sizeOfPieces(const std::vector<Piece> &pieces, const std::vector<std::string> &locations);
 
-  std::string path;
-  int fd = -1;
+  InputFile input;
   std::vector<Part> parts;
   size_t numFiles = 0; // that the header has
   int64_t numAverages = 0;
