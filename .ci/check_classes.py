@@ -37,7 +37,7 @@ def class_of(name, spaces):
 
 
 def rooms(text, scope, written):
-    """The namespaces that a class defined in `text` may be of, from what stands around it: none for the outermost ones."""
+    """The namespaces that a class defined in `text` may be of, from the scopes around it: none for the outermost ones."""
     names = {written} if written else {name.split("::")[-1] for name in (*scope, *USING.findall(text))}
     return frozenset(names - OUTER - {""})
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A commit says what in a subject of at most 72 characters, and why in a body. Holds for commits since the rule began.
+"""A commit has a subject of at most 72 characters, and a body that says why. Holds for commits since the rule began.
 
 Asks by date, so that it works in a shallow clone too, which lacks the commit that the rule began with.
 """
@@ -14,7 +14,7 @@ SEPARATORS = ("\x1e", "\x1f")
 
 
 def commits():
-    """(abbreviated hash, committer date, subject, body) of what HEAD reaches, merges apart."""
+    """(abbreviated hash, committer date, subject, body) of each commit that HEAD reaches, without merges."""
     record, field = SEPARATORS
     log = subprocess.run(["git", "log", "--no-merges", f"--format=%h{field}%ct{field}%B{record}", "HEAD"], cwd=repo.ROOT,
                          capture_output=True, text=True)
@@ -25,7 +25,7 @@ def commits():
 
 
 def complaint(lines):
-    """What is wrong with a message, or None."""
+    """The fault of a message, or None."""
     if len(lines[0]) > MOST:
         return f"its subject has {len(lines[0])} characters, expected at most {MOST}"
     if len(lines) > 1 and lines[1].strip():

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""docs/generated/ is what TableGen makes of the dialects, interfaces and passes. With --fix, writes it.
+"""docs/generated/ is current: TableGen makes it of the dialects, interfaces and passes. With --fix, writes it.
 
 A page follows one small model through all phases (walkthrough.py). The page of passes shows each pass's example,
 test/passes/STAGE/name.doctest.mlir, which lit runs.
@@ -39,7 +39,7 @@ def tblgen(action, *sources, options=()):
 
 
 def dialect_page(folder, name):
-    """The operations of every definition file of a dialect, also of those that no other file includes."""
+    """The operations of every definition file of a dialect, also of files that no other file includes."""
     with tempfile.NamedTemporaryFile("w", suffix=".td") as whole:
         whole.writelines(f'include "{path}"\n' for path in definitions(folder))
         whole.flush()
@@ -73,7 +73,7 @@ def with_examples(page):
 
 
 def policies():
-    """A table of the built-in policies: name, types, loss scaling, and what the head of each file says."""
+    """A table of the built-in policies: name, types, loss scaling, and the head of each file."""
     rows = []
     for path in repo.files("lib/Precision/policies", ends=".mlir"):
         text = repo.text(path)
@@ -88,7 +88,7 @@ def policies():
 
 
 def pages(have):
-    """{page: text} of all generated pages; `have` are those in the repository."""
+    """{page: text} of all generated pages; `have` are the pages in the repository."""
     result = {}
     status = op_status() or have.get("op-status.md")
     if status:

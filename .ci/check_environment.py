@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Options are options: compiler, runtime and Python package read no environment variable but the system's own, and one file
-those by which launchers tell a process its rank."""
+the variables by which launchers tell a process its rank."""
 import re
 
 import repo

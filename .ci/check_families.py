@@ -23,7 +23,7 @@ RULES = {
     "lib/Autodiff": r"^void attach(\w+)Gradients\(",
     "lib/Lowering/Models": r"^void mpt::attach(\w+)Models\(",
 }
-# Folder -> what the names of its family files look like; group 1 is the family.
+# Folder -> pattern of the names of its family files; group 1 is the family.
 NAMES = {
     "include/mpt/Dialect/MPT": r"(?!MPT)(\w+)Ops\.td",
     "lib/Dialect/MPT": r"(\w+)Ops\.cpp",
@@ -32,7 +32,7 @@ NAMES = {
 
 
 def known(family, path):
-    """What is wrong with a family's name in `path`, or nothing."""
+    """The fault of a family's name in `path`, or nothing."""
     names = {name.lower() if path.startswith("test/") else name for name in (*FAMILIES, *OTHERS)}
     return [] if family in names else [f"{path}: {family} is no family: expected one of {', '.join(FAMILIES)}"]
 

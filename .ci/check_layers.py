@@ -68,7 +68,7 @@ def inside_rank(module):
 
 
 def inside_complaint(source, target):
-    """What is wrong with an include between two folders of one module."""
+    """The fault of an include between two folders of one module."""
     for module in (source, target):
         if inside_rank(module) is None:
             return f"folder {module} has no layer: give it one in .ci/check_layers.py and docs/design.md"

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""No list of operations outside dialects, models and matchers: what differs by operation is asked of an interface.
+"""No list of operations outside dialects, models and matchers: a pass asks an interface for the properties of an operation.
 
 A value or operation that one function asks whether it is this or that concrete operation (isa, dyn_cast, getDefiningOp,
 TypeSwitch) makes a list, which an operation to come would be missing from. Lists are at home in three places:
 dialects (lib/Dialect), models attached to operations (files of lib with an ExternalModel), and matchers of patterns of
-several operations. A matcher says so in its head, with what it matches: `// Matcher: REASON`.
+several operations. A matcher says so in its head, with the pattern that it matches: `// Matcher: REASON`.
 """
 import collections
 import re
@@ -26,7 +26,7 @@ def is_exempt(path, text):
 
 
 def questions(function):
-    """{what is asked: the names of the operations that it is compared with} in a function."""
+    """{value: the names of the operations that it is compared with} in a function."""
     asked = collections.defaultdict(set)
     for match in QUESTION.finditer(function.body):
         kind, names, argument, receiver, defining = match.groups()

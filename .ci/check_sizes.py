@@ -2,14 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files stay small enough to read: hard caps on lines by kind, and no large file in the repository.
 
-A cap is a backstop, never a reason to cut: what belongs together stays together, and a cap in its way is raised. A
+A cap is a backstop, never a reason to cut: one concept stays in one file, and a cap in its way is raised. A
 header's cap is generous for that reason: its class is one concept, and its documentation counts too.
 """
 import os
 
 import repo
 
-# (folders, endings, most lines, what to do)
+# (folders, endings, most lines, remedy)
 CAPS = [
     (("tools",), (".cpp", ".c"), 60, "a tool's main is glue: move the rest to lib/"),
     (("lib", "passes", "test", "examples", "benchmarks"), (".cpp", ".c", ".cu"), 800, "split it by op family"),

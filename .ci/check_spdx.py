@@ -10,7 +10,7 @@ SCRIPTS = re.compile(r"^\.ci/[^.]*$")
 
 
 def mark_of(path):
-    """What begins a comment in a source file; None for other files."""
+    """The mark that begins a comment in a source file; None for other files."""
     if SCRIPTS.match(path):
         return "#"
     return next((mark for mark, ends in MARKS.items() if path.endswith(ends)), None)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """clang-tidy finds nothing, with the few checks of .clang-tidy: check_tidy.py [--all]
 
-Looks at what has changed: files that differ from the commit before the last one, or from where this branch left its upstream,
+Looks at changed files: those differ from the commit before the last one, or from where this branch left its upstream,
 but at no more than MOST files a run; the next run looks at the next ones. With --all, looks at every source file, which takes
 some twenty minutes on two cores. Results are kept in build/tidy under a hash of all that they depend on, so that a file is
 looked at once.
@@ -27,7 +27,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 
 
 def git(*arguments):
-    """What git prints, or None where it fails."""
+    """The output of git, or None where it fails."""
     result = subprocess.run(["git", *arguments], cwd=repo.ROOT, capture_output=True, text=True)
     return result.stdout.strip() if result.returncode == 0 else None
 
@@ -60,7 +60,7 @@ def commands():
 
 
 def includes(path, known):
-    """Paths of our headers that a file sees, by itself or through others; `known` keeps what each file includes."""
+    """Paths of our headers that a file sees, by itself or through others; `known` keeps the includes of each file."""
     seen, pending = set(), [path]
     while pending:
         file = pending.pop()
@@ -78,7 +78,7 @@ def includes(path, known):
 
 
 def key(path, entry, version, known):
-    """A hash of what the result for a source file depends on."""
+    """A hash of everything that the result for a source file depends on."""
     digest = hashlib.sha256((version + entry.get("command", "") + repo.text(".clang-tidy") + repo.text("test/.clang-tidy")).encode())
     for file in [path, *sorted(includes(path, known))]:
         digest.update(file.encode() + b"\0" + repo.text(file).encode() + b"\0")
@@ -96,7 +96,7 @@ def sources_of(changed, database, known):
 
 
 def tidy(path, entry):
-    """What clang-tidy says of a file, as text; empty where it finds nothing."""
+    """The messages of clang-tidy about a file, as text; empty where it finds nothing."""
     result = subprocess.run([TOOL, "-p", entry["directory"], "--quiet", os.path.join(repo.ROOT, path)], cwd=repo.ROOT,
                             capture_output=True, text=True)
     if result.returncode == 0:

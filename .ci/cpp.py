@@ -17,7 +17,7 @@ class Function(NamedTuple):
     name: str  # as written: `Class::member` for a member defined outside its class
     scope: tuple  # names of the namespaces and classes around it, "" for one without a name
     first: int  # line numbers, from 1: the first line of the declaration
-    last: int  # ... and that of the closing brace
+    last: int  # ... and of the closing brace
     body: str  # the text between its braces, blanked
 
 

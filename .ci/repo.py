@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the repository checks share: the list of files and the way a check ends."""
+"""Shared by the repository checks: the list of files and the way a check ends."""
 import os
 import subprocess
 import sys

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The page that follows one small model through the IR of every phase, made by running mpt-opt.
 
-The phases are those that mpt-opt names. A phase without a text here still gets its section, with its IR.
+The phases are the ones that mpt-opt names. A phase without a text here still gets its section, with its IR.
 """
 import glob
 import os

@@ -2,6 +2,7 @@
 """The repository checks find what they are for, and accept a repository in order."""
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -271,6 +272,23 @@ def test_commits(repository, tmp_path_factory, message, complaint):
     for place in (repository, shallow):
         status, output = run(place, "check_commits.py", {})
         assert status == int(complaint is not None) and (complaint or "2 commits") in output, output
+
+
+def test_prose(repository):
+    good = {"docs/a.md": "The pass inserts casts; `--blame` attributes the error.\n\n    what a command says\n",
+            "lib/A.cpp": '// Results are bitwise identical.\nconst char *text = "what";\n', "python/a.py": '"""Casts."""\nmodule = """what"""\n',
+            "test/a.mlir": "// RUN: what\n// A cast.\n", "scripts/a.sh": "# A step.\necho what\n"}
+    status, output = run(repository, "check_prose.py", good)
+    assert status == 0, output
+    status, output = run(repository, "check_prose.py", {
+        "docs/a.md": "What is\nblamed.", "lib/A.cpp": "/* Casts, and those\n * of it. */\nint slots;\n// A slot.",
+        "python/a.py": '"""A head.\n\nWhat it is for certifying."""\n# What has the same bits.\n' * 90,
+        "test/a.mlir": "// CHECK: a\n// That is a painting.\n", "scripts/a.sh": "# What it says of a stand-in.\n"})
+    for kind in ("pages", "C++", "Python", "lit tests", "scripts"):
+        for name in ("headless subjects", "words that have a term"):
+            assert status == 1 and re.search(rf"{re.escape(kind)}: [0-9.]+ {name} per 1,000 words", output), output
+    status, output = run(repository, "check_prose.py", {"docs/a.md": "What says what?\n"})
+    assert status == 1 and "docs/a.md: 2 headless subjects" in output and "first at docs/a.md:1: What" in output, output
 
 
 @pytest.mark.skipif(not shutil.which("clang-tidy-22"), reason="needs clang-tidy-22")
