@@ -33,7 +33,7 @@ TERMS = {
 }
 TERM = re.compile("|".join(rf"(?P<t{i}>\b(?:{ours})\b)" for i, ours in enumerate(TERMS)), re.I)
 WORD = re.compile(r"[A-Za-z][\w'-]*")
-LITERAL = re.compile(r"```.*?```|`[^`\n]*`|\"\w+\"|\]\([^)\s]*\)|https?://\S+", re.S)
+LITERAL = re.compile(r"```.*?```|`[^`\n]*(?:\n[^`\n]+)?`|\"\w+\"|\]\([^)\s]*\)|https?://\S+", re.S)
 STRING = r'"(?:\\.|[^"\\\n])*"'
 C_COMMENT = re.compile(STRING + r"|//+([^\n]*)|/\*+(.*?)\*/", re.S)
 PY_COMMENT = re.compile(r'^[ \t]*"""(.*?)"""|""".*?"""|' + STRING + r"|'(?:\\.|[^'\\\n])*'|#([^\n]*)", re.S | re.M)
@@ -60,7 +60,7 @@ def blank(match):
 
 def page(text):
     """A page without code, addresses and indented commands; lines keep their numbers."""
-    return re.sub(r"^(?: {4}|\t).*$", "", LITERAL.sub(blank, text), flags=re.M)
+    return LITERAL.sub(blank, re.sub(r"^(?: {4}|\t).*$", "", text, flags=re.M))
 
 
 def comments(text, form):
