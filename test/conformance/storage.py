@@ -161,7 +161,7 @@ def page(rows) -> str:
         lines.append(table.cells([storage, table.share(part), found["refused"], found["wrong"], found["died"]]))
     left = collections.Counter(row.detail.split(":")[0] for row in rows if row.status == "left out")
     lines += ["", "Not counted: " + "; ".join(f"{count} cases with {what}" for what, count in sorted(left.items())) + ".",
-              "", "## What is not right", "", table.cells(["operator", "cases", "", "message"]), table.cells(["---"] * 4)]
+              "", "## Not right", "", table.cells(["operator", "cases", "", "message"]), table.cells(["---"] * 4)]
     plain = [row._replace(group="plain") for row in counted]
     lines += [table.cells([op, len(names), status, text]) for op, status, text, names in table.reasons(plain)]
     return "\n".join(lines) + "\n"

@@ -95,7 +95,7 @@ def page(rows) -> str:
               "inputs, these were compiled in; the file names them. Most are integers, such as shapes and axes. These are floats, which",
               "means that a model that computes them is refused where the result's shape depends on them:", "",
               cells(["operator", "cases", "float inputs compiled in"]), cells(["---"] * 3), *float_constants(rows),
-              "", "## What is not right", "", cells(["operator", "cases", "", "message"]), cells(["---"] * 4)]
+              "", "## Not right", "", cells(["operator", "cases", "", "message"]), cells(["---"] * 4)]
     lines += [cells([op, len(names), status, text]) for op, status, text, names in reasons(rows)] or [cells(["none", 0, "", ""])]
     lines += ["", "## By operator", "", cells(["operator", "plain", "expanded"]), cells(["---"] * 3)]
     for op in sorted({op for op, _ in by_op}):
@@ -165,12 +165,12 @@ def gradient_page(rows, theirs=()) -> str:
         "with its autograd in FP64. Written by `scripts/conformance.sh --gradient --write`; [gradients.tsv](gradients.tsv) has every",
         "case. Another backend takes one adapter class (`mpt_adapter.py`, `torch_adapter.py`).", "",
         f"{share(counted)} right, {found['refused']} refused, {found['wrong']} wrong, {found['died']} died. "
-        f"{sum(row.detail == AGREES for row in counted)} of these are what PyTorch's autograd finds, element by element.",
+        f"{sum(row.detail == AGREES for row in counted)} of these agree with PyTorch's autograd, element by element.",
         *beside_peer(counted),
         "", "## Not counted", "", cells(["cases", "why", "operators"]), cells(["---"] * 3),
         *(cells([count, what, of_operators(row for row in rows if row.status == "left out" and row.detail.split(":")[0] == what)])
           for what, count in left.most_common()),
-        "", "## What is not right", "", cells(["operator", "cases", "", "message"]), cells(["---"] * 4)]
+        "", "## Not right", "", cells(["operator", "cases", "", "message"]), cells(["---"] * 4)]
     plain = [row._replace(group="plain") for row in counted]
     lines += [cells([op, len(names), status, text]) for op, status, text, names in reasons(plain)] or [cells(["none", 0, "", ""])]
     theirs = {row.name: row for row in theirs}
@@ -235,7 +235,7 @@ def beside(counted, theirs) -> list:
              "opset 21 that it knows where it is valid there, and with those results named that its gradients read;",
              "[its table](gradients-onnxruntime.tsv) has its messages. Written by", "",
              "    gradient.py --adapter ort_adapter.Adapter --build PYTHON --results docs/results/gradients-onnxruntime.tsv --write", "",
-             f"{share(other)} right, {found['refused']} refused, {found['wrong']} wrong, {found['died']} died. Without what is not in opset 21, it",
+             f"{share(other)} right, {found['refused']} refused, {found['wrong']} wrong, {found['died']} died. Without cases outside opset 21, it",
              f"refuses or fails cases of {len(bad)} operators, and all cases of {len(none)} of these (bold):", "",
              ", ".join(f"**{op}**" if op in none else op for op in bad) + ".", "",
              "No case is refused for want of FP32. The suite's GRU and LSTM have no initial state; with one their gradients are there.", "",

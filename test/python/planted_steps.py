@@ -144,8 +144,8 @@ def scale_stays(lines):
     return without_write(lines, r"mpt\.loss_scale")
 
 
-def slot_rounded(lines):
-    """A slot loses bits before it is written."""
+def state_rounded(lines):
+    """An optimizer state loses bits before it is written."""
     narrow = "f8E5M2"
 
     def edit(line):
@@ -181,7 +181,7 @@ def updates_narrow(lines):
 
 
 BUGS = {f.__name__: f for f in (rounding_dropped, partial_sums, tile_dropped, half_scale, not_unscaled, master_stale, copy_stale,
-                                overflow_committed, scale_stays, slot_rounded, mask_dropped, updates_narrow)}
+                                overflow_committed, scale_stays, state_rounded, mask_dropped, updates_narrow)}
 OVERFLOWS = {"overflow_committed", "scale_stays"}
 
 
