@@ -183,6 +183,7 @@ public:
       if (failed(exportOp(op)))
         return failure();
     exportReturn(function.getBody().front().getTerminator());
+    nameOutputs();
     return success();
   }
 
@@ -213,31 +214,65 @@ private:
     return success();
   }
 
-  /// Finds values that need not repeat their elements: each reader is elementwise and has the whole shape in another
-  /// operand, to which ONNX broadcasts.
+  /// Finds values that need not repeat their elements: readers are elementwise, and along each axis an operand has the
+  /// extent to which ONNX broadcasts.
   void findImplicit() {
     for (Operation &op : function.getBody().front()) {
       if ((!isa<BroadcastOp>(op) && !op.hasTrait<OpTrait::ConstantLike>()) || op.use_empty())
         continue;
       Value value = op.getResult(0);
-      auto hasShape = [&](Value other) {
-        return other != value && !writer.isImplicit(other) && shapeOf(other) == shapeOf(value);
-      };
-      if (llvm::all_of(op.getUsers(), [&](Operation *user) {
-            return user->hasTrait<OpTrait::Elementwise>() && llvm::any_of(user->getOperands(), hasShape);
+      writer.implicit.insert(value);
+      if (!llvm::all_of(op.getUsers(), [&](Operation *user) {
+            return user->hasTrait<OpTrait::Elementwise>() &&
+                   llvm::all_of(axisRange(0, tensorType(value).getRank()), [&](int64_t axis) {
+                     return llvm::any_of(user->getOperands(), [&](Value other) { return spans(other, value, axis); });
+                   });
           }))
-        writer.implicit.insert(value);
+        writer.implicit.erase(value);
     }
   }
 
-  /// Gives `value` the name of a graph output.
-  void output(OnnxValue value, Type type, StringRef name) {
-    pb::NodeProto &node = *graph.add_node();
-    node.set_op_type("Identity");
-    node.add_input(value);
-    node.add_output(name.str());
-    node.set_name(name.str());
-    describe(*graph.add_output(), name, type);
+  /// Whether an operand has the extent of `value` along an axis in the file.
+  bool spans(Value operand, Value value, int64_t axis) const {
+    if (shapeOf(operand) != shapeOf(value) || shapeOf(value)[axis] == 1)
+      return shapeOf(operand) == shapeOf(value);
+    if (!writer.isImplicit(operand))
+      return true;
+    auto broadcast = operand.getDefiningOp<BroadcastOp>();
+    auto dims = broadcast ? broadcast.getDims() : ArrayRef<int64_t>();
+    auto at = llvm::find(dims, axis);
+    return at != dims.end() && shapeOf(broadcast.getX())[at - dims.begin()] != 1;
+  }
+
+  /// Graph outputs, in order. A node that makes one makes it under that name, unless another output has taken it:
+  /// executors copy what Identity reads.
+  void nameOutputs() {
+    llvm::StringMap<OnnxValue> renamed;
+    llvm::StringSet<> made;
+    for (const pb::NodeProto &node : graph.node())
+      made.insert(node.output().begin(), node.output().end());
+    SmallVector<std::pair<OnnxValue, OnnxValue>> copies;
+    for (const Output &output : outputs) {
+      describe(*graph.add_output(), output.name, output.type);
+      if (!made.contains(output.value) || !renamed.try_emplace(output.value, output.name).second)
+        copies.emplace_back(output.value, output.name);
+    }
+    auto rename = [&](std::string &name) {
+      if (auto found = renamed.find(name); found != renamed.end())
+        name = found->second;
+    };
+    for (pb::NodeProto &node : *graph.mutable_node()) {
+      llvm::for_each(*node.mutable_input(), rename);
+      llvm::for_each(*node.mutable_output(), rename);
+    }
+    for (auto &[value, name] : copies) {
+      rename(value);
+      pb::NodeProto &node = *graph.add_node();
+      node.set_op_type("Identity");
+      node.add_input(value);
+      node.add_output(name);
+      node.set_name(name);
+    }
   }
 
   LogicalResult exportOp(Operation &op) {
@@ -264,7 +299,7 @@ private:
   void exportReturn(Operation *terminator) {
     writer.startOp(terminator->getLoc());
     for (auto [value, name] : llvm::zip_equal(terminator->getOperands(), results))
-      output(writer.get(value), value.getType(), name);
+      outputs.push_back({writer.get(value), value.getType(), name});
   }
 
   /// Rules of the ops around the core graph, which speak of this graph's states and outputs.
@@ -291,7 +326,7 @@ private:
     OnnxValue value = writer.get(write.getValue());
     if (write.getCondition())
       value = writer.node("Where", {writer.get(write.getCondition()), value, *old});
-    output(value, write.getValue().getType(), updates[write.getState()]);
+    outputs.push_back({value, write.getValue().getType(), updates[write.getState()]});
     return success();
   }
 
@@ -303,6 +338,12 @@ private:
   llvm::StringMap<OnnxValue> &inputs;
   bool stateInputs;
   SmallVector<OnnxValue> results;
+  struct Output {
+    OnnxValue value;
+    Type type;
+    OnnxValue name;
+  };
+  SmallVector<Output> outputs;
 };
 
 class ModelExport {

@@ -82,23 +82,29 @@ static int wideKind(StringRef type) {
 }
 
 SmallVector<OnnxValue> OnnxWriter::append(StringRef type, ArrayRef<OnnxValue> inputs, size_t results,
-                                          ArrayRef<OnnxAttribute> attributes) {
-  pb::NodeProto &node = *graph.add_node();
+                                          ArrayRef<OnnxAttribute> attributes, StringRef domain) {
+  pb::NodeProto node;
   node.set_op_type(type.str());
+  node.set_domain(domain.str());
   SmallVector<int> kinds;
   for (const OnnxValue &input : inputs) {
     node.add_input(input);
     kinds.push_back(parts.kinds.lookup(input));
   }
-  SmallVector<OnnxValue> names;
+  for (const OnnxAttribute &attribute : attributes)
+    *node.add_attribute() = attribute.proto;
+  // No operator that is written draws numbers of its own: equal nodes have equal results.
+  SmallVector<OnnxValue> &names = known[node.SerializeAsString()];
+  if (names.size() >= results)
+    return {names.begin(), names.begin() + results};
+  names.clear();
   for (size_t i = 0; i < results; ++i) {
     names.push_back(unique(prefix + "/" + type.str()));
     node.add_output(names.back());
-    parts.kinds[names.back()] = resultKind(type, kinds, attributes, i);
+    parts.kinds[names.back()] = domain.empty() ? resultKind(type, kinds, attributes, i) : int(pb::TensorProto::INT64);
   }
   node.set_name(names.front());
-  for (const OnnxAttribute &attribute : attributes)
-    *node.add_attribute() = attribute.proto;
+  *graph.add_node() = std::move(node);
   return names;
 }
 
@@ -127,10 +133,7 @@ OnnxValue OnnxWriter::call(StringRef function, ArrayRef<OnnxValue> inputs,
     entry->second.set_domain(exportDomain.str());
     define(entry->second);
   }
-  OnnxValue result = node(function, inputs);
-  graph.mutable_node(graph.node_size() - 1)->set_domain(exportDomain.str());
-  parts.kinds[result] = pb::TensorProto::INT64;
-  return result;
+  return append(function, inputs, 1, {}, exportDomain).front();
 }
 
 OnnxValue OnnxWriter::initializer(ElementsAttr value, StringRef name, Type element) {

@@ -99,8 +99,10 @@ public:
 
 private:
   llvm::SmallVector<OnnxValue> append(llvm::StringRef type, llvm::ArrayRef<OnnxValue> inputs, size_t results,
-                                      llvm::ArrayRef<OnnxAttribute> attributes);
+                                      llvm::ArrayRef<OnnxAttribute> attributes, llvm::StringRef domain = "");
 
+  /// Results of the nodes that there are, by all but their names.
+  llvm::StringMap<llvm::SmallVector<OnnxValue>> known;
   ::ONNX_NAMESPACE::GraphProto &graph;
   OnnxModelParts &parts;
   llvm::DenseMap<mlir::Value, OnnxValue> names;

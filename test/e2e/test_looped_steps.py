@@ -145,3 +145,22 @@ def test_the_example_loops(tmp_path):
                           capture_output=True, text=True)
     losses = [float(value) for value in re.findall(r"loss ([0-9.]+)", done.stdout)]
     assert done.returncode == 0 and len(losses) == 4 and losses[-1] < 0.8 * losses[0], done.stdout + done.stderr
+
+
+def test_nothing_is_computed_or_copied_twice(tmp_path):
+    """No two nodes are equal, outputs are what nodes make, and labels are compared with classes without tables of either."""
+    model, feeds = build("cnn", tmp_path)
+    proto, _ = step_files.compare(model, flags("fp32"), feeds, tmp_path, "joint", LOOPED)
+    keys = []
+    for node in proto.graph.node:
+        key = onnx.NodeProto()
+        key.CopyFrom(node)
+        key.ClearField("output"), key.ClearField("name")
+        keys.append(key.SerializeToString(deterministic=True))
+    assert len(set(keys)) == len(keys)
+    makers = {output: node for node in proto.graph.node for output in node.output}
+    copies = [node for node in proto.graph.node if node.op_type == "Identity" and node.input[0] in makers]
+    outputs = {value.name for value in proto.graph.output}
+    assert not [node.output for node in copies if node.input[0] not in outputs]
+    compared = [makers[name].op_type for node in proto.graph.node if node.op_type == "Equal" for name in node.input if name in makers]
+    assert compared and "Expand" not in compared
