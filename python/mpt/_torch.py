@@ -2,7 +2,6 @@
 """PyTorch modules to ONNX in training form: batch norm and dropout stay what they are in training, every parameter keeps its
 name, and gradients stay those of autograd. torch.onnx.export's defaults fold batch norm into convolutions, merge equal parameters,
 and drop what a module says of its gradients."""
-import copy
 import logging
 import os
 import re
@@ -10,7 +9,7 @@ import warnings
 
 from . import _gradients
 from ._errors import CompileWarning
-from ._gradient_check import compare
+from ._gradient_check import compare, copied
 
 
 def batch_norm_translation() -> dict:
@@ -30,7 +29,7 @@ def batch_norm_translation() -> dict:
 def training_copy(module):
     """The module in training mode. Dropout in place would be decomposed into random numbers and comparisons."""
     import torch
-    module = copy.deepcopy(module).train()
+    module = copied(module).train()
     for part in module.modules():
         if isinstance(part, torch.nn.modules.dropout._DropoutNd):
             part.inplace = False
@@ -67,7 +66,7 @@ def export_inference(module, path, inputs, input_names=None) -> bool:
     import torch
     arguments, keywords, names = example(inputs, input_names)
     try:
-        torch.onnx.export(copy.deepcopy(module).eval(), arguments, os.fspath(path), kwargs=keywords,
+        torch.onnx.export(copied(module).eval(), arguments, os.fspath(path), kwargs=keywords,
                           input_names=list(names) if names else None, dynamo=True, optimize=False, verbose=False,
                           external_data=False, opset_version=20)
     except Exception as problem:  # whatever an exporter raises of a module that nobody has asked to export

@@ -269,11 +269,12 @@ class Trainer:
         return {t.name.decode(): self._read(i, t) for i, (t, _) in enumerate(self._state())}
 
     @alone
-    def state_dict(self) -> dict:
+    def state_dict(self, averaged: bool = False) -> dict:
         """{name: tensor} of the weights, under the names, shapes and types that the torch module has them in: buffers and tied
         weights too, so that module.load_state_dict(trainer.state_dict()) is exact. Of an .onnx file, its tensors that are parameters
-        or running statistics. Tensors are torch's where torch is installed, else numpy's."""
-        return self._weights.state_dict()
+        or running statistics. With `averaged`, the averages that ema=... keeps. Tensors are torch's where torch is installed, else
+        numpy's."""
+        return self._weights.state_dict(averaged)
 
     @alone
     def load_state_dict(self, state: dict, strict: bool = True) -> tuple:
@@ -282,9 +283,9 @@ class Trainer:
         return self._weights.load(state, strict)
 
     @alone
-    def save_safetensors(self, path) -> None:
-        """Writes state_dict() as safetensors, as Hugging Face's libraries do: a tied weight once, under its first name."""
-        self._weights.save(path)
+    def save_safetensors(self, path, averaged: bool = False) -> None:
+        """Writes state_dict(averaged) as safetensors, as Hugging Face's libraries do: a tied weight once, under its first name."""
+        self._weights.save(path, averaged)
 
     @alone
     def load_safetensors(self, path, strict: bool = True) -> tuple:

@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Weights under the names of the torch module or .onnx file that a model was compiled from. Of a module, mpt.compile writes
 NAME.module beside the library: the keys of its state_dict, which of them are one tensor, and the values that the library lacks."""
+import copy
 import json
 import os
 import pathlib
+import warnings
 
 import numpy as np
 
 from . import _safetensors
 from ._arrays import NAMES, numpy_type
+from ._errors import CompileWarning
 
 PARAMETER, STATISTIC, FROZEN = 0, 3, 11  # mpt_role
 STEPS = "mpt.step"
@@ -25,9 +28,10 @@ def torch_or_none():
 def described(module) -> tuple:
     """What a torch module's state_dict has, for `write`: its keys with the first key of the same tensor, and their tensors."""
     import torch
-    keys, values, first = {}, {}, {}
+    keys, values, first, extra = {}, {}, {}, {}
     for key, tensor in module.state_dict(keep_vars=True).items():
         if not isinstance(tensor, torch.Tensor):  # of get_extra_state
+            extra[key] = tensor
             continue
         place = (tensor.untyped_storage().data_ptr(), tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.dtype)
         keys[key] = {"type": str(tensor.dtype).removeprefix("torch."), "shape": list(tensor.shape),
@@ -35,7 +39,34 @@ def described(module) -> tuple:
         values[key] = tensor.detach()
     counts = [key for name, part in module.named_modules() if getattr(part, "num_batches_tracked", None) is not None
               for key in [f"{name}.num_batches_tracked".lstrip(".")] if key in keys]
-    return {"keys": keys, "parameters": [name for name, _ in module.named_parameters()], "counts": counts}, values
+    return {"keys": keys, "parameters": [name for name, _ in module.named_parameters()], "counts": counts, "extra": kept_extra(extra),
+            "order": list(module.state_dict())}, values
+
+
+def kept_extra(extra: dict) -> dict:
+    """{key: JSON, or None of what JSON has not} of what get_extra_state gives beside tensors."""
+    made = {}
+    for key, value in extra.items():
+        try:
+            text = json.dumps(value)
+            made[key] = text if same(json.loads(text), value) else None
+        except (TypeError, ValueError):
+            made[key] = None
+    if lost := [key for key, text in made.items() if text is None]:
+        warnings.warn(f"expected tensors, numbers, texts, lists and dicts of get_extra_state, got others for {', '.join(lost)}: "
+                      "state_dict() is without them, so load it with strict=False", CompileWarning, stacklevel=5)
+    return made
+
+
+def same(one, other) -> bool:
+    """Equal, and of the same types; a NaN is itself."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, dict):
+        return list(one) == list(other) and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(same, one, other))
+    return one == other or (one != one and other != other)
 
 
 def write(folder, stem: str, module) -> None:
@@ -85,9 +116,13 @@ class Weights:
             roles = [(name, state) for name, state in self.states.items() if state[3] in (PARAMETER, STATISTIC, FROZEN)]
             found = {"keys": {name: {"type": "float64" if kind == "float64" else "float32", "shape": list(shape), "first": name}
                               for name, (_, kind, shape, _) in roles},
-                     "parameters": [name for name, state in roles if state[3] != STATISTIC], "counts": []}, {}
+                     "parameters": [name for name, state in roles if state[3] != STATISTIC], "counts": [], "extra": {},
+                     "order": [name for name, _ in roles]}, {}
         description, self.kept = found
         self.keys, self.parameters, self.counts = description["keys"], description["parameters"], description["counts"]
+        self.extra = {key: text and json.loads(text) for key, text in description["extra"].items()}
+        self.order = description["order"]
+        self.lost = [key for key, text in description["extra"].items() if text is None]
         self.ties = {}  # by the first key
         for key, entry in self.keys.items():
             self.ties.setdefault(entry["first"], []).append(key)
@@ -121,9 +156,12 @@ class Weights:
         wide = _safetensors.array(kind, shape, self.kept[first])
         return narrow is None or np.array_equal(wide.astype(narrow).astype(np.float32), self.read(state), equal_nan=True)
 
-    def value(self, first: str, torch):
-        """The tensor of a key, in the key's type: of torch where that is there."""
+    def value(self, first: str, torch, averaged: bool = False):
+        """The tensor of a key, in the key's type: of torch where that is there. With `averaged`, its average where it has one."""
         entry, state = self.keys[first], self.state_of[first]
+        average = f"{state}.ema"
+        if averaged and average in self.states:
+            return self._typed(self.read(average), entry["type"], torch)
         kind, shape = entry["type"], entry["shape"]
         kept = self.kept.get(first)
         if first in self.counts:
@@ -135,20 +173,32 @@ class Weights:
             return torch.frombuffer(bytearray(kept), dtype=dtype).reshape(shape) if len(kept) else torch.empty(shape, dtype=dtype)
         else:
             made = self.read(state)
-        if torch is not None:
-            return torch.from_numpy(made).to(getattr(torch, kind))
-        return made.astype(numpy_type(kind)) if numpy_type(kind) is not None else made
+        return self._typed(made, kind, torch)
 
-    def state_dict(self) -> dict:
+    @staticmethod
+    def _typed(value, kind: str, torch):
+        if torch is not None:
+            return torch.from_numpy(value).to(getattr(torch, kind))
+        return value.astype(numpy_type(kind)) if numpy_type(kind) is not None else value
+
+    def _look(self, averaged: bool) -> bool:
+        if averaged and not any(name.endswith(".ema") for name in self.states):
+            raise ValueError(f"expected averages of parameters, got model '{self.trainer.name}' without: compile it with ema=0.999")
+        return averaged
+
+    def state_dict(self, averaged: bool) -> dict:
         torch, made = torch_or_none(), {}
+        self._look(averaged)
         for key, entry in self.keys.items():
-            made[key] = made[entry["first"]] if entry["first"] in made else self.value(entry["first"], torch)
-        return made
+            made[key] = made[entry["first"]] if entry["first"] in made else self.value(entry["first"], torch, averaged)
+        made |= {key: copy.deepcopy(value) for key, value in self.extra.items() if key not in self.lost}
+        return {key: made[key] for key in self.order if key in made}
 
     def load(self, given: dict, strict: bool) -> tuple:
         """Looks at everything before it writes anything."""
-        unexpected = [key for key in given if key not in self.keys]
+        unexpected = [key for key in given if key not in self.keys and key not in self.extra]
         missing = [names[0] for names in self.ties.values() if not any(name in given for name in names)]
+        missing += [key for key in self.extra if key not in given and key not in self.lost]
         if strict and (missing or unexpected):
             some = lambda names: ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
             raise ValueError(f"expected the tensors of model '{self.trainer.name}', got " + "; ".join(
@@ -173,6 +223,7 @@ class Weights:
                                      "the library, got others; load them into the module and compile it again")
         for first, value in values.items():
             self._store(first, value)
+        self.extra.update((key, copy.deepcopy(given[key])) for key in self.extra if key in given)
         return missing, unexpected
 
     def _store(self, first: str, value: np.ndarray) -> None:
@@ -192,8 +243,9 @@ class Weights:
         for key, count in before.items():
             self._store(key, np.array(count))
 
-    def save(self, path) -> None:
+    def save(self, path, averaged: bool) -> None:
         """As safetensors; a tensor of several names is there once, and the metadata have its other ones."""
+        self._look(averaged)
         metadata = {"format": "pt", **{name: first for first, names in self.ties.items() for name in names[1:]}}
 
         def kind(first):
@@ -202,7 +254,7 @@ class Weights:
 
         def raw(first):
             torch = torch_or_none()
-            value = self.value(first, torch)
+            value = self.value(first, torch, averaged)
             return value.contiguous().reshape(-1).view(torch.uint8).numpy() if torch else value.tobytes()
 
         _safetensors.write(path, {first: (kind(first), self.keys[first]["shape"]) for first in self.ties}, raw, metadata)

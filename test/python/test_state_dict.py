@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import onnx
@@ -55,6 +56,24 @@ class Transposed(nn.Module):
         return nn.functional.linear(x, self.first.weight.t().t()) @ self.second.t()
 
 
+class Counted(nn.Module):
+    """A batch norm that has counted before, and a module with a state of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm, self.seen = nn.Linear(4, 3), nn.BatchNorm1d(3), {"classes": ["a", "b"], "rate": 0.5}
+        self.norm.num_batches_tracked += 7
+
+    def forward(self, x):
+        return self.norm(self.first(x))
+
+    def get_extra_state(self):
+        return self.seen
+
+    def set_extra_state(self, state):
+        self.seen = state
+
+
 class Shared(nn.Module):
     def __init__(self):
         super().__init__()
@@ -68,6 +87,13 @@ class Shared(nn.Module):
 
 def convolution():
     return nn.Sequential(nn.Conv2d(3, 4, 3, bias=False), nn.BatchNorm2d(4), nn.ReLU(), nn.ConvTranspose2d(4, 2, 3), nn.Flatten(), nn.Linear(128, 3))
+
+
+def old_weight_norm():
+    with warnings.catch_warnings(action="ignore"):
+        module = nn.Sequential(nn.utils.weight_norm(nn.Linear(4, 3)), nn.PReLU())
+    module(torch.randn(2, 4))  # leaves a weight that was computed
+    return module
 
 
 def frozen():
@@ -86,6 +112,8 @@ MODULES = {
     "shared": (Shared, lambda: torch.randn(4, 4)),
     "group_norm": (lambda: nn.Sequential(nn.Conv1d(4, 4, 3), nn.GroupNorm(2, 4), nn.GELU(), nn.Conv1d(4, 2, 3)), lambda: torch.randn(2, 4, 9)),
     "weight_norm": (lambda: nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(4, 3)), nn.PReLU()), lambda: torch.randn(4, 4)),
+    "old_weight_norm": (old_weight_norm, lambda: torch.randn(4, 4)),
+    "counted": (Counted, lambda: torch.randn(4, 4)),
     "frozen": (frozen, lambda: torch.randn(4, 4)),
     "double": (lambda: nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3)).double(), lambda: torch.randn(4, 4, dtype=torch.float64)),
     "bfloat": (lambda: nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 2)).bfloat16(), lambda: torch.randn(4, 4).bfloat16()),
@@ -112,7 +140,10 @@ def batch(kind, trainer, step):
 def assert_equal(one: dict, other: dict):
     assert list(one) == list(other)
     for name, value in one.items():
-        assert value.dtype == other[name].dtype and torch.equal(value, other[name]), name
+        if isinstance(value, dict):
+            assert value == other[name], name
+        else:
+            assert value.dtype == other[name].dtype and torch.equal(value, other[name]), name
 
 
 @pytest.mark.parametrize("policy", ["fp32", "amp-f16"])
@@ -125,13 +156,14 @@ def test_round_trip(kind, policy, tmp_path):
     skipped = [trainer.step(batch(kind, trainer, step)).skipped for step in range(40)]
     assert not any(skipped) or policy == "amp-f16"  # where the first ones find the loss scale
     trained = trainer.state_dict()
-    before = {name: value.clone() for name, value in module.state_dict().items()}
+    before = {name: value.clone() if isinstance(value, torch.Tensor) else value for name, value in module.state_dict().items()}
     module.load_state_dict(trained)
     assert_equal(module.state_dict(), trained)
-    changed = {name for name, value in trained.items() if not torch.equal(value, before[name])}
+    changed = {name for name, value in trained.items() if isinstance(value, torch.Tensor) and not torch.equal(value, before[name])}
     assert changed >= {name for name, p in module.named_parameters() if p.requires_grad and "unused" not in name}
     made = int(trainer.state()["mpt.step"])
-    assert all(int(trained[name]) == made > 20 for name in trained if name.endswith("num_batches_tracked"))
+    counted = 7 if kind == "counted" else 0
+    assert all(int(trained[name]) - counted == made > 20 for name in trained if name.endswith("num_batches_tracked"))
     # Another trainer goes on from them as this one does from its own.
     other = mpt.Trainer(tmp_path / "lib", threads=1)
     assert other.load_state_dict(module.state_dict()) == ([], [])
@@ -243,6 +275,53 @@ def test_safetensors(tmp_path):
     (tmp_path / "bad").write_bytes(b"no tensors")
     with pytest.raises(ValueError, match="expected a safetensors file"):
         other.load_safetensors(tmp_path / "bad")
+
+
+@pytest.mark.parametrize("policy", ["fp32", "amp-f16"])
+def test_averages(policy, tmp_path):
+    torch.manual_seed(0)
+    module = convolution()
+    mpt.compile(module, inputs=(torch.randn(4, 3, 8, 8),), input_names=["x"], loss="mse", optimizer="sgd,lr=0.05", policy=policy, ema=0.5,
+                out=tmp_path / "lib")
+    trainer = mpt.Trainer(tmp_path / "lib", threads=1)
+    for step in range(20):
+        trainer.step(batch("convolution", trainer, step))
+    plain, averages = trainer.state_dict(), trainer.state_dict(averaged=True)
+    parameters = {name for name, _ in module.named_parameters()}
+    assert list(plain) == list(averages) == list(module.state_dict())
+    assert {name for name in plain if not torch.equal(plain[name], averages[name])} == parameters
+    module.load_state_dict(averages)
+    inputs = {"x": batch("convolution", trainer, 9)["x"]}
+    with torch.no_grad():
+        expected = module.eval()(inputs["x"])
+    tolerance = 1e-5 if policy == "fp32" else 2e-2
+    np.testing.assert_allclose(np.asarray(next(iter(trainer.run("predict_ema", inputs).values()))), expected, rtol=tolerance, atol=tolerance)
+    trainer.save_safetensors(tmp_path / "averages", averaged=True)
+    other = mpt.Trainer(tmp_path / "lib", threads=1)
+    other.load_safetensors(tmp_path / "averages")
+    assert_equal(other.state_dict(), averages)
+    _, without = compiled("frozen", tmp_path / "plain")
+    for call in (without.state_dict, lambda **averaged: without.save_safetensors(tmp_path / "none", **averaged)):
+        with pytest.raises(ValueError, match="expected averages of parameters, got model 'sequential' without: compile it with ema"):
+            call(averaged=True)
+    assert not (tmp_path / "none").exists()
+
+
+def test_extra_state(tmp_path):
+    """What JSON has comes back as it was; what it has not is said, and taken by strict=False alone."""
+    module, trainer = compiled("counted", tmp_path / "lib")
+    changed = module.state_dict() | {"_extra_state": {"classes": ["c"], "rate": 1.5}}
+    assert trainer.load_state_dict(changed) == ([], []) and trainer.state_dict()["_extra_state"] == {"classes": ["c"], "rate": 1.5}
+    without = {name: value for name, value in changed.items() if name != "_extra_state"}
+    with pytest.raises(ValueError, match="none for _extra_state"):
+        trainer.load_state_dict(without)
+    module.seen = {1: (2, 3)}  # keys that are texts, and no tuples, would come back
+    with pytest.warns(mpt.CompileWarning, match="expected tensors, numbers, .* of get_extra_state, got others for _extra_state"):
+        mpt.compile(module, inputs=(torch.randn(4, 4),), input_names=["x"], loss="mse", out=tmp_path / "other")
+    other = mpt.Trainer(tmp_path / "other", threads=1)
+    assert "_extra_state" not in other.state_dict()
+    assert module.load_state_dict(other.state_dict(), strict=False).missing_keys == ["_extra_state"]
+    assert other.load_state_dict(module.state_dict()) == ([], [])
 
 
 def test_onnx_file_without_torch(tmp_path):
