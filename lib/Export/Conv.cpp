@@ -91,10 +91,18 @@ OnnxValue exportConvBackwardWeights(ConvBackwardWeightsOp op, OnnxWriter &w) {
                            {"pads", ArrayRef<int64_t>(pads)},
                            {"group", groups},
                            {"kernel_shape", dy.drop_front(2)}});
-  SmallVector<int64_t> starts(rank - 2, 0);
-  OnnxValue cut =
-      w.node("Slice", {full, w.indices(starts), w.indices(weights.drop_front(2)), w.indices(axisRange(2, rank))});
-  return w.cast(w.transpose(cut, swap), type, elementOf(op.getY()));
+  SmallVector<int64_t> extents;
+  for (int64_t i = 0; i < rank - 2; ++i)
+    extents.push_back((x[2 + i] + pads[i] + pads[rank - 2 + i] - (dy[2 + i] - 1) * op.getStrides()[i] - 1) /
+                          op.getDilations()[i] +
+                      1);
+  if (ArrayRef<int64_t>(extents) != weights.drop_front(2))
+    full = w.node("Slice", {full, w.indices(SmallVector<int64_t>(rank - 2, 0)), w.indices(weights.drop_front(2)),
+                            w.indices(axisRange(2, rank))});
+  // Between reshapes: ONNX Runtime would move the transpose behind the optimizer's products, once each.
+  int64_t taps = ShapedType::getNumElements(weights.drop_front(2));
+  OnnxValue swapped = w.transpose(w.reshape(full, {weights[1], weights[0], taps}), {1, 0, 2});
+  return w.cast(w.reshape(swapped, weights), type, elementOf(op.getY()));
 }
 
 } // namespace

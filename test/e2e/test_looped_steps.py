@@ -164,3 +164,9 @@ def test_nothing_is_computed_or_copied_twice(tmp_path):
     assert not [node.output for node in copies if node.input[0] not in outputs]
     compared = [makers[name].op_type for node in proto.graph.node if node.op_type == "Equal" for name in node.input if name in makers]
     assert compared and "Expand" not in compared
+    values = onnx.shape_inference.infer_shapes(proto).graph
+    shapes = {value.name: value.type.tensor_type.shape for value in (*values.value_info, *values.input, *values.output)}
+    cuts = [node for node in proto.graph.node if node.op_type == "Slice"]
+    assert not [node.name for node in cuts if shapes[node.input[0]] == shapes[node.output[0]]]
+    weights = [node for node in proto.graph.node if node.op_type == "Transpose" and makers.get(node.input[0], node).op_type == "Conv"]
+    assert not weights, "ONNX Runtime moves these behind products, once each"
