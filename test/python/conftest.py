@@ -5,6 +5,7 @@ import os
 import pathlib
 import shutil
 import struct
+import subprocess
 
 import numpy as np
 import pytest
@@ -25,6 +26,17 @@ def build_folder() -> pathlib.Path:
 if os.environ.get("MPT_BUILD"):
     import mpt
     mpt.use_build(os.environ["MPT_BUILD"])
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 64 KiB, where the user may mount one."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", disk], capture_output=True).returncode:
+        pytest.skip("no right to mount a file system")
+    yield disk
+    subprocess.run(["umount", disk], check=True)
 
 
 def write_safetensors(path, tensors: dict, metadata: dict | None = None) -> None:

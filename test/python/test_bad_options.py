@@ -121,17 +121,6 @@ def test_failure_keeps_the_earlier_library(model, tmp_path):
         assert snapshot(out) == good, f"limit {limit}"
 
 
-@pytest.fixture
-def small_disk(tmp_path):
-    """A file system of 64 KiB, where the user may mount one."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", disk], capture_output=True).returncode:
-        pytest.skip("no right to mount a file system")
-    yield disk
-    subprocess.run(["umount", disk], check=True)
-
-
 def test_disk_fills_up(model, tmp_path, small_disk):
     """A real file system without room: the library and the state from before stay whole, and nothing else is left."""
     out = tmp_path / "lib"

@@ -238,6 +238,24 @@ def test_killed_at_any_moment(tmp_path):
     assert len(names) <= 3 and not any(".tmp-" in name for name in names), names
 
 
+@pytest.mark.parametrize("inline", [True, False])
+def test_full_disk(inline, tmp_path, small_disk):
+    """The old file with its data stays, nothing is left beside it, and the message has the file's name."""
+    source = model([raw("w", IN, OUT), raw("b", OUT), numpy_helper.from_array(np.zeros(10000, np.float32), "unused")])
+    if not inline:
+        external_data_helper.convert_model_to_external_data(source, location="weights.bin", size_threshold=0)
+    onnx.save(source, tmp_path / "model.onnx")
+    trainer = trained(tmp_path / "model.onnx", tmp_path / "lib")
+    target = small_disk / "trained.onnx"
+    trainer.save_onnx(target)
+    before = {path.name: path.read_bytes() for path in small_disk.iterdir()}
+    trainer.step(batch(1, trainer))
+    with pytest.raises(mpt.Error, match=r"cannot write '.*/(trained\.onnx|trained\.onnx\.data)': No space left on device"):
+        trainer.save_onnx(target)
+    assert {path.name: path.read_bytes() for path in small_disk.iterdir()} == before
+    check(target, mpt.Trainer(tmp_path / "lib"), 10)
+
+
 @pytest.mark.parametrize("words, text", [
     (["--state=STATE", "-o", "OUT"], "expected --emit=onnx alone for --state"),
     (["--state=STATE", "--emit=onnx", "--policy=amp-f16", "-o", "OUT"], "expected --emit=onnx alone for --state"),
