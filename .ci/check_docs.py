@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """docs/generated/ is current: TableGen makes it of the dialects, interfaces and passes. With --fix, writes it.
 
-A page follows one small model through all phases (walkthrough.py). The page of passes shows each pass's example,
+A page follows one small model through all phases (walkthrough.py), and a picture shows them (flow.py). The page of passes shows each pass's example,
 test/passes/STAGE/name.doctest.mlir, which lit runs.
 
 Also holds that links between pages lead somewhere, that files which pages name exist, and that docs/phases.md names every pass
@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 
+import flow
 import repo
 import walkthrough
 
@@ -97,6 +98,9 @@ def pages(have):
     if followed:
         result["walkthrough.md"] = followed
     result["policies.md"] = policies()
+    drawn = flow.picture()
+    if drawn:
+        result["flow.svg"] = drawn
     dialects = [p for p in repo.files("include/mpt/Dialect", ends="Ops.td") if p.split("/")[-1] == p.split("/")[-2] + "Ops.td"]
     for path in dialects:
         name = path.split("/")[-2]
@@ -144,7 +148,7 @@ def main():
     if not os.path.exists(TBLGEN):
         sys.exit("check_docs: mlir-tblgen is missing: run scripts/setup.sh")
     folder, problems = os.path.join(repo.ROOT, GENERATED), []
-    have = {path.split("/")[-1]: repo.text(path) for path in repo.files(GENERATED, ends=".md")}
+    have = {path.split("/")[-1]: repo.text(path) for path in repo.files(GENERATED, ends=(".md", ".svg"))}
     wanted = pages(have)
     if "--fix" in sys.argv:
         os.makedirs(folder, exist_ok=True)
@@ -158,7 +162,7 @@ def main():
         if have.get(name) != wanted.get(name):
             problems.append(f"{GENERATED}/{name} is not what the sources generate: run .ci/check_docs.py --fix")
     problems += [*dead_links(), *gone_files(), *phases_amiss()]
-    repo.finish("check_docs", problems, f"{len(wanted)} generated pages")
+    repo.finish("check_docs", problems, f"{len(wanted)} generated files")
 
 
 if __name__ == "__main__":

@@ -177,6 +177,14 @@ def test_docs_walkthrough(repository):
     assert "## import" in page and "func.func @step() {" in page and "a model" in page
 
 
+def test_docs_picture(repository):
+    table = 'constexpr Phase phases[] = {\n    {"import", buildImport}, {"novel", buildNovel},\n};\n'
+    status, output = run(repository, "check_docs.py", {"README.md": "", "passes/Pipelines.cpp": table, "docs/generated/flow.svg": "old\n"})
+    assert status == 1 and "docs/generated/flow.svg is not what the sources generate" in output
+    assert subprocess.run([sys.executable, repository / ".ci" / "check_docs.py", "--fix"]).returncode == 0
+    assert "import, novel, target" in (repository / "docs/generated/flow.svg").read_text()
+
+
 def long_function(lines):
     return "namespace a {\nint f(int x) {\n" + "  x += 1;\n" * (lines - 3) + "  return x;\n}\n} // namespace a\n"
 
