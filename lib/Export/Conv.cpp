@@ -99,10 +99,7 @@ OnnxValue exportConvBackwardWeights(ConvBackwardWeightsOp op, OnnxWriter &w) {
   if (ArrayRef<int64_t>(extents) != weights.drop_front(2))
     full = w.node("Slice", {full, w.indices(SmallVector<int64_t>(rank - 2, 0)), w.indices(weights.drop_front(2)),
                             w.indices(axisRange(2, rank))});
-  // Between reshapes: ONNX Runtime would move the transpose behind the optimizer's products, once each.
-  int64_t taps = ShapedType::getNumElements(weights.drop_front(2));
-  OnnxValue swapped = w.transpose(w.reshape(full, {weights[1], weights[0], taps}), {1, 0, 2});
-  return w.cast(w.reshape(swapped, weights), type, elementOf(op.getY()));
+  return w.cast(w.transpose(full, swap), type, elementOf(op.getY()));
 }
 
 } // namespace
