@@ -154,7 +154,6 @@ typedef struct mpt_module_desc {
 } mpt_module_desc;
 
 /* ---- called by emitted code ------------------------------------------------------------------------------------- */
-
 /* One generated loop nest over the half-open range [begin, end) of its outermost, parallel, flattened dimension. */
 typedef void (*mpt_kernel)(void *const *args, int64_t begin, int64_t end);
 
@@ -176,7 +175,8 @@ enum {
   MPT_GEMM_GELU_TANH_GRADIENT = 512, /* reads aux: the GEMM is multiplied by the derivative there */
   MPT_GEMM_SUM_A = 1024,             /* sums[m] of a over k, of bias_type */
   MPT_GEMM_SUM_B = 2048,             /* sums[n] of b over k, likewise */
-  MPT_GEMM_SUM_D = 4096              /* sums[n] of d over its rows, with a gradient of ReLU or GELU, likewise */
+  MPT_GEMM_SUM_D = 4096,             /* sums[n] of d over its rows, with a gradient of ReLU or GELU, likewise */
+  MPT_GEMM_ORDERED = 8192            /* CPU only: sums take their terms one by one, fused (docs/precision.md) */
 };
 
 /* d[i,j] = epilogue(alpha * sum_k a[i,k] * b[k,j]) for every (batch0, batch1). GEMMs are exact in FP32 for 16-bit
@@ -211,7 +211,7 @@ typedef struct mpt_conv_desc {
   int64_t n, groups, ic, oc;
   int64_t in[3], out[3], kernel[3], stride[3], dilation[3], pad_low[3], pad_high[3];
   int64_t x_type, w_type, y_type, bias_type; /* mpt_dtype; bias_type 0 means no bias */
-  int64_t flags;                             /* MPT_GEMM_RELU on the forward kind; 0 otherwise */
+  int64_t flags;                             /* MPT_GEMM_RELU on the forward kind, MPT_GEMM_ORDERED */
   int64_t workspace_bytes;                   /* size of `workspace`, as mpt_conv_workspace says */
 } mpt_conv_desc;
 

@@ -318,6 +318,45 @@ void testScale() {
   EXPECT(std::string(mpt_last_error()).find("no other flag") != std::string::npos);
 }
 
+/// What MPT_GEMM_ORDERED promises of FP32 results: a chain of fused multiply-adds from k = 0 on, whatever the shape.
+bool isChain(const mpt_gemm_desc &g, const Operands &o) {
+  std::vector<double> a = o.a.all(), b = o.b.all(), d = o.d.all();
+  for (int64_t i = 0; i < g.m; ++i)
+    for (int64_t j = 0; j < g.n; ++j) {
+      float sum = 0;
+      for (int64_t p = 0; p < g.k; ++p)
+        sum = std::fma(static_cast<float>(a[static_cast<size_t>(i * g.a_row + p * g.a_col)]),
+                       static_cast<float>(b[static_cast<size_t>(p * g.b_row + j * g.b_col)]), sum);
+      if (d[static_cast<size_t>(i * g.d_row + j)] != static_cast<double>(sum))
+        return false;
+    }
+  return true;
+}
+
+/// One row and many, few columns and more than a block of them, one block of k and several.
+void testOrdered() {
+  const int64_t sizes[][3] = {{1, 3, 700},   {7, 3, 700},  {1, 40, 97},   {13, 40, 321},
+                              {160, 17, 33}, {6, 64, 640}, {5, 1060, 801}, {200, 1, 900}};
+  for (int64_t type : {MPT_FLOAT32, MPT_FLOAT16, MPT_BFLOAT16, MPT_FLOAT8E4M3FN})
+    for (auto &size : sizes)
+      for (int layout = 0; layout < 4; ++layout) {
+        mpt_gemm_desc g = describe(size[0], size[1], size[2], type, MPT_FLOAT32, layout & 1, layout & 2);
+        g.flags = MPT_GEMM_ORDERED;
+        Operands o = allocate(g);
+        for (int threads : {1, 3}) {
+          EXPECT(run(g, o, threads));
+          if (type != MPT_FLOAT32 || &gemmKernels() != &gemmPortable) // which fuses nothing
+            if (!EXPECT(isChain(g, o)))
+              fprintf(stderr, "  ordered %s: m %ld n %ld k %ld layout %d threads %d\n", nameOf(type), (long)g.m, (long)g.n,
+                      (long)g.k, layout, threads);
+        }
+        g.flags = 0;
+        EXPECT(run(g, o, 1)); // sums of blocks and of lanes: the check can fail
+        if (type == MPT_FLOAT32 && g.k > 600)
+          EXPECT(!isChain(g, o));
+      }
+}
+
 void testErrors() {
   mpt_gemm_desc g = describe(4, 4, 4, MPT_FLOAT32, MPT_FLOAT32, false, false);
   Operands o = allocate(g);
@@ -375,7 +414,11 @@ int main() {
   g.batch0 = 2, g.batch1 = 3;
   g.a_batch1 = 8 * g.a_row, g.a_batch0 = 24 * g.a_row, g.d_batch1 = 8 * g.d_row, g.d_batch0 = 24 * g.d_row;
   testCase(g);
+  g = describe(12, 64, 640, MPT_FLOAT32, MPT_FLOAT32, false, false); // whole tiles, scaled, of a B that is not packed
+  g.alpha = 0.125;
+  testCase(g);
   testScale();
+  testOrdered();
   testErrors();
   return mpt::test::finish("gemm");
 }

@@ -7,12 +7,15 @@
 
 namespace mpt::rt {
 
-/// A B operand that is gathered from an image: row p is output position p of a convolution, column j is input channel
-/// j % channels at kernel position j / channels. Channels are a multiple of the kernels' tile width.
+/// An operand that is gathered from an image: row p is output position p of a convolution. As B, column j is input
+/// channel j % channels at kernel position j / channels, and channels are a multiple of the kernels' tile width. As A,
+/// which is FP32, columns are in the order of the weights: channel j / taps at kernel position j % taps.
 struct Gather {
   int64_t channels;
   const mpt_conv_desc *conv;
+  bool isA = false;
 };
+constexpr int64_t mostGatheredTaps = 1024; // of A
 
 /// The rectangle [m0, m1) x [n0, n1) of one GEMM; pointers are those of the batch element.
 struct GemmTask {
@@ -20,7 +23,7 @@ struct GemmTask {
   const void *a, *b, *bias;
   void *d;
   int64_t m0, m1, n0, n1;
-  const Gather *gather = nullptr; // b is then the image
+  const Gather *gather = nullptr; // its operand is then the image
 };
 
 struct GemmKernels {
@@ -32,6 +35,8 @@ struct GemmKernels {
   /// Conversions between FP32 and a narrow floating-point type.
   void (*widen)(int64_t dtype, const void *in, int64_t n, float *out);
   void (*narrow)(int64_t dtype, const float *in, int64_t n, void *out);
+  /// c[i] += a[i] * b[i], fused.
+  void (*multiplyAdd)(const float *a, const float *b, int64_t n, float *c);
 };
 
 /// FP32 accumulation over f32, f16, bf16 and 8-bit inputs. Null where the build lacks the instruction set.
@@ -49,6 +54,10 @@ const GemmKernels &gemmKernels(const mpt_gemm_desc &desc, const Gather *gather);
 /// Splits a checked GEMM over the threads and runs it with our kernels.
 int32_t runOwnGemm(mpt_exec *exec, const mpt_gemm_desc &desc, const void *a, const void *b, const void *bias, void *d,
                    const Gather *gather = nullptr);
+
+/// A convolution, or a transposed one, with MPT_GEMM_ORDERED.
+int32_t convOrdered(mpt_exec *exec, int64_t site, const mpt_conv_desc &desc, const void *bias, void *x, void *w,
+                    void *y);
 
 /// Convolutions that are GEMMs: true when it took the case (`status` is then its result).
 bool convByGemm(mpt_exec *exec, int64_t site, const mpt_conv_desc &desc, const void *bias, void *x, void *w, void *y,

@@ -62,5 +62,5 @@ struct Vec {
 #include "cpu/GemmTask.h"
 
 namespace mpt::rt {
-const GemmKernels gemmAvx2{"avx2", MR, NR, runGemm, gemmScratchBytes, widenArray, narrowArray};
+const GemmKernels gemmAvx2{"avx2", MR, NR, runGemm, gemmScratchBytes, widenArray, narrowArray, multiplyAddArrays};
 } // namespace mpt::rt

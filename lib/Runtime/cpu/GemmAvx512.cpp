@@ -18,5 +18,5 @@
 #include "cpu/GemmTask.h"
 
 namespace mpt::rt {
-const GemmKernels gemmAvx512{"avx512", MR, NR, runGemm, gemmScratchBytes, widenArray, narrowArray};
+const GemmKernels gemmAvx512{"avx512", MR, NR, runGemm, gemmScratchBytes, widenArray, narrowArray, multiplyAddArrays};
 } // namespace mpt::rt

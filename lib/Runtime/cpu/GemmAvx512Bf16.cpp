@@ -16,5 +16,6 @@
 #include "cpu/GemmTask.h"
 
 namespace mpt::rt {
-const GemmKernels gemmAvx512Bf16{"avx512-bf16", MR, NR, runGemm, gemmScratchBytes, widenArray, narrowArray};
+const GemmKernels gemmAvx512Bf16{"avx512-bf16",    MR,         NR,          runGemm,
+                                 gemmScratchBytes, widenArray, narrowArray, multiplyAddArrays};
 } // namespace mpt::rt

@@ -85,6 +85,17 @@ const Operand &operand(int64_t dtype) {
 void widenArray(int64_t dtype, const void *in, int64_t n, float *out) { operand(dtype).widen(in, n, out); }
 void narrowArray(int64_t dtype, const float *in, int64_t n, void *out) { operand(dtype).narrow(in, n, out); }
 
+void multiplyAddArrays(const float *a, const float *b, int64_t n, float *c) {
+  int64_t i = 0;
+  for (; i + W <= n; i += W)
+    Vec::fma(Vec::load(a + i), Vec::load(b + i), Vec::load(c + i)).store(c + i);
+  if (i == n)
+    return;
+  float wide[W];
+  Vec::fma(loadPart(a + i, n - i), loadPart(b + i, n - i), loadPart(c + i, n - i)).store(wide);
+  memcpy(c + i, wide, static_cast<size_t>(n - i) * sizeof(float));
+}
+
 /// A GEMM of few columns; see GemmThin.h. All of them are in the task.
 void runThin(const GemmTask &task, float *columns, float *sums, const Epilogue &e) {
   const mpt_gemm_desc &g = *task.desc;

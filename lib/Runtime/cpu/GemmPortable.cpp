@@ -72,5 +72,6 @@ template <typename T> int64_t transposePanel(const T *, int64_t, int64_t, int, f
 #include "cpu/GemmTask.h"
 
 namespace mpt::rt {
-const GemmKernels gemmPortable{"portable", MR, NR, runGemm, gemmScratchBytes, widenArray, narrowArray};
+const GemmKernels gemmPortable{"portable",       MR,         NR,          runGemm,
+                               gemmScratchBytes, widenArray, narrowArray, multiplyAddArrays};
 } // namespace mpt::rt

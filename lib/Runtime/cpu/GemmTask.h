@@ -6,7 +6,8 @@
 // (GemmPackPairs.h).
 //
 // A sum over k is always taken in the same order, whatever the rectangle or thread: blocks of equal depth, one fused
-// multiply-add after the other inside a block.
+// multiply-add after the other inside a block. With MPT_GEMM_ORDERED a block goes on from the sums of the one before,
+// and there are no thin GEMMs.
 
 #include "cpu/GemmGather.h"
 
@@ -29,6 +30,7 @@ struct Block {
   int64_t ldb, panelBytes;
   TileFn (*tiles)(bool rowsA, int64_t rows);
   bool first, last;
+  Onto earlier;   // how sums of earlier blocks enter
   float *partial; // sums of earlier blocks of k, partialPitch apart; null when there is one block
 };
 
@@ -36,7 +38,7 @@ void runBlock(const Block &block, const Operand &out, char *d, int64_t ldd, cons
   alignas(64) float local[MR * NR];
   TileFn whole = block.tiles(block.rowsA, MR);
   TileFn tail = block.rows % MR ? block.tiles(block.rowsA, block.rows % MR) : nullptr;
-  bool packed = block.tiles == anyTile<float>, plain = packed && block.last && !e.flags;
+  bool packed = block.tiles == anyTile<float> && block.ldb == NR, plain = packed && block.last && !e.flags;
   const Epilogue edge{block.first ? e.flags : MPT_GEMM_ACCUMULATE, 1, nullptr};
   for (int64_t j = 0; j < block.cols; j += NR) {
     int64_t cols = block.cols - j < NR ? block.cols - j : NR;
@@ -48,23 +50,35 @@ void runBlock(const Block &block, const Operand &out, char *d, int64_t ldd, cons
       char *to = d + (i * ldd + j) * out.size;
       if (direct && rows == MR && cols == NR) {
         kernel(block.depth, a, b, block.ldb, reinterpret_cast<float *>(to), ldd,
-               !block.first || e.flags & MPT_GEMM_ACCUMULATE);
+               block.first && !(e.flags & MPT_GEMM_ACCUMULATE) ? Onto::nothing : Onto::behind);
       } else if (plain && rows == MR && cols == NR) {
         const float *c = block.partial && !block.first ? block.partial + i * partialPitch + j : nullptr;
-        out.lastTile[block.rowsA](block.depth, a, reinterpret_cast<const float *>(b), c, to, ldd, e.alpha);
+        out.lastTile[block.rowsA](block.depth, a, reinterpret_cast<const float *>(b), c, to, ldd, e.alpha,
+                                  c ? block.earlier : Onto::nothing);
       } else if (direct) {
-        kernel(block.depth, a, b, block.ldb, local, NR, false);
+        kernel(block.depth, a, b, block.ldb, local, NR, Onto::nothing);
         finishTile<float>(local, NR, to, ldd, rows, cols, edge, j);
       } else {
         // Sums of several blocks of k collect in `partial`; the last one leaves through the epilogue.
         float *c = block.partial ? block.partial + i * partialPitch + j : local;
         int64_t ldc = block.partial ? partialPitch : NR;
-        kernel(block.depth, a, b, block.ldb, c, ldc, !block.first);
+        kernel(block.depth, a, b, block.ldb, c, ldc, block.first ? Onto::nothing : block.earlier);
         if (block.last)
           out.finish(c, ldc, to, ldd, rows, cols, e, j);
       }
     }
   }
+}
+
+/// A GEMM of few columns.
+void runFew(const GemmTask &task, float *columns, float *sums, float *bias) {
+  const mpt_gemm_desc &g = *task.desc;
+  Epilogue e{g.flags, static_cast<float>(g.alpha), nullptr};
+  if (g.flags & MPT_GEMM_BIAS) {
+    widenBias(task, 0, g.n, bias);
+    e.bias = bias;
+  }
+  runThin(task, columns, sums, e);
 }
 
 void runGemm(const GemmTask &task, float *scratch) {
@@ -77,25 +91,21 @@ void runGemm(const GemmTask &task, float *scratch) {
   int64_t lanes = (g.k + perLane - 1) / perLane;
   int64_t blocks = lanes > 0 ? (lanes + depthMax - 1) / depthMax : 1;
   int64_t depth = (lanes + blocks - 1) / blocks * perLane;
-  if (isThin(g, task.gather)) {
-    Epilogue e{g.flags, static_cast<float>(g.alpha), nullptr};
-    if (g.flags & MPT_GEMM_BIAS) {
-      widenBias(task, 0, g.n, bias);
-      e.bias = bias;
-    }
-    return runThin(task, packedB, partial, e);
-  }
+  const bool ordered = g.flags & MPT_GEMM_ORDERED;
+  const int64_t flags = g.flags & ~MPT_GEMM_ORDERED;
+  if (!ordered && isThin(g, task.gather))
+    return runFew(task, packedB, partial, bias);
   // FP32 results with nothing to do afterwards collect in d itself.
-  bool direct = g.d_type == MPT_FLOAT32 && g.alpha == 1 && !(g.flags & ~MPT_GEMM_ACCUMULATE);
-  bool rowsA = g.a_col == 1;
+  bool direct = g.d_type == MPT_FLOAT32 && g.alpha == 1 && !(flags & ~MPT_GEMM_ACCUMULATE) && !(ordered && blocks > 1);
+  bool rowsA = g.a_col == 1, gatherB = task.gather && !task.gather->isA;
   int64_t rowStep = direct || blocks == 1 ? task.m1 - task.m0 : partialRows;
   // Few rows do not repay packing B, where its rows are contiguous.
-  bool unpackedB = g.b_col == 1 && opB.unpackedTile && !task.gather && task.m1 - task.m0 <= 2 * MR;
+  bool unpackedB = g.b_col == 1 && opB.unpackedTile && !gatherB && task.m1 - task.m0 <= 2 * MR;
   for (int64_t j0 = task.n0; j0 < task.n1; j0 += colsMax) {
     int64_t cols = task.n1 - j0 < colsMax ? task.n1 - j0 : colsMax;
     int64_t inPlace = unpackedB ? cols / NR * NR : 0; // columns read without packing
-    Epilogue e{g.flags, static_cast<float>(g.alpha), nullptr};
-    if (g.flags & MPT_GEMM_BIAS) {
+    Epilogue e{flags, static_cast<float>(g.alpha), nullptr};
+    if (flags & MPT_GEMM_BIAS) {
       widenBias(task, j0, cols, bias);
       e.bias = bias;
     }
@@ -104,7 +114,7 @@ void runGemm(const GemmTask &task, float *scratch) {
       for (int64_t q = 0; q < blocks; ++q) {
         int64_t k0 = q * depth, k = g.k - k0 < depth ? g.k - k0 : depth;
         const char *blockB = b + (k0 * g.b_row + j0 * g.b_col) * opB.size;
-        if (task.gather)
+        if (gatherB)
           opB.packGather(*task.gather, task.b, k0, k, j0, cols, packedB);
         else if (g.b_col == 1)
           opB.packRowsB(blockB + inPlace * opB.size, g.b_row, k, cols - inPlace, packedB);
@@ -113,15 +123,26 @@ void runGemm(const GemmTask &task, float *scratch) {
         for (int64_t i0 = s0; i0 < s1; i0 += rowsMax) {
           int64_t rows = s1 - i0 < rowsMax ? s1 - i0 : rowsMax;
           const char *blockA = a + (i0 * g.a_row + k0 * g.a_col) * opA.size;
-          if (rowsA)
+          if (task.gather && task.gather->isA)
+            packGatherA(*task.gather, static_cast<const float *>(task.a), i0, rows, k0, k, packedA);
+          else if (rowsA)
             opA.packRowsA(blockA, g.a_row, rows, rows, k, packedA);
           else
             opA.packPanelsA(blockA, g.a_col, rows, g.m - i0, k, packedA);
           char *to = d + (i0 * g.d_row + j0) * opD.size;
-          Block block{rows,    inPlace,         (k + perLane - 1) / perLane,
-                      rowsA,   packedA,         blockB,
-                      g.b_row, NR * opB.size,   opB.unpackedTile,
-                      q == 0,  q + 1 == blocks, blocks > 1 && !direct ? partial + (i0 - s0) * partialPitch : nullptr};
+          Block block{rows,
+                      inPlace,
+                      (k + perLane - 1) / perLane,
+                      rowsA,
+                      packedA,
+                      blockB,
+                      g.b_row,
+                      NR * opB.size,
+                      opB.unpackedTile,
+                      q == 0,
+                      q + 1 == blocks,
+                      ordered ? Onto::before : Onto::behind,
+                      blocks > 1 && !direct ? partial + (i0 - s0) * partialPitch : nullptr};
           if (inPlace)
             runBlock(block, opD, to, g.d_row, e, direct);
           if (inPlace == cols)

@@ -3,13 +3,14 @@
 
 namespace {
 
-/// acc = a * b, R x NR, over k lanes of packed operands. Element (i, p) of A is a[i * lead + p] with Rows, a[i + p *
+/// How the sums that lie in memory enter a tile.
+enum class Onto { nothing, behind, before }; // `before`: its sums go on from them
+
+/// acc += a * b, R x NR, over k lanes of packed operands. Element (i, p) of A is a[i * lead + p] with Rows, a[i + p *
 /// MR] otherwise. Row p of B starts at b + p * ldb.
 template <int R, bool Rows, typename T>
 __attribute__((always_inline)) inline void multiply(int64_t k, const float *a, const T *b, int64_t ldb,
                                                     Vec (&acc)[R][2]) {
-  for (int i = 0; i < R; ++i)
-    acc[i][0] = acc[i][1] = Vec::zero();
 #pragma clang loop unroll_count(4)
   for (int64_t p = 0; p < k; ++p) {
     Vec b0 = loadAs(b), b1 = loadAs(b + W);
@@ -32,35 +33,44 @@ template <int R> __attribute__((always_inline)) inline void prefetchRows(const c
   }
 }
 
+template <int R> __attribute__((always_inline)) inline void start(Vec (&acc)[R][2], const float *c, int64_t pitch) {
+  for (int i = 0; i < R; ++i)
+    for (int h = 0; h < 2; ++h)
+      acc[i][h] = c ? Vec::load(c + i * pitch + h * W) : Vec::zero();
+}
+
 /// c (R x NR) = [c +] a * b.
-using TileFn = void (*)(int64_t k, const float *a, const void *b, int64_t ldb, float *c, int64_t ldc, bool accumulate);
+using TileFn = void (*)(int64_t k, const float *a, const void *b, int64_t ldb, float *c, int64_t ldc, Onto onto);
 
 template <int R, bool Rows, typename T>
-void tileEntry(int64_t k, const float *a, const void *b, int64_t ldb, float *c, int64_t ldc, bool accumulate) {
+void tileEntry(int64_t k, const float *a, const void *b, int64_t ldb, float *c, int64_t ldc, Onto onto) {
   Vec acc[R][2];
   prefetchRows<R>(reinterpret_cast<const char *>(c), ldc * 4, NR * 4);
+  start(acc, onto == Onto::before ? c : nullptr, ldc);
   multiply<R, Rows>(k, a, static_cast<const T *>(b), ldb, acc);
   for (int i = 0; i < R; ++i)
     for (int h = 0; h < 2; ++h) {
       float *p = c + i * ldc + h * W;
-      (accumulate ? Vec::add(Vec::load(p), acc[i][h]) : acc[i][h]).store(p);
+      (onto == Onto::behind ? Vec::add(Vec::load(p), acc[i][h]) : acc[i][h]).store(p);
     }
 }
 
 /// d (MR x NR) = alpha * ([c +] a * b), rounded to d's type: the way out of whole tiles without an epilogue.
-using LastFn = void (*)(int64_t k, const float *a, const float *b, const float *c, void *d, int64_t ldd, float alpha);
+using LastFn = void (*)(int64_t k, const float *a, const float *b, const float *c, void *d, int64_t ldd, float alpha,
+                        Onto onto);
 
 template <bool Rows, typename T>
-void lastTile(int64_t k, const float *a, const float *b, const float *c, void *d, int64_t ldd, float alpha) {
+void lastTile(int64_t k, const float *a, const float *b, const float *c, void *d, int64_t ldd, float alpha, Onto onto) {
   Vec acc[MR][2], scale = Vec::set(alpha);
   auto *out = static_cast<T *>(d);
   constexpr int64_t size = sizeof(T);
   prefetchRows<MR>(static_cast<const char *>(d), ldd * size, NR * size);
   if (c)
     prefetchRows<MR>(reinterpret_cast<const char *>(c), partialPitch * 4, NR * 4);
+  start(acc, onto == Onto::before ? c : nullptr, partialPitch);
   multiply<MR, Rows>(k, a, b, NR, acc);
   for (int i = 0; i < MR; ++i, out += ldd) {
-    if (c)
+    if (onto == Onto::behind)
       for (int h = 0; h < 2; ++h)
         acc[i][h] = Vec::add(Vec::load(c + i * partialPitch + h * W), acc[i][h]);
     storePair(Vec::mul(acc[i][0], scale), Vec::mul(acc[i][1], scale), out);
