@@ -189,7 +189,8 @@ void buildFusion(OpPassManager &passes, const PipelineOptions &options, const Ca
   const KernelCapabilities &kernels = target.fusion;
   DecomposeOptions decompose;
   decompose.sharedSums = kernels.sharedSums;
-  decompose.recurrences = target.calls.recurrences;
+  // Step by step its sums are those of GEMMs.
+  decompose.recurrences = target.calls.recurrences && !options.batchInvariant;
   passes.addPass(createDecompose(decompose));
   addCleanup(passes);
   // After the last clean-up, which would merge what is rematerialized with the original.

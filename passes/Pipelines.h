@@ -35,6 +35,7 @@ struct PipelineOptions {
   int64_t rematerializeBytes = 0;  ///< bytes of saved activations to give up by further passes over memory
   bool countTraffic = false;       ///< functions on buffers say how little their kernels could move
   bool noDropout = false;
+  bool batchInvariant = false; ///< a row's bits depend on nothing beside the row
   bool products = false;       ///< the library of the policy's products, to be timed, in place of the model's
   bool debugNonfinite = false; ///< the library looks for the first value that is not finite
   bool forwardOnly = false;    ///< no loss, backward or optimizer

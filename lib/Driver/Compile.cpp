@@ -8,6 +8,7 @@
 
 #include "mpt/Dialect/Dist/DistDialect.h"
 #include "mpt/Dialect/MPT/MPTDialect.h"
+#include "mpt/Dialect/MPT/OrderedSums.h"
 #include "mpt/Dialect/ONNX/ONNXDialect.h"
 #include "mpt/Dialect/ONNX/TrainingRoles.h"
 #include "mpt/Dialect/Policy/PolicyDialect.h"
@@ -164,7 +165,7 @@ private:
         return failure();
       if (phase.name == "import")
         sayRecognized();
-      if (failed(report(phase.name)) || (phase.name == "precision" && failed(checkTimes())))
+      if (failed(report(phase.name)) || (phase.name == "precision" && failed(checkTarget())))
         return failure();
       // An ONNX file says what phase precision decided; what follows is for machines.
       if (phase.name == options.to || (options.emit == EmitKind::ONNX && phase.name == "precision"))
@@ -386,6 +387,8 @@ private:
 
   LogicalResult runPhase(const Phase &phase, const PipelineOptions &wishes) {
     progress("phase " + phase.name);
+    if (wishes.batchInvariant)
+      orderSums(*module);
     PassManager passes(&context);
     if (options.timing)
       passes.enableTiming();
@@ -458,10 +461,13 @@ private:
     return success();
   }
 
-  /// Times of one target say nothing of another.
-  LogicalResult checkTimes() {
+  /// Times of one target say nothing of another, and not every target orders its sums.
+  LogicalResult checkTarget() {
     std::string timed = PrecisionSettings::of(*module).timedTarget;
     std::shared_ptr<const target::Target> target = options.target ? options.target : target::createTarget("");
+    if (options.batchInvariant && target->capabilities().kernels != target::KernelModel::VectorLoops)
+      return fail("expected --target=cpu for --batch-invariant, got " + target->name() +
+                  ", whose libraries choose the order of sums");
     if (timed.empty() || options.emit == EmitKind::ONNX || timed == target->name())
       return success();
     return fail("expected products that were measured on target " + target->name() + ", got a table of target " +

@@ -7,6 +7,7 @@
 #include "mpt/Driver/DebugOnly.h"
 #include "mpt/Driver/Registration.h"
 #include "mpt/Precision/BuiltinPolicies.h"
+#include "mpt/Precision/Policy.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallSet.h"
@@ -353,6 +354,9 @@ std::vector<Flag> modelFlags() {
        "extent of a symbolic dimension (repeatable); N,N... makes a library of all these sizes, NAME,NAME are of one "
        "extent",
        setBinding},
+      {"--batch-invariant", "",
+       "a row's results have the same bits whatever its batch, threads and processes, also in mpt-run",
+       toggle(&Options::batchInvariant)},
       {"--no-dropout", "", "remove dropout from the training step", toggle(&Options::noDropout)},
       {"--forward-only", "", "no loss, backward or optimizer", toggle(&Options::forwardOnly)},
       {"--memory-budget", "BYTES",
@@ -487,6 +491,12 @@ static Error checkProducts(const CompileOptions &options) {
   };
   if (writesOnnx && options.memoryBudget)
     return refuse("--memory-budget", "whatever runs the file plans its memory");
+  if (PolicyName policy = PolicyName::of(options.policy);
+      options.batchInvariant && (policy.measures || StringRef(policy.name).starts_with("auto")))
+    return bad("expected a policy whose types do not depend on measurements for --batch-invariant, got " +
+               options.policy);
+  if (writesOnnx && options.batchInvariant)
+    return refuse("--batch-invariant", "whatever runs the file orders its sums");
   if (writesOnnx && options.debugNonfinite)
     return refuse("--debug-nonfinite", "the checks are the library's");
   if (writesOnnx && !options.evalModel.empty())

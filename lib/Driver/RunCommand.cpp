@@ -3,6 +3,7 @@
 #include "mpt/Driver/RunCommand.h"
 
 #include "mpt/Driver/Compile.h"
+#include "mpt/Lowering/Emulation/ElementCode.h"
 #include "mpt/Support/Files.h"
 #include "mpt/Target/Runtime.h"
 
@@ -122,6 +123,8 @@ public:
     if (command.mode == RunMode::Run) {
       RunOptions options = command.run;
       options.steps = std::max<int64_t>(1, command.steps);
+      std::unique_ptr<ElementCode> elements = createElementCode();
+      options.elements = elements.get();
       return succeeded(runModule(*module, options)) ? 0 : kFound;
     }
     std::vector<Batch> batches;

@@ -116,19 +116,30 @@ LogicalResult convolve(Op op, InterpreterFrame &frame, Value a, Value b) {
   std::vector<double> rows = swapAxes(tensors[partner]->reals(), lanes, columns(partner)), sums(y.size());
   ArrayRef<double> factors = tensors[factor]->reals();
   std::vector<std::vector<Tap>> tiles = tilesOf(geometry, planes);
-  withRounding(frame.accumulatorType(left.getElementType(), op.getNumericsAttr()), [&](auto round) {
+  // Libraries with ordered sums add what a position gets from each kernel position.
+  const bool byTap = Sum == Data && frame.ordersSums();
+  std::vector<double> partial(byTap ? lanes : 0);
+  withProducts(frame, frame.accumulatorType(left.getElementType(), op.getNumericsAttr()), [&](auto add) {
     for (int64_t g = 0; g < geometry.groups; ++g)
       for (int64_t n = 0; n < geometry.batch; ++n)
-        for (const std::vector<Tap> &tile : tiles)
-          for (int64_t c = 0; c < channels; ++c) {
+        for (const std::vector<Tap> &tile : tiles) {
+          for (const Tap &tap : byTap ? ArrayRef<Tap>(tile) : ArrayRef<Tap>()) {
+            std::fill(partial.begin(), partial.end(), 0.0);
+            int64_t image = n * geometry.groups + g;
+            for (int64_t c = 0; c < channels; ++c)
+              add(partial.data(), factors[(image * channels + c) * plane[factor] + tap.at[factor]],
+                  rows.data() + ((g * channels + c) * plane[partner] + tap.at[partner]) * lanes, lanes);
+            add(sums.data() + (image * plane[Sum] + tap.at[Sum]) * lanes, 1, partial.data(), lanes);
+          }
+          for (int64_t c = 0; c < channels && !byTap; ++c) {
             int64_t image = n * geometry.groups + g, filter = g * channels + c;
             const double *base = factors.data() + (image * channels + c) * plane[factor];
             double *sumRows = sums.data() + (Sum == Weights ? filter : image) * plane[Sum] * lanes;
             const double *partnerRows = rows.data() + (partner == Weights ? filter : image) * plane[partner] * lanes;
             for (const Tap &tap : tile)
-              addProducts(sumRows + tap.at[Sum] * lanes, base[tap.at[factor]], partnerRows + tap.at[partner] * lanes,
-                          lanes, round);
+              add(sumRows + tap.at[Sum] * lanes, base[tap.at[factor]], partnerRows + tap.at[partner] * lanes, lanes);
           }
+        }
   });
   llvm::copy(swapAxes(sums, columns(Sum), lanes), y.writeReals().begin());
   frame.deliver(op.getY(), std::move(y), op.getNumericsAttr());

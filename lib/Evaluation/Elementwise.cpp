@@ -114,6 +114,8 @@ LogicalResult noRule(Operation *op) {
 }
 
 template <typename Op> LogicalResult unary(Op op, InterpreterFrame &frame) {
+  if (frame.computed(op))
+    return success();
   const Tensor &x = frame.get(op.getX());
   Tensor y = frame.zeros(op.getY());
   if (y.isFloat()) {
@@ -137,6 +139,8 @@ template <typename Op> LogicalResult unary(Op op, InterpreterFrame &frame) {
 }
 
 template <typename Op> LogicalResult binary(Op op, InterpreterFrame &frame) {
+  if (frame.computed(op))
+    return success();
   const Tensor &a = frame.get(op.getLhs()), &b = frame.get(op.getRhs());
   Tensor y = frame.zeros(op.getY());
   if (y.isFloat()) {
@@ -160,6 +164,11 @@ template <typename Op> LogicalResult binary(Op op, InterpreterFrame &frame) {
   }
   frame.set(op.getY(), std::move(y));
   return success();
+}
+
+/// Kernels compute what it decomposes into.
+LogicalResult interpretGelu(GeluOp op, InterpreterFrame &frame) {
+  return frame.ordersSums() ? interpretDecomposition(op, frame) : unary(op, frame);
 }
 
 template <typename... Ops> void attachUnary(MLIRContext *context) {
@@ -237,8 +246,9 @@ LogicalResult interpretSelect(SelectOp op, InterpreterFrame &frame) {
 
 void mpt::attachElementwiseRules(MLIRContext *context) {
   attachUnary<AbsOp, NegOp, SignOp, FloorOp, CeilOp, RoundOp, ReluOp, ExpOp, LogOp, SqrtOp, RsqrtOp, ReciprocalOp,
-              SinOp, CosOp, TanhOp, SigmoidOp, ErfOp, SoftplusOp, NotOp, EluOp, LeakyReluOp, HardSigmoidOp, ClampOp,
-              GeluOp>(context);
+              SinOp, CosOp, TanhOp, SigmoidOp, ErfOp, SoftplusOp, NotOp, EluOp, LeakyReluOp, HardSigmoidOp, ClampOp>(
+      context);
+  attachRule<GeluOp, interpretGelu, AccessPattern::Pointwise>(context);
   attachBinary<AddOp, SubOp, MulOp, DivOp, ModOp, PowOp, MaxOp, MinOp, AndOp, OrOp, XorOp, ReluBackwardOp,
                TanhBackwardOp, SigmoidBackwardOp>(context);
   attachDecompositions<SwishOp, GeluBackwardOp>(context);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// MatMul family. Running sums go over k in ascending order: sum = round(sum + a b), the product and addition in FP64.
+// MatMul family. Running sums go over k in ascending order: sum = round(sum + a b), the product and addition in FP64;
+// fused where sums are ordered.
 #include "Rules.h"
 
 using namespace mlir;
@@ -25,15 +26,14 @@ static LogicalResult interpretMatMul(MatMulOp op, InterpreterFrame &frame) {
     bs = turned;
   }
   MutableArrayRef<double> ys = y.writeReals();
-  withRounding(frame.accumulatorType(a.getElementType(), numerics), [&](auto round) {
+  withProducts(frame, frame.accumulatorType(a.getElementType(), numerics), [&](auto add) {
     // A row of b serves some rows of y while it is at hand.
     constexpr int64_t together = 8;
     for (int64_t s = 0; s < batch; ++s)
       for (int64_t first = 0; first < m; first += together)
         for (int64_t p = 0; p < k; ++p)
           for (int64_t i = first; i < std::min(first + together, m); ++i)
-            addProducts(ys.data() + (s * m + i) * n, as[s * m * k + i * aRow + p * aColumn],
-                        bs.data() + (s * k + p) * n, n, round);
+            add(ys.data() + (s * m + i) * n, as[s * m * k + i * aRow + p * aColumn], bs.data() + (s * k + p) * n, n);
   });
   frame.deliver(op.getY(), std::move(y), numerics);
   return success();

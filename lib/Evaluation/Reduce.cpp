@@ -28,6 +28,19 @@ void fold(const Tensor &x, ArrayRef<int64_t> strides, ArrayRef<Element> in, Muta
 double larger(double a, double b) { return std::isnan(a) ? a : std::isnan(b) ? b : std::max(a, b); }
 double smaller(double a, double b) { return std::isnan(a) ? a : std::isnan(b) ? b : std::min(a, b); }
 
+/// The sums of FP32 values with the errors of all additions, as kernels with exact sums gather them.
+void sumExactly(const Tensor &x, ArrayRef<int64_t> strides, MutableArrayRef<double> out) {
+  std::vector<double> errors(out.size());
+  ArrayRef<double> in = x.reals();
+  forEachStrided(x.shape(), strides, 0, [&](int64_t from, int64_t to) {
+    double sum = out[to], total = sum + in[from], back = total - sum;
+    errors[to] += (sum - (total - back)) + (in[from] - back);
+    out[to] = total;
+  });
+  for (auto [sum, error] : llvm::zip_equal(out, errors))
+    sum = std::isfinite(sum) ? sum + error : sum;
+}
+
 LogicalResult interpretReduce(ReduceOp op, InterpreterFrame &frame) {
   NumericsAttr numerics = op.getNumericsAttr();
   Tensor x = frame.get(op.getX());
@@ -69,11 +82,18 @@ LogicalResult interpretReduce(ReduceOp op, InterpreterFrame &frame) {
   }
   x = frame.readAs(x, numerics);
   MutableArrayRef<double> out = y.writeReals();
-  withRounding(frame.accumulatorType(x.getElementType(), numerics), [&](auto round) {
+  FloatType accumulator = frame.accumulatorType(x.getElementType(), numerics);
+  const bool exact = frame.ordersSums() && accumulator.isF32() && (kind == ReduceKind::sum || kind == ReduceKind::mean);
+  if (exact)
+    sumExactly(x, strides, out);
+  withRounding(accumulator, [&](auto round) {
     switch (kind) {
     case ReduceKind::sum:
     case ReduceKind::mean:
-      fold<double>(x, strides, x.reals(), out, [&](double a, double b) { return round(a + b); });
+      if (!exact)
+        fold<double>(x, strides, x.reals(), out, [&](double a, double b) { return round(a + b); });
+      else if (kind == ReduceKind::sum)
+        llvm::transform(out, out.begin(), round);
       break;
     case ReduceKind::prod:
       std::fill(out.begin(), out.end(), 1.0);

@@ -41,6 +41,24 @@ void addProducts(double *__restrict sums, double factor, const double *others, i
     sums[i] = round(sums[i] + factor * others[i]);
 }
 
+/// As addProducts, each product and addition rounded once as processors fuse them.
+inline void fuseProducts(double *__restrict sums, double factor, const double *others, int64_t count) {
+  for (int64_t i = 0; i < count; ++i)
+    sums[i] = static_cast<double>(
+        __builtin_fmaf(static_cast<float>(factor), static_cast<float>(others[i]), static_cast<float>(sums[i])));
+}
+
+/// Calls `fn` with the step of running sums in type `accumulator`: (sums, factor, others, count).
+template <typename Fn> void withProducts(const InterpreterFrame &frame, mlir::FloatType accumulator, Fn fn) {
+  if (frame.ordersSums() && accumulator.isF32())
+    return fn(fuseProducts);
+  withRounding(accumulator, [&](auto round) {
+    fn([round](double *__restrict sums, double factor, const double *others, int64_t count) {
+      addProducts(sums, factor, others, count, round);
+    });
+  });
+}
+
 /// The numbers of stream `stream` for the key tensor (seed, step), made four at a time.
 class RandomWords {
 public:

@@ -6,6 +6,7 @@
 
 #include "mpt/Dialect/Attributes.h"
 #include "mpt/Dialect/MPT/MPTDialect.h"
+#include "mpt/Dialect/MPT/OrderedSums.h"
 #include "mpt/Dialect/RT/RTDialect.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
 #include "mpt/Distribution/Replicas.h"
@@ -45,6 +46,7 @@ static std::string originOf(train::StateOp state) {
 }
 
 LogicalResult Interpreter::initialize() {
+  states.orderedSums = hasOrderedSums(module);
   // States given a value, from the module or outside, come first: others start as them.
   for (auto state : module.getOps<train::StateOp>()) {
     std::string name = state.getSymName().str();

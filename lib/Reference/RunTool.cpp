@@ -170,6 +170,7 @@ LogicalResult mpt::runModule(ModuleOp module, const RunOptions &options) {
   if (!function)
     return module.emitError() << "expected a function named " << options.function << ", found none";
   Interpreter interpreter(module, mode);
+  interpreter.computeBy(options.elements);
   if (!options.state.empty() && failed(loadState(module, options.state, interpreter, mode)))
     return failure();
   if (failed(interpreter.initialize()))

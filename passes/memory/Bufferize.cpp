@@ -2,6 +2,7 @@
 // --memory-bufferize: connects the rewriting to buffers with the generator of kernels.
 #include "mpt/Memory/Bufferize.h"
 #include "mpt/Dialect/MPT/MPTDialect.h"
+#include "mpt/Dialect/MPT/OrderedSums.h"
 
 #include "mpt/Dialect/Library/LibraryDialect.h"
 #include "mpt/Dialect/RT/RTDialect.h"
@@ -35,6 +36,7 @@ struct Bufferize : mpt::impl::BufferizeBase<Bufferize> {
       target.vectorBits = vectorBits;
       target.fma = target.halves = vectorBits >= 256;
     }
+    target.exactSums = hasOrderedSums(getOperation());
     if (kernels != "cpu" && kernels != "gpu" && kernels != "gpu-on-cpu") {
       getOperation().emitError() << "expected kernels=cpu, gpu or gpu-on-cpu, got '" << kernels << "'";
       return signalPassFailure();

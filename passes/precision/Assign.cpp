@@ -3,6 +3,7 @@
 #include "passes/precision/Passes.h"
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
+#include "mpt/Dialect/MPT/OrderedSums.h"
 #include "mpt/Precision/Decisions.h"
 #include "mpt/Precision/Solve.h"
 
@@ -54,7 +55,9 @@ public:
           state, b.getDictionaryAttr({b.getNamedAttr("type", TypeAttr::get(stored.type)),
                                       b.getNamedAttr("rule", b.getStringAttr(stored.rule))}));
     };
-    FailureOr<ByMeasurement> found = solveModule(module, *policy, *how, decided, stateDecided);
+    CostModel cost;
+    cost.byTensor = hasOrderedSums(module);
+    FailureOr<ByMeasurement> found = solveModule(module, *policy, *how, decided, stateDecided, cost);
     if (failed(found))
       return signalPassFailure();
     policy->bounds = std::move(found->bounds);

@@ -75,6 +75,8 @@ def run(path, *options, **keywords):
     ("--emit=onnx --report=memory", "expected a library for --report=memory, got --emit=onnx"),
     ("--emit=onnx --report=kernels=k.json", "expected a library for --report=kernels, got --emit=onnx"),
     ("--emit=onnx --memory-budget=1M", "expected a library for --memory-budget, got --emit=onnx"),
+    ("--emit=onnx --batch-invariant", "expected a library for --batch-invariant, got --emit=onnx"),
+    ("--policy=auto --batch-invariant", "expected a policy whose types do not depend on measurements for --batch-invariant, got auto"),
     ("--emit=onnx --debug-nonfinite", "expected a library for --debug-nonfinite, got --emit=onnx"),
     ("--emit=onnx --eval-model=e.onnx", "expected a library for --eval-model, got --emit=onnx"),
     ("--to=fusion --report=memory", "expected --to=memory or a later phase with --report=memory, got --to=fusion"),

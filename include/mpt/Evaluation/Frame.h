@@ -17,15 +17,26 @@ enum class EvaluationMode {
   Oracle ///< floats are computed and kept in FP64, whatever their type; casts between float types do nothing
 };
 
+class InterpreterFrame;
+
+/// Another way to compute elementwise ops.
+class ElementCode {
+public:
+  virtual ~ElementCode() = default;
+  /// Sets `op`'s result; false where the op's own rule serves.
+  virtual bool compute(mlir::Operation *op, InterpreterFrame &frame) = 0;
+};
+
 /// State tensors by name, and the writes of the running call (they take effect when the function returns).
 struct EvaluationState {
   std::map<std::string, Tensor> values;
   std::map<std::string, Tensor> writes;
   /// check ops that did not hold so far.
   int64_t failedChecks = 0;
+  /// Sums are those of libraries compiled with --batch-invariant: contractions fused step by step, others exact.
+  bool orderedSums = false;
+  ElementCode *elements = nullptr; ///< then computes elementwise ops
 };
-
-class InterpreterFrame;
 
 /// The last op that reads each value of a block, null for its terminator.
 using LastReaders = llvm::DenseMap<mlir::Value, mlir::Operation *>;
@@ -62,6 +73,8 @@ public:
   /// Zeros of `value`'s type, to be filled and given to set().
   static Tensor zeros(mlir::Value value) { return Tensor(llvm::cast<mlir::RankedTensorType>(value.getType())); }
   bool isOracle() const { return mode == EvaluationMode::Oracle; }
+  bool computed(mlir::Operation *op) { return ordersSums() && shared.elements && shared.elements->compute(op, *this); }
+  bool ordersSums() const { return shared.orderedSums && !isOracle(); }
   EvaluationState &state() const { return shared; }
   /// Type of running sums of elements of `elementType`: what `numerics` says, else FP32 or wider; f64 in oracle mode.
   mlir::FloatType accumulatorType(mlir::Type elementType, NumericsAttr numerics = {}) const;

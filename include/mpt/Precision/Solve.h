@@ -14,9 +14,11 @@ namespace mpt {
 struct CostModel {
   int64_t launchBytes = 4096; ///< a kernel launch, as the traffic that takes as long
   /// Bytes that a cast between f32 and `narrow` reads and writes.
-  static int64_t cast(mlir::RankedTensorType wide, mlir::Type narrow);
+  int64_t cast(mlir::RankedTensorType wide, mlir::Type narrow) const;
   /// Bytes that a value takes more when it is wide.
-  static int64_t wideValue(mlir::RankedTensorType wide, mlir::Type narrow);
+  int64_t wideValue(mlir::RankedTensorType wide, mlir::Type narrow) const;
+  /// Every tensor counts as one element, and states as nothing, so that no decision depends on extents.
+  bool byTensor = false;
 };
 
 /// How what the rules leave free is decided: by a minimum cut, or by four-colour painting for comparison.

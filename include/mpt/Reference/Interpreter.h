@@ -36,6 +36,9 @@ public:
   /// Shows every op of the functions called from now on to `seer` (null: nobody), which must outlive the calls.
   void observe(InterpreterObserver *seer) { observer = seer; }
 
+  /// Elementwise ops of modules with ordered sums are computed by `code`, which must outlive the calls.
+  void computeBy(ElementCode *code) { states.elements = code; }
+
   /// Runs `function`; inputs are in argument order and are rounded to their types (not in oracle mode). State writes
   /// take effect when it has returned. Results are in order. A step with collectives runs as all its replicas, on the
   /// inputs of the global step (globalType); nobody observes it.

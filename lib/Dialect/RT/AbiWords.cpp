@@ -2,6 +2,9 @@
 // Reads descriptors off rt ops.
 #include "mpt/Dialect/RT/AbiWords.h"
 
+#include "mpt/Dialect/MPT/OrderedSums.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -42,10 +45,21 @@ int64_t flagOf(library::GemmSum sum) {
   llvm_unreachable("a sum without a flag");
 }
 
+int64_t orderOf(Operation *call) { return hasOrderedSums(call) ? MPT_GEMM_ORDERED : 0; }
+
+/// A function that trains: its transposed convolutions are gradients.
+bool hasGradients(Operation *call) {
+  return call->getParentOfType<func::FuncOp>()
+      .walk([](rt::ConvOp other) {
+        return other.getKind() == ConvKind::backward_weights ? WalkResult::interrupt() : WalkResult::advance();
+      })
+      .wasInterrupted();
+}
+
 /// The MPT_GEMM_* flags of what `gemm` does beside multiplying.
 int64_t flagsOf(GemmOp gemm) {
   library::EpilogueAttr form = gemm.getForm();
-  int64_t flags = flagOf(form.getActivation()) | flagOf(form.getSum());
+  int64_t flags = flagOf(form.getActivation()) | flagOf(form.getSum()) | orderOf(gemm);
   flags |= gemm.getBias() ? MPT_GEMM_BIAS : 0;
   flags |= gemm.getScale() ? MPT_GEMM_SCALE : 0;
   flags |= form.getRound() ? MPT_GEMM_ROUND : 0;
@@ -158,6 +172,8 @@ mpt_conv_desc mpt::rt::describe(ConvOp conv, bool native) {
   desc.x_type = runtimeType(x.getElementType());
   desc.w_type = runtimeType(w.getElementType());
   desc.y_type = runtimeType(y.getElementType());
+  if (conv.getKind() == ConvKind::forward || !hasGradients(conv))
+    desc.flags = orderOf(conv);
   bool all = desc.x_type == MPT_BFLOAT16 && desc.w_type == MPT_BFLOAT16 && desc.y_type == MPT_BFLOAT16;
   desc.workspace_bytes = mpt_conv_workspace(&desc, native && all);
   return desc;

@@ -39,8 +39,59 @@ static Value fusedSum(ElementEmitter &e, Value x, Value y) {
   return math::FmaOp::create(e.b, product.getLhs(), product.getRhs(), x);
 }
 
+Value Accumulator::start(ElementEmitter &e, Type type, unsigned width) const {
+  return e.splat(identity(e, type), exact ? 2 * width : width);
+}
+
+static Value lanesOf(ElementEmitter &e, Value x, int64_t from, int64_t count) {
+  if (count == 1)
+    return e.width(x) == 1 ? x : Value(vector::ExtractOp::create(e.b, x, from));
+  return vector::ExtractStridedSliceOp::create(e.b, x, ArrayRef<int64_t>{from}, ArrayRef<int64_t>{count},
+                                               ArrayRef<int64_t>{1});
+}
+
+/// Sums and errors, as vectors of half as many lanes.
+static std::pair<Value, Value> partsOf(ElementEmitter &e, Value x) {
+  const int64_t width = e.width(x) / 2;
+  return {lanesOf(e, x, 0, width), lanesOf(e, x, width, width)};
+}
+
+static Value joined(ElementEmitter &e, Value sums, Value errors) {
+  const int64_t width = e.width(sums);
+  if (width == 1)
+    return vector::FromElementsOp::create(e.b, VectorType::get(2, sums.getType()), ValueRange{sums, errors});
+  SmallVector<int64_t> lanes = llvm::to_vector(llvm::seq<int64_t>(0, 2 * width));
+  return vector::ShuffleOp::create(e.b, sums, errors, lanes);
+}
+
+/// x + y, where `x` is sums with errors and `y` elements. The error of an addition is a number itself (Knuth, The Art
+/// of Computer Programming, volume 2, 4.2.2).
+static Value addExactly(ElementEmitter &e, Value x, Value y) {
+  MathBuilder m(e);
+  auto [sums, errors] = partsOf(e, x);
+  y = e.splat(y, e.width(sums));
+  Value total = m.add(sums, y), back = m.sub(total, sums);
+  Value error = m.add(m.sub(sums, m.sub(total, back)), m.sub(y, back));
+  return joined(e, total, m.add(errors, error));
+}
+
+Value Accumulator::close(ElementEmitter &e, Value x) const {
+  if (!exact)
+    return x;
+  MathBuilder m(e);
+  auto [sums, errors] = partsOf(e, x);
+  // Errors of infinities are no numbers.
+  return m.select(m.less(m.abs(sums), INFINITY), m.add(sums, errors), sums);
+}
+
 Value Accumulator::combine(ElementEmitter &e, Value x, Value y) const {
   ImplicitLocOpBuilder &b = e.b;
+  if (exact) {
+    if (e.width(y) < e.width(x))
+      return addExactly(e, x, y);
+    auto [sums, errors] = partsOf(e, y);
+    return addExactly(e, addExactly(e, x, sums), errors);
+  }
   Type type = getElementTypeOrSelf(x);
   bool real = isa<FloatType>(type), flag = type.isInteger(1);
   switch (kind) {
@@ -66,6 +117,14 @@ Value Accumulator::combine(ElementEmitter &e, Value x, Value y) const {
 }
 
 Value Accumulator::fold(ElementEmitter &e, Value x) const {
+  for (; exact && e.width(x) > 2;) {
+    auto [sums, errors] = partsOf(e, x);
+    const int64_t half = e.width(sums) / 2;
+    x = combine(e, joined(e, lanesOf(e, sums, 0, half), lanesOf(e, errors, 0, half)),
+                joined(e, lanesOf(e, sums, half, half), lanesOf(e, errors, half, half)));
+  }
+  if (exact)
+    return x;
   // A device ends with two scalars: conversions of its 16-bit numbers know no vectors of one lane.
   const int64_t least = e.target.keepsFloatOps ? 2 : 1;
   for (int64_t lanes = e.width(x) / 2; lanes >= least; lanes /= 2) {

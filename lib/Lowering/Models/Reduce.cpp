@@ -22,10 +22,17 @@ int64_t mpt::extentOf(ArrayRef<int64_t> shape, ArrayRef<int64_t> axes) {
 namespace {
 
 /// The running value of `op`. FP32 sums gather in FP64: `blocked` ones sum by sum over a block, others element by
-/// element where that is `cheap`. A processor's largest magnitudes are those of the bits, NaN above all: one
-/// instruction where the maximum that looks for NaN takes several. A device has that maximum, and for two 16-bit floats
-/// at a time.
-Accumulator loopAccumulator(ReduceOp op, bool blocked, bool cheap, bool onDevice) {
+/// element where that is `cheap`. With exact sums, all do, with their errors. A processor's largest magnitudes are
+/// those of the bits, NaN above all: one instruction where the maximum that looks for NaN takes several. A device has
+/// that maximum, and for two 16-bit floats at a time.
+Accumulator loopAccumulator(ReduceOp op, bool blocked, bool cheap, const KernelTarget &target) {
+  const bool onDevice = target.keepsFloatOps;
+  const bool sums = op.getKind() == ReduceKind::sum || op.getKind() == ReduceKind::mean;
+  if (Accumulator a = accumulatorOf(op); target.exactSums && sums && a.type.isF32()) {
+    a.type = a.total = Float64Type::get(op.getContext());
+    a.exact = true;
+    return a;
+  }
   if (Type narrow = narrowExtreme(op); narrow && onDevice)
     return {op.getKind(), narrow, narrow};
   if (!onDevice && op.getKind() == ReduceKind::max && op.getX().getDefiningOp<AbsOp>() && reducedExtent(op) > 0 &&
@@ -74,22 +81,23 @@ public:
     width = std::max(outer, lanes);
     chooseBlocks();
     for (ReduceOp member : group)
-      accumulators.push_back(loopAccumulator(member, block > 0, lanes == 1, e.target.keepsFloatOps));
+      accumulators.push_back(loopAccumulator(member, block > 0, lanes == 1, e.target));
   }
 
   /// The reduced values, one for every member of the group.
   SmallVector<Value> run() {
     SmallVector<Value> carried;
     for (const Accumulator &a : accumulators)
-      carried.push_back(e.splat(a.identity(e, a.total), width));
+      carried.push_back(a.start(e, a.total, width));
     // Lanes along the reduced axis are followed by scalars for the rest.
     if (lanes > 1)
       for (const Accumulator &a : accumulators)
-        carried.push_back(a.identity(e, a.total));
+        carried.push_back(a.start(e, a.total, 1));
     SmallVector<Value> results = nest(0, carried);
     for (size_t i = 0; i < group.size(); ++i) {
       if (lanes > 1)
         results[i] = accumulators[i].combine(e, accumulators[i].fold(e, results[i]), results[group.size() + i]);
+      results[i] = accumulators[i].close(e, results[i]);
       if (isa<IntegerType>(accumulators[i].total) && isa<FloatType>(elementOf(group[i].getX())))
         results[i] = ofBits(results[i]);
       results[i] = finishReduction(e, group[i], results[i]);
@@ -114,7 +122,7 @@ private:
   /// The innermost loops that make a block together, and how many turns of the outermost of them.
   void chooseBlocks() {
     auto gathers = [this](ReduceOp op) {
-      Accumulator a = loopAccumulator(op, /*blocked=*/true, /*cheap=*/false, e.target.keepsFloatOps);
+      Accumulator a = loopAccumulator(op, /*blocked=*/true, /*cheap=*/false, e.target);
       return a.total != a.type;
     };
     int64_t inside = 1, total = 1;
@@ -136,7 +144,8 @@ private:
         x = m.toFloat(x, accumulators[i].type);
       else if (isa<FloatType>(getElementTypeOrSelf(x)))
         x = bitsOf(x);
-      next.push_back(accumulators[i].combine(e, values[i], e.splat(x, e.width(values[i]))));
+      const unsigned width = e.width(values[i]);
+      next.push_back(accumulators[i].combine(e, values[i], e.splat(x, accumulators[i].exact ? width / 2 : width)));
     }
     if (alongside)
       alongside->visit(from);
@@ -153,7 +162,7 @@ private:
     SmallVector<Value> sums;
     for (auto [i, total] : llvm::enumerate(totals)) {
       const Accumulator &a = accumulators[i % group.size()];
-      sums.push_back(e.splat(a.identity(e, a.type), e.width(total)));
+      sums.push_back(a.start(e, a.type, a.exact ? e.width(total) / 2 : e.width(total)));
     }
     sums = pass(level, low, high, step_, sums);
     for (auto [i, total] : llvm::enumerate(totals)) {

@@ -304,7 +304,7 @@ ValueCost CoreGraph::costOf(Value value) const {
   auto parameter = read ? parameters.find(read.getStateAttr().getAttr()) : parameters.end();
   bool mastered = parameter != parameters.end() && parameter->second.isWritten;
   bool counts = trainingFunctions.empty() || trainingFunctions.contains(at.function);
-  return {CostModel::cast(cast<RankedTensorType>(value.getType()), policy.storage), mastered, counts};
+  return {cost.cast(cast<RankedTensorType>(value.getType()), policy.storage), mastered, counts};
 }
 
 Label CoreGraph::parameterLabel(train::ReadOp read, CastPlacement &placement) {
@@ -312,8 +312,8 @@ Label CoreGraph::parameterLabel(train::ReadOp read, CastPlacement &placement) {
   if (parameter.label == kEither) {
     FreeLabel properties;
     properties.isStorage = true;
-    if (parameter.isWritten)
-      properties.narrowBytes = CostModel::cast(cast<RankedTensorType>(parameter.state.getType()), policy.storage);
+    if (parameter.isWritten && !cost.byTensor)
+      properties.narrowBytes = cost.cast(cast<RankedTensorType>(parameter.state.getType()), policy.storage);
     parameter.label = placement.addFree(properties);
   }
   return parameter.label;
@@ -328,7 +328,7 @@ Label CoreGraph::freeLabel(TypeRange results, CastPlacement &placement) const {
   FreeLabel properties;
   for (Type type : results)
     if (isDecidable(type))
-      properties.wideBytes += CostModel::wideValue(cast<RankedTensorType>(type), policy.storage);
+      properties.wideBytes += cost.wideValue(cast<RankedTensorType>(type), policy.storage);
   return placement.addFree(properties);
 }
 

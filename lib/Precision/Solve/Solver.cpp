@@ -13,11 +13,11 @@ std::optional<Placement> mpt::symbolizePlacement(StringRef name) {
                               : std::nullopt;
 }
 
-int64_t CostModel::cast(RankedTensorType wide, Type narrow) {
-  return wide.getNumElements() * (wide.getElementTypeBitWidth() + narrow.getIntOrFloatBitWidth()) / 8;
+int64_t CostModel::cast(RankedTensorType wide, Type narrow) const {
+  return (byTensor ? 1 : wide.getNumElements()) * (wide.getElementTypeBitWidth() + narrow.getIntOrFloatBitWidth()) / 8;
 }
-int64_t CostModel::wideValue(RankedTensorType wide, Type narrow) {
-  return wide.getNumElements() * (wide.getElementTypeBitWidth() - narrow.getIntOrFloatBitWidth()) / 8;
+int64_t CostModel::wideValue(RankedTensorType wide, Type narrow) const {
+  return (byTensor ? 1 : wide.getNumElements()) * (wide.getElementTypeBitWidth() - narrow.getIntOrFloatBitWidth()) / 8;
 }
 
 StringRef mpt::whyFlowKeepsWide(NumericClass numericClass, RangeFact in, bool knowsRange) {

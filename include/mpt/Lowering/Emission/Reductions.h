@@ -13,9 +13,16 @@ struct Accumulator {
   mlir::Type type;
   mlir::Type total;
   bool isWord = false; ///< of integers of 64 bits without sign, which no wider type holds as others
+  /// A sum of FP32 values with the error of every addition: twice as many lanes, sums and then errors. What they make
+  /// together is exact while the values' magnitudes span less than 2^70 or so, and so has no order.
+  bool exact = false;
 
   mlir::Value identity(ElementEmitter &e, mlir::Type type) const;
   mlir::Value combine(ElementEmitter &e, mlir::Value x, mlir::Value y) const;
+  /// Where a sum starts, in `width` lanes.
+  mlir::Value start(ElementEmitter &e, mlir::Type type, unsigned width) const;
+  /// The sum that an exact one stands for; others are it themselves.
+  mlir::Value close(ElementEmitter &e, mlir::Value x) const;
   /// Halves folded onto each other until one lane is left.
   mlir::Value fold(ElementEmitter &e, mlir::Value x) const;
 };
