@@ -380,10 +380,53 @@ static LogicalResult importGridSample(Binder &b) {
   return b.done(b.reshape(b.transpose(sum, {0, 2, 1}), outShape));
 }
 
+/// Where sample `i` of `extent` lies from -1 to 1: these are the centres of the outermost samples, or their outer
+/// edges.
+static double positionOf(int64_t i, int64_t extent, bool alignCorners) {
+  double step = 2.0 / static_cast<double>(std::max<int64_t>(alignCorners ? extent - 1 : extent, 1));
+  return -1 + (static_cast<double>(i) + (alignCorners ? 0 : 0.5)) * step;
+}
+
+/// Positions x, y, z, 1 in columns, times a matrix each image. The function of the operator takes no batch of one.
+static LogicalResult importAffineGrid(Binder &b) {
+  if (failed(b.need(2)))
+    return failure();
+  FailureOr<SmallVector<int64_t>> size = b.ints(1, "size");
+  if (failed(size))
+    return failure();
+  auto axes = static_cast<int64_t>(size->size()) - 2;
+  if ((axes != 2 && axes != 3) || !b.isFloat(0) || b.shape(0) != ArrayRef<int64_t>{size->front(), axes, axes + 1})
+    return b.fail() << "expected a size [N, C, H, W] or [N, C, D, H, W] and float matrices [N, 2, 3] or [N, 3, 4], got "
+                    << size->size() << " extents and " << b.in(0).getType();
+  SmallVector<int64_t> shape{size->front()};
+  shape.append(size->begin() + 2, size->end());
+  if (failed(b.checkShape(shape)))
+    return failure();
+  bool alignCorners = b.intAttr("align_corners", 0) != 0;
+  Value theta = b.widen(b.in(0));
+  auto element = cast<FloatType>(tensorType(theta).getElementType());
+  int64_t points = ShapedType::getNumElements(ArrayRef(shape).drop_front());
+  SmallVector<APFloat> base;
+  auto add = [&](double value) {
+    bool loses;
+    base.emplace_back(value).convert(element.getFloatSemantics(), APFloat::rmNearestTiesToEven, &loses);
+  };
+  for (int64_t axis = axes, inner = 1; axis > 0; inner *= shape[axis--]) // the last one first
+    for (int64_t point = 0; point < points; ++point)
+      add(positionOf(point / inner % shape[axis], shape[axis], alignCorners));
+  for (int64_t point = 0; point < points; ++point)
+    add(1);
+  auto type = RankedTensorType::get({axes + 1, points}, element);
+  Value grid =
+      b.broadcast(b.make<ConstantOp>(DenseElementsAttr::get(type, base)), {shape.front(), axes + 1, points}, {1, 2});
+  shape.push_back(axes);
+  return b.done(b.cast(b.reshape(b.transpose(b.matmul(theta, grid), {0, 2, 1}), shape), b.element(0)));
+}
+
 void mpt::addResizeRules(RuleTable &t) {
   t.on("Upsample", 7, importResize10, {NumericClass::Neutral, Arithmetic::Moves});
   t.on("Resize", 10, importResize10, {NumericClass::Neutral, Arithmetic::Moves});
   t.on("Resize", 11, importResize, {NumericClass::Neutral, Arithmetic::Moves});
   t.on("GridSample", 16, importGridSample, {NumericClass::Neutral, Arithmetic::Samples});
-  t.noRule("AffineGrid", NumericClass::Neutral, "expected static extents, with which its function is imported");
+  t.on("AffineGrid", 20, importAffineGrid, NumericClass::Neutral);
 }

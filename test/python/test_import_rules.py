@@ -307,3 +307,28 @@ def test_powers_of_integers_are_exact(tmp_path):
     got = trainer.run("evaluate", {"x": x})
     np.testing.assert_array_equal(got["y"], x**17)
     np.testing.assert_array_equal(got["one"], [1, 1, 1])
+
+
+@pytest.mark.parametrize("policy", ["fp32", "amp-f16", "amp-bf16"])
+@pytest.mark.parametrize("batch, corners, size", [(1, 1, (2, 700)), (1, 0, (1, 900)), (2, 1, (4, 5)), (1, 1, (2, 3, 400)), (3, 0, (2, 3, 4))])
+def test_affine_grids_are_exact_in_every_policy(batch, corners, size, policy, tmp_path):
+    """Positions read a texture with an edge at every sample, so that half a sample counts. A batch of one is one too."""
+    axes, rng = len(size), np.random.default_rng(5)
+    info = onnx.helper.make_tensor_value_info
+    nodes = [onnx.helper.make_node("Mul", ["theta", "gain"], ["t"]),
+             onnx.helper.make_node("AffineGrid", ["t", "size"], ["grid"], align_corners=corners),
+             onnx.helper.make_node("GridSample", ["image", "grid"], ["y"], align_corners=corners)]
+    graph = onnx.helper.make_graph(nodes, "g", [info("theta", 1, [batch, axes, axes + 1]), info("image", 1, [batch, 1, *size])],
+                                   [info("y", 1, [batch, 1, *size])],
+                                   [onnx.numpy_helper.from_array(np.array([batch, 1, *size]), "size"),
+                                    onnx.numpy_helper.from_array(np.ones((axes, axes + 1), np.float32), "gain")])
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 20)], ir_version=10), tmp_path / "m.onnx")
+    theta = np.tile(np.eye(axes, axes + 1, dtype=np.float32) * 0.9, (batch, 1, 1))
+    theta[:, :, -1] = rng.uniform(-.05, .05, (batch, axes))
+    image = rng.integers(0, 2, (batch, 1, *size)).astype(np.float32)
+    torch = pytest.importorskip("torch")
+    grid = torch.nn.functional.affine_grid(torch.from_numpy(theta).double(), [batch, 1, *size], bool(corners))
+    want = torch.nn.functional.grid_sample(torch.from_numpy(image).double(), grid, align_corners=bool(corners)).numpy()
+    trainer = mpt.Trainer(mpt.compile(tmp_path / "m.onnx", out=tmp_path / "lib", policy=policy, forward_only=True), threads=1)
+    got = trainer.run("evaluate", {"theta": theta, "image": image})["y"]
+    assert np.abs(got - want).max() < (2e-3 if policy != "amp-bf16" else 8e-3)
