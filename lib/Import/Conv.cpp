@@ -376,7 +376,7 @@ void mpt::addConvRules(RuleTable &t) {
   t.onDomain("com.microsoft", "NhwcConv", importNhwcConv, NodeClass(NumericClass::Contraction).trains({1, 2}));
   t.noDomain("com.microsoft.nchwc", "its tensors are blocked as one processor wants them; let ONNX Runtime save the "
                                     "optimized model at level ORT_ENABLE_EXTENDED, or take the model before that");
-  t.on("CausalConvWithState", 27, importCausalConvWithState, NumericClass::Contraction);
+  t.on("CausalConvWithState", 27, importCausalConvWithState, NodeClass(NumericClass::Contraction).trains({1, 2}));
   t.on("ConvInteger", 10, importConvInteger, NumericClass::Pinned);
   t.on("QLinearConv", 10, importQLinearConv, NumericClass::Pinned);
   t.on("ConvTranspose", 1, importConvTranspose, NodeClass(NumericClass::Contraction).trains({1, 2}));

@@ -6,13 +6,16 @@
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/ONNX/OperatorClasses.h"
+#include "mpt/Dialect/ONNX/Schemas.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
 #include "mpt/Driver/Registration.h"
 #include "mpt/Import/Import.h"
 #include "mpt/Interfaces/Accumulates.h"
 #include "mpt/Interfaces/GradientScale.h"
+#include "mpt/Interfaces/MeaningFlow.h"
 #include "mpt/Interfaces/NotDifferentiable.h"
 
+#include "onnx/defs/schema.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
@@ -90,6 +93,9 @@ public:
       missing("a gradient rule (Differentiable), a decomposition, or a reason for none (NotDifferentiable)",
               "lib/Autodiff/" + stem + ".cpp");
     checkScales(name);
+    if (name.getDialectNamespace() == "mpt" && !name.hasInterface<mpt::MeaningFlow>())
+      missing("its arithmetic (MeaningFlow; Unknown where nothing is known of its results)",
+              "lib/Precision/Meaning/Models.cpp");
     if (!mentions(tests, name.getStringRef()))
       missing("a test of its meaning", "test/evaluation/" + StringRef(stem).lower() + ".mlir");
     // Fusions are what targets make of the other ops; train ops are core ops by the time a target sees them.
@@ -132,10 +138,30 @@ public:
     });
   }
 
+  /// Sums of products have an operand that training changes, but for these: both operands are data, or it is the
+  /// backward pass of another operator.
+  void checkWeights(StringRef name, std::optional<mpt::NumericClass> numeric) {
+    static const std::set<StringRef> without = {"Attention", "DFT", "STFT"};
+    auto [domain, opType] = name.contains(':') ? name.split(':') : std::make_pair(StringRef(), name);
+    bool any = without.count(name) || opType.ends_with("Grad") || numeric != mpt::NumericClass::Contraction;
+    for (unsigned operand = 0; operand < 32; ++operand)
+      any |= mpt::mayTrain(domain, opType, operand);
+    const ::onnx::OpSchema *schema = mpt::onnx::schemas().GetSchema(opType.str(), 1 << 20, domain.str());
+    for (size_t operand = 0; schema && domain.empty() && operand < schema->inputs().size(); ++operand)
+      if (llvm::is_contained({"W", "R", "scale", "Scale", "bias", "slope"}, schema->inputs()[operand].GetName()))
+        any &= mpt::mayTrain(domain, opType, static_cast<unsigned>(operand));
+    if (any)
+      return;
+    llvm::errs() << "ONNX operator " << name << " lacks its weight operands: state them in its entry, lib/Import, by "
+                 << "trains({...})\n";
+    ++failures;
+  }
+
   /// A node of each ONNX operator with an entry has that entry's numeric class, not the one of unknown operators.
   int64_t checkOperatorClasses() {
     int64_t count = 0;
     forEachOperator([&](StringRef name, std::optional<mpt::NumericClass> numeric) {
+      checkWeights(name, numeric);
       if (!numeric) {
         llvm::errs() << "ONNX operator " << name << " lacks a numeric class: state it in its entry, lib/Import\n";
         ++failures;

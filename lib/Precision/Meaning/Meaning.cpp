@@ -5,12 +5,12 @@
 #include "Rules.h"
 
 #include "mpt/Dialect/ONNX/ONNXDialect.h"
+#include "mpt/Interfaces/ArithmeticWalk.h"
 #include "mpt/Interfaces/Interfaces.h"
 #include "mpt/Interfaces/MeaningFlow.h"
 #include "mpt/Precision/Slots.h"
 
 #include "llvm/ADT/APFloat.h"
-#include "llvm/ADT/SmallPtrSet.h"
 
 using namespace mlir;
 using namespace mpt;
@@ -25,8 +25,6 @@ constexpr double kSwitchesOff = -1e3;
 /// A sum that is so many times smaller than its terms shows their roundings: three bits of FP16's eleven are lost, so
 /// that it is no better than BF16.
 constexpr double kCancelled = 8;
-/// How many ops behind a constant are looked at to see whether it is a sentinel.
-constexpr unsigned kSentinelOps = 64;
 
 struct Limits {
   double largest, smallestNormal, exactSteps, ulp;
@@ -54,37 +52,20 @@ static bool isFloat(Value value) { return isa<FloatType>(getElementTypeOrSelf(va
 /// True where what `op` makes decides by its order alone, as scores before a softmax do: there a number far below all
 /// others is a sentinel, whatever its value.
 static bool endsInChoice(Operation *op) {
-  SmallPtrSet<Operation *, 16> seen;
-  SmallVector<Operation *> work{op};
-  bool any = false;
-  while (!work.empty()) {
-    for (Operation *user : work.pop_back_val()->getUsers()) {
-      if (seen.size() > kSentinelOps)
-        return false;
-      switch (arithmeticOf(user)) {
-      case Arithmetic::Bounds:
-      case Arithmetic::Saturates:
-      case Arithmetic::Expands:
-      case Arithmetic::Tests:
-      case Arithmetic::Counts:
-        any = true;
-        break;
-      case Arithmetic::Moves:
-      case Arithmetic::Chooses:
-      case Arithmetic::Converts:
-      case Arithmetic::Adds:
-      case Arithmetic::Subtracts:
-      case Arithmetic::Multiplies:
-      case Arithmetic::Clamps:
-        if (seen.insert(user).second)
-          work.push_back(user);
-        break;
-      default:
-        return false;
-      }
+  return endsIn(op, arithmeticOf, [](Arithmetic arithmetic) {
+    switch (arithmetic) {
+    case Arithmetic::Bounds:
+    case Arithmetic::Saturates:
+    case Arithmetic::Expands:
+    case Arithmetic::Tests:
+    case Arithmetic::Counts:
+      return End::One;
+    case Arithmetic::Clamps:
+      return End::Further;
+    default:
+      return End::Never;
     }
-  }
-  return any;
+  });
 }
 
 // ---- forward

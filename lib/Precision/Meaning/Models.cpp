@@ -3,6 +3,8 @@
 #include "mpt/Precision/Models.h"
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
+#include "mpt/Dialect/MPT/TrainingOps.h"
+#include "mpt/Dialect/MPT/UpdateOps.h"
 #include "mpt/Dialect/ONNX/OperatorClasses.h"
 #include "mpt/Interfaces/MeaningFlow.h"
 
@@ -69,9 +71,18 @@ void mpt::registerMeanings(DialectRegistry &registry) {
     attach<Arithmetic::Bounds, BatchNormOp, LayerNormOp, RMSNormOp, GroupNormOp, SoftmaxOp, LogSoftmaxOp>(context);
     attach<Arithmetic::Saturates, TanhOp, SigmoidOp, ErfOp, HardSigmoidOp, SignOp>(context);
     attach<Arithmetic::Waves, SinOp, CosOp>(context);
-    attach<Arithmetic::Tests, CompareOp, IsNaNOp, IsInfOp, IsFiniteOp>(context);
+    attach<Arithmetic::Tests, CompareOp, IsNaNOp, IsInfOp, IsFiniteOp, AndOp, OrOp, XorOp, NotOp>(context);
     attach<Arithmetic::Counts, IotaOp, ArgReduceOp>(context);
     ReduceOp::attachInterface<Reduction>(*context);
+    // Gradients, updates and losses have the magnitude that a loss scale gives them; of the others nothing is known.
+    attach<Arithmetic::Unknown, AvgPoolBackwardOp, BatchNormBackwardOp, GeluBackwardOp, GroupNormBackwardOp,
+           LayerNormBackwardOp, LogSoftmaxBackwardOp, MaxPoolBackwardOp, RecurrenceBackwardOp, ReluBackwardOp,
+           ResizeBackwardOp, RMSNormBackwardOp, SigmoidBackwardOp, SoftmaxBackwardOp, SoftmaxCrossEntropyBackwardOp,
+           TanhBackwardOp, AlignmentsBackwardOp>(context);
+    attach<Arithmetic::Unknown, AdafactorOp, AdagradOp, AdamOp, AdamHatOp, LAMBOp, LARSOp, LionOp, MomentumOp,
+           RMSPropOp, SGDOp, SoftmaxCrossEntropyOp, AlignmentsOp>(context);
+    attach<Arithmetic::Unknown, ConstantOp, RandomUniformOp, RecurrenceOp, ScatterAddOp, ScatterElementsOp, ScatterNDOp,
+           CotangentOp, CustomGradientOp, FusionOp>(context);
   });
   registry.addExtension(
       +[](MLIRContext *context, onnx::ONNXDialect *) { onnx::NodeOp::attachInterface<Node>(*context); });

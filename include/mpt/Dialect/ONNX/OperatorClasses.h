@@ -25,7 +25,7 @@ enum class OperandUse {
 class OperatorClasses : public mlir::DialectInterface::Base<OperatorClasses> {
 public:
   explicit OperatorClasses(mlir::Dialect *dialect) : Base(dialect) {}
-  virtual ~OperatorClasses() = default;
+  ~OperatorClasses() override = default;
   /// Nothing for operators that are not known.
   virtual std::optional<NumericClass> classOf(NodeOp node) const = 0;
   /// Unknown for these.
