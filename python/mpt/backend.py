@@ -19,6 +19,7 @@ from onnx.backend.base import Backend, BackendRep, Device, DeviceType, namedtupl
 from . import _native
 from ._arrays import stored
 from ._compile import CompileError, option, run
+from ._errors import failure
 from ._trainer import Trainer
 
 _FLOATS = {onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16}
@@ -58,7 +59,7 @@ def compile_in_process(path, out, **flags) -> None:
     diagnostics = (text.value or b"").decode(errors="replace").strip()
     _compiler.mpt_compiler_free_text(text)
     if status:
-        raise CompileError(diagnostics)
+        raise CompileError(failure(diagnostics))
 
 
 def with_constants(model: onnx.ModelProto, values: dict) -> onnx.ModelProto:
