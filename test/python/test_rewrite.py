@@ -283,3 +283,32 @@ def test_a_small_rewrite_is_not_mostly_start(tmp_path):
     words = [str(tool), str(tmp_path / "small.onnx"), "--policy=amp-f16", "--emit=onnx", "--quiet", "-o", str(tmp_path / "out.onnx")]
     _, status, used = os.wait4(os.posix_spawn(words[0], words, os.environ), 0)
     assert status == 0 and used.ru_minflt < 2000, used.ru_minflt
+
+
+@pytest.mark.parametrize("policy", ["amp-f16", "amp-bf16"])
+def test_a_second_run_keeps_casts_of_the_file(tmp_path, policy):
+    """Counts as floats, casts that do nothing, and one to FP64 and back, between products."""
+    source = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["": 17]> g (float[4,8] x, int64[4,1] n) => (float[4,8] y) {
+        c = Cast<to = 1>(n) h = MatMul(x, w) same = Cast<to = 1>(h) d = Div(same, c) wide = Cast<to = 11>(d) back = Cast<to = 1>(wide)
+        r = Relu(back) y = MatMul(r, w) }""")
+    source.graph.initializer.append(numpy_helper.from_array(weight(8, 8), "w"))
+    first = rewrite(source, tmp_path, policy=policy)
+    onnx.checker.check_model(first, full_check=True)
+    assert open(first, "rb").read() == open(rewrite(first, tmp_path, name="again", policy=policy), "rb").read()
+    x, n = weight(4, 8), np.array([[1], [70001], [3], [2049]])
+    w = numpy_helper.to_array(source.graph.initializer[0]).astype(np.float64)
+    want = np.maximum(x @ w / n, 0) @ w
+    got = onnx.reference.ReferenceEvaluator(onnx.load(first)).run(None, {"x": x, "n": n})[0]
+    assert np.linalg.norm(got - want) <= 0.02 * np.linalg.norm(want)
+
+
+@pytest.mark.parametrize("policy", ["amp-f16", "amp-bf16"])
+def test_operators_of_the_runtime_in_the_default_domain_stay(tmp_path, policy):
+    """ONNX Runtime's optimizer writes them so; no opset has a schema of them."""
+    source = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["": 14]> g (float[2,3,8] x) => (float[2,3,8] y) {
+        h = MatMul(x, w) n = SimplifiedLayerNormalization<axis = -1, epsilon = 0.00001, stash_type = 1>(h, s) y = MatMul(n, w) }""")
+    source.graph.initializer.extend(numpy_helper.from_array(v, k) for k, v in (("w", weight(8, 8)), ("s", np.ones(8, np.float32))))
+    path = rewrite(source, tmp_path, policy=policy)
+    made = nodes_of(path)
+    assert [n.op_type for n in made if n.op_type != "Cast"] == ["MatMul", "SimplifiedLayerNormalization", "MatMul"]
+    assert open(path, "rb").read() == open(rewrite(path, tmp_path, name="again", policy=policy), "rb").read()
