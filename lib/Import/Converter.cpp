@@ -383,7 +383,6 @@ LogicalResult Converter::convertFunction(func::FuncOp main, StringRef name, Dict
   values.clear();
   sequences.clear();
   quantized.clear();
-  inferenceNorms = 0;
   key = {};
   streams = 0;
   builder.setInsertionPoint(main);

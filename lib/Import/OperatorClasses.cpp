@@ -22,6 +22,15 @@ bool mpt::mayTrain(StringRef domain, StringRef opType, unsigned operand) {
   return ::useOf(domain, opType, operand) != onnx::OperandUse::Data;
 }
 
+bool mpt::isWeightOperand(StringRef domain, StringRef opType, unsigned operand) {
+  return ::useOf(domain, opType, operand) == onnx::OperandUse::Weight;
+}
+
+bool mpt::contracts(StringRef domain, StringRef opType) {
+  const OperatorEntry *entry = RuleTable::get().entry(domain, opType);
+  return entry && entry->numericClass->arithmetic == Arithmetic::Contracts;
+}
+
 namespace {
 class EntryClasses final : public onnx::OperatorClasses {
 public:

@@ -88,6 +88,8 @@ def exported(module, folder, inputs, input_names, name, flags: dict, trains, emi
     """The module's file in `folder`; parameters without gradients join those that `flags` freezes."""
     from ._torch import export, export_inference, pattern
     path = os.path.join(folder, f"{name or type(module).__name__.lower()}.onnx")
+    if trains:
+        flags.setdefault("tie", ".*")  # this export merges nothing: what is one tensor was one in the module
     held = pattern(export(module, path, inputs, input_names, gradients=bool(trains)))
     if held and not flags.get("forward_only"):
         given = flags.get("freeze") or []

@@ -143,3 +143,63 @@ def test_batch_norms_train(opset, tmp_path, caplog):
 def test_batch_norms_that_are_none(tmp_path):
     with pytest.raises(mpt.CompileError, match="for --batch-norm=train, found none"):
         trained(model("direct", tmp_path / "m.onnx"), tmp_path, batch_norm="train")
+
+
+class Layers:
+    """Two layers of a list that began as copies of one another, in the forms of both of torch's exporters."""
+
+    @staticmethod
+    def scoped(module):
+        """Metadata of torch.onnx.export's second exporter."""
+        return f"['', '{module}', 'linear']"
+
+    @classmethod
+    def model(cls, form, path, modules=("layers.0", "layers.1"), second="Gemm"):
+        a, b = modules
+        body = {"script": f"""{{ w2 = Identity(w) b2 = Identity(b) h = Gemm<transB=1>(x, w, b) t = Tanh(h) y = {second}<transB=1>(t, w2, b2) }}""",
+                "dynamo": """{ h = Gemm<transB=1>(x, w, b) t = Tanh(h) y = Gemm<transB=1>(t, w, b) }""",
+                "split": """{ m = MatMul(x, w) h = Add(m, b) t = Tanh(h) n = MatMul(t, w) y = Add(n, b) }"""}[form]
+        m = onnx.parser.parse_model(HEAD + body)
+        names = {"w": f"{a}.weight", "b": f"{a}.bias"} | ({"w2": f"{b}.weight", "b2": f"{b}.bias"} if form == "script" else {})
+        half = next(k for k, node in enumerate(m.graph.node) if node.op_type == "Tanh")
+        for k, node in enumerate(m.graph.node):
+            node.input[:] = [names.get(n, n) for n in node.input]
+            node.output[:] = [names.get(n, n) for n in node.output]
+            if form != "script":
+                node.metadata_props.add(key="pkg.torch.onnx.name_scopes", value=cls.scoped(a if k <= half else b))
+        values = {"w": RANDOM.standard_normal((6, 6)), "b": RANDOM.standard_normal(6)}
+        m.graph.initializer.extend(numpy_helper.from_array(v.astype(np.float32), names[k]) for k, v in values.items())
+        onnx.save(m, path)
+        return path
+
+
+@pytest.mark.parametrize("form", ["script", "dynamo", "split"])
+def test_copied_layers_train_apart(form, tmp_path, caplog):
+    with caplog.at_level(logging.INFO, logger="mpt"):
+        trainer, x = trained(Layers.model(form, tmp_path / "m.onnx"), tmp_path)
+    values = trainer.parameters(trained=True)
+    assert set(values) == {f"layers.{k}.{kind}" for k in (0, 1) for kind in ("weight", "bias")}
+    assert "2 of them the file has as parts of others that began equal" in caplog.text
+    for kind in ("weight", "bias"):
+        assert not np.array_equal(values[f"layers.0.{kind}"], values[f"layers.1.{kind}"])
+    trainer.save_onnx(tmp_path / "saved.onnx")
+    saved = onnx.load(tmp_path / "saved.onnx")
+    onnx.checker.check_model(saved, full_check=True)
+    want = trainer.run("predict", {"x": x})["y"]
+    np.testing.assert_allclose(ReferenceEvaluator(saved).run(None, {"x": x})[0], want, rtol=1e-4, atol=1e-5)
+    again, _ = trained(tmp_path / "saved.onnx", tmp_path / "again", steps=0)
+    assert len(again.parameters(trained=True)) == 4
+
+
+@pytest.mark.parametrize("modules, warns", [(("encoder", "decoder"), True), (("layer", "layer@1"), False), (("layer", "layer"), False)])
+def test_a_matrix_of_two_modules_stays_and_is_told(modules, warns, tmp_path, recwarn):
+    path = Layers.model("dynamo", tmp_path / "m.onnx", modules)
+    trainer, _ = trained(path, tmp_path)
+    assert len(trainer.parameters(trained=True)) == 2
+    said = [str(w.message) for w in recwarn if "trains as one tensor of the layers" in str(w.message)]
+    assert len(said) == warns
+    if warns:
+        assert "encoder, decoder, and 1 more do so" in said[0] and "--tie='encoder.weight|...'" in said[0]
+        recwarn.clear()
+        trained(path, tmp_path / "tied", tie="encoder.*")
+        assert not [w for w in recwarn if "trains as one tensor" in str(w.message)]

@@ -86,6 +86,10 @@ bool hasImportRule(llvm::StringRef domain, llvm::StringRef opType);
 
 /// True where operand `operand` of the operator may be what trains: a weight, a bias or a scale.
 bool mayTrain(llvm::StringRef domain, llvm::StringRef opType, unsigned operand);
+/// True where it is nothing else.
+bool isWeightOperand(llvm::StringRef domain, llvm::StringRef opType, unsigned operand);
+/// True for sums of products, which have weights of their own.
+bool contracts(llvm::StringRef domain, llvm::StringRef opType);
 
 /// True for an operator that ONNX Runtime writes into `version` of ai.onnx, which has no such operator.
 bool isRuntimeOperator(llvm::StringRef opType, int64_t version);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matcher: Identity and BatchNormalization of a file.
-// Biases and scales that an exporter has merged because their first values were equal: each layer gets its own again.
+// Parameters that an exporter has merged because their first values were equal: each layer gets its own again.
 #include "Proto.h"
 #include "Sites.h"
 
@@ -19,13 +19,15 @@ using namespace ::onnx;
 
 namespace {
 
-/// Bytes of a tensor that is copied, at most: files must not grow by what they repeat.
-constexpr int64_t mostBytes = int64_t(1) << 20;
+/// Bytes of a tensor of one value that is copied, and of all other copies, at most: a file that repeats itself must not
+/// grow without end.
+constexpr int64_t mostBytes = int64_t(1) << 20, mostCloned = int64_t(1) << 31;
 
 /// An operand that reads a tensor, directly or under the name that an Identity gives it.
 struct Use {
   NodeProto *node;
   int operand;
+  std::string alias = {};
 };
 
 class MergedTensors {
@@ -55,25 +57,40 @@ public:
 
   FailureOr<proto::SeparatedTensors> run(proto::DeclaredParameters &declared) {
     llvm::Regex tie("^(" + options.tie + ")$");
-    SmallVector<StringRef> merged;
+    SmallVector<std::string> merged;
     bool anyTied = false;
-    for (int i = 0, e = graph.initializer_size(); i < e; ++i) {
-      TensorProto &tensor = *graph.mutable_initializer(i);
-      auto known = declared.find(tensor.name());
-      bool isBuffer = known != declared.end() && known->second == proto::Declared::Other;
-      auto layers = isVector(tensor) && !isBuffer ? layersOf(tensor) : Layers();
-      if (layers.size() < 2 || !isSplat(tensor))
-        continue;
-      merged.push_back(tensor.name());
-      bool tied = !options.tie.empty() && tie.match(tensor.name());
-      anyTied |= tied;
-      if (!tied)
-        separate(tensor, layers, declared);
-    }
-    if (!options.tie.empty() && !anyTied)
+    // Matrices first: what lies beside one belongs to its layer.
+    for (bool vectors : {false, true})
+      for (int i = 0, e = graph.initializer_size(); i < e; ++i) {
+        TensorProto &tensor = *graph.mutable_initializer(i);
+        auto known = declared.find(tensor.name());
+        bool isBuffer = known != declared.end() && known->second == proto::Declared::Other;
+        if (isBuffer || !isFloat(tensor) || usesOf(tensor).size() < 2 ||
+            vectors != (isVector(tensor) && isSplat(tensor)))
+          continue;
+        bool tied = !options.tie.empty() && tie.match(tensor.name());
+        Layers layers = vectors ? layersOf(tensor) : clonesOf(tensor);
+        if (!vectors && !tied && layers.size() < 2)
+          noteShared(tensor);
+        if (layers.size() < 2 && (vectors || !isShared(tensor)))
+          continue;
+        merged.push_back(tensor.name());
+        anyTied |= tied;
+        if (!tied && layers.size() > 1)
+          separate(tensor, layers, /*clones=*/!vectors, declared);
+      }
+    if (!shared.empty())
+      emitWarning(loc) << "'" << shared.front().first << "' trains as one tensor of the layers "
+                       << shared.front().second
+                       << (shared.size() > 1 ? ", and " + std::to_string(shared.size() - 1) + " more do so" : "")
+                       << ": exporters merge tensors that are equal; export the model with weights that differ where "
+                          "these are several, or say --tie='"
+                       << shared.front().first << (shared.size() > 1 ? "|...'" : "'");
+    if (!options.tie.empty() && options.tie != ".*" && !anyTied) // which may be nothing
       return emitError(loc) << "--tie: expected an expression that matches the name of a tensor that several layers "
                                "share, got '"
-                            << options.tie << "'; " << whatThereIs(options.tie, merged);
+                            << options.tie << "'; "
+                            << whatThereIs(options.tie, SmallVector<StringRef>(merged.begin(), merged.end()));
     dropAliases();
     return std::move(separated);
   }
@@ -101,9 +118,12 @@ private:
         return false;
       longest = std::max(longest, extent);
     }
-    bool isFloat = llvm::is_contained(
-        {TensorProto::FLOAT, TensorProto::FLOAT16, TensorProto::BFLOAT16, TensorProto::DOUBLE}, tensor.data_type());
-    return isFloat && count > 1 && count == longest && 8 * count <= mostBytes;
+    return isFloat(tensor) && count > 1 && count == longest && 8 * count <= mostBytes;
+  }
+
+  static bool isFloat(const TensorProto &tensor) {
+    return llvm::is_contained({TensorProto::FLOAT, TensorProto::FLOAT16, TensorProto::BFLOAT16, TensorProto::DOUBLE},
+                              tensor.data_type());
   }
 
   /// One value everywhere, which is what a bias or scale begins with.
@@ -121,10 +141,10 @@ private:
     return bytes.size() > width && bytes.drop_front(width) == bytes.drop_back(width);
   }
 
-  /// Who may train the tensor, by layer.
-  Layers layersOf(const TensorProto &tensor) {
-    Layers layers;
-    SmallVector<StringRef> work{tensor.name()};
+  /// Who may train the tensor; nobody where its value is read in other ways than by nodes of the graph.
+  SmallVector<Use> usesOf(const TensorProto &tensor) {
+    SmallVector<Use> uses;
+    SmallVector<std::string> work{tensor.name()};
     for (size_t i = 0; i < work.size(); ++i) {
       if (fixed.contains(work[i]))
         return {};
@@ -132,9 +152,77 @@ private:
         if (use.node->op_type() == "Identity" && use.node->domain().empty() && use.node->output_size() == 1)
           work.push_back(use.node->output(0));
         else if (mayTrain(use.node->domain(), use.node->op_type(), use.operand))
-          layers[names.insert(layerOf(use)).first->getKey()].push_back(use);
+          uses.push_back({use.node, use.operand, i == 0 ? "" : work[i]});
     }
+    return uses;
+  }
+
+  Layers layersOf(const TensorProto &tensor) {
+    Layers layers;
+    for (const Use &use : usesOf(tensor))
+      layers[names.insert(layerOf(use)).first->getKey()].push_back(use);
     return layers;
+  }
+
+  /// Layers that were one another's copies, as those of torch.nn.TransformerEncoder are, by what tells them apart: a
+  /// name of their own, which the exporter has kept as an alias, or their number in a list of modules. A tensor that
+  /// was one in the module has neither.
+  Layers clonesOf(const TensorProto &tensor) {
+    SmallVector<Use> uses = usesOf(tensor);
+    llvm::StringSet<> shapes;
+    SmallVector<std::string> numbers;
+    for (const Use &use : uses) {
+      // Else it may be a mask, or a constant of arithmetic.
+      if (!isWeightOperand(use.node->domain(), use.node->op_type(), use.operand) && besideOf(use).empty())
+        return {};
+      std::string shape = use.node->op_type() + std::to_string(use.operand), number, scope = scopeOf(*use.node);
+      for (StringRef part : llvm::split(scope, '.')) {
+        bool isNumber = !part.empty() && llvm::all_of(part, llvm::isDigit);
+        (isNumber ? number : shape) += ("." + part).str();
+        shape += isNumber ? ".#" : "";
+      }
+      shapes.insert(shape);
+      numbers.push_back(std::move(number));
+    }
+    // A tensor that is called after another module than any that reads it is one of them all on purpose.
+    bool numbered = shapes.size() == 1 && !isElsewhere(tensor.name(), uses);
+    Layers layers;
+    for (auto [use, number] : llvm::zip_equal(uses, numbers)) {
+      std::string key = use.alias + "|" + (numbered ? number : "");
+      layers[names.insert(key).first->getKey()].push_back(use);
+    }
+    auto bytes = static_cast<int64_t>(tensor.ByteSizeLong() * layers.size());
+    if (bytes > mostCloned - cloned)
+      return {};
+    cloned += layers.size() > 1 ? bytes : 0;
+    return layers;
+  }
+
+  bool isElsewhere(StringRef name, ArrayRef<Use> uses) const {
+    return name.contains('.') && llvm::none_of(uses, [&](const Use &use) { return isIn(name, scopeOf(*use.node)); });
+  }
+
+  /// True where several modules read the tensor by one kind of layer. A table that is also a head is so on purpose.
+  bool isShared(const TensorProto &tensor) { return !modulesOf(tensor).empty(); }
+
+  std::string modulesOf(const TensorProto &tensor) {
+    llvm::StringSet<> scopes, kinds;
+    std::string text;
+    for (const Use &use : usesOf(tensor)) {
+      if (!contracts(use.node->domain(), use.node->op_type()))
+        return "";
+      kinds.insert(use.node->op_type());
+      std::string scope = scopeOf(*use.node);
+      if (!scope.empty() && scopes.insert(scope).second)
+        text += (text.empty() ? "" : ", ") + scope;
+    }
+    bool onPurpose = isElsewhere(tensor.name(), usesOf(tensor));
+    return scopes.size() > 1 && kinds.size() == 1 && !onPurpose ? text : "";
+  }
+
+  void noteShared(const TensorProto &tensor) {
+    if (std::string modules = modulesOf(tensor); !modules.empty())
+      shared.emplace_back(tensor.name(), std::move(modules));
   }
 
   /// A larger tensor that the node reads beside operand `but`: a matrix or filter.
@@ -150,21 +238,27 @@ private:
   std::string originOf(std::string name) const {
     for (size_t steps = 0; steps < producers.size(); ++steps) {
       const NodeProto *node = producers.lookup(name);
-      if (!node || node->op_type() != "Identity" || node->input_size() != 1)
+      // An alias that got a tensor of its own stands for nothing else.
+      if (!node || node->op_type() != "Identity" || node->input_size() != 1 || tensors.contains(name))
         break;
       name = node->input(0);
     }
     return name;
   }
 
-  /// Two uses beside one matrix, or in one module of the exporter's, are one layer that is applied twice: they share
-  /// the tensor. Others have their own.
-  std::string layerOf(Use use) const {
+  /// The matrix that a bias or scale goes with.
+  std::string besideOf(const Use &use) const {
     std::string weight = weightOf(*use.node, use.operand);
     for (int i = 0; weight.empty() && i < use.node->input_size(); ++i)
       if (const NodeProto *made = i == use.operand ? nullptr : producers.lookup(use.node->input(i)))
         weight = weightOf(*made, -1);
-    if (!weight.empty())
+    return weight;
+  }
+
+  /// Two uses beside one matrix, or in one module of the exporter's, are one layer that is applied twice: they share
+  /// the tensor. Others have their own.
+  std::string layerOf(const Use &use) const {
+    if (std::string weight = besideOf(use); !weight.empty())
       return weight;
     std::string scope = scopeOf(*use.node);
     return !scope.empty() ? "/" + scope : "#" + use.node->output(0);
@@ -176,7 +270,8 @@ private:
       if (entry.key() == "pkg.torch.onnx.name_scopes") {
         SmallVector<StringRef> scopes; // ['', 'encoder', 'encoder.norm', 'layer_norm']
         StringRef(entry.value()).split(scopes, '\'');
-        return scopes.size() >= 5 ? scopes[scopes.size() - 4].str() : "";
+        // A module that is called again gets a number: norm, norm@1.
+        return scopes.size() >= 5 ? scopes[scopes.size() - 4].split('@').first.str() : "";
       }
     StringRef path = node.name();
     if (!path.consume_front("/"))
@@ -216,19 +311,36 @@ private:
     if (base.empty())
       return "";
     StringRef last = merged.substr(merged.rfind('.') + 1);
-    bool scales = use.node->op_type() == "Mul" || (use.operand == 1 && use.node->input_size() > 2);
+    bool scales = use.node->op_type() == "Mul" || (use.operand == 1 && use.node->input_size() > 2) ||
+                  !isVector(*tensors.lookup(merged));
     return (base + "." + (merged.contains('.') ? last : scales ? "weight" : "bias")).str();
   }
 
-  void separate(TensorProto &tensor, Layers &layers, proto::DeclaredParameters &declared) {
+  /// A copy's own tensor is called as the first one's, in its module.
+  std::string cloneName(const Use &use, StringRef merged, StringRef home, StringRef layer) const {
+    if (!use.alias.empty())
+      return use.alias;
+    std::string scope = scopeOf(*use.node);
+    return isIn(merged, home) && !scope.empty() ? (scope + merged.drop_front(home.size())).str()
+                                                : nameFor(layer, use, merged);
+  }
+  static bool isIn(StringRef name, StringRef scope) {
+    return !scope.empty() && name.consume_front(scope) && name.starts_with(".");
+  }
+
+  void separate(TensorProto &tensor, Layers &layers, bool clones, proto::DeclaredParameters &declared) {
     const std::string merged = tensor.name();
-    auto isOwner = [&](auto &layer) { return nameFor(layer.first, layer.second.front(), merged) == merged; };
+    auto isOwner = [&](auto &layer) {
+      const Use &use = layer.second.front();
+      return clones ? isIn(merged, scopeOf(*use.node)) : nameFor(layer.first, use, merged) == merged;
+    };
     auto owner = llvm::find_if(layers, isOwner);
     StringRef kept = owner == layers.end() ? layers.front().first : owner->first;
+    std::string home = scopeOf(*layers.lookup(kept).front().node);
     for (auto &[layer, uses] : layers) {
       if (layer == kept)
         continue;
-      std::string name = nameFor(layer, uses.front(), merged);
+      std::string name = clones ? cloneName(uses.front(), merged, home, layer) : nameFor(layer, uses.front(), merged);
       // An alias gives way: what it stood for has its name.
       const NodeProto *alias = producers.lookup(name);
       bool isAlias = alias && alias->op_type() == "Identity" && originOf(name) == merged && !fixed.contains(name) &&
@@ -243,11 +355,17 @@ private:
       TensorProto own = tensor;
       own.set_name(name);
       proto::noteName(own, inFile);
-      for (Use use : uses) {
+      for (const Use &use : uses) {
         proto::noteUse(own, *use.node, use.operand);
+        const std::string &before = use.alias.empty() ? merged : use.alias;
+        llvm::erase_if(readers[before],
+                       [&](const Use &other) { return other.node == use.node && other.operand == use.operand; });
+        readers[name].push_back({use.node, use.operand});
         use.node->set_input(use.operand, name);
       }
-      *graph.add_initializer() = std::move(own);
+      TensorProto &added = *graph.add_initializer();
+      added = std::move(own);
+      tensors[name] = &added;
       if (auto known = declared.find(merged); known != declared.end())
         declared[name] = proto::Declared(known->second);
       separated[name] = merged;
@@ -279,6 +397,8 @@ private:
   llvm::StringSet<> taken, names, dropped;
   llvm::StringSet<> fixed; ///< results of the graph, and what subgraphs read
   mutable llvm::StringSet<> scopes;
+  SmallVector<std::pair<std::string, std::string>> shared; ///< tensors that stay one, with the modules that read them
+  int64_t cloned = 0;                                      ///< bytes of copies
   proto::SeparatedTensors separated;
 };
 

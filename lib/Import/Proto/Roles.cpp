@@ -61,7 +61,7 @@ static bool matches(MutableArrayRef<llvm::Regex> expressions, StringRef name) {
 }
 
 /// Names that torch's exporters give to what they lift or fold: those of operators, with a number.
-static bool isGenerated(StringRef name) {
+bool mpt::isGeneratedName(StringRef name) {
   name = name.rtrim("0123456789");
   while (name.consume_back("_cast") || name.consume_back("_default") || name.consume_back("_"))
     name = name.rtrim("0123456789");
@@ -86,7 +86,7 @@ static bool isGenerated(StringRef name) {
 /// What code of a module makes is named after what makes it; a number tells nothing.
 static bool isMadeInCode(StringRef name) {
   StringRef last = name.substr(name.rfind('.') + 1).rtrim("0123456789");
-  return isGenerated(last) && !last.empty() && last != "val_" && last != "val";
+  return isGeneratedName(last) && !last.empty() && last != "val_" && last != "val";
 }
 
 /// Customary names of statistics, rotary tables, schedules of noise and masks.
@@ -109,7 +109,7 @@ static bool isTorchPath(StringRef name) {
       isBufferName(name) || llvm::is_contained({"lifted_tensor_", "_tensor_constant"}, last.rtrim("0123456789"));
   // Slashes are of a node's result that an optimizer has folded.
   bool plain = !name.contains('/') && !name.contains("::");
-  return !last.empty() && !buffer && plain && (name.contains('.') || !isGenerated(name));
+  return !last.empty() && !buffer && plain && (name.contains('.') || !isGeneratedName(name));
 }
 
 /// What is added to scores before a softmax so that some count nothing: 0 and one number far below.
@@ -167,9 +167,10 @@ static std::string whyHeld(train::StateOp state, const TensorUse &use, const pro
     return "mask";
   if (use.angle)
     return "feeds an angle";
-  // Folded from a weight by a transpose, it is one.
-  if (declared && (*declared == proto::Declared::Other || (*declared == proto::Declared::Folded && !use.weight)))
-    return "no parameter of the exporter's module";
+  // Folded from a weight or bias by a transpose or reshape, it is one.
+  bool isFolded = declared && *declared == proto::Declared::Folded;
+  if (declared && (*declared == proto::Declared::Other || (isFolded && !use.weight && !use.beside)))
+    return use.initialState ? "initial state" : "no parameter of the exporter's module";
   if (declared && *declared == proto::Declared::Parameter)
     return "";
   if (isBufferName(name))

@@ -14,6 +14,9 @@ llvm::LogicalResult assignRoles(mlir::ModuleOp module, const ImportOptions &opti
                                 const proto::DeclaredParameters &declared = {},
                                 const llvm::StringMap<std::string> &separated = {});
 
+/// Names that torch's exporters give to what they lift or fold: those of operators, with a number.
+bool isGeneratedName(llvm::StringRef name);
+
 /// Of a module whose file says what its parameters are: freezes those that the options name.
 llvm::LogicalResult freezeParameters(mlir::ModuleOp module, const ImportOptions &options);
 

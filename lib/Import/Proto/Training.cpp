@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Training steps in files: which outputs are the new values of which initializers, and which of these are parameters.
 #include "Proto.h"
+#include "Roles.h"
 
 #include "mpt/Dialect/ONNX/ONNXDialect.h"
 
@@ -90,6 +91,16 @@ FailureOr<proto::StepInfo> proto::takeStep(ModelProto &model, Location loc) {
   return step;
 }
 
+/// Of the names of what a value was folded from, one may be a tensor of the module.
+static bool isFoldedFromTensor(StringRef names) {
+  SmallVector<StringRef> parts; // ['head.weight', 'val_14']
+  names.split(parts, '\'');
+  for (size_t i = 1; i < parts.size(); i += 2)
+    if (parts[i].contains('.') || !isGeneratedName(parts[i]))
+      return true;
+  return false;
+}
+
 proto::DeclaredParameters proto::declaredParameters(const GraphProto &graph) {
   DeclaredParameters declared;
   auto read = [&](const auto &entries) {
@@ -98,7 +109,7 @@ proto::DeclaredParameters proto::declaredParameters(const GraphProto &graph) {
         if (property.key() == "pkg.torch.export.graph_signature.InputSpec.kind")
           declared[entry.name()] = property.value() == "PARAMETER" ? Declared::Parameter : Declared::Other;
         else if (property.key() == "pkg.onnxscript.optimizer.folded_from")
-          declared[entry.name()] = Declared::Folded;
+          declared[entry.name()] = isFoldedFromTensor(property.value()) ? Declared::Folded : Declared::Other;
       }
   };
   read(graph.value_info());

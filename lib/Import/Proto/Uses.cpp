@@ -6,6 +6,7 @@
 
 #include "mpt/Dialect/ONNX/OperatorClasses.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
+#include "mpt/Interfaces/ArithmeticWalk.h"
 
 #include "mlir/IR/TypeUtilities.h"
 #include "llvm/ADT/SmallPtrSet.h"
@@ -15,7 +16,7 @@ using namespace mpt;
 using onnx::OperandUse;
 
 namespace {
-/// So far walks look for what a value is made of, or ends in.
+/// So far walks look for what a value is made of.
 constexpr unsigned kNearNodes = 64;
 } // namespace
 
@@ -104,7 +105,9 @@ static Value originOf(Value value) {
 
 static bool isTensorOfFile(Value value) {
   Operation *op = originOf(value).getDefiningOp();
-  return isa_and_nonnull<train::ReadOp>(op) || (op && op->hasTrait<OpTrait::ConstantLike>());
+  auto node = dyn_cast_or_null<onnx::NodeOp>(op);
+  return isa_and_nonnull<train::ReadOp>(op) || (op && op->hasTrait<OpTrait::ConstantLike>()) ||
+         (node && node.getDomain().empty() && node.getOpType() == "Constant");
 }
 
 static bool isInput(Value value) {
@@ -153,26 +156,7 @@ static bool isMadeOfIntegers(Value start) {
 
 /// True where the sine or cosine of what `node` makes is taken, with nothing but sums and products between.
 static bool endsInAngle(onnx::NodeOp node) {
-  SmallPtrSet<Operation *, 16> seen{node};
-  SmallVector<Operation *> work{node};
-  while (!work.empty())
-    for (Operation *user : work.pop_back_val()->getUsers())
-      switch (arithmeticOf(user)) {
-      case Arithmetic::Waves:
-        return true;
-      case Arithmetic::Moves:
-      case Arithmetic::Chooses:
-      case Arithmetic::Converts:
-      case Arithmetic::Adds:
-      case Arithmetic::Subtracts:
-      case Arithmetic::Multiplies:
-        if (seen.size() < kNearNodes && seen.insert(user).second)
-          work.push_back(user);
-        break;
-      default:
-        break;
-      }
-  return false;
+  return endsIn(node, arithmeticOf, [](Arithmetic a) { return a == Arithmetic::Waves ? End::All : End::None; });
 }
 
 /// Notes the use of a tensor, or of what it was moved to, as `operand` of `node`.
