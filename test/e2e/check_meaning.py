@@ -94,7 +94,9 @@ def keep(given, judge, result, name):
     folder.mkdir(parents=True, exist_ok=True)
 
     def fails(case):
-        return getattr(check.Judge(case, judge.compiler, judge.folder), result.form)(result.policy, given.flag).status == result.status
+        return getattr(check.Judge(case, judge.compiler, shrinking), result.form)(result.policy, given.flag).status == result.status
+    shrinking = judge.folder / "shrinking"
+    shrinking.mkdir(exist_ok=True)
     onnx.save(causes.shrunk(judge.case, fails).model, folder / "model.onnx")
     (folder / "told.txt").write_text(result.text)
 

@@ -140,6 +140,11 @@ class Judge:
             for _ in range(2 if "tensor_scaling" in policy_text(policy) else 0):  # whose scales follow what earlier steps saw
                 trainer.step(feed, learning_rate=0.0)
             loss, gradients = trainer.gradients(feed)
+            for _ in range(SETTLE):  # gradients are drawn anew: where they round to infinity, the next step that does so lowers the scale
+                if all(np.isfinite(g).all() for g in gradients.values()):
+                    break
+                step = trainer.step(feed, learning_rate=0.0)
+                loss, gradients = trainer.gradients(feed)
         rounding = rounding_of(policy, "compiled", step.loss_scale if step.loss_scale and step.loss_scale > 0 else 1.0)
         for draws in DRAWS:
             result = self.worst(policy, rounding, draws, loss, gradients, text)
