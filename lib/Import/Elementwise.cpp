@@ -478,7 +478,7 @@ void mpt::addElementwiseRules(RuleTable &t) {
   t.on("Exp", 6, unary<ExpOp>, {NumericClass::RangeExpanding, Arithmetic::Expands});
   t.on("Log", 6, unary<LogOp>, {NumericClass::Neutral, Arithmetic::Diverges});
   t.on("Sqrt", 6, unary<SqrtOp>, {NumericClass::Neutral, Arithmetic::Roots});
-  t.on("Reciprocal", 6, unary<ReciprocalOp>, {NumericClass::Neutral, Arithmetic::Diverges});
+  t.on("Reciprocal", 6, unary<ReciprocalOp>, {NumericClass::Neutral, Arithmetic::Inverts});
   t.on("Sin", 7, unary<SinOp>, {NumericClass::Neutral, Arithmetic::Waves});
   t.on("Cos", 7, unary<CosOp>, {NumericClass::Neutral, Arithmetic::Waves});
   t.on("Tanh", 6, unary<TanhOp>, {NumericClass::Neutral, Arithmetic::Saturates});

@@ -29,7 +29,8 @@ enum class Arithmetic : uint8_t {
   Roots,       ///< of operand 0
   Bounds,      ///< results are of order one: softmax, norms
   Saturates,   ///< results are of order one, of infinite operands too: tanh, sigmoid, erf
-  Diverges,    ///< but where operand 0 is near zero: logarithms, reciprocals
+  Diverges,    ///< where operand 0 is near zero: logarithms
+  Inverts,     ///< one over operand 0, or over its root
   Waves,       ///< sine and cosine: operand 0 is an angle
   Tests,       ///< flags
   Counts,      ///< positions and extents, whatever the operands hold

@@ -284,10 +284,17 @@ static bool dividesBy(Operation *op, unsigned index) {
   auto semantics = dyn_cast<PrecisionSemantics>(op);
   if (!semantics || semantics.getNumericClass() == NumericClass::Reduction || hasFlexibleTypes(op))
     return false;
-  Arithmetic arithmetic = arithmeticOf(op);
-  return arithmetic == Arithmetic::Divides ? index == 1
-                                           : arithmetic == Arithmetic::Diverges || arithmetic == Arithmetic::Roots ||
-                                                 arithmetic == Arithmetic::Expands;
+  switch (arithmeticOf(op)) {
+  case Arithmetic::Divides:
+    return index == 1;
+  case Arithmetic::Diverges:
+  case Arithmetic::Inverts:
+  case Arithmetic::Roots:
+  case Arithmetic::Expands:
+    return true;
+  default:
+    return false;
+  }
 }
 
 /// True for a sum of known numbers most of which goes away: tables around a large mean, minus that mean.
@@ -329,6 +336,8 @@ std::string Meanings::whyReads(Operation *op, unsigned index, FloatType type, bo
   }
   if (m.steps > limits.exactSteps)
     return "it counts farther than the narrow type holds exactly";
+  if (sinks(m.least, type, limits))
+    return "the inverse of a count may be below the narrow type's normal numbers";
   if (dividesBy(op, index) && sinks(m.smallest, type, limits))
     return "the narrow type takes its floor for zero";
   if (!isMeasured && arithmetic != Arithmetic::Saturates && isLarge(m, limits))

@@ -67,7 +67,8 @@ void mpt::registerMeanings(DialectRegistry &registry) {
     attach<Arithmetic::Contracts, MatMulOp, ConvOp, ConvBackwardDataOp, ConvBackwardWeightsOp>(context);
     attach<Arithmetic::Expands, ExpOp, PowOp>(context);
     attach<Arithmetic::Roots, SqrtOp>(context);
-    attach<Arithmetic::Diverges, LogOp, RsqrtOp, ReciprocalOp>(context);
+    attach<Arithmetic::Diverges, LogOp>(context);
+    attach<Arithmetic::Inverts, RsqrtOp, ReciprocalOp>(context);
     attach<Arithmetic::Bounds, BatchNormOp, LayerNormOp, RMSNormOp, GroupNormOp, SoftmaxOp, LogSoftmaxOp>(context);
     attach<Arithmetic::Saturates, TanhOp, SigmoidOp, ErfOp, HardSigmoidOp, SignOp>(context);
     attach<Arithmetic::Waves, SinOp, CosOp>(context);

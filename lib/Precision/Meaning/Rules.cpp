@@ -142,6 +142,14 @@ static Meaning inferProduct(const Meaning &a, const Meaning &b) {
   return result;
 }
 
+/// The least magnitude of a number of `magnitude` over a count, which is that of a 64-bit integer at most; 0 where
+/// nothing was counted.
+static double leastOver(double magnitude, const Meaning &count) {
+  constexpr double kLargestCount = 0x1p63;
+  return count.counted() && count.integer && !count.constant ? magnitude / std::min(count.magnitude(), kLargestCount)
+                                                             : 0;
+}
+
 static Meaning inferQuotient(const Meaning &a, const Meaning &b) {
   Meaning result = meet({&a, &b});
   bool apart = b.bounded && (b.low > 0 || b.high < 0);
@@ -153,6 +161,7 @@ static Meaning inferQuotient(const Meaning &a, const Meaning &b) {
     setProduct(result, a, inverse);
   }
   result.integer = false;
+  result.least = a.constant ? leastOver(a.smallest, b) : 0;
   if (b.constant)
     result.gain = gainOf(a.gain / std::max(b.smallest, std::numeric_limits<double>::min()));
   // Divided by what is as large, it is of order one.
@@ -259,6 +268,12 @@ static Meaning inferBounded(ArrayRef<const Meaning *> operands, bool isWave) {
     result.low = -1;
     result.high = 1;
   }
+  return result;
+}
+
+static Meaning inferInverse(const Meaning &x) {
+  Meaning result = inferBounded({&x}, /*isWave=*/false);
+  result.least = leastOver(1, x);
   return result;
 }
 
@@ -442,6 +457,8 @@ Meaning mpt::infer(Arithmetic arithmetic, Operation *op, ArrayRef<const Meaning 
   case Arithmetic::Saturates:
   case Arithmetic::Diverges:
     return inferBounded(operands, /*isWave=*/false);
+  case Arithmetic::Inverts:
+    return inferInverse(x);
   case Arithmetic::Waves:
     return inferBounded(operands, /*isWave=*/true);
   case Arithmetic::Tests:
