@@ -164,8 +164,8 @@ void testOrdered(const Shape &s, int64_t kind, int64_t type) {
       call.context.scratch = &scratch;
       int32_t status = mpt_rt_conv(&call.exec, 0, &part, nullptr, t.x.data(), t.w.data(), t.y.data(), nullptr);
       if (!EXPECT(status == 0) || !EXPECT(n < d.n || worst(d, t) < 1)) {
-        fprintf(stderr, "  ordered %s kind %ld %s n %ld: status %d, error %g\n", s.what, (long)kind, nameOf(type), (long)n, status,
-                worst(part, t));
+        fprintf(stderr, "  ordered %s kind %ld %s n %ld: status %d, error %g\n", s.what, (long)kind, nameOf(type),
+                (long)n, status, worst(part, t));
         return;
       }
       std::vector<uint8_t> image = result.bytes;

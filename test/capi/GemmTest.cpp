@@ -335,7 +335,7 @@ bool isChain(const mpt_gemm_desc &g, const Operands &o) {
 
 /// One row and many, few columns and more than a block of them, one block of k and several.
 void testOrdered() {
-  const int64_t sizes[][3] = {{1, 3, 700},   {7, 3, 700},  {1, 40, 97},   {13, 40, 321},
+  const int64_t sizes[][3] = {{1, 3, 700},   {7, 3, 700},  {1, 40, 97},    {13, 40, 321},
                               {160, 17, 33}, {6, 64, 640}, {5, 1060, 801}, {200, 1, 900}};
   for (int64_t type : {MPT_FLOAT32, MPT_FLOAT16, MPT_BFLOAT16, MPT_FLOAT8E4M3FN})
     for (auto &size : sizes)
@@ -347,8 +347,8 @@ void testOrdered() {
           EXPECT(run(g, o, threads));
           if (type != MPT_FLOAT32 || &gemmKernels() != &gemmPortable) // which fuses nothing
             if (!EXPECT(isChain(g, o)))
-              fprintf(stderr, "  ordered %s: m %ld n %ld k %ld layout %d threads %d\n", nameOf(type), (long)g.m, (long)g.n,
-                      (long)g.k, layout, threads);
+              fprintf(stderr, "  ordered %s: m %ld n %ld k %ld layout %d threads %d\n", nameOf(type), (long)g.m,
+                      (long)g.n, (long)g.k, layout, threads);
         }
         g.flags = 0;
         EXPECT(run(g, o, 1)); // sums of blocks and of lanes: the check can fail

@@ -203,3 +203,21 @@ def test_a_matrix_of_two_modules_stays_and_is_told(modules, warns, tmp_path, rec
         recwarn.clear()
         trained(path, tmp_path / "tied", tie="encoder.*")
         assert not [w for w in recwarn if "trains as one tensor" in str(w.message)]
+
+
+@pytest.mark.parametrize("form", ["frozen", "train"])
+@pytest.mark.parametrize("dynamo", [False, True])
+def test_fresh_norms_have_scales_beside_statistics(dynamo, form, tmp_path):
+    """New scales and variances are ones, new biases and means zeros: exporters keep one tensor of each."""
+    torch = pytest.importorskip("torch")
+    layers = [part for _ in range(2) for part in (torch.nn.Linear(6, 6), torch.nn.ReLU(), torch.nn.BatchNorm1d(6))]
+    module = torch.nn.Sequential(*layers, torch.nn.Linear(6, 6)).eval()
+    torch.onnx.export(module, (torch.zeros(4, 6),), tmp_path / "m.onnx", dynamo=dynamo, input_names=["x"], output_names=["y"])
+    assert len(onnx.load(tmp_path / "m.onnx").graph.initializer) == 8
+    trainer, x = trained(tmp_path / "m.onnx", tmp_path, batch_norm=form)
+    assert set(trainer.parameters()) == {name for name, _ in module.named_parameters()}
+    trainer.save_onnx(tmp_path / "saved.onnx")
+    onnx.checker.check_model(onnx.load(tmp_path / "saved.onnx"), full_check=True)
+    runtime = pytest.importorskip("onnxruntime")
+    session = runtime.InferenceSession(str(tmp_path / "saved.onnx"), providers=["CPUExecutionProvider"])
+    np.testing.assert_allclose(session.run(None, {session.get_inputs()[0].name: x})[0], trainer.run("predict", {"x": x})["y"], rtol=1e-4, atol=1e-5)

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Running statistics of batch normalizations that a file's optimizer has merged: each gets its own again.
+// Matcher: Identity and BatchNormalization of a file.
+// Running statistics that an exporter has merged with others, or with scales and biases that began as ones and zeros:
+// each batch normalization gets its own again.
 #include "Proto.h"
 #include "Sites.h"
 
@@ -16,55 +18,108 @@ constexpr StringLiteral names[] = {".running_mean", ".running_var"};
 /// Bytes of a statistic that is copied, at most: files must not grow by what they repeat.
 constexpr size_t mostBytes = size_t(1) << 20;
 
+bool isNorm(const NodeProto &node) {
+  return node.op_type() == "BatchNormInternal" || (node.op_type() == "BatchNormalization" && node.domain().empty());
+}
+
 /// True for a node that computes new running statistics.
 bool updatesStatistics(const NodeProto &node) {
   if (node.op_type() == "BatchNormInternal")
     return true;
-  if (node.op_type() != "BatchNormalization" || !node.domain().empty())
-    return false;
   for (const AttributeProto &attribute : node.attribute())
     if (attribute.name() == "training_mode")
       return attribute.i() != 0;
   return node.output_size() > 1; // the training form before opset 14
 }
 
-/// What the statistic is called beside the node's scale, as frameworks name both.
-std::string nameFor(const NodeProto &node, int i) {
-  StringRef scale = node.input(1);
-  return (scale.consume_back(".weight") ? scale : proto::nodeName(node)).str() + names[i].str();
+bool isStatistic(const NodeProto &node, int operand) {
+  return isNorm(node) && (operand == firstStatistic || operand == firstStatistic + 1);
 }
+
+class Statistics {
+public:
+  explicit Statistics(GraphProto &graph) : graph(graph) {
+    for (auto [i, tensor] : llvm::enumerate(graph.initializer())) {
+      taken.insert(tensor.name());
+      index[tensor.name()] = static_cast<int>(i);
+    }
+    for (const ValueInfoProto &input : graph.input())
+      taken.insert(input.name());
+    for (const NodeProto &node : graph.node()) {
+      taken.insert_range(node.output());
+      bool isAlias = node.op_type() == "Identity" && node.domain().empty() && node.output_size() == 1;
+      if (isAlias && node.input_size() == 1)
+        origins[node.output(0)] = originOf(node.input(0));
+      for (int i = 0; i < node.input_size() && !isAlias; ++i) {
+        ++readers[node.input(i)];
+        Uses &of = uses[originOf(node.input(i))];
+        ++(!isStatistic(node, i) ? of.others : updatesStatistics(node) ? of.moving : of.still);
+      }
+    }
+  }
+
+  void separate() {
+    for (NodeProto &node : *graph.mutable_node())
+      for (int i = firstStatistic; isNorm(node) && i < std::min(node.input_size(), firstStatistic + 2); ++i)
+        if (needsOwn(node, i))
+          giveOwn(node, i);
+    auto &nodes = *graph.mutable_node();
+    auto gone = [&](const NodeProto &node) { return node.output_size() == 1 && replaced.contains(node.output(0)); };
+    nodes.erase(llvm::remove_if(nodes, gone), nodes.end());
+  }
+
+private:
+  /// Operands that read a tensor: statistics that move, statistics that stay, and all others.
+  struct Uses {
+    unsigned moving = 0, still = 0, others = 0;
+  };
+
+  std::string originOf(const std::string &name) const {
+    auto found = origins.find(name);
+    return found == origins.end() ? name : found->second;
+  }
+
+  bool needsOwn(const NodeProto &node, int i) const {
+    Uses of = uses.lookup(originOf(node.input(i)));
+    return of.others > 0 || (updatesStatistics(node) ? of.moving + of.still > 1 : of.moving > 0);
+  }
+
+  void giveOwn(NodeProto &node, int i) {
+    const std::string before = node.input(i);
+    auto found = index.find(originOf(before));
+    if (found == index.end() || graph.initializer(found->second).ByteSizeLong() > mostBytes)
+      return;
+    TensorProto own = graph.initializer(found->second);
+    StringRef scale = node.input(1), ending = names[i - firstStatistic];
+    std::string name = scale.consume_back(".weight") ? (scale + ending).str() : "", inFile;
+    if (origins.contains(before) && readers.lookup(before) == 1) {
+      // The tensor takes the place of its alias, whose name it has. In the file the alias stays.
+      name = before;
+      for (int k = 2; inFile.empty() || !taken.insert(inFile).second; ++k)
+        inFile = name + "." + std::to_string(k);
+      replaced.insert(before);
+      proto::noteName(own, inFile);
+    } else if (name == before) {
+      return;
+    } else if (name.empty() || !taken.insert(name).second) { // two scales may be merged as well
+      name = (proto::nodeName(node) + ending).str();
+      if (!taken.insert(name).second)
+        return;
+    }
+    own.set_name(name);
+    proto::noteUse(own, node, i);
+    *graph.add_initializer() = std::move(own);
+    node.set_input(i, name);
+  }
+
+  GraphProto &graph;
+  llvm::StringMap<int> index;
+  llvm::StringMap<Uses> uses;
+  llvm::StringMap<unsigned> readers;
+  llvm::StringMap<std::string> origins; ///< of aliases that Identity nodes give
+  llvm::StringSet<> taken, replaced;
+};
 
 } // namespace
 
-void proto::separateStatistics(ModelProto &model) {
-  GraphProto &graph = *model.mutable_graph();
-  llvm::StringMap<unsigned> uses;
-  for (const NodeProto &node : graph.node())
-    for (int i = firstStatistic; updatesStatistics(node) && i < std::min(node.input_size(), firstStatistic + 2); ++i)
-      ++uses[node.input(i)];
-  llvm::StringSet<> taken;
-  llvm::StringMap<int> index;
-  for (const NodeProto &node : graph.node())
-    taken.insert_range(node.output());
-  for (const ValueInfoProto &input : graph.input())
-    taken.insert(input.name());
-  for (auto [i, tensor] : llvm::enumerate(graph.initializer())) {
-    taken.insert(tensor.name());
-    index[tensor.name()] = static_cast<int>(i);
-  }
-  for (NodeProto &node : *graph.mutable_node())
-    for (int i = firstStatistic; updatesStatistics(node) && i < std::min(node.input_size(), firstStatistic + 2); ++i) {
-      auto found = index.find(node.input(i));
-      std::string name = nameFor(node, i - firstStatistic);
-      if (found == index.end() || uses.lookup(node.input(i)) < 2 || name == node.input(i))
-        continue;
-      const TensorProto &merged = graph.initializer(found->second);
-      if (merged.ByteSizeLong() > mostBytes || !taken.insert(name).second)
-        continue;
-      TensorProto own = merged;
-      own.set_name(name);
-      proto::noteUse(own, node, i);
-      *graph.add_initializer() = std::move(own);
-      node.set_input(i, name);
-    }
-}
+void proto::separateStatistics(ModelProto &model) { Statistics(*model.mutable_graph()).separate(); }
