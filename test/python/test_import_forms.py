@@ -223,7 +223,7 @@ def test_exporters_say_what_is_trained(producer, on_tensor, tmp_path):
             entry = model.graph.value_info.add(name=tensor.name)
             entry.type.CopyFrom(onnx.helper.make_tensor_type_proto(tensor.data_type, tensor.dims))
         kind = kinds[tensor.name]
-        entry.metadata_props.add(key=KIND if kind else "pkg.onnxscript.optimizer.folded_from", value=kind or "['x']")
+        entry.metadata_props.add(key=KIND if kind else "pkg.onnxscript.optimizer.folded_from", value=kind or "['val_3']")
     trainer = trainer_of(model, tmp_path, loss="none")
     assert set(trainer.parameters()) == {"mul_3", "block.weight"}
     again = trainer_of(model, tmp_path, loss="none", train=["table", "mul_3"])

@@ -27,7 +27,8 @@ def test_reductions_over_tcp_have_the_bits_of_the_tree(size):
 def test_reductions_over_mpi_have_the_bits_of_the_tree(kind, size):
     done = run_mpi(kind, size, worker(), "bits")
     # MPICH's launcher joins the output of ranks without regard to ends of lines.
-    assert done.returncode == 0 and "".join(done.stdout.split()) == "ok" * size, done
+    said = [line for line in done.stdout.splitlines() if " UCX  WARN " not in line]  # of MPI's transport, on a loaded machine
+    assert done.returncode == 0 and "".join(said).replace(" ", "") == "ok" * size, done
 
 
 def test_training_has_one_state_for_all_numbers_of_processes():
