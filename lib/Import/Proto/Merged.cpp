@@ -345,12 +345,10 @@ private:
       const NodeProto *alias = producers.lookup(name);
       bool isAlias = alias && alias->op_type() == "Identity" && originOf(name) == merged && !fixed.contains(name) &&
                      !dropped.contains(name);
-      std::string inFile = name;
+      std::string inFile = proto::takeName(taken, name, isAlias ? name : merged);
       if (isAlias)
         dropped.insert(name);
-      for (int k = 2; inFile.empty() || !taken.insert(inFile).second; ++k)
-        inFile = (isAlias ? name : merged) + "." + std::to_string(k);
-      if (!isAlias)
+      else
         name = inFile;
       TensorProto own = tensor;
       own.set_name(name);

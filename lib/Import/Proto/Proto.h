@@ -131,9 +131,13 @@ struct StepInfo {
 /// others that its optimizer has folded them.
 DeclaredParameters declaredParameters(const ::onnx::GraphProto &graph);
 
-/// Gives each batch normalization that updates its running statistics initializers of its own for them, named after its
-/// scale, where several share one: optimizers merge tensors that are equal, and these are before the first step.
+/// Gives batch normalizations initializers of their own for running statistics that are merged with something else:
+/// with those of another one that moves them, or with scales and biases. Exporters merge tensors that are equal, as new
+/// ones are. They are named after the scale.
 void separateStatistics(::onnx::ModelProto &model);
+
+/// Takes a name that no value has: `wanted`, where it is one, or else `base` with a number.
+std::string takeName(llvm::StringSet<> &taken, std::string wanted, const std::string &base);
 
 /// Tensors that separateMerged() has made -> the one that each was in the file.
 using SeparatedTensors = llvm::StringMap<std::string>;

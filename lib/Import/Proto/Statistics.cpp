@@ -91,14 +91,12 @@ private:
       return;
     TensorProto own = graph.initializer(found->second);
     StringRef scale = node.input(1), ending = names[i - firstStatistic];
-    std::string name = scale.consume_back(".weight") ? (scale + ending).str() : "", inFile;
+    std::string name = scale.consume_back(".weight") ? (scale + ending).str() : "";
     if (origins.contains(before) && readers.lookup(before) == 1) {
       // The tensor takes the place of its alias, whose name it has. In the file the alias stays.
       name = before;
-      for (int k = 2; inFile.empty() || !taken.insert(inFile).second; ++k)
-        inFile = name + "." + std::to_string(k);
       replaced.insert(before);
-      proto::noteName(own, inFile);
+      proto::noteName(own, proto::takeName(taken, before, before));
     } else if (name == before) {
       return;
     } else if (name.empty() || !taken.insert(name).second) { // two scales may be merged as well
@@ -121,5 +119,11 @@ private:
 };
 
 } // namespace
+
+std::string proto::takeName(llvm::StringSet<> &taken, std::string wanted, const std::string &base) {
+  for (int k = 2; wanted.empty() || !taken.insert(wanted).second; ++k)
+    wanted = base + "." + std::to_string(k);
+  return wanted;
+}
 
 void proto::separateStatistics(ModelProto &model) { Statistics(*model.mutable_graph()).separate(); }
