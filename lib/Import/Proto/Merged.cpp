@@ -148,7 +148,7 @@ private:
     for (size_t i = 0; i < work.size(); ++i) {
       if (fixed.contains(work[i]))
         return {};
-      for (Use use : readers.lookup(work[i]))
+      for (const Use &use : readers.lookup(work[i]))
         if (use.node->op_type() == "Identity" && use.node->domain().empty() && use.node->output_size() == 1)
           work.push_back(use.node->output(0));
         else if (mayTrain(use.node->domain(), use.node->op_type(), use.operand))
@@ -278,14 +278,17 @@ private:
       return "";
     SmallVector<StringRef> parts;
     path.rsplit('/').first.split(parts, '/');
+    auto within = [](const std::string &outer, StringRef inner) {
+      return outer.empty() ? inner.str() : (outer + ".").append(inner);
+    };
     std::string scope;
     for (StringRef part : ArrayRef(parts).take_front(path.contains('/') ? parts.size() : 0)) {
       // A module that is called again gets a number: norm, norm_1.
       auto [base, number] = part.rsplit('_');
-      std::string plain = scope + (scope.empty() ? "" : ".") + base.str();
+      std::string plain = within(scope, base);
       bool again =
           !number.empty() && llvm::all_of(number, [](char c) { return llvm::isDigit(c); }) && knowsScope(plain);
-      scope = again ? plain : scope + (scope.empty() ? "" : ".") + part.str();
+      scope = again ? plain : within(scope, part);
     }
     return scope;
   }
@@ -303,7 +306,7 @@ private:
   }
 
   /// What the layer's own tensor is called, as frameworks name it beside the layer's weight or after its module.
-  std::string nameFor(StringRef layer, Use use, StringRef merged) const {
+  std::string nameFor(StringRef layer, const Use &use, StringRef merged) const {
     std::string scope = scopeOf(*use.node);
     StringRef base = layer;
     if (!base.consume_back(".weight"))
@@ -329,7 +332,7 @@ private:
   }
 
   void separate(TensorProto &tensor, Layers &layers, bool clones, proto::DeclaredParameters &declared) {
-    const std::string merged = tensor.name();
+    const std::string &merged = tensor.name();
     auto isOwner = [&](auto &layer) {
       const Use &use = layer.second.front();
       return clones ? isIn(merged, scopeOf(*use.node)) : nameFor(layer.first, use, merged) == merged;
