@@ -92,7 +92,8 @@ std::vector<double> swapAxes(ArrayRef<double> in, int64_t rows, int64_t columns)
 }
 
 /// Sums the products of `a` and `b`, which stand at A and B, into the op's result, which stands at Sum. Sums run over
-/// channels, then kernel positions (data), or batch and output positions (weights), each ascending.
+/// channels, then kernel positions (data; the other way round where sums are ordered), or batch and output positions
+/// (weights), each ascending.
 ///
 /// The result shares a channel dimension with one operand, its partner, that the other, the factor, has not. Sums of
 /// those channels are lanes side by side: at each tap, a row of sums takes a row of the partner times one number.
@@ -116,29 +117,25 @@ LogicalResult convolve(Op op, InterpreterFrame &frame, Value a, Value b) {
   std::vector<double> rows = swapAxes(tensors[partner]->reals(), lanes, columns(partner)), sums(y.size());
   ArrayRef<double> factors = tensors[factor]->reals();
   std::vector<std::vector<Tap>> tiles = tilesOf(geometry, planes);
-  // Libraries with ordered sums add what a position gets from each kernel position.
-  const bool byTap = Sum == Data && frame.ordersSums();
-  std::vector<double> partial(byTap ? lanes : 0);
+  // Libraries with ordered sums run over kernel positions, then channels.
+  const bool byTap = Sum != Weights && frame.ordersSums();
   withProducts(frame, frame.accumulatorType(left.getElementType(), op.getNumericsAttr()), [&](auto add) {
     for (int64_t g = 0; g < geometry.groups; ++g)
       for (int64_t n = 0; n < geometry.batch; ++n)
         for (const std::vector<Tap> &tile : tiles) {
-          for (const Tap &tap : byTap ? ArrayRef<Tap>(tile) : ArrayRef<Tap>()) {
-            std::fill(partial.begin(), partial.end(), 0.0);
-            int64_t image = n * geometry.groups + g;
-            for (int64_t c = 0; c < channels; ++c)
-              add(partial.data(), factors[(image * channels + c) * plane[factor] + tap.at[factor]],
-                  rows.data() + ((g * channels + c) * plane[partner] + tap.at[partner]) * lanes, lanes);
-            add(sums.data() + (image * plane[Sum] + tap.at[Sum]) * lanes, 1, partial.data(), lanes);
-          }
-          for (int64_t c = 0; c < channels && !byTap; ++c) {
+          auto sumTaps = [&](int64_t c, ArrayRef<Tap> taps) {
             int64_t image = n * geometry.groups + g, filter = g * channels + c;
             const double *base = factors.data() + (image * channels + c) * plane[factor];
             double *sumRows = sums.data() + (Sum == Weights ? filter : image) * plane[Sum] * lanes;
             const double *partnerRows = rows.data() + (partner == Weights ? filter : image) * plane[partner] * lanes;
-            for (const Tap &tap : tile)
+            for (const Tap &tap : taps)
               add(sumRows + tap.at[Sum] * lanes, base[tap.at[factor]], partnerRows + tap.at[partner] * lanes, lanes);
-          }
+          };
+          for (const Tap &tap : byTap ? ArrayRef<Tap>(tile) : ArrayRef<Tap>())
+            for (int64_t c = 0; c < channels; ++c)
+              sumTaps(c, tap);
+          for (int64_t c = 0; c < channels && !byTap; ++c)
+            sumTaps(c, tile);
         }
   });
   llvm::copy(swapAxes(sums, columns(Sum), lanes), y.writeReals().begin());

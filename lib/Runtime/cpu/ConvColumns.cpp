@@ -100,15 +100,13 @@ void sumColumns(void *const *args, int64_t begin, int64_t end) {
     for (int64_t c0 = 0; c0 < d.ic; c0 += span) {
       int64_t count = std::min(span, d.ic - c0);
       for (int64_t c = 0; c < count; ++c)
-        sum[c] = task.bias && !(d.flags & MPT_GEMM_ORDERED) ? task.bias[c0 + c] : 0;
+        sum[c] = task.bias ? task.bias[c0 + c] : 0;
       for (int64_t t = 0; t < task.taps; ++t)
         if (readBy(d, in, t, out)) {
           const float *from = task.sums + (out.flat(d.out) * d.ic + c0) * task.taps + t;
           for (int64_t c = 0; c < count; ++c)
             sum[c] += from[c * task.taps];
         }
-      for (int64_t c = 0; c < count && task.bias && d.flags & MPT_GEMM_ORDERED; ++c)
-        sum[c] += task.bias[c0 + c];
       gemmKernels().narrow(d.x_type, sum, count, task.out + (r * d.ic + c0) * task.size);
     }
   }
@@ -155,7 +153,6 @@ int32_t mpt::rt::convByColumns(mpt_exec *exec, int64_t site, const mpt_conv_desc
   g.a_type = d.y_type, g.a_row = d.oc;
   g.b_row = width, g.b_col = 1;
   g.d_type = MPT_FLOAT32, g.d_row = width;
-  g.flags = d.flags & MPT_GEMM_ORDERED;
   if (int32_t status = mpt_rt_gemm(exec, site, &g, y, w, nullptr, columns))
     return status;
   if (d.bias_type) {

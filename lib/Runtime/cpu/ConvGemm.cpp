@@ -93,7 +93,7 @@ bool mpt::rt::convByGemm(mpt_exec *exec, int64_t site, const mpt_conv_desc &d, c
   bool sameType = d.x_type == d.w_type && d.x_type == d.y_type;
   if (d.flags & MPT_GEMM_ORDERED && d.kind != MPT_CONV_BACKWARD_WEIGHTS) {
     status = d.groups == 1 && mpt_conv_is_pointwise(&d) ? runPointwise(exec, site, d, bias, x, w, y)
-                                                        : convOrdered(exec, site, d, bias, x, w, y);
+                                                        : convOrdered(exec, d, bias, x, w, y);
     return true;
   }
   if (!mpt_conv_is_gemm(&d) || (sameType && d.x_type == MPT_BFLOAT16 && oneDnnNative(MPT_BFLOAT16)))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions with MPT_GEMM_ORDERED: GEMMs whose sums run over input channels, then kernel positions, whatever the
-// batch. Channel by channel where each has a filter of its own; group by group, on copies, where there are groups.
+// Convolutions with MPT_GEMM_ORDERED: sums over windows of a padded copy in FP32, in one order whatever the batch.
+// Channel by channel where each has a filter of its own.
 #include "cpu/Gemm.h"
 
 #include "core/Context.h"
@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 using namespace mpt::rt;
 
@@ -93,65 +94,191 @@ int32_t byChannels(mpt_exec *exec, const mpt_conv_desc &d, const void *bias, con
   return MPT_OK;
 }
 
-/// Channels [first, first + count) of `rows` positions, out of or into a copy of their own.
-void copyChannels(bool out, int64_t rows, int64_t channels, int64_t first, int64_t count, int64_t size, char *whole,
-                  char *copy) {
-  for (int64_t r = 0; r < rows; ++r) {
-    char *part = whole + (r * channels + first) * size, *own = copy + r * count * size;
-    memcpy(out ? own : part, out ? part : own, static_cast<size_t>(count * size));
+/// One dimension of the windows: which positions of the source and of the kernel a result sums. Of transposed
+/// convolutions those results that share a remainder by the stride, whose windows are regular again.
+struct Axis {
+  int64_t count, begin, step;         // windows; where the first begins in the source; how far the next one is
+  int64_t taps, tap, everyTap, shift; // kernel positions: how many, the first, and how far apart in kernel and source
+  int64_t result, everyResult;        // where the results lie
+  int64_t least() const { return std::min(begin, begin + (taps - 1) * shift); }
+  int64_t most() const { return std::max(begin, begin + (taps - 1) * shift) + (count - 1) * step; }
+};
+
+Axis axisOf(const mpt_conv_desc &d, int i, int64_t remainder) {
+  if (d.kind == MPT_CONV_FORWARD)
+    return {d.out[i], -d.pad_low[i], d.stride[i], d.kernel[i], 0, 1, d.dilation[i], 0, 1};
+  const int64_t stride = d.stride[i], every = stride / std::gcd(stride, d.dilation[i]), at = remainder + d.pad_low[i];
+  int64_t first = 0;
+  while (first < every && (at - first * d.dilation[i]) % stride)
+    ++first;
+  const bool none = first == every || first >= d.kernel[i];
+  return {(d.in[i] - remainder + stride - 1) / stride,
+          none ? 0 : (at - first * d.dilation[i]) / stride,
+          1,
+          none ? 0 : (d.kernel[i] - 1 - first) / every + 1,
+          first,
+          every,
+          -d.dilation[i] * every / stride,
+          remainder,
+          stride};
+}
+
+/// Calls fn(begin, end) on all threads.
+template <typename Fn> void onThreads(mpt_exec *exec, int64_t count, int64_t grain, Fn fn) {
+  void *args[] = {&fn};
+  mpt_rt_parallel(
+      exec, [](void *const *args, int64_t begin, int64_t end) { (*static_cast<Fn *>(args[0]))(begin, end); }, args,
+      count, grain);
+}
+
+/// A convolution as windows: its source (x, or y of a transposed one), its result, and the memory in between.
+struct WindowSums {
+  const mpt_conv_desc &d;
+  mpt_exec *exec;
+  const bool forward = d.kind == MPT_CONV_FORWARD;
+  const int64_t taps = volume(d.kernel), nr = gemmKernels().nr;
+  const int64_t sources = forward ? d.ic : d.oc, results = forward ? d.oc : d.ic; // channels
+  const int64_t channels = sources / d.groups, columns = results / d.groups, panels = (columns + nr - 1) / nr,
+                panel = taps * channels * nr;
+  const int64_t *extent = forward ? d.in : d.out, *resultExtent = forward ? d.out : d.in;
+  const int64_t sourceType = forward ? d.x_type : d.y_type, resultType = forward ? d.y_type : d.x_type;
+  int64_t low[3] = {}, padded[3];
+  const char *source, *w;
+  float *image, *filters;
+
+  WindowSums(const mpt_conv_desc &d, mpt_exec *exec, const void *source, const void *w)
+      : d(d), exec(exec), source(static_cast<const char *>(source)), w(static_cast<const char *>(w)) {
+    for (int i = 0; i < 3; ++i) {
+      int64_t high = 0;
+      for (int64_t r = 0; r < remainders(i); ++r)
+        if (Axis axis = axisOf(d, i, r); axis.taps) {
+          low[i] = std::max(low[i], -axis.least());
+          high = std::max(high, axis.most() - extent[i] + 1);
+        }
+      padded[i] = low[i] + extent[i] + high;
+    }
+  }
+  int64_t remainders(int i) const { return forward ? 1 : std::min(d.stride[i], d.in[i]); }
+  bool copies() const { return sourceType != MPT_FLOAT32 || volume(padded) != extent[0] * extent[1] * extent[2]; }
+  void padLines(int64_t begin, int64_t end) const;
+  void packPanels(int64_t begin, int64_t end) const;
+  void run(const Axis (&axes)[3], const float *bias, char *to) const;
+  Windows windowsOf(const Axis (&axes)[3], char *result) const;
+};
+
+/// Lines [begin, end) of the padded copy.
+void WindowSums::padLines(int64_t begin, int64_t end) const {
+  const int64_t line = extent[2] * sources, before = low[2] * sources, after = padded[2] * sources - before - line;
+  for (int64_t i = begin; i < end; ++i) {
+    float *to = image + i * padded[2] * sources;
+    int64_t i1 = i % padded[1] - low[1], i0 = i / padded[1] % padded[0] - low[0], n = i / padded[1] / padded[0];
+    if (i0 < 0 || i0 >= extent[0] || i1 < 0 || i1 >= extent[1]) {
+      std::fill_n(to, before + line + after, 0.0F);
+      continue;
+    }
+    std::fill_n(to, before, 0.0F);
+    gemmKernels().widen(sourceType, source + ((n * extent[0] + i0) * extent[1] + i1) * line * sizeOf(sourceType), line,
+                        to + before);
+    std::fill_n(to + before + line, after, 0.0F);
   }
 }
 
-int32_t byGroups(mpt_exec *exec, int64_t site, const mpt_conv_desc &d, const void *bias, void *x, void *w, void *y) {
-  mpt_conv_desc one = d;
-  one.groups = 1, one.ic = d.ic / d.groups, one.oc = d.oc / d.groups;
-  const bool forward = d.kind == MPT_CONV_FORWARD;
-  const int64_t xRows = d.n * volume(d.in), yRows = d.n * volume(d.out), xSize = sizeOf(d.x_type),
-                ySize = sizeOf(d.y_type), channels = forward ? one.oc : one.ic;
-  ScratchLease scratch(exec);
-  auto *ownX = static_cast<char *>(scratch.get(rounded(xRows * one.ic * xSize) + yRows * one.oc * ySize));
-  if (!ownX)
-    return noMemory();
-  char *ownY = ownX + rounded(xRows * one.ic * xSize);
-  for (int64_t g = 0; g < d.groups; ++g) {
-    copyChannels(true, xRows, d.ic, g * one.ic, one.ic, xSize, static_cast<char *>(x), ownX);
-    copyChannels(true, yRows, d.oc, g * one.oc, one.oc, ySize, static_cast<char *>(y), ownY);
-    char *filters = static_cast<char *>(w) + g * one.oc * one.ic * volume(d.kernel) * sizeOf(d.w_type);
-    const char *shifts = d.bias_type ? static_cast<const char *>(bias) + g * channels * sizeOf(d.bias_type) : nullptr;
-    if (int32_t status = convOrdered(exec, site, one, shifts, ownX, filters, ownY))
-      return status;
-    if (forward)
-      copyChannels(false, yRows, d.oc, g * one.oc, one.oc, ySize, static_cast<char *>(y), ownY);
-    else
-      copyChannels(false, xRows, d.ic, g * one.ic, one.ic, xSize, static_cast<char *>(x), ownX);
+/// Panels [begin, end) of all groups. The second half of `filters` has each as it comes from the weights.
+void WindowSums::packPanels(int64_t begin, int64_t end) const {
+  const GemmKernels &kernels = gemmKernels();
+  const int64_t size = sizeOf(d.w_type);
+  for (int64_t i = begin; i < end; ++i) {
+    const int64_t group = i / panels, first = i % panels * nr, cols = std::min(nr, columns - first);
+    float *to = filters + i * panel, *raw = to + d.groups * panels * panel;
+    if (forward) { // [column][channel][tap]
+      kernels.packColumns(d.w_type, w + (group * columns + first) * channels * taps * size, channels * taps,
+                          channels * taps, cols, raw);
+    } else { // [channel][column][tap]
+      for (int64_t c = 0; c < channels; ++c)
+        kernels.packColumns(d.w_type, w + ((group * channels + c) * columns + first) * taps * size, taps, taps, cols,
+                            raw + c * taps * nr);
+    }
+    for (int64_t c = 0; c < channels; ++c)
+      for (int64_t t = 0; t < taps; ++t)
+        memcpy(to + (t * channels + c) * nr, raw + (c * taps + t) * nr, static_cast<size_t>(nr) * sizeof(float));
   }
+}
+
+/// The windows of the first group.
+Windows WindowSums::windowsOf(const Axis (&axes)[3], char *result) const {
+  Windows r{};
+  r.image = image, r.filters = filters;
+  r.panel = panel, r.columns = columns, r.channels = channels;
+  r.type = resultType, r.flags = d.flags & ~MPT_GEMM_ORDERED;
+  int64_t from = sources, to = results, filter = channels * nr, first = 0;
+  for (int i = 3; i-- > 0;) {
+    const Axis &axis = axes[i];
+    r.extent[i + 1] = axis.count, r.pitch[i + 1] = axis.step * from, r.step[i + 1] = axis.everyResult * to;
+    r.taps[i] = axis.taps, r.tapPitch[i] = axis.shift * from, r.filterPitch[i] = axis.everyTap * filter;
+    r.image += (low[i] + axis.begin) * from;
+    r.filters += axis.tap * filter;
+    first += axis.result * to;
+    from *= padded[i], to *= resultExtent[i], filter *= d.kernel[i];
+  }
+  r.extent[0] = d.n, r.pitch[0] = from, r.step[0] = to;
+  r.to = result + first * sizeOf(resultType);
+  if (r.tapPitch[2] == channels && r.filterPitch[2] == channels * nr) { // neighbours in both: one run
+    r.channels *= r.taps[2];
+    r.taps[2] = 1;
+  }
+  return r;
+}
+
+void WindowSums::run(const Axis (&axes)[3], const float *bias, char *to) const {
+  const Windows all = windowsOf(axes, to);
+  const int64_t span = 8 * gemmKernels().mr, rows = d.n * axes[0].count * axes[1].count * axes[2].count,
+                spans = (rows + span - 1) / span,
+                work = span * nr * channels * axes[0].taps * axes[1].taps * axes[2].taps;
+  onThreads(exec, d.groups * panels * spans, 1 + (1 << 18) / (work + 1), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t group = i / spans / panels, first = i % spans * span;
+      Windows own = all;
+      own.image += group * channels;
+      own.filters += group * panels * panel;
+      own.bias = bias ? bias + group * columns : nullptr;
+      own.to = static_cast<char *>(own.to) + group * columns * sizeOf(resultType);
+      gemmKernels().windows(own, i / spans % panels, first, std::min(rows, first + span));
+    }
+  });
+}
+
+int32_t byWindows(mpt_exec *exec, const mpt_conv_desc &d, const void *bias, const void *source, const void *w,
+                  char *result) {
+  WindowSums sums(d, exec, source, w);
+  const int64_t biases = d.bias_type ? sums.results + sums.nr : 0, lines = d.n * sums.padded[0] * sums.padded[1],
+                line = sums.padded[2] * sums.sources, panels = d.groups * sums.panels;
+  ScratchLease scratch(exec);
+  const int64_t image = sums.copies() ? rounded(lines * line * 4) : 0, filters = 2 * panels * sums.panel * 4;
+  auto *memory = static_cast<char *>(scratch.get(filters + image + biases * 4));
+  if (!memory)
+    return noMemory();
+  sums.filters = reinterpret_cast<float *>(memory);
+  sums.image = image ? reinterpret_cast<float *>(memory + filters) : static_cast<float *>(const_cast<void *>(source));
+  auto *wide = reinterpret_cast<float *>(memory + filters + image);
+  if (biases) {
+    std::fill_n(wide, biases, 0.0F);
+    gemmKernels().widen(d.bias_type, bias, sums.results, wide);
+  }
+  onThreads(exec, panels, 1 + (1 << 14) / sums.panel, [&](int64_t b, int64_t e) { sums.packPanels(b, e); });
+  if (image)
+    onThreads(exec, lines, 1 + (1 << 14) / line, [&](int64_t b, int64_t e) { sums.padLines(b, e); });
+  for (int64_t r0 = 0; r0 < sums.remainders(0); ++r0)
+    for (int64_t r1 = 0; r1 < sums.remainders(1); ++r1)
+      for (int64_t r2 = 0; r2 < sums.remainders(2); ++r2)
+        sums.run({axisOf(d, 0, r0), axisOf(d, 1, r1), axisOf(d, 2, r2)}, biases ? wide : nullptr, result);
   return MPT_OK;
 }
 
 } // namespace
 
-int32_t mpt::rt::convOrdered(mpt_exec *exec, int64_t site, const mpt_conv_desc &d, const void *bias, void *x, void *w,
-                             void *y) {
+int32_t mpt::rt::convOrdered(mpt_exec *exec, const mpt_conv_desc &d, const void *bias, void *x, void *w, void *y) {
   const bool forward = d.kind == MPT_CONV_FORWARD;
   if (forward && d.groups > 1 && d.groups == d.ic && d.ic == d.oc)
     return byChannels(exec, d, bias, x, w, y);
-  if (d.groups > 1)
-    return byGroups(exec, site, d, bias, x, w, y);
-  const int64_t taps = volume(d.kernel);
-  if (!forward || mpt_conv_by_columns(&d) || taps > mostGatheredTaps)
-    return convByColumns(exec, site, d, bias, x, w, y);
-  ScratchLease scratch(exec);
-  float *memory = nullptr;
-  if (d.x_type != MPT_FLOAT32 && !(memory = static_cast<float *>(scratch.get(d.n * d.ic * volume(d.in) * 4))))
-    return noMemory();
-  mpt_gemm_desc g{};
-  g.m = d.n * volume(d.out), g.n = d.oc, g.k = d.ic * taps;
-  g.batch0 = g.batch1 = 1, g.alpha = 1;
-  g.a_type = MPT_FLOAT32, g.a_row = g.k, g.a_col = 1;
-  g.b_type = d.w_type, g.b_row = 1, g.b_col = g.k;
-  g.d_type = d.y_type, g.d_row = d.oc, g.d_col = 1;
-  g.bias_type = d.bias_type;
-  g.flags = d.flags | (d.bias_type ? MPT_GEMM_BIAS : 0);
-  Gather gather{d.ic, &d, /*isA=*/true};
-  return runOwnGemm(exec, g, widened(exec, d, x, memory), w, bias, y, &gather);
+  return byWindows(exec, d, bias, forward ? x : y, w, static_cast<char *>(forward ? y : x));
 }

@@ -8,14 +8,24 @@
 namespace mpt::rt {
 
 /// An operand that is gathered from an image: row p is output position p of a convolution. As B, column j is input
-/// channel j % channels at kernel position j / channels, and channels are a multiple of the kernels' tile width. As A,
-/// which is FP32, columns are in the order of the weights: channel j / taps at kernel position j % taps.
+/// channel j % channels at kernel position j / channels, and channels are a multiple of the kernels' tile width.
 struct Gather {
   int64_t channels;
   const mpt_conv_desc *conv;
-  bool isA = false;
 };
-constexpr int64_t mostGatheredTaps = 1024; // of A
+
+/// Sums over windows of an image, channels last: kernel positions ascending, then channels, one fused multiply-add
+/// each. Windows have a place in four dimensions, the first of which counts images.
+struct Windows {
+  const float *image; // where the first window begins
+  int64_t extent[4], pitch[4], channels;
+  int64_t taps[3], tapPitch[3], filterPitch[3]; // kernel positions, and how far apart in image and filters
+  const float *filters;                         // panels of nr columns: [kernel position][channel][nr]
+  int64_t panel, columns;                       // floats of a panel; columns of all
+  const float *bias;                            // or null
+  void *to;
+  int64_t type, step[4], flags; // of results: elements between those of neighbouring windows
+};
 
 /// The rectangle [m0, m1) x [n0, n1) of one GEMM; pointers are those of the batch element.
 struct GemmTask {
@@ -37,6 +47,10 @@ struct GemmKernels {
   void (*narrow)(int64_t dtype, const float *in, int64_t n, void *out);
   /// c[i] += a[i] * b[i], fused.
   void (*multiplyAdd)(const float *a, const float *b, int64_t n, float *c);
+  /// The columns of a panel, of windows [first, last). Not for operands in pairs.
+  void (*windows)(const Windows &windows, int64_t panel, int64_t first, int64_t last) = nullptr;
+  /// n columns of k contiguous values, `pitch` apart, as panels.
+  void (*packColumns)(int64_t dtype, const void *from, int64_t pitch, int64_t k, int64_t n, float *out) = nullptr;
 };
 
 /// FP32 accumulation over f32, f16, bf16 and 8-bit inputs. Null where the build lacks the instruction set.
@@ -56,8 +70,7 @@ int32_t runOwnGemm(mpt_exec *exec, const mpt_gemm_desc &desc, const void *a, con
                    const Gather *gather = nullptr);
 
 /// A convolution, or a transposed one, with MPT_GEMM_ORDERED.
-int32_t convOrdered(mpt_exec *exec, int64_t site, const mpt_conv_desc &desc, const void *bias, void *x, void *w,
-                    void *y);
+int32_t convOrdered(mpt_exec *exec, const mpt_conv_desc &desc, const void *bias, void *x, void *w, void *y);
 
 /// Convolutions that are GEMMs: true when it took the case (`status` is then its result).
 bool convByGemm(mpt_exec *exec, int64_t site, const mpt_conv_desc &desc, const void *bias, void *x, void *w, void *y,

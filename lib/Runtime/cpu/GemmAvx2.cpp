@@ -61,6 +61,9 @@ struct Vec {
 
 #include "cpu/GemmTask.h"
 
+#include "cpu/GemmWindows.h"
+
 namespace mpt::rt {
-const GemmKernels gemmAvx2{"avx2", MR, NR, runGemm, gemmScratchBytes, widenArray, narrowArray, multiplyAddArrays};
+const GemmKernels gemmAvx2{
+    "avx2", MR, NR, runGemm, gemmScratchBytes, widenArray, narrowArray, multiplyAddArrays, runWindows, packColumns};
 } // namespace mpt::rt

@@ -17,6 +17,9 @@
 
 #include "cpu/GemmTask.h"
 
+#include "cpu/GemmWindows.h"
+
 namespace mpt::rt {
-const GemmKernels gemmAvx512{"avx512", MR, NR, runGemm, gemmScratchBytes, widenArray, narrowArray, multiplyAddArrays};
+const GemmKernels gemmAvx512{
+    "avx512", MR, NR, runGemm, gemmScratchBytes, widenArray, narrowArray, multiplyAddArrays, runWindows, packColumns};
 } // namespace mpt::rt

@@ -71,7 +71,9 @@ template <typename T> int64_t transposePanel(const T *, int64_t, int64_t, int, f
 
 #include "cpu/GemmTask.h"
 
+#include "cpu/GemmWindows.h"
+
 namespace mpt::rt {
-const GemmKernels gemmPortable{"portable",       MR,         NR,          runGemm,
-                               gemmScratchBytes, widenArray, narrowArray, multiplyAddArrays};
+const GemmKernels gemmPortable{
+    "portable", MR, NR, runGemm, gemmScratchBytes, widenArray, narrowArray, multiplyAddArrays, runWindows, packColumns};
 } // namespace mpt::rt

@@ -97,10 +97,10 @@ void runGemm(const GemmTask &task, float *scratch) {
     return runFew(task, packedB, partial, bias);
   // FP32 results with nothing to do afterwards collect in d itself.
   bool direct = g.d_type == MPT_FLOAT32 && g.alpha == 1 && !(flags & ~MPT_GEMM_ACCUMULATE) && !(ordered && blocks > 1);
-  bool rowsA = g.a_col == 1, gatherB = task.gather && !task.gather->isA;
+  bool rowsA = g.a_col == 1;
   int64_t rowStep = direct || blocks == 1 ? task.m1 - task.m0 : partialRows;
   // Few rows do not repay packing B, where its rows are contiguous.
-  bool unpackedB = g.b_col == 1 && opB.unpackedTile && !gatherB && task.m1 - task.m0 <= 2 * MR;
+  bool unpackedB = g.b_col == 1 && opB.unpackedTile && !task.gather && task.m1 - task.m0 <= 2 * MR;
   for (int64_t j0 = task.n0; j0 < task.n1; j0 += colsMax) {
     int64_t cols = task.n1 - j0 < colsMax ? task.n1 - j0 : colsMax;
     int64_t inPlace = unpackedB ? cols / NR * NR : 0; // columns read without packing
@@ -114,7 +114,7 @@ void runGemm(const GemmTask &task, float *scratch) {
       for (int64_t q = 0; q < blocks; ++q) {
         int64_t k0 = q * depth, k = g.k - k0 < depth ? g.k - k0 : depth;
         const char *blockB = b + (k0 * g.b_row + j0 * g.b_col) * opB.size;
-        if (gatherB)
+        if (task.gather)
           opB.packGather(*task.gather, task.b, k0, k, j0, cols, packedB);
         else if (g.b_col == 1)
           opB.packRowsB(blockB + inPlace * opB.size, g.b_row, k, cols - inPlace, packedB);
@@ -123,9 +123,7 @@ void runGemm(const GemmTask &task, float *scratch) {
         for (int64_t i0 = s0; i0 < s1; i0 += rowsMax) {
           int64_t rows = s1 - i0 < rowsMax ? s1 - i0 : rowsMax;
           const char *blockA = a + (i0 * g.a_row + k0 * g.a_col) * opA.size;
-          if (task.gather && task.gather->isA)
-            packGatherA(*task.gather, static_cast<const float *>(task.a), i0, rows, k0, k, packedA);
-          else if (rowsA)
+          if (rowsA)
             opA.packRowsA(blockA, g.a_row, rows, rows, k, packedA);
           else
             opA.packPanelsA(blockA, g.a_col, rows, g.m - i0, k, packedA);
