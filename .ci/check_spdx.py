@@ -5,7 +5,8 @@ import re
 
 import repo
 
-MARKS = {"//": (".cpp", ".c", ".h", ".hpp", ".cu", ".td"), "#": (".py", ".py.in", ".sh", ".cmake", "CMakeLists.txt")}
+MARKS = {"//": (".cpp", ".c", ".h", ".hpp", ".cu", ".td"), "#": (".py", ".py.in", ".sh", ".cmake", "CMakeLists.txt", ".cmake.in"),
+         "!": (".f90",)}
 SCRIPTS = re.compile(r"^\.ci/[^.]*$")
 
 

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs what is missing for building and testing mpt on Debian 12: system packages, the Python environment .venv
 # and the ONNX C++ library. Safe to run again; takes about a second when nothing is missing.
-# With --libraries also NVIDIA's libraries that tests ask without a GPU (870 MB to download, 1.2 GB on disk): cuDNN 9.19, cuBLASLt
-# and the compiler that cuDNN opens, with their headers. --libraries=all adds cuDNN 9.28 and NCCL (820 MB, 1.2 GB).
+# With --libraries also what tests can do without: a Fortran compiler, and NVIDIA's libraries that tests ask without a GPU (870 MB to
+# download, 1.2 GB on disk): cuDNN 9.19, cuBLASLt and the compiler that cuDNN opens, with their headers. --libraries=all adds
+# cuDNN 9.28 and NCCL (820 MB, 1.2 GB).
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 exec </dev/null
@@ -147,7 +148,6 @@ install_onnx() {
 
 # ---- NVIDIA's libraries for tests ------------------------------------------------------------------------------------
 install_nvidia_libraries() {
-  [ "$libraries" = none ] && return 0
   local package folder part wanted=("${NVIDIA_PACKAGES[@]}")
   [ "$libraries" = all ] && wanted+=("${MORE_NVIDIA_PACKAGES[@]}")
   mkdir -p "$MPT_DEPS_DIR/nvidia" || die "cannot make $MPT_DEPS_DIR/nvidia; set MPT_DEPS_DIR to a folder that can be written"
@@ -168,8 +168,18 @@ install_nvidia_libraries() {
   done
 }
 
+# Tests of the Fortran module are skipped without.
+install_fortran() (
+  command -v gfortran >/dev/null && return 0
+  SYSTEM_PACKAGES=(gfortran)
+  install_system_packages
+)
+
 install_system_packages
 install_python_packages
 install_onnx
-install_nvidia_libraries
+if [ "$libraries" != none ]; then
+  install_fortran || say "no gfortran to be had: tests of the Fortran module are skipped"
+  install_nvidia_libraries
+fi
 say "everything is installed"

@@ -8,48 +8,36 @@
 //   mpirun -n 2 cpp-trainer STEPS NAME=FILE...
 // trains on two processes, each of which passes its part of the rows, and ends in the same bits.
 #include "mpt-c/world.h"
+#include "mpt/trainer.hpp"
 
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
-#include <map>
 #include <random>
-#include <string>
-#include <vector>
 
 extern "C" const mpt_module_desc mpt_module; // the compiled model
 
 namespace {
 
-void require(mpt_status status) {
-  if (status == MPT_OK)
-    return;
-  fprintf(stderr, "cpp-trainer: %s\n", mpt_last_error());
-  exit(1);
-}
-
-size_t bytesOf(const mpt_tensor &t) {
+size_t bytesOf(const mpt::Tensor &t) {
   size_t bytes = t.dtype == MPT_FLOAT32 || t.dtype == MPT_INT32                            ? 4
                  : t.dtype == MPT_FLOAT16 || t.dtype == MPT_BFLOAT16                       ? 2
                  : t.dtype == MPT_FLOAT64 || t.dtype == MPT_INT64 || t.dtype == MPT_UINT64 ? 8
                                                                                            : 1;
-  for (int i = 0; i < t.rank; ++i)
-    bytes *= static_cast<size_t>(t.shape[i]);
-  return bytes;
+  return bytes * t.size();
 }
 
 /// The batches of one input.
-std::vector<char> dataFor(const mpt_tensor &input, const std::map<std::string, std::string> &files) {
+std::vector<char> dataFor(const mpt::Tensor &input, const std::map<std::string, std::string> &files) {
   size_t bytes = bytesOf(input);
   std::vector<char> data(bytes);
   if (auto file = files.find(input.name); file != files.end()) {
     std::ifstream in(file->second, std::ios::binary);
     data.assign(std::istreambuf_iterator<char>(in), {});
     if (data.empty() || data.size() % bytes) {
-      fprintf(stderr, "cpp-trainer: %s: expected a multiple of %zu bytes, got %zu\n", file->second.c_str(), bytes,
-              data.size());
-      exit(1);
+      throw std::runtime_error(file->second + ": expected a multiple of " + std::to_string(bytes) + " bytes, got " +
+                               std::to_string(data.size()));
     }
   } else if (input.dtype == MPT_FLOAT32) {
     std::mt19937 random(1);
@@ -60,59 +48,60 @@ std::vector<char> dataFor(const mpt_tensor &input, const std::map<std::string, s
   return data;
 }
 
+void train(int steps, const std::map<std::string, std::string> &files, mpt_world *world) {
+  const auto rank = static_cast<size_t>(mpt_world_rank(world)), ranks = static_cast<size_t>(mpt_world_size(world));
+  mpt::Options options;
+  options.world = world;
+  mpt::Trainer trainer(mpt_module, MPT_MODEL_DIRECTORY, options);
+
+  mpt::Inputs rows; // what this process passes
+  std::vector<std::vector<char>> data;
+  for (mpt::Tensor &input : trainer.inputs()) {
+    if (input.name == "learning_rate") // keeps the value the model was compiled with
+      continue;
+    data.push_back(dataFor(input, files));
+    if (!input.shape.empty())
+      input.shape[0] /= static_cast<int64_t>(ranks);
+    rows.push_back(std::move(input));
+  }
+
+  for (size_t step = 0; step < static_cast<size_t>(steps); ++step) {
+    mpt::Inputs inputs;
+    for (size_t i = 0; i < rows.size(); ++i) {
+      bool isDivided = !rows[i].shape.empty();
+      size_t bytes = bytesOf(rows[i]), whole = isDivided ? bytes * ranks : bytes;
+      size_t batches = whole ? data[i].size() / whole : 1;
+      inputs.emplace_back(rows[i].name, rows[i].dtype,
+                          data[i].data() + step % batches * whole + (isDivided ? rank * bytes : 0), rows[i].shape);
+    }
+    mpt_metrics metrics = trainer.step(inputs);
+    if (rank == 0 && (step % 10 == 0 || step + 1 == static_cast<size_t>(steps)))
+      printf("step %zu loss %.6f%s\n", step, metrics.loss, metrics.skipped ? " (skipped: gradient not finite)" : "");
+  }
+
+  std::string path = trainer.name() + ".trained.safetensors";
+  trainer.save(path); // all call it, one rank writes
+  if (rank == 0)
+    printf("saved %s\n", path.c_str());
+}
+
 } // namespace
 
 int main(int argc, char **argv) {
-  int steps = argc > 1 ? atoi(argv[1]) : 100;
   std::map<std::string, std::string> files;
   for (int i = 2; i < argc; ++i) {
     std::string text = argv[i];
     files[text.substr(0, text.find('='))] = text.substr(text.find('=') + 1);
   }
-
   mpt_world *world = nullptr; // of the processes that were started together; this one alone without a launcher
-  mpt_model *model = nullptr;
-  mpt_trainer *trainer = nullptr;
-  require(mpt_world_init(nullptr, &world));
-  const auto rank = static_cast<size_t>(mpt_world_rank(world)), ranks = static_cast<size_t>(mpt_world_size(world));
-  require(mpt_model_from_desc(&mpt_module, MODEL_DIR, &model));
-  mpt_trainer_options options = {};
-  options.world = world;
-  require(mpt_trainer_create(model, &options, &trainer));
-
-  std::vector<mpt_tensor> inputs;
-  std::vector<std::vector<char>> data;
-  std::vector<std::vector<int64_t>> shapes;
-  mpt_tensor input;
-  for (int64_t i = 0; mpt_model_input(model, "step", i, &input) == MPT_OK; ++i) {
-    if (std::string(input.name) == "learning_rate") // keeps the value the model was compiled with
-      continue;
-    inputs.push_back(input);
-    data.push_back(dataFor(input, files));
-    shapes.emplace_back(input.shape, input.shape + input.rank);
-    if (input.rank > 0)
-      shapes.back()[0] /= static_cast<int64_t>(ranks);
+  int status = 0;
+  try {
+    mpt::check(mpt_world_init(nullptr, &world));
+    train(argc > 1 ? atoi(argv[1]) : 100, files, world);
+  } catch (const std::exception &problem) {
+    fprintf(stderr, "cpp-trainer: %s\n", problem.what());
+    status = 1;
   }
-
-  for (int step = 0; step < steps; ++step) {
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      inputs[i].shape = shapes[i].data();
-      size_t bytes = bytesOf(inputs[i]), whole = inputs[i].rank ? bytes * ranks : bytes;
-      size_t batches = whole ? data[i].size() / whole : 1;
-      inputs[i].data =
-          data[i].data() + static_cast<size_t>(step) % batches * whole + (inputs[i].rank ? rank * bytes : 0);
-    }
-    mpt_metrics metrics;
-    require(mpt_trainer_step(trainer, inputs.data(), static_cast<int64_t>(inputs.size()), &metrics));
-    if (rank == 0 && (step % 10 == 0 || step + 1 == steps))
-      printf("step %d loss %.6f%s\n", step, metrics.loss, metrics.skipped ? " (skipped: gradient not finite)" : "");
-  }
-
-  std::string path = std::string(mpt_model_name(model)) + ".trained.safetensors";
-  require(mpt_trainer_save(trainer, path.c_str())); // all call it, one rank writes
-  if (rank == 0)
-    printf("saved %s\n", path.c_str());
-  mpt_trainer_destroy(trainer);
-  mpt_model_destroy(model);
   mpt_world_destroy(world);
+  return status;
 }

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import mpt
-from conftest import ROOT, build_folder
+from conftest import ROOT
+from installation import build, installed  # noqa: F401, a fixture
 from replica_models import batch, classifier
 from world_processes import clean_environment, run_mpi
 
@@ -32,21 +33,15 @@ def test_python_trainer(linear, tmp_path):
     assert losses(done.stdout)[-1] < 1e-3 * losses(done.stdout)[0] and (tmp_path / "trained").exists()
 
 
-def build_cpp_trainer(model, folder):
-    if not shutil.which("cmake") or not shutil.which("ninja"):
-        pytest.skip("needs cmake and ninja on the PATH")
-    for command in (["cmake", "-G", "Ninja", "-S", str(ROOT / "examples/cpp-trainer"), "-B", str(folder),
-                     f"-DMPT_MODEL_DIR={model}", f"-DMPT_BUILD_DIR={build_folder()}", "-DCMAKE_CXX_COMPILER=clang++-22"],
-                    ["cmake", "--build", str(folder)]):
-        done = subprocess.run(command, capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout + done.stderr
+def build_cpp_trainer(model, folder, prefix):
+    build(ROOT / "examples/cpp-trainer", folder, prefix, f"-DMPT_MODEL_DIR={model}")
     return str(folder / "cpp-trainer")
 
 
-def test_cpp_trainer(linear, tmp_path):
+def test_cpp_trainer(linear, installed, tmp_path):
     X.tofile(tmp_path / "x.bin")
     Y.tofile(tmp_path / "y.bin")
-    program = build_cpp_trainer(linear, tmp_path / "example")
+    program = build_cpp_trainer(linear, tmp_path / "example", installed)
     done = subprocess.run([program, "200", f"x={tmp_path}/x.bin", f"y={tmp_path}/y.bin"], cwd=tmp_path, capture_output=True, text=True,
                           env=clean_environment())
     assert done.returncode == 0, done.stderr
@@ -54,13 +49,13 @@ def test_cpp_trainer(linear, tmp_path):
     assert (tmp_path / "linear.trained.safetensors").exists()
 
 
-def test_cpp_trainer_on_two_processes(tmp_path):
+def test_cpp_trainer_on_two_processes(installed, tmp_path):
     mpt.compile(classifier(tmp_path / "model.onnx", norm=True, dropout=True), out=tmp_path / "lib", policy="amp-f16", replicas=4,
                 loss="softmax-cross-entropy", optimizer="adamw,lr=1e-2")
     inputs = batch(8)  # two global batches
     for name, values in inputs.items():
         values.tofile(tmp_path / f"{name}.bin")
-    program = build_cpp_trainer(tmp_path / "lib", tmp_path / "example")
+    program = build_cpp_trainer(tmp_path / "lib", tmp_path / "example", installed)
     arguments = ["30", *(f"{name}={tmp_path}/{name}.bin" for name in inputs)]
     states, printed = [], []
     for size in (1, 2):
