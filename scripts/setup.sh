@@ -28,7 +28,7 @@ SYSTEM_PACKAGES=(
 # Only tests need these: both implementations of MPI, and network namespaces.
 SYSTEM_PACKAGES+=(openmpi-bin mpich iproute2)
 PYTHON_PACKAGES=(
-  "cmake>=3.26" ninja lit numpy "onnx==$ONNX_VERSION" scikit-learn ml_dtypes pytest pytest-xdist setuptools wheel
+  "cmake>=3.26" ninja lit numpy "onnx==$ONNX_VERSION" scikit-learn ml_dtypes tqdm pytest pytest-xdist setuptools wheel
   "onednn-devel-cpu-gomp==2023.2.0"
 )
 # Only tests need these: references to compare with, exporters, and NVIDIA's assembler and disassemblers.
