@@ -401,7 +401,8 @@ std::vector<Flag> runFlags() {
        "precision, memory or kernels, to standard output or =FILE (.json; precision also .html; repeatable)",
        addReport},
       {"--ranges", "FILE",
-       "ranges that mpt-run --calibrate measured: for --policy=auto, and shown in the precision report",
+       "ranges that mpt-run --calibrate measured: types under --policy=auto; under others what leaves a type's range "
+       "stays FP32; shown in the precision report",
        text(&Options::ranges)},
       {"--dry-run", "", "run the phases and print the reports, write no product", toggle(&Options::dryRun)},
       {"--debug-nonfinite", "",

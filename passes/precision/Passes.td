@@ -21,7 +21,7 @@ def Assign : Pass<"precision-assign", "::mlir::ModuleOp"> {
     ListOption<"keepNarrow", "keep-narrow", "std::string", "regular expressions of node names that compute narrow; beats keep-f32">,
     Option<"checksRules", "check-rules", "bool", "false", "refuse rules, keep-f32 and keep-narrow that name no op or node of the module">,
     ListOption<"rules", "rules", "std::string", "rules as in a policy file, without policy.; they beat the policy's">,
-    Option<"ranges", "ranges", "std::string", "\"\"", "file of measured ranges (mpt-run --calibrate), for policy auto">,
+    Option<"ranges", "ranges", "std::string", "\"\"", "file of measured ranges (mpt-run --calibrate): types under policy auto, limits under others">,
     Option<"placement", "placement", "std::string", "\"cut\"", "cut, or painting for comparison: how free values are decided">,
     Option<"lossScale", "loss-scale", "std::string", "\"\"", "none, a number, or dynamic with settings, instead of the policy's">,
     Option<"slots", "slots", "std::string", "\"\"", "type that optimizer slots are stored in, instead of the policy's: f32, f16 or bf16">

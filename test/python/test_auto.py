@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""--policy=auto: types from measured ranges, within an error budget."""
+"""Measured ranges: types from them under --policy=auto, within an error budget, and limits under any other policy."""
 import json
 import subprocess
 
@@ -28,7 +28,7 @@ def planted(tmp_path_factory):
     model = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : 18]>\nauto (float[8, 6] x) => (float[8, 6] y) {{{BODY}\n}}')
     for node in model.graph.node:
         node.name = node.output[0]
-    values = {"w1": rng.standard_normal((6, 6)) * 1e4, "w2": rng.standard_normal((6, 6)) * 2, "w3": rng.standard_normal((6, 6)) * 0.5,
+    values = {"w1": rng.standard_normal((6, 6)) * 10, "w2": rng.standard_normal((6, 6)) * 2, "w3": rng.standard_normal((6, 6)) * 0.5,
               "down": np.array(2.0**-6), "tiny": np.array(2.0**-24), "up": np.array(2.0**15)}
     for name, value in values.items():
         model.graph.initializer.append(onnx.numpy_helper.from_array(value.astype(np.float32), name))
@@ -36,7 +36,7 @@ def planted(tmp_path_factory):
     batches = []
     for i, scale in enumerate([0.25, 8.0]):  # only the second batch overflows
         batches.append(folder / f"b{i}.st")
-        x = np.clip(rng.standard_normal((8, 6)), -2, 2) * scale / 4
+        x = np.clip(rng.standard_normal((8, 6)), -2, 2) * scale * 250
         write_tensors(batches[-1], {"x": x.astype(np.float32), "target": rng.standard_normal((8, 6)).astype(np.float32)})
     for name, used in (("first", batches[:1]), ("both", batches)):
         run(folder / "m.onnx", "--policy=auto", "--calibrate", *(f"--batch={b}" for b in used), "-o", folder / f"{name}.json", program="mpt-run")
@@ -49,8 +49,12 @@ def run(model, *words, program="mpt-opt", status=0):
     return done
 
 
+def given(folder, ranges):
+    return [f"--ranges={folder / (ranges + '.json')}"] if ranges else []
+
+
 def decide(folder, policy, ranges="both", *words):
-    run(folder / "m.onnx", f"--policy={policy}", f"--ranges={folder / (ranges + '.json')}", "--to=precision", "--dry-run", "--quiet",
+    run(folder / "m.onnx", f"--policy={policy}", *given(folder, ranges), "--to=precision", "--dry-run", "--quiet",
         f"--report=precision={folder / 'report.json'}", *words)
     report = json.loads((folder / "report.json").read_text())
     values = {}
@@ -61,7 +65,7 @@ def decide(folder, policy, ranges="both", *words):
 
 
 def test_both_ends_of_the_range_decide(planted):
-    plain, _ = decide(planted, "amp-f16")
+    plain, _ = decide(planted, "amp-f16", None)
     assert plain["big", "mpt.matmul"][0] == "f16"  # what the static rules cannot know
     values, report = decide(planted, "auto")
     kind, rule = values["big", "mpt.matmul"]
@@ -75,6 +79,16 @@ def test_both_ends_of_the_range_decide(planted):
     gradients = [value for value in report["values"] if value["node"] == "small" and value["function"] == "step" and "overflow f16" in value["rule"]]
     assert gradients, [v for v in report["values"] if v["node"] == "small"]
     assert report["policy"] == "auto" and "budget 5.0e-01" in report["note"] and "loss scale 2^" in report["note"]
+
+
+def test_other_policies_keep_wide_what_was_measured_beyond_their_type(planted):
+    values, report = decide(planted, "amp-f16")
+    kind, rule = values["big", "mpt.matmul"]
+    assert kind == "f32" and "overflow f16" in rule, rule
+    # All else is as without ranges: too small is no reason, and gradients have a scale that falls.
+    plain, _ = decide(planted, "amp-f16", None)
+    assert {node for node, op in plain if plain[node, op][0] != values[node, op][0]} == {"big", "back"}
+    assert report["policy"] == "amp-f16" and decide(planted, "amp-f16", "first")[0]["big", "mpt.matmul"][0] == "f16"
 
 
 def test_what_leaves_fp16_may_be_bf16(planted):
@@ -214,7 +228,7 @@ def call(program, *words, status=0):
 
 
 def rewrite(folder, policy, ranges="graph-both", *words):
-    call("mpt-opt", folder / "m.onnx", f"--policy={policy}", f"--ranges={folder / (ranges + '.json')}", "--emit=onnx", "--quiet", "-o", folder / "f.onnx",
+    call("mpt-opt", folder / "m.onnx", f"--policy={policy}", *given(folder, ranges), "--emit=onnx", "--quiet", "-o", folder / "f.onnx",
          f"--report=precision={folder / 'f.json'}", *words)
     onnx.checker.check_model(str(folder / "f.onnx"), full_check=True)
     report = json.loads((folder / "f.json").read_text())
@@ -222,13 +236,14 @@ def rewrite(folder, policy, ranges="graph-both", *words):
 
 
 def test_a_graph_is_rewritten_by_what_was_measured_of_its_nodes(forward):
-    x = np.clip(np.random.default_rng(3).standard_normal((8, 6)), -2, 2).astype(np.float32) * 2
+    x = np.clip(np.random.default_rng(3).standard_normal((8, 6)), -2, 2).astype(np.float32) * 2000
     def outcome(path):
         with np.errstate(all="ignore"):
             return onnx.reference.ReferenceEvaluator(str(path)).run(None, {"x": x})[0]
     wanted = outcome(forward / "m.onnx")
     error = lambda: np.abs(outcome(forward / "f.onnx") - wanted).max() / np.abs(wanted).max()
-    assert rewrite(forward, "amp-f16")["big"][0] == "f16" and not error() < 0.05  # infinities, or what tanh makes of them
+    assert rewrite(forward, "amp-f16", None)["big"][0] == "f16" and not error() < 0.05  # infinities, or what tanh makes of them
+    assert "overflow f16" in rewrite(forward, "amp-f16")["big"][1] and error() < 5e-3
     values = rewrite(forward, "auto")
     assert values["big"][0] == "f32" and "overflow f16" in values["big"][1], values
     assert values["small"][0] == "f32" and ("become zero in f16" in values["small"][1] or "below the normal" in values["small"][1]), values

@@ -19,6 +19,7 @@ namespace mpt {
 struct ElementRange {
   double low = 0, high = 0;
   double smallest = 0; ///< least magnitude but zero; 0 where there is none
+  double rootMeanSquare = 0;
   bool integer = true; ///< every element is a whole number
   int64_t elements = 0;
 

@@ -33,9 +33,10 @@ struct Meaning {
   double gain = 1;         ///< constant factors since the magnitude was last of order one
   double least = 0;        ///< of a constant over a count: the least magnitude; 0 where there is no such quotient
 
-  bool constant = false; ///< its elements are in the file
-  double smallest = 0;   ///< of a constant, or of what it is a floor or an epsilon of: the least magnitude but zero
-  int64_t elements = 0;  ///< of a constant, before it was repeated
+  bool constant = false;     ///< its elements are in the file
+  double smallest = 0;       ///< of a constant, or of what it is a floor or an epsilon of: the least magnitude but zero
+  int64_t elements = 0;      ///< of a constant, before it was repeated
+  double rootMeanSquare = 0; ///< of a constant's elements, or a parameter's first ones; 0 where it is not known
 
   bool counted() const { return steps > 0; }
   double magnitude() const { return bounded ? std::max(std::abs(low), std::abs(high)) : kUnbounded; }
@@ -49,7 +50,7 @@ public:
   /// What a constant or a read of a state holds.
   struct Contents {
     bool isWeight = false;     ///< of a trained parameter
-    mlir::Attribute attribute; ///< elements or a number; null for what is no constant
+    mlir::Attribute attribute; ///< elements or a number, of a parameter the first ones; null for what is neither
   };
   using ContentsOf = llvm::function_ref<Contents(mlir::Operation *)>;
   /// Powers taken in `ending`, which is wide anyway, ask nothing of what they are taken of.

@@ -20,6 +20,10 @@ struct AutoSettings {
   double underflow = 0.01;      ///< most of a tensor's non-zero values that may become zero
   double subnormal = 0.1;       ///< most of them that may become subnormal
   double headroom = 2.0;        ///< by which the largest measured value has to stay below the largest of the type
+  bool choosesTypes = true;     ///< else a policy's own rules do, and only what leaves the type's range is kept wide
+
+  /// Of ranges under a policy that is not auto.
+  static AutoSettings limitsAlone();
 
   /// Reads the words after "auto". Returns what was wrong, or nothing.
   std::string set(llvm::StringRef text);
@@ -51,6 +55,7 @@ public:
   /// The power of two by which a tensor with a scale of its own is multiplied to fill `range`.
   static int ownShift(const RangeProfile &profile, const FloatRange &range);
   double budget() const { return settings.budget; }
+  bool choosesTypes() const { return settings.choosesTypes; }
   /// Where the policy scales the loss, its first scale becomes the power of two with which most gradients fit the
   /// storage type; `note` of the settings says how it was found.
   void chooseLossScale(PrecisionSettings &settings) const;

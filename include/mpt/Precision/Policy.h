@@ -44,7 +44,7 @@ struct PolicyWishes {
   std::string name;
   std::vector<std::string> keepF32, keepNarrow; ///< expressions over node names that become wide or narrow
   std::vector<std::string> rules;               ///< rules as in a policy file, without `policy.`
-  std::string ranges;                           ///< file of mpt-run --calibrate, for policy auto
+  std::string ranges; ///< file of mpt-run --calibrate: types under policy auto, limits under others
 };
 
 class Policy : public PrecisionSettings {
@@ -60,7 +60,7 @@ public:
   /// Fails where a rule of the command line names no op or node of the module.
   mlir::LogicalResult checkRules(mlir::ModuleOp module) const;
 
-  /// What was measured, under policy auto; null otherwise.
+  /// What was measured, where ranges were given; null otherwise.
   const Measurements *measured() const { return measurements.get(); }
   /// Measured times of contractions, with ",measure=FILE"; null otherwise.
   const ProductTable *times() const { return timed.get(); }

@@ -26,6 +26,8 @@ public:
     found.low = std::min(found.low, value);
     found.high = std::max(found.high, value);
     found.integer &= value == std::trunc(value);
+    squares += value * value;
+    ++added;
     if (double magnitude = std::abs(value); magnitude != 0)
       smallest = std::min(smallest, magnitude);
   }
@@ -39,6 +41,7 @@ public:
     if (found.low > found.high)
       found.low = found.high = 0;
     found.smallest = std::isfinite(smallest) ? smallest : 0;
+    found.rootMeanSquare = added ? std::sqrt(squares / static_cast<double>(added)) : 0;
     found.elements = elements;
     return found;
   }
@@ -57,7 +60,30 @@ private:
 
   ElementRange found;
   double smallest = std::numeric_limits<double>::infinity();
+  double squares = 0;
+  size_t added = 0; ///< elements; a splat is added once
 };
+
+/// The sum of squares in lanes that a compiler makes a vector of, for sums of floats keep their order.
+static double sumOfSquares(ArrayRef<char> bytes) {
+  constexpr size_t kLanes = 16;
+  float lanes[kLanes] = {};
+  for (size_t at = 0; at + sizeof(lanes) <= bytes.size(); at += sizeof(lanes)) {
+    float values[kLanes];
+    memcpy(values, bytes.data() + at, sizeof(lanes));
+    for (size_t i = 0; i < kLanes; ++i)
+      lanes[i] += values[i] * values[i];
+  }
+  double sum = 0;
+  for (float lane : lanes)
+    sum += lane;
+  for (size_t at = bytes.size() / sizeof(lanes) * sizeof(lanes); at + 4 <= bytes.size(); at += 4) {
+    float value;
+    memcpy(&value, bytes.data() + at, 4);
+    sum += static_cast<double>(value) * value;
+  }
+  return std::isfinite(sum) ? sum : 0; // sentinels have no magnitude
+}
 
 /// With the sign and the magnitude in two's complement, bits compare as the numbers do.
 template <> void Elements::addPiece<float>(ArrayRef<char> bytes) {
@@ -83,6 +109,8 @@ template <> void Elements::addPiece<float>(ArrayRef<char> bytes) {
   }
   if (least < kInfinity)
     smallest = std::min(smallest, number(least));
+  squares += sumOfSquares(bytes);
+  added += bytes.size() / 4;
   // Of weights the first few elements tell.
   for (size_t at = 0; at + 4 <= bytes.size() && found.integer; at += 4)
     if (float value = load<float>(bytes, at); std::isfinite(value))

@@ -102,8 +102,9 @@ void Meanings::visit(Operation *op, ContentsOf contentsOf, ConstantReader &reade
     return;
   if (Contents contents = contentsOf(op); contents.isWeight || contents.attribute) {
     std::optional<ElementRange> range = reader.read(contents.attribute);
-    Meaning meaning = range ? meaningOfConstant(*range) : Meaning();
+    Meaning meaning = range && !contents.isWeight ? meaningOfConstant(*range) : Meaning();
     meaning.weight = contents.isWeight;
+    meaning.rootMeanSquare = range ? range->rootMeanSquare : 0;
     meanings[op->getResult(0)] = meaning;
     return;
   }
@@ -376,6 +377,8 @@ std::string Meanings::whyWide(Operation *op, FloatType type, bool isMeasured) co
       return "it counts farther than the narrow type holds exactly";
     if (!isMeasured && m.bounded && isLarge(m, limits))
       return "its bounds are beyond the narrow type's range";
+    if (!isMeasured && arithmeticOf(op) == Arithmetic::Contracts && isLarge(m, limits))
+      return "its weights may take it out of the narrow type's range";
   }
   return "";
 }

@@ -195,12 +195,32 @@ static double longestExtent(Type type) {
 static Meaning inferLongSum(const Meaning &x, double terms) {
   Meaning result = x;
   result.constant = false;
+  result.rootMeanSquare = 0;
   if (x.bounded) {
     result.low = std::min(times(x.low, terms), x.low);
     result.high = std::max(times(x.high, terms), x.high);
   }
   result.steps = x.counted() ? x.steps * terms : 0;
   return result;
+}
+
+/// How much larger than `x` the results are of a GEMM or convolution whose other operand has known elements: the L2
+/// norm of the weights that make one. Norms that initializations and training give change nothing, as what comes
+/// between layers (ReLU, norms, residual additions) makes up for them.
+static double gainOfWeights(Operation *op, const Meaning &x, unsigned index, const Meaning &weights) {
+  constexpr double kOrdinary = 64;
+  auto type = dyn_cast<RankedTensorType>(op->getOperand(index).getType());
+  auto result = dyn_cast<RankedTensorType>(op->getResult(0).getType());
+  if (weights.rootMeanSquare == 0 || !type || !type.hasStaticShape() || !result)
+    return 1;
+  int64_t features = 1;
+  for (int64_t extent : type.getShape())
+    if (llvm::is_contained(result.getShape(), extent))
+      features = std::max(features, extent);
+  double norm = weights.rootMeanSquare * std::sqrt(static_cast<double>(type.getNumElements() / features));
+  if (norm > kOrdinary)
+    return x.gain * norm;
+  return std::abs(x.gain) > 1 ? x.gain * std::min(norm, 1.0) : 1;
 }
 
 /// Sums of products: of two tables of whole numbers they count, of activations nothing is known but the magnitude.
@@ -222,7 +242,7 @@ static Meaning inferContraction(Operation *op, ArrayRef<const Meaning *> operand
   // Behind weights a position is an activation as any other.
   result.positional = llvm::all_of(operands, [](const Meaning *m) { return m->positional && m->integer; });
   result.direct = false;
-  result.gain = 1;
+  result.gain = gainOfWeights(op, a, 1, b) * gainOfWeights(op, b, 0, a);
   return result;
 }
 
@@ -253,7 +273,7 @@ static Meaning inferPower(ArrayRef<const Meaning *> operands) {
 static Meaning inferGrowth(const Meaning &x) {
   Meaning result = x;
   result.constant = result.weight = result.integer = false;
-  result.steps = 0;
+  result.steps = result.rootMeanSquare = 0;
   if (x.bounded)
     result.high = std::max(x.magnitude(), 1.0), result.low = -result.high;
   return result;

@@ -8,9 +8,18 @@
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <cmath>
+#include <limits>
 
 using namespace mlir;
 using namespace mpt;
+
+AutoSettings AutoSettings::limitsAlone() {
+  AutoSettings settings;
+  settings.budget = std::numeric_limits<double>::infinity();
+  settings.underflow = settings.subnormal = settings.headroom = 1.0;
+  settings.choosesTypes = false;
+  return settings;
+}
 
 std::string AutoSettings::set(StringRef text) {
   SmallVector<StringRef> parts;

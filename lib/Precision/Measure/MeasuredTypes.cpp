@@ -12,7 +12,8 @@ using namespace mlir;
 using namespace mpt;
 
 MeasuredTypes::MeasuredTypes(ModuleOp module, const Policy &policy) : policy(policy), keys(module) {
-  if (policy.scaling.multiplies())
+  // A dynamic scale goes down until gradients fit.
+  if (policy.scaling.multiplies() && (policy.measured()->choosesTypes() || policy.scaling.mode == Scaling::fixed))
     gradientShift = std::ilogb(policy.scaling.init);
 }
 
@@ -22,7 +23,7 @@ MeasuredTypes::Choice MeasuredTypes::choose(ArrayRef<Value> values) const {
   Choice choice;
   auto storage = cast<FloatType>(policy.storage);
   Type bf16 = BFloat16Type::get(storage.getContext());
-  bool allFitOther = bf16 != storage;
+  bool allFitOther = bf16 != storage && policy.measured()->choosesTypes();
   for (Value value : values) {
     const RangeProfile *profile = policy.measured()->of(value, keys);
     if (!profile)
@@ -42,6 +43,8 @@ MeasuredTypes::Choice MeasuredTypes::choose(ArrayRef<Value> values) const {
 }
 
 bool MeasuredTypes::knows(Operation *op) const {
+  if (!policy.measured()->choosesTypes())
+    return false;
   auto known = [&](Value value) { return !isDecidable(value.getType()) || policy.measured()->of(value, keys); };
   return llvm::all_of(op->getOperands(), known) && llvm::all_of(op->getResults(), known);
 }
@@ -100,7 +103,7 @@ MeasuredNodes::Choice MeasuredNodes::choose(Operation *node) const {
   Choice choice;
   if (!policy.measured())
     return choice;
-  choice.known = true;
+  choice.known = policy.measured()->choosesTypes();
   SmallVector<Value> values(node->getOperands());
   llvm::append_range(values, node->getResults());
   for (Value value : values) {

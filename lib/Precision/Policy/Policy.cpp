@@ -103,6 +103,12 @@ FailureOr<Policy> Policy::load(const PolicyWishes &wishes, Location loc) {
     policy.measurements = *read;
     policy.name = "auto";
     policy.measurements->chooseLossScale(policy);
+  } else if (!wishes.ranges.empty()) {
+    FailureOr<std::shared_ptr<const Measurements>> read =
+        Measurements::read(wishes.ranges, AutoSettings::limitsAlone(), loc);
+    if (failed(read))
+      return failure();
+    policy.measurements = *read;
   }
   for (StringRef rule : wishes.rules)
     if (failed(policy.addTextRule(rule, loc)))

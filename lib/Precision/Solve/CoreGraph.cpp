@@ -163,7 +163,7 @@ Meanings::Contents CoreGraph::contentsOf(Operation *op) const {
   auto read = dyn_cast<train::ReadOp>(op);
   auto state = read ? ModuleOp(module).lookupSymbol<train::StateOp>(read.getStateAttr().getAttr()) : train::StateOp();
   if (!state || written.contains(read.getStateAttr().getAttr()))
-    return {/*isWeight=*/bool(state), {}};
+    return {/*isWeight=*/bool(state), state ? state.getValueAttr() : Attribute()};
   return {/*isWeight=*/false, state.getValueAttr()};
 }
 
@@ -523,7 +523,7 @@ FailureOr<ByMeasurement> mpt::solveModule(ModuleOp module, const Policy &policy,
   ByMeasurement found;
   ConstantReader reader; // of states that functions and attempts share
   KeptOps kept;
-  if (policy.measured()) {
+  if (policy.measured() && policy.measured()->choosesTypes()) {
     ErrorBudget budget(module, policy);
     solveWithin(budget, module, policy, placement, cost, reader);
     kept = budget.kept();
