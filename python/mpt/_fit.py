@@ -13,7 +13,8 @@ import time
 import numpy as np
 
 from ._batches import Batches, batch_sizes
-from ._run_folder import RunFolder
+from ._report import STYLE, curves
+from ._run_folder import RunFolder, read_log
 from ._watch import watch as look
 
 
@@ -97,6 +98,9 @@ class Fit:
     def best(self) -> pathlib.Path | None:
         path = self.run / "best.safetensors"
         return path if path.exists() else None
+
+    def _repr_html_(self) -> str:
+        return f"<style>{STYLE}</style>{curves(read_log(self.run / 'log.jsonl'))}"
 
     def train(self, epochs: int, resume: bool, progress: bool, save_onnx) -> None:
         if resume:

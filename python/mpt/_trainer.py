@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training a compiled model."""
 import functools
+import html
 import json
 import numbers
 import operator
@@ -18,6 +19,7 @@ from ._arrays import NAMES, SIZES, DeviceArray, to_array, to_tensor
 from ._compile import run as rewrite
 from ._native import name_bytes, path_bytes, whole_number
 from ._optimizer_state import OptimizerState
+from ._report import describe
 from ._safetensors import array, read
 from ._weights import Weights
 from ._world import joined
@@ -136,6 +138,9 @@ class Trainer:
         values = sum(int(np.prod(t.shape[:t.rank], dtype=np.int64)) for t in trained)
         return (f"<mpt.Trainer of '{self.name}': policy {manifest.get('policy', 'fp32')}, target {self._runtime.target}, "
                 f"{len(trained)} parameters of {values:,} values, {len(self._shapes) - len(trained)} held>")
+
+    def _repr_html_(self) -> str:
+        return describe(self) if self.__dict__.get("_trainer") else html.escape(repr(self))
 
     @property
     def name(self) -> str:
