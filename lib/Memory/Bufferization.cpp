@@ -7,6 +7,8 @@
 
 #include "mpt/Dialect/Library/LibraryDialect.h"
 #include "mpt/Dialect/MPT/GraphBuilder.h"
+#include "mpt/Dialect/Train/TrainingParts.h"
+#include "mpt/Interfaces/RuntimeCall.h"
 #include "mpt/Memory/Layout.h"
 
 using namespace mlir;
@@ -200,13 +202,22 @@ static func::FuncOp signatureOf(func::FuncOp source) {
 
 static LogicalResult bufferizeFunction(func::FuncOp source, KernelTable &kernels, const BufferizeOptions &options) {
   BufferizationState state(source, signatureOf(source), kernels, options);
+  TrainingParts parts(source);
+  Block &body = state.target.front();
   for (Operation &op : source.front()) {
+    Operation *last = body.empty() ? nullptr : &body.back();
     auto bufferizable = dyn_cast<Bufferizable>(op);
     if (!bufferizable)
       return op.emitOpError() << "expected a library call, a view or a fusion; run the fusion and library passes "
                                  "before --memory-bufferize";
     if (failed(bufferizable.bufferize(state)))
       return failure();
+    // Buffers do not tell what reads a gradient.
+    if (parts.isForward(&op))
+      continue;
+    for (Operation &made : llvm::make_range(last ? std::next(last->getIterator()) : body.begin(), body.end()))
+      if (auto call = dyn_cast<RuntimeCall>(made); call && isLibraryCall(call.getCallKind()))
+        statePart(&made, parts.of(&op));
   }
   return success();
 }

@@ -8,6 +8,7 @@
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/MPT/Sizes.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
+#include "mpt/Dialect/Train/TrainingParts.h"
 #include "mpt/Distribution/Replicas.h"
 #include "mpt/Memory/Bufferize.h"
 #include "mpt/Memory/Layout.h"
@@ -29,29 +30,15 @@ bool callsLibrary(Operation *op) {
   return call && isLibraryCall(call.getCallKind());
 }
 
-/// The position where the backward pass begins: its first library call, which is the first one that the loss does not
-/// depend on. The end of the function when there is none, or no result named "loss".
+/// The position where the backward pass begins: its first library call. The end of the function when there is none.
 int64_t backwardStart(func::FuncOp function) {
-  llvm::DenseSet<Value> needed;
-  for (BlockArgument argument : function.getArguments()) {
-    auto name = getArgAttr<MPTDialect::NameAttrHelper>(function, argument.getArgNumber());
-    if (name && name.getValue() == "loss" &&
-        getArgAttr<MPTDialect::OutputAttrHelper>(function, argument.getArgNumber()))
-      needed.insert(argument);
+  int64_t position = 0;
+  for (Operation &op : function.front()) {
+    if (statedPart(&op).value_or(TrainingPart::forward) != TrainingPart::forward)
+      return position;
+    ++position;
   }
-  int64_t position = function.front().getOperations().size(), start = position;
-  if (needed.empty())
-    return start;
-  for (Operation &op : llvm::reverse(function.front())) {
-    --position;
-    if (llvm::any_of(writtenBy(&op), [&](Value buffer) { return needed.contains(ownerOf(buffer)); })) {
-      for (Value operand : op.getOperands())
-        needed.insert(ownerOf(operand));
-    } else if (callsLibrary(&op)) {
-      start = position;
-    }
-  }
-  return start;
+  return position;
 }
 
 /// The node of the model that an op belongs to.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // --fusion-decompose: composites in simpler ops, and reductions in two stages.
 #include "mpt/Dialect/MPT/GraphBuilder.h"
+#include "mpt/Dialect/Train/TrainingParts.h"
 #include "mpt/Fusion/ReductionStages.h"
 #include "mpt/Interfaces/Bufferizable.h"
 #include "mpt/Interfaces/Interfaces.h"
@@ -40,7 +41,8 @@ LogicalResult decomposeComposites(func::FuncOp function, bool recurrences) {
       auto composite = dyn_cast<Decomposable>(op);
       if (!composite || isa<LoopLowering>(op) || (recurrences && isWholeCall(op)))
         continue;
-      OpBuilder builder(&op);
+      PartCarrier carrier(&op);
+      OpBuilder builder(&op, &carrier);
       FailureOr<SmallVector<Value>> values = decomposeAccumulating(composite, builder);
       if (failed(values))
         return op.emitOpError() << "expected a decomposition into ops with loop forms";

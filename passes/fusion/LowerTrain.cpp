@@ -3,6 +3,7 @@
 #include "mpt/Dialect/MPT/Accumulators.h"
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
+#include "mpt/Dialect/Train/TrainingParts.h"
 #include "mpt/Interfaces/GradientScale.h"
 #include "passes/fusion/Passes.h"
 
@@ -139,6 +140,9 @@ void lowerWrites(ModuleOp module) {
 
 struct LowerTrain : mpt::impl::LowerTrainBase<LowerTrain> {
   void runOnOperation() override {
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      if (!function.isExternal())
+        stateParts(function);
     eraseGradientMarkers(getOperation());
     if (failed(decomposeTraining(getOperation())))
       return signalPassFailure();

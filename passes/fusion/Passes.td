@@ -31,7 +31,8 @@ def LowerTrain : Pass<"fusion-lower-train", "::mlir::ModuleOp"> {
   let description = [{
     In: functions of the training form after phase precision. Out: of the train dialect only `train.state`, `train.read` and
     unconditional `train.write` are left. A conditional write becomes a select between the new and the old value, so that
-    skipping a step is data and needs no branch; gradient markers go.
+    skipping a step is data and needs no branch; gradient markers go. Training ops said where the backward pass and the
+    update are: contractions state it instead (`train.part`).
   }];
   let dependentDialects = ["::mpt::MPTDialect"];
 }
@@ -55,7 +56,7 @@ def Decompose : Pass<"fusion-decompose", "::mlir::ModuleOp"> {
 def Rematerialize : Pass<"fusion-rematerialize", "::mlir::ModuleOp"> {
   let summary = "compute values once more in the backward pass where that costs no traffic, or to save memory";
   let description = [{
-    In: core ops after fusion-decompose, with the loss as the result named "loss". Out: arithmetic that the backward pass
+    In: core ops after fusion-decompose, whose contractions state their part of the step. Out: arithmetic that the backward pass
     reads is rematerialized from values that are kept anyway, inside the kernels that read it; casts of inputs are too. What
     to keep is a minimum cut over bytes: library calls, reductions and random numbers are never repeated.
 

@@ -4,6 +4,7 @@
 #include "mpt/Dialect/Library/LibraryDialect.h"
 #include "mpt/Dialect/MPT/Accumulators.h"
 #include "mpt/Dialect/MPT/TensorTypes.h"
+#include "mpt/Dialect/Train/TrainingParts.h"
 #include "mpt/Library/Masks.h"
 #include "mpt/Support/Refusal.h"
 #include "passes/library/Apart.h"
@@ -517,6 +518,7 @@ bool Match::rewrite(KnownMasks &known) {
     auto gradients = library::AttentionGradientOp::create(builder, gradient.getLoc(), q.getType(), k.getType(),
                                                           v.getType(), q, k, v, mask.bias, key, o, attention.getStats(),
                                                           dO, APFloat(scale), mask.causal, ratio, stream);
+    carryPart(first, gradients);
     if (NumericsAttr numerics = output.getNumericsAttr())
       gradients->setAttr(kNumericsAttr, numerics);
     replace(g, dV, output.getB(), output.getB(), gradients.getDv());

@@ -3,6 +3,7 @@
 // Matcher: fusions that sum a gradient by channel behind the ReLU of a batch norm, and the norm's five parts.
 #include "mpt/Dialect/Library/LibraryDialect.h"
 #include "mpt/Dialect/MPT/GraphBuilder.h"
+#include "mpt/Dialect/Train/TrainingParts.h"
 #include "mpt/Library/ChannelSums.h"
 #include "mpt/Support/Refusal.h"
 #include "passes/library/Passes.h"
@@ -152,8 +153,9 @@ void useSums(FusionOp fusion, ArrayRef<Term> terms, ValueRange sums) {
     for (Value vector : term.vectors)
       known = b.mul(known, b.cast(vector, builder.getF64Type()));
     RankedTensorType x = tensorType(reduce.getX());
+    const int64_t count = x.getNumElements() / x.getDimSize(1);
     if (reduce.getKind() == ReduceKind::mean)
-      known = b.mul(known, 1 / static_cast<double>(x.getNumElements() / x.getDimSize(1)));
+      known = b.mul(known, 1 / static_cast<double>(count));
     known = b.cast(known, tensorType(reduce.getY()).getElementType());
     guardReduction(reduce, sound, known, builder);
   }
@@ -167,6 +169,7 @@ library::ConvBackwardDataOp withSums(ConvBackwardDataOp conv, const Normalizatio
                                                   conv.getDy(), conv.getW(), ValueRange(norm), conv.getStrides(),
                                                   conv.getDilations(), conv.getPadsLow(), conv.getPadsHigh(),
                                                   conv.getGroups(), conv.getNumericsAttr());
+  carryPart(conv, call);
   conv.getY().replaceAllUsesWith(call.getDx());
   conv.erase();
   return call;

@@ -6,6 +6,7 @@
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
+#include "mpt/Dialect/Train/TrainingParts.h"
 #include "mpt/Precision/Constants.h"
 #include "mpt/Precision/LossyCasts.h"
 
@@ -36,14 +37,13 @@ private:
 
   LogicalResult rewrite(func::FuncOp function) {
     casts.clear();
-    bool backward = false;
+    TrainingParts parts(function);
     SmallVector<Operation *> originals;
     for (Operation &op : function.getBody().front())
       originals.push_back(&op);
     for (Operation *op : originals) {
-      backward |= hasAttr<MPTDialect::SeedAttrHelper>(op);
       auto decision = getAttr<MPTDialect::PrecisionAttrHelper>(op);
-      if (decision && failed(apply(op, decision, backward)))
+      if (decision && failed(apply(op, decision, !parts.isForward(op))))
         return failure();
     }
     for (Operation *op : originals)

@@ -6,6 +6,7 @@
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/Train/ScaleOps.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
+#include "mpt/Dialect/Train/TrainingParts.h"
 #include "mpt/Precision/ScaleFlow.h"
 #include "mpt/Precision/Settings.h"
 
@@ -55,12 +56,9 @@ public:
     }
     scaling = PrecisionSettings::of(module).scaling;
     if (!scaling.multiplies())
-      module.walk([](train::ScaleLossOp seed) {
-        if (!hasAttr<MPTDialect::SeedAttrHelper>(seed))
-          return;
-        seed.getResult().replaceAllUsesWith(seed.getSeed());
-        seed.erase();
-      });
+      for (auto function : module.getOps<func::FuncOp>())
+        if (!function.isExternal())
+          eraseSeeds(function);
     if (scaling.mode == Scaling::none)
       return;
     if (scaling.multiplies() && failed(findUnscaled(module)))
@@ -89,6 +87,16 @@ public:
   }
 
 private:
+  /// Without a scale, seeds are the losses' own gradients.
+  static void eraseSeeds(func::FuncOp function) {
+    stateParts(function);
+    for (auto seed : llvm::make_early_inc_range(function.getOps<train::ScaleLossOp>()))
+      if (hasAttr<MPTDialect::SeedAttrHelper>(seed)) {
+        seed.getResult().replaceAllUsesWith(seed.getSeed());
+        seed.erase();
+      }
+  }
+
   /// Fails where a parameter is updated by what no marked gradient stands for: no scale would reach it.
   LogicalResult findUnscaled(ModuleOp module) {
     SymbolTable symbols(module);

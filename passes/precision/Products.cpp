@@ -6,7 +6,6 @@
 #include "mpt/Dialect/MPT/ValueKeys.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
 #include "mpt/Precision/Decisions.h"
-#include "mpt/Precision/Layers.h"
 #include "mpt/Precision/OperandCasts.h"
 #include "mpt/Precision/Products.h"
 
@@ -133,7 +132,7 @@ private:
     DenseSet<StringAttr> trained;
     for (bool trains : {true, false})
       for (func::FuncOp function : trains ? training : others) {
-        DenseSet<Value> gradients = gradientValues(function);
+        TrainingParts parts(function);
         for (Operation &op : function.getBody().front()) {
           OpTypes types = decisionOf(&op);
           if (!types.quantized)
@@ -142,7 +141,7 @@ private:
           if (trains)
             trained.insert(key);
           if (trains || !trained.contains(key))
-            add(&op, Product(&op, types, settings, gradients));
+            add(&op, Product(&op, types, settings, parts));
         }
       }
   }

@@ -7,7 +7,7 @@
 #include "mpt/Dialect/MPT/ValueKeys.h"
 #include "mpt/Dialect/Train/ScaleOps.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
-#include "mpt/Precision/Layers.h"
+#include "mpt/Dialect/Train/TrainingParts.h"
 #include "mpt/Precision/LossyCasts.h"
 #include "mpt/Precision/OperandCasts.h"
 #include "mpt/Precision/Policy.h"
@@ -57,7 +57,7 @@ public:
 private:
   /// An operand of a contraction that changes its type, and the type.
   template <typename F> void eachOperand(func::FuncOp function, F visit) {
-    DenseSet<Value> gradients = gradientValues(function);
+    TrainingParts parts(function);
     llvm::StringMap<int> seen;
     DenseMap<std::pair<Value, Type>, std::string> names;
     for (Operation &op : llvm::make_early_inc_range(function.getBody().front())) {
@@ -65,7 +65,7 @@ private:
       if (!decision || !decision.contains("quantized"))
         continue;
       for (OpOperand &operand : op.getOpOperands()) {
-        bool isGradient = gradients.contains(operand.get());
+        bool isGradient = parts.isGradient(operand.get());
         Type type = isGradient ? settings.gradients : settings.compute;
         if (!isa<FloatType>(tensorType(operand.get()).getElementType()) || type.getIntOrFloatBitWidth() != 8)
           continue;

@@ -4,8 +4,8 @@
 
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Dialect/MPT/MPTDialect.h"
+#include "mpt/Dialect/Train/TrainingParts.h"
 #include "mpt/Interfaces/Interfaces.h"
-#include "mpt/Precision/Layers.h"
 #include "mpt/Precision/LossyCasts.h"
 #include "mpt/Precision/RoundingCasts.h"
 #include "mpt/Precision/Settings.h"
@@ -53,16 +53,17 @@ public:
 
 private:
   void save(func::FuncOp function, RoundingCasts &casts) {
-    DenseSet<Value> gradients = gradientValues(function), activations = activationsOf(function);
+    TrainingParts parts(function);
+    DenseSet<Value> activations = activationsOf(function);
     auto isBackward = [&](OpOperand &use) {
       return mayReadRounded(use.getOwner()) &&
-             llvm::any_of(use.getOwner()->getResults(), [&](Value result) { return gradients.contains(result); });
+             llvm::any_of(use.getOwner()->getResults(), [&](Value result) { return parts.isGradient(result); });
     };
     // By the value in the storage type: those of it that the backward pass reads, it itself or widened.
     llvm::MapVector<Value, SmallVector<Value>> saved;
     for (Operation &op : function.getBody().front())
       for (Value value : op.getResults())
-        if (Value stored = storedFormOf(value); stored && activations.contains(stored) && !gradients.contains(value) &&
+        if (Value stored = storedFormOf(value); stored && activations.contains(stored) && !parts.isGradient(value) &&
                                                 llvm::any_of(value.getUses(), isBackward))
           saved[stored].push_back(value);
     for (auto &[stored, reads] : saved) {

@@ -7,6 +7,7 @@
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/ONNX/TrainingRoles.h"
+#include "mpt/Dialect/Train/TrainingParts.h"
 #include "passes/training/Passes.h"
 
 namespace mpt {
@@ -45,6 +46,8 @@ struct AdoptBackward : mpt::impl::AdoptBackwardBase<AdoptBackward> {
       return signalPassFailure();
     if (own)
       return;
+    if (!hasSeeds(step))
+      stateBackward(step);
     keepLoss(forward);
   }
 
@@ -186,6 +189,15 @@ private:
 
   static bool hasSeeds(func::FuncOp step) {
     return llvm::any_of(step.getBody().front(), [](Operation &op) { return hasAttr<MPTDialect::SeedAttrHelper>(&op); });
+  }
+
+  /// Without a seed to follow, contractions that no result needs state that they are of the backward pass.
+  static void stateBackward(func::FuncOp step) {
+    Block &body = step.getBody().front();
+    DenseSet<Operation *> forward = sliceOf(llvm::to_vector(body.getTerminator()->getOperands()));
+    for (Operation &op : body)
+      if (isContraction(&op) && !forward.contains(&op))
+        statePart(&op, TrainingPart::backward);
   }
 
   /// Of the first parameter whose gradient is computed by `culprit`.

@@ -45,3 +45,13 @@ module attributes {train.scales} {}
 
 // expected-error @below {{expected a unit attribute as 'train.scale', got true}}
 module attributes {train.scale = true} {}
+
+// -----
+
+// expected-error @below {{expected "forward", "backward" or "update" as 'train.part', got "sideways"}}
+module attributes {train.part = "sideways"} {}
+
+// -----
+
+// expected-error @below {{expected "forward", "backward" or "update" as 'train.part', got 1 : i32}}
+module attributes {train.part = 1 : i32} {}

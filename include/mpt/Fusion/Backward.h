@@ -8,8 +8,7 @@
 
 namespace mpt {
 
-/// Ops that wait for a library call which the result "loss" does not need: the backward pass behind the gradient of the
-/// loss, and updates. Empty when no result has that name.
+/// Ops that wait for a library call of the backward pass: all of it behind the gradient of the loss, and updates.
 llvm::DenseSet<mlir::Operation *> backwardOps(mlir::func::FuncOp function);
 
 /// Whether `op` rounds a value that readers widen again: for the backward pass it waits in the form of fewer bytes.

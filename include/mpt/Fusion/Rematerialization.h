@@ -18,7 +18,7 @@ struct RematerializationResult {
   int64_t numOps = 0;    ///< computed once more; each carries `mpt.recomputed`
 };
 
-/// Rewrites a function with the result "loss" (see fusion-rematerialize's description); others stay as they are.
+/// Rewrites a function with a backward pass (see fusion-rematerialize's description); others stay as they are.
 RematerializationResult rematerialize(mlir::func::FuncOp function, const RematerializationGoal &goal);
 
 } // namespace mpt

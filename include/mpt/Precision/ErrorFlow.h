@@ -54,7 +54,7 @@ private:
 
   mlir::func::FuncOp function;
   const MeasuredTypes &values;
-  llvm::DenseSet<mlir::Value> gradients;
+  TrainingParts parts;
   std::vector<Node> nodes; ///< in order
   std::vector<Output> ends;
   bool countsChoices = true;

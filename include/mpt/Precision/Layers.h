@@ -9,10 +9,6 @@
 
 namespace mpt {
 
-/// All values computed from the gradient seeds (`mpt.seed`) of a function. After loss scaling also from its scaled
-/// seeds.
-llvm::DenseSet<mlir::Value> gradientValues(mlir::func::FuncOp function);
-
 /// Which contractions of a function have the properties that policy.where names. A contraction with a gradient operand
 /// belongs to the forward contraction of its location, or else, as in the backward pass of a file, of the weight that
 /// it reads or makes the gradient of.

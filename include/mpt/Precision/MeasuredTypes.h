@@ -3,6 +3,7 @@
 #ifndef MPT_PRECISION_MEASUREDTYPES_H
 #define MPT_PRECISION_MEASUREDTYPES_H
 
+#include "mpt/Dialect/Train/TrainingParts.h"
 #include "mpt/Precision/Policy.h"
 
 namespace mpt {
@@ -21,7 +22,7 @@ public:
   /// All float values that `op` reads and makes were measured.
   bool knows(mlir::Operation *op) const;
   /// Why operands of a GEMM may not be converted to the policy's 8-bit types, or nothing.
-  std::string refuseQuantizing(mlir::Operation *op, const llvm::DenseSet<mlir::Value> &gradients) const;
+  std::string refuseQuantizing(mlir::Operation *op, const TrainingParts &parts) const;
 
   // ---- for error flow
 

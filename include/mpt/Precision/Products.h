@@ -4,6 +4,7 @@
 #define MPT_PRECISION_PRODUCTS_H
 
 #include "mpt/Dialect/MPT/ValueKeys.h"
+#include "mpt/Dialect/Train/TrainingParts.h"
 #include "mpt/Precision/Solve.h"
 
 #include "llvm/ADT/StringMap.h"
@@ -27,9 +28,8 @@ struct Product {
   llvm::SmallVector<ProductOperand, 2> operands;
   mlir::RankedTensorType result;
 
-  /// `types` are those decided for `op`; `gradients` holds the gradient values of its function (Layers.h).
-  Product(mlir::Operation *op, const OpTypes &types, const PrecisionSettings &settings,
-          const llvm::DenseSet<mlir::Value> &gradients);
+  /// `types` are those decided for `op`; `parts` are those of its function.
+  Product(mlir::Operation *op, const OpTypes &types, const PrecisionSettings &settings, const TrainingParts &parts);
 };
 
 /// The name of `op` in every function of its model: they begin alike, so that the n-th op of a node is the same in all.

@@ -2,6 +2,7 @@
 // GEMMs: constraints, and what they mean in core ops.
 #include "mpt/Dialect/Library/LibraryDialect.h"
 #include "mpt/Dialect/MPT/GraphBuilder.h"
+#include "mpt/Dialect/Train/TrainingParts.h"
 
 using namespace mlir;
 using namespace mpt;
@@ -154,6 +155,8 @@ void GemmOp::build(OpBuilder &builder, OperationState &state, MatMulOp matmul, T
                                  type.getElementType());
   build(builder, state, type, kept, sums, matmul.getA(), matmul.getB(), bias, ValueRange(), Value(), aux,
         matmul.getTransposeA(), matmul.getTransposeB(), APFloat(1.0), form, matmul.getNumericsAttr());
+  if (Attribute part = matmul->getAttr(kPartAttr))
+    state.addAttribute(kPartAttr, part);
 }
 
 bool GemmOp::takesFloat8(RankedTensorType a, RankedTensorType b) {

@@ -169,8 +169,9 @@ static LogicalResult matmulOfBroadcast(MatMulOp op, PatternRewriter &rewriter) {
   Value rows = b.reshape(op.getA(), {a.getNumElements() / a.getShape().back(), a.getShape().back()});
   Value matrix = b.reshape(repeat.getX(), one.getShape().take_back(2));
   auto flat = y.clone({tensorType(rows).getDimSize(0), y.getShape().back()});
-  Value product =
+  auto product =
       MatMulOp::create(rewriter, op.getLoc(), flat, rows, matrix, false, op.getTransposeB(), op.getNumericsAttr());
+  product->setDiscardableAttrs(op->getDiscardableAttrDictionary());
   rewriter.replaceOp(op, b.reshape(product, y.getShape()));
   return success();
 }

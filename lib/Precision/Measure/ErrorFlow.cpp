@@ -6,7 +6,6 @@
 #include "mpt/Dialect/MPT/TensorTypes.h"
 #include "mpt/Interfaces/GemmLike.h"
 #include "mpt/Interfaces/Linearity.h"
-#include "mpt/Precision/Layers.h"
 #include "mpt/Precision/Slots.h"
 
 #include <cmath>
@@ -17,7 +16,7 @@ using namespace mpt;
 static double square(double x) { return x * x; }
 
 ErrorFlow::ErrorFlow(func::FuncOp function, const MeasuredTypes &values)
-    : function(function), values(values), gradients(gradientValues(function)) {
+    : function(function), values(values), parts(function) {
   for (Operation &op : function.getBody().front()) {
     if (auto gradient = dyn_cast<train::GradientOp>(op))
       ends.push_back({train::TrainDialect::tensorName(gradient.getParameter()).str(), gradient.getGradient()});
@@ -103,7 +102,7 @@ void ErrorFlow::round(Node &node, const Decisions &decisions) const {
     if (i >= types.operands.size() || !isDecidable(operand.getType()))
       continue;
     if (types.quantized) {
-      node.reads[i] = values.roundingOfQuantized(operand, gradients.contains(operand));
+      node.reads[i] = values.roundingOfQuantized(operand, parts.isGradient(operand));
       continue;
     }
     Operation *maker = operand.getDefiningOp();

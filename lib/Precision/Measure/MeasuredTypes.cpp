@@ -49,10 +49,10 @@ bool MeasuredTypes::knows(Operation *op) const {
   return llvm::all_of(op->getOperands(), known) && llvm::all_of(op->getResults(), known);
 }
 
-std::string MeasuredTypes::refuseQuantizing(Operation *op, const DenseSet<Value> &gradients) const {
+std::string MeasuredTypes::refuseQuantizing(Operation *op, const TrainingParts &parts) const {
   for (Value operand : op->getOperands()) {
     const RangeProfile *profile = isDecidable(operand.getType()) ? policy.measured()->of(operand, keys) : nullptr;
-    auto type = cast<FloatType>(gradients.contains(operand) ? policy.gradients : policy.compute);
+    auto type = cast<FloatType>(parts.isGradient(operand) ? policy.gradients : policy.compute);
     if (!profile || type.getWidth() != 8)
       continue;
     Verdict verdict = policy.tensorScaling.enabled ? policy.measured()->judgeScaled(*profile, type)

@@ -36,8 +36,7 @@ static void printAttributes(Operation *op, llvm::raw_ostream &out) {
   out << "}";
 }
 
-Product::Product(Operation *op, const OpTypes &types, const PrecisionSettings &settings,
-                 const DenseSet<Value> &gradients) {
+Product::Product(Operation *op, const OpTypes &types, const PrecisionSettings &settings, const TrainingParts &parts) {
   llvm::raw_string_ostream text(key), sides(shapes);
   text << op->getName() << " (";
   for (auto [i, operand] : llvm::enumerate(op->getOperands())) {
@@ -45,7 +44,7 @@ Product::Product(Operation *op, const OpTypes &types, const PrecisionSettings &s
     ProductOperand found;
     found.number = i;
     found.stored = i < types.operands.size() && types.operands[i] ? type.clone(types.operands[i]) : type;
-    found.isGradient = gradients.contains(operand);
+    found.isGradient = parts.isGradient(operand);
     Type narrow = found.isGradient ? settings.gradients : settings.compute;
     if (isa<FloatType>(type.getElementType()) && narrow.getIntOrFloatBitWidth() == 8)
       found.narrow = narrow;

@@ -76,8 +76,7 @@ void CoreGraph::enter(func::FuncOp function) {
   at.loss = lossIsland(function);
   at.gradientTail = parameterGradientTail(function);
   at.meanings.emplace(function, [&](Operation *op) { return contentsOf(op); }, reader, at.loss);
-  if (measured)
-    at.gradients = gradientValues(function);
+  at.parts.emplace(function);
   Layers layers(function);
   for (Operation &op : function.getBody().front()) {
     OpRules rules = rulesOf(&op, layers);
@@ -258,7 +257,6 @@ bool CoreGraph::isOpenResult(OpResult result, const OpRules &rules) const {
 
 std::optional<OpLabels> CoreGraph::label(Operation *op, RangeFact in, CastPlacement &placement) {
   const OpRules &rules = at.rules.find(op)->second;
-  at.inBackward |= hasAttr<MPTDialect::SeedAttrHelper>(op);
   Draft draft;
   switch (rules.form) {
   case Form::fixed:
@@ -293,7 +291,7 @@ std::optional<OpLabels> CoreGraph::label(Operation *op, RangeFact in, CastPlacem
 void CoreGraph::enterValues(const OpLabels &labels, CastPlacement &placement) const {
   for (auto [operand, label] : llvm::zip_equal(labels.op->getOperands(), labels.operands))
     if (isDecidable(operand.getType()) && label != kEither)
-      placement.use(operand, label, at.inBackward);
+      placement.use(operand, label, !at.parts->isForward(labels.op));
   for (auto [result, label] : llvm::zip_equal(labels.op->getResults(), labels.results))
     if (isDecidable(result.getType()))
       placement.produce(result, label, costOf(result));
@@ -481,7 +479,7 @@ void CoreGraph::restrictToMeasured(const OpRules &rules, Draft &draft) const {
     return;
   }
   if (draft.quantized)
-    if (std::string why = measured->refuseQuantizing(op, at.gradients); !why.empty()) {
+    if (std::string why = measured->refuseQuantizing(op, *at.parts); !why.empty()) {
       draft.quantized = false;
       draft.rule += "; " + why;
     }

@@ -6,6 +6,7 @@
 #include "Budget.h"
 #include "GraphView.h"
 
+#include "mpt/Dialect/Train/TrainingParts.h"
 #include "mpt/Precision/Meaning.h"
 #include "mpt/Precision/MeasuredTypes.h"
 #include "mpt/Precision/Solve.h"
@@ -64,10 +65,9 @@ private:
     llvm::DenseMap<mlir::Value, RangeTransfer> transfers; ///< none for values that are not in it
     llvm::DenseSet<mlir::Operation *> loss, gradientTail;
     std::optional<Meanings> meanings;
-    llvm::DenseSet<mlir::Value> gradients; ///< where ranges were measured
+    std::optional<TrainingParts> parts;
     llvm::DenseMap<mlir::Value, std::string>
-        outOfRange;          ///< read, and moved or not, of a state that the type cannot hold
-    bool inBackward = false; ///< set by the seed while ops are labelled in order
+        outOfRange; ///< read, and moved or not, of a state that the type cannot hold
   };
 
   void findParameters();

@@ -4,26 +4,13 @@
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
+#include "mpt/Dialect/Train/TrainingParts.h"
 #include "mpt/Interfaces/Interfaces.h"
 
 #include "llvm/ADT/StringMap.h"
 
 using namespace mlir;
 using namespace mpt;
-
-DenseSet<Value> mpt::gradientValues(func::FuncOp function) {
-  DenseSet<Value> gradients;
-  for (Operation &op : function.getBody().front())
-    if (hasAttr<MPTDialect::SeedAttrHelper>(&op) || isa<train::ScaleLossOp>(op) ||
-        llvm::any_of(op.getOperands(), [&](Value operand) { return gradients.contains(operand); }))
-      gradients.insert(op.getResults().begin(), op.getResults().end());
-  return gradients;
-}
-
-static bool isContraction(Operation *op) {
-  auto semantics = dyn_cast<PrecisionSemantics>(op);
-  return semantics && semantics.getNumericClass() == NumericClass::Contraction;
-}
 
 static bool isFloatTensor(Value value) {
   auto type = dyn_cast<RankedTensorType>(value.getType());
@@ -126,7 +113,8 @@ private:
 
 Layers::Layers(func::FuncOp function) {
   Block &body = function.getBody().front();
-  DenseSet<Value> gradients = gradientValues(function), behind, reaching, weights;
+  TrainingParts parts(function);
+  DenseSet<Value> behind, reaching, weights;
   auto module = function->getParentOfType<ModuleOp>();
   DenseSet<StringRef> parameters;
   for (auto state : module.getOps<train::StateOp>())
@@ -139,7 +127,7 @@ Layers::Layers(func::FuncOp function) {
     bool contracts = isContraction(&op), after = false, weighted = false, plain = false, gradient = false;
     for (Value operand : op.getOperands()) {
       after |= behind.contains(operand);
-      gradient |= gradients.contains(operand);
+      gradient |= parts.isGradient(operand);
       if (!isFloatTensor(operand))
         continue;
       bool isWeight = weights.contains(operand);
@@ -167,7 +155,7 @@ Layers::Layers(func::FuncOp function) {
   for (Operation &op : llvm::reverse(body)) {
     auto known = properties.find(&op);
     bool reaches = known != properties.end();
-    if (llvm::any_of(op.getResults(), [&](Value result) { return gradients.contains(result); }))
+    if (llvm::any_of(op.getResults(), [&](Value result) { return parts.isGradient(result); }))
       continue; // the backward pass reads values of the forward pass
     bool before = llvm::any_of(op.getResults(), [&](Value result) { return reaching.contains(result); });
     if (reaches && !before)

@@ -80,7 +80,7 @@ private:
   }
 
   void collect(func::FuncOp function, llvm::function_ref<bool(StringAttr)> counts) {
-    DenseSet<Value> gradients = gradientValues(function);
+    TrainingParts parts(function);
     for (Operation &op : function.getBody().front()) {
       auto decision = decisions.find(&op);
       if (decision == decisions.end() || !decision->second.quantized)
@@ -90,7 +90,7 @@ private:
       Group &group = groups[key];
       group.named |= isNamed(&op);
       if (counts(key))
-        group.counted.emplace_back(&op, Product(&op, decision->second, policy, gradients));
+        group.counted.emplace_back(&op, Product(&op, decision->second, policy, parts));
     }
   }
 

@@ -99,3 +99,27 @@ func.func @update(%scale: tensor<f32>, %good: tensor<i32>, %left: tensor<i32>, %
   %0:3 = train.update_scale %scale, %good, %left, %finite {growth = 2.0, backoff = 0.5, interval = 2000 : i64, hysteresis = 1 : i64, min = 1.0, max = 16777216.0} : (tensor<f32>, tensor<i32>, tensor<i32>, tensor<i1>) -> (tensor<f32>, tensor<i32>, tensor<i32>)
   return %0#0, %0#1, %0#2 : tensor<f32>, tensor<i32>, tensor<i32>
 }
+
+// -----
+
+// Contractions state the part of the step that training ops told: behind the scaled loss, and behind a gradient. What only the
+// backward pass reads is part of it.
+// CHECK-LABEL: func.func @parts
+// CHECK: mpt.matmul %arg0, %{{.*}} : (tensor<8x8xf32>
+// CHECK: mpt.matmul %{{.*}} {train.part = "backward", transpose_a = true}
+// CHECK: mpt.matmul %{{.*}} {train.part = "backward", transpose_b = true}
+// CHECK: mpt.matmul %{{.*}} {train.part = "update"}
+module {
+  train.state parameter @w : tensor<8x8xf32>
+  func.func @parts(%x: tensor<8x8xf32>, %dy: tensor<8x8xf32>, %s: tensor<f32>) -> tensor<8x8xf32> {
+    %w = train.read @w : tensor<8x8xf32>
+    %y = mpt.matmul %x, %w : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+    %t = mpt.matmul %x, %x {transpose_a = true} : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+    %seed = train.scale_loss %dy, %s : tensor<8x8xf32>, tensor<f32>
+    %dw = mpt.matmul %t, %seed {transpose_b = true} : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+    %g = train.gradient @w, %dw : tensor<8x8xf32>
+    %next = mpt.matmul %g, %w : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+    train.write @w, %next : tensor<8x8xf32>
+    return %y : tensor<8x8xf32>
+  }
+}

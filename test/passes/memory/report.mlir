@@ -9,7 +9,7 @@
 // CHECK-NEXT: arena 32,768
 // CHECK: gemms 4
 // CHECK: lower_bound 32,768
-// The hidden value lives on into the backward pass, which starts at the first GEMM that the loss does not need.
+// The hidden value lives on into the backward pass, which starts at the first GEMM that states it.
 // CHECK: saved 16,384
 // CHECK: most bytes are live at one:
 // CHECK: other 16,384
@@ -22,7 +22,7 @@ train.state slot @m : tensor<64x64xf32> of "w"
 func.func @step(%x: tensor<64x64xf32>) -> (tensor<64x64xf32> {mpt.name = "loss"}, tensor<64x64xf32>) {
   %h = mpt.matmul %x, %x : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32> loc("one")
   %y = mpt.matmul %h, %x : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32> loc("two")
-  %g = mpt.matmul %y, %h : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32> loc("one")
-  %r = mpt.matmul %g, %x : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32> loc("two")
+  %g = mpt.matmul %y, %h {train.part = "backward"} : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32> loc("one")
+  %r = mpt.matmul %g, %x {train.part = "backward"} : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32> loc("two")
   return %y, %r : tensor<64x64xf32>, tensor<64x64xf32>
 }

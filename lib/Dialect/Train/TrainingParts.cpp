@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Parts of a training step, from those that are stated by data flow.
+#include "mpt/Dialect/Train/TrainingParts.h"
+
+#include "mpt/Dialect/MPT/MPTDialect.h"
+#include "mpt/Dialect/Train/TrainDialect.h"
+
+using namespace mlir;
+using namespace mpt;
+
+#include "mpt/Dialect/Train/TrainingParts.cpp.inc"
+
+/// Training ops state a part by what they are.
+static TrainingPart partOf(Operation *op) {
+  if (std::optional<TrainingPart> stated = statedPart(op))
+    return *stated;
+  bool begins = isa<train::ScaleLossOp>(op) || hasAttr<MPTDialect::SeedAttrHelper>(op);
+  return begins ? TrainingPart::backward : TrainingPart::forward;
+}
+
+TrainingParts::TrainingParts(func::FuncOp function) {
+  Block &body = function.getBody().front();
+  for (Operation &op : body.without_terminator()) { // results are no part: the caller reads those of each
+    TrainingPart part = partOf(&op);
+    for (Value operand : op.getOperands())
+      part = std::max(part, reached.lookup_or(operand, TrainingPart::forward));
+    if (part != TrainingPart::forward)
+      parts[&op] = part;
+    // The gradient is complete: what reads it updates.
+    if (isa<train::GradientOp>(op) && part != TrainingPart::forward)
+      part = TrainingPart::update;
+    if (part != TrainingPart::forward)
+      for (Value result : op.getResults())
+        reached[result] = part;
+  }
+  for (Operation &op : llvm::reverse(body)) {
+    if (op.use_empty() || parts.contains(&op))
+      continue;
+    TrainingPart earliest = TrainingPart::update;
+    for (Operation *user : op.getUsers())
+      earliest = std::min(earliest, of(body.findAncestorOpInBlock(*user)));
+    if (earliest != TrainingPart::forward)
+      parts[&op] = earliest;
+  }
+}
+
+std::optional<TrainingPart> mpt::statedPart(Operation *op) {
+  auto stated = op->getAttrOfType<StringAttr>(kPartAttr);
+  return stated ? symbolizeTrainingPart(stated.getValue()) : std::nullopt;
+}
+
+void mpt::statePart(Operation *op, TrainingPart part) {
+  op->setAttr(kPartAttr, StringAttr::get(op->getContext(), stringifyTrainingPart(part)));
+}
+
+bool mpt::isContraction(Operation *op) {
+  auto semantics = dyn_cast<PrecisionSemantics>(op);
+  return semantics && semantics.getNumericClass() == NumericClass::Contraction;
+}
+
+void mpt::stateParts(func::FuncOp function) {
+  TrainingParts parts(function);
+  for (Operation &op : function.getBody().front())
+    if (isContraction(&op) && !parts.isForward(&op))
+      statePart(&op, parts.of(&op));
+}
+
+void mpt::carryPart(Operation *from, Operation *to) {
+  if (std::optional<TrainingPart> stated = statedPart(from))
+    statePart(to, *stated);
+}
