@@ -33,10 +33,51 @@ Tensor resample(Op op, size_t which, const Tensor &from, int64_t extent, bool ad
   return to;
 }
 
+/// The next index in row-major order; false behind the last.
+bool advance(MutableArrayRef<int64_t> at, ArrayRef<int64_t> extents) {
+  for (size_t i = at.size(); i-- > 0; at[i] = 0)
+    if (++at[i] < extents[i])
+      return true;
+  return false;
+}
+
+/// All axes at once, as kernels do: products of FP32 weights, then one fused multiply-add for each sample.
+Tensor resampleAtOnce(ResizeOp op, const Tensor &x, const InterpreterFrame &frame, FloatType accumulator) {
+  Tensor y(x.getType().clone(tensorType(op.getY()).getShape()));
+  ArrayRef<double> in = x.reals();
+  MutableArrayRef<double> sums = y.writeReals();
+  withProducts(frame, accumulator, [&](auto add) {
+    SmallVector<int64_t> at(y.shape().size(), 0), tap(op.getAxes().size(), 0);
+    for (double &sum : sums) {
+      do {
+        SmallVector<int64_t> from(at);
+        float weight = 1;
+        for (auto [i, axis] : llvm::enumerate(op.getAxes())) {
+          int64_t entry = at[axis] * op.getTaps()[i] + tap[i];
+          from[axis] = cast<DenseI64ArrayAttr>(op.getPositions()[i])[entry];
+          weight *= static_cast<float>(cast<DenseF64ArrayAttr>(op.getWeights()[i])[entry]);
+        }
+        int64_t position = 0;
+        for (auto [i, extent] : llvm::zip_equal(from, x.shape()))
+          position = position * extent + i;
+        double factor = weight;
+        add(&sum, in[position], &factor, 1);
+      } while (advance(tap, op.getTaps()));
+      advance(at, y.shape());
+    }
+  });
+  return y;
+}
+
 LogicalResult interpretResize(ResizeOp op, InterpreterFrame &frame) {
   Tensor value = frame.get(op.getX());
+  FloatType accumulator = frame.accumulatorType(value.getElementType(), numericsOf(op));
+  if (frame.ordersSums() && accumulator.isF32()) {
+    frame.set(op.getY(), resampleAtOnce(op, value, frame, accumulator));
+    return success();
+  }
   ArrayRef<int64_t> shape = tensorType(op.getY()).getShape();
-  withRounding(frame.accumulatorType(value.getElementType(), numericsOf(op)), [&](auto round) {
+  withRounding(accumulator, [&](auto round) {
     for (size_t a = 0; a < op.getAxes().size(); ++a)
       value = resample(op, a, value, shape[op.getAxes()[a]], /*adjoint=*/false, round);
   });

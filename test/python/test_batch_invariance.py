@@ -36,16 +36,17 @@ rt = Transpose <perm = [1, 0]> (r)
 c = MatMul(wz, rt)
 z = Transpose <perm = [1, 0]> (c)
 }"""
-# Each kind of convolution: strided, by channels, by groups, 1 x 1, transposed.
+# Each kind of convolution: strided, by channels, by groups, 1 x 1, transposed; and a linear Resize.
 IMAGE = """<ir_version: 9, opset_import: ["" : 20]>
-m (float[N, 3, 9, 9] x) => (float[N, 5] y, float[N, 4, 11, 11] z) {
+m (float[N, 3, 9, 9] x) => (float[N, 5] y, float[N, 4, 22, 33] z) {
 a = Conv <kernel_shape = [3, 3], pads = [1, 1, 1, 1], strides = [2, 2]> (x, wa, ba)
 b = Relu(a)
 c = Conv <kernel_shape = [3, 3], pads = [1, 1, 1, 1], group = 16> (b, wc)
 d = Conv <kernel_shape = [3, 3], pads = [1, 1, 1, 1], group = 4> (c, wd)
 e = Conv <kernel_shape = [1, 1]> (d, we)
 f = Sigmoid(e)
-z = ConvTranspose <kernel_shape = [3, 3], strides = [2, 2]> (f, wz)
+u = ConvTranspose <kernel_shape = [3, 3], strides = [2, 2]> (f, wz)
+z = Resize <mode = "linear"> (u, , scales)
 g = GlobalAveragePool(f)
 h = Flatten(g)
 y = Gemm(h, wy, by)
@@ -60,8 +61,8 @@ def model_of(folder, name: str, batches: list):
     model = parser.parse_model(TEXT if name == "text" else IMAGE)
     for weight, shape in SHAPES[name].items():
         model.graph.initializer.append(numpy_helper.from_array((rng.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))).astype(np.float32), weight))
-    if name == "text":
-        model.graph.initializer.append(numpy_helper.from_array(np.array([1]), "axis"))
+    model.graph.initializer.append(numpy_helper.from_array(np.array([1]), "axis") if name == "text" else
+                                   numpy_helper.from_array(np.array([1, 1, 2, 3], np.float32), "scales"))
     for node in model.graph.node:
         node.name = node.output[0]
     save(model, folder / f"{name}.onnx")

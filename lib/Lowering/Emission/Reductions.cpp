@@ -64,12 +64,14 @@ static Value joined(ElementEmitter &e, Value sums, Value errors) {
   return vector::ShuffleOp::create(e.b, sums, errors, lanes);
 }
 
-/// x + y, where `x` is sums with errors and `y` elements. The error of an addition is a number itself (Knuth, The Art
-/// of Computer Programming, volume 2, 4.2.2).
-static Value addExactly(ElementEmitter &e, Value x, Value y) {
+/// x + y, where `x` is sums with errors and `y` elements, or sums whose errors are `more`. The error of an addition is
+/// a number itself (Knuth, The Art of Computer Programming, volume 2, 4.2.2).
+static Value addExactly(ElementEmitter &e, Value x, Value y, Value more = {}) {
   MathBuilder m(e);
   auto [sums, errors] = partsOf(e, x);
   y = e.splat(y, e.width(sums));
+  if (more)
+    errors = m.add(errors, e.splat(more, e.width(sums)));
   Value total = m.add(sums, y), back = m.sub(total, sums);
   Value error = m.add(m.sub(sums, m.sub(total, back)), m.sub(y, back));
   return joined(e, total, m.add(errors, error));
@@ -90,7 +92,7 @@ Value Accumulator::combine(ElementEmitter &e, Value x, Value y) const {
     if (e.width(y) < e.width(x))
       return addExactly(e, x, y);
     auto [sums, errors] = partsOf(e, y);
-    return addExactly(e, addExactly(e, x, sums), errors);
+    return addExactly(e, x, sums, errors);
   }
   Type type = getElementTypeOrSelf(x);
   bool real = isa<FloatType>(type), flag = type.isInteger(1);
