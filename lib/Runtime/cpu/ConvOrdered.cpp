@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <vector>
 
 using namespace mpt::rt;
 
@@ -131,20 +132,31 @@ template <typename Fn> void onThreads(mpt_exec *exec, int64_t count, int64_t gra
       count, grain);
 }
 
+/// Windows of one panel, where its filters begin, and how many windows there are.
+struct Part {
+  Windows windows;
+  int64_t filters, rows;
+};
+
+thread_local Scratch packed; // a panel, which a thread keeps for its lifetime
+
 /// A convolution as windows: its source (x, or y of a transposed one), its result, and the memory in between.
 struct WindowSums {
   const mpt_conv_desc &d;
   mpt_exec *exec;
   const bool forward = d.kind == MPT_CONV_FORWARD;
-  const int64_t taps = volume(d.kernel), nr = gemmKernels().nr;
+  const int64_t taps = volume(d.kernel), nr = gemmKernels().nr, span = 8 * gemmKernels().mr;
   const int64_t sources = forward ? d.ic : d.oc, results = forward ? d.oc : d.ic; // channels
   const int64_t channels = sources / d.groups, columns = results / d.groups, panels = (columns + nr - 1) / nr,
                 panel = taps * channels * nr;
+  // Few channels: neighbours along a line make one run, for which filters go by kernel position, then channel.
+  const bool joins = forward && d.groups == 1 && d.dilation[2] == 1 && channels < 32;
   const int64_t *extent = forward ? d.in : d.out, *resultExtent = forward ? d.out : d.in;
   const int64_t sourceType = forward ? d.x_type : d.y_type, resultType = forward ? d.y_type : d.x_type;
   int64_t low[3] = {}, padded[3];
   const char *source, *w;
-  float *image, *filters;
+  float *image;
+  std::vector<Part> parts;
 
   WindowSums(const mpt_conv_desc &d, mpt_exec *exec, const void *source, const void *w)
       : d(d), exec(exec), source(static_cast<const char *>(source)), w(static_cast<const char *>(w)) {
@@ -161,9 +173,10 @@ struct WindowSums {
   int64_t remainders(int i) const { return forward ? 1 : std::min(d.stride[i], d.in[i]); }
   bool copies() const { return sourceType != MPT_FLOAT32 || volume(padded) != extent[0] * extent[1] * extent[2]; }
   void padLines(int64_t begin, int64_t end) const;
-  void packPanels(int64_t begin, int64_t end) const;
-  void run(const Axis (&axes)[3], const float *bias, char *to) const;
-  Windows windowsOf(const Axis (&axes)[3], char *result) const;
+  const float *pack(int64_t panel, float *memory) const;
+  void run(int64_t begin, int64_t end, float *memory, const float *bias) const;
+  int64_t spans() const { return (parts.front().rows + span - 1) / span; }
+  void addPart(const Axis (&axes)[3], char *result);
 };
 
 /// Lines [begin, end) of the padded copy.
@@ -183,94 +196,101 @@ void WindowSums::padLines(int64_t begin, int64_t end) const {
   }
 }
 
-/// Panels [begin, end) of all groups. The second half of `filters` has each as it comes from the weights.
-void WindowSums::packPanels(int64_t begin, int64_t end) const {
+/// The filters of a panel of `nr` columns, counted over all groups.
+const float *WindowSums::pack(int64_t number, float *memory) const {
   const GemmKernels &kernels = gemmKernels();
-  const int64_t size = sizeOf(d.w_type);
-  for (int64_t i = begin; i < end; ++i) {
-    const int64_t group = i / panels, first = i % panels * nr, cols = std::min(nr, columns - first);
-    float *to = filters + i * panel, *raw = to + d.groups * panels * panel;
-    if (forward) { // [column][channel][tap]
-      kernels.packColumns(d.w_type, w + (group * columns + first) * channels * taps * size, channels * taps,
-                          channels * taps, cols, raw);
-    } else { // [channel][column][tap]
-      for (int64_t c = 0; c < channels; ++c)
-        kernels.packColumns(d.w_type, w + ((group * channels + c) * columns + first) * taps * size, taps, taps, cols,
-                            raw + c * taps * nr);
-    }
-    for (int64_t c = 0; c < channels; ++c)
-      for (int64_t t = 0; t < taps; ++t)
-        memcpy(to + (t * channels + c) * nr, raw + (c * taps + t) * nr, static_cast<size_t>(nr) * sizeof(float));
-  }
+  const int64_t size = sizeOf(d.w_type), group = number / panels, first = number % panels * nr,
+                cols = std::min(nr, columns - first);
+  if (forward) // [column][channel][tap]
+    kernels.packColumns(d.w_type, w + (group * columns + first) * channels * taps * size, channels * taps,
+                        channels * taps, cols, memory);
+  for (int64_t c = 0; c < channels && !forward; ++c) // [channel][column][tap]
+    kernels.packColumns(d.w_type, w + ((group * channels + c) * columns + first) * taps * size, taps, taps, cols,
+                        memory + c * taps * nr);
+  if (!joins)
+    return memory;
+  for (int64_t c = 0; c < channels; ++c)
+    for (int64_t t = 0; t < taps; ++t)
+      memcpy(memory + panel + (t * channels + c) * nr, memory + (c * taps + t) * nr,
+             static_cast<size_t>(nr) * sizeof(float));
+  return memory + panel;
 }
 
-/// The windows of the first group.
-Windows WindowSums::windowsOf(const Axis (&axes)[3], char *result) const {
+/// Windows of one panel of the first group.
+void WindowSums::addPart(const Axis (&axes)[3], char *result) {
   Windows r{};
-  r.image = image, r.filters = filters;
-  r.panel = panel, r.columns = columns, r.channels = channels;
+  r.image = image, r.channels = channels, r.channelPitch = joins ? nr : taps * nr;
   r.type = resultType, r.flags = d.flags & ~MPT_GEMM_ORDERED;
-  int64_t from = sources, to = results, filter = channels * nr, first = 0;
+  int64_t from = sources, to = results, filter = joins ? channels * nr : nr, first = 0, filters = 0;
   for (int i = 3; i-- > 0;) {
     const Axis &axis = axes[i];
     r.extent[i + 1] = axis.count, r.pitch[i + 1] = axis.step * from, r.step[i + 1] = axis.everyResult * to;
     r.taps[i] = axis.taps, r.tapPitch[i] = axis.shift * from, r.filterPitch[i] = axis.everyTap * filter;
     r.image += (low[i] + axis.begin) * from;
-    r.filters += axis.tap * filter;
+    filters += axis.tap * filter;
     first += axis.result * to;
     from *= padded[i], to *= resultExtent[i], filter *= d.kernel[i];
   }
   r.extent[0] = d.n, r.pitch[0] = from, r.step[0] = to;
   r.to = result + first * sizeOf(resultType);
-  if (r.tapPitch[2] == channels && r.filterPitch[2] == channels * nr) { // neighbours in both: one run
+  if (joins) {
     r.channels *= r.taps[2];
     r.taps[2] = 1;
   }
-  return r;
+  parts.push_back({r, filters, d.n * axes[0].count * axes[1].count * axes[2].count});
 }
 
-void WindowSums::run(const Axis (&axes)[3], const float *bias, char *to) const {
-  const Windows all = windowsOf(axes, to);
-  const int64_t span = 8 * gemmKernels().mr, rows = d.n * axes[0].count * axes[1].count * axes[2].count,
-                spans = (rows + span - 1) / span,
-                work = span * nr * channels * axes[0].taps * axes[1].taps * axes[2].taps;
-  onThreads(exec, d.groups * panels * spans, 1 + (1 << 18) / (work + 1), [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      const int64_t group = i / spans / panels, first = i % spans * span;
-      Windows own = all;
+/// Spans [begin, end) of windows, panel by panel.
+void WindowSums::run(int64_t begin, int64_t end, float *memory, const float *bias) const {
+  const float *filters = nullptr;
+  for (int64_t i = begin; i < end; ++i) {
+    const int64_t number = i / spans(), group = number / panels, column = number % panels * nr,
+                  first = i % spans() * span;
+    if (!filters || !first)
+      filters = pack(number, memory);
+    for (const Part &part : parts) {
+      Windows own = part.windows;
       own.image += group * channels;
-      own.filters += group * panels * panel;
-      own.bias = bias ? bias + group * columns : nullptr;
-      own.to = static_cast<char *>(own.to) + group * columns * sizeOf(resultType);
-      gemmKernels().windows(own, i / spans % panels, first, std::min(rows, first + span));
+      own.filters = filters + part.filters;
+      own.columns = std::min(nr, columns - column);
+      own.bias = bias ? bias + group * columns + column : nullptr;
+      own.to = static_cast<char *>(own.to) + (group * columns + column) * sizeOf(resultType);
+      gemmKernels().windows(own, first, std::min(part.rows, first + span));
     }
-  });
+  }
 }
 
 int32_t byWindows(mpt_exec *exec, const mpt_conv_desc &d, const void *bias, const void *source, const void *w,
                   char *result) {
   WindowSums sums(d, exec, source, w);
   const int64_t biases = d.bias_type ? sums.results + sums.nr : 0, lines = d.n * sums.padded[0] * sums.padded[1],
-                line = sums.padded[2] * sums.sources, panels = d.groups * sums.panels;
+                line = sums.padded[2] * sums.sources, image = sums.copies() ? rounded(lines * line * 4) : 0;
   ScratchLease scratch(exec);
-  const int64_t image = sums.copies() ? rounded(lines * line * 4) : 0, filters = 2 * panels * sums.panel * 4;
-  auto *memory = static_cast<char *>(scratch.get(filters + image + biases * 4));
+  auto *memory = static_cast<char *>(scratch.get(image + biases * 4 + 64));
   if (!memory)
     return noMemory();
-  sums.filters = reinterpret_cast<float *>(memory);
-  sums.image = image ? reinterpret_cast<float *>(memory + filters) : static_cast<float *>(const_cast<void *>(source));
-  auto *wide = reinterpret_cast<float *>(memory + filters + image);
-  if (biases) {
+  sums.image = image ? reinterpret_cast<float *>(memory) : static_cast<float *>(const_cast<void *>(source));
+  auto *wide = biases ? reinterpret_cast<float *>(memory + image) : nullptr;
+  if (wide) {
     std::fill_n(wide, biases, 0.0F);
     gemmKernels().widen(d.bias_type, bias, sums.results, wide);
   }
-  onThreads(exec, panels, 1 + (1 << 14) / sums.panel, [&](int64_t b, int64_t e) { sums.packPanels(b, e); });
   if (image)
     onThreads(exec, lines, 1 + (1 << 14) / line, [&](int64_t b, int64_t e) { sums.padLines(b, e); });
   for (int64_t r0 = 0; r0 < sums.remainders(0); ++r0)
     for (int64_t r1 = 0; r1 < sums.remainders(1); ++r1)
       for (int64_t r2 = 0; r2 < sums.remainders(2); ++r2)
-        sums.run({axisOf(d, 0, r0), axisOf(d, 1, r1), axisOf(d, 2, r2)}, biases ? wide : nullptr, result);
+        sums.addPart({axisOf(d, 0, r0), axisOf(d, 1, r1), axisOf(d, 2, r2)}, result);
+  bool outOfMemory = false;
+  onThreads(exec, d.groups * sums.panels * sums.spans(), 1 + (1 << 18) / (sums.span * sums.panel),
+            [&](int64_t begin, int64_t end) {
+              if (auto *filters = static_cast<float *>(packed.get(2 * sums.panel * 4)))
+                sums.run(begin, end, filters, wide);
+              else
+                __atomic_store_n(&outOfMemory, true, __ATOMIC_RELAXED);
+            });
+  if (outOfMemory)
+    return noMemory();
   return MPT_OK;
 }
 

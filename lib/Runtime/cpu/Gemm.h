@@ -20,8 +20,8 @@ struct Windows {
   const float *image; // where the first window begins
   int64_t extent[4], pitch[4], channels;
   int64_t taps[3], tapPitch[3], filterPitch[3]; // kernel positions, and how far apart in image and filters
-  const float *filters;                         // panels of nr columns: [kernel position][channel][nr]
-  int64_t panel, columns;                       // floats of a panel; columns of all
+  const float *filters;                         // those of `columns` columns, at most nr: nr floats a product
+  int64_t channelPitch, columns;                // from one channel's filters to the next
   const float *bias;                            // or null
   void *to;
   int64_t type, step[4], flags; // of results: elements between those of neighbouring windows
@@ -47,8 +47,8 @@ struct GemmKernels {
   void (*narrow)(int64_t dtype, const float *in, int64_t n, void *out);
   /// c[i] += a[i] * b[i], fused.
   void (*multiplyAdd)(const float *a, const float *b, int64_t n, float *c);
-  /// The columns of a panel, of windows [first, last). Not for operands in pairs.
-  void (*windows)(const Windows &windows, int64_t panel, int64_t first, int64_t last) = nullptr;
+  /// Windows [first, last). Not for operands in pairs.
+  void (*windows)(const Windows &windows, int64_t first, int64_t last) = nullptr;
   /// n columns of k contiguous values, `pitch` apart, as panels.
   void (*packColumns)(int64_t dtype, const void *from, int64_t pitch, int64_t k, int64_t n, float *out) = nullptr;
 };

@@ -4,7 +4,7 @@
 namespace {
 
 /// sums (R x NR) = the windows that begin at `at`, times H vectors of filters.
-template <int R, int H> void windowTile(const Windows &w, const float *const *at, const float *filters, float *sums) {
+template <int R, int H> void windowTile(const Windows &w, const float *const *at, float *sums) {
   Vec acc[R][H];
   for (int i = 0; i < R; ++i)
     for (int h = 0; h < H; ++h)
@@ -13,11 +13,11 @@ template <int R, int H> void windowTile(const Windows &w, const float *const *at
     for (int64_t t1 = 0; t1 < w.taps[1]; ++t1)
       for (int64_t t2 = 0; t2 < w.taps[2]; ++t2) {
         const int64_t shift = t0 * w.tapPitch[0] + t1 * w.tapPitch[1] + t2 * w.tapPitch[2];
-        const float *b = filters + t0 * w.filterPitch[0] + t1 * w.filterPitch[1] + t2 * w.filterPitch[2], *a[R];
+        const float *b = w.filters + t0 * w.filterPitch[0] + t1 * w.filterPitch[1] + t2 * w.filterPitch[2], *a[R];
         for (int i = 0; i < R; ++i)
           a[i] = at[i] + shift;
 #pragma clang loop unroll_count(2)
-        for (int64_t p = 0; p < w.channels; ++p, b += NR) {
+        for (int64_t p = 0; p < w.channels; ++p, b += w.channelPitch) {
           Vec part[H];
           for (int h = 0; h < H; ++h)
             part[h] = Vec::load(b + h * W);
@@ -35,12 +35,9 @@ template <int R, int H> void windowTile(const Windows &w, const float *const *at
 }
 
 /// Tiles of R windows; the last one repeats its last window.
-template <int R, int H> void windowTiles(const Windows &w, int64_t panel, int64_t first, int64_t last) {
+template <int R, int H> void windowTiles(const Windows &w, int64_t first, int64_t last) {
   const Operand &out = operand(w.type);
-  const int64_t cols = w.columns - panel * NR < NR ? w.columns - panel * NR : NR;
-  const float *filters = w.filters + panel * w.panel;
-  char *to = static_cast<char *>(w.to) + panel * NR * out.size;
-  const Epilogue e{w.flags, 1, w.bias ? w.bias + panel * NR : nullptr};
+  const Epilogue e{w.flags, 1, w.bias};
   int64_t at[4], rest = first;
   for (int i = 4; i-- > 0; rest /= w.extent[i])
     at[i] = rest % w.extent[i];
@@ -51,7 +48,7 @@ template <int R, int H> void windowTiles(const Windows &w, int64_t panel, int64_
     const int64_t rows = last - row < R ? last - row : R;
     for (int64_t i = 0; i < R; ++i) {
       from[i] = i < rows ? w.image : from[i - 1];
-      result[i] = to;
+      result[i] = static_cast<char *>(w.to);
       for (int d = 0; d < 4 && i < rows; ++d) {
         from[i] += at[d] * w.pitch[d];
         result[i] += at[d] * w.step[d] * out.size;
@@ -62,20 +59,20 @@ template <int R, int H> void windowTiles(const Windows &w, int64_t panel, int64_
         at[d] = 0;
       }
     }
-    windowTile<R, H>(w, from, filters, sums);
+    windowTile<R, H>(w, from, sums);
     for (int64_t i = 0, n; i < rows; i += n) {
       for (n = 1; i + n < rows && result[i + n] == result[i] + n * w.step[3] * out.size;)
         ++n;
-      out.finish(sums + i * NR, NR, result[i], w.step[3], n, cols, e, 0);
+      out.finish(sums + i * NR, NR, result[i], w.step[3], n, w.columns, e, 0);
     }
   }
 }
 
-void runWindows(const Windows &w, int64_t panel, int64_t first, int64_t last) {
-  if (w.columns - panel * NR > W)
-    windowTiles<MR, 2>(w, panel, first, last);
+void runWindows(const Windows &w, int64_t first, int64_t last) {
+  if (w.columns > W)
+    windowTiles<MR, 2>(w, first, last);
   else
-    windowTiles<8, 1>(w, panel, first, last);
+    windowTiles<8, 1>(w, first, last);
 }
 
 void packColumns(int64_t dtype, const void *from, int64_t pitch, int64_t k, int64_t n, float *out) {
