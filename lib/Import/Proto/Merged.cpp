@@ -2,6 +2,7 @@
 // Matcher: Identity and BatchNormalization of a file.
 // Parameters that an exporter has merged because their first values were equal: each layer gets its own again.
 #include "Proto.h"
+#include "Roles.h"
 #include "Sites.h"
 
 #include "mpt/Support/NearNames.h"
@@ -188,7 +189,9 @@ private:
     bool numbered = shapes.size() == 1 && !isElsewhere(tensor.name(), uses);
     Layers layers;
     for (auto [use, number] : llvm::zip_equal(uses, numbers)) {
-      std::string key = use.alias + "|" + (numbered ? number : "");
+      // A name that the exporter has made says nothing of a module.
+      bool named = use.alias.find("::") == std::string::npos && !isGeneratedName(use.alias);
+      std::string key = (named ? use.alias : "") + "|" + (numbered ? number : "");
       layers[names.insert(key).first->getKey()].push_back(use);
     }
     auto bytes = static_cast<int64_t>(tensor.ByteSizeLong() * layers.size());
@@ -355,6 +358,8 @@ private:
         name = inFile;
       TensorProto own = tensor;
       own.set_name(name);
+      own.clear_metadata_props(); // copies are of the one that was there
+      proto::copySite(tensor, own);
       proto::noteName(own, inFile);
       for (const Use &use : uses) {
         proto::noteUse(own, *use.node, use.operand);
