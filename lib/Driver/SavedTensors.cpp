@@ -12,9 +12,23 @@
 #include "llvm/Support/JSON.h"
 
 #include <dlfcn.h>
+#include <utility>
 
 using namespace mlir;
 using namespace mpt;
+
+/// Adds a tensor, and its copies in the file.
+static void add(std::vector<SavedTensor> &to, SavedTensor saved) {
+  auto copies = std::exchange(saved.site.copies, {});
+  if (!saved.site.path.empty()) // none of its own where the file has copies alone
+    to.push_back(saved);
+  saved.site = {};
+  for (auto &[path, view] : copies) {
+    saved.site.path = std::move(path);
+    saved.view = std::move(view);
+    to.push_back(saved);
+  }
+}
 
 std::vector<SavedTensor> mpt::savedTensors(ModuleOp module, const TensorSites &sites) {
   llvm::StringMap<train::StateOp> masters, averages; // by the symbol that they belong to
@@ -39,7 +53,7 @@ std::vector<SavedTensor> mpt::savedTensors(ModuleOp module, const TensorSites &s
     saved.average = average ? average.getTensorName().str() : "";
     saved.type = static_cast<int32_t>(rt::runtimeType(getElementTypeOrSelf(source.getType())));
     saved.changes = state.getRole() != train::Role::constant && !state.getFrozen();
-    result.push_back(std::move(saved));
+    add(result, std::move(saved));
   }
   return result;
 }
@@ -68,7 +82,7 @@ static std::vector<SavedTensor> tensorsIn(const SafeTensorsFile &state, const Te
     saved.average = state.find(average).type ? average : "";
     saved.type = static_cast<int32_t>(rt::runtimeType(state.find(saved.source).type.getElementType()));
     saved.changes = !frozen.contains(name);
-    result.push_back(std::move(saved));
+    add(result, std::move(saved));
   }
   return result;
 }

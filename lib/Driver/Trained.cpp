@@ -29,6 +29,12 @@ Trained mpt::trainedIn(ModuleOp module) {
     result.line += llvm::formatv("; {0} of them the file has as parts of others that began equal (--tie=REGEX keeps "
                                  "them one)",
                                  separated.size());
+  if (auto joined = manifest ? manifest.getAs<DictionaryAttr>("joined") : DictionaryAttr())
+    result.line += llvm::formatv(joined.size() == 1 ? "; {0} tensor of the file follows another, as a transposed, "
+                                                      "repeated or partial copy"
+                                                    : "; {0} tensors of the file follow others, as transposed, "
+                                                      "repeated or partial copies",
+                                 joined.size());
   if (auto norms = manifest ? manifest.getAs<IntegerAttr>("frozen_batch_norms") : IntegerAttr())
     result.line +=
         llvm::formatv("; {0} batch norm{1} in inference form keep{2} statistics (--batch-norm=train moves "

@@ -13,13 +13,22 @@
 
 namespace mpt {
 
+/// Elements of a tensor in another arrangement: a stride of 0 repeats.
+struct TensorView {
+  std::vector<int64_t> extents, strides;
+  int64_t offset = 0;
+};
+
 /// Which tensor of the file a state takes its values from.
 struct TensorSite {
   std::string path; ///< in the file, as `g/i3` for initializer 3 of the graph
   /// Operands of nodes that read this state alone, where the file has one tensor for several states: the node's path
   /// and the operand's number.
   std::vector<std::pair<std::string, int>> uses;
+  std::vector<std::pair<std::string, TensorView>> copies; ///< paths of tensors that repeat the state's elements
   std::string name; ///< of the initializer that the saved file has for these; empty: the state's
+
+  bool isInFile() const { return !path.empty() || !copies.empty(); }
 };
 
 /// By the tensor name of the state.
@@ -36,6 +45,7 @@ struct SavedTensor {
   std::string source;  ///< the state with the values: the master where there is one
   std::string average; ///< the state with their average; empty without one
   int32_t type = 0;    ///< ONNX data type of the source
+  TensorView view;     ///< of the source that the file has; all of it where it has no extents
   /// Where it does not, the file's values stay unless the source has the same ones.
   bool changes = true;
 };

@@ -25,7 +25,7 @@ static TensorSites sitesOf(ArrayRef<::onnx::TensorProto> tensors, const proto::S
   TensorSites sites;
   for (const ::onnx::TensorProto &tensor : tensors) {
     auto known = step.states.find(tensor.name());
-    if (TensorSite site = proto::siteOf(tensor); !site.path.empty())
+    if (TensorSite site = proto::siteOf(tensor); site.isInFile())
       sites[known == step.states.end() ? tensor.name() : known->second.name] = std::move(site);
   }
   return sites;
@@ -40,6 +40,7 @@ struct ForwardForm {
     if (failed(norms))
       return failure();
     frozenNorms = *norms;
+    joined = proto::joinCopies(model, folder, declared, loc);
     FailureOr<proto::SeparatedTensors> made = proto::separateMerged(model, options, folder, declared, loc);
     if (failed(made))
       return failure();
@@ -48,14 +49,21 @@ struct ForwardForm {
   }
 
   void note(ModuleOp module) const {
-    if (frozenNorms == 0)
+    if (frozenNorms == 0 && joined.empty())
       return;
-    NamedAttrList manifest(getAttr<MPTDialect::ManifestAttrHelper>(module));
-    manifest.set("frozen_batch_norms", IntegerAttr::get(IntegerType::get(module.getContext(), 64), frozenNorms));
+    Builder builder(module.getContext());
+    NamedAttrList manifest(getAttr<MPTDialect::ManifestAttrHelper>(module)), copies;
+    if (frozenNorms)
+      manifest.set("frozen_batch_norms", builder.getI64IntegerAttr(frozenNorms));
+    for (const auto &[copy, kept] : joined)
+      copies.set(copy, builder.getStringAttr(kept));
+    if (!copies.empty())
+      manifest.set("joined", copies.getDictionary(module.getContext()));
     setAttr<MPTDialect::ManifestAttrHelper>(module, manifest.getDictionary(module.getContext()));
   }
 
   proto::SeparatedTensors separated;
+  proto::JoinedTensors joined;
   int64_t frozenNorms = 0;
 };
 } // namespace

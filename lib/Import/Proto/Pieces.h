@@ -4,6 +4,8 @@
 #ifndef MPT_LIB_IMPORT_PROTO_PIECES_H
 #define MPT_LIB_IMPORT_PROTO_PIECES_H
 
+#include "mpt/Import/Template.h"
+
 #include "llvm/ADT/StringRef.h"
 
 #include <memory>
@@ -34,6 +36,7 @@ struct Place {
   std::string source, average;
   int32_t type = 0; ///< ONNX data type
   int64_t count = 0, bytes = 0;
+  TensorView view; ///< of the source, where the tensor is not all of it
 };
 
 struct Piece {

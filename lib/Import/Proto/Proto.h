@@ -147,6 +147,16 @@ llvm::FailureOr<SeparatedTensors> separateMerged(::onnx::ModelProto &model, cons
                                                  llvm::StringRef folder, DeclaredParameters &declared,
                                                  mlir::Location loc);
 
+/// Tensors that the file has a second time -> the one that they follow.
+using JoinedTensors = llvm::StringMap<std::string>;
+/// Makes one of tensors where an exporter has folded a transposed, repeated or partial copy of one that it keeps, or
+/// of one that other copies are of. Nodes make the copy, which goes on to have its place in saved files.
+JoinedTensors joinCopies(::onnx::ModelProto &model, llvm::StringRef folder, DeclaredParameters &declared,
+                         mlir::Location loc);
+
+/// Of values that torch.export's ONNX exporter has folded, the tensors of the module that they were made from.
+llvm::StringMap<std::vector<std::string>> foldedFrom(const ::onnx::GraphProto &graph);
+
 /// How many batch normalizations have inference form; with --batch-norm=train they get the other one.
 llvm::FailureOr<int64_t> settleBatchNorms(::onnx::ModelProto &model, const ImportOptions &options, mlir::Location loc);
 

@@ -89,15 +89,15 @@ static bool isMadeInCode(StringRef name) {
   return isGeneratedName(last) && !last.empty() && last != "val_" && last != "val";
 }
 
-/// Customary names of statistics, rotary tables, schedules of noise and masks.
-static bool isBufferName(StringRef name) {
-  StringRef last = name.substr(name.rfind('.') + 1);
-  return llvm::StringSwitch<bool>(last)
-      .Cases({"running_mean", "running_var", "num_batches_tracked"}, true)
-      .Cases({"cos", "sin", "cos_cached", "sin_cached", "inv_freq", "position_ids"}, true)
-      .Cases({"betas", "alphas", "alphas_cumprod", "sqrt_alphas_cumprod"}, true)
-      .Cases({"mask", "attn_mask", "causal_mask", "masked_bias", "relative_position_index"}, true)
-      .Default(false);
+bool mpt::isBufferName(StringRef name) {
+  StringRef last = name.substr(name.rfind('.') + 1), word = last.substr(last.rfind('_') + 1);
+  return word == "cos" || word == "sin" ||
+         llvm::StringSwitch<bool>(last)
+             .Cases({"running_mean", "running_var", "num_batches_tracked"}, true)
+             .Cases({"cos_cached", "sin_cached", "inv_freq", "position_ids"}, true)
+             .Cases({"betas", "alphas", "alphas_cumprod", "sqrt_alphas_cumprod"}, true)
+             .Cases({"mask", "attn_mask", "causal_mask", "masked_bias", "relative_position_index"}, true)
+             .Default(false);
 }
 
 /// The frameworks' names of trained tensors are paths, of a model's own tensors ("cls_token") without a dot; what their
@@ -167,9 +167,9 @@ static std::string whyHeld(train::StateOp state, const TensorUse &use, const pro
     return "mask";
   if (use.angle)
     return "feeds an angle";
-  // Folded from a weight or bias by a transpose or reshape, it is one.
-  bool isFolded = declared && *declared == proto::Declared::Folded;
-  if (declared && (*declared == proto::Declared::Other || (isFolded && !use.weight && !use.beside)))
+  // Folded from a weight, bias or token by what moves it, it is one.
+  bool isFolded = declared && *declared == proto::Declared::Folded, folds = use.weight || use.beside || use.token;
+  if (declared && (*declared == proto::Declared::Other || (isFolded && !folds)))
     return use.initialState ? "initial state" : "no parameter of the exporter's module";
   if (declared && *declared == proto::Declared::Parameter)
     return "";
@@ -177,7 +177,7 @@ static std::string whyHeld(train::StateOp state, const TensorUse &use, const pro
     return "called like a buffer";
   if (isSinusoidal(state))
     return "sinusoidal table";
-  if ((use.weight && (isList || isTorchPath(name))) || (use.beside && !isMadeInCode(name)))
+  if (isFolded || (use.weight && (isList || isTorchPath(name))) || (use.beside && !isMadeInCode(name)))
     return "";
   if (use.standardizes)
     return "standardizes an input";

@@ -17,6 +17,9 @@ llvm::LogicalResult assignRoles(mlir::ModuleOp module, const ImportOptions &opti
 /// Names that torch's exporters give to what they lift or fold: those of operators, with a number.
 bool isGeneratedName(llvm::StringRef name);
 
+/// Customary names of statistics, rotary tables, schedules of noise and masks.
+bool isBufferName(llvm::StringRef name);
+
 /// Of a module whose file says what its parameters are: freezes those that the options name.
 llvm::LogicalResult freezeParameters(mlir::ModuleOp module, const ImportOptions &options);
 

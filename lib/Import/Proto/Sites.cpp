@@ -13,7 +13,7 @@ using namespace mpt;
 using namespace ::onnx;
 
 namespace {
-constexpr StringLiteral siteKey = "mpt-site", useKey = "mpt-use", nameKey = "mpt-name";
+constexpr StringLiteral siteKey = "mpt-site", useKey = "mpt-use", nameKey = "mpt-name", viewKey = "mpt-view";
 
 template <typename Message> StringRef noteOf(const Message &message, StringRef key) {
   for (const StringStringEntryProto &entry : message.metadata_props())
@@ -74,6 +74,30 @@ void proto::noteUse(TensorProto &tensor, const NodeProto &node, int input) {
 
 void proto::noteName(TensorProto &tensor, const std::string &name) { addNote(tensor, nameKey, name); }
 
+void proto::noteView(TensorProto &tensor, const TensorProto &copy, const TensorView &view) {
+  std::string text = noteOf(copy, siteKey).str();
+  if (text.empty())
+    return;
+  text += ":" + std::to_string(view.offset);
+  for (auto [extent, stride] : llvm::zip_equal(view.extents, view.strides))
+    text += ":" + std::to_string(extent) + "*" + std::to_string(stride);
+  addNote(tensor, viewKey, text);
+}
+
+/// As noteView() writes it.
+static std::pair<std::string, TensorView> readView(StringRef text) {
+  std::pair<std::string, TensorView> result;
+  SmallVector<StringRef> parts;
+  text.split(parts, ':');
+  result.first = parts[0].str();
+  parts[1].getAsInteger(10, result.second.offset);
+  for (StringRef part : ArrayRef(parts).drop_front(2)) {
+    part.split('*').first.getAsInteger(10, result.second.extents.emplace_back());
+    part.split('*').second.getAsInteger(10, result.second.strides.emplace_back());
+  }
+  return result;
+}
+
 void proto::copySite(const TensorProto &from, TensorProto &to) {
   if (StringRef path = noteOf(from, siteKey); !path.empty())
     addNote(to, siteKey, path.str());
@@ -89,6 +113,8 @@ TensorSite proto::siteOf(const TensorProto &tensor) {
       int number = 0;
       if (!operand.getAsInteger(10, number))
         site.uses.emplace_back(node.str(), number);
+    } else if (entry.key() == viewKey) {
+      site.copies.push_back(readView(entry.value()));
     }
   return site;
 }
@@ -104,18 +130,19 @@ llvm::Expected<TensorSites> mpt::sitesOf(StringRef path) {
   ModelProto model;
   TensorSites sites;
   Location loc = proto::namedLoc(&context, path);
-  proto::DeclaredParameters declared;
   if (failed(proto::parseWithSites((*file)->getBuffer(), model, loc)))
     return llvm::createStringError("'" + path + "': " + message);
+  proto::DeclaredParameters declared = proto::declaredParameters(model.graph());
   // Those that stayed one tensor are so in the state as well.
   proto::separateStatistics(model);
   StringRef folder = llvm::sys::path::parent_path(path);
-  if (failed(proto::separateMerged(model, {}, folder.empty() ? "." : folder, declared, loc)) ||
-      failed(proto::liftTensors(model, &context)))
+  folder = folder.empty() ? "." : folder;
+  proto::joinCopies(model, folder, declared, loc);
+  if (failed(proto::separateMerged(model, {}, folder, declared, loc)) || failed(proto::liftTensors(model, &context)))
     return llvm::createStringError("'" + path + "': " + message);
   auto take = [&](const GraphProto &graph) {
     for (const TensorProto &tensor : graph.initializer())
-      if (TensorSite site = proto::siteOf(tensor); !site.path.empty())
+      if (TensorSite site = proto::siteOf(tensor); site.isInFile())
         sites[tensor.name()] = std::move(site);
   };
   take(model.graph());

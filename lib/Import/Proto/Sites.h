@@ -26,6 +26,8 @@ void noteSites(::onnx::ModelProto &model);
 void noteUse(::onnx::TensorProto &tensor, const ::onnx::NodeProto &node, int input);
 /// Notes what a copy is called in a saved file, where that is not its name here.
 void noteName(::onnx::TensorProto &tensor, const std::string &name);
+/// Notes that `copy` is a view of `tensor`, and has its values in a saved file.
+void noteView(::onnx::TensorProto &tensor, const ::onnx::TensorProto &copy, const TensorView &view);
 /// `to` takes the other one's place in the file.
 void copySite(const ::onnx::TensorProto &from, ::onnx::TensorProto &to);
 /// What was noted; no path in tensors that are not the file's.

@@ -307,7 +307,7 @@ Place TemplateBuilder::placeOf(const Header &header, const SavedTensor &tensor) 
   if (!width)
     fail("'" + tensor.name + "': expected a type of 8 bits or more for a tensor that is saved, got ONNX data type " +
          Twine(header.type));
-  return {tensor.source, tensor.average, header.type, header.count(), header.count() * width};
+  return {tensor.source, tensor.average, header.type, header.count(), header.count() * width, tensor.view};
 }
 
 /// A TensorProto with its elements as raw data.

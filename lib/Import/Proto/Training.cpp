@@ -91,14 +91,31 @@ FailureOr<proto::StepInfo> proto::takeStep(ModelProto &model, Location loc) {
   return step;
 }
 
-/// Of the names of what a value was folded from, one may be a tensor of the module.
-static bool isFoldedFromTensor(StringRef names) {
+/// Of the names of what a value was folded from, those that a module may give.
+static std::vector<std::string> tensorsOf(StringRef names) {
+  std::vector<std::string> result;
   SmallVector<StringRef> parts; // ['head.weight', 'val_14']
   names.split(parts, '\'');
   for (size_t i = 1; i < parts.size(); i += 2)
-    if (parts[i].contains('.') || !isGeneratedName(parts[i]))
-      return true;
-  return false;
+    if (parts[i].contains('.') || (!isGeneratedName(parts[i]) && parts[i] != "t"))
+      result.push_back(parts[i].str());
+  return result;
+}
+
+constexpr StringLiteral foldedKey = "pkg.onnxscript.optimizer.folded_from";
+
+llvm::StringMap<std::vector<std::string>> proto::foldedFrom(const GraphProto &graph) {
+  llvm::StringMap<std::vector<std::string>> result;
+  auto read = [&](const auto &entries) {
+    for (const auto &entry : entries)
+      for (const StringStringEntryProto &property : entry.metadata_props())
+        if (property.key() == foldedKey)
+          if (std::vector<std::string> tensors = tensorsOf(property.value()); !tensors.empty())
+            result[entry.name()] = std::move(tensors);
+  };
+  read(graph.value_info());
+  read(graph.initializer());
+  return result;
 }
 
 proto::DeclaredParameters proto::declaredParameters(const GraphProto &graph) {
@@ -108,8 +125,10 @@ proto::DeclaredParameters proto::declaredParameters(const GraphProto &graph) {
       for (const StringStringEntryProto &property : entry.metadata_props()) {
         if (property.key() == "pkg.torch.export.graph_signature.InputSpec.kind")
           declared[entry.name()] = property.value() == "PARAMETER" ? Declared::Parameter : Declared::Other;
-        else if (property.key() == "pkg.onnxscript.optimizer.folded_from")
-          declared[entry.name()] = isFoldedFromTensor(property.value()) ? Declared::Folded : Declared::Other;
+        else if (property.key() == foldedKey) {
+          std::vector<std::string> tensors = tensorsOf(property.value());
+          declared[entry.name()] = llvm::all_of(tensors, isBufferName) ? Declared::Other : Declared::Folded;
+        }
       }
   };
   read(graph.value_info());

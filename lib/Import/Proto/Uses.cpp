@@ -95,9 +95,18 @@ static SmallVector<Value> movedTo(OpOperand &operand) {
   return throughLoop(node, operand.getOperandNumber());
 }
 
+static bool isTensorOfFile(Value value);
+
+/// True for rows of a table that the graph's inputs choose.
+static bool looksUp(onnx::NodeOp node) {
+  return node->getNumOperands() > 1 && useOf(node, 0) == OperandUse::Weight && moves(node, 0) &&
+         isTensorOfFile(node->getOperand(0)) && !isTensorOfFile(node->getOperand(1));
+}
+
 /// What `value` was before it was moved or converted.
 static Value originOf(Value value) {
-  for (auto node = value.getDefiningOp<onnx::NodeOp>(); node && node->getNumOperands() > 0 && moves(node, 0);
+  for (auto node = value.getDefiningOp<onnx::NodeOp>();
+       node && node->getNumOperands() > 0 && moves(node, 0) && !looksUp(node);
        node = value.getDefiningOp<onnx::NodeOp>())
     value = node->getOperand(0);
   return value;
@@ -115,8 +124,8 @@ static bool isInput(Value value) {
   return argument && isFloat(value) && !isa<onnx::NodeOp>(argument.getOwner()->getParentOp());
 }
 
-/// True for what a layer makes: a product with weights, or something that was divided by a root, with the scales and
-/// biases on it.
+/// True for what a layer makes: a product with weights, rows of a table, or something that was divided by a root, with
+/// the scales and biases on it.
 static bool isMadeByLayer(Value value, unsigned depth = 0) {
   auto node = originOf(value).getDefiningOp<onnx::NodeOp>();
   if (!node || depth > 3)
@@ -170,6 +179,9 @@ static void note(TensorUse &use, onnx::NodeOp node, OpOperand &operand) {
   if (kind == OperandUse::Data) {
     if (!moves(node, index) && node.getBodies().empty())
       use.reader = opType;
+    // A token that is put beside what a layer makes.
+    use.token |= node->getNumOperands() > 1 && moves(node, node->getNumOperands() - 1) &&
+                 llvm::any_of(node->getOperands(), [](Value other) { return isMadeByLayer(other); });
     return;
   }
   Value other;

@@ -11,6 +11,7 @@ namespace mpt {
 struct TensorUse {
   bool weight = false;       ///< a weight operand
   bool beside = false;       ///< a bias or scale beside the result of one
+  bool token = false;        ///< is concatenated with what a layer makes
   bool either = false;       ///< other arithmetic on two values
   bool statistic = false;    ///< mean or variance of a batch normalization
   bool classes = false;      ///< weights of a loss's classes, which have no gradient

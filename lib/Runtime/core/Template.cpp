@@ -36,6 +36,53 @@ std::string textOf(const Json &json, const char *name) {
   return found && found->kind == Json::String ? found->string : "";
 }
 
+std::vector<int64_t> integersOf(const Json &json, const char *name) {
+  std::vector<int64_t> numbers;
+  const Json *found = json.find(name);
+  if (found && found->kind == Json::Array)
+    for (const Json &entry : found->array)
+      numbers.push_back(entry.kind == Json::Number && entry.integral ? entry.integer : -1);
+  return numbers;
+}
+
+/// A view of a state: elements are read from a copy of all of it.
+class ViewSource {
+public:
+  ViewSource(TensorSource &source, const std::vector<int64_t> &extents, const std::vector<int64_t> &strides,
+             int64_t offset)
+      : source(source), extents(extents), strides(strides), index(extents.size(), 0), at(offset) {}
+
+  mpt_status open(const std::string &name, int64_t count, int64_t width) {
+    size = width;
+    whole.resize(static_cast<size_t>(count * width));
+    for (int64_t begin = 0; begin < count; begin += pieceElements)
+      if (mpt_status status =
+              source.read(name, begin, std::min(pieceElements, count - begin), whole.data() + begin * width))
+        return status;
+    return MPT_OK;
+  }
+
+  void read(int64_t count, char *out) {
+    for (int64_t i = 0; i < count; ++i) {
+      memcpy(out + i * size, whole.data() + at * size, static_cast<size_t>(size));
+      for (size_t d = index.size(); d-- > 0;) {
+        at += strides[d];
+        if (++index[d] < extents[d])
+          break;
+        at -= strides[d] * extents[d];
+        index[d] = 0;
+      }
+    }
+  }
+
+private:
+  TensorSource &source;
+  const std::vector<int64_t> &extents, &strides;
+  std::vector<int64_t> index;
+  int64_t at, size = 0;
+  std::vector<char> whole;
+};
+
 } // namespace
 
 TensorSource::~TensorSource() = default;
@@ -52,6 +99,18 @@ mpt_status Template::open(const char *path) {
 mpt_status Template::open(int descriptor, const char *path) {
   mpt_status status = input.open(descriptor, path);
   return status ? status : start();
+}
+
+bool Template::parseView(const Json &json, Piece &piece) {
+  piece.extents = integersOf(json, "extents");
+  piece.strides = integersOf(json, "strides");
+  piece.offset = json.find("offset") ? integerOf(json, "offset") : 0;
+  int64_t count = 1;
+  for (size_t i = 0; i < piece.extents.size() && piece.extents.size() == piece.strides.size(); ++i)
+    if (piece.extents[i] < 1 || piece.strides[i] < 0 || __builtin_mul_overflow(count, piece.extents[i], &count))
+      return false;
+  return piece.extents.size() == piece.strides.size() && piece.offset >= 0 &&
+         (piece.extents.empty() || count == piece.count);
 }
 
 /// `end` is where the next bytes of the template lie.
@@ -82,7 +141,7 @@ bool Template::parse(const Json &json, std::vector<Piece> &out, int64_t &end) {
       piece.count = integerOf(entry, "count");
       numAverages += !piece.average.empty();
       if (piece.state.empty() || piece.count < 0 || piece.count > (int64_t(1) << 50) ||
-          mpt::rt::sizeOf(piece.type) <= 0)
+          mpt::rt::sizeOf(piece.type) <= 0 || !parseView(entry, piece))
         return false;
     }
     out.push_back(std::move(piece));
@@ -141,19 +200,32 @@ mpt_status Template::putTensor(const Piece &piece, TensorSource &source, bool av
   int64_t dtype = 0, count = 0;
   if (mpt_status status = source.describe(name, dtype, count))
     return status;
-  if (count != piece.count)
+  int64_t needs = piece.extents.empty() ? piece.count : piece.offset + 1;
+  bool fits = true;
+  for (size_t i = 0; i < piece.extents.size(); ++i) {
+    int64_t reach = 0;
+    fits &= !__builtin_mul_overflow(piece.extents[i] - 1, piece.strides[i], &reach) &&
+            !__builtin_add_overflow(needs, reach, &needs);
+  }
+  if (!fits || (piece.extents.empty() ? count != needs : count < needs))
     return fail(MPT_INCOMPATIBLE, "'%s': expected %lld elements, as the model file has, got %lld", name.c_str(),
-                static_cast<long long>(piece.count), static_cast<long long>(count));
+                static_cast<long long>(needs), static_cast<long long>(count));
   const bool same = dtype == piece.type;
   if (!same && !(isFloating(dtype) && isFloating(piece.type)))
     return fail(MPT_INCOMPATIBLE, "'%s': expected %s, as the model file has, got %s", name.c_str(), nameOf(piece.type),
                 nameOf(dtype));
   const int64_t from = mpt::rt::sizeOf(dtype), to = mpt::rt::sizeOf(piece.type);
-  std::vector<char> raw(static_cast<size_t>(std::min(pieceElements, std::max<int64_t>(count, 1)) * from)), out;
+  std::vector<char> raw(static_cast<size_t>(std::min(pieceElements, std::max<int64_t>(piece.count, 1)) * from)), out;
   std::vector<float> wide;
-  for (int64_t begin = 0; begin < count; begin += pieceElements) {
-    const int64_t some = std::min(pieceElements, count - begin);
-    if (mpt_status status = source.read(name, begin, some, raw.data()))
+  const bool isView = !piece.extents.empty();
+  ViewSource view(source, piece.extents, piece.strides, piece.offset);
+  if (mpt_status status = isView ? view.open(name, count, from) : MPT_OK)
+    return status;
+  for (int64_t begin = 0; begin < piece.count; begin += pieceElements) {
+    const int64_t some = std::min(pieceElements, piece.count - begin);
+    if (isView)
+      view.read(some, raw.data());
+    else if (mpt_status status = source.read(name, begin, some, raw.data()))
       return status;
     const char *data = raw.data();
     if (!same) {

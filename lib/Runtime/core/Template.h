@@ -54,6 +54,8 @@ private:
     int64_t bytes = 0, begin = 0; // Bytes: how many, and where in the file
     std::string state, average;
     int64_t type = 0, count = 0;
+    std::vector<int64_t> extents, strides; // of a view of the state; none where it has all of it
+    int64_t offset = 0;
     size_t file = 0;
     std::vector<Piece> content;
   };
@@ -68,6 +70,7 @@ private:
   mpt_status put(const std::vector<Piece> &pieces, const std::vector<std::string> &locations, TensorSource &source,
                  bool averaged, const Sink &sink) const;
   mpt_status putTensor(const Piece &piece, TensorSource &source, bool averaged, const Sink &sink) const;
+  static bool parseView(const Json &json, Piece &piece);
   static int64_t sizeOfPieces(const std::vector<Piece> &pieces, const std::vector<std::string> &locations);
 
   InputFile input;

@@ -1,0 +1,453 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tensors that a file has a second time, transposed, repeated or in part: exporters fold what moves a weight. They
+// train as one again; nodes make the copies of it.
+#include "Proto.h"
+#include "Roles.h"
+#include "Sites.h"
+
+#include "mlir/IR/DialectResourceBlobManager.h"
+#include "llvm/ADT/StringSet.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+using namespace mlir;
+using namespace mpt;
+using namespace ::onnx;
+
+namespace {
+
+using Extents = SmallVector<int64_t>;
+
+/// Nodes in this form of Slice and Expand.
+constexpr int64_t oldestSlice = 10;
+/// Axes beyond which nobody tries all orders.
+constexpr size_t mostAxes = 4;
+
+bool isFloat(const TensorProto &tensor) {
+  return llvm::is_contained({TensorProto::FLOAT, TensorProto::FLOAT16, TensorProto::BFLOAT16, TensorProto::DOUBLE},
+                            tensor.data_type());
+}
+
+Extents stridesOf(ArrayRef<int64_t> extents) {
+  Extents strides(extents.size(), 1);
+  for (size_t i = extents.size(); i-- > 1;)
+    strides[i - 1] = strides[i] * extents[i];
+  return strides;
+}
+
+/// A tensor of the file, with its bytes once somebody looks at them.
+struct Elements {
+  Elements(const TensorProto &tensor, StringRef folder, Location loc)
+      : extents(tensor.dims().begin(), tensor.dims().end()) {
+    TensorProto copy = tensor.has_raw_data() ? TensorProto() : tensor;
+    if (tensor.has_raw_data())
+      bytes = ArrayRef<char>(tensor.raw_data().data(), tensor.raw_data().size());
+    else if (FailureOr<ElementsAttr> values = proto::tensorAttr(copy, folder, loc); succeeded(values)) {
+      held = *values;
+      auto resource = dyn_cast<DenseResourceElementsAttr>(held);
+      AsmResourceBlob *blob = resource ? resource.getRawHandle().getBlob() : nullptr;
+      if (auto dense = dyn_cast<DenseElementsAttr>(held); dense && !dense.isSplat())
+        bytes = dense.getRawData();
+      else if (blob)
+        bytes = blob->getData();
+    }
+    count = std::accumulate(extents.begin(), extents.end(), int64_t(1), std::multiplies<>());
+    width = count > 0 ? static_cast<int64_t>(bytes.size()) / count : 0;
+  }
+
+  bool same(int64_t i, const Elements &other, int64_t k) const {
+    return std::memcmp(bytes.data() + i * width, other.bytes.data() + k * width, static_cast<size_t>(width)) == 0;
+  }
+
+  /// Equal by accident are tensors of one or two numbers, as zeros and identities.
+  bool isTelling() const {
+    int64_t second = 0;
+    for (int64_t i = 1; i < count; ++i)
+      if (!same(i, *this, 0) && !(second && same(i, *this, second))) {
+        if (second)
+          return true;
+        second = i;
+      }
+    return false;
+  }
+
+  Extents extents;
+  int64_t count = 0, width = 0;
+  ElementsAttr held;
+  ArrayRef<char> bytes;
+};
+
+/// A copy by the axis of the kept tensor that each of its own runs along, -1 where it repeats, and where it begins.
+struct Arrangement {
+  SmallVector<int> axes;
+  Extents starts;
+
+  TensorView viewOf(ArrayRef<int64_t> kept, ArrayRef<int64_t> copy) const {
+    Extents strides = stridesOf(kept);
+    TensorView view;
+    view.extents.assign(copy.begin(), copy.end());
+    for (int axis : axes)
+      view.strides.push_back(axis < 0 ? 0 : strides[axis]);
+    for (auto [start, stride] : llvm::zip_equal(starts, strides))
+      view.offset += start * stride;
+    return view;
+  }
+};
+
+/// Visits each element of a view with its place in the viewed tensor, until the visitor returns false.
+bool visit(const TensorView &view, llvm::function_ref<bool(int64_t, int64_t)> visitor) {
+  Extents index(view.extents.size(), 0);
+  int64_t at = view.offset,
+          count = std::accumulate(view.extents.begin(), view.extents.end(), int64_t(1), std::multiplies<>());
+  for (int64_t i = 0; i < count; ++i) {
+    if (!visitor(i, at))
+      return false;
+    for (size_t d = index.size(); d-- > 0;) {
+      at += view.strides[d];
+      if (++index[d] < view.extents[d])
+        break;
+      at -= view.strides[d] * view.extents[d];
+      index[d] = 0;
+    }
+  }
+  return true;
+}
+
+bool matches(const Elements &kept, const Elements &copy, const Arrangement &how) {
+  return visit(how.viewOf(kept.extents, copy.extents), [&](int64_t i, int64_t at) { return copy.same(i, kept, at); });
+}
+
+/// True where all of `tensor` along an axis is its first part.
+bool repeats(const Elements &tensor, size_t axis) {
+  TensorView view;
+  view.extents.assign(tensor.extents.begin(), tensor.extents.end());
+  Extents strides = stridesOf(tensor.extents);
+  view.strides.assign(strides.begin(), strides.end());
+  view.strides[axis] = 0;
+  return visit(view, [&](int64_t i, int64_t at) { return tensor.same(i, tensor, at); });
+}
+
+/// The copy's axes are the kept tensor's last ones, or repeat.
+std::optional<Arrangement> repeated(const Elements &kept, const Elements &copy) {
+  Arrangement how{SmallVector<int>(copy.extents.size(), -1), Extents(kept.extents.size(), 0)};
+  size_t ahead = copy.extents.size() - std::min(kept.extents.size(), copy.extents.size());
+  for (auto [axis, extent] : llvm::enumerate(kept.extents))
+    if (extent != 1) {
+      if (ahead + axis >= copy.extents.size() || copy.extents[ahead + axis] != extent)
+        return std::nullopt;
+      how.axes[ahead + axis] = static_cast<int>(axis);
+    }
+  return how;
+}
+
+std::optional<Arrangement> transposed(const Elements &kept, const Elements &copy) {
+  if (kept.extents.size() != 2 || copy.extents.size() != 2 || kept.extents[0] != copy.extents[1] ||
+      kept.extents[1] != copy.extents[0])
+    return std::nullopt;
+  return Arrangement{{1, 0}, {0, 0}};
+}
+
+/// Rows of the kept tensor, from the first one on.
+std::optional<Arrangement> firstRows(const Elements &kept, const Elements &copy) {
+  size_t rank = kept.extents.size();
+  if (rank < 2 || copy.extents.size() != rank || copy.extents[0] >= kept.extents[0] ||
+      !std::equal(copy.extents.begin() + 1, copy.extents.end(), kept.extents.begin() + 1))
+    return std::nullopt;
+  Arrangement how{{}, Extents(rank, 0)};
+  how.axes.resize(rank);
+  std::iota(how.axes.begin(), how.axes.end(), 0);
+  return how;
+}
+
+/// Any order of axes, and any part.
+std::optional<Arrangement> found(const Elements &kept, const Elements &copy) {
+  SmallVector<int> from, to;
+  for (auto [axis, extent] : llvm::enumerate(kept.extents))
+    if (extent > 1)
+      from.push_back(static_cast<int>(axis));
+  for (auto [axis, extent] : llvm::enumerate(copy.extents))
+    if (extent > 1 && !repeats(copy, axis))
+      to.push_back(static_cast<int>(axis));
+  if (from.size() != to.size() || from.size() > mostAxes)
+    return std::nullopt;
+  Extents strides = stridesOf(kept.extents);
+  do {
+    Arrangement how{SmallVector<int>(copy.extents.size(), -1), Extents(kept.extents.size(), 0)};
+    for (auto [axis, of] : llvm::zip_equal(to, from))
+      how.axes[axis] = of;
+    for (int64_t start = 0; start < kept.count; ++start) {
+      bool fits = copy.same(0, kept, start);
+      for (size_t axis = 0; fits && axis < kept.extents.size(); ++axis) {
+        how.starts[axis] = start / strides[axis] % kept.extents[axis];
+        auto place = llvm::find(how.axes, static_cast<int>(axis));
+        int64_t needs = place == how.axes.end() ? 1 : copy.extents[place - how.axes.begin()];
+        fits = how.starts[axis] + needs <= kept.extents[axis];
+      }
+      if (fits && matches(kept, copy, how))
+        return how;
+    }
+  } while (std::next_permutation(from.begin(), from.end()));
+  return std::nullopt;
+}
+
+class Copies {
+public:
+  Copies(ModelProto &model, proto::DeclaredParameters &declared, StringRef folder, Location loc)
+      : graph(*model.mutable_graph()), declared(declared), folder(folder), loc(loc),
+        version(proto::opsetVersion(model, "")), torch(StringRef(model.producer_name()).starts_with("pytorch")),
+        origins(proto::foldedFrom(graph)), nodes(graph.node_size()) {}
+
+  proto::JoinedTensors join() {
+    SmallVector<int> order, copies;
+    llvm::StringSet<> tables;
+    for (const NodeProto &node : graph.node())
+      for (auto [i, input] : llvm::enumerate(node.input()))
+        if (isWeightOperand(node.domain(), node.op_type(), static_cast<unsigned>(i))) {
+          weights.insert(input);
+          if (!contracts(node.domain(), node.op_type()))
+            tables.insert(input);
+        }
+    for (int i = 0; i < graph.initializer_size(); ++i) {
+      const TensorProto &tensor = graph.initializer(i);
+      if (!isFloat(tensor) || tensor.dims_size() == 0 || llvm::any_of(tensor.dims(), [](int64_t d) { return d < 1; }))
+        continue;
+      order.push_back(i);
+      if (mayBeCopy(tensor) && !tables.contains(tensor.name()))
+        copies.push_back(i);
+    }
+    // What is kept is a table, else a tensor of the module's, else the larger one.
+    auto rank = [&](int i) {
+      const TensorProto &tensor = graph.initializer(i);
+      return std::tuple(!tables.contains(tensor.name()), mayBeCopy(tensor), -countOf(tensor), i);
+    };
+    llvm::sort(order, [&](int a, int b) { return rank(a) < rank(b); });
+    llvm::sort(copies, [&](int a, int b) { return rank(a) < rank(b); });
+    for (int copy : copies)
+      for (int kept : order) {
+        if (kept == copy)
+          break;
+        if (!gone.contains(kept) && joinOne(kept, copy))
+          break;
+      }
+    for (int copy : copies)
+      if (!gone.contains(copy))
+        shrink(copy);
+    drop();
+    return std::move(joined);
+  }
+
+private:
+  static int64_t countOf(const TensorProto &tensor) {
+    return std::accumulate(tensor.dims().begin(), tensor.dims().end(), int64_t(1), std::multiplies<>());
+  }
+
+  /// What an exporter has made: its own word, or a name that no module gives.
+  bool mayBeCopy(const TensorProto &tensor) const {
+    StringRef name = tensor.name();
+    if (auto known = declared.find(name); known != declared.end())
+      return known->second == proto::Declared::Folded;
+    bool path = name.contains('.') && !name.contains('/') && !name.contains(':');
+    return !path && (!torch || name.contains("::") || isGeneratedName(name));
+  }
+
+  const Elements &elementsOf(int index) {
+    std::unique_ptr<Elements> &known = elements[index];
+    if (!known)
+      known = std::make_unique<Elements>(graph.initializer(index), folder, loc);
+    return *known;
+  }
+
+  bool joinOne(int keptIndex, int copyIndex) {
+    const TensorProto &kept = graph.initializer(keptIndex), &copy = graph.initializer(copyIndex);
+    auto known = declared.find(kept.name());
+    if (kept.data_type() != copy.data_type() || (known != declared.end() && known->second == proto::Declared::Other))
+      return false;
+    auto from = origins.find(copy.name()), with = origins.find(kept.name());
+    bool isOrigin = from != origins.end() && llvm::is_contained(from->second, kept.name());
+    bool isSibling =
+        from != origins.end() && with != origins.end() && from->second.size() == 1 && from->second == with->second;
+    // Where the exporter says what it folded, that decides.
+    if (from != origins.end() && !isOrigin && !isSibling)
+      return false;
+    bool isSecond = from == origins.end();
+    bool turned =
+        kept.dims_size() == 2 && copy.dims_size() == 2 && kept.dims(0) == copy.dims(1) && kept.dims(1) == copy.dims(0);
+    // Parts of a tensor that is gone, as two lengths of a table of positions.
+    bool areParts = torch && mayBeCopy(kept) && !weights.contains(kept.name()) && !weights.contains(copy.name());
+    if (isSecond && !turned && !areParts)
+      return false;
+    const Elements &a = elementsOf(keptIndex), &b = elementsOf(copyIndex);
+    if (a.bytes.empty() || b.bytes.empty() || a.width != b.width)
+      return false;
+    bool certain = isOrigin || (b.isTelling() && (isSibling || !turned || !repeatsTransposed(a)));
+    for (auto *candidate : isSecond ? ArrayRef(seconds) : ArrayRef(folded))
+      if (std::optional<Arrangement> how = certain ? candidate(a, b) : std::nullopt; how && matches(a, b, *how)) {
+        bool plain = candidate == transposed;
+        if (!plain && version < oldestSlice)
+          continue;
+        read(keptIndex, copy, *how);
+        gone.insert(copyIndex);
+        return true;
+      }
+    // What a product or sum of the module's tensors was before training is none of them.
+    bool isComputed = isOrigin || (isSibling && isZero(b) && !isZero(a));
+    if (isComputed && !weights.contains(copy.name()))
+      declared[copy.name()] = proto::Declared::Other;
+    return false;
+  }
+
+  static bool isZero(const Elements &tensor) {
+    return llvm::all_of(tensor.bytes, [](char byte) { return byte == 0; });
+  }
+
+  /// A symmetric matrix is its transpose by accident.
+  static bool repeatsTransposed(const Elements &matrix) { return matches(matrix, matrix, Arrangement{{1, 0}, {0, 0}}); }
+
+  /// A tensor that the exporter has repeated, of one that is in the file no longer, trains as that one.
+  void shrink(int index) {
+    const TensorProto &copy = graph.initializer(index);
+    auto from = origins.find(copy.name());
+    if (version < oldestSlice || from == origins.end() || from->second.size() != 1 || copy.dims_size() < 2)
+      return;
+    const std::string &name = from->second.front();
+    const Elements &values = elementsOf(index);
+    bool known =
+        declared.contains(name) || llvm::any_of(graph.initializer(), [&](auto &t) { return t.name() == name; });
+    if (known || isGeneratedName(name) || values.bytes.empty())
+      return;
+    bool telling = values.isTelling();
+    Arrangement how{{}, Extents(values.extents.size(), 0)};
+    Extents extents = values.extents;
+    for (size_t axis = 0; axis < extents.size(); ++axis) {
+      // Of zeros nothing tells how often they were there, but that batches come first.
+      bool again = extents[axis] > 1 && (telling ? repeats(values, axis) : axis == 0);
+      how.axes.push_back(again ? -1 : static_cast<int>(axis));
+      extents[axis] = again ? 1 : extents[axis];
+    }
+    if (extents == values.extents || !(telling || StringRef(copy.name()).starts_with("expand")) ||
+        (!telling && !repeats(values, 0)))
+      return;
+    TensorProto small;
+    small.set_name(name);
+    declared[name] = proto::Declared::Folded;
+    small.set_data_type(copy.data_type());
+    Arrangement first{{}, Extents(extents.size(), 0)};
+    first.axes.resize(extents.size());
+    std::iota(first.axes.begin(), first.axes.end(), 0);
+    TensorView part = first.viewOf(values.extents, extents);
+    visit(part, [&](int64_t, int64_t at) {
+      small.mutable_raw_data()->append(values.bytes.data() + at * values.width, static_cast<size_t>(values.width));
+      return true;
+    });
+    small.mutable_dims()->Add(extents.begin(), extents.end());
+    *graph.add_initializer() = std::move(small);
+    elements[graph.initializer_size() - 1] = nullptr;
+    read(graph.initializer_size() - 1, copy, how);
+    gone.insert(index);
+  }
+
+  /// Nodes make the copy of the kept tensor, under its name.
+  void read(int keptIndex, const TensorProto &copy, const Arrangement &how) {
+    TensorProto &kept = *graph.mutable_initializer(keptIndex);
+    Extents from(kept.dims().begin(), kept.dims().end()), to(copy.dims().begin(), copy.dims().end());
+    proto::noteView(kept, copy, how.viewOf(from, to));
+    joined[copy.name()] = kept.name();
+    std::string value = kept.name();
+    Extents ends = how.starts, part = to, order;
+    for (size_t axis = 0; axis < from.size(); ++axis) {
+      auto place = llvm::find(how.axes, static_cast<int>(axis));
+      ends[axis] += place == how.axes.end() ? 1 : to[place - how.axes.begin()];
+    }
+    for (auto [axis, of] : llvm::enumerate(how.axes))
+      if (of >= 0)
+        order.push_back(of);
+      else
+        part[axis] = 1;
+    for (size_t axis = 0; axis < from.size(); ++axis)
+      if (!llvm::is_contained(order, static_cast<int64_t>(axis)))
+        order.push_back(static_cast<int64_t>(axis)); // of one element
+    SmallVector<std::pair<StringRef, SmallVector<Extents>>> steps;
+    if (ends != from)
+      steps.push_back({"Slice", {how.starts, ends}});
+    if (!llvm::is_sorted(order))
+      steps.push_back({"Transpose", {}});
+    if (part.size() != from.size() || llvm::is_contained(how.axes, -1))
+      steps.push_back({"Reshape", {part}});
+    if (part != to)
+      steps.push_back({"Expand", {to}});
+    if (steps.empty())
+      steps.push_back({"Identity", {}});
+    for (auto [i, step] : llvm::enumerate(steps)) {
+      bool last = i + 1 == steps.size();
+      std::string result = last ? copy.name() : copy.name() + "/" + step.first.lower();
+      value = addNode(step.first, value, result, step.second, order);
+    }
+  }
+
+  std::string addNode(StringRef type, const std::string &operand, const std::string &result,
+                      ArrayRef<Extents> constants, ArrayRef<int64_t> order) {
+    SmallVector<std::string> operands{operand};
+    for (auto [i, numbers] : llvm::enumerate(constants)) {
+      NodeProto &constant = *graph.add_node();
+      constant.set_op_type("Constant");
+      constant.add_output((result + "/" + type.lower() + "." + Twine(i)).str());
+      TensorProto &tensor = *addAttribute(constant, "value", AttributeProto::TENSOR).mutable_t();
+      tensor.set_data_type(TensorProto::INT64);
+      tensor.add_dims(static_cast<int64_t>(numbers.size()));
+      tensor.mutable_int64_data()->Add(numbers.begin(), numbers.end());
+      operands.push_back(constant.output(0));
+    }
+    NodeProto &node = *graph.add_node();
+    node.set_op_type(type.str());
+    node.set_name((result + "/" + type.lower()));
+    for (const std::string &name : operands)
+      node.add_input(name);
+    node.add_output(result);
+    if (type == "Transpose")
+      addAttribute(node, "perm", AttributeProto::INTS).mutable_ints()->Add(order.begin(), order.end());
+    return result;
+  }
+
+  static AttributeProto &addAttribute(NodeProto &node, const char *name, AttributeProto::AttributeType type) {
+    AttributeProto &attribute = *node.add_attribute();
+    attribute.set_name(name);
+    attribute.set_type(type);
+    return attribute;
+  }
+
+  void drop() {
+    elements.clear();
+    auto drops = [&](const auto &value) { return joined.contains(value.name()); };
+    auto &tensors = *graph.mutable_initializer();
+    tensors.erase(llvm::remove_if(tensors, drops), tensors.end());
+    auto &inputs = *graph.mutable_input(); // files of old list initializers here
+    inputs.erase(llvm::remove_if(inputs, drops), inputs.end());
+    auto &all = *graph.mutable_node(); // nodes are in order
+    std::rotate(all.pointer_begin(), all.pointer_begin() + nodes, all.pointer_end());
+  }
+
+  using Candidate = std::optional<Arrangement> (*)(const Elements &, const Elements &);
+  static constexpr Candidate seconds[] = {transposed, firstRows}, folded[] = {transposed, repeated, firstRows, found};
+
+  GraphProto &graph;
+  proto::DeclaredParameters &declared;
+  StringRef folder;
+  Location loc;
+  int64_t version;
+  bool torch;
+  llvm::StringMap<std::vector<std::string>> origins;
+  int nodes; ///< of the file
+  DenseMap<int, std::unique_ptr<Elements>> elements;
+  DenseSet<int> gone;
+  proto::JoinedTensors joined;
+  llvm::StringSet<> weights;
+};
+
+} // namespace
+
+proto::JoinedTensors proto::joinCopies(ModelProto &model, StringRef folder, DeclaredParameters &declared,
+                                       Location loc) {
+  return Copies(model, declared, folder, loc).join();
+}
