@@ -676,6 +676,8 @@ static std::unique_ptr<MLIRContext> makeContext(const CompileOptions &options, r
 
 StringRef mpt::compilerVersion() { return MPT_VERSION; }
 
+std::string mpt::versionText() { return "mpt " MPT_VERSION " (LLVM " LLVM_VERSION_STRING ")\n"; }
+
 LogicalResult mpt::compile(const CompileOptions &options, raw_ostream &out, raw_ostream &log) {
   std::unique_ptr<MLIRContext> context = makeContext(options, log);
   return Compilation(options, *context, out, log).run();
@@ -709,6 +711,14 @@ static void installGiveUp() {
 
 int mpt::compilerMain(ArrayRef<StringRef> words) {
   installGiveUp();
+  if (std::optional<llvm::Expected<std::string>> text = answer(words)) {
+    int status = *text ? 0 : 1;
+    if (*text)
+      llvm::outs() << **text;
+    else
+      llvm::errs() << "mpt-opt: " << llvm::toString(text->takeError()) << "\n";
+    return status;
+  }
   llvm::Expected<CompileOptions> options = CompileOptions::parse(words);
   if (!options) {
     llvm::errs() << "mpt-opt: " << llvm::toString(options.takeError()) << "\n";

@@ -8,6 +8,7 @@
 #include "mpt/Driver/Registration.h"
 #include "mpt/Precision/BuiltinPolicies.h"
 #include "mpt/Precision/Policy.h"
+#include "mpt/Support/NearNames.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallSet.h"
@@ -122,16 +123,12 @@ std::optional<std::string> setOptimizer(CompileOptions &options, StringRef value
 }
 
 /// NAME=N, or NAME,NAME=N,N: symbols that have the same extent, and each extent of a size.
-std::optional<std::string> setBinding(CompileOptions &options, StringRef value) {
-  auto [names, extents] = value.split('=');
-  SmallVector<StringRef> symbols, words;
-  names.split(symbols, ',');
-  extents.split(words, ',');
+std::optional<std::string> addBinding(CompileOptions &options, ArrayRef<StringRef> symbols, ArrayRef<StringRef> words) {
   Binding binding;
   for (StringRef word : words)
     if (word.getAsInteger(10, binding.extents.emplace_back()) || binding.extents.back() < 1)
       return "NAME=N with a positive N";
-  if (is_contained(symbols, ""))
+  if (words.empty() || is_contained(symbols, ""))
     return "NAME=N with a positive N";
   if (SmallSet<int64_t, 8>(binding.extents.begin(), binding.extents.end()).size() != words.size())
     return "NAME=N,N... with different extents";
@@ -143,6 +140,30 @@ std::optional<std::string> setBinding(CompileOptions &options, StringRef value) 
   erase_if(options.bindings, [](const Binding &earlier) { return earlier.symbols.empty(); });
   options.bindings.push_back(std::move(binding));
   return std::nullopt;
+}
+
+/// Bindings with commas between: a name behind an extent begins another one, as in N=1,8,M,K=4.
+std::optional<std::string> setBinding(CompileOptions &options, StringRef value) {
+  SmallVector<StringRef> words, symbols, extents;
+  value.split(words, ',');
+  int64_t number;
+  bool hasExtents = false;
+  for (StringRef word : words) {
+    auto [name, extent] = word.split('=');
+    bool isName = word.contains('=') || !hasExtents || (!word.empty() && word.getAsInteger(10, number));
+    if (hasExtents && isName) {
+      if (auto expected = addBinding(options, symbols, extents))
+        return expected;
+      symbols.clear(), extents.clear();
+      hasExtents = false;
+    }
+    (isName ? symbols : extents).push_back(isName ? name : word);
+    if (word.contains('=')) {
+      extents.push_back(extent);
+      hasExtents = true;
+    }
+  }
+  return addBinding(options, symbols, extents);
 }
 
 std::optional<std::string> setMaxSteps(CompileOptions &options, StringRef value) {
@@ -351,8 +372,8 @@ std::vector<Flag> modelFlags() {
        "of batch normalizations in inference form: frozen (default), or train as in training form",
        choice(&Options::batchNorm, "train|frozen")},
       {"--bind", "NAME=N",
-       "extent of a symbolic dimension (repeatable); N,N... makes a library of all these sizes, NAME,NAME are of one "
-       "extent",
+       "extent of a symbolic dimension (repeatable, or NAME=N,NAME=N); N,N... makes a library of all these sizes, "
+       "NAME,NAME are of one extent",
        setBinding},
       {"--batch-invariant", "",
        "a row's results have the same bits whatever its batch, threads and processes, also in mpt-run",
@@ -422,12 +443,33 @@ std::vector<Flag> runFlags() {
   };
 }
 
+/// Flags under one heading of the help.
+struct Group {
+  StringRef name, heading, example;
+  std::vector<Flag> (*flags)();
+};
+
+constexpr Group groups[] = {
+    {"product", "what is written", "mpt-opt model.onnx --policy=amp-bf16 --emit=onnx -o model.bf16.onnx", productFlags},
+    {"training", "what a step computes",
+     "mpt-opt model.onnx --loss=softmax-cross-entropy --optimizer=adamw,lr=1e-3 -o lib", trainingFlags},
+    {"joint", "files that bring their training", "mpt-opt joint.onnx --gradient=w=w_gradient --policy=amp-f16 -o lib",
+     jointFlags},
+    {"precision", "types", "mpt-opt model.onnx --loss=mse --policy=amp-f16 --keep-f32='/head.*' -o lib",
+     precisionFlags},
+    {"model", "shapes, parameters and costs", "mpt-opt model.onnx --loss=mse --bind=N=32,7 --freeze='stem.*' -o lib",
+     modelFlags},
+    {"target", "machines", "mpt-opt model.onnx --loss=mse --target=cuda --arch=sm_90 -o lib", targetFlags},
+    {"run", "phases and reports", "mpt-opt model.onnx --loss=mse --policy=amp-f16 --report=precision=page.html -o lib",
+     runFlags},
+};
+
 const std::vector<Flag> &flags() {
   static const std::vector<Flag> table = [] {
     registerTargets();
     std::vector<Flag> all;
-    for (auto group : {productFlags, trainingFlags, jointFlags, precisionFlags, modelFlags, targetFlags, runFlags})
-      append_range(all, group());
+    for (const Group &group : groups)
+      append_range(all, group.flags());
     return all;
   }();
   return table;
@@ -531,7 +573,9 @@ Expected<CompileOptions> CompileOptions::parse(ArrayRef<StringRef> words) {
     auto [name, value] = word.split('=');
     auto flag = find_if(flags(), [name = name](const Flag &f) { return f.name == name; });
     if (flag == flags().end())
-      return bad("unknown flag '" + name + "'; --help lists the flags");
+      return bad("unknown flag '" + name + "'; " +
+                 whatThereIs(name, map_to_vector(flags(), [](const Flag &f) { return f.name; })) +
+                 "; --help lists the flags");
     bool hasValue = word.size() != name.size();
     if (flag->value.empty() && hasValue)
       return bad("expected no value for " + name);
@@ -598,12 +642,54 @@ std::vector<Size> CompileOptions::sizes() const {
   return sizes;
 }
 
-std::string CompileOptions::help() {
+Expected<std::string> CompileOptions::help(StringRef wanted) {
+  registerTargets();
+  auto names = map_to_vector(groups, [](const Group &group) { return group.name; });
+  if (!wanted.empty() && !is_contained(names, wanted))
+    return bad("expected " + join(names, "|") + " for --help, got '" + wanted + "'");
   std::string text = "usage: mpt-opt MODEL.onnx [flags]          compile a model to a training library\n"
-                     "       mpt-opt FILE.mlir --<pass> ...      run passes (mpt-opt --help-passes lists them)\n\n";
-  for (const Flag &flag : flags())
-    text += formatv("  {0,-22} {1}\n", (flag.name + (flag.value.empty() ? "" : "=" + flag.value)).str(), flag.text);
+                     "       mpt-opt FILE.mlir --<pass> ...      run passes (mpt-opt --help-passes lists them)\n"
+                     "       mpt-opt --version | --list-policies | --help=" +
+                     join(names, "|") + "\n";
+  for (const Group &group : groups) {
+    if (!wanted.empty() && group.name != wanted)
+      continue;
+    text += formatv("\n{0}: {1}, as in\n    {2}\n", group.name, group.heading, group.example);
+    for (const Flag &flag : group.flags())
+      text += formatv("  {0,-22} {1}\n", (flag.name + (flag.value.empty() ? "" : "=" + flag.value)).str(), flag.text);
+  }
   return text;
+}
+
+/// A line each: the name, and the first sentence of the policy's file.
+static std::string listPolicies() {
+  std::string text;
+  for (StringRef name : builtinPolicies()) {
+    std::string head;
+    SmallVector<StringRef> lines;
+    builtinPolicyText(name)->split(lines, '\n');
+    for (StringRef line : lines) {
+      if (!line.consume_front("// "))
+        break;
+      head += (head.empty() ? "" : " ") + line.str();
+    }
+    text += formatv("{0,-20} {1}\n", name, StringRef(head).split(". ").first.rtrim('.'));
+  }
+  return text;
+}
+
+std::optional<Expected<std::string>> mpt::answer(ArrayRef<StringRef> words) {
+  if (words.empty())
+    return CompileOptions::help();
+  for (StringRef word : words) {
+    if (word == "--version")
+      return versionText();
+    if (word == "--list-policies")
+      return listPolicies();
+    if (word == "--help" || word.consume_front("--help="))
+      return CompileOptions::help(word == "--help" ? "" : word);
+  }
+  return std::nullopt;
 }
 
 bool CompileOptions::takesValue(StringRef name) {
@@ -612,11 +698,11 @@ bool CompileOptions::takesValue(StringRef name) {
 
 bool mpt::isCompilation(ArrayRef<StringRef> words) {
   bool isText = any_of(words, [](StringRef word) { return word.ends_with(".mlir"); });
-  return any_of(words, [isText](StringRef word) {
-    StringRef flag = word.split('=').first;
-    // Also one without a training model, so that the message is about that.
-    bool isFolder = !isText && !word.starts_with("-") && sys::fs::is_directory(word);
-    return isFolder || word.ends_with(".onnx") || word.ends_with(".onnxtxt") || word.ends_with(".ort") ||
-           is_contained({"--emit", "--from", "--to"}, flag);
-  });
+  return words.empty() || any_of(words, [isText](StringRef word) {
+           StringRef flag = word.split('=').first;
+           // Also one without a training model, so that the message is about that.
+           bool isFolder = !isText && !word.starts_with("-") && sys::fs::is_directory(word);
+           return isFolder || word.ends_with(".onnx") || word.ends_with(".onnxtxt") || word.ends_with(".ort") ||
+                  is_contained({"--emit", "--from", "--to", "--help", "--version", "--list-policies"}, flag);
+         });
 }

@@ -326,8 +326,9 @@ std::string RunCommand::help() {
 }
 
 int mpt::runMain(ArrayRef<StringRef> words) {
-  if (words.empty() || llvm::is_contained(words, "--help")) {
-    llvm::outs() << RunCommand::help();
+  bool asksVersion = llvm::is_contained(words, "--version");
+  if (words.empty() || asksVersion || llvm::is_contained(words, "--help")) {
+    llvm::outs() << (asksVersion ? versionText() : RunCommand::help());
     return 0;
   }
   llvm::Expected<RunCommand> command = RunCommand::parse(words);

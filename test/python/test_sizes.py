@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Libraries of several sizes: each step takes the size of its inputs, on one state, and is bit for bit what a library of that
 size alone computes."""
+import json
 import pathlib
 import subprocess
 import sys
@@ -258,3 +259,12 @@ def test_a_graph_a_size(tmp_path):
         pytest.skip("the stand-in is not built")
     done = subprocess.run([sys.executable, "-c", GRAPHS, str(tmp_path)], capture_output=True, text=True, env=environment(build))
     assert done.returncode == 0 and not done.stdout.strip(), done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("words, sizes", [(["N=2,7,M=3,K=4"], ["N=2", "N=7"]), (["N=2,M=3,K=4"], None), (["N,M=2,7,K=4"], ["N=2,M=2", "N=7,M=7"])])
+def test_one_flag_binds_several_symbols(tmp_path, words, sizes):
+    model = onnx.parser.parse_model('<ir_version: 9, opset_import: ["" : 18]> g (float[N, K] x, float[M, K] z) => (float[N, M] y) {'
+                                    't = Transpose<perm = [1, 0]>(z) y = MatMul(x, t) }')
+    onnx.save(model, tmp_path / "model.onnx")
+    mpt.compile(tmp_path / "model.onnx", out=tmp_path / "lib", forward_only=True, bind=words)
+    assert json.loads((tmp_path / "lib/model.json").read_text()).get("sizes") == sizes

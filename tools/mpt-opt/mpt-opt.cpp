@@ -9,10 +9,6 @@
 
 int main(int argc, char **argv) {
   llvm::SmallVector<llvm::StringRef> words(argv + 1, argv + argc);
-  if (words.empty() || llvm::is_contained(words, "--help")) {
-    llvm::outs() << mpt::CompileOptions::help();
-    return 0;
-  }
   if (mpt::isCompilation(words))
     return mpt::compilerMain(words);
   mlir::DialectRegistry registry;

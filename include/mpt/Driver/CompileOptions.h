@@ -7,6 +7,7 @@
 
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Support/Error.h"
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -62,15 +63,21 @@ struct CompileOptions : PipelineOptions {
   static llvm::Expected<CompileOptions> parse(llvm::ArrayRef<llvm::StringRef> words);
   /// All combinations of the extents bound, those of the first symbol changing last.
   std::vector<Size> sizes() const;
-  /// One line a flag.
-  static std::string help();
+  /// One line a flag, by group; of the group named alone. The error lists the groups.
+  static llvm::Expected<std::string> help(llvm::StringRef group = "");
   /// Whether `name` is a flag with a value, which may be the next word.
   static bool takesValue(llvm::StringRef name);
 };
 
-/// True when the words ask for a compilation (an ONNX input, or a phase or product by flag) rather than for single
-/// passes.
+/// True when the words ask for a compilation (an ONNX input, or a phase or product by flag), or about the compiler,
+/// rather than for single passes.
 bool isCompilation(llvm::ArrayRef<llvm::StringRef> words);
+
+/// What the compiler answers to words that ask about it: none, --help, --help=GROUP, --version, --list-policies.
+/// Nothing for other words.
+std::optional<llvm::Expected<std::string>> answer(llvm::ArrayRef<llvm::StringRef> words);
+/// The line of --version.
+std::string versionText();
 
 } // namespace mpt
 

@@ -10,9 +10,5 @@ std::unique_ptr<target::Target> createTarget();
 int main(int argc, char **argv) {
   mpt::registerTargets();
   mpt::target::registerTarget(mpt::toy::createTarget);
-  llvm::SmallVector<llvm::StringRef> words(argv + 1, argv + argc);
-  if (!llvm::is_contained(words, "--help"))
-    return mpt::compilerMain(words);
-  llvm::outs() << mpt::CompileOptions::help();
-  return 0;
+  return mpt::compilerMain(llvm::SmallVector<llvm::StringRef>(argv + 1, argv + argc));
 }
