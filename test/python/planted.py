@@ -68,8 +68,9 @@ PLANTED = {
     "reciprocal": case("a = Sub(x, x) b = Reciprocal(a) y = MatMul(b, w)", "amp-bf16", "b", fixed_by=None, says="no cast is to blame"),
     "difference": case("a = Mul(x, huge) b = Mul(a, huge) y = MatMul(b, w)", "fp32", "b", fixed_by=None, says="no cast is to blame"),
     # A mask's infinities are meant: the GEMM behind the softmax is to blame, not the mask.
-    "behind a mask": case("a = MatMul(x, w) h = Where(mask, a, minus) s = Softmax<axis = -1>(h) t = MatMul(s, big) b = Add(t, t) "
-                          "y = MatMul(b, w)", "amp-f16", "b", weights={"big": np.full((6, 6), 4e4, np.float32)}, words=["--loss-scale=1"]),
+    "behind a mask": case("a = MatMul(x, w) h = Where(mask, a, minus) s = Softmax<axis = -1>(h) t = MatMul(s, u) b = Add(t, t) "
+                          "y = MatMul(b, w)", "amp-f16", "b", inputs={"x": randn(4, 6), "u": np.full((6, 6), 4e4, np.float32)},
+                          words=["--loss-scale=1"]),
 }
 CONSTANTS = {"two": np.array(2, np.float32), "four": np.array(4, np.float32), "huge": np.full((4, 6), 1e30, np.float32),
              "last": np.array([-1], np.int64), "mask": np.tri(4, 6, 1).astype(bool), "minus": np.array(-np.inf, np.float32)}
