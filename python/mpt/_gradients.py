@@ -153,8 +153,42 @@ def place(node) -> str:
     return modules[-1][0] or node.name if modules else node.name
 
 
+def hold_padding(graph, node) -> bool:
+    """Puts stop_gradient where a look-up reads the row padding_idx, which has no gradient in torch; returns whether it has one."""
+    import torch
+    aten = torch.ops.aten
+    indices, padding = (*node.args, -1)[1:3]
+    if padding < 0:
+        return False
+    made = [node]
+
+    def call(target, *arguments):
+        with graph.inserting_after(made[-1]), node.meta["val"].fake_mode:
+            new = graph.call_function(target, arguments)
+            new.meta = dict(node.meta)
+            new.meta["val"] = target(*torch.fx.map_arg(arguments, lambda used: used.meta["val"]))
+        made.append(new)
+        return new
+
+    held = call(operations().stop_gradient.default, node)
+    chosen = call(aten.where.self, call(aten.unsqueeze.default, call(aten.eq.Scalar, indices, padding), -1), held, node)
+    node.replace_all_uses_with(chosen, delete_user_cb=lambda user: user not in made)
+    return True
+
+
+def refuse_look_up(node) -> None:
+    """Look-ups that scale their gradient, or change their table: no graph of ONNX says so."""
+    operator, said = str(node.target), None
+    if operator.startswith(("aten.embedding.", "aten.embedding_bag.")) and node.args[3:4] == (True,):
+        said = "an embedding whose gradient is the sum over its look-ups", "scale_grad_by_freq=True"
+    elif operator.startswith("aten.embedding_renorm"):
+        said = "an embedding whose table no look-up changes", "max_norm"
+    if said:
+        raise CompileError(f"expected {said[0]}, got {said[1]} at {place(node)}: leave it out, or write what it does in operations on tensors")
+
+
 def mark_stops(program) -> dict:
-    """Puts stop_gradient where the program detaches a tensor or computes without gradients; {what: [where]}."""
+    """Puts stop_gradient where the program detaches a tensor, computes without gradients, or reads padding; {what: [where]}."""
     import torch
     stop, found = operations().stop_gradient.default, {}
     without = getattr(torch.ops.higher_order, "wrap_with_set_grad_enabled", None)
@@ -174,9 +208,12 @@ def mark_stops(program) -> dict:
         if not isinstance(part, torch.fx.GraphModule):
             continue
         for node in list(part.graph.nodes):
+            refuse_look_up(node)
             if node.target in (torch.ops.aten.detach.default, torch.ops.aten.detach_.default) and node.users:
                 if behind(part.graph, node) and place(node) not in functions:
                     found.setdefault("detach", []).append(place(node))
+            elif node.target is torch.ops.aten.embedding.default and hold_padding(part.graph, node):
+                found.setdefault("padding_idx", []).append(place(node))
             elif node.target is without and node.args[0] is False:
                 marked = [behind(part.graph, user) for user in list(node.users) if user.users]
                 if any(marked):

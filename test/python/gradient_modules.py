@@ -178,8 +178,21 @@ class Actor(Base):
         return -(logits.log_softmax(1)[:, 0] * advantage).mean() + (a.sum(1) - value).square().mean()
 
 
+class Padded(Base):
+    """A table whose padding row is read beside others, and tied to the head."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(3, 6, padding_idx=1)
+        nn.init.normal_(self.table.weight)
+
+    def forward(self, a, b):
+        tokens = (a > 0).long() + (a > 1).long()
+        return (self.net(self.table(tokens).mean(1)) @ self.table.weight.t()).sub(b[:, :3]).square().mean()
+
+
 MODULES = [SimSiam, BYOL, Teacher, DANN, StraightThrough, Quantized, VQVAE, GAN, QLearning, Checkpointed, Scaled, Extractor, Contrast,
-           Actor]
+           Actor, Padded]
 
 
 class Hooked(Base):
@@ -206,6 +219,21 @@ class Dirty(Base):
         return self.head(InPlace.apply(self.net(a) + 0)).sub(b).square().mean()
 
 
+class ByFrequency(Base):
+    settings = {"scale_grad_by_freq": True}
+
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(2, 6, **self.settings)
+
+    def forward(self, a, b):
+        return self.head(self.net(a) + self.table((a[:, 0] > 0).long())).sub(b).square().mean()
+
+
+class Renormed(ByFrequency):
+    settings = {"max_norm": 1.0}
+
+
 class Asking(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
@@ -221,4 +249,5 @@ class Undecided(Base):
         return self.head(Asking.apply(self.net(a))).sub(b).square().mean()
 
 
-REFUSED = [(Hooked, "hook"), (Dirty, "InPlace, which marks one as dirty"), (Undecided, "cannot keep the gradient of Asking")]
+REFUSED = [(Hooked, "hook"), (Dirty, "InPlace, which marks one as dirty"), (Undecided, "cannot keep the gradient of Asking"),
+           (ByFrequency, "scale_grad_by_freq=True"), (Renormed, "max_norm")]

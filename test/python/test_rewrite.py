@@ -176,7 +176,7 @@ def test_range_of_constants(tmp_path):
 @pytest.mark.parametrize("scale, wide", [(1.0, False), (1e6, True), (1e-6, True)])
 def test_products_with_weights_outside_the_range_stay_wide(tmp_path, scale, wide):
     nodes = [helper.make_node("MatMul", ["x", "w"], ["h"], name="one"), helper.make_node("MatMul", ["h", "big"], ["s"], name="two"),
-             helper.make_node("Gemm", ["s", "w", "b"], ["t"], name="three"), helper.make_node("Relu", ["t"], ["y"], name="end")]
+             helper.make_node("Tanh", ["s"], ["d"], name="bend"), helper.make_node("Gemm", ["d", "w", "b"], ["t"], name="three"), helper.make_node("Relu", ["t"], ["y"], name="end")]
     # A bias may be as small as it likes. Constants that fit go narrow where others do not.
     given = [("w", weight(8, 8)), ("big", weight(8, 8, 1) * np.float32(scale)), ("b", np.full(8, 1e-7, np.float32))]
     path = rewrite(model(nodes, [("x", [2, 8])], [("y", [2, 8])], given), tmp_path)
