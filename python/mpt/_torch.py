@@ -2,13 +2,14 @@
 """PyTorch modules to ONNX in training form: batch norm and dropout stay what they are in training, every parameter keeps its
 name, and gradients stay those of autograd. torch.onnx.export's defaults fold batch norm into convolutions, merge equal parameters,
 and drop what a module says of its gradients."""
+import contextlib
 import logging
 import os
 import re
 import warnings
 
 from . import _gradients
-from ._errors import CompileWarning
+from ._errors import CompileError, CompileWarning
 from ._gradient_check import compare, copied
 
 
@@ -34,6 +35,21 @@ def training_copy(module):
         if isinstance(part, torch.nn.modules.dropout._DropoutNd):
             part.inplace = False
     return module
+
+
+@contextlib.contextmanager
+def told(name: str):
+    """Errors of torch's exporter as one line of ours: the innermost one has the reason, the others say how to report it to torch."""
+    try:
+        yield
+    except CompileError:
+        raise
+    except Exception as problem:
+        cause = problem
+        while cause.__cause__ is not None:
+            cause = cause.__cause__
+        line = re.sub(r"\x1b\[[0-9;]*m", "", next(iter(str(cause).strip().splitlines()), "") or type(cause).__name__)
+        raise CompileError(f"cannot export {name}: {line}: write that part of its forward in operations that torch.onnx.export takes") from problem
 
 
 def captured(module, arguments, keywords):
@@ -85,14 +101,15 @@ def export(module, path, inputs, input_names=None, gradients: bool = True) -> li
     trained = training_copy(module)
     settings = {"input_names": list(names) if names else None, "dynamo": True, "optimize": False, "verbose": False,
                 "external_data": False, "opset_version": 20, "custom_translation_table": batch_norm_translation()}
-    if not gradients:
-        torch.onnx.export(trained, arguments, os.fspath(path), kwargs=keywords, **settings)
-        return []
-    program, functions = captured(trained, arguments, keywords)
-    compare(trained, program, arguments, keywords or {})
-    stops = _gradients.mark_stops(program)
-    settings["custom_translation_table"] |= _gradients.translations()
-    torch.onnx.export(program, (), os.fspath(path), **settings)
+    with told(type(module).__name__):
+        if not gradients:
+            torch.onnx.export(trained, arguments, os.fspath(path), kwargs=keywords, **settings)
+            return []
+        program, functions = captured(trained, arguments, keywords)
+        compare(trained, program, arguments, keywords or {})
+        stops = _gradients.mark_stops(program)
+        settings["custom_translation_table"] |= _gradients.translations()
+        torch.onnx.export(program, (), os.fspath(path), **settings)
     held = [name for name, parameter in trained.named_parameters() if not parameter.requires_grad]
     say(type(module).__name__, stops, functions, held)
     return held
