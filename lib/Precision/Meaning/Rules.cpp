@@ -217,7 +217,8 @@ static double gainOfWeights(Operation *op, const Meaning &x, unsigned index, con
   for (int64_t extent : type.getShape())
     if (llvm::is_contained(result.getShape(), extent))
       features = std::max(features, extent);
-  double norm = weights.rootMeanSquare * std::sqrt(static_cast<double>(type.getNumElements() / features));
+  int64_t terms = type.getNumElements() / features;
+  double norm = weights.rootMeanSquare * std::sqrt(static_cast<double>(terms));
   if (norm > kOrdinary)
     return x.gain * norm;
   return std::abs(x.gain) > 1 ? x.gain * std::min(norm, 1.0) : 1;
