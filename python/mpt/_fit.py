@@ -185,7 +185,7 @@ class Fit:
             self.folder.write({"kind": "watch", "step": place["step"], **look(self.trainer, batch)})
         place.update(epoch=place["epoch"] + 1, batch=0, loss_sum=0.0)
         value = record[self.monitor]
-        fewer = self.monitor.endswith("loss") or "loss" in self.monitor or "error" in self.monitor
+        fewer = "loss" in self.monitor or "error" in self.monitor
         if math.isfinite(value) and (place["best"] is None or (value < place["best"] if fewer else value > place["best"])):
             place.update(best=value, best_epoch=place["epoch"])
             self.trainer.save(self.run / "best.safetensors")

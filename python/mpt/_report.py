@@ -98,7 +98,8 @@ def compiled(path) -> str:
                         [[t["function"], t["narrow_bytes"], t["wide_bytes"], t["casts"], t["rounding_casts"]] for t in found["totals"]])
                 + f"<details><summary>{len(rows)} values of the step</summary>{table(['node', 'op', 'type', 'rule'], rows)}</details>")
     if "functions" in found:
-        name, step = next(((name, f) for name, f in found["functions"].items() if name == "step"), next(iter(found["functions"].items())))
+        name = "step" if "step" in found["functions"] else next(iter(found["functions"]))
+        step = found["functions"][name]
         peak = {key: value for key, value in step["at_peak"].items() if isinstance(value, (int, float))}
         saved = [[value["node"], value["until"], value["type"], value["bytes"]] for value in step["saved_values"]]
         return (f'<h2>Memory of {html.escape(name)}</h2><div class="charts">'

@@ -5,6 +5,7 @@
 #include "Roles.h"
 #include "Sites.h"
 
+#include "mlir/Dialect/Utils/IndexingUtils.h"
 #include "mlir/IR/DialectResourceBlobManager.h"
 #include "llvm/ADT/StringSet.h"
 
@@ -25,18 +26,6 @@ constexpr int64_t oldestSlice = 10;
 /// Axes beyond which nobody tries all orders.
 constexpr size_t mostAxes = 4;
 
-bool isFloat(const TensorProto &tensor) {
-  return llvm::is_contained({TensorProto::FLOAT, TensorProto::FLOAT16, TensorProto::BFLOAT16, TensorProto::DOUBLE},
-                            tensor.data_type());
-}
-
-Extents stridesOf(ArrayRef<int64_t> extents) {
-  Extents strides(extents.size(), 1);
-  for (size_t i = extents.size(); i-- > 1;)
-    strides[i - 1] = strides[i] * extents[i];
-  return strides;
-}
-
 /// A tensor of the file, with its bytes once somebody looks at them.
 struct Elements {
   Elements(const TensorProto &tensor, StringRef folder, Location loc)
@@ -53,7 +42,7 @@ struct Elements {
       else if (blob)
         bytes = blob->getData();
     }
-    count = std::accumulate(extents.begin(), extents.end(), int64_t(1), std::multiplies<>());
+    count = ShapedType::getNumElements(extents);
     width = count > 0 ? static_cast<int64_t>(bytes.size()) / count : 0;
   }
 
@@ -84,8 +73,15 @@ struct Arrangement {
   SmallVector<int> axes;
   Extents starts;
 
+  /// Each axis along its own, from the first element on.
+  static Arrangement inPlace(size_t rank) {
+    Arrangement how{SmallVector<int>(rank), Extents(rank, 0)};
+    std::iota(how.axes.begin(), how.axes.end(), 0);
+    return how;
+  }
+
   TensorView viewOf(ArrayRef<int64_t> kept, ArrayRef<int64_t> copy) const {
-    Extents strides = stridesOf(kept);
+    Extents strides = computeSuffixProduct(kept);
     TensorView view;
     view.extents.assign(copy.begin(), copy.end());
     for (int axis : axes)
@@ -99,8 +95,7 @@ struct Arrangement {
 /// Visits each element of a view with its place in the viewed tensor, until the visitor returns false.
 bool visit(const TensorView &view, llvm::function_ref<bool(int64_t, int64_t)> visitor) {
   Extents index(view.extents.size(), 0);
-  int64_t at = view.offset,
-          count = std::accumulate(view.extents.begin(), view.extents.end(), int64_t(1), std::multiplies<>());
+  int64_t at = view.offset, count = ShapedType::getNumElements(view.extents);
   for (int64_t i = 0; i < count; ++i) {
     if (!visitor(i, at))
       return false;
@@ -121,10 +116,7 @@ bool matches(const Elements &kept, const Elements &copy, const Arrangement &how)
 
 /// True where all of `tensor` along an axis is its first part.
 bool repeats(const Elements &tensor, size_t axis) {
-  TensorView view;
-  view.extents.assign(tensor.extents.begin(), tensor.extents.end());
-  Extents strides = stridesOf(tensor.extents);
-  view.strides.assign(strides.begin(), strides.end());
+  TensorView view = Arrangement::inPlace(tensor.extents.size()).viewOf(tensor.extents, tensor.extents);
   view.strides[axis] = 0;
   return visit(view, [&](int64_t i, int64_t at) { return tensor.same(i, tensor, at); });
 }
@@ -155,10 +147,7 @@ std::optional<Arrangement> firstRows(const Elements &kept, const Elements &copy)
   if (rank < 2 || copy.extents.size() != rank || copy.extents[0] >= kept.extents[0] ||
       !std::equal(copy.extents.begin() + 1, copy.extents.end(), kept.extents.begin() + 1))
     return std::nullopt;
-  Arrangement how{{}, Extents(rank, 0)};
-  how.axes.resize(rank);
-  std::iota(how.axes.begin(), how.axes.end(), 0);
-  return how;
+  return Arrangement::inPlace(rank);
 }
 
 /// Any order of axes, and any part.
@@ -172,7 +161,7 @@ std::optional<Arrangement> found(const Elements &kept, const Elements &copy) {
       to.push_back(static_cast<int>(axis));
   if (from.size() != to.size() || from.size() > mostAxes)
     return std::nullopt;
-  Extents strides = stridesOf(kept.extents);
+  Extents strides = computeSuffixProduct(kept.extents);
   do {
     Arrangement how{SmallVector<int>(copy.extents.size(), -1), Extents(kept.extents.size(), 0)};
     for (auto [axis, of] : llvm::zip_equal(to, from))
@@ -211,7 +200,8 @@ public:
         }
     for (int i = 0; i < graph.initializer_size(); ++i) {
       const TensorProto &tensor = graph.initializer(i);
-      if (!isFloat(tensor) || tensor.dims_size() == 0 || llvm::any_of(tensor.dims(), [](int64_t d) { return d < 1; }))
+      if (!proto::isFloat(tensor) || tensor.dims_size() == 0 ||
+          llvm::any_of(tensor.dims(), [](int64_t d) { return d < 1; }))
         continue;
       order.push_back(i);
       if (mayBeCopy(tensor) && !tables.contains(tensor.name()))
@@ -240,7 +230,7 @@ public:
 
 private:
   static int64_t countOf(const TensorProto &tensor) {
-    return std::accumulate(tensor.dims().begin(), tensor.dims().end(), int64_t(1), std::multiplies<>());
+    return ShapedType::getNumElements(ArrayRef(tensor.dims().data(), static_cast<size_t>(tensor.dims_size())));
   }
 
   /// What an exporter has made: its own word, or a name that no module gives.
@@ -333,10 +323,7 @@ private:
     small.set_name(name);
     declared[name] = proto::Declared::Folded;
     small.set_data_type(copy.data_type());
-    Arrangement first{{}, Extents(extents.size(), 0)};
-    first.axes.resize(extents.size());
-    std::iota(first.axes.begin(), first.axes.end(), 0);
-    TensorView part = first.viewOf(values.extents, extents);
+    TensorView part = Arrangement::inPlace(extents.size()).viewOf(values.extents, extents);
     visit(part, [&](int64_t, int64_t at) {
       small.mutable_raw_data()->append(values.bytes.data() + at * values.width, static_cast<size_t>(values.width));
       return true;

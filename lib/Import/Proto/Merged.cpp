@@ -66,7 +66,7 @@ public:
         TensorProto &tensor = *graph.mutable_initializer(i);
         auto known = declared.find(tensor.name());
         bool isBuffer = known != declared.end() && known->second == proto::Declared::Other;
-        if (isBuffer || !isFloat(tensor) || usesOf(tensor).size() < 2 ||
+        if (isBuffer || !proto::isFloat(tensor) || usesOf(tensor).size() < 2 ||
             vectors != (isVector(tensor) && isSplat(tensor)))
           continue;
         bool tied = !options.tie.empty() && tie.match(tensor.name());
@@ -119,12 +119,7 @@ private:
         return false;
       longest = std::max(longest, extent);
     }
-    return isFloat(tensor) && count > 1 && count == longest && 8 * count <= mostBytes;
-  }
-
-  static bool isFloat(const TensorProto &tensor) {
-    return llvm::is_contained({TensorProto::FLOAT, TensorProto::FLOAT16, TensorProto::BFLOAT16, TensorProto::DOUBLE},
-                              tensor.data_type());
+    return proto::isFloat(tensor) && count > 1 && count == longest && 8 * count <= mostBytes;
   }
 
   /// One value everywhere, which is what a bias or scale begins with.

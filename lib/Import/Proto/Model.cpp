@@ -212,6 +212,11 @@ static LogicalResult checkNames(const GraphProto &graph, MLIRContext *context) {
   return success();
 }
 
+bool proto::isFloat(const TensorProto &tensor) {
+  return llvm::is_contained({TensorProto::FLOAT, TensorProto::FLOAT16, TensorProto::BFLOAT16, TensorProto::DOUBLE},
+                            tensor.data_type());
+}
+
 static int64_t elementCount(const TensorProto &tensor) {
   int64_t count = 1;
   for (int64_t extent : tensor.dims())

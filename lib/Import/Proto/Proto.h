@@ -26,6 +26,9 @@ mlir::Location namedLoc(mlir::MLIRContext *context, llvm::StringRef name);
 /// The name by which diagnostics speak of a node: its own, else its first output's, else its op type.
 llvm::StringRef nodeName(const ::onnx::NodeProto &node);
 
+/// True for elements that may train: IEEE's floating-point types and BF16.
+bool isFloat(const ::onnx::TensorProto &tensor);
+
 /// Parses binary protobuf, or text when it begins with '<' or '#'. Sparse initializers become dense ones.
 llvm::LogicalResult parseModel(llvm::StringRef bytes, ::onnx::ModelProto &model, mlir::Location loc);
 

@@ -27,17 +27,12 @@ LogicalResult proto::visitNodes(google::protobuf::RepeatedPtrField<NodeProto> &n
   return success();
 }
 
-static bool isFloat(const TensorProto &tensor) {
-  return llvm::is_contained({TensorProto::FLOAT, TensorProto::FLOAT16, TensorProto::BFLOAT16, TensorProto::DOUBLE},
-                            tensor.data_type());
-}
-
 const TensorProto *proto::floatConstant(const NodeProto &node) {
   if (node.op_type() != "Constant" || node.attribute_size() != 1 || node.output_size() != 1 ||
       node.attribute(0).name() != "value" || !node.attribute(0).has_t())
     return nullptr;
   const TensorProto &tensor = node.attribute(0).t();
-  return isFloat(tensor) && tensor.dims_size() > 0 ? &tensor : nullptr;
+  return proto::isFloat(tensor) && tensor.dims_size() > 0 ? &tensor : nullptr;
 }
 
 bool proto::holdsMatrices(const GraphProto &graph) {
@@ -167,7 +162,7 @@ void Lifter::lift(GraphProto &body, int inputs, const std::string &path) {
   google::protobuf::RepeatedPtrField<TensorProto> kept;
   for (TensorProto &tensor : *body.mutable_initializer()) {
     const std::string &name = tensor.name();
-    bool isWeight = isFloat(tensor) && tensor.dims_size() > 0 && counts.lookup(name) == 1 && !name.empty() &&
+    bool isWeight = proto::isFloat(tensor) && tensor.dims_size() > 0 && counts.lookup(name) == 1 && !name.empty() &&
                     !given.contains(name) && !known.contains(name);
     if (!isWeight) {
       kept.Add(std::move(tensor));
