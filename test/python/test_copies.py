@@ -2,6 +2,7 @@
 """Tensors that an exporter has folded from others: a head that is an embedding's transpose, a token that is repeated, rows of a table."""
 import contextlib
 import io
+import pathlib
 import subprocess
 
 import numpy as np
@@ -10,11 +11,13 @@ import pytest
 from onnx import numpy_helper
 
 import mpt
+from mpt_run import tool
 
 torch = pytest.importorskip("torch")
 runtime = pytest.importorskip("onnxruntime")
 from torch import nn  # noqa: E402
 
+OPT = pathlib.Path(tool()).with_name("mpt-opt")
 IDS = torch.randint(0, 40, (4, 5), generator=torch.Generator().manual_seed(1))
 
 
@@ -136,7 +139,7 @@ def test_copies_follow_what_they_are_of(kind, dynamo, tmp_path):
     runs_as_trained(tmp_path / "saved.onnx", trainer, x)
     # By the compiler, of a state; and it trains on from there.
     trainer.save(str(tmp_path / "state.safetensors"))
-    subprocess.run(["mpt-opt", tmp_path / "m.onnx", f"--state={tmp_path}/state.safetensors", "--emit=onnx", "-o", tmp_path / "by.onnx"], check=True)
+    subprocess.run([OPT, tmp_path / "m.onnx", f"--state={tmp_path}/state.safetensors", "--emit=onnx", "-o", tmp_path / "by.onnx"], check=True)
     runs_as_trained(tmp_path / "by.onnx", trainer, x)
     again = trainer_of(tmp_path / "by.onnx", tmp_path / "again")
     np.testing.assert_allclose(again.run("predict", {"x": x.numpy()})["y"], trainer.run("predict", {"x": x.numpy()})["y"], rtol=1e-4, atol=1e-5)
@@ -198,5 +201,5 @@ def test_equal_by_accident_stay_apart(a, b, names, producer, tensors, tmp_path):
 
 
 def test_the_line_says_so(tmp_path):
-    run = subprocess.run(["mpt-opt", matrices(W, W.T, tmp_path / "m.onnx"), "--loss=mse", "--optimizer=sgd", "-o", tmp_path / "lib"], capture_output=True, text=True)
+    run = subprocess.run([OPT, matrices(W, W.T, tmp_path / "m.onnx"), "--loss=mse", "--optimizer=sgd", "-o", tmp_path / "lib"], capture_output=True, text=True)
     assert "1 tensor of the file follows another, as a transposed, repeated or partial copy" in run.stderr
