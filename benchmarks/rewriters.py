@@ -7,8 +7,8 @@
     build/peers/bin/python benchmarks/rewriters.py --forward DIR --joint DIR --adam 50 200 [--json FILE]
 
 DIR holds what the corpus generators write: FORM/MODEL.VARIANT.onnx or MODEL.joint.onnx beside MODEL.npz with the inputs.
-Tools: mpt (placement by cut), painting (mpt's own four-colour painting), common (onnxconverter-common), ort
-(onnxruntime.transformers), modelopt (nvidia-modelopt's autocast). A peer that is not installed is said to be missing.
+Tools: mpt, common (onnxconverter-common), ort (onnxruntime.transformers), modelopt (nvidia-modelopt's autocast). A peer that is not
+installed is said to be missing.
 
 Casts and cast bytes (read and written) are those between float types in the result, bodies included.  A result is valid if the
 full checker (strict shape inference) accepts it and ONNX Runtime loads and runs it.  Drift, of what the checker accepts, is the
@@ -46,7 +46,6 @@ import spawn  # noqa: E402
 
 PEERS = {"common": ("onnxconverter_common", "onnxconverter-common"), "ort": ("onnxruntime.transformers.float16", "onnxruntime"),
          "modelopt": ("modelopt.onnx.autocast", "nvidia-modelopt[onnx]")}
-OURS = ("mpt", "painting")
 PARTS = ["forward", "joint", "optimizer", "chain", "big"]
 FLOATS = {onnx.TensorProto.FLOAT: 4, onnx.TensorProto.FLOAT16: 2, onnx.TensorProto.BFLOAT16: 2, onnx.TensorProto.DOUBLE: 8}
 
@@ -108,9 +107,8 @@ def resident() -> float:
         return int(f.read().split()[1]) * os.sysconf("SC_PAGESIZE") / 2**20
 
 
-def ours(tool: str, options, source: str, out: str) -> dict:
-    command = [options.compiler, source, "--policy=amp-f16", "--emit=onnx", "--quiet", "-o", out]
-    status, cpu, peak, said = spawn.measure(command + ["--placement=painting"] * (tool == "painting"))
+def ours(options, source: str, out: str) -> dict:
+    status, cpu, peak, said = spawn.measure([options.compiler, source, "--policy=amp-f16", "--emit=onnx", "--quiet", "-o", out])
     result = {"cpu": cpu, "peak": peak}
     return result if status == 0 else {**result, "error": said.strip()[:300] or f"status {status}"}
 
@@ -282,7 +280,7 @@ def keep(options, rows: list[dict], imports: dict) -> None:
 
 
 def measure(options) -> tuple[list[dict], dict]:
-    tools, imports, rows = [t for t in OURS if t in options.tools], {}, []
+    tools, imports, rows = ["mpt"] if "mpt" in options.tools else [], {}, []
     if options.resume and os.path.exists(options.json):
         with open(options.json) as f:
             kept = json.load(f)
@@ -335,8 +333,8 @@ def measure_one(task) -> tuple:
     expected = os.path.join(options.kept, re.sub(r"\W", "_", f"{part} {name}") + f".{options.batches}.npz")
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "out.onnx")
-        if tool in OURS:
-            result = ours(tool, options, path, out)
+        if tool == "mpt":
+            result = ours(options, path, out)
         elif tool == "modelopt" and nodes > options.most_nodes:
             result = {"error": f"not run above {options.most_nodes} nodes"}
         else:
@@ -428,8 +426,6 @@ def verdicts(rows: list[dict], imports: dict) -> list[str]:
     process = lambda row, tool: whole(row, tool, imports)
     asked = [
         ("valid", everywhere, lambda row: "error" not in mine(row) and ("casts" not in mine(row) or is_valid(mine(row)))),
-        ("no more cast bytes than painting", lambda row: "bytes" in row["tools"].get("painting", {}),
-         lambda row: mine(row).get("bytes", math.inf) <= row["tools"]["painting"]["bytes"]),
         ("median drift no larger than the best valid peer's", lambda row: bool(peers(row)) and "casts" in mine(row),
          lambda row: is_valid(mine(row)) and mine(row)["drift"] <= min(row["tools"][t]["drift"] for t in peers(row))),
         ("drift not larger than a valid peer's on more of the inputs than chance allows", lambda row: bool(peers(row)) and "casts" in mine(row),
@@ -456,7 +452,7 @@ def main():
     parser.add_argument("--adam", type=int, nargs="*", default=[])
     parser.add_argument("--chain", type=int, nargs="*", default=[])
     parser.add_argument("--graphs", default=".*", help="only those of FORM/MODEL.VARIANT that match this regular expression")
-    parser.add_argument("--tools", nargs="+", default=[*OURS, *PEERS])
+    parser.add_argument("--tools", nargs="+", default=["mpt", *PEERS])
     parser.add_argument("--jobs", type=int, default=1, help="graphs at a time (CPU time suffers a little from company)")
     parser.add_argument("--limit", type=float, default=120, help="CPU seconds a conversion or an evaluation")
     parser.add_argument("--batches", type=int, default=16, help="inputs over which the median drift is taken, the given ones and moved ones")

@@ -105,7 +105,6 @@ void buildTraining(OpPassManager &passes, const PipelineOptions &options, const 
 template <typename Options> Options wishes(const PipelineOptions &options) {
   Options wishes;
   wishes.policy = options.policy;
-  wishes.placement = options.placement;
   if (!options.keepF32.empty())
     wishes.keepF32 = {options.keepF32};
   if (!options.keepNarrow.empty())

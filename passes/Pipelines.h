@@ -17,7 +17,6 @@ struct PipelineOptions {
   /// Empty where the file has an update of its own.
   std::string optimizer = "sgd,lr=0.01";
   std::string policy = "fp32";     ///< built-in policy or a path to a policy file
-  std::string placement = "cut";   ///< of casts: cut, or painting for comparison
   std::string keepF32, keepNarrow; ///< regular expressions over node names
   std::vector<std::string> rules;  ///< rules as in a policy file, without `policy.`, which beat the policy's
   std::string ranges;              ///< file of mpt-run --calibrate, for policy auto and the precision report

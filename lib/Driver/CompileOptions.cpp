@@ -32,7 +32,7 @@ using Setter = std::function<std::optional<std::string>(CompileOptions &, String
 
 struct Flag {
   StringRef name, value; ///< an empty `value` means a switch
-  std::string text;
+  std::string text;      ///< empty: --help does not show the flag
   Setter set;
 };
 
@@ -315,8 +315,10 @@ std::vector<Flag> precisionFlags() {
            "GEMMs "
            "where they were measured to be faster",
        text(&Options::policy)},
-      {"--placement", "HOW", "of casts: cut (default), or painting for comparison",
-       choice(&Options::placement, "cut|painting")},
+      {"--placement", "HOW", "", // of scripts that said the default
+       [](Options &, StringRef value) {
+         return value == "cut" ? std::nullopt : std::optional<std::string>("cut, the placement there is,");
+       }},
       {"--keep-f32", "REGEX", "nodes whose names match stay FP32", pattern(&Options::keepF32)},
       {"--keep-narrow", "REGEX", "nodes whose names match are narrowed whatever the policy says",
        pattern(&Options::keepNarrow)},
@@ -656,7 +658,8 @@ Expected<std::string> CompileOptions::help(StringRef wanted) {
       continue;
     text += formatv("\n{0}: {1}, as in\n    {2}\n", group.name, group.heading, group.example);
     for (const Flag &flag : group.flags())
-      text += formatv("  {0,-22} {1}\n", (flag.name + (flag.value.empty() ? "" : "=" + flag.value)).str(), flag.text);
+      if (!flag.text.empty())
+        text += formatv("  {0,-22} {1}\n", (flag.name + (flag.value.empty() ? "" : "=" + flag.value)).str(), flag.text);
   }
   return text;
 }

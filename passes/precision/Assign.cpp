@@ -40,11 +40,6 @@ public:
     if (!policy->narrows())
       return;
 
-    std::optional<Placement> how = symbolizePlacement(placement);
-    if (!how) {
-      emitError(loc) << "expected placement cut or painting, got " << placement;
-      return signalPassFailure();
-    }
     Builder b(&getContext());
     DecisionCounts counts;
     auto decided = [&](Operation *op, const OpTypes &types) {
@@ -57,7 +52,7 @@ public:
     };
     CostModel cost;
     cost.byTensor = hasOrderedSums(module);
-    FailureOr<ByMeasurement> found = solveModule(module, *policy, *how, decided, stateDecided, cost);
+    FailureOr<ByMeasurement> found = solveModule(module, *policy, decided, stateDecided, cost);
     if (failed(found))
       return signalPassFailure();
     policy->bounds = std::move(found->bounds);

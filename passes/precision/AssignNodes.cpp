@@ -27,11 +27,6 @@ public:
       module.emitError() << "expected func @main of ONNX nodes, found none: import a model as it is in the file";
       return signalPassFailure();
     }
-    std::optional<Placement> how = symbolizePlacement(placement);
-    if (!how) {
-      module.emitError() << "expected placement cut or painting, got " << placement;
-      return signalPassFailure();
-    }
     FailureOr<Policy> policy = Policy::load({this->policy, keepF32, keepNarrow, rules, ranges}, loc);
     if (failed(policy) || (checksRules && failed(policy->checkRules(module))))
       return signalPassFailure();
@@ -56,7 +51,7 @@ public:
 
     Builder b(&getContext());
     DecisionCounts counts;
-    numCastBytes += solveNodes(main, *policy, *how, [&](Operation *op, const OpTypes &types) {
+    numCastBytes += solveNodes(main, *policy, [&](Operation *op, const OpTypes &types) {
       setAttr<MPTDialect::PrecisionAttrHelper>(op, decisionAttr(b, types, counts));
     });
     numNarrow += counts.narrow;

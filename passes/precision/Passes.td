@@ -22,7 +22,6 @@ def Assign : Pass<"precision-assign", "::mlir::ModuleOp"> {
     Option<"checksRules", "check-rules", "bool", "false", "refuse rules, keep-f32 and keep-narrow that name no op or node of the module">,
     ListOption<"rules", "rules", "std::string", "rules as in a policy file, without policy.; they beat the policy's">,
     Option<"ranges", "ranges", "std::string", "\"\"", "file of measured ranges (mpt-run --calibrate): types under policy auto, limits under others">,
-    Option<"placement", "placement", "std::string", "\"cut\"", "cut, or painting for comparison: how free values are decided">,
     Option<"lossScale", "loss-scale", "std::string", "\"\"", "none, a number, or dynamic with settings, instead of the policy's">,
     Option<"slots", "slots", "std::string", "\"\"", "type that optimizer slots are stored in, instead of the policy's: f32, f16 or bf16">
   ];
@@ -60,7 +59,7 @@ def AssignNodes : Pass<"precision-assign-nodes", "::mlir::ModuleOp"> {
     The graph's inputs and results stay as they are. What leads from the last contraction to results of the graph (a loss, an
     optimizer) stays wide. No policy narrows an optimizer's running sum of squares (rule `optimizer.second_moment`), nor its
     epsilon with the division (`optimizer.epsilon`). What is left free takes the types that move the fewest bytes through
-    casts, or with `placement=painting` those of four-colour painting, for comparison.
+    casts.
 
     ```mlir
     %y = "onnx.node"(%x, %w) <{op_type = "MatMul", ...}> {mpt.precision = {operands = [f16, f16], results = [f16],
@@ -73,8 +72,7 @@ def AssignNodes : Pass<"precision-assign-nodes", "::mlir::ModuleOp"> {
     ListOption<"keepNarrow", "keep-narrow", "std::string", "regular expressions of node names that compute narrow; beats keep-f32">,
     Option<"checksRules", "check-rules", "bool", "false", "refuse rules, keep-f32 and keep-narrow that name no op or node of the module">,
     ListOption<"rules", "rules", "std::string", "rules as in a policy file, without policy.; they beat the policy's">,
-    Option<"ranges", "ranges", "std::string", "\"\"", "file of ranges of the graph (mpt-run --emit=onnx --calibrate), for policy auto">,
-    Option<"placement", "placement", "std::string", "\"cut\"", "cut, or painting for comparison">
+    Option<"ranges", "ranges", "std::string", "\"\"", "file of ranges of the graph (mpt-run --emit=onnx --calibrate), for policy auto">
   ];
   let statistics = [
     Statistic<"numNarrow", "narrow-values", "values decided narrow">,

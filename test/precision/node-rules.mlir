@@ -1,10 +1,10 @@
 // RUN: mpt-opt %s --precision-assign-nodes="policy=amp-f16 keep-narrow=.*" -split-input-file | FileCheck %s
-// RUN: mpt-opt %s --precision-assign-nodes="policy=amp-f16 placement=painting" -split-input-file | FileCheck %s --check-prefix=PAINT
+// RUN: mpt-opt %s --precision-assign-nodes=policy=amp-f16 -split-input-file | FileCheck %s --check-prefix=RULES
 
 // AMSGrad with its epsilon under the root and a scaled square: no rule of a policy narrows the running sum of squares, its
 // root, and the division, wherever else a policy may go.
 // CHECK-LABEL: func.func @main
-// PAINT-LABEL: func.func @main
+// RULES-LABEL: func.func @main
 func.func @main(%g: tensor<8xf32> {mpt.name = "g"}, %v: tensor<8xf32> {mpt.name = "v"}, %m: tensor<8xf32> {mpt.name = "m"}, %top: tensor<8xf32> {mpt.name = "top"})
     -> (tensor<8xf32> {mpt.name = "v_next"}, tensor<8xf32> {mpt.name = "step"}) {
   %b = onnx.initializer "b" {value = dense<0.999> : tensor<f32>} : tensor<f32>
@@ -33,24 +33,24 @@ func.func @main(%g: tensor<8xf32> {mpt.name = "g"}, %v: tensor<8xf32> {mpt.name 
 
 // A root over anything else is no optimizer: here the policy's rules hold.
 // CHECK-LABEL: func.func @main
-// PAINT-LABEL: func.func @main
+// RULES-LABEL: func.func @main
 func.func @main(%x: tensor<8x8xf32> {mpt.name = "x"}) -> (tensor<8x8xf32> {mpt.name = "y"}) {
   %eps = onnx.initializer "eps" {value = dense<0.125> : tensor<f32>} : tensor<f32>
   %0 = "onnx.node"(%x, %x) <{attrs = {}, domain = "", op_type = "MatMul", output_names = ["product"], version = 17 : i64}> : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
   // CHECK: op_type = "Abs"{{.*}}results = [f16]
-  // PAINT: op_type = "Abs"{{.*}}results = [f16]
+  // RULES: op_type = "Abs"{{.*}}results = [f16]
   %1 = "onnx.node"(%0) <{attrs = {}, domain = "", op_type = "Abs", output_names = ["size"], version = 17 : i64}> : (tensor<8x8xf32>) -> tensor<8x8xf32>
   // CHECK: op_type = "Add"{{.*}}results = [f16]
-  // PAINT: op_type = "Add"{{.*}}results = [f16]
+  // RULES: op_type = "Add"{{.*}}results = [f16]
   %2 = "onnx.node"(%1, %eps) <{attrs = {}, domain = "", op_type = "Add", output_names = ["safe"], version = 17 : i64}> : (tensor<8x8xf32>, tensor<f32>) -> tensor<8x8xf32>
   // CHECK: op_type = "Sqrt"{{.*}}results = [f16]
-  // PAINT: op_type = "Sqrt"{{.*}}results = [f16]
+  // RULES: op_type = "Sqrt"{{.*}}results = [f16]
   %3 = "onnx.node"(%2) <{attrs = {}, domain = "", op_type = "Sqrt", output_names = ["root"], version = 17 : i64}> : (tensor<8x8xf32>) -> tensor<8x8xf32>
   %4 = "onnx.node"(%3, %x) <{attrs = {}, domain = "", op_type = "MatMul", output_names = ["next"], version = 17 : i64}> : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
-  // Painting moves nothing that does not lie between two GEMMs, but what is exact.
-  // PAINT: op_type = "Sigmoid"{{.*}}results = [f32]
+  // The tail behind the last GEMM stays wide.
+  // RULES: op_type = "Sigmoid"{{.*}}results = [f32]
   %5 = "onnx.node"(%4) <{attrs = {}, domain = "", op_type = "Sigmoid", output_names = ["gate"], version = 17 : i64}> : (tensor<8x8xf32>) -> tensor<8x8xf32>
-  // PAINT: op_type = "Exp"{{.*}}results = [f32]
+  // RULES: op_type = "Exp"{{.*}}results = [f32]
   %6 = "onnx.node"(%5) <{attrs = {}, domain = "", op_type = "Exp", output_names = ["y"], version = 17 : i64}> : (tensor<8x8xf32>) -> tensor<8x8xf32>
   return %6 : tensor<8x8xf32>
 }
@@ -58,18 +58,18 @@ func.func @main(%x: tensor<8x8xf32> {mpt.name = "x"}) -> (tensor<8x8xf32> {mpt.n
 // -----
 
 // What a loop carries may have any range, inside and behind it.
-// PAINT-LABEL: func.func @main
+// RULES-LABEL: func.func @main
 func.func @main(%n: tensor<i64> {mpt.name = "n"}, %x: tensor<8x8xf32> {mpt.name = "x"}) -> (tensor<8x8xf32> {mpt.name = "y"}) {
   %true = "onnx.node"() <{attrs = {value = dense<true> : tensor<i1>}, domain = "", op_type = "Constant", output_names = ["true"], version = 17 : i64}> : () -> tensor<i1>
   %0 = "onnx.node"(%n, %true, %x) <{attrs = {}, domain = "", op_type = "Loop", output_names = ["l"], region_names = ["body"], version = 17 : i64}> ({
   ^bb0(%i: tensor<i64>, %c: tensor<i1>, %s: tensor<8x8xf32>):
-    // PAINT: output_names = ["p"]{{.*}}results = [f16], rule = "class contraction
+    // RULES: output_names = ["p"]{{.*}}results = [f16], rule = "class contraction
     %1 = "onnx.node"(%s, %x) <{attrs = {}, domain = "", op_type = "MatMul", output_names = ["p"], version = 17 : i64}> : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
-    // PAINT: output_names = ["q"]{{.*}}results = [f32], rule = "class neutral -> follow: range of a wide op flows in"
+    // RULES: output_names = ["q"]{{.*}}results = [f32], rule = "class neutral -> follow: range of a wide op flows in"
     %2 = "onnx.node"(%1, %s) <{attrs = {}, domain = "", op_type = "Add", output_names = ["q"], version = 17 : i64}> : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
     onnx.yield %c, %2 : tensor<i1>, tensor<8x8xf32>
   }) : (tensor<i64>, tensor<i1>, tensor<8x8xf32>) -> tensor<8x8xf32>
-  // PAINT: output_names = ["t"]{{.*}}results = [f32], rule = "class neutral -> follow: range of a wide op flows in"
+  // RULES: output_names = ["t"]{{.*}}results = [f32], rule = "class neutral -> follow: range of a wide op flows in"
   %3 = "onnx.node"(%0) <{attrs = {}, domain = "", op_type = "Tanh", output_names = ["t"], version = 17 : i64}> : (tensor<8x8xf32>) -> tensor<8x8xf32>
   %4 = "onnx.node"(%3, %x) <{attrs = {}, domain = "", op_type = "MatMul", output_names = ["y"], version = 17 : i64}> : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
   return %4 : tensor<8x8xf32>

@@ -3,10 +3,9 @@
 
   policy_summary.py CORPUS [--models a,b] [--policies p,q] [--expect FILE] [--update]
 
-CORPUS is the folder that scripts/corpus.sh made. Each model is compiled up to phase precision under each policy, with the cut and
-with painting; the command fails where the cut moves more bytes through casts than painting does, and where a row differs from
---expect (golden/policies-corpus.json), which --update writes anew. Policies are those of lib/Precision/policies; one without a
-row is compared with painting alone.
+CORPUS is the folder that scripts/corpus.sh made. Each model is compiled up to phase precision under each policy; the command fails
+where a row differs from --expect (golden/policies-corpus.json), which --update writes anew. Policies are those of
+lib/Precision/policies.
 """
 import argparse
 import collections
@@ -70,16 +69,7 @@ def main() -> int:
         for policy in wishes.policies.split(","):
             words = [f"--policy={policy}", "--optimizer=adamw,lr=0.001", "--to=precision"]
             ours = summary(report(model, words))
-            painted = summary(report(model, [*words, "--placement=painting"]))
-            nodes = [[f"--policy={policy}", "--emit=onnx", *extra] for extra in ([], ["--placement=painting"])]
-            pairs = [("step", ours["casts"], painted["casts"])]
-            if not policy.startswith("fp8"):
-                pairs.append(("graph", *(summary(report(model, words), "main")["casts"] for words in nodes)))
-            for what, mine, theirs in pairs:
-                worse = mine[2] > theirs[2]
-                print(f"{name:12} {policy:18} {what:6} cut {mine[0]:5} casts {mine[2]:12} bytes, painting {theirs[0]:5} casts "
-                      f"{theirs[2]:12} bytes{'  WORSE' if worse else ''}", flush=True)
-                bad += worse
+            print(f"{name:12} {policy:18} {ours['casts'][0]:5} casts {ours['casts'][2]:12} bytes", flush=True)
             if wishes.update:
                 known.setdefault(name, {})[policy] = ours
             elif (expected := known.get(name, {}).get(policy)) and expected != ours:

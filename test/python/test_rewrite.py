@@ -250,11 +250,6 @@ def test_a_second_run_keeps_what_follows_other_domains(tmp_path):
     assert open(first, "rb").read() == open(second, "rb").read()
 
 
-def test_painting_moves_at_least_as_many_bytes(tmp_path):
-    count = lambda placement: len(nodes_of(rewrite(two_layers(), tmp_path, name=placement, placement=placement), "Cast"))
-    assert count("cut") <= count("painting")
-
-
 def test_sequences_keep_the_type_of_their_tensors(tmp_path):
     nodes = [helper.make_node("MatMul", ["x", "w"], ["h"], name="product"),
              helper.make_node("SplitToSequence", ["h", "parts"], ["q"], name="split", axis=-1),

@@ -2,7 +2,6 @@
 """Random graphs, with bodies, casts of their own and names that collide, rewritten node by node: valid, close, and at rest."""
 import random
 import subprocess
-import sys
 
 import numpy as np
 import onnx
@@ -10,11 +9,7 @@ import onnx.reference
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from conftest import ROOT
 from mpt_run import tool
-
-sys.path.insert(0, str(ROOT / "benchmarks"))
-import rewriters
 
 FLOAT = TensorProto.FLOAT
 info = lambda name, kind=FLOAT, shape=(4, 8): helper.make_tensor_value_info(name, kind, shape)
@@ -119,8 +114,8 @@ class Maker:
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
-def rewrite(source, out, policy, placement="cut"):
-    done = subprocess.run([tool().with_name("mpt-opt"), source, f"--policy={policy}", f"--placement={placement}", "--emit=onnx", "--quiet", "-o", out],
+def rewrite(source, out, policy):
+    done = subprocess.run([tool().with_name("mpt-opt"), source, f"--policy={policy}", "--emit=onnx", "--quiet", "-o", out],
                           capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     onnx.checker.check_model(str(out), full_check=True)
@@ -137,8 +132,6 @@ def test_random_graphs(tmp_path, seed, policy, limit):
     made = onnx.load(path)
     assert made.graph.input == model.graph.input and [o.name for o in made.graph.output] == [o.name for o in model.graph.output]
     assert rewrite(path, tmp_path / "again.onnx", policy).read_bytes() == path.read_bytes()
-    painted = rewrite(tmp_path / "given.onnx", tmp_path / "painted.onnx", policy, "painting")
-    assert rewriters.cast_cost(str(path))[1] <= rewriters.cast_cost(str(painted))[1]
     feeds = {"x": np.random.default_rng(seed).standard_normal((4, 8)).astype(np.float32), "flag": np.array(seed % 2 == 0), "trips": np.array(2)}
     for output, wanted, got in zip(model.graph.output, *(onnx.reference.ReferenceEvaluator(m).run(None, feeds) for m in (model, made))):
         distance = np.linalg.norm(got.astype(np.float64) - wanted) / max(np.linalg.norm(wanted), 1e-3)

@@ -90,9 +90,9 @@ def test_missing_peers_are_named(tmp_path):
         pytest.skip("mpt-opt is not built")
     hidden = "import sys; sys.modules['onnxconverter_common'] = None; sys.path.insert(0, sys.argv.pop(1)); import rewriters; rewriters.main()"
     done = subprocess.run([sys.executable, "-c", hidden, str(ROOT / "benchmarks"), "--compiler", str(compiler), "--tools", "mpt",
-                           "painting", "common", "--adam", "2", "--batches", "2", "--json", str(tmp_path / "rows.json")], capture_output=True, text=True)
+                           "common", "--adam", "2", "--batches", "2", "--json", str(tmp_path / "rows.json")], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "common is left out" in done.stderr and "common: not installed" in done.stdout and "| missing |" in done.stdout
     row, = json.loads((tmp_path / "rows.json").read_text())["rows"]
-    assert {t: row["tools"][t]["casts"] for t in row["tools"]} == {"mpt": 0, "painting": 0}
+    assert {t: row["tools"][t]["casts"] for t in row["tools"]} == {"mpt": 0}
     assert row["tools"]["mpt"]["drift"] == 0 and row["tools"]["mpt"]["peak"] < 400

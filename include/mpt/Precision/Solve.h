@@ -21,10 +21,6 @@ struct CostModel {
   bool byTensor = false;
 };
 
-/// How what the rules leave free is decided: by a minimum cut, or by four-colour painting for comparison.
-enum class Placement { cut, painting };
-std::optional<Placement> symbolizePlacement(llvm::StringRef name);
-
 /// Element types of one op's operands and results; null where they stay as they are.
 struct OpTypes {
   llvm::SmallVector<mlir::Type, 4> operands, results;
@@ -52,16 +48,14 @@ using StateDecided = llvm::function_ref<void(train::StateOp state, const StateTy
 ///  wide;
 ///  3. labels: each slot is narrow, wide, either, or free, with the rule that says so;
 ///  4. placement: free slots take the types that move the fewest bytes through casts (CastPlacement.h).
-/// Painting serves as the baseline of step 4: a cut whose casts move more bytes is taken over other weights, at last
-/// over the casts' bytes alone, and where that moves more as well, painting is taken.
 
 /// Decides the types of all functions of a training module together, because they share parameters. Hard rules come
 /// from the ops' interfaces (wide slots, one type for all operands). Results of contractions, reductions and composites
 /// take either type at no cost, since the rounding is theirs. Under policy auto, ops stay wide until the error of every
 /// result and gradient is within the budget (Budget.cpp). With measured products, contractions have 8-bit operands
 /// where these are faster (ProductChoice.cpp); fails where the table of times lacks one.
-mlir::FailureOr<ByMeasurement> solveModule(mlir::ModuleOp module, const Policy &policy, Placement placement,
-                                           OpDecided decided, StateDecided stateDecided, const CostModel &cost = {});
+mlir::FailureOr<ByMeasurement> solveModule(mlir::ModuleOp module, const Policy &policy, OpDecided decided,
+                                           StateDecided stateDecided, const CostModel &cost = {});
 
 /// Decides the types of all nodes of the graph `main`, those of subgraphs too, and returns the bytes that casts will
 /// move. Hard rules are the schemas' (slots that allow no narrow type, slots of one type), inputs and results of the
@@ -69,8 +63,7 @@ mlir::FailureOr<ByMeasurement> solveModule(mlir::ModuleOp module, const Policy &
 /// cannot hold, and sums of more elements than it tells apart; then come the policy's rules, and under policy auto what
 /// was measured. Nodes whose values reach nothing but results of the graph, through no contraction, stay wide: they are
 /// the tail of a loss or an optimizer. Decisions on the output of an earlier run under the same policy change nothing.
-int64_t solveNodes(mlir::func::FuncOp main, const Policy &policy, Placement placement, OpDecided decided,
-                   const CostModel &cost = {});
+int64_t solveNodes(mlir::func::FuncOp main, const Policy &policy, OpDecided decided, const CostModel &cost = {});
 
 } // namespace mpt
 

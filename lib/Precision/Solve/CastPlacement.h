@@ -31,65 +31,48 @@ struct OpLabels {
 
 /// Labels whose type is open.
 struct FreeLabel {
-  bool exact = false;      ///< the op computes the same in either type
-  bool isStorage = false;  ///< of a stored parameter: painting makes it narrow where a reader is
-  int64_t wideBytes = 0;   ///< more bytes that its results take when they are wide
-  int64_t narrowBytes = 0; ///< moved in each step when it is narrow: a parameter is rounded from its master
+  bool exact = false;    ///< the op computes the same in either type
+  int64_t wideBytes = 0; ///< more bytes that its results take when they are wide
 };
 
 /// What a cast of a value moves.
 struct ValueCost {
   int64_t bytes = 0;        ///< read and written
   bool hasWideCopy = false; ///< a stored parameter with a master: wide readers read that, and widen nothing
-  bool inEachStep = true;   ///< counts among the bytes that a training step moves
 };
 
 /// What one cut minimizes: the sum over casts of `perByte` a byte and `perCast` a cast, with `weighsValues` also the
 /// bytes of wide results, with `breaksTies` a unit for each exact op that is wide and each rounding op that is narrow.
-/// With `asReported` it is CastCost::inEachStep instead, and nothing else.
 struct CutWeights {
   int64_t perByte = 1, perCast = 0;
-  bool weighsValues = false, breaksTies = false, asReported = false;
-};
-
-/// Bytes that casts move, one cast a value and type.
-struct CastCost {
-  int64_t withLaunches = 0; ///< of all casts, each with the traffic that takes as long as a kernel launch
-  int64_t inEachStep = 0;   ///< of a training step alone
+  bool weighsValues = false, breaksTies = false;
 };
 
 /// The problem: free labels, and values that cost a cast, once, where their producer and at least one user have
-/// different labels. It is solved exactly by a minimum cut (MinCut.h) whose terminals are the two types, or by
-/// four-colour painting for comparison.
+/// different labels. It is solved exactly by a minimum cut (MinCut.h) whose terminals are the two types.
 class CastPlacement {
 public:
   Label addFree(const FreeLabel &label);
   void produce(mlir::Value value, Label producer, const ValueCost &cost);
-  /// `inBackward`: the user stands in the backward pass, for which a widening cast is rematerialized.
-  void use(mlir::Value value, Label user, bool inBackward = false);
+  void use(mlir::Value value, Label user);
 
   /// The labels that objectiveOf() is least for; among those of one cost, the ones with the fewest narrow labels.
   Labelling cut(const CutWeights &weights) const;
   /// What cut() minimizes, as CutWeights says.
   int64_t objectiveOf(const Labelling &narrow, const CutWeights &weights) const;
   size_t countFree() const { return free.size(); }
-  /// Four-colour painting over `ops`, which come in topological order (Painting.h).
-  Labelling paint(llvm::ArrayRef<OpLabels> ops) const;
-  /// Each cast costs `launchBytes` more in `withLaunches`.
-  CastCost costOf(const Labelling &narrow, int64_t launchBytes) const;
+  /// That casts move.
+  int64_t bytesOf(const Labelling &narrow) const;
 
 private:
   struct CastValue {
     Label producer = kEither;
     ValueCost cost;
     llvm::SmallVector<Label, 2> users;
-    unsigned usersInBackward = 0; ///< number of the last ones of `users`
   };
+  static bool isCast(const CastValue &value, const Labelling &narrow);
   /// Of one cast of `value`.
   static int64_t priceOf(const CastValue &value, const CutWeights &weights);
-  static void addWeighted(MinCut &cut, const CastValue &value, const CutWeights &weights);
-  static void addReported(MinCut &cut, const CastValue &value);
-  bool isStorage(Label label) const { return isFree(label) && free[label - kWide - 1].isStorage; }
 
   std::vector<FreeLabel> free;
   llvm::MapVector<mlir::Value, CastValue> values;

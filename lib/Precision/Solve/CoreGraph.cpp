@@ -28,9 +28,6 @@ CoreGraph::CoreGraph(ModuleOp module, const Policy &policy, const CostModel &cos
   if (policy.measured())
     measured.emplace(module, policy);
   module.walk([&](train::WriteOp write) { written.insert(write.getStateAttr().getAttr()); });
-  for (func::FuncOp function : functions())
-    if (!function.getOps<train::WriteOp>().empty())
-      trainingFunctions.insert(function);
   findParameters();
 }
 
@@ -62,11 +59,7 @@ void CoreGraph::forEachOp(llvm::function_ref<void(Operation *)> visit) const {
     visit(&op);
 }
 
-SmallVector<Trial> CoreGraph::trials() const {
-  return {{{1, cost.launchBytes, /*weighsValues=*/true}, /*comparesLaunches=*/true},
-          {{1, cost.launchBytes}, /*comparesLaunches=*/true},
-          {{1, 0}}};
-}
+CutWeights CoreGraph::weights() const { return {1, cost.launchBytes, /*weighsValues=*/true}; }
 
 // ---- rules
 
@@ -291,7 +284,7 @@ std::optional<OpLabels> CoreGraph::label(Operation *op, RangeFact in, CastPlacem
 void CoreGraph::enterValues(const OpLabels &labels, CastPlacement &placement) const {
   for (auto [operand, label] : llvm::zip_equal(labels.op->getOperands(), labels.operands))
     if (isDecidable(operand.getType()) && label != kEither)
-      placement.use(operand, label, !at.parts->isForward(labels.op));
+      placement.use(operand, label);
   for (auto [result, label] : llvm::zip_equal(labels.op->getResults(), labels.results))
     if (isDecidable(result.getType()))
       placement.produce(result, label, costOf(result));
@@ -301,19 +294,13 @@ ValueCost CoreGraph::costOf(Value value) const {
   auto read = value.getDefiningOp<train::ReadOp>();
   auto parameter = read ? parameters.find(read.getStateAttr().getAttr()) : parameters.end();
   bool mastered = parameter != parameters.end() && parameter->second.isWritten;
-  bool counts = trainingFunctions.empty() || trainingFunctions.contains(at.function);
-  return {cost.cast(cast<RankedTensorType>(value.getType()), policy.storage), mastered, counts};
+  return {cost.cast(cast<RankedTensorType>(value.getType()), policy.storage), mastered};
 }
 
 Label CoreGraph::parameterLabel(train::ReadOp read, CastPlacement &placement) {
   Parameter &parameter = parameters.find(read.getStateAttr().getAttr())->second;
-  if (parameter.label == kEither) {
-    FreeLabel properties;
-    properties.isStorage = true;
-    if (parameter.isWritten && !cost.byTensor)
-      properties.narrowBytes = cost.cast(cast<RankedTensorType>(parameter.state.getType()), policy.storage);
-    parameter.label = placement.addFree(properties);
-  }
+  if (parameter.label == kEither)
+    parameter.label = placement.addFree({});
   return parameter.label;
 }
 
@@ -504,26 +491,26 @@ void CoreGraph::reportStates(const Labelling &narrow, StateDecided decided) cons
 }
 
 /// Solves until the budget keeps nothing more.
-static void solveWithin(ErrorBudget &budget, ModuleOp module, const Policy &policy, Placement placement,
-                        const CostModel &cost, ConstantReader &reader) {
+static void solveWithin(ErrorBudget &budget, ModuleOp module, const Policy &policy, const CostModel &cost,
+                        ConstantReader &reader) {
   constexpr int mostRounds = 64;
   for (int round = 0; round < mostRounds; ++round) {
     Decisions decisions;
     CoreGraph view(module, policy, cost, reader, &budget.kept());
-    solve(view, policy, placement, [&](Operation *op, const OpTypes &types) { decisions[op] = types; });
+    solve(view, policy, [&](Operation *op, const OpTypes &types) { decisions[op] = types; });
     if (!budget.restrict(decisions))
       break;
   }
 }
 
-FailureOr<ByMeasurement> mpt::solveModule(ModuleOp module, const Policy &policy, Placement placement, OpDecided decided,
+FailureOr<ByMeasurement> mpt::solveModule(ModuleOp module, const Policy &policy, OpDecided decided,
                                           StateDecided stateDecided, const CostModel &cost) {
   ByMeasurement found;
   ConstantReader reader; // of states that functions and attempts share
   KeptOps kept;
   if (policy.measured() && policy.measured()->choosesTypes()) {
     ErrorBudget budget(module, policy);
-    solveWithin(budget, module, policy, placement, cost, reader);
+    solveWithin(budget, module, policy, cost, reader);
     kept = budget.kept();
     found.bounds = budget.bounds();
   }
@@ -531,14 +518,14 @@ FailureOr<ByMeasurement> mpt::solveModule(ModuleOp module, const Policy &policy,
     // Among what may have 8 bits: where a product keeps 16, no other type changes.
     Decisions decisions;
     CoreGraph view(module, policy, cost, reader, &kept);
-    solve(view, policy, placement, [&](Operation *op, const OpTypes &types) { decisions[op] = types; });
+    solve(view, policy, [&](Operation *op, const OpTypes &types) { decisions[op] = types; });
     FailureOr<std::vector<MeasuredProduct>> products = chooseProducts(module, policy, decisions, kept);
     if (failed(products))
       return failure();
     found.products = std::move(*products);
   }
   CoreGraph view(module, policy, cost, reader, &kept);
-  Solved solved = solve(view, policy, placement, decided);
+  Solved solved = solve(view, policy, decided);
   view.reportStates(solved.narrow, stateDecided);
   return found;
 }

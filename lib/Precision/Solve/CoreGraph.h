@@ -20,7 +20,6 @@ public:
   CoreGraph(mlir::ModuleOp module, const Policy &policy, const CostModel &cost, ConstantReader &reader,
             const KeptOps *kept = nullptr);
 
-  llvm::StringLiteral passFlag() const override { return "precision-assign"; }
   llvm::SmallVector<mlir::func::FuncOp> functions() const override;
   void enter(mlir::func::FuncOp function) override;
   void forEachOp(llvm::function_ref<void(mlir::Operation *)> visit) const override;
@@ -28,9 +27,8 @@ public:
   bool isDecidable(mlir::Type type) const override;
   ValueCost costOf(mlir::Value value) const override;
   std::optional<OpLabels> label(mlir::Operation *op, RangeFact in, CastPlacement &placement) override;
-  int64_t launchBytes() const override { return cost.launchBytes; }
-  llvm::SmallVector<Trial> trials() const override;
-  llvm::StringRef howItWasPlaced(bool painted) const override { return painted ? "; painted" : "; fewest cast bytes"; }
+  CutWeights weights() const override;
+  llvm::StringRef howItWasPlaced() const override { return "; fewest cast bytes"; }
 
   /// The stored types of parameters under `narrow`.
   void reportStates(const Labelling &narrow, StateDecided decided) const;
@@ -105,8 +103,7 @@ private:
   const KeptOps *kept;                             ///< by the error budget and by measured times
   llvm::DenseMap<mlir::StringAttr, double> beyond; ///< states that the storage type does not hold
   llvm::MapVector<mlir::StringAttr, Parameter> parameters;
-  llvm::DenseSet<mlir::StringAttr> written;            ///< states
-  llvm::DenseSet<mlir::Operation *> trainingFunctions; ///< that write state
+  llvm::DenseSet<mlir::StringAttr> written; ///< states
   FunctionFacts at;
 };
 

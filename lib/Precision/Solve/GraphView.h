@@ -10,18 +10,9 @@
 
 namespace mpt {
 
-/// One way to weigh a cut. The solver takes the first whose casts move no more bytes than those of painting.
-struct Trial {
-  CutWeights weights;
-  bool comparesLaunches = false; ///< neither with launches nor in each step may it move more; else the latter alone
-};
-
 class GraphView {
 public:
   virtual ~GraphView() = default;
-
-  /// The pass whose flag --debug-only names to see why cuts were refused.
-  virtual llvm::StringLiteral passFlag() const = 0;
 
   // ---- walking
   virtual llvm::SmallVector<mlir::func::FuncOp> functions() const = 0;
@@ -46,11 +37,9 @@ public:
   /// not reported.
   virtual std::optional<OpLabels> label(mlir::Operation *op, RangeFact in, CastPlacement &placement) = 0;
 
-  // ---- choosing among cuts
-  virtual int64_t launchBytes() const = 0;
-  virtual llvm::SmallVector<Trial> trials() const = 0;
+  virtual CutWeights weights() const = 0;
   /// What reports add to the rule of an op with free labels.
-  virtual llvm::StringRef howItWasPlaced(bool painted) const { return ""; }
+  virtual llvm::StringRef howItWasPlaced() const { return ""; }
 
 protected:
   mlir::StringAttr text(const llvm::Twine &rule) const {

@@ -265,14 +265,12 @@ ValueCost NodeGraph::costOf(Value value) const {
 }
 
 // One unit breaks ties: of cuts that cost the same, exact ops go narrow and rounding ops stay wide. A byte outweighs
-// the ties of a thousand nodes, or of a million where bytes alone count.
-SmallVector<Trial> NodeGraph::trials() const {
-  return {{{1 << 10, cost.launchBytes << 10, /*weighsValues=*/false, /*breaksTies=*/true}},
-          {{1 << 20, 1 << 10, /*weighsValues=*/false, /*breaksTies=*/true}}};
+// the ties of a thousand nodes.
+CutWeights NodeGraph::weights() const {
+  return {1 << 10, cost.launchBytes << 10, /*weighsValues=*/false, /*breaksTies=*/true};
 }
 
-int64_t mpt::solveNodes(func::FuncOp main, const Policy &policy, Placement placement, OpDecided decided,
-                        const CostModel &cost) {
+int64_t mpt::solveNodes(func::FuncOp main, const Policy &policy, OpDecided decided, const CostModel &cost) {
   NodeGraph view(main, policy, cost);
-  return solve(view, policy, placement, decided).cost.inEachStep;
+  return solve(view, policy, decided).castBytes;
 }

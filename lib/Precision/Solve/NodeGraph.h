@@ -17,7 +17,6 @@ public:
   NodeGraph(mlir::func::FuncOp main, const Policy &policy, const CostModel &cost)
       : GraphView(policy), main(main), cost(cost), measured(policy) {}
 
-  llvm::StringLiteral passFlag() const override { return "precision-assign-nodes"; }
   llvm::SmallVector<mlir::func::FuncOp> functions() const override { return {main}; }
   void enter(mlir::func::FuncOp function) override;
   void forEachOp(llvm::function_ref<void(mlir::Operation *)> visit) const override;
@@ -28,8 +27,7 @@ public:
   bool isDecidable(mlir::Type type) const override { return onnx::isFloat32Tensor(type); }
   ValueCost costOf(mlir::Value value) const override;
   std::optional<OpLabels> label(mlir::Operation *op, RangeFact in, CastPlacement &placement) override;
-  int64_t launchBytes() const override { return cost.launchBytes; }
-  llvm::SmallVector<Trial> trials() const override;
+  CutWeights weights() const override;
 
 private:
   /// What the rules say of a node before anything flows; the text of the ruling is the context's.

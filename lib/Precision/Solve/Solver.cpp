@@ -2,16 +2,8 @@
 // The one solver: rules, flow, labels, and the placement of casts.
 #include "Solver.h"
 
-#include "mpt/Support/Refusal.h"
-
 using namespace mlir;
 using namespace mpt;
-
-std::optional<Placement> mpt::symbolizePlacement(StringRef name) {
-  return name == "cut"        ? std::optional(Placement::cut)
-         : name == "painting" ? std::optional(Placement::painting)
-                              : std::nullopt;
-}
 
 int64_t CostModel::cast(RankedTensorType wide, Type narrow) const {
   return (byTensor ? 1 : wide.getNumElements()) * (wide.getElementTypeBitWidth() + narrow.getIntOrFloatBitWidth()) / 8;
@@ -56,37 +48,17 @@ Posed mpt::pose(GraphView &view) {
 namespace {
 class Solver {
 public:
-  Solver(GraphView &view, const Policy &policy)
-      : view(view), policy(policy), posed(pose(view)), placement(posed.placement) {}
+  Solver(GraphView &view, const Policy &policy) : view(view), policy(policy), posed(pose(view)) {}
 
-  Solved run(Placement how, OpDecided decided) {
-    Labelling painted = placement.paint(posed.ops), narrow = how == Placement::cut ? bestCut(painted) : painted;
+  Solved run(OpDecided decided) {
+    Labelling narrow = posed.placement.cut(view.weights());
     for (const OpLabels &labels : posed.ops)
-      report(labels, narrow, view.howItWasPlaced(how == Placement::painting), decided);
-    CastCost cost = placement.costOf(narrow, view.launchBytes());
-    return {narrow, cost};
+      report(labels, narrow, decided);
+    return {narrow, posed.placement.bytesOf(narrow)};
   }
 
 private:
-  /// The first cut whose casts move no more bytes than those of painting. The last one is of that very cost.
-  Labelling bestCut(const Labelling &painted) const {
-    CastCost most = placement.costOf(painted, view.launchBytes());
-    for (const Trial &trial : view.trials()) {
-      Labelling narrow = placement.cut(trial.weights);
-      CastCost cost = placement.costOf(narrow, view.launchBytes());
-      bool moreLaunches = trial.comparesLaunches && cost.withLaunches > most.withLaunches;
-      if (!moreLaunches && cost.inEachStep <= most.inEachStep)
-        return narrow;
-      refuse(view.passFlag().data(), view.functions().front())
-          << "cut not taken: expected casts of at most " << most.inEachStep << " bytes, or " << most.withLaunches
-          << " with launches, as painting's, got " << cost.inEachStep << " and " << cost.withLaunches;
-    }
-    CutWeights reported;
-    reported.asReported = true;
-    return placement.cut(reported);
-  }
-
-  void report(const OpLabels &labels, const Labelling &narrow, StringRef how, OpDecided decided) const {
+  void report(const OpLabels &labels, const Labelling &narrow, OpDecided decided) const {
     OpTypes types;
     bool anyDecidable = false, anyFree = false;
     auto fill = [&](TypeRange from, ArrayRef<Label> slots, Type other, SmallVectorImpl<Type> &to) {
@@ -105,7 +77,7 @@ private:
     if (!anyDecidable)
       return;
     types.rule = labels.rule;
-    if (anyFree && !how.empty() && isa<PrecisionSemantics>(labels.op))
+    if (StringRef how = view.howItWasPlaced(); anyFree && !how.empty() && isa<PrecisionSemantics>(labels.op))
       types.rule = StringAttr::get(labels.rule.getContext(), labels.rule.getValue() + how);
     types.quantized = labels.quantized;
     decided(labels.op, types);
@@ -114,10 +86,9 @@ private:
   GraphView &view;
   const Policy &policy;
   Posed posed;
-  const CastPlacement &placement;
 };
 } // namespace
 
-Solved mpt::solve(GraphView &view, const Policy &policy, Placement placement, OpDecided decided) {
-  return Solver(view, policy).run(placement, decided);
+Solved mpt::solve(GraphView &view, const Policy &policy, OpDecided decided) {
+  return Solver(view, policy).run(decided);
 }

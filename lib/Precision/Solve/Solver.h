@@ -20,9 +20,9 @@ Posed pose(GraphView &view);
 /// What was decided beside the types that `decided` was told of.
 struct Solved {
   Labelling narrow;
-  CastCost cost;
+  int64_t castBytes;
 };
-Solved solve(GraphView &view, const Policy &policy, Placement placement, OpDecided decided);
+Solved solve(GraphView &view, const Policy &policy, OpDecided decided);
 
 } // namespace mpt
 

@@ -1,10 +1,7 @@
 // RUN: mpt-opt %s --precision-assign-nodes=policy=amp-f16 -split-input-file | FileCheck %s
 // RUN: mpt-opt %s --precision-assign-nodes="policy=amp-bf16 keep-f32=product" -split-input-file | FileCheck %s --check-prefix=KEEP
 // RUN: not mpt-opt %s --precision-assign-nodes="policy=amp-bf16 keep-f32=produkt check-rules" -split-input-file 2>&1 | FileCheck %s --check-prefix=NOTHING
-// RUN: not mpt-opt %s --precision-assign-nodes=placement=greedy -split-input-file 2>&1 | FileCheck %s --check-prefix=PLACEMENT
 // NOTHING: expected a rule about nodes of the model, got 'keep-f32 "produkt" -> wide', which matches none; near it: 'product'
-
-// PLACEMENT: expected placement cut or painting, got greedy
 
 // A GEMM is narrow, softmax wide, and what lies between two GEMMs without range goes narrow with them.
 // CHECK-LABEL: func.func @main
