@@ -15,25 +15,26 @@ namespace {
 
 struct KindInfo {
   LossKind kind;
-  StringLiteral name;
+  StringLiteral name, settings, text; ///< settings of its own, with a comma behind each
 };
-constexpr KindInfo kinds[] = {{LossKind::softmaxCrossEntropy, "softmax-cross-entropy"},
-                              {LossKind::nll, "nll"},
-                              {LossKind::focal, "focal"},
-                              {LossKind::mse, "mse"},
-                              {LossKind::l1, "l1"},
-                              {LossKind::smoothL1, "smooth-l1"},
-                              {LossKind::huber, "huber"},
-                              {LossKind::bceWithLogits, "bce-with-logits"},
-                              {LossKind::kl, "kl"},
-                              {LossKind::cosine, "cosine"},
-                              {LossKind::ctc, "ctc"},
-                              {LossKind::none, "none"}};
+constexpr KindInfo kinds[] = {
+    {LossKind::softmaxCrossEntropy, "softmax-cross-entropy", "class-axis=N, ignore-index=N, ",
+     "cross entropy of logits and class indices"},
+    {LossKind::nll, "nll", "class-axis=N, ignore-index=N, ", "negative log-likelihood of class indices"},
+    {LossKind::focal, "focal", "class-axis=N, ignore-index=N, gamma=NUMBER, alpha=NUMBER, ",
+     "cross entropy that counts samples less the surer they are (arXiv 1708.02002)"},
+    {LossKind::mse, "mse", "", "mean of squared differences"},
+    {LossKind::l1, "l1", "", "mean of absolute differences"},
+    {LossKind::smoothL1, "smooth-l1", "beta=NUMBER, ", "l1, and a square below beta"},
+    {LossKind::huber, "huber", "delta=NUMBER, ", "half a square, and linear beyond delta"},
+    {LossKind::bceWithLogits, "bce-with-logits", "", "binary cross entropy of logits"},
+    {LossKind::kl, "kl", "", "Kullback-Leibler divergence of log-probabilities from probabilities"},
+    {LossKind::cosine, "cosine", "", "1 less the cosine of the angle between rows"},
+    {LossKind::ctc, "ctc", "max-labels=N, blank=N, batch-axis=N, class-axis=N, ignore-index=N, zero-infinity=0|1, ",
+     "connectionist temporal classification of log-probabilities; it needs max-labels"},
+    {LossKind::none, "none", "reduction=mean|sum, ", "the model's result is the loss"}};
 
 Error problem(const Twine &message) { return createStringError(inconvertibleErrorCode(), message); }
-
-constexpr const char *ctcKeys =
-    "max-labels=N, blank=N, batch-axis=N, class-axis=N, ignore-index=N, zero-infinity=0|1, ";
 
 /// Takes a setting that ctc alone has.
 bool takeCTC(LossSpec &spec, StringRef key, int64_t number) {
@@ -89,15 +90,8 @@ Expected<LossSpec> parseOne(StringRef text) {
     else if (focal && key == "gamma" && !value.getAsDouble(spec.gamma) && spec.gamma >= 0 && std::isfinite(spec.gamma))
       continue;
     else if (key != "weight" || value.getAsDouble(spec.weight) || !std::isfinite(spec.weight))
-      return problem("expected " +
-                     Twine(ctc       ? ctcKeys
-                           : classes ? "class-axis=N, ignore-index=N, "
-                           : own     ? "reduction=mean|sum, "
-                                     : "") +
-                     (focal          ? "gamma=NUMBER, alpha=NUMBER, "
-                      : edge.empty() ? ""
-                                     : edge + "=NUMBER, ") +
-                     "output=NAME or weight=NUMBER after " + info->name + ", got '" + part + "'");
+      return problem("expected " + info->settings + "output=NAME or weight=NUMBER after " + info->name + ", got '" +
+                     part + "'");
   }
   if (ctc && !spec.maxLabels)
     return problem("expected max-labels=N after ctc, the number of labels of the longest sequence, got '" + text + "'");
@@ -112,6 +106,13 @@ bool mpt::hasClasses(LossKind kind) {
 
 StringRef mpt::stringifyLossKind(LossKind kind) {
   return find_if(kinds, [&](const KindInfo &info) { return info.kind == kind; })->name;
+}
+
+std::vector<Described> mpt::describeLosses() {
+  std::vector<Described> all;
+  for (const KindInfo &info : kinds)
+    all.push_back({info.name, (info.text + "; " + info.settings + "output=NAME, weight=NUMBER").str()});
+  return all;
 }
 
 Expected<SmallVector<LossSpec, 1>> mpt::parseLossSpecs(StringRef text) {

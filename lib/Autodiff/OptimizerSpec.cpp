@@ -25,17 +25,19 @@ struct KindInfo {
   OptimizerKind kind;
   StringRef name;
   double lr, weightDecay, epsilon;
+  StringRef text;
 };
 
-constexpr KindInfo kinds[] = {{OptimizerKind::sgd, "sgd", 1e-2, 0.0, 0.0},
-                              {OptimizerKind::adam, "adam", 1e-3, 0.0, 1e-8},
-                              {OptimizerKind::adamw, "adamw", 1e-3, 1e-2, 1e-8},
-                              {OptimizerKind::adagrad, "adagrad", 1e-2, 0.0, 1e-10},
-                              {OptimizerKind::rmsprop, "rmsprop", 1e-2, 0.0, 1e-8},
-                              {OptimizerKind::lion, "lion", 1e-4, 0.0, 0.0},
-                              {OptimizerKind::lamb, "lamb", 1e-3, 0.0, 1e-6},
-                              {OptimizerKind::lars, "lars", 1e-1, 0.0, 0.0},
-                              {OptimizerKind::adafactor, "adafactor", 1e-2, 0.0, 0.0}};
+constexpr KindInfo kinds[] = {
+    {OptimizerKind::sgd, "sgd", 1e-2, 0.0, 0.0, "stochastic gradient descent"},
+    {OptimizerKind::adam, "adam", 1e-3, 0.0, 1e-8, "arXiv 1412.6980"},
+    {OptimizerKind::adamw, "adamw", 1e-3, 1e-2, 1e-8, "Adam with decoupled weight decay (arXiv 1711.05101)"},
+    {OptimizerKind::adagrad, "adagrad", 1e-2, 0.0, 1e-10, "rates from the sum of squared gradients"},
+    {OptimizerKind::rmsprop, "rmsprop", 1e-2, 0.0, 1e-8, "rates from a mean of squared gradients"},
+    {OptimizerKind::lion, "lion", 1e-4, 0.0, 0.0, "signs of a momentum (arXiv 2302.06675)"},
+    {OptimizerKind::lamb, "lamb", 1e-3, 0.0, 1e-6, "Adam with a trust ratio a tensor (arXiv 1904.00962)"},
+    {OptimizerKind::lars, "lars", 1e-1, 0.0, 0.0, "SGD with a trust ratio a tensor (arXiv 1708.03888)"},
+    {OptimizerKind::adafactor, "adafactor", 1e-2, 0.0, 0.0, "second moments by row and column (arXiv 1804.04235)"}};
 
 struct ScheduleInfo {
   ScheduleKind kind;
@@ -146,6 +148,17 @@ SmallVector<Key> keysOf(OptimizerSpec &spec) {
   return keys;
 }
 
+void setDefaults(OptimizerSpec &spec, const KindInfo &info) {
+  spec.kind = info.kind;
+  spec.lr = info.lr;
+  spec.weightDecay = info.weightDecay;
+  spec.epsilon = info.epsilon;
+  if (spec.kind == OptimizerKind::lion)
+    spec.beta2 = 0.99;
+  if (spec.kind == OptimizerKind::lars)
+    spec.momentum = 0.9;
+}
+
 Error problem(const Twine &message) { return createStringError(inconvertibleErrorCode(), message); }
 
 /// What a schedule needs; nothing where all is there.
@@ -171,6 +184,16 @@ StringRef mpt::stringifyOptimizerKind(OptimizerKind kind) {
   return find_if(kinds, [&](const KindInfo &info) { return info.kind == kind; })->name;
 }
 
+std::vector<Described> mpt::describeOptimizers() {
+  std::vector<Described> all;
+  for (const KindInfo &info : kinds) {
+    OptimizerSpec spec;
+    setDefaults(spec, info);
+    all.push_back({info.name, (info.text + "; " + namesOf(keysOf(spec))).str()});
+  }
+  return all;
+}
+
 Expected<OptimizerSpec> mpt::parseOptimizerSpec(StringRef text) {
   auto [settings, params] = text.split(",params=");
   auto [name, rest] = settings.split(',');
@@ -178,18 +201,11 @@ Expected<OptimizerSpec> mpt::parseOptimizerSpec(StringRef text) {
   if (info == std::end(kinds))
     return problem("expected an optimizer (" + namesOf(kinds) + "), got '" + name + "'");
   OptimizerSpec spec;
-  spec.kind = info->kind;
   spec.params = params.str();
   std::string why;
   if (settings.size() != text.size() && !Regex(params).isValid(why))
     return problem("expected a regular expression for params of " + info->name + ", got '" + params + "'");
-  spec.lr = info->lr;
-  spec.weightDecay = info->weightDecay;
-  spec.epsilon = info->epsilon;
-  if (spec.kind == OptimizerKind::lion)
-    spec.beta2 = 0.99;
-  if (spec.kind == OptimizerKind::lars)
-    spec.momentum = 0.9;
+  setDefaults(spec, *info);
   SmallVector<Key> keys = keysOf(spec);
   SmallVector<StringRef> parts;
   rest.split(parts, ',', /*MaxSplit=*/-1, /*KeepEmpty=*/false);

@@ -14,6 +14,8 @@
 #include "mpt/Dialect/Policy/PolicyDialect.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
 #include "mpt/Distribution/Replicas.h"
+#include "mpt/Driver/MeasuredRanges.h"
+#include "mpt/Driver/Questions.h"
 #include "mpt/Driver/Registration.h"
 #include "mpt/Export/Export.h"
 #include "mpt/Import/Import.h"
@@ -678,7 +680,9 @@ StringRef mpt::compilerVersion() { return MPT_VERSION; }
 
 std::string mpt::versionText() { return "mpt " MPT_VERSION " (LLVM " LLVM_VERSION_STRING ")\n"; }
 
-LogicalResult mpt::compile(const CompileOptions &options, raw_ostream &out, raw_ostream &log) {
+LogicalResult mpt::compile(CompileOptions options, raw_ostream &out, raw_ostream &log) {
+  if (!options.data.empty() && failed(measureRanges(options, log)))
+    return failure();
   std::unique_ptr<MLIRContext> context = makeContext(options, log);
   return Compilation(options, *context, out, log).run();
 }
@@ -724,6 +728,8 @@ int mpt::compilerMain(ArrayRef<StringRef> words) {
     llvm::errs() << "mpt-opt: " << llvm::toString(options.takeError()) << "\n";
     return 1;
   }
+  if (!options->data.empty() && failed(measureRanges(*options, llvm::errs())))
+    return 1;
   // The process ends here: taking a module of a million nodes apart first would take longer than making it.
   MLIRContext *context = makeContext(*options, llvm::errs()).release();
   auto *compilation = new Compilation(*options, *context, llvm::outs(), llvm::errs());

@@ -3,6 +3,7 @@
 #include "mpt/Driver/CompileOptions.h"
 
 #include "mpt/Autodiff/LossSpec.h"
+#include "mpt/Autodiff/OptimizerSpec.h"
 #include "mpt/Distribution/Replicas.h"
 #include "mpt/Driver/DebugOnly.h"
 #include "mpt/Driver/Registration.h"
@@ -261,21 +262,23 @@ std::vector<Flag> productFlags() {
   };
 }
 
+std::string namesOf(ArrayRef<Described> all) {
+  return join(map_range(all, [](const Described &one) { return one.name.str(); }), ", ");
+}
+
 /// What the step computes.
 std::vector<Flag> trainingFlags() {
   return {
       {"--loss", "LOSS",
-       "loss to add: softmax-cross-entropy, nll, focal [,class-axis=N][,ignore-index=N][,gamma=2][,alpha=1], mse, l1, "
-       "smooth-l1[,beta=1], huber[,delta=1], bce-with-logits, kl, cosine, "
-       "ctc,max-labels=N[,blank=0][,batch-axis=1][,class-axis=2]"
-       "[,ignore-index=N][,zero-infinity=1], none[,reduction=mean|sum] (default); several with "
-       ",output=NAME[,weight=NUMBER] each "
-       "(repeatable)",
+       "loss to add: " + namesOf(describeLosses()) +
+           ", with settings as in softmax-cross-entropy,ignore-index=-100 (--list-losses); several with "
+           ",output=NAME[,weight=NUMBER] each (repeatable)",
        setLoss},
       {"--optimizer", "SPEC",
-       "sgd, adam, adamw, adagrad, rmsprop, lion, lamb, lars or adafactor with settings, as in "
-       "adamw,lr=1e-3,weight-decay=0.01,schedule=cosine,warmup=100,steps=1000; several with ,params=REGEX at the end "
-       "(repeatable)",
+       namesOf(describeOptimizers()) + " with settings (--list-optimizers), as in "
+                                       "adamw,lr=1e-3,weight-decay=0.01,schedule=cosine,warmup=100,steps=1000; several "
+                                       "with ,params=REGEX at the end "
+                                       "(repeatable)",
        setOptimizer},
   };
 }
@@ -427,6 +430,9 @@ std::vector<Flag> runFlags() {
        "ranges that mpt-run --calibrate measured: types under --policy=auto; under others what leaves a type's range "
        "stays FP32; shown in the precision report",
        text(&Options::ranges)},
+      {"--data", "FOLDER",
+       "measure the ranges first: safetensors files with the inputs of one step each, in the order of their names",
+       text(&Options::data)},
       {"--dry-run", "", "run the phases and print the reports, write no product", toggle(&Options::dryRun)},
       {"--debug-nonfinite", "",
        "the library checks every value it computes: a step that is skipped, or gives what is not finite, fails with "
@@ -466,15 +472,15 @@ constexpr Group groups[] = {
      runFlags},
 };
 
-const std::vector<Flag> &flags() {
-  static const std::vector<Flag> table = [] {
+const std::vector<Flag> &table() {
+  static const std::vector<Flag> flags = [] {
     registerTargets();
     std::vector<Flag> all;
     for (const Group &group : groups)
       append_range(all, group.flags());
     return all;
   }();
-  return table;
+  return flags;
 }
 
 Error bad(const Twine &message) { return createStringError(message); }
@@ -550,6 +556,9 @@ static Error checkProducts(const CompileOptions &options) {
     return bad(
         "expected --emit=onnx alone for --state, which changes nothing but values; rewrite the file for a policy "
         "after that");
+  if (!options.data.empty() && (!options.ranges.empty() || StringRef(options.input).ends_with(".mlir")))
+    return bad("expected a model without --ranges for --data, which measures them, got '" + options.input +
+               (options.ranges.empty() ? "'" : "' with --ranges=" + options.ranges));
   if (options.averaged && options.state.empty())
     return bad("expected --state with --averaged, got none");
   for (StringRef report : options.reports) {
@@ -573,10 +582,10 @@ Expected<CompileOptions> CompileOptions::parse(ArrayRef<StringRef> words) {
       continue;
     }
     auto [name, value] = word.split('=');
-    auto flag = find_if(flags(), [name = name](const Flag &f) { return f.name == name; });
-    if (flag == flags().end())
+    auto flag = find_if(table(), [name = name](const Flag &f) { return f.name == name; });
+    if (flag == table().end())
       return bad("unknown flag '" + name + "'; " +
-                 whatThereIs(name, map_to_vector(flags(), [](const Flag &f) { return f.name; })) +
+                 whatThereIs(name, map_to_vector(table(), [](const Flag &f) { return f.name; })) +
                  "; --help lists the flags");
     bool hasValue = word.size() != name.size();
     if (flag->value.empty() && hasValue)
@@ -651,7 +660,8 @@ Expected<std::string> CompileOptions::help(StringRef wanted) {
     return bad("expected " + join(names, "|") + " for --help, got '" + wanted + "'");
   std::string text = "usage: mpt-opt MODEL.onnx [flags]          compile a model to a training library\n"
                      "       mpt-opt FILE.mlir --<pass> ...      run passes (mpt-opt --help-passes lists them)\n"
-                     "       mpt-opt --version | --list-policies | --help=" +
+                     "       mpt-opt --version | --list-policies | --list-losses | --list-optimizers | --list-ops |\n"
+                     "               --completion=bash|zsh | --help=" +
                      join(names, "|") + "\n";
   for (const Group &group : groups) {
     if (!wanted.empty() && group.name != wanted)
@@ -664,48 +674,13 @@ Expected<std::string> CompileOptions::help(StringRef wanted) {
   return text;
 }
 
-/// A line each: the name, and the first sentence of the policy's file.
-static std::string listPolicies() {
-  std::string text;
-  for (StringRef name : builtinPolicies()) {
-    std::string head;
-    SmallVector<StringRef> lines;
-    builtinPolicyText(name)->split(lines, '\n');
-    for (StringRef line : lines) {
-      if (!line.consume_front("// "))
-        break;
-      head += (head.empty() ? "" : " ") + line.str();
-    }
-    text += formatv("{0,-20} {1}\n", name, StringRef(head).split(". ").first.rtrim('.'));
-  }
-  return text;
-}
-
-std::optional<Expected<std::string>> mpt::answer(ArrayRef<StringRef> words) {
-  if (words.empty())
-    return CompileOptions::help();
-  for (StringRef word : words) {
-    if (word == "--version")
-      return versionText();
-    if (word == "--list-policies")
-      return listPolicies();
-    if (word == "--help" || word.consume_front("--help="))
-      return CompileOptions::help(word == "--help" ? "" : word);
-  }
-  return std::nullopt;
-}
-
 bool CompileOptions::takesValue(StringRef name) {
-  return any_of(flags(), [&](const Flag &flag) { return flag.name == name && !flag.value.empty(); });
+  return any_of(table(), [&](const Flag &flag) { return flag.name == name && !flag.value.empty(); });
 }
 
-bool mpt::isCompilation(ArrayRef<StringRef> words) {
-  bool isText = any_of(words, [](StringRef word) { return word.ends_with(".mlir"); });
-  return words.empty() || any_of(words, [isText](StringRef word) {
-           StringRef flag = word.split('=').first;
-           // Also one without a training model, so that the message is about that.
-           bool isFolder = !isText && !word.starts_with("-") && sys::fs::is_directory(word);
-           return isFolder || word.ends_with(".onnx") || word.ends_with(".onnxtxt") || word.ends_with(".ort") ||
-                  is_contained({"--emit", "--from", "--to", "--help", "--version", "--list-policies"}, flag);
-         });
+std::vector<Described> CompileOptions::flags() {
+  std::vector<Described> all;
+  for (const Flag &flag : table())
+    all.push_back({flag.name, flag.value.str()});
+  return all;
 }

@@ -3,6 +3,7 @@
 #include "mpt/Driver/RunCommand.h"
 
 #include "mpt/Driver/Compile.h"
+#include "mpt/Driver/Questions.h"
 #include "mpt/Lowering/Emulation/ElementCode.h"
 #include "mpt/Support/Files.h"
 #include "mpt/Target/Runtime.h"

@@ -132,6 +132,26 @@ std::vector<StringRef> RuleTable::names() const {
 
 std::vector<StringRef> mpt::knownOperators() { return RuleTable::get().names(); }
 
+std::vector<Described> mpt::describeOperators() {
+  std::vector<Described> all;
+  for (StringRef name : RuleTable::get().names()) {
+    auto [domain, opType] = name.contains(':') ? name.split(':') : std::pair(StringRef(), name);
+    const OperatorEntry &entry = *RuleTable::get().entry(domain, opType);
+    std::string text = entry.rules.empty()
+                           ? "in rewritten files alone"
+                           : "opset " + std::to_string(llvm::min_element(entry.rules, llvm::less_first())->first);
+    if (entry.numericClass)
+      text += (", class " + (entry.numericClass->byNode ? "by node" : stringifyNumericClass(entry.numericClass->same)))
+                  .str();
+    SmallVector<std::string> trained;
+    for (unsigned operand = 0; entry.numericClass && operand < 64; ++operand)
+      if (entry.numericClass->weights >> operand & 1)
+        trained.push_back(std::to_string(operand));
+    all.push_back({name, text + (trained.empty() ? "" : ", trains operands " + llvm::join(trained, ", "))});
+  }
+  return all;
+}
+
 std::string mpt::unsupportedOperator(StringRef domain, StringRef opType, int64_t version) {
   return ("expected a supported operator, got " + domain + (domain.empty() ? "" : ".") + opType + " (opset " +
           Twine(version) + "); " + RuleTable::get().advice(domain, opType))

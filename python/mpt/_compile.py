@@ -147,8 +147,9 @@ def _compile_once(world, make, out: str) -> str:
     return out
 
 
-def run(path, out, **flags) -> str:
-    command = [find_compiler(), os.fspath(path)]
+def run(words, out, **flags) -> str:
+    """mpt-opt with words as they are, a path alone or several, and flags in Python's form."""
+    command = [find_compiler(), *([os.fspath(words)] if isinstance(words, (str, os.PathLike)) else words)]
     for flag, value in flags.items():
         command += option(flag, value)
     try:

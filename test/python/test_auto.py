@@ -53,6 +53,23 @@ def given(folder, ranges):
     return [f"--ranges={folder / (ranges + '.json')}"] if ranges else []
 
 
+def test_measured_in_one_command(planted, tmp_path):
+    """--data is calibration and compilation in one: the same ranges, the same types."""
+    data = tmp_path / "data"
+    data.mkdir()
+    for i in range(2):
+        (data / f"b{i}.safetensors").write_bytes((planted / f"b{i}.st").read_bytes())
+    for how, word in (("one", f"--data={data}"), ("two", f"--ranges={planted / 'both.json'}")):
+        run(planted / "m.onnx", "--policy=auto", word, "-o", tmp_path / how)
+    assert json.loads((tmp_path / "one/m.ranges.json").read_text()) == json.loads((planted / "both.json").read_text())
+    assert (tmp_path / "one/m.json").read_bytes() == (tmp_path / "two/m.json").read_bytes()
+    words = [f"--data={data}", "--policy=auto"]
+    assert run(planted / "m.onnx", *words, "--to=precision").stdout == run(planted / "m.onnx", "--policy=auto", f"--ranges={planted / 'both.json'}",
+                                                                          "--to=precision").stdout
+    assert "expected a folder with .safetensors files" in run(planted / "m.onnx", f"--data={tmp_path}", "--policy=auto", status=1).stderr
+    assert "without --ranges for --data" in run(planted / "m.onnx", *words, f"--ranges={planted / 'both.json'}", status=1).stderr
+
+
 def decide(folder, policy, ranges="both", *words):
     run(folder / "m.onnx", f"--policy={policy}", *given(folder, ranges), "--to=precision", "--dry-run", "--quiet",
         f"--report=precision={folder / 'report.json'}", *words)

@@ -12,6 +12,8 @@ from conftest import write_safetensors
 from replica_models import classifier
 
 import mpt
+from mpt._run_folder import read_log
+from mpt.train import main as train
 
 RANDOM = np.random.default_rng(3)
 KILLS = 10
@@ -176,3 +178,25 @@ def test_says_what_does_not_fit(library, tmp_path, caplog):
     for keywords, words in (({"epochs": 0}, "epochs of 1 or more"), ({"epochs": 1, "monitor": "val_loss"}, "expected loss as monitor")):
         with pytest.raises(ValueError, match=words):
             mpt.fit(mpt.Trainer(library), data, run=tmp_path / "wrong", **keywords)
+
+
+def test_from_the_command_line(library, tmp_path):
+    data = data_for(library, 3)
+    (tmp_path / "samples").mkdir()
+    for i in range(3):
+        write_safetensors(tmp_path / f"samples/{i}.safetensors", {name: value[i::3] for name, value in data.items()})
+    words = [str(library.parent / "model.onnx"), "--loss=softmax-cross-entropy", "--optimizer", "adamw,lr=1e-2", "--policy=amp-f16", "--clip-norm=1"]
+    own = ["--samples", str(tmp_path / "samples"), "--epochs=2", "--threads=1"]
+    assert train(words + own + [f"--run={tmp_path / 'run'}", f"--save-onnx={tmp_path / 'model.onnx'}"]) == 0
+    mpt.fit(mpt.Trainer(library, threads=1), tmp_path / "samples", epochs=2, run=tmp_path / "same", progress=False)
+    assert state(tmp_path / "run") == state(tmp_path / "same")
+    assert (tmp_path / "run/report.html").exists() and (tmp_path / "model.onnx").exists()
+    assert train(words + [*own[:2], "--epochs=3", f"--run={tmp_path / 'run'}"]) == 0
+    assert len(read_log(tmp_path / "run/log.jsonl")) > len(read_log(tmp_path / "same/log.jsonl"))
+
+
+def test_command_line_says_what_is_wrong(library, tmp_path, capsys):
+    assert train([str(library.parent / "model.onnx"), "--optimiser=sgd", f"--samples={tmp_path}", "--epochs=1", f"--run={tmp_path / 'run'}"]) == 1
+    assert "unknown flag '--optimiser'; near it: '--optimizer'" in capsys.readouterr().err
+    assert train([str(library.parent / "model.onnx"), "--loss=mse", f"--samples={tmp_path / 'none'}", "--epochs=1", f"--run={tmp_path / 'run'}"]) == 1
+    assert "expected a folder of .safetensors files" in capsys.readouterr().err

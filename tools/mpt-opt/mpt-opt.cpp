@@ -2,6 +2,7 @@
 // mpt-opt: compiles ONNX models, or runs passes on .mlir files.
 #include "mpt/Driver/Compile.h"
 #include "mpt/Driver/DebugOnly.h"
+#include "mpt/Driver/Questions.h"
 #include "mpt/Driver/Registration.h"
 #include "passes/Pipelines.h"
 

@@ -3,6 +3,8 @@
 #ifndef MPT_AUTODIFF_LOSSSPEC_H
 #define MPT_AUTODIFF_LOSSSPEC_H
 
+#include "mpt/Support/Described.h"
+
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
@@ -41,6 +43,9 @@ bool hasClasses(LossKind kind);
 /// and weight. Each of several losses names its output, all different. The error of unknown or malformed text names
 /// what was expected.
 llvm::Expected<llvm::SmallVector<LossSpec, 1>> parseLossSpecs(llvm::StringRef text);
+
+/// The kinds and their settings, for lists that users ask for.
+std::vector<Described> describeLosses();
 
 llvm::StringRef stringifyLossKind(LossKind kind);
 

@@ -3,6 +3,8 @@
 #ifndef MPT_AUTODIFF_OPTIMIZERSPEC_H
 #define MPT_AUTODIFF_OPTIMIZERSPEC_H
 
+#include "mpt/Support/Described.h"
+
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
@@ -65,6 +67,9 @@ llvm::Expected<llvm::SmallVector<OptimizerSpec, 1>> parseOptimizerSpecs(llvm::St
 /// The last of `groups` whose expression matches the whole of `name`, else the last one for all parameters; null
 /// without one.
 const OptimizerSpec *optimizerFor(llvm::ArrayRef<OptimizerSpec> groups, llvm::StringRef name);
+
+/// The kinds and the keys of their settings, for lists that users ask for.
+std::vector<Described> describeOptimizers();
 
 llvm::StringRef stringifyOptimizerKind(OptimizerKind kind);
 

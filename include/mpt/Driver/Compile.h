@@ -12,7 +12,7 @@ namespace mpt {
 
 /// Runs the phases that `options` names and writes the product. Diagnostics and progress go to `log`; a module, IR or
 /// report asked for on standard output goes to `out`. On failure nothing is left half written.
-llvm::LogicalResult compile(const CompileOptions &options, llvm::raw_ostream &out, llvm::raw_ostream &log);
+llvm::LogicalResult compile(CompileOptions options, llvm::raw_ostream &out, llvm::raw_ostream &log);
 
 /// Registers and loads every dialect in `context`, and prints diagnostics to `log`, which must outlive it.
 void prepareContext(mlir::MLIRContext &context, llvm::raw_ostream &log);

@@ -3,6 +3,7 @@
 #ifndef MPT_DRIVER_COMPILEOPTIONS_H
 #define MPT_DRIVER_COMPILEOPTIONS_H
 
+#include "mpt/Support/Described.h"
 #include "passes/Pipelines.h"
 
 #include "llvm/ADT/StringMap.h"
@@ -45,6 +46,7 @@ struct CompileOptions : PipelineOptions {
   std::string onnxState = "initializers";            ///< of a step as ONNX: where states are given
   std::string onnxOps = "all";                       ///< of a step as ONNX: all or portable
   std::string inferenceModel;                        ///< file that trained values are saved in; the input when empty
+  std::string data;                                  ///< folder of inputs that ranges are measured on before
   std::string state;                          ///< with emit ONNX: a saved state, whose values the input's file gets
   bool averaged = false;                      ///< the averages in it
   std::string onnxForm = "joint";             ///< of a training step as ONNX: joint or training-info
@@ -67,17 +69,9 @@ struct CompileOptions : PipelineOptions {
   static llvm::Expected<std::string> help(llvm::StringRef group = "");
   /// Whether `name` is a flag with a value, which may be the next word.
   static bool takesValue(llvm::StringRef name);
+  /// All flags, each with what stands for its value in the help; empty for switches.
+  static std::vector<Described> flags();
 };
-
-/// True when the words ask for a compilation (an ONNX input, or a phase or product by flag), or about the compiler,
-/// rather than for single passes.
-bool isCompilation(llvm::ArrayRef<llvm::StringRef> words);
-
-/// What the compiler answers to words that ask about it: none, --help, --help=GROUP, --version, --list-policies.
-/// Nothing for other words.
-std::optional<llvm::Expected<std::string>> answer(llvm::ArrayRef<llvm::StringRef> words);
-/// The line of --version.
-std::string versionText();
 
 } // namespace mpt
 

@@ -3,6 +3,8 @@
 #ifndef MPT_IMPORT_IMPORT_H
 #define MPT_IMPORT_IMPORT_H
 
+#include "mpt/Support/Described.h"
+
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/IR/OwningOpRef.h"
@@ -80,6 +82,9 @@ bool holdsSteps(llvm::StringRef path);
 
 /// Operators with an entry, in order: "Gemm", or "com.microsoft:Gelu" for one of another domain.
 std::vector<llvm::StringRef> knownOperators();
+
+/// Operators with an entry, each with the oldest opset that is read, its class, and operands that may be parameters.
+std::vector<Described> describeOperators();
 
 /// True when an import rule exists for the op in some version.
 bool hasImportRule(llvm::StringRef domain, llvm::StringRef opType);

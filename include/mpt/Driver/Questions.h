@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Questions about the compiler itself, which need no model.
+#ifndef MPT_DRIVER_QUESTIONS_H
+#define MPT_DRIVER_QUESTIONS_H
+
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/Error.h"
+#include <optional>
+#include <string>
+
+namespace mpt {
+
+/// True when the words ask for a compilation (an ONNX input, or a phase or product by flag), or about the compiler,
+/// rather than for single passes.
+bool isCompilation(llvm::ArrayRef<llvm::StringRef> words);
+
+/// What the compiler answers to words that ask about it: none, --help, --help=GROUP, --version, --list-KIND,
+/// --completion=SHELL. Nothing for other words.
+std::optional<llvm::Expected<std::string>> answer(llvm::ArrayRef<llvm::StringRef> words);
+/// The line of --version.
+std::string versionText();
+
+} // namespace mpt
+
+#endif // MPT_DRIVER_QUESTIONS_H
