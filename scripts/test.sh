@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# All tests: set-up, release build, repository checks, C++ unit tests, lit tests, Python tests.
+# All tests: set-up, release build, repository checks, C++ unit tests, lit tests, Python tests. With --quick no set-up, no
+# checks, and of the Python tests the first case of each function, without files marked as slow: some minutes.
 # The last line is "N passed, N failed" over all of them; the status is non-zero when anything failed.
 set -uo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
@@ -63,10 +64,16 @@ run_checks() {
   tally "$ok" "$bad" "repository checks"
 }
 
-scripts/setup.sh --libraries || { tally 0 1 "set-up"; finish; }
+case "$*" in
+"") quick=() ;;
+--quick) quick=(--quick) ;;
+*) die "expected --quick or nothing, got '$*'" ;;
+esac
+
+[ ${#quick[@]} -gt 0 ] || scripts/setup.sh --libraries || { tally 0 1 "set-up"; finish; }
 scripts/build.sh release || { run_checks; tally 0 1 "build"; finish; }
 rm -rf "$results" && mkdir -p "$results"
-run_checks
+[ ${#quick[@]} -gt 0 ] || run_checks
 
 ctest --test-dir "$build/test" --output-on-failure --no-tests=ignore -j 2 --output-junit "$results/ctest.xml"
 tally_junit "$results/ctest.xml" "C++ tests" $?
@@ -76,7 +83,7 @@ tally_junit "$results/lit.xml" "lit tests" $?
 
 python_tests=()
 for folder in test/python test/e2e python/tests; do [ -d "$folder" ] && python_tests+=("$folder"); done
-MPT_BUILD="$build" OMP_WAIT_POLICY=passive python -m pytest -q -p no:cacheprovider -n "$(nproc)" --dist worksteal --junitxml="$results/pytest.xml" "${python_tests[@]}"
+MPT_BUILD="$build" OMP_WAIT_POLICY=passive python -m pytest -q -p no:cacheprovider -n "$(nproc)" --dist worksteal --junitxml="$results/pytest.xml" "${quick[@]}" "${python_tests[@]}"
 status=$?
 [ $status -eq 5 ] && status=0 # no Python test collected
 tally_junit "$results/pytest.xml" "Python tests" $status

@@ -13,6 +13,8 @@ import cuda_models
 import standin
 from conftest import build_folder
 
+pytestmark = pytest.mark.slow
+
 ROWS, WIDTH, CLASSES = 512, 520, 1001
 
 

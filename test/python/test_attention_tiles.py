@@ -15,6 +15,8 @@ from conftest import build_folder
 from cuda_models import attention
 from ptx_numbers import from_bf16, to_bf16
 
+pytestmark = pytest.mark.slow
+
 NARROW = {"f16": lambda x: x.astype(np.float16).view(np.uint16), "bf16": to_bf16}
 WIDE = {"f16": lambda x: x.view(np.float16).astype(np.float32), "bf16": from_bf16}
 ROUNDING = {"f16": 2.0**-11, "bf16": 2.0**-8}  # to nearest, relative: half a last place

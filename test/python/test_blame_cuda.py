@@ -13,6 +13,8 @@ from conftest import build_folder
 from planted import PLANTED, write_case
 from standin import environment
 
+pytestmark = pytest.mark.slow
+
 # Prints what each step of each library said; arguments: LIBRARY and BATCH.npz in turn. Narrow types travel as bytes.
 STEPS = """
 import json, sys

@@ -14,6 +14,8 @@ from onnx.backend.test.case.node import collect_testcases
 
 import mpt
 
+pytestmark = pytest.mark.slow
+
 EDGES = np.array([0, 1, -1, 2, -2, 100, -100, 1e30, -1e30], np.float32).reshape(3, 3)
 # Operators of one operand with derivatives that are infinite, or that follow from results that are.
 STEEP = """Acos Acosh Asin Asinh Atan Atanh Cos Cosh Elu Exp Log LpNormalization Mish Reciprocal ReduceL2 ReduceLogSum

@@ -8,6 +8,8 @@ import sys
 import pytest
 from mpt_run import ptxas, tool
 
+pytestmark = pytest.mark.slow
+
 SUITE = pathlib.Path(__file__).resolve().parents[1] / "cts" / "run_cts.py"
 
 

@@ -17,6 +17,8 @@ from conftest import build_folder
 from cuda_models import cnn, convolutions, depthwise, mlp, normalized, recurrent, transformer
 from standin import environment, library
 
+pytestmark = pytest.mark.slow
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 

@@ -11,6 +11,8 @@ from conftest import build_folder
 from cuda_models import attention
 from test_cuda import TOLERANCE, train
 
+pytestmark = pytest.mark.slow
+
 
 GRADIENTS = {"amp-f16": 4e-3, "amp-bf16": 3e-2}  # of the largest: both sides round probabilities and their gradients, each its own way
 

@@ -13,6 +13,8 @@ from conftest import build_folder
 from onnx import TensorProto, helper
 from standin import environment
 
+pytestmark = pytest.mark.slow
+
 STEPS = """
 import json, sys
 import numpy as np

@@ -12,6 +12,8 @@ import small_models
 from conftest import build_folder
 from onnx import TensorProto, helper
 
+pytestmark = pytest.mark.slow
+
 # Between them every kind of network with every kind of policy; scripts for the whole corpus: test/e2e/check_cuda.py.
 CASES = [("lenet", "fp32"), ("lenet", "als-f16"), ("resnet", "amp-bf16"), ("unet", "amp-f16"), ("bert", "fp8-hybrid"),
          ("llama", "amp-bf16"), ("dlrm", "amp-f16"), ("dlrm", "fp8-current")]

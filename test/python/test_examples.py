@@ -15,6 +15,8 @@ from installation import build, installed  # noqa: F401, a fixture
 from replica_models import batch, classifier
 from world_processes import clean_environment, run_mpi
 
+pytestmark = pytest.mark.slow
+
 RANDOM = np.random.default_rng(0)
 X = RANDOM.standard_normal((32, 3)).astype(np.float32)
 Y = (X @ np.array([[1, 2], [3, 4], [5, 6]]) + [1, -1]).astype(np.float32)

@@ -15,6 +15,8 @@ import mpt
 from mpt._run_folder import read_log
 from mpt.train import main as train
 
+pytestmark = pytest.mark.slow
+
 RANDOM = np.random.default_rng(3)
 KILLS = 10
 CHILD = """

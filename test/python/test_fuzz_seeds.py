@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("MPT_BUILD", ROOT / "build" / "release"))
 FORMS = ("joint", "algorithm-Adam", "algorithm-Adagrad", "algorithm-Momentum", "algorithm-Adam-Momentum", "stored", "artifacts", "artifacts-whole")

@@ -12,6 +12,8 @@ from gpu_bundle import GPU, ROOT, environment, needs_standin, run
 from gpu_bundle import pack as pack_all
 from standin import library
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory):

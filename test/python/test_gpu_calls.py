@@ -7,6 +7,8 @@ import sys
 import gpu_bundle
 import pytest
 
+pytestmark = pytest.mark.slow
+
 POLICIES = "fp32,amp-bf16,amp-f16,autocast-cuda-bf16,fp8-hybrid"
 MODELS = "^own-(bert|block|chain|convolutions|dropped|feedforward|gpt|shared)"
 # What steps of ResNet-50, BERT and GPT-2 ask of the libraries in these policies, in the words of calls.py (a dry run of the bundle's

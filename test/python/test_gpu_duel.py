@@ -12,6 +12,8 @@ import time
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 GPU = pathlib.Path(__file__).resolve().parents[2] / "benchmarks" / "gpu"
 
 PEER = """

@@ -12,6 +12,8 @@ import time
 import gpu_bundle
 import pytest
 
+pytestmark = pytest.mark.slow
+
 CUTS, SEED = 10, 20
 MODELS = ("resnet50-gpu", "bert-gpu", "gpt2-gpu", "gpt4096-gpu")
 

@@ -10,6 +10,8 @@ import sys
 import pytest
 from mpt_run import ROOT, tool
 
+pytestmark = pytest.mark.slow
+
 ARCHS = ["sm_80", "sm_90", "sm_100"]
 BATCH = {"resnet50": 256, "bert": 64, "gpt2": 16}
 LEAST = 4e6  # bytes from which memory is to bound a kernel

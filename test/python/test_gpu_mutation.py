@@ -3,6 +3,8 @@
 import gpu_bundle
 import pytest
 
+pytestmark = pytest.mark.slow
+
 # (error, small model, policy): where it shows.
 PLANTED = [
     ("sign-of-dq", "own-gpt", "amp-bf16"), ("sign-of-dk", "own-gpt", "amp-bf16"), ("sign-of-dv", "own-gpt", "amp-bf16"),

@@ -13,6 +13,8 @@ from test_docs import blocks
 
 import mpt
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def example(installed, tmp_path_factory):

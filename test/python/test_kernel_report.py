@@ -9,6 +9,8 @@ import pytest
 from mpt_run import ROOT, tool
 from test_sass import language
 
+pytestmark = pytest.mark.slow
+
 ARCHS = ("sm_80", "sm_90", "sm_100")
 
 

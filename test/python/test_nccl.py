@@ -18,6 +18,8 @@ from standin import environment, library
 from test_world_training import SCALED, SCRIPT
 from world_processes import TOLD, clean_environment, free_port
 
+pytestmark = pytest.mark.slow
+
 WORKER = SCRIPT.with_name("nccl_training.py")
 POLICIES = ["fp32", "amp-f16", "amp-bf16", "fp8-hybrid"]
 STEPS = 12

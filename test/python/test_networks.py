@@ -14,6 +14,8 @@ pytest.importorskip("sklearn.datasets")
 import fidelity  # noqa: E402
 from results import Results  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 BROKEN = fidelity.Side("a scale that loses gradients", "amp-f16", {"loss_scale": 2.0 ** -24})
 
 

@@ -9,6 +9,8 @@ import pytest
 
 from conftest import ROOT, build_folder
 
+pytestmark = pytest.mark.slow
+
 POLICIES = ROOT / "lib" / "Precision" / "policies"
 
 

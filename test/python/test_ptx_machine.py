@@ -17,6 +17,8 @@ from conftest import build_folder
 from cuda_models import attention, cnn, depthwise, mlp, normalized, pooled, recurrent
 from standin import environment, library
 
+pytestmark = pytest.mark.slow
+
 HEAD = ".version 7.8\n.target sm_80\n.address_size 64\n"
 # Each thread stores its number, and reads its neighbour's behind a barrier.
 EXCHANGE = HEAD + """

@@ -13,6 +13,8 @@ import pytest
 
 import mpt
 
+pytestmark = pytest.mark.slow
+
 X = np.array([[1, 2, 3]], np.float32)
 W = np.array([[1], [2], [4]], np.float32)
 

@@ -14,6 +14,8 @@ from test_world_training import FLAGS, SCRIPT, environment
 from world_kills import ENDLESS, LOST, TIMEOUT
 from world_processes import TOLD, Ranks, free_port
 
+pytestmark = pytest.mark.slow
+
 STEPS = 20
 
 

@@ -10,6 +10,8 @@ import pytest
 from mpt_run import ROOT, tool
 from onnx import TensorProto, helper, numpy_helper, save
 
+pytestmark = pytest.mark.slow
+
 WORDS, WIDTH, VOCABULARY, IMAGES, CHANNELS, SIDE = 4096, 768, 50257, 32, 64, 56
 
 # Time of the busiest pipe over the time of the bytes (an H200's), by schedule and operation: what is above 1 today may not grow.

@@ -12,6 +12,7 @@ import pytest
 import mpt
 
 torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.slow
 nn = torch.nn
 
 

@@ -17,6 +17,8 @@ import sum_chains
 from conftest import ROOT, build_folder
 from mpt_run import read_tensors, tool, write_tensors
 
+pytestmark = pytest.mark.slow
+
 POLICIES = sorted(path.stem for path in (ROOT / "lib" / "Precision" / "policies").glob("*.mlir") if path.stem != "fp32")
 UNIT = {"f16": 2.0**-11, "bf16": 2.0**-8, "f8E4M3FN": 2.0**-4, "f8E5M2": 2.0**-3}
 

@@ -16,6 +16,8 @@ from test_replicas import simulate
 from test_world_training import SCRIPT, environment
 from world_processes import free_port, run_mpi
 
+pytestmark = pytest.mark.slow
+
 V = 4
 POLICIES = ["fp32", "amp-f16", "amp-bf16", "als-f16", "fp8-hybrid"]
 SCALED = ["amp-f16", "als-f16", "fp8-hybrid"]

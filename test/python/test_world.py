@@ -13,6 +13,8 @@ import pytest
 import mpt
 from world_processes import TOKEN, Ranks, clean_environment, free_port, run_mpi, worker
 
+pytestmark = pytest.mark.slow
+
 KINDS = ["openmpi", "mpich"]
 
 

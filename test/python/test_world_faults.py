@@ -11,6 +11,8 @@ import pytest
 from world_kills import ENDLESS, LOST, TIMEOUT, kill_once
 from world_processes import TOLD, Ranks, free_port, run_mpi, worker
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("seed", range(24))
 def test_survivors_of_a_kill_name_the_rank(seed):

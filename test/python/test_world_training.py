@@ -16,6 +16,8 @@ import world_restarts
 from replica_models import batch, classifier
 from world_processes import clean_environment, free_port, run_mpi
 
+pytestmark = pytest.mark.slow
+
 POLICIES = ["fp32", "amp-f16", "amp-bf16", "als-f16", "fp8-hybrid"]
 SCALED = ["amp-f16", "als-f16", "fp8-hybrid"]  # what is not finite skips a step
 FLAGS = {"loss": "softmax-cross-entropy", "optimizer": "adamw,lr=1e-2"}
