@@ -4,7 +4,7 @@
   policy_steps.py [--policies amp-f16,als-f16] [--rounds N] [MODEL ...]
 
 A model is a network of the parity benchmark (lenet, resnet18, gpt, gpt-wide, encoder-decoder, deep), or FILE.onnx:BATCH.npz,
-whose first result is the loss. All policies take turns of about --seconds in one process; the figures are medians over the
+whose first result is the loss. A policy may have flags: amp-f16+masters=copied. All policies take turns of about --seconds in one process; the figures are medians over the
 turns, and the ratios medians of the turns' ratios to the first policy. CPU time stays usable on a busy machine, if roughly.
 """
 from __future__ import annotations
@@ -54,9 +54,11 @@ def trainers(model: str, policies: list, folder: str):
     else:
         path, batch = model.rsplit(":", 1)
         loss, feeds = "none", dict(np.load(batch))
-    for policy in policies:
+    for text in policies:
+        policy, *flags = text.split("+")
         library = mpt.compile(path, loss=loss, optimizer="adamw,lr=1e-4", policy=policy, name="step",
-                              out=os.path.join(folder, f"{pathlib.Path(path).stem}-{pathlib.Path(policy).stem}"))
+                              out=os.path.join(folder, f"{pathlib.Path(path).stem}-{pathlib.Path(text).stem}"),
+                              **dict(flag.split("=") for flag in flags))
         trainer = mpt.Trainer(library, threads=1)
         yield lambda trainer=trainer: trainer.step(feeds)
 

@@ -114,7 +114,21 @@ template <typename Options> Options wishes(const PipelineOptions &options) {
   return wishes;
 }
 
-void buildPrecision(OpPassManager &passes, const PipelineOptions &options, const Capabilities &) {
+/// Parameters of fewer elements keep narrow copies unless asked: what they take is nothing beside the rest.
+constexpr int64_t elementsWorthPacking = 1 << 16;
+
+MasterWeightsOptions masterWeights(const PipelineOptions &options, const Capabilities &target) {
+  MasterWeightsOptions masters;
+  masters.packsSome = options.masters == "packed";
+  masters.packedFrom = masters.packsSome ? 1 : elementsWorthPacking;
+  // Divided masters want whole copies, and a check of every value wants it in memory.
+  if (options.masters != "copied" && !options.shardOptimizer && !options.debugNonfinite)
+    for (mpt_dtype type : target.calls.roundedOperands)
+      masters.packed.push_back(type == MPT_FLOAT16 ? "f16" : "bf16");
+  return masters;
+}
+
+void buildPrecision(OpPassManager &passes, const PipelineOptions &options, const Capabilities &target) {
   // Decisions first, on the whole module: functions share parameters.
   auto assign = wishes<AssignOptions>(options);
   assign.lossScale = options.lossScale;
@@ -130,7 +144,7 @@ void buildPrecision(OpPassManager &passes, const PipelineOptions &options, const
   }
   passes.addPass(createInsertCasts());
   // Masters recognize narrow parameters by the casts of their reads, and take those reads over.
-  passes.addPass(createMasterWeights());
+  passes.addPass(createMasterWeights(masterWeights(options, target)));
   // Before loss scaling: gradients are what the seed reaches. After masters, which take over casts of parameters.
   passes.addPass(createQuantize());
   // After the operands of GEMMs, whose roundings serve here too.
@@ -192,6 +206,10 @@ void buildFusion(OpPassManager &passes, const PipelineOptions &options, const Ca
   decompose.recurrences = target.calls.recurrences && !options.batchInvariant;
   passes.addPass(createDecompose(decompose));
   addCleanup(passes);
+  // After the last clean-up, which would merge roundings again, and before values are chosen that the backward pass
+  // keeps.
+  if (!target.calls.roundedOperands.empty())
+    passes.addPass(createRoundOperands());
   // After the last clean-up, which would merge what is rematerialized with the original.
   RematerializeOptions rematerialize;
   rematerialize.bytes = options.rematerializeBytes;

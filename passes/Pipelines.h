@@ -22,6 +22,7 @@ struct PipelineOptions {
   std::string ranges;              ///< file of mpt-run --calibrate, for policy auto and the precision report
   std::string lossScale;           ///< overrides the policy's: none, a number, or dynamic with settings
   std::string slots;               ///< type of optimizer slots in place of the policy's: f32, f16 or bf16
+  std::string masters;             ///< copied: narrow copies beside them; packed: none; else by size
   double clipNorm = 0.0;           ///< largest global gradient norm; 0 does not clip
   double ema = 0.0;                ///< decay of averages of the parameters; 0 keeps none
   int64_t accumulate = 1;          ///< micro-steps whose gradients are summed before an update

@@ -162,27 +162,27 @@ typedef void (*mpt_kernel)(void *const *args, int64_t begin, int64_t end);
 void mpt_rt_parallel(mpt_exec *exec, mpt_kernel kernel, void *const *args, int64_t n, int64_t grain);
 
 enum {
-  MPT_GEMM_BIAS = 1,       /* add bias[n], broadcast over rows */
-  MPT_GEMM_RELU = 2,       /* max(x, 0) after bias */
-  MPT_GEMM_ACCUMULATE = 4, /* d += result; d is read in its own type */
-  MPT_GEMM_GELU_ERF = 8,   /* x/2 (1 + erf(x/sqrt 2)) after bias */
-  MPT_GEMM_GELU_TANH = 16, /* tanh form after bias */
-  MPT_GEMM_ROUND = 32,     /* round to d's type after the GEMM and after each step that follows it */
-  MPT_GEMM_SCALE = 64,     /* alpha is multiplied by bias[0], an FP32 number; CPU only, without any other flag */
-  /* CUDA only, mpt_cuda_gemm_chained: */
-  MPT_GEMM_KEEP = 128,               /* writes aux: what MPT_GEMM_RELU or MPT_GEMM_GELU_TANH needs for its gradient */
-  MPT_GEMM_RELU_GRADIENT = 256,      /* reads aux: the GEMM is masked by it */
+  MPT_GEMM_BIAS = 1,            /* add bias[n], broadcast over rows */
+  MPT_GEMM_RELU = 2,            /* max(x, 0) after bias */
+  MPT_GEMM_ACCUMULATE = 4,      /* d += result; d is read in its own type */
+  MPT_GEMM_GELU_ERF = 8,        /* x/2 (1 + erf(x/sqrt 2)) after bias */
+  MPT_GEMM_GELU_TANH = 16,      /* tanh form after bias */
+  MPT_GEMM_ROUND = 32,          /* round to d's type after the GEMM and after each step that follows it */
+  MPT_GEMM_SCALE = 64,          /* alpha is multiplied by bias[0], an FP32 number; CPU only, without any other flag */
+  MPT_GEMM_KEEP = 128,          /* up to SUM_D CUDA only; writes aux: what RELU or GELU_TANH needs for its gradient */
+  MPT_GEMM_RELU_GRADIENT = 256, /* reads aux: the GEMM is masked by it */
   MPT_GEMM_GELU_TANH_GRADIENT = 512, /* reads aux: the GEMM is multiplied by the derivative there */
   MPT_GEMM_SUM_A = 1024,             /* sums[m] of a over k, of bias_type */
   MPT_GEMM_SUM_B = 2048,             /* sums[n] of b over k, likewise */
   MPT_GEMM_SUM_D = 4096,             /* sums[n] of d over its rows, with a gradient of ReLU or GELU, likewise */
-  MPT_GEMM_ORDERED = 8192            /* CPU only: sums take their terms one by one, fused (docs/precision.md) */
+  MPT_GEMM_ORDERED = 8192,           /* CPU only: sums take their terms one by one, fused (docs/precision.md) */
+  MPT_GEMM_READ_F16 = 16384,
+  MPT_GEMM_READ_BF16 = 32768 /* CPU only: FP32 operands are rounded to it as they are read */
 };
 
 /* d[i,j] = epilogue(alpha * sum_k a[i,k] * b[k,j]) for every (batch0, batch1). GEMMs are exact in FP32 for 16-bit
  * inputs and sums are FP32 (FP64 for FP64 inputs); the result is rounded once, to nearest even, to d's type. Strides
- * are in elements; one of row and col is 1 for each matrix; a zero batch stride broadcasts. All fields are 64 bits
- * wide. */
+ * are in elements; one of row and col is 1 for each matrix; a zero batch stride broadcasts. Fields have 64 bits. */
 typedef struct mpt_gemm_desc {
   int64_t m, n, k;
   int64_t batch0, batch1;

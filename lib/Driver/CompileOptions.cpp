@@ -336,6 +336,10 @@ std::vector<Flag> precisionFlags() {
       {"--slots", "TYPE",
        "type that optimizer slots are stored in: f32, f16 (first moments alone) or bf16 (all), rounded stochastically",
        choice(&Options::slots, "f32|f16|bf16")},
+      {"--masters", "HOW",
+       "copied: a narrow copy beside each FP32 parameter; packed: none, GEMMs round while they pack (the default for "
+       "large parameters on the CPU)",
+       choice(&Options::masters, "copied|packed")},
   };
 }
 
@@ -546,6 +550,8 @@ static Error checkProducts(const CompileOptions &options) {
       options.batchInvariant && (policy.measures || StringRef(policy.name).starts_with("auto")))
     return bad("expected a policy whose types do not depend on measurements for --batch-invariant, got " +
                options.policy);
+  if (writesOnnx && options.masters == "packed")
+    return refuse("--masters=packed", "the file has a state for each type in which parameters are read");
   if (writesOnnx && options.batchInvariant)
     return refuse("--batch-invariant", "whatever runs the file orders its sums");
   if (writesOnnx && options.debugNonfinite)
@@ -628,6 +634,8 @@ Expected<CompileOptions> CompileOptions::parse(ArrayRef<StringRef> words) {
     return wrong;
   if (Error wrong = checkProducts(options))
     return wrong;
+  if (options.emit == EmitKind::ONNX)
+    options.masters = "copied";
   if (options.name.empty())
     options.name = sys::path::stem(options.input).str();
   if (options.output.empty())

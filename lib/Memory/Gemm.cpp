@@ -242,7 +242,8 @@ struct GemmBufferization : Bufferizable::ExternalModel<GemmBufferization, librar
     Value scale = gemm.getScale() ? state.buffer(gemm.getScale()) : Value();
     Value sums = gemm.getSums() ? denseResult(gemm.getSums(), state) : Value();
     rt::GemmOp::create(state.builder, loc, shown(loc, call.left, a, state), shown(loc, call.right, b, state), *bias,
-                       scales, scale, *aux, sums, shown(loc, call.result, d, state), epilogue, gemm.getAlpha());
+                       scales, scale, *aux, sums, shown(loc, call.result, d, state), epilogue, gemm.getAlpha(),
+                       gemm.getReadAsAttr());
     state.setBuffer(gemm.getD(), call.result);
     return success();
   }

@@ -5,6 +5,7 @@
 #include "Effects.h"
 #include "Lifetimes.h"
 
+#include "mpt/Dialect/Library/LibraryDialect.h"
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/MPT/Sizes.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
@@ -95,6 +96,48 @@ llvm::DenseSet<Value> updateOperands(func::FuncOp function) {
         result.insert(ownerOf(input));
   }
   return result;
+}
+
+/// Bytes by which GEMMs read more of FP32 parameters than of narrow copies.
+int64_t bytesReadMore(func::FuncOp function) {
+  int64_t bytes = 0;
+  for (auto gemm : function.getOps<rt::GemmOp>())
+    if (gemm.getReadAs())
+      for (Value operand : {gemm.getA(), gemm.getB()})
+        if (auto type = cast<MemRefType>(operand.getType()); type.getElementType().isF32())
+          bytes += elementCount(type.getShape()) * 2;
+  return bytes;
+}
+
+/// What keeps less in the state than FP32 with narrow copies, and what it costs.
+json::Object reportRungs(ModuleOp module) {
+  int64_t packed = 0, saved = 0, copies = 0, slots = 0;
+  llvm::StringSet<> mastered;
+  for (auto state : module.getOps<train::StateOp>())
+    if (state.getRole() == train::Role::master)
+      mastered.insert(state.getOf().value_or(""));
+  for (auto state : module.getOps<train::StateOp>()) {
+    auto type = cast<ShapedType>(state.getType());
+    int64_t elements = dist::shardOf(state).value_or(elementCount(type.getShape()));
+    int64_t bytes = elements * elementBytes(type.getElementType());
+    if (auto narrow = getAttr<library::LibraryDialect::PackedAttrHelper>(state)) {
+      ++packed;
+      saved += elements * elementBytes(narrow.getValue());
+    } else if (mastered.contains(state.getSymName())) {
+      copies += bytes;
+    }
+    if (state.getRole() == train::Role::slot && isa<FloatType>(type.getElementType()))
+      slots += elements * 4 - bytes;
+  }
+  auto step = module.lookupSymbol<func::FuncOp>("step");
+  int64_t readMore = step && !step.isDeclaration() ? bytesReadMore(step) : 0;
+  json::Object rungs;
+  if (packed || copies)
+    rungs["packed_masters"] =
+        json::Object{{"parameters", packed}, {"saves", saved}, {"step_reads_more", readMore}, {"copies_left", copies}};
+  if (slots > 0)
+    rungs["narrow_slots"] = json::Object{{"saves", slots}};
+  return rungs;
 }
 
 json::Object reportFunction(func::FuncOp function, int64_t state) {
@@ -194,7 +237,7 @@ json::Object mpt::memory::report(ModuleOp module) {
   for (auto function : module.getOps<func::FuncOp>())
     if (!function.isDeclaration() && !function.isPrivate())
       functions[function.getSymName()] = reportFunction(function, all);
-  return json::Object{{"state", std::move(state)}, {"functions", std::move(functions)}};
+  return json::Object{{"state", std::move(state)}, {"functions", std::move(functions)}, {"rungs", reportRungs(module)}};
 }
 
 Peak mpt::memory::peakOf(const json::Object &report) {
@@ -230,6 +273,12 @@ void mpt::memory::printReport(const json::Object &report, raw_ostream &out) {
   if (const json::Object *state = report.getObject("state"))
     for (auto [role, bytes] : sorted(*state))
       line(role, *bytes);
+  if (const json::Object *rungs = report.getObject("rungs"))
+    for (auto [name, entries] : sorted(*rungs)) {
+      out << name << " (bytes; parameters: count)\n";
+      for (auto [key, value] : sorted(*entries->getAsObject()))
+        line(key, *value);
+    }
   if (const json::Object *functions = report.getObject("functions"))
     for (auto [name, entries] : sorted(*functions)) {
       out << "@" << name << " (bytes; kernels, launches, gemms, copies: counts)\n";

@@ -136,7 +136,7 @@ void StepLoop::gemm(StepView a, Value b, bool transposed, StepView d) {
   StepView right{state.view(loc, b, shape, strides)};
   Value left = use(a), weights = use(right), result = use(d);
   rt::GemmOp::create(calls(), loc, left, weights, Value(), ValueRange(), Value(), Value(), Value(), result, nullptr,
-                     APFloat(1.0));
+                     APFloat(1.0), TypeAttr());
 }
 
 void StepLoop::repeat(int64_t count, llvm::function_ref<void()> body) {

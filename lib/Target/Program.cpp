@@ -2,6 +2,7 @@
 // Reads the tables of a program off its module.
 #include "Program.h"
 
+#include "mpt/Dialect/Library/LibraryDialect.h"
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/RT/AbiWords.h"
 #include "mpt/Dialect/RT/RTDialect.h"
@@ -32,16 +33,24 @@ LogicalResult describe(Operation *at, ShapedType type, TensorInfo &info) {
   return success();
 }
 
-/// SHA-256 of what makes two states interchangeable: names, shapes and types.
+/// SHA-256 of what makes two states interchangeable: names, shapes and types. A parameter that is read rounded counts
+/// as the master and the narrow copy that other libraries of the model have: each reads the state of the other.
 std::string fingerprintOf(const Program &program) {
   std::string text;
   llvm::raw_string_ostream out(text);
-  for (const auto &[name, info] : program.state) {
+  for (const auto &entry : program.state) {
+    const TensorInfo &info = entry.second;
+    auto line = [&](const llvm::Twine &name, int64_t dtype, int64_t role) {
+      out << name << '\0' << dtype << ' ' << role << ' ';
+      llvm::interleave(info.divided ? info.wholeShape : info.shape, out, "x");
+      out << '\n';
+    };
     // A state serves the same model with other parameters frozen.
     int64_t role = info.role == MPT_ROLE_FROZEN ? MPT_ROLE_PARAMETER : info.role;
-    out << name << '\0' << info.dtype << ' ' << role << ' ';
-    llvm::interleave(info.divided ? info.wholeShape : info.shape, out, "x");
-    out << '\n';
+    auto narrow = getAttr<library::LibraryDialect::PackedAttrHelper>(info.state);
+    if (narrow)
+      line(entry.first + ".master", info.dtype, MPT_ROLE_MASTER);
+    line(entry.first, narrow ? rt::runtimeType(narrow.getValue()) : info.dtype, role);
   }
   llvm::SHA256 hash;
   hash.update(text);

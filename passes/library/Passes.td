@@ -31,6 +31,28 @@ def ChainGemms : Pass<"library-chain-gemms", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mpt::library::LibraryDialect"];
 }
 
+def RoundOperands : Pass<"library-round-operands", "::mlir::ModuleOp"> {
+  let summary = "GEMMs and gathers of rounded parameters read the FP32 values and round them";
+  let description = [{
+    In: core ops after composites are decomposed. Out: where a parameter is read in FP32 and rounded to FP16 or BF16, and matrix
+    multiplications and ops that pick elements are all that read the result, these read the parameter as it is. A multiplication
+    becomes a `library.gemm` with `read_as`, which rounds while it packs; what is picked is rounded afterwards. No bit of a
+    result changes, and nothing keeps the rounded tensor.
+
+    ```mlir
+    %w = train.read @w : tensor<16x8xf32>
+    %n = mpt.cast %w : tensor<16x8xf32> to tensor<16x8xf16>
+    %y = mpt.matmul %x, %n {transpose_b = true} : (tensor<4x8xf16>, tensor<16x8xf16>) -> tensor<4x16xf16>
+    // becomes
+    %w = train.read @w : tensor<16x8xf32>
+    %y = library.gemm %x, %w {read_as = f16, transpose_b = true}
+      : tensor<4x8xf16>, tensor<16x8xf32> -> tensor<4x16xf16>
+    ```
+  }];
+  let statistics = [Statistic<"numTaken", "taken", "roundings of parameters that their readers took in">];
+  let dependentDialects = ["::mpt::library::LibraryDialect"];
+}
+
 def ConvertGemms : Pass<"library-convert-gemms", "::mlir::ModuleOp"> {
   let summary = "every matrix multiplication becomes a GEMM of the library";
   let description = [{

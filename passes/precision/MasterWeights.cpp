@@ -2,10 +2,12 @@
 // precision-master-weights: narrow parameters, and wide masters for the optimizer.
 #include "passes/precision/Passes.h"
 
+#include "mpt/Dialect/Library/LibraryDialect.h"
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
 #include "mpt/Interfaces/OptimizerUpdate.h"
+#include "mpt/Library/RoundedReads.h"
 #include "mpt/Precision/Constants.h"
 #include "mpt/Precision/LossyCasts.h"
 #include "mpt/Precision/RoundingCasts.h"
@@ -34,6 +36,7 @@ struct Accesses {
 
 class MasterWeights : public mpt::impl::MasterWeightsBase<MasterWeights> {
 public:
+  using MasterWeightsBase::MasterWeightsBase;
   void runOnOperation() override {
     ModuleOp module = getOperation();
     llvm::StringMap<Accesses> accesses;
@@ -57,8 +60,16 @@ public:
       RankedTensorType narrow = tensor.clone(type.getValue());
       if (found.writes.empty())
         storeNarrow(state, narrow, found);
+      else if (isPacked(state, narrow, found))
+        setAttr<library::LibraryDialect::PackedAttrHelper>(state, type);
       else if (failed(addMaster(state, narrow, found)))
         return signalPassFailure();
+    }
+    if (packsSome &&
+        llvm::none_of(module.getOps<train::StateOp>(), hasAttr<library::LibraryDialect::PackedAttrHelper>)) {
+      module.emitError() << "expected a parameter whose readers all round it for --masters=packed, got none: leave the "
+                            "flag out, --debug-only=" DEBUG_TYPE " says why";
+      signalPassFailure();
     }
     if (settings.slotsAreAsked && numNarrowSlots == 0) {
       StringRef type = settings.slots.isBF16() ? "bf16" : "f16";
@@ -200,6 +211,29 @@ private:
       cast.getY().replaceAllUsesWith(direct);
       cast.erase();
     }
+  }
+
+  /// Whether all narrow readers round the parameter by themselves, so that it needs no narrow copy.
+  bool isPacked(train::StateOp state, RankedTensorType narrow, const Accesses &found) const {
+    bool rounds = llvm::any_of(packed, [&](StringRef type) {
+      return type == (narrow.getElementType().isF16() ? "f16" : narrow.getElementType().isBF16() ? "bf16" : "");
+    });
+    // Conversion to 8 bits is a kernel of its own, which had better read 16 bits.
+    if (!rounds || settings.quantizes() || narrow.getNumElements() < packedFrom)
+      return refuse(DEBUG_TYPE, state) << "not packed: expected GEMMs that round to " << narrow.getElementType()
+                                       << ", and " << int64_t(packedFrom) << " elements";
+    for (train::ReadOp read : found.reads)
+      for (Operation *user : read->getUsers()) {
+        auto cast = dyn_cast<CastOp>(user);
+        if (!cast || cast.getY().getType() != narrow)
+          continue;
+        if (!library::isRoundedF32(cast.getY()))
+          return refuse(DEBUG_TYPE, state) << "not packed: expected rounding to nearest";
+        if (Operation *reader = library::readerOfCopy(cast.getY()))
+          return refuse(DEBUG_TYPE, state)
+                 << "not packed: expected readers that round by themselves, got " << reader->getName();
+      }
+    return true;
   }
 
   LogicalResult addMaster(train::StateOp state, RankedTensorType narrow, Accesses &found) {

@@ -109,17 +109,25 @@ def MasterWeights : Pass<"precision-master-weights", "::mlir::ModuleOp"> {
     In: a module with casts; parameters decided narrow are read in FP32 and cast. Out: their state is narrow. A trained one has
     `train.state master @"<name>.master" of "<name>"` with the FP32 initial value.
 
-    FP32 readers and writers use the master, and each write of the master also writes its narrow copy. A parameter that
+    FP32 readers and writers use the master, and each write of the master also writes its narrow copy. One of at least
+    `packed-from` elements, in a type of `packed`, whose narrow readers all round what they read (`library-round-operands`), stays
+    in FP32 with the casts of its readers, and has `library.packed`. A parameter that
     nobody writes is converted at compile time. Under a policy with a narrow `master` type, parameters are their own masters.
     Under one with narrow `slots`, so are optimizer slots that may be narrow: they are widened for the update and rounded
     after it, stochastically unless the policy says otherwise. With `policy.rounding "compensated" of masters`, a
     parameter has `train.state slot @"<name>.remainder"`: the update starts from the sum of both, and leaves there what
     rounding the new parameter leaves out.
   }];
+  let options = [
+    ListOption<"packed", "packed", "std::string", "types that the target's GEMMs round FP32 operands to: f16, bf16">,
+    Option<"packedFrom", "packed-from", "int64_t", "1", "elements from which on no copy of a parameter is kept">,
+    Option<"packsSome", "packs-some", "bool", "false", "an error where every parameter has a copy">
+  ];
   let statistics = [
     Statistic<"numMasters", "masters", "masters added">,
     Statistic<"numNarrowStates", "narrow-states", "parameters and slots that are updated in a narrow type">
   ];
+  let dependentDialects = ["::mpt::library::LibraryDialect"];
 }
 
 def Quantize : Pass<"precision-quantize", "::mlir::ModuleOp"> {

@@ -253,6 +253,42 @@ void testKernels() {
   }
 }
 
+/// FP32 operands that are rounded while they are read give the bits of narrow copies, and not those of FP32.
+void testReadNarrow() {
+  const int64_t sizes[][3] = {{1, 40, 9}, {5, 70, 400}, {37, 10, 400}, {200, 45, 801}, {13, 3, 70}, {30, 64, 33}};
+  for (const GemmKernels *kernel : kernelsHere())
+    for (int64_t type : {MPT_FLOAT16, MPT_BFLOAT16})
+      for (auto &size : sizes)
+        for (int turn = 0; turn < 12 && kernel != &gemmAvx512Bf16; ++turn) {
+          const bool wideA = turn / 4 != 0, wideB = turn / 4 != 1; // B, A, both
+          mpt_gemm_desc g = describe(size[0], size[1], size[2], MPT_FLOAT32, MPT_FLOAT32, turn & 1, turn & 2);
+          Operands wide = allocate(g);
+          for (Values *x : {&wide.a, &wide.b})
+            for (int64_t i = 0; i < x->count(); ++i) // ties and subnormal numbers among them
+              x->set(i, i % 7 == 0   ? 1 + (2 * (i % 5) + 1) * (type == MPT_FLOAT16 ? 0x1p-11 : 0x1p-8)
+                        : i % 7 == 1 ? static_cast<double>(i % 64) * 0x1p-26
+                                     : rand() / 1e9);
+          Operands narrow{Values(type, wide.a.count()), Values(type, wide.b.count()), wide.bias, wide.d}, mixed = wide,
+                                                                                                          plain = wide;
+          for (auto [from, to] : {std::pair{&wide.a, &narrow.a}, std::pair{&wide.b, &narrow.b}})
+            for (int64_t i = 0; i < from->count(); ++i)
+              to->set(i, (*from)[i]);
+          runKernel(*kernel, g, plain);
+          g.a_type = g.b_type = type;
+          runKernel(*kernel, g, narrow);
+          if (!wideA)
+            mixed.a = narrow.a;
+          if (!wideB)
+            mixed.b = narrow.b;
+          g.a_type = mixed.a.dtype, g.b_type = mixed.b.dtype;
+          g.flags = type == MPT_FLOAT16 ? MPT_GEMM_READ_F16 : MPT_GEMM_READ_BF16;
+          runKernel(*kernel, g, mixed);
+          if (!EXPECT(mixed.d.bytes == narrow.d.bytes) || (g.k > 30 && !EXPECT(plain.d.bytes != narrow.d.bytes)))
+            fprintf(stderr, "  %s %s %ldx%ldx%ld turn %d\n", kernel->name, nameOf(type), (long)g.m, (long)g.n,
+                    (long)g.k, turn);
+        }
+}
+
 /// The kernel that multiplies BF16 is chosen where the processor has it, for two 8-bit operands.
 void testChoice() {
   const GemmKernels *best = kernelsHere().back();
@@ -374,6 +410,7 @@ int main() {
   srand(7);
   testKernels();
   testChoice();
+  testReadNarrow();
   testRoundedSteps();
   const int64_t sizes[][3] = {{1, 1, 1},     {3, 5, 7},      {64, 96, 64},  {67, 131, 85},  {129, 1030, 33},
                               {17, 40, 700}, {600, 33, 700}, {5, 300, 260}, {14, 1060, 801}};

@@ -119,7 +119,8 @@ def test_narrow_weights_are_read_piece_by_piece(tmp_path):
                               [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 401])], [numpy_helper.from_array(weights, "w")])
     path = tmp_path / "wide.onnx"
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
-    trainer = mpt.Trainer(mpt.compile(path, loss="mse", optimizer="sgd,lr=0.1", policy="amp-f16", out=tmp_path / "out"))
+    trainer = mpt.Trainer(mpt.compile(path, loss="mse", optimizer="sgd,lr=0.1", policy="amp-f16", masters="copied",
+                                      out=tmp_path / "out"))
     state = trainer.state()
     assert (state["w"] == weights.astype(np.float16)).all() and state["w"].dtype == np.float16
     assert (trainer.parameter("w") == weights).all()

@@ -39,6 +39,7 @@ struct LibraryCalls {
   bool alphaScales = false;  ///< GEMMs that multiply sums by a constant before rounding
   bool resultScales = false; ///< GEMMs that multiply FP32 sums by an FP32 scalar in memory before they are rounded
   bool biasThroughReshape = false; ///< a GEMM's bias, also where the result is reshaped before the bias is added
+  llvm::SmallVector<mpt_dtype> roundedOperands; ///< types that GEMMs round FP32 operands to while they pack
   bool everyOperandType =
       true; ///< contractions take all float types; else 8-bit operands that are not native widen first
 };

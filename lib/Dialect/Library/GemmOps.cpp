@@ -94,13 +94,30 @@ LogicalResult checkEpilogue(GemmOp op) {
   return success();
 }
 
+/// C13.
+LogicalResult checkReading(GemmOp op) {
+  std::optional<Type> type = op.getReadAs();
+  if (!type)
+    return success();
+  Type a = tensorType(op.getA()).getElementType(), b = tensorType(op.getB()).getElementType();
+  bool fits = llvm::all_of(ArrayRef{a, b}, [&](Type operand) { return operand.isF32() || operand == *type; });
+  if (!(type->isF16() || type->isBF16()) || !fits || !(a.isF32() || b.isF32()))
+    return op.emitOpError() << "C13: expected f16 or bf16 to read f32 operands as, and no others beside them, got "
+                            << *type << " for " << a << " and " << b;
+  return success();
+}
+
 /// alpha, scales and op(a) op(b), in `wide`.
 Value scaledSums(GemmOp op, GraphBuilder &b, FloatType wide) {
   RankedTensorType type = tensorType(op.getD()).clone(wide);
   NumericsAttr numerics = op.getNumericsAttr();
   if (numerics)
     numerics = NumericsAttr::get(op.getContext(), numerics.getIn(), numerics.getAcc(), wide);
-  Value sums = b.make<MatMulOp>(type, op.getA(), op.getB(), op.getTransposeA(), op.getTransposeB(), numerics);
+  auto read = [&](Value x) {
+    return op.getReadAs() && tensorType(x).getElementType().isF32() ? b.cast(x, *op.getReadAs()) : x;
+  };
+  Value sums =
+      b.make<MatMulOp>(type, read(op.getA()), read(op.getB()), op.getTransposeA(), op.getTransposeB(), numerics);
   if (!op.getAlpha().isExactlyValue(1.0))
     sums = b.mul(sums, op.getAlpha().convertToDouble());
   SmallVector<Value> scales(op.getOperandScales());
@@ -143,7 +160,8 @@ std::pair<Value, int64_t> summed(GemmOp op, Value d) {
 } // namespace
 
 LogicalResult GemmOp::verify() {
-  return success(succeeded(checkShapes(*this)) && succeeded(checkOperands(*this)) && succeeded(checkEpilogue(*this)));
+  return success(succeeded(checkShapes(*this)) && succeeded(checkOperands(*this)) && succeeded(checkEpilogue(*this)) &&
+                 succeeded(checkReading(*this)));
 }
 
 void GemmOp::build(OpBuilder &builder, OperationState &state, MatMulOp matmul, Type d, EpilogueAttr form, Value bias,
@@ -154,7 +172,7 @@ void GemmOp::build(OpBuilder &builder, OperationState &state, MatMulOp matmul, T
     sums = RankedTensorType::get({form.getSum() == GemmSum::a ? type.getDimSize(0) : type.getShape().back()},
                                  type.getElementType());
   build(builder, state, type, kept, sums, matmul.getA(), matmul.getB(), bias, ValueRange(), Value(), aux,
-        matmul.getTransposeA(), matmul.getTransposeB(), APFloat(1.0), form, matmul.getNumericsAttr());
+        matmul.getTransposeA(), matmul.getTransposeB(), APFloat(1.0), form, matmul.getNumericsAttr(), TypeAttr());
   if (Attribute part = matmul->getAttr(kPartAttr))
     state.addAttribute(kPartAttr, part);
 }

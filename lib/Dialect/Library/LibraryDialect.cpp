@@ -76,6 +76,12 @@ LogicalResult LibraryDialect::verifyOperationAttribute(Operation *op, NamedAttri
     if (!placed || !llvm::all_of(placed.asArrayRef(), isOperand))
       return op->emitOpError() << "expected numbers of operands, got " << attribute.getValue();
   }
+  if (attribute.getName() == PackedAttrHelper::getNameStr()) {
+    auto type = dyn_cast<TypeAttr>(attribute.getValue());
+    if (!type || !(type.getValue().isF16() || type.getValue().isBF16()))
+      return op->emitOpError() << "expected f16 or bf16 as the type that readers round to, got "
+                               << attribute.getValue();
+  }
   if (attribute.getName() == ApartAttrHelper::getNameStr()) {
     auto pairs = dyn_cast<ArrayAttr>(attribute.getValue());
     if (!pairs || pairs.size() % 2 != 0 || !llvm::all_of(pairs, llvm::IsaPred<StringAttr>))

@@ -64,6 +64,8 @@ int64_t flagsOf(GemmOp gemm) {
   flags |= gemm.getScale() ? MPT_GEMM_SCALE : 0;
   flags |= form.getRound() ? MPT_GEMM_ROUND : 0;
   flags |= form.getKeep() ? MPT_GEMM_KEEP : 0;
+  if (std::optional<Type> type = gemm.getReadAs())
+    flags |= type->isF16() ? MPT_GEMM_READ_F16 : MPT_GEMM_READ_BF16;
   return flags;
 }
 

@@ -130,6 +130,22 @@ mpt_status SafeTensorsReader::read(const Entry &entry, void *out) const {
   return MPT_OK;
 }
 
+mpt_status SafeTensorsReader::checksum(uint64_t &sum) const {
+  std::map<int64_t, const Entry *> inOrder;
+  for (const auto &[name, entry] : entries)
+    if (entry.bytes)
+      inOrder[entry.begin] = &entry;
+  sum = 0;
+  std::vector<uint8_t> bytes;
+  for (auto [begin, entry] : inOrder) {
+    bytes.resize(static_cast<size_t>(entry->bytes));
+    if (mpt_status status = read(*entry, bytes.data()))
+      return status;
+    sum = checksumOf(bytes.data(), entry->bytes, sum);
+  }
+  return MPT_OK;
+}
+
 std::string SafeTensorsReader::metadata(const std::string &key) const {
   auto it = meta.find(key);
   return it == meta.end() ? std::string() : it->second;

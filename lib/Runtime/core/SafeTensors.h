@@ -31,6 +31,8 @@ public:
   mpt_status open(int descriptor, const char *path);
   /// Null when the file has no such tensor.
   const Entry *find(const std::string &name) const;
+  /// Of all tensors, in the order of their bytes.
+  mpt_status checksum(uint64_t &sum) const;
   /// Reads a tensor's bytes.
   mpt_status read(const Entry &entry, void *out) const;
   /// "" when the file has no such metadata.

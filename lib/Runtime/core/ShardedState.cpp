@@ -51,7 +51,7 @@ void removeOthers(const std::string &path, const std::string &generation) {
       continue;
     std::string of = name.substr(prefix.size(), digits), shard = name.substr(prefix.size() + digits);
     if (isHex(of) && of != generation && isShard(shard))
-      stale.push_back(folder + "/" + name);
+      stale.push_back(std::string(folder).append("/").append(name));
   }
   closedir(dir);
   for (const std::string &file : stale)

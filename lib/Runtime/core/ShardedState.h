@@ -28,6 +28,7 @@ public:
   static bool isIndex(const SafeTensorsReader &file) { return !file.metadata("generation").empty(); }
   /// MPT_BAD_FILE where index and shards do not belong together; MPT_NOT_FOUND where a shard is missing.
   mpt_status open(const SafeTensorsReader &index, const char *path, const mpt_module_desc &module);
+  bool has(const std::string &name) const { return !shards.empty() && shards[0]->find(name); }
   /// Reads tensor `t`, which the shards have and the index has not. Tensors come in the module's order.
   mpt_status read(const mpt_tensor_desc &t, uint8_t *out);
   /// After all tensors: MPT_BAD_FILE where the bytes of a shard are not those that were saved.

@@ -41,6 +41,27 @@ mpt_status readInto(const SafeTensorsReader &file, const SafeTensorsReader::Entr
   return MPT_OK;
 }
 
+/// The name under which a file may hold more of `t` than under its own: its FP32 master, beside which a narrow copy has
+/// the name. Empty where `t` is no parameter, or the master is a state of its own.
+std::string masterOf(const mpt_trainer &trainer, const mpt_tensor_desc &t) {
+  const std::string master = std::string(t.name) + ".master";
+  return t.role == MPT_ROLE_PARAMETER && t.dtype == MPT_FLOAT32 && !trainer.index.count(master) ? master : "";
+}
+
+/// The tensor of a file that holds `t`: a file with one copy of a parameter, narrow or wide, serves both.
+const SafeTensorsReader::Entry *sourceOf(const mpt_trainer &trainer, const mpt_tensor_desc &t,
+                                         const SafeTensorsReader &file) {
+  if (std::string master = masterOf(trainer, t); !master.empty())
+    if (const SafeTensorsReader::Entry *entry = file.find(master); entry && entry->dtype == t.dtype)
+      return entry;
+  if (const SafeTensorsReader::Entry *entry = file.find(t.name))
+    return entry;
+  if (t.role == MPT_ROLE_MASTER)
+    return file.find(t.of);
+  auto master = trainer.masters.find(t.name);
+  return master == trainer.masters.end() ? nullptr : file.find(trainer.tensor(master->second).name);
+}
+
 /// What training creates by itself starts at zero when the weights file says nothing.
 bool startsAtZero(int64_t role) {
   return role == MPT_ROLE_SLOT || role == MPT_ROLE_ACCUMULATOR || role == MPT_ROLE_COUNTER || role == MPT_ROLE_RNG;
@@ -216,12 +237,19 @@ mpt_status load(mpt_trainer &t, const char *path) {
     return fail(MPT_OUT_OF_MEMORY, "no memory for %lld bytes of state", static_cast<long long>(t.state.bytes()));
   Filling filling(t, fresh->start);
   uint64_t indexed = 0;
+  bool isAlike = true; // the file has the trainer's tensors, and no others in their place
   for (int64_t i = 0; i < m.num_state; ++i) {
     mpt_status status = filling.put(i, [&](const mpt_tensor_desc &tensor, uint8_t *out) {
-      const SafeTensorsReader::Entry *entry = file.find(tensor.name);
-      if (!entry && isIndex)
-        return pieces.read(tensor, out);
-      if (!entry || entry->dtype != tensor.dtype)
+      const std::string master = masterOf(t, tensor);
+      if (isIndex && pieces.has(master.empty() ? tensor.name : master)) {
+        mpt_tensor_desc divided = tensor;
+        divided.name = master.empty() ? tensor.name : master.c_str();
+        isAlike &= master.empty();
+        return pieces.read(divided, out);
+      }
+      const SafeTensorsReader::Entry *entry = sourceOf(t, tensor, file);
+      isAlike &= entry && entry == file.find(tensor.name) && entry->dtype == tensor.dtype;
+      if (!entry || (entry->dtype != tensor.dtype && !t.masters.count(tensor.name)))
         return fail(MPT_INCOMPATIBLE, "'%s': expected a tensor '%s' of type %s", path, tensor.name,
                     nameOf(tensor.dtype));
       mpt_status status = readInto(file, *entry, tensor, out, path);
@@ -233,6 +261,9 @@ mpt_status load(mpt_trainer &t, const char *path) {
       return status;
   }
   std::string checksum = file.metadata("checksum");
+  if (!checksum.empty() && !isAlike)
+    if (mpt_status status = file.checksum(indexed))
+      return status;
   if (!checksum.empty() && checksum != textOf(indexed))
     return fail(MPT_BAD_FILE, "'%s': expected data with checksum %.20s, got %s: the file is damaged", path,
                 checksum.c_str(), textOf(indexed).c_str());
@@ -278,12 +309,7 @@ mpt_status mpt::rt::initializeState(mpt_trainer &trainer, const char *given, boo
   Filling filling(trainer, host);
   for (int64_t i = 0; i < m.num_state; ++i) {
     const mpt_tensor_desc &t = trainer.shards.whole(i);
-    const SafeTensorsReader::Entry *entry = file.find(t.name);
-    // A file with one copy of a parameter, narrow or wide, serves both.
-    if (!entry && t.role == MPT_ROLE_MASTER)
-      entry = file.find(t.of);
-    if (!entry && trainer.masters.count(t.name))
-      entry = file.find(trainer.tensor(trainer.masters[t.name]).name);
+    const SafeTensorsReader::Entry *entry = sourceOf(trainer, t, file);
     mpt_status status = MPT_OK;
     if (entry)
       status = filling.put(

@@ -151,7 +151,7 @@ mpt_status check(const mpt_gemm_desc &g) {
               (wide && g.bias_type == MPT_FLOAT64);
   if (g.flags & MPT_GEMM_BIAS && !bias)
     return fail(MPT_UNSUPPORTED, "gemm: no kernel for a %s bias", nameOf(g.bias_type));
-  if (g.flags & MPT_GEMM_SCALE && ((g.flags & ~MPT_GEMM_ORDERED) != MPT_GEMM_SCALE || g.bias_type != MPT_FLOAT32))
+  if (g.flags & MPT_GEMM_SCALE && ((g.flags & ~inputFlags) != MPT_GEMM_SCALE || g.bias_type != MPT_FLOAT32))
     return fail(MPT_UNSUPPORTED, "gemm: expected a float32 scale and no other flag, got a %s one and flags %lld",
                 nameOf(g.bias_type), static_cast<long long>(g.flags));
   if (g.m < 0 || g.n < 0 || g.k < 0 || g.batch0 < 0 || g.batch1 < 0)
@@ -241,7 +241,7 @@ extern "C" int32_t mpt_rt_gemm(mpt_exec *exec, int64_t site, const mpt_gemm_desc
   foldBatch(g);
   if (g.flags & MPT_GEMM_SCALE) {
     g.alpha *= *static_cast<const float *>(bias);
-    g.flags &= MPT_GEMM_ORDERED;
+    g.flags &= inputFlags;
     return runOwnGemm(exec, g, a, b, nullptr, d);
   }
   if (g.flags & MPT_GEMM_ORDERED)

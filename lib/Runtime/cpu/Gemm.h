@@ -27,6 +27,9 @@ struct Windows {
   int64_t type, step[4], flags; // of results: elements between those of neighbouring windows
 };
 
+/// Flags that say how operands are read, and those beside them that are not of the epilogue.
+constexpr int64_t readFlags = MPT_GEMM_READ_F16 | MPT_GEMM_READ_BF16, inputFlags = readFlags | MPT_GEMM_ORDERED;
+
 /// The rectangle [m0, m1) x [n0, n1) of one GEMM; pointers are those of the batch element.
 struct GemmTask {
   const mpt_gemm_desc *desc;

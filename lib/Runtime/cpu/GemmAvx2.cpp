@@ -27,24 +27,19 @@ struct Vec {
   static Vec loadBF16(const uint16_t *p) { return {load8BF16(p)}; }
   static Vec loadE4M3(const uint8_t *p) { return {load8E4M3(p)}; }
   static Vec loadE5M2(const uint8_t *p) { return {load8E5M2(p)}; }
+  Vec asF16() const { return {round8F16(v)}; }
+  Vec asBF16() const { return {_mm256_castsi256_ps(_mm256_slli_epi32(round8BF16(v), 16))}; }
   void store(float *p) const { _mm256_storeu_ps(p, v); }
   void storeF16(uint16_t *p) const {
     _mm_storeu_si128(reinterpret_cast<__m128i *>(p), _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
   }
-  __m256i roundBF16() const { // in the low halves
-    __m256i u = _mm256_castps_si256(v), high = _mm256_srli_epi32(u, 16);
-    __m256i odd = _mm256_and_si256(high, _mm256_set1_epi32(1));
-    __m256i rounded = _mm256_srli_epi32(_mm256_add_epi32(u, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff))), 16);
-    __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(v, v, _CMP_UNORD_Q));
-    return _mm256_blendv_epi8(rounded, _mm256_or_si256(high, _mm256_set1_epi32(0x40)), nan);
-  }
   void storeBF16(uint16_t *p) const {
-    __m256i r = roundBF16();
+    __m256i r = round8BF16(v);
     r = _mm256_permute4x64_epi64(_mm256_packus_epi32(r, r), 0x08);
     _mm_storeu_si128(reinterpret_cast<__m128i *>(p), _mm256_castsi256_si128(r));
   }
   static void storePairBF16(Vec a, Vec b, uint16_t *p) {
-    __m256i r = _mm256_permute4x64_epi64(_mm256_packus_epi32(a.roundBF16(), b.roundBF16()), 0xd8);
+    __m256i r = _mm256_permute4x64_epi64(_mm256_packus_epi32(round8BF16(a.v), round8BF16(b.v)), 0xd8);
     _mm256_storeu_si256(reinterpret_cast<__m256i *>(p), r);
   }
   static Vec fma(Vec a, Vec b, Vec c) { return {_mm256_fmadd_ps(a.v, b.v, c.v)}; }

@@ -18,6 +18,9 @@ template <typename T> void narrowTo(const float *in, int64_t n, void *to) {
     narrow(in[i], out[i]);
 }
 
+template <typename T> constexpr bool isResult = true;
+template <typename T> constexpr bool isResult<Rounded<T>> = false;
+
 /// What depends on an operand's type. Without packing, it is a type of results alone.
 struct Operand {
   int64_t size;
@@ -55,13 +58,15 @@ template <typename T> constexpr Operand operandOf() {
     result.packGather = packGatherB<T>;
     result.unpackedTile = sizeof(T) > 1 ? anyTile<T> : nullptr;
   }
-  result.finish = finishTile<T>;
-  result.lastTile[false] = lastTile<false, T>;
-  result.lastTile[true] = lastTile<true, T>;
+  if constexpr (isResult<T>) {
+    result.finish = finishTile<T>;
+    result.lastTile[false] = lastTile<false, T>;
+    result.lastTile[true] = lastTile<true, T>;
+    result.narrow = narrowTo<T>;
+  }
   result.thinColumns = thinColumns<T>;
   result.thinGemm = thinGemm<T>;
   result.widen = widenFrom<T>;
-  result.narrow = narrowTo<T>;
   return result;
 }
 
@@ -82,6 +87,14 @@ const Operand &operand(int64_t dtype) {
   }
 }
 
+/// An operand of `g` in memory of type `dtype`.
+const Operand &input(const mpt_gemm_desc &g, int64_t dtype) {
+  static const Operand f16 = operandOf<Rounded<F16>>(), bf16 = operandOf<Rounded<BF16>>();
+  if (dtype == MPT_FLOAT32 && g.flags & readFlags)
+    return g.flags & MPT_GEMM_READ_F16 ? f16 : bf16;
+  return operand(dtype);
+}
+
 void widenArray(int64_t dtype, const void *in, int64_t n, float *out) { operand(dtype).widen(in, n, out); }
 void narrowArray(int64_t dtype, const float *in, int64_t n, void *out) { operand(dtype).narrow(in, n, out); }
 
@@ -99,8 +112,8 @@ void multiplyAddArrays(const float *a, const float *b, int64_t n, float *c) {
 /// A GEMM of few columns; see GemmThin.h. All of them are in the task.
 void runThin(const GemmTask &task, float *columns, float *sums, const Epilogue &e) {
   const mpt_gemm_desc &g = *task.desc;
-  const Operand &opA = operand(g.a_type), &opD = operand(g.d_type);
-  operand(g.b_type).thinColumns(task.b, g.b_row, g.b_col, g.k, g.n, columns);
+  const Operand &opA = input(g, g.a_type), &opD = operand(g.d_type);
+  input(g, g.b_type).thinColumns(task.b, g.b_row, g.b_col, g.k, g.n, columns);
   int64_t depth = (g.k + W - 1) / W * W;
   for (int64_t i = task.m0; i < task.m1; i += rowsMax) {
     int64_t rows = task.m1 - i < rowsMax ? task.m1 - i : rowsMax;

@@ -34,6 +34,12 @@ struct Vec {
   static Vec loadE5M2(const uint8_t *p) {
     return map([&](int i) { return fromE5M2(p[i]); });
   }
+  Vec asF16() const {
+    return map([&](int i) { return fromF16(toF16(v[i])); });
+  }
+  Vec asBF16() const {
+    return map([&](int i) { return fromBF16(toBF16(v[i])); });
+  }
   void storeF16(uint16_t *p) const {
     for (int i = 0; i < 4; ++i)
       p[i] = toF16(v[i]);

@@ -73,7 +73,7 @@ void runBlock(const Block &block, const Operand &out, char *d, int64_t ldd, cons
 /// A GEMM of few columns.
 void runFew(const GemmTask &task, float *columns, float *sums, float *bias) {
   const mpt_gemm_desc &g = *task.desc;
-  Epilogue e{g.flags, static_cast<float>(g.alpha), nullptr};
+  Epilogue e{g.flags & ~inputFlags, static_cast<float>(g.alpha), nullptr};
   if (g.flags & MPT_GEMM_BIAS) {
     widenBias(task, 0, g.n, bias);
     e.bias = bias;
@@ -83,7 +83,7 @@ void runFew(const GemmTask &task, float *columns, float *sums, float *bias) {
 
 void runGemm(const GemmTask &task, float *scratch) {
   const mpt_gemm_desc &g = *task.desc;
-  const Operand &opA = operand(g.a_type), &opB = operand(g.b_type), &opD = operand(g.d_type);
+  const Operand &opA = input(g, g.a_type), &opB = input(g, g.b_type), &opD = operand(g.d_type);
   float *packedA = scratch, *packedB = packedA + (floatsA + 15) / 16 * 16, *partial = packedB + floatsB;
   float *bias = partial + floatsC;
   const char *a = static_cast<const char *>(task.a), *b = static_cast<const char *>(task.b);
@@ -92,7 +92,7 @@ void runGemm(const GemmTask &task, float *scratch) {
   int64_t blocks = lanes > 0 ? (lanes + depthMax - 1) / depthMax : 1;
   int64_t depth = (lanes + blocks - 1) / blocks * perLane;
   const bool ordered = g.flags & MPT_GEMM_ORDERED;
-  const int64_t flags = g.flags & ~MPT_GEMM_ORDERED;
+  const int64_t flags = g.flags & ~inputFlags;
   if (!ordered && isThin(g, task.gather))
     return runFew(task, packedB, partial, bias);
   // FP32 results with nothing to do afterwards collect in d itself.

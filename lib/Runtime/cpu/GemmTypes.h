@@ -26,6 +26,10 @@ struct E4M3 {
 struct E5M2 {
   uint8_t bits;
 };
+/// An FP32 value that is read as `T` has it: exactly what a copy in that type would hold.
+template <typename T> struct Rounded {
+  float value;
+};
 
 inline float widen(float x) { return x; }
 inline float widen(F16 x) { return fromF16(x.bits); }
@@ -38,11 +42,19 @@ inline void narrow(float x, BF16 &d) { d.bits = toBF16(x); }
 inline void narrow(float x, E4M3 &d) { d.bits = toE4M3FN(x); }
 inline void narrow(float x, E5M2 &d) { d.bits = toE5M2(x); }
 
+template <typename T> inline float widen(Rounded<T> x) {
+  T rounded;
+  narrow(x.value, rounded);
+  return widen(rounded);
+}
+
 inline Vec loadAs(const float *p) { return Vec::load(p); }
 inline Vec loadAs(const F16 *p) { return Vec::loadF16(reinterpret_cast<const uint16_t *>(p)); }
 inline Vec loadAs(const BF16 *p) { return Vec::loadBF16(reinterpret_cast<const uint16_t *>(p)); }
 inline Vec loadAs(const E4M3 *p) { return Vec::loadE4M3(reinterpret_cast<const uint8_t *>(p)); }
 inline Vec loadAs(const E5M2 *p) { return Vec::loadE5M2(reinterpret_cast<const uint8_t *>(p)); }
+inline Vec loadAs(const Rounded<F16> *p) { return Vec::load(&p->value).asF16(); }
+inline Vec loadAs(const Rounded<BF16> *p) { return Vec::load(&p->value).asBF16(); }
 inline void storeAs(Vec v, float *p) { v.store(p); }
 inline void storeAs(Vec v, F16 *p) { v.storeF16(reinterpret_cast<uint16_t *>(p)); }
 inline void storeAs(Vec v, BF16 *p) { v.storeBF16(reinterpret_cast<uint16_t *>(p)); }

@@ -34,17 +34,22 @@ struct Vec {
     __m256i half = _mm256_or_si256(_mm256_or_si256(_mm256_slli_epi16(magnitude, 7), sign), nan);
     return {_mm512_mul_ps(_mm512_cvtph_ps(half), _mm512_set1_ps(256))};
   }
+  Vec asF16() const { return {_mm512_cvtph_ps(_mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT))}; }
+  Vec asBF16() const { return {_mm512_castsi512_ps(_mm512_slli_epi32(roundBF16(), 16))}; }
   void store(float *p) const { _mm512_storeu_ps(p, v); }
   void storeF16(uint16_t *p) const {
     _mm256_storeu_si256(reinterpret_cast<__m256i *>(p), _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
   }
-  // In integers: the processor's own conversion flushes subnormal values.
-  void storeBF16(uint16_t *p) const {
+  // In the low halves. In integers: the processor's own conversion flushes subnormal values.
+  __m512i roundBF16() const {
     __m512i u = _mm512_castps_si512(v), odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
     __m512i rounded = _mm512_add_epi32(u, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
     __mmask16 nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
     rounded = _mm512_mask_or_epi32(rounded, nan, u, _mm512_set1_epi32(0x400000));
-    _mm256_storeu_si256(reinterpret_cast<__m256i *>(p), _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded, 16)));
+    return _mm512_srli_epi32(rounded, 16);
+  }
+  void storeBF16(uint16_t *p) const {
+    _mm256_storeu_si256(reinterpret_cast<__m256i *>(p), _mm512_cvtepi32_epi16(roundBF16()));
   }
   static void storePairBF16(Vec a, Vec b, uint16_t *p) {
     a.storeBF16(p);

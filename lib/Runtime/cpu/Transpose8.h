@@ -12,6 +12,17 @@ inline __m256 load8BF16(const void *p) {
   return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
 }
 
+inline __m256 round8F16(__m256 v) { return _mm256_cvtph_ps(_mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT)); }
+
+/// Rounded to bf16, in the low halves. In integers: the processor's own conversion flushes subnormal values.
+inline __m256i round8BF16(__m256 v) {
+  __m256i u = _mm256_castps_si256(v), high = _mm256_srli_epi32(u, 16);
+  __m256i odd = _mm256_and_si256(high, _mm256_set1_epi32(1));
+  __m256i rounded = _mm256_srli_epi32(_mm256_add_epi32(u, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff))), 16);
+  __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(v, v, _CMP_UNORD_Q));
+  return _mm256_blendv_epi8(rounded, _mm256_or_si256(high, _mm256_set1_epi32(0x40)), nan);
+}
+
 /// 1-5-2 is the upper half of an f16.
 inline __m256 load8E5M2(const void *p) {
   __m128i half = _mm_slli_epi16(_mm_cvtepu8_epi16(_mm_loadl_epi64(static_cast<const __m128i *>(p))), 8);
@@ -59,6 +70,7 @@ struct F16;
 struct BF16;
 struct E4M3;
 struct E5M2;
+template <typename T> struct Rounded;
 
 /// Transposes whole blocks of a panel of NR columns; returns how many k it has done.
 inline int64_t transposePanel(const float *in, int64_t pitch, int64_t k, int columns, float *out) {
@@ -75,6 +87,15 @@ inline int64_t transposePanel(const E4M3 *in, int64_t pitch, int64_t k, int colu
 }
 inline int64_t transposePanel(const E5M2 *in, int64_t pitch, int64_t k, int columns, float *out) {
   return transposeColumns(reinterpret_cast<const uint8_t *>(in), pitch, k, columns, out, load8E5M2);
+}
+inline int64_t transposePanel(const Rounded<F16> *in, int64_t pitch, int64_t k, int columns, float *out) {
+  return transposeColumns(reinterpret_cast<const float *>(in), pitch, k, columns, out,
+                          [](const float *p) { return round8F16(load8(p)); });
+}
+inline int64_t transposePanel(const Rounded<BF16> *in, int64_t pitch, int64_t k, int columns, float *out) {
+  return transposeColumns(reinterpret_cast<const float *>(in), pitch, k, columns, out, [](const float *p) {
+    return _mm256_castsi256_ps(_mm256_slli_epi32(round8BF16(load8(p)), 16));
+  });
 }
 template <typename T> int64_t transposePanel(const T *, int64_t, int64_t, int, float *) { return 0; }
 

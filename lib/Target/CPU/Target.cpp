@@ -28,7 +28,11 @@ public:
     result.vectorBits = cpu::vectorBits(mcpu);
     result.calls.resultScales = true;
     result.calls.recurrences = true;
-    if (cpu::hasFeature(mcpu, "avx512bf16"))
+    // BF16 operands that are multiplied as they are have to be in memory.
+    result.calls.roundedOperands = {MPT_FLOAT16};
+    if (!cpu::hasFeature(mcpu, "avx512bf16"))
+      result.calls.roundedOperands.push_back(MPT_BFLOAT16);
+    else
       result.native = {{Contraction::Conv, 0, MPT_BFLOAT16}, {Contraction::Conv, 1, MPT_BFLOAT16}};
     return result;
   }

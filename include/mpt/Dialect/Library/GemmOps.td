@@ -19,14 +19,16 @@ def Library_GemmOp : Library_Op<"gemm", "Contraction",
     ```
 
     Sums are FP32 (FP64 for FP64 operands); everything up to `d` and `kept` stays so, and both are rounded once. `sums` adds up
-    op(a) [m] or op(b) [n] over k, or d [n] over its rows. Absent factors are 1; an absent bias is 0.
+    op(a) [m] or op(b) [n] over k, or d [n] over its rows. Absent factors are 1; an absent bias is 0. With `read_as`, elements of
+    FP32 operands are rounded to that type as they are read.
 
     C1: a and b have one rank of at least 2. C2: batch extents are equal. C3: contracted extents are equal. C4: d is
     [batch..., m, n]. C5: bias is [n] of d's element type. C6: operand scales are two FP32 scalars, or none. C7: a result
     scale is an FP32 scalar; it excludes every epilogue, a bias and operand scales. C8: aux, of d's type, goes with the gradient of an
     activation, and nothing else does. C9: kept, of d's type, goes with `keep`, and that with gelu_tanh. C10: sums go with `sum`,
     are [m] or [n] of d's element type, and belong to matrices without batch. C11: `sum` of a or b excludes a bias and activations; `sum` of
-    d needs the gradient of an activation. C12: `round` needs a bias; the gradient of an activation excludes one.
+    d needs the gradient of an activation. C12: `round` needs a bias; the gradient of an activation excludes one. C13: `read_as`
+    is f16 or bf16, an operand is f32, and the other one is either.
 
     ```mlir
     %d, %kept = library.gemm %x, %w bias %b : tensor<64xbf16> {epilogue = #library.epilogue<activation = gelu_tanh, keep = true>}
@@ -36,7 +38,8 @@ def Library_GemmOp : Library_Op<"gemm", "Contraction",
   let arguments = (ins MPT_Float:$a, MPT_Float:$b, Optional<MPT_Float>:$bias, Variadic<MPT_Float>:$operand_scales,
     Optional<MPT_Float>:$scale, Optional<MPT_Float>:$aux, DefaultValuedAttr<BoolAttr, "false">:$transpose_a,
     DefaultValuedAttr<BoolAttr, "false">:$transpose_b, DefaultValuedAttr<F64Attr, "1.0">:$alpha,
-    OptionalAttr<Library_EpilogueAttr>:$epilogue, OptionalAttr<MPT_NumericsAttr>:$numerics);
+    OptionalAttr<Library_EpilogueAttr>:$epilogue, OptionalAttr<MPT_NumericsAttr>:$numerics,
+    OptionalAttr<TypeAttr>:$read_as);
   let results = (outs MPT_Float:$d, Optional<MPT_Float>:$kept, Optional<MPT_Float>:$sums);
   let assemblyFormat = [{
     $a `,` $b (`bias` $bias^ `:` type($bias))? (`operand_scales` $operand_scales^ `:` type($operand_scales))?

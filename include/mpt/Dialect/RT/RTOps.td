@@ -104,7 +104,7 @@ def RT_GemmOp : RT_Call<"gemm", "Gemm", [AttrSizedOperandSegments]> {
     Arg<Variadic<AnyStridedMemRef>, "", [MemRead]>:$operand_scales, RT_MaybeRead:$scale,
     Arg<Optional<AnyStridedMemRef>, "", [MemRead, MemWrite]>:$aux,
     Arg<Optional<AnyStridedMemRef>, "", [MemWrite]>:$sums, RT_Written:$d, OptionalAttr<Library_EpilogueAttr>:$epilogue,
-    DefaultValuedAttr<F64Attr, "1.0">:$alpha);
+    DefaultValuedAttr<F64Attr, "1.0">:$alpha, OptionalAttr<TypeAttr>:$read_as);
   let assemblyFormat = [{
     $a `,` $b (`bias` $bias^ `:` type($bias))? (`operand_scales` $operand_scales^ `:` type($operand_scales))?
     (`scale` $scale^ `:` type($scale))? (`aux` $aux^ `:` type($aux))? (`sums` $sums^ `:` type($sums))? `into` $d attr-dict
