@@ -26,9 +26,17 @@ bool mpt::isWeightOperand(StringRef domain, StringRef opType, unsigned operand) 
   return ::useOf(domain, opType, operand) == onnx::OperandUse::Weight;
 }
 
-bool mpt::contracts(StringRef domain, StringRef opType) {
+static Arithmetic arithmeticOf(StringRef domain, StringRef opType) {
   const OperatorEntry *entry = RuleTable::get().entry(domain, opType);
-  return entry && entry->numericClass->arithmetic == Arithmetic::Contracts;
+  return entry ? entry->numericClass->arithmetic : Arithmetic::Unknown;
+}
+
+bool mpt::contracts(StringRef domain, StringRef opType) {
+  return ::arithmeticOf(domain, opType) == Arithmetic::Contracts;
+}
+
+bool mpt::moves(StringRef domain, StringRef opType) {
+  return llvm::is_contained({Arithmetic::Moves, Arithmetic::Converts}, ::arithmeticOf(domain, opType));
 }
 
 namespace {
@@ -43,8 +51,7 @@ public:
     return entry ? std::optional(entry->numericClass->of(node)) : std::nullopt;
   }
   Arithmetic arithmeticOf(onnx::NodeOp node) const override {
-    const OperatorEntry *entry = RuleTable::get().entry(node.getDomain(), node.getOpType());
-    return entry ? entry->numericClass->arithmetic : Arithmetic::Unknown;
+    return ::arithmeticOf(node.getDomain(), node.getOpType());
   }
   onnx::OperandUse useOf(onnx::NodeOp node, unsigned operand) const override {
     return ::useOf(node.getDomain(), node.getOpType(), operand);

@@ -95,6 +95,8 @@ bool mayTrain(llvm::StringRef domain, llvm::StringRef opType, unsigned operand);
 bool isWeightOperand(llvm::StringRef domain, llvm::StringRef opType, unsigned operand);
 /// True for sums of products, which have weights of their own.
 bool contracts(llvm::StringRef domain, llvm::StringRef opType);
+/// True where the result has the elements of the first operand, in another place or type.
+bool moves(llvm::StringRef domain, llvm::StringRef opType);
 
 /// True for an operator that ONNX Runtime writes into `version` of ai.onnx, which has no such operator.
 bool isRuntimeOperator(llvm::StringRef opType, int64_t version);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tensors that a file has a second time, transposed, repeated or in part: exporters fold what moves a weight. They
 // train as one again; nodes make the copies of it.
+#include "OperandUses.h"
 #include "Proto.h"
 #include "Roles.h"
 #include "Sites.h"
@@ -11,6 +12,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <numeric>
 
 using namespace mlir;
@@ -184,20 +186,25 @@ std::optional<Arrangement> found(const Elements &kept, const Elements &copy) {
 class Copies {
 public:
   Copies(ModelProto &model, proto::DeclaredParameters &declared, StringRef folder, Location loc)
-      : graph(*model.mutable_graph()), declared(declared), folder(folder), loc(loc),
+      : model(model), graph(*model.mutable_graph()), declared(declared), folder(folder), loc(loc),
         version(proto::opsetVersion(model, "")), torch(StringRef(model.producer_name()).starts_with("pytorch")),
         origins(proto::foldedFrom(graph)), nodes(graph.node_size()) {}
 
-  proto::JoinedTensors join() {
+  /// With `finds`, only says which they are.
+  proto::JoinedTensors join(bool finds = false) {
+    this->finds = finds;
     SmallVector<int> order, copies;
     llvm::StringSet<> tables;
-    for (const NodeProto &node : graph.node())
-      for (auto [i, input] : llvm::enumerate(node.input()))
-        if (isWeightOperand(node.domain(), node.op_type(), static_cast<unsigned>(i))) {
-          weights.insert(input);
-          if (!contracts(node.domain(), node.op_type()))
-            tables.insert(input);
+    proto::OperandUses operands(model);
+    (void)proto::visitNodes(*graph.mutable_node(), [&](const NodeProto &node) {
+      for (int i = 0; i < node.input_size(); ++i)
+        if (operands.isWeight(node, i)) {
+          weights.insert(node.input(i));
+          if (!operands.contracts(node, i))
+            tables.insert(node.input(i));
         }
+      return success();
+    });
     for (int i = 0; i < graph.initializer_size(); ++i) {
       const TensorProto &tensor = graph.initializer(i);
       if (!proto::isFloat(tensor) || tensor.dims_size() == 0 ||
@@ -222,9 +229,10 @@ public:
           break;
       }
     for (int copy : copies)
-      if (!gone.contains(copy))
+      if (!finds && !gone.contains(copy))
         shrink(copy);
-    drop();
+    if (!finds)
+      drop();
     return std::move(joined);
   }
 
@@ -329,7 +337,7 @@ private:
       return true;
     });
     small.mutable_dims()->Add(extents.begin(), extents.end());
-    *graph.add_initializer() = std::move(small);
+    proto::addInitializer(model, std::move(small));
     elements[graph.initializer_size() - 1] = nullptr;
     read(graph.initializer_size() - 1, copy, how);
     gone.insert(index);
@@ -338,9 +346,11 @@ private:
   /// Nodes make the copy of the kept tensor, under its name.
   void read(int keptIndex, const TensorProto &copy, const Arrangement &how) {
     TensorProto &kept = *graph.mutable_initializer(keptIndex);
+    joined[copy.name()] = kept.name();
+    if (finds)
+      return;
     Extents from(kept.dims().begin(), kept.dims().end()), to(copy.dims().begin(), copy.dims().end());
     proto::noteView(kept, copy, how.viewOf(from, to));
-    joined[copy.name()] = kept.name();
     std::string value = kept.name();
     Extents ends = how.starts, part = to, order;
     for (size_t axis = 0; axis < from.size(); ++axis) {
@@ -356,7 +366,7 @@ private:
       if (!llvm::is_contained(order, static_cast<int64_t>(axis)))
         order.push_back(static_cast<int64_t>(axis)); // of one element
     SmallVector<std::pair<StringRef, SmallVector<Extents>>> steps;
-    if (ends != from)
+    if (ends != from || llvm::any_of(how.starts, [](int64_t start) { return start != 0; }))
       steps.push_back({"Slice", {how.starts, ends}});
     if (!llvm::is_sorted(order))
       steps.push_back({"Transpose", {}});
@@ -418,12 +428,13 @@ private:
   using Candidate = std::optional<Arrangement> (*)(const Elements &, const Elements &);
   static constexpr Candidate seconds[] = {transposed, firstRows}, folded[] = {transposed, repeated, firstRows, found};
 
+  ModelProto &model;
   GraphProto &graph;
   proto::DeclaredParameters &declared;
   StringRef folder;
   Location loc;
   int64_t version;
-  bool torch;
+  bool torch, finds = false;
   llvm::StringMap<std::vector<std::string>> origins;
   int nodes; ///< of the file
   DenseMap<int, std::unique_ptr<Elements>> elements;
@@ -437,4 +448,20 @@ private:
 proto::JoinedTensors proto::joinCopies(ModelProto &model, StringRef folder, DeclaredParameters &declared,
                                        Location loc) {
   return Copies(model, declared, folder, loc).join();
+}
+
+void proto::warnOfCopies(ModelProto &model, StringRef folder, DeclaredParameters declared,
+                         const llvm::StringSet<> &trained, Location loc) {
+  JoinedTensors found = Copies(model, declared, folder, loc).join(/*finds=*/true);
+  std::map<std::string, std::string> apart; // in an order that is the same each time
+  for (const auto &[copy, kept] : found)
+    if (trained.contains(kept) || trained.contains(copy))
+      apart[copy.str()] = kept;
+  if (apart.empty())
+    return;
+  emitWarning(loc) << "'" << apart.begin()->first << "' is a transposed, repeated or partial copy of '"
+                   << apart.begin()->second << "'"
+                   << (apart.size() > 1 ? ", and " + std::to_string(apart.size() - 1) + " more tensors are such" : "")
+                   << ": the training that the file brings moves them apart; compute the copy by nodes of the file, or "
+                      "name the forward model with --loss and --optimizer, where copies follow what they are of";
 }

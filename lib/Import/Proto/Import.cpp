@@ -40,12 +40,7 @@ struct ForwardForm {
     if (failed(norms))
       return failure();
     frozenNorms = *norms;
-    joined = proto::joinCopies(model, folder, declared, loc);
-    FailureOr<proto::SeparatedTensors> made = proto::separateMerged(model, options, folder, declared, loc);
-    if (failed(made))
-      return failure();
-    separated = std::move(*made);
-    return success();
+    return proto::settleTensors(model, options, folder, declared, joined, separated, loc);
   }
 
   void note(ModuleOp module) const {
@@ -76,6 +71,16 @@ static LogicalResult checkBrought(const ImportOptions &options, Location loc) {
     return emitError(loc) << "expected no --gradient, --next or --seed: the training information of the file says what "
                              "of it they would say of outputs";
   return success();
+}
+
+/// The initializers that a file's training moves.
+static llvm::StringSet<> trainedBy(const proto::StepInfo &step, const proto::JointRoles &joint) {
+  llvm::StringSet<> trained;
+  trained.insert_range(step.states.keys());
+  for (const auto *map : {&joint.gradients, &joint.next})
+    for (const auto &entry : *map)
+      trained.insert(entry.getValue());
+  return trained;
 }
 
 /// Of a file that holds whole steps: an evaluation of its own has no place beside them.
@@ -119,7 +124,7 @@ static FailureOr<OwningOpRef<ModuleOp>> import(StringRef bytes, StringRef folder
   }
   proto::DeclaredParameters declared = proto::declaredParameters(model.graph()); // before values are dropped
   FailureOr<proto::Artifacts> artifacts = proto::takeArtifacts(model, options, loc);
-  if (failed(artifacts))
+  if (failed(artifacts) || failed(proto::liftTensors(model, context))) // which are looked for among the initializers
     return failure();
   if (step->states.empty())
     proto::separateStatistics(model);
@@ -131,8 +136,9 @@ static FailureOr<OwningOpRef<ModuleOp>> import(StringRef bytes, StringRef folder
     return failure();
   // Who brings a backward pass has said which tensor is which.
   ForwardForm form;
-  if (step->states.empty() && !brings && !joint->any() && !artifacts->found &&
-      failed(form.settle(model, options, folder, declared, loc)))
+  if (!step->states.empty() || brings || joint->any())
+    proto::warnOfCopies(model, folder, declared, trainedBy(*step, *joint), loc);
+  else if (!artifacts->found && failed(form.settle(model, options, folder, declared, loc)))
     return failure();
   if (failed(proto::prepareModel(model, initializers, options, loc)) ||
       (brings && failed(proto::joinAlgorithms(*algorithms, model, header, initializers, options, loc))))
@@ -156,11 +162,10 @@ static FailureOr<OwningOpRef<ModuleOp>> import(StringRef bytes, StringRef folder
                            failed(proto::addOptimizerState(**module, artifacts->optimizer, *joint))))
     return failure();
   bool isStep = !step->states.empty();
-  if (isStep && failed(checkEvaluation(options, loc)))
-    return failure();
   // Whoever asks for another step than the file's does not mean the folder's evaluation either, unless by its name.
   bool wantsEvaluation = !isStep && !(options.ignoresAlgorithms && options.evalModelIsFound);
-  if (wantsEvaluation && failed(proto::addEvaluation(**module, options, joint->form)))
+  if ((isStep && failed(checkEvaluation(options, loc))) ||
+      (wantsEvaluation && failed(proto::addEvaluation(**module, options, joint->form))))
     return failure();
   if (joint->any())
     proto::noteJoint(**module, *joint);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matcher: Identity and BatchNormalization of a file.
 // Parameters that an exporter has merged because their first values were equal: each layer gets its own again.
+#include "OperandUses.h"
 #include "Proto.h"
 #include "Roles.h"
 #include "Sites.h"
@@ -34,26 +35,11 @@ struct Use {
 class MergedTensors {
 public:
   MergedTensors(ModelProto &model, const ImportOptions &options, StringRef folder, Location loc)
-      : graph(*model.mutable_graph()), options(options), folder(folder), loc(loc) {
-    for (TensorProto &tensor : *graph.mutable_initializer()) {
+      : model(model), graph(*model.mutable_graph()), options(options), folder(folder), loc(loc), operands(model),
+        origins(proto::foldedFrom(graph)) {
+    for (TensorProto &tensor : *graph.mutable_initializer())
       tensors[tensor.name()] = &tensor;
-      taken.insert(tensor.name());
-    }
-    for (const ValueInfoProto &input : graph.input())
-      taken.insert(input.name());
-    for (const ValueInfoProto &output : graph.output())
-      fixed.insert(output.name());
-    for (NodeProto &node : *graph.mutable_node()) {
-      for (const std::string &output : node.output()) {
-        producers[output] = &node;
-        taken.insert(output);
-      }
-      for (auto [i, input] : llvm::enumerate(node.input()))
-        readers[input].push_back({&node, static_cast<int>(i)});
-      for (const AttributeProto &attribute : node.attribute())
-        if (attribute.has_g())
-          fixInside(attribute.g());
-    }
+    proto::visitGraphs(graph, [&](GraphProto &part) { look(part); });
   }
 
   FailureOr<proto::SeparatedTensors> run(proto::DeclaredParameters &declared) {
@@ -99,16 +85,22 @@ public:
 private:
   using Layers = llvm::MapVector<StringRef, SmallVector<Use>>;
 
-  void fixInside(const GraphProto &body) {
-    for (const NodeProto &node : body.node()) {
-      for (const std::string &input : node.input())
-        fixed.insert(input);
-      for (const AttributeProto &attribute : node.attribute())
-        if (attribute.has_g())
-          fixInside(attribute.g());
-    }
-    for (const ValueInfoProto &output : body.output())
+  void look(GraphProto &part) {
+    for (const TensorProto &tensor : part.initializer())
+      taken.insert(tensor.name());
+    for (const ValueInfoProto &input : part.input())
+      taken.insert(input.name());
+    for (const ValueInfoProto &output : part.output())
       fixed.insert(output.name());
+    for (NodeProto &node : *part.mutable_node()) {
+      for (const std::string &output : node.output()) {
+        auto [known, isNew] = producers.try_emplace(output, &node);
+        known->second = isNew ? &node : nullptr; // two branches may have a value of that name
+        taken.insert(output);
+      }
+      for (auto [i, input] : llvm::enumerate(node.input()))
+        readers[input].push_back({&node, static_cast<int>(i)});
+    }
   }
 
   /// Floats along one axis.
@@ -147,7 +139,7 @@ private:
       for (const Use &use : readers.lookup(work[i]))
         if (use.node->op_type() == "Identity" && use.node->domain().empty() && use.node->output_size() == 1)
           work.push_back(use.node->output(0));
-        else if (mayTrain(use.node->domain(), use.node->op_type(), use.operand))
+        else if (operands.mayTrain(*use.node, use.operand))
           uses.push_back({use.node, use.operand, i == 0 ? "" : work[i]});
     }
     return uses;
@@ -169,7 +161,7 @@ private:
     SmallVector<std::string> numbers;
     for (const Use &use : uses) {
       // Else it may be a mask, or a constant of arithmetic.
-      if (!isWeightOperand(use.node->domain(), use.node->op_type(), use.operand) && besideOf(use).empty())
+      if (!operands.isWeight(*use.node, use.operand) && besideOf(use).empty())
         return {};
       std::string shape = use.node->op_type() + std::to_string(use.operand), number, scope = scopeOf(*use.node);
       for (StringRef part : llvm::split(scope, '.')) {
@@ -207,7 +199,7 @@ private:
     llvm::StringSet<> scopes, kinds;
     std::string text;
     for (const Use &use : usesOf(tensor)) {
-      if (!contracts(use.node->domain(), use.node->op_type()))
+      if (!operands.contracts(*use.node, use.operand))
         return "";
       kinds.insert(use.node->op_type());
       std::string scope = scopeOf(*use.node);
@@ -259,7 +251,7 @@ private:
     if (std::string weight = besideOf(use); !weight.empty())
       return weight;
     std::string scope = scopeOf(*use.node);
-    return !scope.empty() ? "/" + scope : "#" + use.node->output(0);
+    return !scope.empty() ? "/" + scope : "#" + std::to_string(reinterpret_cast<uintptr_t>(use.node));
   }
 
   /// The path of the module that a node comes from, as torch's exporters say it; empty where none does.
@@ -294,26 +286,32 @@ private:
   /// True where a node comes from a module of that path.
   bool knowsScope(const std::string &scope) const {
     if (scopes.empty())
-      for (const NodeProto &node : graph.node()) {
-        std::string path = node.name();
-        std::replace(path.begin(), path.end(), '/', '.');
-        for (size_t end = path.find('.', 1); end != std::string::npos; end = path.find('.', end + 1))
-          scopes.insert(StringRef(path).slice(1, end));
-      }
+      proto::visitGraphs(std::as_const(graph), [&](const GraphProto &part) {
+        for (const NodeProto &node : part.node()) {
+          std::string path = node.name();
+          std::replace(path.begin(), path.end(), '/', '.');
+          for (size_t end = path.find('.', 1); end != std::string::npos; end = path.find('.', end + 1))
+            scopes.insert(StringRef(path).slice(1, end));
+        }
+      });
     return scopes.contains(scope);
   }
 
   /// What the layer's own tensor is called, as frameworks name it beside the layer's weight or after its module.
   std::string nameFor(StringRef layer, const Use &use, StringRef merged) const {
     std::string scope = scopeOf(*use.node);
-    StringRef base = layer;
+    bool scales = use.node->op_type() == "Mul" || (use.operand == 1 && use.node->input_size() > 2) ||
+                  !isVector(*tensors.lookup(merged));
+    auto from = origins.find(layer);
+    StringRef base = from != origins.end() && from->second.size() == 1 ? StringRef(from->second.front()) : layer;
+    auto [module, own] = base.rsplit('.');
+    if (!scales && own.consume_front("weight_")) // of a recurrence
+      return (module + ".bias_" + own).str();
     if (!base.consume_back(".weight"))
       base = scope;
     if (base.empty())
       return "";
     StringRef last = merged.substr(merged.rfind('.') + 1);
-    bool scales = use.node->op_type() == "Mul" || (use.operand == 1 && use.node->input_size() > 2) ||
-                  !isVector(*tensors.lookup(merged));
     return (base + "." + (merged.contains('.') ? last : scales ? "weight" : "bias")).str();
   }
 
@@ -364,8 +362,7 @@ private:
         readers[name].push_back({use.node, use.operand});
         use.node->set_input(use.operand, name);
       }
-      TensorProto &added = *graph.add_initializer();
-      added = std::move(own);
+      TensorProto &added = proto::addInitializer(model, std::move(own));
       tensors[name] = &added;
       if (auto known = declared.find(merged); known != declared.end())
         declared[name] = proto::Declared(known->second);
@@ -375,28 +372,33 @@ private:
 
   /// Aliases whose readers have tensors of their own, under the alias' name. What else reads one reads the merged one.
   void dropAliases() {
-    for (NodeProto &node : *graph.mutable_node())
-      for (std::string &input : *node.mutable_input())
-        if (dropped.contains(input) && !separated.contains(input))
-          input = originOf(input);
-    auto &nodes = *graph.mutable_node();
-    nodes.erase(llvm::remove_if(nodes,
-                                [&](const NodeProto &node) {
-                                  return node.op_type() == "Identity" && node.output_size() == 1 &&
-                                         dropped.contains(node.output(0));
-                                }),
-                nodes.end());
+    proto::visitGraphs(graph, [&](GraphProto &part) {
+      for (NodeProto &node : *part.mutable_node())
+        for (std::string &input : *node.mutable_input())
+          if (dropped.contains(input) && !separated.contains(input))
+            input = originOf(input);
+      auto &nodes = *part.mutable_node();
+      nodes.erase(llvm::remove_if(nodes,
+                                  [&](const NodeProto &node) {
+                                    return node.op_type() == "Identity" && node.output_size() == 1 &&
+                                           dropped.contains(node.output(0));
+                                  }),
+                  nodes.end());
+    });
   }
 
+  ModelProto &model;
   GraphProto &graph;
   const ImportOptions &options;
   StringRef folder;
   Location loc;
+  mutable proto::OperandUses operands;
+  llvm::StringMap<std::vector<std::string>> origins;
   llvm::StringMap<TensorProto *> tensors;
   llvm::StringMap<NodeProto *> producers;
   llvm::StringMap<SmallVector<Use>> readers;
   llvm::StringSet<> taken, names, dropped;
-  llvm::StringSet<> fixed; ///< results of the graph, and what subgraphs read
+  llvm::StringSet<> fixed; ///< results of graphs
   mutable llvm::StringSet<> scopes;
   SmallVector<std::pair<std::string, std::string>> shared; ///< tensors that stay one, with the modules that read them
   int64_t cloned = 0;                                      ///< bytes of copies
@@ -408,6 +410,20 @@ private:
 FailureOr<proto::SeparatedTensors> proto::separateMerged(ModelProto &model, const ImportOptions &options,
                                                          StringRef folder, DeclaredParameters &declared, Location loc) {
   return MergedTensors(model, options, folder, loc).run(declared);
+}
+
+LogicalResult proto::settleTensors(ModelProto &model, const ImportOptions &options, StringRef folder,
+                                   DeclaredParameters &declared, JoinedTensors &joined, SeparatedTensors &separated,
+                                   Location loc) {
+  joined = joinCopies(model, folder, declared, loc);
+  FailureOr<SeparatedTensors> made = separateMerged(model, options, folder, declared, loc);
+  if (failed(made))
+    return failure();
+  separated = std::move(*made);
+  if (!separated.empty())
+    for (const auto &[copy, kept] : joinCopies(model, folder, declared, loc))
+      joined[copy] = kept;
+  return success();
 }
 
 static bool isInferenceNorm(const NodeProto &node, int64_t version) {

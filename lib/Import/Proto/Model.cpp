@@ -239,6 +239,13 @@ void proto::declareInput(GraphProto &graph, const TensorProto &tensor) {
   declareType(input, tensor);
 }
 
+TensorProto &proto::addInitializer(ModelProto &model, TensorProto tensor) {
+  GraphProto &graph = *model.mutable_graph();
+  if (model.ir_version() < 4) // where initializers are inputs too
+    declareInput(graph, tensor);
+  return *graph.add_initializer() = std::move(tensor);
+}
+
 /// Moves large initializers out and declares them as inputs, so that neither the checker nor inference copies them.
 static LogicalResult splitInitializers(ModelProto &model, std::vector<TensorProto> &initializers,
                                        MLIRContext *context) {
@@ -505,11 +512,10 @@ static void liftWeights(ModelProto &model) {
       kept.Add(std::move(node));
       continue;
     }
-    TensorProto &tensor = *graph.add_initializer();
+    TensorProto tensor;
     tensor.Swap(node.mutable_attribute(0)->mutable_t());
     tensor.set_name(node.output(0));
-    if (model.ir_version() < 4) // where initializers are inputs too
-      proto::declareInput(graph, tensor);
+    proto::addInitializer(model, std::move(tensor));
   }
   graph.mutable_node()->Swap(&kept);
 }

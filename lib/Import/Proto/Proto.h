@@ -157,6 +157,15 @@ using JoinedTensors = llvm::StringMap<std::string>;
 JoinedTensors joinCopies(::onnx::ModelProto &model, llvm::StringRef folder, DeclaredParameters &declared,
                          mlir::Location loc);
 
+/// Says which copies stay apart from tensors that the training of a file moves.
+void warnOfCopies(::onnx::ModelProto &model, llvm::StringRef folder, DeclaredParameters declared,
+                  const llvm::StringSet<> &trained, mlir::Location loc);
+
+/// Both of these: copies of what was merged are found once it is separate.
+llvm::LogicalResult settleTensors(::onnx::ModelProto &model, const ImportOptions &options, llvm::StringRef folder,
+                                  DeclaredParameters &declared, JoinedTensors &joined, SeparatedTensors &separated,
+                                  mlir::Location loc);
+
 /// Of values that torch.export's ONNX exporter has folded, the tensors of the module that they were made from.
 llvm::StringMap<std::vector<std::string>> foldedFrom(const ::onnx::GraphProto &graph);
 
@@ -169,12 +178,17 @@ llvm::FailureOr<StepInfo> takeStep(::onnx::ModelProto &model, mlir::Location loc
 
 /// Gives a graph's input or output that stands for a tensor its element type and shape.
 void declareType(::onnx::ValueInfoProto &value, const ::onnx::TensorProto &tensor);
+/// Adds a tensor to the model's graph, as its version of the format has it.
+::onnx::TensorProto &addInitializer(::onnx::ModelProto &model, ::onnx::TensorProto tensor);
 /// Declares a tensor as an input of a graph that reads it without holding it.
 void declareInput(::onnx::GraphProto &graph, const ::onnx::TensorProto &tensor);
 
 /// Visits nodes, those of their graphs included, until a visitor fails.
 llvm::LogicalResult visitNodes(google::protobuf::RepeatedPtrField<::onnx::NodeProto> &nodes,
                                llvm::function_ref<llvm::LogicalResult(::onnx::NodeProto &)> visitor);
+/// Visits a graph, then those of its nodes.
+void visitGraphs(const ::onnx::GraphProto &graph, llvm::function_ref<void(const ::onnx::GraphProto &)> visitor);
+void visitGraphs(::onnx::GraphProto &graph, llvm::function_ref<void(::onnx::GraphProto &)> visitor);
 /// The tensor of floats that a Constant node holds; null for scalars and other nodes.
 const ::onnx::TensorProto *floatConstant(const ::onnx::NodeProto &node);
 /// True where a filter or matrix of the graph is a Constant node: its producer writes weights so.

@@ -133,12 +133,15 @@ llvm::Expected<TensorSites> mpt::sitesOf(StringRef path) {
   if (failed(proto::parseWithSites((*file)->getBuffer(), model, loc)))
     return llvm::createStringError("'" + path + "': " + message);
   proto::DeclaredParameters declared = proto::declaredParameters(model.graph());
+  if (failed(proto::liftTensors(model, &context)))
+    return llvm::createStringError("'" + path + "': " + message);
   // Those that stayed one tensor are so in the state as well.
   proto::separateStatistics(model);
   StringRef folder = llvm::sys::path::parent_path(path);
   folder = folder.empty() ? "." : folder;
-  proto::joinCopies(model, folder, declared, loc);
-  if (failed(proto::separateMerged(model, {}, folder, declared, loc)) || failed(proto::liftTensors(model, &context)))
+  proto::JoinedTensors joined;
+  proto::SeparatedTensors separated;
+  if (failed(proto::settleTensors(model, {}, folder, declared, joined, separated, loc)))
     return llvm::createStringError("'" + path + "': " + message);
   auto take = [&](const GraphProto &graph) {
     for (const TensorProto &tensor : graph.initializer())

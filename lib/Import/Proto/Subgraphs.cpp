@@ -27,6 +27,18 @@ LogicalResult proto::visitNodes(google::protobuf::RepeatedPtrField<NodeProto> &n
   return success();
 }
 
+void proto::visitGraphs(const GraphProto &graph, llvm::function_ref<void(const GraphProto &)> visitor) {
+  visitor(graph);
+  for (const NodeProto &node : graph.node())
+    for (const AttributeProto &attribute : node.attribute())
+      if (attribute.has_g())
+        visitGraphs(attribute.g(), visitor);
+}
+
+void proto::visitGraphs(GraphProto &graph, llvm::function_ref<void(GraphProto &)> visitor) {
+  visitGraphs(std::as_const(graph), [&](const GraphProto &part) { visitor(const_cast<GraphProto &>(part)); });
+}
+
 const TensorProto *proto::floatConstant(const NodeProto &node) {
   if (node.op_type() != "Constant" || node.attribute_size() != 1 || node.output_size() != 1 ||
       node.attribute(0).name() != "value" || !node.attribute(0).has_t())
@@ -62,7 +74,6 @@ private:
   void liftOf(GraphProto &graph, const std::string &path);
   void lift(GraphProto &body, int inputs, const std::string &path);
   std::string nameFor(StringRef name, bool mayKeep, const std::string &path);
-  void give(TensorProto tensor, StringRef name);
 };
 } // namespace
 
@@ -128,13 +139,6 @@ std::string Lifter::nameFor(StringRef name, bool mayKeep, const std::string &pat
   return unique;
 }
 
-void Lifter::give(TensorProto tensor, StringRef name) {
-  tensor.set_name(name.str());
-  if (model.ir_version() < 4) // where initializers are inputs too
-    proto::declareInput(main, tensor);
-  *main.add_initializer() = std::move(tensor);
-}
-
 void Lifter::lift(GraphProto &body, int inputs, const std::string &path) {
   if (proto::holdsMatrices(body)) {
     google::protobuf::RepeatedPtrField<NodeProto> kept;
@@ -178,7 +182,8 @@ void Lifter::lift(GraphProto &body, int inputs, const std::string &path) {
       same.add_input(unique);
       same.add_output(name);
     }
-    give(std::move(tensor), unique);
+    tensor.set_name(unique);
+    proto::addInitializer(model, std::move(tensor));
   }
   body.mutable_initializer()->Swap(&kept);
   auto &listed = *body.mutable_input();

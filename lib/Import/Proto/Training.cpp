@@ -113,8 +113,10 @@ llvm::StringMap<std::vector<std::string>> proto::foldedFrom(const GraphProto &gr
           if (std::vector<std::string> tensors = tensorsOf(property.value()); !tensors.empty())
             result[entry.name()] = std::move(tensors);
   };
-  read(graph.value_info());
-  read(graph.initializer());
+  visitGraphs(graph, [&](const GraphProto &part) {
+    read(part.value_info());
+    read(part.initializer());
+  });
   return result;
 }
 
@@ -131,7 +133,9 @@ proto::DeclaredParameters proto::declaredParameters(const GraphProto &graph) {
         }
       }
   };
-  read(graph.value_info());
-  read(graph.initializer());
+  visitGraphs(graph, [&](const GraphProto &part) {
+    read(part.value_info());
+    read(part.initializer());
+  });
   return declared;
 }

@@ -141,7 +141,7 @@ static bool isMadeByLayer(Value value, unsigned depth = 0) {
          llvm::any_of(node->getOperands(), [&](Value operand) { return isMadeByLayer(operand, depth + 1); });
 }
 
-/// True for what is computed of integers and tensors of the file alone: positions.
+/// True for what is computed of integers and tensors of the file alone, rows of tables aside: positions.
 static bool isMadeOfIntegers(Value start) {
   SmallPtrSet<void *, 16> seen;
   SmallVector<Value> work{start};
@@ -155,7 +155,9 @@ static bool isMadeOfIntegers(Value start) {
       continue;
     }
     Operation *op = value.getDefiningOp();
-    if (!op || seen.size() > kNearNodes)
+    auto node = dyn_cast_or_null<onnx::NodeOp>(op);
+    auto table = node && looksUp(node) ? dyn_cast<RankedTensorType>(node->getOperand(0).getType()) : RankedTensorType();
+    if (!op || seen.size() > kNearNodes || (table && table.getRank() > 1))
       return false;
     if (!isa<train::ReadOp>(op))
       llvm::append_range(work, op->getOperands());
