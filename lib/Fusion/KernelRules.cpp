@@ -128,6 +128,21 @@ StringRef KernelRules::whyNotOperand(OpOperand &operand, const Space &space, con
   return "";
 }
 
+/// What a kernel of the ops reads from memory and writes to it, scalars aside.
+size_t KernelRules::tensorsOf(ArrayRef<Operation *> ops, const OpSet &members) {
+  DenseSet<Value> tensors;
+  for (Operation *op : ops) {
+    for (Value operand : op->getOperands())
+      if (Operation *source = operand.getDefiningOp();
+          (!source || (!members.contains(source) && !isSplat(source))) && countOf(operand) > 1)
+        tensors.insert(operand);
+    for (Value result : op->getResults())
+      if (leaves(result, members))
+        tensors.insert(result);
+  }
+  return tensors.size();
+}
+
 StringRef KernelRules::whyNot(ArrayRef<Operation *> ops, const OpSet &members) const {
   if (ops.size() > maxOps)
     return "expected at most 256 ops";
@@ -136,6 +151,8 @@ StringRef KernelRules::whyNot(ArrayRef<Operation *> ops, const OpSet &members) c
   Scalars scalars = scalarsOf(ops, members);
   if (scalars != Scalars::No)
     return scalars == Scalars::Fits ? "" : "expected at most 16 sums of scalar arithmetic";
+  if (ops.size() > maxTensors / 4 && tensorsOf(ops, members) > maxTensors)
+    return "expected at most 128 tensors";
   Space space = spaceOf(ops);
   for (Operation *op : ops) {
     if (auto reduce = dyn_cast<ReduceOp>(op);

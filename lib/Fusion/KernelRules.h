@@ -14,6 +14,8 @@ class KernelRules {
 public:
   using OpSet = llvm::DenseSet<mlir::Operation *>;
   static constexpr size_t maxOps = 256; ///< of a group: bounds compile time and register pressure
+  static constexpr size_t maxTensors =
+      128; ///< that it reads and writes: more share no pass, and pointers fill registers
   explicit KernelRules(const KernelCapabilities &kernels) : kernels(kernels) {}
 
   /// What keeps one kernel from computing `ops`, in the order of the block, whose set `members` is. Empty where it can.
@@ -35,6 +37,7 @@ private:
   enum class Scalars : uint8_t { No, Fits, TooManySums };
   Scalars scalarsOf(llvm::ArrayRef<mlir::Operation *> ops, const OpSet &members) const;
   Space spaceOf(llvm::ArrayRef<mlir::Operation *> ops) const;
+  static size_t tensorsOf(llvm::ArrayRef<mlir::Operation *> ops, const OpSet &members);
   llvm::StringRef whyNotResult(mlir::Operation *op, mlir::Value result, const Space &space, const OpSet &members) const;
   llvm::StringRef whyNotOperand(mlir::OpOperand &operand, const Space &space, const OpSet &members) const;
 
