@@ -119,10 +119,12 @@ class Places:
         self.once[:-1] &= ~same
 
     def of(self, values: np.ndarray):
-        """(places, which of them are certain), or nothing where a value is missing."""
+        """(places, which of the values are here, which of these are certain), or nothing where the two have few values in common: either
+        may be a part of the other, as rows of a table and parts of a matrix of several are."""
         flat = values.reshape(-1)
         at = np.minimum(np.searchsorted(self.sorted, flat), self.sorted.size - 1)
-        return (self.order[at], self.once[at]) if flat.size and np.array_equal(self.sorted[at], flat) else None
+        here = self.sorted[at] == flat
+        return (self.order[at], here, here & self.once[at]) if 2 * here.sum() >= max(1, min(flat.size, self.sorted.size)) else None
 
 
 def by_channel(values: np.ndarray, file: np.ndarray):
@@ -167,27 +169,30 @@ def of_folded_norms(case: Case, trained: dict, gradients: dict) -> dict:
 
 
 def compare(case: Case, trained: dict, gradients: dict, true: dict) -> dict:
-    """{module's tensor: relative difference of its gradient}, those that the exporter has made one with another, and those that nothing
-    that trains holds."""
+    """{module's tensor: relative difference of its gradient}, those that the exporter has made one with another, and those of which nothing
+    that trains holds a value with a gradient."""
     places = {name: Places(values) for name, values in trained.items()}
     folded = of_folded_norms(case, trained, gradients)
-    row = {"off": {}, "folded": [], "missing": []}
+    row = {"off": {}, "folded": [], "parts": [], "missing": []}
     least = 1e-4 * max(np.linalg.norm(g) for g in true.values())  # some gradients are zero but for rounding: biases before norms
     for name, values in case.values.items():
         if name not in true:
             continue
-        found, certain, got = False, np.ones(values.size, bool), np.zeros(values.size)
+        found, certain, got = np.zeros(values.size, bool), np.ones(values.size, bool), np.zeros(values.size)
         for tensor in places:
             if at := places[tensor].of(values):
-                found, certain = True, certain & at[1]
-                got += gradients[tensor].reshape(-1)[at[0]]
-        if not found and name in folded:
-            found, got = True, folded[name].reshape(-1)
+                place, here, sure = at
+                found, certain = found | here, certain & (sure | ~here)
+                got[here] += gradients[tensor].reshape(-1)[place[here]]
+        if not found.any() and name in folded:
+            found[:], got = True, folded[name].reshape(-1)
             row["folded"].append(name)
-        if found:
-            row["off"][name] = off(got[certain], true[name].reshape(-1)[certain], least)
-        else:
+        want = true[name].reshape(-1)
+        if np.abs(want[~found]).max(initial=0) > least / max(1, np.sqrt(values.size)):
             row["missing"].append(name)
+        row["parts"] += [name] if 0 < found.sum() < values.size else []
+        if found.any():
+            row["off"][name] = off(got[certain & found], want[certain & found], least)
     return row
 
 
