@@ -64,8 +64,38 @@ OnnxValue exportConvBackwardData(ConvBackwardDataOp op, OnnxWriter &w) {
   return w.cast(padSpatial(w, y, unread), type, elementOf(op.getY()));
 }
 
-/// dW is a convolution of x with dy, batch and channels swapped: [C/g, g N, S] * [O, N, T] with stride and dilation
-/// swapped.
+/// Kernels with more positions than this leave their gradient as a convolution, whose GEMMs have as many columns.
+constexpr int64_t mostWindows = 27;
+
+/// The elements of x [N, C, S] that each kernel position meets: [C * kernel positions, N * output positions].
+OnnxValue windowsOf(OnnxWriter &w, OnnxValue x, ConvBackwardWeightsOp op) {
+  ArrayRef<int64_t> in = shapeOf(op.getX()), kernel = shapeOf(op.getY()).drop_front(2),
+                    out = shapeOf(op.getDy()).drop_front(2);
+  int64_t spatial = kernel.size(), windows = ShapedType::getNumElements(kernel);
+  SmallVector<int64_t> swap = axisRange(0, in.size()), pads = bothPads(op.getPadsLow(), op.getPadsHigh());
+  std::swap(swap[0], swap[1]);
+  x = padSpatial(w, w.transpose(x, swap),
+                 llvm::all_of(pads, [](int64_t pad) { return pad == 0; }) ? ArrayRef<int64_t>() : pads);
+  Values parts;
+  for (int64_t window = 0; window < windows; ++window) {
+    SmallVector<int64_t> starts(spatial), ends(spatial);
+    bool all = true;
+    for (int64_t i = spatial, at = window; i-- > 0; at /= kernel[i]) {
+      starts[i] = at % kernel[i] * op.getDilations()[i];
+      ends[i] = starts[i] + (out[i] - 1) * op.getStrides()[i] + 1;
+      all &= out[i] == in[2 + i] + pads[i] + pads[spatial + i];
+    }
+    OnnxValue part = all ? x
+                         : w.node("Slice", {x, w.indices(starts), w.indices(ends), w.indices(axisRange(2, 2 + spatial)),
+                                            w.indices(op.getStrides())});
+    parts.push_back(w.reshape(part, {in[1], 1, -1}));
+  }
+  return w.reshape(windows == 1 ? parts.front() : w.node("Concat", parts, {{"axis", int64_t(1)}}),
+                   {in[1] * windows, -1});
+}
+
+/// dW is a GEMM of dy [O, N * T] and the windows of x, or a convolution of x with dy, batch and channels swapped:
+/// [C/g, g N, S] * [O, N, T] with stride and dilation swapped.
 OnnxValue exportConvBackwardWeights(ConvBackwardWeightsOp op, OnnxWriter &w) {
   Type type = widerType(op.getX(), op.getY());
   ArrayRef<int64_t> weights = shapeOf(op.getY()), dy = shapeOf(op.getDy());
@@ -81,6 +111,11 @@ OnnxValue exportConvBackwardWeights(ConvBackwardWeightsOp op, OnnxWriter &w) {
     merged.push_back(x[i]);
     order.push_back(i + 1);
     swap.push_back(i);
+  }
+  if (groups == 1 && ShapedType::getNumElements(weights.drop_front(2)) <= mostWindows) {
+    OnnxValue rows = w.reshape(w.transpose(w.getAs(op.getDy(), type), swap), {weights[0], -1});
+    OnnxValue y = w.node("Gemm", {rows, windowsOf(w, w.getAs(op.getX(), type), op)}, {{"transB", int64_t(1)}});
+    return w.cast(w.reshape(y, weights), type, elementOf(op.getY()));
   }
   OnnxValue read = padSpatial(w, w.getAs(op.getX(), type), unread);
   OnnxValue a = w.reshape(w.transpose(w.reshape(read, split), order), merged);

@@ -10,7 +10,8 @@ namespace {
 /// Constants of equal elements with more of them than this are one element, repeated.
 constexpr int64_t longestFill = 64;
 
-OnnxValue pad(OnnxWriter &w, OnnxValue x, ArrayRef<int64_t> low, ArrayRef<int64_t> high, OnnxValue value) {
+OnnxValue pad(OnnxWriter &w, const OnnxValue &x, ArrayRef<int64_t> low, ArrayRef<int64_t> high,
+              const OnnxValue &value) {
   SmallVector<int64_t> pads(low);
   llvm::append_range(pads, high);
   return w.node("Pad", {x, w.indices(pads), value});
@@ -19,7 +20,7 @@ OnnxValue pad(OnnxWriter &w, OnnxValue x, ArrayRef<int64_t> low, ArrayRef<int64_
 /// Margins between elements: [.., n, ..] -> [.., n, 1, ..], padded to [.., n, 1 + interior, ..], flattened, tail cut
 /// off.
 OnnxValue padInterior(OnnxWriter &w, OnnxValue x, SmallVector<int64_t> &shape, int64_t axis, int64_t interior,
-                      OnnxValue value) {
+                      const OnnxValue &value) {
   SmallVector<int64_t> split(shape), flat(shape);
   split.insert(split.begin() + axis + 1, 1);
   SmallVector<int64_t> low(split.size(), 0), high(split.size(), 0);
@@ -40,6 +41,13 @@ OnnxValue exportPad(PadOp op, OnnxWriter &w) {
   return pad(w, x, op.getLow(), op.getHigh(), value);
 }
 
+/// A scalar for readers of `type`. Where that ends in an extent of 1, ONNX Runtime takes its elements one by one
+/// beside a scalar, but not beside ones.
+OnnxValue beside(OnnxWriter &w, const OnnxValue &scalar, RankedTensorType type) {
+  bool slow = type.getRank() > 0 && type.getShape().back() == 1;
+  return slow ? w.reshape(scalar, SmallVector<int64_t>(type.getRank(), 1)) : scalar;
+}
+
 } // namespace
 
 void mpt::addShapeRules(ExportRules &rules) {
@@ -49,7 +57,8 @@ void mpt::addShapeRules(ExportRules &rules) {
     if (!dense || !dense.isSplat() || type.getNumElements() <= longestFill)
       return Values{w.constant(op.getValue(), "constant")};
     OnnxValue number = w.constant(dense.resizeSplat(RankedTensorType::get({}, type.getElementType())), "constant");
-    return Values{w.isImplicit(op.getY()) ? number : w.node("Expand", {number, w.indices(type.getShape())})};
+    return Values{w.isImplicit(op.getY()) ? beside(w, number, type)
+                                          : w.node("Expand", {number, w.indices(type.getShape())})};
   });
   addRule<ReshapeOp>(
       rules, [](ReshapeOp op, OnnxWriter &w) { return Values{w.reshape(w.get(op.getX()), shapeOf(op.getY()))}; });
@@ -61,7 +70,7 @@ void mpt::addShapeRules(ExportRules &rules) {
       ones[dim] = shapeOf(op.getX())[i];
     OnnxValue x = shapeOf(op.getX()) == ArrayRef<int64_t>(ones) ? w.get(op.getX()) : OnnxValue();
     if (w.isImplicit(op.getY()) && shapeOf(op.getX()).empty())
-      return Values{w.get(op.getX())};
+      return Values{beside(w, w.get(op.getX()), tensorType(op.getY()))};
     if (x.empty())
       x = w.reshape(w.get(op.getX()), ones);
     return Values{w.isImplicit(op.getY()) ? x : w.node("Expand", {x, w.indices(shapeOf(op.getY()))})};

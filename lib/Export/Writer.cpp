@@ -179,7 +179,7 @@ OnnxValue OnnxWriter::integer(int64_t value) {
   return constant(DenseElementsAttr::get(tensor, value), prefix + "/scalar");
 }
 
-OnnxValue OnnxWriter::cast(OnnxValue x, Type from, Type to) {
+OnnxValue OnnxWriter::cast(const OnnxValue &x, Type from, Type to) {
   return from == to ? x : node("Cast", {x}, {{"to", int64_t(onnxElementType(to))}});
 }
 
@@ -187,7 +187,7 @@ OnnxValue OnnxWriter::getAs(Value value, Type type) { return cast(get(value), el
 
 OnnxValue OnnxWriter::indicesOf(Value value) { return getAs(value, IntegerType::get(value.getContext(), 64)); }
 
-OnnxValue OnnxWriter::transpose(OnnxValue x, ArrayRef<int64_t> permutation) {
+OnnxValue OnnxWriter::transpose(const OnnxValue &x, ArrayRef<int64_t> permutation) {
   return node("Transpose", {x}, {{"perm", permutation}});
 }
 
@@ -203,4 +203,4 @@ SmallVector<int64_t> mpt::bothPads(ArrayRef<int64_t> low, ArrayRef<int64_t> high
 }
 
 OnnxValue Arithmetic::in(Value value) { return w.getAs(value, type); }
-OnnxValue Arithmetic::out(OnnxValue value, Value like) { return w.cast(value, type, elementOf(like)); }
+OnnxValue Arithmetic::out(const OnnxValue &value, Value like) { return w.cast(value, type, elementOf(like)); }

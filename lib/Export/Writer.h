@@ -87,13 +87,13 @@ public:
   /// A scalar of `type`.
   OnnxValue scalar(mlir::Type type, double value);
   OnnxValue integer(int64_t value);
-  OnnxValue cast(OnnxValue x, mlir::Type from, mlir::Type to);
+  OnnxValue cast(const OnnxValue &x, mlir::Type from, mlir::Type to);
   /// `value` cast to another element type.
   OnnxValue getAs(mlir::Value value, mlir::Type type);
   /// Indices in the type that the operators on tuples take, i64.
   OnnxValue indicesOf(mlir::Value value);
-  OnnxValue reshape(OnnxValue x, llvm::ArrayRef<int64_t> shape) { return node("Reshape", {x, indices(shape)}); }
-  OnnxValue transpose(OnnxValue x, llvm::ArrayRef<int64_t> permutation);
+  OnnxValue reshape(const OnnxValue &x, llvm::ArrayRef<int64_t> shape) { return node("Reshape", {x, indices(shape)}); }
+  OnnxValue transpose(const OnnxValue &x, llvm::ArrayRef<int64_t> permutation);
 
   mlir::MLIRContext *context = nullptr;
 
@@ -114,13 +114,13 @@ class Arithmetic {
 public:
   Arithmetic(OnnxWriter &w, mlir::Type type) : w(w), type(type) {}
   OnnxValue number(double value) { return w.scalar(type, value); }
-  OnnxValue add(OnnxValue a, OnnxValue b) { return w.node("Add", {a, b}); }
-  OnnxValue sub(OnnxValue a, OnnxValue b) { return w.node("Sub", {a, b}); }
-  OnnxValue mul(OnnxValue a, OnnxValue b) { return w.node("Mul", {a, b}); }
-  OnnxValue div(OnnxValue a, OnnxValue b) { return w.node("Div", {a, b}); }
-  OnnxValue mul(OnnxValue a, double b) { return mul(a, number(b)); }
+  OnnxValue add(const OnnxValue &a, const OnnxValue &b) { return w.node("Add", {a, b}); }
+  OnnxValue sub(const OnnxValue &a, const OnnxValue &b) { return w.node("Sub", {a, b}); }
+  OnnxValue mul(const OnnxValue &a, const OnnxValue &b) { return w.node("Mul", {a, b}); }
+  OnnxValue div(const OnnxValue &a, const OnnxValue &b) { return w.node("Div", {a, b}); }
+  OnnxValue mul(const OnnxValue &a, double b) { return mul(a, number(b)); }
   OnnxValue in(mlir::Value value);
-  OnnxValue out(OnnxValue value, mlir::Value like);
+  OnnxValue out(const OnnxValue &value, mlir::Value like);
 
   OnnxWriter &w;
   mlir::Type type;
@@ -142,7 +142,7 @@ using ExportRules = llvm::StringMap<ExportRule>;
 
 /// Adds the rule of `Op`; `body` returns the names of its results.
 template <typename Op>
-void addRule(ExportRules &rules, std::function<llvm::SmallVector<OnnxValue>(Op, OnnxWriter &)> body) {
+void addRule(ExportRules &rules, const std::function<llvm::SmallVector<OnnxValue>(Op, OnnxWriter &)> &body) {
   rules[Op::getOperationName()] = [body](mlir::Operation *op, OnnxWriter &w) {
     llvm::SmallVector<OnnxValue> results = body(llvm::cast<Op>(op), w);
     if (results.size() != op->getNumResults())

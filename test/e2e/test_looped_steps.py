@@ -122,6 +122,19 @@ def test_gemm_takes_the_place_of_transposes(tmp_path):
                 if name in makers and makers[name].op_type == "Transpose"]
 
 
+def test_gradients_of_convolutions_are_neither_transposed_nor_read_one_by_one(tmp_path):
+    """Weights' gradients are GEMMs in the weights' order; scalars beside [O, I, 1, 1] have its rank, else ONNX Runtime is 40 times slower."""
+    model, feeds = build("points", tmp_path)
+    proto, _ = step_files.compare(model, flags("fp32", "adam"), feeds, tmp_path, "joint", LOOPED)
+    values = onnx.shape_inference.infer_shapes(proto).graph
+    shapes = {value.name: [dim.dim_value for dim in value.type.tensor_type.shape.dim] for value in (*values.value_info, *values.input, *values.output)}
+    shapes |= {tensor.name: list(tensor.dims) for tensor in proto.graph.initializer}
+    assert not [node.name for node in proto.graph.node if node.op_type == "Transpose" and shapes[node.output[0]] in (shapes["w1"], shapes["w2"])]
+    ranks = {len(shapes[name]) for node in proto.graph.node if node.output[0].startswith("w2/") and node.op_type in ("Add", "Div", "Mul", "Sub")
+             for name in node.input if shapes[node.output[0]] == shapes["w2"]}
+    assert shapes["w2"][2:] == [1, 1] and ranks == {4}
+
+
 @pytest.mark.parametrize("words, text", [
     ([LOOPED, "--onnx-form=training-info", "--optimizer=sgd"], "expected --onnx-form=joint for --onnx-state=inputs, got training-info"),
     ([LOOPED], "expected a training step for --onnx-state=inputs, got a graph whose nodes are rewritten"),

@@ -30,6 +30,14 @@ MODELS = {
   f = Flatten(q)
   z = Gemm<transB = 1>(f, w3, b3)
 }""", {"w1": (4, 2, 3, 3), "s": (4,), "b": (4,), "mean": (4,), "var": (4,), "w2": (4, 4, 2, 2), "w3": (3, 16), "b3": (3,)}, (4, 2, 8, 8)),
+    "points": ("""points (float[4, 2, 9, 8] x) => (float[4, 3] z) {
+  c = Conv<dilations = [2, 1], strides = [1, 2], pads = [2, 0, 1, 1]>(x, w1)
+  r = Relu(c)
+  q = Conv(r, w2)
+  f = GlobalAveragePool(q)
+  g = Flatten(f)
+  z = Gemm<transB = 1>(g, w3, b3)
+}""", {"w1": (4, 2, 3, 3), "w2": (5, 4, 1, 1), "w3": (3, 5), "b3": (3,)}, (4, 2, 9, 8)),
     # Transposed convolutions whose results are longer than what their windows write: their gradients leave samples out.
     "longer": ("""longer (float[4, 2, 5] x) => (float[4, 3] z) {
   t = ConvTranspose<strides = [3], output_padding = [2]>(x, w1)
@@ -128,7 +136,7 @@ def test_every_policy_keeps_its_bits(name, policy, tmp_path):
     assert {"parameter", "slot"} <= roles and ("master" in roles) == (policy.startswith(("amp", "als")) or policy in ("fp8-hybrid", "fp8-current"))
 
 
-@pytest.mark.parametrize("name", ["attention", "batched", "dropout", "longer", "resize"])
+@pytest.mark.parametrize("name", ["attention", "batched", "dropout", "longer", "points", "resize"])
 @pytest.mark.parametrize("policy", ["fp32", "amp-f16", "fp8-e5m2"])
 def test_more_graphs(name, policy, tmp_path):
     model, feeds = build(name, tmp_path)
